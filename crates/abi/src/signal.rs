@@ -1,0 +1,154 @@
+//! Signals (`signal(7)`).
+
+use core::fmt;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// A signal number, 1..=64.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Signal(u8);
+
+impl Signal {
+    #[must_use]
+    pub const fn new(n: i32) -> Option<Signal> {
+        if n >= 1 && n <= 64 { Some(Signal(n as u8)) } else { None }
+    }
+    #[must_use]
+    pub const fn number(self) -> i32 {
+        self.0 as i32
+    }
+    /// Real-time signals queue; the standard ones, 1..=31, are pending once.
+    #[must_use]
+    pub const fn is_realtime(self) -> bool {
+        self.0 >= 32
+    }
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        const NAMES: [&str; 32] = [
+            "", "SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE",
+            "SIGKILL", "SIGUSR1", "SIGSEGV", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM", "SIGSTKFLT",
+            "SIGCHLD", "SIGCONT", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGXCPU",
+            "SIGXFSZ", "SIGVTALRM", "SIGPROF", "SIGWINCH", "SIGIO", "SIGPWR", "SIGSYS",
+        ];
+        if self.0 < 32 { NAMES[self.0 as usize] } else { "SIGRT" }
+    }
+}
+
+impl fmt::Debug for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_realtime() { write!(f, "SIGRT_{}", self.0 - 32) } else { f.write_str(self.name()) }
+    }
+}
+
+macro_rules! signals {
+    ($($name:ident = $n:literal),* $(,)?) => { $(pub const $name: Signal = Signal($n);)* };
+}
+signals! {
+    SIGHUP = 1, SIGINT = 2, SIGQUIT = 3, SIGILL = 4, SIGTRAP = 5, SIGABRT = 6, SIGBUS = 7, SIGFPE = 8,
+    SIGKILL = 9, SIGUSR1 = 10, SIGSEGV = 11, SIGUSR2 = 12, SIGPIPE = 13, SIGALRM = 14, SIGTERM = 15,
+    SIGSTKFLT = 16, SIGCHLD = 17, SIGCONT = 18, SIGSTOP = 19, SIGTSTP = 20, SIGTTIN = 21, SIGTTOU = 22,
+    SIGURG = 23, SIGXCPU = 24, SIGXFSZ = 25, SIGVTALRM = 26, SIGPROF = 27, SIGWINCH = 28, SIGIO = 29,
+    SIGPWR = 30, SIGSYS = 31,
+}
+
+/// A set of signals: bit `n - 1` is signal `n`, as in the kernel's `sigset_t`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub struct SigSet(pub u64);
+
+impl SigSet {
+    pub const EMPTY: SigSet = SigSet(0);
+    pub const ALL: SigSet = SigSet(!0);
+    /// SIGKILL and SIGSTOP: never blocked, ignored or caught.
+    pub const UNBLOCKABLE: SigSet = SigSet((1 << 8) | (1 << 18));
+
+    #[must_use]
+    pub const fn of(s: Signal) -> SigSet {
+        SigSet(1 << (s.0 - 1))
+    }
+    #[must_use]
+    pub const fn contains(self, s: Signal) -> bool {
+        self.0 & Self::of(s).0 != 0
+    }
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+    pub const fn insert(&mut self, s: Signal) {
+        self.0 |= Self::of(s).0;
+    }
+    pub const fn remove(&mut self, s: Signal) {
+        self.0 &= !Self::of(s).0;
+    }
+    #[must_use]
+    pub const fn union(self, o: SigSet) -> SigSet {
+        SigSet(self.0 | o.0)
+    }
+    #[must_use]
+    pub const fn minus(self, o: SigSet) -> SigSet {
+        SigSet(self.0 & !o.0)
+    }
+    /// The lowest-numbered signal in the set.
+    #[must_use]
+    pub const fn first(self) -> Option<Signal> {
+        if self.0 == 0 { None } else { Some(Signal(self.0.trailing_zeros() as u8 + 1)) }
+    }
+}
+
+/// `siginfo_t`: 128 bytes. `fields` is the union `_sifields`, which starts at byte 16.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SigInfo {
+    pub signo: i32,
+    pub errno: i32,
+    pub code: i32,
+    pub pad: i32,
+    pub fields: [u64; 14],
+}
+
+pub const SI_USER: i32 = 0;
+pub const SI_KERNEL: i32 = 0x80;
+pub const SI_QUEUE: i32 = -1;
+pub const SI_TIMER: i32 = -2;
+pub const SI_TKILL: i32 = -6;
+
+impl SigInfo {
+    #[must_use]
+    pub const fn new(s: Signal, code: i32) -> SigInfo {
+        SigInfo { signo: s.number(), errno: 0, code, pad: 0, fields: [0; 14] }
+    }
+    /// `kill(2)`, `tgkill(2)`, `sigqueue(3)`: who sent it.
+    #[must_use]
+    pub const fn from_sender(s: Signal, code: i32, pid: i32, uid: u32) -> SigInfo {
+        let mut i = Self::new(s, code);
+        i.fields[0] = (pid as u32 as u64) | ((uid as u64) << 32);
+        i
+    }
+    /// SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP: where.
+    #[must_use]
+    pub const fn fault(s: Signal, code: i32, addr: u64) -> SigInfo {
+        let mut i = Self::new(s, code);
+        i.fields[0] = addr;
+        i
+    }
+    /// SIGCHLD: `utime` and `stime` in clock ticks.
+    #[must_use]
+    pub const fn child(code: i32, pid: i32, uid: u32, status: i32) -> SigInfo {
+        let mut i = Self::from_sender(SIGCHLD, code, pid, uid);
+        i.fields[1] = status as u32 as u64;
+        i
+    }
+    /// `si_pid`, where the union holds one.
+    #[must_use]
+    pub const fn pid(&self) -> i32 {
+        self.fields[0] as u32 as i32
+    }
+    /// `si_uid`, where the union holds one.
+    #[must_use]
+    pub const fn uid(&self) -> u32 {
+        (self.fields[0] >> 32) as u32
+    }
+    #[must_use]
+    pub const fn signal(&self) -> Option<Signal> {
+        Signal::new(self.signo)
+    }
+}

@@ -1,0 +1,86 @@
+//! Reading and writing by descriptor.
+
+use crate::mem::MemSlice;
+use crate::{RawFd, sys};
+use abi::Result;
+
+/// The most pieces that one vectored call takes (`UIO_MAXIOV`).
+pub const IOV_MAX: usize = 1024;
+
+/// `preadv(2)`: fills the pieces from `offset`. At most [`IOV_MAX`] pieces are used.
+pub fn preadv(fd: RawFd, iov: &[MemSlice<'_>], offset: u64) -> Result<usize> {
+    // SAFETY: a MemSlice is an iovec of memory that stays mapped for the call.
+    unsafe { sys!(Preadv, fd, iov.as_ptr(), iov.len().min(IOV_MAX), offset, 0) }
+}
+/// `pwritev(2)`.
+pub fn pwritev(fd: RawFd, iov: &[MemSlice<'_>], offset: u64) -> Result<usize> {
+    // SAFETY: as above.
+    unsafe { sys!(Pwritev, fd, iov.as_ptr(), iov.len().min(IOV_MAX), offset, 0) }
+}
+/// `readv(2)`.
+pub fn readv(fd: RawFd, iov: &[MemSlice<'_>]) -> Result<usize> {
+    // SAFETY: as above.
+    unsafe { sys!(Readv, fd, iov.as_ptr(), iov.len().min(IOV_MAX)) }
+}
+/// `writev(2)`.
+pub fn writev(fd: RawFd, iov: &[MemSlice<'_>]) -> Result<usize> {
+    // SAFETY: as above.
+    unsafe { sys!(Writev, fd, iov.as_ptr(), iov.len().min(IOV_MAX)) }
+}
+/// `read(2)` into our own memory.
+pub fn read(fd: RawFd, buf: &mut [u8]) -> Result<usize> {
+    // SAFETY: the buffer is ours for the call.
+    unsafe { sys!(Read, fd, buf.as_mut_ptr(), buf.len()) }
+}
+/// `write(2)` from our own memory.
+pub fn write(fd: RawFd, buf: &[u8]) -> Result<usize> {
+    // SAFETY: as above.
+    unsafe { sys!(Write, fd, buf.as_ptr(), buf.len()) }
+}
+/// `pread64(2)` into our own memory.
+pub fn pread(fd: RawFd, buf: &mut [u8], offset: u64) -> Result<usize> {
+    // SAFETY: as above.
+    unsafe { sys!(Pread64, fd, buf.as_mut_ptr(), buf.len(), offset) }
+}
+/// `pwrite64(2)` from our own memory.
+pub fn pwrite(fd: RawFd, buf: &[u8], offset: u64) -> Result<usize> {
+    // SAFETY: as above.
+    unsafe { sys!(Pwrite64, fd, buf.as_ptr(), buf.len(), offset) }
+}
+/// `ftruncate(2)`.
+pub fn ftruncate(fd: RawFd, len: u64) -> Result<()> {
+    // SAFETY: no pointers.
+    unsafe { sys!(Ftruncate, fd, len) }?;
+    Ok(())
+}
+/// `fsync(2)`.
+pub fn fsync(fd: RawFd) -> Result<()> {
+    // SAFETY: no pointers.
+    unsafe { sys!(Fsync, fd) }?;
+    Ok(())
+}
+/// `fdatasync(2)`.
+pub fn fdatasync(fd: RawFd) -> Result<()> {
+    // SAFETY: no pointers.
+    unsafe { sys!(Fdatasync, fd) }?;
+    Ok(())
+}
+/// `fallocate(2)`.
+pub fn fallocate(fd: RawFd, mode: i32, offset: u64, len: u64) -> Result<()> {
+    // SAFETY: no pointers.
+    unsafe { sys!(Fallocate, fd, mode, offset, len) }?;
+    Ok(())
+}
+/// `fstat(2)`.
+pub fn fstat(fd: RawFd) -> Result<libc::stat> {
+    let mut st = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: room for a struct stat.
+    unsafe { sys!(Fstat, fd, st.as_mut_ptr()) }?;
+    // SAFETY: zeroed, then filled; all bit patterns are valid.
+    Ok(unsafe { st.assume_init() })
+}
+/// `poll(2)`, `timeout` in milliseconds, negative without limit.
+pub fn poll(fds: &mut [libc::pollfd], timeout: i32) -> Result<usize> {
+    // SAFETY: the slice is ours for the call.
+    unsafe { sys!(Poll, fds.as_mut_ptr(), fds.len(), timeout) }
+}

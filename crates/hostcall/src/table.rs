@@ -1,0 +1,158 @@
+//! The table of host calls. One line a call: its number's name in `libc`, who may make it once the
+//! allow-lists are on (`S` the Sentry, `G` the Gofer, `-` only before), and what for.
+
+macro_rules! host_calls {
+    ($($name:ident = $sys:ident, $who:literal, $why:literal;)*) => {
+        /// A host call that Cloister makes.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u32)]
+        pub enum HostCall { $($name = libc::$sys as u32),* }
+
+        impl HostCall {
+            /// Every entry, in the table's order.
+            pub const ALL: &'static [HostCall] = &[$(HostCall::$name),*];
+
+            /// The system call's name as Linux writes it.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(HostCall::$name => &stringify!($sys)[4..]),* }
+            }
+            /// What it is for.
+            #[must_use]
+            pub fn why(self) -> &'static str {
+                match self { $(HostCall::$name => $why),* }
+            }
+            /// Whether `process` may make it once its allow-list is on.
+            #[must_use]
+            pub fn allowed(self, process: Process) -> bool {
+                let who: &str = match self { $(HostCall::$name => $who),* };
+                who.contains(match process { Process::Sentry => 'S', Process::Gofer => 'G' })
+            }
+        }
+    };
+}
+
+/// A process of ours that runs under an allow-list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Process {
+    Sentry,
+    Gofer,
+}
+
+impl Process {
+    /// The numbers that this process may call, sorted.
+    #[must_use]
+    pub fn allow_list(self) -> Vec<u32> {
+        let mut v: Vec<u32> =
+            HostCall::ALL.iter().filter(|c| c.allowed(self)).map(|c| *c as u32).collect();
+        v.sort_unstable();
+        v.dedup();
+        v
+    }
+}
+
+host_calls! {
+    // Files and descriptors
+    Read = SYS_read, "SG", "standard streams, the channel's wake-ups";
+    Write = SYS_write, "SG", "standard streams, logs";
+    Pread64 = SYS_pread64, "S", "files by a donated descriptor";
+    Pwrite64 = SYS_pwrite64, "S", "files by a donated descriptor";
+    Readv = SYS_readv, "S", "standard streams into application memory";
+    Writev = SYS_writev, "S", "standard streams from application memory";
+    Preadv = SYS_preadv, "S", "files into application memory";
+    Pwritev = SYS_pwritev, "S", "files from application memory";
+    Close = SYS_close, "SG", "descriptors";
+    Fstat = SYS_fstat, "SG", "size and type of a donated descriptor";
+    Ftruncate = SYS_ftruncate, "SG", "the memory file; files opened for writing";
+    Fallocate = SYS_fallocate, "SG", "giving memory back; fallocate(2) of files";
+    Fsync = SYS_fsync, "S", "fsync(2) of files";
+    Fdatasync = SYS_fdatasync, "S", "fdatasync(2) of files";
+    Dup = SYS_dup, "-", "handing descriptors over";
+    Dup3 = SYS_dup3, "-", "handing descriptors over";
+    Fcntl = SYS_fcntl, "SG", "descriptor flags";
+    Poll = SYS_poll, "SG", "waiting for standard streams and channels";
+    Ioctl = SYS_ioctl, "S", "seccomp notification; the terminal's size";
+    MemfdCreate = SYS_memfd_create, "-", "the memory file";
+    Eventfd2 = SYS_eventfd2, "-", "wake-ups";
+
+    // Sockets between our own processes
+    Recvmsg = SYS_recvmsg, "SG", "descriptors from the Gofer, control messages";
+    Sendmsg = SYS_sendmsg, "SG", "descriptors to the Sentry, control messages";
+    Socketpair = SYS_socketpair, "-", "channels";
+
+    // Memory
+    Mmap = SYS_mmap, "SG", "std; the memory file";
+    Munmap = SYS_munmap, "SG", "std";
+    Mprotect = SYS_mprotect, "SG", "std: thread stacks";
+    Mremap = SYS_mremap, "SG", "std: realloc";
+    Madvise = SYS_madvise, "SG", "std: thread stacks, free";
+    Brk = SYS_brk, "SG", "std";
+    Mincore = SYS_mincore, "S", "residency";
+
+    // Threads, time
+    Futex = SYS_futex, "SG", "std; waking the stub";
+    Clone = SYS_clone, "-", "starting processes";
+    Clone3 = SYS_clone3, "SG", "std: threads only";
+    Exit = SYS_exit, "SG", "std: a thread's end";
+    ExitGroup = SYS_exit_group, "SG", "the end";
+    SetRobustList = SYS_set_robust_list, "SG", "std: thread start";
+    Rseq = SYS_rseq, "SG", "std: thread start";
+    Sigaltstack = SYS_sigaltstack, "SG", "std: thread start";
+    RtSigprocmask = SYS_rt_sigprocmask, "SG", "std: thread start";
+    RtSigaction = SYS_rt_sigaction, "SG", "std: abort";
+    RtSigreturn = SYS_rt_sigreturn, "SG", "std: handlers";
+    Gettid = SYS_gettid, "SG", "std: abort";
+    Getpid = SYS_getpid, "SG", "std: abort";
+    Tgkill = SYS_tgkill, "SG", "interrupting application threads; abort";
+    Kill = SYS_kill, "S", "ending stub processes, which are the only ones in its pid namespace";
+    Wait4 = SYS_wait4, "S", "reaping stub processes; ptrace stops";
+    Ptrace = SYS_ptrace, "S", "the ptrace platform";
+    Getrandom = SYS_getrandom, "SG", "getrandom(2); hash seeds";
+    ClockGettime = SYS_clock_gettime, "SG", "clocks that the vDSO does not answer";
+    ClockNanosleep = SYS_clock_nanosleep, "SG", "std: sleep";
+    Nanosleep = SYS_nanosleep, "SG", "std: sleep";
+    SchedYield = SYS_sched_yield, "SG", "std: locks";
+    SchedGetaffinity = SYS_sched_getaffinity, "S", "the number of CPUs";
+    RestartSyscall = SYS_restart_syscall, "SG", "the host restarting a sleep";
+    Prctl = SYS_prctl, "SG", "std: thread names";
+
+    // Before the allow-lists
+    Execve = SYS_execve, "-", "starting processes";
+    Seccomp = SYS_seccomp, "-", "the allow-lists";
+    Setresuid = SYS_setresuid, "-", "dropping privileges";
+    Setresgid = SYS_setresgid, "-", "dropping privileges";
+    Setgroups = SYS_setgroups, "-", "dropping privileges";
+    Capset = SYS_capset, "-", "dropping privileges";
+    Unshare = SYS_unshare, "-", "namespaces";
+    Mount = SYS_mount, "-", "the empty root";
+    Umount2 = SYS_umount2, "-", "the empty root";
+    PivotRoot = SYS_pivot_root, "-", "the empty root";
+    Chdir = SYS_chdir, "-", "the empty root";
+    Fchdir = SYS_fchdir, "-", "the empty root";
+    Setsid = SYS_setsid, "-", "the terminal";
+    Prlimit64 = SYS_prlimit64, "-", "descriptor limits";
+    CloseRange = SYS_close_range, "-", "closing what was inherited";
+    ArchPrctl = SYS_arch_prctl, "-", "whether FSGSBASE may be used";
+
+    // The Gofer's path calls
+    Openat2 = SYS_openat2, "G", "opening beneath a root";
+    Openat = SYS_openat, "-", "before the allow-list";
+    Statx = SYS_statx, "G", "attributes";
+    Readlinkat = SYS_readlinkat, "G", "symbolic links";
+    Getdents64 = SYS_getdents64, "G", "directories";
+    Mkdirat = SYS_mkdirat, "G", "writable mounts";
+    Mknodat = SYS_mknodat, "G", "writable mounts";
+    Unlinkat = SYS_unlinkat, "G", "writable mounts";
+    Renameat2 = SYS_renameat2, "G", "writable mounts";
+    Linkat = SYS_linkat, "G", "writable mounts";
+    Symlinkat = SYS_symlinkat, "G", "writable mounts";
+    Fchmod = SYS_fchmod, "G", "writable mounts";
+    Fchmodat = SYS_fchmodat, "G", "writable mounts";
+    Fchownat = SYS_fchownat, "G", "writable mounts";
+    Utimensat = SYS_utimensat, "G", "writable mounts";
+    Fstatfs = SYS_fstatfs, "G", "statfs(2)";
+    Fgetxattr = SYS_fgetxattr, "G", "extended attributes";
+    Fsetxattr = SYS_fsetxattr, "G", "extended attributes";
+    Flistxattr = SYS_flistxattr, "G", "extended attributes";
+    Fremovexattr = SYS_fremovexattr, "G", "extended attributes";
+}

@@ -1,0 +1,180 @@
+//! Running application code.
+//!
+//! A [`Platform`] makes [`AddressSpace`]s; an address space holds host mappings (a cache that the memory
+//! manager fills and drops) and [`AppThread`]s. The trait assumes neither a host process per address space
+//! nor signals, so that KVM fits beside [`notify`] and [`ptrace`].
+//!
+//! One Sentry thread drives one `AppThread`: it resumes the application with [`AppThread::run`] and gets the
+//! next [`Event`]. All lanes end in the same events.
+
+use abi::Result;
+use hostcall::RawFd;
+use std::sync::Arc;
+
+/// The lowest address that an application may map (`vm.mmap_min_addr` is at most this).
+pub const USER_MIN: u64 = 0x1_0000;
+/// The end of the application's part of the address space. What lies above belongs to the stub.
+pub const USER_MAX: u64 = 0x7ff0_0000_0000;
+
+/// Makes address spaces.
+pub trait Platform: Send + Sync {
+    /// The name that `--platform` takes.
+    fn name(&self) -> &'static str;
+    /// An empty address space: only the stub's own area is mapped.
+    fn new_address_space(&self) -> Result<Arc<dyn AddressSpace>>;
+}
+
+/// A change of an address space's host mappings. Ranges are page-aligned and lie in
+/// `[USER_MIN, USER_MAX)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapOp {
+    /// Maps `[va, va + len)` from the descriptor, replacing what was there. `Shared`: writes go to the file
+    /// (the memory file always); `Private`: never writable here, only read (and executed).
+    Map { va: u64, len: u64, prot: Prot, fd: RawFd, offset: u64, sharing: Sharing },
+    /// Drops what is mapped there; nothing mapped is no error.
+    Unmap { va: u64, len: u64 },
+    /// Changes the protection of what is mapped there; nothing may be unmapped inside.
+    Protect { va: u64, len: u64, prot: Prot },
+    /// `madvise(2)` of what is mapped there: only MADV_COLLAPSE, MADV_POPULATE_READ and _WRITE.
+    Advise { va: u64, len: u64, advice: i32 },
+}
+
+/// How a host mapping relates to its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    Shared,
+    Private,
+}
+
+/// Protection bits with PROT_*'s numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Prot(pub u32);
+
+impl Prot {
+    pub const NONE: Prot = Prot(0);
+    pub const READ: Prot = Prot(1);
+    pub const WRITE: Prot = Prot(2);
+    pub const EXEC: Prot = Prot(4);
+    pub const RW: Prot = Prot(3);
+    #[must_use]
+    pub const fn contains(self, o: Prot) -> bool {
+        self.0 & o.0 == o.0
+    }
+    #[must_use]
+    pub const fn union(self, o: Prot) -> Prot {
+        Prot(self.0 | o.0)
+    }
+    #[must_use]
+    pub const fn without(self, o: Prot) -> Prot {
+        Prot(self.0 & !o.0)
+    }
+}
+
+/// One application's address space on the host.
+pub trait AddressSpace: Send + Sync {
+    /// Applies the changes in order, in as few hand-overs as possible. Stops at the first that fails and
+    /// gives its error (`ENOMEM`: the host's mapping count or memory is exhausted; the caller drops mappings
+    /// and tries again; `ESRCH`: the application side is gone).
+    fn apply(&self, ops: &[MapOp]) -> Result<()>;
+    /// A new thread in this address space. It runs nothing until the Sentry thread that owns it calls
+    /// [`AppThread::run`].
+    fn new_thread(&self) -> Result<Box<dyn AppThread>>;
+    /// Ends every thread of it, wherever they are: their `run` gives [`Event::Gone`].
+    fn kill(&self);
+}
+
+/// The general registers, in the order of the kernel's `struct user_regs_struct`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Regs {
+    pub r15: u64,
+    pub r14: u64,
+    pub r13: u64,
+    pub r12: u64,
+    pub rbp: u64,
+    pub rbx: u64,
+    pub r11: u64,
+    pub r10: u64,
+    pub r9: u64,
+    pub r8: u64,
+    pub rax: u64,
+    pub rcx: u64,
+    pub rdx: u64,
+    pub rsi: u64,
+    pub rdi: u64,
+    pub orig_rax: u64,
+    pub rip: u64,
+    pub cs: u64,
+    pub eflags: u64,
+    pub rsp: u64,
+    pub ss: u64,
+    pub fs_base: u64,
+    pub gs_base: u64,
+    pub ds: u64,
+    pub es: u64,
+    pub fs: u64,
+    pub gs: u64,
+}
+
+/// Why application code stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It made a system call. `ip` is the address after the instruction.
+    Syscall { nr: u64, args: [u64; 6], ip: u64 },
+    /// It faulted (or trapped): the signal that Linux would raise, its code, and the address for memory
+    /// faults. For SIGSEGV, `error` holds the x86 page-fault error code (bit 1: write, bit 4: fetch).
+    Fault { signal: i32, code: i32, addr: u64, error: u64 },
+    /// [`Interrupter::interrupt`] was called, or registers were asked for: it stands still, registers known.
+    Interrupted,
+    /// It made a system call in a way that x86-64 applications do not (int 0x80, x32).
+    ForeignSyscall,
+    /// The application side died (killed from outside, or it destroyed its own stub).
+    Gone,
+}
+
+/// One application thread, driven by one Sentry thread.
+pub trait AppThread: Send {
+    /// Resumes the application until the next event. The result of a system call is what
+    /// [`AppThread::set_return`] set (0 if it was not called).
+    fn run(&mut self) -> Event;
+
+    /// The result of the system call that stopped it: `rax` when it goes on.
+    fn set_return(&mut self, value: u64);
+
+    /// Whether the registers are known now. After [`Event::Syscall`] on a lane that carries only arguments
+    /// they are not; after every other event they are.
+    fn has_regs(&self) -> bool;
+
+    /// After a system call whose registers are not known: lets it return (with the value set), stops it at
+    /// once, before any application instruction, and gives [`Event::Interrupted`] (or `Gone`). Where they
+    /// are known: gives `Interrupted` at once.
+    fn fetch_regs(&mut self) -> Event;
+
+    /// The registers. After a system call, `rax` is what `set_return` set, and `orig_rax` its number.
+    ///
+    /// # Panics
+    /// Where [`AppThread::has_regs`] is false.
+    fn regs(&self) -> Regs;
+    /// Replaces the registers (untrusted values are made safe: flags, segments).
+    ///
+    /// # Panics
+    /// As [`AppThread::regs`].
+    fn set_regs(&mut self, regs: &Regs);
+
+    /// The extended state in the XSAVE format of signal frames (legacy area, header, and the
+    /// components of `xfeatures`), appended to `out`. Registers must be known.
+    fn fp_state(&self, out: &mut Vec<u8>);
+    /// Replaces it; an empty or malformed one gives `EINVAL` and, as on Linux, changes nothing. `None`
+    /// resets it to the initial state (execve).
+    fn set_fp_state(&mut self, state: Option<&[u8]>) -> Result<()>;
+
+    /// Interrupts this thread from another.
+    fn interrupter(&self) -> Arc<dyn Interrupter>;
+}
+
+/// Stops application code from another thread.
+pub trait Interrupter: Send + Sync {
+    /// Makes the thread's current or next stay in application code end with [`Event::Interrupted`], soon. May
+    /// be called at any time; too many calls give at worst spurious events.
+    fn interrupt(&self);
+}

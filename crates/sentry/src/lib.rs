@@ -1,0 +1,2 @@
+//! The kernel.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Code that lives inside the application address space.
+#![no_std]

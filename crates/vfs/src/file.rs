@@ -1,0 +1,361 @@
+//! Open files: what a descriptor stands for.
+//!
+//! [`FileOps`] is implemented by every kind of open file (regular files of each file system, directories,
+//! pipes, sockets, event files, terminals). [`File`] is Linux's `struct file`: the ops with the status
+//! flags and the position that `dup(2)` and `fork(2)` share.
+//!
+//! `FileOps` never block: `EAGAIN` says "not now", and the caller waits on [`FileOps::wait_queue`]
+//! (see the `wait` crate).
+
+use crate::cred::Credentials;
+use abi::errno::{EINVAL, ENODEV, ENOTDIR, ENOTTY, ESPIPE};
+use abi::Result;
+use clas::Mappable;
+use hostcall::MemSlice;
+use parking_lot::Mutex;
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use wait::{Events, WaitQueue};
+
+/// Where read bytes go: application memory (a `readv` list) or a kernel buffer.
+pub trait Sink {
+    /// Room left, in bytes.
+    fn remaining(&self) -> usize;
+    /// Copies as much of `src` as fits and advances. `EFAULT` only if nothing could be copied.
+    fn put(&mut self, src: &[u8]) -> Result<usize>;
+    /// Offers up to `max` bytes of the destination itself, in order, to `fill` (a host read, a copy
+    /// between frames); advances by what `fill` says it filled.
+    fn fill(
+        &mut self,
+        max: usize,
+        fill: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
+    ) -> Result<usize>;
+    /// Fills up to `n` bytes with zeros and advances.
+    fn put_zeros(&mut self, n: usize) -> Result<usize> {
+        let n = n.min(self.remaining());
+        self.fill(n, &mut |iov| {
+            Ok(iov
+                .iter()
+                .map(|s| {
+                    s.zero();
+                    s.len()
+                })
+                .sum())
+        })
+    }
+}
+
+/// Where written bytes come from.
+pub trait Source {
+    /// Bytes left.
+    fn remaining(&self) -> usize;
+    /// Copies up to `dst.len()` bytes out, once, and advances. `EFAULT` only if nothing could be copied.
+    fn take(&mut self, dst: &mut [u8]) -> Result<usize>;
+    /// Offers up to `max` bytes of the source itself, in order, to `drain`; advances by what it says.
+    fn drain(
+        &mut self,
+        max: usize,
+        drain: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
+    ) -> Result<usize>;
+}
+
+/// A [`Sink`] into our own buffer.
+pub struct BufSink<'a> {
+    buf: &'a mut [u8],
+    done: usize,
+}
+
+impl<'a> BufSink<'a> {
+    #[must_use]
+    pub fn new(buf: &'a mut [u8]) -> Self {
+        Self { buf, done: 0 }
+    }
+    /// Bytes put so far.
+    #[must_use]
+    pub fn done(&self) -> usize {
+        self.done
+    }
+}
+
+impl Sink for BufSink<'_> {
+    fn remaining(&self) -> usize {
+        self.buf.len() - self.done
+    }
+    fn put(&mut self, src: &[u8]) -> Result<usize> {
+        let n = src.len().min(self.remaining());
+        self.buf[self.done..self.done + n].copy_from_slice(&src[..n]);
+        self.done += n;
+        Ok(n)
+    }
+    fn fill(
+        &mut self,
+        max: usize,
+        fill: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
+    ) -> Result<usize> {
+        let n = max.min(self.remaining());
+        let r = hostcall::mem::with_slice_mut(&mut self.buf[self.done..self.done + n], |s| fill(&[s]))?;
+        self.done += r.min(n);
+        Ok(r)
+    }
+}
+
+/// A [`Source`] from our own buffer.
+pub struct BufSource<'a> {
+    buf: &'a [u8],
+}
+
+impl<'a> BufSource<'a> {
+    #[must_use]
+    pub fn new(buf: &'a [u8]) -> Self {
+        Self { buf }
+    }
+}
+
+impl Source for BufSource<'_> {
+    fn remaining(&self) -> usize {
+        self.buf.len()
+    }
+    fn take(&mut self, dst: &mut [u8]) -> Result<usize> {
+        let n = dst.len().min(self.buf.len());
+        dst[..n].copy_from_slice(&self.buf[..n]);
+        self.buf = &self.buf[n..];
+        Ok(n)
+    }
+    fn drain(
+        &mut self,
+        max: usize,
+        drain: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
+    ) -> Result<usize> {
+        let mut copy = self.buf[..max.min(self.buf.len())].to_vec();
+        let r = hostcall::mem::with_slice_mut(&mut copy, |s| drain(&[s]))?;
+        self.buf = &self.buf[r.min(self.buf.len())..];
+        Ok(r)
+    }
+}
+
+/// What one kind of open file does. The defaults are Linux's answers for a file without that operation.
+pub trait FileOps: Any + Send + Sync {
+    /// Reads at `offset` (ignored by streams). 0 at the end. `EAGAIN` where a stream has nothing yet.
+    fn read(&self, _file: &File, _dst: &mut dyn Sink, _offset: u64) -> Result<usize> {
+        Err(EINVAL)
+    }
+    /// Writes at `offset` (ignored by streams; with `O_APPEND` the file system takes the end instead).
+    fn write(&self, _file: &File, _src: &mut dyn Source, _offset: u64) -> Result<usize> {
+        Err(EINVAL)
+    }
+    /// Whether there is a position: pread, pwrite and lseek work.
+    fn seekable(&self) -> bool {
+        false
+    }
+    /// Where the next write of an `O_APPEND` file goes; asked under the position's lock.
+    fn append_offset(&self) -> Result<u64> {
+        Ok(self.stat()?.size)
+    }
+    /// The new position for `lseek(2)` with SEEK_END (2), SEEK_DATA (3) or SEEK_HOLE (4).
+    fn seek_from(&self, whence: u32, offset: i64) -> Result<u64> {
+        let size = self.stat()?.size;
+        match whence {
+            2 => size.checked_add_signed(offset).ok_or(EINVAL),
+            3 if (offset as u64) < size => Ok(offset as u64),
+            4 if (offset as u64) < size => Ok(size),
+            3 | 4 => Err(abi::errno::ENXIO),
+            _ => Err(EINVAL),
+        }
+    }
+    /// What `fstat(2)` says; anonymous files too have an answer.
+    fn stat(&self) -> Result<crate::Stat>;
+    /// Directory entries from `*pos` on (an opaque cookie, 0 at the start): calls `emit` with each, and
+    /// stops when it gives false. Updates `*pos`.
+    fn read_dir(
+        &self,
+        _file: &File,
+        _pos: &mut u64,
+        _emit: &mut dyn FnMut(crate::DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        Err(ENOTDIR)
+    }
+    /// Which of `mask` (and ERR, HUP) hold now.
+    fn poll(&self, _file: &File, mask: Events) -> Events {
+        mask & (Events::READABLE | Events::WRITABLE)
+    }
+    /// Notified when `poll` may change; `None` for files that are always ready.
+    fn wait_queue(&self) -> Option<&WaitQueue> {
+        None
+    }
+    /// `ioctl(2)` that this kind of file knows; `mem` reaches the caller's memory.
+    fn ioctl(&self, _file: &File, _cx: &dyn IoctlContext, _cmd: u32, _arg: u64) -> Result<u64> {
+        Err(ENOTTY)
+    }
+    /// What `mmap(2)` maps.
+    fn mappable(&self) -> Result<Arc<dyn Mappable>> {
+        Err(ENODEV)
+    }
+    fn truncate(&self, _size: u64) -> Result<()> {
+        Err(EINVAL)
+    }
+    fn allocate(&self, _mode: i32, _offset: u64, _len: u64) -> Result<()> {
+        Err(ENODEV)
+    }
+    fn sync(&self, _data_only: DataOnly) -> Result<()> {
+        Err(EINVAL)
+    }
+    /// Called at each `close(2)` of a descriptor, before the last one drops the object.
+    fn flush(&self, _file: &File) -> Result<()> {
+        Ok(())
+    }
+    /// The status flags changed by `fcntl(F_SETFL)`.
+    fn flags_changed(&self, _file: &File, _old: u32) {}
+    /// For downcasts: `file.ops::<Pipe>()`.
+    fn as_any(&self) -> &dyn Any;
+    /// What `/proc/PID/fd/N` shows for files without a path: `pipe:[123]`, `anon_inode:[eventpoll]`.
+    fn describe(&self) -> String {
+        String::from("anon_inode:[file]")
+    }
+    /// Extra lines of `/proc/PID/fdinfo/N`.
+    fn fdinfo(&self) -> String {
+        String::new()
+    }
+}
+
+/// Whether a sync may leave metadata behind (`fdatasync(2)`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DataOnly {
+    No,
+    Yes,
+}
+
+/// The caller's memory and identity, for ioctls.
+pub trait IoctlContext {
+    fn copy_in(&self, va: abi::Va, dst: &mut [u8]) -> Result<()>;
+    fn copy_out(&self, va: abi::Va, src: &[u8]) -> Result<()>;
+    fn credentials(&self) -> Arc<Credentials>;
+    /// The task, for terminals (sessions, job control): downcast in the Sentry.
+    fn task(&self) -> &dyn Any;
+}
+
+/// Linux's `struct file`: what dup(2)ed and inherited descriptors share.
+pub struct File {
+    pub ops: Arc<dyn FileOps>,
+    /// O_* status flags and the access mode; creation flags are not kept.
+    flags: AtomicU32,
+    /// The position; its lock makes reads and writes atomic towards each other, as `f_pos_lock` does.
+    pub pos: Mutex<u64>,
+    /// Where it was opened; `None` for anonymous files.
+    pub path: Option<crate::Path>,
+    /// Credentials of the opener.
+    pub cred: Arc<Credentials>,
+    /// `fcntl(F_SETOWN)`: positive a process, negative a process group, and the signal (F_SETSIG).
+    pub owner: Mutex<(i32, i32)>,
+    /// A number of its own, for epoll and locks' owners.
+    pub id: u64,
+}
+
+/// Flags that `fcntl(F_SETFL)` may change.
+pub const SETFL_MASK: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
+pub use abi::linux::{
+    O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECT, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOATIME,
+    O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_SYNC, O_TMPFILE, O_TRUNC, O_WRONLY,
+};
+/// `O_ASYNC`, which the kernel's headers call FASYNC.
+pub const O_ASYNC: u32 = 0o20000;
+
+static NEXT_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+
+impl File {
+    #[must_use]
+    pub fn new(
+        ops: Arc<dyn FileOps>,
+        flags: u32,
+        path: Option<crate::Path>,
+        cred: Arc<Credentials>,
+    ) -> Arc<File> {
+        let flags = flags & !(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC);
+        Arc::new(File {
+            ops,
+            flags: AtomicU32::new(flags),
+            pos: Mutex::new(0),
+            path,
+            cred,
+            owner: Mutex::new((0, 0)),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+        })
+    }
+    #[must_use]
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+    /// `fcntl(F_SETFL)`: only the bits of [`SETFL_MASK`] change.
+    pub fn set_flags(&self, new: u32) {
+        let old = self.flags();
+        self.flags.store((old & !SETFL_MASK) | (new & SETFL_MASK), Ordering::Relaxed);
+        self.ops.flags_changed(self, old);
+    }
+    #[must_use]
+    pub fn nonblocking(&self) -> bool {
+        self.flags() & O_NONBLOCK != 0
+    }
+    #[must_use]
+    pub fn readable(&self) -> bool {
+        let f = self.flags();
+        f & O_PATH == 0 && matches!(f & O_ACCMODE, O_RDONLY | O_RDWR)
+    }
+    #[must_use]
+    pub fn writable(&self) -> bool {
+        let f = self.flags();
+        f & O_PATH == 0 && matches!(f & O_ACCMODE, O_WRONLY | O_RDWR)
+    }
+    /// The ops as their own type.
+    #[must_use]
+    pub fn ops<T: FileOps>(&self) -> Option<&T> {
+        self.ops.as_any().downcast_ref()
+    }
+    /// `lseek(2)`.
+    pub fn seek(&self, offset: i64, whence: u32) -> Result<u64> {
+        if !self.ops.seekable() {
+            return Err(ESPIPE);
+        }
+        let mut pos = self.pos.lock();
+        let new = match whence {
+            0 => u64::try_from(offset).map_err(|_| EINVAL)?,
+            1 => pos.checked_add_signed(offset).ok_or(EINVAL)?,
+            _ => self.ops.seek_from(whence, offset)?,
+        };
+        if new > i64::MAX as u64 {
+            return Err(EINVAL);
+        }
+        *pos = new;
+        Ok(new)
+    }
+    /// Reads at the position and moves it (streams have none). Access mode is checked by the caller.
+    pub fn read(&self, dst: &mut dyn Sink) -> Result<usize> {
+        if !self.ops.seekable() {
+            return self.ops.read(self, dst, 0);
+        }
+        let mut pos = self.pos.lock();
+        let n = self.ops.read(self, dst, *pos)?;
+        *pos += n as u64;
+        Ok(n)
+    }
+    /// Writes at the position, or at the end with O_APPEND, and moves it.
+    pub fn write(&self, src: &mut dyn Source) -> Result<usize> {
+        if !self.ops.seekable() {
+            return self.ops.write(self, src, 0);
+        }
+        let mut pos = self.pos.lock();
+        let at = if self.flags() & O_APPEND != 0 { self.ops.append_offset()? } else { *pos };
+        let n = self.ops.write(self, src, at)?;
+        *pos = at + n as u64;
+        Ok(n)
+    }
+    #[must_use]
+    pub fn poll(&self, mask: Events) -> Events {
+        self.ops.poll(self, mask | Events::ALWAYS)
+    }
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "File({}, {})", self.id, self.ops.describe())
+    }
+}
