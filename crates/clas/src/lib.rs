@@ -66,8 +66,20 @@ pub trait Mappable: Send + Sync {
     fn backing(&self, offset: u64, len: u64, access: Access) -> Result<(Backing, u64)>;
     /// A mapping of `[offset, offset + len)` appeared in `observer` at `va`: kept (weakly) until
     /// `remove_mapping`, so that truncation can drop host mappings.
-    fn add_mapping(&self, observer: std::sync::Weak<dyn MappingObserver>, va: Va, offset: u64, len: u64);
-    fn remove_mapping(&self, observer: &std::sync::Weak<dyn MappingObserver>, va: Va, offset: u64, len: u64);
+    fn add_mapping(
+        &self,
+        observer: std::sync::Weak<dyn MappingObserver>,
+        va: Va,
+        offset: u64,
+        len: u64,
+    );
+    fn remove_mapping(
+        &self,
+        observer: &std::sync::Weak<dyn MappingObserver>,
+        va: Va,
+        offset: u64,
+        len: u64,
+    );
     /// `msync(2)` and the end of a shared mapping: nothing to do where the page cache is shared.
     fn sync(&self, _offset: u64, _len: u64) -> Result<()> {
         Ok(())

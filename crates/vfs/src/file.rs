@@ -8,8 +8,8 @@
 //! (see the `wait` crate).
 
 use crate::cred::Credentials;
-use abi::errno::{EINVAL, ENODEV, ENOTDIR, ENOTTY, ESPIPE};
 use abi::Result;
+use abi::errno::{EINVAL, ENODEV, ENOTDIR, ENOTTY, ESPIPE};
 use clas::Mappable;
 use hostcall::MemSlice;
 use parking_lot::Mutex;
@@ -94,7 +94,8 @@ impl Sink for BufSink<'_> {
         fill: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
     ) -> Result<usize> {
         let n = max.min(self.remaining());
-        let r = hostcall::mem::with_slice_mut(&mut self.buf[self.done..self.done + n], |s| fill(&[s]))?;
+        let r =
+            hostcall::mem::with_slice_mut(&mut self.buf[self.done..self.done + n], |s| fill(&[s]))?;
         self.done += r.min(n);
         Ok(r)
     }
@@ -255,7 +256,8 @@ pub struct File {
 pub const SETFL_MASK: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
 pub use abi::linux::{
     O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECT, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOATIME,
-    O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_SYNC, O_TMPFILE, O_TRUNC, O_WRONLY,
+    O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_SYNC, O_TMPFILE, O_TRUNC,
+    O_WRONLY,
 };
 /// `O_ASYNC`, which the kernel's headers call FASYNC.
 pub const O_ASYNC: u32 = 0o20000;
@@ -288,7 +290,8 @@ impl File {
     /// `fcntl(F_SETFL)`: only the bits of [`SETFL_MASK`] change.
     pub fn set_flags(&self, new: u32) {
         let old = self.flags();
-        self.flags.store((old & !SETFL_MASK) | (new & SETFL_MASK), Ordering::Relaxed);
+        self.flags
+            .store((old & !SETFL_MASK) | (new & SETFL_MASK), Ordering::Relaxed);
         self.ops.flags_changed(self, old);
     }
     #[must_use]
@@ -343,7 +346,11 @@ impl File {
             return self.ops.write(self, src, 0);
         }
         let mut pos = self.pos.lock();
-        let at = if self.flags() & O_APPEND != 0 { self.ops.append_offset()? } else { *pos };
+        let at = if self.flags() & O_APPEND != 0 {
+            self.ops.append_offset()?
+        } else {
+            *pos
+        };
         let n = self.ops.write(self, src, at)?;
         *pos = at + n as u64;
         Ok(n)
