@@ -1,3 +1,4 @@
 //! The file systems that live in the Sentry's memory.
 
 pub mod dev;
+pub mod tmpfs;
