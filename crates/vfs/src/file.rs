@@ -14,7 +14,7 @@ use clas::Mappable;
 use hostcall::MemSlice;
 use parking_lot::Mutex;
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicU32, Ordering};
 use wait::{Events, WaitQueue};
 
@@ -249,6 +249,25 @@ pub struct File {
     pub owner: Mutex<(i32, i32)>,
     /// A number of its own, for epoll and locks' owners.
     pub id: u64,
+    /// Who wants to know when the last reference goes, each under a number of its own.
+    release: Mutex<Vec<(u64, Weak<dyn ReleaseListener>)>>,
+}
+
+/// Told when a [`File`]'s last reference goes (Linux's `__fput`): epoll's entries vanish then.
+pub trait ReleaseListener: Send + Sync {
+    /// Runs before the ops are dropped, in the thread that dropped the file, under whatever locks it
+    /// holds: may take only leaf locks.
+    fn released(&self, file: &File, key: u64);
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        for (key, l) in std::mem::take(self.release.get_mut()) {
+            if let Some(l) = l.upgrade() {
+                l.released(self, key);
+            }
+        }
+    }
 }
 
 /// Flags that `fcntl(F_SETFL)` may change.
@@ -279,7 +298,16 @@ impl File {
             cred,
             owner: Mutex::new((0, 0)),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            release: Mutex::new(Vec::new()),
         })
+    }
+    /// Asks that `listener` be told, with `key`, when the last reference goes.
+    pub fn add_release_listener(&self, key: u64, listener: Weak<dyn ReleaseListener>) {
+        self.release.lock().push((key, listener));
+    }
+    /// Takes back what [`File::add_release_listener`] asked with this key and listener.
+    pub fn remove_release_listener(&self, key: u64, listener: &Weak<dyn ReleaseListener>) {
+        self.release.lock().retain(|(k, l)| *k != key || !Weak::ptr_eq(l, listener));
     }
     #[must_use]
     pub fn flags(&self) -> u32 {
