@@ -11,7 +11,7 @@ use abi::{PAGE_SIZE, Result, Va};
 use mm::{Mm, MmapRequest, USER_MAX};
 
 /// Where position-independent programs begin (`ELF_ET_DYN_BASE`): two thirds up.
-const DYN_BASE: u64 = USER_MAX / 3 * 2 & !(PAGE_SIZE - 1);
+const DYN_BASE: u64 = (USER_MAX / 3 * 2) & !(PAGE_SIZE - 1);
 
 /// A mapped file.
 pub(crate) struct Mapped {

@@ -26,7 +26,7 @@ const CLOCK_TICKS: u64 = 100;
 /// How many bytes the strings and pointers of argv and envp may take with this `RLIMIT_STACK`.
 #[must_use]
 pub fn argument_limit(stack: u64) -> u64 {
-    (stack / 4).min(6 << 20).max(128 << 10)
+    (stack / 4).clamp(128 << 10, 6 << 20)
 }
 
 /// The strings of a new image, laid out.
