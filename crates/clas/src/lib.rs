@@ -214,6 +214,14 @@ impl Clas {
         }
     }
 
+    /// As [`Clas::incref`], for many runs at once.
+    pub fn incref_all(&self, runs: &[(Cla, u64)]) {
+        let mut inner = self.inner.lock();
+        for &(at, pages) in runs.iter().filter(|r| r.1 > 0) {
+            inner.refs.incref(at.page(), at.page() + pages);
+        }
+    }
+
     /// One reference less; frames without any are given back.
     ///
     /// # Panics
@@ -265,6 +273,22 @@ impl Clas {
             .exclusive_prefix(at.page(), at.page() + pages)
     }
 
+    /// The frames around `at`, but only of `[lo, hi)`, that have exactly one reference; `None` if `at` has
+    /// more.
+    #[must_use]
+    pub fn exclusive_run(&self, at: Cla, lo: Cla, hi: Cla) -> Option<(Cla, Cla)> {
+        let (s, e) = self.inner.lock().refs.exclusive_run(at.page())?;
+        Some((lo.max(Cla(s * PAGE_SIZE)), hi.min(Cla(e * PAGE_SIZE))))
+    }
+
+    /// Which of the frames from `at` on are in memory now: bit 0 of a byte a page.
+    pub fn residency(&self, at: Cla, out: &mut [u8]) {
+        let slice = self.slice(at, out.len() * PAGE_SIZE as usize);
+        if hostcall::mem::mincore(slice, out).is_err() {
+            out.fill(0);
+        }
+    }
+
     /// The Sentry's own mapping of `[at, at + len)`, which lies in allocated frames.
     ///
     /// # Panics
@@ -310,7 +334,12 @@ pub enum Backing {
     Host { fd: RawFd, offset: u64 },
 }
 
-/// A file that can be mapped.
+/// A file that can be mapped. The same file always gives the same object: its address names the file for
+/// shared futexes and for the merging of mappings.
+///
+/// An address space's lock comes *before* the lock that [`Mappable::backing`] takes. So a file must never
+/// hold that lock while it copies from or to application memory (`Source`, `Sink`); inside the closures of
+/// `fill` and `drain` it may take it.
 pub trait Mappable: Send + Sync {
     /// What backs the file from `offset` (page-aligned) on, and for how many bytes in one run (a multiple
     /// of the page size, at most `len`). `Write` gives backing that may be written through (a shared
@@ -321,7 +350,8 @@ pub trait Mappable: Send + Sync {
     /// [`MappingObserver`]s.
     fn backing(&self, offset: u64, len: u64, access: Access) -> Result<(Backing, u64)>;
     /// A mapping of `[offset, offset + len)` appeared in `observer` at `va`: kept (weakly) until
-    /// `remove_mapping`, so that truncation can drop host mappings. [`MappingRegistry`] does it.
+    /// `remove_mapping`, so that truncation can drop host mappings. [`MappingRegistry`] does it. Called, as
+    /// is `remove_mapping`, with the address space's lock held: only to take note.
     fn add_mapping(
         &self,
         observer: std::sync::Weak<dyn MappingObserver>,

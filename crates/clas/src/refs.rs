@@ -101,4 +101,10 @@ impl RefCounts {
             _ => 0,
         }
     }
+
+    /// The run that holds `at`, if it has one reference.
+    pub(crate) fn exclusive_run(&self, at: u64) -> Option<(u64, u64)> {
+        let (s, r) = self.runs.range(..=at).next_back()?;
+        (r.end > at && r.refs == 1).then_some((*s, r.end))
+    }
 }

@@ -195,12 +195,16 @@ impl<V> GapTree<V> {
     /// The ranges that have a part of `range`, upwards.
     #[must_use]
     pub fn range(&self, range: Range<u64>) -> Iter<'_, V> {
-        Iter::new(&self.root, range.start, range.end)
+        // Nothing is in an empty range, not even in the middle of another.
+        let end = if range.is_empty() { 0 } else { range.end };
+        Iter::new(&self.root, range.start, end)
     }
 
     /// Calls `f` with each range that has a part of `range`, upwards, and its value to change.
     pub fn for_each_mut(&mut self, range: Range<u64>, mut f: impl FnMut(Range<u64>, &mut V)) {
-        node::for_each_mut(&mut self.root, &range, &mut f);
+        if !range.is_empty() {
+            node::for_each_mut(&mut self.root, &range, &mut f);
+        }
     }
 
     /// Checks the invariants.

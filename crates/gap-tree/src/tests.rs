@@ -90,7 +90,7 @@ proptest! {
                     prop_assert_eq!(t.highest_gap(l, lo..hi), m.highest(l, lo, hi));
                     let below = m.0.iter().filter(|r| r.0 < lo).max().map(|r| r.2);
                     prop_assert_eq!(t.last_below(lo).map(|r| *r.1), below);
-                    let mut want: Vec<_> = m.0.iter().filter(|r| r.1 > lo && r.0 < hi).copied().collect();
+                    let mut want: Vec<_> = m.0.iter().filter(|r| lo < hi && r.1 > lo && r.0 < hi).copied().collect();
                     want.sort_unstable();
                     let got: Vec<_> = t.range(lo..hi).map(|(r, v)| (r.start, r.end, *v)).collect();
                     prop_assert_eq!(&got, &want);

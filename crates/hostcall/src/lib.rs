@@ -7,6 +7,7 @@
 //!
 //! This room may use `unsafe`: it is where memory and file descriptors cross into the host.
 
+pub mod auxv;
 pub mod bpf;
 pub mod fd;
 pub mod file;

@@ -206,6 +206,14 @@ pub fn punch_hole(fd: RawFd, offset: u64, len: u64) -> Result<()> {
     Ok(())
 }
 
+/// `mincore(2)` of our own mapping: one byte a page of `mem` (page-aligned), bit 0 for "in memory".
+pub fn mincore(mem: MemSlice<'_>, out: &mut [u8]) -> Result<()> {
+    assert!(out.len() >= mem.len().div_ceil(abi::PAGE_SIZE as usize));
+    // SAFETY: room for a byte a page.
+    unsafe { sys!(Mincore, mem.as_ptr(), mem.len(), out.as_mut_ptr()) }?;
+    Ok(())
+}
+
 /// Runs `f` on our own buffer as a [`MemSlice`].
 pub fn with_slice_mut<R>(buf: &mut [u8], f: impl FnOnce(MemSlice<'_>) -> R) -> R {
     // SAFETY: the exclusive borrow lasts for the call, and the slice does not outlive it.

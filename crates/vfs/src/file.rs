@@ -14,8 +14,8 @@ use clas::Mappable;
 use hostcall::MemSlice;
 use parking_lot::Mutex;
 use std::any::Any;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 use wait::{Events, WaitQueue};
 
 /// Where read bytes go: application memory (a `readv` list) or a kernel buffer.
@@ -252,6 +252,15 @@ pub struct File {
     pub id: u64,
     /// Whether it is counted as a writer of its inode.
     writer: AtomicBool,
+    /// Who wants to know when the last reference goes, each under a number of its own.
+    release: Mutex<Vec<(u64, Weak<dyn ReleaseListener>)>>,
+}
+
+/// Told when a [`File`]'s last reference goes (Linux's `__fput`): epoll's entries vanish then.
+pub trait ReleaseListener: Send + Sync {
+    /// Runs before the ops are dropped, in the thread that dropped the file, under whatever locks it
+    /// holds: may take only leaf locks.
+    fn released(&self, file: &File, key: u64);
 }
 
 /// Flags that `fcntl(F_SETFL)` may change.
@@ -284,11 +293,20 @@ impl File {
             owner: Mutex::new((0, 0)),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             writer: AtomicBool::new(false),
+            release: Mutex::new(Vec::new()),
         })
     }
     /// It takes over a count of `InodeExt::get_write_access`.
     pub(crate) fn holds_write_access(&self) {
         self.writer.store(true, Ordering::Relaxed);
+    }
+    /// Asks that `listener` be told, with `key`, when the last reference goes.
+    pub fn add_release_listener(&self, key: u64, listener: Weak<dyn ReleaseListener>) {
+        self.release.lock().push((key, listener));
+    }
+    /// Takes back what [`File::add_release_listener`] asked with this key and listener.
+    pub fn remove_release_listener(&self, key: u64, listener: &Weak<dyn ReleaseListener>) {
+        self.release.lock().retain(|(k, l)| *k != key || !Weak::ptr_eq(l, listener));
     }
     #[must_use]
     pub fn flags(&self) -> u32 {
@@ -370,6 +388,11 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
+        for (key, l) in std::mem::take(self.release.get_mut()) {
+            if let Some(l) = l.upgrade() {
+                l.released(self, key);
+            }
+        }
         crate::locks::release_file(self);
         if *self.writer.get_mut()
             && let Some(Ok(inode)) = self.path.as_ref().map(crate::Path::inode)

@@ -1,0 +1,363 @@
+//! `inotify(7)`: the file object, and what an inode keeps for those who watch it.
+//!
+//! An inode that may be watched holds a [`WatchList`] and calls [`notify`] on itself (and on its parent's,
+//! with the name) after a change; nobody watching costs one atomic load.
+
+use crate::{FIONREAD, anon_stat};
+use abi::errno::{EAGAIN, EEXIST, EINVAL, ENOSPC, ENOTTY};
+use abi::{Result, Va};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use vfs::file::IoctlContext;
+use vfs::{File, FileOps, Sink, Stat};
+use wait::{Events, WaitQueue};
+
+pub const IN_Q_OVERFLOW: u32 = 0x4000;
+pub const IN_IGNORED: u32 = 0x8000;
+pub const IN_UNMOUNT: u32 = 0x2000;
+pub const IN_EXCL_UNLINK: u32 = 0x0400_0000;
+pub const IN_MASK_CREATE: u32 = 0x1000_0000;
+pub const IN_MASK_ADD: u32 = 0x2000_0000;
+pub const IN_ISDIR: u32 = 0x4000_0000;
+pub const IN_ONESHOT: u32 = 0x8000_0000;
+const IN_ALL_EVENTS: u32 = 0xfff;
+
+/// `/proc/sys/fs/inotify/max_queued_events` and `max_user_watches`.
+const MAX_QUEUED: usize = 16384;
+const MAX_WATCHES: usize = 65536;
+
+/// An inotify instance.
+pub struct Inotify {
+    me: Weak<Inotify>,
+    state: Mutex<State>,
+    queue: WaitQueue,
+}
+
+#[derive(Default)]
+struct State {
+    last_wd: i32,
+    watches: BTreeMap<i32, Watch>,
+    events: VecDeque<Event>,
+}
+
+struct Watch {
+    mask: u32,
+    list: Weak<WatchList>,
+}
+
+#[derive(PartialEq, Eq)]
+struct Event {
+    wd: i32,
+    mask: u32,
+    cookie: u32,
+    name: Vec<u8>,
+}
+
+impl Event {
+    /// The name with its terminator, rounded up to the header's size, as Linux pads it.
+    fn name_len(&self) -> usize {
+        if self.name.is_empty() {
+            0
+        } else {
+            (self.name.len() + 1).next_multiple_of(16)
+        }
+    }
+    fn size(&self) -> usize {
+        16 + self.name_len()
+    }
+    fn encode(&self) -> Vec<u8> {
+        let mut v = Vec::with_capacity(self.size());
+        v.extend_from_slice(&self.wd.to_le_bytes());
+        v.extend_from_slice(&self.mask.to_le_bytes());
+        v.extend_from_slice(&self.cookie.to_le_bytes());
+        v.extend_from_slice(&(self.name_len() as u32).to_le_bytes());
+        v.extend_from_slice(&self.name);
+        v.resize(self.size(), 0);
+        v
+    }
+}
+
+/// Who watches one inode.
+#[derive(Default)]
+pub struct WatchList {
+    /// The length of `watchers`.
+    count: AtomicU32,
+    /// Taken before an instance's state.
+    watchers: Mutex<Vec<(Weak<Inotify>, i32)>>,
+}
+
+impl WatchList {
+    #[must_use]
+    pub fn new() -> Arc<WatchList> {
+        Arc::default()
+    }
+    fn remove(&self, inotify: &Weak<Inotify>, wd: i32) {
+        let mut w = self.watchers.lock();
+        w.retain(|(i, n)| *n != wd || !Weak::ptr_eq(i, inotify));
+        self.count.store(w.len() as u32, Ordering::Release);
+    }
+    /// The inode goes: each watch ends with IN_IGNORED (after IN_DELETE_SELF or IN_UNMOUNT).
+    pub fn end(&self) {
+        let all = std::mem::take(&mut *self.watchers.lock());
+        self.count.store(0, Ordering::Release);
+        for (i, wd) in all {
+            if let Some(i) = i.upgrade() {
+                i.ignored(wd);
+            }
+        }
+    }
+}
+
+/// Tells those who watch the inode. `name`: of the entry in a watched directory, else empty; `cookie` joins
+/// the two halves of a rename.
+pub fn notify(list: &WatchList, mask: u32, cookie: u32, name: &[u8]) {
+    if list.count.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let all = list.watchers.lock().clone();
+    for (i, wd) in all {
+        if let Some(i) = i.upgrade() {
+            i.event(wd, mask, cookie, name);
+        }
+    }
+}
+
+impl Inotify {
+    #[must_use]
+    pub fn new() -> Arc<Inotify> {
+        Arc::new_cyclic(|me| Inotify {
+            me: me.clone(),
+            state: Mutex::new(State::default()),
+            queue: WaitQueue::new(),
+        })
+    }
+
+    /// `inotify_add_watch(2)` on the inode with this list. Path flags (IN_ONLYDIR, IN_DONT_FOLLOW) are the
+    /// caller's.
+    pub fn add_watch(&self, list: &Arc<WatchList>, mask: u32) -> Result<i32> {
+        if mask & (IN_ALL_EVENTS | IN_UNMOUNT | IN_Q_OVERFLOW | IN_IGNORED) == 0
+            || (mask & IN_MASK_ADD != 0 && mask & IN_MASK_CREATE != 0)
+        {
+            return Err(EINVAL);
+        }
+        let keep = mask & (IN_ALL_EVENTS | IN_ONESHOT | IN_EXCL_UNLINK);
+        let mut watchers = list.watchers.lock();
+        let mut s = self.state.lock();
+        if let Some((_, wd)) = watchers.iter().find(|(i, _)| Weak::ptr_eq(i, &self.me)) {
+            if mask & IN_MASK_CREATE != 0 {
+                return Err(EEXIST);
+            }
+            if let Some(w) = s.watches.get_mut(wd) {
+                w.mask = if mask & IN_MASK_ADD != 0 {
+                    w.mask | keep
+                } else {
+                    keep
+                };
+            }
+            return Ok(*wd);
+        }
+        if s.watches.len() >= MAX_WATCHES || s.last_wd == i32::MAX {
+            return Err(ENOSPC);
+        }
+        s.last_wd += 1;
+        let wd = s.last_wd;
+        s.watches.insert(
+            wd,
+            Watch {
+                mask: keep,
+                list: Arc::downgrade(list),
+            },
+        );
+        watchers.push((self.me.clone(), wd));
+        list.count.store(watchers.len() as u32, Ordering::Release);
+        Ok(wd)
+    }
+
+    /// `inotify_rm_watch(2)`.
+    pub fn remove_watch(&self, wd: i32) -> Result<()> {
+        let list = self
+            .state
+            .lock()
+            .watches
+            .get(&wd)
+            .ok_or(EINVAL)?
+            .list
+            .clone();
+        if let Some(l) = list.upgrade() {
+            l.remove(&self.me, wd);
+        }
+        self.ignored(wd);
+        Ok(())
+    }
+
+    fn ignored(&self, wd: i32) {
+        if self.state.lock().watches.remove(&wd).is_some() {
+            self.push(Event {
+                wd,
+                mask: IN_IGNORED,
+                cookie: 0,
+                name: Vec::new(),
+            });
+        }
+    }
+
+    fn event(&self, wd: i32, mask: u32, cookie: u32, name: &[u8]) {
+        let mut once = None;
+        {
+            let s = self.state.lock();
+            let Some(w) = s.watches.get(&wd) else { return };
+            if w.mask & mask & IN_ALL_EVENTS == 0 && mask & IN_UNMOUNT == 0 {
+                return;
+            }
+            if w.mask & IN_ONESHOT != 0 {
+                once = Some(w.list.clone());
+            }
+        }
+        self.push(Event {
+            wd,
+            mask,
+            cookie,
+            name: name.to_vec(),
+        });
+        if let Some(l) = once {
+            if let Some(l) = l.upgrade() {
+                l.remove(&self.me, wd);
+            }
+            self.ignored(wd);
+        }
+    }
+
+    fn push(&self, e: Event) {
+        {
+            let mut s = self.state.lock();
+            // An event equal to the last that nobody has read yet adds nothing.
+            if s.events.back() == Some(&e) {
+                return;
+            }
+            if s.events.len() >= MAX_QUEUED {
+                if s.events.back().is_none_or(|l| l.mask != IN_Q_OVERFLOW) {
+                    let over = Event {
+                        wd: -1,
+                        mask: IN_Q_OVERFLOW,
+                        cookie: 0,
+                        name: Vec::new(),
+                    };
+                    s.events.push_back(over);
+                }
+                return;
+            }
+            s.events.push_back(e);
+        }
+        self.queue.notify(Events::READABLE);
+    }
+}
+
+impl FileOps for Inotify {
+    fn read(&self, _: &File, dst: &mut dyn Sink, _: u64) -> Result<usize> {
+        let mut done = 0;
+        loop {
+            let bytes = {
+                let mut s = self.state.lock();
+                match s.events.front() {
+                    None if done == 0 => return Err(EAGAIN),
+                    None => return Ok(done),
+                    Some(e) if e.size() > dst.remaining() => {
+                        return if done == 0 { Err(EINVAL) } else { Ok(done) };
+                    }
+                    Some(e) => {
+                        let b = e.encode();
+                        s.events.pop_front();
+                        b
+                    }
+                }
+            };
+            match dst.put(&bytes) {
+                Ok(n) => done += n,
+                Err(e) if done == 0 => return Err(e),
+                Err(_) => return Ok(done),
+            }
+        }
+    }
+    fn stat(&self) -> Result<Stat> {
+        Ok(anon_stat())
+    }
+    fn poll(&self, _: &File, mask: Events) -> Events {
+        if self.state.lock().events.is_empty() {
+            Events::empty()
+        } else {
+            mask & Events::READABLE
+        }
+    }
+    fn wait_queue(&self) -> Option<&WaitQueue> {
+        Some(&self.queue)
+    }
+    fn ioctl(&self, _: &File, cx: &dyn IoctlContext, cmd: u32, arg: u64) -> Result<u64> {
+        if cmd != FIONREAD {
+            return Err(ENOTTY);
+        }
+        let n: usize = self.state.lock().events.iter().map(Event::size).sum();
+        cx.copy_out(Va(arg), &(n as i32).to_le_bytes())?;
+        Ok(0)
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn describe(&self) -> String {
+        "anon_inode:inotify".into()
+    }
+    fn fdinfo(&self) -> String {
+        let mut out = String::new();
+        for (wd, w) in &self.state.lock().watches {
+            let _ = writeln!(out, "inotify wd:{wd:x} mask:{:x}", w.mask);
+        }
+        out
+    }
+}
+
+impl Drop for Inotify {
+    fn drop(&mut self) {
+        for (wd, w) in std::mem::take(&mut self.state.get_mut().watches) {
+            if let Some(l) = w.list.upgrade() {
+                l.remove(&self.me, wd);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::*;
+
+    #[test]
+    fn watches_events_overflow() {
+        let i = Inotify::new();
+        let f = file(i.clone(), 0);
+        let dir = WatchList::new();
+        assert_eq!(i.add_watch(&dir, 0), Err(EINVAL));
+        let wd = i.add_watch(&dir, 0x100 | 0x200).unwrap();
+        assert_eq!(i.add_watch(&dir, 0x2 | IN_MASK_CREATE), Err(EEXIST));
+        assert_eq!(i.add_watch(&dir, 0x2 | IN_MASK_ADD), Ok(wd));
+        notify(&dir, 0x1, 0, b"ignored");
+        notify(&dir, 0x100, 0, b"new");
+        notify(&dir, 0x100, 0, b"new");
+        assert_eq!(read(&f, 16), Err(EINVAL));
+        let got = read(&f, 500).unwrap();
+        assert_eq!(got.len(), 32);
+        assert_eq!(&got[4..8], &0x100u32.to_le_bytes());
+        assert_eq!(&got[12..20], b"\x10\0\0\0new\0");
+        for n in 0..MAX_QUEUED + 5 {
+            notify(&dir, 0x100, 0, format!("{n}").as_bytes());
+        }
+        assert_eq!(i.state.lock().events.len(), MAX_QUEUED + 1);
+        while read(&f, 1 << 20).is_ok() {}
+        i.remove_watch(wd).unwrap();
+        assert_eq!(i.remove_watch(wd), Err(EINVAL));
+        assert_eq!(&read(&f, 99).unwrap()[4..8], &IN_IGNORED.to_le_bytes());
+        assert_eq!(dir.count.load(Ordering::Relaxed), 0);
+    }
+}

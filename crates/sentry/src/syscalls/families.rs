@@ -1,0 +1,11 @@
+//! The families of system calls.
+
+pub mod process;
+pub mod sched;
+pub mod signals;
+pub mod time;
+
+use super::Call;
+
+/// Every family's part of the table.
+pub const ALL: &[&[Call]] = &[process::CALLS, sched::CALLS, signals::CALLS, time::CALLS];
