@@ -293,10 +293,11 @@ impl<'a> Walker<'a> {
                         return Err(ENAMETOOLONG);
                     }
                     let Some(f) = self.frames.last() else { break };
-                    let d = self
-                        .here
-                        .dentry
-                        .lookup(&self.cx.caller, &f.text[start..end])?;
+                    let d = self.here.dentry.lookup_ahead(
+                        &self.cx.caller,
+                        &f.text[start..end],
+                        &f.text[end..],
+                    )?;
                     let mut p = Path {
                         mnt: self.here.mnt.clone(),
                         dentry: d,
@@ -353,7 +354,8 @@ impl<'a> Walker<'a> {
                     if self.last {
                         return Ok(Last::Name(name.to_vec()));
                     }
-                    let d = self.here.dentry.lookup(&self.cx.caller, name)?;
+                    let rest = &f.text[end..];
+                    let d = self.here.dentry.lookup_ahead(&self.cx.caller, name, rest)?;
                     let mut p = Path {
                         mnt: self.here.mnt.clone(),
                         dentry: d,
