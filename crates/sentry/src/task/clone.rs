@@ -145,8 +145,6 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         comm: Mutex::new(cx.comm()),
         clear_child_tid: AtomicU64::new(if has(CLONE_CHILD_CLEARTID) { a.child_tid } else { 0 }),
         robust_list: AtomicU64::new(0),
-        // Inherited by fork, not by CLONE_VM (rseq(2)).
-        rseq: Mutex::new(if has(CLONE_VM) { None } else { *cx.rseq.lock() }),
         pdeath_signal: AtomicI32::new(0),
         no_new_privs: AtomicBool::new(cx.no_new_privs.load(Ordering::Relaxed)),
         exit_signal: AtomicI32::new(a.exit_signal as i32),
@@ -307,7 +305,6 @@ impl Task {
             comm: Mutex::new(Vec::new()),
             clear_child_tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
-            rseq: Mutex::new(None),
             pdeath_signal: AtomicI32::new(0),
             no_new_privs: AtomicBool::new(false),
             exit_signal: AtomicI32::new(abi::signal::SIGCHLD.number()),

@@ -148,7 +148,6 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     actions.reset_for_exec();
     *group.actions.write() = Arc::new(parking_lot::RwLock::new(actions));
     cx.altstack = AltStack::default();
-    *cx.rseq.lock() = None;
     group.timers.clear_posix();
     let files = cx.files();
     // A table shared by CLONE_FILES without CLONE_THREAD is copied first.
@@ -199,7 +198,7 @@ fn load(
             gid: cred.gid,
             egid: cred.egid,
             secure,
-            hardware: loader::Hardware { rseq: Some((28, 32)), ..loader::Hardware::host() },
+            hardware: loader::Hardware::host(),
             randomize: loader::Randomize::Yes,
             limits: cx.mm_limits(),
             map_vdso: Some(&mut map_vdso),
