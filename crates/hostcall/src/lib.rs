@@ -12,6 +12,7 @@ pub mod bpf;
 pub mod fd;
 pub mod file;
 pub mod mem;
+pub mod path;
 pub mod process;
 pub mod raw;
 pub mod sock;
