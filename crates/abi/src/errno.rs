@@ -13,7 +13,11 @@ impl Errno {
     /// The error with this number; `None` outside 1..=4095.
     #[must_use]
     pub const fn new(raw: i32) -> Option<Self> {
-        if raw >= 1 && raw <= 4095 { Some(Self(raw as u16)) } else { None }
+        if raw >= 1 && raw <= 4095 {
+            Some(Self(raw as u16))
+        } else {
+            None
+        }
     }
 
     /// The number, positive.

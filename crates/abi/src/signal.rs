@@ -10,7 +10,11 @@ pub struct Signal(u8);
 impl Signal {
     #[must_use]
     pub const fn new(n: i32) -> Option<Signal> {
-        if n >= 1 && n <= 64 { Some(Signal(n as u8)) } else { None }
+        if n >= 1 && n <= 64 {
+            Some(Signal(n as u8))
+        } else {
+            None
+        }
     }
     #[must_use]
     pub const fn number(self) -> i32 {
@@ -24,18 +28,54 @@ impl Signal {
     #[must_use]
     pub const fn name(self) -> &'static str {
         const NAMES: [&str; 32] = [
-            "", "SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE",
-            "SIGKILL", "SIGUSR1", "SIGSEGV", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM", "SIGSTKFLT",
-            "SIGCHLD", "SIGCONT", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGXCPU",
-            "SIGXFSZ", "SIGVTALRM", "SIGPROF", "SIGWINCH", "SIGIO", "SIGPWR", "SIGSYS",
+            "",
+            "SIGHUP",
+            "SIGINT",
+            "SIGQUIT",
+            "SIGILL",
+            "SIGTRAP",
+            "SIGABRT",
+            "SIGBUS",
+            "SIGFPE",
+            "SIGKILL",
+            "SIGUSR1",
+            "SIGSEGV",
+            "SIGUSR2",
+            "SIGPIPE",
+            "SIGALRM",
+            "SIGTERM",
+            "SIGSTKFLT",
+            "SIGCHLD",
+            "SIGCONT",
+            "SIGSTOP",
+            "SIGTSTP",
+            "SIGTTIN",
+            "SIGTTOU",
+            "SIGURG",
+            "SIGXCPU",
+            "SIGXFSZ",
+            "SIGVTALRM",
+            "SIGPROF",
+            "SIGWINCH",
+            "SIGIO",
+            "SIGPWR",
+            "SIGSYS",
         ];
-        if self.0 < 32 { NAMES[self.0 as usize] } else { "SIGRT" }
+        if self.0 < 32 {
+            NAMES[self.0 as usize]
+        } else {
+            "SIGRT"
+        }
     }
 }
 
 impl fmt::Debug for Signal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_realtime() { write!(f, "SIGRT_{}", self.0 - 32) } else { f.write_str(self.name()) }
+        if self.is_realtime() {
+            write!(f, "SIGRT_{}", self.0 - 32)
+        } else {
+            f.write_str(self.name())
+        }
     }
 }
 
@@ -51,7 +91,9 @@ signals! {
 }
 
 /// A set of signals: bit `n - 1` is signal `n`, as in the kernel's `sigset_t`.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(transparent)]
 pub struct SigSet(pub u64);
 
@@ -90,7 +132,11 @@ impl SigSet {
     /// The lowest-numbered signal in the set.
     #[must_use]
     pub const fn first(self) -> Option<Signal> {
-        if self.0 == 0 { None } else { Some(Signal(self.0.trailing_zeros() as u8 + 1)) }
+        if self.0 == 0 {
+            None
+        } else {
+            Some(Signal(self.0.trailing_zeros() as u8 + 1))
+        }
     }
 }
 
@@ -114,7 +160,13 @@ pub const SI_TKILL: i32 = -6;
 impl SigInfo {
     #[must_use]
     pub const fn new(s: Signal, code: i32) -> SigInfo {
-        SigInfo { signo: s.number(), errno: 0, code, pad: 0, fields: [0; 14] }
+        SigInfo {
+            signo: s.number(),
+            errno: 0,
+            code,
+            pad: 0,
+            fields: [0; 14],
+        }
     }
     /// `kill(2)`, `tgkill(2)`, `sigqueue(3)`: who sent it.
     #[must_use]

@@ -4,73 +4,377 @@
 //! reference (copy-on-write shares them between address spaces), and given back to the host when the last
 //! reference goes. The Sentry maps the whole file, so that copying to and from application memory is a
 //! memcpy.
+//!
+//! The file is sparse: a frame that nobody touched costs nothing, so callers allocate generously. It grows
+//! in steps of 1 GiB, each mapped into a range of the Sentry that was reserved once; what is mapped there
+//! never moves and never shrinks, which is what makes [`MemSlice`]s of it sound.
+//!
+//! Lock order: `Clas::inner` and the lock of a [`MappingRegistry`] are leaves; nothing is called with them
+//! held. Before them come an `Mm`'s lock and then a file's own lock (see the `mm` crate).
 
-use abi::{Result, Va};
-use hostcall::{MemSlice, RawFd};
+mod free;
+mod refs;
+mod registry;
+
+use abi::errno::ENOMEM;
+use abi::{PAGE_SIZE, Result, Va};
+use free::FreeRuns;
+use hostcall::mem::{Mapping, memfd, punch_hole};
+use hostcall::{HostFd, MemSlice, RawFd};
+use parking_lot::Mutex;
+use refs::RefCounts;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use registry::MappingRegistry;
 
 /// A container-level address: a byte offset in the memory file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Cla(pub u64);
 
-/// One container's memory. (Contract only: the author of this room fills it in.)
-pub struct Clas {}
+impl Cla {
+    /// The address `bytes` further on.
+    #[must_use]
+    pub const fn add(self, bytes: u64) -> Cla {
+        Cla(self.0 + bytes)
+    }
+    const fn page(self) -> u64 {
+        self.0 / PAGE_SIZE
+    }
+}
+
+/// The file grows in steps of this many bytes.
+const STEP: u64 = 1 << 30;
+/// Address space to reserve, in bytes: the first size that the host grants.
+const RESERVE: [usize; 4] = [1 << 40, 1 << 38, 1 << 36, 1 << 33];
+/// Where the largest free run is shorter, in pages, the file grows rather than be cut up.
+const APART_MIN: u64 = (128 << 20) / PAGE_SIZE;
+
+/// One container's memory.
+pub struct Clas {
+    file: HostFd,
+    /// The whole reservation; its first `mapped` bytes are the file's.
+    mapping: Mapping,
+    mapped: AtomicU64,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    free: FreeRuns,
+    refs: RefCounts,
+    /// Frames with a reference.
+    used: u64,
+    peak: u64,
+    /// The most frames that may be used.
+    limit: u64,
+}
+
+/// What [`Clas::stats`] tells, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// In allocated frames, touched or not.
+    pub allocated: u64,
+    /// The highest `allocated` has been.
+    pub peak: u64,
+    /// In frames that the host holds in memory (or swap) now.
+    pub resident: u64,
+    pub limit: u64,
+}
 
 impl Clas {
+    /// A new memory file without a limit of its own.
     pub fn new() -> Result<Arc<Clas>> {
-        todo!()
+        Self::with_limit(u64::MAX)
     }
+
+    /// A new memory file of which at most `limit` bytes may be allocated at a time.
+    pub fn with_limit(limit: u64) -> Result<Arc<Clas>> {
+        let file = memfd(c"cloister-memory")?;
+        let mut mapping = Err(ENOMEM);
+        for len in RESERVE {
+            mapping = Mapping::reserve(len);
+            if mapping.is_ok() {
+                break;
+            }
+        }
+        Ok(Arc::new(Clas {
+            file,
+            mapping: mapping?,
+            mapped: AtomicU64::new(0),
+            inner: Mutex::new(Inner {
+                free: FreeRuns::default(),
+                refs: RefCounts::default(),
+                used: 0,
+                peak: 0,
+                limit: limit / PAGE_SIZE,
+            }),
+        }))
+    }
+
     /// The memory file's descriptor, for mapping into application address spaces.
+    #[must_use]
     pub fn memory_fd(&self) -> RawFd {
-        todo!()
+        self.file.raw()
     }
+
     /// A run of `pages` frames, reading as zeros, with one reference each. `hint_end`: the run should end
     /// there if it can, so that host mappings merge. `ENOMEM` past the limit.
-    pub fn allocate(&self, _pages: u64, _hint_end: Option<Cla>) -> Result<Cla> {
-        todo!()
+    pub fn allocate(&self, pages: u64, hint_end: Option<Cla>) -> Result<Cla> {
+        self.allocate_with(pages, |inner| {
+            if let Some(end) = hint_end.map(Cla::page)
+                && let Some(start) = end.checked_sub(pages)
+                && inner.free.covers(start, end)
+            {
+                return Some(start);
+            }
+            inner.free.best_fit(pages)
+        })
     }
+
+    /// As [`Clas::allocate`], for application memory at `va`: the run should end at `before` (the frame of
+    /// what is mapped above it), or else start at `after` (where the frames of what is mapped below it
+    /// end). If it can do neither, it is placed with free space around it, so that neighbours that come
+    /// later can; and congruent to `va` modulo 2 MiB, so that the host can use huge pages.
+    pub fn allocate_near(
+        &self,
+        pages: u64,
+        before: Option<Cla>,
+        after: Option<Cla>,
+        va: Va,
+    ) -> Result<Cla> {
+        self.allocate_with(pages, |inner| {
+            if let Some(end) = before.map(Cla::page)
+                && let Some(start) = end.checked_sub(pages)
+                && inner.free.covers(start, end)
+            {
+                return Some(start);
+            }
+            if let Some(start) = after.map(Cla::page)
+                && inner.free.covers(start, start + pages)
+            {
+                return Some(start);
+            }
+            let wanted = pages.saturating_mul(2).max(APART_MIN);
+            if inner.free.largest() < wanted {
+                // Growing may fail; then the space that there is must do.
+                let _ = self.grow(inner, wanted);
+            }
+            inner.free.apart(pages, va.0 / PAGE_SIZE)
+        })
+    }
+
+    fn allocate_with(&self, pages: u64, place: impl Fn(&mut Inner) -> Option<u64>) -> Result<Cla> {
+        assert!(pages > 0, "an allocation of no frames");
+        let mut inner = self.inner.lock();
+        match inner.used.checked_add(pages) {
+            Some(used) if used <= inner.limit => {}
+            _ => return Err(ENOMEM),
+        }
+        let start = match place(&mut inner) {
+            Some(start) => start,
+            None => {
+                self.grow(&mut inner, pages)?;
+                place(&mut inner).ok_or(ENOMEM)?
+            }
+        };
+        inner.free.take(start, start + pages);
+        inner.refs.insert(start, start + pages);
+        inner.used += pages;
+        inner.peak = inner.peak.max(inner.used);
+        Ok(Cla(start * PAGE_SIZE))
+    }
+
+    /// Adds at least `pages` frames at the file's end.
+    fn grow(&self, inner: &mut Inner, pages: u64) -> Result<()> {
+        let old = self.mapped.load(Ordering::Relaxed);
+        let room = self.mapping.len() as u64 - old;
+        let need = pages
+            .checked_mul(PAGE_SIZE)
+            .filter(|n| *n <= room)
+            .ok_or(ENOMEM)?;
+        let len = need.next_multiple_of(STEP).min(room);
+        hostcall::file::ftruncate(self.file.raw(), old + len)?;
+        // SAFETY: slices are given for what lies below `mapped` only, so none exists of this part.
+        unsafe {
+            self.mapping
+                .map_over(old as usize, self.file.raw(), old, len as usize)
+        }?;
+        self.mapped.store(old + len, Ordering::Release);
+        inner.free.insert(old / PAGE_SIZE, (old + len) / PAGE_SIZE);
+        Ok(())
+    }
+
     /// One more reference on each of `pages` frames.
-    pub fn incref(&self, _at: Cla, _pages: u64) {
-        todo!()
+    ///
+    /// # Panics
+    /// Where one of them is not allocated.
+    pub fn incref(&self, at: Cla, pages: u64) {
+        if pages > 0 {
+            self.inner.lock().refs.incref(at.page(), at.page() + pages);
+        }
     }
+
+    /// As [`Clas::incref`], for many runs at once.
+    pub fn incref_all(&self, runs: &[(Cla, u64)]) {
+        let mut inner = self.inner.lock();
+        for &(at, pages) in runs.iter().filter(|r| r.1 > 0) {
+            inner.refs.incref(at.page(), at.page() + pages);
+        }
+    }
+
     /// One reference less; frames without any are given back.
-    pub fn decref(&self, _at: Cla, _pages: u64) {
-        todo!()
+    ///
+    /// # Panics
+    /// Where one of them is not allocated.
+    pub fn decref(&self, at: Cla, pages: u64) {
+        if pages == 0 {
+            return;
+        }
+        let freed = self.inner.lock().refs.decref(at.page(), at.page() + pages);
+        if freed.is_empty() {
+            return;
+        }
+        // Without the lock: until they are in the free runs, nobody else knows these frames.
+        for &(start, end) in &freed {
+            let (at, len) = (start * PAGE_SIZE, (end - start) * PAGE_SIZE);
+            // A frame that is reused must read as zeros. The host frees memory even under pressure, so
+            // this fails only by a signal; then the zeros are written.
+            if punch_hole(self.file.raw(), at, len).is_err() {
+                self.slice(Cla(at), len as usize).zero();
+            }
+        }
+        let mut inner = self.inner.lock();
+        for &(start, end) in &freed {
+            inner.used -= end - start;
+            inner.free.insert(start, end);
+        }
     }
+
+    /// Gives the memory of `pages` frames back while they stay allocated: they read as zeros afterwards.
+    pub fn discard(&self, at: Cla, pages: u64) {
+        let len = pages * PAGE_SIZE;
+        if len > 0 && punch_hole(self.file.raw(), at.0, len).is_err() {
+            self.slice(at, len as usize).zero();
+        }
+    }
+
     /// Whether every frame of the run has exactly one reference.
-    pub fn is_exclusive(&self, _at: Cla, _pages: u64) -> bool {
-        todo!()
+    #[must_use]
+    pub fn is_exclusive(&self, at: Cla, pages: u64) -> bool {
+        self.exclusive_prefix(at, pages) == pages
     }
+
+    /// How many of the first of `pages` frames have exactly one reference.
+    #[must_use]
+    pub fn exclusive_prefix(&self, at: Cla, pages: u64) -> u64 {
+        self.inner
+            .lock()
+            .refs
+            .exclusive_prefix(at.page(), at.page() + pages)
+    }
+
+    /// The frames around `at`, but only of `[lo, hi)`, that have exactly one reference; `None` if `at` has
+    /// more.
+    #[must_use]
+    pub fn exclusive_run(&self, at: Cla, lo: Cla, hi: Cla) -> Option<(Cla, Cla)> {
+        let (s, e) = self.inner.lock().refs.exclusive_run(at.page())?;
+        Some((lo.max(Cla(s * PAGE_SIZE)), hi.min(Cla(e * PAGE_SIZE))))
+    }
+
+    /// Which of the frames from `at` on are in memory now: bit 0 of a byte a page.
+    pub fn residency(&self, at: Cla, out: &mut [u8]) {
+        let slice = self.slice(at, out.len() * PAGE_SIZE as usize);
+        if hostcall::mem::mincore(slice, out).is_err() {
+            out.fill(0);
+        }
+    }
+
     /// The Sentry's own mapping of `[at, at + len)`, which lies in allocated frames.
-    pub fn slice(&self, _at: Cla, _len: usize) -> MemSlice<'_> {
-        todo!()
+    ///
+    /// # Panics
+    /// Where it lies outside of the file.
+    #[must_use]
+    pub fn slice(&self, at: Cla, len: usize) -> MemSlice<'_> {
+        let end = at.0.checked_add(len as u64);
+        assert!(
+            end.is_some_and(|e| e <= self.mapped.load(Ordering::Acquire)),
+            "a frame outside of the memory file"
+        );
+        self.mapping.slice().sub(at.0 as usize, len)
+    }
+
+    /// Changes the limit, in bytes. What is allocated above it stays.
+    pub fn set_limit(&self, limit: u64) {
+        self.inner.lock().limit = limit / PAGE_SIZE;
+    }
+
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let resident =
+            hostcall::file::fstat(self.file.raw()).map_or(0, |st| st.st_blocks as u64 * 512);
+        let inner = self.inner.lock();
+        Stats {
+            allocated: inner.used * PAGE_SIZE,
+            peak: inner.peak * PAGE_SIZE,
+            resident,
+            limit: inner.limit.saturating_mul(PAGE_SIZE),
+        }
     }
 }
 
 /// What backs a piece of a mapped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// Frames of the memory file (tmpfs, memfd, shm): they have a reference of the file's own.
+    /// Frames of the memory file (tmpfs, memfd, shm). Each comes with a reference for the caller, taken
+    /// under the file's lock, so that a truncation at the same time cannot free it first; the caller gives
+    /// it back with [`Clas::decref`].
     Frames(Cla),
     /// A host file, mapped from this descriptor at this offset. The descriptor lives as long as the
     /// [`Mappable`].
     Host { fd: RawFd, offset: u64 },
 }
 
-/// A file that can be mapped.
+/// A file that can be mapped. The same file always gives the same object: its address names the file for
+/// shared futexes and for the merging of mappings.
+///
+/// An address space's lock comes *before* the lock that [`Mappable::backing`] takes. So a file must never
+/// hold that lock while it copies from or to application memory (`Source`, `Sink`); inside the closures of
+/// `fill` and `drain` it may take it.
 pub trait Mappable: Send + Sync {
     /// What backs the file from `offset` (page-aligned) on, and for how many bytes in one run (a multiple
     /// of the page size, at most `len`). `Write` gives backing that may be written through (a shared
     /// writable mapping): holes get frames. Past the page that holds the end of the file: `EFAULT`, which
     /// becomes SIGBUS.
+    ///
+    /// Called with the address space's lock held: it must not copy from or to application memory, nor call
+    /// [`MappingObserver`]s.
     fn backing(&self, offset: u64, len: u64, access: Access) -> Result<(Backing, u64)>;
     /// A mapping of `[offset, offset + len)` appeared in `observer` at `va`: kept (weakly) until
-    /// `remove_mapping`, so that truncation can drop host mappings.
-    fn add_mapping(&self, observer: std::sync::Weak<dyn MappingObserver>, va: Va, offset: u64, len: u64);
-    fn remove_mapping(&self, observer: &std::sync::Weak<dyn MappingObserver>, va: Va, offset: u64, len: u64);
+    /// `remove_mapping`, so that truncation can drop host mappings. [`MappingRegistry`] does it. Called, as
+    /// is `remove_mapping`, with the address space's lock held: only to take note.
+    fn add_mapping(
+        &self,
+        observer: std::sync::Weak<dyn MappingObserver>,
+        va: Va,
+        offset: u64,
+        len: u64,
+    );
+    /// The opposite, for all of a mapping or for a part of it.
+    fn remove_mapping(
+        &self,
+        observer: &std::sync::Weak<dyn MappingObserver>,
+        va: Va,
+        offset: u64,
+        len: u64,
+    );
     /// `msync(2)` and the end of a shared mapping: nothing to do where the page cache is shared.
     fn sync(&self, _offset: u64, _len: u64) -> Result<()> {
         Ok(())
+    }
+    /// `madvise(MADV_REMOVE)`: frees the backing of a range; its bytes read as zeros. Called without the
+    /// address space's lock.
+    fn punch_hole(&self, _offset: u64, _len: u64) -> Result<()> {
+        Err(abi::errno::EOPNOTSUPP)
     }
 }
 
@@ -84,6 +388,10 @@ pub enum Access {
 /// An address space that maps a file.
 pub trait MappingObserver: Send + Sync {
     /// The file's bytes `[offset, offset + len)`, mapped at `va`, went away or changed their backing:
-    /// forget what was looked up for them.
+    /// forget what was looked up for them. Takes the address space's lock: never call it with a lock held
+    /// that [`Mappable::backing`] takes.
     fn invalidate(&self, va: Va, len: u64);
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,11 @@ impl<'a> MemSlice<'a> {
     /// `[ptr, ptr + len)` is mapped readable and writable for `'a`, and no Rust reference to it exists.
     #[must_use]
     pub unsafe fn new(ptr: *mut u8, len: usize) -> MemSlice<'a> {
-        MemSlice { ptr, len, life: PhantomData }
+        MemSlice {
+            ptr,
+            len,
+            life: PhantomData,
+        }
     }
     #[must_use]
     pub fn len(&self) -> usize {
@@ -129,14 +133,20 @@ impl Mapping {
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at a place that the kernel chooses.
         let p = unsafe { sys!(Mmap, 0, len, prot, libc::MAP_SHARED, fd, offset) }?;
-        Ok(Mapping { ptr: p as *mut u8, len })
+        Ok(Mapping {
+            ptr: p as *mut u8,
+            len,
+        })
     }
     /// Reserves `len` bytes of address space without access.
     pub fn reserve(len: usize) -> Result<Mapping> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping at a place that the kernel chooses.
         let p = unsafe { sys!(Mmap, 0, len, libc::PROT_NONE, flags, -1i32, 0) }?;
-        Ok(Mapping { ptr: p as *mut u8, len })
+        Ok(Mapping {
+            ptr: p as *mut u8,
+            len,
+        })
     }
     /// Replaces `[at, at + len)` of this reservation by `fd` from `offset`, shared, readable and writable.
     ///
@@ -147,7 +157,15 @@ impl Mapping {
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: inside our own mapping.
         unsafe {
-            sys!(Mmap, self.ptr.add(at), len, prot, libc::MAP_SHARED | libc::MAP_FIXED, fd, offset)
+            sys!(
+                Mmap,
+                self.ptr.add(at),
+                len,
+                prot,
+                libc::MAP_SHARED | libc::MAP_FIXED,
+                fd,
+                offset
+            )
         }?;
         Ok(())
     }
@@ -185,6 +203,14 @@ pub fn punch_hole(fd: RawFd, offset: u64, len: u64) -> Result<()> {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     // SAFETY: no pointers.
     unsafe { sys!(Fallocate, fd, mode, offset, len) }?;
+    Ok(())
+}
+
+/// `mincore(2)` of our own mapping: one byte a page of `mem` (page-aligned), bit 0 for "in memory".
+pub fn mincore(mem: MemSlice<'_>, out: &mut [u8]) -> Result<()> {
+    assert!(out.len() >= mem.len().div_ceil(abi::PAGE_SIZE as usize));
+    // SAFETY: room for a byte a page.
+    unsafe { sys!(Mincore, mem.as_ptr(), mem.len(), out.as_mut_ptr()) }?;
     Ok(())
 }
 

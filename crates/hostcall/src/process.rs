@@ -1,1 +1,144 @@
-//! (to come)
+//! Processes, threads and signals of the host.
+
+use crate::{HostFd, RawFd, sys};
+use abi::Result;
+
+/// Sends `signal` to one thread; 0 only asks whether it is there.
+pub fn tgkill(tgid: i32, tid: i32, signal: i32) -> Result<()> {
+    // SAFETY: no pointers; the table says which processes are in reach.
+    unsafe { sys!(Tgkill, tgid, tid, signal) }?;
+    Ok(())
+}
+
+/// Sends `signal` to a process.
+pub fn kill(pid: i32, signal: i32) -> Result<()> {
+    // SAFETY: as above.
+    unsafe { sys!(Kill, pid, signal) }?;
+    Ok(())
+}
+
+/// `wait4(2)`: the id and the status word.
+pub fn wait(pid: i32, options: i32) -> Result<(i32, i32)> {
+    let mut status = 0i32;
+    // SAFETY: room for the status.
+    let id = unsafe { sys!(Wait4, pid, &raw mut status, options, 0) }?;
+    Ok((id as i32, status))
+}
+
+/// `prctl(2)` with integer arguments.
+pub fn prctl(op: i32, a: usize, b: usize) -> Result<usize> {
+    // SAFETY: only used with operations that take integers.
+    unsafe { sys!(Prctl, op, a, b, 0, 0) }
+}
+
+/// Sleeps while the word is `expected`, at most `millis`. Spurious returns happen.
+pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, millis: u64) -> Result<()> {
+    let ts = libc::timespec {
+        tv_sec: (millis / 1000) as i64,
+        tv_nsec: (millis % 1000 * 1_000_000) as i64,
+    };
+    // SAFETY: the word and the timeout outlive the call.
+    unsafe {
+        sys!(
+            Futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            expected,
+            &raw const ts
+        )
+    }?;
+    Ok(())
+}
+
+/// Wakes up to `n` sleepers on the word, also in other processes that map it.
+pub fn futex_wake(word: &core::sync::atomic::AtomicU32, n: i32) {
+    // SAFETY: the word is valid.
+    let _ = unsafe { sys!(Futex, word.as_ptr(), libc::FUTEX_WAKE, n) };
+}
+
+/// Ends the calling process at once.
+pub fn exit_group(status: i32) -> ! {
+    // SAFETY: ends everything.
+    let _ = unsafe { sys!(ExitGroup, status) };
+    unreachable!("exit_group returned")
+}
+
+/// `close_range(2)`: closes every descriptor from `first` on.
+pub fn close_from(first: RawFd) -> Result<()> {
+    // SAFETY: the caller owns no descriptors there any more.
+    unsafe { sys!(CloseRange, first, u32::MAX, 0) }?;
+    Ok(())
+}
+
+/// `dup3(2)` onto a number.
+pub fn dup_onto(fd: RawFd, onto: RawFd) -> Result<HostFd> {
+    // SAFETY: no pointers.
+    unsafe { sys!(Dup3, fd, onto, 0) }?;
+    Ok(HostFd::from_raw(onto))
+}
+
+/// `SECCOMP_IOCTL_NOTIF_RECV`: fills `notif`, which must be zero before.
+pub fn notif_recv(fd: RawFd, notif: &mut libc::seccomp_notif) -> Result<()> {
+    const RECV: u64 = 0xc050_2100;
+    // SAFETY: room for the struct.
+    unsafe { sys!(Ioctl, fd, RECV, core::ptr::from_mut(notif)) }?;
+    Ok(())
+}
+
+/// `SECCOMP_IOCTL_NOTIF_SEND`: the value that the waiting call returns.
+pub fn notif_send(fd: RawFd, id: u64, val: i64) -> Result<()> {
+    const SEND: u64 = 0xc018_2101;
+    let mut r = libc::seccomp_notif_resp {
+        id,
+        val,
+        error: 0,
+        flags: 0,
+    };
+    // SAFETY: room for the struct.
+    unsafe { sys!(Ioctl, fd, SEND, &raw mut r) }?;
+    Ok(())
+}
+
+/// `SECCOMP_IOCTL_NOTIF_SET_FLAGS` with synchronous wake-up (Linux 6.6); `EINVAL` before.
+pub fn notif_sync_wake_up(fd: RawFd) -> Result<()> {
+    const SET_FLAGS: u64 = 0x4008_2104;
+    // SAFETY: the flags go by value.
+    unsafe { sys!(Ioctl, fd, SET_FLAGS, 1) }?;
+    Ok(())
+}
+
+/// Whether `fd` is a seccomp listener.
+#[must_use]
+pub fn is_listener(fd: RawFd) -> bool {
+    const ID_VALID: u64 = 0x4008_2102;
+    let id = 0u64;
+    // SAFETY: room for the id.
+    let r = unsafe { sys!(Ioctl, fd, ID_VALID, &raw const id) };
+    r == Err(abi::errno::ENOENT)
+}
+
+/// `ptrace(2)` requests whose address and data are integers.
+pub fn ptrace(request: u32, tid: i32, addr: usize, data: usize) -> Result<()> {
+    // SAFETY: used with requests that read and write no memory of ours.
+    unsafe { sys!(Ptrace, request, tid, addr, data) }?;
+    Ok(())
+}
+
+/// `ptrace(2)` requests that fill or read a struct of ours.
+///
+/// # Safety
+/// `data` is what the request expects.
+pub unsafe fn ptrace_data<T>(request: u32, tid: i32, addr: usize, data: *mut T) -> Result<()> {
+    // SAFETY: the caller vouches for it.
+    unsafe { sys!(Ptrace, request, tid, addr, data) }?;
+    Ok(())
+}
+
+/// Has the host reap this process's children: SIGCHLD is ignored (`sigaction(2)`, SA_NOCLDWAIT).
+pub fn reap_children_by_host() -> Result<()> {
+    // handler SIG_IGN, flags SA_NOCLDWAIT, no restorer, empty mask
+    let act: [u64; 4] = [1, 2, 0, 0];
+    // SAFETY: the layout of the kernel's struct sigaction.
+    unsafe { sys!(RtSigaction, libc::SIGCHLD, act.as_ptr(), 0, 8) }?;
+    Ok(())
+}

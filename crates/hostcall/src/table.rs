@@ -43,8 +43,11 @@ impl Process {
     /// The numbers that this process may call, sorted.
     #[must_use]
     pub fn allow_list(self) -> Vec<u32> {
-        let mut v: Vec<u32> =
-            HostCall::ALL.iter().filter(|c| c.allowed(self)).map(|c| *c as u32).collect();
+        let mut v: Vec<u32> = HostCall::ALL
+            .iter()
+            .filter(|c| c.allowed(self))
+            .map(|c| *c as u32)
+            .collect();
         v.sort_unstable();
         v.dedup();
         v

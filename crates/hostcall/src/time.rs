@@ -8,10 +8,18 @@ use abi::time::Timespec;
 /// Goes through libc, whose vDSO answers the common clocks without a host call.
 #[must_use]
 pub fn clock_nanos(clock: i32) -> i64 {
-    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut ts = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: room for a timespec.
     unsafe { libc::clock_gettime(clock, &mut ts) };
-    Timespec { sec: ts.tv_sec, nsec: ts.tv_nsec }.to_nanos().unwrap_or(0)
+    Timespec {
+        sec: ts.tv_sec,
+        nsec: ts.tv_nsec,
+    }
+    .to_nanos()
+    .unwrap_or(0)
 }
 
 /// Fills `buf` with random bytes (`getrandom(2)`).

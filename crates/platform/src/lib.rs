@@ -7,6 +7,12 @@
 //! One Sentry thread drives one `AppThread`: it resumes the application with [`AppThread::run`] and gets the
 //! next [`Event`]. All lanes end in the same events.
 
+mod frame;
+pub mod notify;
+mod process;
+pub mod ptrace;
+mod zygote;
+
 use abi::Result;
 use hostcall::RawFd;
 use std::sync::Arc;
@@ -22,6 +28,10 @@ pub trait Platform: Send + Sync {
     fn name(&self) -> &'static str;
     /// An empty address space: only the stub's own area is mapped.
     fn new_address_space(&self) -> Result<Arc<dyn AddressSpace>>;
+    /// Where the host's vDSO image is mapped in every address space, if it is: our own vDSO may call it.
+    fn host_vdso(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A change of an address space's host mappings. Ranges are page-aligned and lie in
@@ -30,7 +40,14 @@ pub trait Platform: Send + Sync {
 pub enum MapOp {
     /// Maps `[va, va + len)` from the descriptor, replacing what was there. `Shared`: writes go to the file
     /// (the memory file always); `Private`: never writable here, only read (and executed).
-    Map { va: u64, len: u64, prot: Prot, fd: RawFd, offset: u64, sharing: Sharing },
+    Map {
+        va: u64,
+        len: u64,
+        prot: Prot,
+        fd: RawFd,
+        offset: u64,
+        sharing: Sharing,
+    },
     /// Drops what is mapped there; nothing mapped is no error.
     Unmap { va: u64, len: u64 },
     /// Changes the protection of what is mapped there; nothing may be unmapped inside.
@@ -116,6 +133,9 @@ pub struct Regs {
     pub gs: u64,
 }
 
+/// The page-fault error code where the platform cannot tell it.
+pub const ERROR_UNKNOWN: u64 = 1 << 63;
+
 /// Why application code stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -123,7 +143,12 @@ pub enum Event {
     Syscall { nr: u64, args: [u64; 6], ip: u64 },
     /// It faulted (or trapped): the signal that Linux would raise, its code, and the address for memory
     /// faults. For SIGSEGV, `error` holds the x86 page-fault error code (bit 1: write, bit 4: fetch).
-    Fault { signal: i32, code: i32, addr: u64, error: u64 },
+    Fault {
+        signal: i32,
+        code: i32,
+        addr: u64,
+        error: u64,
+    },
     /// [`Interrupter::interrupt`] was called, or registers were asked for: it stands still, registers known.
     Interrupted,
     /// It made a system call in a way that x86-64 applications do not (int 0x80, x32).

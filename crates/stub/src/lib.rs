@@ -1,2 +1,395 @@
-//! Code that lives inside the application address space.
+//! Code that lives inside each application address space.
+//!
+//! It is position-independent, uses **no memory but registers** outside the signal handler, and is mapped
+//! read-only and executable at [`TEXT`], above what an application may map. Three kinds of thread run it:
+//!
+//! - the **spawner**, the process's first thread: sleeps on a futex in the command page and clones what the
+//!   Sentry asks for (new processes in the zygote, threads elsewhere). It has no listener of its own, because
+//!   a thread that has one cannot make threads that get theirs.
+//! - the **service thread**: makes the memory calls. Application code never runs on it. It takes batches of
+//!   calls from the command page and hands the result back as arguments of the next notification, so that
+//!   the application can falsify neither (the page is read-only here, registers are its own).
+//! - **application threads**: run application code; they come here through signals ([`Symbol::Handler`]).
+//!
+//! Every instruction here may be jumped to by the application. That is harmless: on an application thread
+//! the filter allows from here only rt_sigreturn, exit, FUTEX_WAKE and the event call, which asks the Sentry.
+//!
+//! ## Command page (read-only here, written by the Sentry)
+//!
+//! | offset | what |
+//! |---|---|
+//! | 0 | `u32` sequence: the spawner's futex |
+//! | 8 | the spawner's operation: 1 process, 2 thread |
+//! | 16.. | clone flags; parent-tid address; a thread's start address or a process's area offset; thread area; command page offset; control fd |
+//! | 256.. | service batch: up to [`BATCH_MAX`] entries of 7 words: number and six arguments |
 #![no_std]
+
+use core::arch::global_asm;
+
+/// Where the stub's code is mapped.
+pub const TEXT: u64 = 0x7ffe_0000_0000;
+/// The length of the code mapping.
+pub const TEXT_LEN: u64 = 0x2000;
+/// Within [`TEXT`]: the filters' instructions, after the code.
+pub const FILTERS: u64 = TEXT + 0x1000;
+/// Where the command page of the address space is mapped, read-only.
+pub const COMMAND: u64 = 0x7ffe_1000_0000;
+/// The length of the command page.
+pub const COMMAND_LEN: u64 = 0x2000;
+/// Thread areas, read-write: area `i` is at `AREAS + i * AREA_LEN`.
+pub const AREAS: u64 = 0x7ffe_4000_0000;
+/// The size and alignment of a thread area: alternate signal stack and the words below.
+pub const AREA_LEN: u64 = 0x8000;
+/// Where the host's vDSO and its data are moved to, if they could be.
+pub const HOST_VDSO: u64 = 0x7ffe_2000_0000;
+/// Everything of the stub's lies in `[LOW, HIGH)`.
+pub const LOW: u64 = TEXT;
+/// See [`LOW`].
+pub const HIGH: u64 = 0x7fff_0000_0000;
+
+/// The number of the event call: not a Linux system call.
+pub const EVENT_NR: u32 = 0x1c15;
+
+/// Offsets in a thread area.
+pub mod area {
+    /// `stack_t` for sigaltstack(2).
+    pub const STACK_T: u64 = 0;
+    /// `u32`: set to 1 and futex-woken when the thread is up.
+    pub const READY: u64 = 0x20;
+    /// `i32`: its notification descriptor.
+    pub const LISTENER: u64 = 0x28;
+    /// `i32`: its thread id, written by clone(2).
+    pub const TID: u64 = 0x30;
+    /// `i32`: what the spawner's clone(2) gave.
+    pub const RESULT: u64 = 0x48;
+    /// FS base to load when the reply has [`super::REPLY_BASES`].
+    pub const FS_BASE: u64 = 0x38;
+    /// GS base, likewise.
+    pub const GS_BASE: u64 = 0x40;
+    /// Where the first register frame (a `ucontext`) is laid out.
+    pub const FIRST_UC: u64 = 0x100;
+    /// Where FP state can be laid out by the Sentry; 64-byte aligned.
+    pub const FIRST_FP: u64 = 0x400;
+    /// The alternate stack lies in `[STACK, AREA_LEN)`.
+    pub const STACK: u64 = 0x400;
+}
+
+/// In the reply to an event: end the thread.
+pub const REPLY_EXIT: u64 = 1;
+/// In the reply to an event: load FS and GS bases from the thread area first.
+pub const REPLY_BASES: u64 = 2;
+
+/// Spawner operation: a new process.
+pub const OP_PROCESS: u64 = 1;
+/// Spawner operation: a new thread.
+pub const OP_THREAD: u64 = 2;
+
+/// Offset of the spawner's operation in the command page.
+pub const CMD_OP: u64 = 8;
+/// Offset of the spawner's arguments.
+pub const CMD_ARGS: u64 = 16;
+/// Offset of the service batch.
+pub const CMD_BATCH: u64 = 256;
+/// Entries in a service batch.
+pub const BATCH_MAX: usize = ((COMMAND_LEN - CMD_BATCH) / 56) as usize;
+
+/// The event argument of a thread that has just started.
+pub const EVENT_START: u64 = 0x100;
+/// The event argument of the service thread.
+pub const EVENT_SERVICE: u64 = 0x101;
+
+global_asm!(
+    r#"
+    .section .rodata.cloister_stub,"a",@progbits
+    .balign 64
+    .globl cloister_stub_begin
+    .globl cloister_stub_end
+    .globl cloister_stub_zygote
+    .globl cloister_stub_thread
+    .globl cloister_stub_thread_traced
+    .globl cloister_stub_service
+    .globl cloister_stub_handler
+    .globl cloister_stub_restorer
+    .globl cloister_stub_exit
+cloister_stub_begin:
+
+    // ---- zygote: r12 = sequence already seen. Unmaps everything but [LOW, HIGH).
+cloister_stub_zygote:
+    xor edi, edi
+    movabs rsi, {low}
+    mov eax, 11
+    syscall
+    movabs rdi, {high}
+    movabs rsi, 0x7ffffffff000
+    sub rsi, rdi
+    mov eax, 11
+    syscall
+    movabs r15, {command}
+    jmp 20f
+
+    // ---- spawner loop: r15 = command page, r12d = last sequence seen
+20:
+    mov eax, dword ptr [r15]
+    cmp eax, r12d
+    jne 21f
+    mov rdi, r15
+    xor esi, esi                    // FUTEX_WAIT (shared)
+    mov edx, r12d
+    xor r10d, r10d
+    mov eax, 202
+    syscall
+    jmp 20b
+21:
+    mov r12d, eax
+    mov rbx, qword ptr [r15 + 8]    // operation
+    mov rdi, qword ptr [r15 + 16]   // clone flags
+    mov rdx, qword ptr [r15 + 24]   // parent tid address
+    mov rbp, qword ptr [r15 + 32]   // start address
+    mov r13, qword ptr [r15 + 40]   // thread area
+    mov r14, qword ptr [r15 + 48]   // offset of the new command page
+    mov r9,  qword ptr [r15 + 56]   // control descriptor
+    xor esi, esi
+    xor r10d, r10d
+    mov r8, r9                      // tls argument: unused without CLONE_SETTLS; keeps r9 across
+    mov eax, 56
+    syscall
+    test rax, rax
+    jz 23f
+    mov dword ptr [r13 + {a_result}], eax
+    cmp rbx, 2                      // a thread says itself that it is up
+    jne 24f
+    cmp rax, 0
+    jg 20b
+24:
+    mov dword ptr [r13 + {a_ready}], 1
+    lea rdi, [r13 + {a_ready}]
+    mov esi, 1                      // FUTEX_WAKE
+    mov edx, 1
+    mov eax, 202
+    syscall
+    jmp 20b
+23:
+    cmp rbx, 2
+    jne 22f
+    jmp rbp                         // new thread
+22:                                 // new process: map its own command page and first area over ours
+    mov rdi, r15
+    mov esi, {command_len}
+    mov edx, 1                      // PROT_READ
+    mov r10d, 0x11                  // MAP_SHARED | MAP_FIXED
+    // r8 already holds the control descriptor
+    mov r9, r14
+    mov eax, 9
+    syscall
+    movabs rdi, {areas}
+    mov esi, {area_len}
+    mov edx, 3                      // PROT_READ | PROT_WRITE
+    mov r9, rbp
+    mov eax, 9
+    syscall
+    xor r12d, r12d
+    jmp 20b
+
+    // ---- application thread: r13 = its area
+cloister_stub_thread:
+    mov rdi, r13
+    xor esi, esi
+    mov eax, 131                    // sigaltstack
+    syscall
+    mov edi, 1                      // SECCOMP_SET_MODE_FILTER
+    mov esi, {listener_flags}
+    movabs rdx, {app_filter}
+    mov eax, 317
+    syscall
+    mov dword ptr [r13 + {a_listener}], eax
+    mov dword ptr [r13 + {a_ready}], 1
+    lea rdi, [r13 + {a_ready}]
+    mov esi, 1                      // FUTEX_WAKE
+    mov edx, 1
+    mov eax, 202
+    syscall
+    mov edi, {event_start}
+    xor esi, esi
+    lea rdx, [r13 + {a_first_uc}]
+    mov r12, rdx
+    jmp 30f
+
+    // ---- application thread under ptrace: waits to be seized; the tracer sets its registers
+cloister_stub_thread_traced:
+    mov rdi, r13
+    xor esi, esi
+    mov eax, 131
+    syscall
+    mov dword ptr [r13 + {a_ready}], 1
+    lea rdi, [r13 + {a_ready}]
+    mov esi, 1
+    mov edx, 1
+    mov eax, 202
+    syscall
+40:
+    lea rdi, [r13 + {a_ready}]
+    xor esi, esi
+    mov edx, 1
+    xor r10d, r10d
+    mov eax, 202
+    syscall
+    jmp 40b
+
+    // ---- signal handler: rdi = signal, rsi = siginfo, rdx = ucontext; on the alternate stack
+cloister_stub_handler:
+    mov r12, rdx
+    mov r13, rsp
+    and r13, -{area_len}
+    rdfsbase r10
+    rdgsbase r8
+30:
+    mov eax, {event_nr}
+    syscall
+    test eax, {reply_exit}
+    jnz 33f
+    test eax, {reply_bases}
+    jz 32f
+    mov rcx, qword ptr [r13 + {a_fs}]
+    wrfsbase rcx
+    mov rcx, qword ptr [r13 + {a_gs}]
+    wrgsbase rcx
+32:
+    mov rsp, r12
+cloister_stub_restorer:
+    mov eax, 15                     // rt_sigreturn
+    syscall
+33:
+cloister_stub_exit:
+    xor edi, edi
+    mov eax, 60                     // exit
+    syscall
+    hlt
+
+    // ---- service thread: r13 = its area (used only to say that it is up)
+cloister_stub_service:
+    mov edi, 1
+    mov esi, {listener_flags}
+    movabs rdx, {service_filter}
+    mov eax, 317
+    syscall
+    mov dword ptr [r13 + {a_listener}], eax
+    mov dword ptr [r13 + {a_ready}], 1
+    lea rdi, [r13 + {a_ready}]
+    mov esi, 1
+    mov edx, 1
+    mov eax, 202
+    syscall
+    movabs r15, {command}
+    xor r14d, r14d                  // last result
+    xor ebp, ebp                    // index of the call that failed
+50:
+    mov edi, {event_service}
+    mov rsi, r14
+    mov rdx, rbp
+    mov eax, {event_nr}
+    syscall
+    mov rbx, rax                    // number of calls in the batch
+    xor r14d, r14d
+    xor ebp, ebp
+    lea r12, [r15 + 256]
+51:
+    cmp rbp, rbx
+    jae 50b
+    mov rax, qword ptr [r12]
+    mov rdi, qword ptr [r12 + 8]
+    mov rsi, qword ptr [r12 + 16]
+    mov rdx, qword ptr [r12 + 24]
+    mov r10, qword ptr [r12 + 32]
+    mov r8,  qword ptr [r12 + 40]
+    mov r9,  qword ptr [r12 + 48]
+    syscall
+    cmp rax, -4095
+    jae 52f
+    add r12, 56
+    inc rbp
+    jmp 51b
+52:
+    mov r14, rax
+    jmp 50b
+
+cloister_stub_end:
+    .previous
+    "#,
+    low = const LOW,
+    high = const HIGH,
+    command = const COMMAND,
+    command_len = const COMMAND_LEN,
+    app_filter = const APP_PROG,
+    service_filter = const SERVICE_PROG,
+    listener_flags = const LISTENER_FLAGS,
+    a_listener = const area::LISTENER,
+    a_ready = const area::READY,
+    a_first_uc = const area::FIRST_UC,
+    a_fs = const area::FS_BASE,
+    a_gs = const area::GS_BASE,
+    area_len = const AREA_LEN,
+    areas = const AREAS,
+    a_result = const area::RESULT,
+    event_nr = const EVENT_NR,
+    event_start = const EVENT_START,
+    event_service = const EVENT_SERVICE,
+    reply_exit = const REPLY_EXIT,
+    reply_bases = const REPLY_BASES,
+);
+
+/// `SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`.
+const LISTENER_FLAGS: u64 = (1 << 3) | (1 << 5);
+/// Where the `sock_fprog` of application threads lies.
+pub const APP_PROG: u64 = FILTERS;
+/// Where the `sock_fprog` of the service thread lies.
+pub const SERVICE_PROG: u64 = FILTERS + 16;
+/// Where the filters' instructions start.
+pub const FILTER_CODE: u64 = FILTERS + 32;
+
+unsafe extern "C" {
+    static cloister_stub_begin: u8;
+    static cloister_stub_end: u8;
+    static cloister_stub_zygote: u8;
+    static cloister_stub_thread: u8;
+    static cloister_stub_thread_traced: u8;
+    static cloister_stub_service: u8;
+    static cloister_stub_handler: u8;
+    static cloister_stub_restorer: u8;
+    static cloister_stub_exit: u8;
+}
+
+/// An entry point of the stub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Symbol {
+    Zygote,
+    Thread,
+    ThreadTraced,
+    Service,
+    Handler,
+    Restorer,
+    Exit,
+}
+
+/// The code, to be copied to [`TEXT`].
+#[must_use]
+pub fn image() -> &'static [u8] {
+    let begin = &raw const cloister_stub_begin;
+    let end = &raw const cloister_stub_end;
+    // SAFETY: both symbols delimit one read-only section of this program.
+    unsafe { core::slice::from_raw_parts(begin, end.addr() - begin.addr()) }
+}
+
+/// The address of `s` where the stub is mapped.
+#[must_use]
+pub fn address(s: Symbol) -> u64 {
+    let at = match s {
+        Symbol::Zygote => &raw const cloister_stub_zygote,
+        Symbol::Thread => &raw const cloister_stub_thread,
+        Symbol::ThreadTraced => &raw const cloister_stub_thread_traced,
+        Symbol::Service => &raw const cloister_stub_service,
+        Symbol::Handler => &raw const cloister_stub_handler,
+        Symbol::Restorer => &raw const cloister_stub_restorer,
+        Symbol::Exit => &raw const cloister_stub_exit,
+    };
+    TEXT + (at.addr() - (&raw const cloister_stub_begin).addr()) as u64
+}

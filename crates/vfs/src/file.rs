@@ -8,14 +8,14 @@
 //! (see the `wait` crate).
 
 use crate::cred::Credentials;
-use abi::errno::{EINVAL, ENODEV, ENOTDIR, ENOTTY, ESPIPE};
 use abi::Result;
+use abi::errno::{EINVAL, ENODEV, ENOTDIR, ENOTTY, ESPIPE};
 use clas::Mappable;
 use hostcall::MemSlice;
 use parking_lot::Mutex;
 use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
-use std::sync::atomic::{AtomicU32, Ordering};
 use wait::{Events, WaitQueue};
 
 /// Where read bytes go: application memory (a `readv` list) or a kernel buffer.
@@ -94,7 +94,8 @@ impl Sink for BufSink<'_> {
         fill: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
     ) -> Result<usize> {
         let n = max.min(self.remaining());
-        let r = hostcall::mem::with_slice_mut(&mut self.buf[self.done..self.done + n], |s| fill(&[s]))?;
+        let r =
+            hostcall::mem::with_slice_mut(&mut self.buf[self.done..self.done + n], |s| fill(&[s]))?;
         self.done += r.min(n);
         Ok(r)
     }
@@ -249,6 +250,8 @@ pub struct File {
     pub owner: Mutex<(i32, i32)>,
     /// A number of its own, for epoll and locks' owners.
     pub id: u64,
+    /// Whether it is counted as a writer of its inode.
+    writer: AtomicBool,
     /// Who wants to know when the last reference goes, each under a number of its own.
     release: Mutex<Vec<(u64, Weak<dyn ReleaseListener>)>>,
 }
@@ -260,21 +263,12 @@ pub trait ReleaseListener: Send + Sync {
     fn released(&self, file: &File, key: u64);
 }
 
-impl Drop for File {
-    fn drop(&mut self) {
-        for (key, l) in std::mem::take(self.release.get_mut()) {
-            if let Some(l) = l.upgrade() {
-                l.released(self, key);
-            }
-        }
-    }
-}
-
 /// Flags that `fcntl(F_SETFL)` may change.
 pub const SETFL_MASK: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
 pub use abi::linux::{
     O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECT, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOATIME,
-    O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_SYNC, O_TMPFILE, O_TRUNC, O_WRONLY,
+    O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_SYNC, O_TMPFILE, O_TRUNC,
+    O_WRONLY,
 };
 /// `O_ASYNC`, which the kernel's headers call FASYNC.
 pub const O_ASYNC: u32 = 0o20000;
@@ -298,8 +292,13 @@ impl File {
             cred,
             owner: Mutex::new((0, 0)),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            writer: AtomicBool::new(false),
             release: Mutex::new(Vec::new()),
         })
+    }
+    /// It takes over a count of `InodeExt::get_write_access`.
+    pub(crate) fn holds_write_access(&self) {
+        self.writer.store(true, Ordering::Relaxed);
     }
     /// Asks that `listener` be told, with `key`, when the last reference goes.
     pub fn add_release_listener(&self, key: u64, listener: Weak<dyn ReleaseListener>) {
@@ -316,7 +315,8 @@ impl File {
     /// `fcntl(F_SETFL)`: only the bits of [`SETFL_MASK`] change.
     pub fn set_flags(&self, new: u32) {
         let old = self.flags();
-        self.flags.store((old & !SETFL_MASK) | (new & SETFL_MASK), Ordering::Relaxed);
+        self.flags
+            .store((old & !SETFL_MASK) | (new & SETFL_MASK), Ordering::Relaxed);
         self.ops.flags_changed(self, old);
     }
     #[must_use]
@@ -371,7 +371,11 @@ impl File {
             return self.ops.write(self, src, 0);
         }
         let mut pos = self.pos.lock();
-        let at = if self.flags() & O_APPEND != 0 { self.ops.append_offset()? } else { *pos };
+        let at = if self.flags() & O_APPEND != 0 {
+            self.ops.append_offset()?
+        } else {
+            *pos
+        };
         let n = self.ops.write(self, src, at)?;
         *pos = at + n as u64;
         Ok(n)
@@ -379,6 +383,22 @@ impl File {
     #[must_use]
     pub fn poll(&self, mask: Events) -> Events {
         self.ops.poll(self, mask | Events::ALWAYS)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        for (key, l) in std::mem::take(self.release.get_mut()) {
+            if let Some(l) = l.upgrade() {
+                l.released(self, key);
+            }
+        }
+        crate::locks::release_file(self);
+        if *self.writer.get_mut()
+            && let Some(Ok(inode)) = self.path.as_ref().map(crate::Path::inode)
+        {
+            inode.ext().put_write_access();
+        }
     }
 }
 

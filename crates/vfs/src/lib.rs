@@ -1,15 +1,67 @@
 //! The virtual file system: mounts, the path walk, open files and the file systems that live in memory.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`cred`] | credentials and capabilities |
+//! | [`inode`] | [`Inode`]: what a file system implements; types of files, attributes |
+//! | [`dentry`] | [`Dentry`] and [`SuperBlock`]: the cache of names |
+//! | [`mount`], [`namespace`] | [`Mount`], [`Path`], and the mount tree's operations |
+//! | [`walk`] | from a path name to a [`Path`] |
+//! | [`ops`] | the operations that system calls are made of: methods of [`PathCx`] |
+//! | [`file`], [`fd_table`] | open files and descriptors |
+//! | [`locks`] | flock(2), POSIX and open-file-description locks |
+//! | [`fs`] | tmpfs, overlay, devices, and the toolkit for generated file systems |
+//!
+//! # Lock order
+//!
+//! From the outside in; a thread that holds a lock takes only locks further down.
+//!
+//! 1. `Vfs::mount_lock`: changes of mount trees
+//! 2. `SuperBlock::rename_lock`: renames between directories of one file system
+//! 3. `Dentry::dir_lock`: changes of one directory and look-ups that miss. Two of them only in a rename,
+//!    an ancestor before its descendant, else by address
+//! 4. locks of a file system's inodes (overlay before what it is made of)
+//! 5. leaves: `Dentry::{children, place}`, `Mount::{children, attached}`, the dentry ring, slots, locks'
+//!    tables, `clas`
+//!
+//! Application memory (`Sink`, `Source`) is never touched with a lock of 2-5 held outside of the closures
+//! given to `fill` and `drain`: resolving it may call back into a file's `Mappable`. The descriptor table's
+//! lock is held across nothing.
 #![forbid(unsafe_code)]
 
+pub mod context;
 pub mod cred;
+pub mod dentry;
+pub mod fd_table;
 pub mod file;
+pub mod fs;
+pub mod inode;
+pub mod locks;
+pub mod mount;
+pub mod namespace;
+pub mod ops;
+pub mod vfs;
+pub mod walk;
 
+pub use context::{At, Caller, FsContext, PathCx};
 pub use cred::{Caps, Credentials};
+pub use dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
+pub use fd_table::FdTable;
 pub use file::{File, FileOps, Sink, Source};
+pub use inode::{FileType, Follow, Inode, InodeExt, NewNode, Perm, RenameFlags, SetAttr, Slot};
+pub use mount::{Mount, MountFlags, Path};
+pub use namespace::MountNamespace;
+pub use vfs::Vfs;
+
+/// The longest path name, with its final NUL.
+pub const PATH_MAX: usize = 4096;
+/// The longest name in a directory.
+pub const NAME_MAX: usize = 255;
 
 /// What `stat(2)` and `statx(2)` tell. Times are nanoseconds since the epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
+    /// As [`makedev`] encodes it.
     pub dev: u64,
     pub ino: u64,
     /// Type and permission bits, as `st_mode`.
@@ -39,6 +91,28 @@ pub struct DirEntry<'a> {
     pub name: &'a [u8],
 }
 
-/// A place in the mount tree: Linux's `struct path`. (The VFS's author fills this in.)
-#[derive(Clone)]
-pub struct Path;
+/// A device number as `stat(2)` shows it (`new_encode_dev`).
+#[must_use]
+pub const fn makedev(major: u32, minor: u32) -> u64 {
+    let (ma, mi) = (major as u64, minor as u64);
+    (mi & 0xff) | ((ma & 0xfff) << 8) | ((mi & !0xff) << 12) | ((ma & !0xfff) << 32)
+}
+/// The major number of `dev`.
+#[must_use]
+pub const fn major(dev: u64) -> u32 {
+    (((dev >> 8) & 0xfff) | ((dev >> 32) & 0xffff_f000)) as u32
+}
+/// The minor number of `dev`.
+#[must_use]
+pub const fn minor(dev: u64) -> u32 {
+    ((dev & 0xff) | ((dev >> 12) & 0xffff_ff00)) as u32
+}
+
+/// The time that files are stamped with, in nanoseconds since the epoch: the coarse clock, as in Linux.
+#[must_use]
+pub fn now() -> i64 {
+    hostcall::time::clock_nanos(abi::linux::CLOCK_REALTIME_COARSE as i32)
+}
+
+#[cfg(test)]
+mod tests;

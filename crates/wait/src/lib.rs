@@ -65,7 +65,10 @@ pub struct WaitQueue {
 impl WaitQueue {
     #[must_use]
     pub const fn new() -> WaitQueue {
-        WaitQueue { count: AtomicUsize::new(0), entries: Mutex::new(slab::Slab::new()) }
+        WaitQueue {
+            count: AtomicUsize::new(0),
+            entries: Mutex::new(slab::Slab::new()),
+        }
     }
 
     /// Asks that `listener` be told of `events` (and of [`Events::ALWAYS`]).
@@ -115,7 +118,10 @@ pub struct Parker {
 impl Parker {
     #[must_use]
     pub const fn new() -> Parker {
-        Parker { woken: Mutex::new(false), wake: Condvar::new() }
+        Parker {
+            woken: Mutex::new(false),
+            wake: Condvar::new(),
+        }
     }
     /// Wakes the sleeper, or makes its next sleep end at once.
     pub fn unpark(&self) {
@@ -233,7 +239,11 @@ mod tests {
             });
             let b = NoSignals(Arc::new(Parker::new()));
             let got = block_until(&b, &[(&q, Events::IN)], None, || {
-                if ready.load(Ordering::SeqCst) == 1 { Ok(7) } else { Err(errno::EAGAIN) }
+                if ready.load(Ordering::SeqCst) == 1 {
+                    Ok(7)
+                } else {
+                    Err(errno::EAGAIN)
+                }
             });
             assert_eq!(got, Ok(7));
             t.join().unwrap();

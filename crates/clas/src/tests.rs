@@ -1,0 +1,121 @@
+use super::*;
+use proptest::prelude::*;
+
+const P: u64 = PAGE_SIZE;
+
+#[test]
+fn frames_read_as_zeros_when_reused() {
+    let c = Clas::new().unwrap();
+    let a = c.allocate(4, None).unwrap();
+    c.slice(a, 5).copy_from(b"hello");
+    c.decref(a, 4);
+    let b = c.allocate(4, None).unwrap();
+    assert_eq!(a, b);
+    let mut buf = [1u8; 5];
+    c.slice(b, 5).copy_to(&mut buf);
+    assert_eq!(buf, [0; 5]);
+}
+
+#[test]
+fn references_and_limit() {
+    let c = Clas::with_limit(8 * P).unwrap();
+    let a = c.allocate(8, None).unwrap();
+    assert_eq!(c.allocate(1, None), Err(ENOMEM));
+    c.incref(a.add(2 * P), 2);
+    assert!(!c.is_exclusive(a, 8));
+    assert_eq!(c.exclusive_prefix(a, 8), 2);
+    c.decref(a, 8);
+    assert_eq!(c.stats().allocated, 2 * P);
+    assert!(c.is_exclusive(a.add(2 * P), 2));
+    c.decref(a.add(2 * P), 2);
+    assert_eq!(c.stats().allocated, 0);
+    assert_eq!(c.inner.lock().free.largest(), STEP / P);
+}
+
+#[test]
+fn neighbours_meet() {
+    let c = Clas::new().unwrap();
+    let va = Va(0x7000_0000_3000);
+    let a = c.allocate_near(16, None, None, va).unwrap();
+    assert_eq!(a.0 % (2 << 20), va.0 % (2 << 20));
+    assert_eq!(
+        c.allocate_near(4, Some(a), None, va).unwrap(),
+        Cla(a.0 - 4 * P)
+    );
+    assert_eq!(
+        c.allocate_near(4, Some(a), Some(a.add(16 * P)), va)
+            .unwrap(),
+        a.add(16 * P)
+    );
+    assert_eq!(
+        c.allocate(3, Some(Cla(a.0 - 4 * P))).unwrap(),
+        Cla(a.0 - 7 * P)
+    );
+    // Larger than a step.
+    let big = c.allocate(3 * STEP / P, None).unwrap();
+    c.slice(Cla(big.0 + 3 * STEP - 1), 1).copy_from(b"x");
+}
+
+struct Seen(Mutex<Vec<(u64, u64)>>);
+impl MappingObserver for Seen {
+    fn invalidate(&self, va: Va, len: u64) {
+        self.0.lock().push((va.0, len));
+    }
+}
+
+#[test]
+fn registry_splits() {
+    let seen = Arc::new(Seen(Mutex::new(Vec::new())));
+    let dynamic: Arc<dyn MappingObserver> = seen.clone();
+    let weak = Arc::downgrade(&dynamic);
+    let r = MappingRegistry::new();
+    r.add(weak.clone(), Va(100 * P), 10 * P, 10 * P);
+    r.remove(&weak, Va(103 * P), 13 * P, 2 * P);
+    r.invalidate(0, u64::MAX);
+    assert_eq!(
+        std::mem::take(&mut *seen.0.lock()),
+        vec![(100 * P, 3 * P), (105 * P, 5 * P)]
+    );
+    r.invalidate(12 * P, 4 * P);
+    assert_eq!(
+        std::mem::take(&mut *seen.0.lock()),
+        vec![(102 * P, P), (105 * P, P)]
+    );
+    r.remove(&weak, Va(0), 0, 200 * P);
+    assert!(r.is_empty());
+}
+
+proptest! {
+    /// Counts agree with a naive array, whatever is done.
+    #[test]
+    fn counts_agree(ops in prop::collection::vec((0u8..3, 0usize..64, 1usize..16), 1..200)) {
+        let c = Clas::new().unwrap();
+        let mut runs: Vec<(Cla, u64)> = Vec::new();
+        for (op, i, n) in ops {
+            match op {
+                0 => runs.push((c.allocate_near(n as u64, runs.last().map(|r| r.0), None, Va(0)).unwrap(), n as u64)),
+                1 if !runs.is_empty() => {
+                    let (a, l) = runs[i % runs.len()];
+                    let k = (n as u64).min(l);
+                    c.incref(a, k);
+                    runs.push((a, k));
+                }
+                _ if !runs.is_empty() => {
+                    let (a, l) = runs.swap_remove(i % runs.len());
+                    c.decref(a, l);
+                }
+                _ => {}
+            }
+            let mut count = std::collections::BTreeMap::new();
+            for (a, l) in &runs {
+                for p in 0..*l {
+                    *count.entry(a.0 / P + p).or_insert(0u32) += 1;
+                }
+            }
+            prop_assert_eq!(c.stats().allocated / P, count.len() as u64);
+            for (p, n) in count {
+                prop_assert_eq!(c.is_exclusive(Cla(p * P), 1), n == 1);
+            }
+        }
+    }
+}

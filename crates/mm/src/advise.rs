@@ -1,0 +1,315 @@
+//! madvise(2), msync(2) and mincore(2).
+
+use crate::map::user_range;
+use crate::pma::PmaKind;
+use crate::state::State;
+use crate::types::Bad;
+use crate::vma::{FileRef, Vma, VmaFlags};
+use crate::{Mm, PAGE, Result, page_align};
+use abi::Va;
+use abi::errno::{EACCES, EBUSY, EFAULT, EINVAL, ENOMEM, EPERM};
+use abi::linux::{
+    MADV_COLD, MADV_COLLAPSE, MADV_DODUMP, MADV_DOFORK, MADV_DONTDUMP, MADV_DONTFORK,
+    MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_FREE, MADV_HUGEPAGE, MADV_HWPOISON, MADV_KEEPONFORK,
+    MADV_MERGEABLE, MADV_NOHUGEPAGE, MADV_NORMAL, MADV_PAGEOUT, MADV_POPULATE_READ,
+    MADV_POPULATE_WRITE, MADV_RANDOM, MADV_REMOVE, MADV_SEQUENTIAL, MADV_SOFT_OFFLINE,
+    MADV_UNMERGEABLE, MADV_WILLNEED, MADV_WIPEONFORK, MS_ASYNC, MS_INVALIDATE, MS_SYNC,
+};
+use clas::Backing;
+use platform::{MapOp, Prot};
+use std::ops::Range;
+use std::sync::Arc;
+
+impl Mm {
+    /// `madvise(2)`. Unmapped parts give `ENOMEM`, after the rest is done.
+    pub fn madvise(&self, va: Va, len: u64, advice: u32) -> Result<()> {
+        match advice {
+            MADV_HWPOISON | MADV_SOFT_OFFLINE => return Err(EPERM),
+            MADV_NORMAL..=MADV_DONTNEED | MADV_FREE..=MADV_COLLAPSE => {}
+            _ => return Err(EINVAL),
+        }
+        if !va.is_page_aligned() {
+            return Err(EINVAL);
+        }
+        let pages = page_align(len).ok_or(EINVAL)?;
+        va.0.checked_add(pages).ok_or(EINVAL)?;
+        if pages == 0 {
+            return Ok(());
+        }
+        let r = user_range(va, len).ok_or(ENOMEM)?;
+        if advice == MADV_REMOVE {
+            return self.remove(r);
+        }
+        self.with(|st| match advice {
+            MADV_POPULATE_READ => st.populate_strictly(r, PopulateFor::Read),
+            MADV_POPULATE_WRITE => st.populate_strictly(r, PopulateFor::Write),
+            _ => st.madvise(r, advice),
+        })
+    }
+
+    /// MADV_REMOVE: frees a part of the files that are mapped; they invalidate what maps it.
+    fn remove(&self, r: Range<u64>) -> Result<()> {
+        let files = self.with(|st| {
+            let parts = st.parts(&r);
+            let mut files: Vec<(Arc<FileRef>, u64, u64)> = Vec::new();
+            for (part, vma) in &parts.found {
+                if vma.flags.contains(VmaFlags::LOCKED) {
+                    return (files, Err(EINVAL));
+                }
+                let Some(f) = &vma.file else {
+                    return (files, Err(EINVAL));
+                };
+                if !vma.is_shared() || !vma.prot.contains(Prot::WRITE) {
+                    return (files, Err(EACCES));
+                }
+                files.push((f.file.clone(), f.offset, part.end - part.start));
+            }
+            (files, parts.whole())
+        });
+        for (f, offset, len) in files.0 {
+            f.mappable.punch_hole(offset, len)?;
+        }
+        files.1
+    }
+
+    /// `msync(2)`.
+    pub fn msync(&self, va: Va, len: u64, flags: u32) -> Result<()> {
+        if flags & !(MS_ASYNC | MS_INVALIDATE | MS_SYNC) != 0
+            || !va.is_page_aligned()
+            || flags & (MS_ASYNC | MS_SYNC) == MS_ASYNC | MS_SYNC
+        {
+            return Err(EINVAL);
+        }
+        let r = user_range(va, len).ok_or(ENOMEM)?;
+        if r.is_empty() {
+            return Ok(());
+        }
+        let (files, result) = self.with(|st| {
+            let parts = st.parts(&r);
+            let mut files: Vec<(Arc<FileRef>, u64, u64)> = Vec::new();
+            for (part, vma) in &parts.found {
+                if flags & MS_INVALIDATE != 0 && vma.flags.contains(VmaFlags::LOCKED) {
+                    return (files, Err(EBUSY));
+                }
+                if let Some(f) = vma
+                    .file
+                    .as_ref()
+                    .filter(|_| flags & MS_SYNC != 0 && vma.is_shared())
+                {
+                    files.push((f.file.clone(), f.offset, part.end - part.start));
+                }
+            }
+            (files, parts.whole())
+        });
+        for (f, offset, len) in files {
+            f.mappable.sync(offset, len)?;
+        }
+        result
+    }
+
+    /// `mincore(2)`: a byte a page, bit 0 for "in memory", handed to `emit` in pieces.
+    pub fn mincore(
+        &self,
+        va: Va,
+        len: u64,
+        emit: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        if !va.is_page_aligned() {
+            return Err(EINVAL);
+        }
+        let r = user_range(va, len).ok_or(ENOMEM)?;
+        let mut at = r.start;
+        while at < r.end {
+            let end = r.end.min(at + 4096 * PAGE);
+            let piece = self.with(|st| {
+                st.parts(&(at..end)).whole()?;
+                Ok(st.residency(at..end))
+            })?;
+            emit(&piece)?;
+            at = end;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PopulateFor {
+    Read,
+    Write,
+}
+
+/// The mapped parts of a range, each with its VMA as if it began there.
+struct Parts {
+    found: Vec<(Range<u64>, Vma)>,
+    holes: bool,
+}
+
+impl Parts {
+    /// `ENOMEM` if something is unmapped.
+    fn whole(&self) -> Result<()> {
+        if self.holes { Err(ENOMEM) } else { Ok(()) }
+    }
+}
+
+impl State {
+    fn parts(&self, r: &Range<u64>) -> Parts {
+        let mut at = r.start;
+        let mut holes = false;
+        let mut found = Vec::new();
+        for (e, v) in self.vmas.range(r.clone()) {
+            let (s, end) = (e.start.max(r.start), e.end.min(r.end));
+            holes |= s > at;
+            at = end;
+            found.push((s..end, v.after(s - e.start)));
+        }
+        Parts {
+            found,
+            holes: holes || at < r.end,
+        }
+    }
+
+    fn madvise(&mut self, r: Range<u64>, advice: u32) -> Result<()> {
+        let parts = self.parts(&r);
+        for (part, vma) in &parts.found {
+            self.advise_one(part.clone(), vma, advice)?;
+        }
+        parts.whole()
+    }
+
+    fn advise_one(&mut self, part: Range<u64>, vma: &Vma, advice: u32) -> Result<()> {
+        let locked = vma.flags.contains(VmaFlags::LOCKED);
+        let (set, clear) = match advice {
+            MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_HUGEPAGE
+            | MADV_NOHUGEPAGE | MADV_MERGEABLE | MADV_UNMERGEABLE => return Ok(()),
+            MADV_COLD | MADV_PAGEOUT => return if locked { Err(EINVAL) } else { Ok(()) },
+            MADV_DONTNEED if locked => return Err(EINVAL),
+            MADV_DONTNEED | MADV_DONTNEED_LOCKED => {
+                self.dont_need(part);
+                return Ok(());
+            }
+            MADV_FREE => {
+                if !vma.is_private_anon() || locked {
+                    return Err(EINVAL);
+                }
+                self.dont_need(part);
+                return Ok(());
+            }
+            MADV_COLLAPSE => {
+                self.collapse(part);
+                return Ok(());
+            }
+            MADV_DONTFORK => (VmaFlags::DONTFORK, VmaFlags::empty()),
+            MADV_DOFORK => (VmaFlags::empty(), VmaFlags::DONTFORK),
+            MADV_DONTDUMP => (VmaFlags::DONTDUMP, VmaFlags::empty()),
+            MADV_DODUMP => (VmaFlags::empty(), VmaFlags::DONTDUMP),
+            MADV_WIPEONFORK if !vma.is_private_anon() => return Err(EINVAL),
+            MADV_WIPEONFORK => (VmaFlags::WIPEONFORK, VmaFlags::empty()),
+            MADV_KEEPONFORK => (VmaFlags::empty(), VmaFlags::WIPEONFORK),
+            _ => return Err(EINVAL),
+        };
+        if (vma.flags | set) - clear == vma.flags {
+            return Ok(());
+        }
+        self.too_many(self.cuts(&part))?;
+        self.vma_change(part, |v| v.flags = (v.flags | set) - clear);
+        Ok(())
+    }
+
+    /// Throws private contents away: anonymous memory reads as zeros again, a private file mapping as the
+    /// file. A shared mapping only loses its cache.
+    fn dont_need(&mut self, part: Range<u64>) {
+        let found: Vec<_> = self
+            .pmas
+            .range(part.clone())
+            .map(|(e, p)| {
+                let s = e.start.max(part.start);
+                (s..e.end.min(part.end), p.after(s - e.start))
+            })
+            .collect();
+        for (r, p) in found {
+            let anonymous = self
+                .vmas
+                .get(r.start)
+                .is_some_and(|(e, v)| v.is_private_anon() && r.end <= e.end);
+            match (p.kind, p.backing) {
+                // Frames of our own: empty them in place, with the mapping as it is.
+                (PmaKind::Anon, Backing::Frames(at)) if anonymous => {
+                    self.clas.discard(at, (r.end - r.start) / PAGE);
+                }
+                (PmaKind::Anon | PmaKind::AnonCow, _) => self.pma_remove(r),
+                _ => {}
+            }
+        }
+    }
+
+    fn collapse(&mut self, part: Range<u64>) {
+        self.populate_anon(part.clone());
+        if self.flush() {
+            let mapped: Vec<Range<u64>> = self
+                .host
+                .range(part.clone())
+                .map(|(e, _)| e.start.max(part.start)..e.end.min(part.end))
+                .collect();
+            for e in mapped {
+                let _ = self.space.apply(&[MapOp::Advise {
+                    va: e.start,
+                    len: e.end - e.start,
+                    advice: MADV_COLLAPSE as i32,
+                }]);
+            }
+        }
+    }
+
+    fn populate_strictly(&mut self, r: Range<u64>, what: PopulateFor) -> Result<()> {
+        let parts = self.parts(&r);
+        for (part, vma) in &parts.found {
+            let allowed = match what {
+                PopulateFor::Read => vma.prot != Prot::NONE,
+                PopulateFor::Write => vma.prot.contains(Prot::WRITE),
+            };
+            if !allowed {
+                return Err(EINVAL);
+            }
+            if what == PopulateFor::Write && vma.is_shared() {
+                let mut at = part.start;
+                while at < part.end {
+                    let Some((vr, v)) = self.vmas.get(at).map(|(e, v)| (e, v.clone())) else {
+                        return Err(ENOMEM);
+                    };
+                    at = self
+                        .resolve(at, &vr, &v, true)
+                        .map_err(populate_errno)?
+                        .0
+                        .end;
+                }
+            }
+            self.populate(part.clone()).map_err(populate_errno)?;
+        }
+        parts.whole()
+    }
+
+    /// Which pages of `r` are in memory: a byte each.
+    pub(crate) fn residency(&self, r: Range<u64>) -> Vec<u8> {
+        let mut out = vec![0u8; ((r.end - r.start) / PAGE) as usize];
+        for (e, p) in self.pmas.range(r.clone()) {
+            let (s, end) = (e.start.max(r.start), e.end.min(r.end));
+            let part = &mut out[((s - r.start) / PAGE) as usize..((end - r.start) / PAGE) as usize];
+            match p.after(s - e.start).backing {
+                Backing::Frames(at) => self.clas.residency(at, part),
+                Backing::Host { .. } => part.fill(1),
+            }
+            for b in part {
+                *b &= 1;
+            }
+        }
+        out
+    }
+}
+
+fn populate_errno(b: Bad) -> abi::Errno {
+    match b {
+        Bad::Unmapped | Bad::Memory => ENOMEM,
+        Bad::Forbidden => EINVAL,
+        Bad::Bus => EFAULT,
+    }
+}

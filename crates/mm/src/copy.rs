@@ -1,0 +1,465 @@
+//! The Sentry's accesses to application memory.
+//!
+//! Every access honours VMAs as the application's own would, and stops at the first byte that cannot be
+//! reached; what was done before stays done.
+
+use crate::state::State;
+use crate::types::{Access, Bad};
+use crate::user::UserRange;
+use crate::vma::Vma;
+use crate::{Mm, PAGE, Result};
+use abi::errno::{EFAULT, EINTR, EINVAL, ENAMETOOLONG};
+use abi::{Errno, Va};
+use clas::{Backing, Cla, Clas};
+use hostcall::MemSlice;
+use platform::Prot;
+use smallvec::SmallVec;
+use std::sync::atomic::AtomicU32;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+
+/// What an access wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    Read,
+    Write,
+    /// As a debugger: what protection forbids is allowed, as far as `FOLL_FORCE` goes.
+    ForceRead,
+    ForceWrite,
+}
+
+impl Mode {
+    fn is_write(self) -> bool {
+        matches!(self, Mode::Write | Mode::ForceWrite)
+    }
+    fn of(access: Access) -> Mode {
+        if access == Access::Write {
+            Mode::Write
+        } else {
+            Mode::Read
+        }
+    }
+    fn allowed(self, vma: &Vma) -> bool {
+        match self {
+            Mode::Read => vma.allows(Access::Read),
+            Mode::Write => vma.allows(Access::Write),
+            Mode::ForceRead => vma.allows(Access::Read) || vma.max_prot.contains(Prot::READ),
+            // Only where it makes a private copy.
+            Mode::ForceWrite => {
+                vma.allows(Access::Write)
+                    || (!vma.is_shared() && vma.max_prot.contains(Prot::WRITE))
+            }
+        }
+    }
+}
+
+/// Longer transfers do not hold the lock while they run.
+const HOLD: usize = 64 << 10;
+/// The longest piece of a host file that goes through a buffer of ours at a time.
+const BOUNCE: u64 = 64 << 10;
+
+type Slices<'a> = SmallVec<[MemSlice<'a>; 8]>;
+type Pins = SmallVec<[(Cla, u64); 8]>;
+
+/// What a list of ranges begins with.
+struct Gathered<'a> {
+    slices: Slices<'a>,
+    bytes: usize,
+    /// Set if it begins with a piece of a host file, and then nothing else is.
+    host: Option<(i32, u64, usize)>,
+    fault: bool,
+}
+
+impl State {
+    /// What serves `va`, and for how many bytes on (at most `max`).
+    pub(crate) fn piece(
+        &mut self,
+        va: u64,
+        max: u64,
+        mode: Mode,
+    ) -> std::result::Result<(Backing, u64), Bad> {
+        if self.vmas.get(va).is_none() {
+            self.grow_stack(va)?;
+        }
+        let Some((vr, vma)) = self.vmas.get(va) else {
+            return Err(Bad::Unmapped);
+        };
+        if !mode.allowed(vma) {
+            return Err(Bad::Forbidden);
+        }
+        let ready = self
+            .pmas
+            .get(va)
+            .filter(|(_, p)| !mode.is_write() || p.writable());
+        let (r, pma) = match ready {
+            Some((pr, p)) => {
+                let start = pr.start.max(vr.start);
+                (start..pr.end.min(vr.end), p.after(start - pr.start))
+            }
+            None => {
+                let vma = vma.clone();
+                self.resolve(va, &vr, &vma, mode.is_write())?
+            }
+        };
+        Ok((pma.after(va - r.start).backing, max.min(r.end - va)))
+    }
+
+    /// Copies application memory to `dst`; gives the bytes done.
+    fn read(&mut self, va: u64, dst: &mut [u8], mode: Mode) -> usize {
+        let mut done = 0;
+        while done < dst.len() {
+            let Some(at) = va.checked_add(done as u64) else {
+                break;
+            };
+            let Ok((backing, n)) = self.piece(at, (dst.len() - done) as u64, mode) else {
+                break;
+            };
+            let part = &mut dst[done..done + n as usize];
+            match backing {
+                Backing::Frames(at) => {
+                    self.clas.slice(at, part.len()).copy_to(part);
+                }
+                Backing::Host { fd, offset } => {
+                    if read_file(fd, offset, part).is_err() {
+                        break;
+                    }
+                }
+            }
+            done += n as usize;
+        }
+        done
+    }
+
+    /// Copies `src` to application memory; gives the bytes done.
+    fn write(&mut self, va: u64, src: &[u8], mode: Mode) -> usize {
+        let mut done = 0;
+        while done < src.len() {
+            let Some(at) = va.checked_add(done as u64) else {
+                break;
+            };
+            let Ok((backing, n)) = self.piece(at, (src.len() - done) as u64, mode) else {
+                break;
+            };
+            let part = &src[done..done + n as usize];
+            match backing {
+                Backing::Frames(at) => {
+                    self.clas.slice(at, part.len()).copy_from(part);
+                }
+                Backing::Host { fd, offset } => {
+                    if write_file(fd, offset, part).is_err() {
+                        break;
+                    }
+                }
+            }
+            done += n as usize;
+        }
+        done
+    }
+
+    fn gather<'a>(
+        &mut self,
+        clas: &'a Clas,
+        ranges: &[UserRange],
+        max: usize,
+        mode: Mode,
+        mut pins: Option<&mut Pins>,
+    ) -> Gathered<'a> {
+        let mut g = Gathered {
+            slices: Slices::new(),
+            bytes: 0,
+            host: None,
+            fault: false,
+        };
+        for r in ranges {
+            let mut done = 0u64;
+            while done < r.len && g.bytes < max {
+                let want = (r.len - done).min((max - g.bytes) as u64);
+                let piece = match r.va.0.checked_add(done) {
+                    Some(at) => self.piece(at, want, mode),
+                    None => Err(Bad::Unmapped),
+                };
+                let Ok((backing, n)) = piece else {
+                    g.fault = true;
+                    return g;
+                };
+                match backing {
+                    Backing::Frames(at) => {
+                        if g.slices.len() == hostcall::file::IOV_MAX {
+                            return g;
+                        }
+                        g.slices.push(clas.slice(at, n as usize));
+                        if let Some(pins) = &mut pins {
+                            let page = at.0 & !(PAGE - 1);
+                            pins.push((Cla(page), (at.0 + n - page).div_ceil(PAGE)));
+                        }
+                    }
+                    Backing::Host { fd, offset } => {
+                        if g.bytes == 0 {
+                            g.bytes = n.min(BOUNCE) as usize;
+                            g.host = Some((fd, offset, g.bytes));
+                        }
+                        return g;
+                    }
+                }
+                g.bytes += n as usize;
+                done += n;
+            }
+        }
+        g
+    }
+}
+
+/// Reads a mapped part of a host file; past its end it is zero.
+fn read_file(fd: i32, offset: u64, dst: &mut [u8]) -> Result<()> {
+    let mut done = 0;
+    while done < dst.len() {
+        match hostcall::file::pread(fd, &mut dst[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(EINTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    dst[done..].fill(0);
+    Ok(())
+}
+
+/// Writes a mapped part of a host file; past its end nothing is written, as a mapping would not.
+fn write_file(fd: i32, offset: u64, src: &[u8]) -> Result<()> {
+    let size = hostcall::file::fstat(fd)?.st_size as u64;
+    let mut src = &src[..src.len().min(size.saturating_sub(offset) as usize)];
+    let mut offset = offset;
+    while !src.is_empty() {
+        match hostcall::file::pwrite(fd, src, offset) {
+            Ok(0) => return Err(abi::errno::EIO),
+            Ok(n) => {
+                src = &src[n..];
+                offset += n as u64;
+            }
+            Err(EINTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+fn whole(done: usize, len: usize) -> Result<()> {
+    if done == len { Ok(()) } else { Err(EFAULT) }
+}
+
+impl Mm {
+    /// Copies from the application; `EFAULT` unless all of it can be read.
+    pub fn copy_in(&self, va: Va, dst: &mut [u8]) -> Result<()> {
+        whole(self.read_bytes(va, dst), dst.len())
+    }
+    /// Copies to the application; `EFAULT` unless all of it can be written (a part may have been).
+    pub fn copy_out(&self, va: Va, src: &[u8]) -> Result<()> {
+        whole(self.write_bytes(va, src), src.len())
+    }
+    /// Copies from the application; gives how many bytes could be read.
+    pub fn read_bytes(&self, va: Va, dst: &mut [u8]) -> usize {
+        self.with(|st| st.read(va.0, dst, Mode::Read))
+    }
+    /// Copies to the application; gives how many bytes could be written.
+    pub fn write_bytes(&self, va: Va, src: &[u8]) -> usize {
+        self.with(|st| st.write(va.0, src, Mode::Write))
+    }
+    /// As [`Mm::read_bytes`], as a debugger does: protection does not matter.
+    pub fn read_forced(&self, va: Va, dst: &mut [u8]) -> usize {
+        self.with(|st| st.read(va.0, dst, Mode::ForceRead))
+    }
+    /// As [`Mm::write_bytes`], as a debugger does: private read-only memory is copied and written.
+    pub fn write_forced(&self, va: Va, src: &[u8]) -> usize {
+        self.with(|st| st.write(va.0, src, Mode::ForceWrite))
+    }
+    /// Zeros `[va, va + len)`; `EFAULT` unless all of it can be written.
+    pub fn zero_out(&self, va: Va, len: u64) -> Result<()> {
+        let zeros = [0u8; PAGE as usize];
+        self.with(|st| {
+            let mut done = 0;
+            while done < len {
+                let n = (len - done).min(PAGE) as usize;
+                let at = va.0.checked_add(done).ok_or(EFAULT)?;
+                whole(st.write(at, &zeros[..n], Mode::Write), n)?;
+                done += n as u64;
+            }
+            Ok(())
+        })
+    }
+    /// A struct from the application.
+    pub fn read_obj<T: FromBytes + FromZeros + IntoBytes>(&self, va: Va) -> Result<T> {
+        let mut v = T::new_zeroed();
+        self.copy_in(va, v.as_mut_bytes())?;
+        Ok(v)
+    }
+    /// A struct to the application.
+    pub fn write_obj<T: IntoBytes + Immutable>(&self, va: Va, v: &T) -> Result<()> {
+        self.copy_out(va, v.as_bytes())
+    }
+
+    /// The string at `va`, without its NUL, which must be among the first `max` bytes: else `ENAMETOOLONG`;
+    /// `EFAULT` if memory ends first.
+    pub fn read_cstr(&self, va: Va, max: usize) -> Result<Vec<u8>> {
+        let mut out: Vec<u8> = Vec::new();
+        self.with(|st| {
+            let mut chunk = [0u8; 256];
+            while out.len() < max {
+                let at = va.0.checked_add(out.len() as u64).ok_or(EFAULT)?;
+                // Not over the page's end: what lies behind need not be mapped, nor should it be touched.
+                let in_page = (PAGE - at % PAGE) as usize;
+                let n = chunk.len().min(max - out.len()).min(in_page);
+                let n = st.read(at, &mut chunk[..n], Mode::Read);
+                if n == 0 {
+                    return Err(EFAULT);
+                }
+                if let Some(end) = chunk[..n].iter().position(|b| *b == 0) {
+                    out.extend_from_slice(&chunk[..end]);
+                    return Ok(());
+                }
+                out.extend_from_slice(&chunk[..n]);
+            }
+            Err(ENAMETOOLONG)
+        })?;
+        Ok(out)
+    }
+
+    /// Offers `[va, va + len)` itself to `f`, as far as it can be accessed; gives what `f` gives. `EFAULT` if
+    /// not even the first byte can be.
+    ///
+    /// `f` must not touch application memory otherwise (the lock may be held).
+    pub fn with_slices(
+        &self,
+        va: Va,
+        len: usize,
+        access: Access,
+        f: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
+    ) -> Result<usize> {
+        let r = UserRange {
+            va,
+            len: len as u64,
+        };
+        self.with_ranges(&[r], len, access, f)
+    }
+
+    /// As [`Mm::with_slices`], for the first `max` bytes of a list. It may offer less than that; the caller
+    /// asks again for the rest.
+    pub fn with_ranges(
+        &self,
+        ranges: &[UserRange],
+        max: usize,
+        access: Access,
+        f: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
+    ) -> Result<usize> {
+        let mode = Mode::of(access);
+        let mut pins = Pins::new();
+        // Recursive: `f` may be a transfer to another address space, or to this one.
+        let shared = (max > HOLD).then(|| self.pins.read_recursive());
+        let (held, g) = self.with(|st| {
+            let g = st.gather(
+                &self.clas,
+                ranges,
+                max,
+                mode,
+                shared.is_some().then_some(&mut pins),
+            );
+            if g.fault && g.bytes == 0 {
+                return (Err(EFAULT), g);
+            }
+            if shared.is_some() {
+                self.clas.incref_all(&pins);
+            } else if g.host.is_none() {
+                return (f(&g.slices).map(|n| Some(n.min(g.bytes))), g);
+            }
+            (Ok(None), g)
+        });
+        if let Some(n) = held? {
+            return Ok(n);
+        }
+        let done = match g.host {
+            None => f(&g.slices).map(|n| n.min(g.bytes)),
+            Some((fd, offset, len)) => bounce(fd, offset, len, mode, f),
+        };
+        drop(shared);
+        for (at, pages) in pins {
+            self.clas.decref(at, pages);
+        }
+        done
+    }
+
+    /// Runs `f` on the 32-bit word at `va` as an atomic. `EINVAL` if it is not aligned, `EFAULT` if it
+    /// cannot be accessed.
+    pub fn with_atomic_u32<R>(
+        &self,
+        va: Va,
+        access: Access,
+        f: impl FnOnce(&AtomicU32) -> R,
+    ) -> Result<R> {
+        if !va.0.is_multiple_of(4) {
+            return Err(EINVAL);
+        }
+        self.with(|st| {
+            let (backing, _) = st.piece(va.0, 4, Mode::of(access)).map_err(|_| EFAULT)?;
+            match backing {
+                Backing::Frames(at) => Ok(f(self.clas.slice(at, 4).atomic_u32().ok_or(EINVAL)?)),
+                // Mapping the file here would let whoever cuts it short on the host end the Sentry by SIGBUS.
+                // So this is atomic towards the Sentry's other threads only.
+                Backing::Host { fd, offset } => {
+                    let mut word = [0; 4];
+                    read_file(fd, offset, &mut word).map_err(|_| EFAULT)?;
+                    let old = u32::from_ne_bytes(word);
+                    let atomic = AtomicU32::new(old);
+                    let r = f(&atomic);
+                    let new = atomic.into_inner();
+                    if new != old {
+                        write_file(fd, offset, &new.to_ne_bytes()).map_err(|_| EFAULT)?;
+                    }
+                    Ok(r)
+                }
+            }
+        })
+    }
+
+    /// The 32-bit word at `va`, read atomically.
+    pub fn load_u32(&self, va: Va) -> Result<u32> {
+        self.with_atomic_u32(va, Access::Read, |a| {
+            a.load(std::sync::atomic::Ordering::SeqCst)
+        })
+    }
+
+    /// Makes `[va, va + len)` accessible as far as it can be; gives the bytes. For calls that must not
+    /// fail half-way.
+    pub fn prefault(&self, va: Va, len: u64, access: Access) -> u64 {
+        self.with(|st| {
+            let mut done = 0;
+            while done < len {
+                let at = va.0.checked_add(done);
+                match at
+                    .ok_or(Bad::Unmapped)
+                    .and_then(|at| st.piece(at, len - done, Mode::of(access)))
+                {
+                    Ok((_, n)) => done += n,
+                    Err(_) => break,
+                }
+            }
+            done
+        })
+    }
+}
+
+/// Offers a buffer of ours in the place of a piece of a host file.
+fn bounce(
+    fd: i32,
+    offset: u64,
+    len: usize,
+    mode: Mode,
+    f: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
+) -> std::result::Result<usize, Errno> {
+    let mut buf = vec![0; len];
+    if !mode.is_write() {
+        read_file(fd, offset, &mut buf).map_err(|_| EFAULT)?;
+    }
+    let n = hostcall::mem::with_slice_mut(&mut buf, |s| f(&[s]))?.min(len);
+    if mode.is_write() {
+        write_file(fd, offset, &buf[..n]).map_err(|_| EFAULT)?;
+    }
+    Ok(n)
+}

@@ -1,0 +1,72 @@
+//! Faults of application code.
+
+use crate::pma::EAGER;
+use crate::state::State;
+use crate::types::{Access, Bad, Fault, FaultInfo};
+use crate::{Mm, PAGE};
+use abi::Va;
+use clas::Backing;
+use platform::USER_MAX;
+
+impl Mm {
+    /// Serves a fault: makes what is missing and maps it. An error is what the application must see.
+    /// A fault that is already served (the mapping had been dropped, another thread was faster) is no error.
+    pub fn handle_fault(&self, info: FaultInfo) -> Result<(), Fault> {
+        self.with(|st| st.fault(info))
+            .map_err(|bad| bad.fault(info.addr))
+    }
+}
+
+impl State {
+    fn fault(&mut self, info: FaultInfo) -> Result<(), Bad> {
+        self.faults += 1;
+        self.random_drop.hold = true;
+        let va = info.addr.0;
+        if va >= USER_MAX {
+            return Err(Bad::Unmapped);
+        }
+        if self.vmas.get(va).is_none() {
+            self.grow_stack(va)?;
+        }
+        let Some((vr, vma)) = self.vmas.get(va).map(|(r, v)| (r, v.clone())) else {
+            return Err(Bad::Unmapped);
+        };
+        if !vma.allows(info.access) {
+            return Err(Bad::Forbidden);
+        }
+        let before = self.host.get(va).map(|(_, p)| *p);
+        let (r, pma) = self.resolve(va, &vr, &vma, info.access == Access::Write)?;
+        let page = Va(va).page_down().0;
+        if info.bus {
+            match pma.after(page - r.start).backing {
+                // The file was cut short on the host.
+                Backing::Host { fd, offset } => {
+                    let size = hostcall::file::fstat(fd).map_err(|_| Bad::Bus)?.st_size as u64;
+                    if offset >= size {
+                        return Err(Bad::Bus);
+                    }
+                }
+                // The host has no page for the memory file.
+                Backing::Frames(_) => return Err(Bad::Memory),
+            }
+        }
+        let prot = crate::host::effective(&vma, &pma);
+        let start = va & !(EAGER - 1);
+        let near = start.max(r.start)..(start + EAGER).min(r.end);
+        match self.host_hole(va, near) {
+            Ok(hole) => self.host_map(hole),
+            // Resolving it has changed the mapping already.
+            Err((_, now)) if now == prot && before != Some(prot) => {}
+            Err((mapped, now)) if now != prot => self.host_protect(mapped),
+            Err(_) => self.host_map(page..page + PAGE),
+        }
+        // Where the host has no room, everything was dropped; a small mapping must do.
+        if !self.flush() {
+            self.host_map(page..page + PAGE);
+            if !self.flush() {
+                return Err(Bad::Memory);
+            }
+        }
+        Ok(())
+    }
+}

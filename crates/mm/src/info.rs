@@ -1,0 +1,266 @@
+//! What `/proc` tells, and where the parts of the image lie.
+
+use crate::state::State;
+use crate::types::MapName;
+use crate::vma::{FileRef, Vma, VmaFlags};
+use crate::{Mm, PAGE};
+use clas::Backing;
+use platform::{Prot, USER_MAX};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where the parts of an image lie, as in Linux's `mm_struct`. Set by the loader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// New mappings go below it.
+    pub mmap_base: u64,
+    pub start_brk: u64,
+    pub brk: u64,
+    pub start_code: u64,
+    pub end_code: u64,
+    pub start_data: u64,
+    pub end_data: u64,
+    pub start_stack: u64,
+    pub arg_start: u64,
+    pub arg_end: u64,
+    pub env_start: u64,
+    pub env_end: u64,
+    /// The auxiliary vector, as it was put on the stack.
+    pub auxv: Vec<(u64, u64)>,
+    /// Where the vDSO is; zero for none.
+    pub vdso: u64,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Layout {
+            mmap_base: USER_MAX - (128 << 20),
+            start_brk: 0,
+            brk: 0,
+            start_code: 0,
+            end_code: 0,
+            start_data: 0,
+            end_data: 0,
+            start_stack: 0,
+            arg_start: 0,
+            arg_end: 0,
+            env_start: 0,
+            env_end: 0,
+            auxv: Vec::new(),
+            vdso: 0,
+        }
+    }
+}
+
+/// One line of `/proc/PID/maps`.
+#[derive(Clone)]
+pub struct VmaInfo {
+    pub start: u64,
+    pub end: u64,
+    pub prot: Prot,
+    pub max_prot: Prot,
+    pub flags: VmaFlags,
+    /// In the file; zero for anonymous memory.
+    pub offset: u64,
+    file: Option<Arc<FileRef>>,
+    special: &'static str,
+}
+
+impl VmaInfo {
+    /// `rwxp`, as `/proc/PID/maps` writes it.
+    #[must_use]
+    pub fn perms(&self) -> [u8; 4] {
+        let bit = |p: Prot, c: u8| if self.prot.contains(p) { c } else { b'-' };
+        let s = if self.flags.contains(VmaFlags::SHARED) {
+            b's'
+        } else {
+            b'p'
+        };
+        [
+            bit(Prot::READ, b'r'),
+            bit(Prot::WRITE, b'w'),
+            bit(Prot::EXEC, b'x'),
+            s,
+        ]
+    }
+
+    fn map_name(&self) -> Option<&Arc<dyn MapName>> {
+        self.file.as_ref()?.name.as_ref()
+    }
+
+    /// The path, `[heap]`, `[stack]` or a name in brackets; empty for other anonymous memory.
+    #[must_use]
+    pub fn name(&self) -> Vec<u8> {
+        self.map_name()
+            .map_or_else(|| self.special.as_bytes().to_vec(), |n| n.path())
+    }
+
+    /// Device and inode number; zeros for anonymous memory.
+    #[must_use]
+    pub fn dev_ino(&self) -> (u64, u64) {
+        self.map_name().map_or((0, 0), |n| n.dev_ino())
+    }
+
+    /// Whether it maps a file (shared anonymous memory does).
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// The open file that is mapped, as it was given to mmap.
+    #[must_use]
+    pub fn open_file(&self) -> Option<Arc<dyn std::any::Any + Send + Sync>> {
+        self.file.as_ref()?.keep.clone()
+    }
+}
+
+/// What serves a VMA now, in bytes.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct VmaUsage {
+    pub rss: u64,
+    /// Of it: frames of this address space's own or copied on write.
+    pub anonymous: u64,
+    /// Of `anonymous`: shared with other address spaces until written.
+    pub shared: u64,
+}
+
+/// The sizes in `/proc/PID/status`, in bytes.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Usage {
+    pub size: u64,
+    pub peak: u64,
+    pub data: u64,
+    pub stack: u64,
+    pub exec: u64,
+    pub locked: u64,
+    pub rss: u64,
+    pub rss_anon: u64,
+    pub mappings: usize,
+    /// Faults served by the Sentry.
+    pub faults: u64,
+}
+
+impl Mm {
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.state.lock().layout.clone()
+    }
+
+    /// Changes the layout (the loader; `prctl(PR_SET_MM)`).
+    pub fn update_layout(&self, f: impl FnOnce(&mut Layout)) {
+        f(&mut self.state.lock().layout);
+    }
+
+    /// All VMAs, upwards.
+    #[must_use]
+    pub fn vmas(&self) -> Vec<VmaInfo> {
+        let st = self.state.lock();
+        st.vmas.iter().map(|(r, v)| st.describe(r, v)).collect()
+    }
+
+    /// Calls `f` with every VMA, upwards, without any lock.
+    pub fn for_each_vma(&self, mut f: impl FnMut(&VmaInfo)) {
+        self.vmas().iter().for_each(&mut f);
+    }
+
+    /// The VMA that holds `va`, or else the next.
+    #[must_use]
+    pub fn find_vma(&self, va: abi::Va) -> Option<VmaInfo> {
+        let st = self.state.lock();
+        st.vmas.first_from(va.0).map(|(r, v)| st.describe(r, v))
+    }
+
+    /// What serves `[start, end)`; asks the host, page by page.
+    #[must_use]
+    pub fn vma_usage(&self, start: u64, end: u64) -> VmaUsage {
+        self.with(|st| st.usage(start..end))
+    }
+
+    /// The sizes without those that need the host (`rss` is zero).
+    #[must_use]
+    pub fn sizes(&self) -> Usage {
+        let st = self.state.lock();
+        let c = st.counts;
+        Usage {
+            size: c.total * PAGE,
+            peak: c.peak * PAGE,
+            data: c.data * PAGE,
+            stack: c.stack * PAGE,
+            exec: c.exec * PAGE,
+            locked: c.locked * PAGE,
+            rss: 0,
+            rss_anon: 0,
+            mappings: st.vmas.len(),
+            faults: st.faults,
+        }
+    }
+
+    /// All sizes; asks the host what is in memory.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let mut u = self.sizes();
+        let r = self.vma_usage(0, USER_MAX);
+        u.rss = r.rss;
+        u.rss_anon = r.anonymous;
+        u
+    }
+
+    /// `vm.max_map_count` for this address space.
+    pub fn set_max_map_count(&self, n: usize) {
+        self.state.lock().max_map_count = n;
+    }
+}
+
+impl State {
+    fn describe(&self, r: Range<u64>, v: &Vma) -> VmaInfo {
+        let l = &self.layout;
+        let special = if v.file.is_some() {
+            ""
+        } else if r.start <= l.brk && r.end >= l.start_brk && l.start_brk < l.brk {
+            "[heap]"
+        } else if r.start <= l.start_stack && l.start_stack < r.end {
+            "[stack]"
+        } else {
+            ""
+        };
+        VmaInfo {
+            start: r.start,
+            end: r.end,
+            prot: v.prot,
+            max_prot: v.max_prot,
+            flags: v.flags,
+            offset: v.file.as_ref().map_or(0, |f| f.offset),
+            file: v.file.as_ref().map(|f| f.file.clone()),
+            special,
+        }
+    }
+
+    fn usage(&self, r: Range<u64>) -> VmaUsage {
+        const PIECE: u64 = 4096 * PAGE;
+        let mut u = VmaUsage::default();
+        let mut present = [0u8; (PIECE / PAGE) as usize];
+        for (e, p) in self.pmas.range(r.clone()) {
+            let (mut s, end) = (e.start.max(r.start), e.end.min(r.end));
+            while s < end {
+                let len = (end - s).min(PIECE);
+                let bytes = match p.after(s - e.start).backing {
+                    Backing::Host { .. } => len,
+                    Backing::Frames(at) => {
+                        let part = &mut present[..(len / PAGE) as usize];
+                        self.clas.residency(at, part);
+                        part.iter().filter(|b| **b & 1 != 0).count() as u64 * PAGE
+                    }
+                };
+                u.rss += bytes;
+                if !p.is_file() {
+                    u.anonymous += bytes;
+                    if !p.writable() {
+                        u.shared += bytes;
+                    }
+                }
+                s += len;
+            }
+        }
+        u
+    }
+}

@@ -1,0 +1,213 @@
+//! The memory manager: one application address space.
+//!
+//! Linux keeps VMAs ("what the application asked for") and page tables ("which frame serves it"). Here:
+//!
+//! ```text
+//! VMA:       VA ──► file:offset, or anonymous    what the application asked for    `vma`
+//! PMA:       VA ──► frames, or a host file       what serves it                    `pma`
+//! host map:  VA ──► the same, in the stub        a cache of the PMA                `host`
+//! ```
+//!
+//! **The central invariant: a host mapping is a cache entry of a PMA.** It may be dropped at any moment, and
+//! the next fault rebuilds it. It never grants more than VMA and PMA together allow: in particular no write
+//! to frames that others may share. When the host runs out of mappings, all of this address space's are
+//! dropped at once ([`Mm::drop_host_mappings`]).
+//!
+//! The Sentry reads and writes application memory by PMAs, through the CLAS's own mapping, never through
+//! the host mapping.
+//!
+//! # Copy-on-write
+//!
+//! ```text
+//!             fork                      write, alone
+//!   Anon ───────────────► AnonCow ─────────────────────► Anon
+//!    ▲                       │ write, shared: copy 64 KiB
+//!    └───────────────────────┘
+//!   File (private) ── write: copy up to 64 KiB ──► Anon
+//!   File (shared)  ── write: ask the file for Access::Write ──► FileWritable
+//! ```
+//!
+//! # Lock order
+//!
+//! ```text
+//! file position (vfs)
+//!   Mm::pins                (shared: an access in progress; exclusive: fork)
+//!     Mm::state             (parent before child in fork; else never two)
+//!       Mappable::backing's lock, MappingRegistry
+//!         Clas
+//!       AddressSpace::apply
+//! ```
+//!
+//! `Mm::state` is never held while a file's last reference is dropped, nor while a `MappingRegistry` calls
+//! observers (they take it), nor while a file is synced.
+#![forbid(unsafe_code)]
+
+mod advise;
+mod brk;
+mod copy;
+mod fault;
+mod fork;
+mod futex;
+mod host;
+mod info;
+mod lock;
+mod map;
+mod pma;
+mod protect;
+mod remap;
+mod shared_anon;
+mod stack;
+mod state;
+mod types;
+mod user;
+mod vma;
+
+use abi::{Errno, Va};
+use clas::{Clas, MappingObserver};
+use parking_lot::{Mutex, RwLock};
+use platform::AddressSpace;
+use state::State;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+pub use futex::FutexKey;
+pub use info::{Layout, Usage, VmaInfo, VmaUsage};
+pub use platform::{Prot, USER_MAX, USER_MIN};
+pub use types::{Access, Fault, FaultInfo, Limits, MapFile, MapName, MmapRequest};
+pub use user::{UserIo, UserRange};
+pub use vma::VmaFlags;
+
+/// `vm.max_map_count`.
+pub const MAX_MAP_COUNT: usize = 65530;
+/// Pages kept free below a stack (`stack_guard_gap`).
+pub const STACK_GUARD_PAGES: u64 = 256;
+
+/// One application address space. See the crate's documentation.
+pub struct Mm {
+    /// Immutable; unique for ever.
+    id: u64,
+    clas: Arc<Clas>,
+    space: Arc<dyn AddressSpace>,
+    state: Mutex<State>,
+    /// Held shared while an access uses frames without `state`, exclusive by fork: what such an access
+    /// writes must not end in the child.
+    pins: RwLock<()>,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+impl Mm {
+    /// An empty address space. `space` must have nothing mapped below [`USER_MAX`].
+    #[must_use]
+    pub fn new(clas: Arc<Clas>, space: Arc<dyn AddressSpace>) -> Arc<Mm> {
+        Arc::new_cyclic(|me: &Weak<Mm>| {
+            let me: Weak<dyn MappingObserver> = me.clone();
+            Mm {
+                id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+                state: Mutex::new(State::new(me, clas.clone(), space.clone())),
+                clas,
+                space,
+                pins: RwLock::new(()),
+            }
+        })
+    }
+
+    /// A number that no other address space has had.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Where its application code runs.
+    #[must_use]
+    pub fn address_space(&self) -> &Arc<dyn AddressSpace> {
+        &self.space
+    }
+
+    #[must_use]
+    pub fn clas(&self) -> &Arc<Clas> {
+        &self.clas
+    }
+
+    /// The resource limits that its operations check from now on: call it when they (or the capability
+    /// behind `memlock`) change.
+    pub fn set_limits(&self, limits: Limits) {
+        self.state.lock().limits = limits;
+    }
+
+    /// Runs `f` on the state, then does what it put off: host mappings first; then, without the lock, giving
+    /// frames back and dropping files.
+    fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        let mut st = self.state.lock();
+        let r = f(&mut st);
+        st.debug_drop();
+        st.flush();
+        let frames = std::mem::take(&mut st.dead_frames);
+        let files = std::mem::take(&mut st.dead_files);
+        drop(st);
+        for (at, pages) in frames {
+            self.clas.decref(at, pages);
+        }
+        drop(files);
+        r
+    }
+
+    /// Drops all host mappings: the application's next accesses rebuild what it needs.
+    pub fn drop_host_mappings(&self) {
+        self.with(|st| st.host_unmap(0..USER_MAX));
+    }
+
+    /// Drops the host mappings of `[va, va + len)`.
+    pub fn drop_host_range(&self, va: Va, len: u64) {
+        self.with(|st| st.host_unmap(va.0..va.0.saturating_add(len).min(USER_MAX)));
+    }
+
+    /// For tests of the central invariant: every `every`th operation drops a host mapping at random. Zero
+    /// ends it.
+    pub fn set_random_drop(&self, seed: u64, every: u32) {
+        self.state.lock().random_drop = state::RandomDrop::new(seed, every);
+    }
+
+    /// Gives everything back; the address space is empty afterwards. No thread of it may run any more.
+    pub fn release(&self) {
+        self.with(|st| {
+            st.random_drop = state::RandomDrop::default();
+            // The host's side first: frames must not reach others while they are mapped here.
+            st.host_reset();
+            st.vma_remove(0..u64::MAX);
+        });
+    }
+}
+
+impl Drop for Mm {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl MappingObserver for Mm {
+    fn invalidate(&self, va: Va, len: u64) {
+        self.with(|st| st.forget_file(va.0..va.0.saturating_add(len)));
+    }
+}
+
+impl std::fmt::Debug for Mm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Mm({})", self.id)
+    }
+}
+
+/// Rounds a length up to pages; `None` past the end.
+const fn page_align(len: u64) -> Option<u64> {
+    match len.checked_add(abi::PAGE_SIZE - 1) {
+        Some(v) => Some(v & !(abi::PAGE_SIZE - 1)),
+        None => None,
+    }
+}
+
+const PAGE: u64 = abi::PAGE_SIZE;
+
+type Result<T> = core::result::Result<T, Errno>;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! `MAP_SHARED | MAP_ANONYMOUS`: a file without a name, shared by whoever inherits the mapping.
+
+use crate::types::MapName;
+use crate::{PAGE, Result};
+use abi::Va;
+use abi::errno::EFAULT;
+use clas::{Access, Backing, Cla, Clas, Mappable, MappingObserver};
+use gap_tree::GapTree;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Frames are allocated in runs of at most this size.
+const RUN: u64 = 2 << 20;
+
+pub(crate) struct SharedAnon {
+    clas: Arc<Clas>,
+    size: u64,
+    ino: u64,
+    /// By offset; each holds a reference to its frames. Lock order: before the CLAS only.
+    frames: Mutex<GapTree<Cla>>,
+}
+
+static NEXT_INO: AtomicU64 = AtomicU64::new(1);
+
+impl SharedAnon {
+    pub(crate) fn new(clas: Arc<Clas>, size: u64) -> Arc<SharedAnon> {
+        Arc::new(SharedAnon {
+            clas,
+            size,
+            ino: NEXT_INO.fetch_add(1, Ordering::Relaxed),
+            frames: Mutex::new(GapTree::new()),
+        })
+    }
+}
+
+impl Mappable for SharedAnon {
+    fn backing(&self, offset: u64, len: u64, _access: Access) -> Result<(Backing, u64)> {
+        if offset >= self.size {
+            return Err(EFAULT);
+        }
+        let end = offset.saturating_add(len).min(self.size);
+        let mut frames = self.frames.lock();
+        let found = frames.first_from(offset).map(|(r, at)| (r, *at));
+        let (at, end) = match found {
+            Some((r, at)) if r.start <= offset => (at.add(offset - r.start), r.end.min(end)),
+            next => {
+                let limit = next
+                    .map_or(end, |(r, _)| r.start.min(end))
+                    .min(offset + RUN);
+                let below = frames.last_below(offset).filter(|(r, _)| r.end == offset);
+                let below = below.map(|(r, at)| at.add(r.end - r.start));
+                let at =
+                    self.clas
+                        .allocate_near((limit - offset) / PAGE, None, below, Va(offset))?;
+                let free = frames.insert(offset..limit, at).is_ok();
+                debug_assert!(free);
+                (at, limit)
+            }
+        };
+        self.clas.incref(at, (end - offset) / PAGE);
+        Ok((Backing::Frames(at), end - offset))
+    }
+    // Nothing is ever cut off.
+    fn add_mapping(&self, _observer: Weak<dyn MappingObserver>, _va: Va, _offset: u64, _len: u64) {}
+    fn remove_mapping(
+        &self,
+        _observer: &Weak<dyn MappingObserver>,
+        _va: Va,
+        _offset: u64,
+        _len: u64,
+    ) {
+    }
+    fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
+        let end = offset.saturating_add(len);
+        for (r, at) in self.frames.lock().range(offset..end) {
+            let (s, e) = (r.start.max(offset), r.end.min(end));
+            self.clas.discard(at.add(s - r.start), (e - s) / PAGE);
+        }
+        Ok(())
+    }
+}
+
+impl MapName for SharedAnon {
+    fn path(&self) -> Vec<u8> {
+        b"/dev/zero (deleted)".to_vec()
+    }
+    fn dev_ino(&self) -> (u64, u64) {
+        (1, self.ino)
+    }
+}
+
+impl Drop for SharedAnon {
+    fn drop(&mut self) {
+        for (r, at) in self.frames.get_mut().iter() {
+            self.clas.decref(*at, (r.end - r.start) / PAGE);
+        }
+    }
+}

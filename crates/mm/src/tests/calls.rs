@@ -1,0 +1,324 @@
+//! Single calls and their errors.
+
+use super::*;
+use abi::errno::{EACCES, EAGAIN, EEXIST, EINVAL, ENAMETOOLONG, EPERM};
+use abi::linux::*;
+use abi::signal::{SIGBUS, SIGSEGV};
+
+fn app() -> App {
+    App::new(&Clas::new().unwrap())
+}
+
+const RW: u32 = PROT_READ | PROT_WRITE;
+
+#[test]
+fn eager_mappings_merge_top_down() {
+    let a = app();
+    let first = a.anon(3 * P, RW, 0).unwrap();
+    let second = a.anon(5 * P, RW, 0).unwrap();
+    assert_eq!(second.0 + 5 * P, first.0);
+    assert_eq!(a.mm.vmas().len(), 1);
+    assert_eq!(a.space.pages.lock().len(), 8);
+    // One run of frames serves both.
+    assert_eq!(a.mm.state.lock().pmas.len(), 1);
+    a.store(first.0, 1).unwrap();
+    assert_eq!(a.mm.sizes().faults, 0);
+    a.check();
+}
+
+#[test]
+fn mmap_errors() {
+    let a = app();
+    let err = |addr, len, prot, flags, offset| {
+        a.mm.mmap(MmapRequest {
+            addr: Va(addr),
+            len,
+            prot,
+            flags,
+            offset,
+            file: None,
+        })
+        .unwrap_err()
+    };
+    let anon = MAP_PRIVATE | MAP_ANONYMOUS;
+    assert_eq!(err(0, 0, RW, anon, 0), EINVAL);
+    assert_eq!(err(0, u64::MAX, RW, anon, 0), ENOMEM);
+    assert_eq!(err(0, 1 << 48, RW, anon, 0), ENOMEM);
+    assert_eq!(err(0, P, RW, MAP_ANONYMOUS, 0), EINVAL);
+    assert_eq!(
+        err(0, P, RW, MAP_SHARED_VALIDATE | MAP_ANONYMOUS, 0),
+        EINVAL
+    );
+    assert_eq!(err(0, P, RW, anon, 5), EINVAL);
+    assert_eq!(err(0, P, RW, anon | MAP_HUGETLB, 0), ENOMEM);
+    assert_eq!(err(0x1000, P, RW, anon | MAP_FIXED, 0), EPERM);
+    assert_eq!(err(0x10_0001, P, RW, anon | MAP_FIXED, 0), EINVAL);
+    assert_eq!(err(USER_MAX, P, RW, anon | MAP_FIXED, 0), ENOMEM);
+    let at = a.anon(P, RW, 0).unwrap();
+    assert_eq!(err(at.0, P, RW, anon | MAP_FIXED_NOREPLACE, 0), EEXIST);
+    a.mm.set_limits(Limits {
+        address_space: 4 * P,
+        ..Limits::default()
+    });
+    assert_eq!(err(0, 4 * P, RW, anon, 0), ENOMEM);
+    // Replacing makes room.
+    a.map(at, 4 * P, RW, MAP_FIXED | MAP_ANONYMOUS, None)
+        .unwrap();
+    a.mm.set_limits(Limits {
+        memlock: P,
+        ..Limits::default()
+    });
+    assert_eq!(err(0, 2 * P, RW, anon | MAP_LOCKED, 0), EAGAIN);
+    a.mm.set_limits(Limits {
+        memlock: 0,
+        ..Limits::default()
+    });
+    assert_eq!(err(0, 2 * P, RW, anon | MAP_LOCKED, 0), EPERM);
+    let f = TestFile::host(a.mm.clas(), P);
+    let ro = MapFile {
+        writable: false,
+        ..f.file()
+    };
+    assert_eq!(
+        a.map(Va(0), P, RW, MAP_SHARED, Some(ro.clone()))
+            .unwrap_err(),
+        EACCES
+    );
+    let m = a.map(Va(0), P, PROT_READ, MAP_SHARED, Some(ro)).unwrap();
+    assert_eq!(a.mm.mprotect(m, P, RW), Err(EACCES));
+    let noexec = MapFile {
+        noexec: true,
+        ..f.file()
+    };
+    assert_eq!(
+        a.map(Va(0), P, PROT_EXEC, 0, Some(noexec)).unwrap_err(),
+        EPERM
+    );
+    a.mm.release();
+    a.mm.set_limits(Limits::default());
+    a.mm.set_max_map_count(2);
+    let at = a.anon(3 * P, RW, 0).unwrap();
+    a.mm.mprotect(at, P, PROT_READ).unwrap();
+    assert_eq!(a.mm.mprotect(Va(at.0 + P), P, PROT_NONE), Err(ENOMEM));
+    assert_eq!(a.mm.munmap(Va(at.0 + P), P), Ok(()));
+    a.check();
+}
+
+#[test]
+fn hints() {
+    let a = app();
+    let hint = Va(0x5000_0000_0123);
+    let at = a.map(hint, P, RW, MAP_ANONYMOUS, None).unwrap();
+    assert_eq!(at, hint.page_down());
+    assert_ne!(a.map(hint, P, RW, MAP_ANONYMOUS, None).unwrap(), at);
+    let low = a.anon(P, RW, MAP_32BIT).unwrap();
+    assert!((0x4000_0000..0x8000_0000).contains(&low.0));
+}
+
+#[test]
+fn a_stack_grows_and_keeps_its_gap() {
+    let a = app();
+    let top = 0x7000_0000_0000u64;
+    a.map(
+        Va(top - P),
+        P,
+        RW,
+        FIXED | MAP_ANONYMOUS | MAP_GROWSDOWN,
+        None,
+    )
+    .unwrap();
+    a.store(top - 200 * P, 1).unwrap();
+    assert_eq!(a.load(top - 200 * P).unwrap(), 1);
+    // The Sentry's copies grow it too.
+    a.mm.copy_out(Va(top - 300 * P), b"x").unwrap();
+    let f = a.store(top - (8 << 20) - 1, 1).unwrap_err();
+    assert_eq!((f.signal, f.code), (SIGSEGV, 1));
+    let start = a.mm.find_vma(Va(top - P)).unwrap().start;
+    // Another mapping keeps away, and stops it 256 pages before.
+    let hint = Va(start - 10 * P);
+    assert_ne!(a.map(hint, P, RW, MAP_ANONYMOUS, None).unwrap(), hint);
+    a.map(hint, P, RW, FIXED | MAP_ANONYMOUS, None).unwrap();
+    assert!(a.store(start - 1, 1).is_err());
+    a.check();
+}
+
+#[test]
+fn faults_tell_why() {
+    let a = app();
+    let f = a.load(0x1234).unwrap_err();
+    assert_eq!((f.signal, f.code, f.addr), (SIGSEGV, 1, Va(0x1234)));
+    let at = a.anon(2 * P, PROT_READ, 0).unwrap();
+    let f = a.store(at.0, 1).unwrap_err();
+    assert_eq!((f.signal, f.code), (SIGSEGV, 2));
+    let file = TestFile::host(a.mm.clas(), P + 1);
+    let m = a
+        .map(Va(0), 4 * P, RW, MAP_SHARED, Some(file.file()))
+        .unwrap();
+    a.store(m.0 + P, 1).unwrap();
+    assert_eq!(a.load(m.0 + 2 * P).unwrap_err().signal, SIGBUS);
+    // Truncated after it was mapped.
+    file.truncate(P);
+    assert_eq!(a.load(m.0 + P).unwrap_err().signal, SIGBUS);
+    assert_eq!(a.mm.copy_out(Va(m.0 + P - 1), b"ab"), Err(EFAULT));
+    a.check();
+}
+
+#[test]
+fn cow_after_the_child_is_gone_copies_nothing() {
+    let a = app();
+    let at = a.anon(1 << 20, RW, 0).unwrap();
+    a.store(at.0, 1).unwrap();
+    let before = a.mm.state.lock().pmas.get(at.0).map(|e| *e.1);
+    let child = a.fork();
+    assert_eq!(child.load(at.0).unwrap(), 1);
+    child.store(at.0, 2).unwrap();
+    assert_eq!((a.load(at.0).unwrap(), child.load(at.0).unwrap()), (1, 2));
+    drop(child);
+    a.store(at.0 + P, 3).unwrap();
+    assert_eq!(a.mm.state.lock().pmas.get(at.0).map(|e| *e.1), before);
+    assert_eq!(a.mm.clas().stats().allocated, 1 << 20);
+    a.check();
+}
+
+#[test]
+fn brk_moves_and_stops() {
+    let a = app();
+    a.mm.update_layout(|l| (l.start_brk, l.brk) = (0x1000_0800, 0x1000_0800));
+    assert_eq!(a.mm.brk(Va(0)), Va(0x1000_0800));
+    assert_eq!(a.mm.brk(Va(0x1000_4001)), Va(0x1000_4001));
+    a.store(0x1000_4fff, 1).unwrap();
+    assert_eq!(a.mm.find_vma(Va(0x1000_1000)).unwrap().name(), b"[heap]");
+    a.mm.set_limits(Limits {
+        data: 0x5000,
+        ..Limits::default()
+    });
+    assert_eq!(a.mm.brk(Va(0x1000_9000)), Va(0x1000_4001));
+    assert_eq!(a.mm.brk(Va(0x1000_1000)), Va(0x1000_1000));
+    assert!(a.load(0x1000_2000).is_err());
+    a.map(Va(0x1000_3000), P, RW, FIXED | MAP_ANONYMOUS, None)
+        .unwrap();
+    assert_eq!(a.mm.brk(Va(0x1000_2001)), Va(0x1000_1000));
+    a.check();
+}
+
+#[test]
+fn mremap_grows_moves_and_duplicates() {
+    let a = app();
+    let at = Va(0x2000_0000);
+    a.map(at, 2 * P, RW, FIXED | MAP_ANONYMOUS, None).unwrap();
+    a.store(at.0 + P, 7).unwrap();
+    assert_eq!(a.mm.mremap(at, 2 * P, 4 * P, 0, Va(0)), Ok(at));
+    a.map(Va(at.0 + 4 * P), P, PROT_READ, FIXED | MAP_ANONYMOUS, None)
+        .unwrap();
+    assert_eq!(a.mm.mremap(at, 4 * P, 5 * P, 0, Va(0)), Err(ENOMEM));
+    let to =
+        a.mm.mremap(at, 4 * P, 64 * P, MREMAP_MAYMOVE, Va(0))
+            .unwrap();
+    assert_eq!(a.load(to.0 + P).unwrap(), 7);
+    assert!(a.load(at.0).is_err());
+    assert_eq!(a.mm.mremap(to, 64 * P, P, 0, Va(0)), Ok(to));
+    assert_eq!(a.mm.mremap(to, 0, P, MREMAP_MAYMOVE, Va(0)), Err(EINVAL));
+    assert_eq!(
+        a.mm.mremap(to, 2 * P, 3 * P, MREMAP_MAYMOVE, Va(0)),
+        Err(EFAULT)
+    );
+    let dont = MREMAP_MAYMOVE | MREMAP_DONTUNMAP;
+    a.store(to.0, 9).unwrap();
+    let moved = a.mm.mremap(to, P, P, dont, Va(0)).unwrap();
+    assert_eq!((a.load(moved.0).unwrap(), a.load(to.0).unwrap()), (9, 0));
+    let s = a.anon(P, RW, MAP_SHARED).unwrap();
+    let twin = a.mm.mremap(s, 0, P, MREMAP_MAYMOVE, Va(0)).unwrap();
+    a.store(s.0, 5).unwrap();
+    assert_eq!(a.load(twin.0).unwrap(), 5);
+    a.check();
+}
+
+#[test]
+fn advice() {
+    let a = app();
+    let at = a.anon(4 * P, RW, 0).unwrap();
+    a.store(at.0, 1).unwrap();
+    let ops = a.space.pages.lock().len();
+    a.mm.madvise(at, P, MADV_DONTNEED).unwrap();
+    // Emptied in place: no host mapping was touched.
+    assert_eq!(a.space.pages.lock().len(), ops);
+    assert_eq!(a.load(at.0).unwrap(), 0);
+    assert_eq!(a.mm.madvise(at, 8 * P, MADV_DONTNEED), Err(ENOMEM));
+    assert_eq!(a.mm.madvise(at, P, 77), Err(EINVAL));
+    assert_eq!(a.mm.madvise(Va(at.0 + 1), P, MADV_DONTNEED), Err(EINVAL));
+    a.mm.madvise(at, P, MADV_WIPEONFORK).unwrap();
+    a.mm.madvise(Va(at.0 + P), P, MADV_DONTFORK).unwrap();
+    (0..4).for_each(|i| a.store(at.0 + i * P, 3).unwrap());
+    let c = a.fork();
+    assert_eq!(c.load(at.0).unwrap(), 0);
+    assert!(c.load(at.0 + P).is_err());
+    assert_eq!(c.load(at.0 + 2 * P).unwrap(), 3);
+    a.mm.mlock(at, P, 0).unwrap();
+    assert_eq!(a.mm.sizes().locked, P);
+    assert_eq!(a.mm.madvise(at, P, MADV_DONTNEED), Err(EINVAL));
+    a.mm.munlock(at, P).unwrap();
+    let s = a.anon(2 * P, RW, MAP_SHARED).unwrap();
+    a.store(s.0, 1).unwrap();
+    a.mm.madvise(s, P, MADV_REMOVE).unwrap();
+    assert_eq!(a.load(s.0).unwrap(), 0);
+    assert_eq!(a.mm.madvise(at, P, MADV_REMOVE), Err(EINVAL));
+    a.mm.madvise(at, 2 * P, MADV_POPULATE_WRITE).unwrap();
+    assert_eq!(a.mm.msync(at, P, MS_SYNC | MS_ASYNC), Err(EINVAL));
+    assert_eq!(a.mm.msync(at, 400 * P, MS_SYNC), Err(ENOMEM));
+    let mut seen = Vec::new();
+    a.mm.mincore(s, 2 * P, &mut |b| {
+        seen.extend_from_slice(b);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(seen.len(), 2);
+    a.check();
+}
+
+#[test]
+fn strings_objects_and_futexes() {
+    let a = app();
+    let at = a.anon(2 * P, RW, 0).unwrap();
+    let end = at.0 + 2 * P;
+    a.mm.copy_out(Va(end - 4), b"abc\0").unwrap();
+    assert_eq!(a.mm.read_cstr(Va(end - 4), 4096).unwrap(), b"abc");
+    assert_eq!(a.mm.read_cstr(Va(end - 4), 3), Err(ENAMETOOLONG));
+    a.mm.copy_out(Va(end - 1), b"d").unwrap();
+    assert_eq!(a.mm.read_cstr(Va(end - 4), 4096), Err(EFAULT));
+    a.mm.write_obj(at, &0x1122_3344u32).unwrap();
+    assert_eq!(a.mm.read_obj::<u32>(at), Ok(0x1122_3344));
+    assert_eq!(a.mm.load_u32(at), Ok(0x1122_3344));
+    assert_eq!(a.mm.load_u32(Va(at.0 + 2)), Err(EINVAL));
+    let s = a.anon(P, RW, MAP_SHARED).unwrap();
+    let c = a.fork();
+    let key = |m: &App, va| m.mm.futex_key_shared(va, Access::Write).unwrap();
+    assert_eq!(key(&a, s), key(&c, s));
+    assert_ne!(key(&a, at), key(&c, at));
+    assert_ne!(
+        a.mm.futex_key_private(at).unwrap(),
+        c.mm.futex_key_private(at).unwrap()
+    );
+    // A debugger writes where the application cannot.
+    a.mm.mprotect(at, P, PROT_READ).unwrap();
+    assert_eq!(a.mm.copy_out(at, b"x"), Err(EFAULT));
+    assert_eq!(a.mm.write_forced(at, b"x"), 1);
+    assert_eq!(c.mm.read_obj::<u8>(at), Ok(0x44));
+    a.check();
+}
+
+#[test]
+fn many_mappings_stay_fast() {
+    let a = app();
+    a.mm.set_max_map_count(1 << 20);
+    let start = std::time::Instant::now();
+    for i in 0..50_000u32 {
+        a.anon(
+            P,
+            if i % 2 == 0 { PROT_NONE } else { PROT_READ },
+            MAP_NORESERVE,
+        )
+        .unwrap();
+    }
+    assert_eq!(a.mm.vmas().len(), 50_000);
+    assert!(start.elapsed().as_secs() < 5);
+}

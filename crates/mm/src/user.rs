@@ -1,0 +1,147 @@
+//! Application memory as a [`Sink`] and a [`Source`] for files.
+
+use crate::types::Access;
+use crate::{Mm, Result};
+use abi::Va;
+use abi::errno::EFAULT;
+use hostcall::MemSlice;
+use smallvec::SmallVec;
+use vfs::{Sink, Source};
+
+/// A range of application memory: an `iovec`, only alleged until it is accessed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UserRange {
+    pub va: Va,
+    pub len: u64,
+}
+
+/// A list of ranges of application memory, read or written from its start on.
+pub struct UserIo<'a> {
+    mm: &'a Mm,
+    /// What is left; the first is never empty.
+    ranges: SmallVec<[UserRange; 4]>,
+    /// The index of the first range with something left.
+    first: usize,
+    left: usize,
+}
+
+impl<'a> UserIo<'a> {
+    /// One range.
+    #[must_use]
+    pub fn new(mm: &'a Mm, va: Va, len: usize) -> Self {
+        Self::vectored(
+            mm,
+            [UserRange {
+                va,
+                len: len as u64,
+            }],
+        )
+    }
+
+    /// Several, one after the other. Their sum must not overflow (the system call checks it).
+    #[must_use]
+    pub fn vectored(mm: &'a Mm, ranges: impl IntoIterator<Item = UserRange>) -> Self {
+        let ranges: SmallVec<[UserRange; 4]> = ranges.into_iter().collect();
+        let left = ranges.iter().fold(0u64, |n, r| n.saturating_add(r.len)) as usize;
+        UserIo {
+            mm,
+            ranges,
+            first: 0,
+            left,
+        }
+    }
+
+    fn advance(&mut self, n: usize) {
+        let mut n = n.min(self.left);
+        self.left -= n;
+        while n > 0 && self.first < self.ranges.len() {
+            let r = &mut self.ranges[self.first];
+            let step = r.len.min(n as u64);
+            r.va = r.va.offset(step);
+            r.len -= step;
+            n -= step as usize;
+            if r.len == 0 {
+                self.first += 1;
+            }
+        }
+    }
+
+    fn transfer(
+        &mut self,
+        max: usize,
+        access: Access,
+        f: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
+    ) -> Result<usize> {
+        let max = max.min(self.left);
+        if max == 0 {
+            return f(&[]);
+        }
+        let n = self
+            .mm
+            .with_ranges(&self.ranges[self.first..], max, access, f)?;
+        self.advance(n);
+        Ok(n)
+    }
+
+    /// Copies with `step`, which does as much of a range as it can.
+    fn copy(
+        &mut self,
+        len: usize,
+        mut step: impl FnMut(&Mm, Va, usize, usize) -> usize,
+    ) -> Result<usize> {
+        let len = len.min(self.left);
+        let mut done = 0;
+        while done < len {
+            let r = self.ranges[self.first];
+            let n = r.len.min((len - done) as u64) as usize;
+            if n == 0 {
+                self.first += 1;
+                continue;
+            }
+            let got = step(self.mm, r.va, done, n);
+            self.advance(got);
+            done += got;
+            if got < n {
+                return if done == 0 { Err(EFAULT) } else { Ok(done) };
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl Sink for UserIo<'_> {
+    fn remaining(&self) -> usize {
+        self.left
+    }
+    fn put(&mut self, src: &[u8]) -> Result<usize> {
+        self.copy(src.len(), |mm, va, from, n| {
+            mm.write_bytes(va, &src[from..from + n])
+        })
+    }
+    fn fill(
+        &mut self,
+        max: usize,
+        fill: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
+    ) -> Result<usize> {
+        self.transfer(max, Access::Write, fill)
+    }
+}
+
+impl Source for UserIo<'_> {
+    fn remaining(&self) -> usize {
+        self.left
+    }
+    fn take(&mut self, dst: &mut [u8]) -> Result<usize> {
+        let len = dst.len();
+        self.copy(len, |mm, va, from, n| {
+            mm.read_bytes(va, &mut dst[from..from + n])
+        })
+    }
+    fn drain(
+        &mut self,
+        max: usize,
+        drain: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
+    ) -> Result<usize> {
+        self.transfer(max, Access::Read, drain)
+    }
+}

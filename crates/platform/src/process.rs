@@ -1,0 +1,758 @@
+//! Stub processes: what both platforms share.
+//!
+//! A stub process is one application's address space on the host. All of them, and the Sentry, share one
+//! descriptor table (`CLONE_FILES`), so that the service thread can map any descriptor of the Sentry's
+//! without passing it; application code makes no call that takes a descriptor.
+//!
+//! ## Invariants
+//!
+//! - A stub process is cloned from the *zygote*, which has nothing mapped but the stub's own area and never
+//!   runs application code. It is the Sentry's child (`CLONE_PARENT`) and dies with the Sentry's pid
+//!   namespace.
+//! - What the application can write (thread areas) is believed only in what concerns that application:
+//!   descriptor numbers and thread ids read from there are checked with the host before use.
+//! - Lock order: `Factory::zygote` → `Process::spawner` → `Process::service`. None is held while waiting
+//!   for application code.
+
+use crate::{MapOp, Prot, Sharing};
+use abi::errno::{EAGAIN, EINTR, EINVAL, ENOENT, ENOMEM, ESRCH};
+use abi::{Errno, Result};
+use hostcall::bpf::{self, Program};
+use hostcall::mem::{Mapping, memfd};
+use hostcall::{HostFd, MemSlice, RawFd, process as host};
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use stub::{AREA_LEN, AREAS, COMMAND_LEN, Symbol, area};
+
+/// The host signal that interrupts application threads. A standard one: it queues at most once.
+pub const KICK: i32 = libc::SIGUSR2;
+
+/// The control file: command pages and thread areas of all stub processes, in units of [`AREA_LEN`].
+const CONTROL_UNITS: usize = 1 << 17;
+
+/// Which way application threads are driven.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drive {
+    Notify,
+    Ptrace,
+}
+
+/// The control file and the zygote.
+pub struct Factory {
+    pub drive: Drive,
+    control: HostFd,
+    map: Mapping,
+    units: Mutex<Units>,
+    zygote: Mutex<Zygote>,
+    /// Held from a thread's clone until its descriptor or its tracer is known to be its own.
+    pub thread_start: Mutex<()>,
+    /// The descriptors that are listeners in use.
+    listeners: Mutex<HashSet<RawFd>>,
+    /// The stub's code. The zygote maps it by number, soon after its start: it must stay open.
+    _text: HostFd,
+    /// Where the host's vDSO is in every stub process.
+    pub host_vdso: Option<u64>,
+}
+
+struct Zygote {
+    pid: i32,
+    command: Unit,
+    area: Unit,
+    seq: u32,
+}
+
+#[derive(Default)]
+struct Units {
+    free: Vec<u32>,
+    next: u32,
+}
+
+/// A unit of the control file, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit(u32);
+
+impl Unit {
+    fn offset(self) -> u64 {
+        u64::from(self.0) * AREA_LEN
+    }
+}
+
+impl Factory {
+    /// Makes the control file and the zygote. Must be called while the process has one thread.
+    pub fn new(drive: Drive) -> Result<Arc<Factory>> {
+        let control = memfd(c"cloister-control")?;
+        let len = CONTROL_UNITS * AREA_LEN as usize;
+        hostcall::file::ftruncate(control.raw(), len as u64)?;
+        let map = Mapping::shared(control.raw(), 0, len)?;
+        let text = text_image()?;
+        let mut units = Units::default();
+        let mut take = || {
+            units.next += 1;
+            Unit(units.next - 1)
+        };
+        let (command, zarea) = (take(), take());
+        host::reap_children_by_host()?;
+        let vdso = crate::zygote::host_vdso();
+        let pid = crate::zygote::start(&text, &control, command.offset(), zarea.offset(), &vdso)?;
+        Ok(Arc::new(Factory {
+            drive,
+            control,
+            map,
+            units: Mutex::new(units),
+            zygote: Mutex::new(Zygote {
+                pid,
+                command,
+                area: zarea,
+                seq: 0,
+            }),
+            thread_start: Mutex::new(()),
+            listeners: Mutex::default(),
+            _text: text,
+            host_vdso: crate::zygote::moved_vdso(&vdso),
+        }))
+    }
+
+    fn take_unit(&self) -> Result<Unit> {
+        let u = {
+            let mut u = self.units.lock();
+            match u.free.pop() {
+                Some(n) => Unit(n),
+                None if (u.next as usize) < CONTROL_UNITS => {
+                    u.next += 1;
+                    Unit(u.next - 1)
+                }
+                None => return Err(EAGAIN),
+            }
+        };
+        self.unit(u).sub(0, 0x400).zero();
+        Ok(u)
+    }
+
+    /// A number read from an application's memory is believed only if the host says that it is a listener
+    /// and nobody has claimed it.
+    fn claim_listener(&self, fd: RawFd) -> Option<HostFd> {
+        let mut s = self.listeners.lock();
+        (host::is_listener(fd) && s.insert(fd)).then(|| HostFd::from_raw(fd))
+    }
+
+    /// Closes a listener and forgets it.
+    pub fn release_listener(&self, fd: HostFd) {
+        // Forgotten before the number can be given out again.
+        self.listeners.lock().remove(&fd.raw());
+        drop(fd);
+    }
+
+    fn give_unit(&self, u: Unit) {
+        self.units.lock().free.push(u.0);
+    }
+
+    /// The Sentry's view of a unit.
+    pub fn unit(&self, u: Unit) -> MemSlice<'_> {
+        self.map.slice().sub(u.offset() as usize, AREA_LEN as usize)
+    }
+
+    /// A new stub process with its service thread.
+    pub fn new_process(self: &Arc<Self>) -> Result<Process> {
+        let command = self.take_unit()?;
+        let area0 = self.take_unit()?;
+        let pid = {
+            let mut z = self.zygote.lock();
+            let cmd = self.unit(z.command);
+            let za = self.unit(z.area);
+            za.sub(area::READY as usize, 4).zero();
+            let flags = libc::CLONE_PARENT | libc::CLONE_FILES | libc::SIGCHLD;
+            write_words(
+                cmd,
+                stub::CMD_OP,
+                &[
+                    stub::OP_PROCESS,
+                    flags as u64,
+                    0,
+                    area0.offset(),
+                    AREAS,
+                    command.offset(),
+                    self.control.raw() as u64,
+                ],
+            );
+            z.seq = z.seq.wrapping_add(1);
+            kick_spawner(cmd, z.seq);
+            wait_ready(za, z.pid)?;
+            let pid = read_i32(za, area::RESULT);
+            if pid <= 0 {
+                return Err(Errno::new(-pid).unwrap_or(EAGAIN));
+            }
+            pid
+        };
+        let p = Process {
+            factory: self.clone(),
+            pid,
+            command,
+            area0,
+            spawner: Mutex::new(Spawner {
+                seq: 0,
+                areas: Areas::default(),
+            }),
+            service: Mutex::new(Service::Down),
+            dead: AtomicBool::new(false),
+        };
+        p.start_service()?;
+        Ok(p)
+    }
+}
+
+fn word(m: MemSlice<'_>, offset: u64) -> &AtomicU32 {
+    m.sub(offset as usize, 4).atomic_u32().expect("aligned")
+}
+
+fn read_i32(m: MemSlice<'_>, offset: u64) -> i32 {
+    word(m, offset).load(Ordering::Acquire) as i32
+}
+
+fn write_words(m: MemSlice<'_>, offset: u64, words: &[u64]) {
+    for (i, w) in words.iter().enumerate() {
+        m.sub(offset as usize + i * 8, 8)
+            .copy_from(&w.to_le_bytes());
+    }
+}
+
+fn kick_spawner(cmd: MemSlice<'_>, seq: u32) {
+    word(cmd, 0).store(seq, Ordering::Release);
+    host::futex_wake(word(cmd, 0), 1);
+}
+
+/// Waits until the other side says that it is up; `ESRCH` if its process is gone.
+fn wait_ready(a: MemSlice<'_>, pid: i32) -> Result<()> {
+    let ready = word(a, area::READY);
+    // A hand-over usually takes some tens of microseconds.
+    while ready.load(Ordering::Acquire) == 0 {
+        let _ = host::futex_wait(ready, 0, 50);
+        if ready.load(Ordering::Acquire) == 0 && host::kill(pid, 0).is_err() {
+            return Err(ESRCH);
+        }
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Areas {
+    /// Numbers of thread areas that are mapped and free; 0 is the service thread's.
+    free: Vec<(u32, Unit)>,
+    next: u32,
+}
+
+struct Spawner {
+    seq: u32,
+    areas: Areas,
+}
+
+enum Service {
+    Down,
+    /// Waiting in the notification with this id.
+    Up {
+        listener: HostFd,
+        id: u64,
+    },
+}
+
+/// One stub process.
+pub struct Process {
+    pub factory: Arc<Factory>,
+    pub pid: i32,
+    command: Unit,
+    area0: Unit,
+    spawner: Mutex<Spawner>,
+    service: Mutex<Service>,
+    dead: AtomicBool,
+}
+
+/// A thread just started in a stub process, and what it uses.
+pub struct RawThread {
+    pub tid: i32,
+    pub area_no: u32,
+    pub unit: Unit,
+    /// Only with [`Drive::Notify`].
+    pub listener: Option<HostFd>,
+}
+
+/// A call for the service thread.
+type Call = [u64; 7];
+
+impl Process {
+    fn start_service(&self) -> Result<()> {
+        let t = self.spawn(stub::address(Symbol::Service), 0, self.area0, Listens::Yes)?;
+        let listener = t.listener.expect("asked for");
+        let n = recv(&listener)?;
+        *self.service.lock() = Service::Up { listener, id: n.id };
+        Ok(())
+    }
+
+    /// Clones a thread at `start`; returns when it is up.
+    fn spawn(&self, start: u64, area_no: u32, unit: Unit, listens: Listens) -> Result<RawThread> {
+        let a = self.factory.unit(unit);
+        let va = AREAS + u64::from(area_no) * AREA_LEN;
+        a.sub(0, 0x80).zero();
+        write_words(
+            a,
+            area::STACK_T,
+            &[va + area::STACK, 0, AREA_LEN - area::STACK],
+        );
+        let flags = libc::CLONE_VM
+            | libc::CLONE_FS
+            | libc::CLONE_FILES
+            | libc::CLONE_SIGHAND
+            | libc::CLONE_THREAD
+            | libc::CLONE_SYSVSEM
+            | libc::CLONE_PARENT_SETTID;
+        let _one_at_a_time = self.factory.thread_start.lock();
+        let cmd = self.factory.unit(self.command);
+        let mut s = self.spawner.lock();
+        write_words(
+            cmd,
+            stub::CMD_OP,
+            &[
+                stub::OP_THREAD,
+                flags as u64,
+                va + area::TID,
+                start,
+                va,
+                0,
+                self.factory.control.raw() as u64,
+            ],
+        );
+        s.seq = s.seq.wrapping_add(1);
+        kick_spawner(cmd, s.seq);
+        wait_ready(a, self.pid)?;
+        drop(s);
+        let result = read_i32(a, area::RESULT);
+        if result < 0 {
+            return Err(Errno::new(-result).unwrap_or(EAGAIN));
+        }
+        let tid = read_i32(a, area::TID);
+        // Other threads of the application may have written there: it must be one of this process.
+        if tid <= 0 || host::tgkill(self.pid, tid, 0).is_err() {
+            self.kill();
+            return Err(ESRCH);
+        }
+        let listener = match listens {
+            Listens::No => None,
+            Listens::Yes => {
+                let fd = read_i32(a, area::LISTENER);
+                if fd < 0 {
+                    return Err(Errno::new(-fd).unwrap_or(EAGAIN));
+                }
+                match self.factory.claim_listener(fd) {
+                    Some(fd) => Some(fd),
+                    None => {
+                        self.kill();
+                        return Err(ESRCH);
+                    }
+                }
+            }
+        };
+        if let Some(l) = &listener {
+            // Before 6.6 there is no synchronous wake-up; everything works without.
+            let _ = host::notif_sync_wake_up(l.raw());
+        }
+        Ok(RawThread {
+            tid,
+            area_no,
+            unit,
+            listener,
+        })
+    }
+
+    /// A new application thread.
+    pub fn new_thread(&self) -> Result<RawThread> {
+        let reused = self.spawner.lock().areas.free.pop();
+        let (area_no, unit) = match reused {
+            Some(x) => x,
+            None => {
+                let unit = self.factory.take_unit()?;
+                let no = {
+                    let mut s = self.spawner.lock();
+                    s.areas.next += 1;
+                    s.areas.next
+                };
+                let va = AREAS + u64::from(no) * AREA_LEN;
+                if va + AREA_LEN > stub::HIGH {
+                    self.factory.give_unit(unit);
+                    return Err(EAGAIN);
+                }
+                let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+                self.batch(&[[
+                    libc::SYS_mmap as u64,
+                    va,
+                    AREA_LEN,
+                    3,
+                    flags as u64,
+                    self.factory.control.raw() as u64,
+                    unit.offset(),
+                ]])?;
+                (no, unit)
+            }
+        };
+        let (start, listens) = match self.factory.drive {
+            Drive::Notify => (Symbol::Thread, Listens::Yes),
+            Drive::Ptrace => (Symbol::ThreadTraced, Listens::No),
+        };
+        self.spawn(stub::address(start), area_no, unit, listens)
+    }
+
+    /// Takes back the area of a thread that has ended.
+    pub fn give_area(&self, area_no: u32, unit: Unit) {
+        self.spawner.lock().areas.free.push((area_no, unit));
+    }
+
+    /// The Sentry's view of a thread's area, and its address in the stub.
+    pub fn area(&self, area_no: u32, unit: Unit) -> (MemSlice<'_>, u64) {
+        (
+            self.factory.unit(unit),
+            AREAS + u64::from(area_no) * AREA_LEN,
+        )
+    }
+
+    /// Has the service thread make `calls`; stops at the first that fails.
+    fn batch(&self, calls: &[Call]) -> Result<()> {
+        let mut s = self.service.lock();
+        let Service::Up { listener, id } = &mut *s else {
+            return Err(ESRCH);
+        };
+        let cmd = self.factory.unit(self.command);
+        for part in calls.chunks(stub::BATCH_MAX) {
+            for (i, c) in part.iter().enumerate() {
+                write_words(cmd, stub::CMD_BATCH + 56 * i as u64, c);
+            }
+            MemSlice::fence();
+            let r = host::notif_send(listener.raw(), *id, part.len() as i64)
+                .and_then(|()| recv(listener));
+            match r {
+                Ok(n) => {
+                    *id = n.id;
+                    let result = n.data.args[1] as i64;
+                    if result != 0 {
+                        return Err(Errno::new(-result as i32).unwrap_or(ENOMEM));
+                    }
+                }
+                Err(_) => {
+                    *s = Service::Down;
+                    return Err(ESRCH);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies changes of the host mappings.
+    pub fn apply(&self, ops: &[MapOp]) -> Result<()> {
+        for part in ops.chunks(64) {
+            let mut calls = [[0u64; 7]; 64];
+            for (c, op) in calls.iter_mut().zip(part) {
+                *c = encode(op)?;
+            }
+            self.batch(&calls[..part.len()])?;
+        }
+        Ok(())
+    }
+
+    /// Ends the process. Its threads' listeners report it.
+    pub fn kill(&self) {
+        if !self.dead.swap(true, Ordering::AcqRel) {
+            let _ = host::kill(self.pid, libc::SIGKILL);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        if let Service::Up { listener, .. } =
+            std::mem::replace(self.service.get_mut(), Service::Down)
+        {
+            self.factory.release_listener(listener);
+        }
+        // The host reaps it (SIGCHLD is ignored). Its areas may be reused at once: a dying thread runs no
+        // more instructions of the stub's that matter, but it may still write its area, so they are given
+        // back only when the process is gone.
+        let (factory, pid) = (self.factory.clone(), self.pid);
+        let mut units: Vec<Unit> = self
+            .spawner
+            .lock()
+            .areas
+            .free
+            .drain(..)
+            .map(|(_, u)| u)
+            .collect();
+        units.extend([self.command, self.area0]);
+        while host::kill(pid, 0).is_ok() {
+            if host::wait(pid, libc::__WALL).is_err() {
+                break;
+            }
+        }
+        for u in units {
+            factory.give_unit(u);
+        }
+    }
+}
+
+/// Whether a thread has a listener.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Listens {
+    No,
+    Yes,
+}
+
+/// Receives the next notification. `ENOENT` when nobody is left who could send one.
+pub fn recv(listener: &HostFd) -> Result<libc::seccomp_notif> {
+    loop {
+        let mut n = zeroed_notif();
+        match host::notif_recv(listener.raw(), &mut n) {
+            Ok(()) => return Ok(n),
+            Err(EINTR) => {}
+            Err(ENOENT) => {
+                let mut p = [libc::pollfd {
+                    fd: listener.raw(),
+                    events: libc::POLLIN,
+                    revents: 0,
+                }];
+                hostcall::file::poll(&mut p, 0)?;
+                if p[0].revents & libc::POLLHUP != 0 {
+                    return Err(ENOENT);
+                }
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn zeroed_notif() -> libc::seccomp_notif {
+    libc::seccomp_notif {
+        id: 0,
+        pid: 0,
+        flags: 0,
+        data: libc::seccomp_data {
+            nr: 0,
+            arch: 0,
+            instruction_pointer: 0,
+            args: [0; 6],
+        },
+    }
+}
+
+fn encode(op: &MapOp) -> Result<Call> {
+    let check = |va: u64, len: u64| {
+        let end = va.checked_add(len).ok_or(EINVAL)?;
+        if len == 0 || va % 4096 != 0 || len % 4096 != 0 || end > crate::USER_MAX {
+            return Err(EINVAL);
+        }
+        Ok(())
+    };
+    Ok(match *op {
+        MapOp::Map {
+            va,
+            len,
+            prot,
+            fd,
+            offset,
+            sharing,
+        } => {
+            check(va, len)?;
+            let kind = match sharing {
+                Sharing::Shared => libc::MAP_SHARED,
+                Sharing::Private => libc::MAP_PRIVATE,
+            };
+            let prot = match sharing {
+                Sharing::Shared => prot,
+                Sharing::Private => prot.without(Prot::WRITE),
+            };
+            let flags = (kind | libc::MAP_FIXED | libc::MAP_NORESERVE) as u64;
+            [
+                libc::SYS_mmap as u64,
+                va,
+                len,
+                u64::from(prot.0),
+                flags,
+                fd as u64,
+                offset,
+            ]
+        }
+        MapOp::Unmap { va, len } => {
+            check(va, len)?;
+            [libc::SYS_munmap as u64, va, len, 0, 0, 0, 0]
+        }
+        MapOp::Protect { va, len, prot } => {
+            check(va, len)?;
+            [
+                libc::SYS_mprotect as u64,
+                va,
+                len,
+                u64::from(prot.0),
+                0,
+                0,
+                0,
+            ]
+        }
+        MapOp::Advise { va, len, advice } => {
+            check(va, len)?;
+            [libc::SYS_madvise as u64, va, len, advice as u64, 0, 0, 0]
+        }
+    })
+}
+
+/// The stub's code and filters in a memory file of their own.
+fn text_image() -> Result<HostFd> {
+    let fd = memfd(c"cloister-stub")?;
+    let mut image = vec![0u8; stub::TEXT_LEN as usize];
+    let code = stub::image();
+    let filters = (stub::FILTERS - stub::TEXT) as usize;
+    assert!(code.len() <= filters);
+    image[..code.len()].copy_from_slice(code);
+    let (app, service) = (app_filter(), service_filter());
+    let mut at = (stub::FILTER_CODE - stub::TEXT) as usize;
+    for (prog, p) in [(stub::APP_PROG, &app), (stub::SERVICE_PROG, &service)] {
+        let head = (prog - stub::TEXT) as usize;
+        image[head..head + 2].copy_from_slice(&(p.len() as u16).to_le_bytes());
+        image[head + 8..head + 16].copy_from_slice(&(stub::TEXT + at as u64).to_le_bytes());
+        let b = p.bytes();
+        image[at..at + b.len()].copy_from_slice(&b);
+        at += b.len();
+    }
+    hostcall::file::pwrite(fd.raw(), &image, 0)?;
+    Ok(fd)
+}
+
+const _: () = assert!(COMMAND_LEN <= AREA_LEN);
+
+/// The high half of every stub address.
+const STUB_HIGH_HALF: u32 = (stub::TEXT >> 32) as u32;
+
+/// Skips the `n` instructions that follow unless the call comes from the stub's code.
+fn unless_from_stub(p: &mut Program, n: u8) {
+    let low = stub::TEXT as u32;
+    let end = low + (stub::FILTERS - stub::TEXT) as u32;
+    p.load(bpf::IP_HIGH).skip_if_ne(STUB_HIGH_HALF, n + 3);
+    p.load(bpf::IP_LOW)
+        .skip_if_lt(low, n + 1)
+        .skip_if_ge(end, n);
+}
+
+/// Calls that need the full registers: they trap instead of notifying.
+pub const TRAPPED: [i64; 11] = [
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_exit,
+    libc::SYS_arch_prctl,
+    libc::SYS_sigaltstack,
+    libc::SYS_rt_sigsuspend,
+];
+
+/// The filter of application threads.
+///
+/// From the stub's code: the event call asks the Sentry; rt_sigreturn and exit concern the thread alone;
+/// FUTEX_WAKE can at most wake somebody who looks again. From anywhere else: ask the Sentry.
+fn app_filter() -> Program {
+    let mut stub_part = Program::new();
+    stub_part
+        .load(bpf::NR)
+        .ret_if_eq(stub::EVENT_NR, bpf::USER_NOTIF)
+        .ret_if_eq(libc::SYS_rt_sigreturn as u32, bpf::ALLOW)
+        .ret_if_eq(libc::SYS_exit as u32, bpf::ALLOW)
+        .skip_if_ne(libc::SYS_futex as u32, 2)
+        .load(bpf::arg_low(1))
+        .ret_if_eq(libc::FUTEX_WAKE as u32, bpf::ALLOW)
+        .ret(bpf::KILL);
+    let mut p = Program::new();
+    p.load(bpf::ARCH)
+        .skip_if_eq(bpf::ARCH_X86_64, 1)
+        .ret(bpf::TRAP);
+    unless_from_stub(&mut p, stub_part.len() as u8);
+    p.append(&stub_part);
+    p.load(bpf::NR).skip_if_lt(0x4000_0000, 1).ret(bpf::TRAP);
+    for nr in TRAPPED {
+        p.ret_if_eq(nr as u32, bpf::TRAP);
+    }
+    p.ret(bpf::USER_NOTIF);
+    p
+}
+
+/// The filter of the service thread: memory calls and the event call, from the stub's code only.
+fn service_filter() -> Program {
+    let mut stub_part = Program::new();
+    stub_part
+        .load(bpf::NR)
+        .ret_if_eq(stub::EVENT_NR, bpf::USER_NOTIF);
+    for nr in [
+        libc::SYS_mmap,
+        libc::SYS_munmap,
+        libc::SYS_mprotect,
+        libc::SYS_madvise,
+        libc::SYS_futex,
+        libc::SYS_exit,
+    ] {
+        stub_part.ret_if_eq(nr as u32, bpf::ALLOW);
+    }
+    let mut p = Program::new();
+    p.load(bpf::ARCH)
+        .skip_if_eq(bpf::ARCH_X86_64, 1)
+        .ret(bpf::KILL);
+    unless_from_stub(&mut p, stub_part.len() as u8);
+    p.append(&stub_part);
+    p.ret(bpf::KILL);
+    p
+}
+
+/// The filter of the zygote, inherited by every stub thread: what comes from the stub's code is limited to
+/// what that code does. (Application code has its thread's own filter.)
+pub fn base_filter() -> Program {
+    let mut stub_part = Program::new();
+    stub_part.load(bpf::NR);
+    for nr in [
+        libc::SYS_futex,
+        libc::SYS_rt_sigreturn,
+        libc::SYS_mmap,
+        libc::SYS_munmap,
+        libc::SYS_mprotect,
+        libc::SYS_madvise,
+        libc::SYS_clone,
+        libc::SYS_sigaltstack,
+        libc::SYS_seccomp,
+        libc::SYS_exit,
+    ] {
+        stub_part.ret_if_eq(nr as u32, bpf::ALLOW);
+    }
+    stub_part
+        .ret_if_eq(stub::EVENT_NR, bpf::ALLOW)
+        .ret(bpf::KILL);
+    let mut p = Program::new();
+    unless_from_stub(&mut p, stub_part.len() as u8);
+    p.append(&stub_part);
+    p.ret(bpf::ALLOW);
+    p
+}
+
+/// Gives back what a thread used, once it runs no more: a listener whose thread still ends reports it by
+/// its hang-up.
+pub fn release_after(p: &Arc<Process>, raw: RawThread, listener: HostFd, ended: bool) {
+    if !ended {
+        let mut f = [libc::pollfd {
+            fd: listener.raw(),
+            events: 0,
+            revents: 0,
+        }];
+        // It is a few instructions from its end; a hostile one may not be: then its area is not reused.
+        let _ = hostcall::file::poll(&mut f, 1000);
+        if f[0].revents & libc::POLLHUP == 0 {
+            p.kill();
+            p.factory.release_listener(listener);
+            return;
+        }
+    }
+    p.factory.release_listener(listener);
+    p.give_area(raw.area_no, raw.unit);
+}

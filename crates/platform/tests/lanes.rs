@@ -1,0 +1,182 @@
+//! Both platforms run the same small programs with the same events.
+
+use hostcall::mem::{Mapping, memfd};
+use platform::{AppThread, Event, MapOp, Platform, Prot, Sharing};
+
+const CODE: u64 = 0x40_0000;
+const DATA: u64 = 0x50_0000;
+
+struct Setup {
+    platform: Box<dyn Platform>,
+    file: hostcall::HostFd,
+    map: Mapping,
+}
+
+fn setup(platform: Box<dyn Platform>) -> Setup {
+    let file = memfd(c"test").unwrap();
+    hostcall::file::ftruncate(file.raw(), 0x10000).unwrap();
+    let map = Mapping::shared(file.raw(), 0, 0x10000).unwrap();
+    Setup {
+        platform,
+        file,
+        map,
+    }
+}
+
+fn start(
+    s: &Setup,
+    code: &[u8],
+) -> (
+    std::sync::Arc<dyn platform::AddressSpace>,
+    Box<dyn AppThread>,
+) {
+    s.map.slice().copy_from(code);
+    let space = s.platform.new_address_space().unwrap();
+    let map = |va, prot, offset| MapOp::Map {
+        va,
+        len: 0x1000,
+        prot,
+        fd: s.file.raw(),
+        offset,
+        sharing: Sharing::Shared,
+    };
+    space
+        .apply(&[
+            map(CODE, Prot::READ.union(Prot::EXEC), 0),
+            map(DATA, Prot::RW, 0x1000),
+        ])
+        .unwrap();
+    let mut t = space.new_thread().unwrap();
+    let mut r = t.regs();
+    r.rip = CODE;
+    r.rsp = DATA + 0x800;
+    r.fs_base = 0x1234_5000;
+    r.rbx = 77;
+    t.set_regs(&r);
+    (space, t)
+}
+
+fn both(f: impl Fn(Setup)) {
+    f(setup(Box::new(platform::notify::Notify::new().unwrap())));
+    f(setup(Box::new(platform::ptrace::Ptrace::new().unwrap())));
+}
+
+#[test]
+fn a_system_call_and_its_answer() {
+    // mov eax, 39; mov edi, 5; syscall; mov rdi, rax; mov eax, 60; syscall (exit traps)
+    let code = [
+        0xb8, 39, 0, 0, 0, 0xbf, 5, 0, 0, 0, 0x0f, 0x05, 0x48, 0x89, 0xc7, 0xb8, 60, 0, 0, 0, 0x0f,
+        0x05,
+    ];
+    both(|s| {
+        let (_space, mut t) = start(&s, &code);
+        let Event::Syscall { nr, args, ip } = t.run() else {
+            panic!()
+        };
+        assert_eq!((nr, args[0], ip), (39, 5, CODE + 12));
+        t.set_return(4711);
+        let Event::Syscall { nr, args, .. } = t.run() else {
+            panic!()
+        };
+        assert_eq!((nr, args[0]), (60, 4711));
+        assert!(t.has_regs());
+        let r = t.regs();
+        assert_eq!((r.rbx, r.fs_base, r.rsp), (77, 0x1234_5000, DATA + 0x800));
+    });
+}
+
+#[test]
+fn registers_after_a_plain_call() {
+    // loop: mov eax, 39; syscall; inc rbx; jmp loop
+    let code = [0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0x48, 0xff, 0xc3, 0xeb, 0xf4];
+    both(|s| {
+        let (_space, mut t) = start(&s, &code);
+        for i in 0..100 {
+            assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+            t.set_return(i);
+            if i % 3 == 0 {
+                assert_eq!(t.fetch_regs(), Event::Interrupted);
+                let mut r = t.regs();
+                assert_eq!((r.rax, r.orig_rax, r.rip, r.rbx), (i, 39, CODE + 7, 77 + i));
+                r.r15 = i;
+                t.set_regs(&r);
+            }
+        }
+    });
+}
+
+#[test]
+fn faults_are_forwarded_and_repaired() {
+    // mov rax, [0x600000]; mov eax, 39; syscall
+    let code = [
+        0x48, 0x8b, 0x04, 0x25, 0, 0, 0x60, 0, 0xb8, 39, 0, 0, 0, 0x0f, 0x05,
+    ];
+    both(|s| {
+        let (space, mut t) = start(&s, &code);
+        let Event::Fault {
+            signal, code, addr, ..
+        } = t.run()
+        else {
+            panic!()
+        };
+        assert_eq!((signal, code, addr), (libc::SIGSEGV, 1, 0x60_0000));
+        space
+            .apply(&[MapOp::Map {
+                va: 0x60_0000,
+                len: 0x1000,
+                prot: Prot::READ,
+                fd: s.file.raw(),
+                offset: 0x2000,
+                sharing: Sharing::Shared,
+            }])
+            .unwrap();
+        assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+    });
+}
+
+#[test]
+fn an_endless_loop_is_interrupted() {
+    let code = [0xeb, 0xfe];
+    both(|s| {
+        let (_space, mut t) = start(&s, &code);
+        let i = t.interrupter();
+        let other = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            i.interrupt();
+        });
+        assert_eq!(t.run(), Event::Interrupted);
+        assert_eq!(t.regs().rip, CODE);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_killed_process_is_gone() {
+    let code = [0xeb, 0xfe];
+    both(|s| {
+        let (space, mut t) = start(&s, &code);
+        let other = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            space.kill();
+        });
+        assert_eq!(t.run(), Event::Gone);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn many_threads_start_and_end() {
+    let code = [0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xeb, 0xf7];
+    both(|s| {
+        let (space, _first) = start(&s, &code);
+        for _ in 0..20 {
+            let mut threads: Vec<_> = (0..3).map(|_| space.new_thread().unwrap()).collect();
+            for t in &mut threads {
+                let mut r = t.regs();
+                r.rip = CODE;
+                t.set_regs(&r);
+                assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+            }
+        }
+    });
+}

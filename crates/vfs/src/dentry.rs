@@ -1,0 +1,496 @@
+//! The cache of names.
+//!
+//! A [`Dentry`] is a name in a directory: with an inode, or *negative* (known to be missing). A dentry holds
+//! its parent; a parent knows its children weakly. What keeps unused dentries alive is the ring of their
+//! [`SuperBlock`], bounded, with a second chance for those that were used (clock replacement). So a
+//! dentry that anyone holds is the only one of its name, which is what mounts and working directories
+//! rest on, and memory is bounded whatever an application looks up.
+//!
+//! A dentry's inode never changes: making a file replaces the negative dentry, and removing one takes the
+//! dentry out of its directory ("unhashed") and leaves the inode to those who still hold it.
+
+use crate::context::Caller;
+use crate::inode::{FileType, Inode};
+use abi::Result;
+use abi::errno::ENOENT;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use std::any::Any;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+/// How far a file system's names may be remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Caching {
+    /// Nobody else changes names: found and missing ones are kept.
+    Owned,
+    /// Others change names: each use asks [`Inode::revalidate`].
+    Revalidate,
+    /// Names are generated: as `Revalidate`, and unused dentries are not kept.
+    Never,
+}
+
+/// `statfs(2)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatFs {
+    pub magic: u64,
+    pub bsize: u64,
+    pub blocks: u64,
+    pub bfree: u64,
+    pub bavail: u64,
+    pub files: u64,
+    pub ffree: u64,
+    pub fsid: u64,
+    pub namelen: u64,
+    /// `ST_*`; the mount's own flags are added by the VFS.
+    pub flags: u64,
+}
+
+/// A file system as a whole.
+pub trait FileSystem: Any + Send + Sync {
+    /// As in `/proc/filesystems`.
+    fn name(&self) -> &'static str;
+    fn stat_fs(&self) -> Result<StatFs>;
+    fn caching(&self) -> Caching {
+        Caching::Owned
+    }
+    /// Writes everything back.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+    /// The options of its own for `/proc/mounts`, each with a comma before it: `,size=64k`.
+    fn options(&self) -> String {
+        String::new()
+    }
+    /// `mount -o remount` with new options.
+    fn remount(&self, _data: &str) -> Result<()> {
+        Ok(())
+    }
+    /// Whether files on it may be executed or opened as devices (proc says no).
+    fn no_exec(&self) -> bool {
+        false
+    }
+}
+
+/// Dentries that a super block keeps though nobody uses them.
+const RING_MAX: usize = 1 << 15;
+
+/// A mounted file system's share of the VFS.
+pub struct SuperBlock {
+    /// `st_dev`.
+    pub dev: u64,
+    pub fs: Arc<dyn FileSystem>,
+    caching: Caching,
+    /// `mount -o ro` of the file system as a whole.
+    read_only: AtomicBool,
+    /// Held while a dentry moves to another directory.
+    rename_lock: Mutex<()>,
+    ring: Mutex<VecDeque<Arc<Dentry>>>,
+    /// Mounts of it. When the last goes, the ring is emptied: it would hold the super block for ever.
+    mounts: AtomicUsize,
+}
+
+impl SuperBlock {
+    #[must_use]
+    pub fn new(dev: u64, fs: Arc<dyn FileSystem>) -> Arc<SuperBlock> {
+        let caching = fs.caching();
+        Arc::new(SuperBlock {
+            dev,
+            fs,
+            caching,
+            read_only: AtomicBool::new(false),
+            rename_lock: Mutex::new(()),
+            ring: Mutex::new(VecDeque::new()),
+            mounts: AtomicUsize::new(0),
+        })
+    }
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only.load(Ordering::Relaxed)
+    }
+    pub fn set_read_only(&self, ro: ReadOnly) {
+        self.read_only.store(ro == ReadOnly::Yes, Ordering::Relaxed);
+    }
+    pub(crate) fn lock_rename(&self) -> MutexGuard<'_, ()> {
+        self.rename_lock.lock()
+    }
+    pub(crate) fn mounted(&self) {
+        self.mounts.fetch_add(1, Ordering::AcqRel);
+    }
+    pub(crate) fn unmounted(&self) {
+        if self.mounts.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.shrink(0);
+        }
+    }
+    /// Forgets unused dentries until at most `keep` remain; gives how many went.
+    pub fn shrink(&self, keep: usize) -> usize {
+        let mut gone = Vec::new();
+        {
+            let mut ring = self.ring.lock();
+            while ring.len() > keep {
+                gone.extend(ring.pop_front());
+            }
+        }
+        gone.len()
+    }
+    fn keep(&self, d: &Arc<Dentry>) {
+        if self.caching == Caching::Never {
+            return;
+        }
+        let mut gone = Vec::new();
+        {
+            let mut ring = self.ring.lock();
+            ring.push_back(d.clone());
+            // Each used dentry gets one more round; bounded, so that one insertion stays cheap.
+            for _ in 0..16 {
+                if ring.len() <= RING_MAX {
+                    break;
+                }
+                let Some(old) = ring.pop_front() else { break };
+                if old.used.swap(false, Ordering::Relaxed) && !old.is_unhashed() {
+                    ring.push_back(old);
+                } else {
+                    gone.push(old);
+                }
+            }
+            while ring.len() > RING_MAX + 64 {
+                gone.extend(ring.pop_front());
+            }
+        }
+    }
+}
+
+/// Whether something may not be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReadOnly {
+    No,
+    Yes,
+}
+
+struct Place {
+    /// `None` for a root, and for files without a name.
+    parent: Option<Arc<Dentry>>,
+    name: Arc<[u8]>,
+}
+
+/// A name in a directory.
+pub struct Dentry {
+    sb: Arc<SuperBlock>,
+    inode: Option<Arc<dyn Inode>>,
+    place: RwLock<Place>,
+    unhashed: AtomicBool,
+    used: AtomicBool,
+    /// Mounts on it, in any namespace.
+    pub(crate) mounts: AtomicUsize,
+    children: RwLock<HashMap<Box<[u8]>, Weak<Dentry>>>,
+    dir_lock: Mutex<()>,
+}
+
+impl Dentry {
+    fn make(sb: &Arc<SuperBlock>, inode: Option<Arc<dyn Inode>>, place: Place) -> Arc<Dentry> {
+        Arc::new(Dentry {
+            sb: sb.clone(),
+            inode,
+            place: RwLock::new(place),
+            unhashed: AtomicBool::new(false),
+            used: AtomicBool::new(false),
+            mounts: AtomicUsize::new(0),
+            children: RwLock::new(HashMap::new()),
+            dir_lock: Mutex::new(()),
+        })
+    }
+    /// A file system's root.
+    #[must_use]
+    pub fn new_root(sb: &Arc<SuperBlock>, inode: Arc<dyn Inode>) -> Arc<Dentry> {
+        Self::make(
+            sb,
+            Some(inode),
+            Place {
+                parent: None,
+                name: Arc::from(&b"/"[..]),
+            },
+        )
+    }
+    /// A file without a name in any directory; `name` is what `/proc` shows.
+    #[must_use]
+    pub fn new_unnamed(sb: &Arc<SuperBlock>, inode: Arc<dyn Inode>, name: &[u8]) -> Arc<Dentry> {
+        let d = Self::make(
+            sb,
+            Some(inode),
+            Place {
+                parent: None,
+                name: Arc::from(name),
+            },
+        );
+        d.unhashed.store(true, Ordering::Release);
+        d
+    }
+    /// As [`Dentry::new_unnamed`], with a directory as its parent: what `O_TMPFILE` makes.
+    #[must_use]
+    pub fn new_unnamed_in(dir: &Arc<Dentry>, inode: Arc<dyn Inode>, name: &[u8]) -> Arc<Dentry> {
+        let place = Place {
+            parent: Some(dir.clone()),
+            name: Arc::from(name),
+        };
+        let d = Self::make(&dir.sb, Some(inode), place);
+        d.unhashed.store(true, Ordering::Release);
+        d
+    }
+    #[must_use]
+    pub fn sb(&self) -> &Arc<SuperBlock> {
+        &self.sb
+    }
+    /// The file; `ENOENT` for a negative dentry.
+    pub fn inode(&self) -> Result<&Arc<dyn Inode>> {
+        self.inode.as_ref().ok_or(ENOENT)
+    }
+    #[must_use]
+    pub fn is_negative(&self) -> bool {
+        self.inode.is_none()
+    }
+    #[must_use]
+    pub fn file_type(&self) -> Option<FileType> {
+        self.inode.as_ref().map(|i| i.file_type())
+    }
+    #[must_use]
+    pub fn is_dir(&self) -> bool {
+        self.file_type() == Some(FileType::Directory)
+    }
+    #[must_use]
+    pub fn parent(&self) -> Option<Arc<Dentry>> {
+        self.place.read().parent.clone()
+    }
+    #[must_use]
+    pub fn name(&self) -> Arc<[u8]> {
+        self.place.read().name.clone()
+    }
+    /// Whether its name was removed.
+    #[must_use]
+    pub fn is_unhashed(&self) -> bool {
+        self.unhashed.load(Ordering::Acquire)
+    }
+    #[must_use]
+    pub fn is_mountpoint(&self) -> bool {
+        self.mounts.load(Ordering::Acquire) != 0
+    }
+    /// Whether `self` is `other` or lies below it.
+    #[must_use]
+    pub fn is_below(self: &Arc<Self>, other: &Arc<Dentry>) -> bool {
+        let mut d = self.clone();
+        loop {
+            if Arc::ptr_eq(&d, other) {
+                return true;
+            }
+            match d.parent() {
+                Some(p) => d = p,
+                None => return false,
+            }
+        }
+    }
+    /// Locks the directory against changes of its names.
+    pub(crate) fn lock_dir(&self) -> MutexGuard<'_, ()> {
+        self.dir_lock.lock()
+    }
+
+    fn cached(&self, name: &[u8]) -> Option<Arc<Dentry>> {
+        self.children.read().get(name)?.upgrade()
+    }
+
+    /// A cached child that is still true.
+    fn cached_valid(&self, cx: &Caller<'_>, name: &[u8]) -> Option<Arc<Dentry>> {
+        let d = self.cached(name)?;
+        let valid = self.sb.caching == Caching::Owned
+            || d.is_mountpoint()
+            || self.inode.as_ref()?.revalidate(cx, name, d.inode.as_ref());
+        if valid {
+            d.used.store(true, Ordering::Relaxed);
+            Some(d)
+        } else {
+            self.detach(&d);
+            None
+        }
+    }
+
+    /// The child of this name, negative where there is none. The caller has checked the name and the
+    /// permission to search.
+    pub fn lookup(self: &Arc<Self>, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<Dentry>> {
+        if let Some(d) = self.cached_valid(cx, name) {
+            return Ok(d);
+        }
+        let _dir = self.lock_dir();
+        self.lookup_locked(cx, name)
+    }
+
+    /// As [`Dentry::lookup`], with this directory's lock held.
+    pub(crate) fn lookup_locked(
+        self: &Arc<Self>,
+        cx: &Caller<'_>,
+        name: &[u8],
+    ) -> Result<Arc<Dentry>> {
+        if let Some(d) = self.cached_valid(cx, name) {
+            return Ok(d);
+        }
+        match self.inode()?.lookup(cx, name) {
+            Ok(i) => Ok(self.attach(name, Some(i))),
+            Err(ENOENT) if self.sb.caching == Caching::Owned && !self.is_unhashed() => {
+                Ok(self.attach(name, None))
+            }
+            Err(ENOENT) => {
+                let place = Place {
+                    parent: Some(self.clone()),
+                    name: Arc::from(name),
+                };
+                Ok(Self::make(&self.sb, None, place))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Puts `name` with its inode into this directory, in the place of a negative dentry.
+    pub(crate) fn attach(
+        self: &Arc<Self>,
+        name: &[u8],
+        inode: Option<Arc<dyn Inode>>,
+    ) -> Arc<Dentry> {
+        let place = Place {
+            parent: Some(self.clone()),
+            name: Arc::from(name),
+        };
+        let d = Self::make(&self.sb, inode, place);
+        let old = self
+            .children
+            .write()
+            .insert(name.into(), Arc::downgrade(&d));
+        if let Some(old) = old.and_then(|w| w.upgrade()) {
+            old.unhashed.store(true, Ordering::Release);
+        }
+        self.sb.keep(&d);
+        d
+    }
+
+    /// Takes `child` out of this directory: its name is gone, its file lives on with those who hold it.
+    pub(crate) fn detach(&self, child: &Arc<Dentry>) {
+        child.unhashed.store(true, Ordering::Release);
+        let name = child.name();
+        let mut children = self.children.write();
+        if children
+            .get(&*name)
+            .is_some_and(|w| w.as_ptr() == Arc::as_ptr(child))
+        {
+            children.remove(&*name);
+        }
+    }
+
+    /// After a removal: `child` goes, and names that are owned are remembered as missing.
+    pub(crate) fn removed(self: &Arc<Self>, child: &Arc<Dentry>) {
+        let name = child.name();
+        self.detach(child);
+        if self.sb.caching == Caching::Owned && !self.is_unhashed() {
+            self.attach(&name, None);
+        }
+    }
+
+    /// After a rename: `child` is `name` of `new_dir` now. Both directories are locked.
+    pub(crate) fn moved(self: &Arc<Self>, child: &Arc<Dentry>, new_dir: &Arc<Dentry>, name: &[u8]) {
+        let old = child.name();
+        {
+            let mut children = self.children.write();
+            if children
+                .get(&*old)
+                .is_some_and(|w| w.as_ptr() == Arc::as_ptr(child))
+            {
+                children.remove(&*old);
+            }
+        }
+        let before = std::mem::replace(
+            &mut *child.place.write(),
+            Place {
+                parent: Some(new_dir.clone()),
+                name: Arc::from(name),
+            },
+        );
+        let replaced = new_dir
+            .children
+            .write()
+            .insert(name.into(), Arc::downgrade(child));
+        if let Some(r) = replaced.and_then(|w| w.upgrade())
+            && !Arc::ptr_eq(&r, child)
+        {
+            r.unhashed.store(true, Ordering::Release);
+        }
+        if self.sb.caching == Caching::Owned && !self.is_unhashed() && self.cached(&old).is_none() {
+            self.attach(&old, None);
+        }
+        drop(before);
+    }
+
+    /// After an exchange: each has the other's place.
+    pub(crate) fn exchanged(a: &Arc<Dentry>, b: &Arc<Dentry>) {
+        let (pa, pb) = (a.parent(), b.parent());
+        let (na, nb) = (a.name(), b.name());
+        *a.place.write() = Place {
+            parent: pb.clone(),
+            name: nb.clone(),
+        };
+        *b.place.write() = Place {
+            parent: pa.clone(),
+            name: na.clone(),
+        };
+        if let Some(p) = pa {
+            p.children.write().insert((&*na).into(), Arc::downgrade(b));
+        }
+        if let Some(p) = pb {
+            p.children.write().insert((&*nb).into(), Arc::downgrade(a));
+        }
+    }
+
+    /// Forgets what is known of one name.
+    pub(crate) fn forget(&self, name: &[u8]) {
+        if let Some(d) = self.cached(name) {
+            self.detach(&d);
+        }
+    }
+
+    /// Forgets what is known of the directory's names, where they changed behind the VFS's back.
+    pub fn forget_children(&self) {
+        let all: Vec<Arc<Dentry>> = self
+            .children
+            .read()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        for d in all {
+            if !d.is_mountpoint() {
+                self.detach(&d);
+            }
+        }
+    }
+}
+
+impl Drop for Dentry {
+    fn drop(&mut self) {
+        // Not by recursion: an application can nest directories without limit.
+        let mut next = self.leave();
+        while let Some(parent) = next {
+            next = Arc::into_inner(parent).and_then(|mut p| p.leave());
+        }
+    }
+}
+
+impl Dentry {
+    /// Takes itself out of its parent's children and gives the parent.
+    fn leave(&mut self) -> Option<Arc<Dentry>> {
+        let place = self.place.get_mut();
+        let parent = place.parent.take()?;
+        let mut children = parent.children.write();
+        // Only a dead entry: it is ours, or another dead one's, and not a younger dentry's of the same name.
+        if children
+            .get(&*place.name)
+            .is_some_and(|w| w.strong_count() == 0)
+        {
+            children.remove(&*place.name);
+        }
+        drop(children);
+        Some(parent)
+    }
+}

@@ -1,0 +1,131 @@
+//! The memory devices: null, zero, full, random, urandom (`mem(4)`, `random(4)`).
+
+use crate::file::{File, FileOps, Sink, Source};
+use crate::vfs::{Device, DeviceOpen, DeviceRegistry};
+use crate::{Stat, makedev};
+use abi::Result;
+use abi::errno::ENOSPC;
+use std::any::Any;
+use std::sync::Arc;
+
+/// What each of them does, by its minor number of major 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Null = 3,
+    Zero = 5,
+    Full = 7,
+    Random = 8,
+    Urandom = 9,
+}
+
+const ALL: [Kind; 5] = [
+    Kind::Null,
+    Kind::Zero,
+    Kind::Full,
+    Kind::Random,
+    Kind::Urandom,
+];
+
+/// The names, modes and numbers of the character devices that every `/dev` has.
+pub const STANDARD: [(&str, u32, u32); 6] = [
+    ("null", 1, 3),
+    ("zero", 1, 5),
+    ("full", 1, 7),
+    ("random", 1, 8),
+    ("urandom", 1, 9),
+    ("tty", 5, 0),
+];
+
+/// The symbolic links that every `/dev` has.
+pub const LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+
+pub(crate) fn register_memory_devices(r: &DeviceRegistry) {
+    for k in ALL {
+        r.register(1, Some(k as u32), Arc::new(MemDevice(k)));
+    }
+}
+
+struct MemDevice(Kind);
+
+impl Device for MemDevice {
+    fn open(&self, _: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>> {
+        Ok(Arc::new(MemFile(self.0)))
+    }
+}
+
+/// An open memory device.
+pub struct MemFile(Kind);
+
+impl MemFile {
+    /// Whether it is `/dev/zero`, a mapping of which is anonymous memory.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.0 == Kind::Zero
+    }
+}
+
+/// Bytes that one call reads or writes at most (`MAX_RW_COUNT`).
+const MAX_RW: usize = 0x7fff_f000;
+
+impl FileOps for MemFile {
+    fn read(&self, _: &File, dst: &mut dyn Sink, _: u64) -> Result<usize> {
+        match self.0 {
+            Kind::Null => Ok(0),
+            Kind::Zero | Kind::Full => {
+                let n = dst.remaining().min(MAX_RW);
+                dst.put_zeros(n)
+            }
+            Kind::Random | Kind::Urandom => {
+                let mut buf = [0u8; 4096];
+                let mut done = 0;
+                while dst.remaining() > 0 && done < MAX_RW {
+                    let n = dst.remaining().min(buf.len());
+                    hostcall::time::random(&mut buf[..n]);
+                    match dst.put(&buf[..n]) {
+                        Ok(k) if k < n => return Ok(done + k),
+                        Ok(k) => done += k,
+                        Err(_) if done > 0 => break,
+                        Err(e) => return Err(e),
+                    }
+                }
+                Ok(done)
+            }
+        }
+    }
+    fn write(&self, _: &File, src: &mut dyn Source, _: u64) -> Result<usize> {
+        if self.0 == Kind::Full {
+            return Err(ENOSPC);
+        }
+        // Taken, and forgotten. Linux does not look at what is written to null and zero.
+        let n = src.remaining().min(MAX_RW);
+        Ok(n)
+    }
+    fn seekable(&self) -> bool {
+        true
+    }
+    fn seek_from(&self, _: u32, _: i64) -> Result<u64> {
+        Ok(0)
+    }
+    fn append_offset(&self) -> Result<u64> {
+        Ok(0)
+    }
+    fn stat(&self) -> Result<Stat> {
+        let mode = abi::linux::S_IFCHR | 0o666;
+        Ok(Stat {
+            mode,
+            nlink: 1,
+            rdev: makedev(1, self.0 as u32),
+            blksize: 4096,
+            ..Stat::default()
+        })
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

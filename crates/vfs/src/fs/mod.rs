@@ -1,0 +1,3 @@
+//! The file systems that live in the Sentry's memory.
+
+pub mod dev;

@@ -1,0 +1,430 @@
+//! What a file system implements: [`Inode`], one object a file.
+//!
+//! The VFS calls these methods after it has checked names, types, permissions, mounts and sticky bits, and
+//! with the directory's lock held for everything that changes or looks up names. A file system checks only
+//! what it alone knows (space, quotas, what its host says).
+
+use crate::context::Caller;
+use crate::cred::{Caps, Credentials};
+use crate::file::FileOps;
+use crate::locks::FileLocks;
+use crate::{Path, Stat};
+use abi::Result;
+use abi::errno::{EACCES, EINVAL, ENODATA, ENOTDIR, EOPNOTSUPP, EPERM, ETXTBSY};
+use abi::linux::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+/// The type of a file: the `S_IFMT` bits of its mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileType {
+    Regular,
+    Directory,
+    Symlink,
+    Char,
+    Block,
+    Fifo,
+    Socket,
+}
+
+impl FileType {
+    /// From `st_mode`; `None` for bits that mean nothing.
+    #[must_use]
+    pub fn from_mode(mode: u32) -> Option<FileType> {
+        Some(match mode & S_IFMT {
+            S_IFREG => FileType::Regular,
+            S_IFDIR => FileType::Directory,
+            S_IFLNK => FileType::Symlink,
+            S_IFCHR => FileType::Char,
+            S_IFBLK => FileType::Block,
+            S_IFIFO => FileType::Fifo,
+            S_IFSOCK => FileType::Socket,
+            _ => return None,
+        })
+    }
+    /// The bits of `st_mode`.
+    #[must_use]
+    pub fn bits(self) -> u32 {
+        match self {
+            FileType::Regular => S_IFREG,
+            FileType::Directory => S_IFDIR,
+            FileType::Symlink => S_IFLNK,
+            FileType::Char => S_IFCHR,
+            FileType::Block => S_IFBLK,
+            FileType::Fifo => S_IFIFO,
+            FileType::Socket => S_IFSOCK,
+        }
+    }
+    /// `DT_*` of `getdents64(2)`.
+    #[must_use]
+    pub fn dt(self) -> u8 {
+        (self.bits() >> 12) as u8
+    }
+    /// Whether it is a device, a FIFO or a socket.
+    #[must_use]
+    pub fn is_special(self) -> bool {
+        !matches!(
+            self,
+            FileType::Regular | FileType::Directory | FileType::Symlink
+        )
+    }
+}
+
+/// Who may do what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Perm {
+    /// The permission bits, with set-id and sticky bits.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// The attributes of a file to be made: umask, set-group-id and defaults are already in them.
+#[derive(Clone, Copy, Debug)]
+pub struct NewNode {
+    /// Permission bits only.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// Attributes to change; all checked. The change time becomes now.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SetAttr {
+    /// Permission bits only.
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    /// Nanoseconds since the epoch.
+    pub atime: Option<i64>,
+    pub mtime: Option<i64>,
+}
+
+bitflags::bitflags! {
+    /// `renameat2(2)`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct RenameFlags: u32 {
+        const NOREPLACE = 1;
+        const EXCHANGE = 2;
+        const WHITEOUT = 4;
+    }
+    /// What a permission is asked for.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Want: u32 {
+        const EXEC = 1;
+        const WRITE = 2;
+        const READ = 4;
+    }
+}
+
+/// Where a symbolic link leads.
+pub enum Follow {
+    /// A path name, walked from the link's directory.
+    Target(Vec<u8>),
+    /// A magic link: a place of its own, whatever its name (`/proc/PID/fd/N`).
+    Jump(Path),
+}
+
+/// A file of a file system.
+pub trait Inode: Any + Send + Sync {
+    /// Its type, which never changes.
+    fn file_type(&self) -> FileType;
+    /// What `stat(2)` tells.
+    fn stat(&self) -> Result<Stat>;
+    /// What the VFS hangs on every inode.
+    fn ext(&self) -> &InodeExt;
+    /// Owner and mode, asked at each step of a walk: cheap.
+    fn perm(&self) -> Result<Perm> {
+        let s = self.stat()?;
+        Ok(Perm {
+            mode: s.mode & 0o7777,
+            uid: s.uid,
+            gid: s.gid,
+        })
+    }
+    /// Whether the caller may do `want`. The default is Linux's `generic_permission`.
+    fn permission(&self, cx: &Caller<'_>, want: Want) -> Result<()> {
+        generic_permission(self.perm()?, self.file_type(), cx.cred, want)
+    }
+
+    // Directories
+
+    /// The file of this name; `ENOENT` where there is none.
+    fn lookup(&self, _cx: &Caller<'_>, _name: &[u8]) -> Result<Arc<dyn Inode>> {
+        Err(ENOTDIR)
+    }
+    /// Whether `name` still is `child` (`None`: still missing). Asked only where names are not owned.
+    fn revalidate(&self, _cx: &Caller<'_>, _name: &[u8], _child: Option<&Arc<dyn Inode>>) -> bool {
+        true
+    }
+    /// Makes a regular file.
+    fn create(&self, _cx: &Caller<'_>, _name: &[u8], _new: NewNode) -> Result<Arc<dyn Inode>> {
+        Err(EPERM)
+    }
+    fn mkdir(&self, _cx: &Caller<'_>, _name: &[u8], _new: NewNode) -> Result<Arc<dyn Inode>> {
+        Err(EPERM)
+    }
+    /// Makes a device, FIFO or socket.
+    fn mknod(
+        &self,
+        _cx: &Caller<'_>,
+        _name: &[u8],
+        _kind: FileType,
+        _rdev: u64,
+        _new: NewNode,
+    ) -> Result<Arc<dyn Inode>> {
+        Err(EPERM)
+    }
+    fn symlink(
+        &self,
+        _cx: &Caller<'_>,
+        _name: &[u8],
+        _target: &[u8],
+        _new: NewNode,
+    ) -> Result<Arc<dyn Inode>> {
+        Err(EPERM)
+    }
+    /// A second name for `target`, which is of the same file system.
+    fn link(&self, _cx: &Caller<'_>, _name: &[u8], _target: &Arc<dyn Inode>) -> Result<()> {
+        Err(EPERM)
+    }
+    fn unlink(&self, _cx: &Caller<'_>, _name: &[u8], _child: &Arc<dyn Inode>) -> Result<()> {
+        Err(EPERM)
+    }
+    /// `ENOTEMPTY` where it has entries.
+    fn rmdir(&self, _cx: &Caller<'_>, _name: &[u8], _child: &Arc<dyn Inode>) -> Result<()> {
+        Err(EPERM)
+    }
+    /// Moves `child` from `name` here to `new_name` in `new_dir`, over `target` if there is one. With
+    /// EXCHANGE, `target` takes the old place. Types are checked; emptiness of `target` is not.
+    #[allow(clippy::too_many_arguments)]
+    fn rename(
+        &self,
+        _cx: &Caller<'_>,
+        _name: &[u8],
+        _child: &Arc<dyn Inode>,
+        _new_dir: &Arc<dyn Inode>,
+        _new_name: &[u8],
+        _target: Option<&Arc<dyn Inode>>,
+        _flags: RenameFlags,
+    ) -> Result<()> {
+        Err(EPERM)
+    }
+    /// A regular file without a name (`O_TMPFILE`).
+    fn tmpfile(&self, _cx: &Caller<'_>, _new: NewNode) -> Result<Arc<dyn Inode>> {
+        Err(EOPNOTSUPP)
+    }
+
+    // Links
+
+    /// The text of a symbolic link.
+    fn readlink(&self, _cx: &Caller<'_>) -> Result<Vec<u8>> {
+        Err(EINVAL)
+    }
+    /// Where the link leads. A magic link may lead where its text does not.
+    fn follow(&self, cx: &Caller<'_>) -> Result<Follow> {
+        Ok(Follow::Target(self.readlink(cx)?))
+    }
+
+    // Everything
+
+    /// Opens a regular file or a directory. Devices, FIFOs and sockets never come here. `flags` are the
+    /// `O_*` flags, already checked.
+    fn open(self: Arc<Self>, cx: &Caller<'_>, flags: u32) -> Result<Arc<dyn FileOps>>;
+    fn set_attr(&self, _cx: &Caller<'_>, _attr: &SetAttr) -> Result<()> {
+        Err(EPERM)
+    }
+    /// Notes an access now, as the mount's rules allow (`touch_atime`).
+    fn touch(&self) {}
+    fn get_xattr(&self, _name: &[u8]) -> Result<Vec<u8>> {
+        Err(EOPNOTSUPP)
+    }
+    /// `flags`: `XATTR_CREATE`, `XATTR_REPLACE`.
+    fn set_xattr(&self, _name: &[u8], _value: &[u8], _flags: u32) -> Result<()> {
+        Err(EOPNOTSUPP)
+    }
+    fn remove_xattr(&self, _name: &[u8]) -> Result<()> {
+        Err(EOPNOTSUPP)
+    }
+    /// The names.
+    fn list_xattr(&self) -> Result<Vec<Vec<u8>>> {
+        Ok(Vec::new())
+    }
+}
+
+/// An inode as its own type.
+pub fn downcast<T: Inode>(inode: &Arc<dyn Inode>) -> Option<&T> {
+    let any: &dyn Any = &**inode;
+    any.downcast_ref()
+}
+
+/// An inode as a counted reference to its own type.
+#[must_use]
+pub fn downcast_arc<T: Inode>(inode: &Arc<dyn Inode>) -> Option<Arc<T>> {
+    let any: Arc<dyn Any + Send + Sync> = inode.clone();
+    any.downcast().ok()
+}
+
+/// `generic_permission`: mode bits, then capabilities.
+pub fn generic_permission(p: Perm, kind: FileType, cred: &Credentials, want: Want) -> Result<()> {
+    let bits = if cred.fsuid == p.uid {
+        p.mode >> 6
+    } else if cred.in_group(p.gid) {
+        p.mode >> 3
+    } else {
+        p.mode
+    } & 7;
+    if want.bits() & !bits == 0 {
+        return Ok(());
+    }
+    if kind == FileType::Directory {
+        if !want.contains(Want::WRITE) && cred.has(Caps::DAC_READ_SEARCH) {
+            return Ok(());
+        }
+        return if cred.has(Caps::DAC_OVERRIDE) {
+            Ok(())
+        } else {
+            Err(EACCES)
+        };
+    }
+    if want == Want::READ && cred.has(Caps::DAC_READ_SEARCH) {
+        return Ok(());
+    }
+    if (!want.contains(Want::EXEC) || p.mode & 0o111 != 0) && cred.has(Caps::DAC_OVERRIDE) {
+        return Ok(());
+    }
+    Err(EACCES)
+}
+
+/// `inode_owner_or_capable`.
+#[must_use]
+pub fn owner_or_capable(p: Perm, cred: &Credentials) -> bool {
+    cred.fsuid == p.uid || cred.has(Caps::FOWNER)
+}
+
+/// A place for an object that lives as long as its users: a FIFO's pipe, a socket bound to a name.
+#[derive(Default)]
+pub struct Slot(Mutex<Option<Weak<dyn Any + Send + Sync>>>);
+
+impl Slot {
+    /// The object, if one lives there and is a `T`.
+    #[must_use]
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.0.lock().as_ref()?.upgrade()?.downcast().ok()
+    }
+    /// The object, made by `make` if none lives there.
+    pub fn get_or_make<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        let mut slot = self.0.lock();
+        if let Some(live) = slot.as_ref().and_then(Weak::upgrade)
+            && let Ok(t) = live.downcast()
+        {
+            return t;
+        }
+        let t = make();
+        let any: Arc<dyn Any + Send + Sync> = t.clone();
+        *slot = Some(Arc::downgrade(&any));
+        t
+    }
+    /// Puts an object there.
+    pub fn set(&self, object: Weak<dyn Any + Send + Sync>) {
+        *self.0.lock() = Some(object);
+    }
+    /// The object, whatever it is.
+    #[must_use]
+    pub fn any(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.0.lock().as_ref()?.upgrade()
+    }
+}
+
+/// What the VFS hangs on every inode.
+#[derive(Default)]
+pub struct InodeExt {
+    locks: OnceLock<Box<FileLocks>>,
+    /// The pipe behind a FIFO.
+    pub fifo: Slot,
+    /// The socket bound to this name.
+    pub socket: Slot,
+    /// Open for writing (positive), or running (negative): `i_writecount`.
+    writers: AtomicI32,
+}
+
+impl InodeExt {
+    /// The locks, made at first use.
+    pub fn locks(&self) -> &FileLocks {
+        self.locks.get_or_init(Box::default)
+    }
+    /// The locks, if there ever were any.
+    #[must_use]
+    pub fn existing_locks(&self) -> Option<&FileLocks> {
+        self.locks.get().map(|b| &**b)
+    }
+    /// Counts a writer; `ETXTBSY` while the file is being run.
+    pub fn get_write_access(&self) -> Result<()> {
+        self.writers
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+                (n >= 0).then_some(n + 1)
+            })
+            .map(|_| ())
+            .map_err(|_| ETXTBSY)
+    }
+    pub fn put_write_access(&self) {
+        self.writers.fetch_sub(1, Ordering::AcqRel);
+    }
+    /// Keeps writers out while the file runs; `ETXTBSY` while it is open for writing.
+    pub fn deny_write_access(&self) -> Result<()> {
+        self.writers
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+                (n <= 0).then_some(n - 1)
+            })
+            .map(|_| ())
+            .map_err(|_| ETXTBSY)
+    }
+    pub fn allow_write_access(&self) {
+        self.writers.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// Extended attributes in memory.
+#[derive(Default, Clone)]
+pub struct XattrMap(std::collections::BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl XattrMap {
+    pub fn get(&self, name: &[u8]) -> Result<Vec<u8>> {
+        self.0.get(name).cloned().ok_or(ENODATA)
+    }
+    /// `limit` bounds names and values together, in bytes (`ENOSPC`).
+    pub fn set(&mut self, name: &[u8], value: &[u8], flags: u32, limit: usize) -> Result<()> {
+        let old = self.0.get(name);
+        if flags & abi::linux::XATTR_CREATE != 0 && old.is_some() {
+            return Err(abi::errno::EEXIST);
+        }
+        if flags & abi::linux::XATTR_REPLACE != 0 && old.is_none() {
+            return Err(ENODATA);
+        }
+        let used: usize = self
+            .0
+            .iter()
+            .filter(|(k, _)| *k != name)
+            .map(|(k, v)| k.len() + v.len())
+            .sum();
+        if used + name.len() + value.len() > limit {
+            return Err(abi::errno::ENOSPC);
+        }
+        self.0.insert(name.to_vec(), value.to_vec());
+        Ok(())
+    }
+    pub fn remove(&mut self, name: &[u8]) -> Result<()> {
+        self.0.remove(name).map(|_| ()).ok_or(ENODATA)
+    }
+    #[must_use]
+    pub fn names(&self) -> Vec<Vec<u8>> {
+        self.0.keys().cloned().collect()
+    }
+    #[must_use]
+    pub fn contains(&self, name: &[u8]) -> bool {
+        self.0.contains_key(name)
+    }
+}

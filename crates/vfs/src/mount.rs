@@ -1,0 +1,343 @@
+//! Mounts and places in the mount tree.
+
+use crate::dentry::{Dentry, SuperBlock};
+use crate::inode::Inode;
+use abi::Result;
+use abi::errno::EROFS;
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+bitflags::bitflags! {
+    /// What a mount forbids, with the numbers of `MS_*`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct MountFlags: u32 {
+        const RDONLY = 1;
+        const NOSUID = 2;
+        const NODEV = 4;
+        const NOEXEC = 8;
+        const NOSYMFOLLOW = 256;
+        const NOATIME = 1024;
+        const NODIRATIME = 2048;
+        const RELATIME = 1 << 21;
+        const UNBINDABLE = 1 << 17;
+    }
+}
+
+impl MountFlags {
+    /// The flags that `MS_*` ask for; the access times' rule is relatime where nothing else is said.
+    #[must_use]
+    pub fn from_ms(ms: u32) -> MountFlags {
+        let mut f = MountFlags::from_bits_truncate(ms) - MountFlags::UNBINDABLE;
+        if ms & (abi::linux::MS_STRICTATIME | abi::linux::MS_NOATIME) == 0 {
+            f |= MountFlags::RELATIME;
+        } else {
+            f -= MountFlags::RELATIME;
+        }
+        f
+    }
+    /// As `/proc/mounts` writes them: `rw,nosuid,relatime`.
+    #[must_use]
+    pub fn describe(self) -> String {
+        let mut s = String::from(if self.contains(MountFlags::RDONLY) {
+            "ro"
+        } else {
+            "rw"
+        });
+        for (f, name) in [
+            (MountFlags::NOSUID, ",nosuid"),
+            (MountFlags::NODEV, ",nodev"),
+            (MountFlags::NOEXEC, ",noexec"),
+            (MountFlags::NOATIME, ",noatime"),
+            (MountFlags::NODIRATIME, ",nodiratime"),
+            (MountFlags::RELATIME, ",relatime"),
+            (MountFlags::NOSYMFOLLOW, ",nosymfollow"),
+        ] {
+            if self.contains(f) {
+                s.push_str(name);
+            }
+        }
+        s
+    }
+}
+
+pub(crate) struct Attached {
+    pub parent: Weak<Mount>,
+    pub at: Arc<Dentry>,
+}
+
+/// One mount: a tree of dentries, hung at a place of another mount.
+///
+/// A mount holds its children; a child knows its parent weakly. The tree changes only under
+/// `Vfs::mount_lock`.
+pub struct Mount {
+    /// As in `/proc/PID/mountinfo`.
+    pub id: u64,
+    pub root: Arc<Dentry>,
+    /// The device or source that was named at `mount(2)`.
+    pub source: String,
+    flags: AtomicU32,
+    pub(crate) attached: RwLock<Option<Attached>>,
+    /// By the address of the dentry that each is mounted on, which the child holds.
+    pub(crate) children: RwLock<BTreeMap<usize, Arc<Mount>>>,
+}
+
+pub(crate) fn key(d: &Arc<Dentry>) -> usize {
+    Arc::as_ptr(d).addr()
+}
+
+impl Mount {
+    pub(crate) fn new(id: u64, root: Arc<Dentry>, flags: MountFlags, source: &str) -> Arc<Mount> {
+        root.sb().mounted();
+        Arc::new(Mount {
+            id,
+            root,
+            source: source.to_owned(),
+            flags: AtomicU32::new(flags.bits()),
+            attached: RwLock::new(None),
+            children: RwLock::new(BTreeMap::new()),
+        })
+    }
+    #[must_use]
+    pub fn sb(&self) -> &Arc<SuperBlock> {
+        self.root.sb()
+    }
+    #[must_use]
+    pub fn flags(&self) -> MountFlags {
+        MountFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
+    }
+    pub(crate) fn set_flags(&self, f: MountFlags) {
+        self.flags.store(f.bits(), Ordering::Relaxed);
+    }
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.flags().contains(MountFlags::RDONLY) || self.sb().is_read_only()
+    }
+    /// The mount that it hangs in, and where; `None` for a root and after a lazy unmount.
+    #[must_use]
+    pub fn parent(&self) -> Option<(Arc<Mount>, Arc<Dentry>)> {
+        let a = self.attached.read();
+        let a = a.as_ref()?;
+        Some((a.parent.upgrade()?, a.at.clone()))
+    }
+    /// What is mounted on `at` of this mount.
+    #[must_use]
+    pub fn child_at(&self, at: &Arc<Dentry>) -> Option<Arc<Mount>> {
+        self.children.read().get(&key(at)).cloned()
+    }
+    /// Its children, oldest first.
+    #[must_use]
+    pub fn children(&self) -> Vec<Arc<Mount>> {
+        let mut v: Vec<_> = self.children.read().values().cloned().collect();
+        v.sort_by_key(|m| m.id);
+        v
+    }
+    /// The root of the tree that it hangs in.
+    #[must_use]
+    pub fn top(self: &Arc<Self>) -> Arc<Mount> {
+        let mut m = self.clone();
+        while let Some((p, _)) = m.parent() {
+            m = p;
+        }
+        m
+    }
+    pub(crate) fn attach(self: &Arc<Self>, parent: &Arc<Mount>, at: &Arc<Dentry>) {
+        at.mounts.fetch_add(1, Ordering::AcqRel);
+        *self.attached.write() = Some(Attached {
+            parent: Arc::downgrade(parent),
+            at: at.clone(),
+        });
+        parent.children.write().insert(key(at), self.clone());
+    }
+    pub(crate) fn detach(self: &Arc<Self>) {
+        let Some(a) = self.attached.write().take() else {
+            return;
+        };
+        a.at.mounts.fetch_sub(1, Ordering::AcqRel);
+        if let Some(p) = a.parent.upgrade() {
+            p.children.write().remove(&key(&a.at));
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Some(a) = self.attached.get_mut().take() {
+            a.at.mounts.fetch_sub(1, Ordering::AcqRel);
+        }
+        // Not by recursion: mounts nest as deep as the application likes.
+        let mut stack: Vec<Arc<Mount>> = std::mem::take(self.children.get_mut())
+            .into_values()
+            .collect();
+        while let Some(m) = stack.pop() {
+            if let Some(mut m) = Arc::into_inner(m) {
+                stack.extend(std::mem::take(m.children.get_mut()).into_values());
+            }
+        }
+        self.root.sb().unmounted();
+    }
+}
+
+/// A place in the mount tree: Linux's `struct path`.
+#[derive(Clone)]
+pub struct Path {
+    pub mnt: Arc<Mount>,
+    pub dentry: Arc<Dentry>,
+}
+
+impl PartialEq for Path {
+    fn eq(&self, o: &Path) -> bool {
+        Arc::ptr_eq(&self.mnt, &o.mnt) && Arc::ptr_eq(&self.dentry, &o.dentry)
+    }
+}
+impl Eq for Path {}
+
+impl std::fmt::Debug for Path {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Path({}:{})",
+            self.mnt.id,
+            String::from_utf8_lossy(&self.dentry.name())
+        )
+    }
+}
+
+impl Path {
+    #[must_use]
+    pub fn new(mnt: Arc<Mount>, dentry: Arc<Dentry>) -> Path {
+        Path { mnt, dentry }
+    }
+    /// The root of a mount.
+    #[must_use]
+    pub fn root_of(mnt: &Arc<Mount>) -> Path {
+        Path {
+            mnt: mnt.clone(),
+            dentry: mnt.root.clone(),
+        }
+    }
+    /// The file; `ENOENT` for a missing one.
+    pub fn inode(&self) -> Result<&Arc<dyn Inode>> {
+        self.dentry.inode()
+    }
+    #[must_use]
+    pub fn is_dir(&self) -> bool {
+        self.dentry.is_dir()
+    }
+    #[must_use]
+    pub fn is_mount_root(&self) -> bool {
+        Arc::ptr_eq(&self.dentry, &self.mnt.root)
+    }
+    /// `EROFS` where nothing may be changed.
+    pub fn want_write(&self) -> Result<()> {
+        if self.mnt.is_read_only() {
+            Err(EROFS)
+        } else {
+            Ok(())
+        }
+    }
+    /// Steps onto what is mounted here, as deep as it goes; gives whether it did.
+    pub fn follow_down(&mut self) -> bool {
+        let mut moved = false;
+        while self.dentry.is_mountpoint() {
+            let Some(m) = self.mnt.child_at(&self.dentry) else {
+                break;
+            };
+            self.dentry = m.root.clone();
+            self.mnt = m;
+            moved = true;
+        }
+        moved
+    }
+    /// The parent directory, over mounts, not above `root`. Gives `None` where there is nothing above.
+    #[must_use]
+    pub fn up(&self, root: &Path) -> Option<Path> {
+        let mut p = self.clone();
+        loop {
+            if p == *root {
+                return None;
+            }
+            if !p.is_mount_root() {
+                p.dentry = p.dentry.parent()?;
+                return Some(p);
+            }
+            let (mnt, at) = p.mnt.parent()?;
+            p = Path { mnt, dentry: at };
+        }
+    }
+    /// Whether this place is `root` or below it.
+    #[must_use]
+    pub fn is_under(&self, root: &Path) -> bool {
+        let mut mnt = self.mnt.clone();
+        let mut d = self.dentry.clone();
+        while !Arc::ptr_eq(&mnt, &root.mnt) {
+            let Some((m, at)) = mnt.parent() else {
+                return false;
+            };
+            mnt = m;
+            d = at;
+        }
+        d.is_below(&root.dentry)
+    }
+    /// Its path name as seen from `root`.
+    #[must_use]
+    pub fn describe(&self, root: &Path) -> PathName {
+        let mut parts: Vec<Arc<[u8]>> = Vec::new();
+        let mut p = self.clone();
+        let mut reachable = true;
+        while p != *root {
+            if p.is_mount_root() {
+                match p.mnt.parent() {
+                    Some((mnt, at)) => p = Path { mnt, dentry: at },
+                    None => {
+                        reachable = false;
+                        break;
+                    }
+                }
+            } else {
+                parts.push(p.dentry.name());
+                match p.dentry.parent() {
+                    Some(d) => p.dentry = d,
+                    None => break,
+                }
+            }
+        }
+        let mut name = Vec::new();
+        for part in parts.iter().rev() {
+            name.push(b'/');
+            name.extend_from_slice(part);
+        }
+        if name.is_empty() {
+            name.push(b'/');
+        }
+        PathName {
+            name,
+            reachable,
+            deleted: self.dentry.is_unhashed() && !self.is_mount_root(),
+        }
+    }
+}
+
+/// A path name made from a [`Path`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PathName {
+    /// Absolute.
+    pub name: Vec<u8>,
+    /// Whether the place can be reached from the root that was asked for.
+    pub reachable: bool,
+    /// Whether its name was removed.
+    pub deleted: bool,
+}
+
+impl PathName {
+    /// As `/proc/PID/fd/N` shows it: `/tmp/x (deleted)`.
+    #[must_use]
+    pub fn display(&self) -> Vec<u8> {
+        let mut v = self.name.clone();
+        if self.deleted {
+            v.extend_from_slice(b" (deleted)");
+        }
+        v
+    }
+}

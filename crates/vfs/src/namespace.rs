@@ -1,0 +1,399 @@
+//! Mount namespaces and the operations on mount trees. All of them hold `Vfs::mount_lock`.
+//!
+//! Mounts are private: nothing propagates between namespaces or binds, as after
+//! `mount --make-rprivate /`. Requests to change propagation are accepted; only `unbindable` has an effect.
+
+use crate::dentry::Dentry;
+use crate::mount::{Mount, MountFlags, Path};
+use crate::vfs::Vfs;
+use abi::Result;
+use abi::errno::{EAGAIN, EBUSY, EINVAL, ELOOP, ENOENT, ENOSPC, ENOTDIR};
+use abi::linux::{MNT_DETACH, MNT_EXPIRE, MNT_FORCE};
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The most mounts in one namespace (`fs.mount-max`).
+const MOUNT_MAX: usize = 100_000;
+
+/// A mount namespace: a tree of mounts.
+pub struct MountNamespace {
+    vfs: Arc<Vfs>,
+    /// As `/proc/PID/ns/mnt` shows it.
+    pub id: u64,
+    root: RwLock<Arc<Mount>>,
+}
+
+/// Whether what lies below is meant too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recursive {
+    No,
+    Yes,
+}
+
+impl MountNamespace {
+    /// A namespace with one mount.
+    #[must_use]
+    pub fn new(
+        vfs: &Arc<Vfs>,
+        root: Arc<Dentry>,
+        flags: MountFlags,
+        source: &str,
+    ) -> Arc<MountNamespace> {
+        let m = Mount::new(vfs.new_id(), root, flags, source);
+        Arc::new(MountNamespace {
+            vfs: vfs.clone(),
+            id: vfs.new_id(),
+            root: RwLock::new(m),
+        })
+    }
+    #[must_use]
+    pub fn vfs(&self) -> &Arc<Vfs> {
+        &self.vfs
+    }
+    #[must_use]
+    pub fn root_mount(&self) -> Arc<Mount> {
+        self.root.read().clone()
+    }
+    /// Its root directory, under everything that is mounted over it.
+    #[must_use]
+    pub fn root(&self) -> Path {
+        let mut p = Path::root_of(&self.root_mount());
+        p.follow_down();
+        p
+    }
+    fn owns(&self, m: &Arc<Mount>) -> bool {
+        Arc::ptr_eq(&m.top(), &self.root.read())
+    }
+    /// Every mount, parents before children.
+    #[must_use]
+    pub fn mounts(&self) -> Vec<Arc<Mount>> {
+        subtree(&self.root_mount())
+    }
+    fn room(&self, more: usize) -> Result<()> {
+        if self.mounts().len() + more > MOUNT_MAX {
+            Err(ENOSPC)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The checks that every new place for a mount must pass. `dir`: what is mounted is a directory.
+    fn target(&self, target: &Path, dir: bool) -> Result<Path> {
+        let mut t = target.clone();
+        t.follow_down();
+        if !self.owns(&t.mnt) {
+            return Err(EINVAL);
+        }
+        if t.dentry.is_unhashed() && !t.is_mount_root() {
+            return Err(ENOENT);
+        }
+        if t.is_dir() != dir {
+            return Err(ENOTDIR);
+        }
+        Ok(t)
+    }
+
+    /// Mounts the file system with this root on `target`.
+    pub fn mount(
+        &self,
+        target: &Path,
+        root: Arc<Dentry>,
+        flags: MountFlags,
+        source: &str,
+    ) -> Result<Arc<Mount>> {
+        let _g = self.vfs.mount_lock.lock();
+        self.room(1)?;
+        let t = self.target(target, root.is_dir())?;
+        // The same file system twice in a row on the same place.
+        if t.is_mount_root() && Arc::ptr_eq(&t.dentry, &root) {
+            return Err(EBUSY);
+        }
+        let m = Mount::new(self.vfs.new_id(), root, flags, source);
+        m.attach(&t.mnt, &t.dentry);
+        Ok(m)
+    }
+
+    /// `MS_BIND`, with everything below it for [`Recursive::Yes`].
+    pub fn bind(&self, from: &Path, to: &Path, recursive: Recursive) -> Result<Arc<Mount>> {
+        let _g = self.vfs.mount_lock.lock();
+        let t = self.target(to, from.is_dir())?;
+        if from.mnt.flags().contains(MountFlags::UNBINDABLE) {
+            return Err(EINVAL);
+        }
+        if !self.owns(&from.mnt) {
+            return Err(EINVAL);
+        }
+        let m = self.copy_tree(&from.mnt, &from.dentry, recursive, &mut HashMap::new())?;
+        m.attach(&t.mnt, &t.dentry);
+        Ok(m)
+    }
+
+    /// A copy of the mount `m` with `root` as its root, and of what is mounted below `root`.
+    fn copy_tree(
+        &self,
+        m: &Arc<Mount>,
+        root: &Arc<Dentry>,
+        recursive: Recursive,
+        map: &mut HashMap<u64, Arc<Mount>>,
+    ) -> Result<Arc<Mount>> {
+        let make = |m: &Mount, root: Arc<Dentry>| {
+            let flags = m.flags() - MountFlags::UNBINDABLE;
+            Mount::new(self.vfs.new_id(), root, flags, &m.source)
+        };
+        let top = make(m, root.clone());
+        map.insert(m.id, top.clone());
+        if recursive == Recursive::No {
+            return Ok(top);
+        }
+        let all = subtree(m);
+        self.room(all.len())?;
+        for old in all.iter().skip(1) {
+            let Some((parent, at)) = old.parent() else {
+                continue;
+            };
+            if old.flags().contains(MountFlags::UNBINDABLE) {
+                continue;
+            }
+            if Arc::ptr_eq(&parent, m) && !at.is_below(root) {
+                continue;
+            }
+            let Some(new_parent) = map.get(&parent.id).cloned() else {
+                continue;
+            };
+            let new = make(old, old.root.clone());
+            new.attach(&new_parent, &at);
+            map.insert(old.id, new);
+        }
+        Ok(top)
+    }
+
+    /// `MS_MOVE`.
+    pub fn move_mount(&self, from: &Path, to: &Path) -> Result<()> {
+        let _g = self.vfs.mount_lock.lock();
+        let t = self.target(to, from.is_dir())?;
+        if !from.is_mount_root() || !self.owns(&from.mnt) || from.mnt.parent().is_none() {
+            return Err(EINVAL);
+        }
+        // Not into itself.
+        let mut up = Some(t.mnt.clone());
+        while let Some(m) = up {
+            if Arc::ptr_eq(&m, &from.mnt) {
+                return Err(ELOOP);
+            }
+            up = m.parent().map(|p| p.0);
+        }
+        from.mnt.detach();
+        from.mnt.attach(&t.mnt, &t.dentry);
+        Ok(())
+    }
+
+    /// `umount2(2)`; `path` is what was walked to, and nothing else of the caller may hold its mount.
+    pub fn umount(&self, mut path: Path, flags: u32) -> Result<()> {
+        if flags & MNT_EXPIRE != 0 && flags & (MNT_FORCE | MNT_DETACH) != 0 {
+            return Err(EINVAL);
+        }
+        let _g = self.vfs.mount_lock.lock();
+        path.follow_down();
+        if !path.is_mount_root() || !self.owns(&path.mnt) {
+            return Err(EINVAL);
+        }
+        let mnt = path.mnt;
+        if mnt.parent().is_none() {
+            // The namespace's root stays, as Linux's rootfs does.
+            return Err(EINVAL);
+        }
+        if flags & MNT_DETACH == 0 {
+            // Held by its parent and by us.
+            if Arc::strong_count(&mnt) > 2 || !mnt.children.read().is_empty() {
+                return Err(EBUSY);
+            }
+            if flags & MNT_EXPIRE != 0 {
+                return Err(EAGAIN);
+            }
+        }
+        mnt.detach();
+        if flags & MNT_DETACH == 0 {
+            mnt.sb().fs.sync()?;
+        }
+        Ok(())
+    }
+
+    /// `MS_REMOUNT|MS_BIND`: changes one mount's flags.
+    pub fn set_flags(&self, path: &Path, flags: MountFlags) -> Result<()> {
+        let _g = self.vfs.mount_lock.lock();
+        if !path.is_mount_root() || !self.owns(&path.mnt) {
+            return Err(EINVAL);
+        }
+        let keep = path.mnt.flags() & MountFlags::UNBINDABLE;
+        path.mnt.set_flags(flags | keep);
+        Ok(())
+    }
+
+    /// `MS_UNBINDABLE`, or any other propagation, for one mount or a tree.
+    pub fn set_unbindable(&self, path: &Path, on: bool, recursive: Recursive) -> Result<()> {
+        let _g = self.vfs.mount_lock.lock();
+        if !path.is_mount_root() || !self.owns(&path.mnt) {
+            return Err(EINVAL);
+        }
+        let all = match recursive {
+            Recursive::Yes => subtree(&path.mnt),
+            Recursive::No => vec![path.mnt.clone()],
+        };
+        for m in all {
+            let mut f = m.flags();
+            f.set(MountFlags::UNBINDABLE, on);
+            m.set_flags(f);
+        }
+        Ok(())
+    }
+
+    /// `pivot_root(2)`: `root` is the caller's root directory.
+    pub fn pivot_root(&self, root: &Path, new: &Path, put_old: &Path) -> Result<()> {
+        let _g = self.vfs.mount_lock.lock();
+        let mut old = put_old.clone();
+        old.follow_down();
+        if !self.owns(&new.mnt) || !self.owns(&root.mnt) || !self.owns(&old.mnt) {
+            return Err(EINVAL);
+        }
+        if !new.is_dir() || !old.is_dir() {
+            return Err(ENOTDIR);
+        }
+        if new.dentry.is_unhashed() && !new.is_mount_root() {
+            return Err(ENOENT);
+        }
+        if Arc::ptr_eq(&new.mnt, &root.mnt) || Arc::ptr_eq(&old.mnt, &root.mnt) {
+            return Err(EBUSY);
+        }
+        if !root.is_mount_root() || !new.is_mount_root() {
+            return Err(EINVAL);
+        }
+        if !old.is_under(new) || !new.is_under(root) {
+            return Err(EINVAL);
+        }
+        let above = root.mnt.parent();
+        new.mnt.detach();
+        root.mnt.detach();
+        match above {
+            Some((parent, at)) => new.mnt.attach(&parent, &at),
+            // Linux refuses this for its rootfs; here the container's root has nothing under it.
+            None => *self.root.write() = new.mnt.clone(),
+        }
+        root.mnt.attach(&old.mnt, &old.dentry);
+        for cx in self.vfs.contexts() {
+            cx.replace(root, new);
+        }
+        Ok(())
+    }
+
+    /// A copy of the whole namespace, and which mount became which (by the old one's id).
+    pub fn copy(&self) -> Result<(Arc<MountNamespace>, HashMap<u64, Arc<Mount>>)> {
+        let _g = self.vfs.mount_lock.lock();
+        let root = self.root_mount();
+        let mut map = HashMap::new();
+        let top = self.copy_tree(&root, &root.root, Recursive::Yes, &mut map)?;
+        let ns = MountNamespace {
+            vfs: self.vfs.clone(),
+            id: self.vfs.new_id(),
+            root: RwLock::new(top),
+        };
+        Ok((Arc::new(ns), map))
+    }
+
+    /// `/proc/PID/mountinfo`, as seen from `root`.
+    #[must_use]
+    pub fn mountinfo(&self, root: &Path) -> Vec<u8> {
+        self.table(root, |out, m, at, opts| {
+            let parent = m.parent().map_or(m.id, |p| p.0.id);
+            let (ma, mi) = (crate::major(m.sb().dev), crate::minor(m.sb().dev));
+            out.extend_from_slice(format!("{} {parent} {ma}:{mi} ", m.id).as_bytes());
+            out.extend(escape(&subpath(&m.root)));
+            out.push(b' ');
+            out.extend(escape(at));
+            let (fs, src) = (m.sb().fs.name(), &m.source);
+            let ro = if m.sb().is_read_only() { "ro" } else { "rw" };
+            let line = format!(
+                " {opts} - {fs} {} {ro}{}\n",
+                plain(src),
+                m.sb().fs.options()
+            );
+            out.extend_from_slice(line.as_bytes());
+        })
+    }
+
+    /// `/proc/PID/mounts`, as seen from `root`.
+    #[must_use]
+    pub fn proc_mounts(&self, root: &Path) -> Vec<u8> {
+        self.table(root, |out, m, at, opts| {
+            out.extend_from_slice(plain(&m.source).as_bytes());
+            out.push(b' ');
+            out.extend(escape(at));
+            let line = format!(" {} {opts}{} 0 0\n", m.sb().fs.name(), m.sb().fs.options());
+            out.extend_from_slice(line.as_bytes());
+        })
+    }
+
+    fn table(&self, root: &Path, line: impl Fn(&mut Vec<u8>, &Arc<Mount>, &[u8], &str)) -> Vec<u8> {
+        let mut out = Vec::new();
+        for m in self.mounts() {
+            let name = Path::root_of(&m).describe(root);
+            if !name.reachable {
+                continue;
+            }
+            let mut flags = m.flags();
+            flags.set(MountFlags::RDONLY, m.is_read_only());
+            line(&mut out, &m, &name.name, &flags.describe());
+        }
+        out
+    }
+}
+
+/// `m` and everything below it, parents before children.
+fn subtree(m: &Arc<Mount>) -> Vec<Arc<Mount>> {
+    let mut all = vec![m.clone()];
+    let mut i = 0;
+    while i < all.len() {
+        let kids = all[i].children();
+        all.extend(kids);
+        i += 1;
+    }
+    all
+}
+
+/// The path of `d` inside its file system.
+fn subpath(d: &Arc<Dentry>) -> Vec<u8> {
+    let mut parts = Vec::new();
+    let mut d = d.clone();
+    while let Some(p) = d.parent() {
+        parts.push(d.name());
+        d = p;
+    }
+    if parts.is_empty() {
+        return b"/".to_vec();
+    }
+    parts
+        .iter()
+        .rev()
+        .flat_map(|p| std::iter::once(b'/').chain(p.iter().copied()))
+        .collect()
+}
+
+/// Space, tab, newline and backslash as octal, as `/proc/mounts` does.
+fn escape(s: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(s.len());
+    for &b in s {
+        if matches!(b, b' ' | b'\t' | b'\n' | b'\\') {
+            out.extend_from_slice(format!("\\{b:03o}").as_bytes());
+        } else {
+            out.push(b);
+        }
+    }
+    out
+}
+
+fn plain(source: &str) -> String {
+    if source.is_empty() {
+        return String::from("none");
+    }
+    String::from_utf8_lossy(&escape(source.as_bytes())).into_owned()
+}

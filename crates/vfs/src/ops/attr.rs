@@ -1,0 +1,388 @@
+//! Attributes: stat, access, chmod, chown, times, truncate, statfs.
+
+use crate::context::{At, PathCx};
+use crate::cred::{Caps, Credentials};
+use crate::dentry::StatFs;
+use crate::file::File;
+use crate::inode::{FileType, SetAttr, Want, owner_or_capable};
+use crate::mount::{MountFlags, Path};
+use crate::walk::{Place, Walk};
+use crate::{Stat, now};
+use abi::Result;
+use abi::errno::{EACCES, EBADF, EINVAL, EISDIR, ENOSYS, EOPNOTSUPP, EPERM, EROFS};
+use abi::linux::{AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_ISGID, S_ISUID};
+use std::sync::Arc;
+
+/// One time of utimensat(2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UtimeArg {
+    /// `UTIME_NOW`.
+    Now,
+    /// `UTIME_OMIT`.
+    Omit,
+    /// Nanoseconds since the epoch.
+    At(i64),
+}
+
+/// The walk that `AT_*` flags of most calls ask for: links are followed unless `AT_SYMLINK_NOFOLLOW`.
+fn walk_flags(flags: u32) -> Walk {
+    let mut w = Walk::FOLLOW;
+    if flags & AT_SYMLINK_NOFOLLOW != 0 {
+        w = Walk::empty();
+    }
+    if flags & AT_EMPTY_PATH != 0 {
+        w |= Walk::EMPTY;
+    }
+    w
+}
+
+/// `fstat(2)`: a file opened by a path shows what is at the path, even a device or a FIFO.
+pub fn fstat(file: &File) -> Result<Stat> {
+    match &file.path {
+        Some(p) => p.inode()?.stat(),
+        None => file.ops.stat(),
+    }
+}
+
+/// What `stat(2)` tells of a place.
+pub fn stat_path(p: &Path) -> Result<Stat> {
+    p.inode()?.stat()
+}
+
+/// `fstatfs(2)`.
+pub fn fstatfs(file: &File) -> Result<StatFs> {
+    match &file.path {
+        Some(p) => statfs_path(p),
+        None => Ok(StatFs {
+            // PIPEFS_MAGIC would be a guess; ANON_INODE_FS_MAGIC says "none of the above".
+            magic: 0x0904_1934,
+            bsize: 4096,
+            namelen: 255,
+            ..StatFs::default()
+        }),
+    }
+}
+
+/// What `statfs(2)` tells of a place.
+pub fn statfs_path(p: &Path) -> Result<StatFs> {
+    let mut s = p.mnt.sb().fs.stat_fs()?;
+    // ST_VALID, and the mount's flags by their ST_* numbers.
+    s.flags |= 0x20;
+    let f = p.mnt.flags();
+    for (flag, st) in [
+        (MountFlags::NOSUID, 2),
+        (MountFlags::NODEV, 4),
+        (MountFlags::NOEXEC, 8),
+        (MountFlags::NOATIME, 1024),
+        (MountFlags::NODIRATIME, 2048),
+        (MountFlags::RELATIME, 4096),
+    ] {
+        if f.contains(flag) {
+            s.flags |= st;
+        }
+    }
+    if p.mnt.is_read_only() {
+        s.flags |= 1;
+    }
+    Ok(s)
+}
+
+impl PathCx<'_> {
+    /// `newfstatat(2)`, and `statx(2)` (whose further fields are the caller's).
+    pub fn stat(&self, at: &At, path: &[u8], flags: u32) -> Result<Stat> {
+        match self.resolve_or_file(at, path, walk_flags(flags))? {
+            Place::Path(p) => stat_path(&p),
+            Place::File(f) => f.ops.stat(),
+        }
+    }
+
+    /// For `statx(2)`: the attributes, the mount's id, and whether it is a mount's root.
+    pub fn statx(&self, at: &At, path: &[u8], flags: u32) -> Result<(Stat, u64, bool)> {
+        match self.resolve_or_file(at, path, walk_flags(flags))? {
+            Place::Path(p) => Ok((stat_path(&p)?, p.mnt.id, p.is_mount_root())),
+            Place::File(f) => Ok((f.ops.stat()?, 0, false)),
+        }
+    }
+
+    /// `statfs(2)`.
+    pub fn statfs(&self, path: &[u8]) -> Result<StatFs> {
+        statfs_path(&self.resolve(&At::Cwd, path, Walk::FOLLOW)?)
+    }
+
+    /// `faccessat2(2)`: by the real ids, unless `AT_EACCESS`.
+    pub fn access(&self, at: &At, path: &[u8], mode: u32, flags: u32) -> Result<()> {
+        if mode & !7 != 0 || flags & !(AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+            return Err(EINVAL);
+        }
+        let cred = if flags & AT_EACCESS != 0 {
+            self.cred().clone()
+        } else {
+            real_credentials(self.cred())
+        };
+        let mut cx = *self;
+        cx.caller.cred = &cred;
+        let p = match cx.resolve_or_file(at, path, walk_flags(flags))? {
+            Place::Path(p) => p,
+            Place::File(f) => {
+                let s = f.ops.stat()?;
+                let perm = crate::Perm {
+                    mode: s.mode & 0o7777,
+                    uid: s.uid,
+                    gid: s.gid,
+                };
+                let want = Want::from_bits_truncate(mode);
+                return crate::inode::generic_permission(perm, FileType::Fifo, &cred, want);
+            }
+        };
+        let inode = p.inode()?;
+        let want = Want::from_bits_truncate(mode);
+        if want.contains(Want::EXEC)
+            && inode.file_type() == FileType::Regular
+            && (p.mnt.flags().contains(MountFlags::NOEXEC) || p.mnt.sb().fs.no_exec())
+        {
+            return Err(EACCES);
+        }
+        cx.permission(&p, want)?;
+        if want.contains(Want::WRITE) && !inode.file_type().is_special() && p.mnt.is_read_only() {
+            return Err(EROFS);
+        }
+        Ok(())
+    }
+
+    /// `fchmodat2(2)`.
+    pub fn chmod(&self, at: &At, path: &[u8], mode: u32, flags: u32) -> Result<()> {
+        if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+            return Err(EINVAL);
+        }
+        match self.resolve_or_file(at, path, walk_flags(flags))? {
+            Place::Path(p) => self.chmod_path(&p, mode),
+            Place::File(_) => Ok(()),
+        }
+    }
+
+    /// `fchmod(2)`. Files without a path (pipes, sockets) take any mode and forget it.
+    pub fn fchmod(&self, file: &File, mode: u32) -> Result<()> {
+        not_path_only(file)?;
+        file.path
+            .as_ref()
+            .map_or(Ok(()), |p| self.chmod_path(p, mode))
+    }
+
+    fn chmod_path(&self, p: &Path, mode: u32) -> Result<()> {
+        p.want_write()?;
+        let inode = p.inode()?;
+        if inode.file_type() == FileType::Symlink {
+            return Err(EOPNOTSUPP);
+        }
+        let perm = inode.perm()?;
+        if !owner_or_capable(perm, self.cred()) {
+            return Err(EPERM);
+        }
+        let mut mode = mode & 0o7777;
+        if !self.cred().in_group(perm.gid) && !self.cred().has(Caps::FSETID) {
+            mode &= !S_ISGID;
+        }
+        inode.set_attr(
+            &self.caller,
+            &SetAttr {
+                mode: Some(mode),
+                ..SetAttr::default()
+            },
+        )
+    }
+
+    /// `fchownat(2)`: `None` leaves an id as it is.
+    pub fn chown(
+        &self,
+        at: &At,
+        path: &[u8],
+        uid: Option<u32>,
+        gid: Option<u32>,
+        flags: u32,
+    ) -> Result<()> {
+        if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+            return Err(EINVAL);
+        }
+        match self.resolve_or_file(at, path, walk_flags(flags))? {
+            Place::Path(p) => self.chown_path(&p, uid, gid),
+            Place::File(_) => Ok(()),
+        }
+    }
+
+    /// `fchown(2)`.
+    pub fn fchown(&self, file: &File, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        not_path_only(file)?;
+        file.path
+            .as_ref()
+            .map_or(Ok(()), |p| self.chown_path(p, uid, gid))
+    }
+
+    fn chown_path(&self, p: &Path, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        p.want_write()?;
+        let inode = p.inode()?;
+        let perm = inode.perm()?;
+        let cred = self.cred();
+        let owner = cred.fsuid == perm.uid;
+        if !cred.has(Caps::CHOWN) {
+            if uid.is_some_and(|u| !owner || u != perm.uid) {
+                return Err(EPERM);
+            }
+            if gid.is_some_and(|g| !owner || (g != perm.gid && !cred.in_group(g))) {
+                return Err(EPERM);
+            }
+        }
+        let mut mode = None;
+        if inode.file_type() != FileType::Directory {
+            let mut m = perm.mode & !S_ISUID;
+            // Without the group's execute bit it once meant mandatory locks, and stays for group members.
+            let kill =
+                perm.mode & 0o010 != 0 || (!cred.in_group(perm.gid) && !cred.has(Caps::FSETID));
+            if kill {
+                m &= !S_ISGID;
+            }
+            if m != perm.mode {
+                mode = Some(m);
+            }
+        }
+        inode.set_attr(
+            &self.caller,
+            &SetAttr {
+                uid,
+                gid,
+                mode,
+                ..SetAttr::default()
+            },
+        )
+    }
+
+    /// `utimensat(2)` with a path: access and modification time.
+    pub fn utimens(&self, at: &At, path: &[u8], times: [UtimeArg; 2], flags: u32) -> Result<()> {
+        if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+            return Err(EINVAL);
+        }
+        if times == [UtimeArg::Omit; 2] {
+            return Ok(());
+        }
+        match self.resolve_or_file(at, path, walk_flags(flags))? {
+            Place::Path(p) => self.utimens_path(&p, times),
+            Place::File(_) => Ok(()),
+        }
+    }
+
+    /// `utimensat(2)` without a path: futimens(3).
+    pub fn futimens(&self, file: &File, times: [UtimeArg; 2]) -> Result<()> {
+        not_path_only(file)?;
+        match &file.path {
+            Some(p) if times != [UtimeArg::Omit; 2] => self.utimens_path(p, times),
+            _ => Ok(()),
+        }
+    }
+
+    fn utimens_path(&self, p: &Path, times: [UtimeArg; 2]) -> Result<()> {
+        p.want_write()?;
+        let inode = p.inode()?;
+        let perm = inode.perm()?;
+        if !owner_or_capable(perm, self.cred()) {
+            if times != [UtimeArg::Now; 2] {
+                return Err(EPERM);
+            }
+            // Now, for both, needs only the right to write.
+            self.permission(p, Want::WRITE)?;
+        }
+        let now = now();
+        let time = |t| match t {
+            UtimeArg::Now => Some(now),
+            UtimeArg::Omit => None,
+            UtimeArg::At(t) => Some(t),
+        };
+        let attr = SetAttr {
+            atime: time(times[0]),
+            mtime: time(times[1]),
+            ..SetAttr::default()
+        };
+        inode.set_attr(&self.caller, &attr)
+    }
+
+    /// `truncate(2)`.
+    pub fn truncate(&self, path: &[u8], len: i64) -> Result<()> {
+        let size = u64::try_from(len).map_err(|_| EINVAL)?;
+        let p = self.resolve(&At::Cwd, path, Walk::FOLLOW)?;
+        let inode = p.inode()?;
+        match inode.file_type() {
+            FileType::Regular => {}
+            FileType::Directory => return Err(EISDIR),
+            _ => return Err(EINVAL),
+        }
+        p.want_write()?;
+        self.permission(&p, Want::WRITE)?;
+        inode.ext().get_write_access()?;
+        let r = inode.perm().and_then(|perm| {
+            let mode = super::without_privileges(perm.mode, self.cred());
+            inode.set_attr(
+                &self.caller,
+                &SetAttr {
+                    size: Some(size),
+                    mode,
+                    ..SetAttr::default()
+                },
+            )
+        });
+        inode.ext().put_write_access();
+        r
+    }
+
+    /// `ftruncate(2)`.
+    pub fn ftruncate(&self, file: &File, len: i64) -> Result<()> {
+        let size = u64::try_from(len).map_err(|_| EINVAL)?;
+        not_path_only(file)?;
+        if !file.writable() {
+            return Err(EINVAL);
+        }
+        if let Some(p) = &file.path {
+            let inode = p.inode()?;
+            if inode.file_type() != FileType::Regular {
+                return Err(EINVAL);
+            }
+            if let Some(mode) = super::without_privileges(inode.perm()?.mode, self.cred()) {
+                inode.set_attr(
+                    &self.caller,
+                    &SetAttr {
+                        mode: Some(mode),
+                        ..SetAttr::default()
+                    },
+                )?;
+            }
+        }
+        file.ops.truncate(size)
+    }
+
+    /// `syncfs(2)`.
+    pub fn syncfs(&self, file: &File) -> Result<()> {
+        not_path_only(file)?;
+        file.path.as_ref().ok_or(ENOSYS)?.mnt.sb().fs.sync()
+    }
+}
+
+fn not_path_only(file: &File) -> Result<()> {
+    if file.flags() & crate::file::O_PATH != 0 {
+        Err(EBADF)
+    } else {
+        Ok(())
+    }
+}
+
+/// The credentials that access(2) asks with (`access_override_creds`).
+fn real_credentials(c: &Arc<Credentials>) -> Arc<Credentials> {
+    const NO_SETUID_FIXUP: u32 = 1 << 2;
+    let mut r = Credentials::clone(c);
+    r.fsuid = c.uid;
+    r.fsgid = c.gid;
+    if c.securebits & NO_SETUID_FIXUP == 0 {
+        r.effective = if c.uid == 0 {
+            c.permitted
+        } else {
+            Caps::empty()
+        };
+    }
+    if r == **c { c.clone() } else { Arc::new(r) }
+}

@@ -1,0 +1,124 @@
+//! What system calls are made of: the methods of [`PathCx`](crate::PathCx), one file a family.
+
+mod attr;
+mod mounts;
+mod names;
+mod open;
+mod record_locks;
+mod rename;
+mod xattr;
+
+pub use attr::{UtimeArg, fstat, fstatfs, stat_path, statfs_path};
+pub use mounts::MountArgs;
+pub use open::{ExecGuard, OpenHow, PathOnly};
+pub use record_locks::Wait;
+pub use xattr::XattrOf;
+
+use crate::context::PathCx;
+use crate::cred::{Caps, Credentials};
+use crate::dentry::Dentry;
+use crate::inode::{FileType, Inode, NewNode, Want};
+use crate::mount::Path;
+use abi::Result;
+use abi::errno::{EBUSY, EISDIR, ENOENT, ENOTDIR, EPERM, EROFS};
+use abi::linux::{S_ISGID, S_ISUID, S_ISVTX};
+use std::sync::Arc;
+
+impl PathCx<'_> {
+    /// Permission to `want` at `p`, with read-only file systems (`inode_permission`).
+    pub fn permission(&self, p: &Path, want: Want) -> Result<()> {
+        let inode = p.inode()?;
+        if want.contains(Want::WRITE)
+            && p.mnt.sb().is_read_only()
+            && !inode.file_type().is_special()
+        {
+            return Err(EROFS);
+        }
+        inode.permission(&self.caller, want)
+    }
+
+    /// Whether a name may be made in `dir` (`may_create`), whose lock is held.
+    fn may_create(&self, dir: &Path) -> Result<()> {
+        if dir.dentry.is_unhashed() && !dir.is_mount_root() {
+            return Err(ENOENT);
+        }
+        self.permission(dir, Want::WRITE | Want::EXEC)
+    }
+
+    /// Whether `victim` may be removed from `dir` (`may_delete`), whose lock is held.
+    fn may_delete(&self, dir: &Path, victim: &Arc<Dentry>, as_dir: AsDir) -> Result<()> {
+        let inode = victim.inode()?;
+        self.permission(dir, Want::WRITE | Want::EXEC)?;
+        let d = dir.inode()?.perm()?;
+        if d.mode & S_ISVTX != 0 {
+            let v = inode.perm()?;
+            let fsuid = self.cred().fsuid;
+            if v.uid != fsuid && d.uid != fsuid && !self.cred().has(Caps::FOWNER) {
+                return Err(EPERM);
+            }
+        }
+        let is_dir = inode.file_type() == FileType::Directory;
+        match as_dir {
+            AsDir::Yes if !is_dir => return Err(ENOTDIR),
+            AsDir::Yes if victim.parent().is_none() => return Err(EBUSY),
+            AsDir::No if is_dir => return Err(EISDIR),
+            _ => {}
+        }
+        if dir.dentry.is_unhashed() && !dir.is_mount_root() {
+            return Err(ENOENT);
+        }
+        Ok(())
+    }
+
+    /// The attributes of a file to be made in `dir` (`inode_init_owner`, and the umask).
+    fn new_node(&self, dir: &Path, mode: u32, kind: FileType) -> Result<NewNode> {
+        let mode = mode & 0o7777;
+        let mode = if kind == FileType::Symlink {
+            0o777
+        } else {
+            mode & !self.fs.umask()
+        };
+        new_node(&**dir.inode()?, self.cred(), mode, kind)
+    }
+}
+
+/// Whether what is removed must be a directory, or must not be one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AsDir {
+    No,
+    Yes,
+}
+
+fn new_node(dir: &dyn Inode, cred: &Credentials, mut mode: u32, kind: FileType) -> Result<NewNode> {
+    let d = dir.perm()?;
+    let mut gid = cred.fsgid;
+    if d.mode & S_ISGID != 0 {
+        gid = d.gid;
+        if kind == FileType::Directory {
+            mode |= S_ISGID;
+        } else if mode & (S_ISGID | 0o010) == S_ISGID | 0o010
+            && !cred.in_group(gid)
+            && !cred.has(Caps::FSETID)
+        {
+            mode &= !S_ISGID;
+        }
+    }
+    Ok(NewNode {
+        mode,
+        uid: cred.fsuid,
+        gid,
+    })
+}
+
+/// The mode without what a write by `cred` takes away (`file_remove_privs`); `None` where it stays.
+#[must_use]
+pub fn without_privileges(mode: u32, cred: &Credentials) -> Option<u32> {
+    if mode & (S_ISUID | S_ISGID) == 0 || cred.has(Caps::FSETID) {
+        return None;
+    }
+    let mut new = mode & !S_ISUID;
+    if mode & 0o010 != 0 {
+        new &= !S_ISGID;
+    }
+    (new != mode).then_some(new)
+}

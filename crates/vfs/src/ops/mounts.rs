@@ -1,0 +1,138 @@
+//! mount(2), umount2(2), pivot_root(2).
+
+use crate::context::{At, PathCx};
+use crate::cred::Caps;
+use crate::dentry::ReadOnly;
+use crate::mount::{MountFlags, Path};
+use crate::namespace::Recursive;
+use crate::walk::Walk;
+use abi::Result;
+use abi::errno::{EINVAL, ENODEV, ENOENT, EPERM};
+use abi::linux::{
+    MNT_DETACH, MNT_EXPIRE, MNT_FORCE, MS_BIND, MS_MOVE, MS_PRIVATE, MS_RDONLY, MS_REC, MS_REMOUNT,
+    MS_SHARED, MS_SILENT, MS_SLAVE, MS_UNBINDABLE, UMOUNT_NOFOLLOW,
+};
+
+/// The strings of mount(2).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MountArgs<'a> {
+    pub source: &'a [u8],
+    pub fs_type: &'a [u8],
+    pub data: &'a [u8],
+}
+
+fn text(s: &[u8]) -> Result<&str> {
+    std::str::from_utf8(s).map_err(|_| EINVAL)
+}
+
+impl PathCx<'_> {
+    fn may_mount(&self) -> Result<()> {
+        if self.cred().has(Caps::SYS_ADMIN) {
+            Ok(())
+        } else {
+            Err(EPERM)
+        }
+    }
+
+    /// `mount(2)`.
+    pub fn mount(&self, target: &[u8], flags: u64, args: MountArgs<'_>) -> Result<()> {
+        let mut flags = flags as u32;
+        if flags & 0xffff_0000 == 0xc0ed_0000 {
+            flags &= 0xffff;
+        }
+        let mut at = self.resolve(&At::Cwd, target, Walk::FOLLOW)?;
+        self.may_mount()?;
+        let ns = self.fs.ns();
+        let recursive = if flags & MS_REC != 0 {
+            Recursive::Yes
+        } else {
+            Recursive::No
+        };
+        const PROPAGATION: u32 = MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE;
+        if flags & MS_REMOUNT != 0 {
+            at.follow_down();
+            let new = MountFlags::from_ms(flags);
+            if flags & MS_BIND != 0 {
+                return ns.set_flags(&at, new);
+            }
+            if !at.is_mount_root() {
+                return Err(EINVAL);
+            }
+            at.mnt.sb().fs.remount(text(args.data)?)?;
+            at.mnt.sb().set_read_only(read_only(flags));
+            return ns.set_flags(&at, new - MountFlags::RDONLY);
+        }
+        if flags & MS_BIND != 0 {
+            let from = self.mount_source(args.source)?;
+            ns.bind(&from, &at, recursive)?;
+            return Ok(());
+        }
+        if flags & PROPAGATION != 0 {
+            let kind = flags & PROPAGATION;
+            if !kind.is_power_of_two() || flags & !(PROPAGATION | MS_REC | MS_SILENT) != 0 {
+                return Err(EINVAL);
+            }
+            at.follow_down();
+            return ns.set_unbindable(&at, kind == MS_UNBINDABLE, recursive);
+        }
+        if flags & MS_MOVE != 0 {
+            let from = self.mount_source(args.source)?;
+            return ns.move_mount(&from, &at);
+        }
+        if args.fs_type.is_empty() {
+            return Err(EINVAL);
+        }
+        let t = self.vfs.fs_type(text(args.fs_type)?).map_err(|_| ENODEV)?;
+        let source = String::from_utf8_lossy(args.source).into_owned();
+        let root = t.mount(self.vfs, &self.caller, &source, text(args.data)?)?;
+        if flags & MS_RDONLY != 0 {
+            root.sb().set_read_only(ReadOnly::Yes);
+        }
+        ns.mount(
+            &at,
+            root,
+            MountFlags::from_ms(flags) - MountFlags::RDONLY,
+            &source,
+        )?;
+        Ok(())
+    }
+
+    fn mount_source(&self, source: &[u8]) -> Result<Path> {
+        if source.is_empty() {
+            return Err(ENOENT);
+        }
+        self.resolve(&At::Cwd, source, Walk::FOLLOW)
+    }
+
+    /// `umount2(2)`.
+    pub fn umount(&self, target: &[u8], flags: u32) -> Result<()> {
+        if flags & !(MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW) != 0 {
+            return Err(EINVAL);
+        }
+        let walk = if flags & UMOUNT_NOFOLLOW != 0 {
+            Walk::empty()
+        } else {
+            Walk::FOLLOW
+        };
+        let at = self.resolve(&At::Cwd, target, walk)?;
+        self.may_mount()?;
+        self.fs.ns().umount(at, flags)
+    }
+
+    /// `pivot_root(2)`.
+    pub fn pivot_root(&self, new_root: &[u8], put_old: &[u8]) -> Result<()> {
+        self.may_mount()?;
+        let dir = Walk::FOLLOW | Walk::DIRECTORY;
+        let new = self.resolve(&At::Cwd, new_root, dir)?;
+        let old = self.resolve(&At::Cwd, put_old, dir)?;
+        self.fs.ns().pivot_root(&self.fs.root(), &new, &old)
+    }
+}
+
+fn read_only(ms: u32) -> ReadOnly {
+    if ms & MS_RDONLY != 0 {
+        ReadOnly::Yes
+    } else {
+        ReadOnly::No
+    }
+}

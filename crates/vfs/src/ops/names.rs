@@ -1,0 +1,277 @@
+//! Making and removing names: mkdir, mknod, symlink, link, unlink, rmdir; and working directories.
+
+use super::AsDir;
+use crate::context::{At, PathCx};
+use crate::cred::Caps;
+use crate::dentry::Dentry;
+use crate::inode::{FileType, Inode, NewNode, Want};
+use crate::mount::Path;
+use crate::walk::{Last, Place, Walk};
+use abi::Result;
+use abi::errno::{
+    EBADF, EBUSY, EEXIST, EINVAL, EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, EXDEV,
+};
+use abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, S_IFMT, S_ISVTX};
+use std::sync::Arc;
+
+impl PathCx<'_> {
+    /// Makes a name at the end of `path` (`filename_create`): `make` is called with the directory, the name
+    /// and what the file shall be like.
+    fn make(
+        &self,
+        at: &At,
+        path: &[u8],
+        mode: u32,
+        kind: FileType,
+        make: impl FnOnce(&Path, &[u8], NewNode) -> Result<Arc<dyn Inode>>,
+    ) -> Result<Path> {
+        let parent = self.resolve_parent(at, path)?;
+        let Last::Name(name) = parent.last else {
+            return Err(EEXIST);
+        };
+        let dir = parent.dir;
+        let _g = dir.dentry.lock_dir();
+        let old = dir.dentry.lookup_locked(&self.caller, &name)?;
+        if !old.is_negative() {
+            return Err(EEXIST);
+        }
+        if parent.slashes && kind != FileType::Directory {
+            return Err(ENOENT);
+        }
+        dir.want_write()?;
+        self.may_create(&dir)?;
+        let new = self.new_node(&dir, mode, kind)?;
+        let inode = make(&dir, &name, new)?;
+        let dentry = dir.dentry.attach(&name, Some(inode));
+        Ok(Path {
+            mnt: dir.mnt.clone(),
+            dentry,
+        })
+    }
+
+    /// `mkdirat(2)`.
+    pub fn mkdir(&self, at: &At, path: &[u8], mode: u32) -> Result<Path> {
+        let mode = mode & (0o777 | S_ISVTX);
+        self.make(at, path, mode, FileType::Directory, |dir, name, new| {
+            dir.inode()?.mkdir(&self.caller, name, new)
+        })
+    }
+
+    /// `mknodat(2)`; `rdev` as [`crate::makedev`] encodes it.
+    pub fn mknod(&self, at: &At, path: &[u8], mode: u32, rdev: u64) -> Result<Path> {
+        let kind = match mode & S_IFMT {
+            0 => FileType::Regular,
+            m => FileType::from_mode(m).ok_or(EINVAL)?,
+        };
+        match kind {
+            FileType::Directory => return Err(EPERM),
+            FileType::Symlink => return Err(EINVAL),
+            // A character device 0:0 is overlayfs' whiteout, which anyone may make.
+            FileType::Char | FileType::Block
+                if !self.cred().has(Caps::MKNOD) && (kind == FileType::Block || rdev != 0) =>
+            {
+                return Err(EPERM);
+            }
+            _ => {}
+        }
+        self.make(at, path, mode, kind, |dir, name, new| {
+            let d = dir.inode()?;
+            match kind {
+                FileType::Regular => d.create(&self.caller, name, new),
+                _ => d.mknod(&self.caller, name, kind, rdev, new),
+            }
+        })
+    }
+
+    /// `symlinkat(2)`.
+    pub fn symlink(&self, target: &[u8], at: &At, path: &[u8]) -> Result<()> {
+        if target.is_empty() {
+            return Err(ENOENT);
+        }
+        if target.len() >= crate::PATH_MAX {
+            return Err(ENAMETOOLONG);
+        }
+        self.make(at, path, 0o777, FileType::Symlink, |dir, name, new| {
+            dir.inode()?.symlink(&self.caller, name, target, new)
+        })?;
+        Ok(())
+    }
+
+    /// `linkat(2)`; `flags`: `AT_SYMLINK_FOLLOW`, `AT_EMPTY_PATH`.
+    pub fn link(&self, old_at: &At, old: &[u8], new_at: &At, new: &[u8], flags: u32) -> Result<()> {
+        if flags & !(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH) != 0 {
+            return Err(EINVAL);
+        }
+        let mut walk = Walk::empty();
+        if flags & AT_SYMLINK_FOLLOW != 0 {
+            walk |= Walk::FOLLOW;
+        }
+        if flags & AT_EMPTY_PATH != 0 {
+            // Or the file must have been opened with these credentials.
+            let same = old_at
+                .file()
+                .is_ok_and(|f| Arc::ptr_eq(&f.cred, self.cred()));
+            if old.is_empty() && !same && !self.cred().has(Caps::DAC_READ_SEARCH) {
+                return Err(ENOENT);
+            }
+            walk |= Walk::EMPTY;
+        }
+        let source = match self.resolve_or_file(old_at, old, walk)? {
+            Place::Path(p) => p,
+            Place::File(_) => return Err(EXDEV),
+        };
+        let parent = self.resolve_parent(new_at, new)?;
+        let Last::Name(name) = parent.last else {
+            return Err(EEXIST);
+        };
+        let dir = parent.dir;
+        let _g = dir.dentry.lock_dir();
+        let there = dir.dentry.lookup_locked(&self.caller, &name)?;
+        if !there.is_negative() {
+            return Err(EEXIST);
+        }
+        if parent.slashes {
+            return Err(ENOENT);
+        }
+        dir.want_write()?;
+        if !Arc::ptr_eq(&source.mnt, &dir.mnt) {
+            return Err(EXDEV);
+        }
+        self.may_create(&dir)?;
+        let inode = source.inode()?;
+        if inode.file_type() == FileType::Directory {
+            return Err(EPERM);
+        }
+        if !Arc::ptr_eq(source.dentry.sb(), dir.dentry.sb()) {
+            return Err(EXDEV);
+        }
+        dir.inode()?.link(&self.caller, &name, inode)?;
+        dir.dentry.attach(&name, Some(inode.clone()));
+        Ok(())
+    }
+
+    /// `unlinkat(2)` without `AT_REMOVEDIR`.
+    pub fn unlink(&self, at: &At, path: &[u8]) -> Result<()> {
+        let parent = self.resolve_parent(at, path)?;
+        let Last::Name(name) = parent.last else {
+            return Err(EISDIR);
+        };
+        let dir = parent.dir;
+        let (victim, inode);
+        {
+            let _g = dir.dentry.lock_dir();
+            victim = dir.dentry.lookup_locked(&self.caller, &name)?;
+            inode = victim.inode()?.clone();
+            if parent.slashes {
+                return Err(if victim.is_dir() { EISDIR } else { ENOTDIR });
+            }
+            dir.want_write()?;
+            self.may_delete(&dir, &victim, AsDir::No)?;
+            self.not_mounted(&dir, &victim)?;
+            dir.inode()?.unlink(&self.caller, &name, &inode)?;
+            dir.dentry.removed(&victim);
+        }
+        // The last references go without the lock: freeing a large file takes time.
+        drop((victim, inode));
+        Ok(())
+    }
+
+    /// `rmdir(2)`, `unlinkat(AT_REMOVEDIR)`.
+    pub fn rmdir(&self, at: &At, path: &[u8]) -> Result<()> {
+        let parent = self.resolve_parent(at, path)?;
+        let name = match parent.last {
+            Last::Name(n) => n,
+            Last::DotDot => return Err(ENOTEMPTY),
+            Last::Dot => return Err(EINVAL),
+            Last::Root => return Err(EBUSY),
+        };
+        let dir = parent.dir;
+        let _g = dir.dentry.lock_dir();
+        let victim = dir.dentry.lookup_locked(&self.caller, &name)?;
+        let inode = victim.inode()?;
+        dir.want_write()?;
+        self.may_delete(&dir, &victim, AsDir::Yes)?;
+        self.not_mounted(&dir, &victim)?;
+        // Its lock: nobody makes a name in it between the check for emptiness and the removal.
+        let _v = victim.lock_dir();
+        dir.inode()?.rmdir(&self.caller, &name, inode)?;
+        dir.dentry.removed(&victim);
+        Ok(())
+    }
+
+    /// `EBUSY` where something is mounted on `d` in this namespace.
+    pub(super) fn not_mounted(&self, dir: &Path, d: &Arc<Dentry>) -> Result<()> {
+        if !d.is_mountpoint() {
+            return Ok(());
+        }
+        if dir.mnt.child_at(d).is_some() {
+            return Err(EBUSY);
+        }
+        let ns = self.fs.ns();
+        let busy = ns
+            .mounts()
+            .iter()
+            .any(|m| m.parent().is_some_and(|(_, at)| Arc::ptr_eq(&at, d)));
+        if busy { Err(EBUSY) } else { Ok(()) }
+    }
+
+    /// `readlinkat(2)`: an empty path names an `O_PATH` descriptor of a link.
+    pub fn readlink(&self, at: &At, path: &[u8]) -> Result<Vec<u8>> {
+        let p = self.resolve(at, path, Walk::EMPTY)?;
+        let inode = p.inode()?;
+        if inode.file_type() != FileType::Symlink {
+            return Err(if path.is_empty() { ENOENT } else { EINVAL });
+        }
+        inode.touch();
+        inode.readlink(&self.caller)
+    }
+
+    /// `getcwd(2)`.
+    pub fn getcwd(&self) -> Result<Vec<u8>> {
+        let name = self.fs.cwd().describe(&self.fs.root());
+        if name.deleted {
+            return Err(ENOENT);
+        }
+        if !name.reachable {
+            let mut v = b"(unreachable)".to_vec();
+            v.extend_from_slice(&name.name);
+            return Ok(v);
+        }
+        Ok(name.name)
+    }
+
+    /// `chdir(2)`.
+    pub fn chdir(&self, path: &[u8]) -> Result<()> {
+        let p = self.resolve(&At::Cwd, path, Walk::FOLLOW | Walk::DIRECTORY)?;
+        self.permission(&p, Want::EXEC)?;
+        self.fs.set_cwd(p);
+        Ok(())
+    }
+
+    /// `fchdir(2)`.
+    pub fn fchdir(&self, file: &crate::File) -> Result<()> {
+        let p = file.path.clone().ok_or(ENOTDIR)?;
+        if !p.is_dir() {
+            return Err(ENOTDIR);
+        }
+        self.permission(&p, Want::EXEC)?;
+        self.fs.set_cwd(p);
+        Ok(())
+    }
+
+    /// `chroot(2)`.
+    pub fn chroot(&self, path: &[u8]) -> Result<()> {
+        let p = self.resolve(&At::Cwd, path, Walk::FOLLOW | Walk::DIRECTORY)?;
+        self.permission(&p, Want::EXEC)?;
+        if !self.cred().has(Caps::SYS_CHROOT) {
+            return Err(EPERM);
+        }
+        self.fs.set_root(p);
+        Ok(())
+    }
+
+    /// The path of an open file, for those that need one.
+    pub fn path_of(&self, file: &crate::File) -> Result<Path> {
+        file.path.clone().ok_or(EBADF)
+    }
+}

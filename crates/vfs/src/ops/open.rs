@@ -1,0 +1,441 @@
+//! open(2), openat2(2), opening for execve(2), and bound sockets.
+
+use super::AsDir;
+use crate::context::{At, PathCx};
+use crate::file::{
+    File, FileOps, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH,
+    O_RDONLY, O_TMPFILE, O_TRUNC, O_WRONLY,
+};
+use crate::inode::{FileType, Inode, SetAttr, Want, owner_or_capable};
+use crate::mount::{MountFlags, Path};
+use crate::vfs::DeviceOpen;
+use crate::walk::{Last, Walk, Walker};
+use crate::{Dentry, Stat};
+use abi::Result;
+use abi::errno::{
+    EACCES, EBADF, ECONNREFUSED, EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, ENXIO, EPERM,
+};
+use std::any::Any;
+use std::sync::{Arc, Weak};
+
+/// The bit of `O_TMPFILE` that is its own.
+const TMPFILE_BIT: u32 = O_TMPFILE & !O_DIRECTORY;
+/// Every flag that open(2) knows (`VALID_OPEN_FLAGS`).
+const VALID: u64 = 0o37777703 | (O_CREAT | O_EXCL) as u64;
+/// What stays beside `O_PATH`.
+const PATH_FLAGS: u32 = O_DIRECTORY | O_NOFOLLOW | O_PATH | crate::file::O_CLOEXEC;
+
+/// How to open.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenHow {
+    pub flags: u32,
+    /// Permission bits for a new file, before the umask.
+    pub mode: u32,
+    pub resolve: Walk,
+}
+
+impl OpenHow {
+    /// open(2) and openat(2): flags that nobody knows are ignored.
+    #[must_use]
+    pub fn new(flags: u32, mode: u32) -> OpenHow {
+        let mut flags = (u64::from(flags) & VALID) as u32;
+        if flags & O_PATH != 0 {
+            flags &= PATH_FLAGS;
+        }
+        let mode = if flags & (O_CREAT | TMPFILE_BIT) != 0 {
+            mode & 0o7777
+        } else {
+            0
+        };
+        OpenHow {
+            flags,
+            mode,
+            resolve: Walk::empty(),
+        }
+    }
+    /// openat2(2): everything is checked.
+    pub fn strict(flags: u64, mode: u64, resolve: u64) -> Result<OpenHow> {
+        if flags & !VALID != 0 || mode & !0o7777 != 0 {
+            return Err(EINVAL);
+        }
+        let flags = flags as u32;
+        if flags & (O_CREAT | TMPFILE_BIT) == 0 && mode != 0 {
+            return Err(EINVAL);
+        }
+        if flags & O_PATH != 0 && flags & !PATH_FLAGS != 0 {
+            return Err(EINVAL);
+        }
+        Ok(OpenHow {
+            flags,
+            mode: mode as u32,
+            resolve: Walk::from_resolve(resolve)?,
+        })
+    }
+}
+
+/// What access the flags ask for.
+fn wanted(flags: u32) -> Want {
+    let mut w = match flags & O_ACCMODE {
+        O_RDONLY => Want::READ,
+        O_WRONLY => Want::WRITE,
+        _ => Want::READ | Want::WRITE,
+    };
+    if flags & O_TRUNC != 0 {
+        w |= Want::WRITE;
+    }
+    w
+}
+
+/// Whether opening made the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    No,
+    Yes,
+}
+
+impl PathCx<'_> {
+    /// `openat(2)` and `openat2(2)`.
+    pub fn open(&self, at: &At, path: &[u8], how: OpenHow) -> Result<Arc<File>> {
+        let flags = how.flags;
+        let want = wanted(flags);
+        let mut walk = how.resolve;
+        if flags & TMPFILE_BIT != 0 {
+            if flags & O_TMPFILE != O_TMPFILE || flags & O_CREAT != 0 || !want.contains(Want::WRITE)
+            {
+                return Err(EINVAL);
+            }
+        } else if flags & O_CREAT != 0 && flags & O_DIRECTORY != 0 {
+            return Err(EINVAL);
+        }
+        if flags & O_NOFOLLOW == 0 {
+            walk |= Walk::FOLLOW;
+        }
+        if flags & O_DIRECTORY != 0 {
+            walk |= Walk::DIRECTORY;
+        }
+        if flags & TMPFILE_BIT != 0 {
+            let dir = self.resolve(at, path, walk)?;
+            return self.open_tmpfile(&dir, flags, how.mode);
+        }
+        if flags & O_CREAT == 0 {
+            let p = self.resolve(at, path, walk)?;
+            return self.open_at(p, flags, want, Made::No);
+        }
+        self.open_create(at, path, walk, how)
+    }
+
+    fn open_create(&self, at: &At, path: &[u8], walk: Walk, how: OpenHow) -> Result<Arc<File>> {
+        let flags = how.flags;
+        let want = wanted(flags);
+        let mut w = Walker::new(*self, at, path, walk)?;
+        loop {
+            let last = w.to_last()?;
+            let Last::Name(name) = last else {
+                return Err(if flags & O_EXCL != 0 { EEXIST } else { EISDIR });
+            };
+            if w.slashes {
+                return Err(EISDIR);
+            }
+            let dir = w.here.clone();
+            let mut d = dir.dentry.lookup(&self.caller, &name)?;
+            if d.is_negative() {
+                match self.create_locked(&dir, &name, how.mode)? {
+                    Ok(made) => return self.open_at(made, flags, want, Made::Yes),
+                    // Someone else was faster.
+                    Err(other) => d = other,
+                }
+            }
+            if flags & O_EXCL != 0 {
+                return Err(EEXIST);
+            }
+            let p = w.mounted(Path {
+                mnt: dir.mnt,
+                dentry: d,
+            })?;
+            if p.dentry.file_type() == Some(FileType::Symlink) {
+                if flags & O_NOFOLLOW != 0 {
+                    return Err(ELOOP);
+                }
+                w.follow(&p)?;
+                if !w.has_more() {
+                    // A magic link leads to a place that exists.
+                    return self.open_at(w.here.clone(), flags, want, Made::No);
+                }
+                continue;
+            }
+            return self.open_at(p, flags, want, Made::No);
+        }
+    }
+
+    /// Makes a regular file; or gives the dentry that is there by now.
+    fn create_locked(
+        &self,
+        dir: &Path,
+        name: &[u8],
+        mode: u32,
+    ) -> Result<std::result::Result<Path, Arc<Dentry>>> {
+        let _g = dir.dentry.lock_dir();
+        let d = dir.dentry.lookup_locked(&self.caller, name)?;
+        if !d.is_negative() {
+            return Ok(Err(d));
+        }
+        dir.want_write()?;
+        self.may_create(dir)?;
+        let new = self.new_node(dir, mode, FileType::Regular)?;
+        let inode = dir.inode()?.create(&self.caller, name, new)?;
+        let dentry = dir.dentry.attach(name, Some(inode));
+        Ok(Ok(Path {
+            mnt: dir.mnt.clone(),
+            dentry,
+        }))
+    }
+
+    fn open_tmpfile(&self, dir: &Path, flags: u32, mode: u32) -> Result<Arc<File>> {
+        dir.want_write()?;
+        self.permission(dir, Want::WRITE | Want::EXEC)?;
+        let new = self.new_node(dir, mode, FileType::Regular)?;
+        let inode = dir.inode()?.tmpfile(&self.caller, new)?;
+        let name = format!("#{}", inode.stat()?.ino);
+        let dentry = Dentry::new_unnamed_in(&dir.dentry, inode, name.as_bytes());
+        let p = Path {
+            mnt: dir.mnt.clone(),
+            dentry,
+        };
+        self.open_at(
+            p,
+            flags & !TMPFILE_BIT & !O_DIRECTORY,
+            wanted(flags),
+            Made::Yes,
+        )
+    }
+
+    /// Opens what was found or made (`do_open`, `may_open`).
+    fn open_at(&self, p: Path, mut flags: u32, want: Want, made: Made) -> Result<Arc<File>> {
+        let inode = p.inode()?.clone();
+        let kind = inode.file_type();
+        if flags & O_CREAT != 0 && made == Made::No && kind == FileType::Directory {
+            return Err(EISDIR);
+        }
+        if flags & O_DIRECTORY != 0 && kind != FileType::Directory {
+            return Err(ENOTDIR);
+        }
+        if flags & O_PATH != 0 {
+            let ops = Arc::new(PathOnly(inode));
+            return Ok(File::new(ops, flags, Some(p), self.cred().clone()));
+        }
+        match kind {
+            FileType::Symlink => return Err(ELOOP),
+            FileType::Directory if want.contains(Want::WRITE) => return Err(EISDIR),
+            FileType::Char | FileType::Block if p.mnt.flags().contains(MountFlags::NODEV) => {
+                return Err(EACCES);
+            }
+            FileType::Regular | FileType::Directory => {}
+            _ => flags &= !O_TRUNC,
+        }
+        if made == Made::Yes {
+            flags &= !O_TRUNC;
+        } else {
+            self.permission(&p, want)?;
+        }
+        if flags & O_NOATIME != 0 && !owner_or_capable(inode.perm()?, self.cred()) {
+            return Err(EPERM);
+        }
+        let writes = flags & O_ACCMODE != O_RDONLY || flags & O_TRUNC != 0;
+        if writes && !kind.is_special() {
+            p.want_write()?;
+        }
+        let counted = kind == FileType::Regular && flags & O_ACCMODE != O_RDONLY;
+        let guard = counted.then(|| WriteAccess::new(&inode)).transpose()?;
+        if flags & O_TRUNC != 0 {
+            let _short = if counted {
+                None
+            } else {
+                Some(WriteAccess::new(&inode)?)
+            };
+            let perm = inode.perm()?;
+            let mode = super::without_privileges(perm.mode, self.cred());
+            inode.set_attr(
+                &self.caller,
+                &SetAttr {
+                    size: Some(0),
+                    mode,
+                    ..SetAttr::default()
+                },
+            )?;
+        }
+        let ops = self.open_inode(&p, inode, flags)?;
+        let file = File::new(ops, flags, Some(p), self.cred().clone());
+        if let Some(g) = guard {
+            g.give_to(&file);
+        }
+        Ok(file)
+    }
+
+    fn open_inode(&self, p: &Path, inode: Arc<dyn Inode>, flags: u32) -> Result<Arc<dyn FileOps>> {
+        match inode.file_type() {
+            FileType::Regular | FileType::Directory => inode.open(&self.caller, flags),
+            FileType::Fifo => self
+                .vfs
+                .special()?
+                .open_fifo(&inode.ext().fifo, flags, self.blocker),
+            FileType::Char => {
+                let rdev = inode.stat()?.rdev;
+                let open = DeviceOpen {
+                    rdev,
+                    path: p,
+                    flags,
+                    caller: self.caller,
+                };
+                self.vfs.devices.open(&open)
+            }
+            FileType::Block | FileType::Socket => Err(ENXIO),
+            FileType::Symlink => Err(ELOOP),
+        }
+    }
+
+    /// Opens a place that is known: `/proc/self/fd/N` and the like, with the checks of open(2).
+    pub fn open_path(&self, p: Path, flags: u32) -> Result<Arc<File>> {
+        let how = OpenHow::new(flags & !(O_CREAT | O_EXCL), 0);
+        self.open_at(p, how.flags, wanted(how.flags), Made::No)
+    }
+
+    /// Opens a program or its interpreter for execve(2) (`do_open_execat`): a regular file with a right to
+    /// execute it, on a mount that allows it. The guard keeps writers out while it lives.
+    pub fn open_exec(&self, at: &At, path: &[u8], flags: Walk) -> Result<(Arc<File>, ExecGuard)> {
+        let p = self.resolve(at, path, flags)?;
+        let inode = p.inode()?.clone();
+        match inode.file_type() {
+            FileType::Regular => {}
+            FileType::Symlink => return Err(ELOOP),
+            _ => return Err(EACCES),
+        }
+        if p.mnt.flags().contains(MountFlags::NOEXEC) || p.mnt.sb().fs.no_exec() {
+            return Err(EACCES);
+        }
+        inode.permission(&self.caller, Want::EXEC)?;
+        let guard = ExecGuard::new(&inode)?;
+        let ops = inode.open(&self.caller, O_RDONLY)?;
+        Ok((
+            File::new(ops, O_RDONLY, Some(p), self.cred().clone()),
+            guard,
+        ))
+    }
+
+    /// bind(2) of a Unix socket: makes the name, and hangs `socket` on it. `EEXIST` becomes the caller's
+    /// `EADDRINUSE`.
+    pub fn bind_socket(
+        &self,
+        at: &At,
+        path: &[u8],
+        mode: u32,
+        socket: Weak<dyn Any + Send + Sync>,
+    ) -> Result<Path> {
+        let p = self.mknod(at, path, abi::linux::S_IFSOCK | (mode & 0o7777), 0)?;
+        p.inode()?.ext().socket.set(socket);
+        Ok(p)
+    }
+
+    /// connect(2) to a Unix socket's name: what is bound there.
+    pub fn find_socket(&self, at: &At, path: &[u8]) -> Result<Arc<dyn Any + Send + Sync>> {
+        let p = self.resolve(at, path, Walk::FOLLOW)?;
+        self.permission(&p, Want::WRITE)?;
+        let inode = p.inode()?;
+        if inode.file_type() != FileType::Socket {
+            return Err(ECONNREFUSED);
+        }
+        inode.ext().socket.any().ok_or(ECONNREFUSED)
+    }
+
+    /// Removes a name that was just made, where what it was made for failed.
+    pub fn remove_path(&self, p: &Path) -> Result<()> {
+        let dir = Path {
+            mnt: p.mnt.clone(),
+            dentry: p.dentry.parent().ok_or(ENOENT)?,
+        };
+        let _g = dir.dentry.lock_dir();
+        self.may_delete(&dir, &p.dentry, AsDir::No)?;
+        dir.inode()?
+            .unlink(&self.caller, &p.dentry.name(), p.inode()?)?;
+        dir.dentry.removed(&p.dentry);
+        Ok(())
+    }
+}
+
+/// A count in `InodeExt::writers`, until a [`File`] takes it over.
+struct WriteAccess(Option<Arc<dyn Inode>>);
+
+impl WriteAccess {
+    fn new(inode: &Arc<dyn Inode>) -> Result<WriteAccess> {
+        inode.ext().get_write_access()?;
+        Ok(WriteAccess(Some(inode.clone())))
+    }
+    fn give_to(mut self, file: &File) {
+        self.0 = None;
+        file.holds_write_access();
+    }
+}
+
+impl Drop for WriteAccess {
+    fn drop(&mut self) {
+        if let Some(i) = &self.0 {
+            i.ext().put_write_access();
+        }
+    }
+}
+
+/// Keeps a running program's file from being written (`deny_write_access`).
+pub struct ExecGuard(Arc<dyn Inode>);
+
+impl ExecGuard {
+    fn new(inode: &Arc<dyn Inode>) -> Result<ExecGuard> {
+        inode.ext().deny_write_access()?;
+        Ok(ExecGuard(inode.clone()))
+    }
+}
+
+impl Clone for ExecGuard {
+    fn clone(&self) -> Self {
+        // Already denied, so it cannot fail.
+        let _ = self.0.ext().deny_write_access();
+        ExecGuard(self.0.clone())
+    }
+}
+
+impl Drop for ExecGuard {
+    fn drop(&mut self) {
+        self.0.ext().allow_write_access();
+    }
+}
+
+/// What an `O_PATH` descriptor stands for: a place, not a file.
+pub struct PathOnly(Arc<dyn Inode>);
+
+impl FileOps for PathOnly {
+    fn stat(&self) -> Result<Stat> {
+        self.0.stat()
+    }
+    fn read(&self, _: &File, _: &mut dyn crate::Sink, _: u64) -> Result<usize> {
+        Err(EBADF)
+    }
+    fn write(&self, _: &File, _: &mut dyn crate::Source, _: u64) -> Result<usize> {
+        Err(EBADF)
+    }
+    fn ioctl(&self, _: &File, _: &dyn crate::file::IoctlContext, _: u32, _: u64) -> Result<u64> {
+        Err(EBADF)
+    }
+    fn mappable(&self) -> Result<Arc<dyn clas::Mappable>> {
+        Err(EBADF)
+    }
+    fn truncate(&self, _: u64) -> Result<()> {
+        Err(EBADF)
+    }
+    fn allocate(&self, _: i32, _: u64, _: u64) -> Result<()> {
+        Err(EBADF)
+    }
+    fn sync(&self, _: crate::file::DataOnly) -> Result<()> {
+        Err(EBADF)
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

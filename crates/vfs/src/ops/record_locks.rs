@@ -1,0 +1,60 @@
+//! flock(2) and fcntl(2)'s record locks, from an open file.
+
+use crate::context::PathCx;
+use crate::file::File;
+use crate::locks::{Conflict, FileLocks, LockKind, LockRange, Owner};
+use abi::Result;
+use abi::errno::EBADF;
+
+/// Whether to wait for a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    No,
+    Yes,
+}
+
+fn locks(file: &File) -> Result<&FileLocks> {
+    let path = file.path.as_ref().ok_or(EBADF)?;
+    if file.flags() & crate::file::O_PATH != 0 {
+        return Err(EBADF);
+    }
+    Ok(path.inode()?.ext().locks())
+}
+
+impl PathCx<'_> {
+    /// `flock(2)`: `None` unlocks.
+    pub fn flock(&self, file: &File, kind: Option<LockKind>, wait: Wait) -> Result<()> {
+        let blocker = (wait == Wait::Yes).then_some(self.blocker);
+        locks(file)?.flock(file.id, kind, blocker)
+    }
+    /// `F_GETLK`, `F_OFD_GETLK`.
+    pub fn get_lock(
+        &self,
+        file: &File,
+        owner: Owner,
+        kind: LockKind,
+        range: LockRange,
+    ) -> Result<Option<Conflict>> {
+        Ok(locks(file)?.test(owner, kind, range))
+    }
+    /// `F_SETLK`, `F_SETLKW` and their OFD kin: `None` unlocks. `pid` is what `F_GETLK` shall show (-1 for
+    /// an open file's).
+    pub fn set_lock(
+        &self,
+        file: &File,
+        owner: Owner,
+        kind: Option<LockKind>,
+        range: LockRange,
+        pid: i32,
+        wait: Wait,
+    ) -> Result<()> {
+        let l = locks(file)?;
+        match kind {
+            None => l.unlock(owner, range),
+            Some(LockKind::Read) if !file.readable() => Err(EBADF),
+            Some(LockKind::Write) if !file.writable() => Err(EBADF),
+            Some(k) if wait == Wait::No => l.lock(owner, k, range, pid),
+            Some(k) => l.lock_wait(owner, k, range, pid, &self.vfs.lock_waits, self.blocker),
+        }
+    }
+}

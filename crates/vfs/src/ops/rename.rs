@@ -1,0 +1,161 @@
+//! renameat2(2).
+
+use super::AsDir;
+use crate::context::{At, PathCx};
+use crate::dentry::Dentry;
+use crate::inode::{RenameFlags, Want};
+use crate::mount::Path;
+use crate::walk::Last;
+use abi::Result;
+use abi::errno::{EBUSY, EEXIST, EINVAL, ENOENT, ENOTDIR, ENOTEMPTY, EXDEV};
+use std::sync::Arc;
+
+impl PathCx<'_> {
+    /// `renameat2(2)`.
+    pub fn rename(
+        &self,
+        old_at: &At,
+        old: &[u8],
+        new_at: &At,
+        new: &[u8],
+        flags: u32,
+    ) -> Result<()> {
+        let flags = RenameFlags::from_bits(flags).ok_or(EINVAL)?;
+        let exchange = flags.contains(RenameFlags::EXCHANGE);
+        if exchange && flags.intersects(RenameFlags::NOREPLACE | RenameFlags::WHITEOUT) {
+            return Err(EINVAL);
+        }
+        let from = self.resolve_parent(old_at, old)?;
+        let to = self.resolve_parent(new_at, new)?;
+        if !Arc::ptr_eq(&from.dir.mnt, &to.dir.mnt) {
+            return Err(EXDEV);
+        }
+        let Last::Name(name) = &from.last else {
+            return Err(EBUSY);
+        };
+        let Last::Name(new_name) = &to.last else {
+            return Err(if flags.contains(RenameFlags::NOREPLACE) {
+                EEXIST
+            } else {
+                EBUSY
+            });
+        };
+        from.dir.want_write()?;
+        let (old_dir, new_dir) = (&from.dir, &to.dir);
+        let same_dir = Arc::ptr_eq(&old_dir.dentry, &new_dir.dentry);
+        let sb = old_dir.dentry.sb().clone();
+        let _rename = (!same_dir).then(|| sb.lock_rename());
+        let _locks = lock_both(&old_dir.dentry, &new_dir.dentry);
+
+        let child = old_dir.dentry.lookup_locked(&self.caller, name)?;
+        let inode = child.inode()?.clone();
+        let target = new_dir.dentry.lookup_locked(&self.caller, new_name)?;
+        if flags.contains(RenameFlags::NOREPLACE) && !target.is_negative() {
+            return Err(EEXIST);
+        }
+        if exchange {
+            if target.is_negative() {
+                return Err(ENOENT);
+            }
+            if !target.is_dir() && to.slashes {
+                return Err(ENOTDIR);
+            }
+        }
+        if !child.is_dir() {
+            if from.slashes || (!exchange && to.slashes) {
+                return Err(ENOTDIR);
+            }
+        }
+        if child.is_dir() && new_dir.dentry.is_below(&child) {
+            return Err(EINVAL);
+        }
+        if target.is_dir() && old_dir.dentry.is_below(&target) {
+            return Err(if exchange { EINVAL } else { ENOTEMPTY });
+        }
+        // Two names of one file: nothing to do.
+        if let Ok(t) = target.inode()
+            && Arc::ptr_eq(t, &inode)
+        {
+            return Ok(());
+        }
+        self.may_delete(old_dir, &child, kind(&child))?;
+        if target.is_negative() {
+            self.may_create(new_dir)?;
+        } else {
+            let as_dir = if exchange {
+                kind(&target)
+            } else {
+                kind(&child)
+            };
+            self.may_delete(new_dir, &target, as_dir)?;
+        }
+        if !same_dir {
+            // Their `..` changes.
+            if child.is_dir() {
+                self.permission(&on(old_dir, &child), Want::WRITE)?;
+            }
+            if exchange && target.is_dir() {
+                self.permission(&on(new_dir, &target), Want::WRITE)?;
+            }
+        }
+        self.not_mounted(old_dir, &child)?;
+        if !target.is_negative() {
+            self.not_mounted(new_dir, &target)?;
+        }
+        // Nobody makes a name in a directory that is being replaced.
+        let _t = (target.is_dir() && !exchange).then(|| target.lock_dir());
+        old_dir.inode()?.rename(
+            &self.caller,
+            name,
+            &inode,
+            new_dir.inode()?,
+            new_name,
+            target.inode().ok(),
+            flags,
+        )?;
+        if exchange {
+            Dentry::exchanged(&child, &target);
+        } else {
+            old_dir.dentry.moved(&child, &new_dir.dentry, new_name);
+            if flags.contains(RenameFlags::WHITEOUT) {
+                // A whiteout stands at the old name now: look it up again.
+                old_dir.dentry.forget(name);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kind(d: &Arc<Dentry>) -> AsDir {
+    if d.is_dir() { AsDir::Yes } else { AsDir::No }
+}
+
+fn on(dir: &Path, d: &Arc<Dentry>) -> Path {
+    Path {
+        mnt: dir.mnt.clone(),
+        dentry: d.clone(),
+    }
+}
+
+/// Locks two directories: an ancestor before its descendant, else by address.
+fn lock_both<'a>(
+    a: &'a Arc<Dentry>,
+    b: &'a Arc<Dentry>,
+) -> (
+    parking_lot::MutexGuard<'a, ()>,
+    Option<parking_lot::MutexGuard<'a, ()>>,
+) {
+    if Arc::ptr_eq(a, b) {
+        return (a.lock_dir(), None);
+    }
+    let a_first = if b.is_below(a) {
+        true
+    } else if a.is_below(b) {
+        false
+    } else {
+        Arc::as_ptr(a).addr() < Arc::as_ptr(b).addr()
+    };
+    let (first, second) = if a_first { (a, b) } else { (b, a) };
+    let g = first.lock_dir();
+    (g, Some(second.lock_dir()))
+}

@@ -1,0 +1,162 @@
+//! The root object of the VFS: numbers, registries and hooks. One in a Sentry.
+
+use crate::context::{Caller, FsContext};
+use crate::dentry::Dentry;
+use crate::file::FileOps;
+use crate::inode::Slot;
+use crate::locks::WaitGraph;
+use crate::mount::{Mount, MountFlags, Path};
+use crate::{major, makedev, minor};
+use abi::Result;
+use abi::errno::{ENODEV, ENXIO};
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use wait::Blocker;
+
+/// What the pipe's author plugs in.
+pub trait SpecialFiles: Send + Sync {
+    /// Opens a FIFO: finds or makes the pipe in `slot` and waits for the other end, as fifo(7) says.
+    /// `EAGAIN` waits are made with `blocker`.
+    fn open_fifo(&self, slot: &Slot, flags: u32, blocker: &dyn Blocker)
+    -> Result<Arc<dyn FileOps>>;
+}
+
+/// A device that is being opened.
+pub struct DeviceOpen<'a> {
+    pub rdev: u64,
+    pub path: &'a Path,
+    /// `O_*`.
+    pub flags: u32,
+    pub caller: Caller<'a>,
+}
+
+/// Opens character devices of some numbers.
+pub trait Device: Send + Sync {
+    fn open(&self, open: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>>;
+}
+
+/// Character devices by number.
+#[derive(Default)]
+pub struct DeviceRegistry {
+    /// By major and minor number; a minor of `None` stands for all of that major.
+    devices: RwLock<BTreeMap<(u32, Option<u32>), Arc<dyn Device>>>,
+}
+
+impl DeviceRegistry {
+    pub fn register(&self, major: u32, minor: Option<u32>, device: Arc<dyn Device>) {
+        self.devices.write().insert((major, minor), device);
+    }
+    /// Opens a device; `ENXIO` where nobody registered its number.
+    pub fn open(&self, open: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>> {
+        let (ma, mi) = (major(open.rdev), minor(open.rdev));
+        let device = {
+            let d = self.devices.read();
+            d.get(&(ma, Some(mi)))
+                .or_else(|| d.get(&(ma, None)))
+                .cloned()
+        };
+        device.ok_or(ENXIO)?.open(open)
+    }
+}
+
+/// A type of file systems, for `mount(2)`.
+pub trait FsType: Send + Sync {
+    /// Makes (or finds) a file system; gives its root.
+    fn mount(
+        &self,
+        vfs: &Arc<Vfs>,
+        cx: &Caller<'_>,
+        source: &str,
+        data: &str,
+    ) -> Result<Arc<Dentry>>;
+    /// `nodev` in `/proc/filesystems`.
+    fn needs_device(&self) -> bool {
+        false
+    }
+}
+
+/// The root object.
+pub struct Vfs {
+    next_id: AtomicU64,
+    next_dev: AtomicU64,
+    /// Held by every change of a mount tree.
+    pub(crate) mount_lock: Mutex<()>,
+    pub devices: DeviceRegistry,
+    fs_types: RwLock<BTreeMap<String, Arc<dyn FsType>>>,
+    special: RwLock<Option<Arc<dyn SpecialFiles>>>,
+    contexts: Mutex<Vec<Weak<FsContext>>>,
+    /// Who waits for whose lock.
+    pub(crate) lock_waits: WaitGraph,
+}
+
+impl Vfs {
+    #[must_use]
+    pub fn new() -> Arc<Vfs> {
+        let vfs = Arc::new(Vfs {
+            next_id: AtomicU64::new(1),
+            next_dev: AtomicU64::new(1),
+            mount_lock: Mutex::new(()),
+            devices: DeviceRegistry::default(),
+            fs_types: RwLock::new(BTreeMap::new()),
+            special: RwLock::new(None),
+            contexts: Mutex::new(Vec::new()),
+            lock_waits: WaitGraph::default(),
+        });
+        crate::fs::dev::register_memory_devices(&vfs.devices);
+        vfs
+    }
+    /// An unused `st_dev` with major number 0.
+    pub fn new_dev(&self) -> u64 {
+        makedev(0, self.next_dev.fetch_add(1, Ordering::Relaxed) as u32)
+    }
+    /// A number that nothing else of the VFS has: mounts, lock owners.
+    pub fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+    pub fn register_fs(&self, name: &str, t: Arc<dyn FsType>) {
+        self.fs_types.write().insert(name.to_owned(), t);
+    }
+    /// `ENODEV` for a type that is not registered.
+    pub fn fs_type(&self, name: &str) -> Result<Arc<dyn FsType>> {
+        self.fs_types.read().get(name).cloned().ok_or(ENODEV)
+    }
+    /// `/proc/filesystems`.
+    #[must_use]
+    pub fn filesystems(&self) -> String {
+        let mut s = String::new();
+        for (name, t) in self.fs_types.read().iter() {
+            s.push_str(if t.needs_device() { "" } else { "nodev" });
+            s.push('\t');
+            s.push_str(name);
+            s.push('\n');
+        }
+        s
+    }
+    pub fn set_special_files(&self, s: Arc<dyn SpecialFiles>) {
+        *self.special.write() = Some(s);
+    }
+    pub(crate) fn special(&self) -> Result<Arc<dyn SpecialFiles>> {
+        self.special.read().clone().ok_or(ENXIO)
+    }
+    /// A mount that hangs nowhere: for files that the kernel itself makes (memfd, pipes with a path).
+    #[must_use]
+    pub fn kernel_mount(&self, root: Arc<Dentry>) -> Arc<Mount> {
+        Mount::new(self.new_id(), root, MountFlags::empty(), "none")
+    }
+    pub(crate) fn register_context(&self, cx: &Arc<FsContext>) {
+        let mut all = self.contexts.lock();
+        if all.len() == all.capacity() {
+            all.retain(|w| w.strong_count() > 0);
+        }
+        all.push(Arc::downgrade(cx));
+    }
+    pub(crate) fn contexts(&self) -> Vec<Arc<FsContext>> {
+        self.contexts
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+}
