@@ -45,8 +45,8 @@ impl Caller<'_> {
 /// UNIX sockets' names in the file system. The system-call layer implements it with the caller's root and
 /// working directory.
 pub trait PathNames {
-    /// Makes a socket node (mode 0777 less umask) and attaches `endpoint` to its inode. `EADDRINUSE` where
-    /// the path exists.
+    /// Makes a socket node (mode 0777 less umask) and attaches `endpoint` to its inode, weakly: it lives as
+    /// long as the socket is open. `EADDRINUSE` where the path exists.
     fn bind(&self, path: &[u8], endpoint: Arc<dyn Any + Send + Sync>) -> Result<()>;
     /// What is attached to the node; `ECONNREFUSED` where it is no socket or nothing is attached; needs
     /// write permission (`EACCES`).

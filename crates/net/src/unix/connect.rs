@@ -1,6 +1,6 @@
 //! Names and connections of UNIX sockets.
 
-use super::{AcceptQueue, Link, Listener, Peer, UnixNode, UnixSock, make};
+use super::{AcceptQueue, Link, Listener, Peer, UnixSock, make};
 use crate::addr::{UnixName, family_of};
 use crate::control::{Control, Ucred};
 use crate::msgqueue::MsgQueue;
@@ -10,8 +10,7 @@ use crate::stream::{End, Half};
 use crate::sys::{AF_UNSPEC, SOL_SOCKET};
 use abi::Result;
 use abi::errno::{
-    EADDRINUSE, EAGAIN, ECONNREFUSED, EINVAL, EISCONN, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM,
-    EPROTOTYPE,
+    EAGAIN, ECONNREFUSED, EINVAL, EISCONN, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM, EPROTOTYPE,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -153,14 +152,8 @@ impl Protocol for UnixSock {
         match &name {
             UnixName::Abstract(n) => self.claim_abstract(n)?,
             UnixName::Path(p) => {
-                let r = who.paths.bind(p, Arc::new(UnixNode(self.me.clone())));
-                r.map_err(|e| {
-                    if e == abi::errno::EEXIST {
-                        EADDRINUSE
-                    } else {
-                        e
-                    }
-                })?;
+                let me = self.me.upgrade().ok_or(EINVAL)?;
+                who.paths.bind(p, me)?;
             }
             UnixName::Unnamed => {}
         }

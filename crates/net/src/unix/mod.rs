@@ -1,7 +1,8 @@
 //! UNIX domain sockets (`unix(7)`).
 //!
 //! Streams are two [`Half`]s, like TCP. Datagram and sequenced-packet sockets own a [`MsgQueue`] each, and
-//! send into their peer's. A name in the file system is a node that holds a [`UnixNode`].
+//! send into their peer's. A name in the file system is a node that refers
+//! to the socket.
 
 mod connect;
 mod transfer;
@@ -78,9 +79,6 @@ struct AcceptQueue {
     /// Connects that found no room.
     waiters: Vec<Weak<Common>>,
 }
-
-/// What a socket's node in the file system holds.
-pub struct UnixNode(Weak<UnixSock>);
 
 fn make(common: Arc<Common>, name: UnixName) -> Arc<UnixSock> {
     Arc::new_cyclic(|me| UnixSock {
@@ -162,12 +160,8 @@ impl UnixSock {
                 names.get(n).and_then(Weak::upgrade).ok_or(ECONNREFUSED)
             }
             UnixName::Path(p) => {
-                let node = who
-                    .paths
-                    .lookup(p)?
-                    .downcast::<UnixNode>()
-                    .map_err(|_| ECONNREFUSED)?;
-                node.0.upgrade().ok_or(ECONNREFUSED)
+                let sock = who.paths.lookup(p)?.downcast::<UnixSock>();
+                sock.map_err(|_| ECONNREFUSED)
             }
         }
     }
