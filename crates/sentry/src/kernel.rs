@@ -50,6 +50,8 @@ pub struct Kernel {
     /// The vDSO's image, mapped into every program.
     vdso: Option<Vdso>,
     pub cpus: u32,
+    /// The host's memory, bytes.
+    pub total_memory: u64,
     /// `kernel.random.boot_id`.
     pub boot_id: [u8; 16],
     /// Number of forks since the start, for /proc/stat.
@@ -84,6 +86,7 @@ pub struct Parts {
     pub random_drop: u32,
     pub vdso: Option<Vdso>,
     pub cpus: u32,
+    pub total_memory: u64,
     pub drain: std::time::Duration,
 }
 
@@ -113,6 +116,7 @@ impl Kernel {
             drop_seed: AtomicU64::new(1),
             vdso: p.vdso,
             cpus: p.cpus,
+            total_memory: p.total_memory,
             boot_id,
             forks: AtomicU32::new(0),
             console: Mutex::new(None),

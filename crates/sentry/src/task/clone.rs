@@ -317,6 +317,39 @@ impl Task {
         })
     }
 
+    /// execve(2) from another thread than the main one: the caller goes on as the main thread.
+    pub fn become_leader(cx: &mut Context) {
+        let old = cx.task.clone();
+        let new = Task::first(
+            &old.kernel,
+            old.group.clone(),
+            old.mm(),
+            old.fs(),
+            old.files(),
+            (*old.cred()).clone(),
+        );
+        new.set_mask(old.mask());
+        new.set_comm(&old.comm());
+        for info in std::iter::from_fn(|| old.pending.take(abi::SigSet::ALL)) {
+            let _ = new.pending.push(info);
+        }
+        for (to, from) in [
+            (&new.pdeath_signal, &old.pdeath_signal),
+            (&new.nice, &old.nice),
+        ] {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        new.no_new_privs.store(old.no_new_privs.load(Ordering::Relaxed), Ordering::Relaxed);
+        new.clear_child_tid.store(old.clear_child_tid.load(Ordering::Relaxed), Ordering::Relaxed);
+        *new.vfork_done.lock() = old.vfork_done.lock().take();
+        let mut l = old.kernel.tasks.lock();
+        l.remove_task(&old);
+        l.add_task(&new);
+        drop(l);
+        *new.interrupter.lock() = old.interrupter.lock().take();
+        cx.task = new;
+    }
+
     /// Replaces the memory (execve); gives the old one.
     pub fn replace_mm(&self, mm: Arc<mm::Mm>) -> Arc<mm::Mm> {
         std::mem::replace(&mut *self.mm.write(), mm)

@@ -188,6 +188,11 @@ impl Task {
     pub fn is_leader(&self) -> bool {
         self.tid == self.group.tgid
     }
+    /// `RLIMIT_NOFILE`.
+    #[must_use]
+    pub fn nofile_limit(&self) -> u64 {
+        self.group.limits.lock().0[limits::NOFILE].current
+    }
     /// The limits that concern memory.
     #[must_use]
     pub fn mm_limits(&self) -> mm::Limits {

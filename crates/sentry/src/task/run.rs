@@ -51,6 +51,9 @@ impl Deref for Context {
     }
 }
 
+/// The application side ended.
+struct Gone;
+
 /// Whether the loop goes on.
 #[derive(PartialEq, Eq)]
 enum Flow {
@@ -249,10 +252,10 @@ fn boundary_again(cx: &mut Context) -> Flow {
 }
 
 /// Sets up a handler's frame. `Err` if the task ends instead.
-fn deliver(cx: &mut Context, info: &SigInfo, action: &super::signal::SigAction) -> Result<(), ()> {
+fn deliver(cx: &mut Context, info: &SigInfo, action: &super::signal::SigAction) -> core::result::Result<(), Gone> {
     if !cx.thread.has_regs() && cx.thread.fetch_regs() == Event::Gone {
         cx.kernel.kill_group(&cx.group, SIGSEGV.number());
-        return Err(());
+        return Err(Gone);
     }
     let mut regs = cx.thread.regs();
     if let Some(r) = cx.restart.take() {

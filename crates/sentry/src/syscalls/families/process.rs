@@ -169,7 +169,7 @@ fn execve(cx: &mut Context, a: &Args) -> SysResult {
     let req = ExecRequest {
         at: At::Cwd,
         path,
-        walk: Walk::empty(),
+        walk: Walk::FOLLOW,
         argv: argv(cx, a.va(1))?,
         envp: strings(cx, a.va(2))?,
     };
@@ -192,10 +192,7 @@ fn execveat(cx: &mut Context, a: &Args) -> SysResult {
         return Err(EINVAL);
     }
     let path = path_arg(cx, a.va(1))?;
-    let mut walk = Walk::empty();
-    if flags & AT_SYMLINK_NOFOLLOW != 0 {
-        walk |= Walk::NOFOLLOW;
-    }
+    let walk = if flags & AT_SYMLINK_NOFOLLOW != 0 { Walk::empty() } else { Walk::FOLLOW };
     let dirfd = a.i32(0);
     let (at, path) = if path.is_empty() {
         if flags & AT_EMPTY_PATH == 0 {

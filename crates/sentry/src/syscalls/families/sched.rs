@@ -173,8 +173,8 @@ fn ioprio_set(cx: &mut Context, a: &Args) -> SysResult {
     }
 }
 
-/// `membarrier(cmd, flags, cpu)`: the host's threads are ordered by the kick that each gets.
-fn membarrier(cx: &mut Context, a: &Args) -> SysResult {
+/// `membarrier(cmd, flags, cpu)`.
+fn membarrier(_cx: &mut Context, a: &Args) -> SysResult {
     const GLOBAL: u32 = 1;
     const PRIVATE_EXPEDITED: u32 = 8;
     const REGISTER_PRIVATE_EXPEDITED: u32 = 16;
@@ -185,17 +185,8 @@ fn membarrier(cx: &mut Context, a: &Args) -> SysResult {
         0 => Ok((GLOBAL | PRIVATE_EXPEDITED | REGISTER_PRIVATE_EXPEDITED) as usize),
         REGISTER_PRIVATE_EXPEDITED => Ok(0),
         GLOBAL | PRIVATE_EXPEDITED => {
-            let threads = if a.u32(0) == GLOBAL {
-                let l = cx.kernel.tasks.lock();
-                l.processes().flat_map(|p| p.threads.values().cloned()).collect()
-            } else {
-                cx.kernel.tasks.lock().threads(cx.group.tgid)
-            };
-            for t in threads {
-                if t.tid != cx.tid {
-                    t.stop_briefly();
-                }
-            }
+            // Every thread on the host passes a barrier: slow (some ms), and right.
+            hostcall::process::membarrier_global()?;
             Ok(0)
         }
         _ => Err(EINVAL),
