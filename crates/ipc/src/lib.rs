@@ -29,7 +29,7 @@ pub mod timerfd;
 
 pub use epoll::Epoll;
 pub use eventfd::EventFd;
-pub use pipe::{Fifo, PipeEnd, new_pipe};
+pub use pipe::{Pipe, PipeEnd, new_pipe};
 pub use timer::{Clock, Timer, TimerService};
 pub use timerfd::TimerFd;
 

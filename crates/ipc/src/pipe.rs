@@ -13,7 +13,7 @@ use abi::{Result, Va};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use vfs::file::{IoctlContext, O_ACCMODE, O_DIRECT, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY};
 use vfs::{File, FileOps, Sink, Source, Stat};
 use wait::{Events, WaitQueue};
@@ -264,6 +264,17 @@ impl Pipe {
         r
     }
 
+    /// The pipe behind a FIFO. Its inode refers to it weakly: the pipe lives while it is open.
+    #[must_use]
+    pub fn for_fifo() -> Arc<Pipe> {
+        Pipe::new()
+    }
+
+    /// `open(2)` of a FIFO: `ENXIO` for a non-blocking writer without a reader. `attributes`: the inode's.
+    pub fn open_fifo(self: &Arc<Pipe>, flags: u32, attributes: Attributes) -> Result<PendingOpen> {
+        self.open(flags, Some(attributes))
+    }
+
     /// Opens an end by FIFO's rules.
     fn open(self: &Arc<Pipe>, flags: u32, attributes: Option<Attributes>) -> Result<PendingOpen> {
         let nonblock = flags & O_NONBLOCK != 0;
@@ -391,29 +402,6 @@ impl PendingOpen {
     #[must_use]
     pub fn wait_queue(&self) -> &WaitQueue {
         &self.pipe.queue
-    }
-}
-
-/// What a FIFO's inode keeps. The pipe lives while it is open.
-#[derive(Default)]
-pub struct Fifo {
-    pipe: Mutex<Weak<Pipe>>,
-}
-
-impl Fifo {
-    #[must_use]
-    pub fn new() -> Fifo {
-        Fifo::default()
-    }
-    /// `open(2)`: `ENXIO` for a non-blocking writer without a reader.
-    pub fn open(&self, flags: u32, attributes: Attributes) -> Result<PendingOpen> {
-        let mut slot = self.pipe.lock();
-        let pipe = slot.upgrade().unwrap_or_else(|| {
-            let p = Pipe::new();
-            *slot = Arc::downgrade(&p);
-            p
-        });
-        pipe.open(flags, Some(attributes))
     }
 }
 
@@ -663,12 +651,15 @@ mod tests {
 
     #[test]
     fn fifos_wait_for_their_partner() {
-        let f = Fifo::new();
+        let f = Pipe::for_fifo();
         let st: Attributes = Arc::new(|| Ok(Stat::default()));
-        assert_eq!(f.open(O_WRONLY | O_NONBLOCK, st.clone()).err(), Some(ENXIO));
-        let mut r = f.open(O_RDONLY, st.clone()).unwrap();
+        assert_eq!(
+            f.open_fifo(O_WRONLY | O_NONBLOCK, st.clone()).err(),
+            Some(ENXIO)
+        );
+        let mut r = f.open_fifo(O_RDONLY, st.clone()).unwrap();
         assert_eq!(r.finish().err(), Some(EAGAIN));
-        let mut w = f.open(O_WRONLY, st.clone()).unwrap();
+        let mut w = f.open_fifo(O_WRONLY, st.clone()).unwrap();
         let r = file(r.finish().unwrap(), O_RDONLY);
         let w = file(w.finish().unwrap(), O_WRONLY);
         write(&w, b"hi").unwrap();
@@ -676,7 +667,7 @@ mod tests {
         drop((r, w));
         // A reader that came first and did not wait sees no hang-up until a writer came and went.
         let r = file(
-            f.open(O_RDONLY | O_NONBLOCK, st.clone())
+            f.open_fifo(O_RDONLY | O_NONBLOCK, st.clone())
                 .unwrap()
                 .finish()
                 .unwrap(),
@@ -684,7 +675,7 @@ mod tests {
         );
         assert_eq!(r.poll(Events::IN), Events::empty());
         assert_eq!(read(&r, 1).unwrap(), b"");
-        let w = f.open(O_WRONLY, st).unwrap();
+        let w = f.open_fifo(O_WRONLY, st).unwrap();
         drop(w);
         assert_eq!(r.poll(Events::IN), Events::HUP);
     }

@@ -1,1 +1,100 @@
+//! Sockets of a sandbox that need no host socket: AF_UNIX, AF_INET and AF_INET6 over loopback, and the part
+//! of AF_NETLINK that tells of the loopback interface.
+//!
+//! Two connected sockets are joined in memory: bytes go from the sender's memory into the receiver's ring
+//! and from there to the receiver's memory. No packets exist; TCP's states are kept only where a program can
+//! see them (half close, reset, refused, backlog).
+//!
+//! All state hangs from a [`NetNamespace`]. Operations never block: `EAGAIN` says "not now", the caller waits
+//! on the socket's queue (IN to receive, accept; OUT to send, connect) and tries again. **Sends and receives
+//! may be short**: a blocking send on a stream goes on with the rest, and so does MSG_WAITALL.
+//!
+//! # Lock order
+//!
+//! ```text
+//! Socket state (Tcp::state, Udp::state, UnixSock::state; never two of one kind)
+//!   → accept queue (Listener::queue)
+//!   → port table, abstract names
+//!   → receive queue (Half::state, MsgQueue::state, UdpRx::state) → application memory (Source, Sink)
+//!     → wait queues, the registry of descriptors in flight
+//! ```
+//!
+//! Files that travel (SCM_RIGHTS) are dropped outside all of these, through [`NetNamespace`]'s graveyard.
 #![forbid(unsafe_code)]
+
+mod addr;
+pub mod control;
+mod inet;
+mod inflight;
+mod ioctl;
+mod msgqueue;
+mod netlink;
+mod ns;
+mod options;
+mod procnet;
+mod socket;
+mod stream;
+mod tcp;
+mod udp;
+mod unix;
+
+pub use addr::unix_path;
+pub use control::{Control, Ucred};
+pub use ns::NetNamespace;
+pub use socket::{Caller, PathNames, Received, Socket, socket, socketpair};
+
+/// Numbers of the socket interface (`<sys/socket.h>` and the kernel's headers).
+pub mod sys {
+    pub const AF_UNSPEC: u16 = 0;
+    pub const AF_UNIX: u16 = 1;
+    pub const AF_INET: u16 = 2;
+    pub const AF_INET6: u16 = 10;
+    pub const AF_NETLINK: u16 = 16;
+    pub const AF_PACKET: u16 = 17;
+
+    pub const SOCK_STREAM: u32 = 1;
+    pub const SOCK_DGRAM: u32 = 2;
+    pub const SOCK_RAW: u32 = 3;
+    pub const SOCK_RDM: u32 = 4;
+    pub const SOCK_SEQPACKET: u32 = 5;
+
+    pub const IPPROTO_IP: i32 = 0;
+    pub const IPPROTO_ICMP: i32 = 1;
+    pub const IPPROTO_TCP: i32 = 6;
+    pub const IPPROTO_UDP: i32 = 17;
+    pub const IPPROTO_IPV6: i32 = 41;
+    pub const IPPROTO_ICMPV6: i32 = 58;
+
+    pub const SOL_SOCKET: i32 = 1;
+    pub const SOL_IP: i32 = 0;
+    pub const SOL_TCP: i32 = 6;
+    pub const SOL_UDP: i32 = 17;
+    pub const SOL_IPV6: i32 = 41;
+    pub const SOL_NETLINK: i32 = 270;
+
+    pub const MSG_OOB: u32 = 1;
+    pub const MSG_PEEK: u32 = 2;
+    pub const MSG_DONTROUTE: u32 = 4;
+    pub const MSG_CTRUNC: u32 = 8;
+    pub const MSG_TRUNC: u32 = 0x20;
+    pub const MSG_DONTWAIT: u32 = 0x40;
+    pub const MSG_EOR: u32 = 0x80;
+    pub const MSG_WAITALL: u32 = 0x100;
+    pub const MSG_ERRQUEUE: u32 = 0x2000;
+    pub const MSG_NOSIGNAL: u32 = 0x4000;
+    pub const MSG_MORE: u32 = 0x8000;
+    pub const MSG_FASTOPEN: u32 = 0x2000_0000;
+    pub const MSG_CMSG_CLOEXEC: u32 = 0x4000_0000;
+
+    pub const SHUT_RD: u32 = 0;
+    pub const SHUT_WR: u32 = 1;
+    pub const SHUT_RDWR: u32 = 2;
+
+    pub const SCM_RIGHTS: i32 = 1;
+    pub const SCM_CREDENTIALS: i32 = 2;
+    /// The most descriptors in one message.
+    pub const SCM_MAX_FD: usize = 253;
+}
+
+#[cfg(test)]
+mod testing;

@@ -18,6 +18,7 @@
 //! leaves: clone the `Arc` and let go.
 #![forbid(unsafe_code)]
 
+pub mod boot;
 pub mod fs;
 pub mod kernel;
 pub mod strace;

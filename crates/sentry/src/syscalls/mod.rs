@@ -6,7 +6,6 @@
 
 pub mod args;
 pub mod families;
-pub mod rseq;
 
 use crate::strace;
 use crate::task::Context;

@@ -145,8 +145,6 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         comm: Mutex::new(cx.comm()),
         clear_child_tid: AtomicU64::new(if has(CLONE_CHILD_CLEARTID) { a.child_tid } else { 0 }),
         robust_list: AtomicU64::new(0),
-        // Inherited by fork, not by CLONE_VM (rseq(2)).
-        rseq: Mutex::new(if has(CLONE_VM) { None } else { *cx.rseq.lock() }),
         pdeath_signal: AtomicI32::new(0),
         no_new_privs: AtomicBool::new(cx.no_new_privs.load(Ordering::Relaxed)),
         exit_signal: AtomicI32::new(a.exit_signal as i32),
@@ -307,7 +305,6 @@ impl Task {
             comm: Mutex::new(Vec::new()),
             clear_child_tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
-            rseq: Mutex::new(None),
             pdeath_signal: AtomicI32::new(0),
             no_new_privs: AtomicBool::new(false),
             exit_signal: AtomicI32::new(abi::signal::SIGCHLD.number()),
@@ -318,6 +315,39 @@ impl Task {
             timer_slack: AtomicU64::new(50_000),
             cpu: AtomicU64::new(0),
         })
+    }
+
+    /// execve(2) from another thread than the main one: the caller goes on as the main thread.
+    pub fn become_leader(cx: &mut Context) {
+        let old = cx.task.clone();
+        let new = Task::first(
+            &old.kernel,
+            old.group.clone(),
+            old.mm(),
+            old.fs(),
+            old.files(),
+            (*old.cred()).clone(),
+        );
+        new.set_mask(old.mask());
+        new.set_comm(&old.comm());
+        for info in std::iter::from_fn(|| old.pending.take(abi::SigSet::ALL)) {
+            let _ = new.pending.push(info);
+        }
+        for (to, from) in [
+            (&new.pdeath_signal, &old.pdeath_signal),
+            (&new.nice, &old.nice),
+        ] {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        new.no_new_privs.store(old.no_new_privs.load(Ordering::Relaxed), Ordering::Relaxed);
+        new.clear_child_tid.store(old.clear_child_tid.load(Ordering::Relaxed), Ordering::Relaxed);
+        *new.vfork_done.lock() = old.vfork_done.lock().take();
+        let mut l = old.kernel.tasks.lock();
+        l.remove_task(&old);
+        l.add_task(&new);
+        drop(l);
+        *new.interrupter.lock() = old.interrupter.lock().take();
+        cx.task = new;
     }
 
     /// Replaces the memory (execve); gives the old one.

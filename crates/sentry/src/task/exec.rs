@@ -27,7 +27,7 @@ pub struct ExecRequest {
 }
 
 /// An open program file.
-pub struct FileImage(pub Arc<File>);
+pub struct FileImage(pub Arc<File>, pub vfs::Path);
 
 impl Image for FileImage {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
@@ -35,17 +35,17 @@ impl Image for FileImage {
         self.0.ops.read(&self.0, &mut sink, offset)
     }
     fn map_file(&self) -> Result<MapFile> {
-        map_file(&self.0)
+        map_file(&self.0, &self.1)
     }
 }
 
 /// The name of a mapped file, as /proc/PID/maps shows it.
-struct FileName(Arc<File>);
+struct FileName(Arc<File>, vfs::Path);
 
 impl MapName for FileName {
     fn path(&self) -> Vec<u8> {
         match &self.0.path {
-            Some(p) => p.describe(&p.mnt.ns_root()).display(),
+            Some(p) => p.describe(&self.1).display(),
             None => self.0.ops.describe().into_bytes(),
         }
     }
@@ -54,11 +54,11 @@ impl MapName for FileName {
     }
 }
 
-/// An open file as something to map.
-pub fn map_file(f: &Arc<File>) -> Result<MapFile> {
+/// An open file as something to map; its name is shown from `root`.
+pub fn map_file(f: &Arc<File>, root: &vfs::Path) -> Result<MapFile> {
     Ok(MapFile {
         mappable: f.ops.mappable()?,
-        name: Some(Arc::new(FileName(f.clone()))),
+        name: Some(Arc::new(FileName(f.clone(), root.clone()))),
         keep: Some(f.clone()),
         readable: f.readable(),
         writable: f.writable(),
@@ -83,9 +83,10 @@ fn open(cx: &Context, req: &ExecRequest) -> Result<Opened> {
     let mut at = req.at.clone();
     let mut path = req.path.clone();
     let mut walk = req.walk;
+    let root = cx.fs().root();
     for _ in 0..=loader::MAX_SCRIPTS {
         let (file, guard) = cx.task.with_paths(|p| p.open_exec(&at, &path, walk))?;
-        match loader::identify(Arc::new(FileImage(file.clone())))? {
+        match loader::identify(Arc::new(FileImage(file.clone(), root.clone())))? {
             Program::Script(s) => {
                 let mut new = vec![s.interpreter.clone()];
                 new.extend(s.argument.clone());
@@ -94,15 +95,15 @@ fn open(cx: &Context, req: &ExecRequest) -> Result<Opened> {
                 argv = new;
                 at = At::Cwd;
                 path = s.interpreter;
-                walk = Walk::empty();
+                walk = Walk::FOLLOW;
             }
             Program::Elf(elf) => {
                 let interpreter = match elf.interpreter() {
                     None => None,
                     Some(name) => {
                         let (f, g) =
-                            cx.task.with_paths(|p| p.open_exec(&At::Cwd, name, Walk::empty()))?;
-                        Some((Elf::parse_interpreter(Arc::new(FileImage(f)))?, g))
+                            cx.task.with_paths(|p| p.open_exec(&At::Cwd, name, Walk::FOLLOW))?;
+                        Some((Elf::parse_interpreter(Arc::new(FileImage(f, root.clone())))?, g))
                     }
                 };
                 let filename = req.path.clone();
@@ -148,7 +149,6 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     actions.reset_for_exec();
     *group.actions.write() = Arc::new(parking_lot::RwLock::new(actions));
     cx.altstack = AltStack::default();
-    *cx.rseq.lock() = None;
     group.timers.clear_posix();
     let files = cx.files();
     // A table shared by CLONE_FILES without CLONE_THREAD is copied first.
@@ -199,7 +199,7 @@ fn load(
             gid: cred.gid,
             egid: cred.egid,
             secure,
-            hardware: loader::Hardware { rseq: Some((28, 32)), ..loader::Hardware::host() },
+            hardware: loader::Hardware::host(),
             randomize: loader::Randomize::Yes,
             limits: cx.mm_limits(),
             map_vdso: Some(&mut map_vdso),
@@ -281,7 +281,7 @@ fn de_thread(cx: &mut Context) -> Result<()> {
     cx.group.exit_wait.unregister(ticket);
     r?;
     if !cx.is_leader() {
-        cx.become_leader();
+        super::Task::become_leader(cx);
     }
     Ok(())
 }

@@ -133,7 +133,6 @@ pub fn push(cx: &mut Context, info: &SigInfo, action: &SigAction) -> Result<()> 
     r.rsp = at;
     r.rip = action.handler;
     r.eflags &= !CLEARED_FLAGS;
-    super::super::syscalls::rseq::fix_ip(cx, &mut r, regs.rip);
     cx.thread.set_regs(&r);
     Ok(())
 }

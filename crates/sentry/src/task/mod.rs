@@ -30,7 +30,7 @@ pub use group::ThreadGroup;
 pub use run::Context;
 
 use crate::Kernel;
-use abi::{Result, SigSet, Va};
+use abi::{Result, SigSet};
 use mm::Mm;
 use parking_lot::{Mutex, RwLock};
 use platform::Interrupter;
@@ -70,8 +70,6 @@ pub struct Task {
     pub clear_child_tid: AtomicU64,
     /// `set_robust_list(2)`.
     pub robust_list: AtomicU64,
-    /// `rseq(2)`: where it is registered, with the length.
-    pub rseq: Mutex<Option<(Va, u32, u32)>>,
     /// `prctl(PR_SET_PDEATHSIG)`.
     pub pdeath_signal: AtomicI32,
     pub no_new_privs: AtomicBool,
@@ -189,6 +187,11 @@ impl Task {
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.tid == self.group.tgid
+    }
+    /// `RLIMIT_NOFILE`.
+    #[must_use]
+    pub fn nofile_limit(&self) -> u64 {
+        self.group.limits.lock().0[limits::NOFILE].current
     }
     /// The limits that concern memory.
     #[must_use]

@@ -10,7 +10,7 @@ use crate::syscalls::{self, Args, SysResult};
 use abi::errno::*;
 use abi::signal::*;
 use abi::{SigInfo, SigSet, Signal};
-use platform::{AppThread, ERROR_UNKNOWN, Event, Regs};
+use platform::{AppThread, Event, Regs};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,6 +50,9 @@ impl Deref for Context {
         &self.task
     }
 }
+
+/// The application side ended.
+struct Gone;
 
 /// Whether the loop goes on.
 #[derive(PartialEq, Eq)]
@@ -148,12 +151,6 @@ fn fault(cx: &mut Context, signal: i32, code: i32, addr: u64, error: u64) {
     // A code above zero is the hardware's; SI_KERNEL is a general protection fault.
     if is_memory && code > 0 && code != SI_KERNEL {
         let mm = cx.mm();
-        let error = if error & ERROR_UNKNOWN == 0 {
-            error
-        } else {
-            let writable = mm.find_vma(abi::Va(addr)).is_some_and(|v| v.perms()[1] == b'w');
-            if writable { 2 } else { 0 }
-        };
         let info = mm::FaultInfo::from_event(signal, addr, error);
         match mm.handle_fault(info) {
             Ok(()) => return,
@@ -255,10 +252,10 @@ fn boundary_again(cx: &mut Context) -> Flow {
 }
 
 /// Sets up a handler's frame. `Err` if the task ends instead.
-fn deliver(cx: &mut Context, info: &SigInfo, action: &super::signal::SigAction) -> Result<(), ()> {
+fn deliver(cx: &mut Context, info: &SigInfo, action: &super::signal::SigAction) -> core::result::Result<(), Gone> {
     if !cx.thread.has_regs() && cx.thread.fetch_regs() == Event::Gone {
         cx.kernel.kill_group(&cx.group, SIGSEGV.number());
-        return Err(());
+        return Err(Gone);
     }
     let mut regs = cx.thread.regs();
     if let Some(r) = cx.restart.take() {

@@ -36,7 +36,7 @@ impl Pending {
         SigSet(self.bits.load(Ordering::SeqCst))
     }
     /// Queues a signal. `EAGAIN` if a real-time one finds the queue full.
-    fn push(&self, info: SigInfo) -> Result<()> {
+    pub(super) fn push(&self, info: SigInfo) -> Result<()> {
         let Some(s) = info.signal() else { return Ok(()) };
         let mut q = self.queue.lock();
         if !s.is_realtime() && self.bits().contains(s) {

@@ -1,0 +1,230 @@
+//! Files on their way in SCM_RIGHTS messages.
+//!
+//! A message that waits in a receive queue holds its files through an [`InFlight`]. Two dangers live here:
+//!
+//! * **Cycles.** A socket in its own receive queue is held for ever. Linux collects such garbage, and so does
+//!   [`collect`]: sockets that only messages refer to, and whose messages no reachable socket holds, lose
+//!   their queued files.
+//! * **Depth.** Dropping a file can close a socket, whose queue drops files, and so on, as deep as a program
+//!   likes. Files from queues are therefore dropped by one loop, the graveyard's, never by recursion.
+//!
+//! An `InFlight` must not be dropped under a lock.
+
+use crate::ns::NetNamespace;
+use crate::socket::Socket;
+use abi::Result;
+use abi::errno::ETOOMANYREFS;
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use vfs::File;
+
+/// How many files may be in flight in one namespace.
+const LIMIT: usize = 16384;
+
+/// The registry of one namespace. Its lock is a leaf.
+#[derive(Default)]
+pub struct InFlightRegistry {
+    state: Mutex<State>,
+    /// Entries that are UNIX sockets: without any there is nothing to collect.
+    sockets: AtomicUsize,
+    closes: AtomicUsize,
+    collecting: AtomicBool,
+    graveyard: Mutex<Graveyard>,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    entries: HashMap<u64, Entry>,
+}
+
+struct Entry {
+    file: Weak<File>,
+    /// The UNIX socket that the file is.
+    socket: Option<u64>,
+    /// The UNIX socket whose queue holds it.
+    holder: u64,
+}
+
+#[derive(Default)]
+struct Graveyard {
+    files: Vec<Arc<File>>,
+    draining: bool,
+}
+
+/// The files of one waiting message.
+pub struct InFlight {
+    ns: Arc<NetNamespace>,
+    files: Vec<Arc<File>>,
+    ids: Vec<u64>,
+}
+
+fn unix_id(f: &File) -> Option<u64> {
+    f.ops::<Socket>().and_then(Socket::unix_id)
+}
+
+impl InFlight {
+    /// Registers files that go to the queue of socket `holder`; `None` for no files.
+    pub fn new(
+        ns: &Arc<NetNamespace>,
+        files: &[Arc<File>],
+        holder: u64,
+    ) -> Result<Option<InFlight>> {
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let r = &ns.in_flight;
+        let mut s = r.state.lock();
+        if s.entries.len() + files.len() > LIMIT {
+            return Err(ETOOMANYREFS);
+        }
+        let mut ids = Vec::with_capacity(files.len());
+        for f in files {
+            let socket = unix_id(f);
+            if socket.is_some() {
+                r.sockets.fetch_add(1, Ordering::Relaxed);
+            }
+            s.next += 1;
+            let id = s.next;
+            s.entries.insert(
+                id,
+                Entry {
+                    file: Arc::downgrade(f),
+                    socket,
+                    holder,
+                },
+            );
+            ids.push(id);
+        }
+        Ok(Some(InFlight {
+            ns: ns.clone(),
+            files: files.to_vec(),
+            ids,
+        }))
+    }
+    /// The files, for MSG_PEEK.
+    pub fn peek(&self) -> Vec<Arc<File>> {
+        self.files.clone()
+    }
+    /// The files: they have arrived.
+    pub fn take(mut self) -> Vec<Arc<File>> {
+        std::mem::take(&mut self.files)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let r = &self.ns.in_flight;
+        let mut gone = Vec::with_capacity(self.ids.len());
+        {
+            let mut s = r.state.lock();
+            for id in &self.ids {
+                if let Some(e) = s.entries.remove(id) {
+                    if e.socket.is_some() {
+                        r.sockets.fetch_sub(1, Ordering::Relaxed);
+                    }
+                    gone.push(e);
+                }
+            }
+        }
+        drop(gone);
+        bury(&self.ns, std::mem::take(&mut self.files));
+    }
+}
+
+/// Drops files without recursion.
+fn bury(ns: &NetNamespace, files: Vec<Arc<File>>) {
+    if files.is_empty() {
+        return;
+    }
+    {
+        let mut g = ns.in_flight.graveyard.lock();
+        g.files.extend(files);
+        if g.draining {
+            return;
+        }
+        g.draining = true;
+    }
+    loop {
+        let next = {
+            let mut g = ns.in_flight.graveyard.lock();
+            let f = g.files.pop();
+            if f.is_none() {
+                g.draining = false;
+            }
+            f
+        };
+        match next {
+            Some(f) => drop(f),
+            None => return,
+        }
+    }
+}
+
+/// After a UNIX socket was closed: looks for garbage now and then, so that closing stays cheap on average.
+pub fn after_close(ns: &Arc<NetNamespace>) {
+    let r = &ns.in_flight;
+    let n = r.sockets.load(Ordering::Relaxed);
+    if n == 0 || r.closes.fetch_add(1, Ordering::Relaxed) < n / 8 {
+        return;
+    }
+    r.closes.store(0, Ordering::Relaxed);
+    collect(ns);
+}
+
+/// Frees sockets that only messages among themselves refer to.
+pub fn collect(ns: &Arc<NetNamespace>) {
+    let r = &ns.in_flight;
+    if r.collecting.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    // Our own references: one for each file, dropped at the end, without locks.
+    let mut held: HashMap<u64, (Arc<File>, usize)> = HashMap::new();
+    let mut garbage: Vec<u64> = Vec::new();
+    {
+        let s = r.state.lock();
+        // Who holds a reference to whom by a message: holder → sockets.
+        let mut edges: HashMap<u64, Vec<u64>> = HashMap::new();
+        for e in s.entries.values() {
+            let Some(id) = e.socket else { continue };
+            edges.entry(e.holder).or_default().push(id);
+            if let Some(h) = held.get_mut(&id) {
+                h.1 += 1;
+            } else if let Some(f) = e.file.upgrade() {
+                held.insert(id, (f, 1));
+            }
+        }
+        // Reachable: sockets that are not in flight at all, and those with references beyond messages and
+        // ours.
+        let mut work: Vec<u64> = edges
+            .keys()
+            .copied()
+            .filter(|h| !held.contains_key(h))
+            .collect();
+        work.extend(
+            held.iter()
+                .filter(|(_, (f, n))| Arc::strong_count(f) > n + 1)
+                .map(|(id, _)| *id),
+        );
+        let mut alive: HashSet<u64> = work.iter().copied().collect();
+        while let Some(h) = work.pop() {
+            for id in edges.get(&h).into_iter().flatten() {
+                if alive.insert(*id) {
+                    work.push(*id);
+                }
+            }
+        }
+        garbage.extend(held.keys().copied().filter(|id| !alive.contains(id)));
+    }
+    let mut dropped = Vec::new();
+    for id in garbage {
+        if let Some(s) = held.get(&id).and_then(|(f, _)| f.ops::<Socket>()) {
+            dropped.extend(s.take_in_flight());
+        }
+    }
+    drop(dropped);
+    bury(ns, held.into_values().map(|(f, _)| f).collect());
+    r.collecting.store(false, Ordering::Release);
+}

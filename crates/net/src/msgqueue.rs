@@ -1,0 +1,256 @@
+//! A queue of messages with their boundaries: UNIX datagrams and sequenced packets, and netlink.
+
+use crate::control::Ucred;
+use crate::inflight::InFlight;
+use crate::options::Common;
+use crate::stream::Take;
+use abi::Result;
+use abi::errno::{EAGAIN, ECONNREFUSED, EPIPE};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use vfs::{File, Sink, Source};
+use wait::Events;
+
+/// What a message costs beyond its bytes, so that empty ones are not free.
+const OVERHEAD: usize = 512;
+
+/// A waiting message.
+pub struct Msg {
+    pub data: Vec<u8>,
+    pub cred: Ucred,
+    pub files: Option<InFlight>,
+    /// The sender's address, encoded.
+    pub from: Vec<u8>,
+}
+
+/// What a receive gives.
+pub struct Taken {
+    /// Bytes that fitted.
+    pub n: usize,
+    /// Bytes in the message.
+    pub len: usize,
+    pub cred: Ucred,
+    pub files: Vec<Arc<File>>,
+    pub from: Vec<u8>,
+}
+
+/// See the module.
+pub struct MsgQueue {
+    pub owner: Arc<Common>,
+    /// The owner's number, for files in flight.
+    pub holder: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    msgs: VecDeque<Msg>,
+    /// With the overhead of each.
+    bytes: usize,
+    /// No more will come; what is there can be read.
+    ended: bool,
+    /// The owner reads no more.
+    shut: bool,
+    /// The owner is gone.
+    closed: bool,
+    /// Senders that found no room.
+    waiters: Vec<Weak<Common>>,
+}
+
+impl MsgQueue {
+    pub fn new(owner: &Arc<Common>, holder: u64) -> Arc<MsgQueue> {
+        Arc::new(MsgQueue {
+            owner: owner.clone(),
+            holder,
+            state: Mutex::new(State::default()),
+        })
+    }
+
+    fn full(s: &State, max_bytes: usize, max_msgs: usize) -> bool {
+        !s.msgs.is_empty() && (s.bytes >= max_bytes || s.msgs.len() > max_msgs)
+    }
+
+    fn wait(s: &mut State, sender: &Arc<Common>) {
+        s.waiters.retain(|w| w.strong_count() > 0);
+        if !s.waiters.iter().any(|w| w.as_ptr() == Arc::as_ptr(sender)) {
+            s.waiters.push(Arc::downgrade(sender));
+        }
+    }
+
+    /// Whether a message could be sent now; if not, the sender is told (OUT) when one can.
+    pub fn has_room(&self, sender: &Arc<Common>, max_bytes: usize, max_msgs: usize) -> bool {
+        let mut s = self.state.lock();
+        if s.closed || s.shut || !Self::full(&s, max_bytes, max_msgs) {
+            return true;
+        }
+        Self::wait(&mut s, sender);
+        false
+    }
+
+    /// Appends the message that `make` builds, once it is sure that there is room.
+    pub fn send(
+        &self,
+        sender: &Arc<Common>,
+        max_bytes: usize,
+        max_msgs: usize,
+        make: impl FnOnce() -> Result<Msg>,
+    ) -> Result<usize> {
+        let n = {
+            let mut s = self.state.lock();
+            if s.closed {
+                return Err(ECONNREFUSED);
+            }
+            if s.shut || s.ended {
+                return Err(EPIPE);
+            }
+            if Self::full(&s, max_bytes, max_msgs) {
+                Self::wait(&mut s, sender);
+                return Err(EAGAIN);
+            }
+            let m = make()?;
+            let n = m.data.len();
+            s.bytes += n + OVERHEAD;
+            s.msgs.push_back(m);
+            n
+        };
+        self.owner.notify(Events::READABLE);
+        Ok(n)
+    }
+
+    /// Appends a message whatever the room: the kernel's own answers.
+    pub fn push(&self, m: Msg) {
+        {
+            let mut s = self.state.lock();
+            s.bytes += m.data.len() + OVERHEAD;
+            s.msgs.push_back(m);
+        }
+        self.owner.notify(Events::READABLE);
+    }
+
+    /// The first message; `None` at the end.
+    pub fn receive(&self, dst: &mut dyn Sink, take: Take) -> Result<Option<Taken>> {
+        let (r, waiters, dropped) = {
+            let mut s = self.state.lock();
+            let ended = s.ended || s.shut || s.closed;
+            let Some(m) = s.msgs.front() else {
+                if ended {
+                    return Ok(None);
+                }
+                self.owner.take_error()?;
+                return Err(EAGAIN);
+            };
+            let n = put_all(dst, &m.data)?;
+            let mut t = Taken {
+                n,
+                len: m.data.len(),
+                cred: m.cred,
+                files: Vec::new(),
+                from: m.from.clone(),
+            };
+            if take == Take::Peek {
+                t.files = m.files.as_ref().map(InFlight::peek).unwrap_or_default();
+                return Ok(Some(t));
+            }
+            let m = s.msgs.pop_front();
+            if let Some(m) = &m {
+                s.bytes -= m.data.len() + OVERHEAD;
+            }
+            (t, std::mem::take(&mut s.waiters), m)
+        };
+        let mut t = r;
+        if let Some(f) = dropped.and_then(|m| m.files) {
+            t.files = f.take();
+        }
+        wake(&waiters);
+        Ok(Some(t))
+    }
+
+    pub fn len(&self) -> usize {
+        self.state.lock().msgs.len()
+    }
+    /// The size of the first message.
+    pub fn first_len(&self) -> usize {
+        self.state.lock().msgs.front().map_or(0, |m| m.data.len())
+    }
+    /// All bytes that wait.
+    pub fn bytes(&self) -> usize {
+        self.state.lock().msgs.iter().map(|m| m.data.len()).sum()
+    }
+    /// Whether reads give the end once it is empty.
+    pub fn is_ended(&self) -> bool {
+        let s = self.state.lock();
+        s.ended || s.shut
+    }
+    pub fn is_shut(&self) -> bool {
+        let s = self.state.lock();
+        s.shut || s.closed
+    }
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+    /// No more will come.
+    pub fn end(&self) {
+        self.state.lock().ended = true;
+        self.owner
+            .notify(Events::READABLE | Events::RDHUP | Events::HUP);
+    }
+    /// The owner reads no more.
+    pub fn shut(&self) {
+        let waiters = {
+            let mut s = self.state.lock();
+            s.shut = true;
+            std::mem::take(&mut s.waiters)
+        };
+        self.owner
+            .notify(Events::READABLE | Events::RDHUP | Events::HUP);
+        wake(&waiters);
+    }
+    /// The owner goes; whether messages were left.
+    pub fn close(&self) -> bool {
+        let (msgs, waiters) = {
+            let mut s = self.state.lock();
+            s.closed = true;
+            s.bytes = 0;
+            (std::mem::take(&mut s.msgs), std::mem::take(&mut s.waiters))
+        };
+        wake(&waiters);
+        !msgs.is_empty()
+    }
+    /// Throws away what came from others (a datagram socket was connected anew).
+    pub fn take_in_flight(&self) -> Vec<InFlight> {
+        self.state
+            .lock()
+            .msgs
+            .iter_mut()
+            .filter_map(|m| m.files.take())
+            .collect()
+    }
+}
+
+fn wake(waiters: &[Weak<Common>]) {
+    for w in waiters {
+        if let Some(c) = w.upgrade() {
+            c.notify(Events::WRITABLE);
+        }
+    }
+}
+
+/// Copies as much of `data` as fits.
+pub fn put_all(dst: &mut dyn Sink, data: &[u8]) -> Result<usize> {
+    let n = data.len().min(dst.remaining());
+    if n == 0 { Ok(0) } else { dst.put(&data[..n]) }
+}
+
+/// Takes the whole source as one message.
+pub fn take_all(src: &mut dyn Source) -> Result<Vec<u8>> {
+    let mut v = vec![0; src.remaining()];
+    let mut at = 0;
+    while at < v.len() {
+        match src.take(&mut v[at..])? {
+            0 => return Err(abi::errno::EFAULT),
+            n => at += n,
+        }
+    }
+    Ok(v)
+}

@@ -1,0 +1,518 @@
+//! NETLINK_ROUTE (`rtnetlink(7)`): what can be asked about the loopback interface, which is all there is.
+
+use crate::control::{Control, Ucred};
+use crate::msgqueue::{Msg, MsgQueue, take_all};
+use crate::ns::NetNamespace;
+use crate::options::{Common, LO_INDEX, SO_ACCEPTCONN};
+use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
+use crate::stream::Take;
+use crate::sys::*;
+use abi::Result;
+use abi::errno::{EINVAL, EMSGSIZE, ENETUNREACH, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno};
+use parking_lot::Mutex;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vfs::{Caps, Credentials, Sink, Source};
+use wait::Events;
+
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_MULTI: u16 = 2;
+const NLM_F_ACK: u16 = 4;
+const NLM_F_DUMP: u16 = 0x300;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLMSG_MIN_TYPE: u16 = 16;
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
+const RTM_SETLINK: u16 = 19;
+const RTM_NEWADDR: u16 = 20;
+const RTM_GETADDR: u16 = 22;
+const RTM_NEWROUTE: u16 = 24;
+const RTM_GETROUTE: u16 = 26;
+
+const HEADER: usize = 16;
+/// The most that one send may carry.
+const MAX_REQUEST: usize = 65536;
+/// How full a message with several answers may be.
+const BATCH: usize = 3800;
+
+/// A netlink socket.
+pub struct Netlink {
+    common: Arc<Common>,
+    rx: Arc<MsgQueue>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Its address; 0 until bound.
+    port: u32,
+    groups: u32,
+    /// Options of SOL_NETLINK that are only kept: bit N for option N.
+    options: u32,
+    connected: bool,
+}
+
+pub fn new(ns: &Arc<NetNamespace>, kind: u32) -> Socket {
+    let common = Common::new(ns, AF_NETLINK, kind, 0);
+    let rx = MsgQueue::new(&common, 0);
+    let nl = Netlink {
+        common: common.clone(),
+        rx,
+        state: Mutex::new(State::default()),
+    };
+    Socket::new(common, Arc::new(nl))
+}
+
+fn sockaddr(port: u32, groups: u32) -> Vec<u8> {
+    let mut v = u32::from(AF_NETLINK).to_le_bytes().to_vec();
+    v.extend_from_slice(&port.to_le_bytes());
+    v.extend_from_slice(&groups.to_le_bytes());
+    v
+}
+
+fn word(b: &[u8], at: usize) -> u32 {
+    b.get(at..at + 4)
+        .map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+}
+
+fn parse(addr: &[u8]) -> Result<(u32, u32)> {
+    if addr.len() < 12 || crate::addr::family_of(addr)? != AF_NETLINK {
+        return Err(EINVAL);
+    }
+    Ok((word(addr, 4), word(addr, 8)))
+}
+
+/// Builds one netlink message.
+struct Builder(Vec<u8>);
+
+impl Builder {
+    fn new(kind: u16, flags: u16, req: &Request<'_>, port: u32) -> Builder {
+        let mut v = vec![0; 4];
+        v.extend_from_slice(&kind.to_le_bytes());
+        v.extend_from_slice(&flags.to_le_bytes());
+        v.extend_from_slice(&req.seq.to_le_bytes());
+        v.extend_from_slice(&port.to_le_bytes());
+        Builder(v)
+    }
+    fn bytes(mut self, b: &[u8]) -> Builder {
+        self.0.extend_from_slice(b);
+        self
+    }
+    fn attr(mut self, kind: u16, data: &[u8]) -> Builder {
+        self.0
+            .extend_from_slice(&((4 + data.len()) as u16).to_le_bytes());
+        self.0.extend_from_slice(&kind.to_le_bytes());
+        self.0.extend_from_slice(data);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+    fn attr32(self, kind: u16, v: u32) -> Builder {
+        self.attr(kind, &v.to_le_bytes())
+    }
+    fn finish(mut self) -> Vec<u8> {
+        let n = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&n.to_le_bytes());
+        self.0
+    }
+}
+
+/// One request as it came.
+struct Request<'a> {
+    kind: u16,
+    flags: u16,
+    seq: u32,
+    whole: &'a [u8],
+}
+
+impl Request<'_> {
+    fn body(&self) -> &[u8] {
+        &self.whole[HEADER..]
+    }
+    fn family(&self) -> u8 {
+        self.body().first().copied().unwrap_or(0)
+    }
+    /// An attribute after a fixed part of `fixed` bytes.
+    fn attr(&self, fixed: usize, kind: u16) -> Option<&[u8]> {
+        let mut b = self.body().get(fixed..)?;
+        while b.len() >= 4 {
+            let len = usize::from(u16::from_le_bytes([b[0], b[1]]));
+            if len < 4 || len > b.len() {
+                return None;
+            }
+            if u16::from_le_bytes([b[2], b[3]]) & 0x3fff == kind {
+                return Some(&b[4..len]);
+            }
+            b = b.get(len.next_multiple_of(4)..)?;
+        }
+        None
+    }
+}
+
+fn link(req: &Request<'_>, flags: u16, port: u32) -> Vec<u8> {
+    const IFF_UP_LOOPBACK_RUNNING_LOWER_UP: u32 = 0x1_0049;
+    const ARPHRD_LOOPBACK: u16 = 772;
+    let mut info = vec![0, 0];
+    info.extend_from_slice(&ARPHRD_LOOPBACK.to_le_bytes());
+    info.extend_from_slice(&LO_INDEX.to_le_bytes());
+    info.extend_from_slice(&IFF_UP_LOOPBACK_RUNNING_LOWER_UP.to_le_bytes());
+    info.extend_from_slice(&[0; 4]);
+    Builder::new(RTM_NEWLINK, flags, req, port)
+        .bytes(&info)
+        .attr(3, b"lo\0") // IFNAME
+        .attr32(13, 1000) // TXQLEN
+        .attr(16, &[0]) // OPERSTATE: unknown, as Linux has it for lo
+        .attr(17, &[0]) // LINKMODE
+        .attr32(4, 65536) // MTU
+        .attr32(27, 0) // GROUP
+        .attr32(30, 0) // PROMISCUITY
+        .attr32(31, 1) // NUM_TX_QUEUES
+        .attr32(40, 65535) // GSO_MAX_SEGS
+        .attr32(41, 65536) // GSO_MAX_SIZE
+        .attr32(32, 1) // NUM_RX_QUEUES
+        .attr(33, &[1]) // CARRIER
+        .attr(6, b"noqueue\0") // QDISC
+        .attr(1, &[0; 6]) // ADDRESS
+        .attr(2, &[0; 6]) // BROADCAST
+        .attr(23, &[0; 200]) // STATS64
+        .attr(7, &[0; 96]) // STATS
+        .finish()
+}
+
+fn octets(ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(a) => a.octets().to_vec(),
+        IpAddr::V6(a) => a.octets().to_vec(),
+    }
+}
+
+fn inet_of(ip: IpAddr) -> u8 {
+    (if ip.is_ipv4() { AF_INET } else { AF_INET6 }) as u8
+}
+
+const LOOPBACKS: [(IpAddr, u8); 2] = [
+    (IpAddr::V4(Ipv4Addr::LOCALHOST), 8),
+    (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+];
+
+fn address(req: &Request<'_>, flags: u16, port: u32, ip: IpAddr, prefix: u8) -> Vec<u8> {
+    const PERMANENT: u8 = 0x80;
+    const SCOPE_HOST: u8 = 254;
+    let mut b = Builder::new(RTM_NEWADDR, flags, req, port)
+        .bytes(&[inet_of(ip), prefix, PERMANENT, SCOPE_HOST])
+        .bytes(&LO_INDEX.to_le_bytes())
+        .attr(1, &octets(ip)); // ADDRESS
+    if ip.is_ipv4() {
+        b = b.attr(2, &octets(ip)).attr(3, b"lo\0"); // LOCAL, LABEL
+    }
+    let mut cache = vec![0xff; 8]; // Valid and preferred for ever.
+    cache.extend_from_slice(&[0; 8]);
+    b.attr32(8, u32::from(PERMANENT)).attr(6, &cache).finish() // FLAGS, CACHEINFO
+}
+
+fn route(req: &Request<'_>, flags: u16, port: u32, dst: IpAddr, prefix: u8) -> Vec<u8> {
+    const TABLE_LOCAL: u8 = 255;
+    const PROTOCOL_KERNEL: u8 = 2;
+    const SCOPE_HOST: u8 = 254;
+    const TYPE_LOCAL: u8 = 2;
+    let source = if dst.is_ipv4() {
+        LOOPBACKS[0].0
+    } else {
+        LOOPBACKS[1].0
+    };
+    Builder::new(RTM_NEWROUTE, flags, req, port)
+        .bytes(&[
+            inet_of(dst),
+            prefix,
+            0,
+            0,
+            TABLE_LOCAL,
+            PROTOCOL_KERNEL,
+            SCOPE_HOST,
+            TYPE_LOCAL,
+        ])
+        .bytes(&[0; 4])
+        .attr32(15, u32::from(TABLE_LOCAL)) // TABLE
+        .attr(1, &octets(dst)) // DST
+        .attr(7, &octets(source)) // PREFSRC
+        .attr(4, &LO_INDEX.to_le_bytes()) // OIF
+        .finish()
+}
+
+impl Netlink {
+    fn port(&self, pid: i32) -> u32 {
+        let mut s = self.state.lock();
+        if s.port == 0 {
+            s.port = if pid > 0 {
+                pid as u32
+            } else {
+                self.common
+                    .ns
+                    .next_netlink_port
+                    .fetch_add(1, Ordering::Relaxed)
+            };
+        }
+        s.port
+    }
+
+    fn reply(&self, data: Vec<u8>) {
+        let (cred, from) = (Ucred::default(), sockaddr(0, 0));
+        self.rx.push(Msg {
+            data,
+            cred,
+            files: None,
+            from,
+        });
+    }
+
+    fn status(&self, req: &Request<'_>, port: u32, error: i32) {
+        let mut b = Builder::new(NLMSG_ERROR, 0, req, port).bytes(&(-error).to_le_bytes());
+        b = if error == 0 {
+            b.bytes(&req.whole[..HEADER])
+        } else {
+            b.bytes(req.whole)
+        };
+        self.reply(b.finish());
+    }
+
+    /// The messages that answer a dump; `None` for a kind of object that cannot be asked for.
+    fn dump(&self, req: &Request<'_>, port: u32) -> Option<Vec<Vec<u8>>> {
+        let f = NLM_F_MULTI;
+        let family = u16::from(req.family());
+        let wanted = |ip: &IpAddr| family == AF_UNSPEC || family == u16::from(inet_of(*ip));
+        let ips = LOOPBACKS.iter().filter(|(ip, _)| wanted(ip));
+        match req.kind {
+            RTM_GETLINK => Some(vec![link(req, f, port)]),
+            RTM_GETADDR => Some(ips.map(|(ip, p)| address(req, f, port, *ip, *p)).collect()),
+            RTM_GETROUTE => Some(
+                ips.map(|(ip, p)| {
+                    let net = if ip.is_ipv4() {
+                        IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0))
+                    } else {
+                        *ip
+                    };
+                    route(req, f, port, net, *p)
+                })
+                .collect(),
+            ),
+            // Neighbours, rules, queueing disciplines, …: there are none.
+            k if k >= NLMSG_MIN_TYPE && k % 4 == 2 => Some(Vec::new()),
+            _ => None,
+        }
+    }
+
+    fn handle(
+        &self,
+        who: &Caller<'_>,
+        req: &Request<'_>,
+        port: u32,
+    ) -> core::result::Result<(), Errno> {
+        if req.kind % 4 == 2 {
+            if req.flags & NLM_F_DUMP != 0 {
+                let parts = self.dump(req, port).ok_or(EOPNOTSUPP)?;
+                let mut batch = Vec::new();
+                for p in parts {
+                    if !batch.is_empty() && batch.len() + p.len() > BATCH {
+                        self.reply(std::mem::take(&mut batch));
+                    }
+                    batch.extend_from_slice(&p);
+                }
+                if !batch.is_empty() {
+                    self.reply(batch);
+                }
+                self.reply(
+                    Builder::new(NLMSG_DONE, NLM_F_MULTI, req, port)
+                        .bytes(&[0; 4])
+                        .finish(),
+                );
+                return Ok(());
+            }
+            match req.kind {
+                RTM_GETLINK => {
+                    let index = word(req.body(), 4) as i32;
+                    let name = req.attr(16, 3).or_else(|| req.attr(16, 53));
+                    let by_name = name.is_some_and(|n| n.split(|&b| b == 0).next() == Some(b"lo"));
+                    if index != LO_INDEX && !(index == 0 && by_name) {
+                        return Err(ENODEV);
+                    }
+                    self.reply(link(req, 0, port));
+                }
+                RTM_GETROUTE => {
+                    let ip = match req.attr(12, 1) {
+                        Some([a, b, c, d]) => IpAddr::V4(Ipv4Addr::new(*a, *b, *c, *d)),
+                        Some(b) if b.len() == 16 => {
+                            let mut o = [0; 16];
+                            o.copy_from_slice(b);
+                            IpAddr::from(o)
+                        }
+                        _ => return Err(EINVAL),
+                    };
+                    if !self.common.ns.is_local(ip) {
+                        return Err(ENETUNREACH);
+                    }
+                    self.reply(route(req, 0, port, ip, if ip.is_ipv4() { 32 } else { 128 }));
+                }
+                _ => return Err(EOPNOTSUPP),
+            }
+            return Ok(());
+        }
+        if !who.cred.has(Caps::NET_ADMIN) {
+            return Err(EPERM);
+        }
+        // Setting the loopback interface up is asked by many; it is up.
+        match req.kind {
+            RTM_NEWLINK | RTM_SETLINK if word(req.body(), 4) as i32 == LO_INDEX => Ok(()),
+            _ => Err(EOPNOTSUPP),
+        }
+    }
+}
+
+impl Protocol for Netlink {
+    fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
+        let (port, groups) = parse(addr)?;
+        let mut s = self.state.lock();
+        if s.port != 0 && port != s.port {
+            return Err(EINVAL);
+        }
+        if port != 0 {
+            s.port = port;
+        }
+        s.groups = groups;
+        drop(s);
+        self.port(who.pid);
+        Ok(())
+    }
+    fn connect(&self, who: &Caller<'_>, addr: &[u8], _: Block) -> Result<()> {
+        if crate::addr::family_of(addr)? == AF_UNSPEC {
+            self.state.lock().connected = false;
+            return Ok(());
+        }
+        let (port, _) = parse(addr)?;
+        if port != 0 && !who.cred.has(Caps::NET_ADMIN) {
+            return Err(EPERM);
+        }
+        self.port(who.pid);
+        self.state.lock().connected = true;
+        Ok(())
+    }
+    fn local_name(&self) -> Result<Vec<u8>> {
+        let s = self.state.lock();
+        Ok(sockaddr(s.port, s.groups))
+    }
+    fn peer_name(&self) -> Result<Vec<u8>> {
+        Ok(sockaddr(0, 0))
+    }
+    fn send(
+        &self,
+        who: &Caller<'_>,
+        src: &mut dyn Source,
+        dest: Option<&[u8]>,
+        _control: Control,
+        flags: u32,
+    ) -> Result<usize> {
+        if flags & MSG_OOB != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        if let Some(d) = dest
+            && parse(d)?.0 != 0
+        {
+            // Other processes' netlink sockets cannot be reached.
+            return Err(abi::errno::ECONNREFUSED);
+        }
+        if src.remaining() > MAX_REQUEST {
+            return Err(EMSGSIZE);
+        }
+        let port = self.port(who.pid);
+        let data = take_all(src)?;
+        let mut rest = &data[..];
+        while rest.len() >= HEADER {
+            let len = word(rest, 0) as usize;
+            if len < HEADER || len > rest.len() {
+                break;
+            }
+            let req = Request {
+                kind: u16::from_le_bytes([rest[4], rest[5]]),
+                flags: u16::from_le_bytes([rest[6], rest[7]]),
+                seq: word(rest, 8),
+                whole: &rest[..len],
+            };
+            if req.flags & NLM_F_REQUEST != 0 && req.kind >= NLMSG_MIN_TYPE {
+                match self.handle(who, &req, port) {
+                    Err(e) => self.status(&req, port, e.raw()),
+                    Ok(()) if req.flags & NLM_F_ACK != 0 && req.flags & NLM_F_DUMP == 0 => {
+                        self.status(&req, port, 0);
+                    }
+                    Ok(()) => {}
+                }
+            } else if req.flags & NLM_F_ACK != 0 {
+                self.status(&req, port, 0);
+            }
+            rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+            // Answers are bounded like any receive buffer.
+            if self.rx.bytes() > self.common.rcvbuf.load(Ordering::Relaxed) as usize {
+                return Err(abi::errno::ENOBUFS);
+            }
+        }
+        Ok(data.len())
+    }
+    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        if flags & MSG_OOB != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        let take = if flags & MSG_PEEK != 0 {
+            Take::Peek
+        } else {
+            Take::Out
+        };
+        let Some(t) = self.rx.receive(dst, take)? else {
+            return Ok(Received::default());
+        };
+        Ok(Received {
+            n: if flags & MSG_TRUNC != 0 { t.len } else { t.n },
+            addr: t.from,
+            flags: if t.n < t.len { MSG_TRUNC } else { 0 },
+            ..Received::default()
+        })
+    }
+    fn shutdown(&self, _: Shutdown) -> Result<()> {
+        Err(EOPNOTSUPP)
+    }
+    fn poll(&self) -> Events {
+        let mut e = Events::WRITABLE;
+        if self.rx.len() > 0 {
+            e |= Events::READABLE;
+        }
+        e
+    }
+    fn set_option(&self, _: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
+        match (level, name) {
+            // ADD_MEMBERSHIP, DROP_MEMBERSHIP: nothing ever changes, so nothing is announced.
+            (SOL_NETLINK, 1 | 2) => crate::options::int_of(v).map(|_| ()),
+            (SOL_NETLINK, 3..=5 | 8 | 10..=12) => {
+                let on = crate::options::int_of(v)? != 0;
+                let mut s = self.state.lock();
+                s.options = (s.options & !(1 << name)) | (u32::from(on) << name);
+                Ok(())
+            }
+            _ => Err(ENOPROTOOPT),
+        }
+    }
+    fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
+        match (level, name) {
+            (SOL_SOCKET, SO_ACCEPTCONN) => Ok(vec![0; 4]),
+            (SOL_NETLINK, 3..=5 | 8 | 10..=12) => {
+                let on = self.state.lock().options >> name & 1;
+                Ok(on.to_le_bytes().to_vec())
+            }
+            _ => Err(ENOPROTOOPT),
+        }
+    }
+    fn unread(&self) -> Result<usize> {
+        Ok(self.rx.first_len())
+    }
+    fn close(&self) {
+        self.rx.close();
+    }
+}

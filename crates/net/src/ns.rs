@@ -1,0 +1,329 @@
+//! A network namespace: the ports, the abstract names and the addresses of one sandbox or container.
+
+use crate::addr::Endpoint;
+use crate::inflight::InFlightRegistry;
+use crate::options::{Common, SO_REUSEADDR, SO_REUSEPORT};
+use crate::tcp::Listener;
+use crate::udp::UdpRx;
+use crate::unix::UnixSock;
+use abi::Result;
+use abi::errno::{EADDRINUSE, EADDRNOTAVAIL};
+use parking_lot::{Mutex, RwLock};
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// `net.ipv4.ip_local_port_range`.
+pub const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
+
+/// See the module.
+pub struct NetNamespace {
+    pub(crate) tcp: PortTable<Listener>,
+    pub(crate) udp: PortTable<UdpRx>,
+    pub(crate) abstract_names: Mutex<BTreeMap<Vec<u8>, Weak<UnixSock>>>,
+    pub(crate) in_flight: InFlightRegistry,
+    /// Addresses of this host beyond the loopback ones, which programs may bind and connect to.
+    local: RwLock<Vec<IpAddr>>,
+    /// `net.ipv4.ip_unprivileged_port_start`.
+    pub unprivileged_port_start: AtomicU16,
+    /// `net.core.somaxconn`.
+    pub somaxconn: AtomicU32,
+    /// `net.unix.max_dgram_qlen`.
+    pub max_dgram_qlen: AtomicU32,
+    next_ino: AtomicU64,
+    pub(crate) next_autobind: AtomicU32,
+    pub(crate) next_netlink_port: AtomicU32,
+}
+
+impl NetNamespace {
+    /// A namespace with a loopback interface that is up.
+    #[must_use]
+    pub fn new() -> Arc<NetNamespace> {
+        Arc::new(NetNamespace {
+            tcp: PortTable::new(),
+            udp: PortTable::new(),
+            abstract_names: Mutex::new(BTreeMap::new()),
+            in_flight: InFlightRegistry::default(),
+            local: RwLock::new(Vec::new()),
+            unprivileged_port_start: AtomicU16::new(1024),
+            somaxconn: AtomicU32::new(4096),
+            max_dgram_qlen: AtomicU32::new(10),
+            next_ino: AtomicU64::new(20_000),
+            next_autobind: AtomicU32::new(0),
+            next_netlink_port: AtomicU32::new(1 << 31),
+        })
+    }
+    /// Adds an address of this host that is reached in memory (the container's own).
+    pub fn add_address(&self, ip: IpAddr) {
+        self.local.write().push(ip.to_canonical());
+    }
+    pub(crate) fn next_ino(&self) -> u64 {
+        self.next_ino.fetch_add(1, Ordering::Relaxed)
+    }
+    /// Whether the address is one of this host's.
+    pub(crate) fn is_local(&self, ip: IpAddr) -> bool {
+        ip.is_loopback() || self.local.read().contains(&ip)
+    }
+    /// The source address towards a local destination.
+    pub(crate) fn source_for(&self, dest: IpAddr) -> IpAddr {
+        match dest {
+            IpAddr::V4(a) if a.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            ip => ip,
+        }
+    }
+    /// Where a packet to this address goes: wildcards mean this host.
+    pub(crate) fn resolve(&self, ip: IpAddr) -> IpAddr {
+        match ip {
+            IpAddr::V4(a) if a.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(a) if a.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            ip => ip,
+        }
+    }
+}
+
+/// A socket's hold on a local address and port.
+pub struct Binding<T> {
+    pub ip: IpAddr,
+    pub port: u16,
+    /// Of an IPv6 wildcard: does not take IPv4.
+    v6only: bool,
+    pub common: Arc<Common>,
+    pub uid: u32,
+    /// The other end of a connection. Leaf lock.
+    pub remote: Mutex<Option<Endpoint>>,
+    /// Who takes what comes: a listener, or a UDP receive queue. Protected by the table's lock.
+    target: Mutex<Option<Arc<T>>>,
+}
+
+impl<T> Binding<T> {
+    pub fn has_target(&self) -> bool {
+        self.target.lock().is_some()
+    }
+    fn families(&self) -> u8 {
+        match self.ip {
+            IpAddr::V4(_) => 1,
+            IpAddr::V6(a) if a.is_unspecified() && !self.v6only => 3,
+            IpAddr::V6(_) => 2,
+        }
+    }
+    fn overlaps(&self, o: &Binding<T>) -> bool {
+        self.families() & o.families() != 0
+            && (self.ip.is_unspecified() || o.ip.is_unspecified() || self.ip == o.ip)
+    }
+    /// How well it fits a destination: `None` not at all.
+    fn score(&self, dest: IpAddr) -> Option<u32> {
+        if self.ip == dest {
+            return Some(4);
+        }
+        let family = if dest.is_ipv4() { 1 } else { 2 };
+        if !self.ip.is_unspecified() || self.families() & family == 0 {
+            return None;
+        }
+        // A wildcard of the destination's own family goes before a dual one.
+        Some(if self.ip.is_ipv4() == dest.is_ipv4() {
+            2
+        } else {
+            1
+        })
+    }
+}
+
+/// All bindings of one protocol.
+pub struct PortTable<T> {
+    ports: Mutex<HashMap<u16, Vec<Arc<Binding<T>>>>>,
+    next: AtomicU32,
+    turn: AtomicU32,
+}
+
+/// Whether two bindings may share a port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// SO_REUSEADDR shares unless one of them listens.
+    Tcp,
+    /// SO_REUSEADDR shares.
+    Udp,
+}
+
+impl<T> PortTable<T> {
+    fn new() -> PortTable<T> {
+        let mut seed = [0; 4];
+        hostcall::time::random(&mut seed);
+        PortTable {
+            ports: Mutex::new(HashMap::new()),
+            next: AtomicU32::new(u32::from_le_bytes(seed)),
+            turn: AtomicU32::new(0),
+        }
+    }
+
+    fn conflict(list: &[Arc<Binding<T>>], new: &Binding<T>, rule: Rule, listening: bool) -> bool {
+        list.iter().any(|b| {
+            if std::ptr::eq(&**b, new) || !b.overlaps(new) {
+                return false;
+            }
+            let both = |o| b.common.flag(o) && new.common.flag(o);
+            let b_listens = b.target.lock().is_some();
+            let share_addr = match rule {
+                Rule::Tcp => both(SO_REUSEADDR) && !b_listens,
+                Rule::Udp => both(SO_REUSEADDR),
+            };
+            let share_port = both(SO_REUSEPORT) && b.uid == new.uid;
+            if listening {
+                // Only another listener is in the way now.
+                return b_listens && !share_port;
+            }
+            !share_addr && !share_port
+        })
+    }
+
+    /// Takes an address; port 0 takes a free one.
+    pub fn bind(
+        &self,
+        at: Endpoint,
+        v6only: bool,
+        common: &Arc<Common>,
+        uid: u32,
+        rule: Rule,
+        target: Option<Arc<T>>,
+    ) -> Result<Arc<Binding<T>>> {
+        let mut ports = self.ports.lock();
+        let make = |port| Binding {
+            ip: at.ip,
+            port,
+            v6only,
+            common: common.clone(),
+            uid,
+            remote: Mutex::new(None),
+            target: Mutex::new(None),
+        };
+        let b = if at.port == 0 {
+            let span = u32::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
+            let start = self.next.fetch_add(1, Ordering::Relaxed);
+            (0..span)
+                .map(|i| EPHEMERAL.start() + (start.wrapping_add(i) % span) as u16)
+                .find(|p| !ports.contains_key(p))
+                .map(make)
+                .ok_or(EADDRINUSE)?
+        } else {
+            let b = make(at.port);
+            if ports
+                .get(&at.port)
+                .is_some_and(|l| Self::conflict(l, &b, rule, false))
+            {
+                return Err(EADDRINUSE);
+            }
+            b
+        };
+        let b = Arc::new(b);
+        *b.target.lock() = target;
+        ports.entry(b.port).or_default().push(b.clone());
+        Ok(b)
+    }
+
+    /// A port for an outgoing connection.
+    pub fn bind_ephemeral(
+        &self,
+        ip: IpAddr,
+        common: &Arc<Common>,
+        uid: u32,
+        target: Option<Arc<T>>,
+    ) -> Result<Arc<Binding<T>>> {
+        self.bind(
+            Endpoint { ip, port: 0 },
+            false,
+            common,
+            uid,
+            Rule::Udp,
+            target,
+        )
+        .map_err(|_| EADDRNOTAVAIL)
+    }
+
+    /// The same port as `b`, for a connection that came to it.
+    pub fn share(&self, b: &Binding<T>, ip: IpAddr, common: &Arc<Common>) -> Arc<Binding<T>> {
+        let new = Arc::new(Binding {
+            ip,
+            port: b.port,
+            v6only: false,
+            common: common.clone(),
+            uid: b.uid,
+            remote: Mutex::new(None),
+            target: Mutex::new(None),
+        });
+        self.ports
+            .lock()
+            .entry(b.port)
+            .or_default()
+            .push(new.clone());
+        new
+    }
+
+    /// From now on `target` takes what comes; `EADDRINUSE` if another does already.
+    pub fn set_target(&self, b: &Arc<Binding<T>>, target: Arc<T>) -> Result<()> {
+        let ports = self.ports.lock();
+        if ports
+            .get(&b.port)
+            .is_some_and(|l| Self::conflict(l, b, Rule::Tcp, true))
+        {
+            return Err(EADDRINUSE);
+        }
+        *b.target.lock() = Some(target);
+        Ok(())
+    }
+
+    /// Stops taking what comes, and keeps the port.
+    pub fn clear_target(&self, b: &Arc<Binding<T>>) -> Option<Arc<T>> {
+        let _ports = self.ports.lock();
+        b.target.lock().take()
+    }
+
+    pub fn unbind(&self, b: &Arc<Binding<T>>) {
+        let mut ports = self.ports.lock();
+        let target = b.target.lock().take();
+        if let Some(l) = ports.get_mut(&b.port) {
+            l.retain(|x| !Arc::ptr_eq(x, b));
+            if l.is_empty() {
+                ports.remove(&b.port);
+            }
+        }
+        drop(ports);
+        drop(target);
+    }
+
+    /// Who takes what is sent to `dest`. `better` adds to the score of a candidate (`None` rejects it).
+    /// Among equals (SO_REUSEPORT) they take turns.
+    pub fn lookup(&self, dest: Endpoint, better: impl Fn(&T) -> Option<u32>) -> Option<Arc<T>> {
+        let ports = self.ports.lock();
+        let list = ports.get(&dest.port)?;
+        let mut best: Vec<Arc<T>> = Vec::new();
+        let mut top = 0;
+        for b in list {
+            let Some(t) = b.target.lock().clone() else {
+                continue;
+            };
+            let Some(score) = b.score(dest.ip).and_then(|s| Some(s + better(&t)?)) else {
+                continue;
+            };
+            if score > top {
+                top = score;
+                best.clear();
+            }
+            if score == top {
+                best.push(t);
+            }
+        }
+        match best.len() {
+            0 => None,
+            1 => best.pop(),
+            n => {
+                let i = self.turn.fetch_add(1, Ordering::Relaxed) as usize % n;
+                Some(best.swap_remove(i))
+            }
+        }
+    }
+
+    /// All bindings, for `/proc/net`.
+    pub fn all(&self) -> Vec<Arc<Binding<T>>> {
+        self.ports.lock().values().flatten().cloned().collect()
+    }
+}

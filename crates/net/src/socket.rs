@@ -1,0 +1,402 @@
+//! The open file of a socket, and the calls of the socket interface.
+
+use crate::control::{Control, Ucred};
+use crate::ns::NetNamespace;
+use crate::options::Common;
+use crate::sys::*;
+use crate::{netlink, tcp, udp, unix};
+use abi::Result;
+use abi::errno::{
+    EAFNOSUPPORT, EINVAL, ENOPROTOOPT, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT,
+};
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use vfs::file::IoctlContext;
+use vfs::{Caps, Credentials, File, FileOps, Sink, Source, Stat};
+use wait::{Events, WaitQueue};
+
+/// `st_dev` of sockets.
+const SOCKFS_DEV: u64 = 9;
+/// The most bytes that one address may have (`struct sockaddr_storage`).
+const MAX_ADDR: usize = 128;
+
+/// Who makes a call.
+pub struct Caller<'a> {
+    pub pid: i32,
+    pub cred: &'a Arc<Credentials>,
+    /// The caller's file system, for UNIX sockets' names.
+    pub paths: &'a dyn PathNames,
+}
+
+impl Caller<'_> {
+    /// SO_PEERCRED's answer about this caller.
+    #[must_use]
+    pub fn ucred(&self) -> Ucred {
+        Ucred {
+            pid: self.pid,
+            uid: self.cred.euid,
+            gid: self.cred.egid,
+        }
+    }
+}
+
+/// UNIX sockets' names in the file system. The system-call layer implements it with the caller's root and
+/// working directory.
+pub trait PathNames {
+    /// Makes a socket node (mode 0777 less umask) and attaches `endpoint` to its inode, weakly: it lives as
+    /// long as the socket is open. `EADDRINUSE` where the path exists.
+    fn bind(&self, path: &[u8], endpoint: Arc<dyn Any + Send + Sync>) -> Result<()>;
+    /// What is attached to the node; `ECONNREFUSED` where it is no socket or nothing is attached; needs
+    /// write permission (`EACCES`).
+    fn lookup(&self, path: &[u8]) -> Result<Arc<dyn Any + Send + Sync>>;
+}
+
+/// What `recvmsg` gives.
+#[derive(Default)]
+pub struct Received {
+    /// The call's result: bytes copied, or the message's whole length where MSG_TRUNC was asked.
+    pub n: usize,
+    /// The sender's address; empty where there is none to tell.
+    pub addr: Vec<u8>,
+    pub control: Control,
+    /// `msg_flags`: MSG_TRUNC, MSG_EOR (MSG_CTRUNC is the encoder's).
+    pub flags: u32,
+}
+
+/// What a family and type do.
+pub trait Protocol: Send + Sync + 'static {
+    fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()>;
+    /// `EINPROGRESS` only with `Block::No`; `EAGAIN` where a blocking caller waits for OUT and calls again.
+    fn connect(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()>;
+    fn listen(&self, _who: &Caller<'_>, _backlog: i32) -> Result<()> {
+        Err(EOPNOTSUPP)
+    }
+    fn accept(&self) -> Result<Socket> {
+        Err(EOPNOTSUPP)
+    }
+    fn local_name(&self) -> Result<Vec<u8>>;
+    fn peer_name(&self) -> Result<Vec<u8>>;
+    fn send(
+        &self,
+        who: &Caller<'_>,
+        src: &mut dyn Source,
+        dest: Option<&[u8]>,
+        control: Control,
+        flags: u32,
+    ) -> Result<usize>;
+    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received>;
+    fn shutdown(&self, how: Shutdown) -> Result<()>;
+    fn poll(&self) -> Events;
+    fn set_option(&self, _who: &Credentials, _level: i32, _name: i32, _v: &[u8]) -> Result<()> {
+        Err(ENOPROTOOPT)
+    }
+    fn get_option(&self, _level: i32, _name: i32) -> Result<Vec<u8>> {
+        Err(ENOPROTOOPT)
+    }
+    /// SIOCINQ.
+    fn unread(&self) -> Result<usize>;
+    /// SIOCOUTQ.
+    fn unsent(&self) -> usize {
+        0
+    }
+    /// The open file's last reference went.
+    fn close(&self);
+    fn as_unix(&self) -> Option<&unix::UnixSock> {
+        None
+    }
+}
+
+/// Whether the call may wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Block {
+    No,
+    Yes,
+}
+
+/// Which halves to shut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shutdown {
+    pub read: bool,
+    pub write: bool,
+}
+
+/// A socket as an open file. Dropping it closes it.
+pub struct Socket {
+    pub(crate) common: Arc<Common>,
+    protocol: Arc<dyn Protocol>,
+}
+
+/// `socket(2)`; `kind` without SOCK_NONBLOCK and SOCK_CLOEXEC.
+pub fn socket(
+    ns: &Arc<NetNamespace>,
+    family: i32,
+    kind: u32,
+    protocol: i32,
+    who: &Caller<'_>,
+) -> Result<Arc<Socket>> {
+    if !(0..46).contains(&family) {
+        return Err(EAFNOSUPPORT);
+    }
+    if kind > 10 || !(0..=262).contains(&protocol) {
+        return Err(EINVAL);
+    }
+    let s = match family as u16 {
+        AF_UNIX => {
+            if protocol != 0 && protocol != i32::from(AF_UNIX) {
+                return Err(EPROTONOSUPPORT);
+            }
+            let kind = match kind {
+                SOCK_STREAM | SOCK_DGRAM | SOCK_SEQPACKET => kind,
+                SOCK_RAW => SOCK_DGRAM,
+                _ => return Err(ESOCKTNOSUPPORT),
+            };
+            unix::new(ns, kind)
+        }
+        f @ (AF_INET | AF_INET6) => match (kind, protocol) {
+            (SOCK_STREAM, 0 | IPPROTO_TCP) => tcp::new(ns, f),
+            (SOCK_DGRAM, 0 | IPPROTO_UDP) => udp::new(ns, f),
+            // Ping sockets: net.ipv4.ping_group_range is empty.
+            (SOCK_DGRAM, IPPROTO_ICMP | IPPROTO_ICMPV6) => return Err(abi::errno::EACCES),
+            (SOCK_STREAM | SOCK_DGRAM, _) => return Err(EPROTONOSUPPORT),
+            (SOCK_RAW, _) if protocol == 0 => return Err(EPROTONOSUPPORT),
+            (SOCK_RAW, _) => return Err(EPERM),
+            _ => return Err(ESOCKTNOSUPPORT),
+        },
+        AF_NETLINK => match (kind, protocol) {
+            (SOCK_RAW | SOCK_DGRAM, 0) => netlink::new(ns, kind),
+            (SOCK_RAW | SOCK_DGRAM, _) => return Err(EPROTONOSUPPORT),
+            _ => return Err(ESOCKTNOSUPPORT),
+        },
+        AF_PACKET if !who.cred.has(Caps::NET_RAW) => return Err(EPERM),
+        _ => return Err(EAFNOSUPPORT),
+    };
+    let _ = s.common.creator.set(who.ucred());
+    Ok(Arc::new(s))
+}
+
+/// `socketpair(2)`.
+pub fn socketpair(
+    ns: &Arc<NetNamespace>,
+    family: i32,
+    kind: u32,
+    protocol: i32,
+    who: &Caller<'_>,
+) -> Result<(Arc<Socket>, Arc<Socket>)> {
+    let a = socket(ns, family, kind, protocol, who)?;
+    let b = socket(ns, family, kind, protocol, who)?;
+    match (a.protocol.as_unix(), b.protocol.as_unix()) {
+        (Some(x), Some(y)) => unix::join(x, y, who.ucred()),
+        _ => return Err(EOPNOTSUPP),
+    }
+    Ok((a, b))
+}
+
+impl Socket {
+    pub(crate) fn new(common: Arc<Common>, protocol: Arc<dyn Protocol>) -> Socket {
+        Socket { common, protocol }
+    }
+    pub(crate) fn unix_id(&self) -> Option<u64> {
+        self.protocol.as_unix().map(|_| self.common.ino)
+    }
+    pub(crate) fn take_in_flight(&self) -> Vec<crate::inflight::InFlight> {
+        self.protocol
+            .as_unix()
+            .map(unix::UnixSock::take_in_flight)
+            .unwrap_or_default()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn unread_messages(&self) -> usize {
+        self.protocol.as_unix().map_or(0, unix::UnixSock::queued)
+    }
+
+    #[must_use]
+    pub fn family(&self) -> u16 {
+        self.common.family
+    }
+    /// SOCK_*.
+    #[must_use]
+    pub fn kind(&self) -> u32 {
+        self.common.kind
+    }
+    /// SO_RCVTIMEO: how long a blocking receive or accept waits.
+    #[must_use]
+    pub fn receive_timeout(&self) -> Option<Duration> {
+        match self.common.rcvtimeo.load(Ordering::Relaxed) {
+            0 => None,
+            n => Some(Duration::from_nanos(n as u64)),
+        }
+    }
+    /// SO_SNDTIMEO: how long a blocking send or connect waits.
+    #[must_use]
+    pub fn send_timeout(&self) -> Option<Duration> {
+        match self.common.sndtimeo.load(Ordering::Relaxed) {
+            0 => None,
+            n => Some(Duration::from_nanos(n as u64)),
+        }
+    }
+
+    pub fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
+        check_addr(addr)?;
+        self.protocol.bind(who, addr)
+    }
+    /// With `Block::Yes`, `EAGAIN`: wait for OUT and call again.
+    pub fn connect(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()> {
+        check_addr(addr)?;
+        self.protocol.connect(who, addr, block)
+    }
+    pub fn listen(&self, who: &Caller<'_>, backlog: i32) -> Result<()> {
+        self.protocol.listen(who, backlog)
+    }
+    /// The next connection; its address is its `peer_name`.
+    pub fn accept(&self) -> Result<Arc<Socket>> {
+        self.protocol.accept().map(Arc::new)
+    }
+    /// `getsockname(2)`.
+    pub fn local_name(&self) -> Result<Vec<u8>> {
+        self.protocol.local_name()
+    }
+    /// `getpeername(2)`.
+    pub fn peer_name(&self) -> Result<Vec<u8>> {
+        self.protocol.peer_name()
+    }
+    /// `sendmsg(2)` and its kin. `EPIPE`: the caller raises SIGPIPE for streams, unless MSG_NOSIGNAL.
+    /// `EAGAIN` leaves the source untouched, but takes the control data: parse it again.
+    pub fn send(
+        &self,
+        who: &Caller<'_>,
+        src: &mut dyn Source,
+        dest: Option<&[u8]>,
+        control: Control,
+        flags: u32,
+    ) -> Result<usize> {
+        if let Some(d) = dest {
+            check_addr(d)?;
+        }
+        self.protocol.send(who, src, dest, control, flags)
+    }
+    /// `recvmsg(2)` and its kin.
+    pub fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        if flags & MSG_ERRQUEUE != 0 {
+            return Err(abi::errno::EAGAIN);
+        }
+        self.protocol.receive(dst, flags)
+    }
+    pub fn shutdown(&self, how: u32) -> Result<()> {
+        let how = match how {
+            SHUT_RD => Shutdown {
+                read: true,
+                write: false,
+            },
+            SHUT_WR => Shutdown {
+                read: false,
+                write: true,
+            },
+            SHUT_RDWR => Shutdown {
+                read: true,
+                write: true,
+            },
+            _ => return Err(EINVAL),
+        };
+        self.protocol.shutdown(how)
+    }
+    pub fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
+        if level == SOL_SOCKET {
+            return self.common.set(name, v, cred);
+        }
+        self.protocol.set_option(cred, level, name, v)
+    }
+    /// The whole value; the caller cuts it to what the application has room for.
+    pub fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
+        const SO_PEERNAME: i32 = 28;
+        if level == SOL_SOCKET {
+            if name == SO_PEERNAME {
+                return self.protocol.peer_name();
+            }
+            if let Some(r) = self.common.get(name) {
+                return r;
+            }
+        }
+        self.protocol.get_option(level, name)
+    }
+    #[must_use]
+    pub fn namespace(&self) -> &Arc<NetNamespace> {
+        &self.common.ns
+    }
+}
+
+fn check_addr(addr: &[u8]) -> Result<()> {
+    if addr.len() > MAX_ADDR {
+        Err(EINVAL)
+    } else {
+        Ok(())
+    }
+}
+
+/// Names for calls that can need none.
+struct NoPaths;
+impl PathNames for NoPaths {
+    fn bind(&self, _: &[u8], _: Arc<dyn Any + Send + Sync>) -> Result<()> {
+        Err(EINVAL)
+    }
+    fn lookup(&self, _: &[u8]) -> Result<Arc<dyn Any + Send + Sync>> {
+        Err(EINVAL)
+    }
+}
+
+impl FileOps for Socket {
+    fn read(&self, _: &File, dst: &mut dyn Sink, _: u64) -> Result<usize> {
+        if dst.remaining() == 0 && self.common.kind == SOCK_STREAM {
+            return Ok(0);
+        }
+        // Descriptors that come with the bytes are lost, as with read(2) on Linux.
+        self.protocol.receive(dst, 0).map(|r| r.n)
+    }
+    /// Who calls is unknown here, so what is sent carries the creator's pid: the system-call layer uses
+    /// [`Socket::send`].
+    fn write(&self, file: &File, src: &mut dyn Source, _: u64) -> Result<usize> {
+        let pid = self.common.creator.get().map_or(0, |c| c.pid);
+        let who = Caller {
+            pid,
+            cred: &file.cred,
+            paths: &NoPaths,
+        };
+        self.protocol.send(&who, src, None, Control::default(), 0)
+    }
+    fn stat(&self) -> Result<Stat> {
+        Ok(Stat {
+            dev: SOCKFS_DEV,
+            ino: self.common.ino,
+            mode: 0o140_777,
+            nlink: 1,
+            blksize: 4096,
+            ..Stat::default()
+        })
+    }
+    fn poll(&self, _: &File, mask: Events) -> Events {
+        self.protocol.poll() & (mask | Events::ALWAYS)
+    }
+    fn wait_queue(&self) -> Option<&WaitQueue> {
+        Some(&self.common.queue)
+    }
+    fn ioctl(&self, _: &File, cx: &dyn IoctlContext, cmd: u32, arg: u64) -> Result<u64> {
+        crate::ioctl::ioctl(&self.common, &*self.protocol, cx, cmd, arg)
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn describe(&self) -> String {
+        format!("socket:[{}]", self.common.ino)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.protocol.close();
+        if self.common.family == AF_UNIX {
+            crate::inflight::after_close(&self.common.ns);
+        }
+    }
+}

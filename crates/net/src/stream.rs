@@ -1,0 +1,370 @@
+//! One direction of a connection of bytes: a ring between a writer and a reader, with what each side did to
+//! it. A connection is two of them.
+
+use crate::control::Ucred;
+use crate::inflight::InFlight;
+use crate::options::Common;
+use abi::Result;
+use abi::errno::{EAGAIN, EPIPE, Errno};
+use ipc::ring::ByteRing;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vfs::{File, Sink, Source};
+use wait::Events;
+
+/// What the reader finds after the last byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    Open,
+    /// The writer said that it is done.
+    Fin,
+    /// The writer reset the connection.
+    Reset,
+}
+
+/// See the module.
+pub struct Half {
+    state: Mutex<State>,
+    pub reader: Arc<Common>,
+    pub writer: Arc<Common>,
+    /// UNIX: the reader's number, for files in flight.
+    pub holder: u64,
+}
+
+struct State {
+    ring: ByteRing,
+    /// UNIX: who wrote what, and with which files; covers the ring. TCP: empty.
+    segs: VecDeque<Seg>,
+    end: End,
+    /// The reader will read no more: `shutdown(SHUT_RD)`.
+    reader_shut: bool,
+    /// The reader is gone.
+    reader_closed: bool,
+    /// The writer was told that nobody reads (a reset came back).
+    writer_dead: bool,
+}
+
+struct Seg {
+    len: usize,
+    cred: Ucred,
+    files: Option<InFlight>,
+}
+
+/// What a side of the direction looks like now.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    pub len: usize,
+    pub end: End,
+    pub reader_shut: bool,
+    pub reader_closed: bool,
+    pub writer_dead: bool,
+    pub writable: bool,
+}
+
+/// What a read on a UNIX stream gives.
+#[derive(Default)]
+pub struct Got {
+    pub n: usize,
+    pub files: Vec<Arc<File>>,
+    pub cred: Option<Ucred>,
+}
+
+/// How a write to a reader that is gone ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// UNIX: at once.
+    Epipe,
+    /// TCP: the bytes are taken, and a reset comes back.
+    ResetLater,
+}
+
+/// Whether a read takes the bytes out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Take {
+    Out,
+    Peek,
+}
+
+impl Half {
+    pub fn new(writer: &Arc<Common>, reader: &Arc<Common>, holder: u64) -> Arc<Half> {
+        Arc::new(Half {
+            state: Mutex::new(State {
+                ring: ByteRing::new(),
+                segs: VecDeque::new(),
+                end: End::Open,
+                reader_shut: false,
+                reader_closed: false,
+                writer_dead: false,
+            }),
+            reader: reader.clone(),
+            writer: writer.clone(),
+            holder,
+        })
+    }
+
+    /// How much may wait in the ring: what the sender may hold back and the receiver takes.
+    fn capacity(&self) -> usize {
+        let s = self.writer.sndbuf.load(Ordering::Relaxed);
+        if self.writer.family == crate::sys::AF_UNIX {
+            return s as usize;
+        }
+        s as usize + self.reader.rcvbuf.load(Ordering::Relaxed) as usize
+    }
+
+    fn writable(&self, s: &State) -> bool {
+        // A third free, so that a writer wakes for a worthwhile piece.
+        s.ring.len() * 3 <= self.capacity() * 2
+    }
+
+    pub fn view(&self) -> View {
+        let s = self.state.lock();
+        View {
+            len: s.ring.len(),
+            end: s.end,
+            reader_shut: s.reader_shut,
+            reader_closed: s.reader_closed,
+            writer_dead: s.writer_dead,
+            writable: self.writable(&s),
+        }
+    }
+
+    /// Writes what fits. UNIX gives the writer's identity and files, which are taken with the first byte.
+    pub fn write(
+        &self,
+        src: &mut dyn Source,
+        gone: Gone,
+        mut tag: Option<(Ucred, &mut Option<InFlight>)>,
+    ) -> Result<usize> {
+        let n = {
+            let mut s = self.state.lock();
+            if s.end != End::Open || s.writer_dead {
+                return Err(EPIPE);
+            }
+            if s.reader_closed && gone == Gone::ResetLater {
+                s.writer_dead = true;
+                drop(s);
+                let n = discard(src);
+                self.fail_writer(EPIPE);
+                return Ok(n);
+            }
+            if s.reader_closed || (s.reader_shut && gone == Gone::Epipe) {
+                return Err(EPIPE);
+            }
+            let free = self.capacity().saturating_sub(s.ring.len());
+            if src.remaining() == 0 {
+                return Ok(0);
+            }
+            if free == 0 {
+                return Err(EAGAIN);
+            }
+            let n = s.ring.push_from(src, free)?;
+            if let (Some((cred, files)), true) = (&mut tag, n > 0) {
+                let files = files.take();
+                match s.segs.back_mut() {
+                    Some(b) if files.is_none() && b.files.is_none() && b.cred == *cred => {
+                        b.len += n
+                    }
+                    _ => s.segs.push_back(Seg {
+                        len: n,
+                        cred: *cred,
+                        files,
+                    }),
+                }
+            }
+            n
+        };
+        self.reader.notify(Events::READABLE);
+        Ok(n)
+    }
+
+    /// Takes bytes out and wakes the writer when enough room appeared.
+    fn taking<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        let mut s = self.state.lock();
+        let was = self.writable(&s);
+        let r = f(&mut s);
+        let is = self.writable(&s);
+        drop(s);
+        if !was && is {
+            self.writer.notify(Events::WRITABLE);
+        }
+        r
+    }
+
+    /// What a read finds when there are no bytes.
+    fn empty(&self, s: &State) -> Result<usize> {
+        if s.end == End::Fin {
+            return Ok(0);
+        }
+        self.reader.take_error()?;
+        if s.end == End::Reset || s.reader_shut {
+            Ok(0)
+        } else {
+            Err(EAGAIN)
+        }
+    }
+
+    /// Reads bytes (TCP). `skip` passes over bytes of a peek.
+    pub fn read(&self, dst: &mut dyn Sink, take: Take) -> Result<usize> {
+        self.taking(|s| {
+            if s.ring.is_empty() {
+                return if dst.remaining() == 0 {
+                    Ok(0)
+                } else {
+                    self.empty(s)
+                };
+            }
+            match take {
+                Take::Out => s.ring.pop_into(dst, usize::MAX),
+                Take::Peek => s.ring.peek_into(dst, 0, usize::MAX),
+            }
+        })
+    }
+
+    /// Throws up to `n` bytes away (TCP's MSG_TRUNC).
+    pub fn discard(&self, n: usize) -> Result<usize> {
+        self.taking(|s| {
+            if s.ring.is_empty() {
+                return self.empty(s);
+            }
+            let n = n.min(s.ring.len());
+            s.ring.consume(n);
+            Ok(n)
+        })
+    }
+
+    /// Reads bytes of a UNIX stream: ends after bytes that came with files, and, where the reader asks who
+    /// wrote (`by_writer`), before bytes of another writer.
+    pub fn read_unix(&self, dst: &mut dyn Sink, take: Take, by_writer: bool) -> Result<Got> {
+        let mut arrived = None;
+        let got = self.taking(|s| {
+            let mut got = Got::default();
+            if s.ring.is_empty() {
+                if dst.remaining() > 0 {
+                    self.empty(s)?;
+                }
+                return Ok(got);
+            }
+            let mut at = 0;
+            let mut i = 0;
+            while let Some(seg) = s.segs.get_mut(i) {
+                if by_writer && got.cred.is_some_and(|c| c != seg.cred) {
+                    break;
+                }
+                if dst.remaining() == 0 && got.n > 0 {
+                    break;
+                }
+                let from = if take == Take::Peek { at } else { 0 };
+                let n = match s.ring.peek_into(dst, from, seg.len) {
+                    Ok(n) => n,
+                    Err(_) if got.n > 0 => break,
+                    Err(e) => return Err(e),
+                };
+                got.cred = Some(seg.cred);
+                got.n += n;
+                at += n;
+                let mut stop = n < seg.len;
+                if take == Take::Peek {
+                    if let Some(f) = &seg.files {
+                        got.files = f.peek();
+                        stop = true;
+                    }
+                    i += 1;
+                } else {
+                    if n > 0 {
+                        arrived = seg.files.take();
+                        stop |= arrived.is_some();
+                    }
+                    s.ring.consume(n);
+                    seg.len -= n;
+                    if seg.len == 0 {
+                        s.segs.pop_front();
+                    }
+                }
+                if stop || n == 0 {
+                    break;
+                }
+            }
+            Ok(got)
+        });
+        let mut got = got?;
+        if let Some(f) = arrived {
+            got.files = f.take();
+        }
+        Ok(got)
+    }
+
+    /// The writer is done. Tells the reader.
+    pub fn finish(&self, end: End) {
+        {
+            let mut s = self.state.lock();
+            if s.end == End::Open {
+                s.end = end;
+            }
+        }
+        self.reader
+            .notify(Events::READABLE | Events::RDHUP | Events::HUP);
+    }
+
+    /// The reader reads no more. Tells both.
+    pub fn shut_reader(&self) {
+        self.state.lock().reader_shut = true;
+        self.reader
+            .notify(Events::READABLE | Events::RDHUP | Events::HUP);
+        self.writer
+            .notify(Events::WRITABLE | Events::ERR | Events::HUP);
+    }
+
+    /// The reader goes away; whether bytes were left unread.
+    pub fn close_reader(&self) -> bool {
+        let segs;
+        let unread;
+        {
+            let mut s = self.state.lock();
+            s.reader_closed = true;
+            unread = !s.ring.is_empty();
+            s.ring.release();
+            segs = std::mem::take(&mut s.segs);
+        }
+        drop(segs);
+        self.writer.notify(Events::WRITABLE);
+        unread
+    }
+
+    /// The writer learns that its bytes go nowhere: later writes fail.
+    pub fn kill_writer(&self) {
+        self.state.lock().writer_dead = true;
+        self.writer
+            .notify(Events::WRITABLE | Events::ERR | Events::HUP);
+    }
+
+    /// Sets the writer's pending error with the state that goes with it.
+    pub fn fail_writer(&self, e: Errno) {
+        self.writer.set_error(e);
+        self.kill_writer();
+    }
+
+    /// The files that wait in it.
+    pub fn take_in_flight(&self) -> Vec<InFlight> {
+        self.state
+            .lock()
+            .segs
+            .iter_mut()
+            .filter_map(|s| s.files.take())
+            .collect()
+    }
+}
+
+/// Takes a source's bytes for nothing, a bounded number.
+fn discard(src: &mut dyn Source) -> usize {
+    let mut buf = [0; 4096];
+    let mut n = 0;
+    while n < 65536 {
+        match src.take(&mut buf) {
+            Ok(0) | Err(_) => break,
+            Ok(k) => n += k,
+        }
+    }
+    n
+}

@@ -1,0 +1,726 @@
+//! TCP between sockets of one namespace.
+//!
+//! A connection is two [`Half`]s. A connect finds the listener and makes the other side's socket at once,
+//! unless the accept queue is full: then the connect waits in the listener's `syns` until accept makes room.
+
+use crate::addr::{Endpoint, family_of, parse_bind, parse_inet};
+use crate::control::Control;
+use crate::inet::{IP_FREEBIND, IPV6_FREEBIND, IPV6_V6ONLY, InetOptions};
+use crate::ns::{Binding, NetNamespace, Rule};
+use crate::options::{Common, SO_ACCEPTCONN};
+use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
+use crate::stream::{End, Gone, Half, Take};
+use crate::sys::*;
+use abi::Result;
+use abi::errno::{
+    EACCES, EADDRNOTAVAIL, EAGAIN, EALREADY, ECONNABORTED, ECONNREFUSED, ECONNRESET, EINPROGRESS,
+    EINVAL, EISCONN, ENETUNREACH, ENOENT, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM, EPIPE,
+};
+use parking_lot::{Mutex, RwLock};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use vfs::{Caps, Credentials, Sink, Source};
+use wait::Events;
+
+/// A TCP socket.
+pub struct Tcp {
+    me: Weak<Tcp>,
+    common: Arc<Common>,
+    options: InetOptions,
+    state: RwLock<State>,
+}
+
+struct State {
+    phase: Phase,
+    local: Option<Endpoint>,
+    binding: Option<Arc<Binding<Listener>>>,
+}
+
+enum Phase {
+    Idle,
+    Listening(Arc<Listener>),
+    /// The listener's queue is full.
+    Connecting {
+        listener: Arc<Listener>,
+        local: Endpoint,
+        remote: Endpoint,
+    },
+    /// A connect that did not wait was refused; the error is pending.
+    Refused,
+    Connected(Connection),
+}
+
+struct Connection {
+    rx: Arc<Half>,
+    tx: Arc<Half>,
+    remote: Endpoint,
+    /// Whether a connect call has told of it.
+    announced: bool,
+}
+
+impl Connection {
+    /// Reset: Linux's TCP_CLOSE.
+    fn is_dead(&self) -> bool {
+        self.rx.view().end == End::Reset || self.tx.view().writer_dead
+    }
+}
+
+/// A listening socket, as connects see it.
+pub struct Listener {
+    common: Arc<Common>,
+    options: InetOptions,
+    binding: Arc<Binding<Listener>>,
+    queue: Mutex<AcceptQueue>,
+}
+
+#[derive(Default)]
+struct AcceptQueue {
+    ready: VecDeque<Arc<Tcp>>,
+    /// Connects that found `ready` full.
+    syns: VecDeque<Weak<Tcp>>,
+    backlog: usize,
+    closed: bool,
+}
+
+impl AcceptQueue {
+    fn full(&self) -> bool {
+        self.ready.len() > self.backlog
+    }
+}
+
+pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Socket {
+    let common = Common::new(ns, family, SOCK_STREAM, IPPROTO_TCP);
+    let state = State {
+        phase: Phase::Idle,
+        local: None,
+        binding: None,
+    };
+    let tcp = Tcp::make(common.clone(), InetOptions::default(), state);
+    Socket::new(common, tcp)
+}
+
+/// The address that a caller may bind (`EADDRNOTAVAIL`, `EACCES`), for TCP and UDP.
+pub fn bindable(
+    common: &Common,
+    options: &InetOptions,
+    who: &Caller<'_>,
+    addr: &[u8],
+) -> Result<Endpoint> {
+    let at = parse_bind(addr, common.family)?;
+    if common.family == AF_INET6 && at.ip.is_ipv4() && options.on(SOL_IPV6, IPV6_V6ONLY) {
+        return Err(EINVAL);
+    }
+    let free = options.on(SOL_IP, IP_FREEBIND) || options.on(SOL_IPV6, IPV6_FREEBIND);
+    let group = common.kind == SOCK_DGRAM && at.ip.is_multicast();
+    if !at.ip.is_unspecified() && !common.ns.is_local(at.ip) && !free && !group {
+        return Err(EADDRNOTAVAIL);
+    }
+    let first = common.ns.unprivileged_port_start.load(Ordering::Relaxed);
+    if at.port != 0 && at.port < first && !who.cred.has(Caps::NET_BIND_SERVICE) {
+        return Err(EACCES);
+    }
+    Ok(at)
+}
+
+/// The destination that an address means, from a socket bound to `local`, and the source address.
+pub fn route(
+    common: &Common,
+    options: &InetOptions,
+    local: Option<Endpoint>,
+    to: Endpoint,
+) -> Result<(Endpoint, IpAddr)> {
+    let mut ip = common.ns.resolve(to.ip);
+    let bound = local.map(|l| l.ip).filter(|ip| !ip.is_unspecified());
+    if to.ip.is_unspecified()
+        && let Some(b) = bound
+    {
+        // "This host" from an address of one family stays in it.
+        ip = if b.is_ipv4() == ip.is_ipv4() { ip } else { b };
+    }
+    let v6only = common.family == AF_INET6 && options.on(SOL_IPV6, IPV6_V6ONLY);
+    if (ip.is_ipv4() && v6only) || !common.ns.is_local(ip) {
+        return Err(ENETUNREACH);
+    }
+    if bound.is_some_and(|b| b.is_ipv4() != ip.is_ipv4()) {
+        return Err(ENETUNREACH);
+    }
+    let source = bound.unwrap_or_else(|| common.ns.source_for(ip));
+    Ok((Endpoint { ip, port: to.port }, source))
+}
+
+impl Tcp {
+    fn make(common: Arc<Common>, options: InetOptions, state: State) -> Arc<Tcp> {
+        Arc::new_cyclic(|me| Tcp {
+            me: me.clone(),
+            common,
+            options,
+            state: RwLock::new(state),
+        })
+    }
+
+    /// Joins this socket to `l` with a new socket on the other side, which goes into the accept queue.
+    /// The caller holds this socket's state lock (`state`) and knows that the queue `q` is `l`'s.
+    fn establish(
+        &self,
+        state: &mut State,
+        l: &Listener,
+        q: &mut AcceptQueue,
+        local: Endpoint,
+        remote: Endpoint,
+        announced: bool,
+    ) {
+        let theirs = Common::inherit(&l.common);
+        let out = Half::new(&self.common, &theirs, 0);
+        let back = Half::new(&theirs, &self.common, 0);
+        let binding = self.common.ns.tcp.share(&l.binding, remote.ip, &theirs);
+        *binding.remote.lock() = Some(local);
+        if let Some(b) = &state.binding {
+            *b.remote.lock() = Some(remote);
+        }
+        let server = Tcp::make(
+            theirs,
+            l.options.duplicate(),
+            State {
+                phase: Phase::Connected(Connection {
+                    rx: out.clone(),
+                    tx: back.clone(),
+                    remote: local,
+                    announced: true,
+                }),
+                local: Some(remote),
+                binding: Some(binding),
+            },
+        );
+        q.ready.push_back(server);
+        state.local = Some(local);
+        state.phase = Phase::Connected(Connection {
+            rx: back,
+            tx: out,
+            remote,
+            announced,
+        });
+    }
+
+    /// Accept made room: a waiting connect goes on.
+    fn complete(&self, l: &Arc<Listener>) {
+        {
+            let mut s = self.state.write();
+            let Phase::Connecting {
+                listener,
+                local,
+                remote,
+            } = &s.phase
+            else {
+                return;
+            };
+            if !Arc::ptr_eq(listener, l) {
+                return;
+            }
+            let (local, remote) = (*local, *remote);
+            let mut q = l.queue.lock();
+            if q.closed {
+                drop(q);
+                s.phase = Phase::Refused;
+                self.common.set_error(ECONNREFUSED);
+            } else {
+                self.establish(&mut s, l, &mut q, local, remote, false);
+            }
+        }
+        l.common.notify(Events::READABLE);
+        self.common
+            .notify(Events::WRITABLE | Events::READABLE | Events::ERR | Events::HUP);
+    }
+
+    /// Ends a connection for good. `reset`: whatever was read.
+    fn end(&self, c: &Connection, reset: bool) {
+        let unread = c.rx.close_reader();
+        let linger0 = self.common.linger.load(Ordering::Relaxed) == 0;
+        if reset || unread || linger0 {
+            let before = c.tx.view();
+            if !before.reader_closed {
+                // The peer had our FIN already: its reset reads as a broken pipe.
+                c.rx.fail_writer(if before.end == End::Fin {
+                    EPIPE
+                } else {
+                    ECONNRESET
+                });
+            }
+            c.tx.finish(End::Reset);
+        } else {
+            c.tx.finish(End::Fin);
+        }
+    }
+
+    /// Closes what `phase` was.
+    fn leave(&self, phase: Phase) {
+        match phase {
+            Phase::Idle | Phase::Refused | Phase::Connecting { .. } => {}
+            Phase::Connected(c) => self.end(&c, false),
+            Phase::Listening(l) => {
+                let (ready, syns) = {
+                    let mut q = l.queue.lock();
+                    q.closed = true;
+                    (std::mem::take(&mut q.ready), std::mem::take(&mut q.syns))
+                };
+                for t in ready {
+                    t.abort();
+                }
+                for t in syns.iter().filter_map(Weak::upgrade) {
+                    t.complete(&l);
+                }
+                self.common.notify(Events::READABLE | Events::HUP);
+            }
+        }
+    }
+
+    /// Resets a connection that was never accepted.
+    fn abort(&self) {
+        let (phase, binding) = {
+            let mut s = self.state.write();
+            (
+                std::mem::replace(&mut s.phase, Phase::Idle),
+                s.binding.take(),
+            )
+        };
+        if let Phase::Connected(c) = phase {
+            self.end(&c, true);
+        }
+        if let Some(b) = binding {
+            self.common.ns.tcp.unbind(&b);
+        }
+    }
+
+    fn disconnect(&self) {
+        let phase = {
+            let mut s = self.state.write();
+            if let (Phase::Listening(_), Some(b)) = (&s.phase, &s.binding) {
+                self.common.ns.tcp.clear_target(b);
+            }
+            std::mem::replace(&mut s.phase, Phase::Idle)
+        };
+        match phase {
+            Phase::Connected(c) => self.end(&c, true),
+            p => self.leave(p),
+        }
+        self.common.notify(Events::HUP | Events::WRITABLE);
+    }
+
+    fn connection<R>(
+        &self,
+        f: impl FnOnce(&Connection) -> Result<R>,
+        idle: abi::Errno,
+    ) -> Result<R> {
+        match &self.state.read().phase {
+            Phase::Connected(c) => f(c),
+            Phase::Connecting { .. } => Err(EAGAIN),
+            Phase::Refused => {
+                self.common.take_error()?;
+                Err(idle)
+            }
+            _ => Err(idle),
+        }
+    }
+
+    fn start(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()> {
+        let mut s = self.state.write();
+        match &mut s.phase {
+            Phase::Idle => {}
+            Phase::Listening(_) => return Err(EISCONN),
+            Phase::Refused => {
+                s.phase = Phase::Idle;
+                self.common.take_error()?;
+                return Err(ECONNABORTED);
+            }
+            Phase::Connecting { .. } => {
+                return Err(if block == Block::Yes {
+                    EAGAIN
+                } else {
+                    EALREADY
+                });
+            }
+            Phase::Connected(c) if c.announced => return Err(EISCONN),
+            Phase::Connected(c) => {
+                c.announced = true;
+                return Ok(());
+            }
+        }
+        let to = parse_inet(addr, self.common.family)?;
+        let (remote, source) = route(&self.common, &self.options, s.local, to)?;
+        let port = match &s.binding {
+            Some(b) => b.port,
+            None => {
+                let uid = who.cred.euid;
+                let b = self
+                    .common
+                    .ns
+                    .tcp
+                    .bind_ephemeral(source, &self.common, uid, None)?;
+                let port = b.port;
+                s.binding = Some(b);
+                port
+            }
+        };
+        let local = Endpoint { ip: source, port };
+        s.local = Some(local);
+        let listener = self.common.ns.tcp.lookup(remote, |_| Some(0));
+        if let Some(l) = listener {
+            let mut q = l.queue.lock();
+            if !q.closed && q.full() {
+                q.syns.push_back(self.me.clone());
+                drop(q);
+                s.phase = Phase::Connecting {
+                    listener: l,
+                    local,
+                    remote,
+                };
+                return Err(if block == Block::Yes {
+                    EAGAIN
+                } else {
+                    EINPROGRESS
+                });
+            }
+            if !q.closed {
+                self.establish(&mut s, &l, &mut q, local, remote, block == Block::Yes);
+                drop(q);
+                drop(s);
+                l.common.notify(Events::READABLE);
+                self.common.notify(Events::WRITABLE);
+                return if block == Block::Yes {
+                    Ok(())
+                } else {
+                    Err(EINPROGRESS)
+                };
+            }
+        }
+        if block == Block::Yes {
+            return Err(ECONNREFUSED);
+        }
+        // As on Linux, who does not wait learns it from SO_ERROR.
+        s.phase = Phase::Refused;
+        self.common.set_error(ECONNREFUSED);
+        drop(s);
+        self.common
+            .notify(Events::WRITABLE | Events::READABLE | Events::ERR | Events::HUP);
+        Err(EINPROGRESS)
+    }
+
+    fn info(&self) -> Vec<u8> {
+        let mut v = vec![0; 248];
+        v[0] = match &self.state.read().phase {
+            Phase::Idle | Phase::Refused => 7,
+            Phase::Listening(_) => 10,
+            Phase::Connecting { .. } => 2,
+            Phase::Connected(c) if c.is_dead() => 7,
+            Phase::Connected(c) => match (c.rx.view().end, c.tx.view().end) {
+                (End::Open, End::Open) => 1,
+                (End::Open, _) => 5,
+                (_, End::Open) => 8,
+                _ => 7,
+            },
+        };
+        let mut put = |at: usize, n: u32| v[at..at + 4].copy_from_slice(&n.to_le_bytes());
+        put(8, 204_000); // rto
+        put(12, 40_000); // ato
+        put(16, 65_483); // snd_mss
+        put(20, 65_483); // rcv_mss
+        put(60, 65_535); // pmtu
+        put(64, 65_483); // rcv_ssthresh
+        put(68, 20); // rtt
+        put(72, 10); // rttvar
+        put(76, 0x7fff_ffff); // snd_ssthresh
+        put(80, 10); // snd_cwnd
+        put(84, 65_483); // advmss
+        put(88, 3); // reordering
+        put(96, 65_483); // rcv_space
+        v
+    }
+}
+
+impl Protocol for Tcp {
+    fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
+        let at = bindable(&self.common, &self.options, who, addr)?;
+        let mut s = self.state.write();
+        if s.binding.is_some() || !matches!(s.phase, Phase::Idle) {
+            return Err(EINVAL);
+        }
+        let v6only = self.options.on(SOL_IPV6, IPV6_V6ONLY);
+        let b =
+            self.common
+                .ns
+                .tcp
+                .bind(at, v6only, &self.common, who.cred.euid, Rule::Tcp, None)?;
+        s.local = Some(Endpoint {
+            ip: at.ip,
+            port: b.port,
+        });
+        s.binding = Some(b);
+        Ok(())
+    }
+
+    fn connect(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()> {
+        if family_of(addr)? == AF_UNSPEC {
+            self.disconnect();
+            return Ok(());
+        }
+        self.start(who, addr, block)
+    }
+
+    fn listen(&self, who: &Caller<'_>, backlog: i32) -> Result<()> {
+        let max = self.common.ns.somaxconn.load(Ordering::Relaxed);
+        // A negative backlog is a huge one.
+        let backlog = (backlog as u32).min(max) as usize;
+        let mut s = self.state.write();
+        match &s.phase {
+            Phase::Idle => {}
+            Phase::Listening(l) => {
+                l.queue.lock().backlog = backlog;
+                return Ok(());
+            }
+            _ => return Err(EINVAL),
+        }
+        let table = &self.common.ns.tcp;
+        let binding = match &s.binding {
+            Some(b) => b.clone(),
+            None => {
+                let any = Endpoint::any(self.common.family);
+                let v6only = self.options.on(SOL_IPV6, IPV6_V6ONLY);
+                let b = table.bind(any, v6only, &self.common, who.cred.euid, Rule::Tcp, None)?;
+                s.local = Some(Endpoint {
+                    ip: any.ip,
+                    port: b.port,
+                });
+                s.binding = Some(b.clone());
+                b
+            }
+        };
+        let l = Arc::new(Listener {
+            common: self.common.clone(),
+            options: self.options.duplicate(),
+            binding: binding.clone(),
+            queue: Mutex::new(AcceptQueue {
+                backlog,
+                ..AcceptQueue::default()
+            }),
+        });
+        table.set_target(&binding, l.clone())?;
+        s.phase = Phase::Listening(l);
+        Ok(())
+    }
+
+    fn accept(&self) -> Result<Socket> {
+        let l = match &self.state.read().phase {
+            Phase::Listening(l) => l.clone(),
+            _ => return Err(EINVAL),
+        };
+        let (got, next) = {
+            let mut q = l.queue.lock();
+            if q.closed {
+                return Err(EINVAL);
+            }
+            let got = q.ready.pop_front().ok_or(EAGAIN)?;
+            (got, if q.full() { None } else { q.syns.pop_front() })
+        };
+        if let Some(t) = next.and_then(|t| t.upgrade()) {
+            t.complete(&l);
+        }
+        Ok(Socket::new(got.common.clone(), got))
+    }
+
+    fn local_name(&self) -> Result<Vec<u8>> {
+        let l = self.state.read().local;
+        Ok(l.unwrap_or_else(|| Endpoint::any(self.common.family))
+            .encode(self.common.family))
+    }
+
+    fn peer_name(&self) -> Result<Vec<u8>> {
+        match &self.state.read().phase {
+            Phase::Connected(c) if !c.is_dead() => Ok(c.remote.encode(self.common.family)),
+            _ => Err(ENOTCONN),
+        }
+    }
+
+    fn send(
+        &self,
+        who: &Caller<'_>,
+        src: &mut dyn Source,
+        dest: Option<&[u8]>,
+        _control: Control,
+        flags: u32,
+    ) -> Result<usize> {
+        if flags & MSG_OOB != 0 {
+            return Err(EINVAL);
+        }
+        if flags & MSG_FASTOPEN != 0
+            && let Some(d) = dest
+            && matches!(self.state.read().phase, Phase::Idle)
+        {
+            self.start(who, d, Block::Yes)?;
+        }
+        self.common.take_error()?;
+        self.connection(|c| c.tx.write(src, Gone::ResetLater, None), EPIPE)
+    }
+
+    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        if flags & MSG_OOB != 0 {
+            return Err(EINVAL);
+        }
+        let n = self.connection(
+            |c| {
+                if flags & MSG_TRUNC != 0 && flags & MSG_PEEK == 0 {
+                    return c.rx.discard(dst.remaining());
+                }
+                c.rx.read(
+                    dst,
+                    if flags & MSG_PEEK != 0 {
+                        Take::Peek
+                    } else {
+                        Take::Out
+                    },
+                )
+            },
+            ENOTCONN,
+        )?;
+        Ok(Received {
+            n,
+            ..Received::default()
+        })
+    }
+
+    fn shutdown(&self, how: Shutdown) -> Result<()> {
+        {
+            let s = self.state.read();
+            match &s.phase {
+                Phase::Connected(c) if !c.is_dead() => {
+                    if how.write {
+                        c.tx.finish(End::Fin);
+                    }
+                    if how.read {
+                        c.rx.shut_reader();
+                    }
+                    self.common
+                        .notify(Events::WRITABLE | Events::READABLE | Events::HUP);
+                    return Ok(());
+                }
+                Phase::Listening(_) if !how.read => return Ok(()),
+                Phase::Listening(_) | Phase::Connecting { .. } => {}
+                _ => return Err(ENOTCONN),
+            }
+        }
+        self.disconnect();
+        Ok(())
+    }
+
+    fn poll(&self) -> Events {
+        let mut e = Events::empty();
+        match &self.state.read().phase {
+            Phase::Idle => e |= Events::WRITABLE | Events::HUP,
+            Phase::Connecting { .. } => {}
+            Phase::Refused => {
+                e |= Events::WRITABLE | Events::READABLE | Events::RDHUP | Events::HUP;
+            }
+            Phase::Listening(l) => {
+                if !l.queue.lock().ready.is_empty() {
+                    e |= Events::READABLE;
+                }
+            }
+            Phase::Connected(c) => {
+                let (rx, tx) = (c.rx.view(), c.tx.view());
+                let no_receive = rx.end != End::Open || rx.reader_shut;
+                let no_send = tx.end != End::Open || tx.writer_dead;
+                if no_receive {
+                    e |= Events::READABLE | Events::RDHUP;
+                }
+                if no_receive && no_send {
+                    e |= Events::HUP;
+                }
+                if rx.len >= self.common.rcvlowat() {
+                    e |= Events::READABLE;
+                }
+                if no_send || tx.writable {
+                    e |= Events::WRITABLE;
+                }
+            }
+        }
+        if self.common.has_error() {
+            e |= Events::ERR;
+        }
+        e
+    }
+
+    fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
+        const TCP_CONGESTION: i32 = 13;
+        const TCP_REPAIR: i32 = 19;
+        const TCP_ULP: i32 = 31;
+        match (level, name) {
+            (SOL_IPV6, _) if self.common.family == AF_INET => return Err(ENOPROTOOPT),
+            (SOL_IPV6, IPV6_V6ONLY) if self.state.read().binding.is_some() => return Err(EINVAL),
+            (SOL_TCP, TCP_CONGESTION) => {
+                let end = v.iter().position(|&b| b == 0).unwrap_or(v.len());
+                return match &v[..end] {
+                    b"cubic" | b"reno" => Ok(()),
+                    _ => Err(ENOENT),
+                };
+            }
+            (SOL_TCP, TCP_REPAIR) => return Err(EPERM),
+            (SOL_TCP, TCP_ULP) => return Err(ENOENT),
+            (SOL_UDP, _) => return Err(ENOPROTOOPT),
+            _ => {}
+        }
+        self.options.set(level, name, v, cred)
+    }
+
+    fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
+        const TCP_INFO: i32 = 11;
+        const TCP_CONGESTION: i32 = 13;
+        const TCP_ULP: i32 = 31;
+        const IP_MTU: i32 = 14;
+        const IPV6_MTU: i32 = 24;
+        match (level, name) {
+            (SOL_SOCKET, SO_ACCEPTCONN) => {
+                let on = matches!(self.state.read().phase, Phase::Listening(_));
+                Ok(i32::from(on).to_le_bytes().to_vec())
+            }
+            (SOL_SOCKET, _) => Err(ENOPROTOOPT),
+            (SOL_IPV6, _) if self.common.family == AF_INET => Err(EOPNOTSUPP),
+            (SOL_TCP, TCP_INFO) => Ok(self.info()),
+            (SOL_TCP, TCP_CONGESTION) => Ok(b"cubic\0\0\0\0\0\0\0\0\0\0\0".to_vec()),
+            (SOL_TCP, TCP_ULP) => Ok(Vec::new()),
+            (SOL_IP, IP_MTU) | (SOL_IPV6, IPV6_MTU) => {
+                self.peer_name()?;
+                Ok(65536i32.to_le_bytes().to_vec())
+            }
+            (SOL_UDP, _) => Err(ENOPROTOOPT),
+            _ => self.options.get(level, name),
+        }
+    }
+
+    fn unread(&self) -> Result<usize> {
+        match &self.state.read().phase {
+            Phase::Connected(c) => Ok(c.rx.view().len),
+            Phase::Listening(_) => Err(EINVAL),
+            _ => Ok(0),
+        }
+    }
+    fn unsent(&self) -> usize {
+        match &self.state.read().phase {
+            Phase::Connected(c) => c.tx.view().len,
+            _ => 0,
+        }
+    }
+
+    fn close(&self) {
+        let (phase, binding) = {
+            let mut s = self.state.write();
+            (
+                std::mem::replace(&mut s.phase, Phase::Idle),
+                s.binding.take(),
+            )
+        };
+        if let Some(b) = binding {
+            self.common.ns.tcp.unbind(&b);
+        }
+        self.leave(phase);
+    }
+}

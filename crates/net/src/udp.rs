@@ -1,0 +1,486 @@
+//! UDP between sockets of one namespace.
+
+use crate::addr::{Endpoint, family_of, parse_inet};
+use crate::control::Control;
+use crate::inet::*;
+use crate::msgqueue::{put_all, take_all};
+use crate::ns::{Binding, NetNamespace, Rule};
+use crate::options::{Common, LO_INDEX, SO_ACCEPTCONN, SO_BROADCAST, SO_TIMESTAMP, SO_TIMESTAMPNS};
+use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
+use crate::sys::*;
+use crate::tcp::{bindable, route};
+use abi::Result;
+use abi::errno::{
+    EACCES, EAFNOSUPPORT, EAGAIN, ECONNREFUSED, EDESTADDRREQ, EINVAL, EMSGSIZE, ENETUNREACH,
+    ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPIPE,
+};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use vfs::{Credentials, Sink, Source};
+use wait::Events;
+
+/// The largest payload of one datagram.
+const MAX_PAYLOAD: usize = 65507;
+/// What a datagram costs beyond its bytes.
+const OVERHEAD: usize = 512;
+/// The most datagrams that one UDP_SEGMENT send makes.
+const MAX_SEGMENTS: usize = 128;
+
+/// A UDP socket.
+pub struct Udp {
+    common: Arc<Common>,
+    options: InetOptions,
+    rx: Arc<UdpRx>,
+    state: Mutex<State>,
+    shut_write: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    local: Option<Endpoint>,
+    /// Bound by the program, not by the first send.
+    chosen: bool,
+    binding: Option<Arc<Binding<UdpRx>>>,
+}
+
+/// The receiving side, as senders see it.
+pub struct UdpRx {
+    common: Arc<Common>,
+    /// Only datagrams from there are taken. Leaf lock.
+    peer: Mutex<Option<Endpoint>>,
+    state: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    msgs: VecDeque<Datagram>,
+    bytes: usize,
+    shut: bool,
+}
+
+struct Datagram {
+    data: Vec<u8>,
+    from: Endpoint,
+    to: IpAddr,
+    /// CLOCK_REALTIME, in nanoseconds.
+    time: i64,
+    tos: u8,
+}
+
+pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Socket {
+    let common = Common::new(ns, family, SOCK_DGRAM, IPPROTO_UDP);
+    let rx = Arc::new(UdpRx {
+        common: common.clone(),
+        peer: Mutex::new(None),
+        state: Mutex::new(Queue::default()),
+    });
+    let udp = Arc::new(Udp {
+        common: common.clone(),
+        options: InetOptions::default(),
+        rx,
+        state: Mutex::new(State::default()),
+        shut_write: AtomicBool::new(false),
+    });
+    Socket::new(common, udp)
+}
+
+impl Udp {
+    /// Binds to a free port if need be; gives the local endpoint.
+    fn ensure_bound(&self, s: &mut State, uid: u32) -> Result<Endpoint> {
+        if let (Some(l), Some(_)) = (s.local, &s.binding) {
+            return Ok(l);
+        }
+        let any = Endpoint::any(self.common.family);
+        let v6only = self.options.on(SOL_IPV6, IPV6_V6ONLY);
+        let rx = Some(self.rx.clone());
+        let b = self
+            .common
+            .ns
+            .udp
+            .bind(any, v6only, &self.common, uid, Rule::Udp, rx)?;
+        let l = Endpoint {
+            ip: any.ip,
+            port: b.port,
+        };
+        s.binding = Some(b);
+        s.local = Some(l);
+        Ok(l)
+    }
+
+    /// Reads a destination: an IPv6 socket takes an IPv4 one too.
+    fn parse(&self, addr: &[u8]) -> Result<Endpoint> {
+        let mine = self.common.family;
+        match family_of(addr)? {
+            AF_INET => {
+                if mine == AF_INET6 && self.options.on(SOL_IPV6, IPV6_V6ONLY) {
+                    return Err(EAFNOSUPPORT);
+                }
+                parse_inet(addr, AF_INET)
+            }
+            AF_INET6 if mine == AF_INET6 => parse_inet(addr, AF_INET6),
+            AF_UNSPEC if mine == AF_INET => {
+                let mut a = addr.to_vec();
+                a[..2].copy_from_slice(&AF_INET.to_le_bytes());
+                parse_inet(&a, AF_INET)
+            }
+            _ => Err(EAFNOSUPPORT),
+        }
+    }
+
+    fn deliver(&self, from: Endpoint, to: Endpoint, data: Vec<u8>, tos: u8, connected: bool) {
+        let rx = self.common.ns.udp.lookup(to, |rx| match *rx.peer.lock() {
+            Some(p) if p != from => None,
+            Some(_) => Some(8),
+            None => Some(0),
+        });
+        let Some(rx) = rx else {
+            // The port-unreachable message that comes back tells only who wants to know.
+            let wants =
+                self.options.on(SOL_IP, IP_RECVERR) || self.options.on(SOL_IPV6, IPV6_RECVERR);
+            if connected || wants {
+                self.common.set_error(ECONNREFUSED);
+                self.common
+                    .notify(Events::ERR | Events::READABLE | Events::WRITABLE);
+            }
+            return;
+        };
+        {
+            let mut q = rx.state.lock();
+            let limit = rx.common.rcvbuf.load(Ordering::Relaxed) as usize;
+            if q.shut || q.bytes + data.len() + OVERHEAD > limit.max(data.len() + OVERHEAD) {
+                return; // Lost, as datagrams may be.
+            }
+            q.bytes += data.len() + OVERHEAD;
+            let time = hostcall::time::clock_nanos(0);
+            q.msgs.push_back(Datagram {
+                data,
+                from,
+                to: to.ip,
+                time,
+                tos,
+            });
+        }
+        rx.common.notify(Events::READABLE);
+    }
+
+    fn control_for(&self, m: &Datagram) -> Control {
+        let mut c = Control::default();
+        let time = |unit: i64| {
+            let mut v = (m.time / 1_000_000_000).to_le_bytes().to_vec();
+            v.extend_from_slice(&(m.time % 1_000_000_000 / unit).to_le_bytes());
+            v
+        };
+        if self.common.flag(SO_TIMESTAMP) {
+            c.other.push((SOL_SOCKET, SO_TIMESTAMP, time(1000)));
+        }
+        if self.common.flag(SO_TIMESTAMPNS) {
+            c.other.push((SOL_SOCKET, SO_TIMESTAMPNS, time(1)));
+        }
+        let index = LO_INDEX.to_le_bytes();
+        if let IpAddr::V4(to) = m.to {
+            if self.options.on(SOL_IP, IP_PKTINFO) {
+                let mut v = index.to_vec();
+                v.extend_from_slice(&to.octets());
+                v.extend_from_slice(&to.octets());
+                c.other.push((SOL_IP, IP_PKTINFO, v));
+            }
+            if self.options.on(SOL_IP, IP_RECVTTL) {
+                c.other.push((SOL_IP, IP_TTL, 64i32.to_le_bytes().to_vec()));
+            }
+            if self.options.on(SOL_IP, IP_RECVTOS) {
+                c.other.push((SOL_IP, IP_TOS, vec![m.tos]));
+            }
+        }
+        if self.common.family == AF_INET6 {
+            if self.options.on(SOL_IPV6, IPV6_RECVPKTINFO) {
+                let ip = match m.to {
+                    IpAddr::V4(a) => a.to_ipv6_mapped(),
+                    IpAddr::V6(a) => a,
+                };
+                let mut v = ip.octets().to_vec();
+                v.extend_from_slice(&index);
+                c.other.push((SOL_IPV6, IPV6_PKTINFO, v));
+            }
+            if self.options.on(SOL_IPV6, IPV6_RECVHOPLIMIT) {
+                c.other
+                    .push((SOL_IPV6, IPV6_HOPLIMIT, 64i32.to_le_bytes().to_vec()));
+            }
+            if self.options.on(SOL_IPV6, IPV6_RECVTCLASS) {
+                c.other.push((
+                    SOL_IPV6,
+                    IPV6_TCLASS,
+                    i32::from(m.tos).to_le_bytes().to_vec(),
+                ));
+            }
+        }
+        c
+    }
+}
+
+/// What a send's control data asks for: the source address and the segment size.
+fn wishes(control: &Control) -> (Option<IpAddr>, Option<usize>) {
+    let (mut source, mut segment) = (None, None);
+    for (level, name, v) in &control.other {
+        match (*level, *name) {
+            (SOL_IP, IP_PKTINFO) if v.len() >= 12 => {
+                let ip = Ipv4Addr::new(v[4], v[5], v[6], v[7]);
+                if !ip.is_unspecified() {
+                    source = Some(IpAddr::V4(ip));
+                }
+            }
+            (SOL_IPV6, IPV6_PKTINFO) if v.len() >= 20 => {
+                let mut o = [0; 16];
+                o.copy_from_slice(&v[..16]);
+                let ip = IpAddr::from(o).to_canonical();
+                if !ip.is_unspecified() {
+                    source = Some(ip);
+                }
+            }
+            (SOL_UDP, UDP_SEGMENT) if v.len() >= 2 => {
+                segment = Some(usize::from(u16::from_le_bytes([v[0], v[1]])));
+            }
+            _ => {}
+        }
+    }
+    (source, segment)
+}
+
+impl Protocol for Udp {
+    fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
+        let at = bindable(&self.common, &self.options, who, addr)?;
+        let mut s = self.state.lock();
+        if s.binding.is_some() {
+            return Err(EINVAL);
+        }
+        let v6only = self.options.on(SOL_IPV6, IPV6_V6ONLY);
+        let (uid, rx) = (who.cred.euid, Some(self.rx.clone()));
+        let b = self
+            .common
+            .ns
+            .udp
+            .bind(at, v6only, &self.common, uid, Rule::Udp, rx)?;
+        s.local = Some(Endpoint {
+            ip: at.ip,
+            port: b.port,
+        });
+        s.chosen = true;
+        s.binding = Some(b);
+        Ok(())
+    }
+
+    fn connect(&self, who: &Caller<'_>, addr: &[u8], _: Block) -> Result<()> {
+        let mut s = self.state.lock();
+        if family_of(addr)? == AF_UNSPEC {
+            *self.rx.peer.lock() = None;
+            if let Some(b) = &s.binding {
+                if s.chosen {
+                    s.local = Some(Endpoint {
+                        ip: b.ip,
+                        port: b.port,
+                    });
+                } else {
+                    self.common.ns.udp.unbind(b);
+                    s.binding = None;
+                    s.local = None;
+                }
+            }
+            return Ok(());
+        }
+        let to = self.parse(addr)?;
+        let bound = s.binding.as_ref().map(|b| Endpoint {
+            ip: b.ip,
+            port: b.port,
+        });
+        let (remote, source) = route(&self.common, &self.options, bound, to)?;
+        let port = self.ensure_bound(&mut s, who.cred.euid)?.port;
+        s.local = Some(Endpoint { ip: source, port });
+        *self.rx.peer.lock() = Some(remote);
+        Ok(())
+    }
+
+    fn local_name(&self) -> Result<Vec<u8>> {
+        let l = self.state.lock().local;
+        Ok(l.unwrap_or_else(|| Endpoint::any(self.common.family))
+            .encode(self.common.family))
+    }
+    fn peer_name(&self) -> Result<Vec<u8>> {
+        let p = self.rx.peer.lock().ok_or(ENOTCONN)?;
+        Ok(p.encode(self.common.family))
+    }
+
+    fn send(
+        &self,
+        who: &Caller<'_>,
+        src: &mut dyn Source,
+        dest: Option<&[u8]>,
+        control: Control,
+        flags: u32,
+    ) -> Result<usize> {
+        if flags & MSG_OOB != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        let len = src.remaining();
+        if len > MAX_PAYLOAD {
+            return Err(EMSGSIZE);
+        }
+        self.common.take_error()?;
+        if self.shut_write.load(Ordering::Relaxed) {
+            return Err(EPIPE);
+        }
+        let peer = *self.rx.peer.lock();
+        let to = match dest {
+            Some(d) => {
+                let to = self.parse(d)?;
+                if to.port == 0 {
+                    return Err(EINVAL);
+                }
+                to
+            }
+            None => peer.ok_or(EDESTADDRREQ)?,
+        };
+        if to.ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
+            return Err(if self.common.flag(SO_BROADCAST) {
+                ENETUNREACH
+            } else {
+                EACCES
+            });
+        }
+        let local = self.ensure_bound(&mut self.state.lock(), who.cred.euid)?;
+        let (remote, mut source) = route(&self.common, &self.options, Some(local), to)?;
+        let (wanted, segment) = wishes(&control);
+        if let Some(ip) = wanted {
+            if !self.common.ns.is_local(ip) || ip.is_ipv4() != remote.ip.is_ipv4() {
+                return Err(EINVAL);
+            }
+            source = ip;
+        }
+        let from = Endpoint {
+            ip: source,
+            port: local.port,
+        };
+        let data = take_all(src)?;
+        let tos = self.options.value(SOL_IP, IP_TOS) as u8;
+        let connected = peer == Some(remote);
+        let segment = segment.unwrap_or(self.options.value(SOL_UDP, UDP_SEGMENT) as usize);
+        if segment > 0 && len > segment {
+            if len.div_ceil(segment) > MAX_SEGMENTS {
+                return Err(EINVAL);
+            }
+            for part in data.chunks(segment) {
+                self.deliver(from, remote, part.to_vec(), tos, connected);
+            }
+        } else {
+            self.deliver(from, remote, data, tos, connected);
+        }
+        Ok(len)
+    }
+
+    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        if flags & MSG_OOB != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        self.common.take_error()?;
+        let mut q = self.rx.state.lock();
+        let Some(m) = q.msgs.front() else {
+            return if q.shut {
+                Ok(Received::default())
+            } else {
+                Err(EAGAIN)
+            };
+        };
+        let n = put_all(dst, &m.data)?;
+        let len = m.data.len();
+        let r = Received {
+            n: if flags & MSG_TRUNC != 0 { len } else { n },
+            addr: m.from.encode(self.common.family),
+            control: self.control_for(m),
+            flags: if n < len { MSG_TRUNC } else { 0 },
+        };
+        if flags & MSG_PEEK == 0 {
+            q.msgs.pop_front();
+            q.bytes -= len + OVERHEAD;
+        }
+        Ok(r)
+    }
+
+    fn shutdown(&self, how: Shutdown) -> Result<()> {
+        if self.rx.peer.lock().is_none() {
+            return Err(ENOTCONN);
+        }
+        if how.read {
+            self.rx.state.lock().shut = true;
+        }
+        if how.write {
+            self.shut_write.store(true, Ordering::Relaxed);
+        }
+        self.common
+            .notify(Events::READABLE | Events::WRITABLE | Events::HUP | Events::RDHUP);
+        Ok(())
+    }
+
+    fn poll(&self) -> Events {
+        let mut e = Events::WRITABLE;
+        let (some, shut) = {
+            let q = self.rx.state.lock();
+            (!q.msgs.is_empty(), q.shut)
+        };
+        if some || shut {
+            e |= Events::READABLE;
+        }
+        if shut {
+            e |= Events::RDHUP;
+            if self.shut_write.load(Ordering::Relaxed) {
+                e |= Events::HUP;
+            }
+        }
+        if self.common.has_error() {
+            e |= Events::ERR;
+        }
+        e
+    }
+
+    fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
+        match (level, name) {
+            (SOL_IPV6, _) if self.common.family == AF_INET => Err(ENOPROTOOPT),
+            (SOL_IPV6, IPV6_V6ONLY) if self.state.lock().binding.is_some() => Err(EINVAL),
+            (SOL_TCP, _) => Err(ENOPROTOOPT),
+            _ => self.options.set(level, name, v, cred),
+        }
+    }
+    fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
+        const IP_MTU: i32 = 14;
+        const IPV6_MTU: i32 = 24;
+        match (level, name) {
+            (SOL_SOCKET, SO_ACCEPTCONN) => Ok(vec![0; 4]),
+            (SOL_SOCKET | SOL_TCP, _) => Err(ENOPROTOOPT),
+            (SOL_IPV6, _) if self.common.family == AF_INET => Err(EOPNOTSUPP),
+            (SOL_IP, IP_MTU) | (SOL_IPV6, IPV6_MTU) => {
+                self.peer_name()?;
+                Ok(65536i32.to_le_bytes().to_vec())
+            }
+            _ => self.options.get(level, name),
+        }
+    }
+
+    fn unread(&self) -> Result<usize> {
+        Ok(self
+            .rx
+            .state
+            .lock()
+            .msgs
+            .front()
+            .map_or(0, |m| m.data.len()))
+    }
+
+    fn close(&self) {
+        let b = self.state.lock().binding.take();
+        if let Some(b) = b {
+            self.common.ns.udp.unbind(&b);
+        }
+        let old = std::mem::take(&mut *self.rx.state.lock());
+        drop(old);
+    }
+}

@@ -1,0 +1,335 @@
+//! Names and connections of UNIX sockets.
+
+use super::{AcceptQueue, Link, Listener, Peer, UnixSock, make};
+use crate::addr::{UnixName, family_of};
+use crate::control::{Control, Ucred};
+use crate::msgqueue::MsgQueue;
+use crate::options::{Common, SO_ACCEPTCONN, SO_PASSCRED, SO_PEERCRED};
+use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
+use crate::stream::{End, Half};
+use crate::sys::{AF_UNSPEC, SOL_SOCKET};
+use abi::Result;
+use abi::errno::{
+    EAGAIN, ECONNREFUSED, EINVAL, EISCONN, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM, EPROTOTYPE,
+};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vfs::{Sink, Source};
+use wait::Events;
+
+impl UnixSock {
+    fn autobind_for_credentials(&self) -> Result<()> {
+        if self.common.flag(SO_PASSCRED) {
+            self.autobind()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn connect_dgram(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
+        if family_of(addr)? == AF_UNSPEC {
+            self.state.write().link = Link::None;
+            self.common.notify(Events::WRITABLE);
+            return Ok(());
+        }
+        let name = UnixName::parse(addr)?;
+        self.autobind_for_credentials()?;
+        let target = self.find(who, &name)?;
+        if !target.is_dgram() {
+            return Err(EPROTOTYPE);
+        }
+        if target.peer().is_some() && !target.is_connected_to(self) {
+            return Err(EPERM);
+        }
+        if target.rx.is_closed() {
+            return Err(ECONNREFUSED);
+        }
+        let peer = Peer {
+            sock: target.me.clone(),
+            cred: Ucred::NOBODY,
+        };
+        self.state.write().link = Link::Packet {
+            tx: target.rx.clone(),
+            peer,
+        };
+        self.common.notify(Events::WRITABLE);
+        Ok(())
+    }
+
+    fn connect_listener(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
+        let name = UnixName::parse(addr)?;
+        match &self.state.read().link {
+            Link::None => {}
+            Link::Listening(_) => return Err(EINVAL),
+            _ => return Err(EISCONN),
+        }
+        self.autobind_for_credentials()?;
+        let target = self.find(who, &name)?;
+        if target.common.kind != self.common.kind {
+            return Err(EPROTOTYPE);
+        }
+        let (l, theirs_name) = {
+            let t = target.state.read();
+            match &t.link {
+                Link::Listening(l) => (l.clone(), t.name.clone()),
+                _ => return Err(ECONNREFUSED),
+            }
+        };
+        let link = {
+            let mut q = l.queue.lock();
+            if q.closed {
+                return Err(ECONNREFUSED);
+            }
+            if q.ready.len() > q.backlog {
+                q.waiters.retain(|w| w.strong_count() > 0);
+                if !q
+                    .waiters
+                    .iter()
+                    .any(|w| w.as_ptr() == Arc::as_ptr(&self.common))
+                {
+                    q.waiters.push(Arc::downgrade(&self.common));
+                }
+                return Err(EAGAIN);
+            }
+            let server = make(Common::inherit(&l.common), theirs_name);
+            let to_them = Peer {
+                sock: server.me.clone(),
+                cred: l.cred,
+            };
+            let to_us = Peer {
+                sock: self.me.clone(),
+                cred: who.ucred(),
+            };
+            let (ours, theirs) = if self.is_stream() {
+                let out = Half::new(&self.common, &server.common, server.common.ino);
+                let back = Half::new(&server.common, &self.common, self.common.ino);
+                (
+                    Link::Stream {
+                        rx: back.clone(),
+                        tx: out.clone(),
+                        peer: to_them,
+                    },
+                    Link::Stream {
+                        rx: out,
+                        tx: back,
+                        peer: to_us,
+                    },
+                )
+            } else {
+                (
+                    Link::Packet {
+                        tx: server.rx.clone(),
+                        peer: to_them,
+                    },
+                    Link::Packet {
+                        tx: self.rx.clone(),
+                        peer: to_us,
+                    },
+                )
+            };
+            server.state.write().link = theirs;
+            q.ready.push_back(server);
+            ours
+        };
+        self.state.write().link = link;
+        l.common.notify(Events::READABLE);
+        self.common.notify(Events::WRITABLE);
+        Ok(())
+    }
+}
+
+impl Protocol for UnixSock {
+    fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
+        let name = UnixName::parse(addr)?;
+        let _naming = self.naming.lock();
+        if name == UnixName::Unnamed {
+            return self.autobind();
+        }
+        if self.state.read().name != UnixName::Unnamed {
+            return Err(EINVAL);
+        }
+        match &name {
+            UnixName::Abstract(n) => self.claim_abstract(n)?,
+            UnixName::Path(p) => {
+                let me = self.me.upgrade().ok_or(EINVAL)?;
+                who.paths.bind(p, me)?;
+            }
+            UnixName::Unnamed => {}
+        }
+        self.state.write().name = name;
+        Ok(())
+    }
+
+    fn connect(&self, who: &Caller<'_>, addr: &[u8], _: Block) -> Result<()> {
+        let _naming = self.naming.lock();
+        if self.is_dgram() {
+            self.connect_dgram(who, addr)
+        } else {
+            self.connect_listener(who, addr)
+        }
+    }
+
+    fn listen(&self, who: &Caller<'_>, backlog: i32) -> Result<()> {
+        if self.is_dgram() {
+            return Err(EOPNOTSUPP);
+        }
+        let max = self.common.ns.somaxconn.load(Ordering::Relaxed);
+        let backlog = (backlog as u32).min(max) as usize;
+        let mut s = self.state.write();
+        if s.name == UnixName::Unnamed {
+            return Err(EINVAL);
+        }
+        match &s.link {
+            Link::None => {
+                s.link = Link::Listening(Arc::new(Listener {
+                    common: self.common.clone(),
+                    cred: who.ucred(),
+                    queue: Mutex::new(AcceptQueue {
+                        backlog,
+                        ..AcceptQueue::default()
+                    }),
+                }));
+                Ok(())
+            }
+            Link::Listening(l) => {
+                let mut q = l.queue.lock();
+                q.backlog = backlog;
+                let waiters = std::mem::take(&mut q.waiters);
+                drop(q);
+                for w in waiters.iter().filter_map(|w| w.upgrade()) {
+                    w.notify(Events::WRITABLE);
+                }
+                Ok(())
+            }
+            _ => Err(EINVAL),
+        }
+    }
+
+    fn accept(&self) -> Result<Socket> {
+        let l = match &self.state.read().link {
+            Link::Listening(l) => l.clone(),
+            _ if self.is_dgram() => return Err(EOPNOTSUPP),
+            _ => return Err(EINVAL),
+        };
+        let (got, waiters) = {
+            let mut q = l.queue.lock();
+            if q.closed {
+                return Err(EINVAL);
+            }
+            let got = q.ready.pop_front().ok_or(EAGAIN)?;
+            (got, std::mem::take(&mut q.waiters))
+        };
+        for w in waiters.iter().filter_map(|w| w.upgrade()) {
+            w.notify(Events::WRITABLE);
+        }
+        Ok(Socket::new(got.common.clone(), got))
+    }
+
+    fn local_name(&self) -> Result<Vec<u8>> {
+        Ok(self.state.read().name.encode())
+    }
+    fn peer_name(&self) -> Result<Vec<u8>> {
+        let (peer, _) = self.peer().ok_or(ENOTCONN)?;
+        let name = peer.upgrade().map(|p| p.state.read().name.clone());
+        Ok(name.unwrap_or(UnixName::Unnamed).encode())
+    }
+
+    fn send(
+        &self,
+        who: &Caller<'_>,
+        src: &mut dyn Source,
+        dest: Option<&[u8]>,
+        control: Control,
+        flags: u32,
+    ) -> Result<usize> {
+        if self.common.flag(SO_PASSCRED) && self.state.read().name == UnixName::Unnamed {
+            let _naming = self.naming.lock();
+            self.autobind()?;
+        }
+        self.transfer_out(who, src, dest, control, flags)
+    }
+    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        self.transfer_in(dst, flags)
+    }
+
+    fn shutdown(&self, how: Shutdown) -> Result<()> {
+        let mut peer_queue: Option<Arc<MsgQueue>> = None;
+        {
+            let mut s = self.state.write();
+            match &s.link {
+                Link::Stream { rx, tx, .. } => {
+                    if how.write {
+                        tx.finish(End::Fin);
+                    }
+                    if how.read {
+                        rx.shut_reader();
+                    }
+                }
+                Link::Packet { tx, .. } if !self.is_dgram() => peer_queue = Some(tx.clone()),
+                Link::Listening(_) | Link::None if !self.is_dgram() => return Err(ENOTCONN),
+                _ => {}
+            }
+            s.shut_write |= how.write;
+        }
+        if how.read {
+            self.rx.shut();
+        }
+        if let (Some(q), true) = (peer_queue, how.write) {
+            q.end();
+        }
+        self.common
+            .notify(Events::READABLE | Events::WRITABLE | Events::HUP | Events::RDHUP);
+        Ok(())
+    }
+
+    fn poll(&self) -> Events {
+        self.ready()
+    }
+
+    fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
+        if level != SOL_SOCKET {
+            return Err(EOPNOTSUPP);
+        }
+        match name {
+            SO_ACCEPTCONN => {
+                let on = matches!(self.state.read().link, Link::Listening(_));
+                Ok(i32::from(on).to_le_bytes().to_vec())
+            }
+            SO_PEERCRED => {
+                let c = match &self.state.read().link {
+                    Link::Listening(l) => l.cred,
+                    Link::Stream { peer, .. } | Link::Packet { peer, .. } => peer.cred,
+                    Link::None => Ucred::NOBODY,
+                };
+                Ok(c.encode())
+            }
+            _ => Err(ENOPROTOOPT),
+        }
+    }
+    fn set_option(&self, _: &vfs::Credentials, _: i32, _: i32, _: &[u8]) -> Result<()> {
+        Err(EOPNOTSUPP)
+    }
+
+    fn unread(&self) -> Result<usize> {
+        match &self.state.read().link {
+            Link::Listening(_) => Err(EINVAL),
+            Link::Stream { rx, .. } => Ok(rx.view().len),
+            _ if self.is_dgram() => Ok(self.rx.first_len()),
+            _ => Ok(self.rx.bytes()),
+        }
+    }
+    fn unsent(&self) -> usize {
+        match &self.state.read().link {
+            Link::Stream { tx, .. } => tx.view().len,
+            Link::Packet { tx, .. } => tx.bytes(),
+            _ => 0,
+        }
+    }
+    fn close(&self) {
+        self.end(false);
+    }
+    fn as_unix(&self) -> Option<&UnixSock> {
+        Some(self)
+    }
+}

@@ -1,0 +1,287 @@
+//! UNIX domain sockets (`unix(7)`).
+//!
+//! Streams are two [`Half`]s, like TCP. Datagram and sequenced-packet sockets own a [`MsgQueue`] each, and
+//! send into their peer's. A name in the file system is a node that refers
+//! to the socket.
+
+mod connect;
+mod transfer;
+
+use crate::addr::UnixName;
+use crate::control::Ucred;
+use crate::inflight::InFlight;
+use crate::msgqueue::MsgQueue;
+use crate::ns::NetNamespace;
+use crate::options::Common;
+use crate::socket::{Caller, Socket};
+use crate::stream::{End, Half};
+use crate::sys::{AF_UNIX, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM};
+use abi::Result;
+use abi::errno::{EADDRINUSE, ECONNREFUSED, ECONNRESET, EINVAL};
+use parking_lot::{Mutex, RwLock};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use wait::Events;
+
+/// A UNIX socket.
+pub struct UnixSock {
+    me: Weak<UnixSock>,
+    pub(crate) common: Arc<Common>,
+    /// What others sent (datagrams and packets).
+    rx: Arc<MsgQueue>,
+    /// Serialises bind and connect; taken before everything else.
+    naming: Mutex<()>,
+    /// Never held together with another socket's.
+    state: RwLock<State>,
+}
+
+struct State {
+    name: UnixName,
+    link: Link,
+    /// `shutdown(SHUT_WR)` of a datagram or packet socket.
+    shut_write: bool,
+}
+
+enum Link {
+    None,
+    Listening(Arc<Listener>),
+    Stream {
+        rx: Arc<Half>,
+        tx: Arc<Half>,
+        peer: Peer,
+    },
+    /// A connected datagram socket or a sequenced-packet connection.
+    Packet {
+        tx: Arc<MsgQueue>,
+        peer: Peer,
+    },
+}
+
+struct Peer {
+    sock: Weak<UnixSock>,
+    cred: Ucred,
+}
+
+/// A listening socket, as connects see it.
+struct Listener {
+    common: Arc<Common>,
+    /// Who called listen.
+    cred: Ucred,
+    queue: Mutex<AcceptQueue>,
+}
+
+#[derive(Default)]
+struct AcceptQueue {
+    ready: VecDeque<Arc<UnixSock>>,
+    backlog: usize,
+    closed: bool,
+    /// Connects that found no room.
+    waiters: Vec<Weak<Common>>,
+}
+
+fn make(common: Arc<Common>, name: UnixName) -> Arc<UnixSock> {
+    Arc::new_cyclic(|me| UnixSock {
+        me: me.clone(),
+        rx: MsgQueue::new(&common, common.ino),
+        common,
+        naming: Mutex::new(()),
+        state: RwLock::new(State {
+            name,
+            link: Link::None,
+            shut_write: false,
+        }),
+    })
+}
+
+pub fn new(ns: &Arc<NetNamespace>, kind: u32) -> Socket {
+    let common = Common::new(ns, AF_UNIX, kind, 0);
+    let sock = make(common.clone(), UnixName::Unnamed);
+    Socket::new(common, sock)
+}
+
+/// Joins two new sockets (`socketpair(2)`).
+pub fn join(a: &UnixSock, b: &UnixSock, cred: Ucred) {
+    let peer = |s: &UnixSock| Peer {
+        sock: s.me.clone(),
+        cred,
+    };
+    if a.common.kind == SOCK_STREAM {
+        let ab = Half::new(&a.common, &b.common, b.common.ino);
+        let ba = Half::new(&b.common, &a.common, a.common.ino);
+        a.state.write().link = Link::Stream {
+            rx: ba.clone(),
+            tx: ab.clone(),
+            peer: peer(b),
+        };
+        b.state.write().link = Link::Stream {
+            rx: ab,
+            tx: ba,
+            peer: peer(a),
+        };
+    } else {
+        a.state.write().link = Link::Packet {
+            tx: b.rx.clone(),
+            peer: peer(b),
+        };
+        b.state.write().link = Link::Packet {
+            tx: a.rx.clone(),
+            peer: peer(a),
+        };
+    }
+}
+
+impl UnixSock {
+    #[cfg(test)]
+    pub(crate) fn queued(&self) -> usize {
+        self.rx.len()
+    }
+    /// Whether it listens, whether it is connected.
+    pub(crate) fn status(&self) -> (bool, bool) {
+        let s = self.state.read();
+        (
+            matches!(s.link, Link::Listening(_)),
+            matches!(s.link, Link::Stream { .. } | Link::Packet { .. }),
+        )
+    }
+    fn is_stream(&self) -> bool {
+        self.common.kind == SOCK_STREAM
+    }
+    fn is_dgram(&self) -> bool {
+        self.common.kind == SOCK_DGRAM
+    }
+
+    /// The socket that a name means.
+    fn find(&self, who: &Caller<'_>, name: &UnixName) -> Result<Arc<UnixSock>> {
+        match name {
+            UnixName::Unnamed => Err(EINVAL),
+            UnixName::Abstract(n) => {
+                let names = self.common.ns.abstract_names.lock();
+                names.get(n).and_then(Weak::upgrade).ok_or(ECONNREFUSED)
+            }
+            UnixName::Path(p) => {
+                let sock = who.paths.lookup(p)?.downcast::<UnixSock>();
+                sock.map_err(|_| ECONNREFUSED)
+            }
+        }
+    }
+
+    fn claim_abstract(&self, name: &[u8]) -> Result<()> {
+        let mut names = self.common.ns.abstract_names.lock();
+        if names.get(name).is_some_and(|w| w.strong_count() > 0) {
+            return Err(EADDRINUSE);
+        }
+        names.insert(name.to_vec(), self.me.clone());
+        Ok(())
+    }
+
+    /// Takes a free abstract name of five hexadecimal digits. `naming` is held.
+    fn autobind(&self) -> Result<()> {
+        if self.state.read().name != UnixName::Unnamed {
+            return Ok(());
+        }
+        for _ in 0..1 << 20 {
+            let n = self.common.ns.next_autobind.fetch_add(1, Ordering::Relaxed) & 0xf_ffff;
+            let name = format!("{n:05x}").into_bytes();
+            if self.claim_abstract(&name).is_ok() {
+                self.state.write().name = UnixName::Abstract(name);
+                return Ok(());
+            }
+        }
+        Err(abi::errno::ENOSPC)
+    }
+
+    /// The other side, if connected.
+    fn peer(&self) -> Option<(Weak<UnixSock>, Ucred)> {
+        match &self.state.read().link {
+            Link::Stream { peer, .. } | Link::Packet { peer, .. } => {
+                Some((peer.sock.clone(), peer.cred))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether this socket is connected to `other`.
+    fn is_connected_to(&self, other: &UnixSock) -> bool {
+        self.peer()
+            .is_some_and(|(p, _)| Weak::ptr_eq(&p, &other.me))
+    }
+
+    /// Closes what `link` was. `reset`: the other side learns that its bytes were not read.
+    fn leave(&self, link: Link, reset: bool) {
+        match link {
+            Link::None => {}
+            Link::Listening(l) => {
+                let (ready, waiters) = {
+                    let mut q = l.queue.lock();
+                    q.closed = true;
+                    (std::mem::take(&mut q.ready), std::mem::take(&mut q.waiters))
+                };
+                for s in ready {
+                    s.end(true);
+                }
+                for w in waiters.iter().filter_map(Weak::upgrade) {
+                    w.notify(Events::WRITABLE);
+                }
+            }
+            Link::Stream { rx, tx, .. } => {
+                let unread = rx.close_reader();
+                if unread || reset {
+                    rx.writer.set_error(ECONNRESET);
+                    tx.finish(End::Reset);
+                } else {
+                    tx.finish(End::Fin);
+                }
+                rx.writer
+                    .notify(Events::ERR | Events::HUP | Events::WRITABLE);
+            }
+            Link::Packet { tx, .. } if self.common.kind == SOCK_SEQPACKET => {
+                let unread = self.rx.close();
+                if unread || reset {
+                    tx.owner.set_error(ECONNRESET);
+                }
+                tx.end();
+                tx.owner
+                    .notify(Events::ERR | Events::HUP | Events::WRITABLE);
+            }
+            Link::Packet { .. } => {}
+        }
+    }
+
+    /// The end of the socket.
+    fn end(&self, reset: bool) {
+        let (link, name) = {
+            let mut s = self.state.write();
+            (
+                std::mem::replace(&mut s.link, Link::None),
+                std::mem::replace(&mut s.name, UnixName::Unnamed),
+            )
+        };
+        if let UnixName::Abstract(n) = name {
+            let mut names = self.common.ns.abstract_names.lock();
+            // An accepted socket has its listener's name, but does not hold it.
+            if names.get(&n).is_some_and(|w| Weak::ptr_eq(w, &self.me)) {
+                names.remove(&n);
+            }
+        }
+        self.leave(link, reset);
+        self.rx.close();
+    }
+
+    /// Files that wait in its queues.
+    pub fn take_in_flight(&self) -> Vec<InFlight> {
+        let mut v = self.rx.take_in_flight();
+        let s = self.state.read();
+        match &s.link {
+            Link::Stream { rx, .. } => v.extend(rx.take_in_flight()),
+            Link::Listening(l) => {
+                let ready: Vec<_> = l.queue.lock().ready.iter().cloned().collect();
+                for e in ready {
+                    v.extend(e.take_in_flight());
+                }
+            }
+            _ => {}
+        }
+        v
+    }
+}
