@@ -10,7 +10,7 @@
 //! dentry out of its directory ("unhashed") and leaves the inode to those who still hold it.
 
 use crate::context::Caller;
-use crate::inode::{FileType, Inode};
+use crate::inode::{Ahead, FileType, Inode};
 use abi::Result;
 use abi::errno::ENOENT;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -416,7 +416,7 @@ impl Dentry {
     }
 
     /// Caches what was looked up below this new dentry. (Its parent's lock is held: an ancestor's first.)
-    fn attach_ahead(self: &Arc<Self>, ahead: Vec<(Vec<u8>, Option<Arc<dyn Inode>>)>) {
+    fn attach_ahead(self: &Arc<Self>, ahead: Vec<Ahead>) {
         let mut d = self.clone();
         for (name, inode) in ahead {
             let next = {

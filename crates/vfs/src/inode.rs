@@ -128,11 +128,14 @@ pub enum Follow {
     Jump(Path),
 }
 
+/// A name that was looked up ahead; `None` for a missing one.
+pub type Ahead = (Vec<u8>, Option<Arc<dyn Inode>>);
+
 /// What a look-up found, and what it found on the way further down: each name is in the directory before
 /// it; `None` is a missing one, and the last.
 pub struct Looked {
     pub inode: Arc<dyn Inode>,
-    pub ahead: Vec<(Vec<u8>, Option<Arc<dyn Inode>>)>,
+    pub ahead: Vec<Ahead>,
 }
 
 /// A file of a file system.
