@@ -14,7 +14,7 @@ use abi::Result;
 use abi::errno::{EINVAL, ENOENT, EXDEV};
 use clas::MappingRegistry;
 use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 /// How a directory's names differ from what lies below: `None` hides a name.
@@ -27,7 +27,12 @@ pub(super) struct State {
     /// A regular file of which only the attributes were copied up.
     pub data_below: bool,
     pub delta: Delta,
+    /// Names that are known to be missing below, which never changes.
+    absent: HashSet<Box<[u8]>>,
 }
+
+/// Missing names that one directory remembers.
+const MAX_ABSENT: usize = 1024;
 
 /// A file of an overlay.
 pub struct OvlInode {
@@ -70,7 +75,7 @@ impl OvlInode {
             state: RwLock::new(State {
                 upper,
                 data_below,
-                delta: Delta::new(),
+                ..State::default()
             }),
             copy_lock: Mutex::new(()),
             mappings: MappingRegistry::new(),
@@ -185,8 +190,22 @@ impl OvlInode {
         Ok(node)
     }
 
+    fn note_absent(&self, name: &[u8]) {
+        if self.lowers.is_empty() {
+            return;
+        }
+        let mut s = self.state.write();
+        if s.absent.len() >= MAX_ABSENT {
+            s.absent.clear();
+        }
+        s.absent.insert(name.into());
+    }
+
     /// What lies below under this name, apart from the delta.
     fn below(&self, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<OvlInode>> {
+        if self.state.read().absent.contains(name) {
+            return Err(ENOENT);
+        }
         let mut found: Vec<Arc<dyn Inode>> = Vec::new();
         for l in &self.lowers {
             let i = match l.lookup(cx, name) {
@@ -208,6 +227,7 @@ impl OvlInode {
             }
         }
         if found.is_empty() {
+            self.note_absent(name);
             return Err(ENOENT);
         }
         self.fs.wrap(found)
@@ -341,7 +361,14 @@ impl Inode for OvlInode {
                 ahead: Vec::new(),
             });
         }
-        let found = below.lookup_ahead(cx, name, rest)?;
+        if self.state.read().absent.contains(name) {
+            return Err(ENOENT);
+        }
+        let found = below.lookup_ahead(cx, name, rest).inspect_err(|e| {
+            if *e == ENOENT {
+                self.note_absent(name);
+            }
+        })?;
         let first = self.fs.wrap(vec![found.inode])?;
         let mut dir = first.clone();
         let mut ahead: Vec<crate::inode::Ahead> = Vec::new();
