@@ -362,7 +362,7 @@ fn readlinkat(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn getcwd(cx: &mut Context, a: &Args) -> SysResult {
-    let mut p = cx.task.with_paths(PathCx::getcwd)?;
+    let mut p = cx.task.with_paths(|p| p.getcwd())?;
     p.push(0);
     if p.len() > a.usize(1) {
         return Err(ERANGE);
