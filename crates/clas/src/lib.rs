@@ -371,6 +371,14 @@ pub trait Mappable: Send + Sync {
     fn sync(&self, _offset: u64, _len: u64) -> Result<()> {
         Ok(())
     }
+    /// A shared mapping that may become writable is about to be added: `EPERM` where the file is sealed
+    /// against it. Each `Ok` is followed by one [`Mappable::unmap_writable`] when that mapping goes (a
+    /// split or a copy of it counts as one more).
+    fn map_writable(&self) -> Result<()> {
+        Ok(())
+    }
+    /// The opposite of [`Mappable::map_writable`].
+    fn unmap_writable(&self) {}
     /// `madvise(MADV_REMOVE)`: frees the backing of a range; its bytes read as zeros. Called without the
     /// address space's lock.
     fn punch_hole(&self, _offset: u64, _len: u64) -> Result<()> {

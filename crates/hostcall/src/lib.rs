@@ -7,10 +7,12 @@
 //!
 //! This room may use `unsafe`: it is where memory and file descriptors cross into the host.
 
+pub mod auxv;
 pub mod bpf;
 pub mod fd;
 pub mod file;
 pub mod mem;
+pub mod path;
 pub mod process;
 pub mod raw;
 pub mod sock;

@@ -142,3 +142,10 @@ pub fn reap_children_by_host() -> Result<()> {
     unsafe { sys!(RtSigaction, libc::SIGCHLD, act.as_ptr(), 0, 8) }?;
     Ok(())
 }
+
+/// `membarrier(MEMBARRIER_CMD_GLOBAL)`.
+pub fn membarrier_global() -> Result<()> {
+    // SAFETY: no pointers.
+    unsafe { sys!(Membarrier, 1, 0, 0) }?;
+    Ok(())
+}

@@ -68,8 +68,8 @@ host_calls! {
     Fstat = SYS_fstat, "SG", "size and type of a donated descriptor";
     Ftruncate = SYS_ftruncate, "SG", "the memory file; files opened for writing";
     Fallocate = SYS_fallocate, "SG", "giving memory back; fallocate(2) of files";
-    Fsync = SYS_fsync, "S", "fsync(2) of files";
-    Fdatasync = SYS_fdatasync, "S", "fdatasync(2) of files";
+    Fsync = SYS_fsync, "SG", "fsync(2) of files";
+    Fdatasync = SYS_fdatasync, "SG", "fdatasync(2) of files";
     Dup = SYS_dup, "-", "handing descriptors over";
     Dup3 = SYS_dup3, "-", "handing descriptors over";
     Fcntl = SYS_fcntl, "SG", "descriptor flags";
@@ -115,6 +115,7 @@ host_calls! {
     ClockNanosleep = SYS_clock_nanosleep, "SG", "std: sleep";
     Nanosleep = SYS_nanosleep, "SG", "std: sleep";
     SchedYield = SYS_sched_yield, "SG", "std: locks";
+    Membarrier = SYS_membarrier, "S", "membarrier(2)";
     SchedGetaffinity = SYS_sched_getaffinity, "S", "the number of CPUs";
     RestartSyscall = SYS_restart_syscall, "SG", "the host restarting a sleep";
     Prctl = SYS_prctl, "SG", "std: thread names";
@@ -142,6 +143,10 @@ host_calls! {
     Openat = SYS_openat, "-", "before the allow-list";
     Statx = SYS_statx, "G", "attributes";
     Readlinkat = SYS_readlinkat, "G", "symbolic links";
+    Lseek = SYS_lseek, "G", "going on in a directory";
+    Umask = SYS_umask, "-", "the Gofer sets modes itself";
+    Geteuid = SYS_geteuid, "-", "whether ownership can be changed";
+    Getegid = SYS_getegid, "-", "whether ownership can be changed";
     Getdents64 = SYS_getdents64, "G", "directories";
     Mkdirat = SYS_mkdirat, "G", "writable mounts";
     Mknodat = SYS_mknodat, "G", "writable mounts";

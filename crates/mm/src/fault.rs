@@ -3,10 +3,11 @@
 use crate::pma::EAGER;
 use crate::state::State;
 use crate::types::{Access, Bad, Fault, FaultInfo};
+use crate::vma::Vma;
 use crate::{Mm, PAGE};
 use abi::Va;
 use clas::Backing;
-use platform::USER_MAX;
+use platform::{Prot, USER_MAX};
 
 impl Mm {
     /// Serves a fault: makes what is missing and maps it. An error is what the application must see.
@@ -31,11 +32,15 @@ impl State {
         let Some((vr, vma)) = self.vmas.get(va).map(|(r, v)| (r, v.clone())) else {
             return Err(Bad::Unmapped);
         };
-        if !vma.allows(info.access) {
+        let access = match info.access {
+            Some(a) => a,
+            None => self.guess(va, &vma)?,
+        };
+        if !vma.allows(access) {
             return Err(Bad::Forbidden);
         }
         let before = self.host.get(va).map(|(_, p)| *p);
-        let (r, pma) = self.resolve(va, &vr, &vma, info.access == Access::Write)?;
+        let (r, pma) = self.resolve(va, &vr, &vma, access == Access::Write)?;
         let page = Va(va).page_down().0;
         if info.bus {
             match pma.after(page - r.start).backing {
@@ -68,5 +73,23 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// What an access was that the platform cannot tell, from what the host has mapped there.
+    fn guess(&mut self, va: u64, vma: &Vma) -> Result<Access, Bad> {
+        let suspect = self.suspect.take();
+        match self.host.get(va) {
+            None => Ok(Access::Read),
+            Some((_, p)) if !p.contains(Prot::WRITE) && vma.allows(Access::Write) => {
+                Ok(Access::Write)
+            }
+            // All that is allowed is mapped. Another thread may have been faster; if it faults there again,
+            // it does what is forbidden.
+            Some(_) if suspect == Some(va) => Err(Bad::Forbidden),
+            Some(_) => {
+                self.suspect = Some(va);
+                Ok(Access::Read)
+            }
+        }
     }
 }

@@ -47,7 +47,7 @@ mod brk;
 mod copy;
 mod fault;
 mod fork;
-mod futex;
+pub mod futex;
 mod host;
 mod info;
 mod lock;

@@ -45,6 +45,8 @@ pub(crate) struct State {
     pub(crate) def_flags: VmaFlags,
     pub(crate) max_map_count: usize,
     pub(crate) faults: u64,
+    /// Where the last fault of an unknown kind found nothing missing.
+    pub(crate) suspect: Option<u64>,
     pub(crate) random_drop: RandomDrop,
 }
 
@@ -70,6 +72,7 @@ impl State {
             def_flags: VmaFlags::empty(),
             max_map_count: crate::MAX_MAP_COUNT,
             faults: 0,
+            suspect: None,
             random_drop: RandomDrop::default(),
         }
     }

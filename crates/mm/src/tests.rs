@@ -162,7 +162,7 @@ impl App {
             }
             self.mm.handle_fault(FaultInfo {
                 addr: Va(va),
-                access,
+                access: Some(access),
                 bus: false,
             })?;
         }

@@ -77,7 +77,8 @@ pub struct MmapRequest {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaultInfo {
     pub addr: Va,
-    pub access: Access,
+    /// `None` where the platform cannot tell.
+    pub access: Option<Access>,
     /// The host raised SIGBUS rather than SIGSEGV: what is mapped has no page there.
     pub bus: bool,
 }
@@ -87,9 +88,10 @@ impl FaultInfo {
     #[must_use]
     pub fn from_event(signal: i32, addr: u64, error: u64) -> FaultInfo {
         let access = match error {
-            e if e & 0x10 != 0 => Access::Exec,
-            e if e & 2 != 0 => Access::Write,
-            _ => Access::Read,
+            platform::ERROR_UNKNOWN => None,
+            e if e & 0x10 != 0 => Some(Access::Exec),
+            e if e & 2 != 0 => Some(Access::Write),
+            _ => Some(Access::Read),
         };
         FaultInfo {
             addr: Va(addr),

@@ -98,6 +98,10 @@ pub trait AddressSpace: Send + Sync {
     fn new_thread(&self) -> Result<Box<dyn AppThread>>;
     /// Ends every thread of it, wherever they are: their `run` gives [`Event::Gone`].
     fn kill(&self);
+    /// CPU time that its threads have used on the host, in nanoseconds; 0 where that cannot be told.
+    fn cpu_nanos(&self) -> u64 {
+        0
+    }
 }
 
 /// The general registers, in the order of the kernel's `struct user_regs_struct`.

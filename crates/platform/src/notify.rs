@@ -52,6 +52,9 @@ impl AddressSpace for Space {
     fn kill(&self) {
         self.0.kill();
     }
+    fn cpu_nanos(&self) -> u64 {
+        self.0.cpu_nanos()
+    }
 }
 
 /// Stops a thread by the kick signal, as long as it lives.

@@ -456,6 +456,13 @@ impl Process {
         Ok(())
     }
 
+    /// CPU time of all its threads (`clock_getcpuclockid(3)`).
+    pub fn cpu_nanos(&self) -> u64 {
+        // The clock id of a process's CPU time: the inverted pid, CPUCLOCK_SCHED.
+        let clock = (!self.pid << 3) | 2;
+        hostcall::time::clock_nanos(clock) as u64
+    }
+
     /// Ends the process. Its threads' listeners report it.
     pub fn kill(&self) {
         if !self.dead.swap(true, Ordering::AcqRel) {

@@ -60,6 +60,9 @@ impl AddressSpace for Space {
     fn kill(&self) {
         self.0.kill();
     }
+    fn cpu_nanos(&self) -> u64 {
+        self.0.cpu_nanos()
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

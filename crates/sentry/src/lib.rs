@@ -1,2 +1,29 @@
-//! The kernel.
+//! The Sentry: a Linux kernel in user space.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`kernel`] | the root object: everything hangs from it |
+//! | [`task`] | tasks, thread groups, signals; the loop that drives an application thread |
+//! | [`syscalls`] | the table, and one file per family |
+//! | [`fs`] | proc, sys and the devices that know tasks |
+//! | [`strace`] | decoding system calls for people |
+//!
+//! The life of a system call: `platform` gives an event → [`task::run`] (the task loop) →
+//! [`syscalls::dispatch`] → the family's function → the object. The result goes back the same way.
+//!
+//! # Lock order
+//!
+//! `TaskList` → a group's locks (`actions`, `shared`) → a task's locks (`pending`) → objects (see `vfs`,
+//! `mm`, `ipc`, `net`, `tty`) → wait queues → parkers. A task's `mm`, `files`, `fs` and `cred` cells are
+//! leaves: clone the `Arc` and let go.
 #![forbid(unsafe_code)]
+
+pub mod boot;
+pub mod fs;
+pub mod kernel;
+pub mod strace;
+pub mod syscalls;
+pub mod task;
+
+pub use kernel::Kernel;
+pub use task::{Context, Task, ThreadGroup};

@@ -10,12 +10,12 @@
 //! dentry out of its directory ("unhashed") and leaves the inode to those who still hold it.
 
 use crate::context::Caller;
-use crate::inode::{FileType, Inode};
+use crate::inode::{Ahead, FileType, Inode};
 use abi::Result;
 use abi::errno::ENOENT;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::any::Any;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -54,6 +54,10 @@ pub trait FileSystem: Any + Send + Sync {
     fn caching(&self) -> Caching {
         Caching::Owned
     }
+    /// Dentries that are kept though nobody uses them.
+    fn max_cached(&self) -> usize {
+        1 << 15
+    }
     /// Writes everything back.
     fn sync(&self) -> Result<()> {
         Ok(())
@@ -72,9 +76,6 @@ pub trait FileSystem: Any + Send + Sync {
     }
 }
 
-/// Dentries that a super block keeps though nobody uses them.
-const RING_MAX: usize = 1 << 15;
-
 /// A mounted file system's share of the VFS.
 pub struct SuperBlock {
     /// `st_dev`.
@@ -85,7 +86,7 @@ pub struct SuperBlock {
     read_only: AtomicBool,
     /// Held while a dentry moves to another directory.
     rename_lock: Mutex<()>,
-    ring: Mutex<VecDeque<Arc<Dentry>>>,
+    ring: Mutex<Ring>,
     /// Mounts of it. When the last goes, the ring is emptied: it would hold the super block for ever.
     mounts: AtomicUsize,
 }
@@ -94,13 +95,17 @@ impl SuperBlock {
     #[must_use]
     pub fn new(dev: u64, fs: Arc<dyn FileSystem>) -> Arc<SuperBlock> {
         let caching = fs.caching();
+        let ring = Ring {
+            max: fs.max_cached().max(16),
+            ..Ring::default()
+        };
         Arc::new(SuperBlock {
             dev,
             fs,
             caching,
             read_only: AtomicBool::new(false),
             rename_lock: Mutex::new(()),
-            ring: Mutex::new(VecDeque::new()),
+            ring: Mutex::new(ring),
             mounts: AtomicUsize::new(0),
         })
     }
@@ -119,44 +124,86 @@ impl SuperBlock {
     }
     pub(crate) fn unmounted(&self) {
         if self.mounts.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.shrink(0);
+            self.shrink();
         }
     }
-    /// Forgets unused dentries until at most `keep` remain; gives how many went.
-    pub fn shrink(&self, keep: usize) -> usize {
-        let mut gone = Vec::new();
-        {
+    /// Forgets all unused dentries.
+    pub fn shrink(&self) {
+        let gone = {
             let mut ring = self.ring.lock();
-            while ring.len() > keep {
-                gone.extend(ring.pop_front());
-            }
+            let max = ring.max;
+            std::mem::replace(
+                &mut *ring,
+                Ring {
+                    max,
+                    ..Ring::default()
+                },
+            )
+        };
+        for d in gone.slots.iter().flatten() {
+            d.slot.store(NO_SLOT, Ordering::Relaxed);
         }
-        gone.len()
+        // `gone` goes without the lock: what drops with it may take long.
+        drop(gone);
     }
     fn keep(&self, d: &Arc<Dentry>) {
         if self.caching == Caching::Never {
             return;
         }
-        let mut gone = Vec::new();
-        {
-            let mut ring = self.ring.lock();
-            ring.push_back(d.clone());
-            // Each used dentry gets one more round; bounded, so that one insertion stays cheap.
-            for _ in 0..16 {
-                if ring.len() <= RING_MAX {
-                    break;
-                }
-                let Some(old) = ring.pop_front() else { break };
-                if old.used.swap(false, Ordering::Relaxed) && !old.is_unhashed() {
-                    ring.push_back(old);
-                } else {
-                    gone.push(old);
-                }
+        let _gone = self.ring.lock().insert(d);
+    }
+    /// An unhashed dentry lives only as long as its users: its file's memory goes with them.
+    fn let_go(&self, d: &Dentry) {
+        let _gone = self.ring.lock().remove(d);
+    }
+}
+
+const NO_SLOT: usize = usize::MAX;
+
+/// The dentries that are kept, in a ring that a hand goes around (clock replacement).
+#[derive(Default)]
+struct Ring {
+    slots: Vec<Option<Arc<Dentry>>>,
+    free: Vec<usize>,
+    hand: usize,
+    max: usize,
+}
+
+impl Ring {
+    /// Puts a dentry in; gives the one that had to go.
+    fn insert(&mut self, d: &Arc<Dentry>) -> Option<Arc<Dentry>> {
+        let mut gone = None;
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.slots.len() < self.max => {
+                self.slots.push(None);
+                self.slots.len() - 1
             }
-            while ring.len() > RING_MAX + 64 {
-                gone.extend(ring.pop_front());
+            None => {
+                // Each used dentry gets one more round; bounded, so that one insertion stays cheap.
+                for _ in 0..64 {
+                    self.hand = (self.hand + 1) % self.slots.len();
+                    let used = |d: &Arc<Dentry>| d.used.swap(false, Ordering::Relaxed);
+                    if !self.slots[self.hand].as_ref().is_some_and(used) {
+                        break;
+                    }
+                }
+                gone = self.slots[self.hand].take();
+                if let Some(g) = &gone {
+                    g.slot.store(NO_SLOT, Ordering::Relaxed);
+                }
+                self.hand
             }
-        }
+        };
+        d.slot.store(slot, Ordering::Relaxed);
+        self.slots[slot] = Some(d.clone());
+        gone
+    }
+    fn remove(&mut self, d: &Dentry) -> Option<Arc<Dentry>> {
+        let slot = d.slot.swap(NO_SLOT, Ordering::Relaxed);
+        let gone = self.slots.get_mut(slot)?.take()?;
+        self.free.push(slot);
+        Some(gone)
     }
 }
 
@@ -180,6 +227,8 @@ pub struct Dentry {
     place: RwLock<Place>,
     unhashed: AtomicBool,
     used: AtomicBool,
+    /// Where it is in the super block's ring; changed under the ring's lock.
+    slot: AtomicUsize,
     /// Mounts on it, in any namespace.
     pub(crate) mounts: AtomicUsize,
     children: RwLock<HashMap<Box<[u8]>, Weak<Dentry>>>,
@@ -194,6 +243,7 @@ impl Dentry {
             place: RwLock::new(place),
             unhashed: AtomicBool::new(false),
             used: AtomicBool::new(false),
+            slot: AtomicUsize::new(NO_SLOT),
             mounts: AtomicUsize::new(0),
             children: RwLock::new(HashMap::new()),
             dir_lock: Mutex::new(()),
@@ -314,11 +364,21 @@ impl Dentry {
     /// The child of this name, negative where there is none. The caller has checked the name and the
     /// permission to search.
     pub fn lookup(self: &Arc<Self>, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<Dentry>> {
+        self.lookup_ahead(cx, name, &[])
+    }
+
+    /// As [`Dentry::lookup`], for a walk that goes on with `rest`.
+    pub fn lookup_ahead(
+        self: &Arc<Self>,
+        cx: &Caller<'_>,
+        name: &[u8],
+        rest: &[u8],
+    ) -> Result<Arc<Dentry>> {
         if let Some(d) = self.cached_valid(cx, name) {
             return Ok(d);
         }
         let _dir = self.lock_dir();
-        self.lookup_locked(cx, name)
+        self.look(cx, name, rest)
     }
 
     /// As [`Dentry::lookup`], with this directory's lock held.
@@ -327,14 +387,23 @@ impl Dentry {
         cx: &Caller<'_>,
         name: &[u8],
     ) -> Result<Arc<Dentry>> {
+        self.look(cx, name, &[])
+    }
+
+    fn look(self: &Arc<Self>, cx: &Caller<'_>, name: &[u8], rest: &[u8]) -> Result<Arc<Dentry>> {
         if let Some(d) = self.cached_valid(cx, name) {
             return Ok(d);
         }
-        match self.inode()?.lookup(cx, name) {
-            Ok(i) => Ok(self.attach(name, Some(i))),
-            Err(ENOENT) if self.sb.caching == Caching::Owned && !self.is_unhashed() => {
-                Ok(self.attach(name, None))
+        let owned = self.sb.caching == Caching::Owned;
+        match self.inode()?.lookup_ahead(cx, name, rest) {
+            Ok(found) => {
+                let d = self.attach(name, Some(found.inode));
+                if owned {
+                    d.attach_ahead(found.ahead);
+                }
+                Ok(d)
             }
+            Err(ENOENT) if owned && !self.is_unhashed() => Ok(self.attach(name, None)),
             Err(ENOENT) => {
                 let place = Place {
                     parent: Some(self.clone()),
@@ -343,6 +412,24 @@ impl Dentry {
                 Ok(Self::make(&self.sb, None, place))
             }
             Err(e) => Err(e),
+        }
+    }
+
+    /// Caches what was looked up below this new dentry. (Its parent's lock is held: an ancestor's first.)
+    fn attach_ahead(self: &Arc<Self>, ahead: Vec<Ahead>) {
+        let mut d = self.clone();
+        for (name, inode) in ahead {
+            let next = {
+                let _dir = d.lock_dir();
+                if d.cached(&name).is_some() {
+                    break;
+                }
+                d.attach(&name, inode)
+            };
+            if next.is_negative() {
+                break;
+            }
+            d = next;
         }
     }
 
@@ -362,15 +449,20 @@ impl Dentry {
             .write()
             .insert(name.into(), Arc::downgrade(&d));
         if let Some(old) = old.and_then(|w| w.upgrade()) {
-            old.unhashed.store(true, Ordering::Release);
+            old.unhash();
         }
         self.sb.keep(&d);
         d
     }
 
+    fn unhash(&self) {
+        self.unhashed.store(true, Ordering::Release);
+        self.sb.let_go(self);
+    }
+
     /// Takes `child` out of this directory: its name is gone, its file lives on with those who hold it.
     pub(crate) fn detach(&self, child: &Arc<Dentry>) {
-        child.unhashed.store(true, Ordering::Release);
+        child.unhash();
         let name = child.name();
         let mut children = self.children.write();
         if children
@@ -416,7 +508,7 @@ impl Dentry {
         if let Some(r) = replaced.and_then(|w| w.upgrade())
             && !Arc::ptr_eq(&r, child)
         {
-            r.unhashed.store(true, Ordering::Release);
+            r.unhash();
         }
         if self.sb.caching == Caching::Owned && !self.is_unhashed() && self.cached(&old).is_none() {
             self.attach(&old, None);

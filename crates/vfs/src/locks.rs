@@ -321,6 +321,11 @@ impl FileLocks {
             self.freed();
         }
     }
+    /// Whether someone waits for a lock here.
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        self.queue.is_watched()
+    }
     /// Every lock, for `/proc/locks`: flocks as `None` ranges.
     #[must_use]
     pub fn all(&self) -> Vec<(Option<LockRange>, LockKind, i32)> {

@@ -1,3 +1,7 @@
 //! The file systems that live in the Sentry's memory.
 
 pub mod dev;
+pub mod dynamic;
+pub mod tmpfs;
+
+pub use tmpfs::emit_dots;

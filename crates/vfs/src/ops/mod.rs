@@ -3,7 +3,7 @@
 mod attr;
 mod mounts;
 mod names;
-mod open;
+pub mod open;
 mod record_locks;
 mod rename;
 mod xattr;

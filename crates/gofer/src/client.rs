@@ -1,0 +1,325 @@
+//! The Sentry's side.
+
+use crate::proto::{Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step};
+use crate::wire::{Hello, MAX_CLOSES, MAX_MESSAGE};
+use abi::Result;
+use abi::errno::{EBADMSG, EIO};
+use hostcall::{HostFd, sock};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Closed handles that wait for a request to ride on; beyond, they get one of their own.
+const MAX_PENDING: usize = 1024;
+
+/// A connection to a Gofer; any number of threads may use it.
+///
+/// When the Gofer dies, every call gives `EIO`, and the callback is called once.
+pub struct Client {
+    hello: Hello,
+    free: Mutex<Vec<HostFd>>,
+    freed: Condvar,
+    pending: Mutex<Vec<Handle>>,
+    dead: AtomicBool,
+    on_death: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Client {
+    /// Greets the server at the other end of `channel`.
+    pub fn connect(channel: &HostFd, on_death: Box<dyn FnOnce() + Send>) -> Result<Arc<Client>> {
+        let mut buf = [0u8; 256];
+        let (n, fds) = sock::recv(channel.raw(), &mut buf)?;
+        if n == 0 || fds.is_empty() {
+            return Err(EIO);
+        }
+        let hello = Hello::decode(&buf[..n])?;
+        Ok(Arc::new(Client {
+            hello,
+            free: Mutex::new(fds),
+            freed: Condvar::new(),
+            pending: Mutex::new(Vec::new()),
+            dead: AtomicBool::new(false),
+            on_death: Mutex::new(Some(on_death)),
+        }))
+    }
+    /// What the server said of itself.
+    #[must_use]
+    pub fn server(&self) -> Hello {
+        self.hello
+    }
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
+    fn died(&self) {
+        self.dead.store(true, Ordering::Release);
+        self.freed.notify_all();
+        let callback = self.on_death.lock().take();
+        if let Some(f) = callback {
+            f();
+        }
+    }
+
+    fn call(&self, request: &Request) -> Result<(Reply, Vec<HostFd>)> {
+        let conn = {
+            let mut free = self.free.lock();
+            loop {
+                if self.is_dead() {
+                    return Err(EIO);
+                }
+                if let Some(c) = free.pop() {
+                    break c;
+                }
+                self.freed.wait(&mut free);
+            }
+        };
+        let closes: Vec<Handle> = {
+            let mut p = self.pending.lock();
+            let keep = p.len().saturating_sub(MAX_CLOSES);
+            p.split_off(keep)
+        };
+        let r = Self::exchange(&conn, &request.encode(&closes));
+        match r {
+            Ok((bytes, fds)) => {
+                self.free.lock().push(conn);
+                self.freed.notify_one();
+                // A malformed reply says nothing about the file: an I/O error for the application.
+                match Reply::decode(&bytes) {
+                    Ok(reply) => Ok((reply, fds)),
+                    Err(EBADMSG) => Err(EIO),
+                    Err(e) => Err(e),
+                }
+            }
+            Err(_) => {
+                self.died();
+                Err(EIO)
+            }
+        }
+    }
+
+    fn exchange(conn: &HostFd, message: &[u8]) -> Result<(Vec<u8>, Vec<HostFd>)> {
+        sock::send(conn.raw(), message, &[])?;
+        let mut buf = vec![0u8; MAX_MESSAGE];
+        let (n, fds) = sock::recv(conn.raw(), &mut buf)?;
+        if n == 0 {
+            return Err(EIO);
+        }
+        buf.truncate(n);
+        Ok((buf, fds))
+    }
+
+    fn done(&self, request: &Request) -> Result<()> {
+        match self.call(request)?.0 {
+            Reply::Done => Ok(()),
+            _ => Err(EIO),
+        }
+    }
+    fn bytes(&self, request: &Request) -> Result<Vec<u8>> {
+        match self.call(request)?.0 {
+            Reply::Bytes(b) => Ok(b),
+            _ => Err(EIO),
+        }
+    }
+    fn node(&self, request: &Request) -> Result<(Attr, Handle)> {
+        match self.call(request)?.0 {
+            Reply::Node { attr, handle, .. } => Ok((attr, handle)),
+            _ => Err(EIO),
+        }
+    }
+    fn node_and_fd(&self, request: &Request) -> Result<(Attr, Handle, HostFd)> {
+        match self.call(request)? {
+            (Reply::Node { attr, handle, .. }, mut fds) => {
+                Ok((attr, handle, fds.pop().ok_or(EIO)?))
+            }
+            _ => Err(EIO),
+        }
+    }
+
+    /// Gives a handle back, some time soon.
+    pub fn close(&self, h: Handle) {
+        let many = {
+            let mut p = self.pending.lock();
+            p.push(h);
+            p.len() >= MAX_PENDING
+        };
+        while many && !self.is_dead() && !self.pending.lock().is_empty() {
+            if self.done(&Request::Nop).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// The root of this name, and whether it may be changed.
+    pub fn attach(&self, root: &str) -> Result<(Attr, Handle, bool)> {
+        match self
+            .call(&Request::Attach {
+                root: root.as_bytes().to_vec(),
+            })?
+            .0
+        {
+            Reply::Node {
+                attr,
+                handle,
+                writable,
+            } => Ok((attr, handle, writable)),
+            _ => Err(EIO),
+        }
+    }
+    /// Walks `names` (at most [`crate::wire::MAX_NAMES`]) as far as it goes: the steps, and the error that
+    /// stopped it. It stops without an error behind a file that is no directory.
+    pub fn walk(
+        &self,
+        from: Handle,
+        names: Vec<Vec<u8>>,
+    ) -> Result<(Vec<Step>, Option<abi::Errno>)> {
+        let n = names.len();
+        match self.call(&Request::Walk { from, names })?.0 {
+            Reply::Walked { steps, stopped } if steps.len() <= n => Ok((steps, stopped)),
+            _ => Err(EIO),
+        }
+    }
+    pub fn get_attr(&self, file: Handle) -> Result<Attr> {
+        match self.call(&Request::GetAttr { file })?.0 {
+            Reply::Attr(a) => Ok(a),
+            _ => Err(EIO),
+        }
+    }
+    /// Gives the attributes afterwards.
+    pub fn set_attr(&self, file: Handle, attr: SetAttr) -> Result<Attr> {
+        match self.call(&Request::SetAttr { file, attr })?.0 {
+            Reply::Attr(a) => Ok(a),
+            _ => Err(EIO),
+        }
+    }
+    /// A host descriptor of a regular file.
+    pub fn open(&self, file: Handle, access: Access) -> Result<HostFd> {
+        match self.call(&Request::Open { file, access })? {
+            (Reply::Done, mut fds) => fds.pop().ok_or(EIO),
+            _ => Err(EIO),
+        }
+    }
+    /// Makes a regular file; the descriptor can read and write.
+    pub fn create(&self, dir: Handle, name: &[u8], new: New) -> Result<(Attr, Handle, HostFd)> {
+        self.node_and_fd(&Request::Create {
+            dir,
+            name: name.to_vec(),
+            new,
+        })
+    }
+    /// A regular file without a name.
+    pub fn tmpfile(&self, dir: Handle, new: New) -> Result<(Attr, Handle, HostFd)> {
+        self.node_and_fd(&Request::TmpFile { dir, new })
+    }
+    pub fn mkdir(&self, dir: Handle, name: &[u8], new: New) -> Result<(Attr, Handle)> {
+        self.node(&Request::Mkdir {
+            dir,
+            name: name.to_vec(),
+            new,
+        })
+    }
+    pub fn mknod(&self, dir: Handle, name: &[u8], new: New) -> Result<(Attr, Handle)> {
+        self.node(&Request::Mknod {
+            dir,
+            name: name.to_vec(),
+            new,
+        })
+    }
+    pub fn symlink(
+        &self,
+        dir: Handle,
+        name: &[u8],
+        target: &[u8],
+        new: New,
+    ) -> Result<(Attr, Handle)> {
+        self.node(&Request::Symlink {
+            dir,
+            name: name.to_vec(),
+            target: target.to_vec(),
+            new,
+        })
+    }
+    pub fn link(&self, file: Handle, dir: Handle, name: &[u8]) -> Result<()> {
+        self.done(&Request::Link {
+            file,
+            dir,
+            name: name.to_vec(),
+        })
+    }
+    pub fn unlink(&self, dir: Handle, name: &[u8]) -> Result<()> {
+        self.done(&Request::Unlink {
+            dir,
+            name: name.to_vec(),
+        })
+    }
+    pub fn rmdir(&self, dir: Handle, name: &[u8]) -> Result<()> {
+        self.done(&Request::Rmdir {
+            dir,
+            name: name.to_vec(),
+        })
+    }
+    pub fn rename(
+        &self,
+        dir: Handle,
+        name: &[u8],
+        new_dir: Handle,
+        new_name: &[u8],
+        flags: u32,
+    ) -> Result<()> {
+        self.done(&Request::Rename {
+            dir,
+            name: name.to_vec(),
+            new_dir,
+            new_name: new_name.to_vec(),
+            flags,
+        })
+    }
+    pub fn readlink(&self, file: Handle) -> Result<Vec<u8>> {
+        self.bytes(&Request::Readlink { file })
+    }
+    /// Some entries from a cookie on, the next cookie, and whether that was all.
+    pub fn read_dir(&self, dir: Handle, cookie: u64) -> Result<(Vec<Entry>, u64, bool)> {
+        match self.call(&Request::ReadDir { dir, cookie })?.0 {
+            Reply::Entries { list, next, end } => Ok((list, next, end)),
+            _ => Err(EIO),
+        }
+    }
+    pub fn stat_fs(&self, file: Handle) -> Result<StatFs> {
+        match self.call(&Request::StatFs { file })?.0 {
+            Reply::StatFs(s) => Ok(s),
+            _ => Err(EIO),
+        }
+    }
+    /// fsync(2) of a file or a directory.
+    pub fn sync(&self, file: Handle) -> Result<()> {
+        self.done(&Request::Sync { file })
+    }
+    pub fn get_xattr(&self, file: Handle, name: &[u8]) -> Result<Vec<u8>> {
+        self.bytes(&Request::GetXattr {
+            file,
+            name: name.to_vec(),
+        })
+    }
+    pub fn set_xattr(&self, file: Handle, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
+        self.done(&Request::SetXattr {
+            file,
+            name: name.to_vec(),
+            value: value.to_vec(),
+            flags,
+        })
+    }
+    pub fn list_xattr(&self, file: Handle) -> Result<Vec<Vec<u8>>> {
+        let all = self.bytes(&Request::ListXattr { file })?;
+        Ok(all
+            .split(|b| *b == 0)
+            .filter(|n| !n.is_empty())
+            .map(<[u8]>::to_vec)
+            .collect())
+    }
+    pub fn remove_xattr(&self, file: Handle, name: &[u8]) -> Result<()> {
+        self.done(&Request::RemoveXattr {
+            file,
+            name: name.to_vec(),
+        })
+    }
+}

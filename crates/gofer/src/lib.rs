@@ -1,0 +1,39 @@
+//! The Gofer: the one process of a container that sees host paths.
+//!
+//! The Sentry (the client) holds *handles* to files of the host and asks for things by handle and name; the
+//! Gofer (the server) answers, and donates descriptors of regular files, through which the Sentry then
+//! reads and writes by itself.
+//!
+//! # Walls
+//!
+//! - The server takes names of one component only, without `/`, `.` and `..`, and opens them with
+//!   `openat2(2)` beneath the directory of a handle, following no link. So every handle is a file below a
+//!   root, whatever the client says.
+//! - It never opens devices, sockets or FIFOs of the host: a handle to one can only be asked for its
+//!   attributes.
+//! - It treats the client as hostile: messages are bounded, decoded with checks, and rejected whole when
+//!   malformed (`EBADMSG`, and the connection goes on); handles carry a generation and are looked up at each
+//!   use; their number is limited (`EMFILE`). Nothing in a message can make it panic.
+//! - What a client can make it do, an ordinary user with the server's rights could do below the roots;
+//!   nothing at all is changed below a root that is not writable.
+//! - The client checks replies in the same way: a server that lies can lie about files only.
+//!
+//! # Channel
+//!
+//! At start, the server sends [`wire::Hello`] over the channel, with a socket for each of its threads. A
+//! client's thread takes a free one, sends a request, and receives the reply on it: packets
+//! (`SOCK_SEQPACKET`) of at most [`wire::MAX_MESSAGE`] bytes, descriptors beside them. So requests on one
+//! connection are strictly alternating, and as many are under way as there are connections.
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod proto;
+pub mod server;
+pub mod wire;
+
+pub use client::Client;
+pub use proto::{Attr, Handle};
+pub use server::{Root, Server};
+
+#[cfg(test)]
+mod tests;

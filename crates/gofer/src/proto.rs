@@ -1,0 +1,680 @@
+//! Requests and replies.
+//!
+//! A request is: version, a list of handles to close, an operation's number, its fields. A reply is: version,
+//! an error number (0: done), and only then the operation's fields.
+
+use crate::wire::{MAX_CLOSES, MAX_NAMES, Reader, VERSION, Writer};
+use abi::errno::EBADMSG;
+use abi::{Errno, Result};
+
+/// A file that the server holds for the client: an index with a generation. Never zero.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Handle(pub u64);
+
+/// A file's attributes. Times are nanoseconds since the epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Attr {
+    /// Encoded as `st_dev`.
+    pub dev: u64,
+    pub ino: u64,
+    pub mode: u32,
+    pub nlink: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub rdev: u64,
+    pub size: u64,
+    pub blksize: u32,
+    pub blocks: u64,
+    pub atime: i64,
+    pub mtime: i64,
+    pub ctime: i64,
+    pub btime: i64,
+}
+
+impl Attr {
+    pub fn encode(&self, w: &mut Writer) {
+        w.u64(self.dev);
+        w.u64(self.ino);
+        w.u32(self.mode);
+        w.u32(self.nlink);
+        w.u32(self.uid);
+        w.u32(self.gid);
+        w.u64(self.rdev);
+        w.u64(self.size);
+        w.u32(self.blksize);
+        w.u64(self.blocks);
+        for t in [self.atime, self.mtime, self.ctime, self.btime] {
+            w.i64(t);
+        }
+    }
+    pub fn decode(r: &mut Reader<'_>) -> Result<Attr> {
+        Ok(Attr {
+            dev: r.u64()?,
+            ino: r.u64()?,
+            mode: r.u32()?,
+            nlink: r.u32()?,
+            uid: r.u32()?,
+            gid: r.u32()?,
+            rdev: r.u64()?,
+            size: r.u64()?,
+            blksize: r.u32()?,
+            blocks: r.u64()?,
+            atime: r.i64()?,
+            mtime: r.i64()?,
+            ctime: r.i64()?,
+            btime: r.i64()?,
+        })
+    }
+}
+
+/// How to open a regular file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    Read,
+    ReadWrite,
+}
+
+/// Attributes to change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SetAttr {
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    pub atime: Option<i64>,
+    pub mtime: Option<i64>,
+}
+
+/// What a new file shall be like. Ids of `u32::MAX` are left to the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct New {
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// A request. Names are checked by the server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    Nop,
+    /// The root of this name.
+    Attach {
+        root: Vec<u8>,
+    },
+    /// Walks names one after the other, and stops at the first that is no directory.
+    Walk {
+        from: Handle,
+        names: Vec<Vec<u8>>,
+    },
+    GetAttr {
+        file: Handle,
+    },
+    SetAttr {
+        file: Handle,
+        attr: SetAttr,
+    },
+    Open {
+        file: Handle,
+        access: Access,
+    },
+    Create {
+        dir: Handle,
+        name: Vec<u8>,
+        new: New,
+    },
+    Mkdir {
+        dir: Handle,
+        name: Vec<u8>,
+        new: New,
+    },
+    /// A FIFO or a socket: `new.mode` has its type.
+    Mknod {
+        dir: Handle,
+        name: Vec<u8>,
+        new: New,
+    },
+    Symlink {
+        dir: Handle,
+        name: Vec<u8>,
+        target: Vec<u8>,
+        new: New,
+    },
+    TmpFile {
+        dir: Handle,
+        new: New,
+    },
+    Link {
+        file: Handle,
+        dir: Handle,
+        name: Vec<u8>,
+    },
+    Unlink {
+        dir: Handle,
+        name: Vec<u8>,
+    },
+    Rmdir {
+        dir: Handle,
+        name: Vec<u8>,
+    },
+    Rename {
+        dir: Handle,
+        name: Vec<u8>,
+        new_dir: Handle,
+        new_name: Vec<u8>,
+        flags: u32,
+    },
+    Readlink {
+        file: Handle,
+    },
+    /// Entries from a cookie on (0: from the start).
+    ReadDir {
+        dir: Handle,
+        cookie: u64,
+    },
+    StatFs {
+        file: Handle,
+    },
+    Sync {
+        file: Handle,
+    },
+    GetXattr {
+        file: Handle,
+        name: Vec<u8>,
+    },
+    SetXattr {
+        file: Handle,
+        name: Vec<u8>,
+        value: Vec<u8>,
+        flags: u32,
+    },
+    ListXattr {
+        file: Handle,
+    },
+    RemoveXattr {
+        file: Handle,
+        name: Vec<u8>,
+    },
+}
+
+fn opt<T: Default>(w: &mut Writer, v: Option<T>, put: impl Fn(&mut Writer, T)) {
+    w.u8(u8::from(v.is_some()));
+    put(w, v.unwrap_or_default());
+}
+
+fn get_opt<'a, T>(
+    r: &mut Reader<'a>,
+    get: impl Fn(&mut Reader<'a>) -> Result<T>,
+) -> Result<Option<T>> {
+    let there = r.u8()?;
+    let v = get(r)?;
+    match there {
+        0 => Ok(None),
+        1 => Ok(Some(v)),
+        _ => Err(EBADMSG),
+    }
+}
+
+impl New {
+    fn encode(self, w: &mut Writer) {
+        w.u32(self.mode);
+        w.u32(self.uid);
+        w.u32(self.gid);
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<New> {
+        Ok(New {
+            mode: r.u32()?,
+            uid: r.u32()?,
+            gid: r.u32()?,
+        })
+    }
+}
+
+impl Request {
+    /// The message, with handles to close on the way (at most [`MAX_CLOSES`]).
+    #[must_use]
+    pub fn encode(&self, closes: &[Handle]) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u16(VERSION);
+        w.u16(closes.len() as u16);
+        for h in closes {
+            w.u64(h.0);
+        }
+        let w = &mut w;
+        let op = |w: &mut Writer, n: u8, h: Handle| {
+            w.u8(n);
+            w.u64(h.0);
+        };
+        match self {
+            Request::Nop => w.u8(0),
+            Request::Attach { root } => {
+                w.u8(1);
+                w.bytes(root);
+            }
+            Request::Walk { from, names } => {
+                op(w, 2, *from);
+                w.u16(names.len() as u16);
+                names.iter().for_each(|n| w.bytes(n));
+            }
+            Request::GetAttr { file } => op(w, 3, *file),
+            Request::SetAttr { file, attr } => {
+                op(w, 4, *file);
+                opt(w, attr.mode, Writer::u32);
+                opt(w, attr.uid, Writer::u32);
+                opt(w, attr.gid, Writer::u32);
+                opt(w, attr.size, Writer::u64);
+                opt(w, attr.atime, Writer::i64);
+                opt(w, attr.mtime, Writer::i64);
+            }
+            Request::Open { file, access } => {
+                op(w, 5, *file);
+                w.u8(u8::from(*access == Access::ReadWrite));
+            }
+            Request::Create { dir, name, new } => {
+                op(w, 6, *dir);
+                w.bytes(name);
+                new.encode(w);
+            }
+            Request::Mkdir { dir, name, new } => {
+                op(w, 7, *dir);
+                w.bytes(name);
+                new.encode(w);
+            }
+            Request::Mknod { dir, name, new } => {
+                op(w, 8, *dir);
+                w.bytes(name);
+                new.encode(w);
+            }
+            Request::Symlink {
+                dir,
+                name,
+                target,
+                new,
+            } => {
+                op(w, 9, *dir);
+                w.bytes(name);
+                w.bytes(target);
+                new.encode(w);
+            }
+            Request::TmpFile { dir, new } => {
+                op(w, 10, *dir);
+                new.encode(w);
+            }
+            Request::Link { file, dir, name } => {
+                op(w, 11, *file);
+                w.u64(dir.0);
+                w.bytes(name);
+            }
+            Request::Unlink { dir, name } => {
+                op(w, 12, *dir);
+                w.bytes(name);
+            }
+            Request::Rmdir { dir, name } => {
+                op(w, 13, *dir);
+                w.bytes(name);
+            }
+            Request::Rename {
+                dir,
+                name,
+                new_dir,
+                new_name,
+                flags,
+            } => {
+                op(w, 14, *dir);
+                w.bytes(name);
+                w.u64(new_dir.0);
+                w.bytes(new_name);
+                w.u32(*flags);
+            }
+            Request::Readlink { file } => op(w, 15, *file),
+            Request::ReadDir { dir, cookie } => {
+                op(w, 16, *dir);
+                w.u64(*cookie);
+            }
+            Request::StatFs { file } => op(w, 17, *file),
+            Request::Sync { file } => op(w, 18, *file),
+            Request::GetXattr { file, name } => {
+                op(w, 19, *file);
+                w.bytes(name);
+            }
+            Request::SetXattr {
+                file,
+                name,
+                value,
+                flags,
+            } => {
+                op(w, 20, *file);
+                w.bytes(name);
+                w.bytes(value);
+                w.u32(*flags);
+            }
+            Request::ListXattr { file } => op(w, 21, *file),
+            Request::RemoveXattr { file, name } => {
+                op(w, 22, *file);
+                w.bytes(name);
+            }
+        }
+        std::mem::take(&mut w.0)
+    }
+
+    /// The request and the handles to close.
+    pub fn decode(bytes: &[u8]) -> Result<(Request, Vec<Handle>)> {
+        let r = &mut Reader::new(bytes);
+        if r.u16()? != VERSION {
+            return Err(EBADMSG);
+        }
+        let n = usize::from(r.u16()?);
+        if n > MAX_CLOSES {
+            return Err(EBADMSG);
+        }
+        let closes = (0..n)
+            .map(|_| Ok(Handle(r.u64()?)))
+            .collect::<Result<Vec<_>>>()?;
+        let op = r.u8()?;
+        let h = |r: &mut Reader<'_>| Ok(Handle(r.u64()?));
+        let s = |r: &mut Reader<'_>| Ok(r.bytes()?.to_vec());
+        let request = match op {
+            0 => Request::Nop,
+            1 => Request::Attach { root: s(r)? },
+            2 => {
+                let from = h(r)?;
+                let n = usize::from(r.u16()?);
+                if n > MAX_NAMES {
+                    return Err(EBADMSG);
+                }
+                Request::Walk {
+                    from,
+                    names: (0..n).map(|_| s(r)).collect::<Result<Vec<_>>>()?,
+                }
+            }
+            3 => Request::GetAttr { file: h(r)? },
+            4 => Request::SetAttr {
+                file: h(r)?,
+                attr: SetAttr {
+                    mode: get_opt(r, Reader::u32)?,
+                    uid: get_opt(r, Reader::u32)?,
+                    gid: get_opt(r, Reader::u32)?,
+                    size: get_opt(r, Reader::u64)?,
+                    atime: get_opt(r, Reader::i64)?,
+                    mtime: get_opt(r, Reader::i64)?,
+                },
+            },
+            5 => {
+                let file = h(r)?;
+                let access = match r.u8()? {
+                    0 => Access::Read,
+                    1 => Access::ReadWrite,
+                    _ => return Err(EBADMSG),
+                };
+                Request::Open { file, access }
+            }
+            6 => Request::Create {
+                dir: h(r)?,
+                name: s(r)?,
+                new: New::decode(r)?,
+            },
+            7 => Request::Mkdir {
+                dir: h(r)?,
+                name: s(r)?,
+                new: New::decode(r)?,
+            },
+            8 => Request::Mknod {
+                dir: h(r)?,
+                name: s(r)?,
+                new: New::decode(r)?,
+            },
+            9 => Request::Symlink {
+                dir: h(r)?,
+                name: s(r)?,
+                target: s(r)?,
+                new: New::decode(r)?,
+            },
+            10 => Request::TmpFile {
+                dir: h(r)?,
+                new: New::decode(r)?,
+            },
+            11 => Request::Link {
+                file: h(r)?,
+                dir: h(r)?,
+                name: s(r)?,
+            },
+            12 => Request::Unlink {
+                dir: h(r)?,
+                name: s(r)?,
+            },
+            13 => Request::Rmdir {
+                dir: h(r)?,
+                name: s(r)?,
+            },
+            14 => Request::Rename {
+                dir: h(r)?,
+                name: s(r)?,
+                new_dir: h(r)?,
+                new_name: s(r)?,
+                flags: r.u32()?,
+            },
+            15 => Request::Readlink { file: h(r)? },
+            16 => Request::ReadDir {
+                dir: h(r)?,
+                cookie: r.u64()?,
+            },
+            17 => Request::StatFs { file: h(r)? },
+            18 => Request::Sync { file: h(r)? },
+            19 => Request::GetXattr {
+                file: h(r)?,
+                name: s(r)?,
+            },
+            20 => Request::SetXattr {
+                file: h(r)?,
+                name: s(r)?,
+                value: s(r)?,
+                flags: r.u32()?,
+            },
+            21 => Request::ListXattr { file: h(r)? },
+            22 => Request::RemoveXattr {
+                file: h(r)?,
+                name: s(r)?,
+            },
+            _ => return Err(EBADMSG),
+        };
+        r.end()?;
+        Ok((request, closes))
+    }
+}
+
+/// One step of a walk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    pub attr: Attr,
+    pub handle: Handle,
+    /// Where a symbolic link leads.
+    pub target: Option<Vec<u8>>,
+}
+
+/// A directory's entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    pub ino: u64,
+    /// `DT_*`.
+    pub kind: u8,
+    pub name: Vec<u8>,
+}
+
+/// What statfs(2) tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StatFs {
+    pub magic: u64,
+    pub bsize: u64,
+    pub blocks: u64,
+    pub bfree: u64,
+    pub bavail: u64,
+    pub files: u64,
+    pub ffree: u64,
+    pub namelen: u64,
+}
+
+/// A reply; descriptors are beside it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    Done,
+    Attr(Attr),
+    /// A new handle, and whether what is below it may be changed.
+    Node {
+        attr: Attr,
+        handle: Handle,
+        writable: bool,
+    },
+    /// The steps that were made, and what stopped the walk: `ENOENT` for a missing name.
+    Walked {
+        steps: Vec<Step>,
+        stopped: Option<Errno>,
+    },
+    Bytes(Vec<u8>),
+    Entries {
+        list: Vec<Entry>,
+        next: u64,
+        end: bool,
+    },
+    StatFs(StatFs),
+}
+
+/// An error as it is sent: 0 is none.
+fn errno(raw: u32) -> Result<Option<Errno>> {
+    match raw {
+        0 => Ok(None),
+        n => Errno::new(i32::try_from(n).map_err(|_| EBADMSG)?)
+            .map(Some)
+            .ok_or(EBADMSG),
+    }
+}
+
+impl Reply {
+    #[must_use]
+    pub fn encode(result: &Result<Reply>) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u16(VERSION);
+        w.u32(result.as_ref().err().map_or(0, |e| e.raw() as u32));
+        let w = &mut w;
+        match result {
+            Err(_) => {}
+            Ok(Reply::Done) => w.u8(0),
+            Ok(Reply::Attr(a)) => {
+                w.u8(1);
+                a.encode(w);
+            }
+            Ok(Reply::Node {
+                attr,
+                handle,
+                writable,
+            }) => {
+                w.u8(2);
+                attr.encode(w);
+                w.u64(handle.0);
+                w.u8(u8::from(*writable));
+            }
+            Ok(Reply::Walked { steps, stopped }) => {
+                w.u8(3);
+                w.u32(stopped.map_or(0, |e| e.raw() as u32));
+                w.u16(steps.len() as u16);
+                for s in steps {
+                    s.attr.encode(w);
+                    w.u64(s.handle.0);
+                    w.u8(u8::from(s.target.is_some()));
+                    w.bytes(s.target.as_deref().unwrap_or_default());
+                }
+            }
+            Ok(Reply::Bytes(b)) => {
+                w.u8(4);
+                w.bytes(b);
+            }
+            Ok(Reply::Entries { list, next, end }) => {
+                w.u8(5);
+                w.u64(*next);
+                w.u8(u8::from(*end));
+                for e in list {
+                    w.u64(e.ino);
+                    w.u8(e.kind);
+                    w.bytes(&e.name);
+                }
+            }
+            Ok(Reply::StatFs(s)) => {
+                w.u8(6);
+                for v in [
+                    s.magic, s.bsize, s.blocks, s.bfree, s.bavail, s.files, s.ffree, s.namelen,
+                ] {
+                    w.u64(v);
+                }
+            }
+        }
+        std::mem::take(&mut w.0)
+    }
+
+    /// The reply, or the error that the server gave. `EBADMSG` where it is malformed.
+    pub fn decode(bytes: &[u8]) -> Result<Reply> {
+        let r = &mut Reader::new(bytes);
+        if r.u16()? != VERSION {
+            return Err(EBADMSG);
+        }
+        if let Some(e) = errno(r.u32()?)? {
+            r.end()?;
+            return Err(e);
+        }
+        let reply = match r.u8()? {
+            0 => Reply::Done,
+            1 => Reply::Attr(Attr::decode(r)?),
+            2 => Reply::Node {
+                attr: Attr::decode(r)?,
+                handle: Handle(r.u64()?),
+                writable: r.u8()? != 0,
+            },
+            3 => {
+                let stopped = errno(r.u32()?)?;
+                let n = usize::from(r.u16()?);
+                if n > MAX_NAMES {
+                    return Err(EBADMSG);
+                }
+                let step = |r: &mut Reader<'_>| {
+                    let attr = Attr::decode(r)?;
+                    let handle = Handle(r.u64()?);
+                    let link = r.u8()? != 0;
+                    let text = r.bytes()?;
+                    Ok(Step {
+                        attr,
+                        handle,
+                        target: link.then(|| text.to_vec()),
+                    })
+                };
+                Reply::Walked {
+                    steps: (0..n).map(|_| step(r)).collect::<Result<_>>()?,
+                    stopped,
+                }
+            }
+            4 => Reply::Bytes(r.bytes()?.to_vec()),
+            5 => {
+                let next = r.u64()?;
+                let end = r.u8()? != 0;
+                let mut list = Vec::new();
+                while !r.is_empty() {
+                    list.push(Entry {
+                        ino: r.u64()?,
+                        kind: r.u8()?,
+                        name: r.bytes()?.to_vec(),
+                    });
+                }
+                Reply::Entries { list, next, end }
+            }
+            6 => Reply::StatFs(StatFs {
+                magic: r.u64()?,
+                bsize: r.u64()?,
+                blocks: r.u64()?,
+                bfree: r.u64()?,
+                bavail: r.u64()?,
+                files: r.u64()?,
+                ffree: r.u64()?,
+                namelen: r.u64()?,
+            }),
+            _ => return Err(EBADMSG),
+        };
+        r.end()?;
+        Ok(reply)
+    }
+}

@@ -1,0 +1,555 @@
+//! What each request does.
+
+use super::table::{Node, attr};
+use super::{Server, component};
+use crate::proto::{Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step};
+use crate::wire::MAX_STRING;
+use abi::Result;
+use abi::errno::{
+    EACCES, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENODATA, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP,
+    EPERM, EROFS,
+};
+use hostcall::{HostFd, file, path};
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+type Answer = Result<(Reply, Option<HostFd>)>;
+
+/// One component below a directory, never through a link. (`RESOLVE_NO_XDEV` is missing on purpose: a
+/// root may have host mounts in it.)
+const RESOLVE: u64 = (abi::linux::RESOLVE_BENEATH
+    | abi::linux::RESOLVE_NO_MAGICLINKS
+    | abi::linux::RESOLVE_NO_SYMLINKS) as u64;
+/// For the last component, which may itself be a link: `O_NOFOLLOW` stands at it.
+const RESOLVE_LINK: u64 = (abi::linux::RESOLVE_BENEATH | abi::linux::RESOLVE_NO_MAGICLINKS) as u64;
+
+/// Room for entries in one reply; the longest entry is far smaller than what is left.
+const DENTS: usize = 32 << 10;
+
+fn is_dir(n: &Node) -> Result<()> {
+    if n.kind == libc::S_IFDIR {
+        Ok(())
+    } else {
+        Err(ENOTDIR)
+    }
+}
+
+fn writable(n: &Node) -> Result<()> {
+    if n.writable { Ok(()) } else { Err(EROFS) }
+}
+
+fn timespec(t: Option<i64>) -> libc::timespec {
+    match t {
+        None => libc::timespec {
+            tv_sec: 0,
+            tv_nsec: libc::UTIME_OMIT,
+        },
+        Some(ns) => libc::timespec {
+            tv_sec: ns.div_euclid(1_000_000_000),
+            tv_nsec: ns.rem_euclid(1_000_000_000),
+        },
+    }
+}
+
+impl Server {
+    /// The name of a descriptor below `/proc/self/fd`.
+    fn proc_name(fd: &HostFd) -> CString {
+        // Digits have no NUL.
+        CString::new(fd.raw().to_string()).unwrap_or_default()
+    }
+
+    /// Opens a regular file or a directory that is held by `O_PATH`.
+    fn reopen(&self, n: &Node, flags: i32) -> Result<HostFd> {
+        match n.kind {
+            libc::S_IFREG | libc::S_IFDIR => {}
+            libc::S_IFLNK => return Err(ELOOP),
+            // A device, FIFO or socket of the host is never opened.
+            _ => return Err(ENXIO),
+        }
+        let flags = (flags | libc::O_NONBLOCK | libc::O_NOCTTY) as u64;
+        path::openat2(self.proc_fd.raw(), &Self::proc_name(&n.fd), flags, 0, 0)
+    }
+
+    fn dir_for_change(&self, h: Handle, name: &[u8]) -> Result<(Arc<Node>, CString)> {
+        let dir = self.table.get(h)?;
+        is_dir(&dir)?;
+        writable(&dir)?;
+        Ok((dir, component(name)?))
+    }
+
+    /// A handle to what was just made or found.
+    fn look(&self, dir: &Node, name: &CStr) -> Result<(Attr, Handle)> {
+        let flags = (libc::O_PATH | libc::O_NOFOLLOW) as u64;
+        let fd = path::openat2(dir.fd.raw(), name, flags, 0, RESOLVE_LINK)?;
+        self.keep(fd, dir.writable)
+    }
+
+    fn keep(&self, fd: HostFd, writable: bool) -> Result<(Attr, Handle)> {
+        let a = attr(&fd)?;
+        let node = Node {
+            fd,
+            kind: a.mode & libc::S_IFMT,
+            writable,
+        };
+        Ok((a, self.table.insert(node)?))
+    }
+
+    /// Gives a new file its owner. Where the server may not, the host's choice stays: rootless, every file
+    /// is the server's.
+    fn own(&self, dir: &Node, name: &CStr, new: New) -> Result<()> {
+        if new.uid == u32::MAX && new.gid == u32::MAX {
+            return Ok(());
+        }
+        let flags = libc::AT_SYMLINK_NOFOLLOW;
+        match path::fchownat(dir.fd.raw(), name, new.uid, new.gid, flags) {
+            Err(EPERM) if self.uid != 0 => Ok(()),
+            r => r,
+        }
+    }
+
+    pub(super) fn handle(&self, request: Request) -> Answer {
+        let done = |()| (Reply::Done, None);
+        let node = |(attr, handle)| {
+            (
+                Reply::Node {
+                    attr,
+                    handle,
+                    writable: true,
+                },
+                None,
+            )
+        };
+        match request {
+            Request::Nop => Ok((Reply::Done, None)),
+            Request::Attach { root } => self.attach(&root),
+            Request::Walk { from, names } => self.walk(from, &names),
+            Request::GetAttr { file } => Ok((Reply::Attr(attr(&self.table.get(file)?.fd)?), None)),
+            Request::SetAttr { file, attr } => self.set_attr(file, &attr),
+            Request::Open { file, access } => self.open(file, access),
+            Request::Create { dir, name, new } => self.create(dir, &name, new),
+            Request::TmpFile { dir, new } => self.tmpfile(dir, new),
+            Request::Mkdir { dir, name, new } => self.mkdir(dir, &name, new).map(node),
+            Request::Mknod { dir, name, new } => self.mknod(dir, &name, new).map(node),
+            Request::Symlink {
+                dir,
+                name,
+                target,
+                new,
+            } => self.symlink(dir, &name, target, new).map(node),
+            Request::Link { file, dir, name } => self.link(file, dir, &name).map(done),
+            Request::Unlink { dir, name } => self.unlink(dir, &name, 0).map(done),
+            Request::Rmdir { dir, name } => self.unlink(dir, &name, libc::AT_REMOVEDIR).map(done),
+            Request::Rename {
+                dir,
+                name,
+                new_dir,
+                new_name,
+                flags,
+            } => self.rename(dir, &name, new_dir, &new_name, flags).map(done),
+            Request::Readlink { file } => {
+                let n = self.table.get(file)?;
+                if n.kind != libc::S_IFLNK {
+                    return Err(EINVAL);
+                }
+                Ok((Reply::Bytes(path::readlinkat(n.fd.raw(), c"")?), None))
+            }
+            Request::ReadDir { dir, cookie } => self.read_dir(dir, cookie),
+            Request::StatFs { file } => self.stat_fs(file),
+            Request::Sync { file } => {
+                let n = self.table.get(file)?;
+                let fd = self.reopen(&n, libc::O_RDONLY)?;
+                file::fsync(fd.raw()).map(done)
+            }
+            Request::GetXattr { file, name } => self.get_xattr(file, &name),
+            Request::SetXattr {
+                file,
+                name,
+                value,
+                flags,
+            } => {
+                let (fd, name) = self.xattr_for_change(file, &name)?;
+                path::fsetxattr(fd.raw(), &name, &value, flags).map(done)
+            }
+            Request::ListXattr { file } => self.list_xattr(file),
+            Request::RemoveXattr { file, name } => {
+                let (fd, name) = self.xattr_for_change(file, &name)?;
+                path::fremovexattr(fd.raw(), &name).map(done)
+            }
+        }
+    }
+
+    fn attach(&self, root: &[u8]) -> Answer {
+        let (_, root) = self
+            .roots
+            .iter()
+            .find(|r| r.0.as_bytes() == root)
+            .ok_or(ENOENT)?;
+        let (attr, handle) = self.keep(root.fd.duplicate()?, root.writable)?;
+        Ok((
+            Reply::Node {
+                attr,
+                handle,
+                writable: root.writable,
+            },
+            None,
+        ))
+    }
+
+    fn walk(&self, from: Handle, names: &[Vec<u8>]) -> Answer {
+        let mut at = self.table.get(from)?;
+        is_dir(&at)?;
+        let mut steps: Vec<Step> = Vec::new();
+        let mut stopped = None;
+        for name in names {
+            let step = component(name).and_then(|n| {
+                let (attr, handle) = self.look(&at, &n)?;
+                let target = (attr.mode & libc::S_IFMT == libc::S_IFLNK)
+                    .then(|| {
+                        let n = self.table.get(handle)?;
+                        path::readlinkat(n.fd.raw(), c"")
+                    })
+                    .transpose()
+                    .inspect_err(|_| self.table.remove(handle))?;
+                Ok(Step {
+                    attr,
+                    handle,
+                    target,
+                })
+            });
+            match step {
+                Ok(s) => {
+                    let node = self.table.get(s.handle);
+                    let kind = s.attr.mode & libc::S_IFMT;
+                    // A path of long links must fit into one message.
+                    let full = steps.iter().any(|s| s.target.is_some());
+                    steps.push(s);
+                    match node {
+                        Ok(n) if kind == libc::S_IFDIR && !full => at = n,
+                        _ => break,
+                    }
+                }
+                Err(e) => {
+                    stopped = Some(e);
+                    break;
+                }
+            }
+        }
+        Ok((Reply::Walked { steps, stopped }, None))
+    }
+
+    fn open(&self, h: Handle, access: Access) -> Answer {
+        let n = self.table.get(h)?;
+        match n.kind {
+            libc::S_IFREG => {}
+            libc::S_IFDIR => return Err(EISDIR),
+            _ => return Err(ENXIO),
+        }
+        let fd = match access {
+            Access::Read => self.reopen(&n, libc::O_RDONLY)?,
+            Access::ReadWrite => {
+                writable(&n)?;
+                match self.reopen(&n, libc::O_RDWR) {
+                    // A file that its owner may only write.
+                    Err(EACCES) => self.reopen(&n, libc::O_WRONLY)?,
+                    r => r?,
+                }
+            }
+        };
+        Ok((Reply::Done, Some(fd)))
+    }
+
+    fn create(&self, dir: Handle, name: &[u8], new: New) -> Answer {
+        let (dir, name) = self.dir_for_change(dir, name)?;
+        let flags = (libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW) as u64;
+        let mode = u64::from(new.mode & 0o7777);
+        let fd = path::openat2(dir.fd.raw(), &name, flags, mode, RESOLVE)?;
+        let made = self.own_fd(&fd, new).and_then(|()| self.look(&dir, &name));
+        match made {
+            Ok((attr, handle)) => Ok((
+                Reply::Node {
+                    attr,
+                    handle,
+                    writable: true,
+                },
+                Some(fd),
+            )),
+            Err(e) => {
+                let _ = path::unlinkat(dir.fd.raw(), &name, 0);
+                Err(e)
+            }
+        }
+    }
+
+    fn own_fd(&self, fd: &HostFd, new: New) -> Result<()> {
+        if new.uid == u32::MAX && new.gid == u32::MAX {
+            return Ok(());
+        }
+        match path::fchownat(fd.raw(), c"", new.uid, new.gid, libc::AT_EMPTY_PATH) {
+            Err(EPERM) if self.uid != 0 => return Ok(()),
+            r => r?,
+        }
+        // A change of owner takes set-id bits away.
+        if new.mode & 0o6000 != 0 {
+            let name = Self::proc_name(fd);
+            path::fchmodat(self.proc_fd.raw(), &name, new.mode & 0o7777)?;
+        }
+        Ok(())
+    }
+
+    fn tmpfile(&self, dir: Handle, new: New) -> Answer {
+        let dir = self.table.get(dir)?;
+        is_dir(&dir)?;
+        writable(&dir)?;
+        let flags = (libc::O_RDWR | libc::O_TMPFILE) as u64;
+        let mode = u64::from(new.mode & 0o7777);
+        let fd = path::openat2(dir.fd.raw(), c".", flags, mode, RESOLVE)?;
+        self.own_fd(&fd, new)?;
+        let (attr, handle) = self.keep(fd.duplicate()?, true)?;
+        Ok((
+            Reply::Node {
+                attr,
+                handle,
+                writable: true,
+            },
+            Some(fd),
+        ))
+    }
+
+    fn mkdir(&self, dir: Handle, name: &[u8], new: New) -> Result<(Attr, Handle)> {
+        let (dir, name) = self.dir_for_change(dir, name)?;
+        path::mkdirat(dir.fd.raw(), &name, new.mode & 0o7777)?;
+        let made = self.own(&dir, &name, new).and_then(|()| {
+            let (a, h) = self.look(&dir, &name)?;
+            // mkdir(2) and chown(2) drop bits that the application's file shall have.
+            if a.mode & 0o7777 == new.mode & 0o7777 {
+                return Ok((a, h));
+            }
+            let n = self.table.get(h)?;
+            let proc = self.proc_fd.raw();
+            path::fchmodat(proc, &Self::proc_name(&n.fd), new.mode & 0o7777)?;
+            Ok((attr(&n.fd)?, h))
+        });
+        made.inspect_err(|_| {
+            let _ = path::unlinkat(dir.fd.raw(), &name, libc::AT_REMOVEDIR);
+        })
+    }
+
+    fn mknod(&self, dir: Handle, name: &[u8], new: New) -> Result<(Attr, Handle)> {
+        let (dir, name) = self.dir_for_change(dir, name)?;
+        match new.mode & libc::S_IFMT {
+            libc::S_IFIFO | libc::S_IFSOCK => {}
+            // A device of the host's is nothing that a container may make.
+            _ => return Err(EPERM),
+        }
+        path::mknodat(dir.fd.raw(), &name, new.mode & (libc::S_IFMT | 0o7777))?;
+        let made = self
+            .own(&dir, &name, new)
+            .and_then(|()| self.look(&dir, &name));
+        made.inspect_err(|_| {
+            let _ = path::unlinkat(dir.fd.raw(), &name, 0);
+        })
+    }
+
+    fn symlink(
+        &self,
+        dir: Handle,
+        name: &[u8],
+        target: Vec<u8>,
+        new: New,
+    ) -> Result<(Attr, Handle)> {
+        let (dir, name) = self.dir_for_change(dir, name)?;
+        if target.len() >= libc::PATH_MAX as usize {
+            return Err(ENAMETOOLONG);
+        }
+        let target = CString::new(target).map_err(|_| EINVAL)?;
+        path::symlinkat(&target, dir.fd.raw(), &name)?;
+        let made = self
+            .own(&dir, &name, new)
+            .and_then(|()| self.look(&dir, &name));
+        made.inspect_err(|_| {
+            let _ = path::unlinkat(dir.fd.raw(), &name, 0);
+        })
+    }
+
+    fn link(&self, h: Handle, dir: Handle, name: &[u8]) -> Result<()> {
+        let (dir, name) = self.dir_for_change(dir, name)?;
+        let n = self.table.get(h)?;
+        // From one root into another would be a way around a read-only one.
+        if n.kind == libc::S_IFDIR || !n.writable {
+            return Err(EPERM);
+        }
+        let proc_name = Self::proc_name(&n.fd);
+        let flags = libc::AT_SYMLINK_FOLLOW;
+        path::linkat(self.proc_fd.raw(), &proc_name, dir.fd.raw(), &name, flags)
+    }
+
+    fn unlink(&self, dir: Handle, name: &[u8], flags: i32) -> Result<()> {
+        let (dir, name) = self.dir_for_change(dir, name)?;
+        path::unlinkat(dir.fd.raw(), &name, flags)
+    }
+
+    fn rename(
+        &self,
+        dir: Handle,
+        name: &[u8],
+        new_dir: Handle,
+        new_name: &[u8],
+        flags: u32,
+    ) -> Result<()> {
+        let (dir, name) = self.dir_for_change(dir, name)?;
+        let (new_dir, new_name) = self.dir_for_change(new_dir, new_name)?;
+        if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
+            return Err(EINVAL);
+        }
+        path::renameat2(dir.fd.raw(), &name, new_dir.fd.raw(), &new_name, flags)
+    }
+
+    fn read_dir(&self, dir: Handle, cookie: u64) -> Answer {
+        let n = self.table.get(dir)?;
+        is_dir(&n)?;
+        let fd = path::openat2(
+            n.fd.raw(),
+            c".",
+            (libc::O_RDONLY | libc::O_DIRECTORY) as u64,
+            0,
+            RESOLVE,
+        )?;
+        if cookie != 0 {
+            path::lseek(
+                fd.raw(),
+                i64::try_from(cookie).map_err(|_| EINVAL)?,
+                libc::SEEK_SET,
+            )?;
+        }
+        let mut buf = vec![0u8; DENTS];
+        let n = path::getdents64(fd.raw(), &mut buf)?;
+        let mut list = Vec::new();
+        let mut next = cookie;
+        let mut rest = &buf[..n];
+        // struct linux_dirent64: ino, off (8 bytes each), reclen (2), type (1), name with a NUL.
+        while let (Some(ino), Some(off), Some(len), Some(kind)) = (
+            rest.first_chunk::<8>(),
+            rest.get(8..16),
+            rest.get(16..18),
+            rest.get(18),
+        ) {
+            let reclen = usize::from(u16::from_le_bytes([len[0], len[1]]));
+            if reclen < 20 || reclen > rest.len() {
+                break;
+            }
+            let name = rest[19..reclen]
+                .split(|b| *b == 0)
+                .next()
+                .unwrap_or_default();
+            if name != b"." && name != b".." {
+                list.push(Entry {
+                    ino: u64::from_le_bytes(*ino),
+                    kind: *kind,
+                    name: name.to_vec(),
+                });
+            }
+            next = off.try_into().map_or(next, u64::from_le_bytes);
+            rest = &rest[reclen..];
+        }
+        Ok((
+            Reply::Entries {
+                list,
+                next,
+                end: n == 0,
+            },
+            None,
+        ))
+    }
+
+    fn set_attr(&self, h: Handle, a: &SetAttr) -> Answer {
+        let n = self.table.get(h)?;
+        writable(&n)?;
+        if let Some(size) = a.size {
+            if n.kind != libc::S_IFREG {
+                return Err(EINVAL);
+            }
+            let fd = self.reopen(&n, libc::O_WRONLY)?;
+            file::ftruncate(fd.raw(), size)?;
+        }
+        if a.uid.is_some() || a.gid.is_some() {
+            let (uid, gid) = (a.uid.unwrap_or(u32::MAX), a.gid.unwrap_or(u32::MAX));
+            path::fchownat(n.fd.raw(), c"", uid, gid, libc::AT_EMPTY_PATH)?;
+        }
+        if let Some(mode) = a.mode {
+            if n.kind == libc::S_IFLNK {
+                return Err(EOPNOTSUPP);
+            }
+            path::fchmodat(self.proc_fd.raw(), &Self::proc_name(&n.fd), mode & 0o7777)?;
+        }
+        if a.atime.is_some() || a.mtime.is_some() {
+            let times = [timespec(a.atime), timespec(a.mtime)];
+            path::utimensat(n.fd.raw(), c"", times, libc::AT_EMPTY_PATH)?;
+        }
+        Ok((Reply::Attr(attr(&n.fd)?), None))
+    }
+
+    fn stat_fs(&self, h: Handle) -> Answer {
+        let s = path::fstatfs(self.table.get(h)?.fd.raw())?;
+        let stat = StatFs {
+            magic: s.f_type as u64,
+            bsize: s.f_bsize as u64,
+            blocks: s.f_blocks,
+            bfree: s.f_bfree,
+            bavail: s.f_bavail,
+            files: s.f_files,
+            ffree: s.f_ffree,
+            namelen: s.f_namelen as u64,
+        };
+        Ok((Reply::StatFs(stat), None))
+    }
+
+    /// Only `user.` attributes are the container's, and file capabilities can be read.
+    fn xattr_name(name: &[u8]) -> Result<CString> {
+        if name.len() > 255 {
+            return Err(EINVAL);
+        }
+        CString::new(name).map_err(|_| EINVAL)
+    }
+
+    fn get_xattr(&self, h: Handle, name: &[u8]) -> Answer {
+        if !name.starts_with(b"user.") && name != b"security.capability" {
+            return Err(ENODATA);
+        }
+        let n = self.table.get(h)?;
+        let fd = self
+            .reopen(&n, libc::O_RDONLY)
+            .map_err(|e| if e == EACCES { e } else { ENODATA })?;
+        let mut buf = vec![0u8; MAX_STRING.min(65536)];
+        let len = path::fgetxattr(fd.raw(), &Self::xattr_name(name)?, &mut buf)?;
+        buf.truncate(len);
+        Ok((Reply::Bytes(buf), None))
+    }
+
+    fn xattr_for_change(&self, h: Handle, name: &[u8]) -> Result<(HostFd, CString)> {
+        let n = self.table.get(h)?;
+        writable(&n)?;
+        if !name.starts_with(b"user.") {
+            return Err(EPERM);
+        }
+        let fd = self.reopen(&n, libc::O_RDONLY)?;
+        Ok((fd, Self::xattr_name(name)?))
+    }
+
+    fn list_xattr(&self, h: Handle) -> Answer {
+        let n = self.table.get(h)?;
+        if n.kind != libc::S_IFREG && n.kind != libc::S_IFDIR {
+            return Ok((Reply::Bytes(Vec::new()), None));
+        }
+        let fd = self.reopen(&n, libc::O_RDONLY)?;
+        let mut buf = vec![0u8; MAX_STRING.min(65536)];
+        let len = path::flistxattr(fd.raw(), &mut buf)?;
+        let mut names = Vec::new();
+        for name in buf[..len].split(|b| *b == 0) {
+            if name.starts_with(b"user.") || name == b"security.capability" {
+                names.extend_from_slice(name);
+                names.push(0);
+            }
+        }
+        Ok((Reply::Bytes(names), None))
+    }
+}

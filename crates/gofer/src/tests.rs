@@ -1,0 +1,348 @@
+use crate::client::Client;
+use crate::proto::{Access, Handle, New, Reply, Request, SetAttr};
+use crate::server::{Root, Server, Writable};
+use crate::wire::{Hello, MAX_MESSAGE};
+use abi::errno::*;
+use hostcall::{HostFd, file, sock};
+use proptest::prelude::*;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+
+/// A directory of the host that goes at the end.
+struct Temp(PathBuf);
+
+impl Temp {
+    fn new() -> Temp {
+        static N: AtomicU32 = AtomicU32::new(0);
+        let n = N.fetch_add(1, Ordering::Relaxed);
+        let p = std::env::temp_dir().join(format!("gofer-test-{}-{n}", std::process::id()));
+        std::fs::create_dir_all(&p).unwrap();
+        Temp(p)
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn start(dir: &Path, writable: Writable) -> (HostFd, JoinHandle<()>) {
+    let path = CString::new(dir.as_os_str().as_bytes()).unwrap();
+    let root = Root::open("root", &path, writable).unwrap();
+    let server = Server::new(vec![root], 1024).unwrap();
+    let (ours, theirs) = sock::seqpacket_pair().unwrap();
+    let t = std::thread::spawn(move || server.serve(theirs).unwrap());
+    (ours, t)
+}
+
+fn client(dir: &Path, writable: Writable) -> (Arc<Client>, JoinHandle<()>) {
+    let (ours, t) = start(dir, writable);
+    (Client::connect(&ours, Box::new(|| {})).unwrap(), t)
+}
+
+fn names(s: &str) -> Vec<Vec<u8>> {
+    s.split('/').map(|n| n.as_bytes().to_vec()).collect()
+}
+
+const NEW: New = New {
+    mode: 0o644,
+    uid: u32::MAX,
+    gid: u32::MAX,
+};
+
+#[test]
+fn a_tree_of_the_host() {
+    let dir = Temp::new();
+    std::fs::create_dir_all(dir.0.join("a/b")).unwrap();
+    std::fs::write(dir.0.join("a/b/f"), b"text").unwrap();
+    std::os::unix::fs::symlink("b/f", dir.0.join("a/l")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", dir.0.join("out")).unwrap();
+    let (c, server) = client(&dir.0, Writable::Yes);
+    assert_eq!(c.attach("other").err(), Some(ENOENT));
+    let (attr, root, writable) = c.attach("root").unwrap();
+    assert!(writable);
+    assert_eq!(attr.mode & libc::S_IFMT, libc::S_IFDIR);
+
+    let (steps, stop) = c.walk(root, names("a/b/f")).unwrap();
+    assert_eq!((steps.len(), stop), (3, None));
+    let f = steps[2].handle;
+    assert_eq!(steps[2].attr.size, 4);
+    let fd = c.open(f, Access::Read).unwrap();
+    let mut b = [0; 8];
+    assert_eq!(file::pread(fd.raw(), &mut b, 0), Ok(4));
+    assert_eq!(&b[..4], b"text");
+    assert!(file::pwrite(fd.raw(), b"x", 0).is_err());
+
+    // Links are given, never followed.
+    let (steps, stop) = c.walk(root, names("a/l/x")).unwrap();
+    assert_eq!((steps.len(), stop), (2, None));
+    assert_eq!(steps[1].target.as_deref(), Some(&b"b/f"[..]));
+    assert_eq!(c.open(steps[1].handle, Access::Read).err(), Some(ENXIO));
+    assert_eq!(c.readlink(steps[1].handle), Ok(b"b/f".to_vec()));
+    let (steps, _) = c.walk(root, names("out/x")).unwrap();
+    assert_eq!(steps.len(), 1);
+    for bad in ["..", ".", "", "a\0b"] {
+        assert_eq!(
+            c.walk(root, vec![bad.as_bytes().to_vec()]).unwrap().1,
+            Some(EINVAL),
+            "{bad:?}"
+        );
+    }
+    assert_eq!(c.walk(root, vec![b"a/b".to_vec()]).unwrap().1, Some(EINVAL));
+    assert_eq!(c.walk(root, names("a/none/x")).unwrap().1, Some(ENOENT));
+    assert_eq!(c.walk(f, names("x")).err(), Some(ENOTDIR));
+
+    // Changes.
+    let (_, g, fd) = c.create(root, b"new", NEW).unwrap();
+    assert_eq!(file::pwrite(fd.raw(), b"hello", 0), Ok(5));
+    assert_eq!(c.create(root, b"new", NEW).err(), Some(EEXIST));
+    assert_eq!(c.get_attr(g).unwrap().size, 5);
+    let set = SetAttr {
+        mode: Some(0o600),
+        size: Some(2),
+        mtime: Some(7),
+        ..SetAttr::default()
+    };
+    let a = c.set_attr(g, set).unwrap();
+    assert_eq!((a.mode & 0o7777, a.size, a.mtime), (0o600, 2, 7));
+    let (_, d) = c
+        .mkdir(
+            root,
+            b"dir",
+            New {
+                mode: 0o1777,
+                ..NEW
+            },
+        )
+        .unwrap();
+    assert_eq!(c.get_attr(d).unwrap().mode & 0o7777, 0o1777);
+    c.link(g, d, b"second").unwrap();
+    assert_eq!(c.get_attr(g).unwrap().nlink, 2);
+    c.rename(root, b"new", d, b"moved", 0).unwrap();
+    c.symlink(d, b"sym", b"anything", NEW).unwrap();
+    c.mknod(
+        d,
+        b"fifo",
+        New {
+            mode: libc::S_IFIFO | 0o600,
+            ..NEW
+        },
+    )
+    .unwrap();
+    assert_eq!(
+        c.mknod(
+            d,
+            b"dev",
+            New {
+                mode: libc::S_IFCHR,
+                ..NEW
+            }
+        )
+        .err(),
+        Some(EPERM)
+    );
+    let mut all = Vec::new();
+    let mut at = 0;
+    loop {
+        let (list, next, end) = c.read_dir(d, at).unwrap();
+        all.extend(list.into_iter().map(|e| String::from_utf8(e.name).unwrap()));
+        at = next;
+        if end {
+            break;
+        }
+    }
+    all.sort();
+    assert_eq!(all, ["fifo", "moved", "second", "sym"]);
+    assert_eq!(c.rmdir(root, b"dir"), Err(ENOTEMPTY));
+    for n in all {
+        c.unlink(d, n.as_bytes()).unwrap();
+    }
+    c.rmdir(root, b"dir").unwrap();
+    // A file without a name can still be opened.
+    assert!(c.open(g, Access::ReadWrite).is_ok());
+    c.sync(root).unwrap();
+    assert!(c.stat_fs(root).unwrap().bsize > 0);
+    c.close(g);
+    c.attach("root").unwrap();
+    assert_eq!(c.get_attr(g).err(), Some(EBADF));
+    drop(c);
+    server.join().unwrap();
+}
+
+#[test]
+fn read_only_roots_and_limits() {
+    let dir = Temp::new();
+    std::fs::write(dir.0.join("f"), b"").unwrap();
+    let (c, _server) = client(&dir.0, Writable::No);
+    let (_, root, writable) = c.attach("root").unwrap();
+    assert!(!writable);
+    let f = c.walk(root, names("f")).unwrap().0[0].handle;
+    assert_eq!(c.open(f, Access::ReadWrite).err(), Some(EROFS));
+    assert_eq!(c.create(root, b"x", NEW).err(), Some(EROFS));
+    assert_eq!(c.unlink(root, b"f"), Err(EROFS));
+    assert_eq!(
+        c.set_attr(
+            f,
+            SetAttr {
+                mode: Some(0),
+                ..SetAttr::default()
+            }
+        )
+        .err(),
+        Some(EROFS)
+    );
+    assert_eq!(c.rename(root, b"f", root, b"g", 0), Err(EROFS));
+    let mut held = Vec::new();
+    let full = loop {
+        match c.attach("root") {
+            Ok(h) => held.push(h.1),
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(full, EMFILE);
+    held.into_iter().for_each(|h| c.close(h));
+    // Closing happens beside later requests.
+    while c.attach("root").is_err() {}
+}
+
+#[test]
+fn a_dead_server_is_an_io_error() {
+    let (ours, theirs) = sock::seqpacket_pair().unwrap();
+    let (a, b) = sock::seqpacket_pair().unwrap();
+    let hello = Hello {
+        version: 1,
+        max_handles: 10,
+        uid: 0,
+        gid: 0,
+    };
+    sock::send(theirs.raw(), &hello.encode(), &[a.raw()]).unwrap();
+    drop(a);
+    let told = Arc::new(AtomicU32::new(0));
+    let t = told.clone();
+    let c = Client::connect(
+        &ours,
+        Box::new(move || {
+            t.fetch_add(1, Ordering::SeqCst);
+        }),
+    )
+    .unwrap();
+    // A malformed reply is an error of this call only.
+    let liar = std::thread::spawn(move || {
+        let mut buf = [0; 1000];
+        sock::recv(b.raw(), &mut buf).unwrap();
+        sock::send(b.raw(), b"nonsense", &[]).unwrap();
+        sock::recv(b.raw(), &mut buf).unwrap();
+    });
+    assert_eq!(c.attach("x").err(), Some(EIO));
+    assert!(!c.is_dead());
+    assert_eq!(c.attach("x").err(), Some(EIO));
+    liar.join().unwrap();
+    assert_eq!(c.attach("x").err(), Some(EIO));
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn garbage_is_refused_and_the_connection_goes_on() {
+    let dir = Temp::new();
+    let (ours, server) = start(&dir.0, Writable::Yes);
+    let mut buf = vec![0; MAX_MESSAGE + 100];
+    let (_, conns) = sock::recv(ours.raw(), &mut buf).unwrap();
+    let conn = &conns[0];
+    let mut ask = |m: &[u8]| {
+        sock::send(conn.raw(), m, &[]).unwrap();
+        let (n, _) = sock::recv(conn.raw(), &mut buf).unwrap();
+        Reply::decode(&buf[..n])
+    };
+    // A simple generator: what matters is many near misses.
+    let mut seed = 0x1234_5678_9abc_def0u64;
+    let mut random = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    let root = match ask(&Request::Attach {
+        root: b"root".to_vec(),
+    }
+    .encode(&[]))
+    {
+        Ok(Reply::Node { handle, .. }) => handle,
+        r => panic!("{r:?}"),
+    };
+    let name = b"name".to_vec();
+    let good: Vec<Vec<u8>> = [
+        Request::Walk {
+            from: root,
+            names: vec![name.clone(); 3],
+        },
+        Request::Create {
+            dir: root,
+            name: name.clone(),
+            new: NEW,
+        },
+        Request::Rename {
+            dir: root,
+            name: name.clone(),
+            new_dir: root,
+            new_name: b"b".to_vec(),
+            flags: 0,
+        },
+        Request::SetXattr {
+            file: root,
+            name: b"user.x".to_vec(),
+            value: vec![1; 9],
+            flags: 0,
+        },
+        Request::ReadDir {
+            dir: root,
+            cookie: 0,
+        },
+        Request::SetAttr {
+            file: root,
+            attr: SetAttr::default(),
+        },
+    ]
+    .iter()
+    .map(|r| r.encode(&[Handle(1), Handle(u64::MAX)]))
+    .collect();
+    for i in 0..4000 {
+        let mut m = good[i % good.len()].clone();
+        match random() % 4 {
+            0 => m.truncate(random() as usize % (m.len() + 1)),
+            1 => m.extend((0..random() % 50).map(|_| random() as u8)),
+            _ => {
+                for _ in 0..1 + random() % 4 {
+                    let at = random() as usize % m.len();
+                    m[at] = random() as u8;
+                }
+            }
+        }
+        if !m.is_empty() {
+            let _ = ask(&m);
+        }
+    }
+    assert_eq!(ask(&vec![0; MAX_MESSAGE + 50]), Err(EBADMSG));
+    assert!(ask(&Request::Nop.encode(&[])).is_ok());
+    drop(conns);
+    server.join().unwrap();
+}
+
+proptest! {
+    #[test]
+    fn decoding_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let mut b = vec![1, 0, 0, 0];
+        b.extend(&bytes);
+        let _ = Request::decode(&b);
+        let mut b = vec![1, 0, 0, 0, 0, 0];
+        b.extend(&bytes);
+        let _ = Reply::decode(&b);
+        if let Ok((r, closes)) = Request::decode(&bytes) {
+            prop_assert_eq!(Request::decode(&r.encode(&closes)), Ok((r, closes)));
+        }
+    }
+}

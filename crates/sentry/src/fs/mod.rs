@@ -1,0 +1,15 @@
+//! What file systems show of tasks: proc, sys, terminals, pidfds, signalfds; and the vDSO's mapping.
+
+pub mod pidfd;
+pub mod terminals;
+pub mod vdso_mapping;
+
+use crate::Kernel;
+
+/// Memory in all and free, bytes: the container's limit, or the host's size.
+#[must_use]
+pub fn meminfo(k: &Kernel) -> (u64, u64) {
+    let s = k.clas.stats();
+    let total = k.total_memory.min(s.limit);
+    (total, total.saturating_sub(s.resident))
+}

@@ -1,0 +1,59 @@
+//! pidfds (`pidfd_open(2)`): readable when the process has ended.
+
+use crate::{Context, ThreadGroup};
+use abi::Result;
+use std::any::Any;
+use std::sync::Arc;
+use vfs::fd_table::CloseOnExec;
+use vfs::file::{File, FileOps, O_NONBLOCK, O_RDWR};
+use vfs::Stat;
+use wait::{Events, WaitQueue};
+
+/// The open file.
+pub struct PidFd {
+    group: Arc<ThreadGroup>,
+    kernel: std::sync::Weak<crate::Kernel>,
+}
+
+impl PidFd {
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.group.tgid
+    }
+    fn has_ended(&self) -> bool {
+        self.kernel.upgrade().is_none_or(|k| {
+            let l = k.tasks.lock();
+            l.process(self.group.tgid)
+                .is_none_or(|p| p.zombie.is_some() || !Arc::ptr_eq(&p.group, &self.group))
+        })
+    }
+}
+
+impl FileOps for PidFd {
+    fn stat(&self) -> Result<Stat> {
+        Ok(Stat { mode: 0o600, nlink: 1, blksize: 4096, ino: self.group.tgid as u64, ..Stat::default() })
+    }
+    fn poll(&self, _: &File, mask: Events) -> Events {
+        if self.has_ended() { Events::READABLE & mask } else { Events::empty() }
+    }
+    fn wait_queue(&self) -> Option<&WaitQueue> {
+        Some(&self.group.exit_wait)
+    }
+    fn describe(&self) -> String {
+        "anon_inode:[pidfd]".into()
+    }
+    fn fdinfo(&self) -> String {
+        format!("Pid:\t{0}\nNSpid:\t{0}\n", self.group.tgid)
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Opens one; it is close-on-exec.
+pub fn open(cx: &Context, group: &Arc<ThreadGroup>, flags: u32) -> Result<i32> {
+    let ops = Arc::new(PidFd { group: group.clone(), kernel: Arc::downgrade(&cx.kernel) });
+    let f = File::new(ops, O_RDWR | (flags & O_NONBLOCK), None, cx.cred());
+    let limit = cx.nofile_limit();
+    cx.files().install(f, CloseOnExec::Yes, limit)
+}

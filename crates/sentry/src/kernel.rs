@@ -1,0 +1,202 @@
+//! The root object: all state of a sandbox's kernel hangs from one [`Kernel`].
+
+use crate::boot::config::control;
+use crate::strace::Strace;
+use crate::task::{Task, ThreadGroup, futex, list::TaskList};
+use abi::{Result, Va};
+use clas::Clas;
+use hostcall::HostFd;
+use ipc::timer::TimerService;
+use mm::Mm;
+use parking_lot::{Mutex, RwLock};
+use platform::Platform;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use vfs::Vfs;
+
+/// The host name and the domain name.
+#[derive(Clone, Debug)]
+pub struct Uts {
+    pub nodename: Vec<u8>,
+    pub domainname: Vec<u8>,
+}
+
+/// What `uname(2)` says of this kernel.
+pub const RELEASE: &str = "6.12.0-cloister";
+/// The build, as `uname -v` shows it.
+pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC Cloister";
+
+/// A sandbox's kernel.
+pub struct Kernel {
+    pub platform: Arc<dyn Platform>,
+    pub clas: Arc<Clas>,
+    pub vfs: Arc<Vfs>,
+    pub tasks: Mutex<TaskList>,
+    pub futexes: futex::Table,
+    pub timers: Arc<TimerService>,
+    pub uts: RwLock<Uts>,
+    pub net: Arc<net::NetNamespace>,
+    /// Anonymous files in memory: memfd_create(2), shared memory.
+    pub shm: Arc<vfs::fs::tmpfs::ShmFs>,
+    pub terminals: crate::fs::terminals::Terminals,
+    pub strace: Option<Arc<Strace>>,
+    /// The channel to the starter.
+    pub control: HostFd,
+    /// Whether process 1 is protected from signals that it does not handle, as a container's is.
+    pub init_protected: bool,
+    /// Start, nanoseconds of CLOCK_BOOTTIME.
+    pub boot: i64,
+    /// Debugging: see [`crate::boot::config::Config::random_drop`].
+    random_drop: u32,
+    drop_seed: AtomicU64,
+    /// The vDSO's image, mapped into every program.
+    vdso: Option<Vdso>,
+    pub cpus: u32,
+    /// The host's memory, bytes.
+    pub total_memory: u64,
+    /// `kernel.random.boot_id`.
+    pub boot_id: [u8; 16],
+    /// Number of forks since the start, for /proc/stat.
+    pub forks: AtomicU32,
+    console: Mutex<Option<Arc<dyn Console>>>,
+    drain: std::time::Duration,
+}
+
+/// The vDSO's memory.
+pub struct Vdso {
+    pub at: clas::Cla,
+    pub len: u64,
+}
+
+/// The person's terminal: has its last output delivered at the end.
+pub trait Console: Send + Sync {
+    /// Waits until what was written is on the host's side, at most this long.
+    fn drain(&self, limit: std::time::Duration);
+}
+
+/// What a [`Kernel`] is made of.
+pub struct Parts {
+    pub platform: Arc<dyn Platform>,
+    pub clas: Arc<Clas>,
+    pub vfs: Arc<Vfs>,
+    pub net: Arc<net::NetNamespace>,
+    pub timers: Arc<TimerService>,
+    pub terminals: crate::fs::terminals::Terminals,
+    pub strace: Option<Arc<Strace>>,
+    pub control: HostFd,
+    pub hostname: String,
+    pub random_drop: u32,
+    pub vdso: Option<Vdso>,
+    pub cpus: u32,
+    pub total_memory: u64,
+    pub drain: std::time::Duration,
+}
+
+impl Kernel {
+    #[must_use]
+    pub fn new(p: Parts) -> Arc<Kernel> {
+        let mut boot_id = [0u8; 16];
+        hostcall::time::random(&mut boot_id);
+        Arc::new(Kernel {
+            platform: p.platform,
+            shm: Arc::new(vfs::fs::tmpfs::ShmFs::new(&p.vfs, &p.clas)),
+            clas: p.clas,
+            vfs: p.vfs,
+            tasks: Mutex::default(),
+            futexes: futex::Table::new(),
+            timers: p.timers,
+            uts: RwLock::new(Uts {
+                nodename: p.hostname.into_bytes(),
+                domainname: b"(none)".to_vec(),
+            }),
+            net: p.net,
+            terminals: p.terminals,
+            strace: p.strace,
+            control: p.control,
+            init_protected: false,
+            boot: hostcall::time::clock_nanos(7),
+            random_drop: p.random_drop,
+            drop_seed: AtomicU64::new(1),
+            vdso: p.vdso,
+            cpus: p.cpus,
+            total_memory: p.total_memory,
+            boot_id,
+            forks: AtomicU32::new(0),
+            console: Mutex::new(None),
+            drain: p.drain,
+        })
+    }
+
+    /// What every new address space gets.
+    pub fn prepare_mm(&self, mm: &Mm) {
+        if self.random_drop != 0 {
+            mm.set_random_drop(self.drop_seed.fetch_add(1, Ordering::Relaxed), self.random_drop);
+        }
+    }
+
+    /// Maps the vDSO into a new program; a null address where there is none.
+    pub fn map_vdso(&self, mm: &Mm) -> Result<Va> {
+        match &self.vdso {
+            None => Ok(Va::NULL),
+            Some(v) => crate::fs::vdso_mapping::map(mm, v),
+        }
+    }
+
+    pub fn set_console(&self, c: Arc<dyn Console>) {
+        *self.console.lock() = Some(c);
+    }
+
+    /// Takes note of a thread's CPU time; called by the thread itself.
+    pub fn account(&self, t: &Task) {
+        let now = hostcall::time::clock_nanos(3) as u64;
+        t.cpu.store(now, Ordering::Relaxed);
+        t.group.cpu_ended.fetch_add(now, Ordering::Relaxed);
+    }
+
+    /// CPU time of a process, nanoseconds: its side on the host, and the Sentry's threads for it.
+    #[must_use]
+    pub fn cpu_time(&self, g: &ThreadGroup) -> u64 {
+        let Some(t) = self.tasks.lock().some_thread(g.tgid) else {
+            return g.cpu_ended.load(Ordering::Relaxed);
+        };
+        t.mm().address_space().cpu_nanos() + g.cpu_ended.load(Ordering::Relaxed)
+    }
+
+    /// Process 1 has ended: everything ends, the starter is told, and this process exits.
+    pub fn end_sandbox(&self, status: i32) {
+        let others: Vec<_> = {
+            let l = self.tasks.lock();
+            l.processes().filter(|p| p.group.tgid != 1).map(|p| p.group.clone()).collect()
+        };
+        for g in others {
+            self.kill_group(&g, abi::signal::SIGKILL.number());
+        }
+        if let Some(c) = self.console.lock().take() {
+            c.drain(self.drain);
+        }
+        self.tell_starter(control::EXIT, &(status as u32).to_le_bytes());
+        // The namespace's first process ends here, and everything in it.
+        hostcall::process::exit_group(0);
+    }
+
+    /// Sends the starter a message; a starter that is gone is no error.
+    pub fn tell_starter(&self, kind: u32, payload: &[u8]) {
+        let mut m = kind.to_le_bytes().to_vec();
+        m.extend_from_slice(payload);
+        let _ = hostcall::file::write(self.control.raw(), &m);
+    }
+
+    /// Runs a task's thread: a panic in it ends the sandbox with a sentence, never a hang.
+    pub fn guard(&self, f: impl FnOnce()) {
+        let r = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+        if r.is_err() {
+            self.fail("the Sentry failed (a bug in Cloister); the trace is above");
+        }
+    }
+
+    /// Ends the sandbox because of ourselves.
+    pub fn fail(&self, why: &str) -> ! {
+        self.tell_starter(control::ERROR, why.as_bytes());
+        hostcall::process::exit_group(70)
+    }
+}

@@ -1,0 +1,133 @@
+//! System calls: the table and the dispatcher.
+//!
+//! Each family has a file, which ends in its part of the table, `CALLS`. A function opens with what the call
+//! does, decodes raw numbers into types on its first lines, and hands on to the object that does the work.
+//! What is not in the table gives `ENOSYS`.
+
+pub mod args;
+pub mod families;
+
+use crate::strace;
+use crate::task::Context;
+use abi::errno::ENOSYS;
+use abi::{Errno, Result, Va};
+pub use args::Arg;
+
+/// What a system call gives.
+pub type SysResult = core::result::Result<usize, Errno>;
+
+/// `restart_syscall(2)`.
+pub const RESTART_SYSCALL: u64 = 219;
+
+/// The six arguments, raw.
+#[derive(Clone, Copy, Debug)]
+pub struct Args(pub [u64; 6]);
+
+impl Args {
+    #[must_use]
+    pub const fn u64(&self, i: usize) -> u64 {
+        self.0[i]
+    }
+    #[must_use]
+    pub const fn i64(&self, i: usize) -> i64 {
+        self.0[i] as i64
+    }
+    #[must_use]
+    pub const fn u32(&self, i: usize) -> u32 {
+        self.0[i] as u32
+    }
+    #[must_use]
+    pub const fn i32(&self, i: usize) -> i32 {
+        self.0[i] as i32
+    }
+    #[must_use]
+    pub const fn usize(&self, i: usize) -> usize {
+        self.0[i] as usize
+    }
+    #[must_use]
+    pub const fn va(&self, i: usize) -> Va {
+        Va(self.0[i])
+    }
+    /// `None` for a null pointer.
+    #[must_use]
+    pub const fn va_opt(&self, i: usize) -> Option<Va> {
+        if self.0[i] == 0 { None } else { Some(Va(self.0[i])) }
+    }
+}
+
+/// What does a system call.
+pub type Handler = fn(&mut Context, &Args) -> SysResult;
+
+/// An entry of the table.
+pub struct Call {
+    pub nr: u16,
+    pub name: &'static str,
+    /// How its arguments are shown.
+    pub args: &'static [Arg],
+    pub handler: Handler,
+    /// For the compatibility page: what is missing, empty if nothing.
+    pub note: &'static str,
+}
+
+impl Call {
+    #[must_use]
+    pub const fn new(nr: u32, name: &'static str, args: &'static [Arg], handler: Handler) -> Call {
+        Call { nr: nr as u16, name, args, handler, note: "" }
+    }
+    /// With what is missing, for the compatibility page.
+    #[must_use]
+    pub const fn note(mut self, note: &'static str) -> Call {
+        self.note = note;
+        self
+    }
+}
+
+/// The highest number in the table, plus one.
+pub const MAX: usize = 512;
+
+/// The table, by number.
+pub static TABLE: [Option<&'static Call>; MAX] = build();
+
+const fn build() -> [Option<&'static Call>; MAX] {
+    let mut t: [Option<&'static Call>; MAX] = [None; MAX];
+    let mut f = 0;
+    while f < families::ALL.len() {
+        let calls = families::ALL[f];
+        let mut i = 0;
+        while i < calls.len() {
+            let nr = calls[i].nr as usize;
+            assert!(t[nr].is_none(), "a system call stands twice in the table");
+            t[nr] = Some(&calls[i]);
+            i += 1;
+        }
+        f += 1;
+    }
+    t
+}
+
+/// The entry of a number.
+#[must_use]
+pub fn lookup(nr: u64) -> Option<&'static Call> {
+    TABLE.get(usize::try_from(nr).ok()?).copied().flatten()
+}
+
+/// Does system call `nr`.
+pub fn dispatch(cx: &mut Context, nr: u64, args: &Args) -> SysResult {
+    let Some(call) = lookup(nr) else {
+        strace::unknown(cx, nr, args);
+        return Err(ENOSYS);
+    };
+    let Some(trace) = cx.kernel.strace.as_ref().filter(|t| t.wants(call)) else {
+        return (call.handler)(cx, args);
+    };
+    let trace = trace.clone();
+    let entered = trace.enter(cx, call, args);
+    let r = (call.handler)(cx, args);
+    trace.exit(cx, call, args, entered, &r);
+    r
+}
+
+/// Reads a NUL-terminated path. `ENOENT` is left to the walk; `ENAMETOOLONG` past PATH_MAX.
+pub fn path_arg(cx: &Context, va: Va) -> Result<Vec<u8>> {
+    cx.mm().read_cstr(va, vfs::PATH_MAX)
+}

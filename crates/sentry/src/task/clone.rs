@@ -1,0 +1,361 @@
+//! clone(2), clone3(2), fork(2), vfork(2).
+
+use super::list::Process;
+use super::run::{self, Context};
+use super::signal::AltStack;
+use super::{Pending, Task, ThreadGroup, VforkDone};
+use abi::errno::{EAGAIN, EINVAL, EPERM};
+use abi::linux::*;
+use abi::{Result, Va};
+use parking_lot::{Mutex, RwLock};
+use platform::AppThread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use vfs::{Caps, FdTable};
+use wait::Events;
+
+/// What is asked for, from either system call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CloneArgs {
+    /// Without the exit signal.
+    pub flags: u64,
+    pub exit_signal: u64,
+    /// The new stack pointer; 0 keeps the parent's.
+    pub stack: u64,
+    pub parent_tid: u64,
+    pub child_tid: u64,
+    pub tls: u64,
+    /// Where `CLONE_PIDFD` puts the descriptor.
+    pub pidfd: u64,
+    pub set_tid: Option<i32>,
+}
+
+/// Namespaces that this kernel does not make: `EPERM` without CAP_SYS_ADMIN, else `EINVAL` as a kernel that
+/// was built without them.
+const NAMESPACES: u64 = (CLONE_NEWUSER
+    | CLONE_NEWPID
+    | CLONE_NEWNET
+    | CLONE_NEWIPC
+    | CLONE_NEWUTS
+    | CLONE_NEWCGROUP) as u64;
+
+/// How many threads a sandbox may have.
+const TASKS_MAX: usize = 30_000;
+/// A Sentry thread's stack: its depth is bounded by the system calls', and untouched pages cost nothing.
+const STACK: usize = 512 << 10;
+
+/// Makes the child; gives its tid. The registers are known (the call trapped).
+pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
+    let has = |f: u32| a.flags & u64::from(f) != 0;
+    if (has(CLONE_THREAD) && !has(CLONE_SIGHAND))
+        || (has(CLONE_SIGHAND) && !has(CLONE_VM))
+        || (has(CLONE_NEWNS) && has(CLONE_FS))
+        || (has(CLONE_PIDFD) && has(CLONE_THREAD) && has(CLONE_DETACHED))
+        || (has(CLONE_SIGHAND) && a.flags & CLONE_CLEAR_SIGHAND != 0)
+    {
+        return Err(EINVAL);
+    }
+    if a.flags & NAMESPACES != 0 {
+        return Err(if cx.cred().has(Caps::SYS_ADMIN) { EINVAL } else { EPERM });
+    }
+    if a.exit_signal > 64 || (has(CLONE_THREAD) && a.exit_signal != 0 && has(CLONE_PARENT)) {
+        return Err(EINVAL);
+    }
+    if has(CLONE_PARENT) && cx.group.tgid == 1 {
+        return Err(EINVAL);
+    }
+    let kernel = cx.kernel.clone();
+    {
+        let l = kernel.tasks.lock();
+        if l.task_count() >= TASKS_MAX {
+            return Err(EAGAIN);
+        }
+        if !has(CLONE_THREAD) {
+            let limit = cx.group.limits.lock().0[super::limits::NPROC].current;
+            let uid = cx.cred().uid;
+            let exempt = uid == 0 || cx.cred().has(Caps::SYS_RESOURCE) || cx.cred().has(Caps::SYS_ADMIN);
+            if !exempt && limit < u64::MAX {
+                let mine = l.processes().filter(|p| p.uid == uid).count() as u64;
+                if mine >= limit {
+                    return Err(EAGAIN);
+                }
+            }
+        }
+    }
+
+    let parent_mm = cx.mm();
+    let mm = if has(CLONE_VM) {
+        parent_mm.clone()
+    } else {
+        parent_mm.fork(kernel.platform.new_address_space()?)?
+    };
+    let mut thread = mm.address_space().new_thread()?;
+    child_state(cx, a, thread.as_mut())?;
+
+    let fs = if has(CLONE_FS) { cx.fs() } else { cx.fs().fork() };
+    if has(CLONE_NEWNS) {
+        if !cx.cred().has(Caps::SYS_ADMIN) {
+            return Err(EPERM);
+        }
+        fs.unshare_ns()?;
+    }
+    let files: Arc<FdTable> = if has(CLONE_FILES) { cx.files() } else { cx.files().fork() };
+    let actions = if has(CLONE_SIGHAND) {
+        cx.group.actions()
+    } else {
+        let mut copy = cx.group.actions().read().clone();
+        if a.flags & CLONE_CLEAR_SIGHAND != 0 {
+            copy.clear_handlers();
+        }
+        Arc::new(RwLock::new(copy))
+    };
+
+    let vfork = has(CLONE_VFORK).then(|| Arc::new(VforkDone::default()));
+    let mut list = kernel.tasks.lock();
+    // A group that is ending takes no new members (`fatal_signal_pending` in copy_process).
+    if cx.is_killed() {
+        return Err(abi::errno::ERESTARTNOINTR);
+    }
+    let tid = list.new_tid()?;
+    let group = if has(CLONE_THREAD) {
+        cx.group.clone()
+    } else {
+        let g = ThreadGroup::new(tid, actions, cx.group.limits.lock().clone());
+        *g.exe.write() = cx.group.exe.read().clone();
+        *g.exe_guard.lock() = cx.group.exe_guard.lock().clone();
+        g.dumpable.store(cx.group.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
+        g.oom_score_adj.store(cx.group.oom_score_adj.load(Ordering::Relaxed), Ordering::Relaxed);
+        g
+    };
+    let child = Arc::new(Task {
+        tid,
+        kernel: kernel.clone(),
+        group: group.clone(),
+        mm: RwLock::new(mm),
+        fs: RwLock::new(fs),
+        files: RwLock::new(Some(files)),
+        cred: RwLock::new(cx.cred()),
+        pending: Pending::default(),
+        mask: AtomicU64::new(cx.mask().0),
+        killed: AtomicBool::new(false),
+        in_app: AtomicBool::new(false),
+        attention: AtomicBool::new(true),
+        parker: Arc::default(),
+        interrupter: Mutex::new(None),
+        comm: Mutex::new(cx.comm()),
+        clear_child_tid: AtomicU64::new(if has(CLONE_CHILD_CLEARTID) { a.child_tid } else { 0 }),
+        robust_list: AtomicU64::new(0),
+        pdeath_signal: AtomicI32::new(0),
+        no_new_privs: AtomicBool::new(cx.no_new_privs.load(Ordering::Relaxed)),
+        exit_signal: AtomicI32::new(a.exit_signal as i32),
+        vfork_done: Mutex::new(vfork.clone()),
+        sleeping: AtomicBool::new(false),
+        nice: AtomicI32::new(cx.nice.load(Ordering::Relaxed)),
+        start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
+        timer_slack: AtomicU64::new(cx.timer_slack.load(Ordering::Relaxed)),
+        cpu: AtomicU64::new(0),
+    });
+    if !has(CLONE_THREAD) {
+        let me = list.process(cx.group.tgid).ok_or(EAGAIN)?;
+        let (pgid, sid, grandparent, own_signal) = (me.pgid, me.sid, me.parent, me.exit_signal);
+        let (parent, exit_signal) = if has(CLONE_PARENT) {
+            (grandparent, own_signal)
+        } else {
+            (cx.group.tgid, a.exit_signal as i32)
+        };
+        list.add_process(Process {
+            group,
+            parent,
+            children: Default::default(),
+            pgid,
+            sid,
+            threads: Default::default(),
+            zombie: None,
+            stop_report: None,
+            continue_report: false,
+            exit_signal,
+            has_execed: false,
+            uid: cx.cred().uid,
+            cpu: 0,
+        });
+    }
+    list.add_task(&child);
+    drop(list);
+
+    if has(CLONE_PARENT_SETTID) {
+        let _ = parent_mm.write_obj(Va(a.parent_tid), &tid);
+    }
+    if has(CLONE_CHILD_SETTID) {
+        let _ = child.mm().write_obj(Va(a.child_tid), &tid);
+    }
+    if has(CLONE_PIDFD) {
+        let r = crate::fs::pidfd::open(cx, &child.group, 0)
+            .and_then(|fd| parent_mm.write_obj(Va(a.pidfd), &fd));
+        if let Err(e) = r {
+            abandon(&child);
+            return Err(e);
+        }
+    }
+    let altstack = if has(CLONE_VM) && !has(CLONE_VFORK) { AltStack::default() } else { cx.altstack };
+    if let Err(e) = start(child.clone(), thread, altstack) {
+        abandon(&child);
+        return Err(e);
+    }
+    if let Some(v) = vfork {
+        wait_vfork(cx, &v);
+    }
+    Ok(tid as usize)
+}
+
+/// Takes a child back that never ran.
+fn abandon(child: &Arc<Task>) {
+    let mut l = child.kernel.tasks.lock();
+    if l.remove_task(child) == 0 && child.is_leader() {
+        l.reap(child.tid);
+    }
+}
+
+/// The child's registers: the parent's, with its own stack, thread pointer and result.
+fn child_state(cx: &Context, a: &CloneArgs, thread: &mut dyn AppThread) -> Result<()> {
+    let mut r = cx.regs();
+    r.rax = 0;
+    r.orig_rax = u64::MAX;
+    if a.stack != 0 {
+        r.rsp = a.stack;
+    }
+    if a.flags & u64::from(CLONE_SETTLS) != 0 {
+        if a.tls >= platform::USER_MAX {
+            return Err(EPERM);
+        }
+        r.fs_base = a.tls;
+    }
+    let mut fp = Vec::new();
+    cx.thread.fp_state(&mut fp);
+    thread.set_regs(&r);
+    if !fp.is_empty() {
+        thread.set_fp_state(Some(&fp))?;
+    }
+    Ok(())
+}
+
+/// Starts the host thread of a task.
+pub fn start(task: Arc<Task>, thread: Box<dyn AppThread>, altstack: AltStack) -> Result<()> {
+    let name = format!("task-{}", task.tid);
+    let kernel = task.kernel.clone();
+    std::thread::Builder::new()
+        .name(name)
+        .stack_size(STACK)
+        .spawn(move || {
+            kernel.guard(|| {
+                let mut cx = Context::new(task, thread);
+                cx.altstack = altstack;
+                run::run(cx);
+            });
+        })
+        .map(|_| ())
+        .map_err(|_| EAGAIN)
+}
+
+/// Waits until the vfork child lets go of the memory. Only SIGKILL ends the wait early.
+fn wait_vfork(cx: &Context, v: &VforkDone) {
+    use wait::{Blocker, Listener};
+    let parker = cx.task.parker();
+    let t = v.queue.register(parker.clone() as Arc<dyn Listener>, Events::IN);
+    while !v.done.load(Ordering::SeqCst) && !cx.is_killed() {
+        parker.park(None);
+    }
+    v.queue.unregister(t);
+    // Signals that arrived meanwhile are looked at now.
+    cx.task.attention.store(true, Ordering::SeqCst);
+}
+
+impl Task {
+    /// Lets the vfork parent go on, at execve and at exit.
+    pub fn end_vfork(&self) {
+        if let Some(v) = self.vfork_done.lock().take() {
+            v.done.store(true, Ordering::SeqCst);
+            v.queue.notify(Events::IN);
+        }
+    }
+
+    /// The first task of a sandbox.
+    pub fn first(
+        kernel: &Arc<crate::Kernel>,
+        group: Arc<ThreadGroup>,
+        mm: Arc<mm::Mm>,
+        fs: Arc<vfs::FsContext>,
+        files: Arc<FdTable>,
+        cred: vfs::Credentials,
+    ) -> Arc<Task> {
+        Arc::new(Task {
+            tid: group.tgid,
+            kernel: kernel.clone(),
+            group,
+            mm: RwLock::new(mm),
+            fs: RwLock::new(fs),
+            files: RwLock::new(Some(files)),
+            cred: RwLock::new(Arc::new(cred)),
+            pending: Pending::default(),
+            mask: AtomicU64::new(0),
+            killed: AtomicBool::new(false),
+            in_app: AtomicBool::new(false),
+            attention: AtomicBool::new(true),
+            parker: Arc::default(),
+            interrupter: Mutex::new(None),
+            comm: Mutex::new(Vec::new()),
+            clear_child_tid: AtomicU64::new(0),
+            robust_list: AtomicU64::new(0),
+            pdeath_signal: AtomicI32::new(0),
+            no_new_privs: AtomicBool::new(false),
+            exit_signal: AtomicI32::new(abi::signal::SIGCHLD.number()),
+            vfork_done: Mutex::new(None),
+            sleeping: AtomicBool::new(false),
+            nice: AtomicI32::new(0),
+            start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
+            timer_slack: AtomicU64::new(50_000),
+            cpu: AtomicU64::new(0),
+        })
+    }
+
+    /// execve(2) from another thread than the main one: the caller goes on as the main thread.
+    pub fn become_leader(cx: &mut Context) {
+        let old = cx.task.clone();
+        let new = Task::first(
+            &old.kernel,
+            old.group.clone(),
+            old.mm(),
+            old.fs(),
+            old.files(),
+            (*old.cred()).clone(),
+        );
+        new.set_mask(old.mask());
+        new.set_comm(&old.comm());
+        for info in std::iter::from_fn(|| old.pending.take(abi::SigSet::ALL)) {
+            let _ = new.pending.push(info);
+        }
+        for (to, from) in [
+            (&new.pdeath_signal, &old.pdeath_signal),
+            (&new.nice, &old.nice),
+        ] {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        new.no_new_privs.store(old.no_new_privs.load(Ordering::Relaxed), Ordering::Relaxed);
+        new.clear_child_tid.store(old.clear_child_tid.load(Ordering::Relaxed), Ordering::Relaxed);
+        *new.vfork_done.lock() = old.vfork_done.lock().take();
+        let mut l = old.kernel.tasks.lock();
+        l.remove_task(&old);
+        l.add_task(&new);
+        drop(l);
+        *new.interrupter.lock() = old.interrupter.lock().take();
+        cx.task = new;
+    }
+
+    /// Replaces the memory (execve); gives the old one.
+    pub fn replace_mm(&self, mm: Arc<mm::Mm>) -> Arc<mm::Mm> {
+        std::mem::replace(&mut *self.mm.write(), mm)
+    }
+    /// Lets the descriptor table go (exit); gives it.
+    pub fn take_files(&self) -> Option<Arc<FdTable>> {
+        self.files.write().take()
+    }
+}

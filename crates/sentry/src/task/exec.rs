@@ -1,0 +1,287 @@
+//! execve(2) (`fs/exec.c`).
+
+use super::Context;
+use super::signal::AltStack;
+use abi::errno::*;
+use abi::{Result, Va};
+use loader::{Elf, Image, LoadRequest, Program};
+use mm::{MapFile, MapName, Mm};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vfs::file::{BufSink, File};
+use vfs::inode::FileType;
+use vfs::mount::MountFlags;
+use vfs::ops::open::ExecGuard;
+use vfs::walk::Walk;
+use vfs::{At, Caps, Credentials};
+use wait::Events;
+
+/// What to execute.
+pub struct ExecRequest {
+    pub at: At,
+    /// The name as given; `/dev/fd/N` for fexecve.
+    pub path: Vec<u8>,
+    pub walk: Walk,
+    pub argv: Vec<Vec<u8>>,
+    pub envp: Vec<Vec<u8>>,
+}
+
+/// An open program file.
+pub struct FileImage(pub Arc<File>, pub vfs::Path);
+
+impl Image for FileImage {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let mut sink = BufSink::new(buf);
+        self.0.ops.read(&self.0, &mut sink, offset)
+    }
+    fn map_file(&self) -> Result<MapFile> {
+        map_file(&self.0, &self.1)
+    }
+}
+
+/// The name of a mapped file, as /proc/PID/maps shows it.
+struct FileName(Arc<File>, vfs::Path);
+
+impl MapName for FileName {
+    fn path(&self) -> Vec<u8> {
+        match &self.0.path {
+            Some(p) => p.describe(&self.1).display(),
+            None => self.0.ops.describe().into_bytes(),
+        }
+    }
+    fn dev_ino(&self) -> (u64, u64) {
+        self.0.ops.stat().map_or((0, 0), |s| (s.dev, s.ino))
+    }
+}
+
+/// An open file as something to map; its name is shown from `root`.
+pub fn map_file(f: &Arc<File>, root: &vfs::Path) -> Result<MapFile> {
+    Ok(MapFile {
+        mappable: f.ops.mappable()?,
+        name: Some(Arc::new(FileName(f.clone(), root.clone()))),
+        keep: Some(f.clone()),
+        readable: f.readable(),
+        writable: f.writable(),
+        noexec: f.path.as_ref().is_some_and(|p| {
+            p.mnt.flags().contains(MountFlags::NOEXEC) || p.mnt.sb().fs.no_exec()
+        }),
+    })
+}
+
+struct Opened {
+    file: Arc<File>,
+    guard: ExecGuard,
+    elf: Elf,
+    interpreter: Option<(Elf, ExecGuard)>,
+    argv: Vec<Vec<u8>>,
+    filename: Vec<u8>,
+}
+
+/// Finds the program: follows scripts, opens the interpreter.
+fn open(cx: &Context, req: &ExecRequest) -> Result<Opened> {
+    let mut argv = req.argv.clone();
+    let mut at = req.at.clone();
+    let mut path = req.path.clone();
+    let mut walk = req.walk;
+    let root = cx.fs().root();
+    for _ in 0..=loader::MAX_SCRIPTS {
+        let (file, guard) = cx.task.with_paths(|p| p.open_exec(&at, &path, walk))?;
+        match loader::identify(Arc::new(FileImage(file.clone(), root.clone())))? {
+            Program::Script(s) => {
+                let mut new = vec![s.interpreter.clone()];
+                new.extend(s.argument.clone());
+                new.push(path.clone());
+                new.extend(argv.into_iter().skip(1));
+                argv = new;
+                at = At::Cwd;
+                path = s.interpreter;
+                walk = Walk::FOLLOW;
+            }
+            Program::Elf(elf) => {
+                let interpreter = match elf.interpreter() {
+                    None => None,
+                    Some(name) => {
+                        let (f, g) =
+                            cx.task.with_paths(|p| p.open_exec(&At::Cwd, name, Walk::FOLLOW))?;
+                        Some((Elf::parse_interpreter(Arc::new(FileImage(f, root.clone())))?, g))
+                    }
+                };
+                let filename = req.path.clone();
+                return Ok(Opened { file, guard, elf, interpreter, argv, filename });
+            }
+        }
+    }
+    Err(ELOOP)
+}
+
+/// Replaces the program. Registers are known; on success they are final.
+pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
+    let o = open(cx, &req)?;
+    let (cred, secure) = credentials(cx, &o.file)?;
+    let space = cx.kernel.platform.new_address_space()?;
+    let mm = Mm::new(cx.kernel.clas.clone(), space);
+    cx.kernel.prepare_mm(&mm);
+    let loaded = load(cx, &mm, &o, &req, &cred, secure)?;
+    let mut thread = mm.address_space().new_thread()?;
+
+    // From here on there is no way back: the other threads end first.
+    de_thread(cx)?;
+
+    cx.task.end_vfork();
+    super::futex::exit_robust_list(&cx.task);
+    cx.task.robust_list.store(0, Ordering::Relaxed);
+    let mut r = thread.regs();
+    r = platform::Regs { eflags: 0x202, rip: loaded.entry.0, rsp: loaded.sp.0, cs: r.cs, ss: r.ss, ..Default::default() };
+    thread.set_regs(&r);
+    let _ = thread.set_fp_state(None);
+    let old = cx.task.replace_mm(mm);
+    // The vfork parent's memory stays; our own goes.
+    let ctid = cx.task.clear_child_tid.swap(0, Ordering::Relaxed);
+    if ctid != 0 && Arc::strong_count(&old) > 1 {
+        let _ = old.write_obj(Va(ctid), &0i32);
+    }
+    cx.replace_thread(thread);
+    drop(old);
+
+    let group = cx.group.clone();
+    // Dispositions are ours alone from now on.
+    let mut actions = group.actions().read().clone();
+    actions.reset_for_exec();
+    *group.actions.write() = Arc::new(parking_lot::RwLock::new(actions));
+    cx.altstack = AltStack::default();
+    group.timers.clear_posix();
+    let files = cx.files();
+    // A table shared by CLONE_FILES without CLONE_THREAD is copied first.
+    let files = if Arc::strong_count(&files) > 2 { files.fork() } else { files };
+    files.exec();
+    cx.task.set_files(files);
+    let dumpable = i32::from(!secure && cred.euid == cred.uid && cred.egid == cred.gid);
+    group.dumpable.store(dumpable, Ordering::Relaxed);
+    cx.task.pdeath_signal.store(
+        if secure { 0 } else { cx.pdeath_signal.load(Ordering::Relaxed) },
+        Ordering::Relaxed,
+    );
+    cx.task.set_cred(cred);
+    let name = o.filename.rsplit(|b| *b == b'/').next().unwrap_or_default();
+    cx.task.set_comm(name);
+    *group.exe.write() = o.file.path.clone();
+    let mut guards = vec![o.guard];
+    guards.extend(o.interpreter.map(|(_, g)| g));
+    *group.exe_guard.lock() = guards;
+    if let Some(p) = cx.kernel.tasks.lock().process_mut(group.tgid) {
+        p.has_execed = true;
+        p.exit_signal = if p.exit_signal == 0 { 0 } else { abi::signal::SIGCHLD.number() };
+    }
+    cx.regs_final = true;
+    Ok(())
+}
+
+fn load(
+    cx: &Context,
+    mm: &Arc<Mm>,
+    o: &Opened,
+    req: &ExecRequest,
+    cred: &Credentials,
+    secure: bool,
+) -> Result<loader::Loaded> {
+    let kernel = cx.kernel.clone();
+    let mut map_vdso = |mm: &Mm| kernel.map_vdso(mm);
+    loader::load(
+        mm,
+        LoadRequest {
+            program: &o.elf,
+            interpreter: o.interpreter.as_ref().map(|(e, _)| e),
+            filename: &o.filename,
+            argv: &o.argv,
+            envp: &req.envp,
+            uid: cred.uid,
+            euid: cred.euid,
+            gid: cred.gid,
+            egid: cred.egid,
+            secure,
+            hardware: loader::Hardware::host(),
+            randomize: loader::Randomize::Yes,
+            limits: cx.mm_limits(),
+            map_vdso: Some(&mut map_vdso),
+        },
+    )
+}
+
+/// The credentials after the call: set-uid and set-gid bits, capabilities (`cap_bprm_creds_from_file`).
+/// True with them if privileges were raised.
+fn credentials(cx: &Context, file: &File) -> Result<(Credentials, bool)> {
+    let old = cx.cred();
+    let mut c = (*old).clone();
+    let st = file.ops.stat()?;
+    let nosuid = file.path.as_ref().is_some_and(|p| p.mnt.flags().contains(MountFlags::NOSUID))
+        || cx.no_new_privs.load(Ordering::Relaxed);
+    let regular = FileType::from_mode(st.mode) == Some(FileType::Regular);
+    if regular && !nosuid {
+        if st.mode & 0o4000 != 0 {
+            c.euid = st.uid;
+        }
+        // Set-gid without group execution means something else (mandatory locking).
+        if st.mode & 0o2010 == 0o2010 {
+            c.egid = st.gid;
+        }
+    }
+    c.suid = c.euid;
+    c.fsuid = c.euid;
+    c.sgid = c.egid;
+    c.fsgid = c.egid;
+    let changed = c.euid != old.euid || c.egid != old.egid;
+    // Root's files have all capabilities (no SECBIT_NOROOT).
+    const NOROOT: u32 = 1;
+    let root = old.securebits & NOROOT == 0 && (c.euid == 0 || c.uid == 0);
+    if changed {
+        c.ambient = Caps::empty();
+    }
+    if root {
+        c.permitted = (c.inheritable | Caps::FULL) & c.bounding;
+        c.permitted |= c.inheritable & old.bounding;
+        c.effective = if c.euid == 0 { c.permitted } else { c.ambient };
+    } else {
+        c.permitted = c.ambient;
+        c.effective = c.ambient;
+    }
+    // SECBIT_KEEP_CAPS is cleared.
+    c.securebits &= !(1 << 4);
+    let secure = c.euid != old.uid
+        || c.egid != old.gid
+        || (old.uid != 0 && !c.effective.difference(c.ambient).is_empty());
+    Ok((c, secure))
+}
+
+/// Ends the other threads of the group and waits for them. The caller takes the group's id.
+fn de_thread(cx: &mut Context) -> Result<()> {
+    let kernel = cx.kernel.clone();
+    let others: Vec<_> = {
+        let l = kernel.tasks.lock();
+        l.threads(cx.group.tgid).into_iter().filter(|t| t.tid != cx.tid).collect()
+    };
+    if others.is_empty() && cx.is_leader() {
+        return Ok(());
+    }
+    for t in &others {
+        t.kill();
+    }
+    drop(others);
+    use wait::{Blocker, Listener};
+    let parker = cx.task.parker().clone();
+    let ticket = cx.group.exit_wait.register(parker.clone() as Arc<dyn Listener>, Events::IN);
+    let r = loop {
+        if cx.is_killed() {
+            break Err(EINTR);
+        }
+        if kernel.tasks.lock().threads(cx.group.tgid).len() <= 1 {
+            break Ok(());
+        }
+        parker.park(Some(std::time::Instant::now() + std::time::Duration::from_millis(100)));
+    };
+    cx.group.exit_wait.unregister(ticket);
+    r?;
+    if !cx.is_leader() {
+        super::Task::become_leader(cx);
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! Ending: a thread, then its group; telling the parent (`kernel/exit.c`).
+
+use super::signal::{CLD_CONTINUED, CLD_DUMPED, CLD_EXITED, CLD_KILLED, CLD_STOPPED, SA_NOCLDSTOP, SA_NOCLDWAIT, SIG_IGN};
+use super::{Context, ThreadGroup};
+use crate::Kernel;
+use abi::signal::{SIGCHLD, SIGCONT, SIGHUP};
+use abi::{SigInfo, Signal, Va};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use wait::Events;
+
+/// The wait status of an exit code.
+#[must_use]
+pub const fn exited(code: i32) -> i32 {
+    (code & 0xff) << 8
+}
+
+/// The task's end. Runs on its host thread, which ends afterwards.
+pub fn finish(cx: Context) {
+    let task = cx.task.clone();
+    let kernel = task.kernel.clone();
+    let group = task.group.clone();
+    let mm = task.mm();
+
+    super::futex::exit_robust_list(&task);
+    // Told only if someone shares the memory, as Linux does.
+    let ctid = task.clear_child_tid.load(Ordering::Relaxed);
+    if ctid != 0 && Arc::strong_count(&mm) > 2 && mm.write_obj(Va(ctid), &0i32).is_ok() {
+        let _ = super::futex::wake(&task, Va(ctid), super::futex::Scope::Shared, 1, !0);
+        let _ = super::futex::wake(&task, Va(ctid), super::futex::Scope::Private, 1, !0);
+    }
+    kernel.account(&task);
+    let own = cx.exit.unwrap_or(0);
+    let last = kernel.tasks.lock().threads(group.tgid).len() == 1;
+    if last {
+        group.timers.clear();
+        if mm_is_private(&mm) && task.is_killed() {
+            mm.address_space().kill();
+        }
+    }
+    // The application's thread ends before its number may be used again.
+    drop(cx);
+    let files = task.take_files();
+    drop(files);
+    task.end_vfork();
+    drop(mm);
+
+    let remaining = kernel.tasks.lock().remove_task(&task);
+    if task.is_leader() {
+        group.set_leader_status(own);
+    }
+    if remaining == 0 {
+        // The main thread's own status counts if nothing ended the group as a whole.
+        let status = group.exit_status().unwrap_or(group.leader_status());
+        kernel.end_group(&group, status, &task);
+    } else {
+        // execve may wait until it is alone.
+        group.exit_wait.notify(Events::IN);
+    }
+}
+
+/// Whether nobody else uses this memory: the task's cell and the caller's clone.
+fn mm_is_private(mm: &Arc<mm::Mm>) -> bool {
+    Arc::strong_count(mm) <= 2
+}
+
+impl Kernel {
+    /// The last thread of a group has ended: children go to the reaper, the parent is told.
+    fn end_group(self: &Arc<Self>, group: &Arc<ThreadGroup>, status: i32, last: &Arc<super::Task>) {
+        let tgid = group.tgid;
+        *group.exe.write() = None;
+        group.exe_guard.lock().clear();
+        let mut hangup = Vec::new();
+        let mut orphans = Vec::new();
+        let mut bereaved = Vec::new();
+        let (session_leader, sid);
+        {
+            let mut l = self.tasks.lock();
+            let reaper = l.reaper(tgid);
+            let (pgid, s) = (l.pgid(tgid), l.sid(tgid));
+            sid = s;
+            session_leader = s == tgid;
+            // Groups of ours that become orphaned by this end, with stopped members, get SIGHUP and SIGCONT.
+            let children: Vec<i32> =
+                l.process(tgid).map(|p| p.children.iter().copied().collect()).unwrap_or_default();
+            let before: Vec<(i32, bool)> = children
+                .iter()
+                .map(|c| l.pgid(*c))
+                .chain([pgid])
+                .map(|g| (g, l.is_orphaned(g, None)))
+                .collect();
+            let moved = l.reparent(tgid, reaper);
+            if let Some(p) = l.process_mut(tgid) {
+                p.zombie = Some(status);
+                p.cpu = group.cpu_ended.load(Ordering::Relaxed);
+                p.uid = last.cred().uid;
+            }
+            for (g, was) in before {
+                if !was && l.is_orphaned(g, None) && l.has_stopped(g) && !hangup.contains(&g) {
+                    hangup.push(g);
+                }
+            }
+            for c in moved {
+                if let Some(p) = l.process(c) {
+                    if p.zombie.is_some() {
+                        orphans.push(c);
+                    }
+                    bereaved.push(c);
+                }
+            }
+        }
+        for g in hangup {
+            self.send_to_pgrp(g, SigInfo::new(SIGHUP, abi::signal::SI_KERNEL));
+            self.send_to_pgrp(g, SigInfo::new(SIGCONT, abi::signal::SI_KERNEL));
+        }
+        for c in orphans {
+            self.tell_parent_of_exit(c);
+        }
+        for c in bereaved {
+            self.send_pdeath(c);
+        }
+        if session_leader {
+            self.end_session(sid);
+        }
+        group.exit_wait.notify(Events::READABLE);
+        if tgid == 1 {
+            self.end_sandbox(status);
+        }
+        self.tell_parent_of_exit(tgid);
+    }
+
+    fn send_pdeath(&self, tgid: i32) {
+        let threads = self.tasks.lock().threads(tgid);
+        for t in threads {
+            if let Some(s) = Signal::new(t.pdeath_signal.load(Ordering::Relaxed)) {
+                let _ = self.send_to_task(&t, SigInfo::new(s, abi::signal::SI_USER));
+            }
+        }
+    }
+
+    /// Tells the parent of a zombie; one that nobody will wait for is reaped at once.
+    fn tell_parent_of_exit(&self, tgid: i32) {
+        let (parent, info, signal, auto) = {
+            let l = self.tasks.lock();
+            let Some(p) = l.process(tgid) else { return };
+            let Some(status) = p.zombie else { return };
+            let Some(parent) = l.group(p.parent) else {
+                drop(l);
+                self.tasks.lock().reap(tgid);
+                return;
+            };
+            let (code, value) = if status & 0x7f == 0 {
+                (CLD_EXITED, status >> 8)
+            } else if status & 0x80 != 0 {
+                (CLD_DUMPED, status & 0x7f)
+            } else {
+                (CLD_KILLED, status & 0x7f)
+            };
+            let mut info = SigInfo::child(code, tgid, p.uid, value);
+            info.signo = p.exit_signal;
+            let a = parent.actions().read().get(SIGCHLD);
+            let auto = p.exit_signal == SIGCHLD.number()
+                && (a.handler == SIG_IGN || a.flags & SA_NOCLDWAIT != 0);
+            let quiet = a.handler == SIG_IGN;
+            (parent, info, (p.exit_signal, quiet), auto)
+        };
+        if auto {
+            self.tasks.lock().reap(tgid);
+        }
+        let (number, quiet) = signal;
+        if number != 0 && !quiet {
+            let _ = self.send_to_group(&parent, info);
+        }
+        parent.child_wait.notify(Events::IN);
+    }
+
+    /// Stops a group: by the thread that took the signal.
+    pub fn stop_group(&self, g: &Arc<ThreadGroup>, s: Signal) {
+        if !g.begin_stop(s) {
+            return;
+        }
+        self.tasks.lock().note_stopped(g.tgid, s.number());
+        for t in self.tasks.lock().threads(g.tgid) {
+            t.kick();
+        }
+        self.notify_parent_of_stop(g, CLD_STOPPED, s.number());
+    }
+
+    /// SIGCHLD for a stop or a continuation.
+    pub fn notify_parent_of_stop(&self, g: &ThreadGroup, code: i32, value: i32) {
+        debug_assert!(code == CLD_STOPPED || code == CLD_CONTINUED);
+        let (parent, uid) = {
+            let l = self.tasks.lock();
+            let uid = l.some_thread(g.tgid).map_or(0, |t| t.cred().uid);
+            (l.group(l.parent(g.tgid)), uid)
+        };
+        let Some(parent) = parent else { return };
+        let a = parent.actions().read().get(SIGCHLD);
+        if a.handler != SIG_IGN && a.flags & SA_NOCLDSTOP == 0 {
+            let _ = self.send_to_group(&parent, SigInfo::child(code, g.tgid, uid, value));
+        }
+        parent.child_wait.notify(Events::IN);
+    }
+}

@@ -1,0 +1,409 @@
+//! Futexes (`futex(2)`, `kernel/futex/`).
+//!
+//! Waiters hang in a table of buckets by key. The check of the word and the queueing are one step under the
+//! bucket's lock, and a waker takes the same lock after the application changed the word; so a wake-up
+//! cannot fall between.
+
+use super::Task;
+use abi::errno::*;
+use abi::{Result, Va};
+use mm::futex::FutexKey;
+use mm::{Access, Mm};
+use parking_lot::Mutex;
+use std::collections::hash_map::{DefaultHasher, HashMap};
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
+use wait::{Blocker, Parker};
+
+const BUCKETS: usize = 256;
+
+struct Waiter {
+    parker: Arc<Parker>,
+    woken: AtomicBool,
+    bitset: u32,
+    /// The key that it waits on now: a requeue changes it. Written under both buckets' locks.
+    key: Mutex<FutexKey>,
+    tid: i32,
+}
+
+type Bucket = Mutex<HashMap<FutexKey, VecDeque<Arc<Waiter>>>>;
+
+/// All waiters of a kernel.
+pub struct Table {
+    buckets: Vec<Bucket>,
+}
+
+impl Table {
+    #[must_use]
+    pub fn new() -> Table {
+        Table { buckets: (0..BUCKETS).map(|_| Mutex::default()).collect() }
+    }
+    fn index(key: &FutexKey) -> usize {
+        let mut h = DefaultHasher::new();
+        key.hash(&mut h);
+        h.finish() as usize % BUCKETS
+    }
+    fn bucket(&self, key: &FutexKey) -> &Bucket {
+        &self.buckets[Self::index(key)]
+    }
+    fn wake(&self, key: &FutexKey, max: usize, bitset: u32) -> usize {
+        let mut b = self.bucket(key).lock();
+        let Some(q) = b.get_mut(key) else { return 0 };
+        let mut n = 0;
+        q.retain(|w| {
+            if n < max && w.bitset & bitset != 0 {
+                n += 1;
+                w.woken.store(true, Ordering::SeqCst);
+                w.parker.unpark();
+                false
+            } else {
+                true
+            }
+        });
+        if q.is_empty() {
+            b.remove(key);
+        }
+        n
+    }
+    fn remove(&self, w: &Arc<Waiter>) {
+        loop {
+            let key = *w.key.lock();
+            let mut b = self.bucket(&key).lock();
+            if *w.key.lock() != key {
+                continue;
+            }
+            if let Some(q) = b.get_mut(&key) {
+                q.retain(|x| !Arc::ptr_eq(x, w));
+                if q.is_empty() {
+                    b.remove(&key);
+                }
+            }
+            return;
+        }
+    }
+    /// Moves up to `max` waiters to another key.
+    fn requeue(&self, from: &FutexKey, to: &FutexKey, wake: usize, max: usize) -> (usize, usize) {
+        let woken = self.wake(from, wake, !0);
+        let (i, j) = (Self::index(from), Self::index(to));
+        let mut moved = 0;
+        let mut take = |q: &mut VecDeque<Arc<Waiter>>, out: &mut Vec<Arc<Waiter>>| {
+            while moved < max
+                && let Some(w) = q.pop_front()
+            {
+                *w.key.lock() = *to;
+                out.push(w);
+                moved += 1;
+            }
+        };
+        let mut out = Vec::new();
+        if i == j {
+            let mut b = self.buckets[i].lock();
+            if from != to
+                && let Some(mut q) = b.remove(from)
+            {
+                take(&mut q, &mut out);
+                if !q.is_empty() {
+                    b.insert(*from, q);
+                }
+            }
+            b.entry(*to).or_default().extend(out);
+            b.retain(|_, q| !q.is_empty());
+        } else {
+            // Two buckets: by index, so that nobody holds them the other way round.
+            let (mut lo, mut hi) = (self.buckets[i.min(j)].lock(), self.buckets[i.max(j)].lock());
+            let (src, dst) = if i < j { (&mut *lo, &mut *hi) } else { (&mut *hi, &mut *lo) };
+            if let Some(mut q) = src.remove(from) {
+                take(&mut q, &mut out);
+                if !q.is_empty() {
+                    src.insert(*from, q);
+                }
+            }
+            if !out.is_empty() {
+                dst.entry(*to).or_default().extend(out);
+            }
+        }
+        (woken, moved)
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Table::new()
+    }
+}
+
+/// Whether the futex is used within one process only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    Private,
+    Shared,
+}
+
+fn key(mm: &Mm, va: Va, scope: Scope, access: Access) -> Result<FutexKey> {
+    match scope {
+        Scope::Private => mm.futex_key_private(va),
+        Scope::Shared => mm.futex_key_shared(va, access),
+    }
+}
+
+/// `FUTEX_WAIT_BITSET`: `EAGAIN` if the word is not `expected`, `ETIMEDOUT`, `ERESTARTSYS`.
+pub fn wait(
+    task: &Task,
+    va: Va,
+    scope: Scope,
+    expected: u32,
+    bitset: u32,
+    deadline: Option<Instant>,
+) -> Result<()> {
+    if bitset == 0 {
+        return Err(EINVAL);
+    }
+    let mm = task.mm();
+    let key = key(&mm, va, scope, Access::Read)?;
+    let table = &task.kernel.futexes;
+    let w = Arc::new(Waiter {
+        parker: task.parker().clone(),
+        woken: AtomicBool::new(false),
+        bitset,
+        key: Mutex::new(key),
+        tid: task.tid,
+    });
+    {
+        // The page may have to be made present, which takes other locks: do it before.
+        mm.load_u32(va)?;
+        let mut b = table.bucket(&key).lock();
+        if mm.load_u32(va)? != expected {
+            return Err(EAGAIN);
+        }
+        b.entry(key).or_default().push_back(w.clone());
+    }
+    task.sleeping.store(true, Ordering::Relaxed);
+    let r = loop {
+        if w.woken.load(Ordering::SeqCst) {
+            break Ok(());
+        }
+        if task.interrupted() {
+            break Err(ERESTARTSYS);
+        }
+        if deadline.is_some_and(|d| Instant::now() >= d) {
+            break Err(ETIMEDOUT);
+        }
+        task.parker().park(deadline);
+    };
+    task.sleeping.store(false, Ordering::Relaxed);
+    if r.is_err() {
+        table.remove(&w);
+        // A wake-up that came with the signal counts: the waker was told that it woke somebody.
+        if w.woken.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+    }
+    r
+}
+
+/// `FUTEX_WAKE_BITSET`: how many were woken.
+pub fn wake(task: &Task, va: Va, scope: Scope, max: i32, bitset: u32) -> Result<usize> {
+    if bitset == 0 {
+        return Err(EINVAL);
+    }
+    let mm = task.mm();
+    let key = key(&mm, va, scope, Access::Read)?;
+    Ok(task.kernel.futexes.wake(&key, max.max(0) as usize, bitset))
+}
+
+/// `FUTEX_REQUEUE` and `FUTEX_CMP_REQUEUE`: how many were woken, and moved.
+pub fn requeue(
+    task: &Task,
+    (from, to): (Va, Va),
+    scope: Scope,
+    (wake, max): (i32, i32),
+    expected: Option<u32>,
+) -> Result<(usize, usize)> {
+    if wake < 0 || max < 0 {
+        return Err(EINVAL);
+    }
+    let mm = task.mm();
+    let k1 = key(&mm, from, scope, Access::Read)?;
+    let k2 = key(&mm, to, scope, Access::Write)?;
+    if let Some(e) = expected
+        && mm.load_u32(from)? != e
+    {
+        return Err(EAGAIN);
+    }
+    Ok(task.kernel.futexes.requeue(&k1, &k2, wake as usize, max as usize))
+}
+
+/// `FUTEX_WAKE_OP`.
+pub fn wake_op(
+    task: &Task,
+    (va1, va2): (Va, Va),
+    scope: Scope,
+    (wake1, wake2): (i32, i32),
+    op: u32,
+) -> Result<usize> {
+    let mm = task.mm();
+    let k1 = key(&mm, va1, scope, Access::Read)?;
+    let k2 = key(&mm, va2, scope, Access::Write)?;
+    // Sign-extended 12-bit arguments.
+    let oparg = ((op as i32) << 8) >> 20;
+    let cmparg = ((op as i32) << 20) >> 20;
+    let oparg = if op & (8 << 28) != 0 { 1i32.wrapping_shl(oparg as u32 & 31) } else { oparg } as u32;
+    let old = mm.with_atomic_u32(va2, Access::Write, |w: &AtomicU32| {
+        w.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |v| match (op >> 28) & 7 {
+            0 => Some(oparg),
+            1 => Some(v.wrapping_add(oparg)),
+            2 => Some(v | oparg),
+            3 => Some(v & !oparg),
+            4 => Some(v ^ oparg),
+            _ => None,
+        })
+    })?;
+    let Ok(old) = old else { return Err(ENOSYS) };
+    let old = old as i32;
+    let holds = match (op >> 24) & 15 {
+        0 => old == cmparg,
+        1 => old != cmparg,
+        2 => old < cmparg,
+        3 => old <= cmparg,
+        4 => old > cmparg,
+        5 => old >= cmparg,
+        _ => return Err(ENOSYS),
+    };
+    let mut n = task.kernel.futexes.wake(&k1, wake1.max(0) as usize, !0);
+    if holds {
+        n += task.kernel.futexes.wake(&k2, wake2.max(0) as usize, !0);
+    }
+    Ok(n)
+}
+
+const WAITERS: u32 = 0x8000_0000;
+const OWNER_DIED: u32 = 0x4000_0000;
+const TID_MASK: u32 = 0x3fff_ffff;
+
+/// What to do where a PI futex is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IfTaken {
+    Wait(Option<Instant>),
+    Fail,
+}
+
+/// `FUTEX_LOCK_PI` and `FUTEX_TRYLOCK_PI`. There are no priorities to inherit: it is a fair lock.
+pub fn lock_pi(task: &Task, va: Va, scope: Scope, if_taken: IfTaken) -> Result<()> {
+    let me = task.tid as u32;
+    loop {
+        let mm = task.mm();
+        // Free: take it, keeping the bit that says who waits. Taken: say that somebody waits.
+        let seen = mm.with_atomic_u32(va, Access::Write, |w| {
+            w.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |v| {
+                if v & TID_MASK == 0 {
+                    Some((v & (WAITERS | OWNER_DIED)) | me)
+                } else if if_taken == IfTaken::Fail {
+                    None
+                } else {
+                    Some(v | WAITERS)
+                }
+            })
+        })?;
+        let old = match seen {
+            Ok(v) | Err(v) => v,
+        };
+        match old & TID_MASK {
+            0 => return Ok(()),
+            t if t == me => return Err(EDEADLK),
+            t if task.kernel.tasks.lock().task(t as i32).is_none() => return Err(ESRCH),
+            _ => {}
+        }
+        let IfTaken::Wait(deadline) = if_taken else { return Err(EAGAIN) };
+        match wait(task, va, scope, old | WAITERS, !0, deadline) {
+            Ok(()) | Err(EAGAIN) => {}
+            Err(e) => return Err(if e == ERESTARTSYS { ERESTARTNOINTR } else { e }),
+        }
+    }
+}
+
+/// `FUTEX_UNLOCK_PI`.
+pub fn unlock_pi(task: &Task, va: Va, scope: Scope) -> Result<()> {
+    let mm = task.mm();
+    let me = task.tid as u32;
+    if mm.load_u32(va)? & TID_MASK != me {
+        return Err(EPERM);
+    }
+    // Whoever wakes takes it; the waiters' bit stays if more than one waits, set again by them.
+    mm.with_atomic_u32(va, Access::Write, |w| w.store(0, Ordering::SeqCst))?;
+    wake(task, va, scope, i32::MAX, !0)?;
+    Ok(())
+}
+
+/// The most entries of a robust list that are looked at (`ROBUST_LIST_LIMIT`).
+const ROBUST_LIMIT: usize = 2048;
+
+/// A thread ends that may hold robust locks: marks them and wakes a waiter (`exit_robust_list`).
+pub fn exit_robust_list(task: &Task) {
+    let head = task.robust_list.load(Ordering::Relaxed);
+    if head == 0 {
+        return;
+    }
+    let mm = task.mm();
+    let word = |va: u64| mm.read_obj::<u64>(Va(va));
+    let (Ok(mut entry), Ok(offset), Ok(pending)) = (word(head), word(head + 8), word(head + 16)) else {
+        return;
+    };
+    let handle = |e: u64, is_pending: bool| {
+        let (e, pi) = (e & !1, e & 1 != 0);
+        if e != 0 {
+            let _ = handle_death(task, &mm, Va(e.wrapping_add(offset)), pi, is_pending);
+        }
+    };
+    for _ in 0..ROBUST_LIMIT {
+        if entry & !1 == head {
+            break;
+        }
+        let next = word(entry & !1);
+        if entry & !1 != pending & !1 {
+            handle(entry, false);
+        }
+        match next {
+            Ok(n) => entry = n,
+            Err(_) => break,
+        }
+    }
+    if pending & !1 != 0 {
+        handle(pending, true);
+    }
+}
+
+fn handle_death(task: &Task, mm: &Mm, va: Va, pi: bool, pending: bool) -> Result<()> {
+    let me = task.tid as u32;
+    let r = mm.with_atomic_u32(va, Access::Write, |w| {
+        w.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |v| {
+            (v & TID_MASK == me).then_some((v & WAITERS) | OWNER_DIED)
+        })
+    })?;
+    let wake_one = match r {
+        Ok(old) => old & WAITERS != 0 || pi,
+        // The unlock may have been done, and its wake-up not.
+        Err(v) => pending && v & TID_MASK == 0,
+    };
+    if wake_one {
+        wake(task, va, Scope::Shared, 1, !0)?;
+        wake(task, va, Scope::Private, 1, !0)?;
+    }
+    Ok(())
+}
+
+impl std::fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Waiter({})", self.tid)
+    }
+}
+
+/// The instant of an absolute time of a clock.
+#[must_use]
+pub fn instant_of(clock: i32, nanos: i64) -> Option<Instant> {
+    let left = nanos.saturating_sub(hostcall::time::clock_nanos(clock));
+    let now = Instant::now();
+    if left <= 0 { Some(now) } else { now.checked_add(std::time::Duration::from_nanos(left as u64)) }
+}

@@ -1,0 +1,105 @@
+//! Thread groups: processes.
+
+use super::limits::Limits;
+use super::signal::{Actions, Pending};
+use abi::Signal;
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use wait::WaitQueue;
+
+/// What the threads of a process share.
+pub struct ThreadGroup {
+    pub tgid: i32,
+    /// Signal dispositions; `CLONE_SIGHAND` children share them.
+    pub actions: RwLock<Arc<RwLock<Actions>>>,
+    /// Signals for the process: any of its threads may take one.
+    pub shared: Pending,
+    /// Notified when a child changes state, and with `IN` for pidfds when this process ends.
+    pub child_wait: WaitQueue,
+    pub exit_wait: WaitQueue,
+    pub limits: Mutex<Limits>,
+    /// The wait status that the group ends with, once decided (`SIGNAL_GROUP_EXIT`).
+    exit_status: Mutex<Option<i32>>,
+    /// The wait status of the main thread's own exit(2).
+    leader_status: AtomicI32,
+    /// The signal of the job-control stop that is in force, 0 if none.
+    stopped: AtomicI32,
+    /// `prctl(PR_SET_DUMPABLE)`.
+    pub dumpable: AtomicI32,
+    /// `prctl(PR_SET_CHILD_SUBREAPER)`.
+    pub subreaper: AtomicBool,
+    /// Timers of the process.
+    pub timers: crate::task::jobs::Timers,
+    /// The program, for /proc/PID/exe.
+    pub exe: RwLock<Option<vfs::Path>>,
+    /// CPU time of ended threads and of waited-for children: nanoseconds, user and system in one.
+    pub cpu_ended: AtomicU64,
+    pub cpu_children: AtomicU64,
+    /// Keeps the program's file from being written.
+    pub exe_guard: Mutex<Vec<vfs::ops::open::ExecGuard>>,
+    /// `oom_score_adj`, kept for who reads it back.
+    pub oom_score_adj: AtomicI32,
+}
+
+impl ThreadGroup {
+    #[must_use]
+    pub fn new(tgid: i32, actions: Arc<RwLock<Actions>>, limits: Limits) -> Arc<ThreadGroup> {
+        Arc::new(ThreadGroup {
+            tgid,
+            actions: RwLock::new(actions),
+            shared: Pending::default(),
+            child_wait: WaitQueue::new(),
+            exit_wait: WaitQueue::new(),
+            limits: Mutex::new(limits),
+            exit_status: Mutex::new(None),
+            leader_status: AtomicI32::new(0),
+            stopped: AtomicI32::new(0),
+            dumpable: AtomicI32::new(1),
+            subreaper: AtomicBool::new(false),
+            timers: crate::task::jobs::Timers::default(),
+            exe: RwLock::new(None),
+            cpu_ended: AtomicU64::new(0),
+            cpu_children: AtomicU64::new(0),
+            exe_guard: Mutex::new(Vec::new()),
+            oom_score_adj: AtomicI32::new(0),
+        })
+    }
+    #[must_use]
+    pub fn actions(&self) -> Arc<RwLock<Actions>> {
+        self.actions.read().clone()
+    }
+    /// Decides the wait status of the group's end, once; gives the one in force.
+    pub fn decide_exit(&self, status: i32) -> i32 {
+        *self.exit_status.lock().get_or_insert(status)
+    }
+    #[must_use]
+    pub fn exit_status(&self) -> Option<i32> {
+        *self.exit_status.lock()
+    }
+    pub fn set_leader_status(&self, status: i32) {
+        self.leader_status.store(status, Ordering::SeqCst);
+    }
+    #[must_use]
+    pub fn leader_status(&self) -> i32 {
+        self.leader_status.load(Ordering::SeqCst)
+    }
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst) != 0
+    }
+    #[must_use]
+    pub fn stop_signal(&self) -> Option<Signal> {
+        Signal::new(self.stopped.load(Ordering::SeqCst))
+    }
+    /// Begins a job-control stop. False if one is in force.
+    pub fn begin_stop(&self, s: Signal) -> bool {
+        self.stopped
+            .compare_exchange(0, s.number(), Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+    }
+    /// Ends it. True if one was in force.
+    pub fn end_stop(&self) -> bool {
+        self.stopped.swap(0, Ordering::SeqCst) != 0
+    }
+}

@@ -1,0 +1,244 @@
+//! The task list: who there is and how they are related. One lock, `Kernel::tasks`, protects all of it
+//! (Linux's `tasklist_lock`).
+
+use super::{Task, ThreadGroup};
+use abi::Result;
+use abi::errno::{EAGAIN, EPERM, ESRCH};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// The highest thread id (`kernel.pid_max`).
+pub const PID_MAX: i32 = 4_194_304;
+/// Where numbering goes on after a wrap (`RESERVED_PIDS`).
+const RESERVED: i32 = 300;
+
+/// A process in the list, until it is waited for.
+pub struct Process {
+    pub group: Arc<ThreadGroup>,
+    /// The parent's tgid; 0 for the first process.
+    pub parent: i32,
+    pub children: BTreeSet<i32>,
+    pub pgid: i32,
+    pub sid: i32,
+    /// Threads that have not ended.
+    pub threads: BTreeMap<i32, Arc<Task>>,
+    /// The wait status, once all threads have ended.
+    pub zombie: Option<i32>,
+    /// A stop that the parent has not been told of by wait4(2): the signal.
+    pub stop_report: Option<i32>,
+    /// A continuation, likewise.
+    pub continue_report: bool,
+    /// The signal for the parent at exit; 0 for none.
+    pub exit_signal: i32,
+    /// Whether it has called execve(2): setpgid(2) then says `EACCES`.
+    pub has_execed: bool,
+    /// What zombies tell: the real uid, and CPU time in nanoseconds.
+    pub uid: u32,
+    pub cpu: u64,
+}
+
+/// All processes, by tgid.
+#[derive(Default)]
+pub struct TaskList {
+    processes: BTreeMap<i32, Process>,
+    /// Every live thread.
+    tasks: HashMap<i32, Arc<Task>>,
+    /// Ids in use as tgid, pgid or sid by anyone: not given out.
+    last: i32,
+}
+
+impl TaskList {
+    /// An unused thread id.
+    pub fn new_tid(&mut self) -> Result<i32> {
+        for _ in 0..PID_MAX {
+            self.last = if self.last + 1 >= PID_MAX { RESERVED } else { self.last + 1 };
+            let n = self.last;
+            let used = self.tasks.contains_key(&n)
+                || self.processes.contains_key(&n)
+                || self.group_exists(n)
+                || self.processes.values().any(|p| p.sid == n);
+            if !used {
+                return Ok(n);
+            }
+            if self.tasks.len() as i32 >= PID_MAX - RESERVED {
+                break;
+            }
+        }
+        Err(EAGAIN)
+    }
+    pub fn add_process(&mut self, p: Process) {
+        let (id, parent) = (p.group.tgid, p.parent);
+        self.processes.insert(id, p);
+        if let Some(parent) = self.processes.get_mut(&parent) {
+            parent.children.insert(id);
+        }
+    }
+    pub fn add_task(&mut self, t: &Arc<Task>) {
+        self.tasks.insert(t.tid, t.clone());
+        if let Some(p) = self.processes.get_mut(&t.group.tgid) {
+            p.threads.insert(t.tid, t.clone());
+        }
+    }
+    /// Removes an ended thread; gives how many remain in its group.
+    pub fn remove_task(&mut self, t: &Task) -> usize {
+        self.tasks.remove(&t.tid);
+        match self.processes.get_mut(&t.group.tgid) {
+            Some(p) => {
+                p.threads.remove(&t.tid);
+                p.threads.len()
+            }
+            None => 0,
+        }
+    }
+    #[must_use]
+    pub fn task(&self, tid: i32) -> Option<Arc<Task>> {
+        self.tasks.get(&tid).cloned()
+    }
+    #[must_use]
+    pub fn process(&self, tgid: i32) -> Option<&Process> {
+        self.processes.get(&tgid)
+    }
+    pub fn process_mut(&mut self, tgid: i32) -> Option<&mut Process> {
+        self.processes.get_mut(&tgid)
+    }
+    pub fn processes(&self) -> impl Iterator<Item = &Process> {
+        self.processes.values()
+    }
+    #[must_use]
+    pub fn task_count(&self) -> usize {
+        self.tasks.len()
+    }
+    #[must_use]
+    pub fn last_pid(&self) -> i32 {
+        self.last
+    }
+    /// The live threads of a process.
+    #[must_use]
+    pub fn threads(&self, tgid: i32) -> Vec<Arc<Task>> {
+        self.processes.get(&tgid).map(|p| p.threads.values().cloned().collect()).unwrap_or_default()
+    }
+    /// Any live thread of a process, the main one first.
+    #[must_use]
+    pub fn some_thread(&self, tgid: i32) -> Option<Arc<Task>> {
+        let p = self.processes.get(&tgid)?;
+        p.threads.get(&tgid).or_else(|| p.threads.values().next()).cloned()
+    }
+    #[must_use]
+    pub fn group(&self, tgid: i32) -> Option<Arc<ThreadGroup>> {
+        self.processes.get(&tgid).map(|p| p.group.clone())
+    }
+    #[must_use]
+    pub fn parent(&self, tgid: i32) -> i32 {
+        self.processes.get(&tgid).map_or(0, |p| p.parent)
+    }
+    #[must_use]
+    pub fn pgid(&self, tgid: i32) -> i32 {
+        self.processes.get(&tgid).map_or(0, |p| p.pgid)
+    }
+    #[must_use]
+    pub fn sid(&self, tgid: i32) -> i32 {
+        self.processes.get(&tgid).map_or(0, |p| p.sid)
+    }
+    /// The members of a process group that have not been reaped; zombies included.
+    #[must_use]
+    pub fn group_members(&self, pgid: i32) -> Vec<Arc<ThreadGroup>> {
+        self.processes.values().filter(|p| p.pgid == pgid).map(|p| p.group.clone()).collect()
+    }
+    #[must_use]
+    pub fn group_exists(&self, pgid: i32) -> bool {
+        self.processes.values().any(|p| p.pgid == pgid)
+    }
+    /// The session that a process group belongs to.
+    #[must_use]
+    pub fn session_of_group(&self, pgid: i32) -> Option<i32> {
+        self.processes.values().find(|p| p.pgid == pgid).map(|p| p.sid)
+    }
+    /// Whether a process group is orphaned (`is_orphaned_pgrp`): no live member has a parent in another
+    /// group of the same session. `except` is left out of account.
+    #[must_use]
+    pub fn is_orphaned(&self, pgid: i32, except: Option<i32>) -> bool {
+        !self.processes.values().any(|p| {
+            p.pgid == pgid
+                && p.zombie.is_none()
+                && Some(p.group.tgid) != except
+                && self
+                    .processes
+                    .get(&p.parent)
+                    .is_some_and(|q| q.pgid != pgid && q.sid == p.sid && p.parent != 0)
+        })
+    }
+    /// Whether a member of the group is stopped.
+    #[must_use]
+    pub fn has_stopped(&self, pgid: i32) -> bool {
+        self.processes.values().any(|p| p.pgid == pgid && p.group.is_stopping())
+    }
+    /// `setsid(2)`.
+    pub fn new_session(&mut self, tgid: i32) -> Result<i32> {
+        if self.group_exists(tgid) {
+            return Err(EPERM);
+        }
+        let p = self.processes.get_mut(&tgid).ok_or(ESRCH)?;
+        p.sid = tgid;
+        p.pgid = tgid;
+        Ok(tgid)
+    }
+    /// Gives the children of an ending process to another.
+    pub fn reparent(&mut self, from: i32, to: i32) -> Vec<i32> {
+        let children = self
+            .processes
+            .get_mut(&from)
+            .map(|p| std::mem::take(&mut p.children))
+            .unwrap_or_default();
+        for c in &children {
+            if let Some(p) = self.processes.get_mut(c) {
+                p.parent = to;
+                // A new parent is always told by SIGCHLD.
+                if p.exit_signal != 0 {
+                    p.exit_signal = abi::signal::SIGCHLD.number();
+                }
+            }
+        }
+        if let Some(p) = self.processes.get_mut(&to) {
+            p.children.extend(children.iter().copied());
+        }
+        children.into_iter().collect()
+    }
+    /// The nearest ancestor that takes orphans: a subreaper, or process 1.
+    #[must_use]
+    pub fn reaper(&self, tgid: i32) -> i32 {
+        let mut at = self.parent(tgid);
+        while at > 1 {
+            match self.processes.get(&at) {
+                Some(p)
+                    if p.zombie.is_none()
+                        && p.group.subreaper.load(std::sync::atomic::Ordering::Relaxed) =>
+                {
+                    return at;
+                }
+                Some(p) => at = p.parent,
+                None => break,
+            }
+        }
+        if tgid == 1 { 0 } else { 1 }
+    }
+    /// Removes a zombie.
+    pub fn reap(&mut self, tgid: i32) -> Option<Process> {
+        let p = self.processes.remove(&tgid)?;
+        if let Some(q) = self.processes.get_mut(&p.parent) {
+            q.children.remove(&tgid);
+        }
+        Some(p)
+    }
+    pub fn note_stopped(&mut self, tgid: i32, signal: i32) {
+        if let Some(p) = self.processes.get_mut(&tgid) {
+            p.stop_report = Some(signal);
+            p.continue_report = false;
+        }
+    }
+    pub fn note_continued(&mut self, tgid: i32) {
+        if let Some(p) = self.processes.get_mut(&tgid) {
+            p.stop_report = None;
+            p.continue_report = true;
+        }
+    }
+}

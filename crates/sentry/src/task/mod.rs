@@ -1,0 +1,227 @@
+//! Tasks and thread groups.
+//!
+//! A [`Task`] is a thread of the application; a host thread runs its [`run::run`] loop and owns its
+//! [`Context`], which holds what only that thread touches (the application thread and its registers). What
+//! others may touch is in [`Task`] and [`ThreadGroup`]. Relations (parents, children, groups, sessions,
+//! zombies) are in [`list::TaskList`], under one lock.
+//!
+//! ## Waking a task
+//!
+//! Whoever changes something that a task must look at (a signal, the group's end, a stop) makes the change
+//! visible and calls [`Task::kick`]. A task is in one of two places: in the Sentry, where it looks at the
+//! system-call boundary and in every interruptible sleep; or in application code, marked by
+//! [`Task::in_app`]. Both sides store first and load second (SeqCst), so one of them sees the other.
+
+pub mod clone;
+pub mod creds;
+pub mod exec;
+pub mod exit;
+pub mod frame;
+pub mod futex;
+pub mod group;
+pub mod jobs;
+pub mod limits;
+pub mod list;
+pub mod run;
+pub mod signal;
+pub mod wait4;
+
+pub use group::ThreadGroup;
+pub use run::Context;
+
+use crate::Kernel;
+use abi::{Result, SigSet};
+use mm::Mm;
+use parking_lot::{Mutex, RwLock};
+use platform::Interrupter;
+use signal::Pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use vfs::file::File;
+use vfs::{Credentials, FdTable, FsContext, PathCx};
+use wait::{Blocker, Parker, WaitQueue};
+
+/// One thread of the application.
+pub struct Task {
+    pub tid: i32,
+    pub kernel: Arc<Kernel>,
+    pub group: Arc<ThreadGroup>,
+    /// Shared by threads and by `CLONE_VM` children; replaced by execve(2).
+    mm: RwLock<Arc<Mm>>,
+    fs: RwLock<Arc<FsContext>>,
+    /// `None` once the task has begun to exit.
+    files: RwLock<Option<Arc<FdTable>>>,
+    cred: RwLock<Arc<Credentials>>,
+    /// Signals for this thread alone.
+    pub pending: Pending,
+    /// The blocked signals; written by this task only.
+    mask: AtomicU64,
+    /// SIGKILL or the group's end: the task ends at the next boundary.
+    killed: AtomicBool,
+    /// Whether it runs application code.
+    in_app: AtomicBool,
+    /// Set by [`Task::kick`]; the boundary looks closer when it is.
+    attention: AtomicBool,
+    parker: Arc<Parker>,
+    interrupter: Mutex<Option<Arc<dyn Interrupter>>>,
+    /// `comm`, at most 15 bytes.
+    comm: Mutex<Vec<u8>>,
+    /// `set_tid_address(2)`: zeroed and woken at exit.
+    pub clear_child_tid: AtomicU64,
+    /// `set_robust_list(2)`.
+    pub robust_list: AtomicU64,
+    /// `prctl(PR_SET_PDEATHSIG)`.
+    pub pdeath_signal: AtomicI32,
+    pub no_new_privs: AtomicBool,
+    /// Whether it still exists for `wait4` of `__WCLONE` kinds: the signal sent to the parent at exit.
+    pub exit_signal: AtomicI32,
+    /// Told when a vfork child lets go of the memory.
+    vfork_done: Mutex<Option<Arc<VforkDone>>>,
+    /// What the task does, for `/proc/PID/stat`: `R`, `S` or `T`.
+    pub sleeping: AtomicBool,
+    /// Nice value; scheduling is the host's, this is what is reported.
+    pub nice: AtomicI32,
+    /// Start, nanoseconds of CLOCK_BOOTTIME.
+    pub start: i64,
+    /// `alarm`-like state, timer slack in nanoseconds.
+    pub timer_slack: AtomicU64,
+    /// CPU time of the Sentry's thread, nanoseconds, as last seen.
+    pub cpu: AtomicU64,
+}
+
+/// A vfork(2) parent waits here.
+#[derive(Default)]
+pub struct VforkDone {
+    pub done: AtomicBool,
+    pub queue: WaitQueue,
+}
+
+impl Task {
+    #[must_use]
+    pub fn mm(&self) -> Arc<Mm> {
+        self.mm.read().clone()
+    }
+    #[must_use]
+    pub fn fs(&self) -> Arc<FsContext> {
+        self.fs.read().clone()
+    }
+    pub fn set_fs(&self, fs: Arc<FsContext>) {
+        *self.fs.write() = fs;
+    }
+    /// The descriptor table; an empty one while exiting.
+    #[must_use]
+    pub fn files(&self) -> Arc<FdTable> {
+        self.files.read().clone().unwrap_or_else(FdTable::new)
+    }
+    pub fn set_files(&self, files: Arc<FdTable>) {
+        *self.files.write() = Some(files);
+    }
+    #[must_use]
+    pub fn cred(&self) -> Arc<Credentials> {
+        self.cred.read().clone()
+    }
+    pub fn set_cred(&self, c: Credentials) {
+        *self.cred.write() = Arc::new(c);
+    }
+    /// The open file behind a descriptor; `EBADF`.
+    pub fn fd(&self, fd: i32) -> Result<Arc<File>> {
+        match &*self.files.read() {
+            Some(f) => f.get(fd),
+            None => Err(abi::errno::EBADF),
+        }
+    }
+    #[must_use]
+    pub fn mask(&self) -> SigSet {
+        SigSet(self.mask.load(Ordering::SeqCst))
+    }
+    /// Replaces the blocked signals; SIGKILL and SIGSTOP stay unblocked. By this task only.
+    pub fn set_mask(&self, m: SigSet) {
+        self.mask.store(m.minus(SigSet::UNBLOCKABLE).0, Ordering::SeqCst);
+        // Unblocked signals may be pending.
+        self.attention.store(true, Ordering::SeqCst);
+    }
+    #[must_use]
+    pub fn comm(&self) -> Vec<u8> {
+        self.comm.lock().clone()
+    }
+    pub fn set_comm(&self, name: &[u8]) {
+        *self.comm.lock() = name[..name.len().min(15)].to_vec();
+    }
+    /// Makes the task look: at the boundary, in its sleep, or by stopping application code.
+    pub fn kick(&self) {
+        self.attention.store(true, Ordering::SeqCst);
+        if self.in_app.load(Ordering::SeqCst)
+            && let Some(i) = &*self.interrupter.lock()
+        {
+            i.interrupt();
+        }
+        self.parker.unpark();
+    }
+    /// Whether the task must end.
+    #[must_use]
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::SeqCst)
+    }
+    /// Ends the task at its next boundary.
+    pub fn kill(&self) {
+        self.killed.store(true, Ordering::SeqCst);
+        self.kick();
+    }
+    /// Whether something is pending that interrupts a sleep: a deliverable signal, the end, a stop.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.is_killed()
+            || (self.pending.bits().0 | self.group.shared.bits().0) & !self.mask().0 != 0
+            || self.group.is_stopping()
+    }
+    /// What path operations run with.
+    pub fn with_paths<R>(self: &Arc<Self>, f: impl FnOnce(&PathCx<'_>) -> R) -> R {
+        let (fs, cred) = (self.fs(), self.cred());
+        f(&PathCx {
+            vfs: &self.kernel.vfs,
+            fs: &fs,
+            caller: vfs::Caller { cred: &cred, task: self },
+            blocker: &**self,
+        })
+    }
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.tid == self.group.tgid
+    }
+    /// `RLIMIT_NOFILE`.
+    #[must_use]
+    pub fn nofile_limit(&self) -> u64 {
+        self.group.limits.lock().0[limits::NOFILE].current
+    }
+    /// The limits that concern memory.
+    #[must_use]
+    pub fn mm_limits(&self) -> mm::Limits {
+        let l = self.group.limits.lock();
+        let locked = if self.cred().has(vfs::Caps::IPC_LOCK) {
+            u64::MAX
+        } else {
+            l.0[limits::MEMLOCK].current
+        };
+        mm::Limits {
+            address_space: l.0[limits::AS].current,
+            data: l.0[limits::DATA].current,
+            stack: l.0[limits::STACK].current,
+            memlock: locked,
+        }
+    }
+}
+
+impl Blocker for Task {
+    fn parker(&self) -> &Arc<Parker> {
+        &self.parker
+    }
+    fn interrupted(&self) -> bool {
+        self.has_work()
+    }
+}
+
+impl std::fmt::Debug for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Task({})", self.tid)
+    }
+}

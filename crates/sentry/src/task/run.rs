@@ -1,0 +1,293 @@
+//! The task loop: application code → event → Sentry → application code.
+//!
+//! At the top of the loop the host thread's stack holds nothing. A blocking system call that is interrupted
+//! unwinds to here with a restart code; it is either dispatched again (no handler ran) or rewound in the
+//! application's registers (a handler runs first), as `arch/x86/kernel/signal.c` does.
+
+use super::signal::{AltStack, SIG_DFL, SIG_IGN, SA_RESTART, SA_RESETHAND, DefaultAction, default_action};
+use super::Task;
+use crate::syscalls::{self, Args, SysResult};
+use abi::errno::*;
+use abi::signal::*;
+use abi::{SigInfo, SigSet, Signal};
+use platform::{AppThread, Event, Regs};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What only the task's own host thread touches.
+pub struct Context {
+    pub task: Arc<Task>,
+    pub thread: Box<dyn AppThread>,
+    pub altstack: AltStack,
+    /// The mask to put back when the handler that interrupted returns (`sigsuspend(2)`, `ppoll(2)`).
+    pub saved_mask: Option<SigSet>,
+    /// The system call whose result is not final: how it asked to be restarted.
+    restart: Option<Restart>,
+    /// How to go on after `restart_syscall(2)`.
+    pub restart_block: Option<RestartBlock>,
+    /// Set by execve(2) and rt_sigreturn(2): the registers are all set, the result is not written.
+    pub regs_final: bool,
+    /// The task is to end with this wait status (`exit(2)`).
+    pub exit: Option<i32>,
+}
+
+/// A continuation of an interrupted call with a relative time.
+pub type RestartBlock = Box<dyn FnMut(&mut Context) -> SysResult + Send>;
+
+struct Restart {
+    code: Errno,
+    nr: u64,
+    args: [u64; 6],
+    ip: u64,
+}
+
+use abi::Errno;
+
+impl Deref for Context {
+    type Target = Arc<Task>;
+    fn deref(&self) -> &Arc<Task> {
+        &self.task
+    }
+}
+
+/// The application side ended.
+struct Gone;
+
+/// Whether the loop goes on.
+#[derive(PartialEq, Eq)]
+enum Flow {
+    Go,
+    End,
+}
+
+impl Context {
+    #[must_use]
+    pub fn new(task: Arc<Task>, thread: Box<dyn AppThread>) -> Context {
+        *task.interrupter.lock() = Some(thread.interrupter());
+        Context {
+            task,
+            thread,
+            altstack: AltStack::default(),
+            saved_mask: None,
+            restart: None,
+            restart_block: None,
+            regs_final: false,
+            exit: None,
+        }
+    }
+
+    /// Replaces the application thread (execve).
+    pub fn replace_thread(&mut self, thread: Box<dyn AppThread>) {
+        *self.task.interrupter.lock() = Some(thread.interrupter());
+        let old = std::mem::replace(&mut self.thread, thread);
+        drop(old);
+    }
+
+    /// The registers. Only in calls that trap with them: clone, execve, rt_sigreturn, and the like.
+    #[must_use]
+    pub fn regs(&self) -> Regs {
+        self.thread.regs()
+    }
+}
+
+/// Runs the task until it ends.
+pub fn run(mut cx: Context) {
+    while boundary(&mut cx) == Flow::Go {
+        let Some(event) = enter_app(&mut cx) else { continue };
+        match event {
+            Event::Syscall { nr, args, ip } => system_call(&mut cx, nr, args, ip),
+            Event::Fault { signal, code, addr, error } => fault(&mut cx, signal, code, addr, error),
+            Event::Interrupted => {}
+            Event::ForeignSyscall => {
+                // No 32-bit or x32 application: as a kernel without them.
+                cx.thread.set_return(neg(ENOSYS));
+            }
+            Event::Gone => {
+                // Killed by its own doing: it destroyed its stub.
+                if !cx.is_killed() {
+                    cx.kernel.kill_group(&cx.group, SIGSEGV.number());
+                }
+            }
+        }
+    }
+    super::exit::finish(cx);
+}
+
+/// Runs application code until the next event; `None` if there is work first.
+fn enter_app(cx: &mut Context) -> Option<Event> {
+    cx.task.in_app.store(true, Ordering::SeqCst);
+    if cx.task.attention.load(Ordering::SeqCst) && cx.task.has_work() {
+        cx.task.in_app.store(false, Ordering::SeqCst);
+        return None;
+    }
+    let e = cx.thread.run();
+    cx.task.in_app.store(false, Ordering::SeqCst);
+    Some(e)
+}
+
+const fn neg(e: Errno) -> u64 {
+    (-(e.raw() as i64)) as u64
+}
+
+fn system_call(cx: &mut Context, nr: u64, args: [u64; 6], ip: u64) {
+    cx.regs_final = false;
+    let r = syscalls::dispatch(cx, nr, &Args(args));
+    if cx.regs_final || cx.exit.is_some() {
+        return;
+    }
+    match r {
+        Ok(v) => cx.thread.set_return(v as u64),
+        Err(code) if code.is_restart() => {
+            cx.thread.set_return(neg(EINTR));
+            cx.restart = Some(Restart { code, nr, args, ip });
+        }
+        Err(e) => cx.thread.set_return(neg(e)),
+    }
+}
+
+fn fault(cx: &mut Context, signal: i32, code: i32, addr: u64, error: u64) {
+    let is_memory = signal == SIGSEGV.number() || signal == SIGBUS.number();
+    // A code above zero is the hardware's; SI_KERNEL is a general protection fault.
+    if is_memory && code > 0 && code != SI_KERNEL {
+        let mm = cx.mm();
+        let info = mm::FaultInfo::from_event(signal, addr, error);
+        match mm.handle_fault(info) {
+            Ok(()) => return,
+            Err(f) => {
+                let si = SigInfo::fault(f.signal, f.code, f.addr.0);
+                cx.kernel.force(&cx.task, si);
+                return;
+            }
+        }
+    }
+    let Some(s) = Signal::new(signal) else { return };
+    cx.kernel.force(&cx.task, SigInfo::fault(s, code, addr));
+}
+
+/// The system-call boundary: ends, stops and signals. `End` if the task is to end.
+fn boundary(cx: &mut Context) -> Flow {
+    if cx.exit.is_some() {
+        return Flow::End;
+    }
+    if !cx.task.attention.swap(false, Ordering::SeqCst) && cx.restart.is_none() && cx.saved_mask.is_none()
+    {
+        return Flow::Go;
+    }
+    loop {
+        if cx.is_killed() {
+            return Flow::End;
+        }
+        if cx.group.is_stopping() {
+            stop_here(cx);
+            continue;
+        }
+        let deliverable = SigSet(!cx.mask().0);
+        let Some(info) =
+            cx.pending.take(deliverable).or_else(|| cx.group.shared.take(deliverable))
+        else {
+            break;
+        };
+        crate::strace::signal(cx, &info);
+        let Some(s) = info.signal() else { continue };
+        let actions = cx.group.actions();
+        let action = actions.read().get(s);
+        match action.handler {
+            SIG_IGN => {}
+            SIG_DFL => match default_action(s) {
+                DefaultAction::Ignore | DefaultAction::Continue => {}
+                DefaultAction::Stop => {
+                    // The terminal's stop signals do nothing to an orphaned group.
+                    let orphaned = s != SIGSTOP && {
+                        let l = cx.kernel.tasks.lock();
+                        l.is_orphaned(l.pgid(cx.group.tgid), None)
+                    };
+                    if !orphaned {
+                        cx.kernel.stop_group(&cx.group, s);
+                    }
+                }
+                DefaultAction::Terminate => {
+                    cx.kernel.kill_group(&cx.group, s.number());
+                }
+                DefaultAction::Core => {
+                    // The core bit is set where a core would be written; RLIMIT_CORE is 0 by default.
+                    cx.kernel.kill_group(&cx.group, s.number());
+                }
+            },
+            _ => {
+                if action.flags & SA_RESETHAND != 0 {
+                    actions.write().set(s, super::signal::SigAction::default());
+                }
+                if deliver(cx, &info, &action).is_err() {
+                    return Flow::End;
+                }
+                // One handler at a time; the next signal interrupts its first instruction, as on Linux
+                // several frames are stacked: go on.
+            }
+        }
+    }
+    // No handler ran for it: do the call again, without the application.
+    if let Some(r) = cx.restart.take() {
+        if cx.has_work() {
+            cx.restart = Some(r);
+            return boundary_again(cx);
+        }
+        if let Some(m) = cx.saved_mask.take() {
+            cx.task.set_mask(m);
+        }
+        let nr = if r.code == ERESTART_RESTARTBLOCK { syscalls::RESTART_SYSCALL } else { r.nr };
+        system_call(cx, nr, r.args, r.ip);
+        return boundary_again(cx);
+    }
+    if let Some(m) = cx.saved_mask.take() {
+        cx.task.set_mask(m);
+        return boundary_again(cx);
+    }
+    Flow::Go
+}
+
+fn boundary_again(cx: &mut Context) -> Flow {
+    cx.task.attention.store(true, Ordering::SeqCst);
+    boundary(cx)
+}
+
+/// Sets up a handler's frame. `Err` if the task ends instead.
+fn deliver(cx: &mut Context, info: &SigInfo, action: &super::signal::SigAction) -> core::result::Result<(), Gone> {
+    if !cx.thread.has_regs() && cx.thread.fetch_regs() == Event::Gone {
+        cx.kernel.kill_group(&cx.group, SIGSEGV.number());
+        return Err(Gone);
+    }
+    let mut regs = cx.thread.regs();
+    if let Some(r) = cx.restart.take() {
+        let restart = match r.code {
+            ERESTARTNOINTR => true,
+            ERESTARTSYS => action.flags & SA_RESTART != 0,
+            _ => false,
+        };
+        if restart {
+            // The instruction is two bytes long: `syscall`.
+            regs.rip = r.ip - 2;
+            regs.rax = r.nr;
+        } else {
+            regs.rax = neg(EINTR);
+        }
+        cx.thread.set_regs(&regs);
+    }
+    if super::frame::push(cx, info, action).is_err() {
+        // No room for the frame: SIGSEGV, and if that was the signal, the end.
+        let segv = SigInfo::new(SIGSEGV, SI_KERNEL);
+        if info.signal() == Some(SIGSEGV) {
+            cx.group.actions().write().set(SIGSEGV, super::signal::SigAction::default());
+        }
+        cx.kernel.force(&cx.task, segv);
+    }
+    Ok(())
+}
+
+/// Sleeps as long as the group is stopped.
+fn stop_here(cx: &Context) {
+    use wait::Blocker;
+    while cx.group.is_stopping() && !cx.is_killed() {
+        cx.task.parker().park(None);
+    }
+}

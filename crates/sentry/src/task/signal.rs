@@ -1,0 +1,358 @@
+//! Signals: queues, dispositions, sending (`signal(7)`, `kernel/signal.c`).
+//!
+//! Standard signals are pending at most once in each queue, real-time ones queue. A signal that is ignored
+//! is dropped when sent, unless it is blocked (its disposition may change). SIGCONT and the stop signals
+//! act when sent, whatever their disposition: each removes the others from the queues.
+
+use super::{Task, ThreadGroup};
+use crate::Kernel;
+use abi::errno::{EAGAIN, EPERM};
+use abi::signal::*;
+use abi::{Result, SigInfo, SigSet, Signal};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use vfs::Caps;
+use wait::{Events, WaitQueue};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// A queue of pending signals.
+#[derive(Default)]
+pub struct Pending {
+    /// The set of what is in `queue`, readable without the lock.
+    bits: AtomicU64,
+    queue: Mutex<VecDeque<SigInfo>>,
+    /// For signalfd: notified when a signal is queued.
+    pub wait: WaitQueue,
+}
+
+/// The most real-time signals in one queue; Linux limits them per user (RLIMIT_SIGPENDING).
+const QUEUE_MAX: usize = 32_768;
+
+impl Pending {
+    #[must_use]
+    pub fn bits(&self) -> SigSet {
+        SigSet(self.bits.load(Ordering::SeqCst))
+    }
+    /// Queues a signal. `EAGAIN` if a real-time one finds the queue full.
+    pub(super) fn push(&self, info: SigInfo) -> Result<()> {
+        let Some(s) = info.signal() else { return Ok(()) };
+        let mut q = self.queue.lock();
+        if !s.is_realtime() && self.bits().contains(s) {
+            return Ok(());
+        }
+        if q.len() >= QUEUE_MAX {
+            return if s.is_realtime() && info.code != SI_USER { Err(EAGAIN) } else { Ok(()) };
+        }
+        q.push_back(info);
+        self.bits.fetch_or(SigSet::of(s).0, Ordering::SeqCst);
+        drop(q);
+        self.wait.notify(Events::READABLE);
+        Ok(())
+    }
+    /// Takes the next signal of `set`: faults first, then the lowest number, then the oldest.
+    pub fn take(&self, set: SigSet) -> Option<SigInfo> {
+        /// Signals of the thread's own doing come first (`SYNCHRONOUS_MASK`).
+        const SYNCHRONOUS: SigSet = SigSet(
+            SigSet::of(SIGSEGV).0
+                | SigSet::of(SIGBUS).0
+                | SigSet::of(SIGILL).0
+                | SigSet::of(SIGTRAP).0
+                | SigSet::of(SIGFPE).0
+                | SigSet::of(SIGSYS).0,
+        );
+        if self.bits().0 & set.0 == 0 {
+            return None;
+        }
+        let mut q = self.queue.lock();
+        let candidates = SigSet(self.bits().0 & set.0);
+        let s = SigSet(candidates.0 & SYNCHRONOUS.0).first().or(candidates.first())?;
+        let at = q.iter().position(|i| i.signo == s.number())?;
+        let info = q.remove(at);
+        if !q.iter().any(|i| i.signo == s.number()) {
+            self.bits.fetch_and(!SigSet::of(s).0, Ordering::SeqCst);
+        }
+        info
+    }
+    /// Removes every signal of `set`.
+    pub fn discard(&self, set: SigSet) {
+        let mut q = self.queue.lock();
+        q.retain(|i| i.signal().is_none_or(|s| !set.contains(s)));
+        self.bits.fetch_and(!set.0, Ordering::SeqCst);
+    }
+}
+
+/// `struct kernel_sigaction`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SigAction {
+    pub handler: u64,
+    pub flags: u64,
+    pub restorer: u64,
+    pub mask: SigSet,
+}
+
+pub const SIG_DFL: u64 = 0;
+pub const SIG_IGN: u64 = 1;
+pub const SA_NOCLDSTOP: u64 = 1;
+pub const SA_NOCLDWAIT: u64 = 2;
+pub const SA_SIGINFO: u64 = 4;
+pub const SA_RESTORER: u64 = 0x0400_0000;
+pub const SA_ONSTACK: u64 = 0x0800_0000;
+pub const SA_RESTART: u64 = 0x1000_0000;
+pub const SA_NODEFER: u64 = 0x4000_0000;
+pub const SA_RESETHAND: u64 = 0x8000_0000;
+
+/// The dispositions of all signals.
+#[derive(Clone)]
+pub struct Actions([SigAction; 64]);
+
+impl Default for Actions {
+    fn default() -> Self {
+        Actions([SigAction::default(); 64])
+    }
+}
+
+impl Actions {
+    #[must_use]
+    pub fn get(&self, s: Signal) -> SigAction {
+        self.0[s.number() as usize - 1]
+    }
+    pub fn set(&mut self, s: Signal, a: SigAction) {
+        self.0[s.number() as usize - 1] = a;
+    }
+    /// Whether sending `s` does nothing.
+    #[must_use]
+    pub fn ignores(&self, s: Signal) -> bool {
+        match self.get(s).handler {
+            SIG_IGN => true,
+            SIG_DFL => default_action(s) == DefaultAction::Ignore,
+            _ => false,
+        }
+    }
+    /// execve(2): handlers become the default, ignored signals stay ignored.
+    pub fn reset_for_exec(&mut self) {
+        for a in &mut self.0 {
+            let keep = a.handler == SIG_IGN;
+            *a = SigAction { handler: if keep { SIG_IGN } else { SIG_DFL }, ..SigAction::default() };
+        }
+    }
+    /// `CLONE_CLEAR_SIGHAND`.
+    pub fn clear_handlers(&mut self) {
+        for a in &mut self.0 {
+            if a.handler != SIG_IGN {
+                *a = SigAction::default();
+            }
+        }
+    }
+}
+
+/// What a signal does by default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DefaultAction {
+    Terminate,
+    Core,
+    Ignore,
+    Stop,
+    Continue,
+}
+
+/// The default action (`signal(7)`).
+#[must_use]
+pub fn default_action(s: Signal) -> DefaultAction {
+    match s {
+        SIGCONT => DefaultAction::Continue,
+        SIGSTOP | SIGTSTP | SIGTTIN | SIGTTOU => DefaultAction::Stop,
+        SIGCHLD | SIGURG | SIGWINCH => DefaultAction::Ignore,
+        SIGQUIT | SIGILL | SIGTRAP | SIGABRT | SIGBUS | SIGFPE | SIGSEGV | SIGXCPU | SIGXFSZ
+        | SIGSYS => DefaultAction::Core,
+        _ => DefaultAction::Terminate,
+    }
+}
+
+/// The signals that stop.
+pub const STOP_SIGNALS: SigSet = SigSet(
+    SigSet::of(SIGSTOP).0 | SigSet::of(SIGTSTP).0 | SigSet::of(SIGTTIN).0 | SigSet::of(SIGTTOU).0,
+);
+
+/// Whether `from` may signal a process with the credentials `to` (`kill_ok_by_cred`).
+#[must_use]
+pub fn may_signal(from: &vfs::Credentials, to: &vfs::Credentials) -> bool {
+    from.euid == to.suid
+        || from.euid == to.uid
+        || from.uid == to.suid
+        || from.uid == to.uid
+        || from.has(Caps::KILL)
+}
+
+impl Kernel {
+    /// What sending does before queueing: stops and continues. True if the signal is to be queued.
+    fn prepare(&self, g: &Arc<ThreadGroup>, to: &Task, s: Signal) -> bool {
+        if g.exit_status().is_some() {
+            return s == SIGKILL;
+        }
+        if STOP_SIGNALS.contains(s) {
+            self.discard_in_group(g, SigSet::of(SIGCONT));
+        } else if s == SIGCONT {
+            self.discard_in_group(g, STOP_SIGNALS);
+            if g.end_stop() {
+                self.tasks.lock().note_continued(g.tgid);
+                self.notify_parent_of_stop(g, CLD_CONTINUED, SIGCONT.number());
+                for t in self.tasks.lock().threads(g.tgid) {
+                    t.kick();
+                }
+            }
+        }
+        // Process 1 of the sandbox is protected from signals without a handler, as a pid namespace's is.
+        if g.tgid == 1
+            && !matches!(s, SIGKILL | SIGSTOP)
+            && self.init_protected
+            && g.actions().read().get(s).handler == SIG_DFL
+        {
+            return false;
+        }
+        to.mask().contains(s) || !g.actions().read().ignores(s)
+    }
+
+    fn discard_in_group(&self, g: &Arc<ThreadGroup>, set: SigSet) {
+        g.shared.discard(set);
+        for t in self.tasks.lock().threads(g.tgid) {
+            t.pending.discard(set);
+        }
+    }
+
+    /// Sends a signal to one thread.
+    pub fn send_to_task(&self, t: &Arc<Task>, info: SigInfo) -> Result<()> {
+        let Some(s) = info.signal() else { return Ok(()) };
+        if !self.prepare(&t.group, t, s) {
+            return Ok(());
+        }
+        if s == SIGKILL {
+            self.kill_group(&t.group, SIGKILL.number());
+            return Ok(());
+        }
+        t.pending.push(info)?;
+        t.kick();
+        Ok(())
+    }
+
+    /// Sends a signal to a process: a thread that does not block it takes it.
+    pub fn send_to_group(&self, g: &Arc<ThreadGroup>, info: SigInfo) -> Result<()> {
+        let Some(s) = info.signal() else { return Ok(()) };
+        let threads = self.tasks.lock().threads(g.tgid);
+        let Some(main) = threads.iter().find(|t| t.is_leader()).or(threads.first()) else {
+            return Ok(());
+        };
+        if !self.prepare(g, main, s) {
+            return Ok(());
+        }
+        if s == SIGKILL {
+            self.kill_group(g, SIGKILL.number());
+            return Ok(());
+        }
+        g.shared.push(info)?;
+        // One that does not block it, the main thread first; a sleeper in sigwait is woken by the queue.
+        let wants = |t: &&Arc<Task>| !t.mask().contains(s) && !t.is_killed();
+        if let Some(t) = std::iter::once(main).chain(threads.iter()).find(wants) {
+            t.kick();
+        }
+        Ok(())
+    }
+
+    /// Sends to every member of a process group. `false` if it has none.
+    pub fn send_to_pgrp(&self, pgid: i32, info: SigInfo) -> bool {
+        let members = self.tasks.lock().group_members(pgid);
+        for g in &members {
+            let _ = self.send_to_group(g, info);
+        }
+        !members.is_empty()
+    }
+
+    /// Ends a group with this wait status.
+    pub fn kill_group(&self, g: &Arc<ThreadGroup>, status: i32) {
+        g.decide_exit(status);
+        g.end_stop();
+        for t in self.tasks.lock().threads(g.tgid) {
+            t.kill();
+        }
+    }
+
+    /// A signal that the thread itself caused: it cannot be blocked or ignored (`force_sig_info`).
+    pub fn force(&self, t: &Arc<Task>, info: SigInfo) {
+        let Some(s) = info.signal() else { return };
+        let actions = t.group.actions();
+        {
+            let mut a = actions.write();
+            if t.mask().contains(s) || a.get(s).handler == SIG_IGN {
+                a.set(s, SigAction::default());
+                let mut m = t.mask();
+                m.remove(s);
+                t.set_mask(m);
+            }
+        }
+        if s == SIGKILL {
+            self.kill_group(&t.group, SIGKILL.number());
+            return;
+        }
+        let _ = t.pending.push(info);
+        t.kick();
+    }
+}
+
+/// `stack_t` of sigaltstack(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct AltStack {
+    pub sp: u64,
+    pub flags: i32,
+    pub pad: i32,
+    pub size: u64,
+}
+
+pub const SS_ONSTACK: i32 = 1;
+pub const SS_DISABLE: i32 = 2;
+pub const SS_AUTODISARM: i32 = 1 << 31;
+
+impl Default for AltStack {
+    fn default() -> Self {
+        AltStack { sp: 0, flags: SS_DISABLE, pad: 0, size: 0 }
+    }
+}
+
+impl AltStack {
+    /// Whether `sp` lies on it (`on_sig_stack`).
+    #[must_use]
+    pub fn holds(&self, sp: u64) -> bool {
+        self.flags & SS_AUTODISARM == 0
+            && self.flags & SS_DISABLE == 0
+            && sp > self.sp
+            && sp - self.sp <= self.size
+    }
+    #[must_use]
+    pub fn is_disabled(&self) -> bool {
+        self.size == 0
+    }
+}
+
+/// `CLD_*` codes of SIGCHLD.
+pub const CLD_EXITED: i32 = 1;
+pub const CLD_KILLED: i32 = 2;
+pub const CLD_DUMPED: i32 = 3;
+pub const CLD_STOPPED: i32 = 5;
+pub const CLD_CONTINUED: i32 = 6;
+
+/// The sender's side of kill(2) and its kin: permission, then sending.
+pub fn check_permission(from: &Task, to: &Task, s: Option<Signal>) -> Result<()> {
+    if Arc::ptr_eq(&from.group, &to.group) || may_signal(&from.cred(), &to.cred()) {
+        return Ok(());
+    }
+    // SIGCONT within a session is always allowed.
+    if s == Some(SIGCONT) {
+        let l = from.kernel.tasks.lock();
+        if l.sid(from.group.tgid) == l.sid(to.group.tgid) {
+            return Ok(());
+        }
+    }
+    Err(EPERM)
+}

@@ -1,0 +1,600 @@
+//! A toolkit for file systems whose contents are generated: proc, sysfs, cgroupfs.
+//!
+//! Implement [`DynDir`] and [`DynFile`] (and [`DynLink`]), and make a [`DynFs`] of the root directory. Names
+//! are never cached: each walk asks the directory. Inode numbers follow from the path, so that `readdir`
+//! and `stat` agree and numbers stay the same.
+//!
+//! ```ignore
+//! struct Uptime(Arc<Kernel>);
+//! impl DynFile for Uptime {
+//!     fn generate(&self, _: &File) -> Result<Vec<u8>> { Ok(format!("{}\n", self.0.uptime()).into_bytes()) }
+//! }
+//! let root = StaticDir::new().file("uptime", Uptime(kernel));
+//! let dentry = DynFs::mountable(&vfs, "proc", PROC_SUPER_MAGIC, Arc::new(root));
+//! ```
+
+use super::tmpfs::emit_dots;
+use crate::context::Caller;
+use crate::dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
+use crate::file::{File, FileOps, Sink, Source};
+use crate::inode::{FileType, Follow, Inode, InodeExt, Perm, SetAttr, Want, generic_permission};
+use crate::vfs::Vfs;
+use crate::{DirEntry, Path, Stat, now};
+use abi::Result;
+use abi::errno::{EACCES, EINVAL, EISDIR, ENOENT, EPERM};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// A child of a generated directory.
+#[derive(Clone)]
+pub enum DynNode {
+    Dir(Arc<dyn DynDir>),
+    File(Arc<dyn DynFile>),
+    Link(Arc<dyn DynLink>),
+    /// An inode of another kind (a device).
+    Inode(Arc<dyn Inode>),
+}
+
+impl DynNode {
+    fn file_type(&self) -> FileType {
+        match self {
+            DynNode::Dir(_) => FileType::Directory,
+            DynNode::File(_) => FileType::Regular,
+            DynNode::Link(_) => FileType::Symlink,
+            DynNode::Inode(i) => i.file_type(),
+        }
+    }
+}
+
+/// A name that a generated directory shows.
+#[derive(Clone, Debug)]
+pub struct DynEntry {
+    pub name: Vec<u8>,
+    pub kind: FileType,
+}
+
+impl DynEntry {
+    #[must_use]
+    pub fn new(name: impl Into<Vec<u8>>, kind: FileType) -> DynEntry {
+        DynEntry {
+            name: name.into(),
+            kind,
+        }
+    }
+}
+
+/// A generated directory.
+pub trait DynDir: Any + Send + Sync {
+    fn perm(&self) -> Perm {
+        Perm {
+            mode: 0o555,
+            uid: 0,
+            gid: 0,
+        }
+    }
+    /// The child of this name; `ENOENT` where there is none.
+    fn lookup(&self, cx: &Caller<'_>, name: &[u8]) -> Result<DynNode>;
+    /// Every child, in the order to show; asked when a directory is read from its start.
+    fn list(&self, file: &File) -> Result<Vec<DynEntry>>;
+    fn alive(&self) -> bool {
+        true
+    }
+    fn identity(&self) -> u64 {
+        0
+    }
+    fn permission(&self, cx: &Caller<'_>, want: Want) -> Result<()> {
+        generic_permission(self.perm(), FileType::Directory, cx.cred, want)
+    }
+    /// Subdirectories, for the link count; 0 where nobody counts.
+    fn subdirs(&self) -> u32 {
+        0
+    }
+    /// Directories that can be made in it (cgroupfs); they are found by `lookup` afterwards.
+    fn mkdir(&self, _cx: &Caller<'_>, _name: &[u8], _mode: u32) -> Result<DynNode> {
+        Err(EPERM)
+    }
+    fn rmdir(&self, _cx: &Caller<'_>, _name: &[u8]) -> Result<()> {
+        Err(EPERM)
+    }
+}
+
+/// A generated file.
+pub trait DynFile: Any + Send + Sync {
+    fn perm(&self) -> Perm {
+        Perm {
+            mode: 0o444,
+            uid: 0,
+            gid: 0,
+        }
+    }
+    /// All of its contents, asked when it is read from its start (as seq_file does): what follows comes
+    /// from the same picture. `file` tells who opened it.
+    fn generate(&self, file: &File) -> Result<Vec<u8>>;
+    /// What is written, all of one write(2). Gives how much was taken.
+    fn write(&self, _file: &File, _data: &[u8], _offset: u64) -> Result<usize> {
+        Err(EINVAL)
+    }
+    /// Opens it; override for files that are no text (`/proc/PID/mem`), or to look at the caller.
+    fn open(self: Arc<Self>, _cx: &Caller<'_>, _flags: u32) -> Result<Option<Arc<dyn FileOps>>> {
+        Ok(None)
+    }
+    fn permission(&self, cx: &Caller<'_>, want: Want) -> Result<()> {
+        generic_permission(self.perm(), FileType::Regular, cx.cred, want)
+    }
+    /// As `st_size`.
+    fn size(&self) -> u64 {
+        0
+    }
+    fn identity(&self) -> u64 {
+        0
+    }
+}
+
+/// A generated symbolic link.
+pub trait DynLink: Any + Send + Sync {
+    fn perm(&self) -> Perm {
+        Perm {
+            mode: 0o777,
+            uid: 0,
+            gid: 0,
+        }
+    }
+    /// Its text, as the caller sees it.
+    fn read(&self, cx: &Caller<'_>) -> Result<Vec<u8>>;
+    /// For magic links: the place itself. `None`: the text is walked.
+    fn jump(&self, _cx: &Caller<'_>) -> Result<Option<Path>> {
+        Ok(None)
+    }
+    fn identity(&self) -> u64 {
+        0
+    }
+}
+
+/// A file system of generated files.
+pub struct DynFs {
+    name: &'static str,
+    magic: u64,
+    dev: u64,
+    /// When it was made: the times of everything on it that has none of its own.
+    born: i64,
+}
+
+impl FileSystem for DynFs {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn stat_fs(&self) -> Result<StatFs> {
+        Ok(StatFs {
+            magic: self.magic,
+            bsize: 4096,
+            namelen: 255,
+            fsid: self.dev,
+            ..StatFs::default()
+        })
+    }
+    fn caching(&self) -> Caching {
+        Caching::Never
+    }
+    fn no_exec(&self) -> bool {
+        self.name == "proc" || self.name == "sysfs"
+    }
+}
+
+impl DynFs {
+    /// A file system with this root, ready to be mounted.
+    #[must_use]
+    pub fn mountable(
+        vfs: &Vfs,
+        name: &'static str,
+        magic: u64,
+        root: Arc<dyn DynDir>,
+    ) -> Arc<Dentry> {
+        let dev = vfs.new_dev();
+        let fs = Arc::new(DynFs {
+            name,
+            magic,
+            dev,
+            born: now(),
+        });
+        let inode = DynInode::wrap(&fs, 1, DynNode::Dir(root));
+        Dentry::new_root(&SuperBlock::new(dev, fs), inode)
+    }
+}
+
+/// The inode of a generated node.
+pub struct DynInode {
+    fs: Arc<DynFs>,
+    ino: u64,
+    pub node: DynNode,
+    ext: InodeExt,
+}
+
+fn child_ino(dir: u64, name: &[u8]) -> u64 {
+    let mut h = DefaultHasher::new();
+    (dir, name).hash(&mut h);
+    // Never the root's, and small enough for programs that print it as a signed number.
+    (h.finish() >> 16) | (1 << 32)
+}
+
+impl DynInode {
+    fn wrap(fs: &Arc<DynFs>, ino: u64, node: DynNode) -> Arc<dyn Inode> {
+        match node {
+            DynNode::Inode(i) => i,
+            node => Arc::new(DynInode {
+                fs: fs.clone(),
+                ino,
+                node,
+                ext: InodeExt::default(),
+            }),
+        }
+    }
+    fn dir(&self) -> Result<&Arc<dyn DynDir>> {
+        match &self.node {
+            DynNode::Dir(d) => Ok(d),
+            _ => Err(abi::errno::ENOTDIR),
+        }
+    }
+    fn identity(&self) -> u64 {
+        match &self.node {
+            DynNode::Dir(d) => d.identity(),
+            DynNode::File(f) => f.identity(),
+            DynNode::Link(l) => l.identity(),
+            DynNode::Inode(_) => 0,
+        }
+    }
+}
+
+impl Inode for DynInode {
+    fn file_type(&self) -> FileType {
+        self.node.file_type()
+    }
+    fn ext(&self) -> &InodeExt {
+        &self.ext
+    }
+    fn perm(&self) -> Result<Perm> {
+        Ok(match &self.node {
+            DynNode::Dir(d) => d.perm(),
+            DynNode::File(f) => f.perm(),
+            DynNode::Link(l) => l.perm(),
+            DynNode::Inode(i) => i.perm()?,
+        })
+    }
+    fn stat(&self) -> Result<Stat> {
+        let p = self.perm()?;
+        let (nlink, size) = match &self.node {
+            DynNode::Dir(d) => (2 + d.subdirs(), 0),
+            DynNode::File(f) => (1, f.size()),
+            _ => (1, 0),
+        };
+        Ok(Stat {
+            dev: self.fs.dev,
+            ino: self.ino,
+            mode: self.file_type().bits() | p.mode,
+            nlink,
+            uid: p.uid,
+            gid: p.gid,
+            size,
+            blksize: 4096,
+            atime: self.fs.born,
+            mtime: self.fs.born,
+            ctime: self.fs.born,
+            ..Stat::default()
+        })
+    }
+    fn permission(&self, cx: &Caller<'_>, want: Want) -> Result<()> {
+        match &self.node {
+            DynNode::Dir(d) => d.permission(cx, want),
+            DynNode::File(f) => f.permission(cx, want),
+            DynNode::Link(_) => Ok(()),
+            DynNode::Inode(i) => i.permission(cx, want),
+        }
+    }
+    fn lookup(&self, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<dyn Inode>> {
+        let d = self.dir()?;
+        if !d.alive() {
+            return Err(ENOENT);
+        }
+        let node = d.lookup(cx, name)?;
+        Ok(Self::wrap(&self.fs, child_ino(self.ino, name), node))
+    }
+    fn revalidate(&self, cx: &Caller<'_>, name: &[u8], child: Option<&Arc<dyn Inode>>) -> bool {
+        let (Ok(new), Some(old)) = (self.lookup(cx, name), child) else {
+            return false;
+        };
+        let (a, b) = (
+            crate::inode::downcast::<DynInode>(&new),
+            crate::inode::downcast::<DynInode>(old),
+        );
+        match (a, b) {
+            (Some(a), Some(b)) => {
+                a.file_type() == b.file_type() && a.identity() == b.identity() && b.is_alive()
+            }
+            (None, None) => Arc::ptr_eq(&new, old),
+            _ => false,
+        }
+    }
+    fn mkdir(&self, cx: &Caller<'_>, name: &[u8], new: crate::NewNode) -> Result<Arc<dyn Inode>> {
+        let node = self.dir()?.mkdir(cx, name, new.mode)?;
+        Ok(Self::wrap(&self.fs, child_ino(self.ino, name), node))
+    }
+    fn rmdir(&self, cx: &Caller<'_>, name: &[u8], _: &Arc<dyn Inode>) -> Result<()> {
+        self.dir()?.rmdir(cx, name)
+    }
+    fn readlink(&self, cx: &Caller<'_>) -> Result<Vec<u8>> {
+        match &self.node {
+            DynNode::Link(l) => l.read(cx),
+            _ => Err(EINVAL),
+        }
+    }
+    fn follow(&self, cx: &Caller<'_>) -> Result<Follow> {
+        if let DynNode::Link(l) = &self.node
+            && let Some(p) = l.jump(cx)?
+        {
+            return Ok(Follow::Jump(p));
+        }
+        Ok(Follow::Target(self.readlink(cx)?))
+    }
+    fn open(self: Arc<Self>, cx: &Caller<'_>, flags: u32) -> Result<Arc<dyn FileOps>> {
+        match &self.node {
+            DynNode::Dir(_) => Ok(Arc::new(OpenDynDir {
+                inode: self,
+                list: Mutex::default(),
+            })),
+            DynNode::File(f) => {
+                if let Some(ops) = f.clone().open(cx, flags)? {
+                    return Ok(ops);
+                }
+                Ok(Arc::new(OpenDynFile {
+                    file: f.clone(),
+                    inode: self,
+                    text: Mutex::default(),
+                }))
+            }
+            _ => Err(EACCES),
+        }
+    }
+    fn set_attr(&self, _: &Caller<'_>, a: &SetAttr) -> Result<()> {
+        // O_TRUNC on a generated file says nothing; everything else is refused.
+        let only_size = a.mode.is_none() && a.uid.is_none() && a.gid.is_none() && a.size == Some(0);
+        if only_size { Ok(()) } else { Err(EPERM) }
+    }
+}
+
+impl DynInode {
+    fn is_alive(&self) -> bool {
+        match &self.node {
+            DynNode::Dir(d) => d.alive(),
+            _ => true,
+        }
+    }
+}
+
+/// An open generated file: the text is a picture taken when it was last read from the start.
+struct OpenDynFile {
+    file: Arc<dyn DynFile>,
+    inode: Arc<DynInode>,
+    text: Mutex<Option<Arc<[u8]>>>,
+}
+
+/// The most that one write(2) hands to [`DynFile::write`].
+const MAX_WRITE: usize = 1 << 20;
+
+impl FileOps for OpenDynFile {
+    fn read(&self, file: &File, dst: &mut dyn Sink, offset: u64) -> Result<usize> {
+        if dst.remaining() == 0 {
+            return Ok(0);
+        }
+        let old = if offset == 0 {
+            None
+        } else {
+            self.text.lock().clone()
+        };
+        let text = match old {
+            Some(t) => t,
+            None => {
+                let t: Arc<[u8]> = self.file.generate(file)?.into();
+                *self.text.lock() = Some(t.clone());
+                t
+            }
+        };
+        let from = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(text.len());
+        if from == text.len() {
+            return Ok(0);
+        }
+        dst.put(&text[from..])
+    }
+    fn write(&self, file: &File, src: &mut dyn Source, offset: u64) -> Result<usize> {
+        let mut buf = vec![0; src.remaining().min(MAX_WRITE)];
+        let n = src.take(&mut buf)?;
+        let n = self.file.write(file, &buf[..n], offset)?;
+        *self.text.lock() = None;
+        Ok(n)
+    }
+    fn seekable(&self) -> bool {
+        true
+    }
+    fn append_offset(&self) -> Result<u64> {
+        Ok(0)
+    }
+    fn seek_from(&self, whence: u32, offset: i64) -> Result<u64> {
+        match whence {
+            2 => self.file.size().checked_add_signed(offset).ok_or(EINVAL),
+            _ => Err(EINVAL),
+        }
+    }
+    fn truncate(&self, _: u64) -> Result<()> {
+        Ok(())
+    }
+    fn stat(&self) -> Result<Stat> {
+        self.inode.stat()
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+struct OpenDynDir {
+    inode: Arc<DynInode>,
+    list: Mutex<Option<Arc<[DynEntry]>>>,
+}
+
+impl FileOps for OpenDynDir {
+    fn read(&self, _: &File, _: &mut dyn Sink, _: u64) -> Result<usize> {
+        Err(EISDIR)
+    }
+    fn read_dir(
+        &self,
+        file: &File,
+        pos: &mut u64,
+        emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        let dir = self.inode.dir()?;
+        if !dir.alive() {
+            return Err(ENOENT);
+        }
+        let start = *pos;
+        if !emit_dots(file, self.inode.ino, pos, emit) {
+            return Ok(());
+        }
+        let old = if start == 0 {
+            None
+        } else {
+            self.list.lock().clone()
+        };
+        let list = match old {
+            Some(l) => l,
+            None => {
+                let l: Arc<[DynEntry]> = dir.list(file)?.into();
+                *self.list.lock() = Some(l.clone());
+                l
+            }
+        };
+        let from = usize::try_from(*pos - 2).unwrap_or(usize::MAX);
+        for (i, e) in list.iter().enumerate().skip(from) {
+            let next = i as u64 + 3;
+            let ino = child_ino(self.inode.ino, &e.name);
+            if !emit(DirEntry {
+                ino,
+                next,
+                kind: e.kind.dt(),
+                name: &e.name,
+            }) {
+                return Ok(());
+            }
+            *pos = next;
+        }
+        Ok(())
+    }
+    fn seekable(&self) -> bool {
+        true
+    }
+    fn seek_from(&self, _: u32, _: i64) -> Result<u64> {
+        Err(EINVAL)
+    }
+    fn stat(&self) -> Result<Stat> {
+        self.inode.stat()
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A directory whose children are always the same.
+#[derive(Default)]
+pub struct StaticDir {
+    nodes: BTreeMap<Vec<u8>, DynNode>,
+    mode: Option<u32>,
+}
+
+impl StaticDir {
+    #[must_use]
+    pub fn new() -> StaticDir {
+        StaticDir::default()
+    }
+    #[must_use]
+    pub fn node(mut self, name: &str, node: DynNode) -> StaticDir {
+        self.nodes.insert(name.as_bytes().to_vec(), node);
+        self
+    }
+    #[must_use]
+    pub fn file(self, name: &str, f: impl DynFile) -> StaticDir {
+        self.node(name, DynNode::File(Arc::new(f)))
+    }
+    #[must_use]
+    pub fn dir(self, name: &str, d: impl DynDir) -> StaticDir {
+        self.node(name, DynNode::Dir(Arc::new(d)))
+    }
+    #[must_use]
+    pub fn link(self, name: &str, target: &str) -> StaticDir {
+        self.node(
+            name,
+            DynNode::Link(Arc::new(StaticLink(target.as_bytes().to_vec()))),
+        )
+    }
+    /// A file whose text never changes.
+    #[must_use]
+    pub fn text(self, name: &str, text: impl Into<Vec<u8>>) -> StaticDir {
+        let text: Vec<u8> = text.into();
+        self.file(name, TextFile(move |_: &File| Ok(text.clone())))
+    }
+    #[must_use]
+    pub fn mode(mut self, mode: u32) -> StaticDir {
+        self.mode = Some(mode);
+        self
+    }
+    /// Its children, for directories that add to them.
+    pub fn get(&self, name: &[u8]) -> Option<&DynNode> {
+        self.nodes.get(name)
+    }
+    /// Their names.
+    pub fn entries(&self) -> Vec<DynEntry> {
+        self.nodes
+            .iter()
+            .map(|(n, d)| DynEntry::new(n.clone(), d.file_type()))
+            .collect()
+    }
+}
+
+impl DynDir for StaticDir {
+    fn perm(&self) -> Perm {
+        Perm {
+            mode: self.mode.unwrap_or(0o555),
+            uid: 0,
+            gid: 0,
+        }
+    }
+    fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
+        self.nodes.get(name).cloned().ok_or(ENOENT)
+    }
+    fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
+        Ok(self.entries())
+    }
+    fn subdirs(&self) -> u32 {
+        self.nodes
+            .values()
+            .filter(|n| n.file_type() == FileType::Directory)
+            .count() as u32
+    }
+}
+
+struct StaticLink(Vec<u8>);
+
+impl DynLink for StaticLink {
+    fn read(&self, _: &Caller<'_>) -> Result<Vec<u8>> {
+        Ok(self.0.clone())
+    }
+}
+
+/// A read-only file made by a function: `TextFile(|_| Ok(...))`.
+pub struct TextFile<F>(pub F);
+
+impl<F: Fn(&File) -> Result<Vec<u8>> + Send + Sync + 'static> DynFile for TextFile<F> {
+    fn generate(&self, file: &File) -> Result<Vec<u8>> {
+        (self.0)(file)
+    }
+}

@@ -1,0 +1,349 @@
+//! The pages of a regular file: runs of frames, with holes between them.
+
+use super::Tmpfs;
+use abi::errno::{EFAULT, ENXIO};
+use abi::{PAGE_SIZE, Result, Va};
+use clas::Cla;
+use hostcall::MemSlice;
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The most pages that one fault on a hole fills.
+const FAULT_PAGES: u64 = 512;
+
+/// Frames that left a file: given back by [`Content::free`], after the mappings of them are gone.
+#[must_use]
+#[derive(Default)]
+pub(super) struct Freed(Vec<(Cla, u64)>);
+
+#[derive(Default)]
+struct Pages {
+    size: u64,
+    /// By the file's page number: frames, and how many in a row. Disjoint.
+    runs: BTreeMap<u64, (Cla, u64)>,
+    count: u64,
+}
+
+pub(super) struct Content {
+    fs: Arc<Tmpfs>,
+    pages: RwLock<Pages>,
+}
+
+fn page_of(offset: u64) -> u64 {
+    offset / PAGE_SIZE
+}
+fn page_end(offset: u64) -> u64 {
+    offset.div_ceil(PAGE_SIZE)
+}
+
+impl Pages {
+    /// The frame of `page` and how many pages follow in its run, itself included.
+    fn find(&self, page: u64) -> Option<(Cla, u64)> {
+        let (&start, &(cla, n)) = self.runs.range(..=page).next_back()?;
+        (page < start + n).then(|| (cla.add((page - start) * PAGE_SIZE), n - (page - start)))
+    }
+    /// The first run that starts after `page`.
+    fn next_run(&self, page: u64) -> u64 {
+        self.runs
+            .range(page + 1..)
+            .next()
+            .map_or(u64::MAX, |(&p, _)| p)
+    }
+    /// Gives `[first, last)` frames where it has none; stops early where there is no more memory, with
+    /// how far it came.
+    fn fill(&mut self, fs: &Tmpfs, first: u64, last: u64) -> (u64, Result<()>) {
+        let mut page = first;
+        while page < last {
+            if let Some((_, n)) = self.find(page) {
+                page += n;
+                continue;
+            }
+            let n = self.next_run(page).min(last) - page;
+            match self.allocate(fs, page, n) {
+                Ok(()) => page += n,
+                Err(e) if n == 1 => return (page, Err(e)),
+                // Page by page, to the last that there is room for.
+                Err(_) => match self.allocate(fs, page, 1) {
+                    Ok(()) => page += 1,
+                    Err(e) => return (page, Err(e)),
+                },
+            }
+        }
+        (last, Ok(()))
+    }
+    fn allocate(&mut self, fs: &Tmpfs, page: u64, n: u64) -> Result<()> {
+        fs.take_pages(n)?;
+        let below = self
+            .runs
+            .range(..page)
+            .next_back()
+            .map(|(&p, &(c, n))| (p, c, n));
+        let after = below
+            .filter(|b| b.0 + b.2 == page)
+            .map(|b| b.1.add(b.2 * PAGE_SIZE));
+        let before = self.runs.get(&(page + n)).map(|r| r.0);
+        // A file's first pages go where they fit best; one that grows stays in one run where it can.
+        let cla = if after.is_none() && before.is_none() && n < FAULT_PAGES {
+            fs.clas.allocate(n, None)
+        } else {
+            fs.clas
+                .allocate_near(n, before, after, Va(page * PAGE_SIZE))
+        }
+        .inspect_err(|_| fs.give_pages(n))?;
+        self.count += n;
+        match below {
+            Some((p, c, len)) if after == Some(cla) => self.runs.insert(p, (c, len + n)),
+            _ => self.runs.insert(page, (cla, n)),
+        };
+        Ok(())
+    }
+    /// Takes the frames of `[first, last)` out.
+    fn remove(&mut self, fs: &Tmpfs, first: u64, last: u64) -> Freed {
+        let mut freed = Freed::default();
+        if first >= last {
+            return freed;
+        }
+        let from = self
+            .runs
+            .range(..=first)
+            .next_back()
+            .map_or(first, |(&p, _)| p);
+        let keys: Vec<u64> = self.runs.range(from..last).map(|(&p, _)| p).collect();
+        for p in keys {
+            let Some(&(cla, n)) = self.runs.get(&p) else {
+                continue;
+            };
+            let (s, e) = (p.max(first), (p + n).min(last));
+            if s >= e {
+                continue;
+            }
+            self.runs.remove(&p);
+            if p < s {
+                self.runs.insert(p, (cla, s - p));
+            }
+            if e < p + n {
+                self.runs
+                    .insert(e, (cla.add((e - p) * PAGE_SIZE), p + n - e));
+            }
+            freed.0.push((cla.add((s - p) * PAGE_SIZE), e - s));
+            self.count -= e - s;
+            fs.give_pages(e - s);
+        }
+        freed
+    }
+    /// Zeros `[start, end)`, which lies in one page, if it has a frame.
+    fn zero_in_page(&self, fs: &Tmpfs, start: u64, end: u64) {
+        if start < end
+            && let Some((cla, _)) = self.find(page_of(start))
+        {
+            fs.clas
+                .slice(cla.add(start % PAGE_SIZE), (end - start) as usize)
+                .zero();
+        }
+    }
+}
+
+impl Content {
+    pub fn new(fs: &Arc<Tmpfs>) -> Content {
+        Content {
+            fs: fs.clone(),
+            pages: RwLock::new(Pages::default()),
+        }
+    }
+    pub fn size(&self) -> u64 {
+        self.pages.read().size
+    }
+    pub fn size_and_pages(&self) -> (u64, u64) {
+        let p = self.pages.read();
+        (p.size, p.count)
+    }
+
+    /// Copies from `offset` to the pieces; gives how much, zero at the end.
+    pub fn read(&self, offset: u64, to: &[MemSlice<'_>]) -> usize {
+        let p = self.pages.read();
+        let mut at = offset;
+        for piece in to {
+            let mut done = 0;
+            while done < piece.len() && at < p.size {
+                let left =
+                    (piece.len() - done).min(usize::try_from(p.size - at).unwrap_or(usize::MAX));
+                let page = page_of(at);
+                let skip = at % PAGE_SIZE;
+                let n = match p.find(page) {
+                    Some((cla, pages)) => {
+                        let n = left.min((pages * PAGE_SIZE - skip) as usize);
+                        let from = self.fs.clas.slice(cla.add(skip), n);
+                        piece.sub(done, n).copy_from_mem(from);
+                        n
+                    }
+                    None => {
+                        let hole = p.next_run(page).saturating_mul(PAGE_SIZE) - at;
+                        let n = left.min(usize::try_from(hole).unwrap_or(usize::MAX));
+                        piece.sub(done, n).zero();
+                        n
+                    }
+                };
+                done += n;
+                at += n as u64;
+            }
+        }
+        (at - offset) as usize
+    }
+
+    /// Copies the pieces to `offset`, and makes the file longer where needed. `ENOSPC`, `ENOMEM` only if
+    /// nothing was written.
+    pub fn write(&self, offset: u64, from: &[MemSlice<'_>]) -> Result<usize> {
+        let total: u64 = from.iter().map(|s| s.len() as u64).sum();
+        if total == 0 {
+            return Ok(0);
+        }
+        let mut p = self.pages.write();
+        let (end, r) = p.fill(&self.fs, page_of(offset), page_end(offset + total));
+        let end = end.saturating_mul(PAGE_SIZE).min(offset + total);
+        if end <= offset {
+            r?;
+        }
+        let mut at = offset;
+        'all: for piece in from {
+            let mut done = 0;
+            while done < piece.len() {
+                if at >= end {
+                    break 'all;
+                }
+                let Some((cla, pages)) = p.find(page_of(at)) else {
+                    break 'all;
+                };
+                let skip = at % PAGE_SIZE;
+                let n = ((piece.len() - done) as u64)
+                    .min(pages * PAGE_SIZE - skip)
+                    .min(end - at);
+                let to = self.fs.clas.slice(cla.add(skip), n as usize);
+                to.copy_from_mem(piece.sub(done, n as usize));
+                done += n as usize;
+                at += n;
+            }
+        }
+        p.size = p.size.max(at);
+        Ok((at - offset) as usize)
+    }
+
+    /// Sets the size. The caller tells mappings of what lies behind it, then frees.
+    pub fn truncate(&self, size: u64) -> Freed {
+        let mut p = self.pages.write();
+        let old = p.size;
+        p.size = size;
+        if size < old {
+            let rest = page_end(size) * PAGE_SIZE;
+            p.zero_in_page(&self.fs, size, rest);
+        }
+        p.remove(&self.fs, page_end(size), u64::MAX)
+    }
+
+    /// Makes `[start, end)` read as zeros, and frees its whole pages.
+    pub fn punch(&self, start: u64, end: u64) -> Freed {
+        let mut p = self.pages.write();
+        let (first, last) = (page_end(start), page_of(end));
+        if first > last {
+            p.zero_in_page(&self.fs, start, end);
+            return Freed::default();
+        }
+        p.zero_in_page(&self.fs, start, first * PAGE_SIZE);
+        p.zero_in_page(&self.fs, last * PAGE_SIZE, end);
+        p.remove(&self.fs, first, last)
+    }
+
+    /// Gives `[start, end)` frames; all of it, or an error.
+    pub fn allocate(&self, start: u64, end: u64, grow: bool) -> Result<()> {
+        let mut p = self.pages.write();
+        p.fill(&self.fs, page_of(start), page_end(end)).1?;
+        if grow {
+            p.size = p.size.max(end);
+        }
+        Ok(())
+    }
+
+    /// What backs the page at `offset`, with a reference on each frame, and for how many bytes.
+    pub fn backing(&self, offset: u64, len: u64) -> Result<(Cla, u64)> {
+        let page = page_of(offset);
+        let wanted = page_end(len).max(1);
+        {
+            let p = self.pages.read();
+            if page >= page_end(p.size) {
+                return Err(EFAULT);
+            }
+            if let Some((cla, n)) = p.find(page) {
+                let n = n.min(wanted);
+                self.fs.clas.incref(cla, n);
+                return Ok((cla, n * PAGE_SIZE));
+            }
+        }
+        let mut p = self.pages.write();
+        let end = page_end(p.size);
+        if page >= end {
+            return Err(EFAULT);
+        }
+        if p.find(page).is_none() {
+            let n = wanted
+                .min(FAULT_PAGES)
+                .min(end - page)
+                .min(p.next_run(page) - page);
+            let (to, r) = p.fill(&self.fs, page, page + n);
+            if to == page {
+                // A full tmpfs is a SIGBUS.
+                r.map_err(|e| if e == abi::errno::ENOSPC { EFAULT } else { e })?;
+            }
+        }
+        let (cla, n) = p.find(page).ok_or(EFAULT)?;
+        let n = n.min(wanted);
+        self.fs.clas.incref(cla, n);
+        Ok((cla, n * PAGE_SIZE))
+    }
+
+    /// SEEK_DATA: the first byte at or after `offset` that has a frame.
+    pub fn seek_data(&self, offset: u64) -> Result<u64> {
+        let p = self.pages.read();
+        if offset >= p.size {
+            return Err(ENXIO);
+        }
+        if p.find(page_of(offset)).is_some() {
+            return Ok(offset);
+        }
+        let next = p.next_run(page_of(offset));
+        next.checked_mul(PAGE_SIZE)
+            .filter(|o| *o < p.size)
+            .ok_or(ENXIO)
+    }
+
+    /// SEEK_HOLE: the first byte at or after `offset` that has none; the end is a hole.
+    pub fn seek_hole(&self, offset: u64) -> Result<u64> {
+        let p = self.pages.read();
+        if offset >= p.size {
+            return Err(ENXIO);
+        }
+        let mut page = page_of(offset);
+        let mut at = offset;
+        while let Some((_, n)) = p.find(page) {
+            page += n;
+            at = page * PAGE_SIZE;
+        }
+        Ok(at.min(p.size))
+    }
+
+    /// Gives frames back that left the file.
+    pub fn free(&self, freed: Freed) {
+        for (cla, n) in freed.0 {
+            self.fs.clas.decref(cla, n);
+        }
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        let p = self.pages.get_mut();
+        for (cla, n) in std::mem::take(&mut p.runs).into_values() {
+            self.fs.clas.decref(cla, n);
+            self.fs.give_pages(n);
+        }
+    }
+}

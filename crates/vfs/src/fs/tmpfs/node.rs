@@ -1,0 +1,588 @@
+//! Inodes of tmpfs.
+
+use super::content::Content;
+use super::open::{OpenDir, OpenFile};
+use super::{Tmpfs, shm};
+use crate::context::Caller;
+use crate::file::FileOps;
+use crate::inode::{
+    FileType, Inode, InodeExt, NewNode, Perm, RenameFlags, SetAttr, XattrMap, downcast,
+    downcast_arc,
+};
+use crate::{Stat, now};
+use abi::errno::{EFBIG, EINVAL, EMLINK, ENOENT, ENOTDIR, ENOTEMPTY, EOPNOTSUPP, EPERM, EXDEV};
+use abi::{PAGE_SIZE, Result, Va};
+use clas::{Access, Backing, Mappable, MappingObserver, MappingRegistry};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Bytes of extended attributes that one file may have.
+const XATTR_LIMIT: usize = 64 << 10;
+/// What a directory's size counts for each name (`BOGO_DIRENT_SIZE`).
+const DIRENT_SIZE: u64 = 20;
+const DAY: i64 = 86_400 * 1_000_000_000;
+
+pub(super) struct Meta {
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub nlink: u32,
+    pub atime: i64,
+    pub mtime: i64,
+    pub ctime: i64,
+    pub btime: i64,
+    pub xattrs: Option<Box<XattrMap>>,
+}
+
+/// The names of a directory.
+pub(super) struct Dir {
+    pub names: HashMap<Arc<[u8]>, (u64, Arc<Node>)>,
+    /// In the order of their making: what `readdir` shows, by a cookie that never changes.
+    pub order: BTreeMap<u64, Arc<[u8]>>,
+    next: u64,
+}
+
+impl Default for Dir {
+    fn default() -> Self {
+        // 0 and 1 are the cookies of `.` and `..`.
+        Dir {
+            names: HashMap::new(),
+            order: BTreeMap::new(),
+            next: 2,
+        }
+    }
+}
+
+impl Dir {
+    fn insert(&mut self, name: &[u8], node: Arc<Node>) -> Option<Arc<Node>> {
+        if let Some(e) = self.names.get_mut(name) {
+            return Some(std::mem::replace(&mut e.1, node));
+        }
+        let key: Arc<[u8]> = Arc::from(name);
+        self.order.insert(self.next, key.clone());
+        self.names.insert(key, (self.next, node));
+        self.next += 1;
+        None
+    }
+    fn remove(&mut self, name: &[u8]) -> Option<Arc<Node>> {
+        let (cookie, node) = self.names.remove(name)?;
+        self.order.remove(&cookie);
+        Some(node)
+    }
+}
+
+/// A regular file's own things.
+pub(super) struct Reg {
+    pub content: Content,
+    pub mappings: MappingRegistry,
+    /// Held by writes and changes of size, as Linux's `i_rwsem`.
+    pub write_lock: Mutex<()>,
+    /// `F_SEAL_*`.
+    pub seals: AtomicU32,
+    /// Shared writable mappings; negative once F_SEAL_WRITE forbids them.
+    pub writable_maps: AtomicI64,
+}
+
+pub(super) enum Body {
+    Reg(Reg),
+    Dir(Mutex<Dir>),
+    Symlink(Box<[u8]>),
+    Special(u64),
+}
+
+/// An inode of tmpfs.
+pub struct Node {
+    pub(super) fs: Arc<Tmpfs>,
+    ino: u64,
+    kind: FileType,
+    pub(super) meta: Mutex<Meta>,
+    pub(super) body: Body,
+    ext: InodeExt,
+}
+
+impl Node {
+    /// An inode that has been counted (`Tmpfs::take_inode`). Its link count is that of one name.
+    pub(super) fn new(
+        fs: &Arc<Tmpfs>,
+        kind: FileType,
+        rdev: u64,
+        new: NewNode,
+        target: Box<[u8]>,
+    ) -> Arc<Node> {
+        let t = now();
+        let body = match kind {
+            FileType::Regular => Body::Reg(Reg {
+                content: Content::new(fs),
+                mappings: MappingRegistry::new(),
+                write_lock: Mutex::new(()),
+                seals: AtomicU32::new(abi::linux::F_SEAL_SEAL),
+                writable_maps: AtomicI64::new(0),
+            }),
+            FileType::Directory => Body::Dir(Mutex::default()),
+            FileType::Symlink => Body::Symlink(target),
+            _ => Body::Special(rdev),
+        };
+        Arc::new(Node {
+            fs: fs.clone(),
+            ino: fs.next_ino(),
+            kind,
+            meta: Mutex::new(Meta {
+                mode: new.mode,
+                uid: new.uid,
+                gid: new.gid,
+                nlink: if kind == FileType::Directory { 2 } else { 1 },
+                atime: t,
+                mtime: t,
+                ctime: t,
+                btime: t,
+                xattrs: None,
+            }),
+            body,
+            ext: InodeExt::default(),
+        })
+    }
+    /// An inode that no directory names: for a file system that keeps names of its own (overlay).
+    pub fn detached(
+        fs: &Arc<Tmpfs>,
+        kind: FileType,
+        rdev: u64,
+        new: NewNode,
+        target: &[u8],
+    ) -> Result<Arc<Node>> {
+        fs.take_inode()?;
+        Ok(Node::new(fs, kind, rdev, new, target.into()))
+    }
+    /// Sets what the name-keeper of a detached inode knows.
+    pub fn set_nlink(&self, nlink: u32) {
+        let mut m = self.meta.lock();
+        m.nlink = nlink;
+        m.ctime = now();
+    }
+    /// Sets all times, for a copy of another file.
+    pub fn set_times(&self, atime: i64, mtime: i64, ctime: i64) {
+        let mut m = self.meta.lock();
+        (m.atime, m.mtime, m.ctime) = (atime, mtime, ctime);
+    }
+    #[must_use]
+    pub fn ino(&self) -> u64 {
+        self.ino
+    }
+    pub(super) fn reg(&self) -> Option<&Reg> {
+        match &self.body {
+            Body::Reg(r) => Some(r),
+            _ => None,
+        }
+    }
+    pub(super) fn dir(&self) -> Result<&Mutex<Dir>> {
+        match &self.body {
+            Body::Dir(d) => Ok(d),
+            _ => Err(ENOTDIR),
+        }
+    }
+    /// A change of contents: the modification and change times.
+    pub(super) fn modified(&self) {
+        let t = now();
+        let mut m = self.meta.lock();
+        m.mtime = t;
+        m.ctime = t;
+    }
+    fn add_links(&self, n: i32) {
+        let mut m = self.meta.lock();
+        m.nlink = m.nlink.saturating_add_signed(n);
+        m.ctime = now();
+    }
+
+    fn add(
+        &self,
+        name: &[u8],
+        kind: FileType,
+        rdev: u64,
+        new: NewNode,
+        target: Box<[u8]>,
+    ) -> Result<Arc<dyn Inode>> {
+        let dir = self.dir()?;
+        self.fs.take_inode()?;
+        let node = Node::new(&self.fs, kind, rdev, new, target);
+        dir.lock().insert(name, node.clone());
+        if kind == FileType::Directory {
+            self.add_links(1);
+        }
+        self.modified();
+        Ok(node)
+    }
+
+    fn check_empty(&self) -> Result<()> {
+        if self.dir()?.lock().names.is_empty() {
+            Ok(())
+        } else {
+            Err(ENOTEMPTY)
+        }
+    }
+
+    /// Sets a regular file's size, with seals and mappings. The write lock is held.
+    pub(super) fn resize(&self, r: &Reg, size: u64) -> Result<()> {
+        use abi::linux::{F_SEAL_GROW, F_SEAL_SHRINK};
+        if size > i64::MAX as u64 {
+            return Err(EFBIG);
+        }
+        let old = r.content.size();
+        let seals = r.seals.load(Ordering::Acquire);
+        if (size < old && seals & F_SEAL_SHRINK != 0) || (size > old && seals & F_SEAL_GROW != 0) {
+            return Err(EPERM);
+        }
+        let freed = r.content.truncate(size);
+        if size < old {
+            let from = size.next_multiple_of(PAGE_SIZE);
+            r.mappings.invalidate(from, u64::MAX - from);
+        }
+        r.content.free(freed);
+        Ok(())
+    }
+
+    /// Frees a range, with seals and mappings. The write lock is held.
+    pub(super) fn punch(&self, r: &Reg, start: u64, end: u64) -> Result<()> {
+        use abi::linux::{F_SEAL_FUTURE_WRITE, F_SEAL_WRITE};
+        if r.seals.load(Ordering::Acquire) & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) != 0 {
+            return Err(EPERM);
+        }
+        let freed = r.content.punch(start, end);
+        let (from, to) = (start.next_multiple_of(PAGE_SIZE), end & !(PAGE_SIZE - 1));
+        if from < to {
+            r.mappings.invalidate(from, to - from);
+        }
+        r.content.free(freed);
+        Ok(())
+    }
+}
+
+impl Inode for Node {
+    fn file_type(&self) -> FileType {
+        self.kind
+    }
+    fn ext(&self) -> &InodeExt {
+        &self.ext
+    }
+    fn stat(&self) -> Result<Stat> {
+        let (size, blocks, rdev) = match &self.body {
+            Body::Reg(r) => {
+                let (size, pages) = r.content.size_and_pages();
+                (size, pages * (PAGE_SIZE / 512), 0)
+            }
+            Body::Dir(d) => ((d.lock().names.len() as u64 + 2) * DIRENT_SIZE, 0, 0),
+            Body::Symlink(t) => (t.len() as u64, 0, 0),
+            Body::Special(rdev) => (0, 0, *rdev),
+        };
+        let m = self.meta.lock();
+        Ok(Stat {
+            dev: self.fs.dev,
+            ino: self.ino,
+            mode: self.kind.bits() | m.mode,
+            nlink: m.nlink,
+            uid: m.uid,
+            gid: m.gid,
+            rdev,
+            size,
+            blksize: PAGE_SIZE as u32,
+            blocks,
+            atime: m.atime,
+            mtime: m.mtime,
+            ctime: m.ctime,
+            btime: m.btime,
+        })
+    }
+    fn perm(&self) -> Result<Perm> {
+        let m = self.meta.lock();
+        Ok(Perm {
+            mode: m.mode,
+            uid: m.uid,
+            gid: m.gid,
+        })
+    }
+    fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<Arc<dyn Inode>> {
+        let node = self.dir()?.lock().names.get(name).map(|e| e.1.clone());
+        Ok(node.ok_or(ENOENT)?)
+    }
+    fn create(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
+        self.add(name, FileType::Regular, 0, new, Box::default())
+    }
+    fn mkdir(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
+        self.add(name, FileType::Directory, 0, new, Box::default())
+    }
+    fn mknod(
+        &self,
+        _: &Caller<'_>,
+        name: &[u8],
+        kind: FileType,
+        rdev: u64,
+        new: NewNode,
+    ) -> Result<Arc<dyn Inode>> {
+        let rdev = if matches!(kind, FileType::Char | FileType::Block) {
+            rdev
+        } else {
+            0
+        };
+        self.add(name, kind, rdev, new, Box::default())
+    }
+    fn symlink(
+        &self,
+        _: &Caller<'_>,
+        name: &[u8],
+        target: &[u8],
+        new: NewNode,
+    ) -> Result<Arc<dyn Inode>> {
+        self.add(name, FileType::Symlink, 0, new, target.into())
+    }
+    fn link(&self, _: &Caller<'_>, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
+        let node = downcast_arc::<Node>(target).ok_or(EXDEV)?;
+        {
+            let mut m = node.meta.lock();
+            if m.nlink == u32::MAX {
+                return Err(EMLINK);
+            }
+            m.nlink += 1;
+            m.ctime = now();
+        }
+        self.dir()?.lock().insert(name, node);
+        self.modified();
+        Ok(())
+    }
+    fn unlink(&self, _: &Caller<'_>, name: &[u8], _: &Arc<dyn Inode>) -> Result<()> {
+        let gone = self.dir()?.lock().remove(name).ok_or(ENOENT)?;
+        gone.add_links(-1);
+        self.modified();
+        Ok(())
+    }
+    fn rmdir(&self, _: &Caller<'_>, name: &[u8], child: &Arc<dyn Inode>) -> Result<()> {
+        downcast::<Node>(child).ok_or(EXDEV)?.check_empty()?;
+        let gone = self.dir()?.lock().remove(name).ok_or(ENOENT)?;
+        gone.add_links(-2);
+        self.add_links(-1);
+        self.modified();
+        Ok(())
+    }
+    fn rename(
+        &self,
+        cx: &Caller<'_>,
+        name: &[u8],
+        child: &Arc<dyn Inode>,
+        new_dir: &Arc<dyn Inode>,
+        new_name: &[u8],
+        target: Option<&Arc<dyn Inode>>,
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let to = downcast::<Node>(new_dir).ok_or(EXDEV)?;
+        let node = downcast_arc::<Node>(child).ok_or(EXDEV)?;
+        if !Arc::ptr_eq(&to.fs, &self.fs) {
+            return Err(EXDEV);
+        }
+        let same = std::ptr::eq(self, to);
+        let is_dir = |k: FileType| k == FileType::Directory;
+        if flags.contains(RenameFlags::EXCHANGE) {
+            let other = target.and_then(downcast_arc::<Node>).ok_or(ENOENT)?;
+            self.dir()?.lock().insert(name, other.clone());
+            to.dir()?.lock().insert(new_name, node.clone());
+            if !same && is_dir(node.kind) != is_dir(other.kind) {
+                let n = if is_dir(node.kind) { 1 } else { -1 };
+                self.add_links(-n);
+                to.add_links(n);
+            }
+            other.add_links(0);
+        } else {
+            if let Some(t) = target.filter(|t| is_dir(t.file_type())) {
+                downcast::<Node>(t).ok_or(EXDEV)?.check_empty()?;
+            }
+            let whiteout = flags.contains(RenameFlags::WHITEOUT);
+            if whiteout {
+                self.fs.take_inode()?;
+            }
+            self.dir()?.lock().remove(name).ok_or(ENOENT)?;
+            let old = to.dir()?.lock().insert(new_name, node.clone());
+            if whiteout {
+                let p = self.perm()?;
+                let new = NewNode {
+                    mode: 0,
+                    uid: cx.cred.fsuid,
+                    gid: p.gid,
+                };
+                let w = Node::new(&self.fs, FileType::Char, 0, new, Box::default());
+                self.dir()?.lock().insert(name, w);
+            }
+            if let Some(old) = old {
+                old.add_links(if is_dir(old.kind) { -2 } else { -1 });
+                if is_dir(old.kind) {
+                    to.add_links(-1);
+                }
+            }
+            if is_dir(node.kind) && !same {
+                self.add_links(-1);
+                to.add_links(1);
+            }
+        }
+        node.add_links(0);
+        self.modified();
+        if !same {
+            to.modified();
+        }
+        Ok(())
+    }
+    fn tmpfile(&self, _: &Caller<'_>, new: NewNode) -> Result<Arc<dyn Inode>> {
+        self.fs.take_inode()?;
+        let node = Node::new(&self.fs, FileType::Regular, 0, new, Box::default());
+        node.meta.lock().nlink = 0;
+        Ok(node)
+    }
+    fn readlink(&self, _: &Caller<'_>) -> Result<Vec<u8>> {
+        match &self.body {
+            Body::Symlink(t) => Ok(t.to_vec()),
+            _ => Err(EINVAL),
+        }
+    }
+    fn open(self: Arc<Self>, _: &Caller<'_>, _: u32) -> Result<Arc<dyn FileOps>> {
+        match self.kind {
+            FileType::Regular => Ok(Arc::new(OpenFile(self))),
+            FileType::Directory => Ok(Arc::new(OpenDir(self))),
+            _ => Err(EINVAL),
+        }
+    }
+    fn set_attr(&self, _: &Caller<'_>, a: &SetAttr) -> Result<()> {
+        if let Some(mode) = a.mode {
+            shm::check_exec_seal(self, mode)?;
+        }
+        if let Some(size) = a.size {
+            let r = self.reg().ok_or(EINVAL)?;
+            let _w = r.write_lock.lock();
+            self.resize(r, size)?;
+        }
+        let t = now();
+        let mut m = self.meta.lock();
+        if let Some(mode) = a.mode {
+            m.mode = mode & 0o7777;
+        }
+        if let Some(uid) = a.uid {
+            m.uid = uid;
+        }
+        if let Some(gid) = a.gid {
+            m.gid = gid;
+        }
+        if a.size.is_some() {
+            m.mtime = t;
+        }
+        if let Some(t) = a.atime {
+            m.atime = t;
+        }
+        if let Some(t) = a.mtime {
+            m.mtime = t;
+        }
+        m.ctime = t;
+        Ok(())
+    }
+    fn touch(&self) {
+        // relatime: once after each change, and once a day.
+        let t = now();
+        let mut m = self.meta.lock();
+        if m.atime <= m.mtime || m.atime <= m.ctime || t - m.atime >= DAY {
+            m.atime = t;
+        }
+    }
+    fn get_xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
+        let m = self.meta.lock();
+        m.xattrs
+            .as_ref()
+            .map_or(Err(abi::errno::ENODATA), |x| x.get(name))
+    }
+    fn set_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
+        let mut m = self.meta.lock();
+        m.xattrs
+            .get_or_insert_default()
+            .set(name, value, flags, XATTR_LIMIT)?;
+        m.ctime = now();
+        Ok(())
+    }
+    fn remove_xattr(&self, name: &[u8]) -> Result<()> {
+        let mut m = self.meta.lock();
+        m.xattrs
+            .as_mut()
+            .map_or(Err(abi::errno::ENODATA), |x| x.remove(name))?;
+        m.ctime = now();
+        Ok(())
+    }
+    fn list_xattr(&self) -> Result<Vec<Vec<u8>>> {
+        Ok(self
+            .meta
+            .lock()
+            .xattrs
+            .as_ref()
+            .map_or_else(Vec::new, |x| x.names()))
+    }
+}
+
+impl Mappable for Node {
+    fn backing(&self, offset: u64, len: u64, _: Access) -> Result<(Backing, u64)> {
+        let r = self.reg().ok_or(EINVAL)?;
+        // A hole that is read gets a frame too: Linux's shmem_fault does the same.
+        let (cla, n) = r.content.backing(offset, len)?;
+        Ok((Backing::Frames(cla), n))
+    }
+    fn add_mapping(&self, observer: Weak<dyn MappingObserver>, va: Va, offset: u64, len: u64) {
+        if let Some(r) = self.reg() {
+            r.mappings.add(observer, va, offset, len);
+        }
+    }
+    fn remove_mapping(&self, o: &Weak<dyn MappingObserver>, va: Va, offset: u64, len: u64) {
+        if let Some(r) = self.reg() {
+            r.mappings.remove(o, va, offset, len);
+        }
+    }
+    fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
+        let r = self.reg().ok_or(EOPNOTSUPP)?;
+        let end = offset.checked_add(len).ok_or(EINVAL)?;
+        let _w = r.write_lock.lock();
+        self.punch(r, offset, end)
+    }
+    fn map_writable(&self) -> Result<()> {
+        let r = self.reg().ok_or(EINVAL)?;
+        let seals = r.seals.load(Ordering::Acquire);
+        if seals & (abi::linux::F_SEAL_WRITE | abi::linux::F_SEAL_FUTURE_WRITE) != 0 {
+            return Err(EPERM);
+        }
+        r.writable_maps
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+                (n >= 0).then_some(n + 1)
+            })
+            .map(|_| ())
+            .map_err(|_| EPERM)
+    }
+    fn unmap_writable(&self) {
+        if let Some(r) = self.reg() {
+            r.writable_maps.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.fs.give_inode();
+        // Not by recursion: directories nest as deep as the application likes.
+        let mut stack = self.take_children();
+        while let Some(n) = stack.pop() {
+            if let Some(mut n) = Arc::into_inner(n) {
+                stack.append(&mut n.take_children());
+            }
+        }
+    }
+}
+
+impl Node {
+    fn take_children(&mut self) -> Vec<Arc<Node>> {
+        match &mut self.body {
+            Body::Dir(d) => std::mem::take(d.get_mut())
+                .names
+                .into_values()
+                .map(|e| e.1)
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+}

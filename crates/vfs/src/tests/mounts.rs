@@ -1,0 +1,149 @@
+use super::*;
+use crate::fs::tmpfs::TmpfsType;
+use crate::ops::MountArgs;
+use abi::errno::*;
+use abi::linux::*;
+
+fn rig() -> Rig {
+    let r = Rig::new();
+    let t = TmpfsType {
+        clas: r.clas.clone(),
+        default: Options::default(),
+        total_pages: 1000,
+        name: "tmpfs",
+    };
+    r.vfs.register_fs("tmpfs", Arc::new(t));
+    for d in ["/m", "/n", "/o"] {
+        r.mkdir(d).unwrap();
+    }
+    r
+}
+
+fn tmpfs(r: &Rig, at: &str, flags: u32, data: &str) -> Result<()> {
+    let args = MountArgs {
+        source: b"none",
+        fs_type: b"tmpfs",
+        data: data.as_bytes(),
+    };
+    r.cx().mount(at.as_bytes(), u64::from(flags), args)
+}
+fn bind(r: &Rig, from: &str, at: &str, flags: u32) -> Result<()> {
+    let args = MountArgs {
+        source: from.as_bytes(),
+        ..MountArgs::default()
+    };
+    r.cx()
+        .mount(at.as_bytes(), u64::from(MS_BIND | flags), args)
+}
+
+#[test]
+fn mount_and_umount() {
+    let r = rig();
+    r.put("/m/under", b"").unwrap();
+    assert_eq!(
+        r.user(1, 1).cx().mount(b"/m", 0, MountArgs::default()),
+        Err(EPERM)
+    );
+    tmpfs(&r, "/m", MS_NOSUID, "size=64k,mode=700").unwrap();
+    assert_eq!(r.stat("/m").unwrap().mode & 0o7777, 0o700);
+    assert_eq!(r.stat("/m/under"), Err(ENOENT));
+    assert_eq!(r.rmdir("/m"), Err(EBUSY));
+    assert_eq!(r.rename("/m", "/x", 0), Err(EBUSY));
+    r.mkdir("/m/d").unwrap();
+    assert_eq!(r.stat("/m/d/../..").unwrap().ino, r.stat("/").unwrap().ino);
+    assert_eq!(r.rename("/m/d", "/d", 0), Err(EXDEV));
+    let held = r.open("/m/d", O_DIRECTORY).unwrap();
+    assert_eq!(r.cx().umount(b"/m", 0), Err(EBUSY));
+    assert_eq!(r.cx().umount(b"/m/d", 0), Err(EINVAL));
+    assert_eq!(r.cx().umount(b"/m", MNT_DETACH), Ok(()));
+    assert!(r.stat("/m/under").is_ok());
+    assert!(r.cx().stat(&At::File(held), b"..", 0).is_ok());
+    // A limit.
+    tmpfs(&r, "/m", 0, "size=8k").unwrap();
+    assert_eq!(r.put("/m/f", &[1; 8192]), Ok(()));
+    assert_eq!(r.put("/m/g", b"1"), Err(ENOSPC));
+    assert_eq!(r.cx().umount(b"/m", 0), Ok(()));
+    assert_eq!(tmpfs(&r, "/m", 0, "nonsense"), Err(EINVAL));
+}
+
+#[test]
+fn binds_and_flags() {
+    let r = rig();
+    r.put("/m/f", b"x").unwrap();
+    tmpfs(&r, "/o", 0, "").unwrap();
+    bind(&r, "/m", "/n", 0).unwrap();
+    assert_eq!(r.get("/n/f").unwrap(), b"x");
+    let args = MountArgs::default();
+    let ro = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOEXEC;
+    r.cx().mount(b"/n", u64::from(ro), args).unwrap();
+    assert_eq!(r.open("/n/f", O_WRONLY).err(), Some(EROFS));
+    assert_eq!(r.open("/n/new", O_CREAT).err(), Some(EROFS));
+    assert_eq!(r.open("/n/f", O_CREAT).map(|_| ()), Ok(()));
+    assert_eq!(r.unlink("/n/f"), Err(EROFS));
+    assert_eq!(r.cx().access(&At::Cwd, b"/n/f", 2, 0), Err(EROFS));
+    assert_eq!(r.put("/m/f", b"y"), Ok(()));
+    // A file on a file.
+    r.put("/file", b"").unwrap();
+    assert_eq!(bind(&r, "/m", "/file", 0), Err(ENOTDIR));
+    bind(&r, "/m/f", "/file", 0).unwrap();
+    assert_eq!(r.get("/file").unwrap(), b"y");
+    assert_eq!(r.unlink("/file"), Err(EBUSY));
+    // Recursively.
+    r.mkdir("/all").unwrap();
+    bind(&r, "/", "/all", MS_REC).unwrap();
+    assert_eq!(r.stat("/all/o").unwrap().dev, r.stat("/o").unwrap().dev);
+    assert_eq!(r.stat("/all/all").unwrap().nlink, 2);
+    let info = String::from_utf8(r.ns.mountinfo(&r.fs.root())).unwrap();
+    assert!(
+        info.contains(" /m /n ro,noexec,relatime - tmpfs none rw"),
+        "{info}"
+    );
+    assert!(info.contains(" /m/f /file rw,relatime - "), "{info}");
+    assert_eq!(info.lines().count(), 8, "{info}");
+    // Moves.
+    r.mkdir("/new").unwrap();
+    let mv = MountArgs {
+        source: b"/o",
+        ..args
+    };
+    r.cx().mount(b"/new", u64::from(MS_MOVE), mv).unwrap();
+    assert_ne!(r.stat("/o").unwrap().dev, r.stat("/new").unwrap().dev);
+}
+
+#[test]
+fn pivot_root_as_container_runtimes_do_it() {
+    let r = rig();
+    tmpfs(&r, "/m", 0, "").unwrap();
+    r.mkdir("/m/put").unwrap();
+    r.put("/m/inside", b"").unwrap();
+    assert_eq!(r.cx().pivot_root(b"/n", b"/n"), Err(EBUSY));
+    r.cx().chdir(b"/m").unwrap();
+    r.cx().pivot_root(b".", b".").unwrap();
+    r.cx().umount(b".", MNT_DETACH).unwrap();
+    assert!(r.stat("/inside").is_ok());
+    assert_eq!(r.stat("/n"), Err(ENOENT));
+    assert_eq!(r.ns.mounts().len(), 1);
+    r.cx().chdir(b"/").unwrap();
+    assert_eq!(r.cx().getcwd().unwrap(), b"/");
+}
+
+#[test]
+fn namespaces_are_copies() {
+    let r = rig();
+    tmpfs(&r, "/m", 0, "").unwrap();
+    r.put("/m/f", b"1").unwrap();
+    let u = r.user(0, 0);
+    u.cx().chdir(b"/m").unwrap();
+    u.fs.unshare_ns().unwrap();
+    assert_eq!(u.get("f").unwrap(), b"1");
+    tmpfs(&u, "/n", 0, "").unwrap();
+    u.put("/n/x", b"").unwrap();
+    assert_eq!(r.stat("/n/x"), Err(ENOENT));
+    r.cx().umount(b"/m", 0).unwrap();
+    assert_eq!(u.get("/m/f").unwrap(), b"1");
+    // chroot: nothing above it.
+    u.cx().chdir(b"/").unwrap();
+    u.cx().chroot(b"/m").unwrap();
+    assert_eq!(u.get("/../../f").unwrap(), b"1");
+    assert_eq!(u.cx().getcwd().unwrap(), b"(unreachable)/");
+}

@@ -1,0 +1,158 @@
+use super::*;
+use abi::errno::*;
+use abi::linux::*;
+
+#[test]
+fn making_and_removing() {
+    let r = Rig::new();
+    assert_eq!(r.mkdir("/d/"), Ok(()));
+    assert_eq!(r.mkdir("/d"), Err(EEXIST));
+    assert_eq!(r.mkdir("/"), Err(EEXIST));
+    assert_eq!(r.mkdir("/d/."), Err(EEXIST));
+    assert_eq!(r.mkdir("/x/y"), Err(ENOENT));
+    r.put("/d/f", b"").unwrap();
+    assert_eq!(r.rmdir("/d"), Err(ENOTEMPTY));
+    assert_eq!(r.rmdir("/d/f"), Err(ENOTDIR));
+    assert_eq!(r.rmdir("/d/."), Err(EINVAL));
+    assert_eq!(r.rmdir("/d/.."), Err(ENOTEMPTY));
+    assert_eq!(r.rmdir("/"), Err(EBUSY));
+    assert_eq!(r.unlink("/d"), Err(EISDIR));
+    assert_eq!(r.unlink("/d/"), Err(EISDIR));
+    assert_eq!(r.unlink("/d/f/"), Err(ENOTDIR));
+    assert_eq!(r.unlink("/d/."), Err(EISDIR));
+    assert_eq!(r.unlink("/nothing"), Err(ENOENT));
+    assert_eq!(r.stat("/d").unwrap().nlink, 2);
+    r.mkdir("/d/e").unwrap();
+    assert_eq!(r.stat("/d").unwrap().nlink, 3);
+    assert_eq!(r.link("/d/e", "/d/e2"), Err(EPERM));
+    assert_eq!(r.link("/d/f", "/d/g"), Ok(()));
+    assert_eq!(r.link("/d/f", "/d/g"), Err(EEXIST));
+    assert_eq!(r.link("/d/f", "/d/h/"), Err(ENOENT));
+    assert_eq!(r.stat("/d/g").unwrap().nlink, 2);
+    assert_eq!(r.unlink("/d/f"), Ok(()));
+    assert_eq!(r.stat("/d/f"), Err(ENOENT));
+    assert_eq!(r.stat("/d/g").unwrap().nlink, 1);
+    assert_eq!(r.symlink("", "/d/s"), Err(ENOENT));
+    assert_eq!(r.symlink("x", "/d/s/"), Err(ENOENT));
+    assert_eq!(r.list("/d").unwrap(), ["e", "g"]);
+    assert_eq!(
+        r.cx().mknod(&At::Cwd, b"/d/n", S_IFDIR, 0).err(),
+        Some(EPERM)
+    );
+    assert_eq!(
+        r.user(1, 1).cx().mknod(&At::Cwd, b"/n", S_IFCHR, 259).err(),
+        Some(EPERM)
+    );
+    // A directory that was removed while someone stands in it.
+    r.cx().chdir(b"/d/e").unwrap();
+    assert_eq!(r.cx().getcwd().unwrap(), b"/d/e");
+    r.rmdir("/d/e").unwrap();
+    assert_eq!(r.cx().getcwd(), Err(ENOENT));
+    assert_eq!(r.open("x", O_CREAT).err(), Some(ENOENT));
+    assert_eq!(r.mkdir("x"), Err(ENOENT));
+    assert!(r.stat(".").is_ok());
+    assert!(r.stat("../g").is_ok());
+}
+
+#[test]
+fn renames() {
+    let r = Rig::new();
+    for d in ["/a", "/a/b", "/c", "/c/full"] {
+        r.mkdir(d).unwrap();
+    }
+    r.put("/c/full/f", b"").unwrap();
+    r.put("/f", b"f").unwrap();
+    r.put("/g", b"g").unwrap();
+    assert_eq!(r.rename("/a", "/a/b/x", 0), Err(EINVAL));
+    assert_eq!(r.rename("/a/b", "/a", 0), Err(ENOTEMPTY));
+    assert_eq!(r.rename("/a", "/c", 0), Err(ENOTEMPTY));
+    assert_eq!(r.rename("/a", "/f", 0), Err(ENOTDIR));
+    assert_eq!(r.rename("/f", "/a", 0), Err(EISDIR));
+    assert_eq!(r.rename("/f", "/x/", 0), Err(ENOTDIR));
+    assert_eq!(r.rename("/f/", "/x", 0), Err(ENOTDIR));
+    assert_eq!(r.rename("/nothing", "/x", 0), Err(ENOENT));
+    assert_eq!(r.rename("/a/.", "/x", 0), Err(EBUSY));
+    assert_eq!(r.rename("/f", "/g", RENAME_NOREPLACE), Err(EEXIST));
+    assert_eq!(r.rename("/f", "/x", RENAME_EXCHANGE), Err(ENOENT));
+    assert_eq!(
+        r.rename("/f", "/g", RENAME_EXCHANGE | RENAME_NOREPLACE),
+        Err(EINVAL)
+    );
+    assert_eq!(r.rename("/f", "/g", RENAME_EXCHANGE), Ok(()));
+    assert_eq!(r.get("/f").unwrap(), b"g");
+    assert_eq!(r.rename("/f", "/a", RENAME_EXCHANGE), Ok(()));
+    assert_eq!(r.get("/a").unwrap(), b"g");
+    assert!(r.stat("/f/b").is_ok());
+    assert_eq!(r.rename("/f", "/a", RENAME_EXCHANGE), Ok(()));
+    // Over an empty directory, between directories.
+    r.mkdir("/c/empty").unwrap();
+    assert_eq!(r.stat("/c").unwrap().nlink, 4);
+    r.cx().chdir(b"/a/b").unwrap();
+    assert_eq!(r.rename("/a", "/c/empty", 0), Ok(()));
+    assert_eq!(r.cx().getcwd().unwrap(), b"/c/empty/b");
+    assert_eq!(r.stat("/c").unwrap().nlink, 4);
+    assert_eq!(r.stat("/").unwrap().nlink, 3);
+    assert_eq!(r.stat("/a"), Err(ENOENT));
+    // Two names of one file: nothing happens.
+    r.link("/f", "/f2").unwrap();
+    assert_eq!(r.rename("/f", "/f2", 0), Ok(()));
+    assert!(r.stat("/f").is_ok() && r.stat("/f2").is_ok());
+    // Over a file.
+    assert_eq!(r.rename("/f", "/g", 0), Ok(()));
+    assert_eq!(r.get("/g").unwrap(), b"g");
+    assert_eq!(r.list("/").unwrap(), ["c", "f2", "g"]);
+    assert_eq!(r.rename("/g", "/h", RENAME_WHITEOUT), Ok(()));
+    assert_eq!(r.stat("/g").unwrap().mode & S_IFMT, S_IFCHR);
+}
+
+#[test]
+fn deep_trees_are_dropped() {
+    let r = Rig::new();
+    let inner = r.user(0, 0);
+    for _ in 0..30_000 {
+        inner.mkdir("d").unwrap();
+        inner.cx().chdir(b"d").unwrap();
+    }
+    drop(inner);
+    r.vfs.new_id();
+    r.ns.root().mnt.sb().shrink();
+    r.rename("/d", "/e", 0).unwrap();
+    drop(r);
+}
+
+#[test]
+fn xattrs() {
+    use crate::ops::XattrOf;
+    use crate::walk::Walk;
+    let r = Rig::new();
+    r.put("/f", b"").unwrap();
+    r.symlink("f", "/l").unwrap();
+    let u = r.user(5, 5);
+    let of = |p: &'static str| XattrOf::Path {
+        at: At::Cwd,
+        path: p.as_bytes(),
+        walk: Walk::empty(),
+    };
+    let c = r.cx();
+    assert_eq!(c.set_xattr(&of("/f"), b"user.a", b"1", 0), Ok(()));
+    assert_eq!(
+        c.set_xattr(&of("/f"), b"user.a", b"2", XATTR_CREATE),
+        Err(EEXIST)
+    );
+    assert_eq!(
+        c.set_xattr(&of("/f"), b"user.b", b"2", XATTR_REPLACE),
+        Err(ENODATA)
+    );
+    assert_eq!(c.set_xattr(&of("/f"), b"bad.a", b"2", 0), Err(EOPNOTSUPP));
+    assert_eq!(c.set_xattr(&of("/f"), b"user.", b"2", 0), Err(EINVAL));
+    assert_eq!(c.set_xattr(&of("/f"), b"", b"2", 0), Err(ERANGE));
+    assert_eq!(c.set_xattr(&of("/l"), b"user.a", b"2", 0), Err(EPERM));
+    assert_eq!(c.set_xattr(&of("/f"), b"trusted.t", b"2", 0), Ok(()));
+    assert_eq!(c.get_xattr(&of("/f"), b"user.a"), Ok(b"1".to_vec()));
+    assert_eq!(u.cx().get_xattr(&of("/f"), b"trusted.t"), Err(ENODATA));
+    assert_eq!(u.cx().set_xattr(&of("/f"), b"user.a", b"3", 0), Err(EACCES));
+    assert_eq!(c.list_xattr(&of("/f")), Ok(b"trusted.t\0user.a\0".to_vec()));
+    assert_eq!(u.cx().list_xattr(&of("/f")), Ok(b"user.a\0".to_vec()));
+    assert_eq!(c.remove_xattr(&of("/f"), b"user.a"), Ok(()));
+    assert_eq!(c.remove_xattr(&of("/f"), b"user.a"), Err(ENODATA));
+}
