@@ -321,7 +321,7 @@ fn speed() {
         let f = r.open("/a/b/c/f", 0).unwrap();
         time("read of 4 bytes", &|| {
             f.seek(0, 0).unwrap();
-            f.read(&mut BufSink::new(&mut vec![0; 4])).unwrap();
+            f.read(&mut BufSink::new(&mut [0; 4])).unwrap();
         });
         let w = r.open("/w", O_CREAT | O_RDWR).unwrap();
         let page = [1; 4096];
