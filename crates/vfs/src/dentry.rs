@@ -70,6 +70,8 @@ pub trait FileSystem: Any + Send + Sync {
     fn remount(&self, _data: &str) -> Result<()> {
         Ok(())
     }
+    /// The last mount of it went: let go of what would keep it alive.
+    fn shut_down(&self) {}
     /// Whether files on it may be executed or opened as devices (proc says no).
     fn no_exec(&self) -> bool {
         false
@@ -125,6 +127,7 @@ impl SuperBlock {
     pub(crate) fn unmounted(&self) {
         if self.mounts.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.shrink();
+            self.fs.shut_down();
         }
     }
     /// Forgets all unused dentries.

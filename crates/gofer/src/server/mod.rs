@@ -60,6 +60,9 @@ pub struct Server {
     gid: u32,
 }
 
+/// How long a thread waits awake for the next request, in microseconds.
+const SPIN: u32 = 64;
+
 /// Handles for a client where the descriptor limit does not say less.
 const MAX_HANDLES: u32 = 1 << 16;
 
@@ -120,9 +123,10 @@ impl Server {
 
     fn connection(&self, conn: &HostFd) {
         let mut buf = vec![0u8; MAX_MESSAGE];
+        let mut spin = sock::Spin::up_to(SPIN);
         loop {
             // Descriptors from the client have no meaning, and are closed.
-            let message = match sock::recv(conn.raw(), &mut buf) {
+            let message = match sock::recv_spinning(conn.raw(), &mut buf, &mut spin) {
                 Ok((0, _)) => return,
                 Ok((n, _)) => Ok(&buf[..n]),
                 Err(abi::errno::EBADMSG) => Err(abi::errno::EBADMSG),
