@@ -71,6 +71,9 @@ pub fn fallocate(fd: RawFd, mode: i32, offset: u64, len: u64) -> Result<()> {
     unsafe { sys!(Fallocate, fd, mode, offset, len) }?;
     Ok(())
 }
+/// What [`fstat`] tells.
+pub type HostStat = libc::stat;
+
 /// `fstat(2)`.
 pub fn fstat(fd: RawFd) -> Result<libc::stat> {
     let mut st = core::mem::MaybeUninit::<libc::stat>::zeroed();

@@ -15,8 +15,8 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use vfs::file::{IoctlContext, O_ACCMODE, O_DIRECT, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY};
-use vfs::{File, FileOps, Sink, Source, Stat};
-use wait::{Events, WaitQueue};
+use vfs::{File, FileOps, Sink, Slot, Source, Stat};
+use wait::{Blocker, Events, WaitQueue, block_until};
 
 /// Writes up to this size are atomic.
 pub const PIPE_BUF: usize = 4096;
@@ -270,13 +270,8 @@ impl Pipe {
         Pipe::new()
     }
 
-    /// `open(2)` of a FIFO: `ENXIO` for a non-blocking writer without a reader. `attributes`: the inode's.
-    pub fn open_fifo(self: &Arc<Pipe>, flags: u32, attributes: Attributes) -> Result<PendingOpen> {
-        self.open(flags, Some(attributes))
-    }
-
-    /// Opens an end by FIFO's rules.
-    fn open(self: &Arc<Pipe>, flags: u32, attributes: Option<Attributes>) -> Result<PendingOpen> {
+    /// Opens an end by FIFO's rules (`fifo(7)`): `ENXIO` for a non-blocking writer without a reader.
+    pub fn open(self: &Arc<Pipe>, flags: u32) -> Result<PendingOpen> {
         let nonblock = flags & O_NONBLOCK != 0;
         let mut s = self.state.lock();
         if s.readers == 0 && s.writers == 0 {
@@ -325,7 +320,6 @@ impl Pipe {
             reads,
             writes,
             quiet,
-            attributes,
         };
         Ok(PendingOpen {
             pipe: self.clone(),
@@ -335,8 +329,14 @@ impl Pipe {
     }
 }
 
-/// Where a FIFO's `fstat(2)` comes from: its inode.
-pub type Attributes = Arc<dyn Fn() -> Result<Stat> + Send + Sync>;
+/// Opens the FIFO whose inode has this slot, and waits for the other side. `ERESTARTSYS` when a signal comes.
+pub fn open_fifo(slot: &Slot, flags: u32, blocker: &dyn Blocker) -> Result<Arc<dyn FileOps>> {
+    let mut open = slot.get_or_make(Pipe::for_fifo).open(flags)?;
+    let pipe = open.pipe.clone();
+    let both = Events::READABLE | Events::WRITABLE;
+    block_until(blocker, &[(&pipe.queue, both)], None, || open.finish())
+        .map(|end| end as Arc<dyn FileOps>)
+}
 
 /// One open file on a pipe. Dropping it closes that end.
 pub struct PipeEnd {
@@ -346,7 +346,6 @@ pub struct PipeEnd {
     /// Opened to read without blocking when no writer was there: no POLLHUP until one came and went, that
     /// is, while the count of opens is still this.
     quiet: Option<u64>,
-    attributes: Option<Attributes>,
 }
 
 /// `pipe(2)`: the read end and the write end. The caller makes files of them with `O_RDONLY` and
@@ -364,7 +363,6 @@ pub fn new_pipe() -> (Arc<PipeEnd>, Arc<PipeEnd>) {
             reads,
             writes: !reads,
             quiet: None,
-            attributes: None,
         })
     };
     (end(true), end(false))
@@ -408,7 +406,7 @@ impl PendingOpen {
 impl PipeEnd {
     /// Opens the same pipe again: `/proc/PID/fd/N`.
     pub fn reopen(&self, flags: u32) -> Result<PendingOpen> {
-        self.pipe.open(flags, self.attributes.clone())
+        self.pipe.open(flags)
     }
     /// `fcntl(F_GETPIPE_SZ)`.
     #[must_use]
@@ -487,10 +485,8 @@ impl FileOps for PipeEnd {
         Ok(n)
     }
 
+    /// Of an anonymous pipe; a FIFO's is its inode's.
     fn stat(&self) -> Result<Stat> {
-        if let Some(a) = &self.attributes {
-            return a();
-        }
         Ok(Stat {
             dev: PIPEFS_DEV,
             ino: self.pipe.ino,
@@ -652,14 +648,10 @@ mod tests {
     #[test]
     fn fifos_wait_for_their_partner() {
         let f = Pipe::for_fifo();
-        let st: Attributes = Arc::new(|| Ok(Stat::default()));
-        assert_eq!(
-            f.open_fifo(O_WRONLY | O_NONBLOCK, st.clone()).err(),
-            Some(ENXIO)
-        );
-        let mut r = f.open_fifo(O_RDONLY, st.clone()).unwrap();
+        assert_eq!(f.open(O_WRONLY | O_NONBLOCK).err(), Some(ENXIO));
+        let mut r = f.open(O_RDONLY).unwrap();
         assert_eq!(r.finish().err(), Some(EAGAIN));
-        let mut w = f.open_fifo(O_WRONLY, st.clone()).unwrap();
+        let mut w = f.open(O_WRONLY).unwrap();
         let r = file(r.finish().unwrap(), O_RDONLY);
         let w = file(w.finish().unwrap(), O_WRONLY);
         write(&w, b"hi").unwrap();
@@ -667,15 +659,12 @@ mod tests {
         drop((r, w));
         // A reader that came first and did not wait sees no hang-up until a writer came and went.
         let r = file(
-            f.open_fifo(O_RDONLY | O_NONBLOCK, st.clone())
-                .unwrap()
-                .finish()
-                .unwrap(),
+            f.open(O_RDONLY | O_NONBLOCK).unwrap().finish().unwrap(),
             O_RDONLY,
         );
         assert_eq!(r.poll(Events::IN), Events::empty());
         assert_eq!(read(&r, 1).unwrap(), b"");
-        let w = f.open_fifo(O_WRONLY, st).unwrap();
+        let w = f.open(O_WRONLY).unwrap();
         drop(w);
         assert_eq!(r.poll(Events::IN), Events::HUP);
     }

@@ -61,9 +61,10 @@ struct Connection {
 }
 
 impl Connection {
-    /// Reset: Linux's TCP_CLOSE.
+    /// Reset, or finished by both sides: Linux's TCP_CLOSE.
     fn is_dead(&self) -> bool {
-        self.rx.view().end == End::Reset || self.tx.view().writer_dead
+        let (rx, tx) = (self.rx.view(), self.tx.view());
+        rx.end == End::Reset || tx.writer_dead || (rx.end == End::Fin && tx.end == End::Fin)
     }
 }
 
@@ -689,7 +690,7 @@ impl Protocol for Tcp {
             (SOL_TCP, TCP_ULP) => Ok(Vec::new()),
             (SOL_IP, IP_MTU) | (SOL_IPV6, IPV6_MTU) => {
                 self.peer_name()?;
-                Ok(65536i32.to_le_bytes().to_vec())
+                Ok(65535i32.to_le_bytes().to_vec())
             }
             (SOL_UDP, _) => Err(ENOPROTOOPT),
             _ => self.options.get(level, name),

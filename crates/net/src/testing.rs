@@ -1,6 +1,7 @@
 //! What the tests of sockets share, and the tests themselves.
 
 mod inet;
+mod linux;
 mod netlink;
 mod unix;
 

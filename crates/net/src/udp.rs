@@ -379,9 +379,6 @@ impl Protocol for Udp {
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
-        if flags & MSG_OOB != 0 {
-            return Err(EOPNOTSUPP);
-        }
         self.common.take_error()?;
         let mut q = self.rx.state.lock();
         let Some(m) = q.msgs.front() else {
@@ -459,7 +456,7 @@ impl Protocol for Udp {
             (SOL_IPV6, _) if self.common.family == AF_INET => Err(EOPNOTSUPP),
             (SOL_IP, IP_MTU) | (SOL_IPV6, IPV6_MTU) => {
                 self.peer_name()?;
-                Ok(65536i32.to_le_bytes().to_vec())
+                Ok(65535i32.to_le_bytes().to_vec())
             }
             _ => self.options.get(level, name),
         }

@@ -36,6 +36,8 @@ pub struct Kernel {
     pub timers: Arc<TimerService>,
     pub uts: RwLock<Uts>,
     pub net: Arc<net::NetNamespace>,
+    /// Anonymous files in memory: memfd_create(2), shared memory.
+    pub shm: Arc<vfs::fs::tmpfs::ShmFs>,
     pub terminals: crate::fs::terminals::Terminals,
     pub strace: Option<Arc<Strace>>,
     /// The channel to the starter.
@@ -97,6 +99,7 @@ impl Kernel {
         hostcall::time::random(&mut boot_id);
         Arc::new(Kernel {
             platform: p.platform,
+            shm: Arc::new(vfs::fs::tmpfs::ShmFs::new(&p.vfs, &p.clas)),
             clas: p.clas,
             vfs: p.vfs,
             tasks: Mutex::default(),

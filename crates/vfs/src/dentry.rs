@@ -10,7 +10,7 @@
 //! dentry out of its directory ("unhashed") and leaves the inode to those who still hold it.
 
 use crate::context::Caller;
-use crate::inode::{FileType, Inode};
+use crate::inode::{Ahead, FileType, Inode};
 use abi::Result;
 use abi::errno::ENOENT;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -54,6 +54,10 @@ pub trait FileSystem: Any + Send + Sync {
     fn caching(&self) -> Caching {
         Caching::Owned
     }
+    /// Dentries that are kept though nobody uses them.
+    fn max_cached(&self) -> usize {
+        1 << 15
+    }
     /// Writes everything back.
     fn sync(&self) -> Result<()> {
         Ok(())
@@ -71,9 +75,6 @@ pub trait FileSystem: Any + Send + Sync {
         false
     }
 }
-
-/// Dentries that a super block keeps though nobody uses them.
-const RING_MAX: usize = 1 << 15;
 
 /// A mounted file system's share of the VFS.
 pub struct SuperBlock {
@@ -94,13 +95,17 @@ impl SuperBlock {
     #[must_use]
     pub fn new(dev: u64, fs: Arc<dyn FileSystem>) -> Arc<SuperBlock> {
         let caching = fs.caching();
+        let ring = Ring {
+            max: fs.max_cached().max(16),
+            ..Ring::default()
+        };
         Arc::new(SuperBlock {
             dev,
             fs,
             caching,
             read_only: AtomicBool::new(false),
             rename_lock: Mutex::new(()),
-            ring: Mutex::default(),
+            ring: Mutex::new(ring),
             mounts: AtomicUsize::new(0),
         })
     }
@@ -124,7 +129,17 @@ impl SuperBlock {
     }
     /// Forgets all unused dentries.
     pub fn shrink(&self) {
-        let gone = std::mem::take(&mut *self.ring.lock());
+        let gone = {
+            let mut ring = self.ring.lock();
+            let max = ring.max;
+            std::mem::replace(
+                &mut *ring,
+                Ring {
+                    max,
+                    ..Ring::default()
+                },
+            )
+        };
         for d in gone.slots.iter().flatten() {
             d.slot.store(NO_SLOT, Ordering::Relaxed);
         }
@@ -151,6 +166,7 @@ struct Ring {
     slots: Vec<Option<Arc<Dentry>>>,
     free: Vec<usize>,
     hand: usize,
+    max: usize,
 }
 
 impl Ring {
@@ -159,7 +175,7 @@ impl Ring {
         let mut gone = None;
         let slot = match self.free.pop() {
             Some(slot) => slot,
-            None if self.slots.len() < RING_MAX => {
+            None if self.slots.len() < self.max => {
                 self.slots.push(None);
                 self.slots.len() - 1
             }
@@ -348,11 +364,21 @@ impl Dentry {
     /// The child of this name, negative where there is none. The caller has checked the name and the
     /// permission to search.
     pub fn lookup(self: &Arc<Self>, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<Dentry>> {
+        self.lookup_ahead(cx, name, &[])
+    }
+
+    /// As [`Dentry::lookup`], for a walk that goes on with `rest`.
+    pub fn lookup_ahead(
+        self: &Arc<Self>,
+        cx: &Caller<'_>,
+        name: &[u8],
+        rest: &[u8],
+    ) -> Result<Arc<Dentry>> {
         if let Some(d) = self.cached_valid(cx, name) {
             return Ok(d);
         }
         let _dir = self.lock_dir();
-        self.lookup_locked(cx, name)
+        self.look(cx, name, rest)
     }
 
     /// As [`Dentry::lookup`], with this directory's lock held.
@@ -361,14 +387,23 @@ impl Dentry {
         cx: &Caller<'_>,
         name: &[u8],
     ) -> Result<Arc<Dentry>> {
+        self.look(cx, name, &[])
+    }
+
+    fn look(self: &Arc<Self>, cx: &Caller<'_>, name: &[u8], rest: &[u8]) -> Result<Arc<Dentry>> {
         if let Some(d) = self.cached_valid(cx, name) {
             return Ok(d);
         }
-        match self.inode()?.lookup(cx, name) {
-            Ok(i) => Ok(self.attach(name, Some(i))),
-            Err(ENOENT) if self.sb.caching == Caching::Owned && !self.is_unhashed() => {
-                Ok(self.attach(name, None))
+        let owned = self.sb.caching == Caching::Owned;
+        match self.inode()?.lookup_ahead(cx, name, rest) {
+            Ok(found) => {
+                let d = self.attach(name, Some(found.inode));
+                if owned {
+                    d.attach_ahead(found.ahead);
+                }
+                Ok(d)
             }
+            Err(ENOENT) if owned && !self.is_unhashed() => Ok(self.attach(name, None)),
             Err(ENOENT) => {
                 let place = Place {
                     parent: Some(self.clone()),
@@ -377,6 +412,24 @@ impl Dentry {
                 Ok(Self::make(&self.sb, None, place))
             }
             Err(e) => Err(e),
+        }
+    }
+
+    /// Caches what was looked up below this new dentry. (Its parent's lock is held: an ancestor's first.)
+    fn attach_ahead(self: &Arc<Self>, ahead: Vec<Ahead>) {
+        let mut d = self.clone();
+        for (name, inode) in ahead {
+            let next = {
+                let _dir = d.lock_dir();
+                if d.cached(&name).is_some() {
+                    break;
+                }
+                d.attach(&name, inode)
+            };
+            if next.is_negative() {
+                break;
+            }
+            d = next;
         }
     }
 

@@ -306,7 +306,9 @@ impl File {
     }
     /// Takes back what [`File::add_release_listener`] asked with this key and listener.
     pub fn remove_release_listener(&self, key: u64, listener: &Weak<dyn ReleaseListener>) {
-        self.release.lock().retain(|(k, l)| *k != key || !Weak::ptr_eq(l, listener));
+        self.release
+            .lock()
+            .retain(|(k, l)| *k != key || !Weak::ptr_eq(l, listener));
     }
     #[must_use]
     pub fn flags(&self) -> u32 {

@@ -128,6 +128,16 @@ pub enum Follow {
     Jump(Path),
 }
 
+/// A name that was looked up ahead; `None` for a missing one.
+pub type Ahead = (Vec<u8>, Option<Arc<dyn Inode>>);
+
+/// What a look-up found, and what it found on the way further down: each name is in the directory before
+/// it; `None` is a missing one, and the last.
+pub struct Looked {
+    pub inode: Arc<dyn Inode>,
+    pub ahead: Vec<Ahead>,
+}
+
 /// A file of a file system.
 pub trait Inode: Any + Send + Sync {
     /// Its type, which never changes.
@@ -155,6 +165,14 @@ pub trait Inode: Any + Send + Sync {
     /// The file of this name; `ENOENT` where there is none.
     fn lookup(&self, _cx: &Caller<'_>, _name: &[u8]) -> Result<Arc<dyn Inode>> {
         Err(ENOTDIR)
+    }
+    /// As [`Inode::lookup`], where the walk goes on with `rest` (path text): a file system to which asking
+    /// is dear may look up more at once. What it finds ahead is only cached.
+    fn lookup_ahead(&self, cx: &Caller<'_>, name: &[u8], _rest: &[u8]) -> Result<Looked> {
+        Ok(Looked {
+            inode: self.lookup(cx, name)?,
+            ahead: Vec::new(),
+        })
     }
     /// Whether `name` still is `child` (`None`: still missing). Asked only where names are not owned.
     fn revalidate(&self, _cx: &Caller<'_>, _name: &[u8], _child: Option<&Arc<dyn Inode>>) -> bool {

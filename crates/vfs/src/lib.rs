@@ -48,7 +48,9 @@ pub use cred::{Caps, Credentials};
 pub use dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
 pub use fd_table::FdTable;
 pub use file::{File, FileOps, Sink, Source};
-pub use inode::{FileType, Follow, Inode, InodeExt, NewNode, Perm, RenameFlags, SetAttr, Slot};
+pub use inode::{
+    FileType, Follow, Inode, InodeExt, Looked, NewNode, Perm, RenameFlags, SetAttr, Slot,
+};
 pub use mount::{Mount, MountFlags, Path};
 pub use namespace::MountNamespace;
 pub use vfs::Vfs;

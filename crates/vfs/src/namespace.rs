@@ -24,6 +24,9 @@ pub struct MountNamespace {
     root: RwLock<Arc<Mount>>,
 }
 
+/// Mounts of a copy, by the ids of what they are copies of.
+pub type ById = HashMap<u64, Arc<Mount>>;
+
 /// Whether what lies below is meant too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recursive {
@@ -287,7 +290,7 @@ impl MountNamespace {
     }
 
     /// A copy of the whole namespace, and which mount became which (by the old one's id).
-    pub fn copy(&self) -> Result<(Arc<MountNamespace>, HashMap<u64, Arc<Mount>>)> {
+    pub fn copy(&self) -> Result<(Arc<MountNamespace>, ById)> {
         let _g = self.vfs.mount_lock.lock();
         let root = self.root_mount();
         let mut map = HashMap::new();

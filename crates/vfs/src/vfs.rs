@@ -37,11 +37,14 @@ pub trait Device: Send + Sync {
     fn open(&self, open: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>>;
 }
 
+/// A major and a minor number.
+type Numbers = (u32, Option<u32>);
+
 /// Character devices by number.
 #[derive(Default)]
 pub struct DeviceRegistry {
     /// By major and minor number; a minor of `None` stands for all of that major.
-    devices: RwLock<BTreeMap<(u32, Option<u32>), Arc<dyn Device>>>,
+    devices: RwLock<BTreeMap<Numbers, Arc<dyn Device>>>,
 }
 
 impl DeviceRegistry {

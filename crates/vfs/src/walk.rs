@@ -277,7 +277,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Walks to the end.
-    pub fn to_end(&mut self) -> Result<()> {
+    pub fn walk_to_end(&mut self) -> Result<()> {
         loop {
             let next = self.next();
             match next {
@@ -293,10 +293,11 @@ impl<'a> Walker<'a> {
                         return Err(ENAMETOOLONG);
                     }
                     let Some(f) = self.frames.last() else { break };
-                    let d = self
-                        .here
-                        .dentry
-                        .lookup(&self.cx.caller, &f.text[start..end])?;
+                    let d = self.here.dentry.lookup_ahead(
+                        &self.cx.caller,
+                        &f.text[start..end],
+                        &f.text[end..],
+                    )?;
                     let mut p = Path {
                         mnt: self.here.mnt.clone(),
                         dentry: d,
@@ -323,7 +324,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Walks up to the last component, which is given and not looked up.
-    pub fn to_last(&mut self) -> Result<Last> {
+    pub fn walk_to_last(&mut self) -> Result<Last> {
         loop {
             let next = self.next();
             match next {
@@ -353,7 +354,8 @@ impl<'a> Walker<'a> {
                     if self.last {
                         return Ok(Last::Name(name.to_vec()));
                     }
-                    let d = self.here.dentry.lookup(&self.cx.caller, name)?;
+                    let rest = &f.text[end..];
+                    let d = self.here.dentry.lookup_ahead(&self.cx.caller, name, rest)?;
                     let mut p = Path {
                         mnt: self.here.mnt.clone(),
                         dentry: d,
@@ -389,13 +391,13 @@ impl PathCx<'_> {
     /// The file at the end of `path`, which must exist.
     pub fn resolve(&self, at: &At, path: &[u8], flags: Walk) -> Result<Path> {
         let mut w = Walker::new(*self, at, path, flags)?;
-        w.to_end()?;
+        w.walk_to_end()?;
         Ok(w.here)
     }
     /// The directory that `path`'s last component is, or would be, in.
     pub fn resolve_parent(&self, at: &At, path: &[u8]) -> Result<Parent> {
         let mut w = Walker::new(*self, at, path, Walk::empty())?;
-        let last = w.to_last()?;
+        let last = w.walk_to_last()?;
         Ok(Parent {
             dir: w.here,
             last,

@@ -267,7 +267,6 @@ impl Protocol for UnixSock {
                     }
                 }
                 Link::Packet { tx, .. } if !self.is_dgram() => peer_queue = Some(tx.clone()),
-                Link::Listening(_) | Link::None if !self.is_dgram() => return Err(ENOTCONN),
                 _ => {}
             }
             s.shut_write |= how.write;

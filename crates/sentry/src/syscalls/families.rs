@@ -1,5 +1,8 @@
 //! The families of system calls.
 
+pub mod io;
+pub mod memory;
+pub mod paths;
 pub mod process;
 pub mod sched;
 pub mod signals;
@@ -8,4 +11,12 @@ pub mod time;
 use super::Call;
 
 /// Every family's part of the table.
-pub const ALL: &[&[Call]] = &[process::CALLS, sched::CALLS, signals::CALLS, time::CALLS];
+pub const ALL: &[&[Call]] = &[
+    io::CALLS,
+    memory::CALLS,
+    paths::CALLS,
+    process::CALLS,
+    sched::CALLS,
+    signals::CALLS,
+    time::CALLS,
+];

@@ -3,3 +3,5 @@
 pub mod dev;
 pub mod dynamic;
 pub mod tmpfs;
+
+pub use tmpfs::emit_dots;

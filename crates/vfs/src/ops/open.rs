@@ -129,7 +129,7 @@ impl PathCx<'_> {
         let want = wanted(flags);
         let mut w = Walker::new(*self, at, path, walk)?;
         loop {
-            let last = w.to_last()?;
+            let last = w.walk_to_last()?;
             let Last::Name(name) = last else {
                 return Err(if flags & O_EXCL != 0 { EEXIST } else { EISDIR });
             };

@@ -61,10 +61,8 @@ impl PathCx<'_> {
                 return Err(ENOTDIR);
             }
         }
-        if !child.is_dir() {
-            if from.slashes || (!exchange && to.slashes) {
-                return Err(ENOTDIR);
-            }
+        if !child.is_dir() && (from.slashes || (!exchange && to.slashes)) {
+            return Err(ENOTDIR);
         }
         if child.is_dir() && new_dir.dentry.is_below(&child) {
             return Err(EINVAL);

@@ -265,4 +265,4 @@ impl FsType for TmpfsType {
     }
 }
 
-pub(crate) use open::emit_dots;
+pub use open::emit_dots;

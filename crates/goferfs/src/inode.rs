@@ -1,0 +1,515 @@
+//! Inodes over the Gofer.
+
+use crate::open::{HostMappable, OpenHostDir, OpenHostFile};
+use crate::{GoferFs, Sharing};
+use abi::Result;
+use abi::errno::{EINVAL, EIO, ENODATA, ENOENT, EXDEV};
+use clas::MappingRegistry;
+use gofer::Handle;
+use gofer::proto::{Access, Attr, Entry, New, SetAttr as HostSetAttr};
+use gofer::wire::MAX_NAMES;
+use hostcall::HostFd;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use vfs::file::{FileOps, O_ACCMODE, O_RDONLY};
+use vfs::inode::{Ahead, InodeExt, Looked, downcast};
+use vfs::{Caller, FileType, Inode, NewNode, Perm, RenameFlags, SetAttr, Stat};
+
+/// Host descriptors of a regular file.
+#[derive(Default)]
+struct Fds {
+    read: Option<Arc<HostFd>>,
+    /// For reading and writing.
+    write: Option<Arc<HostFd>>,
+}
+
+struct Cached {
+    attr: Attr,
+    /// Whether something was done that changed the attributes on the host.
+    stale: bool,
+}
+
+/// A file of the host.
+pub struct GoferInode {
+    me: Weak<GoferInode>,
+    pub(crate) fs: Arc<GoferFs>,
+    pub(crate) handle: Handle,
+    kind: FileType,
+    /// As on the host, with the device of the host.
+    key: (u64, u64),
+    dev: u64,
+    cached: Mutex<Cached>,
+    /// Where a symbolic link leads; it never changes.
+    target: Option<Vec<u8>>,
+    fds: Mutex<Fds>,
+    /// The names of a directory, in exclusive mode.
+    listing: Mutex<Option<Arc<[Entry]>>>,
+    /// Held by writes and changes of size.
+    pub(crate) write_lock: Mutex<()>,
+    pub(crate) mappings: MappingRegistry,
+    pub(crate) mappable: Mutex<Weak<HostMappable>>,
+    /// Mapped writable and shared: the application changes it without a call.
+    pub(crate) mapped_writable: AtomicBool,
+    ext: InodeExt,
+}
+
+impl GoferInode {
+    pub(crate) fn new(
+        fs: &Arc<GoferFs>,
+        attr: Attr,
+        handle: Handle,
+        target: Option<Vec<u8>>,
+    ) -> Arc<GoferInode> {
+        Arc::new_cyclic(|me| GoferInode {
+            me: me.clone(),
+            fs: fs.clone(),
+            handle,
+            kind: FileType::from_mode(attr.mode).unwrap_or(FileType::Regular),
+            key: (attr.dev, attr.ino),
+            dev: fs.map_dev(attr.dev),
+            cached: Mutex::new(Cached {
+                attr: fs.seen(attr),
+                stale: false,
+            }),
+            target,
+            fds: Mutex::default(),
+            listing: Mutex::default(),
+            write_lock: Mutex::new(()),
+            mappings: MappingRegistry::new(),
+            mappable: Mutex::default(),
+            mapped_writable: AtomicBool::new(false),
+            ext: InodeExt::default(),
+        })
+    }
+    pub(crate) fn is_type(&self, mode: u32) -> bool {
+        FileType::from_mode(mode) == Some(self.kind)
+    }
+    pub(crate) fn set_attrs(&self, attr: Attr) {
+        *self.cached.lock() = Cached {
+            attr: self.fs.seen(attr),
+            stale: false,
+        };
+    }
+    /// Something was done that changed the attributes.
+    pub(crate) fn changed(&self) {
+        self.cached.lock().stale = true;
+    }
+    /// The names of this directory changed.
+    fn names_changed(&self) {
+        *self.listing.lock() = None;
+        self.changed();
+    }
+    /// Gives up descriptors that are only kept in case they are needed again.
+    pub(crate) fn drop_fds(&self) {
+        let _old = std::mem::take(&mut *self.fds.lock());
+    }
+
+    /// A descriptor for reading.
+    pub(crate) fn read_fd(&self) -> Result<Arc<HostFd>> {
+        {
+            let f = self.fds.lock();
+            if let Some(fd) = f.read.as_ref().or(f.write.as_ref()) {
+                return Ok(fd.clone());
+            }
+        }
+        let fd = Arc::new(self.fs.client.open(self.handle, Access::Read)?);
+        self.fds.lock().read = Some(fd.clone());
+        if let Some(me) = self.me.upgrade() {
+            self.fs.keep_fd(&me);
+        }
+        Ok(fd)
+    }
+    /// A descriptor for reading and writing.
+    pub(crate) fn write_fd(&self) -> Result<Arc<HostFd>> {
+        if let Some(fd) = &self.fds.lock().write {
+            return Ok(fd.clone());
+        }
+        let fd = Arc::new(self.fs.client.open(self.handle, Access::ReadWrite)?);
+        self.set_write_fd(fd.clone());
+        Ok(fd)
+    }
+    fn set_write_fd(&self, fd: Arc<HostFd>) {
+        let _old = self.fds.lock().write.replace(fd);
+        if let Some(me) = self.me.upgrade() {
+            self.fs.keep_fd(&me);
+        }
+    }
+
+    /// The attributes, asked for where what is known may be wrong.
+    pub(crate) fn attrs(&self) -> Result<Attr> {
+        {
+            let c = self.cached.lock();
+            let live = self.mapped_writable.load(Ordering::Relaxed);
+            if self.fs.options.sharing == Sharing::Exclusive && !c.stale && !live {
+                return Ok(c.attr);
+            }
+        }
+        // A change from here on makes it stale again.
+        self.cached.lock().stale = false;
+        let fd = {
+            let f = self.fds.lock();
+            f.write.as_ref().or(f.read.as_ref()).cloned()
+        };
+        let fresh = match fd {
+            Some(fd) => hostcall::file::fstat(fd.raw()).map(|s| self.stat_to_attr(&s)),
+            None => self.fs.client.get_attr(self.handle),
+        };
+        match fresh {
+            Ok(a) => {
+                let a = self.fs.seen(a);
+                self.cached.lock().attr = a;
+                Ok(a)
+            }
+            Err(e) => {
+                self.changed();
+                Err(e)
+            }
+        }
+    }
+
+    fn stat_to_attr(&self, s: &hostcall::file::HostStat) -> Attr {
+        let ns = |sec: i64, nsec: i64| sec.saturating_mul(1_000_000_000).saturating_add(nsec);
+        let btime = self.cached.lock().attr.btime;
+        Attr {
+            dev: s.st_dev,
+            ino: s.st_ino,
+            mode: s.st_mode,
+            nlink: s.st_nlink as u32,
+            uid: s.st_uid,
+            gid: s.st_gid,
+            rdev: s.st_rdev,
+            size: s.st_size as u64,
+            blksize: s.st_blksize as u32,
+            blocks: s.st_blocks as u64,
+            atime: ns(s.st_atime, s.st_atime_nsec),
+            mtime: ns(s.st_mtime, s.st_mtime_nsec),
+            ctime: ns(s.st_ctime, s.st_ctime_nsec),
+            btime,
+        }
+    }
+
+    /// The whole directory.
+    pub(crate) fn entries(&self) -> Result<Arc<[Entry]>> {
+        let exclusive = self.fs.exclusive();
+        if exclusive && let Some(l) = &*self.listing.lock() {
+            return Ok(l.clone());
+        }
+        let mut all = Vec::new();
+        let mut cookie = 0;
+        loop {
+            let (mut list, next, end) = self.fs.client.read_dir(self.handle, cookie)?;
+            all.append(&mut list);
+            if end || next == cookie {
+                break;
+            }
+            cookie = next;
+        }
+        let all: Arc<[Entry]> = all.into();
+        if exclusive {
+            *self.listing.lock() = Some(all.clone());
+        }
+        Ok(all)
+    }
+
+    fn new_ids(&self, new: NewNode, kind: u32) -> New {
+        let me = self.fs.client.server();
+        let (uid, gid) = (
+            self.fs.host_id(new.uid, me.uid),
+            self.fs.host_id(new.gid, me.gid),
+        );
+        let same = (uid, gid) == (me.uid, me.gid);
+        // Whose files the Gofer's are anyway needs no change of owner.
+        let (uid, gid) = if same {
+            (u32::MAX, u32::MAX)
+        } else {
+            (uid, gid)
+        };
+        New {
+            mode: new.mode | kind,
+            uid,
+            gid,
+        }
+    }
+
+    fn made(&self, node: (Attr, Handle), target: Option<Vec<u8>>) -> Arc<dyn Inode> {
+        self.names_changed();
+        self.fs.inode(node.0, node.1, target)
+    }
+
+    /// Sets the size. The write lock is held.
+    pub(crate) fn resize(&self, size: u64) -> Result<()> {
+        let fd = self.write_fd()?;
+        let old = self.attrs()?.size;
+        hostcall::file::ftruncate(fd.raw(), size)?;
+        self.changed();
+        if size < old {
+            let from = size.next_multiple_of(abi::PAGE_SIZE);
+            self.mappings.invalidate(from, u64::MAX - from);
+        }
+        Ok(())
+    }
+}
+
+fn own(i: &Arc<dyn Inode>) -> Result<&GoferInode> {
+    downcast(i).ok_or(EXDEV)
+}
+
+impl Inode for GoferInode {
+    fn file_type(&self) -> FileType {
+        self.kind
+    }
+    fn ext(&self) -> &InodeExt {
+        &self.ext
+    }
+    fn perm(&self) -> Result<Perm> {
+        // In shared mode the walk has just asked for them.
+        let a = self.cached.lock();
+        let a = if a.stale && !self.fs.exclusive() {
+            drop(a);
+            self.attrs()?
+        } else {
+            a.attr
+        };
+        Ok(Perm {
+            mode: a.mode & 0o7777,
+            uid: a.uid,
+            gid: a.gid,
+        })
+    }
+    fn stat(&self) -> Result<Stat> {
+        let a = self.attrs()?;
+        Ok(Stat {
+            dev: self.dev,
+            ino: a.ino,
+            mode: a.mode,
+            nlink: a.nlink,
+            uid: a.uid,
+            gid: a.gid,
+            rdev: a.rdev,
+            size: a.size,
+            blksize: a.blksize,
+            blocks: a.blocks,
+            atime: a.atime,
+            mtime: a.mtime,
+            ctime: a.ctime,
+            btime: a.btime,
+        })
+    }
+
+    fn lookup(&self, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<dyn Inode>> {
+        Ok(self.lookup_ahead(cx, name, &[])?.inode)
+    }
+    fn lookup_ahead(&self, _: &Caller<'_>, name: &[u8], rest: &[u8]) -> Result<Looked> {
+        let mut names = vec![name.to_vec()];
+        if self.fs.exclusive() {
+            let more = rest
+                .split(|b| *b == b'/')
+                .filter(|n| !n.is_empty() && *n != b".");
+            names.extend(
+                more.take_while(|n| *n != b".." && n.len() <= vfs::NAME_MAX)
+                    .take(MAX_NAMES - 1)
+                    .map(<[u8]>::to_vec),
+            );
+        }
+        let (steps, stopped) = self.fs.client.walk(self.handle, names.clone())?;
+        let mut names = names.into_iter();
+        let mut found: Vec<Ahead> = Vec::new();
+        for s in steps {
+            let Some(name) = names.next() else { break };
+            found.push((name, Some(self.fs.inode(s.attr, s.handle, s.target))));
+        }
+        if stopped == Some(ENOENT)
+            && let Some(missing) = names.next()
+        {
+            found.push((missing, None));
+        }
+        let mut found = found.into_iter();
+        match found.next() {
+            Some((_, Some(inode))) => Ok(Looked {
+                inode,
+                ahead: found.collect(),
+            }),
+            _ => Err(stopped.unwrap_or(EIO)),
+        }
+    }
+    fn revalidate(&self, _: &Caller<'_>, name: &[u8], child: Option<&Arc<dyn Inode>>) -> bool {
+        let Ok((steps, stopped)) = self.fs.client.walk(self.handle, vec![name.to_vec()]) else {
+            return false;
+        };
+        let Some(step) = steps.into_iter().next() else {
+            return stopped == Some(ENOENT) && child.is_none();
+        };
+        // One more handle to a file that is known, most of the time.
+        let found = self.fs.inode(step.attr, step.handle, step.target);
+        child.is_some_and(|c| downcast::<GoferInode>(c).is_some_and(|c| std::ptr::eq(c, &*found)))
+    }
+
+    fn create(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
+        let (attr, handle, fd) = self
+            .fs
+            .client
+            .create(self.handle, name, self.new_ids(new, 0))?;
+        self.names_changed();
+        let inode = self.fs.inode(attr, handle, None);
+        inode.set_write_fd(Arc::new(fd));
+        Ok(inode)
+    }
+    fn tmpfile(&self, _: &Caller<'_>, new: NewNode) -> Result<Arc<dyn Inode>> {
+        let (attr, handle, fd) = self.fs.client.tmpfile(self.handle, self.new_ids(new, 0))?;
+        let inode = self.fs.inode(attr, handle, None);
+        inode.set_write_fd(Arc::new(fd));
+        Ok(inode)
+    }
+    fn mkdir(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
+        let node = self
+            .fs
+            .client
+            .mkdir(self.handle, name, self.new_ids(new, 0))?;
+        Ok(self.made(node, None))
+    }
+    fn mknod(
+        &self,
+        _: &Caller<'_>,
+        name: &[u8],
+        kind: FileType,
+        _: u64,
+        new: NewNode,
+    ) -> Result<Arc<dyn Inode>> {
+        let node = self
+            .fs
+            .client
+            .mknod(self.handle, name, self.new_ids(new, kind.bits()))?;
+        Ok(self.made(node, None))
+    }
+    fn symlink(
+        &self,
+        _: &Caller<'_>,
+        name: &[u8],
+        target: &[u8],
+        new: NewNode,
+    ) -> Result<Arc<dyn Inode>> {
+        let node = self
+            .fs
+            .client
+            .symlink(self.handle, name, target, self.new_ids(new, 0))?;
+        Ok(self.made(node, Some(target.to_vec())))
+    }
+    fn link(&self, _: &Caller<'_>, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
+        let t = own(target)?;
+        self.fs.client.link(t.handle, self.handle, name)?;
+        t.changed();
+        self.names_changed();
+        Ok(())
+    }
+    fn unlink(&self, _: &Caller<'_>, name: &[u8], child: &Arc<dyn Inode>) -> Result<()> {
+        self.fs.client.unlink(self.handle, name)?;
+        own(child)?.changed();
+        self.names_changed();
+        Ok(())
+    }
+    fn rmdir(&self, _: &Caller<'_>, name: &[u8], child: &Arc<dyn Inode>) -> Result<()> {
+        self.fs.client.rmdir(self.handle, name)?;
+        own(child)?.changed();
+        self.names_changed();
+        Ok(())
+    }
+    fn rename(
+        &self,
+        _: &Caller<'_>,
+        name: &[u8],
+        child: &Arc<dyn Inode>,
+        new_dir: &Arc<dyn Inode>,
+        new_name: &[u8],
+        target: Option<&Arc<dyn Inode>>,
+        flags: RenameFlags,
+    ) -> Result<()> {
+        if flags.contains(RenameFlags::WHITEOUT) {
+            return Err(EINVAL);
+        }
+        let to = own(new_dir)?;
+        let client = &self.fs.client;
+        client.rename(self.handle, name, to.handle, new_name, flags.bits())?;
+        own(child)?.changed();
+        if let Some(t) = target {
+            own(t)?.changed();
+        }
+        self.names_changed();
+        to.names_changed();
+        Ok(())
+    }
+
+    fn readlink(&self, _: &Caller<'_>) -> Result<Vec<u8>> {
+        match &self.target {
+            Some(t) => Ok(t.clone()),
+            None if self.kind == FileType::Symlink => self.fs.client.readlink(self.handle),
+            None => Err(EINVAL),
+        }
+    }
+    fn open(self: Arc<Self>, _: &Caller<'_>, flags: u32) -> Result<Arc<dyn FileOps>> {
+        if self.kind == FileType::Directory {
+            return Ok(Arc::new(OpenHostDir::new(self)));
+        }
+        let writes = flags & O_ACCMODE != O_RDONLY;
+        let fd = if writes {
+            self.write_fd()?
+        } else {
+            self.read_fd()?
+        };
+        Ok(Arc::new(OpenHostFile {
+            inode: self,
+            fd,
+            writes,
+        }))
+    }
+    fn set_attr(&self, _: &Caller<'_>, a: &SetAttr) -> Result<()> {
+        let me = self.fs.client.server();
+        if let Some(size) = a.size {
+            let _w = self.write_lock.lock();
+            self.resize(size)?;
+        }
+        let host = HostSetAttr {
+            mode: a.mode,
+            uid: a.uid.map(|u| self.fs.host_id(u, me.uid)),
+            gid: a.gid.map(|g| self.fs.host_id(g, me.gid)),
+            size: None,
+            atime: a.atime,
+            mtime: a.mtime,
+        };
+        if host != HostSetAttr::default() {
+            let new = self.fs.client.set_attr(self.handle, host)?;
+            self.set_attrs(new);
+        }
+        Ok(())
+    }
+    fn get_xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
+        if !matches!(self.kind, FileType::Regular | FileType::Directory) {
+            return Err(ENODATA);
+        }
+        self.fs.client.get_xattr(self.handle, name)
+    }
+    fn set_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
+        self.changed();
+        self.fs.client.set_xattr(self.handle, name, value, flags)
+    }
+    fn remove_xattr(&self, name: &[u8]) -> Result<()> {
+        self.changed();
+        self.fs.client.remove_xattr(self.handle, name)
+    }
+    fn list_xattr(&self) -> Result<Vec<Vec<u8>>> {
+        self.fs.client.list_xattr(self.handle)
+    }
+}
+
+impl Drop for GoferInode {
+    fn drop(&mut self) {
+        {
+            let mut inodes = self.fs.inodes.lock();
+            // A younger inode of the same number may have taken the place.
+            if inodes.get(&self.key).is_some_and(|w| w.strong_count() == 0) {
+                inodes.remove(&self.key);
+            }
+        }
+        self.fs.client.close(self.handle);
+    }
+}

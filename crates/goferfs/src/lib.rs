@@ -1,0 +1,232 @@
+//! Files of the host, through the Gofer: an inode tree over [`gofer::Client`].
+//!
+//! In *exclusive* mode the container owns the tree alone (its root file system): names, missing names,
+//! attributes and directory listings are cached until the container itself changes them, and host
+//! descriptors stay open, so that a second `open` or `stat` asks nobody. In *shared* mode each use of a name
+//! and each `stat` asks the Gofer.
+//!
+//! Data never passes through the Gofer: it donates a descriptor, and reads and writes are host calls between
+//! the file and the application's memory.
+//!
+//! Devices, sockets and FIFOs of the host are only shown. A device node opens the *Sentry's* device of that
+//! number; a FIFO or socket works among the container's own processes.
+//!
+//! # Lock order
+//!
+//! Below the VFS's locks: `GoferInode::write_lock` → (an address space's lock) → `GoferFs::inodes` →
+//! leaves (`attr`, `fds`, `listing`, the ring of descriptors). The client is called with no leaf held.
+#![forbid(unsafe_code)]
+
+mod inode;
+mod open;
+
+pub use inode::GoferInode;
+pub use open::OpenHostFile;
+
+use abi::Result;
+use gofer::proto::Attr;
+use gofer::{Client, Handle};
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+use vfs::dentry::{Caching, ReadOnly, StatFs};
+use vfs::{Dentry, FileSystem, SuperBlock, Vfs};
+
+/// Who else may change the tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    /// Nobody.
+    Exclusive,
+    /// The host, or other containers.
+    Shared,
+}
+
+/// How owners on the host look inside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ids {
+    /// As they are: the Gofer is root, or in a user namespace that maps them.
+    AsIs,
+    /// What the Gofer's own user owns looks like root's: rootless, without a user namespace.
+    OwnerIsRoot,
+}
+
+/// How a root is mounted.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub sharing: Sharing,
+    pub ids: Ids,
+    /// Host descriptors that are kept open though no open file uses them.
+    pub max_kept_fds: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            sharing: Sharing::Exclusive,
+            ids: Ids::AsIs,
+            max_kept_fds: 1024,
+        }
+    }
+}
+
+/// One root of the host.
+pub struct GoferFs {
+    client: Arc<Client>,
+    root: Handle,
+    options: Options,
+    /// `st_dev` here for each device of the host below the root.
+    devs: Mutex<HashMap<u64, u64>>,
+    vfs: Weak<Vfs>,
+    dev: u64,
+    /// Inodes in use, by the host's device and number: two names of one file are one inode.
+    inodes: Mutex<HashMap<(u64, u64), Weak<GoferInode>>>,
+    /// Inodes with descriptors that nobody may be using, oldest first.
+    kept: Mutex<VecDeque<Weak<GoferInode>>>,
+}
+
+impl GoferFs {
+    /// The root that the Gofer knows by `name`, ready to be mounted.
+    pub fn mountable(
+        vfs: &Arc<Vfs>,
+        client: &Arc<Client>,
+        name: &str,
+        options: Options,
+    ) -> Result<Arc<Dentry>> {
+        let (attr, handle, writable) = client.attach(name)?;
+        let dev = vfs.new_dev();
+        let fs = Arc::new(GoferFs {
+            client: client.clone(),
+            root: handle,
+            options,
+            devs: Mutex::new(HashMap::from([(attr.dev, dev)])),
+            vfs: Arc::downgrade(vfs),
+            dev,
+            inodes: Mutex::default(),
+            kept: Mutex::default(),
+        });
+        let root = fs.inode(attr, handle, None);
+        let sb = SuperBlock::new(dev, fs);
+        if !writable {
+            sb.set_read_only(ReadOnly::Yes);
+        }
+        Ok(Dentry::new_root(&sb, root))
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+    fn exclusive(&self) -> bool {
+        self.options.sharing == Sharing::Exclusive
+    }
+
+    /// `st_dev` here for a device of the host.
+    fn map_dev(&self, host: u64) -> u64 {
+        *self.devs.lock().entry(host).or_insert_with(|| {
+            // A mount of the host below the root; without a VFS nobody looks any more.
+            self.vfs.upgrade().map_or(self.dev, |v| v.new_dev())
+        })
+    }
+
+    /// The attributes as the container sees them.
+    fn seen(&self, mut a: Attr) -> Attr {
+        if self.options.ids == Ids::OwnerIsRoot {
+            let me = self.client.server();
+            if a.uid == me.uid {
+                a.uid = 0;
+            }
+            if a.gid == me.gid {
+                a.gid = 0;
+            }
+        }
+        a
+    }
+
+    /// A host id for one of the container's.
+    fn host_id(&self, id: u32, own: u32) -> u32 {
+        if self.options.ids == Ids::OwnerIsRoot && id == 0 {
+            own
+        } else {
+            id
+        }
+    }
+
+    /// The inode of a file, of which `handle` is one more handle.
+    fn inode(
+        self: &Arc<Self>,
+        attr: Attr,
+        handle: Handle,
+        target: Option<Vec<u8>>,
+    ) -> Arc<GoferInode> {
+        let key = (attr.dev, attr.ino);
+        let mut inodes = self.inodes.lock();
+        if let Some(i) = inodes.get(&key).and_then(Weak::upgrade)
+            && i.is_type(attr.mode)
+        {
+            drop(inodes);
+            i.set_attrs(attr);
+            self.client.close(handle);
+            return i;
+        }
+        let i = GoferInode::new(self, attr, handle, target);
+        inodes.insert(key, Arc::downgrade(&i));
+        i
+    }
+
+    /// `inode` holds a descriptor that it may have to give up.
+    fn keep_fd(&self, inode: &Arc<GoferInode>) {
+        let old = {
+            let mut kept = self.kept.lock();
+            kept.push_back(Arc::downgrade(inode));
+            if kept.len() > self.options.max_kept_fds.max(1) {
+                kept.pop_front()
+            } else {
+                None
+            }
+        };
+        if let Some(old) = old.and_then(|w| w.upgrade()) {
+            old.drop_fds();
+        }
+    }
+}
+
+impl FileSystem for GoferFs {
+    fn name(&self) -> &'static str {
+        "gofer"
+    }
+    fn stat_fs(&self) -> Result<StatFs> {
+        let s = self.client.stat_fs(self.root)?;
+        Ok(StatFs {
+            magic: s.magic,
+            bsize: s.bsize,
+            blocks: s.blocks,
+            bfree: s.bfree,
+            bavail: s.bavail,
+            files: s.files,
+            ffree: s.ffree,
+            fsid: self.dev,
+            namelen: s.namelen,
+            flags: 0,
+        })
+    }
+    fn caching(&self) -> Caching {
+        if self.exclusive() {
+            Caching::Owned
+        } else {
+            Caching::Revalidate
+        }
+    }
+    fn max_cached(&self) -> usize {
+        // Each cached name may hold a handle; leave some for what is open.
+        (self.client.server().max_handles as usize / 2).min(1 << 15)
+    }
+    fn options(&self) -> String {
+        String::from(if self.exclusive() {
+            ",cache=exclusive"
+        } else {
+            ",cache=none"
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

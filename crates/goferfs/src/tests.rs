@@ -1,0 +1,258 @@
+use super::*;
+use abi::errno::*;
+use abi::linux::*;
+use clas::{Access, Backing};
+use gofer::server::{Root, Server, Writable};
+use hostcall::sock;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use vfs::file::{BufSink, BufSource};
+use vfs::ops::OpenHow;
+use vfs::{At, Caller, Credentials, File, FsContext, MountFlags, MountNamespace, PathCx};
+use wait::{Blocker, Parker};
+
+struct NoSignals(Arc<Parker>);
+impl Blocker for NoSignals {
+    fn parker(&self) -> &Arc<Parker> {
+        &self.0
+    }
+    fn interrupted(&self) -> bool {
+        false
+    }
+}
+
+struct Rig {
+    host: PathBuf,
+    vfs: Arc<Vfs>,
+    fs: Arc<FsContext>,
+    cred: Arc<Credentials>,
+    blocker: NoSignals,
+    client: Arc<Client>,
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.host);
+    }
+}
+
+impl Rig {
+    fn new(sharing: Sharing, prepare: impl FnOnce(&PathBuf)) -> Rig {
+        static N: AtomicU32 = AtomicU32::new(0);
+        let n = N.fetch_add(1, Ordering::Relaxed);
+        let host = std::env::temp_dir().join(format!("goferfs-{}-{n}", std::process::id()));
+        std::fs::create_dir_all(&host).unwrap();
+        std::fs::set_permissions(&host, std::fs::Permissions::from_mode(0o755)).unwrap();
+        prepare(&host);
+        let path = CString::new(host.as_os_str().as_bytes()).unwrap();
+        let root = Root::open("root", &path, Writable::Yes).unwrap();
+        let server = Server::new(vec![root], 5000).unwrap();
+        let (ours, theirs) = sock::seqpacket_pair().unwrap();
+        std::thread::spawn(move || server.serve(theirs).unwrap());
+        let client = Client::connect(&ours, Box::new(|| {})).unwrap();
+        let vfs = Vfs::new();
+        let options = Options {
+            sharing,
+            ..Options::default()
+        };
+        let dentry = GoferFs::mountable(&vfs, &client, "root", options).unwrap();
+        let ns = MountNamespace::new(&vfs, dentry, MountFlags::empty(), "root");
+        let fs = FsContext::new(&ns);
+        let cred = Arc::new(Credentials::root());
+        let blocker = NoSignals(Arc::new(Parker::new()));
+        Rig {
+            host,
+            vfs,
+            fs,
+            cred,
+            blocker,
+            client,
+        }
+    }
+    fn cx(&self) -> PathCx<'_> {
+        PathCx {
+            vfs: &self.vfs,
+            fs: &self.fs,
+            caller: Caller {
+                cred: &self.cred,
+                task: &(),
+            },
+            blocker: &self.blocker,
+        }
+    }
+    fn open(&self, path: &str, flags: u32) -> Result<Arc<File>> {
+        self.cx()
+            .open(&At::Cwd, path.as_bytes(), OpenHow::new(flags, 0o644))
+    }
+    fn stat(&self, path: &str) -> Result<vfs::Stat> {
+        self.cx().stat(&At::Cwd, path.as_bytes(), 0)
+    }
+    fn get(&self, path: &str) -> Result<Vec<u8>> {
+        read(&self.open(path, 0)?, 4096)
+    }
+    fn list(&self, path: &str) -> Vec<String> {
+        let f = self.open(path, O_DIRECTORY).unwrap();
+        let mut names = Vec::new();
+        let mut pos = 0;
+        f.ops
+            .read_dir(&f, &mut pos, &mut |e| {
+                names.push(String::from_utf8_lossy(e.name).into_owned());
+                true
+            })
+            .unwrap();
+        names.retain(|n| n != "." && n != "..");
+        names.sort();
+        names
+    }
+}
+
+fn read(f: &Arc<File>, n: usize) -> Result<Vec<u8>> {
+    let mut buf = vec![0; n];
+    let n = f.read(&mut BufSink::new(&mut buf))?;
+    buf.truncate(n);
+    Ok(buf)
+}
+
+fn tree(host: &PathBuf) {
+    std::fs::create_dir_all(host.join("a/b/c")).unwrap();
+    std::fs::write(host.join("a/b/c/f"), b"text").unwrap();
+    symlink("b/c", host.join("a/l")).unwrap();
+    symlink("/a/b", host.join("abs")).unwrap();
+}
+
+fn exercise(r: &Rig) {
+    assert_eq!(r.get("/a/b/c/f").unwrap(), b"text");
+    assert_eq!(r.get("/a/l/f").unwrap(), b"text");
+    assert_eq!(r.get("/abs/c/f").unwrap(), b"text");
+    assert_eq!(r.stat("/a/b/none/x"), Err(ENOENT));
+    assert_eq!(r.stat("/a/b/c/f/x"), Err(ENOTDIR));
+    let ino = std::fs::metadata(r.host.join("a/b/c/f")).unwrap().ino();
+    assert_eq!(r.stat("/a/b/c/f").unwrap().ino, ino);
+    // Writing.
+    let f = r.open("/new", O_CREAT | O_RDWR).unwrap();
+    assert_eq!(f.write(&mut BufSource::new(b"hello")), Ok(5));
+    assert_eq!(r.stat("/new").unwrap().size, 5);
+    let a = r.open("/new", O_APPEND | O_WRONLY).unwrap();
+    assert_eq!(a.write(&mut BufSource::new(b", you")), Ok(5));
+    assert_eq!(std::fs::read(r.host.join("new")).unwrap(), b"hello, you");
+    r.cx().ftruncate(&f, 4).unwrap();
+    assert_eq!(r.stat("/new").unwrap().size, 4);
+    r.cx().chmod(&At::Cwd, b"/new", 0o600, 0).unwrap();
+    assert_eq!(r.stat("/new").unwrap().mode & 0o7777, 0o600);
+    // Mapping.
+    let m = f.ops.mappable().unwrap();
+    assert!(Arc::ptr_eq(
+        &m,
+        &r.open("/new", 0).unwrap().ops.mappable().unwrap()
+    ));
+    let (b, n) = m.backing(0, 1 << 20, Access::Write).unwrap();
+    assert!(matches!(b, Backing::Host { offset: 0, .. }) && n == 4096);
+    assert_eq!(m.backing(4096, 4096, Access::Read).err(), Some(EFAULT));
+    // Names.
+    r.cx().mkdir(&At::Cwd, b"/d", 0o755).unwrap();
+    r.cx()
+        .link(&At::Cwd, b"/new", &At::Cwd, b"/d/two", 0)
+        .unwrap();
+    assert_eq!(r.stat("/new").unwrap().nlink, 2);
+    assert_eq!(r.stat("/new").unwrap().ino, r.stat("/d/two").unwrap().ino);
+    r.cx()
+        .rename(&At::Cwd, b"/new", &At::Cwd, b"/d/one", 0)
+        .unwrap();
+    assert_eq!(r.stat("/new"), Err(ENOENT));
+    r.cx().symlink(b"one", &At::Cwd, b"/d/link").unwrap();
+    assert_eq!(r.get("/d/link").unwrap(), b"hell");
+    r.cx()
+        .mknod(&At::Cwd, b"/d/fifo", S_IFIFO | 0o600, 0)
+        .unwrap();
+    assert_eq!(r.list("/d"), ["fifo", "link", "one", "two"]);
+    assert_eq!(r.cx().rmdir(&At::Cwd, b"/d"), Err(ENOTEMPTY));
+    for n in ["fifo", "link", "one", "two"] {
+        r.cx()
+            .unlink(&At::Cwd, format!("/d/{n}").as_bytes())
+            .unwrap();
+    }
+    assert_eq!(r.list("/d"), [""; 0]);
+    assert_eq!(r.stat("/d/one"), Err(ENOENT));
+    r.cx().rmdir(&At::Cwd, b"/d").unwrap();
+    // A removed file lives as long as it is open.
+    assert_eq!(f.seek(0, 0), Ok(0));
+    assert_eq!(read(&f, 10).unwrap(), b"hell");
+    assert_eq!(vfs::ops::fstat(&f).unwrap().nlink, 0);
+    let t = r.open("/a", O_TMPFILE | O_RDWR).unwrap();
+    assert_eq!(t.write(&mut BufSource::new(b"x")), Ok(1));
+    assert!(r.cx().statfs(b"/a").unwrap().bsize > 0);
+}
+
+#[test]
+fn exclusive() {
+    let r = Rig::new(Sharing::Exclusive, tree);
+    exercise(&r);
+    // What is known is not asked for again.
+    r.stat("/a/b/c/f").unwrap();
+    assert_eq!(r.stat("/later"), Err(ENOENT));
+    std::fs::write(r.host.join("later"), b"").unwrap();
+    std::fs::remove_file(r.host.join("a/b/c/f")).unwrap();
+    assert_eq!(r.stat("/later"), Err(ENOENT));
+    assert!(r.stat("/a/b/c/f").is_ok());
+}
+
+#[test]
+fn shared() {
+    let r = Rig::new(Sharing::Shared, tree);
+    exercise(&r);
+    assert_eq!(r.stat("/later"), Err(ENOENT));
+    std::fs::write(r.host.join("later"), b"1").unwrap();
+    assert_eq!(r.stat("/later").unwrap().size, 1);
+    std::fs::write(r.host.join("later"), b"12").unwrap();
+    assert_eq!(r.stat("/later").unwrap().size, 2);
+    std::fs::rename(r.host.join("later"), r.host.join("moved")).unwrap();
+    assert_eq!(r.stat("/later"), Err(ENOENT));
+    assert_eq!(r.get("/moved").unwrap(), b"12");
+    std::fs::write(r.host.join("other"), b"other").unwrap();
+    std::fs::rename(r.host.join("other"), r.host.join("moved")).unwrap();
+    assert_eq!(r.get("/moved").unwrap(), b"other");
+}
+
+#[test]
+fn devices_of_the_host_are_never_opened() {
+    let r = Rig::new(Sharing::Exclusive, |host| {
+        tree(host);
+        let _ = std::os::unix::net::UnixListener::bind(host.join("sock")).unwrap();
+    });
+    assert_eq!(r.open("/sock", 0).err(), Some(ENXIO));
+    assert_eq!(
+        r.cx().find_socket(&At::Cwd, b"/sock").err(),
+        Some(ECONNREFUSED)
+    );
+    assert_eq!(r.stat("/sock").unwrap().mode & S_IFMT, S_IFSOCK);
+    assert!(!r.client.is_dead());
+}
+
+#[test]
+fn handles_come_back() {
+    let r = Rig::new(Sharing::Exclusive, |host| {
+        for i in 0..3000 {
+            std::fs::write(host.join(format!("f{i}")), b"").unwrap();
+        }
+    });
+    // More files than handles; each is opened, so descriptors are given up too.
+    for round in 0..2 {
+        for i in 0..3000 {
+            assert!(r.open(&format!("/f{i}"), 0).is_ok(), "{round} {i}");
+        }
+    }
+}
+
+#[test]
+fn a_walk_looks_ahead() {
+    let r = Rig::new(Sharing::Exclusive, tree);
+    let root = r.fs.root();
+    r.stat("/a/b/c/f").unwrap();
+    let a = root.dentry.lookup(&r.cx().caller, b"a").unwrap();
+    assert!(!a.is_negative());
+    assert_eq!(r.stat("/a/b/x/y/z"), Err(ENOENT));
+    assert_eq!(r.stat("/a/b/x"), Err(ENOENT));
+}
