@@ -17,7 +17,9 @@ pub mod path;
 pub mod process;
 pub mod raw;
 pub mod sock;
+pub mod start;
 pub mod table;
+pub mod term;
 pub mod time;
 
 pub use abi::{Errno, Result};

@@ -125,6 +125,13 @@ host_calls! {
     Seccomp = SYS_seccomp, "-", "the allow-lists";
     Setresuid = SYS_setresuid, "-", "dropping privileges";
     Setresgid = SYS_setresgid, "-", "dropping privileges";
+    Capget = SYS_capget, "-", "what the starter may do";
+    Getgroups = SYS_getgroups, "-", "the caller's groups";
+    Getpgid = SYS_getpgid, "-", "whether the starter is in the foreground";
+    Signalfd4 = SYS_signalfd4, "-", "signals to be passed on";
+    OpenTree = SYS_open_tree, "-", "the Gofer's own view of the host";
+    MountSetattr = SYS_mount_setattr, "-", "the Gofer's own view of the host";
+    Chroot = SYS_chroot, "-", "the empty root";
     Setgroups = SYS_setgroups, "-", "dropping privileges";
     Capset = SYS_capset, "-", "dropping privileges";
     Unshare = SYS_unshare, "-", "namespaces";
