@@ -7,6 +7,8 @@
 pub mod config;
 mod mounts;
 
+pub use mounts::Made;
+
 use crate::fs::host_stream::HostStream;
 use crate::fs::terminals::Terminals;
 use crate::fs::console;
@@ -250,7 +252,7 @@ fn streams(
             master.set_window_size(rows, cols, 0, 0);
             kernel.terminals.adopt(task.tid, master.pty());
             let at = At::Cwd;
-            let path = format!("/dev/pts/{}", master.pty().index());
+            let path = format!("/dev/pts/{}", master.pty().index);
             let f = task.with_paths(|p| {
                 p.open(&at, path.as_bytes(), vfs::ops::OpenHow::new(O_RDWR | vfs::file::O_NOCTTY, 0))
             });

@@ -7,7 +7,8 @@ use gofer::client::Client;
 use goferfs::{GoferFs, Ids, Options, Sharing};
 use std::sync::Arc;
 use vfs::file::FileOps;
-use vfs::fs::tmpfs::TmpfsType;
+use vfs::fs::overlay::Overlay;
+use vfs::fs::tmpfs::{self, Tmpfs, TmpfsType};
 use vfs::vfs::{FsType, SpecialFiles};
 use vfs::walk::Walk;
 use vfs::{At, Caller, Credentials, FsContext, MountFlags, MountNamespace, PathCx, Slot};
@@ -48,7 +49,9 @@ pub fn tree(
         or(GoferFs::mountable(vfs, client, name, o), "show the host's files")
     };
     let lower = attach("0", Sharing::Exclusive)?;
-    let root = super::overlay_root(kernel, lower)?;
+    // The writable layer: in memory, gone with the sandbox.
+    let (upper, _) = Tmpfs::new(vfs.new_dev(), &kernel.clas, tmpfs::Options::default());
+    let root = or(Overlay::over(vfs, &[lower], &upper), "lay a writable layer over the host's root")?;
     let ns = MountNamespace::new(vfs, root, MountFlags::empty(), "overlay");
     let fs = FsContext::new(&ns);
     let cred = Arc::new(Credentials::root());

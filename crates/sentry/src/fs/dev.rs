@@ -15,7 +15,7 @@ use vfs::vfs::{Device, DeviceOpen};
 use vfs::{At, Caller, FileType, NewNode, PathCx, makedev};
 
 /// `/dev/tty` (5:0): the caller's controlling terminal.
-struct ControllingTerminal(Arc<Devpts>);
+struct ControllingTerminal;
 
 impl Device for ControllingTerminal {
     fn open(&self, open: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>> {
@@ -37,7 +37,7 @@ struct PtsDir {
 impl PtsDir {
     fn node(&self, mode: u32, gid: u32, rdev: u64) -> Result<DynNode> {
         let new = NewNode { mode, uid: 0, gid };
-        Ok(DynNode::Inode(Node::detached(&self.nodes, FileType::CharDevice, rdev, new, &[])?))
+        Ok(DynNode::Inode(Node::detached(&self.nodes, FileType::Char, rdev, new, &[])?))
     }
 }
 
@@ -56,7 +56,7 @@ impl DynDir for PtsDir {
         let numbers = self.devpts.list().into_iter().map(|n| n.to_string());
         Ok(numbers
             .chain(["ptmx".to_string()])
-            .map(|n| DynEntry::new(n, FileType::CharDevice))
+            .map(|n| DynEntry::new(n, FileType::Char))
             .collect())
     }
 }
@@ -66,7 +66,7 @@ pub fn register(k: &Arc<Kernel>) {
     let d = &k.terminals.devpts;
     k.vfs.devices.register(5, Some(2), Arc::new(PtmxDevice(d.clone())));
     k.vfs.devices.register(136, None, Arc::new(SlaveDevice(d.clone())));
-    k.vfs.devices.register(5, Some(0), Arc::new(ControllingTerminal(d.clone())));
+    k.vfs.devices.register(5, Some(0), Arc::new(ControllingTerminal));
     let (devpts, clas) = (d.clone(), k.clas.clone());
     k.vfs.register_fs(
         "devpts",

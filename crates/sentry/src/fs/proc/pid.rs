@@ -5,13 +5,13 @@ use crate::fs::terminals::task_of;
 use crate::task::limits;
 use crate::{Kernel, Task, ThreadGroup};
 use abi::Result;
-use abi::errno::{EACCES, EINVAL, EIO, ENOENT, EPERM, ESRCH};
+use abi::errno::{EACCES, EINVAL, EIO, ENOENT, ENXIO, EPERM, ESRCH};
 use std::any::Any;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::file::{File, FileOps};
-use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynLink, DynNode, StaticDir};
+use vfs::fs::dynamic::{self, DynDir, DynEntry, DynFile, DynLink, DynNode, StaticDir};
 use vfs::{Caller, Caps, FileType, Path, Perm, Sink, Source, Stat};
 
 /// A process's or a thread's directory.
@@ -97,6 +97,7 @@ type Make = fn(&Subject) -> Result<Vec<u8>>;
 /// A text about a process.
 struct About {
     me: Subject,
+    name: &'static str,
     mode: u32,
     make: Make,
     /// Only for those who may look inside.
@@ -110,14 +111,13 @@ impl DynFile for About {
     fn generate(&self, _: &File) -> Result<Vec<u8>> {
         (self.make)(&self.me)
     }
-    fn write(&self, file: &File, data: &[u8], _: u64) -> Result<usize> {
+    fn write(&self, _: &File, data: &[u8], _: u64) -> Result<usize> {
         let text = std::str::from_utf8(data).map_err(|_| EINVAL)?.trim_end();
-        let _ = file;
-        if self.make == comm as Make {
+        if self.name == "comm" {
             self.me.task()?.set_comm(text.as_bytes());
             return Ok(data.len());
         }
-        if self.make == oom_score_adj as Make {
+        if self.name == "oom_score_adj" {
             let v: i32 = text.parse().map_err(|_| EINVAL)?;
             if !(-1000..=1000).contains(&v) {
                 return Err(EINVAL);
@@ -185,8 +185,8 @@ impl DynDir for PidDir {
         }
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
-        if let Some((_, mode, private, make)) = FILES.iter().find(|f| f.0.as_bytes() == name) {
-            let f = About { me: self.me.clone(), mode: *mode, make: *make, private: *private };
+        if let Some((name, mode, private, make)) = FILES.iter().find(|f| f.0.as_bytes() == name) {
+            let f = About { me: self.me.clone(), name, mode: *mode, make: *make, private: *private };
             return Ok(DynNode::File(Arc::new(f)));
         }
         Ok(match name {
@@ -341,8 +341,35 @@ impl DynLink for FdLink {
         match &f.path {
             Some(p) => Ok(Some(p.clone())),
             // Pipes and sockets: the VFS opens the file anew by `reopen`.
-            None => f.ops.anonymous_path(&f).map(Some),
+            None => Ok(Some(dynamic::detached(
+                &self.me.kernel()?.vfs,
+                "pipefs",
+                DynNode::File(Arc::new(Reopen(f))),
+            ))),
         }
+    }
+}
+
+/// A file without a path, opened by way of `/proc/PID/fd/N`: a pipe gets a new end, others the same object.
+struct Reopen(Arc<File>);
+
+impl DynFile for Reopen {
+    fn perm(&self) -> Perm {
+        Perm { mode: 0o600, uid: self.0.cred.fsuid, gid: self.0.cred.fsgid }
+    }
+    fn generate(&self, _: &File) -> Result<Vec<u8>> {
+        Err(EINVAL)
+    }
+    fn open(self: Arc<Self>, _: &Caller<'_>, flags: u32) -> Result<Option<Arc<dyn FileOps>>> {
+        if let Some(p) = self.0.ops::<ipc::pipe::PipeEnd>() {
+            let end: Arc<dyn FileOps> = p.reopen(flags)?.finish()?;
+            return Ok(Some(end));
+        }
+        // Sockets cannot be opened again.
+        if self.0.ops.stat()?.mode & 0o170_000 == 0o140_000 {
+            return Err(ENXIO);
+        }
+        Ok(Some(self.0.ops.clone()))
     }
 }
 
@@ -609,7 +636,7 @@ fn stat(me: &Subject) -> Result<Vec<u8>> {
         (l.parent(me.tgid), l.pgid(me.tgid), l.sid(me.tgid), l.threads(me.tgid).len())
     };
     let tty = k.terminals.of_session(sid);
-    let tty_nr = tty.as_ref().map_or(0, |p| vfs::makedev(136, p.index()) as i64);
+    let tty_nr = tty.as_ref().map_or(0, |p| vfs::makedev(136, p.index) as i64);
     let tpgid = tty.as_ref().and_then(|p| p.foreground()).unwrap_or(-1);
     let comm = t.as_ref().map(|t| t.comm()).unwrap_or_default();
     let g = me.group()?;
