@@ -79,6 +79,9 @@ pub struct Config {
     pub trace: TraceConfig,
     /// Debugging: drop a random host mapping on every Nth memory operation; 0 never.
     pub random_drop: u32,
+    /// The last step of the Sentry's confinement: the empty root, no capabilities, the allow-list. Called once,
+    /// while there is one thread, after the platform's zygote was cloned.
+    pub seal: Box<dyn FnOnce() -> abi::Result<()> + Send>,
     /// How long after the first program's end its remaining output is waited for.
     pub drain: Duration,
 }
