@@ -58,6 +58,8 @@ pub struct Server {
     table: Table,
     uid: u32,
     gid: u32,
+    /// One a thread, and their other ends, for the client.
+    connections: Vec<(HostFd, HostFd)>,
 }
 
 /// Handles for a client where the descriptor limit does not say less.
@@ -75,25 +77,24 @@ impl Server {
             .into_iter()
             .map(|r| Ok((r.name, Arc::new(Node::new(r.fd, r.writable)?))))
             .collect::<Result<_>>()?;
+        path::umask(0);
+        let connections = (0..CONNECTIONS)
+            .map(|_| sock::seqpacket_pair())
+            .collect::<Result<_>>()?;
         Ok(Server {
             roots,
             proc_fd,
             table: Table::new(limit.min(MAX_HANDLES)),
             uid,
             gid,
+            connections,
         })
     }
 
     /// Serves until the client is gone. The caller may have confined the process by now.
-    pub fn serve(self, channel: HostFd) -> Result<()> {
-        path::umask(0);
-        let mut ours = Vec::new();
-        let mut theirs = Vec::new();
-        for _ in 0..CONNECTIONS {
-            let (a, b) = sock::seqpacket_pair()?;
-            ours.push(a);
-            theirs.push(b);
-        }
+    pub fn serve(mut self, channel: HostFd) -> Result<()> {
+        let (ours, theirs): (Vec<_>, Vec<_>) =
+            core::mem::take(&mut self.connections).into_iter().unzip();
         let hello = Hello {
             version: VERSION,
             max_handles: self.table.limit(),
