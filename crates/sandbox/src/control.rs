@@ -5,17 +5,7 @@
 
 use abi::Result;
 use hostcall::{RawFd, sock};
-
-/// Sentry → starter: the first program has ended; `u32` wait status (as wait4(2) gives).
-pub const EXIT: u32 = 1;
-/// Starter → Sentry: the window changed; `u16` rows, `u16` columns.
-pub const WINDOW: u32 = 2;
-/// Starter → Sentry: send a signal to the first program; `u32` signal.
-pub const SIGNAL: u32 = 3;
-/// Child → starter: it cannot start or go on; UTF-8 text for the person, one sentence.
-pub const ERROR: u32 = 4;
-/// Child → starter: it failed by a fault of its own; UTF-8 text.
-pub const CRASH: u32 = 5;
+pub use sentry::boot::config::control::{CRASH, ERROR, EXIT, SIGNAL, WINDOW};
 
 /// The longest packet.
 const MAX: usize = 2048;

@@ -31,14 +31,14 @@
 
 pub mod control;
 mod gofer;
+mod kernel;
 mod privilege;
 mod running;
-mod sentry;
 mod spawn;
 
 pub use gofer::GoferSide;
+pub use kernel::SentrySide;
 pub use running::{Ending, Running};
-pub use sentry::SentrySide;
 
 use abi::{Errno, Result};
 use hostcall::{RawFd, sock};
@@ -122,7 +122,7 @@ where
         standing.sentry_namespaces(),
         &null,
         &wanted,
-        |fds| sentry::prepare(standing, fds).map(sentry),
+        |fds| kernel::prepare(standing, fds).map(sentry),
     );
     drop((sentry_control, sentry_end));
     match sentry {

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 static ROOT: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
 const NOBODY: u32 = 65534;
-const CASES: &[(&str, fn(&mut Run))] = &[
+type Check = fn(&mut Run);
+const CASES: &[(&str, Check)] = &[
     ("exit", |r| assert_eq!(r.end(), "program 7")),
     ("signal", |r| assert_eq!(r.end(), "program killed 15")),
     ("forward", |r| {
@@ -133,6 +134,13 @@ impl Run {
     }
 }
 
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn field(pid: i32, name: &str) -> String {
     let s = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let l = s.lines().find(|l| l.starts_with(name)).unwrap();
@@ -153,6 +161,11 @@ fn confined(r: &mut Run) {
     let (sentry, gofer) = r.pids();
     let root = path::effective_ids().0 == 0;
     for pid in [sentry, gofer] {
+        // The Sentry is ready; the Gofer may still be about to confine itself.
+        let started = Instant::now();
+        while field(pid, "Seccomp") != "2" && started.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         assert_eq!(field(pid, "NoNewPrivs"), "1");
         assert_eq!(field(pid, "Seccomp"), "2");
     }

@@ -84,9 +84,9 @@ fn start(config: Config) -> core::result::Result<Arc<Kernel>, Failure> {
             Arc::new(or(platform::ptrace::Ptrace::new(), "start the ptrace platform")?)
         }
     };
+    let clas = or(Clas::new(), "make the memory file")?;
     // Needs one thread, and the zygote cloned before.
     or((config.seal)(), "close the Sentry's walls")?;
-    let clas = or(Clas::new(), "make the memory file")?;
     let total_memory = hostcall::process::total_memory();
     let cpus = hostcall::process::cpu_count();
     let strace = config.trace.strace.then(|| {
@@ -227,6 +227,15 @@ fn find_program(cx: &PathCx<'_>, i: &InitProcess) -> Result<Vec<u8>> {
     Err(last)
 }
 
+/// A descriptor of the host as an open file.
+fn inherited(task: &Task, fd: hostcall::HostFd) -> core::result::Result<Arc<File>, Failure> {
+    let flags = or(hostcall::file::status_flags(fd.raw()), "look at a standard stream")?;
+    let (ops, pos) = or(HostStream::new(fd), "take over a standard stream")?;
+    let f = File::new(ops, flags, None, task.cred());
+    *f.pos.lock() = pos;
+    Ok(f)
+}
+
 fn streams(
     kernel: &Arc<Kernel>,
     task: &Arc<Task>,
@@ -238,14 +247,11 @@ fn streams(
         Stdio::Inherited(fds) => {
             for (n, fd) in fds.into_iter().enumerate() {
                 let Some(fd) = fd else { continue };
-                let flags = or(hostcall::file::status_flags(fd.raw()), "look at a standard stream")?;
-                let (ops, pos) = or(HostStream::new(fd), "take over a standard stream")?;
-                let f = File::new(ops, flags, None, task.cred());
-                *f.pos.lock() = pos;
+                let f = inherited(task, fd)?;
                 or(install(n as i32, f).map(|_| ()), "install a standard stream")?;
             }
         }
-        Stdio::Terminal { host, rows, cols } => {
+        Stdio::Terminal { host, rows, cols, stderr } => {
             let devpts = &kernel.terminals.devpts;
             let master = or(devpts.open_master(), "make a terminal")?;
             master.unlock();
@@ -259,6 +265,9 @@ fn streams(
             let f = or(f, "open the terminal")?;
             for n in 0..3 {
                 or(install(n, f.clone()).map(|_| ()), "install the terminal")?;
+            }
+            if let Some(fd) = stderr {
+                or(install(2, inherited(task, fd)?).map(|_| ()), "install standard error")?;
             }
             kernel.set_terminal(&master);
             kernel.set_console(console::start(host, master));
