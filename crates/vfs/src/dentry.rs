@@ -89,6 +89,8 @@ pub struct SuperBlock {
     ring: Mutex<Ring>,
     /// Mounts of it. When the last goes, the ring is emptied: it would hold the super block for ever.
     mounts: AtomicUsize,
+    /// Whether an inode of it was ever watched (see [`crate::notify`]).
+    pub watched: AtomicBool,
 }
 
 impl SuperBlock {
@@ -107,6 +109,7 @@ impl SuperBlock {
             rename_lock: Mutex::new(()),
             ring: Mutex::new(ring),
             mounts: AtomicUsize::new(0),
+            watched: AtomicBool::new(false),
         })
     }
     #[must_use]

@@ -9,6 +9,7 @@
 //! | [`walk`] | from a path name to a [`Path`] |
 //! | [`ops`] | the operations that system calls are made of: methods of [`PathCx`] |
 //! | [`file`], [`fd_table`] | open files and descriptors |
+//! | [`notify`] | telling those who watch inodes |
 //! | [`locks`] | flock(2), POSIX and open-file-description locks |
 //! | [`fs`] | tmpfs, overlay, devices, and the toolkit for generated file systems |
 //!
@@ -39,6 +40,7 @@ pub mod inode;
 pub mod locks;
 pub mod mount;
 pub mod namespace;
+pub mod notify;
 pub mod ops;
 pub mod vfs;
 pub mod walk;

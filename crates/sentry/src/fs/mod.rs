@@ -1,6 +1,7 @@
 //! What file systems show of tasks: proc, sys, terminals, pidfds, signalfds; and the vDSO's mapping.
 
 pub mod pidfd;
+pub mod signalfd;
 pub mod terminals;
 pub mod vdso_mapping;
 
