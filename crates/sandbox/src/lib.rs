@@ -94,11 +94,12 @@ fn step<T>(what: &str, r: Result<T>) -> std::result::Result<T, Failure> {
     r.map_err(|e| Failure::new(what, e))
 }
 
-/// Starts both processes. `gofer` and `sentry` are what each of them runs; they never return.
+/// Starts both processes. `gofer` and `sentry` are what each of them runs; they return only what made
+/// them fail, to follow on "the Gofer" or "the Sentry".
 pub fn start<G, S>(spec: &Spec, gofer: G, sentry: S) -> std::result::Result<Running, Failure>
 where
-    G: FnOnce(GoferSide) -> Infallible,
-    S: FnOnce(SentrySide) -> Infallible,
+    G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
+    S: FnOnce(SentrySide) -> std::result::Result<Infallible, Failure>,
 {
     let standing = Standing::of_caller()?;
     let null = spawn::null()?;
@@ -110,7 +111,7 @@ where
         &null,
         // Its report socket comes first, in both processes.
         &[gofer_report.raw(), gofer_end.raw()],
-        |fds| gofer::prepare(spec, standing, fds).map(gofer),
+        |fds| gofer::prepare(spec, standing, fds).and_then(gofer),
     )?;
     drop((gofer_end, gofer_report));
     // Made after the Gofer: nobody but the Sentry and the starter has ever held an end of it.
@@ -122,7 +123,7 @@ where
         standing.sentry_namespaces(),
         &null,
         &wanted,
-        |fds| kernel::prepare(standing, fds).map(sentry),
+        |fds| kernel::prepare(standing, fds).and_then(sentry),
     );
     drop((sentry_control, sentry_end));
     match sentry {

@@ -271,8 +271,8 @@ fn as_starter(case: &str) {
     let file2 = file.clone();
     let running = sandbox::start(
         &spec,
-        move |g| gofer(&case1, &file2, g),
-        move |s| sentry(&case2, s),
+        move |g| Ok(gofer(&case1, &file2, g)),
+        move |s| Ok(sentry(&case2, s)),
     )
     .unwrap();
     let (s, g) = running.pids();
