@@ -9,6 +9,7 @@
 
 pub mod auxv;
 pub mod bpf;
+pub mod cpu;
 pub mod fd;
 pub mod file;
 pub mod mem;

@@ -150,7 +150,7 @@ host_calls! {
     Openat = SYS_openat, "-", "before the allow-list";
     Statx = SYS_statx, "G", "attributes";
     Readlinkat = SYS_readlinkat, "G", "symbolic links";
-    Lseek = SYS_lseek, "G", "going on in a directory";
+    Lseek = SYS_lseek, "SG", "going on in a directory; the shared position of inherited files";
     Umask = SYS_umask, "-", "the Gofer sets modes itself";
     Geteuid = SYS_geteuid, "-", "whether ownership can be changed";
     Getegid = SYS_getegid, "-", "whether ownership can be changed";

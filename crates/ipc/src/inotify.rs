@@ -112,6 +112,15 @@ impl WatchList {
     }
 }
 
+impl vfs::watch::Watcher for WatchList {
+    fn event(&self, mask: u32, cookie: u32, name: &[u8]) {
+        notify(self, mask, cookie, name);
+    }
+    fn end(&self) {
+        WatchList::end(self);
+    }
+}
+
 /// Tells those who watch the inode. `name`: of the entry in a watched directory, else empty; `cookie` joins
 /// the two halves of a rename.
 pub fn notify(list: &WatchList, mask: u32, cookie: u32, name: &[u8]) {

@@ -41,7 +41,7 @@ mod unix;
 pub use addr::unix_path;
 pub use control::{Control, Ucred};
 pub use ns::NetNamespace;
-pub use socket::{Caller, PathNames, Received, Socket, socket, socketpair};
+pub use socket::{Block, Caller, PathNames, Received, Socket, socket, socketpair};
 
 /// Numbers of the socket interface (`<sys/socket.h>` and the kernel's headers).
 pub mod sys {

@@ -84,6 +84,7 @@ impl NetNamespace {
 
 /// A socket's hold on a local address and port.
 pub struct Binding<T> {
+    id: u64,
     pub ip: IpAddr,
     pub port: u16,
     /// Of an IPv6 wildcard: does not take IPv4.
@@ -129,9 +130,26 @@ impl<T> Binding<T> {
     }
 }
 
+/// The bindings of one port.
+struct Port<T> {
+    all: HashMap<u64, Arc<Binding<T>>>,
+    /// Those with a target: connections to a busy listener do not slow down the search for it.
+    targets: Vec<Arc<Binding<T>>>,
+}
+
+impl<T> Default for Port<T> {
+    fn default() -> Port<T> {
+        Port {
+            all: HashMap::new(),
+            targets: Vec::new(),
+        }
+    }
+}
+
 /// All bindings of one protocol.
 pub struct PortTable<T> {
-    ports: Mutex<HashMap<u16, Vec<Arc<Binding<T>>>>>,
+    ports: Mutex<HashMap<u16, Port<T>>>,
+    next_id: AtomicU64,
     next: AtomicU32,
     turn: AtomicU32,
 }
@@ -151,13 +169,14 @@ impl<T> PortTable<T> {
         hostcall::time::random(&mut seed);
         PortTable {
             ports: Mutex::new(HashMap::new()),
+            next_id: AtomicU64::new(0),
             next: AtomicU32::new(u32::from_le_bytes(seed)),
             turn: AtomicU32::new(0),
         }
     }
 
-    fn conflict(list: &[Arc<Binding<T>>], new: &Binding<T>, rule: Rule, listening: bool) -> bool {
-        list.iter().any(|b| {
+    fn conflict(port: &Port<T>, new: &Binding<T>, rule: Rule, listening: bool) -> bool {
+        port.all.values().any(|b| {
             if std::ptr::eq(&**b, new) || !b.overlaps(new) {
                 return false;
             }
@@ -188,6 +207,7 @@ impl<T> PortTable<T> {
     ) -> Result<Arc<Binding<T>>> {
         let mut ports = self.ports.lock();
         let make = |port| Binding {
+            id: self.next_id.fetch_add(1, Ordering::Relaxed),
             ip: at.ip,
             port,
             v6only,
@@ -215,8 +235,12 @@ impl<T> PortTable<T> {
             b
         };
         let b = Arc::new(b);
+        let port = ports.entry(b.port).or_default();
+        if target.is_some() {
+            port.targets.push(b.clone());
+        }
         *b.target.lock() = target;
-        ports.entry(b.port).or_default().push(b.clone());
+        port.all.insert(b.id, b.clone());
         Ok(b)
     }
 
@@ -242,6 +266,7 @@ impl<T> PortTable<T> {
     /// The same port as `b`, for a connection that came to it.
     pub fn share(&self, b: &Binding<T>, ip: IpAddr, common: &Arc<Common>) -> Arc<Binding<T>> {
         let new = Arc::new(Binding {
+            id: self.next_id.fetch_add(1, Ordering::Relaxed),
             ip,
             port: b.port,
             v6only: false,
@@ -254,35 +279,41 @@ impl<T> PortTable<T> {
             .lock()
             .entry(b.port)
             .or_default()
-            .push(new.clone());
+            .all
+            .insert(new.id, new.clone());
         new
     }
 
     /// From now on `target` takes what comes; `EADDRINUSE` if another does already.
     pub fn set_target(&self, b: &Arc<Binding<T>>, target: Arc<T>) -> Result<()> {
-        let ports = self.ports.lock();
-        if ports
-            .get(&b.port)
-            .is_some_and(|l| Self::conflict(l, b, Rule::Tcp, true))
-        {
+        let mut ports = self.ports.lock();
+        let port = ports.entry(b.port).or_default();
+        if Self::conflict(port, b, Rule::Tcp, true) {
             return Err(EADDRINUSE);
         }
+        port.targets.push(b.clone());
         *b.target.lock() = Some(target);
         Ok(())
     }
 
     /// Stops taking what comes, and keeps the port.
     pub fn clear_target(&self, b: &Arc<Binding<T>>) -> Option<Arc<T>> {
-        let _ports = self.ports.lock();
+        let mut ports = self.ports.lock();
+        if let Some(p) = ports.get_mut(&b.port) {
+            p.targets.retain(|x| x.id != b.id);
+        }
         b.target.lock().take()
     }
 
     pub fn unbind(&self, b: &Arc<Binding<T>>) {
         let mut ports = self.ports.lock();
         let target = b.target.lock().take();
-        if let Some(l) = ports.get_mut(&b.port) {
-            l.retain(|x| !Arc::ptr_eq(x, b));
-            if l.is_empty() {
+        if let Some(p) = ports.get_mut(&b.port) {
+            p.all.remove(&b.id);
+            if target.is_some() {
+                p.targets.retain(|x| x.id != b.id);
+            }
+            if p.all.is_empty() {
                 ports.remove(&b.port);
             }
         }
@@ -294,7 +325,7 @@ impl<T> PortTable<T> {
     /// Among equals (SO_REUSEPORT) they take turns.
     pub fn lookup(&self, dest: Endpoint, better: impl Fn(&T) -> Option<u32>) -> Option<Arc<T>> {
         let ports = self.ports.lock();
-        let list = ports.get(&dest.port)?;
+        let list = &ports.get(&dest.port)?.targets;
         let mut best: Vec<Arc<T>> = Vec::new();
         let mut top = 0;
         for b in list {
@@ -324,6 +355,10 @@ impl<T> PortTable<T> {
 
     /// All bindings, for `/proc/net`.
     pub fn all(&self) -> Vec<Arc<Binding<T>>> {
-        self.ports.lock().values().flatten().cloned().collect()
+        self.ports
+            .lock()
+            .values()
+            .flat_map(|p| p.all.values().cloned())
+            .collect()
     }
 }

@@ -10,6 +10,7 @@
 //! | [`ops`] | the operations that system calls are made of: methods of [`PathCx`] |
 //! | [`file`], [`fd_table`] | open files and descriptors |
 //! | [`locks`] | flock(2), POSIX and open-file-description locks |
+//! | [`watch`] | telling inotify |
 //! | [`fs`] | tmpfs, overlay, devices, and the toolkit for generated file systems |
 //!
 //! # Lock order
@@ -42,6 +43,7 @@ pub mod namespace;
 pub mod ops;
 pub mod vfs;
 pub mod walk;
+pub mod watch;
 
 pub use context::{At, Caller, FsContext, PathCx};
 pub use cred::{Caps, Credentials};
