@@ -116,7 +116,8 @@ where
     drop((gofer_end, gofer_report));
     // Made after the Gofer: nobody but the Sentry and the starter has ever held an end of it.
     let (control, sentry_control) = step("make a channel", sock::seqpacket_pair())?;
-    let mut wanted = vec![sentry_control.raw(), sentry_end.raw()];
+    // Twice: what runs there may close its own, and can still be reported on.
+    let mut wanted = vec![sentry_control.raw(), sentry_control.raw(), sentry_end.raw()];
     wanted.extend_from_slice(&spec.descriptors);
     let sentry = spawn::child(
         spawn::Who::Sentry,
