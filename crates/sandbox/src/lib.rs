@@ -12,7 +12,8 @@
 //! | host calls | its allow-list | its allow-list |
 //!
 //! As root, the mount trees that the Gofer works on are its own copies: the host's root without `/proc`,
-//! `/sys` and `/dev`, read-only as the kernel enforces it, without devices and set-uid programs.
+//! `/sys` and `/dev`, read-only as the kernel enforces it, without devices and set-uid programs. Otherwise
+//! Landlock keeps it from writing outside the writable roots, and from reading in those three.
 //!
 //! # Invariants
 //!
