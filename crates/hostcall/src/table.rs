@@ -116,7 +116,7 @@ host_calls! {
     Nanosleep = SYS_nanosleep, "SG", "std: sleep";
     SchedYield = SYS_sched_yield, "SG", "std: locks";
     Membarrier = SYS_membarrier, "S", "membarrier(2)";
-    SchedGetaffinity = SYS_sched_getaffinity, "S", "the number of CPUs";
+    SchedGetaffinity = SYS_sched_getaffinity, "SG", "the number of CPUs";
     RestartSyscall = SYS_restart_syscall, "SG", "the host restarting a sleep";
     Prctl = SYS_prctl, "SG", "std: thread names";
 

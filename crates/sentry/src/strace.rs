@@ -104,7 +104,7 @@ fn in_class(call: &Call, class: &str) -> bool {
 /// A call that is not in the table.
 pub fn unknown(cx: &Context, nr: u64, args: &Args) {
     if let Some(t) = &cx.kernel.strace {
-        t.line(cx.tid, &format!("syscall_{nr}({:#x?}) = -1 ENOSYS", args.0));
+        t.line(cx.tid, &format!("syscall_{nr}({:x?}) = -1 ENOSYS", args.0));
     }
 }
 

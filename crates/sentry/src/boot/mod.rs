@@ -85,10 +85,10 @@ fn start(config: Config) -> core::result::Result<Arc<Kernel>, Failure> {
         }
     };
     let clas = or(Clas::new(), "make the memory file")?;
-    // Needs one thread, and the zygote cloned before.
-    or((config.seal)(), "close the Sentry's walls")?;
     let total_memory = hostcall::process::total_memory();
     let cpus = hostcall::process::cpu_count();
+    // Needs one thread, and the zygote cloned before.
+    or((config.seal)(), "close the Sentry's walls")?;
     let strace = config.trace.strace.then(|| {
         Arc::new(Strace::new(config.trace.log_fd.unwrap_or(2), config.trace.filter.clone()))
     });
