@@ -59,7 +59,7 @@ fn try_run(args: Do) -> Result<ExitCode, String> {
     let logs = log.is_some();
     let running = sandbox::start(&spec, run_gofer, move |side| {
         let config = config(args, init, binds, streams, window, logs, side);
-        run_sentry(config)
+        sentry::boot::run(config)
     })
     .map_err(|e| e.to_string())?;
     drop(log);
@@ -246,10 +246,4 @@ fn config(
         drain: DRAIN,
         seal: side.seal,
     }
-}
-
-/// The Sentry's life, in its own process.
-fn run_sentry(config: Config) -> Result<Infallible, Failure> {
-    let _ = config;
-    Err(Failure("is not built in yet".into()))
 }
