@@ -24,11 +24,11 @@ pub enum Wait {
     Forever,
 }
 
-fn scan(items: &mut [PollItem]) -> usize {
+fn scan(items: &mut [PollItem], always: Events) -> usize {
     let mut n = 0;
     for i in items {
         if let Some(f) = &i.file {
-            i.ready = f.poll(i.events) & (i.events | Events::ALWAYS);
+            i.ready = f.poll(i.events) & (i.events | always);
         }
         n += usize::from(!i.ready.is_empty());
     }
@@ -38,7 +38,22 @@ fn scan(items: &mut [PollItem]) -> usize {
 /// Waits until one of the items is ready; gives their number, 0 when the time is over. Items without a file
 /// keep the `ready` that they came with. `ERESTARTNOHAND` when a signal interrupts.
 pub fn poll(b: &dyn Blocker, items: &mut [PollItem], wait: Wait) -> Result<usize> {
-    let n = scan(items);
+    wait_for(b, items, wait, Events::ALWAYS)
+}
+
+/// The same for select(2), which ends only for what its sets ask: `events` must name ERR and HUP where they
+/// count.
+pub fn select(b: &dyn Blocker, items: &mut [PollItem], wait: Wait) -> Result<usize> {
+    wait_for(b, items, wait, Events::empty())
+}
+
+fn wait_for(
+    b: &dyn Blocker,
+    items: &mut [PollItem],
+    wait: Wait,
+    always: Events,
+) -> Result<usize> {
+    let n = scan(items, always);
     let deadline = match wait {
         Wait::No => return Ok(n),
         _ if n > 0 => return Ok(n),
@@ -56,7 +71,7 @@ pub fn poll(b: &dyn Blocker, items: &mut [PollItem], wait: Wait) -> Result<usize
         }
     }
     let r = loop {
-        let n = scan(items);
+        let n = scan(items, always);
         if n > 0 {
             break Ok(n);
         }

@@ -229,6 +229,11 @@ impl Socket {
             n => Some(Duration::from_nanos(n as u64)),
         }
     }
+    /// SO_RCVLOWAT: how many bytes a blocking receive from a stream waits for.
+    #[must_use]
+    pub fn receive_low_water(&self) -> usize {
+        self.common.rcvlowat()
+    }
     /// SO_SNDTIMEO: how long a blocking send or connect waits.
     #[must_use]
     pub fn send_timeout(&self) -> Option<Duration> {

@@ -6,6 +6,7 @@ pub mod host_stream;
 pub mod pidfd;
 pub mod proc;
 pub mod sys;
+pub mod signalfd;
 pub mod terminals;
 pub mod vdso_mapping;
 

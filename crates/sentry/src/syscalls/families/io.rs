@@ -1,5 +1,6 @@
 //! Descriptors: reading, writing, positions, duplicating, fcntl, ioctl.
 
+use crate::fs::signalfd::SignalFd;
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use abi::errno::*;
@@ -65,10 +66,39 @@ fn do_read(cx: &Context, f: &Arc<File>, dst: &mut UserIo<'_>, at: At, flags: u32
         return Ok(0);
     }
     let nb = f.nonblocking() || flags & RWF_NOWAIT != 0;
-    blocking(cx, f, Events::READABLE, nb, || match at {
-        At::Position => f.read(dst),
-        At::Offset(o) => f.ops.read(f, dst, o),
-    })
+    let r = if f.ops.seekable() {
+        blocking(cx, f, Events::READABLE, nb, || match at {
+            At::Position => f.read(dst),
+            At::Offset(o) => f.ops.read(f, dst, o),
+        })
+    } else {
+        read_stream(cx, f, dst, nb)
+    };
+    if let (Ok(1..), true) = (&r, at != At::Position) {
+        f.accessed();
+    }
+    r
+}
+
+/// Streams: some kinds must know who reads.
+fn read_stream(cx: &Context, f: &Arc<File>, dst: &mut UserIo<'_>, nb: bool) -> SysResult {
+    let ops = f.ops.as_any();
+    if ops.is::<net::Socket>() {
+        return super::sockets::read(cx, f, dst, nb);
+    }
+    if let Some(s) = ops.downcast_ref::<SignalFd>() {
+        return s.read_as(cx, nb, dst);
+    }
+    if let Some(tty) = ops.downcast_ref::<tty::Slave>() {
+        tty.check_read(&cx.task)?;
+        if !nb {
+            cx.sleeping.store(true, std::sync::atomic::Ordering::Relaxed);
+            let r = tty.read_blocking(&*cx.task, dst);
+            cx.sleeping.store(false, std::sync::atomic::Ordering::Relaxed);
+            return r;
+        }
+    }
+    blocking(cx, f, Events::READABLE, nb, || f.read(dst))
 }
 
 fn do_write(cx: &Context, f: &Arc<File>, src: &mut UserIo<'_>, at: At, flags: u32) -> SysResult {
@@ -80,6 +110,27 @@ fn do_write(cx: &Context, f: &Arc<File>, src: &mut UserIo<'_>, at: At, flags: u3
     }
     check_file_size(cx, f, at)?;
     let nb = f.nonblocking() || flags & RWF_NOWAIT != 0;
+    if f.ops.as_any().is::<net::Socket>() {
+        return super::sockets::write(cx, f, src, nb);
+    }
+    if let Some(tty) = f.ops::<tty::Slave>() {
+        tty.check_write(&cx.task)?;
+    }
+    let r = write_all(cx, f, src, at, flags, nb);
+    if let (Ok(1..), true) = (&r, at != At::Position) {
+        f.modified();
+    }
+    r
+}
+
+fn write_all(
+    cx: &Context,
+    f: &Arc<File>,
+    src: &mut UserIo<'_>,
+    at: At,
+    flags: u32,
+    nb: bool,
+) -> SysResult {
     let total = src.len();
     let mut done = 0;
     let r = blocking(cx, f, Events::WRITABLE, nb, || {
@@ -450,6 +501,24 @@ impl IoctlContext for Caller<'_> {
     }
 }
 
+const TIOCGPTPEER: u32 = 0x5441;
+
+/// `ioctl(TIOCGPTPEER)`: opens the other side of a terminal, by its name where /dev/pts is mounted.
+fn open_peer(cx: &Context, m: &tty::Master, flags: u32) -> SysResult {
+    let files = cx.files();
+    let slot = files.reserve(cx.nofile_limit())?;
+    let flags = flags & (O_ACCMODE | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    let how = vfs::ops::OpenHow::new(flags, 0);
+    let name = format!("/dev/pts/{}", m.pty().index);
+    let is_peer = |f: &Arc<File>| f.ops::<tty::Slave>().is_some_and(|s| Arc::ptr_eq(s.pty(), m.pty()));
+    let named = cx.task.with_paths(|p| p.open(&vfs::At::Cwd, name.as_bytes(), how)).ok().filter(is_peer);
+    let f = match named {
+        Some(f) => f,
+        None => File::new(m.pty().open(flags, &cx.task)?, flags, None, cx.cred()),
+    };
+    Ok(slot.install(f, CloseOnExec::from_flags(flags)) as usize)
+}
+
 /// `ioctl(fd, cmd, arg)`: what concerns every descriptor is here, the rest is the file's.
 fn ioctl(cx: &mut Context, a: &Args) -> SysResult {
     let f = cx.fd(a.i32(0))?;
@@ -468,6 +537,21 @@ fn ioctl(cx: &mut Context, a: &Args) -> SysResult {
             let flags = if on != 0 { f.flags() | bit } else { f.flags() & !bit };
             f.set_flags(flags);
             return Ok(0);
+        }
+        // FIOSETOWN, SIOCSPGRP; FIOGETOWN, SIOCGPGRP: of sockets only
+        0x8901 | 0x8902 if f.ops::<net::Socket>().is_some() => {
+            f.owner.lock().0 = cx.mm().read_obj::<i32>(a.va(2))?;
+            return Ok(0);
+        }
+        0x8903 | 0x8904 if f.ops::<net::Socket>().is_some() => {
+            let owner = f.owner.lock().0;
+            cx.mm().write_obj(a.va(2), &owner)?;
+            return Ok(0);
+        }
+        TIOCGPTPEER => {
+            if let Some(m) = f.ops::<tty::Master>() {
+                return open_peer(cx, m, a.u32(2));
+            }
         }
         _ => {}
     }

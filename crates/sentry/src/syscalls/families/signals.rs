@@ -221,6 +221,14 @@ pub fn set_temporary_mask(cx: &mut Context, mask: SigSet) {
     cx.task.set_mask(mask);
 }
 
+/// Ends a temporary mask, unless a signal interrupted: then its handler still runs under it
+/// (`restore_saved_sigmask_unless`).
+pub fn restore_mask(cx: &mut Context, interrupted: bool) {
+    if !interrupted && let Some(m) = cx.saved_mask.take() {
+        cx.task.set_mask(m);
+    }
+}
+
 /// Reads the `sigset_t` argument of `ppoll(2)` and its kin; `None` for a null pointer.
 pub fn mask_arg(cx: &Context, va: Va, len: usize) -> Result<Option<SigSet>> {
     if va.is_null() {

@@ -218,14 +218,22 @@ fn alarm(cx: &mut Context, a: &Args) -> SysResult {
 /// `struct itimerspec`.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-struct ItimerSpec {
+pub struct ItimerSpec {
     interval: Timespec,
     value: Timespec,
 }
 
 impl ItimerSpec {
-    fn of(s: Setting) -> ItimerSpec {
+    #[must_use]
+    pub fn of(s: Setting) -> ItimerSpec {
         ItimerSpec { interval: Timespec::from_nanos(s.interval), value: Timespec::from_nanos(s.value) }
+    }
+    /// `EINVAL` for times that are none.
+    pub fn setting(self) -> Result<Setting> {
+        Ok(Setting {
+            value: self.value.to_nanos().ok_or(EINVAL)?,
+            interval: self.interval.to_nanos().ok_or(EINVAL)?,
+        })
     }
 }
 
@@ -280,11 +288,8 @@ fn timer_create(cx: &mut Context, a: &Args) -> SysResult {
 fn timer_settime(cx: &mut Context, a: &Args) -> SysResult {
     let mm = cx.mm();
     let new: ItimerSpec = mm.read_obj(a.va(2))?;
+    let new = new.setting()?;
     let t = cx.group.timers.posix(a.i32(0))?;
-    let new = Setting {
-        value: new.value.to_nanos().ok_or(EINVAL)?,
-        interval: new.interval.to_nanos().ok_or(EINVAL)?,
-    };
     let from = if a.u32(1) & TIMER_ABSTIME != 0 { From::Epoch } else { From::Now };
     t.overrun.store(0, Ordering::Relaxed);
     let (old, _) = t.timer.set(new, from);

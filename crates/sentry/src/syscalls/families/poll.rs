@@ -1,0 +1,227 @@
+//! Waiting for many descriptors: poll(2), select(2) and their kin (`fs/select.c`).
+
+use crate::fs::signalfd::SignalFd;
+use crate::syscalls::families::io::poll_wait;
+use crate::syscalls::families::signals::{mask_arg, restore_mask, set_temporary_mask};
+use crate::syscalls::{Arg, Args, Call, SysResult};
+use crate::task::Context;
+use abi::errno::*;
+use abi::linux::O_PATH;
+use abi::time::{NSEC_PER_SEC, Timespec, Timeval};
+use abi::{Result, Va};
+use ipc::poll::{PollItem, Wait};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use vfs::File;
+use wait::Events;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `struct pollfd`.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct PollFd {
+    fd: i32,
+    events: u16,
+    revents: u16,
+}
+
+/// The file to ask; a signalfd is asked on behalf of the caller. `None` gives POLLNVAL.
+fn pollable(cx: &Context, fd: i32) -> Option<Arc<File>> {
+    let f = cx.fd(fd).ok().filter(|f| f.flags() & O_PATH == 0)?;
+    match f.ops::<SignalFd>() {
+        Some(s) => Some(s.view(&cx.task, &f)),
+        None => Some(f),
+    }
+}
+
+fn sleeping<R>(cx: &Context, f: impl FnOnce() -> R) -> R {
+    cx.sleeping.store(true, Ordering::Relaxed);
+    let r = f();
+    cx.sleeping.store(false, Ordering::Relaxed);
+    r
+}
+
+/// Waits; what holds is written back even when nothing does. `ERESTARTNOHAND` if a signal interrupts.
+fn do_poll(cx: &Context, va: Va, count: u32, wait: Wait) -> SysResult {
+    if u64::from(count) > cx.nofile_limit() {
+        return Err(EINVAL);
+    }
+    let mm = cx.mm();
+    let mut fds = vec![PollFd::default(); count as usize];
+    mm.copy_in(va, fds.as_mut_slice().as_mut_bytes())?;
+    let mut items: Vec<PollItem> = fds
+        .iter()
+        .map(|p| {
+            let file = if p.fd < 0 { None } else { pollable(cx, p.fd) };
+            let bad = p.fd >= 0 && file.is_none();
+            PollItem {
+                file,
+                events: Events::from_bits_retain(u32::from(p.events)),
+                ready: if bad { Events::NVAL } else { Events::empty() },
+            }
+        })
+        .collect();
+    let r = sleeping(cx, || ipc::poll::poll(&*cx.task, &mut items, wait));
+    for (p, i) in fds.iter_mut().zip(&items) {
+        p.revents = i.ready.bits() as u16;
+    }
+    mm.copy_out(va, fds.as_slice().as_bytes())?;
+    r
+}
+
+/// `poll(fds, nfds, timeout)`.
+fn poll(cx: &mut Context, a: &Args) -> SysResult {
+    let ms = a.i32(2);
+    let wait = poll_wait((ms >= 0).then_some(i64::from(ms) * 1_000_000));
+    poll_until(cx, a.va(0), a.u32(1), wait)
+}
+
+fn poll_until(cx: &mut Context, va: Va, count: u32, wait: Wait) -> SysResult {
+    match do_poll(cx, va, count, wait) {
+        Err(ERESTARTNOHAND) => {
+            cx.restart_block = Some(Box::new(move |cx| poll_until(cx, va, count, wait)));
+            Err(ERESTART_RESTARTBLOCK)
+        }
+        r => r,
+    }
+}
+
+/// How a call with a timeout tells what is left of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Timespec,
+    Timeval,
+}
+
+/// The end of a call with a timeout and a mask (`poll_select_finish`): the mask is put back unless a handler
+/// is to run under the temporary one, and what is left of the time is written.
+fn finish(cx: &mut Context, out: Option<Va>, wait: Wait, kind: Left, r: SysResult) -> SysResult {
+    restore_mask(cx, r == Err(ERESTARTNOHAND));
+    let (Some(va), Wait::Until(deadline)) = (out, wait) else { return r };
+    let ns = deadline.saturating_duration_since(Instant::now()).as_nanos() as i64;
+    let mm = cx.mm();
+    let written = match kind {
+        Left::Timespec => mm.write_obj(va, &Timespec::from_nanos(ns)),
+        Left::Timeval => mm.write_obj(va, &Timeval::from_nanos(ns)),
+    };
+    // A restart would wait for the whole time again where the rest could not be written.
+    if written.is_err() && r == Err(ERESTARTNOHAND) { Err(EINTR) } else { r }
+}
+
+fn timespec(cx: &Context, va: Option<Va>) -> Result<Wait> {
+    Ok(poll_wait(super::io::timespec_arg(cx, va)?))
+}
+
+/// `ppoll(fds, nfds, timeout, sigmask, sigsetsize)`.
+fn ppoll(cx: &mut Context, a: &Args) -> SysResult {
+    let wait = timespec(cx, a.va_opt(2))?;
+    if let Some(m) = mask_arg(cx, a.va(3), a.usize(4))? {
+        set_temporary_mask(cx, m);
+    }
+    let r = do_poll(cx, a.va(0), a.u32(1), wait);
+    finish(cx, a.va_opt(2), wait, Left::Timespec, r)
+}
+
+/// What each of select's three sets means (`POLLIN_SET` and so on).
+const SETS: [Events; 3] = [
+    Events::READABLE.union(Events::RDBAND).union(Events::HUP).union(Events::ERR).union(Events::NVAL),
+    Events::WRITABLE.union(Events::WRBAND).union(Events::ERR).union(Events::NVAL),
+    Events::PRI.union(Events::NVAL),
+];
+
+/// Waits on three sets of `n` bits. `ERESTARTNOHAND` if a signal interrupts: the sets are not written then.
+fn do_select(cx: &Context, n: i32, sets: [Option<Va>; 3], wait: Wait) -> SysResult {
+    let n = usize::try_from(n).map_err(|_| EINVAL)?.min(cx.files().capacity());
+    let words = n.div_ceil(64);
+    let mm = cx.mm();
+    let mut bits = [const { Vec::<u64>::new() }; 3];
+    for (set, va) in bits.iter_mut().zip(sets) {
+        set.resize(words, 0);
+        if let Some(va) = va {
+            mm.copy_in(va, set.as_mut_slice().as_mut_bytes())?;
+        }
+    }
+    let has = |set: &[u64], fd: usize| set[fd / 64] >> (fd % 64) & 1 != 0;
+    let mut fds = Vec::new();
+    let mut items = Vec::new();
+    for fd in 0..n {
+        let mut events = Events::empty();
+        for (set, meaning) in bits.iter().zip(SETS) {
+            if has(set, fd) {
+                events |= meaning;
+            }
+        }
+        if events.is_empty() {
+            continue;
+        }
+        // What is not open fails the call; what only names a place is ready with POLLNVAL.
+        cx.fd(fd as i32)?;
+        let file = pollable(cx, fd as i32);
+        let ready = if file.is_none() { Events::NVAL & events } else { Events::empty() };
+        items.push(PollItem { file, events, ready });
+        fds.push(fd);
+    }
+    sleeping(cx, || ipc::poll::select(&*cx.task, &mut items, wait))?;
+    let mut count = 0;
+    for (at, set) in bits.iter_mut().enumerate() {
+        let asked = std::mem::replace(set, vec![0; words]);
+        for (fd, i) in fds.iter().zip(&items) {
+            if has(&asked, *fd) && i.ready.intersects(SETS[at]) {
+                set[fd / 64] |= 1 << (fd % 64);
+                count += 1;
+            }
+        }
+    }
+    for (set, va) in bits.iter().zip(sets) {
+        if let Some(va) = va {
+            mm.copy_out(va, set.as_slice().as_bytes())?;
+        }
+    }
+    Ok(count)
+}
+
+fn sets(a: &Args) -> [Option<Va>; 3] {
+    [a.va_opt(1), a.va_opt(2), a.va_opt(3)]
+}
+
+/// `select(nfds, readfds, writefds, exceptfds, timeout)`.
+fn select(cx: &mut Context, a: &Args) -> SysResult {
+    let nanos = match a.va_opt(4) {
+        None => None,
+        Some(va) => {
+            let t: Timeval = cx.mm().read_obj(va)?;
+            // Microseconds may be more than a second's, but neither may be negative.
+            if t.sec < 0 || t.usec < 0 {
+                return Err(EINVAL);
+            }
+            let whole = t.sec.saturating_add(t.usec / 1_000_000);
+            Some(whole.saturating_mul(NSEC_PER_SEC).saturating_add(t.usec % 1_000_000 * 1000))
+        }
+    };
+    let wait = poll_wait(nanos);
+    let r = do_select(cx, a.i32(0), sets(a), wait);
+    finish(cx, a.va_opt(4), wait, Left::Timeval, r)
+}
+
+/// `pselect6(nfds, readfds, writefds, exceptfds, timeout, {sigmask, sigsetsize})`.
+fn pselect6(cx: &mut Context, a: &Args) -> SysResult {
+    let (mask, size) = match a.va_opt(5) {
+        None => (0, 0),
+        Some(va) => cx.mm().read_obj::<[u64; 2]>(va)?.into(),
+    };
+    let wait = timespec(cx, a.va_opt(4))?;
+    if let Some(m) = mask_arg(cx, Va(mask), size as usize)? {
+        set_temporary_mask(cx, m);
+    }
+    let r = do_select(cx, a.i32(0), sets(a), wait);
+    finish(cx, a.va_opt(4), wait, Left::Timespec, r)
+}
+
+/// See [`crate::syscalls::families::ALL`].
+pub const CALLS: &[Call] = &[
+    Call::new(7, "poll", &[Arg::Ptr, Arg::Uint, Arg::Int], poll),
+    Call::new(23, "select", &[Arg::Int, Arg::Ptr, Arg::Ptr, Arg::Ptr, Arg::Ptr], select),
+    Call::new(270, "pselect6", &[Arg::Int, Arg::Ptr, Arg::Ptr, Arg::Ptr, Arg::Timespec, Arg::Ptr], pselect6),
+    Call::new(271, "ppoll", &[Arg::Ptr, Arg::Uint, Arg::Timespec, Arg::SigSet, Arg::Uint], ppoll),
+];
