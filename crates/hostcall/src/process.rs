@@ -154,7 +154,12 @@ pub fn membarrier_global() -> Result<()> {
 #[must_use]
 pub fn total_memory() -> u64 {
     // SAFETY: sysconf reads no memory of ours.
-    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let (pages, size) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
     (pages.max(1) as u64).saturating_mul(size.max(4096) as u64)
 }
 

@@ -131,6 +131,9 @@ host_calls! {
     Signalfd4 = SYS_signalfd4, "-", "signals to be passed on";
     OpenTree = SYS_open_tree, "-", "the Gofer's own view of the host";
     MountSetattr = SYS_mount_setattr, "-", "the Gofer's own view of the host";
+    LandlockCreateRuleset = SYS_landlock_create_ruleset, "-", "the Gofer's limits, not as root";
+    LandlockAddRule = SYS_landlock_add_rule, "-", "the Gofer's limits, not as root";
+    LandlockRestrictSelf = SYS_landlock_restrict_self, "-", "the Gofer's limits, not as root";
     Chroot = SYS_chroot, "-", "the empty root";
     Setgroups = SYS_setgroups, "-", "dropping privileges";
     Capset = SYS_capset, "-", "dropping privileges";
