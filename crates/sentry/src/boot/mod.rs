@@ -40,6 +40,7 @@ const CANNOT_START: i32 = 1;
 
 /// Runs the Sentry in this process. Never returns.
 pub fn run(config: Config) -> ! {
+    hostcall::process::settle_allocator();
     let control = config.control.duplicate();
     let r = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| start(config)));
     let why = match r {
@@ -245,9 +246,18 @@ fn streams(
     let install = |n: i32, f: Arc<File>| files.install_at(n, f, CloseOnExec::No, 3);
     match stdio {
         Stdio::Inherited(fds) => {
+            let mut seen: Vec<(vfs::Stat, u32, u64, Arc<File>)> = Vec::new();
             for (n, fd) in fds.into_iter().enumerate() {
                 let Some(fd) = fd else { continue };
                 let f = inherited(task, fd)?;
+                // `>file 2>&1` is one open file with one position. Who it is cannot be asked of the host from
+                // here: the same file, opened alike, at the same position is taken for it.
+                let (st, pos) = (or(f.ops.stat(), "look at a standard stream")?, *f.pos.lock());
+                let twin = seen.iter().find(|(s, flags, p, _)| {
+                    (s.dev, s.ino, *flags, *p) == (st.dev, st.ino, f.flags(), pos)
+                });
+                let f = twin.map_or(f, |t| t.3.clone());
+                seen.push((st, f.flags(), pos, f.clone()));
                 or(install(n as i32, f).map(|_| ()), "install a standard stream")?;
             }
         }
