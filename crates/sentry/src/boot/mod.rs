@@ -112,7 +112,6 @@ fn start(config: Config) -> core::result::Result<Arc<Kernel>, Failure> {
         control: config.control,
         hostname: config.hostname,
         random_drop: config.random_drop,
-        vdso: None,
         cpus,
         total_memory,
         drain: config.drain,
