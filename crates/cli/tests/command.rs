@@ -151,6 +151,59 @@ fn the_caller_is_passed() {
 }
 
 #[test]
+fn a_terminal_is_joined() {
+    // script(1) gives its command a terminal.
+    let exe = env!("CARGO_BIN_EXE_cloister");
+    let run = |what: &str| {
+        let line = format!("stty rows 33 cols 44; {what}; stty -a | grep -o '[-]*icanon'");
+        let o = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        text(&o.stdout).replace("\r\n", "\n")
+    };
+    let size = format!("{exe} do -- sh -c 'stty size; tty'");
+    assert_eq!(run(&size), "33 44\n/dev/pts/0\nicanon\n");
+    let errors = format!("{exe} do -- sh -c 'tty >&2; test -t 2 || echo file' 2>/dev/null");
+    assert_eq!(run(&errors), "file\nicanon\n");
+    // Put back, however it ends.
+    let broken = format!("{exe} do -- sh -c 'kill -9 $$' 2>/dev/null");
+    assert!(run(&broken).ends_with("\nicanon\n") || run(&broken) == "icanon\n");
+    let broken = format!("{exe} do -- /no/such/program");
+    assert!(
+        run(&broken).ends_with("sandbox\nicanon\n"),
+        "{}",
+        run(&broken)
+    );
+    // Output in a pipe, as it is.
+    let piped = format!("{exe} do -- sh -c 'test -t 1 || echo pipe' | cat");
+    assert_eq!(run(&piped), "pipe\nicanon\n");
+}
+
+#[test]
+fn it_stops_and_goes_on() {
+    let state = |pid: u32| {
+        let s = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        s.rsplit_once(") ").unwrap().1.chars().next().unwrap()
+    };
+    let wait_for = |pid: u32, stopped: bool| {
+        let at = Instant::now();
+        while (state(pid) == 'T') != stopped {
+            assert!(at.elapsed() < Duration::from_secs(5));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let mut c = waiting();
+    kill(c.id(), libc::SIGTSTP);
+    wait_for(c.id(), true);
+    kill(c.id(), libc::SIGCONT);
+    wait_for(c.id(), false);
+    kill(c.id(), libc::SIGTERM);
+    assert_eq!(c.wait().unwrap().signal(), Some(libc::SIGTERM));
+}
+
+#[test]
 fn only_named_places_are_written() {
     let dir = std::env::temp_dir().join(format!("cloister-test-{}", std::process::id()));
     std::fs::create_dir_all(dir.join("open")).unwrap();
