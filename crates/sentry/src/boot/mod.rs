@@ -43,13 +43,13 @@ pub fn run(config: Config) -> ! {
     hostcall::process::settle_allocator();
     let control = config.control.duplicate();
     let r = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| start(config)));
-    let why = match r {
-        Ok(Ok(kernel)) => serve(&kernel),
-        Ok(Err(e)) => e,
-        Err(_) => "the Sentry failed while it started (a bug in Cloister); the trace is above".into(),
+    let (kind, why) = match r {
+        Ok(Ok(kernel)) => (control::CRASH, serve(&kernel)),
+        Ok(Err(e)) => (control::ERROR, e),
+        Err(_) => (control::CRASH, "the Sentry failed while it started (a bug in Cloister); the trace is above".into()),
     };
     if let Ok(c) = control {
-        let mut m = control::ERROR.to_le_bytes().to_vec();
+        let mut m = kind.to_le_bytes().to_vec();
         m.extend_from_slice(why.as_bytes());
         let _ = hostcall::file::write(c.raw(), &m);
     }
@@ -288,7 +288,15 @@ fn streams(
 /// The main thread's work from now on: the starter's messages. Gives the reason to end.
 fn serve(kernel: &Arc<Kernel>) -> Failure {
     let mut m = [0u8; 64];
+    let mut fds = [kernel.control.raw(), kernel.platform.end().unwrap_or(-1)]
+        .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     loop {
+        if hostcall::file::poll(&mut fds, -1) == Err(EINTR) {
+            continue;
+        }
+        if fds[1].revents != 0 {
+            return "a process that the sandbox needs was killed: the sandbox has ended".into();
+        }
         let n = match hostcall::file::read(kernel.control.raw(), &mut m) {
             Ok(0) => {
                 // The starter is gone; nobody waits for us.
