@@ -38,6 +38,9 @@ impl Platform for Notify {
     fn host_vdso(&self) -> Option<u64> {
         self.0.host_vdso
     }
+    fn end(&self) -> Option<hostcall::RawFd> {
+        Some(self.0.zygote_end.raw())
+    }
 }
 
 struct Space(Arc<Process>);

@@ -68,6 +68,8 @@ pub struct Factory {
     map: Mapping,
     units: Mutex<Units>,
     zygote: Mutex<Zygote>,
+    /// Readable when the zygote has ended.
+    pub zygote_end: HostFd,
     /// Held from a thread's clone until its descriptor or its tracer is known to be its own.
     pub thread_start: Mutex<()>,
     /// The descriptors that are listeners in use.
@@ -117,12 +119,14 @@ impl Factory {
         let (command, zarea) = (take(), take());
         host::reap_children_by_host()?;
         let vdso = crate::zygote::host_vdso();
-        let pid = crate::zygote::start(&text, &control, command.offset(), zarea.offset(), &vdso)?;
+        let (pid, zygote_end) =
+            crate::zygote::start(&text, &control, command.offset(), zarea.offset(), &vdso)?;
         Ok(Arc::new(Factory {
             drive,
             control,
             map,
             units: Mutex::new(units),
+            zygote_end,
             zygote: Mutex::new(Zygote {
                 pid,
                 command,

@@ -40,15 +40,16 @@ const CANNOT_START: i32 = 1;
 
 /// Runs the Sentry in this process. Never returns.
 pub fn run(config: Config) -> ! {
+    hostcall::process::settle_allocator();
     let control = config.control.duplicate();
     let r = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| start(config)));
-    let why = match r {
-        Ok(Ok(kernel)) => serve(&kernel),
-        Ok(Err(e)) => e,
-        Err(_) => "the Sentry failed while it started (a bug in Cloister); the trace is above".into(),
+    let (kind, why) = match r {
+        Ok(Ok(kernel)) => (control::CRASH, serve(&kernel)),
+        Ok(Err(e)) => (control::ERROR, e),
+        Err(_) => (control::CRASH, "the Sentry failed while it started (a bug in Cloister); the trace is above".into()),
     };
     if let Ok(c) = control {
-        let mut m = control::ERROR.to_le_bytes().to_vec();
+        let mut m = kind.to_le_bytes().to_vec();
         m.extend_from_slice(why.as_bytes());
         let _ = hostcall::file::write(c.raw(), &m);
     }
@@ -111,7 +112,6 @@ fn start(config: Config) -> core::result::Result<Arc<Kernel>, Failure> {
         control: config.control,
         hostname: config.hostname,
         random_drop: config.random_drop,
-        vdso: None,
         cpus,
         total_memory,
         drain: config.drain,
@@ -245,9 +245,18 @@ fn streams(
     let install = |n: i32, f: Arc<File>| files.install_at(n, f, CloseOnExec::No, 3);
     match stdio {
         Stdio::Inherited(fds) => {
+            let mut seen: Vec<(vfs::Stat, u32, u64, Arc<File>)> = Vec::new();
             for (n, fd) in fds.into_iter().enumerate() {
                 let Some(fd) = fd else { continue };
                 let f = inherited(task, fd)?;
+                // `>file 2>&1` is one open file with one position. Who it is cannot be asked of the host from
+                // here: the same file, opened alike, at the same position is taken for it.
+                let (st, pos) = (or(f.ops.stat(), "look at a standard stream")?, *f.pos.lock());
+                let twin = seen.iter().find(|(s, flags, p, _)| {
+                    (s.dev, s.ino, *flags, *p) == (st.dev, st.ino, f.flags(), pos)
+                });
+                let f = twin.map_or(f, |t| t.3.clone());
+                seen.push((st, f.flags(), pos, f.clone()));
                 or(install(n as i32, f).map(|_| ()), "install a standard stream")?;
             }
         }
@@ -279,7 +288,15 @@ fn streams(
 /// The main thread's work from now on: the starter's messages. Gives the reason to end.
 fn serve(kernel: &Arc<Kernel>) -> Failure {
     let mut m = [0u8; 64];
+    let mut fds = [kernel.control.raw(), kernel.platform.end().unwrap_or(-1)]
+        .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     loop {
+        if hostcall::file::poll(&mut fds, -1) == Err(EINTR) {
+            continue;
+        }
+        if fds[1].revents != 0 {
+            return "a process that the sandbox needs was killed: the sandbox has ended".into();
+        }
         let n = match hostcall::file::read(kernel.control.raw(), &mut m) {
             Ok(0) => {
                 // The starter is gone; nobody waits for us.

@@ -1,4 +1,4 @@
-//! What file systems show of tasks: proc, sys, terminals, pidfds, signalfds; and the vDSO's mapping.
+//! What file systems show of tasks: proc, sys, terminals, pidfds, signalfds.
 
 pub mod console;
 pub mod dev;
@@ -8,7 +8,6 @@ pub mod proc;
 pub mod sys;
 pub mod signalfd;
 pub mod terminals;
-pub mod vdso_mapping;
 
 use crate::Kernel;
 

@@ -220,8 +220,8 @@ fn load(
     cred: &Credentials,
     secure: bool,
 ) -> Result<loader::Loaded> {
-    let kernel = task.kernel.clone();
-    let mut map_vdso = |mm: &Mm| kernel.map_vdso(mm);
+    let vdso = task.kernel.vdso();
+    let mut map_vdso = |_: &Mm| Ok(vdso);
     loader::load(
         mm,
         LoadRequest {
