@@ -17,11 +17,41 @@ const MAX_PENDING: usize = 1024;
 /// When the Gofer dies, every call gives `EIO`, and the callback is called once.
 pub struct Client {
     hello: Hello,
-    free: Mutex<Vec<HostFd>>,
+    /// The last one used first: its server thread may still be awake.
+    free: Mutex<Vec<Connection>>,
     freed: Condvar,
     pending: Mutex<Vec<Handle>>,
     dead: AtomicBool,
     on_death: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+/// How long a thread waits awake for a reply, in microseconds: most requests take less on the host.
+const SPIN: u32 = 150;
+
+/// One socket to the server, and what belongs to it.
+struct Connection {
+    socket: HostFd,
+    buf: Vec<u8>,
+    spin: sock::Spin,
+}
+
+impl Connection {
+    fn new(socket: HostFd) -> Connection {
+        Connection {
+            socket,
+            buf: vec![0u8; MAX_MESSAGE],
+            spin: sock::Spin::up_to(SPIN),
+        }
+    }
+    /// Sends a request and receives the reply to it.
+    fn exchange(&mut self, message: &[u8]) -> Result<(Result<Reply>, Vec<HostFd>)> {
+        sock::send(self.socket.raw(), message, &[])?;
+        let (n, fds) = sock::recv_spinning(self.socket.raw(), &mut self.buf, &mut self.spin)?;
+        if n == 0 {
+            return Err(EIO);
+        }
+        Ok((Reply::decode(&self.buf[..n]), fds))
+    }
 }
 
 impl Client {
@@ -35,7 +65,7 @@ impl Client {
         let hello = Hello::decode(&buf[..n])?;
         Ok(Arc::new(Client {
             hello,
-            free: Mutex::new(fds),
+            free: Mutex::new(fds.into_iter().map(Connection::new).collect()),
             freed: Condvar::new(),
             pending: Mutex::new(Vec::new()),
             dead: AtomicBool::new(false),
@@ -62,7 +92,7 @@ impl Client {
     }
 
     fn call(&self, request: &Request) -> Result<(Reply, Vec<HostFd>)> {
-        let conn = {
+        let mut conn = {
             let mut free = self.free.lock();
             loop {
                 if self.is_dead() {
@@ -79,13 +109,13 @@ impl Client {
             let keep = p.len().saturating_sub(MAX_CLOSES);
             p.split_off(keep)
         };
-        let r = Self::exchange(&conn, &request.encode(&closes));
+        let r = conn.exchange(&request.encode(&closes));
         match r {
-            Ok((bytes, fds)) => {
+            Ok((reply, fds)) => {
                 self.free.lock().push(conn);
                 self.freed.notify_one();
                 // A malformed reply says nothing about the file: an I/O error for the application.
-                match Reply::decode(&bytes) {
+                match reply {
                     Ok(reply) => Ok((reply, fds)),
                     Err(EBADMSG) => Err(EIO),
                     Err(e) => Err(e),
@@ -96,17 +126,6 @@ impl Client {
                 Err(EIO)
             }
         }
-    }
-
-    fn exchange(conn: &HostFd, message: &[u8]) -> Result<(Vec<u8>, Vec<HostFd>)> {
-        sock::send(conn.raw(), message, &[])?;
-        let mut buf = vec![0u8; MAX_MESSAGE];
-        let (n, fds) = sock::recv(conn.raw(), &mut buf)?;
-        if n == 0 {
-            return Err(EIO);
-        }
-        buf.truncate(n);
-        Ok((buf, fds))
     }
 
     fn done(&self, request: &Request) -> Result<()> {

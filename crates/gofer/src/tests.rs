@@ -346,3 +346,32 @@ proptest! {
         }
     }
 }
+
+/// `cargo test --release -p gofer speed -- --ignored --nocapture`
+#[test]
+#[ignore = "prints times"]
+fn speed() {
+    let dir = Temp::new();
+    std::fs::write(dir.0.join("f"), b"").unwrap();
+    let (c, _server) = client(&dir.0, Writable::Yes);
+    let (_, root, _) = c.attach("root").unwrap();
+    let time = |what: &str, f: &dyn Fn()| {
+        f();
+        let n = 5000;
+        let t = std::time::Instant::now();
+        (0..n).for_each(|_| f());
+        println!("{what}: {} ns", t.elapsed().as_nanos() / n);
+    };
+    time("attributes", &|| {
+        let _ = c.get_attr(root);
+    });
+    time("walk", &|| {
+        let h = c.walk(root, names("f")).unwrap().0[0].handle;
+        c.close(h);
+    });
+    time("create, unlink", &|| {
+        let (_, h, _) = c.create(root, b"x", NEW).unwrap();
+        c.unlink(root, b"x").unwrap();
+        c.close(h);
+    });
+}

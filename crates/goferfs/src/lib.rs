@@ -159,16 +159,21 @@ impl GoferFs {
     ) -> Arc<GoferInode> {
         let key = (attr.dev, attr.ino);
         let mut inodes = self.inodes.lock();
-        if let Some(i) = inodes.get(&key).and_then(Weak::upgrade)
-            && i.is_type(attr.mode)
-        {
-            drop(inodes);
-            i.set_attrs(attr);
-            self.client.close(handle);
-            return i;
+        // What is dropped here may be the last reference, whose end takes the lock.
+        let mut stale = None;
+        if let Some(i) = inodes.get(&key).and_then(Weak::upgrade) {
+            if i.is_type(attr.mode) {
+                drop(inodes);
+                i.set_attrs(attr);
+                self.client.close(handle);
+                return i;
+            }
+            stale = Some(i);
         }
         let i = GoferInode::new(self, attr, handle, target);
         inodes.insert(key, Arc::downgrade(&i));
+        drop(inodes);
+        drop(stale);
         i
     }
 

@@ -7,9 +7,11 @@ use hostcall::sock;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use vfs::file::{BufSink, BufSource};
+use vfs::fs::overlay::Overlay;
+use vfs::fs::tmpfs::{self, Tmpfs};
 use vfs::ops::OpenHow;
 use vfs::{At, Caller, Credentials, File, FsContext, MountFlags, MountNamespace, PathCx};
 use wait::{Blocker, Parker};
@@ -40,7 +42,10 @@ impl Drop for Rig {
 }
 
 impl Rig {
-    fn new(sharing: Sharing, prepare: impl FnOnce(&PathBuf)) -> Rig {
+    fn new(sharing: Sharing, prepare: impl FnOnce(&Path)) -> Rig {
+        Self::with(sharing, prepare, false)
+    }
+    fn with(sharing: Sharing, prepare: impl FnOnce(&Path), over: bool) -> Rig {
         static N: AtomicU32 = AtomicU32::new(0);
         let n = N.fetch_add(1, Ordering::Relaxed);
         let host = std::env::temp_dir().join(format!("goferfs-{}-{n}", std::process::id()));
@@ -58,7 +63,12 @@ impl Rig {
             sharing,
             ..Options::default()
         };
-        let dentry = GoferFs::mountable(&vfs, &client, "root", options).unwrap();
+        let mut dentry = GoferFs::mountable(&vfs, &client, "root", options).unwrap();
+        if over {
+            let clas = clas::Clas::new().unwrap();
+            let (upper, _) = Tmpfs::new(vfs.new_dev(), &clas, tmpfs::Options::default());
+            dentry = Overlay::over(&vfs, &[dentry], &upper).unwrap();
+        }
         let ns = MountNamespace::new(&vfs, dentry, MountFlags::empty(), "root");
         let fs = FsContext::new(&ns);
         let cred = Arc::new(Credentials::root());
@@ -116,7 +126,7 @@ fn read(f: &Arc<File>, n: usize) -> Result<Vec<u8>> {
     Ok(buf)
 }
 
-fn tree(host: &PathBuf) {
+fn tree(host: &Path) {
     std::fs::create_dir_all(host.join("a/b/c")).unwrap();
     std::fs::write(host.join("a/b/c/f"), b"text").unwrap();
     symlink("b/c", host.join("a/l")).unwrap();
@@ -137,19 +147,24 @@ fn exercise(r: &Rig) {
     assert_eq!(r.stat("/new").unwrap().size, 5);
     let a = r.open("/new", O_APPEND | O_WRONLY).unwrap();
     assert_eq!(a.write(&mut BufSource::new(b", you")), Ok(5));
-    assert_eq!(std::fs::read(r.host.join("new")).unwrap(), b"hello, you");
+    assert_eq!(r.get("/new").unwrap(), b"hello, you");
+    if let Ok(text) = std::fs::read(r.host.join("new")) {
+        assert_eq!(text, b"hello, you");
+    }
     r.cx().ftruncate(&f, 4).unwrap();
     assert_eq!(r.stat("/new").unwrap().size, 4);
     r.cx().chmod(&At::Cwd, b"/new", 0o600, 0).unwrap();
     assert_eq!(r.stat("/new").unwrap().mode & 0o7777, 0o600);
     // Mapping.
     let m = f.ops.mappable().unwrap();
+    let host_backed = std::fs::metadata(r.host.join("new")).is_ok();
     assert!(Arc::ptr_eq(
         &m,
         &r.open("/new", 0).unwrap().ops.mappable().unwrap()
     ));
     let (b, n) = m.backing(0, 1 << 20, Access::Write).unwrap();
-    assert!(matches!(b, Backing::Host { offset: 0, .. }) && n == 4096);
+    assert_eq!(matches!(b, Backing::Host { offset: 0, .. }), host_backed);
+    assert_eq!(n, 4096);
     assert_eq!(m.backing(4096, 4096, Access::Read).err(), Some(EFAULT));
     // Names.
     r.cx().mkdir(&At::Cwd, b"/d", 0o755).unwrap();
@@ -255,4 +270,68 @@ fn a_walk_looks_ahead() {
     assert!(!a.is_negative());
     assert_eq!(r.stat("/a/b/x/y/z"), Err(ENOENT));
     assert_eq!(r.stat("/a/b/x"), Err(ENOENT));
+}
+
+#[test]
+fn a_writable_root_that_leaves_the_host_alone() {
+    let r = Rig::with(Sharing::Exclusive, tree, true);
+    exercise(&r);
+    // The file below, mapped and read through the host's page cache.
+    let f = r.open("/a/b/c/f", 0).unwrap();
+    let m = f.ops.mappable().unwrap();
+    let host = |m: &Arc<dyn clas::Mappable>| {
+        matches!(
+            m.backing(0, 4096, Access::Read).unwrap().0,
+            Backing::Host { .. }
+        )
+    };
+    assert!(host(&m));
+    let w = r.open("/a/b/c/f", O_WRONLY).unwrap();
+    assert_eq!(w.write(&mut BufSource::new(b"new")), Ok(3));
+    assert!(!host(&m));
+    assert_eq!(read(&f, 9).unwrap(), b"newt");
+    assert_eq!(std::fs::read(r.host.join("a/b/c/f")).unwrap(), b"text");
+    r.cx()
+        .rename(&At::Cwd, b"/a/b", &At::Cwd, b"/moved", 0)
+        .unwrap();
+    assert_eq!(r.get("/moved/c/f").unwrap(), b"newt");
+    assert_eq!(std::fs::read_dir(&r.host).unwrap().count(), 2);
+}
+
+/// `cargo test --release -p goferfs speed -- --ignored --nocapture`
+#[test]
+#[ignore = "prints times"]
+fn speed() {
+    for over in [false, true] {
+        let r = Rig::with(Sharing::Exclusive, tree, over);
+        let time = |what: &str, f: &dyn Fn()| {
+            f();
+            let n = 20_000;
+            let t = std::time::Instant::now();
+            (0..n).for_each(|_| f());
+            println!("overlay {over}: {what}: {} ns", t.elapsed().as_nanos() / n);
+        };
+        time("stat of 4 components", &|| {
+            let _ = r.stat("/a/b/c/f");
+        });
+        time("open and close", &|| drop(r.open("/a/b/c/f", 0)));
+        time("stat of a missing file", &|| {
+            let _ = r.stat("/a/b/c/none");
+        });
+        let f = r.open("/a/b/c/f", 0).unwrap();
+        time("read of 4 bytes", &|| {
+            f.seek(0, 0).unwrap();
+            f.read(&mut BufSink::new(&mut [0; 4])).unwrap();
+        });
+        let w = r.open("/w", O_CREAT | O_RDWR).unwrap();
+        let page = [1; 4096];
+        time("write of 4096 bytes", &|| {
+            w.seek(0, 0).unwrap();
+            w.write(&mut BufSource::new(&page)).unwrap();
+        });
+        time("create and unlink", &|| {
+            r.open("/x", O_CREAT | O_RDWR).unwrap();
+            r.cx().unlink(&At::Cwd, b"/x").unwrap();
+        });
+    }
 }

@@ -87,3 +87,26 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: i32) -> Result<usize> {
     // SAFETY: the slice is ours for the call.
     unsafe { sys!(Poll, fds.as_mut_ptr(), fds.len(), timeout) }
 }
+/// The position of a seekable descriptor.
+pub fn position(fd: RawFd) -> Result<u64> {
+    // SAFETY: no pointers.
+    unsafe { sys!(Lseek, fd, 0, libc::SEEK_CUR) }.map(|p| p as u64)
+}
+/// Moves the position.
+pub fn set_position(fd: RawFd, to: u64) -> Result<()> {
+    // SAFETY: no pointers.
+    unsafe { sys!(Lseek, fd, to, libc::SEEK_SET) }?;
+    Ok(())
+}
+/// `FIONREAD`: bytes that can be read at once.
+pub fn bytes_ready(fd: RawFd) -> Result<i32> {
+    let mut n = 0i32;
+    // SAFETY: room for an int.
+    unsafe { sys!(Ioctl, fd, libc::FIONREAD, &raw mut n) }?;
+    Ok(n)
+}
+/// The open flags (`F_GETFL`).
+pub fn status_flags(fd: RawFd) -> Result<u32> {
+    // SAFETY: no pointers.
+    unsafe { sys!(Fcntl, fd, libc::F_GETFL, 0) }.map(|f| f as u32)
+}

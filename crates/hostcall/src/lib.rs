@@ -9,6 +9,7 @@
 
 pub mod auxv;
 pub mod bpf;
+pub mod cpu;
 pub mod fd;
 pub mod file;
 pub mod mem;
@@ -16,7 +17,9 @@ pub mod path;
 pub mod process;
 pub mod raw;
 pub mod sock;
+pub mod start;
 pub mod table;
+pub mod term;
 pub mod time;
 
 pub use abi::{Errno, Result};

@@ -149,3 +149,17 @@ pub fn membarrier_global() -> Result<()> {
     unsafe { sys!(Membarrier, 1, 0, 0) }?;
     Ok(())
 }
+
+/// The host's memory, bytes.
+#[must_use]
+pub fn total_memory() -> u64 {
+    // SAFETY: sysconf reads no memory of ours.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    (pages.max(1) as u64).saturating_mul(size.max(4096) as u64)
+}
+
+/// How many CPUs this process may use.
+#[must_use]
+pub fn cpu_count() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+}

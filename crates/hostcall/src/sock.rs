@@ -53,6 +53,52 @@ pub fn send(fd: RawFd, bytes: &[u8], fds: &[RawFd]) -> Result<usize> {
 
 /// Receives one packet; 0 bytes at the end. `EBADMSG` where packet or descriptors did not fit.
 pub fn recv(fd: RawFd, buf: &mut [u8]) -> Result<(usize, Vec<HostFd>)> {
+    recv_with(fd, buf, 0)
+}
+
+/// As [`recv`]; `EAGAIN` where no packet is there.
+pub fn try_recv(fd: RawFd, buf: &mut [u8]) -> Result<(usize, Vec<HostFd>)> {
+    recv_with(fd, buf, libc::MSG_DONTWAIT)
+}
+
+/// Receives one packet, asking again and again for up to `spin` before it sleeps: waking a sleeper on an
+/// idle core takes far longer than what is waited for.
+pub fn recv_spinning(fd: RawFd, buf: &mut [u8], spin: &mut Spin) -> Result<(usize, Vec<HostFd>)> {
+    let start = std::time::Instant::now();
+    loop {
+        match try_recv(fd, buf) {
+            Err(abi::errno::EAGAIN) => {}
+            r => {
+                spin.now = (spin.now * 2).min(spin.max);
+                return r;
+            }
+        }
+        if start.elapsed().as_micros() >= u128::from(spin.now) {
+            break;
+        }
+        core::hint::spin_loop();
+    }
+    spin.now = (spin.now / 2).max(Spin::MIN);
+    recv(fd, buf)
+}
+
+/// How long to ask before sleeping, in microseconds: longer where it helped, shorter where it did not.
+#[derive(Clone, Copy, Debug)]
+pub struct Spin {
+    now: u32,
+    max: u32,
+}
+
+impl Spin {
+    const MIN: u32 = 8;
+    /// At most `max` microseconds, and that long to begin with.
+    #[must_use]
+    pub const fn up_to(max: u32) -> Spin {
+        Spin { now: max, max }
+    }
+}
+
+fn recv_with(fd: RawFd, buf: &mut [u8], flags: i32) -> Result<(usize, Vec<HostFd>)> {
     let mut control = [0u64; CONTROL_WORDS];
     let mut iov = libc::iovec {
         iov_base: buf.as_mut_ptr().cast(),
@@ -66,7 +112,7 @@ pub fn recv(fd: RawFd, buf: &mut [u8]) -> Result<(usize, Vec<HostFd>)> {
     msg.msg_controllen = size_of_val(&control);
     let n = loop {
         // SAFETY: the header points to what outlives the call.
-        match unsafe { sys!(Recvmsg, fd, &raw mut msg, libc::MSG_CMSG_CLOEXEC) } {
+        match unsafe { sys!(Recvmsg, fd, &raw mut msg, libc::MSG_CMSG_CLOEXEC | flags) } {
             Err(abi::errno::EINTR) => {}
             r => break r?,
         }

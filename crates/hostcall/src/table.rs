@@ -125,6 +125,13 @@ host_calls! {
     Seccomp = SYS_seccomp, "-", "the allow-lists";
     Setresuid = SYS_setresuid, "-", "dropping privileges";
     Setresgid = SYS_setresgid, "-", "dropping privileges";
+    Capget = SYS_capget, "-", "what the starter may do";
+    Getgroups = SYS_getgroups, "-", "the caller's groups";
+    Getpgid = SYS_getpgid, "-", "whether the starter is in the foreground";
+    Signalfd4 = SYS_signalfd4, "-", "signals to be passed on";
+    OpenTree = SYS_open_tree, "-", "the Gofer's own view of the host";
+    MountSetattr = SYS_mount_setattr, "-", "the Gofer's own view of the host";
+    Chroot = SYS_chroot, "-", "the empty root";
     Setgroups = SYS_setgroups, "-", "dropping privileges";
     Capset = SYS_capset, "-", "dropping privileges";
     Unshare = SYS_unshare, "-", "namespaces";
@@ -143,7 +150,7 @@ host_calls! {
     Openat = SYS_openat, "-", "before the allow-list";
     Statx = SYS_statx, "G", "attributes";
     Readlinkat = SYS_readlinkat, "G", "symbolic links";
-    Lseek = SYS_lseek, "G", "going on in a directory";
+    Lseek = SYS_lseek, "SG", "going on in a directory; the shared position of inherited files";
     Umask = SYS_umask, "-", "the Gofer sets modes itself";
     Geteuid = SYS_geteuid, "-", "whether ownership can be changed";
     Getegid = SYS_getegid, "-", "whether ownership can be changed";

@@ -1,7 +1,7 @@
 //! `inotify(7)`: the file object, and what an inode keeps for those who watch it.
 //!
-//! An inode that is watched holds a [`WatchList`], which `vfs::notify` tells of changes. The watch keeps the
-//! directory entry, and with it the inode, in memory.
+//! An inode that may be watched holds a [`WatchList`] and calls [`notify`] on itself (and on its parent's,
+//! with the name) after a change; nobody watching costs one atomic load.
 
 use crate::{FIONREAD, anon_stat};
 use abi::errno::{EAGAIN, EEXIST, EINVAL, ENOSPC, ENOTTY};
@@ -13,7 +13,6 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::file::IoctlContext;
-use vfs::notify::InodeWatch;
 use vfs::{File, FileOps, Sink, Stat};
 use wait::{Events, WaitQueue};
 
@@ -48,8 +47,6 @@ struct State {
 struct Watch {
     mask: u32,
     list: Weak<WatchList>,
-    /// What must stay in memory: the watched directory entry.
-    _keep: Arc<dyn Any + Send + Sync>,
 }
 
 #[derive(PartialEq, Eq)]
@@ -100,35 +97,15 @@ impl WatchList {
     }
     /// The list of what `path` names, made at the first call.
     pub fn of(path: &vfs::Path) -> Result<Arc<WatchList>> {
-        let inode = path.inode()?;
-        let w = inode.ext().watch.get_or_init(WatchList::new_dyn);
-        path.mnt.sb().watched.store(true, Ordering::Relaxed);
-        w.clone().into_any().downcast().map_err(|_| EINVAL)
-    }
-    fn new_dyn() -> Arc<dyn InodeWatch> {
-        WatchList::new()
+        vfs::watch::watcher(path, WatchList::new)?.ok_or(EINVAL)
     }
     fn remove(&self, inotify: &Weak<Inotify>, wd: i32) {
         let mut w = self.watchers.lock();
         w.retain(|(i, n)| *n != wd || !Weak::ptr_eq(i, inotify));
         self.count.store(w.len() as u32, Ordering::Release);
     }
-}
-
-impl InodeWatch for WatchList {
-    fn event(&self, mask: u32, cookie: u32, name: &[u8]) {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return;
-        }
-        let all = self.watchers.lock().clone();
-        for (i, wd) in all {
-            if let Some(i) = i.upgrade() {
-                i.event(wd, mask, cookie, name);
-            }
-        }
-    }
-    /// Each watch ends with IN_IGNORED (after IN_DELETE_SELF or IN_UNMOUNT).
-    fn end(&self) {
+    /// The inode goes: each watch ends with IN_IGNORED (after IN_DELETE_SELF or IN_UNMOUNT).
+    pub fn end(&self) {
         let all = std::mem::take(&mut *self.watchers.lock());
         self.count.store(0, Ordering::Release);
         for (i, wd) in all {
@@ -137,8 +114,28 @@ impl InodeWatch for WatchList {
             }
         }
     }
-    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
+}
+
+impl vfs::watch::Watcher for WatchList {
+    fn event(&self, mask: u32, cookie: u32, name: &[u8]) {
+        notify(self, mask, cookie, name);
+    }
+    fn end(&self) {
+        WatchList::end(self);
+    }
+}
+
+/// Tells those who watch the inode. `name`: of the entry in a watched directory, else empty; `cookie` joins
+/// the two halves of a rename.
+pub fn notify(list: &WatchList, mask: u32, cookie: u32, name: &[u8]) {
+    if list.count.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let all = list.watchers.lock().clone();
+    for (i, wd) in all {
+        if let Some(i) = i.upgrade() {
+            i.event(wd, mask, cookie, name);
+        }
     }
 }
 
@@ -153,13 +150,8 @@ impl Inotify {
     }
 
     /// `inotify_add_watch(2)` on the inode with this list. Path flags (IN_ONLYDIR, IN_DONT_FOLLOW) are the
-    /// caller's. `anchor` lives as long as the watch.
-    pub fn add_watch(
-        &self,
-        list: &Arc<WatchList>,
-        mask: u32,
-        anchor: Arc<dyn Any + Send + Sync>,
-    ) -> Result<i32> {
+    /// caller's.
+    pub fn add_watch(&self, list: &Arc<WatchList>, mask: u32) -> Result<i32> {
         if mask == 0 || (mask & IN_MASK_ADD != 0 && mask & IN_MASK_CREATE != 0) {
             return Err(EINVAL);
         }
@@ -189,7 +181,6 @@ impl Inotify {
             Watch {
                 mask: keep,
                 list: Arc::downgrade(list),
-                _keep: anchor,
             },
         );
         watchers.push((self.me.clone(), wd));
@@ -215,9 +206,7 @@ impl Inotify {
     }
 
     fn ignored(&self, wd: i32) {
-        // What the watch kept is dropped outside of the lock.
-        let watch = self.state.lock().watches.remove(&wd);
-        if watch.is_some() {
+        if self.state.lock().watches.remove(&wd).is_some() {
             self.push(Event {
                 wd,
                 mask: IN_IGNORED,
@@ -357,24 +346,23 @@ mod tests {
 
     #[test]
     fn watches_events_overflow() {
-        let keep = || Arc::new(()) as Arc<dyn Any + Send + Sync>;
         let i = Inotify::new();
         let f = file(i.clone(), 0);
         let dir = WatchList::new();
-        assert_eq!(i.add_watch(&dir, 0, keep()), Err(EINVAL));
-        let wd = i.add_watch(&dir, 0x100 | 0x200, keep()).unwrap();
-        assert_eq!(i.add_watch(&dir, 0x2 | IN_MASK_CREATE, keep()), Err(EEXIST));
-        assert_eq!(i.add_watch(&dir, 0x2 | IN_MASK_ADD, keep()), Ok(wd));
-        dir.event(0x1, 0, b"ignored");
-        dir.event(0x100, 0, b"new");
-        dir.event(0x100, 0, b"new");
+        assert_eq!(i.add_watch(&dir, 0), Err(EINVAL));
+        let wd = i.add_watch(&dir, 0x100 | 0x200).unwrap();
+        assert_eq!(i.add_watch(&dir, 0x2 | IN_MASK_CREATE), Err(EEXIST));
+        assert_eq!(i.add_watch(&dir, 0x2 | IN_MASK_ADD), Ok(wd));
+        notify(&dir, 0x1, 0, b"ignored");
+        notify(&dir, 0x100, 0, b"new");
+        notify(&dir, 0x100, 0, b"new");
         assert_eq!(read(&f, 16), Err(EINVAL));
         let got = read(&f, 500).unwrap();
         assert_eq!(got.len(), 32);
         assert_eq!(&got[4..8], &0x100u32.to_le_bytes());
         assert_eq!(&got[12..20], b"\x10\0\0\0new\0");
         for n in 0..MAX_QUEUED + 5 {
-            dir.event(0x100, 0, format!("{n}").as_bytes());
+            notify(&dir, 0x100, 0, format!("{n}").as_bytes());
         }
         assert_eq!(i.state.lock().events.len(), MAX_QUEUED + 1);
         while read(&f, 1 << 20).is_ok() {}

@@ -105,6 +105,8 @@ fn child(
 ) -> Result<()> {
     let _ = host::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as usize, 0);
     host::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)?;
+    // The Sentry still has some, for its own confinement; no stub process may ever.
+    hostcall::start::set_capabilities(0)?;
     let handler = KernelSigaction {
         handler: stub::address(Symbol::Handler),
         // SA_RESTORER | SA_SIGINFO | SA_ONSTACK | SA_RESTART

@@ -59,6 +59,7 @@ pub struct Kernel {
     /// Number of forks since the start, for /proc/stat.
     pub forks: AtomicU32,
     console: Mutex<Option<Arc<dyn Console>>>,
+    terminal: Mutex<Option<Arc<tty::Master>>>,
     drain: std::time::Duration,
 }
 
@@ -123,6 +124,7 @@ impl Kernel {
             boot_id,
             forks: AtomicU32::new(0),
             console: Mutex::new(None),
+            terminal: Mutex::new(None),
             drain: p.drain,
         })
     }
@@ -139,6 +141,17 @@ impl Kernel {
         match &self.vdso {
             None => Ok(Va::NULL),
             Some(v) => crate::fs::vdso_mapping::map(mm, v),
+        }
+    }
+
+    /// The terminal of the first session, for its window's size.
+    pub fn set_terminal(&self, m: &Arc<tty::Master>) {
+        *self.terminal.lock() = Some(m.clone());
+    }
+    /// The person's window changed.
+    pub fn resize_terminal(&self, rows: u16, cols: u16) {
+        if let Some(m) = &*self.terminal.lock() {
+            m.set_window_size(rows, cols, 0, 0);
         }
     }
 

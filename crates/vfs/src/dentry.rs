@@ -70,6 +70,8 @@ pub trait FileSystem: Any + Send + Sync {
     fn remount(&self, _data: &str) -> Result<()> {
         Ok(())
     }
+    /// The last mount of it went: let go of what would keep it alive.
+    fn shut_down(&self) {}
     /// Whether files on it may be executed or opened as devices (proc says no).
     fn no_exec(&self) -> bool {
         false
@@ -87,10 +89,12 @@ pub struct SuperBlock {
     /// Held while a dentry moves to another directory.
     rename_lock: Mutex<()>,
     ring: Mutex<Ring>,
+    /// Files that are watched, by their dentries' addresses.
+    watched: Mutex<HashMap<usize, Arc<Dentry>>>,
+    /// Whether anything ever was.
+    has_watches: AtomicBool,
     /// Mounts of it. When the last goes, the ring is emptied: it would hold the super block for ever.
     mounts: AtomicUsize,
-    /// Whether an inode of it was ever watched (see [`crate::notify`]).
-    pub watched: AtomicBool,
 }
 
 impl SuperBlock {
@@ -108,8 +112,9 @@ impl SuperBlock {
             read_only: AtomicBool::new(false),
             rename_lock: Mutex::new(()),
             ring: Mutex::new(ring),
+            watched: Mutex::default(),
+            has_watches: AtomicBool::new(false),
             mounts: AtomicUsize::new(0),
-            watched: AtomicBool::new(false),
         })
     }
     #[must_use]
@@ -127,7 +132,10 @@ impl SuperBlock {
     }
     pub(crate) fn unmounted(&self) {
         if self.mounts.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let watched = std::mem::take(&mut *self.watched.lock());
+            drop(watched);
             self.shrink();
+            self.fs.shut_down();
         }
     }
     /// Forgets all unused dentries.
@@ -148,6 +156,16 @@ impl SuperBlock {
         }
         // `gone` goes without the lock: what drops with it may take long.
         drop(gone);
+    }
+    pub(crate) fn is_watched(&self) -> bool {
+        self.has_watches.load(Ordering::Relaxed)
+    }
+    pub(crate) fn keep_watched(&self, d: &Arc<Dentry>) {
+        self.watched.lock().insert(Arc::as_ptr(d).addr(), d.clone());
+        self.has_watches.store(true, Ordering::Relaxed);
+    }
+    pub(crate) fn drop_watched(&self, d: &Arc<Dentry>) {
+        let _gone = self.watched.lock().remove(&Arc::as_ptr(d).addr());
     }
     fn keep(&self, d: &Arc<Dentry>) {
         if self.caching == Caching::Never {

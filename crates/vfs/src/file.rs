@@ -360,17 +360,25 @@ impl File {
     /// Reads at the position and moves it (streams have none). Access mode is checked by the caller.
     pub fn read(&self, dst: &mut dyn Sink) -> Result<usize> {
         if !self.ops.seekable() {
-            return self.ops.read(self, dst, 0);
+            let n = self.ops.read(self, dst, 0)?;
+            self.accessed();
+            return Ok(n);
         }
         let mut pos = self.pos.lock();
         let n = self.ops.read(self, dst, *pos)?;
         *pos += n as u64;
+        drop(pos);
+        if n > 0 {
+            self.accessed();
+        }
         Ok(n)
     }
     /// Writes at the position, or at the end with O_APPEND, and moves it.
     pub fn write(&self, src: &mut dyn Source) -> Result<usize> {
         if !self.ops.seekable() {
-            return self.ops.write(self, src, 0);
+            let n = self.ops.write(self, src, 0)?;
+            self.modified();
+            return Ok(n);
         }
         let mut pos = self.pos.lock();
         let at = if self.flags() & O_APPEND != 0 {
@@ -380,6 +388,10 @@ impl File {
         };
         let n = self.ops.write(self, src, at)?;
         *pos = at + n as u64;
+        drop(pos);
+        if n > 0 {
+            self.modified();
+        }
         Ok(n)
     }
     #[must_use]
@@ -396,6 +408,7 @@ impl Drop for File {
             }
         }
         crate::locks::release_file(self);
+        self.closed();
         if *self.writer.get_mut()
             && let Some(Ok(inode)) = self.path.as_ref().map(crate::Path::inode)
         {

@@ -365,8 +365,8 @@ pub struct InodeExt {
     pub fifo: Slot,
     /// The socket bound to this name.
     pub socket: Slot,
-    /// Who watches it, from the first watch on.
-    pub watch: OnceLock<Arc<dyn crate::notify::InodeWatch>>,
+    /// Who watches it.
+    pub(crate) watcher: OnceLock<Arc<dyn crate::watch::Watcher>>,
     /// Open for writing (positive), or running (negative): `i_writecount`.
     writers: AtomicI32,
 }

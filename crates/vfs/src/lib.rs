@@ -9,8 +9,8 @@
 //! | [`walk`] | from a path name to a [`Path`] |
 //! | [`ops`] | the operations that system calls are made of: methods of [`PathCx`] |
 //! | [`file`], [`fd_table`] | open files and descriptors |
-//! | [`notify`] | telling those who watch inodes |
 //! | [`locks`] | flock(2), POSIX and open-file-description locks |
+//! | [`watch`] | telling inotify |
 //! | [`fs`] | tmpfs, overlay, devices, and the toolkit for generated file systems |
 //!
 //! # Lock order
@@ -40,10 +40,10 @@ pub mod inode;
 pub mod locks;
 pub mod mount;
 pub mod namespace;
-pub mod notify;
 pub mod ops;
 pub mod vfs;
 pub mod walk;
+pub mod watch;
 
 pub use context::{At, Caller, FsContext, PathCx};
 pub use cred::{Caps, Credentials};

@@ -56,9 +56,14 @@ pub struct Server {
     /// `/proc/self/fd`: how a file that is held by `O_PATH` is opened, or gets another name.
     proc_fd: HostFd,
     table: Table,
+    /// Our ends and the client's.
+    connections: Vec<(HostFd, HostFd)>,
     uid: u32,
     gid: u32,
 }
+
+/// How long a thread waits awake for the next request, in microseconds.
+const SPIN: u32 = 64;
 
 /// Handles for a client where the descriptor limit does not say less.
 const MAX_HANDLES: u32 = 1 << 16;
@@ -70,6 +75,11 @@ impl Server {
         let flags = (libc::O_PATH | libc::O_DIRECTORY) as u64;
         let proc_fd = path::openat2(libc::AT_FDCWD, c"/proc/self/fd", flags, 0, 0)?;
         let (uid, gid) = path::effective_ids();
+        // Modes come from the application, whose umask was applied.
+        path::umask(0);
+        let connections = (0..CONNECTIONS)
+            .map(|_| sock::seqpacket_pair())
+            .collect::<Result<_>>()?;
         let limit = u32::try_from(max_fds.saturating_sub(128)).unwrap_or(MAX_HANDLES);
         let roots = roots
             .into_iter()
@@ -79,21 +89,17 @@ impl Server {
             roots,
             proc_fd,
             table: Table::new(limit.min(MAX_HANDLES)),
+            connections,
             uid,
             gid,
         })
     }
 
-    /// Serves until the client is gone. The caller may have confined the process by now.
-    pub fn serve(self, channel: HostFd) -> Result<()> {
-        path::umask(0);
-        let mut ours = Vec::new();
-        let mut theirs = Vec::new();
-        for _ in 0..CONNECTIONS {
-            let (a, b) = sock::seqpacket_pair()?;
-            ours.push(a);
-            theirs.push(b);
-        }
+    /// Serves until the client is gone. The caller may have confined the process by now: only calls of the
+    /// Gofer's allow-list are made from here on.
+    pub fn serve(mut self, channel: HostFd) -> Result<()> {
+        let (ours, theirs): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.connections).into_iter().unzip();
         let hello = Hello {
             version: VERSION,
             max_handles: self.table.limit(),
@@ -120,9 +126,10 @@ impl Server {
 
     fn connection(&self, conn: &HostFd) {
         let mut buf = vec![0u8; MAX_MESSAGE];
+        let mut spin = sock::Spin::up_to(SPIN);
         loop {
             // Descriptors from the client have no meaning, and are closed.
-            let message = match sock::recv(conn.raw(), &mut buf) {
+            let message = match sock::recv_spinning(conn.raw(), &mut buf, &mut spin) {
                 Ok((0, _)) => return,
                 Ok((n, _)) => Ok(&buf[..n]),
                 Err(abi::errno::EBADMSG) => Err(abi::errno::EBADMSG),

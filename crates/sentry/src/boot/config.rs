@@ -23,7 +23,13 @@ pub enum Net {
 pub enum Stdio {
     /// A terminal of the sandbox, joined to the person's terminal, which the starter has put into raw mode.
     /// The Sentry copies between this descriptor and its pty. `rows`, `cols` at the start.
-    Terminal { host: HostFd, rows: u16, cols: u16 },
+    /// `stderr` where standard error leads elsewhere (`2>file`).
+    Terminal {
+        host: HostFd,
+        rows: u16,
+        cols: u16,
+        stderr: Option<HostFd>,
+    },
     /// Descriptors of the host, as they are. A closed one is `None`.
     Inherited([Option<HostFd>; 3]),
 }
@@ -72,7 +78,7 @@ pub struct Config {
     pub binds: Vec<BindMount>,
     pub net: Net,
     pub stdio: Stdio,
-    /// A `SOCK_SEQPACKET` socket to the starter: see [`Control`].
+    /// A `SOCK_SEQPACKET` socket to the starter: see [`control`].
     pub control: HostFd,
     pub init: InitProcess,
     pub hostname: String,
@@ -81,10 +87,14 @@ pub struct Config {
     pub random_drop: u32,
     /// How long after the first program's end its remaining output is waited for.
     pub drain: Duration,
+    /// The last step of the Sentry's confinement: an empty root, no capabilities, the allow-list. To be
+    /// called once the platform is made (that needs `/proc`) and before application code runs, with one
+    /// thread (`EBUSY` otherwise): capabilities are a thread's own.
+    pub seal: Box<dyn FnOnce() -> abi::Result<()> + Send>,
 }
 
 /// Messages on the control socket, each one `SOCK_SEQPACKET` datagram: a `u32` kind and its payload,
-/// little-endian.
+/// little-endian. A packet is at most 2048 bytes long.
 pub mod control {
     /// Sentry → starter: the first program has ended; `u32` wait status (as wait4(2) gives).
     pub const EXIT: u32 = 1;
@@ -94,4 +104,6 @@ pub mod control {
     pub const SIGNAL: u32 = 3;
     /// Sentry → starter: it cannot start or go on; UTF-8 text for the person, one sentence.
     pub const ERROR: u32 = 4;
+    /// Child → starter: it failed by a fault of its own (a panic); UTF-8 text.
+    pub const CRASH: u32 = 5;
 }

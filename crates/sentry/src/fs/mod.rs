@@ -1,7 +1,12 @@
 //! What file systems show of tasks: proc, sys, terminals, pidfds, signalfds; and the vDSO's mapping.
 
+pub mod console;
+pub mod dev;
+pub mod host_stream;
 pub mod pidfd;
+pub mod proc;
 pub mod signalfd;
+pub mod sys;
 pub mod terminals;
 pub mod vdso_mapping;
 

@@ -1,11 +1,12 @@
 //! execve(2) (`fs/exec.c`).
 
-use super::Context;
+use super::{Context, Task};
 use super::signal::AltStack;
 use abi::errno::*;
 use abi::{Result, Va};
 use loader::{Elf, Image, LoadRequest, Program};
 use mm::{MapFile, MapName, Mm};
+use platform::AppThread;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::file::{BufSink, File};
@@ -78,14 +79,14 @@ struct Opened {
 }
 
 /// Finds the program: follows scripts, opens the interpreter.
-fn open(cx: &Context, req: &ExecRequest) -> Result<Opened> {
+fn open(task: &Arc<Task>, req: &ExecRequest) -> Result<Opened> {
     let mut argv = req.argv.clone();
     let mut at = req.at.clone();
     let mut path = req.path.clone();
     let mut walk = req.walk;
-    let root = cx.fs().root();
+    let root = task.fs().root();
     for _ in 0..=loader::MAX_SCRIPTS {
-        let (file, guard) = cx.task.with_paths(|p| p.open_exec(&at, &path, walk))?;
+        let (file, guard) = task.with_paths(|p| p.open_exec(&at, &path, walk))?;
         match loader::identify(Arc::new(FileImage(file.clone(), root.clone())))? {
             Program::Script(s) => {
                 let mut new = vec![s.interpreter.clone()];
@@ -102,7 +103,7 @@ fn open(cx: &Context, req: &ExecRequest) -> Result<Opened> {
                     None => None,
                     Some(name) => {
                         let (f, g) =
-                            cx.task.with_paths(|p| p.open_exec(&At::Cwd, name, Walk::FOLLOW))?;
+                            task.with_paths(|p| p.open_exec(&At::Cwd, name, Walk::FOLLOW))?;
                         Some((Elf::parse_interpreter(Arc::new(FileImage(f, root.clone())))?, g))
                     }
                 };
@@ -114,26 +115,65 @@ fn open(cx: &Context, req: &ExecRequest) -> Result<Opened> {
     Err(ELOOP)
 }
 
+/// A program loaded into memory of its own, not yet anybody's.
+struct Built {
+    opened: Opened,
+    mm: Arc<Mm>,
+    thread: Box<dyn AppThread>,
+    cred: Credentials,
+    secure: bool,
+}
+
+fn build(task: &Arc<Task>, req: &ExecRequest) -> Result<Built> {
+    let opened = open(task, req)?;
+    let (cred, secure) = credentials(task, &opened.file)?;
+    let space = task.kernel.platform.new_address_space()?;
+    let mm = Mm::new(task.kernel.clas.clone(), space);
+    task.kernel.prepare_mm(&mm);
+    let loaded = load(task, &mm, &opened, req, &cred, secure)?;
+    let mut thread = mm.address_space().new_thread()?;
+    let r = thread.regs();
+    thread.set_regs(&platform::Regs {
+        eflags: 0x202,
+        rip: loaded.entry.0,
+        rsp: loaded.sp.0,
+        cs: r.cs,
+        ss: r.ss,
+        ..Default::default()
+    });
+    thread.set_fp_state(None)?;
+    Ok(Built { opened, mm, thread, cred, secure })
+}
+
+/// What of the program is the process's: its name, its file.
+fn adopt(task: &Task, o: Opened) {
+    let name = o.filename.rsplit(|b| *b == b'/').next().unwrap_or_default();
+    task.set_comm(name);
+    *task.group.exe.write() = o.file.path.clone();
+    let mut guards = vec![o.guard];
+    guards.extend(o.interpreter.map(|(_, g)| g));
+    let old = std::mem::replace(&mut *task.group.exe_guard.lock(), guards);
+    drop(old);
+}
+
+/// Loads the first program of a task that has not run.
+pub fn prepare(task: &Arc<Task>, req: &ExecRequest) -> Result<Box<dyn AppThread>> {
+    let b = build(task, req)?;
+    task.replace_mm(b.mm);
+    task.set_cred(b.cred);
+    adopt(task, b.opened);
+    Ok(b.thread)
+}
+
 /// Replaces the program. Registers are known; on success they are final.
 pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
-    let o = open(cx, &req)?;
-    let (cred, secure) = credentials(cx, &o.file)?;
-    let space = cx.kernel.platform.new_address_space()?;
-    let mm = Mm::new(cx.kernel.clas.clone(), space);
-    cx.kernel.prepare_mm(&mm);
-    let loaded = load(cx, &mm, &o, &req, &cred, secure)?;
-    let mut thread = mm.address_space().new_thread()?;
+    let Built { opened: o, mm, thread, cred, secure } = build(&cx.task, &req)?;
 
     // From here on there is no way back: the other threads end first.
     de_thread(cx)?;
 
-    cx.task.end_vfork();
     super::futex::exit_robust_list(&cx.task);
     cx.task.robust_list.store(0, Ordering::Relaxed);
-    let mut r = thread.regs();
-    r = platform::Regs { eflags: 0x202, rip: loaded.entry.0, rsp: loaded.sp.0, cs: r.cs, ss: r.ss, ..Default::default() };
-    thread.set_regs(&r);
-    let _ = thread.set_fp_state(None);
     let old = cx.task.replace_mm(mm);
     // The vfork parent's memory stays; our own goes.
     let ctid = cx.task.clear_child_tid.swap(0, Ordering::Relaxed);
@@ -142,6 +182,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     }
     cx.replace_thread(thread);
     drop(old);
+    cx.task.end_vfork();
 
     let group = cx.group.clone();
     // Dispositions are ours alone from now on.
@@ -162,12 +203,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
         Ordering::Relaxed,
     );
     cx.task.set_cred(cred);
-    let name = o.filename.rsplit(|b| *b == b'/').next().unwrap_or_default();
-    cx.task.set_comm(name);
-    *group.exe.write() = o.file.path.clone();
-    let mut guards = vec![o.guard];
-    guards.extend(o.interpreter.map(|(_, g)| g));
-    *group.exe_guard.lock() = guards;
+    adopt(&cx.task, o);
     if let Some(p) = cx.kernel.tasks.lock().process_mut(group.tgid) {
         p.has_execed = true;
         p.exit_signal = if p.exit_signal == 0 { 0 } else { abi::signal::SIGCHLD.number() };
@@ -177,14 +213,14 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
 }
 
 fn load(
-    cx: &Context,
+    task: &Arc<Task>,
     mm: &Arc<Mm>,
     o: &Opened,
     req: &ExecRequest,
     cred: &Credentials,
     secure: bool,
 ) -> Result<loader::Loaded> {
-    let kernel = cx.kernel.clone();
+    let kernel = task.kernel.clone();
     let mut map_vdso = |mm: &Mm| kernel.map_vdso(mm);
     loader::load(
         mm,
@@ -201,7 +237,7 @@ fn load(
             secure,
             hardware: loader::Hardware::host(),
             randomize: loader::Randomize::Yes,
-            limits: cx.mm_limits(),
+            limits: task.mm_limits(),
             map_vdso: Some(&mut map_vdso),
         },
     )
@@ -209,12 +245,12 @@ fn load(
 
 /// The credentials after the call: set-uid and set-gid bits, capabilities (`cap_bprm_creds_from_file`).
 /// True with them if privileges were raised.
-fn credentials(cx: &Context, file: &File) -> Result<(Credentials, bool)> {
-    let old = cx.cred();
+fn credentials(task: &Task, file: &File) -> Result<(Credentials, bool)> {
+    let old = task.cred();
     let mut c = (*old).clone();
     let st = file.ops.stat()?;
     let nosuid = file.path.as_ref().is_some_and(|p| p.mnt.flags().contains(MountFlags::NOSUID))
-        || cx.no_new_privs.load(Ordering::Relaxed);
+        || task.no_new_privs.load(Ordering::Relaxed);
     let regular = FileType::from_mode(st.mode) == Some(FileType::Regular);
     if regular && !nosuid {
         if st.mode & 0o4000 != 0 {

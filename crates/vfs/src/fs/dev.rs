@@ -129,3 +129,27 @@ impl FileOps for MemFile {
         self
     }
 }
+
+/// Fills a directory (a fresh tmpfs, as the caller's `/dev`) with what every `/dev` has: [`STANDARD`],
+/// [`LINKS`], and the directories `pts`, `shm` and `mqueue` to mount on. What is there already stays.
+pub fn populate(cx: &crate::PathCx<'_>, dev: &str) -> Result<()> {
+    use crate::At;
+    use abi::errno::EEXIST;
+    let there = |r: Result<()>| if r == Err(EEXIST) { Ok(()) } else { r };
+    for (name, major, minor) in STANDARD {
+        let path = format!("{dev}/{name}");
+        let mode = abi::linux::S_IFCHR | 0o666;
+        let made = cx.mknod(&At::Cwd, path.as_bytes(), mode, makedev(major, minor));
+        there(made.map(|_| ()))?;
+        cx.chmod(&At::Cwd, path.as_bytes(), 0o666, 0)?;
+    }
+    for (name, target) in LINKS {
+        let path = format!("{dev}/{name}");
+        there(cx.symlink(target.as_bytes(), &At::Cwd, path.as_bytes()))?;
+    }
+    for name in ["pts", "shm", "mqueue"] {
+        let path = format!("{dev}/{name}");
+        there(cx.mkdir(&At::Cwd, path.as_bytes(), 0o755).map(|_| ()))?;
+    }
+    Ok(())
+}

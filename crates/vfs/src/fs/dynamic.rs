@@ -204,6 +204,22 @@ impl DynFs {
     }
 }
 
+/// A place in no tree for one generated node: where a magic link leads that stands for an object without a
+/// path.
+#[must_use]
+pub fn detached(vfs: &Vfs, name: &'static str, node: DynNode) -> Path {
+    let dev = vfs.new_dev();
+    let fs = Arc::new(DynFs {
+        name,
+        magic: 0,
+        dev,
+        born: now(),
+    });
+    let inode = DynInode::wrap(&fs, 1, node);
+    let root = Dentry::new_root(&SuperBlock::new(dev, fs), inode);
+    Path::root_of(&vfs.kernel_mount(root))
+}
+
 /// The inode of a generated node.
 pub struct DynInode {
     fs: Arc<DynFs>,

@@ -2,6 +2,7 @@
 
 pub mod dev;
 pub mod dynamic;
+pub mod overlay;
 pub mod tmpfs;
 
 pub use tmpfs::emit_dots;

@@ -182,8 +182,8 @@ impl PathCx<'_> {
         if !self.cred().in_group(perm.gid) && !self.cred().has(Caps::FSETID) {
             mode &= !S_ISGID;
         }
-        inode.set_attr(
-            &self.caller,
+        self.set_attr(
+            p,
             &SetAttr {
                 mode: Some(mode),
                 ..SetAttr::default()
@@ -244,8 +244,8 @@ impl PathCx<'_> {
                 mode = Some(m);
             }
         }
-        inode.set_attr(
-            &self.caller,
+        self.set_attr(
+            p,
             &SetAttr {
                 uid,
                 gid,
@@ -300,7 +300,7 @@ impl PathCx<'_> {
             mtime: time(times[1]),
             ..SetAttr::default()
         };
-        inode.set_attr(&self.caller, &attr)
+        self.set_attr(p, &attr)
     }
 
     /// `truncate(2)`.
@@ -318,8 +318,8 @@ impl PathCx<'_> {
         inode.ext().get_write_access()?;
         let r = inode.perm().and_then(|perm| {
             let mode = super::without_privileges(perm.mode, self.cred());
-            inode.set_attr(
-                &self.caller,
+            self.set_attr(
+                &p,
                 &SetAttr {
                     size: Some(size),
                     mode,
@@ -344,8 +344,8 @@ impl PathCx<'_> {
                 return Err(EINVAL);
             }
             if let Some(mode) = super::without_privileges(inode.perm()?.mode, self.cred()) {
-                inode.set_attr(
-                    &self.caller,
+                self.set_attr(
+                    p,
                     &SetAttr {
                         mode: Some(mode),
                         ..SetAttr::default()
@@ -353,7 +353,9 @@ impl PathCx<'_> {
                 )?;
             }
         }
-        file.ops.truncate(size)
+        file.ops.truncate(size)?;
+        file.modified();
+        Ok(())
     }
 
     /// `syncfs(2)`.

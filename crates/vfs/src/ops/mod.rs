@@ -17,8 +17,9 @@ pub use xattr::XattrOf;
 use crate::context::PathCx;
 use crate::cred::{Caps, Credentials};
 use crate::dentry::Dentry;
-use crate::inode::{FileType, Inode, NewNode, Want};
+use crate::inode::{FileType, Inode, NewNode, SetAttr, Want};
 use crate::mount::Path;
+use crate::watch;
 use abi::Result;
 use abi::errno::{EBUSY, EISDIR, ENOENT, ENOTDIR, EPERM, EROFS};
 use abi::linux::{S_ISGID, S_ISUID, S_ISVTX};
@@ -35,6 +36,18 @@ impl PathCx<'_> {
             return Err(EROFS);
         }
         inode.permission(&self.caller, want)
+    }
+
+    /// Changes attributes that were checked, and tells who watches.
+    fn set_attr(&self, p: &Path, a: &SetAttr) -> Result<()> {
+        p.inode()?.set_attr(&self.caller, a)?;
+        let mask = if a.size.is_some() {
+            watch::IN_MODIFY
+        } else {
+            watch::IN_ATTRIB
+        };
+        watch::happened(&p.dentry, mask);
+        Ok(())
     }
 
     /// Whether a name may be made in `dir` (`may_create`), whose lock is held.

@@ -7,6 +7,7 @@ use crate::dentry::Dentry;
 use crate::inode::{FileType, Inode, NewNode, Want};
 use crate::mount::Path;
 use crate::walk::{Last, Place, Walk};
+use crate::watch;
 use abi::Result;
 use abi::errno::{
     EBADF, EBUSY, EEXIST, EINVAL, EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, EXDEV,
@@ -43,6 +44,7 @@ impl PathCx<'_> {
         let new = self.new_node(&dir, mode, kind)?;
         let inode = make(&dir, &name, new)?;
         let dentry = dir.dentry.attach(&name, Some(inode));
+        watch::created(&dir.dentry, &dentry);
         Ok(Path {
             mnt: dir.mnt.clone(),
             dentry,
@@ -146,7 +148,9 @@ impl PathCx<'_> {
             return Err(EXDEV);
         }
         dir.inode()?.link(&self.caller, &name, inode)?;
-        dir.dentry.attach(&name, Some(inode.clone()));
+        let made = dir.dentry.attach(&name, Some(inode.clone()));
+        watch::happened(&source.dentry, watch::IN_ATTRIB);
+        watch::created(&dir.dentry, &made);
         Ok(())
     }
 
@@ -170,6 +174,7 @@ impl PathCx<'_> {
             self.not_mounted(&dir, &victim)?;
             dir.inode()?.unlink(&self.caller, &name, &inode)?;
             dir.dentry.removed(&victim);
+            watch::removed(&dir.dentry, &victim);
         }
         // The last references go without the lock: freeing a large file takes time.
         drop((victim, inode));
@@ -196,6 +201,7 @@ impl PathCx<'_> {
         let _v = victim.lock_dir();
         dir.inode()?.rmdir(&self.caller, &name, inode)?;
         dir.dentry.removed(&victim);
+        watch::removed(&dir.dentry, &victim);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use crate::inode::{FileType, Inode, SetAttr, Want, owner_or_capable};
 use crate::mount::{MountFlags, Path};
 use crate::vfs::DeviceOpen;
 use crate::walk::{Last, Walk, Walker};
+use crate::watch;
 use crate::{Dentry, Stat};
 use abi::Result;
 use abi::errno::{
@@ -184,6 +185,7 @@ impl PathCx<'_> {
         let new = self.new_node(dir, mode, FileType::Regular)?;
         let inode = dir.inode()?.create(&self.caller, name, new)?;
         let dentry = dir.dentry.attach(name, Some(inode));
+        watch::created(&dir.dentry, &dentry);
         Ok(Ok(Path {
             mnt: dir.mnt.clone(),
             dentry,
@@ -254,8 +256,8 @@ impl PathCx<'_> {
             };
             let perm = inode.perm()?;
             let mode = super::without_privileges(perm.mode, self.cred());
-            inode.set_attr(
-                &self.caller,
+            self.set_attr(
+                &p,
                 &SetAttr {
                     size: Some(0),
                     mode,
@@ -267,6 +269,9 @@ impl PathCx<'_> {
         let file = File::new(ops, flags, Some(p), self.cred().clone());
         if let Some(g) = guard {
             g.give_to(&file);
+        }
+        if let Some(p) = &file.path {
+            watch::happened(&p.dentry, watch::IN_OPEN);
         }
         Ok(file)
     }
@@ -357,6 +362,7 @@ impl PathCx<'_> {
         dir.inode()?
             .unlink(&self.caller, &p.dentry.name(), p.inode()?)?;
         dir.dentry.removed(&p.dentry);
+        watch::removed(&dir.dentry, &p.dentry);
         Ok(())
     }
 }

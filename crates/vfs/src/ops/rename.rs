@@ -6,6 +6,7 @@ use crate::dentry::Dentry;
 use crate::inode::{RenameFlags, Want};
 use crate::mount::Path;
 use crate::walk::Last;
+use crate::watch;
 use abi::Result;
 use abi::errno::{EBUSY, EEXIST, EINVAL, ENOENT, ENOTDIR, ENOTEMPTY, EXDEV};
 use std::sync::Arc;
@@ -113,8 +114,12 @@ impl PathCx<'_> {
         )?;
         if exchange {
             Dentry::exchanged(&child, &target);
+            watch::moved(&old_dir.dentry, name, &new_dir.dentry, &child, None);
+            watch::moved(&new_dir.dentry, new_name, &old_dir.dentry, &target, None);
         } else {
             old_dir.dentry.moved(&child, &new_dir.dentry, new_name);
+            let over = (!target.is_negative()).then_some(&target);
+            watch::moved(&old_dir.dentry, name, &new_dir.dentry, &child, over);
             if flags.contains(RenameFlags::WHITEOUT) {
                 // A whiteout stands at the old name now: look it up again.
                 old_dir.dentry.forget(name);

@@ -93,7 +93,9 @@ impl PathCx<'_> {
         let p = self.xattr_place(of)?;
         self.xattr_permission(&p, name, Want::WRITE)?;
         known(name)?;
-        p.inode()?.set_xattr(name, value, flags)
+        p.inode()?.set_xattr(name, value, flags)?;
+        crate::watch::happened(&p.dentry, crate::watch::IN_ATTRIB);
+        Ok(())
     }
 
     /// `removexattr(2)` and its kin.
@@ -102,7 +104,9 @@ impl PathCx<'_> {
         let p = self.xattr_place(of)?;
         self.xattr_permission(&p, name, Want::WRITE)?;
         known(name)?;
-        p.inode()?.remove_xattr(name)
+        p.inode()?.remove_xattr(name)?;
+        crate::watch::happened(&p.dentry, crate::watch::IN_ATTRIB);
+        Ok(())
     }
 
     /// `listxattr(2)` and its kin: the names, each with a NUL behind it.

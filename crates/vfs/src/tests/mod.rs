@@ -4,6 +4,7 @@ mod fds;
 mod locks;
 mod mounts;
 mod names;
+mod overlay;
 mod tmpfs;
 mod walk;
 

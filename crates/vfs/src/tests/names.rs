@@ -156,3 +156,69 @@ fn xattrs() {
     assert_eq!(c.remove_xattr(&of("/f"), b"user.a"), Ok(()));
     assert_eq!(c.remove_xattr(&of("/f"), b"user.a"), Err(ENODATA));
 }
+
+#[derive(Default)]
+struct Log(parking_lot::Mutex<Vec<(u32, String)>>);
+impl crate::watch::Watcher for Log {
+    fn event(&self, mask: u32, _: u32, name: &[u8]) {
+        self.0
+            .lock()
+            .push((mask, String::from_utf8_lossy(name).into_owned()));
+    }
+    fn end(&self) {
+        self.0.lock().push((0, String::from("end")));
+    }
+}
+
+#[test]
+fn watchers_are_told() {
+    use crate::watch::*;
+    let r = Rig::new();
+    r.mkdir("/d").unwrap();
+    let at = |p: &str| {
+        r.cx()
+            .resolve(&At::Cwd, p.as_bytes(), crate::walk::Walk::empty())
+            .unwrap()
+    };
+    let dir = watcher(&at("/d"), Arc::<Log>::default).unwrap().unwrap();
+    r.put("/d/f", b"text").unwrap();
+    let file = watcher(&at("/d/f"), Arc::<Log>::default).unwrap().unwrap();
+    r.ns.root().mnt.sb().shrink();
+    r.cx().chmod(&At::Cwd, b"/d/f", 0o600, 0).unwrap();
+    r.rename("/d/f", "/d/g", 0).unwrap();
+    r.unlink("/d/g").unwrap();
+    let took = |l: &Log| std::mem::take(&mut *l.0.lock());
+    let e = |m: u32, n: &str| (m, String::from(n));
+    let seen = took(&dir);
+    assert_eq!(
+        seen,
+        [
+            e(IN_CREATE, "f"),
+            e(IN_OPEN, "f"),
+            e(IN_MODIFY, "f"),
+            e(IN_CLOSE_WRITE, "f"),
+            e(IN_ATTRIB, "f"),
+            e(IN_MOVED_FROM, "f"),
+            e(IN_MOVED_TO, "g"),
+            e(IN_DELETE, "g"),
+        ]
+    );
+    let own = [
+        e(IN_ATTRIB, ""),
+        e(IN_MOVE_SELF, ""),
+        e(IN_DELETE_SELF, ""),
+        e(0, "end"),
+    ];
+    assert_eq!(took(&file), own);
+}
+
+#[test]
+fn a_dev_directory() {
+    let r = Rig::new();
+    r.mkdir("/dev").unwrap();
+    for _ in 0..2 {
+        crate::fs::dev::populate(&r.cx(), "/dev").unwrap();
+    }
+    assert_eq!(r.stat("/dev/null").unwrap().mode, S_IFCHR | 0o666);
+    assert_eq!(r.list("/dev").unwrap().len(), 14);
+}

@@ -184,7 +184,7 @@ fn inotify_add_watch(cx: &mut Context, a: &Args) -> SysResult {
         let at = p.resolve(&At::Cwd, &path, walk)?;
         p.permission(&at, Want::READ)?;
         let list = WatchList::of(&at)?;
-        inotify.add_watch(&list, mask, at.dentry.clone())
+        inotify.add_watch(&list, mask)
     })
     .map(|wd| wd as usize)
 }

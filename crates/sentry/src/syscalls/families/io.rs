@@ -15,7 +15,6 @@ use std::sync::Arc;
 use vfs::fd_table::CloseOnExec;
 use vfs::file::{DataOnly, File, IoctlContext, O_APPEND, Sink, Source};
 use vfs::fs::tmpfs;
-use vfs::notify::{IN_ACCESS, IN_MODIFY};
 use vfs::locks::{LockKind, LockRange, Owner};
 use vfs::ops::Wait;
 use wait::{Events, block_until};
@@ -75,7 +74,9 @@ fn do_read(cx: &Context, f: &Arc<File>, dst: &mut UserIo<'_>, at: At, flags: u32
     } else {
         read_stream(cx, f, dst, nb)
     };
-    notify_access(f, &r, IN_ACCESS);
+    if let (At::Offset(_), Ok(1..)) = (at, &r) {
+        f.accessed();
+    }
     r
 }
 
@@ -100,12 +101,6 @@ fn read_stream(cx: &Context, f: &Arc<File>, dst: &mut UserIo<'_>, nb: bool) -> S
     blocking(cx, f, Events::READABLE, nb, || f.read(dst))
 }
 
-/// Tells inotify of a transfer that moved something.
-fn notify_access(f: &File, r: &SysResult, mask: u32) {
-    if let (Some(p), Ok(1..)) = (&f.path, r) {
-        vfs::notify::changed(&p.dentry, mask);
-    }
-}
 
 fn do_write(cx: &Context, f: &Arc<File>, src: &mut UserIo<'_>, at: At, flags: u32) -> SysResult {
     if !f.writable() {
@@ -123,7 +118,9 @@ fn do_write(cx: &Context, f: &Arc<File>, src: &mut UserIo<'_>, at: At, flags: u3
         tty.check_write(&cx.task)?;
     }
     let r = write_all(cx, f, src, at, flags, nb);
-    notify_access(f, &r, IN_MODIFY);
+    if let (At::Offset(_), Ok(1..)) = (at, &r) {
+        f.modified();
+    }
     r
 }
 

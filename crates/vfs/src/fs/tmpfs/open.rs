@@ -3,7 +3,7 @@
 use super::node::{Node, Reg};
 use crate::file::{DataOnly, File, FileOps, O_APPEND, O_NOATIME, Sink, Source};
 use crate::inode::Inode;
-use crate::mount::MountFlags;
+use crate::mount::{MountFlags, Path};
 use crate::{DirEntry, Stat, now};
 use abi::Result;
 use abi::errno::{EFBIG, EINVAL, EISDIR, EOPNOTSUPP, EPERM};
@@ -46,7 +46,7 @@ pub fn emit_dots(
     }
     if *pos == 1 {
         let up = file.path.as_ref().and_then(|p| {
-            let up = p.dentry.parent()?;
+            let up = p.up(&Path::root_of(&p.mnt.top()))?;
             up.inode().ok()?.stat().ok().map(|s| s.ino)
         });
         if !emit(DirEntry {

@@ -1,0 +1,297 @@
+//! What only the start of a sandbox needs: processes, namespaces, capabilities, limits.
+//!
+//! None of these calls is on an allow-list.
+
+use crate::{HostFd, RawFd, sys};
+use abi::Result;
+use abi::errno::{EBUSY, EINTR, EINVAL};
+use core::ffi::CStr;
+
+/// Which side of [`clone_process`] this is.
+#[derive(Debug)]
+pub enum Side {
+    Parent { pid: i32, pidfd: HostFd },
+    Child,
+}
+
+/// Whether the calling process has one thread only. Needs `/proc`.
+#[must_use]
+pub fn is_single_threaded() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    // A directory's links: itself, its parent, and one directory a thread.
+    std::fs::metadata("/proc/self/task").is_ok_and(|m| m.nlink() == 3)
+}
+
+/// A copy of the calling process, as `fork(2)` makes it, in new namespaces (`CLONE_NEW*`).
+///
+/// `EBUSY` where other threads run: what they hold would stay held in the copy for ever. In the child,
+/// every [`HostFd`] of the parent exists a second time; it must end without returning to code that could
+/// drop what it does not know.
+pub fn clone_process(namespaces: i32) -> Result<Side> {
+    const NAMESPACES: i32 = libc::CLONE_NEWUSER
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWNET
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP;
+    if namespaces & !NAMESPACES != 0 {
+        return Err(EINVAL);
+    }
+    if !is_single_threaded() {
+        return Err(EBUSY);
+    }
+    let flags = namespaces as u32 as u64 | libc::CLONE_PIDFD as u64 | libc::SIGCHLD as u64;
+    let mut pidfd: i32 = -1;
+    // SAFETY: no memory is shared with the child, the stack is copied, and no other thread exists.
+    let pid = unsafe { sys!(Clone, flags, 0, &raw mut pidfd, 0, 0) }?;
+    if pid == 0 {
+        return Ok(Side::Child);
+    }
+    Ok(Side::Parent {
+        pid: pid as i32,
+        pidfd: HostFd::from_raw(pidfd),
+    })
+}
+
+/// `unshare(2)`.
+pub fn unshare(namespaces: i32) -> Result<()> {
+    // SAFETY: no pointers; descriptors stay as they are.
+    unsafe { sys!(Unshare, namespaces & !libc::CLONE_FILES) }?;
+    Ok(())
+}
+
+/// `setsid(2)`.
+pub fn setsid() -> Result<()> {
+    // SAFETY: no pointers.
+    unsafe { sys!(Setsid) }?;
+    Ok(())
+}
+
+/// A descriptor's copy with a number of at least `least`, close-on-exec.
+pub fn dup_above(fd: RawFd, least: RawFd) -> Result<HostFd> {
+    // SAFETY: no pointers.
+    let n = unsafe { sys!(Fcntl, fd, libc::F_DUPFD_CLOEXEC, least) }?;
+    Ok(HostFd::from_raw(n as RawFd))
+}
+
+// ---- Users and capabilities ----
+
+/// The supplementary groups.
+pub fn groups() -> Result<Vec<u32>> {
+    let mut v = vec![0u32; 65536];
+    // SAFETY: room for as many groups as Linux allows (NGROUPS_MAX).
+    let n = unsafe { sys!(Getgroups, v.len(), v.as_mut_ptr()) }?;
+    v.truncate(n);
+    v.shrink_to_fit();
+    Ok(v)
+}
+
+/// `setgroups(2)`.
+pub fn set_groups(groups: &[u32]) -> Result<()> {
+    // SAFETY: the slice outlives the call.
+    unsafe { sys!(Setgroups, groups.len(), groups.as_ptr()) }?;
+    Ok(())
+}
+
+/// Real, effective and saved ids alike. The calling thread's only.
+pub fn set_ids(uid: u32, gid: u32) -> Result<()> {
+    // SAFETY: no pointers.
+    unsafe {
+        sys!(Setresgid, gid, gid, gid)?;
+        sys!(Setresuid, uid, uid, uid)?;
+    }
+    Ok(())
+}
+
+/// `_LINUX_CAPABILITY_VERSION_3`, and the calling thread.
+const CAP_HEADER: [u32; 2] = [0x2008_0522, 0];
+
+/// The calling thread's effective capabilities, bit n for capability n.
+pub fn capabilities() -> Result<u64> {
+    let mut data = [0u32; 6];
+    // SAFETY: a header and two struct __user_cap_data.
+    unsafe { sys!(Capget, CAP_HEADER.as_ptr(), data.as_mut_ptr()) }?;
+    Ok(u64::from(data[0]) | u64::from(data[3]) << 32)
+}
+
+/// Makes `keep` the calling thread's effective and permitted capabilities, with none to inherit.
+pub fn set_capabilities(keep: u64) -> Result<()> {
+    let (low, high) = (keep as u32, (keep >> 32) as u32);
+    let data = [low, low, 0, high, high, 0];
+    // SAFETY: a header and two struct __user_cap_data.
+    unsafe { sys!(Capset, CAP_HEADER.as_ptr(), data.as_ptr()) }?;
+    Ok(())
+}
+
+/// Takes everything but `keep` out of the bounding set, for ever.
+pub fn bound_capabilities(keep: u64) -> Result<()> {
+    for cap in 0..64usize {
+        if keep >> cap & 1 == 0 {
+            match crate::process::prctl(libc::PR_CAPBSET_DROP, cap, 0) {
+                Ok(_) => {}
+                // The first number that the host does not know.
+                Err(EINVAL) => break,
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    Ok(())
+}
+
+// ---- Mounts ----
+
+fn pointer(s: Option<&CStr>) -> *const core::ffi::c_char {
+    s.map_or(core::ptr::null(), CStr::as_ptr)
+}
+
+/// `mount(2)`.
+pub fn mount(
+    source: Option<&CStr>,
+    target: &CStr,
+    kind: Option<&CStr>,
+    flags: u64,
+    data: Option<&CStr>,
+) -> Result<()> {
+    let (s, k, d) = (pointer(source), pointer(kind), pointer(data));
+    // SAFETY: NUL-terminated strings or null.
+    unsafe { sys!(Mount, s, target.as_ptr(), k, flags, d) }?;
+    Ok(())
+}
+
+/// `umount2(2)` with MNT_DETACH.
+pub fn umount_detach(target: &CStr) -> Result<()> {
+    // SAFETY: a NUL-terminated path.
+    unsafe { sys!(Umount2, target.as_ptr(), libc::MNT_DETACH) }?;
+    Ok(())
+}
+
+/// `pivot_root(".", ".")`: the working directory becomes the root, with the old root on top of it.
+pub fn pivot_root_here() -> Result<()> {
+    let dot = c".".as_ptr();
+    // SAFETY: NUL-terminated paths.
+    unsafe { sys!(PivotRoot, dot, dot) }?;
+    Ok(())
+}
+
+/// `chroot(".")`.
+pub fn chroot_here() -> Result<()> {
+    // SAFETY: a NUL-terminated path.
+    unsafe { sys!(Chroot, c".".as_ptr()) }?;
+    Ok(())
+}
+
+/// `chdir(2)`.
+pub fn chdir(path: &CStr) -> Result<()> {
+    // SAFETY: a NUL-terminated path.
+    unsafe { sys!(Chdir, path.as_ptr()) }?;
+    Ok(())
+}
+
+/// A copy of the mounts at and below `path`, attached nowhere (`open_tree(2)`). No link is followed at the
+/// end.
+pub fn clone_mounts(path: &CStr) -> Result<HostFd> {
+    const OPEN_TREE_CLONE: i32 = 1;
+    const AT_RECURSIVE: i32 = 0x8000;
+    let flags = OPEN_TREE_CLONE | AT_RECURSIVE | libc::AT_SYMLINK_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: a NUL-terminated path.
+    let fd = unsafe { sys!(OpenTree, libc::AT_FDCWD, path.as_ptr(), flags) }?;
+    Ok(HostFd::from_raw(fd as RawFd))
+}
+
+/// Sets attributes (`MOUNT_ATTR_*`) on a whole tree of mounts, and cuts it from all propagation.
+pub fn harden_mounts(tree: &HostFd, attributes: u64) -> Result<()> {
+    const AT_RECURSIVE: i32 = 0x8000;
+    let attr = [attributes, 0, libc::MS_PRIVATE, 0];
+    let flags = AT_RECURSIVE | libc::AT_EMPTY_PATH;
+    let (path, len) = (c"".as_ptr(), size_of_val(&attr));
+    // SAFETY: a struct mount_attr of its size.
+    unsafe { sys!(MountSetattr, tree.raw(), path, flags, attr.as_ptr(), len) }?;
+    Ok(())
+}
+
+// ---- Limits ----
+
+/// A resource limit of the calling process: soft and hard.
+pub fn rlimit(resource: u32) -> Result<(u64, u64)> {
+    let mut l = [0u64; 2];
+    // SAFETY: room for a struct rlimit64.
+    unsafe { sys!(Prlimit64, 0, resource, 0, l.as_mut_ptr()) }?;
+    Ok((l[0], l[1]))
+}
+
+/// Sets it.
+pub fn set_rlimit(resource: u32, soft: u64, hard: u64) -> Result<()> {
+    let l = [soft, hard];
+    // SAFETY: a struct rlimit64.
+    unsafe { sys!(Prlimit64, 0, resource, l.as_ptr(), 0) }?;
+    Ok(())
+}
+
+// ---- Signals of the starter ----
+
+/// A set of signals, as the kernel's `sigset_t`.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct SignalSet(u64);
+
+impl SignalSet {
+    /// With the signal in it.
+    #[must_use]
+    pub fn with(self, signal: i32) -> SignalSet {
+        SignalSet(self.0 | 1 << (signal - 1))
+    }
+}
+
+/// Blocks the set, besides what is blocked already.
+pub fn block_signals(set: SignalSet) -> Result<()> {
+    // SAFETY: a sigset of 8 bytes.
+    unsafe { sys!(RtSigprocmask, libc::SIG_BLOCK, &raw const set.0, 0, 8) }?;
+    Ok(())
+}
+
+/// Lets the set through again.
+pub fn unblock_signals(set: SignalSet) -> Result<()> {
+    // SAFETY: a sigset of 8 bytes.
+    unsafe { sys!(RtSigprocmask, libc::SIG_UNBLOCK, &raw const set.0, 0, 8) }?;
+    Ok(())
+}
+
+/// A descriptor from which blocked signals are read; non-blocking.
+pub fn signalfd(set: SignalSet) -> Result<HostFd> {
+    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+    // SAFETY: a sigset of 8 bytes.
+    let fd = unsafe { sys!(Signalfd4, -1i32, &raw const set.0, 8, flags) }?;
+    Ok(HostFd::from_raw(fd as RawFd))
+}
+
+/// The next signal of a [`signalfd`]; `EAGAIN` if there is none.
+pub fn next_signal(fd: &HostFd) -> Result<i32> {
+    let mut info = [0u8; 128];
+    loop {
+        match crate::file::read(fd.raw(), &mut info) {
+            Ok(n) if n == info.len() => {
+                return Ok(u32::from_le_bytes([info[0], info[1], info[2], info[3]]) as i32);
+            }
+            Ok(_) => return Err(EINVAL),
+            Err(EINTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Whether the signal is ignored.
+#[must_use]
+pub fn is_ignored(signal: i32) -> bool {
+    let mut act = [0u64; 4];
+    // SAFETY: room for the kernel's struct sigaction.
+    let r = unsafe { sys!(RtSigaction, signal, 0, act.as_mut_ptr(), 8) };
+    r.is_ok() && act[0] == libc::SIG_IGN as u64
+}
+
+/// Gives the signal its default effect again.
+pub fn set_default_action(signal: i32) -> Result<()> {
+    let act = [0u64; 4];
+    // SAFETY: the kernel's struct sigaction: SIG_DFL, no flags, empty mask.
+    unsafe { sys!(RtSigaction, signal, act.as_ptr(), 0, 8) }?;
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! The control sockets: packets of a `u32` kind and its payload, little-endian.
+//!
+//! The starter believes a child only in what concerns that child: its text is shown with control
+//! characters taken out, its numbers are checked.
+
+use abi::Result;
+use hostcall::{RawFd, sock};
+pub use sentry::boot::config::control::{CRASH, ERROR, EXIT, SIGNAL, WINDOW};
+
+/// The longest packet.
+const MAX: usize = 2048;
+
+/// What a child says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Said {
+    Exit(i32),
+    Error(String),
+    Crash(String),
+    /// It has closed its end.
+    HungUp,
+    /// Something that this version does not know.
+    Nothing,
+}
+
+pub(crate) fn send(fd: RawFd, kind: u32, payload: &[u8]) -> Result<()> {
+    let mut packet = kind.to_le_bytes().to_vec();
+    packet.extend_from_slice(&payload[..payload.len().min(MAX - 4)]);
+    sock::send(fd, &packet, &[]).map(|_| ())
+}
+
+pub(crate) fn receive(fd: RawFd) -> Said {
+    let mut buf = [0u8; MAX];
+    match sock::recv(fd, &mut buf) {
+        Ok((0, _)) => Said::HungUp,
+        Ok((n, _)) => decode(&buf[..n]),
+        Err(abi::errno::EBADMSG) => Said::Nothing,
+        Err(_) => Said::HungUp,
+    }
+}
+
+fn decode(packet: &[u8]) -> Said {
+    let Some((kind, payload)) = packet.split_first_chunk::<4>() else {
+        return Said::Nothing;
+    };
+    match (u32::from_le_bytes(*kind), payload.first_chunk::<4>()) {
+        (EXIT, Some(status)) => Said::Exit(i32::from_le_bytes(*status)),
+        (ERROR, _) => Said::Error(plain(payload)),
+        (CRASH, _) => Said::Crash(plain(payload)),
+        _ => Said::Nothing,
+    }
+}
+
+/// Text that cannot play tricks with a terminal.
+fn plain(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .trim_end()
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_checked() {
+        assert_eq!(decode(&[]), Said::Nothing);
+        assert_eq!(decode(&[1, 0, 0]), Said::Nothing);
+        assert_eq!(decode(&[1, 0, 0, 0, 9, 0]), Said::Nothing);
+        assert_eq!(decode(&[1, 0, 0, 0, 0, 3, 0, 0]), Said::Exit(0x300));
+        assert_eq!(decode(&[99, 0, 0, 0]), Said::Nothing);
+        assert_eq!(
+            decode(b"\x04\0\0\0no \x1b[31mroom\n"),
+            Said::Error("no  [31mroom".into())
+        );
+    }
+}

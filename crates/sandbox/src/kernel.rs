@@ -1,0 +1,82 @@
+//! The Sentry's side of the start.
+
+use crate::privilege::{self as own, NOBODY, Standing};
+use crate::spawn::REPORT;
+use crate::{Confine, Failure, step};
+use abi::Result;
+use abi::errno::{EBUSY, EINVAL};
+use hostcall::table::Process;
+use hostcall::{HostFd, process, start as host};
+
+/// What the Sentry starts with.
+pub struct SentrySide {
+    /// To the starter: see [`crate::control`].
+    pub control: HostFd,
+    /// To the Gofer.
+    pub gofer: HostFd,
+    /// As in the [`crate::Spec`].
+    pub descriptors: Vec<HostFd>,
+    /// To be called once the platform is made (which needs `/proc`) and before application code runs, with
+    /// one thread: `EBUSY` if there are more.
+    pub seal: Confine,
+}
+
+pub fn prepare(standing: Standing, fds: Vec<HostFd>) -> std::result::Result<SentrySide, Failure> {
+    let mut fds = fds.into_iter();
+    let (Some(control), Some(gofer)) = (fds.next(), fds.next()) else {
+        return Err(Failure("could not find its descriptors".into()));
+    };
+    step("leave the terminal", host::setsid())?;
+    own::raise_limits(standing);
+    match standing {
+        Standing::Privileged => {
+            step("make its namespaces", own::own_namespaces())?;
+            step("become nobody", become_nobody())?;
+        }
+        Standing::Ordinary { uid, gid } => {
+            map_ids(uid, gid)?;
+            step("make its namespaces", own::own_namespaces())?;
+        }
+    }
+    // Both of these are lost when the user changes. Stub processes must be traceable by the Sentry.
+    step("allow tracing", process::prctl(libc::PR_SET_DUMPABLE, 1, 0))?;
+    step("follow the starter", own::die_with_starter(REPORT))?;
+    Ok(SentrySide {
+        control,
+        gofer,
+        descriptors: fds.collect(),
+        seal: Box::new(seal),
+    })
+}
+
+fn seal() -> Result<()> {
+    if !host::is_single_threaded() {
+        return Err(EBUSY);
+    }
+    own::empty_root()?;
+    own::keep_capabilities(0)?;
+    own::lock_down(Process::Sentry, REPORT)
+}
+
+/// Root's way: an unprivileged user, which keeps the capabilities that [`seal`] needs.
+fn become_nobody() -> Result<()> {
+    process::prctl(libc::PR_SET_KEEPCAPS, 1, 0)?;
+    host::set_groups(&[])?;
+    match host::set_ids(NOBODY, NOBODY) {
+        // A user namespace that does not know nobody: the user there is no host's root.
+        Err(EINVAL) => {}
+        r => r?,
+    }
+    host::set_capabilities(own::CAP_SYS_ADMIN | own::CAP_SETPCAP)
+}
+
+/// The user's way: the new user namespace knows this user and group only.
+fn map_ids(uid: u32, gid: u32) -> std::result::Result<(), Failure> {
+    let write = |file: &str, text: String| {
+        std::fs::write(format!("/proc/self/{file}"), text)
+            .map_err(|e| Failure(format!("could not set its {file}: {e}")))
+    };
+    write("setgroups", "deny".into())?;
+    write("uid_map", format!("{uid} {uid} 1"))?;
+    write("gid_map", format!("{gid} {gid} 1"))
+}

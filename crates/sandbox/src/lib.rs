@@ -1,0 +1,135 @@
+//! Starting a sandbox's processes, and watching over them.
+//!
+//! The starter (the CLI) makes two copies of itself, without `execve(2)`: the **Gofer**, which sees host
+//! paths, and the **Sentry**, which runs the application. Both are cloned while the starter has one thread.
+//!
+//! | | Gofer | Sentry |
+//! |---|---|---|
+//! | namespaces | as root: pid, mount, net, ipc, uts; else none, so that owners of files stay true | pid (it is pid 1), mount, net, ipc, uts; not as root: user |
+//! | user | the starter's | as root: nobody; else the starter's |
+//! | root directory | as root: empty; it holds descriptors of cloned mount trees | empty |
+//! | capabilities | those that reading (and, for writable roots, changing) files needs | none |
+//! | host calls | its allow-list | its allow-list |
+//!
+//! As root, the mount trees that the Gofer works on are its own copies: the host's root without `/proc`,
+//! `/sys` and `/dev`, read-only as the kernel enforces it, without devices and set-uid programs.
+//!
+//! # Invariants
+//!
+//! - A child never returns into the starter's code: it ends by `exit_group`, also when it panics.
+//! - Each of the three has a socket to the starter or to each other, and its other end closes with the
+//!   process that holds it: whoever dies, the others learn of it and end. `PR_SET_PDEATHSIG` ends both
+//!   children with the starter; the Sentry's pid namespace ends every stub process with the Sentry.
+//! - The children hold no descriptor but those given to them.
+//!
+//! # Confinement in two steps
+//!
+//! [`SentrySide::seal`] and [`GoferSide::confine`] are called by the child itself, once it has what it needs
+//! from `/proc`, and before it looks at anything that comes from the other side of a wall. They must be
+//! called with one thread: capabilities are a thread's own.
+#![forbid(unsafe_code)]
+
+pub mod control;
+mod gofer;
+mod kernel;
+mod privilege;
+mod running;
+mod spawn;
+
+pub use gofer::GoferSide;
+pub use kernel::SentrySide;
+pub use running::{Ending, Running};
+
+use abi::{Errno, Result};
+use hostcall::{RawFd, sock};
+use privilege::Standing;
+use std::convert::Infallible;
+use std::ffi::CString;
+
+/// The starter's exit status when the sandbox could not start, or could not go on and said why.
+pub const EXIT_NOT_STARTED: u8 = 125;
+/// The starter's exit status when a process of the sandbox itself failed.
+pub const EXIT_BROKEN: u8 = 70;
+
+/// Takes a process's last step of confinement; to be called once, with one thread.
+pub type Confine = Box<dyn FnOnce() -> Result<()> + Send>;
+
+/// Whether the application may change what lies below a root.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    ReadOnly,
+    Writable,
+}
+
+/// A host directory or file that the Gofer offers.
+#[derive(Clone, Debug)]
+pub struct RootSpec {
+    /// Absolute, without symbolic links.
+    pub path: CString,
+    pub access: Access,
+}
+
+/// What to start.
+#[derive(Clone, Debug, Default)]
+pub struct Spec {
+    /// The Gofer's roots from number 1 on. Root 0 is the host's root directory, read-only.
+    pub roots: Vec<RootSpec>,
+    /// Descriptors for the Sentry, besides its sockets: it finds copies of them in the same order.
+    pub descriptors: Vec<RawFd>,
+}
+
+/// Why there is no sandbox: a sentence for the person.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(pub String);
+
+impl Failure {
+    fn new(what: &str, e: Errno) -> Failure {
+        Failure(format!("could not {what}: {e}"))
+    }
+}
+
+/// Names the step that failed.
+fn step<T>(what: &str, r: Result<T>) -> std::result::Result<T, Failure> {
+    r.map_err(|e| Failure::new(what, e))
+}
+
+/// Starts both processes. `gofer` and `sentry` are what each of them runs; they never return.
+pub fn start<G, S>(spec: &Spec, gofer: G, sentry: S) -> std::result::Result<Running, Failure>
+where
+    G: FnOnce(GoferSide) -> Infallible,
+    S: FnOnce(SentrySide) -> Infallible,
+{
+    let standing = Standing::of_caller()?;
+    let null = spawn::null()?;
+    let (sentry_end, gofer_end) = step("make a channel", sock::seqpacket_pair())?;
+    let (report, gofer_report) = step("make a channel", sock::seqpacket_pair())?;
+    let gofer = spawn::child(
+        spawn::Who::Gofer,
+        standing.gofer_namespaces(),
+        &null,
+        // Its report socket comes first, in both processes.
+        &[gofer_report.raw(), gofer_end.raw()],
+        |fds| gofer::prepare(spec, standing, fds).map(gofer),
+    )?;
+    drop((gofer_end, gofer_report));
+    // Made after the Gofer: nobody but the Sentry and the starter has ever held an end of it.
+    let (control, sentry_control) = step("make a channel", sock::seqpacket_pair())?;
+    let mut wanted = vec![sentry_control.raw(), sentry_end.raw()];
+    wanted.extend_from_slice(&spec.descriptors);
+    let sentry = spawn::child(
+        spawn::Who::Sentry,
+        standing.sentry_namespaces(),
+        &null,
+        &wanted,
+        |fds| kernel::prepare(standing, fds).map(sentry),
+    );
+    drop((sentry_control, sentry_end));
+    match sentry {
+        Ok(sentry) => Ok(Running::new(control, report, sentry, gofer)),
+        Err(e) => {
+            running::abandon(gofer);
+            Err(e)
+        }
+    }
+}

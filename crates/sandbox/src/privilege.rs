@@ -1,0 +1,162 @@
+//! What the starter may do, and giving it up.
+
+use crate::{Failure, step};
+use abi::Result;
+use abi::errno::EINVAL;
+use hostcall::bpf::{self, AllThreads};
+use hostcall::table::Process;
+use hostcall::{RawFd, file, path, process, start as host};
+
+/// Capabilities that the start and the Gofer know (`linux/capability.h`).
+pub const CAP_CHOWN: u64 = 1 << 0;
+pub const CAP_DAC_OVERRIDE: u64 = 1 << 1;
+pub const CAP_DAC_READ_SEARCH: u64 = 1 << 2;
+pub const CAP_FOWNER: u64 = 1 << 3;
+pub const CAP_FSETID: u64 = 1 << 4;
+pub const CAP_SETGID: u64 = 1 << 6;
+pub const CAP_SETUID: u64 = 1 << 7;
+pub const CAP_SETPCAP: u64 = 1 << 8;
+pub const CAP_SYS_ADMIN: u64 = 1 << 21;
+pub const CAP_MKNOD: u64 = 1 << 27;
+
+/// The user and group that a Sentry runs as where the starter is root.
+pub const NOBODY: u32 = 65534;
+
+const ALL_BUT_USER: i32 =
+    libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+
+/// How the starter stands towards the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It may make namespaces and mounts, and change its user.
+    Privileged,
+    /// It may do so only in a user namespace, which maps this user and group.
+    Ordinary { uid: u32, gid: u32 },
+}
+
+impl Standing {
+    pub fn of_caller() -> std::result::Result<Standing, Failure> {
+        const NEEDED: u64 = CAP_SYS_ADMIN | CAP_SETUID | CAP_SETGID | CAP_SETPCAP;
+        let caps = step(
+            "read the capabilities of this process",
+            host::capabilities(),
+        )?;
+        let (uid, gid) = path::effective_ids();
+        Ok(if caps & NEEDED == NEEDED {
+            Standing::Privileged
+        } else {
+            Standing::Ordinary { uid, gid }
+        })
+    }
+    /// The namespaces that must be made with the process itself.
+    pub fn gofer_namespaces(self) -> i32 {
+        match self {
+            Standing::Privileged => libc::CLONE_NEWPID,
+            Standing::Ordinary { .. } => 0,
+        }
+    }
+    /// As above.
+    pub fn sentry_namespaces(self) -> i32 {
+        match self {
+            Standing::Privileged => libc::CLONE_NEWPID,
+            Standing::Ordinary { .. } => libc::CLONE_NEWPID | libc::CLONE_NEWUSER,
+        }
+    }
+}
+
+/// The other namespaces, made by the child: while one child waits for the host's (network namespaces take
+/// longest), the other goes on.
+pub fn own_namespaces() -> Result<()> {
+    host::unshare(ALL_BUT_USER)
+}
+
+/// Raises the limits that would hit the sandbox's own processes: the application's are kept by the Sentry.
+/// Gives the number of descriptors that are allowed now.
+pub fn raise_limits(standing: Standing) -> u64 {
+    let unlimited = libc::RLIM_INFINITY;
+    for r in [
+        libc::RLIMIT_AS,
+        libc::RLIMIT_DATA,
+        libc::RLIMIT_FSIZE,
+        libc::RLIMIT_NPROC,
+        libc::RLIMIT_MEMLOCK,
+        libc::RLIMIT_CPU,
+        libc::RLIMIT_SIGPENDING,
+    ] {
+        let raised =
+            standing == Standing::Privileged && host::set_rlimit(r, unlimited, unlimited).is_ok();
+        if let (false, Ok((_, hard))) = (raised, host::rlimit(r)) {
+            let _ = host::set_rlimit(r, hard, hard);
+        }
+    }
+    // A core file would hold the application's memory.
+    let _ = host::set_rlimit(libc::RLIMIT_CORE, 0, 0);
+    let (soft, hard) = host::rlimit(libc::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+    let most = std::fs::read_to_string("/proc/sys/fs/nr_open")
+        .ok()
+        .and_then(|s| s.trim().parse().ok())
+        .filter(|_| standing == Standing::Privileged);
+    for n in [most.unwrap_or(hard), hard] {
+        if n >= hard && host::set_rlimit(libc::RLIMIT_NOFILE, n, n).is_ok() {
+            return n;
+        }
+    }
+    soft
+}
+
+/// Exchanges the root directory for an empty one that cannot be written, and lets the old one go.
+pub fn empty_root() -> Result<()> {
+    let private = libc::MS_REC | libc::MS_PRIVATE;
+    host::mount(None, c"/", None, private, None)?;
+    // Any directory that every host has; it is gone with the old root.
+    let at = c"/proc";
+    let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    let size = c"mode=555,size=4k,nr_inodes=2";
+    host::mount(Some(c"none"), at, Some(c"tmpfs"), flags, Some(size))?;
+    host::chdir(at)?;
+    match host::pivot_root_here() {
+        Ok(()) => host::umount_detach(c".")?,
+        // The root is the initial ramfs, which cannot be exchanged: lay the empty one over it.
+        Err(EINVAL) => {
+            host::mount(Some(c"."), c"/", None, libc::MS_MOVE, None)?;
+            host::chroot_here()?;
+        }
+        Err(e) => return Err(e),
+    }
+    host::chdir(c"/")
+}
+
+/// Gives up all capabilities but `keep`, in every set.
+pub fn keep_capabilities(keep: u64) -> Result<()> {
+    const PR_CAP_AMBIENT_CLEAR_ALL: usize = 4;
+    let have = host::capabilities()?;
+    if have & CAP_SETPCAP != 0 {
+        host::bound_capabilities(keep)?;
+    }
+    process::prctl(libc::PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0)?;
+    host::set_capabilities(keep & have)
+}
+
+/// Has the host kill this process when the starter ends. `report` is a socket to the starter.
+pub fn die_with_starter(report: RawFd) -> Result<()> {
+    process::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as usize, 0)?;
+    // It may have ended before. Its pid would not tell: it is in another pid namespace.
+    let mut fds = [libc::pollfd {
+        fd: report,
+        events: 0,
+        revents: 0,
+    }];
+    file::poll(&mut fds, 0)?;
+    if fds[0].revents != 0 {
+        process::exit_group(i32::from(crate::EXIT_BROKEN));
+    }
+    Ok(())
+}
+
+/// The last step: no way back to privileges, no looking into this process, only the calls on its list.
+pub fn lock_down(process: Process, report: RawFd) -> Result<()> {
+    die_with_starter(report)?;
+    process::prctl(libc::PR_SET_DUMPABLE, 0, 0)?;
+    process::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)?;
+    bpf::install(&bpf::allow_list(process), AllThreads::Yes)
+}

@@ -1,0 +1,123 @@
+//! One child process: its descriptors, and its end.
+
+use crate::control::{self, CRASH, ERROR};
+use crate::{EXIT_BROKEN, EXIT_NOT_STARTED, Failure, step};
+use abi::Result;
+use abi::errno::{EBUSY, ENOSPC, ENOSYS, EPERM, EUSERS};
+use hostcall::start::{self as host, Side};
+use hostcall::{HostFd, RawFd, process};
+use std::convert::Infallible;
+use std::fmt;
+
+/// A process of the sandbox that the starter started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Who {
+    Sentry,
+    Gofer,
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Who::Sentry => "Sentry",
+            Who::Gofer => "Gofer",
+        })
+    }
+}
+
+/// A running child; not yet reaped.
+#[derive(Debug)]
+pub struct Child {
+    pub pid: i32,
+    pub pidfd: HostFd,
+}
+
+/// Where a child finds its report socket.
+pub const REPORT: RawFd = 3;
+
+/// An open `/dev/null`.
+pub fn null() -> std::result::Result<HostFd, Failure> {
+    use std::os::fd::IntoRawFd;
+    let f = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null");
+    match f {
+        Ok(f) => Ok(HostFd::from_raw(f.into_raw_fd())),
+        Err(e) => Err(Failure(format!("could not open /dev/null: {e}"))),
+    }
+}
+
+/// Clones a child that holds nothing but standard error and copies of `wanted` (its report socket first),
+/// and runs `main` there with them.
+pub fn child(
+    who: Who,
+    namespaces: i32,
+    null: &HostFd,
+    wanted: &[RawFd],
+    main: impl FnOnce(Vec<HostFd>) -> std::result::Result<Infallible, Failure>,
+) -> std::result::Result<Child, Failure> {
+    match host::clone_process(namespaces) {
+        Ok(Side::Parent { pid, pidfd }) => Ok(Child { pid, pidfd }),
+        Ok(Side::Child) => {
+            let r = step("arrange descriptors", take_over(null.raw(), wanted));
+            let e = match r.and_then(|fds| {
+                fail_loudly(who);
+                main(fds)
+            }) {
+                Ok(never) => match never {},
+                Err(e) => e,
+            };
+            let text = format!("the {who} {e}");
+            let _ = control::send(REPORT, ERROR, text.as_bytes());
+            process::exit_group(i32::from(EXIT_NOT_STARTED))
+        }
+        Err(e @ (EPERM | ENOSPC | EUSERS | ENOSYS)) => Err(Failure(format!(
+            "could not make namespaces for the {who} ({e}): run it as root, or allow user namespaces \
+             (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, \
+             kernel.apparmor_restrict_unprivileged_userns); in a container, give it CAP_SYS_ADMIN"
+        ))),
+        Err(EBUSY) => Err(Failure(format!(
+            "could not start the {who}: /proc is not mounted, or this process has several threads"
+        ))),
+        Err(e) => Err(Failure::new(&format!("start the {who}"), e)),
+    }
+}
+
+/// Puts standard error on 1 and 2, nothing on 0, `wanted` on the numbers from 3 on, and closes the rest.
+fn take_over(null: RawFd, wanted: &[RawFd]) -> Result<Vec<HostFd>> {
+    let sources: Vec<RawFd> = [null, 2, 2].iter().chain(wanted).copied().collect();
+    let end = sources.len() as RawFd;
+    // First out of the way of the numbers to come, then there.
+    let copies = sources
+        .iter()
+        // A closed standard error is nothing, too.
+        .map(|fd| host::dup_above(*fd, end).or_else(|_| host::dup_above(null, end)))
+        .collect::<Result<Vec<_>>>()?;
+    let mut placed = Vec::new();
+    for (number, copy) in (0..end).zip(copies) {
+        placed.push(process::dup_onto(copy.into_raw(), number)?);
+    }
+    process::close_from(end)?;
+    let given = placed.split_off(3);
+    // The standard streams stay open for ever.
+    placed.into_iter().for_each(|fd| {
+        let _ = fd.into_raw();
+    });
+    Ok(given)
+}
+
+/// A panic in any thread ends the process at once, and the person learns where it was.
+fn fail_loudly(who: Who) {
+    std::panic::set_hook(Box::new(move |info| {
+        let payload = info.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let what = text
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("no message");
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        let text = format!("the {who} failed at {place}: {what}");
+        let _ = control::send(REPORT, CRASH, text.as_bytes());
+        process::exit_group(i32::from(EXIT_BROKEN))
+    }));
+}

@@ -1,0 +1,103 @@
+//! The person's terminal joined to a pty of the sandbox: two threads copy.
+
+use crate::kernel::Console;
+use abi::errno::{EAGAIN, EINTR};
+use hostcall::HostFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tty::Master;
+use vfs::file::FileOps;
+use wait::{Events, Listener, Parker};
+
+/// The joint.
+pub struct HostConsole {
+    master: Arc<Master>,
+    /// Whether the last look found nothing more to show.
+    idle: AtomicBool,
+}
+
+/// Starts the threads.
+pub fn start(host: HostFd, master: Arc<Master>) -> Arc<HostConsole> {
+    let c = Arc::new(HostConsole { master: master.clone(), idle: AtomicBool::new(false) });
+    let fd = host.raw();
+    // Both threads live as long as the sandbox, and so does the descriptor.
+    let _ = host.into_raw();
+    let input = master.clone();
+    spawn("console-in", move || type_in(fd, &input));
+    let shown = c.clone();
+    spawn("console-out", move || show(fd, &shown));
+    c
+}
+
+fn spawn(name: &str, f: impl FnOnce() + Send + 'static) {
+    let _ = std::thread::Builder::new().name(name.into()).stack_size(128 << 10).spawn(f);
+}
+
+fn type_in(fd: i32, m: &Master) {
+    let mut buf = [0u8; 4096];
+    loop {
+        let n = match hostcall::file::read(fd, &mut buf) {
+            Ok(0) => return,
+            Ok(n) => n,
+            Err(EINTR) => continue,
+            Err(EAGAIN) => {
+                let mut p = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+                let _ = hostcall::file::poll(&mut p, -1);
+                continue;
+            }
+            Err(_) => return,
+        };
+        let mut rest = &buf[..n];
+        while !rest.is_empty() {
+            let taken = m.write_bytes(rest);
+            rest = &rest[taken..];
+            if taken == 0 {
+                // The program must read first.
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+fn show(fd: i32, c: &HostConsole) {
+    let parker = Arc::new(Parker::new());
+    let _ticket = c
+        .master
+        .wait_queue()
+        .map(|q| q.register(parker.clone() as Arc<dyn Listener>, Events::READABLE));
+    let mut buf = [0u8; 4096];
+    loop {
+        match c.master.read_bytes(&mut buf) {
+            Ok(n) if n > 0 => {
+                c.idle.store(false, Ordering::SeqCst);
+                let mut rest = &buf[..n];
+                while !rest.is_empty() {
+                    match hostcall::file::write(fd, rest) {
+                        Ok(w) => rest = &rest[w..],
+                        Err(EINTR) => {}
+                        Err(EAGAIN) => {
+                            let mut p = [libc::pollfd { fd, events: libc::POLLOUT, revents: 0 }];
+                            let _ = hostcall::file::poll(&mut p, -1);
+                        }
+                        Err(_) => return,
+                    }
+                }
+            }
+            _ => {
+                c.idle.store(true, Ordering::SeqCst);
+                parker.park(Some(Instant::now() + Duration::from_millis(500)));
+            }
+        }
+    }
+}
+
+impl Console for HostConsole {
+    fn drain(&self, limit: Duration) {
+        let end = Instant::now() + limit;
+        self.idle.store(false, Ordering::SeqCst);
+        while !self.idle.load(Ordering::SeqCst) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! /dev: the standard nodes, terminals.
+
+use super::terminals::task_of;
+use crate::Kernel;
+use crate::boot::Made;
+use abi::Result;
+use abi::errno::{ENOENT, ENXIO};
+use std::sync::Arc;
+use tty::{Devpts, PtmxDevice, SlaveDevice};
+use vfs::file::{File, FileOps};
+use vfs::fs::dev::{LINKS, STANDARD};
+use vfs::fs::dynamic::{DynDir, DynEntry, DynFs, DynNode};
+use vfs::fs::tmpfs::{self, Node, Tmpfs};
+use vfs::vfs::{Device, DeviceOpen};
+use vfs::{At, Caller, FileType, NewNode, PathCx, makedev};
+
+/// `/dev/tty` (5:0): the caller's controlling terminal.
+struct ControllingTerminal;
+
+impl Device for ControllingTerminal {
+    fn open(&self, open: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>> {
+        let t = task_of(open.caller.task).ok_or(ENXIO)?;
+        let sid = t.kernel.tasks.lock().sid(t.group.tgid);
+        let pty = t.kernel.terminals.of_session(sid).ok_or(ENXIO)?;
+        let s = pty.open(open.flags | vfs::file::O_NOCTTY, open.caller.task)?;
+        Ok(s)
+    }
+}
+
+/// `/dev/pts`.
+struct PtsDir {
+    devpts: Arc<Devpts>,
+    /// Holds the nodes' inodes.
+    nodes: Arc<Tmpfs>,
+}
+
+impl PtsDir {
+    fn node(&self, mode: u32, gid: u32, rdev: u64) -> Result<DynNode> {
+        let new = NewNode { mode, uid: 0, gid };
+        Ok(DynNode::Inode(Node::detached(&self.nodes, FileType::Char, rdev, new, &[])?))
+    }
+}
+
+impl DynDir for PtsDir {
+    fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
+        if name == b"ptmx" {
+            return self.node(0o666, 0, makedev(5, 2));
+        }
+        let n: u32 = std::str::from_utf8(name).ok().and_then(|s| s.parse().ok()).ok_or(ENOENT)?;
+        if !self.devpts.list().contains(&n) {
+            return Err(ENOENT);
+        }
+        self.node(self.devpts.mode, self.devpts.group, makedev(136, n))
+    }
+    fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
+        let numbers = self.devpts.list().into_iter().map(|n| n.to_string());
+        Ok(numbers
+            .chain(["ptmx".to_string()])
+            .map(|n| DynEntry::new(n, FileType::Char))
+            .collect())
+    }
+}
+
+/// Registers the devices and devpts.
+pub fn register(k: &Arc<Kernel>) {
+    let d = &k.terminals.devpts;
+    k.vfs.devices.register(5, Some(2), Arc::new(PtmxDevice(d.clone())));
+    k.vfs.devices.register(136, None, Arc::new(SlaveDevice(d.clone())));
+    k.vfs.devices.register(5, Some(0), Arc::new(ControllingTerminal));
+    let (devpts, clas) = (d.clone(), k.clas.clone());
+    k.vfs.register_fs(
+        "devpts",
+        Arc::new(Made(move |vfs: &Arc<vfs::Vfs>| {
+            let (nodes, _) = Tmpfs::new(vfs.new_dev(), &clas, tmpfs::Options::default());
+            let dir = PtsDir { devpts: devpts.clone(), nodes };
+            Ok(DynFs::mountable(vfs, "devpts", 0x1cd1, Arc::new(dir)))
+        })),
+    );
+}
+
+/// Fills a fresh /dev.
+pub fn populate(cx: &PathCx<'_>) -> Result<()> {
+    let old = cx.fs.set_umask(0);
+    for (name, major, minor) in STANDARD {
+        cx.mknod(&At::Cwd, format!("/dev/{name}").as_bytes(), 0o20_666, makedev(major, minor))?;
+    }
+    for (name, target) in LINKS {
+        cx.symlink(target.as_bytes(), &At::Cwd, format!("/dev/{name}").as_bytes())?;
+    }
+    for dir in ["pts", "shm", "mqueue"] {
+        cx.mkdir(&At::Cwd, format!("/dev/{dir}").as_bytes(), 0o755)?;
+    }
+    cx.fs.set_umask(old);
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! /proc (`proc(5)`).
+
+mod global;
+mod pid;
+
+use crate::boot::Made;
+use crate::fs::terminals::task_of;
+use crate::{Kernel, Task};
+use abi::Result;
+use abi::errno::ENOENT;
+use std::sync::{Arc, Weak};
+use vfs::file::File;
+use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynFs, DynLink, DynNode, StaticDir};
+use vfs::{Caller, FileType};
+
+/// `PROC_SUPER_MAGIC`.
+const MAGIC: u64 = 0x9fa0;
+
+/// Registers proc.
+pub fn register(k: &Arc<Kernel>) {
+    let kernel = Arc::downgrade(k);
+    k.vfs.register_fs(
+        "proc",
+        Arc::new(Made(move |vfs: &Arc<vfs::Vfs>| {
+            let k = kernel.upgrade().ok_or(ENOENT)?;
+            let root = Root { kernel: kernel.clone(), fixed: global::files(&k) };
+            Ok(DynFs::mountable(vfs, "proc", MAGIC, Arc::new(root)))
+        })),
+    );
+}
+
+/// A file whose text a function makes.
+pub struct Text<F>(pub F);
+
+impl<F: Fn() -> Vec<u8> + Send + Sync + 'static> DynFile for Text<F> {
+    fn generate(&self, _: &File) -> Result<Vec<u8>> {
+        Ok((self.0)())
+    }
+}
+
+/// A link whose text depends on the caller.
+struct SelfLink(fn(&Task) -> String);
+
+impl DynLink for SelfLink {
+    fn read(&self, cx: &Caller<'_>) -> Result<Vec<u8>> {
+        let t = task_of(cx.task).ok_or(ENOENT)?;
+        Ok((self.0)(t).into_bytes())
+    }
+}
+
+struct Root {
+    kernel: Weak<Kernel>,
+    fixed: StaticDir,
+}
+
+impl DynDir for Root {
+    fn lookup(&self, cx: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
+        match name {
+            b"self" => return Ok(DynNode::Link(Arc::new(SelfLink(|t| t.group.tgid.to_string())))),
+            b"thread-self" => {
+                let f = |t: &Task| format!("{}/task/{}", t.group.tgid, t.tid);
+                return Ok(DynNode::Link(Arc::new(SelfLink(f))));
+            }
+            _ => {}
+        }
+        if let Some(n) = self.fixed.get(name) {
+            return Ok(n.clone());
+        }
+        let n: i32 = std::str::from_utf8(name)
+            .ok()
+            .filter(|s| !s.starts_with(['0', '+']))
+            .and_then(|s| s.parse().ok())
+            .ok_or(ENOENT)?;
+        let k = self.kernel.upgrade().ok_or(ENOENT)?;
+        let _ = cx;
+        let (group, task) = {
+            let l = k.tasks.lock();
+            let task = l.task(n);
+            (l.group(n).or_else(|| task.as_ref().map(|t| t.group.clone())), task)
+        };
+        let group = group.ok_or(ENOENT)?;
+        let task = task.or_else(|| k.tasks.lock().some_thread(group.tgid));
+        Ok(DynNode::Dir(Arc::new(pid::PidDir::process(&k, &group, task))))
+    }
+    fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
+        let k = self.kernel.upgrade().ok_or(ENOENT)?;
+        let mut v = self.fixed.entries();
+        v.push(DynEntry::new("self", FileType::Symlink));
+        v.push(DynEntry::new("thread-self", FileType::Symlink));
+        let l = k.tasks.lock();
+        v.extend(l.processes().map(|p| DynEntry::new(p.group.tgid.to_string(), FileType::Directory)));
+        Ok(v)
+    }
+}

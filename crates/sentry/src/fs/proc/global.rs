@@ -1,0 +1,279 @@
+//! The files of /proc that concern the whole system.
+
+use super::Text;
+use crate::Kernel;
+use crate::kernel::{RELEASE, VERSION};
+use abi::linux::{CLOCK_BOOTTIME, CLOCK_REALTIME};
+use hostcall::time::clock_nanos;
+use std::fmt::Write as _;
+use std::sync::{Arc, Weak};
+use std::sync::atomic::Ordering;
+use vfs::file::File;
+use vfs::fs::dynamic::{DynFile, StaticDir};
+use vfs::{Caller, Perm};
+
+/// A file made from the kernel's state.
+fn text(
+    k: &Arc<Kernel>,
+    f: impl Fn(&Kernel) -> String + Send + Sync + 'static,
+) -> Text<impl Fn() -> Vec<u8> + Send + Sync + 'static> {
+    let weak: Weak<Kernel> = Arc::downgrade(k);
+    Text(move || weak.upgrade().map(|k| f(&k).into_bytes()).unwrap_or_default())
+}
+
+/// Files that never change.
+pub fn files(k: &Arc<Kernel>) -> StaticDir {
+    StaticDir::new()
+        .text("cmdline", "cloister\n")
+        .file("cpuinfo", text(k, |k| cpuinfo(k.cpus)))
+        .text("devices", "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/ptmx\n136 pts\n\nBlock devices:\n")
+        .file("filesystems", text(k, |k| k.vfs.filesystems()))
+        .file("loadavg", text(k, loadavg))
+        .file("meminfo", text(k, meminfo))
+        .text("modules", "")
+        .link("mounts", "self/mounts")
+        .link("net", "self/net")
+        .file("stat", text(k, stat))
+        .text("swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")
+        .file("uptime", text(k, uptime))
+        .text("version", format!("Linux version {RELEASE} (cloister) {VERSION}\n"))
+        .text("vmstat", "nr_free_pages 0\n")
+        .dir("sys", sysctl(k))
+        .dir("sysvipc", sysvipc())
+}
+
+/// `/proc/PID/net`, the same for all.
+pub fn net(k: &Arc<Kernel>) -> StaticDir {
+    ["dev", "tcp", "tcp6", "udp", "udp6", "unix", "if_inet6", "route", "raw", "arp", "snmp", "netlink", "sockstat"]
+        .into_iter()
+        .fold(StaticDir::new(), |d, name| {
+            if k.net.proc_net(name).is_none() {
+                return d;
+            }
+            d.file(name, text(k, move |k| k.net.proc_net(name).unwrap_or_default()))
+        })
+}
+
+fn uptime(k: &Kernel) -> String {
+    let up = (clock_nanos(CLOCK_BOOTTIME as i32) - k.boot) as f64 / 1e9;
+    format!("{up:.2} {:.2}\n", up * f64::from(k.cpus))
+}
+
+fn loadavg(k: &Kernel) -> String {
+    let l = k.tasks.lock();
+    let all: Vec<_> = l.processes().flat_map(|p| p.threads.values()).collect();
+    let running = all.iter().filter(|t| !t.sleeping.load(Ordering::Relaxed)).count();
+    format!("0.00 0.00 0.00 {}/{} {}\n", running.max(1), all.len(), l.last_pid())
+}
+
+fn meminfo(k: &Kernel) -> String {
+    let (total, free) = crate::fs::meminfo(k);
+    let (t, f) = (total / 1024, free / 1024);
+    let used = t - f;
+    let mut s = String::new();
+    for (name, v) in [
+        ("MemTotal", t),
+        ("MemFree", f),
+        ("MemAvailable", f),
+        ("Buffers", 0),
+        ("Cached", 0),
+        ("SwapCached", 0),
+        ("Active", used),
+        ("Inactive", 0),
+        ("Active(anon)", used),
+        ("Inactive(anon)", 0),
+        ("Active(file)", 0),
+        ("Inactive(file)", 0),
+        ("Unevictable", 0),
+        ("Mlocked", 0),
+        ("SwapTotal", 0),
+        ("SwapFree", 0),
+        ("Dirty", 0),
+        ("Writeback", 0),
+        ("AnonPages", used),
+        ("Mapped", 0),
+        ("Shmem", 0),
+        ("KReclaimable", 0),
+        ("Slab", 0),
+        ("SReclaimable", 0),
+        ("SUnreclaim", 0),
+        ("KernelStack", 0),
+        ("PageTables", 0),
+        ("CommitLimit", t),
+        ("Committed_AS", used),
+        ("VmallocTotal", 34_359_738_367),
+        ("VmallocUsed", 0),
+        ("HugePages_Total", u64::MAX),
+        ("Hugepagesize", 2048),
+    ] {
+        if v == u64::MAX {
+            let _ = writeln!(s, "{:<15} {:>8}", format!("{name}:"), 0);
+        } else {
+            let _ = writeln!(s, "{:<15} {v:>8} kB", format!("{name}:"));
+        }
+    }
+    s
+}
+
+fn stat(k: &Kernel) -> String {
+    let l = k.tasks.lock();
+    let n = l.task_count();
+    drop(l);
+    let boot = (clock_nanos(CLOCK_REALTIME as i32) - (clock_nanos(CLOCK_BOOTTIME as i32) - k.boot))
+        / abi::time::NSEC_PER_SEC;
+    let up = (clock_nanos(CLOCK_BOOTTIME as i32) - k.boot) / 10_000_000;
+    let mut s = format!("cpu  0 0 0 {} 0 0 0 0 0 0\n", up * i64::from(k.cpus));
+    for c in 0..k.cpus {
+        let _ = writeln!(s, "cpu{c} 0 0 0 {up} 0 0 0 0 0 0");
+    }
+    let forks = k.tasks.lock().last_pid();
+    let _ = write!(
+        s,
+        "intr 0\nctxt 0\nbtime {boot}\nprocesses {forks}\nprocs_running {n}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0\n"
+    );
+    s
+}
+
+fn cpuinfo(cpus: u32) -> String {
+    let brand = hostcall::cpu::brand();
+    let flags = hostcall::cpu::flags();
+    let mut s = String::new();
+    for n in 0..cpus {
+        let _ = write!(
+            s,
+            "processor\t: {n}\nvendor_id\t: {}\ncpu family\t: {}\nmodel\t\t: {}\nmodel name\t: {brand}\nstepping\t: {}\ncpu MHz\t\t: 2000.000\ncache size\t: 1024 KB\nphysical id\t: 0\nsiblings\t: {cpus}\ncore id\t\t: {n}\ncpu cores\t: {cpus}\nfpu\t\t: yes\nfpu_exception\t: yes\ncpuid level\t: 16\nwp\t\t: yes\nflags\t\t: {flags}\nbogomips\t: 4000.00\nclflush size\t: 64\ncache_alignment\t: 64\naddress sizes\t: 48 bits physical, 48 bits virtual\n\n",
+            hostcall::cpu::vendor(),
+            hostcall::cpu::family_model_stepping().0,
+            hostcall::cpu::family_model_stepping().1,
+            hostcall::cpu::family_model_stepping().2,
+        );
+    }
+    s
+}
+
+/// The host name and the domain name, writable.
+struct Hostname(Weak<Kernel>, Name);
+
+#[derive(Clone, Copy)]
+enum Name {
+    Host,
+    Domain,
+}
+
+impl DynFile for Hostname {
+    fn perm(&self) -> Perm {
+        Perm { mode: 0o644, uid: 0, gid: 0 }
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        let k = self.0.upgrade().ok_or(abi::errno::ENOENT)?;
+        let u = k.uts.read();
+        let mut n = match self.1 {
+            Name::Host => u.nodename.clone(),
+            Name::Domain => u.domainname.clone(),
+        };
+        n.push(b'\n');
+        Ok(n)
+    }
+    fn write(&self, file: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        let k = self.0.upgrade().ok_or(abi::errno::ENOENT)?;
+        if !file.cred.has(vfs::Caps::SYS_ADMIN) {
+            return Err(abi::errno::EPERM);
+        }
+        let line = data.split(|b| *b == b'\n').next().unwrap_or_default();
+        let line = line[..line.len().min(64)].to_vec();
+        let mut u = k.uts.write();
+        match self.1 {
+            Name::Host => u.nodename = line,
+            Name::Domain => u.domainname = line,
+        }
+        Ok(data.len())
+    }
+    fn permission(&self, cx: &Caller<'_>, want: vfs::inode::Want) -> abi::Result<()> {
+        vfs::inode::generic_permission(self.perm(), vfs::FileType::Regular, cx.cred, want)
+    }
+}
+
+fn uuid(b: &[u8; 16]) -> String {
+    let h: String = b.iter().fold(String::new(), |mut s, x| {
+        let _ = write!(s, "{x:02x}");
+        s
+    });
+    format!("{}-{}-4{}-a{}-{}\n", &h[..8], &h[8..12], &h[13..16], &h[17..20], &h[20..])
+}
+
+fn sysctl(k: &Arc<Kernel>) -> StaticDir {
+    let boot_id = uuid(&k.boot_id);
+    let random = StaticDir::new()
+        .text("boot_id", boot_id)
+        .file("uuid", Text(|| {
+            let mut b = [0u8; 16];
+            hostcall::time::random(&mut b);
+            uuid(&b).into_bytes()
+        }))
+        .text("entropy_avail", "256\n")
+        .text("poolsize", "256\n");
+    let kernel = StaticDir::new()
+        .text("cap_last_cap", "40\n")
+        .file("hostname", Hostname(Arc::downgrade(k), Name::Host))
+        .file("domainname", Hostname(Arc::downgrade(k), Name::Domain))
+        .text("msgmax", "8192\n")
+        .text("msgmnb", "16384\n")
+        .text("msgmni", "32000\n")
+        .text("ngroups_max", "65536\n")
+        .text("osrelease", format!("{RELEASE}\n"))
+        .text("ostype", "Linux\n")
+        .text("overflowgid", "65534\n")
+        .text("overflowuid", "65534\n")
+        .text("pid_max", format!("{}\n", crate::task::list::PID_MAX))
+        .dir("pty", StaticDir::new().text("max", "4096\n").text("reserve", "1024\n"))
+        .dir("random", random)
+        .text("randomize_va_space", "2\n")
+        .text("sem", "32000\t1024000000\t500\t32000\n")
+        .text("shmall", "18446744073692774399\n")
+        .text("shmmax", "18446744073692774399\n")
+        .text("shmmni", "4096\n")
+        .text("threads-max", "30000\n")
+        .text("version", format!("{VERSION}\n"))
+        .dir("yama", StaticDir::new().text("ptrace_scope", "1\n"));
+    let fs = StaticDir::new()
+        .text("file-max", "1048576\n")
+        .text("nr_open", "1048576\n")
+        .text("pipe-max-size", "1048576\n")
+        .dir("inotify", StaticDir::new()
+            .text("max_queued_events", "16384\n")
+            .text("max_user_instances", "128\n")
+            .text("max_user_watches", "65536\n"));
+    let vm = StaticDir::new()
+        .text("max_map_count", "65530\n")
+        .text("mmap_min_addr", "65536\n")
+        .text("overcommit_memory", "0\n")
+        .text("overcommit_ratio", "50\n")
+        .text("swappiness", "60\n");
+    let ipv4 = StaticDir::new()
+        .text("ip_local_port_range", "32768\t60999\n")
+        .text("ip_forward", "0\n")
+        .text("tcp_rmem", "4096\t131072\t6291456\n")
+        .text("tcp_wmem", "4096\t16384\t4194304\n")
+        .text("tcp_fastopen", "1\n");
+    let core = StaticDir::new()
+        .text("somaxconn", "4096\n")
+        .text("rmem_max", "212992\n")
+        .text("wmem_max", "212992\n")
+        .text("rmem_default", "212992\n")
+        .text("wmem_default", "212992\n");
+    let ipv6 = StaticDir::new().dir(
+        "conf",
+        StaticDir::new()
+            .dir("all", StaticDir::new().text("disable_ipv6", "0\n"))
+            .dir("lo", StaticDir::new().text("disable_ipv6", "0\n")),
+    );
+    let net = StaticDir::new().dir("core", core).dir("ipv4", ipv4).dir("ipv6", ipv6);
+    StaticDir::new().dir("fs", fs).dir("kernel", kernel).dir("net", net).dir("vm", vm)
+}
+
+fn sysvipc() -> StaticDir {
+    StaticDir::new()
+        .text("msg", "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      ctime\n")
+        .text("sem", "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n")
+        .text("shm", "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime                   rss                  swap\n")
+}

@@ -1,0 +1,157 @@
+//! Telling those who watch files (`inotify(7)`): Linux's fsnotify.
+//!
+//! An inode holds at most one [`Watcher`], made when someone first watches it. Nobody watching anything on a
+//! file system costs one atomic load an operation.
+
+use crate::dentry::Dentry;
+use crate::file::File;
+use crate::inode::FileType;
+use crate::mount::Path;
+use abi::Result;
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub const IN_ACCESS: u32 = 0x1;
+pub const IN_MODIFY: u32 = 0x2;
+pub const IN_ATTRIB: u32 = 0x4;
+pub const IN_CLOSE_WRITE: u32 = 0x8;
+pub const IN_CLOSE_NOWRITE: u32 = 0x10;
+pub const IN_OPEN: u32 = 0x20;
+pub const IN_MOVED_FROM: u32 = 0x40;
+pub const IN_MOVED_TO: u32 = 0x80;
+pub const IN_CREATE: u32 = 0x100;
+pub const IN_DELETE: u32 = 0x200;
+pub const IN_DELETE_SELF: u32 = 0x400;
+pub const IN_MOVE_SELF: u32 = 0x800;
+const IN_ISDIR: u32 = 0x4000_0000;
+
+/// Who watches one inode.
+pub trait Watcher: Any + Send + Sync {
+    /// Something happened to the inode (`name` empty), or to the entry `name` of the directory. `cookie`
+    /// joins the two halves of a rename. Takes only leaf locks.
+    fn event(&self, mask: u32, cookie: u32, name: &[u8]);
+    /// The inode is gone.
+    fn end(&self);
+}
+
+/// The watcher of the file at `p`, made by `make` if it has none. The file stays in memory from now on, so
+/// that its watches do.
+pub fn watcher<T: Watcher>(p: &Path, make: impl FnOnce() -> Arc<T>) -> Result<Option<Arc<T>>> {
+    let ext = p.inode()?.ext();
+    let w = ext.watcher.get_or_init(|| make()).clone();
+    p.mnt.sb().keep_watched(&p.dentry);
+    let any: Arc<dyn Any + Send + Sync> = w;
+    Ok(any.downcast().ok())
+}
+
+fn tell(d: &Dentry, mask: u32, cookie: u32, name: &[u8]) {
+    if let Ok(i) = d.inode()
+        && let Some(w) = i.ext().watcher.get()
+    {
+        w.event(mask, cookie, name);
+    }
+}
+
+fn dir_bit(d: &Dentry) -> u32 {
+    if d.file_type() == Some(FileType::Directory) {
+        IN_ISDIR
+    } else {
+        0
+    }
+}
+
+/// `d` was changed or used: tells those who watch it, and those who watch its directory.
+pub(crate) fn happened(d: &Arc<Dentry>, mask: u32) {
+    if !d.sb().is_watched() {
+        return;
+    }
+    let mask = mask | dir_bit(d);
+    if let Some(parent) = d.parent().filter(|_| !d.is_unhashed()) {
+        tell(&parent, mask, 0, &d.name());
+    }
+    tell(d, mask, 0, b"");
+}
+
+/// A name was made in `dir`.
+pub(crate) fn created(dir: &Arc<Dentry>, child: &Arc<Dentry>) {
+    if dir.sb().is_watched() {
+        tell(dir, IN_CREATE | dir_bit(child), 0, &child.name());
+    }
+}
+
+/// `child` was removed from `dir`.
+pub(crate) fn removed(dir: &Arc<Dentry>, child: &Arc<Dentry>) {
+    if !dir.sb().is_watched() {
+        return;
+    }
+    tell(dir, IN_DELETE | dir_bit(child), 0, &child.name());
+    gone(child);
+}
+
+/// One name less of `child`; the last one ends its watches.
+pub(crate) fn gone(child: &Arc<Dentry>) {
+    let Ok(inode) = child.inode() else { return };
+    let Some(w) = inode.ext().watcher.get() else {
+        return;
+    };
+    if inode
+        .stat()
+        .is_ok_and(|s| s.nlink > 0 && inode.file_type() != FileType::Directory)
+    {
+        w.event(IN_ATTRIB, 0, b"");
+        return;
+    }
+    w.event(IN_DELETE_SELF, 0, b"");
+    w.end();
+    child.sb().drop_watched(child);
+}
+
+static NEXT_COOKIE: AtomicU32 = AtomicU32::new(1);
+
+/// `child` moved from `old` in `from` to where it is now, over `target`.
+pub(crate) fn moved(
+    from: &Arc<Dentry>,
+    old: &[u8],
+    to: &Arc<Dentry>,
+    child: &Arc<Dentry>,
+    target: Option<&Arc<Dentry>>,
+) {
+    if !from.sb().is_watched() {
+        return;
+    }
+    let cookie = NEXT_COOKIE.fetch_add(1, Ordering::Relaxed);
+    let dir = dir_bit(child);
+    tell(from, IN_MOVED_FROM | dir, cookie, old);
+    tell(to, IN_MOVED_TO | dir, cookie, &child.name());
+    // IN_ISDIR does not go with what happens to a directory itself being moved.
+    tell(child, IN_MOVE_SELF, 0, b"");
+    if let Some(t) = target {
+        gone(t);
+    }
+}
+
+impl File {
+    fn happened(&self, mask: u32) {
+        if let Some(p) = &self.path
+            && self.flags() & crate::file::O_PATH == 0
+        {
+            happened(&p.dentry, mask);
+        }
+    }
+    /// Something was read: for those who read through `ops` themselves (pread).
+    pub fn accessed(&self) {
+        self.happened(IN_ACCESS);
+    }
+    /// Something was written.
+    pub fn modified(&self) {
+        self.happened(IN_MODIFY);
+    }
+    pub(crate) fn closed(&self) {
+        self.happened(if self.writable() {
+            IN_CLOSE_WRITE
+        } else {
+            IN_CLOSE_NOWRITE
+        });
+    }
+}
