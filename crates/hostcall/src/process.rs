@@ -169,9 +169,13 @@ pub fn cpu_count() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
-/// Settles how many arenas the C library's allocator has. Left to itself it counts CPUs by opening a file of
-/// /sys when threads contend, which an allow-list does not let it do.
+/// Settles what the C library's allocator would else ask of files, which an allow-list does not let it
+/// open: the number of CPUs (for its arenas) in /sys when threads contend, and whether memory is overcommitted
+/// in /proc before it shrinks an arena.
 pub fn settle_allocator() {
-    // SAFETY: a tuning call; before threads contend.
-    unsafe { libc::mallopt(libc::M_ARENA_MAX, 4) };
+    // SAFETY: tuning calls; before threads contend.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 4);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+    }
 }

@@ -71,10 +71,7 @@ fn do_read(cx: &Context, f: &Arc<File>, dst: &mut UserIo<'_>, at: At, flags: u32
     }
     let nb = f.nonblocking() || flags & RWF_NOWAIT != 0;
     let r = if f.ops.seekable() {
-        blocking(cx, f, Events::READABLE, nb, || match at {
-            At::Position => f.read(dst),
-            At::Offset(o) => f.ops.read(f, dst, o),
-        })
+        read_file(f, dst, at)
     } else {
         read_stream(cx, f, dst, nb)
     };
@@ -82,6 +79,28 @@ fn do_read(cx: &Context, f: &Arc<File>, dst: &mut UserIo<'_>, at: At, flags: u32
         f.accessed();
     }
     r
+}
+
+/// Files with a position never block. A list of buffers is filled in several steps where they lie in memory of
+/// different kinds.
+fn read_file(f: &Arc<File>, dst: &mut UserIo<'_>, at: At) -> SysResult {
+    let mut done = 0;
+    loop {
+        let r = match at {
+            At::Position => f.read(dst),
+            At::Offset(o) => f.ops.read(f, dst, o + done as u64),
+        };
+        match r {
+            Ok(n) => {
+                done += n;
+                if n == 0 || dst.is_empty() || !dst.is_vectored() {
+                    return Ok(done);
+                }
+            }
+            Err(_) if done > 0 => return Ok(done),
+            Err(e) => return Err(e),
+        }
+    }
 }
 
 /// Streams: some kinds must know who reads.
@@ -114,7 +133,9 @@ fn do_write(cx: &Context, f: &Arc<File>, src: &mut UserIo<'_>, at: At, flags: u3
     if at != At::Position && !f.ops.seekable() {
         return Err(ESPIPE);
     }
-    check_file_size(cx, f, at)?;
+    if let Some(room) = room_in_file(cx, f, at)? {
+        src.limit(usize::try_from(room).unwrap_or(usize::MAX));
+    }
     let nb = f.nonblocking() || flags & RWF_NOWAIT != 0;
     if f.ops.as_any().is::<net::Socket>() {
         return super::sockets::write(cx, f, src, nb);
@@ -143,14 +164,17 @@ fn write_all(
         // A stream may take a part: a blocking write goes on until all is taken.
         loop {
             let r = match at {
-                _ if flags & RWF_APPEND != 0 || f.flags() & O_APPEND != 0 => f.write(src),
+                _ if f.flags() & O_APPEND != 0 => f.write(src),
+                _ if flags & RWF_APPEND != 0 => {
+                    f.ops.append_offset().and_then(|end| f.ops.write(f, src, end))
+                }
                 At::Position => f.write(src),
                 At::Offset(o) => f.ops.write(f, src, o + done as u64),
             };
             match r {
                 Ok(n) => {
                     done += n;
-                    if nb || n == 0 || done >= total || f.ops.seekable() {
+                    if (nb && !f.ops.seekable()) || n == 0 || done >= total {
                         return Ok(done);
                     }
                 }
@@ -172,11 +196,11 @@ fn write_all(
     }
 }
 
-/// RLIMIT_FSIZE: `EFBIG` and SIGXFSZ where a regular file may not grow.
-fn check_file_size(cx: &Context, f: &File, at: At) -> Result<()> {
+/// RLIMIT_FSIZE: how much may be written there; `EFBIG` and SIGXFSZ where nothing. `None` without a limit.
+fn room_in_file(cx: &Context, f: &File, at: At) -> Result<Option<u64>> {
     let limit = cx.group.limits.lock().0[crate::task::limits::FSIZE].current;
     if limit == u64::MAX || !f.ops.seekable() {
-        return Ok(());
+        return Ok(None);
     }
     let offset = match at {
         At::Offset(o) => o,
@@ -189,7 +213,7 @@ fn check_file_size(cx: &Context, f: &File, at: At) -> Result<()> {
             .send_to_task(&cx.task, SigInfo::new(SIGXFSZ, abi::signal::SI_KERNEL));
         return Err(EFBIG);
     }
-    Ok(())
+    Ok(Some(limit - offset))
 }
 
 fn buffer<'a>(mm: &'a mm::Mm, a: &Args) -> UserIo<'a> {
