@@ -362,7 +362,7 @@ impl DynFile for Reopen {
     }
     fn open(self: Arc<Self>, _: &Caller<'_>, flags: u32) -> Result<Option<Arc<dyn FileOps>>> {
         if let Some(p) = self.0.ops::<ipc::pipe::PipeEnd>() {
-            let end: Arc<dyn FileOps> = p.reopen(flags)?.finish()?;
+            let end: Arc<dyn FileOps> = p.reopen(flags)?;
             return Ok(Some(end));
         }
         // Sockets cannot be opened again.
