@@ -51,6 +51,11 @@ impl<'a> UserIo<'a> {
         }
     }
 
+    /// Leaves at most `len` bytes.
+    pub fn truncate(&mut self, len: u64) {
+        self.left = self.left.min(usize::try_from(len).unwrap_or(usize::MAX));
+    }
+
     fn advance(&mut self, n: usize) {
         let mut n = n.min(self.left);
         self.left -= n;

@@ -360,6 +360,9 @@ impl DynFile for Reopen {
     fn generate(&self, _: &File) -> Result<Vec<u8>> {
         Err(EINVAL)
     }
+    fn stat(&self) -> Option<Result<Stat>> {
+        Some(self.0.ops.stat())
+    }
     fn open(self: Arc<Self>, _: &Caller<'_>, flags: u32) -> Result<Option<Arc<dyn FileOps>>> {
         if let Some(p) = self.0.ops::<ipc::pipe::PipeEnd>() {
             let end: Arc<dyn FileOps> = p.reopen(flags)?;

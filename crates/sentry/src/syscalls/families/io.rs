@@ -108,7 +108,9 @@ fn do_write(cx: &Context, f: &Arc<File>, src: &mut UserIo<'_>, at: At, flags: u3
     if at != At::Position && !f.ops.seekable() {
         return Err(ESPIPE);
     }
-    check_file_size(cx, f, at)?;
+    if let Some(room) = file_room(cx, f, at)? {
+        src.truncate(room);
+    }
     let nb = f.nonblocking() || flags & RWF_NOWAIT != 0;
     if f.ops.as_any().is::<net::Socket>() {
         return super::sockets::write(cx, f, src, nb);
@@ -166,11 +168,12 @@ fn write_all(
     }
 }
 
-/// RLIMIT_FSIZE: `EFBIG` and SIGXFSZ where a regular file may not grow.
-fn check_file_size(cx: &Context, f: &File, at: At) -> Result<()> {
+/// How many bytes RLIMIT_FSIZE leaves, if it limits: a regular file's write is cut there; behind it, `EFBIG`
+/// and SIGXFSZ.
+fn file_room(cx: &Context, f: &File, at: At) -> Result<Option<u64>> {
     let limit = cx.group.limits.lock().0[crate::task::limits::FSIZE].current;
     if limit == u64::MAX || !f.ops.seekable() {
-        return Ok(());
+        return Ok(None);
     }
     let offset = match at {
         At::Offset(o) => o,
@@ -181,7 +184,7 @@ fn check_file_size(cx: &Context, f: &File, at: At) -> Result<()> {
         let _ = cx.kernel.send_to_task(&cx.task, SigInfo::new(SIGXFSZ, abi::signal::SI_KERNEL));
         return Err(EFBIG);
     }
-    Ok(())
+    Ok(Some(limit - offset))
 }
 
 fn buffer<'a>(mm: &'a mm::Mm, a: &Args) -> UserIo<'a> {
