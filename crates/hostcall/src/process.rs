@@ -169,13 +169,15 @@ pub fn cpu_count() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
-/// Settles what the C library's allocator would else ask of files, which an allow-list does not let it
-/// open: the number of CPUs (for its arenas) in /sys when threads contend, and whether memory is overcommitted
-/// in /proc before it shrinks an arena.
+/// Settles how many arenas the C library's allocator has. Left to itself it counts CPUs by opening a file of
+/// /sys when threads contend, and asks /proc whether memory is overcommitted when it gives back the end of an
+/// arena, which an allow-list does not let it do. An arena's end is at most 64 MB.
 pub fn settle_allocator() {
     // SAFETY: tuning calls; before threads contend.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 4);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 64 << 20);
+        // Setting one threshold ends the adaptation of this one.
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
     }
 }

@@ -169,6 +169,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         vfork_done: Mutex::new(vfork.clone()),
         sleeping: AtomicBool::new(false),
         nice: AtomicI32::new(cx.nice.load(Ordering::Relaxed)),
+        policy: AtomicI32::new(cx.policy.load(Ordering::Relaxed)),
         start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
         timer_slack: AtomicU64::new(cx.timer_slack.load(Ordering::Relaxed)),
         cpu: AtomicU64::new(0),
@@ -335,6 +336,7 @@ impl Task {
             vfork_done: Mutex::new(None),
             sleeping: AtomicBool::new(false),
             nice: AtomicI32::new(0),
+            policy: AtomicI32::new(0),
             start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
             timer_slack: AtomicU64::new(50_000),
             cpu: AtomicU64::new(0),
@@ -360,6 +362,7 @@ impl Task {
         for (to, from) in [
             (&new.pdeath_signal, &old.pdeath_signal),
             (&new.nice, &old.nice),
+            (&new.policy, &old.policy),
         ] {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }

@@ -216,8 +216,21 @@ fn room_in_file(cx: &Context, f: &File, at: At) -> Result<Option<u64>> {
     Ok(Some(limit - offset))
 }
 
-fn buffer<'a>(mm: &'a mm::Mm, a: &Args) -> UserIo<'a> {
-    UserIo::new(mm, a.va(1), a.usize(2).min(MAX_RW))
+/// The buffer of `read(2)` and `write(2)`; `EFAULT` where it is not in the application's part of the address
+/// space at all (`access_ok`).
+fn buffer<'a>(mm: &'a mm::Mm, a: &Args) -> Result<UserIo<'a>> {
+    let (va, len) = (a.va(1), a.usize(2));
+    access_ok(va, len as u64)?;
+    Ok(UserIo::new(mm, va, len.min(MAX_RW)))
+}
+
+fn access_ok(va: Va, len: u64) -> Result<()> {
+    /// The end of user space as Linux has it: what lies above ours faults when it is touched.
+    const TASK_SIZE_MAX: u64 = (1 << 47) - abi::PAGE_SIZE;
+    match va.checked_add(len) {
+        Some(end) if end.0 <= TASK_SIZE_MAX => Ok(()),
+        _ => Err(EFAULT),
+    }
 }
 
 /// Reads an iovec array: `EINVAL` for too many or too long.
@@ -235,6 +248,7 @@ pub fn iovec<'a>(mm: &'a mm::Mm, va: Va, count: usize) -> Result<UserIo<'a>> {
             return Err(EINVAL);
         }
         let len = len.min(left);
+        access_ok(Va(base), len)?;
         left -= len;
         if len > 0 {
             ranges.push(UserRange { va: Va(base), len });
@@ -249,21 +263,21 @@ fn offset_arg(raw: i64) -> Result<At> {
 
 fn read(cx: &mut Context, a: &Args) -> SysResult {
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_read(cx, &f, &mut buffer(&mm, a), At::Position, 0)
+    do_read(cx, &f, &mut buffer(&mm, a)?, At::Position, 0)
 }
 fn write(cx: &mut Context, a: &Args) -> SysResult {
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_write(cx, &f, &mut buffer(&mm, a), At::Position, 0)
+    do_write(cx, &f, &mut buffer(&mm, a)?, At::Position, 0)
 }
 fn pread64(cx: &mut Context, a: &Args) -> SysResult {
     let at = offset_arg(a.i64(3))?;
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_read(cx, &f, &mut buffer(&mm, a), at, 0)
+    do_read(cx, &f, &mut buffer(&mm, a)?, at, 0)
 }
 fn pwrite64(cx: &mut Context, a: &Args) -> SysResult {
     let at = offset_arg(a.i64(3))?;
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_write(cx, &f, &mut buffer(&mm, a), at, 0)
+    do_write(cx, &f, &mut buffer(&mm, a)?, at, 0)
 }
 fn readv(cx: &mut Context, a: &Args) -> SysResult {
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
@@ -323,6 +337,9 @@ fn pwritev2(cx: &mut Context, a: &Args) -> SysResult {
 
 fn lseek(cx: &mut Context, a: &Args) -> SysResult {
     let f = cx.fd(a.i32(0))?;
+    if f.flags() & O_PATH != 0 {
+        return Err(EBADF);
+    }
     if a.u32(2) > 4 {
         return Err(EINVAL);
     }
@@ -815,6 +832,9 @@ fn offset_at(cx: &Context, va: Option<Va>) -> Result<Option<u64>> {
 
 /// `sendfile(out, in, offset, count)`.
 fn sendfile(cx: &mut Context, a: &Args) -> SysResult {
+    if a.i64(3) < 0 {
+        return Err(EINVAL);
+    }
     let (to, from) = (cx.fd(a.i32(0))?, cx.fd(a.i32(1))?);
     if !from.readable() || !to.writable() {
         return Err(EBADF);

@@ -2,7 +2,7 @@
 
 use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
 use crate::task::clone::{CloneArgs, clone as make_task};
-use crate::task::exec::{ExecRequest, exec};
+use crate::task::exec::{ByFd, ExecRequest, exec};
 use crate::task::exit::exited;
 use crate::task::futex::{self, Scope, instant_of};
 use crate::task::limits::{self, Limit};
@@ -187,6 +187,7 @@ fn execve(cx: &mut Context, a: &Args) -> SysResult {
         at: At::Cwd,
         path,
         walk: Walk::FOLLOW,
+        by_fd: None,
         argv: argv(cx, a.va(1))?,
         envp: strings(cx, a.va(2))?,
     };
@@ -215,20 +216,21 @@ fn execveat(cx: &mut Context, a: &Args) -> SysResult {
         Walk::FOLLOW
     };
     let dirfd = a.i32(0);
-    let (at, path) = if path.is_empty() {
-        if flags & AT_EMPTY_PATH == 0 {
-            return Err(ENOENT);
-        }
-        // The program is the open file; scripts see it as /dev/fd/N.
-        cx.fd(dirfd)?;
-        (At::Cwd, format!("/proc/self/fd/{dirfd}").into_bytes())
-    } else {
-        (At::new(&cx.files(), dirfd, &path)?, path)
+    let files = cx.files();
+    let by_fd = match path.is_empty() {
+        true if flags & AT_EMPTY_PATH == 0 => return Err(ENOENT),
+        true => Some(ByFd {
+            name: format!("/dev/fd/{dirfd}").into_bytes(),
+            closes: files.cloexec(dirfd)? == vfs::fd_table::CloseOnExec::Yes,
+        }),
+        false => None,
     };
+    let walk = if by_fd.is_some() { walk | Walk::EMPTY } else { walk };
     let req = ExecRequest {
-        at,
+        at: At::new(&files, dirfd, &path)?,
         path,
         walk,
+        by_fd,
         argv: argv(cx, a.va(2))?,
         envp: strings(cx, a.va(3))?,
     };
@@ -1093,6 +1095,25 @@ fn pidfd_send_signal(cx: &mut Context, a: &Args) -> SysResult {
     Ok(0)
 }
 
+/// `pidfd_getfd(pidfd, fd, flags)`.
+fn pidfd_getfd(cx: &mut Context, a: &Args) -> SysResult {
+    if a.u32(2) != 0 {
+        return Err(EINVAL);
+    }
+    let f = cx.fd(a.i32(0))?;
+    let pid = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?.pid();
+    let t = cx.kernel.tasks.lock().some_thread(pid).ok_or(ESRCH)?;
+    let (me, c) = (cx.cred(), t.cred());
+    let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
+        && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
+    if pid != cx.group.tgid && !same && !me.has(Caps::SYS_PTRACE) {
+        return Err(EPERM);
+    }
+    let got = t.fd(a.i32(1))?;
+    let fd = cx.files().install(got, vfs::fd_table::CloseOnExec::Yes, cx.nofile_limit())?;
+    Ok(fd as usize)
+}
+
 /// See [`crate::syscalls::families::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(39, "getpid", &[], getpid),
@@ -1219,5 +1240,6 @@ pub const CALLS: &[Call] = &[
         pidfd_send_signal,
     ),
     Call::new(434, "pidfd_open", &[Arg::Int, Arg::Hex], pidfd_open),
+    Call::new(438, "pidfd_getfd", &[Arg::Fd, Arg::Int, Arg::Hex], pidfd_getfd),
     Call::new(435, "clone3", &[Arg::Ptr, Arg::Uint], clone3),
 ];
