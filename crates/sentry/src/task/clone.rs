@@ -36,8 +36,9 @@ const NAMESPACES: u64 =
     (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
         as u64;
 
-/// How many threads a sandbox may have.
-const TASKS_MAX: usize = 30_000;
+/// How many threads a sandbox may have. Each costs up to four of the host's (the Sentry's, the application's, and
+/// a process's spawner and service thread), and a host of 32,768 process ids must survive a fork bomb.
+pub const TASKS_MAX: usize = 4_000;
 /// A Sentry thread's stack: its depth is bounded by the system calls', and untouched pages cost nothing.
 const STACK: usize = 512 << 10;
 
