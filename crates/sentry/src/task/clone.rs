@@ -296,6 +296,12 @@ fn wait_vfork(cx: &Context, v: &VforkDone) {
 }
 
 impl Task {
+    /// Whether a vfork parent waits for the memory.
+    #[must_use]
+    pub fn borrows_memory(&self) -> bool {
+        self.vfork_done.lock().is_some()
+    }
+
     /// Lets the vfork parent go on, at execve and at exit.
     pub fn end_vfork(&self) {
         if let Some(v) = self.vfork_done.lock().take() {

@@ -218,6 +218,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     if ctid != 0 && Arc::strong_count(&old) > 1 {
         let _ = old.write_obj(Va(ctid), &0i32);
     }
+    cx.kernel.account_space(&cx.task, &old);
     cx.replace_thread(thread);
     drop(old);
     cx.task.end_vfork();

@@ -196,6 +196,18 @@ fn write_all(
     }
 }
 
+/// A change of a regular file's size to `size`: `EFBIG` and SIGXFSZ beyond RLIMIT_FSIZE.
+pub fn check_size(cx: &Context, size: i64) -> Result<()> {
+    let limit = cx.group.limits.lock().0[crate::task::limits::FSIZE].current;
+    if size < 0 || size as u64 <= limit {
+        return Ok(());
+    }
+    let _ = cx
+        .kernel
+        .send_to_task(&cx.task, SigInfo::new(SIGXFSZ, abi::signal::SI_KERNEL));
+    Err(EFBIG)
+}
+
 /// RLIMIT_FSIZE: how much may be written there; `EFBIG` and SIGXFSZ where nothing. `None` without a limit.
 fn room_in_file(cx: &Context, f: &File, at: At) -> Result<Option<u64>> {
     let limit = cx.group.limits.lock().0[crate::task::limits::FSIZE].current;

@@ -567,10 +567,12 @@ fn utime(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn truncate(cx: &mut Context, a: &Args) -> SysResult {
+    super::io::check_size(cx, a.i64(1))?;
     with(cx, CWD, a.va(0), |p, _, path| p.truncate(path, a.i64(1))).map(|()| 0)
 }
 fn ftruncate(cx: &mut Context, a: &Args) -> SysResult {
     let f = cx.fd(a.i32(0))?;
+    super::io::check_size(cx, a.i64(1))?;
     cx.task
         .with_paths(|p| p.ftruncate(&f, a.i64(1)))
         .map(|()| 0)

@@ -286,6 +286,17 @@ fn wait4(cx: &mut Context, a: &Args) -> SysResult {
     Ok(c.pid as usize)
 }
 
+/// The fields of waitid(2)'s `siginfo_t` that it writes; zeros for no change.
+fn put_info(mm: &mm::Mm, va: Va, c: Option<&Change>) -> Result<()> {
+    let info = c.map_or([0u8; size_of::<SigInfo>()], |c| {
+        let mut b = [0u8; size_of::<SigInfo>()];
+        b.copy_from_slice(c.info().as_bytes());
+        b
+    });
+    mm.copy_out(va, &info[..12])?;
+    mm.copy_out(va.offset(16), &info[16..28])
+}
+
 /// `waitid(which, id, info, options, rusage)`.
 fn waitid(cx: &mut Context, a: &Args) -> SysResult {
     let (id, options) = (a.i32(1), a.u32(3));
@@ -307,16 +318,19 @@ fn waitid(cx: &mut Context, a: &Args) -> SysResult {
         }
         _ => return Err(EINVAL),
     };
-    let c: Option<Change> = wait(cx, who, options)?;
+    let r = wait(cx, who, options);
     let mm = cx.mm();
+    if let (Err(e), Some(va)) = (&r, a.va_opt(2)) {
+        // The info is written even where the call fails (`kernel/exit.c`).
+        put_info(&mm, va, None)?;
+        return Err(*e);
+    }
+    let c: Option<Change> = r?;
     if let (Some(va), Some(c)) = (a.va_opt(4), &c) {
         mm.write_obj(va, &rusage(c.cpu, 0))?;
     }
     if let Some(va) = a.va_opt(2) {
-        match &c {
-            Some(c) => mm.write_obj(va, &c.info())?,
-            None => mm.zero_out(va, size_of::<SigInfo>() as u64)?,
-        }
+        put_info(&mm, va, c.as_ref())?;
     }
     Ok(0)
 }
