@@ -502,6 +502,8 @@ static void polling(void)
 	T(ioctl(s, TIOCPKT, &on));
 	/* A blocked reader is woken. */
 	char b[8];
+	s = pair(&m);
+	p[0].fd = m;
 	pid_t c = fork();
 	if (!c) {
 		ms(20);
