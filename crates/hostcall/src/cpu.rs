@@ -12,7 +12,10 @@ fn leaf(l: u32, sub: u32) -> [u32; 4] {
 
 fn text(words: &[u32]) -> String {
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    String::from_utf8_lossy(&bytes).trim_end_matches('\0').trim().to_string()
+    String::from_utf8_lossy(&bytes)
+        .trim_end_matches('\0')
+        .trim()
+        .to_string()
 }
 
 /// `GenuineIntel`, `AuthenticAMD`.
@@ -25,7 +28,9 @@ pub fn vendor() -> String {
 /// The model's name.
 #[must_use]
 pub fn brand() -> String {
-    let words: Vec<u32> = (0x8000_0002..=0x8000_0004u32).flat_map(|l| leaf(l, 0)).collect();
+    let words: Vec<u32> = (0x8000_0002..=0x8000_0004u32)
+        .flat_map(|l| leaf(l, 0))
+        .collect();
     text(&words)
 }
 
@@ -34,8 +39,16 @@ pub fn brand() -> String {
 pub fn family_model_stepping() -> (u32, u32, u32) {
     let a = leaf(1, 0)[0];
     let (base, model, stepping) = ((a >> 8) & 15, (a >> 4) & 15, a & 15);
-    let family = if base == 15 { base + ((a >> 20) & 255) } else { base };
-    let model = if base >= 6 { model | ((a >> 12) & 0xf0) } else { model };
+    let family = if base == 15 {
+        base + ((a >> 20) & 255)
+    } else {
+        base
+    };
+    let model = if base >= 6 {
+        model | ((a >> 12) & 0xf0)
+    } else {
+        model
+    };
     (family, model, stepping)
 }
 

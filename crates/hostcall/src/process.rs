@@ -154,7 +154,12 @@ pub fn membarrier_global() -> Result<()> {
 #[must_use]
 pub fn total_memory() -> u64 {
     // SAFETY: sysconf reads no memory of ours.
-    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let (pages, size) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
     (pages.max(1) as u64).saturating_mul(size.max(4096) as u64)
 }
 
@@ -162,4 +167,17 @@ pub fn total_memory() -> u64 {
 #[must_use]
 pub fn cpu_count() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+}
+
+/// Settles how many arenas the C library's allocator has. Left to itself it counts CPUs by opening a file of
+/// /sys when threads contend, and asks /proc whether memory is overcommitted when it gives back the end of an
+/// arena, which an allow-list does not let it do. An arena's end is at most 64 MB.
+pub fn settle_allocator() {
+    // SAFETY: tuning calls; before threads contend.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 4);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 64 << 20);
+        // Setting one threshold ends the adaptation of this one.
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
+    }
 }

@@ -116,7 +116,7 @@ host_calls! {
     Nanosleep = SYS_nanosleep, "SG", "std: sleep";
     SchedYield = SYS_sched_yield, "SG", "std: locks";
     Membarrier = SYS_membarrier, "S", "membarrier(2)";
-    SchedGetaffinity = SYS_sched_getaffinity, "S", "the number of CPUs";
+    SchedGetaffinity = SYS_sched_getaffinity, "SG", "the number of CPUs";
     RestartSyscall = SYS_restart_syscall, "SG", "the host restarting a sleep";
     Prctl = SYS_prctl, "SG", "std: thread names";
 
@@ -131,6 +131,9 @@ host_calls! {
     Signalfd4 = SYS_signalfd4, "-", "signals to be passed on";
     OpenTree = SYS_open_tree, "-", "the Gofer's own view of the host";
     MountSetattr = SYS_mount_setattr, "-", "the Gofer's own view of the host";
+    LandlockCreateRuleset = SYS_landlock_create_ruleset, "-", "the Gofer's limits, not as root";
+    LandlockAddRule = SYS_landlock_add_rule, "-", "the Gofer's limits, not as root";
+    LandlockRestrictSelf = SYS_landlock_restrict_self, "-", "the Gofer's limits, not as root";
     Chroot = SYS_chroot, "-", "the empty root";
     Setgroups = SYS_setgroups, "-", "dropping privileges";
     Capset = SYS_capset, "-", "dropping privileges";

@@ -32,6 +32,11 @@ pub trait Platform: Send + Sync {
     fn host_vdso(&self) -> Option<u64> {
         None
     }
+    /// A descriptor that becomes readable when the platform can make no address spaces any more: a process
+    /// that it needs has ended. The sandbox must end then.
+    fn end(&self) -> Option<RawFd> {
+        None
+    }
 }
 
 /// A change of an address space's host mappings. Ranges are page-aligned and lie in

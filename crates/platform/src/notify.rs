@@ -10,11 +10,11 @@
 //! instruction. That is how registers are fetched after a plain notification.
 
 use crate::frame::Frame;
-use crate::process::{Drive, Factory, KICK, Process, RawThread, recv, release_after};
+use crate::process::{Drive, Factory, KICK, Listener, Process, RawThread, recv, release_after};
 use crate::{AddressSpace, AppThread, Event, Interrupter, MapOp, Platform, Regs};
 use abi::Result;
 use abi::errno::EINVAL;
-use hostcall::{HostFd, process as host};
+use hostcall::process as host;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,6 +37,9 @@ impl Platform for Notify {
     }
     fn host_vdso(&self) -> Option<u64> {
         self.0.host_vdso
+    }
+    fn end(&self) -> Option<hostcall::RawFd> {
+        Some(self.0.zygote_end.raw())
     }
 }
 
@@ -105,7 +108,8 @@ enum Waits {
 struct Thread {
     process: Arc<Process>,
     raw: Option<RawThread>,
-    listener: HostFd,
+    /// `None` only while dropped.
+    listener: Option<Listener>,
     kick: Arc<Kick>,
     waits: Waits,
     ret: u64,
@@ -122,7 +126,7 @@ impl Thread {
         let mut t = Thread {
             process,
             raw: Some(raw),
-            listener,
+            listener: Some(listener),
             kick,
             waits: Waits::Gone,
             ret: 0,
@@ -131,7 +135,7 @@ impl Thread {
             bases_changed: false,
         };
         // The start event; its frame is laid out here.
-        let n = recv(&t.listener)?;
+        let n = recv(t.listener())?;
         let uc = {
             let (area, base) = t.area();
             Frame::fresh(area, base).address()
@@ -146,6 +150,10 @@ impl Thread {
     fn area(&self) -> (hostcall::MemSlice<'_>, u64) {
         let raw = self.raw.as_ref().expect("until drop");
         self.process.area(raw.area_no, raw.unit)
+    }
+
+    fn listener(&self) -> &Listener {
+        self.listener.as_ref().expect("until drop")
     }
 
     fn frame(&self) -> Option<Frame<'_>> {
@@ -183,7 +191,7 @@ impl Thread {
         self.regs_changed = false;
         self.bases_changed = false;
         self.ret = 0;
-        host::notif_send(self.listener.raw(), id, val as i64)
+        host::notif_send(self.listener().raw(), id, val as i64)
     }
 
     /// The application destroyed its own stub: end it.
@@ -194,7 +202,7 @@ impl Thread {
     }
 
     fn next(&mut self) -> Event {
-        let Ok(n) = recv(&self.listener) else {
+        let Ok(n) = recv(self.listener()) else {
             self.waits = Waits::Gone;
             return Event::Gone;
         };
@@ -339,21 +347,21 @@ impl Drop for Thread {
         let ended = match self.waits {
             Waits::Gone => true,
             Waits::Event { id, .. } => {
-                host::notif_send(self.listener.raw(), id, stub::REPLY_EXIT as i64).is_err()
+                host::notif_send(self.listener().raw(), id, stub::REPLY_EXIT as i64).is_err()
             }
             Waits::Call { id, .. } => {
                 let raw = self.raw.as_ref().expect("until drop");
                 let _ = host::tgkill(self.process.pid, raw.tid, KICK);
-                let _ = host::notif_send(self.listener.raw(), id, 0);
-                match recv(&self.listener) {
-                    Ok(n) => host::notif_send(self.listener.raw(), n.id, stub::REPLY_EXIT as i64)
+                let _ = host::notif_send(self.listener().raw(), id, 0);
+                match recv(self.listener()) {
+                    Ok(n) => host::notif_send(self.listener().raw(), n.id, stub::REPLY_EXIT as i64)
                         .is_err(),
                     Err(_) => true,
                 }
             }
         };
         let raw = self.raw.take().expect("only here");
-        let listener = std::mem::replace(&mut self.listener, HostFd::from_raw(-1));
+        let listener = self.listener.take().expect("only here");
         release_after(&self.process, raw, listener, ended);
     }
 }

@@ -32,6 +32,28 @@ pub const KICK: i32 = libc::SIGUSR2;
 /// The control file: command pages and thread areas of all stub processes, in units of [`AREA_LEN`].
 const CONTROL_UNITS: usize = 1 << 17;
 
+/// The numbers of the listeners in use.
+type Claimed = Arc<Mutex<HashSet<RawFd>>>;
+
+/// A seccomp listener that is ours.
+pub struct Listener {
+    fd: HostFd,
+    claimed: Claimed,
+}
+
+impl Listener {
+    pub fn raw(&self) -> RawFd {
+        self.fd.raw()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Forgotten before the number can be given out again: the descriptor closes after this.
+        self.claimed.lock().remove(&self.fd.raw());
+    }
+}
+
 /// Which way application threads are driven.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drive {
@@ -46,10 +68,12 @@ pub struct Factory {
     map: Mapping,
     units: Mutex<Units>,
     zygote: Mutex<Zygote>,
+    /// Readable when the zygote has ended.
+    pub zygote_end: HostFd,
     /// Held from a thread's clone until its descriptor or its tracer is known to be its own.
     pub thread_start: Mutex<()>,
     /// The descriptors that are listeners in use.
-    listeners: Mutex<HashSet<RawFd>>,
+    listeners: Claimed,
     /// The stub's code. The zygote maps it by number, soon after its start: it must stay open.
     _text: HostFd,
     /// Where the host's vDSO is in every stub process.
@@ -95,12 +119,14 @@ impl Factory {
         let (command, zarea) = (take(), take());
         host::reap_children_by_host()?;
         let vdso = crate::zygote::host_vdso();
-        let pid = crate::zygote::start(&text, &control, command.offset(), zarea.offset(), &vdso)?;
+        let (pid, zygote_end) =
+            crate::zygote::start(&text, &control, command.offset(), zarea.offset(), &vdso)?;
         Ok(Arc::new(Factory {
             drive,
             control,
             map,
             units: Mutex::new(units),
+            zygote_end,
             zygote: Mutex::new(Zygote {
                 pid,
                 command,
@@ -108,7 +134,7 @@ impl Factory {
                 seq: 0,
             }),
             thread_start: Mutex::new(()),
-            listeners: Mutex::default(),
+            listeners: Claimed::default(),
             _text: text,
             host_vdso: crate::zygote::moved_vdso(&vdso),
         }))
@@ -132,16 +158,12 @@ impl Factory {
 
     /// A number read from an application's memory is believed only if the host says that it is a listener
     /// and nobody has claimed it.
-    fn claim_listener(&self, fd: RawFd) -> Option<HostFd> {
-        let mut s = self.listeners.lock();
-        (host::is_listener(fd) && s.insert(fd)).then(|| HostFd::from_raw(fd))
-    }
-
-    /// Closes a listener and forgets it.
-    pub fn release_listener(&self, fd: HostFd) {
-        // Forgotten before the number can be given out again.
-        self.listeners.lock().remove(&fd.raw());
-        drop(fd);
+    fn claim_listener(&self, fd: RawFd) -> Option<Listener> {
+        let claimed = host::is_listener(fd) && self.listeners.lock().insert(fd);
+        claimed.then(|| Listener {
+            fd: HostFd::from_raw(fd),
+            claimed: self.listeners.clone(),
+        })
     }
 
     fn give_unit(&self, u: Unit) {
@@ -251,7 +273,7 @@ enum Service {
     Down,
     /// Waiting in the notification with this id.
     Up {
-        listener: HostFd,
+        listener: Listener,
         id: u64,
     },
 }
@@ -273,7 +295,7 @@ pub struct RawThread {
     pub area_no: u32,
     pub unit: Unit,
     /// Only with [`Drive::Notify`].
-    pub listener: Option<HostFd>,
+    pub listener: Option<Listener>,
 }
 
 /// A call for the service thread.
@@ -474,11 +496,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
-        if let Service::Up { listener, .. } =
-            std::mem::replace(self.service.get_mut(), Service::Down)
-        {
-            self.factory.release_listener(listener);
-        }
+        *self.service.get_mut() = Service::Down;
         // The host reaps it (SIGCHLD is ignored). Its areas may be reused at once: a dying thread runs no
         // more instructions of the stub's that matter, but it may still write its area, so they are given
         // back only when the process is gone.
@@ -511,7 +529,7 @@ enum Listens {
 }
 
 /// Receives the next notification. `ENOENT` when nobody is left who could send one.
-pub fn recv(listener: &HostFd) -> Result<libc::seccomp_notif> {
+pub fn recv(listener: &Listener) -> Result<libc::seccomp_notif> {
     loop {
         let mut n = zeroed_notif();
         match host::notif_recv(listener.raw(), &mut n) {
@@ -745,7 +763,7 @@ pub fn base_filter() -> Program {
 
 /// Gives back what a thread used, once it runs no more: a listener whose thread still ends reports it by
 /// its hang-up.
-pub fn release_after(p: &Arc<Process>, raw: RawThread, listener: HostFd, ended: bool) {
+pub fn release_after(p: &Arc<Process>, raw: RawThread, listener: Listener, ended: bool) {
     if !ended {
         let mut f = [libc::pollfd {
             fd: listener.raw(),
@@ -756,10 +774,9 @@ pub fn release_after(p: &Arc<Process>, raw: RawThread, listener: HostFd, ended: 
         let _ = hostcall::file::poll(&mut f, 1000);
         if f[0].revents & libc::POLLHUP == 0 {
             p.kill();
-            p.factory.release_listener(listener);
             return;
         }
     }
-    p.factory.release_listener(listener);
+    drop(listener);
     p.give_area(raw.area_no, raw.unit);
 }

@@ -34,6 +34,9 @@ impl Platform for Ptrace {
     fn host_vdso(&self) -> Option<u64> {
         self.0.host_vdso
     }
+    fn end(&self) -> Option<hostcall::RawFd> {
+        Some(self.0.zygote_end.raw())
+    }
 }
 
 struct Space(Arc<Process>);

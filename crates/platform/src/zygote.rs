@@ -66,20 +66,22 @@ pub fn moved_vdso(pieces: &[VdsoPiece]) -> Option<u64> {
     Some(stub::HOST_VDSO + (code.start - lowest))
 }
 
-/// Clones the zygote; gives its pid.
+/// Clones the zygote; gives its pid, and a descriptor that becomes readable when it ends.
 pub fn start(
     text: &HostFd,
     control: &HostFd,
     command_offset: u64,
     area_offset: u64,
     vdso: &[VdsoPiece],
-) -> Result<i32> {
+) -> Result<(i32, HostFd)> {
     let filter = base_filter();
     let rseq = rseq_area();
+    let flags = libc::CLONE_FILES | libc::CLONE_PIDFD | libc::SIGCHLD;
+    let mut pidfd: i32 = -1;
     // SAFETY: a fork; the child uses only what is set up here, and never returns.
-    let pid = unsafe { sys!(Clone, libc::CLONE_FILES | libc::SIGCHLD, 0, 0, 0, 0) }?;
+    let pid = unsafe { sys!(Clone, flags, 0, &raw mut pidfd, 0, 0) }?;
     if pid != 0 {
-        return Ok(pid as i32);
+        return Ok((pid as i32, HostFd::from_raw(pidfd)));
     }
     let r = child(
         text,

@@ -5,9 +5,11 @@ use crate::spawn::REPORT;
 use crate::{Access, Confine, Failure, Spec, step};
 use abi::Result;
 use abi::errno::{ENOSYS, EPERM};
+use hostcall::landlock::{self, Ruleset};
 use hostcall::table::Process;
-use hostcall::{HostFd, path, start as host};
-use std::ffi::CStr;
+use hostcall::{HostFd, file, path, process, start as host};
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
 
 /// What the Gofer starts with.
 pub struct GoferSide {
@@ -37,12 +39,20 @@ pub fn prepare(
         Standing::Privileged => own_view(spec)?,
         Standing::Ordinary { .. } => host_view(spec)?,
     };
+    let limits = match standing {
+        Standing::Privileged => None,
+        Standing::Ordinary { .. } => step("limit itself to its files", limits(&roots))?,
+    };
     let keep = capabilities(spec);
     let confine: Confine = Box::new(move || {
         if standing == Standing::Privileged {
             own::empty_root()?;
         }
         own::keep_capabilities(keep)?;
+        if let Some(rules) = limits {
+            process::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)?;
+            rules.restrict_self()?;
+        }
         own::lock_down(Process::Gofer, REPORT)
     });
     Ok(GoferSide {
@@ -135,4 +145,42 @@ fn tree(path: &CStr, access: Access) -> Result<HostFd> {
         }
         r => r,
     }
+}
+
+/// What stands in for mount trees of our own where they cannot be made: nothing can be written but below the
+/// writable roots, and nothing be read below the host's `/proc`, `/sys` and `/dev`. `None` where the host
+/// (before Linux 6.2) cannot do that.
+fn limits(roots: &[(HostFd, Access)]) -> Result<Option<Ruleset>> {
+    const READ: u64 = landlock::READ_FILE | landlock::EXECUTE;
+    if landlock::version() < 3 {
+        return Ok(None);
+    }
+    let rules = Ruleset::new(landlock::ALL)?;
+    let allow = |fd: &HostFd, rights: u64| {
+        let kind = file::fstat(fd.raw())?.st_mode & libc::S_IFMT;
+        match kind {
+            libc::S_IFDIR => rules.allow(fd.raw(), rights),
+            libc::S_IFREG => rules.allow(fd.raw(), rights & landlock::OF_FILES),
+            _ => Ok(()),
+        }
+    };
+    for (number, (fd, access)) in roots.iter().enumerate() {
+        match access {
+            Access::Writable => allow(fd, landlock::ALL)?,
+            // Names may be listed everywhere.
+            Access::ReadOnly if number == 0 => allow(fd, landlock::READ_DIR)?,
+            Access::ReadOnly => allow(fd, READ | landlock::READ_DIR)?,
+        }
+    }
+    for entry in std::fs::read_dir("/").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let kept = !matches!(name.as_bytes(), b"proc" | b"sys" | b"dev");
+        if let (true, Ok(name)) = (kept, CString::new(name.as_bytes())) {
+            let flags = (libc::O_PATH | libc::O_NOFOLLOW) as u64;
+            if let Ok(fd) = path::openat2(roots[0].0.raw(), &name, flags, 0, 0) {
+                allow(&fd, READ | landlock::READ_DIR)?;
+            }
+        }
+    }
+    Ok(Some(rules))
 }

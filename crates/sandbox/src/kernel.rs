@@ -23,9 +23,11 @@ pub struct SentrySide {
 
 pub fn prepare(standing: Standing, fds: Vec<HostFd>) -> std::result::Result<SentrySide, Failure> {
     let mut fds = fds.into_iter();
-    let (Some(control), Some(gofer)) = (fds.next(), fds.next()) else {
+    let (Some(report), Some(control), Some(gofer)) = (fds.next(), fds.next(), fds.next()) else {
         return Err(Failure("could not find its descriptors".into()));
     };
+    // It stays open as long as the process.
+    let _ = report.into_raw();
     step("leave the terminal", host::setsid())?;
     own::raise_limits(standing);
     match standing {

@@ -12,7 +12,8 @@
 //! | host calls | its allow-list | its allow-list |
 //!
 //! As root, the mount trees that the Gofer works on are its own copies: the host's root without `/proc`,
-//! `/sys` and `/dev`, read-only as the kernel enforces it, without devices and set-uid programs.
+//! `/sys` and `/dev`, read-only as the kernel enforces it, without devices and set-uid programs. Otherwise
+//! Landlock keeps it from writing outside the writable roots, and from reading in those three.
 //!
 //! # Invariants
 //!
@@ -94,11 +95,12 @@ fn step<T>(what: &str, r: Result<T>) -> std::result::Result<T, Failure> {
     r.map_err(|e| Failure::new(what, e))
 }
 
-/// Starts both processes. `gofer` and `sentry` are what each of them runs; they never return.
+/// Starts both processes. `gofer` and `sentry` are what each of them runs; they return only what made
+/// them fail, to follow on "the Gofer" or "the Sentry".
 pub fn start<G, S>(spec: &Spec, gofer: G, sentry: S) -> std::result::Result<Running, Failure>
 where
-    G: FnOnce(GoferSide) -> Infallible,
-    S: FnOnce(SentrySide) -> Infallible,
+    G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
+    S: FnOnce(SentrySide) -> std::result::Result<Infallible, Failure>,
 {
     let standing = Standing::of_caller()?;
     let null = spawn::null()?;
@@ -110,19 +112,20 @@ where
         &null,
         // Its report socket comes first, in both processes.
         &[gofer_report.raw(), gofer_end.raw()],
-        |fds| gofer::prepare(spec, standing, fds).map(gofer),
+        |fds| gofer::prepare(spec, standing, fds).and_then(gofer),
     )?;
     drop((gofer_end, gofer_report));
     // Made after the Gofer: nobody but the Sentry and the starter has ever held an end of it.
     let (control, sentry_control) = step("make a channel", sock::seqpacket_pair())?;
-    let mut wanted = vec![sentry_control.raw(), sentry_end.raw()];
+    // Twice: what runs there may close its own, and can still be reported on.
+    let mut wanted = vec![sentry_control.raw(), sentry_control.raw(), sentry_end.raw()];
     wanted.extend_from_slice(&spec.descriptors);
     let sentry = spawn::child(
         spawn::Who::Sentry,
         standing.sentry_namespaces(),
         &null,
         &wanted,
-        |fds| kernel::prepare(standing, fds).map(sentry),
+        |fds| kernel::prepare(standing, fds).and_then(sentry),
     );
     drop((sentry_control, sentry_end));
     match sentry {

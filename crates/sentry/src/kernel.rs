@@ -3,7 +3,7 @@
 use crate::boot::config::control;
 use crate::strace::Strace;
 use crate::task::{Task, ThreadGroup, futex, list::TaskList};
-use abi::{Result, Va};
+use abi::Va;
 use clas::Clas;
 use hostcall::HostFd;
 use ipc::timer::TimerService;
@@ -49,8 +49,6 @@ pub struct Kernel {
     /// Debugging: see [`crate::boot::config::Config::random_drop`].
     random_drop: u32,
     drop_seed: AtomicU64,
-    /// The vDSO's image, mapped into every program.
-    vdso: Option<Vdso>,
     pub cpus: u32,
     /// The host's memory, bytes.
     pub total_memory: u64,
@@ -61,12 +59,6 @@ pub struct Kernel {
     console: Mutex<Option<Arc<dyn Console>>>,
     terminal: Mutex<Option<Arc<tty::Master>>>,
     drain: std::time::Duration,
-}
-
-/// The vDSO's memory.
-pub struct Vdso {
-    pub at: clas::Cla,
-    pub len: u64,
 }
 
 /// The person's terminal: has its last output delivered at the end.
@@ -87,7 +79,6 @@ pub struct Parts {
     pub control: HostFd,
     pub hostname: String,
     pub random_drop: u32,
-    pub vdso: Option<Vdso>,
     pub cpus: u32,
     pub total_memory: u64,
     pub drain: std::time::Duration,
@@ -118,7 +109,6 @@ impl Kernel {
             boot: hostcall::time::clock_nanos(7),
             random_drop: p.random_drop,
             drop_seed: AtomicU64::new(1),
-            vdso: p.vdso,
             cpus: p.cpus,
             total_memory: p.total_memory,
             boot_id,
@@ -132,16 +122,18 @@ impl Kernel {
     /// What every new address space gets.
     pub fn prepare_mm(&self, mm: &Mm) {
         if self.random_drop != 0 {
-            mm.set_random_drop(self.drop_seed.fetch_add(1, Ordering::Relaxed), self.random_drop);
+            mm.set_random_drop(
+                self.drop_seed.fetch_add(1, Ordering::Relaxed),
+                self.random_drop,
+            );
         }
     }
 
-    /// Maps the vDSO into a new program; a null address where there is none.
-    pub fn map_vdso(&self, mm: &Mm) -> Result<Va> {
-        match &self.vdso {
-            None => Ok(Va::NULL),
-            Some(v) => crate::fs::vdso_mapping::map(mm, v),
-        }
+    /// Where the vDSO is in every program; a null address where there is none. See
+    /// `docs/decisions/0002-vdso.md`.
+    #[must_use]
+    pub fn vdso(&self) -> Va {
+        Va(self.platform.host_vdso().unwrap_or(0))
     }
 
     /// The terminal of the first session, for its window's size.
@@ -179,7 +171,10 @@ impl Kernel {
     pub fn end_sandbox(&self, status: i32) {
         let others: Vec<_> = {
             let l = self.tasks.lock();
-            l.processes().filter(|p| p.group.tgid != 1).map(|p| p.group.clone()).collect()
+            l.processes()
+                .filter(|p| p.group.tgid != 1)
+                .map(|p| p.group.clone())
+                .collect()
         };
         for g in others {
             self.kill_group(&g, abi::signal::SIGKILL.number());

@@ -98,6 +98,7 @@ impl Server {
     /// Serves until the client is gone. The caller may have confined the process by now: only calls of the
     /// Gofer's allow-list are made from here on.
     pub fn serve(mut self, channel: HostFd) -> Result<()> {
+        hostcall::process::settle_allocator();
         let (ours, theirs): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.connections).into_iter().unzip();
         let hello = Hello {

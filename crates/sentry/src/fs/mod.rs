@@ -8,7 +8,6 @@ pub mod proc;
 pub mod signalfd;
 pub mod sys;
 pub mod terminals;
-pub mod vdso_mapping;
 
 use crate::Kernel;
 

@@ -81,6 +81,8 @@ pub struct Task {
     pub sleeping: AtomicBool,
     /// Nice value; scheduling is the host's, this is what is reported.
     pub nice: AtomicI32,
+    /// `SCHED_*`: OTHER, BATCH or IDLE.
+    pub policy: AtomicI32,
     /// Start, nanoseconds of CLOCK_BOOTTIME.
     pub start: i64,
     /// `alarm`-like state, timer slack in nanoseconds.
@@ -136,7 +138,8 @@ impl Task {
     }
     /// Replaces the blocked signals; SIGKILL and SIGSTOP stay unblocked. By this task only.
     pub fn set_mask(&self, m: SigSet) {
-        self.mask.store(m.minus(SigSet::UNBLOCKABLE).0, Ordering::SeqCst);
+        self.mask
+            .store(m.minus(SigSet::UNBLOCKABLE).0, Ordering::SeqCst);
         // Unblocked signals may be pending.
         self.attention.store(true, Ordering::SeqCst);
     }
@@ -180,7 +183,10 @@ impl Task {
         f(&PathCx {
             vfs: &self.kernel.vfs,
             fs: &fs,
-            caller: vfs::Caller { cred: &cred, task: self },
+            caller: vfs::Caller {
+                cred: &cred,
+                task: self,
+            },
             blocker: &**self,
         })
     }

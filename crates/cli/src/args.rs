@@ -1,0 +1,239 @@
+//! The command line.
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Runs programs that you do not trust behind a Linux kernel of their own, in user space.
+#[derive(Parser, Debug)]
+#[command(name = "cloister", version, arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  cloister do -- python3 -c 'import os; print(os.uname())'
+  cloister do -- bash                          a shell; what it writes is gone afterwards
+  cloister do --writable . -- make             may change the current directory, and nothing else
+  cloister do --strace=%file -- cat /etc/passwd
+
+`cloister do --help` tells more.")]
+pub struct Cloister {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it")]
+pub enum Command {
+    /// Runs a program of this machine in a sandbox
+    ///
+    /// The program sees this machine's files as you do, in a sandbox of its own: its writes go to memory
+    /// and are gone afterwards, unless you name places with --writable or --volume; it has no network; it
+    /// sees no process but its own. It gets your environment, user, groups, limits and working directory.
+    Do(Do),
+    /// Shows what Cloister is made of
+    #[command(subcommand)]
+    Debug(Debug),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  cloister do -- sh -c 'echo gone > /etc/motd; cat /etc/motd'
+  cloister do --writable out --volume ~/data:/data:ro -- ./convert /data out
+  cloister do --env LANG=C --user 1000:1000 --cwd /tmp -- env
+  cloister do --strace --log trace.txt -- ls
+
+Exit status: the program's own. If a signal ends it, cloister ends by the same signal.
+  125  the sandbox could not start      70  the sandbox itself failed")]
+pub struct Do {
+    /// How the program's code is run
+    #[arg(long, value_enum, default_value_t)]
+    pub platform: Platform,
+    /// The network that it sees: none is a loopback of its own
+    #[arg(long, value_enum, default_value_t)]
+    pub net: Net,
+    /// Sets an environment variable; may be given several times
+    #[arg(long, short = 'e', value_name = "NAME=VALUE", value_parser = variable)]
+    pub env: Vec<(String, String)>,
+    /// Where the program starts: an absolute path [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Lets the program change this file or directory; may be given several times
+    #[arg(long, short = 'w', value_name = "PATH")]
+    pub writable: Vec<PathBuf>,
+    /// Shows a file or directory at another place; read-only unless it ends in :rw
+    #[arg(long, value_name = "SRC:DST[:ro|rw]", value_parser = volume)]
+    pub volume: Vec<Volume>,
+    /// Who the program is, by number [default: you]
+    #[arg(long, short = 'u', value_name = "UID[:GID]", value_parser = user)]
+    pub user: Option<(u32, u32)>,
+    /// The machine's name that the program sees
+    #[arg(long, value_name = "NAME", default_value = "cloister", value_parser = host_name)]
+    pub hostname: String,
+    /// Writes down system calls, all or some: names and classes like %file, separated by commas
+    #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub strace: Option<String>,
+    /// Where traces and messages go [default: standard error]
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Says more; up to three times
+    #[arg(short, long, action = ArgAction::Count)]
+    pub verbose: u8,
+    /// For testing: drops a random mapping at every Nth memory operation
+    #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
+    pub debug_drop: u32,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum, Debug)]
+pub enum Platform {
+    /// Seccomp user notification: fast, needs nothing of the machine
+    #[default]
+    Notify,
+    /// Ptrace: slow, the most plain
+    Ptrace,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum, Debug)]
+pub enum Net {
+    #[default]
+    None,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Debug {
+    /// Lists the host calls that each of Cloister's processes may make, and why
+    HostCalls {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Lists the system calls that programs can make
+    Syscalls(Form),
+}
+
+#[derive(Args, Debug)]
+pub struct Form {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// As a Markdown table
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
+}
+
+/// `--volume`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Volume {
+    pub source: PathBuf,
+    pub target: String,
+    pub writable: bool,
+}
+
+fn variable(s: &str) -> Result<(String, String), String> {
+    match s.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => Err("write NAME=VALUE".into()),
+    }
+}
+
+fn volume(s: &str) -> Result<Volume, String> {
+    let (rest, writable) = match s.rsplit_once(':') {
+        Some((rest, "ro")) => (rest, false),
+        Some((rest, "rw")) => (rest, true),
+        _ => (s, false),
+    };
+    match rest.rsplit_once(':') {
+        Some((source, target)) if !source.is_empty() && target.starts_with('/') => Ok(Volume {
+            source: source.into(),
+            target: target.into(),
+            writable,
+        }),
+        _ => Err("write SRC:DST or SRC:DST:rw, with DST an absolute path".into()),
+    }
+}
+
+fn user(s: &str) -> Result<(u32, u32), String> {
+    // u32::MAX means "no user" to Linux.
+    let id = |s: &str| s.parse().ok().filter(|n| *n != u32::MAX);
+    let (uid, gid) = s.split_once(':').unwrap_or((s, s));
+    id(uid)
+        .zip(id(gid))
+        .ok_or_else(|| "write numbers, as in 1000 or 1000:1000".into())
+}
+
+fn host_name(s: &str) -> Result<String, String> {
+    // __NEW_UTS_LEN
+    if s.len() <= 64 && !s.contains('\0') {
+        Ok(s.into())
+    } else {
+        Err("at most 64 bytes".into())
+    }
+}
+
+/// A path as the host's calls want it: absolute, without links.
+pub fn real_path(path: &Path) -> Result<CString, String> {
+    let p = path
+        .canonicalize()
+        .map_err(|e| format!("cannot find {}: {e}", path.display()))?;
+    CString::new(p.as_os_str().as_bytes()).map_err(|e| format!("{}: {e}", p.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn command_lines() {
+        Cloister::command().debug_assert();
+        let parse = |s: &str| Cloister::try_parse_from(s.split(' '));
+        let Ok(Command::Do(d)) =
+            parse("cloister do --strace -v -v -- ls --strace=x").map(|c| c.command)
+        else {
+            panic!()
+        };
+        assert_eq!(d.command, ["ls", "--strace=x"]);
+        assert_eq!((d.strace.as_deref(), d.verbose), (Some(""), 2));
+        let Ok(Command::Do(d)) = parse("cloister do --strace=%file,read ls -l").map(|c| c.command)
+        else {
+            panic!()
+        };
+        assert_eq!(d.command, ["ls", "-l"]);
+        assert_eq!(d.strace.as_deref(), Some("%file,read"));
+        for bad in [
+            "cloister do",
+            "cloister do --env X -- ls",
+            "cloister do --user root -- ls",
+            "cloister do --volume /x -- ls",
+            "cloister do --platform=kvm -- ls",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn volumes() {
+        let v = |source: &str, target: &str, writable| Volume {
+            source: source.into(),
+            target: target.into(),
+            writable,
+        };
+        assert_eq!(volume("a:/b"), Ok(v("a", "/b", false)));
+        assert_eq!(volume("a:/b:rw"), Ok(v("a", "/b", true)));
+        assert_eq!(volume("a:c:/b:ro"), Ok(v("a:c", "/b", false)));
+        for bad in ["", ":", "a:b", ":/b", "a", "rw", "a:rw"] {
+            assert!(volume(bad).is_err(), "{bad}");
+        }
+        assert_eq!(user("7"), Ok((7, 7)));
+        assert_eq!(user("7:8"), Ok((7, 8)));
+        assert!(user("4294967295").is_err());
+    }
+}

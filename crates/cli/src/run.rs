@@ -1,0 +1,249 @@
+//! `cloister do`.
+
+use crate::args::{self, Do, real_path};
+use crate::complain;
+use crate::signals;
+use crate::stdio::{Errors, RawMode, Streams};
+use gofer::server::{Root, Server, Writable};
+use hostcall::{HostFd, path, start as host, term};
+use sandbox::{Access, EXIT_NOT_STARTED, Ending, Failure, GoferSide, RootSpec, SentrySide, Spec};
+use sentry::boot::config::{BindMount, Config, InitProcess, Net, PlatformKind, Stdio, TraceConfig};
+use std::convert::Infallible;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long the first program's last output is waited for.
+const DRAIN: Duration = Duration::from_secs(1);
+
+pub fn run(args: Do) -> ExitCode {
+    match try_run(args) {
+        Ok(code) => code,
+        Err(text) => {
+            complain(&text);
+            ExitCode::from(EXIT_NOT_STARTED)
+        }
+    }
+}
+
+fn try_run(args: Do) -> Result<ExitCode, String> {
+    let init = init_process(&args)?;
+    let (spec_roots, binds) = binds(&args)?;
+    let streams = Streams::of_caller();
+    let mut descriptors = match streams {
+        Streams::Inherited => vec![0, 1, 2],
+        Streams::Terminal {
+            errors: Errors::ToTerminal,
+        } => vec![0],
+        Streams::Terminal {
+            errors: Errors::Elsewhere,
+        } => vec![0, 2],
+    };
+    let log = args.log.as_deref().map(open_log).transpose()?;
+    descriptors.extend(log.as_ref().map(AsRawFd::as_raw_fd));
+    let window = term::window(0).unwrap_or((24, 80));
+    let signals = signals::open().map_err(|e| format!("could not watch signals: {e}"))?;
+    // From here on the terminal is put back on every way out.
+    let terminal = match streams {
+        Streams::Terminal { .. } => {
+            Some(RawMode::enter().map_err(|e| format!("could not set the terminal: {e}"))?)
+        }
+        Streams::Inherited => None,
+    };
+    let spec = Spec {
+        roots: spec_roots,
+        descriptors,
+    };
+    let logs = log.is_some();
+    let running = sandbox::start(&spec, run_gofer, move |side| {
+        let config = config(args, init, binds, streams, window, logs, side);
+        sentry::boot::run(config)
+    })
+    .map_err(|e| e.to_string())?;
+    drop(log);
+    let ending = running.wait(Some(&signals), &mut |r, s| {
+        signals::arrived(r, terminal.as_ref(), s);
+    });
+    drop(terminal);
+    Ok(match ending {
+        Ending::Program { status, note } => {
+            if let Some(text) = note {
+                complain(&text);
+            }
+            if libc::WIFSIGNALED(status) {
+                let signal = libc::WTERMSIG(status);
+                signals::die_by(signal);
+                ExitCode::from((128 + signal) as u8)
+            } else {
+                ExitCode::from(libc::WEXITSTATUS(status) as u8)
+            }
+        }
+        Ending::Broken { text, exit } => {
+            complain(&text);
+            ExitCode::from(exit)
+        }
+    })
+}
+
+/// What the program gets: the caller's, but for what the command line says.
+fn init_process(args: &Do) -> Result<InitProcess, String> {
+    let mut envp: Vec<Vec<u8>> = std::env::vars_os()
+        .map(|(k, v)| [k.as_bytes(), b"=", v.as_bytes()].concat())
+        .collect();
+    for (name, value) in &args.env {
+        let start = format!("{name}=").into_bytes();
+        envp.retain(|e| !e.starts_with(&start));
+        envp.push([start.as_slice(), value.as_bytes()].concat());
+    }
+    let cwd = match &args.cwd {
+        Some(d) if d.is_absolute() => d.clone(),
+        Some(d) => {
+            return Err(format!(
+                "--cwd {} is not an absolute path: write where the program shall start",
+                d.display()
+            ));
+        }
+        None => std::env::current_dir()
+            .map_err(|e| format!("cannot find the current directory ({e}): name one with --cwd"))?,
+    };
+    let (uid, gid, groups) = match args.user {
+        Some((u, g)) => (u, g, Vec::new()),
+        None => {
+            let (u, g) = path::effective_ids();
+            let groups = host::groups().map_err(|e| format!("cannot read your groups: {e}"))?;
+            (u, g, groups)
+        }
+    };
+    let umask = path::umask(0o22);
+    path::umask(umask);
+    // RLIM_NLIMITS
+    let rlimits = (0..16)
+        .filter_map(|r| host::rlimit(r).ok().map(|(soft, hard)| (r, soft, hard)))
+        .collect();
+    Ok(InitProcess {
+        argv: args.command.iter().map(|a| a.clone().into_vec()).collect(),
+        envp,
+        cwd: cwd.into_os_string().into_vec(),
+        uid,
+        gid,
+        groups,
+        rlimits,
+        umask,
+    })
+}
+
+/// The Gofer's roots from 1 on, and where they appear.
+fn binds(args: &Do) -> Result<(Vec<RootSpec>, Vec<BindMount>), String> {
+    let mut roots = Vec::new();
+    let mut binds = Vec::new();
+    let mut add = |source: &std::path::Path, target: Option<&str>, writable: bool| {
+        let path = real_path(source)?;
+        let target = match target {
+            Some(t) => t.to_owned(),
+            None => path
+                .to_str()
+                .map_err(|_| format!("{} is not UTF-8", source.display()))?
+                .to_owned(),
+        };
+        let access = if writable {
+            Access::Writable
+        } else {
+            Access::ReadOnly
+        };
+        roots.push(RootSpec { path, access });
+        binds.push(BindMount {
+            root: roots.len() as u32,
+            target,
+            writable,
+        });
+        Ok::<(), String>(())
+    };
+    for w in &args.writable {
+        add(w, None, true)?;
+    }
+    for v in &args.volume {
+        add(&v.source, Some(&v.target), v.writable)?;
+    }
+    Ok((roots, binds))
+}
+
+fn open_log(path: &std::path::Path) -> Result<std::fs::File, String> {
+    std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .map_err(|e| format!("could not open the log {}: {e}", path.display()))
+}
+
+/// The Gofer's life, in its own process.
+fn run_gofer(side: GoferSide) -> Result<Infallible, Failure> {
+    let roots = side.roots.into_iter().enumerate().map(|(i, (fd, access))| {
+        let writable = match access {
+            Access::ReadOnly => Writable::No,
+            Access::Writable => Writable::Yes,
+        };
+        Root::from_fd(&i.to_string(), fd, writable)
+    });
+    let server = Server::new(roots.collect(), side.max_descriptors)
+        .map_err(|e| Failure(format!("could not start: {e}")))?;
+    (side.confine)().map_err(|e| Failure(format!("could not confine itself: {e}")))?;
+    server.run(side.channel)
+}
+
+/// What the Sentry gets, in its own process.
+fn config(
+    args: Do,
+    init: InitProcess,
+    binds: Vec<BindMount>,
+    streams: Streams,
+    (rows, cols): (u16, u16),
+    logs: bool,
+    side: SentrySide,
+) -> Config {
+    let mut given = side.descriptors.into_iter();
+    let stdio = match streams {
+        Streams::Inherited => Stdio::Inherited([given.next(), given.next(), given.next()]),
+        Streams::Terminal { errors } => Stdio::Terminal {
+            host: given.next().expect("it was asked for"),
+            rows,
+            cols,
+            stderr: match errors {
+                Errors::ToTerminal => None,
+                Errors::Elsewhere => given.next(),
+            },
+        },
+    };
+    let log_fd = logs.then(|| given.next().map(HostFd::into_raw)).flatten();
+    Config {
+        platform: match args.platform {
+            args::Platform::Notify => PlatformKind::Notify,
+            args::Platform::Ptrace => PlatformKind::Ptrace,
+        },
+        gofer: side.gofer,
+        binds,
+        net: match args.net {
+            args::Net::None => Net::None,
+        },
+        stdio,
+        control: side.control,
+        init,
+        hostname: args.hostname,
+        trace: TraceConfig {
+            strace: args.strace.is_some(),
+            filter: args
+                .strace
+                .iter()
+                .flat_map(|f| f.split(','))
+                .filter(|f| !f.is_empty())
+                .map(str::to_owned)
+                .collect(),
+            log_fd,
+            verbosity: args.verbose,
+        },
+        random_drop: args.debug_drop,
+        drain: DRAIN,
+        seal: side.seal,
+    }
+}

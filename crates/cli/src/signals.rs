@@ -1,0 +1,72 @@
+//! Signals: they come to this process, as the sandbox has a session of its own, and go on to the program.
+
+use crate::stdio::RawMode;
+use abi::Result;
+use hostcall::start::{self as host, SignalSet};
+use hostcall::{HostFd, process, term};
+use sandbox::Running;
+
+/// Those that a person, a shell or a service manager sends. SIGTTOU is blocked, too: it would stop this
+/// process when it puts the terminal back.
+const PASSED: [i32; 10] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGTERM,
+    libc::SIGTSTP,
+    libc::SIGCONT,
+    libc::SIGWINCH,
+];
+
+/// Blocks them, and opens the descriptor that they are read from. What the caller ignores (`nohup`) stays
+/// ignored.
+pub fn open() -> Result<HostFd> {
+    let set = PASSED
+        .into_iter()
+        .filter(|s| !host::is_ignored(*s))
+        .fold(SignalSet::default(), SignalSet::with);
+    host::block_signals(set.with(libc::SIGTTOU))?;
+    host::signalfd(set)
+}
+
+/// One came.
+pub fn arrived(running: &Running, terminal: Option<&RawMode>, signal: i32) {
+    match signal {
+        libc::SIGWINCH => {
+            if terminal.is_some()
+                && let Ok((rows, cols)) = term::window(0)
+            {
+                running.send_window(rows, cols);
+            }
+        }
+        // The program stops, and so do we, for the shell to see; its SIGCONT wakes both.
+        libc::SIGTSTP => {
+            running.send_signal(signal);
+            let stop = || {
+                let _ = process::kill(std::process::id() as i32, libc::SIGSTOP);
+            };
+            match terminal {
+                Some(t) => t.pause(stop),
+                None => stop(),
+            }
+        }
+        s => running.send_signal(s),
+    }
+}
+
+/// Ends this process as `signal` ended the program, so that the caller sees what it would see without a
+/// sandbox. Returns if that cannot be.
+pub fn die_by(signal: i32) {
+    // The program's core is none of ours.
+    let _ = host::set_rlimit(libc::RLIMIT_CORE, 0, 0);
+    let _ = process::prctl(libc::PR_SET_DUMPABLE, 0, 0);
+    let _ = host::set_default_action(signal);
+    let _ = process::kill(std::process::id() as i32, signal);
+    // If it was blocked, it comes now.
+    if (1..=64).contains(&signal) {
+        let _ = host::unblock_signals(SignalSet::default().with(signal));
+    }
+}

@@ -1,0 +1,66 @@
+//! The program's standard streams: the person's terminal, or descriptors as they are.
+
+use hostcall::term::{self, Settings};
+use hostcall::{RawFd, file};
+
+/// What the streams are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Streams {
+    /// Standard input and output are one terminal, and we are in its foreground: the program gets a
+    /// terminal of its own, joined to this one.
+    Terminal { errors: Errors },
+    /// Anything else: they are passed as they are.
+    Inherited,
+}
+
+/// Where standard error leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Errors {
+    ToTerminal,
+    Elsewhere,
+}
+
+impl Streams {
+    pub fn of_caller() -> Streams {
+        match (terminal(0), terminal(1)) {
+            (Some(i), Some(o)) if i == o && term::in_foreground(0) => Streams::Terminal {
+                errors: match terminal(2) {
+                    Some(e) if e == i => Errors::ToTerminal,
+                    _ => Errors::Elsewhere,
+                },
+            },
+            _ => Streams::Inherited,
+        }
+    }
+}
+
+/// The terminal's identity.
+fn terminal(fd: RawFd) -> Option<(u64, u64)> {
+    term::settings(fd).ok()?;
+    let st = file::fstat(fd).ok()?;
+    Some((st.st_dev, st.st_ino))
+}
+
+/// Raw mode of the terminal on standard input: put back when dropped, so also by a panic. (No signal ends
+/// this process but SIGKILL: the others are read, not suffered.)
+pub struct RawMode(Settings);
+
+impl RawMode {
+    pub fn enter() -> abi::Result<RawMode> {
+        let before = term::settings(0)?;
+        term::set_settings(0, &before.raw())?;
+        Ok(RawMode(before))
+    }
+    /// Shows the person's terminal as it was while `f` runs.
+    pub fn pause(&self, f: impl FnOnce()) {
+        let _ = term::set_settings(0, &self.0);
+        f();
+        let _ = term::set_settings(0, &self.0.raw());
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        let _ = term::set_settings(0, &self.0);
+    }
+}

@@ -1,0 +1,302 @@
+//! `cloister do` as a person uses it: exit statuses, signals, streams, and the end of its processes.
+//!
+//! What programs see in the sandbox is tested elsewhere; here they are the plainest.
+
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn cloister(args: &[&str]) -> Command {
+    let mut c = Command::new(env!("CARGO_BIN_EXE_cloister"));
+    c.args(args).current_dir("/").stdin(Stdio::null());
+    c
+}
+
+fn output(args: &[&str]) -> Output {
+    cloister(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// A program that has said that it runs, and goes on.
+fn waiting() -> Child {
+    let args = ["do", "--", "sh", "-c", "echo ready; exec sleep 100"];
+    let mut c = cloister(&args);
+    let mut c = c
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = [0u8; 6];
+    c.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"ready\n");
+    c
+}
+
+/// The children of a process.
+fn children(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    list.split_whitespace()
+        .map(|p| p.parse().unwrap())
+        .collect()
+}
+
+/// All that came from a process.
+fn family(pid: u32) -> Vec<u32> {
+    let mut all = vec![pid];
+    let mut next = 0;
+    while next < all.len() {
+        all.extend(children(all[next]));
+        next += 1;
+    }
+    all
+}
+
+/// Whether it still runs. (A zombie whose new parent is slow does not.)
+fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, s)| !s.starts_with('Z') && !s.starts_with('X'))
+}
+
+fn kill(pid: u32, signal: i32) {
+    hostcall::process::kill(pid as i32, signal).unwrap();
+}
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    assert_eq!(output(&["do", "--", "true"]).status.code(), Some(0));
+    assert_eq!(output(&["do", "--", "false"]).status.code(), Some(1));
+    assert_eq!(
+        output(&["do", "sh", "-c", "exit 77"]).status.code(),
+        Some(77)
+    );
+    let o = output(&["do", "--", "sh", "-c", "kill -TERM $$"]);
+    assert_eq!(o.status.signal(), Some(libc::SIGTERM));
+    let o = output(&["do", "--", "sh", "-c", "kill -SEGV $$"]);
+    assert_eq!(o.status.signal(), Some(libc::SIGSEGV));
+    assert!(!o.status.core_dumped());
+}
+
+#[test]
+fn mistakes_are_told() {
+    for (args, want) in [
+        (&["do", "--", "/no/such/program"][..], "no such program"),
+        (&["do", "--cwd", "here", "true"], "not an absolute path"),
+        (
+            &["do", "--writable", "/no/such/place", "true"],
+            "/no/such/place",
+        ),
+        (&["do", "--user", "me", "true"], "write numbers"),
+        (&["do"], "PROGRAM"),
+        (&["undo"], "undo"),
+    ] {
+        let o = output(args);
+        assert_eq!(o.status.code(), Some(125), "{args:?}");
+        assert!(
+            text(&o.stderr).contains(want),
+            "{args:?}: {}",
+            text(&o.stderr)
+        );
+        assert_eq!(o.stdout, b"", "{args:?}");
+    }
+}
+
+#[test]
+fn streams_are_passed() {
+    let mut c = cloister(&["do", "--", "sh", "-c", "cat; echo err >&2"]);
+    let mut c = c
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    c.stdin.take().unwrap().write_all(b"through\n").unwrap();
+    let o = c.wait_with_output().unwrap();
+    assert_eq!((text(&o.stdout), text(&o.stderr)), ("through\n", "err\n"));
+}
+
+#[test]
+fn the_caller_is_passed() {
+    let script = "echo $A $B $C; umask; ulimit -n; pwd";
+    let mut c = cloister(&["do", "--env", "B=2", "-e", "C=x y", "--", "sh", "-c"]);
+    c.arg(script)
+        .env("A", "1")
+        .env("B", "old")
+        .current_dir("/usr");
+    let o = c.output().unwrap();
+    let native = Command::new("sh")
+        .args(["-c", "umask; ulimit -n"])
+        .output()
+        .unwrap();
+    let want = format!("1 2 x y\n{}/usr\n", text(&native.stdout));
+    assert_eq!(text(&o.stdout), want, "{}", text(&o.stderr));
+    let o = output(&[
+        "do",
+        "--user",
+        "1234:99",
+        "--cwd",
+        "/etc",
+        "--",
+        "sh",
+        "-c",
+        "id -u; id -g; pwd",
+    ]);
+    assert_eq!(text(&o.stdout), "1234\n99\n/etc\n", "{}", text(&o.stderr));
+    let o = output(&["do", "--hostname", "box", "--", "uname", "-n"]);
+    assert_eq!(text(&o.stdout), "box\n");
+}
+
+#[test]
+fn a_terminal_is_joined() {
+    // script(1) gives its command a terminal.
+    let exe = env!("CARGO_BIN_EXE_cloister");
+    let run = |what: &str| {
+        let line = format!("stty rows 33 cols 44; {what}; stty -a | grep -o '[-]*icanon'");
+        let o = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        text(&o.stdout).replace("\r\n", "\n")
+    };
+    let size = format!("{exe} do -- sh -c 'stty size; tty'");
+    assert_eq!(run(&size), "33 44\n/dev/pts/0\nicanon\n");
+    let errors = format!("{exe} do -- sh -c 'tty >&2; test -t 2 || echo file' 2>/dev/null");
+    assert_eq!(run(&errors), "file\nicanon\n");
+    // Put back, however it ends.
+    let broken = format!("{exe} do -- sh -c 'kill -9 $$' 2>/dev/null");
+    assert!(run(&broken).ends_with("\nicanon\n") || run(&broken) == "icanon\n");
+    let broken = format!("{exe} do -- /no/such/program");
+    assert!(
+        run(&broken).ends_with("sandbox\nicanon\n"),
+        "{}",
+        run(&broken)
+    );
+    // Output in a pipe, as it is.
+    let piped = format!("{exe} do -- sh -c 'test -t 1 || echo pipe' | cat");
+    assert_eq!(run(&piped), "pipe\nicanon\n");
+}
+
+#[test]
+fn it_stops_and_goes_on() {
+    let state = |pid: u32| {
+        let s = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        s.rsplit_once(") ").unwrap().1.chars().next().unwrap()
+    };
+    let wait_for = |pid: u32, stopped: bool| {
+        let at = Instant::now();
+        while (state(pid) == 'T') != stopped {
+            assert!(at.elapsed() < Duration::from_secs(5));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let mut c = waiting();
+    kill(c.id(), libc::SIGTSTP);
+    wait_for(c.id(), true);
+    kill(c.id(), libc::SIGCONT);
+    wait_for(c.id(), false);
+    kill(c.id(), libc::SIGTERM);
+    assert_eq!(c.wait().unwrap().signal(), Some(libc::SIGTERM));
+}
+
+#[test]
+fn only_named_places_are_written() {
+    let dir = std::env::temp_dir().join(format!("cloister-test-{}", std::process::id()));
+    std::fs::create_dir_all(dir.join("open")).unwrap();
+    std::fs::write(dir.join("open/file"), "before\n").unwrap();
+    let d = dir.to_str().unwrap();
+    let open = format!("{d}/open");
+    let script = "echo in > $D/open/file; echo new > $D/open/new; echo gone > /etc/cloister-test; \
+                  cat $D/open/file /etc/cloister-test";
+    let env = format!("D={d}");
+    let o = output(&["do", "-w", &open, "-e", &env, "--", "sh", "-c", script]);
+    assert_eq!(text(&o.stdout), "in\ngone\n", "{}", text(&o.stderr));
+    assert_eq!(
+        std::fs::read_to_string(dir.join("open/file")).unwrap(),
+        "in\n"
+    );
+    assert_eq!(
+        std::fs::read_to_string(dir.join("open/new")).unwrap(),
+        "new\n"
+    );
+    assert!(!std::fs::exists("/etc/cloister-test").unwrap());
+    let volume = format!("{open}:/mnt/data");
+    let script = "cat /mnt/data/file; echo no > /mnt/data/file || echo refused";
+    let o = output(&["do", "--volume", &volume, "--", "sh", "-c", script]);
+    assert_eq!(text(&o.stdout), "in\nrefused\n", "{}", text(&o.stderr));
+    let volume = format!("{open}:/mnt/data:rw");
+    output(&[
+        "do",
+        "--volume",
+        &volume,
+        "--",
+        "sh",
+        "-c",
+        "echo yes > /mnt/data/file",
+    ]);
+    assert_eq!(
+        std::fs::read_to_string(dir.join("open/file")).unwrap(),
+        "yes\n"
+    );
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn signals_reach_the_program() {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1] {
+        let mut c = waiting();
+        kill(c.id(), signal);
+        assert_eq!(c.wait().unwrap().signal(), Some(signal));
+    }
+}
+
+#[test]
+fn whoever_is_killed_takes_all_with_it() {
+    // The starter, its two children, and what the Sentry started: the zygote comes first.
+    for victim in ["starter", "first child", "second child", "zygote"] {
+        let mut c = waiting();
+        let started = family(c.id());
+        let pid = match victim {
+            "starter" => c.id(),
+            "first child" => children(c.id())[0],
+            "second child" => children(c.id())[1],
+            _ => children(c.id())
+                .into_iter()
+                .flat_map(children)
+                .min()
+                .unwrap(),
+        };
+        kill(pid, libc::SIGKILL);
+        let at = Instant::now();
+        let status = c.wait().unwrap();
+        if victim == "starter" {
+            assert_eq!(status.signal(), Some(libc::SIGKILL));
+        } else {
+            assert_eq!(status.code(), Some(70), "{victim}");
+            let mut told = String::new();
+            c.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+            assert_eq!(told.lines().count(), 1, "{victim}: {told}");
+            assert!(told.starts_with("cloister: "), "{victim}: {told}");
+        }
+        while started.iter().any(|p| runs(*p)) {
+            assert!(at.elapsed() < Duration::from_secs(1), "{victim}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn the_tables_are_printed() {
+    let o = output(&["debug", "host-calls"]);
+    assert!(text(&o.stdout).contains("\nfutex "));
+    let o = output(&["debug", "host-calls", "--json"]);
+    assert!(
+        text(&o.stdout).starts_with("[\n  {\"name\": \"read\", \"number\": 0, \"sentry\": true")
+    );
+    let o = output(&["debug", "syscalls", "--markdown"]);
+    assert!(text(&o.stdout).contains("| 0 | `read` |"));
+}
