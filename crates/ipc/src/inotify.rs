@@ -95,6 +95,10 @@ impl WatchList {
     pub fn new() -> Arc<WatchList> {
         Arc::default()
     }
+    /// The list of what `path` names, made at the first call.
+    pub fn of(path: &vfs::Path) -> Result<Arc<WatchList>> {
+        vfs::watch::watcher(path, WatchList::new)?.ok_or(EINVAL)
+    }
     fn remove(&self, inotify: &Weak<Inotify>, wd: i32) {
         let mut w = self.watchers.lock();
         w.retain(|(i, n)| *n != wd || !Weak::ptr_eq(i, inotify));
@@ -148,9 +152,7 @@ impl Inotify {
     /// `inotify_add_watch(2)` on the inode with this list. Path flags (IN_ONLYDIR, IN_DONT_FOLLOW) are the
     /// caller's.
     pub fn add_watch(&self, list: &Arc<WatchList>, mask: u32) -> Result<i32> {
-        if mask & (IN_ALL_EVENTS | IN_UNMOUNT | IN_Q_OVERFLOW | IN_IGNORED) == 0
-            || (mask & IN_MASK_ADD != 0 && mask & IN_MASK_CREATE != 0)
-        {
+        if mask == 0 || (mask & IN_MASK_ADD != 0 && mask & IN_MASK_CREATE != 0) {
             return Err(EINVAL);
         }
         let keep = mask & (IN_ALL_EVENTS | IN_ONESHOT | IN_EXCL_UNLINK);

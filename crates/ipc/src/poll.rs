@@ -47,12 +47,7 @@ pub fn select(b: &dyn Blocker, items: &mut [PollItem], wait: Wait) -> Result<usi
     wait_for(b, items, wait, Events::empty())
 }
 
-fn wait_for(
-    b: &dyn Blocker,
-    items: &mut [PollItem],
-    wait: Wait,
-    always: Events,
-) -> Result<usize> {
+fn wait_for(b: &dyn Blocker, items: &mut [PollItem], wait: Wait, always: Events) -> Result<usize> {
     let n = scan(items, always);
     let deadline = match wait {
         Wait::No => return Ok(n),

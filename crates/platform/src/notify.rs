@@ -10,7 +10,7 @@
 //! instruction. That is how registers are fetched after a plain notification.
 
 use crate::frame::Frame;
-use crate::process::{Drive, Listener, Factory, KICK, Process, RawThread, recv, release_after};
+use crate::process::{Drive, Factory, KICK, Listener, Process, RawThread, recv, release_after};
 use crate::{AddressSpace, AppThread, Event, Interrupter, MapOp, Platform, Regs};
 use abi::Result;
 use abi::errno::EINVAL;

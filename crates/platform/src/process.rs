@@ -160,7 +160,10 @@ impl Factory {
     /// and nobody has claimed it.
     fn claim_listener(&self, fd: RawFd) -> Option<Listener> {
         let claimed = host::is_listener(fd) && self.listeners.lock().insert(fd);
-        claimed.then(|| Listener { fd: HostFd::from_raw(fd), claimed: self.listeners.clone() })
+        claimed.then(|| Listener {
+            fd: HostFd::from_raw(fd),
+            claimed: self.listeners.clone(),
+        })
     }
 
     fn give_unit(&self, u: Unit) {

@@ -122,7 +122,10 @@ impl Kernel {
     /// What every new address space gets.
     pub fn prepare_mm(&self, mm: &Mm) {
         if self.random_drop != 0 {
-            mm.set_random_drop(self.drop_seed.fetch_add(1, Ordering::Relaxed), self.random_drop);
+            mm.set_random_drop(
+                self.drop_seed.fetch_add(1, Ordering::Relaxed),
+                self.random_drop,
+            );
         }
     }
 
@@ -168,7 +171,10 @@ impl Kernel {
     pub fn end_sandbox(&self, status: i32) {
         let others: Vec<_> = {
             let l = self.tasks.lock();
-            l.processes().filter(|p| p.group.tgid != 1).map(|p| p.group.clone()).collect()
+            l.processes()
+                .filter(|p| p.group.tgid != 1)
+                .map(|p| p.group.clone())
+                .collect()
         };
         for g in others {
             self.kill_group(&g, abi::signal::SIGKILL.number());

@@ -53,10 +53,16 @@ impl Strace {
             .enumerate()
             .map(|(i, a)| show(cx, *a, args, i, None))
             .collect();
-        if matches!(call.name, "exit" | "exit_group" | "rt_sigreturn" | "execve" | "execveat") {
+        if matches!(
+            call.name,
+            "exit" | "exit_group" | "rt_sigreturn" | "execve" | "execveat"
+        ) {
             self.line(cx.tid, &format!("{}({}) ...", call.name, shown.join(", ")));
         }
-        Entered { start: Instant::now(), shown }
+        Entered {
+            start: Instant::now(),
+            shown,
+        }
     }
     /// Writes the line.
     pub fn exit(&self, cx: &Context, call: &Call, args: &Args, e: Entered, r: &SysResult) {
@@ -77,7 +83,10 @@ impl Strace {
             Err(e) => format!("-1 {}", e.name()),
         };
         let s = took.as_secs_f64();
-        self.line(cx.tid, &format!("{}({}) = {result} <{s:.6}>", call.name, shown.join(", ")));
+        self.line(
+            cx.tid,
+            &format!("{}({}) = {result} <{s:.6}>", call.name, shown.join(", ")),
+        );
     }
 }
 
@@ -88,15 +97,32 @@ fn in_class(call: &Call, class: &str) -> bool {
         "file" => has(|a| matches!(a, Arg::Path)),
         "desc" => has(|a| matches!(a, Arg::Fd | Arg::DirFd)),
         "memory" => {
-            matches!(call.name, "mmap" | "munmap" | "mprotect" | "mremap" | "brk" | "madvise" | "msync")
+            matches!(
+                call.name,
+                "mmap" | "munmap" | "mprotect" | "mremap" | "brk" | "madvise" | "msync"
+            )
         }
         "process" => matches!(
             call.name,
-            "clone" | "clone3" | "fork" | "vfork" | "execve" | "execveat" | "exit" | "exit_group" | "wait4"
-                | "waitid" | "kill" | "tgkill" | "tkill"
+            "clone"
+                | "clone3"
+                | "fork"
+                | "vfork"
+                | "execve"
+                | "execveat"
+                | "exit"
+                | "exit_group"
+                | "wait4"
+                | "waitid"
+                | "kill"
+                | "tgkill"
+                | "tkill"
         ),
         "signal" => call.name.contains("sig") || call.name.contains("kill"),
-        "net" | "network" => has(|a| matches!(a, Arg::SockAddr(_))) || call.name.starts_with("s") && call.name.contains("sock"),
+        "net" | "network" => {
+            has(|a| matches!(a, Arg::SockAddr(_)))
+                || call.name.starts_with("s") && call.name.contains("sock")
+        }
         _ => false,
     }
 }
@@ -112,7 +138,14 @@ pub fn unknown(cx: &Context, nr: u64, args: &Args) {
 pub fn signal(cx: &Context, info: &SigInfo) {
     if let Some(t) = &cx.kernel.strace {
         let name = info.signal().map_or("?".into(), |s| format!("{s:?}"));
-        t.line(cx.tid, &format!("--- {name} {{si_code={}, si_pid={}}} ---", info.code, info.pid()));
+        t.line(
+            cx.tid,
+            &format!(
+                "--- {name} {{si_code={}, si_pid={}}} ---",
+                info.code,
+                info.pid()
+            ),
+        );
     }
 }
 
@@ -141,7 +174,11 @@ fn quoted(bytes: &[u8], cut: bool) -> String {
 fn bytes_at(cx: &Context, va: u64, len: usize) -> String {
     let mut buf = vec![0u8; len.min(SHOWN)];
     let n = cx.mm().read_bytes(Va(va), &mut buf);
-    if n == 0 && len > 0 { format!("{va:#x}") } else { quoted(&buf[..n], len > SHOWN) }
+    if n == 0 && len > 0 {
+        format!("{va:#x}")
+    } else {
+        quoted(&buf[..n], len > SHOWN)
+    }
 }
 
 fn flags(v: u64, names: &[(u64, &str)]) -> String {
@@ -189,7 +226,13 @@ fn show(cx: &Context, a: Arg, args: &Args, i: usize, result: Option<&SysResult>)
         Arg::Int => format!("{int}"),
         Arg::Uint => format!("{v}"),
         Arg::Hex => format!("{v:#x}"),
-        Arg::Ptr => if v == 0 { "NULL".into() } else { format!("{v:#x}") },
+        Arg::Ptr => {
+            if v == 0 {
+                "NULL".into()
+            } else {
+                format!("{v:#x}")
+            }
+        }
         Arg::Fd => format!("{int}"),
         Arg::DirFd if int == abi::linux::AT_FDCWD => "AT_FDCWD".into(),
         Arg::DirFd => format!("{int}"),
@@ -219,11 +262,23 @@ fn show(cx: &Context, a: Arg, args: &Args, i: usize, result: Option<&SysResult>)
                     .collect();
                 format!("[{}]", names.join(" "))
             }
-            _ => if v == 0 { "NULL".into() } else { format!("{v:#x}") },
+            _ => {
+                if v == 0 {
+                    "NULL".into()
+                } else {
+                    format!("{v:#x}")
+                }
+            }
         },
         Arg::Timespec => match cx.mm().read_obj::<Timespec>(Va(v)) {
             Ok(t) if v != 0 => format!("{{tv_sec={}, tv_nsec={}}}", t.sec, t.nsec),
-            _ => if v == 0 { "NULL".into() } else { format!("{v:#x}") },
+            _ => {
+                if v == 0 {
+                    "NULL".into()
+                } else {
+                    format!("{v:#x}")
+                }
+            }
         },
         Arg::SockAddr(n) => sockaddr(cx, v, args.usize(usize::from(n))),
         Arg::Strings => strings(cx, v),
@@ -237,7 +292,11 @@ fn show(cx: &Context, a: Arg, args: &Args, i: usize, result: Option<&SysResult>)
         Arg::OpenFlags => {
             let mode = ["O_RDONLY", "O_WRONLY", "O_RDWR", "O_ACCMODE"][(v & 3) as usize];
             let rest = v & !3;
-            if rest == 0 { mode.into() } else { format!("{mode}|{}", flags(rest & 0xffff_ffff, OPEN_FLAGS)) }
+            if rest == 0 {
+                mode.into()
+            } else {
+                format!("{mode}|{}", flags(rest & 0xffff_ffff, OPEN_FLAGS))
+            }
         }
         Arg::Stat => match result {
             Some(Ok(_)) => match cx.mm().read_obj::<[u64; 8]>(Va(v)) {
@@ -251,7 +310,13 @@ fn show(cx: &Context, a: Arg, args: &Args, i: usize, result: Option<&SysResult>)
                 Ok(n) => format!("[{n}]"),
                 Err(_) => format!("{v:#x}"),
             },
-            _ => if v == 0 { "NULL".into() } else { format!("{v:#x}") },
+            _ => {
+                if v == 0 {
+                    "NULL".into()
+                } else {
+                    format!("{v:#x}")
+                }
+            }
         },
         Arg::Iovec(n) => iovec(cx, v, args.usize(usize::from(n))),
     }
@@ -261,12 +326,26 @@ fn sockaddr(cx: &Context, va: u64, len: usize) -> String {
     let mut b = [0u8; 110];
     let n = cx.mm().read_bytes(Va(va), &mut b[..len.min(110)]);
     if n < 2 {
-        return if va == 0 { "NULL".into() } else { format!("{va:#x}") };
+        return if va == 0 {
+            "NULL".into()
+        } else {
+            format!("{va:#x}")
+        };
     }
     let port = || u16::from_be_bytes([b[2], b[3]]);
     match u16::from_le_bytes([b[0], b[1]]) {
-        1 => format!("{{sa_family=AF_UNIX, sun_path={}}}", quoted(b[2..n].split(|c| *c == 0).next().unwrap_or(&[]), false)),
-        2 if n >= 8 => format!("{{sa_family=AF_INET, sin_port={}, sin_addr={}.{}.{}.{}}}", port(), b[4], b[5], b[6], b[7]),
+        1 => format!(
+            "{{sa_family=AF_UNIX, sun_path={}}}",
+            quoted(b[2..n].split(|c| *c == 0).next().unwrap_or(&[]), false)
+        ),
+        2 if n >= 8 => format!(
+            "{{sa_family=AF_INET, sin_port={}, sin_addr={}.{}.{}.{}}}",
+            port(),
+            b[4],
+            b[5],
+            b[6],
+            b[7]
+        ),
         10 => format!("{{sa_family=AF_INET6, sin6_port={}}}", port()),
         f => format!("{{sa_family={f}}}"),
     }
@@ -289,12 +368,22 @@ fn strings(cx: &Context, va: u64) -> String {
 fn iovec(cx: &Context, va: u64, count: usize) -> String {
     let mut out = Vec::new();
     for i in 0..count.min(4) {
-        match cx.mm().read_obj::<[u64; 2]>(Va(va.wrapping_add(16 * i as u64))) {
+        match cx
+            .mm()
+            .read_obj::<[u64; 2]>(Va(va.wrapping_add(16 * i as u64)))
+        {
             Ok([base, len]) => {
-                out.push(format!("{{iov_base={}, iov_len={len}}}", bytes_at(cx, base, len as usize)));
+                out.push(format!(
+                    "{{iov_base={}, iov_len={len}}}",
+                    bytes_at(cx, base, len as usize)
+                ));
             }
             Err(_) => return format!("{va:#x}"),
         }
     }
-    format!("[{}{}]", out.join(", "), if count > 4 { ", ..." } else { "" })
+    format!(
+        "[{}{}]",
+        out.join(", "),
+        if count > 4 { ", ..." } else { "" }
+    )
 }

@@ -124,7 +124,8 @@ pub(crate) fn moved(
     let dir = dir_bit(child);
     tell(from, IN_MOVED_FROM | dir, cookie, old);
     tell(to, IN_MOVED_TO | dir, cookie, &child.name());
-    tell(child, IN_MOVE_SELF | dir, 0, b"");
+    // IN_ISDIR does not go with what happens to a directory itself being moved.
+    tell(child, IN_MOVE_SELF, 0, b"");
     if let Some(t) = target {
         gone(t);
     }

@@ -9,9 +9,9 @@ mod mounts;
 
 pub use mounts::Made;
 
+use crate::fs::console;
 use crate::fs::host_stream::HostStream;
 use crate::fs::terminals::Terminals;
-use crate::fs::console;
 use crate::kernel::{Kernel, Parts};
 use crate::strace::Strace;
 use crate::task::exec::{ExecRequest, prepare};
@@ -46,7 +46,10 @@ pub fn run(config: Config) -> ! {
     let (kind, why) = match r {
         Ok(Ok(kernel)) => (control::CRASH, serve(&kernel)),
         Ok(Err(e)) => (control::ERROR, e),
-        Err(_) => (control::CRASH, "the Sentry failed while it started (a bug in Cloister); the trace is above".into()),
+        Err(_) => (
+            control::CRASH,
+            "the Sentry failed while it started (a bug in Cloister); the trace is above".into(),
+        ),
     };
     if let Ok(c) = control {
         let mut m = kind.to_le_bytes().to_vec();
@@ -81,9 +84,10 @@ fn start(config: Config) -> core::result::Result<Arc<Kernel>, Failure> {
             platform::notify::Notify::new(),
             "start the notify platform (Linux 5.19 or later with seccomp is needed; try --platform=ptrace)",
         )?),
-        PlatformKind::Ptrace => {
-            Arc::new(or(platform::ptrace::Ptrace::new(), "start the ptrace platform")?)
-        }
+        PlatformKind::Ptrace => Arc::new(or(
+            platform::ptrace::Ptrace::new(),
+            "start the ptrace platform",
+        )?),
     };
     let clas = or(Clas::new(), "make the memory file")?;
     let total_memory = hostcall::process::total_memory();
@@ -91,13 +95,19 @@ fn start(config: Config) -> core::result::Result<Arc<Kernel>, Failure> {
     // Needs one thread, and the zygote cloned before.
     or((config.seal)(), "close the Sentry's walls")?;
     let strace = config.trace.strace.then(|| {
-        Arc::new(Strace::new(config.trace.log_fd.unwrap_or(2), config.trace.filter.clone()))
+        Arc::new(Strace::new(
+            config.trace.log_fd.unwrap_or(2),
+            config.trace.filter.clone(),
+        ))
     });
     let client = or(
-        Client::connect(&config.gofer, Box::new(|| {
-            // Without the Gofer no file can be found any more: end, the starter says why.
-            hostcall::process::exit_group(71);
-        })),
+        Client::connect(
+            &config.gofer,
+            Box::new(|| {
+                // Without the Gofer no file can be found any more: end, the starter says why.
+                hostcall::process::exit_group(71);
+            }),
+        ),
         "reach the Gofer",
     )?;
     let vfs = Vfs::new();
@@ -137,7 +147,10 @@ fn limits(i: &InitProcess) -> Limits {
     let mut l = Limits::default();
     for (n, soft, hard) in &i.rlimits {
         if (*n as usize) < COUNT {
-            l.0[*n as usize] = Limit { current: *soft, max: *hard };
+            l.0[*n as usize] = Limit {
+                current: *soft,
+                max: *hard,
+            };
         }
     }
     l
@@ -156,8 +169,19 @@ fn first_program(
     let space = or(kernel.platform.new_address_space(), "make an address space")?;
     let mm = mm::Mm::new(kernel.clas.clone(), space);
     let tgid = or(kernel.tasks.lock().new_tid(), "number the first process")?;
-    let group = ThreadGroup::new(tgid, Arc::new(RwLock::new(Actions::default())), limits(&init));
-    let task = Task::first(kernel, group.clone(), mm, fs.clone(), files.clone(), cred.clone());
+    let group = ThreadGroup::new(
+        tgid,
+        Arc::new(RwLock::new(Actions::default())),
+        limits(&init),
+    );
+    let task = Task::first(
+        kernel,
+        group.clone(),
+        mm,
+        fs.clone(),
+        files.clone(),
+        cred.clone(),
+    );
     {
         let mut l = kernel.tasks.lock();
         l.add_process(Process {
@@ -182,16 +206,31 @@ fn first_program(
     let cx = PathCx {
         vfs: &kernel.vfs,
         fs: &fs,
-        caller: Caller { cred: &cred, task: &task },
+        caller: Caller {
+            cred: &cred,
+            task: &task,
+        },
         blocker: &boot,
     };
-    or(cx.chdir(&init.cwd), &format!("change to directory {}", String::from_utf8_lossy(&init.cwd)))?;
+    or(
+        cx.chdir(&init.cwd),
+        &format!("change to directory {}", String::from_utf8_lossy(&init.cwd)),
+    )?;
     streams(kernel, &task, &files, stdio)?;
-    let path = find_program(&cx, &init)
-        .map_err(|e| format!("cannot run {name}: {}", explain(e)))?;
-    let req = ExecRequest { at: At::Cwd, path, walk: Walk::FOLLOW, argv: init.argv, envp: init.envp };
+    let path =
+        find_program(&cx, &init).map_err(|e| format!("cannot run {name}: {}", explain(e)))?;
+    let req = ExecRequest {
+        at: At::Cwd,
+        path,
+        walk: Walk::FOLLOW,
+        argv: init.argv,
+        envp: init.envp,
+    };
     let thread = prepare(&task, &req).map_err(|e| format!("cannot run {name}: {}", explain(e)))?;
-    or(clone::start(task, thread, AltStack::default()), "start the first thread")
+    or(
+        clone::start(task, thread, AltStack::default()),
+        "start the first thread",
+    )
 }
 
 fn explain(e: abi::Errno) -> String {
@@ -215,7 +254,11 @@ fn find_program(cx: &PathCx<'_>, i: &InitProcess) -> Result<Vec<u8>> {
         .unwrap_or(b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     let mut last = ENOENT;
     for dir in path.split(|b| *b == b':') {
-        let mut p = if dir.is_empty() { b".".to_vec() } else { dir.to_vec() };
+        let mut p = if dir.is_empty() {
+            b".".to_vec()
+        } else {
+            dir.to_vec()
+        };
         p.push(b'/');
         p.extend_from_slice(name);
         match cx.open_exec(&At::Cwd, &p, Walk::FOLLOW) {
@@ -229,7 +272,10 @@ fn find_program(cx: &PathCx<'_>, i: &InitProcess) -> Result<Vec<u8>> {
 
 /// A descriptor of the host as an open file.
 fn inherited(task: &Task, fd: hostcall::HostFd) -> core::result::Result<Arc<File>, Failure> {
-    let flags = or(hostcall::file::status_flags(fd.raw()), "look at a standard stream")?;
+    let flags = or(
+        hostcall::file::status_flags(fd.raw()),
+        "look at a standard stream",
+    )?;
     let (ops, pos) = or(HostStream::new(fd), "take over a standard stream")?;
     let f = File::new(ops, flags, None, task.cred());
     *f.pos.lock() = pos;
@@ -251,16 +297,27 @@ fn streams(
                 let f = inherited(task, fd)?;
                 // `>file 2>&1` is one open file with one position. Who it is cannot be asked of the host from
                 // here: the same file, opened alike, at the same position is taken for it.
-                let (st, pos) = (or(f.ops.stat(), "look at a standard stream")?, *f.pos.lock());
+                let (st, pos) = (
+                    or(f.ops.stat(), "look at a standard stream")?,
+                    *f.pos.lock(),
+                );
                 let twin = seen.iter().find(|(s, flags, p, _)| {
                     (s.dev, s.ino, *flags, *p) == (st.dev, st.ino, f.flags(), pos)
                 });
                 let f = twin.map_or(f, |t| t.3.clone());
                 seen.push((st, f.flags(), pos, f.clone()));
-                or(install(n as i32, f).map(|_| ()), "install a standard stream")?;
+                or(
+                    install(n as i32, f).map(|_| ()),
+                    "install a standard stream",
+                )?;
             }
         }
-        Stdio::Terminal { host, rows, cols, stderr } => {
+        Stdio::Terminal {
+            host,
+            rows,
+            cols,
+            stderr,
+        } => {
             let devpts = &kernel.terminals.devpts;
             let master = or(devpts.open_master(), "make a terminal")?;
             master.unlock();
@@ -269,14 +326,21 @@ fn streams(
             let at = At::Cwd;
             let path = format!("/dev/pts/{}", master.pty().index);
             let f = task.with_paths(|p| {
-                p.open(&at, path.as_bytes(), vfs::ops::OpenHow::new(O_RDWR | vfs::file::O_NOCTTY, 0))
+                p.open(
+                    &at,
+                    path.as_bytes(),
+                    vfs::ops::OpenHow::new(O_RDWR | vfs::file::O_NOCTTY, 0),
+                )
             });
             let f = or(f, "open the terminal")?;
             for n in 0..3 {
                 or(install(n, f.clone()).map(|_| ()), "install the terminal")?;
             }
             if let Some(fd) = stderr {
-                or(install(2, inherited(task, fd)?).map(|_| ()), "install standard error")?;
+                or(
+                    install(2, inherited(task, fd)?).map(|_| ()),
+                    "install standard error",
+                )?;
             }
             kernel.set_terminal(&master);
             kernel.set_console(console::start(host, master));
@@ -288,8 +352,12 @@ fn streams(
 /// The main thread's work from now on: the starter's messages. Gives the reason to end.
 fn serve(kernel: &Arc<Kernel>) -> Failure {
     let mut m = [0u8; 64];
-    let mut fds = [kernel.control.raw(), kernel.platform.end().unwrap_or(-1)]
-        .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    let mut fds =
+        [kernel.control.raw(), kernel.platform.end().unwrap_or(-1)].map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        });
     loop {
         if hostcall::file::poll(&mut fds, -1) == Err(EINTR) {
             continue;
@@ -306,7 +374,9 @@ fn serve(kernel: &Arc<Kernel>) -> Failure {
             Err(EINTR) => continue,
             Err(e) => return format!("the starter cannot be heard: {e}"),
         };
-        let word = |at: usize| (n >= at + 4).then(|| u32::from_le_bytes(m[at..at + 4].try_into().expect("4")));
+        let word = |at: usize| {
+            (n >= at + 4).then(|| u32::from_le_bytes(m[at..at + 4].try_into().expect("4")))
+        };
         match word(0) {
             Some(control::WINDOW) => {
                 if let Some(w) = word(4) {

@@ -34,7 +34,10 @@ pub fn tree(
     for name in ["tmpfs", "devtmpfs"] {
         let t = TmpfsType {
             clas: kernel.clas.clone(),
-            default: vfs::fs::tmpfs::Options { max_pages: pages / 2, ..Default::default() },
+            default: vfs::fs::tmpfs::Options {
+                max_pages: pages / 2,
+                ..Default::default()
+            },
             total_pages: pages,
             name,
         };
@@ -45,34 +48,67 @@ pub fn tree(
     crate::fs::dev::register(kernel);
 
     let attach = |name: &str, sharing: Sharing| {
-        let o = Options { sharing, ids: Ids::AsIs, ..Options::default() };
-        or(GoferFs::mountable(vfs, client, name, o), "show the host's files")
+        let o = Options {
+            sharing,
+            ids: Ids::AsIs,
+            ..Options::default()
+        };
+        or(
+            GoferFs::mountable(vfs, client, name, o),
+            "show the host's files",
+        )
     };
     let lower = attach("0", Sharing::Exclusive)?;
     // The writable layer: in memory, gone with the sandbox.
     let (upper, _) = Tmpfs::new(vfs.new_dev(), &kernel.clas, tmpfs::Options::default());
-    let root = or(Overlay::over(vfs, &[lower], &upper), "lay a writable layer over the host's root")?;
+    let root = or(
+        Overlay::over(vfs, &[lower], &upper),
+        "lay a writable layer over the host's root",
+    )?;
     let ns = MountNamespace::new(vfs, root, MountFlags::empty(), "overlay");
     let fs = FsContext::new(&ns);
     let cred = Arc::new(Credentials::root());
     let boot = super::Boot(Arc::default());
-    let cx = PathCx { vfs, fs: &fs, caller: Caller { cred: &cred, task: &() }, blocker: &boot };
+    let cx = PathCx {
+        vfs,
+        fs: &fs,
+        caller: Caller {
+            cred: &cred,
+            task: &(),
+        },
+        blocker: &boot,
+    };
 
     let mount = |target: &str, kind: &str, data: &str, flags: MountFlags| {
         // A host without the directory simply has no such mount.
         let Ok(at) = cx.resolve(&At::Cwd, target.as_bytes(), Walk::FOLLOW | Walk::DIRECTORY) else {
             return Ok(());
         };
-        let made = vfs.fs_type(kind).and_then(|t| t.mount(vfs, &cx.caller, kind, data));
+        let made = vfs
+            .fs_type(kind)
+            .and_then(|t| t.mount(vfs, &cx.caller, kind, data));
         let root = or(made, &format!("make {target}"))?;
-        or(ns.mount(&at, root, flags, kind).map(|_| ()), &format!("mount {target}"))
+        or(
+            ns.mount(&at, root, flags, kind).map(|_| ()),
+            &format!("mount {target}"),
+        )
     };
     let quiet = MountFlags::NOSUID | MountFlags::NODEV;
     mount("/proc", "proc", "", quiet | MountFlags::NOEXEC)?;
-    mount("/sys", "sysfs", "", quiet | MountFlags::NOEXEC | MountFlags::RDONLY)?;
+    mount(
+        "/sys",
+        "sysfs",
+        "",
+        quiet | MountFlags::NOEXEC | MountFlags::RDONLY,
+    )?;
     mount("/dev", "devtmpfs", "mode=755", MountFlags::NOSUID)?;
     or(crate::fs::dev::populate(&cx), "fill /dev")?;
-    mount("/dev/pts", "devpts", "", MountFlags::NOSUID | MountFlags::NOEXEC)?;
+    mount(
+        "/dev/pts",
+        "devpts",
+        "",
+        MountFlags::NOSUID | MountFlags::NOEXEC,
+    )?;
     mount("/dev/shm", "tmpfs", "mode=1777", quiet)?;
     mount("/dev/mqueue", "tmpfs", "mode=1777", quiet)?;
     mount("/tmp", "tmpfs", "mode=1777", quiet)?;
@@ -85,8 +121,15 @@ pub fn tree(
             r => r,
         };
         let at = or(place, &format!("find {} to mount on", b.target))?;
-        let flags = if b.writable { MountFlags::empty() } else { MountFlags::RDONLY };
-        or(ns.mount(&at, dentry, flags, "host").map(|_| ()), &format!("mount {}", b.target))?;
+        let flags = if b.writable {
+            MountFlags::empty()
+        } else {
+            MountFlags::RDONLY
+        };
+        or(
+            ns.mount(&at, dentry, flags, "host").map(|_| ()),
+            &format!("mount {}", b.target),
+        )?;
     }
     Ok(ns)
 }

@@ -19,7 +19,10 @@ pub struct HostConsole {
 
 /// Starts the threads.
 pub fn start(host: HostFd, master: Arc<Master>) -> Arc<HostConsole> {
-    let c = Arc::new(HostConsole { master: master.clone(), idle: AtomicBool::new(false) });
+    let c = Arc::new(HostConsole {
+        master: master.clone(),
+        idle: AtomicBool::new(false),
+    });
     let fd = host.raw();
     // Both threads live as long as the sandbox, and so does the descriptor.
     let _ = host.into_raw();
@@ -31,7 +34,10 @@ pub fn start(host: HostFd, master: Arc<Master>) -> Arc<HostConsole> {
 }
 
 fn spawn(name: &str, f: impl FnOnce() + Send + 'static) {
-    let _ = std::thread::Builder::new().name(name.into()).stack_size(128 << 10).spawn(f);
+    let _ = std::thread::Builder::new()
+        .name(name.into())
+        .stack_size(128 << 10)
+        .spawn(f);
 }
 
 fn type_in(fd: i32, m: &Master) {
@@ -42,7 +48,11 @@ fn type_in(fd: i32, m: &Master) {
             Ok(n) => n,
             Err(EINTR) => continue,
             Err(EAGAIN) => {
-                let mut p = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+                let mut p = [libc::pollfd {
+                    fd,
+                    events: libc::POLLIN,
+                    revents: 0,
+                }];
                 let _ = hostcall::file::poll(&mut p, -1);
                 continue;
             }
@@ -77,7 +87,11 @@ fn show(fd: i32, c: &HostConsole) {
                         Ok(w) => rest = &rest[w..],
                         Err(EINTR) => {}
                         Err(EAGAIN) => {
-                            let mut p = [libc::pollfd { fd, events: libc::POLLOUT, revents: 0 }];
+                            let mut p = [libc::pollfd {
+                                fd,
+                                events: libc::POLLOUT,
+                                revents: 0,
+                            }];
                             let _ = hostcall::file::poll(&mut p, -1);
                         }
                         Err(_) => return,

@@ -13,8 +13,8 @@ use vfs::file::{File, FileOps};
 use vfs::fs::dev::{LINKS, STANDARD};
 use vfs::fs::dynamic::{DynDir, DynEntry, DynFs, DynNode};
 use vfs::fs::tmpfs::{self, Node, Tmpfs};
-use vfs::vfs::{Device, DeviceOpen};
 use vfs::inode::Inode;
+use vfs::vfs::{Device, DeviceOpen};
 use vfs::{At, Caller, FileType, NewNode, PathCx, makedev};
 
 /// `/dev/tty` (5:0): the caller's controlling terminal.
@@ -61,7 +61,10 @@ impl DynDir for PtsDir {
         if name == b"ptmx" {
             return self.node(0o666, 0, makedev(5, 2));
         }
-        let n: u32 = std::str::from_utf8(name).ok().and_then(|s| s.parse().ok()).ok_or(ENOENT)?;
+        let n: u32 = std::str::from_utf8(name)
+            .ok()
+            .and_then(|s| s.parse().ok())
+            .ok_or(ENOENT)?;
         if !self.devpts.list().contains(&n) {
             self.made.lock().remove(&makedev(136, n));
             return Err(ENOENT);
@@ -80,15 +83,25 @@ impl DynDir for PtsDir {
 /// Registers the devices and devpts.
 pub fn register(k: &Arc<Kernel>) {
     let d = &k.terminals.devpts;
-    k.vfs.devices.register(5, Some(2), Arc::new(PtmxDevice(d.clone())));
-    k.vfs.devices.register(136, None, Arc::new(SlaveDevice(d.clone())));
-    k.vfs.devices.register(5, Some(0), Arc::new(ControllingTerminal));
+    k.vfs
+        .devices
+        .register(5, Some(2), Arc::new(PtmxDevice(d.clone())));
+    k.vfs
+        .devices
+        .register(136, None, Arc::new(SlaveDevice(d.clone())));
+    k.vfs
+        .devices
+        .register(5, Some(0), Arc::new(ControllingTerminal));
     let (devpts, clas) = (d.clone(), k.clas.clone());
     k.vfs.register_fs(
         "devpts",
         Arc::new(Made(move |vfs: &Arc<vfs::Vfs>| {
             let (nodes, _) = Tmpfs::new(vfs.new_dev(), &clas, tmpfs::Options::default());
-            let dir = PtsDir { devpts: devpts.clone(), nodes, made: Mutex::default() };
+            let dir = PtsDir {
+                devpts: devpts.clone(),
+                nodes,
+                made: Mutex::default(),
+            };
             Ok(DynFs::mountable(vfs, "devpts", 0x1cd1, Arc::new(dir)))
         })),
     );
@@ -98,10 +111,19 @@ pub fn register(k: &Arc<Kernel>) {
 pub fn populate(cx: &PathCx<'_>) -> Result<()> {
     let old = cx.fs.set_umask(0);
     for (name, major, minor) in STANDARD {
-        cx.mknod(&At::Cwd, format!("/dev/{name}").as_bytes(), 0o20_666, makedev(major, minor))?;
+        cx.mknod(
+            &At::Cwd,
+            format!("/dev/{name}").as_bytes(),
+            0o20_666,
+            makedev(major, minor),
+        )?;
     }
     for (name, target) in LINKS {
-        cx.symlink(target.as_bytes(), &At::Cwd, format!("/dev/{name}").as_bytes())?;
+        cx.symlink(
+            target.as_bytes(),
+            &At::Cwd,
+            format!("/dev/{name}").as_bytes(),
+        )?;
     }
     for dir in ["pts", "shm", "mqueue"] {
         cx.mkdir(&At::Cwd, format!("/dev/{dir}").as_bytes(), 0o755)?;

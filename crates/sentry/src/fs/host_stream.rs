@@ -41,8 +41,16 @@ impl HostStream {
     /// Takes the descriptor. Gives the file's position at the start.
     pub fn new(fd: HostFd) -> Result<(Arc<HostStream>, u64)> {
         let st = host::fstat(fd.raw())?;
-        let kind = if st.st_mode & libc::S_IFMT == libc::S_IFREG { Kind::Regular } else { Kind::Stream };
-        let pos = if kind == Kind::Regular { host::position(fd.raw())? } else { 0 };
+        let kind = if st.st_mode & libc::S_IFMT == libc::S_IFREG {
+            Kind::Regular
+        } else {
+            Kind::Stream
+        };
+        let pos = if kind == Kind::Regular {
+            host::position(fd.raw())?
+        } else {
+            0
+        };
         let shared = Arc::new(Shared {
             fd,
             queue: WaitQueue::new(),
@@ -79,8 +87,10 @@ impl HostStream {
         s.watcher.get_or_init(|| {
             let weak = Arc::downgrade(s);
             let fd = s.fd.raw();
-            let _ = std::thread::Builder::new().name("host-stream".into()).stack_size(64 << 10).spawn(
-                move || {
+            let _ = std::thread::Builder::new()
+                .name("host-stream".into())
+                .stack_size(64 << 10)
+                .spawn(move || {
                     loop {
                         let Some(s) = weak.upgrade() else { return };
                         let want = {
@@ -96,15 +106,21 @@ impl HostStream {
                         if want.is_empty() {
                             continue;
                         }
-                        let mut p = [libc::pollfd { fd, events: (want.bits() & 7) as i16, revents: 0 }];
+                        let mut p = [libc::pollfd {
+                            fd,
+                            events: (want.bits() & 7) as i16,
+                            revents: 0,
+                        }];
                         if let Ok(1..) = host::poll(&mut p, 1000) {
                             *s.wanted.lock() = Events::empty();
-                            s.queue.notify(Events::from_bits_retain(u32::from(p[0].revents as u16))
-                                | Events::READABLE | Events::WRITABLE);
+                            s.queue.notify(
+                                Events::from_bits_retain(u32::from(p[0].revents as u16))
+                                    | Events::READABLE
+                                    | Events::WRITABLE,
+                            );
                         }
                     }
-                },
-            );
+                });
         });
         *s.wanted.lock() |= events;
         s.changed.notify_one();

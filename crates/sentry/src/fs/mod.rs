@@ -1,12 +1,12 @@
-//! What file systems show of tasks: proc, sys, terminals, pidfds, signalfds.
+//! What file systems show of tasks: proc, sys, terminals, pidfds, signalfds; and the vDSO's mapping.
 
 pub mod console;
 pub mod dev;
 pub mod host_stream;
 pub mod pidfd;
 pub mod proc;
-pub mod sys;
 pub mod signalfd;
+pub mod sys;
 pub mod terminals;
 
 use crate::Kernel;

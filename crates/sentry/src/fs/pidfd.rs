@@ -4,9 +4,9 @@ use crate::{Context, ThreadGroup};
 use abi::Result;
 use std::any::Any;
 use std::sync::Arc;
+use vfs::Stat;
 use vfs::fd_table::CloseOnExec;
 use vfs::file::{File, FileOps, O_NONBLOCK, O_RDWR};
-use vfs::Stat;
 use wait::{Events, WaitQueue};
 
 /// The open file.
@@ -31,10 +31,20 @@ impl PidFd {
 
 impl FileOps for PidFd {
     fn stat(&self) -> Result<Stat> {
-        Ok(Stat { mode: 0o600, nlink: 1, blksize: 4096, ino: self.group.tgid as u64, ..Stat::default() })
+        Ok(Stat {
+            mode: 0o600,
+            nlink: 1,
+            blksize: 4096,
+            ino: self.group.tgid as u64,
+            ..Stat::default()
+        })
     }
     fn poll(&self, _: &File, mask: Events) -> Events {
-        if self.has_ended() { Events::READABLE & mask } else { Events::empty() }
+        if self.has_ended() {
+            Events::READABLE & mask
+        } else {
+            Events::empty()
+        }
     }
     fn wait_queue(&self) -> Option<&WaitQueue> {
         Some(&self.group.exit_wait)
@@ -52,7 +62,10 @@ impl FileOps for PidFd {
 
 /// Opens one; it is close-on-exec.
 pub fn open(cx: &Context, group: &Arc<ThreadGroup>, flags: u32) -> Result<i32> {
-    let ops = Arc::new(PidFd { group: group.clone(), kernel: Arc::downgrade(&cx.kernel) });
+    let ops = Arc::new(PidFd {
+        group: group.clone(),
+        kernel: Arc::downgrade(&cx.kernel),
+    });
     let f = File::new(ops, O_RDWR | (flags & O_NONBLOCK), None, cx.cred());
     let limit = cx.nofile_limit();
     cx.files().install(f, CloseOnExec::Yes, limit)

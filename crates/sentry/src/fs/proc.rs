@@ -23,7 +23,10 @@ pub fn register(k: &Arc<Kernel>) {
         "proc",
         Arc::new(Made(move |vfs: &Arc<vfs::Vfs>| {
             let k = kernel.upgrade().ok_or(ENOENT)?;
-            let root = Root { kernel: kernel.clone(), fixed: global::files(&k) };
+            let root = Root {
+                kernel: kernel.clone(),
+                fixed: global::files(&k),
+            };
             Ok(DynFs::mountable(vfs, "proc", MAGIC, Arc::new(root)))
         })),
     );
@@ -56,7 +59,11 @@ struct Root {
 impl DynDir for Root {
     fn lookup(&self, cx: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
         match name {
-            b"self" => return Ok(DynNode::Link(Arc::new(SelfLink(|t| t.group.tgid.to_string())))),
+            b"self" => {
+                return Ok(DynNode::Link(Arc::new(SelfLink(|t| {
+                    t.group.tgid.to_string()
+                }))));
+            }
             b"thread-self" => {
                 let f = |t: &Task| format!("{}/task/{}", t.group.tgid, t.tid);
                 return Ok(DynNode::Link(Arc::new(SelfLink(f))));
@@ -76,11 +83,17 @@ impl DynDir for Root {
         let (group, task) = {
             let l = k.tasks.lock();
             let task = l.task(n);
-            (l.group(n).or_else(|| task.as_ref().map(|t| t.group.clone())), task)
+            (
+                l.group(n)
+                    .or_else(|| task.as_ref().map(|t| t.group.clone())),
+                task,
+            )
         };
         let group = group.ok_or(ENOENT)?;
         let task = task.or_else(|| k.tasks.lock().some_thread(group.tgid));
-        Ok(DynNode::Dir(Arc::new(pid::PidDir::process(&k, &group, task))))
+        Ok(DynNode::Dir(Arc::new(pid::PidDir::process(
+            &k, &group, task,
+        ))))
     }
     fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
         let k = self.kernel.upgrade().ok_or(ENOENT)?;
@@ -88,7 +101,10 @@ impl DynDir for Root {
         v.push(DynEntry::new("self", FileType::Symlink));
         v.push(DynEntry::new("thread-self", FileType::Symlink));
         let l = k.tasks.lock();
-        v.extend(l.processes().map(|p| DynEntry::new(p.group.tgid.to_string(), FileType::Directory)));
+        v.extend(
+            l.processes()
+                .map(|p| DynEntry::new(p.group.tgid.to_string(), FileType::Directory)),
+        );
         Ok(v)
     }
 }

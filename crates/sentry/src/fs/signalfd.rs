@@ -10,14 +10,16 @@
 use crate::syscalls::families::signals::take_signal;
 use crate::{Context, Task, ThreadGroup};
 use abi::errno::{EAGAIN, EINVAL};
-use abi::signal::{SIGBUS, SIGCHLD, SIGFPE, SIGILL, SIGIO, SIGSEGV, SIGSYS, SIGTRAP, SI_KERNEL, SI_TIMER, SI_USER};
+use abi::signal::{
+    SI_KERNEL, SI_TIMER, SI_USER, SIGBUS, SIGCHLD, SIGFPE, SIGILL, SIGIO, SIGSEGV, SIGSYS, SIGTRAP,
+};
 use abi::{Result, SigInfo, SigSet};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use vfs::file::{File, FileOps, Sink};
 use vfs::Stat;
+use vfs::file::{File, FileOps, Sink};
 use wait::{Events, Listener, Ticket, WaitQueue, block_until};
 
 /// `sizeof(struct signalfd_siginfo)`.
@@ -47,14 +49,21 @@ impl Watcher {
     fn new(task: &Arc<Task>, relay: &Arc<Relay>) -> Watcher {
         Watcher {
             own: task.pending.wait.register(relay.clone(), Events::READABLE),
-            shared: task.group.shared.wait.register(relay.clone(), Events::READABLE),
+            shared: task
+                .group
+                .shared
+                .wait
+                .register(relay.clone(), Events::READABLE),
             task: Arc::downgrade(task),
             group: task.group.clone(),
         }
     }
     /// The signals that wait for it.
     fn pending(&self) -> SigSet {
-        let own = self.task.upgrade().map_or(SigSet::EMPTY, |t| t.pending.bits());
+        let own = self
+            .task
+            .upgrade()
+            .map_or(SigSet::EMPTY, |t| t.pending.bits());
         own.union(self.group.shared.bits())
     }
 }
@@ -82,7 +91,11 @@ impl SignalFd {
     }
     fn with(task: &Arc<Task>, mask: Arc<AtomicU64>) -> Arc<SignalFd> {
         let relay = Arc::new(Relay::default());
-        Arc::new(SignalFd { mask, watcher: Mutex::new(Watcher::new(task, &relay)), relay })
+        Arc::new(SignalFd {
+            mask,
+            watcher: Mutex::new(Watcher::new(task, &relay)),
+            relay,
+        })
     }
     fn mask(&self) -> SigSet {
         SigSet(self.mask.load(Ordering::SeqCst))
@@ -95,7 +108,12 @@ impl SignalFd {
     /// The file as `task` sees it, for poll(2) and select(2).
     #[must_use]
     pub fn view(&self, task: &Arc<Task>, of: &File) -> Arc<File> {
-        File::new(Self::with(task, self.mask.clone()), of.flags(), None, of.cred.clone())
+        File::new(
+            Self::with(task, self.mask.clone()),
+            of.flags(),
+            None,
+            of.cred.clone(),
+        )
     }
     /// From now on the file stands for this task where no caller is known.
     pub fn watch_for(&self, task: &Arc<Task>) {
@@ -136,7 +154,11 @@ impl SignalFd {
     }
 }
 
-fn put_all(dst: &mut dyn Sink, first: SigInfo, mut next: impl FnMut() -> Option<SigInfo>) -> Result<usize> {
+fn put_all(
+    dst: &mut dyn Sink,
+    first: SigInfo,
+    mut next: impl FnMut() -> Option<SigInfo>,
+) -> Result<usize> {
     let mut done = 0;
     let mut info = Some(first);
     while let Some(i) = info {
@@ -220,11 +242,21 @@ impl FileOps for SignalFd {
         put_all(dst, take().ok_or(EAGAIN)?, take)
     }
     fn stat(&self) -> Result<Stat> {
-        Ok(Stat { ino: 1, mode: 0o600, nlink: 1, blksize: 4096, ..Stat::default() })
+        Ok(Stat {
+            ino: 1,
+            mode: 0o600,
+            nlink: 1,
+            blksize: 4096,
+            ..Stat::default()
+        })
     }
     fn poll(&self, _: &File, mask: Events) -> Events {
         let pending = self.watcher.lock().pending();
-        if pending.0 & self.mask().0 != 0 { mask & Events::IN } else { Events::empty() }
+        if pending.0 & self.mask().0 != 0 {
+            mask & Events::IN
+        } else {
+            Events::empty()
+        }
     }
     fn wait_queue(&self) -> Option<&WaitQueue> {
         Some(&self.relay.queue)
@@ -250,8 +282,16 @@ mod tests {
         let mut i = SigInfo::from_sender(SIGUSR1, SI_QUEUE, 7, 8);
         i.fields[1] = 0x1_2345_6789;
         let b = encode(&i);
-        assert_eq!(&b[..20], [10u32, 0, u32::MAX, 7, 8].map(u32::to_le_bytes).as_flattened());
-        assert_eq!(&b[44..56], &[0x89, 0x67, 0x45, 0x23, 0x89, 0x67, 0x45, 0x23, 1, 0, 0, 0]);
+        assert_eq!(
+            &b[..20],
+            [10u32, 0, u32::MAX, 7, 8]
+                .map(u32::to_le_bytes)
+                .as_flattened()
+        );
+        assert_eq!(
+            &b[44..56],
+            &[0x89, 0x67, 0x45, 0x23, 0x89, 0x67, 0x45, 0x23, 1, 0, 0, 0]
+        );
         let b = encode(&SigInfo::child(1, 7, 8, 3));
         assert_eq!((b[12], b[16], b[40]), (7, 8, 3));
         let b = encode(&SigInfo::fault(SIGSEGV, 1, 0x1234));

@@ -21,7 +21,11 @@ pub fn register(k: &Arc<Kernel>) {
 }
 
 fn root(cpus: u32) -> StaticDir {
-    let range = if cpus == 1 { "0\n".to_string() } else { format!("0-{}\n", cpus - 1) };
+    let range = if cpus == 1 {
+        "0\n".to_string()
+    } else {
+        format!("0-{}\n", cpus - 1)
+    };
     let mut cpu = StaticDir::new()
         .text("online", range.clone())
         .text("possible", range.clone())
@@ -43,7 +47,10 @@ fn root(cpus: u32) -> StaticDir {
         cpu = cpu.dir(&format!("cpu{n}"), one);
     }
     let node0 = StaticDir::new().text("cpulist", range.clone());
-    let node = StaticDir::new().text("online", "0\n").text("possible", "0\n").dir("node0", node0);
+    let node = StaticDir::new()
+        .text("online", "0\n")
+        .text("possible", "0\n")
+        .dir("node0", node0);
     let system = StaticDir::new().dir("cpu", cpu).dir("node", node);
     let lo = StaticDir::new()
         .text("address", "00:00:00:00:00:00\n")
@@ -55,16 +62,25 @@ fn root(cpus: u32) -> StaticDir {
         .text("enabled", "always madvise [never]\n")
         .text("defrag", "always defer defer+madvise madvise [never]\n")
         .text("hpage_pmd_size", "2097152\n")
-        .text("shmem_enabled", "always within_size advise [never] deny force\n");
+        .text(
+            "shmem_enabled",
+            "always within_size advise [never] deny force\n",
+        );
     StaticDir::new()
         .dir("block", StaticDir::new())
         .dir("bus", StaticDir::new())
-        .dir("class", StaticDir::new().dir("net", StaticDir::new().dir("lo", lo)))
+        .dir(
+            "class",
+            StaticDir::new().dir("net", StaticDir::new().dir("lo", lo)),
+        )
         .dir("dev", StaticDir::new())
         .dir("devices", StaticDir::new().dir("system", system))
         .dir("firmware", StaticDir::new())
         .dir("fs", StaticDir::new().dir("cgroup", StaticDir::new()))
-        .dir("kernel", StaticDir::new().dir("mm", StaticDir::new().dir("transparent_hugepage", thp)))
+        .dir(
+            "kernel",
+            StaticDir::new().dir("mm", StaticDir::new().dir("transparent_hugepage", thp)),
+        )
         .dir("module", StaticDir::new())
         .dir("power", StaticDir::new())
 }

@@ -28,7 +28,10 @@ impl Terminals {
     #[must_use]
     pub fn new() -> Terminals {
         let jobs = Arc::new(Jobs::default());
-        Terminals { devpts: Devpts::new(jobs.clone()), jobs }
+        Terminals {
+            devpts: Devpts::new(jobs.clone()),
+            jobs,
+        }
     }
     /// Once, when the kernel is made.
     pub fn attach(&self, k: &Arc<Kernel>) {
@@ -60,7 +63,9 @@ impl Jobs {
 
 impl JobControl for Jobs {
     fn process(&self, task: &dyn Any) -> Process {
-        let Some(t) = task_of(task) else { return Process::default() };
+        let Some(t) = task_of(task) else {
+            return Process::default();
+        };
         let l = t.kernel.tasks.lock();
         let (session, group) = (l.sid(t.group.tgid), l.pgid(t.group.tgid));
         Process {
@@ -72,9 +77,8 @@ impl JobControl for Jobs {
         }
     }
     fn ignores(&self, task: &dyn Any, signal: Signal) -> bool {
-        task_of(task).is_some_and(|t| {
-            t.mask().contains(signal) || t.group.actions().read().ignores(signal)
-        })
+        task_of(task)
+            .is_some_and(|t| t.mask().contains(signal) || t.group.actions().read().ignores(signal))
     }
     fn signal_group(&self, group: i32, signal: Signal) {
         if let Some(k) = self.kernel() {

@@ -51,7 +51,11 @@ impl Args {
     /// `None` for a null pointer.
     #[must_use]
     pub const fn va_opt(&self, i: usize) -> Option<Va> {
-        if self.0[i] == 0 { None } else { Some(Va(self.0[i])) }
+        if self.0[i] == 0 {
+            None
+        } else {
+            Some(Va(self.0[i]))
+        }
     }
 }
 
@@ -72,7 +76,13 @@ pub struct Call {
 impl Call {
     #[must_use]
     pub const fn new(nr: u32, name: &'static str, args: &'static [Arg], handler: Handler) -> Call {
-        Call { nr: nr as u16, name, args, handler, note: "" }
+        Call {
+            nr: nr as u16,
+            name,
+            args,
+            handler,
+            note: "",
+        }
     }
     /// With what is missing, for the compatibility page.
     #[must_use]

@@ -32,12 +32,9 @@ pub struct CloneArgs {
 
 /// Namespaces that this kernel does not make: `EPERM` without CAP_SYS_ADMIN, else `EINVAL` as a kernel that
 /// was built without them.
-const NAMESPACES: u64 = (CLONE_NEWUSER
-    | CLONE_NEWPID
-    | CLONE_NEWNET
-    | CLONE_NEWIPC
-    | CLONE_NEWUTS
-    | CLONE_NEWCGROUP) as u64;
+const NAMESPACES: u64 =
+    (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
+        as u64;
 
 /// How many threads a sandbox may have.
 const TASKS_MAX: usize = 30_000;
@@ -56,7 +53,11 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         return Err(EINVAL);
     }
     if a.flags & NAMESPACES != 0 {
-        return Err(if cx.cred().has(Caps::SYS_ADMIN) { EINVAL } else { EPERM });
+        return Err(if cx.cred().has(Caps::SYS_ADMIN) {
+            EINVAL
+        } else {
+            EPERM
+        });
     }
     if a.exit_signal > 64 || (has(CLONE_THREAD) && a.exit_signal != 0 && has(CLONE_PARENT)) {
         return Err(EINVAL);
@@ -73,7 +74,8 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         if !has(CLONE_THREAD) {
             let limit = cx.group.limits.lock().0[super::limits::NPROC].current;
             let uid = cx.cred().uid;
-            let exempt = uid == 0 || cx.cred().has(Caps::SYS_RESOURCE) || cx.cred().has(Caps::SYS_ADMIN);
+            let exempt =
+                uid == 0 || cx.cred().has(Caps::SYS_RESOURCE) || cx.cred().has(Caps::SYS_ADMIN);
             if !exempt && limit < u64::MAX {
                 let mine = l.processes().filter(|p| p.uid == uid).count() as u64;
                 if mine >= limit {
@@ -92,14 +94,22 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     let mut thread = mm.address_space().new_thread()?;
     child_state(cx, a, thread.as_mut())?;
 
-    let fs = if has(CLONE_FS) { cx.fs() } else { cx.fs().fork() };
+    let fs = if has(CLONE_FS) {
+        cx.fs()
+    } else {
+        cx.fs().fork()
+    };
     if has(CLONE_NEWNS) {
         if !cx.cred().has(Caps::SYS_ADMIN) {
             return Err(EPERM);
         }
         fs.unshare_ns()?;
     }
-    let files: Arc<FdTable> = if has(CLONE_FILES) { cx.files() } else { cx.files().fork() };
+    let files: Arc<FdTable> = if has(CLONE_FILES) {
+        cx.files()
+    } else {
+        cx.files().fork()
+    };
     let actions = if has(CLONE_SIGHAND) {
         cx.group.actions()
     } else {
@@ -123,8 +133,12 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         let g = ThreadGroup::new(tid, actions, cx.group.limits.lock().clone());
         *g.exe.write() = cx.group.exe.read().clone();
         *g.exe_guard.lock() = cx.group.exe_guard.lock().clone();
-        g.dumpable.store(cx.group.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
-        g.oom_score_adj.store(cx.group.oom_score_adj.load(Ordering::Relaxed), Ordering::Relaxed);
+        g.dumpable
+            .store(cx.group.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
+        g.oom_score_adj.store(
+            cx.group.oom_score_adj.load(Ordering::Relaxed),
+            Ordering::Relaxed,
+        );
         g
     };
     let child = Arc::new(Task {
@@ -143,7 +157,11 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         parker: Arc::default(),
         interrupter: Mutex::new(None),
         comm: Mutex::new(cx.comm()),
-        clear_child_tid: AtomicU64::new(if has(CLONE_CHILD_CLEARTID) { a.child_tid } else { 0 }),
+        clear_child_tid: AtomicU64::new(if has(CLONE_CHILD_CLEARTID) {
+            a.child_tid
+        } else {
+            0
+        }),
         robust_list: AtomicU64::new(0),
         pdeath_signal: AtomicI32::new(0),
         no_new_privs: AtomicBool::new(cx.no_new_privs.load(Ordering::Relaxed)),
@@ -196,7 +214,11 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
             return Err(e);
         }
     }
-    let altstack = if has(CLONE_VM) && !has(CLONE_VFORK) { AltStack::default() } else { cx.altstack };
+    let altstack = if has(CLONE_VM) && !has(CLONE_VFORK) {
+        AltStack::default()
+    } else {
+        cx.altstack
+    };
     if let Err(e) = start(child.clone(), thread, altstack) {
         abandon(&child);
         return Err(e);
@@ -260,7 +282,9 @@ pub fn start(task: Arc<Task>, thread: Box<dyn AppThread>, altstack: AltStack) ->
 fn wait_vfork(cx: &Context, v: &VforkDone) {
     use wait::{Blocker, Listener};
     let parker = cx.task.parker();
-    let t = v.queue.register(parker.clone() as Arc<dyn Listener>, Events::IN);
+    let t = v
+        .queue
+        .register(parker.clone() as Arc<dyn Listener>, Events::IN);
     while !v.done.load(Ordering::SeqCst) && !cx.is_killed() {
         parker.park(None);
     }
@@ -339,8 +363,12 @@ impl Task {
         ] {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        new.no_new_privs.store(old.no_new_privs.load(Ordering::Relaxed), Ordering::Relaxed);
-        new.clear_child_tid.store(old.clear_child_tid.load(Ordering::Relaxed), Ordering::Relaxed);
+        new.no_new_privs
+            .store(old.no_new_privs.load(Ordering::Relaxed), Ordering::Relaxed);
+        new.clear_child_tid.store(
+            old.clear_child_tid.load(Ordering::Relaxed),
+            Ordering::Relaxed,
+        );
         *new.vfork_done.lock() = old.vfork_done.lock().take();
         let mut l = old.kernel.tasks.lock();
         l.remove_task(&old);

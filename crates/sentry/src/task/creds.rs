@@ -37,8 +37,11 @@ fn commit(t: &Task, old: &Credentials, mut new: Credentials) {
     fix_capabilities(old, &mut new);
     let raised = new.euid != old.euid || new.egid != old.egid;
     if raised {
-        t.group.dumpable.store(0, std::sync::atomic::Ordering::Relaxed);
-        t.pdeath_signal.store(0, std::sync::atomic::Ordering::Relaxed);
+        t.group
+            .dumpable
+            .store(0, std::sync::atomic::Ordering::Relaxed);
+        t.pdeath_signal
+            .store(0, std::sync::atomic::Ordering::Relaxed);
     }
     t.set_cred(new);
 }
@@ -130,7 +133,8 @@ pub fn setregid(t: &Task, r: u32, e: u32) -> Result<()> {
 pub fn setresuid(t: &Task, r: u32, e: u32, s: u32) -> Result<()> {
     let old = t.cred();
     let mut new = (*old).clone();
-    let ok = |id| id == KEEP || old.has(Caps::SETUID) || [old.uid, old.euid, old.suid].contains(&id);
+    let ok =
+        |id| id == KEEP || old.has(Caps::SETUID) || [old.uid, old.euid, old.suid].contains(&id);
     if !(ok(r) && ok(e) && ok(s)) {
         return Err(EPERM);
     }
@@ -151,7 +155,8 @@ pub fn setresuid(t: &Task, r: u32, e: u32, s: u32) -> Result<()> {
 pub fn setresgid(t: &Task, r: u32, e: u32, s: u32) -> Result<()> {
     let old = t.cred();
     let mut new = (*old).clone();
-    let ok = |id| id == KEEP || old.has(Caps::SETGID) || [old.gid, old.egid, old.sgid].contains(&id);
+    let ok =
+        |id| id == KEEP || old.has(Caps::SETGID) || [old.gid, old.egid, old.sgid].contains(&id);
     if !(ok(r) && ok(e) && ok(s)) {
         return Err(EPERM);
     }

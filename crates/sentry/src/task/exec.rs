@@ -1,7 +1,7 @@
 //! execve(2) (`fs/exec.c`).
 
-use super::{Context, Task};
 use super::signal::AltStack;
+use super::{Context, Task};
 use abi::errno::*;
 use abi::{Result, Va};
 use loader::{Elf, Image, LoadRequest, Program};
@@ -63,9 +63,10 @@ pub fn map_file(f: &Arc<File>, root: &vfs::Path) -> Result<MapFile> {
         keep: Some(f.clone()),
         readable: f.readable(),
         writable: f.writable(),
-        noexec: f.path.as_ref().is_some_and(|p| {
-            p.mnt.flags().contains(MountFlags::NOEXEC) || p.mnt.sb().fs.no_exec()
-        }),
+        noexec: f
+            .path
+            .as_ref()
+            .is_some_and(|p| p.mnt.flags().contains(MountFlags::NOEXEC) || p.mnt.sb().fs.no_exec()),
     })
 }
 
@@ -104,11 +105,21 @@ fn open(task: &Arc<Task>, req: &ExecRequest) -> Result<Opened> {
                     Some(name) => {
                         let (f, g) =
                             task.with_paths(|p| p.open_exec(&At::Cwd, name, Walk::FOLLOW))?;
-                        Some((Elf::parse_interpreter(Arc::new(FileImage(f, root.clone())))?, g))
+                        Some((
+                            Elf::parse_interpreter(Arc::new(FileImage(f, root.clone())))?,
+                            g,
+                        ))
                     }
                 };
                 let filename = req.path.clone();
-                return Ok(Opened { file, guard, elf, interpreter, argv, filename });
+                return Ok(Opened {
+                    file,
+                    guard,
+                    elf,
+                    interpreter,
+                    argv,
+                    filename,
+                });
             }
         }
     }
@@ -142,7 +153,13 @@ fn build(task: &Arc<Task>, req: &ExecRequest) -> Result<Built> {
         ..Default::default()
     });
     thread.set_fp_state(None)?;
-    Ok(Built { opened, mm, thread, cred, secure })
+    Ok(Built {
+        opened,
+        mm,
+        thread,
+        cred,
+        secure,
+    })
 }
 
 /// What of the program is the process's: its name, its file.
@@ -167,7 +184,13 @@ pub fn prepare(task: &Arc<Task>, req: &ExecRequest) -> Result<Box<dyn AppThread>
 
 /// Replaces the program. Registers are known; on success they are final.
 pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
-    let Built { opened: o, mm, thread, cred, secure } = build(&cx.task, &req)?;
+    let Built {
+        opened: o,
+        mm,
+        thread,
+        cred,
+        secure,
+    } = build(&cx.task, &req)?;
 
     // From here on there is no way back: the other threads end first.
     de_thread(cx)?;
@@ -193,20 +216,32 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     group.timers.clear_posix();
     let files = cx.files();
     // A table shared by CLONE_FILES without CLONE_THREAD is copied first.
-    let files = if Arc::strong_count(&files) > 2 { files.fork() } else { files };
+    let files = if Arc::strong_count(&files) > 2 {
+        files.fork()
+    } else {
+        files
+    };
     files.exec();
     cx.task.set_files(files);
     let dumpable = i32::from(!secure && cred.euid == cred.uid && cred.egid == cred.gid);
     group.dumpable.store(dumpable, Ordering::Relaxed);
     cx.task.pdeath_signal.store(
-        if secure { 0 } else { cx.pdeath_signal.load(Ordering::Relaxed) },
+        if secure {
+            0
+        } else {
+            cx.pdeath_signal.load(Ordering::Relaxed)
+        },
         Ordering::Relaxed,
     );
     cx.task.set_cred(cred);
     adopt(&cx.task, o);
     if let Some(p) = cx.kernel.tasks.lock().process_mut(group.tgid) {
         p.has_execed = true;
-        p.exit_signal = if p.exit_signal == 0 { 0 } else { abi::signal::SIGCHLD.number() };
+        p.exit_signal = if p.exit_signal == 0 {
+            0
+        } else {
+            abi::signal::SIGCHLD.number()
+        };
     }
     cx.regs_final = true;
     Ok(())
@@ -249,7 +284,10 @@ fn credentials(task: &Task, file: &File) -> Result<(Credentials, bool)> {
     let old = task.cred();
     let mut c = (*old).clone();
     let st = file.ops.stat()?;
-    let nosuid = file.path.as_ref().is_some_and(|p| p.mnt.flags().contains(MountFlags::NOSUID))
+    let nosuid = file
+        .path
+        .as_ref()
+        .is_some_and(|p| p.mnt.flags().contains(MountFlags::NOSUID))
         || task.no_new_privs.load(Ordering::Relaxed);
     let regular = FileType::from_mode(st.mode) == Some(FileType::Regular);
     if regular && !nosuid {
@@ -293,7 +331,10 @@ fn de_thread(cx: &mut Context) -> Result<()> {
     let kernel = cx.kernel.clone();
     let others: Vec<_> = {
         let l = kernel.tasks.lock();
-        l.threads(cx.group.tgid).into_iter().filter(|t| t.tid != cx.tid).collect()
+        l.threads(cx.group.tgid)
+            .into_iter()
+            .filter(|t| t.tid != cx.tid)
+            .collect()
     };
     if others.is_empty() && cx.is_leader() {
         return Ok(());
@@ -304,7 +345,10 @@ fn de_thread(cx: &mut Context) -> Result<()> {
     drop(others);
     use wait::{Blocker, Listener};
     let parker = cx.task.parker().clone();
-    let ticket = cx.group.exit_wait.register(parker.clone() as Arc<dyn Listener>, Events::IN);
+    let ticket = cx
+        .group
+        .exit_wait
+        .register(parker.clone() as Arc<dyn Listener>, Events::IN);
     let r = loop {
         if cx.is_killed() {
             break Err(EINTR);
@@ -312,7 +356,9 @@ fn de_thread(cx: &mut Context) -> Result<()> {
         if kernel.tasks.lock().threads(cx.group.tgid).len() <= 1 {
             break Ok(());
         }
-        parker.park(Some(std::time::Instant::now() + std::time::Duration::from_millis(100)));
+        parker.park(Some(
+            std::time::Instant::now() + std::time::Duration::from_millis(100),
+        ));
     };
     cx.group.exit_wait.unregister(ticket);
     r?;

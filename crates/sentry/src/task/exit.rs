@@ -1,6 +1,9 @@
 //! Ending: a thread, then its group; telling the parent (`kernel/exit.c`).
 
-use super::signal::{CLD_CONTINUED, CLD_DUMPED, CLD_EXITED, CLD_KILLED, CLD_STOPPED, SA_NOCLDSTOP, SA_NOCLDWAIT, SIG_IGN};
+use super::signal::{
+    CLD_CONTINUED, CLD_DUMPED, CLD_EXITED, CLD_KILLED, CLD_STOPPED, SA_NOCLDSTOP, SA_NOCLDWAIT,
+    SIG_IGN,
+};
 use super::{Context, ThreadGroup};
 use crate::Kernel;
 use abi::signal::{SIGCHLD, SIGCONT, SIGHUP};
@@ -81,8 +84,10 @@ impl Kernel {
             sid = s;
             session_leader = s == tgid;
             // Groups of ours that become orphaned by this end, with stopped members, get SIGHUP and SIGCONT.
-            let children: Vec<i32> =
-                l.process(tgid).map(|p| p.children.iter().copied().collect()).unwrap_or_default();
+            let children: Vec<i32> = l
+                .process(tgid)
+                .map(|p| p.children.iter().copied().collect())
+                .unwrap_or_default();
             let before: Vec<(i32, bool)> = children
                 .iter()
                 .map(|c| l.pgid(*c))

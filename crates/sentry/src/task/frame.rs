@@ -1,7 +1,9 @@
 //! Signal frames: what a handler finds on its stack (`arch/x86/kernel/signal_64.c`).
 
 use super::Context;
-use super::signal::{AltStack, SA_NODEFER, SA_ONSTACK, SA_RESTORER, SS_AUTODISARM, SS_DISABLE, SS_ONSTACK, SigAction};
+use super::signal::{
+    AltStack, SA_NODEFER, SA_ONSTACK, SA_RESTORER, SS_AUTODISARM, SS_DISABLE, SS_ONSTACK, SigAction,
+};
 use abi::errno::EFAULT;
 use abi::{Result, SigInfo, SigSet, Va};
 use platform::Regs;
@@ -90,7 +92,11 @@ pub fn push(cx: &mut Context, info: &SigInfo, action: &SigAction) -> Result<()> 
     if fp.len() >= SW_BYTES + 4 && fp[SW_BYTES..SW_BYTES + 4] == FP_MAGIC1.to_le_bytes() {
         fp.extend_from_slice(&FP_MAGIC2.to_le_bytes());
     }
-    let fp_at = if fp.is_empty() { 0 } else { (sp - fp.len() as u64) & !63 };
+    let fp_at = if fp.is_empty() {
+        0
+    } else {
+        (sp - fp.len() as u64) & !63
+    };
     let below = if fp.is_empty() { sp } else { fp_at };
     let at = ((below - size_of::<RtSigFrame>() as u64) & !15) - 8;
     if (on_alt || entering) && at < cx.altstack.sp {
@@ -183,7 +189,9 @@ pub fn pop(cx: &mut Context) -> Result<()> {
     } else {
         let mut fp = vec![0u8; 512];
         mm.copy_in(Va(c.fpstate), &mut fp)?;
-        let sw = |at: usize| u32::from_le_bytes(fp[SW_BYTES + at..SW_BYTES + at + 4].try_into().expect("4"));
+        let sw = |at: usize| {
+            u32::from_le_bytes(fp[SW_BYTES + at..SW_BYTES + at + 4].try_into().expect("4"))
+        };
         let len = sw(16) as usize;
         if sw(0) == FP_MAGIC1 && (576..=16384).contains(&len) {
             fp.resize(len, 0);
@@ -215,9 +223,16 @@ pub fn pop(cx: &mut Context) -> Result<()> {
         return Err(EFAULT);
     }
     cx.task.set_mask(uc.sigmask);
-    let alt = AltStack { flags: uc.stack.flags & !SS_ONSTACK, ..uc.stack };
+    let alt = AltStack {
+        flags: uc.stack.flags & !SS_ONSTACK,
+        ..uc.stack
+    };
     if alt.flags & !(SS_DISABLE | SS_AUTODISARM) == 0 && !cx.altstack.holds(r.rsp) {
-        cx.altstack = if alt.flags & SS_DISABLE != 0 { AltStack::default() } else { alt };
+        cx.altstack = if alt.flags & SS_DISABLE != 0 {
+            AltStack::default()
+        } else {
+            alt
+        };
     }
     cx.thread.set_fp_state(fp.as_deref()).map_err(|_| EFAULT)?;
     cx.thread.set_regs(&r);

@@ -10,8 +10,8 @@ use abi::{Result, Va};
 use mm::futex::FutexKey;
 use mm::{Access, Mm};
 use parking_lot::Mutex;
-use std::collections::hash_map::{DefaultHasher, HashMap};
 use std::collections::VecDeque;
+use std::collections::hash_map::{DefaultHasher, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -39,7 +39,9 @@ pub struct Table {
 impl Table {
     #[must_use]
     pub fn new() -> Table {
-        Table { buckets: (0..BUCKETS).map(|_| Mutex::default()).collect() }
+        Table {
+            buckets: (0..BUCKETS).map(|_| Mutex::default()).collect(),
+        }
     }
     fn index(key: &FutexKey) -> usize {
         let mut h = DefaultHasher::new();
@@ -114,7 +116,11 @@ impl Table {
         } else {
             // Two buckets: by index, so that nobody holds them the other way round.
             let (mut lo, mut hi) = (self.buckets[i.min(j)].lock(), self.buckets[i.max(j)].lock());
-            let (src, dst) = if i < j { (&mut *lo, &mut *hi) } else { (&mut *hi, &mut *lo) };
+            let (src, dst) = if i < j {
+                (&mut *lo, &mut *hi)
+            } else {
+                (&mut *hi, &mut *lo)
+            };
             if let Some(mut q) = src.remove(from) {
                 take(&mut q, &mut out);
                 if !q.is_empty() {
@@ -233,7 +239,10 @@ pub fn requeue(
     {
         return Err(EAGAIN);
     }
-    Ok(task.kernel.futexes.requeue(&k1, &k2, wake as usize, max as usize))
+    Ok(task
+        .kernel
+        .futexes
+        .requeue(&k1, &k2, wake as usize, max as usize))
 }
 
 /// `FUTEX_WAKE_OP`.
@@ -250,15 +259,21 @@ pub fn wake_op(
     // Sign-extended 12-bit arguments.
     let oparg = ((op as i32) << 8) >> 20;
     let cmparg = ((op as i32) << 20) >> 20;
-    let oparg = if op & (8 << 28) != 0 { 1i32.wrapping_shl(oparg as u32 & 31) } else { oparg } as u32;
+    let oparg = if op & (8 << 28) != 0 {
+        1i32.wrapping_shl(oparg as u32 & 31)
+    } else {
+        oparg
+    } as u32;
     let old = mm.with_atomic_u32(va2, Access::Write, |w: &AtomicU32| {
-        w.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |v| match (op >> 28) & 7 {
-            0 => Some(oparg),
-            1 => Some(v.wrapping_add(oparg)),
-            2 => Some(v | oparg),
-            3 => Some(v & !oparg),
-            4 => Some(v ^ oparg),
-            _ => None,
+        w.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |v| {
+            match (op >> 28) & 7 {
+                0 => Some(oparg),
+                1 => Some(v.wrapping_add(oparg)),
+                2 => Some(v | oparg),
+                3 => Some(v & !oparg),
+                4 => Some(v ^ oparg),
+                _ => None,
+            }
         })
     })?;
     let Ok(old) = old else { return Err(ENOSYS) };
@@ -316,7 +331,9 @@ pub fn lock_pi(task: &Task, va: Va, scope: Scope, if_taken: IfTaken) -> Result<(
             t if task.kernel.tasks.lock().task(t as i32).is_none() => return Err(ESRCH),
             _ => {}
         }
-        let IfTaken::Wait(deadline) = if_taken else { return Err(EAGAIN) };
+        let IfTaken::Wait(deadline) = if_taken else {
+            return Err(EAGAIN);
+        };
         match wait(task, va, scope, old | WAITERS, !0, deadline) {
             Ok(()) | Err(EAGAIN) => {}
             Err(e) => return Err(if e == ERESTARTSYS { ERESTARTNOINTR } else { e }),
@@ -348,7 +365,8 @@ pub fn exit_robust_list(task: &Task) {
     }
     let mm = task.mm();
     let word = |va: u64| mm.read_obj::<u64>(Va(va));
-    let (Ok(mut entry), Ok(offset), Ok(pending)) = (word(head), word(head + 8), word(head + 16)) else {
+    let (Ok(mut entry), Ok(offset), Ok(pending)) = (word(head), word(head + 8), word(head + 16))
+    else {
         return;
     };
     let handle = |e: u64, is_pending: bool| {
@@ -405,5 +423,9 @@ impl std::fmt::Debug for Waiter {
 pub fn instant_of(clock: i32, nanos: i64) -> Option<Instant> {
     let left = nanos.saturating_sub(hostcall::time::clock_nanos(clock));
     let now = Instant::now();
-    if left <= 0 { Some(now) } else { now.checked_add(std::time::Duration::from_nanos(left as u64)) }
+    if left <= 0 {
+        Some(now)
+    } else {
+        now.checked_add(std::time::Duration::from_nanos(left as u64))
+    }
 }

@@ -7,8 +7,8 @@ use abi::{Result, SigInfo, Signal};
 use ipc::timer::{Clock, From, Rearm, Setting, Timer};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 /// All timers of a process.
 #[derive(Default)]
@@ -48,8 +48,15 @@ fn cpu_now(k: &crate::Kernel, g: &ThreadGroup) -> i64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notify {
     None,
-    Signal { signal: Signal, value: u64 },
-    Thread { signal: Signal, value: u64, tid: i32 },
+    Signal {
+        signal: Signal,
+        value: u64,
+    },
+    Thread {
+        signal: Signal,
+        value: u64,
+        tid: i32,
+    },
 }
 
 impl Timers {
@@ -69,13 +76,20 @@ impl Timers {
     }
     #[must_use]
     pub fn real(&self) -> Setting {
-        self.real.lock().as_ref().map_or(Setting::default(), Timer::get)
+        self.real
+            .lock()
+            .as_ref()
+            .map_or(Setting::default(), Timer::get)
     }
     /// `setitimer(ITIMER_VIRTUAL or ITIMER_PROF)`, which is 1 or 2.
     pub fn set_cpu(&self, task: &Task, which: u32, new: Setting) -> Setting {
         let slot = &self.cpu[usize::from(which == 2)];
         let old = self.cpu_setting(which, cpu_now(&task.kernel, &task.group));
-        let signal = if which == 2 { abi::signal::SIGPROF } else { abi::signal::SIGVTALRM };
+        let signal = if which == 2 {
+            abi::signal::SIGPROF
+        } else {
+            abi::signal::SIGVTALRM
+        };
         let mut c = slot.lock();
         c.interval = new.interval;
         if new.value == 0 {
@@ -88,7 +102,8 @@ impl Timers {
         let (kernel, group) = (Arc::downgrade(&task.kernel), Arc::downgrade(&task.group));
         let me = Arc::downgrade(slot);
         let timer = Timer::new(&task.kernel.timers, Clock::Monotonic, move |_| {
-            let (Some(k), Some(g), Some(me)) = (kernel.upgrade(), group.upgrade(), me.upgrade()) else {
+            let (Some(k), Some(g), Some(me)) = (kernel.upgrade(), group.upgrade(), me.upgrade())
+            else {
                 return Rearm::Now;
             };
             let now = cpu_now(&k, &g);
@@ -112,14 +127,27 @@ impl Timers {
             }
             Rearm::Now
         });
-        timer.set(Setting { value: (new.value / cpus).max(1_000_000), interval: 0 }, From::Now);
+        timer.set(
+            Setting {
+                value: (new.value / cpus).max(1_000_000),
+                interval: 0,
+            },
+            From::Now,
+        );
         c.timer = Some(timer);
         old
     }
     fn cpu_setting(&self, which: u32, now: i64) -> Setting {
         let c = self.cpu[usize::from(which == 2)].lock();
-        let value = if c.target == 0 { 0 } else { (c.target - now).max(1) };
-        Setting { value, interval: c.interval }
+        let value = if c.target == 0 {
+            0
+        } else {
+            (c.target - now).max(1)
+        };
+        Setting {
+            value,
+            interval: c.interval,
+        }
     }
     /// The setting of a CPU-time interval timer.
     #[must_use]
@@ -132,14 +160,18 @@ impl Timers {
         if p.len() >= POSIX_MAX {
             return Err(EAGAIN);
         }
-        let id = (0..).find(|i| !p.contains_key(i)).expect("fewer than POSIX_MAX");
+        let id = (0..)
+            .find(|i| !p.contains_key(i))
+            .expect("fewer than POSIX_MAX");
         let overrun = Arc::new(AtomicU64::new(0));
         let count = overrun.clone();
         let kernel = Arc::downgrade(&task.kernel);
         let group: Weak<ThreadGroup> = Arc::downgrade(&task.group);
         let timer = Timer::new(&task.kernel.timers, clock, move |e| {
             count.store(e.count.saturating_sub(1), Ordering::Relaxed);
-            let (Some(k), Some(g)) = (kernel.upgrade(), group.upgrade()) else { return Rearm::Now };
+            let (Some(k), Some(g)) = (kernel.upgrade(), group.upgrade()) else {
+                return Rearm::Now;
+            };
             let info = |s: Signal, value: u64| {
                 let mut i = SigInfo::new(s, SI_TIMER);
                 i.fields[0] = (id as u64) | ((e.count.saturating_sub(1)) << 32);

@@ -39,10 +39,19 @@ impl Default for Limits {
         const NONE: u64 = u64::MAX;
         let both = |n| Limit { current: n, max: n };
         let mut l = [both(NONE); COUNT];
-        l[STACK] = Limit { current: 8 << 20, max: NONE };
-        l[CORE] = Limit { current: 0, max: NONE };
+        l[STACK] = Limit {
+            current: 8 << 20,
+            max: NONE,
+        };
+        l[CORE] = Limit {
+            current: 0,
+            max: NONE,
+        };
         l[NPROC] = both(95_000);
-        l[NOFILE] = Limit { current: 1024, max: 1 << 20 };
+        l[NOFILE] = Limit {
+            current: 1024,
+            max: 1 << 20,
+        };
         l[MEMLOCK] = both(8 << 20);
         l[SIGPENDING] = both(95_000);
         l[MSGQUEUE] = both(819_200);

@@ -51,7 +51,11 @@ impl TaskList {
     /// An unused thread id.
     pub fn new_tid(&mut self) -> Result<i32> {
         for _ in 0..PID_MAX {
-            self.last = if self.last + 1 >= PID_MAX { RESERVED } else { self.last + 1 };
+            self.last = if self.last + 1 >= PID_MAX {
+                RESERVED
+            } else {
+                self.last + 1
+            };
             let n = self.last;
             let used = self.tasks.contains_key(&n)
                 || self.processes.contains_key(&n)
@@ -115,13 +119,19 @@ impl TaskList {
     /// The live threads of a process.
     #[must_use]
     pub fn threads(&self, tgid: i32) -> Vec<Arc<Task>> {
-        self.processes.get(&tgid).map(|p| p.threads.values().cloned().collect()).unwrap_or_default()
+        self.processes
+            .get(&tgid)
+            .map(|p| p.threads.values().cloned().collect())
+            .unwrap_or_default()
     }
     /// Any live thread of a process, the main one first.
     #[must_use]
     pub fn some_thread(&self, tgid: i32) -> Option<Arc<Task>> {
         let p = self.processes.get(&tgid)?;
-        p.threads.get(&tgid).or_else(|| p.threads.values().next()).cloned()
+        p.threads
+            .get(&tgid)
+            .or_else(|| p.threads.values().next())
+            .cloned()
     }
     #[must_use]
     pub fn group(&self, tgid: i32) -> Option<Arc<ThreadGroup>> {
@@ -142,7 +152,11 @@ impl TaskList {
     /// The members of a process group that have not been reaped; zombies included.
     #[must_use]
     pub fn group_members(&self, pgid: i32) -> Vec<Arc<ThreadGroup>> {
-        self.processes.values().filter(|p| p.pgid == pgid).map(|p| p.group.clone()).collect()
+        self.processes
+            .values()
+            .filter(|p| p.pgid == pgid)
+            .map(|p| p.group.clone())
+            .collect()
     }
     #[must_use]
     pub fn group_exists(&self, pgid: i32) -> bool {
@@ -151,7 +165,10 @@ impl TaskList {
     /// The session that a process group belongs to.
     #[must_use]
     pub fn session_of_group(&self, pgid: i32) -> Option<i32> {
-        self.processes.values().find(|p| p.pgid == pgid).map(|p| p.sid)
+        self.processes
+            .values()
+            .find(|p| p.pgid == pgid)
+            .map(|p| p.sid)
     }
     /// Whether a process group is orphaned (`is_orphaned_pgrp`): no live member has a parent in another
     /// group of the same session. `except` is left out of account.
@@ -170,7 +187,9 @@ impl TaskList {
     /// Whether a member of the group is stopped.
     #[must_use]
     pub fn has_stopped(&self, pgid: i32) -> bool {
-        self.processes.values().any(|p| p.pgid == pgid && p.group.is_stopping())
+        self.processes
+            .values()
+            .any(|p| p.pgid == pgid && p.group.is_stopping())
     }
     /// `setsid(2)`.
     pub fn new_session(&mut self, tgid: i32) -> Result<i32> {

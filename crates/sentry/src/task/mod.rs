@@ -136,7 +136,8 @@ impl Task {
     }
     /// Replaces the blocked signals; SIGKILL and SIGSTOP stay unblocked. By this task only.
     pub fn set_mask(&self, m: SigSet) {
-        self.mask.store(m.minus(SigSet::UNBLOCKABLE).0, Ordering::SeqCst);
+        self.mask
+            .store(m.minus(SigSet::UNBLOCKABLE).0, Ordering::SeqCst);
         // Unblocked signals may be pending.
         self.attention.store(true, Ordering::SeqCst);
     }
@@ -180,7 +181,10 @@ impl Task {
         f(&PathCx {
             vfs: &self.kernel.vfs,
             fs: &fs,
-            caller: vfs::Caller { cred: &cred, task: self },
+            caller: vfs::Caller {
+                cred: &cred,
+                task: self,
+            },
             blocker: &**self,
         })
     }

@@ -4,8 +4,10 @@
 //! unwinds to here with a restart code; it is either dispatched again (no handler ran) or rewound in the
 //! application's registers (a handler runs first), as `arch/x86/kernel/signal.c` does.
 
-use super::signal::{AltStack, SIG_DFL, SIG_IGN, SA_RESTART, SA_RESETHAND, DefaultAction, default_action};
 use super::Task;
+use super::signal::{
+    AltStack, DefaultAction, SA_RESETHAND, SA_RESTART, SIG_DFL, SIG_IGN, default_action,
+};
 use crate::syscalls::{self, Args, SysResult};
 use abi::errno::*;
 use abi::signal::*;
@@ -94,10 +96,17 @@ impl Context {
 /// Runs the task until it ends.
 pub fn run(mut cx: Context) {
     while boundary(&mut cx) == Flow::Go {
-        let Some(event) = enter_app(&mut cx) else { continue };
+        let Some(event) = enter_app(&mut cx) else {
+            continue;
+        };
         match event {
             Event::Syscall { nr, args, ip } => system_call(&mut cx, nr, args, ip),
-            Event::Fault { signal, code, addr, error } => fault(&mut cx, signal, code, addr, error),
+            Event::Fault {
+                signal,
+                code,
+                addr,
+                error,
+            } => fault(&mut cx, signal, code, addr, error),
             Event::Interrupted => {}
             Event::ForeignSyscall => {
                 // No 32-bit or x32 application: as a kernel without them.
@@ -170,7 +179,9 @@ fn boundary(cx: &mut Context) -> Flow {
     if cx.exit.is_some() {
         return Flow::End;
     }
-    if !cx.task.attention.swap(false, Ordering::SeqCst) && cx.restart.is_none() && cx.saved_mask.is_none()
+    if !cx.task.attention.swap(false, Ordering::SeqCst)
+        && cx.restart.is_none()
+        && cx.saved_mask.is_none()
     {
         return Flow::Go;
     }
@@ -183,8 +194,10 @@ fn boundary(cx: &mut Context) -> Flow {
             continue;
         }
         let deliverable = SigSet(!cx.mask().0);
-        let Some(info) =
-            cx.pending.take(deliverable).or_else(|| cx.group.shared.take(deliverable))
+        let Some(info) = cx
+            .pending
+            .take(deliverable)
+            .or_else(|| cx.group.shared.take(deliverable))
         else {
             break;
         };
@@ -235,7 +248,11 @@ fn boundary(cx: &mut Context) -> Flow {
         if let Some(m) = cx.saved_mask.take() {
             cx.task.set_mask(m);
         }
-        let nr = if r.code == ERESTART_RESTARTBLOCK { syscalls::RESTART_SYSCALL } else { r.nr };
+        let nr = if r.code == ERESTART_RESTARTBLOCK {
+            syscalls::RESTART_SYSCALL
+        } else {
+            r.nr
+        };
         system_call(cx, nr, r.args, r.ip);
         return boundary_again(cx);
     }
@@ -252,7 +269,11 @@ fn boundary_again(cx: &mut Context) -> Flow {
 }
 
 /// Sets up a handler's frame. `Err` if the task ends instead.
-fn deliver(cx: &mut Context, info: &SigInfo, action: &super::signal::SigAction) -> core::result::Result<(), Gone> {
+fn deliver(
+    cx: &mut Context,
+    info: &SigInfo,
+    action: &super::signal::SigAction,
+) -> core::result::Result<(), Gone> {
     if !cx.thread.has_regs() && cx.thread.fetch_regs() == Event::Gone {
         cx.kernel.kill_group(&cx.group, SIGSEGV.number());
         return Err(Gone);
@@ -277,7 +298,10 @@ fn deliver(cx: &mut Context, info: &SigInfo, action: &super::signal::SigAction) 
         // No room for the frame: SIGSEGV, and if that was the signal, the end.
         let segv = SigInfo::new(SIGSEGV, SI_KERNEL);
         if info.signal() == Some(SIGSEGV) {
-            cx.group.actions().write().set(SIGSEGV, super::signal::SigAction::default());
+            cx.group
+                .actions()
+                .write()
+                .set(SIGSEGV, super::signal::SigAction::default());
         }
         cx.kernel.force(&cx.task, segv);
     }

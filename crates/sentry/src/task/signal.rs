@@ -37,13 +37,19 @@ impl Pending {
     }
     /// Queues a signal. `EAGAIN` if a real-time one finds the queue full.
     pub(super) fn push(&self, info: SigInfo) -> Result<()> {
-        let Some(s) = info.signal() else { return Ok(()) };
+        let Some(s) = info.signal() else {
+            return Ok(());
+        };
         let mut q = self.queue.lock();
         if !s.is_realtime() && self.bits().contains(s) {
             return Ok(());
         }
         if q.len() >= QUEUE_MAX {
-            return if s.is_realtime() && info.code != SI_USER { Err(EAGAIN) } else { Ok(()) };
+            return if s.is_realtime() && info.code != SI_USER {
+                Err(EAGAIN)
+            } else {
+                Ok(())
+            };
         }
         q.push_back(info);
         self.bits.fetch_or(SigSet::of(s).0, Ordering::SeqCst);
@@ -67,7 +73,9 @@ impl Pending {
         }
         let mut q = self.queue.lock();
         let candidates = SigSet(self.bits().0 & set.0);
-        let s = SigSet(candidates.0 & SYNCHRONOUS.0).first().or(candidates.first())?;
+        let s = SigSet(candidates.0 & SYNCHRONOUS.0)
+            .first()
+            .or(candidates.first())?;
         let at = q.iter().position(|i| i.signo == s.number())?;
         let info = q.remove(at);
         if !q.iter().any(|i| i.signo == s.number()) {
@@ -84,7 +92,9 @@ impl Pending {
 }
 
 /// `struct kernel_sigaction`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct SigAction {
     pub handler: u64,
@@ -135,7 +145,10 @@ impl Actions {
     pub fn reset_for_exec(&mut self) {
         for a in &mut self.0 {
             let keep = a.handler == SIG_IGN;
-            *a = SigAction { handler: if keep { SIG_IGN } else { SIG_DFL }, ..SigAction::default() };
+            *a = SigAction {
+                handler: if keep { SIG_IGN } else { SIG_DFL },
+                ..SigAction::default()
+            };
         }
     }
     /// `CLONE_CLEAR_SIGHAND`.
@@ -224,7 +237,9 @@ impl Kernel {
 
     /// Sends a signal to one thread.
     pub fn send_to_task(&self, t: &Arc<Task>, info: SigInfo) -> Result<()> {
-        let Some(s) = info.signal() else { return Ok(()) };
+        let Some(s) = info.signal() else {
+            return Ok(());
+        };
         if !self.prepare(&t.group, t, s) {
             return Ok(());
         }
@@ -239,7 +254,9 @@ impl Kernel {
 
     /// Sends a signal to a process: a thread that does not block it takes it.
     pub fn send_to_group(&self, g: &Arc<ThreadGroup>, info: SigInfo) -> Result<()> {
-        let Some(s) = info.signal() else { return Ok(()) };
+        let Some(s) = info.signal() else {
+            return Ok(());
+        };
         let threads = self.tasks.lock().threads(g.tgid);
         let Some(main) = threads.iter().find(|t| t.is_leader()).or(threads.first()) else {
             return Ok(());
@@ -316,7 +333,12 @@ pub const SS_AUTODISARM: i32 = 1 << 31;
 
 impl Default for AltStack {
     fn default() -> Self {
-        AltStack { sp: 0, flags: SS_DISABLE, pad: 0, size: 0 }
+        AltStack {
+            sp: 0,
+            flags: SS_DISABLE,
+            pad: 0,
+            size: 0,
+        }
     }
 }
 

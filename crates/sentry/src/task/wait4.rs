@@ -3,7 +3,7 @@
 use super::Context;
 use super::signal::{CLD_CONTINUED, CLD_DUMPED, CLD_EXITED, CLD_KILLED, CLD_STOPPED};
 use abi::errno::{EAGAIN, ECHILD, EINVAL};
-use abi::linux::{WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WSTOPPED, __WALL, __WCLONE, __WNOTHREAD};
+use abi::linux::{__WALL, __WCLONE, __WNOTHREAD, WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WSTOPPED};
 use abi::signal::{SIGCHLD, SIGCONT};
 use abi::{Result, SigInfo};
 use std::sync::atomic::Ordering;
@@ -52,7 +52,8 @@ impl Change {
 
 /// Waits for a change of a child. `None` with WNOHANG where nothing changed.
 pub fn wait(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
-    let known = WNOHANG | WEXITED | WSTOPPED | WCONTINUED | WNOWAIT | __WALL | __WCLONE | __WNOTHREAD;
+    let known =
+        WNOHANG | WEXITED | WSTOPPED | WCONTINUED | WNOWAIT | __WALL | __WCLONE | __WNOTHREAD;
     if options & !known != 0 {
         return Err(EINVAL);
     }
@@ -80,7 +81,10 @@ fn look(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
             }
             vec![p]
         }
-        _ => l.process(me).map(|p| p.children.iter().copied().collect()).unwrap_or_default(),
+        _ => l
+            .process(me)
+            .map(|p| p.children.iter().copied().collect())
+            .unwrap_or_default(),
     };
     let mut any = false;
     for c in children {
@@ -102,7 +106,12 @@ fn look(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
             if options & WEXITED == 0 {
                 continue;
             }
-            let change = Change { pid: c, uid: p.uid, status, cpu: p.cpu };
+            let change = Change {
+                pid: c,
+                uid: p.uid,
+                status,
+                cpu: p.cpu,
+            };
             if !keep {
                 let ended = p.cpu + p.group.cpu_children.load(Ordering::Relaxed);
                 cx.group.cpu_children.fetch_add(ended, Ordering::Relaxed);
@@ -116,13 +125,23 @@ fn look(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
             if !keep {
                 p.stop_report = None;
             }
-            return Ok(Some(Change { pid: c, uid, status: (s << 8) | 0x7f, cpu: 0 }));
+            return Ok(Some(Change {
+                pid: c,
+                uid,
+                status: (s << 8) | 0x7f,
+                cpu: 0,
+            }));
         }
         if options & WCONTINUED != 0 && p.continue_report {
             if !keep {
                 p.continue_report = false;
             }
-            return Ok(Some(Change { pid: c, uid, status: 0xffff, cpu: 0 }));
+            return Ok(Some(Change {
+                pid: c,
+                uid,
+                status: 0xffff,
+                cpu: 0,
+            }));
         }
     }
     if any { Ok(None) } else { Err(ECHILD) }

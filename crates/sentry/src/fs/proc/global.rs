@@ -6,8 +6,8 @@ use crate::kernel::{RELEASE, VERSION};
 use abi::linux::{CLOCK_BOOTTIME, CLOCK_REALTIME};
 use hostcall::time::clock_nanos;
 use std::fmt::Write as _;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use vfs::file::File;
 use vfs::fs::dynamic::{DynFile, StaticDir};
 use vfs::{Caller, Perm};
@@ -18,7 +18,11 @@ fn text(
     f: impl Fn(&Kernel) -> String + Send + Sync + 'static,
 ) -> Text<impl Fn() -> Vec<u8> + Send + Sync + 'static> {
     let weak: Weak<Kernel> = Arc::downgrade(k);
-    Text(move || weak.upgrade().map(|k| f(&k).into_bytes()).unwrap_or_default())
+    Text(move || {
+        weak.upgrade()
+            .map(|k| f(&k).into_bytes())
+            .unwrap_or_default()
+    })
 }
 
 /// Files that never change.
@@ -26,7 +30,10 @@ pub fn files(k: &Arc<Kernel>) -> StaticDir {
     StaticDir::new()
         .text("cmdline", "cloister\n")
         .file("cpuinfo", text(k, |k| cpuinfo(k.cpus)))
-        .text("devices", "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/ptmx\n136 pts\n\nBlock devices:\n")
+        .text(
+            "devices",
+            "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/ptmx\n136 pts\n\nBlock devices:\n",
+        )
         .file("filesystems", text(k, |k| k.vfs.filesystems()))
         .file("loadavg", text(k, loadavg))
         .file("meminfo", text(k, meminfo))
@@ -34,9 +41,15 @@ pub fn files(k: &Arc<Kernel>) -> StaticDir {
         .link("mounts", "self/mounts")
         .link("net", "self/net")
         .file("stat", text(k, stat))
-        .text("swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")
+        .text(
+            "swaps",
+            "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n",
+        )
         .file("uptime", text(k, uptime))
-        .text("version", format!("Linux version {RELEASE} (cloister) {VERSION}\n"))
+        .text(
+            "version",
+            format!("Linux version {RELEASE} (cloister) {VERSION}\n"),
+        )
         .text("vmstat", "nr_free_pages 0\n")
         .dir("sys", sysctl(k))
         .dir("sysvipc", sysvipc())
@@ -44,14 +57,20 @@ pub fn files(k: &Arc<Kernel>) -> StaticDir {
 
 /// `/proc/PID/net`, the same for all.
 pub fn net(k: &Arc<Kernel>) -> StaticDir {
-    ["dev", "tcp", "tcp6", "udp", "udp6", "unix", "if_inet6", "route", "raw", "arp", "snmp", "netlink", "sockstat"]
-        .into_iter()
-        .fold(StaticDir::new(), |d, name| {
-            if k.net.proc_net(name).is_none() {
-                return d;
-            }
-            d.file(name, text(k, move |k| k.net.proc_net(name).unwrap_or_default()))
-        })
+    [
+        "dev", "tcp", "tcp6", "udp", "udp6", "unix", "if_inet6", "route", "raw", "arp", "snmp",
+        "netlink", "sockstat",
+    ]
+    .into_iter()
+    .fold(StaticDir::new(), |d, name| {
+        if k.net.proc_net(name).is_none() {
+            return d;
+        }
+        d.file(
+            name,
+            text(k, move |k| k.net.proc_net(name).unwrap_or_default()),
+        )
+    })
 }
 
 fn uptime(k: &Kernel) -> String {
@@ -62,8 +81,16 @@ fn uptime(k: &Kernel) -> String {
 fn loadavg(k: &Kernel) -> String {
     let l = k.tasks.lock();
     let all: Vec<_> = l.processes().flat_map(|p| p.threads.values()).collect();
-    let running = all.iter().filter(|t| !t.sleeping.load(Ordering::Relaxed)).count();
-    format!("0.00 0.00 0.00 {}/{} {}\n", running.max(1), all.len(), l.last_pid())
+    let running = all
+        .iter()
+        .filter(|t| !t.sleeping.load(Ordering::Relaxed))
+        .count();
+    format!(
+        "0.00 0.00 0.00 {}/{} {}\n",
+        running.max(1),
+        all.len(),
+        l.last_pid()
+    )
 }
 
 fn meminfo(k: &Kernel) -> String {
@@ -162,7 +189,11 @@ enum Name {
 
 impl DynFile for Hostname {
     fn perm(&self) -> Perm {
-        Perm { mode: 0o644, uid: 0, gid: 0 }
+        Perm {
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+        }
     }
     fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
         let k = self.0.upgrade().ok_or(abi::errno::ENOENT)?;
@@ -198,18 +229,28 @@ fn uuid(b: &[u8; 16]) -> String {
         let _ = write!(s, "{x:02x}");
         s
     });
-    format!("{}-{}-4{}-a{}-{}\n", &h[..8], &h[8..12], &h[13..16], &h[17..20], &h[20..])
+    format!(
+        "{}-{}-4{}-a{}-{}\n",
+        &h[..8],
+        &h[8..12],
+        &h[13..16],
+        &h[17..20],
+        &h[20..]
+    )
 }
 
 fn sysctl(k: &Arc<Kernel>) -> StaticDir {
     let boot_id = uuid(&k.boot_id);
     let random = StaticDir::new()
         .text("boot_id", boot_id)
-        .file("uuid", Text(|| {
-            let mut b = [0u8; 16];
-            hostcall::time::random(&mut b);
-            uuid(&b).into_bytes()
-        }))
+        .file(
+            "uuid",
+            Text(|| {
+                let mut b = [0u8; 16];
+                hostcall::time::random(&mut b);
+                uuid(&b).into_bytes()
+            }),
+        )
         .text("entropy_avail", "256\n")
         .text("poolsize", "256\n");
     let kernel = StaticDir::new()
@@ -225,7 +266,12 @@ fn sysctl(k: &Arc<Kernel>) -> StaticDir {
         .text("overflowgid", "65534\n")
         .text("overflowuid", "65534\n")
         .text("pid_max", format!("{}\n", crate::task::list::PID_MAX))
-        .dir("pty", StaticDir::new().text("max", "4096\n").text("reserve", "1024\n"))
+        .dir(
+            "pty",
+            StaticDir::new()
+                .text("max", "4096\n")
+                .text("reserve", "1024\n"),
+        )
         .dir("random", random)
         .text("randomize_va_space", "2\n")
         .text("sem", "32000\t1024000000\t500\t32000\n")
@@ -239,10 +285,13 @@ fn sysctl(k: &Arc<Kernel>) -> StaticDir {
         .text("file-max", "1048576\n")
         .text("nr_open", "1048576\n")
         .text("pipe-max-size", "1048576\n")
-        .dir("inotify", StaticDir::new()
-            .text("max_queued_events", "16384\n")
-            .text("max_user_instances", "128\n")
-            .text("max_user_watches", "65536\n"));
+        .dir(
+            "inotify",
+            StaticDir::new()
+                .text("max_queued_events", "16384\n")
+                .text("max_user_instances", "128\n")
+                .text("max_user_watches", "65536\n"),
+        );
     let vm = StaticDir::new()
         .text("max_map_count", "65530\n")
         .text("mmap_min_addr", "65536\n")
@@ -267,8 +316,15 @@ fn sysctl(k: &Arc<Kernel>) -> StaticDir {
             .dir("all", StaticDir::new().text("disable_ipv6", "0\n"))
             .dir("lo", StaticDir::new().text("disable_ipv6", "0\n")),
     );
-    let net = StaticDir::new().dir("core", core).dir("ipv4", ipv4).dir("ipv6", ipv6);
-    StaticDir::new().dir("fs", fs).dir("kernel", kernel).dir("net", net).dir("vm", vm)
+    let net = StaticDir::new()
+        .dir("core", core)
+        .dir("ipv4", ipv4)
+        .dir("ipv6", ipv6);
+    StaticDir::new()
+        .dir("fs", fs)
+        .dir("kernel", kernel)
+        .dir("net", net)
+        .dir("vm", vm)
 }
 
 fn sysvipc() -> StaticDir {

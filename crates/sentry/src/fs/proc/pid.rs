@@ -49,10 +49,16 @@ impl Subject {
     fn task(&self) -> Result<Arc<Task>> {
         let k = self.kernel()?;
         let l = k.tasks.lock();
-        l.task(self.tid).or_else(|| l.some_thread(self.tgid)).ok_or(ESRCH)
+        l.task(self.tid)
+            .or_else(|| l.some_thread(self.tgid))
+            .ok_or(ESRCH)
     }
     fn perm(&self, mode: u32) -> Perm {
-        Perm { mode, uid: self.uid, gid: self.gid }
+        Perm {
+            mode,
+            uid: self.uid,
+            gid: self.gid,
+        }
     }
     /// Whether the caller may look inside (`ptrace_may_access`).
     fn may_inspect(&self, caller: &Task) -> Result<()> {
@@ -64,7 +70,11 @@ impl Subject {
         let same = [t.uid, t.euid, t.suid].iter().all(|u| *u == c.fsuid)
             && [t.gid, t.egid, t.sgid].iter().all(|g| *g == c.fsgid);
         let dumpable = self.group()?.dumpable.load(Ordering::Relaxed) == 1;
-        if same && dumpable || c.has(Caps::SYS_PTRACE) { Ok(()) } else { Err(EACCES) }
+        if same && dumpable || c.has(Caps::SYS_PTRACE) {
+            Ok(())
+        } else {
+            Err(EACCES)
+        }
     }
     fn check(&self, cx: &Caller<'_>) -> Result<()> {
         self.may_inspect(task_of(cx.task).ok_or(EACCES)?)
@@ -74,7 +84,10 @@ impl Subject {
 impl PidDir {
     #[must_use]
     pub fn process(k: &Arc<Kernel>, g: &Arc<ThreadGroup>, task: Option<Arc<Task>>) -> PidDir {
-        PidDir { me: Self::subject(k, g, task), kind: Kind::Process }
+        PidDir {
+            me: Self::subject(k, g, task),
+            kind: Kind::Process,
+        }
     }
     fn subject(k: &Arc<Kernel>, g: &Arc<ThreadGroup>, task: Option<Arc<Task>>) -> Subject {
         let cred = task.as_ref().map(|t| t.cred());
@@ -141,7 +154,9 @@ const FILES: &[(&str, u32, bool, Make)] = &[
     ("cgroup", 0o444, false, cgroup),
     ("cmdline", 0o444, false, cmdline),
     ("comm", 0o644, false, comm),
-    ("coredump_filter", 0o644, false, |_| Ok(b"00000033\n".to_vec())),
+    ("coredump_filter", 0o644, false, |_| {
+        Ok(b"00000033\n".to_vec())
+    }),
     ("environ", 0o400, true, environ),
     ("gid_map", 0o644, false, id_map),
     ("io", 0o400, true, io),
@@ -177,7 +192,9 @@ impl DynDir for PidDir {
         self.me.tgid as u64
     }
     fn alive(&self) -> bool {
-        let Ok(k) = self.me.kernel() else { return false };
+        let Ok(k) = self.me.kernel() else {
+            return false;
+        };
         let l = k.tasks.lock();
         match self.kind {
             Kind::Process => l.process(self.me.tgid).is_some(),
@@ -186,15 +203,28 @@ impl DynDir for PidDir {
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
         if let Some((name, mode, private, make)) = FILES.iter().find(|f| f.0.as_bytes() == name) {
-            let f = About { me: self.me.clone(), name, mode: *mode, make: *make, private: *private };
+            let f = About {
+                me: self.me.clone(),
+                name,
+                mode: *mode,
+                make: *make,
+                private: *private,
+            };
             return Ok(DynNode::File(Arc::new(f)));
         }
         Ok(match name {
-            b"cwd" | b"exe" | b"root" => {
-                DynNode::Link(Arc::new(PlaceLink { me: self.me.clone(), what: name[0] }))
-            }
-            b"fd" => DynNode::Dir(Arc::new(FdDir { me: self.me.clone(), info: false })),
-            b"fdinfo" => DynNode::Dir(Arc::new(FdDir { me: self.me.clone(), info: true })),
+            b"cwd" | b"exe" | b"root" => DynNode::Link(Arc::new(PlaceLink {
+                me: self.me.clone(),
+                what: name[0],
+            })),
+            b"fd" => DynNode::Dir(Arc::new(FdDir {
+                me: self.me.clone(),
+                info: false,
+            })),
+            b"fdinfo" => DynNode::Dir(Arc::new(FdDir {
+                me: self.me.clone(),
+                info: true,
+            })),
             b"mem" => DynNode::File(Arc::new(MemNode(self.me.clone()))),
             b"net" => DynNode::Dir(Arc::new(global::net(&self.me.kernel()?))),
             b"ns" => DynNode::Dir(Arc::new(namespaces())),
@@ -205,7 +235,9 @@ impl DynDir for PidDir {
         })
     }
     fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
-        let dirs = DIRS.iter().filter(|d| self.kind == Kind::Process || **d != "task");
+        let dirs = DIRS
+            .iter()
+            .filter(|d| self.kind == Kind::Process || **d != "task");
         Ok(FILES
             .iter()
             .map(|f| DynEntry::new(f.0, FileType::Regular))
@@ -218,10 +250,20 @@ impl DynDir for PidDir {
 
 fn namespaces() -> StaticDir {
     // One of each kind; numbers as of Linux's initial namespaces.
-    [("cgroup", 0xefff_fffbu32), ("ipc", 0xefff_ffff), ("mnt", 0xf000_0000), ("net", 0xf000_0041),
-     ("pid", 0xefff_fffc), ("time", 0xefff_fffa), ("user", 0xefff_fffd), ("uts", 0xefff_fffe)]
-        .into_iter()
-        .fold(StaticDir::new(), |d, (n, i)| d.link(n, &format!("{n}:[{i}]")))
+    [
+        ("cgroup", 0xefff_fffbu32),
+        ("ipc", 0xefff_ffff),
+        ("mnt", 0xf000_0000),
+        ("net", 0xf000_0041),
+        ("pid", 0xefff_fffc),
+        ("time", 0xefff_fffa),
+        ("user", 0xefff_fffd),
+        ("uts", 0xefff_fffe),
+    ]
+    .into_iter()
+    .fold(StaticDir::new(), |d, (n, i)| {
+        d.link(n, &format!("{n}:[{i}]"))
+    })
 }
 
 struct TaskDir(Subject);
@@ -231,19 +273,35 @@ impl DynDir for TaskDir {
         self.0.perm(0o555)
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
-        let tid: i32 = std::str::from_utf8(name).ok().and_then(|s| s.parse().ok()).ok_or(ENOENT)?;
+        let tid: i32 = std::str::from_utf8(name)
+            .ok()
+            .and_then(|s| s.parse().ok())
+            .ok_or(ENOENT)?;
         let k = self.0.kernel()?;
-        let t = k.tasks.lock().task(tid).filter(|t| t.group.tgid == self.0.tgid).ok_or(ENOENT)?;
+        let t = k
+            .tasks
+            .lock()
+            .task(tid)
+            .filter(|t| t.group.tgid == self.0.tgid)
+            .ok_or(ENOENT)?;
         let me = PidDir::subject(&k, &t.group.clone(), Some(t));
-        Ok(DynNode::Dir(Arc::new(PidDir { me, kind: Kind::Thread })))
+        Ok(DynNode::Dir(Arc::new(PidDir {
+            me,
+            kind: Kind::Thread,
+        })))
     }
     fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
         let k = self.0.kernel()?;
         let threads = k.tasks.lock().threads(self.0.tgid);
-        Ok(threads.iter().map(|t| DynEntry::new(t.tid.to_string(), FileType::Directory)).collect())
+        Ok(threads
+            .iter()
+            .map(|t| DynEntry::new(t.tid.to_string(), FileType::Directory))
+            .collect())
     }
     fn subdirs(&self) -> u32 {
-        self.0.kernel().map_or(0, |k| k.tasks.lock().threads(self.0.tgid).len() as u32)
+        self.0
+            .kernel()
+            .map_or(0, |k| k.tasks.lock().threads(self.0.tgid).len() as u32)
     }
 }
 
@@ -294,18 +352,36 @@ impl DynDir for FdDir {
         vfs::inode::generic_permission(self.perm(), FileType::Directory, cx.cred, want)
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
-        let fd: i32 = std::str::from_utf8(name).ok().and_then(|s| s.parse().ok()).ok_or(ENOENT)?;
+        let fd: i32 = std::str::from_utf8(name)
+            .ok()
+            .and_then(|s| s.parse().ok())
+            .ok_or(ENOENT)?;
         let f = self.me.task()?.fd(fd).map_err(|_| ENOENT)?;
         Ok(if self.info {
-            DynNode::File(Arc::new(FdInfo { me: self.me.clone(), fd }))
+            DynNode::File(Arc::new(FdInfo {
+                me: self.me.clone(),
+                fd,
+            }))
         } else {
-            DynNode::Link(Arc::new(FdLink { me: self.me.clone(), fd, id: f.id, flags: f.flags() }))
+            DynNode::Link(Arc::new(FdLink {
+                me: self.me.clone(),
+                fd,
+                id: f.id,
+                flags: f.flags(),
+            }))
         })
     }
     fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
-        let kind = if self.info { FileType::Regular } else { FileType::Symlink };
+        let kind = if self.info {
+            FileType::Regular
+        } else {
+            FileType::Symlink
+        };
         let fds = self.me.task()?.files().list(0);
-        Ok(fds.into_iter().map(|n| DynEntry::new(n.to_string(), kind)).collect())
+        Ok(fds
+            .into_iter()
+            .map(|n| DynEntry::new(n.to_string(), kind))
+            .collect())
     }
 }
 
@@ -355,7 +431,11 @@ struct Reopen(Arc<File>);
 
 impl DynFile for Reopen {
     fn perm(&self) -> Perm {
-        Perm { mode: 0o600, uid: self.0.cred.fsuid, gid: self.0.cred.fsgid }
+        Perm {
+            mode: 0o600,
+            uid: self.0.cred.fsuid,
+            gid: self.0.cred.fsgid,
+        }
     }
     fn generate(&self, _: &File) -> Result<Vec<u8>> {
         Err(EINVAL)
@@ -391,7 +471,10 @@ impl DynFile for FdInfo {
         let mnt = f.path.as_ref().map_or(0, |p| p.mnt.id);
         let pos = *f.pos.lock();
         let more = f.ops.fdinfo();
-        Ok(format!("pos:\t{pos}\nflags:\t0{flags:o}\nmnt_id:\t{mnt}\nino:\t{ino}\n{more}").into_bytes())
+        Ok(
+            format!("pos:\t{pos}\nflags:\t0{flags:o}\nmnt_id:\t{mnt}\nino:\t{ino}\n{more}")
+                .into_bytes(),
+        )
     }
 }
 
@@ -408,7 +491,10 @@ impl DynFile for MemNode {
     fn open(self: Arc<Self>, cx: &Caller<'_>, _: u32) -> Result<Option<Arc<dyn FileOps>>> {
         self.0.check(cx)?;
         let mm = Arc::downgrade(&self.0.task()?.mm());
-        Ok(Some(Arc::new(MemFile { mm, me: self.0.clone() })))
+        Ok(Some(Arc::new(MemFile {
+            mm,
+            me: self.0.clone(),
+        })))
     }
 }
 
@@ -419,7 +505,9 @@ struct MemFile {
 
 impl FileOps for MemFile {
     fn read(&self, _: &File, dst: &mut dyn Sink, offset: u64) -> Result<usize> {
-        let Some(mm) = self.mm.upgrade() else { return Ok(0) };
+        let Some(mm) = self.mm.upgrade() else {
+            return Ok(0);
+        };
         let mut done = 0;
         let mut buf = vec![0u8; dst.remaining().min(64 << 10)];
         while dst.remaining() > 0 {
@@ -433,7 +521,9 @@ impl FileOps for MemFile {
         Ok(done)
     }
     fn write(&self, _: &File, src: &mut dyn Source, offset: u64) -> Result<usize> {
-        let Some(mm) = self.mm.upgrade() else { return Ok(0) };
+        let Some(mm) = self.mm.upgrade() else {
+            return Ok(0);
+        };
         let mut done = 0;
         let mut buf = vec![0u8; src.remaining().min(64 << 10)];
         while src.remaining() > 0 {
@@ -452,7 +542,14 @@ impl FileOps for MemFile {
     }
     fn stat(&self) -> Result<Stat> {
         let p = self.me.perm(0o100_600);
-        Ok(Stat { mode: p.mode, uid: p.uid, gid: p.gid, nlink: 1, blksize: 1024, ..Stat::default() })
+        Ok(Stat {
+            mode: p.mode,
+            uid: p.uid,
+            gid: p.gid,
+            nlink: 1,
+            blksize: 1024,
+            ..Stat::default()
+        })
     }
     fn as_any(&self) -> &dyn Any {
         self
@@ -530,10 +627,26 @@ fn limits_text(me: &Subject) -> Result<Vec<u8>> {
         ("Max realtime timeout", "us"),
     ];
     let l = me.group()?.limits.lock().clone();
-    let show = |v: u64| if v == u64::MAX { "unlimited".to_string() } else { v.to_string() };
-    let mut s = format!("{:<25} {:<20} {:<20} {:<10}\n", "Limit", "Soft Limit", "Hard Limit", "Units");
+    let show = |v: u64| {
+        if v == u64::MAX {
+            "unlimited".to_string()
+        } else {
+            v.to_string()
+        }
+    };
+    let mut s = format!(
+        "{:<25} {:<20} {:<20} {:<10}\n",
+        "Limit", "Soft Limit", "Hard Limit", "Units"
+    );
     for (n, l) in NAMES.iter().zip(l.0) {
-        let _ = writeln!(s, "{:<25} {:<20} {:<20} {:<10}", n.0, show(l.current), show(l.max), n.1);
+        let _ = writeln!(
+            s,
+            "{:<25} {:<20} {:<20} {:<10}",
+            n.0,
+            show(l.current),
+            show(l.max),
+            n.1
+        );
     }
     Ok(s.into_bytes())
 }
@@ -561,7 +674,11 @@ fn map_line(v: &mm::VmaInfo) -> Vec<u8> {
             line.push(b' ');
         }
         for b in name {
-            if b == b'\n' { line.extend_from_slice(b"\\012") } else { line.push(b) }
+            if b == b'\n' {
+                line.extend_from_slice(b"\\012")
+            } else {
+                line.push(b)
+            }
         }
     }
     line.push(b'\n');
@@ -579,7 +696,13 @@ fn usage_lines(rss: u64, anonymous: u64, shared: u64) -> String {
     let clean = r.saturating_sub(a);
     format!(
         "Rss:            {r:8} kB\nPss:            {r:8} kB\nShared_Clean:   {clean:8} kB\nShared_Dirty:   {s:8} kB\nPrivate_Clean:  {:8} kB\nPrivate_Dirty:  {:8} kB\nReferenced:     {r:8} kB\nAnonymous:      {a:8} kB\nLazyFree:       {:8} kB\nAnonHugePages:  {:8} kB\nSwap:           {:8} kB\nSwapPss:        {:8} kB\nLocked:         {:8} kB\n",
-        0, a.saturating_sub(s), 0, 0, 0, 0, 0
+        0,
+        a.saturating_sub(s),
+        0,
+        0,
+        0,
+        0,
+        0
     )
 }
 
@@ -608,7 +731,10 @@ fn smaps_rollup(me: &Subject) -> Result<Vec<u8>> {
         a += u.anonymous;
         s += u.shared;
     }
-    let (start, end) = (vmas.first().map_or(0, |v| v.start), vmas.last().map_or(0, |v| v.end));
+    let (start, end) = (
+        vmas.first().map_or(0, |v| v.start),
+        vmas.last().map_or(0, |v| v.end),
+    );
     let mut out = format!("{start:08x}-{end:08x} ---p 00000000 00:00 0 [rollup]\n");
     out.push_str(&usage_lines(r, a, s));
     Ok(out.into_bytes())
@@ -633,10 +759,17 @@ fn stat(me: &Subject) -> Result<Vec<u8>> {
     let t = me.task().ok().or_else(|| me.task.upgrade());
     let (ppid, pgid, sid, threads) = {
         let l = k.tasks.lock();
-        (l.parent(me.tgid), l.pgid(me.tgid), l.sid(me.tgid), l.threads(me.tgid).len())
+        (
+            l.parent(me.tgid),
+            l.pgid(me.tgid),
+            l.sid(me.tgid),
+            l.threads(me.tgid).len(),
+        )
     };
     let tty = k.terminals.of_session(sid);
-    let tty_nr = tty.as_ref().map_or(0, |p| vfs::makedev(136, p.index) as i64);
+    let tty_nr = tty
+        .as_ref()
+        .map_or(0, |p| vfs::makedev(136, p.index) as i64);
     let tpgid = tty.as_ref().and_then(|p| p.foreground()).unwrap_or(-1);
     let comm = t.as_ref().map(|t| t.comm()).unwrap_or_default();
     let g = me.group()?;
@@ -651,7 +784,9 @@ fn stat(me: &Subject) -> Result<Vec<u8>> {
         _ => (0, 0, mm::Layout::default()),
     };
     let nice = t.as_ref().map_or(0, |t| t.nice.load(Ordering::Relaxed));
-    let start = t.as_ref().map_or(0, |t| (t.start - k.boot).max(0) / 10_000_000);
+    let start = t
+        .as_ref()
+        .map_or(0, |t| (t.start - k.boot).max(0) / 10_000_000);
     let rsslim = g.limits.lock().0[limits::RSS].current;
     let mask = t.as_ref().map_or(0, |t| t.mask().0);
     let pending = t.as_ref().map_or(0, |t| t.pending.bits().0);
@@ -676,11 +811,21 @@ fn stat(me: &Subject) -> Result<Vec<u8>> {
 }
 
 fn statm(me: &Subject) -> Result<Vec<u8>> {
-    let Ok(t) = me.task() else { return Ok(b"0 0 0 0 0 0 0\n".to_vec()) };
+    let Ok(t) = me.task() else {
+        return Ok(b"0 0 0 0 0 0 0\n".to_vec());
+    };
     let u = t.mm().usage();
     let p = |b: u64| b / 4096;
     let shared = u.rss.saturating_sub(u.rss_anon);
-    Ok(format!("{} {} {} {} 0 {} 0\n", p(u.size), p(u.rss), p(shared), p(u.exec), p(u.data)).into_bytes())
+    Ok(format!(
+        "{} {} {} {} 0 {} 0\n",
+        p(u.size),
+        p(u.rss),
+        p(shared),
+        p(u.exec),
+        p(u.data)
+    )
+    .into_bytes())
 }
 
 fn status(me: &Subject) -> Result<Vec<u8>> {
@@ -690,7 +835,12 @@ fn status(me: &Subject) -> Result<Vec<u8>> {
     let c = t.cred();
     let (ppid, threads, pgid, sid) = {
         let l = k.tasks.lock();
-        (l.parent(me.tgid), l.threads(me.tgid).len(), l.pgid(me.tgid), l.sid(me.tgid))
+        (
+            l.parent(me.tgid),
+            l.threads(me.tgid).len(),
+            l.pgid(me.tgid),
+            l.sid(me.tgid),
+        )
     };
     let long = match st {
         'R' => "running",
@@ -702,13 +852,21 @@ fn status(me: &Subject) -> Result<Vec<u8>> {
     let _ = writeln!(s, "Name:\t{}", String::from_utf8_lossy(&t.comm()));
     let _ = writeln!(s, "Umask:\t{:04o}", t.fs().umask());
     let _ = writeln!(s, "State:\t{st} ({long})");
-    let _ = writeln!(s, "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{ppid}\nTracerPid:\t0", me.tgid, me.tid);
+    let _ = writeln!(
+        s,
+        "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{ppid}\nTracerPid:\t0",
+        me.tgid, me.tid
+    );
     let _ = writeln!(s, "Uid:\t{}\t{}\t{}\t{}", c.uid, c.euid, c.suid, c.fsuid);
     let _ = writeln!(s, "Gid:\t{}\t{}\t{}\t{}", c.gid, c.egid, c.sgid, c.fsgid);
     let size = t.files().capacity();
     let groups: String = c.groups.iter().map(|g| format!("{g} ")).collect();
     let _ = writeln!(s, "FDSize:\t{size}\nGroups:\t{groups}");
-    let _ = writeln!(s, "NStgid:\t{}\nNSpid:\t{}\nNSpgid:\t{pgid}\nNSsid:\t{sid}", me.tgid, me.tid);
+    let _ = writeln!(
+        s,
+        "NStgid:\t{}\nNSpid:\t{}\nNSpgid:\t{pgid}\nNSsid:\t{sid}",
+        me.tgid, me.tid
+    );
     if st != 'Z' {
         let u = t.mm().usage();
         let kb = |b: u64| b / 1024;
@@ -716,8 +874,20 @@ fn status(me: &Subject) -> Result<Vec<u8>> {
         let _ = writeln!(
             s,
             "VmPeak:\t{:8} kB\nVmSize:\t{:8} kB\nVmLck:\t{:8} kB\nVmPin:\t{:8} kB\nVmHWM:\t{:8} kB\nVmRSS:\t{:8} kB\nRssAnon:\t{:8} kB\nRssFile:\t{:8} kB\nRssShmem:\t{:8} kB\nVmData:\t{:8} kB\nVmStk:\t{:8} kB\nVmExe:\t{:8} kB\nVmLib:\t{lib:8} kB\nVmPTE:\t{:8} kB\nVmSwap:\t{:8} kB",
-            kb(u.peak), kb(u.size), kb(u.locked), 0, kb(u.rss), kb(u.rss), kb(u.rss_anon),
-            kb(u.rss.saturating_sub(u.rss_anon)), 0, kb(u.data), kb(u.stack), kb(u.exec), 4, 0
+            kb(u.peak),
+            kb(u.size),
+            kb(u.locked),
+            0,
+            kb(u.rss),
+            kb(u.rss),
+            kb(u.rss_anon),
+            kb(u.rss.saturating_sub(u.rss_anon)),
+            0,
+            kb(u.data),
+            kb(u.stack),
+            kb(u.exec),
+            4,
+            0
         );
     }
     let _ = writeln!(s, "CoreDumping:\t0\nTHP_enabled:\t1\nThreads:\t{threads}");
@@ -725,7 +895,9 @@ fn status(me: &Subject) -> Result<Vec<u8>> {
     let actions = t.group.actions();
     let (mut ign, mut cgt) = (0u64, 0u64);
     for n in 1..=64 {
-        let Some(sig) = abi::Signal::new(n) else { continue };
+        let Some(sig) = abi::Signal::new(n) else {
+            continue;
+        };
         match actions.read().get(sig).handler {
             0 => {}
             1 => ign |= 1 << (n - 1),
@@ -742,11 +914,23 @@ fn status(me: &Subject) -> Result<Vec<u8>> {
     let _ = writeln!(
         s,
         "CapInh:\t{:016x}\nCapPrm:\t{:016x}\nCapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}",
-        c.inheritable.bits(), c.permitted.bits(), c.effective.bits(), c.bounding.bits(), c.ambient.bits()
+        c.inheritable.bits(),
+        c.permitted.bits(),
+        c.effective.bits(),
+        c.bounding.bits(),
+        c.ambient.bits()
     );
     let cpus = k.cpus.max(1);
-    let mask = if cpus >= 64 { u64::MAX } else { (1u64 << cpus) - 1 };
-    let list = if cpus == 1 { "0".into() } else { format!("0-{}", cpus - 1) };
+    let mask = if cpus >= 64 {
+        u64::MAX
+    } else {
+        (1u64 << cpus) - 1
+    };
+    let list = if cpus == 1 {
+        "0".into()
+    } else {
+        format!("0-{}", cpus - 1)
+    };
     let _ = writeln!(
         s,
         "NoNewPrivs:\t{}\nSeccomp:\t0\nSeccomp_filters:\t0\nSpeculation_Store_Bypass:\tvulnerable\nCpus_allowed:\t{mask:x}\nCpus_allowed_list:\t{list}\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0",

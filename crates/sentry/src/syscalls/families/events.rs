@@ -25,13 +25,19 @@ use zerocopy::IntoBytes;
 /// The open file behind a descriptor; `EBADF` also for those that only name a place (O_PATH).
 pub fn real_fd(cx: &Context, fd: i32) -> Result<Arc<File>> {
     let f = cx.fd(fd)?;
-    if f.flags() & O_PATH != 0 { Err(EBADF) } else { Ok(f) }
+    if f.flags() & O_PATH != 0 {
+        Err(EBADF)
+    } else {
+        Ok(f)
+    }
 }
 
 /// Installs an anonymous file; O_NONBLOCK and O_CLOEXEC are taken from `flags`.
 pub fn install(cx: &Context, ops: Arc<dyn FileOps>, mode: u32, flags: u32) -> SysResult {
     let f = File::new(ops, mode | (flags & O_NONBLOCK), None, cx.cred());
-    cx.files().install(f, CloseOnExec::from_flags(flags), cx.nofile_limit()).map(|n| n as usize)
+    cx.files()
+        .install(f, CloseOnExec::from_flags(flags), cx.nofile_limit())
+        .map(|n| n as usize)
 }
 
 /// Writes two descriptors' numbers to the application, and installs the files when that worked.
@@ -56,7 +62,12 @@ fn do_pipe(cx: &Context, out: Va, flags: u32) -> SysResult {
     }
     let (r, w) = new_pipe();
     let r = File::new(r, O_RDONLY | (flags & O_NONBLOCK), None, cx.cred());
-    let w = File::new(w, O_WRONLY | (flags & (O_NONBLOCK | O_DIRECT)), None, cx.cred());
+    let w = File::new(
+        w,
+        O_WRONLY | (flags & (O_NONBLOCK | O_DIRECT)),
+        None,
+        cx.cred(),
+    );
     install_pair(cx, out, [r, w], flags)
 }
 /// `pipe(fds)`.
@@ -180,19 +191,23 @@ fn inotify_add_watch(cx: &mut Context, a: &Args) -> SysResult {
     if mask & IN_ONLYDIR != 0 {
         walk |= Walk::DIRECTORY;
     }
-    cx.task.with_paths(|p| {
-        let at = p.resolve(&At::Cwd, &path, walk)?;
-        p.permission(&at, Want::READ)?;
-        let list = vfs::watch::watcher(&at, WatchList::new)?.ok_or(ENOSPC)?;
-        inotify.add_watch(&list, mask)
-    })
-    .map(|wd| wd as usize)
+    cx.task
+        .with_paths(|p| {
+            let at = p.resolve(&At::Cwd, &path, walk)?;
+            p.permission(&at, Want::READ)?;
+            let list = WatchList::of(&at)?;
+            inotify.add_watch(&list, mask)
+        })
+        .map(|wd| wd as usize)
 }
 
 /// `inotify_rm_watch(fd, wd)`.
 fn inotify_rm_watch(cx: &mut Context, a: &Args) -> SysResult {
     let f = real_fd(cx, a.i32(0))?;
-    f.ops::<Inotify>().ok_or(EINVAL)?.remove_watch(a.i32(1)).map(|()| 0)
+    f.ops::<Inotify>()
+        .ok_or(EINVAL)?
+        .remove_watch(a.i32(1))
+        .map(|()| 0)
 }
 
 /// `epoll_create(size)`: the size must be positive, and says nothing.
@@ -220,7 +235,10 @@ fn epoll_ctl(cx: &mut Context, a: &Args) -> SysResult {
         EpollEvent { events: 0, data: 0 }
     } else {
         let [events, low, high]: [u32; 3] = cx.mm().read_obj(a.va(3))?;
-        EpollEvent { events, data: u64::from(low) | u64::from(high) << 32 }
+        EpollEvent {
+            events,
+            data: u64::from(low) | u64::from(high) << 32,
+        }
     };
     let ep = real_fd(cx, a.i32(0))?;
     let target = real_fd(cx, fd)?;
@@ -230,14 +248,21 @@ fn epoll_ctl(cx: &mut Context, a: &Args) -> SysResult {
     if let Some(s) = target.ops::<SignalFd>() {
         s.watch_for(&cx.task);
     }
-    ep.ops::<Epoll>().ok_or(EINVAL)?.control(op, fd, &target, event).map(|()| 0)
+    ep.ops::<Epoll>()
+        .ok_or(EINVAL)?
+        .control(op, fd, &target, event)
+        .map(|()| 0)
 }
 
 fn do_epoll_wait(cx: &Context, epfd: i32, out: Va, max: i32, timeout: Option<i64>) -> SysResult {
     if max <= 0 || max as usize > i32::MAX as usize / EPOLL_EVENT {
         return Err(EINVAL);
     }
-    if out.0.checked_add(max as u64 * EPOLL_EVENT as u64).is_none_or(|end| end > 1 << 47) {
+    if out
+        .0
+        .checked_add(max as u64 * EPOLL_EVENT as u64)
+        .is_none_or(|end| end > 1 << 47)
+    {
         return Err(EFAULT);
     }
     let f = real_fd(cx, epfd)?;
@@ -246,8 +271,10 @@ fn do_epoll_wait(cx: &Context, epfd: i32, out: Va, max: i32, timeout: Option<i64
     let r = ep.wait(&*cx.task, max as usize, poll_wait(timeout));
     cx.sleeping.store(false, Ordering::Relaxed);
     let got = r?;
-    let raw: Vec<[u32; 3]> =
-        got.iter().map(|e| [e.events, e.data as u32, (e.data >> 32) as u32]).collect();
+    let raw: Vec<[u32; 3]> = got
+        .iter()
+        .map(|e| [e.events, e.data as u32, (e.data >> 32) as u32])
+        .collect();
     cx.mm().copy_out(out, raw.as_slice().as_bytes())?;
     Ok(got.len())
 }
@@ -280,7 +307,11 @@ fn epoll_pwait2(cx: &mut Context, a: &Args) -> SysResult {
     epoll_pwait_with(cx, a, timeout)
 }
 
-const EVENT_FLAGS: &[(u64, &str)] = &[(1, "EFD_SEMAPHORE"), (0o4000, "O_NONBLOCK"), (0o2000000, "O_CLOEXEC")];
+const EVENT_FLAGS: &[(u64, &str)] = &[
+    (1, "EFD_SEMAPHORE"),
+    (0o4000, "O_NONBLOCK"),
+    (0o2000000, "O_CLOEXEC"),
+];
 const FILE_FLAGS: &[(u64, &str)] = &[
     (0o200, "O_NOTIFICATION_PIPE"),
     (0o4000, "O_NONBLOCK"),
@@ -295,7 +326,11 @@ const CLOCKS: &[(u64, &str)] = &[
     (9, "CLOCK_BOOTTIME_ALARM"),
 ];
 const SETTIME: &[(u64, &str)] = &[(1, "TFD_TIMER_ABSTIME"), (2, "TFD_TIMER_CANCEL_ON_SET")];
-const EPOLL_OPS: &[(u64, &str)] = &[(1, "EPOLL_CTL_ADD"), (2, "EPOLL_CTL_DEL"), (3, "EPOLL_CTL_MOD")];
+const EPOLL_OPS: &[(u64, &str)] = &[
+    (1, "EPOLL_CTL_ADD"),
+    (2, "EPOLL_CTL_DEL"),
+    (3, "EPOLL_CTL_MOD"),
+];
 const INOTIFY: &[(u64, &str)] = &[
     (1, "IN_ACCESS"),
     (2, "IN_MODIFY"),
@@ -321,23 +356,107 @@ const INOTIFY: &[(u64, &str)] = &[
 pub const CALLS: &[Call] = &[
     Call::new(22, "pipe", &[Arg::FdPair], pipe),
     Call::new(213, "epoll_create", &[Arg::Int], epoll_create),
-    Call::new(232, "epoll_wait", &[Arg::Fd, Arg::Ptr, Arg::Int, Arg::Int], epoll_wait),
-    Call::new(233, "epoll_ctl", &[Arg::Fd, Arg::Enum(EPOLL_OPS), Arg::Fd, Arg::Ptr], epoll_ctl),
+    Call::new(
+        232,
+        "epoll_wait",
+        &[Arg::Fd, Arg::Ptr, Arg::Int, Arg::Int],
+        epoll_wait,
+    ),
+    Call::new(
+        233,
+        "epoll_ctl",
+        &[Arg::Fd, Arg::Enum(EPOLL_OPS), Arg::Fd, Arg::Ptr],
+        epoll_ctl,
+    ),
     Call::new(253, "inotify_init", &[], inotify_init),
-    Call::new(254, "inotify_add_watch", &[Arg::Fd, Arg::Path, Arg::Flags(INOTIFY)], inotify_add_watch)
-        .note("changes made outside of the sandbox are not seen"),
-    Call::new(255, "inotify_rm_watch", &[Arg::Fd, Arg::Int], inotify_rm_watch),
-    Call::new(281, "epoll_pwait", &[Arg::Fd, Arg::Ptr, Arg::Int, Arg::Int, Arg::SigSet, Arg::Uint], epoll_pwait),
-    Call::new(282, "signalfd", &[Arg::Fd, Arg::SigSet, Arg::Uint], signalfd),
-    Call::new(283, "timerfd_create", &[Arg::Enum(CLOCKS), Arg::Flags(FILE_FLAGS)], timerfd_create),
+    Call::new(
+        254,
+        "inotify_add_watch",
+        &[Arg::Fd, Arg::Path, Arg::Flags(INOTIFY)],
+        inotify_add_watch,
+    )
+    .note("changes made outside of the sandbox are not seen"),
+    Call::new(
+        255,
+        "inotify_rm_watch",
+        &[Arg::Fd, Arg::Int],
+        inotify_rm_watch,
+    ),
+    Call::new(
+        281,
+        "epoll_pwait",
+        &[
+            Arg::Fd,
+            Arg::Ptr,
+            Arg::Int,
+            Arg::Int,
+            Arg::SigSet,
+            Arg::Uint,
+        ],
+        epoll_pwait,
+    ),
+    Call::new(
+        282,
+        "signalfd",
+        &[Arg::Fd, Arg::SigSet, Arg::Uint],
+        signalfd,
+    ),
+    Call::new(
+        283,
+        "timerfd_create",
+        &[Arg::Enum(CLOCKS), Arg::Flags(FILE_FLAGS)],
+        timerfd_create,
+    ),
     Call::new(284, "eventfd", &[Arg::Uint], eventfd),
-    Call::new(286, "timerfd_settime", &[Arg::Fd, Arg::Flags(SETTIME), Arg::Ptr, Arg::Ptr], timerfd_settime)
-        .note("TFD_TIMER_CANCEL_ON_SET has no effect: the clock cannot be set"),
-    Call::new(287, "timerfd_gettime", &[Arg::Fd, Arg::Ptr], timerfd_gettime),
-    Call::new(289, "signalfd4", &[Arg::Fd, Arg::SigSet, Arg::Uint, Arg::Flags(FILE_FLAGS)], signalfd4),
-    Call::new(290, "eventfd2", &[Arg::Uint, Arg::Flags(EVENT_FLAGS)], eventfd2),
-    Call::new(291, "epoll_create1", &[Arg::Flags(FILE_FLAGS)], epoll_create1),
+    Call::new(
+        286,
+        "timerfd_settime",
+        &[Arg::Fd, Arg::Flags(SETTIME), Arg::Ptr, Arg::Ptr],
+        timerfd_settime,
+    )
+    .note("TFD_TIMER_CANCEL_ON_SET has no effect: the clock cannot be set"),
+    Call::new(
+        287,
+        "timerfd_gettime",
+        &[Arg::Fd, Arg::Ptr],
+        timerfd_gettime,
+    ),
+    Call::new(
+        289,
+        "signalfd4",
+        &[Arg::Fd, Arg::SigSet, Arg::Uint, Arg::Flags(FILE_FLAGS)],
+        signalfd4,
+    ),
+    Call::new(
+        290,
+        "eventfd2",
+        &[Arg::Uint, Arg::Flags(EVENT_FLAGS)],
+        eventfd2,
+    ),
+    Call::new(
+        291,
+        "epoll_create1",
+        &[Arg::Flags(FILE_FLAGS)],
+        epoll_create1,
+    ),
     Call::new(293, "pipe2", &[Arg::FdPair, Arg::Flags(FILE_FLAGS)], pipe2),
-    Call::new(294, "inotify_init1", &[Arg::Flags(FILE_FLAGS)], inotify_init1),
-    Call::new(441, "epoll_pwait2", &[Arg::Fd, Arg::Ptr, Arg::Int, Arg::Timespec, Arg::SigSet, Arg::Uint], epoll_pwait2),
+    Call::new(
+        294,
+        "inotify_init1",
+        &[Arg::Flags(FILE_FLAGS)],
+        inotify_init1,
+    ),
+    Call::new(
+        441,
+        "epoll_pwait2",
+        &[
+            Arg::Fd,
+            Arg::Ptr,
+            Arg::Int,
+            Arg::Timespec,
+            Arg::SigSet,
+            Arg::Uint,
+        ],
+        epoll_pwait2,
+    ),
 ];

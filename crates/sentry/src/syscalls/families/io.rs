@@ -37,10 +37,14 @@ pub fn blocking<T>(
         Err(EAGAIN) if !nonblocking => {}
         r => return r,
     }
-    let Some(q) = f.ops.wait_queue() else { return Err(EAGAIN) };
-    cx.sleeping.store(true, std::sync::atomic::Ordering::Relaxed);
+    let Some(q) = f.ops.wait_queue() else {
+        return Err(EAGAIN);
+    };
+    cx.sleeping
+        .store(true, std::sync::atomic::Ordering::Relaxed);
     let r = block_until(&*cx.task, &[(q, events)], None, op);
-    cx.sleeping.store(false, std::sync::atomic::Ordering::Relaxed);
+    cx.sleeping
+        .store(false, std::sync::atomic::Ordering::Relaxed);
     r
 }
 
@@ -74,7 +78,7 @@ fn do_read(cx: &Context, f: &Arc<File>, dst: &mut UserIo<'_>, at: At, flags: u32
     } else {
         read_stream(cx, f, dst, nb)
     };
-    if let (Ok(1..), true) = (&r, at != At::Position) {
+    if let (At::Offset(_), Ok(1..)) = (at, &r) {
         f.accessed();
     }
     r
@@ -92,9 +96,11 @@ fn read_stream(cx: &Context, f: &Arc<File>, dst: &mut UserIo<'_>, nb: bool) -> S
     if let Some(tty) = ops.downcast_ref::<tty::Slave>() {
         tty.check_read(&cx.task)?;
         if !nb {
-            cx.sleeping.store(true, std::sync::atomic::Ordering::Relaxed);
+            cx.sleeping
+                .store(true, std::sync::atomic::Ordering::Relaxed);
             let r = tty.read_blocking(&*cx.task, dst);
-            cx.sleeping.store(false, std::sync::atomic::Ordering::Relaxed);
+            cx.sleeping
+                .store(false, std::sync::atomic::Ordering::Relaxed);
             return r;
         }
     }
@@ -117,7 +123,7 @@ fn do_write(cx: &Context, f: &Arc<File>, src: &mut UserIo<'_>, at: At, flags: u3
         tty.check_write(&cx.task)?;
     }
     let r = write_all(cx, f, src, at, flags, nb);
-    if let (Ok(1..), true) = (&r, at != At::Position) {
+    if let (At::Offset(_), Ok(1..)) = (at, &r) {
         f.modified();
     }
     r
@@ -178,7 +184,9 @@ fn check_file_size(cx: &Context, f: &File, at: At) -> Result<()> {
         At::Position => *f.pos.lock(),
     };
     if offset >= limit {
-        let _ = cx.kernel.send_to_task(&cx.task, SigInfo::new(SIGXFSZ, abi::signal::SI_KERNEL));
+        let _ = cx
+            .kernel
+            .send_to_task(&cx.task, SigInfo::new(SIGXFSZ, abi::signal::SI_KERNEL));
         return Err(EFBIG);
     }
     Ok(())
@@ -235,11 +243,23 @@ fn pwrite64(cx: &mut Context, a: &Args) -> SysResult {
 }
 fn readv(cx: &mut Context, a: &Args) -> SysResult {
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_read(cx, &f, &mut iovec(&mm, a.va(1), a.usize(2))?, At::Position, 0)
+    do_read(
+        cx,
+        &f,
+        &mut iovec(&mm, a.va(1), a.usize(2))?,
+        At::Position,
+        0,
+    )
 }
 fn writev(cx: &mut Context, a: &Args) -> SysResult {
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_write(cx, &f, &mut iovec(&mm, a.va(1), a.usize(2))?, At::Position, 0)
+    do_write(
+        cx,
+        &f,
+        &mut iovec(&mm, a.va(1), a.usize(2))?,
+        At::Position,
+        0,
+    )
 }
 fn preadv(cx: &mut Context, a: &Args) -> SysResult {
     let at = offset_arg(a.i64(3))?;
@@ -257,7 +277,14 @@ fn at2(a: &Args) -> Result<(At, u32)> {
     if flags & !RWF_KNOWN != 0 {
         return Err(EOPNOTSUPP);
     }
-    Ok((if a.i64(3) == -1 { At::Position } else { offset_arg(a.i64(3))? }, flags))
+    Ok((
+        if a.i64(3) == -1 {
+            At::Position
+        } else {
+            offset_arg(a.i64(3))?
+        },
+        flags,
+    ))
 }
 fn preadv2(cx: &mut Context, a: &Args) -> SysResult {
     let (at, flags) = at2(a)?;
@@ -303,14 +330,17 @@ fn close_range(cx: &mut Context, a: &Args) -> SysResult {
 
 fn dup(cx: &mut Context, a: &Args) -> SysResult {
     let f = cx.fd(a.i32(0))?;
-    cx.files().install(f, CloseOnExec::No, cx.nofile_limit()).map(|n| n as usize)
+    cx.files()
+        .install(f, CloseOnExec::No, cx.nofile_limit())
+        .map(|n| n as usize)
 }
 fn dup2(cx: &mut Context, a: &Args) -> SysResult {
     let f = cx.fd(a.i32(0))?;
     if a.i32(0) == a.i32(1) {
         return Ok(a.usize(1));
     }
-    cx.files().install_at(a.i32(1), f, CloseOnExec::No, cx.nofile_limit())?;
+    cx.files()
+        .install_at(a.i32(1), f, CloseOnExec::No, cx.nofile_limit())?;
     Ok(a.i32(1) as usize)
 }
 fn dup3(cx: &mut Context, a: &Args) -> SysResult {
@@ -318,7 +348,12 @@ fn dup3(cx: &mut Context, a: &Args) -> SysResult {
         return Err(EINVAL);
     }
     let f = cx.fd(a.i32(0))?;
-    cx.files().install_at(a.i32(1), f, CloseOnExec::from_flags(a.u32(2)), cx.nofile_limit())?;
+    cx.files().install_at(
+        a.i32(1),
+        f,
+        CloseOnExec::from_flags(a.u32(2)),
+        cx.nofile_limit(),
+    )?;
     Ok(a.i32(1) as usize)
 }
 
@@ -352,8 +387,11 @@ fn fcntl_lock(cx: &Context, f: &Arc<File>, cmd: u32, va: Va) -> SysResult {
     if ofd && l.pid != 0 {
         return Err(EINVAL);
     }
-    let (owner, pid) =
-        if ofd { (Owner::OpenFile(f.id), -1) } else { (Owner::Posix(cx.files().id()), cx.group.tgid) };
+    let (owner, pid) = if ofd {
+        (Owner::OpenFile(f.id), -1)
+    } else {
+        (Owner::Posix(cx.files().id()), cx.group.tgid)
+    };
     let kind = match l.kind {
         0 => Some(LockKind::Read),
         1 => Some(LockKind::Write),
@@ -369,7 +407,11 @@ fn fcntl_lock(cx: &Context, f: &Arc<File>, cmd: u32, va: Va) -> SysResult {
                 l.kind = if c.kind == LockKind::Read { 0 } else { 1 };
                 l.whence = 0;
                 l.start = c.range.start as i64;
-                l.len = if c.range.end >= i64::MAX as u64 { 0 } else { (c.range.end - c.range.start + 1) as i64 };
+                l.len = if c.range.end >= i64::MAX as u64 {
+                    0
+                } else {
+                    (c.range.end - c.range.start + 1) as i64
+                };
                 l.pid = c.pid;
             }
         }
@@ -381,8 +423,13 @@ fn fcntl_lock(cx: &Context, f: &Arc<File>, cmd: u32, va: Va) -> SysResult {
         Some(LockKind::Write) if !f.writable() => return Err(EBADF),
         _ => {}
     }
-    let wait = if matches!(cmd, F_SETLKW | F_OFD_SETLKW) { Wait::Yes } else { Wait::No };
-    cx.task.with_paths(|p| p.set_lock(f, owner, kind, range, pid, wait))?;
+    let wait = if matches!(cmd, F_SETLKW | F_OFD_SETLKW) {
+        Wait::Yes
+    } else {
+        Wait::No
+    };
+    cx.task
+        .with_paths(|p| p.set_lock(f, owner, kind, range, pid, wait))?;
     Ok(0)
 }
 
@@ -390,7 +437,9 @@ fn fcntl_lock(cx: &Context, f: &Arc<File>, cmd: u32, va: Va) -> SysResult {
 fn fcntl(cx: &mut Context, a: &Args) -> SysResult {
     let (fd, cmd) = (a.i32(0), a.u32(1));
     let f = cx.fd(fd)?;
-    if f.flags() & O_PATH != 0 && !matches!(cmd, F_DUPFD | F_DUPFD_CLOEXEC | F_GETFD | F_SETFD | F_GETFL) {
+    if f.flags() & O_PATH != 0
+        && !matches!(cmd, F_DUPFD | F_DUPFD_CLOEXEC | F_GETFD | F_SETFD | F_GETFL)
+    {
         return Err(EBADF);
     }
     let files = cx.files();
@@ -400,15 +449,30 @@ fn fcntl(cx: &mut Context, a: &Args) -> SysResult {
             if a.i32(2) < 0 || a.u64(2) >= limit {
                 return Err(EINVAL);
             }
-            let c = if cmd == F_DUPFD { CloseOnExec::No } else { CloseOnExec::Yes };
-            files.install_from(a.i32(2), f, c, limit).map(|n| n as usize)
+            let c = if cmd == F_DUPFD {
+                CloseOnExec::No
+            } else {
+                CloseOnExec::Yes
+            };
+            files
+                .install_from(a.i32(2), f, c, limit)
+                .map(|n| n as usize)
         }
         F_GETFD => Ok(usize::from(files.cloexec(fd)? == CloseOnExec::Yes)),
         F_SETFD => {
-            let on = if a.u32(2) & FD_CLOEXEC != 0 { CloseOnExec::Yes } else { CloseOnExec::No };
+            let on = if a.u32(2) & FD_CLOEXEC != 0 {
+                CloseOnExec::Yes
+            } else {
+                CloseOnExec::No
+            };
             files.set_cloexec(fd, on).map(|()| 0)
         }
-        F_GETFL => Ok((f.flags() | if f.flags() & O_PATH == 0 { O_LARGEFILE } else { 0 }) as usize),
+        F_GETFL => Ok((f.flags()
+            | if f.flags() & O_PATH == 0 {
+                O_LARGEFILE
+            } else {
+                0
+            }) as usize),
         F_SETFL => {
             // Noatime is the owner's to set; append-only files are not kept.
             f.set_flags(a.u32(2));
@@ -510,8 +574,15 @@ fn open_peer(cx: &Context, m: &tty::Master, flags: u32) -> SysResult {
     let flags = flags & (O_ACCMODE | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
     let how = vfs::ops::OpenHow::new(flags, 0);
     let name = format!("/dev/pts/{}", m.pty().index);
-    let is_peer = |f: &Arc<File>| f.ops::<tty::Slave>().is_some_and(|s| Arc::ptr_eq(s.pty(), m.pty()));
-    let named = cx.task.with_paths(|p| p.open(&vfs::At::Cwd, name.as_bytes(), how)).ok().filter(is_peer);
+    let is_peer = |f: &Arc<File>| {
+        f.ops::<tty::Slave>()
+            .is_some_and(|s| Arc::ptr_eq(s.pty(), m.pty()))
+    };
+    let named = cx
+        .task
+        .with_paths(|p| p.open(&vfs::At::Cwd, name.as_bytes(), how))
+        .ok()
+        .filter(is_peer);
     let f = match named {
         Some(f) => f,
         None => File::new(m.pty().open(flags, &cx.task)?, flags, None, cx.cred()),
@@ -528,13 +599,31 @@ fn ioctl(cx: &mut Context, a: &Args) -> SysResult {
     let cmd = a.u32(1);
     match cmd {
         // FIONCLEX, FIOCLEX
-        0x5450 => return cx.files().set_cloexec(a.i32(0), CloseOnExec::No).map(|()| 0),
-        0x5451 => return cx.files().set_cloexec(a.i32(0), CloseOnExec::Yes).map(|()| 0),
+        0x5450 => {
+            return cx
+                .files()
+                .set_cloexec(a.i32(0), CloseOnExec::No)
+                .map(|()| 0);
+        }
+        0x5451 => {
+            return cx
+                .files()
+                .set_cloexec(a.i32(0), CloseOnExec::Yes)
+                .map(|()| 0);
+        }
         // FIONBIO, FIOASYNC
         0x5421 | 0x5452 => {
             let on: i32 = cx.mm().read_obj(a.va(2))?;
-            let bit = if cmd == 0x5421 { O_NONBLOCK } else { vfs::file::O_ASYNC };
-            let flags = if on != 0 { f.flags() | bit } else { f.flags() & !bit };
+            let bit = if cmd == 0x5421 {
+                O_NONBLOCK
+            } else {
+                vfs::file::O_ASYNC
+            };
+            let flags = if on != 0 {
+                f.flags() | bit
+            } else {
+                f.flags() & !bit
+            };
             f.set_flags(flags);
             return Ok(0);
         }
@@ -616,7 +705,9 @@ fn fallocate(cx: &mut Context, a: &Args) -> SysResult {
         return Err(ESPIPE);
     }
     offset.checked_add(len).ok_or(EFBIG)?;
-    f.ops.allocate(a.i32(1), offset as u64, len as u64).map(|()| 0)
+    f.ops
+        .allocate(a.i32(1), offset as u64, len as u64)
+        .map(|()| 0)
 }
 
 fn fadvise64(cx: &mut Context, a: &Args) -> SysResult {
@@ -625,14 +716,22 @@ fn fadvise64(cx: &mut Context, a: &Args) -> SysResult {
         return Err(ESPIPE);
     }
     // Advice: checked, and taken as read.
-    if a.u32(3) > 5 || a.i64(2) < 0 { Err(EINVAL) } else { Ok(0) }
+    if a.u32(3) > 5 || a.i64(2) < 0 {
+        Err(EINVAL)
+    } else {
+        Ok(0)
+    }
 }
 fn readahead(cx: &mut Context, a: &Args) -> SysResult {
     let f = cx.fd(a.i32(0))?;
     if !f.readable() {
         return Err(EBADF);
     }
-    if f.ops.mappable().is_err() { Err(EINVAL) } else { Ok(0) }
+    if f.ops.mappable().is_err() {
+        Err(EINVAL)
+    } else {
+        Ok(0)
+    }
 }
 
 /// Copies between two files through a buffer; gives the bytes.
@@ -647,9 +746,13 @@ fn copy_between(
     let mut done = 0;
     while done < max {
         let want = (max - done).min(buf.len());
-        let n = match blocking(cx, from, Events::READABLE, from.nonblocking() || done > 0, || {
-            read(&mut buf[..want])
-        }) {
+        let n = match blocking(
+            cx,
+            from,
+            Events::READABLE,
+            from.nonblocking() || done > 0,
+            || read(&mut buf[..want]),
+        ) {
             Ok(0) => break,
             Ok(n) => n,
             Err(_) if done > 0 => break,
@@ -658,7 +761,9 @@ fn copy_between(
         let mut src = vfs::file::BufSource::new(&buf[..n]);
         let mut put = 0;
         while put < n {
-            match blocking(cx, to, Events::WRITABLE, to.nonblocking(), || to.write(&mut src)) {
+            match blocking(cx, to, Events::WRITABLE, to.nonblocking(), || {
+                to.write(&mut src)
+            }) {
                 Ok(0) => break,
                 Ok(w) => put += w,
                 Err(e) if done + put == 0 => return Err(e),
@@ -709,7 +814,11 @@ fn transfer(
     back: Option<Va>,
     max: usize,
 ) -> SysResult {
-    let begin = start.unwrap_or(if from.ops.seekable() { *from.pos.lock() } else { 0 });
+    let begin = start.unwrap_or(if from.ops.seekable() {
+        *from.pos.lock()
+    } else {
+        0
+    });
     let mut at = begin;
     let n = copy_between(
         cx,
@@ -762,7 +871,11 @@ fn copy_file_range(cx: &mut Context, a: &Args) -> SysResult {
     let mut done = 0usize;
     while done < max {
         let want = (max - done).min(buf.len());
-        let n = from.ops.read(&from, &mut vfs::file::BufSink::new(&mut buf[..want]), begin1 + done as u64)?;
+        let n = from.ops.read(
+            &from,
+            &mut vfs::file::BufSink::new(&mut buf[..want]),
+            begin1 + done as u64,
+        )?;
         if n == 0 {
             break;
         }
@@ -795,7 +908,10 @@ fn splice(cx: &mut Context, a: &Args) -> SysResult {
     if !from.readable() || !to.writable() {
         return Err(EBADF);
     }
-    let (pi, po) = (from.ops::<ipc::pipe::PipeEnd>(), to.ops::<ipc::pipe::PipeEnd>());
+    let (pi, po) = (
+        from.ops::<ipc::pipe::PipeEnd>(),
+        to.ops::<ipc::pipe::PipeEnd>(),
+    );
     if (pi.is_some() && a.u64(1) != 0) || (po.is_some() && a.u64(3) != 0) {
         return Err(ESPIPE);
     }
@@ -807,26 +923,42 @@ fn splice(cx: &mut Context, a: &Args) -> SysResult {
             let go = || ipc::splice::pipe_to_pipe(i, o, max);
             let block = !(nb || from.nonblocking() || to.nonblocking());
             match (block, qi, qo) {
-                (true, Some(qi), Some(qo)) => {
-                    block_until(&*cx.task, &[(qi, Events::READABLE), (qo, Events::WRITABLE)], None, go)
-                }
+                (true, Some(qi), Some(qo)) => block_until(
+                    &*cx.task,
+                    &[(qi, Events::READABLE), (qo, Events::WRITABLE)],
+                    None,
+                    go,
+                ),
                 _ => go(),
             }
         }
         (None, Some(o)) => {
             let start = offset_at(cx, a.va_opt(1))?;
-            let room = blocking(cx, &to, Events::WRITABLE, nb || to.nonblocking(), || ipc::splice::room(o))?;
+            let room = blocking(cx, &to, Events::WRITABLE, nb || to.nonblocking(), || {
+                ipc::splice::room(o)
+            })?;
             transfer(cx, &from, &to, start, a.va_opt(1), max.min(room))
         }
         (Some(i), None) => {
             let start = offset_at(cx, a.va_opt(3))?;
-            let bytes =
-                blocking(cx, &from, Events::READABLE, nb || from.nonblocking(), || ipc::splice::take(i, max))?;
+            let bytes = blocking(
+                cx,
+                &from,
+                Events::READABLE,
+                nb || from.nonblocking(),
+                || ipc::splice::take(i, max),
+            )?;
             let mut src = vfs::file::BufSource::new(&bytes);
-            let r = blocking(cx, &to, Events::WRITABLE, to.nonblocking(), || match start {
-                Some(o) => to.ops.write(&to, &mut src, o),
-                None => to.write(&mut src),
-            });
+            let r = blocking(
+                cx,
+                &to,
+                Events::WRITABLE,
+                to.nonblocking(),
+                || match start {
+                    Some(o) => to.ops.write(&to, &mut src, o),
+                    None => to.write(&mut src),
+                },
+            );
             let n = r.as_ref().copied().unwrap_or(0);
             if n < bytes.len() {
                 ipc::splice::give_back(i, &bytes[n..]);
@@ -852,7 +984,9 @@ fn tee(cx: &mut Context, a: &Args) -> SysResult {
         return Err(EBADF);
     }
     let nb = a.u32(3) & 2 != 0 || from.nonblocking();
-    blocking(cx, &from, Events::READABLE, nb, || ipc::splice::tee(i, o, a.usize(2).min(MAX_RW)))
+    blocking(cx, &from, Events::READABLE, nb, || {
+        ipc::splice::tee(i, o, a.usize(2).min(MAX_RW))
+    })
 }
 
 /// `vmsplice(fd, iov, count, flags)`: copies.
@@ -873,10 +1007,19 @@ fn vmsplice(cx: &mut Context, a: &Args) -> SysResult {
 
 /// `memfd_create(name, flags)`.
 fn memfd_create(cx: &mut Context, a: &Args) -> SysResult {
-    let name = cx.mm().read_cstr(a.va(0), 250).map_err(|e| if e == ENAMETOOLONG { EINVAL } else { e })?;
+    let name = cx
+        .mm()
+        .read_cstr(a.va(0), 250)
+        .map_err(|e| if e == ENAMETOOLONG { EINVAL } else { e })?;
     let f = cx.kernel.shm.memfd(&name, a.u32(1), &cx.cred())?;
-    let c = if a.u32(1) & 1 != 0 { CloseOnExec::Yes } else { CloseOnExec::No };
-    cx.files().install(f, c, cx.nofile_limit()).map(|n| n as usize)
+    let c = if a.u32(1) & 1 != 0 {
+        CloseOnExec::Yes
+    } else {
+        CloseOnExec::No
+    };
+    cx.files()
+        .install(f, c, cx.nofile_limit())
+        .map(|n| n as usize)
 }
 
 /// Bytes left, for the helpers above.
@@ -906,7 +1049,9 @@ pub fn poll_wait(nanos: Option<i64>) -> ipc::poll::Wait {
 pub fn timespec_arg(cx: &Context, va: Option<Va>) -> Result<Option<i64>> {
     match va {
         None => Ok(None),
-        Some(va) => Ok(Some(cx.mm().read_obj::<Timespec>(va)?.to_nanos().ok_or(EINVAL)?)),
+        Some(va) => Ok(Some(
+            cx.mm().read_obj::<Timespec>(va)?.to_nanos().ok_or(EINVAL)?,
+        )),
     }
 }
 
@@ -917,33 +1062,117 @@ pub const CALLS: &[Call] = &[
     Call::new(3, "close", &[Arg::Fd], close),
     Call::new(8, "lseek", &[Arg::Fd, Arg::Int, Arg::Int], lseek),
     Call::new(16, "ioctl", &[Arg::Fd, Arg::Hex, Arg::Hex], ioctl),
-    Call::new(17, "pread64", &[Arg::Fd, Arg::Out, Arg::Uint, Arg::Uint], pread64),
-    Call::new(18, "pwrite64", &[Arg::Fd, Arg::In(2), Arg::Uint, Arg::Uint], pwrite64),
+    Call::new(
+        17,
+        "pread64",
+        &[Arg::Fd, Arg::Out, Arg::Uint, Arg::Uint],
+        pread64,
+    ),
+    Call::new(
+        18,
+        "pwrite64",
+        &[Arg::Fd, Arg::In(2), Arg::Uint, Arg::Uint],
+        pwrite64,
+    ),
     Call::new(19, "readv", &[Arg::Fd, Arg::Ptr, Arg::Uint], readv),
     Call::new(20, "writev", &[Arg::Fd, Arg::Iovec(2), Arg::Uint], writev),
     Call::new(32, "dup", &[Arg::Fd], dup),
     Call::new(33, "dup2", &[Arg::Fd, Arg::Fd], dup2),
-    Call::new(40, "sendfile", &[Arg::Fd, Arg::Fd, Arg::Ptr, Arg::Uint], sendfile),
+    Call::new(
+        40,
+        "sendfile",
+        &[Arg::Fd, Arg::Fd, Arg::Ptr, Arg::Uint],
+        sendfile,
+    ),
     Call::new(72, "fcntl", &[Arg::Fd, Arg::Int, Arg::Hex], fcntl).note("no leases, no dnotify"),
     Call::new(73, "flock", &[Arg::Fd, Arg::Hex], flock),
     Call::new(74, "fsync", &[Arg::Fd], fsync),
     Call::new(75, "fdatasync", &[Arg::Fd], fdatasync),
     Call::new(162, "sync", &[], sync),
-    Call::new(187, "readahead", &[Arg::Fd, Arg::Uint, Arg::Uint], readahead).note("advice, without effect"),
-    Call::new(221, "fadvise64", &[Arg::Fd, Arg::Uint, Arg::Uint, Arg::Int], fadvise64)
-        .note("advice, without effect"),
-    Call::new(275, "splice", &[Arg::Fd, Arg::Ptr, Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Hex], splice),
+    Call::new(
+        187,
+        "readahead",
+        &[Arg::Fd, Arg::Uint, Arg::Uint],
+        readahead,
+    )
+    .note("advice, without effect"),
+    Call::new(
+        221,
+        "fadvise64",
+        &[Arg::Fd, Arg::Uint, Arg::Uint, Arg::Int],
+        fadvise64,
+    )
+    .note("advice, without effect"),
+    Call::new(
+        275,
+        "splice",
+        &[Arg::Fd, Arg::Ptr, Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Hex],
+        splice,
+    ),
     Call::new(276, "tee", &[Arg::Fd, Arg::Fd, Arg::Uint, Arg::Hex], tee),
-    Call::new(277, "sync_file_range", &[Arg::Fd, Arg::Uint, Arg::Uint, Arg::Hex], sync_file_range),
-    Call::new(278, "vmsplice", &[Arg::Fd, Arg::Iovec(2), Arg::Uint, Arg::Hex], vmsplice).note("copies"),
-    Call::new(285, "fallocate", &[Arg::Fd, Arg::Hex, Arg::Uint, Arg::Uint], fallocate),
+    Call::new(
+        277,
+        "sync_file_range",
+        &[Arg::Fd, Arg::Uint, Arg::Uint, Arg::Hex],
+        sync_file_range,
+    ),
+    Call::new(
+        278,
+        "vmsplice",
+        &[Arg::Fd, Arg::Iovec(2), Arg::Uint, Arg::Hex],
+        vmsplice,
+    )
+    .note("copies"),
+    Call::new(
+        285,
+        "fallocate",
+        &[Arg::Fd, Arg::Hex, Arg::Uint, Arg::Uint],
+        fallocate,
+    ),
     Call::new(292, "dup3", &[Arg::Fd, Arg::Fd, Arg::OpenFlags], dup3),
-    Call::new(295, "preadv", &[Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Uint], preadv),
-    Call::new(296, "pwritev", &[Arg::Fd, Arg::Iovec(2), Arg::Uint, Arg::Uint], pwritev),
+    Call::new(
+        295,
+        "preadv",
+        &[Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Uint],
+        preadv,
+    ),
+    Call::new(
+        296,
+        "pwritev",
+        &[Arg::Fd, Arg::Iovec(2), Arg::Uint, Arg::Uint],
+        pwritev,
+    ),
     Call::new(306, "syncfs", &[Arg::Fd], syncfs),
     Call::new(319, "memfd_create", &[Arg::Path, Arg::Hex], memfd_create),
-    Call::new(326, "copy_file_range", &[Arg::Fd, Arg::Ptr, Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Hex], copy_file_range),
-    Call::new(327, "preadv2", &[Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Uint, Arg::Uint, Arg::Hex], preadv2),
-    Call::new(328, "pwritev2", &[Arg::Fd, Arg::Iovec(2), Arg::Uint, Arg::Uint, Arg::Uint, Arg::Hex], pwritev2),
-    Call::new(436, "close_range", &[Arg::Fd, Arg::Fd, Arg::Hex], close_range),
+    Call::new(
+        326,
+        "copy_file_range",
+        &[Arg::Fd, Arg::Ptr, Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Hex],
+        copy_file_range,
+    ),
+    Call::new(
+        327,
+        "preadv2",
+        &[Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Uint, Arg::Uint, Arg::Hex],
+        preadv2,
+    ),
+    Call::new(
+        328,
+        "pwritev2",
+        &[
+            Arg::Fd,
+            Arg::Iovec(2),
+            Arg::Uint,
+            Arg::Uint,
+            Arg::Uint,
+            Arg::Hex,
+        ],
+        pwritev2,
+    ),
+    Call::new(
+        436,
+        "close_range",
+        &[Arg::Fd, Arg::Fd, Arg::Hex],
+        close_range,
+    ),
 ];

@@ -7,7 +7,12 @@ use abi::errno::*;
 use abi::linux::{MAP_ANONYMOUS, O_PATH};
 use mm::MmapRequest;
 
-const PROT: &[(u64, &str)] = &[(1, "PROT_READ"), (2, "PROT_WRITE"), (4, "PROT_EXEC"), (0, "PROT_NONE")];
+const PROT: &[(u64, &str)] = &[
+    (1, "PROT_READ"),
+    (2, "PROT_WRITE"),
+    (4, "PROT_EXEC"),
+    (0, "PROT_NONE"),
+];
 const MAP: &[(u64, &str)] = &[
     (3, "MAP_SHARED_VALIDATE"),
     (1, "MAP_SHARED"),
@@ -38,7 +43,14 @@ fn mmap(cx: &mut Context, a: &Args) -> SysResult {
         }
         Some(map_file(&f, &cx.fs().root())?)
     };
-    let req = MmapRequest { addr: a.va(0), len: a.u64(1), prot: a.u32(2), flags, offset, file };
+    let req = MmapRequest {
+        addr: a.va(0),
+        len: a.u64(1),
+        prot: a.u32(2),
+        flags,
+        offset,
+        file,
+    };
     cx.mm().mmap(req).map(|va| va.0 as usize)
 }
 fn munmap(cx: &mut Context, a: &Args) -> SysResult {
@@ -55,7 +67,9 @@ fn pkey_mprotect(cx: &mut Context, a: &Args) -> SysResult {
     mprotect(cx, a)
 }
 fn mremap(cx: &mut Context, a: &Args) -> SysResult {
-    cx.mm().mremap(a.va(0), a.u64(1), a.u64(2), a.u32(3), a.va(4)).map(|va| va.0 as usize)
+    cx.mm()
+        .mremap(a.va(0), a.u64(1), a.u64(2), a.u32(3), a.va(4))
+        .map(|va| va.0 as usize)
 }
 fn brk(cx: &mut Context, a: &Args) -> SysResult {
     Ok(cx.mm().brk(a.va(0)).0 as usize)
@@ -130,8 +144,16 @@ fn process_vm(cx: &Context, a: &Args, write: bool) -> SysResult {
             }
             let n = (len - at).min(llen - lo).min(buf.len() as u64) as usize;
             let (src, dst) = (abi::Va(base).offset(at), abi::Va(lbase).offset(lo));
-            let got = if write { mm.read_bytes(dst, &mut buf[..n]) } else { other.read_bytes(src, &mut buf[..n]) };
-            let put = if write { other.write_bytes(src, &buf[..got]) } else { mm.write_bytes(dst, &buf[..got]) };
+            let got = if write {
+                mm.read_bytes(dst, &mut buf[..n])
+            } else {
+                other.read_bytes(src, &mut buf[..n])
+            };
+            let put = if write {
+                other.write_bytes(src, &buf[..got])
+            } else {
+                mm.write_bytes(dst, &buf[..got])
+            };
             done += put;
             if put < n {
                 return if done == 0 { Err(EFAULT) } else { Ok(done) };
@@ -151,22 +173,60 @@ fn process_vm_writev(cx: &mut Context, a: &Args) -> SysResult {
 
 /// See [`crate::syscalls::families::ALL`].
 pub const CALLS: &[Call] = &[
-    Call::new(9, "mmap", &[Arg::Ptr, Arg::Uint, Arg::Flags(PROT), Arg::Flags(MAP), Arg::Fd, Arg::Hex], mmap)
-        .note("no huge pages"),
-    Call::new(10, "mprotect", &[Arg::Ptr, Arg::Uint, Arg::Flags(PROT)], mprotect),
+    Call::new(
+        9,
+        "mmap",
+        &[
+            Arg::Ptr,
+            Arg::Uint,
+            Arg::Flags(PROT),
+            Arg::Flags(MAP),
+            Arg::Fd,
+            Arg::Hex,
+        ],
+        mmap,
+    )
+    .note("no huge pages"),
+    Call::new(
+        10,
+        "mprotect",
+        &[Arg::Ptr, Arg::Uint, Arg::Flags(PROT)],
+        mprotect,
+    ),
     Call::new(11, "munmap", &[Arg::Ptr, Arg::Uint], munmap),
     Call::new(12, "brk", &[Arg::Ptr], brk),
-    Call::new(25, "mremap", &[Arg::Ptr, Arg::Uint, Arg::Uint, Arg::Hex, Arg::Ptr], mremap),
+    Call::new(
+        25,
+        "mremap",
+        &[Arg::Ptr, Arg::Uint, Arg::Uint, Arg::Hex, Arg::Ptr],
+        mremap,
+    ),
     Call::new(26, "msync", &[Arg::Ptr, Arg::Uint, Arg::Hex], msync),
     Call::new(27, "mincore", &[Arg::Ptr, Arg::Uint, Arg::Ptr], mincore),
     Call::new(28, "madvise", &[Arg::Ptr, Arg::Uint, Arg::Int], madvise),
-    Call::new(149, "mlock", &[Arg::Ptr, Arg::Uint], mlock).note("accounted, not pinned on the host"),
+    Call::new(149, "mlock", &[Arg::Ptr, Arg::Uint], mlock)
+        .note("accounted, not pinned on the host"),
     Call::new(150, "munlock", &[Arg::Ptr, Arg::Uint], munlock),
     Call::new(151, "mlockall", &[Arg::Hex], mlockall).note("accounted, not pinned on the host"),
     Call::new(152, "munlockall", &[], munlockall),
-    Call::new(310, "process_vm_readv", &[Arg::Int, Arg::Ptr, Arg::Uint, Arg::Ptr, Arg::Uint, Arg::Hex], process_vm_readv),
-    Call::new(311, "process_vm_writev", &[Arg::Int, Arg::Ptr, Arg::Uint, Arg::Ptr, Arg::Uint, Arg::Hex], process_vm_writev),
+    Call::new(
+        310,
+        "process_vm_readv",
+        &[Arg::Int, Arg::Ptr, Arg::Uint, Arg::Ptr, Arg::Uint, Arg::Hex],
+        process_vm_readv,
+    ),
+    Call::new(
+        311,
+        "process_vm_writev",
+        &[Arg::Int, Arg::Ptr, Arg::Uint, Arg::Ptr, Arg::Uint, Arg::Hex],
+        process_vm_writev,
+    ),
     Call::new(325, "mlock2", &[Arg::Ptr, Arg::Uint, Arg::Hex], mlock2),
-    Call::new(329, "pkey_mprotect", &[Arg::Ptr, Arg::Uint, Arg::Flags(PROT), Arg::Int], pkey_mprotect)
-        .note("no protection keys"),
+    Call::new(
+        329,
+        "pkey_mprotect",
+        &[Arg::Ptr, Arg::Uint, Arg::Flags(PROT), Arg::Int],
+        pkey_mprotect,
+    )
+    .note("no protection keys"),
 ];

@@ -1,7 +1,7 @@
 //! Files by name: opening, attributes, directories, links, mounts.
 
-use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
 use crate::syscalls::families::process::read_sized;
+use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
 use crate::task::Context;
 use abi::errno::*;
 use abi::linux::*;
@@ -49,7 +49,12 @@ fn openat(cx: &mut Context, a: &Args) -> SysResult {
     do_open(cx, a.i32(0), a.va(1), OpenHow::new(a.u32(2), a.u32(3)))
 }
 fn creat(cx: &mut Context, a: &Args) -> SysResult {
-    do_open(cx, CWD, a.va(0), OpenHow::new(O_CREAT | O_WRONLY | O_TRUNC, a.u32(1)))
+    do_open(
+        cx,
+        CWD,
+        a.va(0),
+        OpenHow::new(O_CREAT | O_WRONLY | O_TRUNC, a.u32(1)),
+    )
 }
 fn openat2(cx: &mut Context, a: &Args) -> SysResult {
     let size = a.usize(3);
@@ -62,7 +67,12 @@ fn openat2(cx: &mut Context, a: &Args) -> SysResult {
     let mut raw = [0u8; 24];
     read_sized(cx, a.va(2), size, &mut raw)?;
     let [flags, mode, resolve] = <[u64; 3]>::read_from_bytes(&raw).map_err(|_| EINVAL)?;
-    do_open(cx, a.i32(0), a.va(1), OpenHow::strict(flags, mode, resolve)?)
+    do_open(
+        cx,
+        a.i32(0),
+        a.va(1),
+        OpenHow::strict(flags, mode, resolve)?,
+    )
 }
 
 /// `struct stat` of x86-64.
@@ -112,7 +122,9 @@ fn stat(cx: &mut Context, a: &Args) -> SysResult {
     put_stat(cx, a.va(1), &s)
 }
 fn lstat(cx: &mut Context, a: &Args) -> SysResult {
-    let s = with(cx, CWD, a.va(0), |p, at, path| p.stat(at, path, AT_SYMLINK_NOFOLLOW))?;
+    let s = with(cx, CWD, a.va(0), |p, at, path| {
+        p.stat(at, path, AT_SYMLINK_NOFOLLOW)
+    })?;
     put_stat(cx, a.va(1), &s)
 }
 fn fstat(cx: &mut Context, a: &Args) -> SysResult {
@@ -122,7 +134,11 @@ fn fstat(cx: &mut Context, a: &Args) -> SysResult {
 fn newfstatat(cx: &mut Context, a: &Args) -> SysResult {
     let flags = a.u32(3);
     // An empty path with AT_EMPTY_PATH is fstat: glibc's fstat is this.
-    let path = if a.u64(1) == 0 && flags & AT_EMPTY_PATH != 0 { Vec::new() } else { path_arg(cx, a.va(1))? };
+    let path = if a.u64(1) == 0 && flags & AT_EMPTY_PATH != 0 {
+        Vec::new()
+    } else {
+        path_arg(cx, a.va(1))?
+    };
     if path.is_empty() && flags & AT_EMPTY_PATH != 0 && a.i32(0) >= 0 {
         let s = vfs::ops::fstat(&*cx.fd(a.i32(0))?)?;
         return put_stat(cx, a.va(2), &s);
@@ -186,18 +202,30 @@ fn statx(cx: &mut Context, a: &Args) -> SysResult {
     if flags & 0x6000 == 0x6000 {
         return Err(EINVAL);
     }
-    let path = if a.u64(1) == 0 && flags & AT_EMPTY_PATH != 0 { Vec::new() } else { path_arg(cx, a.va(1))? };
+    let path = if a.u64(1) == 0 && flags & AT_EMPTY_PATH != 0 {
+        Vec::new()
+    } else {
+        path_arg(cx, a.va(1))?
+    };
     let at = At::new(&cx.files(), a.i32(0), &path)?;
     let pass = flags & !0x6000;
     let (s, mnt_id, is_root) = if path.is_empty() && flags & AT_EMPTY_PATH != 0 && a.i32(0) >= 0 {
         let f = cx.fd(a.i32(0))?;
-        (vfs::ops::fstat(&f)?, f.path.as_ref().map_or(0, |p| p.mnt.id), false)
+        (
+            vfs::ops::fstat(&f)?,
+            f.path.as_ref().map_or(0, |p| p.mnt.id),
+            false,
+        )
     } else {
         cx.task.with_paths(|p| p.statx(&at, &path, pass))?
     };
     let t = |ns: i64| {
         let t = Timespec::from_nanos(ns);
-        StatxTime { sec: t.sec, nsec: t.nsec as u32, pad: 0 }
+        StatxTime {
+            sec: t.sec,
+            nsec: t.nsec as u32,
+            pad: 0,
+        }
     };
     let (rmaj, rmin) = major_minor(s.rdev);
     let (dmaj, dmin) = major_minor(s.dev);
@@ -266,30 +294,48 @@ fn fstatfs(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn access(cx: &mut Context, a: &Args) -> SysResult {
-    with(cx, CWD, a.va(0), |p, at, path| p.access(at, path, a.u32(1), 0)).map(|()| 0)
+    with(cx, CWD, a.va(0), |p, at, path| {
+        p.access(at, path, a.u32(1), 0)
+    })
+    .map(|()| 0)
 }
 fn faccessat(cx: &mut Context, a: &Args) -> SysResult {
-    with(cx, a.i32(0), a.va(1), |p, at, path| p.access(at, path, a.u32(2), 0)).map(|()| 0)
+    with(cx, a.i32(0), a.va(1), |p, at, path| {
+        p.access(at, path, a.u32(2), 0)
+    })
+    .map(|()| 0)
 }
 fn faccessat2(cx: &mut Context, a: &Args) -> SysResult {
-    with(cx, a.i32(0), a.va(1), |p, at, path| p.access(at, path, a.u32(2), a.u32(3))).map(|()| 0)
+    with(cx, a.i32(0), a.va(1), |p, at, path| {
+        p.access(at, path, a.u32(2), a.u32(3))
+    })
+    .map(|()| 0)
 }
 
 fn mkdir(cx: &mut Context, a: &Args) -> SysResult {
     with(cx, CWD, a.va(0), |p, at, path| p.mkdir(at, path, a.u32(1))).map(|_| 0)
 }
 fn mkdirat(cx: &mut Context, a: &Args) -> SysResult {
-    with(cx, a.i32(0), a.va(1), |p, at, path| p.mkdir(at, path, a.u32(2))).map(|_| 0)
+    with(cx, a.i32(0), a.va(1), |p, at, path| {
+        p.mkdir(at, path, a.u32(2))
+    })
+    .map(|_| 0)
 }
 /// mknod's device number has 32 bits: (major << 8) | minor, with the rest of the minor above.
 fn mknod_dev(raw: u32) -> u64 {
     vfs::makedev((raw >> 8) & 0xfff, (raw & 0xff) | ((raw >> 12) & 0xf_ff00))
 }
 fn mknod(cx: &mut Context, a: &Args) -> SysResult {
-    with(cx, CWD, a.va(0), |p, at, path| p.mknod(at, path, a.u32(1), mknod_dev(a.u32(2)))).map(|_| 0)
+    with(cx, CWD, a.va(0), |p, at, path| {
+        p.mknod(at, path, a.u32(1), mknod_dev(a.u32(2)))
+    })
+    .map(|_| 0)
 }
 fn mknodat(cx: &mut Context, a: &Args) -> SysResult {
-    with(cx, a.i32(0), a.va(1), |p, at, path| p.mknod(at, path, a.u32(2), mknod_dev(a.u32(3)))).map(|_| 0)
+    with(cx, a.i32(0), a.va(1), |p, at, path| {
+        p.mknod(at, path, a.u32(2), mknod_dev(a.u32(3)))
+    })
+    .map(|_| 0)
 }
 fn rmdir(cx: &mut Context, a: &Args) -> SysResult {
     with(cx, CWD, a.va(0), |p, at, path| p.rmdir(at, path)).map(|()| 0)
@@ -303,7 +349,11 @@ fn unlinkat(cx: &mut Context, a: &Args) -> SysResult {
         return Err(EINVAL);
     }
     with(cx, a.i32(0), a.va(1), |p, at, path| {
-        if flags & AT_REMOVEDIR != 0 { p.rmdir(at, path) } else { p.unlink(at, path) }
+        if flags & AT_REMOVEDIR != 0 {
+            p.rmdir(at, path)
+        } else {
+            p.unlink(at, path)
+        }
     })
     .map(|()| 0)
 }
@@ -312,7 +362,9 @@ fn do_rename(cx: &Context, (d1, v1): (i32, Va), (d2, v2): (i32, Va), flags: u32)
     let (old, new) = (path_arg(cx, v1)?, path_arg(cx, v2)?);
     let files = cx.files();
     let (at1, at2) = (At::new(&files, d1, &old)?, At::new(&files, d2, &new)?);
-    cx.task.with_paths(|p| p.rename(&at1, &old, &at2, &new, flags)).map(|()| 0)
+    cx.task
+        .with_paths(|p| p.rename(&at1, &old, &at2, &new, flags))
+        .map(|()| 0)
 }
 fn rename(cx: &mut Context, a: &Args) -> SysResult {
     do_rename(cx, (CWD, a.va(0)), (CWD, a.va(1)), 0)
@@ -328,7 +380,9 @@ fn do_link(cx: &Context, (d1, v1): (i32, Va), (d2, v2): (i32, Va), flags: u32) -
     let (old, new) = (path_arg(cx, v1)?, path_arg(cx, v2)?);
     let files = cx.files();
     let (at1, at2) = (At::new(&files, d1, &old)?, At::new(&files, d2, &new)?);
-    cx.task.with_paths(|p| p.link(&at1, &old, &at2, &new, flags)).map(|()| 0)
+    cx.task
+        .with_paths(|p| p.link(&at1, &old, &at2, &new, flags))
+        .map(|()| 0)
 }
 fn link(cx: &mut Context, a: &Args) -> SysResult {
     do_link(cx, (CWD, a.va(0)), (CWD, a.va(1)), 0)
@@ -342,7 +396,10 @@ fn symlink(cx: &mut Context, a: &Args) -> SysResult {
 }
 fn symlinkat(cx: &mut Context, a: &Args) -> SysResult {
     let target = path_arg(cx, a.va(0))?;
-    with(cx, a.i32(1), a.va(2), |p, at, path| p.symlink(&target, at, path)).map(|()| 0)
+    with(cx, a.i32(1), a.va(2), |p, at, path| {
+        p.symlink(&target, at, path)
+    })
+    .map(|()| 0)
 }
 
 fn do_readlink(cx: &Context, dirfd: i32, va: Va, buf: Va, len: i32) -> SysResult {
@@ -385,24 +442,36 @@ fn umask(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn chmod(cx: &mut Context, a: &Args) -> SysResult {
-    with(cx, CWD, a.va(0), |p, at, path| p.chmod(at, path, a.u32(1), 0)).map(|()| 0)
+    with(cx, CWD, a.va(0), |p, at, path| {
+        p.chmod(at, path, a.u32(1), 0)
+    })
+    .map(|()| 0)
 }
 fn fchmod(cx: &mut Context, a: &Args) -> SysResult {
     let f = cx.fd(a.i32(0))?;
     cx.task.with_paths(|p| p.fchmod(&f, a.u32(1))).map(|()| 0)
 }
 fn fchmodat(cx: &mut Context, a: &Args) -> SysResult {
-    with(cx, a.i32(0), a.va(1), |p, at, path| p.chmod(at, path, a.u32(2), 0)).map(|()| 0)
+    with(cx, a.i32(0), a.va(1), |p, at, path| {
+        p.chmod(at, path, a.u32(2), 0)
+    })
+    .map(|()| 0)
 }
 fn fchmodat2(cx: &mut Context, a: &Args) -> SysResult {
-    with(cx, a.i32(0), a.va(1), |p, at, path| p.chmod(at, path, a.u32(2), a.u32(3))).map(|()| 0)
+    with(cx, a.i32(0), a.va(1), |p, at, path| {
+        p.chmod(at, path, a.u32(2), a.u32(3))
+    })
+    .map(|()| 0)
 }
 /// An id of chown(2): -1 leaves it.
 fn id(raw: u32) -> Option<u32> {
     (raw != u32::MAX).then_some(raw)
 }
 fn chown(cx: &mut Context, a: &Args) -> SysResult {
-    with(cx, CWD, a.va(0), |p, at, path| p.chown(at, path, id(a.u32(1)), id(a.u32(2)), 0)).map(|()| 0)
+    with(cx, CWD, a.va(0), |p, at, path| {
+        p.chown(at, path, id(a.u32(1)), id(a.u32(2)), 0)
+    })
+    .map(|()| 0)
 }
 fn lchown(cx: &mut Context, a: &Args) -> SysResult {
     with(cx, CWD, a.va(0), |p, at, path| {
@@ -412,11 +481,15 @@ fn lchown(cx: &mut Context, a: &Args) -> SysResult {
 }
 fn fchown(cx: &mut Context, a: &Args) -> SysResult {
     let f = cx.fd(a.i32(0))?;
-    cx.task.with_paths(|p| p.fchown(&f, id(a.u32(1)), id(a.u32(2)))).map(|()| 0)
+    cx.task
+        .with_paths(|p| p.fchown(&f, id(a.u32(1)), id(a.u32(2))))
+        .map(|()| 0)
 }
 fn fchownat(cx: &mut Context, a: &Args) -> SysResult {
-    with(cx, a.i32(0), a.va(1), |p, at, path| p.chown(at, path, id(a.u32(2)), id(a.u32(3)), a.u32(4)))
-        .map(|()| 0)
+    with(cx, a.i32(0), a.va(1), |p, at, path| {
+        p.chown(at, path, id(a.u32(2)), id(a.u32(3)), a.u32(4))
+    })
+    .map(|()| 0)
 }
 
 fn set_times(cx: &Context, dirfd: i32, va: Option<Va>, t: [UtimeArg; 2], flags: u32) -> SysResult {
@@ -441,7 +514,9 @@ fn utimensat(cx: &mut Context, a: &Args) -> SysResult {
                 *o = match nsec {
                     UTIME_NOW => UtimeArg::Now,
                     UTIME_OMIT => UtimeArg::Omit,
-                    0..=999_999_999 => UtimeArg::At(sec.saturating_mul(1_000_000_000).saturating_add(nsec)),
+                    0..=999_999_999 => {
+                        UtimeArg::At(sec.saturating_mul(1_000_000_000).saturating_add(nsec))
+                    }
                     _ => return Err(EINVAL),
                 };
             }
@@ -451,12 +526,16 @@ fn utimensat(cx: &mut Context, a: &Args) -> SysResult {
     set_times(cx, a.i32(0), a.va_opt(1), times, a.u32(3))
 }
 fn timevals(cx: &Context, va: Option<Va>) -> Result<[UtimeArg; 2]> {
-    let Some(va) = va else { return Ok([UtimeArg::Now; 2]) };
+    let Some(va) = va else {
+        return Ok([UtimeArg::Now; 2]);
+    };
     let [sa, ua, sm, um]: [i64; 4] = cx.mm().read_obj(va)?;
     let ns = |s: i64, u: i64| {
         let t = Timeval { sec: s, usec: u };
         if (0..1_000_000).contains(&u) {
-            Ok(UtimeArg::At(t.sec.saturating_mul(1_000_000_000).saturating_add(u * 1000)))
+            Ok(UtimeArg::At(
+                t.sec.saturating_mul(1_000_000_000).saturating_add(u * 1000),
+            ))
         } else {
             Err(EINVAL)
         }
@@ -487,7 +566,9 @@ fn truncate(cx: &mut Context, a: &Args) -> SysResult {
 }
 fn ftruncate(cx: &mut Context, a: &Args) -> SysResult {
     let f = cx.fd(a.i32(0))?;
-    cx.task.with_paths(|p| p.ftruncate(&f, a.i64(1))).map(|()| 0)
+    cx.task
+        .with_paths(|p| p.ftruncate(&f, a.i64(1)))
+        .map(|()| 0)
 }
 
 /// Writes directory entries; `old` is getdents(2)'s layout, with the type at the end.
@@ -541,18 +622,39 @@ const XATTR_NAME: usize = 255;
 const XATTR_VALUE: usize = 65_536;
 
 fn xattr_name(cx: &Context, va: Va) -> Result<Vec<u8>> {
-    let n = cx.mm().read_cstr(va, XATTR_NAME + 1).map_err(|e| if e == ENAMETOOLONG { ERANGE } else { e })?;
+    let n = cx
+        .mm()
+        .read_cstr(va, XATTR_NAME + 1)
+        .map_err(|e| if e == ENAMETOOLONG { ERANGE } else { e })?;
     if n.is_empty() { Err(ERANGE) } else { Ok(n) }
 }
 /// Runs `f` on what the first argument names: a path, a link itself, or a descriptor.
-fn on<R>(cx: &Context, a: &Args, kind: Of, f: impl FnOnce(&PathCx<'_>, &XattrOf<'_>) -> Result<R>) -> Result<R> {
+fn on<R>(
+    cx: &Context,
+    a: &Args,
+    kind: Of,
+    f: impl FnOnce(&PathCx<'_>, &XattrOf<'_>) -> Result<R>,
+) -> Result<R> {
     if kind == Of::Fd {
         let file = cx.fd(a.i32(0))?;
         return cx.task.with_paths(|p| f(p, &XattrOf::File(&file)));
     }
     let path = path_arg(cx, a.va(0))?;
-    let walk = if kind == Of::Path { Walk::FOLLOW } else { Walk::empty() };
-    cx.task.with_paths(|p| f(p, &XattrOf::Path { at: At::Cwd, path: &path, walk }))
+    let walk = if kind == Of::Path {
+        Walk::FOLLOW
+    } else {
+        Walk::empty()
+    };
+    cx.task.with_paths(|p| {
+        f(
+            p,
+            &XattrOf::Path {
+                at: At::Cwd,
+                path: &path,
+                walk,
+            },
+        )
+    })
 }
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
@@ -617,11 +719,23 @@ xattr_calls! {
 
 /// `mount(source, target, type, flags, data)`.
 fn mount(cx: &mut Context, a: &Args) -> SysResult {
-    let text = |va: Va| if va.is_null() { Ok(Vec::new()) } else { path_arg(cx, va) };
+    let text = |va: Va| {
+        if va.is_null() {
+            Ok(Vec::new())
+        } else {
+            path_arg(cx, va)
+        }
+    };
     let (source, fs_type, data) = (text(a.va(0))?, text(a.va(2))?, text(a.va(4))?);
     let target = path_arg(cx, a.va(1))?;
-    let args = MountArgs { source: &source, fs_type: &fs_type, data: &data };
-    cx.task.with_paths(|p| p.mount(&target, a.u64(3), args)).map(|()| 0)
+    let args = MountArgs {
+        source: &source,
+        fs_type: &fs_type,
+        data: &data,
+    };
+    cx.task
+        .with_paths(|p| p.mount(&target, a.u64(3), args))
+        .map(|()| 0)
 }
 fn umount2(cx: &mut Context, a: &Args) -> SysResult {
     with(cx, CWD, a.va(0), |p, _, path| p.umount(path, a.u32(1))).map(|()| 0)
@@ -634,14 +748,24 @@ fn pivot_root(cx: &mut Context, a: &Args) -> SysResult {
 /// `unshare(flags)`: the file-system context, the descriptors, the mount namespace.
 fn unshare(cx: &mut Context, a: &Args) -> SysResult {
     let flags = a.u32(0);
-    const KNOWN: u32 = CLONE_FS | CLONE_FILES | CLONE_NEWNS | CLONE_SYSVSEM | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
+    const KNOWN: u32 = CLONE_FS
+        | CLONE_FILES
+        | CLONE_NEWNS
+        | CLONE_SYSVSEM
+        | CLONE_THREAD
+        | CLONE_SIGHAND
+        | CLONE_VM;
     const OTHERS: u32 =
         CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWCGROUP;
     if flags & !(KNOWN | OTHERS) != 0 {
         return Err(EINVAL);
     }
     if flags & OTHERS != 0 {
-        return Err(if cx.cred().has(vfs::Caps::SYS_ADMIN) { EINVAL } else { EPERM });
+        return Err(if cx.cred().has(vfs::Caps::SYS_ADMIN) {
+            EINVAL
+        } else {
+            EPERM
+        });
     }
     let alone = cx.kernel.tasks.lock().threads(cx.group.tgid).len() == 1;
     if flags & (CLONE_THREAD | CLONE_SIGHAND | CLONE_VM) != 0 && !alone {
@@ -697,40 +821,185 @@ pub const CALLS: &[Call] = &[
     Call::new(138, "fstatfs", &[Arg::Fd, Arg::Ptr], fstatfs),
     Call::new(155, "pivot_root", &[Arg::Path, Arg::Path], pivot_root),
     Call::new(161, "chroot", &[Arg::Path], chroot),
-    Call::new(165, "mount", &[Arg::Path, Arg::Path, Arg::Path, Arg::Hex, Arg::Ptr], mount),
+    Call::new(
+        165,
+        "mount",
+        &[Arg::Path, Arg::Path, Arg::Path, Arg::Hex, Arg::Ptr],
+        mount,
+    ),
     Call::new(166, "umount2", &[Arg::Path, Arg::Hex], umount2),
-    Call::new(188, "setxattr", &[Arg::Path, Arg::Path, Arg::In(3), Arg::Uint, Arg::Hex], setxattr),
-    Call::new(189, "lsetxattr", &[Arg::Path, Arg::Path, Arg::In(3), Arg::Uint, Arg::Hex], lsetxattr),
-    Call::new(190, "fsetxattr", &[Arg::Fd, Arg::Path, Arg::In(3), Arg::Uint, Arg::Hex], fsetxattr),
-    Call::new(191, "getxattr", &[Arg::Path, Arg::Path, Arg::Ptr, Arg::Uint], getxattr),
-    Call::new(192, "lgetxattr", &[Arg::Path, Arg::Path, Arg::Ptr, Arg::Uint], lgetxattr),
-    Call::new(193, "fgetxattr", &[Arg::Fd, Arg::Path, Arg::Ptr, Arg::Uint], fgetxattr),
-    Call::new(194, "listxattr", &[Arg::Path, Arg::Ptr, Arg::Uint], listxattr),
-    Call::new(195, "llistxattr", &[Arg::Path, Arg::Ptr, Arg::Uint], llistxattr),
-    Call::new(196, "flistxattr", &[Arg::Fd, Arg::Ptr, Arg::Uint], flistxattr),
+    Call::new(
+        188,
+        "setxattr",
+        &[Arg::Path, Arg::Path, Arg::In(3), Arg::Uint, Arg::Hex],
+        setxattr,
+    ),
+    Call::new(
+        189,
+        "lsetxattr",
+        &[Arg::Path, Arg::Path, Arg::In(3), Arg::Uint, Arg::Hex],
+        lsetxattr,
+    ),
+    Call::new(
+        190,
+        "fsetxattr",
+        &[Arg::Fd, Arg::Path, Arg::In(3), Arg::Uint, Arg::Hex],
+        fsetxattr,
+    ),
+    Call::new(
+        191,
+        "getxattr",
+        &[Arg::Path, Arg::Path, Arg::Ptr, Arg::Uint],
+        getxattr,
+    ),
+    Call::new(
+        192,
+        "lgetxattr",
+        &[Arg::Path, Arg::Path, Arg::Ptr, Arg::Uint],
+        lgetxattr,
+    ),
+    Call::new(
+        193,
+        "fgetxattr",
+        &[Arg::Fd, Arg::Path, Arg::Ptr, Arg::Uint],
+        fgetxattr,
+    ),
+    Call::new(
+        194,
+        "listxattr",
+        &[Arg::Path, Arg::Ptr, Arg::Uint],
+        listxattr,
+    ),
+    Call::new(
+        195,
+        "llistxattr",
+        &[Arg::Path, Arg::Ptr, Arg::Uint],
+        llistxattr,
+    ),
+    Call::new(
+        196,
+        "flistxattr",
+        &[Arg::Fd, Arg::Ptr, Arg::Uint],
+        flistxattr,
+    ),
     Call::new(197, "removexattr", &[Arg::Path, Arg::Path], removexattr),
     Call::new(198, "lremovexattr", &[Arg::Path, Arg::Path], lremovexattr),
     Call::new(199, "fremovexattr", &[Arg::Fd, Arg::Path], fremovexattr),
-    Call::new(217, "getdents64", &[Arg::Fd, Arg::Ptr, Arg::Uint], getdents64),
+    Call::new(
+        217,
+        "getdents64",
+        &[Arg::Fd, Arg::Ptr, Arg::Uint],
+        getdents64,
+    ),
     Call::new(235, "utimes", &[Arg::Path, Arg::Ptr], utimes),
-    Call::new(257, "openat", &[Arg::DirFd, Arg::Path, Arg::OpenFlags, Arg::Mode], openat),
+    Call::new(
+        257,
+        "openat",
+        &[Arg::DirFd, Arg::Path, Arg::OpenFlags, Arg::Mode],
+        openat,
+    ),
     Call::new(258, "mkdirat", &[Arg::DirFd, Arg::Path, Arg::Mode], mkdirat),
-    Call::new(259, "mknodat", &[Arg::DirFd, Arg::Path, Arg::Mode, Arg::Hex], mknodat),
-    Call::new(260, "fchownat", &[Arg::DirFd, Arg::Path, Arg::Int, Arg::Int, Arg::Hex], fchownat),
-    Call::new(261, "futimesat", &[Arg::DirFd, Arg::Path, Arg::Ptr], futimesat),
-    Call::new(262, "newfstatat", &[Arg::DirFd, Arg::Path, Arg::Stat, Arg::Hex], newfstatat),
-    Call::new(263, "unlinkat", &[Arg::DirFd, Arg::Path, Arg::Hex], unlinkat),
-    Call::new(264, "renameat", &[Arg::DirFd, Arg::Path, Arg::DirFd, Arg::Path], renameat),
-    Call::new(265, "linkat", &[Arg::DirFd, Arg::Path, Arg::DirFd, Arg::Path, Arg::Hex], linkat),
-    Call::new(266, "symlinkat", &[Arg::Path, Arg::DirFd, Arg::Path], symlinkat),
-    Call::new(267, "readlinkat", &[Arg::DirFd, Arg::Path, Arg::Out, Arg::Uint], readlinkat),
-    Call::new(268, "fchmodat", &[Arg::DirFd, Arg::Path, Arg::Mode], fchmodat),
-    Call::new(269, "faccessat", &[Arg::DirFd, Arg::Path, Arg::Mode], faccessat),
+    Call::new(
+        259,
+        "mknodat",
+        &[Arg::DirFd, Arg::Path, Arg::Mode, Arg::Hex],
+        mknodat,
+    ),
+    Call::new(
+        260,
+        "fchownat",
+        &[Arg::DirFd, Arg::Path, Arg::Int, Arg::Int, Arg::Hex],
+        fchownat,
+    ),
+    Call::new(
+        261,
+        "futimesat",
+        &[Arg::DirFd, Arg::Path, Arg::Ptr],
+        futimesat,
+    ),
+    Call::new(
+        262,
+        "newfstatat",
+        &[Arg::DirFd, Arg::Path, Arg::Stat, Arg::Hex],
+        newfstatat,
+    ),
+    Call::new(
+        263,
+        "unlinkat",
+        &[Arg::DirFd, Arg::Path, Arg::Hex],
+        unlinkat,
+    ),
+    Call::new(
+        264,
+        "renameat",
+        &[Arg::DirFd, Arg::Path, Arg::DirFd, Arg::Path],
+        renameat,
+    ),
+    Call::new(
+        265,
+        "linkat",
+        &[Arg::DirFd, Arg::Path, Arg::DirFd, Arg::Path, Arg::Hex],
+        linkat,
+    ),
+    Call::new(
+        266,
+        "symlinkat",
+        &[Arg::Path, Arg::DirFd, Arg::Path],
+        symlinkat,
+    ),
+    Call::new(
+        267,
+        "readlinkat",
+        &[Arg::DirFd, Arg::Path, Arg::Out, Arg::Uint],
+        readlinkat,
+    ),
+    Call::new(
+        268,
+        "fchmodat",
+        &[Arg::DirFd, Arg::Path, Arg::Mode],
+        fchmodat,
+    ),
+    Call::new(
+        269,
+        "faccessat",
+        &[Arg::DirFd, Arg::Path, Arg::Mode],
+        faccessat,
+    ),
     Call::new(272, "unshare", &[Arg::Hex], unshare).note("files, fs and mount namespaces"),
-    Call::new(280, "utimensat", &[Arg::DirFd, Arg::Path, Arg::Ptr, Arg::Hex], utimensat),
-    Call::new(316, "renameat2", &[Arg::DirFd, Arg::Path, Arg::DirFd, Arg::Path, Arg::Hex], renameat2),
-    Call::new(332, "statx", &[Arg::DirFd, Arg::Path, Arg::Hex, Arg::Hex, Arg::Ptr], statx),
-    Call::new(437, "openat2", &[Arg::DirFd, Arg::Path, Arg::Ptr, Arg::Uint], openat2),
-    Call::new(439, "faccessat2", &[Arg::DirFd, Arg::Path, Arg::Mode, Arg::Hex], faccessat2),
-    Call::new(452, "fchmodat2", &[Arg::DirFd, Arg::Path, Arg::Mode, Arg::Hex], fchmodat2),
+    Call::new(
+        280,
+        "utimensat",
+        &[Arg::DirFd, Arg::Path, Arg::Ptr, Arg::Hex],
+        utimensat,
+    ),
+    Call::new(
+        316,
+        "renameat2",
+        &[Arg::DirFd, Arg::Path, Arg::DirFd, Arg::Path, Arg::Hex],
+        renameat2,
+    ),
+    Call::new(
+        332,
+        "statx",
+        &[Arg::DirFd, Arg::Path, Arg::Hex, Arg::Hex, Arg::Ptr],
+        statx,
+    ),
+    Call::new(
+        437,
+        "openat2",
+        &[Arg::DirFd, Arg::Path, Arg::Ptr, Arg::Uint],
+        openat2,
+    ),
+    Call::new(
+        439,
+        "faccessat2",
+        &[Arg::DirFd, Arg::Path, Arg::Mode, Arg::Hex],
+        faccessat2,
+    ),
+    Call::new(
+        452,
+        "fchmodat2",
+        &[Arg::DirFd, Arg::Path, Arg::Mode, Arg::Hex],
+        fchmodat2,
+    ),
 ];

@@ -98,15 +98,23 @@ enum Left {
 /// is to run under the temporary one, and what is left of the time is written.
 fn finish(cx: &mut Context, out: Option<Va>, wait: Wait, kind: Left, r: SysResult) -> SysResult {
     restore_mask(cx, r == Err(ERESTARTNOHAND));
-    let (Some(va), Wait::Until(deadline)) = (out, wait) else { return r };
-    let ns = deadline.saturating_duration_since(Instant::now()).as_nanos() as i64;
+    let (Some(va), Wait::Until(deadline)) = (out, wait) else {
+        return r;
+    };
+    let ns = deadline
+        .saturating_duration_since(Instant::now())
+        .as_nanos() as i64;
     let mm = cx.mm();
     let written = match kind {
         Left::Timespec => mm.write_obj(va, &Timespec::from_nanos(ns)),
         Left::Timeval => mm.write_obj(va, &Timeval::from_nanos(ns)),
     };
     // A restart would wait for the whole time again where the rest could not be written.
-    if written.is_err() && r == Err(ERESTARTNOHAND) { Err(EINTR) } else { r }
+    if written.is_err() && r == Err(ERESTARTNOHAND) {
+        Err(EINTR)
+    } else {
+        r
+    }
 }
 
 fn timespec(cx: &Context, va: Option<Va>) -> Result<Wait> {
@@ -125,14 +133,23 @@ fn ppoll(cx: &mut Context, a: &Args) -> SysResult {
 
 /// What each of select's three sets means (`POLLIN_SET` and so on).
 const SETS: [Events; 3] = [
-    Events::READABLE.union(Events::RDBAND).union(Events::HUP).union(Events::ERR).union(Events::NVAL),
-    Events::WRITABLE.union(Events::WRBAND).union(Events::ERR).union(Events::NVAL),
+    Events::READABLE
+        .union(Events::RDBAND)
+        .union(Events::HUP)
+        .union(Events::ERR)
+        .union(Events::NVAL),
+    Events::WRITABLE
+        .union(Events::WRBAND)
+        .union(Events::ERR)
+        .union(Events::NVAL),
     Events::PRI.union(Events::NVAL),
 ];
 
 /// Waits on three sets of `n` bits. `ERESTARTNOHAND` if a signal interrupts: the sets are not written then.
 fn do_select(cx: &Context, n: i32, sets: [Option<Va>; 3], wait: Wait) -> SysResult {
-    let n = usize::try_from(n).map_err(|_| EINVAL)?.min(cx.files().capacity());
+    let n = usize::try_from(n)
+        .map_err(|_| EINVAL)?
+        .min(cx.files().capacity());
     let words = n.div_ceil(64);
     let mm = cx.mm();
     let mut bits = [const { Vec::<u64>::new() }; 3];
@@ -158,8 +175,16 @@ fn do_select(cx: &Context, n: i32, sets: [Option<Va>; 3], wait: Wait) -> SysResu
         // What is not open fails the call; what only names a place is ready with POLLNVAL.
         cx.fd(fd as i32)?;
         let file = pollable(cx, fd as i32);
-        let ready = if file.is_none() { Events::NVAL & events } else { Events::empty() };
-        items.push(PollItem { file, events, ready });
+        let ready = if file.is_none() {
+            Events::NVAL & events
+        } else {
+            Events::empty()
+        };
+        items.push(PollItem {
+            file,
+            events,
+            ready,
+        });
         fds.push(fd);
     }
     sleeping(cx, || ipc::poll::select(&*cx.task, &mut items, wait))?;
@@ -196,7 +221,11 @@ fn select(cx: &mut Context, a: &Args) -> SysResult {
                 return Err(EINVAL);
             }
             let whole = t.sec.saturating_add(t.usec / 1_000_000);
-            Some(whole.saturating_mul(NSEC_PER_SEC).saturating_add(t.usec % 1_000_000 * 1000))
+            Some(
+                whole
+                    .saturating_mul(NSEC_PER_SEC)
+                    .saturating_add(t.usec % 1_000_000 * 1000),
+            )
         }
     };
     let wait = poll_wait(nanos);
@@ -221,7 +250,29 @@ fn pselect6(cx: &mut Context, a: &Args) -> SysResult {
 /// See [`crate::syscalls::families::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(7, "poll", &[Arg::Ptr, Arg::Uint, Arg::Int], poll),
-    Call::new(23, "select", &[Arg::Int, Arg::Ptr, Arg::Ptr, Arg::Ptr, Arg::Ptr], select),
-    Call::new(270, "pselect6", &[Arg::Int, Arg::Ptr, Arg::Ptr, Arg::Ptr, Arg::Timespec, Arg::Ptr], pselect6),
-    Call::new(271, "ppoll", &[Arg::Ptr, Arg::Uint, Arg::Timespec, Arg::SigSet, Arg::Uint], ppoll),
+    Call::new(
+        23,
+        "select",
+        &[Arg::Int, Arg::Ptr, Arg::Ptr, Arg::Ptr, Arg::Ptr],
+        select,
+    ),
+    Call::new(
+        270,
+        "pselect6",
+        &[
+            Arg::Int,
+            Arg::Ptr,
+            Arg::Ptr,
+            Arg::Ptr,
+            Arg::Timespec,
+            Arg::Ptr,
+        ],
+        pselect6,
+    ),
+    Call::new(
+        271,
+        "ppoll",
+        &[Arg::Ptr, Arg::Uint, Arg::Timespec, Arg::SigSet, Arg::Uint],
+        ppoll,
+    ),
 ];

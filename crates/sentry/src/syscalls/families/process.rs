@@ -54,12 +54,25 @@ fn clone(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn fork(cx: &mut Context, _: &Args) -> SysResult {
-    make_task(cx, &CloneArgs { exit_signal: SIGCHLD.number() as u64, ..CloneArgs::default() })
+    make_task(
+        cx,
+        &CloneArgs {
+            exit_signal: SIGCHLD.number() as u64,
+            ..CloneArgs::default()
+        },
+    )
 }
 
 fn vfork(cx: &mut Context, _: &Args) -> SysResult {
     let flags = u64::from(CLONE_VFORK | CLONE_VM);
-    make_task(cx, &CloneArgs { flags, exit_signal: SIGCHLD.number() as u64, ..CloneArgs::default() })
+    make_task(
+        cx,
+        &CloneArgs {
+            flags,
+            exit_signal: SIGCHLD.number() as u64,
+            ..CloneArgs::default()
+        },
+    )
 }
 
 /// `struct clone_args`, version 2.
@@ -122,7 +135,11 @@ fn clone3(cx: &mut Context, a: &Args) -> SysResult {
     }
     if r.set_tid_size != 0 {
         // Needs CAP_CHECKPOINT_RESTORE; not implemented.
-        return Err(if r.set_tid_size > 32 || r.set_tid == 0 { EINVAL } else { EPERM });
+        return Err(if r.set_tid_size > 32 || r.set_tid == 0 {
+            EINVAL
+        } else {
+            EPERM
+        });
     }
     let args = CloneArgs {
         flags: r.flags,
@@ -151,9 +168,9 @@ fn strings(cx: &Context, va: Va) -> Result<Vec<Vec<u8>>> {
         if p == 0 {
             return Ok(out);
         }
-        let s = mm.read_cstr(Va(p), loader::MAX_ARG_STRLEN as usize).map_err(|e| {
-            if e == ENAMETOOLONG { E2BIG } else { e }
-        })?;
+        let s = mm
+            .read_cstr(Va(p), loader::MAX_ARG_STRLEN as usize)
+            .map_err(|e| if e == ENAMETOOLONG { E2BIG } else { e })?;
         total += s.len() as u64 + 9;
         if total > limit as u64 {
             return Err(E2BIG);
@@ -192,7 +209,11 @@ fn execveat(cx: &mut Context, a: &Args) -> SysResult {
         return Err(EINVAL);
     }
     let path = path_arg(cx, a.va(1))?;
-    let walk = if flags & AT_SYMLINK_NOFOLLOW != 0 { Walk::empty() } else { Walk::FOLLOW };
+    let walk = if flags & AT_SYMLINK_NOFOLLOW != 0 {
+        Walk::empty()
+    } else {
+        Walk::FOLLOW
+    };
     let dirfd = a.i32(0);
     let (at, path) = if path.is_empty() {
         if flags & AT_EMPTY_PATH == 0 {
@@ -204,7 +225,13 @@ fn execveat(cx: &mut Context, a: &Args) -> SysResult {
     } else {
         (At::new(&cx.files(), dirfd, &path)?, path)
     };
-    let req = ExecRequest { at, path, walk, argv: argv(cx, a.va(2))?, envp: strings(cx, a.va(3))? };
+    let req = ExecRequest {
+        at,
+        path,
+        walk,
+        argv: argv(cx, a.va(2))?,
+        envp: strings(cx, a.va(3))?,
+    };
     exec(cx, req).map(|()| 0)
 }
 
@@ -244,7 +271,9 @@ fn wait4(cx: &mut Context, a: &Args) -> SysResult {
     if options & !(WNOHANG | WUNTRACED | WCONTINUED | __WNOTHREAD | __WCLONE | __WALL) != 0 {
         return Err(EINVAL);
     }
-    let Some(c) = wait(cx, who, options | WEXITED)? else { return Ok(0) };
+    let Some(c) = wait(cx, who, options | WEXITED)? else {
+        return Ok(0);
+    };
     let mm = cx.mm();
     if let Some(va) = a.va_opt(1) {
         mm.write_obj(va, &c.status)?;
@@ -264,7 +293,11 @@ fn waitid(cx: &mut Context, a: &Args) -> SysResult {
     let who = match a.u32(0) {
         0 => Who::Any,
         1 if id > 0 => Who::Pid(id),
-        2 if id >= 0 => Who::Group(if id == 0 { cx.kernel.tasks.lock().pgid(cx.group.tgid) } else { id }),
+        2 if id >= 0 => Who::Group(if id == 0 {
+            cx.kernel.tasks.lock().pgid(cx.group.tgid)
+        } else {
+            id
+        }),
         3 => {
             let f = cx.fd(id)?;
             let p = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?;
@@ -306,7 +339,11 @@ fn getsid(cx: &mut Context, a: &Args) -> SysResult {
 }
 fn id_of(cx: &Context, pid: i32, f: fn(&crate::task::list::Process) -> i32) -> SysResult {
     let l = cx.kernel.tasks.lock();
-    let tgid = if pid == 0 { cx.group.tgid } else { l.task(pid).map_or(pid, |t| t.group.tgid) };
+    let tgid = if pid == 0 {
+        cx.group.tgid
+    } else {
+        l.task(pid).map_or(pid, |t| t.group.tgid)
+    };
     l.process(tgid).map(|p| f(p) as usize).ok_or(ESRCH)
 }
 fn setsid(cx: &mut Context, _: &Args) -> SysResult {
@@ -476,14 +513,19 @@ fn capset(cx: &mut Context, a: &Args) -> SysResult {
         return Err(EPERM);
     }
     let mut raw = [0u32; 6];
-    cx.mm().copy_in(a.va(1), &mut raw.as_mut_bytes()[..words * 12])?;
+    cx.mm()
+        .copy_in(a.va(1), &mut raw.as_mut_bytes()[..words * 12])?;
     let set = |i: usize| {
         let bits = u64::from(raw[i]) | (u64::from(raw[3 + i]) << 32);
         Caps::from_bits_retain(bits) & Caps::FULL
     };
     let (e, p, i) = (set(0), set(1), set(2));
     let old = cx.cred();
-    let limit = if old.has(Caps::SETPCAP) { old.inheritable | old.bounding } else { old.inheritable | old.permitted };
+    let limit = if old.has(Caps::SETPCAP) {
+        old.inheritable | old.bounding
+    } else {
+        old.inheritable | old.permitted
+    };
     if !limit.contains(i & !old.inheritable) || !old.permitted.contains(p) || !p.contains(e) {
         return Err(EPERM);
     }
@@ -536,32 +578,48 @@ const FUTEX_NAMES: &[(u64, &str)] = &[
 /// `futex(uaddr, op, val, timeout or val2, uaddr2, val3)`.
 fn sys_futex(cx: &mut Context, a: &Args) -> SysResult {
     let op = a.u32(1);
-    let scope = if op & FUTEX_PRIVATE_FLAG != 0 { Scope::Private } else { Scope::Shared };
+    let scope = if op & FUTEX_PRIVATE_FLAG != 0 {
+        Scope::Private
+    } else {
+        Scope::Shared
+    };
     let realtime = op & FUTEX_CLOCK_REALTIME != 0;
     let cmd = op & FUTEX_CMD_MASK as u32;
-    if realtime && !matches!(cmd, FUTEX_WAIT | FUTEX_WAIT_BITSET | FUTEX_WAIT_REQUEUE_PI | FUTEX_LOCK_PI2) {
+    if realtime
+        && !matches!(
+            cmd,
+            FUTEX_WAIT | FUTEX_WAIT_BITSET | FUTEX_WAIT_REQUEUE_PI | FUTEX_LOCK_PI2
+        )
+    {
         return Err(ENOSYS);
     }
     let (va, val, va2) = (a.va(0), a.u32(2), a.va(4));
     let timeout = || -> Result<Option<i64>> {
         match a.va_opt(3) {
             None => Ok(None),
-            Some(t) => Ok(Some(cx.mm().read_obj::<Timespec>(t)?.to_nanos().ok_or(EINVAL)?)),
+            Some(t) => Ok(Some(
+                cx.mm().read_obj::<Timespec>(t)?.to_nanos().ok_or(EINVAL)?,
+            )),
         }
     };
-    let clock = if realtime { CLOCK_REALTIME } else { CLOCK_MONOTONIC } as i32;
+    let clock = if realtime {
+        CLOCK_REALTIME
+    } else {
+        CLOCK_MONOTONIC
+    } as i32;
     match cmd {
         FUTEX_WAIT => {
             let t = timeout()?;
-            let deadline = t.and_then(|n| wait::deadline_after(std::time::Duration::from_nanos(n as u64)));
+            let deadline =
+                t.and_then(|n| wait::deadline_after(std::time::Duration::from_nanos(n as u64)));
             let r = futex::wait(cx, va, scope, val, !0, deadline);
             match r {
                 Ok(()) => Ok(0),
                 Err(ERESTARTSYS) if t.is_some() => {
                     cx.restart_block = Some(Box::new(move |cx| {
-                        futex::wait(cx, va, scope, val, !0, deadline).map(|()| 0).map_err(|e| {
-                            if e == ERESTARTSYS { EINTR } else { e }
-                        })
+                        futex::wait(cx, va, scope, val, !0, deadline)
+                            .map(|()| 0)
+                            .map_err(|e| if e == ERESTARTSYS { EINTR } else { e })
                     }));
                     Err(ERESTART_RESTARTBLOCK)
                 }
@@ -579,11 +637,16 @@ fn sys_futex(cx: &mut Context, a: &Args) -> SysResult {
             futex::requeue(cx, (va, va2), scope, (val as i32, a.i32(3)), None).map(|(w, m)| w + m)
         }
         FUTEX_CMP_REQUEUE => {
-            futex::requeue(cx, (va, va2), scope, (val as i32, a.i32(3)), Some(a.u32(5))).map(|(w, m)| w + m)
+            futex::requeue(cx, (va, va2), scope, (val as i32, a.i32(3)), Some(a.u32(5)))
+                .map(|(w, m)| w + m)
         }
         FUTEX_WAKE_OP => futex::wake_op(cx, (va, va2), scope, (val as i32, a.i32(3)), a.u32(5)),
         FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => {
-            let clock = if cmd == FUTEX_LOCK_PI { CLOCK_REALTIME as i32 } else { clock };
+            let clock = if cmd == FUTEX_LOCK_PI {
+                CLOCK_REALTIME as i32
+            } else {
+                clock
+            };
             let deadline = timeout()?.and_then(|n| instant_of(clock, n));
             futex::lock_pi(cx, va, scope, futex::IfTaken::Wait(deadline)).map(|()| 0)
         }
@@ -661,7 +724,11 @@ fn getrusage(cx: &mut Context, a: &Args) -> SysResult {
         -1 => cx.group.cpu_children.load(Ordering::Relaxed),
         _ => return Err(EINVAL),
     };
-    let rss = if a.i32(0) == -1 { 0 } else { cx.mm().usage().rss / 1024 };
+    let rss = if a.i32(0) == -1 {
+        0
+    } else {
+        cx.mm().usage().rss / 1024
+    };
     cx.mm().write_obj(a.va(1), &rusage(cpu, rss))?;
     Ok(0)
 }
@@ -726,7 +793,9 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
             cx.pdeath_signal.store(s as i32, Ordering::Relaxed);
             Ok(0)
         }
-        2 => mm.write_obj(a.va(1), &cx.pdeath_signal.load(Ordering::Relaxed)).map(|()| 0),
+        2 => mm
+            .write_obj(a.va(1), &cx.pdeath_signal.load(Ordering::Relaxed))
+            .map(|()| 0),
         3 => Ok(cx.group.dumpable.load(Ordering::Relaxed) as usize),
         4 => {
             if a.u64(1) > 1 {
@@ -752,7 +821,13 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
         }
         // PR_GET_TIMING: statistical; PR_SET_TIMING likewise only
         13 => Ok(0),
-        14 => if a.u64(1) == 0 { Ok(0) } else { Err(EINVAL) },
+        14 => {
+            if a.u64(1) == 0 {
+                Ok(0)
+            } else {
+                Err(EINVAL)
+            }
+        }
         15 => {
             let mut b = [0u8; 16];
             let s = mm.read_cstr(a.va(1), 16).or_else(|e| {
@@ -796,7 +871,13 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
         }
         // PR_GET_TSC: allowed
         25 => mm.write_obj(a.va(1), &1i32).map(|()| 0),
-        26 => if a.u64(1) == 1 { Ok(0) } else { Err(EINVAL) },
+        26 => {
+            if a.u64(1) == 1 {
+                Ok(0)
+            } else {
+                Err(EINVAL)
+            }
+        }
         27 => Ok(cx.cred().securebits as usize),
         28 => {
             let old = cx.cred();
@@ -807,7 +888,10 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
             let new = a.u32(1);
             // Locked bits stay, and unknown ones are refused.
             let locked = (old.securebits & 0xaa) >> 1;
-            if new & !0xff != 0 || (old.securebits ^ new) & locked != 0 || old.securebits & !new & 0xaa != 0 {
+            if new & !0xff != 0
+                || (old.securebits ^ new) & locked != 0
+                || old.securebits & !new & 0xaa != 0
+            {
                 return Err(EPERM);
             }
             c.securebits = new;
@@ -816,7 +900,8 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
         }
         29 => {
             let ns = a.u64(1);
-            cx.timer_slack.store(if ns == 0 { 50_000 } else { ns }, Ordering::Relaxed);
+            cx.timer_slack
+                .store(if ns == 0 { 50_000 } else { ns }, Ordering::Relaxed);
             Ok(0)
         }
         30 => Ok(cx.timer_slack.load(Ordering::Relaxed) as usize),
@@ -824,7 +909,12 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
             cx.group.subreaper.store(a.u64(1) != 0, Ordering::Relaxed);
             Ok(0)
         }
-        37 => mm.write_obj(a.va(1), &i32::from(cx.group.subreaper.load(Ordering::Relaxed))).map(|()| 0),
+        37 => mm
+            .write_obj(
+                a.va(1),
+                &i32::from(cx.group.subreaper.load(Ordering::Relaxed)),
+            )
+            .map(|()| 0),
         38 => {
             if a.u64(1) != 1 || !rest_zero {
                 return Err(EINVAL);
@@ -870,7 +960,10 @@ fn ambient(cx: &Context, a: &Args) -> SysResult {
     match op {
         1 => return Ok(usize::from(c.ambient.contains(bit))),
         2 => {
-            if !c.permitted.contains(bit) || !c.inheritable.contains(bit) || c.securebits & (1 << 6) != 0 {
+            if !c.permitted.contains(bit)
+                || !c.inheritable.contains(bit)
+                || c.securebits & (1 << 6) != 0
+            {
                 return Err(EPERM);
             }
             c.ambient |= bit;
@@ -927,12 +1020,17 @@ fn getrandom(cx: &mut Context, a: &Args) -> SysResult {
             break;
         }
     }
-    if done == 0 && len > 0 { Err(EFAULT) } else { Ok(done) }
+    if done == 0 && len > 0 {
+        Err(EFAULT)
+    } else {
+        Ok(done)
+    }
 }
 
 fn sysinfo(cx: &mut Context, a: &Args) -> SysResult {
     let (total, free) = crate::fs::meminfo(&cx.kernel);
-    let up = (hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32) - cx.kernel.boot) / abi::time::NSEC_PER_SEC;
+    let up = (hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32) - cx.kernel.boot)
+        / abi::time::NSEC_PER_SEC;
     let procs = cx.kernel.tasks.lock().task_count() as u64;
     let mut s = [0u64; 14];
     s[0] = up as u64;
@@ -969,7 +1067,11 @@ fn pidfd_send_signal(cx: &mut Context, a: &Args) -> SysResult {
     }
     let f = cx.fd(a.i32(0))?;
     let pid = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?.pid();
-    let s = if a.i32(1) == 0 { None } else { Some(Signal::new(a.i32(1)).ok_or(EINVAL)?) };
+    let s = if a.i32(1) == 0 {
+        None
+    } else {
+        Some(Signal::new(a.i32(1)).ok_or(EINVAL)?)
+    };
     let g = cx.kernel.tasks.lock().group(pid).ok_or(ESRCH)?;
     let t = cx.kernel.tasks.lock().some_thread(pid).ok_or(ESRCH)?;
     crate::task::signal::check_permission(cx, &t, s)?;
@@ -994,13 +1096,29 @@ fn pidfd_send_signal(cx: &mut Context, a: &Args) -> SysResult {
 /// See [`crate::syscalls::families::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(39, "getpid", &[], getpid),
-    Call::new(56, "clone", &[Arg::Flags(CLONE_NAMES), Arg::Ptr, Arg::Ptr, Arg::Ptr, Arg::Hex], clone)
-        .note("namespaces other than mount: EINVAL"),
+    Call::new(
+        56,
+        "clone",
+        &[
+            Arg::Flags(CLONE_NAMES),
+            Arg::Ptr,
+            Arg::Ptr,
+            Arg::Ptr,
+            Arg::Hex,
+        ],
+        clone,
+    )
+    .note("namespaces other than mount: EINVAL"),
     Call::new(57, "fork", &[], fork),
     Call::new(58, "vfork", &[], vfork),
     Call::new(59, "execve", &[Arg::Path, Arg::Strings, Arg::Ptr], execve),
     Call::new(60, "exit", &[Arg::Int], exit),
-    Call::new(61, "wait4", &[Arg::Int, Arg::IntOut, Arg::Hex, Arg::Ptr], wait4),
+    Call::new(
+        61,
+        "wait4",
+        &[Arg::Int, Arg::IntOut, Arg::Hex, Arg::Ptr],
+        wait4,
+    ),
     Call::new(63, "uname", &[Arg::Ptr], uname),
     Call::new(97, "getrlimit", &[Arg::Int, Arg::Ptr], getrlimit),
     Call::new(98, "getrusage", &[Arg::Int, Arg::Ptr], getrusage),
@@ -1030,24 +1148,76 @@ pub const CALLS: &[Call] = &[
     Call::new(125, "capget", &[Arg::Ptr, Arg::Ptr], capget),
     Call::new(126, "capset", &[Arg::Ptr, Arg::Ptr], capset),
     Call::new(135, "personality", &[Arg::Hex], personality).note("PER_LINUX only"),
-    Call::new(157, "prctl", &[Arg::Int, Arg::Hex, Arg::Hex, Arg::Hex, Arg::Hex], prctl)
-        .note("no seccomp, no names of memory"),
+    Call::new(
+        157,
+        "prctl",
+        &[Arg::Int, Arg::Hex, Arg::Hex, Arg::Hex, Arg::Hex],
+        prctl,
+    )
+    .note("no seccomp, no names of memory"),
     Call::new(158, "arch_prctl", &[Arg::Hex, Arg::Hex], arch_prctl),
     Call::new(160, "setrlimit", &[Arg::Int, Arg::Ptr], setrlimit),
     Call::new(170, "sethostname", &[Arg::In(1), Arg::Int], sethostname),
     Call::new(171, "setdomainname", &[Arg::In(1), Arg::Int], setdomainname),
     Call::new(186, "gettid", &[], gettid),
-    Call::new(202, "futex", &[Arg::Ptr, Arg::Enum(FUTEX_NAMES), Arg::Uint, Arg::Ptr, Arg::Ptr, Arg::Hex], sys_futex)
-        .note("PI futexes without priorities; no requeue to PI"),
+    Call::new(
+        202,
+        "futex",
+        &[
+            Arg::Ptr,
+            Arg::Enum(FUTEX_NAMES),
+            Arg::Uint,
+            Arg::Ptr,
+            Arg::Ptr,
+            Arg::Hex,
+        ],
+        sys_futex,
+    )
+    .note("PI futexes without priorities; no requeue to PI"),
     Call::new(218, "set_tid_address", &[Arg::Ptr], set_tid_address),
     Call::new(231, "exit_group", &[Arg::Int], exit_group),
-    Call::new(247, "waitid", &[Arg::Int, Arg::Int, Arg::Ptr, Arg::Hex, Arg::Ptr], waitid),
-    Call::new(273, "set_robust_list", &[Arg::Ptr, Arg::Uint], set_robust_list),
-    Call::new(274, "get_robust_list", &[Arg::Int, Arg::Ptr, Arg::Ptr], get_robust_list),
-    Call::new(302, "prlimit64", &[Arg::Int, Arg::Int, Arg::Ptr, Arg::Ptr], prlimit64),
-    Call::new(318, "getrandom", &[Arg::Out, Arg::Uint, Arg::Hex], getrandom),
-    Call::new(322, "execveat", &[Arg::DirFd, Arg::Path, Arg::Strings, Arg::Ptr, Arg::Hex], execveat),
-    Call::new(424, "pidfd_send_signal", &[Arg::Fd, Arg::Signal, Arg::Ptr, Arg::Hex], pidfd_send_signal),
+    Call::new(
+        247,
+        "waitid",
+        &[Arg::Int, Arg::Int, Arg::Ptr, Arg::Hex, Arg::Ptr],
+        waitid,
+    ),
+    Call::new(
+        273,
+        "set_robust_list",
+        &[Arg::Ptr, Arg::Uint],
+        set_robust_list,
+    ),
+    Call::new(
+        274,
+        "get_robust_list",
+        &[Arg::Int, Arg::Ptr, Arg::Ptr],
+        get_robust_list,
+    ),
+    Call::new(
+        302,
+        "prlimit64",
+        &[Arg::Int, Arg::Int, Arg::Ptr, Arg::Ptr],
+        prlimit64,
+    ),
+    Call::new(
+        318,
+        "getrandom",
+        &[Arg::Out, Arg::Uint, Arg::Hex],
+        getrandom,
+    ),
+    Call::new(
+        322,
+        "execveat",
+        &[Arg::DirFd, Arg::Path, Arg::Strings, Arg::Ptr, Arg::Hex],
+        execveat,
+    ),
+    Call::new(
+        424,
+        "pidfd_send_signal",
+        &[Arg::Fd, Arg::Signal, Arg::Ptr, Arg::Hex],
+        pidfd_send_signal,
+    ),
     Call::new(434, "pidfd_open", &[Arg::Int, Arg::Hex], pidfd_open),
     Call::new(435, "clone3", &[Arg::Ptr, Arg::Uint], clone3),
 ];

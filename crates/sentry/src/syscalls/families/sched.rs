@@ -2,9 +2,9 @@
 
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
+use abi::Result;
 use abi::errno::*;
 use abi::time::Timespec;
-use abi::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::Caps;
@@ -112,7 +112,13 @@ fn sched_get_priority_min(_cx: &mut Context, a: &Args) -> SysResult {
 }
 fn sched_rr_get_interval(cx: &mut Context, a: &Args) -> SysResult {
     task_of(cx, a.i32(0))?;
-    cx.mm().write_obj(a.va(1), &Timespec { sec: 0, nsec: 4_000_000 })?;
+    cx.mm().write_obj(
+        a.va(1),
+        &Timespec {
+            sec: 0,
+            nsec: 4_000_000,
+        },
+    )?;
     Ok(0)
 }
 
@@ -124,11 +130,17 @@ fn tasks_of(cx: &Context, which: u32, who: i32) -> Result<Vec<Arc<crate::Task>>>
         0 => l.task(who).into_iter().collect(),
         1 => {
             let pgid = if who == 0 { l.pgid(cx.group.tgid) } else { who };
-            l.processes().filter(|p| p.pgid == pgid).flat_map(|p| p.threads.values().cloned()).collect()
+            l.processes()
+                .filter(|p| p.pgid == pgid)
+                .flat_map(|p| p.threads.values().cloned())
+                .collect()
         }
         2 => {
             let uid = if who == 0 { cx.cred().uid } else { who as u32 };
-            l.processes().flat_map(|p| p.threads.values().cloned()).filter(|t| t.cred().uid == uid).collect()
+            l.processes()
+                .flat_map(|p| p.threads.values().cloned())
+                .filter(|t| t.cred().uid == uid)
+                .collect()
         }
         _ => return Err(EINVAL),
     };
@@ -137,7 +149,11 @@ fn tasks_of(cx: &Context, which: u32, who: i32) -> Result<Vec<Arc<crate::Task>>>
 
 fn getpriority(cx: &mut Context, a: &Args) -> SysResult {
     let t = tasks_of(cx, a.u32(0), a.i32(1))?;
-    let nice = t.iter().map(|t| t.nice.load(Ordering::Relaxed)).min().unwrap_or(0);
+    let nice = t
+        .iter()
+        .map(|t| t.nice.load(Ordering::Relaxed))
+        .min()
+        .unwrap_or(0);
     // Shifted, so that it is never negative.
     Ok((20 - nice) as usize)
 }
@@ -197,22 +213,68 @@ fn membarrier(_cx: &mut Context, a: &Args) -> SysResult {
 pub const CALLS: &[Call] = &[
     Call::new(24, "sched_yield", &[], sched_yield),
     Call::new(140, "getpriority", &[Arg::Int, Arg::Int], getpriority),
-    Call::new(141, "setpriority", &[Arg::Int, Arg::Int, Arg::Int], setpriority)
-        .note("reported, without effect on the host"),
+    Call::new(
+        141,
+        "setpriority",
+        &[Arg::Int, Arg::Int, Arg::Int],
+        setpriority,
+    )
+    .note("reported, without effect on the host"),
     Call::new(142, "sched_setparam", &[Arg::Int, Arg::Ptr], sched_setparam),
     Call::new(143, "sched_getparam", &[Arg::Int, Arg::Ptr], sched_getparam),
-    Call::new(144, "sched_setscheduler", &[Arg::Int, Arg::Int, Arg::Ptr], sched_setscheduler)
-        .note("no real-time policies"),
+    Call::new(
+        144,
+        "sched_setscheduler",
+        &[Arg::Int, Arg::Int, Arg::Ptr],
+        sched_setscheduler,
+    )
+    .note("no real-time policies"),
     Call::new(145, "sched_getscheduler", &[Arg::Int], sched_getscheduler),
-    Call::new(146, "sched_get_priority_max", &[Arg::Int], sched_get_priority_max),
-    Call::new(147, "sched_get_priority_min", &[Arg::Int], sched_get_priority_min),
-    Call::new(148, "sched_rr_get_interval", &[Arg::Int, Arg::Ptr], sched_rr_get_interval),
-    Call::new(203, "sched_setaffinity", &[Arg::Int, Arg::Uint, Arg::Ptr], sched_setaffinity)
-        .note("checked, without effect on the host"),
-    Call::new(204, "sched_getaffinity", &[Arg::Int, Arg::Uint, Arg::Ptr], sched_getaffinity),
-    Call::new(251, "ioprio_set", &[Arg::Int, Arg::Int, Arg::Hex], ioprio_set).note("without effect"),
+    Call::new(
+        146,
+        "sched_get_priority_max",
+        &[Arg::Int],
+        sched_get_priority_max,
+    ),
+    Call::new(
+        147,
+        "sched_get_priority_min",
+        &[Arg::Int],
+        sched_get_priority_min,
+    ),
+    Call::new(
+        148,
+        "sched_rr_get_interval",
+        &[Arg::Int, Arg::Ptr],
+        sched_rr_get_interval,
+    ),
+    Call::new(
+        203,
+        "sched_setaffinity",
+        &[Arg::Int, Arg::Uint, Arg::Ptr],
+        sched_setaffinity,
+    )
+    .note("checked, without effect on the host"),
+    Call::new(
+        204,
+        "sched_getaffinity",
+        &[Arg::Int, Arg::Uint, Arg::Ptr],
+        sched_getaffinity,
+    ),
+    Call::new(
+        251,
+        "ioprio_set",
+        &[Arg::Int, Arg::Int, Arg::Hex],
+        ioprio_set,
+    )
+    .note("without effect"),
     Call::new(252, "ioprio_get", &[Arg::Int, Arg::Int], ioprio_get),
     Call::new(309, "getcpu", &[Arg::Ptr, Arg::Ptr], getcpu),
-    Call::new(324, "membarrier", &[Arg::Int, Arg::Hex, Arg::Int], membarrier)
-        .note("GLOBAL and PRIVATE_EXPEDITED"),
+    Call::new(
+        324,
+        "membarrier",
+        &[Arg::Int, Arg::Hex, Arg::Int],
+        membarrier,
+    )
+    .note("GLOBAL and PRIVATE_EXPEDITED"),
 ];

@@ -19,7 +19,11 @@ const SIGSET: usize = 8;
 const MINSIGSTKSZ: u64 = 2048;
 
 fn signal_or_zero(n: i32) -> Result<Option<Signal>> {
-    if n == 0 { Ok(None) } else { Signal::new(n).map(Some).ok_or(EINVAL) }
+    if n == 0 {
+        Ok(None)
+    } else {
+        Signal::new(n).map(Some).ok_or(EINVAL)
+    }
 }
 
 fn sender_info(cx: &Context, s: Signal, code: i32) -> SigInfo {
@@ -54,7 +58,8 @@ fn kill(cx: &mut Context, a: &Args) -> SysResult {
             let g = {
                 let l = cx.kernel.tasks.lock();
                 // A thread's id means its process.
-                l.group(pid).or_else(|| l.task(pid).map(|t| t.group.clone()))
+                l.group(pid)
+                    .or_else(|| l.task(pid).map(|t| t.group.clone()))
             };
             send(&g.ok_or(ESRCH)?).map(|()| 0)
         }
@@ -67,7 +72,11 @@ fn kill(cx: &mut Context, a: &Args) -> SysResult {
         -1 => {
             let me = cx.group.tgid;
             let l = cx.kernel.tasks.lock();
-            let g = l.processes().map(|p| p.group.clone()).filter(|g| g.tgid > 1 && g.tgid != me).collect();
+            let g = l
+                .processes()
+                .map(|p| p.group.clone())
+                .filter(|g| g.tgid > 1 && g.tgid != me)
+                .collect();
             drop(l);
             many(g)
         }
@@ -79,7 +88,13 @@ fn kill(cx: &mut Context, a: &Args) -> SysResult {
     }
 }
 
-fn send_thread(cx: &Context, tgid: Option<i32>, tid: i32, s: Option<Signal>, info: SigInfo) -> SysResult {
+fn send_thread(
+    cx: &Context,
+    tgid: Option<i32>,
+    tid: i32,
+    s: Option<Signal>,
+    info: SigInfo,
+) -> SysResult {
     if tid <= 0 || tgid.is_some_and(|t| t <= 0) {
         return Err(EINVAL);
     }
@@ -251,11 +266,13 @@ fn rt_sigsuspend(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn sleep_for_signal(cx: &Context) -> SysResult {
-    cx.sleeping.store(true, std::sync::atomic::Ordering::Relaxed);
+    cx.sleeping
+        .store(true, std::sync::atomic::Ordering::Relaxed);
     while !cx.interrupted() {
         cx.task.parker().park(None);
     }
-    cx.sleeping.store(false, std::sync::atomic::Ordering::Relaxed);
+    cx.sleeping
+        .store(false, std::sync::atomic::Ordering::Relaxed);
     Err(ERESTARTNOHAND)
 }
 
@@ -289,7 +306,10 @@ fn rt_sigtimedwait(cx: &mut Context, a: &Args) -> SysResult {
         // While it waits, the signals of the set count as unblocked for the sender's choice of a thread;
         // they are taken here, because the queues' listeners wake us before the boundary is reached.
         let own = cx.task.clone();
-        let q = [(&own.pending.wait, Events::READABLE), (&own.group.shared.wait, Events::READABLE)];
+        let q = [
+            (&own.pending.wait, Events::READABLE),
+            (&own.group.shared.wait, Events::READABLE),
+        ];
         match block_until(&*own, &q, deadline, || take_signal(&own, set).ok_or(EAGAIN)) {
             Ok(i) => Some(i),
             Err(ETIMEDOUT) => None,
@@ -329,7 +349,10 @@ fn sigaltstack(cx: &mut Context, a: &Args) -> SysResult {
                 if new.size < MINSIGSTKSZ {
                     return Err(ENOMEM);
                 }
-                cx.altstack = AltStack { flags: new.flags & SS_AUTODISARM, ..new };
+                cx.altstack = AltStack {
+                    flags: new.flags & SS_AUTODISARM,
+                    ..new
+                };
             }
             _ => return Err(EINVAL),
         }
@@ -352,17 +375,47 @@ fn rt_sigreturn(cx: &mut Context, _: &Args) -> SysResult {
 
 /// See [`crate::syscalls::families::ALL`].
 pub const CALLS: &[Call] = &[
-    Call::new(13, "rt_sigaction", &[Arg::Signal, Arg::Ptr, Arg::Ptr, Arg::Uint], rt_sigaction),
-    Call::new(14, "rt_sigprocmask", &[Arg::Int, Arg::SigSet, Arg::Ptr, Arg::Uint], rt_sigprocmask),
+    Call::new(
+        13,
+        "rt_sigaction",
+        &[Arg::Signal, Arg::Ptr, Arg::Ptr, Arg::Uint],
+        rt_sigaction,
+    ),
+    Call::new(
+        14,
+        "rt_sigprocmask",
+        &[Arg::Int, Arg::SigSet, Arg::Ptr, Arg::Uint],
+        rt_sigprocmask,
+    ),
     Call::new(15, "rt_sigreturn", &[], rt_sigreturn),
     Call::new(34, "pause", &[], pause),
     Call::new(62, "kill", &[Arg::Int, Arg::Signal], kill),
     Call::new(127, "rt_sigpending", &[Arg::Ptr, Arg::Uint], rt_sigpending),
-    Call::new(128, "rt_sigtimedwait", &[Arg::SigSet, Arg::Ptr, Arg::Timespec, Arg::Uint], rt_sigtimedwait),
-    Call::new(129, "rt_sigqueueinfo", &[Arg::Int, Arg::Signal, Arg::Ptr], rt_sigqueueinfo),
-    Call::new(130, "rt_sigsuspend", &[Arg::SigSet, Arg::Uint], rt_sigsuspend),
+    Call::new(
+        128,
+        "rt_sigtimedwait",
+        &[Arg::SigSet, Arg::Ptr, Arg::Timespec, Arg::Uint],
+        rt_sigtimedwait,
+    ),
+    Call::new(
+        129,
+        "rt_sigqueueinfo",
+        &[Arg::Int, Arg::Signal, Arg::Ptr],
+        rt_sigqueueinfo,
+    ),
+    Call::new(
+        130,
+        "rt_sigsuspend",
+        &[Arg::SigSet, Arg::Uint],
+        rt_sigsuspend,
+    ),
     Call::new(131, "sigaltstack", &[Arg::Ptr, Arg::Ptr], sigaltstack),
     Call::new(200, "tkill", &[Arg::Int, Arg::Signal], tkill),
     Call::new(234, "tgkill", &[Arg::Int, Arg::Int, Arg::Signal], tgkill),
-    Call::new(297, "rt_tgsigqueueinfo", &[Arg::Int, Arg::Int, Arg::Signal, Arg::Ptr], rt_tgsigqueueinfo),
+    Call::new(
+        297,
+        "rt_tgsigqueueinfo",
+        &[Arg::Int, Arg::Int, Arg::Signal, Arg::Ptr],
+        rt_tgsigqueueinfo,
+    ),
 ];

@@ -12,7 +12,8 @@ use abi::time::Timespec;
 use abi::{Result, SigInfo, Va};
 use mm::{Mm, UserIo};
 use net::sys::{
-    AF_UNIX, MSG_CMSG_CLOEXEC, MSG_CTRUNC, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL, SOCK_STREAM,
+    AF_UNIX, MSG_CMSG_CLOEXEC, MSG_CTRUNC, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL,
+    SOCK_STREAM,
 };
 use net::{Block, Control, PathNames, Received, Socket};
 use std::any::Any;
@@ -59,7 +60,11 @@ impl PathNames for Names<'_> {
 /// Runs a call with the caller's identity.
 fn as_caller<R>(cx: &Context, f: impl FnOnce(&net::Caller<'_>) -> R) -> R {
     let cred: Arc<Credentials> = cx.cred();
-    f(&net::Caller { pid: cx.group.tgid, cred: &cred, paths: &Names(cx) })
+    f(&net::Caller {
+        pid: cx.group.tgid,
+        cred: &cred,
+        paths: &Names(cx),
+    })
 }
 
 fn socket_of(f: &File) -> Result<&Socket> {
@@ -80,7 +85,9 @@ fn waiting<T>(
         Err(EAGAIN) if !nonblocking => {}
         r => return r,
     }
-    let Some(q) = f.ops.wait_queue() else { return Err(EAGAIN) };
+    let Some(q) = f.ops.wait_queue() else {
+        return Err(EAGAIN);
+    };
     let deadline = limit.and_then(deadline_after);
     cx.sleeping.store(true, Ordering::Relaxed);
     let r = block_until(&*cx.task, &[(q, events)], deadline, op);
@@ -114,7 +121,11 @@ fn addr_out(mm: &Mm, addr: &[u8], va: Va, len_va: Va) -> Result<()> {
 /// `SOCK_*` flags, and the type without them.
 fn kind_and_flags(raw: u32) -> Result<(u32, u32)> {
     let flags = raw & !0xf;
-    if flags & !(SOCK_CLOEXEC | SOCK_NONBLOCK) != 0 { Err(EINVAL) } else { Ok((raw & 0xf, flags)) }
+    if flags & !(SOCK_CLOEXEC | SOCK_NONBLOCK) != 0 {
+        Err(EINVAL)
+    } else {
+        Ok((raw & 0xf, flags))
+    }
 }
 
 fn file_of(cx: &Context, s: Arc<Socket>, flags: u32) -> Arc<File> {
@@ -124,16 +135,27 @@ fn file_of(cx: &Context, s: Arc<Socket>, flags: u32) -> Arc<File> {
 /// `socket(family, type, protocol)`.
 fn socket(cx: &mut Context, a: &Args) -> SysResult {
     let (kind, flags) = kind_and_flags(a.u32(1))?;
-    let s = as_caller(cx, |who| net::socket(&cx.kernel.net, a.i32(0), kind, a.i32(2), who))?;
+    let s = as_caller(cx, |who| {
+        net::socket(&cx.kernel.net, a.i32(0), kind, a.i32(2), who)
+    })?;
     let f = file_of(cx, s, flags);
-    cx.files().install(f, CloseOnExec::from_flags(flags), cx.nofile_limit()).map(|n| n as usize)
+    cx.files()
+        .install(f, CloseOnExec::from_flags(flags), cx.nofile_limit())
+        .map(|n| n as usize)
 }
 
 /// `socketpair(family, type, protocol, fds)`.
 fn socketpair(cx: &mut Context, a: &Args) -> SysResult {
     let (kind, flags) = kind_and_flags(a.u32(1))?;
-    let (x, y) = as_caller(cx, |who| net::socketpair(&cx.kernel.net, a.i32(0), kind, a.i32(2), who))?;
-    install_pair(cx, a.va(3), [file_of(cx, x, flags), file_of(cx, y, flags)], flags)
+    let (x, y) = as_caller(cx, |who| {
+        net::socketpair(&cx.kernel.net, a.i32(0), kind, a.i32(2), who)
+    })?;
+    install_pair(
+        cx,
+        a.va(3),
+        [file_of(cx, x, flags), file_of(cx, y, flags)],
+        flags,
+    )
 }
 
 /// `bind(fd, addr, len)`.
@@ -177,7 +199,14 @@ fn do_accept(cx: &Context, a: &Args, flags: u32) -> SysResult {
     // The number first: a full table must not lose a connection.
     let table = cx.files();
     let slot = table.reserve(cx.nofile_limit())?;
-    let new = waiting(cx, &f, Events::READABLE, s.receive_timeout(), f.nonblocking(), || s.accept())?;
+    let new = waiting(
+        cx,
+        &f,
+        Events::READABLE,
+        s.receive_timeout(),
+        f.nonblocking(),
+        || s.accept(),
+    )?;
     if let Some(va) = a.va_opt(1) {
         let name = new.peer_name().map_err(|_| ECONNABORTED)?;
         addr_out(&cx.mm(), &name, va, a.va(2))?;
@@ -208,7 +237,11 @@ fn getpeername(cx: &mut Context, a: &Args) -> SysResult {
 
 /// A message's ancillary data, to be given out again for each attempt.
 fn copy_of(c: &Control) -> Control {
-    Control { files: c.files.clone(), cred: c.cred, other: c.other.clone() }
+    Control {
+        files: c.files.clone(),
+        cred: c.cred,
+        other: c.other.clone(),
+    }
 }
 
 /// Sends; a stream that blocks goes on until all is taken. SIGPIPE for streams whose reader is gone.
@@ -229,7 +262,11 @@ pub fn send_on(
     let r = waiting(cx, f, Events::WRITABLE, s.send_timeout(), nb, || {
         loop {
             // Descriptors and credentials go with the first bytes.
-            let c = if done == 0 { copy_of(&control) } else { Control::default() };
+            let c = if done == 0 {
+                copy_of(&control)
+            } else {
+                Control::default()
+            };
             let n = as_caller(cx, |who| s.send(who, src, dest, c, flags))?;
             done += n;
             if !stream || n == 0 || done >= total {
@@ -289,9 +326,17 @@ fn sendto(cx: &mut Context, a: &Args) -> SysResult {
         None => None,
     };
     // For UNIX sockets an empty address is none.
-    let dest = dest.filter(|d| !d.is_empty() || f.ops::<Socket>().is_some_and(|s| s.family() != AF_UNIX));
+    let dest =
+        dest.filter(|d| !d.is_empty() || f.ops::<Socket>().is_some_and(|s| s.family() != AF_UNIX));
     let mut src = UserIo::new(&mm, a.va(1), a.usize(2).min(MAX_RW));
-    send_or_signal(cx, &f, &mut src, dest.as_deref(), Control::default(), a.u32(3) & !INTERNAL)
+    send_or_signal(
+        cx,
+        &f,
+        &mut src,
+        dest.as_deref(),
+        Control::default(),
+        a.u32(3) & !INTERNAL,
+    )
 }
 
 /// `struct user_msghdr`.
@@ -335,7 +380,11 @@ fn header(mm: &Mm, va: Va) -> Result<MsgHdr> {
 fn send_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
     let mm = cx.mm();
     let h = header(&mm, va)?;
-    let dest = if h.name == 0 || h.name_len == 0 { None } else { Some(addr_in(&mm, Va(h.name), h.name_len)?) };
+    let dest = if h.name == 0 || h.name_len == 0 {
+        None
+    } else {
+        Some(addr_in(&mm, Va(h.name), h.name_len)?)
+    };
     let mut src = iovec(&mm, Va(h.iov), h.iov_len as usize)?;
     if h.control_len > MAX_CONTROL as u64 {
         return Err(ENOBUFS);
@@ -439,8 +488,16 @@ fn receive_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
     if h.name != 0 {
         addr_out(&mm, &r.addr, Va(h.name), va.offset(NAME_LEN))?;
     }
-    let room = if h.control == 0 { 0 } else { (h.control_len as usize).min(MAX_CONTROL) };
-    let cloexec = if flags & MSG_CMSG_CLOEXEC != 0 { CloseOnExec::Yes } else { CloseOnExec::No };
+    let room = if h.control == 0 {
+        0
+    } else {
+        (h.control_len as usize).min(MAX_CONTROL)
+    };
+    let cloexec = if flags & MSG_CMSG_CLOEXEC != 0 {
+        CloseOnExec::Yes
+    } else {
+        CloseOnExec::No
+    };
     let (table, limit) = (cx.files(), cx.nofile_limit());
     let mut new = Vec::new();
     let (bytes, cut) = r.control.encode(room, &mut |file| {
@@ -546,8 +603,14 @@ fn getsockopt(cx: &mut Context, a: &Args) -> SysResult {
     Ok(0)
 }
 
-const FAMILIES: &[(u64, &str)] =
-    &[(0, "AF_UNSPEC"), (1, "AF_UNIX"), (2, "AF_INET"), (10, "AF_INET6"), (16, "AF_NETLINK"), (17, "AF_PACKET")];
+const FAMILIES: &[(u64, &str)] = &[
+    (0, "AF_UNSPEC"),
+    (1, "AF_UNIX"),
+    (2, "AF_INET"),
+    (10, "AF_INET6"),
+    (16, "AF_NETLINK"),
+    (17, "AF_PACKET"),
+];
 /// Types are numbers in the low bits, shown whole where no flag is with them.
 const TYPES: &[(u64, &str)] = &[
     (1, "SOCK_STREAM"),
@@ -591,28 +654,107 @@ const LEVELS: &[(u64, &str)] = &[
 
 /// See [`crate::syscalls::families::ALL`].
 pub const CALLS: &[Call] = &[
-    Call::new(41, "socket", &[Arg::Enum(FAMILIES), Arg::Enum(TYPES), Arg::Int], socket)
-        .note("AF_UNIX, AF_INET and AF_INET6 over loopback, NETLINK_ROUTE"),
-    Call::new(42, "connect", &[Arg::Fd, Arg::SockAddr(2), Arg::Int], connect),
+    Call::new(
+        41,
+        "socket",
+        &[Arg::Enum(FAMILIES), Arg::Enum(TYPES), Arg::Int],
+        socket,
+    )
+    .note("AF_UNIX, AF_INET and AF_INET6 over loopback, NETLINK_ROUTE"),
+    Call::new(
+        42,
+        "connect",
+        &[Arg::Fd, Arg::SockAddr(2), Arg::Int],
+        connect,
+    ),
     Call::new(43, "accept", &[Arg::Fd, Arg::Ptr, Arg::Ptr], accept),
     Call::new(
         44,
         "sendto",
-        &[Arg::Fd, Arg::In(2), Arg::Uint, Arg::Flags(MSG), Arg::SockAddr(5), Arg::Int],
+        &[
+            Arg::Fd,
+            Arg::In(2),
+            Arg::Uint,
+            Arg::Flags(MSG),
+            Arg::SockAddr(5),
+            Arg::Int,
+        ],
         sendto,
     ),
-    Call::new(45, "recvfrom", &[Arg::Fd, Arg::Out, Arg::Uint, Arg::Flags(MSG), Arg::Ptr, Arg::Ptr], recvfrom),
-    Call::new(46, "sendmsg", &[Arg::Fd, Arg::Ptr, Arg::Flags(MSG)], sendmsg),
-    Call::new(47, "recvmsg", &[Arg::Fd, Arg::Ptr, Arg::Flags(MSG)], recvmsg),
+    Call::new(
+        45,
+        "recvfrom",
+        &[
+            Arg::Fd,
+            Arg::Out,
+            Arg::Uint,
+            Arg::Flags(MSG),
+            Arg::Ptr,
+            Arg::Ptr,
+        ],
+        recvfrom,
+    ),
+    Call::new(
+        46,
+        "sendmsg",
+        &[Arg::Fd, Arg::Ptr, Arg::Flags(MSG)],
+        sendmsg,
+    ),
+    Call::new(
+        47,
+        "recvmsg",
+        &[Arg::Fd, Arg::Ptr, Arg::Flags(MSG)],
+        recvmsg,
+    ),
     Call::new(48, "shutdown", &[Arg::Fd, Arg::Enum(HOW)], shutdown),
     Call::new(49, "bind", &[Arg::Fd, Arg::SockAddr(2), Arg::Int], bind),
     Call::new(50, "listen", &[Arg::Fd, Arg::Int], listen),
-    Call::new(51, "getsockname", &[Arg::Fd, Arg::Ptr, Arg::Ptr], getsockname),
-    Call::new(52, "getpeername", &[Arg::Fd, Arg::Ptr, Arg::Ptr], getpeername),
-    Call::new(53, "socketpair", &[Arg::Enum(FAMILIES), Arg::Enum(TYPES), Arg::Int, Arg::FdPair], socketpair),
-    Call::new(54, "setsockopt", &[Arg::Fd, Arg::Enum(LEVELS), Arg::Int, Arg::In(4), Arg::Int], setsockopt),
-    Call::new(55, "getsockopt", &[Arg::Fd, Arg::Enum(LEVELS), Arg::Int, Arg::Ptr, Arg::Ptr], getsockopt),
-    Call::new(288, "accept4", &[Arg::Fd, Arg::Ptr, Arg::Ptr, Arg::Flags(SOCK_FLAGS)], accept4),
-    Call::new(299, "recvmmsg", &[Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Flags(MSG), Arg::Timespec], recvmmsg),
-    Call::new(307, "sendmmsg", &[Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Flags(MSG)], sendmmsg),
+    Call::new(
+        51,
+        "getsockname",
+        &[Arg::Fd, Arg::Ptr, Arg::Ptr],
+        getsockname,
+    ),
+    Call::new(
+        52,
+        "getpeername",
+        &[Arg::Fd, Arg::Ptr, Arg::Ptr],
+        getpeername,
+    ),
+    Call::new(
+        53,
+        "socketpair",
+        &[Arg::Enum(FAMILIES), Arg::Enum(TYPES), Arg::Int, Arg::FdPair],
+        socketpair,
+    ),
+    Call::new(
+        54,
+        "setsockopt",
+        &[Arg::Fd, Arg::Enum(LEVELS), Arg::Int, Arg::In(4), Arg::Int],
+        setsockopt,
+    ),
+    Call::new(
+        55,
+        "getsockopt",
+        &[Arg::Fd, Arg::Enum(LEVELS), Arg::Int, Arg::Ptr, Arg::Ptr],
+        getsockopt,
+    ),
+    Call::new(
+        288,
+        "accept4",
+        &[Arg::Fd, Arg::Ptr, Arg::Ptr, Arg::Flags(SOCK_FLAGS)],
+        accept4,
+    ),
+    Call::new(
+        299,
+        "recvmmsg",
+        &[Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Flags(MSG), Arg::Timespec],
+        recvmmsg,
+    ),
+    Call::new(
+        307,
+        "sendmmsg",
+        &[Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Flags(MSG)],
+        sendmmsg,
+    ),
 ];

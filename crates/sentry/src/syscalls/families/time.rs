@@ -6,9 +6,9 @@ use crate::task::futex::instant_of;
 use crate::task::jobs::Notify;
 use abi::errno::*;
 use abi::linux::{
-    CLOCK_BOOTTIME, CLOCK_BOOTTIME_ALARM, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_MONOTONIC_RAW,
-    CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_REALTIME_ALARM, CLOCK_REALTIME_COARSE, CLOCK_TAI,
-    CLOCK_THREAD_CPUTIME_ID, TIMER_ABSTIME,
+    CLOCK_BOOTTIME, CLOCK_BOOTTIME_ALARM, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE,
+    CLOCK_MONOTONIC_RAW, CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_REALTIME_ALARM,
+    CLOCK_REALTIME_COARSE, CLOCK_TAI, CLOCK_THREAD_CPUTIME_ID, TIMER_ABSTIME,
 };
 use abi::signal::SIGALRM;
 use abi::time::{Timespec, Timeval};
@@ -23,8 +23,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Reads a clock, nanoseconds.
 fn read_clock(cx: &Context, id: i32) -> Result<i64> {
     match id as u32 {
-        CLOCK_REALTIME | CLOCK_MONOTONIC | CLOCK_MONOTONIC_RAW | CLOCK_REALTIME_COARSE
-        | CLOCK_MONOTONIC_COARSE | CLOCK_BOOTTIME | CLOCK_TAI => Ok(clock_nanos(id)),
+        CLOCK_REALTIME
+        | CLOCK_MONOTONIC
+        | CLOCK_MONOTONIC_RAW
+        | CLOCK_REALTIME_COARSE
+        | CLOCK_MONOTONIC_COARSE
+        | CLOCK_BOOTTIME
+        | CLOCK_TAI => Ok(clock_nanos(id)),
         CLOCK_REALTIME_ALARM => Ok(clock_nanos(0)),
         CLOCK_BOOTTIME_ALARM => Ok(clock_nanos(7)),
         CLOCK_PROCESS_CPUTIME_ID | CLOCK_THREAD_CPUTIME_ID => Ok(cpu_nanos(cx) as i64),
@@ -32,9 +37,17 @@ fn read_clock(cx: &Context, id: i32) -> Result<i64> {
             // A process's clock: the inverted pid, and CPUCLOCK_* in the low bits.
             let pid = !(id >> 3);
             let l = cx.kernel.tasks.lock();
-            let g = if id & 4 != 0 { l.task(pid).map(|t| t.group.clone()) } else { l.group(pid) };
+            let g = if id & 4 != 0 {
+                l.task(pid).map(|t| t.group.clone())
+            } else {
+                l.group(pid)
+            };
             drop(l);
-            let g = if pid == 0 { cx.group.clone() } else { g.ok_or(EINVAL)? };
+            let g = if pid == 0 {
+                cx.group.clone()
+            } else {
+                g.ok_or(EINVAL)?
+            };
             Ok(cx.kernel.cpu_time(&g) as i64)
         }
         _ => Err(EINVAL),
@@ -65,7 +78,10 @@ fn clock_getres(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn clock_settime(cx: &mut Context, a: &Args) -> SysResult {
-    cx.mm().read_obj::<Timespec>(a.va(1))?.to_nanos().ok_or(EINVAL)?;
+    cx.mm()
+        .read_obj::<Timespec>(a.va(1))?
+        .to_nanos()
+        .ok_or(EINVAL)?;
     if a.u32(0) != CLOCK_REALTIME {
         return Err(EINVAL);
     }
@@ -112,7 +128,9 @@ fn sleep_relative(cx: &mut Context, deadline: Option<Instant>, remain: Option<Va
     match sleep_until(cx, deadline) {
         Ok(()) => Ok(0),
         Err(_) => {
-            let left = deadline.map_or(0, |d| d.saturating_duration_since(Instant::now()).as_nanos());
+            let left = deadline.map_or(0, |d| {
+                d.saturating_duration_since(Instant::now()).as_nanos()
+            });
             if let Some(va) = remain {
                 cx.mm().write_obj(va, &Timespec::from_nanos(left as i64))?;
             }
@@ -123,7 +141,11 @@ fn sleep_relative(cx: &mut Context, deadline: Option<Instant>, remain: Option<Va
 }
 
 fn nanosleep(cx: &mut Context, a: &Args) -> SysResult {
-    let ns = cx.mm().read_obj::<Timespec>(a.va(0))?.to_nanos().ok_or(EINVAL)?;
+    let ns = cx
+        .mm()
+        .read_obj::<Timespec>(a.va(0))?
+        .to_nanos()
+        .ok_or(EINVAL)?;
     let deadline = wait::deadline_after(Duration::from_nanos(ns as u64));
     sleep_relative(cx, deadline, a.va_opt(1))
 }
@@ -135,9 +157,19 @@ fn clock_nanosleep(cx: &mut Context, a: &Args) -> SysResult {
         | CLOCK_BOOTTIME_ALARM => {}
         CLOCK_PROCESS_CPUTIME_ID => return Err(EOPNOTSUPP),
         CLOCK_THREAD_CPUTIME_ID => return Err(EINVAL),
-        _ => return Err(if read_clock(cx, id).is_ok() { EOPNOTSUPP } else { EINVAL }),
+        _ => {
+            return Err(if read_clock(cx, id).is_ok() {
+                EOPNOTSUPP
+            } else {
+                EINVAL
+            });
+        }
     }
-    let ns = cx.mm().read_obj::<Timespec>(a.va(2))?.to_nanos().ok_or(EINVAL)?;
+    let ns = cx
+        .mm()
+        .read_obj::<Timespec>(a.va(2))?
+        .to_nanos()
+        .ok_or(EINVAL)?;
     if flags & TIMER_ABSTIME != 0 {
         sleep_until(cx, instant_of(id, ns)).map_err(|_| ERESTARTNOHAND)?;
         return Ok(0);
@@ -167,7 +199,11 @@ impl ItimerVal {
         let up = |n: i64| Timeval::from_nanos(n.saturating_add(999));
         ItimerVal {
             interval: up(s.interval),
-            value: if s.value == 0 { Timeval::default() } else { up(s.value) },
+            value: if s.value == 0 {
+                Timeval::default()
+            } else {
+                up(s.value)
+            },
         }
     }
     fn setting(self) -> Result<Setting> {
@@ -226,7 +262,10 @@ pub struct ItimerSpec {
 impl ItimerSpec {
     #[must_use]
     pub fn of(s: Setting) -> ItimerSpec {
-        ItimerSpec { interval: Timespec::from_nanos(s.interval), value: Timespec::from_nanos(s.value) }
+        ItimerSpec {
+            interval: Timespec::from_nanos(s.interval),
+            value: Timespec::from_nanos(s.value),
+        }
     }
     /// `EINVAL` for times that are none.
     pub fn setting(self) -> Result<Setting> {
@@ -259,19 +298,33 @@ fn timer_create(cx: &mut Context, a: &Args) -> SysResult {
     };
     let id = match a.va_opt(1) {
         // The value defaults to the timer's id; glibc always passes a struct.
-        None => cx.group.timers.create(cx, clock, Notify::Signal { signal: SIGALRM, value: 0 })?,
+        None => cx.group.timers.create(
+            cx,
+            clock,
+            Notify::Signal {
+                signal: SIGALRM,
+                value: 0,
+            },
+        )?,
         Some(va) => {
             let e: SigEvent = mm.read_obj(va)?;
             let signal = || Signal::new(e.signo).ok_or(EINVAL);
             let notify = match e.notify {
-                0 | 2 => Notify::Signal { signal: signal()?, value: e.value },
+                0 | 2 => Notify::Signal {
+                    signal: signal()?,
+                    value: e.value,
+                },
                 1 => Notify::None,
                 4 => {
                     let t = cx.kernel.tasks.lock().task(e.tid).ok_or(EINVAL)?;
                     if t.group.tgid != cx.group.tgid {
                         return Err(EINVAL);
                     }
-                    Notify::Thread { signal: signal()?, value: e.value, tid: e.tid }
+                    Notify::Thread {
+                        signal: signal()?,
+                        value: e.value,
+                        tid: e.tid,
+                    }
                 }
                 _ => return Err(EINVAL),
             };
@@ -290,7 +343,11 @@ fn timer_settime(cx: &mut Context, a: &Args) -> SysResult {
     let new: ItimerSpec = mm.read_obj(a.va(2))?;
     let new = new.setting()?;
     let t = cx.group.timers.posix(a.i32(0))?;
-    let from = if a.u32(1) & TIMER_ABSTIME != 0 { From::Epoch } else { From::Now };
+    let from = if a.u32(1) & TIMER_ABSTIME != 0 {
+        From::Epoch
+    } else {
+        From::Now
+    };
     t.overrun.store(0, Ordering::Relaxed);
     let (old, _) = t.timer.set(new, from);
     if let Some(va) = a.va_opt(3) {
@@ -351,13 +408,35 @@ pub const CALLS: &[Call] = &[
     Call::new(159, "adjtimex", &[Arg::Ptr], adjtimex).note("reading only"),
     Call::new(201, "time", &[Arg::Ptr], time),
     Call::new(219, "restart_syscall", &[], restart_syscall),
-    Call::new(222, "timer_create", &[Arg::Int, Arg::Ptr, Arg::Ptr], timer_create).note("no CPU-time clocks"),
-    Call::new(223, "timer_settime", &[Arg::Int, Arg::Hex, Arg::Ptr, Arg::Ptr], timer_settime),
+    Call::new(
+        222,
+        "timer_create",
+        &[Arg::Int, Arg::Ptr, Arg::Ptr],
+        timer_create,
+    )
+    .note("no CPU-time clocks"),
+    Call::new(
+        223,
+        "timer_settime",
+        &[Arg::Int, Arg::Hex, Arg::Ptr, Arg::Ptr],
+        timer_settime,
+    ),
     Call::new(224, "timer_gettime", &[Arg::Int, Arg::Ptr], timer_gettime),
     Call::new(225, "timer_getoverrun", &[Arg::Int], timer_getoverrun),
     Call::new(226, "timer_delete", &[Arg::Int], timer_delete),
-    Call::new(227, "clock_settime", &[Arg::Int, Arg::Timespec], clock_settime).note("always EPERM"),
+    Call::new(
+        227,
+        "clock_settime",
+        &[Arg::Int, Arg::Timespec],
+        clock_settime,
+    )
+    .note("always EPERM"),
     Call::new(228, "clock_gettime", &[Arg::Int, Arg::Ptr], clock_gettime),
     Call::new(229, "clock_getres", &[Arg::Int, Arg::Ptr], clock_getres),
-    Call::new(230, "clock_nanosleep", &[Arg::Int, Arg::Hex, Arg::Timespec, Arg::Ptr], clock_nanosleep),
+    Call::new(
+        230,
+        "clock_nanosleep",
+        &[Arg::Int, Arg::Hex, Arg::Timespec, Arg::Ptr],
+        clock_nanosleep,
+    ),
 ];

@@ -1,0 +1,325 @@
+/* Pipes and FIFOs. */
+#define AREA "pipes"
+#include "check.h"
+
+static int nonblock(int fd)
+{
+	return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+static int revents(int fd, int events)
+{
+	struct pollfd p = { fd, events };
+	poll(&p, 1, 0);
+	return p.revents;
+}
+
+static void basics(void)
+{
+	int p[2];
+	char b[16] = "";
+	struct stat s;
+	T(pipe(p));
+	T(p[0] * 10 + p[1]);
+	T(write(p[1], "hello", 5));
+	T(read(p[0], b, 3));
+	T(read(p[0], b + 3, 10));
+	S(b, 5);
+	T(write(p[0], "x", 1));
+	T(read(p[1], b, 1));
+	T(lseek(p[0], 0, SEEK_SET));
+	T(pread(p[0], b, 1, 0));
+	T(fstat(p[0], &s));
+	T(S_ISFIFO(s.st_mode));
+	T(s.st_mode & 07777);
+	T(fcntl(p[0], F_GETFL) & O_ACCMODE);
+	T(fcntl(p[1], F_GETFL) & O_ACCMODE);
+	T(write(p[1], "", 0));
+	T(read(p[0], b, 0));
+	write(p[1], "last", 4);
+	close(p[1]);
+	T(read(p[0], b, 16));
+	T(read(p[0], b, 16));
+	T(pipe2(p, 0x1));
+	T(pipe2(p, O_NONBLOCK | O_CLOEXEC));
+	T(fcntl(p[0], F_GETFD) * 10 + fcntl(p[1], F_GETFD));
+	T(fcntl(p[0], F_GETFL) & O_NONBLOCK ? 1 : 0);
+	T(pipe(NULL));
+	T(read(p[0], b, 1));
+}
+
+static void capacity(void)
+{
+	int p[2], n;
+	static char big[200000];
+	pipe(p);
+	T(fcntl(p[0], F_GETPIPE_SZ));
+	nonblock(p[1]);
+	T(write(p[1], big, sizeof big));
+	T(write(p[1], big, 1));
+	T(revents(p[1], POLLOUT));
+	T(ioctl(p[0], FIONREAD, &n));
+	T(n);
+	T(read(p[0], big, 100));
+	T(revents(p[1], POLLOUT));
+	T(write(p[1], big, 1));
+	T(read(p[0], big, 4096));
+	T(revents(p[1], POLLOUT));
+	T(write(p[1], big, 4096) > 0);
+	T(fcntl(p[0], F_SETPIPE_SZ, 4096));
+	while (read(p[0], big, 60000) == 60000) {}
+	T(fcntl(p[0], F_SETPIPE_SZ, 4096));
+	T(fcntl(p[0], F_SETPIPE_SZ, 5000));
+	T(fcntl(p[0], F_SETPIPE_SZ, 1 << 20));
+	T(fcntl(p[1], F_GETPIPE_SZ));
+	T(fcntl(p[1], F_SETPIPE_SZ, -1));
+	int f = open("f", O_CREAT | O_RDWR, 0644);
+	T(fcntl(f, F_GETPIPE_SZ));
+}
+
+static void atomicity(void)
+{
+	int p[2];
+	static char big[65536];
+	pipe(p);
+	nonblock(p[1]);
+	T(write(p[1], big, 65536 - 100));
+	T(write(p[1], big, 4096));
+	T(write(p[1], big, 200));
+	T(write(p[1], big, 5000));
+	int q[2], n = 0, r;
+	pipe(q);
+	pid_t c = fork();
+	if (!c) {
+		close(q[0]);
+		_exit(write(q[1], big, 65536) == 65536 && write(q[1], big, 65536) == 65536 ? 3 : 4);
+	}
+	close(q[1]);
+	ms(20);
+	while ((r = read(q[0], big, 30000)) > 0)
+		n += r;
+	T(n);
+	int st;
+	waitpid(c, &st, 0);
+	T(WEXITSTATUS(st));
+}
+
+static void broken(void)
+{
+	int p[2];
+	char b;
+	pipe(p);
+	write(p[1], "x", 1);
+	close(p[0]);
+	signal(SIGPIPE, SIG_IGN);
+	T(write(p[1], "x", 1));
+	T(write(p[1], "", 0));
+	T(revents(p[1], POLLOUT) == (POLLOUT | POLLERR));
+	T(CHILD(signal(SIGPIPE, SIG_DFL); write(p[1], "x", 1)));
+	pipe(p);
+	T(revents(p[0], POLLIN));
+	T(revents(p[1], POLLOUT));
+	close(p[1]);
+	T(revents(p[0], POLLIN));
+	pipe(p);
+	write(p[1], "x", 1);
+	close(p[1]);
+	T(revents(p[0], POLLIN));
+	T(read(p[0], &b, 1));
+	T(revents(p[0], POLLIN));
+	/* A writer that blocks learns that the reader goes. */
+	static char big[70000];
+	pipe(p);
+	pid_t c = fork();
+	if (!c) {
+		close(p[0]);
+		int r = write(p[1], big, 70000);
+		_exit(r == 65536 ? 1 : r == -1 && errno == EPIPE ? 2 : 3);
+	}
+	ms(20);
+	close(p[0]);
+	int st;
+	waitpid(c, &st, 0);
+	T(WEXITSTATUS(st));
+}
+
+static void vectors(void)
+{
+	int p[2];
+	char a[3], b[5];
+	struct iovec w[2] = { { "ab", 2 }, { "cdef", 4 } }, r[2] = { { a, 3 }, { b, 5 } };
+	pipe(p);
+	T(writev(p[1], w, 2));
+	T(readv(p[0], r, 2));
+	S(a, 3);
+	S(b, 3);
+}
+
+static void packets(void)
+{
+	int p[2];
+	char b[16];
+	T(pipe2(p, O_DIRECT));
+	write(p[1], "one", 3);
+	write(p[1], "three", 5);
+	T(read(p[0], b, 16));
+	T(read(p[0], b, 2));
+	nonblock(p[0]);
+	T(read(p[0], b, 16));
+}
+
+static void splicing(void)
+{
+	int p[2], q[2], f = open("f", O_CREAT | O_RDWR, 0644);
+	char b[32] = "";
+	loff_t at = 2;
+	pipe(p), pipe(q);
+	write(f, "0123456789", 10);
+	T(splice(f, &at, p[1], NULL, 4, 0));
+	T(at);
+	T(tee(p[0], q[1], 10, 0));
+	T(read(q[0], b, 32));
+	S(b, 4);
+	T(splice(p[0], NULL, q[1], NULL, 2, 0));
+	T(read(q[0], b, 32));
+	at = 8;
+	T(splice(p[0], NULL, f, &at, 100, 0));
+	T(at);
+	T(pread(f, b, 32, 0));
+	S(b, 10);
+	T(splice(p[0], NULL, f, NULL, 10, SPLICE_F_NONBLOCK));
+	T(splice(f, NULL, f, NULL, 10, 0));
+	T(splice(p[0], &at, f, NULL, 10, 0));
+	T(splice(p[1], NULL, f, NULL, 10, 0));
+	T(splice(p[0], NULL, f, NULL, 10, 0x100));
+	T(splice(p[0], NULL, f, NULL, 0, 0));
+	T(tee(p[0], p[1], 10, 0));
+	T(tee(f, p[1], 10, 0));
+	struct iovec v = { "vm", 2 };
+	T(vmsplice(p[1], &v, 1, 0));
+	T(read(p[0], b, 32));
+	S(b, 2);
+	T(vmsplice(f, &v, 1, 0));
+	close(p[1]);
+	T(splice(p[0], NULL, f, NULL, 10, 0));
+}
+
+static void fifos(void)
+{
+	char b[8] = "";
+	T(mkfifo("p", 0600));
+	T(mkfifo("p", 0600));
+	T(open("p", O_WRONLY | O_NONBLOCK));
+	int r = open("p", O_RDONLY | O_NONBLOCK);
+	Y(r >= 0);
+	T(read(r, b, 1));
+	T(revents(r, POLLIN));
+	int w = open("p", O_WRONLY | O_NONBLOCK);
+	Y(w >= 0);
+	T(read(r, b, 1));
+	T(write(w, "ab", 2));
+	T(read(r, b, 8));
+	close(w);
+	T(read(r, b, 1));
+	T(revents(r, POLLIN));
+	close(r);
+	int rw = open("p", O_RDWR);
+	T(write(rw, "xyz", 3));
+	T(read(rw, b, 8));
+	close(rw);
+	/* Opens wait for each other. */
+	pid_t c = fork();
+	if (!c) {
+		int o = open("p", O_WRONLY);
+		write(o, "hi", 2);
+		_exit(0);
+	}
+	r = open("p", O_RDONLY);
+	T(read(r, b, 8));
+	T(read(r, b, 8));
+	waitpid(c, NULL, 0);
+	close(r);
+	T(lseek(open("p", O_RDWR), 0, SEEK_CUR));
+	T(open("p", O_RDONLY | O_DIRECTORY));
+	T(truncate("p", 0));
+	/* What was written is gone with the last descriptor. */
+	rw = open("p", O_RDWR);
+	write(rw, "old", 3);
+	close(rw);
+	rw = open("p", O_RDWR | O_NONBLOCK);
+	T(read(rw, b, 8));
+}
+
+static void reopened(void)
+{
+	int p[2];
+	char name[64], b[8] = "";
+	pipe(p);
+	sprintf(name, "/proc/self/fd/%d", p[0]);
+	int w = open(name, O_WRONLY);
+	Y(w >= 0);
+	T(write(w, "again", 5));
+	T(read(p[0], b, 8));
+	S(b, 5);
+	int n = readlink(name, b, 6);
+	T(n);
+	S(b, 6);
+}
+
+static void between_processes(void)
+{
+	int p[2], q[2];
+	char b = 0;
+	pipe(p), pipe(q);
+	pid_t c = fork();
+	if (!c) {
+		while (read(p[0], &b, 1) == 1 && b < 100) {
+			b++;
+			write(q[1], &b, 1);
+		}
+		_exit(b);
+	}
+	while (b < 100) {
+		write(p[1], &b, 1);
+		read(q[0], &b, 1);
+	}
+	write(p[1], &b, 1);
+	int st;
+	waitpid(c, &st, 0);
+	T(WEXITSTATUS(st));
+	/* A pipeline of programs. */
+	T(WEXITSTATUS(system("seq 1 2000 | grep 7 | wc -l > out; exit $(($(cat out) % 200))")));
+}
+
+static void *blocked_reader(void *p)
+{
+	char b;
+	return (void *)read(*(int *)p, &b, 1);
+}
+
+static void threads(void)
+{
+	int p[2];
+	pthread_t t[4];
+	void *r;
+	long sum = 0;
+	pipe(p);
+	for (int i = 0; i < 4; i++)
+		pthread_create(&t[i], NULL, blocked_reader, &p[0]);
+	ms(20);
+	write(p[1], "ab", 2);
+	ms(20);
+	write(p[1], "c", 1);
+	close(p[1]);
+	for (int i = 0; i < 4; i++) {
+		pthread_join(t[i], &r);
+		sum += (long)r;
+	}
+	T(sum);
+}
+
+static const struct check all[] = {
+	CHECK(basics), CHECK(capacity), CHECK(atomicity), CHECK(broken), CHECK(vectors), CHECK(packets),
+	CHECK(splicing), CHECK(fifos), CHECK(reopened), CHECK(between_processes), CHECK(threads),
+};
+MAIN(all)

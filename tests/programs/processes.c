@@ -1,0 +1,660 @@
+/* Processes: fork, exec, wait, groups, sessions, limits, threads. */
+#define AREA "processes"
+#include "check.h"
+#include <linux/sched.h>
+#include <sys/utsname.h>
+#include <sys/times.h>
+#ifndef P_PIDFD
+#define P_PIDFD 3
+#endif
+
+static void exits(void)
+{
+	T(CHILD(_exit(0)));
+	T(CHILD(_exit(7)));
+	T(CHILD(_exit(256 + 3)));
+	T(CHILD(_exit(-1)));
+	T(CHILD(syscall(SYS_exit, 9)));
+	T(CHILD(pthread_exit(NULL)));
+	T(CHILD(kill(getpid(), SIGKILL)));
+	int st = 0x55;
+	pid_t p = fork();
+	if (!p)
+		_exit(5);
+	T(waitpid(p, &st, 0) == p);
+	T(st);
+	T(waitpid(p, &st, 0));
+}
+
+static void waiting(void)
+{
+	int st, go[2];
+	char b;
+	pipe(go);
+	T(waitpid(-1, &st, 0));
+	T(waitpid(-1, &st, WNOHANG));
+	T(waitpid(1, &st, WNOHANG));
+	T(waitpid(-1, &st, 0x1000));
+	T(waitpid(INT_MIN, &st, 0));
+	pid_t p = fork();
+	if (!p) {
+		read(go[0], &b, 1);
+		_exit(4);
+	}
+	T(waitpid(p, &st, WNOHANG));
+	T(waitpid(0, &st, WNOHANG));
+	T(waitpid(-getpgrp(), &st, WNOHANG));
+	T(waitpid(p + 100000, &st, WNOHANG));
+	write(go[1], "x", 1);
+	siginfo_t i;
+	memset(&i, 0, sizeof i);
+	T(waitid(P_PID, p, &i, WEXITED | WNOWAIT));
+	T(i.si_code * 1000 + i.si_status);
+	Y(i.si_pid == p);
+	T(i.si_signo);
+	T(kill(p, 0));
+	T(kill(p, SIGTERM));
+	T(waitid(P_ALL, 0, &i, WEXITED));
+	T(i.si_status);
+	T(waitid(P_ALL, 0, &i, WEXITED));
+	T(waitid(P_ALL, 0, &i, 0));
+	T(waitid(77, 0, &i, WEXITED));
+	T(waitid(P_PID, 0, &i, WEXITED));
+	T(kill(p, 0));
+	struct rusage u;
+	p = fork();
+	if (!p) {
+		for (volatile int n = 0; n < 30000000; n++) {}
+		_exit(0);
+	}
+	T(wait4(p, &st, 0, &u) == p);
+	Y(u.ru_utime.tv_sec * 1000000 + u.ru_utime.tv_usec + u.ru_stime.tv_usec > 1000);
+	p = fork();
+	if (!p)
+		_exit(1);
+	memset(&i, 1, sizeof i);
+	ms(20);
+	T(waitid(P_PID, p, &i, WSTOPPED | WNOHANG));
+	T(i.si_signo);
+	T(wait(NULL) == p);
+}
+
+static void many(void)
+{
+	int sum = 0, st;
+	pid_t p[20];
+	for (int i = 0; i < 20; i++)
+		if (!(p[i] = fork()))
+			_exit(i);
+	for (int i = 19; i >= 0; i--) {
+		waitpid(p[i], &st, 0);
+		sum += WEXITSTATUS(st) == i;
+	}
+	T(sum);
+	for (int i = 0; i < 20; i++)
+		if (!fork())
+			_exit(i);
+	sum = 0;
+	while (wait(&st) > 0)
+		sum += WEXITSTATUS(st);
+	T(sum);
+	T(CHILD(_exit(CHILD(_exit(CHILD(_exit(3)) + 1)) + 1)));
+}
+
+static void inherited(void)
+{
+	char b[8] = "";
+	int fd = open("f", O_CREAT | O_RDWR, 0644);
+	write(fd, "abcdef", 6);
+	lseek(fd, 0, SEEK_SET);
+	T(CHILD(read(fd, b, 2)));
+	T(read(fd, b, 2));
+	S(b, 2);
+	T(CHILD(umask(0)));
+	T(umask(022));
+	T(CHILD(chdir("/")));
+	T(access("f", F_OK));
+	T(CHILD(close(fd)));
+	T(lseek(fd, 0, SEEK_CUR));
+	T(CHILD(setpriority(PRIO_PROCESS, 0, 5); _exit(CHILD(_exit(getpriority(PRIO_PROCESS, 0))))));
+	prctl(PR_SET_NAME, "a-name");
+	T(CHILD(char n[16]; prctl(PR_GET_NAME, n); _exit(!strcmp(n, "a-name"))));
+	pid_t me = getpid();
+	T(CHILD(_exit(getppid() == me && getpid() != me && gettid() == getpid())));
+	T(CHILD(_exit(getpgrp() == getpgid(me) && getsid(0) == getsid(me))));
+}
+
+static void orphans(void)
+{
+	int p[2], q[2];
+	char b;
+	pipe(p), pipe(q);
+	pid_t me = getpid();
+	T(prctl(PR_SET_CHILD_SUBREAPER, 1));
+	int on = 0;
+	T(prctl(PR_GET_CHILD_SUBREAPER, &on));
+	T(on);
+	if (!fork()) {
+		if (!fork()) {
+			read(q[0], &b, 1);
+			b = getppid() == me;
+			write(p[1], &b, 1);
+			_exit(6);
+		}
+		_exit(5);
+	}
+	int st;
+	wait(&st);
+	T(WEXITSTATUS(st));
+	write(q[1], "x", 1);
+	read(p[0], &b, 1);
+	T(b);
+	wait(&st);
+	T(WEXITSTATUS(st));
+	/* The signal at the parent's death. */
+	if (!fork()) {
+		if (!fork()) {
+			prctl(PR_SET_PDEATHSIG, SIGUSR1);
+			int s = 0;
+			prctl(PR_GET_PDEATHSIG, &s);
+			b = s;
+			write(p[1], &b, 1);
+			for (;;)
+				pause();
+		}
+		read(q[0], &b, 1);
+		_exit(0);
+	}
+	read(p[0], &b, 1);
+	T(b);
+	write(q[1], "x", 1);
+	wait(&st);
+	wait(&st);
+	T(WIFSIGNALED(st) ? WTERMSIG(st) : -1);
+}
+
+static void script(const char *name, const char *text)
+{
+	put(name, text);
+	chmod(name, 0755);
+}
+
+static long run(const char *path, char **argv, char **envp)
+{
+	pid_t p = fork();
+	if (!p) {
+		execve(path, argv, envp);
+		_exit(errno + 100);
+	}
+	int st;
+	waitpid(p, &st, 0);
+	return WIFEXITED(st) ? WEXITSTATUS(st) : 1000 + WTERMSIG(st);
+}
+
+static void executing(void)
+{
+	char *sh[] = { "sh", "-c", "exit $#", "a", "b", "c", NULL };
+	char *env[] = { "FOO=17", NULL };
+	char *get[] = { "sh", "-c", "exit $FOO", NULL };
+	char *none[] = { "x", NULL };
+	T(run("/bin/sh", sh, NULL));
+	T(run("/bin/sh", get, env));
+	T(run("missing", none, NULL) - 100);
+	T(run("", none, NULL) - 100);
+	T(run("/", none, NULL) - 100);
+	T(run("/etc/passwd/x", none, NULL) - 100);
+	put("plain", "not a program");
+	T(run("plain", none, NULL) - 100);
+	chmod("plain", 0755);
+	T(run("plain", none, NULL) - 100);
+	put("empty", "");
+	chmod("empty", 0755);
+	T(run("empty", none, NULL) - 100);
+	script("s", "#!/bin/sh\nexit 21\n");
+	T(run("s", none, NULL));
+	script("args", "#!/bin/sh -e\nfalse\nexit 1\n");
+	T(run("args", none, NULL));
+	script("bad", "#!/no/such\nexit 21\n");
+	T(run("bad", none, NULL) - 100);
+	script("dir", "#!/\n");
+	T(run("dir", none, NULL) - 100);
+	script("blank", "#!  \n");
+	T(run("blank", none, NULL) - 100);
+	char outer[300], inner[300], b[256];
+	getcwd(b, sizeof b);
+	snprintf(inner, sizeof inner, "#!%s/s\n", b);
+	script("nested", inner);
+	T(run("nested", none, NULL));
+	snprintf(outer, sizeof outer, "#!%s/loop\n", b);
+	script("loop", outer);
+	T(run("loop", none, NULL) - 100);
+	symlink("s", "l");
+	T(run("l", none, NULL));
+	char *no[] = { NULL };
+	T(run("s", no, NULL));
+	T(run((char *)8, none, NULL) - 100);
+	T(run("s", (char **)8, NULL) - 100);
+	put("elf", "\177ELF\2\1\1");
+	chmod("elf", 0755);
+	T(run("elf", none, NULL) - 100);
+	T(CHILD(int fd = open("/bin/sh", O_RDONLY); fexecve(fd, sh, env); _exit(99)));
+	T(CHILD(int fd = open("s", O_RDONLY | O_CLOEXEC); fexecve(fd, none, env); _exit(errno)));
+	T(CHILD(syscall(SYS_execveat, AT_FDCWD, "l", none, env, AT_SYMLINK_NOFOLLOW); _exit(errno)));
+	int w = open("s", O_WRONLY);
+	T(run("s", none, NULL) - 100);
+	close(w);
+}
+
+static void big_arguments(void)
+{
+	static char *many[20001];
+	char *one = malloc(200000);
+	memset(one, 'a', 199999);
+	one[131071] = 0;
+	char *a[] = { "sh", "-c", "exit ${#0}", one, NULL };
+	T(run("/bin/sh", a, NULL));
+	one[131071] = 'a', one[131072] = 0;
+	T(run("/bin/sh", a, NULL) - 100);
+	many[0] = "sh", many[1] = "-c", many[2] = "test $# = 19996; exit $?";
+	for (int i = 3; i < 20000; i++)
+		many[i] = "x";
+	T(run("/bin/sh", many, NULL));
+	one[100000] = 0;
+	for (int i = 3; i < 200; i++)
+		many[i] = one;
+	T(run("/bin/sh", many, NULL) - 100);
+}
+
+static void over_exec(void)
+{
+	int fd = open("f", O_CREAT | O_RDWR, 0644), ce = open("f", O_RDWR | O_CLOEXEC);
+	char cmd[256];
+	char *a[] = { "sh", "-c", cmd, NULL };
+	sprintf(cmd, "test -e /proc/self/fd/%d", fd);
+	T(run("/bin/sh", a, NULL));
+	sprintf(cmd, "test -e /proc/self/fd/%d", ce);
+	T(run("/bin/sh", a, NULL));
+	pid_t p = fork();
+	if (!p) {
+		sprintf(cmd, "test $$ = %d", getpid());
+		execv("/bin/sh", a);
+	}
+	int st;
+	waitpid(p, &st, 0);
+	T(WEXITSTATUS(st));
+	sprintf(cmd, "read x < /proc/$$/comm; test $x = sh");
+	prctl(PR_SET_NAME, "other");
+	T(run("/bin/sh", a, NULL));
+	sprintf(cmd, "test $(umask) = 0022");
+	T(run("/bin/sh", a, NULL));
+	/* exec by a thread that is not the main one: the pid stays. */
+	T(CHILD(
+		sprintf(cmd, "test $$ = %d && exit 33", getpid());
+		pthread_t t;
+		void *exec(void *v) { execv("/bin/sh", v); return NULL; }
+		pthread_create(&t, NULL, exec, a);
+		for (;;) pause()));
+}
+
+static void vforked(void)
+{
+	volatile int x = 0;
+	int st;
+	pid_t p = vfork();
+	if (!p) {
+		x = 5;
+		_exit(3);
+	}
+	T(x);
+	waitpid(p, &st, 0);
+	T(WEXITSTATUS(st));
+	p = vfork();
+	if (!p) {
+		execl("/bin/sh", "sh", "-c", "exit 8", NULL);
+		_exit(99);
+	}
+	waitpid(p, &st, 0);
+	T(WEXITSTATUS(st));
+	p = vfork();
+	if (!p) {
+		execl("missing", "x", NULL);
+		x = errno;
+		_exit(1);
+	}
+	T(x == ENOENT);
+	waitpid(p, &st, 0);
+}
+
+static char child_stack[65536] __attribute__((aligned(16)));
+static int shared_value, shared_fd;
+
+static int clone_child(void *p)
+{
+	shared_value += *(int *)p;
+	close(shared_fd);
+	return 11;
+}
+
+static void cloning(void)
+{
+	int st, n = 5;
+	char *top = child_stack + sizeof child_stack;
+	shared_fd = open("f", O_CREAT | O_RDWR, 0644);
+	pid_t p = clone(clone_child, top, CLONE_VM | SIGCHLD, &n);
+	waitpid(p, &st, 0);
+	T(WEXITSTATUS(st));
+	T(shared_value);
+	T(fcntl(shared_fd, F_GETFD));
+	p = clone(clone_child, top, CLONE_VM | CLONE_FILES | SIGCHLD, &n);
+	waitpid(p, &st, 0);
+	T(shared_value);
+	T(fcntl(shared_fd, F_GETFD));
+	p = clone(clone_child, top, SIGCHLD, &n);
+	waitpid(p, &st, 0);
+	T(shared_value);
+	p = clone(clone_child, top, CLONE_VM, &n);
+	T(waitpid(p, &st, 0));
+	T(waitpid(p, &st, __WCLONE) == p);
+	T(clone(clone_child, top, CLONE_SIGHAND | SIGCHLD, &n));
+	T(clone(clone_child, top, CLONE_THREAD | SIGCHLD, &n));
+	T(clone(clone_child, top, CLONE_FS | CLONE_NEWNS | SIGCHLD, &n));
+	int tid = 0;
+	p = clone(clone_child, top, CLONE_PARENT_SETTID | SIGCHLD, &n, &tid);
+	Y(tid == p);
+	waitpid(p, &st, 0);
+	struct clone_args c = { .exit_signal = SIGCHLD };
+	p = syscall(SYS_clone3, &c, sizeof c);
+	if (!p)
+		_exit(12);
+	waitpid(p, &st, 0);
+	T(WEXITSTATUS(st));
+	int pidfd = -1;
+	c.flags = CLONE_PIDFD, c.pidfd = (long)&pidfd;
+	p = syscall(SYS_clone3, &c, sizeof c);
+	if (!p)
+		_exit(13);
+	struct pollfd pf = { pidfd, POLLIN };
+	T(poll(&pf, 1, 5000));
+	siginfo_t i;
+	T(waitid(P_PIDFD, pidfd, &i, WEXITED));
+	T(i.si_status);
+	T(syscall(SYS_clone3, &c, 8));
+	c.flags = 1ULL << 60;
+	T(syscall(SYS_clone3, &c, sizeof c));
+	c.flags = 0, c.exit_signal = 1000;
+	T(syscall(SYS_clone3, &c, sizeof c));
+}
+
+static void pidfds(void)
+{
+	siginfo_t i;
+	pid_t p = fork();
+	if (!p)
+		for (;;)
+			pause();
+	int fd = syscall(SYS_pidfd_open, p, 0);
+	Y(fd >= 0);
+	T(fcntl(fd, F_GETFD));
+	struct pollfd pf = { fd, POLLIN };
+	T(poll(&pf, 1, 0));
+	T(syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0));
+	T(syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0));
+	T(poll(&pf, 1, 5000));
+	T(pf.revents & POLLIN);
+	T(waitid(P_PIDFD, fd, &i, WEXITED));
+	T(i.si_status);
+	T(syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0));
+	T(waitid(P_PIDFD, fd, &i, WEXITED));
+	T(syscall(SYS_pidfd_open, 999999999, 0));
+	T(syscall(SYS_pidfd_open, -1, 0));
+	T(syscall(SYS_pidfd_open, getpid(), 0x1000));
+	T(syscall(SYS_pidfd_send_signal, 0, SIGTERM, NULL, 0));
+	int self = syscall(SYS_pidfd_open, getpid(), 0), f = open("f", O_CREAT | O_RDWR, 0644);
+	int copy = syscall(SYS_pidfd_getfd, self, f, 0);
+	T(write(copy, "x", 1));
+	T(lseek(f, 0, SEEK_CUR));
+	T(syscall(SYS_pidfd_getfd, self, 99, 0));
+}
+
+static void groups(void)
+{
+	int p[2];
+	char b;
+	pipe(p);
+	T(CHILD(_exit(setsid() == getpid() && getsid(0) == getpid() && getpgrp() == getpid())));
+	T(CHILD(setpgid(0, 0); _exit(setsid() == -1 && errno == EPERM)));
+	T(CHILD(_exit(setpgid(0, 0) == 0 && getpgid(0) == getpid())));
+	T(CHILD(setsid(); _exit(setpgid(0, 0) == -1 && errno == EPERM)));
+	T(setpgid(0, -1));
+	T(setpgid(999999999, 0));
+	T(setpgid(0, 999999999));
+	T(getpgid(999999999));
+	T(getsid(999999999));
+	pid_t c = fork();
+	if (!c) {
+		read(p[0], &b, 1);
+		_exit(0);
+	}
+	T(setpgid(c, c));
+	Y(getpgid(c) == c);
+	T(kill(-c, SIGTERM));
+	int st;
+	T(waitpid(-c, &st, 0) == c);
+	T(WTERMSIG(st));
+	T(kill(-c, SIGTERM));
+	c = fork();
+	if (!c) {
+		setpgid(0, 0);
+		write(p[1], "x", 1);
+		execl("/bin/sh", "sh", "-c", "read x", NULL);
+	}
+	read(p[0], &b, 1);
+	ms(100);
+	T(setpgid(c, getpgrp()));
+	kill(c, SIGKILL);
+	waitpid(c, &st, 0);
+	signal(SIGUSR1, SIG_IGN);
+	T(CHILD(setpgid(0, 0); signal(SIGUSR1, SIG_DFL); kill(0, SIGUSR1)));
+}
+
+static void limits(void)
+{
+	struct rlimit r = { 0, 0 }, o;
+	T(getrlimit(RLIMIT_NOFILE, &r));
+	Y(r.rlim_cur <= r.rlim_max && r.rlim_cur > 10);
+	T(getrlimit(99, &r));
+	r.rlim_cur = 20;
+	T(setrlimit(RLIMIT_NOFILE, &r));
+	int n = 0;
+	while (open("/dev/null", O_RDONLY) >= 0)
+		n++;
+	Y(errno == EMFILE);
+	T(n);
+	T(dup(0));
+	T(dup2(0, 25));
+	T(pipe((int[2]){ 0, 0 }));
+	T(fcntl(0, F_DUPFD, 25));
+	T(CHILD(struct rlimit c; getrlimit(RLIMIT_NOFILE, &c); _exit(c.rlim_cur)));
+	close_range(3, ~0U, 0);
+	r.rlim_cur = 5, r.rlim_max = 4;
+	T(setrlimit(RLIMIT_NOFILE, &r));
+	T(prlimit(0, RLIMIT_FSIZE, NULL, &o));
+	r.rlim_cur = 10, r.rlim_max = RLIM_INFINITY;
+	/* Nothing is printed under the limit: our own output may be a file. */
+	long got[6];
+	int e[6];
+	int fd = open("f", O_CREAT | O_RDWR, 0644);
+	signal(SIGXFSZ, SIG_IGN);
+	prlimit(0, RLIMIT_FSIZE, &r, NULL);
+	got[0] = write(fd, "0123456789abc", 13), e[0] = errno;
+	got[1] = write(fd, "x", 1), e[1] = errno;
+	got[2] = pwrite(fd, "x", 1, 100), e[2] = errno;
+	got[3] = ftruncate(fd, 100), e[3] = errno;
+	got[4] = ftruncate(fd, 5), e[4] = errno;
+	got[5] = CHILD(signal(SIGXFSZ, SIG_DFL); pwrite(fd, "x", 1, 100));
+	prlimit(0, RLIMIT_FSIZE, &o, NULL);
+	for (int i = 0; i < 6; i++)
+		report("file size", got[i], e[i]);
+	T(CHILD(drop_root(); struct rlimit h; getrlimit(RLIMIT_CORE, &h); h.rlim_max = h.rlim_cur = 0;
+		setrlimit(RLIMIT_CORE, &h); h.rlim_max = 100; _exit(setrlimit(RLIMIT_CORE, &h) == -1 && errno == EPERM)));
+	T(prlimit(999999999, RLIMIT_FSIZE, NULL, &o));
+}
+
+static void priorities(void)
+{
+	T(getpriority(PRIO_PROCESS, 0));
+	T(setpriority(PRIO_PROCESS, 0, 3));
+	T(getpriority(PRIO_PROCESS, 0));
+	T(setpriority(PRIO_PROCESS, 0, 100));
+	T(getpriority(PRIO_PROCESS, 0));
+	T(CHILD(drop_root(); _exit(setpriority(PRIO_PROCESS, 0, 0) == -1 ? errno : 0)));
+	T(getpriority(9, 0));
+	T(getpriority(PRIO_PROCESS, 999999999));
+	T(sched_getscheduler(0));
+	T(sched_get_priority_max(SCHED_FIFO));
+	T(sched_get_priority_min(SCHED_OTHER));
+	T(sched_get_priority_max(99));
+	struct sched_param s = { 0 };
+	T(sched_setscheduler(0, SCHED_BATCH, &s));
+	T(sched_getscheduler(0));
+	T(sched_getparam(0, &s));
+	T(sched_yield());
+	cpu_set_t c;
+	T(sched_getaffinity(0, sizeof c, &c));
+	Y(CPU_COUNT(&c) > 0);
+	T(syscall(SYS_sched_getaffinity, 0, 4, &c));
+	T(sched_setaffinity(0, sizeof c, &c));
+	CPU_ZERO(&c);
+	T(sched_setaffinity(0, sizeof c, &c));
+	unsigned cpu = 9999;
+	T(syscall(SYS_getcpu, &cpu, NULL, NULL));
+	Y(cpu < 9999);
+}
+
+static void prctls(void)
+{
+	char name[16];
+	T(prctl(PR_SET_NAME, "a very long name indeed"));
+	prctl(PR_GET_NAME, name);
+	S(name, 15);
+	T(prctl(PR_GET_DUMPABLE));
+	T(prctl(PR_SET_DUMPABLE, 0));
+	T(prctl(PR_GET_DUMPABLE));
+	T(prctl(PR_SET_DUMPABLE, 7));
+	T(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
+	T(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	T(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
+	T(prctl(PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0));
+	T(prctl(PR_SET_PDEATHSIG, 99));
+	T(prctl(PR_GET_SECCOMP));
+	T(prctl(PR_GET_KEEPCAPS));
+	T(prctl(PR_SET_TIMERSLACK, 12345));
+	T(prctl(PR_GET_TIMERSLACK));
+	T(prctl(99999));
+	T(prctl(PR_SET_NAME, 8));
+	T(prctl(PR_CAPBSET_READ, 999));
+	T(personality(0xffffffff));
+	unsigned long fs = 0;
+	T(syscall(SYS_arch_prctl, 0x1003, &fs));
+	Y(fs != 0);
+	T(syscall(SYS_arch_prctl, 0x9999, &fs));
+}
+
+static void system_info(void)
+{
+	struct utsname u;
+	struct rusage r;
+	struct tms t;
+	T(uname(&u));
+	S(u.sysname, 5);
+	S(u.machine, 6);
+	T(getrusage(RUSAGE_SELF, &r));
+	T(getrusage(RUSAGE_CHILDREN, &r));
+	T(getrusage(99, &r));
+	Y(times(&t) != -1);
+	Y(sysconf(_SC_NPROCESSORS_ONLN) > 0);
+	T(syscall(SYS_sysinfo, (void *)8));
+	T(syscall(SYS_set_tid_address, 0) == gettid());
+	T(syscall(9999));
+	T(syscall(SYS_uselib, 0));
+	T(CHILD(drop_root(); _exit(sethostname("x", 1) == -1 ? errno : 0)));
+	T(CHILD(drop_root(); _exit(syscall(SYS_reboot, 1, 2, 3, NULL) == -1)));
+	T(CHILD(drop_root(); _exit(syscall(SYS_mount, "a", "/", "tmpfs", 0, NULL) == -1 ? errno : 0)));
+	T(CHILD(drop_root(); _exit(chroot("/") == -1 ? errno : 0)));
+}
+
+static void *add(void *p)
+{
+	__atomic_fetch_add((int *)p, 1, __ATOMIC_SEQ_CST);
+	return (void *)5;
+}
+static __thread int mine = 3;
+static void *tls(void *p)
+{
+	mine += (long)p;
+	return (void *)(long)mine;
+}
+static void *ids(void *p)
+{
+	((int *)p)[0] = getpid(), ((int *)p)[1] = gettid(), ((int *)p)[2] = getppid();
+	return NULL;
+}
+static void *exit_all(void *p)
+{
+	_exit((long)p);
+}
+static void *forks(void *p)
+{
+	(void)p;
+	return (void *)(long)CHILD(_exit(44));
+}
+static void *sleeper(void *p)
+{
+	(void)p;
+	for (;;)
+		pause();
+}
+
+static void threads(void)
+{
+	pthread_t t[20];
+	void *r;
+	int n = 0, id[3];
+	for (int i = 0; i < 20; i++)
+		pthread_create(&t[i], NULL, add, &n);
+	for (int i = 0; i < 20; i++)
+		pthread_join(t[i], &r);
+	T(n);
+	T((long)r);
+	pthread_create(&t[0], NULL, tls, (void *)4);
+	pthread_join(t[0], &r);
+	T((long)r * 10 + mine);
+	pthread_create(&t[0], NULL, ids, id);
+	pthread_join(t[0], NULL);
+	Y(id[0] == getpid() && id[1] != getpid() && id[2] == getppid());
+	T(CHILD(pthread_create(&t[0], NULL, exit_all, (void *)55); for (;;) pause()));
+	T(CHILD(pthread_create(&t[0], NULL, sleeper, NULL); _exit(56)));
+	T(CHILD(pthread_create(&t[0], NULL, exit_all, (void *)57); ms(0); pthread_exit(NULL)));
+	pthread_create(&t[0], NULL, forks, NULL);
+	pthread_join(t[0], &r);
+	T((long)r);
+	T(CHILD(pthread_create(&t[0], NULL, sleeper, NULL); execl("/bin/sh", "sh", "-c", "exit 58", NULL)));
+	T(CHILD(pthread_create(&t[0], NULL, sleeper, NULL); ms(5); *(volatile int *)8 = 1));
+	pthread_create(&t[0], NULL, sleeper, NULL);
+	T(pthread_cancel(t[0]));
+	T(pthread_join(t[0], &r));
+	Y(r == PTHREAD_CANCELED);
+	int count = 0;
+	pthread_create(&t[0], NULL, sleeper, NULL);
+	DIR *d = opendir("/proc/self/task");
+	for (struct dirent *e; d && (e = readdir(d));)
+		count += e->d_name[0] != '.';
+	T(count);
+}
+
+static const struct check all[] = {
+	CHECK(exits), CHECK(waiting), CHECK(many), CHECK(inherited), CHECK(orphans), CHECK(executing),
+	CHECK(big_arguments), CHECK(over_exec), CHECK(vforked), CHECK(cloning), CHECK(pidfds), CHECK(groups),
+	CHECK(limits), CHECK(priorities), CHECK(prctls), CHECK(system_info), CHECK(threads),
+};
+MAIN(all)
