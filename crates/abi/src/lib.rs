@@ -10,6 +10,7 @@ extern crate alloc;
 
 pub mod errno;
 pub mod signal;
+pub mod syscalls;
 pub mod time;
 pub mod va;
 

@@ -115,7 +115,7 @@ pub enum Debug {
         #[arg(long)]
         json: bool,
     },
-    /// Lists the system calls that programs can make
+    /// Lists Linux's system calls, and how much of each programs can use
     Syscalls(Form),
 }
 
@@ -124,7 +124,7 @@ pub struct Form {
     /// As JSON
     #[arg(long)]
     pub json: bool,
-    /// As a Markdown table
+    /// As docs/compatibility.md
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
 }

@@ -1,9 +1,10 @@
 //! `cloister debug`: what Cloister is made of, from the tables that it is made of.
 
 use crate::args::Form;
+use abi::syscalls::{GONE, NAMES};
 use hostcall::HostCall;
 use hostcall::table::Process;
-use sentry::syscalls::{Call, TABLE};
+use sentry::syscalls::{Call, TABLE, lookup};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -88,40 +89,106 @@ pub fn host_calls(json: bool) -> ExitCode {
     print(&t)
 }
 
+/// How much of a system call there is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Status {
+    /// Nothing is known to be missing.
+    Complete,
+    /// The note says what is missing.
+    Partial,
+    /// Linux has it, we give `ENOSYS`.
+    Missing,
+    /// Linux has only its name, and gives `ENOSYS`, too.
+    Gone,
+}
+
+impl Status {
+    fn word(self) -> &'static str {
+        match self {
+            Status::Complete => "complete",
+            Status::Partial => "partial",
+            Status::Missing => "missing",
+            Status::Gone => "gone",
+        }
+    }
+}
+
+/// One line of the compatibility page.
+struct Line {
+    nr: u16,
+    name: &'static str,
+    status: Status,
+    note: &'static str,
+}
+
+/// What we have, and what Linux has beyond it, by number.
+fn lines() -> Vec<Line> {
+    let ours = TABLE.iter().flatten().map(|c: &&Call| Line {
+        nr: c.nr,
+        name: c.name,
+        status: if c.note.is_empty() { Status::Complete } else { Status::Partial },
+        note: c.note,
+    });
+    let others = NAMES.iter().filter(|n| lookup(n.nr.into()).is_none());
+    let others = others.map(|n| Line {
+        nr: n.nr,
+        name: n.name,
+        status: if GONE.contains(&n.nr) { Status::Gone } else { Status::Missing },
+        note: "",
+    });
+    let mut all: Vec<Line> = ours.chain(others).collect();
+    all.sort_by_key(|l| l.nr);
+    all
+}
+
+/// `docs/compatibility.md`.
+fn markdown(lines: &[Line]) -> String {
+    let count = |s| lines.iter().filter(|l| l.status == s).count();
+    let mut t = format!(
+        "# Compatibility: system calls\n\n\
+         Of the {} system calls of Linux 6.12 on x86-64, programs can make {}: {} are complete as far as \
+         is known (`complete`), of {} something is missing, and the note says what (`partial`). {} give \
+         `ENOSYS` (`missing`). {} more names give `ENOSYS` on Linux as well (`gone`). 32-bit and x32 calls \
+         give `ENOSYS`.\n\n\
+         This page is written by `cloister debug syscalls --markdown > docs/compatibility.md`, from the \
+         table that the dispatcher uses; a test fails when it is out of date.\n\n\
+         | number | system call | status | note |\n|---:|---|---|---|\n",
+        lines.len() - count(Status::Gone),
+        count(Status::Complete) + count(Status::Partial),
+        count(Status::Complete),
+        count(Status::Partial),
+        count(Status::Missing),
+        count(Status::Gone),
+    );
+    for l in lines {
+        let note = l.note.replace('|', "\\|");
+        let line = format!("| {} | `{}` | {} | {note} |", l.nr, l.name, l.status.word());
+        let _ = writeln!(t, "{}", line.replace("|  |", "| |"));
+    }
+    t
+}
+
 pub fn syscalls(form: Form) -> ExitCode {
-    let calls = || TABLE.iter().flatten().copied();
+    let lines = lines();
+    if form.markdown {
+        return print(&markdown(&lines));
+    }
     if form.json {
-        let item = |c: &Call| {
+        let item = |l: &Line| {
             format!(
-                "{{\"number\": {}, \"name\": {}, \"missing\": {}}}",
-                c.nr,
-                quoted(c.name),
-                quoted(c.note)
+                "{{\"number\": {}, \"name\": {}, \"status\": {}, \"missing\": {}}}",
+                l.nr,
+                quoted(l.name),
+                quoted(l.status.word()),
+                quoted(l.note)
             )
         };
-        return print(&array(calls().map(item)));
+        return print(&array(lines.iter().map(item)));
     }
-    let mut t = String::new();
-    let whole = calls().filter(|c| c.note.is_empty()).count();
-    let all = calls().count();
-    let head = format!(
-        "Programs can make {all} system calls, {whole} of them with nothing known to be missing; every \
-         other gives ENOSYS."
-    );
-    if form.markdown {
-        let _ = writeln!(
-            t,
-            "# System calls\n\n{head}\n\n| number | call | missing |\n|---:|---|---|"
-        );
-        for c in calls() {
-            let _ = writeln!(t, "| {} | `{}` | {} |", c.nr, c.name, c.note);
-        }
-    } else {
-        let _ = writeln!(t, "{head}\n\n{:>6}  {:<24} missing", "number", "call");
-        for c in calls() {
-            let line = format!("{:>6}  {:<24} {}", c.nr, c.name, c.note);
-            let _ = writeln!(t, "{}", line.trim_end());
-        }
+    let mut t = format!("{:>6}  {:<24} {:<9} note\n", "number", "call", "status");
+    for l in &lines {
+        let line = format!("{:>6}  {:<24} {:<9} {}", l.nr, l.name, l.status.word(), l.note);
+        let _ = writeln!(t, "{}", line.trim_end());
     }
     print(&t)
 }
@@ -133,5 +200,21 @@ mod tests {
     #[test]
     fn strings_are_quoted() {
         assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\"");
+    }
+
+    #[test]
+    fn the_compatibility_page_is_up_to_date() {
+        assert!(
+            markdown(&lines()) == include_str!("../../../docs/compatibility.md"),
+            "run: cargo run -- debug syscalls --markdown > docs/compatibility.md"
+        );
+    }
+
+    #[test]
+    fn names_are_linux_names() {
+        for c in TABLE.iter().flatten() {
+            let linux = NAMES.iter().find(|n| n.nr == c.nr).map(|n| n.name);
+            assert_eq!(linux, Some(c.name), "{}", c.nr);
+        }
     }
 }
