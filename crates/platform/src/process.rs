@@ -757,7 +757,9 @@ pub fn base_filter() -> Program {
     let mut p = Program::new();
     unless_from_stub(&mut p, stub_part.len() as u8);
     p.append(&stub_part);
-    p.ret(bpf::ALLOW);
+    // From anywhere else: a thread without a filter of its own (the host had no descriptor or no memory for one)
+    // finds nobody who answers, and gets ENOSYS. Where there is one, the newer filter's listener is asked.
+    p.ret(bpf::USER_NOTIF);
     p
 }
 

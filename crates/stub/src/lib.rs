@@ -181,12 +181,16 @@ cloister_stub_zygote:
     mov r9, r14
     mov eax, 9
     syscall
+    cmp rax, -4095
+    jae 33f
     movabs rdi, {areas}
     mov esi, {area_len}
     mov edx, 3                      // PROT_READ | PROT_WRITE
     mov r9, rbp
     mov eax, 9
     syscall
+    cmp rax, -4095
+    jae 33f
     xor r12d, r12d
     jmp 20b
 
@@ -206,8 +210,11 @@ cloister_stub_thread:
     lea rdi, [r13 + {a_ready}]
     mov esi, 1                      // FUTEX_WAKE
     mov edx, 1
+    mov r14d, eax
     mov eax, 202
     syscall
+    test r14d, r14d                 // no filter of its own: it must never run application code
+    js 33f
     mov edi, {event_start}
     xor esi, esi
     lea rdx, [r13 + {a_first_uc}]
@@ -245,6 +252,8 @@ cloister_stub_handler:
 30:
     mov eax, {event_nr}
     syscall
+    test eax, eax                   // nobody answers: there is no filter, or no Sentry
+    js 33f
     test eax, {reply_exit}
     jnz 33f
     test eax, {reply_bases}
@@ -277,8 +286,11 @@ cloister_stub_service:
     lea rdi, [r13 + {a_ready}]
     mov esi, 1
     mov edx, 1
+    mov r14d, eax
     mov eax, 202
     syscall
+    test r14d, r14d
+    js 33b
     movabs r15, {command}
     xor r14d, r14d                  // last result
     xor ebp, ebp                    // index of the call that failed
