@@ -201,6 +201,7 @@ cloister_stub_thread:
     movabs rdx, {app_filter}
     mov eax, 317
     syscall
+    mov ebx, eax
     mov dword ptr [r13 + {a_listener}], eax
     mov dword ptr [r13 + {a_ready}], 1
     lea rdi, [r13 + {a_ready}]
@@ -208,6 +209,8 @@ cloister_stub_thread:
     mov edx, 1
     mov eax, 202
     syscall
+    test ebx, ebx                   // without its filter it may not reach application code
+    js 33f
     mov edi, {event_start}
     xor esi, esi
     lea rdx, [r13 + {a_first_uc}]
@@ -272,6 +275,7 @@ cloister_stub_service:
     movabs rdx, {service_filter}
     mov eax, 317
     syscall
+    mov ebx, eax
     mov dword ptr [r13 + {a_listener}], eax
     mov dword ptr [r13 + {a_ready}], 1
     lea rdi, [r13 + {a_ready}]
@@ -279,6 +283,8 @@ cloister_stub_service:
     mov edx, 1
     mov eax, 202
     syscall
+    test ebx, ebx
+    js 33b
     movabs r15, {command}
     xor r14d, r14d                  // last result
     xor ebp, ebp                    // index of the call that failed
