@@ -126,14 +126,22 @@ fn lines() -> Vec<Line> {
     let ours = TABLE.iter().flatten().map(|c: &&Call| Line {
         nr: c.nr,
         name: c.name,
-        status: if c.note.is_empty() { Status::Complete } else { Status::Partial },
+        status: if c.note.is_empty() {
+            Status::Complete
+        } else {
+            Status::Partial
+        },
         note: c.note,
     });
     let others = NAMES.iter().filter(|n| lookup(n.nr.into()).is_none());
     let others = others.map(|n| Line {
         nr: n.nr,
         name: n.name,
-        status: if GONE.contains(&n.nr) { Status::Gone } else { Status::Missing },
+        status: if GONE.contains(&n.nr) {
+            Status::Gone
+        } else {
+            Status::Missing
+        },
         note: "",
     });
     let mut all: Vec<Line> = ours.chain(others).collect();
@@ -187,7 +195,13 @@ pub fn syscalls(form: Form) -> ExitCode {
     }
     let mut t = format!("{:>6}  {:<24} {:<9} note\n", "number", "call", "status");
     for l in &lines {
-        let line = format!("{:>6}  {:<24} {:<9} {}", l.nr, l.name, l.status.word(), l.note);
+        let line = format!(
+            "{:>6}  {:<24} {:<9} {}",
+            l.nr,
+            l.name,
+            l.status.word(),
+            l.note
+        );
         let _ = writeln!(t, "{}", line.trim_end());
     }
     print(&t)

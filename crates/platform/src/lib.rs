@@ -8,6 +8,7 @@
 //! next [`Event`]. All lanes end in the same events.
 
 mod frame;
+mod kick;
 pub mod notify;
 mod process;
 pub mod ptrace;

@@ -10,13 +10,13 @@
 //! instruction. That is how registers are fetched after a plain notification.
 
 use crate::frame::Frame;
+use crate::kick::Kick;
 use crate::process::{Drive, Factory, KICK, Listener, Process, RawThread, recv, release_after};
 use crate::{AddressSpace, AppThread, Event, Interrupter, MapOp, Platform, Regs};
 use abi::Result;
 use abi::errno::EINVAL;
 use hostcall::process as host;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The platform that `--platform=notify` names.
 pub struct Notify(Arc<Factory>);
@@ -60,35 +60,6 @@ impl AddressSpace for Space {
     }
 }
 
-/// Stops a thread by the kick signal, as long as it lives.
-pub struct Kick {
-    tgid: i32,
-    tid: i32,
-    live: AtomicBool,
-}
-
-impl Kick {
-    pub fn new(tgid: i32, tid: i32) -> Arc<Kick> {
-        Arc::new(Kick {
-            tgid,
-            tid,
-            live: AtomicBool::new(true),
-        })
-    }
-    /// The thread has ended: its number may be given out again.
-    pub fn end(&self) {
-        self.live.store(false, Ordering::Release);
-    }
-}
-
-impl Interrupter for Kick {
-    fn interrupt(&self) {
-        if self.live.load(Ordering::Acquire) {
-            let _ = host::tgkill(self.tgid, self.tid, KICK);
-        }
-    }
-}
-
 /// What the thread waits in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Waits {
@@ -122,7 +93,7 @@ struct Thread {
 impl Thread {
     fn new(process: Arc<Process>, mut raw: RawThread) -> Result<Thread> {
         let listener = raw.listener.take().ok_or(EINVAL)?;
-        let kick = Kick::new(process.pid, raw.tid);
+        let kick = Kick::new(process.pid, raw.tid, Arc::downgrade(&process));
         let mut t = Thread {
             process,
             raw: Some(raw),
@@ -201,13 +172,21 @@ impl Thread {
         Event::Gone
     }
 
-    fn next(&mut self) -> Event {
-        let Ok(n) = recv(self.listener()) else {
+    /// `due`: the kick had been sent before the thread went on.
+    fn next(&mut self, due: bool) -> Event {
+        let got = recv(self.listener());
+        self.kick.left();
+        let Ok(n) = got else {
             self.waits = Waits::Gone;
             return Event::Gone;
         };
         let d = &n.data;
         if !(stub::TEXT..stub::FILTERS).contains(&d.instruction_pointer) {
+            if due {
+                // The kick was sent before the thread went on, and is taken before anything else unless the
+                // application blocked it by a frame of its own.
+                return self.broken();
+            }
             let nr = u64::from(d.nr as u32);
             self.waits = Waits::Call { id: n.id, nr };
             return Event::Syscall {
@@ -231,6 +210,7 @@ impl Thread {
             return self.broken();
         };
         if signal == KICK {
+            self.kick.served();
             return Event::Interrupted;
         }
         // siginfo lies behind the ucontext on the same stack.
@@ -268,11 +248,13 @@ impl Thread {
 
 impl AppThread for Thread {
     fn run(&mut self) -> Event {
+        let due = self.kick.entered();
         if self.answer().is_err() {
+            self.kick.left();
             self.waits = Waits::Gone;
             return Event::Gone;
         }
-        self.next()
+        self.next(due)
     }
 
     fn set_return(&mut self, value: u64) {
@@ -342,7 +324,6 @@ impl AppThread for Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        self.kick.end();
         // Ask the thread to end, in the handler; a thread in application code is kicked there first.
         let ended = match self.waits {
             Waits::Gone => true,
@@ -350,9 +331,11 @@ impl Drop for Thread {
                 host::notif_send(self.listener().raw(), id, stub::REPLY_EXIT as i64).is_err()
             }
             Waits::Call { id, .. } => {
-                let raw = self.raw.as_ref().expect("until drop");
-                let _ = host::tgkill(self.process.pid, raw.tid, KICK);
+                self.kick.interrupt();
+                self.kick.entered();
                 let _ = host::notif_send(self.listener().raw(), id, 0);
+                // What hostile code sends next is answered as if it were the handler: another call of its
+                // own returns, and the wait below tells that the thread has not ended.
                 match recv(self.listener()) {
                     Ok(n) => host::notif_send(self.listener().raw(), n.id, stub::REPLY_EXIT as i64)
                         .is_err(),
@@ -360,6 +343,8 @@ impl Drop for Thread {
                 }
             }
         };
+        self.kick.left();
+        self.kick.end();
         let raw = self.raw.take().expect("only here");
         let listener = self.listener.take().expect("only here");
         release_after(&self.process, raw, listener, ended);

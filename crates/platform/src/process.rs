@@ -76,6 +76,8 @@ pub struct Factory {
     listeners: Claimed,
     /// The stub's code. The zygote maps it by number, soon after its start: it must stay open.
     _text: HostFd,
+    /// Ends processes that block the kick.
+    pub watchdog: crate::kick::Watchdog,
     /// Where the host's vDSO is in every stub process.
     pub host_vdso: Option<u64>,
 }
@@ -136,6 +138,7 @@ impl Factory {
             thread_start: Mutex::new(()),
             listeners: Claimed::default(),
             _text: text,
+            watchdog: crate::kick::Watchdog::default(),
             host_vdso: crate::zygote::moved_vdso(&vdso),
         }))
     }
@@ -733,7 +736,9 @@ fn service_filter() -> Program {
 }
 
 /// The filter of the zygote, inherited by every stub thread: what comes from the stub's code is limited to
-/// what that code does. (Application code has its thread's own filter.)
+/// what that code does, and no other call is ever made. Application code has its thread's own filter, which
+/// is newer and so is the one that notifies; where it should be missing, this one, which nobody listens to,
+/// gives `ENOSYS`. (A traced call never gets here.)
 pub fn base_filter() -> Program {
     let mut stub_part = Program::new();
     stub_part.load(bpf::NR);
@@ -752,13 +757,11 @@ pub fn base_filter() -> Program {
         stub_part.ret_if_eq(nr as u32, bpf::ALLOW);
     }
     stub_part
-        .ret_if_eq(stub::EVENT_NR, bpf::ALLOW)
+        .ret_if_eq(stub::EVENT_NR, bpf::USER_NOTIF)
         .ret(bpf::KILL);
     let mut p = Program::new();
     unless_from_stub(&mut p, stub_part.len() as u8);
     p.append(&stub_part);
-    // From anywhere else: a thread without a filter of its own (the host had no descriptor or no memory for one)
-    // finds nobody who answers, and gets ENOSYS. Where there is one, the newer filter's listener is asked.
     p.ret(bpf::USER_NOTIF);
     p
 }

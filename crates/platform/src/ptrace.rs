@@ -6,7 +6,7 @@
 //! thread, not a process.
 
 use crate::frame::merge_fp;
-use crate::notify::Kick;
+use crate::kick::Kick;
 use crate::process::{Drive, Factory, KICK, Process, RawThread};
 use crate::{AddressSpace, AppThread, ERROR_UNKNOWN, Event, Interrupter, MapOp, Platform, Regs};
 use abi::Result;
@@ -48,7 +48,7 @@ impl AddressSpace for Space {
     fn new_thread(&self) -> Result<Box<dyn AppThread>> {
         let raw = self.0.new_thread()?;
         Ok(Box::new(Thread {
-            kick: Kick::new(self.0.pid, raw.tid),
+            kick: Kick::new(self.0.pid, raw.tid, std::sync::Weak::new()),
             process: self.0.clone(),
             raw: Some(raw),
             state: State::New,

@@ -205,15 +205,15 @@ cloister_stub_thread:
     movabs rdx, {app_filter}
     mov eax, 317
     syscall
+    mov ebx, eax
     mov dword ptr [r13 + {a_listener}], eax
     mov dword ptr [r13 + {a_ready}], 1
     lea rdi, [r13 + {a_ready}]
     mov esi, 1                      // FUTEX_WAKE
     mov edx, 1
-    mov r14d, eax
     mov eax, 202
     syscall
-    test r14d, r14d                 // no filter of its own: it must never run application code
+    test ebx, ebx                   // without its filter it may not reach application code
     js 33f
     mov edi, {event_start}
     xor esi, esi
@@ -281,15 +281,15 @@ cloister_stub_service:
     movabs rdx, {service_filter}
     mov eax, 317
     syscall
+    mov ebx, eax
     mov dword ptr [r13 + {a_listener}], eax
     mov dword ptr [r13 + {a_ready}], 1
     lea rdi, [r13 + {a_ready}]
     mov esi, 1
     mov edx, 1
-    mov r14d, eax
     mov eax, 202
     syscall
-    test r14d, r14d
+    test ebx, ebx
     js 33b
     movabs r15, {command}
     xor r14d, r14d                  // last result

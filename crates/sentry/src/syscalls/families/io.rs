@@ -165,9 +165,10 @@ fn write_all(
         loop {
             let r = match at {
                 _ if f.flags() & O_APPEND != 0 => f.write(src),
-                _ if flags & RWF_APPEND != 0 => {
-                    f.ops.append_offset().and_then(|end| f.ops.write(f, src, end))
-                }
+                _ if flags & RWF_APPEND != 0 => f
+                    .ops
+                    .append_offset()
+                    .and_then(|end| f.ops.write(f, src, end)),
                 At::Position => f.write(src),
                 At::Offset(o) => f.ops.write(f, src, o + done as u64),
             };

@@ -225,7 +225,11 @@ fn execveat(cx: &mut Context, a: &Args) -> SysResult {
         }),
         false => None,
     };
-    let walk = if by_fd.is_some() { walk | Walk::EMPTY } else { walk };
+    let walk = if by_fd.is_some() {
+        walk | Walk::EMPTY
+    } else {
+        walk
+    };
     let req = ExecRequest {
         at: At::new(&files, dirfd, &path)?,
         path,
@@ -1124,7 +1128,9 @@ fn pidfd_getfd(cx: &mut Context, a: &Args) -> SysResult {
         return Err(EPERM);
     }
     let got = t.fd(a.i32(1))?;
-    let fd = cx.files().install(got, vfs::fd_table::CloseOnExec::Yes, cx.nofile_limit())?;
+    let fd = cx
+        .files()
+        .install(got, vfs::fd_table::CloseOnExec::Yes, cx.nofile_limit())?;
     Ok(fd as usize)
 }
 
@@ -1254,6 +1260,11 @@ pub const CALLS: &[Call] = &[
         pidfd_send_signal,
     ),
     Call::new(434, "pidfd_open", &[Arg::Int, Arg::Hex], pidfd_open),
-    Call::new(438, "pidfd_getfd", &[Arg::Fd, Arg::Int, Arg::Hex], pidfd_getfd),
+    Call::new(
+        438,
+        "pidfd_getfd",
+        &[Arg::Fd, Arg::Int, Arg::Hex],
+        pidfd_getfd,
+    ),
     Call::new(435, "clone3", &[Arg::Ptr, Arg::Uint], clone3),
 ];

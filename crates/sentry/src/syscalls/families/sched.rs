@@ -81,7 +81,8 @@ fn set_policy(cx: &Context, pid: i32, policy: u32, priority: i32) -> SysResult {
     let t = task_of(cx, pid)?;
     match policy & !0x4000_0000 {
         0 | 3 | 5 if priority == 0 => {
-            t.policy.store((policy & !0x4000_0000) as i32, Ordering::Relaxed);
+            t.policy
+                .store((policy & !0x4000_0000) as i32, Ordering::Relaxed);
             Ok(0)
         }
         1 | 2 if (1..=99).contains(&priority) => Err(EPERM),
