@@ -16,6 +16,6 @@ tac n | head -1; paste n n | tail -1; comm -12 n <(seq 1 2 1000 | sort) 2>/dev/n
 date -u -d @1000000000; env -i A=b env; id -u; nproc; pwd | wc -l; realpath s | sed 's,.*/,,'; readlink s; basename /a/b; dirname /a/b; uname -s; tty; test -w n && echo w; timeout 0.2 sleep 5; echo $?
 (sleep 0.2; echo x >>log) & tail -f log 2>/dev/null --pid=$! ; wait; cat log
 mkfifo p; cat p & echo fifo >p; wait
-mktemp -p . XXXX >/dev/null && echo mktemp; stdbuf -o0 echo std; nice -n 5 nice; nohup echo nohup 2>/dev/null
+mktemp -p . XXXX >tmpname; rm "$(cat tmpname)" tmpname && echo mktemp; stdbuf -o0 echo std; nice -n 5 nice; nohup echo nohup 2>/dev/null
 chmod u=rwx,go= n && ls -l n | cut -c1-10; touch -d '1999-12-31 23:59:59' n && stat -c %Y n; rm -f part.* && ls
 ls /proc/self/fd | wc -l >/dev/null; yes | head -3; tee t1 <<<tee; cat t1; sync t1; rm -r . 2>/dev/null; echo $?; ls /nonexistent 2>&1; cat /; echo $?; shred -u t1; pr -l 10 -h x <<<a | wc -l; who >/dev/null; uptime >/dev/null; echo $?

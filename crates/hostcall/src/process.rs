@@ -170,8 +170,14 @@ pub fn cpu_count() -> u32 {
 }
 
 /// Settles how many arenas the C library's allocator has. Left to itself it counts CPUs by opening a file of
-/// /sys when threads contend, which an allow-list does not let it do.
+/// /sys when threads contend, and asks /proc whether memory is overcommitted when it gives back the end of an
+/// arena, which an allow-list does not let it do. An arena's end is at most 64 MB.
 pub fn settle_allocator() {
-    // SAFETY: a tuning call; before threads contend.
-    unsafe { libc::mallopt(libc::M_ARENA_MAX, 4) };
+    // SAFETY: tuning calls; before threads contend.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 4);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 64 << 20);
+        // Setting one threshold ends the adaptation of this one.
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
+    }
 }

@@ -404,9 +404,32 @@ impl PendingOpen {
 }
 
 impl PipeEnd {
-    /// Opens the same pipe again: `/proc/PID/fd/N`.
-    pub fn reopen(&self, flags: u32) -> Result<PendingOpen> {
-        self.pipe.open(flags)
+    /// Opens the same pipe again: `/proc/PID/fd/N`. Unlike a FIFO's, the open does not wait for the other
+    /// side (Linux's fs/pipe.c, `fifo_open`).
+    pub fn reopen(&self, flags: u32) -> Result<Arc<PipeEnd>> {
+        let (reads, writes) = match flags & O_ACCMODE {
+            O_RDONLY => (true, false),
+            O_WRONLY => (false, true),
+            O_RDWR => (true, true),
+            _ => return Err(EINVAL),
+        };
+        let mut s = self.pipe.state.lock();
+        if reads {
+            s.readers += 1;
+            s.read_opens += 1;
+        }
+        if writes {
+            s.writers += 1;
+            s.write_opens += 1;
+        }
+        drop(s);
+        self.pipe.queue.notify(Events::READABLE | Events::WRITABLE);
+        Ok(Arc::new(PipeEnd {
+            pipe: self.pipe.clone(),
+            reads,
+            writes,
+            quiet: None,
+        }))
     }
     /// `fcntl(F_GETPIPE_SZ)`.
     #[must_use]

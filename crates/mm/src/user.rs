@@ -51,6 +51,22 @@ impl<'a> UserIo<'a> {
         }
     }
 
+    /// Whether there is more than one range.
+    #[must_use]
+    pub fn is_vectored(&self) -> bool {
+        self.ranges.len() > 1
+    }
+
+    /// Cuts it to at most `n` bytes.
+    pub fn limit(&mut self, n: usize) {
+        let mut left = n.min(self.left);
+        self.left = left;
+        for r in &mut self.ranges[self.first..] {
+            r.len = r.len.min(left as u64);
+            left -= r.len as usize;
+        }
+    }
+
     fn advance(&mut self, n: usize) {
         let mut n = n.min(self.left);
         self.left -= n;

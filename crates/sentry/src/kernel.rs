@@ -158,6 +158,15 @@ impl Kernel {
         t.group.cpu_ended.fetch_add(now, Ordering::Relaxed);
     }
 
+    /// Keeps the CPU time of an address space that a process leaves.
+    pub fn account_space(&self, t: &Task, mm: &Mm) {
+        // A vfork child's is its parent's.
+        if !t.borrows_memory() {
+            let used = mm.address_space().cpu_nanos();
+            t.group.cpu_ended.fetch_add(used, Ordering::Relaxed);
+        }
+    }
+
     /// CPU time of a process, nanoseconds: its side on the host, and the Sentry's threads for it.
     #[must_use]
     pub fn cpu_time(&self, g: &ThreadGroup) -> u64 {

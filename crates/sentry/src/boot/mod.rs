@@ -223,6 +223,7 @@ fn first_program(
         at: At::Cwd,
         path,
         walk: Walk::FOLLOW,
+        by_fd: None,
         argv: init.argv,
         envp: init.envp,
     };

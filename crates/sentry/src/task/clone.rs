@@ -36,8 +36,9 @@ const NAMESPACES: u64 =
     (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
         as u64;
 
-/// How many threads a sandbox may have.
-const TASKS_MAX: usize = 30_000;
+/// How many threads a sandbox may have. Each costs up to four of the host's (the Sentry's, the application's, and
+/// a process's spawner and service thread), and a host of 32,768 process ids must survive a fork bomb.
+pub const TASKS_MAX: usize = 4_000;
 /// A Sentry thread's stack: its depth is bounded by the system calls', and untouched pages cost nothing.
 const STACK: usize = 512 << 10;
 
@@ -169,6 +170,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         vfork_done: Mutex::new(vfork.clone()),
         sleeping: AtomicBool::new(false),
         nice: AtomicI32::new(cx.nice.load(Ordering::Relaxed)),
+        policy: AtomicI32::new(cx.policy.load(Ordering::Relaxed)),
         start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
         timer_slack: AtomicU64::new(cx.timer_slack.load(Ordering::Relaxed)),
         cpu: AtomicU64::new(0),
@@ -294,6 +296,12 @@ fn wait_vfork(cx: &Context, v: &VforkDone) {
 }
 
 impl Task {
+    /// Whether a vfork parent waits for the memory.
+    #[must_use]
+    pub fn borrows_memory(&self) -> bool {
+        self.vfork_done.lock().is_some()
+    }
+
     /// Lets the vfork parent go on, at execve and at exit.
     pub fn end_vfork(&self) {
         if let Some(v) = self.vfork_done.lock().take() {
@@ -335,6 +343,7 @@ impl Task {
             vfork_done: Mutex::new(None),
             sleeping: AtomicBool::new(false),
             nice: AtomicI32::new(0),
+            policy: AtomicI32::new(0),
             start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
             timer_slack: AtomicU64::new(50_000),
             cpu: AtomicU64::new(0),
@@ -360,6 +369,7 @@ impl Task {
         for (to, from) in [
             (&new.pdeath_signal, &old.pdeath_signal),
             (&new.nice, &old.nice),
+            (&new.policy, &old.policy),
         ] {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }

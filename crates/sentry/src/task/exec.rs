@@ -23,8 +23,17 @@ pub struct ExecRequest {
     /// The name as given; `/dev/fd/N` for fexecve.
     pub path: Vec<u8>,
     pub walk: Walk,
+    /// What a program opened by descriptor is called (`/dev/fd/N`); a script cannot be reached by that name if the
+    /// descriptor is closed by the call.
+    pub by_fd: Option<ByFd>,
     pub argv: Vec<Vec<u8>>,
     pub envp: Vec<Vec<u8>>,
+}
+
+/// See [`ExecRequest::by_fd`].
+pub struct ByFd {
+    pub name: Vec<u8>,
+    pub closes: bool,
 }
 
 /// An open program file.
@@ -90,9 +99,15 @@ fn open(task: &Arc<Task>, req: &ExecRequest) -> Result<Opened> {
         let (file, guard) = task.with_paths(|p| p.open_exec(&at, &path, walk))?;
         match loader::identify(Arc::new(FileImage(file.clone(), root.clone())))? {
             Program::Script(s) => {
+                if req.by_fd.as_ref().is_some_and(|b| b.closes) {
+                    return Err(ENOENT);
+                }
                 let mut new = vec![s.interpreter.clone()];
                 new.extend(s.argument.clone());
-                new.push(path.clone());
+                new.push(match &req.by_fd {
+                    Some(b) if path == req.path => b.name.clone(),
+                    _ => path.clone(),
+                });
                 new.extend(argv.into_iter().skip(1));
                 argv = new;
                 at = At::Cwd;
@@ -111,7 +126,7 @@ fn open(task: &Arc<Task>, req: &ExecRequest) -> Result<Opened> {
                         ))
                     }
                 };
-                let filename = req.path.clone();
+                let filename = req.by_fd.as_ref().map_or(&req.path, |b| &b.name).clone();
                 return Ok(Opened {
                     file,
                     guard,
@@ -203,6 +218,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     if ctid != 0 && Arc::strong_count(&old) > 1 {
         let _ = old.write_obj(Va(ctid), &0i32);
     }
+    cx.kernel.account_space(&cx.task, &old);
     cx.replace_thread(thread);
     drop(old);
     cx.task.end_vfork();

@@ -37,6 +37,7 @@ pub fn finish(cx: Context) {
     let last = kernel.tasks.lock().threads(group.tgid).len() == 1;
     if last {
         group.timers.clear();
+        kernel.account_space(&task, &mm);
         if mm_is_private(&mm) && task.is_killed() {
             mm.address_space().kill();
         }

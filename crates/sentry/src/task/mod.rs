@@ -81,6 +81,8 @@ pub struct Task {
     pub sleeping: AtomicBool,
     /// Nice value; scheduling is the host's, this is what is reported.
     pub nice: AtomicI32,
+    /// `SCHED_*`: OTHER, BATCH or IDLE.
+    pub policy: AtomicI32,
     /// Start, nanoseconds of CLOCK_BOOTTIME.
     pub start: i64,
     /// `alarm`-like state, timer slack in nanoseconds.

@@ -99,7 +99,8 @@ fn look(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
         if options & __WALL == 0 && is_clone != (options & __WCLONE != 0) {
             continue;
         }
-        any = true;
+        // A zombie has nothing to tell to those who do not ask for ends.
+        any |= p.zombie.is_none() || options & WEXITED != 0;
         let keep = options & WNOWAIT != 0;
         let uid = p.threads.values().next().map_or(p.uid, |t| t.cred().uid);
         if let Some(status) = p.zombie {

@@ -131,6 +131,10 @@ pub trait DynFile: Any + Send + Sync {
     fn identity(&self) -> u64 {
         0
     }
+    /// Attributes of its own, where it stands for something that is no generated file.
+    fn stat(&self) -> Option<Result<Stat>> {
+        None
+    }
 }
 
 /// A generated symbolic link.
@@ -279,6 +283,11 @@ impl Inode for DynInode {
         })
     }
     fn stat(&self) -> Result<Stat> {
+        if let DynNode::File(f) = &self.node
+            && let Some(own) = f.stat()
+        {
+            return own;
+        }
         let p = self.perm()?;
         let (nlink, size) = match &self.node {
             DynNode::Dir(d) => (2 + d.subdirs(), 0),

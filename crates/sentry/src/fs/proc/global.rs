@@ -278,7 +278,7 @@ fn sysctl(k: &Arc<Kernel>) -> StaticDir {
         .text("shmall", "18446744073692774399\n")
         .text("shmmax", "18446744073692774399\n")
         .text("shmmni", "4096\n")
-        .text("threads-max", "30000\n")
+        .text("threads-max", format!("{}\n", crate::task::clone::TASKS_MAX))
         .text("version", format!("{VERSION}\n"))
         .dir("yama", StaticDir::new().text("ptrace_scope", "1\n"));
     let fs = StaticDir::new()

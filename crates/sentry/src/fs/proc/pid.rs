@@ -440,9 +440,12 @@ impl DynFile for Reopen {
     fn generate(&self, _: &File) -> Result<Vec<u8>> {
         Err(EINVAL)
     }
+    fn stat(&self) -> Option<Result<Stat>> {
+        Some(self.0.ops.stat())
+    }
     fn open(self: Arc<Self>, _: &Caller<'_>, flags: u32) -> Result<Option<Arc<dyn FileOps>>> {
         if let Some(p) = self.0.ops::<ipc::pipe::PipeEnd>() {
-            let end: Arc<dyn FileOps> = p.reopen(flags)?.finish()?;
+            let end: Arc<dyn FileOps> = p.reopen(flags)?;
             return Ok(Some(end));
         }
         // Sockets cannot be opened again.
@@ -466,7 +469,7 @@ impl DynFile for FdInfo {
         let files = self.me.task()?.files();
         let f = files.get(self.fd).map_err(|_| ENOENT)?;
         let cloexec = files.cloexec(self.fd)? == vfs::fd_table::CloseOnExec::Yes;
-        let flags = f.flags() | if cloexec { vfs::file::O_CLOEXEC } else { 0 };
+        let flags = f.flags() | vfs::file::O_LARGEFILE | if cloexec { vfs::file::O_CLOEXEC } else { 0 };
         let ino = f.ops.stat().map_or(0, |s| s.ino);
         let mnt = f.path.as_ref().map_or(0, |p| p.mnt.id);
         let pos = *f.pos.lock();

@@ -71,10 +71,7 @@ fn do_read(cx: &Context, f: &Arc<File>, dst: &mut UserIo<'_>, at: At, flags: u32
     }
     let nb = f.nonblocking() || flags & RWF_NOWAIT != 0;
     let r = if f.ops.seekable() {
-        blocking(cx, f, Events::READABLE, nb, || match at {
-            At::Position => f.read(dst),
-            At::Offset(o) => f.ops.read(f, dst, o),
-        })
+        read_file(f, dst, at)
     } else {
         read_stream(cx, f, dst, nb)
     };
@@ -82,6 +79,28 @@ fn do_read(cx: &Context, f: &Arc<File>, dst: &mut UserIo<'_>, at: At, flags: u32
         f.accessed();
     }
     r
+}
+
+/// Files with a position never block. A list of buffers is filled in several steps where they lie in memory of
+/// different kinds.
+fn read_file(f: &Arc<File>, dst: &mut UserIo<'_>, at: At) -> SysResult {
+    let mut done = 0;
+    loop {
+        let r = match at {
+            At::Position => f.read(dst),
+            At::Offset(o) => f.ops.read(f, dst, o + done as u64),
+        };
+        match r {
+            Ok(n) => {
+                done += n;
+                if n == 0 || dst.is_empty() || !dst.is_vectored() {
+                    return Ok(done);
+                }
+            }
+            Err(_) if done > 0 => return Ok(done),
+            Err(e) => return Err(e),
+        }
+    }
 }
 
 /// Streams: some kinds must know who reads.
@@ -114,7 +133,9 @@ fn do_write(cx: &Context, f: &Arc<File>, src: &mut UserIo<'_>, at: At, flags: u3
     if at != At::Position && !f.ops.seekable() {
         return Err(ESPIPE);
     }
-    check_file_size(cx, f, at)?;
+    if let Some(room) = room_in_file(cx, f, at)? {
+        src.limit(usize::try_from(room).unwrap_or(usize::MAX));
+    }
     let nb = f.nonblocking() || flags & RWF_NOWAIT != 0;
     if f.ops.as_any().is::<net::Socket>() {
         return super::sockets::write(cx, f, src, nb);
@@ -143,14 +164,17 @@ fn write_all(
         // A stream may take a part: a blocking write goes on until all is taken.
         loop {
             let r = match at {
-                _ if flags & RWF_APPEND != 0 || f.flags() & O_APPEND != 0 => f.write(src),
+                _ if f.flags() & O_APPEND != 0 => f.write(src),
+                _ if flags & RWF_APPEND != 0 => {
+                    f.ops.append_offset().and_then(|end| f.ops.write(f, src, end))
+                }
                 At::Position => f.write(src),
                 At::Offset(o) => f.ops.write(f, src, o + done as u64),
             };
             match r {
                 Ok(n) => {
                     done += n;
-                    if nb || n == 0 || done >= total || f.ops.seekable() {
+                    if (nb && !f.ops.seekable()) || n == 0 || done >= total {
                         return Ok(done);
                     }
                 }
@@ -172,11 +196,23 @@ fn write_all(
     }
 }
 
-/// RLIMIT_FSIZE: `EFBIG` and SIGXFSZ where a regular file may not grow.
-fn check_file_size(cx: &Context, f: &File, at: At) -> Result<()> {
+/// A change of a regular file's size to `size`: `EFBIG` and SIGXFSZ beyond RLIMIT_FSIZE.
+pub fn check_size(cx: &Context, size: i64) -> Result<()> {
+    let limit = cx.group.limits.lock().0[crate::task::limits::FSIZE].current;
+    if size < 0 || size as u64 <= limit {
+        return Ok(());
+    }
+    let _ = cx
+        .kernel
+        .send_to_task(&cx.task, SigInfo::new(SIGXFSZ, abi::signal::SI_KERNEL));
+    Err(EFBIG)
+}
+
+/// RLIMIT_FSIZE: how much may be written there; `EFBIG` and SIGXFSZ where nothing. `None` without a limit.
+fn room_in_file(cx: &Context, f: &File, at: At) -> Result<Option<u64>> {
     let limit = cx.group.limits.lock().0[crate::task::limits::FSIZE].current;
     if limit == u64::MAX || !f.ops.seekable() {
-        return Ok(());
+        return Ok(None);
     }
     let offset = match at {
         At::Offset(o) => o,
@@ -189,11 +225,24 @@ fn check_file_size(cx: &Context, f: &File, at: At) -> Result<()> {
             .send_to_task(&cx.task, SigInfo::new(SIGXFSZ, abi::signal::SI_KERNEL));
         return Err(EFBIG);
     }
-    Ok(())
+    Ok(Some(limit - offset))
 }
 
-fn buffer<'a>(mm: &'a mm::Mm, a: &Args) -> UserIo<'a> {
-    UserIo::new(mm, a.va(1), a.usize(2).min(MAX_RW))
+/// The buffer of `read(2)` and `write(2)`; `EFAULT` where it is not in the application's part of the address
+/// space at all (`access_ok`).
+fn buffer<'a>(mm: &'a mm::Mm, a: &Args) -> Result<UserIo<'a>> {
+    let (va, len) = (a.va(1), a.usize(2));
+    access_ok(va, len as u64)?;
+    Ok(UserIo::new(mm, va, len.min(MAX_RW)))
+}
+
+fn access_ok(va: Va, len: u64) -> Result<()> {
+    /// The end of user space as Linux has it: what lies above ours faults when it is touched.
+    const TASK_SIZE_MAX: u64 = (1 << 47) - abi::PAGE_SIZE;
+    match va.checked_add(len) {
+        Some(end) if end.0 <= TASK_SIZE_MAX => Ok(()),
+        _ => Err(EFAULT),
+    }
 }
 
 /// Reads an iovec array: `EINVAL` for too many or too long.
@@ -211,6 +260,7 @@ pub fn iovec<'a>(mm: &'a mm::Mm, va: Va, count: usize) -> Result<UserIo<'a>> {
             return Err(EINVAL);
         }
         let len = len.min(left);
+        access_ok(Va(base), len)?;
         left -= len;
         if len > 0 {
             ranges.push(UserRange { va: Va(base), len });
@@ -225,21 +275,21 @@ fn offset_arg(raw: i64) -> Result<At> {
 
 fn read(cx: &mut Context, a: &Args) -> SysResult {
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_read(cx, &f, &mut buffer(&mm, a), At::Position, 0)
+    do_read(cx, &f, &mut buffer(&mm, a)?, At::Position, 0)
 }
 fn write(cx: &mut Context, a: &Args) -> SysResult {
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_write(cx, &f, &mut buffer(&mm, a), At::Position, 0)
+    do_write(cx, &f, &mut buffer(&mm, a)?, At::Position, 0)
 }
 fn pread64(cx: &mut Context, a: &Args) -> SysResult {
     let at = offset_arg(a.i64(3))?;
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_read(cx, &f, &mut buffer(&mm, a), at, 0)
+    do_read(cx, &f, &mut buffer(&mm, a)?, at, 0)
 }
 fn pwrite64(cx: &mut Context, a: &Args) -> SysResult {
     let at = offset_arg(a.i64(3))?;
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_write(cx, &f, &mut buffer(&mm, a), at, 0)
+    do_write(cx, &f, &mut buffer(&mm, a)?, at, 0)
 }
 fn readv(cx: &mut Context, a: &Args) -> SysResult {
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
@@ -299,6 +349,9 @@ fn pwritev2(cx: &mut Context, a: &Args) -> SysResult {
 
 fn lseek(cx: &mut Context, a: &Args) -> SysResult {
     let f = cx.fd(a.i32(0))?;
+    if f.flags() & O_PATH != 0 {
+        return Err(EBADF);
+    }
     if a.u32(2) > 4 {
         return Err(EINVAL);
     }
@@ -791,6 +844,9 @@ fn offset_at(cx: &Context, va: Option<Va>) -> Result<Option<u64>> {
 
 /// `sendfile(out, in, offset, count)`.
 fn sendfile(cx: &mut Context, a: &Args) -> SysResult {
+    if a.i64(3) < 0 {
+        return Err(EINVAL);
+    }
     let (to, from) = (cx.fd(a.i32(0))?, cx.fd(a.i32(1))?);
     if !from.readable() || !to.writable() {
         return Err(EBADF);

@@ -34,6 +34,13 @@ fn mmap(cx: &mut Context, a: &Args) -> SysResult {
     if offset % abi::PAGE_SIZE != 0 {
         return Err(EINVAL);
     }
+    if flags & MAP_ANONYMOUS == 0 {
+        // The file's last mapped byte must have an offset.
+        let end = offset.checked_add(a.u64(1)).ok_or(EOVERFLOW)?;
+        if end > i64::MAX as u64 {
+            return Err(EOVERFLOW);
+        }
+    }
     let file = if flags & MAP_ANONYMOUS != 0 {
         None
     } else {

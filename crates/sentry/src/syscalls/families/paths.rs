@@ -133,6 +133,11 @@ fn fstat(cx: &mut Context, a: &Args) -> SysResult {
 }
 fn newfstatat(cx: &mut Context, a: &Args) -> SysResult {
     let flags = a.u32(3);
+    // AT_STATX_SYNC_TYPE is taken too.
+    if flags & !(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | 0x6000) != 0 {
+        return Err(EINVAL);
+    }
+    let flags = flags & !0x6000;
     // An empty path with AT_EMPTY_PATH is fstat: glibc's fstat is this.
     let path = if a.u64(1) == 0 && flags & AT_EMPTY_PATH != 0 {
         Vec::new()
@@ -562,10 +567,12 @@ fn utime(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn truncate(cx: &mut Context, a: &Args) -> SysResult {
+    super::io::check_size(cx, a.i64(1))?;
     with(cx, CWD, a.va(0), |p, _, path| p.truncate(path, a.i64(1))).map(|()| 0)
 }
 fn ftruncate(cx: &mut Context, a: &Args) -> SysResult {
     let f = cx.fd(a.i32(0))?;
+    super::io::check_size(cx, a.i64(1))?;
     cx.task
         .with_paths(|p| p.ftruncate(&f, a.i64(1)))
         .map(|()| 0)

@@ -2,7 +2,7 @@
 
 use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
 use crate::task::clone::{CloneArgs, clone as make_task};
-use crate::task::exec::{ExecRequest, exec};
+use crate::task::exec::{ByFd, ExecRequest, exec};
 use crate::task::exit::exited;
 use crate::task::futex::{self, Scope, instant_of};
 use crate::task::limits::{self, Limit};
@@ -187,6 +187,7 @@ fn execve(cx: &mut Context, a: &Args) -> SysResult {
         at: At::Cwd,
         path,
         walk: Walk::FOLLOW,
+        by_fd: None,
         argv: argv(cx, a.va(1))?,
         envp: strings(cx, a.va(2))?,
     };
@@ -215,20 +216,21 @@ fn execveat(cx: &mut Context, a: &Args) -> SysResult {
         Walk::FOLLOW
     };
     let dirfd = a.i32(0);
-    let (at, path) = if path.is_empty() {
-        if flags & AT_EMPTY_PATH == 0 {
-            return Err(ENOENT);
-        }
-        // The program is the open file; scripts see it as /dev/fd/N.
-        cx.fd(dirfd)?;
-        (At::Cwd, format!("/proc/self/fd/{dirfd}").into_bytes())
-    } else {
-        (At::new(&cx.files(), dirfd, &path)?, path)
+    let files = cx.files();
+    let by_fd = match path.is_empty() {
+        true if flags & AT_EMPTY_PATH == 0 => return Err(ENOENT),
+        true => Some(ByFd {
+            name: format!("/dev/fd/{dirfd}").into_bytes(),
+            closes: files.cloexec(dirfd)? == vfs::fd_table::CloseOnExec::Yes,
+        }),
+        false => None,
     };
+    let walk = if by_fd.is_some() { walk | Walk::EMPTY } else { walk };
     let req = ExecRequest {
-        at,
+        at: At::new(&files, dirfd, &path)?,
         path,
         walk,
+        by_fd,
         argv: argv(cx, a.va(2))?,
         envp: strings(cx, a.va(3))?,
     };
@@ -284,6 +286,17 @@ fn wait4(cx: &mut Context, a: &Args) -> SysResult {
     Ok(c.pid as usize)
 }
 
+/// The fields of waitid(2)'s `siginfo_t` that it writes; zeros for no change.
+fn put_info(mm: &mm::Mm, va: Va, c: Option<&Change>) -> Result<()> {
+    let info = c.map_or([0u8; size_of::<SigInfo>()], |c| {
+        let mut b = [0u8; size_of::<SigInfo>()];
+        b.copy_from_slice(c.info().as_bytes());
+        b
+    });
+    mm.copy_out(va, &info[..12])?;
+    mm.copy_out(va.offset(16), &info[16..28])
+}
+
 /// `waitid(which, id, info, options, rusage)`.
 fn waitid(cx: &mut Context, a: &Args) -> SysResult {
     let (id, options) = (a.i32(1), a.u32(3));
@@ -305,16 +318,19 @@ fn waitid(cx: &mut Context, a: &Args) -> SysResult {
         }
         _ => return Err(EINVAL),
     };
-    let c: Option<Change> = wait(cx, who, options)?;
+    let r = wait(cx, who, options);
     let mm = cx.mm();
+    if let (Err(e), Some(va)) = (&r, a.va_opt(2)) {
+        // The info is written even where the call fails (`kernel/exit.c`).
+        put_info(&mm, va, None)?;
+        return Err(*e);
+    }
+    let c: Option<Change> = r?;
     if let (Some(va), Some(c)) = (a.va_opt(4), &c) {
         mm.write_obj(va, &rusage(c.cpu, 0))?;
     }
     if let Some(va) = a.va_opt(2) {
-        match &c {
-            Some(c) => mm.write_obj(va, &c.info())?,
-            None => mm.zero_out(va, size_of::<SigInfo>() as u64)?,
-        }
+        put_info(&mm, va, c.as_ref())?;
     }
     Ok(0)
 }
@@ -1093,6 +1109,25 @@ fn pidfd_send_signal(cx: &mut Context, a: &Args) -> SysResult {
     Ok(0)
 }
 
+/// `pidfd_getfd(pidfd, fd, flags)`.
+fn pidfd_getfd(cx: &mut Context, a: &Args) -> SysResult {
+    if a.u32(2) != 0 {
+        return Err(EINVAL);
+    }
+    let f = cx.fd(a.i32(0))?;
+    let pid = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?.pid();
+    let t = cx.kernel.tasks.lock().some_thread(pid).ok_or(ESRCH)?;
+    let (me, c) = (cx.cred(), t.cred());
+    let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
+        && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
+    if pid != cx.group.tgid && !same && !me.has(Caps::SYS_PTRACE) {
+        return Err(EPERM);
+    }
+    let got = t.fd(a.i32(1))?;
+    let fd = cx.files().install(got, vfs::fd_table::CloseOnExec::Yes, cx.nofile_limit())?;
+    Ok(fd as usize)
+}
+
 /// See [`crate::syscalls::families::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(39, "getpid", &[], getpid),
@@ -1219,5 +1254,6 @@ pub const CALLS: &[Call] = &[
         pidfd_send_signal,
     ),
     Call::new(434, "pidfd_open", &[Arg::Int, Arg::Hex], pidfd_open),
+    Call::new(438, "pidfd_getfd", &[Arg::Fd, Arg::Int, Arg::Hex], pidfd_getfd),
     Call::new(435, "clone3", &[Arg::Ptr, Arg::Uint], clone3),
 ];

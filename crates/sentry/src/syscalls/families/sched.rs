@@ -67,8 +67,7 @@ fn getcpu(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn sched_getscheduler(cx: &mut Context, a: &Args) -> SysResult {
-    task_of(cx, a.i32(0))?;
-    Ok(0)
+    Ok(task_of(cx, a.i32(0))?.policy.load(Ordering::Relaxed) as usize)
 }
 
 fn sched_getparam(cx: &mut Context, a: &Args) -> SysResult {
@@ -79,9 +78,12 @@ fn sched_getparam(cx: &mut Context, a: &Args) -> SysResult {
 
 /// Only the policies without priority: OTHER, BATCH, IDLE.
 fn set_policy(cx: &Context, pid: i32, policy: u32, priority: i32) -> SysResult {
-    task_of(cx, pid)?;
+    let t = task_of(cx, pid)?;
     match policy & !0x4000_0000 {
-        0 | 3 | 5 if priority == 0 => Ok(0),
+        0 | 3 | 5 if priority == 0 => {
+            t.policy.store((policy & !0x4000_0000) as i32, Ordering::Relaxed);
+            Ok(0)
+        }
         1 | 2 if (1..=99).contains(&priority) => Err(EPERM),
         _ => Err(EINVAL),
     }
@@ -94,7 +96,8 @@ fn sched_setscheduler(cx: &mut Context, a: &Args) -> SysResult {
 
 fn sched_setparam(cx: &mut Context, a: &Args) -> SysResult {
     let priority: i32 = cx.mm().read_obj(a.va(1))?;
-    set_policy(cx, a.i32(0), 0, priority)
+    let policy = task_of(cx, a.i32(0))?.policy.load(Ordering::Relaxed) as u32;
+    set_policy(cx, a.i32(0), policy, priority)
 }
 
 fn priority_bounds(a: &Args, bound: usize) -> SysResult {
