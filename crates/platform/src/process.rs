@@ -691,7 +691,7 @@ fn app_filter() -> Program {
         .ret_if_eq(stub::EVENT_NR, bpf::USER_NOTIF)
         .ret_if_eq(libc::SYS_rt_sigreturn as u32, bpf::ALLOW)
         .ret_if_eq(libc::SYS_exit as u32, bpf::ALLOW)
-        .skip_if_ne(libc::SYS_futex as u32, 2)
+        .skip_if_ne(libc::SYS_futex as u32, 3)
         .load(bpf::arg_low(1))
         .ret_if_eq(libc::FUTEX_WAKE as u32, bpf::ALLOW)
         .ret(bpf::KILL);
@@ -784,4 +784,54 @@ pub fn release_after(p: &Arc<Process>, raw: RawThread, listener: Listener, ended
     }
     drop(listener);
     p.give_area(raw.area_no, raw.unit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the filter answers (classic BPF: the instructions that [`Program`] makes).
+    fn verdict(p: &Program, nr: i64, ip: u64, arg1: u32) -> u32 {
+        let bytes = p.bytes();
+        let code: Vec<&[u8]> = bytes.chunks(8).collect();
+        let (mut pc, mut a) = (0usize, 0u32);
+        loop {
+            let i = code[pc];
+            let op = u16::from_le_bytes([i[0], i[1]]);
+            let k = u32::from_le_bytes([i[4], i[5], i[6], i[7]]);
+            pc += 1;
+            let skip = |yes: bool| usize::from(if yes { i[2] } else { i[3] });
+            match op {
+                0x20 if k == bpf::ARCH => a = bpf::ARCH_X86_64,
+                0x20 if k == bpf::NR => a = nr as u32,
+                0x20 if k == bpf::IP_LOW => a = ip as u32,
+                0x20 if k == bpf::IP_HIGH => a = (ip >> 32) as u32,
+                0x20 if k == bpf::arg_low(1) => a = arg1,
+                0x15 => pc += skip(a == k),
+                0x35 => pc += skip(a >= k),
+                0x06 => return k,
+                _ => panic!("instruction {op:#x} {k:#x}"),
+            }
+        }
+    }
+
+    #[test]
+    fn filters_allow_no_more_than_they_say() {
+        let (app, service, base) = (app_filter(), service_filter(), base_filter());
+        let stub_ip = stub::TEXT + 0x40;
+        for nr in (0..600).chain([i64::from(stub::EVENT_NR), 0x4000_0001]) {
+            for arg in [0, 1, 128, 129] {
+                let wake = nr == libc::SYS_futex && arg == libc::FUTEX_WAKE as u32;
+                let harmless = nr == libc::SYS_rt_sigreturn || nr == libc::SYS_exit || wake;
+                let v = verdict(&app, nr, stub_ip, arg);
+                assert_eq!(v == bpf::ALLOW, harmless, "call {nr} of the stub");
+                for ip in [0x40_0000, stub::TEXT - 1, stub::FILTERS, stub::COMMAND, stub::AREAS] {
+                    assert_ne!(verdict(&app, nr, ip, arg), bpf::ALLOW);
+                    assert_ne!(verdict(&base, nr, ip, arg), bpf::ALLOW);
+                    assert_eq!(verdict(&service, nr, ip, arg), bpf::KILL);
+                }
+            }
+            assert_ne!(verdict(&service, libc::SYS_clone, stub_ip, 0), bpf::ALLOW);
+        }
+    }
 }
