@@ -132,7 +132,10 @@ static void as_root(void)
 	stat("f", &s);
 	T(s.st_mode & 07777);
 	T(s.st_uid * 100 + s.st_gid);
-	/* A set-user-id program. */
+	/* A set-user-id program; /tmp may be mounted nosuid. */
+	char dir[] = "/var/tmp/check-XXXXXX";
+	if (!mkdtemp(dir) || chmod(dir, 0755) || chdir(dir))
+		say("mkdtemp", "failed");
 	int in = open("/bin/sleep", O_RDONLY), out = open("suid", O_CREAT | O_WRONLY, 0755);
 	char b[65536];
 	for (int n; (n = read(in, b, sizeof b)) > 0;)
@@ -179,9 +182,12 @@ static void as_root(void)
 		pid_t c = fork();
 		if (!c) {
 			setuid(1000);
+			alarm(1);
 			for (;;) pause();
 		}
 		ms(30);
+		unlink("suid");
+		rmdir(dir);
 		setuid(2000);
 		_exit(kill(c, SIGTERM) == -1 ? errno : 0)));
 }

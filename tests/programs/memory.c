@@ -212,7 +212,7 @@ static void remapping(void)
 	T(grown[3 * PAGE]);
 	char *volatile d = map(1);
 	d[0] = 5;
-	char *volatile e = mremap(d, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+	char *volatile e = (char *)syscall(SYS_mremap, d, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 0);
 	T(fails(e));
 	if (e != MAP_FAILED)
 		T(d[0] * 10 + e[0]);

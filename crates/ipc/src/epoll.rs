@@ -429,6 +429,9 @@ impl Epoll {
 }
 
 impl FileOps for Epoll {
+    fn ignores_seek(&self) -> bool {
+        true
+    }
     fn stat(&self) -> Result<Stat> {
         Ok(anon_stat())
     }

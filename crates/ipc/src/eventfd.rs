@@ -94,6 +94,9 @@ impl FileOps for EventFd {
         let _ = src.take(&mut [0; 8]);
         Ok(8)
     }
+    fn ignores_seek(&self) -> bool {
+        true
+    }
     fn stat(&self) -> Result<Stat> {
         Ok(anon_stat())
     }

@@ -293,6 +293,9 @@ impl FileOps for Inotify {
             }
         }
     }
+    fn ignores_seek(&self) -> bool {
+        true
+    }
     fn stat(&self) -> Result<Stat> {
         Ok(anon_stat())
     }

@@ -1,14 +1,16 @@
 //! Pipes and FIFOs (`pipe(7)`, `fifo(7)`; Linux's `fs/pipe.c`).
 //!
 //! A [`Pipe`] is shared by its [`PipeEnd`]s, which are the open files. A write of at most `PIPE_BUF` bytes
-//! is taken whole or not at all. A pipe is writable, for poll, while another `PIPE_BUF` bytes fit.
+//! is taken whole or not at all. The bytes lie in one ring, but room is counted as Linux does it, in pages:
+//! a write may fill up the last page, and begins new ones; a page is free when its last byte was read. A pipe
+//! is writable, for poll, while a page is free.
 //!
 //! In packet mode (`O_DIRECT` on the write end) each write is a packet of its own: a read takes one, and
-//! drops what does not fit. Bytes and packets may be mixed; boundaries are kept only while there are packets.
+//! drops what does not fit. Bytes and packets may be mixed.
 
 use crate::ring::ByteRing;
 use crate::{FIONREAD, PIPEFS_DEV, next_ino};
-use abi::errno::{EAGAIN, EBADF, EBUSY, EINVAL, ENOTTY, ENXIO, EPERM, EPIPE};
+use abi::errno::{EAGAIN, EBADF, EBUSY, EFAULT, EINVAL, ENOTTY, ENXIO, EPERM, EPIPE};
 use abi::{Result, Va};
 use parking_lot::Mutex;
 use std::any::Any;
@@ -25,10 +27,12 @@ pub const DEFAULT_CAPACITY: usize = 65536;
 /// `/proc/sys/fs/pipe-max-size`: what an unprivileged `F_SETPIPE_SZ` may ask.
 pub const MAX_CAPACITY: usize = 1 << 20;
 
-/// A run of bytes in the ring.
+/// A page of the pipe: the next `len` bytes of the ring.
 #[derive(Clone, Copy)]
-struct Seg {
+struct Page {
     len: usize,
+    /// Up to where it was filled; `PIPE_BUF` if nothing may be added.
+    end: usize,
     packet: bool,
 }
 
@@ -41,12 +45,12 @@ pub struct Pipe {
 
 pub(crate) struct State {
     ring: ByteRing,
-    /// Empty unless there are packets; then it covers the whole ring.
-    segs: VecDeque<Seg>,
+    /// They cover the whole ring.
+    pages: VecDeque<Page>,
+    /// How many of them are packets.
     packets: usize,
-    /// Bytes that lie in packets.
-    packet_bytes: usize,
-    capacity: usize,
+    /// The most pages.
+    limit: usize,
     pub(crate) readers: u32,
     pub(crate) writers: u32,
     /// How often the read side, the write side, was opened.
@@ -55,121 +59,106 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// What counts against the capacity: a packet takes a page, whatever its size.
-    fn used(&self) -> usize {
-        self.ring.len() - self.packet_bytes + self.packets * PIPE_BUF
-    }
+    /// How many bytes can be added in pages of their own.
     pub(crate) fn free(&self) -> usize {
-        self.capacity.saturating_sub(self.used())
+        self.limit.saturating_sub(self.pages.len()) * PIPE_BUF
     }
     pub(crate) fn len(&self) -> usize {
         self.ring.len()
     }
     fn writable(&self) -> bool {
-        self.free() >= PIPE_BUF
-    }
-    fn note_stream(&mut self, n: usize) {
-        if self.segs.is_empty() || n == 0 {
-            return;
-        }
-        match self.segs.back_mut() {
-            Some(s) if !s.packet => s.len += n,
-            _ => self.segs.push_back(Seg {
-                len: n,
-                packet: false,
-            }),
-        }
-    }
-    fn note_packet(&mut self, n: usize) {
-        let before = self.ring.len() - n;
-        if self.segs.is_empty() && before > 0 {
-            self.segs.push_back(Seg {
-                len: before,
-                packet: false,
-            });
-        }
-        self.segs.push_back(Seg {
-            len: n,
-            packet: true,
-        });
-        self.packets += 1;
-        self.packet_bytes += n;
-    }
-    fn pop_front_seg(&mut self) {
-        if let Some(s) = self.segs.pop_front()
-            && s.packet
-        {
-            self.packets -= 1;
-            self.packet_bytes -= s.len;
-        }
-        if self.packets == 0 {
-            self.segs.clear();
-        }
+        self.pages.len() < self.limit
     }
     fn clear(&mut self) {
         self.ring.release();
-        self.segs.clear();
+        self.pages.clear();
         self.packets = 0;
-        self.packet_bytes = 0;
+    }
+    /// New pages for `n` bytes that are at the end of the ring. Nothing is added to closed ones.
+    fn note(&mut self, mut n: usize, packet: bool, closed: bool) {
+        while n > 0 {
+            let len = n.min(PIPE_BUF);
+            self.pages.push_back(Page {
+                len,
+                end: if closed { PIPE_BUF } else { len },
+                packet,
+            });
+            self.packets += usize::from(packet);
+            n -= len;
+        }
+    }
+    fn pop_page(&mut self) {
+        if self.pages.pop_front().is_some_and(|p| p.packet) {
+            self.packets -= 1;
+        }
+    }
+    /// `n` bytes left the ring.
+    fn forget(&mut self, mut n: usize) {
+        while n > 0 {
+            let Some(p) = self.pages.front_mut() else {
+                return;
+            };
+            if p.len > n {
+                p.len -= n;
+                return;
+            }
+            n -= p.len;
+            self.pop_page();
+        }
     }
 
+    /// As `pipe_write`: what does not fill a page goes first, into the last page, if it fits there whole. A
+    /// page that the application's memory cannot fill is not written.
     fn write(&mut self, src: &mut dyn Source, packet: bool) -> Result<usize> {
         let n = src.remaining();
-        if packet {
-            let mut done = 0;
-            while done < n {
-                if !self.writable() {
-                    return if done == 0 { Err(EAGAIN) } else { Ok(done) };
-                }
-                match self.ring.push_from(src, PIPE_BUF) {
-                    Ok(0) => break,
-                    Ok(k) => {
-                        self.note_packet(k);
-                        done += k;
-                    }
-                    Err(e) if done == 0 => return Err(e),
-                    Err(_) => break,
-                }
-            }
-            return Ok(done);
-        }
-        let free = self.free();
-        if free == 0 || (n <= PIPE_BUF && free < n) {
+        let rest = n % PIPE_BUF;
+        let merge = match self.pages.back() {
+            Some(p) if !packet && !p.packet && p.end + rest <= PIPE_BUF => rest,
+            _ => 0,
+        };
+        let want = n.min(merge + self.free());
+        if want == 0 {
             return Err(EAGAIN);
         }
-        let k = self.ring.push_from(src, n.min(free))?;
-        self.note_stream(k);
+        let mut k = self.ring.push_from(src, want)?;
+        if k < want {
+            let whole = k
+                .checked_sub(merge)
+                .map_or(0, |k| merge + k / PIPE_BUF * PIPE_BUF);
+            self.ring.drop_back(k - whole);
+            k = whole;
+        }
+        if k == 0 {
+            return Err(EFAULT);
+        }
+        if let Some(p) = self.pages.back_mut() {
+            p.len += merge;
+            p.end += merge;
+        }
+        self.note(k - merge, packet, false);
         Ok(k)
     }
 
     pub(crate) fn read(&mut self, dst: &mut dyn Sink) -> Result<usize> {
-        if self.segs.is_empty() {
-            return self.ring.pop_into(dst, usize::MAX);
+        if self.packets == 0 {
+            let k = self.ring.pop_into(dst, usize::MAX)?;
+            self.forget(k);
+            return Ok(k);
         }
         let mut done = 0;
-        while let Some(s) = self.segs.front().copied() {
-            match self.ring.peek_into(dst, 0, s.len) {
-                Ok(k) if s.packet => {
-                    self.ring.consume(s.len);
-                    self.pop_front_seg();
+        while let Some(p) = self.pages.front().copied() {
+            match self.ring.peek_into(dst, 0, p.len) {
+                Ok(k) if p.packet => {
+                    self.ring.consume(p.len);
+                    self.pop_page();
                     return Ok(done + k);
                 }
                 Ok(k) => {
                     self.ring.consume(k);
+                    self.forget(k);
                     done += k;
-                    if k < s.len {
-                        if let Some(f) = self.segs.front_mut() {
-                            f.len -= k;
-                        }
+                    if k < p.len || dst.remaining() == 0 {
                         return Ok(done);
-                    }
-                    self.pop_front_seg();
-                    if dst.remaining() == 0 {
-                        return Ok(done);
-                    }
-                    if self.segs.is_empty() {
-                        // Only stream bytes are left; their boundaries are not kept.
-                        return Ok(done + self.ring.pop_into(dst, usize::MAX).unwrap_or(0));
                     }
                 }
                 Err(_) if done > 0 => return Ok(done),
@@ -182,46 +171,34 @@ impl State {
     /// Takes up to `max` bytes out as they stand (for splice).
     pub(crate) fn take(&mut self, max: usize) -> Vec<u8> {
         let mut max = max.min(self.ring.len());
-        if let Some(s) = self.segs.front().copied() {
-            max = max.min(s.len);
-            let v = self.ring.pop_vec(max);
-            if s.packet {
-                self.ring.consume(s.len - max);
-                self.pop_front_seg();
-            } else if max == s.len {
-                self.pop_front_seg();
-            } else if let Some(f) = self.segs.front_mut() {
-                f.len -= max;
-            }
-            return v;
+        if self.packets > 0 {
+            max = max.min(self.pages.front().map_or(0, |p| p.len));
         }
-        self.ring.pop_vec(max)
+        let v = self.ring.pop_vec(max);
+        self.forget(v.len());
+        v
     }
 
     /// Puts back what [`State::take`] gave; may go beyond the capacity for a moment.
     pub(crate) fn untake(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
         self.ring.push_front(bytes);
-        match self.segs.front_mut() {
-            Some(s) if !s.packet => s.len += bytes.len(),
-            Some(_) => self.segs.push_front(Seg {
-                len: bytes.len(),
+        for part in bytes.rchunks(PIPE_BUF) {
+            self.pages.push_front(Page {
+                len: part.len(),
+                end: PIPE_BUF,
                 packet: false,
-            }),
-            None => {}
+            });
         }
     }
 
     /// Appends bytes whatever the capacity.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.ring.push(bytes);
-        self.note_stream(bytes.len());
+        self.note(bytes.len(), false, true);
     }
     pub(crate) fn append_copy(&mut self, from: &State, n: usize) {
         self.ring.push_copy(&from.ring, n);
-        self.note_stream(n);
+        self.note(n, false, true);
     }
 }
 
@@ -230,10 +207,9 @@ impl Pipe {
         Arc::new(Pipe {
             state: Mutex::new(State {
                 ring: ByteRing::new(),
-                segs: VecDeque::new(),
+                pages: VecDeque::new(),
                 packets: 0,
-                packet_bytes: 0,
-                capacity: DEFAULT_CAPACITY,
+                limit: DEFAULT_CAPACITY / PIPE_BUF,
                 readers: 0,
                 writers: 0,
                 read_opens: 0,
@@ -276,7 +252,7 @@ impl Pipe {
         let mut s = self.state.lock();
         if s.readers == 0 && s.writers == 0 {
             s.clear();
-            s.capacity = DEFAULT_CAPACITY;
+            s.limit = DEFAULT_CAPACITY / PIPE_BUF;
         }
         let (mut reads, mut writes, mut wait, mut quiet) = (false, false, None, None);
         match flags & O_ACCMODE {
@@ -434,7 +410,7 @@ impl PipeEnd {
     /// `fcntl(F_GETPIPE_SZ)`.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.pipe.state.lock().capacity
+        self.pipe.state.lock().limit * PIPE_BUF
     }
     /// `fcntl(F_SETPIPE_SZ)`: gives the capacity that was set. `privileged`: CAP_SYS_RESOURCE.
     pub fn set_capacity(&self, size: u32, privileged: Privileged) -> Result<usize> {
@@ -443,14 +419,14 @@ impl PipeEnd {
         }
         let size = (size as usize).max(PIPE_BUF).next_power_of_two();
         let mut s = self.pipe.state.lock();
-        if size > s.capacity && size > MAX_CAPACITY && privileged == Privileged::No {
+        if size > s.limit * PIPE_BUF && size > MAX_CAPACITY && privileged == Privileged::No {
             return Err(EPERM);
         }
-        if s.used() > size {
+        if s.pages.len() > size / PIPE_BUF {
             return Err(EBUSY);
         }
         let was = s.writable();
-        s.capacity = size;
+        s.limit = size / PIPE_BUF;
         let is = s.writable();
         drop(s);
         self.pipe.notify_room(was, is);
@@ -482,7 +458,7 @@ impl FileOps for PipeEnd {
             return Ok(0);
         }
         self.pipe.consume(|s| {
-            if s.len() > 0 || s.packets > 0 {
+            if s.len() > 0 {
                 return s.read(dst);
             }
             if s.writers == 0 { Ok(0) } else { Err(EAGAIN) }
@@ -618,6 +594,9 @@ mod tests {
         // A larger write takes what fits.
         assert_eq!(write(&w, &[3; 5000]), Ok(4096));
         assert_eq!(write(&w, &[3; 904]), Err(EAGAIN));
+        // A page is free when it is empty, though bytes of it were read.
+        assert_eq!(read(&r, 100).unwrap().len(), 100);
+        assert_eq!(write(&w, &[4; 1]), Err(EAGAIN));
     }
 
     #[test]

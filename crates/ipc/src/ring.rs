@@ -92,6 +92,11 @@ impl ByteRing {
         Ok(done)
     }
 
+    /// Takes the last `n` bytes back.
+    pub fn drop_back(&mut self, n: usize) {
+        self.len -= n.min(self.len);
+    }
+
     /// Appends all of `bytes`.
     pub fn push(&mut self, bytes: &[u8]) {
         self.reserve(bytes.len());

@@ -260,8 +260,10 @@ impl Inner {
             s.queued = false;
             let mut count = 1;
             if s.interval > 0 {
-                let (n, _) = periods(expiry, s.interval, self.clock.now());
+                // Already now: who is told may call `rearm` before the callback has returned.
+                let (n, next) = periods(expiry, s.interval, self.clock.now());
                 count = n;
+                s.expiry = Some(next);
             } else {
                 s.expiry = None;
             }
@@ -275,23 +277,13 @@ impl Inner {
         if s.generation != what.generation || s.queued || s.interval == 0 {
             return;
         }
-        match rearm {
-            Rearm::Now => {
-                // The next period that the callback has not been told of.
-                let mut next =
-                    expiry.saturating_add((what.count as i64).saturating_mul(s.interval));
-                if s.interval < MIN_PERIOD {
-                    next = next.max(self.clock.now().saturating_add(MIN_PERIOD));
-                }
-                s.expiry = Some(next);
-                s.queued = true;
-                self.service.arm(self, next);
+        if let (Rearm::Now, Some(mut next)) = (rearm, s.expiry) {
+            if s.interval < MIN_PERIOD {
+                next = next.max(self.clock.now().saturating_add(MIN_PERIOD));
             }
-            Rearm::Later => {
-                // `rearm` counts from the first period after those that were told.
-                s.expiry =
-                    Some(expiry.saturating_add((what.count as i64).saturating_mul(s.interval)));
-            }
+            s.expiry = Some(next);
+            s.queued = true;
+            self.service.arm(self, next);
         }
     }
 }

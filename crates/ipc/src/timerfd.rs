@@ -105,6 +105,9 @@ impl FileOps for TimerFd {
         };
         dst.put(&n.to_le_bytes())
     }
+    fn ignores_seek(&self) -> bool {
+        true
+    }
     fn stat(&self) -> Result<Stat> {
         Ok(anon_stat())
     }

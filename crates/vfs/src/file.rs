@@ -149,6 +149,10 @@ pub trait FileOps: Any + Send + Sync {
     fn seekable(&self) -> bool {
         false
     }
+    /// Whether lseek(2) succeeds and does nothing (`noop_llseek`).
+    fn ignores_seek(&self) -> bool {
+        false
+    }
     /// Where the next write of an `O_APPEND` file goes; asked under the position's lock.
     fn append_offset(&self) -> Result<u64> {
         Ok(self.stat()?.size)
@@ -342,6 +346,9 @@ impl File {
     }
     /// `lseek(2)`.
     pub fn seek(&self, offset: i64, whence: u32) -> Result<u64> {
+        if self.ops.ignores_seek() {
+            return Ok(0);
+        }
         if !self.ops.seekable() {
             return Err(ESPIPE);
         }

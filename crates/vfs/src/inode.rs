@@ -14,7 +14,7 @@ use abi::errno::{EACCES, EINVAL, ENODATA, ENOTDIR, EOPNOTSUPP, EPERM, ETXTBSY};
 use abi::linux::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
 use parking_lot::Mutex;
 use std::any::Any;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// The type of a file: the `S_IFMT` bits of its mode.
@@ -367,6 +367,8 @@ pub struct InodeExt {
     pub socket: Slot,
     /// Who watches it.
     pub(crate) watcher: OnceLock<Arc<dyn crate::watch::Watcher>>,
+    /// Without a name, but one may be given (O_TMPFILE without O_EXCL).
+    pub(crate) linkable: AtomicBool,
     /// Open for writing (positive), or running (negative): `i_writecount`.
     writers: AtomicI32,
 }

@@ -85,12 +85,16 @@ pub(crate) fn removed(dir: &Arc<Dentry>, child: &Arc<Dentry>) {
     if !dir.sb().is_watched() {
         return;
     }
+    // One link less: the file's own watchers hear it first.
+    if child.file_type() != Some(FileType::Directory) {
+        tell(child, IN_ATTRIB, 0, b"");
+    }
     tell(dir, IN_DELETE | dir_bit(child), 0, &child.name());
     gone(child);
 }
 
-/// One name less of `child`; the last one ends its watches.
-pub(crate) fn gone(child: &Arc<Dentry>) {
+/// A name of `child` went; the last one ends its watches.
+fn gone(child: &Arc<Dentry>) {
     let Ok(inode) = child.inode() else { return };
     let Some(w) = inode.ext().watcher.get() else {
         return;
@@ -99,7 +103,6 @@ pub(crate) fn gone(child: &Arc<Dentry>) {
         .stat()
         .is_ok_and(|s| s.nlink > 0 && inode.file_type() != FileType::Directory)
     {
-        w.event(IN_ATTRIB, 0, b"");
         return;
     }
     w.event(IN_DELETE_SELF, 0, b"");
@@ -127,6 +130,9 @@ pub(crate) fn moved(
     // IN_ISDIR does not go with what happens to a directory itself being moved.
     tell(child, IN_MOVE_SELF, 0, b"");
     if let Some(t) = target {
+        if t.file_type() != Some(FileType::Directory) {
+            tell(t, IN_ATTRIB, 0, b"");
+        }
         gone(t);
     }
 }

@@ -10,7 +10,7 @@ use crate::stream::{End, Half};
 use crate::sys::{AF_UNSPEC, SOL_SOCKET};
 use abi::Result;
 use abi::errno::{
-    EAGAIN, ECONNREFUSED, EINVAL, EISCONN, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM, EPROTOTYPE,
+    EADDRINUSE, EAGAIN, ECONNREFUSED, EINVAL, ENOENT, EISCONN, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM, EPROTOTYPE,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -147,7 +147,15 @@ impl Protocol for UnixSock {
             return self.autobind();
         }
         if self.state.read().name != UnixName::Unnamed {
-            return Err(EINVAL);
+            // Linux makes the node before it looks at the socket: a name that exists is told first.
+            return Err(match &name {
+                UnixName::Path(p) => match who.paths.lookup(p) {
+                    Err(ENOENT) => EINVAL,
+                    Ok(_) | Err(ECONNREFUSED) => EADDRINUSE,
+                    Err(e) => e,
+                },
+                _ => EINVAL,
+            });
         }
         match &name {
             UnixName::Abstract(n) => self.claim_abstract(n)?,

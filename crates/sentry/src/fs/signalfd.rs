@@ -235,11 +235,14 @@ impl FileOps for SignalFd {
             let w = self.watcher.lock();
             (w.task.upgrade(), w.group.clone())
         };
-        let take = || {
-            let own = task.as_ref().and_then(|t| t.pending.take(self.mask()));
-            own.or_else(|| group.shared.take(self.mask()))
+        let take = || match &task {
+            Some(t) => take_signal(t, self.mask()),
+            None => group.shared.take(self.mask()),
         };
         put_all(dst, take().ok_or(EAGAIN)?, take)
+    }
+    fn ignores_seek(&self) -> bool {
+        true
     }
     fn stat(&self) -> Result<Stat> {
         Ok(Stat {

@@ -23,11 +23,22 @@ pub struct Timers {
 /// The most POSIX timers of a process; Linux bounds them by RLIMIT_SIGPENDING.
 const POSIX_MAX: usize = 4096;
 
-/// A POSIX timer.
+/// A POSIX timer. It stands still from the moment that its signal is queued until that is taken
+/// ([`Timers::delivered`]); what expired meanwhile is the overrun.
 pub struct PosixTimer {
     pub timer: Timer,
     /// Expirations beyond the one whose signal was delivered.
-    pub overrun: Arc<AtomicU64>,
+    pub overrun: AtomicU64,
+    notify: Notify,
+}
+
+impl Notify {
+    fn signal(self) -> Option<Signal> {
+        match self {
+            Notify::None => None,
+            Notify::Signal { signal, .. } | Notify::Thread { signal, .. } => Some(signal),
+        }
+    }
 }
 
 /// An interval timer on CPU time.
@@ -163,37 +174,65 @@ impl Timers {
         let id = (0..)
             .find(|i| !p.contains_key(i))
             .expect("fewer than POSIX_MAX");
-        let overrun = Arc::new(AtomicU64::new(0));
-        let count = overrun.clone();
         let kernel = Arc::downgrade(&task.kernel);
         let group: Weak<ThreadGroup> = Arc::downgrade(&task.group);
         let timer = Timer::new(&task.kernel.timers, clock, move |e| {
-            count.store(e.count.saturating_sub(1), Ordering::Relaxed);
-            let (Some(k), Some(g)) = (kernel.upgrade(), group.upgrade()) else {
+            let (Some(k), Some(g), Some(signal)) =
+                (kernel.upgrade(), group.upgrade(), notify.signal())
+            else {
                 return Rearm::Now;
             };
-            let info = |s: Signal, value: u64| {
-                let mut i = SigInfo::new(s, SI_TIMER);
-                i.fields[0] = (id as u64) | ((e.count.saturating_sub(1)) << 32);
-                i.fields[1] = value;
-                i
-            };
-            match notify {
-                Notify::None => {}
-                Notify::Signal { signal, value } => {
-                    let _ = k.send_to_group(&g, info(signal, value));
-                }
-                Notify::Thread { signal, value, tid } => {
+            let (value, to) = match notify {
+                Notify::Thread { value, tid, .. } => {
                     let t = k.tasks.lock().task(tid);
-                    if let Some(t) = t.filter(|t| t.group.tgid == g.tgid) {
-                        let _ = k.send_to_task(&t, info(signal, value));
+                    match t.filter(|t| t.group.tgid == g.tgid) {
+                        Some(t) => (value, Some(t)),
+                        None => return Rearm::Now,
                     }
                 }
+                Notify::Signal { value, .. } => (value, None),
+                Notify::None => return Rearm::Now,
+            };
+            let queue = to.as_ref().map_or(&g.shared, |t| &t.pending);
+            // Where nothing will be taken, nobody would start the timer again.
+            let waits = !signal.is_realtime() && queue.bits().contains(signal);
+            if waits || g.actions().read().ignores(signal) {
+                return Rearm::Now;
             }
-            Rearm::Now
+            let mut i = SigInfo::new(signal, SI_TIMER);
+            i.fields[0] = (id as u64) | ((e.count.saturating_sub(1)) << 32);
+            i.fields[1] = value;
+            let sent = match &to {
+                Some(t) => k.send_to_task(t, i),
+                None => k.send_to_group(&g, i),
+            };
+            if sent.is_ok() { Rearm::Later } else { Rearm::Now }
         });
-        p.insert(id, Arc::new(PosixTimer { timer, overrun }));
+        let overrun = AtomicU64::new(0);
+        let t = PosixTimer {
+            timer,
+            overrun,
+            notify,
+        };
+        p.insert(id, Arc::new(t));
         Ok(id)
+    }
+    /// A timer's signal was taken: it says how many expirations were missed, and the timer goes on.
+    pub fn delivered(&self, info: &mut SigInfo) {
+        let Ok(t) = self.posix(info.fields[0] as u32 as i32) else {
+            return;
+        };
+        let n = (info.fields[0] >> 32).saturating_add(t.timer.rearm());
+        let n = n.min(i32::MAX as u64);
+        info.fields[0] = (info.fields[0] & 0xffff_ffff) | n << 32;
+        t.overrun.store(n, Ordering::Relaxed);
+    }
+    /// Pending signals of this kind were dropped: timers that waited for their delivery go on.
+    pub fn dropped(&self, signal: Signal) {
+        let p = self.posix.lock();
+        for t in p.values().filter(|t| t.notify.signal() == Some(signal)) {
+            t.timer.rearm();
+        }
     }
     pub fn posix(&self, id: i32) -> Result<Arc<PosixTimer>> {
         self.posix.lock().get(&id).cloned().ok_or(EINVAL)

@@ -194,11 +194,7 @@ fn boundary(cx: &mut Context) -> Flow {
             continue;
         }
         let deliverable = SigSet(!cx.mask().0);
-        let Some(info) = cx
-            .pending
-            .take(deliverable)
-            .or_else(|| cx.group.shared.take(deliverable))
-        else {
+        let Some(info) = syscalls::families::signals::take_signal(cx, deliverable) else {
             break;
         };
         crate::strace::signal(cx, &info);

@@ -98,6 +98,9 @@ impl FileOps for MemFile {
             }
         }
     }
+    fn ignores_seek(&self) -> bool {
+        true
+    }
     fn write(&self, _: &File, src: &mut dyn Source, _: u64) -> Result<usize> {
         if self.0 == Kind::Full {
             return Err(ENOSPC);

@@ -14,6 +14,7 @@ use abi::errno::{
 };
 use abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, S_IFMT, S_ISVTX};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl PathCx<'_> {
     /// Makes a name at the end of `path` (`filename_create`): `make` is called with the directory, the name
@@ -147,7 +148,12 @@ impl PathCx<'_> {
         if !Arc::ptr_eq(source.dentry.sb(), dir.dentry.sb()) {
             return Err(EXDEV);
         }
+        let nameless = &inode.ext().linkable;
+        if !nameless.load(Ordering::Relaxed) && inode.stat()?.nlink == 0 {
+            return Err(ENOENT);
+        }
         dir.inode()?.link(&self.caller, &name, inode)?;
+        nameless.store(false, Ordering::Relaxed);
         let made = dir.dentry.attach(&name, Some(inode.clone()));
         watch::happened(&source.dentry, watch::IN_ATTRIB);
         watch::created(&dir.dentry, &made);

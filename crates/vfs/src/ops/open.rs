@@ -17,6 +17,7 @@ use abi::errno::{
     EACCES, EBADF, ECONNREFUSED, EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, ENXIO, EPERM,
 };
 use std::any::Any;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 /// The bit of `O_TMPFILE` that is its own.
@@ -197,6 +198,10 @@ impl PathCx<'_> {
         self.permission(dir, Want::WRITE | Want::EXEC)?;
         let new = self.new_node(dir, mode, FileType::Regular)?;
         let inode = dir.inode()?.tmpfile(&self.caller, new)?;
+        inode
+            .ext()
+            .linkable
+            .store(flags & O_EXCL == 0, Ordering::Relaxed);
         let name = format!("#{}", inode.stat()?.ino);
         let dentry = Dentry::new_unnamed_in(&dir.dentry, inode, name.as_bytes());
         let p = Path {

@@ -206,6 +206,7 @@ fn watchers_are_told() {
     let own = [
         e(IN_ATTRIB, ""),
         e(IN_MOVE_SELF, ""),
+        e(IN_ATTRIB, ""),
         e(IN_DELETE_SELF, ""),
         e(0, "end"),
     ];

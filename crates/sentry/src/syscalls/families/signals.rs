@@ -189,6 +189,7 @@ fn rt_sigaction(cx: &mut Context, a: &Args) -> SysResult {
             for t in cx.kernel.tasks.lock().threads(cx.group.tgid) {
                 t.pending.discard(SigSet::of(s));
             }
+            cx.group.timers.dropped(s);
         }
     }
     if let Some(va) = a.va_opt(2) {
@@ -284,7 +285,11 @@ fn pause(cx: &mut Context, _: &Args) -> SysResult {
 /// Takes a pending signal of `set`, the thread's own first.
 #[must_use]
 pub fn take_signal(t: &Task, set: SigSet) -> Option<SigInfo> {
-    t.pending.take(set).or_else(|| t.group.shared.take(set))
+    let mut info = t.pending.take(set).or_else(|| t.group.shared.take(set))?;
+    if info.code == SI_TIMER {
+        t.group.timers.delivered(&mut info);
+    }
+    Some(info)
 }
 
 /// `rt_sigtimedwait(set, info, timeout, sigsetsize)`.
