@@ -825,7 +825,13 @@ mod tests {
                 let harmless = nr == libc::SYS_rt_sigreturn || nr == libc::SYS_exit || wake;
                 let v = verdict(&app, nr, stub_ip, arg);
                 assert_eq!(v == bpf::ALLOW, harmless, "call {nr} of the stub");
-                for ip in [0x40_0000, stub::TEXT - 1, stub::FILTERS, stub::COMMAND, stub::AREAS] {
+                for ip in [
+                    0x40_0000,
+                    stub::TEXT - 1,
+                    stub::FILTERS,
+                    stub::COMMAND,
+                    stub::AREAS,
+                ] {
                     assert_ne!(verdict(&app, nr, ip, arg), bpf::ALLOW);
                     assert_ne!(verdict(&base, nr, ip, arg), bpf::ALLOW);
                     assert_eq!(verdict(&service, nr, ip, arg), bpf::KILL);

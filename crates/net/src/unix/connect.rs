@@ -10,7 +10,8 @@ use crate::stream::{End, Half};
 use crate::sys::{AF_UNSPEC, SOL_SOCKET};
 use abi::Result;
 use abi::errno::{
-    EADDRINUSE, EAGAIN, ECONNREFUSED, EINVAL, ENOENT, EISCONN, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM, EPROTOTYPE,
+    EADDRINUSE, EAGAIN, ECONNREFUSED, EINVAL, EISCONN, ENOENT, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP,
+    EPERM, EPROTOTYPE,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -92,7 +92,11 @@ pub fn push(cx: &mut Context, info: &SigInfo, action: &SigAction) -> Result<()> 
     if fp.len() >= SW_BYTES + 4 && fp[SW_BYTES..SW_BYTES + 4] == FP_MAGIC1.to_le_bytes() {
         fp.extend_from_slice(&FP_MAGIC2.to_le_bytes());
     }
-    let fp_at = if fp.is_empty() { 0 } else { sp.wrapping_sub(fp.len() as u64) & !63 };
+    let fp_at = if fp.is_empty() {
+        0
+    } else {
+        sp.wrapping_sub(fp.len() as u64) & !63
+    };
     let below = if fp.is_empty() { sp } else { fp_at };
     let at = (below.wrapping_sub(size_of::<RtSigFrame>() as u64) & !15).wrapping_sub(8);
     if (on_alt || entering) && at < cx.altstack.sp {

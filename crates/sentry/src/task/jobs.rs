@@ -206,7 +206,11 @@ impl Timers {
                 Some(t) => k.send_to_task(t, i),
                 None => k.send_to_group(&g, i),
             };
-            if sent.is_ok() { Rearm::Later } else { Rearm::Now }
+            if sent.is_ok() {
+                Rearm::Later
+            } else {
+                Rearm::Now
+            }
         });
         let overrun = AtomicU64::new(0);
         let t = PosixTimer {
