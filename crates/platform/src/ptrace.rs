@@ -338,14 +338,7 @@ impl Drop for Thread {
             // Never seized: it sleeps in the stub until its process ends.
             return;
         }
-        if self.state == State::Gone {
-            // Its end is ours to take note of: a traced thread stays a zombie until its tracer waits for it, and
-            // its process with it. (`ECHILD`: it was done.)
-            self.process.kill();
-            while let Ok(_) | Err(EINTR) = host::wait(tid, libc::__WALL) {}
-            return;
-        }
-        if self.state == State::Stopped {
+        let resumed = self.state == State::Stopped && {
             // Run the stub's exit by putting the thread there; the host executes it, since PTRACE_CONT does
             // not emulate.
             let mut r = self.regs;
@@ -354,19 +347,20 @@ impl Drop for Thread {
             (r.cs, r.ss, r.ds, r.es, r.fs, r.gs) = (0x33, 0x2b, 0, 0, 0, 0);
             // SAFETY: Regs is laid out as user_regs_struct.
             let set = unsafe { host::ptrace_data(libc::PTRACE_SETREGS, tid, 0, &raw mut r) };
-            if set.is_err() || host::ptrace(libc::PTRACE_CONT, tid, 0, 0).is_err() {
-                return;
-            }
-            loop {
-                match host::wait(tid, libc::__WALL) {
-                    Ok((_, s)) if libc::WIFSTOPPED(s) => {
-                        if host::ptrace(libc::PTRACE_CONT, tid, 0, 0).is_err() {
-                            break;
-                        }
-                    }
-                    Err(EINTR) => {}
-                    _ => break,
+            set.is_ok() && host::ptrace(libc::PTRACE_CONT, tid, 0, 0).is_ok()
+        };
+        if !resumed {
+            self.process.kill();
+        }
+        // Its end is ours to take note of: a traced thread stays a zombie until its tracer waits for it, and its
+        // process with it. (`ECHILD`: it was done.)
+        loop {
+            match host::wait(tid, libc::__WALL) {
+                Ok((_, s)) if libc::WIFSTOPPED(s) => {
+                    let _ = host::ptrace(libc::PTRACE_CONT, tid, 0, 0);
                 }
+                Err(EINTR) => {}
+                _ => break,
             }
         }
         self.process.give_area(raw.area_no, raw.unit);
