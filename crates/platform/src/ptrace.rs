@@ -205,6 +205,12 @@ impl Thread {
             let signal = stop & 0xff;
             if signal == libc::SIGTRAP | 0x80 {
                 let nr = r.orig_rax;
+                if (stub::TEXT..stub::FILTERS).contains(&r.rip) {
+                    // No code of ours runs traced: the application jumped there. It would loop in the spawner
+                    // and clone without end; the notify platform's filter kills it for the same.
+                    self.process.kill();
+                    return None;
+                }
                 // int 0x80 and x32 come here as well: the former with a 32-bit number space.
                 if self.is_foreign(nr) {
                     return Some(Event::ForeignSyscall);
@@ -330,6 +336,13 @@ impl Drop for Thread {
         let raw = self.raw.take().expect("only here");
         if self.state == State::New {
             // Never seized: it sleeps in the stub until its process ends.
+            return;
+        }
+        if self.state == State::Gone {
+            // Its end is ours to take note of: a traced thread stays a zombie until its tracer waits for it, and
+            // its process with it. (`ECHILD`: it was done.)
+            self.process.kill();
+            while let Ok(_) | Err(EINTR) = host::wait(tid, libc::__WALL) {}
             return;
         }
         if self.state == State::Stopped {
