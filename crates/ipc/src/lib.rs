@@ -1,5 +1,5 @@
-//! Kernel objects that processes talk and wait through: pipes and FIFOs, event files, timers, epoll, poll
-//! and inotify.
+//! Kernel objects that processes talk and wait through: pipes and FIFOs, event files, timers, epoll, poll,
+//! inotify, and System V IPC.
 //!
 //! They are open files (`vfs::FileOps`) that never block: `EAGAIN` says "not now", and the caller waits on
 //! the file's queue and tries again (see the `wait` crate). **Writes may be short**: where Linux's `write(2)`
@@ -24,6 +24,7 @@ pub mod pipe;
 pub mod poll;
 pub mod ring;
 pub mod splice;
+pub mod sysv;
 pub mod timer;
 pub mod timerfd;
 

@@ -38,6 +38,8 @@ pub struct Kernel {
     pub net: Arc<net::NetNamespace>,
     /// Anonymous files in memory: memfd_create(2), shared memory.
     pub shm: Arc<vfs::fs::tmpfs::ShmFs>,
+    /// System V IPC.
+    pub ipc: Arc<ipc::sysv::IpcNamespace>,
     pub terminals: crate::fs::terminals::Terminals,
     pub strace: Option<Arc<Strace>>,
     /// The channel to the starter.
@@ -102,6 +104,7 @@ impl Kernel {
                 domainname: b"(none)".to_vec(),
             }),
             net: p.net,
+            ipc: ipc::sysv::IpcNamespace::new(),
             terminals: p.terminals,
             strace: p.strace,
             control: p.control,

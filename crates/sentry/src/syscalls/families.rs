@@ -9,6 +9,7 @@ pub mod process;
 pub mod sched;
 pub mod signals;
 pub mod sockets;
+pub mod sysv;
 pub mod time;
 
 use super::Call;
@@ -24,5 +25,6 @@ pub const ALL: &[&[Call]] = &[
     sched::CALLS,
     signals::CALLS,
     sockets::CALLS,
+    sysv::CALLS,
     time::CALLS,
 ];

@@ -54,6 +54,7 @@ pub fn finish(cx: Context) {
         group.set_leader_status(own);
     }
     if remaining == 0 {
+        kernel.ipc.process_ended(group.tgid);
         // The main thread's own status counts if nothing ended the group as a whole.
         let status = group.exit_status().unwrap_or(group.leader_status());
         kernel.end_group(&group, status, &task);
