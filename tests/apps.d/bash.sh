@@ -7,7 +7,7 @@ coproc cat; echo co >&"${COPROC[1]}"; read -r l <&"${COPROC[0]}"; echo "$l"; kil
 diff <(seq 5) <(seq 6); echo $?
 trap 'echo usr' USR1; kill -USR1 $$; trap 'echo exit' EXIT
 (trap 'echo term; exit 4' TERM; while :; do sleep 0.05; done) & p=$!; sleep 0.3; kill $p; wait $p; echo $?
-sleep 20 & kill -STOP $!; kill -CONT $!; kill $!; wait $!; echo $?
+sleep 20 & sleep 0.2; kill -STOP $!; kill -CONT $!; kill $!; wait $!; echo $?
 sh -c 'kill -INT $$'; echo $?
 for i in {1..30}; do (exit $i) & pids[i]=$!; done; s=0; for i in {1..30}; do wait ${pids[i]}; s=$((s + $?)); done; echo $s
 seq 100000 | while read -r n; do ((n == 7)) && { echo $n; break; }; done
