@@ -4,13 +4,11 @@ use crate::args::{self, Do, real_path};
 use crate::complain;
 use crate::signals;
 use crate::stdio::{Errors, RawMode, Streams};
-use gofer::server::{Root, Server, Writable};
 use hostcall::{HostFd, path, start as host, term};
-use sandbox::{Access, EXIT_NOT_STARTED, Ending, Failure, GoferSide, RootSpec, SentrySide, Spec};
+use sandbox::{Access, EXIT_NOT_STARTED, Ending, RootSpec, SentrySide, Spec};
 use sentry::boot::config::{
     Config, ContainerSpec, MountKind, MountSpec, Net, PlatformKind, ProcessSpec, RootFs, Stdio, TraceConfig,
 };
-use std::convert::Infallible;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::ffi::OsStringExt;
@@ -59,7 +57,7 @@ fn try_run(args: Do) -> Result<ExitCode, String> {
         descriptors,
     };
     let logs = log.is_some();
-    let running = sandbox::start(&spec, run_gofer, move |side| {
+    let running = sandbox::start(&spec, ::oci::run_gofer, move |side| {
         let config = config(args, init, binds, streams, window, logs, side);
         sentry::boot::run(config)
     })
@@ -225,21 +223,6 @@ fn open_log(path: &std::path::Path) -> Result<std::fs::File, String> {
         .append(true)
         .open(path)
         .map_err(|e| format!("could not open the log {}: {e}", path.display()))
-}
-
-/// The Gofer's life, in its own process.
-fn run_gofer(side: GoferSide) -> Result<Infallible, Failure> {
-    let roots = side.roots.into_iter().enumerate().map(|(i, (fd, access))| {
-        let writable = match access {
-            Access::ReadOnly => Writable::No,
-            Access::Writable => Writable::Yes,
-        };
-        Root::from_fd(&i.to_string(), fd, writable)
-    });
-    let server = Server::new(roots.collect(), side.max_descriptors)
-        .map_err(|e| Failure(format!("could not start: {e}")))?;
-    (side.confine)().map_err(|e| Failure(format!("could not confine itself: {e}")))?;
-    server.run(side.channel)
 }
 
 /// What the Sentry gets, in its own process.

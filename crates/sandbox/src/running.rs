@@ -44,6 +44,10 @@ pub trait Attendant {
     fn ready(&mut self, running: &Running, fds: &[libc::pollfd]);
     /// The Sentry said something.
     fn answer(&mut self, _: &Running, _: Answer) {}
+    /// Whether the sandbox is to end now.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
 impl Running {
@@ -119,6 +123,9 @@ impl Running {
                 _ => break,
             }
             attendant.ready(&self, &fds[OWN..]);
+            if attendant.is_over() {
+                break;
+            }
             for (i, socket) in [(REPORT, self.report.raw()), (CONTROL, self.control.raw())] {
                 if fds[i].revents == 0 {
                     continue;

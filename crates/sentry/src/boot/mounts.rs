@@ -50,6 +50,7 @@ pub fn register(kernel: &Arc<Kernel>) {
     }
     crate::fs::proc::register(kernel);
     crate::fs::sys::register(kernel);
+    crate::fs::sys::register_cgroup(kernel);
     crate::fs::dev::register(kernel);
 }
 
