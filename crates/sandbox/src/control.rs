@@ -6,7 +6,7 @@
 use abi::Result;
 use hostcall::{RawFd, sock};
 pub use sentry::boot::config::control::{
-    ALL, CENSUS, CHANGES, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, PAUSE, READY, REFUSED, RESUME, SIGNAL,
+    ALL, CENSUS, CHANGES, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, PAUSE, PIDS_LIMIT, READY, REFUSED, RESUME, SIGNAL,
     START, WINDOW,
 };
 

@@ -123,6 +123,8 @@ pub struct ContainerSpec {
     pub read_only: Vec<String>,
     /// `kernel.hostname`-like names, and values.
     pub sysctls: Vec<(String, String)>,
+    /// Tasks that there may be; 0 for no limit but the kernel's own.
+    pub pids_limit: u32,
 }
 
 /// Tracing wishes.
@@ -243,6 +245,9 @@ pub mod control {
     pub const REFUSED: u32 = 14;
     /// Sentry → starter: a program that [`EXEC`] ran has ended; `u32` process, `u32` wait status.
     pub const EXITED: u32 = 15;
+
+    /// Starter → Sentry: tasks that there may be, 0 for no limit; `u32`.
+    pub const PIDS_LIMIT: u32 = 16;
 
     /// Every process.
     pub const ALL: u32 = u32::MAX;

@@ -61,6 +61,7 @@ pub fn serve(kernel: &Arc<Kernel>, mut held: Option<Launch>) -> Failure {
                     return e;
                 }
             }
+            Some(control::PIDS_LIMIT) => kernel.set_task_limit(number),
             Some(control::PAUSE) => {
                 kernel.freeze();
                 done(kernel, number, 0);
