@@ -34,6 +34,8 @@ pub const fn arg_low(i: u32) -> u32 {
 pub const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 pub const TRAP: u32 = libc::SECCOMP_RET_TRAP;
 pub const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+/// `ENOSYS`.
+pub const NO_CALL: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
 pub const USER_NOTIF: u32 = libc::SECCOMP_RET_USER_NOTIF;
 pub const ARCH_X86_64: u32 = 0xc000_003e;
 

@@ -14,7 +14,7 @@ use crate::kick::Kick;
 use crate::process::{Drive, Factory, KICK, Listener, Process, RawThread, recv, release_after};
 use crate::{AddressSpace, AppThread, Event, Interrupter, MapOp, Platform, Regs};
 use abi::Result;
-use abi::errno::EINVAL;
+use abi::errno::{EINVAL, ESRCH};
 use hostcall::process as host;
 use std::sync::Arc;
 
@@ -93,7 +93,8 @@ struct Thread {
 impl Thread {
     fn new(process: Arc<Process>, mut raw: RawThread) -> Result<Thread> {
         let listener = raw.listener.take().ok_or(EINVAL)?;
-        let kick = Kick::new(process.pid, raw.tid, Arc::downgrade(&process));
+        let raw_tid = raw.tid;
+        let kick = Kick::new(process.pid, raw_tid, Arc::downgrade(&process));
         let mut t = Thread {
             process,
             raw: Some(raw),
@@ -111,6 +112,12 @@ impl Thread {
             let (area, base) = t.area();
             Frame::fresh(area, base).address()
         };
+        let [what, _, said, ..] = n.data.args;
+        if (n.pid as i32, what, said) != (raw_tid, stub::EVENT_START, uc) {
+            // Another thread's listener, or none that waits at its start: the number was false.
+            t.process.kill();
+            return Err(ESRCH);
+        }
         t.waits = Waits::Event { id: n.id, uc };
         t.regs.eflags = 0x202;
         t.bases_changed = true;
@@ -138,7 +145,7 @@ impl Thread {
     /// Lets the thread go on with what was set.
     fn answer(&mut self) -> Result<()> {
         let (id, val) = match self.waits {
-            Waits::Gone => return Err(abi::errno::ESRCH),
+            Waits::Gone => return Err(ESRCH),
             Waits::Call { id, .. } => (id, self.ret),
             Waits::Event { id, .. } => {
                 if self.regs_changed
