@@ -232,11 +232,12 @@ impl Thread {
         let addr = u64::from_le_bytes(si[16..24].try_into().expect("8 bytes"));
         if signal == libc::SIGSYS {
             let arch = u32::from_le_bytes(si[28..32].try_into().expect("4 bytes"));
-            let nr = self.regs.rax;
+            // The kernel looks at the low half only.
+            let nr = u64::from(self.regs.rax as u32);
             if arch != hostcall::bpf::ARCH_X86_64 {
                 return Event::ForeignSyscall;
             }
-            self.regs.orig_rax = nr;
+            self.regs.orig_rax = self.regs.rax;
             let r = &self.regs;
             return Event::Syscall {
                 nr,
