@@ -122,7 +122,11 @@ fn init_process(args: &Do) -> Result<InitProcess, String> {
     let rlimits = (0..16)
         .filter_map(|r| host::rlimit(r).ok().map(|(soft, hard)| (r, soft, hard)))
         .collect();
+    let blocked =
+        host::blocked_signals().map_err(|e| format!("cannot read your blocked signals: {e}"))?;
     Ok(InitProcess {
+        ignored: host::inherited_ignored_signals().bits(),
+        blocked: blocked.bits(),
         argv: args.command.iter().map(|a| a.clone().into_vec()).collect(),
         envp,
         cwd: cwd.into_os_string().into_vec(),

@@ -24,6 +24,8 @@ const PASSED: [i32; 10] = [
 /// Blocks them, and opens the descriptor that they are read from. What the caller ignores (`nohup`) stays
 /// ignored.
 pub fn open() -> Result<HostFd> {
+    // A caller that ignores it would have our children's ends thrown away.
+    host::set_default_action(libc::SIGCHLD)?;
     let set = PASSED
         .into_iter()
         .filter(|s| !host::is_ignored(*s))

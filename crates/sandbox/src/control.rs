@@ -3,9 +3,12 @@
 //! The starter believes a child only in what concerns that child: its text is shown with control
 //! characters taken out, its numbers are checked.
 
+use crate::{EXIT_BROKEN, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_NOT_STARTED};
 use abi::Result;
 use hostcall::{RawFd, sock};
-pub use sentry::boot::config::control::{CRASH, ERROR, EXIT, SIGNAL, WINDOW};
+pub use sentry::boot::config::control::{
+    CRASH, ERROR, EXIT, NOT_EXECUTABLE, NOT_FOUND, SIGNAL, WINDOW,
+};
 
 /// The longest packet.
 const MAX: usize = 2048;
@@ -14,8 +17,8 @@ const MAX: usize = 2048;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Said {
     Exit(i32),
-    Error(String),
-    Crash(String),
+    /// There is no sandbox, or none any more: why, and the starter's exit status for it.
+    Failed(String, u8),
     /// It has closed its end.
     HungUp,
     /// Something that this version does not know.
@@ -44,8 +47,10 @@ fn decode(packet: &[u8]) -> Said {
     };
     match (u32::from_le_bytes(*kind), payload.first_chunk::<4>()) {
         (EXIT, Some(status)) => Said::Exit(i32::from_le_bytes(*status)),
-        (ERROR, _) => Said::Error(plain(payload)),
-        (CRASH, _) => Said::Crash(plain(payload)),
+        (ERROR, _) => Said::Failed(plain(payload), EXIT_NOT_STARTED),
+        (CRASH, _) => Said::Failed(plain(payload), EXIT_BROKEN),
+        (NOT_FOUND, _) => Said::Failed(plain(payload), EXIT_NOT_FOUND),
+        (NOT_EXECUTABLE, _) => Said::Failed(plain(payload), EXIT_NOT_EXECUTABLE),
         _ => Said::Nothing,
     }
 }
@@ -72,7 +77,7 @@ mod tests {
         assert_eq!(decode(&[99, 0, 0, 0]), Said::Nothing);
         assert_eq!(
             decode(b"\x04\0\0\0no \x1b[31mroom\n"),
-            Said::Error("no  [31mroom".into())
+            Said::Failed("no  [31mroom".into(), EXIT_NOT_STARTED)
         );
     }
 }

@@ -1,8 +1,8 @@
 //! Watching over a running sandbox until it ends.
 
+use crate::EXIT_BROKEN;
 use crate::control::{self, SIGNAL, Said, WINDOW};
 use crate::spawn::{Child, Who};
-use crate::{EXIT_BROKEN, EXIT_NOT_STARTED};
 use abi::Result;
 use hostcall::{HostFd, file, process, start as host, time};
 
@@ -120,12 +120,8 @@ impl Running {
                         seen.exit.get_or_insert(s);
                         until = near(SENTRY_GRACE);
                     }
-                    Said::Error(t) => {
-                        seen.text.get_or_insert((t, EXIT_NOT_STARTED));
-                        until = near(GRACE);
-                    }
-                    Said::Crash(t) => {
-                        seen.text.get_or_insert((t, EXIT_BROKEN));
+                    Said::Failed(text, exit) => {
+                        seen.text.get_or_insert((text, exit));
                         until = near(GRACE);
                     }
                     Said::Exit(_) | Said::Nothing => {}

@@ -68,6 +68,9 @@ pub struct InitProcess {
     /// Resource limits to begin with: (RLIMIT_*, soft, hard).
     pub rlimits: Vec<(u32, u64, u64)>,
     pub umask: u32,
+    /// Signals that it ignores and blocks from the start, as execve(2) keeps them: bit n - 1 for signal n.
+    pub ignored: u64,
+    pub blocked: u64,
 }
 
 /// All of it.
@@ -104,6 +107,10 @@ pub mod control {
     pub const SIGNAL: u32 = 3;
     /// Sentry → starter: it cannot start or go on; UTF-8 text for the person, one sentence.
     pub const ERROR: u32 = 4;
+    /// Sentry → starter: there is no such program; text as for [`ERROR`].
+    pub const NOT_FOUND: u32 = 6;
+    /// Sentry → starter: the program cannot be executed; text as for [`ERROR`].
+    pub const NOT_EXECUTABLE: u32 = 7;
     /// Child → starter: it failed by a fault of its own (a panic); UTF-8 text.
     pub const CRASH: u32 = 5;
 }

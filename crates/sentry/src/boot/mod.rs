@@ -17,10 +17,10 @@ use crate::strace::Strace;
 use crate::task::exec::{ExecRequest, prepare};
 use crate::task::limits::{COUNT, Limit, Limits};
 use crate::task::list::Process;
-use crate::task::signal::{Actions, AltStack};
+use crate::task::signal::{Actions, AltStack, SIG_IGN, SigAction};
 use crate::task::{Task, ThreadGroup, clone};
 use abi::errno::{EACCES, EINTR, ENOENT};
-use abi::{Result, SigInfo, Signal};
+use abi::{Result, SigInfo, SigSet, Signal};
 use clas::Clas;
 use config::{Config, InitProcess, PlatformKind, Stdio, control};
 use gofer::client::Client;
@@ -45,7 +45,7 @@ pub fn run(config: Config) -> ! {
     let r = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| start(config)));
     let (kind, why) = match r {
         Ok(Ok(kernel)) => (control::CRASH, serve(&kernel)),
-        Ok(Err(e)) => (control::ERROR, e),
+        Ok(Err(e)) => (e.kind, e.text),
         Err(_) => (
             control::CRASH,
             "the Sentry failed while it started (a bug in Cloister); the trace is above".into(),
@@ -59,11 +59,25 @@ pub fn run(config: Config) -> ! {
     hostcall::process::exit_group(CANNOT_START)
 }
 
-/// What went wrong, in one sentence for the person.
-type Failure = String;
+/// What went wrong.
+struct Failure {
+    /// Of [`control`].
+    kind: u32,
+    /// One sentence for the person.
+    text: String,
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure {
+            kind: control::ERROR,
+            text,
+        }
+    }
+}
 
 fn or<T>(r: Result<T>, what: &str) -> core::result::Result<T, Failure> {
-    r.map_err(|e| format!("cannot {what}: {e}"))
+    r.map_err(|e| format!("cannot {what}: {e}").into())
 }
 
 /// The signal of nobody: waits at boot are never interrupted.
@@ -169,11 +183,7 @@ fn first_program(
     let space = or(kernel.platform.new_address_space(), "make an address space")?;
     let mm = mm::Mm::new(kernel.clas.clone(), space);
     let tgid = or(kernel.tasks.lock().new_tid(), "number the first process")?;
-    let group = ThreadGroup::new(
-        tgid,
-        Arc::new(RwLock::new(Actions::default())),
-        limits(&init),
-    );
+    let group = ThreadGroup::new(tgid, Arc::new(RwLock::new(actions(&init))), limits(&init));
     let task = Task::first(
         kernel,
         group.clone(),
@@ -182,6 +192,7 @@ fn first_program(
         files.clone(),
         cred.clone(),
     );
+    task.set_mask(SigSet(init.blocked));
     {
         let mut l = kernel.tasks.lock();
         l.add_process(Process {
@@ -217,8 +228,8 @@ fn first_program(
         &format!("change to directory {}", String::from_utf8_lossy(&init.cwd)),
     )?;
     streams(kernel, &task, &files, stdio)?;
-    let path =
-        find_program(&cx, &init).map_err(|e| format!("cannot run {name}: {}", explain(e)))?;
+    let cannot_run = |e| cannot_run(&name, e);
+    let path = find_program(&cx, &init).map_err(cannot_run)?;
     let req = ExecRequest {
         at: At::Cwd,
         path,
@@ -227,18 +238,37 @@ fn first_program(
         argv: init.argv,
         envp: init.envp,
     };
-    let thread = prepare(&task, &req).map_err(|e| format!("cannot run {name}: {}", explain(e)))?;
+    let thread = prepare(&task, &req).map_err(cannot_run)?;
     or(
         clone::start(task, thread, AltStack::default()),
         "start the first thread",
     )
 }
 
-fn explain(e: abi::Errno) -> String {
-    match e {
-        ENOENT => "no such program in the sandbox".into(),
-        EACCES => "it may not be executed".into(),
-        e => e.to_string(),
+fn actions(i: &InitProcess) -> Actions {
+    let ignore = SigAction {
+        handler: SIG_IGN,
+        ..SigAction::default()
+    };
+    let mut a = Actions::default();
+    for s in (1..=64).filter_map(Signal::new) {
+        if i.ignored >> (s.number() - 1) & 1 != 0 && !SigSet::UNBLOCKABLE.contains(s) {
+            a.set(s, ignore);
+        }
+    }
+    a
+}
+
+/// As env(1) and shells tell it: nothing of that name, or something that does not run.
+fn cannot_run(name: &str, e: abi::Errno) -> Failure {
+    let (kind, why) = match e {
+        ENOENT => (control::NOT_FOUND, "no such program in the sandbox".into()),
+        EACCES => (control::NOT_EXECUTABLE, "it may not be executed".into()),
+        e => (control::NOT_EXECUTABLE, e.to_string()),
+    };
+    Failure {
+        kind,
+        text: format!("cannot run {name}: {why}"),
     }
 }
 
@@ -351,7 +381,7 @@ fn streams(
 }
 
 /// The main thread's work from now on: the starter's messages. Gives the reason to end.
-fn serve(kernel: &Arc<Kernel>) -> Failure {
+fn serve(kernel: &Arc<Kernel>) -> String {
     let mut m = [0u8; 64];
     let mut fds =
         [kernel.control.raw(), kernel.platform.end().unwrap_or(-1)].map(|fd| libc::pollfd {
