@@ -107,7 +107,7 @@ impl Thread {
             bases_changed: false,
         };
         // The start event; its frame is laid out here.
-        let n = recv(t.listener())?;
+        let n = recv(t.listener()).map_err(|_| ESRCH)?;
         let uc = {
             let (area, base) = t.area();
             Frame::fresh(area, base).address()

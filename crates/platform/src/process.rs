@@ -356,7 +356,7 @@ impl Process {
     fn start_service(&self) -> Result<()> {
         let t = self.spawn(stub::address(Symbol::Service), 0, self.area0, Listens::Yes)?;
         let listener = t.listener.expect("asked for");
-        let n = recv(&listener)?;
+        let n = recv(&listener).map_err(|_| ESRCH)?;
         *self.service.lock() = Service::Up { listener, id: n.id };
         Ok(())
     }

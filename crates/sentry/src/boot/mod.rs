@@ -19,7 +19,7 @@ use crate::task::limits::{COUNT, Limit, Limits};
 use crate::task::list::Process;
 use crate::task::signal::{Actions, AltStack, SIG_IGN, SigAction};
 use crate::task::{Task, ThreadGroup, clone};
-use abi::errno::{EACCES, EINTR, ENOENT};
+use abi::errno::{EACCES, EAGAIN, EINTR, ENOENT, ENOMEM, ESRCH};
 use abi::{Result, SigInfo, SigSet, Signal};
 use clas::Clas;
 use config::{Config, InitProcess, PlatformKind, Stdio, control};
@@ -264,6 +264,8 @@ fn cannot_run(name: &str, e: abi::Errno) -> Failure {
     let (kind, why) = match e {
         ENOENT => (control::NOT_FOUND, "no such program in the sandbox".into()),
         EACCES => (control::NOT_EXECUTABLE, "it may not be executed".into()),
+        // Not the program's fault.
+        ESRCH | EAGAIN | ENOMEM => (control::ERROR, e.to_string()),
         e => (control::NOT_EXECUTABLE, e.to_string()),
     };
     Failure {
