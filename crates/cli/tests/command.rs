@@ -280,7 +280,17 @@ fn only_named_places_are_written() {
 
 #[test]
 fn signals_reach_the_program() {
-    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1] {
+    for signal in [
+        libc::SIGTERM,
+        libc::SIGINT,
+        libc::SIGHUP,
+        libc::SIGUSR1,
+        libc::SIGPROF,
+        libc::SIGPWR,
+        libc::SIGABRT,
+        // A real-time one.
+        40,
+    ] {
         let mut c = waiting();
         kill(c.id(), signal);
         assert_eq!(c.wait().unwrap().signal(), Some(signal));
