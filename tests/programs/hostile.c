@@ -340,6 +340,30 @@ static void fp_frames(void) {
     _exit(0);
 }
 
+// Faults that never were, at any address.
+static void faults(void) {
+    static uint64_t s[64];
+    guard();
+    int n = sites(s, 64);
+    if (!n) _exit(0);
+    for (volatile int i = 0; i < 300; i++) {
+        uint64_t area = AREAS + AREA_LEN, uc = area + 0x1000, info = area + 0x2000;
+        if (sigsetjmp(out, 1) == 0) {
+            timer(30);
+            for (int j = 0; j < 24; j++) *(uint64_t *)(uc + 40 + 8 * j) = value();
+            *(uint64_t *)(uc + 40 + 8 * 15) = (uint64_t)&n;
+            *(uint32_t *)(info + 8) = rnd() % 6;
+            *(uint64_t *)(info + 16) = value();
+            *(uint32_t *)(info + 28) = rnd() % 8 ? 0xc000003e : value();
+            static const int sig[] = {SIGSEGV, SIGSEGV, SIGBUS, SIGSYS, SIGILL, SIGTRAP, SIGFPE};
+            uint64_t r[14] = {EVENT_NR, 0, 0, uc, info, sig[rnd() % 7]};
+            jump(s[rnd() % n], r, 0);
+        }
+        timer(0);
+    }
+    _exit(0);
+}
+
 static void spin_call(void) {
     for (;;) {
         getppid();
@@ -396,7 +420,7 @@ static const struct { const char *name; void (*run)(void); int times; } attacks[
     {"jumps", jumps, 6}, {"events", events, 6}, {"events-once", events_once, 40}, {"own-calls", own_calls, 30},
     {"any-calls", any_calls, 20}, {"exits", exits, 4}, {"no-event-nr", no_event_nr, 1}, {"areas", areas, 12}, {"text", text, 2},
     {"race", race, 6}, {"stack-race", stack_race, 6}, {"frames", frames, 6}, {"masked-spin", masked_spin, 3},
-    {"masked-calls", masked_calls, 3}, {"everything", everything, 2}, {"fp-frames", fp_frames, 4}, {"starts", starts, 8},
+    {"masked-calls", masked_calls, 3}, {"everything", everything, 2}, {"fp-frames", fp_frames, 4}, {"faults", faults, 8}, {"starts", starts, 8},
     {"starts-late", starts_late, 1},    {"all-of-it", all_of_it, 1},
 };
 

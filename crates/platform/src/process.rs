@@ -166,23 +166,26 @@ impl Factory {
         }))
     }
 
+    /// A unit that reads as zeros.
     fn take_unit(&self) -> Result<Unit> {
-        let u = {
-            let mut u = self.units.lock();
-            match u.free.pop() {
-                Some(n) => Unit(n),
-                None if (u.next as usize) < CONTROL_UNITS => {
-                    u.next += 1;
-                    Unit(u.next - 1)
-                }
-                None => return Err(EAGAIN),
+        let mut u = self.units.lock();
+        match u.free.pop() {
+            Some(n) => Ok(Unit(n)),
+            None if (u.next as usize) < CONTROL_UNITS => {
+                u.next += 1;
+                Ok(Unit(u.next - 1))
             }
-        };
-        self.unit(u).sub(0, 0x400).zero();
-        Ok(u)
+            None => Err(EAGAIN),
+        }
     }
 
+    /// Takes back a unit that nobody maps any more. The next to have it may be another user's process: it must
+    /// find nothing of this one's registers and addresses.
     fn give_unit(&self, u: Unit) {
+        match hostcall::mem::punch_hole(self.control.raw(), u.offset(), AREA_LEN) {
+            Ok(()) => {}
+            Err(_) => self.unit(u).zero(),
+        }
         self.units.lock().free.push(u.0);
     }
 

@@ -233,3 +233,28 @@ fn an_early_interrupt_is_kept() {
         assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
     });
 }
+
+#[test]
+fn a_new_process_finds_nothing_of_an_old_one() {
+    // mov qword [rdi], 77 (rdi: the end of the thread's own area); mov eax, 39; syscall
+    let leave = [0x48, 0xc7, 0x07, 77, 0, 0, 0, 0xb8, 39, 0, 0, 0, 0x0f, 0x05];
+    // mov rdi, [rdi]; mov eax, 39; syscall
+    let look = [0x48, 0x8b, 0x3f, 0xb8, 39, 0, 0, 0, 0x0f, 0x05];
+    both(|s| {
+        let place = stub::AREAS + 2 * stub::AREA_LEN - 0x1800;
+        let run = |code: &[u8]| {
+            let (_space, mut t) = start(&s, code);
+            let mut r = t.regs();
+            r.rdi = place;
+            t.set_regs(&r);
+            match t.run() {
+                Event::Syscall { nr: 39, args, .. } => args[0],
+                e => panic!("{e:?}"),
+            }
+        };
+        for _ in 0..3 {
+            assert_eq!(run(&leave), place);
+            assert_eq!(run(&look), 0);
+        }
+    });
+}
