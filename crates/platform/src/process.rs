@@ -213,6 +213,7 @@ impl Factory {
             }),
             service: Mutex::new(Service::Down),
             dead: AtomicBool::new(false),
+            threads: AtomicU32::new(0),
         };
         p.start_service()?;
         Ok(p)
@@ -341,6 +342,8 @@ pub struct Process {
     spawner: Mutex<Spawner>,
     service: Mutex<Service>,
     dead: AtomicBool,
+    /// Application threads that use an area.
+    threads: AtomicU32,
 }
 
 /// A thread just started in a stub process, and what it uses.
@@ -466,6 +469,7 @@ impl Process {
             Drive::Notify => (Symbol::Thread, Listens::Yes),
             Drive::Ptrace => (Symbol::ThreadTraced, Listens::No),
         };
+        self.threads.fetch_add(1, Ordering::Relaxed);
         // Where that fails there is no thread, or soon no process.
         self.spawn(stub::address(start), area_no, unit, listens)
             .inspect_err(|_| self.give_area(area_no))
@@ -514,7 +518,13 @@ impl Process {
 
     /// Takes back the area of a thread that has ended.
     pub fn give_area(&self, area_no: u32) {
+        self.threads.fetch_sub(1, Ordering::Relaxed);
         self.spawner.lock().areas.free.push(area_no);
+    }
+
+    /// How many application threads it has, about.
+    pub fn thread_count(&self) -> u32 {
+        self.threads.load(Ordering::Relaxed)
     }
 
     /// The Sentry's view of a thread's area, and its address in the stub.
