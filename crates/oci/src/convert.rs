@@ -131,6 +131,12 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
             masked: linux.masked_paths,
             read_only: linux.readonly_paths,
             sysctls: linux.sysctl.into_iter().collect(),
+            pids_limit: linux
+                .resources
+                .as_ref()
+                .and_then(|r| r.pids.as_ref()?.limit)
+                .and_then(|n| u32::try_from(n).ok())
+                .unwrap_or(0),
         },
         init,
         terminal,

@@ -57,6 +57,9 @@ pub const EXIT_NOT_FOUND: u8 = 127;
 /// The starter's exit status when a process of the sandbox itself failed.
 pub const EXIT_BROKEN: u8 = 70;
 
+/// The same, where it was killed by SIGKILL: from outside, or because memory ran out.
+pub const EXIT_KILLED: u8 = 71;
+
 /// Takes a process's last step of confinement; to be called once, with one thread.
 pub type Confine = Box<dyn FnOnce() -> Result<()> + Send>;
 

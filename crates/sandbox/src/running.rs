@@ -1,8 +1,8 @@
 //! Watching over a running sandbox until it ends.
 
-use crate::EXIT_BROKEN;
 use crate::control::{self, Answer, SIGNAL, Said, WINDOW};
 use crate::spawn::{Child, Who};
+use crate::{EXIT_BROKEN, EXIT_KILLED};
 use abi::Result;
 use hostcall::{HostFd, RawFd, file, process, time};
 
@@ -72,6 +72,11 @@ impl Running {
         let size = u32::from(rows) | u32::from(cols) << 16;
         let m = [size.to_le_bytes(), process.to_le_bytes()].concat();
         let _ = control::send(self.control.raw(), WINDOW, &m);
+    }
+
+    /// Tells the Sentry how many tasks there may be inside; 0 for no limit.
+    pub fn set_pids_limit(&self, limit: u32) {
+        let _ = control::send(self.control.raw(), control::PIDS_LIMIT, &limit.to_le_bytes());
     }
 
     /// Asks the Sentry for something; `number` comes back with the answer.
@@ -189,9 +194,10 @@ impl Seen {
             (Some(g), _) if g != 0 => (Who::Gofer, Some(g)),
             (_, s) => (Who::Sentry, s),
         };
+        let killed = status.is_some_and(|s| libc::WIFSIGNALED(s) && libc::WTERMSIG(s) == libc::SIGKILL);
         Ending::Broken {
             text: format!("the {who} {}: the sandbox has ended", how(status)),
-            exit: EXIT_BROKEN,
+            exit: if killed { EXIT_KILLED } else { EXIT_BROKEN },
         }
     }
 }

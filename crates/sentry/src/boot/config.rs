@@ -123,6 +123,8 @@ pub struct ContainerSpec {
     pub read_only: Vec<String>,
     /// `kernel.hostname`-like names, and values.
     pub sysctls: Vec<(String, String)>,
+    /// Tasks that there may be; 0 for no limit but the kernel's own.
+    pub pids_limit: u32,
 }
 
 /// Tracing wishes.
@@ -249,9 +251,12 @@ pub mod control {
     /// Sentry → starter: a program that [`EXEC`] ran has ended; `u32` process, `u32` wait status.
     pub const EXITED: u32 = 15;
     /// Sentry → starter: there is no such program; text as for [`ERROR`].
-    pub const NOT_FOUND: u32 = 16;
+    pub const NOT_FOUND: u32 = 32;
     /// Sentry → starter: the program cannot be executed; text as for [`ERROR`].
-    pub const NOT_EXECUTABLE: u32 = 17;
+    pub const NOT_EXECUTABLE: u32 = 33;
+
+    /// Starter → Sentry: tasks that there may be, 0 for no limit; `u32`.
+    pub const PIDS_LIMIT: u32 = 16;
 
     /// Every process.
     pub const ALL: u32 = u32::MAX;

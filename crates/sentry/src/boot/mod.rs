@@ -138,6 +138,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         "" => b"(none)".to_vec(),
         d => d.as_bytes().to_vec(),
     };
+    kernel.set_task_limit(config.container.pids_limit);
     let ns = mounts::tree(&kernel, &client, &config.container)?;
     let fs = FsContext::new(&ns);
     kernel.set_container(ns);

@@ -61,6 +61,7 @@ pub fn serve(kernel: &Arc<Kernel>, mut held: Option<Launch>) -> String {
                     return e.text;
                 }
             }
+            Some(control::PIDS_LIMIT) => kernel.set_task_limit(number),
             Some(control::PAUSE) => {
                 kernel.freeze();
                 done(kernel, number, 0);
@@ -208,7 +209,7 @@ fn census(kernel: &Arc<Kernel>) -> Census {
         - hostcall::time::clock_nanos(libc::CLOCK_BOOTTIME))
         / 1_000_000_000;
     let mut c = Census {
-        memory: kernel.clas.stats().allocated * abi::PAGE_SIZE,
+        memory: kernel.clas.stats().resident * abi::PAGE_SIZE,
         ..Census::default()
     };
     for (g, ppid, sid, threads) in groups {
