@@ -473,6 +473,9 @@ pub fn process(p: &spec::Process, warnings: &mut Vec<String>) -> Result<ProcessS
         groups: p.user.additional_gids.clone(),
         rlimits: rlimits(&p.rlimits)?,
         umask: p.user.umask.unwrap_or(0o022) & 0o777,
+        // None of whoever called the runtime.
+        ignored: 0,
+        blocked: 0,
         caps: Some(caps(p.capabilities.as_ref(), warnings)),
         no_new_privs: p.no_new_privileges,
         oom_score_adj: p.oom_score_adj.unwrap_or(0).clamp(-1000, 1000),

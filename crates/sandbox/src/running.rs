@@ -2,7 +2,7 @@
 
 use crate::control::{self, Answer, SIGNAL, Said, WINDOW};
 use crate::spawn::{Child, Who};
-use crate::{EXIT_BROKEN, EXIT_KILLED, EXIT_NOT_STARTED};
+use crate::{EXIT_BROKEN, EXIT_KILLED};
 use abi::Result;
 use hostcall::{HostFd, RawFd, file, process, time};
 
@@ -142,12 +142,8 @@ impl Running {
                         seen.exit.get_or_insert(s);
                         until = near(SENTRY_GRACE);
                     }
-                    Said::Error(t) => {
-                        seen.text.get_or_insert((t, EXIT_NOT_STARTED));
-                        until = near(GRACE);
-                    }
-                    Said::Crash(t) => {
-                        seen.text.get_or_insert((t, EXIT_BROKEN));
+                    Said::Failed(text, exit) => {
+                        seen.text.get_or_insert((text, exit));
                         until = near(GRACE);
                     }
                     Said::Answer(a) if i == CONTROL => attendant.answer(&self, a),

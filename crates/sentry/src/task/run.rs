@@ -30,8 +30,18 @@ pub struct Context {
     pub restart_block: Option<RestartBlock>,
     /// Set by execve(2) and rt_sigreturn(2): the registers are all set, the result is not written.
     pub regs_final: bool,
+    /// The last exception that became a signal.
+    pub trap: Trap,
     /// The task is to end with this wait status (`exit(2)`).
     pub exit: Option<i32>,
+}
+
+/// An exception of the processor, as every signal frame tells of the last one (`setup_sigcontext`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trap {
+    pub number: u64,
+    pub error: u64,
+    pub address: u64,
 }
 
 /// A continuation of an interrupted call with a relative time.
@@ -75,6 +85,7 @@ impl Context {
             restart: None,
             restart_block: None,
             regs_final: false,
+            trap: Trap::default(),
             exit: None,
         }
     }
@@ -164,6 +175,12 @@ fn fault(cx: &mut Context, signal: i32, code: i32, addr: u64, error: u64) {
         match mm.handle_fault(info) {
             Ok(()) => return,
             Err(f) => {
+                cx.trap = Trap {
+                    number: 14,
+                    // Write, user, fetch. (Whether the page was there says nothing: host mappings come and go.)
+                    error: error & 0x12 | 4,
+                    address: f.addr.0,
+                };
                 let si = SigInfo::fault(f.signal, f.code, f.addr.0);
                 cx.kernel.force(&cx.task, si);
                 return;
@@ -171,20 +188,64 @@ fn fault(cx: &mut Context, signal: i32, code: i32, addr: u64, error: u64) {
         }
     }
     let Some(s) = Signal::new(signal) else { return };
+    cx.trap = Trap {
+        number: match (s, code) {
+            (SIGILL, _) => 6,
+            // int3; the others come by #DB.
+            (SIGTRAP, SI_KERNEL) => 3,
+            (SIGTRAP, _) => 1,
+            (SIGSEGV | SIGBUS, _) => 13,
+            _ => 0,
+        },
+        error: 0,
+        ..cx.trap
+    };
     cx.kernel.force(&cx.task, SigInfo::fault(s, code, addr));
 }
 
-/// The system-call boundary: ends, stops and signals. `End` if the task is to end.
+/// The system-call boundary: ends, stops, signals, and calls that are to be done again. `End` if the task is
+/// to end. A loop, not a recursion: others can interrupt the same call as often as they like.
 fn boundary(cx: &mut Context) -> Flow {
-    if cx.exit.is_some() {
-        return Flow::End;
+    loop {
+        if cx.exit.is_some() {
+            return Flow::End;
+        }
+        if !cx.task.attention.swap(false, Ordering::SeqCst)
+            && cx.restart.is_none()
+            && cx.saved_mask.is_none()
+        {
+            return Flow::Go;
+        }
+        if take_signals(cx) == Flow::End {
+            return Flow::End;
+        }
+        // No handler ran for it: do the call again, without the application.
+        if let Some(r) = cx.restart.take() {
+            if cx.has_work() {
+                cx.restart = Some(r);
+                continue;
+            }
+            if let Some(m) = cx.saved_mask.take() {
+                cx.task.set_mask(m);
+            }
+            let nr = if r.code == ERESTART_RESTARTBLOCK {
+                syscalls::RESTART_SYSCALL
+            } else {
+                r.nr
+            };
+            system_call(cx, nr, r.args, r.ip);
+            cx.task.attention.store(true, Ordering::SeqCst);
+        } else if let Some(m) = cx.saved_mask.take() {
+            // Looks once more, at what that unblocked.
+            cx.task.set_mask(m);
+        } else {
+            return Flow::Go;
+        }
     }
-    if !cx.task.attention.swap(false, Ordering::SeqCst)
-        && cx.restart.is_none()
-        && cx.saved_mask.is_none()
-    {
-        return Flow::Go;
-    }
+}
+
+/// Stops as long as the group does, and takes what signals there are. `End` if the task is to end.
+fn take_signals(cx: &mut Context) -> Flow {
     loop {
         if cx.is_killed() {
             return Flow::End;
@@ -195,7 +256,7 @@ fn boundary(cx: &mut Context) -> Flow {
         }
         let deliverable = SigSet(!cx.mask().0);
         let Some(info) = syscalls::families::signals::take_signal(cx, deliverable) else {
-            break;
+            return Flow::Go;
         };
         crate::strace::signal(cx, &info);
         let Some(s) = info.signal() else { continue };
@@ -235,33 +296,6 @@ fn boundary(cx: &mut Context) -> Flow {
             }
         }
     }
-    // No handler ran for it: do the call again, without the application.
-    if let Some(r) = cx.restart.take() {
-        if cx.has_work() {
-            cx.restart = Some(r);
-            return boundary_again(cx);
-        }
-        if let Some(m) = cx.saved_mask.take() {
-            cx.task.set_mask(m);
-        }
-        let nr = if r.code == ERESTART_RESTARTBLOCK {
-            syscalls::RESTART_SYSCALL
-        } else {
-            r.nr
-        };
-        system_call(cx, nr, r.args, r.ip);
-        return boundary_again(cx);
-    }
-    if let Some(m) = cx.saved_mask.take() {
-        cx.task.set_mask(m);
-        return boundary_again(cx);
-    }
-    Flow::Go
-}
-
-fn boundary_again(cx: &mut Context) -> Flow {
-    cx.task.attention.store(true, Ordering::SeqCst);
-    boundary(cx)
 }
 
 /// Sets up a handler's frame. `Err` if the task ends instead.
@@ -283,7 +317,7 @@ fn deliver(
         };
         if restart {
             // The instruction is two bytes long: `syscall`.
-            regs.rip = r.ip - 2;
+            regs.rip = r.ip.wrapping_sub(2);
             regs.rax = r.nr;
         } else {
             regs.rax = neg(EINTR);
