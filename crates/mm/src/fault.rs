@@ -1,6 +1,6 @@
 //! Faults of application code.
 
-use crate::pma::EAGER;
+use crate::pma::{EAGER, Pma};
 use crate::state::State;
 use crate::types::{Access, Bad, Fault, FaultInfo};
 use crate::vma::Vma;
@@ -8,6 +8,7 @@ use crate::{Mm, PAGE};
 use abi::Va;
 use clas::Backing;
 use platform::{Prot, USER_MAX};
+use std::ops::Range;
 
 impl Mm {
     /// Serves a fault: makes what is missing and maps it. An error is what the application must see.
@@ -69,10 +70,34 @@ impl State {
         if !self.flush() {
             self.host_map(page..page + PAGE);
             if !self.flush() {
-                return Err(Bad::Memory);
+                self.without_host_file(va, &r, &vma, pma)?;
             }
         }
         Ok(())
+    }
+
+    /// A single page could not be mapped. If it is a host file's, the host may not let it be mapped like this
+    /// (a mount without execution, a file system without mmap): a private mapping can do with a copy.
+    fn without_host_file(
+        &mut self,
+        va: u64,
+        r: &Range<u64>,
+        vma: &Vma,
+        pma: Pma,
+    ) -> Result<(), Bad> {
+        match pma.backing {
+            Backing::Host { .. } if vma.is_shared() => return Err(Bad::Bus),
+            Backing::Host { .. } => {}
+            Backing::Frames(_) => return Err(Bad::Memory),
+        }
+        self.unshare(va, r, pma)?;
+        let page = Va(va).page_down().0;
+        self.host_map(page..page + PAGE);
+        if self.flush() {
+            Ok(())
+        } else {
+            Err(Bad::Memory)
+        }
     }
 
     /// What an access was that the platform cannot tell, from what the host has mapped there.
