@@ -33,9 +33,10 @@ impl State {
         let Some((vr, vma)) = self.vmas.get(va).map(|(r, v)| (r, v.clone())) else {
             return Err(Bad::Unmapped);
         };
+        let mut nothing_missing = false;
         let access = match info.access {
             Some(a) => a,
-            None => self.guess(va, &vma)?,
+            None => self.guess(va, &vma, &mut nothing_missing)?,
         };
         if !vma.allows(access) {
             return Err(Bad::Forbidden);
@@ -73,6 +74,9 @@ impl State {
                 self.without_host_file(va, &r, &vma, pma)?;
             }
         }
+        if nothing_missing {
+            self.suspects.add(va);
+        }
         Ok(())
     }
 
@@ -100,19 +104,19 @@ impl State {
         }
     }
 
-    /// What an access was that the platform cannot tell, from what the host has mapped there.
-    fn guess(&mut self, va: u64, vma: &Vma) -> Result<Access, Bad> {
-        let suspect = self.suspect.take();
+    /// What an access was that the platform cannot tell, from what the host has mapped there. Where all that
+    /// is allowed is mapped, another thread was faster, or it does what is forbidden: then the same thread
+    /// faults there again, with nothing taken away in between.
+    fn guess(&mut self, va: u64, vma: &Vma, nothing_missing: &mut bool) -> Result<Access, Bad> {
+        let again = self.suspects.take(va);
         match self.host.get(va) {
             None => Ok(Access::Read),
             Some((_, p)) if !p.contains(Prot::WRITE) && vma.allows(Access::Write) => {
                 Ok(Access::Write)
             }
-            // All that is allowed is mapped. Another thread may have been faster; if it faults there again,
-            // it does what is forbidden.
-            Some(_) if suspect == Some(va) => Err(Bad::Forbidden),
+            Some(_) if again => Err(Bad::Forbidden),
             Some(_) => {
-                self.suspect = Some(va);
+                *nothing_missing = true;
                 Ok(Access::Read)
             }
         }

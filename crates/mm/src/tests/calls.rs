@@ -410,3 +410,29 @@ fn mremap_refuses_what_wraps() {
     }
     assert_eq!(a.mm.vmas().len(), 1);
 }
+
+#[test]
+fn faults_of_an_unknown_kind() {
+    let a = app();
+    let at = a.anon(P, PROT_READ, 0).unwrap().0;
+    let fault = || {
+        a.mm.handle_fault(FaultInfo {
+            addr: Va(at),
+            access: None,
+            bus: false,
+        })
+    };
+    a.load(at).unwrap();
+    // Several threads that faulted at once are served one after the other: the first has mapped it.
+    std::thread::scope(|s| {
+        for _ in 0..3 {
+            assert_eq!(s.spawn(&fault).join().unwrap(), Ok(()));
+        }
+    });
+    // One that faults again does what is forbidden, unless the mapping went in between.
+    assert_eq!(fault(), Ok(()));
+    a.mm.drop_host_mappings();
+    a.load(at).unwrap();
+    assert_eq!(fault(), Ok(()));
+    assert_eq!(fault().map_err(|e| e.signal), Err(SIGSEGV));
+}
