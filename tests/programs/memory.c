@@ -562,6 +562,38 @@ static void threads(void)
 	T(bad);
 }
 
+static volatile long contended[8 * 512];
+static volatile int contend;
+
+static void *contender(void *arg)
+{
+	while (contend)
+		for (int i = 0; i < 8; i++)
+			__atomic_add_fetch(&contended[i * 512], 1, __ATOMIC_RELAXED);
+	return arg;
+}
+
+/* Every fork makes all threads fault at the same words. */
+static void faults_at_once(void)
+{
+	pthread_t t[4];
+	int st, bad = 0;
+	contend = 1;
+	for (int i = 0; i < 4; i++)
+		pthread_create(&t[i], NULL, contender, NULL);
+	for (int i = 0; i < 60; i++) {
+		pid_t p = fork();
+		if (p == 0)
+			_exit(0);
+		waitpid(p, &st, 0);
+		bad |= st;
+	}
+	contend = 0;
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	T(bad);
+}
+
 static void other_process(void)
 {
 	char *p = map(2), b[16] = "";
@@ -605,7 +637,7 @@ static const struct check all[] = {
 	CHECK(basics), CHECK(bad_arguments), CHECK(fixed), CHECK(protection), CHECK(execution),
 	CHECK(remapping), CHECK(advice), CHECK(residency), CHECK(file_private), CHECK(file_shared),
 	CHECK(end_of_file), CHECK(across_fork), CHECK(bad_buffers), CHECK(heap), CHECK(stack),
-	CHECK(grows_down), CHECK(double_mapping), CHECK(many), CHECK(threads), CHECK(other_process),
+	CHECK(grows_down), CHECK(double_mapping), CHECK(many), CHECK(threads), CHECK(faults_at_once), CHECK(other_process),
 	CHECK(maps_file),
 };
 MAIN(all)
