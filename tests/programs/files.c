@@ -187,6 +187,7 @@ static void append(void)
 	T(write(fd, "def", 3));
 	T(lseek(fd, 0, SEEK_CUR));
 	T(pwrite(fd, "ghi", 3, 0));
+	T(lseek(fd, 0, SEEK_CUR));
 	T(pread(fd, b, 16, 0));
 	S(b, 9);
 	T(fcntl(fd, F_SETFL, 0));
@@ -317,6 +318,7 @@ static void permissions(void)
 	T(fchmod(99, 0600));
 	symlink("f", "l");
 	T(fchmodat(AT_FDCWD, "l", 0600, 0));
+	T(CHILD(drop_root(); _exit(fcntl(fd, F_SETFL, O_NOATIME) == 0)));
 	stat("f", &s);
 	T(s.st_mode & 07777);
 	T(chown("f", -1, -1));
@@ -746,6 +748,48 @@ static void record_locks(void)
 	T(WEXITSTATUS(st));
 }
 
+static void *wait_for_lock(void *arg)
+{
+	long r = lock((long)arg, F_SETLKW, F_WRLCK, 0, 10);
+	return (void *)(long)(r == -1 ? errno : r);
+}
+
+/* A descriptor that is closed while its lock is waited for leaves no lock behind. */
+static void lock_and_close(void)
+{
+	int hold = open("f", O_CREAT | O_RDWR, 0644), go[2];
+	pipe(go);
+	pid_t p = fork();
+	if (p == 0) {
+		char c;
+		lock(hold, F_SETLK, F_WRLCK, 0, 10);
+		write(go[1], "x", 1);
+		ms(200);
+		_exit(0);
+	}
+	char c;
+	read(go[0], &c, 1);
+	pthread_t t;
+	void *r;
+	pthread_create(&t, NULL, wait_for_lock, (void *)(long)hold);
+	ms(80);
+	close(hold);
+	pthread_join(t, &r);
+	T((long)r);
+	waitpid(p, NULL, 0);
+	T(CHILD(int f = open("f", O_RDWR); _exit(lock(f, F_SETLK, F_WRLCK, 0, 1) == 0)));
+}
+
+static void removed_directory(void)
+{
+	char b[512];
+	mkdir("d", 0755);
+	int d = open("d", O_RDONLY);
+	T(rmdir("d"));
+	T(syscall(SYS_getdents64, d, b, sizeof b));
+	T(openat(d, "x", O_CREAT | O_RDWR, 0600));
+}
+
 static void deadlock(void)
 {
 	int fd = open("f", O_CREAT | O_RDWR, 0644), ready[2];
@@ -965,7 +1009,7 @@ static const struct check all[] = {
 	CHECK(append), CHECK(seeking), CHECK(sparse), CHECK(truncation), CHECK(attributes),
 	CHECK(permissions), CHECK(sticky), CHECK(directories), CHECK(listing), CHECK(working_directory),
 	CHECK(links), CHECK(renaming), CHECK(unlinked), CHECK(times), CHECK(extended), CHECK(flocks),
-	CHECK(record_locks), CHECK(deadlock), CHECK(allocation), CHECK(copying), CHECK(openat2s),
+	CHECK(record_locks), CHECK(lock_and_close), CHECK(removed_directory), CHECK(deadlock), CHECK(allocation), CHECK(copying), CHECK(openat2s),
 	CHECK(memfds), CHECK(devices), CHECK(proc_self),
 };
 MAIN(all)

@@ -140,9 +140,11 @@ fn process_vm(cx: &Context, a: &Args, write: bool) -> SysResult {
     let (local, remote) = (list(a.u64(1), a.u64(2))?, list(a.u64(3), a.u64(4))?);
     let mut buf = vec![0u8; 64 << 10];
     let (mut li, mut lo, mut done) = (0usize, 0u64, 0usize);
+    // MAX_RW_COUNT; nothing on the way could be interrupted.
+    let most = 0x7fff_f000;
     for [base, len] in remote {
         let mut at = 0;
-        while at < len && li < local.len() {
+        while at < len && li < local.len() && done < most {
             let [lbase, llen] = local[li];
             if lo >= llen {
                 li += 1;
@@ -150,6 +152,7 @@ fn process_vm(cx: &Context, a: &Args, write: bool) -> SysResult {
                 continue;
             }
             let n = (len - at).min(llen - lo).min(buf.len() as u64) as usize;
+            let n = n.min(most - done);
             let (src, dst) = (abi::Va(base).offset(at), abi::Va(lbase).offset(lo));
             let got = if write {
                 mm.read_bytes(dst, &mut buf[..n])
