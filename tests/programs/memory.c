@@ -1,6 +1,7 @@
 /* Mappings, protection, faults, copying across bad memory. */
 #define AREA "memory"
 #include "check.h"
+#include <sys/prctl.h>
 #include <setjmp.h>
 #include <sys/syscall.h>
 
@@ -608,6 +609,23 @@ static void other_process(void)
 	T(process_vm_readv(getpid(), &l, 1, &r, 1, 0));
 	T(process_vm_readv(getpid(), &l, 1, &r, 1, 1));
 	T(process_vm_readv(999999999, &l, 1, &r, 1, 0));
+	r.iov_base = p;
+	for (int dumpable = 0; dumpable <= 1; dumpable++) {
+		int ready[2];
+		pipe(ready);
+		pid_t c = fork();
+		if (c == 0) {
+			drop_root();
+			prctl(PR_SET_DUMPABLE, dumpable);
+			write(ready[1], "x", 1);
+			pause();
+			_exit(0);
+		}
+		read(ready[0], b, 1);
+		T(CHILD(drop_root(); _exit(process_vm_readv(c, &l, 1, &r, 1, 0) == 7)));
+		kill(c, SIGKILL);
+		waitpid(c, NULL, 0);
+	}
 	T(syscall(SYS_membarrier, 0, 0, 0) > 0);
 	T(syscall(SYS_membarrier, 99, 0, 0));
 }
