@@ -879,6 +879,30 @@ static void copying(void)
 	S(b, 13);
 }
 
+/* What copies obeys RLIMIT_FSIZE too. (In a child: the limit is on our own output as well.) */
+static void copying_limited(void)
+{
+	put("from", "0123456789");
+	int from = open("from", O_RDONLY), to = open("to", O_CREAT | O_RDWR, 0644), p[2];
+	pipe(p);
+	T(CHILD(signal(SIGXFSZ, SIG_IGN); struct rlimit r = { 8, 8 }; setrlimit(RLIMIT_FSIZE, &r);
+		off_t o = 0; lseek(to, 6, SEEK_SET);
+		int n = sendfile(to, from, &o, 9);
+		n = n * 10 + sendfile(to, from, &o, 9);
+		_exit(n + 10)));
+	T(CHILD(signal(SIGXFSZ, SIG_IGN); struct rlimit r = { 8, 8 }; setrlimit(RLIMIT_FSIZE, &r);
+		loff_t o = 0, at = 5;
+		_exit(copy_file_range(from, &o, to, &at, 9, 0))));
+	T(CHILD(signal(SIGXFSZ, SIG_IGN); struct rlimit r = { 8, 8 }; setrlimit(RLIMIT_FSIZE, &r);
+		_exit(fallocate(to, 0, 0, 9) == -1 && errno == EFBIG)));
+	T(CHILD(signal(SIGXFSZ, SIG_IGN); struct rlimit r = { 8, 8 }; setrlimit(RLIMIT_FSIZE, &r);
+		loff_t at = 7; write(p[1], "abc", 3);
+		_exit(splice(p[0], NULL, to, &at, 3, 0))));
+	struct stat s;
+	fstat(to, &s);
+	T(s.st_size);
+}
+
 static void openat2s(void)
 {
 	struct open_how h = { .flags = O_RDONLY };
@@ -1009,7 +1033,7 @@ static const struct check all[] = {
 	CHECK(append), CHECK(seeking), CHECK(sparse), CHECK(truncation), CHECK(attributes),
 	CHECK(permissions), CHECK(sticky), CHECK(directories), CHECK(listing), CHECK(working_directory),
 	CHECK(links), CHECK(renaming), CHECK(unlinked), CHECK(times), CHECK(extended), CHECK(flocks),
-	CHECK(record_locks), CHECK(lock_and_close), CHECK(removed_directory), CHECK(deadlock), CHECK(allocation), CHECK(copying), CHECK(openat2s),
+	CHECK(record_locks), CHECK(lock_and_close), CHECK(removed_directory), CHECK(deadlock), CHECK(allocation), CHECK(copying), CHECK(copying_limited), CHECK(openat2s),
 	CHECK(memfds), CHECK(devices), CHECK(proc_self),
 };
 MAIN(all)

@@ -242,6 +242,12 @@ fn room_in_file(cx: &Context, f: &File, at: At) -> Result<Option<u64>> {
     Ok(Some(limit - offset))
 }
 
+/// `max`, or less where RLIMIT_FSIZE leaves less room.
+fn within_limit(cx: &Context, f: &File, at: At, max: usize) -> Result<usize> {
+    let room = room_in_file(cx, f, at)?;
+    Ok(room.map_or(max, |r| max.min(usize::try_from(r).unwrap_or(max))))
+}
+
 /// The buffer of `read(2)` and `write(2)`; `EFAULT` where it is not in the application's part of the address
 /// space at all (`access_ok`).
 fn buffer<'a>(mm: &'a mm::Mm, a: &Args) -> Result<UserIo<'a>> {
@@ -784,7 +790,10 @@ fn fallocate(cx: &mut Context, a: &Args) -> SysResult {
     if !f.ops.seekable() {
         return Err(ESPIPE);
     }
-    offset.checked_add(len).ok_or(EFBIG)?;
+    let end = offset.checked_add(len).ok_or(EFBIG)?;
+    if a.u32(1) & FALLOC_FL_KEEP_SIZE == 0 && end as u64 > f.ops.stat()?.size {
+        check_size(cx, end)?;
+    }
     f.ops
         .allocate(a.i32(1), offset as u64, len as u64)
         .map(|()| 0)
@@ -885,7 +894,8 @@ fn sendfile(cx: &mut Context, a: &Args) -> SysResult {
     if start.is_some() && !from.ops.seekable() {
         return Err(ESPIPE);
     }
-    transfer(cx, &from, &to, start, a.va_opt(2), a.usize(3).min(MAX_RW))
+    let max = within_limit(cx, &to, At::Position, a.usize(3).min(MAX_RW))?;
+    transfer(cx, &from, &to, start, a.va_opt(2), max)
 }
 
 /// Reads at `start` (or the position) and writes at the other's position; only what was written moves.
@@ -950,6 +960,7 @@ fn copy_file_range(cx: &mut Context, a: &Args) -> SysResult {
     {
         return Err(EINVAL);
     }
+    let max = within_limit(cx, &to, At::Offset(begin2), max)?;
     let mut buf = vec![0u8; max.min(128 << 10)];
     let mut done = 0usize;
     while done < max {
@@ -1027,6 +1038,7 @@ fn splice(cx: &mut Context, a: &Args) -> SysResult {
         }
         (Some(i), None) => {
             let start = offset_at(cx, a.va_opt(3))?;
+            let max = within_limit(cx, &to, start.map_or(At::Position, At::Offset), max)?;
             let bytes = blocking(
                 cx,
                 &from,
