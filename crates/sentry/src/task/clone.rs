@@ -69,7 +69,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     let kernel = cx.kernel.clone();
     {
         let l = kernel.tasks.lock();
-        if l.task_count() >= TASKS_MAX {
+        if l.task_count() >= kernel.task_limit() {
             return Err(EAGAIN);
         }
         if !has(CLONE_THREAD) {
