@@ -1121,12 +1121,7 @@ fn pidfd_getfd(cx: &mut Context, a: &Args) -> SysResult {
     let f = cx.fd(a.i32(0))?;
     let pid = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?.pid();
     let t = cx.kernel.tasks.lock().some_thread(pid).ok_or(ESRCH)?;
-    let (me, c) = (cx.cred(), t.cred());
-    let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
-        && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
-    if pid != cx.group.tgid && !same && !me.has(Caps::SYS_PTRACE) {
-        return Err(EPERM);
-    }
+    super::memory::may_access(cx, &t)?;
     let got = t.fd(a.i32(1))?;
     let fd = cx
         .files()
