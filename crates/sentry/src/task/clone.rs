@@ -166,6 +166,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         robust_list: AtomicU64::new(0),
         pdeath_signal: AtomicI32::new(0),
         no_new_privs: AtomicBool::new(cx.no_new_privs.load(Ordering::Relaxed)),
+        seccomp: cx.seccomp.inherit(),
         exit_signal: AtomicI32::new(a.exit_signal as i32),
         vfork_done: Mutex::new(vfork.clone()),
         sleeping: AtomicBool::new(false),
@@ -339,6 +340,7 @@ impl Task {
             robust_list: AtomicU64::new(0),
             pdeath_signal: AtomicI32::new(0),
             no_new_privs: AtomicBool::new(false),
+            seccomp: super::seccomp::Seccomp::default(),
             exit_signal: AtomicI32::new(abi::signal::SIGCHLD.number()),
             vfork_done: Mutex::new(None),
             sleeping: AtomicBool::new(false),
@@ -353,7 +355,7 @@ impl Task {
     /// execve(2) from another thread than the main one: the caller goes on as the main thread.
     pub fn become_leader(cx: &mut Context) {
         let old = cx.task.clone();
-        let new = Task::first(
+        let mut new = Task::first(
             &old.kernel,
             old.group.clone(),
             old.mm(),
@@ -361,6 +363,10 @@ impl Task {
             old.files(),
             (*old.cred()).clone(),
         );
+        // Nobody else has it yet.
+        if let Some(t) = Arc::get_mut(&mut new) {
+            t.seccomp = old.seccomp.inherit();
+        }
         new.set_mask(old.mask());
         new.set_comm(&old.comm());
         for info in std::iter::from_fn(|| old.pending.take(abi::SigSet::ALL)) {

@@ -23,6 +23,7 @@ pub mod jobs;
 pub mod limits;
 pub mod list;
 pub mod run;
+pub mod seccomp;
 pub mod signal;
 pub mod wait4;
 
@@ -73,6 +74,7 @@ pub struct Task {
     /// `prctl(PR_SET_PDEATHSIG)`.
     pub pdeath_signal: AtomicI32,
     pub no_new_privs: AtomicBool,
+    pub seccomp: seccomp::Seccomp,
     /// Whether it still exists for `wait4` of `__WCLONE` kinds: the signal sent to the parent at exit.
     pub exit_signal: AtomicI32,
     /// Told when a vfork child lets go of the memory.

@@ -141,6 +141,13 @@ const fn neg(e: Errno) -> u64 {
 
 fn system_call(cx: &mut Context, nr: u64, args: [u64; 6], ip: u64) {
     cx.regs_final = false;
+    if cx.seccomp.mode() != super::seccomp::Mode::Disabled {
+        match super::seccomp::check(cx, nr, &args, ip) {
+            super::seccomp::Verdict::Go => {}
+            super::seccomp::Verdict::Return(v) => return cx.thread.set_return(v),
+            super::seccomp::Verdict::End => return,
+        }
+    }
     let r = syscalls::dispatch(cx, nr, &Args(args));
     if cx.regs_final || cx.exit.is_some() {
         return;

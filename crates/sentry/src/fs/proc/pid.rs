@@ -937,8 +937,10 @@ fn status(me: &Subject) -> Result<Vec<u8>> {
     };
     let _ = writeln!(
         s,
-        "NoNewPrivs:\t{}\nSeccomp:\t0\nSeccomp_filters:\t0\nSpeculation_Store_Bypass:\tvulnerable\nCpus_allowed:\t{mask:x}\nCpus_allowed_list:\t{list}\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0",
-        i32::from(t.no_new_privs.load(Ordering::Relaxed))
+        "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\nSpeculation_Store_Bypass:\tvulnerable\nCpus_allowed:\t{mask:x}\nCpus_allowed_list:\t{list}\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0",
+        i32::from(t.no_new_privs.load(Ordering::Relaxed)),
+        t.seccomp.mode() as u8,
+        t.seccomp.count()
     );
     Ok(s.into_bytes())
 }

@@ -6,6 +6,7 @@ use crate::task::exec::{ByFd, ExecRequest, exec};
 use crate::task::exit::exited;
 use crate::task::futex::{self, Scope, instant_of};
 use crate::task::limits::{self, Limit};
+use crate::task::seccomp::{self, bpf};
 use crate::task::wait4::{Change, Who, wait};
 use crate::task::{Context, creds};
 use abi::errno::*;
@@ -868,8 +869,14 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
             b[..c.len()].copy_from_slice(&c);
             mm.copy_out(a.va(1), &b).map(|()| 0)
         }
-        // PR_GET_SECCOMP: never in a mode
-        21 => Ok(0),
+        // PR_GET_SECCOMP; strict mode does not let it come here
+        21 => Ok(cx.seccomp.mode() as usize),
+        // PR_SET_SECCOMP
+        22 => match a.u64(1) {
+            1 => seccomp::set_strict(cx).map(|()| 0),
+            2 => add_filter(cx, a.va(2), 0),
+            _ => Err(EINVAL),
+        },
         // PR_CAPBSET_READ, PR_CAPBSET_DROP
         23 | 24 => {
             let n = a.u64(1);
@@ -955,6 +962,54 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
         47 => ambient(cx, a),
         // PR_SET_VMA: names for anonymous memory are not kept (as without CONFIG_ANON_VMA_NAME)
         0x5356_4d41 => Err(EINVAL),
+        _ => Err(EINVAL),
+    }
+}
+
+/// Adds the filter of a `struct sock_fprog`. With TSYNC, the id of a thread that stands against it.
+fn add_filter(cx: &Context, va: Va, flags: u64) -> SysResult {
+    let mm = cx.mm();
+    let [len, code]: [u64; 2] = mm.read_obj(va)?;
+    let len = usize::from(len as u16);
+    if len == 0 || len > bpf::MAX_INSNS {
+        return Err(EINVAL);
+    }
+    seccomp::may_install(cx)?;
+    let mut insns = vec![<bpf::Insn as zerocopy::FromZeros>::new_zeroed(); len];
+    mm.copy_in(Va(code), insns.as_mut_slice().as_mut_bytes())?;
+    match seccomp::install(cx, &insns, flags) {
+        Ok(()) => Ok(0),
+        Err(seccomp::Refused::Thread(tid)) => Ok(tid as usize),
+        Err(seccomp::Refused::Errno(e)) => Err(e),
+    }
+}
+
+/// `seccomp(operation, flags, args)`.
+fn sys_seccomp(cx: &mut Context, a: &Args) -> SysResult {
+    let (flags, va) = (u64::from(a.u32(1)), a.va(2));
+    match a.u32(0) {
+        // SECCOMP_SET_MODE_STRICT
+        0 if flags == 0 && va.is_null() => seccomp::set_strict(cx).map(|()| 0),
+        // SECCOMP_SET_MODE_FILTER. NEW_LISTENER is refused as by kernels that do not know it.
+        1 => {
+            let known = seccomp::FLAG_TSYNC
+                | seccomp::FLAG_LOG
+                | seccomp::FLAG_SPEC_ALLOW
+                | seccomp::FLAG_TSYNC_ESRCH;
+            if flags & !known != 0 {
+                return Err(EINVAL);
+            }
+            add_filter(cx, va, flags)
+        }
+        // SECCOMP_GET_ACTION_AVAIL
+        2 if flags == 0 => {
+            let action: u32 = cx.mm().read_obj(va)?;
+            if seccomp::action_available(action) {
+                Ok(0)
+            } else {
+                Err(EOPNOTSUPP)
+            }
+        }
         _ => Err(EINVAL),
     }
 }
@@ -1195,7 +1250,7 @@ pub const CALLS: &[Call] = &[
         &[Arg::Int, Arg::Hex, Arg::Hex, Arg::Hex, Arg::Hex],
         prctl,
     )
-    .note("no seccomp, no names of memory"),
+    .note("no names of memory"),
     Call::new(158, "arch_prctl", &[Arg::Hex, Arg::Hex], arch_prctl),
     Call::new(160, "setrlimit", &[Arg::Int, Arg::Ptr], setrlimit),
     Call::new(170, "sethostname", &[Arg::In(1), Arg::Int], sethostname),
@@ -1241,6 +1296,8 @@ pub const CALLS: &[Call] = &[
         &[Arg::Int, Arg::Int, Arg::Ptr, Arg::Ptr],
         prlimit64,
     ),
+    Call::new(317, "seccomp", &[Arg::Int, Arg::Hex, Arg::Ptr], sys_seccomp)
+        .note("no listeners (SECCOMP_FILTER_FLAG_NEW_LISTENER), nothing is logged"),
     Call::new(
         318,
         "getrandom",
