@@ -36,6 +36,8 @@ struct State {
     phase: Phase,
     local: Option<Endpoint>,
     binding: Option<Arc<Binding<Listener>>>,
+    /// Whether bind(2) gave it its address (`SOCK_BINDPORT_LOCK`).
+    chosen: bool,
 }
 
 enum Phase {
@@ -97,6 +99,7 @@ pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Socket {
         phase: Phase::Idle,
         local: None,
         binding: None,
+        chosen: false,
     };
     let tcp = Tcp::make(common.clone(), InetOptions::default(), state);
     Socket::new(common, tcp)
@@ -192,6 +195,7 @@ impl Tcp {
                 }),
                 local: Some(remote),
                 binding: Some(binding),
+                chosen: true,
             },
         );
         q.ready.push_back(server);
@@ -443,7 +447,17 @@ impl Protocol for Tcp {
     fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
         let at = bindable(&self.common, &self.options, who, addr)?;
         let mut s = self.state.write();
-        if s.binding.is_some() || !matches!(s.phase, Phase::Idle) {
+        match &s.phase {
+            Phase::Idle => {}
+            // A connection that is over has given up a port that it had not asked for (`tcp_set_state`).
+            Phase::Connected(c) if c.is_dead() && !s.chosen => {
+                if let Some(b) = s.binding.take() {
+                    self.common.ns.tcp.unbind(&b);
+                }
+            }
+            _ => return Err(EINVAL),
+        }
+        if s.binding.is_some() {
             return Err(EINVAL);
         }
         let v6only = self.options.on(SOL_IPV6, IPV6_V6ONLY);
@@ -457,6 +471,8 @@ impl Protocol for Tcp {
             port: b.port,
         });
         s.binding = Some(b);
+        s.chosen = true;
+        s.phase = Phase::Idle;
         Ok(())
     }
 

@@ -33,6 +33,7 @@ pub struct Kernel {
     pub vfs: Arc<Vfs>,
     pub tasks: Mutex<TaskList>,
     pub futexes: futex::Table,
+    pub queued_signals: crate::task::signal::QueueCount,
     pub timers: Arc<TimerService>,
     pub uts: RwLock<Uts>,
     pub net: Arc<net::NetNamespace>,
@@ -98,6 +99,7 @@ impl Kernel {
             vfs: p.vfs,
             tasks: Mutex::default(),
             futexes: futex::Table::new(),
+            queued_signals: Default::default(),
             timers: p.timers,
             uts: RwLock::new(Uts {
                 nodename: p.hostname.into_bytes(),

@@ -39,6 +39,8 @@ const NAMESPACES: u64 =
 /// How many threads a sandbox may have. Each costs up to four of the host's (the Sentry's, the application's, and
 /// a process's spawner and service thread), and a host of 32,768 process ids must survive a fork bomb.
 pub const TASKS_MAX: usize = 4_000;
+/// How many processes, with zombies that nobody has waited for: those cost the Sentry's memory only.
+pub const PROCESSES_MAX: usize = 32_000;
 /// A Sentry thread's stack: its depth is bounded by the system calls', and untouched pages cost nothing.
 const STACK: usize = 512 << 10;
 
@@ -69,20 +71,17 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     let kernel = cx.kernel.clone();
     {
         let l = kernel.tasks.lock();
-        if l.task_count() >= TASKS_MAX {
+        if l.task_count() >= TASKS_MAX || l.process_count() >= PROCESSES_MAX {
             return Err(EAGAIN);
         }
-        if !has(CLONE_THREAD) {
-            let limit = cx.group.limits.lock().0[super::limits::NPROC].current;
-            let uid = cx.cred().uid;
-            let exempt =
-                uid == 0 || cx.cred().has(Caps::SYS_RESOURCE) || cx.cred().has(Caps::SYS_ADMIN);
-            if !exempt && limit < u64::MAX {
-                let mine = l.processes().filter(|p| p.uid == uid).count() as u64;
-                if mine >= limit {
-                    return Err(EAGAIN);
-                }
-            }
+        let limit = cx.group.limits.lock().0[super::limits::NPROC].current;
+        let uid = cx.cred().uid;
+        let exempt =
+            uid == 0 || cx.cred().has(Caps::SYS_RESOURCE) || cx.cred().has(Caps::SYS_ADMIN);
+        // A limit above what there can be needs no count.
+        let reachable = limit < (TASKS_MAX + PROCESSES_MAX) as u64;
+        if !exempt && reachable && l.count_of_user(uid) as u64 >= limit {
+            return Err(EAGAIN);
         }
     }
 
@@ -370,7 +369,7 @@ impl Task {
         new.set_mask(old.mask());
         new.set_comm(&old.comm());
         for info in std::iter::from_fn(|| old.pending.take(abi::SigSet::ALL)) {
-            let _ = new.pending.push(info);
+            let _ = new.pending.push(info, &old.kernel.queued_signals, u64::MAX);
         }
         for (to, from) in [
             (&new.pdeath_signal, &old.pdeath_signal),

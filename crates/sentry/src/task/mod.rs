@@ -140,10 +140,25 @@ impl Task {
     }
     /// Replaces the blocked signals; SIGKILL and SIGSTOP stay unblocked. By this task only.
     pub fn set_mask(&self, m: SigSet) {
-        self.mask
-            .store(m.minus(SigSet::UNBLOCKABLE).0, Ordering::SeqCst);
+        let new = m.minus(SigSet::UNBLOCKABLE).0;
+        let old = self.mask.swap(new, Ordering::SeqCst);
         // Unblocked signals may be pending.
         self.attention.store(true, Ordering::SeqCst);
+        self.leave_signals(SigSet(new & !old));
+    }
+    /// This task takes no more of the process's signals in `set`; what waits there may have been sent with a
+    /// kick for this task alone, so the others are told (`retarget_shared_pending`). The sender queues, then
+    /// reads masks; we wrote ours, and look at the queue now: one of us sees the other.
+    pub fn leave_signals(&self, set: SigSet) {
+        let waiting = self.group.shared.bits().0 & set.0;
+        if waiting == 0 {
+            return;
+        }
+        for t in self.kernel.tasks.lock().threads(self.group.tgid) {
+            if t.tid != self.tid && !t.is_killed() && waiting & !t.mask().0 != 0 {
+                t.kick();
+            }
+        }
     }
     #[must_use]
     pub fn comm(&self) -> Vec<u8> {

@@ -182,16 +182,47 @@ fn fault(cx: &mut Context, signal: i32, code: i32, addr: u64, error: u64) {
 }
 
 /// The system-call boundary: ends, stops and signals. `End` if the task is to end.
+///
+/// A loop and not a recursion: a sender could interrupt a sleep as often as it likes by signals that do nothing.
 fn boundary(cx: &mut Context) -> Flow {
-    if cx.exit.is_some() {
-        return Flow::End;
+    let mut look = cx.restart.is_some() || cx.saved_mask.is_some();
+    loop {
+        if cx.exit.is_some() {
+            return Flow::End;
+        }
+        if !cx.task.attention.swap(false, Ordering::SeqCst) && !look {
+            return Flow::Go;
+        }
+        look = true;
+        if take_signals(cx) == Flow::End {
+            return Flow::End;
+        }
+        // No handler ran for it: do the call again, without the application.
+        if let Some(r) = cx.restart.take() {
+            if cx.has_work() {
+                cx.restart = Some(r);
+                continue;
+            }
+            if let Some(m) = cx.saved_mask.take() {
+                cx.task.set_mask(m);
+            }
+            let nr = if r.code == ERESTART_RESTARTBLOCK {
+                syscalls::RESTART_SYSCALL
+            } else {
+                r.nr
+            };
+            system_call(cx, nr, r.args, r.ip);
+            continue;
+        }
+        let Some(m) = cx.saved_mask.take() else {
+            return Flow::Go;
+        };
+        cx.task.set_mask(m);
     }
-    if !cx.task.attention.swap(false, Ordering::SeqCst)
-        && cx.restart.is_none()
-        && cx.saved_mask.is_none()
-    {
-        return Flow::Go;
-    }
+}
+
+/// Takes every signal that can be delivered now; stops as long as the group is stopped.
+fn take_signals(cx: &mut Context) -> Flow {
     loop {
         if cx.is_killed() {
             return Flow::End;
@@ -202,7 +233,7 @@ fn boundary(cx: &mut Context) -> Flow {
         }
         let deliverable = SigSet(!cx.mask().0);
         let Some(info) = syscalls::families::signals::take_signal(cx, deliverable) else {
-            break;
+            return Flow::Go;
         };
         crate::strace::signal(cx, &info);
         let Some(s) = info.signal() else { continue };
@@ -222,11 +253,8 @@ fn boundary(cx: &mut Context) -> Flow {
                         cx.kernel.stop_group(&cx.group, s);
                     }
                 }
-                DefaultAction::Terminate => {
-                    cx.kernel.kill_group(&cx.group, s.number());
-                }
-                DefaultAction::Core => {
-                    // The core bit is set where a core would be written; RLIMIT_CORE is 0 by default.
+                // The core bit is set where a core would be written; RLIMIT_CORE is 0 by default.
+                DefaultAction::Terminate | DefaultAction::Core => {
                     cx.kernel.kill_group(&cx.group, s.number());
                 }
             },
@@ -234,41 +262,13 @@ fn boundary(cx: &mut Context) -> Flow {
                 if action.flags & SA_RESETHAND != 0 {
                     actions.write().set(s, super::signal::SigAction::default());
                 }
+                // The next signal interrupts the handler's first instruction: as on Linux, frames are stacked.
                 if deliver(cx, &info, &action).is_err() {
                     return Flow::End;
                 }
-                // One handler at a time; the next signal interrupts its first instruction, as on Linux
-                // several frames are stacked: go on.
             }
         }
     }
-    // No handler ran for it: do the call again, without the application.
-    if let Some(r) = cx.restart.take() {
-        if cx.has_work() {
-            cx.restart = Some(r);
-            return boundary_again(cx);
-        }
-        if let Some(m) = cx.saved_mask.take() {
-            cx.task.set_mask(m);
-        }
-        let nr = if r.code == ERESTART_RESTARTBLOCK {
-            syscalls::RESTART_SYSCALL
-        } else {
-            r.nr
-        };
-        system_call(cx, nr, r.args, r.ip);
-        return boundary_again(cx);
-    }
-    if let Some(m) = cx.saved_mask.take() {
-        cx.task.set_mask(m);
-        return boundary_again(cx);
-    }
-    Flow::Go
-}
-
-fn boundary_again(cx: &mut Context) -> Flow {
-    cx.task.attention.store(true, Ordering::SeqCst);
-    boundary(cx)
 }
 
 /// Sets up a handler's frame. `Err` if the task ends instead.

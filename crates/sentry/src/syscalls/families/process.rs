@@ -319,7 +319,8 @@ fn waitid(cx: &mut Context, a: &Args) -> SysResult {
         3 => {
             let f = cx.fd(id)?;
             let p = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?;
-            Who::Pid(p.pid())
+            let l = cx.kernel.tasks.lock();
+            Who::Pid(p.group(&l).ok_or(ECHILD)?.tgid)
         }
         _ => return Err(EINVAL),
     };
@@ -401,9 +402,7 @@ fn setpgid(cx: &mut Context, a: &Args) -> SysResult {
     if pgid != pid && l.session_of_group(pgid) != Some(my_sid) {
         return Err(EPERM);
     }
-    if let Some(p) = l.process_mut(pid) {
-        p.pgid = pgid;
-    }
+    l.set_group(pid, pgid);
     Ok(0)
 }
 
@@ -577,6 +576,12 @@ fn get_robust_list(cx: &mut Context, a: &Args) -> SysResult {
         0 => cx.task.clone(),
         pid => cx.kernel.tasks.lock().task(pid).ok_or(ESRCH)?,
     };
+    let (me, c) = (cx.cred(), t.cred());
+    let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
+        && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
+    if !Arc::ptr_eq(&t.group, &cx.group) && !same && !me.has(Caps::SYS_PTRACE) {
+        return Err(EPERM);
+    }
     let mm = cx.mm();
     mm.write_obj(a.va(1), &t.robust_list.load(Ordering::Relaxed))?;
     mm.write_obj(a.va(2), &24u64)?;
@@ -1141,14 +1146,20 @@ fn pidfd_send_signal(cx: &mut Context, a: &Args) -> SysResult {
         return Err(EINVAL);
     }
     let f = cx.fd(a.i32(0))?;
-    let pid = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?.pid();
+    let p = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?;
+    let pid = p.pid();
     let s = if a.i32(1) == 0 {
         None
     } else {
         Some(Signal::new(a.i32(1)).ok_or(EINVAL)?)
     };
-    let g = cx.kernel.tasks.lock().group(pid).ok_or(ESRCH)?;
-    let t = cx.kernel.tasks.lock().some_thread(pid).ok_or(ESRCH)?;
+    let (g, t) = {
+        let l = cx.kernel.tasks.lock();
+        let g = p.group(&l).ok_or(ESRCH)?;
+        (g, l.some_thread(pid))
+    };
+    // A zombie may be signalled, to no effect.
+    let Some(t) = t else { return Ok(0) };
     crate::task::signal::check_permission(cx, &t, s)?;
     let Some(s) = s else { return Ok(0) };
     let info = match a.va_opt(2) {
@@ -1174,8 +1185,12 @@ fn pidfd_getfd(cx: &mut Context, a: &Args) -> SysResult {
         return Err(EINVAL);
     }
     let f = cx.fd(a.i32(0))?;
-    let pid = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?.pid();
-    let t = cx.kernel.tasks.lock().some_thread(pid).ok_or(ESRCH)?;
+    let p = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?;
+    let pid = p.pid();
+    let t = {
+        let l = cx.kernel.tasks.lock();
+        p.group(&l).and_then(|_| l.some_thread(pid)).ok_or(ESRCH)?
+    };
     let (me, c) = (cx.cred(), t.cred());
     let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
         && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
