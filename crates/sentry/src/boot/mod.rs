@@ -197,7 +197,7 @@ fn first_program(
             exit_signal: abi::signal::SIGCHLD.number(),
             has_execed: false,
             uid: cred.uid,
-            cpu: 0,
+            cpu: Default::default(),
         });
         l.add_task(&task);
     }

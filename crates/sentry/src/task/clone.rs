@@ -173,7 +173,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         policy: AtomicI32::new(cx.policy.load(Ordering::Relaxed)),
         start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
         timer_slack: AtomicU64::new(cx.timer_slack.load(Ordering::Relaxed)),
-        cpu: AtomicU64::new(0),
+        cpu: Default::default(),
     });
     if !has(CLONE_THREAD) {
         let me = list.process(cx.group.tgid).ok_or(EAGAIN)?;
@@ -196,7 +196,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
             exit_signal,
             has_execed: false,
             uid: cx.cred().uid,
-            cpu: 0,
+            cpu: Default::default(),
         });
     }
     list.add_task(&child);
@@ -266,6 +266,9 @@ fn child_state(cx: &Context, a: &CloneArgs, thread: &mut dyn AppThread) -> Resul
 pub fn start(task: Arc<Task>, thread: Box<dyn AppThread>, altstack: AltStack) -> Result<()> {
     let name = format!("task-{}", task.tid);
     let kernel = task.kernel.clone();
+    if task.is_leader() {
+        task.group.timers.watch_cpu_limit(&kernel, &task.group);
+    }
     std::thread::Builder::new()
         .name(name)
         .stack_size(STACK)
@@ -347,7 +350,7 @@ impl Task {
             policy: AtomicI32::new(0),
             start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
             timer_slack: AtomicU64::new(50_000),
-            cpu: AtomicU64::new(0),
+            cpu: Default::default(),
         })
     }
 
@@ -390,6 +393,7 @@ impl Task {
         l.add_task(&new);
         drop(l);
         *new.interrupter.lock() = old.interrupter.lock().take();
+        new.cpu.take_from(&old.cpu);
         cx.task = new;
     }
 

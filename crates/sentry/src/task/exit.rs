@@ -103,7 +103,7 @@ impl Kernel {
             let moved = l.reparent(tgid, reaper);
             if let Some(p) = l.process_mut(tgid) {
                 p.zombie = Some(status);
-                p.cpu = group.cpu_ended.load(Ordering::Relaxed);
+                p.cpu = group.cpu_ended.get();
                 p.uid = last.cred().uid;
             }
             for (g, was) in before {

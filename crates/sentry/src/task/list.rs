@@ -33,9 +33,9 @@ pub struct Process {
     pub exit_signal: i32,
     /// Whether it has called execve(2): setpgid(2) then says `EACCES`.
     pub has_execed: bool,
-    /// What zombies tell: the real uid, and CPU time in nanoseconds.
+    /// What zombies tell: the real uid, and CPU time.
     pub uid: u32,
-    pub cpu: u64,
+    pub cpu: super::cpu::Cpu,
 }
 
 /// All processes, by tgid.
@@ -324,7 +324,7 @@ mod tests {
             exit_signal: 17,
             has_execed: false,
             uid: 0,
-            cpu: 0,
+            cpu: Default::default(),
         });
         id
     }

@@ -13,6 +13,7 @@
 //! [`Task::in_app`]. Both sides store first and load second (SeqCst), so one of them sees the other.
 
 pub mod clone;
+pub mod cpu;
 pub mod creds;
 pub mod exec;
 pub mod exit;
@@ -89,8 +90,7 @@ pub struct Task {
     pub start: i64,
     /// `alarm`-like state, timer slack in nanoseconds.
     pub timer_slack: AtomicU64,
-    /// CPU time of the Sentry's thread, nanoseconds, as last seen.
-    pub cpu: AtomicU64,
+    pub cpu: cpu::TaskCpu,
 }
 
 /// A vfork(2) parent waits here.

@@ -67,6 +67,7 @@ impl Context {
     #[must_use]
     pub fn new(task: Arc<Task>, thread: Box<dyn AppThread>) -> Context {
         *task.interrupter.lock() = Some(thread.interrupter());
+        task.cpu.begin(thread.cpu_clock());
         Context {
             task,
             thread,
@@ -82,6 +83,7 @@ impl Context {
     /// Replaces the application thread (execve).
     pub fn replace_thread(&mut self, thread: Box<dyn AppThread>) {
         *self.task.interrupter.lock() = Some(thread.interrupter());
+        self.task.cpu.begin(thread.cpu_clock());
         let old = std::mem::replace(&mut self.thread, thread);
         drop(old);
     }

@@ -2,6 +2,7 @@
 
 use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
 use crate::task::clone::{CloneArgs, clone as make_task};
+use crate::task::cpu::Cpu;
 use crate::task::exec::{ByFd, ExecRequest, exec};
 use crate::task::exit::exited;
 use crate::task::futex::{self, Scope, instant_of};
@@ -256,11 +257,13 @@ fn exit_group(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 /// `struct rusage`: times, then fourteen longs.
-fn rusage(cpu: u64, maxrss_kib: u64) -> [u64; 18] {
+fn rusage(cpu: Cpu, maxrss_kib: u64) -> [u64; 18] {
     let mut r = [0u64; 18];
-    let t = Timeval::from_nanos(cpu as i64);
-    r[0] = t.sec as u64;
-    r[1] = t.usec as u64;
+    for (at, ns) in [(0, cpu.user), (2, cpu.system)] {
+        let t = Timeval::from_nanos(ns as i64);
+        r[at] = t.sec as u64;
+        r[at + 1] = t.usec as u64;
+    }
     r[4] = maxrss_kib;
     r
 }
@@ -700,7 +703,11 @@ fn prlimit(cx: &Context, t: &crate::Task, n: u32, new: Option<Limit>) -> Result<
         }
         l.0[n as usize] = new;
         drop(l);
-        t.mm().set_limits(t.mm_limits());
+        if n as usize == limits::CPU {
+            t.group.timers.watch_cpu_limit(&t.kernel, &t.group);
+        } else {
+            t.mm().set_limits(t.mm_limits());
+        }
     }
     Ok(old)
 }
@@ -744,10 +751,11 @@ fn prlimit64(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn getrusage(cx: &mut Context, a: &Args) -> SysResult {
-    let me = hostcall::time::clock_nanos(CLOCK_THREAD_CPUTIME_ID as i32) as u64;
     let cpu = match a.i32(0) {
-        0 | 1 => cx.kernel.cpu_time(&cx.group) + me,
-        -1 => cx.group.cpu_children.load(Ordering::Relaxed),
+        0 => cx.kernel.cpu_time(&cx.group),
+        // RUSAGE_THREAD
+        1 => cx.cpu.get(),
+        -1 => cx.group.cpu_children.get(),
         _ => return Err(EINVAL),
     };
     let rss = if a.i32(0) == -1 {
