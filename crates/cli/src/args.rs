@@ -14,9 +14,13 @@ Examples:
   cloister do -- bash                          a shell; what it writes is gone afterwards
   cloister do --writable . -- make             may change the current directory, and nothing else
   cloister do --strace=%file -- cat /etc/passwd
+  cloister spec && cloister run hello          an OCI bundle in this directory
+  dockerd --add-runtime cloister=/usr/local/bin/cloister
 
 `cloister do --help` tells more.")]
 pub struct Cloister {
+    #[command(flatten)]
+    pub runtime: crate::oci::RuntimeArgs,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -30,6 +34,8 @@ pub enum Command {
     /// and are gone afterwards, unless you name places with --writable or --volume; it has no network; it
     /// sees no process but its own. It gets your environment, user, groups, limits and working directory.
     Do(Do),
+    #[command(flatten)]
+    Oci(crate::oci::Command),
     /// Shows what Cloister is made of
     #[command(subcommand)]
     Debug(Debug),

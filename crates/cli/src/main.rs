@@ -5,6 +5,7 @@
 
 mod args;
 mod debug;
+mod oci;
 mod run;
 mod signals;
 mod stdio;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     };
     match args.command {
         args::Command::Do(a) => run::run(a),
+        args::Command::Oci(c) => oci::run(args.runtime, c),
         args::Command::Debug(args::Debug::HostCalls { json }) => debug::host_calls(json),
         args::Command::Debug(args::Debug::Syscalls(form)) => debug::syscalls(form),
     }

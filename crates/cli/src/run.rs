@@ -4,11 +4,11 @@ use crate::args::{self, Do, real_path};
 use crate::complain;
 use crate::signals;
 use crate::stdio::{Errors, RawMode, Streams};
-use gofer::server::{Root, Server, Writable};
 use hostcall::{HostFd, path, start as host, term};
-use sandbox::{Access, EXIT_NOT_STARTED, Ending, Failure, GoferSide, RootSpec, SentrySide, Spec};
-use sentry::boot::config::{BindMount, Config, InitProcess, Net, PlatformKind, Stdio, TraceConfig};
-use std::convert::Infallible;
+use sandbox::{Access, EXIT_NOT_STARTED, Ending, RootSpec, SentrySide, Spec};
+use sentry::boot::config::{
+    Config, ContainerSpec, MountKind, MountSpec, Net, PlatformKind, ProcessSpec, RootFs, Stdio, TraceConfig,
+};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::ffi::OsStringExt;
@@ -57,14 +57,15 @@ fn try_run(args: Do) -> Result<ExitCode, String> {
         descriptors,
     };
     let logs = log.is_some();
-    let running = sandbox::start(&spec, run_gofer, move |side| {
+    let running = sandbox::start(&spec, ::oci::run_gofer, move |side| {
         let config = config(args, init, binds, streams, window, logs, side);
         sentry::boot::run(config)
     })
     .map_err(|e| e.to_string())?;
     drop(log);
-    let ending = running.wait(Some(&signals), &mut |r, s| {
-        signals::arrived(r, terminal.as_ref(), s);
+    let ending = running.wait(&mut signals::PassOn {
+        signals: &signals,
+        terminal: terminal.as_ref(),
     });
     drop(terminal);
     Ok(match ending {
@@ -88,7 +89,7 @@ fn try_run(args: Do) -> Result<ExitCode, String> {
 }
 
 /// What the program gets: the caller's, but for what the command line says.
-fn init_process(args: &Do) -> Result<InitProcess, String> {
+fn init_process(args: &Do) -> Result<ProcessSpec, String> {
     let mut envp: Vec<Vec<u8>> = std::env::vars_os()
         .map(|(k, v)| [k.as_bytes(), b"=", v.as_bytes()].concat())
         .collect();
@@ -122,7 +123,7 @@ fn init_process(args: &Do) -> Result<InitProcess, String> {
     let rlimits = (0..16)
         .filter_map(|r| host::rlimit(r).ok().map(|(soft, hard)| (r, soft, hard)))
         .collect();
-    Ok(InitProcess {
+    Ok(ProcessSpec {
         argv: args.command.iter().map(|a| a.clone().into_vec()).collect(),
         envp,
         cwd: cwd.into_os_string().into_vec(),
@@ -131,13 +132,50 @@ fn init_process(args: &Do) -> Result<InitProcess, String> {
         groups,
         rlimits,
         umask,
+        ..ProcessSpec::default()
     })
 }
 
-/// The Gofer's roots from 1 on, and where they appear.
-fn binds(args: &Do) -> Result<(Vec<RootSpec>, Vec<BindMount>), String> {
-    let mut roots = Vec::new();
-    let mut binds = Vec::new();
+/// What the program's root has beside the host's files.
+fn own_mounts() -> Vec<MountSpec> {
+    const QUIET: u32 = (libc::MS_NOSUID | libc::MS_NODEV) as u32;
+    const NOEXEC: u32 = libc::MS_NOEXEC as u32;
+    let fs = |target: &str, kind: &str, data: &str, flags: u32| MountSpec {
+        target: target.into(),
+        kind: MountKind::Fs(kind.into()),
+        source: kind.into(),
+        flags,
+        data: data.into(),
+        // A host without the directory simply has no such mount.
+        optional: true,
+    };
+    vec![
+        fs("/proc", "proc", "", QUIET | NOEXEC),
+        fs(
+            "/sys",
+            "sysfs",
+            "",
+            QUIET | NOEXEC | libc::MS_RDONLY as u32,
+        ),
+        MountSpec {
+            kind: MountKind::Devices,
+            ..fs("/dev", "devtmpfs", "mode=755", libc::MS_NOSUID as u32)
+        },
+        fs("/dev/pts", "devpts", "", libc::MS_NOSUID as u32 | NOEXEC),
+        fs("/dev/shm", "tmpfs", "mode=1777", QUIET),
+        fs("/dev/mqueue", "mqueue", "mode=1777", QUIET),
+        fs("/tmp", "tmpfs", "mode=1777", QUIET),
+    ]
+}
+
+/// The Gofer's roots, of which the first is the host's root directory, and where the others appear.
+fn binds(args: &Do) -> Result<(Vec<RootSpec>, Vec<MountSpec>), String> {
+    let mut roots = vec![RootSpec {
+        path: c"/".into(),
+        access: Access::ReadOnly,
+        recursive: true,
+    }];
+    let mut binds = own_mounts();
     let mut add = |source: &std::path::Path, target: Option<&str>, writable: bool| {
         let path = real_path(source)?;
         let target = match target {
@@ -152,11 +190,21 @@ fn binds(args: &Do) -> Result<(Vec<RootSpec>, Vec<BindMount>), String> {
         } else {
             Access::ReadOnly
         };
-        roots.push(RootSpec { path, access });
-        binds.push(BindMount {
-            root: roots.len() as u32,
+        binds.push(MountSpec {
             target,
-            writable,
+            kind: MountKind::Host {
+                root: roots.len() as u32,
+                exclusive: false,
+            },
+            source: "host".into(),
+            flags: if writable { 0 } else { libc::MS_RDONLY as u32 },
+            data: String::new(),
+            optional: false,
+        });
+        roots.push(RootSpec {
+            path,
+            access,
+            recursive: true,
         });
         Ok::<(), String>(())
     };
@@ -177,26 +225,11 @@ fn open_log(path: &std::path::Path) -> Result<std::fs::File, String> {
         .map_err(|e| format!("could not open the log {}: {e}", path.display()))
 }
 
-/// The Gofer's life, in its own process.
-fn run_gofer(side: GoferSide) -> Result<Infallible, Failure> {
-    let roots = side.roots.into_iter().enumerate().map(|(i, (fd, access))| {
-        let writable = match access {
-            Access::ReadOnly => Writable::No,
-            Access::Writable => Writable::Yes,
-        };
-        Root::from_fd(&i.to_string(), fd, writable)
-    });
-    let server = Server::new(roots.collect(), side.max_descriptors)
-        .map_err(|e| Failure(format!("could not start: {e}")))?;
-    (side.confine)().map_err(|e| Failure(format!("could not confine itself: {e}")))?;
-    server.run(side.channel)
-}
-
 /// What the Sentry gets, in its own process.
 fn config(
     args: Do,
-    init: InitProcess,
-    binds: Vec<BindMount>,
+    init: ProcessSpec,
+    mounts: Vec<MountSpec>,
     streams: Streams,
     (rows, cols): (u16, u16),
     logs: bool,
@@ -222,14 +255,20 @@ fn config(
             args::Platform::Ptrace => PlatformKind::Ptrace,
         },
         gofer: side.gofer,
-        binds,
+        container: ContainerSpec {
+            hostname: args.hostname,
+            root: RootFs::default(),
+            mounts,
+            ..ContainerSpec::default()
+        },
         net: match args.net {
             args::Net::None => Net::None,
         },
         stdio,
         control: side.control,
+        preserved: Vec::new(),
         init,
-        hostname: args.hostname,
+        held: false,
         trace: TraceConfig {
             strace: args.strace.is_some(),
             filter: args

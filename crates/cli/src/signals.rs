@@ -4,7 +4,7 @@ use crate::stdio::RawMode;
 use abi::Result;
 use hostcall::start::{self as host, SignalSet};
 use hostcall::{HostFd, process, term};
-use sandbox::Running;
+use sandbox::{Attendant, Running};
 
 /// Those that a person, a shell or a service manager sends. SIGTTOU is blocked, too: it would stop this
 /// process when it puts the terminal back.
@@ -32,19 +32,40 @@ pub fn open() -> Result<HostFd> {
     host::signalfd(set)
 }
 
+/// Passes signals on while a sandbox runs.
+pub struct PassOn<'a> {
+    pub signals: &'a HostFd,
+    pub terminal: Option<&'a RawMode>,
+}
+
+impl Attendant for PassOn<'_> {
+    fn poll(&mut self, fds: &mut Vec<libc::pollfd>) {
+        fds.push(libc::pollfd {
+            fd: self.signals.raw(),
+            events: libc::POLLIN,
+            revents: 0,
+        });
+    }
+    fn ready(&mut self, running: &Running, _: &[libc::pollfd]) {
+        while let Ok(s) = host::next_signal(self.signals) {
+            arrived(running, self.terminal, s);
+        }
+    }
+}
+
 /// One came.
-pub fn arrived(running: &Running, terminal: Option<&RawMode>, signal: i32) {
+fn arrived(running: &Running, terminal: Option<&RawMode>, signal: i32) {
     match signal {
         libc::SIGWINCH => {
             if terminal.is_some()
                 && let Ok((rows, cols)) = term::window(0)
             {
-                running.send_window(rows, cols);
+                running.send_window(rows, cols, 0);
             }
         }
         // The program stops, and so do we, for the shell to see; its SIGCONT wakes both.
         libc::SIGTSTP => {
-            running.send_signal(signal);
+            running.send_signal(signal, 0);
             let stop = || {
                 let _ = process::kill(std::process::id() as i32, libc::SIGSTOP);
             };
@@ -53,7 +74,7 @@ pub fn arrived(running: &Running, terminal: Option<&RawMode>, signal: i32) {
                 None => stop(),
             }
         }
-        s => running.send_signal(s),
+        s => running.send_signal(s, 0),
     }
 }
 

@@ -212,11 +212,11 @@ impl GoferInode {
         Ok(all)
     }
 
-    fn new_ids(&self, new: NewNode, kind: u32) -> New {
+    fn new_ids(&self, new: NewNode, kind: u32) -> Result<New> {
         let me = self.fs.client.server();
         let (uid, gid) = (
-            self.fs.host_id(new.uid, me.uid),
-            self.fs.host_id(new.gid, me.gid),
+            self.fs.host_uid(new.uid)?,
+            self.fs.host_gid(new.gid)?,
         );
         let same = (uid, gid) == (me.uid, me.gid);
         // Whose files the Gofer's are anyway needs no change of owner.
@@ -225,11 +225,11 @@ impl GoferInode {
         } else {
             (uid, gid)
         };
-        New {
+        Ok(New {
             mode: new.mode | kind,
             uid,
             gid,
-        }
+        })
     }
 
     fn made(&self, node: (Attr, Handle), target: Option<Vec<u8>>) -> Arc<dyn Inode> {
@@ -349,14 +349,14 @@ impl Inode for GoferInode {
         let (attr, handle, fd) = self
             .fs
             .client
-            .create(self.handle, name, self.new_ids(new, 0))?;
+            .create(self.handle, name, self.new_ids(new, 0)?)?;
         self.names_changed();
         let inode = self.fs.inode(attr, handle, None);
         inode.set_write_fd(Arc::new(fd));
         Ok(inode)
     }
     fn tmpfile(&self, _: &Caller<'_>, new: NewNode) -> Result<Arc<dyn Inode>> {
-        let (attr, handle, fd) = self.fs.client.tmpfile(self.handle, self.new_ids(new, 0))?;
+        let (attr, handle, fd) = self.fs.client.tmpfile(self.handle, self.new_ids(new, 0)?)?;
         let inode = self.fs.inode(attr, handle, None);
         inode.set_write_fd(Arc::new(fd));
         Ok(inode)
@@ -365,7 +365,7 @@ impl Inode for GoferInode {
         let node = self
             .fs
             .client
-            .mkdir(self.handle, name, self.new_ids(new, 0))?;
+            .mkdir(self.handle, name, self.new_ids(new, 0)?)?;
         Ok(self.made(node, None))
     }
     fn mknod(
@@ -379,7 +379,7 @@ impl Inode for GoferInode {
         let node = self
             .fs
             .client
-            .mknod(self.handle, name, self.new_ids(new, kind.bits()))?;
+            .mknod(self.handle, name, self.new_ids(new, kind.bits())?)?;
         Ok(self.made(node, None))
     }
     fn symlink(
@@ -392,7 +392,7 @@ impl Inode for GoferInode {
         let node = self
             .fs
             .client
-            .symlink(self.handle, name, target, self.new_ids(new, 0))?;
+            .symlink(self.handle, name, target, self.new_ids(new, 0)?)?;
         Ok(self.made(node, Some(target.to_vec())))
     }
     fn link(&self, _: &Caller<'_>, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
@@ -463,15 +463,14 @@ impl Inode for GoferInode {
         }))
     }
     fn set_attr(&self, _: &Caller<'_>, a: &SetAttr) -> Result<()> {
-        let me = self.fs.client.server();
         if let Some(size) = a.size {
             let _w = self.write_lock.lock();
             self.resize(size)?;
         }
         let host = HostSetAttr {
             mode: a.mode,
-            uid: a.uid.map(|u| self.fs.host_id(u, me.uid)),
-            gid: a.gid.map(|g| self.fs.host_id(g, me.gid)),
+            uid: a.uid.map(|u| self.fs.host_uid(u)).transpose()?,
+            gid: a.gid.map(|g| self.fs.host_gid(g)).transpose()?,
             size: None,
             atime: a.atime,
             mtime: a.mtime,

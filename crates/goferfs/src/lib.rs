@@ -24,6 +24,7 @@ pub use inode::GoferInode;
 pub use open::OpenHostFile;
 
 use abi::Result;
+use abi::errno::EOVERFLOW;
 use gofer::proto::Attr;
 use gofer::{Client, Handle};
 use parking_lot::Mutex;
@@ -42,16 +43,42 @@ pub enum Sharing {
 }
 
 /// How owners on the host look inside.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ids {
     /// As they are: the Gofer is root, or in a user namespace that maps them.
     AsIs,
     /// What the Gofer's own user owns looks like root's: rootless, without a user namespace.
     OwnerIsRoot,
+    /// By the maps of the container's user namespace.
+    Mapped(Arc<IdMaps>),
+}
+
+/// Ids of a user namespace and the host's (`user_namespaces(7)`).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct IdMaps {
+    /// (first inside, first outside, how many).
+    pub uids: Vec<(u32, u32, u32)>,
+    pub gids: Vec<(u32, u32, u32)>,
+}
+
+/// What an id without a counterpart looks like (`kernel.overflowuid`).
+const OVERFLOW_ID: u32 = 65534;
+
+impl IdMaps {
+    fn inside(map: &[(u32, u32, u32)], id: u32) -> u32 {
+        map.iter()
+            .find_map(|(i, o, n)| id.checked_sub(*o).filter(|d| d < n).map(|d| i.saturating_add(d)))
+            .unwrap_or(OVERFLOW_ID)
+    }
+    /// `None`: the container cannot name such an owner.
+    fn outside(map: &[(u32, u32, u32)], id: u32) -> Option<u32> {
+        map.iter()
+            .find_map(|(i, o, n)| id.checked_sub(*i).filter(|d| d < n).map(|d| o.saturating_add(d)))
+    }
 }
 
 /// How a root is mounted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     pub sharing: Sharing,
     pub ids: Ids,
@@ -129,24 +156,40 @@ impl GoferFs {
 
     /// The attributes as the container sees them.
     fn seen(&self, mut a: Attr) -> Attr {
-        if self.options.ids == Ids::OwnerIsRoot {
-            let me = self.client.server();
-            if a.uid == me.uid {
-                a.uid = 0;
+        match &self.options.ids {
+            Ids::AsIs => {}
+            Ids::OwnerIsRoot => {
+                let me = self.client.server();
+                if a.uid == me.uid {
+                    a.uid = 0;
+                }
+                if a.gid == me.gid {
+                    a.gid = 0;
+                }
             }
-            if a.gid == me.gid {
-                a.gid = 0;
+            Ids::Mapped(m) => {
+                a.uid = IdMaps::inside(&m.uids, a.uid);
+                a.gid = IdMaps::inside(&m.gids, a.gid);
             }
         }
         a
     }
 
-    /// A host id for one of the container's.
-    fn host_id(&self, id: u32, own: u32) -> u32 {
-        if self.options.ids == Ids::OwnerIsRoot && id == 0 {
-            own
-        } else {
-            id
+    /// A host uid for one of the container's; `EOVERFLOW` where it has none.
+    fn host_uid(&self, id: u32) -> Result<u32> {
+        match &self.options.ids {
+            Ids::OwnerIsRoot if id == 0 => Ok(self.client.server().uid),
+            Ids::Mapped(m) => IdMaps::outside(&m.uids, id).ok_or(EOVERFLOW),
+            _ => Ok(id),
+        }
+    }
+
+    /// As [`GoferFs::host_uid`].
+    fn host_gid(&self, id: u32) -> Result<u32> {
+        match &self.options.ids {
+            Ids::OwnerIsRoot if id == 0 => Ok(self.client.server().gid),
+            Ids::Mapped(m) => IdMaps::outside(&m.gids, id).ok_or(EOVERFLOW),
+            _ => Ok(id),
         }
     }
 

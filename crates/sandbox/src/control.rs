@@ -5,10 +5,33 @@
 
 use abi::Result;
 use hostcall::{RawFd, sock};
-pub use sentry::boot::config::control::{CRASH, ERROR, EXIT, SIGNAL, WINDOW};
+pub use sentry::boot::config::control::{
+    ALL, CENSUS, CHANGES, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, PAUSE, READY, REFUSED, RESUME, SIGNAL,
+    START, WINDOW,
+};
 
 /// The longest packet.
 const MAX: usize = 2048;
+
+/// What the Sentry says of what it was asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// All is ready for [`START`].
+    Ready,
+    Done {
+        number: u32,
+        result: u32,
+    },
+    Refused {
+        number: u32,
+        text: String,
+    },
+    /// A program that was started by [`EXEC`] has ended.
+    Exited {
+        pid: u32,
+        status: i32,
+    },
+}
 
 /// What a child says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,6 +39,7 @@ pub(crate) enum Said {
     Exit(i32),
     Error(String),
     Crash(String),
+    Answer(Answer),
     /// It has closed its end.
     HungUp,
     /// Something that this version does not know.
@@ -23,9 +47,13 @@ pub(crate) enum Said {
 }
 
 pub(crate) fn send(fd: RawFd, kind: u32, payload: &[u8]) -> Result<()> {
+    send_with(fd, kind, payload, &[])
+}
+
+pub(crate) fn send_with(fd: RawFd, kind: u32, payload: &[u8], given: &[RawFd]) -> Result<()> {
     let mut packet = kind.to_le_bytes().to_vec();
     packet.extend_from_slice(&payload[..payload.len().min(MAX - 4)]);
-    sock::send(fd, &packet, &[]).map(|_| ())
+    sock::send(fd, &packet, given).map(|_| ())
 }
 
 pub(crate) fn receive(fd: RawFd) -> Said {
@@ -42,8 +70,26 @@ fn decode(packet: &[u8]) -> Said {
     let Some((kind, payload)) = packet.split_first_chunk::<4>() else {
         return Said::Nothing;
     };
-    match (u32::from_le_bytes(*kind), payload.first_chunk::<4>()) {
-        (EXIT, Some(status)) => Said::Exit(i32::from_le_bytes(*status)),
+    let word = |at: usize| {
+        payload
+            .get(at..at + 4)
+            .map(|b| u32::from_le_bytes(b.try_into().expect("4")))
+    };
+    match (u32::from_le_bytes(*kind), word(0)) {
+        (EXIT, Some(status)) => Said::Exit(status as i32),
+        (READY, _) => Said::Answer(Answer::Ready),
+        (DONE, Some(number)) => Said::Answer(Answer::Done {
+            number,
+            result: word(4).unwrap_or(0),
+        }),
+        (REFUSED, Some(number)) => Said::Answer(Answer::Refused {
+            number,
+            text: plain(&payload[4..]),
+        }),
+        (EXITED, Some(pid)) => Said::Answer(Answer::Exited {
+            pid,
+            status: word(4).unwrap_or(0) as i32,
+        }),
         (ERROR, _) => Said::Error(plain(payload)),
         (CRASH, _) => Said::Crash(plain(payload)),
         _ => Said::Nothing,

@@ -2,7 +2,7 @@
 
 use crate::privilege::{self as own, Standing};
 use crate::spawn::REPORT;
-use crate::{Access, Confine, Failure, Spec, step};
+use crate::{Access, Confine, Failure, RootSpec, Spec, step};
 use abi::Result;
 use abi::errno::{ENOSYS, EPERM};
 use hostcall::landlock::{self, Ruleset};
@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 pub struct GoferSide {
     /// To the Sentry.
     pub channel: HostFd,
-    /// Root 0 is the host's root directory; the others are as in the [`Spec`]. Opened with `O_PATH`.
+    /// As in the [`Spec`]. Opened with `O_PATH`.
     pub roots: Vec<(HostFd, Access)>,
     /// How many descriptors this process may hold.
     pub max_descriptors: u64,
@@ -41,7 +41,7 @@ pub fn prepare(
     };
     let limits = match standing {
         Standing::Privileged => None,
-        Standing::Ordinary { .. } => step("limit itself to its files", limits(&roots))?,
+        Standing::Ordinary { .. } => step("limit itself to its files", limits(spec, &roots))?,
     };
     let keep = capabilities(spec);
     let confine: Confine = Box::new(move || {
@@ -86,11 +86,8 @@ fn open(path: &CStr) -> std::result::Result<HostFd, Failure> {
 
 /// The roots as everybody sees them.
 fn host_view(spec: &Spec) -> std::result::Result<Vec<(HostFd, Access)>, Failure> {
-    let mut roots = vec![(open(c"/")?, Access::ReadOnly)];
-    for r in &spec.roots {
-        roots.push((open(&r.path)?, r.access));
-    }
-    Ok(roots)
+    let open = |r: &RootSpec| Ok((open(&r.path)?, r.access));
+    spec.roots.iter().map(open).collect()
 }
 
 /// The roots as mount trees of our own.
@@ -99,22 +96,31 @@ fn own_view(spec: &Spec) -> std::result::Result<Vec<(HostFd, Access)>, Failure> 
     let private = libc::MS_REC | libc::MS_PRIVATE;
     let r = host::mount(None, c"/", None, private, None);
     step("detach its mounts", r)?;
+    let cloned = |r: &RootSpec| {
+        let what = format!("open {}", r.path.to_string_lossy());
+        Ok((step(&what, tree(r))?, r.access))
+    };
     let mut roots = Vec::new();
     for r in &spec.roots {
-        let what = format!("open {}", r.path.to_string_lossy());
-        roots.push((step(&what, tree(&r.path, r.access))?, r.access));
+        roots.push((!r.is_host_root()).then(|| cloned(r)).transpose()?);
     }
-    // The sandbox has its own; the host's would show processes and devices.
-    for p in [c"/proc", c"/sys", c"/dev"] {
-        // As many as are stacked there; each goes with what is mounted below it.
-        for _ in 0..16 {
-            if host::umount_detach(p).is_err() {
-                break;
+    // The sandbox has its own of these; the host's would show processes and devices. What was asked for below
+    // them is cloned by now.
+    if spec.roots.iter().any(RootSpec::is_host_root) {
+        for p in [c"/proc", c"/sys", c"/dev"] {
+            // As many as are stacked there; each goes with what is mounted below it.
+            for _ in 0..16 {
+                if host::umount_detach(p).is_err() {
+                    break;
+                }
             }
         }
     }
-    let root = step("open /", tree(c"/", Access::ReadOnly))?;
-    roots.insert(0, (root, Access::ReadOnly));
+    let roots = roots
+        .into_iter()
+        .zip(&spec.roots)
+        .map(|(made, r)| made.map_or_else(|| cloned(r), Ok))
+        .collect::<std::result::Result<Vec<_>, Failure>>()?;
     if !std::fs::exists("/proc/self/fd").unwrap_or(false) {
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         let proc = Some(c"proc");
@@ -127,21 +133,21 @@ fn own_view(spec: &Spec) -> std::result::Result<Vec<(HostFd, Access)>, Failure> 
 }
 
 /// The mounts at and below `path`: what the application may not do there is refused by the kernel.
-fn tree(path: &CStr, access: Access) -> Result<HostFd> {
+fn tree(root: &RootSpec) -> Result<HostFd> {
     const MOUNT_ATTR_RDONLY: u64 = 1;
     const MOUNT_ATTR_NOSUID: u64 = 2;
     const MOUNT_ATTR_NODEV: u64 = 4;
     let mut attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-    if access == Access::ReadOnly {
+    if root.access == Access::ReadOnly {
         attributes |= MOUNT_ATTR_RDONLY;
     }
     let made =
-        host::clone_mounts(path).and_then(|t| host::harden_mounts(&t, attributes).map(|()| t));
+        host::clone_mounts(&root.path, root.recursive).and_then(|t| host::harden_mounts(&t, attributes).map(|()| t));
     match made {
         // Linux before 5.12, or a container that does not allow it: the Gofer's own checks stand alone.
         Err(ENOSYS | EPERM) => {
             let flags = (libc::O_PATH | libc::O_NOFOLLOW) as u64;
-            path::openat2(libc::AT_FDCWD, path, flags, 0, 0)
+            path::openat2(libc::AT_FDCWD, &root.path, flags, 0, 0)
         }
         r => r,
     }
@@ -150,7 +156,7 @@ fn tree(path: &CStr, access: Access) -> Result<HostFd> {
 /// What stands in for mount trees of our own where they cannot be made: nothing can be written but below the
 /// writable roots, and nothing be read below the host's `/proc`, `/sys` and `/dev`. `None` where the host
 /// (before Linux 6.2) cannot do that.
-fn limits(roots: &[(HostFd, Access)]) -> Result<Option<Ruleset>> {
+fn limits(spec: &Spec, roots: &[(HostFd, Access)]) -> Result<Option<Ruleset>> {
     const READ: u64 = landlock::READ_FILE | landlock::EXECUTE;
     if landlock::version() < 3 {
         return Ok(None);
@@ -164,20 +170,27 @@ fn limits(roots: &[(HostFd, Access)]) -> Result<Option<Ruleset>> {
             _ => Ok(()),
         }
     };
-    for (number, (fd, access)) in roots.iter().enumerate() {
+    let mut host_root = None;
+    for ((fd, access), asked) in roots.iter().zip(&spec.roots) {
         match access {
             Access::Writable => allow(fd, landlock::ALL)?,
             // Names may be listed everywhere.
-            Access::ReadOnly if number == 0 => allow(fd, landlock::READ_DIR)?,
+            Access::ReadOnly if asked.is_host_root() => {
+                allow(fd, landlock::READ_DIR)?;
+                host_root = Some(fd);
+            }
             Access::ReadOnly => allow(fd, READ | landlock::READ_DIR)?,
         }
     }
+    let Some(host_root) = host_root else {
+        return Ok(Some(rules));
+    };
     for entry in std::fs::read_dir("/").into_iter().flatten().flatten() {
         let name = entry.file_name();
         let kept = !matches!(name.as_bytes(), b"proc" | b"sys" | b"dev");
         if let (true, Ok(name)) = (kept, CString::new(name.as_bytes())) {
             let flags = (libc::O_PATH | libc::O_NOFOLLOW) as u64;
-            if let Ok(fd) = path::openat2(roots[0].0.raw(), &name, flags, 0, 0) {
+            if let Ok(fd) = path::openat2(host_root.raw(), &name, flags, 0, 0) {
                 allow(&fd, READ | landlock::READ_DIR)?;
             }
         }

@@ -39,7 +39,8 @@ mod spawn;
 
 pub use gofer::GoferSide;
 pub use kernel::SentrySide;
-pub use running::{Ending, Running};
+pub use control::Answer;
+pub use running::{Attendant, Ending, Running};
 
 use abi::{Errno, Result};
 use hostcall::{RawFd, sock};
@@ -68,12 +69,21 @@ pub struct RootSpec {
     /// Absolute, without symbolic links.
     pub path: CString,
     pub access: Access,
+    /// With what is mounted below it.
+    pub recursive: bool,
+}
+
+impl RootSpec {
+    /// Whether it is the host's root directory: shown without `/proc`, `/sys` and `/dev`.
+    fn is_host_root(&self) -> bool {
+        self.path.as_bytes() == b"/"
+    }
 }
 
 /// What to start.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
-    /// The Gofer's roots from number 1 on. Root 0 is the host's root directory, read-only.
+    /// The Gofer's roots, in their order. The host's root directory is shown without `/proc`, `/sys` and `/dev`.
     pub roots: Vec<RootSpec>,
     /// Descriptors for the Sentry, besides its sockets: it finds copies of them in the same order.
     pub descriptors: Vec<RawFd>,

@@ -1,10 +1,10 @@
 //! Watching over a running sandbox until it ends.
 
-use crate::control::{self, SIGNAL, Said, WINDOW};
+use crate::control::{self, Answer, SIGNAL, Said, WINDOW};
 use crate::spawn::{Child, Who};
 use crate::{EXIT_BROKEN, EXIT_NOT_STARTED};
 use abi::Result;
-use hostcall::{HostFd, file, process, start as host, time};
+use hostcall::{HostFd, RawFd, file, process, time};
 
 /// A started sandbox. Dropping it kills it.
 #[derive(Debug)]
@@ -29,12 +29,26 @@ const GRACE: i64 = 500;
 /// How long a Sentry may take to end after the first program has: output, logs.
 const SENTRY_GRACE: i64 = 3000;
 
-/// The polled descriptors.
+/// The polled descriptors; the attendant's follow.
 const CONTROL: usize = 0;
 const REPORT: usize = 1;
 const SENTRY: usize = 2;
 const GOFER: usize = 3;
-const SIGNALS: usize = 4;
+const OWN: usize = 4;
+
+/// Who takes part in the watch over a sandbox: descriptors of its own, and the Sentry's answers.
+pub trait Attendant {
+    /// What it wants to be polled now.
+    fn poll(&mut self, fds: &mut Vec<libc::pollfd>);
+    /// Some of them may be ready; in the same order.
+    fn ready(&mut self, running: &Running, fds: &[libc::pollfd]);
+    /// The Sentry said something.
+    fn answer(&mut self, _: &Running, _: Answer) {}
+    /// Whether the sandbox is to end now.
+    fn is_over(&self) -> bool {
+        false
+    }
+}
 
 impl Running {
     pub(crate) fn new(control: HostFd, report: HostFd, sentry: Child, gofer: Child) -> Running {
@@ -46,17 +60,23 @@ impl Running {
         }
     }
 
-    /// Has the Sentry send a signal to the first program.
-    pub fn send_signal(&self, signal: i32) {
+    /// Has the Sentry send a signal: to the first program (0), to all ([`control::ALL`]), or to a process.
+    pub fn send_signal(&self, signal: i32, process: u32) {
         // A Sentry that is gone is found by `wait`.
-        let _ = control::send(self.control.raw(), SIGNAL, &signal.to_le_bytes());
+        let m = [signal.to_le_bytes(), process.to_le_bytes()].concat();
+        let _ = control::send(self.control.raw(), SIGNAL, &m);
     }
 
-    /// Tells the Sentry the terminal's new size.
-    pub fn send_window(&self, rows: u16, cols: u16) {
-        let [a, b] = rows.to_le_bytes();
-        let [c, d] = cols.to_le_bytes();
-        let _ = control::send(self.control.raw(), WINDOW, &[a, b, c, d]);
+    /// Tells the Sentry a terminal's new size: the first program's (0), or that of a process.
+    pub fn send_window(&self, rows: u16, cols: u16, process: u32) {
+        let size = u32::from(rows) | u32::from(cols) << 16;
+        let m = [size.to_le_bytes(), process.to_le_bytes()].concat();
+        let _ = control::send(self.control.raw(), WINDOW, &m);
+    }
+
+    /// Asks the Sentry for something; `number` comes back with the answer.
+    pub fn ask(&self, kind: u32, number: u32, given: &[RawFd]) -> Result<()> {
+        control::send_with(self.control.raw(), kind, &number.to_le_bytes(), given)
     }
 
     /// The host's process ids of the Sentry and the Gofer: for tests and for people who look.
@@ -66,12 +86,8 @@ impl Running {
         (pid(&self.sentry), pid(&self.gofer))
     }
 
-    /// Waits for the end, and cleans up. `on_signal` gets the signals that come in on `signals`.
-    pub fn wait(
-        mut self,
-        signals: Option<&HostFd>,
-        on_signal: &mut dyn FnMut(&Running, i32),
-    ) -> Ending {
+    /// Waits for the end, and cleans up.
+    pub fn wait(mut self, attendant: &mut dyn Attendant) -> Ending {
         let mut seen = Seen::default();
         let fd = |c: &Option<Child>| c.as_ref().map_or(-1, |c| c.pidfd.raw());
         let mut fds = [
@@ -79,13 +95,13 @@ impl Running {
             self.report.raw(),
             fd(&self.sentry),
             fd(&self.gofer),
-            signals.map_or(-1, HostFd::raw),
         ]
         .map(|fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
             revents: 0,
-        });
+        })
+        .to_vec();
         // Set once the end is near: `None` waits for ever.
         let mut deadline: Option<i64> = None;
         let mut near = |ms: i64| {
@@ -99,15 +115,16 @@ impl Running {
                 None => -1,
                 Some(d) => (d - now()).clamp(0, 60_000) as i32,
             };
+            fds.truncate(OWN);
+            attendant.poll(&mut fds);
             match file::poll(&mut fds, wait) {
-                Ok(_) | Err(abi::errno::EINTR) if until.is_none_or(|d| now() < d) => {}
+                Ok(_) if until.is_none_or(|d| now() < d) => {}
+                Err(abi::errno::EINTR) if until.is_none_or(|d| now() < d) => continue,
                 _ => break,
             }
-            if fds[SIGNALS].revents != 0 {
-                let next = || signals.and_then(|s| host::next_signal(s).ok());
-                while let Some(s) = next() {
-                    on_signal(&self, s);
-                }
+            attendant.ready(&self, &fds[OWN..]);
+            if attendant.is_over() {
+                break;
             }
             for (i, socket) in [(REPORT, self.report.raw()), (CONTROL, self.control.raw())] {
                 if fds[i].revents == 0 {
@@ -128,7 +145,8 @@ impl Running {
                         seen.text.get_or_insert((t, EXIT_BROKEN));
                         until = near(GRACE);
                     }
-                    Said::Exit(_) | Said::Nothing => {}
+                    Said::Answer(a) if i == CONTROL => attendant.answer(&self, a),
+                    Said::Exit(_) | Said::Answer(_) | Said::Nothing => {}
                 }
             }
             if fds[GOFER].revents != 0 {

@@ -6,7 +6,9 @@
 
 use abi::errno::{EROFS, EXDEV};
 use hostcall::{HostFd, file, path, process, sock, start as host};
-use sandbox::{Access, Ending, GoferSide, RootSpec, SentrySide, Spec, control};
+use sandbox::{
+    Access, Attendant, Ending, GoferSide, RootSpec, Running, SentrySide, Spec, control,
+};
 use std::convert::Infallible;
 use std::ffi::CString;
 use std::io::{BufRead, BufReader};
@@ -250,17 +252,23 @@ fn as_starter(case: &str) {
     std::fs::write(&file, "seen").unwrap();
     let name = |p: &std::path::Path| CString::new(p.to_str().unwrap()).unwrap();
     let mut spec = Spec {
-        roots: Vec::new(),
+        roots: vec![RootSpec {
+            path: c"/".into(),
+            access: Access::ReadOnly,
+            recursive: true,
+        }],
         descriptors: vec![1],
     };
     match case {
         "files" => spec.roots.push(RootSpec {
             path: name(&std::env::temp_dir()),
             access: Access::Writable,
+            recursive: true,
         }),
         "start-error" => spec.roots.push(RootSpec {
             path: c"/nowhere/x".into(),
             access: Access::ReadOnly,
+            recursive: true,
         }),
         _ => {}
     }
@@ -281,7 +289,7 @@ fn as_starter(case: &str) {
     if case.starts_with("kill") || case == "confined" {
         println!("pids {s} {g}");
     }
-    let ending = running.wait(Some(&signals), &mut |r, s| r.send_signal(s));
+    let ending = running.wait(&mut PassOn(signals));
     let _ = std::fs::remove_file(&file);
     match ending {
         Ending::Program { status, .. } => {
@@ -292,6 +300,23 @@ fn as_starter(case: &str) {
             }
         }
         Ending::Broken { text, exit } => println!("broken {exit}: {text}"),
+    }
+}
+
+struct PassOn(HostFd);
+
+impl Attendant for PassOn {
+    fn poll(&mut self, fds: &mut Vec<libc::pollfd>) {
+        fds.push(libc::pollfd {
+            fd: self.0.raw(),
+            events: libc::POLLIN,
+            revents: 0,
+        });
+    }
+    fn ready(&mut self, running: &Running, _: &[libc::pollfd]) {
+        while let Ok(s) = host::next_signal(&self.0) {
+            running.send_signal(s, 0);
+        }
     }
 }
 
@@ -326,7 +351,7 @@ fn sentry(case: &str, side: SentrySide) -> Infallible {
         "forward" => {
             file::write(side.descriptors[0].raw(), b"ready\n").unwrap();
             let (n, _) = sock::recv(side.control.raw(), &mut buf).unwrap();
-            assert_eq!((n, buf[0]), (8, control::SIGNAL as u8));
+            assert_eq!((n, buf[0]), (12, control::SIGNAL as u8));
             exit(i32::from(buf[4]) << 8)
         }
         "files" => {

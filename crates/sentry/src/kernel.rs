@@ -10,9 +10,10 @@ use ipc::timer::TimerService;
 use mm::Mm;
 use parking_lot::{Mutex, RwLock};
 use platform::Platform;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use vfs::Vfs;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use vfs::{MountNamespace, Vfs};
 
 /// The host name and the domain name.
 #[derive(Clone, Debug)]
@@ -59,8 +60,14 @@ pub struct Kernel {
     pub boot_id: [u8; 16],
     /// Number of forks since the start, for /proc/stat.
     pub forks: AtomicU32,
-    console: Mutex<Option<Arc<dyn Console>>>,
-    terminal: Mutex<Option<Arc<tty::Master>>>,
+    /// The terminals that are joined to the host's, by the process that leads each.
+    consoles: Mutex<HashMap<i32, (Arc<dyn Console>, Arc<tty::Master>)>>,
+    /// The container's mount namespace.
+    container: OnceLock<Arc<MountNamespace>>,
+    /// Whether a first program's terminal is /dev/console.
+    shows_console: bool,
+    /// Tasks wait at the system-call boundary while it is set.
+    frozen: AtomicBool,
     drain: std::time::Duration,
 }
 
@@ -85,6 +92,7 @@ pub struct Parts {
     pub cpus: u32,
     pub total_memory: u64,
     pub drain: std::time::Duration,
+    pub shows_console: bool,
 }
 
 impl Kernel {
@@ -118,8 +126,10 @@ impl Kernel {
             total_memory: p.total_memory,
             boot_id,
             forks: AtomicU32::new(0),
-            console: Mutex::new(None),
-            terminal: Mutex::new(None),
+            consoles: Mutex::default(),
+            container: OnceLock::new(),
+            shows_console: p.shows_console,
+            frozen: AtomicBool::new(false),
             drain: p.drain,
         })
     }
@@ -141,19 +151,58 @@ impl Kernel {
         Va(self.platform.host_vdso().unwrap_or(0))
     }
 
-    /// The terminal of the first session, for its window's size.
-    pub fn set_terminal(&self, m: &Arc<tty::Master>) {
-        *self.terminal.lock() = Some(m.clone());
+    /// The container's mounts, once.
+    pub fn set_container(&self, ns: Arc<MountNamespace>) {
+        let _ = self.container.set(ns);
     }
-    /// The person's window changed.
-    pub fn resize_terminal(&self, rows: u16, cols: u16) {
-        if let Some(m) = &*self.terminal.lock() {
+    #[must_use]
+    pub fn container(&self) -> Option<Arc<MountNamespace>> {
+        self.container.get().cloned()
+    }
+    #[must_use]
+    pub fn shows_console(&self) -> bool {
+        self.shows_console
+    }
+
+    /// A process leads a session on a terminal that is joined to the host's.
+    pub fn set_console(&self, pid: i32, c: Arc<dyn Console>, m: &Arc<tty::Master>) {
+        self.consoles.lock().insert(pid, (c, m.clone()));
+    }
+    /// The host's window changed; process 0 is the first.
+    pub fn resize_terminal(&self, pid: i32, rows: u16, cols: u16) {
+        let master = self.consoles.lock().get(&pid.max(1)).map(|c| c.1.clone());
+        if let Some(m) = master {
             m.set_window_size(rows, cols, 0, 0);
         }
     }
+    /// Delivers the last output of a process's terminal, and lets the host's terminal go.
+    fn close_console(&self, pid: i32) {
+        let c = self.consoles.lock().remove(&pid);
+        if let Some((c, _)) = c {
+            c.drain(self.drain);
+        }
+    }
 
-    pub fn set_console(&self, c: Arc<dyn Console>) {
-        *self.console.lock() = Some(c);
+    /// Whether tasks are held at the boundary.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.frozen.load(Ordering::SeqCst)
+    }
+    /// Holds every task at its next boundary, and has it come there. A task that sleeps in a system call
+    /// restarts the call afterwards.
+    pub fn freeze(&self) {
+        self.frozen.store(true, Ordering::SeqCst);
+        self.kick_all();
+    }
+    /// Lets them go on.
+    pub fn thaw(&self) {
+        self.frozen.store(false, Ordering::SeqCst);
+        self.kick_all();
+    }
+    fn kick_all(&self) {
+        for t in self.tasks.lock().all() {
+            t.kick();
+        }
     }
 
     /// Process 1 has ended: everything ends, the starter is told, and this process exits.
@@ -168,12 +217,18 @@ impl Kernel {
         for g in others {
             self.kill_group(&g, abi::signal::SIGKILL.number());
         }
-        if let Some(c) = self.console.lock().take() {
-            c.drain(self.drain);
-        }
+        self.close_console(1);
         self.tell_starter(control::EXIT, &(status as u32).to_le_bytes());
         // The namespace's first process ends here, and everything in it.
         hostcall::process::exit_group(0);
+    }
+
+    /// A process that was started from outside has ended.
+    pub fn tell_end_of_exec(&self, pid: i32, status: i32) {
+        self.close_console(pid);
+        let mut m = (pid as u32).to_le_bytes().to_vec();
+        m.extend_from_slice(&(status as u32).to_le_bytes());
+        self.tell_starter(control::EXITED, &m);
     }
 
     /// Sends the starter a message; a starter that is gone is no error.

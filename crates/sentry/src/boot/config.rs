@@ -1,6 +1,7 @@
 //! What the starter tells the Sentry.
 
 use hostcall::HostFd;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How application code is run.
@@ -34,14 +35,94 @@ pub enum Stdio {
     Inherited([Option<HostFd>; 3]),
 }
 
-/// A host directory or file shown in the sandbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BindMount {
+/// Ids of a user namespace: `count` ids from `inside` on are the host's from `outside` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdRange {
+    pub inside: u32,
+    pub outside: u32,
+    pub count: u32,
+}
+
+/// Where writes to the root file system go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Layer {
+    /// To memory, gone with the container.
+    #[default]
+    Memory,
+    /// To the root directory itself.
+    None,
+}
+
+/// The root file system.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RootFs {
     /// The Gofer's root number.
     pub root: u32,
-    /// Where it appears.
+    pub layer: Layer,
+    pub read_only: bool,
+}
+
+/// What is mounted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MountKind {
+    /// A host directory or file: one of the Gofer's roots.
+    Host {
+        root: u32,
+        /// Nobody but this container changes it: what was learnt of it is kept.
+        exclusive: bool,
+    },
+    /// A file system of this kernel, by its type's name.
+    Fs(String),
+    /// A device directory with the standard nodes.
+    Devices,
+}
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountSpec {
     pub target: String,
-    pub writable: bool,
+    pub kind: MountKind,
+    /// As /proc/mounts shows it.
+    pub source: String,
+    /// `MS_*` of mount(2).
+    pub flags: u32,
+    /// mount(2)'s data.
+    pub data: String,
+    /// Where the directory is missing, there is no such mount, and no complaint.
+    pub optional: bool,
+}
+
+/// A device node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceNode {
+    pub path: String,
+    /// With the type's bits.
+    pub mode: u32,
+    pub major: u32,
+    pub minor: u32,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// What a container sees, besides its processes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ContainerSpec {
+    pub hostname: String,
+    pub domainname: String,
+    pub root: RootFs,
+    pub uids: Vec<IdRange>,
+    pub gids: Vec<IdRange>,
+    /// In the order in which they are mounted.
+    pub mounts: Vec<MountSpec>,
+    pub devices: Vec<DeviceNode>,
+    /// The standard nodes and links in /dev, whatever is mounted there.
+    pub standard_devices: bool,
+    /// Paths that show nothing.
+    pub masked: Vec<String>,
+    /// Paths that nobody can write below.
+    pub read_only: Vec<String>,
+    /// `kernel.hostname`-like names, and values.
+    pub sysctls: Vec<(String, String)>,
 }
 
 /// Tracing wishes.
@@ -57,8 +138,19 @@ pub struct TraceConfig {
     pub verbosity: u8,
 }
 
-/// The first program.
-pub struct InitProcess {
+/// Capability sets, bit N for capability number N.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapSets {
+    pub bounding: u64,
+    pub effective: u64,
+    pub permitted: u64,
+    pub inheritable: u64,
+    pub ambient: u64,
+}
+
+/// A program that is started from outside.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ProcessSpec {
     pub argv: Vec<Vec<u8>>,
     pub envp: Vec<Vec<u8>>,
     pub cwd: Vec<u8>,
@@ -68,20 +160,41 @@ pub struct InitProcess {
     /// Resource limits to begin with: (RLIMIT_*, soft, hard).
     pub rlimits: Vec<(u32, u64, u64)>,
     pub umask: u32,
+    /// `None`: all for root, none for others.
+    pub caps: Option<CapSets>,
+    pub no_new_privs: bool,
+    pub oom_score_adj: i32,
+    /// Make the working directory where it is missing.
+    pub make_cwd: bool,
+}
+
+/// The body of [`control::EXEC`], as JSON.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ExecSpec {
+    pub process: ProcessSpec,
+    /// Rows and columns: the descriptor after the body is a terminal in raw mode.
+    pub terminal: Option<(u16, u16)>,
+    /// Otherwise: which of the standard streams follow.
+    pub streams: [bool; 3],
+    /// How many descriptors follow them: they become 3 and up.
+    pub preserved: u32,
 }
 
 /// All of it.
 pub struct Config {
     pub platform: PlatformKind,
-    /// The channel to the Gofer; its root 0 is the host's root directory.
+    /// The channel to the Gofer.
     pub gofer: HostFd,
-    pub binds: Vec<BindMount>,
+    pub container: ContainerSpec,
     pub net: Net,
     pub stdio: Stdio,
+    /// Descriptors that the first program gets as 3 and up.
+    pub preserved: Vec<HostFd>,
     /// A `SOCK_SEQPACKET` socket to the starter: see [`control`].
     pub control: HostFd,
-    pub init: InitProcess,
-    pub hostname: String,
+    pub init: ProcessSpec,
+    /// Make all ready, say so, and wait for [`control::START`].
+    pub held: bool,
     pub trace: TraceConfig,
     /// Debugging: drop a random host mapping on every Nth memory operation; 0 never.
     pub random_drop: u32,
@@ -95,15 +208,68 @@ pub struct Config {
 
 /// Messages on the control socket, each one `SOCK_SEQPACKET` datagram: a `u32` kind and its payload,
 /// little-endian. A packet is at most 2048 bytes long.
+///
+/// Those that ask carry a number of the starter's choice, which comes back with [`DONE`] or [`REFUSED`].
 pub mod control {
     /// Sentry → starter: the first program has ended; `u32` wait status (as wait4(2) gives).
     pub const EXIT: u32 = 1;
-    /// Starter → Sentry: the window changed; `u16` rows, `u16` columns.
+    /// Starter → Sentry: a window changed; `u16` rows, `u16` columns, `u32` process (0: the first).
     pub const WINDOW: u32 = 2;
-    /// Starter → Sentry: send a signal to the first program; `u32` signal.
+    /// Starter → Sentry: send a signal; `u32` signal, `u32` process: 0 for the first program, [`ALL`] for
+    /// every process.
     pub const SIGNAL: u32 = 3;
     /// Sentry → starter: it cannot start or go on; UTF-8 text for the person, one sentence.
     pub const ERROR: u32 = 4;
     /// Child → starter: it failed by a fault of its own (a panic); UTF-8 text.
     pub const CRASH: u32 = 5;
+    /// Sentry → starter: all is ready, and waits for [`START`].
+    pub const READY: u32 = 6;
+    /// Starter → Sentry: run the first program.
+    pub const START: u32 = 7;
+    /// Starter → Sentry: run one more program; `u32` number; descriptors: a file with an
+    /// [`ExecSpec`](super::ExecSpec), then those that it names. [`DONE`] tells its process id.
+    pub const EXEC: u32 = 8;
+    /// Starter → Sentry: all tasks stop at once; `u32` number.
+    pub const PAUSE: u32 = 9;
+    /// Starter → Sentry: they go on; `u32` number.
+    pub const RESUME: u32 = 10;
+    /// Starter → Sentry: what there is, as JSON into the descriptor: [`Census`](super::Census); `u32` number.
+    pub const CENSUS: u32 = 11;
+    /// Starter → Sentry: the changes of the root as a tar archive into the descriptor; `u32` number.
+    pub const CHANGES: u32 = 12;
+    /// Sentry → starter: it is done; `u32` number, `u32` result.
+    pub const DONE: u32 = 13;
+    /// Sentry → starter: it could not be done; `u32` number, UTF-8 text.
+    pub const REFUSED: u32 = 14;
+    /// Sentry → starter: a program that [`EXEC`] ran has ended; `u32` process, `u32` wait status.
+    pub const EXITED: u32 = 15;
+
+    /// Every process.
+    pub const ALL: u32 = u32::MAX;
+}
+
+/// What a container does and uses.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Census {
+    pub processes: Vec<CensusProcess>,
+    /// Bytes of the memory file in use.
+    pub memory: u64,
+    /// CPU time of all of it, nanoseconds.
+    pub cpu: u64,
+    pub threads: u64,
+}
+
+/// One process.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CensusProcess {
+    pub pid: i32,
+    pub ppid: i32,
+    pub uid: u32,
+    pub threads: u32,
+    /// Nanoseconds.
+    pub cpu: u64,
+    /// Seconds since the Epoch.
+    pub start: i64,
+    pub tty: String,
+    pub command: String,
 }

@@ -1,40 +1,45 @@
-//! The sandbox's mount tree: the host's root with a writable layer in memory, and what the kernel provides.
+//! A container's mount tree: its root with a writable layer, what the kernel provides, and what was asked for.
 
-use super::config::BindMount;
+use super::config::{
+    ContainerSpec, DeviceNode, IdRange, Layer, MountKind, MountSpec,
+};
 use super::{Failure, or};
 use crate::Kernel;
+use abi::Result;
+use abi::errno::{EEXIST, ENOENT};
+use abi::linux::MS_BIND;
 use gofer::client::Client;
-use goferfs::{GoferFs, Ids, Options, Sharing};
+use goferfs::{GoferFs, IdMaps, Ids, Options, Sharing};
 use std::sync::Arc;
 use vfs::file::FileOps;
 use vfs::fs::overlay::Overlay;
 use vfs::fs::tmpfs::{self, Tmpfs, TmpfsType};
+use vfs::namespace::Recursive;
 use vfs::vfs::{FsType, SpecialFiles};
 use vfs::walk::Walk;
-use vfs::{At, Caller, Credentials, FsContext, MountFlags, MountNamespace, PathCx, Slot};
+use vfs::{
+    At, Caller, Credentials, Dentry, FsContext, MountFlags, MountNamespace, Path, PathCx, Slot,
+    makedev,
+};
 use wait::Blocker;
 
 struct Fifos;
 
 impl SpecialFiles for Fifos {
-    fn open_fifo(&self, slot: &Slot, flags: u32, b: &dyn Blocker) -> abi::Result<Arc<dyn FileOps>> {
+    fn open_fifo(&self, slot: &Slot, flags: u32, b: &dyn Blocker) -> Result<Arc<dyn FileOps>> {
         ipc::pipe::open_fifo(slot, flags, b)
     }
 }
 
-/// Builds the tree.
-pub fn tree(
-    kernel: &Arc<Kernel>,
-    client: &Arc<Client>,
-    binds: &[BindMount],
-) -> core::result::Result<Arc<MountNamespace>, Failure> {
+/// Makes the kernel's own file systems known; once.
+pub fn register(kernel: &Arc<Kernel>) {
     let vfs = &kernel.vfs;
     vfs.set_special_files(Arc::new(Fifos));
     let pages = kernel.total_memory / abi::PAGE_SIZE;
-    for name in ["tmpfs", "devtmpfs"] {
+    for name in ["tmpfs", "devtmpfs", "mqueue"] {
         let t = TmpfsType {
             clas: kernel.clas.clone(),
-            default: vfs::fs::tmpfs::Options {
+            default: tmpfs::Options {
                 max_pages: pages / 2,
                 ..Default::default()
             },
@@ -45,26 +50,42 @@ pub fn tree(
     }
     crate::fs::proc::register(kernel);
     crate::fs::sys::register(kernel);
+    crate::fs::sys::register_cgroup(kernel);
     crate::fs::dev::register(kernel);
+}
 
-    let attach = |name: &str, sharing: Sharing| {
+/// Builds the tree.
+pub fn tree(
+    kernel: &Arc<Kernel>,
+    client: &Arc<Client>,
+    spec: &ContainerSpec,
+) -> core::result::Result<Arc<MountNamespace>, Failure> {
+    let vfs = &kernel.vfs;
+    let ids = ids(spec);
+    let attach = |root: u32, sharing: Sharing| {
         let o = Options {
             sharing,
-            ids: Ids::AsIs,
+            ids: ids.clone(),
             ..Options::default()
         };
         or(
-            GoferFs::mountable(vfs, client, name, o),
+            GoferFs::mountable(vfs, client, &root.to_string(), o),
             "show the host's files",
         )
     };
-    let lower = attach("0", Sharing::Exclusive)?;
-    // The writable layer: in memory, gone with the sandbox.
-    let (upper, _) = Tmpfs::new(vfs.new_dev(), &kernel.clas, tmpfs::Options::default());
-    let root = or(
-        Overlay::over(vfs, &[lower], &upper),
-        "lay a writable layer over the host's root",
-    )?;
+    let root = match spec.root.layer {
+        Layer::Memory => {
+            let lower = attach(spec.root.root, Sharing::Exclusive)?;
+            // Gone with the container.
+            let (upper, _) = Tmpfs::new(vfs.new_dev(), &kernel.clas, tmpfs::Options::default());
+            or(
+                Overlay::over(vfs, &[lower], &upper),
+                "lay a writable layer over the root",
+            )?
+        }
+        // Who wants the writes on the host wants to see the host's, too.
+        Layer::None => attach(spec.root.root, Sharing::Shared)?,
+    };
     let ns = MountNamespace::new(vfs, root, MountFlags::empty(), "overlay");
     let fs = FsContext::new(&ns);
     let cred = Arc::new(Credentials::root());
@@ -78,83 +99,191 @@ pub fn tree(
         },
         blocker: &boot,
     };
-
-    let mount = |target: &str, kind: &str, data: &str, flags: MountFlags| {
-        // A host without the directory simply has no such mount.
-        let Ok(at) = cx.resolve(&At::Cwd, target.as_bytes(), Walk::FOLLOW | Walk::DIRECTORY) else {
-            return Ok(());
+    for m in &spec.mounts {
+        let what = format!("mount {}", m.target);
+        let made = match &m.kind {
+            MountKind::Host { root, exclusive } => {
+                let sharing = if *exclusive {
+                    Sharing::Exclusive
+                } else {
+                    Sharing::Shared
+                };
+                Ok(attach(*root, sharing)?)
+            }
+            MountKind::Devices => fs_root(&cx, "devtmpfs", &m.data),
+            MountKind::Fs(kind) => fs_root(&cx, kind, &m.data),
         };
-        let made = vfs
-            .fs_type(kind)
-            .and_then(|t| t.mount(vfs, &cx.caller, kind, data));
-        let root = or(made, &format!("make {target}"))?;
+        let dentry = or(made, &what)?;
+        let Some(at) = or(mount_point(&cx, m, &dentry), &what)? else {
+            continue;
+        };
+        let flags = MountFlags::from_ms(m.flags);
+        or(ns.mount(&at, dentry, flags, &m.source), &what)?;
+        if m.kind == MountKind::Devices {
+            or(crate::fs::dev::populate(&cx), "fill /dev")?;
+        }
+    }
+    if spec.standard_devices {
+        or(crate::fs::dev::populate(&cx), "fill /dev")?;
+    }
+    for d in &spec.devices {
+        or(node(&cx, d), &format!("make {}", d.path))?;
+    }
+    for (name, value) in &spec.sysctls {
+        or(sysctl(&cx, name, value), &format!("set {name}"))?;
+    }
+    for p in &spec.read_only {
+        or(read_only(&cx, &ns, p), &format!("protect {p}"))?;
+    }
+    for p in &spec.masked {
+        or(mask(&cx, &ns, p), &format!("hide {p}"))?;
+    }
+    if spec.root.read_only {
         or(
-            ns.mount(&at, root, flags, kind).map(|_| ()),
-            &format!("mount {target}"),
-        )
-    };
-    let quiet = MountFlags::NOSUID | MountFlags::NODEV;
-    mount("/proc", "proc", "", quiet | MountFlags::NOEXEC)?;
-    mount(
-        "/sys",
-        "sysfs",
-        "",
-        quiet | MountFlags::NOEXEC | MountFlags::RDONLY,
-    )?;
-    mount("/dev", "devtmpfs", "mode=755", MountFlags::NOSUID)?;
-    or(crate::fs::dev::populate(&cx), "fill /dev")?;
-    mount(
-        "/dev/pts",
-        "devpts",
-        "",
-        MountFlags::NOSUID | MountFlags::NOEXEC,
-    )?;
-    mount("/dev/shm", "tmpfs", "mode=1777", quiet)?;
-    mount("/dev/mqueue", "tmpfs", "mode=1777", quiet)?;
-    mount("/tmp", "tmpfs", "mode=1777", quiet)?;
-    for b in binds {
-        let dentry = attach(&b.root.to_string(), Sharing::Shared)?;
-        let place = cx.resolve(&At::Cwd, b.target.as_bytes(), Walk::FOLLOW);
-        let place = match place {
-            Err(abi::errno::ENOENT) if dentry.is_dir() => make_dirs(&cx, &b.target),
-            Err(abi::errno::ENOENT) => make_file(&cx, &b.target),
-            r => r,
-        };
-        let at = or(place, &format!("find {} to mount on", b.target))?;
-        let flags = if b.writable {
-            MountFlags::empty()
-        } else {
-            MountFlags::RDONLY
-        };
-        or(
-            ns.mount(&at, dentry, flags, "host").map(|_| ()),
-            &format!("mount {}", b.target),
+            ns.set_flags(&ns.root(), MountFlags::RDONLY),
+            "make the root read-only",
         )?;
     }
     Ok(ns)
 }
 
-/// Makes a directory with its parents, in the writable layer.
-fn make_dirs(cx: &PathCx<'_>, path: &str) -> abi::Result<vfs::Path> {
+fn ids(spec: &ContainerSpec) -> Ids {
+    if spec.uids.is_empty() && spec.gids.is_empty() {
+        return Ids::AsIs;
+    }
+    let map = |r: &[IdRange]| {
+        r.iter()
+            .map(|r| (r.inside, r.outside, r.count))
+            .collect::<Vec<_>>()
+    };
+    Ids::Mapped(Arc::new(IdMaps {
+        uids: map(&spec.uids),
+        gids: map(&spec.gids),
+    }))
+}
+
+fn fs_root(cx: &PathCx<'_>, kind: &str, data: &str) -> Result<Arc<Dentry>> {
+    cx.vfs
+        .fs_type(kind)?
+        .mount(cx.vfs, &cx.caller, kind, data)
+}
+
+/// Where to mount; made if it is missing. `None` where the mount is optional.
+fn mount_point(cx: &PathCx<'_>, m: &MountSpec, dentry: &Arc<Dentry>) -> Result<Option<Path>> {
+    match cx.resolve(&At::Cwd, m.target.as_bytes(), Walk::FOLLOW) {
+        Err(ENOENT) if m.optional => Ok(None),
+        Err(ENOENT) if dentry.is_dir() => make_dirs(cx, &m.target).map(Some),
+        Err(ENOENT) => make_file(cx, &m.target).map(Some),
+        r => r.map(Some),
+    }
+}
+
+/// Makes a directory with its parents.
+pub fn make_dirs(cx: &PathCx<'_>, path: &str) -> Result<Path> {
     let mut at = String::new();
     for part in path.split('/').filter(|p| !p.is_empty()) {
         at.push('/');
         at.push_str(part);
         match cx.mkdir(&At::Cwd, at.as_bytes(), 0o755) {
-            Ok(_) | Err(abi::errno::EEXIST) => {}
-            Err(e) => return Err(e),
+            Ok(_) | Err(EEXIST) => {}
+            // A read-only file system may have it all the same.
+            Err(e) => {
+                cx.resolve(&At::Cwd, at.as_bytes(), Walk::FOLLOW)
+                    .map_err(|_| e)?;
+            }
         }
     }
     cx.resolve(&At::Cwd, path.as_bytes(), Walk::FOLLOW)
 }
 
 /// Makes an empty file to mount a file on.
-fn make_file(cx: &PathCx<'_>, path: &str) -> abi::Result<vfs::Path> {
-    if let Some((dir, _)) = path.rsplit_once('/').filter(|(d, _)| !d.is_empty()) {
-        make_dirs(cx, dir)?;
-    }
+pub fn make_file(cx: &PathCx<'_>, path: &str) -> Result<Path> {
+    make_parents(cx, path)?;
     cx.mknod(&At::Cwd, path.as_bytes(), 0o100_644, 0)?;
     cx.resolve(&At::Cwd, path.as_bytes(), Walk::FOLLOW)
+}
+
+fn make_parents(cx: &PathCx<'_>, path: &str) -> Result<()> {
+    match path.rsplit_once('/') {
+        Some((dir, _)) if !dir.is_empty() => make_dirs(cx, dir).map(|_| ()),
+        _ => Ok(()),
+    }
+}
+
+/// A device node. What the kernel has no driver for can be made, and gives `ENXIO` when it is opened.
+fn node(cx: &PathCx<'_>, d: &DeviceNode) -> Result<()> {
+    make_parents(cx, &d.path)?;
+    let path = d.path.as_bytes();
+    let old = cx.fs.set_umask(0);
+    let made = cx.mknod(&At::Cwd, path, d.mode, makedev(d.major, d.minor));
+    cx.fs.set_umask(old);
+    match made {
+        Err(EEXIST) => return Ok(()),
+        r => r?,
+    };
+    cx.chown(&At::Cwd, path, Some(d.uid), Some(d.gid), 0)
+}
+
+/// Writes to a file below /proc/sys.
+fn sysctl(cx: &PathCx<'_>, name: &str, value: &str) -> Result<()> {
+    // A slash and a dot may both separate, as sysctl(8) has it.
+    let path = format!("/proc/sys/{}", name.replace('.', "/"));
+    let how = vfs::ops::OpenHow::new(vfs::file::O_WRONLY, 0);
+    let f = cx.open(&At::Cwd, path.as_bytes(), how)?;
+    let mut bytes = value.as_bytes();
+    let mut from = vfs::file::BufSource::new(bytes);
+    let n = f.write(&mut from)?;
+    bytes = &bytes[n.min(bytes.len())..];
+    if bytes.is_empty() {
+        Ok(())
+    } else {
+        Err(abi::errno::EINVAL)
+    }
+}
+
+/// What is not there needs no protection.
+fn there(cx: &PathCx<'_>, path: &str) -> Result<Option<Path>> {
+    match cx.resolve(&At::Cwd, path.as_bytes(), Walk::FOLLOW) {
+        Ok(p) => Ok(Some(p)),
+        Err(ENOENT | abi::errno::ENOTDIR) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn read_only(cx: &PathCx<'_>, ns: &MountNamespace, path: &str) -> Result<()> {
+    let Some(at) = there(cx, path)? else {
+        return Ok(());
+    };
+    let m = ns.bind(&at, &at, Recursive::Yes)?;
+    let flags = at.mnt.flags() | MountFlags::RDONLY;
+    ns.set_flags(&Path::root_of(&m), flags)
+}
+
+fn mask(cx: &PathCx<'_>, ns: &MountNamespace, path: &str) -> Result<()> {
+    let Some(at) = there(cx, path)? else {
+        return Ok(());
+    };
+    if at.is_dir() {
+        let dentry = fs_root(cx, "tmpfs", "size=0k,mode=755")?;
+        ns.mount(&at, dentry, MountFlags::RDONLY, "tmpfs")?;
+    } else {
+        let null = cx.resolve(&At::Cwd, b"/dev/null", Walk::FOLLOW)?;
+        ns.bind(&null, &at, Recursive::No)?;
+    }
+    Ok(())
+}
+
+/// Shows one file at another place, as /dev/console shows a terminal.
+pub fn show_at(cx: &PathCx<'_>, what: &str, place: &str) -> Result<()> {
+    match make_file(cx, place) {
+        Ok(_) | Err(EEXIST) => {}
+        Err(e) => return Err(e),
+    }
+    let args = vfs::ops::MountArgs {
+        source: what.as_bytes(),
+        ..Default::default()
+    };
+    cx.mount(place.as_bytes(), u64::from(MS_BIND), args)
 }
 
 /// A type of file systems whose root is made by a function.
@@ -162,7 +291,7 @@ pub struct Made<F>(pub F);
 
 impl<F> FsType for Made<F>
 where
-    F: Fn(&Arc<vfs::Vfs>) -> abi::Result<Arc<vfs::Dentry>> + Send + Sync,
+    F: Fn(&Arc<vfs::Vfs>) -> Result<Arc<Dentry>> + Send + Sync,
 {
     fn mount(
         &self,
@@ -170,7 +299,7 @@ where
         _: &Caller<'_>,
         _: &str,
         _: &str,
-    ) -> abi::Result<Arc<vfs::Dentry>> {
+    ) -> Result<Arc<Dentry>> {
         (self.0)(vfs)
     }
 }

@@ -15,6 +15,10 @@ pub struct HostConsole {
     master: Arc<Master>,
     /// Whether the last look found nothing more to show.
     idle: AtomicBool,
+    /// The terminal is let go.
+    stop: AtomicBool,
+    /// Where the showing thread waits.
+    parker: Arc<Parker>,
 }
 
 /// Starts the threads.
@@ -22,14 +26,15 @@ pub fn start(host: HostFd, master: Arc<Master>) -> Arc<HostConsole> {
     let c = Arc::new(HostConsole {
         master: master.clone(),
         idle: AtomicBool::new(false),
+        stop: AtomicBool::new(false),
+        parker: Arc::default(),
     });
-    let fd = host.raw();
-    // Both threads live as long as the sandbox, and so does the descriptor.
-    let _ = host.into_raw();
-    let input = master.clone();
-    spawn("console-in", move || type_in(fd, &input));
+    // Open until both threads have ended: the last input is the hang-up of the host's terminal.
+    let host = Arc::new(host);
+    let (input, typed) = (c.clone(), host.clone());
+    spawn("console-in", move || type_in(typed.raw(), &input));
     let shown = c.clone();
-    spawn("console-out", move || show(fd, &shown));
+    spawn("console-out", move || show(host.raw(), &shown));
     c
 }
 
@@ -40,7 +45,7 @@ fn spawn(name: &str, f: impl FnOnce() + Send + 'static) {
         .spawn(f);
 }
 
-fn type_in(fd: i32, m: &Master) {
+fn type_in(fd: i32, c: &HostConsole) {
     let mut buf = [0u8; 4096];
     loop {
         let n = match hostcall::file::read(fd, &mut buf) {
@@ -60,7 +65,10 @@ fn type_in(fd: i32, m: &Master) {
         };
         let mut rest = &buf[..n];
         while !rest.is_empty() {
-            let taken = m.write_bytes(rest);
+            if c.stop.load(Ordering::SeqCst) {
+                return;
+            }
+            let taken = c.master.write_bytes(rest);
             rest = &rest[taken..];
             if taken == 0 {
                 // The program must read first.
@@ -71,7 +79,7 @@ fn type_in(fd: i32, m: &Master) {
 }
 
 fn show(fd: i32, c: &HostConsole) {
-    let parker = Arc::new(Parker::new());
+    let parker = c.parker.clone();
     let _ticket = c
         .master
         .wait_queue()
@@ -100,6 +108,9 @@ fn show(fd: i32, c: &HostConsole) {
             }
             _ => {
                 c.idle.store(true, Ordering::SeqCst);
+                if c.stop.load(Ordering::SeqCst) {
+                    return;
+                }
                 parker.park(Some(Instant::now() + Duration::from_millis(500)));
             }
         }
@@ -110,8 +121,11 @@ impl Console for HostConsole {
     fn drain(&self, limit: Duration) {
         let end = Instant::now() + limit;
         self.idle.store(false, Ordering::SeqCst);
+        self.parker.unpark();
         while !self.idle.load(Ordering::SeqCst) && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(2));
         }
+        self.stop.store(true, Ordering::SeqCst);
+        self.parker.unpark();
     }
 }

@@ -4,7 +4,7 @@ use super::terminals::task_of;
 use crate::Kernel;
 use crate::boot::Made;
 use abi::Result;
-use abi::errno::{ENOENT, ENXIO};
+use abi::errno::{EEXIST, ENOENT, ENXIO};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -107,27 +107,35 @@ pub fn register(k: &Arc<Kernel>) {
     );
 }
 
-/// Fills a fresh /dev.
+/// Fills /dev; what is there already stays.
 pub fn populate(cx: &PathCx<'_>) -> Result<()> {
     let old = cx.fs.set_umask(0);
+    let r = make_nodes(cx);
+    cx.fs.set_umask(old);
+    r
+}
+
+fn make_nodes(cx: &PathCx<'_>) -> Result<()> {
+    let there_is = |r: Result<()>| match r {
+        Err(EEXIST) => Ok(()),
+        r => r,
+    };
+    there_is(cx.mkdir(&At::Cwd, b"/dev", 0o755).map(|_| ()))?;
     for (name, major, minor) in STANDARD {
-        cx.mknod(
-            &At::Cwd,
-            format!("/dev/{name}").as_bytes(),
-            0o20_666,
-            makedev(major, minor),
+        let path = format!("/dev/{name}");
+        let dev = makedev(major, minor);
+        there_is(
+            cx.mknod(&At::Cwd, path.as_bytes(), 0o20_666, dev)
+                .map(|_| ()),
         )?;
     }
     for (name, target) in LINKS {
-        cx.symlink(
-            target.as_bytes(),
-            &At::Cwd,
-            format!("/dev/{name}").as_bytes(),
-        )?;
+        let path = format!("/dev/{name}");
+        there_is(cx.symlink(target.as_bytes(), &At::Cwd, path.as_bytes()))?;
     }
     for dir in ["pts", "shm", "mqueue"] {
-        cx.mkdir(&At::Cwd, format!("/dev/{dir}").as_bytes(), 0o755)?;
+        let path = format!("/dev/{dir}");
+        there_is(cx.mkdir(&At::Cwd, path.as_bytes(), 0o755).map(|_| ()))?;
     }
-    cx.fs.set_umask(old);
     Ok(())
 }

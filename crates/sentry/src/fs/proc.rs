@@ -3,6 +3,8 @@
 mod global;
 mod pid;
 
+pub use pid::command_line;
+
 use crate::boot::Made;
 use crate::fs::terminals::task_of;
 use crate::{Kernel, Task};

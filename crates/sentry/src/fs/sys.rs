@@ -20,6 +20,23 @@ pub fn register(k: &Arc<Kernel>) {
     );
 }
 
+/// Registers the cgroup file system: one group that holds every process, without controllers.
+pub fn register_cgroup(k: &Arc<Kernel>) {
+    /// `CGROUP2_SUPER_MAGIC`.
+    const CGROUP2: u64 = 0x6367_7270;
+    k.vfs.register_fs(
+        "cgroup2",
+        Arc::new(Made(move |vfs: &Arc<vfs::Vfs>| {
+            let dir = StaticDir::new()
+                .text("cgroup.controllers", "\n")
+                .text("cgroup.subtree_control", "\n")
+                .text("cgroup.max.depth", "0\n")
+                .text("cgroup.max.descendants", "0\n");
+            Ok(DynFs::mountable(vfs, "cgroup2", CGROUP2, Arc::new(dir)))
+        })),
+    );
+}
+
 fn root(cpus: u32) -> StaticDir {
     let range = if cpus == 1 {
         "0\n".to_string()

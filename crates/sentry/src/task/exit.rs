@@ -156,8 +156,10 @@ impl Kernel {
             let Some(p) = l.process(tgid) else { return };
             let Some(status) = p.zombie else { return };
             let Some(parent) = l.group(p.parent) else {
+                // Started from outside: the starter is who waits for it.
                 drop(l);
                 self.tasks.lock().reap(tgid);
+                self.tell_end_of_exec(tgid, status);
                 return;
             };
             let (code, value) = if status & 0x7f == 0 {

@@ -112,6 +112,10 @@ impl TaskList {
     pub fn processes(&self) -> impl Iterator<Item = &Process> {
         self.processes.values()
     }
+    /// Every live thread.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Task>> {
+        self.tasks.values()
+    }
     #[must_use]
     pub fn task_count(&self) -> usize {
         self.tasks.len()

@@ -229,7 +229,7 @@ fn take_signals(cx: &mut Context) -> Flow {
         if cx.is_killed() {
             return Flow::End;
         }
-        if cx.group.is_stopping() {
+        if cx.group.is_stopping() || cx.kernel.is_frozen() {
             stop_here(cx);
             continue;
         }
@@ -313,10 +313,10 @@ fn deliver(
     Ok(())
 }
 
-/// Sleeps as long as the group is stopped.
+/// Sleeps as long as the group is stopped, or everything is frozen.
 fn stop_here(cx: &Context) {
     use wait::Blocker;
-    while cx.group.is_stopping() && !cx.is_killed() {
+    while (cx.group.is_stopping() || cx.kernel.is_frozen()) && !cx.is_killed() {
         cx.task.parker().park(None);
     }
 }

@@ -569,6 +569,21 @@ fn range(me: &Subject, f: fn(&mm::Layout) -> (u64, u64)) -> Result<Vec<u8>> {
     b.truncate(n);
     Ok(b)
 }
+/// A process's command line as one line of text.
+pub fn command_line(t: &Arc<Task>) -> String {
+    let mm = t.mm();
+    let l = mm.layout();
+    let mut b = vec![0u8; l.arg_end.saturating_sub(l.arg_start).min(4096) as usize];
+    let n = mm.read_forced(abi::Va(l.arg_start), &mut b);
+    b.truncate(n);
+    let text = String::from_utf8_lossy(&b).replace('\0', " ");
+    if text.trim().is_empty() {
+        format!("[{}]", String::from_utf8_lossy(&t.comm()))
+    } else {
+        text.trim_end().to_owned()
+    }
+}
+
 fn cmdline(me: &Subject) -> Result<Vec<u8>> {
     // A zombie has none.
     Ok(range(me, |l| (l.arg_start, l.arg_end)).unwrap_or_default())

@@ -1,0 +1,599 @@
+//! The OCI runtime's commands, with runc's words: what drives runc drives these.
+
+use crate::args::Platform;
+use crate::stdio::RawMode;
+use clap::{Args, Subcommand, ValueEnum};
+use hostcall::term;
+use oci::spec::{self, Process};
+use oci::{Create, Exec, Failure, Format, Log, Overlay, Runtime};
+use sentry::boot::config::PlatformKind;
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What a failed command exits with.
+const FAILED: u8 = 1;
+
+/// Options of all container commands; they come before the command's name.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Options for containers (before the command)")]
+pub struct RuntimeArgs {
+    /// Where the state of containers is kept [default: /run/cloister, or below XDG_RUNTIME_DIR]
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Writes messages to this file, too
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// The form of the messages in the file
+    #[arg(long, value_enum, default_value_t)]
+    log_format: LogFormat,
+    /// Writes more messages
+    #[arg(long)]
+    debug: bool,
+    /// cgroupsPath is a systemd slice, prefix and name
+    #[arg(long)]
+    systemd_cgroup: bool,
+    /// Taken for runc's sake: whether user namespaces are needed is found out
+    #[arg(long, value_name = "auto|true|false", hide = true)]
+    rootless: Option<String>,
+    /// How the containers' code is run
+    #[arg(long, value_enum, default_value_t)]
+    platform: Platform,
+    /// Where writes to a container's root go: root:memory, or none for the host's directory itself
+    #[arg(long, value_name = "WHERE", default_value = "root:memory", value_parser = overlay)]
+    overlay: Overlay,
+    /// Writes system calls to the log: all, or names and classes like %file
+    #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    strace: Option<String>,
+    /// For testing: drops a random mapping at every Nth memory operation
+    #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
+    debug_drop: u32,
+}
+
+fn overlay(s: &str) -> Result<Overlay, String> {
+    s.parse()
+}
+
+#[derive(Clone, Copy, Default, ValueEnum, Debug)]
+enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Creates a container from a bundle; its program waits for `start`
+    Create(CreateArgs),
+    /// Runs the program of a created container
+    Start {
+        id: String,
+    },
+    /// Creates a container, runs its program, and deletes it afterwards
+    Run {
+        #[command(flatten)]
+        create: CreateArgs,
+        /// Leaves once the program runs, and keeps the container
+        #[arg(long, short)]
+        detach: bool,
+        /// Keeps the container when the program has ended
+        #[arg(long)]
+        keep: bool,
+    },
+    /// Runs one more program in a container
+    Exec(Box<ExecArgs>),
+    /// Tells a container's state as JSON
+    State {
+        id: String,
+    },
+    /// Sends a signal to a container's first program
+    Kill {
+        /// To every program
+        #[arg(long, short)]
+        all: bool,
+        id: String,
+        /// A name or a number
+        #[arg(default_value = "SIGTERM", value_parser = signal)]
+        signal: i32,
+    },
+    /// Deletes a stopped container
+    Delete {
+        /// Kills it first; no complaint if there is none
+        #[arg(long, short)]
+        force: bool,
+        id: String,
+    },
+    /// Lists containers
+    List {
+        /// table or json
+        #[arg(long, short, value_name = "FORMAT", default_value = "table")]
+        format: String,
+        /// Only their IDs
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Lists what runs in a container
+    Ps {
+        /// table, json (the host's processes, as runc has it) or json-inside
+        #[arg(long, short, value_name = "FORMAT", default_value = "table")]
+        format: String,
+        id: String,
+        /// Taken for runc's sake
+        #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
+    /// Holds all programs of a container
+    Pause {
+        id: String,
+    },
+    /// Lets them go on
+    Resume {
+        id: String,
+    },
+    /// Tells what a container uses, as JSON
+    Events {
+        /// Once, and then leave
+        #[arg(long)]
+        stats: bool,
+        /// How often
+        #[arg(long, value_name = "SECONDS", default_value = "5s")]
+        interval: String,
+        id: String,
+    },
+    /// Waits for a container's end, and exits as its program did
+    Wait {
+        id: String,
+    },
+    /// Writes a config.json to begin with
+    Spec {
+        /// Where
+        #[arg(long, short, value_name = "DIR", default_value = ".")]
+        bundle: PathBuf,
+        /// For an ordinary user
+        #[arg(long)]
+        rootless: bool,
+    },
+    /// Tells what this runtime honours, as the specification's features document
+    Features,
+}
+
+#[derive(Args, Debug)]
+pub struct CreateArgs {
+    /// The bundle: a directory with config.json
+    #[arg(long, short, value_name = "DIR", default_value = ".")]
+    bundle: PathBuf,
+    /// Writes the pid of the container's process on the host
+    #[arg(long, value_name = "FILE")]
+    pid_file: Option<PathBuf>,
+    /// A unix socket that gets the master of the program's terminal
+    #[arg(long, value_name = "SOCKET")]
+    console_socket: Option<PathBuf>,
+    /// Passes descriptors 3 and up, this many
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=25))]
+    preserve_fds: u32,
+    #[arg(long, hide = true)]
+    no_pivot: bool,
+    #[arg(long, hide = true)]
+    no_new_keyring: bool,
+    #[arg(long, hide = true)]
+    no_subreaper: bool,
+    id: String,
+}
+
+impl CreateArgs {
+    fn plain(self) -> Create {
+        Create {
+            id: self.id,
+            bundle: self.bundle,
+            pid_file: self.pid_file,
+            console_socket: self.console_socket,
+            preserve_fds: self.preserve_fds,
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+pub struct ExecArgs {
+    /// A file with the program as the specification's process has it
+    #[arg(long, short, value_name = "FILE")]
+    process: Option<PathBuf>,
+    /// Gives it a terminal
+    #[arg(long, short)]
+    tty: bool,
+    /// Who it is
+    #[arg(long, short, value_name = "UID[:GID]", value_parser = user)]
+    user: Option<(u32, Option<u32>)>,
+    /// More groups
+    #[arg(long, short = 'g', value_name = "GID")]
+    additional_gids: Vec<u32>,
+    /// Adds a capability
+    #[arg(long, short, value_name = "CAP")]
+    cap: Vec<String>,
+    /// Where it starts
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+    /// Sets an environment variable
+    #[arg(long, short, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// Leaves once it runs
+    #[arg(long, short)]
+    detach: bool,
+    /// Writes the pid of its process on the host
+    #[arg(long, value_name = "FILE")]
+    pid_file: Option<PathBuf>,
+    /// A unix socket that gets the master of its terminal
+    #[arg(long, value_name = "SOCKET")]
+    console_socket: Option<PathBuf>,
+    /// It and what it runs gain no privileges
+    #[arg(long)]
+    no_new_privs: bool,
+    /// Passes descriptors 3 and up, this many
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=25))]
+    preserve_fds: u32,
+    #[arg(long, hide = true, value_name = "LABEL")]
+    apparmor: Option<String>,
+    #[arg(long, hide = true, value_name = "LABEL")]
+    process_label: Option<String>,
+    #[arg(long, hide = true)]
+    ignore_paused: bool,
+    id: String,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    command: Vec<String>,
+}
+
+fn user(s: &str) -> Result<(u32, Option<u32>), String> {
+    let number = |s: &str| s.parse().map_err(|_| "write numbers, as in 1000 or 1000:1000".to_owned());
+    match s.split_once(':') {
+        Some((u, g)) => Ok((number(u)?, Some(number(g)?))),
+        None => Ok((number(s)?, None)),
+    }
+}
+
+/// Signals by name.
+const SIGNALS: [(&str, i32); 31] = [
+    ("HUP", 1), ("INT", 2), ("QUIT", 3), ("ILL", 4), ("TRAP", 5), ("ABRT", 6), ("BUS", 7),
+    ("FPE", 8), ("KILL", 9), ("USR1", 10), ("SEGV", 11), ("USR2", 12), ("PIPE", 13), ("ALRM", 14),
+    ("TERM", 15), ("STKFLT", 16), ("CHLD", 17), ("CONT", 18), ("STOP", 19), ("TSTP", 20),
+    ("TTIN", 21), ("TTOU", 22), ("URG", 23), ("XCPU", 24), ("XFSZ", 25), ("VTALRM", 26),
+    ("PROF", 27), ("WINCH", 28), ("IO", 29), ("PWR", 30), ("SYS", 31),
+];
+
+fn signal(s: &str) -> Result<i32, String> {
+    if let Ok(n) = s.parse::<i32>() {
+        return (0..=64).contains(&n).then_some(n).ok_or_else(|| "signals are 0 to 64".into());
+    }
+    let upper = s.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    if let Some(n) = name.strip_prefix("RTMIN+").and_then(|n| n.parse::<i32>().ok())
+        && (0..=30).contains(&n)
+    {
+        return Ok(34 + n);
+    }
+    SIGNALS
+        .iter()
+        .find(|(n, _)| *n == name)
+        .map(|(_, n)| *n)
+        .ok_or_else(|| format!("{s} is no signal"))
+}
+
+/// Runs a command.
+pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
+    let rt = Runtime {
+        root: args.root.unwrap_or_else(oci::default_root),
+        log: Log {
+            path: args.log,
+            format: match args.log_format {
+                LogFormat::Text => Format::Text,
+                LogFormat::Json => Format::Json,
+            },
+            debug: args.debug,
+        },
+        systemd_cgroup: args.systemd_cgroup,
+        platform: match args.platform {
+            Platform::Notify => PlatformKind::Notify,
+            Platform::Ptrace => PlatformKind::Ptrace,
+        },
+        overlay: args.overlay,
+        strace: args
+            .strace
+            .map(|f| f.split(',').filter(|f| !f.is_empty()).map(str::to_owned).collect()),
+        debug_drop: args.debug_drop,
+    };
+    match execute(&rt, command) {
+        Ok(code) => ExitCode::from(code),
+        Err(e) => {
+            rt.log.error(&e.0);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
+    match command {
+        Command::Create(c) => {
+            let created = oci::create(rt, &c.plain())?;
+            created.warnings.iter().for_each(|w| rt.log.warning(w));
+        }
+        Command::Start { id } => oci::start(rt, &id)?,
+        Command::Run { create, detach, keep } => return run_container(rt, create.plain(), detach, keep),
+        Command::Exec(e) => return exec(rt, *e),
+        Command::State { id } => print(&pretty(&oci::state(rt, &id)?)),
+        Command::Kill { all, id, signal } => oci::kill(rt, &id, signal, all)?,
+        Command::Delete { force, id } => oci::delete(rt, &id, force)?,
+        Command::List { format, quiet } => list(rt, &format, quiet)?,
+        Command::Ps { format, id, options: _ } => ps(rt, &format, &id)?,
+        Command::Pause { id } => oci::pause(rt, &id)?,
+        Command::Resume { id } => oci::resume(rt, &id)?,
+        Command::Events { stats, interval, id } => events(rt, &id, stats, &interval)?,
+        Command::Wait { id } => return oci::wait(rt, &id),
+        Command::Spec { bundle, rootless } => {
+            let path = bundle.join("config.json");
+            if path.exists() {
+                return Err(Failure(format!("{} is there already", path.display())));
+            }
+            let text = pretty(&example(rootless));
+            std::fs::write(&path, text + "\n")
+                .map_err(|e| Failure(format!("could not write {}: {e}", path.display())))?;
+        }
+        Command::Features => print(&pretty(&features())),
+    }
+    Ok(0)
+}
+
+fn pretty<T: serde::Serialize>(v: &T) -> String {
+    serde_json::to_string_pretty(v).unwrap_or_default()
+}
+
+/// Writes a text to standard output. Who closed it does not want it.
+fn print(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Raw mode for the caller's terminal, if the program is to have it.
+fn own_terminal(wanted: bool) -> oci::Result<Option<RawMode>> {
+    if !wanted {
+        return Ok(None);
+    }
+    if term::settings(0).is_err() {
+        return Err(Failure(
+            "the program wants a terminal, and standard input is none: give one with --console-socket".into(),
+        ));
+    }
+    RawMode::enter()
+        .map(Some)
+        .map_err(|e| Failure(format!("could not set the terminal: {e}")))
+}
+
+fn run_container(rt: &Runtime, c: Create, detach: bool, keep: bool) -> oci::Result<u8> {
+    if detach {
+        let created = oci::create(rt, &c)?;
+        created.warnings.iter().for_each(|w| rt.log.warning(w));
+        if let Err(e) = oci::start(rt, &c.id) {
+            let _ = oci::delete(rt, &c.id, true);
+            return Err(e);
+        }
+        return Ok(0);
+    }
+    let config = c.bundle.join("config.json");
+    let (spec, _): (spec::Spec, _) = spec::read(&config)?;
+    let wants = spec.process.is_some_and(|p| p.terminal) && c.console_socket.is_none();
+    let terminal = own_terminal(wants)?;
+    let joined = terminal.is_some();
+    oci::run(rt, &c, keep, &|| joined.then(|| term::window(0).ok()).flatten())
+}
+
+fn exec(rt: &Runtime, e: ExecArgs) -> oci::Result<u8> {
+    let mut process: Process = match &e.process {
+        Some(file) => {
+            let (p, unknown) = spec::read(file)?;
+            for w in unknown {
+                rt.log.warning(&format!("process.{w} is not known to this version"));
+            }
+            p
+        }
+        None => {
+            let base = oci::base(rt, &e.id)?;
+            if e.command.is_empty() {
+                return Err(Failure("name a program to run".into()));
+            }
+            Process {
+                args: e.command,
+                terminal: e.tty,
+                console_size: None,
+                ..base
+            }
+        }
+    };
+    process.terminal |= e.tty;
+    process.env.extend(e.env);
+    process.no_new_privileges |= e.no_new_privs;
+    process.user.additional_gids.extend(e.additional_gids);
+    if let Some(cwd) = e.cwd {
+        process.cwd = cwd;
+    }
+    if let Some((uid, gid)) = e.user {
+        process.user.uid = uid;
+        process.user.gid = gid.unwrap_or(process.user.gid);
+    }
+    if !e.cap.is_empty() {
+        let caps = process.capabilities.get_or_insert_default();
+        for c in e.cap {
+            for set in [&mut caps.bounding, &mut caps.effective, &mut caps.permitted] {
+                set.push(c.clone());
+            }
+        }
+    }
+    let terminal = own_terminal(process.terminal && e.console_socket.is_none() && !e.detach)?;
+    let code = oci::exec(
+        rt,
+        &Exec {
+            id: e.id,
+            process,
+            detach: e.detach,
+            pid_file: e.pid_file,
+            console_socket: e.console_socket,
+            preserve_fds: e.preserve_fds,
+        },
+    );
+    drop(terminal);
+    code
+}
+
+fn list(rt: &Runtime, format: &str, quiet: bool) -> oci::Result<()> {
+    let all = oci::list(rt);
+    if quiet {
+        all.iter().for_each(|c| print(&c.id));
+        return Ok(());
+    }
+    match format {
+        "json" => print(&serde_json::to_string(&all).unwrap_or_default()),
+        "table" => {
+            let rows = all.iter().map(|c| {
+                vec![
+                    c.id.clone(),
+                    c.pid.to_string(),
+                    c.status.to_string(),
+                    c.bundle.display().to_string(),
+                    c.created.clone(),
+                    c.owner.clone(),
+                ]
+            });
+            table(&["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"], rows);
+        }
+        f => return Err(Failure(format!("{f} is no format: write table or json"))),
+    }
+    Ok(())
+}
+
+fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    let head = head.iter().map(ToString::to_string).collect();
+    let all: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
+    let width = |n: usize| all.iter().map(|r| r[n].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..all[0].len()).map(width).collect();
+    for r in &all {
+        let line: Vec<String> = r
+            .iter()
+            .zip(&widths)
+            .map(|(c, w)| format!("{c:w$}"))
+            .collect();
+        print(line.join("  ").trim_end());
+    }
+}
+
+fn ps(rt: &Runtime, format: &str, id: &str) -> oci::Result<()> {
+    let p = oci::ps(rt, id)?;
+    match format {
+        // What container managers look up among the host's processes.
+        "json" => print(&json!([p.monitor]).to_string()),
+        "json-inside" => print(&pretty(&p.census)),
+        "table" => {
+            let rows = p.census.processes.iter().map(|p| {
+                // The program may have written anything there.
+                let command: String = p.command.chars().filter(|c| !c.is_control()).collect();
+                vec![
+                    p.uid.to_string(),
+                    p.pid.to_string(),
+                    p.ppid.to_string(),
+                    p.tty.clone(),
+                    format!("{:.2}", p.cpu as f64 / 1e9),
+                    command,
+                ]
+            });
+            table(&["UID", "PID", "PPID", "TTY", "TIME", "CMD"], rows);
+        }
+        f => return Err(Failure(format!("{f} is no format: write table, json or json-inside"))),
+    }
+    Ok(())
+}
+
+fn events(rt: &Runtime, id: &str, once: bool, interval: &str) -> oci::Result<()> {
+    let seconds: f64 = interval
+        .trim_end_matches('s')
+        .parse()
+        .ok()
+        .filter(|s| (0.01..1e6).contains(s))
+        .ok_or_else(|| Failure(format!("--interval {interval}: write seconds, as in 5s")))?;
+    loop {
+        print(&oci::events(rt, id)?.to_string());
+        if once {
+            return Ok(());
+        }
+        std::thread::sleep(std::time::Duration::from_secs_f64(seconds));
+    }
+}
+
+/// The container that `spec` begins with: a shell as root without special rights.
+fn example(rootless: bool) -> serde_json::Value {
+    let caps = ["CAP_AUDIT_WRITE", "CAP_KILL", "CAP_NET_BIND_SERVICE"];
+    let mount = |at: &str, kind: &str, source: &str, options: &[&str]| {
+        json!({"destination": at, "type": kind, "source": source, "options": options})
+    };
+    let quiet = ["nosuid", "noexec", "nodev"];
+    let namespaces = ["pid", "network", "ipc", "uts", "mount", "cgroup"].map(|n| json!({"type": n}));
+    let mut linux = json!({
+        "namespaces": namespaces,
+        "maskedPaths": ["/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+            "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/sys/firmware", "/proc/scsi"],
+        "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
+    });
+    if rootless {
+        let map = |id: u32| json!([{"containerID": 0, "hostID": id, "size": 1}]);
+        let (uid, gid) = hostcall::path::effective_ids();
+        linux["uidMappings"] = map(uid);
+        linux["gidMappings"] = map(gid);
+        linux["namespaces"].as_array_mut().expect("an array").push(json!({"type": "user"}));
+    }
+    json!({
+        "ociVersion": spec::VERSION,
+        "process": {
+            "terminal": true,
+            "user": {"uid": 0, "gid": 0},
+            "args": ["sh"],
+            "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TERM=xterm"],
+            "cwd": "/",
+            "capabilities": {"bounding": caps, "effective": caps, "permitted": caps},
+            "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 1024, "soft": 1024}],
+            "noNewPrivileges": true,
+        },
+        "root": {"path": "rootfs", "readonly": true},
+        "hostname": "cloister",
+        "mounts": [
+            mount("/proc", "proc", "proc", &[]),
+            mount("/dev", "tmpfs", "tmpfs", &["nosuid", "strictatime", "mode=755", "size=65536k"]),
+            mount("/dev/pts", "devpts", "devpts", &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]),
+            mount("/dev/shm", "tmpfs", "shm", &[&quiet[..], &["mode=1777", "size=65536k"]].concat()),
+            mount("/dev/mqueue", "mqueue", "mqueue", &quiet),
+            mount("/sys", "sysfs", "sysfs", &[&quiet[..], &["ro"]].concat()),
+            mount("/sys/fs/cgroup", "cgroup", "cgroup", &[&quiet[..], &["relatime", "ro"]].concat()),
+        ],
+        "linux": linux,
+    })
+}
+
+/// The features document (`features.md` of the specification).
+fn features() -> serde_json::Value {
+    json!({
+        "ociVersionMin": "1.0.0",
+        "ociVersionMax": spec::VERSION,
+        "hooks": ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"],
+        "mountOptions": ["async", "atime", "bind", "defaults", "dev", "diratime", "dirsync", "exec", "exclusive",
+            "noatime", "nodev", "nodiratime", "noexec", "norelatime", "nosuid", "private", "rbind", "relatime",
+            "ro", "rprivate", "rslave", "rw", "slave", "strictatime", "suid", "sync", "unbindable"],
+        "linux": {
+            "namespaces": ["cgroup", "ipc", "mount", "network", "pid", "user", "uts"],
+            "capabilities": oci::convert::capability_names().collect::<Vec<_>>(),
+            "cgroup": {"v1": true, "v2": true, "systemd": false, "systemdUser": false, "rdma": false},
+            "seccomp": {"enabled": false},
+            "apparmor": {"enabled": false},
+            "selinux": {"enabled": false},
+            "intelRdt": {"enabled": false},
+            "mountExtensions": {"idmap": {"enabled": false}},
+        },
+        "annotations": {
+            "dev.cloister.version": env!("CARGO_PKG_VERSION"),
+        },
+        "potentiallyUnsafeConfigAnnotations": [],
+    })
+}

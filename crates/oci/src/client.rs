@@ -1,0 +1,148 @@
+//! What the commands say to a monitor: one JSON packet each way on its socket, descriptors beside it.
+//!
+//! Only the owner of the state directory reaches the socket.
+
+use crate::state::{Dir, Status};
+use crate::{Failure, Result, Tried};
+use hostcall::{HostFd, RawFd, sock};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use serde::{Deserialize, Serialize};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// The longest packet.
+pub const MAX: usize = 16 << 10;
+
+/// What is asked.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Request {
+    Status,
+    Start,
+    /// To the first program (0), to all, or to a process that this client started.
+    Signal {
+        signal: i32,
+        all: bool,
+    },
+    Window {
+        rows: u16,
+        cols: u16,
+    },
+    /// With the body in a file, and the program's descriptors.
+    Exec,
+    Pause,
+    Resume,
+    /// Into the descriptor.
+    Census,
+    Changes,
+    /// Answered when the container ends.
+    Wait,
+}
+
+/// What is answered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reply {
+    Status(Status),
+    /// Done; for `Exec`, the process id inside.
+    Done(u32),
+    Error(String),
+    /// A wait status.
+    Exited(i32),
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Connection(OwnedFd);
+
+impl AsRawFd for Connection {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+pub fn address(dir: &Dir) -> Result<SocketAddrUnix> {
+    SocketAddrUnix::new(dir.socket()).tried("name the container's socket")
+}
+
+pub fn socket() -> Result<OwnedFd> {
+    rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .tried("make a socket")
+}
+
+impl Connection {
+    /// Fails where no monitor listens.
+    pub fn open(dir: &Dir) -> Result<Connection> {
+        let s = socket()?;
+        rustix::net::connect(&s, &address(dir)?)
+            .map_err(|_| Failure("container not running".into()))?;
+        Ok(Connection(s))
+    }
+
+    pub fn send(&self, r: &Request, given: &[RawFd]) -> Result<()> {
+        let text = serde_json::to_vec(r).tried("ask")?;
+        sock::send(self.0.as_raw_fd(), &text, given)
+            .map(|_| ())
+            .map_err(|_| Failure("container not running".into()))
+    }
+
+    /// The next answer.
+    pub fn receive(&self) -> Result<Reply> {
+        let mut buf = vec![0; MAX];
+        match sock::recv(self.0.as_raw_fd(), &mut buf) {
+            Ok((n, _)) if n > 0 => {
+                serde_json::from_slice(&buf[..n]).tried("understand the container's monitor")
+            }
+            _ => Err(Failure("container not running".into())),
+        }
+    }
+
+    /// Asks, and gives what `Done` carries.
+    pub fn ask(&self, r: &Request, given: &[RawFd]) -> Result<u32> {
+        self.send(r, given)?;
+        match self.receive()? {
+            Reply::Done(n) => Ok(n),
+            Reply::Error(e) => Err(Failure(e)),
+            other => Err(Failure(format!("the container's monitor said {other:?}"))),
+        }
+    }
+}
+
+/// The status that a monitor tells; an error where there is none.
+pub fn status(dir: &Dir) -> Result<Status> {
+    let c = Connection::open(dir)?;
+    c.send(&Request::Status, &[])?;
+    match c.receive()? {
+        Reply::Status(s) => Ok(s),
+        other => Err(Failure(format!("the container's monitor said {other:?}"))),
+    }
+}
+
+/// A file in memory with these bytes, to be passed on.
+pub fn body(bytes: &[u8]) -> Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create("request", rustix::fs::MemfdFlags::CLOEXEC)
+        .tried("make a file in memory")?;
+    let mut f = std::fs::File::from(fd);
+    std::io::Write::write_all(&mut f, bytes).tried("write a file in memory")?;
+    Ok(f.into())
+}
+
+/// Reads a packet of a client: `None` at the end, or where it makes no sense.
+pub fn read_request(fd: RawFd) -> Option<(Request, Vec<HostFd>)> {
+    let mut buf = vec![0; MAX];
+    match sock::try_recv(fd, &mut buf) {
+        Ok((n, given)) if n > 0 => Some((serde_json::from_slice(&buf[..n]).ok()?, given)),
+        _ => None,
+    }
+}
+
+pub fn write_reply(fd: RawFd, r: &Reply) {
+    // A client that is gone needs no answer.
+    if let Ok(text) = serde_json::to_vec(r) {
+        let _ = sock::send(fd, &text, &[]);
+    }
+}

@@ -1,0 +1,266 @@
+//! `exec`: one more program in a running container.
+
+use crate::client::{self, Connection, Reply, Request};
+use crate::convert;
+use crate::launch::{exit_code, silence};
+use crate::lifecycle::write_pid;
+use crate::spec::{self, Hook};
+use crate::state::{Dir, Record, Status};
+use crate::{Failure, Result, Runtime, Tried, hooks, monitor, terminal};
+use hostcall::start::{self as host, Side};
+use hostcall::{HostFd, RawFd, process, sock};
+use sentry::boot::config::ExecSpec;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// What is to run.
+#[derive(Clone, Debug, Default)]
+pub struct Exec {
+    pub id: String,
+    pub process: spec::Process,
+    pub detach: bool,
+    pub pid_file: Option<PathBuf>,
+    pub console_socket: Option<PathBuf>,
+    pub preserve_fds: u32,
+}
+
+/// The process that a container was created with: what an `exec` on the command line begins with.
+pub fn base(rt: &Runtime, id: &str) -> Result<spec::Process> {
+    let dir = Dir::open(&rt.root, id)?;
+    match dir.load()? {
+        Some(r) => Ok(r.process),
+        None => Err(Failure(format!("container {id:?} does not exist"))),
+    }
+}
+
+/// Runs it; gives its exit status, or 0 at once with `detach`.
+pub fn exec(rt: &Runtime, e: &Exec) -> Result<u8> {
+    let dir = Dir::open(&rt.root, &e.id)?;
+    let record = dir
+        .load()?
+        .ok_or_else(|| Failure(format!("container {:?} does not exist", e.id)))?;
+    match record.status(&dir) {
+        Status::Running | Status::Created => {}
+        s => {
+            return Err(Failure(format!("cannot exec in a container that is {s}")));
+        }
+    }
+    if e.process.terminal && e.console_socket.is_none() && e.detach {
+        return Err(Failure(
+            "a detached program with a terminal needs --console-socket".into(),
+        ));
+    }
+    let mut warnings = Vec::new();
+    let process = convert::process(&e.process, &mut warnings)?;
+    for w in &warnings {
+        rt.log.warning(w);
+    }
+    let spec = ExecSpec {
+        process,
+        terminal: e.process.terminal.then(|| match e.console_socket {
+            Some(_) => convert::window(&e.process),
+            None => hostcall::term::window(0).unwrap_or((24, 80)),
+        }),
+        streams: [true; 3],
+        preserved: e.preserve_fds,
+    };
+    if !e.detach {
+        let started = begin(&dir, e, spec)?;
+        if let Some(f) = &e.pid_file {
+            write_pid(f, std::process::id() as i32)?;
+        }
+        return started.attend().map(exit_code);
+    }
+    let (ours, theirs) = sock::seqpacket_pair().tried("make a channel")?;
+    match host::clone_process(0).tried("start the program's monitor")? {
+        Side::Parent { pid, .. } => {
+            drop(theirs);
+            let mut buf = vec![0; client::MAX];
+            match sock::recv(ours.raw(), &mut buf) {
+                Ok((5, _)) if buf.starts_with(b"ready") => {}
+                Ok((n, _)) if n > 0 => {
+                    return Err(Failure(String::from_utf8_lossy(&buf[..n]).into_owned()));
+                }
+                _ => {
+                    return Err(Failure("the program's monitor ended unexpectedly".into()));
+                }
+            }
+            if let Some(f) = &e.pid_file {
+                write_pid(f, pid)?;
+            }
+            Ok(0)
+        }
+        Side::Child => {
+            drop(ours);
+            let _ = host::setsid();
+            let ended = begin(&dir, e, spec).and_then(|s| {
+                silence();
+                let _ = sock::send(theirs.raw(), b"ready", &[]);
+                s.attend()
+            });
+            let code = match ended {
+                Ok(status) => exit_code(status),
+                Err(f) => {
+                    let text = &f.0.as_bytes()[..f.0.len().min(client::MAX)];
+                    let _ = sock::send(theirs.raw(), text, &[]);
+                    sandbox::EXIT_NOT_STARTED
+                }
+            };
+            process::exit_group(i32::from(code))
+        }
+    }
+}
+
+/// A program that runs, and this process is there for it.
+struct Started {
+    connection: Connection,
+    signals: HostFd,
+    /// Whose size is watched.
+    terminal: Option<OwnedFd>,
+    own_terminal: bool,
+}
+
+fn begin(dir: &Dir, e: &Exec, spec: ExecSpec) -> Result<Started> {
+    let signals = monitor::signals()?;
+    let slave = match (&e.console_socket, spec.terminal) {
+        (Some(s), Some(size)) => Some(terminal::hand_over(s, size)?),
+        _ => None,
+    };
+    if let (Some(s), true) = (&slave, e.detach) {
+        terminal::control(s)?;
+    }
+    let mut spec = spec;
+    let mut given: Vec<RawFd> = Vec::new();
+    let body_at = given.len();
+    if spec.terminal.is_some() {
+        given.push(slave.as_ref().map_or(0, AsRawFd::as_raw_fd));
+    } else {
+        for n in 0..3 {
+            spec.streams[n] = hostcall::file::fstat(n as RawFd).is_ok();
+            if spec.streams[n] {
+                given.push(n as RawFd);
+            }
+        }
+    }
+    given.extend(3..3 + e.preserve_fds as RawFd);
+    let own_terminal = spec.terminal.is_some() && slave.is_none();
+    let body = client::body(&serde_json::to_vec(&spec).tried("ask for the program")?)?;
+    given.insert(body_at, body.as_raw_fd());
+    let connection = Connection::open(dir)?;
+    connection.ask(&Request::Exec, &given)?;
+    Ok(Started {
+        connection,
+        signals,
+        terminal: slave,
+        own_terminal,
+    })
+}
+
+impl Started {
+    /// Passes signals and window sizes on until the program ends; gives its wait status.
+    fn attend(self) -> Result<i32> {
+        attend(
+            &self.connection,
+            &self.signals,
+            &|| match &self.terminal {
+                Some(t) => terminal::size(t),
+                None if self.own_terminal => hostcall::term::window(0).ok(),
+                None => None,
+            },
+            &mut |c| match c.receive()? {
+                Reply::Exited(status) => Ok(Some(status)),
+                _ => Ok(None),
+            },
+        )
+    }
+}
+
+/// Passes signals and window sizes on; `ready` is called when the monitor says something.
+pub fn attend(
+    c: &Connection,
+    signals: &HostFd,
+    size: &dyn Fn() -> Option<(u16, u16)>,
+    ready: &mut dyn FnMut(&Connection) -> Result<Option<i32>>,
+) -> Result<i32> {
+    loop {
+        let mut fds = [c.as_raw_fd(), signals.raw()].map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        if hostcall::file::poll(&mut fds, -1).is_err() {
+            continue;
+        }
+        if fds[1].revents != 0 {
+            while let Ok(s) = host::next_signal(signals) {
+                let r = match (s, size()) {
+                    (libc::SIGWINCH, Some((rows, cols))) => Request::Window { rows, cols },
+                    (libc::SIGWINCH, None) => continue,
+                    (signal, _) => Request::Signal { signal, all: false },
+                };
+                let _ = c.send(&r, &[]);
+            }
+        }
+        if fds[0].revents != 0
+            && let Some(status) = ready(c)?
+        {
+            return Ok(status);
+        }
+    }
+}
+
+/// Runs a startContainer hook: inside, with the state on standard input.
+pub fn hook(dir: &Dir, record: &Record, h: &Hook) -> Result<()> {
+    let path = h.path.display().to_string();
+    let args = if h.args.is_empty() {
+        vec![path.clone()]
+    } else {
+        h.args.clone()
+    };
+    let p = spec::Process {
+        // The program is the path; its name for itself may be another.
+        args: [vec![path.clone()], args[1..].to_vec()].concat(),
+        env: h.env.clone(),
+        cwd: "/".into(),
+        ..record.process.clone()
+    };
+    let mut process = convert::process(&p, &mut Vec::new())?;
+    process.uid = 0;
+    process.gid = 0;
+    process.caps = None;
+    let spec = ExecSpec {
+        process,
+        terminal: None,
+        streams: [true, false, false],
+        preserved: 0,
+    };
+    let body = client::body(&serde_json::to_vec(&spec).tried("ask for the hook")?)?;
+    let input = client::body(&hooks::state(record, Status::Created))?;
+    rustix::fs::seek(&input, rustix::fs::SeekFrom::Start(0)).tried("write the state")?;
+    let c = Connection::open(dir)?;
+    c.ask(&Request::Exec, &[body.as_raw_fd(), input.as_raw_fd()])?;
+    let deadline = h.timeout.map(|s| Instant::now() + Duration::from_secs(s));
+    let mut fds = [libc::pollfd {
+        fd: c.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    loop {
+        let left = deadline.map_or(-1, |d| {
+            d.saturating_duration_since(Instant::now()).as_millis() as i32
+        });
+        match hostcall::file::poll(&mut fds, left) {
+            // Closing the connection ends it.
+            Ok(0) => return Err(Failure(format!("{path} took too long"))),
+            Ok(_) => {}
+            Err(_) => continue,
+        }
+        if let Reply::Exited(status) = c.receive()? {
+            return match exit_code(status) {
+                0 => Ok(()),
+                code => Err(Failure(format!("{path} ended with status {code}"))),
+            };
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The monitor's beginning: namespaces, hooks, the sandbox.
+
+use crate::convert::{Network, Plan};
+use crate::monitor::{self, Monitor};
+use crate::spec::Hooks;
+use crate::state::{Dir, Record, Status};
+use crate::{Failure, Log, Result, Runtime, Tried, client, hooks, terminal};
+use gofer::server::{Root, Server, Writable};
+use hostcall::{HostFd, RawFd, process, start as host};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use sandbox::{Access, EXIT_BROKEN, Ending, GoferSide, SentrySide, Spec};
+use sentry::boot::config::{Config, Net, Stdio, TraceConfig};
+use std::convert::Infallible;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long the program's last output is waited for.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// What a monitor begins with.
+pub struct Start<'a> {
+    pub runtime: &'a Runtime,
+    pub dir: &'a Dir,
+    pub record: &'a Record,
+    pub plan: Plan,
+    pub hooks: Hooks,
+    pub console_socket: Option<PathBuf>,
+    /// The caller's terminal, already in raw mode, where there is no console socket.
+    pub own_terminal: bool,
+    pub preserve_fds: u32,
+}
+
+/// The Gofer's life, in its own process.
+pub fn run_gofer(side: GoferSide) -> std::result::Result<Infallible, sandbox::Failure> {
+    let failed = |what: &str, e: abi::Errno| sandbox::Failure(format!("could not {what}: {e}"));
+    let roots = side.roots.into_iter().enumerate().map(|(i, (fd, access))| {
+        let writable = match access {
+            Access::ReadOnly => Writable::No,
+            Access::Writable => Writable::Yes,
+        };
+        Root::from_fd(&i.to_string(), fd, writable)
+    });
+    let server =
+        Server::new(roots.collect(), side.max_descriptors).map_err(|e| failed("start", e))?;
+    (side.confine)().map_err(|e| failed("confine itself", e))?;
+    server.run(side.channel)
+}
+
+/// Runs hooks and sandbox until the container ends; gives the exit status for this process. `on_ready` is
+/// called when the container is created. An error means that it never was.
+pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
+    let signals = monitor::signals()?;
+    enter_network(&start.plan.network)?;
+    let listener = client::socket()?;
+    rustix::net::bind(&listener, &client::address(start.dir)?).tried("bind the control socket")?;
+    rustix::net::listen(&listener, 128).tried("listen on the control socket")?;
+    let status = Status::Creating;
+    hooks::run("prestart", &start.hooks.prestart, start.record, status)?;
+    hooks::run("createRuntime", &start.hooks.create_runtime, start.record, status)?;
+    hooks::run("createContainer", &start.hooks.create_container, start.record, status)?;
+
+    let slave = match (&start.console_socket, start.plan.terminal) {
+        (Some(s), Some(size)) => Some(terminal::hand_over(s, size)?),
+        _ => None,
+    };
+    if let Some(s) = &slave {
+        terminal::control(s)?;
+    }
+    let streams = Given::new(&start, slave.as_ref());
+    let log = log_file(&start.runtime.log, start.runtime.strace.is_some());
+    let mut descriptors = streams.descriptors.clone();
+    descriptors.extend(log.as_ref().map(AsRawFd::as_raw_fd));
+    let preserved: Vec<RawFd> = (3..3 + start.preserve_fds as RawFd).collect();
+    descriptors.extend(&preserved);
+    let spec = Spec {
+        roots: start.plan.roots,
+        descriptors,
+    };
+    let (container, init) = (start.plan.container, start.plan.init);
+    let (runtime, kind, logs) = (start.runtime, streams.kind, log.is_some());
+    let running = sandbox::start(&spec, run_gofer, move |side: SentrySide| {
+        let mut given = side.descriptors.into_iter();
+        let stdio = kind.stdio(&mut given);
+        let log_fd = logs.then(|| given.next().map(HostFd::into_raw)).flatten();
+        sentry::boot::run(Config {
+            platform: runtime.platform,
+            gofer: side.gofer,
+            container,
+            net: Net::None,
+            stdio,
+            preserved: given.collect(),
+            control: side.control,
+            init,
+            held: true,
+            trace: TraceConfig {
+                strace: runtime.strace.is_some(),
+                filter: runtime.strace.clone().unwrap_or_default(),
+                log_fd,
+                verbosity: u8::from(runtime.log.debug),
+            },
+            random_drop: runtime.debug_drop,
+            drain: DRAIN,
+            seal: side.seal,
+        })
+    })?;
+    drop(log);
+    // Ours by the caller's word; the Sentry has its copies.
+    preserved.into_iter().for_each(|fd| drop(HostFd::from_raw(fd)));
+    drop(streams.keep);
+    let mut monitor = Monitor::new(listener, signals, slave, on_ready);
+    let ending = running.wait(&mut monitor);
+    if let Some(s) = monitor.ended_by {
+        monitor.tell_end(s);
+        return Ok((128 + s) as u8);
+    }
+    match ending {
+        Ending::Program { status, note } => {
+            if let Some(text) = note {
+                start.runtime.log.error(&text);
+            }
+            monitor.tell_end(status);
+            Ok(exit_code(status))
+        }
+        Ending::Broken { text, .. } if monitor.phase == Status::Creating => Err(Failure(text)),
+        Ending::Broken { text, .. } => {
+            start.runtime.log.error(&text);
+            monitor.tell_end(i32::from(EXIT_BROKEN) << 8);
+            Ok(EXIT_BROKEN)
+        }
+    }
+}
+
+/// A wait status as a shell tells it.
+#[must_use]
+pub fn exit_code(status: i32) -> u8 {
+    if libc::WIFSIGNALED(status) {
+        (128 + libc::WTERMSIG(status)) as u8
+    } else {
+        libc::WEXITSTATUS(status) as u8
+    }
+}
+
+fn enter_network(n: &Network) -> Result<()> {
+    let privileged = rustix::process::geteuid().is_root();
+    match n {
+        Network::Host => Ok(()),
+        // An ordinary user's Sentry makes its own with its user namespace.
+        Network::New if !privileged => Ok(()),
+        Network::New => host::unshare(libc::CLONE_NEWNET).tried("make a network namespace"),
+        Network::Join(path) => {
+            let what = format!("join the network namespace {}", path.display());
+            let f = std::fs::File::open(path).tried(&what)?;
+            move_into_link_name_space(f.as_fd(), Some(LinkNameSpaceType::Network)).tried(&what)
+        }
+    }
+}
+
+fn log_file(log: &Log, wanted: bool) -> Option<std::fs::File> {
+    let path = log.path.as_ref().filter(|_| wanted)?;
+    std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .ok()
+}
+
+/// What the standard streams become.
+#[derive(Clone, Copy)]
+enum Kind {
+    Terminal(u16, u16),
+    Streams([bool; 3]),
+}
+
+impl Kind {
+    fn stdio(self, given: &mut impl Iterator<Item = HostFd>) -> Stdio {
+        match self {
+            Kind::Terminal(rows, cols) => match given.next() {
+                Some(host) => Stdio::Terminal {
+                    host,
+                    rows,
+                    cols,
+                    stderr: None,
+                },
+                None => Stdio::Inherited([None, None, None]),
+            },
+            Kind::Streams(open) => {
+                Stdio::Inherited(open.map(|o| if o { given.next() } else { None }))
+            }
+        }
+    }
+}
+
+/// The standard streams, out of this process's way.
+struct Given {
+    kind: Kind,
+    descriptors: Vec<RawFd>,
+    keep: Vec<HostFd>,
+}
+
+impl Given {
+    fn new(start: &Start<'_>, slave: Option<&OwnedFd>) -> Given {
+        let mut g = Given {
+            kind: Kind::Streams([false; 3]),
+            descriptors: Vec::new(),
+            keep: Vec::new(),
+        };
+        if let (Some(s), Some((rows, cols))) = (slave, start.plan.terminal) {
+            g.kind = Kind::Terminal(rows, cols);
+            g.descriptors.push(s.as_raw_fd());
+        } else if start.own_terminal
+            && let Ok(terminal) = host::dup_above(0, OUT_OF_THE_WAY)
+        {
+            let (rows, cols) = hostcall::term::window(0).unwrap_or((24, 80));
+            g.kind = Kind::Terminal(rows, cols);
+            g.descriptors.push(terminal.raw());
+            g.keep.push(terminal);
+        } else {
+            let copies = [0, 1, 2].map(|n| host::dup_above(n, OUT_OF_THE_WAY).ok());
+            g.kind = Kind::Streams([0, 1, 2].map(|i: usize| copies[i].is_some()));
+            for c in copies.into_iter().flatten() {
+                g.descriptors.push(c.raw());
+                g.keep.push(c);
+            }
+        }
+        silence();
+        g
+    }
+}
+
+/// Above the numbers of preserved descriptors that anyone uses.
+const OUT_OF_THE_WAY: RawFd = 256;
+
+/// Lets go of the standard streams: who reads their other ends must see the container's end.
+pub fn silence() {
+    if let Ok(null) = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+    {
+        for n in 0..3 {
+            let _ = process::dup_onto(null.as_raw_fd(), n).map(HostFd::into_raw);
+        }
+    }
+}

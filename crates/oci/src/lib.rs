@@ -1,0 +1,124 @@
+//! The OCI runtime: bundles, and the life of containers.
+//!
+//! # Who runs
+//!
+//! ```text
+//! cloister create   reads the bundle, makes the state directory, starts the monitor, leaves
+//!    └─ monitor     the container's process on the host: its pid is the pid of the state; it started the
+//!         │         Sentry and the Gofer, watches over them, answers on control.sock, and ends as the
+//!         │         container's first program ends, so that who waits for the pid learns the status
+//!         ├─ Sentry
+//!         └─ Gofer
+//! cloister exec     asks the monitor; with --detach an *exec monitor* does so, and ends as the program ends
+//! ```
+//!
+//! With `run` in the foreground, the command itself is the monitor.
+//!
+//! # Invariants
+//!
+//! - The state directory is made by mkdir(2), once, and is locked while it changes: of two `create` of one
+//!   name, one fails.
+//! - A container is *stopped* when its monitor is gone (its pid and start time tell), whatever else was
+//!   written; what a killed command left behind, `delete --force` takes away.
+//! - The monitor has one thread, and holds none of the container's standard streams once it runs.
+//! - Nothing of the container's namespaces is entered by a process of the host: what `exec` and the
+//!   startContainer hooks run, runs behind the Sentry.
+#![forbid(unsafe_code)]
+
+mod cgroup;
+mod client;
+pub mod convert;
+mod exec;
+mod hooks;
+mod launch;
+mod lifecycle;
+pub mod log;
+mod monitor;
+pub mod spec;
+mod state;
+mod terminal;
+
+pub use exec::{Exec, base, exec};
+pub use launch::run_gofer;
+pub use lifecycle::{
+    Create, Ps, create, delete, events, kill, list, pause, ps, resume, run, start, state, wait,
+};
+pub use log::{Format, Log};
+pub use state::{Info, Status};
+
+use sentry::boot::config::PlatformKind;
+use std::path::PathBuf;
+
+/// What went wrong: a sentence for the person.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(pub String);
+
+impl From<sandbox::Failure> for Failure {
+    fn from(f: sandbox::Failure) -> Failure {
+        Failure(f.0)
+    }
+}
+
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// Adds what was tried.
+pub(crate) trait Tried<T> {
+    fn tried(self, what: &str) -> Result<T>;
+}
+
+impl<T, E: std::fmt::Display> Tried<T> for std::result::Result<T, E> {
+    fn tried(self, what: &str) -> Result<T> {
+        self.map_err(|e| Failure(format!("could not {what}: {e}")))
+    }
+}
+
+/// Where a container's writes to its root go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Overlay {
+    /// To memory: the host's files stay as they are.
+    #[default]
+    Memory,
+    /// To the root directory on the host, as runc's do.
+    None,
+}
+
+/// The annotation that says the same as `--overlay` for one container.
+pub const OVERLAY_ANNOTATION: &str = "dev.cloister.overlay";
+
+impl std::str::FromStr for Overlay {
+    type Err = String;
+    fn from_str(s: &str) -> std::result::Result<Overlay, String> {
+        match s {
+            "memory" | "root:memory" => Ok(Overlay::Memory),
+            "none" => Ok(Overlay::None),
+            _ => Err("write root:memory or none".into()),
+        }
+    }
+}
+
+/// What all commands share.
+#[derive(Debug)]
+pub struct Runtime {
+    /// Where the state of containers is.
+    pub root: PathBuf,
+    pub log: Log,
+    pub systemd_cgroup: bool,
+    pub platform: PlatformKind,
+    pub overlay: Overlay,
+    /// System calls to write to the log: names and classes; `None` for none.
+    pub strace: Option<Vec<String>>,
+    pub debug_drop: u32,
+}
+
+/// Where state is kept if nothing is said.
+#[must_use]
+pub fn default_root() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return "/run/cloister".into();
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(d) if !d.is_empty() => PathBuf::from(d).join("cloister"),
+        _ => std::env::temp_dir().join(format!("cloister-{}", rustix::process::geteuid().as_raw())),
+    }
+}

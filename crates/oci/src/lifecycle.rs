@@ -1,0 +1,459 @@
+//! The commands: create, start, state, kill, delete, run, ps, list, pause, resume, events, wait.
+
+use crate::client::{self, Connection, Reply, Request};
+use crate::convert;
+use crate::launch::{self, Start, exit_code};
+use crate::spec::{self, Hooks, Spec};
+use crate::state::{self, Dir, Info, Lock, Record, Status, check_id};
+use crate::{Failure, OVERLAY_ANNOTATION, Result, Runtime, Tried, hooks};
+use hostcall::start::{self as host, Side};
+use hostcall::{HostFd, process, sock};
+use sentry::boot::config::Census;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What `create` and `run` are told.
+#[derive(Clone, Debug, Default)]
+pub struct Create {
+    pub id: String,
+    pub bundle: PathBuf,
+    pub pid_file: Option<PathBuf>,
+    pub console_socket: Option<PathBuf>,
+    pub preserve_fds: u32,
+}
+
+/// How long a monitor that was killed may take to be gone.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// A created container's monitor, a child of this process.
+pub struct Created {
+    pub pid: i32,
+    pub warnings: Vec<String>,
+}
+
+/// `create`.
+pub fn create(rt: &Runtime, c: &Create) -> Result<Created> {
+    start_monitor(rt, c, false)
+}
+
+fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created> {
+    check_id(&c.id)?;
+    let bundle = c
+        .bundle
+        .canonicalize()
+        .tried(&format!("find the bundle {}", c.bundle.display()))?;
+    let (spec, unknown): (Spec, _) = spec::read(&bundle.join("config.json"))?;
+    let overlay = match spec.annotations.get(OVERLAY_ANNOTATION) {
+        Some(s) => s
+            .parse()
+            .map_err(|e| Failure(format!("annotation {OVERLAY_ANNOTATION}: {e}")))?,
+        None => rt.overlay,
+    };
+    let mut plan = convert::plan(&bundle, &spec, overlay)?;
+    let unknown = unknown.into_iter().map(|w| format!("{w} is not known to this version"));
+    plan.warnings.extend(unknown);
+    let terminal = spec.process.as_ref().is_some_and(|p| p.terminal);
+    match (terminal, &c.console_socket) {
+        (true, None) if !own_terminal => {
+            return Err(Failure(
+                "process.terminal is set: name a socket for the terminal with --console-socket".into(),
+            ));
+        }
+        (false, Some(_)) => {
+            return Err(Failure(
+                "--console-socket is given, but process.terminal is not set".into(),
+            ));
+        }
+        _ => {}
+    }
+    let warnings = plan.warnings.clone();
+    let hooks = spec.hooks.clone().unwrap_or_default();
+    let (dir, lock) = Dir::create(&rt.root, &c.id)?;
+    let mut record = Record {
+        id: c.id.clone(),
+        bundle,
+        rootfs: plan.rootfs.clone(),
+        annotations: spec.annotations.clone(),
+        start_container: hooks.start_container.clone(),
+        poststart: hooks.poststart.clone(),
+        poststop: hooks.poststop.clone(),
+        process: spec.process.clone().unwrap_or_default(),
+        ..Record::new()
+    };
+    let own_terminal = own_terminal && terminal;
+    let result = fork_monitor(rt, c, &dir, &mut record, plan, hooks, own_terminal);
+    let result = result.and_then(|pid| {
+        if let Some(f) = &c.pid_file {
+            write_pid(f, pid)?;
+        }
+        Ok(Created { pid, warnings })
+    });
+    if result.is_err() {
+        end_monitor(&record);
+        clean_up(&dir, &record);
+    }
+    drop(lock);
+    result
+}
+
+/// Writes a pid file, whole or not at all.
+pub fn write_pid(path: &Path, pid: i32) -> Result<()> {
+    let what = format!("write {}", path.display());
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let new = path.with_file_name(format!(".{name}.new"));
+    std::fs::write(&new, pid.to_string()).tried(&what)?;
+    std::fs::rename(&new, path).tried(&what)
+}
+
+/// The monitor's first word to its parent.
+const READY: &[u8] = b"ready";
+
+fn fork_monitor(
+    rt: &Runtime,
+    c: &Create,
+    dir: &Dir,
+    record: &mut Record,
+    plan: convert::Plan,
+    hooks: Hooks,
+    own_terminal: bool,
+) -> Result<i32> {
+    let (ours, theirs) = sock::seqpacket_pair().tried("make a channel")?;
+    match host::clone_process(0).tried("start the monitor")? {
+        Side::Parent { pid, .. } => {
+            drop(theirs);
+            record.pid = pid;
+            record.pid_start = state::start_time(pid);
+            dir.save(record)?;
+            // It waits for the state to be there: its hooks may ask for it.
+            sock::send(ours.raw(), b"go", &[]).tried("start the monitor")?;
+            let mut buf = vec![0; client::MAX];
+            match sock::recv(ours.raw(), &mut buf) {
+                Ok((n, _)) if &buf[..n] == READY => Ok(pid),
+                Ok((n, _)) if n > 0 => {
+                    Err(Failure(String::from_utf8_lossy(&buf[..n]).into_owned()))
+                }
+                _ => Err(Failure("the container's monitor ended unexpectedly".into())),
+            }
+        }
+        Side::Child => {
+            drop(ours);
+            let code = monitor(rt, c, dir, record, plan, hooks, own_terminal, theirs);
+            process::exit_group(i32::from(code))
+        }
+    }
+}
+
+/// The monitor's life.
+fn monitor(
+    rt: &Runtime,
+    c: &Create,
+    dir: &Dir,
+    record: &mut Record,
+    plan: convert::Plan,
+    hooks: Hooks,
+    own_terminal: bool,
+    report: HostFd,
+) -> u8 {
+    let mut go = [0; 8];
+    if !matches!(sock::recv(report.raw(), &mut go), Ok((n, _)) if n > 0) {
+        return sandbox::EXIT_NOT_STARTED;
+    }
+    let _ = host::setsid();
+    record.pid = std::process::id() as i32;
+    let start = Start {
+        runtime: rt,
+        dir,
+        record,
+        plan,
+        hooks,
+        console_socket: c.console_socket.clone(),
+        own_terminal,
+        preserve_fds: c.preserve_fds,
+    };
+    let word = report.duplicate();
+    let ready = move || {
+        let told = word.and_then(|w| sock::send(w.raw(), READY, &[]));
+        if told.is_err() {
+            // Who created this is gone, and nobody knows of it.
+            process::exit_group(i32::from(sandbox::EXIT_NOT_STARTED));
+        }
+    };
+    let failed = |e: &Failure| {
+        let text = &e.0.as_bytes()[..e.0.len().min(client::MAX)];
+        let _ = sock::send(report.raw(), text, &[]);
+    };
+    match launch::run(start, Box::new(ready)) {
+        Ok(code) => code,
+        Err(e) => {
+            failed(&e);
+            sandbox::EXIT_NOT_STARTED
+        }
+    }
+}
+
+/// An existing container, with its record.
+fn open(rt: &Runtime, id: &str) -> Result<(Dir, Record)> {
+    let dir = Dir::open(&rt.root, id)?;
+    match dir.load()? {
+        Some(r) => Ok((dir, r)),
+        None => Err(Failure(format!("container {id:?} was never created as a whole: delete it with --force"))),
+    }
+}
+
+/// `start`.
+pub fn start(rt: &Runtime, id: &str) -> Result<()> {
+    let (dir, record) = open(rt, id)?;
+    let _lock = dir.lock()?;
+    match record.status(&dir) {
+        Status::Created => {}
+        Status::Stopped => {
+            return Err(Failure("cannot start a container that has stopped".into()));
+        }
+        s => return Err(Failure(format!("cannot start a container in the {s} state"))),
+    }
+    for (n, h) in record.start_container.iter().enumerate() {
+        let ended = crate::exec::hook(&dir, &record, h);
+        if let Err(e) = ended {
+            // The container is not to run (runc ends it, too).
+            let _ = Connection::open(&dir).and_then(|c| {
+                c.ask(
+                    &Request::Signal {
+                        signal: libc::SIGKILL,
+                        all: true,
+                    },
+                    &[],
+                )
+            });
+            return Err(Failure(format!("startContainer hook #{n}: {e}")));
+        }
+    }
+    Connection::open(&dir)?.ask(&Request::Start, &[])?;
+    if let Err(e) = hooks::run("poststart", &record.poststart, &record, Status::Running) {
+        rt.log.warning(&e.0);
+    }
+    Ok(())
+}
+
+/// `state`.
+pub fn state(rt: &Runtime, id: &str) -> Result<Info> {
+    let (dir, record) = open(rt, id)?;
+    Ok(record.info(record.status(&dir)))
+}
+
+/// `list`: those that can be read.
+pub fn list(rt: &Runtime) -> Vec<Info> {
+    state::all(&rt.root)
+        .iter()
+        .filter_map(|d| {
+            let r = d.load().ok()??;
+            Some(r.info(r.status(d)))
+        })
+        .collect()
+}
+
+/// `kill`.
+pub fn kill(rt: &Runtime, id: &str, signal: i32, all: bool) -> Result<()> {
+    let (dir, record) = open(rt, id)?;
+    if record.status(&dir) == Status::Stopped {
+        // As with runc: with --all there may simply be nobody left.
+        return if all {
+            Ok(())
+        } else {
+            Err(Failure("container not running".into()))
+        };
+    }
+    let asked = Connection::open(&dir)?.ask(&Request::Signal { signal, all }, &[]);
+    asked.map(|_| ())
+}
+
+fn simple(rt: &Runtime, id: &str, r: &Request) -> Result<()> {
+    let (dir, record) = open(rt, id)?;
+    if record.status(&dir) == Status::Stopped {
+        return Err(Failure("container not running".into()));
+    }
+    Connection::open(&dir)?.ask(r, &[]).map(|_| ())
+}
+
+/// `pause`.
+pub fn pause(rt: &Runtime, id: &str) -> Result<()> {
+    simple(rt, id, &Request::Pause)
+}
+
+/// `resume`.
+pub fn resume(rt: &Runtime, id: &str) -> Result<()> {
+    simple(rt, id, &Request::Resume)
+}
+
+/// What `ps` tells.
+#[derive(Debug)]
+pub struct Ps {
+    /// The container's process on the host.
+    pub monitor: i32,
+    /// What runs inside, by the pids inside.
+    pub census: Census,
+}
+
+/// `ps`.
+pub fn ps(rt: &Runtime, id: &str) -> Result<Ps> {
+    let (dir, record) = open(rt, id)?;
+    let c = Connection::open(&dir)?;
+    let file = client::body(&[])?;
+    c.ask(&Request::Census, &[file.as_raw_fd()])?;
+    let mut f = std::fs::File::from(file);
+    std::io::Seek::rewind(&mut f).tried("read the census")?;
+    // Said by the Sentry: bounded, and only shown.
+    let mut text = Vec::new();
+    std::io::Read::read_to_end(&mut std::io::Read::take(f, 16 << 20), &mut text)
+        .tried("read the census")?;
+    let census = serde_json::from_slice(&text).tried("understand the census")?;
+    Ok(Ps {
+        monitor: record.pid,
+        census,
+    })
+}
+
+/// `events --stats`, as runc words it.
+pub fn events(rt: &Runtime, id: &str) -> Result<serde_json::Value> {
+    let ps = ps(rt, id)?;
+    Ok(serde_json::json!({
+        "type": "stats",
+        "id": id,
+        "data": {
+            "cpu": {"usage": {"total": ps.census.cpu}},
+            "memory": {"usage": {"usage": ps.census.memory}},
+            "pids": {"current": ps.census.threads},
+        },
+    }))
+}
+
+/// `wait`: the exit status.
+pub fn wait(rt: &Runtime, id: &str) -> Result<u8> {
+    let (dir, _) = open(rt, id)?;
+    let c = Connection::open(&dir)?;
+    c.send(&Request::Wait, &[])?;
+    match c.receive()? {
+        Reply::Exited(status) => Ok(exit_code(status)),
+        other => Err(Failure(format!("the container's monitor said {other:?}"))),
+    }
+}
+
+/// `delete`.
+pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
+    let dir = match Dir::open(&rt.root, id) {
+        Ok(d) => d,
+        Err(_) if force && check_id(id).is_ok() => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    let lock = dir.lock()?;
+    let record = match dir.load() {
+        Ok(Some(r)) => r,
+        // `create` was killed before it had a monitor.
+        Ok(None) if force => return remove(&dir, lock),
+        Ok(None) => {
+            return Err(Failure(format!(
+                "container {id:?} was never created as a whole: delete it with --force"
+            )));
+        }
+        Err(e) if !force => return Err(e),
+        Err(e) => {
+            rt.log.warning(&e.0);
+            return remove(&dir, lock);
+        }
+    };
+    match record.status(&dir) {
+        Status::Stopped => {}
+        Status::Created => end_monitor(&record),
+        _ if force => end_monitor(&record),
+        s => {
+            return Err(Failure(format!(
+                "cannot delete container {id} that is not stopped: {s}"
+            )));
+        }
+    }
+    clean_up(&dir, &record);
+    drop(lock);
+    if let Err(e) = hooks::run("poststop", &record.poststop, &record, Status::Stopped) {
+        rt.log.warning(&e.0);
+    }
+    Ok(())
+}
+
+fn remove(dir: &Dir, lock: Lock) -> Result<()> {
+    dir.remove()?;
+    drop(lock);
+    Ok(())
+}
+
+/// Kills the monitor, and with it the sandbox; waits until it is gone.
+fn end_monitor(record: &Record) {
+    if record.pid == 0 || !state::is_alive(record.pid, record.pid_start) {
+        return;
+    }
+    let Some(pid) = rustix::process::Pid::from_raw(record.pid) else {
+        return;
+    };
+    let flags = rustix::process::PidfdFlags::empty();
+    let Ok(fd) = rustix::process::pidfd_open(pid, flags) else {
+        return;
+    };
+    // It may have ended, and the number be another's, between the look and the open.
+    if !state::is_alive(record.pid, record.pid_start) {
+        return;
+    }
+    let _ = rustix::process::pidfd_send_signal(&fd, rustix::process::Signal::KILL);
+    let deadline = Instant::now() + END_LIMIT;
+    while state::is_alive(record.pid, record.pid_start) && Instant::now() < deadline {
+        let mut fds = [libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        let _ = hostcall::file::poll(&mut fds, 100);
+    }
+}
+
+/// Removes what a container without a monitor has left.
+fn clean_up(dir: &Dir, record: &Record) {
+    crate::cgroup::remove(&record.cgroups);
+    let _ = dir.remove();
+}
+
+/// `run` in the foreground: gives the exit status. `size` tells the caller's window, where the program has a
+/// terminal joined to it.
+pub fn run(
+    rt: &Runtime,
+    c: &Create,
+    keep: bool,
+    size: &dyn Fn() -> Option<(u16, u16)>,
+) -> Result<u8> {
+    let created = start_monitor(rt, c, c.console_socket.is_none())?;
+    for w in &created.warnings {
+        rt.log.warning(w);
+    }
+    let ended = start(rt, &c.id).and_then(|()| {
+        let signals = crate::monitor::signals()?;
+        let (dir, _) = open(rt, &c.id)?;
+        let connection = Connection::open(&dir)?;
+        connection.send(&Request::Wait, &[])?;
+        crate::exec::attend(&connection, &signals, size, &mut |c| match c.receive() {
+            Ok(Reply::Exited(status)) => Ok(Some(status)),
+            Ok(Reply::Error(e)) => Err(Failure(e)),
+            Ok(_) => Ok(None),
+            // It has ended: its own status is the container's.
+            Err(_) => Ok(Some(-1)),
+        })
+    });
+    if ended.is_err() {
+        delete(rt, &c.id, true)?;
+    }
+    let status = process::wait(created.pid, 0).map_or(0, |(_, s)| s);
+    if !keep && ended.is_ok() {
+        delete(rt, &c.id, true)?;
+    }
+    match ended? {
+        // The connection broke before it told: the monitor's own status says.
+        -1 => Ok(exit_code(status)),
+        s => Ok(exit_code(s)),
+    }
+}

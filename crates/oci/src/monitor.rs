@@ -1,0 +1,321 @@
+//! The monitor's work while its container lives: clients, signals, the Sentry's answers.
+
+use crate::client::{self, Reply, Request};
+use crate::state::Status;
+use crate::terminal;
+use crate::{Result, Tried};
+use hostcall::HostFd;
+use hostcall::start::{self as host, SignalSet};
+use sandbox::{Answer, Attendant, Running, control};
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Clients at one time.
+const CLIENTS_MAX: usize = 1024;
+
+/// Signals that go on to the first program.
+const PASSED: [i32; 10] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGTERM,
+    libc::SIGTSTP,
+    libc::SIGCONT,
+    libc::SIGWINCH,
+];
+
+/// Blocks them, and opens the descriptor that they are read from.
+pub fn signals() -> Result<HostFd> {
+    let set = PASSED.into_iter().fold(SignalSet::default(), SignalSet::with);
+    host::block_signals(set.with(libc::SIGTTOU).with(libc::SIGPIPE)).tried("block signals")?;
+    host::signalfd(set).tried("watch signals")
+}
+
+struct Client {
+    fd: OwnedFd,
+    /// The process that it started, and is told of.
+    process: Option<u32>,
+    waits: bool,
+}
+
+/// A question to the Sentry: whose it is, and what it was.
+struct Pending {
+    client: Option<u64>,
+    kind: u32,
+}
+
+/// What the monitor knows.
+pub struct Monitor {
+    listener: OwnedFd,
+    signals: HostFd,
+    /// Whose size is watched.
+    terminal: Option<OwnedFd>,
+    clients: BTreeMap<u64, Client>,
+    pending: BTreeMap<u32, Pending>,
+    /// By the process inside: who started it.
+    processes: BTreeMap<u32, u64>,
+    next: u64,
+    polled: Vec<u64>,
+    pub phase: Status,
+    /// A signal that ended what had not started.
+    pub ended_by: Option<i32>,
+    /// To be called once all is ready.
+    on_ready: Option<Box<dyn FnOnce()>>,
+}
+
+impl Monitor {
+    pub fn new(
+        listener: OwnedFd,
+        signals: HostFd,
+        terminal: Option<OwnedFd>,
+        on_ready: Box<dyn FnOnce()>,
+    ) -> Monitor {
+        Monitor {
+            listener,
+            signals,
+            terminal,
+            clients: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            next: 1,
+            polled: Vec::new(),
+            phase: Status::Creating,
+            ended_by: None,
+            on_ready: Some(on_ready),
+        }
+    }
+
+    /// Starts the first program without being asked.
+    pub fn start(&mut self, r: &Running) {
+        self.phase = Status::Running;
+        let _ = r.ask(control::START, 0, &[]);
+    }
+
+    /// Tells those who wait how it ended.
+    pub fn tell_end(&self, status: i32) {
+        for c in self.clients.values().filter(|c| c.waits) {
+            client::write_reply(c.fd.as_raw_fd(), &Reply::Exited(status));
+        }
+    }
+
+    fn reply(&self, client: u64, r: &Reply) {
+        if let Some(c) = self.clients.get(&client) {
+            client::write_reply(c.fd.as_raw_fd(), r);
+        }
+    }
+
+    /// Asks the Sentry for a client.
+    fn ask(&mut self, r: &Running, client: Option<u64>, kind: u32, given: &[i32]) {
+        let number = self.next as u32;
+        self.next += 1;
+        match r.ask(kind, number, given) {
+            Ok(()) => {
+                self.pending.insert(number, Pending { client, kind });
+            }
+            Err(e) => {
+                if let Some(c) = client {
+                    self.reply(c, &Reply::Error(format!("the Sentry cannot be asked: {e}")));
+                }
+            }
+        }
+    }
+
+    fn signal(&mut self, r: &Running, signal: i32, target: u32) {
+        if self.phase == Status::Created {
+            // As a process that has not come to its program: most signals end it.
+            if !matches!(
+                signal,
+                0 | libc::SIGCHLD | libc::SIGCONT | libc::SIGURG | libc::SIGWINCH | libc::SIGSTOP
+                    | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
+            ) {
+                self.ended_by.get_or_insert(signal);
+            }
+            return;
+        }
+        r.send_signal(signal, target);
+    }
+
+    fn request(&mut self, r: &Running, id: u64, request: Request, given: &[HostFd]) {
+        let fds: Vec<i32> = given.iter().map(HostFd::raw).collect();
+        let wrong = |s: Status| Reply::Error(format!("cannot do that in the {s} state"));
+        match request {
+            Request::Status => self.reply(id, &Reply::Status(self.phase)),
+            Request::Start if self.phase == Status::Created => {
+                self.start(r);
+                self.reply(id, &Reply::Done(0));
+            }
+            Request::Start => {
+                let text = format!(
+                    "cannot start a container that has {}",
+                    if self.phase == Status::Creating { "not been created" } else { "been started" }
+                );
+                self.reply(id, &Reply::Error(text));
+            }
+            Request::Signal { signal, all } => {
+                let own = self.clients.get(&id).and_then(|c| c.process);
+                let target = if all { control::ALL } else { own.unwrap_or(0) };
+                self.signal(r, signal, target);
+                // Who started a process sends its signals without waiting.
+                if own.is_none() {
+                    self.reply(id, &Reply::Done(0));
+                }
+            }
+            Request::Window { rows, cols } => {
+                let own = self.clients.get(&id).and_then(|c| c.process);
+                r.send_window(rows, cols, own.unwrap_or(0));
+            }
+            Request::Exec if matches!(self.phase, Status::Running | Status::Created) => {
+                self.ask(r, Some(id), control::EXEC, &fds);
+            }
+            Request::Pause if self.phase == Status::Running => {
+                self.ask(r, Some(id), control::PAUSE, &[]);
+            }
+            Request::Resume if self.phase == Status::Paused => {
+                self.ask(r, Some(id), control::RESUME, &[]);
+            }
+            Request::Exec | Request::Pause | Request::Resume => self.reply(id, &wrong(self.phase)),
+            Request::Census => self.ask(r, Some(id), control::CENSUS, &fds),
+            Request::Changes => self.ask(r, Some(id), control::CHANGES, &fds),
+            Request::Wait => {
+                if let Some(c) = self.clients.get_mut(&id) {
+                    c.waits = true;
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        let flags = rustix::net::SocketFlags::CLOEXEC;
+        let Ok(fd) = rustix::net::accept_with(&self.listener, flags) else {
+            return;
+        };
+        if self.clients.len() < CLIENTS_MAX {
+            let c = Client {
+                fd,
+                process: None,
+                waits: false,
+            };
+            self.clients.insert(self.next, c);
+            self.next += 1;
+        }
+    }
+
+    fn hung_up(&mut self, r: &Running, id: u64) {
+        if let Some(p) = self.clients.remove(&id).and_then(|c| c.process) {
+            self.processes.remove(&p);
+            // Nobody is left who could learn of its end: as if its process on the host had been killed.
+            r.send_signal(libc::SIGKILL, p);
+        }
+    }
+
+    fn own_signal(&mut self, r: &Running, signal: i32) {
+        match (signal, &self.terminal) {
+            (libc::SIGWINCH, Some(t)) => {
+                if let Some((rows, cols)) = terminal::size(t) {
+                    r.send_window(rows, cols, 0);
+                }
+            }
+            (libc::SIGWINCH, None) => {}
+            (s, _) => self.signal(r, s, 0),
+        }
+    }
+}
+
+impl Attendant for Monitor {
+    fn poll(&mut self, fds: &mut Vec<libc::pollfd>) {
+        let mut add = |fd: i32| {
+            fds.push(libc::pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            });
+        };
+        add(self.signals.raw());
+        add(self.listener.as_raw_fd());
+        self.polled.clear();
+        for (id, c) in &self.clients {
+            self.polled.push(*id);
+            add(c.fd.as_raw_fd());
+        }
+    }
+
+    fn ready(&mut self, r: &Running, fds: &[libc::pollfd]) {
+        if fds[0].revents != 0 {
+            while let Ok(s) = host::next_signal(&self.signals) {
+                self.own_signal(r, s);
+            }
+        }
+        let ready: Vec<u64> = self
+            .polled
+            .iter()
+            .zip(&fds[2..])
+            .filter(|(_, f)| f.revents != 0)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ready {
+            let Some(fd) = self.clients.get(&id).map(|c| c.fd.as_raw_fd()) else {
+                continue;
+            };
+            match client::read_request(fd) {
+                Some((request, given)) => self.request(r, id, request, &given),
+                None => self.hung_up(r, id),
+            }
+        }
+        if fds[1].revents != 0 {
+            self.accept();
+        }
+    }
+
+    fn answer(&mut self, r: &Running, a: Answer) {
+        match a {
+            Answer::Ready => {
+                self.phase = Status::Created;
+                if let Some(f) = self.on_ready.take() {
+                    f();
+                }
+            }
+            Answer::Done { number, result } => {
+                let Some(p) = self.pending.remove(&number) else {
+                    return;
+                };
+                match p.kind {
+                    control::PAUSE => self.phase = Status::Paused,
+                    control::RESUME => self.phase = Status::Running,
+                    control::EXEC => match p.client.filter(|c| self.clients.contains_key(c)) {
+                        Some(id) => {
+                            self.processes.insert(result, id);
+                            if let Some(c) = self.clients.get_mut(&id) {
+                                c.process = Some(result);
+                            }
+                        }
+                        None => r.send_signal(libc::SIGKILL, result),
+                    },
+                    _ => {}
+                }
+                if let Some(c) = p.client {
+                    self.reply(c, &Reply::Done(result));
+                }
+            }
+            Answer::Refused { number, text } => {
+                if let Some(c) = self.pending.remove(&number).and_then(|p| p.client) {
+                    self.reply(c, &Reply::Error(text));
+                }
+            }
+            Answer::Exited { pid, status } => {
+                if let Some(id) = self.processes.remove(&pid) {
+                    self.reply(id, &Reply::Exited(status));
+                    if let Some(c) = self.clients.get_mut(&id) {
+                        c.process = None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.ended_by.is_some()
+    }
+}

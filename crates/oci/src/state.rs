@@ -1,0 +1,333 @@
+//! State directories: `ROOT/ID` with `state.json`, the lock, and the monitor's socket.
+
+use crate::spec::Hook;
+use crate::{Failure, Result, Tried, client};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// The form of `state.json`; a later version reads older ones.
+const VERSION: u32 = 1;
+
+/// What is known of a container, besides its status.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Record {
+    pub version: u32,
+    pub oci_version: String,
+    pub id: String,
+    /// The monitor's, and when it started (`/proc/PID/stat`, in ticks): a number may be used again.
+    pub pid: i32,
+    pub pid_start: u64,
+    pub bundle: PathBuf,
+    pub rootfs: PathBuf,
+    /// RFC 3339.
+    pub created: String,
+    /// The user that created it.
+    pub owner: String,
+    pub annotations: BTreeMap<String, String>,
+    pub start_container: Vec<Hook>,
+    pub poststart: Vec<Hook>,
+    pub poststop: Vec<Hook>,
+    /// The environment and directory that `exec` begins with.
+    pub process: crate::spec::Process,
+    /// Directories of the host's cgroups, to be removed with the container.
+    pub cgroups: Vec<PathBuf>,
+}
+
+/// `state.status` of the specification, and runc's `paused`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    Creating,
+    Created,
+    Running,
+    Paused,
+    Stopped,
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Status::Creating => "creating",
+            Status::Created => "created",
+            Status::Running => "running",
+            Status::Paused => "paused",
+            Status::Stopped => "stopped",
+        })
+    }
+}
+
+/// What `state` and `list` print.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Info {
+    pub oci_version: String,
+    pub id: String,
+    pub pid: i32,
+    pub status: Status,
+    pub bundle: PathBuf,
+    pub rootfs: PathBuf,
+    pub created: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    pub owner: String,
+}
+
+/// A container's directory.
+#[derive(Debug)]
+pub struct Dir {
+    path: PathBuf,
+    fd: OwnedFd,
+}
+
+/// Held while a container changes.
+#[derive(Debug)]
+pub struct Lock(OwnedFd);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Whether a container may have this name (runc's rule).
+pub fn check_id(id: &str) -> Result<()> {
+    let fine = |b: u8| b.is_ascii_alphanumeric() || b"_+-.".contains(&b);
+    if id.is_empty() || id.len() > 255 || id == "." || id == ".." || !id.bytes().all(fine) {
+        return Err(Failure(format!(
+            "{id:?} is no container ID: letters, digits and _+-. make one"
+        )));
+    }
+    Ok(())
+}
+
+impl Dir {
+    /// Makes the directory; fails where there is one.
+    pub fn create(root: &Path, id: &str) -> Result<(Dir, Lock)> {
+        use std::os::unix::fs::DirBuilderExt;
+        check_id(id)?;
+        let private = |recursive: bool, p: &Path| {
+            std::fs::DirBuilder::new()
+                .recursive(recursive)
+                .mode(0o711)
+                .create(p)
+        };
+        private(true, root).tried(&format!("make {}", root.display()))?;
+        let path = root.join(id);
+        match private(false, &path) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                return Err(Failure("container with given ID already exists".into()));
+            }
+            r => r.tried(&format!("make {}", path.display()))?,
+        }
+        let dir = Dir::open_path(path)?;
+        let lock = dir.lock()?;
+        Ok((dir, lock))
+    }
+
+    /// An existing one.
+    pub fn open(root: &Path, id: &str) -> Result<Dir> {
+        check_id(id)?;
+        let path = root.join(id);
+        if !path.is_dir() {
+            return Err(Failure(format!("container {id:?} does not exist")));
+        }
+        Dir::open_path(path)
+    }
+
+    fn open_path(path: PathBuf) -> Result<Dir> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = rustix::fs::open(&path, flags, Mode::empty())
+            .tried(&format!("open {}", path.display()))?;
+        Ok(Dir { path, fd })
+    }
+
+    /// Waits for the lock. The directory may have been removed meanwhile.
+    pub fn lock(&self) -> Result<Lock> {
+        let fd = rustix::fs::openat(
+            &self.fd,
+            "lock",
+            OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+            Mode::from_raw_mode(0o600),
+        )
+        .tried("open the container's lock")?;
+        loop {
+            match rustix::fs::flock(&fd, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(Lock(fd)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(Failure(format!("could not lock the container: {e}"))),
+            }
+        }
+    }
+
+    /// A path of the monitor's socket that is short enough for its address.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        format!("/proc/self/fd/{}/control.sock", self.fd.as_raw_fd()).into()
+    }
+
+    /// Writes the record, whole or not at all.
+    pub fn save(&self, r: &Record) -> Result<()> {
+        let text = serde_json::to_vec(r).tried("write the state")?;
+        let new = self.path.join("state.json.new");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let f = rustix::fs::openat(
+            &self.fd,
+            "state.json.new",
+            flags,
+            Mode::from_raw_mode(0o600),
+        )
+        .tried("write the state")?;
+        std::io::Write::write_all(&mut std::fs::File::from(f), &text).tried("write the state")?;
+        rustix::fs::renameat(&self.fd, "state.json.new", &self.fd, "state.json")
+            .tried(&format!("write {}", new.display()))
+    }
+
+    /// The record; `None` where `create` never came so far.
+    pub fn load(&self) -> Result<Option<Record>> {
+        let path = self.path.join("state.json");
+        let text = match std::fs::read(&path) {
+            Ok(t) => t,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Failure(format!("could not read {}: {e}", path.display()))),
+        };
+        let r: Record = serde_json::from_slice(&text)
+            .map_err(|e| Failure(format!("{} is not understood: {e}", path.display())))?;
+        if r.version > VERSION {
+            return Err(Failure(format!(
+                "{} was written by a later version of this runtime",
+                path.display()
+            )));
+        }
+        Ok(Some(r))
+    }
+
+    /// Removes it with all that it holds.
+    pub fn remove(&self) -> Result<()> {
+        std::fs::remove_dir_all(&self.path).tried(&format!("remove {}", self.path.display()))
+    }
+}
+
+impl Record {
+    #[must_use]
+    pub fn new() -> Record {
+        Record {
+            version: VERSION,
+            oci_version: crate::spec::VERSION.into(),
+            created: crate::log::now(),
+            owner: user_name(),
+            ..Record::default()
+        }
+    }
+
+    /// What it does now: the monitor is asked.
+    #[must_use]
+    pub fn status(&self, dir: &Dir) -> Status {
+        if !is_alive(self.pid, self.pid_start) {
+            return Status::Stopped;
+        }
+        client::status(dir).unwrap_or(if is_alive(self.pid, self.pid_start) {
+            Status::Creating
+        } else {
+            Status::Stopped
+        })
+    }
+
+    #[must_use]
+    pub fn info(&self, status: Status) -> Info {
+        Info {
+            oci_version: self.oci_version.clone(),
+            id: self.id.clone(),
+            pid: if status == Status::Stopped { 0 } else { self.pid },
+            status,
+            bundle: self.bundle.clone(),
+            rootfs: self.rootfs.clone(),
+            created: self.created.clone(),
+            annotations: self.annotations.clone(),
+            owner: self.owner.clone(),
+        }
+    }
+}
+
+fn user_name() -> String {
+    let uid = rustix::process::getuid();
+    if uid.is_root() {
+        "root".into()
+    } else {
+        uid.as_raw().to_string()
+    }
+}
+
+/// Fields of `/proc/PID/stat` after the name: the state, and the start time in ticks.
+fn stat(pid: i32) -> Option<(char, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let rest = text.rsplit_once(')')?.1;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+/// When a process started.
+#[must_use]
+pub fn start_time(pid: i32) -> u64 {
+    stat(pid).map_or(0, |s| s.1)
+}
+
+/// Whether it is this process, and has not ended.
+#[must_use]
+pub fn is_alive(pid: i32, started: u64) -> bool {
+    pid > 0 && stat(pid).is_some_and(|(state, s)| s == started && !matches!(state, 'Z' | 'X'))
+}
+
+/// The directories below `root`.
+pub fn all(root: &Path) -> Vec<Dir> {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let mut ids: Vec<String> = entries
+        .filter_map(|e| e.file_name().into_string().ok())
+        .collect();
+    ids.sort();
+    ids.iter().filter_map(|id| Dir::open(root, id).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids() {
+        for good in ["a", "a.b_c+d-E9", &"x".repeat(255)] {
+            assert!(check_id(good).is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", "a/b", "a b", "../x", "a\0", &"x".repeat(256)] {
+            assert!(check_id(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn one_create_wins_and_records_survive() {
+        let root = std::env::temp_dir().join(format!("oci-state-{}", std::process::id()));
+        let (d, lock) = Dir::create(&root, "one").unwrap();
+        assert!(Dir::create(&root, "one").is_err());
+        assert!(d.load().unwrap().is_none());
+        let mut r = Record::new();
+        r.pid = std::process::id() as i32;
+        r.pid_start = start_time(r.pid);
+        d.save(&r).unwrap();
+        drop(lock);
+        let again = Dir::open(&root, "one").unwrap();
+        let got = again.load().unwrap().unwrap();
+        assert!(is_alive(got.pid, got.pid_start));
+        assert!(!is_alive(got.pid, got.pid_start + 1));
+        // A later version's state is refused, an older one's without new words is read.
+        std::fs::write(root.join("one/state.json"), r#"{"version":99}"#).unwrap();
+        assert!(again.load().is_err());
+        std::fs::write(root.join("one/state.json"), r#"{"version":0,"pid":7}"#).unwrap();
+        assert_eq!(again.load().unwrap().unwrap().pid, 7);
+        again.remove().unwrap();
+        assert!(Dir::open(&root, "one").is_err());
+        std::fs::remove_dir(&root).unwrap();
+    }
+}

@@ -1,0 +1,347 @@
+//! Programs that are started from outside: the first one, and those of `exec`.
+
+use super::config::{ProcessSpec, Stdio};
+use super::{Boot, Failure, mounts, or};
+use crate::fs::console;
+use crate::fs::host_stream::HostStream;
+use crate::kernel::Kernel;
+use crate::task::exec::ExecRequest;
+use crate::task::limits::{COUNT, Limit, Limits};
+use crate::task::list::Process;
+use crate::task::signal::{Actions, AltStack};
+use crate::task::{Task, ThreadGroup, clone, exec};
+use abi::Result;
+use abi::errno::{EACCES, ENOENT, ENOEXEC, ENOTDIR};
+use hostcall::HostFd;
+use parking_lot::RwLock;
+use platform::AppThread;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vfs::fd_table::CloseOnExec;
+use vfs::file::{File, O_RDWR};
+use vfs::walk::Walk;
+use vfs::{At, Caller, Caps, Credentials, FdTable, FsContext, PathCx};
+
+/// A program that is ready to run. Dropped unstarted, it leaves nothing behind.
+pub struct Launch {
+    task: Arc<Task>,
+    thread: Option<Box<dyn AppThread>>,
+}
+
+impl Launch {
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.task.tid
+    }
+    pub fn start(mut self) -> core::result::Result<(), Failure> {
+        let Some(thread) = self.thread.take() else {
+            return Ok(());
+        };
+        let started = clone::start(self.task.clone(), thread, AltStack::default());
+        if started.is_err() {
+            forget(&self.task);
+        }
+        or(started, "start the first thread")
+    }
+}
+
+impl Drop for Launch {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            forget(&self.task);
+        }
+    }
+}
+
+/// Takes a task that never ran out of the list.
+fn forget(task: &Arc<Task>) {
+    drop(task.take_files());
+    let mut l = task.kernel.tasks.lock();
+    l.remove_task(task);
+    let gone = l.reap(task.tid);
+    drop(l);
+    drop(gone);
+}
+
+fn credentials(p: &ProcessSpec) -> Credentials {
+    let mut c = Credentials::user(p.uid, p.gid, p.groups.clone());
+    match p.caps {
+        Some(s) => {
+            // An ambient capability is permitted and inheritable (capabilities(7)).
+            let set = |bits: u64| Caps::from_bits_retain(bits) & Caps::FULL;
+            c.bounding = set(s.bounding);
+            c.inheritable = set(s.inheritable);
+            c.permitted = set(s.permitted);
+            c.effective = set(s.effective) & c.permitted;
+            c.ambient = set(s.ambient) & c.permitted & c.inheritable;
+        }
+        // What a container without special rights may do at most; root inside has it.
+        None if p.uid == 0 => {
+            c.permitted = Caps::FULL;
+            c.effective = Caps::FULL;
+        }
+        None => {}
+    }
+    c
+}
+
+fn limits(p: &ProcessSpec) -> Limits {
+    let mut l = Limits::default();
+    for (n, soft, hard) in &p.rlimits {
+        if let Some(l) = l.0.get_mut(*n as usize).filter(|_| (*n as usize) < COUNT) {
+            *l = Limit {
+                current: *soft,
+                max: *hard,
+            };
+        }
+    }
+    l
+}
+
+/// Makes the process, up to its first instruction.
+pub fn prepare(
+    kernel: &Arc<Kernel>,
+    fs: Arc<FsContext>,
+    spec: ProcessSpec,
+    stdio: Stdio,
+    preserved: Vec<HostFd>,
+) -> core::result::Result<Launch, Failure> {
+    let cred = credentials(&spec);
+    let name = String::from_utf8_lossy(spec.argv.first().map_or(b"", Vec::as_slice)).into_owned();
+    fs.set_umask(spec.umask);
+    let files = FdTable::new();
+    let space = or(kernel.platform.new_address_space(), "make an address space")?;
+    let mm = mm::Mm::new(kernel.clas.clone(), space);
+    let mut list = kernel.tasks.lock();
+    let tgid = or(list.new_tid(), "number the process")?;
+    let group = ThreadGroup::new(
+        tgid,
+        Arc::new(RwLock::new(Actions::default())),
+        limits(&spec),
+    );
+    group
+        .oom_score_adj
+        .store(spec.oom_score_adj, Ordering::Relaxed);
+    let task = Task::first(
+        kernel,
+        group.clone(),
+        mm,
+        fs.clone(),
+        files.clone(),
+        cred.clone(),
+    );
+    task.no_new_privs
+        .store(spec.no_new_privs, Ordering::Relaxed);
+    list.add_process(Process {
+        group,
+        parent: 0,
+        children: Default::default(),
+        pgid: tgid,
+        sid: tgid,
+        threads: Default::default(),
+        zombie: None,
+        stop_report: None,
+        continue_report: false,
+        exit_signal: abi::signal::SIGCHLD.number(),
+        has_execed: false,
+        uid: cred.uid,
+        cpu: Default::default(),
+    });
+    list.add_task(&task);
+    drop(list);
+    let undo = Undo(Some(task.clone()));
+    let cred = Arc::new(cred);
+    let root = Arc::new(Credentials::root());
+    let boot = Boot(Arc::default());
+    let as_user = |cred| PathCx {
+        vfs: &kernel.vfs,
+        fs: &fs,
+        caller: Caller { cred, task: &task },
+        blocker: &boot,
+    };
+    let cx = as_user(&cred);
+    let changed = match cx.chdir(&spec.cwd) {
+        Err(ENOENT) if spec.make_cwd => {
+            let cwd = String::from_utf8_lossy(&spec.cwd);
+            let made = mounts::make_dirs(&as_user(&root), &cwd);
+            or(made, &format!("make the working directory {cwd}"))?;
+            cx.chdir(&spec.cwd)
+        }
+        // As root's where the user may not go: what runc does, too.
+        Err(EACCES) if spec.make_cwd => as_user(&root).chdir(&spec.cwd),
+        r => r,
+    };
+    or(
+        changed,
+        &format!("change to directory {}", String::from_utf8_lossy(&spec.cwd)),
+    )?;
+    streams(kernel, &task, &files, stdio, &as_user(&root))?;
+    for (n, fd) in preserved.into_iter().enumerate() {
+        let f = inherited(&task, fd)?;
+        let n = 3 + n as i32;
+        let put = files.install_at(n, f, CloseOnExec::No, n as u64 + 1);
+        or(put.map(|_| ()), "install a preserved descriptor")?;
+    }
+    let path = find_program(&cx, &spec)
+        .map_err(|e| format!("cannot run {name}: {}", explain(e, &name)))?;
+    let req = ExecRequest {
+        at: At::Cwd,
+        path,
+        walk: Walk::FOLLOW,
+        by_fd: None,
+        argv: spec.argv,
+        envp: spec.envp,
+    };
+    let thread = exec::prepare(&task, &req)
+        .map_err(|e| format!("cannot run {name}: {}", explain(e, &name)))?;
+    undo.keep();
+    Ok(Launch {
+        task,
+        thread: Some(thread),
+    })
+}
+
+/// Takes the task out of the list again, unless it is kept.
+struct Undo(Option<Arc<Task>>);
+
+impl Undo {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        if let Some(t) = &self.0 {
+            forget(t);
+        }
+    }
+}
+
+/// Container managers look for these words to choose the exit status 127 or 126.
+fn explain(e: abi::Errno, name: &str) -> String {
+    match e {
+        ENOENT if !name.contains('/') => "executable file not found in $PATH".into(),
+        ENOENT | ENOTDIR => "no such file or directory".into(),
+        EACCES => "permission denied".into(),
+        ENOEXEC => "exec format error".into(),
+        e => e.to_string(),
+    }
+}
+
+/// Looks the program up in PATH, as execvp(3) does.
+fn find_program(cx: &PathCx<'_>, p: &ProcessSpec) -> Result<Vec<u8>> {
+    let name = p.argv.first().ok_or(ENOENT)?;
+    if name.contains(&b'/') {
+        return Ok(name.clone());
+    }
+    let path = p
+        .envp
+        .iter()
+        .find_map(|e| e.strip_prefix(b"PATH="))
+        .unwrap_or(b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    let mut last = ENOENT;
+    for dir in path.split(|b| *b == b':') {
+        let mut p = if dir.is_empty() {
+            b".".to_vec()
+        } else {
+            dir.to_vec()
+        };
+        p.push(b'/');
+        p.extend_from_slice(name);
+        match cx.open_exec(&At::Cwd, &p, Walk::FOLLOW) {
+            Ok(_) => return Ok(p),
+            Err(ENOENT | ENOTDIR) => {}
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
+}
+
+/// A descriptor of the host as an open file.
+fn inherited(task: &Task, fd: HostFd) -> core::result::Result<Arc<File>, Failure> {
+    let flags = or(
+        hostcall::file::status_flags(fd.raw()),
+        "look at a standard stream",
+    )?;
+    let (ops, pos) = or(HostStream::new(fd), "take over a standard stream")?;
+    let f = File::new(ops, flags, None, task.cred());
+    *f.pos.lock() = pos;
+    Ok(f)
+}
+
+fn streams(
+    kernel: &Arc<Kernel>,
+    task: &Arc<Task>,
+    files: &Arc<FdTable>,
+    stdio: Stdio,
+    root: &PathCx<'_>,
+) -> core::result::Result<(), Failure> {
+    let install = |n: i32, f: Arc<File>| files.install_at(n, f, CloseOnExec::No, 3);
+    match stdio {
+        Stdio::Inherited(fds) => {
+            let mut seen: Vec<(vfs::Stat, u32, u64, Arc<File>)> = Vec::new();
+            for (n, fd) in fds.into_iter().enumerate() {
+                let Some(fd) = fd else { continue };
+                let f = inherited(task, fd)?;
+                // `>file 2>&1` is one open file with one position. Who it is cannot be asked of the host from
+                // here: the same file, opened alike, at the same position is taken for it.
+                let (st, pos) = (
+                    or(f.ops.stat(), "look at a standard stream")?,
+                    *f.pos.lock(),
+                );
+                let twin = seen.iter().find(|(s, flags, p, _)| {
+                    (s.dev, s.ino, *flags, *p) == (st.dev, st.ino, f.flags(), pos)
+                });
+                let f = twin.map_or(f, |t| t.3.clone());
+                seen.push((st, f.flags(), pos, f.clone()));
+                or(
+                    install(n as i32, f).map(|_| ()),
+                    "install a standard stream",
+                )?;
+            }
+        }
+        Stdio::Terminal {
+            host,
+            rows,
+            cols,
+            stderr,
+        } => {
+            let devpts = &kernel.terminals.devpts;
+            let master = or(devpts.open_master(), "make a terminal")?;
+            master.unlock();
+            master.set_window_size(rows, cols, 0, 0);
+            kernel.terminals.adopt(task.tid, master.pty());
+            let path = format!("/dev/pts/{}", master.pty().index);
+            let how = vfs::ops::OpenHow::new(O_RDWR | vfs::file::O_NOCTTY, 0);
+            let f = match root.open(&At::Cwd, path.as_bytes(), how) {
+                Ok(f) => {
+                    let owner = task.cred().uid;
+                    // As login programs do; a container's user opens it by name, too.
+                    let _ = root.chown(&At::Cwd, path.as_bytes(), Some(owner), None, 0);
+                    if task.tid == 1 && kernel.shows_console() {
+                        let _ = mounts::show_at(root, &path, "/dev/console");
+                    }
+                    f
+                }
+                // A container without a devpts.
+                Err(_) => {
+                    let s = master.pty().open(O_RDWR | vfs::file::O_NOCTTY, task);
+                    File::new(or(s, "open the terminal")?, O_RDWR, None, task.cred())
+                }
+            };
+            for n in 0..3 {
+                or(install(n, f.clone()).map(|_| ()), "install the terminal")?;
+            }
+            if let Some(fd) = stderr {
+                or(
+                    install(2, inherited(task, fd)?).map(|_| ()),
+                    "install standard error",
+                )?;
+            }
+            let console = console::start(host, master.clone());
+            kernel.set_console(task.tid, console, &master);
+        }
+    }
+    Ok(())
+}
