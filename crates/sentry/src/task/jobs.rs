@@ -111,10 +111,17 @@ impl Timers {
         let timer = t.get_or_insert_with(|| {
             let (kernel, group) = (Arc::downgrade(&task.kernel), Arc::downgrade(&task.group));
             Timer::new(&task.kernel.timers, Clock::Monotonic, move |_| {
-                if let (Some(k), Some(g)) = (kernel.upgrade(), group.upgrade()) {
-                    let _ = k.send_to_group(&g, SigInfo::new(SIGALRM, SI_KERNEL));
+                let (Some(k), Some(g)) = (kernel.upgrade(), group.upgrade()) else {
+                    return Rearm::Now;
+                };
+                // It stands still until its signal is taken (`it_real_fn`): else the shortest intervals of many
+                // processes would keep the timers' thread from everybody else's.
+                let waits = |g: &ThreadGroup| g.shared.bits().contains(SIGALRM);
+                if waits(&g) {
+                    return Rearm::Now;
                 }
-                Rearm::Now
+                let _ = k.send_to_group(&g, SigInfo::new(SIGALRM, SI_KERNEL));
+                if waits(&g) { Rearm::Later } else { Rearm::Now }
             })
         });
         timer.set(new, From::Now).0
@@ -281,6 +288,12 @@ impl Timers {
         p.insert(id, Arc::new(t));
         Ok(id)
     }
+    /// ITIMER_REAL's signal was taken or dropped: it goes on.
+    pub fn real_delivered(&self) {
+        if let Some(t) = &*self.real.lock() {
+            t.rearm();
+        }
+    }
     /// A timer's signal was taken: it says how many expirations were missed, and the timer goes on.
     pub fn delivered(&self, info: &mut SigInfo) {
         let Ok(t) = self.posix(info.fields[0] as u32 as i32) else {
@@ -293,6 +306,9 @@ impl Timers {
     }
     /// Pending signals of this kind were dropped: timers that waited for their delivery go on.
     pub fn dropped(&self, signal: Signal) {
+        if signal == SIGALRM {
+            self.real_delivered();
+        }
         let p = self.posix.lock();
         for t in p.values().filter(|t| t.notify.signal() == Some(signal)) {
             t.timer.rearm();
