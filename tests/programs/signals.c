@@ -802,7 +802,7 @@ static void after_exec(void)
 }
 
 /* A sleep that is interrupted as often as a sender likes. */
-static void interrupted_often(void)
+static void woken_often(void)
 {
 	int p[2];
 	char c = 0;
@@ -881,6 +881,6 @@ static const struct check all[] = {
 	CHECK(interrupted_sleeps), CHECK(stopped_sleep), CHECK(interrupted_often), CHECK(stopping), CHECK(child_signals),
 	CHECK(alternate_stack), CHECK(stack_overflow), CHECK(hardware), CHECK(fp_state), CHECK(pipes),
 	CHECK(alarms), CHECK(threads), CHECK(after_exec),
-	CHECK(interrupted_often), CHECK(queue_limit), CHECK(fatal_at_once),
+	CHECK(woken_often), CHECK(queue_limit), CHECK(fatal_at_once),
 };
 MAIN(all)

@@ -470,7 +470,7 @@ pub fn process(p: &spec::Process, warnings: &mut Vec<String>) -> Result<ProcessS
         cwd: p.cwd.clone().into_bytes(),
         uid: p.user.uid,
         gid: p.user.gid,
-        groups: p.user.additional_gids.clone(),
+        groups: groups(&p.user.additional_gids),
         rlimits: rlimits(&p.rlimits)?,
         umask: p.user.umask.unwrap_or(0o022) & 0o777,
         // None of whoever called the runtime.
@@ -481,6 +481,14 @@ pub fn process(p: &spec::Process, warnings: &mut Vec<String>) -> Result<ProcessS
         oom_score_adj: p.oom_score_adj.unwrap_or(0).clamp(-1000, 1000),
         make_cwd: true,
     })
+}
+
+/// Each once.
+fn groups(gids: &[u32]) -> Vec<u32> {
+    let mut all = gids.to_vec();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// `RLIMIT_*` by number (`include/uapi/asm-generic/resource.h`).

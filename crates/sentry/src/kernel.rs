@@ -95,7 +95,8 @@ pub struct Parts {
     pub cpus: u32,
     pub total_memory: u64,
     pub drain: std::time::Duration,
-    pub shows_console: bool,
+    /// As a container manager expects it: process 1 is protected, and has its terminal at /dev/console.
+    pub is_container: bool,
 }
 
 impl Kernel {
@@ -121,7 +122,7 @@ impl Kernel {
             terminals: p.terminals,
             strace: p.strace,
             control: p.control,
-            init_protected: false,
+            init_protected: p.is_container,
             boot: hostcall::time::clock_nanos(7),
             random_drop: p.random_drop,
             drop_seed: AtomicU64::new(1),
@@ -131,7 +132,7 @@ impl Kernel {
             forks: AtomicU32::new(0),
             consoles: Mutex::default(),
             container: OnceLock::new(),
-            shows_console: p.shows_console,
+            shows_console: p.is_container,
             frozen: AtomicBool::new(false),
             task_limit: AtomicU32::new(TASKS_MAX as u32),
             drain: p.drain,

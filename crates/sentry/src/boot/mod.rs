@@ -130,7 +130,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         cpus,
         total_memory,
         drain: config.drain,
-        shows_console: config.container.standard_devices,
+        is_container: config.container.standard_devices,
     });
     kernel.terminals.attach(&kernel);
     mounts::register(&kernel);

@@ -144,6 +144,12 @@ fn signal(kernel: &Arc<Kernel>, s: Signal, target: u32) {
         }
     };
     for g in groups {
+        // These two are obeyed from outside also by a process 1.
+        match s {
+            abi::signal::SIGKILL => kernel.kill_group(&g, s.number()),
+            abi::signal::SIGSTOP => kernel.stop_group(&g, s),
+            _ => {}
+        }
         let _ = kernel.send_to_group(&g, SigInfo::new(s, abi::signal::SI_USER));
     }
 }

@@ -253,9 +253,9 @@ impl Kernel {
                 }
             }
         }
-        // Process 1 of the sandbox is protected from signals without a handler, as a pid namespace's is.
+        // Process 1 of a container is protected from signals without a handler, SIGKILL and SIGSTOP included, as
+        // a pid namespace's first is (pid_namespaces(7)). From outside these two come another way.
         if g.tgid == 1
-            && !matches!(s, SIGKILL | SIGSTOP)
             && self.init_protected
             && g.actions().read().get(s).handler == SIG_DFL
         {
