@@ -652,9 +652,79 @@ static void threads(void)
 	T(count);
 }
 
+static void *makes_threads(void *p)
+{
+	for (;;) {
+		pthread_t t;
+		pthread_attr_t a;
+		pthread_attr_init(&a);
+		pthread_attr_setstacksize(&a, 65536);
+		pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
+		if (pthread_create(&t, &a, makes_threads, p))
+			pause();
+		usleep(2000);
+	}
+}
+static void *execs(void *p)
+{
+	execl("/bin/true", "true", NULL);
+	return p;
+}
+
+/* execve while other threads make threads, and while another thread calls it too. */
+static void exec_among_threads(void)
+{
+	int bad = 0;
+	for (int i = 0; i < 10; i++)
+		bad += CHILD(
+			pthread_t t;
+			for (int n = 0; n < 3; n++)
+				pthread_create(&t, NULL, makes_threads, NULL);
+			usleep(3000);
+			execl("/bin/true", "true", NULL)) != 0;
+	T(bad);
+	for (int i = 0; i < 10; i++)
+		bad += CHILD(
+			pthread_t t;
+			for (int n = 0; n < 4; n++)
+				pthread_create(&t, NULL, execs, NULL);
+			pthread_join(t, NULL);
+			pause()) != 0;
+	T(bad);
+}
+
+/* A pidfd means its process, also when that is gone. */
+static void pidfd_gone(void)
+{
+	siginfo_t i;
+	pid_t k = fork();
+	if (k == 0)
+		_exit(3);
+	int f = syscall(SYS_pidfd_open, k, 0);
+	ms(20);
+	T(syscall(SYS_pidfd_send_signal, f, SIGTERM, NULL, 0));
+	T(waitid(P_PIDFD, f, &i, WEXITED));
+	T(i.si_status);
+	T(waitid(P_PIDFD, f, &i, WEXITED));
+	T(syscall(SYS_pidfd_send_signal, f, SIGTERM, NULL, 0));
+	T(syscall(SYS_pidfd_getfd, f, 1, 0));
+}
+
+static void user_limit(void)
+{
+	drop_root();
+	T(syscall(SYS_get_robust_list, getppid(), &(long){ 0 }, &(long){ 0 }));
+	struct rlimit r = { 0, 0 };
+	T(setrlimit(RLIMIT_NPROC, &r));
+	T(fork());
+	pthread_t t;
+	T(pthread_create(&t, NULL, execs, NULL));
+}
+
 static const struct check all[] = {
 	CHECK(exits), CHECK(waiting), CHECK(many), CHECK(inherited), CHECK(orphans), CHECK(executing),
 	CHECK(big_arguments), CHECK(over_exec), CHECK(vforked), CHECK(cloning), CHECK(pidfds), CHECK(groups),
 	CHECK(limits), CHECK(priorities), CHECK(prctls), CHECK(system_info), CHECK(threads),
+	CHECK(exec_among_threads), CHECK(pidfd_gone), CHECK(user_limit),
 };
 MAIN(all)

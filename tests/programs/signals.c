@@ -801,11 +801,86 @@ static void after_exec(void)
 	}
 }
 
+/* A sleep that is interrupted as often as a sender likes. */
+static void interrupted_often(void)
+{
+	int p[2];
+	char c = 0;
+	pipe(p);
+	pid_t me = getpid(), k = fork();
+	if (k == 0) {
+		for (int i = 0; i < 20000; i++) {
+			kill(me, SIGCONT);
+			if (i % 4 == 0)
+				sched_yield();
+		}
+		write(p[1], "x", 1);
+		_exit(0);
+	}
+	T(read(p[0], &c, 1));
+	T(waitpid(k, NULL, 0) == k);
+}
+
+/* Real-time signals that nobody takes are bounded by RLIMIT_SIGPENDING. */
+static void queue_limit(void)
+{
+	struct rlimit r = { 40, 40 };
+	union sigval v = { 0 };
+	sigset_t s;
+	sigemptyset(&s);
+	sigaddset(&s, SIGRTMIN);
+	sigaddset(&s, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &s, NULL);
+	T(setrlimit(RLIMIT_SIGPENDING, &r));
+	int n = 0;
+	while (n < 1000 && sigqueue(getpid(), SIGRTMIN, v) == 0)
+		n++;
+	T(errno == EAGAIN);
+	Y(n > 20 && n <= 40);
+	T(kill(getpid(), SIGUSR1));
+	T(kill(getpid(), SIGRTMIN));
+	struct timespec t = { 0, 0 };
+	sigdelset(&s, SIGUSR1);
+	int got = 0;
+	while (sigtimedwait(&s, NULL, &t) == SIGRTMIN)
+		got++;
+	Y(got == n);
+	T(sigqueue(getpid(), SIGRTMIN, v));
+}
+
+/* A signal that ends a process does not wait for a thread that sleeps uninterruptibly. */
+static void fatal_at_once(void)
+{
+	long long t = now_ms();
+	T(CHILD(
+		pid_t me = getpid();
+		if (vfork() == 0) {
+			kill(me, SIGTERM);
+			ms(3000);
+			_exit(0);
+		}));
+	Y(now_ms() - t < 2000);
+	/* Stopped: it ends when it goes on. */
+	pid_t k = fork();
+	int st;
+	if (k == 0) {
+		raise(SIGSTOP);
+		_exit(5);
+	}
+	T(waitpid(k, &st, WUNTRACED) == k && WIFSTOPPED(st));
+	kill(k, SIGTERM);
+	ms(20);
+	T(waitpid(k, &st, WNOHANG));
+	kill(k, SIGCONT);
+	T(waitpid(k, &st, 0) == k && WIFSIGNALED(st) ? WTERMSIG(st) : -1);
+}
+
 static const struct check all[] = {
 	CHECK(sent_by_kill), CHECK(actions), CHECK(defaults), CHECK(masks), CHECK(in_handlers),
 	CHECK(handler_mask), CHECK(context_mask), CHECK(queueing), CHECK(waiting), CHECK(interrupted_read),
 	CHECK(interrupted_sleeps), CHECK(stopped_sleep), CHECK(interrupted_often), CHECK(stopping), CHECK(child_signals),
 	CHECK(alternate_stack), CHECK(stack_overflow), CHECK(hardware), CHECK(fp_state), CHECK(pipes),
 	CHECK(alarms), CHECK(threads), CHECK(after_exec),
+	CHECK(interrupted_often), CHECK(queue_limit), CHECK(fatal_at_once),
 };
 MAIN(all)

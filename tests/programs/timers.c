@@ -293,8 +293,97 @@ static void together(void)
 	Y(d >= 50 && d < 600);
 }
 
+static long long clock_ms(clockid_t c)
+{
+	struct timespec t = { 0, 0 };
+	clock_gettime(c, &t);
+	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
+}
+static void spin(int for_ms)
+{
+	long long end = clock_ms(CLOCK_THREAD_CPUTIME_ID) + for_ms;
+	while (clock_ms(CLOCK_THREAD_CPUTIME_ID) < end)
+		for (volatile int i = 0; i < 300000; i++) {}
+}
+static int spun[2];
+static void *spins(void *p)
+{
+	struct rusage r;
+	char c;
+	spin(200);
+	getrusage(RUSAGE_THREAD, &r);
+	Y(r.ru_utime.tv_sec * 1000 + r.ru_utime.tv_usec / 1000 >= 100);
+	write(spun[1], "x", 1);
+	read(spun[0], &c, 1);
+	return p;
+}
+
+/* Each thread has its CPU time, and a process the sum. */
+static void cpu_time(void)
+{
+	pthread_t t;
+	clockid_t c;
+	int up[2], down[2];
+	char x;
+	struct rusage r;
+	pipe(up);
+	pipe(down);
+	spun[0] = down[0];
+	spun[1] = up[1];
+	pthread_create(&t, NULL, spins, NULL);
+	read(up[0], &x, 1);
+	Y(clock_ms(CLOCK_THREAD_CPUTIME_ID) < 100);
+	Y(clock_ms(CLOCK_PROCESS_CPUTIME_ID) >= 190);
+	T(pthread_getcpuclockid(t, &c));
+	Y(clock_ms(c) >= 190);
+	getrusage(RUSAGE_THREAD, &r);
+	Y(r.ru_utime.tv_sec * 1000 + r.ru_utime.tv_usec / 1000 < 100);
+	getrusage(RUSAGE_SELF, &r);
+	Y(r.ru_utime.tv_sec * 1000 + r.ru_utime.tv_usec / 1000 >= 100);
+	write(down[1], "x", 1);
+	pthread_join(t, NULL);
+	/* It is joined a moment before it is gone. */
+	ms(50);
+	struct timespec ts;
+	T(clock_gettime(c, &ts));
+	Y(clock_ms(CLOCK_PROCESS_CPUTIME_ID) >= 190);
+	T(clock_gettime(~(getppid()) << 3 | 6, &ts));
+	T(clock_gettime(~(getppid()) << 3 | 2, &ts));
+	T(clock_gettime(~0 << 3 | 3, &ts));
+	/* Children count when they were waited for. */
+	getrusage(RUSAGE_CHILDREN, &r);
+	Y(r.ru_utime.tv_sec == 0 && r.ru_utime.tv_usec < 50000);
+	T(CHILD(spin(200)));
+	getrusage(RUSAGE_CHILDREN, &r);
+	Y(r.ru_utime.tv_sec * 1000 + r.ru_utime.tv_usec / 1000 >= 100);
+}
+
+static volatile int xcpu;
+static void on_xcpu(int s)
+{
+	(void)s;
+	xcpu++;
+}
+
+/* RLIMIT_CPU: SIGXCPU at the soft limit, SIGKILL at the hard one; children have it. */
+static void cpu_limit(void)
+{
+	struct rlimit l = { 1, 2 };
+	T(CHILD(
+		signal(SIGXCPU, on_xcpu);
+		setrlimit(RLIMIT_CPU, &l);
+		while (!xcpu)
+			for (volatile int i = 0; i < 100000; i++) {}
+		getrlimit(RLIMIT_CPU, &l);
+		_exit(l.rlim_cur)));
+	l.rlim_cur = 1;
+	T(setrlimit(RLIMIT_CPU, &l));
+	T(CHILD(for (;;) {}));
+	T(CHILD(signal(SIGXCPU, SIG_IGN); for (;;) {}));
+}
+
 static const struct check all[] = {
 	CHECK(clocks), CHECK(sleeping), CHECK(timerfds), CHECK(posix_timers), CHECK(intervals), CHECK(accuracy),
-	CHECK(together),
+	CHECK(together), CHECK(cpu_time), CHECK(cpu_limit),
 };
 MAIN(all)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Runs programs that you do not trust behind a Linux kernel of their own, in user space.
 #[derive(Parser, Debug)]
-#[command(name = "cloister", version, arg_required_else_help = true)]
+#[command(name = "cloister", version, arg_required_else_help = true, args_override_self = true)]
 #[command(after_help = "\
 Examples:
   cloister do -- python3 -c 'import os; print(os.uname())'

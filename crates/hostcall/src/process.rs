@@ -10,6 +10,13 @@ pub fn tgkill(tgid: i32, tid: i32, signal: i32) -> Result<()> {
     Ok(())
 }
 
+/// `gettid(2)`.
+#[must_use]
+pub fn gettid() -> i32 {
+    // SAFETY: no memory is involved.
+    unsafe { sys!(Gettid) }.map_or(0, |n| n as i32)
+}
+
 /// Sends `signal` to a process.
 pub fn kill(pid: i32, signal: i32) -> Result<()> {
     // SAFETY: as above.

@@ -103,7 +103,7 @@ host_calls! {
     RtSigprocmask = SYS_rt_sigprocmask, "SG", "std: thread start";
     RtSigaction = SYS_rt_sigaction, "SG", "std: abort";
     RtSigreturn = SYS_rt_sigreturn, "SG", "std: handlers";
-    Gettid = SYS_gettid, "SG", "std: abort";
+    Gettid = SYS_gettid, "SG", "CPU time of threads; std: abort";
     Getpid = SYS_getpid, "SG", "std: abort";
     Tgkill = SYS_tgkill, "SG", "interrupting application threads; abort";
     Kill = SYS_kill, "S", "ending stub processes, which are the only ones in its pid namespace";

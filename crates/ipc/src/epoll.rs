@@ -39,6 +39,10 @@ const EXCLUSIVE_OK: u32 = 0x1 | 0x4 | 0x8 | 0x10 | EPOLLWAKEUP | EPOLLET | EPOLL
 /// How many steps a chain of epolls that watch each other may have (Linux's EP_MAX_NESTS).
 const MAX_NESTS: usize = 4;
 
+/// How many ways a change may take up through epolls that watch each other: a change walks all of them. (Linux
+/// bounds each length: `path_limits`.)
+const MAX_PATHS: usize = 500;
+
 /// What a wait gives: `struct epoll_event` without its packing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EpollEvent {
@@ -127,7 +131,13 @@ impl Item {
             if let Some(old) = t.take() {
                 q.unregister(old);
             }
-            *t = Some(q.register(Arc::new(Hook(self.clone())), self.mask()));
+            let hook = Arc::new(Hook(self.clone()));
+            let exclusive = self.events.load(Ordering::Relaxed) & EPOLLEXCLUSIVE != 0;
+            *t = Some(if exclusive {
+                q.register_exclusive(hook, self.mask())
+            } else {
+                q.register(hook, self.mask())
+            });
         }
     }
     fn unwatch(&self, file: &File) {
@@ -146,6 +156,12 @@ impl Listener for Hook {
         if !self.0.silent() {
             self.0.make_ready();
         }
+    }
+    /// Of several epolls, one that has a waiter (or is watched itself) is enough (`ep_poll_callback`).
+    fn notify_exclusive(&self, events: Events) -> bool {
+        let waits = self.0.shared.queue.is_watched();
+        self.notify(events);
+        waits && !self.0.silent()
     }
 }
 
@@ -272,10 +288,50 @@ impl Epoll {
         let below = target.depth_below(self, &mut seen, &mut keep, 0)?;
         let above = self.depth_above(&mut HashMap::new(), 0);
         if below + 1 + above > MAX_NESTS {
-            Err(ELOOP)
-        } else {
-            Ok(())
+            return Err(ELOOP);
         }
+        // With the new watch, every way up from here is one more way up from the target.
+        let new = self.paths_above(&mut HashMap::new());
+        if target.widest_below(&mut HashMap::new(), &mut Vec::new()) + new > MAX_PATHS {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+
+    /// How many chains of watches end here, with the empty one.
+    fn paths_above(&self, seen: &mut HashMap<*const Epoll, usize>) -> usize {
+        if let Some(&n) = seen.get(&std::ptr::from_ref(self)) {
+            return n;
+        }
+        let watchers = self.watchers.lock().clone();
+        let above = watchers.iter().filter_map(Weak::upgrade);
+        let n = above.fold(1usize, |n, w| n.saturating_add(w.paths_above(seen)));
+        seen.insert(std::ptr::from_ref(self), n);
+        n
+    }
+
+    /// The most chains that end at this epoll or at one below it.
+    fn widest_below(
+        &self,
+        seen: &mut HashMap<*const Epoll, usize>,
+        keep: &mut Vec<Arc<File>>,
+    ) -> usize {
+        if let Some(&n) = seen.get(&std::ptr::from_ref(self)) {
+            return n;
+        }
+        let files: Vec<Arc<File>> = self
+            .items
+            .lock()
+            .values()
+            .filter_map(|i| i.file.upgrade())
+            .collect();
+        let mut n = self.paths_above(&mut HashMap::new());
+        for e in files.iter().filter_map(|f| f.ops::<Epoll>()) {
+            n = n.max(e.widest_below(seen, keep));
+        }
+        keep.extend(files);
+        seen.insert(std::ptr::from_ref(self), n);
+        n
     }
 
     fn depth_below(
@@ -612,6 +668,53 @@ mod tests {
         write(&w, b"x").unwrap();
         assert_eq!(files[0].poll(Events::IN), Events::IN);
         assert_eq!(eps[4].try_wait(1), Ok(vec![ev(IN, 99)]));
+    }
+
+    #[test]
+    fn many_ways_through_epolls_are_refused() {
+        // 30 epolls watch one, which 30 others watch: as many ways as their product.
+        let low: Vec<_> = (0..30).map(|_| Epoll::new()).collect();
+        let bottom = Epoll::new();
+        let bottom_file = file(bottom.clone(), 2);
+        for (i, e) in low.iter().enumerate() {
+            let ok = e.control(EPOLL_CTL_ADD, i as i32, &bottom_file, ev(IN, 0));
+            assert_eq!(ok, Ok(()));
+        }
+        let files: Vec<_> = low.iter().map(|e| file(e.clone(), 2)).collect();
+        let mut refused = 0;
+        let high: Vec<_> = (0..30).map(|_| Epoll::new()).collect();
+        for h in &high {
+            for (i, f) in files.iter().enumerate() {
+                match h.control(EPOLL_CTL_ADD, i as i32, f, ev(IN, 0)) {
+                    Ok(()) => {}
+                    Err(e) => {
+                        assert_eq!(e, EINVAL);
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        assert!(refused > 300, "{refused}");
+    }
+
+    #[test]
+    fn exclusive_ones_are_told_one_at_a_time() {
+        let (r, w) = pipe();
+        let eps: Vec<_> = (0..3).map(|_| Epoll::new()).collect();
+        for e in &eps {
+            e.control(EPOLL_CTL_ADD, 3, &r, ev(IN | EPOLLEXCLUSIVE, 1))
+                .unwrap();
+        }
+        // The first has no waiter and the second has one.
+        let me = Me::new();
+        let t = eps[1]
+            .wait_queue()
+            .unwrap()
+            .register(me.parker().clone(), Events::IN);
+        write(&w, b"x").unwrap();
+        let ready = |i: usize| eps[i].shared.ready.lock().list.len();
+        assert_eq!([ready(0), ready(1), ready(2)], [1, 1, 0]);
+        eps[1].wait_queue().unwrap().unregister(t);
     }
 
     #[test]

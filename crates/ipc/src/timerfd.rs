@@ -61,7 +61,7 @@ impl TimerFd {
             if s.generation != e.generation {
                 return;
             }
-            s.ticks += e.count;
+            s.ticks = s.ticks.wrapping_add(e.count);
         }
         self.queue.notify(Events::READABLE);
     }
@@ -101,7 +101,7 @@ impl FileOps for TimerFd {
             if s.ticks == 0 {
                 return Err(EAGAIN);
             }
-            std::mem::take(&mut s.ticks) + self.timer.rearm()
+            std::mem::take(&mut s.ticks).wrapping_add(self.timer.rearm())
         };
         dst.put(&n.to_le_bytes())
     }

@@ -38,6 +38,8 @@ pub struct InFlightRegistry {
 struct State {
     next: u64,
     entries: HashMap<u64, Entry>,
+    /// Sockets that wait to be accepted, and the listener that has them: what is in their queues, it holds.
+    embryos: HashMap<u64, u64>,
 }
 
 struct Entry {
@@ -59,6 +61,17 @@ pub struct InFlight {
     ns: Arc<NetNamespace>,
     files: Vec<Arc<File>>,
     ids: Vec<u64>,
+}
+
+impl InFlightRegistry {
+    /// A UNIX socket waits in a listener's queue.
+    pub fn waits(&self, embryo: u64, listener: u64) {
+        self.state.lock().embryos.insert(embryo, listener);
+    }
+    /// It was accepted, or has ended.
+    pub fn waits_no_more(&self, embryo: u64) {
+        self.state.lock().embryos.remove(&embryo);
+    }
 }
 
 fn unix_id(f: &File) -> Option<u64> {
@@ -189,7 +202,8 @@ pub fn collect(ns: &Arc<NetNamespace>) {
         let mut edges: HashMap<u64, Vec<u64>> = HashMap::new();
         for e in s.entries.values() {
             let Some(id) = e.socket else { continue };
-            edges.entry(e.holder).or_default().push(id);
+            let holder = s.embryos.get(&e.holder).copied().unwrap_or(e.holder);
+            edges.entry(holder).or_default().push(id);
             if let Some(h) = held.get_mut(&id) {
                 h.1 += 1;
             } else if let Some(f) = e.file.upgrade() {

@@ -36,6 +36,8 @@ struct State {
     phase: Phase,
     local: Option<Endpoint>,
     binding: Option<Arc<Binding<Listener>>>,
+    /// Whether bind(2) gave it its address (`SOCK_BINDPORT_LOCK`).
+    chosen: bool,
 }
 
 enum Phase {
@@ -81,6 +83,8 @@ struct AcceptQueue {
     ready: VecDeque<Arc<Tcp>>,
     /// Connects that found `ready` full.
     syns: VecDeque<Weak<Tcp>>,
+    /// Where `syns` is swept of those that have gone.
+    sweep_at: usize,
     backlog: usize,
     closed: bool,
 }
@@ -88,6 +92,13 @@ struct AcceptQueue {
 impl AcceptQueue {
     fn full(&self) -> bool {
         self.ready.len() > self.backlog
+    }
+    fn wait(&mut self, t: Weak<Tcp>) {
+        if self.syns.len() >= self.sweep_at {
+            self.syns.retain(|t| t.strong_count() > 0);
+            self.sweep_at = (2 * self.syns.len()).max(64);
+        }
+        self.syns.push_back(t);
     }
 }
 
@@ -97,6 +108,7 @@ pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Socket {
         phase: Phase::Idle,
         local: None,
         binding: None,
+        chosen: false,
     };
     let tcp = Tcp::make(common.clone(), InetOptions::default(), state);
     Socket::new(common, tcp)
@@ -192,6 +204,7 @@ impl Tcp {
                 }),
                 local: Some(remote),
                 binding: Some(binding),
+                chosen: true,
             },
         );
         q.ready.push_back(server);
@@ -204,7 +217,28 @@ impl Tcp {
         });
     }
 
-    /// Accept made room: a waiting connect goes on.
+    /// There is room in the queue: connects that wait go on, past those that have given up.
+    fn admit(l: &Arc<Listener>) {
+        loop {
+            let next = {
+                let mut q = l.queue.lock();
+                if q.full() || q.closed {
+                    return;
+                }
+                q.syns.pop_front()
+            };
+            match next {
+                None => return,
+                Some(t) => {
+                    if let Some(t) = t.upgrade() {
+                        t.complete(l);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A waiting connect goes on.
     fn complete(&self, l: &Arc<Listener>) {
         {
             let mut s = self.state.write();
@@ -369,7 +403,7 @@ impl Tcp {
         if let Some(l) = listener {
             let mut q = l.queue.lock();
             if !q.closed && q.full() {
-                q.syns.push_back(self.me.clone());
+                q.wait(self.me.clone());
                 drop(q);
                 s.phase = Phase::Connecting {
                     listener: l,
@@ -443,7 +477,17 @@ impl Protocol for Tcp {
     fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
         let at = bindable(&self.common, &self.options, who, addr)?;
         let mut s = self.state.write();
-        if s.binding.is_some() || !matches!(s.phase, Phase::Idle) {
+        match &s.phase {
+            Phase::Idle => {}
+            // A connection that is over has given up a port that it had not asked for (`tcp_set_state`).
+            Phase::Connected(c) if c.is_dead() && !s.chosen => {
+                if let Some(b) = s.binding.take() {
+                    self.common.ns.tcp.unbind(&b);
+                }
+            }
+            _ => return Err(EINVAL),
+        }
+        if s.binding.is_some() {
             return Err(EINVAL);
         }
         let v6only = self.options.on(SOL_IPV6, IPV6_V6ONLY);
@@ -457,6 +501,8 @@ impl Protocol for Tcp {
             port: b.port,
         });
         s.binding = Some(b);
+        s.chosen = true;
+        s.phase = Phase::Idle;
         Ok(())
     }
 
@@ -476,7 +522,10 @@ impl Protocol for Tcp {
         match &s.phase {
             Phase::Idle => {}
             Phase::Listening(l) => {
+                let l = l.clone();
+                drop(s);
                 l.queue.lock().backlog = backlog;
+                Tcp::admit(&l);
                 return Ok(());
             }
             _ => return Err(EINVAL),
@@ -515,17 +564,14 @@ impl Protocol for Tcp {
             Phase::Listening(l) => l.clone(),
             _ => return Err(EINVAL),
         };
-        let (got, next) = {
+        let got = {
             let mut q = l.queue.lock();
             if q.closed {
                 return Err(EINVAL);
             }
-            let got = q.ready.pop_front().ok_or(EAGAIN)?;
-            (got, if q.full() { None } else { q.syns.pop_front() })
+            q.ready.pop_front().ok_or(EAGAIN)?
         };
-        if let Some(t) = next.and_then(|t| t.upgrade()) {
-            t.complete(&l);
-        }
+        Tcp::admit(&l);
         Ok(Socket::new(got.common.clone(), got))
     }
 

@@ -205,7 +205,13 @@ pub trait AppThread: Send {
 
     /// Interrupts this thread from another.
     fn interrupter(&self) -> Arc<dyn Interrupter>;
+
+    /// Tells the CPU time that this thread has used in application code.
+    fn cpu_clock(&self) -> CpuClock;
 }
+
+/// A thread's CPU time in application code, nanoseconds; 0 when it has ended. May be asked from any thread.
+pub type CpuClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Stops application code from another thread.
 pub trait Interrupter: Send + Sync {

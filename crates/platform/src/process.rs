@@ -585,6 +585,43 @@ impl Process {
         hostcall::time::clock_nanos(clock) as u64
     }
 
+    /// CPU time of one thread. The host tells it within the process only, so the service thread asks. What is read
+    /// from the thread's area is the application's claim about itself, and does not count against anyone else.
+    pub fn thread_cpu_nanos(&self, tid: i32, area_no: u32, unit: Unit) -> u64 {
+        let (area, base) = self.area(area_no, unit);
+        // CPUCLOCK_PERTHREAD, CPUCLOCK_SCHED.
+        let clock = (!tid << 3) | 6;
+        let call = [
+            libc::SYS_clock_gettime as u64,
+            clock as u32 as u64,
+            base + stub::area::CPU_TIME,
+            0,
+            0,
+            0,
+            0,
+        ];
+        if self.batch(&[call]).is_err() {
+            return 0;
+        }
+        let mut t = [0u8; 16];
+        area.sub(stub::area::CPU_TIME as usize, 16).copy_to(&mut t);
+        let word = |at: usize| u64::from_le_bytes(t[at..at + 8].try_into().expect("8 bytes"));
+        word(0)
+            .saturating_mul(1_000_000_000)
+            .saturating_add(word(8))
+    }
+
+    /// See [`crate::AppThread::cpu_clock`].
+    pub fn thread_clock(self: &Arc<Self>, raw: &RawThread) -> crate::CpuClock {
+        let process = Arc::downgrade(self);
+        let (tid, area_no, unit) = (raw.tid, raw.area_no, raw.unit);
+        Arc::new(move || {
+            process
+                .upgrade()
+                .map_or(0, |p| p.thread_cpu_nanos(tid, area_no, unit))
+        })
+    }
+
     /// Ends the process. Its threads' listeners report it.
     pub fn kill(&self) {
         if !self.dead.swap(true, Ordering::AcqRel) {
@@ -803,7 +840,8 @@ fn app_filter() -> Program {
     p
 }
 
-/// The filter of the service thread: memory calls and the event call, from the stub's code only.
+/// The filter of the service thread: memory calls, its process's CPU clocks and the event call, from the stub's
+/// code only.
 fn service_filter() -> Program {
     let mut stub_part = Program::new();
     stub_part
@@ -815,6 +853,7 @@ fn service_filter() -> Program {
         libc::SYS_mprotect,
         libc::SYS_madvise,
         libc::SYS_futex,
+        libc::SYS_clock_gettime,
         libc::SYS_exit,
     ] {
         stub_part.ret_if_eq(nr as u32, bpf::ALLOW);
@@ -843,6 +882,7 @@ pub fn base_filter() -> Program {
         libc::SYS_munmap,
         libc::SYS_mprotect,
         libc::SYS_madvise,
+        libc::SYS_clock_gettime,
         libc::SYS_clone,
         libc::SYS_sigaltstack,
         libc::SYS_seccomp,

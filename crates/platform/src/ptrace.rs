@@ -334,6 +334,11 @@ impl AppThread for Thread {
     fn interrupter(&self) -> Arc<dyn Interrupter> {
         self.kick.clone()
     }
+
+    fn cpu_clock(&self) -> crate::CpuClock {
+        let raw = self.raw.as_ref().expect("until drop");
+        self.process.thread_clock(raw)
+    }
 }
 
 impl Drop for Thread {

@@ -3,7 +3,7 @@
 use crate::boot::config::control;
 use crate::strace::Strace;
 use crate::task::clone::TASKS_MAX;
-use crate::task::{Task, ThreadGroup, futex, list::TaskList};
+use crate::task::{futex, list::TaskList};
 use abi::Va;
 use clas::Clas;
 use hostcall::HostFd;
@@ -35,6 +35,7 @@ pub struct Kernel {
     pub vfs: Arc<Vfs>,
     pub tasks: Mutex<TaskList>,
     pub futexes: futex::Table,
+    pub queued_signals: crate::task::signal::QueueCount,
     pub timers: Arc<TimerService>,
     pub uts: RwLock<Uts>,
     pub net: Arc<net::NetNamespace>,
@@ -109,6 +110,7 @@ impl Kernel {
             vfs: p.vfs,
             tasks: Mutex::default(),
             futexes: futex::Table::new(),
+            queued_signals: Default::default(),
             timers: p.timers,
             uts: RwLock::new(Uts {
                 nodename: p.hostname.into_bytes(),
@@ -217,31 +219,6 @@ impl Kernel {
         for t in self.tasks.lock().all() {
             t.kick();
         }
-    }
-
-    /// Takes note of a thread's CPU time; called by the thread itself.
-    pub fn account(&self, t: &Task) {
-        let now = hostcall::time::clock_nanos(3) as u64;
-        t.cpu.store(now, Ordering::Relaxed);
-        t.group.cpu_ended.fetch_add(now, Ordering::Relaxed);
-    }
-
-    /// Keeps the CPU time of an address space that a process leaves.
-    pub fn account_space(&self, t: &Task, mm: &Mm) {
-        // A vfork child's is its parent's.
-        if !t.borrows_memory() {
-            let used = mm.address_space().cpu_nanos();
-            t.group.cpu_ended.fetch_add(used, Ordering::Relaxed);
-        }
-    }
-
-    /// CPU time of a process, nanoseconds: its side on the host, and the Sentry's threads for it.
-    #[must_use]
-    pub fn cpu_time(&self, g: &ThreadGroup) -> u64 {
-        let Some(t) = self.tasks.lock().some_thread(g.tgid) else {
-            return g.cpu_ended.load(Ordering::Relaxed);
-        };
-        t.mm().address_space().cpu_nanos() + g.cpu_ended.load(Ordering::Relaxed)
     }
 
     /// Process 1 has ended: everything ends, the starter is told, and this process exits.

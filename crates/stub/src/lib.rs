@@ -64,6 +64,8 @@ pub mod area {
     pub const LISTENER: u64 = 0x28;
     /// `i32`: what the zygote's clone(2) of a process gave.
     pub const RESULT: u64 = 0x48;
+    /// `struct timespec`: the thread's CPU time, where the service thread's clock_gettime(2) puts it.
+    pub const CPU_TIME: u64 = 0x50;
     /// FS base to load when the reply has [`super::REPLY_BASES`].
     pub const FS_BASE: u64 = 0x38;
     /// GS base, likewise.

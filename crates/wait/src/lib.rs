@@ -48,6 +48,12 @@ impl Events {
 pub trait Listener: Send + Sync {
     /// Some of `events` may hold now. Runs under the queue's lock: short, and never back into the object.
     fn notify(&self, events: Events);
+    /// As [`Listener::notify`], for one that was registered by [`WaitQueue::register_exclusive`]: whether that woke
+    /// somebody, so that the others can sleep on.
+    fn notify_exclusive(&self, events: Events) -> bool {
+        self.notify(events);
+        true
+    }
 }
 
 /// A registration's name in its queue.
@@ -59,7 +65,15 @@ pub struct Ticket(usize);
 pub struct WaitQueue {
     /// Equal to `entries.len()`; lets `notify` skip the lock when nobody listens.
     count: AtomicUsize,
-    entries: Mutex<slab::Slab<(Events, Arc<dyn Listener>)>>,
+    entries: Mutex<slab::Slab<Entry>>,
+    /// How many of them are exclusive.
+    exclusive: AtomicUsize,
+}
+
+struct Entry {
+    events: Events,
+    listener: Arc<dyn Listener>,
+    exclusive: bool,
 }
 
 impl WaitQueue {
@@ -68,13 +82,33 @@ impl WaitQueue {
         WaitQueue {
             count: AtomicUsize::new(0),
             entries: Mutex::new(slab::Slab::new()),
+            exclusive: AtomicUsize::new(0),
         }
     }
 
     /// Asks that `listener` be told of `events` (and of [`Events::ALWAYS`]).
     pub fn register(&self, listener: Arc<dyn Listener>, events: Events) -> Ticket {
+        self.add(Entry {
+            events: events | Events::ALWAYS,
+            listener,
+            exclusive: false,
+        })
+    }
+
+    /// As [`WaitQueue::register`]; but of all listeners registered so, a change is told to one that it wakes
+    /// (`__wake_up` with one exclusive waiter).
+    pub fn register_exclusive(&self, listener: Arc<dyn Listener>, events: Events) -> Ticket {
+        self.exclusive.fetch_add(1, Ordering::SeqCst);
+        self.add(Entry {
+            events: events | Events::ALWAYS,
+            listener,
+            exclusive: true,
+        })
+    }
+
+    fn add(&self, entry: Entry) -> Ticket {
         let mut e = self.entries.lock();
-        let t = e.insert((events | Events::ALWAYS, listener));
+        let t = e.insert(entry);
         self.count.store(e.len(), Ordering::SeqCst);
         Ticket(t)
     }
@@ -82,7 +116,10 @@ impl WaitQueue {
     /// Ends a registration. Afterwards the listener is not called any more.
     pub fn unregister(&self, t: Ticket) {
         let mut e = self.entries.lock();
-        e.try_remove(t.0);
+        let old = e.try_remove(t.0);
+        if old.is_some_and(|o| o.exclusive) {
+            self.exclusive.fetch_sub(1, Ordering::SeqCst);
+        }
         self.count.store(e.len(), Ordering::SeqCst);
     }
 
@@ -94,9 +131,18 @@ impl WaitQueue {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        for (_, (mask, l)) in self.entries.lock().iter() {
-            if mask.intersects(events) {
-                l.notify(events);
+        let entries = self.entries.lock();
+        for (_, e) in entries.iter() {
+            if !e.exclusive && e.events.intersects(events) {
+                e.listener.notify(events);
+            }
+        }
+        if self.exclusive.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        for (_, e) in entries.iter() {
+            if e.exclusive && e.events.intersects(events) && e.listener.notify_exclusive(events) {
+                break;
             }
         }
     }

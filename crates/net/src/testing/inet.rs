@@ -124,6 +124,29 @@ fn refused_unreachable_and_in_progress() {
 }
 
 #[test]
+fn connects_that_give_up_are_forgotten() {
+    let w = World::new();
+    let (l, a) = listener(&w, 0);
+    let first = w.socket(AF_INET, SOCK_STREAM);
+    assert_eq!(w.connect(&first, &a), Ok(()));
+    let waits = |c: &Arc<Socket>| assert_eq!(w.connect(c, &a), Err(EAGAIN));
+    for _ in 0..10 {
+        let gone = w.socket(AF_INET, SOCK_STREAM);
+        waits(&gone);
+    }
+    let late = w.socket(AF_INET, SOCK_STREAM);
+    waits(&late);
+    // One accept makes room for one who is still there.
+    l.accept().unwrap();
+    assert_eq!(poll(&late), Events::OUT);
+    // A higher backlog makes room too.
+    let later = w.socket(AF_INET, SOCK_STREAM);
+    waits(&later);
+    l.listen(&w.who(), 4).unwrap();
+    assert_eq!(poll(&later), Events::OUT);
+}
+
+#[test]
 fn a_full_backlog_makes_connects_wait() {
     let w = World::new();
     let (l, a) = listener(&w, 0);

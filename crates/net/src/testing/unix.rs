@@ -182,6 +182,22 @@ fn gone(w: &Weak<File>) -> bool {
 }
 
 #[test]
+fn a_listener_in_the_queue_of_its_own_connection_is_collected() {
+    let w = World::new();
+    let l = w.socket(AF_UNIX, SOCK_STREAM);
+    l.bind(&w.who(), &path("\0cycle")).unwrap();
+    l.listen(&w.who(), 5).unwrap();
+    let f = w.file(l.clone());
+    let weak = Arc::downgrade(&f);
+    let c = w.socket(AF_UNIX, SOCK_STREAM);
+    w.connect(&c, &path("\0cycle")).unwrap();
+    w.send_files(&c, b"x", vec![f.clone()]).unwrap();
+    drop((l, f, c));
+    crate::inflight::collect(&w.ns);
+    assert_eq!(weak.strong_count(), 0);
+}
+
+#[test]
 fn cycles_are_collected_and_depth_is_harmless() {
     let w = World::new();
     let probe = |ops| {

@@ -130,6 +130,8 @@ impl UnixSock {
                 )
             };
             server.state.write().link = theirs;
+            let ns = &self.common.ns;
+            ns.in_flight.waits(server.common.ino, l.common.ino);
             q.ready.push_back(server);
             ours
         };
@@ -232,6 +234,7 @@ impl Protocol for UnixSock {
         for w in waiters.iter().filter_map(|w| w.upgrade()) {
             w.notify(Events::WRITABLE);
         }
+        self.common.ns.in_flight.waits_no_more(got.common.ino);
         Ok(Socket::new(got.common.clone(), got))
     }
 

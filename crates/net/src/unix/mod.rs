@@ -218,6 +218,7 @@ impl UnixSock {
                     (std::mem::take(&mut q.ready), std::mem::take(&mut q.waiters))
                 };
                 for s in ready {
+                    self.common.ns.in_flight.waits_no_more(s.common.ino);
                     s.end(true);
                 }
                 for w in waiters.iter().filter_map(Weak::upgrade) {

@@ -142,7 +142,7 @@ pub fn prepare(
         exit_signal: abi::signal::SIGCHLD.number(),
         has_execed: false,
         uid: cred.uid,
-        cpu: 0,
+        cpu: Default::default(),
     });
     list.add_task(&task);
     drop(list);

@@ -1,8 +1,6 @@
 //! A container's mount tree: its root with a writable layer, what the kernel provides, and what was asked for.
 
-use super::config::{
-    ContainerSpec, DeviceNode, IdRange, Layer, MountKind, MountSpec,
-};
+use super::config::{ContainerSpec, DeviceNode, IdRange, Layer, MountKind, MountSpec};
 use super::{Failure, or};
 use crate::Kernel;
 use abi::Result;
@@ -163,9 +161,7 @@ fn ids(spec: &ContainerSpec) -> Ids {
 }
 
 fn fs_root(cx: &PathCx<'_>, kind: &str, data: &str) -> Result<Arc<Dentry>> {
-    cx.vfs
-        .fs_type(kind)?
-        .mount(cx.vfs, &cx.caller, kind, data)
+    cx.vfs.fs_type(kind)?.mount(cx.vfs, &cx.caller, kind, data)
 }
 
 /// Where to mount; made if it is missing. `None` where the mount is optional.
@@ -293,13 +289,7 @@ impl<F> FsType for Made<F>
 where
     F: Fn(&Arc<vfs::Vfs>) -> Result<Arc<Dentry>> + Send + Sync,
 {
-    fn mount(
-        &self,
-        vfs: &Arc<vfs::Vfs>,
-        _: &Caller<'_>,
-        _: &str,
-        _: &str,
-    ) -> Result<Arc<Dentry>> {
+    fn mount(&self, vfs: &Arc<vfs::Vfs>, _: &Caller<'_>, _: &str, _: &str) -> Result<Arc<Dentry>> {
         (self.0)(vfs)
     }
 }

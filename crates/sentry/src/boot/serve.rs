@@ -213,7 +213,7 @@ fn census(kernel: &Arc<Kernel>) -> Census {
         ..Census::default()
     };
     for (g, ppid, sid, threads) in groups {
-        let cpu = kernel.cpu_time(&g);
+        let cpu = kernel.cpu_time(&g).total();
         c.cpu += cpu;
         c.threads += u64::from(threads);
         let Some(t) = kernel.tasks.lock().some_thread(g.tgid) else {

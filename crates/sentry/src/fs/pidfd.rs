@@ -20,6 +20,11 @@ impl PidFd {
     pub fn pid(&self) -> i32 {
         self.group.tgid
     }
+    /// The process, as long as it has not been waited for: its number may be another's by then.
+    #[must_use]
+    pub fn group(&self, l: &crate::task::list::TaskList) -> Option<Arc<ThreadGroup>> {
+        l.group(self.pid()).filter(|g| Arc::ptr_eq(g, &self.group))
+    }
     fn has_ended(&self) -> bool {
         self.kernel.upgrade().is_none_or(|k| {
             let l = k.tasks.lock();

@@ -39,6 +39,8 @@ const NAMESPACES: u64 =
 /// How many threads a sandbox may have. Each costs up to four of the host's (the Sentry's, the application's, and
 /// a process's spawner and service thread), and a host of 32,768 process ids must survive a fork bomb.
 pub const TASKS_MAX: usize = 4_000;
+/// How many processes, with zombies that nobody has waited for: those cost the Sentry's memory only.
+pub const PROCESSES_MAX: usize = 32_000;
 /// A Sentry thread's stack: its depth is bounded by the system calls', and untouched pages cost nothing.
 const STACK: usize = 512 << 10;
 
@@ -69,20 +71,17 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     let kernel = cx.kernel.clone();
     {
         let l = kernel.tasks.lock();
-        if l.task_count() >= kernel.task_limit() {
+        if l.task_count() >= kernel.task_limit() || l.process_count() >= PROCESSES_MAX {
             return Err(EAGAIN);
         }
-        if !has(CLONE_THREAD) {
-            let limit = cx.group.limits.lock().0[super::limits::NPROC].current;
-            let uid = cx.cred().uid;
-            let exempt =
-                uid == 0 || cx.cred().has(Caps::SYS_RESOURCE) || cx.cred().has(Caps::SYS_ADMIN);
-            if !exempt && limit < u64::MAX {
-                let mine = l.processes().filter(|p| p.uid == uid).count() as u64;
-                if mine >= limit {
-                    return Err(EAGAIN);
-                }
-            }
+        let limit = cx.group.limits.lock().0[super::limits::NPROC].current;
+        let uid = cx.cred().uid;
+        let exempt =
+            uid == 0 || cx.cred().has(Caps::SYS_RESOURCE) || cx.cred().has(Caps::SYS_ADMIN);
+        // A limit above what there can be needs no count.
+        let reachable = limit < (TASKS_MAX + PROCESSES_MAX) as u64;
+        if !exempt && reachable && l.count_of_user(uid) as u64 >= limit {
+            return Err(EAGAIN);
         }
     }
 
@@ -166,6 +165,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         robust_list: AtomicU64::new(0),
         pdeath_signal: AtomicI32::new(0),
         no_new_privs: AtomicBool::new(cx.no_new_privs.load(Ordering::Relaxed)),
+        seccomp: cx.seccomp.inherit(),
         exit_signal: AtomicI32::new(a.exit_signal as i32),
         vfork_done: Mutex::new(vfork.clone()),
         sleeping: AtomicBool::new(false),
@@ -173,7 +173,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         policy: AtomicI32::new(cx.policy.load(Ordering::Relaxed)),
         start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
         timer_slack: AtomicU64::new(cx.timer_slack.load(Ordering::Relaxed)),
-        cpu: AtomicU64::new(0),
+        cpu: Default::default(),
     });
     if !has(CLONE_THREAD) {
         let me = list.process(cx.group.tgid).ok_or(EAGAIN)?;
@@ -196,7 +196,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
             exit_signal,
             has_execed: false,
             uid: cx.cred().uid,
-            cpu: 0,
+            cpu: Default::default(),
         });
     }
     list.add_task(&child);
@@ -266,6 +266,9 @@ fn child_state(cx: &Context, a: &CloneArgs, thread: &mut dyn AppThread) -> Resul
 pub fn start(task: Arc<Task>, thread: Box<dyn AppThread>, altstack: AltStack) -> Result<()> {
     let name = format!("task-{}", task.tid);
     let kernel = task.kernel.clone();
+    if task.is_leader() {
+        task.group.timers.watch_cpu_limit(&kernel, &task.group);
+    }
     std::thread::Builder::new()
         .name(name)
         .stack_size(STACK)
@@ -339,6 +342,7 @@ impl Task {
             robust_list: AtomicU64::new(0),
             pdeath_signal: AtomicI32::new(0),
             no_new_privs: AtomicBool::new(false),
+            seccomp: super::seccomp::Seccomp::default(),
             exit_signal: AtomicI32::new(abi::signal::SIGCHLD.number()),
             vfork_done: Mutex::new(None),
             sleeping: AtomicBool::new(false),
@@ -346,14 +350,14 @@ impl Task {
             policy: AtomicI32::new(0),
             start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
             timer_slack: AtomicU64::new(50_000),
-            cpu: AtomicU64::new(0),
+            cpu: Default::default(),
         })
     }
 
     /// execve(2) from another thread than the main one: the caller goes on as the main thread.
     pub fn become_leader(cx: &mut Context) {
         let old = cx.task.clone();
-        let new = Task::first(
+        let mut new = Task::first(
             &old.kernel,
             old.group.clone(),
             old.mm(),
@@ -361,10 +365,14 @@ impl Task {
             old.files(),
             (*old.cred()).clone(),
         );
+        // Nobody else has it yet.
+        if let Some(t) = Arc::get_mut(&mut new) {
+            t.seccomp = old.seccomp.inherit();
+        }
         new.set_mask(old.mask());
         new.set_comm(&old.comm());
         for info in std::iter::from_fn(|| old.pending.take(abi::SigSet::ALL)) {
-            let _ = new.pending.push(info);
+            let _ = new.pending.push(info, &old.kernel.queued_signals, u64::MAX);
         }
         for (to, from) in [
             (&new.pdeath_signal, &old.pdeath_signal),
@@ -385,6 +393,7 @@ impl Task {
         l.add_task(&new);
         drop(l);
         *new.interrupter.lock() = old.interrupter.lock().take();
+        new.cpu.take_from(&old.cpu);
         cx.task = new;
     }
 

@@ -342,35 +342,35 @@ fn credentials(task: &Task, file: &File) -> Result<(Credentials, bool)> {
     Ok((c, secure))
 }
 
-/// Ends the other threads of the group and waits for them. The caller takes the group's id.
+/// Ends the other threads of the group and waits for them. The caller takes the group's id. Of two threads that
+/// come here, one ends by the other's hand.
 fn de_thread(cx: &mut Context) -> Result<()> {
-    let kernel = cx.kernel.clone();
-    let others: Vec<_> = {
-        let l = kernel.tasks.lock();
-        l.threads(cx.group.tgid)
-            .into_iter()
-            .filter(|t| t.tid != cx.tid)
-            .collect()
-    };
-    if others.is_empty() && cx.is_leader() {
-        return Ok(());
-    }
-    for t in &others {
-        t.kill();
-    }
-    drop(others);
     use wait::{Blocker, Listener};
+    let kernel = cx.kernel.clone();
+    // Again and again: one that was making a thread when it was told to end may have made it.
+    let alone = |cx: &Context| {
+        let l = kernel.tasks.lock();
+        // Under the list's lock, so that of two only one ends the other.
+        if cx.is_killed() {
+            return Err(EINTR);
+        }
+        let mut others = l.threads(cx.group.tgid);
+        others.retain(|t| t.tid != cx.tid);
+        for t in others.iter().filter(|t| !t.is_killed()) {
+            t.kill();
+        }
+        Ok(others.is_empty())
+    };
     let parker = cx.task.parker().clone();
     let ticket = cx
         .group
         .exit_wait
         .register(parker.clone() as Arc<dyn Listener>, Events::IN);
     let r = loop {
-        if cx.is_killed() {
-            break Err(EINTR);
-        }
-        if kernel.tasks.lock().threads(cx.group.tgid).len() <= 1 {
-            break Ok(());
+        match alone(cx) {
+            Ok(true) => break Ok(()),
+            Ok(false) => {}
+            Err(e) => break Err(e),
         }
         parker.park(Some(
             std::time::Instant::now() + std::time::Duration::from_millis(100),

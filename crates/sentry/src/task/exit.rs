@@ -7,7 +7,7 @@ use super::signal::{
 use super::{Context, ThreadGroup};
 use crate::Kernel;
 use abi::signal::{SIGCHLD, SIGCONT, SIGHUP};
-use abi::{SigInfo, Signal, Va};
+use abi::{SigInfo, SigSet, Signal, Va};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wait::Events;
@@ -25,6 +25,10 @@ pub fn finish(cx: Context) {
     let group = task.group.clone();
     let mm = task.mm();
 
+    let killed = task.is_killed();
+    // From now on it is nobody's choice for a signal to the process.
+    task.kill();
+    task.leave_signals(SigSet(!task.mask().0));
     super::futex::exit_robust_list(&task);
     // Told only if someone shares the memory, as Linux does.
     let ctid = task.clear_child_tid.load(Ordering::Relaxed);
@@ -38,7 +42,7 @@ pub fn finish(cx: Context) {
     if last {
         group.timers.clear();
         kernel.account_space(&task, &mm);
-        if mm_is_private(&mm) && task.is_killed() {
+        if mm_is_private(&mm) && killed {
             mm.address_space().kill();
         }
     }
@@ -99,7 +103,7 @@ impl Kernel {
             let moved = l.reparent(tgid, reaper);
             if let Some(p) = l.process_mut(tgid) {
                 p.zombie = Some(status);
-                p.cpu = group.cpu_ended.load(Ordering::Relaxed);
+                p.cpu = group.cpu_ended.get();
                 p.uid = last.cred().uid;
             }
             for (g, was) in before {

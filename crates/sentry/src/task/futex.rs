@@ -54,17 +54,19 @@ impl Table {
     fn wake(&self, key: &FutexKey, max: usize, bitset: u32) -> usize {
         let mut b = self.bucket(key).lock();
         let Some(q) = b.get_mut(key) else { return 0 };
-        let mut n = 0;
-        q.retain(|w| {
-            if n < max && w.bitset & bitset != 0 {
+        // From the front, and no further than needed: waking one of thousands is usual.
+        let (mut n, mut at) = (0, 0);
+        while n < max && at < q.len() {
+            if q[at].bitset & bitset == 0 {
+                at += 1;
+                continue;
+            }
+            if let Some(w) = q.remove(at) {
                 n += 1;
                 w.woken.store(true, Ordering::SeqCst);
                 w.parker.unpark();
-                false
-            } else {
-                true
             }
-        });
+        }
         if q.is_empty() {
             b.remove(key);
         }

@@ -5,7 +5,7 @@ use super::signal::{Actions, Pending};
 use abi::Signal;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use wait::WaitQueue;
 
 /// What the threads of a process share.
@@ -33,9 +33,9 @@ pub struct ThreadGroup {
     pub timers: crate::task::jobs::Timers,
     /// The program, for /proc/PID/exe.
     pub exe: RwLock<Option<vfs::Path>>,
-    /// CPU time of ended threads and of waited-for children: nanoseconds, user and system in one.
-    pub cpu_ended: AtomicU64,
-    pub cpu_children: AtomicU64,
+    /// CPU time of ended threads and left address spaces, and of waited-for children.
+    pub cpu_ended: super::cpu::CpuSum,
+    pub cpu_children: super::cpu::CpuSum,
     /// Keeps the program's file from being written.
     pub exe_guard: Mutex<Vec<vfs::ops::open::ExecGuard>>,
     /// `oom_score_adj`, kept for who reads it back.
@@ -59,8 +59,8 @@ impl ThreadGroup {
             subreaper: AtomicBool::new(false),
             timers: crate::task::jobs::Timers::default(),
             exe: RwLock::new(None),
-            cpu_ended: AtomicU64::new(0),
-            cpu_children: AtomicU64::new(0),
+            cpu_ended: Default::default(),
+            cpu_children: Default::default(),
             exe_guard: Mutex::new(Vec::new()),
             oom_score_adj: AtomicI32::new(0),
         })

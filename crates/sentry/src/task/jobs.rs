@@ -18,6 +18,8 @@ pub struct Timers {
     /// earliest moment when it could be reached, and set again if it was not.
     cpu: [Arc<Mutex<CpuTimer>>; 2],
     posix: Mutex<BTreeMap<i32, Arc<PosixTimer>>>,
+    /// Looks at RLIMIT_CPU, where one is set.
+    limit: Mutex<Option<Timer>>,
 }
 
 /// The most POSIX timers of a process; Linux bounds them by RLIMIT_SIGPENDING.
@@ -50,9 +52,41 @@ struct CpuTimer {
     interval: i64,
 }
 
-/// CPU time of a process, nanoseconds.
-fn cpu_now(k: &crate::Kernel, g: &ThreadGroup) -> i64 {
-    k.cpu_time(g) as i64
+/// CPU time of a process, nanoseconds, as the timer counts it: ITIMER_VIRTUAL (1) user time only.
+fn cpu_now(k: &crate::Kernel, g: &ThreadGroup, which: u32) -> i64 {
+    let c = k.cpu_time(g);
+    (if which == 1 { c.user } else { c.total() }) as i64
+}
+
+/// Enforces RLIMIT_CPU (`check_process_timers`): SIGKILL at the hard limit, SIGXCPU at the soft one and every second
+/// from then on. Gives when to look again, the earliest moment at which a limit could be reached; `None` without one.
+fn cpu_limit(k: &Arc<crate::Kernel>, g: &Arc<ThreadGroup>) -> Option<i64> {
+    const SECOND: u64 = 1_000_000_000;
+    // No time at all means a second.
+    let nanos = |seconds: u64| seconds.max(1).saturating_mul(SECOND);
+    let now = k.cpu_time(g).total();
+    let (signal, left) = {
+        let mut limits = g.limits.lock();
+        let l = &mut limits.0[super::limits::CPU];
+        if l.current == u64::MAX && l.max == u64::MAX {
+            return None;
+        }
+        let signal = if now >= nanos(l.max) {
+            Some(abi::signal::SIGKILL)
+        } else if now >= nanos(l.current) {
+            l.current = now / SECOND + 1;
+            Some(abi::signal::SIGXCPU)
+        } else {
+            None
+        };
+        (signal, nanos(l.current.min(l.max)).saturating_sub(now))
+    };
+    if let Some(s) = signal {
+        let _ = k.send_to_group(g, SigInfo::new(s, SI_KERNEL));
+    }
+    let cpus = u64::from(k.cpus.max(1));
+    // No further ahead than a day: then it looks again.
+    Some((left / cpus).clamp(1_000_000, 86_400 * SECOND) as i64)
 }
 
 /// What a POSIX timer does (`sigevent`).
@@ -77,10 +111,17 @@ impl Timers {
         let timer = t.get_or_insert_with(|| {
             let (kernel, group) = (Arc::downgrade(&task.kernel), Arc::downgrade(&task.group));
             Timer::new(&task.kernel.timers, Clock::Monotonic, move |_| {
-                if let (Some(k), Some(g)) = (kernel.upgrade(), group.upgrade()) {
-                    let _ = k.send_to_group(&g, SigInfo::new(SIGALRM, SI_KERNEL));
+                let (Some(k), Some(g)) = (kernel.upgrade(), group.upgrade()) else {
+                    return Rearm::Now;
+                };
+                // It stands still until its signal is taken (`it_real_fn`): else the shortest intervals of many
+                // processes would keep the timers' thread from everybody else's.
+                let waits = |g: &ThreadGroup| g.shared.bits().contains(SIGALRM);
+                if waits(&g) {
+                    return Rearm::Now;
                 }
-                Rearm::Now
+                let _ = k.send_to_group(&g, SigInfo::new(SIGALRM, SI_KERNEL));
+                if waits(&g) { Rearm::Later } else { Rearm::Now }
             })
         });
         timer.set(new, From::Now).0
@@ -95,7 +136,7 @@ impl Timers {
     /// `setitimer(ITIMER_VIRTUAL or ITIMER_PROF)`, which is 1 or 2.
     pub fn set_cpu(&self, task: &Task, which: u32, new: Setting) -> Setting {
         let slot = &self.cpu[usize::from(which == 2)];
-        let old = self.cpu_setting(which, cpu_now(&task.kernel, &task.group));
+        let old = self.cpu_setting(which, cpu_now(&task.kernel, &task.group, which));
         let signal = if which == 2 {
             abi::signal::SIGPROF
         } else {
@@ -108,7 +149,7 @@ impl Timers {
             c.timer = None;
             return old;
         }
-        c.target = cpu_now(&task.kernel, &task.group) + new.value;
+        c.target = cpu_now(&task.kernel, &task.group, which).saturating_add(new.value);
         let cpus = i64::from(task.kernel.cpus.max(1));
         let (kernel, group) = (Arc::downgrade(&task.kernel), Arc::downgrade(&task.group));
         let me = Arc::downgrade(slot);
@@ -117,14 +158,18 @@ impl Timers {
             else {
                 return Rearm::Now;
             };
-            let now = cpu_now(&k, &g);
+            let now = cpu_now(&k, &g, which);
             let mut c = me.lock();
             if c.target == 0 {
                 return Rearm::Now;
             }
             let due = now >= c.target;
             if due {
-                c.target = if c.interval == 0 { 0 } else { now + c.interval };
+                c.target = if c.interval == 0 {
+                    0
+                } else {
+                    now.saturating_add(c.interval)
+                };
             }
             if c.target != 0
                 && let Some(t) = &c.timer
@@ -163,7 +208,29 @@ impl Timers {
     /// The setting of a CPU-time interval timer.
     #[must_use]
     pub fn cpu(&self, task: &Task, which: u32) -> Setting {
-        self.cpu_setting(which, cpu_now(&task.kernel, &task.group))
+        self.cpu_setting(which, cpu_now(&task.kernel, &task.group, which))
+    }
+    /// Begins to watch RLIMIT_CPU, or stops it: after it was set, and when a process with one begins.
+    pub fn watch_cpu_limit(&self, k: &Arc<crate::Kernel>, g: &Arc<ThreadGroup>) {
+        let old = match cpu_limit(k, g) {
+            None => self.limit.lock().take(),
+            Some(value) => {
+                let (kernel, group) = (Arc::downgrade(k), Arc::downgrade(g));
+                let timer = Timer::new(&k.timers, Clock::Monotonic, move |_| {
+                    if let (Some(k), Some(g)) = (kernel.upgrade(), group.upgrade())
+                        && let Some(value) = cpu_limit(&k, &g)
+                        && let Some(t) = &*g.timers.limit.lock()
+                    {
+                        t.set(Setting { value, interval: 0 }, From::Now);
+                    }
+                    Rearm::Now
+                });
+                let mut slot = self.limit.lock();
+                timer.set(Setting { value, interval: 0 }, From::Now);
+                slot.replace(timer)
+            }
+        };
+        drop(old);
     }
     /// `timer_create(2)`.
     pub fn create(&self, task: &Task, clock: Clock, notify: Notify) -> Result<i32> {
@@ -221,6 +288,12 @@ impl Timers {
         p.insert(id, Arc::new(t));
         Ok(id)
     }
+    /// ITIMER_REAL's signal was taken or dropped: it goes on.
+    pub fn real_delivered(&self) {
+        if let Some(t) = &*self.real.lock() {
+            t.rearm();
+        }
+    }
     /// A timer's signal was taken: it says how many expirations were missed, and the timer goes on.
     pub fn delivered(&self, info: &mut SigInfo) {
         let Ok(t) = self.posix(info.fields[0] as u32 as i32) else {
@@ -233,6 +306,9 @@ impl Timers {
     }
     /// Pending signals of this kind were dropped: timers that waited for their delivery go on.
     pub fn dropped(&self, signal: Signal) {
+        if signal == SIGALRM {
+            self.real_delivered();
+        }
         let p = self.posix.lock();
         for t in p.values().filter(|t| t.notify.signal() == Some(signal)) {
             t.timer.rearm();
@@ -252,7 +328,7 @@ impl Timers {
     }
     pub fn clear(&self) {
         self.clear_posix();
-        let old = self.real.lock().take();
+        let old = (self.real.lock().take(), self.limit.lock().take());
         drop(old);
         for c in &self.cpu {
             let mut c = c.lock();

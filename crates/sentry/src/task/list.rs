@@ -18,6 +18,7 @@ pub struct Process {
     /// The parent's tgid; 0 for the first process.
     pub parent: i32,
     pub children: BTreeSet<i32>,
+    /// Changed by [`TaskList::set_group`] and [`TaskList::new_session`] only, which keep the index.
     pub pgid: i32,
     pub sid: i32,
     /// Threads that have not ended.
@@ -32,9 +33,9 @@ pub struct Process {
     pub exit_signal: i32,
     /// Whether it has called execve(2): setpgid(2) then says `EACCES`.
     pub has_execed: bool,
-    /// What zombies tell: the real uid, and CPU time in nanoseconds.
+    /// What zombies tell: the real uid, and CPU time.
     pub uid: u32,
-    pub cpu: u64,
+    pub cpu: super::cpu::Cpu,
 }
 
 /// All processes, by tgid.
@@ -43,12 +44,16 @@ pub struct TaskList {
     processes: BTreeMap<i32, Process>,
     /// Every live thread.
     tasks: HashMap<i32, Arc<Task>>,
-    /// Ids in use as tgid, pgid or sid by anyone: not given out.
+    /// The members of each process group, zombies included.
+    groups: HashMap<i32, BTreeSet<i32>>,
+    /// How many processes each session has. An id that is in use here or as a group's is not given out.
+    sessions: HashMap<i32, usize>,
     last: i32,
 }
 
 impl TaskList {
-    /// An unused thread id.
+    /// An unused thread id. Ids in use are at most a few for each process, so the search is short even where
+    /// they follow each other.
     pub fn new_tid(&mut self) -> Result<i32> {
         for _ in 0..PID_MAX {
             self.last = if self.last + 1 >= PID_MAX {
@@ -60,18 +65,17 @@ impl TaskList {
             let used = self.tasks.contains_key(&n)
                 || self.processes.contains_key(&n)
                 || self.group_exists(n)
-                || self.processes.values().any(|p| p.sid == n);
+                || self.sessions.contains_key(&n);
             if !used {
                 return Ok(n);
-            }
-            if self.tasks.len() as i32 >= PID_MAX - RESERVED {
-                break;
             }
         }
         Err(EAGAIN)
     }
     pub fn add_process(&mut self, p: Process) {
         let (id, parent) = (p.group.tgid, p.parent);
+        self.groups.entry(p.pgid).or_default().insert(id);
+        *self.sessions.entry(p.sid).or_default() += 1;
         self.processes.insert(id, p);
         if let Some(parent) = self.processes.get_mut(&parent) {
             parent.children.insert(id);
@@ -116,6 +120,18 @@ impl TaskList {
     pub fn task_count(&self) -> usize {
         self.tasks.len()
     }
+    /// Processes, zombies included.
+    #[must_use]
+    pub fn process_count(&self) -> usize {
+        self.processes.len()
+    }
+    /// What RLIMIT_NPROC counts: a user's threads, and its zombies.
+    #[must_use]
+    pub fn count_of_user(&self, uid: u32) -> usize {
+        let zombies = self.processes.values().filter(|p| p.zombie.is_some());
+        self.tasks.values().filter(|t| t.cred().uid == uid).count()
+            + zombies.filter(|p| p.uid == uid).count()
+    }
     #[must_use]
     pub fn last_pid(&self) -> i32 {
         self.last
@@ -153,34 +169,55 @@ impl TaskList {
     pub fn sid(&self, tgid: i32) -> i32 {
         self.processes.get(&tgid).map_or(0, |p| p.sid)
     }
+    fn members(&self, pgid: i32) -> impl Iterator<Item = &Process> {
+        let ids = self.groups.get(&pgid).into_iter().flatten();
+        ids.filter_map(|id| self.processes.get(id))
+    }
     /// The members of a process group that have not been reaped; zombies included.
     #[must_use]
     pub fn group_members(&self, pgid: i32) -> Vec<Arc<ThreadGroup>> {
-        self.processes
-            .values()
-            .filter(|p| p.pgid == pgid)
-            .map(|p| p.group.clone())
-            .collect()
+        self.members(pgid).map(|p| p.group.clone()).collect()
     }
     #[must_use]
     pub fn group_exists(&self, pgid: i32) -> bool {
-        self.processes.values().any(|p| p.pgid == pgid)
+        self.groups.contains_key(&pgid)
     }
     /// The session that a process group belongs to.
     #[must_use]
     pub fn session_of_group(&self, pgid: i32) -> Option<i32> {
-        self.processes
-            .values()
-            .find(|p| p.pgid == pgid)
-            .map(|p| p.sid)
+        self.members(pgid).next().map(|p| p.sid)
+    }
+    fn leave_group(&mut self, tgid: i32, pgid: i32) {
+        if let Some(g) = self.groups.get_mut(&pgid) {
+            g.remove(&tgid);
+            if g.is_empty() {
+                self.groups.remove(&pgid);
+            }
+        }
+    }
+    fn leave_session(&mut self, sid: i32) {
+        if let Some(n) = self.sessions.get_mut(&sid) {
+            *n -= 1;
+            if *n == 0 {
+                self.sessions.remove(&sid);
+            }
+        }
+    }
+    /// `setpgid(2)`.
+    pub fn set_group(&mut self, tgid: i32, pgid: i32) {
+        let Some(p) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        let old = std::mem::replace(&mut p.pgid, pgid);
+        self.leave_group(tgid, old);
+        self.groups.entry(pgid).or_default().insert(tgid);
     }
     /// Whether a process group is orphaned (`is_orphaned_pgrp`): no live member has a parent in another
     /// group of the same session. `except` is left out of account.
     #[must_use]
     pub fn is_orphaned(&self, pgid: i32, except: Option<i32>) -> bool {
-        !self.processes.values().any(|p| {
-            p.pgid == pgid
-                && p.zombie.is_none()
+        !self.members(pgid).any(|p| {
+            p.zombie.is_none()
                 && Some(p.group.tgid) != except
                 && self
                     .processes
@@ -191,9 +228,7 @@ impl TaskList {
     /// Whether a member of the group is stopped.
     #[must_use]
     pub fn has_stopped(&self, pgid: i32) -> bool {
-        self.processes
-            .values()
-            .any(|p| p.pgid == pgid && p.group.is_stopping())
+        self.members(pgid).any(|p| p.group.is_stopping())
     }
     /// `setsid(2)`.
     pub fn new_session(&mut self, tgid: i32) -> Result<i32> {
@@ -201,8 +236,10 @@ impl TaskList {
             return Err(EPERM);
         }
         let p = self.processes.get_mut(&tgid).ok_or(ESRCH)?;
-        p.sid = tgid;
-        p.pgid = tgid;
+        let old = std::mem::replace(&mut p.sid, tgid);
+        self.leave_session(old);
+        *self.sessions.entry(tgid).or_default() += 1;
+        self.set_group(tgid, tgid);
         Ok(tgid)
     }
     /// Gives the children of an ending process to another.
@@ -247,6 +284,8 @@ impl TaskList {
     /// Removes a zombie.
     pub fn reap(&mut self, tgid: i32) -> Option<Process> {
         let p = self.processes.remove(&tgid)?;
+        self.leave_group(tgid, p.pgid);
+        self.leave_session(p.sid);
         if let Some(q) = self.processes.get_mut(&p.parent) {
             q.children.remove(&tgid);
         }
@@ -263,5 +302,62 @@ impl TaskList {
             p.stop_report = None;
             p.continue_report = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::limits::Limits;
+    use crate::task::signal::Actions;
+    use parking_lot::RwLock;
+
+    fn add(l: &mut TaskList, parent: i32, pgid: i32, sid: i32) -> i32 {
+        let id = l.new_tid().unwrap();
+        let actions = Arc::new(RwLock::new(Actions::default()));
+        l.add_process(Process {
+            group: ThreadGroup::new(id, actions, Limits::default()),
+            parent,
+            children: BTreeSet::new(),
+            pgid: if pgid == 0 { id } else { pgid },
+            sid: if sid == 0 { id } else { sid },
+            threads: BTreeMap::new(),
+            zombie: None,
+            stop_report: None,
+            continue_report: false,
+            exit_signal: 17,
+            has_execed: false,
+            uid: 0,
+            cpu: Default::default(),
+        });
+        id
+    }
+
+    #[test]
+    fn groups_and_sessions_are_known_by_their_id() {
+        let mut l = TaskList::default();
+        let init = add(&mut l, 0, 0, 0);
+        let a = add(&mut l, init, init, init);
+        let b = add(&mut l, a, init, init);
+        assert_eq!(l.group_members(init).len(), 3);
+        l.set_group(a, a);
+        l.set_group(b, a);
+        assert_eq!(l.session_of_group(a), Some(init));
+        assert!(!l.is_orphaned(a, None));
+        // The leader is gone, its group and its number stay in use.
+        l.reparent(a, init);
+        l.reap(a);
+        assert!(l.group_exists(a));
+        assert_eq!(l.new_session(b), Ok(b));
+        assert!(!l.group_exists(a));
+        assert_eq!(l.new_session(b), Err(EPERM));
+        l.reap(b);
+        assert_eq!((l.groups.len(), l.sessions.len()), (1, 1));
+        // Numbers in use are jumped over after a wrap.
+        l.last = PID_MAX - 1;
+        let c = add(&mut l, init, 0, 0);
+        assert_eq!(c, RESERVED);
+        l.last = RESERVED - 1;
+        assert_eq!(l.new_tid(), Ok(RESERVED + 1));
     }
 }

@@ -13,6 +13,7 @@
 //! [`Task::in_app`]. Both sides store first and load second (SeqCst), so one of them sees the other.
 
 pub mod clone;
+pub mod cpu;
 pub mod creds;
 pub mod exec;
 pub mod exit;
@@ -23,6 +24,7 @@ pub mod jobs;
 pub mod limits;
 pub mod list;
 pub mod run;
+pub mod seccomp;
 pub mod signal;
 pub mod wait4;
 
@@ -73,6 +75,7 @@ pub struct Task {
     /// `prctl(PR_SET_PDEATHSIG)`.
     pub pdeath_signal: AtomicI32,
     pub no_new_privs: AtomicBool,
+    pub seccomp: seccomp::Seccomp,
     /// Whether it still exists for `wait4` of `__WCLONE` kinds: the signal sent to the parent at exit.
     pub exit_signal: AtomicI32,
     /// Told when a vfork child lets go of the memory.
@@ -87,8 +90,7 @@ pub struct Task {
     pub start: i64,
     /// `alarm`-like state, timer slack in nanoseconds.
     pub timer_slack: AtomicU64,
-    /// CPU time of the Sentry's thread, nanoseconds, as last seen.
-    pub cpu: AtomicU64,
+    pub cpu: cpu::TaskCpu,
 }
 
 /// A vfork(2) parent waits here.
@@ -138,10 +140,25 @@ impl Task {
     }
     /// Replaces the blocked signals; SIGKILL and SIGSTOP stay unblocked. By this task only.
     pub fn set_mask(&self, m: SigSet) {
-        self.mask
-            .store(m.minus(SigSet::UNBLOCKABLE).0, Ordering::SeqCst);
+        let new = m.minus(SigSet::UNBLOCKABLE).0;
+        let old = self.mask.swap(new, Ordering::SeqCst);
         // Unblocked signals may be pending.
         self.attention.store(true, Ordering::SeqCst);
+        self.leave_signals(SigSet(new & !old));
+    }
+    /// This task takes no more of the process's signals in `set`; what waits there may have been sent with a
+    /// kick for this task alone, so the others are told (`retarget_shared_pending`). The sender queues, then
+    /// reads masks; we wrote ours, and look at the queue now: one of us sees the other.
+    pub fn leave_signals(&self, set: SigSet) {
+        let waiting = self.group.shared.bits().0 & set.0;
+        if waiting == 0 {
+            return;
+        }
+        for t in self.kernel.tasks.lock().threads(self.group.tgid) {
+            if t.tid != self.tid && !t.is_killed() && waiting & !t.mask().0 != 0 {
+                t.kick();
+            }
+        }
     }
     #[must_use]
     pub fn comm(&self) -> Vec<u8> {

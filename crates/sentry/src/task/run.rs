@@ -77,6 +77,7 @@ impl Context {
     #[must_use]
     pub fn new(task: Arc<Task>, thread: Box<dyn AppThread>) -> Context {
         *task.interrupter.lock() = Some(thread.interrupter());
+        task.cpu.begin(thread.cpu_clock());
         Context {
             task,
             thread,
@@ -93,6 +94,7 @@ impl Context {
     /// Replaces the application thread (execve).
     pub fn replace_thread(&mut self, thread: Box<dyn AppThread>) {
         *self.task.interrupter.lock() = Some(thread.interrupter());
+        self.task.cpu.begin(thread.cpu_clock());
         let old = std::mem::replace(&mut self.thread, thread);
         drop(old);
     }
@@ -152,6 +154,13 @@ const fn neg(e: Errno) -> u64 {
 
 fn system_call(cx: &mut Context, nr: u64, args: [u64; 6], ip: u64) {
     cx.regs_final = false;
+    if cx.seccomp.mode() != super::seccomp::Mode::Disabled {
+        match super::seccomp::check(cx, nr, &args, ip) {
+            super::seccomp::Verdict::Go => {}
+            super::seccomp::Verdict::Return(v) => return cx.thread.set_return(v),
+            super::seccomp::Verdict::End => return,
+        }
+    }
     let r = syscalls::dispatch(cx, nr, &Args(args));
     if cx.regs_final || cx.exit.is_some() {
         return;
@@ -203,19 +212,19 @@ fn fault(cx: &mut Context, signal: i32, code: i32, addr: u64, error: u64) {
     cx.kernel.force(&cx.task, SigInfo::fault(s, code, addr));
 }
 
-/// The system-call boundary: ends, stops, signals, and calls that are to be done again. `End` if the task is
-/// to end. A loop, not a recursion: others can interrupt the same call as often as they like.
+/// The system-call boundary: ends, stops and signals. `End` if the task is to end.
+///
+/// A loop and not a recursion: a sender could interrupt a sleep as often as it likes by signals that do nothing.
 fn boundary(cx: &mut Context) -> Flow {
+    let mut look = cx.restart.is_some() || cx.saved_mask.is_some();
     loop {
         if cx.exit.is_some() {
             return Flow::End;
         }
-        if !cx.task.attention.swap(false, Ordering::SeqCst)
-            && cx.restart.is_none()
-            && cx.saved_mask.is_none()
-        {
+        if !cx.task.attention.swap(false, Ordering::SeqCst) && !look {
             return Flow::Go;
         }
+        look = true;
         if take_signals(cx) == Flow::End {
             return Flow::End;
         }
@@ -234,17 +243,16 @@ fn boundary(cx: &mut Context) -> Flow {
                 r.nr
             };
             system_call(cx, nr, r.args, r.ip);
-            cx.task.attention.store(true, Ordering::SeqCst);
-        } else if let Some(m) = cx.saved_mask.take() {
-            // Looks once more, at what that unblocked.
-            cx.task.set_mask(m);
-        } else {
-            return Flow::Go;
+            continue;
         }
+        let Some(m) = cx.saved_mask.take() else {
+            return Flow::Go;
+        };
+        cx.task.set_mask(m);
     }
 }
 
-/// Stops as long as the group does, and takes what signals there are. `End` if the task is to end.
+/// Takes every signal that can be delivered now; stops as long as the group is stopped.
 fn take_signals(cx: &mut Context) -> Flow {
     loop {
         if cx.is_killed() {
@@ -276,11 +284,8 @@ fn take_signals(cx: &mut Context) -> Flow {
                         cx.kernel.stop_group(&cx.group, s);
                     }
                 }
-                DefaultAction::Terminate => {
-                    cx.kernel.kill_group(&cx.group, s.number());
-                }
-                DefaultAction::Core => {
-                    // The core bit is set where a core would be written; RLIMIT_CORE is 0 by default.
+                // The core bit is set where a core would be written; RLIMIT_CORE is 0 by default.
+                DefaultAction::Terminate | DefaultAction::Core => {
                     cx.kernel.kill_group(&cx.group, s.number());
                 }
             },
@@ -288,11 +293,10 @@ fn take_signals(cx: &mut Context) -> Flow {
                 if action.flags & SA_RESETHAND != 0 {
                     actions.write().set(s, super::signal::SigAction::default());
                 }
+                // The next signal interrupts the handler's first instruction: as on Linux, frames are stacked.
                 if deliver(cx, &info, &action).is_err() {
                     return Flow::End;
                 }
-                // One handler at a time; the next signal interrupts its first instruction, as on Linux
-                // several frames are stacked: go on.
             }
         }
     }

@@ -12,7 +12,7 @@ use abi::{Result, SigInfo, SigSet, Signal};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vfs::Caps;
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -22,21 +22,53 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub struct Pending {
     /// The set of what is in `queue`, readable without the lock.
     bits: AtomicU64,
-    queue: Mutex<VecDeque<SigInfo>>,
+    queue: Mutex<VecDeque<Queued>>,
     /// For signalfd: notified when a signal is queued.
     pub wait: WaitQueue,
 }
 
-/// The most real-time signals in one queue; Linux limits them per user (RLIMIT_SIGPENDING).
-const QUEUE_MAX: usize = 32_768;
+/// A signal that waits. Real-time ones are counted: each time they are sent they take room.
+struct Queued {
+    info: SigInfo,
+    _counted: Option<Counted>,
+}
+
+/// One of the sandbox's queued real-time signals.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many real-time signals may be queued in a sandbox whatever RLIMIT_SIGPENDING says. (Linux counts for
+/// each user.)
+const QUEUED_MAX: u64 = 131_072;
+
+/// How many real-time signals wait in a sandbox's queues.
+#[derive(Default)]
+pub struct QueueCount(Arc<AtomicUsize>);
+
+impl QueueCount {
+    /// `EAGAIN` when there are `limit` already.
+    fn take(&self, limit: u64) -> Result<Counted> {
+        let limit = limit.min(QUEUED_MAX);
+        if self.0.fetch_add(1, Ordering::Relaxed) as u64 >= limit {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+            return Err(EAGAIN);
+        }
+        Ok(Counted(self.0.clone()))
+    }
+}
 
 impl Pending {
     #[must_use]
     pub fn bits(&self) -> SigSet {
         SigSet(self.bits.load(Ordering::SeqCst))
     }
-    /// Queues a signal. `EAGAIN` if a real-time one finds the queue full.
-    pub(super) fn push(&self, info: SigInfo) -> Result<()> {
+    /// Queues a signal. `EAGAIN` if a real-time one finds `limit` of them in the sandbox.
+    pub(super) fn push(&self, info: SigInfo, count: &QueueCount, limit: u64) -> Result<()> {
         let Some(s) = info.signal() else {
             return Ok(());
         };
@@ -44,14 +76,18 @@ impl Pending {
         if !s.is_realtime() && self.bits().contains(s) {
             return Ok(());
         }
-        if q.len() >= QUEUE_MAX {
-            return if s.is_realtime() && info.code != SI_USER {
-                Err(EAGAIN)
-            } else {
-                Ok(())
-            };
-        }
-        q.push_back(info);
+        let counted = match s.is_realtime().then(|| count.take(limit)) {
+            None => None,
+            Some(Ok(c)) => Some(c),
+            // kill(2) does not fail: what it sends is pending at least once.
+            Some(Err(_)) if info.code == SI_USER && !self.bits().contains(s) => None,
+            Some(Err(_)) if info.code == SI_USER => return Ok(()),
+            Some(Err(e)) => return Err(e),
+        };
+        q.push_back(Queued {
+            info,
+            _counted: counted,
+        });
         self.bits.fetch_or(SigSet::of(s).0, Ordering::SeqCst);
         drop(q);
         self.wait.notify(Events::READABLE);
@@ -76,17 +112,17 @@ impl Pending {
         let s = SigSet(candidates.0 & SYNCHRONOUS.0)
             .first()
             .or(candidates.first())?;
-        let at = q.iter().position(|i| i.signo == s.number())?;
-        let info = q.remove(at);
-        if !q.iter().any(|i| i.signo == s.number()) {
+        let at = q.iter().position(|i| i.info.signo == s.number())?;
+        let info = q.remove(at)?.info;
+        if !s.is_realtime() || !q.iter().any(|i| i.info.signo == s.number()) {
             self.bits.fetch_and(!SigSet::of(s).0, Ordering::SeqCst);
         }
-        info
+        Some(info)
     }
     /// Removes every signal of `set`.
     pub fn discard(&self, set: SigSet) {
         let mut q = self.queue.lock();
-        q.retain(|i| i.signal().is_none_or(|s| !set.contains(s)));
+        q.retain(|i| i.info.signal().is_none_or(|s| !set.contains(s)));
         self.bits.fetch_and(!set.0, Ordering::SeqCst);
     }
 }
@@ -243,11 +279,11 @@ impl Kernel {
         if !self.prepare(&t.group, t, s) {
             return Ok(());
         }
-        if s == SIGKILL {
-            self.kill_group(&t.group, SIGKILL.number());
+        if s == SIGKILL || (takes(t, s) && is_fatal(&t.group, s)) {
+            self.kill_group(&t.group, s.number());
             return Ok(());
         }
-        t.pending.push(info)?;
+        self.queue(&t.pending, &t.group, info)?;
         t.kick();
         Ok(())
     }
@@ -264,17 +300,27 @@ impl Kernel {
         if !self.prepare(g, main, s) {
             return Ok(());
         }
-        if s == SIGKILL {
-            self.kill_group(g, SIGKILL.number());
+        // One that does not block it, the main thread first; a sleeper in sigwait is woken by the queue.
+        let choose = || {
+            std::iter::once(main)
+                .chain(threads.iter())
+                .find(|t| takes(t, s))
+        };
+        if s == SIGKILL || (is_fatal(g, s) && choose().is_some()) {
+            self.kill_group(g, s.number());
             return Ok(());
         }
-        g.shared.push(info)?;
-        // One that does not block it, the main thread first; a sleeper in sigwait is woken by the queue.
-        let wants = |t: &&Arc<Task>| !t.mask().contains(s) && !t.is_killed();
-        if let Some(t) = std::iter::once(main).chain(threads.iter()).find(wants) {
+        self.queue(&g.shared, g, info)?;
+        if let Some(t) = choose() {
             t.kick();
         }
         Ok(())
+    }
+
+    /// Queues within the receiver's RLIMIT_SIGPENDING.
+    fn queue(&self, to: &Pending, g: &ThreadGroup, info: SigInfo) -> Result<()> {
+        let limit = g.limits.lock().0[super::limits::SIGPENDING].current;
+        to.push(info, &self.queued_signals, limit)
     }
 
     /// Sends to every member of a process group. `false` if it has none.
@@ -312,9 +358,23 @@ impl Kernel {
             self.kill_group(&t.group, SIGKILL.number());
             return;
         }
-        let _ = t.pending.push(info);
+        let _ = t.pending.push(info, &self.queued_signals, u64::MAX);
         t.kick();
     }
+}
+
+/// Whether a thread would take a signal sent to its process.
+fn takes(t: &Task, s: Signal) -> bool {
+    !t.mask().contains(s) && !t.is_killed()
+}
+
+/// Whether a signal ends the process whoever takes it, without a core: then it ends at once, even where the thread
+/// that would take it sleeps uninterruptibly (`complete_signal`).
+fn is_fatal(g: &ThreadGroup, s: Signal) -> bool {
+    // Who is stopped takes nothing but SIGKILL until it goes on (`wants_signal`).
+    default_action(s) == DefaultAction::Terminate
+        && g.actions().read().get(s).handler == SIG_DFL
+        && !g.is_stopping()
 }
 
 /// `stack_t` of sigaltstack(2).

@@ -24,8 +24,8 @@ pub struct Change {
     pub uid: u32,
     /// The status word of wait4(2).
     pub status: i32,
-    /// CPU time of an ended child, nanoseconds.
-    pub cpu: u64,
+    /// CPU time of an ended child and those that it waited for.
+    pub cpu: super::cpu::Cpu,
 }
 
 impl Change {
@@ -111,11 +111,10 @@ fn look(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
                 pid: c,
                 uid: p.uid,
                 status,
-                cpu: p.cpu,
+                cpu: p.cpu + p.group.cpu_children.get(),
             };
             if !keep {
-                let ended = p.cpu + p.group.cpu_children.load(Ordering::Relaxed);
-                cx.group.cpu_children.fetch_add(ended, Ordering::Relaxed);
+                cx.group.cpu_children.add(change.cpu);
                 l.reap(c);
             }
             return Ok(Some(change));
@@ -130,7 +129,7 @@ fn look(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
                 pid: c,
                 uid,
                 status: (s << 8) | 0x7f,
-                cpu: 0,
+                cpu: Default::default(),
             }));
         }
         if options & WCONTINUED != 0 && p.continue_report {
@@ -141,7 +140,7 @@ fn look(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
                 pid: c,
                 uid,
                 status: 0xffff,
-                cpu: 0,
+                cpu: Default::default(),
             }));
         }
     }

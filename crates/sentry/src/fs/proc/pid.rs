@@ -792,8 +792,10 @@ fn stat(me: &Subject) -> Result<Vec<u8>> {
     let tpgid = tty.as_ref().and_then(|p| p.foreground()).unwrap_or(-1);
     let comm = t.as_ref().map(|t| t.comm()).unwrap_or_default();
     let g = me.group()?;
-    let ticks = k.cpu_time(&g) / 10_000_000;
-    let cticks = g.cpu_children.load(Ordering::Relaxed) / 10_000_000;
+    let cpu = k.cpu_time(&g);
+    let children = g.cpu_children.get();
+    let [utime, stime, cutime, cstime] =
+        [cpu.user, cpu.system, children.user, children.system].map(|n| n / 10_000_000);
     let (size, rss, layout) = match (&t, st) {
         (Some(t), s) if s != 'Z' => {
             let mm = t.mm();
@@ -811,7 +813,7 @@ fn stat(me: &Subject) -> Result<Vec<u8>> {
     let pending = t.as_ref().map_or(0, |t| t.pending.bits().0);
     let exit_signal = 17;
     let s = format!(
-        "{} ({}) {st} {ppid} {pgid} {sid} {tty_nr} {tpgid} 0 0 0 0 0 {ticks} 0 {cticks} 0 {} {nice} {threads} 0 {start} {size} {rss} {rsslim} {} {} {} 0 0 {pending} {mask} 0 0 0 0 0 {exit_signal} 0 0 0 0 0 0 {} {} {} {} {} {} {} 0\n",
+        "{} ({}) {st} {ppid} {pgid} {sid} {tty_nr} {tpgid} 0 0 0 0 0 {utime} {stime} {cutime} {cstime} {} {nice} {threads} 0 {start} {size} {rss} {rsslim} {} {} {} 0 0 {pending} {mask} 0 0 0 0 0 {exit_signal} 0 0 0 0 0 0 {} {} {} {} {} {} {} 0\n",
         me.tid,
         String::from_utf8_lossy(&comm),
         20 + nice,
@@ -952,8 +954,10 @@ fn status(me: &Subject) -> Result<Vec<u8>> {
     };
     let _ = writeln!(
         s,
-        "NoNewPrivs:\t{}\nSeccomp:\t0\nSeccomp_filters:\t0\nSpeculation_Store_Bypass:\tvulnerable\nCpus_allowed:\t{mask:x}\nCpus_allowed_list:\t{list}\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0",
-        i32::from(t.no_new_privs.load(Ordering::Relaxed))
+        "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\nSpeculation_Store_Bypass:\tvulnerable\nCpus_allowed:\t{mask:x}\nCpus_allowed_list:\t{list}\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0",
+        i32::from(t.no_new_privs.load(Ordering::Relaxed)),
+        t.seccomp.mode() as u8,
+        t.seccomp.count()
     );
     Ok(s.into_bytes())
 }

@@ -2,10 +2,12 @@
 
 use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
 use crate::task::clone::{CloneArgs, clone as make_task};
+use crate::task::cpu::Cpu;
 use crate::task::exec::{ByFd, ExecRequest, exec};
 use crate::task::exit::exited;
 use crate::task::futex::{self, Scope, instant_of};
 use crate::task::limits::{self, Limit};
+use crate::task::seccomp::{self, bpf};
 use crate::task::wait4::{Change, Who, wait};
 use crate::task::{Context, creds};
 use abi::errno::*;
@@ -255,11 +257,13 @@ fn exit_group(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 /// `struct rusage`: times, then fourteen longs.
-fn rusage(cpu: u64, maxrss_kib: u64) -> [u64; 18] {
+fn rusage(cpu: Cpu, maxrss_kib: u64) -> [u64; 18] {
     let mut r = [0u64; 18];
-    let t = Timeval::from_nanos(cpu as i64);
-    r[0] = t.sec as u64;
-    r[1] = t.usec as u64;
+    for (at, ns) in [(0, cpu.user), (2, cpu.system)] {
+        let t = Timeval::from_nanos(ns as i64);
+        r[at] = t.sec as u64;
+        r[at + 1] = t.usec as u64;
+    }
     r[4] = maxrss_kib;
     r
 }
@@ -318,7 +322,8 @@ fn waitid(cx: &mut Context, a: &Args) -> SysResult {
         3 => {
             let f = cx.fd(id)?;
             let p = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?;
-            Who::Pid(p.pid())
+            let l = cx.kernel.tasks.lock();
+            Who::Pid(p.group(&l).ok_or(ECHILD)?.tgid)
         }
         _ => return Err(EINVAL),
     };
@@ -400,9 +405,7 @@ fn setpgid(cx: &mut Context, a: &Args) -> SysResult {
     if pgid != pid && l.session_of_group(pgid) != Some(my_sid) {
         return Err(EPERM);
     }
-    if let Some(p) = l.process_mut(pid) {
-        p.pgid = pgid;
-    }
+    l.set_group(pid, pgid);
     Ok(0)
 }
 
@@ -576,6 +579,12 @@ fn get_robust_list(cx: &mut Context, a: &Args) -> SysResult {
         0 => cx.task.clone(),
         pid => cx.kernel.tasks.lock().task(pid).ok_or(ESRCH)?,
     };
+    let (me, c) = (cx.cred(), t.cred());
+    let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
+        && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
+    if !Arc::ptr_eq(&t.group, &cx.group) && !same && !me.has(Caps::SYS_PTRACE) {
+        return Err(EPERM);
+    }
     let mm = cx.mm();
     mm.write_obj(a.va(1), &t.robust_list.load(Ordering::Relaxed))?;
     mm.write_obj(a.va(2), &24u64)?;
@@ -694,7 +703,11 @@ fn prlimit(cx: &Context, t: &crate::Task, n: u32, new: Option<Limit>) -> Result<
         }
         l.0[n as usize] = new;
         drop(l);
-        t.mm().set_limits(t.mm_limits());
+        if n as usize == limits::CPU {
+            t.group.timers.watch_cpu_limit(&t.kernel, &t.group);
+        } else {
+            t.mm().set_limits(t.mm_limits());
+        }
     }
     Ok(old)
 }
@@ -738,10 +751,11 @@ fn prlimit64(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn getrusage(cx: &mut Context, a: &Args) -> SysResult {
-    let me = hostcall::time::clock_nanos(CLOCK_THREAD_CPUTIME_ID as i32) as u64;
     let cpu = match a.i32(0) {
-        0 | 1 => cx.kernel.cpu_time(&cx.group) + me,
-        -1 => cx.group.cpu_children.load(Ordering::Relaxed),
+        0 => cx.kernel.cpu_time(&cx.group),
+        // RUSAGE_THREAD
+        1 => cx.cpu.get(),
+        -1 => cx.group.cpu_children.get(),
         _ => return Err(EINVAL),
     };
     let rss = if a.i32(0) == -1 {
@@ -868,8 +882,14 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
             b[..c.len()].copy_from_slice(&c);
             mm.copy_out(a.va(1), &b).map(|()| 0)
         }
-        // PR_GET_SECCOMP: never in a mode
-        21 => Ok(0),
+        // PR_GET_SECCOMP; strict mode does not let it come here
+        21 => Ok(cx.seccomp.mode() as usize),
+        // PR_SET_SECCOMP
+        22 => match a.u64(1) {
+            1 => seccomp::set_strict(cx).map(|()| 0),
+            2 => add_filter(cx, a.va(2), 0),
+            _ => Err(EINVAL),
+        },
         // PR_CAPBSET_READ, PR_CAPBSET_DROP
         23 | 24 => {
             let n = a.u64(1);
@@ -955,6 +975,54 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
         47 => ambient(cx, a),
         // PR_SET_VMA: names for anonymous memory are not kept (as without CONFIG_ANON_VMA_NAME)
         0x5356_4d41 => Err(EINVAL),
+        _ => Err(EINVAL),
+    }
+}
+
+/// Adds the filter of a `struct sock_fprog`. With TSYNC, the id of a thread that stands against it.
+fn add_filter(cx: &Context, va: Va, flags: u64) -> SysResult {
+    let mm = cx.mm();
+    let [len, code]: [u64; 2] = mm.read_obj(va)?;
+    let len = usize::from(len as u16);
+    if len == 0 || len > bpf::MAX_INSNS {
+        return Err(EINVAL);
+    }
+    seccomp::may_install(cx)?;
+    let mut insns = vec![<bpf::Insn as zerocopy::FromZeros>::new_zeroed(); len];
+    mm.copy_in(Va(code), insns.as_mut_slice().as_mut_bytes())?;
+    match seccomp::install(cx, &insns, flags) {
+        Ok(()) => Ok(0),
+        Err(seccomp::Refused::Thread(tid)) => Ok(tid as usize),
+        Err(seccomp::Refused::Errno(e)) => Err(e),
+    }
+}
+
+/// `seccomp(operation, flags, args)`.
+fn sys_seccomp(cx: &mut Context, a: &Args) -> SysResult {
+    let (flags, va) = (u64::from(a.u32(1)), a.va(2));
+    match a.u32(0) {
+        // SECCOMP_SET_MODE_STRICT
+        0 if flags == 0 && va.is_null() => seccomp::set_strict(cx).map(|()| 0),
+        // SECCOMP_SET_MODE_FILTER. NEW_LISTENER is refused as by kernels that do not know it.
+        1 => {
+            let known = seccomp::FLAG_TSYNC
+                | seccomp::FLAG_LOG
+                | seccomp::FLAG_SPEC_ALLOW
+                | seccomp::FLAG_TSYNC_ESRCH;
+            if flags & !known != 0 {
+                return Err(EINVAL);
+            }
+            add_filter(cx, va, flags)
+        }
+        // SECCOMP_GET_ACTION_AVAIL
+        2 if flags == 0 => {
+            let action: u32 = cx.mm().read_obj(va)?;
+            if seccomp::action_available(action) {
+                Ok(0)
+            } else {
+                Err(EOPNOTSUPP)
+            }
+        }
         _ => Err(EINVAL),
     }
 }
@@ -1086,14 +1154,20 @@ fn pidfd_send_signal(cx: &mut Context, a: &Args) -> SysResult {
         return Err(EINVAL);
     }
     let f = cx.fd(a.i32(0))?;
-    let pid = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?.pid();
+    let p = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?;
+    let pid = p.pid();
     let s = if a.i32(1) == 0 {
         None
     } else {
         Some(Signal::new(a.i32(1)).ok_or(EINVAL)?)
     };
-    let g = cx.kernel.tasks.lock().group(pid).ok_or(ESRCH)?;
-    let t = cx.kernel.tasks.lock().some_thread(pid).ok_or(ESRCH)?;
+    let (g, t) = {
+        let l = cx.kernel.tasks.lock();
+        let g = p.group(&l).ok_or(ESRCH)?;
+        (g, l.some_thread(pid))
+    };
+    // A zombie may be signalled, to no effect.
+    let Some(t) = t else { return Ok(0) };
     crate::task::signal::check_permission(cx, &t, s)?;
     let Some(s) = s else { return Ok(0) };
     let info = match a.va_opt(2) {
@@ -1119,14 +1193,13 @@ fn pidfd_getfd(cx: &mut Context, a: &Args) -> SysResult {
         return Err(EINVAL);
     }
     let f = cx.fd(a.i32(0))?;
-    let pid = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?.pid();
-    let t = cx.kernel.tasks.lock().some_thread(pid).ok_or(ESRCH)?;
-    let (me, c) = (cx.cred(), t.cred());
-    let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
-        && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
-    if pid != cx.group.tgid && !same && !me.has(Caps::SYS_PTRACE) {
-        return Err(EPERM);
-    }
+    let p = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?;
+    let pid = p.pid();
+    let t = {
+        let l = cx.kernel.tasks.lock();
+        p.group(&l).and_then(|_| l.some_thread(pid)).ok_or(ESRCH)?
+    };
+    super::memory::may_access(cx, &t)?;
     let got = t.fd(a.i32(1))?;
     let fd = cx
         .files()
@@ -1195,7 +1268,7 @@ pub const CALLS: &[Call] = &[
         &[Arg::Int, Arg::Hex, Arg::Hex, Arg::Hex, Arg::Hex],
         prctl,
     )
-    .note("no seccomp, no names of memory"),
+    .note("no names of memory"),
     Call::new(158, "arch_prctl", &[Arg::Hex, Arg::Hex], arch_prctl),
     Call::new(160, "setrlimit", &[Arg::Int, Arg::Ptr], setrlimit),
     Call::new(170, "sethostname", &[Arg::In(1), Arg::Int], sethostname),
@@ -1241,6 +1314,8 @@ pub const CALLS: &[Call] = &[
         &[Arg::Int, Arg::Int, Arg::Ptr, Arg::Ptr],
         prlimit64,
     ),
+    Call::new(317, "seccomp", &[Arg::Int, Arg::Hex, Arg::Ptr], sys_seccomp)
+        .note("no listeners (SECCOMP_FILTER_FLAG_NEW_LISTENER), nothing is logged"),
     Call::new(
         318,
         "getrandom",

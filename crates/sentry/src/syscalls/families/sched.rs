@@ -134,9 +134,9 @@ fn tasks_of(cx: &Context, which: u32, who: i32) -> Result<Vec<Arc<crate::Task>>>
         0 => l.task(who).into_iter().collect(),
         1 => {
             let pgid = if who == 0 { l.pgid(cx.group.tgid) } else { who };
-            l.processes()
-                .filter(|p| p.pgid == pgid)
-                .flat_map(|p| p.threads.values().cloned())
+            l.group_members(pgid)
+                .iter()
+                .flat_map(|g| l.threads(g.tgid))
                 .collect()
         }
         2 => {

@@ -288,6 +288,8 @@ pub fn take_signal(t: &Task, set: SigSet) -> Option<SigInfo> {
     let mut info = t.pending.take(set).or_else(|| t.group.shared.take(set))?;
     if info.code == SI_TIMER {
         t.group.timers.delivered(&mut info);
+    } else if info.signo == SIGALRM.number() && info.code == SI_KERNEL {
+        t.group.timers.real_delivered();
     }
     Some(info)
 }

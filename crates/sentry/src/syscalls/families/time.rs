@@ -32,31 +32,35 @@ fn read_clock(cx: &Context, id: i32) -> Result<i64> {
         | CLOCK_TAI => Ok(clock_nanos(id)),
         CLOCK_REALTIME_ALARM => Ok(clock_nanos(0)),
         CLOCK_BOOTTIME_ALARM => Ok(clock_nanos(7)),
-        CLOCK_PROCESS_CPUTIME_ID | CLOCK_THREAD_CPUTIME_ID => Ok(cpu_nanos(cx) as i64),
+        CLOCK_PROCESS_CPUTIME_ID => Ok(cx.kernel.cpu_time(&cx.group).total() as i64),
+        CLOCK_THREAD_CPUTIME_ID => Ok(cx.cpu.get().total() as i64),
         _ if id < 0 => {
-            // A process's clock: the inverted pid, and CPUCLOCK_* in the low bits.
+            // Somebody's CPU clock: the inverted id, whether a thread's, and CPUCLOCK_*.
             let pid = !(id >> 3);
-            let l = cx.kernel.tasks.lock();
-            let g = if id & 4 != 0 {
-                l.task(pid).map(|t| t.group.clone())
-            } else {
-                l.group(pid)
+            let of = |c: crate::task::cpu::Cpu| match id & 3 {
+                1 => Ok(c.user as i64),
+                0 | 2 => Ok(c.total() as i64),
+                _ => Err(EINVAL),
             };
-            drop(l);
-            let g = if pid == 0 {
-                cx.group.clone()
-            } else {
-                g.ok_or(EINVAL)?
+            if id & 4 != 0 {
+                let t = match pid {
+                    0 => cx.task.clone(),
+                    _ => cx.kernel.tasks.lock().task(pid).ok_or(EINVAL)?,
+                };
+                // Only one's own threads.
+                if !std::sync::Arc::ptr_eq(&t.group, &cx.group) {
+                    return Err(EINVAL);
+                }
+                return of(t.cpu.get());
+            }
+            let g = match pid {
+                0 => cx.group.clone(),
+                _ => cx.kernel.tasks.lock().group(pid).ok_or(EINVAL)?,
             };
-            Ok(cx.kernel.cpu_time(&g) as i64)
+            of(cx.kernel.cpu_time(&g))
         }
         _ => Err(EINVAL),
     }
-}
-
-/// CPU time of the calling process, nanoseconds. Threads are not told apart.
-fn cpu_nanos(cx: &Context) -> u64 {
-    cx.kernel.cpu_time(&cx.group) + clock_nanos(3) as u64
 }
 
 fn clock_gettime(cx: &mut Context, a: &Args) -> SysResult {
@@ -376,9 +380,10 @@ fn timer_delete(cx: &mut Context, a: &Args) -> SysResult {
 fn times(cx: &mut Context, a: &Args) -> SysResult {
     const TICK: u64 = 10_000_000;
     if let Some(va) = a.va_opt(0) {
-        let user = cpu_nanos(cx) / TICK;
-        let children = cx.group.cpu_children.load(Ordering::Relaxed) / TICK;
-        cx.mm().write_obj(va, &[user, 0, children, 0])?;
+        let own = cx.kernel.cpu_time(&cx.group);
+        let children = cx.group.cpu_children.get();
+        let ticks = [own.user, own.system, children.user, children.system];
+        cx.mm().write_obj(va, &ticks.map(|t| t / TICK))?;
     }
     Ok((clock_nanos(7) as u64 / TICK) as usize)
 }

@@ -1,0 +1,136 @@
+//! CPU time: what application code used counts as user time, what the Sentry's thread used for it as system time.
+//!
+//! The host keeps both clocks. A process's user time is its address space's; a thread's is that of its thread
+//! there, and what it used in address spaces that it left by execve(2).
+
+use super::{Task, ThreadGroup};
+use crate::Kernel;
+use parking_lot::Mutex;
+use platform::CpuClock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+/// Nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cpu {
+    pub user: u64,
+    pub system: u64,
+}
+
+impl Cpu {
+    #[must_use]
+    pub const fn total(self) -> u64 {
+        self.user.saturating_add(self.system)
+    }
+}
+
+impl std::ops::Add for Cpu {
+    type Output = Cpu;
+    fn add(self, o: Cpu) -> Cpu {
+        Cpu {
+            user: self.user.saturating_add(o.user),
+            system: self.system.saturating_add(o.system),
+        }
+    }
+}
+
+/// A sum that grows.
+#[derive(Default)]
+pub struct CpuSum {
+    user: AtomicU64,
+    system: AtomicU64,
+}
+
+impl CpuSum {
+    pub fn add(&self, c: Cpu) {
+        self.user.fetch_add(c.user, Ordering::Relaxed);
+        self.system.fetch_add(c.system, Ordering::Relaxed);
+    }
+    #[must_use]
+    pub fn get(&self) -> Cpu {
+        Cpu {
+            user: self.user.load(Ordering::Relaxed),
+            system: self.system.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A task's clocks.
+#[derive(Default)]
+pub struct TaskCpu {
+    app: Mutex<Option<CpuClock>>,
+    /// Of address spaces that it left.
+    before: AtomicU64,
+    /// The Sentry's thread, on the host; 0 before it runs.
+    thread: AtomicI32,
+}
+
+impl TaskCpu {
+    /// The calling host thread is the task's; its application thread is the one with this clock.
+    pub fn begin(&self, clock: CpuClock) {
+        self.thread
+            .store(hostcall::process::gettid(), Ordering::Relaxed);
+        let old = self.app.lock().replace(clock);
+        if let Some(old) = old {
+            self.before.fetch_add(old(), Ordering::Relaxed);
+        }
+    }
+    /// Another task goes on as this one (execve of a thread that does not lead).
+    pub fn take_from(&self, o: &TaskCpu) {
+        *self.app.lock() = o.app.lock().take();
+        self.before
+            .store(o.before.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.thread
+            .store(o.thread.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+    }
+    fn system(&self) -> u64 {
+        match self.thread.load(Ordering::Relaxed) {
+            0 => 0,
+            // Threads of one process may read each other's clocks.
+            tid => hostcall::time::clock_nanos((!tid << 3) | 6) as u64,
+        }
+    }
+    /// The task's host thread is about to end: its system time moves to the process's sum.
+    fn end(&self) -> Cpu {
+        let system = self.system();
+        self.thread.store(0, Ordering::Relaxed);
+        *self.app.lock() = None;
+        Cpu { user: 0, system }
+    }
+    /// What the thread has used.
+    #[must_use]
+    pub fn get(&self) -> Cpu {
+        let clock = self.app.lock().clone();
+        Cpu {
+            user: clock.map_or(0, |c| c()) + self.before.load(Ordering::Relaxed),
+            system: self.system(),
+        }
+    }
+}
+
+impl Kernel {
+    /// Takes note of an ending thread's CPU time; called by the thread itself.
+    pub fn account(&self, t: &Task) {
+        t.group.cpu_ended.add(t.cpu.end());
+    }
+
+    /// Keeps the CPU time of an address space that a process leaves.
+    pub fn account_space(&self, t: &Task, mm: &mm::Mm) {
+        // A vfork child's is its parent's.
+        if !t.borrows_memory() {
+            let user = mm.address_space().cpu_nanos();
+            t.group.cpu_ended.add(Cpu { user, system: 0 });
+        }
+    }
+
+    /// CPU time of a process and its ended threads.
+    #[must_use]
+    pub fn cpu_time(&self, g: &ThreadGroup) -> Cpu {
+        let threads: Vec<Arc<Task>> = self.tasks.lock().threads(g.tgid);
+        let user = threads
+            .first()
+            .map_or(0, |t| t.mm().address_space().cpu_nanos());
+        let system = threads.iter().map(|t| t.cpu.system()).sum();
+        g.cpu_ended.get() + Cpu { user, system }
+    }
+}

@@ -1,0 +1,405 @@
+//! Seccomp (`seccomp(2)`, `kernel/seccomp.c`): what a task forbids itself, its threads to come and its children.
+//!
+//! A task is in no mode, in strict mode (read, write, exit, rt_sigreturn), or has a chain of filters, the
+//! newest first. Children share the chain and may only add to it. All filters of the chain are asked, and the
+//! sternest answer counts. For calls that the whole chain allows by their number alone, a bitmap answers.
+//!
+//! Filters change under the task list's lock, so that `SECCOMP_FILTER_FLAG_TSYNC` sees all threads as they are.
+//! A task without filters pays one load for each call.
+
+pub mod bpf;
+
+use super::{Context, Task};
+use abi::errno::{EACCES, EINVAL, ENOMEM, ENOSYS, ESRCH};
+use abi::signal::{SIGKILL, SIGSYS};
+use abi::{Errno, Result, SigInfo};
+use bpf::{ARCH, Data, Insn, Program};
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+pub const FLAG_TSYNC: u64 = 1;
+pub const FLAG_LOG: u64 = 2;
+pub const FLAG_SPEC_ALLOW: u64 = 4;
+pub const FLAG_TSYNC_ESRCH: u64 = 16;
+
+const KILL_PROCESS: u32 = 0x8000_0000;
+const KILL_THREAD: u32 = 0;
+const TRAP: u32 = 0x0003_0000;
+const ERRNO: u32 = 0x0005_0000;
+const USER_NOTIF: u32 = 0x7fc0_0000;
+const TRACE: u32 = 0x7ff0_0000;
+const LOG: u32 = 0x7ffc_0000;
+const ALLOW: u32 = 0x7fff_0000;
+
+/// What `SECCOMP_GET_ACTION_AVAIL` says. There are no listeners, so nobody could be notified.
+#[must_use]
+pub fn action_available(action: u32) -> bool {
+    matches!(
+        action,
+        KILL_PROCESS | KILL_THREAD | TRAP | ERRNO | TRACE | LOG | ALLOW
+    )
+}
+
+/// How many system-call numbers the bitmap has room for.
+const NUMBERS: usize = crate::syscalls::MAX;
+/// The most instructions of a chain, with four for each filter (`MAX_INSNS_PER_PATH`).
+const CHAIN_MAX: usize = 32_768;
+const PER_FILTER: usize = 4;
+
+/// A bit for each system-call number.
+type Bitmap = [u64; NUMBERS / 64];
+
+/// The numbers that a program allows with any arguments.
+fn allowed(program: &Program) -> Bitmap {
+    let mut b = [0; NUMBERS / 64];
+    for nr in 0..NUMBERS {
+        if program.constant(nr as u32) == Some(ALLOW) {
+            b[nr / 64] |= 1u64 << (nr % 64);
+        }
+    }
+    b
+}
+
+/// A filter and those before it.
+pub struct Filter {
+    program: Program,
+    prev: Option<Arc<Filter>>,
+    /// Numbers that the whole chain allows with any arguments.
+    allowed: Bitmap,
+    /// Of the chain.
+    count: usize,
+    size: usize,
+}
+
+impl Filter {
+    fn new(program: Program, own: &Bitmap, prev: Option<Arc<Filter>>) -> Result<Arc<Filter>> {
+        let (size, count) = prev.as_ref().map_or((0, 0), |p| (p.size, p.count));
+        // What is there already counts with a surcharge for each, what is new without (`seccomp_attach_filter`).
+        if size + program.weight() > CHAIN_MAX {
+            return Err(ENOMEM);
+        }
+        let mut allowed = *own;
+        if let Some(p) = &prev {
+            allowed
+                .iter_mut()
+                .zip(&p.allowed)
+                .for_each(|(a, b)| *a &= b);
+        }
+        Ok(Arc::new(Filter {
+            size: size + program.weight() + PER_FILTER,
+            count: count + 1,
+            program,
+            prev,
+            allowed,
+        }))
+    }
+
+    /// The sternest answer of the chain.
+    fn run(&self, nr: u32, args: &[u64; 6], ip: u64) -> u32 {
+        if let Some(word) = self.allowed.get(nr as usize / 64)
+            && word >> (nr % 64) & 1 != 0
+        {
+            return ALLOW;
+        }
+        let mut data: Data = [0; 16];
+        data[0] = nr;
+        data[1] = ARCH;
+        let words = [ip].into_iter().chain(*args);
+        for (at, w) in words.enumerate() {
+            data[2 + 2 * at] = w as u32;
+            data[3 + 2 * at] = (w >> 32) as u32;
+        }
+        let stern = |r: u32| (r & 0xffff_0000) as i32;
+        let (mut answer, mut f) = (ALLOW, Some(self));
+        while let Some(x) = f {
+            let r = x.program.run(&data);
+            if stern(r) < stern(answer) {
+                answer = r;
+            }
+            f = x.prev.as_deref();
+        }
+        answer
+    }
+
+    /// Whether `other` is this filter or stands before it in the chain.
+    fn has(self: &Arc<Filter>, other: &Arc<Filter>) -> bool {
+        let mut f = Some(self);
+        while let Some(x) = f {
+            if Arc::ptr_eq(x, other) {
+                return true;
+            }
+            f = x.prev.as_ref();
+        }
+        false
+    }
+}
+
+/// A chain may be thousands of filters long: dropped one by one, not one within the other.
+impl Drop for Filter {
+    fn drop(&mut self) {
+        let mut next = self.prev.take();
+        while let Some(f) = next.and_then(Arc::into_inner) {
+            let mut f = f;
+            next = f.prev.take();
+        }
+    }
+}
+
+/// `SECCOMP_MODE_*`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Mode {
+    Disabled = 0,
+    Strict = 1,
+    Filter = 2,
+}
+
+/// A task's state.
+#[derive(Default)]
+pub struct Seccomp {
+    /// A [`Mode`]. Written under the task list's lock.
+    mode: AtomicU8,
+    filter: RwLock<Option<Arc<Filter>>>,
+}
+
+impl Seccomp {
+    /// A child's; under the task list's lock.
+    #[must_use]
+    pub fn inherit(&self) -> Seccomp {
+        Seccomp {
+            filter: RwLock::new(self.filter.read().clone()),
+            mode: AtomicU8::new(self.mode.load(Ordering::Acquire)),
+        }
+    }
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        match self.mode.load(Ordering::Acquire) {
+            0 => Mode::Disabled,
+            1 => Mode::Strict,
+            _ => Mode::Filter,
+        }
+    }
+    /// How many filters there are, for `/proc/PID/status`.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.filter.read().as_ref().map_or(0, |f| f.count)
+    }
+    fn set(&self, f: Arc<Filter>) {
+        let old = self.filter.write().replace(f);
+        self.mode.store(Mode::Filter as u8, Ordering::Release);
+        drop(old);
+    }
+    fn may(&self, mode: Mode) -> Result<()> {
+        let now = self.mode();
+        if now == Mode::Disabled || now == mode {
+            Ok(())
+        } else {
+            Err(EINVAL)
+        }
+    }
+}
+
+/// Why a filter was not installed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refused {
+    Errno(Errno),
+    /// This thread has filters that the caller does not have (TSYNC).
+    Thread(i32),
+}
+
+impl From<Errno> for Refused {
+    fn from(e: Errno) -> Refused {
+        Refused::Errno(e)
+    }
+}
+
+/// Enters strict mode.
+pub fn set_strict(task: &Task) -> Result<()> {
+    let _list = task.kernel.tasks.lock();
+    task.seccomp.may(Mode::Strict)?;
+    task.seccomp
+        .mode
+        .store(Mode::Strict as u8, Ordering::Release);
+    Ok(())
+}
+
+/// Whether the task may install filters: it cannot gain privileges, or has CAP_SYS_ADMIN.
+pub fn may_install(task: &Task) -> Result<()> {
+    if task.no_new_privs.load(Ordering::Relaxed) || task.cred().has(vfs::Caps::SYS_ADMIN) {
+        Ok(())
+    } else {
+        Err(EACCES)
+    }
+}
+
+/// Adds a filter to the task's, with [`FLAG_TSYNC`] to all threads of its process. Permission is the caller's
+/// matter ([`may_install`]).
+///
+/// This is also how a container's own profile is applied: after [`super::exec::prepare`], before the first
+/// task's thread is started, with the compiled program and no flags. It holds for every process to come.
+pub fn install(task: &Task, code: &[Insn], flags: u64) -> core::result::Result<(), Refused> {
+    let program = Program::new(code)?;
+    let own = allowed(&program);
+    let list = task.kernel.tasks.lock();
+    task.seccomp.may(Mode::Filter)?;
+    let mine = task.seccomp.filter.read().clone();
+    let others = if flags & FLAG_TSYNC == 0 {
+        Vec::new()
+    } else {
+        let mut all = list.threads(task.group.tgid);
+        all.retain(|t| t.tid != task.tid);
+        all
+    };
+    for t in &others {
+        let theirs = t.seccomp.filter.read().clone();
+        let fine = match t.seccomp.mode() {
+            Mode::Disabled => true,
+            Mode::Strict => false,
+            Mode::Filter => match (&mine, &theirs) {
+                (Some(m), Some(t)) => m.has(t),
+                _ => false,
+            },
+        };
+        if !fine {
+            return Err(if flags & FLAG_TSYNC_ESRCH != 0 {
+                Refused::Errno(ESRCH)
+            } else {
+                Refused::Thread(t.tid)
+            });
+        }
+    }
+    let f = Filter::new(program, &own, mine)?;
+    for t in &others {
+        t.seccomp.set(f.clone());
+        if task.no_new_privs.load(Ordering::Relaxed) {
+            t.no_new_privs.store(true, Ordering::Relaxed);
+        }
+    }
+    task.seccomp.set(f);
+    drop(list);
+    Ok(())
+}
+
+/// What becomes of a system call.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Verdict {
+    Go,
+    /// It is not done; it gives this.
+    Return(u64),
+    /// The thread or its process ends.
+    End,
+}
+
+/// Asks a task's filters about a system call. Only where [`Seccomp::mode`] is not `Disabled`.
+pub fn check(cx: &mut Context, nr: u64, args: &[u64; 6], ip: u64) -> Verdict {
+    let error = |e: i64| Verdict::Return((-e) as u64);
+    let nr = nr as u32;
+    let filter = match cx.seccomp.mode() {
+        Mode::Disabled => return Verdict::Go,
+        Mode::Strict => {
+            // read, write, rt_sigreturn, exit
+            if matches!(nr, 0 | 1 | 15 | 60) {
+                return Verdict::Go;
+            }
+            cx.exit = Some(SIGKILL.number());
+            return Verdict::End;
+        }
+        Mode::Filter => cx.seccomp.filter.read().clone(),
+    };
+    let Some(filter) = filter else {
+        return Verdict::Go;
+    };
+    let answer = filter.run(nr, args, ip);
+    let data = answer & 0xffff;
+    match answer & 0xffff_0000 {
+        ALLOW | LOG => Verdict::Go,
+        ERRNO => error(i64::from(data.min(4095))),
+        // No tracer, no listener.
+        TRACE | USER_NOTIF => error(i64::from(ENOSYS.raw())),
+        TRAP => {
+            let mut info = SigInfo::fault(SIGSYS, 1, ip);
+            info.errno = data as i32;
+            info.fields[1] = u64::from(nr) | u64::from(ARCH) << 32;
+            cx.kernel.force(&cx.task, info);
+            Verdict::Return(nr as i32 as i64 as u64)
+        }
+        KILL_THREAD if cx.kernel.tasks.lock().threads(cx.group.tgid).len() > 1 => {
+            cx.exit = Some(SIGSYS.number());
+            Verdict::End
+        }
+        _ => {
+            cx.kernel.kill_group(&cx.group, SIGSYS.number());
+            Verdict::End
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(ret: u32, prev: Option<Arc<Filter>>) -> Arc<Filter> {
+        let code = [Insn {
+            code: 6,
+            jt: 0,
+            jf: 0,
+            k: ret,
+        }];
+        let program = Program::new(&code).unwrap();
+        let own = allowed(&program);
+        Filter::new(program, &own, prev).unwrap()
+    }
+
+    #[test]
+    fn the_sternest_answer_counts() {
+        let a = filter(ALLOW, None);
+        assert_eq!(a.run(1, &[0; 6], 0), ALLOW);
+        assert!(a.allowed.iter().all(|w| *w == u64::MAX));
+        let e = filter(ERRNO | 7, Some(a.clone()));
+        assert_eq!(e.run(1, &[0; 6], 0), ERRNO | 7);
+        assert!(e.allowed.iter().all(|w| *w == 0));
+        let t = filter(TRAP, Some(e.clone()));
+        let l = filter(LOG, Some(t.clone()));
+        assert_eq!(l.run(1, &[0; 6], 0), TRAP);
+        let k = filter(KILL_PROCESS, Some(l.clone()));
+        assert_eq!(
+            filter(KILL_THREAD, Some(k)).run(1000, &[0; 6], 0),
+            KILL_PROCESS
+        );
+        // Of equal answers, the newest's data.
+        assert_eq!(
+            filter(ERRNO | 9, Some(e.clone())).run(1, &[0; 6], 0),
+            ERRNO | 9
+        );
+        assert!(l.has(&a) && !a.has(&l));
+    }
+
+    #[test]
+    fn a_long_chain_is_bounded_and_drops() {
+        let mut f = filter(ALLOW, None);
+        let program = || {
+            Program::new(&[Insn {
+                code: 6,
+                jt: 0,
+                jf: 0,
+                k: ALLOW,
+            }])
+            .unwrap()
+        };
+        let own = allowed(&program());
+        let mut n = 1;
+        while let Ok(next) = Filter::new(program(), &own, Some(f.clone())) {
+            f = next;
+            n += 1;
+        }
+        assert_eq!(n, 3641);
+        assert_eq!(f.count, n);
+        std::thread::Builder::new()
+            .stack_size(64 << 10)
+            .spawn(move || drop(f))
+            .unwrap()
+            .join()
+            .unwrap();
+    }
+}
