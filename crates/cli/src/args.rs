@@ -52,7 +52,8 @@ Examples:
 
 Exit status: the program's own. If a signal ends it, cloister ends by the same signal.
   125  the sandbox could not start      70  the sandbox itself failed
-  127  there is no such program        126  it cannot be executed")]
+  127  there is no such program        126  it cannot be executed
+   71  the sandbox was killed")]
 pub struct Do {
     /// How the program's code is run
     #[arg(long, value_enum, default_value_t)]

@@ -60,13 +60,13 @@ const CASES: &[(&str, Check)] = &[
         let (sentry, _) = r.pids();
         process::kill(sentry, libc::SIGKILL).unwrap();
         let end = r.end();
-        assert!(end.starts_with("broken 70: the Sentry was killed"), "{end}");
+        assert!(end.starts_with("broken 71: the Sentry was killed"), "{end}");
     }),
     ("kill-gofer", |r| {
         let (_, gofer) = r.pids();
         process::kill(gofer, libc::SIGKILL).unwrap();
         let end = r.end();
-        assert!(end.starts_with("broken 70: the Gofer was killed"), "{end}");
+        assert!(end.starts_with("broken 71: the Gofer was killed"), "{end}");
     }),
     ("kill-starter", |r| {
         r.pids();
