@@ -187,6 +187,7 @@ static void append(void)
 	T(write(fd, "def", 3));
 	T(lseek(fd, 0, SEEK_CUR));
 	T(pwrite(fd, "ghi", 3, 0));
+	T(lseek(fd, 0, SEEK_CUR));
 	T(pread(fd, b, 16, 0));
 	S(b, 9);
 	T(fcntl(fd, F_SETFL, 0));
@@ -317,6 +318,7 @@ static void permissions(void)
 	T(fchmod(99, 0600));
 	symlink("f", "l");
 	T(fchmodat(AT_FDCWD, "l", 0600, 0));
+	T(CHILD(drop_root(); _exit(fcntl(fd, F_SETFL, O_NOATIME) == 0)));
 	stat("f", &s);
 	T(s.st_mode & 07777);
 	T(chown("f", -1, -1));
@@ -746,6 +748,48 @@ static void record_locks(void)
 	T(WEXITSTATUS(st));
 }
 
+static void *wait_for_lock(void *arg)
+{
+	long r = lock((long)arg, F_SETLKW, F_WRLCK, 0, 10);
+	return (void *)(long)(r == -1 ? errno : r);
+}
+
+/* A descriptor that is closed while its lock is waited for leaves no lock behind. */
+static void lock_and_close(void)
+{
+	int hold = open("f", O_CREAT | O_RDWR, 0644), go[2];
+	pipe(go);
+	pid_t p = fork();
+	if (p == 0) {
+		char c;
+		lock(hold, F_SETLK, F_WRLCK, 0, 10);
+		write(go[1], "x", 1);
+		ms(200);
+		_exit(0);
+	}
+	char c;
+	read(go[0], &c, 1);
+	pthread_t t;
+	void *r;
+	pthread_create(&t, NULL, wait_for_lock, (void *)(long)hold);
+	ms(80);
+	close(hold);
+	pthread_join(t, &r);
+	T((long)r);
+	waitpid(p, NULL, 0);
+	T(CHILD(int f = open("f", O_RDWR); _exit(lock(f, F_SETLK, F_WRLCK, 0, 1) == 0)));
+}
+
+static void removed_directory(void)
+{
+	char b[512];
+	mkdir("d", 0755);
+	int d = open("d", O_RDONLY);
+	T(rmdir("d"));
+	T(syscall(SYS_getdents64, d, b, sizeof b));
+	T(openat(d, "x", O_CREAT | O_RDWR, 0600));
+}
+
 static void deadlock(void)
 {
 	int fd = open("f", O_CREAT | O_RDWR, 0644), ready[2];
@@ -833,6 +877,30 @@ static void copying(void)
 	T(copy_file_range(99, NULL, out, NULL, 5, 0));
 	T(pread(out, b, 32, 0));
 	S(b, 13);
+}
+
+/* What copies obeys RLIMIT_FSIZE too. (In a child: the limit is on our own output as well.) */
+static void copying_limited(void)
+{
+	put("from", "0123456789");
+	int from = open("from", O_RDONLY), to = open("to", O_CREAT | O_RDWR, 0644), p[2];
+	pipe(p);
+	T(CHILD(signal(SIGXFSZ, SIG_IGN); struct rlimit r = { 8, 8 }; setrlimit(RLIMIT_FSIZE, &r);
+		off_t o = 0; lseek(to, 6, SEEK_SET);
+		int n = sendfile(to, from, &o, 9);
+		n = n * 10 + sendfile(to, from, &o, 9);
+		_exit(n + 10)));
+	T(CHILD(signal(SIGXFSZ, SIG_IGN); struct rlimit r = { 8, 8 }; setrlimit(RLIMIT_FSIZE, &r);
+		loff_t o = 0, at = 5;
+		_exit(copy_file_range(from, &o, to, &at, 9, 0))));
+	T(CHILD(signal(SIGXFSZ, SIG_IGN); struct rlimit r = { 8, 8 }; setrlimit(RLIMIT_FSIZE, &r);
+		_exit(fallocate(to, 0, 0, 9) == -1 && errno == EFBIG)));
+	T(CHILD(signal(SIGXFSZ, SIG_IGN); struct rlimit r = { 8, 8 }; setrlimit(RLIMIT_FSIZE, &r);
+		loff_t at = 7; write(p[1], "abc", 3);
+		_exit(splice(p[0], NULL, to, &at, 3, 0))));
+	struct stat s;
+	fstat(to, &s);
+	T(s.st_size);
 }
 
 static void openat2s(void)
@@ -965,7 +1033,7 @@ static const struct check all[] = {
 	CHECK(append), CHECK(seeking), CHECK(sparse), CHECK(truncation), CHECK(attributes),
 	CHECK(permissions), CHECK(sticky), CHECK(directories), CHECK(listing), CHECK(working_directory),
 	CHECK(links), CHECK(renaming), CHECK(unlinked), CHECK(times), CHECK(extended), CHECK(flocks),
-	CHECK(record_locks), CHECK(deadlock), CHECK(allocation), CHECK(copying), CHECK(openat2s),
+	CHECK(record_locks), CHECK(lock_and_close), CHECK(removed_directory), CHECK(deadlock), CHECK(allocation), CHECK(copying), CHECK(copying_limited), CHECK(openat2s),
 	CHECK(memfds), CHECK(devices), CHECK(proc_self),
 };
 MAIN(all)

@@ -191,23 +191,87 @@ static void *writer(void *p) {
                 *(volatile uint32_t *)(AREAS + a * AREA_LEN + off) = value();
     return 0;
 }
+// The words that a new thread and its maker write: each is kept at a value that holds up who waits for it,
+// or misleads.
+static uint32_t kept[4];
+static void *keeper(void *p) {
+    (void)p;
+    while (!stop)
+        for (int a = 1; a < 6; a++) {
+            volatile uint32_t *w = (volatile uint32_t *)(AREAS + a * AREA_LEN);
+            if (kept[0] != ~1u) w[0x20 / 4] = kept[0];
+            if (kept[1] != ~1u) w[0x28 / 4] = kept[1];
+            if (kept[2] != ~1u) w[0x30 / 4] = kept[2];
+            if (kept[3] != ~1u) w[0x48 / 4] = kept[3];
+        }
+    return 0;
+}
 static void *quick(void *p) { return p; }
+// Areas 1 to 12 are there once so many threads were at the same time.
+static pthread_barrier_t all_here;
+static void *meet(void *p) {
+    pthread_barrier_wait(&all_here);
+    return p;
+}
+static void make_areas(void) {
+    static uint64_t s[64];
+    if (!sites(s, 64)) _exit(0);
+    pthread_t t[11];
+    pthread_barrier_init(&all_here, 0, 12);
+    for (int i = 0; i < 11; i++) if (pthread_create(&t[i], 0, meet, 0)) _exit(0);
+    pthread_barrier_wait(&all_here);
+    for (int i = 0; i < 11; i++) pthread_join(t[i], 0);
+}
 static void race(void) {
     guard();
     if (sigsetjmp(out, 1)) _exit(1);
     timer(1000);
     pthread_t w, t;
-    // The areas are there once threads were.
-    for (int i = 0; i < 3; i++) {
-        pthread_create(&t, 0, quick, 0);
-        pthread_join(t, 0);
-    }
+    make_areas();
     pthread_create(&w, 0, writer, 0);
     for (int i = 0; i < 50; i++) {
         if (pthread_create(&t, 0, quick, 0)) break;
         pthread_join(t, 0);
     }
     stop = 1;
+    _exit(0);
+}
+
+static void starts_as(const uint32_t how[4]) {
+    guard();
+    if (sigsetjmp(out, 1)) _exit(1);
+    pthread_t w, t;
+    make_areas();
+    memcpy(kept, how, sizeof kept);
+    pthread_create(&w, 0, keeper, 0);
+    for (int i = 0; i < 300; i++) {
+        if (pthread_create(&t, 0, quick, 0)) break;
+        pthread_join(t, 0);
+    }
+    stop = 1;
+    _exit(0);
+}
+
+static void starts(void) {
+    static const uint32_t how[][4] = {{0, ~1u, ~1u, ~1u}, {1, ~1u, ~1u, ~1u}, {1, -24, ~1u, ~1u}, {1, ~1u, ~1u, -11},
+        {~1u, ~1u, 2, ~1u}, {1, 5, 3, 4}};
+    starts_as(how[rnd() % 6]);
+}
+// Nobody learns of the new thread's listener: the Sentry gives up after a while.
+static void starts_late(void) {
+    static const uint32_t how[4] = {~1u, 0, ~1u, ~1u};
+    starts_as(how);
+}
+
+// All that lies in the stub's range, whatever it is.
+static void all_of_it(void) {
+    static uint64_t s[64];
+    guard();
+    if (!sites(s, 64)) _exit(0);
+    for (volatile uint64_t at = TEXT; at < 0x7fff00000000ul; at += 0x20000)
+        if (sigsetjmp(out, 1) == 0) {
+            if (at < AREAS || at >= AREAS + 8 * AREA_LEN) *(volatile uint64_t *)at = value(), _exit(9);
+        }
     _exit(0);
 }
 
@@ -245,6 +309,57 @@ static void frames(void) {
             static uint8_t code[] = {0x0f, 0x05, 0x0f, 0x0b};
             jump((uint64_t)code, r, (uint64_t)&page[i]);
         }
+    }
+    _exit(0);
+}
+
+// A frame of our own in the thread's area, with FP state at its very end; then an event that makes the Sentry
+// push a signal frame from it.
+static void fp_frames(void) {
+    static uint64_t s[64];
+    guard();
+    int n = sites(s, 64);
+    if (!n) _exit(0);
+    for (volatile int i = 0; i < 60; i++) {
+        uint64_t area = AREAS + AREA_LEN, uc = area + 0x1000, info = area + 0x2000;
+        if (sigsetjmp(out, 1) == 0) {
+            timer(30);
+            uint64_t room = i % 2 ? 512 : 64 * (8 + rnd() % 40);
+            *(uint64_t *)(uc + 40 + 8 * 23) = area + AREA_LEN - room;
+            *(uint32_t *)(area + AREA_LEN - room + 464) = 0x46505853;
+            *(uint32_t *)(area + AREA_LEN - room + 480) = i % 3 ? rnd() : 832;
+            *(uint64_t *)(uc + 40 + 8 * 15) = (uint64_t)&n;     // rsp
+            *(uint64_t *)(uc + 40 + 8 * 16) = i % 5 ? 1 : 0;    // rip
+            *(uint32_t *)(info + 8) = 1;
+            *(uint64_t *)(info + 16) = 8;
+            uint64_t r[14] = {EVENT_NR, 0, 0, uc, info, i % 4 ? SIGSEGV : SIGSYS};
+            jump(s[rnd() % n], r, 0);
+        }
+        timer(0);
+    }
+    _exit(0);
+}
+
+// Faults that never were, at any address.
+static void faults(void) {
+    static uint64_t s[64];
+    guard();
+    int n = sites(s, 64);
+    if (!n) _exit(0);
+    for (volatile int i = 0; i < 300; i++) {
+        uint64_t area = AREAS + AREA_LEN, uc = area + 0x1000, info = area + 0x2000;
+        if (sigsetjmp(out, 1) == 0) {
+            timer(30);
+            for (int j = 0; j < 24; j++) *(uint64_t *)(uc + 40 + 8 * j) = value();
+            *(uint64_t *)(uc + 40 + 8 * 15) = (uint64_t)&n;
+            *(uint32_t *)(info + 8) = rnd() % 6;
+            *(uint64_t *)(info + 16) = value();
+            *(uint32_t *)(info + 28) = rnd() % 8 ? 0xc000003e : value();
+            static const int sig[] = {SIGSEGV, SIGSEGV, SIGBUS, SIGSYS, SIGILL, SIGTRAP, SIGFPE};
+            uint64_t r[14] = {EVENT_NR, 0, 0, uc, info, sig[rnd() % 7]};
+            jump(s[rnd() % n], r, 0);
+        }
+        timer(0);
     }
     _exit(0);
 }
@@ -305,7 +420,8 @@ static const struct { const char *name; void (*run)(void); int times; } attacks[
     {"jumps", jumps, 6}, {"events", events, 6}, {"events-once", events_once, 40}, {"own-calls", own_calls, 30},
     {"any-calls", any_calls, 20}, {"exits", exits, 4}, {"no-event-nr", no_event_nr, 1}, {"areas", areas, 12}, {"text", text, 2},
     {"race", race, 6}, {"stack-race", stack_race, 6}, {"frames", frames, 6}, {"masked-spin", masked_spin, 3},
-    {"masked-calls", masked_calls, 3}, {"everything", everything, 2},
+    {"masked-calls", masked_calls, 3}, {"everything", everything, 2}, {"fp-frames", fp_frames, 4}, {"faults", faults, 8}, {"starts", starts, 8},
+    {"starts-late", starts_late, 1},    {"all-of-it", all_of_it, 1},
 };
 
 // Counts, checks its own memory, makes calls, takes signals, has threads.

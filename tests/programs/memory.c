@@ -1,6 +1,7 @@
 /* Mappings, protection, faults, copying across bad memory. */
 #define AREA "memory"
 #include "check.h"
+#include <sys/prctl.h>
 #include <setjmp.h>
 #include <sys/syscall.h>
 
@@ -562,6 +563,38 @@ static void threads(void)
 	T(bad);
 }
 
+static volatile long contended[8 * 512];
+static volatile int contend;
+
+static void *contender(void *arg)
+{
+	while (contend)
+		for (int i = 0; i < 8; i++)
+			__atomic_add_fetch(&contended[i * 512], 1, __ATOMIC_RELAXED);
+	return arg;
+}
+
+/* Every fork makes all threads fault at the same words. */
+static void faults_at_once(void)
+{
+	pthread_t t[4];
+	int st, bad = 0;
+	contend = 1;
+	for (int i = 0; i < 4; i++)
+		pthread_create(&t[i], NULL, contender, NULL);
+	for (int i = 0; i < 60; i++) {
+		pid_t p = fork();
+		if (p == 0)
+			_exit(0);
+		waitpid(p, &st, 0);
+		bad |= st;
+	}
+	contend = 0;
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	T(bad);
+}
+
 static void other_process(void)
 {
 	char *p = map(2), b[16] = "";
@@ -576,6 +609,23 @@ static void other_process(void)
 	T(process_vm_readv(getpid(), &l, 1, &r, 1, 0));
 	T(process_vm_readv(getpid(), &l, 1, &r, 1, 1));
 	T(process_vm_readv(999999999, &l, 1, &r, 1, 0));
+	r.iov_base = p;
+	for (int dumpable = 0; dumpable <= 1; dumpable++) {
+		int ready[2];
+		pipe(ready);
+		pid_t c = fork();
+		if (c == 0) {
+			drop_root();
+			prctl(PR_SET_DUMPABLE, dumpable);
+			write(ready[1], "x", 1);
+			pause();
+			_exit(0);
+		}
+		read(ready[0], b, 1);
+		T(CHILD(drop_root(); _exit(process_vm_readv(c, &l, 1, &r, 1, 0) == 7)));
+		kill(c, SIGKILL);
+		waitpid(c, NULL, 0);
+	}
 	T(syscall(SYS_membarrier, 0, 0, 0) > 0);
 	T(syscall(SYS_membarrier, 99, 0, 0));
 }
@@ -605,7 +655,7 @@ static const struct check all[] = {
 	CHECK(basics), CHECK(bad_arguments), CHECK(fixed), CHECK(protection), CHECK(execution),
 	CHECK(remapping), CHECK(advice), CHECK(residency), CHECK(file_private), CHECK(file_shared),
 	CHECK(end_of_file), CHECK(across_fork), CHECK(bad_buffers), CHECK(heap), CHECK(stack),
-	CHECK(grows_down), CHECK(double_mapping), CHECK(many), CHECK(threads), CHECK(other_process),
+	CHECK(grows_down), CHECK(double_mapping), CHECK(many), CHECK(threads), CHECK(faults_at_once), CHECK(other_process),
 	CHECK(maps_file),
 };
 MAIN(all)

@@ -402,6 +402,27 @@ static void stopped_sleep(void)
 	T(WEXITSTATUS(st));
 }
 
+/* A call can be interrupted as often as one likes. */
+static void interrupted_often(void)
+{
+	int p[2], st;
+	T(pipe(p));
+	pid_t k = fork();
+	if (k == 0) {
+		char b;
+		close(p[1]);
+		_exit(read(p[0], &b, 1) == 1 ? 7 : 1);
+	}
+	for (int i = 0; i < 6000; i++) {
+		kill(k, SIGSTOP);
+		waitpid(k, &st, WUNTRACED);
+		kill(k, SIGCONT);
+	}
+	T(write(p[1], "x", 1));
+	T(waitpid(k, &st, 0) == k);
+	T(st);
+}
+
 static void stopping(void)
 {
 	siginfo_t i;
@@ -574,10 +595,11 @@ static void stack_overflow(void)
 	T(CHILD(signal(SIGSEGV, on); overflow(0)));
 }
 
-static volatile long where;
+static volatile long where, trap_number, trap_address;
 static void on_trap(int s, siginfo_t *i, void *c)
 {
-	(void)c;
+	greg_t *g = ((ucontext_t *)c)->uc_mcontext.gregs;
+	trap_number = g[REG_TRAPNO], trap_address = g[REG_CR2];
 	last = s, code = i->si_code, where = (long)i->si_addr;
 	siglongjmp(back, 1);
 }
@@ -611,6 +633,23 @@ static void hardware(void)
 		*(volatile char *)16 = 1;
 	T(last * 1000 + code);
 	T(where);
+	T(trap_number);
+	T(trap_address);
+	if (!sigsetjmp(back, 1))
+		__asm__ volatile("ud2");
+	T(trap_number);
+	if (!sigsetjmp(back, 1))
+		__asm__ volatile("int3");
+	T(trap_number);
+	if (!sigsetjmp(back, 1))
+		__asm__ volatile("hlt");
+	T(trap_number);
+	if (!sigsetjmp(back, 1))
+		value = one / zero;
+	T(trap_number);
+	if (!sigsetjmp(back, 1))
+		raise(SIGFPE);
+	T(trap_number);
 	T(CHILD(signal(SIGSEGV, SIG_IGN); *(volatile char *)16 = 1));
 	T(CHILD(block(SIGSEGV); *(volatile char *)16 = 1));
 	T(CHILD(signal(SIGFPE, SIG_DFL); value = one / zero));
@@ -839,7 +878,7 @@ static void fatal_at_once(void)
 static const struct check all[] = {
 	CHECK(sent_by_kill), CHECK(actions), CHECK(defaults), CHECK(masks), CHECK(in_handlers),
 	CHECK(handler_mask), CHECK(context_mask), CHECK(queueing), CHECK(waiting), CHECK(interrupted_read),
-	CHECK(interrupted_sleeps), CHECK(stopped_sleep), CHECK(stopping), CHECK(child_signals),
+	CHECK(interrupted_sleeps), CHECK(stopped_sleep), CHECK(interrupted_often), CHECK(stopping), CHECK(child_signals),
 	CHECK(alternate_stack), CHECK(stack_overflow), CHECK(hardware), CHECK(fp_state), CHECK(pipes),
 	CHECK(alarms), CHECK(threads), CHECK(after_exec),
 	CHECK(interrupted_often), CHECK(queue_limit), CHECK(fatal_at_once),

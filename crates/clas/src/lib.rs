@@ -399,6 +399,11 @@ pub trait MappingObserver: Send + Sync {
     /// forget what was looked up for them. Takes the address space's lock: never call it with a lock held
     /// that [`Mappable::backing`] takes.
     fn invalidate(&self, va: Va, len: u64);
+    /// The file was cut short before what is mapped at `[va, va + len)`: private copies of what was there go
+    /// too.
+    fn truncated(&self, va: Va, len: u64) {
+        self.invalidate(va, len);
+    }
 }
 
 #[cfg(test)]

@@ -115,6 +115,24 @@ impl MappingRegistry {
     /// Tells everyone who maps a part of `[offset, offset + len)`. Call it after the file has changed, and
     /// without any lock that [`Mappable::backing`](crate::Mappable::backing) takes.
     pub fn invalidate(&self, offset: u64, len: u64) {
+        for (observer, va, len) in self.found(offset, len) {
+            if let Some(o) = observer.upgrade() {
+                o.invalidate(va, len);
+            }
+        }
+    }
+
+    /// As [`MappingRegistry::invalidate`], where the file ends before `offset` now.
+    pub fn truncated(&self, offset: u64) {
+        for (observer, va, len) in self.found(offset, u64::MAX - offset) {
+            if let Some(o) = observer.upgrade() {
+                o.truncated(va, len);
+            }
+        }
+    }
+
+    /// Who maps a part of `[offset, offset + len)`, and where.
+    fn found(&self, offset: u64, len: u64) -> Vec<(Weak<dyn MappingObserver>, Va, u64)> {
         let end = offset.saturating_add(len);
         let mut found: Vec<(Weak<dyn MappingObserver>, Va, u64)> = Vec::new();
         {
@@ -131,11 +149,7 @@ impl MappingRegistry {
                 }
             }
         }
-        for (observer, va, len) in found {
-            if let Some(o) = observer.upgrade() {
-                o.invalidate(va, len);
-            }
-        }
+        found
     }
 
     /// Whether nobody maps the file.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Runs programs that you do not trust behind a Linux kernel of their own, in user space.
 #[derive(Parser, Debug)]
-#[command(name = "cloister", version, arg_required_else_help = true)]
+#[command(name = "cloister", version, arg_required_else_help = true, args_override_self = true)]
 #[command(after_help = "\
 Examples:
   cloister do -- python3 -c 'import os; print(os.uname())'
@@ -32,7 +32,8 @@ pub enum Command {
     ///
     /// The program sees this machine's files as you do, in a sandbox of its own: its writes go to memory
     /// and are gone afterwards, unless you name places with --writable or --volume; it has no network; it
-    /// sees no process but its own. It gets your environment, user, groups, limits and working directory.
+    /// sees no process but its own. It gets your environment, user, groups, limits, working
+    /// directory, and the signals that you ignore or block.
     Do(Do),
     #[command(flatten)]
     Oci(crate::oci::Command),
@@ -50,7 +51,8 @@ Examples:
   cloister do --strace --log trace.txt -- ls
 
 Exit status: the program's own. If a signal ends it, cloister ends by the same signal.
-  125  the sandbox could not start      70  the sandbox itself failed")]
+  125  the sandbox could not start      70  the sandbox itself failed
+  127  there is no such program        126  it cannot be executed")]
 pub struct Do {
     /// How the program's code is run
     #[arg(long, value_enum, default_value_t)]

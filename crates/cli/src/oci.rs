@@ -141,6 +141,8 @@ pub enum Command {
         interval: String,
         id: String,
     },
+    /// Sets limits of a running container
+    Update(Box<UpdateArgs>),
     /// Waits for a container's end, and exits as its program did
     Wait {
         id: String,
@@ -243,6 +245,79 @@ pub struct ExecArgs {
     command: Vec<String>,
 }
 
+#[derive(Args, Debug)]
+pub struct UpdateArgs {
+    /// A file with the specification's resources; - for standard input
+    #[arg(long, short, value_name = "FILE")]
+    resources: Option<PathBuf>,
+    /// Bytes
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    memory: Option<i64>,
+    /// Bytes
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    memory_reservation: Option<i64>,
+    /// Memory and swap together, bytes
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    memory_swap: Option<i64>,
+    /// Microseconds
+    #[arg(long, value_name = "US")]
+    cpu_period: Option<u64>,
+    /// Microseconds in each period
+    #[arg(long, value_name = "US", allow_hyphen_values = true)]
+    cpu_quota: Option<i64>,
+    /// A weight beside other containers
+    #[arg(long, value_name = "N", visible_alias = "cpu-shares")]
+    cpu_share: Option<u64>,
+    /// CPUs, as in 0-2,4
+    #[arg(long, value_name = "LIST")]
+    cpuset_cpus: Option<String>,
+    /// Memory nodes
+    #[arg(long, value_name = "LIST")]
+    cpuset_mems: Option<String>,
+    /// A weight of input and output
+    #[arg(long, value_name = "N")]
+    blkio_weight: Option<u16>,
+    /// Tasks
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pids_limit: Option<i64>,
+    id: String,
+}
+
+fn update(rt: &Runtime, a: UpdateArgs) -> oci::Result<()> {
+    let mut r: spec::Resources = match &a.resources {
+        None => spec::Resources::default(),
+        Some(p) => {
+            let stdin = PathBuf::from("/dev/stdin");
+            let p = if p.as_os_str() == "-" { &stdin } else { p };
+            let (r, unknown) = spec::read(p)?;
+            for w in unknown {
+                rt.log.warning(&format!("{w} is not known to this version"));
+            }
+            r
+        }
+    };
+    let m = r.memory.get_or_insert_default();
+    m.limit = a.memory.or(m.limit);
+    m.reservation = a.memory_reservation.or(m.reservation);
+    m.swap = a.memory_swap.or(m.swap);
+    let c = r.cpu.get_or_insert_default();
+    c.period = a.cpu_period.or(c.period);
+    c.quota = a.cpu_quota.or(c.quota);
+    c.shares = a.cpu_share.or(c.shares);
+    c.cpus = a.cpuset_cpus.or(c.cpus.take());
+    c.mems = a.cpuset_mems.or(c.mems.take());
+    if a.blkio_weight.is_some() {
+        r.block_io.get_or_insert_default().weight = a.blkio_weight;
+    }
+    if a.pids_limit.is_some() {
+        r.pids.get_or_insert_default().limit = a.pids_limit;
+    }
+    for w in oci::update(rt, &a.id, &r)? {
+        rt.log.warning(&w);
+    }
+    Ok(())
+}
+
 fn user(s: &str) -> Result<(u32, Option<u32>), String> {
     let number = |s: &str| s.parse().map_err(|_| "write numbers, as in 1000 or 1000:1000".to_owned());
     match s.split_once(':') {
@@ -318,7 +393,13 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
         }
         Command::Start { id } => oci::start(rt, &id)?,
         Command::Run { create, detach, keep } => return run_container(rt, create.plain(), detach, keep),
-        Command::Exec(e) => return exec(rt, *e),
+        Command::Exec(e) => {
+            // As runc: not a status that a program has.
+            return exec(rt, *e).or_else(|e| {
+                rt.log.error(&e.0);
+                Ok(255)
+            });
+        }
         Command::State { id } => print(&pretty(&oci::state(rt, &id)?)),
         Command::Kill { all, id, signal } => oci::kill(rt, &id, signal, all)?,
         Command::Delete { force, id } => oci::delete(rt, &id, force)?,
@@ -327,6 +408,7 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
         Command::Pause { id } => oci::pause(rt, &id)?,
         Command::Resume { id } => oci::resume(rt, &id)?,
         Command::Events { stats, interval, id } => events(rt, &id, stats, &interval)?,
+        Command::Update(a) => update(rt, *a)?,
         Command::Wait { id } => return oci::wait(rt, &id),
         Command::Spec { bundle, rootless } => {
             let path = bundle.join("config.json");

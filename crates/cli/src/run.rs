@@ -7,7 +7,8 @@ use crate::stdio::{Errors, RawMode, Streams};
 use hostcall::{HostFd, path, start as host, term};
 use sandbox::{Access, EXIT_NOT_STARTED, Ending, RootSpec, SentrySide, Spec};
 use sentry::boot::config::{
-    Config, ContainerSpec, MountKind, MountSpec, Net, PlatformKind, ProcessSpec, RootFs, Stdio, TraceConfig,
+    Config, ContainerSpec, MountKind, MountSpec, Net, PlatformKind, ProcessSpec, RootFs, Stdio,
+    TraceConfig,
 };
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -123,7 +124,11 @@ fn init_process(args: &Do) -> Result<ProcessSpec, String> {
     let rlimits = (0..16)
         .filter_map(|r| host::rlimit(r).ok().map(|(soft, hard)| (r, soft, hard)))
         .collect();
+    let blocked =
+        host::blocked_signals().map_err(|e| format!("cannot read your blocked signals: {e}"))?;
     Ok(ProcessSpec {
+        ignored: host::inherited_ignored_signals().bits(),
+        blocked: blocked.bits(),
         argv: args.command.iter().map(|a| a.clone().into_vec()).collect(),
         envp,
         cwd: cwd.into_os_string().into_vec(),
@@ -151,12 +156,7 @@ fn own_mounts() -> Vec<MountSpec> {
     };
     vec![
         fs("/proc", "proc", "", QUIET | NOEXEC),
-        fs(
-            "/sys",
-            "sysfs",
-            "",
-            QUIET | NOEXEC | libc::MS_RDONLY as u32,
-        ),
+        fs("/sys", "sysfs", "", QUIET | NOEXEC | libc::MS_RDONLY as u32),
         MountSpec {
             kind: MountKind::Devices,
             ..fs("/dev", "devtmpfs", "mode=755", libc::MS_NOSUID as u32)

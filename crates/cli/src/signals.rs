@@ -6,27 +6,31 @@ use hostcall::start::{self as host, SignalSet};
 use hostcall::{HostFd, process, term};
 use sandbox::{Attendant, Running};
 
-/// Those that a person, a shell or a service manager sends. SIGTTOU is blocked, too: it would stop this
-/// process when it puts the terminal back.
-const PASSED: [i32; 10] = [
-    libc::SIGHUP,
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGALRM,
-    libc::SIGTERM,
-    libc::SIGTSTP,
-    libc::SIGCONT,
-    libc::SIGWINCH,
+/// Those that are not passed on: they cannot be caught, or they concern this process itself. SIGTTOU is
+/// blocked, too: it would stop this process when it puts the terminal back.
+const OWN: [i32; 13] = [
+    libc::SIGKILL,
+    libc::SIGSTOP,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGPIPE,
+    libc::SIGCHLD,
+    libc::SIGURG,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
 ];
 
 /// Blocks them, and opens the descriptor that they are read from. What the caller ignores (`nohup`) stays
 /// ignored.
 pub fn open() -> Result<HostFd> {
-    let set = PASSED
-        .into_iter()
-        .filter(|s| !host::is_ignored(*s))
+    // A caller that ignores it would have our children's ends thrown away.
+    host::set_default_action(libc::SIGCHLD)?;
+    let set = (1..=64)
+        .filter(|s| !OWN.contains(s) && !host::is_ignored(*s))
         .fold(SignalSet::default(), SignalSet::with);
     host::block_signals(set.with(libc::SIGTTOU))?;
     host::signalfd(set)

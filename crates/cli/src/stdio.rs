@@ -41,8 +41,9 @@ fn terminal(fd: RawFd) -> Option<(u64, u64)> {
     Some((st.st_dev, st.st_ino))
 }
 
-/// Raw mode of the terminal on standard input: put back when dropped, so also by a panic. (No signal ends
-/// this process but SIGKILL: the others are read, not suffered.)
+/// Raw mode of the terminal on standard input: put back when dropped, so also by a panic. (No signal that is
+/// sent ends this process but SIGKILL and a crash's: the others are read, not suffered. After those the shell
+/// puts its terminal back, or `stty sane` does. A helper that did it would race with the shell.)
 pub struct RawMode(Settings);
 
 impl RawMode {

@@ -84,8 +84,8 @@ fn the_exit_status_is_the_programs() {
 #[test]
 fn mistakes_are_told() {
     for (args, want) in [
-        (&["do", "--", "/no/such/program"][..], "no such program"),
-        (&["do", "--cwd", "here", "true"], "not an absolute path"),
+        (&["do", "--cwd", "here", "true"][..], "not an absolute path"),
+        (&["do", "--cwd", "/no/such/place", "true"], "/no/such/place"),
         (
             &["do", "--writable", "/no/such/place", "true"],
             "/no/such/place",
@@ -103,6 +103,38 @@ fn mistakes_are_told() {
         );
         assert_eq!(o.stdout, b"", "{args:?}");
     }
+}
+
+#[test]
+fn a_program_that_cannot_run_is_told_as_shells_do() {
+    for (program, want, status) in [
+        ("/no/such/program", "no such program", 127),
+        ("no-such-program-in-path", "no such program", 127),
+        ("/etc/passwd", "may not be executed", 126),
+        ("/etc", "", 126),
+    ] {
+        let o = output(&["do", "--", program]);
+        assert_eq!(o.status.code(), Some(status), "{program}");
+        assert!(
+            text(&o.stderr).contains(want),
+            "{program}: {}",
+            text(&o.stderr)
+        );
+        assert_eq!(o.stdout, b"", "{program}");
+    }
+}
+
+#[test]
+fn ignored_and_blocked_signals_are_kept() {
+    // The caller is a shell: it ignores them, and execve keeps that.
+    let me = env!("CARGO_BIN_EXE_cloister");
+    let script = format!(
+        "trap '' HUP PIPE USR1; {me} do -- sed -n 's/^SigIgn:.*000\\(....\\)$/\\1/p' /proc/self/status; \
+         trap - PIPE; {me} do -- sed -n 's/^SigIgn:.*000\\(....\\)$/\\1/p' /proc/self/status; \
+         env --block-signal=TERM {me} do -- sed -n 's/^SigBlk:.*000\\(....\\)$/\\1/p' /proc/self/status"
+    );
+    let o = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(text(&o.stdout), "1201\n0201\n4000\n", "{}", text(&o.stderr));
 }
 
 #[test]
@@ -161,7 +193,8 @@ fn a_terminal_is_joined() {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        text(&o.stdout).replace("\r\n", "\n")
+        // The end of script's input is typed in, too, and may be shown.
+        text(&o.stdout).replace("\r\n", "\n").replace("^@", "")
     };
     let size = format!("{exe} do -- sh -c 'stty size; tty'");
     assert_eq!(run(&size), "33 44\n/dev/pts/0\nicanon\n");
@@ -247,7 +280,17 @@ fn only_named_places_are_written() {
 
 #[test]
 fn signals_reach_the_program() {
-    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1] {
+    for signal in [
+        libc::SIGTERM,
+        libc::SIGINT,
+        libc::SIGHUP,
+        libc::SIGUSR1,
+        libc::SIGPROF,
+        libc::SIGPWR,
+        libc::SIGABRT,
+        // A real-time one.
+        40,
+    ] {
         let mut c = waiting();
         kill(c.id(), signal);
         assert_eq!(c.wait().unwrap().signal(), Some(signal));

@@ -3,12 +3,14 @@
 use crate::proto::{Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step};
 use crate::wire::{Hello, MAX_CLOSES, MAX_MESSAGE};
 use abi::Result;
-use abi::errno::{EBADMSG, EIO};
+use abi::errno::{EBADMSG, EIO, ENFILE};
 use hostcall::{HostFd, sock};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// The longest name in a directory (`NAME_MAX`).
+const MAX_NAME: usize = 255;
 /// Closed handles that wait for a request to ride on; beyond, they get one of their own.
 const MAX_PENDING: usize = 1024;
 
@@ -148,9 +150,13 @@ impl Client {
     }
     fn node_and_fd(&self, request: &Request) -> Result<(Attr, Handle, HostFd)> {
         match self.call(request)? {
-            (Reply::Node { attr, handle, .. }, mut fds) => {
-                Ok((attr, handle, fds.pop().ok_or(EIO)?))
-            }
+            (Reply::Node { attr, handle, .. }, mut fds) => match fds.pop() {
+                Some(fd) => Ok((attr, handle, fd)),
+                None => {
+                    self.close(handle);
+                    Err(ENFILE)
+                }
+            },
             _ => Err(EIO),
         }
     }
@@ -214,7 +220,8 @@ impl Client {
     /// A host descriptor of a regular file.
     pub fn open(&self, file: Handle, access: Access) -> Result<HostFd> {
         match self.call(&Request::Open { file, access })? {
-            (Reply::Done, mut fds) => fds.pop().ok_or(EIO),
+            // The server gave one: this process's table is full.
+            (Reply::Done, mut fds) => fds.pop().ok_or(ENFILE),
             _ => Err(EIO),
         }
     }
@@ -299,7 +306,9 @@ impl Client {
     /// Some entries from a cookie on, the next cookie, and whether that was all.
     pub fn read_dir(&self, dir: Handle, cookie: u64) -> Result<(Vec<Entry>, u64, bool)> {
         match self.call(&Request::ReadDir { dir, cookie })?.0 {
-            Reply::Entries { list, next, end } => Ok((list, next, end)),
+            Reply::Entries { list, next, end } if list.iter().all(|e| e.name.len() <= MAX_NAME) => {
+                Ok((list, next, end))
+            }
             _ => Err(EIO),
         }
     }

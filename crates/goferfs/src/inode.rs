@@ -10,11 +10,15 @@ use gofer::proto::{Access, Attr, Entry, New, SetAttr as HostSetAttr};
 use gofer::wire::MAX_NAMES;
 use hostcall::HostFd;
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::file::{FileOps, O_ACCMODE, O_RDONLY};
 use vfs::inode::{Ahead, InodeExt, Looked, downcast};
 use vfs::{Caller, FileType, Inode, NewNode, Perm, RenameFlags, SetAttr, Stat};
+
+/// The most names of one directory that are held in memory.
+const MAX_ENTRIES: usize = 1 << 22;
 
 /// Host descriptors of a regular file.
 #[derive(Default)]
@@ -197,11 +201,16 @@ impl GoferInode {
         }
         let mut all = Vec::new();
         let mut cookie = 0;
+        let mut seen = HashSet::new();
         loop {
             let (mut list, next, end) = self.fs.client.read_dir(self.handle, cookie)?;
             all.append(&mut list);
             if end || next == cookie {
                 break;
+            }
+            // A file system may lie: its directory may never end, or lead back to where it was.
+            if all.len() > MAX_ENTRIES || !seen.insert(next) {
+                return Err(EIO);
             }
             cookie = next;
         }
@@ -245,7 +254,7 @@ impl GoferInode {
         self.changed();
         if size < old {
             let from = size.next_multiple_of(abi::PAGE_SIZE);
-            self.mappings.invalidate(from, u64::MAX - from);
+            self.mappings.truncated(from);
         }
         Ok(())
     }

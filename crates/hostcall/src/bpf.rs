@@ -34,6 +34,8 @@ pub const fn arg_low(i: u32) -> u32 {
 pub const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 pub const TRAP: u32 = libc::SECCOMP_RET_TRAP;
 pub const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+/// `ENOSYS`.
+pub const NO_CALL: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
 pub const USER_NOTIF: u32 = libc::SECCOMP_RET_USER_NOTIF;
 pub const ARCH_X86_64: u32 = 0xc000_003e;
 
@@ -47,6 +49,7 @@ const LD: u16 = 0x20;
 const JEQ: u16 = 0x15;
 const JGE: u16 = 0x35;
 const RET: u16 = 0x06;
+const AND: u16 = 0x54;
 
 impl Program {
     #[must_use]
@@ -121,52 +124,85 @@ impl Program {
 
 /// A process's allow-list as a filter: a binary search over the numbers; everything else kills.
 ///
-/// Some calls are allowed with certain arguments only: `clone3` cannot be inspected and makes threads (new
-/// processes have nowhere to go: execve is not allowed); `prctl` only names threads; executable memory
-/// cannot be had by mmap or mprotect.
+/// Some calls are allowed with certain arguments only ([`arguments`]). `clone3`, whose flags lie in memory, is
+/// answered with `ENOSYS`: the C library then makes its threads by `clone`, whose flags are looked at.
 #[must_use]
 pub fn allow_list(process: Process) -> Program {
     let numbers = process.allow_list();
     let mut p = Program::new();
     p.load(ARCH).skip_if_eq(ARCH_X86_64, 1).ret(KILL);
-    p.load(NR);
-    search(&mut p, &numbers);
+    p.load(NR).ret_if_eq(libc::SYS_clone3 as u32, NO_CALL);
+    search(&mut p, process, &numbers);
     p
 }
 
-fn search(p: &mut Program, numbers: &[u32]) {
+/// What a thread of the C library is made with (musl adds the obsolete `CLONE_DETACHED`).
+pub const THREAD_FLAGS: u32 = (libc::CLONE_VM
+    | libc::CLONE_FS
+    | libc::CLONE_FILES
+    | libc::CLONE_SIGHAND
+    | libc::CLONE_THREAD
+    | libc::CLONE_SYSVSEM
+    | libc::CLONE_SETTLS
+    | libc::CLONE_PARENT_SETTID
+    | libc::CLONE_CHILD_CLEARTID) as u32;
+
+/// The verdict on an allowed call's arguments.
+///
+/// No executable memory; threads, but no processes and no namespaces; of ioctl(2) and fcntl(2) what
+/// `hostcall` makes; prctl(2) only names threads. A Gofer may be in the host's pid namespace: it signals itself
+/// only.
+fn arguments(process: Process, nr: u32) -> Program {
+    let mut p = Program::new();
+    let mut only = |arg: u32, mask: u32, values: &[u32]| {
+        p.load(arg_low(arg)).push(AND, 0, 0, mask);
+        for v in values {
+            p.ret_if_eq(*v, ALLOW);
+        }
+        p.ret(KILL);
+    };
+    match i64::from(nr) {
+        libc::SYS_mmap | libc::SYS_mprotect => only(2, libc::PROT_EXEC as u32, &[0]),
+        libc::SYS_clone => only(0, !(libc::CLONE_DETACHED as u32), &[THREAD_FLAGS]),
+        libc::SYS_ioctl => only(1, !0, &crate::process::IOCTLS),
+        libc::SYS_fcntl => only(
+            1,
+            !0,
+            &[
+                libc::F_DUPFD_CLOEXEC as u32,
+                libc::F_GETFD as u32,
+                libc::F_GETFL as u32,
+            ],
+        ),
+        libc::SYS_prctl => only(0, !0, &[libc::PR_SET_NAME as u32]),
+        libc::SYS_tgkill if process == Process::Gofer => only(0, !0, &[std::process::id()]),
+        _ => {
+            p.ret(ALLOW);
+        }
+    }
+    p
+}
+
+fn search(p: &mut Program, process: Process, numbers: &[u32]) {
     match numbers {
         [] => {
             p.ret(KILL);
         }
         [n] => {
-            p.skip_if_ne(*n, 4);
-            match i64::from(*n) {
-                libc::SYS_mmap | libc::SYS_mprotect => {
-                    // PROT_EXEC is bit 2 of argument 2: values 0..=3 are allowed.
-                    p.load(arg_low(2)).skip_if_ge(4, 1).ret(ALLOW).ret(KILL);
-                }
-                libc::SYS_prctl => {
-                    p.load(arg_low(0))
-                        .skip_if_ne(libc::PR_SET_NAME as u32, 1)
-                        .ret(ALLOW)
-                        .ret(KILL);
-                }
-                _ => {
-                    p.ret(ALLOW).ret(ALLOW).ret(ALLOW).ret(ALLOW);
-                }
-            }
-            p.ret(KILL);
+            let checks = arguments(process, *n);
+            p.skip_if_ne(*n, checks.len() as u8)
+                .append(&checks)
+                .ret(KILL);
         }
         _ => {
             let mid = numbers.len() / 2;
             let mut left = Program::new();
-            search(&mut left, &numbers[..mid]);
+            search(&mut left, process, &numbers[..mid]);
             // The left half may be longer than a conditional jump reaches: go over it by `ja`.
             p.push(JGE, 0, 1, numbers[mid]);
             p.push(0x05, 0, 0, left.len() as u32);
             p.code.extend_from_slice(&left.code);
-            search(p, &numbers[mid..]);
+            search(p, process, &numbers[mid..]);
         }
     }
 }
@@ -215,6 +251,7 @@ mod tests {
                 JEQ => pc += usize::from(if a == i.k { i.jt } else { i.jf }),
                 JGE => pc += usize::from(if a >= i.k { i.jt } else { i.jf }),
                 0x05 => pc += i.k as usize,
+                AND => a &= i.k,
                 RET => return i.k,
                 _ => unreachable!(),
             }
@@ -226,21 +263,50 @@ mod tests {
         for process in [Process::Sentry, Process::Gofer] {
             let p = allow_list(process);
             let list = process.allow_list();
-            for nr in 0..1024u32 {
+            let verdict = |nr: i64, args: [u32; 3]| {
                 let mut d = [0u32; 16];
-                d[0] = nr;
-                d[1] = ARCH_X86_64;
-                d[4] = libc::PR_SET_NAME as u32;
-                let want = if list.contains(&nr) { ALLOW } else { KILL };
-                assert_eq!(run(&p, &d), want, "{process:?} {nr}");
+                (d[0], d[1]) = (nr as u32, ARCH_X86_64);
+                (d[4], d[6], d[8]) = (args[0], args[1], args[2]);
+                let v = run(&p, &d);
                 d[1] = 0x4000_0003;
-                assert_eq!(run(&p, &d), KILL);
+                assert_eq!(run(&p, &d), KILL, "i386");
+                v
+            };
+            // Arguments that are good for each call that is looked at.
+            let good = |nr: u32| match i64::from(nr) {
+                libc::SYS_clone => [THREAD_FLAGS, 0, 0],
+                libc::SYS_ioctl => [0, libc::FIONREAD as u32, 0],
+                libc::SYS_fcntl => [0, libc::F_GETFL as u32, 0],
+                libc::SYS_prctl => [libc::PR_SET_NAME as u32, 0, 0],
+                libc::SYS_tgkill => [std::process::id(), 0, 0],
+                _ => [0; 3],
+            };
+            for nr in 0..1024u32 {
+                let want = match (list.contains(&nr), i64::from(nr)) {
+                    (true, _) => ALLOW,
+                    (false, libc::SYS_clone3) => NO_CALL,
+                    _ => KILL,
+                };
+                assert_eq!(verdict(nr.into(), good(nr)), want, "{process:?} {nr}");
+                assert_eq!(verdict((nr | 0x4000_0000).into(), good(nr)), KILL, "x32");
             }
-            let mut d = [0u32; 16];
-            d[0] = libc::SYS_mmap as u32;
-            d[1] = ARCH_X86_64;
-            d[8] = 7;
-            assert_eq!(run(&p, &d), KILL, "no executable memory");
+            let newuser = THREAD_FLAGS | libc::CLONE_NEWUSER as u32;
+            let no_thread = THREAD_FLAGS & !(libc::CLONE_THREAD as u32);
+            for (nr, args) in [
+                (libc::SYS_mmap, [0, 0, 7]),
+                (libc::SYS_mprotect, [0, 0, 4]),
+                (libc::SYS_clone, [newuser, 0, 0]),
+                (libc::SYS_clone, [no_thread, 0, 0]),
+                (libc::SYS_clone, [libc::SIGCHLD as u32, 0, 0]),
+                (libc::SYS_ioctl, [0, libc::TIOCSTI as u32, 0]),
+                (libc::SYS_fcntl, [0, libc::F_SETOWN as u32, 0]),
+                (libc::SYS_prctl, [libc::PR_SET_DUMPABLE as u32, 0, 0]),
+            ] {
+                assert_eq!(verdict(nr, args), KILL, "{process:?} {nr} {args:?}");
+            }
+            if process == Process::Gofer {
+                assert_eq!(verdict(libc::SYS_tgkill, [1, 0, 0]), KILL);
+            }
         }
     }
 }

@@ -98,13 +98,8 @@ impl<'a> MemSlice<'a> {
     /// The offset of the first zero byte: for strings. Racing writers can only make the answer stale.
     #[must_use]
     pub fn find_zero(&self) -> Option<usize> {
-        for i in 0..self.len {
-            // SAFETY: inside; volatile, because the application may write.
-            if unsafe { self.ptr.add(i).read_volatile() } == 0 {
-                return Some(i);
-            }
-        }
-        None
+        // SAFETY: inside; volatile, because the application may write.
+        (0..self.len).find(|i| unsafe { self.ptr.add(*i).read_volatile() } == 0)
     }
     /// Orders earlier writes before later ones as seen by the application.
     pub fn fence() {

@@ -84,9 +84,16 @@ pub fn dup_onto(fd: RawFd, onto: RawFd) -> Result<HostFd> {
     Ok(HostFd::from_raw(onto))
 }
 
+const RECV: u32 = 0xc050_2100;
+const SEND: u32 = 0xc018_2101;
+const ID_VALID: u32 = 0x4008_2102;
+const SET_FLAGS: u32 = 0x4008_2104;
+
+/// The requests of ioctl(2) that confined processes make.
+pub const IOCTLS: [u32; 5] = [RECV, SEND, ID_VALID, SET_FLAGS, libc::FIONREAD as u32];
+
 /// `SECCOMP_IOCTL_NOTIF_RECV`: fills `notif`, which must be zero before.
 pub fn notif_recv(fd: RawFd, notif: &mut libc::seccomp_notif) -> Result<()> {
-    const RECV: u64 = 0xc050_2100;
     // SAFETY: room for the struct.
     unsafe { sys!(Ioctl, fd, RECV, core::ptr::from_mut(notif)) }?;
     Ok(())
@@ -94,7 +101,6 @@ pub fn notif_recv(fd: RawFd, notif: &mut libc::seccomp_notif) -> Result<()> {
 
 /// `SECCOMP_IOCTL_NOTIF_SEND`: the value that the waiting call returns.
 pub fn notif_send(fd: RawFd, id: u64, val: i64) -> Result<()> {
-    const SEND: u64 = 0xc018_2101;
     let mut r = libc::seccomp_notif_resp {
         id,
         val,
@@ -108,7 +114,6 @@ pub fn notif_send(fd: RawFd, id: u64, val: i64) -> Result<()> {
 
 /// `SECCOMP_IOCTL_NOTIF_SET_FLAGS` with synchronous wake-up (Linux 6.6); `EINVAL` before.
 pub fn notif_sync_wake_up(fd: RawFd) -> Result<()> {
-    const SET_FLAGS: u64 = 0x4008_2104;
     // SAFETY: the flags go by value.
     unsafe { sys!(Ioctl, fd, SET_FLAGS, 1) }?;
     Ok(())
@@ -117,7 +122,6 @@ pub fn notif_sync_wake_up(fd: RawFd) -> Result<()> {
 /// Whether `fd` is a seccomp listener.
 #[must_use]
 pub fn is_listener(fd: RawFd) -> bool {
-    const ID_VALID: u64 = 0x4008_2102;
     let id = 0u64;
     // SAFETY: room for the id.
     let r = unsafe { sys!(Ioctl, fd, ID_VALID, &raw const id) };

@@ -51,7 +51,8 @@ pub fn send(fd: RawFd, bytes: &[u8], fds: &[RawFd]) -> Result<usize> {
     }
 }
 
-/// Receives one packet; 0 bytes at the end. `EBADMSG` where packet or descriptors did not fit.
+/// Receives one packet; 0 bytes at the end. `EBADMSG` where it did not fit. Descriptors that do not fit, or
+/// for which this process has no number left, are missing.
 pub fn recv(fd: RawFd, buf: &mut [u8]) -> Result<(usize, Vec<HostFd>)> {
     recv_with(fd, buf, 0)
 }
@@ -126,7 +127,7 @@ fn recv_with(fd: RawFd, buf: &mut [u8], flags: i32) -> Result<(usize, Vec<HostFd
             fds.push(HostFd::from_raw(f));
         }
     }
-    if msg.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
+    if msg.msg_flags & libc::MSG_TRUNC != 0 {
         return Err(EBADMSG);
     }
     Ok((n, fds))

@@ -6,6 +6,7 @@ use crate::{HostFd, RawFd, sys};
 use abi::Result;
 use abi::errno::{EBUSY, EINTR, EINVAL};
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Which side of [`clone_process`] this is.
 #[derive(Debug)]
@@ -243,7 +244,47 @@ impl SignalSet {
     pub fn with(self, signal: i32) -> SignalSet {
         SignalSet(self.0 | 1 << (signal - 1))
     }
+    /// Bit n - 1 for signal n.
+    #[must_use]
+    pub fn bits(self) -> u64 {
+        self.0
+    }
 }
+
+/// The signals that the calling thread blocks.
+pub fn blocked_signals() -> Result<SignalSet> {
+    let mut set = SignalSet::default();
+    // SAFETY: room for a sigset of 8 bytes.
+    unsafe { sys!(RtSigprocmask, libc::SIG_BLOCK, 0, &raw mut set.0, 8) }?;
+    Ok(set)
+}
+
+/// The signals that this process ignored when it was executed.
+#[must_use]
+pub fn inherited_ignored_signals() -> SignalSet {
+    let pipe = PIPE_WAS_IGNORED.load(Ordering::Relaxed);
+    (1..=64)
+        .filter(|s| {
+            if *s == libc::SIGPIPE {
+                pipe
+            } else {
+                is_ignored(*s)
+            }
+        })
+        .fold(SignalSet::default(), SignalSet::with)
+}
+
+/// Rust's start has SIGPIPE ignored before `main`; what the caller wanted is asked before that.
+static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn look_at_pipe() {
+    PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+}
+
+// SAFETY: the C library calls what stands in this section before `main`; the function needs nothing set up.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = look_at_pipe;
 
 /// Blocks the set, besides what is blocked already.
 pub fn block_signals(set: SignalSet) -> Result<()> {

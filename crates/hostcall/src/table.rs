@@ -74,7 +74,7 @@ host_calls! {
     Dup3 = SYS_dup3, "-", "handing descriptors over";
     Fcntl = SYS_fcntl, "SG", "descriptor flags";
     Poll = SYS_poll, "SG", "waiting for standard streams and channels";
-    Ioctl = SYS_ioctl, "S", "seccomp notification; the terminal's size";
+    Ioctl = SYS_ioctl, "S", "seccomp notification; bytes that can be read";
     MemfdCreate = SYS_memfd_create, "-", "the memory file";
     Eventfd2 = SYS_eventfd2, "-", "wake-ups";
 
@@ -94,8 +94,7 @@ host_calls! {
 
     // Threads, time
     Futex = SYS_futex, "SG", "std; waking the stub";
-    Clone = SYS_clone, "-", "starting processes";
-    Clone3 = SYS_clone3, "SG", "std: threads only";
+    Clone = SYS_clone, "SG", "std: threads only";
     Exit = SYS_exit, "SG", "std: a thread's end";
     ExitGroup = SYS_exit_group, "SG", "the end";
     SetRobustList = SYS_set_robust_list, "SG", "std: thread start";

@@ -88,7 +88,8 @@ fn free_bias(mm: &Mm, elf: &Elf) -> Result<u64> {
     mm.munmap(va, len)?;
     // Congruent to its own addresses modulo the alignment.
     let skew = low & (elf.align - 1);
-    let start = (va.0.wrapping_sub(skew)).next_multiple_of(elf.align) + skew;
+    // From `va` up to the next address that is `skew` behind a multiple; both are below the alignment.
+    let start = va.0 + (skew.wrapping_sub(va.0) & (elf.align - 1));
     let start = if start - va.0 > slack { va.0 } else { start };
     Ok(start.wrapping_sub(low))
 }

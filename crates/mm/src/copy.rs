@@ -6,7 +6,7 @@
 use crate::state::State;
 use crate::types::{Access, Bad};
 use crate::user::UserRange;
-use crate::vma::Vma;
+use crate::vma::{FileRef, Vma};
 use crate::{Mm, PAGE, Result};
 use abi::errno::{EFAULT, EINTR, EINVAL, ENAMETOOLONG};
 use abi::{Errno, Va};
@@ -14,6 +14,7 @@ use clas::{Backing, Cla, Clas};
 use hostcall::MemSlice;
 use platform::Prot;
 use smallvec::SmallVec;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
@@ -60,12 +61,21 @@ const BOUNCE: u64 = 64 << 10;
 type Slices<'a> = SmallVec<[MemSlice<'a>; 8]>;
 type Pins = SmallVec<[(Cla, u64); 8]>;
 
+/// A piece of a mapped host file.
+struct HostPiece {
+    fd: i32,
+    offset: u64,
+    len: usize,
+    /// Keeps the descriptor open: the lock is let go before it is used, and another thread may unmap the file.
+    _file: Option<Arc<FileRef>>,
+}
+
 /// What a list of ranges begins with.
 struct Gathered<'a> {
     slices: Slices<'a>,
     bytes: usize,
     /// Set if it begins with a piece of a host file, and then nothing else is.
-    host: Option<(i32, u64, usize)>,
+    host: Option<HostPiece>,
     fault: bool,
 }
 
@@ -195,7 +205,14 @@ impl State {
                     Backing::Host { fd, offset } => {
                         if g.bytes == 0 {
                             g.bytes = n.min(BOUNCE) as usize;
-                            g.host = Some((fd, offset, g.bytes));
+                            let vma = self.vmas.get(r.va.0.wrapping_add(done));
+                            let file = vma.and_then(|(_, v)| v.file.as_ref());
+                            g.host = Some(HostPiece {
+                                fd,
+                                offset,
+                                len: g.bytes,
+                                _file: file.map(|f| f.file.clone()),
+                            });
                         }
                         return g;
                     }
@@ -374,9 +391,9 @@ impl Mm {
         if let Some(n) = held? {
             return Ok(n);
         }
-        let done = match g.host {
+        let done = match &g.host {
             None => f(&g.slices).map(|n| n.min(g.bytes)),
-            Some((fd, offset, len)) => bounce(fd, offset, len, mode, f),
+            Some(h) => bounce(h, mode, f),
         };
         drop(shared);
         for (at, pages) in pins {
@@ -447,19 +464,17 @@ impl Mm {
 
 /// Offers a buffer of ours in the place of a piece of a host file.
 fn bounce(
-    fd: i32,
-    offset: u64,
-    len: usize,
+    h: &HostPiece,
     mode: Mode,
     f: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
 ) -> std::result::Result<usize, Errno> {
-    let mut buf = vec![0; len];
+    let mut buf = vec![0; h.len];
     if !mode.is_write() {
-        read_file(fd, offset, &mut buf).map_err(|_| EFAULT)?;
+        read_file(h.fd, h.offset, &mut buf).map_err(|_| EFAULT)?;
     }
-    let n = hostcall::mem::with_slice_mut(&mut buf, |s| f(&[s]))?.min(len);
+    let n = hostcall::mem::with_slice_mut(&mut buf, |s| f(&[s]))?.min(h.len);
     if mode.is_write() {
-        write_file(fd, offset, &buf[..n]).map_err(|_| EFAULT)?;
+        write_file(h.fd, h.offset, &buf[..n]).map_err(|_| EFAULT)?;
     }
     Ok(n)
 }

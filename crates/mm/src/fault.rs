@@ -1,6 +1,6 @@
 //! Faults of application code.
 
-use crate::pma::EAGER;
+use crate::pma::{EAGER, Pma};
 use crate::state::State;
 use crate::types::{Access, Bad, Fault, FaultInfo};
 use crate::vma::Vma;
@@ -8,6 +8,7 @@ use crate::{Mm, PAGE};
 use abi::Va;
 use clas::Backing;
 use platform::{Prot, USER_MAX};
+use std::ops::Range;
 
 impl Mm {
     /// Serves a fault: makes what is missing and maps it. An error is what the application must see.
@@ -32,9 +33,10 @@ impl State {
         let Some((vr, vma)) = self.vmas.get(va).map(|(r, v)| (r, v.clone())) else {
             return Err(Bad::Unmapped);
         };
+        let mut nothing_missing = false;
         let access = match info.access {
             Some(a) => a,
-            None => self.guess(va, &vma)?,
+            None => self.guess(va, &vma, &mut nothing_missing)?,
         };
         if !vma.allows(access) {
             return Err(Bad::Forbidden);
@@ -69,25 +71,52 @@ impl State {
         if !self.flush() {
             self.host_map(page..page + PAGE);
             if !self.flush() {
-                return Err(Bad::Memory);
+                self.without_host_file(va, &r, &vma, pma)?;
             }
+        }
+        if nothing_missing {
+            self.suspects.add(va);
         }
         Ok(())
     }
 
-    /// What an access was that the platform cannot tell, from what the host has mapped there.
-    fn guess(&mut self, va: u64, vma: &Vma) -> Result<Access, Bad> {
-        let suspect = self.suspect.take();
+    /// A single page could not be mapped. If it is a host file's, the host may not let it be mapped like this
+    /// (a mount without execution, a file system without mmap): a private mapping can do with a copy.
+    fn without_host_file(
+        &mut self,
+        va: u64,
+        r: &Range<u64>,
+        vma: &Vma,
+        pma: Pma,
+    ) -> Result<(), Bad> {
+        match pma.backing {
+            Backing::Host { .. } if vma.is_shared() => return Err(Bad::Bus),
+            Backing::Host { .. } => {}
+            Backing::Frames(_) => return Err(Bad::Memory),
+        }
+        self.unshare(va, r, pma)?;
+        let page = Va(va).page_down().0;
+        self.host_map(page..page + PAGE);
+        if self.flush() {
+            Ok(())
+        } else {
+            Err(Bad::Memory)
+        }
+    }
+
+    /// What an access was that the platform cannot tell, from what the host has mapped there. Where all that
+    /// is allowed is mapped, another thread was faster, or it does what is forbidden: then the same thread
+    /// faults there again, with nothing taken away in between.
+    fn guess(&mut self, va: u64, vma: &Vma, nothing_missing: &mut bool) -> Result<Access, Bad> {
+        let again = self.suspects.take(va);
         match self.host.get(va) {
             None => Ok(Access::Read),
             Some((_, p)) if !p.contains(Prot::WRITE) && vma.allows(Access::Write) => {
                 Ok(Access::Write)
             }
-            // All that is allowed is mapped. Another thread may have been faster; if it faults there again,
-            // it does what is forbidden.
-            Some(_) if suspect == Some(va) => Err(Bad::Forbidden),
+            Some(_) if again => Err(Bad::Forbidden),
             Some(_) => {
-                self.suspect = Some(va);
+                *nothing_missing = true;
                 Ok(Access::Read)
             }
         }

@@ -189,6 +189,9 @@ impl MappingObserver for Mm {
     fn invalidate(&self, va: Va, len: u64) {
         self.with(|st| st.forget_file(va.0..va.0.saturating_add(len)));
     }
+    fn truncated(&self, va: Va, len: u64) {
+        self.with(|st| st.forget_behind_end(va.0..va.0.saturating_add(len)));
+    }
 }
 
 impl std::fmt::Debug for Mm {

@@ -90,7 +90,7 @@ impl State {
             return Err(EEXIST);
         }
         let prot = Prot(req.prot & 7);
-        let (mut vma_flags, max_prot) = checked_flags(&req, prot)?;
+        let (mut vma_flags, mut max_prot) = checked_flags(&req, prot)?;
         vma_flags |= self.def_flags;
         if flags & MAP_LOCKED != 0 {
             if self.limits.memlock == 0 {
@@ -104,15 +104,28 @@ impl State {
             return Err(EAGAIN);
         }
         self.check_room(&r, prot, vma_flags, fixed)?;
-        if fixed {
-            self.munmap(r.clone())?;
-        }
+        // Nothing may fail between this and the `FileRef` that gives the count back.
+        let counted = match &req.file {
+            Some(f) if vma_flags.contains(VmaFlags::SHARED) && max_prot.contains(Prot::WRITE) => {
+                match f.mappable.map_writable() {
+                    Ok(()) => true,
+                    Err(e) if prot.contains(Prot::WRITE) => return Err(e),
+                    // Sealed: it may be mapped as long as it stays unwritten.
+                    Err(_) => {
+                        max_prot = max_prot.without(Prot::WRITE);
+                        false
+                    }
+                }
+            }
+            _ => false,
+        };
         let file = match req.file {
             Some(f) => Some(FileAt {
                 file: Arc::new(FileRef {
                     mappable: f.mappable,
                     name: f.name,
                     keep: f.keep,
+                    counted,
                 }),
                 offset,
             }),
@@ -123,12 +136,17 @@ impl State {
                         mappable: shared.clone(),
                         name: Some(shared),
                         keep: None,
+                        counted: false,
                     }),
                     offset: 0,
                 })
             }
             None => None,
         };
+        // An error drops `file`, which the caller has open.
+        if fixed {
+            self.munmap(r.clone())?;
+        }
         let vma = Vma {
             prot,
             max_prot,

@@ -152,6 +152,44 @@ impl State {
         }
     }
 
+    /// As [`State::forget_file`], and private copies of what the files no longer have go too. The files are
+    /// asked, page by page where need be: what is mapped in `r` may be another file by now.
+    pub(crate) fn forget_behind_end(&mut self, r: Range<u64>) {
+        self.forget_file(r.clone());
+        let private: Vec<(Range<u64>, Vma)> = self
+            .vmas
+            .range(r.clone())
+            .filter(|(_, v)| v.file.is_some() && !v.is_shared())
+            .map(|(e, v)| {
+                let s = e.start.max(r.start);
+                (s..e.end.min(r.end), v.after(s - e.start))
+            })
+            .collect();
+        for (part, vma) in private {
+            let Some(f) = &vma.file else { continue };
+            let mut at = part.start;
+            while at < part.end && self.pmas.overlaps(at..part.end) {
+                let offset = f.offset + (at - part.start);
+                match f.file.mappable.backing(offset, part.end - at, Access::Read) {
+                    Ok((backing, got)) => {
+                        let got = got.min(part.end - at) & !(PAGE - 1);
+                        if let Backing::Frames(frames) = backing {
+                            self.dead_frames.push((frames, got / PAGE));
+                        }
+                        if got == 0 {
+                            break;
+                        }
+                        at += got;
+                    }
+                    Err(_) => {
+                        self.pma_remove(at..part.end);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
     /// Puts `pma` in the place of what serves `r`; what the host has mapped there follows.
     fn pma_replace(&mut self, r: Range<u64>, pma: Pma) {
         let mapped = self.host.overlaps(r.clone());
@@ -191,7 +229,7 @@ impl State {
     }
 
     /// Makes private frames of a part around `va` of the PMA `pma` at `r`.
-    fn unshare(&mut self, va: u64, r: &Range<u64>, pma: Pma) -> Result<(), Bad> {
+    pub(crate) fn unshare(&mut self, va: u64, r: &Range<u64>, pma: Pma) -> Result<(), Bad> {
         if pma.kind == PmaKind::AnonCow
             && let Some(at) = pma.frames()
             && let Some((lo, hi)) =

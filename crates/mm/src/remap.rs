@@ -63,7 +63,8 @@ impl State {
                 self.munmap(to)?;
             }
             if old_len > new_len {
-                self.munmap(old + new_len..old + old_len)?;
+                let r = user_range(Va(old), old_len).ok_or(EINVAL)?;
+                self.munmap(old + new_len..r.end)?;
                 old_len = new_len;
             }
             let vma = self.resizable(old, old_len, new_len)?;

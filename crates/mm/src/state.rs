@@ -8,7 +8,9 @@ use abi::errno::ESRCH;
 use clas::{Cla, Clas, MappingObserver};
 use gap_tree::GapTree;
 use platform::{AddressSpace, MapOp, Prot, USER_MAX, USER_MIN};
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
+use std::thread::ThreadId;
 
 /// Pages of each kind, as Linux's `mm_struct` counts them.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -45,8 +47,8 @@ pub(crate) struct State {
     pub(crate) def_flags: VmaFlags,
     pub(crate) max_map_count: usize,
     pub(crate) faults: u64,
-    /// Where the last fault of an unknown kind found nothing missing.
-    pub(crate) suspect: Option<u64>,
+    /// Where faults of an unknown kind found nothing missing.
+    pub(crate) suspects: Suspects,
     pub(crate) random_drop: RandomDrop,
 }
 
@@ -72,7 +74,7 @@ impl State {
             def_flags: VmaFlags::empty(),
             max_map_count: crate::MAX_MAP_COUNT,
             faults: 0,
-            suspect: None,
+            suspects: Suspects::default(),
             random_drop: RandomDrop::default(),
         }
     }
@@ -83,6 +85,7 @@ impl State {
             return true;
         }
         let done = self.space.apply(&self.ops);
+        self.suspects.clear_changed(&self.ops);
         self.ops.clear();
         match done {
             Ok(()) => true,
@@ -102,6 +105,7 @@ impl State {
     pub(crate) fn host_reset(&mut self) {
         self.ops.clear();
         self.host.clear();
+        self.suspects = Suspects::default();
         let all = MapOp::Unmap {
             va: USER_MIN,
             len: USER_MAX - USER_MIN,
@@ -122,6 +126,47 @@ impl State {
                 .or_else(|| self.host.iter().next())
         {
             self.host_unmap(r);
+        }
+    }
+}
+
+/// Threads and where each of them faulted last, though all that is allowed was mapped there. (An application's
+/// thread is served by one thread of the Sentry's.)
+#[derive(Default)]
+pub(crate) struct Suspects(VecDeque<(ThreadId, u64)>);
+
+impl Suspects {
+    /// Beyond, the oldest is forgotten: its thread just faults once more.
+    const MAX: usize = 64;
+
+    /// Whether the caller is suspected at `va`; it is not any more.
+    pub(crate) fn take(&mut self, va: u64) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let me = std::thread::current().id();
+        let found = self.0.iter().position(|s| s.0 == me);
+        found
+            .and_then(|i| self.0.remove(i))
+            .is_some_and(|s| s.1 == va)
+    }
+
+    pub(crate) fn add(&mut self, va: u64) {
+        if self.0.len() == Self::MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((std::thread::current().id(), va));
+    }
+
+    /// A fault where one of these took something away says nothing.
+    fn clear_changed(&mut self, ops: &[MapOp]) {
+        if self.0.is_empty() {
+            return;
+        }
+        for op in ops {
+            if let MapOp::Unmap { va, len } | MapOp::Protect { va, len, .. } = *op {
+                self.0.retain(|s| s.1 < va || s.1 - va >= len);
+            }
         }
     }
 }

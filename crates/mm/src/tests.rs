@@ -4,7 +4,7 @@ mod calls;
 mod random;
 
 use crate::*;
-use abi::errno::{EFAULT, ENOMEM, ENOSYS};
+use abi::errno::{EFAULT, ENOMEM, ENOSYS, EPERM};
 use abi::linux::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, MAP_SHARED};
 use clas::{Access as FileAccess, Backing, Cla, Mappable, MappingRegistry};
 use hostcall::HostFd;
@@ -29,6 +29,8 @@ pub(crate) struct FakeSpace {
     pages: Mutex<BTreeMap<u64, HostPage>>,
     /// Operations until the next one fails; zero for never.
     fail_in: Mutex<u32>,
+    /// A descriptor that cannot be mapped.
+    pub(crate) refused: Mutex<Option<i32>>,
 }
 
 impl AddressSpace for FakeSpace {
@@ -52,6 +54,9 @@ impl AddressSpace for FakeSpace {
                     offset,
                     sharing,
                 } => {
+                    if *self.refused.lock() == Some(fd) {
+                        return Err(EPERM);
+                    }
                     assert!(va % P == 0 && len % P == 0 && len > 0 && offset % P == 0);
                     assert!(va >= USER_MIN && va + len <= USER_MAX);
                     assert!(sharing == Sharing::Shared || !prot.contains(Prot::WRITE));
@@ -244,6 +249,9 @@ pub(crate) struct TestFile {
     frames: Mutex<Option<(Cla, u64)>>,
     registry: MappingRegistry,
     size: Mutex<u64>,
+    /// Shared mappings that may write.
+    pub(crate) writers: Mutex<u32>,
+    pub(crate) sealed: Mutex<bool>,
 }
 
 impl TestFile {
@@ -255,6 +263,8 @@ impl TestFile {
             frames: Mutex::new(Some((at, pages))),
             registry: MappingRegistry::new(),
             size: Mutex::new(pages * P),
+            writers: Mutex::default(),
+            sealed: Mutex::default(),
         })
     }
     pub(crate) fn host(clas: &Arc<Clas>, size: u64) -> Arc<TestFile> {
@@ -266,6 +276,8 @@ impl TestFile {
             frames: Mutex::new(None),
             registry: MappingRegistry::new(),
             size: Mutex::new(size),
+            writers: Mutex::default(),
+            sealed: Mutex::default(),
         })
     }
     pub(crate) fn put(&self, offset: u64, bytes: &[u8]) {
@@ -287,6 +299,11 @@ impl TestFile {
             hostcall::file::ftruncate(fd.raw(), size).unwrap();
         }
         self.registry.invalidate(size.next_multiple_of(P), u64::MAX);
+    }
+    /// As the file systems do.
+    pub(crate) fn cut(&self, size: u64) {
+        self.truncate(size);
+        self.registry.truncated(size.next_multiple_of(P));
     }
     pub(crate) fn file(self: &Arc<TestFile>) -> MapFile {
         MapFile {
@@ -325,6 +342,16 @@ impl Mappable for TestFile {
     }
     fn remove_mapping(&self, observer: &Weak<dyn MappingObserver>, va: Va, offset: u64, len: u64) {
         self.registry.remove(observer, va, offset, len);
+    }
+    fn map_writable(&self) -> abi::Result<()> {
+        if *self.sealed.lock() {
+            return Err(EPERM);
+        }
+        *self.writers.lock() += 1;
+        Ok(())
+    }
+    fn unmap_writable(&self) {
+        *self.writers.lock() -= 1;
     }
 }
 

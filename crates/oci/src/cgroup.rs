@@ -1,10 +1,546 @@
-//! The host's cgroups that hold a sandbox.
+//! The host's cgroups that hold a sandbox: version 1, version 2, and both beside each other.
+//!
+//! All processes of a sandbox are in them: what a limit says is the whole sandbox's, the Sentry included. A
+//! limit of processes is the container's own (the Sentry keeps it); the host's is some times larger, since an
+//! application's thread is several threads of the host.
+//!
+//! Sources: cgroups(7), `Documentation/admin-guide/cgroup-v2.rst` and `cgroup-v1/`, and config-linux.md of the
+//! specification for the words.
 
-use std::path::PathBuf;
+use crate::spec::{BlockIo, Cpu, Memory, Resources, Throttle};
+use crate::{Failure, Result, Tried};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-/// Removes the directories, deepest first; what is not empty or not there stays.
-pub fn remove(dirs: &[PathBuf]) {
-    for d in dirs {
-        let _ = std::fs::remove_dir(d);
+/// Host threads for an application's thread, at most; and those that every sandbox has.
+const HOST_THREADS: i64 = 4;
+const OWN_THREADS: i64 = 64;
+/// How long the processes of a killed sandbox may take to leave.
+const EMPTY_LIMIT: Duration = Duration::from_secs(2);
+
+/// Where the host's hierarchies are mounted.
+#[derive(Debug, Default)]
+struct Hierarchies {
+    /// Mount points of version 1, with the controllers of each.
+    v1: Vec<(PathBuf, Vec<String>)>,
+    v2: Option<PathBuf>,
+}
+
+impl Hierarchies {
+    fn of_host() -> Hierarchies {
+        Hierarchies::parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+    }
+
+    /// From `/proc/PID/mountinfo` (proc_pid_mountinfo(5)).
+    fn parse(text: &str) -> Hierarchies {
+        let mut h = Hierarchies::default();
+        for line in text.lines() {
+            let Some((left, right)) = line.split_once(" - ") else {
+                continue;
+            };
+            let Some(at) = left.split(' ').nth(4) else {
+                continue;
+            };
+            let mut right = right.split(' ');
+            match (right.next(), right.nth(1)) {
+                (Some("cgroup2"), _) => {
+                    h.v2.get_or_insert_with(|| at.into());
+                }
+                (Some("cgroup"), Some(options)) => {
+                    let names = options
+                        .split(',')
+                        .filter(|o| !matches!(*o, "rw" | "ro" | "xattr" | "noprefix"))
+                        .map(str::to_owned)
+                        .collect();
+                    h.v1.push((at.into(), names));
+                }
+                _ => {}
+            }
+        }
+        h
+    }
+}
+
+/// A container's groups. Kept in its record.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Cgroups {
+    /// Version 1: the directory of each controller.
+    v1: BTreeMap<String, PathBuf>,
+    v2: Option<PathBuf>,
+    /// Whether version 2 has the controllers.
+    unified: bool,
+    /// What was made, parents first; removed with the container.
+    made: Vec<PathBuf>,
+}
+
+/// The path below the hierarchies that a bundle names.
+fn relative(path: &str, id: &str, systemd: bool) -> Result<PathBuf> {
+    let p = if systemd && path.contains(':') {
+        let parts: Vec<&str> = path.split(':').collect();
+        let [slice, prefix, name] = parts[..] else {
+            return Err(Failure(format!(
+                "cgroupsPath {path:?} is not slice:prefix:name"
+            )));
+        };
+        let slice = if slice.is_empty() { "system.slice" } else { slice };
+        // a-b.slice lies in a.slice.
+        let stem = slice.trim_end_matches(".slice");
+        let mut dir = PathBuf::new();
+        let mut so_far = String::new();
+        for part in stem.split('-').filter(|p| !p.is_empty()) {
+            if !so_far.is_empty() {
+                so_far.push('-');
+            }
+            so_far.push_str(part);
+            dir.push(format!("{so_far}.slice"));
+        }
+        let unit = if prefix.is_empty() {
+            format!("{name}.scope")
+        } else {
+            format!("{prefix}-{name}.scope")
+        };
+        dir.join(unit)
+    } else if path.is_empty() {
+        PathBuf::from("cloister").join(id)
+    } else {
+        PathBuf::from(path.trim_start_matches('/'))
+    };
+    let plain = |c: std::path::Component<'_>| matches!(c, std::path::Component::Normal(_));
+    if p.as_os_str().is_empty() || !p.components().all(plain) {
+        return Err(Failure(format!("cgroupsPath {path:?} is not a plain path")));
+    }
+    Ok(p)
+}
+
+fn write(dir: &Path, file: &str, value: &str) -> Result<()> {
+    let path = dir.join(file);
+    std::fs::write(&path, value).tried(&format!("set {} to {value}", path.display()))
+}
+
+fn read(dir: &Path, file: &str) -> Option<String> {
+    let text = std::fs::read_to_string(dir.join(file)).ok()?;
+    Some(text.trim().to_owned())
+}
+
+impl Cgroups {
+    /// Makes the directories. Where the host does not let us, there are none, and `warnings` says so.
+    pub fn create(
+        path: &str,
+        id: &str,
+        systemd: bool,
+        warnings: &mut Vec<String>,
+    ) -> Result<Cgroups> {
+        let relative = relative(path, id, systemd)?;
+        if systemd {
+            warnings.push("--systemd-cgroup: systemd is not asked, the cgroup is made directly".into());
+        }
+        let h = Hierarchies::of_host();
+        let mut c = Cgroups {
+            unified: h.v1.iter().all(|(_, names)| names.iter().any(|n| n.starts_with("name="))),
+            ..Cgroups::default()
+        };
+        let made = c.make_all(&h, &relative);
+        if let Err(e) = made {
+            c.remove();
+            if rustix::process::geteuid().is_root() && !path.is_empty() {
+                return Err(e);
+            }
+            warnings.push(format!("there is no cgroup, limits of resources are not kept: {e}"));
+            return Ok(Cgroups::default());
+        }
+        Ok(c)
+    }
+
+    fn make_all(&mut self, h: &Hierarchies, relative: &Path) -> Result<()> {
+        for (at, names) in &h.v1 {
+            // The same hierarchy is often mounted at two places.
+            if names.iter().all(|n| self.v1.contains_key(n)) {
+                continue;
+            }
+            let cpuset = names.iter().any(|n| n == "cpuset");
+            let dir = self.make(at, relative, |dir, parent| {
+                if cpuset {
+                    inherit_cpuset(dir, parent)
+                } else {
+                    Ok(())
+                }
+            })?;
+            for n in names {
+                self.v1.insert(n.clone(), dir.clone());
+            }
+        }
+        if let Some(at) = &h.v2 {
+            let unified = self.unified;
+            let dir = self.make(at, relative, |_, parent| {
+                if unified {
+                    enable_controllers(parent);
+                }
+                Ok(())
+            })?;
+            self.v2 = Some(dir);
+        }
+        Ok(())
+    }
+
+    /// Makes one directory with its parents. `each` sees a directory and its parent, made or not.
+    fn make(
+        &mut self,
+        at: &Path,
+        relative: &Path,
+        each: impl Fn(&Path, &Path) -> Result<()>,
+    ) -> Result<PathBuf> {
+        let mut dir = at.to_path_buf();
+        for part in relative.components() {
+            let parent = dir.clone();
+            dir.push(part);
+            match std::fs::create_dir(&dir) {
+                Ok(()) => self.made.push(dir.clone()),
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(e).tried(&format!("make {}", dir.display())),
+            }
+            each(&dir, &parent)?;
+        }
+        Ok(dir)
+    }
+
+    fn directories(&self) -> BTreeSet<&PathBuf> {
+        self.v1.values().chain(&self.v2).collect()
+    }
+
+    /// Moves this process, and so what it will start, into them.
+    pub fn enter(&self) -> Result<()> {
+        for d in self.directories() {
+            write(d, "cgroup.procs", "0")?;
+        }
+        Ok(())
+    }
+
+    /// Sets what is asked for; the rest stays.
+    pub fn apply(&self, r: &Resources, warnings: &mut Vec<String>) -> Result<()> {
+        for (word, set) in [
+            ("hugepageLimits", !r.hugepage_limits.is_empty()),
+            ("network", r.network.is_some()),
+            ("rdma", r.rdma.is_some()),
+        ] {
+            if set {
+                warnings.push(format!("linux.resources.{word} has no effect"));
+            }
+        }
+        if self.directories().is_empty() {
+            return Ok(());
+        }
+        if let Some(p) = r.pids.as_ref().and_then(|p| p.limit) {
+            let max = if p > 0 {
+                (p.saturating_mul(HOST_THREADS)).saturating_add(OWN_THREADS).to_string()
+            } else {
+                "max".into()
+            };
+            self.set("pids", "pids.max", &max)?;
+        }
+        if let Some(m) = &r.memory {
+            self.memory(m, warnings)?;
+        }
+        if let Some(c) = &r.cpu {
+            self.cpu(c, warnings)?;
+        }
+        if let Some(b) = &r.block_io {
+            self.block_io(b, warnings)?;
+        }
+        match &r.unified {
+            Some(u) if self.unified => {
+                let dir = self.v2.as_deref().unwrap_or(Path::new("/"));
+                for (file, value) in u {
+                    if file.contains('/') || file.starts_with("cgroup.") {
+                        return Err(Failure(format!("linux.resources.unified: {file:?} may not be set")));
+                    }
+                    write(dir, file, value)?;
+                }
+            }
+            Some(u) if !u.is_empty() => {
+                return Err(Failure(
+                    "linux.resources.unified: this host's cgroups are version 1".into(),
+                ));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The directory that has a controller.
+    fn of(&self, controller: &str) -> Result<&Path> {
+        let dir = if self.unified {
+            self.v2.as_ref()
+        } else {
+            self.v1.get(controller)
+        };
+        dir.map(PathBuf::as_path)
+            .ok_or_else(|| Failure(format!("this host has no cgroup controller {controller}")))
+    }
+
+    fn set(&self, controller: &str, file: &str, value: &str) -> Result<()> {
+        write(self.of(controller)?, file, value)
+    }
+
+    fn memory(&self, m: &Memory, warnings: &mut Vec<String>) -> Result<()> {
+        for (word, set) in [
+            ("kernel", m.kernel.is_some_and(|n| n != 0)),
+            ("kernelTCP", m.kernel_tcp.is_some_and(|n| n != 0)),
+        ] {
+            if set {
+                warnings.push(format!("linux.resources.memory.{word} has no effect"));
+            }
+        }
+        let limit = m.limit.filter(|n| *n != 0);
+        let swap = m.swap.filter(|n| *n != 0);
+        let reservation = m.reservation.filter(|n| *n != 0);
+        if self.unified {
+            let max = |n: i64| if n < 0 { "max".to_owned() } else { n.to_string() };
+            if let Some(n) = limit {
+                self.set("memory", "memory.max", &max(n))?;
+            }
+            // The word means memory and swap together; the file, swap alone.
+            match (swap, limit) {
+                (Some(s), _) if s < 0 => self.set("memory", "memory.swap.max", "max")?,
+                (Some(s), Some(n)) if n > 0 => {
+                    if s < n {
+                        return Err(Failure(
+                            "linux.resources.memory.swap is below the limit".into(),
+                        ));
+                    }
+                    self.set("memory", "memory.swap.max", &(s - n).to_string())?;
+                }
+                _ => {}
+            }
+            if let Some(n) = reservation {
+                self.set("memory", "memory.low", &max(n))?;
+            }
+            return Ok(());
+        }
+        let dir = self.of("memory")?;
+        let now = |file: &str| read(dir, file).and_then(|s| s.parse::<i64>().ok());
+        // The limit may never be above that of both: which one goes first depends.
+        let memsw = "memory.memsw.limit_in_bytes";
+        let has_swap = dir.join(memsw).exists();
+        let raises = limit.is_some_and(|n| n < 0 || now(memsw).is_some_and(|s| n > s));
+        if let (Some(s), true, true) = (swap, has_swap, raises) {
+            write(dir, memsw, &s.to_string())?;
+        }
+        if let Some(n) = limit {
+            write(dir, "memory.limit_in_bytes", &n.to_string())?;
+        }
+        match swap {
+            Some(s) if has_swap && !raises => write(dir, memsw, &s.to_string())?,
+            Some(s) if !has_swap && s > 0 => {
+                warnings.push("linux.resources.memory.swap: this host does not count swap".into());
+            }
+            _ => {}
+        }
+        if let Some(n) = reservation {
+            write(dir, "memory.soft_limit_in_bytes", &n.to_string())?;
+        }
+        if let Some(n) = m.swappiness.filter(|n| *n <= 200) {
+            write(dir, "memory.swappiness", &n.to_string())?;
+        }
+        if m.disable_oom_killer == Some(true) {
+            write(dir, "memory.oom_control", "1")?;
+        }
+        Ok(())
+    }
+
+    fn cpu(&self, c: &Cpu, warnings: &mut Vec<String>) -> Result<()> {
+        if c.realtime_runtime.is_some_and(|n| n != 0) || c.realtime_period.is_some_and(|n| n != 0) {
+            warnings.push("linux.resources.cpu.realtimeRuntime has no effect: nothing runs in real time".into());
+        }
+        let shares = c.shares.filter(|n| *n != 0);
+        let period = c.period.filter(|n| *n != 0);
+        let quota = c.quota.filter(|n| *n != 0);
+        if self.unified {
+            if let Some(n) = shares {
+                self.set("cpu", "cpu.weight", &weight(n).to_string())?;
+            }
+            if quota.is_some() || period.is_some() {
+                let quota = quota.filter(|n| *n > 0).map_or("max".into(), |n| n.to_string());
+                let text = match period {
+                    Some(p) => format!("{quota} {p}"),
+                    None => quota,
+                };
+                self.set("cpu", "cpu.max", &text)?;
+            }
+            if let Some(n) = c.burst {
+                self.set("cpu", "cpu.max.burst", &n.to_string())?;
+            }
+        } else {
+            if let Some(n) = shares {
+                self.set("cpu", "cpu.shares", &n.to_string())?;
+            }
+            if let Some(n) = period {
+                self.set("cpu", "cpu.cfs_period_us", &n.to_string())?;
+            }
+            if let Some(n) = quota {
+                self.set("cpu", "cpu.cfs_quota_us", &n.to_string())?;
+            }
+            if let Some(n) = c.burst {
+                self.set("cpu", "cpu.cfs_burst_us", &n.to_string())?;
+            }
+        }
+        if let Some(n) = c.idle {
+            self.set("cpu", "cpu.idle", &n.to_string())?;
+        }
+        for (file, value) in [("cpuset.cpus", &c.cpus), ("cpuset.mems", &c.mems)] {
+            if let Some(v) = value.as_ref().filter(|v| !v.is_empty()) {
+                self.set("cpuset", file, v)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn block_io(&self, b: &BlockIo, warnings: &mut Vec<String>) -> Result<()> {
+        if b.leaf_weight.is_some_and(|n| n != 0) || !b.weight_device.is_empty() {
+            warnings.push("linux.resources.blockIO.leafWeight and weightDevice have no effect".into());
+        }
+        let controller = if self.unified { "io" } else { "blkio" };
+        if let Some(n) = b.weight.filter(|n| *n != 0) {
+            let dir = self.of(controller)?;
+            let (plain, bfq) = if self.unified {
+                ("io.weight", "io.bfq.weight")
+            } else {
+                ("blkio.weight", "blkio.bfq.weight")
+            };
+            // Which of them is there depends on the host's scheduler.
+            match [plain, bfq].iter().find(|f| dir.join(f).exists()) {
+                Some(f) => write(dir, f, &n.to_string())?,
+                None => warnings.push(
+                    "linux.resources.blockIO.weight: this host's scheduler has no weights".into(),
+                ),
+            }
+        }
+        for (rates, v1, v2) in [
+            (&b.throttle_read_bps_device, "blkio.throttle.read_bps_device", "rbps"),
+            (&b.throttle_write_bps_device, "blkio.throttle.write_bps_device", "wbps"),
+            (&b.throttle_read_iops_device, "blkio.throttle.read_iops_device", "riops"),
+            (&b.throttle_write_iops_device, "blkio.throttle.write_iops_device", "wiops"),
+        ] {
+            for Throttle { major, minor, rate } in rates {
+                if self.unified {
+                    self.set("io", "io.max", &format!("{major}:{minor} {v2}={rate}"))?;
+                } else {
+                    self.set("blkio", v1, &format!("{major}:{minor} {rate}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the sandbox uses, as runc's `events` words it.
+    #[must_use]
+    pub fn stats(&self) -> serde_json::Value {
+        let number = |controller: &str, v1: &str, v2: &str| -> u64 {
+            let file = if self.unified { v2 } else { v1 };
+            let text = self.of(controller).ok().and_then(|d| read(d, file));
+            text.and_then(|t| t.parse().ok()).unwrap_or(0)
+        };
+        let cpu = if self.unified {
+            let text = self.of("cpu").ok().and_then(|d| read(d, "cpu.stat"));
+            let line = text.as_deref().unwrap_or_default().lines().find_map(|l| {
+                l.strip_prefix("usage_usec ")?.parse::<u64>().ok()
+            });
+            line.unwrap_or(0) * 1000
+        } else {
+            number("cpuacct", "cpuacct.usage", "")
+        };
+        serde_json::json!({
+            "cpu": {"usage": {"total": cpu}},
+            "memory": {"usage": {
+                "limit": number("memory", "memory.limit_in_bytes", "memory.max"),
+                "usage": number("memory", "memory.usage_in_bytes", "memory.current"),
+                "max": number("memory", "memory.max_usage_in_bytes", "memory.peak"),
+            }},
+            "pids": {
+                "current": number("pids", "pids.current", "pids.current"),
+                "limit": number("pids", "pids.max", "pids.max"),
+            },
+        })
+    }
+
+    /// Removes what was made, once the last process has left.
+    pub fn remove(&self) {
+        let deadline = Instant::now() + EMPTY_LIMIT;
+        for d in self.made.iter().rev() {
+            loop {
+                match std::fs::remove_dir(d) {
+                    Err(e)
+                        if e.kind() == std::io::ErrorKind::ResourceBusy
+                            && Instant::now() < deadline
+                            && self.directories().contains(d) =>
+                    {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                    // A parent may hold other containers; what is gone is gone.
+                    _ => break,
+                }
+            }
+        }
+    }
+}
+
+/// cpu.shares (2..262144) as cpu.weight (1..10000), as the specification's converters do.
+fn weight(shares: u64) -> u64 {
+    1 + (shares.clamp(2, 262_144) - 2) * 9999 / 262_142
+}
+
+/// A new cpuset of version 1 holds nothing, and no process may enter it.
+fn inherit_cpuset(dir: &Path, parent: &Path) -> Result<()> {
+    for file in ["cpuset.cpus", "cpuset.mems"] {
+        let empty = read(dir, file).is_none_or(|v| v.is_empty());
+        if let (true, Some(v)) = (empty, read(parent, file).filter(|v| !v.is_empty())) {
+            write(dir, file, &v)?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets the children of a group of version 2 have its controllers, as many as it may give.
+fn enable_controllers(parent: &Path) {
+    for name in read(parent, "cgroup.controllers").unwrap_or_default().split(' ') {
+        if matches!(name, "cpu" | "cpuset" | "io" | "memory" | "pids") {
+            let _ = write(parent, "cgroup.subtree_control", &format!("+{name}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hierarchies() {
+        let h = Hierarchies::parse(
+            "30 25 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs ro,mode=755\n\
+             31 30 0:27 / /sys/fs/cgroup/unified rw,nosuid shared:5 - cgroup2 cgroup2 rw,nsdelegate\n\
+             32 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+             33 30 0:29 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n",
+        );
+        assert_eq!(h.v2.as_deref(), Some(Path::new("/sys/fs/cgroup/unified")));
+        assert_eq!(h.v1[0].1, ["cpu", "cpuacct"]);
+        assert_eq!(h.v1[1].1, ["name=systemd"]);
+    }
+
+    #[test]
+    fn paths() {
+        let p = |s: &str, systemd| relative(s, "id", systemd).map(|p| p.display().to_string());
+        assert_eq!(p("/docker/x", false).unwrap(), "docker/x");
+        assert_eq!(p("", false).unwrap(), "cloister/id");
+        assert_eq!(
+            p("a-b.slice:cri:7", true).unwrap(),
+            "a.slice/a-b.slice/cri-7.scope"
+        );
+        assert_eq!(p(":d:7", true).unwrap(), "system.slice/d-7.scope");
+        for bad in ["/", "../x", "/a/../../b", "/a/./.."] {
+            assert!(p(bad, false).is_err(), "{bad}");
+        }
+        assert!(p("a:b", true).is_err());
+        assert_eq!((weight(2), weight(1024), weight(262_144)), (1, 39, 10000));
     }
 }

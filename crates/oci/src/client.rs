@@ -31,6 +31,10 @@ pub enum Request {
     Exec,
     Pause,
     Resume,
+    /// Tasks inside, at most; 0 for no limit.
+    PidsLimit {
+        limit: u32,
+    },
     /// Into the descriptor.
     Census,
     Changes,

@@ -131,6 +131,12 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
             masked: linux.masked_paths,
             read_only: linux.readonly_paths,
             sysctls: linux.sysctl.into_iter().collect(),
+            pids_limit: linux
+                .resources
+                .as_ref()
+                .and_then(|r| r.pids.as_ref()?.limit)
+                .and_then(|n| u32::try_from(n).ok())
+                .unwrap_or(0),
         },
         init,
         terminal,
@@ -467,6 +473,9 @@ pub fn process(p: &spec::Process, warnings: &mut Vec<String>) -> Result<ProcessS
         groups: p.user.additional_gids.clone(),
         rlimits: rlimits(&p.rlimits)?,
         umask: p.user.umask.unwrap_or(0o022) & 0o777,
+        // None of whoever called the runtime.
+        ignored: 0,
+        blocked: 0,
         caps: Some(caps(p.capabilities.as_ref(), warnings)),
         no_new_privs: p.no_new_privileges,
         oom_score_adj: p.oom_score_adj.unwrap_or(0).clamp(-1000, 1000),

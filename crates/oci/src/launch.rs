@@ -8,7 +8,7 @@ use crate::{Failure, Log, Result, Runtime, Tried, client, hooks, terminal};
 use gofer::server::{Root, Server, Writable};
 use hostcall::{HostFd, RawFd, process, start as host};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use sandbox::{Access, EXIT_BROKEN, Ending, GoferSide, SentrySide, Spec};
+use sandbox::{Access, EXIT_KILLED, Ending, GoferSide, SentrySide, Spec};
 use sentry::boot::config::{Config, Net, Stdio, TraceConfig};
 use std::convert::Infallible;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -51,6 +51,7 @@ pub fn run_gofer(side: GoferSide) -> std::result::Result<Infallible, sandbox::Fa
 /// called when the container is created. An error means that it never was.
 pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     let signals = monitor::signals()?;
+    start.record.cgroups.enter()?;
     enter_network(&start.plan.network)?;
     let listener = client::socket()?;
     rustix::net::bind(&listener, &client::address(start.dir)?).tried("bind the control socket")?;
@@ -123,10 +124,12 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
             Ok(exit_code(status))
         }
         Ending::Broken { text, .. } if monitor.phase == Status::Creating => Err(Failure(text)),
-        Ending::Broken { text, .. } => {
+        Ending::Broken { text, exit } => {
             start.runtime.log.error(&text);
-            monitor.tell_end(i32::from(EXIT_BROKEN) << 8);
-            Ok(EXIT_BROKEN)
+            // Killed from outside, or because the memory that it may have ran out: as a program would be.
+            let code = if exit == EXIT_KILLED { 128 + 9 } else { exit };
+            monitor.tell_end(i32::from(code) << 8);
+            Ok(code)
         }
     }
 }

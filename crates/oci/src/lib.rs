@@ -41,7 +41,7 @@ mod terminal;
 pub use exec::{Exec, base, exec};
 pub use launch::run_gofer;
 pub use lifecycle::{
-    Create, Ps, create, delete, events, kill, list, pause, ps, resume, run, start, state, wait,
+    Create, Ps, create, delete, events, kill, list, pause, ps, resume, run, start, state, update, wait,
 };
 pub use log::{Format, Log};
 pub use state::{Info, Status};

@@ -1,5 +1,6 @@
 //! The commands: create, start, state, kill, delete, run, ps, list, pause, resume, events, wait.
 
+use crate::cgroup::Cgroups;
 use crate::client::{self, Connection, Reply, Request};
 use crate::convert;
 use crate::launch::{self, Start, exit_code};
@@ -67,7 +68,6 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
         }
         _ => {}
     }
-    let warnings = plan.warnings.clone();
     let hooks = spec.hooks.clone().unwrap_or_default();
     let (dir, lock) = Dir::create(&rt.root, &c.id)?;
     let mut record = Record {
@@ -82,7 +82,17 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
         ..Record::new()
     };
     let own_terminal = own_terminal && terminal;
-    let result = fork_monitor(rt, c, &dir, &mut record, plan, hooks, own_terminal);
+    let linux = spec.linux.clone().unwrap_or_default();
+    let mut warnings = std::mem::take(&mut plan.warnings);
+    let grouped = Cgroups::create(&linux.cgroups_path, &c.id, rt.systemd_cgroup, &mut warnings)
+        .and_then(|g| {
+            record.cgroups = g;
+            record
+                .cgroups
+                .apply(&linux.resources.unwrap_or_default(), &mut warnings)
+        });
+    let result = grouped
+        .and_then(|()| fork_monitor(rt, c, &dir, &mut record, plan, hooks, own_terminal));
     let result = result.and_then(|pid| {
         if let Some(f) = &c.pid_file {
             write_pid(f, pid)?;
@@ -313,18 +323,37 @@ pub fn ps(rt: &Runtime, id: &str) -> Result<Ps> {
     })
 }
 
-/// `events --stats`, as runc words it.
+/// `events --stats`, as runc words it; what the Sentry tells of itself besides.
 pub fn events(rt: &Runtime, id: &str) -> Result<serde_json::Value> {
-    let ps = ps(rt, id)?;
+    let census = ps(rt, id)?.census;
+    let (_, record) = open(rt, id)?;
     Ok(serde_json::json!({
         "type": "stats",
         "id": id,
-        "data": {
-            "cpu": {"usage": {"total": ps.census.cpu}},
-            "memory": {"usage": {"usage": ps.census.memory}},
-            "pids": {"current": ps.census.threads},
+        "data": record.cgroups.stats(),
+        "inside": {
+            "cpu": census.cpu,
+            "memory": census.memory,
+            "processes": census.processes.len(),
+            "threads": census.threads,
         },
     }))
+}
+
+/// `update`: sets limits of the running container.
+pub fn update(rt: &Runtime, id: &str, r: &spec::Resources) -> Result<Vec<String>> {
+    let (dir, record) = open(rt, id)?;
+    let _lock = dir.lock()?;
+    if record.status(&dir) == Status::Stopped {
+        return Err(Failure("container not running".into()));
+    }
+    let mut warnings = Vec::new();
+    record.cgroups.apply(r, &mut warnings)?;
+    if let Some(n) = r.pids.as_ref().and_then(|p| p.limit) {
+        let limit = u32::try_from(n).unwrap_or(0);
+        Connection::open(&dir)?.ask(&Request::PidsLimit { limit }, &[])?;
+    }
+    Ok(warnings)
 }
 
 /// `wait`: the exit status.
@@ -415,7 +444,7 @@ fn end_monitor(record: &Record) {
 
 /// Removes what a container without a monitor has left.
 fn clean_up(dir: &Dir, record: &Record) {
-    crate::cgroup::remove(&record.cgroups);
+    record.cgroups.remove();
     let _ = dir.remove();
 }
 

@@ -176,6 +176,10 @@ impl Monitor {
             Request::Resume if self.phase == Status::Paused => {
                 self.ask(r, Some(id), control::RESUME, &[]);
             }
+            Request::PidsLimit { limit } => {
+                r.set_pids_limit(limit);
+                self.reply(id, &Reply::Done(0));
+            }
             Request::Exec | Request::Pause | Request::Resume => self.reply(id, &wrong(self.phase)),
             Request::Census => self.ask(r, Some(id), control::CENSUS, &fds),
             Request::Changes => self.ask(r, Some(id), control::CHANGES, &fds),

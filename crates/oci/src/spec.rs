@@ -6,6 +6,7 @@
 use crate::Failure;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The version of the specification that this is written to.
@@ -375,7 +376,11 @@ pub fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<(T, Vec<String>),
     if size > MAX {
         return Err(Failure(format!("{shown} is longer than {MAX} bytes")));
     }
-    let text = std::fs::read(path).map_err(|e| Failure(format!("cannot read {shown}: {e}")))?;
+    // A stream tells no size.
+    let mut text = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|f| f.take(MAX).read_to_end(&mut text))
+        .map_err(|e| Failure(format!("cannot read {shown}: {e}")))?;
     parse(&text).map_err(|e| Failure(format!("{shown} is not understood: {e}")))
 }
 

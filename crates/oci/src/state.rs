@@ -33,8 +33,8 @@ pub struct Record {
     pub poststop: Vec<Hook>,
     /// The environment and directory that `exec` begins with.
     pub process: crate::spec::Process,
-    /// Directories of the host's cgroups, to be removed with the container.
-    pub cgroups: Vec<PathBuf>,
+    /// The host's cgroups, to be removed with the container.
+    pub cgroups: crate::cgroup::Cgroups,
 }
 
 /// `state.status` of the specification, and runc's `paused`.

@@ -144,7 +144,9 @@ impl<'a> Frame<'a> {
         let sw = at + SW_BYTES;
         let len = if u32_at(self.area, sw) == MAGIC1 {
             // xstate_size
-            (u32_at(self.area, sw + 16) as usize).clamp(LEGACY + HEADER, room)
+            (u32_at(self.area, sw + 16) as usize)
+                .max(LEGACY + HEADER)
+                .min(room)
         } else {
             LEGACY
         };
@@ -224,5 +226,40 @@ pub fn merge_fp(host: &mut [u8], app: &[u8]) {
     host[LEGACY..LEGACY + 8].copy_from_slice(&has.to_le_bytes());
     if app_has_header && n > LEGACY + HEADER {
         host[LEGACY + HEADER..n].copy_from_slice(&app[LEGACY + HEADER..n]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forged_frame_is_read_within_its_area() {
+        let mut bytes = vec![0u8; stub::AREA_LEN as usize];
+        hostcall::mem::with_slice_mut(&mut bytes, |area| {
+            let base = stub::AREAS;
+            // The FP state at the very end, where it has no room for a header, and with any size.
+            for (room, size) in [
+                (512, 0),
+                (512, 576),
+                (512, u32::MAX),
+                (576, 0),
+                (1024, 4096),
+            ] {
+                let f = Frame::new(area, base, base + 0x1000).unwrap();
+                let at = area.len() - room;
+                f.set_greg(greg::FPSTATE, base + at as u64);
+                area.sub(at + SW_BYTES, 4).copy_from(&MAGIC1.to_le_bytes());
+                area.sub(at + SW_BYTES + 16, 4)
+                    .copy_from(&size.to_le_bytes());
+                let mut out = Vec::new();
+                f.fp_state(&mut out);
+                assert!(out.len() <= room);
+                f.set_fp_state(Some(&[0xff; 4096])).unwrap();
+            }
+            for uc in [0, base, base + 0x7fff, base + 0x7ff8, u64::MAX] {
+                assert!(Frame::new(area, base, uc).is_none());
+            }
+        });
     }
 }

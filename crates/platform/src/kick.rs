@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 
 /// How often the watchdog looks while a kick is unanswered.
 const LOOK: Duration = Duration::from_millis(250);
-/// A process that a kick finds computing is given this long, by the clock and in CPU time: a host thread
-/// that is ready to run gets a CPU sooner than that.
+/// A process that a kick finds computing is given this long, by the clock and in CPU time, the latter more with
+/// many threads, which take turns: a host thread that is ready to run gets a CPU sooner than that.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PATIENCE_CPU: u64 = 2_000_000_000;
+const PATIENCE_CPU_THREAD: u64 = 10_000_000;
 
 const IDLE: u8 = 0;
 const ASKED: u8 = 1;
@@ -176,9 +177,10 @@ fn still_due(e: &mut Entry) -> bool {
         return e.kick.overdue().is_some() && !e.kick.watched.swap(true, Ordering::SeqCst);
     };
     let cpu = p.cpu_nanos();
+    let patience = PATIENCE_CPU + u64::from(p.thread_count()) * PATIENCE_CPU_THREAD;
     if stay != e.stay {
         (e.stay, e.since, e.cpu) = (stay, Instant::now(), cpu);
-    } else if e.since.elapsed() >= PATIENCE && cpu.saturating_sub(e.cpu) >= PATIENCE_CPU {
+    } else if e.since.elapsed() >= PATIENCE && cpu.saturating_sub(e.cpu) >= patience {
         p.kill();
         return false;
     }

@@ -14,7 +14,7 @@ use crate::kick::Kick;
 use crate::process::{Drive, Factory, KICK, Listener, Process, RawThread, recv, release_after};
 use crate::{AddressSpace, AppThread, Event, Interrupter, MapOp, Platform, Regs};
 use abi::Result;
-use abi::errno::EINVAL;
+use abi::errno::{EINVAL, ESRCH};
 use hostcall::process as host;
 use std::sync::Arc;
 
@@ -93,7 +93,8 @@ struct Thread {
 impl Thread {
     fn new(process: Arc<Process>, mut raw: RawThread) -> Result<Thread> {
         let listener = raw.listener.take().ok_or(EINVAL)?;
-        let kick = Kick::new(process.pid, raw.tid, Arc::downgrade(&process));
+        let raw_tid = raw.tid;
+        let kick = Kick::new(process.pid, raw_tid, Arc::downgrade(&process));
         let mut t = Thread {
             process,
             raw: Some(raw),
@@ -106,11 +107,17 @@ impl Thread {
             bases_changed: false,
         };
         // The start event; its frame is laid out here.
-        let n = recv(t.listener())?;
+        let n = recv(t.listener()).map_err(|_| ESRCH)?;
         let uc = {
             let (area, base) = t.area();
             Frame::fresh(area, base).address()
         };
+        let [what, _, said, ..] = n.data.args;
+        if (n.pid as i32, what, said) != (raw_tid, stub::EVENT_START, uc) {
+            // Another thread's listener, or none that waits at its start: the number was false.
+            t.process.kill();
+            return Err(ESRCH);
+        }
         t.waits = Waits::Event { id: n.id, uc };
         t.regs.eflags = 0x202;
         t.bases_changed = true;
@@ -138,7 +145,7 @@ impl Thread {
     /// Lets the thread go on with what was set.
     fn answer(&mut self) -> Result<()> {
         let (id, val) = match self.waits {
-            Waits::Gone => return Err(abi::errno::ESRCH),
+            Waits::Gone => return Err(ESRCH),
             Waits::Call { id, .. } => (id, self.ret),
             Waits::Event { id, .. } => {
                 if self.regs_changed
@@ -225,11 +232,12 @@ impl Thread {
         let addr = u64::from_le_bytes(si[16..24].try_into().expect("8 bytes"));
         if signal == libc::SIGSYS {
             let arch = u32::from_le_bytes(si[28..32].try_into().expect("4 bytes"));
-            let nr = self.regs.rax;
+            // The kernel looks at the low half only.
+            let nr = u64::from(self.regs.rax as u32);
             if arch != hostcall::bpf::ARCH_X86_64 {
                 return Event::ForeignSyscall;
             }
-            self.regs.orig_rax = nr;
+            self.regs.orig_rax = self.regs.rax;
             let r = &self.regs;
             return Event::Syscall {
                 nr,

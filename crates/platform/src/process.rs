@@ -9,8 +9,8 @@
 //! - A stub process is cloned from the *zygote*, which has nothing mapped but the stub's own area and never
 //!   runs application code. It is the Sentry's child (`CLONE_PARENT`) and dies with the Sentry's pid
 //!   namespace.
-//! - What the application can write (thread areas) is believed only in what concerns that application:
-//!   descriptor numbers and thread ids read from there are checked with the host before use.
+//! - What the application can write (thread areas) is believed only in what concerns that application. A
+//!   thread's id comes by another way; its listener's number is checked with the host before use.
 //! - Lock order: `Factory::zygote` → `Process::spawner` → `Process::service`. None is held while waiting
 //!   for application code.
 
@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 use stub::{AREA_LEN, AREAS, COMMAND_LEN, Symbol, area};
 
 /// The host signal that interrupts application threads. A standard one: it queues at most once.
@@ -37,20 +38,36 @@ type Claimed = Arc<Mutex<HashSet<RawFd>>>;
 
 /// A seccomp listener that is ours.
 pub struct Listener {
-    fd: HostFd,
+    /// `None` only while dropped.
+    fd: Option<HostFd>,
     claimed: Claimed,
 }
 
 impl Listener {
+    /// A number read from an application's memory is believed only if the host says that it is a listener
+    /// and nobody has claimed it.
+    fn claim(fd: RawFd, claimed: &Claimed) -> Option<Listener> {
+        let mut numbers = claimed.lock();
+        (host::is_listener(fd) && numbers.insert(fd)).then(|| Listener {
+            fd: Some(HostFd::from_raw(fd)),
+            claimed: claimed.clone(),
+        })
+    }
+
     pub fn raw(&self) -> RawFd {
-        self.fd.raw()
+        self.fd.as_ref().expect("until drop").raw()
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Forgotten before the number can be given out again: the descriptor closes after this.
-        self.claimed.lock().remove(&self.fd.raw());
+        // Under the lock: forgotten first it could be claimed once more, closed first its number could be
+        // given out again.
+        let claimed = self.claimed.clone();
+        let mut numbers = claimed.lock();
+        let fd = self.raw();
+        self.fd = None;
+        numbers.remove(&fd);
     }
 }
 
@@ -121,8 +138,14 @@ impl Factory {
         let (command, zarea) = (take(), take());
         host::reap_children_by_host()?;
         let vdso = crate::zygote::host_vdso();
-        let (pid, zygote_end) =
-            crate::zygote::start(&text, &control, command.offset(), zarea.offset(), &vdso)?;
+        let (pid, zygote_end) = crate::zygote::start(
+            &text,
+            &control,
+            command.offset(),
+            zarea.offset(),
+            &vdso,
+            drive,
+        )?;
         Ok(Arc::new(Factory {
             drive,
             control,
@@ -143,33 +166,26 @@ impl Factory {
         }))
     }
 
+    /// A unit that reads as zeros.
     fn take_unit(&self) -> Result<Unit> {
-        let u = {
-            let mut u = self.units.lock();
-            match u.free.pop() {
-                Some(n) => Unit(n),
-                None if (u.next as usize) < CONTROL_UNITS => {
-                    u.next += 1;
-                    Unit(u.next - 1)
-                }
-                None => return Err(EAGAIN),
+        let mut u = self.units.lock();
+        match u.free.pop() {
+            Some(n) => Ok(Unit(n)),
+            None if (u.next as usize) < CONTROL_UNITS => {
+                u.next += 1;
+                Ok(Unit(u.next - 1))
             }
-        };
-        self.unit(u).sub(0, 0x400).zero();
-        Ok(u)
+            None => Err(EAGAIN),
+        }
     }
 
-    /// A number read from an application's memory is believed only if the host says that it is a listener
-    /// and nobody has claimed it.
-    fn claim_listener(&self, fd: RawFd) -> Option<Listener> {
-        let claimed = host::is_listener(fd) && self.listeners.lock().insert(fd);
-        claimed.then(|| Listener {
-            fd: HostFd::from_raw(fd),
-            claimed: self.listeners.clone(),
-        })
-    }
-
+    /// Takes back a unit that nobody maps any more. The next to have it may be another user's process: it must
+    /// find nothing of this one's registers and addresses.
     fn give_unit(&self, u: Unit) {
+        match hostcall::mem::punch_hole(self.control.raw(), u.offset(), AREA_LEN) {
+            Ok(()) => {}
+            Err(_) => self.unit(u).zero(),
+        }
         self.units.lock().free.push(u.0);
     }
 
@@ -181,35 +197,11 @@ impl Factory {
     /// A new stub process with its service thread.
     pub fn new_process(self: &Arc<Self>) -> Result<Process> {
         let command = self.take_unit()?;
-        let area0 = self.take_unit()?;
-        let pid = {
-            let mut z = self.zygote.lock();
-            let cmd = self.unit(z.command);
-            let za = self.unit(z.area);
-            za.sub(area::READY as usize, 4).zero();
-            let flags = libc::CLONE_PARENT | libc::CLONE_FILES | libc::SIGCHLD;
-            write_words(
-                cmd,
-                stub::CMD_OP,
-                &[
-                    stub::OP_PROCESS,
-                    flags as u64,
-                    0,
-                    area0.offset(),
-                    AREAS,
-                    command.offset(),
-                    self.control.raw() as u64,
-                ],
-            );
-            z.seq = z.seq.wrapping_add(1);
-            kick_spawner(cmd, z.seq);
-            wait_ready(za, z.pid)?;
-            let pid = read_i32(za, area::RESULT);
-            if pid <= 0 {
-                return Err(Errno::new(-pid).unwrap_or(EAGAIN));
-            }
-            pid
-        };
+        let area0 = self.take_unit().inspect_err(|_| self.give_unit(command))?;
+        let pid = self.clone_zygote(command, area0).inspect_err(|_| {
+            self.give_unit(command);
+            self.give_unit(area0);
+        })?;
         let p = Process {
             factory: self.clone(),
             pid,
@@ -221,9 +213,40 @@ impl Factory {
             }),
             service: Mutex::new(Service::Down),
             dead: AtomicBool::new(false),
+            threads: AtomicU32::new(0),
         };
         p.start_service()?;
         Ok(p)
+    }
+
+    /// Has the zygote make a process; its id.
+    fn clone_zygote(&self, command: Unit, area0: Unit) -> Result<i32> {
+        let mut z = self.zygote.lock();
+        let cmd = self.unit(z.command);
+        let za = self.unit(z.area);
+        za.sub(area::READY as usize, 4).zero();
+        let flags = libc::CLONE_PARENT | libc::CLONE_FILES | libc::SIGCHLD;
+        write_words(
+            cmd,
+            stub::CMD_OP,
+            &[
+                stub::OP_PROCESS,
+                flags as u64,
+                0,
+                area0.offset(),
+                AREAS,
+                command.offset(),
+                self.control.raw() as u64,
+            ],
+        );
+        z.seq = z.seq.wrapping_add(1);
+        kick_spawner(cmd, z.seq);
+        wait_ready(za, z.pid)?;
+        let pid = read_i32(za, area::RESULT);
+        if pid <= 0 {
+            return Err(Errno::new(-pid).unwrap_or(EAGAIN));
+        }
+        Ok(pid)
     }
 }
 
@@ -247,7 +270,7 @@ fn kick_spawner(cmd: MemSlice<'_>, seq: u32) {
     host::futex_wake(word(cmd, 0), 1);
 }
 
-/// Waits until the other side says that it is up; `ESRCH` if its process is gone.
+/// Waits until the zygote says that it is done; `ESRCH` if it is gone. (No application code can write there.)
 fn wait_ready(a: MemSlice<'_>, pid: i32) -> Result<()> {
     let ready = word(a, area::READY);
     // A hand-over usually takes some tens of microseconds.
@@ -260,11 +283,40 @@ fn wait_ready(a: MemSlice<'_>, pid: i32) -> Result<()> {
     Ok(())
 }
 
+/// How long a thread's start may take, and the end of one that failed. Only hostile code makes them last: all
+/// threads of the sandbox start one after the other.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// Waits until `f` gives something, woken by the thread whose area this is. What the area says is only a
+/// reason to look: application code can write it. `ESRCH` when the process is gone or time is up.
+fn wait_start<T>(a: MemSlice<'_>, pid: i32, mut f: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let ready = word(a, area::READY);
+    let since = Instant::now();
+    loop {
+        if let Some(x) = f()? {
+            return Ok(x);
+        }
+        if since.elapsed() > START_LIMIT {
+            return Err(ESRCH);
+        }
+        if let Err(e) = host::futex_wait(ready, 0, 50) {
+            if host::kill(pid, 0).is_err() {
+                return Err(ESRCH);
+            }
+            if e == EAGAIN {
+                // Up already, or so it is said.
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
 #[derive(Default)]
 struct Areas {
     /// Numbers of thread areas that are mapped and free; 0 is the service thread's.
-    free: Vec<(u32, Unit)>,
-    next: u32,
+    free: Vec<u32>,
+    /// What is mapped at each number from 1 on, for as long as the process lives.
+    units: Vec<Unit>,
 }
 
 struct Spawner {
@@ -290,6 +342,8 @@ pub struct Process {
     spawner: Mutex<Spawner>,
     service: Mutex<Service>,
     dead: AtomicBool,
+    /// Application threads that use an area.
+    threads: AtomicU32,
 }
 
 /// A thread just started in a stub process, and what it uses.
@@ -308,7 +362,7 @@ impl Process {
     fn start_service(&self) -> Result<()> {
         let t = self.spawn(stub::address(Symbol::Service), 0, self.area0, Listens::Yes)?;
         let listener = t.listener.expect("asked for");
-        let n = recv(&listener)?;
+        let n = recv(&listener).map_err(|_| ESRCH)?;
         *self.service.lock() = Service::Up { listener, id: n.id };
         Ok(())
     }
@@ -328,53 +382,45 @@ impl Process {
             | libc::CLONE_FILES
             | libc::CLONE_SIGHAND
             | libc::CLONE_THREAD
-            | libc::CLONE_SYSVSEM
-            | libc::CLONE_PARENT_SETTID;
+            | libc::CLONE_SYSVSEM;
+        let control = self.factory.control.raw();
         let _one_at_a_time = self.factory.thread_start.lock();
         let cmd = self.factory.unit(self.command);
         let mut s = self.spawner.lock();
+        // No thread has this number.
+        hostcall::file::set_position(control, 0)?;
         write_words(
             cmd,
             stub::CMD_OP,
             &[
                 stub::OP_THREAD,
                 flags as u64,
-                va + area::TID,
+                0,
                 start,
                 va,
                 0,
-                self.factory.control.raw() as u64,
+                control as u64,
             ],
         );
         s.seq = s.seq.wrapping_add(1);
         kick_spawner(cmd, s.seq);
-        wait_ready(a, self.pid)?;
+        let result = wait_start(a, self.pid, || {
+            Ok(Some(hostcall::file::position(control)?).filter(|p| *p != 0))
+        });
         drop(s);
-        let result = read_i32(a, area::RESULT);
-        if result < 0 {
-            return Err(Errno::new(-result).unwrap_or(EAGAIN));
-        }
-        let tid = read_i32(a, area::TID);
-        // Other threads of the application may have written there: it must be one of this process.
-        if tid <= 0 || host::tgkill(self.pid, tid, 0).is_err() {
-            self.kill();
-            return Err(ESRCH);
-        }
+        let tid = match result {
+            Ok(n) if n >> stub::FAILED_BIT != 0 => {
+                return Err(Errno::new(n as u32 as i32).unwrap_or(EAGAIN));
+            }
+            Ok(n) => n as i32,
+            Err(e) => {
+                self.kill();
+                return Err(e);
+            }
+        };
         let listener = match listens {
             Listens::No => None,
-            Listens::Yes => {
-                let fd = read_i32(a, area::LISTENER);
-                if fd < 0 {
-                    return Err(Errno::new(-fd).unwrap_or(EAGAIN));
-                }
-                match self.factory.claim_listener(fd) {
-                    Some(fd) => Some(fd),
-                    None => {
-                        self.kill();
-                        return Err(ESRCH);
-                    }
-                }
-            }
+            Listens::Yes => Some(self.find_listener(a, tid)?),
         };
         if let Some(l) = &listener {
             // Before 6.6 there is no synchronous wake-up; everything works without.
@@ -388,46 +434,97 @@ impl Process {
         })
     }
 
+    /// The listener of a thread that starts. Its number stands in the thread's area, where other threads of
+    /// the application can write: a false one ends the process, and the thread's first notification shows
+    /// whose it is.
+    fn find_listener(&self, a: MemSlice<'_>, tid: i32) -> Result<Listener> {
+        let said = wait_start(a, self.pid, || {
+            Ok(Some(read_i32(a, area::LISTENER)).filter(|fd| *fd != 0))
+        });
+        let failed = match said {
+            Ok(fd) if fd > 0 => match Listener::claim(fd, &self.factory.listeners) {
+                Some(l) => return Ok(l),
+                None => ESRCH,
+            },
+            // Without a filter the thread ends: there is no descriptor, or no memory.
+            Ok(e) => {
+                let ended = wait_start(a, self.pid, || {
+                    Ok(host::tgkill(self.pid, tid, 0).is_err().then_some(()))
+                });
+                match ended {
+                    Ok(()) => return Err(Errno::new(e.wrapping_neg()).unwrap_or(EAGAIN)),
+                    Err(e) => e,
+                }
+            }
+            Err(e) => e,
+        };
+        self.kill();
+        Err(failed)
+    }
+
     /// A new application thread.
     pub fn new_thread(&self) -> Result<RawThread> {
-        let reused = self.spawner.lock().areas.free.pop();
-        let (area_no, unit) = match reused {
-            Some(x) => x,
-            None => {
-                let unit = self.factory.take_unit()?;
-                let no = {
-                    let mut s = self.spawner.lock();
-                    s.areas.next += 1;
-                    s.areas.next
-                };
-                let va = AREAS + u64::from(no) * AREA_LEN;
-                if va + AREA_LEN > stub::HIGH {
-                    self.factory.give_unit(unit);
-                    return Err(EAGAIN);
-                }
-                let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-                self.batch(&[[
-                    libc::SYS_mmap as u64,
-                    va,
-                    AREA_LEN,
-                    3,
-                    flags as u64,
-                    self.factory.control.raw() as u64,
-                    unit.offset(),
-                ]])?;
-                (no, unit)
-            }
-        };
+        let (area_no, unit) = self.take_area()?;
         let (start, listens) = match self.factory.drive {
             Drive::Notify => (Symbol::Thread, Listens::Yes),
             Drive::Ptrace => (Symbol::ThreadTraced, Listens::No),
         };
+        self.threads.fetch_add(1, Ordering::Relaxed);
+        // Where that fails there is no thread, or soon no process.
         self.spawn(stub::address(start), area_no, unit, listens)
+            .inspect_err(|_| self.give_area(area_no))
+    }
+
+    /// An area that is mapped and that no thread uses.
+    fn take_area(&self) -> Result<(u32, Unit)> {
+        let (no, unit) = {
+            let mut s = self.spawner.lock();
+            let Areas { free, units } = &mut s.areas;
+            if let Some(no) = free.pop() {
+                return Ok((no, units[no as usize - 1]));
+            }
+            let no = units.len() as u32 + 1;
+            if AREAS + u64::from(no + 1) * AREA_LEN > stub::HIGH {
+                return Err(EAGAIN);
+            }
+            let unit = self.factory.take_unit()?;
+            units.push(unit);
+            (no, unit)
+        };
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        let mapped = self.batch(&[[
+            libc::SYS_mmap as u64,
+            AREAS + u64::from(no) * AREA_LEN,
+            AREA_LEN,
+            3,
+            flags as u64,
+            self.factory.control.raw() as u64,
+            unit.offset(),
+        ]]);
+        match mapped {
+            Ok(()) => Ok((no, unit)),
+            Err(e) => {
+                let mut s = self.spawner.lock();
+                // Others may have come after it: then its number stays unused.
+                if s.areas.units.len() == no as usize {
+                    s.areas.units.pop();
+                    drop(s);
+                    self.factory.give_unit(unit);
+                }
+                Err(e)
+            }
+        }
     }
 
     /// Takes back the area of a thread that has ended.
-    pub fn give_area(&self, area_no: u32, unit: Unit) {
-        self.spawner.lock().areas.free.push((area_no, unit));
+    pub fn give_area(&self, area_no: u32) {
+        self.threads.fetch_sub(1, Ordering::Relaxed);
+        self.spawner.lock().areas.free.push(area_no);
+    }
+
+    /// How many application threads it has, about.
+    pub fn thread_count(&self) -> u32 {
+        self.threads.load(Ordering::Relaxed)
     }
 
     /// The Sentry's view of a thread's area, and its address in the stub.
@@ -541,14 +638,7 @@ impl Drop for Process {
         // more instructions of the stub's that matter, but it may still write its area, so they are given
         // back only when the process is gone.
         let (factory, pid) = (self.factory.clone(), self.pid);
-        let mut units: Vec<Unit> = self
-            .spawner
-            .lock()
-            .areas
-            .free
-            .drain(..)
-            .map(|(_, u)| u)
-            .collect();
+        let mut units = std::mem::take(&mut self.spawner.get_mut().areas.units);
         units.extend([self.command, self.area0]);
         while host::kill(pid, 0).is_ok() {
             if host::wait(pid, libc::__WALL).is_err() {
@@ -608,7 +698,11 @@ fn zeroed_notif() -> libc::seccomp_notif {
 fn encode(op: &MapOp) -> Result<Call> {
     let check = |va: u64, len: u64| {
         let end = va.checked_add(len).ok_or(EINVAL)?;
-        if len == 0 || va % 4096 != 0 || len % 4096 != 0 || end > crate::USER_MAX {
+        if len == 0
+            || !va.is_multiple_of(4096)
+            || !len.is_multiple_of(4096)
+            || end > crate::USER_MAX
+        {
             return Err(EINVAL);
         }
         Ok(())
@@ -792,6 +886,7 @@ pub fn base_filter() -> Program {
         libc::SYS_clone,
         libc::SYS_sigaltstack,
         libc::SYS_seccomp,
+        libc::SYS_lseek,
         libc::SYS_exit,
     ] {
         stub_part.ret_if_eq(nr as u32, bpf::ALLOW);
@@ -800,6 +895,10 @@ pub fn base_filter() -> Program {
         .ret_if_eq(stub::EVENT_NR, bpf::USER_NOTIF)
         .ret(bpf::KILL);
     let mut p = Program::new();
+    // The application threads' filter, which traps, goes before it.
+    p.load(bpf::ARCH)
+        .skip_if_eq(bpf::ARCH_X86_64, 1)
+        .ret(bpf::NO_CALL);
     unless_from_stub(&mut p, stub_part.len() as u8);
     p.append(&stub_part);
     p.ret(bpf::USER_NOTIF);
@@ -823,7 +922,7 @@ pub fn release_after(p: &Arc<Process>, raw: RawThread, listener: Listener, ended
         }
     }
     drop(listener);
-    p.give_area(raw.area_no, raw.unit);
+    p.give_area(raw.area_no);
 }
 
 #[cfg(test)]

@@ -97,6 +97,8 @@ struct Iovec {
 
 /// Room for every XSAVE component that x86-64 has.
 const XSTATE_MAX: usize = 16384;
+/// Sets the signals that a stopped thread blocks (`include/uapi/linux/ptrace.h`).
+const PTRACE_SETSIGMASK: u32 = 0x420b;
 /// The regset with the XSAVE area (`include/uapi/linux/elf.h`).
 const NT_X86_XSTATE: usize = 0x202;
 
@@ -134,6 +136,11 @@ impl Thread {
         let mut r = self.regs;
         (r.cs, r.ss, r.ds, r.es, r.fs, r.gs) = (now.cs, now.ss, now.ds, now.es, now.fs, now.gs);
         self.regs = r;
+        // All are blocked since it was cloned.
+        let mut none = 0u64;
+        let (request, len) = (PTRACE_SETSIGMASK, size_of_val(&none));
+        // SAFETY: a sigset of 8 bytes.
+        unsafe { host::ptrace_data(request, tid, len, &raw mut none) }.ok()?;
         self.state = State::Stopped;
         if let Some(fp) = self.fp.take() {
             let _ = self.write_fp(&fp);
@@ -368,6 +375,6 @@ impl Drop for Thread {
                 _ => break,
             }
         }
-        self.process.give_area(raw.area_no, raw.unit);
+        self.process.give_area(raw.area_no);
     }
 }

@@ -3,7 +3,7 @@
 //! It starts as a copy of the (still single-threaded) Sentry, arranges signal handlers, filters and the
 //! stub's own area, and then leaves everything else behind: it jumps into the stub, which unmaps the rest.
 
-use crate::process::{KICK, base_filter};
+use crate::process::{Drive, KICK, base_filter};
 use abi::Result;
 use hostcall::bpf::{AllThreads, install};
 use hostcall::{HostFd, process as host, sys};
@@ -59,6 +59,13 @@ pub fn host_vdso() -> Vec<VdsoPiece> {
         .collect()
 }
 
+/// Where the last of the pieces will end.
+fn vdso_end(pieces: &[VdsoPiece]) -> u64 {
+    let lowest = pieces.iter().map(|p| p.start).min().unwrap_or(0);
+    let end = pieces.iter().map(|p| p.start + p.len).max().unwrap_or(0);
+    stub::HOST_VDSO + (end - lowest)
+}
+
 /// Where the vDSO's image will be in stub processes; `None` where the host has none.
 pub fn moved_vdso(pieces: &[VdsoPiece]) -> Option<u64> {
     let lowest = pieces.iter().map(|p| p.start).min()?;
@@ -73,6 +80,7 @@ pub fn start(
     command_offset: u64,
     area_offset: u64,
     vdso: &[VdsoPiece],
+    drive: Drive,
 ) -> Result<(i32, HostFd)> {
     let filter = base_filter();
     let rseq = rseq_area();
@@ -91,11 +99,13 @@ pub fn start(
         vdso,
         &filter,
         rseq,
+        drive,
     );
     let _ = r;
     host::exit_group(1)
 }
 
+#[allow(clippy::too_many_arguments, reason = "called once")]
 fn child(
     text: &HostFd,
     control: &HostFd,
@@ -104,8 +114,14 @@ fn child(
     vdso: &[VdsoPiece],
     filter: &hostcall::bpf::Program,
     rseq: Option<u64>,
+    drive: Drive,
 ) -> Result<()> {
     let _ = host::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as usize, 0);
+    if drive == Drive::Notify {
+        // A hostile program can make its process crash as it likes. Whoever the host has read core files
+        // shall not read these.
+        host::prctl(libc::PR_SET_DUMPABLE, 0, 0)?;
+    }
     host::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)?;
     // The Sentry still has some, for its own confinement; no stub process may ever.
     hostcall::start::set_capabilities(0)?;
@@ -116,14 +132,15 @@ fn child(
         restorer: stub::address(Symbol::Restorer),
         mask: !0,
     };
-    let empty = 0u64;
+    let all = !0u64;
     // SAFETY: every pointer is to a local; every mapping goes to the stub's area, where this process has
     // nothing; the process does not return to code that could miss what is changed.
     unsafe {
         for s in HANDLED {
             sys!(RtSigaction, s, &raw const handler, 0, 8)?;
         }
-        sys!(RtSigprocmask, libc::SIG_SETMASK, &raw const empty, 0, 8)?;
+        // Threads inherit it, and run no application code before they have put it back.
+        sys!(RtSigprocmask, libc::SIG_SETMASK, &raw const all, 0, 8)?;
         if let Some(area) = rseq {
             // RSEQ_FLAG_UNREGISTER, glibc's size and signature.
             let _ = sys!(Rseq, area, 32, 1, 0x5305_3053u32);
@@ -164,9 +181,10 @@ fn child(
     // SAFETY: the stub's code is mapped there; it uses no memory of this program.
     unsafe {
         core::arch::asm!(
-            "xor r12d, r12d",
             "jmp {entry}",
             entry = in(reg) stub::address(Symbol::Zygote),
+            in("r12") 0u64,
+            in("r13") vdso_end(vdso),
             options(noreturn)
         )
     }

@@ -180,3 +180,81 @@ fn many_threads_start_and_end() {
         }
     });
 }
+
+#[test]
+fn nothing_of_the_sentry_is_left_beside_the_stub() {
+    let places = [
+        stub::TEXT + stub::TEXT_LEN,
+        stub::COMMAND - 0x1000,
+        stub::COMMAND + 0x80_0000,
+        stub::HOST_VDSO - 0x1000,
+        stub::HOST_VDSO + 0x80_0000,
+        stub::AREAS + 4 * stub::AREA_LEN,
+        stub::HIGH - 0x1000,
+    ];
+    for va in places {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: a new mapping, never used.
+        let r = unsafe { hostcall::sys!(Mmap, va, 0x1000, 3, flags, -1i32, 0) };
+        // Something else is there (the stack, another test's): as good.
+        assert!(matches!(r, Ok(_) | Err(abi::errno::EEXIST)));
+    }
+    both(|s| {
+        for va in places {
+            // mov rax, [va]
+            let code = [&[0x48, 0xa1][..], &va.to_le_bytes()].concat();
+            let (_space, mut t) = start(&s, &code);
+            let Event::Fault {
+                signal, code, addr, ..
+            } = t.run()
+            else {
+                panic!("{va:#x} can be read")
+            };
+            // SEGV_MAPERR
+            assert_eq!((signal, code, addr), (libc::SIGSEGV, 1, va));
+        }
+    });
+}
+
+#[test]
+fn an_early_interrupt_is_kept() {
+    let code = [0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xeb, 0xf7];
+    both(|s| {
+        let (space, mut first) = start(&s, &code);
+        assert!(matches!(first.run(), Event::Syscall { nr: 39, .. }));
+        // Kicks that come before its first run are taken in it, or not at all.
+        let mut t = space.new_thread().unwrap();
+        t.interrupter().interrupt();
+        let mut r = t.regs();
+        r.rip = CODE;
+        t.set_regs(&r);
+        let e = t.run();
+        assert!(matches!(e, Event::Interrupted), "{e:?}");
+        assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+    });
+}
+
+#[test]
+fn a_new_process_finds_nothing_of_an_old_one() {
+    // mov qword [rdi], 77 (rdi: the end of the thread's own area); mov eax, 39; syscall
+    let leave = [0x48, 0xc7, 0x07, 77, 0, 0, 0, 0xb8, 39, 0, 0, 0, 0x0f, 0x05];
+    // mov rdi, [rdi]; mov eax, 39; syscall
+    let look = [0x48, 0x8b, 0x3f, 0xb8, 39, 0, 0, 0, 0x0f, 0x05];
+    both(|s| {
+        let place = stub::AREAS + 2 * stub::AREA_LEN - 0x1800;
+        let run = |code: &[u8]| {
+            let (_space, mut t) = start(&s, code);
+            let mut r = t.regs();
+            r.rdi = place;
+            t.set_regs(&r);
+            match t.run() {
+                Event::Syscall { nr: 39, args, .. } => args[0],
+                e => panic!("{e:?}"),
+            }
+        };
+        for _ in 0..3 {
+            assert_eq!(run(&leave), place);
+            assert_eq!(run(&look), 0);
+        }
+    });
+}

@@ -3,11 +3,12 @@
 //! The starter believes a child only in what concerns that child: its text is shown with control
 //! characters taken out, its numbers are checked.
 
+use crate::{EXIT_BROKEN, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_NOT_STARTED};
 use abi::Result;
 use hostcall::{RawFd, sock};
 pub use sentry::boot::config::control::{
-    ALL, CENSUS, CHANGES, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, PAUSE, READY, REFUSED, RESUME, SIGNAL,
-    START, WINDOW,
+    ALL, CENSUS, CHANGES, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, NOT_EXECUTABLE, NOT_FOUND, PAUSE,
+    PIDS_LIMIT, READY, REFUSED, RESUME, SIGNAL, START, WINDOW,
 };
 
 /// The longest packet.
@@ -37,8 +38,8 @@ pub enum Answer {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Said {
     Exit(i32),
-    Error(String),
-    Crash(String),
+    /// There is no sandbox, or none any more: why, and the starter's exit status for it.
+    Failed(String, u8),
     Answer(Answer),
     /// It has closed its end.
     HungUp,
@@ -90,8 +91,10 @@ fn decode(packet: &[u8]) -> Said {
             pid,
             status: word(4).unwrap_or(0) as i32,
         }),
-        (ERROR, _) => Said::Error(plain(payload)),
-        (CRASH, _) => Said::Crash(plain(payload)),
+        (ERROR, _) => Said::Failed(plain(payload), EXIT_NOT_STARTED),
+        (CRASH, _) => Said::Failed(plain(payload), EXIT_BROKEN),
+        (NOT_FOUND, _) => Said::Failed(plain(payload), EXIT_NOT_FOUND),
+        (NOT_EXECUTABLE, _) => Said::Failed(plain(payload), EXIT_NOT_EXECUTABLE),
         _ => Said::Nothing,
     }
 }
@@ -118,7 +121,7 @@ mod tests {
         assert_eq!(decode(&[99, 0, 0, 0]), Said::Nothing);
         assert_eq!(
             decode(b"\x04\0\0\0no \x1b[31mroom\n"),
-            Said::Error("no  [31mroom".into())
+            Said::Failed("no  [31mroom".into(), EXIT_NOT_STARTED)
         );
     }
 }

@@ -37,9 +37,9 @@ mod privilege;
 mod running;
 mod spawn;
 
+pub use control::Answer;
 pub use gofer::GoferSide;
 pub use kernel::SentrySide;
-pub use control::Answer;
 pub use running::{Attendant, Ending, Running};
 
 use abi::{Errno, Result};
@@ -50,8 +50,15 @@ use std::ffi::CString;
 
 /// The starter's exit status when the sandbox could not start, or could not go on and said why.
 pub const EXIT_NOT_STARTED: u8 = 125;
+/// The starter's exit status when the program is there and cannot be executed.
+pub const EXIT_NOT_EXECUTABLE: u8 = 126;
+/// The starter's exit status when there is no such program.
+pub const EXIT_NOT_FOUND: u8 = 127;
 /// The starter's exit status when a process of the sandbox itself failed.
 pub const EXIT_BROKEN: u8 = 70;
+
+/// The same, where it was killed by SIGKILL: from outside, or because memory ran out.
+pub const EXIT_KILLED: u8 = 71;
 
 /// Takes a process's last step of confinement; to be called once, with one thread.
 pub type Confine = Box<dyn FnOnce() -> Result<()> + Send>;

@@ -89,8 +89,10 @@ pub fn raise_limits(standing: Standing) -> u64 {
             let _ = host::set_rlimit(r, hard, hard);
         }
     }
-    // A core file would hold the application's memory.
-    let _ = host::set_rlimit(libc::RLIMIT_CORE, 0, 0);
+    // A core file would hold the application's memory. 0 does not keep it from a program that core_pattern names;
+    // 1 does (`fs/coredump.c`), and is too little for a file.
+    let _ = host::set_rlimit(libc::RLIMIT_CORE, 1, 1)
+        .or_else(|_| host::set_rlimit(libc::RLIMIT_CORE, 0, 0));
     let (soft, hard) = host::rlimit(libc::RLIMIT_NOFILE).unwrap_or((1024, 1024));
     let most = std::fs::read_to_string("/proc/sys/fs/nr_open")
         .ok()

@@ -2,7 +2,7 @@
 
 use crate::control::{self, Answer, SIGNAL, Said, WINDOW};
 use crate::spawn::{Child, Who};
-use crate::{EXIT_BROKEN, EXIT_NOT_STARTED};
+use crate::{EXIT_BROKEN, EXIT_KILLED};
 use abi::Result;
 use hostcall::{HostFd, RawFd, file, process, time};
 
@@ -74,6 +74,11 @@ impl Running {
         let _ = control::send(self.control.raw(), WINDOW, &m);
     }
 
+    /// Tells the Sentry how many tasks there may be inside; 0 for no limit.
+    pub fn set_pids_limit(&self, limit: u32) {
+        let _ = control::send(self.control.raw(), control::PIDS_LIMIT, &limit.to_le_bytes());
+    }
+
     /// Asks the Sentry for something; `number` comes back with the answer.
     pub fn ask(&self, kind: u32, number: u32, given: &[RawFd]) -> Result<()> {
         control::send_with(self.control.raw(), kind, &number.to_le_bytes(), given)
@@ -137,12 +142,8 @@ impl Running {
                         seen.exit.get_or_insert(s);
                         until = near(SENTRY_GRACE);
                     }
-                    Said::Error(t) => {
-                        seen.text.get_or_insert((t, EXIT_NOT_STARTED));
-                        until = near(GRACE);
-                    }
-                    Said::Crash(t) => {
-                        seen.text.get_or_insert((t, EXIT_BROKEN));
+                    Said::Failed(text, exit) => {
+                        seen.text.get_or_insert((text, exit));
                         until = near(GRACE);
                     }
                     Said::Answer(a) if i == CONTROL => attendant.answer(&self, a),
@@ -193,9 +194,10 @@ impl Seen {
             (Some(g), _) if g != 0 => (Who::Gofer, Some(g)),
             (_, s) => (Who::Sentry, s),
         };
+        let killed = status.is_some_and(|s| libc::WIFSIGNALED(s) && libc::WTERMSIG(s) == libc::SIGKILL);
         Ending::Broken {
             text: format!("the {who} {}: the sandbox has ended", how(status)),
-            exit: EXIT_BROKEN,
+            exit: if killed { EXIT_KILLED } else { EXIT_BROKEN },
         }
     }
 }

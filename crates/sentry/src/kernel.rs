@@ -2,6 +2,7 @@
 
 use crate::boot::config::control;
 use crate::strace::Strace;
+use crate::task::clone::TASKS_MAX;
 use crate::task::{futex, list::TaskList};
 use abi::Va;
 use clas::Clas;
@@ -68,6 +69,8 @@ pub struct Kernel {
     shows_console: bool,
     /// Tasks wait at the system-call boundary while it is set.
     frozen: AtomicBool,
+    /// Tasks that there may be.
+    task_limit: AtomicU32,
     drain: std::time::Duration,
 }
 
@@ -130,6 +133,7 @@ impl Kernel {
             container: OnceLock::new(),
             shows_console: p.shows_console,
             frozen: AtomicBool::new(false),
+            task_limit: AtomicU32::new(TASKS_MAX as u32),
             drain: p.drain,
         })
     }
@@ -181,6 +185,18 @@ impl Kernel {
         if let Some((c, _)) = c {
             c.drain(self.drain);
         }
+    }
+
+    /// How many tasks there may be (`pids.max`).
+    #[must_use]
+    pub fn task_limit(&self) -> usize {
+        self.task_limit.load(Ordering::Relaxed) as usize
+    }
+    /// 0 for no limit but our own.
+    pub fn set_task_limit(&self, n: u32) {
+        let most = TASKS_MAX as u32;
+        let n = if n == 0 { most } else { n.min(most) };
+        self.task_limit.store(n, Ordering::Relaxed);
     }
 
     /// Whether tasks are held at the boundary.

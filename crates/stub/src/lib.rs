@@ -5,11 +5,15 @@
 //!
 //! - the **spawner**, the process's first thread: sleeps on a futex in the command page and clones what the
 //!   Sentry asks for (new processes in the zygote, threads elsewhere). It has no listener of its own, because
-//!   a thread that has one cannot make threads that get theirs.
+//!   a thread that has one cannot make threads that get theirs. It tells a new thread's id by the position
+//!   (lseek) of the control file: all memory that it can write, application code can write, too.
 //! - the **service thread**: makes the memory calls. Application code never runs on it. It takes batches of
 //!   calls from the command page and hands the result back as arguments of the next notification, so that
 //!   the application can falsify neither (the page is read-only here, registers are its own).
 //! - **application threads**: run application code; they come here through signals ([`Symbol::Handler`]).
+//!
+//! All signals are blocked but on application threads that have run: a thread gets its mask from its first
+//! frame, when its filter is on.
 //!
 //! Every instruction here may be jumped to by the application. That is harmless: on an application thread
 //! the filter allows from here only rt_sigreturn, exit, FUTEX_WAKE and the event call, which asks the Sentry.
@@ -20,7 +24,7 @@
 //! |---|---|
 //! | 0 | `u32` sequence: the spawner's futex |
 //! | 8 | the spawner's operation: 1 process, 2 thread |
-//! | 16.. | clone flags; parent-tid address; a thread's start address or a process's area offset; thread area; command page offset; control fd |
+//! | 16.. | clone flags; 0; a thread's start address or a process's area offset; thread area; command page offset; control fd |
 //! | 256.. | service batch: up to [`BATCH_MAX`] entries of 7 words: number and six arguments |
 #![no_std]
 
@@ -58,9 +62,7 @@ pub mod area {
     pub const READY: u64 = 0x20;
     /// `i32`: its notification descriptor.
     pub const LISTENER: u64 = 0x28;
-    /// `i32`: its thread id, written by clone(2).
-    pub const TID: u64 = 0x30;
-    /// `i32`: what the spawner's clone(2) gave.
+    /// `i32`: what the zygote's clone(2) of a process gave.
     pub const RESULT: u64 = 0x48;
     /// `struct timespec`: the thread's CPU time, where the service thread's clock_gettime(2) puts it.
     pub const CPU_TIME: u64 = 0x50;
@@ -80,6 +82,10 @@ pub mod area {
 pub const REPLY_EXIT: u64 = 1;
 /// In the reply to an event: load FS and GS bases from the thread area first.
 pub const REPLY_BASES: u64 = 2;
+
+/// In the control file's position, which tells what the spawner's clone(2) of a thread gave (its id): set
+/// where it failed, above the errno.
+pub const FAILED_BIT: u32 = 32;
 
 /// Spawner operation: a new process.
 pub const OP_PROCESS: u64 = 1;
@@ -115,17 +121,27 @@ global_asm!(
     .globl cloister_stub_exit
 cloister_stub_begin:
 
-    // ---- zygote: r12 = sequence already seen. Unmaps everything but [LOW, HIGH).
-cloister_stub_zygote:
-    xor edi, edi
-    movabs rsi, {low}
-    mov eax, 11
-    syscall
-    movabs rdi, {high}
-    movabs rsi, 0x7ffffffff000
+    // ---- zygote: r12 = sequence already seen, r13 = end of the host's vDSO. Unmaps everything but the
+    // stub's own pieces. What was the Sentry's may lie anywhere, also between them: its stack does.
+    .macro unmap_to end
+    movabs rsi, \end
     sub rsi, rdi
     mov eax, 11
     syscall
+    test rax, rax
+    jnz 33f
+    .endm
+cloister_stub_zygote:
+    xor edi, edi
+    unmap_to {text}
+    movabs rdi, {text_end}
+    unmap_to {command}
+    movabs rdi, {command_end}
+    unmap_to {host_vdso}
+    mov rdi, r13
+    unmap_to {areas}
+    movabs rdi, {area0_end}
+    unmap_to 0x7ffffffff000
     movabs r15, {command}
     jmp 20f
 
@@ -157,12 +173,21 @@ cloister_stub_zygote:
     syscall
     test rax, rax
     jz 23f
-    mov dword ptr [r13 + {a_result}], eax
-    cmp rbx, 2                      // a thread says itself that it is up
+    cmp rbx, 2
     jne 24f
-    cmp rax, 0
-    jg 20b
-24:
+    mov rdi, r9                     // a thread: the result goes where no application code can write, into
+    mov rsi, rax                    // the control file's position; an error is above all thread ids
+    test rax, rax
+    jns 25f
+    neg rsi
+    bts rsi, {failed_bit}
+25: mov ebx, eax
+    xor edx, edx                    // SEEK_SET
+    mov eax, 8                      // lseek
+    syscall
+    test ebx, ebx                   // a thread says itself that it is up
+    jns 20b
+24: mov dword ptr [r13 + {a_result}], eax
     mov dword ptr [r13 + {a_ready}], 1
     lea rdi, [r13 + {a_ready}]
     mov esi, 1                      // FUTEX_WAKE
@@ -329,9 +354,13 @@ cloister_stub_service:
 cloister_stub_end:
     .previous
     "#,
-    low = const LOW,
-    high = const HIGH,
+    text = const TEXT,
+    text_end = const TEXT + TEXT_LEN,
     command = const COMMAND,
+    command_end = const COMMAND + COMMAND_LEN,
+    host_vdso = const HOST_VDSO,
+    area0_end = const AREAS + AREA_LEN,
+    failed_bit = const FAILED_BIT,
     command_len = const COMMAND_LEN,
     app_filter = const APP_PROG,
     service_filter = const SERVICE_PROG,

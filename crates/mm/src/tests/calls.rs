@@ -322,3 +322,117 @@ fn many_mappings_stay_fast() {
     assert_eq!(a.mm.vmas().len(), 50_000);
     assert!(start.elapsed().as_secs() < 5);
 }
+
+#[test]
+fn private_copies_end_with_the_file() {
+    let a = app();
+    for f in [
+        TestFile::frames(a.mm.clas(), 4),
+        TestFile::host(a.mm.clas(), 4 * P),
+    ] {
+        let at = a.map(Va(0), 4 * P, RW, 0, Some(f.file())).unwrap().0;
+        for page in 0..4 {
+            a.store(at + page * P, 7).unwrap();
+        }
+        let c = a.fork();
+        f.cut(P + 1);
+        for m in [&a, &c] {
+            assert_eq!(m.load(at + P), Ok(7));
+            for page in 2..4 {
+                assert_eq!(m.load(at + page * P).map_err(|e| e.signal), Err(SIGBUS));
+                assert_eq!(m.mm.copy_out(Va(at + page * P), b"x"), Err(EFAULT));
+            }
+            m.check();
+        }
+        // The file grew again: as the file.
+        f.cut(4 * P);
+        assert_eq!(a.load(at + 3 * P), Ok(0));
+        a.mm.munmap(Va(at), 4 * P).unwrap();
+    }
+}
+
+#[test]
+fn sealed_files_are_not_mapped_for_writing() {
+    let a = app();
+    let f = TestFile::frames(a.mm.clas(), 4);
+    let map = |prot| a.map(Va(0), 4 * P, prot, MAP_SHARED, Some(f.file()));
+    let at = map(PROT_READ).unwrap();
+    let writers = || *f.writers.lock();
+    assert_eq!(writers(), 1);
+    // Pieces and copies count with it until the last of them goes.
+    a.mm.mprotect(Va(at.0 + P), P, RW).unwrap();
+    let c = a.fork();
+    a.mm.munmap(at, 4 * P).unwrap();
+    assert_eq!(writers(), 1);
+    c.mm.munmap(at, 3 * P).unwrap();
+    assert_eq!(writers(), 1);
+    c.mm.munmap(at, 4 * P).unwrap();
+    assert_eq!(writers(), 0);
+    *f.sealed.lock() = true;
+    assert_eq!(map(RW), Err(EPERM));
+    let at = map(PROT_READ).unwrap();
+    assert_eq!(a.mm.mprotect(at, P, RW), Err(EACCES));
+    assert!(a.map(Va(0), P, RW, 0, Some(f.file())).is_ok());
+    assert_eq!(writers(), 0);
+    a.mm.munmap(at, 4 * P).unwrap();
+    a.mm.release();
+}
+
+#[test]
+fn a_file_that_the_host_does_not_map_is_copied() {
+    let a = app();
+    let f = TestFile::host(a.mm.clas(), 40 * P);
+    f.put(0, b"a");
+    f.put(39 * P, b"z");
+    *a.space.refused.lock() = f.host.as_ref().map(|h| h.raw());
+    let at = a
+        .map(Va(0), 40 * P, PROT_READ, 0, Some(f.file()))
+        .unwrap()
+        .0;
+    assert_eq!(a.load(at), Ok(b'a'));
+    assert_eq!(a.load(at + 39 * P), Ok(b'z'));
+    let s = a
+        .map(Va(0), P, PROT_READ, MAP_SHARED, Some(f.file()))
+        .unwrap();
+    assert_eq!(a.load(s.0).map_err(|e| e.signal), Err(SIGBUS));
+    a.check();
+    a.mm.release();
+}
+
+#[test]
+fn mremap_refuses_what_wraps() {
+    let a = app();
+    let at = a.anon(2 * P, RW, 0).unwrap();
+    let to = Va(at.0 - 64 * P);
+    let flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+    for old_len in [0u64.wrapping_sub(P), USER_MAX] {
+        assert_eq!(a.mm.mremap(at, old_len, P, flags, to), Err(EINVAL));
+    }
+    assert_eq!(a.mm.vmas().len(), 1);
+}
+
+#[test]
+fn faults_of_an_unknown_kind() {
+    let a = app();
+    let at = a.anon(P, PROT_READ, 0).unwrap().0;
+    let fault = || {
+        a.mm.handle_fault(FaultInfo {
+            addr: Va(at),
+            access: None,
+            bus: false,
+        })
+    };
+    a.load(at).unwrap();
+    // Several threads that faulted at once are served one after the other: the first has mapped it.
+    std::thread::scope(|s| {
+        for _ in 0..3 {
+            assert_eq!(s.spawn(&fault).join().unwrap(), Ok(()));
+        }
+    });
+    // One that faults again does what is forbidden, unless the mapping went in between.
+    assert_eq!(fault(), Ok(()));
+    a.mm.drop_host_mappings();
+    a.load(at).unwrap();
+    assert_eq!(fault(), Ok(()));
+    assert_eq!(fault().map_err(|e| e.signal), Err(SIGSEGV));
+}

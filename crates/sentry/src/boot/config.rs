@@ -123,6 +123,8 @@ pub struct ContainerSpec {
     pub read_only: Vec<String>,
     /// `kernel.hostname`-like names, and values.
     pub sysctls: Vec<(String, String)>,
+    /// Tasks that there may be; 0 for no limit but the kernel's own.
+    pub pids_limit: u32,
 }
 
 /// Tracing wishes.
@@ -160,6 +162,11 @@ pub struct ProcessSpec {
     /// Resource limits to begin with: (RLIMIT_*, soft, hard).
     pub rlimits: Vec<(u32, u64, u64)>,
     pub umask: u32,
+    /// Signals that it ignores and blocks from the start, as execve(2) keeps them: bit n - 1 for signal n.
+    #[serde(default)]
+    pub ignored: u64,
+    #[serde(default)]
+    pub blocked: u64,
     /// `None`: all for root, none for others.
     pub caps: Option<CapSets>,
     pub no_new_privs: bool,
@@ -243,6 +250,13 @@ pub mod control {
     pub const REFUSED: u32 = 14;
     /// Sentry → starter: a program that [`EXEC`] ran has ended; `u32` process, `u32` wait status.
     pub const EXITED: u32 = 15;
+    /// Sentry → starter: there is no such program; text as for [`ERROR`].
+    pub const NOT_FOUND: u32 = 32;
+    /// Sentry → starter: the program cannot be executed; text as for [`ERROR`].
+    pub const NOT_EXECUTABLE: u32 = 33;
+
+    /// Starter → Sentry: tasks that there may be, 0 for no limit; `u32`.
+    pub const PIDS_LIMIT: u32 = 16;
 
     /// Every process.
     pub const ALL: u32 = u32::MAX;

@@ -1,6 +1,6 @@
 //! Programs that are started from outside: the first one, and those of `exec`.
 
-use super::config::{ProcessSpec, Stdio};
+use super::config::{ProcessSpec, Stdio, control};
 use super::{Boot, Failure, mounts, or};
 use crate::fs::console;
 use crate::fs::host_stream::HostStream;
@@ -8,10 +8,10 @@ use crate::kernel::Kernel;
 use crate::task::exec::ExecRequest;
 use crate::task::limits::{COUNT, Limit, Limits};
 use crate::task::list::Process;
-use crate::task::signal::{Actions, AltStack};
+use crate::task::signal::{Actions, AltStack, SIG_IGN, SigAction};
 use crate::task::{Task, ThreadGroup, clone, exec};
-use abi::Result;
-use abi::errno::{EACCES, ENOENT, ENOEXEC, ENOTDIR};
+use abi::errno::{EACCES, EAGAIN, ENOENT, ENOEXEC, ENOMEM, ENOTDIR, ESRCH};
+use abi::{Result, SigSet, Signal};
 use hostcall::HostFd;
 use parking_lot::RwLock;
 use platform::AppThread;
@@ -114,11 +114,7 @@ pub fn prepare(
     let mm = mm::Mm::new(kernel.clas.clone(), space);
     let mut list = kernel.tasks.lock();
     let tgid = or(list.new_tid(), "number the process")?;
-    let group = ThreadGroup::new(
-        tgid,
-        Arc::new(RwLock::new(Actions::default())),
-        limits(&spec),
-    );
+    let group = ThreadGroup::new(tgid, Arc::new(RwLock::new(actions(&spec))), limits(&spec));
     group
         .oom_score_adj
         .store(spec.oom_score_adj, Ordering::Relaxed);
@@ -130,6 +126,7 @@ pub fn prepare(
         files.clone(),
         cred.clone(),
     );
+    task.set_mask(SigSet(spec.blocked));
     task.no_new_privs
         .store(spec.no_new_privs, Ordering::Relaxed);
     list.add_process(Process {
@@ -182,8 +179,8 @@ pub fn prepare(
         let put = files.install_at(n, f, CloseOnExec::No, n as u64 + 1);
         or(put.map(|_| ()), "install a preserved descriptor")?;
     }
-    let path = find_program(&cx, &spec)
-        .map_err(|e| format!("cannot run {name}: {}", explain(e, &name)))?;
+    let cannot_run = |e| cannot_run(&name, e);
+    let path = find_program(&cx, &spec).map_err(cannot_run)?;
     let req = ExecRequest {
         at: At::Cwd,
         path,
@@ -192,8 +189,7 @@ pub fn prepare(
         argv: spec.argv,
         envp: spec.envp,
     };
-    let thread = exec::prepare(&task, &req)
-        .map_err(|e| format!("cannot run {name}: {}", explain(e, &name)))?;
+    let thread = exec::prepare(&task, &req).map_err(cannot_run)?;
     undo.keep();
     Ok(Launch {
         task,
@@ -215,6 +211,34 @@ impl Drop for Undo {
         if let Some(t) = &self.0 {
             forget(t);
         }
+    }
+}
+
+fn actions(p: &ProcessSpec) -> Actions {
+    let ignore = SigAction {
+        handler: SIG_IGN,
+        ..SigAction::default()
+    };
+    let mut a = Actions::default();
+    for s in (1..=64).filter_map(Signal::new) {
+        if p.ignored >> (s.number() - 1) & 1 != 0 && !SigSet::UNBLOCKABLE.contains(s) {
+            a.set(s, ignore);
+        }
+    }
+    a
+}
+
+/// As env(1) and shells tell it: nothing of that name, or something that does not run.
+fn cannot_run(name: &str, e: abi::Errno) -> Failure {
+    let kind = match e {
+        ENOENT | ENOTDIR => control::NOT_FOUND,
+        // Not the program's fault.
+        ESRCH | EAGAIN | ENOMEM => control::ERROR,
+        _ => control::NOT_EXECUTABLE,
+    };
+    Failure {
+        kind,
+        text: format!("cannot run {name}: {}", explain(e, name)),
     }
 }
 

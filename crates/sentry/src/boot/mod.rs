@@ -35,7 +35,7 @@ pub fn run(config: Config) -> ! {
     let r = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| start(config)));
     let (kind, why) = match r {
         Ok(Ok((kernel, held))) => (control::CRASH, serve::serve(&kernel, held)),
-        Ok(Err(e)) => (control::ERROR, e),
+        Ok(Err(e)) => (e.kind, e.text),
         Err(_) => (
             control::CRASH,
             "the Sentry failed while it started (a bug in Cloister); the trace is above".into(),
@@ -49,11 +49,25 @@ pub fn run(config: Config) -> ! {
     hostcall::process::exit_group(CANNOT_START)
 }
 
-/// What went wrong, in one sentence for the person.
-type Failure = String;
+/// What went wrong.
+struct Failure {
+    /// Of [`control`].
+    kind: u32,
+    /// One sentence for the person.
+    text: String,
+}
+
+impl<T: Into<String>> From<T> for Failure {
+    fn from(text: T) -> Failure {
+        Failure {
+            kind: control::ERROR,
+            text: text.into(),
+        }
+    }
+}
 
 fn or<T>(r: Result<T>, what: &str) -> core::result::Result<T, Failure> {
-    r.map_err(|e| format!("cannot {what}: {e}"))
+    r.map_err(|e| format!("cannot {what}: {e}").into())
 }
 
 /// The signal of nobody: waits at boot are never interrupted.
@@ -124,6 +138,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         "" => b"(none)".to_vec(),
         d => d.as_bytes().to_vec(),
     };
+    kernel.set_task_limit(config.container.pids_limit);
     let ns = mounts::tree(&kernel, &client, &config.container)?;
     let fs = FsContext::new(&ns);
     kernel.set_container(ns);

@@ -16,7 +16,7 @@ use vfs::FsContext;
 const BODY_MAX: usize = 16 << 20;
 
 /// Serves until the end; gives the reason.
-pub fn serve(kernel: &Arc<Kernel>, mut held: Option<Launch>) -> Failure {
+pub fn serve(kernel: &Arc<Kernel>, mut held: Option<Launch>) -> String {
     let mut m = [0u8; 2048];
     let mut fds =
         [kernel.control.raw(), kernel.platform.end().unwrap_or(-1)].map(|fd| libc::pollfd {
@@ -58,9 +58,10 @@ pub fn serve(kernel: &Arc<Kernel>, mut held: Option<Launch>) -> Failure {
                 if let Some(first) = held.take()
                     && let Err(e) = first.start()
                 {
-                    return e;
+                    return e.text;
                 }
             }
+            Some(control::PIDS_LIMIT) => kernel.set_task_limit(number),
             Some(control::PAUSE) => {
                 kernel.freeze();
                 done(kernel, number, 0);
@@ -125,7 +126,7 @@ where
             k.guard(|| match f(&k) {
                 Ok(Some(r)) => done(&k, number, r),
                 Ok(None) => {}
-                Err(e) => refuse(&k, number, &e),
+                Err(e) => refuse(&k, number, &e.text),
             });
         });
     if made.is_err() {
@@ -208,7 +209,7 @@ fn census(kernel: &Arc<Kernel>) -> Census {
         - hostcall::time::clock_nanos(libc::CLOCK_BOOTTIME))
         / 1_000_000_000;
     let mut c = Census {
-        memory: kernel.clas.stats().allocated * abi::PAGE_SIZE,
+        memory: kernel.clas.stats().resident * abi::PAGE_SIZE,
         ..Census::default()
     };
     for (g, ppid, sid, threads) in groups {

@@ -71,7 +71,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     let kernel = cx.kernel.clone();
     {
         let l = kernel.tasks.lock();
-        if l.task_count() >= TASKS_MAX || l.process_count() >= PROCESSES_MAX {
+        if l.task_count() >= kernel.task_limit() || l.process_count() >= PROCESSES_MAX {
             return Err(EAGAIN);
         }
         let limit = cx.group.limits.lock().0[super::limits::NPROC].current;

@@ -1,6 +1,7 @@
 //! Signal frames: what a handler finds on its stack (`arch/x86/kernel/signal_64.c`).
 
 use super::Context;
+use super::run::Trap;
 use super::signal::{
     AltStack, SA_NODEFER, SA_ONSTACK, SA_RESTORER, SS_AUTODISARM, SS_DISABLE, SS_ONSTACK, SigAction,
 };
@@ -111,7 +112,7 @@ pub fn push(cx: &mut Context, info: &SigInfo, action: &SigAction) -> Result<()> 
             flags: UC_FLAGS,
             link: 0,
             stack,
-            mcontext: context_of(&regs, fp_at, cx.mask(), info),
+            mcontext: context_of(&regs, fp_at, cx.mask(), &cx.trap),
             sigmask: mask,
         },
         info: *info,
@@ -143,8 +144,7 @@ pub fn push(cx: &mut Context, info: &SigInfo, action: &SigAction) -> Result<()> 
     Ok(())
 }
 
-fn context_of(r: &Regs, fpstate: u64, mask: SigSet, info: &SigInfo) -> SigContext {
-    let is_fault = matches!(info.signo, 11 | 7) && info.code > 0;
+fn context_of(r: &Regs, fpstate: u64, mask: SigSet, trap: &Trap) -> SigContext {
     SigContext {
         r8: r.r8,
         r9: r.r9,
@@ -168,10 +168,10 @@ fn context_of(r: &Regs, fpstate: u64, mask: SigSet, info: &SigInfo) -> SigContex
         gs: 0,
         fs: 0,
         ss: 0x2b,
-        err: 0,
-        trapno: if is_fault { 14 } else { 0 },
+        err: trap.error,
+        trapno: trap.number,
         oldmask: mask.0,
-        cr2: if is_fault { info.fields[0] } else { 0 },
+        cr2: trap.address,
         fpstate,
         reserved: [0; 8],
     }

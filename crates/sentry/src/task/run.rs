@@ -30,8 +30,18 @@ pub struct Context {
     pub restart_block: Option<RestartBlock>,
     /// Set by execve(2) and rt_sigreturn(2): the registers are all set, the result is not written.
     pub regs_final: bool,
+    /// The last exception that became a signal.
+    pub trap: Trap,
     /// The task is to end with this wait status (`exit(2)`).
     pub exit: Option<i32>,
+}
+
+/// An exception of the processor, as every signal frame tells of the last one (`setup_sigcontext`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trap {
+    pub number: u64,
+    pub error: u64,
+    pub address: u64,
 }
 
 /// A continuation of an interrupted call with a relative time.
@@ -76,6 +86,7 @@ impl Context {
             restart: None,
             restart_block: None,
             regs_final: false,
+            trap: Trap::default(),
             exit: None,
         }
     }
@@ -173,6 +184,12 @@ fn fault(cx: &mut Context, signal: i32, code: i32, addr: u64, error: u64) {
         match mm.handle_fault(info) {
             Ok(()) => return,
             Err(f) => {
+                cx.trap = Trap {
+                    number: 14,
+                    // Write, user, fetch. (Whether the page was there says nothing: host mappings come and go.)
+                    error: error & 0x12 | 4,
+                    address: f.addr.0,
+                };
                 let si = SigInfo::fault(f.signal, f.code, f.addr.0);
                 cx.kernel.force(&cx.task, si);
                 return;
@@ -180,6 +197,18 @@ fn fault(cx: &mut Context, signal: i32, code: i32, addr: u64, error: u64) {
         }
     }
     let Some(s) = Signal::new(signal) else { return };
+    cx.trap = Trap {
+        number: match (s, code) {
+            (SIGILL, _) => 6,
+            // int3; the others come by #DB.
+            (SIGTRAP, SI_KERNEL) => 3,
+            (SIGTRAP, _) => 1,
+            (SIGSEGV | SIGBUS, _) => 13,
+            _ => 0,
+        },
+        error: 0,
+        ..cx.trap
+    };
     cx.kernel.force(&cx.task, SigInfo::fault(s, code, addr));
 }
 
@@ -292,7 +321,7 @@ fn deliver(
         };
         if restart {
             // The instruction is two bytes long: `syscall`.
-            regs.rip = r.ip - 2;
+            regs.rip = r.ip.wrapping_sub(2);
             regs.rax = r.nr;
         } else {
             regs.rax = neg(EINTR);

@@ -96,6 +96,11 @@ fn holes() {
         f.ops.allocate(FALLOC_FL_COLLAPSE_RANGE as i32, 0, 4096),
         Err(EOPNOTSUPP)
     );
+    // All or nothing.
+    let before = r.clas.stats().allocated;
+    assert!(f.ops.allocate(0, 0, 1 << 62).is_err());
+    assert_eq!(f.ops.stat().unwrap().blocks, 8);
+    assert_eq!(r.clas.stats().allocated, before);
     let a = r.open("/f", O_APPEND | O_WRONLY).unwrap();
     write(&a, b"end").unwrap();
     assert_eq!(f.ops.stat().unwrap().size, 20_003);

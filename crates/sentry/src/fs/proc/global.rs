@@ -5,6 +5,7 @@ use crate::Kernel;
 use crate::kernel::{RELEASE, VERSION};
 use abi::linux::{CLOCK_BOOTTIME, CLOCK_REALTIME};
 use hostcall::time::clock_nanos;
+use parking_lot::Mutex;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -178,6 +179,79 @@ fn cpuinfo(cpus: u32) -> String {
     s
 }
 
+/// Numbers that can be set: some mean something here, the others are kept for who reads them back.
+struct Numbers {
+    kernel: Weak<Kernel>,
+    what: Number,
+}
+
+enum Number {
+    UnprivilegedPortStart,
+    MaxConnections,
+    /// As many numbers as it begins with. There are no ping sockets: their groups stand here.
+    Kept(Mutex<Vec<i64>>),
+}
+
+impl Numbers {
+    fn kept(k: &Arc<Kernel>, first: &[i64]) -> Numbers {
+        Numbers {
+            kernel: Arc::downgrade(k),
+            what: Number::Kept(Mutex::new(first.to_vec())),
+        }
+    }
+}
+
+impl DynFile for Numbers {
+    fn perm(&self) -> Perm {
+        Perm {
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+        }
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        let k = self.kernel.upgrade().ok_or(abi::errno::ENOENT)?;
+        let text = match &self.what {
+            Number::UnprivilegedPortStart => k
+                .net
+                .unprivileged_port_start
+                .load(Ordering::Relaxed)
+                .to_string(),
+            Number::MaxConnections => k.net.somaxconn.load(Ordering::Relaxed).to_string(),
+            Number::Kept(v) => {
+                let all: Vec<String> = v.lock().iter().map(ToString::to_string).collect();
+                all.join("\t")
+            }
+        };
+        Ok(format!("{text}\n").into_bytes())
+    }
+    fn write(&self, file: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        const EINVAL: abi::Errno = abi::errno::EINVAL;
+        let k = self.kernel.upgrade().ok_or(abi::errno::ENOENT)?;
+        if !file.cred.has(vfs::Caps::NET_ADMIN) {
+            return Err(abi::errno::EPERM);
+        }
+        let text = std::str::from_utf8(&data[..data.len().min(256)]).map_err(|_| EINVAL)?;
+        let given = text
+            .split_ascii_whitespace()
+            .map(|w| w.parse::<i64>().map_err(|_| EINVAL))
+            .collect::<abi::Result<Vec<_>>>()?;
+        match (&self.what, given.as_slice()) {
+            (Number::UnprivilegedPortStart, [n]) => {
+                let n = u16::try_from(*n).map_err(|_| EINVAL)?;
+                k.net.unprivileged_port_start.store(n, Ordering::Relaxed);
+            }
+            (Number::MaxConnections, [n]) => {
+                let n = u32::try_from(*n).map_err(|_| EINVAL)?;
+                k.net.somaxconn.store(n, Ordering::Relaxed);
+            }
+            (Number::Kept(v), all) if all.len() == v.lock().len() => *v.lock() = given,
+            _ => return Err(EINVAL),
+        }
+        Ok(data.len())
+    }
+}
+
 /// The host name and the domain name, writable.
 struct Hostname(Weak<Kernel>, Name);
 
@@ -303,12 +377,32 @@ fn sysctl(k: &Arc<Kernel>) -> StaticDir {
         .text("swappiness", "60\n");
     let ipv4 = StaticDir::new()
         .text("ip_local_port_range", "32768\t60999\n")
-        .text("ip_forward", "0\n")
+        .file(
+            "ip_unprivileged_port_start",
+            Numbers {
+                kernel: Arc::downgrade(k),
+                what: Number::UnprivilegedPortStart,
+            },
+        )
+        .file("ping_group_range", Numbers::kept(k, &[1, 0]))
+        .file("ip_forward", Numbers::kept(k, &[0]))
+        .file("tcp_keepalive_time", Numbers::kept(k, &[7200]))
+        .file("tcp_keepalive_intvl", Numbers::kept(k, &[75]))
+        .file("tcp_keepalive_probes", Numbers::kept(k, &[9]))
+        .file("tcp_syncookies", Numbers::kept(k, &[1]))
+        .file("tcp_fin_timeout", Numbers::kept(k, &[60]))
+        .file("tcp_max_syn_backlog", Numbers::kept(k, &[1024]))
         .text("tcp_rmem", "4096\t131072\t6291456\n")
         .text("tcp_wmem", "4096\t16384\t4194304\n")
         .text("tcp_fastopen", "1\n");
     let core = StaticDir::new()
-        .text("somaxconn", "4096\n")
+        .file(
+            "somaxconn",
+            Numbers {
+                kernel: Arc::downgrade(k),
+                what: Number::MaxConnections,
+            },
+        )
         .text("rmem_max", "212992\n")
         .text("wmem_max", "212992\n")
         .text("rmem_default", "212992\n")

@@ -164,12 +164,13 @@ fn write_all(
         // A stream may take a part: a blocking write goes on until all is taken.
         loop {
             let r = match at {
-                _ if f.flags() & O_APPEND != 0 => f.write(src),
-                _ if flags & RWF_APPEND != 0 => f
+                At::Position if flags & RWF_APPEND == 0 => f.write(src),
+                // Appending at an offset leaves the position alone.
+                At::Offset(_) if (flags & RWF_APPEND != 0 || f.flags() & O_APPEND != 0) => f
                     .ops
                     .append_offset()
                     .and_then(|end| f.ops.write(f, src, end)),
-                At::Position => f.write(src),
+                At::Position => append(f, src),
                 At::Offset(o) => f.ops.write(f, src, o + done as u64),
             };
             match r {
@@ -195,6 +196,18 @@ fn write_all(
         }
         r => r,
     }
+}
+
+/// RWF_APPEND at the position, which moves to the end.
+fn append(f: &Arc<File>, src: &mut UserIo<'_>) -> SysResult {
+    if !f.ops.seekable() {
+        return f.write(src);
+    }
+    let mut pos = f.pos.lock();
+    let end = f.ops.append_offset()?;
+    let n = f.ops.write(f, src, end)?;
+    *pos = end + n as u64;
+    Ok(n)
 }
 
 /// A change of a regular file's size to `size`: `EFBIG` and SIGXFSZ beyond RLIMIT_FSIZE.
@@ -227,6 +240,12 @@ fn room_in_file(cx: &Context, f: &File, at: At) -> Result<Option<u64>> {
         return Err(EFBIG);
     }
     Ok(Some(limit - offset))
+}
+
+/// `max`, or less where RLIMIT_FSIZE leaves less room.
+fn within_limit(cx: &Context, f: &File, at: At, max: usize) -> Result<usize> {
+    let room = room_in_file(cx, f, at)?;
+    Ok(room.map_or(max, |r| max.min(usize::try_from(r).unwrap_or(max))))
 }
 
 /// The buffer of `read(2)` and `write(2)`; `EFAULT` where it is not in the application's part of the address
@@ -434,7 +453,7 @@ fn lock_range(f: &File, l: &Flock) -> Result<LockRange> {
     LockRange::new(base, l.start, l.len)
 }
 
-fn fcntl_lock(cx: &Context, f: &Arc<File>, cmd: u32, va: Va) -> SysResult {
+fn fcntl_lock(cx: &Context, fd: i32, f: &Arc<File>, cmd: u32, va: Va) -> SysResult {
     let mm = cx.mm();
     let mut l: Flock = mm.read_obj(va)?;
     let ofd = cmd >= F_OFD_GETLK;
@@ -484,6 +503,12 @@ fn fcntl_lock(cx: &Context, f: &Arc<File>, cmd: u32, va: Va) -> SysResult {
     };
     cx.task
         .with_paths(|p| p.set_lock(f, owner, kind, range, pid, wait))?;
+    // A close of the descriptor in the meantime found nothing to let go.
+    if !ofd && kind.is_some() && !cx.fd(fd).is_ok_and(|now| Arc::ptr_eq(&now, f)) {
+        cx.task
+            .with_paths(|p| p.set_lock(f, owner, None, range, pid, Wait::No))?;
+        return Err(EBADF);
+    }
     Ok(0)
 }
 
@@ -528,12 +553,19 @@ fn fcntl(cx: &mut Context, a: &Args) -> SysResult {
                 0
             }) as usize),
         F_SETFL => {
-            // Noatime is the owner's to set; append-only files are not kept.
-            f.set_flags(a.u32(2));
+            // Append-only files are not kept.
+            let new = a.u32(2);
+            if new & O_NOATIME & !f.flags() != 0
+                && let Some(p) = &f.path
+                && !vfs::inode::owner_or_capable(p.inode()?.perm()?, &cx.cred())
+            {
+                return Err(EPERM);
+            }
+            f.set_flags(new);
             Ok(0)
         }
         F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW => {
-            fcntl_lock(cx, &f, cmd, a.va(2))
+            fcntl_lock(cx, fd, &f, cmd, a.va(2))
         }
         F_SETOWN => {
             f.owner.lock().0 = a.i32(2);
@@ -758,7 +790,10 @@ fn fallocate(cx: &mut Context, a: &Args) -> SysResult {
     if !f.ops.seekable() {
         return Err(ESPIPE);
     }
-    offset.checked_add(len).ok_or(EFBIG)?;
+    let end = offset.checked_add(len).ok_or(EFBIG)?;
+    if a.u32(1) & FALLOC_FL_KEEP_SIZE == 0 && end as u64 > f.ops.stat()?.size {
+        check_size(cx, end)?;
+    }
     f.ops
         .allocate(a.i32(1), offset as u64, len as u64)
         .map(|()| 0)
@@ -859,7 +894,8 @@ fn sendfile(cx: &mut Context, a: &Args) -> SysResult {
     if start.is_some() && !from.ops.seekable() {
         return Err(ESPIPE);
     }
-    transfer(cx, &from, &to, start, a.va_opt(2), a.usize(3).min(MAX_RW))
+    let max = within_limit(cx, &to, At::Position, a.usize(3).min(MAX_RW))?;
+    transfer(cx, &from, &to, start, a.va_opt(2), max)
 }
 
 /// Reads at `start` (or the position) and writes at the other's position; only what was written moves.
@@ -924,20 +960,24 @@ fn copy_file_range(cx: &mut Context, a: &Args) -> SysResult {
     {
         return Err(EINVAL);
     }
+    let max = within_limit(cx, &to, At::Offset(begin2), max)?;
     let mut buf = vec![0u8; max.min(128 << 10)];
     let mut done = 0usize;
     while done < max {
         let want = (max - done).min(buf.len());
-        let n = from.ops.read(
-            &from,
-            &mut vfs::file::BufSink::new(&mut buf[..want]),
-            begin1 + done as u64,
-        )?;
-        if n == 0 {
-            break;
-        }
+        let mut sink = vfs::file::BufSink::new(&mut buf[..want]);
+        let n = match from.ops.read(&from, &mut sink, begin1 + done as u64) {
+            Ok(0) => break,
+            Ok(n) => n,
+            Err(_) if done > 0 => break,
+            Err(e) => return Err(e),
+        };
         let mut src = vfs::file::BufSource::new(&buf[..n]);
-        let w = to.ops.write(&to, &mut src, begin2 + done as u64)?;
+        let w = match to.ops.write(&to, &mut src, begin2 + done as u64) {
+            Ok(w) => w,
+            Err(_) if done > 0 => break,
+            Err(e) => return Err(e),
+        };
         done += w;
         if w < n {
             break;
@@ -998,6 +1038,7 @@ fn splice(cx: &mut Context, a: &Args) -> SysResult {
         }
         (Some(i), None) => {
             let start = offset_at(cx, a.va_opt(3))?;
+            let max = within_limit(cx, &to, start.map_or(At::Position, At::Offset), max)?;
             let bytes = blocking(
                 cx,
                 &from,

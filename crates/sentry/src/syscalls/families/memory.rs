@@ -1,11 +1,13 @@
 //! Memory.
 
+use crate::Task;
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use crate::task::exec::map_file;
 use abi::errno::*;
 use abi::linux::{MAP_ANONYMOUS, O_PATH};
 use mm::MmapRequest;
+use std::sync::atomic::Ordering;
 
 const PROT: &[(u64, &str)] = &[
     (1, "PROT_READ"),
@@ -114,18 +116,27 @@ fn munlockall(cx: &mut Context, _: &Args) -> SysResult {
     Ok(0)
 }
 
+/// Whether the caller may reach into another process (`ptrace_may_access` with PTRACE_MODE_ATTACH_REALCREDS).
+pub fn may_access(cx: &Context, t: &Task) -> abi::Result<()> {
+    let (me, c) = (cx.cred(), t.cred());
+    let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
+        && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
+    let dumpable = t.group.dumpable.load(Ordering::Relaxed) == 1;
+    let allowed = same && dumpable && me.permitted.contains(c.permitted);
+    if t.group.tgid == cx.group.tgid || allowed || me.has(vfs::Caps::SYS_PTRACE) {
+        Ok(())
+    } else {
+        Err(EPERM)
+    }
+}
+
 /// `process_vm_readv` and `process_vm_writev` between processes of one user.
 fn process_vm(cx: &Context, a: &Args, write: bool) -> SysResult {
     if a.u64(5) != 0 {
         return Err(EINVAL);
     }
     let t = cx.kernel.tasks.lock().task(a.i32(0)).ok_or(ESRCH)?;
-    let (me, c) = (cx.cred(), t.cred());
-    let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
-        && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
-    if !same && !me.has(vfs::Caps::SYS_PTRACE) {
-        return Err(EPERM);
-    }
+    may_access(cx, &t)?;
     let (mm, other) = (cx.mm(), t.mm());
     let list = |va, n: u64| -> abi::Result<Vec<[u64; 2]>> {
         if n > 1024 {
@@ -140,9 +151,11 @@ fn process_vm(cx: &Context, a: &Args, write: bool) -> SysResult {
     let (local, remote) = (list(a.u64(1), a.u64(2))?, list(a.u64(3), a.u64(4))?);
     let mut buf = vec![0u8; 64 << 10];
     let (mut li, mut lo, mut done) = (0usize, 0u64, 0usize);
+    // MAX_RW_COUNT; nothing on the way could be interrupted.
+    let most = 0x7fff_f000;
     for [base, len] in remote {
         let mut at = 0;
-        while at < len && li < local.len() {
+        while at < len && li < local.len() && done < most {
             let [lbase, llen] = local[li];
             if lo >= llen {
                 li += 1;
@@ -150,6 +163,7 @@ fn process_vm(cx: &Context, a: &Args, write: bool) -> SysResult {
                 continue;
             }
             let n = (len - at).min(llen - lo).min(buf.len() as u64) as usize;
+            let n = n.min(most - done);
             let (src, dst) = (abi::Va(base).offset(at), abi::Va(lbase).offset(lo));
             let got = if write {
                 mm.read_bytes(dst, &mut buf[..n])

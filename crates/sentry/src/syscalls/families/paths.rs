@@ -584,6 +584,14 @@ fn dirents(cx: &Context, a: &Args, old: bool) -> SysResult {
     if f.flags() & O_PATH != 0 {
         return Err(EBADF);
     }
+    // A directory that was removed (`IS_DEADDIR`).
+    if let Some(p) = &f.path
+        && p.dentry.is_unhashed()
+        && p.is_dir()
+        && p.inode()?.stat()?.nlink == 0
+    {
+        return Err(ENOENT);
+    }
     let room = (a.u64(2) as u32 as usize).min(1 << 20);
     let mut out: Vec<u8> = Vec::with_capacity(room.min(32 << 10));
     let mut too_small = false;

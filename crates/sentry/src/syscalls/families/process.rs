@@ -1205,12 +1205,7 @@ fn pidfd_getfd(cx: &mut Context, a: &Args) -> SysResult {
         let l = cx.kernel.tasks.lock();
         p.group(&l).and_then(|_| l.some_thread(pid)).ok_or(ESRCH)?
     };
-    let (me, c) = (cx.cred(), t.cred());
-    let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
-        && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
-    if pid != cx.group.tgid && !same && !me.has(Caps::SYS_PTRACE) {
-        return Err(EPERM);
-    }
+    super::memory::may_access(cx, &t)?;
     let got = t.fd(a.i32(1))?;
     let fd = cx
         .files()

@@ -32,7 +32,7 @@ impl OpenOvlFile {
     }
     fn shrunk(&self, from: u64) {
         let from = from.next_multiple_of(PAGE_SIZE);
-        self.inode.mappings.invalidate(from, u64::MAX - from);
+        self.inode.mappings.truncated(from);
     }
 }
 
@@ -56,9 +56,10 @@ impl FileOps for OpenOvlFile {
         self.inode.stat()
     }
     fn mappable(&self) -> Result<Arc<dyn Mappable>> {
+        // Once the contents were copied up, all who map it share one object: it names the file.
         let below = match &self.below {
-            Some(ops) => Some(ops.mappable()?),
-            None => None,
+            Some(ops) if self.inode.data().is_none() => Some(ops.mappable()?),
+            _ => None,
         };
         let mut slot = self.inode.mappable.lock();
         if let Some(m) = slot.upgrade()

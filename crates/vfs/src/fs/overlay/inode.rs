@@ -515,7 +515,7 @@ impl Inode for OvlInode {
         node.set_attr(cx, a)?;
         if let Some(size) = a.size {
             let from = size.next_multiple_of(abi::PAGE_SIZE);
-            self.mappings.invalidate(from, u64::MAX - from);
+            self.mappings.truncated(from);
         }
         Ok(())
     }

@@ -59,18 +59,34 @@ impl Pages {
                 page += n;
                 continue;
             }
-            let n = self.next_run(page).min(last) - page;
-            match self.allocate(fs, page, n) {
-                Ok(()) => page += n,
-                Err(e) if n == 1 => return (page, Err(e)),
-                // Page by page, to the last that there is room for.
-                Err(_) => match self.allocate(fs, page, 1) {
-                    Ok(()) => page += 1,
-                    Err(e) => return (page, Err(e)),
-                },
+            let mut n = self.next_run(page).min(last) - page;
+            // By halves, to the last page that there is room for.
+            loop {
+                match self.allocate(fs, page, n) {
+                    Ok(()) => break,
+                    Err(e) if n == 1 => return (page, Err(e)),
+                    Err(_) => n /= 2,
+                }
             }
+            page += n;
         }
         (last, Ok(()))
+    }
+    /// The parts of `[first, last)` without frames.
+    fn holes(&self, first: u64, last: u64) -> Vec<(u64, u64)> {
+        let mut holes = Vec::new();
+        let mut page = first;
+        while page < last {
+            match self.find(page) {
+                Some((_, n)) => page += n,
+                None => {
+                    let end = self.next_run(page).min(last);
+                    holes.push((page, end));
+                    page = end;
+                }
+            }
+        }
+        holes
     }
     fn allocate(&mut self, fs: &Tmpfs, page: u64, n: u64) -> Result<()> {
         fs.take_pages(n)?;
@@ -256,7 +272,20 @@ impl Content {
     /// Gives `[start, end)` frames; all of it, or an error.
     pub fn allocate(&self, start: u64, end: u64, grow: bool) -> Result<()> {
         let mut p = self.pages.write();
-        p.fill(&self.fs, page_of(start), page_end(end)).1?;
+        let holes = p.holes(page_of(start), page_end(end));
+        let missing = holes.iter().map(|(s, e)| e - s).sum();
+        self.fs.take_pages(missing)?;
+        self.fs.give_pages(missing);
+        for &(s, e) in &holes {
+            if let Err(err) = p.fill(&self.fs, s, e).1 {
+                // Nobody has seen them: the lock was held.
+                for (s, e) in holes {
+                    let new = p.remove(&self.fs, s, e);
+                    self.free(new);
+                }
+                return Err(err);
+            }
+        }
         if grow {
             p.size = p.size.max(end);
         }

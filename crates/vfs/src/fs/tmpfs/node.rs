@@ -264,7 +264,7 @@ impl Node {
         let freed = r.content.truncate(size);
         if size < old {
             let from = size.next_multiple_of(PAGE_SIZE);
-            r.mappings.invalidate(from, u64::MAX - from);
+            r.mappings.truncated(from);
         }
         r.content.free(freed);
         Ok(())
