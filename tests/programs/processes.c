@@ -708,6 +708,8 @@ static void pidfd_gone(void)
 	T(waitid(P_PIDFD, f, &i, WEXITED));
 	T(syscall(SYS_pidfd_send_signal, f, SIGTERM, NULL, 0));
 	T(syscall(SYS_pidfd_getfd, f, 1, 0));
+	T(syscall(SYS_setns, -1, 0));
+	T(syscall(SYS_setns, 1, 0));
 }
 
 static void user_limit(void)

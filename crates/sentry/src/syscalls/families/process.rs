@@ -1187,6 +1187,12 @@ fn pidfd_send_signal(cx: &mut Context, a: &Args) -> SysResult {
     Ok(0)
 }
 
+/// `setns(fd, type)`: nothing here names a namespace; a pidfd's process has the caller's own.
+fn setns(cx: &mut Context, a: &Args) -> SysResult {
+    cx.fd(a.i32(0))?;
+    Err(EINVAL)
+}
+
 /// `pidfd_getfd(pidfd, fd, flags)`.
 fn pidfd_getfd(cx: &mut Context, a: &Args) -> SysResult {
     if a.u32(2) != 0 {
@@ -1314,6 +1320,7 @@ pub const CALLS: &[Call] = &[
         &[Arg::Int, Arg::Int, Arg::Ptr, Arg::Ptr],
         prlimit64,
     ),
+    Call::new(308, "setns", &[Arg::Fd, Arg::Hex], setns).note("always EINVAL"),
     Call::new(317, "seccomp", &[Arg::Int, Arg::Hex, Arg::Ptr], sys_seccomp)
         .note("no listeners (SECCOMP_FILTER_FLAG_NEW_LISTENER), nothing is logged"),
     Call::new(
