@@ -390,7 +390,10 @@ pub fn parse<T: for<'a> Deserialize<'a>>(
 ) -> Result<(T, Vec<String>), serde_json::Error> {
     let mut unknown = Vec::new();
     let mut de = serde_json::Deserializer::from_slice(text);
-    let value = serde_ignored::deserialize(&mut de, |p| unknown.push(p.to_string()))?;
+    let value = serde_ignored::deserialize(&mut de, |p| {
+        // A word inside an optional object is shown with a "?" for the option.
+        unknown.push(p.to_string().replace(".?", ""));
+    })?;
     de.end()?;
     Ok((value, unknown))
 }
