@@ -191,6 +191,7 @@ impl CreateArgs {
             pid_file: self.pid_file,
             console_socket: self.console_socket,
             preserve_fds: self.preserve_fds,
+            ..Create::default()
         }
     }
 }
@@ -517,6 +518,7 @@ fn exec(rt: &Runtime, e: ExecArgs) -> oci::Result<u8> {
             pid_file: e.pid_file,
             console_socket: e.console_socket,
             preserve_fds: e.preserve_fds,
+            ..Exec::default()
         },
     );
     drop(terminal);

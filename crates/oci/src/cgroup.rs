@@ -433,6 +433,18 @@ impl Cgroups {
         Ok(())
     }
 
+    /// Whether the controllers are version 2's.
+    #[must_use]
+    pub fn is_unified(&self) -> bool {
+        self.unified
+    }
+
+    /// The directory that has a controller, to read from.
+    #[must_use]
+    pub fn controller(&self, name: &str) -> Option<&Path> {
+        self.of(name).ok()
+    }
+
     /// What the sandbox uses, as runc's `events` words it.
     #[must_use]
     pub fn stats(&self) -> serde_json::Value {

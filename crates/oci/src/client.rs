@@ -18,10 +18,13 @@ pub const MAX: usize = 16 << 10;
 pub enum Request {
     Status,
     Start,
-    /// To the first program (0), to all, or to a process that this client started.
+    /// To all, or to a process that a client started, by its pid inside; for 0, to this client's, or else to
+    /// the first program.
     Signal {
         signal: i32,
         all: bool,
+        #[serde(default)]
+        process: u32,
     },
     Window {
         rows: u16,

@@ -6,7 +6,7 @@ use crate::launch::{exit_code, silence};
 use crate::lifecycle::write_pid;
 use crate::spec::{self, Hook};
 use crate::state::{Dir, Record, Status};
-use crate::{Failure, Result, Runtime, Tried, hooks, monitor, terminal};
+use crate::{Failure, Result, Runtime, Streams, Tried, hooks, monitor, terminal};
 use hostcall::start::{self as host, Side};
 use hostcall::{HostFd, RawFd, process, sock};
 use sentry::boot::config::ExecSpec;
@@ -23,6 +23,17 @@ pub struct Exec {
     pub pid_file: Option<PathBuf>,
     pub console_socket: Option<PathBuf>,
     pub preserve_fds: u32,
+    /// Where there is no terminal.
+    pub streams: Streams,
+}
+
+/// A program that was left to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Detached {
+    /// Of its monitor, a child of this process, which ends as the program ends.
+    pub pid: i32,
+    /// The program's inside.
+    pub inside: u32,
 }
 
 /// The process that a container was created with: what an `exec` on the command line begins with.
@@ -36,6 +47,18 @@ pub fn base(rt: &Runtime, id: &str) -> Result<spec::Process> {
 
 /// Runs it; gives its exit status, or 0 at once with `detach`.
 pub fn exec(rt: &Runtime, e: &Exec) -> Result<u8> {
+    if e.detach {
+        return exec_detached(rt, e).map(|_| 0);
+    }
+    let (dir, spec) = prepare(rt, e)?;
+    let started = begin(&dir, e, spec)?;
+    if let Some(f) = &e.pid_file {
+        write_pid(f, std::process::id() as i32)?;
+    }
+    started.attend().map(exit_code)
+}
+
+fn prepare(rt: &Runtime, e: &Exec) -> Result<(Dir, ExecSpec)> {
     let dir = Dir::open(&rt.root, &e.id)?;
     let record = dir
         .load()?
@@ -65,38 +88,41 @@ pub fn exec(rt: &Runtime, e: &Exec) -> Result<u8> {
         streams: [true; 3],
         preserved: e.preserve_fds,
     };
-    if !e.detach {
-        let started = begin(&dir, e, spec)?;
-        if let Some(f) = &e.pid_file {
-            write_pid(f, std::process::id() as i32)?;
-        }
-        return started.attend().map(exit_code);
-    }
+    Ok((dir, spec))
+}
+
+/// The exec monitor's first word to its parent; the pid inside follows.
+const READY: &[u8] = b"ready ";
+
+/// Runs it, and leaves it to its monitor.
+pub fn exec_detached(rt: &Runtime, e: &Exec) -> Result<Detached> {
+    let (dir, spec) = prepare(rt, e)?;
     let (ours, theirs) = sock::seqpacket_pair().tried("make a channel")?;
     match host::clone_process(0).tried("start the program's monitor")? {
         Side::Parent { pid, .. } => {
             drop(theirs);
             let mut buf = vec![0; client::MAX];
-            match sock::recv(ours.raw(), &mut buf) {
-                Ok((5, _)) if buf.starts_with(b"ready") => {}
-                Ok((n, _)) if n > 0 => {
-                    return Err(Failure(String::from_utf8_lossy(&buf[..n]).into_owned()));
-                }
-                _ => {
-                    return Err(Failure("the program's monitor ended unexpectedly".into()));
-                }
-            }
+            let n = match sock::recv(ours.raw(), &mut buf) {
+                Ok((n, _)) if n > 0 => n,
+                _ => return Err(Failure("the program's monitor ended unexpectedly".into())),
+            };
+            let text = String::from_utf8_lossy(&buf[..n]);
+            let ready = buf[..n].strip_prefix(READY);
+            let inside = ready.and_then(|n| std::str::from_utf8(n).ok()?.parse().ok());
+            let inside = inside.ok_or_else(|| Failure(text.into_owned()))?;
             if let Some(f) = &e.pid_file {
                 write_pid(f, pid)?;
             }
-            Ok(0)
+            Ok(Detached { pid, inside })
         }
         Side::Child => {
             drop(ours);
             let _ = host::setsid();
             let ended = begin(&dir, e, spec).and_then(|s| {
                 silence();
-                let _ = sock::send(theirs.raw(), b"ready", &[]);
+                e.streams.let_go();
+                let word = [READY, s.inside.to_string().as_bytes()].concat();
+                let _ = sock::send(theirs.raw(), &word, &[]);
                 s.attend()
             });
             let code = match ended {
@@ -115,6 +141,8 @@ pub fn exec(rt: &Runtime, e: &Exec) -> Result<u8> {
 /// A program that runs, and this process is there for it.
 struct Started {
     connection: Connection,
+    /// Its pid inside.
+    inside: u32,
     signals: HostFd,
     /// Whose size is watched.
     terminal: Option<OwnedFd>,
@@ -136,11 +164,10 @@ fn begin(dir: &Dir, e: &Exec, spec: ExecSpec) -> Result<Started> {
     if spec.terminal.is_some() {
         given.push(slave.as_ref().map_or(0, AsRawFd::as_raw_fd));
     } else {
-        for n in 0..3 {
-            spec.streams[n] = hostcall::file::fstat(n as RawFd).is_ok();
-            if spec.streams[n] {
-                given.push(n as RawFd);
-            }
+        for (open, fd) in spec.streams.iter_mut().zip(e.streams.descriptors()) {
+            let fd = fd.filter(|fd| hostcall::file::fstat(*fd).is_ok());
+            *open = fd.is_some();
+            given.extend(fd);
         }
     }
     given.extend(3..3 + e.preserve_fds as RawFd);
@@ -148,9 +175,10 @@ fn begin(dir: &Dir, e: &Exec, spec: ExecSpec) -> Result<Started> {
     let body = client::body(&serde_json::to_vec(&spec).tried("ask for the program")?)?;
     given.insert(body_at, body.as_raw_fd());
     let connection = Connection::open(dir)?;
-    connection.ask(&Request::Exec, &given)?;
+    let inside = connection.ask(&Request::Exec, &given)?;
     Ok(Started {
         connection,
+        inside,
         signals,
         terminal: slave,
         own_terminal,
@@ -168,9 +196,11 @@ impl Started {
                 None if self.own_terminal => hostcall::term::window(0).ok(),
                 None => None,
             },
-            &mut |c| match c.receive()? {
-                Reply::Exited(status) => Ok(Some(status)),
-                _ => Ok(None),
+            &mut |c| match c.receive() {
+                Ok(Reply::Exited(status)) => Ok(Some(status)),
+                Ok(_) => Ok(None),
+                // The container has ended, and takes its programs with it as a pid namespace does.
+                Err(_) => Ok(Some(libc::SIGKILL)),
             },
         )
     }
@@ -197,7 +227,11 @@ pub fn attend(
                 let r = match (s, size()) {
                     (libc::SIGWINCH, Some((rows, cols))) => Request::Window { rows, cols },
                     (libc::SIGWINCH, None) => continue,
-                    (signal, _) => Request::Signal { signal, all: false },
+                    (signal, _) => Request::Signal {
+                        signal,
+                        all: false,
+                        process: 0,
+                    },
                 };
                 let _ = c.send(&r, &[]);
             }

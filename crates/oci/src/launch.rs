@@ -4,7 +4,7 @@ use crate::convert::{Network, Plan};
 use crate::monitor::{self, Monitor};
 use crate::spec::Hooks;
 use crate::state::{Dir, Record, Status};
-use crate::{Failure, Log, Result, Runtime, Tried, client, hooks, terminal};
+use crate::{Failure, Log, Result, Runtime, Streams, Tried, client, hooks, terminal};
 use gofer::server::{Root, Server, Writable};
 use hostcall::{HostFd, RawFd, process, start as host};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -29,6 +29,7 @@ pub struct Start<'a> {
     /// The caller's terminal, already in raw mode, where there is no console socket.
     pub own_terminal: bool,
     pub preserve_fds: u32,
+    pub streams: Streams,
 }
 
 /// The Gofer's life, in its own process.
@@ -219,7 +220,10 @@ impl Given {
             g.descriptors.push(terminal.raw());
             g.keep.push(terminal);
         } else {
-            let copies = [0, 1, 2].map(|n| host::dup_above(n, OUT_OF_THE_WAY).ok());
+            let copies = start
+                .streams
+                .descriptors()
+                .map(|fd| host::dup_above(fd?, OUT_OF_THE_WAY).ok());
             g.kind = Kind::Streams([0, 1, 2].map(|i: usize| copies[i].is_some()));
             for c in copies.into_iter().flatten() {
                 g.descriptors.push(c.raw());
@@ -227,6 +231,7 @@ impl Given {
             }
         }
         silence();
+        start.streams.let_go();
         g
     }
 }

@@ -36,15 +36,19 @@ pub mod log;
 mod monitor;
 pub mod spec;
 mod state;
+mod streams;
 mod terminal;
 
-pub use exec::{Exec, base, exec};
+pub use cgroup::Cgroups;
+pub use exec::{Detached, Exec, base, exec, exec_detached};
 pub use launch::run_gofer;
 pub use lifecycle::{
-    Create, Ps, create, delete, events, kill, list, pause, ps, resume, run, start, state, update, wait,
+    Create, Created, Ps, cgroups, create, delete, events, kill, kill_process, list, pause, ps, resume, run,
+    start, state, update, wait,
 };
 pub use log::{Format, Log};
 pub use state::{Info, Status};
+pub use streams::Streams;
 
 use sentry::boot::config::PlatformKind;
 use std::path::PathBuf;

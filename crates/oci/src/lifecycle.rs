@@ -1,12 +1,11 @@
 //! The commands: create, start, state, kill, delete, run, ps, list, pause, resume, events, wait.
 
-use crate::cgroup::Cgroups;
 use crate::client::{self, Connection, Reply, Request};
 use crate::convert;
 use crate::launch::{self, Start, exit_code};
 use crate::spec::{self, Hooks, Spec};
 use crate::state::{self, Dir, Info, Lock, Record, Status, check_id};
-use crate::{Failure, OVERLAY_ANNOTATION, Result, Runtime, Tried, hooks};
+use crate::{Cgroups, Failure, OVERLAY_ANNOTATION, Result, Runtime, Streams, Tried, hooks};
 use hostcall::start::{self as host, Side};
 use hostcall::{HostFd, process, sock};
 use sentry::boot::config::Census;
@@ -22,6 +21,8 @@ pub struct Create {
     pub pid_file: Option<PathBuf>,
     pub console_socket: Option<PathBuf>,
     pub preserve_fds: u32,
+    /// Where there is no terminal.
+    pub streams: Streams,
 }
 
 /// How long a monitor that was killed may take to be gone.
@@ -180,6 +181,7 @@ fn monitor(
         console_socket: c.console_socket.clone(),
         own_terminal,
         preserve_fds: c.preserve_fds,
+        streams: c.streams,
     };
     let word = report.duplicate();
     let ready = move || {
@@ -231,6 +233,7 @@ pub fn start(rt: &Runtime, id: &str) -> Result<()> {
                     &Request::Signal {
                         signal: libc::SIGKILL,
                         all: true,
+                        process: 0,
                     },
                     &[],
                 )
@@ -273,8 +276,30 @@ pub fn kill(rt: &Runtime, id: &str, signal: i32, all: bool) -> Result<()> {
             Err(Failure("container not running".into()))
         };
     }
-    let asked = Connection::open(&dir)?.ask(&Request::Signal { signal, all }, &[]);
-    asked.map(|_| ())
+    let request = Request::Signal {
+        signal,
+        all,
+        process: 0,
+    };
+    Connection::open(&dir)?.ask(&request, &[]).map(|_| ())
+}
+
+/// Sends a signal to a process that `exec` started: by its pid inside.
+pub fn kill_process(rt: &Runtime, id: &str, signal: i32, process: u32) -> Result<()> {
+    simple(
+        rt,
+        id,
+        &Request::Signal {
+            signal,
+            all: false,
+            process,
+        },
+    )
+}
+
+/// The host's cgroups that hold a container.
+pub fn cgroups(rt: &Runtime, id: &str) -> Result<Cgroups> {
+    Ok(open(rt, id)?.1.cgroups)
 }
 
 fn simple(rt: &Runtime, id: &str, r: &Request) -> Result<()> {

@@ -154,7 +154,20 @@ impl Monitor {
                 );
                 self.reply(id, &Reply::Error(text));
             }
-            Request::Signal { signal, all } => {
+            Request::Signal {
+                signal,
+                process: process @ 1..,
+                ..
+            } => {
+                let reply = if self.processes.contains_key(&process) {
+                    r.send_signal(signal, process);
+                    Reply::Done(0)
+                } else {
+                    Reply::Error("no such process".into())
+                };
+                self.reply(id, &reply);
+            }
+            Request::Signal { signal, all, .. } => {
                 let own = self.clients.get(&id).and_then(|c| c.process);
                 let target = if all { control::ALL } else { own.unwrap_or(0) };
                 self.signal(r, signal, target);

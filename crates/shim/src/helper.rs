@@ -1,0 +1,207 @@
+//! What must not be done in the shim itself, a process of many threads: starting monitors, which are copies of
+//! their starter, and running hooks, which are waited for. It runs this program anew for each such order.
+//!
+//! The helper's standard input is a socket: one line with the order, one line with the answer; then it stays
+//! until the socket closes. Meanwhile the monitor that it started is its child, so that the shim can say whom
+//! to tell of the end before it becomes the shim's. A monitor lets go of the socket as of all standard streams.
+
+use crate::reaper::Reaper;
+use crate::settings::Settings;
+use oci::{Create, Exec, Streams};
+use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// The longest answer: a sentence.
+const ANSWER_MAX: u64 = 64 << 10;
+/// The longest order: a process with its arguments and environment.
+const ORDER_MAX: u64 = 16 << 20;
+
+/// What to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Work {
+    Create {
+        id: String,
+        bundle: PathBuf,
+        program: Program,
+    },
+    Start {
+        id: String,
+    },
+    Exec {
+        id: String,
+        process: Box<oci::spec::Process>,
+        program: Program,
+    },
+    Delete {
+        id: String,
+    },
+}
+
+/// Where a program's streams are.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Program {
+    /// Standard input, output, error.
+    pub files: [PathBuf; 3],
+    /// The socket that gets a terminal instead.
+    pub console: Option<PathBuf>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Order {
+    settings: Settings,
+    work: Work,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Done {
+    /// The monitor's.
+    pub pid: i32,
+    /// The program's own.
+    pub inside: u32,
+}
+
+type Answer = Result<Done, String>;
+
+/// Has a helper do it. `claim` is called while the helper is still the new monitor's parent.
+pub fn call(reaper: &Reaper, settings: &Settings, work: Work, claim: impl FnOnce(Done)) -> Answer {
+    let failed = |e: std::io::Error| format!("could not run a helper: {e}");
+    let (mut ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let exe = std::env::current_exe().map_err(failed)?;
+    let child = reaper.spawn(
+        Command::new(exe)
+            .args(["-socket", &std::process::id().to_string(), "helper"])
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null()),
+    );
+    let child = child.map_err(failed)?;
+    let order = Order {
+        settings: settings.clone(),
+        work,
+    };
+    let mut text = serde_json::to_vec(&order).map_err(|e| e.to_string())?;
+    text.push(b'\n');
+    ours.write_all(&text).map_err(failed)?;
+    let mut line = String::new();
+    BufReader::new((&ours).take(ANSWER_MAX))
+        .read_line(&mut line)
+        .map_err(failed)?;
+    // Never waited for: the reaper does.
+    drop(child);
+    let answer: Answer =
+        serde_json::from_str(&line).map_err(|_| "the helper ended unexpectedly".to_owned())?;
+    if let Ok(d) = answer {
+        claim(d);
+    }
+    answer
+}
+
+/// The helper's life; `parent` is the shim's pid.
+pub fn run(parent: &str) -> Result<(), String> {
+    // A shim that is killed takes it along; what it may have left, `delete` finds.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(|e| e.to_string())?;
+    let now = rustix::process::getppid().map_or(0, |p| p.as_raw_nonzero().get());
+    if now.to_string() != parent {
+        return Err("this is for the shim itself".into());
+    }
+    let mut line = Vec::new();
+    // Not buffered beyond the line: the socket is asked again at the end.
+    BufReader::new(std::io::stdin().lock().take(ORDER_MAX))
+        .read_until(b'\n', &mut line)
+        .map_err(|e| e.to_string())?;
+    let order: Order = serde_json::from_slice(&line).map_err(|e| e.to_string())?;
+    let answer = work(&order);
+    let text = serde_json::to_string(&answer).map_err(|e| e.to_string())? + "\n";
+    rustix::io::write(rustix::stdio::stdin(), text.as_bytes()).map_err(|e| e.to_string())?;
+    let mut end = [0];
+    while rustix::io::read(rustix::stdio::stdin(), &mut end) == Err(rustix::io::Errno::INTR) {}
+    Ok(())
+}
+
+fn work(o: &Order) -> Answer {
+    let rt = o.settings.runtime()?;
+    let said = |e: oci::Failure| e.0;
+    match &o.work {
+        Work::Create {
+            id,
+            bundle,
+            program,
+        } => {
+            let c = oci::create(
+                &rt,
+                &Create {
+                    id: id.clone(),
+                    bundle: bundle.clone(),
+                    console_socket: program.console.clone(),
+                    streams: streams(program)?,
+                    ..Create::default()
+                },
+            )
+            .map_err(said)?;
+            c.warnings.iter().for_each(|w| rt.log.warning(w));
+            Ok(Done {
+                pid: c.pid,
+                inside: 1,
+            })
+        }
+        Work::Start { id } => oci::start(&rt, id).map(|()| Done::default()).map_err(said),
+        Work::Exec {
+            id,
+            process,
+            program,
+        } => {
+            let d = oci::exec_detached(
+                &rt,
+                &Exec {
+                    id: id.clone(),
+                    process: (**process).clone(),
+                    detach: true,
+                    console_socket: program.console.clone(),
+                    streams: streams(program)?,
+                    ..Exec::default()
+                },
+            )
+            .map_err(said)?;
+            Ok(Done {
+                pid: d.pid,
+                inside: d.inside,
+            })
+        }
+        Work::Delete { id } => oci::delete(&rt, id, false)
+            .map(|()| Done::default())
+            .map_err(said),
+    }
+}
+
+/// Opens a program's streams. The shim holds the other ends of FIFOs: nothing blocks.
+fn streams(p: &Program) -> Result<Streams, String> {
+    if p.console.is_some() {
+        return Ok(Streams::Own);
+    }
+    let open = |n: usize| {
+        let path = &p.files[n];
+        let null = path.as_os_str().is_empty();
+        let way = match n {
+            0 => OFlags::RDONLY,
+            // A log file is continued. (For a FIFO the flag means nothing.)
+            _ if !null => OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE,
+            _ => OFlags::WRONLY,
+        };
+        let path = if null {
+            "/dev/null".as_ref()
+        } else {
+            path.as_path()
+        };
+        let flags = way | OFlags::CLOEXEC | OFlags::NOCTTY;
+        rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))
+            .map(|fd| Some(fd.into_raw_fd()))
+            .map_err(|e| format!("could not open {}: {e}", path.display()))
+    };
+    Ok(Streams::Given([open(0)?, open(1)?, open(2)?]))
+}

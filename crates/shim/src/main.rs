@@ -1,0 +1,64 @@
+//! `containerd-shim-cloister-v1`: containerd's containers, run with Cloister.
+//!
+//! ```text
+//! containerd ── start ──► containerd-shim-cloister-v1 serve    one for each container or pod; ttrpc
+//!     ▲                     │  └─ helper    one for each order that starts a process; short-lived
+//!     └────── events ───────┘        └─ monitor    the container's process on the host (crate `oci`); it
+//!                                        ├─ Sentry   becomes the shim's child when the helper is gone
+//!                                        └─ Gofer
+//! ```
+//!
+//! The shim is of the version 2 of containerd's runtime interface (`core/runtime/v2/README.md`). It holds no
+//! byte of the program's streams, except of terminals. It knows what `oci` knows: the state of a container is
+//! `oci`'s, below `/run/cloister/containerd/NAMESPACE`, and `cloister --root` shows it.
+//!
+//! # Invariants
+//!
+//! - Every monitor is the shim's child, and is waited for once, by the reaper: exit statuses are exact.
+//! - If the shim is killed, `delete`, which containerd then runs, finds the container by the settings kept in
+//!   the bundle, and ends all of it.
+#![forbid(unsafe_code)]
+
+mod args;
+mod bootstrap;
+mod container;
+mod events;
+mod helper;
+mod io;
+mod log;
+mod metrics;
+mod mounts;
+mod oom;
+mod reaper;
+mod service;
+mod settings;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let done = args::parse(std::env::args().skip(1)).and_then(|f| {
+        if f.version {
+            println!(
+                "containerd-shim-cloister-v1:\n  Version:  {}",
+                env!("CARGO_PKG_VERSION")
+            );
+            return Ok(());
+        }
+        match f.action.as_str() {
+            "start" => bootstrap::start(&f),
+            "delete" => bootstrap::delete(&f),
+            "serve" => bootstrap::serve(&f),
+            "helper" => helper::run(&f.socket),
+            "" => Err("containerd runs this: see the README on how to set it up".into()),
+            a => Err(format!("{a:?} is no action: it is start or delete")),
+        }
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            let _ = writeln!(std::io::stderr(), "containerd-shim-cloister-v1: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

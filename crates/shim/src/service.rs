@@ -1,0 +1,384 @@
+//! The task service: containerd's requests (`containerd.task.v2.Task`), each decoded and handed on.
+
+use crate::container::{Container, Phase, error, unknown};
+use crate::events::Publisher;
+use crate::io::Stdio;
+use crate::reaper::Reaper;
+use crate::settings::Settings;
+use crate::{metrics, mounts, oom};
+use containerd_shim_protos::api::{
+    CheckpointTaskRequest, CloseIORequest, ConnectRequest, ConnectResponse, CreateTaskRequest,
+    CreateTaskResponse, DeleteRequest, DeleteResponse, Empty, ExecProcessRequest, KillRequest,
+    PauseRequest, PidsRequest, PidsResponse, ResizePtyRequest, ResumeRequest, ShutdownRequest,
+    StartRequest, StartResponse, StateRequest, StateResponse, StatsRequest, StatsResponse,
+    UpdateTaskRequest, WaitRequest, WaitResponse,
+};
+use containerd_shim_protos::events::task::{TaskCreate, TaskIO, TaskOOM, TaskPaused, TaskResumed};
+use containerd_shim_protos::protobuf::MessageField;
+use containerd_shim_protos::shim::oci::ProcessDetails;
+use containerd_shim_protos::ttrpc::{self, Code, TtrpcContext};
+use containerd_shim_protos::types::task::{ProcessInfo, Status};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// All containers of this shim: one, or a pod's.
+pub struct Service {
+    namespace: String,
+    reaper: Arc<Reaper>,
+    events: Publisher,
+    containers: Mutex<BTreeMap<String, Arc<Container>>>,
+    /// Ends the shim.
+    over: Sender<()>,
+}
+
+impl Service {
+    pub fn new(
+        namespace: &str,
+        reaper: Arc<Reaper>,
+        events: Publisher,
+        over: Sender<()>,
+    ) -> Service {
+        Service {
+            namespace: namespace.into(),
+            reaper,
+            events,
+            containers: Mutex::default(),
+            over,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Container>>> {
+        self.containers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn container(&self, id: &str) -> ttrpc::Result<Arc<Container>> {
+        let found = self.lock().get(id).cloned();
+        found.ok_or_else(|| error(Code::NOT_FOUND, format!("container {id}: not found")))
+    }
+
+    fn create_task(&self, r: &CreateTaskRequest, stdio: Stdio) -> ttrpc::Result<u32> {
+        let bundle = PathBuf::from(&r.bundle);
+        let (spec, _): (oci::spec::Spec, _) =
+            oci::spec::read(&bundle.join("config.json")).map_err(|e| unknown(e.0))?;
+        let linux = spec.linux.unwrap_or_default();
+        let settings = Settings::new(&r.options, &self.namespace, &bundle, &linux.cgroups_path)
+            .map_err(|e| error(Code::INVALID_ARGUMENT, e))?;
+        settings.save(&bundle).map_err(unknown)?;
+        let container = Arc::new(Container::new(
+            &r.id,
+            bundle.clone(),
+            settings,
+            stdio,
+            Arc::clone(&self.reaper),
+            self.events.clone(),
+        ));
+        let limit = linux.resources.and_then(|r| r.pids).and_then(|p| p.limit);
+        container.lock().pids_limit = limit.and_then(|n| n.try_into().ok()).unwrap_or(0);
+        {
+            let mut all = self.lock();
+            if all.contains_key(&r.id) {
+                return Err(error(
+                    Code::ALREADY_EXISTS,
+                    format!("container {} is there already", r.id),
+                ));
+            }
+            all.insert(r.id.clone(), Arc::clone(&container));
+        }
+        let rootfs = bundle.join("rootfs");
+        let made = mounts::mount_all(&r.rootfs, &rootfs).and_then(|()| {
+            container.create(|events, pid| {
+                events.publish(&TaskCreate {
+                    container_id: r.id.clone(),
+                    bundle: r.bundle.clone(),
+                    rootfs: r.rootfs.clone(),
+                    io: MessageField::some(TaskIO {
+                        stdin: r.stdin.clone(),
+                        stdout: r.stdout.clone(),
+                        stderr: r.stderr.clone(),
+                        terminal: r.terminal,
+                        ..TaskIO::default()
+                    }),
+                    pid,
+                    ..TaskCreate::default()
+                });
+            })
+        });
+        if made.is_err() {
+            self.lock().remove(&r.id);
+            mounts::unmount_all(&rootfs);
+        }
+        let pid = made.map_err(unknown)?;
+        self.watch_memory(&container);
+        Ok(pid)
+    }
+
+    fn watch_memory(&self, c: &Container) {
+        let groups = c
+            .settings
+            .runtime()
+            .and_then(|rt| oci::cgroups(&rt, &c.id).map_err(|e| e.0));
+        let (events, id) = (self.events.clone(), c.id.clone());
+        // Without a record it has been deleted meanwhile.
+        if let Ok(groups) = groups {
+            oom::watch(&groups, move || {
+                events.publish(&TaskOOM {
+                    container_id: id.clone(),
+                    ..TaskOOM::default()
+                });
+            });
+        }
+    }
+}
+
+fn check(words: &[&str]) -> ttrpc::Result<()> {
+    let fine = |b: u8| b.is_ascii_alphanumeric() || b"_+-.".contains(&b);
+    for w in words {
+        if w.is_empty() || w.len() > 255 || matches!(*w, "." | "..") || !w.bytes().all(fine) {
+            return Err(error(Code::INVALID_ARGUMENT, format!("{w:?} is no ID")));
+        }
+    }
+    Ok(())
+}
+
+impl containerd_shim_protos::Task for Service {
+    fn state(&self, _: &TtrpcContext, r: StateRequest) -> ttrpc::Result<StateResponse> {
+        let c = self.container(&r.id)?;
+        let mut state = c.lock();
+        let paused = state.paused && r.exec_id.is_empty();
+        let p = state.process(&r.exec_id)?;
+        let status = match p.phase {
+            Phase::Stopped => Status::STOPPED,
+            Phase::Running if paused => Status::PAUSED,
+            Phase::Running => Status::RUNNING,
+            Phase::Created | Phase::Busy => Status::CREATED,
+        };
+        Ok(StateResponse {
+            id: r.id,
+            bundle: c.bundle.display().to_string(),
+            pid: p.pid,
+            status: status.into(),
+            stdin: p.stdio.stdin.clone(),
+            stdout: p.stdio.stdout.clone(),
+            stderr: p.stdio.stderr.clone(),
+            terminal: p.stdio.terminal,
+            exit_status: p.exit.map_or(0, |e| e.status),
+            exited_at: p.exit.map(|e| e.at.into()).into(),
+            exec_id: r.exec_id,
+            ..StateResponse::default()
+        })
+    }
+
+    fn create(&self, _: &TtrpcContext, r: CreateTaskRequest) -> ttrpc::Result<CreateTaskResponse> {
+        check(&[&r.id])?;
+        if !Path::new(&r.bundle).is_absolute() {
+            return Err(error(
+                Code::INVALID_ARGUMENT,
+                "the bundle is not an absolute path",
+            ));
+        }
+        if !r.checkpoint.is_empty() {
+            return Err(error(
+                Code::UNIMPLEMENTED,
+                "restoring a checkpoint is not supported",
+            ));
+        }
+        let stdio = Stdio {
+            terminal: r.terminal,
+            stdin: r.stdin.clone(),
+            stdout: r.stdout.clone(),
+            stderr: r.stderr.clone(),
+        };
+        let pid = self.create_task(&r, stdio)?;
+        Ok(CreateTaskResponse {
+            pid,
+            ..CreateTaskResponse::default()
+        })
+    }
+
+    fn start(&self, _: &TtrpcContext, r: StartRequest) -> ttrpc::Result<StartResponse> {
+        let pid = self.container(&r.id)?.start(&r.exec_id)?;
+        Ok(StartResponse {
+            pid,
+            ..StartResponse::default()
+        })
+    }
+
+    fn delete(&self, _: &TtrpcContext, r: DeleteRequest) -> ttrpc::Result<DeleteResponse> {
+        let c = self.container(&r.id)?;
+        let (pid, exit) = c.delete(&r.exec_id)?;
+        if r.exec_id.is_empty() {
+            mounts::unmount_all(&c.bundle.join("rootfs"));
+            self.lock().remove(&r.id);
+        }
+        Ok(DeleteResponse {
+            pid,
+            exit_status: exit.status,
+            exited_at: MessageField::some(exit.at.into()),
+            ..DeleteResponse::default()
+        })
+    }
+
+    fn pids(&self, _: &TtrpcContext, r: PidsRequest) -> ttrpc::Result<PidsResponse> {
+        let c = self.container(&r.id)?;
+        let state = c.lock();
+        let one = |(exec, pid): (&str, u32)| ProcessInfo {
+            pid,
+            info: (!exec.is_empty())
+                .then(|| {
+                    crate::events::pack(&ProcessDetails {
+                        exec_id: exec.into(),
+                        ..ProcessDetails::default()
+                    })
+                })
+                .into(),
+            ..ProcessInfo::default()
+        };
+        Ok(PidsResponse {
+            processes: state.running().map(one).collect(),
+            ..PidsResponse::default()
+        })
+    }
+
+    fn pause(&self, _: &TtrpcContext, r: PauseRequest) -> ttrpc::Result<Empty> {
+        let c = self.container(&r.id)?;
+        let rt = c.settings.runtime().map_err(unknown)?;
+        oci::pause(&rt, &c.id).map_err(|e| unknown(e.0))?;
+        c.lock().paused = true;
+        self.events.publish(&TaskPaused {
+            container_id: r.id,
+            ..TaskPaused::default()
+        });
+        Ok(Empty::default())
+    }
+
+    fn resume(&self, _: &TtrpcContext, r: ResumeRequest) -> ttrpc::Result<Empty> {
+        let c = self.container(&r.id)?;
+        let rt = c.settings.runtime().map_err(unknown)?;
+        oci::resume(&rt, &c.id).map_err(|e| unknown(e.0))?;
+        c.lock().paused = false;
+        self.events.publish(&TaskResumed {
+            container_id: r.id,
+            ..TaskResumed::default()
+        });
+        Ok(Empty::default())
+    }
+
+    fn checkpoint(&self, _: &TtrpcContext, _: CheckpointTaskRequest) -> ttrpc::Result<Empty> {
+        Err(error(Code::UNIMPLEMENTED, "checkpoints are not supported"))
+    }
+
+    fn kill(&self, _: &TtrpcContext, r: KillRequest) -> ttrpc::Result<Empty> {
+        self.container(&r.id)?.kill(&r.exec_id, r.signal, r.all)?;
+        Ok(Empty::default())
+    }
+
+    fn exec(&self, _: &TtrpcContext, r: ExecProcessRequest) -> ttrpc::Result<Empty> {
+        check(&[&r.exec_id])?;
+        let c = self.container(&r.id)?;
+        let mut spec: oci::spec::Process = serde_json::from_slice(&r.spec.value).map_err(|e| {
+            error(
+                Code::INVALID_ARGUMENT,
+                format!("the process is not understood: {e}"),
+            )
+        })?;
+        spec.terminal = r.terminal;
+        let stdio = Stdio {
+            terminal: r.terminal,
+            stdin: r.stdin,
+            stdout: r.stdout,
+            stderr: r.stderr,
+        };
+        c.add(&r.exec_id, stdio, spec)?;
+        Ok(Empty::default())
+    }
+
+    fn resize_pty(&self, _: &TtrpcContext, r: ResizePtyRequest) -> ttrpc::Result<Empty> {
+        let c = self.container(&r.id)?;
+        let size = |n: u32| {
+            u16::try_from(n).map_err(|_| error(Code::INVALID_ARGUMENT, format!("{n} is no size")))
+        };
+        let (rows, cols) = (size(r.height)?, size(r.width)?);
+        let mut state = c.lock();
+        match &state.process(&r.exec_id)?.io {
+            Some(io) => io.resize(rows, cols).map_err(unknown)?,
+            None => {}
+        }
+        Ok(Empty::default())
+    }
+
+    fn close_io(&self, _: &TtrpcContext, r: CloseIORequest) -> ttrpc::Result<Empty> {
+        let c = self.container(&r.id)?;
+        let mut state = c.lock();
+        let p = state.process(&r.exec_id)?;
+        if let (true, Some(io)) = (r.stdin, &mut p.io) {
+            io.close_stdin();
+        }
+        Ok(Empty::default())
+    }
+
+    fn update(&self, _: &TtrpcContext, r: UpdateTaskRequest) -> ttrpc::Result<Empty> {
+        let c = self.container(&r.id)?;
+        let resources: oci::spec::Resources =
+            serde_json::from_slice(&r.resources.value).map_err(|e| {
+                error(
+                    Code::INVALID_ARGUMENT,
+                    format!("the resources are not understood: {e}"),
+                )
+            })?;
+        let rt = c.settings.runtime().map_err(unknown)?;
+        for w in oci::update(&rt, &c.id, &resources).map_err(|e| unknown(e.0))? {
+            rt.log.warning(&w);
+        }
+        if let Some(n) = resources.pids.and_then(|p| p.limit) {
+            c.lock().pids_limit = n.try_into().unwrap_or(0);
+        }
+        Ok(Empty::default())
+    }
+
+    fn wait(&self, _: &TtrpcContext, r: WaitRequest) -> ttrpc::Result<WaitResponse> {
+        let exit = self.container(&r.id)?.wait(&r.exec_id)?;
+        Ok(WaitResponse {
+            exit_status: exit.status,
+            exited_at: MessageField::some(exit.at.into()),
+            ..WaitResponse::default()
+        })
+    }
+
+    fn stats(&self, _: &TtrpcContext, r: StatsRequest) -> ttrpc::Result<StatsResponse> {
+        let c = self.container(&r.id)?;
+        let rt = c.settings.runtime().map_err(unknown)?;
+        let groups = oci::cgroups(&rt, &c.id).map_err(|e| error(Code::NOT_FOUND, e.0))?;
+        // What has ended has no tasks.
+        let tasks = oci::ps(&rt, &c.id).map_or(0, |p| p.census.threads);
+        let limit = c.lock().pids_limit;
+        Ok(StatsResponse {
+            stats: MessageField::some(metrics::of(&groups, (tasks, limit))),
+            ..StatsResponse::default()
+        })
+    }
+
+    fn connect(&self, _: &TtrpcContext, r: ConnectRequest) -> ttrpc::Result<ConnectResponse> {
+        let pid = match self.container(&r.id) {
+            Ok(c) => c.lock().init.pid,
+            Err(_) => 0,
+        };
+        Ok(ConnectResponse {
+            shim_pid: std::process::id(),
+            task_pid: pid,
+            version: env!("CARGO_PKG_VERSION").into(),
+            ..ConnectResponse::default()
+        })
+    }
+
+    fn shutdown(&self, _: &TtrpcContext, r: ShutdownRequest) -> ttrpc::Result<Empty> {
+        // Other containers of the pod may go on.
+        if r.now || self.lock().is_empty() {
+            let _ = self.over.send(());
+        }
+        Ok(Empty::default())
+    }
+}
