@@ -69,6 +69,8 @@ pub struct Process {
     pub phase: Phase,
     pub exit: Option<Exit>,
     pub io: Option<Io>,
+    /// `CloseIO` came: maybe before there was an `io`.
+    input_over: bool,
     /// What `Exec` asked for.
     spec: Option<Box<oci::spec::Process>>,
     waiters: Vec<Sender<Exit>>,
@@ -83,8 +85,24 @@ impl Process {
             phase,
             exit: None,
             io: None,
+            input_over: false,
             spec,
             waiters: Vec::new(),
+        }
+    }
+
+    fn join(&mut self, mut io: Io) {
+        if self.input_over {
+            io.close_stdin();
+        }
+        self.io = Some(io);
+    }
+
+    /// `CloseIO`: a client is often done before the request that starts the process is.
+    pub fn close_stdin(&mut self) {
+        self.input_over = true;
+        if let Some(io) = &mut self.io {
+            io.close_stdin();
         }
     }
 }
@@ -240,7 +258,7 @@ impl Container {
         }
         let mut state = self.lock();
         created(&self.events, pid);
-        state.init.io = Some(io);
+        state.init.join(io);
         self.settle(&mut state.init, "", Phase::Created);
         Ok(pid)
     }
@@ -264,6 +282,7 @@ impl Container {
                 return Err(precondition("the process was started before"));
             }
             p.phase = Phase::Busy;
+            p.io.iter_mut().for_each(Io::admit);
             (p.stdio.clone(), p.spec.clone())
         };
         let started = match spec {
@@ -279,8 +298,10 @@ impl Container {
             }
             Ok(new) => {
                 if let Some((done, io)) = new {
-                    (p.pid, p.inside, p.io) = (done.pid as u32, done.inside, Some(io));
+                    (p.pid, p.inside) = (done.pid as u32, done.inside);
+                    p.join(io);
                 }
+                p.io.iter_mut().for_each(Io::running);
                 let pid = p.pid;
                 if exec.is_empty() {
                     self.events.publish(&TaskStart {
@@ -316,6 +337,7 @@ impl Container {
         process: Box<oci::spec::Process>,
     ) -> Result<Option<(Done, Io)>, String> {
         let (mut io, program) = Io::prepare(stdio, &self.bundle, &format!("{exec:.64}.sock"))?;
+        io.admit();
         let work = Work::Exec {
             id: self.id.clone(),
             process,

@@ -188,7 +188,8 @@ fn streams(p: &Program) -> Result<Streams, String> {
         let path = &p.files[n];
         let null = path.as_os_str().is_empty();
         let way = match n {
-            0 => OFlags::RDONLY,
+            // A client may not be there yet.
+            0 => OFlags::RDONLY | OFlags::NONBLOCK,
             // A log file is continued. (For a FIFO the flag means nothing.)
             _ if !null => OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE,
             _ => OFlags::WRONLY,
@@ -200,7 +201,12 @@ fn streams(p: &Program) -> Result<Streams, String> {
         };
         let flags = way | OFlags::CLOEXEC | OFlags::NOCTTY;
         rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))
-            .map(|fd| Some(fd.into_raw_fd()))
+            .and_then(|fd| {
+                // The program is to see a plain stream.
+                let plain = rustix::fs::fcntl_getfl(&fd)? - OFlags::NONBLOCK;
+                rustix::fs::fcntl_setfl(&fd, plain)?;
+                Ok(Some(fd.into_raw_fd()))
+            })
             .map_err(|e| format!("could not open {}: {e}", path.display()))
     };
     Ok(Streams::Given([open(0)?, open(1)?, open(2)?]))

@@ -3,7 +3,8 @@
 //! Without a terminal the program has the FIFOs themselves, and no byte passes the shim. What the shim does is
 //! hold the other ends, as containerd's clients expect: its reading end of an output, so that a client may
 //! leave and come back, and its writing end of the input, so that the program sees the end of its input only
-//! after `CloseIO`.
+//! after `CloseIO`. A client whose input ends before `Create` is answered has nothing yet to close: it only
+//! goes. So the writing end is opened when the program is about to run, and only if no client came and went.
 //!
 //! With a terminal, two threads copy between the FIFOs and the terminal's master, until its other end is gone
 //! or the process is deleted.
@@ -36,8 +37,11 @@ pub struct Stdio {
 /// What the shim holds for a process.
 #[derive(Debug)]
 pub struct Io {
+    /// Holds standard input open for clients until the program does.
+    input: Option<OwnedFd>,
     /// Its end of standard input.
     stdin: Option<OwnedFd>,
+    input_over: bool,
     stdin_path: PathBuf,
     _readers: Vec<OwnedFd>,
     console: Option<Console>,
@@ -48,6 +52,9 @@ pub struct Io {
 struct Console {
     listener: UnixListener,
     path: PathBuf,
+    /// A name for it that is short enough, by this process's descriptor of the directory.
+    short: PathBuf,
+    _dir: std::fs::File,
 }
 
 #[derive(Debug)]
@@ -94,12 +101,13 @@ impl Io {
         for f in files[1..].iter().filter(|f| is_fifo(f)) {
             readers.push(open(f, OFlags::RDONLY)?);
         }
-        // With both ends nobody waits: not the program's opening, not this one.
-        let stdin = is_fifo(&files[0])
-            .then(|| open(&files[0], OFlags::RDWR))
+        let input = is_fifo(&files[0])
+            .then(|| open(&files[0], OFlags::RDONLY))
             .transpose()?;
         let mut io = Io {
-            stdin,
+            input,
+            stdin: None,
+            input_over: false,
             stdin_path: files[0].clone(),
             _readers: readers,
             console: None,
@@ -117,34 +125,42 @@ impl Io {
         let console = Console::new(dir, name)?;
         let program = Program {
             files,
-            console: Some(console.path.clone()),
+            console: Some(console.short.clone()),
         };
         io.console = Some(console);
         Ok((io, program))
     }
 
-    /// Once the program has its ends.
-    pub fn settle(&mut self, p: &Program) -> Result<(), String> {
-        let input = match &self.stdin {
-            None => None,
-            Some(_) => {
-                let reader = self
-                    .console
-                    .is_some()
-                    .then(|| open(&self.stdin_path, OFlags::RDONLY));
-                // Only to write from now on: with no reader left, clients are to see that.
-                self.stdin = open(&self.stdin_path, OFlags::WRONLY).ok();
-                reader.transpose()?
-            }
+    /// Before the program runs.
+    pub fn admit(&mut self) {
+        let Some(input) = self.input.as_ref().filter(|_| !self.input_over) else {
+            return;
         };
+        let mut fds = [PollFd::new(input, PollFlags::IN)];
+        let now = rustix::event::Timespec::default();
+        let polled = rustix::event::poll(&mut fds, Some(&now));
+        if polled.is_ok() && !fds[0].revents().contains(PollFlags::HUP) {
+            self.stdin = open(&self.stdin_path, OFlags::WRONLY).ok();
+        }
+    }
+
+    /// Once the program runs: with no reader but the program, clients see its end.
+    pub fn running(&mut self) {
+        self.input = None;
+    }
+
+    /// Once the program has its ends: joins its terminal.
+    pub fn settle(&mut self, p: &Program) -> Result<(), String> {
         if let Some(c) = self.console.take() {
-            self.terminal = Some(Terminal::new(c.receive()?, input, &p.files[1])?);
+            self.admit();
+            self.terminal = Some(Terminal::new(c.receive()?, self.input.take(), &p.files[1])?);
         }
         Ok(())
     }
 
     /// No more input after what was written.
     pub fn close_stdin(&mut self) {
+        self.input_over = true;
         self.stdin = None;
     }
 
@@ -173,15 +189,18 @@ impl Io {
 impl Console {
     fn new(dir: &Path, name: &str) -> Result<Console, String> {
         let wrong = |e: std::io::Error| format!("could not make a console socket: {e}");
-        // A socket's name has 107 bytes, a bundle's path may have more: by this process's descriptor.
+        // A socket's name has 107 bytes, a bundle's path may have more.
         let fd = std::fs::File::open(dir).map_err(wrong)?;
         let short = format!("/proc/{}/fd/{}/{name}", std::process::id(), fd.as_raw_fd());
+        let short = PathBuf::from(short);
         let _ = std::fs::remove_file(dir.join(name));
         let listener = UnixListener::bind(&short).map_err(wrong)?;
         listener.set_nonblocking(true).map_err(wrong)?;
         Ok(Console {
             listener,
             path: dir.join(name),
+            short,
+            _dir: fd,
         })
     }
 

@@ -314,8 +314,8 @@ impl containerd_shim_protos::Task for Service {
         let c = self.container(&r.id)?;
         let mut state = c.lock();
         let p = state.process(&r.exec_id)?;
-        if let (true, Some(io)) = (r.stdin, &mut p.io) {
-            io.close_stdin();
+        if r.stdin {
+            p.close_stdin();
         }
         Ok(Empty::default())
     }
