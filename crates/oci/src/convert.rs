@@ -110,9 +110,7 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
     let process = spec.process.clone().unwrap_or_default();
     let terminal = process.terminal.then(|| window(&process));
     let init = self::process(&process, &mut warnings)?;
-    if linux.seccomp.is_some() {
-        warnings.push("linux.seccomp is not applied by this version".into());
-    }
+    let seccomp = linux.seccomp.as_ref().map(crate::seccomp::compile).transpose()?;
     Ok(Plan {
         roots,
         container: ContainerSpec {
@@ -137,6 +135,7 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
                 .and_then(|r| r.pids.as_ref()?.limit)
                 .and_then(|n| u32::try_from(n).ok())
                 .unwrap_or(0),
+            seccomp: seccomp.unwrap_or_default(),
         },
         init,
         terminal,

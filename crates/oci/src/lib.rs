@@ -34,6 +34,7 @@ mod launch;
 mod lifecycle;
 pub mod log;
 mod monitor;
+mod seccomp;
 pub mod spec;
 mod state;
 mod terminal;

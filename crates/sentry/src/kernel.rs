@@ -2,6 +2,7 @@
 
 use crate::boot::config::control;
 use crate::strace::Strace;
+use crate::task::seccomp::bpf::Insn;
 use crate::task::clone::TASKS_MAX;
 use crate::task::{futex, list::TaskList};
 use abi::Va;
@@ -27,6 +28,15 @@ pub struct Uts {
 pub const RELEASE: &str = "6.12.0-cloister";
 /// The build, as `uname -v` shows it.
 pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC Cloister";
+
+/// What every program that is started from outside begins with.
+pub struct Container {
+    pub mounts: Arc<MountNamespace>,
+    /// The root file system's writable layer, if it is ours.
+    pub layer: Option<Arc<vfs::fs::tmpfs::Tmpfs>>,
+    /// Its seccomp filter; empty for none.
+    pub seccomp: Vec<Insn>,
+}
 
 /// A sandbox's kernel.
 pub struct Kernel {
@@ -63,8 +73,7 @@ pub struct Kernel {
     pub forks: AtomicU32,
     /// The terminals that are joined to the host's, by the process that leads each.
     consoles: Mutex<HashMap<i32, (Arc<dyn Console>, Arc<tty::Master>)>>,
-    /// The container's mount namespace.
-    container: OnceLock<Arc<MountNamespace>>,
+    container: OnceLock<Container>,
     /// Whether a first program's terminal is /dev/console.
     shows_console: bool,
     /// Tasks wait at the system-call boundary while it is set.
@@ -156,13 +165,13 @@ impl Kernel {
         Va(self.platform.host_vdso().unwrap_or(0))
     }
 
-    /// The container's mounts, once.
-    pub fn set_container(&self, ns: Arc<MountNamespace>) {
-        let _ = self.container.set(ns);
+    /// The container, once.
+    pub fn set_container(&self, c: Container) {
+        let _ = self.container.set(c);
     }
     #[must_use]
-    pub fn container(&self) -> Option<Arc<MountNamespace>> {
-        self.container.get().cloned()
+    pub fn container(&self) -> Option<&Container> {
+        self.container.get()
     }
     #[must_use]
     pub fn shows_console(&self) -> bool {

@@ -1,5 +1,6 @@
 //! What the starter tells the Sentry.
 
+use crate::task::seccomp::bpf::Insn;
 use hostcall::HostFd;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -125,6 +126,8 @@ pub struct ContainerSpec {
     pub sysctls: Vec<(String, String)>,
     /// Tasks that there may be; 0 for no limit but the kernel's own.
     pub pids_limit: u32,
+    /// The seccomp filter of every program that is started from outside, and so of all; empty for none.
+    pub seccomp: Vec<Insn>,
 }
 
 /// Tracing wishes.

@@ -9,7 +9,7 @@ use crate::task::exec::ExecRequest;
 use crate::task::limits::{COUNT, Limit, Limits};
 use crate::task::list::Process;
 use crate::task::signal::{Actions, AltStack, SIG_IGN, SigAction};
-use crate::task::{Task, ThreadGroup, clone, exec};
+use crate::task::{Task, ThreadGroup, clone, exec, seccomp};
 use abi::errno::{EACCES, EAGAIN, ENOENT, ENOEXEC, ENOMEM, ENOTDIR, ESRCH};
 use abi::{Result, SigSet, Signal};
 use hostcall::HostFd;
@@ -190,6 +190,10 @@ pub fn prepare(
         envp: spec.envp,
     };
     let thread = exec::prepare(&task, &req).map_err(cannot_run)?;
+    let filter = kernel.container().map_or(&[][..], |c| &c.seccomp);
+    if !filter.is_empty() && seccomp::install(&task, filter, 0).is_err() {
+        return Err("the seccomp filter cannot be installed".into());
+    }
     undo.keep();
     Ok(Launch {
         task,

@@ -139,9 +139,9 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         d => d.as_bytes().to_vec(),
     };
     kernel.set_task_limit(config.container.pids_limit);
-    let ns = mounts::tree(&kernel, &client, &config.container)?;
-    let fs = FsContext::new(&ns);
-    kernel.set_container(ns);
+    let container = mounts::tree(&kernel, &client, &config.container)?;
+    let fs = FsContext::new(&container.mounts);
+    kernel.set_container(container);
     let first = launch::prepare(&kernel, fs, config.init, config.stdio, config.preserved)?;
     if config.held {
         kernel.tell_starter(control::READY, &[]);

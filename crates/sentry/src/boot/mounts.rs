@@ -3,6 +3,7 @@
 use super::config::{ContainerSpec, DeviceNode, IdRange, Layer, MountKind, MountSpec};
 use super::{Failure, or};
 use crate::Kernel;
+use crate::kernel::Container;
 use abi::Result;
 use abi::errno::{EEXIST, ENOENT};
 use abi::linux::MS_BIND;
@@ -57,7 +58,7 @@ pub fn tree(
     kernel: &Arc<Kernel>,
     client: &Arc<Client>,
     spec: &ContainerSpec,
-) -> core::result::Result<Arc<MountNamespace>, Failure> {
+) -> core::result::Result<Container, Failure> {
     let vfs = &kernel.vfs;
     let ids = ids(spec);
     let attach = |root: u32, sharing: Sharing| {
@@ -71,18 +72,19 @@ pub fn tree(
             "show the host's files",
         )
     };
-    let root = match spec.root.layer {
+    let (root, layer) = match spec.root.layer {
         Layer::Memory => {
             let lower = attach(spec.root.root, Sharing::Exclusive)?;
             // Gone with the container.
             let (upper, _) = Tmpfs::new(vfs.new_dev(), &kernel.clas, tmpfs::Options::default());
-            or(
+            let over = or(
                 Overlay::over(vfs, &[lower], &upper),
                 "lay a writable layer over the root",
-            )?
+            )?;
+            (over, Some(upper))
         }
         // Who wants the writes on the host wants to see the host's, too.
-        Layer::None => attach(spec.root.root, Sharing::Shared)?,
+        Layer::None => (attach(spec.root.root, Sharing::Shared)?, None),
     };
     let ns = MountNamespace::new(vfs, root, MountFlags::empty(), "overlay");
     let fs = FsContext::new(&ns);
@@ -142,7 +144,11 @@ pub fn tree(
             "make the root read-only",
         )?;
     }
-    Ok(ns)
+    Ok(Container {
+        mounts: ns,
+        layer,
+        seccomp: spec.seccomp.clone(),
+    })
 }
 
 fn ids(spec: &ContainerSpec) -> Ids {

@@ -174,8 +174,8 @@ fn execute(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<Lau
         ),
     };
     let preserved = given.take(spec.preserved as usize).collect();
-    let ns = kernel.container().ok_or("the container is not ready")?;
-    let fs = FsContext::new(&ns);
+    let container = kernel.container().ok_or("the container is not ready")?;
+    let fs = FsContext::new(&container.mounts);
     launch::prepare(kernel, fs, spec.process, stdio, preserved)
 }
 

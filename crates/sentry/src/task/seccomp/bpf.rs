@@ -10,6 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `struct sock_filter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(serde::Serialize, serde::Deserialize)]
 #[repr(C)]
 pub struct Insn {
     pub code: u16,
