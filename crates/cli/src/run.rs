@@ -261,6 +261,7 @@ fn config(
             mounts,
             ..ContainerSpec::default()
         },
+        layer: None,
         net: match args.net {
             args::Net::None => Net::None,
         },

@@ -3,12 +3,14 @@
 //! Each word is honoured, warned of by its name, or refused by its name.
 
 use crate::spec::{self, Capabilities, IdMapping, Mount, Rlimit, Spec};
-use crate::{Failure, Overlay};
+use crate::{Failure, Overlay, Tried};
+use rustix::fs::{Mode, OFlags};
 use sandbox::{Access, RootSpec};
 use sentry::boot::config::{
     CapSets, ContainerSpec, DeviceNode, IdRange, Layer, MountKind, MountSpec, ProcessSpec, RootFs,
 };
 use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +25,8 @@ pub struct Plan {
     pub network: Network,
     /// The root file system on the host.
     pub rootfs: PathBuf,
+    /// The directory that has room for the root's changes, where they do not go to memory.
+    pub layer_dir: Option<PathBuf>,
     /// What is not honoured, a sentence each.
     pub warnings: Vec<String>,
 }
@@ -62,9 +66,11 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
             rootfs.display()
         )));
     }
-    let layer = match overlay {
-        Overlay::Memory => Layer::Memory,
-        Overlay::None => Layer::None,
+    let (layer, layer_dir) = match overlay {
+        Overlay::Memory => (Layer::Memory, None),
+        Overlay::Itself => (Layer::File, Some(rootfs.clone())),
+        Overlay::Dir(dir) => (Layer::File, Some(dir)),
+        Overlay::None => (Layer::None, None),
     };
     let linux = spec.linux.clone().unwrap_or_default();
     let writable = layer == Layer::None && !root.readonly;
@@ -141,8 +147,22 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
         terminal,
         network,
         rootfs,
+        layer_dir,
         warnings,
     })
+}
+
+impl Plan {
+    /// The file for the root's changes. It never has a name, so it is gone with its last user.
+    pub fn layer_file(&self) -> Result<Option<OwnedFd>, Failure> {
+        let Some(dir) = &self.layer_dir else {
+            return Ok(None);
+        };
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
+        let f = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)
+            .tried(&format!("make a file for the root's changes in {}", dir.display()))?;
+        Ok(Some(f))
+    }
 }
 
 fn check_version(v: &str) -> Result<(), Failure> {

@@ -72,6 +72,8 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     let log = log_file(&start.runtime.log, start.runtime.strace.is_some());
     let mut descriptors = streams.descriptors.clone();
     descriptors.extend(log.as_ref().map(AsRawFd::as_raw_fd));
+    let layer = start.plan.layer_file()?;
+    descriptors.extend(layer.as_ref().map(AsRawFd::as_raw_fd));
     let preserved: Vec<RawFd> = (3..3 + start.preserve_fds as RawFd).collect();
     descriptors.extend(&preserved);
     let spec = Spec {
@@ -80,14 +82,17 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     };
     let (container, init) = (start.plan.container, start.plan.init);
     let (runtime, kind, logs) = (start.runtime, streams.kind, log.is_some());
+    let has_layer = layer.is_some();
     let running = sandbox::start(&spec, run_gofer, move |side: SentrySide| {
         let mut given = side.descriptors.into_iter();
         let stdio = kind.stdio(&mut given);
         let log_fd = logs.then(|| given.next().map(HostFd::into_raw)).flatten();
+        let layer = if has_layer { given.next() } else { None };
         sentry::boot::run(Config {
             platform: runtime.platform,
             gofer: side.gofer,
             container,
+            layer,
             net: Net::None,
             stdio,
             preserved: given.collect(),
@@ -105,7 +110,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
             seal: side.seal,
         })
     })?;
-    drop(log);
+    drop((log, layer));
     // Ours by the caller's word; the Sentry has its copies.
     preserved.into_iter().for_each(|fd| drop(HostFd::from_raw(fd)));
     drop(streams.keep);

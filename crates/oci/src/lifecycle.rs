@@ -49,7 +49,7 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
         Some(s) => s
             .parse()
             .map_err(|e| Failure(format!("annotation {OVERLAY_ANNOTATION}: {e}")))?,
-        None => rt.overlay,
+        None => rt.overlay.clone(),
     };
     let mut plan = convert::plan(&bundle, &spec, overlay)?;
     let unknown = unknown.into_iter().map(|w| format!("{w} is not known to this version"));
@@ -321,6 +321,13 @@ pub fn ps(rt: &Runtime, id: &str) -> Result<Ps> {
         monitor: record.pid,
         census,
     })
+}
+
+/// `tar`: what the container changed in its root, as a layer of an image, into an open file.
+pub fn tar(rt: &Runtime, id: &str, out: &impl AsRawFd) -> Result<()> {
+    let (dir, _) = open(rt, id)?;
+    Connection::open(&dir)?.ask(&Request::Changes, &[out.as_raw_fd()])?;
+    Ok(())
 }
 
 /// `events --stats`, as runc words it; what the Sentry tells of itself besides.

@@ -32,8 +32,8 @@ pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC Cloister";
 /// What every program that is started from outside begins with.
 pub struct Container {
     pub mounts: Arc<MountNamespace>,
-    /// The root file system's writable layer, if it is ours.
-    pub layer: Option<Arc<vfs::fs::tmpfs::Tmpfs>>,
+    /// The root file system, if it is an overlay: what its changes are asked of.
+    pub overlay: Option<Arc<vfs::Dentry>>,
     /// Its seccomp filter; empty for none.
     pub seccomp: Vec<Insn>,
 }

@@ -50,6 +50,8 @@ pub enum Layer {
     /// To memory, gone with the container.
     #[default]
     Memory,
+    /// To [`Config::layer`], gone with the container.
+    File,
     /// To the root directory itself.
     None,
 }
@@ -196,6 +198,8 @@ pub struct Config {
     /// The channel to the Gofer.
     pub gofer: HostFd,
     pub container: ContainerSpec,
+    /// For [`Layer::File`]: an empty file without a name, on the host.
+    pub layer: Option<HostFd>,
     pub net: Net,
     pub stdio: Stdio,
     /// Descriptors that the first program gets as 3 and up.

@@ -4,6 +4,7 @@
 //! file systems; then `seal` (the empty root, no capabilities, the allow-list); then the first program and
 //! the service threads.
 
+mod changes;
 pub mod config;
 mod launch;
 mod mounts;
@@ -139,7 +140,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         d => d.as_bytes().to_vec(),
     };
     kernel.set_task_limit(config.container.pids_limit);
-    let container = mounts::tree(&kernel, &client, &config.container)?;
+    let container = mounts::tree(&kernel, &client, &config.container, config.layer)?;
     let fs = FsContext::new(&container.mounts);
     kernel.set_container(container);
     let first = launch::prepare(&kernel, fs, config.init, config.stdio, config.preserved)?;

@@ -7,8 +7,10 @@ use crate::kernel::Container;
 use abi::Result;
 use abi::errno::{EEXIST, ENOENT};
 use abi::linux::MS_BIND;
+use clas::Clas;
 use gofer::client::Client;
 use goferfs::{GoferFs, IdMaps, Ids, Options, Sharing};
+use hostcall::HostFd;
 use std::sync::Arc;
 use vfs::file::FileOps;
 use vfs::fs::overlay::Overlay;
@@ -58,6 +60,7 @@ pub fn tree(
     kernel: &Arc<Kernel>,
     client: &Arc<Client>,
     spec: &ContainerSpec,
+    layer_file: Option<HostFd>,
 ) -> core::result::Result<Container, Failure> {
     let vfs = &kernel.vfs;
     let ids = ids(spec);
@@ -73,15 +76,19 @@ pub fn tree(
         )
     };
     let (root, layer) = match spec.root.layer {
-        Layer::Memory => {
+        Layer::Memory | Layer::File => {
             let lower = attach(spec.root.root, Sharing::Exclusive)?;
+            let memory = match layer_file {
+                Some(f) => or(Clas::on_disk(f), "use the file for the root's changes")?,
+                None => kernel.clas.clone(),
+            };
             // Gone with the container.
-            let (upper, _) = Tmpfs::new(vfs.new_dev(), &kernel.clas, tmpfs::Options::default());
+            let (upper, _) = Tmpfs::new(vfs.new_dev(), &memory, tmpfs::Options::default());
             let over = or(
                 Overlay::over(vfs, &[lower], &upper),
                 "lay a writable layer over the root",
             )?;
-            (over, Some(upper))
+            (over.clone(), Some(over))
         }
         // Who wants the writes on the host wants to see the host's, too.
         Layer::None => (attach(spec.root.root, Sharing::Shared)?, None),
@@ -146,7 +153,7 @@ pub fn tree(
     }
     Ok(Container {
         mounts: ns,
-        layer,
+        overlay: layer,
         seccomp: spec.seccomp.clone(),
     })
 }

@@ -4,7 +4,7 @@
 
 use super::config::{Census, CensusProcess, ExecSpec, Stdio, control};
 use super::launch::{self, Launch};
-use super::{Failure, or};
+use super::{Failure, changes, or};
 use crate::kernel::Kernel;
 use abi::errno::EINTR;
 use abi::{SigInfo, Signal};
@@ -80,6 +80,17 @@ pub fn serve(kernel: &Arc<Kernel>, mut held: Option<Launch>) -> String {
                         k.tell_end_of_exec(pid as i32, 0x7e00);
                     }
                     Ok(None)
+                });
+            }
+            Some(control::CHANGES) => {
+                aside(kernel, number, move |k| {
+                    let c = k.container().ok_or("the container is not ready")?;
+                    if c.overlay.is_none() {
+                        return Err("the container writes to its root directory itself: its changes are there".into());
+                    }
+                    let out = given.first().ok_or("there is nowhere to write to")?;
+                    or(changes::write(c, out), "write the changes")?;
+                    Ok(Some(0))
                 });
             }
             Some(control::CENSUS) => {
