@@ -1,6 +1,6 @@
 //! The OCI runtime's commands, with runc's words: what drives runc drives these.
 
-use crate::args::Platform;
+use crate::args::{Net, Platform};
 use crate::stdio::RawMode;
 use clap::{Args, Subcommand, ValueEnum};
 use hostcall::term;
@@ -43,6 +43,10 @@ pub struct RuntimeArgs {
     /// Where writes to a container's root go: root:memory; root:self (a file beside it) or root:dir=/PATH (one there), gone with the container; none (the host's directory itself)
     #[arg(long, value_name = "WHERE", default_value = "root:memory", value_parser = overlay)]
     overlay: Overlay,
+    /// The network of containers: none is a loopback of their own; host passes the sockets of the network
+    /// namespace that they are in through, a weaker wall
+    #[arg(long, alias = "network", value_enum, default_value_t)]
+    net: Net,
     /// Writes system calls to the log: all, or names and classes like %file
     #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     strace: Option<String>,
@@ -384,6 +388,7 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
         strace: args
             .strace
             .map(|f| f.split(',').filter(|f| !f.is_empty()).map(str::to_owned).collect()),
+        host_network: matches!(args.net, Net::Host),
         debug_drop: args.debug_drop,
     };
     match execute(&rt, command) {

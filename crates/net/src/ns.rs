@@ -2,7 +2,8 @@
 
 use crate::addr::Endpoint;
 use crate::inflight::InFlightRegistry;
-use crate::options::{Common, SO_REUSEADDR, SO_REUSEPORT};
+use crate::host::{HostNetwork, Interface};
+use crate::options::{Common, LO_INDEX, SO_REUSEADDR, SO_REUSEPORT};
 use crate::tcp::Listener;
 use crate::udp::UdpRx;
 use crate::unix::UnixSock;
@@ -19,6 +20,8 @@ pub const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
 
 /// See the module.
 pub struct NetNamespace {
+    /// The host's network, where this is it.
+    pub(crate) host: Option<Arc<HostNetwork>>,
     pub(crate) tcp: PortTable<Listener>,
     pub(crate) udp: PortTable<UdpRx>,
     pub(crate) abstract_names: Mutex<BTreeMap<Vec<u8>, Weak<UnixSock>>>,
@@ -40,7 +43,18 @@ impl NetNamespace {
     /// A namespace with a loopback interface that is up.
     #[must_use]
     pub fn new() -> Arc<NetNamespace> {
+        Self::on(None)
+    }
+
+    /// The host's: AF_INET and AF_INET6 are its sockets.
+    #[must_use]
+    pub fn of_host(host: Arc<HostNetwork>) -> Arc<NetNamespace> {
+        Self::on(Some(host))
+    }
+
+    fn on(host: Option<Arc<HostNetwork>>) -> Arc<NetNamespace> {
         Arc::new(NetNamespace {
+            host,
             tcp: PortTable::new(),
             udp: PortTable::new(),
             abstract_names: Mutex::new(BTreeMap::new()),
@@ -57,6 +71,23 @@ impl NetNamespace {
     /// Adds an address of this host that is reached in memory (the container's own).
     pub fn add_address(&self, ip: IpAddr) {
         self.local.write().push(ip.to_canonical());
+    }
+    /// The interfaces, as programs are told of them.
+    pub(crate) fn interfaces(&self) -> Vec<Interface> {
+        if let Some(h) = &self.host {
+            return h.interfaces.clone();
+        }
+        const IFF_UP_LOOPBACK_RUNNING: u32 = 0x49;
+        vec![Interface {
+            name: "lo".into(),
+            index: LO_INDEX,
+            flags: IFF_UP_LOOPBACK_RUNNING,
+            mtu: 65536,
+            addresses: vec![
+                (IpAddr::V4(Ipv4Addr::LOCALHOST), 8),
+                (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+            ],
+        }]
     }
     pub(crate) fn next_ino(&self) -> u64 {
         self.next_ino.fetch_add(1, Ordering::Relaxed)

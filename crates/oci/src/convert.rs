@@ -23,6 +23,8 @@ pub struct Plan {
     pub terminal: Option<(u16, u16)>,
     /// A network namespace of its own: made, or joined.
     pub network: Network,
+    /// Whether that network's sockets are passed through.
+    pub host_network: bool,
     /// The root file system on the host.
     pub rootfs: PathBuf,
     /// The directory that has room for the root's changes, where they do not go to memory.
@@ -49,7 +51,7 @@ fn refuse(text: impl Into<String>) -> Failure {
 const RDONLY: u32 = libc::MS_RDONLY as u32;
 
 /// Reads the plan out of a bundle.
-pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failure> {
+pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay, host_network: bool) -> Result<Plan, Failure> {
     let mut warnings = Vec::new();
     check_version(&spec.oci_version)?;
     let root = spec
@@ -80,6 +82,12 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
         recursive: true,
     }];
     let network = namespaces(&linux, &mut warnings)?;
+    // An ordinary user's new network namespace is the Sentry's own: there is nothing in it to pass through.
+    let host_network =
+        host_network && (network != Network::New || rustix::process::geteuid().is_root());
+    if !host_network {
+        warnings.extend(loopback_only(&network));
+    }
     for (word, is_set) in [
         ("linux.mountLabel", !linux.mount_label.is_empty()),
         ("linux.intelRdt", linux.intel_rdt.is_some()),
@@ -146,6 +154,7 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
         init,
         terminal,
         network,
+        host_network,
         rootfs,
         layer_dir,
         warnings,
@@ -220,12 +229,19 @@ fn namespaces(linux: &spec::Linux, warnings: &mut Vec<String>) -> Result<Network
     if !linux.namespaces.iter().any(|n| n.kind == "pid") {
         warnings.push("the host's processes are not shown: the container has pids of its own".into());
     }
-    if network == Network::Host {
-        warnings.push(
-            "the host's network is not shown: the container has a loopback of its own".into(),
-        );
-    }
     Ok(network)
+}
+
+/// What a person who set up a network wants to know.
+fn loopback_only(n: &Network) -> Option<String> {
+    let what = match n {
+        Network::New => return None,
+        Network::Host => "the host's network is not shown",
+        Network::Join(_) => "the container's network is not used yet",
+    };
+    Some(format!(
+        "{what}: the container has a loopback of its own (--net=host passes sockets through)"
+    ))
 }
 
 fn id_ranges(maps: &[IdMapping], word: &str) -> Result<Vec<IdRange>, Failure> {

@@ -79,6 +79,12 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     let spec = Spec {
         roots: start.plan.roots,
         descriptors,
+        host_network: start.plan.host_network,
+    };
+    let interfaces = if spec.host_network {
+        sandbox::interfaces()
+    } else {
+        Vec::new()
     };
     let (container, init) = (start.plan.container, start.plan.init);
     let (runtime, kind, logs) = (start.runtime, streams.kind, log.is_some());
@@ -93,7 +99,10 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
             gofer: side.gofer,
             container,
             layer,
-            net: Net::None,
+            net: match side.broker {
+                Some(broker) => Net::Host { broker, interfaces },
+                None => Net::None,
+            },
             stdio,
             preserved: given.collect(),
             control: side.control,

@@ -117,6 +117,8 @@ pub struct Runtime {
     pub systemd_cgroup: bool,
     pub platform: PlatformKind,
     pub overlay: Overlay,
+    /// Whether containers get the sockets of the network namespace that they are in.
+    pub host_network: bool,
     /// System calls to write to the log: names and classes; `None` for none.
     pub strace: Option<Vec<String>>,
     pub debug_drop: u32,

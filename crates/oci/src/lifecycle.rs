@@ -51,7 +51,7 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
             .map_err(|e| Failure(format!("annotation {OVERLAY_ANNOTATION}: {e}")))?,
         None => rt.overlay.clone(),
     };
-    let mut plan = convert::plan(&bundle, &spec, overlay)?;
+    let mut plan = convert::plan(&bundle, &spec, overlay, rt.host_network)?;
     let unknown = unknown.into_iter().map(|w| format!("{w} is not known to this version"));
     plan.warnings.extend(unknown);
     let terminal = spec.process.as_ref().is_some_and(|p| p.terminal);

@@ -13,6 +13,7 @@ pub struct Running {
     report: HostFd,
     sentry: Option<Child>,
     gofer: Option<Child>,
+    broker: Option<Child>,
 }
 
 /// How a sandbox ended.
@@ -34,7 +35,8 @@ const CONTROL: usize = 0;
 const REPORT: usize = 1;
 const SENTRY: usize = 2;
 const GOFER: usize = 3;
-const OWN: usize = 4;
+const BROKER: usize = 4;
+const OWN: usize = 5;
 
 /// Who takes part in the watch over a sandbox: descriptors of its own, and the Sentry's answers.
 pub trait Attendant {
@@ -51,12 +53,19 @@ pub trait Attendant {
 }
 
 impl Running {
-    pub(crate) fn new(control: HostFd, report: HostFd, sentry: Child, gofer: Child) -> Running {
+    pub(crate) fn new(
+        control: HostFd,
+        report: HostFd,
+        sentry: Child,
+        gofer: Child,
+        broker: Option<Child>,
+    ) -> Running {
         Running {
             control,
             report,
             sentry: Some(sentry),
             gofer: Some(gofer),
+            broker,
         }
     }
 
@@ -100,6 +109,7 @@ impl Running {
             self.report.raw(),
             fd(&self.sentry),
             fd(&self.gofer),
+            fd(&self.broker),
         ]
         .map(|fd| libc::pollfd {
             fd,
@@ -159,6 +169,14 @@ impl Running {
                     break;
                 }
             }
+            if fds[BROKER].revents != 0 {
+                fds[BROKER].fd = -1;
+                seen.broker = reap(&mut self.broker);
+                until = near(if seen.broker == Some(0) { GRACE } else { 0 });
+                if until.is_some_and(|d| d <= now()) {
+                    break;
+                }
+            }
             if fds[SENTRY].revents != 0 {
                 // What it said last is read before its end counts.
                 until = near(GRACE);
@@ -178,6 +196,7 @@ struct Seen {
     text: Option<(String, u8)>,
     sentry: Option<i32>,
     gofer: Option<i32>,
+    broker: Option<i32>,
 }
 
 impl Seen {
@@ -192,6 +211,7 @@ impl Seen {
         }
         let (who, status) = match (self.gofer, self.sentry) {
             (Some(g), _) if g != 0 => (Who::Gofer, Some(g)),
+            _ if self.broker.is_some_and(|b| b != 0) => (Who::Broker, self.broker),
             (_, s) => (Who::Sentry, s),
         };
         let killed = status.is_some_and(|s| libc::WIFSIGNALED(s) && libc::WTERMSIG(s) == libc::SIGKILL);
@@ -263,10 +283,11 @@ fn finish(child: &mut Option<Child>, grace: i64) -> Result<()> {
 
 impl Running {
     /// Ends and reaps what is left: the Sentry and, with its pid namespace, all stub processes; then the
-    /// Gofer, which sees its channel hang up.
+    /// Gofer and the broker, which see their channels hang up.
     fn end(&mut self) {
         let _ = finish(&mut self.sentry, 0);
         let _ = finish(&mut self.gofer, GRACE);
+        let _ = finish(&mut self.broker, GRACE);
     }
 }
 

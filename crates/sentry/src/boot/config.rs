@@ -14,11 +14,17 @@ pub enum PlatformKind {
 }
 
 /// The network that the application sees.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Default)]
 pub enum Net {
     /// Only a loopback of its own.
     #[default]
     None,
+    /// The host's sockets.
+    Host {
+        /// Makes them.
+        broker: HostFd,
+        interfaces: Vec<net::host::Interface>,
+    },
 }
 
 /// Where the first program's standard streams lead.

@@ -96,6 +96,14 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         )?),
     };
     let clas = or(Clas::new(), "make the memory file")?;
+    let (net, host_network) = match config.net {
+        config::Net::None => (net::NetNamespace::new(), None),
+        config::Net::Host { broker, interfaces } => {
+            let edges = or(hostcall::inet::Edges::new(), "watch the host's sockets")?;
+            let h = net::host::HostNetwork::new(broker, edges, interfaces);
+            (net::NetNamespace::of_host(h.clone()), Some(h))
+        }
+    };
     let total_memory = hostcall::process::total_memory();
     let cpus = hostcall::process::cpu_count();
     // Needs one thread, and the zygote cloned before.
@@ -121,7 +129,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         platform,
         clas,
         vfs,
-        net: net::NetNamespace::new(),
+        net,
         timers: TimerService::new(),
         terminals: Terminals::new(),
         strace,
@@ -134,6 +142,14 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         is_container: config.container.standard_devices,
     });
     kernel.terminals.attach(&kernel);
+    if let Some(h) = host_network {
+        let k = kernel.clone();
+        let made = std::thread::Builder::new()
+            .name("host-network".into())
+            .stack_size(64 << 10)
+            .spawn(move || k.guard(|| h.serve()));
+        made.map_err(|_| "no thread can be made for the host's network")?;
+    }
     mounts::register(&kernel);
     kernel.uts.write().domainname = match config.container.domainname.as_str() {
         "" => b"(none)".to_vec(),
