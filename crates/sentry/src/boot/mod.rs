@@ -9,7 +9,7 @@ mod launch;
 mod mounts;
 mod serve;
 
-pub use mounts::Made;
+pub use mounts::{Made, MadeBy};
 
 use crate::fs::terminals::Terminals;
 use crate::kernel::{Kernel, Parts};
@@ -134,7 +134,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     });
     kernel.terminals.attach(&kernel);
     mounts::register(&kernel);
-    kernel.uts.write().domainname = match config.container.domainname.as_str() {
+    kernel.initial.uts.write().domainname = match config.container.domainname.as_str() {
         "" => b"(none)".to_vec(),
         d => d.as_bytes().to_vec(),
     };
