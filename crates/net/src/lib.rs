@@ -32,6 +32,7 @@ mod msgqueue;
 mod netlink;
 mod ns;
 mod options;
+pub use options::SO_PEERCRED;
 mod procnet;
 mod socket;
 mod stream;

@@ -416,7 +416,7 @@ impl Protocol for Netlink {
         }
         s.groups = groups;
         drop(s);
-        self.port(who.pid);
+        self.port(who.number);
         Ok(())
     }
     fn connect(&self, who: &Caller<'_>, addr: &[u8], _: Block) -> Result<()> {
@@ -428,7 +428,7 @@ impl Protocol for Netlink {
         if port != 0 && !who.cred.has(Caps::NET_ADMIN) {
             return Err(EPERM);
         }
-        self.port(who.pid);
+        self.port(who.number);
         self.state.lock().connected = true;
         Ok(())
     }
@@ -459,7 +459,7 @@ impl Protocol for Netlink {
         if src.remaining() > MAX_REQUEST {
             return Err(EMSGSIZE);
         }
-        let port = self.port(who.pid);
+        let port = self.port(who.number);
         let data = take_all(src)?;
         let mut rest = &data[..];
         while rest.len() >= HEADER {

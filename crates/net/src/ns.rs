@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use vfs::userns::UserNs;
 
 /// `net.ipv4.ip_local_port_range`.
 pub const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
@@ -25,16 +26,21 @@ pub struct NetNamespace {
     pub(crate) tcp: PortTable<Listener>,
     pub(crate) udp: PortTable<UdpRx>,
     pub(crate) abstract_names: Mutex<BTreeMap<Vec<u8>, Weak<UnixSock>>>,
-    pub(crate) in_flight: InFlightRegistry,
+    /// One for the sandbox: a cycle of sockets may lead through several namespaces.
+    pub(crate) in_flight: Arc<InFlightRegistry>,
+    /// Who may administer it.
+    pub(crate) user: UserNs,
     /// Addresses of this host beyond the loopback ones, which programs may bind and connect to.
     local: RwLock<Vec<IpAddr>>,
     /// `net.ipv4.ip_unprivileged_port_start`.
     pub unprivileged_port_start: AtomicU16,
+    /// Settings that mean nothing here, kept for who reads them back, by name.
+    pub kept: Mutex<BTreeMap<&'static str, Vec<i64>>>,
     /// `net.core.somaxconn`.
     pub somaxconn: AtomicU32,
     /// `net.unix.max_dgram_qlen`.
     pub max_dgram_qlen: AtomicU32,
-    next_ino: AtomicU64,
+    next_ino: Arc<AtomicU64>,
     pub(crate) next_autobind: AtomicU32,
     pub(crate) next_netlink_port: AtomicU32,
 }
@@ -58,15 +64,28 @@ impl NetNamespace {
             tcp: PortTable::new(),
             udp: PortTable::new(),
             abstract_names: Mutex::new(BTreeMap::new()),
-            in_flight: InFlightRegistry::default(),
+            in_flight: Arc::default(),
+            user: UserNs::default(),
             local: RwLock::new(Vec::new()),
             unprivileged_port_start: AtomicU16::new(1024),
+            kept: Mutex::default(),
             somaxconn: AtomicU32::new(4096),
             max_dgram_qlen: AtomicU32::new(10),
-            next_ino: AtomicU64::new(20_000),
+            next_ino: Arc::new(AtomicU64::new(20_000)),
             next_autobind: AtomicU32::new(0),
             next_netlink_port: AtomicU32::new(1 << 31),
         })
+    }
+    /// A new namespace of the same sandbox that belongs to a user namespace.
+    #[must_use]
+    pub fn sibling(&self, user: &UserNs) -> Arc<NetNamespace> {
+        let mut n = Self::new();
+        if let Some(new) = Arc::get_mut(&mut n) {
+            new.in_flight = self.in_flight.clone();
+            new.next_ino = self.next_ino.clone();
+            new.user = user.clone();
+        }
+        n
     }
     /// Adds an address of this host that is reached in memory (the container's own).
     pub fn add_address(&self, ip: IpAddr) {

@@ -24,7 +24,12 @@ const MAX_ADDR: usize = 128;
 
 /// Who makes a call.
 pub struct Caller<'a> {
+    /// Its id; what receivers see of it is the system-call layer's.
     pub pid: i32,
+    /// Its pid as it sees it.
+    pub number: i32,
+    /// Whether it may claim to be any process (CAP_SYS_ADMIN over its pid namespace).
+    pub any_pid: bool,
     pub cred: &'a Arc<Credentials>,
     /// The caller's file system, for UNIX sockets' names.
     pub paths: &'a dyn PathNames,
@@ -387,6 +392,8 @@ impl FileOps for Socket {
         let pid = self.common.creator.get().map_or(0, |c| c.pid);
         let who = Caller {
             pid,
+            number: pid,
+            any_pid: false,
             cred: &file.cred,
             paths: &NoPaths,
         };

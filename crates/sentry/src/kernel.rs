@@ -1,6 +1,7 @@
 //! The root object: all state of a sandbox's kernel hangs from one [`Kernel`].
 
 use crate::boot::config::control;
+use crate::ns::NsProxy;
 use crate::strace::Strace;
 use crate::task::seccomp::bpf::Insn;
 use crate::task::clone::TASKS_MAX;
@@ -10,7 +11,7 @@ use clas::Clas;
 use hostcall::HostFd;
 use ipc::timer::TimerService;
 use mm::Mm;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use platform::Platform;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -47,12 +48,12 @@ pub struct Kernel {
     pub futexes: futex::Table,
     pub queued_signals: crate::task::signal::QueueCount,
     pub timers: Arc<TimerService>,
-    pub uts: RwLock<Uts>,
-    pub net: Arc<net::NetNamespace>,
+    /// The initial namespaces.
+    pub initial: Arc<NsProxy>,
+    /// Numbers namespaces.
+    pub namespaces: vfs::userns::Registry,
     /// Anonymous files in memory: memfd_create(2), shared memory.
     pub shm: Arc<vfs::fs::tmpfs::ShmFs>,
-    /// System V IPC.
-    pub ipc: Arc<ipc::sysv::IpcNamespace>,
     pub terminals: crate::fs::terminals::Terminals,
     pub strace: Option<Arc<Strace>>,
     /// The channel to the starter.
@@ -122,12 +123,14 @@ impl Kernel {
             futexes: futex::Table::new(),
             queued_signals: Default::default(),
             timers: p.timers,
-            uts: RwLock::new(Uts {
-                nodename: p.hostname.into_bytes(),
-                domainname: b"(none)".to_vec(),
-            }),
-            net: p.net,
-            ipc: ipc::sysv::IpcNamespace::new(),
+            initial: NsProxy::initial(
+                Uts {
+                    nodename: p.hostname.into_bytes(),
+                    domainname: b"(none)".to_vec(),
+                },
+                p.net,
+            ),
+            namespaces: vfs::userns::Registry::default(),
             terminals: p.terminals,
             strace: p.strace,
             control: p.control,

@@ -4,7 +4,9 @@
 //! `mount --make-rprivate /`. Requests to change propagation are accepted; only `unbindable` has an effect.
 
 use crate::dentry::Dentry;
+use crate::fs::dynamic::DynInode;
 use crate::mount::{Mount, MountFlags, Path};
+use crate::userns::{NsId, UserNs};
 use crate::vfs::Vfs;
 use abi::Result;
 use abi::errno::{EAGAIN, EBUSY, EINVAL, ELOOP, ENOENT, ENOSPC, ENOTDIR};
@@ -19,8 +21,10 @@ const MOUNT_MAX: usize = 100_000;
 /// A mount namespace: a tree of mounts.
 pub struct MountNamespace {
     vfs: Arc<Vfs>,
-    /// As `/proc/PID/ns/mnt` shows it.
+    /// Newer ones have higher numbers.
     pub id: u64,
+    ns: NsId,
+    user: UserNs,
     root: RwLock<Arc<Mount>>,
 }
 
@@ -47,8 +51,20 @@ impl MountNamespace {
         Arc::new(MountNamespace {
             vfs: vfs.clone(),
             id: vfs.new_id(),
+            ns: NsId::initial(0xf000_0000),
+            user: UserNs::default(),
             root: RwLock::new(m),
         })
+    }
+    /// As `/proc/PID/ns/mnt` shows it.
+    #[must_use]
+    pub fn ino(&self) -> u32 {
+        self.ns.ino
+    }
+    /// Who may mount in it.
+    #[must_use]
+    pub fn user(&self) -> &UserNs {
+        &self.user
     }
     #[must_use]
     pub fn vfs(&self) -> &Arc<Vfs> {
@@ -72,6 +88,11 @@ impl MountNamespace {
     #[must_use]
     pub fn mounts(&self) -> Vec<Arc<Mount>> {
         subtree(&self.root_mount())
+    }
+    /// A namespace's file, which is on no mount, can be mounted; a mount namespace's only in an older one, so
+    /// that none holds itself (`mnt_ns_loop`).
+    fn may_show_namespace(&self, d: &Arc<Dentry>) -> bool {
+        holds_mounts(d).is_some_and(|n| n == 0 || n > self.id)
     }
     fn room(&self, more: usize) -> Result<()> {
         if self.mounts().len() + more > MOUNT_MAX {
@@ -124,7 +145,7 @@ impl MountNamespace {
         if from.mnt.flags().contains(MountFlags::UNBINDABLE) {
             return Err(EINVAL);
         }
-        if !self.owns(&from.mnt) {
+        if !self.owns(&from.mnt) && !self.may_show_namespace(&from.dentry) {
             return Err(EINVAL);
         }
         let m = self.copy_tree(&from.mnt, &from.dentry, recursive, &mut HashMap::new())?;
@@ -155,7 +176,8 @@ impl MountNamespace {
             let Some((parent, at)) = old.parent() else {
                 continue;
             };
-            if old.flags().contains(MountFlags::UNBINDABLE) {
+            let names_mounts = holds_mounts(&old.root).is_some_and(|n| n > 0);
+            if old.flags().contains(MountFlags::UNBINDABLE) || names_mounts {
                 continue;
             }
             if Arc::ptr_eq(&parent, m) && !at.is_below(root) {
@@ -289,8 +311,8 @@ impl MountNamespace {
         Ok(())
     }
 
-    /// A copy of the whole namespace, and which mount became which (by the old one's id).
-    pub fn copy(&self) -> Result<(Arc<MountNamespace>, ById)> {
+    /// A copy of the whole namespace that `user` owns, and which mount became which (by the old one's id).
+    pub fn copy(&self, ns: NsId, user: &UserNs) -> Result<(Arc<MountNamespace>, ById)> {
         let _g = self.vfs.mount_lock.lock();
         let root = self.root_mount();
         let mut map = HashMap::new();
@@ -298,6 +320,8 @@ impl MountNamespace {
         let ns = MountNamespace {
             vfs: self.vfs.clone(),
             id: self.vfs.new_id(),
+            ns,
+            user: user.clone(),
             root: RwLock::new(top),
         };
         Ok((Arc::new(ns), map))
@@ -361,6 +385,15 @@ fn subtree(m: &Arc<Mount>) -> Vec<Arc<Mount>> {
         i += 1;
     }
     all
+}
+
+/// For a namespace's file: the mount namespace's number, 0 for the other kinds.
+fn holds_mounts(d: &Arc<Dentry>) -> Option<u64> {
+    if d.sb().fs.name() != "nsfs" {
+        return None;
+    }
+    let inode = d.inode().ok()?;
+    crate::inode::downcast::<DynInode>(inode).map(DynInode::identity)
 }
 
 /// The path of `d` inside its file system.

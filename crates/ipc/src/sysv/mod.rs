@@ -16,6 +16,7 @@ use abi::errno::{EACCES, EEXIST, EINVAL, ENOENT, ENOSPC, EPERM};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
+use vfs::userns::UserNs;
 use vfs::{Caps, Credentials};
 
 pub const IPC_CREAT: u32 = 0o1000;
@@ -264,13 +265,21 @@ pub struct IpcNamespace {
     pub sem: Registry<sem::SemSet>,
     pub msg: Registry<msg::MsgQueue>,
     pub(crate) undo_users: std::sync::atomic::AtomicUsize,
+    /// Who may administer it.
+    pub(crate) user: UserNs,
     me: Weak<IpcNamespace>,
 }
 
 impl IpcNamespace {
     #[must_use]
     pub fn new() -> Arc<IpcNamespace> {
+        Self::owned_by(&UserNs::default())
+    }
+    /// A namespace that belongs to a user namespace.
+    #[must_use]
+    pub fn owned_by(user: &UserNs) -> Arc<IpcNamespace> {
         Arc::new_cyclic(|me| IpcNamespace {
+            user: user.clone(),
             shm: Registry::default(),
             sem: Registry::default(),
             msg: Registry::default(),

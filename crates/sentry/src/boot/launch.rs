@@ -113,8 +113,15 @@ pub fn prepare(
     let space = or(kernel.platform.new_address_space(), "make an address space")?;
     let mm = mm::Mm::new(kernel.clas.clone(), space);
     let mut list = kernel.tasks.lock();
-    let tgid = or(list.new_tid(), "number the process")?;
-    let group = ThreadGroup::new(tgid, Arc::new(RwLock::new(actions(&spec))), limits(&spec));
+    let pid = or(
+        list.new_pid(&kernel.initial.pid_for_children),
+        "number the process",
+    )?;
+    let tgid = pid.id;
+    let group = ThreadGroup::new(pid, Arc::new(RwLock::new(actions(&spec))), limits(&spec));
+    if tgid == 1 && kernel.init_protected {
+        group.unkillable.store(true, Ordering::Relaxed);
+    }
     group
         .oom_score_adj
         .store(spec.oom_score_adj, Ordering::Relaxed);
@@ -125,6 +132,7 @@ pub fn prepare(
         fs.clone(),
         files.clone(),
         cred.clone(),
+        kernel.initial.clone(),
     );
     task.set_mask(SigSet(spec.blocked));
     task.no_new_privs

@@ -10,7 +10,7 @@ mod launch;
 mod mounts;
 mod serve;
 
-pub use mounts::Made;
+pub use mounts::{Made, MadeBy};
 
 use crate::fs::terminals::Terminals;
 use crate::kernel::{Kernel, Parts};
@@ -151,7 +151,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         made.map_err(|_| "no thread can be made for the host's network")?;
     }
     mounts::register(&kernel);
-    kernel.uts.write().domainname = match config.container.domainname.as_str() {
+    kernel.initial.uts.write().domainname = match config.container.domainname.as_str() {
         "" => b"(none)".to_vec(),
         d => d.as_bytes().to_vec(),
     };

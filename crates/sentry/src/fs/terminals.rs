@@ -85,6 +85,12 @@ impl JobControl for Jobs {
             k.send_to_pgrp(group, SigInfo::new(signal, SI_KERNEL));
         }
     }
+    fn number_for(&self, task: &dyn Any, id: i32) -> i32 {
+        task_of(task).map_or(0, |t| t.number_of(id))
+    }
+    fn number_from(&self, task: &dyn Any, id: i32) -> i32 {
+        task_of(task).and_then(|t| t.id_of(id).ok()).unwrap_or(0)
+    }
     fn session_of(&self, group: i32) -> Option<i32> {
         self.kernel()?.tasks.lock().session_of_group(group)
     }

@@ -58,7 +58,10 @@ pub fn finish(cx: Context) {
         group.set_leader_status(own);
     }
     if remaining == 0 {
-        kernel.ipc.process_ended(group.tgid);
+        task.ns().ipc.process_ended(group.tgid);
+        if group.pid.is_init() {
+            kernel.end_namespace(&group);
+        }
         // The main thread's own status counts if nothing ended the group as a whole.
         let status = group.exit_status().unwrap_or(group.leader_status());
         kernel.end_group(&group, status, &task);
@@ -169,7 +172,8 @@ impl Kernel {
             } else {
                 (CLD_KILLED, status & 0x7f)
             };
-            let mut info = SigInfo::child(code, tgid, p.uid, value);
+            let pid = p.group.pid.seen_in(&parent.pid.ns);
+            let mut info = SigInfo::child(code, pid, p.uid, value);
             info.signo = p.exit_signal;
             let a = parent.actions().read().get(SIGCHLD);
             let auto = p.exit_signal == SIGCHLD.number()
@@ -210,7 +214,8 @@ impl Kernel {
         let Some(parent) = parent else { return };
         let a = parent.actions().read().get(SIGCHLD);
         if a.handler != SIG_IGN && a.flags & SA_NOCLDSTOP == 0 {
-            let _ = self.send_to_group(&parent, SigInfo::child(code, g.tgid, uid, value));
+            let pid = g.pid.seen_in(&parent.pid.ns);
+            let _ = self.send_to_group(&parent, SigInfo::child(code, pid, uid, value));
         }
         parent.child_wait.notify(Events::IN);
     }

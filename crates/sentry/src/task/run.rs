@@ -272,6 +272,10 @@ fn take_signals(cx: &mut Context) -> Flow {
         let action = actions.read().get(s);
         match action.handler {
             SIG_IGN => {}
+            // What was blocked while it was sent (`get_signal`).
+            SIG_DFL
+                if cx.group.unkillable.load(Ordering::Relaxed)
+                    && !SigSet::UNBLOCKABLE.contains(s) => {}
             SIG_DFL => match default_action(s) {
                 DefaultAction::Ignore | DefaultAction::Continue => {}
                 DefaultAction::Stop => {

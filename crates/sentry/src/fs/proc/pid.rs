@@ -2,6 +2,8 @@
 
 use super::global;
 use crate::fs::terminals::task_of;
+use crate::ns::nsfs::{NsFile, NsRef};
+use crate::ns::pid::PidNs;
 use crate::task::limits;
 use crate::{Kernel, Task, ThreadGroup};
 use abi::Result;
@@ -11,7 +13,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::file::{File, FileOps};
-use vfs::fs::dynamic::{self, DynDir, DynEntry, DynFile, DynLink, DynNode, StaticDir};
+use vfs::fs::dynamic::{self, DynDir, DynEntry, DynFile, DynLink, DynNode};
 use vfs::{Caller, Caps, FileType, Path, Perm, Sink, Source, Stat};
 
 /// A process's or a thread's directory.
@@ -30,6 +32,8 @@ enum Kind {
 #[derive(Clone)]
 pub struct Subject {
     kernel: Weak<Kernel>,
+    /// Whose numbers this /proc shows.
+    ns: Arc<PidNs>,
     group: Weak<ThreadGroup>,
     task: Weak<Task>,
     tgid: i32,
@@ -65,36 +69,54 @@ impl Subject {
         if caller.group.tgid == self.tgid {
             return Ok(());
         }
-        let c = caller.cred();
-        let t = self.task()?.cred();
-        let same = [t.uid, t.euid, t.suid].iter().all(|u| *u == c.fsuid)
-            && [t.gid, t.egid, t.sgid].iter().all(|g| *g == c.fsgid);
-        let dumpable = self.group()?.dumpable.load(Ordering::Relaxed) == 1;
-        if same && dumpable || c.has(Caps::SYS_PTRACE) {
-            Ok(())
-        } else {
-            Err(EACCES)
-        }
+        may_inspect(caller, &*self.task()?)
     }
     fn check(&self, cx: &Caller<'_>) -> Result<()> {
         self.may_inspect(task_of(cx.task).ok_or(EACCES)?)
     }
 }
 
+/// Whether a task may look inside another (`ptrace_may_access` with PTRACE_MODE_READ_FSCREDS).
+pub fn may_inspect(caller: &Task, other: &Task) -> Result<()> {
+    if Arc::ptr_eq(&caller.group, &other.group) {
+        return Ok(());
+    }
+    let (c, t) = (caller.cred(), other.cred());
+    let same = [t.uid, t.euid, t.suid].iter().all(|u| *u == c.fsuid)
+        && [t.gid, t.egid, t.sgid].iter().all(|g| *g == c.fsgid);
+    let dumpable = other.group.dumpable.load(Ordering::Relaxed) == 1;
+    if same && dumpable || c.has_in(&t.user_ns, Caps::SYS_PTRACE) {
+        Ok(())
+    } else {
+        Err(EACCES)
+    }
+}
+
 impl PidDir {
     #[must_use]
-    pub fn process(k: &Arc<Kernel>, g: &Arc<ThreadGroup>, task: Option<Arc<Task>>) -> PidDir {
+    pub fn process(
+        k: &Arc<Kernel>,
+        ns: &Arc<PidNs>,
+        g: &Arc<ThreadGroup>,
+        task: Option<Arc<Task>>,
+    ) -> PidDir {
         PidDir {
-            me: Self::subject(k, g, task),
+            me: Self::subject(k, ns, g, task),
             kind: Kind::Process,
         }
     }
-    fn subject(k: &Arc<Kernel>, g: &Arc<ThreadGroup>, task: Option<Arc<Task>>) -> Subject {
+    fn subject(
+        k: &Arc<Kernel>,
+        ns: &Arc<PidNs>,
+        g: &Arc<ThreadGroup>,
+        task: Option<Arc<Task>>,
+    ) -> Subject {
         let cred = task.as_ref().map(|t| t.cred());
         let dumpable = g.dumpable.load(Ordering::Relaxed) == 1;
         let owner = cred.filter(|_| dumpable);
         Subject {
             kernel: Arc::downgrade(k),
+            ns: ns.clone(),
             group: Arc::downgrade(g),
             task: task.as_ref().map(Arc::downgrade).unwrap_or_default(),
             tgid: g.tgid,
@@ -226,8 +248,8 @@ impl DynDir for PidDir {
                 info: true,
             })),
             b"mem" => DynNode::File(Arc::new(MemNode(self.me.clone()))),
-            b"net" => DynNode::Dir(Arc::new(global::net(&self.me.kernel()?))),
-            b"ns" => DynNode::Dir(Arc::new(namespaces())),
+            b"net" => DynNode::Dir(Arc::new(global::net(&self.me.task()?.ns().net))),
+            b"ns" => DynNode::Dir(Arc::new(NsDir(self.me.clone()))),
             b"task" if self.kind == Kind::Process => {
                 DynNode::Dir(Arc::new(TaskDir(self.me.clone())))
             }
@@ -248,22 +270,49 @@ impl DynDir for PidDir {
     }
 }
 
-fn namespaces() -> StaticDir {
-    // One of each kind; numbers as of Linux's initial namespaces.
-    [
-        ("cgroup", 0xefff_fffbu32),
-        ("ipc", 0xefff_ffff),
-        ("mnt", 0xf000_0000),
-        ("net", 0xf000_0041),
-        ("pid", 0xefff_fffc),
-        ("time", 0xefff_fffa),
-        ("user", 0xefff_fffd),
-        ("uts", 0xefff_fffe),
-    ]
-    .into_iter()
-    .fold(StaticDir::new(), |d, (n, i)| {
-        d.link(n, &format!("{n}:[{i}]"))
-    })
+/// `ns`.
+struct NsDir(Subject);
+
+impl DynDir for NsDir {
+    fn perm(&self) -> Perm {
+        self.0.perm(0o511)
+    }
+    fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
+        let name = NsRef::NAMES
+            .into_iter()
+            .find(|n| n.as_bytes() == name)
+            .ok_or(ENOENT)?;
+        Ok(DynNode::Link(Arc::new(NsLink(self.0.clone(), name))))
+    }
+    fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
+        Ok(NsRef::NAMES
+            .into_iter()
+            .map(|n| DynEntry::new(n, FileType::Symlink))
+            .collect())
+    }
+}
+
+struct NsLink(Subject, &'static str);
+
+impl NsLink {
+    fn namespace(&self, cx: &Caller<'_>) -> Result<NsRef> {
+        self.0.check(cx)?;
+        let t = self.0.task()?;
+        NsRef::of(&t, self.1.as_bytes()).ok_or(ENOENT)
+    }
+}
+
+impl DynLink for NsLink {
+    fn perm(&self) -> Perm {
+        self.0.perm(0o777)
+    }
+    fn read(&self, cx: &Caller<'_>) -> Result<Vec<u8>> {
+        self.namespace(cx).map(|n| n.text().into_bytes())
+    }
+    fn jump(&self, cx: &Caller<'_>) -> Result<Option<Path>> {
+        let n = self.namespace(cx)?;
+        Ok(Some(n.place(&self.0.kernel()?.vfs)))
+    }
 }
 
 struct TaskDir(Subject);
@@ -281,10 +330,10 @@ impl DynDir for TaskDir {
         let t = k
             .tasks
             .lock()
-            .task(tid)
+            .task(self.0.ns.id_of(tid).ok_or(ENOENT)?)
             .filter(|t| t.group.tgid == self.0.tgid)
             .ok_or(ENOENT)?;
-        let me = PidDir::subject(&k, &t.group.clone(), Some(t));
+        let me = PidDir::subject(&k, &self.0.ns, &t.group.clone(), Some(t));
         Ok(DynNode::Dir(Arc::new(PidDir {
             me,
             kind: Kind::Thread,
@@ -295,7 +344,7 @@ impl DynDir for TaskDir {
         let threads = k.tasks.lock().threads(self.0.tgid);
         Ok(threads
             .iter()
-            .map(|t| DynEntry::new(t.tid.to_string(), FileType::Directory))
+            .map(|t| DynEntry::new(t.pid.seen_in(&self.0.ns).to_string(), FileType::Directory))
             .collect())
     }
     fn subdirs(&self) -> u32 {
@@ -408,8 +457,8 @@ impl DynLink for FdLink {
         let f = self.me.task()?.fd(self.fd).map_err(|_| ENOENT)?;
         let root = task_of(cx.task).ok_or(EACCES)?.fs().root();
         Ok(match &f.path {
-            Some(p) => p.describe(&root).display(),
-            None => f.ops.describe().into_bytes(),
+            Some(p) if f.ops::<NsFile>().is_none() => p.describe(&root).display(),
+            _ => f.ops.describe().into_bytes(),
         })
     }
     fn jump(&self, _: &Caller<'_>) -> Result<Option<Path>> {
@@ -474,7 +523,10 @@ impl DynFile for FdInfo {
         let ino = f.ops.stat().map_or(0, |s| s.ino);
         let mnt = f.path.as_ref().map_or(0, |p| p.mnt.id);
         let pos = *f.pos.lock();
-        let more = f.ops.fdinfo();
+        let more = match f.ops::<crate::fs::pidfd::PidFd>() {
+            Some(p) => p.info(&self.me.ns),
+            None => f.ops.fdinfo(),
+        };
         Ok(
             format!("pos:\t{pos}\nflags:\t0{flags:o}\nmnt_id:\t{mnt}\nino:\t{ino}\n{more}")
                 .into_bytes(),
@@ -785,11 +837,13 @@ fn stat(me: &Subject) -> Result<Vec<u8>> {
             l.threads(me.tgid).len(),
         )
     };
+    let number = |id| k.tasks.lock().number(id, &me.ns);
     let tty = k.terminals.of_session(sid);
+    let [ppid, pgid, sid] = [ppid, pgid, sid].map(number);
     let tty_nr = tty
         .as_ref()
         .map_or(0, |p| vfs::makedev(136, p.index) as i64);
-    let tpgid = tty.as_ref().and_then(|p| p.foreground()).unwrap_or(-1);
+    let tpgid = tty.as_ref().and_then(|p| p.foreground()).map_or(-1, number);
     let comm = t.as_ref().map(|t| t.comm()).unwrap_or_default();
     let g = me.group()?;
     let cpu = k.cpu_time(&g);
@@ -814,7 +868,7 @@ fn stat(me: &Subject) -> Result<Vec<u8>> {
     let exit_signal = 17;
     let s = format!(
         "{} ({}) {st} {ppid} {pgid} {sid} {tty_nr} {tpgid} 0 0 0 0 0 {utime} {stime} {cutime} {cstime} {} {nice} {threads} 0 {start} {size} {rss} {rsslim} {} {} {} 0 0 {pending} {mask} 0 0 0 0 0 {exit_signal} 0 0 0 0 0 0 {} {} {} {} {} {} {} 0\n",
-        me.tid,
+        number(me.tid),
         String::from_utf8_lossy(&comm),
         20 + nice,
         layout.start_code,
@@ -854,13 +908,19 @@ fn status(me: &Subject) -> Result<Vec<u8>> {
     let st = state(&k, me);
     let t = me.task().ok().or_else(|| me.task.upgrade()).ok_or(ESRCH)?;
     let c = t.cred();
-    let (ppid, threads, pgid, sid) = {
+    let (ppid, threads, tgid, pid, numbers) = {
         let l = k.tasks.lock();
+        let ids = [me.tgid, me.tid, l.pgid(me.tgid), l.sid(me.tgid)];
         (
-            l.parent(me.tgid),
+            l.number(l.parent(me.tgid), &me.ns),
             l.threads(me.tgid).len(),
-            l.pgid(me.tgid),
-            l.sid(me.tgid),
+            l.number(me.tgid, &me.ns),
+            l.number(me.tid, &me.ns),
+            ids.map(|i| {
+                let v = l.numbers_from(i, &me.ns);
+                let all: Vec<String> = v.iter().map(ToString::to_string).collect();
+                all.join("\t")
+            }),
         )
     };
     let long = match st {
@@ -876,7 +936,7 @@ fn status(me: &Subject) -> Result<Vec<u8>> {
     let _ = writeln!(
         s,
         "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{ppid}\nTracerPid:\t0",
-        me.tgid, me.tid
+        tgid, pid
     );
     let _ = writeln!(s, "Uid:\t{}\t{}\t{}\t{}", c.uid, c.euid, c.suid, c.fsuid);
     let _ = writeln!(s, "Gid:\t{}\t{}\t{}\t{}", c.gid, c.egid, c.sgid, c.fsgid);
@@ -885,8 +945,8 @@ fn status(me: &Subject) -> Result<Vec<u8>> {
     let _ = writeln!(s, "FDSize:\t{size}\nGroups:\t{groups}");
     let _ = writeln!(
         s,
-        "NStgid:\t{}\nNSpid:\t{}\nNSpgid:\t{pgid}\nNSsid:\t{sid}",
-        me.tgid, me.tid
+        "NStgid:\t{}\nNSpid:\t{}\nNSpgid:\t{}\nNSsid:\t{}",
+        numbers[0], numbers[1], numbers[2], numbers[3]
     );
     if st != 'Z' {
         let u = t.mm().usage();

@@ -135,7 +135,7 @@ fn process_vm(cx: &Context, a: &Args, write: bool) -> SysResult {
     if a.u64(5) != 0 {
         return Err(EINVAL);
     }
-    let t = cx.kernel.tasks.lock().task(a.i32(0)).ok_or(ESRCH)?;
+    let t = cx.find_task(a.i32(0))?;
     may_access(cx, &t)?;
     let (mm, other) = (cx.mm(), t.mm());
     let list = |va, n: u64| -> abi::Result<Vec<[u64; 2]>> {

@@ -760,47 +760,9 @@ fn pivot_root(cx: &mut Context, a: &Args) -> SysResult {
     cx.task.with_paths(|p| p.pivot_root(&new, &old)).map(|()| 0)
 }
 
-/// `unshare(flags)`: the file-system context, the descriptors, the mount namespace.
+/// `unshare(flags)`.
 fn unshare(cx: &mut Context, a: &Args) -> SysResult {
-    let flags = a.u32(0);
-    const KNOWN: u32 = CLONE_FS
-        | CLONE_FILES
-        | CLONE_NEWNS
-        | CLONE_SYSVSEM
-        | CLONE_THREAD
-        | CLONE_SIGHAND
-        | CLONE_VM;
-    const OTHERS: u32 =
-        CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWCGROUP;
-    if flags & !(KNOWN | OTHERS) != 0 {
-        return Err(EINVAL);
-    }
-    if flags & OTHERS != 0 {
-        return Err(if cx.cred().has(vfs::Caps::SYS_ADMIN) {
-            EINVAL
-        } else {
-            EPERM
-        });
-    }
-    let alone = cx.kernel.tasks.lock().threads(cx.group.tgid).len() == 1;
-    if flags & (CLONE_THREAD | CLONE_SIGHAND | CLONE_VM) != 0 && !alone {
-        return Err(EINVAL);
-    }
-    if flags & CLONE_NEWNS != 0 && !cx.cred().has(vfs::Caps::SYS_ADMIN) {
-        return Err(EPERM);
-    }
-    if flags & (CLONE_FS | CLONE_NEWNS) != 0 {
-        let fs = cx.fs().fork();
-        if flags & CLONE_NEWNS != 0 {
-            fs.unshare_ns()?;
-        }
-        cx.task.set_fs(fs);
-    }
-    if flags & CLONE_FILES != 0 {
-        let own = cx.files().fork();
-        cx.task.set_files(own);
-    }
-    Ok(0)
+    crate::ns::change::unshare(cx, a.u32(0)).map(|()| 0)
 }
 
 /// See [`crate::syscalls::families::ALL`].
@@ -980,7 +942,7 @@ pub const CALLS: &[Call] = &[
         &[Arg::DirFd, Arg::Path, Arg::Mode],
         faccessat,
     ),
-    Call::new(272, "unshare", &[Arg::Hex], unshare).note("files, fs and mount namespaces"),
+    Call::new(272, "unshare", &[Arg::Hex], unshare).note("no time namespaces"),
     Call::new(
         280,
         "utimensat",

@@ -13,7 +13,7 @@ fn task_of(cx: &Context, pid: i32) -> Result<Arc<crate::Task>> {
     match pid {
         0 => Ok(cx.task.clone()),
         n if n < 0 => Err(EINVAL),
-        n => cx.kernel.tasks.lock().task(n).ok_or(ESRCH),
+        n => cx.find_task(n),
     }
 }
 
@@ -131,9 +131,13 @@ fn tasks_of(cx: &Context, which: u32, who: i32) -> Result<Vec<Arc<crate::Task>>>
     let l = cx.kernel.tasks.lock();
     let v: Vec<_> = match which {
         0 if who == 0 => vec![cx.task.clone()],
-        0 => l.task(who).into_iter().collect(),
+        0 => l.task(cx.id_of(who)?).into_iter().collect(),
         1 => {
-            let pgid = if who == 0 { l.pgid(cx.group.tgid) } else { who };
+            let pgid = if who == 0 {
+                l.pgid(cx.group.tgid)
+            } else {
+                cx.id_of(who)?
+            };
             l.group_members(pgid)
                 .iter()
                 .flat_map(|g| l.threads(g.tgid))

@@ -36,8 +36,19 @@ fn sleeping<R>(cx: &Context, f: impl FnOnce() -> R) -> R {
     r
 }
 
-fn ns(cx: &Context) -> &Arc<IpcNamespace> {
-    &cx.kernel.ipc
+fn ns(cx: &Context) -> Arc<IpcNamespace> {
+    Arc::clone(&cx.ns().ipc)
+}
+
+/// Makes the ids at these places of an encoded structure the caller's numbers.
+fn with_numbers(cx: &Context, mut bytes: Vec<u8>, places: [usize; 2]) -> Vec<u8> {
+    for at in places {
+        if let Some(b) = bytes.get_mut(at..at + 4) {
+            let id = i32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+            b.copy_from_slice(&cx.number_of(id).to_le_bytes());
+        }
+    }
+    bytes
 }
 
 /// What the `*_STAT` commands find: by identifier, or by place in the table, which gives the identifier.
@@ -69,7 +80,7 @@ fn shmget(cx: &mut Context, a: &Args) -> SysResult {
         }
         let name = format!("SYSV{key:08x}");
         let file = cx.kernel.shm.file(name.as_bytes(), size, &cred)?;
-        Ok(Shm::new(ns(cx), id, perm, size, file, cx.group.tgid))
+        Ok(Shm::new(&ns(cx), id, perm, size, file, cx.group.tgid))
     };
     ns(cx)
         .shm
@@ -210,7 +221,8 @@ fn shmctl(cx: &mut Context, a: &Args) -> SysResult {
             if cmd != SHM_STAT_ANY {
                 s.perm(|p| p.check(&cred, READ))?;
             }
-            mm.copy_out(buf, &s.encode(attached(cx, &s)))?;
+            let bytes = with_numbers(cx, s.encode(attached(cx, &s)), [80, 84]);
+            mm.copy_out(buf, &bytes)?;
             Ok(r)
         }
         IPC_SET => {
@@ -234,7 +246,7 @@ fn semget(cx: &mut Context, a: &Args) -> SysResult {
         if count == 0 {
             return Err(EINVAL);
         }
-        Ok(SemSet::new(ns(cx), id, perm, count))
+        Ok(SemSet::new(&ns(cx), id, perm, count))
     };
     ns(cx)
         .sem
@@ -302,7 +314,11 @@ fn semctl(cx: &mut Context, a: &Args) -> SysResult {
             mm.copy_out(arg, &s.encode())?;
             Ok(r)
         }
-        GETVAL | GETPID | GETNCNT | GETZCNT => ns(cx).sem.get(id)?.get(&cred, num, cmd),
+        GETPID => {
+            let id = ns(cx).sem.get(id)?.get(&cred, num, cmd)?;
+            Ok(cx.number_of(id as i32) as usize)
+        }
+        GETVAL | GETNCNT | GETZCNT => ns(cx).sem.get(id)?.get(&cred, num, cmd),
         GETALL => {
             let values = ns(cx).sem.get(id)?.get_all(&cred)?;
             mm.copy_out(arg, values.as_slice().as_bytes())?;
@@ -330,7 +346,7 @@ fn semctl(cx: &mut Context, a: &Args) -> SysResult {
 
 /// `msgget(key, flags)`.
 fn msgget(cx: &mut Context, a: &Args) -> SysResult {
-    let make = |id, perm| Ok(MsgQueue::new(ns(cx), id, perm));
+    let make = |id, perm| Ok(MsgQueue::new(&ns(cx), id, perm));
     ns(cx)
         .msg
         .get_or_make(a.i32(0), a.u32(1), &cx.cred(), |_| Ok(()), make)
@@ -414,7 +430,7 @@ fn msgctl(cx: &mut Context, a: &Args) -> SysResult {
             if cmd != MSG_STAT_ANY {
                 q.perm(|p| p.check(&cred, READ))?;
             }
-            mm.copy_out(buf, &q.encode())?;
+            mm.copy_out(buf, &with_numbers(cx, q.encode(), [96, 100]))?;
             Ok(r)
         }
         IPC_SET => {
