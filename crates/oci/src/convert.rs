@@ -29,8 +29,47 @@ pub struct Plan {
     pub rootfs: PathBuf,
     /// The directory that has room for the root's changes, where they do not go to memory.
     pub layer_dir: Option<PathBuf>,
+    /// The sandbox that it joins, if it is not the first container of one.
+    pub pod: Option<Pod>,
     /// What is not honoured, a sentence each.
     pub warnings: Vec<String>,
+}
+
+/// A container's place in a sandbox that exists. A namespace that is not its own is the sandbox's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pod {
+    /// The container that the sandbox began with.
+    pub sandbox: String,
+    pub own_pids: bool,
+    pub own_uts: bool,
+    pub own_ipc: bool,
+    pub own_net: bool,
+}
+
+/// The annotations of container managers that tell what a container is in a pod, and which pod it is.
+const POD_ANNOTATIONS: [(&str, &str); 2] = [
+    ("io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-id"),
+    ("io.kubernetes.cri-o.ContainerType", "io.kubernetes.cri-o.SandboxID"),
+];
+
+/// The container whose sandbox this one is to join.
+pub fn sandbox_id(spec: &Spec) -> Result<Option<&str>, Failure> {
+    for (kind, id) in POD_ANNOTATIONS {
+        match spec.annotations.get(kind).map(String::as_str) {
+            None | Some("sandbox") => {}
+            Some("container") => {
+                let id = spec.annotations.get(id).map(String::as_str);
+                let missing = || refuse(format!("annotation {kind} is container, but there is no sandbox id"));
+                return id.map(Some).ok_or_else(missing);
+            }
+            Some(other) => {
+                return Err(refuse(format!(
+                    "annotation {kind} is {other:?}: it is sandbox or container"
+                )));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The host's side of the container's network.
@@ -51,7 +90,15 @@ fn refuse(text: impl Into<String>) -> Failure {
 const RDONLY: u32 = libc::MS_RDONLY as u32;
 
 /// Reads the plan out of a bundle.
-pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay, host_network: bool) -> Result<Plan, Failure> {
+///
+/// `sandbox`: the container whose sandbox it joins, and the process that stands for it on the host.
+pub fn plan(
+    bundle: &Path,
+    spec: &Spec,
+    overlay: Overlay,
+    host_network: bool,
+    sandbox: Option<(&str, i32)>,
+) -> Result<Plan, Failure> {
     let mut warnings = Vec::new();
     check_version(&spec.oci_version)?;
     let root = spec
@@ -81,11 +128,19 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay, host_network: bool) ->
         access: access(writable),
         recursive: true,
     }];
-    let network = namespaces(&linux, &mut warnings)?;
+    let network = namespaces(&linux, sandbox.map(|s| s.1), &mut warnings)?;
+    let has_own = |kind| linux.namespaces.iter().any(|n| n.kind == kind && n.path.is_empty());
+    let pod = sandbox.map(|(id, _)| Pod {
+        sandbox: id.to_owned(),
+        own_pids: has_own("pid"),
+        own_uts: has_own("uts"),
+        own_ipc: has_own("ipc"),
+        own_net: has_own("network"),
+    });
     // An ordinary user's new network namespace is the Sentry's own: there is nothing in it to pass through.
     let host_network =
         host_network && (network != Network::New || rustix::process::geteuid().is_root());
-    if !host_network {
+    if !host_network && pod.is_none() {
         warnings.extend(loopback_only(&network));
     }
     for (word, is_set) in [
@@ -157,6 +212,7 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay, host_network: bool) ->
         host_network,
         rootfs,
         layer_dir,
+        pod,
         warnings,
     })
 }
@@ -206,7 +262,11 @@ fn access(writable: bool) -> Access {
     }
 }
 
-fn namespaces(linux: &spec::Linux, warnings: &mut Vec<String>) -> Result<Network, Failure> {
+fn namespaces(
+    linux: &spec::Linux,
+    sandbox: Option<i32>,
+    warnings: &mut Vec<String>,
+) -> Result<Network, Failure> {
     let mut network = Network::Host;
     let mut seen = Vec::new();
     for n in &linux.namespaces {
@@ -218,6 +278,9 @@ fn namespaces(linux: &spec::Linux, warnings: &mut Vec<String>) -> Result<Network
             ("network", "") => network = Network::New,
             ("network", path) => network = Network::Join(path.into()),
             ("pid" | "mount" | "ipc" | "uts" | "user" | "cgroup", "") => {}
+            // The process that stands for the sandbox on the host.
+            ("pid" | "ipc" | "uts", path)
+                if sandbox.is_some_and(|p| path.starts_with(&format!("/proc/{p}/ns/"))) => {}
             (kind @ ("pid" | "mount" | "ipc" | "uts" | "user" | "cgroup"), path) => {
                 return Err(refuse(format!(
                     "namespace {kind} with path {path}: a sandbox cannot join a namespace of the host"
@@ -226,7 +289,7 @@ fn namespaces(linux: &spec::Linux, warnings: &mut Vec<String>) -> Result<Network
             (kind, _) => return Err(refuse(format!("namespace {kind}: there is no such thing here"))),
         }
     }
-    if !linux.namespaces.iter().any(|n| n.kind == "pid") {
+    if sandbox.is_none() && !linux.namespaces.iter().any(|n| n.kind == "pid") {
         warnings.push("the host's processes are not shown: the container has pids of its own".into());
     }
     Ok(network)

@@ -46,7 +46,7 @@ pub use net::host::Interface;
 pub use running::{Attendant, Ending, Running};
 
 use abi::{Errno, Result};
-use hostcall::{RawFd, sock};
+use hostcall::{HostFd, RawFd, sock};
 use privilege::Standing;
 use std::convert::Infallible;
 use std::ffi::CString;
@@ -183,4 +183,45 @@ where
             Err(e)
         }
     }
+}
+
+/// What a container that joins a sandbox gives to its Sentry.
+pub struct JoinSide {
+    /// To the Gofer.
+    pub gofer: HostFd,
+    /// To the starter: see [`crate::control`].
+    pub control: HostFd,
+}
+
+/// Starts a Gofer for a container that joins a running sandbox; `hand_over` has its Sentry take the
+/// container over.
+pub fn join<G, E>(
+    spec: &Spec,
+    gofer: G,
+    hand_over: impl FnOnce(JoinSide) -> std::result::Result<(), E>,
+) -> std::result::Result<Running, E>
+where
+    G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
+    E: From<Failure>,
+{
+    let standing = Standing::of_caller()?;
+    let null = spawn::null()?;
+    let (sentry_end, gofer_end) = step("make a channel", sock::seqpacket_pair())?;
+    let (report, gofer_report) = step("make a channel", sock::seqpacket_pair())?;
+    let gofer = spawn::child(
+        spawn::Who::Gofer,
+        standing.gofer_namespaces(),
+        &null,
+        &[gofer_report.raw(), gofer_end.raw()],
+        |fds| gofer::prepare(spec, standing, fds).and_then(gofer),
+    )?;
+    drop((gofer_end, gofer_report));
+    let (control, sentry_control) = step("make a channel", sock::seqpacket_pair())?;
+    // From here on the Gofer ends with it.
+    let running = Running::joined(control, report, gofer);
+    hand_over(JoinSide {
+        gofer: sentry_end,
+        control: sentry_control,
+    })?;
+    Ok(running)
 }

@@ -14,6 +14,8 @@ pub struct Running {
     sentry: Option<Child>,
     gofer: Option<Child>,
     broker: Option<Child>,
+    /// A container in somebody else's sandbox: the Sentry is not ours.
+    joined: bool,
 }
 
 /// How a sandbox ended.
@@ -66,6 +68,18 @@ impl Running {
             sentry: Some(sentry),
             gofer: Some(gofer),
             broker,
+            joined: false,
+        }
+    }
+
+    pub(crate) fn joined(control: HostFd, report: HostFd, gofer: Child) -> Running {
+        Running {
+            control,
+            report,
+            sentry: None,
+            gofer: Some(gofer),
+            broker: None,
+            joined: true,
         }
     }
 
@@ -125,7 +139,7 @@ impl Running {
             deadline
         };
         let mut until: Option<i64> = None;
-        while self.sentry.is_some() {
+        while self.sentry.is_some() || self.joined {
             let wait = match until {
                 None => -1,
                 Some(d) => (d - now()).clamp(0, 60_000) as i32,
@@ -159,6 +173,9 @@ impl Running {
                     Said::Answer(a) if i == CONTROL => attendant.answer(&self, a),
                     Said::Exit(_) | Said::Answer(_) | Said::Nothing => {}
                 }
+            }
+            if self.joined && (seen.exit.is_some() || fds[CONTROL].fd == -1) {
+                break;
             }
             if fds[GOFER].revents != 0 {
                 fds[GOFER].fd = -1;
@@ -208,6 +225,12 @@ impl Seen {
         }
         if let Some((text, exit)) = self.text {
             return Ending::Broken { text, exit };
+        }
+        if running.joined && self.gofer.is_none_or(|g| g == 0) {
+            return Ending::Broken {
+                text: "the sandbox that the container was in has ended".into(),
+                exit: EXIT_KILLED,
+            };
         }
         let (who, status) = match (self.gofer, self.sentry) {
             (Some(g), _) if g != 0 => (Who::Gofer, Some(g)),

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod boot;
+pub mod container;
 pub mod fs;
 pub mod kernel;
 pub mod ns;

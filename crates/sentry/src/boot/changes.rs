@@ -4,7 +4,7 @@
 //! Files whose own names begin with the whiteouts' prefix cannot be told from whiteouts in such an archive:
 //! they are left out, as are sockets.
 
-use crate::kernel::Container;
+use crate::container::Root;
 use abi::errno::{EINVAL, EIO};
 use hostcall::HostFd;
 use std::collections::HashMap;
@@ -24,8 +24,8 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 const CHUNK: usize = 256 << 10;
 
 /// Writes the archive. `EINVAL` where the container writes to the host's directory itself.
-pub fn write(container: &Container, out: &HostFd) -> abi::Result<()> {
-    let root = container.overlay.as_ref().ok_or(EINVAL)?;
+pub fn write(root: &Root, out: &HostFd) -> abi::Result<()> {
+    let root = root.overlay.as_ref().ok_or(EINVAL)?;
     let mut archive = Archive {
         to: Builder::new(io::BufWriter::with_capacity(CHUNK, Output(out))),
         cred: Arc::new(Credentials::root()),

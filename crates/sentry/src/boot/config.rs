@@ -198,6 +198,20 @@ pub struct ExecSpec {
     pub preserved: u32,
 }
 
+/// The body of [`control::JOIN`], as JSON.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct JoinSpec {
+    pub container: ContainerSpec,
+    pub first: ExecSpec,
+    /// Which namespaces are its own, rather than the sandbox's.
+    pub own_pids: bool,
+    pub own_uts: bool,
+    pub own_ipc: bool,
+    pub own_net: bool,
+    /// A file for the root's changes comes with the request.
+    pub has_layer: bool,
+}
+
 /// All of it.
 pub struct Config {
     pub platform: PlatformKind,
@@ -270,6 +284,10 @@ pub mod control {
 
     /// Starter → Sentry: tasks that there may be, 0 for no limit; `u32`.
     pub const PIDS_LIMIT: u32 = 16;
+
+    /// Starter → Sentry, from the root container's only: one more container; `u32` number; descriptors: a file
+    /// with a [`JoinSpec`](super::JoinSpec), then those that [`join`](super::super::join) names.
+    pub const JOIN: u32 = 17;
 
     /// Every process.
     pub const ALL: u32 = u32::MAX;

@@ -6,6 +6,7 @@
 
 mod changes;
 pub mod config;
+mod join;
 mod launch;
 mod mounts;
 mod serve;
@@ -23,7 +24,7 @@ use ipc::timer::TimerService;
 use launch::Launch;
 use platform::Platform;
 use std::sync::Arc;
-use vfs::{FsContext, Vfs};
+use vfs::Vfs;
 use wait::{Blocker, Parker};
 
 /// The exit status of a Sentry that could not start its program.
@@ -140,6 +141,8 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         total_memory,
         drain: config.drain,
         is_container: config.container.standard_devices,
+        seccomp: config.container.seccomp.clone(),
+        task_limit: config.container.pids_limit,
     });
     kernel.terminals.attach(&kernel);
     if let Some(h) = host_network {
@@ -155,13 +158,11 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         "" => b"(none)".to_vec(),
         d => d.as_bytes().to_vec(),
     };
-    kernel.set_task_limit(config.container.pids_limit);
-    let container = mounts::tree(&kernel, &client, &config.container, config.layer)?;
-    let fs = FsContext::new(&container.mounts);
-    kernel.set_container(container);
-    let first = launch::prepare(&kernel, fs, config.init, config.stdio, config.preserved)?;
+    let root = mounts::tree(&kernel, &kernel.root, &client, &config.container, config.layer)?;
+    kernel.root.set_root(root);
+    let first = launch::prepare(&kernel, &kernel.root, config.init, config.stdio, config.preserved)?;
     if config.held {
-        kernel.tell_starter(control::READY, &[]);
+        kernel.root.tell(control::READY, &[]);
         return Ok((kernel, Some(first)));
     }
     first.start()?;

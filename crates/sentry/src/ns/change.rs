@@ -51,7 +51,9 @@ pub fn fresh(t: &Task, flags: u32) -> Result<Fresh> {
     Ok(Fresh { cred, proxy })
 }
 
-fn copy(
+/// New namespaces for those that the flags name, which belong to `user`; the others stay (`copy_namespaces`).
+/// `active`: the pid namespace of who asks.
+pub fn copy(
     kernel: &Kernel,
     active: &Arc<PidNs>,
     old: &Arc<NsProxy>,

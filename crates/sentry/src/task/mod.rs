@@ -229,7 +229,7 @@ impl Task {
         self.is_killed()
             || (self.pending.bits().0 | self.group.shared.bits().0) & !self.mask().0 != 0
             || self.group.is_stopping()
-            || self.kernel.is_frozen()
+            || self.group.container.is_frozen()
     }
     /// What path operations run with.
     pub fn with_paths<R>(self: &Arc<Self>, f: impl FnOnce(&PathCx<'_>) -> R) -> R {
