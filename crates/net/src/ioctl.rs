@@ -34,6 +34,7 @@ const SIOCGIFMAP: u32 = 0x8970;
 /// `struct ifreq`: a name and a union.
 const IFREQ: usize = 40;
 const IFF_UP_LOOPBACK_RUNNING: u16 = 0x49;
+const IFF_LOOPBACK: u16 = 0x8;
 
 fn inet(a: [u8; 4]) -> [u8; 16] {
     let mut v = [0; 16];
@@ -56,12 +57,12 @@ pub fn ioctl(
         SIOCOUTQ => return int(protocol.unsent().min(i32::MAX as usize) as i32),
         SIOCATMARK if common.kind == crate::sys::SOCK_STREAM => return int(0),
         SIOCGSTAMP | SIOCGSTAMPNS => return Err(ENOENT),
-        SIOCGIFCONF => return conf(cx, out),
+        SIOCGIFCONF => return conf(common, cx, out),
         0x8900..=0x89FF => {}
         _ => return Err(ENOTTY),
     }
     if matches!(cmd, SIOCADDRT | SIOCDELRT) {
-        let admin = cx.credentials().has(Caps::NET_ADMIN);
+        let admin = cx.credentials().has_in(&common.ns.user, Caps::NET_ADMIN);
         return Err(if admin { EOPNOTSUPP } else { EPERM });
     }
     let mut req = [0; IFREQ];
@@ -83,13 +84,25 @@ pub fn ioctl(
         req[16..16 + v.len()].copy_from_slice(v);
     };
     match cmd {
-        SIOCGIFFLAGS => put(&IFF_UP_LOOPBACK_RUNNING.to_le_bytes()),
+        SIOCGIFFLAGS => {
+            let flags = if common.ns.is_up() {
+                IFF_UP_LOOPBACK_RUNNING
+            } else {
+                IFF_LOOPBACK
+            };
+            put(&flags.to_le_bytes());
+        }
         SIOCSIFFLAGS => {
             let up = req[16] & 1 != 0;
-            return match (cx.credentials().has(Caps::NET_ADMIN), up) {
+            return match (
+                cx.credentials().has_in(&common.ns.user, Caps::NET_ADMIN),
+                up,
+            ) {
                 (false, _) => Err(EPERM),
-                (true, true) => Ok(0),
-                (true, false) => Err(EOPNOTSUPP),
+                (true, up) => {
+                    common.ns.set_up(up);
+                    Ok(0)
+                }
             };
         }
         SIOCGIFADDR | SIOCGIFDSTADDR | SIOCGIFBRDADDR | SIOCGIFNETMASK
@@ -101,6 +114,11 @@ pub fn ioctl(
                 EADDRNOTAVAIL
             });
         }
+        SIOCGIFADDR | SIOCGIFDSTADDR | SIOCGIFBRDADDR | SIOCGIFNETMASK
+            if !common.ns.has_addresses() =>
+        {
+            return Err(EADDRNOTAVAIL);
+        }
         SIOCGIFADDR | SIOCGIFDSTADDR => put(&inet([127, 0, 0, 1])),
         SIOCGIFBRDADDR => put(&inet([0; 4])),
         SIOCGIFNETMASK => put(&inet([255, 0, 0, 0])),
@@ -110,14 +128,14 @@ pub fn ioctl(
         SIOCGIFINDEX => put(&LO_INDEX.to_le_bytes()),
         SIOCGIFTXQLEN => put(&1000i32.to_le_bytes()),
         SIOCETHTOOL => return Err(EOPNOTSUPP),
-        _ if !cx.credentials().has(Caps::NET_ADMIN) => return Err(EPERM),
+        _ if !cx.credentials().has_in(&common.ns.user, Caps::NET_ADMIN) => return Err(EPERM),
         _ => return Err(EOPNOTSUPP),
     }
     cx.copy_out(out, &req).map(|()| 0)
 }
 
 /// SIOCGIFCONF: the interfaces that have an IPv4 address.
-fn conf(cx: &dyn IoctlContext, at: Va) -> Result<u64> {
+fn conf(common: &Common, cx: &dyn IoctlContext, at: Va) -> Result<u64> {
     let mut c = [0; 16];
     cx.copy_in(at, &mut c)?;
     let room = i32::from_le_bytes([c[0], c[1], c[2], c[3]]);
@@ -125,7 +143,9 @@ fn conf(cx: &dyn IoctlContext, at: Va) -> Result<u64> {
     buf.copy_from_slice(&c[8..]);
     let buf = u64::from_le_bytes(buf);
     let mut len = 0i32;
-    if buf == 0 {
+    if !common.ns.has_addresses() {
+        len = 0;
+    } else if buf == 0 {
         len = IFREQ as i32;
     } else if room >= IFREQ as i32 {
         let mut req = [0; IFREQ];

@@ -151,19 +151,20 @@ impl Request<'_> {
     }
 }
 
-fn link(req: &Request<'_>, flags: u16, port: u32) -> Vec<u8> {
-    const IFF_UP_LOOPBACK_RUNNING_LOWER_UP: u32 = 0x1_0049;
+fn link(req: &Request<'_>, flags: u16, port: u32, up: bool) -> Vec<u8> {
+    // UP, LOOPBACK, RUNNING, LOWER_UP; or LOOPBACK alone.
+    let state: u32 = if up { 0x1_0049 } else { 0x8 };
     const ARPHRD_LOOPBACK: u16 = 772;
     let mut info = vec![0, 0];
     info.extend_from_slice(&ARPHRD_LOOPBACK.to_le_bytes());
     info.extend_from_slice(&LO_INDEX.to_le_bytes());
-    info.extend_from_slice(&IFF_UP_LOOPBACK_RUNNING_LOWER_UP.to_le_bytes());
+    info.extend_from_slice(&state.to_le_bytes());
     info.extend_from_slice(&[0; 4]);
     Builder::new(RTM_NEWLINK, flags, req, port)
         .bytes(&info)
         .attr(3, b"lo\0") // IFNAME
         .attr32(13, 1000) // TXQLEN
-        .attr(16, &[0]) // OPERSTATE: unknown, as Linux has it for lo
+        .attr(16, &[if up { 0 } else { 2 }]) // OPERSTATE: unknown, as Linux has it for lo; down
         .attr(17, &[0]) // LINKMODE
         .attr32(4, 65536) // MTU
         .attr32(27, 0) // GROUP
@@ -282,9 +283,10 @@ impl Netlink {
         let f = NLM_F_MULTI;
         let family = u16::from(req.family());
         let wanted = |ip: &IpAddr| family == AF_UNSPEC || family == u16::from(inet_of(*ip));
-        let ips = LOOPBACKS.iter().filter(|(ip, _)| wanted(ip));
+        let there = self.common.ns.has_addresses();
+        let ips = LOOPBACKS.iter().filter(|(ip, _)| there && wanted(ip));
         match req.kind {
-            RTM_GETLINK => Some(vec![link(req, f, port)]),
+            RTM_GETLINK => Some(vec![link(req, f, port, self.common.ns.is_up())]),
             RTM_GETADDR => Some(ips.map(|(ip, p)| address(req, f, port, *ip, *p)).collect()),
             RTM_GETROUTE => Some(
                 ips.map(|(ip, p)| {
@@ -337,7 +339,7 @@ impl Netlink {
                     if index != LO_INDEX && !(index == 0 && by_name) {
                         return Err(ENODEV);
                     }
-                    self.reply(link(req, 0, port));
+                    self.reply(link(req, 0, port, self.common.ns.is_up()));
                 }
                 RTM_GETROUTE => {
                     let ip = match req.attr(12, 1) {
@@ -349,7 +351,7 @@ impl Netlink {
                         }
                         _ => return Err(EINVAL),
                     };
-                    if !self.common.ns.is_local(ip) {
+                    if !self.common.ns.reaches(ip) {
                         return Err(ENETUNREACH);
                     }
                     self.reply(route(req, 0, port, ip, if ip.is_ipv4() { 32 } else { 128 }));
@@ -358,12 +360,18 @@ impl Netlink {
             }
             return Ok(());
         }
-        if !who.cred.has(Caps::NET_ADMIN) {
+        if !who.cred.has_in(&self.common.ns.user, Caps::NET_ADMIN) {
             return Err(EPERM);
         }
-        // Setting the loopback interface up is asked by many; it is up.
         match req.kind {
-            RTM_NEWLINK | RTM_SETLINK if word(req.body(), 4) as i32 == LO_INDEX => Ok(()),
+            RTM_NEWLINK | RTM_SETLINK if word(req.body(), 4) as i32 == LO_INDEX => {
+                // `ifi_flags` and `ifi_change`; no change mask means all.
+                let (flags, change) = (word(req.body(), 8), word(req.body(), 12));
+                if (change == 0 && flags != 0) || change & 1 != 0 {
+                    self.common.ns.set_up(flags & 1 != 0);
+                }
+                Ok(())
+            }
             _ => Err(EOPNOTSUPP),
         }
     }
@@ -390,7 +398,7 @@ impl Protocol for Netlink {
             return Ok(());
         }
         let (port, _) = parse(addr)?;
-        if port != 0 && !who.cred.has(Caps::NET_ADMIN) {
+        if port != 0 && !who.cred.has_in(&self.common.ns.user, Caps::NET_ADMIN) {
             return Err(EPERM);
         }
         self.port(who.number);

@@ -11,7 +11,7 @@ use abi::errno::{EADDRINUSE, EADDRNOTAVAIL};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::userns::UserNs;
 
@@ -25,6 +25,9 @@ pub struct NetNamespace {
     pub(crate) abstract_names: Mutex<BTreeMap<Vec<u8>, Weak<UnixSock>>>,
     /// One for the sandbox: a cycle of sockets may lead through several namespaces.
     pub(crate) in_flight: Arc<InFlightRegistry>,
+    /// Whether the loopback interface is up, and whether it ever was: it gets its addresses then.
+    up: AtomicBool,
+    addressed: AtomicBool,
     /// Who may administer it.
     pub(crate) user: UserNs,
     /// Addresses of this host beyond the loopback ones, which programs may bind and connect to.
@@ -51,6 +54,8 @@ impl NetNamespace {
             udp: PortTable::new(),
             abstract_names: Mutex::new(BTreeMap::new()),
             in_flight: Arc::default(),
+            up: AtomicBool::new(true),
+            addressed: AtomicBool::new(true),
             user: UserNs::default(),
             local: RwLock::new(Vec::new()),
             unprivileged_port_start: AtomicU16::new(1024),
@@ -62,7 +67,21 @@ impl NetNamespace {
             next_netlink_port: AtomicU32::new(1 << 31),
         })
     }
-    /// A new namespace of the same sandbox that belongs to a user namespace.
+    /// Whether the loopback interface is up.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+    pub(crate) fn set_up(&self, up: bool) {
+        self.up.store(up, Ordering::Relaxed);
+        self.addressed.fetch_or(up, Ordering::Relaxed);
+    }
+    /// Whether it has its addresses: from the first time that it is up.
+    #[must_use]
+    pub fn has_addresses(&self) -> bool {
+        self.addressed.load(Ordering::Relaxed)
+    }
+    /// A new namespace of the same sandbox that belongs to a user namespace. Its loopback interface is down.
     #[must_use]
     pub fn sibling(&self, user: &UserNs) -> Arc<NetNamespace> {
         let mut n = Self::new();
@@ -70,6 +89,8 @@ impl NetNamespace {
             new.in_flight = self.in_flight.clone();
             new.next_ino = self.next_ino.clone();
             new.user = user.clone();
+            new.up = AtomicBool::new(false);
+            new.addressed = AtomicBool::new(false);
         }
         n
     }
@@ -83,6 +104,10 @@ impl NetNamespace {
     /// Whether the address is one of this host's.
     pub(crate) fn is_local(&self, ip: IpAddr) -> bool {
         ip.is_loopback() || self.local.read().contains(&ip)
+    }
+    /// Whether there is a way to the address.
+    pub(crate) fn reaches(&self, ip: IpAddr) -> bool {
+        ip.is_loopback() && self.is_up() || self.local.read().contains(&ip)
     }
     /// The source address towards a local destination.
     pub(crate) fn source_for(&self, dest: IpAddr) -> IpAddr {
