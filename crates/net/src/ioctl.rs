@@ -63,7 +63,7 @@ pub fn ioctl(
         _ => return Err(ENOTTY),
     }
     if matches!(cmd, SIOCADDRT | SIOCDELRT) {
-        let admin = cx.credentials().has(Caps::NET_ADMIN);
+        let admin = cx.credentials().has_in(&common.ns.user, Caps::NET_ADMIN);
         return Err(if admin { EOPNOTSUPP } else { EPERM });
     }
     let mut req = [0; IFREQ];
@@ -91,10 +91,14 @@ pub fn ioctl(
         SIOCGIFFLAGS => put(&(i.flags as u16).to_le_bytes()),
         SIOCSIFFLAGS => {
             let up = req[16] & 1 != 0;
-            return match (cx.credentials().has(Caps::NET_ADMIN), up) {
+            return match (
+                cx.credentials().has_in(&common.ns.user, Caps::NET_ADMIN),
+                up,
+            ) {
                 (false, _) => Err(EPERM),
-                (true, true) => Ok(0),
-                (true, false) => Err(EOPNOTSUPP),
+                (true, up) => {
+                    common.ns.set_up(up).map(|()| 0)
+                }
             };
         }
         SIOCGIFADDR | SIOCGIFDSTADDR | SIOCGIFBRDADDR | SIOCGIFNETMASK
@@ -121,7 +125,7 @@ pub fn ioctl(
         SIOCGIFINDEX => put(&i.index.to_le_bytes()),
         SIOCGIFTXQLEN => put(&1000i32.to_le_bytes()),
         SIOCETHTOOL => return Err(EOPNOTSUPP),
-        _ if !cx.credentials().has(Caps::NET_ADMIN) => return Err(EPERM),
+        _ if !cx.credentials().has_in(&common.ns.user, Caps::NET_ADMIN) => return Err(EPERM),
         _ => return Err(EOPNOTSUPP),
     }
     cx.copy_out(out, &req).map(|()| 0)

@@ -153,6 +153,7 @@ impl Request<'_> {
 }
 
 fn link(req: &Request<'_>, flags: u16, port: u32, i: &Interface) -> Vec<u8> {
+    const IFF_UP: u32 = 1;
     const IFF_LOOPBACK: u32 = 8;
     const IFF_LOWER_UP: u32 = 0x1_0000;
     const ARPHRD_ETHER: u16 = 1;
@@ -165,13 +166,15 @@ fn link(req: &Request<'_>, flags: u16, port: u32, i: &Interface) -> Vec<u8> {
     let mut info = vec![0, 0];
     info.extend_from_slice(&kind.to_le_bytes());
     info.extend_from_slice(&i.index.to_le_bytes());
-    info.extend_from_slice(&(i.flags | IFF_LOWER_UP).to_le_bytes());
+    let up = i.flags & IFF_UP != 0;
+    let lower = if up { IFF_LOWER_UP } else { 0 };
+    info.extend_from_slice(&(i.flags | lower).to_le_bytes());
     info.extend_from_slice(&[0; 4]);
     Builder::new(RTM_NEWLINK, flags, req, port)
         .bytes(&info)
         .attr(3, &with_zero(&i.name)) // IFNAME
         .attr32(13, 1000) // TXQLEN
-        .attr(16, &[0]) // OPERSTATE: unknown, as Linux has it for lo
+        .attr(16, &[if up { 0 } else { 2 }]) // OPERSTATE: unknown, as Linux has it for lo; down
         .attr(17, &[0]) // LINKMODE
         .attr32(4, i.mtu) // MTU
         .attr32(27, 0) // GROUP
@@ -308,7 +311,8 @@ impl Netlink {
         let f = NLM_F_MULTI;
         let family = u16::from(req.family());
         let wanted = |ip: &IpAddr| family == AF_UNSPEC || family == u16::from(inet_of(*ip));
-        let ips = LOOPBACKS.iter().filter(|(ip, _)| wanted(ip));
+        let there = self.common.ns.has_addresses();
+        let ips = LOOPBACKS.iter().filter(|(ip, _)| there && wanted(ip));
         let all = self.common.ns.interfaces();
         match req.kind {
             RTM_GETLINK => Some(all.iter().map(|i| link(req, f, port, i)).collect()),
@@ -384,7 +388,7 @@ impl Netlink {
                         }
                         _ => return Err(EINVAL),
                     };
-                    if !self.common.ns.is_local(ip) {
+                    if !self.common.ns.reaches(ip) {
                         return Err(ENETUNREACH);
                     }
                     self.reply(route(req, 0, port, ip, if ip.is_ipv4() { 32 } else { 128 }));
@@ -393,12 +397,18 @@ impl Netlink {
             }
             return Ok(());
         }
-        if !who.cred.has(Caps::NET_ADMIN) {
+        if !who.cred.has_in(&self.common.ns.user, Caps::NET_ADMIN) {
             return Err(EPERM);
         }
-        // Setting the loopback interface up is asked by many; it is up.
         match req.kind {
-            RTM_NEWLINK | RTM_SETLINK if word(req.body(), 4) as i32 == LO_INDEX => Ok(()),
+            RTM_NEWLINK | RTM_SETLINK if word(req.body(), 4) as i32 == LO_INDEX => {
+                // `ifi_flags` and `ifi_change`; no change mask means all.
+                let (flags, change) = (word(req.body(), 8), word(req.body(), 12));
+                if (change == 0 && flags != 0) || change & 1 != 0 {
+                    self.common.ns.set_up(flags & 1 != 0)?;
+                }
+                Ok(())
+            }
             _ => Err(EOPNOTSUPP),
         }
     }
@@ -425,7 +435,7 @@ impl Protocol for Netlink {
             return Ok(());
         }
         let (port, _) = parse(addr)?;
-        if port != 0 && !who.cred.has(Caps::NET_ADMIN) {
+        if port != 0 && !who.cred.has_in(&self.common.ns.user, Caps::NET_ADMIN) {
             return Err(EPERM);
         }
         self.port(who.number);

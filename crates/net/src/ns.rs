@@ -8,11 +8,11 @@ use crate::tcp::Listener;
 use crate::udp::UdpRx;
 use crate::unix::UnixSock;
 use abi::Result;
-use abi::errno::{EADDRINUSE, EADDRNOTAVAIL};
+use abi::errno::{EOPNOTSUPP, EADDRINUSE, EADDRNOTAVAIL};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::userns::UserNs;
 
@@ -28,6 +28,9 @@ pub struct NetNamespace {
     pub(crate) abstract_names: Mutex<BTreeMap<Vec<u8>, Weak<UnixSock>>>,
     /// One for the sandbox: a cycle of sockets may lead through several namespaces.
     pub(crate) in_flight: Arc<InFlightRegistry>,
+    /// Whether the loopback interface is up, and whether it ever was: it gets its addresses then.
+    up: AtomicBool,
+    addressed: AtomicBool,
     /// Who may administer it.
     pub(crate) user: UserNs,
     /// Addresses of this host beyond the loopback ones, which programs may bind and connect to.
@@ -65,6 +68,8 @@ impl NetNamespace {
             udp: PortTable::new(),
             abstract_names: Mutex::new(BTreeMap::new()),
             in_flight: Arc::default(),
+            up: AtomicBool::new(true),
+            addressed: AtomicBool::new(true),
             user: UserNs::default(),
             local: RwLock::new(Vec::new()),
             unprivileged_port_start: AtomicU16::new(1024),
@@ -76,7 +81,26 @@ impl NetNamespace {
             next_netlink_port: AtomicU32::new(1 << 31),
         })
     }
-    /// A new namespace of the same sandbox that belongs to a user namespace.
+    /// Whether the loopback interface is up.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+    /// Takes the loopback interface up or down. `EOPNOTSUPP` for the host's, which is not ours to change.
+    pub fn set_up(&self, up: bool) -> Result<()> {
+        if self.host.is_some() && !up {
+            return Err(EOPNOTSUPP);
+        }
+        self.up.store(up, Ordering::Relaxed);
+        self.addressed.fetch_or(up, Ordering::Relaxed);
+        Ok(())
+    }
+    /// Whether it has its addresses: from the first time that it is up.
+    #[must_use]
+    pub fn has_addresses(&self) -> bool {
+        self.addressed.load(Ordering::Relaxed)
+    }
+    /// A new namespace of the same sandbox that belongs to a user namespace. Its loopback interface is down.
     #[must_use]
     pub fn sibling(&self, user: &UserNs) -> Arc<NetNamespace> {
         let mut n = Self::new();
@@ -84,6 +108,8 @@ impl NetNamespace {
             new.in_flight = self.in_flight.clone();
             new.next_ino = self.next_ino.clone();
             new.user = user.clone();
+            new.up = AtomicBool::new(false);
+            new.addressed = AtomicBool::new(false);
         }
         n
     }
@@ -97,15 +123,24 @@ impl NetNamespace {
             return h.interfaces.clone();
         }
         const IFF_UP_LOOPBACK_RUNNING: u32 = 0x49;
+        const IFF_LOOPBACK: u32 = 8;
+        let loopbacks = [
+            (IpAddr::V4(Ipv4Addr::LOCALHOST), 8),
+            (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+        ];
         vec![Interface {
             name: "lo".into(),
             index: LO_INDEX,
-            flags: IFF_UP_LOOPBACK_RUNNING,
+            flags: if self.is_up() {
+                IFF_UP_LOOPBACK_RUNNING
+            } else {
+                IFF_LOOPBACK
+            },
             mtu: 65536,
-            addresses: vec![
-                (IpAddr::V4(Ipv4Addr::LOCALHOST), 8),
-                (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
-            ],
+            addresses: loopbacks
+                .into_iter()
+                .filter(|_| self.has_addresses())
+                .collect(),
         }]
     }
     pub(crate) fn next_ino(&self) -> u64 {
@@ -114,6 +149,10 @@ impl NetNamespace {
     /// Whether the address is one of this host's.
     pub(crate) fn is_local(&self, ip: IpAddr) -> bool {
         ip.is_loopback() || self.local.read().contains(&ip)
+    }
+    /// Whether there is a way to the address.
+    pub(crate) fn reaches(&self, ip: IpAddr) -> bool {
+        ip.is_loopback() && self.is_up() || self.local.read().contains(&ip)
     }
     /// The source address towards a local destination.
     pub(crate) fn source_for(&self, dest: IpAddr) -> IpAddr {

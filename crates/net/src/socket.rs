@@ -192,7 +192,7 @@ pub fn socket(
             (SOCK_RAW | SOCK_DGRAM, _) => return Err(EPROTONOSUPPORT),
             _ => return Err(ESOCKTNOSUPPORT),
         },
-        AF_PACKET if !who.cred.has(Caps::NET_RAW) => return Err(EPERM),
+        AF_PACKET if !who.cred.has_in(&ns.user, Caps::NET_RAW) => return Err(EPERM),
         _ => return Err(EAFNOSUPPORT),
     };
     let _ = s.common.creator.set(who.ucred());

@@ -9,7 +9,7 @@ use crate::mount::{Mount, MountFlags, Path};
 use crate::userns::{NsId, UserNs};
 use crate::vfs::Vfs;
 use abi::Result;
-use abi::errno::{EAGAIN, EBUSY, EINVAL, ELOOP, ENOENT, ENOSPC, ENOTDIR};
+use abi::errno::{EAGAIN, EBUSY, EINVAL, ELOOP, ENOENT, ENOSPC, ENOTDIR, EPERM};
 use abi::linux::{MNT_DETACH, MNT_EXPIRE, MNT_FORCE};
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -27,6 +27,11 @@ pub struct MountNamespace {
     user: UserNs,
     root: RwLock<Arc<Mount>>,
 }
+
+/// The rules for access times.
+const ATIME: MountFlags = MountFlags::NOATIME
+    .union(MountFlags::NODIRATIME)
+    .union(MountFlags::RELATIME);
 
 /// Mounts of a copy, by the ids of what they are copies of.
 pub type ById = HashMap<u64, Arc<Mount>>;
@@ -148,6 +153,13 @@ impl MountNamespace {
         if !self.owns(&from.mnt) && !self.may_show_namespace(&from.dentry) {
             return Err(EINVAL);
         }
+        // What lies below a locked mount must not come to light.
+        let locked = |c: &Arc<Mount>| {
+            c.is_locked() && c.parent().is_some_and(|(_, at)| at.is_below(&from.dentry))
+        };
+        if recursive == Recursive::No && from.mnt.children().iter().any(locked) {
+            return Err(EINVAL);
+        }
         let m = self.copy_tree(&from.mnt, &from.dentry, recursive, &mut HashMap::new())?;
         m.attach(&t.mnt, &t.dentry);
         Ok(m)
@@ -163,9 +175,12 @@ impl MountNamespace {
     ) -> Result<Arc<Mount>> {
         let make = |m: &Mount, root: Arc<Dentry>| {
             let flags = m.flags() - MountFlags::UNBINDABLE;
-            Mount::new(self.vfs.new_id(), root, flags, &m.source)
+            let new = Mount::new(self.vfs.new_id(), root, flags, &m.source);
+            new.keep(m.kept());
+            new
         };
         let top = make(m, root.clone());
+        top.set_flags(top.flags() - MountFlags::LOCKED);
         map.insert(m.id, top.clone());
         if recursive == Recursive::No {
             return Ok(top);
@@ -196,6 +211,9 @@ impl MountNamespace {
     /// `MS_MOVE`.
     pub fn move_mount(&self, from: &Path, to: &Path) -> Result<()> {
         let _g = self.vfs.mount_lock.lock();
+        if from.mnt.is_locked() {
+            return Err(EINVAL);
+        }
         let t = self.target(to, from.is_dir())?;
         if !from.is_mount_root() || !self.owns(&from.mnt) || from.mnt.parent().is_none() {
             return Err(EINVAL);
@@ -220,7 +238,7 @@ impl MountNamespace {
         }
         let _g = self.vfs.mount_lock.lock();
         path.follow_down();
-        if !path.is_mount_root() || !self.owns(&path.mnt) {
+        if !path.is_mount_root() || !self.owns(&path.mnt) || path.mnt.is_locked() {
             return Err(EINVAL);
         }
         let mnt = path.mnt;
@@ -250,7 +268,12 @@ impl MountNamespace {
         if !path.is_mount_root() || !self.owns(&path.mnt) {
             return Err(EINVAL);
         }
-        let keep = path.mnt.flags() & MountFlags::UNBINDABLE;
+        let (old, kept) = (path.mnt.flags(), path.mnt.kept());
+        let access = old.symmetric_difference(flags) & ATIME;
+        if !flags.contains(kept - ATIME) || !kept.is_empty() && !access.is_empty() {
+            return Err(EPERM);
+        }
+        let keep = old & (MountFlags::UNBINDABLE | MountFlags::LOCKED);
         path.mnt.set_flags(flags | keep);
         Ok(())
     }
@@ -273,6 +296,20 @@ impl MountNamespace {
         Ok(())
     }
 
+    /// Whether a mount of this type shows all of itself, so that another may be made by whom no capability of the
+    /// initial namespace lets (`mnt_already_visible`): `flags` are the new one's.
+    #[must_use]
+    pub fn shows_all(&self, fs: &str, flags: MountFlags) -> bool {
+        let _g = self.vfs.mount_lock.lock();
+        self.mounts().iter().any(|m| {
+            m.sb().fs.name() == fs
+                && m.root.parent().is_none()
+                && flags.contains(m.kept() & MountFlags::RDONLY)
+                && (!m.sb().is_read_only() || flags.contains(MountFlags::RDONLY))
+                && !m.children().iter().any(|c| c.is_locked())
+        })
+    }
+
     /// `pivot_root(2)`: `root` is the caller's root directory.
     pub fn pivot_root(&self, root: &Path, new: &Path, put_old: &Path) -> Result<()> {
         let _g = self.vfs.mount_lock.lock();
@@ -293,8 +330,15 @@ impl MountNamespace {
         if !root.is_mount_root() || !new.is_mount_root() {
             return Err(EINVAL);
         }
+        if new.mnt.is_locked() {
+            return Err(EINVAL);
+        }
         if !old.is_under(new) || !new.is_under(root) {
             return Err(EINVAL);
+        }
+        if root.mnt.is_locked() {
+            new.mnt.set_flags(new.mnt.flags() | MountFlags::LOCKED);
+            root.mnt.set_flags(root.mnt.flags() - MountFlags::LOCKED);
         }
         let above = root.mnt.parent();
         new.mnt.detach();
@@ -317,6 +361,19 @@ impl MountNamespace {
         let root = self.root_mount();
         let mut map = HashMap::new();
         let top = self.copy_tree(&root, &root.root, Recursive::Yes, &mut map)?;
+        // Who had no say over the mounts before cannot take one from another, nor a flag (`lock_mnt_tree`).
+        if *user != self.user {
+            const FLAGS: MountFlags = MountFlags::RDONLY
+                .union(MountFlags::NOSUID)
+                .union(MountFlags::NODEV)
+                .union(MountFlags::NOEXEC);
+            for m in subtree(&top) {
+                m.keep(m.flags() & FLAGS | ATIME);
+                if !Arc::ptr_eq(&m, &top) {
+                    m.set_flags(m.flags() | MountFlags::LOCKED);
+                }
+            }
+        }
         let ns = MountNamespace {
             vfs: self.vfs.clone(),
             id: self.vfs.new_id(),

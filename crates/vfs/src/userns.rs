@@ -457,6 +457,12 @@ impl Credentials {
     pub fn has_own(&self, cap: Caps) -> bool {
         self.effective.contains(cap)
     }
+    /// Whether a capability holds over a file of this owner (`inode_owner_or_capable`).
+    #[must_use]
+    pub fn has_over_user(&self, cap: Caps, uid: u32) -> bool {
+        self.effective.contains(cap)
+            && (self.user_ns.is_initial() || self.user_ns.uid_number(uid).is_some())
+    }
     /// Whether a capability holds over a file of these owners: both have numbers here
     /// (`capable_wrt_inode_uidgid`).
     #[must_use]

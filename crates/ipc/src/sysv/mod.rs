@@ -51,6 +51,8 @@ pub struct Perm {
     pub cuid: u32,
     pub cgid: u32,
     pub mode: u32,
+    /// Whose administrators may all.
+    pub user: UserNs,
     seq: u16,
 }
 
@@ -67,7 +69,7 @@ impl Perm {
         } else if self.in_group(cred, self.cgid) || self.in_group(cred, self.gid) {
             granted >>= 3;
         }
-        if asked & !granted & 7 != 0 && !cred.has(Caps::IPC_OWNER) {
+        if asked & !granted & 7 != 0 && !cred.has_in(&self.user, Caps::IPC_OWNER) {
             return Err(EACCES);
         }
         Ok(())
@@ -77,7 +79,10 @@ impl Perm {
     }
     /// Removing and changing: the owner, the creator, the administrator.
     pub fn check_owner(&self, cred: &Credentials) -> Result<()> {
-        if cred.euid == self.cuid || cred.euid == self.uid || cred.has(Caps::SYS_ADMIN) {
+        if cred.euid == self.cuid
+            || cred.euid == self.uid
+            || cred.has_in(&self.user, Caps::SYS_ADMIN)
+        {
             Ok(())
         } else {
             Err(EPERM)
@@ -132,12 +137,20 @@ struct Inner<T> {
 
 /// All objects of one kind.
 pub struct Registry<T> {
+    user: UserNs,
     inner: Mutex<Inner<T>>,
 }
 
 impl<T> Default for Registry<T> {
     fn default() -> Self {
+        Self::owned_by(&UserNs::default())
+    }
+}
+
+impl<T> Registry<T> {
+    fn owned_by(user: &UserNs) -> Self {
         Registry {
+            user: user.clone(),
             inner: Mutex::new(Inner {
                 by_index: BTreeMap::new(),
                 by_key: HashMap::new(),
@@ -187,6 +200,7 @@ impl<T: Object> Registry<T> {
             cuid: cred.euid,
             cgid: cred.egid,
             mode: flags & 0o777,
+            user: self.user.clone(),
             seq,
         };
         let t = make(id, perm)?;
@@ -265,8 +279,6 @@ pub struct IpcNamespace {
     pub sem: Registry<sem::SemSet>,
     pub msg: Registry<msg::MsgQueue>,
     pub(crate) undo_users: std::sync::atomic::AtomicUsize,
-    /// Who may administer it.
-    pub(crate) user: UserNs,
     me: Weak<IpcNamespace>,
 }
 
@@ -279,10 +291,9 @@ impl IpcNamespace {
     #[must_use]
     pub fn owned_by(user: &UserNs) -> Arc<IpcNamespace> {
         Arc::new_cyclic(|me| IpcNamespace {
-            user: user.clone(),
-            shm: Registry::default(),
-            sem: Registry::default(),
-            msg: Registry::default(),
+            shm: Registry::owned_by(user),
+            sem: Registry::owned_by(user),
+            msg: Registry::owned_by(user),
             undo_users: std::sync::atomic::AtomicUsize::new(0),
             me: me.clone(),
         })

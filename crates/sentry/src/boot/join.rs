@@ -44,6 +44,10 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
         change::copy(kernel, &old.pid_for_children, old, &user, flags),
         "make its namespaces",
     )?;
+    if spec.own_net {
+        // As container runtimes do.
+        or(ns.net.set_up(true), "take its loopback up")?;
+    }
     if spec.own_uts {
         let mut names = ns.uts.write();
         names.nodename = spec.container.hostname.clone().into_bytes();

@@ -10,7 +10,7 @@ use crate::fs::terminals::task_of;
 use crate::ns::pid::PidNs;
 use crate::{Kernel, Task};
 use abi::Result;
-use abi::errno::ENOENT;
+use abi::errno::{ENOENT, EPERM};
 use std::sync::{Arc, Weak};
 use vfs::file::File;
 use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynFs, DynLink, DynNode, StaticDir};
@@ -31,6 +31,9 @@ pub fn register(k: &Arc<Kernel>) {
                 || k.container_of(cx.task).ns.pid_for_children.clone(),
                 |t| t.pid.ns.clone(),
             );
+            if !cx.cred.has_in(&ns.user, vfs::Caps::SYS_ADMIN) {
+                return Err(EPERM);
+            }
             let root = Root {
                 kernel: kernel.clone(),
                 ns,

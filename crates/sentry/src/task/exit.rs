@@ -76,6 +76,12 @@ fn mm_is_private(mm: &Arc<mm::Mm>) -> bool {
     Arc::strong_count(mm) <= 2
 }
 
+/// A user's number as a process sees it.
+fn uid_for(l: &super::list::TaskList, viewer: &ThreadGroup, uid: u32) -> u32 {
+    l.some_thread(viewer.tgid)
+        .map_or(uid, |t| t.cred().user_ns.uid_shown(uid))
+}
+
 impl Kernel {
     /// The last thread of a group has ended: children go to the reaper, the parent is told.
     fn end_group(self: &Arc<Self>, group: &Arc<ThreadGroup>, status: i32, last: &Arc<super::Task>) {
@@ -174,7 +180,7 @@ impl Kernel {
                 (CLD_KILLED, status & 0x7f)
             };
             let pid = p.group.pid.seen_in(&parent.pid.ns);
-            let mut info = SigInfo::child(code, pid, p.uid, value);
+            let mut info = SigInfo::child(code, pid, uid_for(&l, &parent, p.uid), value);
             info.signo = p.exit_signal;
             let a = parent.actions().read().get(SIGCHLD);
             let auto = p.exit_signal == SIGCHLD.number()
@@ -210,7 +216,9 @@ impl Kernel {
         let (parent, uid) = {
             let l = self.tasks.lock();
             let uid = l.some_thread(g.tgid).map_or(0, |t| t.cred().uid);
-            (l.group(l.parent(g.tgid)), uid)
+            let parent = l.group(l.parent(g.tgid));
+            let uid = parent.as_ref().map_or(uid, |p| uid_for(&l, p, uid));
+            (parent, uid)
         };
         let Some(parent) = parent else { return };
         let a = parent.actions().read().get(SIGCHLD);

@@ -232,7 +232,7 @@ pub fn may_signal(from: &vfs::Credentials, to: &vfs::Credentials) -> bool {
         || from.euid == to.uid
         || from.uid == to.suid
         || from.uid == to.uid
-        || from.has(Caps::KILL)
+        || from.has_in(&to.user_ns, Caps::KILL)
 }
 
 /// Where a signal comes from, for a process 1.

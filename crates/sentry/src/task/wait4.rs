@@ -105,13 +105,14 @@ fn look(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
         let number = p.group.pid.seen_in(&cx.pid.ns);
         let keep = options & WNOWAIT != 0;
         let uid = p.threads.values().next().map_or(p.uid, |t| t.cred().uid);
+        let uid = cx.cred().user_ns.uid_shown(uid);
         if let Some(status) = p.zombie {
             if options & WEXITED == 0 {
                 continue;
             }
             let change = Change {
                 pid: number,
-                uid: p.uid,
+                uid,
                 status,
                 cpu: p.cpu + p.group.cpu_children.get(),
             };

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::file::{File, FileOps};
 use vfs::fs::dynamic::{self, DynDir, DynEntry, DynFile, DynLink, DynNode};
+use vfs::userns::{IdKind, UserNs};
 use vfs::{Caller, Caps, FileType, Path, Perm, Sink, Source, Stat};
 
 /// A process's or a thread's directory.
@@ -40,6 +41,8 @@ pub struct Subject {
     tid: i32,
     uid: u32,
     gid: u32,
+    /// Who reads: whose numbers are shown.
+    viewer: UserNs,
 }
 
 impl Subject {
@@ -123,6 +126,7 @@ impl PidDir {
             tid: task.map_or(g.tgid, |t| t.tid),
             uid: owner.as_ref().map_or(0, |c| c.euid),
             gid: owner.as_ref().map_or(0, |c| c.egid),
+            viewer: UserNs::default(),
         }
     }
 }
@@ -143,10 +147,33 @@ impl DynFile for About {
     fn perm(&self) -> Perm {
         self.me.perm(self.mode)
     }
-    fn generate(&self, _: &File) -> Result<Vec<u8>> {
-        (self.make)(&self.me)
+    fn generate(&self, file: &File) -> Result<Vec<u8>> {
+        let me = Subject {
+            viewer: file.cred.user_ns.clone(),
+            ..self.me.clone()
+        };
+        (self.make)(&me)
     }
-    fn write(&self, _: &File, data: &[u8], _: u64) -> Result<usize> {
+    fn write(&self, file: &File, data: &[u8], offset: u64) -> Result<usize> {
+        let map = match self.name {
+            "uid_map" => Some(IdKind::User),
+            "gid_map" => Some(IdKind::Group),
+            "projid_map" => Some(IdKind::Project),
+            _ => None,
+        };
+        if map.is_some() || self.name == "setgroups" {
+            if offset != 0 {
+                return Err(EINVAL);
+            }
+            let ns = self.me.task()?.cred().user_ns.clone();
+            match map {
+                Some(kind) => ns.set_map(kind, &file.cred, data)?,
+                None if !file.cred.has_in(&ns, Caps::SYS_ADMIN) => return Err(EPERM),
+                None if data.len() >= 8 => return Err(EINVAL),
+                None => ns.set_setgroups(data)?,
+            }
+            return Ok(data.len());
+        }
         let text = std::str::from_utf8(data).map_err(|_| EINVAL)?.trim_end();
         if self.name == "comm" {
             self.me.task()?.set_comm(text.as_bytes());
@@ -162,9 +189,16 @@ impl DynFile for About {
         }
         Err(EPERM)
     }
-    fn open(self: Arc<Self>, cx: &Caller<'_>, _: u32) -> Result<Option<Arc<dyn FileOps>>> {
+    fn open(self: Arc<Self>, cx: &Caller<'_>, flags: u32) -> Result<Option<Arc<dyn FileOps>>> {
         if self.private {
             self.me.check(cx)?;
+        }
+        let writes = flags & vfs::file::O_ACCMODE != 0;
+        if writes && self.name == "setgroups" {
+            let ns = self.me.task()?.cred().user_ns.clone();
+            if !cx.cred.has_in(&ns, Caps::SYS_ADMIN) {
+                return Err(EACCES);
+            }
         }
         Ok(None)
     }
@@ -180,7 +214,7 @@ const FILES: &[(&str, u32, bool, Make)] = &[
         Ok(b"00000033\n".to_vec())
     }),
     ("environ", 0o400, true, environ),
-    ("gid_map", 0o644, false, id_map),
+    ("gid_map", 0o644, false, |s| id_map(s, IdKind::Group)),
     ("io", 0o400, true, io),
     ("limits", 0o444, false, limits_text),
     ("loginuid", 0o644, false, |_| Ok(b"4294967295".to_vec())),
@@ -191,15 +225,22 @@ const FILES: &[(&str, u32, bool, Make)] = &[
     ("oom_score", 0o444, false, |_| Ok(b"0\n".to_vec())),
     ("oom_score_adj", 0o644, false, oom_score_adj),
     ("personality", 0o400, true, |_| Ok(b"00000000\n".to_vec())),
-    ("projid_map", 0o644, false, id_map),
+    ("projid_map", 0o644, false, |s| id_map(s, IdKind::Project)),
     ("sessionid", 0o444, false, |_| Ok(b"4294967295".to_vec())),
-    ("setgroups", 0o644, false, |_| Ok(b"allow\n".to_vec())),
+    ("setgroups", 0o644, false, |s| {
+        let allowed = s.task()?.cred().user_ns.setgroups_allowed();
+        Ok(if allowed {
+            b"allow\n".to_vec()
+        } else {
+            b"deny\n".to_vec()
+        })
+    }),
     ("smaps", 0o444, true, smaps),
     ("smaps_rollup", 0o444, true, smaps_rollup),
     ("stat", 0o444, false, stat),
     ("statm", 0o444, false, statm),
     ("status", 0o444, false, status),
-    ("uid_map", 0o644, false, id_map),
+    ("uid_map", 0o644, false, |s| id_map(s, IdKind::User)),
     ("wchan", 0o444, false, |_| Ok(b"0".to_vec())),
 ];
 
@@ -663,8 +704,9 @@ fn oom_score_adj(me: &Subject) -> Result<Vec<u8>> {
 fn cgroup(_: &Subject) -> Result<Vec<u8>> {
     Ok(b"0::/\n".to_vec())
 }
-fn id_map(_: &Subject) -> Result<Vec<u8>> {
-    Ok(b"         0          0 4294967295\n".to_vec())
+fn id_map(me: &Subject, kind: IdKind) -> Result<Vec<u8>> {
+    let ns = me.task()?.cred().user_ns.clone();
+    Ok(ns.map_text(kind, &me.viewer).into_bytes())
 }
 fn io(_: &Subject) -> Result<Vec<u8>> {
     Ok(b"rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n".to_vec())
@@ -938,10 +980,16 @@ fn status(me: &Subject) -> Result<Vec<u8>> {
         "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{ppid}\nTracerPid:\t0",
         tgid, pid
     );
-    let _ = writeln!(s, "Uid:\t{}\t{}\t{}\t{}", c.uid, c.euid, c.suid, c.fsuid);
-    let _ = writeln!(s, "Gid:\t{}\t{}\t{}\t{}", c.gid, c.egid, c.sgid, c.fsgid);
+    let [u, e, v, f] = [c.uid, c.euid, c.suid, c.fsuid].map(|u| me.viewer.uid_shown(u));
+    let _ = writeln!(s, "Uid:\t{u}\t{e}\t{v}\t{f}");
+    let [u, e, v, f] = [c.gid, c.egid, c.sgid, c.fsgid].map(|g| me.viewer.gid_shown(g));
+    let _ = writeln!(s, "Gid:\t{u}\t{e}\t{v}\t{f}");
     let size = t.files().capacity();
-    let groups: String = c.groups.iter().map(|g| format!("{g} ")).collect();
+    let groups: String = c
+        .groups
+        .iter()
+        .map(|g| format!("{} ", me.viewer.gid_shown(*g)))
+        .collect();
     let _ = writeln!(s, "FDSize:\t{size}\nGroups:\t{groups}");
     let _ = writeln!(
         s,

@@ -123,7 +123,7 @@ pub fn may_access(cx: &Context, t: &Task) -> abi::Result<()> {
         && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
     let dumpable = t.group.dumpable.load(Ordering::Relaxed) == 1;
     let allowed = same && dumpable && me.permitted.contains(c.permitted);
-    if t.group.tgid == cx.group.tgid || allowed || me.has(vfs::Caps::SYS_PTRACE) {
+    if t.group.tgid == cx.group.tgid || allowed || me.has_in(&c.user_ns, vfs::Caps::SYS_PTRACE) {
         Ok(())
     } else {
         Err(EPERM)

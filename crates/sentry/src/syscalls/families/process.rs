@@ -418,11 +418,33 @@ fn setpgid(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 macro_rules! id_calls {
-    ($($name:ident = $field:ident;)*) => {
-        $(fn $name(cx: &mut Context, _: &Args) -> SysResult { Ok(cx.cred().$field as usize) })*
+    ($($name:ident = $field:ident, $shown:ident;)*) => {
+        $(fn $name(cx: &mut Context, _: &Args) -> SysResult {
+            let c = cx.cred();
+            Ok(c.user_ns.$shown(c.$field) as usize)
+        })*
     };
 }
-id_calls! { getuid = uid; geteuid = euid; getgid = gid; getegid = egid; }
+id_calls! {
+    getuid = uid, uid_shown;
+    geteuid = euid, uid_shown;
+    getgid = gid, gid_shown;
+    getegid = egid, gid_shown;
+}
+
+/// The user that an argument means; -1 leaves one as it is.
+fn uid_arg(cx: &Context, n: u32) -> Result<u32> {
+    match n {
+        creds::KEEP => Ok(n),
+        n => cx.cred().user_ns.uid_from(n),
+    }
+}
+fn gid_arg(cx: &Context, n: u32) -> Result<u32> {
+    match n {
+        creds::KEEP => Ok(n),
+        n => cx.cred().user_ns.gid_from(n),
+    }
+}
 
 fn triple(cx: &Context, a: &Args, ids: [u32; 3]) -> SysResult {
     let mm = cx.mm();
@@ -433,35 +455,57 @@ fn triple(cx: &Context, a: &Args, ids: [u32; 3]) -> SysResult {
 }
 fn getresuid(cx: &mut Context, a: &Args) -> SysResult {
     let c = cx.cred();
-    triple(cx, a, [c.uid, c.euid, c.suid])
+    triple(
+        cx,
+        a,
+        [c.uid, c.euid, c.suid].map(|u| c.user_ns.uid_shown(u)),
+    )
 }
 fn getresgid(cx: &mut Context, a: &Args) -> SysResult {
     let c = cx.cred();
-    triple(cx, a, [c.gid, c.egid, c.sgid])
+    triple(
+        cx,
+        a,
+        [c.gid, c.egid, c.sgid].map(|g| c.user_ns.gid_shown(g)),
+    )
 }
 fn setuid(cx: &mut Context, a: &Args) -> SysResult {
-    creds::setuid(cx, a.u32(0)).map(|()| 0)
+    creds::setuid(cx, uid_arg(cx, a.u32(0))?).map(|()| 0)
 }
 fn setgid(cx: &mut Context, a: &Args) -> SysResult {
-    creds::setgid(cx, a.u32(0)).map(|()| 0)
+    creds::setgid(cx, gid_arg(cx, a.u32(0))?).map(|()| 0)
 }
 fn setreuid(cx: &mut Context, a: &Args) -> SysResult {
-    creds::setreuid(cx, a.u32(0), a.u32(1)).map(|()| 0)
+    let arg = |i| uid_arg(cx, a.u32(i));
+    creds::setreuid(cx, arg(0)?, arg(1)?).map(|()| 0)
 }
 fn setregid(cx: &mut Context, a: &Args) -> SysResult {
-    creds::setregid(cx, a.u32(0), a.u32(1)).map(|()| 0)
+    let arg = |i| gid_arg(cx, a.u32(i));
+    creds::setregid(cx, arg(0)?, arg(1)?).map(|()| 0)
 }
 fn setresuid(cx: &mut Context, a: &Args) -> SysResult {
-    creds::setresuid(cx, a.u32(0), a.u32(1), a.u32(2)).map(|()| 0)
+    let arg = |i| uid_arg(cx, a.u32(i));
+    creds::setresuid(cx, arg(0)?, arg(1)?, arg(2)?).map(|()| 0)
 }
 fn setresgid(cx: &mut Context, a: &Args) -> SysResult {
-    creds::setresgid(cx, a.u32(0), a.u32(1), a.u32(2)).map(|()| 0)
+    let arg = |i| gid_arg(cx, a.u32(i));
+    creds::setresgid(cx, arg(0)?, arg(1)?, arg(2)?).map(|()| 0)
 }
 fn setfsuid(cx: &mut Context, a: &Args) -> SysResult {
-    Ok(creds::setfsuid(cx, a.u32(0)) as usize)
+    let ns = cx.cred().user_ns.clone();
+    let old = match ns.uid_from(a.u32(0)) {
+        Ok(n) => creds::setfsuid(cx, n),
+        Err(_) => cx.cred().fsuid,
+    };
+    Ok(ns.uid_shown(old) as usize)
 }
 fn setfsgid(cx: &mut Context, a: &Args) -> SysResult {
-    Ok(creds::setfsgid(cx, a.u32(0)) as usize)
+    let ns = cx.cred().user_ns.clone();
+    let old = match ns.gid_from(a.u32(0)) {
+        Ok(n) => creds::setfsgid(cx, n),
+        Err(_) => cx.cred().fsgid,
+    };
+    Ok(ns.gid_shown(old) as usize)
 }
 
 fn getgroups(cx: &mut Context, a: &Args) -> SysResult {
@@ -473,7 +517,9 @@ fn getgroups(cx: &mut Context, a: &Args) -> SysResult {
         if (n as usize) < c.groups.len() {
             return Err(EINVAL);
         }
-        cx.mm().copy_out(a.va(1), c.groups.as_bytes())?;
+        let mut shown: Vec<u32> = c.groups.iter().map(|g| c.user_ns.gid_shown(*g)).collect();
+        shown.sort_unstable();
+        cx.mm().copy_out(a.va(1), shown.as_bytes())?;
     }
     Ok(c.groups.len())
 }
@@ -481,7 +527,8 @@ fn getgroups(cx: &mut Context, a: &Args) -> SysResult {
 fn setgroups(cx: &mut Context, a: &Args) -> SysResult {
     const NGROUPS_MAX: u32 = 65_536;
     let n = a.u32(0);
-    if !cx.cred().has(Caps::SETGID) {
+    let ns = cx.cred().user_ns.clone();
+    if !cx.cred().has_own(Caps::SETGID) || !ns.may_setgroups() {
         return Err(EPERM);
     }
     if n > NGROUPS_MAX {
@@ -489,6 +536,9 @@ fn setgroups(cx: &mut Context, a: &Args) -> SysResult {
     }
     let mut groups = vec![0u32; n as usize];
     cx.mm().copy_in(a.va(1), groups.as_mut_bytes())?;
+    for g in &mut groups {
+        *g = ns.gid_from(*g)?;
+    }
     groups.sort_unstable();
     let mut c = (*cx.cred()).clone();
     c.groups = groups;
@@ -551,7 +601,7 @@ fn capset(cx: &mut Context, a: &Args) -> SysResult {
     };
     let (e, p, i) = (set(0), set(1), set(2));
     let old = cx.cred();
-    let limit = if old.has(Caps::SETPCAP) {
+    let limit = if old.has_own(Caps::SETPCAP) {
         old.inheritable | old.bounding
     } else {
         old.inheritable | old.permitted
@@ -589,7 +639,7 @@ fn get_robust_list(cx: &mut Context, a: &Args) -> SysResult {
     let (me, c) = (cx.cred(), t.cred());
     let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
         && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
-    if !Arc::ptr_eq(&t.group, &cx.group) && !same && !me.has(Caps::SYS_PTRACE) {
+    if !Arc::ptr_eq(&t.group, &cx.group) && !same && !me.has_in(&c.user_ns, Caps::SYS_PTRACE) {
         return Err(EPERM);
     }
     let mm = cx.mm();
@@ -744,7 +794,10 @@ fn prlimit64(cx: &mut Context, a: &Args) -> SysResult {
             let (me, c) = (cx.cred(), t.cred());
             let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
                 && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
-            if !Arc::ptr_eq(&t.group, &cx.group) && !same && !me.has(Caps::SYS_RESOURCE) {
+            if !Arc::ptr_eq(&t.group, &cx.group)
+                && !same
+                && !me.has_in(&c.user_ns, Caps::SYS_RESOURCE)
+            {
                 return Err(EPERM);
             }
             t
@@ -799,7 +852,7 @@ fn uname(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn set_name(cx: &Context, a: &Args) -> Result<Vec<u8>> {
-    if !cx.cred().has(Caps::SYS_ADMIN) {
+    if !cx.cred().has_in(&cx.ns().uts.user, Caps::SYS_ADMIN) {
         return Err(EPERM);
     }
     let len = a.i32(1);
@@ -908,7 +961,7 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
             if a.i32(0) == 23 {
                 return Ok(usize::from(c.bounding.contains(bit)));
             }
-            if !c.has(Caps::SETPCAP) {
+            if !c.has_own(Caps::SETPCAP) {
                 return Err(EPERM);
             }
             let mut c = (*c).clone();
@@ -928,7 +981,7 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
         27 => Ok(cx.cred().securebits as usize),
         28 => {
             let old = cx.cred();
-            if !old.has(Caps::SETPCAP) {
+            if !old.has_own(Caps::SETPCAP) {
                 return Err(EPERM);
             }
             let mut c = (*old).clone();

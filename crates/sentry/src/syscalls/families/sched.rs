@@ -144,7 +144,11 @@ fn tasks_of(cx: &Context, which: u32, who: i32) -> Result<Vec<Arc<crate::Task>>>
                 .collect()
         }
         2 => {
-            let uid = if who == 0 { cx.cred().uid } else { who as u32 };
+            let uid = if who == 0 {
+                cx.cred().uid
+            } else {
+                cx.cred().user_ns.uid_from(who as u32).map_err(|_| ESRCH)?
+            };
             l.processes()
                 .flat_map(|p| p.threads.values().cloned())
                 .filter(|t| t.cred().uid == uid)
@@ -171,7 +175,7 @@ fn setpriority(cx: &mut Context, a: &Args) -> SysResult {
     let me = cx.cred();
     for t in tasks_of(cx, a.u32(0), a.i32(1))? {
         let c = t.cred();
-        if me.euid != c.uid && me.euid != c.euid && !me.has(Caps::SYS_NICE) {
+        if me.euid != c.uid && me.euid != c.euid && !me.has_in(&c.user_ns, Caps::SYS_NICE) {
             return Err(EPERM);
         }
         if nice < t.nice.load(Ordering::Relaxed) && !me.has(Caps::SYS_NICE) {

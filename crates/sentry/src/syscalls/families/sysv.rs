@@ -40,9 +40,21 @@ fn ns(cx: &Context) -> Arc<IpcNamespace> {
     Arc::clone(&cx.ns().ipc)
 }
 
-/// Makes the ids at these places of an encoded structure the caller's numbers.
-fn with_numbers(cx: &Context, mut bytes: Vec<u8>, places: [usize; 2]) -> Vec<u8> {
-    for at in places {
+/// Makes the ids in an encoded structure the caller's numbers: the owners', and the processes' at these places.
+fn with_numbers(cx: &Context, mut bytes: Vec<u8>, places: &[usize]) -> Vec<u8> {
+    let ns = &cx.cred().user_ns;
+    for (at, user) in [(4, true), (8, false), (12, true), (16, false)] {
+        if let Some(b) = bytes.get_mut(at..at + 4) {
+            let id = u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+            let n = if user {
+                ns.uid_shown(id)
+            } else {
+                ns.gid_shown(id)
+            };
+            b.copy_from_slice(&n.to_le_bytes());
+        }
+    }
+    for &at in places {
         if let Some(b) = bytes.get_mut(at..at + 4) {
             let id = i32::from_le_bytes([b[0], b[1], b[2], b[3]]);
             b.copy_from_slice(&cx.number_of(id).to_le_bytes());
@@ -64,6 +76,11 @@ fn stat_of<T: Object>(r: &Registry<T>, id: i32, by_index: bool) -> Result<(usize
 fn perm_arg(cx: &Context, va: Va) -> Result<[u8; Perm::SIZE]> {
     let mut raw = [0; Perm::SIZE];
     cx.mm().copy_in(va, &mut raw)?;
+    let ns = &cx.cred().user_ns;
+    let word = |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+    let (uid, gid) = (ns.uid_from(word(4))?, ns.gid_from(word(8))?);
+    raw[4..8].copy_from_slice(&uid.to_le_bytes());
+    raw[8..12].copy_from_slice(&gid.to_le_bytes());
     Ok(raw)
 }
 
@@ -221,7 +238,7 @@ fn shmctl(cx: &mut Context, a: &Args) -> SysResult {
             if cmd != SHM_STAT_ANY {
                 s.perm(|p| p.check(&cred, READ))?;
             }
-            let bytes = with_numbers(cx, s.encode(attached(cx, &s)), [80, 84]);
+            let bytes = with_numbers(cx, s.encode(attached(cx, &s)), &[80, 84]);
             mm.copy_out(buf, &bytes)?;
             Ok(r)
         }
@@ -311,7 +328,7 @@ fn semctl(cx: &mut Context, a: &Args) -> SysResult {
             if cmd != SEM_STAT_ANY {
                 s.perm(|p| p.check(&cred, READ))?;
             }
-            mm.copy_out(arg, &s.encode())?;
+            mm.copy_out(arg, &with_numbers(cx, s.encode(), &[]))?;
             Ok(r)
         }
         GETPID => {
@@ -430,7 +447,7 @@ fn msgctl(cx: &mut Context, a: &Args) -> SysResult {
             if cmd != MSG_STAT_ANY {
                 q.perm(|p| p.check(&cred, READ))?;
             }
-            mm.copy_out(buf, &with_numbers(cx, q.encode(), [96, 100]))?;
+            mm.copy_out(buf, &with_numbers(cx, q.encode(), &[96, 100]))?;
             Ok(r)
         }
         IPC_SET => {
