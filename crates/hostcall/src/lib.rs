@@ -15,6 +15,7 @@ pub mod file;
 pub mod landlock;
 pub mod mem;
 pub mod path;
+pub mod probe;
 pub mod process;
 pub mod raw;
 pub mod sock;

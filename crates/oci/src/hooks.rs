@@ -62,6 +62,10 @@ fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
         match child.try_wait().tried("wait for it")? {
             Some(s) => break s,
             None if deadline.is_some_and(|d| Instant::now() >= d) => {
+                // With what it has started; its number is its group's until it is reaped.
+                if let Some(group) = rustix::process::Pid::from_raw(child.id() as i32) {
+                    let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+                }
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(Failure(format!(

@@ -367,20 +367,25 @@ words! {
 /// The longest `config.json` that is read.
 const MAX: u64 = 16 << 20;
 
+/// Whether it is a descriptor of this process, which may be a pipe: what `-` and a shell's `<(...)` become.
+fn is_stream(path: &Path) -> bool {
+    path == Path::new("/dev/stdin") || path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd")
+}
+
 /// Reads JSON from a file; gives the words that it has and this version does not know.
 pub fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<(T, Vec<String>), Failure> {
     let shown = path.display();
-    let size = std::fs::metadata(path)
-        .map_err(|e| Failure(format!("cannot read {shown}: {e}")))?
-        .len();
-    if size > MAX {
-        return Err(Failure(format!("{shown} is longer than {MAX} bytes")));
-    }
-    // A stream tells no size.
-    let mut text = Vec::new();
-    std::fs::File::open(path)
-        .and_then(|f| f.take(MAX).read_to_end(&mut text))
-        .map_err(|e| Failure(format!("cannot read {shown}: {e}")))?;
+    let text = if is_stream(path) {
+        let mut text = Vec::new();
+        let read = std::fs::File::open(path).and_then(|f| f.take(MAX + 1).read_to_end(&mut text));
+        read.and_then(|n| match n as u64 {
+            n if n > MAX => Err(std::io::Error::other(format!("it is longer than {MAX} bytes"))),
+            _ => Ok(text),
+        })
+    } else {
+        crate::state::read_file(path, MAX)
+    };
+    let text = text.map_err(|e| Failure(format!("cannot read {shown}: {e}")))?;
     parse(&text).map_err(|e| Failure(format!("{shown} is not understood: {e}")))
 }
 

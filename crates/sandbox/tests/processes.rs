@@ -315,7 +315,7 @@ impl Attendant for PassOn {
     }
     fn ready(&mut self, running: &Running, _: &[libc::pollfd]) {
         while let Ok(s) = host::next_signal(&self.0) {
-            running.send_signal(s, 0);
+            let _ = running.send_signal(s, 0);
         }
     }
 }
