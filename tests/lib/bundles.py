@@ -8,6 +8,7 @@ the test's, and must be gone in the end.
 import copy
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -188,17 +189,9 @@ class Place:
         cgroups = set()
         for top, _, _ in os.walk("/sys/fs/cgroup"):
             cgroups.add(top)
-        nets = set()
-        for p in Path("/proc").iterdir():
-            if p.name.isdigit():
-                try:
-                    nets.add(os.readlink(p / "ns/net"))
-                except OSError:
-                    pass
         return {
-            "mounts": sorted(Path("/proc/self/mountinfo").read_text().splitlines()),
-            "cgroups": {c for c in cgroups if "cloister" in c or "abuse" in c or "conf" in c},
-            "network namespaces": nets,
+            "mounts": [m for m in Path("/proc/self/mountinfo").read_text().splitlines() if str(self.dir) in m],
+            "cgroups": {c for c in cgroups if re.search(rf"/(conf|abuse|scale)-{os.getpid()}\b", c)},
         }
 
     def left(self, states=()):
@@ -211,10 +204,7 @@ class Place:
             now = self.footprint()
             for what in ["mounts", "cgroups"]:
                 if extra := set(now[what]) - set(self.before[what]):
-                    # The directory that all containers without a path of their own share.
-                    extra = {e for e in extra if not e.endswith("/cloister")}
-                    if extra:
-                        found.append(f"{what} {sorted(extra)[:4]}")
+                    found.append(f"{what} {sorted(extra)[:4]}")
             for s in states:
                 if Path(s).is_dir() and (names := os.listdir(s)):
                     found.append(f"state {names[:5]}")

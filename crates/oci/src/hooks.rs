@@ -20,16 +20,17 @@ pub fn run(name: &str, hooks: &[Hook], record: &Record, status: Status) -> Resul
 
 /// What a hook reads.
 pub fn state(record: &Record, status: Status) -> Vec<u8> {
-    serde_json::json!({
+    let mut words = serde_json::json!({
         "ociVersion": record.oci_version,
         "id": record.id,
         "status": status,
-        "pid": record.pid,
         "bundle": record.bundle,
         "annotations": record.annotations,
-    })
-    .to_string()
-    .into_bytes()
+    });
+    if status != Status::Stopped {
+        words["pid"] = record.pid.into();
+    }
+    words.to_string().into_bytes()
 }
 
 fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {

@@ -33,6 +33,7 @@ pub fn prepare(
     // It stays open as long as the process.
     let _ = report.into_raw();
     step("leave the terminal", host::setsid())?;
+    step("leave its directory", host::chdir(c"/"))?;
     step("follow the starter", own::die_with_starter(REPORT))?;
     let max_descriptors = own::raise_limits(standing);
     let roots = match standing {

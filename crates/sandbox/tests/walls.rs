@@ -21,7 +21,14 @@ const X32: u64 = 0x4000_0000;
 /// A pseudo-number: the 32-bit gate.
 const GATE_32: u64 = 1 << 40;
 
+/// uretprobe(2) and uprobe(2): newer hosts let them past every filter (`__seccomp_filter`), and refuse them
+/// outside code that the host itself has written.
+const UNFILTERED: [u64; 2] = [335, 336];
+
 type Try = (u64, [u64; 6]);
+
+/// `fcntl.h`; the `libc` crate leaves it out.
+const F_SETSIG: u64 = 10;
 
 const fn nr(n: i64) -> u64 {
     n as u64
@@ -29,23 +36,90 @@ const fn nr(n: i64) -> u64 {
 
 /// What somebody who has taken a process over would try first.
 const WANTED: &[i64] = &[
-    libc::SYS_open, libc::SYS_openat, libc::SYS_creat, libc::SYS_socket, libc::SYS_socketpair, libc::SYS_connect,
-    libc::SYS_bind, libc::SYS_accept4, libc::SYS_sendto, libc::SYS_execve, libc::SYS_execveat, libc::SYS_fork,
-    libc::SYS_vfork, libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_move_mount,
-    libc::SYS_open_tree, libc::SYS_fsopen, libc::SYS_bpf, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register, libc::SYS_userfaultfd, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev,
-    libc::SYS_pidfd_open, libc::SYS_pidfd_getfd, libc::SYS_pidfd_send_signal, libc::SYS_keyctl, libc::SYS_add_key,
-    libc::SYS_request_key, libc::SYS_perf_event_open, libc::SYS_unshare, libc::SYS_setns, libc::SYS_seccomp,
-    libc::SYS_setuid, libc::SYS_setresuid, libc::SYS_capset, libc::SYS_init_module, libc::SYS_finit_module,
-    libc::SYS_kexec_load, libc::SYS_reboot, libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt,
-    libc::SYS_personality, libc::SYS_open_by_handle_at, libc::SYS_name_to_handle_at, libc::SYS_memfd_create,
-    libc::SYS_memfd_secret, libc::SYS_shmat, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open,
-    libc::SYS_inotify_init1, libc::SYS_fanotify_init, libc::SYS_epoll_create1, libc::SYS_timer_create,
-    libc::SYS_signalfd4, libc::SYS_pkey_mprotect, libc::SYS_remap_file_pages, libc::SYS_prlimit64, libc::SYS_setrlimit,
-    libc::SYS_sethostname, libc::SYS_swapon, libc::SYS_syslog, libc::SYS_quotactl, libc::SYS_vmsplice, libc::SYS_splice,
-    libc::SYS_tee, libc::SYS_sendfile, libc::SYS_copy_file_range, libc::SYS_rt_sigqueueinfo, libc::SYS_tkill,
-    libc::SYS_uselib, libc::SYS_acct, libc::SYS_settimeofday, libc::SYS_clock_settime, libc::SYS_adjtimex,
-    libc::SYS_landlock_create_ruleset, libc::SYS_clone3,
+    libc::SYS_open,
+    libc::SYS_openat,
+    libc::SYS_creat,
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_accept4,
+    libc::SYS_sendto,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_bpf,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_userfaultfd,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_perf_event_open,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_seccomp,
+    libc::SYS_setuid,
+    libc::SYS_setresuid,
+    libc::SYS_capset,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_iopl,
+    libc::SYS_ioperm,
+    libc::SYS_modify_ldt,
+    libc::SYS_personality,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_memfd_create,
+    // memfd_secret
+    447,
+    libc::SYS_shmat,
+    libc::SYS_semget,
+    libc::SYS_msgget,
+    libc::SYS_mq_open,
+    libc::SYS_inotify_init1,
+    libc::SYS_fanotify_init,
+    libc::SYS_epoll_create1,
+    libc::SYS_timer_create,
+    libc::SYS_signalfd4,
+    libc::SYS_pkey_mprotect,
+    libc::SYS_remap_file_pages,
+    libc::SYS_prlimit64,
+    libc::SYS_setrlimit,
+    libc::SYS_sethostname,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_quotactl,
+    libc::SYS_vmsplice,
+    libc::SYS_splice,
+    libc::SYS_tee,
+    libc::SYS_sendfile,
+    libc::SYS_copy_file_range,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_tkill,
+    libc::SYS_uselib,
+    libc::SYS_acct,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_adjtimex,
+    libc::SYS_landlock_create_ruleset,
+    libc::SYS_clone3,
 ];
 
 fn tries(who: Process, all: bool) -> Vec<Try> {
@@ -58,32 +132,77 @@ fn tries(who: Process, all: bool) -> Vec<Try> {
     };
     if who == Process::Sentry {
         // Not the Sentry's: the Gofer's.
-        let files = [libc::SYS_openat2, libc::SYS_statx, libc::SYS_readlinkat, libc::SYS_getdents64, libc::SYS_fchownat];
+        let files = [
+            libc::SYS_openat2,
+            libc::SYS_statx,
+            libc::SYS_readlinkat,
+            libc::SYS_getdents64,
+            libc::SYS_fchownat,
+        ];
         v.extend(files.map(|n| (nr(n), [0; 6])));
     }
-    v.retain(|(n, _)| !on_list(*n) && *n != nr(libc::SYS_clone3));
+    v.retain(|(n, _)| !on_list(*n) && *n != nr(libc::SYS_clone3) && !UNFILTERED.contains(n));
     // Without a number, far above, of x32, of 32-bit programs (getpid, open, execve, socketcall).
-    v.extend([u64::from(u32::MAX), 1 << 31, X32 | nr(libc::SYS_getpid), X32 | nr(libc::SYS_read)].map(|n| (n, [0; 6])));
+    v.extend(
+        [
+            u64::from(u32::MAX),
+            1 << 31,
+            X32 | nr(libc::SYS_getpid),
+            X32 | nr(libc::SYS_read),
+        ]
+        .map(|n| (n, [0; 6])),
+    );
     v.extend([20, 5, 11, 102].map(|n| (GATE_32 | n, [0; 6])));
     let (read_exec, rwx) = (5, 7);
     let private = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     let child = libc::SIGCHLD as u64;
     v.extend([
         (nr(libc::SYS_mmap), [0, 4096, rwx, private, u64::MAX, 0]),
-        (nr(libc::SYS_mmap), [0, 4096, read_exec, private, u64::MAX, 0]),
+        (
+            nr(libc::SYS_mmap),
+            [0, 4096, read_exec, private, u64::MAX, 0],
+        ),
         (nr(libc::SYS_mprotect), [0x1000, 4096, read_exec, 0, 0, 0]),
         // The upper half of an argument that Linux takes as 32 bits hides nothing.
-        (nr(libc::SYS_mprotect), [0x1000, 4096, 1 << 32 | rwx, 0, 0, 0]),
+        (
+            nr(libc::SYS_mprotect),
+            [0x1000, 4096, 1 << 32 | rwx, 0, 0, 0],
+        ),
         (nr(libc::SYS_clone), [child, 0, 0, 0, 0, 0]),
-        (nr(libc::SYS_clone), [child | libc::CLONE_NEWUSER as u64, 0, 0, 0, 0, 0]),
-        (nr(libc::SYS_clone), [child | libc::CLONE_VM as u64 | libc::CLONE_VFORK as u64, 0, 0, 0, 0, 0]),
+        (
+            nr(libc::SYS_clone),
+            [child | libc::CLONE_NEWUSER as u64, 0, 0, 0, 0, 0],
+        ),
+        (
+            nr(libc::SYS_clone),
+            [
+                child | libc::CLONE_VM as u64 | libc::CLONE_VFORK as u64,
+                0,
+                0,
+                0,
+                0,
+                0,
+            ],
+        ),
         (nr(libc::SYS_clone), [1 << 32 | child, 0, 0, 0, 0, 0]),
         (nr(libc::SYS_fcntl), [0, libc::F_SETOWN as u64, 1, 0, 0, 0]),
-        (nr(libc::SYS_fcntl), [0, libc::F_SETSIG as u64, 9, 0, 0, 0]),
-        (nr(libc::SYS_fcntl), [0, libc::F_SETFL as u64, libc::O_ASYNC as u64, 0, 0, 0]),
-        (nr(libc::SYS_prctl), [libc::PR_SET_DUMPABLE as u64, 1, 0, 0, 0, 0]),
-        (nr(libc::SYS_prctl), [libc::PR_SET_PDEATHSIG as u64, 0, 0, 0, 0, 0]),
-        (nr(libc::SYS_prctl), [libc::PR_SET_PTRACER as u64, u64::MAX, 0, 0, 0, 0]),
+        (nr(libc::SYS_fcntl), [0, F_SETSIG, 9, 0, 0, 0]),
+        (
+            nr(libc::SYS_fcntl),
+            [0, libc::F_SETFL as u64, libc::O_ASYNC as u64, 0, 0, 0],
+        ),
+        (
+            nr(libc::SYS_prctl),
+            [libc::PR_SET_DUMPABLE as u64, 1, 0, 0, 0, 0],
+        ),
+        (
+            nr(libc::SYS_prctl),
+            [libc::PR_SET_PDEATHSIG as u64, 0, 0, 0, 0, 0],
+        ),
+        (
+            nr(libc::SYS_prctl),
+            [libc::PR_SET_PTRACER as u64, u64::MAX, 0, 0, 0, 0],
+        ),
         (nr(libc::SYS_prctl), [libc::PR_SET_MM as u64, 0, 0, 0, 0, 0]),
     ]);
     match who {
@@ -103,11 +222,17 @@ fn main() {
         && flag == "--try"
     {
         let mut a = [0; 6];
-        a.iter_mut().zip(rest).for_each(|(a, r)| *a = r.parse().unwrap());
+        a.iter_mut()
+            .zip(rest)
+            .for_each(|(a, r)| *a = r.parse().unwrap());
         return as_starter(who, number.parse().unwrap(), a);
     }
     let is_root = path::effective_ids().0 == 0;
-    let users: &[Option<u32>] = if is_root { &[None, Some(65534)] } else { &[None] };
+    let users: &[Option<u32>] = if is_root {
+        &[None, Some(65534)]
+    } else {
+        &[None]
+    };
     let mut tried = 0;
     for user in users {
         let all = match std::env::var("WALLS").as_deref() {
@@ -119,20 +244,36 @@ fn main() {
             let tries = tries(who, all);
             for (number, a) in &tries {
                 let mut c = Command::new(std::env::current_exe().unwrap());
-                c.args(["--try", name]).arg(number.to_string()).args(a.map(|a| a.to_string()));
+                c.args(["--try", name])
+                    .arg(number.to_string())
+                    .args(a.map(|a| a.to_string()));
                 if let Some(u) = user {
                     c.uid(*u).gid(*u);
                 }
                 let out = c.output().unwrap();
                 let text = String::from_utf8_lossy(&out.stdout);
-                let want = format!("the {} made a host call that is not on its list", if name == "sentry" { "Sentry" } else { "Gofer" });
-                assert!(text.contains(&want), "{name} (user {user:?}), call {number} {a:?}: {text}{}", String::from_utf8_lossy(&out.stderr));
+                let want = format!(
+                    "the {} made a host call that is not on its list",
+                    if name == "sentry" { "Sentry" } else { "Gofer" }
+                );
+                assert!(
+                    text.contains(&want),
+                    "{name} (user {user:?}), call {number} {a:?}: {text}{}",
+                    String::from_utf8_lossy(&out.stderr)
+                );
             }
-            println!("test {name} (user {user:?}) ... ok, {} calls, {:?}", tries.len(), started.elapsed());
+            println!(
+                "test {name} (user {user:?}) ... ok, {} calls, {:?}",
+                tries.len(),
+                started.elapsed()
+            );
             tried += tries.len();
         }
     }
-    println!("{tried} calls tried, every one ended its process; left out: clone3 (is answered with ENOSYS)");
+    println!(
+        "{tried} calls tried, every one ended its process; left out: clone3 (is answered with ENOSYS), \
+         uprobe and uretprobe (the host does not filter them)"
+    );
 }
 
 struct Nobody;
