@@ -64,6 +64,13 @@ impl Hierarchies {
     }
 }
 
+/// Whether a bundle asks for limits, or for a place of its groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    Yes,
+    No,
+}
+
 /// A container's groups. Kept in its record.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -177,9 +184,9 @@ impl Cgroups {
         dir
     }
 
-    /// Makes the directories. Where the host does not let us, there are none then, and `warnings` says so;
-    /// that is an error only for root, who asked for a path.
-    pub fn make(&mut self, path: &str, warnings: &mut Vec<String>) -> Result<()> {
+    /// Makes the directories. Where the host does not let us, there are none then, and `warnings` says so to who
+    /// wants them; that is an error only for root, who asked for a path.
+    pub fn make(&mut self, path: &str, wanted: Wanted, warnings: &mut Vec<String>) -> Result<()> {
         // Another container's end may take a parent away that was there.
         let mut made = self.make_all();
         for _ in 0..100 {
@@ -194,7 +201,9 @@ impl Cgroups {
             if rustix::process::geteuid().is_root() && !path.is_empty() {
                 return Err(e);
             }
-            warnings.push(format!("there is no cgroup, limits of resources are not kept: {e}"));
+            if wanted == Wanted::Yes {
+                warnings.push(format!("there is no cgroup, limits of resources are not kept: {e}"));
+            }
             *self = Cgroups::default();
         }
         Ok(())

@@ -100,6 +100,11 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
     }
     let uids = id_ranges(&linux.uid_mappings, "uidMappings")?;
     let gids = id_ranges(&linux.gid_mappings, "gidMappings")?;
+    if !rustix::process::geteuid().is_root() && uids.iter().chain(&gids).any(|r| r.count > 1) {
+        warnings.push(
+            "linux.uidMappings: newuidmap is not used: on the host, all files are this user's".into(),
+        );
+    }
     let mut mounts = Vec::new();
     for m in &spec.mounts {
         if let Some(made) = mount(bundle, m, &mut roots, &mut warnings)? {

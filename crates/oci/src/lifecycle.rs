@@ -1,6 +1,6 @@
 //! The commands: create, start, state, kill, delete, run, ps, list, pause, resume, events, wait.
 
-use crate::cgroup::Cgroups;
+use crate::cgroup::{Cgroups, Wanted};
 use crate::client::{self, Connection, Reply, Request};
 use crate::convert;
 use crate::launch::{self, Start, exit_code};
@@ -88,7 +88,9 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
     let grouped = Cgroups::plan(path, &c.id, rt.systemd_cgroup, &mut warnings).and_then(|g| {
         record.cgroups = g;
         dir.save(&record)?;
-        record.cgroups.make(path, &mut warnings)?;
+        let asked = !path.is_empty() || linux.resources.is_some();
+        let wanted = if asked { Wanted::Yes } else { Wanted::No };
+        record.cgroups.make(path, wanted, &mut warnings)?;
         record
             .cgroups
             .apply(&linux.resources.unwrap_or_default(), &mut warnings)

@@ -127,6 +127,20 @@ pub fn check_id(id: &str) -> Result<()> {
     Ok(())
 }
 
+/// The state is believed: nobody else may have made it. (An ordinary user's may lie in /tmp, where anybody can
+/// be there first.)
+fn check_owner(root: &Path) -> Result<()> {
+    let s = rustix::fs::stat(root).tried(&format!("look at {}", root.display()))?;
+    let own = s.st_uid == 0 || s.st_uid == rustix::process::geteuid().as_raw();
+    if !own || s.st_mode & 0o002 != 0 {
+        return Err(Failure(format!(
+            "{} is another user's or anybody's: name a directory of yours with --root",
+            root.display()
+        )));
+    }
+    Ok(())
+}
+
 impl Dir {
     /// Makes the directory; fails where there is one.
     pub fn create(root: &Path, id: &str) -> Result<(Dir, Lock)> {
@@ -140,6 +154,7 @@ impl Dir {
                 .create(p)
         };
         private(true, root).tried(&format!("make {}", root.display()))?;
+        check_owner(root)?;
         let path = root.join(id);
         match private(false, &path) {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -164,6 +179,7 @@ impl Dir {
         if !path.is_dir() {
             return Err(Failure(format!("container {id:?} does not exist")));
         }
+        check_owner(root)?;
         Dir::open_path(path)
     }
 

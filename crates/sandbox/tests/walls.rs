@@ -211,7 +211,7 @@ fn tries(who: Process, all: bool) -> Vec<Try> {
             (nr(libc::SYS_ioctl), [2, libc::TIOCSCTTY, 0, 0, 0, 0]),
             (nr(libc::SYS_ioctl), [0, libc::FIOASYNC, 0, 0, 0, 0]),
         ]),
-        Process::Gofer => v.push((nr(libc::SYS_tgkill), [1, 1, 9, 0, 0, 0])),
+        Process::Gofer => v.push((nr(libc::SYS_tgkill), [2, 2, 9, 0, 0, 0])),
     }
     v
 }
