@@ -16,6 +16,7 @@ pub mod inet;
 pub mod landlock;
 pub mod mem;
 pub mod path;
+pub mod probe;
 pub mod process;
 pub mod raw;
 pub mod sock;

@@ -151,20 +151,29 @@ pub fn plan(
             warnings.push(format!("{word} has no effect: the host's labels and classes do not apply inside"));
         }
     }
-    if linux.personality.as_ref().is_some_and(|p| p["domain"] != "LINUX") {
-        return Err(refuse("linux.personality: only LINUX is there"));
+    let foreign = |p: &serde_json::Value| {
+        p["domain"] != "LINUX" || p["flags"].as_array().is_some_and(|f| !f.is_empty())
+    };
+    if linux.personality.as_ref().is_some_and(foreign) {
+        return Err(refuse("linux.personality: only LINUX without flags is there"));
     }
     if linux.time_offsets.is_some() {
         return Err(refuse("linux.timeOffsets: there are no time namespaces"));
     }
-    if matches!(linux.rootfs_propagation.as_str(), "shared" | "rshared" | "slave" | "rslave") {
-        warnings.push(format!(
-            "linux.rootfsPropagation {} has no effect: mounts inside never reach the host",
-            linux.rootfs_propagation
-        ));
+    match linux.rootfs_propagation.as_str() {
+        "" | "private" | "rprivate" | "unbindable" | "runbindable" => {}
+        p @ ("shared" | "rshared" | "slave" | "rslave") => warnings.push(format!(
+            "linux.rootfsPropagation {p} has no effect: mounts inside never reach the host"
+        )),
+        p => return Err(refuse(format!("linux.rootfsPropagation: {p:?} is not known"))),
     }
     let uids = id_ranges(&linux.uid_mappings, "uidMappings")?;
     let gids = id_ranges(&linux.gid_mappings, "gidMappings")?;
+    if !rustix::process::geteuid().is_root() && uids.iter().chain(&gids).any(|r| r.count > 1) {
+        warnings.push(
+            "linux.uidMappings: newuidmap is not used: on the host, all files are this user's".into(),
+        );
+    }
     let mut mounts = Vec::new();
     for m in &spec.mounts {
         if let Some(made) = mount(bundle, m, &mut roots, &mut warnings)? {
@@ -252,6 +261,15 @@ fn host_name(name: &str, word: &str) -> Result<String, Failure> {
 fn c_path(p: &Path) -> Result<CString, Failure> {
     CString::new(p.as_os_str().as_bytes())
         .map_err(|_| Failure(format!("{} has a zero byte", p.display())))
+}
+
+/// What is made on the way to a path is made one by one.
+fn check_depth(word: &str, path: &str) -> Result<(), Failure> {
+    const DEEPEST: usize = 256;
+    if path.split('/').filter(|p| !p.is_empty()).count() > DEEPEST {
+        return Err(refuse(format!("{word}: {path} has more than {DEEPEST} components")));
+    }
+    Ok(())
 }
 
 fn access(writable: bool) -> Access {
@@ -423,6 +441,7 @@ fn mount(
     }
     // Relative ones are of the root directory (older bundles have them).
     let target = format!("/{}", m.destination.trim_start_matches('/'));
+    check_depth("mount", &target)?;
     let o = mount_options(m, warnings)?;
     if !m.uid_mappings.is_empty() || !m.gid_mappings.is_empty() {
         return Err(refuse(format!("mount {target}: uidMappings are not supported")));
@@ -538,6 +557,7 @@ pub fn process(p: &spec::Process, warnings: &mut Vec<String>) -> Result<ProcessS
     if !p.cwd.starts_with('/') {
         return Err(refuse(format!("process.cwd {:?} is not an absolute path", p.cwd)));
     }
+    check_depth("process.cwd", &p.cwd)?;
     for text in p.args.iter().chain(&p.env).chain([&p.cwd]) {
         if text.contains('\0') {
             return Err(refuse("process: a text has a zero byte"));

@@ -47,14 +47,17 @@ pub(crate) enum Said {
     Nothing,
 }
 
+/// From a child.
 pub(crate) fn send(fd: RawFd, kind: u32, payload: &[u8]) -> Result<()> {
-    send_with(fd, kind, payload, &[])
-}
-
-pub(crate) fn send_with(fd: RawFd, kind: u32, payload: &[u8], given: &[RawFd]) -> Result<()> {
     let mut packet = kind.to_le_bytes().to_vec();
     packet.extend_from_slice(&payload[..payload.len().min(MAX - 4)]);
-    sock::send(fd, &packet, given).map(|_| ())
+    sock::send(fd, &packet, &[]).map(|_| ())
+}
+
+/// From the starter, which nobody can make wait.
+pub(crate) fn tell(fd: RawFd, kind: u32, payload: &[u8], given: &[RawFd]) -> Result<()> {
+    let packet = [&kind.to_le_bytes(), payload].concat();
+    sock::try_send(fd, &packet, given).map(|_| ())
 }
 
 pub(crate) fn receive(fd: RawFd) -> Said {

@@ -36,6 +36,8 @@ pub fn prepare(
     // It stays open as long as the process.
     let _ = report.into_raw();
     step("leave the terminal", host::setsid())?;
+    // The exchange of the root directory takes along who stands there, stub processes too.
+    step("leave its directory", host::chdir(c"/"))?;
     own::raise_limits(standing);
     match standing {
         Standing::Privileged => {

@@ -84,27 +84,27 @@ impl Running {
     }
 
     /// Has the Sentry send a signal: to the first program (0), to all ([`control::ALL`]), or to a process.
-    pub fn send_signal(&self, signal: i32, process: u32) {
-        // A Sentry that is gone is found by `wait`.
+    /// `EAGAIN` where it has not read what was sent before.
+    pub fn send_signal(&self, signal: i32, process: u32) -> Result<()> {
         let m = [signal.to_le_bytes(), process.to_le_bytes()].concat();
-        let _ = control::send(self.control.raw(), SIGNAL, &m);
+        control::tell(self.control.raw(), SIGNAL, &m, &[])
     }
 
     /// Tells the Sentry a terminal's new size: the first program's (0), or that of a process.
     pub fn send_window(&self, rows: u16, cols: u16, process: u32) {
         let size = u32::from(rows) | u32::from(cols) << 16;
         let m = [size.to_le_bytes(), process.to_le_bytes()].concat();
-        let _ = control::send(self.control.raw(), WINDOW, &m);
+        let _ = control::tell(self.control.raw(), WINDOW, &m, &[]);
     }
 
     /// Tells the Sentry how many tasks there may be inside; 0 for no limit.
     pub fn set_pids_limit(&self, limit: u32) {
-        let _ = control::send(self.control.raw(), control::PIDS_LIMIT, &limit.to_le_bytes());
+        let _ = control::tell(self.control.raw(), control::PIDS_LIMIT, &limit.to_le_bytes(), &[]);
     }
 
     /// Asks the Sentry for something; `number` comes back with the answer.
     pub fn ask(&self, kind: u32, number: u32, given: &[RawFd]) -> Result<()> {
-        control::send_with(self.control.raw(), kind, &number.to_le_bytes(), given)
+        control::tell(self.control.raw(), kind, &number.to_le_bytes(), given)
     }
 
     /// The host's process ids of the Sentry and the Gofer: for tests and for people who look.
