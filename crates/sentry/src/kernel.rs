@@ -40,6 +40,7 @@ pub struct Kernel {
     pub timers: Arc<TimerService>,
     /// The initial namespaces.
     pub initial: Arc<NsProxy>,
+    pub cgroups: crate::cgroup::Hierarchy,
     /// Numbers namespaces.
     pub namespaces: vfs::userns::Registry,
     /// Anonymous files in memory: memfd_create(2), shared memory.
@@ -103,6 +104,7 @@ pub struct Parts {
 impl Kernel {
     #[must_use]
     pub fn new(p: Parts) -> Arc<Kernel> {
+        let cgroups = crate::cgroup::Hierarchy::new();
         let mut boot_id = [0u8; 16];
         hostcall::time::random(&mut boot_id);
         Arc::new(Kernel {
@@ -120,7 +122,9 @@ impl Kernel {
                     domainname: b"(none)".to_vec(),
                 },
                 p.net,
+                cgroups.initial_namespace(),
             ),
+            cgroups,
             namespaces: vfs::userns::Registry::default(),
             terminals: p.terminals,
             strace: p.strace,

@@ -137,6 +137,8 @@ pub fn prepare(
     task.set_mask(SigSet(spec.blocked));
     task.no_new_privs
         .store(spec.no_new_privs, Ordering::Relaxed);
+    kernel.cgroups.root.try_charge().unwrap_or_default();
+    crate::cgroup::begin(&list, &group, &kernel.cgroups.root);
     list.add_process(Process {
         group,
         parent: 0,

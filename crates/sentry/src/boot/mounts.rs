@@ -48,7 +48,7 @@ pub fn register(kernel: &Arc<Kernel>) {
     }
     crate::fs::proc::register(kernel);
     crate::fs::sys::register(kernel);
-    crate::fs::sys::register_cgroup(kernel);
+    crate::cgroup::files::register(kernel);
     crate::fs::dev::register(kernel);
 }
 

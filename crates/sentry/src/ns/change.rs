@@ -3,8 +3,8 @@
 use super::nsfs::NsRef;
 use super::pid::PidNs;
 use super::{Ns, NsProxy};
-use crate::Kernel;
 use crate::task::{Context, Task};
+use crate::{Kernel, ThreadGroup};
 use abi::Result;
 use abi::errno::{EINVAL, EPERM};
 use abi::linux::{
@@ -47,7 +47,7 @@ pub fn fresh(t: &Task, flags: u32) -> Result<Fresh> {
     if !cred.has_own(Caps::SYS_ADMIN) {
         return Err(EPERM);
     }
-    let proxy = copy(kernel, &t.pid.ns, &old, &cred.user_ns, flags)?;
+    let proxy = copy(kernel, &t.pid.ns, &old, &cred.user_ns, &t.group, flags)?;
     Ok(Fresh { cred, proxy })
 }
 
@@ -56,6 +56,7 @@ fn copy(
     active: &Arc<PidNs>,
     old: &Arc<NsProxy>,
     user: &UserNs,
+    group: &ThreadGroup,
     flags: u32,
 ) -> Result<Arc<NsProxy>> {
     let mut new = NsProxy::clone(old);
@@ -78,7 +79,7 @@ fn copy(
         new.net = Ns::new(id()?, user, old.net.sibling(user));
     }
     if flags & CLONE_NEWCGROUP != 0 {
-        return Err(EINVAL);
+        new.cgroup = Ns::new(id()?, user, group.cgroup());
     }
     Ok(Arc::new(new))
 }
@@ -190,8 +191,12 @@ impl Set {
                 }
                 self.proxy.pid_for_children = n.clone();
             }
-            // There is one of each.
-            NsRef::Cgroup | NsRef::Time => self.admin(cx, &UserNs::default())?,
+            NsRef::Cgroup(n) => {
+                self.admin(cx, &n.user)?;
+                self.proxy.cgroup = n.clone();
+            }
+            // There is one.
+            NsRef::Time => self.admin(cx, &UserNs::default())?,
         }
         Ok(())
     }
@@ -230,7 +235,7 @@ pub fn setns(cx: &Context, target: &Target, flags: u32) -> Result<()> {
                 NsRef::Uts(ns.uts.clone()),
                 NsRef::Ipc(ns.ipc.clone()),
                 NsRef::Pid(t.pid.ns.clone()),
-                NsRef::Cgroup,
+                NsRef::Cgroup(ns.cgroup.clone()),
                 NsRef::Net(ns.net.clone()),
                 NsRef::Time,
             ];

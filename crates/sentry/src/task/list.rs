@@ -129,7 +129,9 @@ impl TaskList {
     }
     /// Removes an ended thread; gives how many remain in its group.
     pub fn remove_task(&mut self, t: &Task) -> usize {
-        self.tasks.remove(&t.tid);
+        if self.tasks.remove(&t.tid).is_some() && !t.is_leader() {
+            t.group.cgroup().uncharge(1);
+        }
         let left = match self.processes.get_mut(&t.group.tgid) {
             Some(p) => {
                 p.threads.remove(&t.tid);
@@ -347,6 +349,9 @@ impl TaskList {
             q.children.remove(&tgid);
         }
         self.release(tgid);
+        let c = p.group.cgroup();
+        crate::cgroup::end(&p.group);
+        c.uncharge(1);
         Some(p)
     }
     pub fn note_stopped(&mut self, tgid: i32, signal: i32) {
