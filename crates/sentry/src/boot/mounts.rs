@@ -48,6 +48,7 @@ pub fn register(kernel: &Arc<Kernel>) {
     }
     crate::fs::proc::register(kernel);
     crate::fs::sys::register(kernel);
+    crate::fs::overlay::register(kernel);
     crate::cgroup::files::register(kernel);
     crate::fs::dev::register(kernel);
 }

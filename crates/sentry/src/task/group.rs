@@ -84,7 +84,7 @@ impl ThreadGroup {
     #[must_use]
     pub fn cgroup(&self) -> Arc<Cgroup> {
         let c = self.cgroup.lock().clone();
-        c.unwrap_or_else(|| Cgroup::nowhere())
+        c.unwrap_or_else(Cgroup::nowhere)
     }
     pub fn set_cgroup(&self, c: Arc<Cgroup>) {
         *self.cgroup.lock() = Some(c);

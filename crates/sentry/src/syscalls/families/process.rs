@@ -1432,5 +1432,5 @@ pub const CALLS: &[Call] = &[
         &[Arg::Fd, Arg::Int, Arg::Hex],
         pidfd_getfd,
     ),
-    Call::new(435, "clone3", &[Arg::Ptr, Arg::Uint], clone3),
+    Call::new(435, "clone3", &[Arg::Ptr, Arg::Uint], clone3).note("no set_tid; no time namespaces"),
 ];
