@@ -24,6 +24,7 @@
 
 mod addr;
 pub mod control;
+pub mod host;
 mod inet;
 mod inflight;
 mod ioctl;

@@ -2,12 +2,13 @@
 
 use crate::addr::Endpoint;
 use crate::inflight::InFlightRegistry;
-use crate::options::{Common, SO_REUSEADDR, SO_REUSEPORT};
+use crate::host::{HostNetwork, Interface};
+use crate::options::{Common, LO_INDEX, SO_REUSEADDR, SO_REUSEPORT};
 use crate::tcp::Listener;
 use crate::udp::UdpRx;
 use crate::unix::UnixSock;
 use abi::Result;
-use abi::errno::{EADDRINUSE, EADDRNOTAVAIL};
+use abi::errno::{EOPNOTSUPP, EADDRINUSE, EADDRNOTAVAIL};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,6 +21,8 @@ pub const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
 
 /// See the module.
 pub struct NetNamespace {
+    /// The host's network, where this is it.
+    pub(crate) host: Option<Arc<HostNetwork>>,
     pub(crate) tcp: PortTable<Listener>,
     pub(crate) udp: PortTable<UdpRx>,
     pub(crate) abstract_names: Mutex<BTreeMap<Vec<u8>, Weak<UnixSock>>>,
@@ -49,7 +52,18 @@ impl NetNamespace {
     /// A namespace with a loopback interface that is up.
     #[must_use]
     pub fn new() -> Arc<NetNamespace> {
+        Self::on(None)
+    }
+
+    /// The host's: AF_INET and AF_INET6 are its sockets.
+    #[must_use]
+    pub fn of_host(host: Arc<HostNetwork>) -> Arc<NetNamespace> {
+        Self::on(Some(host))
+    }
+
+    fn on(host: Option<Arc<HostNetwork>>) -> Arc<NetNamespace> {
         Arc::new(NetNamespace {
+            host,
             tcp: PortTable::new(),
             udp: PortTable::new(),
             abstract_names: Mutex::new(BTreeMap::new()),
@@ -72,9 +86,14 @@ impl NetNamespace {
     pub fn is_up(&self) -> bool {
         self.up.load(Ordering::Relaxed)
     }
-    pub(crate) fn set_up(&self, up: bool) {
+    /// Takes the loopback interface up or down. `EOPNOTSUPP` for the host's, which is not ours to change.
+    pub fn set_up(&self, up: bool) -> Result<()> {
+        if self.host.is_some() && !up {
+            return Err(EOPNOTSUPP);
+        }
         self.up.store(up, Ordering::Relaxed);
         self.addressed.fetch_or(up, Ordering::Relaxed);
+        Ok(())
     }
     /// Whether it has its addresses: from the first time that it is up.
     #[must_use]
@@ -97,6 +116,32 @@ impl NetNamespace {
     /// Adds an address of this host that is reached in memory (the container's own).
     pub fn add_address(&self, ip: IpAddr) {
         self.local.write().push(ip.to_canonical());
+    }
+    /// The interfaces, as programs are told of them.
+    pub(crate) fn interfaces(&self) -> Vec<Interface> {
+        if let Some(h) = &self.host {
+            return h.interfaces.clone();
+        }
+        const IFF_UP_LOOPBACK_RUNNING: u32 = 0x49;
+        const IFF_LOOPBACK: u32 = 8;
+        let loopbacks = [
+            (IpAddr::V4(Ipv4Addr::LOCALHOST), 8),
+            (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+        ];
+        vec![Interface {
+            name: "lo".into(),
+            index: LO_INDEX,
+            flags: if self.is_up() {
+                IFF_UP_LOOPBACK_RUNNING
+            } else {
+                IFF_LOOPBACK
+            },
+            mtu: 65536,
+            addresses: loopbacks
+                .into_iter()
+                .filter(|_| self.has_addresses())
+                .collect(),
+        }]
     }
     pub(crate) fn next_ino(&self) -> u64 {
         self.next_ino.fetch_add(1, Ordering::Relaxed)

@@ -22,6 +22,7 @@
 
 pub mod boot;
 pub mod cgroup;
+pub mod container;
 pub mod fs;
 pub mod kernel;
 pub mod ns;

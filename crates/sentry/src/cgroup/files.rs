@@ -25,8 +25,10 @@ pub fn register(k: &Arc<Kernel>) {
         "cgroup2",
         Arc::new(MadeBy(move |vfs: &Arc<vfs::Vfs>, cx: &Caller<'_>| {
             let k = kernel.upgrade().ok_or(ENOENT)?;
-            let ns = task_of(cx.task)
-                .map_or_else(|| k.initial.cgroup.clone(), |t| t.ns().cgroup.clone());
+            let ns = task_of(cx.task).map_or_else(
+                || k.container_of(cx.task).ns.cgroup.clone(),
+                |t| t.ns().cgroup.clone(),
+            );
             if !cx.cred.has_in(&ns.user, Caps::SYS_ADMIN) {
                 return Err(EPERM);
             }

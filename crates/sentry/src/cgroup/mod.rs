@@ -1,5 +1,5 @@
-//! Control groups, version 2 (`cgroups(7)`, Documentation/admin-guide/cgroup-v2.rst): one tree, which every process
-//! is somewhere in, with the `pids` controller and the core's own services (freezing, killing).
+//! Control groups, version 2 (`cgroups(7)`, Documentation/admin-guide/cgroup-v2.rst): one tree for a
+//! container, which every process of it is somewhere in, with the `pids` controller and the core's own services (freezing, killing).
 //!
 //! A process is in one group with all its threads (there are no threaded groups). It counts against its group
 //! and all above it: each live thread but the main one, and the main one until it is waited for.
@@ -34,7 +34,8 @@ const GROUPS_MAX: usize = 4096;
 /// No limit.
 pub const NO_LIMIT: i64 = i64::MAX;
 
-/// The tree.
+/// The trees: the root container's, and one of its own for each other container, so that they do not reach each
+/// other's.
 pub struct Hierarchy {
     pub root: Arc<Cgroup>,
     /// Held by everything that changes the tree's shape, moves processes, or freezes.
@@ -470,6 +471,15 @@ impl Cgroup {
     fn descendants(&self) -> u64 {
         let below: Vec<_> = self.inner.lock().children.values().cloned().collect();
         below.iter().map(|c| 1 + c.descendants()).sum()
+    }
+}
+
+impl Kernel {
+    /// A tree for another container, as a namespace.
+    pub fn new_cgroups(&self) -> Result<Arc<CgroupNs>> {
+        let id = self.cgroups.next_id.fetch_add(1, Ordering::Relaxed);
+        let root = Cgroup::new(id, b"", None, 0, 0);
+        Ok(Ns::new(self.namespaces.new_id()?, &UserNs::default(), root))
     }
 }
 

@@ -27,8 +27,10 @@ pub fn register(k: &Arc<Kernel>) {
         Arc::new(MadeBy(move |vfs: &Arc<vfs::Vfs>, cx: &Caller<'_>| {
             let k = kernel.upgrade().ok_or(ENOENT)?;
             // It shows the pid namespace of who mounts it.
-            let ns = task_of(cx.task)
-                .map_or_else(|| k.initial.pid_for_children.clone(), |t| t.pid.ns.clone());
+            let ns = task_of(cx.task).map_or_else(
+                || k.container_of(cx.task).ns.pid_for_children.clone(),
+                |t| t.pid.ns.clone(),
+            );
             if !cx.cred.has_in(&ns.user, vfs::Caps::SYS_ADMIN) {
                 return Err(EPERM);
             }

@@ -11,7 +11,6 @@ use tty::{Devpts, JobControl, Process, Pty};
 
 /// The terminals of a sandbox.
 pub struct Terminals {
-    pub devpts: Arc<Devpts>,
     jobs: Arc<Jobs>,
 }
 
@@ -27,11 +26,14 @@ pub struct Jobs {
 impl Terminals {
     #[must_use]
     pub fn new() -> Terminals {
-        let jobs = Arc::new(Jobs::default());
         Terminals {
-            devpts: Devpts::new(jobs.clone()),
-            jobs,
+            jobs: Arc::default(),
         }
+    }
+    /// The terminals of one container.
+    #[must_use]
+    pub fn new_devpts(&self) -> Arc<Devpts> {
+        Devpts::new(self.jobs.clone())
     }
     /// Once, when the kernel is made.
     pub fn attach(&self, k: &Arc<Kernel>) {

@@ -3,8 +3,9 @@
 use super::nsfs::NsRef;
 use super::pid::PidNs;
 use super::{Ns, NsProxy};
+use crate::Kernel;
+use crate::cgroup::Cgroup;
 use crate::task::{Context, Task};
-use crate::{Kernel, ThreadGroup};
 use abi::Result;
 use abi::errno::{EINVAL, EPERM};
 use abi::linux::{
@@ -47,16 +48,25 @@ pub fn fresh(t: &Task, flags: u32) -> Result<Fresh> {
     if !cred.has_own(Caps::SYS_ADMIN) {
         return Err(EPERM);
     }
-    let proxy = copy(kernel, &t.pid.ns, &old, &cred.user_ns, &t.group, flags)?;
+    let proxy = copy(
+        kernel,
+        &t.pid.ns,
+        &old,
+        &cred.user_ns,
+        &t.group.cgroup(),
+        flags,
+    )?;
     Ok(Fresh { cred, proxy })
 }
 
-fn copy(
+/// New namespaces for those that the flags name, which belong to `user`; the others stay (`copy_namespaces`).
+/// `active`: the pid namespace of who asks; `group`: its control group.
+pub fn copy(
     kernel: &Kernel,
     active: &Arc<PidNs>,
     old: &Arc<NsProxy>,
     user: &UserNs,
-    group: &ThreadGroup,
+    group: &Arc<Cgroup>,
     flags: u32,
 ) -> Result<Arc<NsProxy>> {
     let mut new = NsProxy::clone(old);
@@ -79,7 +89,7 @@ fn copy(
         new.net = Ns::new(id()?, user, old.net.sibling(user));
     }
     if flags & CLONE_NEWCGROUP != 0 {
-        new.cgroup = Ns::new(id()?, user, group.cgroup());
+        new.cgroup = Ns::new(id()?, user, group.clone());
     }
     Ok(Arc::new(new))
 }

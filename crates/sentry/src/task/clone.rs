@@ -73,7 +73,10 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     let kernel = cx.kernel.clone();
     {
         let l = kernel.tasks.lock();
-        if l.task_count() >= kernel.task_limit() || l.process_count() >= PROCESSES_MAX {
+        if l.task_count() >= TASKS_MAX
+            || cx.group.container.is_full()
+            || l.process_count() >= PROCESSES_MAX
+        {
             return Err(EAGAIN);
         }
         let limit = cx.group.limits.lock().0[super::limits::NPROC].current;
@@ -148,7 +151,12 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     let group = if has(CLONE_THREAD) {
         cx.group.clone()
     } else {
-        let g = ThreadGroup::new(pid.clone(), actions, cx.group.limits.lock().clone());
+        let g = ThreadGroup::new(
+            pid.clone(),
+            &cx.group.container,
+            actions,
+            cx.group.limits.lock().clone(),
+        );
         *g.exe.write() = cx.group.exe.read().clone();
         *g.exe_guard.lock() = cx.group.exe_guard.lock().clone();
         g.dumpable

@@ -154,7 +154,7 @@ fn build(task: &Arc<Task>, req: &ExecRequest) -> Result<Built> {
     let opened = open(task, req)?;
     let (cred, secure) = credentials(task, &opened.file)?;
     let space = task.kernel.platform.new_address_space()?;
-    let mm = Mm::new(task.kernel.clas.clone(), space);
+    let mm = Mm::new(task.group.container.clas.clone(), space);
     task.kernel.prepare_mm(&mm);
     let loaded = load(task, &mm, &opened, req, &cred, secure)?;
     let mut thread = mm.address_space().new_thread()?;

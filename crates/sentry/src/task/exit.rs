@@ -145,7 +145,7 @@ impl Kernel {
         }
         group.exit_wait.notify(Events::READABLE);
         if tgid == 1 {
-            self.end_sandbox(status);
+            self.end_container(&group.container, status);
         }
         self.tell_parent_of_exit(tgid);
     }
@@ -167,9 +167,10 @@ impl Kernel {
             let Some(status) = p.zombie else { return };
             let Some(parent) = l.group(p.parent) else {
                 // Started from outside: the starter is who waits for it.
+                let group = p.group.clone();
                 drop(l);
                 self.tasks.lock().reap(tgid);
-                self.tell_end_of_exec(tgid, status);
+                self.end_outsider(&group, status);
                 return;
             };
             let (code, value) = if status & 0x7f == 0 {

@@ -3,6 +3,7 @@
 use super::limits::Limits;
 use super::signal::{Actions, Pending};
 use crate::cgroup::Cgroup;
+use crate::container::Container;
 use crate::ns::pid::Pid;
 use abi::Signal;
 use parking_lot::{Mutex, RwLock};
@@ -15,6 +16,7 @@ pub struct ThreadGroup {
     /// The id; `pid` has its numbers.
     pub tgid: i32,
     pub pid: Arc<Pid>,
+    pub container: Arc<Container>,
     /// Signals that it has no handler for do not end or stop it, but for SIGKILL and SIGSTOP from above its pid
     /// namespace (`SIGNAL_UNKILLABLE`): process 1 of a container or a namespace.
     pub unkillable: AtomicBool,
@@ -55,13 +57,19 @@ pub struct ThreadGroup {
 
 impl ThreadGroup {
     #[must_use]
-    pub fn new(pid: Arc<Pid>, actions: Arc<RwLock<Actions>>, limits: Limits) -> Arc<ThreadGroup> {
+    pub fn new(
+        pid: Arc<Pid>,
+        container: &Arc<Container>,
+        actions: Arc<RwLock<Actions>>,
+        limits: Limits,
+    ) -> Arc<ThreadGroup> {
         Arc::new(ThreadGroup {
             tgid: pid.id,
             cgroup: Mutex::new(None),
             frozen: AtomicBool::new(false),
             unkillable: AtomicBool::new(pid.is_init()),
             pid,
+            container: container.clone(),
             actions: RwLock::new(actions),
             shared: Pending::default(),
             child_wait: WaitQueue::new(),

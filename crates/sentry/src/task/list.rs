@@ -123,14 +123,18 @@ impl TaskList {
     }
     pub fn add_task(&mut self, t: &Arc<Task>) {
         self.tasks.insert(t.tid, t.clone());
+        t.group.container.count_task(true);
         if let Some(p) = self.processes.get_mut(&t.group.tgid) {
             p.threads.insert(t.tid, t.clone());
         }
     }
     /// Removes an ended thread; gives how many remain in its group.
     pub fn remove_task(&mut self, t: &Task) -> usize {
-        if self.tasks.remove(&t.tid).is_some() && !t.is_leader() {
-            t.group.cgroup().uncharge(1);
+        if self.tasks.remove(&t.tid).is_some() {
+            t.group.container.count_task(false);
+            if !t.is_leader() {
+                t.group.cgroup().uncharge(1);
+            }
         }
         let left = match self.processes.get_mut(&t.group.tgid) {
             Some(p) => {

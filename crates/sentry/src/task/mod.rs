@@ -233,10 +233,10 @@ impl Task {
             || self.group.is_stopping()
             || self.must_hold()
     }
-    /// Whether it stands still at the boundary: the sandbox, or its control group, is frozen.
+    /// Whether it stands still at the boundary: its container, or its control group, is frozen.
     #[must_use]
     pub fn must_hold(&self) -> bool {
-        self.group.frozen.load(Ordering::SeqCst) || self.kernel.is_frozen()
+        self.group.frozen.load(Ordering::SeqCst) || self.group.container.is_frozen()
     }
     /// What path operations run with.
     pub fn with_paths<R>(self: &Arc<Self>, f: impl FnOnce(&PathCx<'_>) -> R) -> R {

@@ -775,11 +775,16 @@ fn limits_text(me: &Subject) -> Result<Vec<u8>> {
     for (n, l) in NAMES.iter().zip(l.0) {
         let _ = writeln!(
             s,
-            "{:<25} {:<20} {:<20} {:<10}",
+            "{:<25} {:<20} {:<20} {}",
             n.0,
             show(l.current),
             show(l.max),
-            n.1
+            // Priorities have no unit, and no room for one.
+            if n.1.is_empty() {
+                String::new()
+            } else {
+                format!("{:<10}", n.1)
+            }
         );
     }
     Ok(s.into_bytes())
