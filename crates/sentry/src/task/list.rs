@@ -379,12 +379,30 @@ mod tests {
     use crate::task::signal::Actions;
     use parking_lot::RwLock;
 
+    /// Groups and sessions do not look at it.
+    fn container() -> Arc<crate::container::Container> {
+        let uts = crate::kernel::Uts {
+            nodename: Vec::new(),
+            domainname: Vec::new(),
+        };
+        let cgroups = crate::cgroup::Hierarchy::new().initial_namespace();
+        crate::container::Container::new(crate::container::Parts {
+            clas: clas::Clas::new().unwrap(),
+            ns: crate::ns::NsProxy::initial(uts, net::NetNamespace::new(), cgroups),
+            devpts: crate::fs::terminals::Terminals::new().new_devpts(),
+            seccomp: Vec::new(),
+            is_managed: false,
+            control: hostcall::HostFd::from_raw(-1),
+            task_limit: 0,
+        })
+    }
+
     fn add(l: &mut TaskList, parent: i32, pgid: i32, sid: i32) -> i32 {
         let pid = l.new_pid(&PidNs::initial()).unwrap();
         let id = pid.id;
         let actions = Arc::new(RwLock::new(Actions::default()));
         l.add_process(Process {
-            group: ThreadGroup::new(pid, actions, Limits::default()),
+            group: ThreadGroup::new(pid, &container(), actions, Limits::default()),
             parent,
             children: BTreeSet::new(),
             pgid: if pgid == 0 { id } else { pgid },
