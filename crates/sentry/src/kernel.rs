@@ -39,6 +39,7 @@ pub struct Kernel {
     pub timers: Arc<TimerService>,
     /// The initial namespaces.
     pub initial: Arc<NsProxy>,
+    pub cgroups: crate::cgroup::Hierarchy,
     /// Numbers namespaces.
     pub namespaces: vfs::userns::Registry,
     /// Anonymous files in memory: memfd_create(2), shared memory.
@@ -87,6 +88,7 @@ pub struct Parts {
 impl Kernel {
     #[must_use]
     pub fn new(p: Parts) -> Arc<Kernel> {
+        let cgroups = crate::cgroup::Hierarchy::new();
         let mut boot_id = [0u8; 16];
         hostcall::time::random(&mut boot_id);
         let initial = NsProxy::initial(
@@ -95,6 +97,7 @@ impl Kernel {
                 domainname: b"(none)".to_vec(),
             },
             p.net,
+            cgroups.initial_namespace(),
         );
         let root = Container::new(container::Parts {
             clas: p.clas.clone(),
@@ -114,6 +117,7 @@ impl Kernel {
             queued_signals: Default::default(),
             timers: p.timers,
             initial,
+            cgroups,
             namespaces: vfs::userns::Registry::default(),
             terminals: p.terminals,
             strace: p.strace,

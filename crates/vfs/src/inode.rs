@@ -180,7 +180,8 @@ pub trait Inode: Any + Send + Sync {
     }
     /// Makes a regular file.
     fn create(&self, _cx: &Caller<'_>, _name: &[u8], _new: NewNode) -> Result<Arc<dyn Inode>> {
-        Err(EPERM)
+        // As where the operation is missing (`lookup_open`).
+        Err(EACCES)
     }
     fn mkdir(&self, _cx: &Caller<'_>, _name: &[u8], _new: NewNode) -> Result<Arc<dyn Inode>> {
         Err(EPERM)

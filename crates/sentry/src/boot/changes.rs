@@ -39,7 +39,11 @@ pub fn write(root: &Root, out: &HostFd) -> abi::Result<()> {
         };
         told.map_err(errno)
     })?;
-    archive.to.into_inner().and_then(|mut w| w.flush()).map_err(errno)
+    archive
+        .to
+        .into_inner()
+        .and_then(|mut w| w.flush())
+        .map_err(errno)
 }
 
 fn errno(e: io::Error) -> abi::Errno {
@@ -125,7 +129,12 @@ impl<W: Write> Archive<W> {
             FileType::Regular => {
                 h.set_entry_type(EntryType::Regular);
                 h.set_size(s.size);
-                let file = File::new(inode.open(&caller, O_RDONLY | O_NONBLOCK)?, O_RDONLY, None, cred);
+                let file = File::new(
+                    inode.open(&caller, O_RDONLY | O_NONBLOCK)?,
+                    O_RDONLY,
+                    None,
+                    cred,
+                );
                 // One that shrinks meanwhile is filled up: the header has told its size.
                 let all = Contents { file, at: 0 }.chain(io::repeat(0)).take(s.size);
                 return Ok(self.to.append_data(&mut h, name(path), all));
@@ -143,7 +152,10 @@ impl<W: Write> Archive<W> {
         };
         h.set_entry_type(empty);
         let (major, minor) = (vfs::major(s.rdev), vfs::minor(s.rdev));
-        if let Err(e) = h.set_device_major(major).and_then(|()| h.set_device_minor(minor)) {
+        if let Err(e) = h
+            .set_device_major(major)
+            .and_then(|()| h.set_device_minor(minor))
+        {
             return Ok(Err(e));
         }
         Ok(self.to.append_data(&mut h, name(path), io::empty()))

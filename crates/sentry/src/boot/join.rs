@@ -4,7 +4,7 @@ use super::config::{JoinSpec, control};
 use super::{Failure, launch, mounts, or, serve};
 use crate::container::{Container, Parts};
 use crate::kernel::Kernel;
-use crate::ns::change;
+use crate::ns::{NsProxy, change};
 use abi::linux::{CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWPID, CLONE_NEWUTS};
 use clas::Clas;
 use gofer::client::Client;
@@ -41,7 +41,14 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
     let old = &kernel.initial;
     let user = UserNs::default();
     let ns = or(
-        change::copy(kernel, &old.pid_for_children, old, &user, flags),
+        change::copy(
+            kernel,
+            &old.pid_for_children,
+            old,
+            &user,
+            &kernel.cgroups.root,
+            flags,
+        ),
         "make its namespaces",
     )?;
     if spec.own_net {
@@ -55,6 +62,11 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
             names.domainname = spec.container.domainname.clone().into_bytes();
         }
     }
+    // Containers do not reach each other's control groups: each has a tree.
+    let ns = Arc::new(NsProxy {
+        cgroup: or(kernel.new_cgroups(), "make its control groups")?,
+        ..NsProxy::clone(&ns)
+    });
     let container = Container::new(Parts {
         clas: memory,
         ns,
@@ -65,7 +77,10 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
         task_limit: spec.container.pids_limit,
     });
     // Without its Gofer a container can find no file; its starter, which sees that too, ends it.
-    let client = or(Client::connect(&channel, Box::new(|| {})), "reach the Gofer")?;
+    let client = or(
+        Client::connect(&channel, Box::new(|| {})),
+        "reach the Gofer",
+    )?;
     let root = mounts::tree(kernel, &container, &client, &spec.container, layer)?;
     container.set_root(root);
     let first = launch::prepare(kernel, &container, spec.first.process, stdio, preserved)?;

@@ -2,9 +2,9 @@
 
 use super::config::{ProcessSpec, Stdio, control};
 use super::{Boot, Failure, mounts, or};
+use crate::container::Container;
 use crate::fs::console;
 use crate::fs::host_stream::HostStream;
-use crate::container::Container;
 use crate::kernel::Kernel;
 use crate::task::exec::ExecRequest;
 use crate::task::limits::{COUNT, Limit, Limits};
@@ -144,6 +144,10 @@ pub fn prepare(
     task.set_mask(SigSet(spec.blocked));
     task.no_new_privs
         .store(spec.no_new_privs, Ordering::Relaxed);
+    // Its container's root, which has no limit.
+    let cgroup = Arc::clone(&container.ns.cgroup);
+    cgroup.try_charge().unwrap_or_default();
+    crate::cgroup::begin(&list, &group, &cgroup);
     list.add_process(Process {
         group,
         parent: 0,

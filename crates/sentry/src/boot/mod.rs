@@ -158,9 +158,21 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         "" => b"(none)".to_vec(),
         d => d.as_bytes().to_vec(),
     };
-    let root = mounts::tree(&kernel, &kernel.root, &client, &config.container, config.layer)?;
+    let root = mounts::tree(
+        &kernel,
+        &kernel.root,
+        &client,
+        &config.container,
+        config.layer,
+    )?;
     kernel.root.set_root(root);
-    let first = launch::prepare(&kernel, &kernel.root, config.init, config.stdio, config.preserved)?;
+    let first = launch::prepare(
+        &kernel,
+        &kernel.root,
+        config.init,
+        config.stdio,
+        config.preserved,
+    )?;
     if config.held {
         kernel.root.tell(control::READY, &[]);
         return Ok((kernel, Some(first)));

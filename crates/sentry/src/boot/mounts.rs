@@ -39,11 +39,19 @@ pub fn register(kernel: &Arc<Kernel>) {
     let pages = kernel.total_memory / abi::PAGE_SIZE;
     for name in ["tmpfs", "devtmpfs", "mqueue"] {
         let kernel = Arc::downgrade(kernel);
-        vfs.register_fs(name, Arc::new(OwnTmpfs { kernel, pages, name }));
+        vfs.register_fs(
+            name,
+            Arc::new(OwnTmpfs {
+                kernel,
+                pages,
+                name,
+            }),
+        );
     }
     crate::fs::proc::register(kernel);
     crate::fs::sys::register(kernel);
-    crate::fs::sys::register_cgroup(kernel);
+    crate::fs::overlay::register(kernel);
+    crate::cgroup::files::register(kernel);
     crate::fs::dev::register(kernel);
 }
 

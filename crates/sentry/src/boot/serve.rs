@@ -188,7 +188,8 @@ impl Request {
     where
         F: FnOnce(&Request) -> core::result::Result<Option<u32>, Failure> + Send + 'static,
     {
-        let (kernel, container, number) = (self.kernel.clone(), self.container.clone(), self.number);
+        let (kernel, container, number) =
+            (self.kernel.clone(), self.container.clone(), self.number);
         let made = std::thread::Builder::new()
             .name("request".into())
             .stack_size(512 << 10)

@@ -3,6 +3,7 @@
 pub mod console;
 pub mod dev;
 pub mod host_stream;
+pub mod overlay;
 pub mod pidfd;
 pub mod proc;
 pub mod signalfd;

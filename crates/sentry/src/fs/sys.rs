@@ -1,7 +1,7 @@
 //! /sys: what programs look for in it.
 
 use crate::Kernel;
-use crate::boot::{Made, MadeBy};
+use crate::boot::MadeBy;
 use crate::fs::terminals::task_of;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -24,23 +24,6 @@ pub fn register(k: &Arc<Kernel>) {
                 return Err(abi::errno::EPERM);
             }
             Ok(DynFs::mountable(vfs, "sysfs", MAGIC, Arc::new(root(cpus))))
-        })),
-    );
-}
-
-/// Registers the cgroup file system: one group that holds every process, without controllers.
-pub fn register_cgroup(k: &Arc<Kernel>) {
-    /// `CGROUP2_SUPER_MAGIC`.
-    const CGROUP2: u64 = 0x6367_7270;
-    k.vfs.register_fs(
-        "cgroup2",
-        Arc::new(Made(move |vfs: &Arc<vfs::Vfs>| {
-            let dir = StaticDir::new()
-                .text("cgroup.controllers", "\n")
-                .text("cgroup.subtree_control", "\n")
-                .text("cgroup.max.depth", "0\n")
-                .text("cgroup.max.descendants", "0\n");
-            Ok(DynFs::mountable(vfs, "cgroup2", CGROUP2, Arc::new(dir)))
         })),
     );
 }

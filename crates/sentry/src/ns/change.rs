@@ -4,6 +4,7 @@ use super::nsfs::NsRef;
 use super::pid::PidNs;
 use super::{Ns, NsProxy};
 use crate::Kernel;
+use crate::cgroup::Cgroup;
 use crate::task::{Context, Task};
 use abi::Result;
 use abi::errno::{EINVAL, EPERM};
@@ -47,17 +48,25 @@ pub fn fresh(t: &Task, flags: u32) -> Result<Fresh> {
     if !cred.has_own(Caps::SYS_ADMIN) {
         return Err(EPERM);
     }
-    let proxy = copy(kernel, &t.pid.ns, &old, &cred.user_ns, flags)?;
+    let proxy = copy(
+        kernel,
+        &t.pid.ns,
+        &old,
+        &cred.user_ns,
+        &t.group.cgroup(),
+        flags,
+    )?;
     Ok(Fresh { cred, proxy })
 }
 
 /// New namespaces for those that the flags name, which belong to `user`; the others stay (`copy_namespaces`).
-/// `active`: the pid namespace of who asks.
+/// `active`: the pid namespace of who asks; `group`: its control group.
 pub fn copy(
     kernel: &Kernel,
     active: &Arc<PidNs>,
     old: &Arc<NsProxy>,
     user: &UserNs,
+    group: &Arc<Cgroup>,
     flags: u32,
 ) -> Result<Arc<NsProxy>> {
     let mut new = NsProxy::clone(old);
@@ -80,7 +89,7 @@ pub fn copy(
         new.net = Ns::new(id()?, user, old.net.sibling(user));
     }
     if flags & CLONE_NEWCGROUP != 0 {
-        return Err(EINVAL);
+        new.cgroup = Ns::new(id()?, user, group.clone());
     }
     Ok(Arc::new(new))
 }
@@ -192,8 +201,12 @@ impl Set {
                 }
                 self.proxy.pid_for_children = n.clone();
             }
-            // There is one of each.
-            NsRef::Cgroup | NsRef::Time => self.admin(cx, &UserNs::default())?,
+            NsRef::Cgroup(n) => {
+                self.admin(cx, &n.user)?;
+                self.proxy.cgroup = n.clone();
+            }
+            // There is one.
+            NsRef::Time => self.admin(cx, &UserNs::default())?,
         }
         Ok(())
     }
@@ -232,7 +245,7 @@ pub fn setns(cx: &Context, target: &Target, flags: u32) -> Result<()> {
                 NsRef::Uts(ns.uts.clone()),
                 NsRef::Ipc(ns.ipc.clone()),
                 NsRef::Pid(t.pid.ns.clone()),
-                NsRef::Cgroup,
+                NsRef::Cgroup(ns.cgroup.clone()),
                 NsRef::Net(ns.net.clone()),
                 NsRef::Time,
             ];

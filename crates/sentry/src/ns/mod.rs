@@ -52,6 +52,8 @@ impl<T> Deref for Ns<T> {
 pub type UtsNs = Ns<RwLock<Uts>>;
 pub type IpcNs = Ns<Arc<ipc::sysv::IpcNamespace>>;
 pub type NetNs = Ns<Arc<net::NetNamespace>>;
+/// The root of what is seen of the control groups.
+pub type CgroupNs = Ns<Arc<crate::cgroup::Cgroup>>;
 
 /// A task's namespaces.
 #[derive(Clone)]
@@ -59,6 +61,7 @@ pub struct NsProxy {
     pub uts: Arc<UtsNs>,
     pub ipc: Arc<IpcNs>,
     pub net: Arc<NetNs>,
+    pub cgroup: Arc<CgroupNs>,
     /// Where children go; the task's own is its `Pid`'s.
     pub pid_for_children: Arc<PidNs>,
 }
@@ -66,7 +69,7 @@ pub struct NsProxy {
 impl NsProxy {
     /// The initial namespaces.
     #[must_use]
-    pub fn initial(uts: Uts, net: Arc<net::NetNamespace>) -> Arc<NsProxy> {
+    pub fn initial(uts: Uts, net: Arc<net::NetNamespace>, cgroup: Arc<CgroupNs>) -> Arc<NsProxy> {
         let root = UserNs::default();
         Arc::new(NsProxy {
             uts: Ns::new(NsId::initial(0xefff_fffe), &root, RwLock::new(uts)),
@@ -76,6 +79,7 @@ impl NsProxy {
                 ipc::sysv::IpcNamespace::new(),
             ),
             net: Ns::new(NsId::initial(0xf000_0041), &root, net),
+            cgroup,
             pid_for_children: PidNs::initial(),
         })
     }

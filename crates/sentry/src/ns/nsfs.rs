@@ -1,7 +1,7 @@
 //! Namespaces as files (`ioctl_ns(2)`): an open one, or a mount of one, keeps it alive.
 
 use super::pid::PidNs;
-use super::{IpcNs, NetNs, UtsNs};
+use super::{CgroupNs, IpcNs, NetNs, UtsNs};
 use crate::Task;
 use crate::fs::terminals::task_of;
 use abi::errno::{EINVAL, ENOTTY, EPERM, ESRCH};
@@ -33,8 +33,7 @@ pub enum NsRef {
     Ipc(Arc<IpcNs>),
     Net(Arc<NetNs>),
     Mnt(Arc<MountNamespace>),
-    /// The only one.
-    Cgroup,
+    Cgroup(Arc<CgroupNs>),
     /// The only one.
     Time,
 }
@@ -54,7 +53,7 @@ impl NsRef {
             b"ipc" => NsRef::Ipc(ns.ipc.clone()),
             b"net" => NsRef::Net(ns.net.clone()),
             b"mnt" => NsRef::Mnt(t.fs().ns()),
-            b"cgroup" => NsRef::Cgroup,
+            b"cgroup" => NsRef::Cgroup(ns.cgroup.clone()),
             b"time" | b"time_for_children" => NsRef::Time,
             _ => return None,
         })
@@ -81,7 +80,7 @@ impl NsRef {
             NsRef::Ipc(n) => n.id.ino,
             NsRef::Net(n) => n.id.ino,
             NsRef::Mnt(n) => n.ino(),
-            NsRef::Cgroup => 0xefff_fffb,
+            NsRef::Cgroup(n) => n.id.ino,
             NsRef::Time => 0xefff_fffa,
         }
     }
@@ -94,7 +93,7 @@ impl NsRef {
             NsRef::Ipc(_) => CLONE_NEWIPC,
             NsRef::Net(_) => CLONE_NEWNET,
             NsRef::Mnt(_) => CLONE_NEWNS,
-            NsRef::Cgroup => CLONE_NEWCGROUP,
+            NsRef::Cgroup(_) => CLONE_NEWCGROUP,
             NsRef::Time => CLONE_NEWTIME,
         }
     }
@@ -108,7 +107,7 @@ impl NsRef {
             NsRef::Ipc(_) => "ipc",
             NsRef::Net(_) => "net",
             NsRef::Mnt(_) => "mnt",
-            NsRef::Cgroup => "cgroup",
+            NsRef::Cgroup(_) => "cgroup",
             NsRef::Time => "time",
         };
         format!("{kind}:[{}]", self.ino())
@@ -122,7 +121,8 @@ impl NsRef {
             NsRef::Ipc(n) => Some(n.user.clone()),
             NsRef::Net(n) => Some(n.user.clone()),
             NsRef::Mnt(n) => Some(n.user().clone()),
-            NsRef::Cgroup | NsRef::Time => Some(UserNs::default()),
+            NsRef::Cgroup(n) => Some(n.user.clone()),
+            NsRef::Time => Some(UserNs::default()),
         }
     }
     /// The place in no tree that a magic link leads to.

@@ -20,6 +20,7 @@ use abi::errno::{EAGAIN, EINVAL, ENOMEM, ENOSPC};
 use abi::signal::{SIGCHLD, SIGKILL};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vfs::userns::{NsId, Registry, UserNs};
@@ -143,8 +144,8 @@ impl PidNs {
                 s.last + 1
             };
             s.last = first;
-            if !s.ids.contains_key(&first) {
-                s.ids.insert(first, id);
+            if let Entry::Vacant(v) = s.ids.entry(first) {
+                v.insert(id);
                 if s.init == 0 {
                     s.init = id;
                 }

@@ -29,6 +29,8 @@ pub struct CloneArgs {
     /// Where `CLONE_PIDFD` puts the descriptor.
     pub pidfd: u64,
     pub set_tid: Option<i32>,
+    /// `CLONE_INTO_CGROUP`: the descriptor.
+    pub cgroup: Option<i32>,
 }
 
 /// How many threads a sandbox may have. Each costs up to four of the host's (the Sentry's, the application's, and
@@ -64,10 +66,17 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     if has(CLONE_PARENT) && (cx.group.tgid == 1 || cx.group.unkillable.load(Ordering::Relaxed)) {
         return Err(EINVAL);
     }
+    let into = match a.cgroup {
+        Some(fd) => Some(crate::cgroup::files::target(cx, &*cx.fd(fd)?)?),
+        None => None,
+    };
     let kernel = cx.kernel.clone();
     {
         let l = kernel.tasks.lock();
-        if l.task_count() >= TASKS_MAX || cx.group.container.is_full() || l.process_count() >= PROCESSES_MAX {
+        if l.task_count() >= TASKS_MAX
+            || cx.group.container.is_full()
+            || l.process_count() >= PROCESSES_MAX
+        {
             return Err(EAGAIN);
         }
         let limit = cx.group.limits.lock().0[super::limits::NPROC].current;
@@ -122,10 +131,32 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     }
     let pid = list.new_pid(&new.proxy.pid_for_children)?;
     let tid = pid.id;
+    let cgroup = match &into {
+        // It may have gone meanwhile.
+        Some(c) if c.is_dead() => Err(abi::errno::ENODEV),
+        // Threads are where their process is.
+        Some(c) if has(CLONE_THREAD) && !Arc::ptr_eq(c, &cx.group.cgroup()) => {
+            Err(abi::errno::EOPNOTSUPP)
+        }
+        Some(c) => Ok(c.clone()),
+        None => Ok(cx.group.cgroup()),
+    };
+    let cgroup = match cgroup.and_then(|c| c.try_charge().map(|()| c)) {
+        Ok(c) => c,
+        Err(e) => {
+            list.release(tid);
+            return Err(e);
+        }
+    };
     let group = if has(CLONE_THREAD) {
         cx.group.clone()
     } else {
-        let g = ThreadGroup::new(pid.clone(), &cx.group.container, actions, cx.group.limits.lock().clone());
+        let g = ThreadGroup::new(
+            pid.clone(),
+            &cx.group.container,
+            actions,
+            cx.group.limits.lock().clone(),
+        );
         *g.exe.write() = cx.group.exe.read().clone();
         *g.exe_guard.lock() = cx.group.exe_guard.lock().clone();
         g.dumpable
@@ -166,6 +197,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         seccomp: cx.seccomp.inherit(),
         exit_signal: AtomicI32::new(a.exit_signal as i32),
         vfork_done: Mutex::new(vfork.clone()),
+        held: AtomicBool::new(false),
         sleeping: AtomicBool::new(false),
         nice: AtomicI32::new(cx.nice.load(Ordering::Relaxed)),
         policy: AtomicI32::new(cx.policy.load(Ordering::Relaxed)),
@@ -175,6 +207,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     });
     if !has(CLONE_THREAD) {
         let Some(me) = list.process(cx.group.tgid) else {
+            cgroup.uncharge(1);
             list.release(tid);
             return Err(EAGAIN);
         };
@@ -184,6 +217,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         } else {
             (cx.group.tgid, a.exit_signal as i32)
         };
+        crate::cgroup::begin(&list, &group, &cgroup);
         list.add_process(Process {
             group,
             parent,
@@ -349,6 +383,7 @@ impl Task {
             seccomp: super::seccomp::Seccomp::default(),
             exit_signal: AtomicI32::new(abi::signal::SIGCHLD.number()),
             vfork_done: Mutex::new(None),
+            held: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             nice: AtomicI32::new(0),
             policy: AtomicI32::new(0),

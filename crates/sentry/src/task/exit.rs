@@ -112,6 +112,7 @@ impl Kernel {
             let moved = l.reparent(tgid, reaper);
             if let Some(p) = l.process_mut(tgid) {
                 p.zombie = Some(status);
+                crate::cgroup::end(group);
                 p.cpu = group.cpu_ended.get();
                 p.uid = last.cred().uid;
             }

@@ -132,6 +132,9 @@ impl TaskList {
     pub fn remove_task(&mut self, t: &Task) -> usize {
         if self.tasks.remove(&t.tid).is_some() {
             t.group.container.count_task(false);
+            if !t.is_leader() {
+                t.group.cgroup().uncharge(1);
+            }
         }
         let left = match self.processes.get_mut(&t.group.tgid) {
             Some(p) => {
@@ -350,6 +353,9 @@ impl TaskList {
             q.children.remove(&tgid);
         }
         self.release(tgid);
+        let c = p.group.cgroup();
+        crate::cgroup::end(&p.group);
+        c.uncharge(1);
         Some(p)
     }
     pub fn note_stopped(&mut self, tgid: i32, signal: i32) {
@@ -369,17 +375,34 @@ impl TaskList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::container::Container;
     use crate::task::limits::Limits;
     use crate::task::signal::Actions;
     use parking_lot::RwLock;
+
+    /// Groups and sessions do not look at it.
+    fn container() -> Arc<crate::container::Container> {
+        let uts = crate::kernel::Uts {
+            nodename: Vec::new(),
+            domainname: Vec::new(),
+        };
+        let cgroups = crate::cgroup::Hierarchy::new().initial_namespace();
+        crate::container::Container::new(crate::container::Parts {
+            clas: clas::Clas::new().unwrap(),
+            ns: crate::ns::NsProxy::initial(uts, net::NetNamespace::new(), cgroups),
+            devpts: crate::fs::terminals::Terminals::new().new_devpts(),
+            seccomp: Vec::new(),
+            is_managed: false,
+            control: hostcall::HostFd::from_raw(-1),
+            task_limit: 0,
+        })
+    }
 
     fn add(l: &mut TaskList, parent: i32, pgid: i32, sid: i32) -> i32 {
         let pid = l.new_pid(&PidNs::initial()).unwrap();
         let id = pid.id;
         let actions = Arc::new(RwLock::new(Actions::default()));
         l.add_process(Process {
-            group: ThreadGroup::new(pid, &Container::for_test(), actions, Limits::default()),
+            group: ThreadGroup::new(pid, &container(), actions, Limits::default()),
             parent,
             children: BTreeSet::new(),
             pgid: if pgid == 0 { id } else { pgid },

@@ -85,6 +85,8 @@ pub struct Task {
     pub exit_signal: AtomicI32,
     /// Told when a vfork child lets go of the memory.
     vfork_done: Mutex<Option<Arc<VforkDone>>>,
+    /// It stands still because of [`Task::must_hold`].
+    pub held: AtomicBool,
     /// What the task does, for `/proc/PID/stat`: `R`, `S` or `T`.
     pub sleeping: AtomicBool,
     /// Nice value; scheduling is the host's, this is what is reported.
@@ -229,7 +231,12 @@ impl Task {
         self.is_killed()
             || (self.pending.bits().0 | self.group.shared.bits().0) & !self.mask().0 != 0
             || self.group.is_stopping()
-            || self.group.container.is_frozen()
+            || self.must_hold()
+    }
+    /// Whether it stands still at the boundary: its container, or its control group, is frozen.
+    #[must_use]
+    pub fn must_hold(&self) -> bool {
+        self.group.frozen.load(Ordering::SeqCst) || self.group.container.is_frozen()
     }
     /// What path operations run with.
     pub fn with_paths<R>(self: &Arc<Self>, f: impl FnOnce(&PathCx<'_>) -> R) -> R {

@@ -117,6 +117,10 @@ pub trait DynFile: Any + Send + Sync {
     fn write(&self, _file: &File, _data: &[u8], _offset: u64) -> Result<usize> {
         Err(EINVAL)
     }
+    /// What an open file of it is instead, where that depends on who opens it.
+    fn bound(&self, _cx: &Caller<'_>) -> Option<Arc<dyn DynFile>> {
+        None
+    }
     /// Opens it; override for files that are no text (`/proc/PID/mem`), or to look at the caller.
     fn open(self: Arc<Self>, _cx: &Caller<'_>, _flags: u32) -> Result<Option<Arc<dyn FileOps>>> {
         Ok(None)
@@ -375,7 +379,7 @@ impl Inode for DynInode {
                     return Ok(ops);
                 }
                 Ok(Arc::new(OpenDynFile {
-                    file: f.clone(),
+                    file: f.bound(cx).unwrap_or_else(|| f.clone()),
                     inode: self,
                     text: Mutex::default(),
                 }))

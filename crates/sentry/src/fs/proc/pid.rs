@@ -43,6 +43,7 @@ pub struct Subject {
     gid: u32,
     /// Who reads: whose numbers are shown.
     viewer: UserNs,
+    reader: Weak<Task>,
 }
 
 impl Subject {
@@ -127,6 +128,7 @@ impl PidDir {
             uid: owner.as_ref().map_or(0, |c| c.euid),
             gid: owner.as_ref().map_or(0, |c| c.egid),
             viewer: UserNs::default(),
+            reader: Weak::new(),
         }
     }
 }
@@ -146,6 +148,16 @@ struct About {
 impl DynFile for About {
     fn perm(&self) -> Perm {
         self.me.perm(self.mode)
+    }
+    fn bound(&self, cx: &Caller<'_>) -> Option<Arc<dyn DynFile>> {
+        let reader = task_of(cx.task).map(Arc::downgrade).unwrap_or_default();
+        Some(Arc::new(About {
+            me: Subject {
+                reader,
+                ..self.me.clone()
+            },
+            ..*self
+        }))
     }
     fn generate(&self, file: &File) -> Result<Vec<u8>> {
         let me = Subject {
@@ -701,8 +713,17 @@ fn comm(me: &Subject) -> Result<Vec<u8>> {
 fn oom_score_adj(me: &Subject) -> Result<Vec<u8>> {
     Ok(format!("{}\n", me.group()?.oom_score_adj.load(Ordering::Relaxed)).into_bytes())
 }
-fn cgroup(_: &Subject) -> Result<Vec<u8>> {
-    Ok(b"0::/\n".to_vec())
+/// As the task sees it that opened the file.
+fn cgroup(me: &Subject) -> Result<Vec<u8>> {
+    let k = me.kernel()?;
+    let root = me
+        .reader
+        .upgrade()
+        .map_or_else(|| k.initial.cgroup.clone(), |t| t.ns().cgroup.clone());
+    let mut text = b"0::".to_vec();
+    text.extend(me.group()?.cgroup().path_from(&root));
+    text.push(b'\n');
+    Ok(text)
 }
 fn id_map(me: &Subject, kind: IdKind) -> Result<Vec<u8>> {
     let ns = me.task()?.cred().user_ns.clone();
@@ -759,7 +780,11 @@ fn limits_text(me: &Subject) -> Result<Vec<u8>> {
             show(l.current),
             show(l.max),
             // Priorities have no unit, and no room for one.
-            if n.1.is_empty() { String::new() } else { format!("{:<10}", n.1) }
+            if n.1.is_empty() {
+                String::new()
+            } else {
+                format!("{:<10}", n.1)
+            }
         );
     }
     Ok(s.into_bytes())

@@ -47,6 +47,7 @@ fn clone(cx: &mut Context, a: &Args) -> SysResult {
         tls: a.u64(4),
         pidfd: a.u64(2),
         set_tid: None,
+        cgroup: None,
     };
     let both = u64::from(CLONE_PIDFD | CLONE_PARENT_SETTID);
     if flags & both == both {
@@ -121,9 +122,8 @@ fn clone3(cx: &mut Context, a: &Args) -> SysResult {
     let mut raw = [0u8; 88];
     read_sized(cx, a.va(0), size, &mut raw)?;
     let r = RawCloneArgs::read_from_bytes(&raw).map_err(|_| EINVAL)?;
-    // CLONE_DETACHED, and the exit signal in the flags, belong to clone(2); so does CLONE_INTO_CGROUP's fd,
-    // for which there is no cgroup yet.
-    if r.flags & !(0xffff_ff00 | CLONE_CLEAR_SIGHAND) != 0
+    // CLONE_DETACHED, and the exit signal in the flags, belong to clone(2).
+    if r.flags & !(0xffff_ff00 | CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP) != 0
         || r.flags & u64::from(CLONE_DETACHED) != 0
         || r.exit_signal > 64
     {
@@ -143,6 +143,14 @@ fn clone3(cx: &mut Context, a: &Args) -> SysResult {
             EPERM
         });
     }
+    let cgroup = if r.flags & CLONE_INTO_CGROUP != 0 {
+        if size < 88 {
+            return Err(EINVAL);
+        }
+        Some(i32::try_from(r.cgroup).map_err(|_| EINVAL)?)
+    } else {
+        None
+    };
     let args = CloneArgs {
         flags: r.flags,
         exit_signal: r.exit_signal,
@@ -152,6 +160,7 @@ fn clone3(cx: &mut Context, a: &Args) -> SysResult {
         tls: r.tls,
         pidfd: r.pidfd,
         set_tid: None,
+        cgroup,
     };
     make_task(cx, &args)
 }
@@ -1423,5 +1432,5 @@ pub const CALLS: &[Call] = &[
         &[Arg::Fd, Arg::Int, Arg::Hex],
         pidfd_getfd,
     ),
-    Call::new(435, "clone3", &[Arg::Ptr, Arg::Uint], clone3),
+    Call::new(435, "clone3", &[Arg::Ptr, Arg::Uint], clone3).note("no set_tid; no time namespaces"),
 ];
