@@ -12,6 +12,7 @@ pub mod bpf;
 pub mod cpu;
 pub mod fd;
 pub mod file;
+pub mod inet;
 pub mod landlock;
 pub mod mem;
 pub mod path;

@@ -35,6 +35,8 @@ pub enum Request {
     PidsLimit {
         limit: u32,
     },
+    /// One more container, with the descriptors that the Sentry wants.
+    Join,
     /// Into the descriptor.
     Census,
     Changes,

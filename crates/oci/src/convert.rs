@@ -3,12 +3,14 @@
 //! Each word is honoured, warned of by its name, or refused by its name.
 
 use crate::spec::{self, Capabilities, IdMapping, Mount, Rlimit, Spec};
-use crate::{Failure, Overlay};
+use crate::{Failure, Overlay, Tried};
+use rustix::fs::{Mode, OFlags};
 use sandbox::{Access, RootSpec};
 use sentry::boot::config::{
     CapSets, ContainerSpec, DeviceNode, IdRange, Layer, MountKind, MountSpec, ProcessSpec, RootFs,
 };
 use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -21,10 +23,53 @@ pub struct Plan {
     pub terminal: Option<(u16, u16)>,
     /// A network namespace of its own: made, or joined.
     pub network: Network,
+    /// Whether that network's sockets are passed through.
+    pub host_network: bool,
     /// The root file system on the host.
     pub rootfs: PathBuf,
+    /// The directory that has room for the root's changes, where they do not go to memory.
+    pub layer_dir: Option<PathBuf>,
+    /// The sandbox that it joins, if it is not the first container of one.
+    pub pod: Option<Pod>,
     /// What is not honoured, a sentence each.
     pub warnings: Vec<String>,
+}
+
+/// A container's place in a sandbox that exists. A namespace that is not its own is the sandbox's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pod {
+    /// The container that the sandbox began with.
+    pub sandbox: String,
+    pub own_pids: bool,
+    pub own_uts: bool,
+    pub own_ipc: bool,
+    pub own_net: bool,
+}
+
+/// The annotations of container managers that tell what a container is in a pod, and which pod it is.
+const POD_ANNOTATIONS: [(&str, &str); 2] = [
+    ("io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-id"),
+    ("io.kubernetes.cri-o.ContainerType", "io.kubernetes.cri-o.SandboxID"),
+];
+
+/// The container whose sandbox this one is to join.
+pub fn sandbox_id(spec: &Spec) -> Result<Option<&str>, Failure> {
+    for (kind, id) in POD_ANNOTATIONS {
+        match spec.annotations.get(kind).map(String::as_str) {
+            None | Some("sandbox") => {}
+            Some("container") => {
+                let id = spec.annotations.get(id).map(String::as_str);
+                let missing = || refuse(format!("annotation {kind} is container, but there is no sandbox id"));
+                return id.map(Some).ok_or_else(missing);
+            }
+            Some(other) => {
+                return Err(refuse(format!(
+                    "annotation {kind} is {other:?}: it is sandbox or container"
+                )));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The host's side of the container's network.
@@ -45,7 +90,15 @@ fn refuse(text: impl Into<String>) -> Failure {
 const RDONLY: u32 = libc::MS_RDONLY as u32;
 
 /// Reads the plan out of a bundle.
-pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failure> {
+///
+/// `sandbox`: the container whose sandbox it joins, and the process that stands for it on the host.
+pub fn plan(
+    bundle: &Path,
+    spec: &Spec,
+    overlay: Overlay,
+    host_network: bool,
+    sandbox: Option<(&str, i32)>,
+) -> Result<Plan, Failure> {
     let mut warnings = Vec::new();
     check_version(&spec.oci_version)?;
     let root = spec
@@ -62,9 +115,11 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
             rootfs.display()
         )));
     }
-    let layer = match overlay {
-        Overlay::Memory => Layer::Memory,
-        Overlay::None => Layer::None,
+    let (layer, layer_dir) = match overlay {
+        Overlay::Memory => (Layer::Memory, None),
+        Overlay::Itself => (Layer::File, Some(rootfs.clone())),
+        Overlay::Dir(dir) => (Layer::File, Some(dir)),
+        Overlay::None => (Layer::None, None),
     };
     let linux = spec.linux.clone().unwrap_or_default();
     let writable = layer == Layer::None && !root.readonly;
@@ -73,7 +128,21 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
         access: access(writable),
         recursive: true,
     }];
-    let network = namespaces(&linux, &mut warnings)?;
+    let network = namespaces(&linux, sandbox.map(|s| s.1), &mut warnings)?;
+    let has_own = |kind| linux.namespaces.iter().any(|n| n.kind == kind && n.path.is_empty());
+    let pod = sandbox.map(|(id, _)| Pod {
+        sandbox: id.to_owned(),
+        own_pids: has_own("pid"),
+        own_uts: has_own("uts"),
+        own_ipc: has_own("ipc"),
+        own_net: has_own("network"),
+    });
+    // An ordinary user's new network namespace is the Sentry's own: there is nothing in it to pass through.
+    let host_network =
+        host_network && (network != Network::New || rustix::process::geteuid().is_root());
+    if !host_network && pod.is_none() {
+        warnings.extend(loopback_only(&network));
+    }
     for (word, is_set) in [
         ("linux.mountLabel", !linux.mount_label.is_empty()),
         ("linux.intelRdt", linux.intel_rdt.is_some()),
@@ -149,9 +218,25 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
         init,
         terminal,
         network,
+        host_network,
         rootfs,
+        layer_dir,
+        pod,
         warnings,
     })
+}
+
+impl Plan {
+    /// The file for the root's changes. It never has a name, so it is gone with its last user.
+    pub fn layer_file(&self) -> Result<Option<OwnedFd>, Failure> {
+        let Some(dir) = &self.layer_dir else {
+            return Ok(None);
+        };
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
+        let f = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)
+            .tried(&format!("make a file for the root's changes in {}", dir.display()))?;
+        Ok(Some(f))
+    }
 }
 
 fn check_version(v: &str) -> Result<(), Failure> {
@@ -195,7 +280,11 @@ fn access(writable: bool) -> Access {
     }
 }
 
-fn namespaces(linux: &spec::Linux, warnings: &mut Vec<String>) -> Result<Network, Failure> {
+fn namespaces(
+    linux: &spec::Linux,
+    sandbox: Option<i32>,
+    warnings: &mut Vec<String>,
+) -> Result<Network, Failure> {
     let mut network = Network::Host;
     let mut seen = Vec::new();
     for n in &linux.namespaces {
@@ -207,6 +296,9 @@ fn namespaces(linux: &spec::Linux, warnings: &mut Vec<String>) -> Result<Network
             ("network", "") => network = Network::New,
             ("network", path) => network = Network::Join(path.into()),
             ("pid" | "mount" | "ipc" | "uts" | "user" | "cgroup", "") => {}
+            // The process that stands for the sandbox on the host.
+            ("pid" | "ipc" | "uts", path)
+                if sandbox.is_some_and(|p| path.starts_with(&format!("/proc/{p}/ns/"))) => {}
             (kind @ ("pid" | "mount" | "ipc" | "uts" | "user" | "cgroup"), path) => {
                 return Err(refuse(format!(
                     "namespace {kind} with path {path}: a sandbox cannot join a namespace of the host"
@@ -215,15 +307,22 @@ fn namespaces(linux: &spec::Linux, warnings: &mut Vec<String>) -> Result<Network
             (kind, _) => return Err(refuse(format!("namespace {kind}: there is no such thing here"))),
         }
     }
-    if !linux.namespaces.iter().any(|n| n.kind == "pid") {
+    if sandbox.is_none() && !linux.namespaces.iter().any(|n| n.kind == "pid") {
         warnings.push("the host's processes are not shown: the container has pids of its own".into());
     }
-    if network == Network::Host {
-        warnings.push(
-            "the host's network is not shown: the container has a loopback of its own".into(),
-        );
-    }
     Ok(network)
+}
+
+/// What a person who set up a network wants to know.
+fn loopback_only(n: &Network) -> Option<String> {
+    let what = match n {
+        Network::New => return None,
+        Network::Host => "the host's network is not shown",
+        Network::Join(_) => "the container's network is not used yet",
+    };
+    Some(format!(
+        "{what}: the container has a loopback of its own (--net=host passes sockets through)"
+    ))
 }
 
 fn id_ranges(maps: &[IdMapping], word: &str) -> Result<Vec<IdRange>, Failure> {

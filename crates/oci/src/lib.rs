@@ -42,9 +42,10 @@ mod terminal;
 pub use exec::{Exec, base, exec};
 pub use launch::run_gofer;
 pub use lifecycle::{
-    Create, Ps, create, delete, events, kill, list, pause, ps, resume, run, start, state, update, wait,
+    Create, Ps, create, delete, events, kill, list, pause, ps, resume, run, start, state, tar, update, wait,
 };
 pub use log::{Format, Log};
+pub use seccomp::features as seccomp_features;
 pub use state::{Info, Status};
 
 use sentry::boot::config::PlatformKind;
@@ -75,11 +76,15 @@ impl<T, E: std::fmt::Display> Tried<T> for std::result::Result<T, E> {
 }
 
 /// Where a container's writes to its root go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Overlay {
     /// To memory: the host's files stay as they are.
     #[default]
     Memory,
+    /// To a file without a name on the file system that the root directory lies on.
+    Itself,
+    /// To a file without a name in this directory.
+    Dir(PathBuf),
     /// To the root directory on the host, as runc's do.
     None,
 }
@@ -92,8 +97,13 @@ impl std::str::FromStr for Overlay {
     fn from_str(s: &str) -> std::result::Result<Overlay, String> {
         match s {
             "memory" | "root:memory" => Ok(Overlay::Memory),
+            "self" | "root:self" => Ok(Overlay::Itself),
             "none" => Ok(Overlay::None),
-            _ => Err("write root:memory or none".into()),
+            _ => match s.strip_prefix("root:dir=").or(s.strip_prefix("dir=")) {
+                Some(dir) if dir.starts_with('/') => Ok(Overlay::Dir(dir.into())),
+                Some(_) => Err("write the whole path of a directory: root:dir=/PATH".into()),
+                None => Err("write root:memory, root:self, root:dir=/PATH or none".into()),
+            },
         }
     }
 }
@@ -107,6 +117,8 @@ pub struct Runtime {
     pub systemd_cgroup: bool,
     pub platform: PlatformKind,
     pub overlay: Overlay,
+    /// Whether containers get the sockets of the network namespace that they are in.
+    pub host_network: bool,
     /// System calls to write to the log: names and classes; `None` for none.
     pub strace: Option<Vec<String>>,
     pub debug_drop: u32,

@@ -49,9 +49,12 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
         Some(s) => s
             .parse()
             .map_err(|e| Failure(format!("annotation {OVERLAY_ANNOTATION}: {e}")))?,
-        None => rt.overlay,
+        None => rt.overlay.clone(),
     };
-    let mut plan = convert::plan(&bundle, &spec, overlay)?;
+    let sandbox = convert::sandbox_id(&spec)?
+        .map(|id| running_sandbox(rt, id).map(|pid| (id, pid)))
+        .transpose()?;
+    let mut plan = convert::plan(&bundle, &spec, overlay, rt.host_network, sandbox)?;
     let unknown = unknown.into_iter().map(|w| format!("{w} is not known to this version"));
     plan.warnings.extend(unknown);
     let terminal = spec.process.as_ref().is_some_and(|p| p.terminal);
@@ -109,6 +112,15 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
     }
     drop(lock);
     result
+}
+
+/// The process that stands for a sandbox that can be joined.
+fn running_sandbox(rt: &Runtime, id: &str) -> Result<i32> {
+    let (dir, record) = open(rt, id)?;
+    match record.status(&dir) {
+        Status::Created | Status::Running => Ok(record.pid),
+        s => Err(Failure(format!("cannot join the sandbox {id}: it is in the {s} state"))),
+    }
 }
 
 /// Writes a pid file, whole or not at all.
@@ -325,6 +337,13 @@ pub fn ps(rt: &Runtime, id: &str) -> Result<Ps> {
         monitor: record.pid,
         census,
     })
+}
+
+/// `tar`: what the container changed in its root, as a layer of an image, into an open file.
+pub fn tar(rt: &Runtime, id: &str, out: &impl AsRawFd) -> Result<()> {
+    let (dir, _) = open(rt, id)?;
+    Connection::open(&dir)?.ask(&Request::Changes, &[out.as_raw_fd()])?;
+    Ok(())
 }
 
 /// `events --stats`, as runc words it; what the Sentry tells of itself besides.

@@ -181,6 +181,9 @@ impl Monitor {
             Request::Exec if matches!(self.phase, Status::Running | Status::Created) => {
                 self.ask(r, Some(id), control::EXEC, &fds);
             }
+            Request::Join if matches!(self.phase, Status::Running | Status::Created) => {
+                self.ask(r, Some(id), control::JOIN, &fds);
+            }
             Request::Pause if self.phase == Status::Running => {
                 self.ask(r, Some(id), control::PAUSE, &[]);
             }
@@ -191,7 +194,9 @@ impl Monitor {
                 r.set_pids_limit(limit);
                 self.reply(id, &Reply::Done(0));
             }
-            Request::Exec | Request::Pause | Request::Resume => self.reply(id, &wrong(self.phase)),
+            Request::Exec | Request::Join | Request::Pause | Request::Resume => {
+                self.reply(id, &wrong(self.phase));
+            }
             Request::Census => self.ask(r, Some(id), control::CENSUS, &fds),
             Request::Changes => self.ask(r, Some(id), control::CHANGES, &fds),
             Request::Wait => {

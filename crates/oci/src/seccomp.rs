@@ -212,6 +212,27 @@ fn number(name: &str) -> Option<u32> {
     all.iter().find(|n| n.name == name).map(|n| n.nr.into())
 }
 
+const FLAGS: [&str; 3] = [
+    "SECCOMP_FILTER_FLAG_LOG",
+    "SECCOMP_FILTER_FLAG_SPEC_ALLOW",
+    "SECCOMP_FILTER_FLAG_TSYNC",
+];
+
+/// What a profile may say, for the features document.
+#[must_use]
+pub fn features() -> serde_json::Value {
+    serde_json::json!({
+        "enabled": true,
+        "actions": ["SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO", "SCMP_ACT_KILL", "SCMP_ACT_KILL_PROCESS",
+            "SCMP_ACT_KILL_THREAD", "SCMP_ACT_LOG", "SCMP_ACT_TRACE", "SCMP_ACT_TRAP"],
+        "operators": ["SCMP_CMP_EQ", "SCMP_CMP_GE", "SCMP_CMP_GT", "SCMP_CMP_LE", "SCMP_CMP_LT",
+            "SCMP_CMP_MASKED_EQ", "SCMP_CMP_NE"],
+        "archs": ["SCMP_ARCH_X86_64"],
+        "knownFlags": FLAGS,
+        "supportedFlags": FLAGS,
+    })
+}
+
 /// Compiles a profile.
 pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Failure> {
     if !p.listener_path.is_empty() {
@@ -221,10 +242,7 @@ pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Failure> {
     }
     for f in &p.flags {
         // What they ask for is so anyway, or has no meaning for a kernel without speculation or a log.
-        if !matches!(
-            f.as_str(),
-            "SECCOMP_FILTER_FLAG_TSYNC" | "SECCOMP_FILTER_FLAG_LOG" | "SECCOMP_FILTER_FLAG_SPEC_ALLOW"
-        ) {
+        if !FLAGS.contains(&f.as_str()) {
             return Err(Failure(format!("linux.seccomp: flag {f} is not supported")));
         }
     }

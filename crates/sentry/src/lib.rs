@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`kernel`] | the root object: everything hangs from it |
+//! | [`ns`] | namespaces: pid, user, and the others |
 //! | [`task`] | tasks, thread groups, signals; the loop that drives an application thread |
 //! | [`syscalls`] | the table, and one file per family |
 //! | [`fs`] | proc, sys and the devices that know tasks |
@@ -19,8 +20,10 @@
 #![forbid(unsafe_code)]
 
 pub mod boot;
+pub mod container;
 pub mod fs;
 pub mod kernel;
+pub mod ns;
 pub mod strace;
 pub mod syscalls;
 pub mod task;

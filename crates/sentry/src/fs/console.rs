@@ -1,6 +1,6 @@
 //! The person's terminal joined to a pty of the sandbox: two threads copy.
 
-use crate::kernel::Console;
+use crate::container::Console;
 use abi::errno::{EAGAIN, EINTR};
 use hostcall::HostFd;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use crate::Kernel;
 /// Memory in all and free, bytes: the container's limit, or the host's size.
 #[must_use]
 pub fn meminfo(k: &Kernel) -> (u64, u64) {
-    let s = k.clas.stats();
+    let s = k.root.clas.stats();
     let total = k.total_memory.min(s.limit);
     (total, total.saturating_sub(s.resident))
 }

@@ -1,9 +1,11 @@
 //! /sys: what programs look for in it.
 
 use crate::Kernel;
-use crate::boot::Made;
+use crate::boot::{Made, MadeBy};
+use crate::fs::terminals::task_of;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use vfs::Caller;
 use vfs::fs::dynamic::{DynFs, StaticDir};
 
 /// `SYSFS_MAGIC`.
@@ -14,7 +16,13 @@ pub fn register(k: &Arc<Kernel>) {
     let cpus = k.cpus.max(1);
     k.vfs.register_fs(
         "sysfs",
-        Arc::new(Made(move |vfs: &Arc<vfs::Vfs>| {
+        Arc::new(MadeBy(move |vfs: &Arc<vfs::Vfs>, cx: &Caller<'_>| {
+            // It shows the devices of a network namespace.
+            if let Some(t) = task_of(cx.task)
+                && !cx.cred.has_in(&t.ns().net.user, vfs::Caps::SYS_ADMIN)
+            {
+                return Err(abi::errno::EPERM);
+            }
             Ok(DynFs::mountable(vfs, "sysfs", MAGIC, Arc::new(root(cpus))))
         })),
     );

@@ -4,6 +4,7 @@ use super::list::Process;
 use super::run::{self, Context};
 use super::signal::AltStack;
 use super::{Pending, Task, ThreadGroup, VforkDone};
+use crate::ns::NsProxy;
 use abi::errno::{EAGAIN, EINVAL, EPERM};
 use abi::linux::*;
 use abi::{Result, Va};
@@ -30,12 +31,6 @@ pub struct CloneArgs {
     pub set_tid: Option<i32>,
 }
 
-/// Namespaces that this kernel does not make: `EPERM` without CAP_SYS_ADMIN, else `EINVAL` as a kernel that
-/// was built without them.
-const NAMESPACES: u64 =
-    (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
-        as u64;
-
 /// How many threads a sandbox may have. Each costs up to four of the host's (the Sentry's, the application's, and
 /// a process's spawner and service thread), and a host of 32,768 process ids must survive a fork bomb.
 pub const TASKS_MAX: usize = 4_000;
@@ -55,23 +50,24 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     {
         return Err(EINVAL);
     }
-    if a.flags & NAMESPACES != 0 {
-        return Err(if cx.cred().has(Caps::SYS_ADMIN) {
-            EINVAL
-        } else {
-            EPERM
-        });
+    if (has(CLONE_FS) && has(CLONE_NEWUSER)) || (has(CLONE_NEWIPC) && has(CLONE_SYSVSEM)) {
+        return Err(EINVAL);
+    }
+    // A thread has its process's namespaces of pids and users.
+    let elsewhere = !Arc::ptr_eq(&cx.ns().pid_for_children, &cx.pid.ns);
+    if has(CLONE_THREAD) && (has(CLONE_NEWUSER) || has(CLONE_NEWPID) || elsewhere) {
+        return Err(EINVAL);
     }
     if a.exit_signal > 64 || (has(CLONE_THREAD) && a.exit_signal != 0 && has(CLONE_PARENT)) {
         return Err(EINVAL);
     }
-    if has(CLONE_PARENT) && cx.group.tgid == 1 {
+    if has(CLONE_PARENT) && (cx.group.tgid == 1 || cx.group.unkillable.load(Ordering::Relaxed)) {
         return Err(EINVAL);
     }
     let kernel = cx.kernel.clone();
     {
         let l = kernel.tasks.lock();
-        if l.task_count() >= kernel.task_limit() || l.process_count() >= PROCESSES_MAX {
+        if l.task_count() >= TASKS_MAX || cx.group.container.is_full() || l.process_count() >= PROCESSES_MAX {
             return Err(EAGAIN);
         }
         let limit = cx.group.limits.lock().0[super::limits::NPROC].current;
@@ -85,6 +81,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         }
     }
 
+    let new = crate::ns::change::fresh(cx, a.flags as u32)?;
     let parent_mm = cx.mm();
     let mm = if has(CLONE_VM) {
         parent_mm.clone()
@@ -100,10 +97,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         cx.fs().fork()
     };
     if has(CLONE_NEWNS) {
-        if !cx.cred().has(Caps::SYS_ADMIN) {
-            return Err(EPERM);
-        }
-        fs.unshare_ns()?;
+        fs.unshare_ns(kernel.namespaces.new_id()?, &new.cred.user_ns)?;
     }
     let files: Arc<FdTable> = if has(CLONE_FILES) {
         cx.files()
@@ -126,11 +120,12 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     if cx.is_killed() {
         return Err(abi::errno::ERESTARTNOINTR);
     }
-    let tid = list.new_tid()?;
+    let pid = list.new_pid(&new.proxy.pid_for_children)?;
+    let tid = pid.id;
     let group = if has(CLONE_THREAD) {
         cx.group.clone()
     } else {
-        let g = ThreadGroup::new(tid, actions, cx.group.limits.lock().clone());
+        let g = ThreadGroup::new(pid.clone(), &cx.group.container, actions, cx.group.limits.lock().clone());
         *g.exe.write() = cx.group.exe.read().clone();
         *g.exe_guard.lock() = cx.group.exe_guard.lock().clone();
         g.dumpable
@@ -141,14 +136,17 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         );
         g
     };
+    let numbers = (pid.seen_in(&cx.pid.ns), pid.own());
     let child = Arc::new(Task {
         tid,
+        pid,
+        ns: RwLock::new(new.proxy),
         kernel: kernel.clone(),
         group: group.clone(),
         mm: RwLock::new(mm),
         fs: RwLock::new(fs),
         files: RwLock::new(Some(files)),
-        cred: RwLock::new(cx.cred()),
+        cred: RwLock::new(new.cred),
         pending: Pending::default(),
         mask: AtomicU64::new(cx.mask().0),
         killed: AtomicBool::new(false),
@@ -176,7 +174,10 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         cpu: Default::default(),
     });
     if !has(CLONE_THREAD) {
-        let me = list.process(cx.group.tgid).ok_or(EAGAIN)?;
+        let Some(me) = list.process(cx.group.tgid) else {
+            list.release(tid);
+            return Err(EAGAIN);
+        };
         let (pgid, sid, grandparent, own_signal) = (me.pgid, me.sid, me.parent, me.exit_signal);
         let (parent, exit_signal) = if has(CLONE_PARENT) {
             (grandparent, own_signal)
@@ -203,10 +204,10 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     drop(list);
 
     if has(CLONE_PARENT_SETTID) {
-        let _ = parent_mm.write_obj(Va(a.parent_tid), &tid);
+        let _ = parent_mm.write_obj(Va(a.parent_tid), &numbers.0);
     }
     if has(CLONE_CHILD_SETTID) {
-        let _ = child.mm().write_obj(Va(a.child_tid), &tid);
+        let _ = child.mm().write_obj(Va(a.child_tid), &numbers.1);
     }
     if has(CLONE_PIDFD) {
         let r = crate::fs::pidfd::open(cx, &child.group, 0)
@@ -228,7 +229,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     if let Some(v) = vfork {
         wait_vfork(cx, &v);
     }
-    Ok(tid as usize)
+    Ok(numbers.0 as usize)
 }
 
 /// Takes a child back that never ran.
@@ -321,9 +322,12 @@ impl Task {
         fs: Arc<vfs::FsContext>,
         files: Arc<FdTable>,
         cred: vfs::Credentials,
+        ns: Arc<NsProxy>,
     ) -> Arc<Task> {
         Arc::new(Task {
             tid: group.tgid,
+            pid: group.pid.clone(),
+            ns: RwLock::new(ns),
             kernel: kernel.clone(),
             group,
             mm: RwLock::new(mm),
@@ -364,6 +368,7 @@ impl Task {
             old.fs(),
             old.files(),
             (*old.cred()).clone(),
+            old.ns(),
         );
         // Nobody else has it yet.
         if let Some(t) = Arc::get_mut(&mut new) {

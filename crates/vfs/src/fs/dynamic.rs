@@ -257,7 +257,9 @@ impl DynInode {
             _ => Err(abi::errno::ENOTDIR),
         }
     }
-    fn identity(&self) -> u64 {
+    /// What its node says who it is.
+    #[must_use]
+    pub fn identity(&self) -> u64 {
         match &self.node {
             DynNode::Dir(d) => d.identity(),
             DynNode::File(f) => f.identity(),
@@ -534,6 +536,7 @@ impl FileOps for OpenDynDir {
 pub struct StaticDir {
     nodes: BTreeMap<Vec<u8>, DynNode>,
     mode: Option<u32>,
+    identity: u64,
 }
 
 impl StaticDir {
@@ -567,6 +570,12 @@ impl StaticDir {
         let text: Vec<u8> = text.into();
         self.file(name, TextFile(move |_: &File| Ok(text.clone())))
     }
+    /// Tells it from others that were found under the same name (another namespace's).
+    #[must_use]
+    pub fn with_identity(mut self, identity: u64) -> StaticDir {
+        self.identity = identity;
+        self
+    }
     #[must_use]
     pub fn mode(mut self, mode: u32) -> StaticDir {
         self.mode = Some(mode);
@@ -598,6 +607,9 @@ impl DynDir for StaticDir {
     }
     fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
         Ok(self.entries())
+    }
+    fn identity(&self) -> u64 {
+        self.identity
     }
     fn subdirs(&self) -> u32 {
         self.nodes
