@@ -258,6 +258,7 @@ fn as_starter(case: &str) {
             recursive: true,
         }],
         descriptors: vec![1],
+        host_network: false,
     };
     match case {
         "files" => spec.roots.push(RootSpec {

@@ -7,7 +7,7 @@
 //! Not run by libtest: a starter has one thread. `WALLS=all|some` (by default all as root, some as nobody).
 
 use hostcall::table::Process;
-use hostcall::{path, probe, process, sock};
+use hostcall::{bpf, path, probe, process, sock};
 use sandbox::{Access, Attendant, Ending, GoferSide, RootSpec, Running, SentrySide, Spec};
 use std::convert::Infallible;
 use std::os::unix::process::CommandExt;
@@ -130,7 +130,7 @@ fn tries(who: Process, all: bool) -> Vec<Try> {
     } else {
         WANTED.iter().map(|n| (nr(*n), [0; 6])).collect()
     };
-    if who == Process::Sentry {
+    if matches!(who, Process::Sentry | Process::SentryOnHostNetwork) {
         // Not the Sentry's: the Gofer's.
         let files = [
             libc::SYS_openat2,
@@ -206,12 +206,12 @@ fn tries(who: Process, all: bool) -> Vec<Try> {
         (nr(libc::SYS_prctl), [libc::PR_SET_MM as u64, 0, 0, 0, 0, 0]),
     ]);
     match who {
-        Process::Sentry => v.extend([
+        Process::Sentry | Process::SentryOnHostNetwork => v.extend([
             (nr(libc::SYS_ioctl), [2, libc::TIOCSTI, 0, 0, 0, 0]),
             (nr(libc::SYS_ioctl), [2, libc::TIOCSCTTY, 0, 0, 0, 0]),
             (nr(libc::SYS_ioctl), [0, libc::FIOASYNC, 0, 0, 0, 0]),
         ]),
-        Process::Gofer => v.push((nr(libc::SYS_tgkill), [2, 2, 9, 0, 0, 0])),
+        Process::Gofer | Process::Broker => v.push((nr(libc::SYS_tgkill), [2, 2, 9, 0, 0, 0])),
     }
     v
 }
@@ -239,7 +239,12 @@ fn main() {
             Ok(w) => w == "all",
             Err(_) => user.is_none(),
         };
-        for (name, who) in [("sentry", Process::Sentry), ("gofer", Process::Gofer)] {
+        for (name, who) in [
+            ("sentry", Process::Sentry),
+            ("sentry-net", Process::SentryOnHostNetwork),
+            ("gofer", Process::Gofer),
+            ("broker", Process::Broker),
+        ] {
             let started = Instant::now();
             let tries = tries(who, all);
             for (number, a) in &tries {
@@ -254,7 +259,7 @@ fn main() {
                 let text = String::from_utf8_lossy(&out.stdout);
                 let want = format!(
                     "the {} made a host call that is not on its list",
-                    if name == "sentry" { "Sentry" } else { "Gofer" }
+                    if name.starts_with("sentry") { "Sentry" } else { "Gofer" }
                 );
                 assert!(
                     text.contains(&want),
@@ -291,8 +296,10 @@ fn as_starter(who: &str, number: u64, args: [u64; 6]) {
             recursive: true,
         }],
         descriptors: vec![],
+        host_network: who == "sentry-net",
     };
-    let (tries_sentry, tries_gofer) = (who == "sentry", who == "gofer");
+    let tries_sentry = who.starts_with("sentry");
+    let (tries_gofer, tries_broker) = (who == "gofer", who == "broker");
     let attempt = move || -> ! {
         if number & GATE_32 != 0 {
             probe::attempt_32_bit(number as u32)
@@ -302,6 +309,13 @@ fn as_starter(who: &str, number: u64, args: [u64; 6]) {
     let running = sandbox::start(
         &spec,
         move |g: GoferSide| -> std::result::Result<Infallible, sandbox::Failure> {
+            if tries_broker {
+                // Its list, in the Gofer's place: the broker itself lets nobody in.
+                let list = bpf::allow_list(Process::Broker);
+                process::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).unwrap();
+                bpf::install(&list, bpf::AllThreads::Yes).unwrap();
+                attempt()
+            }
             (g.confine)().unwrap();
             if tries_gofer {
                 attempt()

@@ -81,6 +81,24 @@ pub struct Parts {
 }
 
 impl Container {
+    /// One without processes, files and a starter.
+    #[cfg(test)]
+    pub fn for_test() -> Arc<Container> {
+        let names = crate::kernel::Uts {
+            nodename: Vec::new(),
+            domainname: Vec::new(),
+        };
+        Container::new(Parts {
+            clas: Clas::new().unwrap(),
+            ns: NsProxy::initial(names, net::NetNamespace::new()),
+            devpts: crate::fs::terminals::Terminals::new().new_devpts(),
+            seccomp: Vec::new(),
+            is_managed: true,
+            control: hostcall::mem::memfd(c"control").unwrap(),
+            task_limit: 0,
+        })
+    }
+
     #[must_use]
     pub fn new(p: Parts) -> Arc<Container> {
         let c = Container {

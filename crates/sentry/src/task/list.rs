@@ -369,6 +369,7 @@ impl TaskList {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::container::Container;
     use crate::task::limits::Limits;
     use crate::task::signal::Actions;
     use parking_lot::RwLock;
@@ -378,7 +379,7 @@ mod tests {
         let id = pid.id;
         let actions = Arc::new(RwLock::new(Actions::default()));
         l.add_process(Process {
-            group: ThreadGroup::new(pid, actions, Limits::default()),
+            group: ThreadGroup::new(pid, &Container::for_test(), actions, Limits::default()),
             parent,
             children: BTreeSet::new(),
             pgid: if pgid == 0 { id } else { pgid },
