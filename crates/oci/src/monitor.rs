@@ -293,6 +293,8 @@ impl Attendant for Monitor {
 
     fn answer(&mut self, r: &Running, a: Answer) {
         match a {
+            // Said again, it means nothing: a container never goes back.
+            Answer::Ready if self.phase != Status::Creating => {}
             Answer::Ready => {
                 self.phase = Status::Created;
                 if let Some(f) = self.on_ready.take() {
