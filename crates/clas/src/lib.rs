@@ -53,6 +53,8 @@ const APART_MIN: u64 = (128 << 20) / PAGE_SIZE;
 /// One container's memory.
 pub struct Clas {
     file: HostFd,
+    /// The file lies on a disk, which can be full: frames have their blocks from the start.
+    on_disk: bool,
     /// The whole reservation; its first `mapped` bytes are the file's.
     mapping: Mapping,
     mapped: AtomicU64,
@@ -89,7 +91,21 @@ impl Clas {
 
     /// A new memory file of which at most `limit` bytes may be allocated at a time.
     pub fn with_limit(limit: u64) -> Result<Arc<Clas>> {
-        let file = memfd(c"cloister-memory")?;
+        Self::of(memfd(c"cloister-memory")?, limit, false)
+    }
+
+    /// Frames in an empty file of the host, which nobody else has and which this fills. Allocations are
+    /// `ENOSPC` where the disk is full, so that no access to a frame can fail for it.
+    pub fn on_disk(file: HostFd) -> Result<Arc<Clas>> {
+        Self::of(file, u64::MAX, true)
+    }
+
+    /// Frames in an empty memory file that somebody else made.
+    pub fn in_memory(file: HostFd) -> Result<Arc<Clas>> {
+        Self::of(file, u64::MAX, false)
+    }
+
+    fn of(file: HostFd, limit: u64, on_disk: bool) -> Result<Arc<Clas>> {
         let mut mapping = Err(ENOMEM);
         for len in RESERVE {
             mapping = Mapping::reserve(len);
@@ -99,6 +115,7 @@ impl Clas {
         }
         Ok(Arc::new(Clas {
             file,
+            on_disk,
             mapping: mapping?,
             mapped: AtomicU64::new(0),
             inner: Mutex::new(Inner {
@@ -181,7 +198,15 @@ impl Clas {
         inner.refs.insert(start, start + pages);
         inner.used += pages;
         inner.peak = inner.peak.max(inner.used);
-        Ok(Cla(start * PAGE_SIZE))
+        drop(inner);
+        let at = Cla(start * PAGE_SIZE);
+        if self.on_disk
+            && let Err(e) = hostcall::file::fallocate(self.file.raw(), 0, at.0, pages * PAGE_SIZE)
+        {
+            self.decref(at, pages);
+            return Err(e);
+        }
+        Ok(at)
     }
 
     /// Adds at least `pages` frames at the file's end.
@@ -349,6 +374,11 @@ pub trait Mappable: Send + Sync {
     /// Called with the address space's lock held: it must not copy from or to application memory, nor call
     /// [`MappingObserver`]s.
     fn backing(&self, offset: u64, len: u64, access: Access) -> Result<(Backing, u64)>;
+    /// Whose frames [`Mappable::backing`] gives, where it gives frames. Those of another container's memory,
+    /// or on a disk, are mapped like a host file's pages.
+    fn memory(&self) -> Option<&Arc<Clas>> {
+        None
+    }
     /// A mapping of `[offset, offset + len)` appeared in `observer` at `va`: kept (weakly) until
     /// `remove_mapping`, so that truncation can drop host mappings. [`MappingRegistry`] does it. Called, as
     /// is `remove_mapping`, with the address space's lock held: only to take note.

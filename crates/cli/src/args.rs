@@ -58,7 +58,7 @@ pub struct Do {
     /// How the program's code is run
     #[arg(long, value_enum, default_value_t)]
     pub platform: Platform,
-    /// The network that it sees: none is a loopback of its own
+    /// The network that it sees
     #[arg(long, value_enum, default_value_t)]
     pub net: Net,
     /// Sets an environment variable; may be given several times
@@ -112,8 +112,11 @@ pub enum Platform {
 
 #[derive(Clone, Copy, Default, ValueEnum, Debug)]
 pub enum Net {
+    /// A loopback of its own
     #[default]
     None,
+    /// The host's sockets, passed through: a weaker wall
+    Host,
 }
 
 #[derive(Subcommand, Debug)]

@@ -42,21 +42,31 @@ fn array(items: impl Iterator<Item = String>) -> String {
     format!("[\n{}\n]\n", items.join(",\n"))
 }
 
+/// The processes that have an allow-list, as a table's columns and as JSON's words.
+const COLUMNS: [(Process, &str, &str); 4] = [
+    (Process::Sentry, "Sentry", "sentry"),
+    (Process::SentryOnHostNetwork, "+net", "sentry_on_host_network"),
+    (Process::Gofer, "Gofer", "gofer"),
+    (Process::Broker, "broker", "broker"),
+];
+
 /// The calls on an allow-list, in the table's order.
 fn listed() -> impl Iterator<Item = &'static HostCall> {
-    let on = |c: &&HostCall| c.allowed(Process::Sentry) || c.allowed(Process::Gofer);
+    let on = |c: &&HostCall| Process::ALL.iter().any(|p| c.allowed(*p));
     HostCall::ALL.iter().filter(on)
 }
 
 pub fn host_calls(json: bool) -> ExitCode {
     if json {
         let item = |c: &HostCall| {
+            let who: String = COLUMNS
+                .iter()
+                .map(|(p, _, word)| format!("\"{word}\": {}, ", c.allowed(*p)))
+                .collect();
             format!(
-                "{{\"name\": {}, \"number\": {}, \"sentry\": {}, \"gofer\": {}, \"why\": {}}}",
+                "{{\"name\": {}, \"number\": {}, {who}\"why\": {}}}",
                 quoted(c.name()),
                 *c as u32,
-                c.allowed(Process::Sentry),
-                c.allowed(Process::Gofer),
                 quoted(c.why())
             )
         };
@@ -64,27 +74,26 @@ pub fn host_calls(json: bool) -> ExitCode {
     }
     let mut t = String::new();
     let number = |p: Process| p.allow_list().len();
-    let _ = writeln!(
+    let _ = write!(
         t,
-        "Once it is confined, the Sentry may make {} host calls and the Gofer {}; the host ends whichever \
-         tries another.\n\n{:<18} {:<7} {:<6} why",
+        "Once it is confined, the Sentry may make {} host calls ({} with --net=host), the Gofer {}, and the \
+         broker of --net=host {}; the host ends whichever tries another.\n\n{:<18}",
         number(Process::Sentry),
+        number(Process::SentryOnHostNetwork),
         number(Process::Gofer),
+        number(Process::Broker),
         "call",
-        "Sentry",
-        "Gofer"
     );
-    let mark = |on| if on { "yes" } else { "-" };
+    for (_, name, _) in COLUMNS {
+        let _ = write!(t, " {name:<6}");
+    }
+    let _ = writeln!(t, " why");
     for c in listed() {
-        let (s, g) = (c.allowed(Process::Sentry), c.allowed(Process::Gofer));
-        let _ = writeln!(
-            t,
-            "{:<18} {:<7} {:<6} {}",
-            c.name(),
-            mark(s),
-            mark(g),
-            c.why()
-        );
+        let _ = write!(t, "{:<18}", c.name());
+        for (p, _, _) in COLUMNS {
+            let _ = write!(t, " {:<6}", if c.allowed(p) { "yes" } else { "-" });
+        }
+        let _ = writeln!(t, " {}", c.why());
     }
     print(&t)
 }

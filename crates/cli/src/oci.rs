@@ -1,6 +1,6 @@
 //! The OCI runtime's commands, with runc's words: what drives runc drives these.
 
-use crate::args::Platform;
+use crate::args::{Net, Platform};
 use crate::stdio::RawMode;
 use clap::{Args, Subcommand, ValueEnum};
 use hostcall::term;
@@ -9,7 +9,7 @@ use oci::{Create, Exec, Failure, Format, Log, Overlay, Runtime};
 use sentry::boot::config::PlatformKind;
 use serde_json::json;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What a failed command exits with.
@@ -40,9 +40,13 @@ pub struct RuntimeArgs {
     /// How the containers' code is run
     #[arg(long, value_enum, default_value_t)]
     platform: Platform,
-    /// Where writes to a container's root go: root:memory, or none for the host's directory itself
+    /// Where writes to a container's root go: root:memory; root:self (a file beside it) or root:dir=/PATH (one there), gone with the container; none (the host's directory itself)
     #[arg(long, value_name = "WHERE", default_value = "root:memory", value_parser = overlay)]
     overlay: Overlay,
+    /// The network of containers: none is a loopback of their own; host passes the sockets of the network
+    /// namespace that they are in through, a weaker wall
+    #[arg(long, alias = "network", value_enum, default_value_t)]
+    net: Net,
     /// Writes system calls to the log: all, or names and classes like %file
     #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     strace: Option<String>,
@@ -145,6 +149,16 @@ pub enum Command {
     Update(Box<UpdateArgs>),
     /// Waits for a container's end, and exits as its program did
     Wait {
+        id: String,
+    },
+    /// Writes what a container changed in its root, as a layer of an image
+    ///
+    /// The archive has whiteouts for what was removed, so that it can be laid over the image
+    /// that the container began with. Pause the container first if it must not change meanwhile.
+    Tar {
+        /// Where to, instead of standard output
+        #[arg(long, short, value_name = "FILE")]
+        file: Option<PathBuf>,
         id: String,
     },
     /// Writes a config.json to begin with
@@ -375,6 +389,7 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
         strace: args
             .strace
             .map(|f| f.split(',').filter(|f| !f.is_empty()).map(str::to_owned).collect()),
+        host_network: matches!(args.net, Net::Host),
         debug_drop: args.debug_drop,
     };
     match execute(&rt, command) {
@@ -420,6 +435,7 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
             std::fs::write(&path, text + "\n")
                 .map_err(|e| Failure(format!("could not write {}: {e}", path.display())))?;
         }
+        Command::Tar { file, id } => tar(rt, &id, file.as_deref())?,
         Command::Features => print(&pretty(&features())),
     }
     Ok(0)
@@ -447,6 +463,20 @@ fn own_terminal(wanted: bool) -> oci::Result<Option<RawMode>> {
     RawMode::enter()
         .map(Some)
         .map_err(|e| Failure(format!("could not set the terminal: {e}")))
+}
+
+fn tar(rt: &Runtime, id: &str, file: Option<&Path>) -> oci::Result<()> {
+    let Some(path) = file else {
+        if term::settings(1).is_ok() {
+            return Err(Failure("an archive is nothing for a terminal: use --file, or a pipe".into()));
+        }
+        return oci::tar(rt, id, &std::io::stdout());
+    };
+    let cannot = |e: std::io::Error| Failure(format!("could not write {}: {e}", path.display()));
+    let f = std::fs::File::create_new(path).map_err(cannot)?;
+    oci::tar(rt, id, &f).inspect_err(|_| {
+        let _ = std::fs::remove_file(path);
+    })
 }
 
 fn run_container(rt: &Runtime, c: Create, detach: bool, keep: bool) -> oci::Result<u8> {
@@ -669,7 +699,7 @@ fn features() -> serde_json::Value {
             "namespaces": ["cgroup", "ipc", "mount", "network", "pid", "user", "uts"],
             "capabilities": oci::convert::capability_names().collect::<Vec<_>>(),
             "cgroup": {"v1": true, "v2": true, "systemd": false, "systemdUser": false, "rdma": false},
-            "seccomp": {"enabled": false},
+            "seccomp": oci::seccomp_features(),
             "apparmor": {"enabled": false},
             "selinux": {"enabled": false},
             "intelRdt": {"enabled": false},

@@ -56,10 +56,16 @@ fn try_run(args: Do) -> Result<ExitCode, String> {
     let spec = Spec {
         roots: spec_roots,
         descriptors,
+        host_network: matches!(args.net, args::Net::Host),
+    };
+    let interfaces = if spec.host_network {
+        sandbox::interfaces()
+    } else {
+        Vec::new()
     };
     let logs = log.is_some();
     let running = sandbox::start(&spec, ::oci::run_gofer, move |side| {
-        let config = config(args, init, binds, streams, window, logs, side);
+        let config = config(args, init, binds, interfaces, streams, window, logs, side);
         sentry::boot::run(config)
     })
     .map_err(|e| e.to_string())?;
@@ -230,6 +236,7 @@ fn config(
     args: Do,
     init: ProcessSpec,
     mounts: Vec<MountSpec>,
+    interfaces: Vec<sandbox::Interface>,
     streams: Streams,
     (rows, cols): (u16, u16),
     logs: bool,
@@ -261,8 +268,10 @@ fn config(
             mounts,
             ..ContainerSpec::default()
         },
-        net: match args.net {
-            args::Net::None => Net::None,
+        layer: None,
+        net: match side.broker {
+            Some(broker) => Net::Host { broker, interfaces },
+            None => Net::None,
         },
         stdio,
         control: side.control,

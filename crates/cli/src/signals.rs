@@ -69,7 +69,7 @@ fn arrived(running: &Running, terminal: Option<&RawMode>, signal: i32) {
         }
         // The program stops, and so do we, for the shell to see; its SIGCONT wakes both.
         libc::SIGTSTP => {
-            running.send_signal(signal, 0);
+            let _ = running.send_signal(signal, 0);
             let stop = || {
                 let _ = process::kill(std::process::id() as i32, libc::SIGSTOP);
             };
@@ -78,7 +78,9 @@ fn arrived(running: &Running, terminal: Option<&RawMode>, signal: i32) {
                 None => stop(),
             }
         }
-        s => running.send_signal(s, 0),
+        s => {
+            let _ = running.send_signal(s, 0);
+        }
     }
 }
 

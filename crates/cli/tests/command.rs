@@ -23,9 +23,10 @@ fn text(bytes: &[u8]) -> &str {
 
 /// A program that has said that it runs, and goes on.
 fn waiting() -> Child {
-    let args = ["do", "--", "sh", "-c", "echo ready; exec sleep 100"];
-    let mut c = cloister(&args);
-    let mut c = c
+    // The program inherits what is ignored here, such as SIGHUP under nohup(1): begin with the defaults.
+    let mut c = Command::new("env")
+        .args(["--default-signal", env!("CARGO_BIN_EXE_cloister"), "do", "--"])
+        .args(["sh", "-c", "echo ready; exec sleep 100"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -36,4 +36,6 @@ pub use proto::{Attr, Handle};
 pub use server::{Root, Server};
 
 #[cfg(test)]
+mod attack;
+#[cfg(test)]
 mod tests;

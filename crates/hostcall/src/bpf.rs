@@ -175,7 +175,7 @@ fn arguments(process: Process, nr: u32) -> Program {
             ],
         ),
         libc::SYS_prctl => only(0, !0, &[libc::PR_SET_NAME as u32]),
-        libc::SYS_tgkill if process == Process::Gofer => only(0, !0, &[std::process::id()]),
+        libc::SYS_tgkill if matches!(process, Process::Gofer | Process::Broker) => only(0, !0, &[std::process::id()]),
         _ => {
             p.ret(ALLOW);
         }
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_filter_is_the_table() {
-        for process in [Process::Sentry, Process::Gofer] {
+        for process in Process::ALL {
             let p = allow_list(process);
             let list = process.allow_list();
             let verdict = |nr: i64, args: [u32; 3]| {

@@ -82,6 +82,9 @@ pub fn fstat(fd: RawFd) -> Result<libc::stat> {
     // SAFETY: zeroed, then filled; all bit patterns are valid.
     Ok(unsafe { st.assume_init() })
 }
+/// What [`poll`] asks for and tells.
+pub type PollFd = libc::pollfd;
+
 /// `poll(2)`, `timeout` in milliseconds, negative without limit.
 pub fn poll(fds: &mut [libc::pollfd], timeout: i32) -> Result<usize> {
     // SAFETY: the slice is ours for the call.

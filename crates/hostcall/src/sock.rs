@@ -21,6 +21,15 @@ pub fn seqpacket_pair() -> Result<(HostFd, HostFd)> {
 
 /// Sends one packet with descriptors.
 pub fn send(fd: RawFd, bytes: &[u8], fds: &[RawFd]) -> Result<usize> {
+    send_with(fd, bytes, fds, 0)
+}
+
+/// As [`send`]; `EAGAIN` where there is no room for the packet: the other side does not read.
+pub fn try_send(fd: RawFd, bytes: &[u8], fds: &[RawFd]) -> Result<usize> {
+    send_with(fd, bytes, fds, libc::MSG_DONTWAIT)
+}
+
+fn send_with(fd: RawFd, bytes: &[u8], fds: &[RawFd], flags: i32) -> Result<usize> {
     if fds.len() > MAX_FDS {
         return Err(EINVAL);
     }
@@ -44,7 +53,7 @@ pub fn send(fd: RawFd, bytes: &[u8], fds: &[RawFd]) -> Result<usize> {
     }
     loop {
         // SAFETY: the header points to what outlives the call.
-        match unsafe { sys!(Sendmsg, fd, &raw const msg, libc::MSG_NOSIGNAL) } {
+        match unsafe { sys!(Sendmsg, fd, &raw const msg, libc::MSG_NOSIGNAL | flags) } {
             Err(abi::errno::EINTR) => {}
             r => return r,
         }

@@ -189,17 +189,17 @@ pub fn chdir(path: &CStr) -> Result<()> {
     Ok(())
 }
 
-/// A copy of the mount at `path`, and of those below it if `recursive`, attached nowhere (`open_tree(2)`). No
-/// link is followed at the end.
-pub fn clone_mounts(path: &CStr, recursive: bool) -> Result<HostFd> {
+/// A copy of the mount that `at` (opened with `O_PATH`) lies in, from there on, and of those below it if
+/// `recursive`; attached nowhere (`open_tree(2)`).
+pub fn clone_mounts(at: &HostFd, recursive: bool) -> Result<HostFd> {
     const OPEN_TREE_CLONE: i32 = 1;
     const AT_RECURSIVE: i32 = 0x8000;
-    let mut flags = OPEN_TREE_CLONE | libc::AT_SYMLINK_NOFOLLOW | libc::O_CLOEXEC;
+    let mut flags = OPEN_TREE_CLONE | libc::AT_EMPTY_PATH | libc::O_CLOEXEC;
     if recursive {
         flags |= AT_RECURSIVE;
     }
     // SAFETY: a NUL-terminated path.
-    let fd = unsafe { sys!(OpenTree, libc::AT_FDCWD, path.as_ptr(), flags) }?;
+    let fd = unsafe { sys!(OpenTree, at.raw(), c"".as_ptr(), flags) }?;
     Ok(HostFd::from_raw(fd as RawFd))
 }
 

@@ -1,5 +1,6 @@
 //! The table of host calls. One line a call: its number's name in `libc`, who may make it once the
-//! allow-lists are on (`S` the Sentry, `G` the Gofer, `-` only before), and what for.
+//! allow-lists are on (`S` the Sentry, `N` the Sentry too where it has the host's network, `G` the Gofer, `B`
+//! the broker of sockets, `-` only before), and what for.
 
 macro_rules! host_calls {
     ($($name:ident = $sys:ident, $who:literal, $why:literal;)*) => {
@@ -26,7 +27,12 @@ macro_rules! host_calls {
             #[must_use]
             pub fn allowed(self, process: Process) -> bool {
                 let who: &str = match self { $(HostCall::$name => $who),* };
-                who.contains(match process { Process::Sentry => 'S', Process::Gofer => 'G' })
+                match process {
+                    Process::Sentry => who.contains('S'),
+                    Process::SentryOnHostNetwork => who.contains(['S', 'N']),
+                    Process::Gofer => who.contains('G'),
+                    Process::Broker => who.contains('B'),
+                }
             }
         }
     };
@@ -36,10 +42,21 @@ macro_rules! host_calls {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Process {
     Sentry,
+    /// With `--net=host`.
+    SentryOnHostNetwork,
     Gofer,
+    /// Makes the sockets of `--net=host`.
+    Broker,
 }
 
 impl Process {
+    pub const ALL: [Process; 4] = [
+        Process::Sentry,
+        Process::SentryOnHostNetwork,
+        Process::Gofer,
+        Process::Broker,
+    ];
+
     /// The numbers that this process may call, sorted.
     #[must_use]
     pub fn allow_list(self) -> Vec<u32> {
@@ -57,14 +74,14 @@ impl Process {
 host_calls! {
     // Files and descriptors
     Read = SYS_read, "SG", "standard streams, the channel's wake-ups";
-    Write = SYS_write, "SG", "standard streams, logs";
+    Write = SYS_write, "SGB", "standard streams, logs";
     Pread64 = SYS_pread64, "S", "files by a donated descriptor";
     Pwrite64 = SYS_pwrite64, "S", "files by a donated descriptor";
     Readv = SYS_readv, "S", "standard streams into application memory";
     Writev = SYS_writev, "S", "standard streams from application memory";
     Preadv = SYS_preadv, "S", "files into application memory";
     Pwritev = SYS_pwritev, "S", "files from application memory";
-    Close = SYS_close, "SG", "descriptors";
+    Close = SYS_close, "SGB", "descriptors";
     Fstat = SYS_fstat, "SG", "size and type of a donated descriptor";
     Ftruncate = SYS_ftruncate, "SG", "the memory file; files opened for writing";
     Fallocate = SYS_fallocate, "SG", "giving memory back; fallocate(2) of files";
@@ -79,33 +96,48 @@ host_calls! {
     Eventfd2 = SYS_eventfd2, "-", "wake-ups";
 
     // Sockets between our own processes
-    Recvmsg = SYS_recvmsg, "SG", "descriptors from the Gofer, control messages";
-    Sendmsg = SYS_sendmsg, "SG", "descriptors to the Sentry, control messages";
+    Recvmsg = SYS_recvmsg, "SGB", "descriptors from the Gofer, control messages";
+    Sendmsg = SYS_sendmsg, "SGB", "descriptors to the Sentry, control messages";
     Socketpair = SYS_socketpair, "-", "channels";
 
+    // Sockets of the host's network
+    Socket = SYS_socket, "B", "sockets of the host's network";
+    Bind = SYS_bind, "B", "sockets of the host's network";
+    Connect = SYS_connect, "N", "sockets of the host's network";
+    Listen = SYS_listen, "N", "sockets of the host's network";
+    Accept4 = SYS_accept4, "N", "sockets of the host's network";
+    Getsockname = SYS_getsockname, "N", "sockets of the host's network";
+    Getpeername = SYS_getpeername, "N", "sockets of the host's network";
+    Setsockopt = SYS_setsockopt, "N", "sockets of the host's network";
+    Getsockopt = SYS_getsockopt, "NB", "sockets of the host's network";
+    Shutdown = SYS_shutdown, "N", "sockets of the host's network";
+    EpollCreate1 = SYS_epoll_create1, "-", "sockets of the host's network";
+    EpollCtl = SYS_epoll_ctl, "N", "sockets of the host's network";
+    EpollWait = SYS_epoll_wait, "N", "sockets of the host's network";
+
     // Memory
-    Mmap = SYS_mmap, "SG", "std; the memory file";
-    Munmap = SYS_munmap, "SG", "std";
-    Mprotect = SYS_mprotect, "SG", "std: thread stacks";
+    Mmap = SYS_mmap, "SGB", "std; the memory file";
+    Munmap = SYS_munmap, "SGB", "std";
+    Mprotect = SYS_mprotect, "SGB", "std: thread stacks";
     Mremap = SYS_mremap, "SG", "std: realloc";
-    Madvise = SYS_madvise, "SG", "std: thread stacks, free";
-    Brk = SYS_brk, "SG", "std";
+    Madvise = SYS_madvise, "SGB", "std: thread stacks, free";
+    Brk = SYS_brk, "SGB", "std";
     Mincore = SYS_mincore, "S", "residency";
 
     // Threads, time
-    Futex = SYS_futex, "SG", "std; waking the stub";
+    Futex = SYS_futex, "SGB", "std; waking the stub";
     Clone = SYS_clone, "SG", "std: threads only";
     Exit = SYS_exit, "SG", "std: a thread's end";
-    ExitGroup = SYS_exit_group, "SG", "the end";
+    ExitGroup = SYS_exit_group, "SGB", "the end";
     SetRobustList = SYS_set_robust_list, "SG", "std: thread start";
     Rseq = SYS_rseq, "SG", "std: thread start";
-    Sigaltstack = SYS_sigaltstack, "SG", "std: thread start";
-    RtSigprocmask = SYS_rt_sigprocmask, "SG", "std: thread start";
-    RtSigaction = SYS_rt_sigaction, "SG", "std: abort";
-    RtSigreturn = SYS_rt_sigreturn, "SG", "std: handlers";
-    Gettid = SYS_gettid, "SG", "CPU time of threads; std: abort";
-    Getpid = SYS_getpid, "SG", "std: abort";
-    Tgkill = SYS_tgkill, "SG", "interrupting application threads; abort";
+    Sigaltstack = SYS_sigaltstack, "SGB", "std: thread start";
+    RtSigprocmask = SYS_rt_sigprocmask, "SGB", "std: thread start";
+    RtSigaction = SYS_rt_sigaction, "SGB", "std: abort";
+    RtSigreturn = SYS_rt_sigreturn, "SGB", "std: handlers";
+    Gettid = SYS_gettid, "SGB", "CPU time of threads; std: abort";
+    Getpid = SYS_getpid, "SGB", "std: abort";
+    Tgkill = SYS_tgkill, "SGB", "interrupting application threads; abort";
     Kill = SYS_kill, "S", "ending stub processes, which are the only ones in its pid namespace";
     Wait4 = SYS_wait4, "S", "reaping stub processes; ptrace stops";
     Ptrace = SYS_ptrace, "S", "the ptrace platform";
@@ -116,7 +148,7 @@ host_calls! {
     SchedYield = SYS_sched_yield, "SG", "std: locks";
     Membarrier = SYS_membarrier, "S", "membarrier(2)";
     SchedGetaffinity = SYS_sched_getaffinity, "SG", "the number of CPUs";
-    RestartSyscall = SYS_restart_syscall, "SG", "the host restarting a sleep";
+    RestartSyscall = SYS_restart_syscall, "SGB", "the host restarting a sleep";
     Prctl = SYS_prctl, "SG", "std: thread names";
 
     // Before the allow-lists

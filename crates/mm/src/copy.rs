@@ -417,6 +417,11 @@ impl Mm {
             let (backing, _) = st.piece(va.0, 4, Mode::of(access)).map_err(|_| EFAULT)?;
             match backing {
                 Backing::Frames(at) => Ok(f(self.clas.slice(at, 4).atomic_u32().ok_or(EINVAL)?)),
+                Backing::Host { fd, offset }
+                    if let Some(c) = st.foreign.iter().find(|c| c.memory_fd() == fd) =>
+                {
+                    Ok(f(c.slice(Cla(offset), 4).atomic_u32().ok_or(EINVAL)?))
+                }
                 // Mapping the file here would let whoever cuts it short on the host end the Sentry by SIGBUS.
                 // So this is atomic towards the Sentry's other threads only.
                 Backing::Host { fd, offset } => {

@@ -6,8 +6,9 @@ use crate::types::Bad;
 use crate::vma::{FileAt, Vma, VmaFlags};
 use abi::errno::{EINTR, ENOMEM};
 use abi::{Errno, Va};
-use clas::{Access, Backing, Cla};
+use clas::{Access, Backing, Cla, Mappable};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Mappings up to this size are served by one run of frames at once: frames are sparse, so that costs
 /// nothing, and the host takes the faults.
@@ -170,7 +171,7 @@ impl State {
             let mut at = part.start;
             while at < part.end && self.pmas.overlaps(at..part.end) {
                 let offset = f.offset + (at - part.start);
-                match f.file.mappable.backing(offset, part.end - at, Access::Read) {
+                match self.backing(&*f.file.mappable, offset, part.end - at, Access::Read) {
                     Ok((backing, got)) => {
                         let got = got.min(part.end - at) & !(PAGE - 1);
                         if let Backing::Frames(frames) = backing {
@@ -295,6 +296,34 @@ impl State {
         Ok(())
     }
 
+    /// What backs a part of a file. Frames of another CLAS are given as what they are on the host: a part of
+    /// a file, without references. As with a file of the host, that is sound because whoever frees them
+    /// first has them forgotten here ([`clas::MappingObserver`]), which waits for this lock.
+    fn backing(
+        &mut self,
+        file: &dyn Mappable,
+        offset: u64,
+        len: u64,
+        access: Access,
+    ) -> Result<(Backing, u64), Errno> {
+        let (backing, got) = file.backing(offset, len, access)?;
+        let (Backing::Frames(at), Some(theirs)) = (backing, file.memory()) else {
+            return Ok((backing, got));
+        };
+        if Arc::ptr_eq(theirs, &self.clas) {
+            return Ok((backing, got));
+        }
+        theirs.decref(at, got / PAGE);
+        if !self.foreign.iter().any(|c| Arc::ptr_eq(c, theirs)) {
+            self.foreign.push(theirs.clone());
+        }
+        let host = Backing::Host {
+            fd: theirs.memory_fd(),
+            offset: at.0,
+        };
+        Ok((host, got))
+    }
+
     /// Makes a PMA for `va`, which has none.
     fn fetch(&mut self, va: u64, vr: &Range<u64>, vma: &Vma, write: bool) -> Result<(), Bad> {
         let mut hole = vr.clone();
@@ -359,7 +388,7 @@ impl State {
         for start in [around.start, page] {
             let offset = f.offset + (start - vr.start);
             let len = around.end - start;
-            match f.file.mappable.backing(offset, len, access) {
+            match self.backing(&*f.file.mappable, offset, len, access) {
                 Ok((backing, got)) => {
                     let got = got.min(len) & !(PAGE - 1);
                     if got == 0 {

@@ -35,6 +35,9 @@ impl SharedAnon {
 }
 
 impl Mappable for SharedAnon {
+    fn memory(&self) -> Option<&Arc<Clas>> {
+        Some(&self.clas)
+    }
     fn backing(&self, offset: u64, len: u64, _access: Access) -> Result<(Backing, u64)> {
         if offset >= self.size {
             return Err(EFAULT);

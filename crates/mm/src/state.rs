@@ -30,6 +30,8 @@ pub(crate) struct State {
     /// The `Mm` itself, for files.
     pub(crate) me: Weak<dyn MappingObserver>,
     pub(crate) clas: Arc<Clas>,
+    /// Others that files mapped here have had frames of.
+    pub(crate) foreign: Vec<Arc<Clas>>,
     pub(crate) space: Arc<dyn AddressSpace>,
     pub(crate) vmas: GapTree<Vma>,
     pub(crate) pmas: GapTree<Pma>,
@@ -61,6 +63,7 @@ impl State {
         State {
             me,
             clas,
+            foreign: Vec::new(),
             space,
             vmas: GapTree::new(),
             pmas: GapTree::new(),

@@ -318,6 +318,9 @@ impl TestFile {
 }
 
 impl Mappable for TestFile {
+    fn memory(&self) -> Option<&Arc<Clas>> {
+        Some(&self.clas)
+    }
     fn backing(&self, offset: u64, len: u64, _access: FileAccess) -> abi::Result<(Backing, u64)> {
         let end = self.size.lock().next_multiple_of(P);
         if offset >= end {

@@ -22,6 +22,16 @@ impl Ucred {
         gid: u32::MAX,
     };
 
+    /// What [`Ucred::encode`] made.
+    #[must_use]
+    pub fn decode(b: &[u8]) -> Option<Ucred> {
+        let word = |at: usize| b.get(at..at + 4).map(le32);
+        Some(Ucred {
+            pid: word(0)?,
+            uid: word(4)? as u32,
+            gid: word(8)? as u32,
+        })
+    }
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut v = self.pid.to_le_bytes().to_vec();

@@ -1,10 +1,12 @@
-//! Sockets' ioctls (`netdevice(7)`), for an interface list that holds only `lo`.
+//! Sockets' ioctls (`netdevice(7)`), for interfaces that cannot be changed.
 
-use crate::options::{Common, LO_INDEX};
+use crate::host::Interface;
+use crate::options::Common;
 use crate::socket::Protocol;
 use crate::sys::AF_INET;
 use abi::errno::{EADDRNOTAVAIL, EINVAL, ENODEV, ENOENT, ENOTTY, EOPNOTSUPP, EPERM};
 use abi::{Result, Va};
+use std::net::{IpAddr, Ipv4Addr};
 use vfs::Caps;
 use vfs::file::IoctlContext;
 
@@ -33,12 +35,12 @@ const SIOCGIFMAP: u32 = 0x8970;
 
 /// `struct ifreq`: a name and a union.
 const IFREQ: usize = 40;
-const IFF_UP_LOOPBACK_RUNNING: u16 = 0x49;
+const IFF_LOOPBACK: u32 = 8;
 
-fn inet(a: [u8; 4]) -> [u8; 16] {
+fn inet(a: Ipv4Addr) -> [u8; 16] {
     let mut v = [0; 16];
     v[..2].copy_from_slice(&AF_INET.to_le_bytes());
-    v[4..8].copy_from_slice(&a);
+    v[4..8].copy_from_slice(&a.octets());
     v
 }
 
@@ -56,40 +58,47 @@ pub fn ioctl(
         SIOCOUTQ => return int(protocol.unsent().min(i32::MAX as usize) as i32),
         SIOCATMARK if common.kind == crate::sys::SOCK_STREAM => return int(0),
         SIOCGSTAMP | SIOCGSTAMPNS => return Err(ENOENT),
-        SIOCGIFCONF => return conf(cx, out),
+        SIOCGIFCONF => return conf(common, cx, out),
         0x8900..=0x89FF => {}
         _ => return Err(ENOTTY),
     }
     if matches!(cmd, SIOCADDRT | SIOCDELRT) {
-        let admin = cx.credentials().has(Caps::NET_ADMIN);
+        let admin = cx.credentials().has_in(&common.ns.user, Caps::NET_ADMIN);
         return Err(if admin { EOPNOTSUPP } else { EPERM });
     }
     let mut req = [0; IFREQ];
     cx.copy_in(out, &mut req)?;
+    let all = common.ns.interfaces();
     if cmd == SIOCGIFNAME {
-        if i32::from_le_bytes([req[16], req[17], req[18], req[19]]) != LO_INDEX {
-            return Err(ENODEV);
-        }
-        req[..16].fill(0);
-        req[..2].copy_from_slice(b"lo");
+        let index = i32::from_le_bytes([req[16], req[17], req[18], req[19]]);
+        let i = all.iter().find(|i| i.index == index).ok_or(ENODEV)?;
+        name(&mut req, i);
         return cx.copy_out(out, &req).map(|()| 0);
     }
     let end = req[..16].iter().position(|&b| b == 0).unwrap_or(15);
-    if &req[..end] != b"lo" {
-        return Err(ENODEV);
-    }
+    let i = all.iter().find(|i| i.name.as_bytes() == &req[..end]);
+    let i = i.ok_or(ENODEV)?;
+    let first = || i.addresses.iter().find_map(|(ip, prefix)| match ip {
+        IpAddr::V4(a) => Some((*a, *prefix)),
+        IpAddr::V6(_) => None,
+    });
+    let first = || first().ok_or(EADDRNOTAVAIL);
     let mut put = |v: &[u8]| {
         req[16..].fill(0);
         req[16..16 + v.len()].copy_from_slice(v);
     };
     match cmd {
-        SIOCGIFFLAGS => put(&IFF_UP_LOOPBACK_RUNNING.to_le_bytes()),
+        SIOCGIFFLAGS => put(&(i.flags as u16).to_le_bytes()),
         SIOCSIFFLAGS => {
             let up = req[16] & 1 != 0;
-            return match (cx.credentials().has(Caps::NET_ADMIN), up) {
+            return match (
+                cx.credentials().has_in(&common.ns.user, Caps::NET_ADMIN),
+                up,
+            ) {
                 (false, _) => Err(EPERM),
-                (true, true) => Ok(0),
-                (true, false) => Err(EOPNOTSUPP),
+                (true, up) => {
+                    common.ns.set_up(up).map(|()| 0)
+                }
             };
         }
         SIOCGIFADDR | SIOCGIFDSTADDR | SIOCGIFBRDADDR | SIOCGIFNETMASK
@@ -101,39 +110,61 @@ pub fn ioctl(
                 EADDRNOTAVAIL
             });
         }
-        SIOCGIFADDR | SIOCGIFDSTADDR => put(&inet([127, 0, 0, 1])),
-        SIOCGIFBRDADDR => put(&inet([0; 4])),
-        SIOCGIFNETMASK => put(&inet([255, 0, 0, 0])),
+        SIOCGIFADDR | SIOCGIFDSTADDR => put(&inet(first()?.0)),
+        SIOCGIFBRDADDR if i.flags & IFF_LOOPBACK != 0 => put(&inet(Ipv4Addr::UNSPECIFIED)),
+        SIOCGIFBRDADDR => {
+            let (a, prefix) = first()?;
+            put(&inet((a.to_bits() | !mask(prefix)).into()));
+        }
+        SIOCGIFNETMASK => put(&inet(mask(first()?.1).into())),
         SIOCGIFMETRIC | SIOCGIFMAP => put(&[0; 4]),
-        SIOCGIFMTU => put(&65536i32.to_le_bytes()),
+        SIOCGIFMTU => put(&i.mtu.to_le_bytes()),
+        // Addresses of devices are not told.
+        SIOCGIFHWADDR if i.flags & IFF_LOOPBACK == 0 => put(&1u16.to_le_bytes()),
         SIOCGIFHWADDR => put(&772u16.to_le_bytes()),
-        SIOCGIFINDEX => put(&LO_INDEX.to_le_bytes()),
+        SIOCGIFINDEX => put(&i.index.to_le_bytes()),
         SIOCGIFTXQLEN => put(&1000i32.to_le_bytes()),
         SIOCETHTOOL => return Err(EOPNOTSUPP),
-        _ if !cx.credentials().has(Caps::NET_ADMIN) => return Err(EPERM),
+        _ if !cx.credentials().has_in(&common.ns.user, Caps::NET_ADMIN) => return Err(EPERM),
         _ => return Err(EOPNOTSUPP),
     }
     cx.copy_out(out, &req).map(|()| 0)
 }
 
+fn mask(prefix: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0)
+}
+
+fn name(req: &mut [u8; IFREQ], i: &Interface) {
+    let n = i.name.len().min(15);
+    req[..16].fill(0);
+    req[..n].copy_from_slice(&i.name.as_bytes()[..n]);
+}
+
 /// SIOCGIFCONF: the interfaces that have an IPv4 address.
-fn conf(cx: &dyn IoctlContext, at: Va) -> Result<u64> {
+fn conf(common: &Common, cx: &dyn IoctlContext, at: Va) -> Result<u64> {
     let mut c = [0; 16];
     cx.copy_in(at, &mut c)?;
     let room = i32::from_le_bytes([c[0], c[1], c[2], c[3]]);
     let mut buf = [0; 8];
     buf.copy_from_slice(&c[8..]);
     let buf = u64::from_le_bytes(buf);
-    let mut len = 0i32;
-    if buf == 0 {
-        len = IFREQ as i32;
-    } else if room >= IFREQ as i32 {
-        let mut req = [0; IFREQ];
-        req[..2].copy_from_slice(b"lo");
-        req[16..32].copy_from_slice(&inet([127, 0, 0, 1]));
-        cx.copy_out(Va(buf), &req)?;
-        len = IFREQ as i32;
+    let mut len = 0usize;
+    for i in common.ns.interfaces() {
+        for (ip, _) in &i.addresses {
+            let IpAddr::V4(a) = ip else { continue };
+            let mut req = [0; IFREQ];
+            name(&mut req, &i);
+            req[16..32].copy_from_slice(&inet(*a));
+            if buf != 0 {
+                if (room as usize) < len + IFREQ || room < 0 {
+                    break;
+                }
+                cx.copy_out(Va(buf).offset(len as u64), &req)?;
+            }
+            len += IFREQ;
+        }
     }
-    cx.copy_out(at, &len.to_le_bytes())?;
+    cx.copy_out(at, &(len as i32).to_le_bytes())?;
     Ok(0)
 }

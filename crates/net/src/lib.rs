@@ -24,6 +24,7 @@
 
 mod addr;
 pub mod control;
+pub mod host;
 mod inet;
 mod inflight;
 mod ioctl;
@@ -31,6 +32,7 @@ mod msgqueue;
 mod netlink;
 mod ns;
 mod options;
+pub use options::SO_PEERCRED;
 mod procnet;
 mod socket;
 mod stream;

@@ -1,6 +1,7 @@
 //! NETLINK_ROUTE (`rtnetlink(7)`): what can be asked about the loopback interface, which is all there is.
 
 use crate::control::{Control, Ucred};
+use crate::host::Interface;
 use crate::msgqueue::{Msg, MsgQueue, take_all};
 use crate::ns::NetNamespace;
 use crate::options::{Common, LO_INDEX, SO_ACCEPTCONN};
@@ -151,21 +152,31 @@ impl Request<'_> {
     }
 }
 
-fn link(req: &Request<'_>, flags: u16, port: u32) -> Vec<u8> {
-    const IFF_UP_LOOPBACK_RUNNING_LOWER_UP: u32 = 0x1_0049;
+fn link(req: &Request<'_>, flags: u16, port: u32, i: &Interface) -> Vec<u8> {
+    const IFF_UP: u32 = 1;
+    const IFF_LOOPBACK: u32 = 8;
+    const IFF_LOWER_UP: u32 = 0x1_0000;
+    const ARPHRD_ETHER: u16 = 1;
     const ARPHRD_LOOPBACK: u16 = 772;
+    let kind = if i.flags & IFF_LOOPBACK != 0 {
+        ARPHRD_LOOPBACK
+    } else {
+        ARPHRD_ETHER
+    };
     let mut info = vec![0, 0];
-    info.extend_from_slice(&ARPHRD_LOOPBACK.to_le_bytes());
-    info.extend_from_slice(&LO_INDEX.to_le_bytes());
-    info.extend_from_slice(&IFF_UP_LOOPBACK_RUNNING_LOWER_UP.to_le_bytes());
+    info.extend_from_slice(&kind.to_le_bytes());
+    info.extend_from_slice(&i.index.to_le_bytes());
+    let up = i.flags & IFF_UP != 0;
+    let lower = if up { IFF_LOWER_UP } else { 0 };
+    info.extend_from_slice(&(i.flags | lower).to_le_bytes());
     info.extend_from_slice(&[0; 4]);
     Builder::new(RTM_NEWLINK, flags, req, port)
         .bytes(&info)
-        .attr(3, b"lo\0") // IFNAME
+        .attr(3, &with_zero(&i.name)) // IFNAME
         .attr32(13, 1000) // TXQLEN
-        .attr(16, &[0]) // OPERSTATE: unknown, as Linux has it for lo
+        .attr(16, &[if up { 0 } else { 2 }]) // OPERSTATE: unknown, as Linux has it for lo; down
         .attr(17, &[0]) // LINKMODE
-        .attr32(4, 65536) // MTU
+        .attr32(4, i.mtu) // MTU
         .attr32(27, 0) // GROUP
         .attr32(30, 0) // PROMISCUITY
         .attr32(31, 1) // NUM_TX_QUEUES
@@ -179,6 +190,10 @@ fn link(req: &Request<'_>, flags: u16, port: u32) -> Vec<u8> {
         .attr(23, &[0; 200]) // STATS64
         .attr(7, &[0; 96]) // STATS
         .finish()
+}
+
+fn with_zero(name: &str) -> Vec<u8> {
+    [name.as_bytes(), b"\0"].concat()
 }
 
 fn octets(ip: IpAddr) -> Vec<u8> {
@@ -197,15 +212,29 @@ const LOOPBACKS: [(IpAddr, u8); 2] = [
     (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
 ];
 
-fn address(req: &Request<'_>, flags: u16, port: u32, ip: IpAddr, prefix: u8) -> Vec<u8> {
+fn address(
+    req: &Request<'_>,
+    flags: u16,
+    port: u32,
+    i: &Interface,
+    (ip, prefix): (IpAddr, u8),
+) -> Vec<u8> {
     const PERMANENT: u8 = 0x80;
+    const SCOPE_GLOBAL: u8 = 0;
+    const SCOPE_LINK: u8 = 253;
     const SCOPE_HOST: u8 = 254;
+    let scope = match ip {
+        _ if ip.is_loopback() => SCOPE_HOST,
+        IpAddr::V4(a) if a.is_link_local() => SCOPE_LINK,
+        IpAddr::V6(a) if a.is_unicast_link_local() => SCOPE_LINK,
+        _ => SCOPE_GLOBAL,
+    };
     let mut b = Builder::new(RTM_NEWADDR, flags, req, port)
-        .bytes(&[inet_of(ip), prefix, PERMANENT, SCOPE_HOST])
-        .bytes(&LO_INDEX.to_le_bytes())
+        .bytes(&[inet_of(ip), prefix, PERMANENT, scope])
+        .bytes(&i.index.to_le_bytes())
         .attr(1, &octets(ip)); // ADDRESS
     if ip.is_ipv4() {
-        b = b.attr(2, &octets(ip)).attr(3, b"lo\0"); // LOCAL, LABEL
+        b = b.attr(2, &octets(ip)).attr(3, &with_zero(&i.name)); // LOCAL, LABEL
     }
     let mut cache = vec![0xff; 8]; // Valid and preferred for ever.
     cache.extend_from_slice(&[0; 8]);
@@ -282,10 +311,18 @@ impl Netlink {
         let f = NLM_F_MULTI;
         let family = u16::from(req.family());
         let wanted = |ip: &IpAddr| family == AF_UNSPEC || family == u16::from(inet_of(*ip));
-        let ips = LOOPBACKS.iter().filter(|(ip, _)| wanted(ip));
+        let there = self.common.ns.has_addresses();
+        let ips = LOOPBACKS.iter().filter(|(ip, _)| there && wanted(ip));
+        let all = self.common.ns.interfaces();
         match req.kind {
-            RTM_GETLINK => Some(vec![link(req, f, port)]),
-            RTM_GETADDR => Some(ips.map(|(ip, p)| address(req, f, port, *ip, *p)).collect()),
+            RTM_GETLINK => Some(all.iter().map(|i| link(req, f, port, i)).collect()),
+            RTM_GETADDR => Some(
+                all.iter()
+                    .flat_map(|i| i.addresses.iter().map(move |a| (i, *a)))
+                    .filter(|(_, (ip, _))| wanted(ip))
+                    .map(|(i, a)| address(req, f, port, i, a))
+                    .collect(),
+            ),
             RTM_GETROUTE => Some(
                 ips.map(|(ip, p)| {
                     let net = if ip.is_ipv4() {
@@ -333,11 +370,13 @@ impl Netlink {
                 RTM_GETLINK => {
                     let index = word(req.body(), 4) as i32;
                     let name = req.attr(16, 3).or_else(|| req.attr(16, 53));
-                    let by_name = name.is_some_and(|n| n.split(|&b| b == 0).next() == Some(b"lo"));
-                    if index != LO_INDEX && !(index == 0 && by_name) {
-                        return Err(ENODEV);
-                    }
-                    self.reply(link(req, 0, port));
+                    let name = name.and_then(|n| n.split(|&b| b == 0).next());
+                    let all = self.common.ns.interfaces();
+                    let found = all.iter().find(|i| match index {
+                        0 => Some(i.name.as_bytes()) == name,
+                        _ => i.index == index,
+                    });
+                    self.reply(link(req, 0, port, found.ok_or(ENODEV)?));
                 }
                 RTM_GETROUTE => {
                     let ip = match req.attr(12, 1) {
@@ -349,7 +388,7 @@ impl Netlink {
                         }
                         _ => return Err(EINVAL),
                     };
-                    if !self.common.ns.is_local(ip) {
+                    if !self.common.ns.reaches(ip) {
                         return Err(ENETUNREACH);
                     }
                     self.reply(route(req, 0, port, ip, if ip.is_ipv4() { 32 } else { 128 }));
@@ -358,12 +397,18 @@ impl Netlink {
             }
             return Ok(());
         }
-        if !who.cred.has(Caps::NET_ADMIN) {
+        if !who.cred.has_in(&self.common.ns.user, Caps::NET_ADMIN) {
             return Err(EPERM);
         }
-        // Setting the loopback interface up is asked by many; it is up.
         match req.kind {
-            RTM_NEWLINK | RTM_SETLINK if word(req.body(), 4) as i32 == LO_INDEX => Ok(()),
+            RTM_NEWLINK | RTM_SETLINK if word(req.body(), 4) as i32 == LO_INDEX => {
+                // `ifi_flags` and `ifi_change`; no change mask means all.
+                let (flags, change) = (word(req.body(), 8), word(req.body(), 12));
+                if (change == 0 && flags != 0) || change & 1 != 0 {
+                    self.common.ns.set_up(flags & 1 != 0)?;
+                }
+                Ok(())
+            }
             _ => Err(EOPNOTSUPP),
         }
     }
@@ -381,7 +426,7 @@ impl Protocol for Netlink {
         }
         s.groups = groups;
         drop(s);
-        self.port(who.pid);
+        self.port(who.number);
         Ok(())
     }
     fn connect(&self, who: &Caller<'_>, addr: &[u8], _: Block) -> Result<()> {
@@ -390,10 +435,10 @@ impl Protocol for Netlink {
             return Ok(());
         }
         let (port, _) = parse(addr)?;
-        if port != 0 && !who.cred.has(Caps::NET_ADMIN) {
+        if port != 0 && !who.cred.has_in(&self.common.ns.user, Caps::NET_ADMIN) {
             return Err(EPERM);
         }
-        self.port(who.pid);
+        self.port(who.number);
         self.state.lock().connected = true;
         Ok(())
     }
@@ -424,7 +469,7 @@ impl Protocol for Netlink {
         if src.remaining() > MAX_REQUEST {
             return Err(EMSGSIZE);
         }
-        let port = self.port(who.pid);
+        let port = self.port(who.number);
         let data = take_all(src)?;
         let mut rest = &data[..];
         while rest.len() >= HEADER {

@@ -2,36 +2,48 @@
 
 use crate::addr::Endpoint;
 use crate::inflight::InFlightRegistry;
-use crate::options::{Common, SO_REUSEADDR, SO_REUSEPORT};
+use crate::host::{HostNetwork, Interface};
+use crate::options::{Common, LO_INDEX, SO_REUSEADDR, SO_REUSEPORT};
 use crate::tcp::Listener;
 use crate::udp::UdpRx;
 use crate::unix::UnixSock;
 use abi::Result;
-use abi::errno::{EADDRINUSE, EADDRNOTAVAIL};
+use abi::errno::{EOPNOTSUPP, EADDRINUSE, EADDRNOTAVAIL};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use vfs::userns::UserNs;
 
 /// `net.ipv4.ip_local_port_range`.
 pub const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
 
 /// See the module.
 pub struct NetNamespace {
+    /// The host's network, where this is it.
+    pub(crate) host: Option<Arc<HostNetwork>>,
     pub(crate) tcp: PortTable<Listener>,
     pub(crate) udp: PortTable<UdpRx>,
     pub(crate) abstract_names: Mutex<BTreeMap<Vec<u8>, Weak<UnixSock>>>,
-    pub(crate) in_flight: InFlightRegistry,
+    /// One for the sandbox: a cycle of sockets may lead through several namespaces.
+    pub(crate) in_flight: Arc<InFlightRegistry>,
+    /// Whether the loopback interface is up, and whether it ever was: it gets its addresses then.
+    up: AtomicBool,
+    addressed: AtomicBool,
+    /// Who may administer it.
+    pub(crate) user: UserNs,
     /// Addresses of this host beyond the loopback ones, which programs may bind and connect to.
     local: RwLock<Vec<IpAddr>>,
     /// `net.ipv4.ip_unprivileged_port_start`.
     pub unprivileged_port_start: AtomicU16,
+    /// Settings that mean nothing here, kept for who reads them back, by name.
+    pub kept: Mutex<BTreeMap<&'static str, Vec<i64>>>,
     /// `net.core.somaxconn`.
     pub somaxconn: AtomicU32,
     /// `net.unix.max_dgram_qlen`.
     pub max_dgram_qlen: AtomicU32,
-    next_ino: AtomicU64,
+    next_ino: Arc<AtomicU64>,
     pub(crate) next_autobind: AtomicU32,
     pub(crate) next_netlink_port: AtomicU32,
 }
@@ -40,23 +52,96 @@ impl NetNamespace {
     /// A namespace with a loopback interface that is up.
     #[must_use]
     pub fn new() -> Arc<NetNamespace> {
+        Self::on(None)
+    }
+
+    /// The host's: AF_INET and AF_INET6 are its sockets.
+    #[must_use]
+    pub fn of_host(host: Arc<HostNetwork>) -> Arc<NetNamespace> {
+        Self::on(Some(host))
+    }
+
+    fn on(host: Option<Arc<HostNetwork>>) -> Arc<NetNamespace> {
         Arc::new(NetNamespace {
+            host,
             tcp: PortTable::new(),
             udp: PortTable::new(),
             abstract_names: Mutex::new(BTreeMap::new()),
-            in_flight: InFlightRegistry::default(),
+            in_flight: Arc::default(),
+            up: AtomicBool::new(true),
+            addressed: AtomicBool::new(true),
+            user: UserNs::default(),
             local: RwLock::new(Vec::new()),
             unprivileged_port_start: AtomicU16::new(1024),
+            kept: Mutex::default(),
             somaxconn: AtomicU32::new(4096),
             max_dgram_qlen: AtomicU32::new(10),
-            next_ino: AtomicU64::new(20_000),
+            next_ino: Arc::new(AtomicU64::new(20_000)),
             next_autobind: AtomicU32::new(0),
             next_netlink_port: AtomicU32::new(1 << 31),
         })
     }
+    /// Whether the loopback interface is up.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+    /// Takes the loopback interface up or down. `EOPNOTSUPP` for the host's, which is not ours to change.
+    pub fn set_up(&self, up: bool) -> Result<()> {
+        if self.host.is_some() && !up {
+            return Err(EOPNOTSUPP);
+        }
+        self.up.store(up, Ordering::Relaxed);
+        self.addressed.fetch_or(up, Ordering::Relaxed);
+        Ok(())
+    }
+    /// Whether it has its addresses: from the first time that it is up.
+    #[must_use]
+    pub fn has_addresses(&self) -> bool {
+        self.addressed.load(Ordering::Relaxed)
+    }
+    /// A new namespace of the same sandbox that belongs to a user namespace. Its loopback interface is down.
+    #[must_use]
+    pub fn sibling(&self, user: &UserNs) -> Arc<NetNamespace> {
+        let mut n = Self::new();
+        if let Some(new) = Arc::get_mut(&mut n) {
+            new.in_flight = self.in_flight.clone();
+            new.next_ino = self.next_ino.clone();
+            new.user = user.clone();
+            new.up = AtomicBool::new(false);
+            new.addressed = AtomicBool::new(false);
+        }
+        n
+    }
     /// Adds an address of this host that is reached in memory (the container's own).
     pub fn add_address(&self, ip: IpAddr) {
         self.local.write().push(ip.to_canonical());
+    }
+    /// The interfaces, as programs are told of them.
+    pub(crate) fn interfaces(&self) -> Vec<Interface> {
+        if let Some(h) = &self.host {
+            return h.interfaces.clone();
+        }
+        const IFF_UP_LOOPBACK_RUNNING: u32 = 0x49;
+        const IFF_LOOPBACK: u32 = 8;
+        let loopbacks = [
+            (IpAddr::V4(Ipv4Addr::LOCALHOST), 8),
+            (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+        ];
+        vec![Interface {
+            name: "lo".into(),
+            index: LO_INDEX,
+            flags: if self.is_up() {
+                IFF_UP_LOOPBACK_RUNNING
+            } else {
+                IFF_LOOPBACK
+            },
+            mtu: 65536,
+            addresses: loopbacks
+                .into_iter()
+                .filter(|_| self.has_addresses())
+                .collect(),
+        }]
     }
     pub(crate) fn next_ino(&self) -> u64 {
         self.next_ino.fetch_add(1, Ordering::Relaxed)
@@ -64,6 +149,10 @@ impl NetNamespace {
     /// Whether the address is one of this host's.
     pub(crate) fn is_local(&self, ip: IpAddr) -> bool {
         ip.is_loopback() || self.local.read().contains(&ip)
+    }
+    /// Whether there is a way to the address.
+    pub(crate) fn reaches(&self, ip: IpAddr) -> bool {
+        ip.is_loopback() && self.is_up() || self.local.read().contains(&ip)
     }
     /// The source address towards a local destination.
     pub(crate) fn source_for(&self, dest: IpAddr) -> IpAddr {

@@ -230,13 +230,13 @@ impl Common {
                 self.rcvbuf.store(n.max(RCVBUF_MIN), Ordering::Relaxed);
             }
             SO_PRIORITY => {
-                if !(0..=6).contains(&int) && !cred.has(Caps::NET_ADMIN) {
+                if !(0..=6).contains(&int) && !cred.has_in(&self.ns.user, Caps::NET_ADMIN) {
                     return Err(EPERM);
                 }
                 self.priority.store(int, Ordering::Relaxed);
             }
             SO_MARK => {
-                if !cred.has(Caps::NET_ADMIN) {
+                if !cred.has_in(&self.ns.user, Caps::NET_ADMIN) {
                     return Err(EPERM);
                 }
                 self.mark.store(int, Ordering::Relaxed);

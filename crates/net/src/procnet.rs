@@ -23,8 +23,16 @@ fn hex(e: Endpoint, family: u16) -> String {
 
 /// The lines of one table; `state` gives the state of a binding that has a target and of one without.
 fn table<T>(t: &PortTable<T>, family: u16, states: (u8, u8)) -> String {
-    let mut s = String::from(
-        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n",
+    let (local, remote) = if family == AF_INET6 {
+        (
+            format!("{:<37}", "local_address"),
+            format!("{:<37}", "remote_address"),
+        )
+    } else {
+        ("local_address".into(), "rem_address  ".into())
+    };
+    let mut s = format!(
+        "  sl  {local} {remote} st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n",
     );
     let mut all: Vec<_> = t
         .all()

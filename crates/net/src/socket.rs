@@ -24,7 +24,12 @@ const MAX_ADDR: usize = 128;
 
 /// Who makes a call.
 pub struct Caller<'a> {
+    /// Its id; what receivers see of it is the system-call layer's.
     pub pid: i32,
+    /// Its pid as it sees it.
+    pub number: i32,
+    /// Whether it may claim to be any process (CAP_SYS_ADMIN over its pid namespace).
+    pub any_pid: bool,
     pub cred: &'a Arc<Credentials>,
     /// The caller's file system, for UNIX sockets' names.
     pub paths: &'a dyn PathNames,
@@ -95,6 +100,18 @@ pub trait Protocol: Send + Sync + 'static {
     fn get_option(&self, _level: i32, _name: i32) -> Result<Vec<u8>> {
         Err(ENOPROTOOPT)
     }
+    /// An option at SOL_SOCKET that is not kept in [`Common`].
+    fn set_socket_option(&self, _name: i32, _v: &[u8]) -> Option<Result<()>> {
+        None
+    }
+    /// As above.
+    fn socket_option(&self, _name: i32) -> Option<Result<Vec<u8>>> {
+        None
+    }
+    /// Whether `MSG_ERRQUEUE` can find anything.
+    fn has_error_queue(&self) -> bool {
+        false
+    }
     /// SIOCINQ.
     fn unread(&self) -> Result<usize>;
     /// SIOCOUTQ.
@@ -155,6 +172,12 @@ pub fn socket(
             unix::new(ns, kind)
         }
         f @ (AF_INET | AF_INET6) => match (kind, protocol) {
+            (SOCK_STREAM, 0 | IPPROTO_TCP)
+            | (SOCK_DGRAM, 0 | IPPROTO_UDP | IPPROTO_ICMP | IPPROTO_ICMPV6)
+                if let Some(h) = &ns.host =>
+            {
+                crate::host::new(ns, h, f, kind, protocol)?
+            }
             (SOCK_STREAM, 0 | IPPROTO_TCP) => tcp::new(ns, f),
             (SOCK_DGRAM, 0 | IPPROTO_UDP) => udp::new(ns, f),
             // Ping sockets: net.ipv4.ping_group_range is empty.
@@ -169,7 +192,7 @@ pub fn socket(
             (SOCK_RAW | SOCK_DGRAM, _) => return Err(EPROTONOSUPPORT),
             _ => return Err(ESOCKTNOSUPPORT),
         },
-        AF_PACKET if !who.cred.has(Caps::NET_RAW) => return Err(EPERM),
+        AF_PACKET if !who.cred.has_in(&ns.user, Caps::NET_RAW) => return Err(EPERM),
         _ => return Err(EAFNOSUPPORT),
     };
     let _ = s.common.creator.set(who.ucred());
@@ -284,7 +307,7 @@ impl Socket {
     }
     /// `recvmsg(2)` and its kin.
     pub fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
-        if flags & MSG_ERRQUEUE != 0 {
+        if flags & MSG_ERRQUEUE != 0 && !self.protocol.has_error_queue() {
             return Err(abi::errno::EAGAIN);
         }
         self.protocol.receive(dst, flags)
@@ -309,7 +332,8 @@ impl Socket {
     }
     pub fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
         if level == SOL_SOCKET {
-            return self.common.set(name, v, cred);
+            let own = self.protocol.set_socket_option(name, v);
+            return own.unwrap_or_else(|| self.common.set(name, v, cred));
         }
         self.protocol.set_option(cred, level, name, v)
     }
@@ -319,6 +343,9 @@ impl Socket {
         if level == SOL_SOCKET {
             if name == SO_PEERNAME {
                 return self.protocol.peer_name();
+            }
+            if let Some(r) = self.protocol.socket_option(name) {
+                return r;
             }
             if let Some(r) = self.common.get(name) {
                 return r;
@@ -365,6 +392,8 @@ impl FileOps for Socket {
         let pid = self.common.creator.get().map_or(0, |c| c.pid);
         let who = Caller {
             pid,
+            number: pid,
+            any_pid: false,
             cred: &file.cred,
             paths: &NoPaths,
         };

@@ -131,7 +131,8 @@ pub fn bindable(
         return Err(EADDRNOTAVAIL);
     }
     let first = common.ns.unprivileged_port_start.load(Ordering::Relaxed);
-    if at.port != 0 && at.port < first && !who.cred.has(Caps::NET_BIND_SERVICE) {
+    if at.port != 0 && at.port < first && !who.cred.has_in(&common.ns.user, Caps::NET_BIND_SERVICE)
+    {
         return Err(EACCES);
     }
     Ok(at)
@@ -153,7 +154,7 @@ pub fn route(
         ip = if b.is_ipv4() == ip.is_ipv4() { ip } else { b };
     }
     let v6only = common.family == AF_INET6 && options.on(SOL_IPV6, IPV6_V6ONLY);
-    if (ip.is_ipv4() && v6only) || !common.ns.is_local(ip) {
+    if (ip.is_ipv4() && v6only) || !common.ns.reaches(ip) {
         return Err(ENETUNREACH);
     }
     if bound.is_some_and(|b| b.is_ipv4() != ip.is_ipv4()) {

@@ -56,6 +56,8 @@ impl World {
     pub fn who(&self) -> Caller<'_> {
         Caller {
             pid: 42,
+            number: 42,
+            any_pid: false,
             cred: &self.cred,
             paths: &self.names,
         }

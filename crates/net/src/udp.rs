@@ -352,7 +352,7 @@ impl Protocol for Udp {
         let (remote, mut source) = route(&self.common, &self.options, Some(local), to)?;
         let (wanted, segment) = wishes(&control);
         if let Some(ip) = wanted {
-            if !self.common.ns.is_local(ip) || ip.is_ipv4() != remote.ip.is_ipv4() {
+            if !self.common.ns.reaches(ip) || ip.is_ipv4() != remote.ip.is_ipv4() {
                 return Err(EINVAL);
             }
             source = ip;

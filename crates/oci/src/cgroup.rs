@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 /// Host threads for an application's thread, at most; and those that every sandbox has.
 const HOST_THREADS: i64 = 4;
 const OWN_THREADS: i64 = 64;
-/// How long the processes of a killed sandbox may take to leave.
+/// How long the processes of a killed sandbox may take to leave; and before they are killed once more.
 const EMPTY_LIMIT: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Where the host's hierarchies are mounted.
 #[derive(Debug, Default)]
@@ -63,16 +64,27 @@ impl Hierarchies {
     }
 }
 
+/// Whether a bundle asks for limits, or for a place of its groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    Yes,
+    No,
+}
+
 /// A container's groups. Kept in its record.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Cgroups {
     /// Version 1: the directory of each controller.
     v1: BTreeMap<String, PathBuf>,
     v2: Option<PathBuf>,
     /// Whether version 2 has the controllers.
     unified: bool,
-    /// What was made, parents first; removed with the container.
+    /// What is made for it, parents first; removed with the container.
     made: Vec<PathBuf>,
+    /// Every directory on the way of each hierarchy, whether it was there or not.
+    #[serde(skip)]
+    levels: Vec<Vec<PathBuf>>,
 }
 
 /// The path below the hierarchies that a bundle names.
@@ -125,8 +137,9 @@ fn read(dir: &Path, file: &str) -> Option<String> {
 }
 
 impl Cgroups {
-    /// Makes the directories. Where the host does not let us, there are none, and `warnings` says so.
-    pub fn create(
+    /// What a container will have; nothing is made. To be kept in its record before [`Cgroups::make`], so that
+    /// a command that was killed in between leaves nothing that nobody knows of.
+    pub fn plan(
         path: &str,
         id: &str,
         systemd: bool,
@@ -141,68 +154,81 @@ impl Cgroups {
             unified: h.v1.iter().all(|(_, names)| names.iter().any(|n| n.starts_with("name="))),
             ..Cgroups::default()
         };
-        let made = c.make_all(&h, &relative);
-        if let Err(e) = made {
-            c.remove();
-            if rustix::process::geteuid().is_root() && !path.is_empty() {
-                return Err(e);
+        for (at, names) in &h.v1 {
+            // The same hierarchy is often mounted at two places.
+            if names.iter().all(|n| c.v1.contains_key(n)) {
+                continue;
             }
-            warnings.push(format!("there is no cgroup, limits of resources are not kept: {e}"));
-            return Ok(Cgroups::default());
+            let dir = c.plan_one(at, &relative);
+            for n in names {
+                c.v1.insert(n.clone(), dir.clone());
+            }
+        }
+        if let Some(at) = &h.v2 {
+            c.v2 = Some(c.plan_one(at, &relative));
         }
         Ok(c)
     }
 
-    fn make_all(&mut self, h: &Hierarchies, relative: &Path) -> Result<()> {
-        for (at, names) in &h.v1 {
-            // The same hierarchy is often mounted at two places.
-            if names.iter().all(|n| self.v1.contains_key(n)) {
-                continue;
+    fn plan_one(&mut self, at: &Path, relative: &Path) -> PathBuf {
+        let mut dir = at.to_path_buf();
+        let mut levels = Vec::new();
+        for part in relative.components() {
+            dir.push(part);
+            if !dir.exists() {
+                self.made.push(dir.clone());
             }
-            let cpuset = names.iter().any(|n| n == "cpuset");
-            let dir = self.make(at, relative, |dir, parent| {
-                if cpuset {
-                    inherit_cpuset(dir, parent)
-                } else {
-                    Ok(())
-                }
-            })?;
-            for n in names {
-                self.v1.insert(n.clone(), dir.clone());
+            levels.push(dir.clone());
+        }
+        self.levels.push(levels);
+        dir
+    }
+
+    /// Makes the directories. Where the host does not let us, there are none then, and `warnings` says so to who
+    /// wants them; that is an error only for root, who asked for a path.
+    pub fn make(&mut self, path: &str, wanted: Wanted, warnings: &mut Vec<String>) -> Result<()> {
+        // Another container's end may take a parent away that was there.
+        let mut made = self.make_all();
+        for _ in 0..100 {
+            match &made {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => made = self.make_all(),
+                _ => break,
             }
         }
-        if let Some(at) = &h.v2 {
-            let unified = self.unified;
-            let dir = self.make(at, relative, |_, parent| {
-                if unified {
-                    enable_controllers(parent);
-                }
-                Ok(())
-            })?;
-            self.v2 = Some(dir);
+        if let Err(e) = made {
+            self.remove();
+            let e = Failure(format!("could not make the cgroups: {e}"));
+            if rustix::process::geteuid().is_root() && !path.is_empty() {
+                return Err(e);
+            }
+            if wanted == Wanted::Yes {
+                warnings.push(format!("there is no cgroup, limits of resources are not kept: {e}"));
+            }
+            *self = Cgroups::default();
         }
         Ok(())
     }
 
-    /// Makes one directory with its parents. `each` sees a directory and its parent, made or not.
-    fn make(
-        &mut self,
-        at: &Path,
-        relative: &Path,
-        each: impl Fn(&Path, &Path) -> Result<()>,
-    ) -> Result<PathBuf> {
-        let mut dir = at.to_path_buf();
-        for part in relative.components() {
-            let parent = dir.clone();
-            dir.push(part);
-            match std::fs::create_dir(&dir) {
-                Ok(()) => self.made.push(dir.clone()),
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(e).tried(&format!("make {}", dir.display())),
+    fn make_all(&self) -> std::io::Result<()> {
+        let cpuset = self.v1.get("cpuset");
+        for levels in &self.levels {
+            let leaf = levels.last();
+            for dir in levels {
+                let named = |e: std::io::Error| std::io::Error::new(e.kind(), format!("{}: {e}", dir.display()));
+                match std::fs::create_dir(dir) {
+                    Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(named(e)),
+                    _ => {}
+                }
+                let Some(parent) = dir.parent() else { continue };
+                if leaf.is_some() && leaf == cpuset {
+                    inherit_cpuset(dir, parent).map_err(named)?;
+                }
+                if self.unified && leaf == self.v2.as_ref() {
+                    enable_controllers(parent);
+                }
             }
-            each(&dir, &parent)?;
         }
-        Ok(dir)
+        Ok(())
     }
 
     fn directories(&self) -> BTreeSet<&PathBuf> {
@@ -476,17 +502,21 @@ impl Cgroups {
         })
     }
 
-    /// Removes what was made, once the last process has left.
+    /// Removes what was made, once the last process has left. What stays longer (what a hook has left behind)
+    /// is killed.
     pub fn remove(&self) {
-        let deadline = Instant::now() + EMPTY_LIMIT;
+        let started = Instant::now();
         for d in self.made.iter().rev() {
             loop {
                 match std::fs::remove_dir(d) {
                     Err(e)
                         if e.kind() == std::io::ErrorKind::ResourceBusy
-                            && Instant::now() < deadline
+                            && started.elapsed() < EMPTY_LIMIT
                             && self.directories().contains(d) =>
                     {
+                        if started.elapsed() > PATIENCE {
+                            kill_all(d);
+                        }
                         std::thread::sleep(Duration::from_millis(2));
                     }
                     // A parent may hold other containers; what is gone is gone.
@@ -502,12 +532,22 @@ fn weight(shares: u64) -> u64 {
     1 + (shares.clamp(2, 262_144) - 2) * 9999 / 262_142
 }
 
+/// Kills what is in a cgroup that was made for one container.
+fn kill_all(dir: &Path) {
+    for line in read(dir, "cgroup.procs").unwrap_or_default().lines() {
+        // A process of another pid namespace is shown as 0.
+        if let Some(pid) = line.parse().ok().filter(|p| *p > 0).and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
 /// A new cpuset of version 1 holds nothing, and no process may enter it.
-fn inherit_cpuset(dir: &Path, parent: &Path) -> Result<()> {
+fn inherit_cpuset(dir: &Path, parent: &Path) -> std::io::Result<()> {
     for file in ["cpuset.cpus", "cpuset.mems"] {
         let empty = read(dir, file).is_none_or(|v| v.is_empty());
         if let (true, Some(v)) = (empty, read(parent, file).filter(|v| !v.is_empty())) {
-            write(dir, file, &v)?;
+            std::fs::write(dir.join(file), v)?;
         }
     }
     Ok(())

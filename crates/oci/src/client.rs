@@ -38,6 +38,8 @@ pub enum Request {
     PidsLimit {
         limit: u32,
     },
+    /// One more container, with the descriptors that the Sentry wants.
+    Join,
     /// Into the descriptor.
     Census,
     Changes,
@@ -119,12 +121,23 @@ impl Connection {
     }
 }
 
-/// The status that a monitor tells; an error where there is none.
-pub fn status(dir: &Dir) -> Result<Status> {
+/// How long a monitor may take to tell its status, in milliseconds.
+const PATIENCE: i32 = 5000;
+
+/// The status that a monitor tells, `None` if it does not answer in time; an error where there is none.
+pub fn status(dir: &Dir) -> Result<Option<Status>> {
     let c = Connection::open(dir)?;
     c.send(&Request::Status, &[])?;
+    let mut fds = [libc::pollfd {
+        fd: c.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    if hostcall::file::poll(&mut fds, PATIENCE) == Ok(0) {
+        return Ok(None);
+    }
     match c.receive()? {
-        Reply::Status(s) => Ok(s),
+        Reply::Status(s) => Ok(Some(s)),
         other => Err(Failure(format!("the container's monitor said {other:?}"))),
     }
 }

@@ -3,12 +3,14 @@
 //! Each word is honoured, warned of by its name, or refused by its name.
 
 use crate::spec::{self, Capabilities, IdMapping, Mount, Rlimit, Spec};
-use crate::{Failure, Overlay};
+use crate::{Failure, Overlay, Tried};
+use rustix::fs::{Mode, OFlags};
 use sandbox::{Access, RootSpec};
 use sentry::boot::config::{
     CapSets, ContainerSpec, DeviceNode, IdRange, Layer, MountKind, MountSpec, ProcessSpec, RootFs,
 };
 use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -21,10 +23,53 @@ pub struct Plan {
     pub terminal: Option<(u16, u16)>,
     /// A network namespace of its own: made, or joined.
     pub network: Network,
+    /// Whether that network's sockets are passed through.
+    pub host_network: bool,
     /// The root file system on the host.
     pub rootfs: PathBuf,
+    /// The directory that has room for the root's changes, where they do not go to memory.
+    pub layer_dir: Option<PathBuf>,
+    /// The sandbox that it joins, if it is not the first container of one.
+    pub pod: Option<Pod>,
     /// What is not honoured, a sentence each.
     pub warnings: Vec<String>,
+}
+
+/// A container's place in a sandbox that exists. A namespace that is not its own is the sandbox's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pod {
+    /// The container that the sandbox began with.
+    pub sandbox: String,
+    pub own_pids: bool,
+    pub own_uts: bool,
+    pub own_ipc: bool,
+    pub own_net: bool,
+}
+
+/// The annotations of container managers that tell what a container is in a pod, and which pod it is.
+const POD_ANNOTATIONS: [(&str, &str); 2] = [
+    ("io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-id"),
+    ("io.kubernetes.cri-o.ContainerType", "io.kubernetes.cri-o.SandboxID"),
+];
+
+/// The container whose sandbox this one is to join.
+pub fn sandbox_id(spec: &Spec) -> Result<Option<&str>, Failure> {
+    for (kind, id) in POD_ANNOTATIONS {
+        match spec.annotations.get(kind).map(String::as_str) {
+            None | Some("sandbox") => {}
+            Some("container") => {
+                let id = spec.annotations.get(id).map(String::as_str);
+                let missing = || refuse(format!("annotation {kind} is container, but there is no sandbox id"));
+                return id.map(Some).ok_or_else(missing);
+            }
+            Some(other) => {
+                return Err(refuse(format!(
+                    "annotation {kind} is {other:?}: it is sandbox or container"
+                )));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The host's side of the container's network.
@@ -45,7 +90,15 @@ fn refuse(text: impl Into<String>) -> Failure {
 const RDONLY: u32 = libc::MS_RDONLY as u32;
 
 /// Reads the plan out of a bundle.
-pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failure> {
+///
+/// `sandbox`: the container whose sandbox it joins, and the process that stands for it on the host.
+pub fn plan(
+    bundle: &Path,
+    spec: &Spec,
+    overlay: Overlay,
+    host_network: bool,
+    sandbox: Option<(&str, i32)>,
+) -> Result<Plan, Failure> {
     let mut warnings = Vec::new();
     check_version(&spec.oci_version)?;
     let root = spec
@@ -62,9 +115,11 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
             rootfs.display()
         )));
     }
-    let layer = match overlay {
-        Overlay::Memory => Layer::Memory,
-        Overlay::None => Layer::None,
+    let (layer, layer_dir) = match overlay {
+        Overlay::Memory => (Layer::Memory, None),
+        Overlay::Itself => (Layer::File, Some(rootfs.clone())),
+        Overlay::Dir(dir) => (Layer::File, Some(dir)),
+        Overlay::None => (Layer::None, None),
     };
     let linux = spec.linux.clone().unwrap_or_default();
     let writable = layer == Layer::None && !root.readonly;
@@ -73,7 +128,21 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
         access: access(writable),
         recursive: true,
     }];
-    let network = namespaces(&linux, &mut warnings)?;
+    let network = namespaces(&linux, sandbox.map(|s| s.1), &mut warnings)?;
+    let has_own = |kind| linux.namespaces.iter().any(|n| n.kind == kind && n.path.is_empty());
+    let pod = sandbox.map(|(id, _)| Pod {
+        sandbox: id.to_owned(),
+        own_pids: has_own("pid"),
+        own_uts: has_own("uts"),
+        own_ipc: has_own("ipc"),
+        own_net: has_own("network"),
+    });
+    // An ordinary user's new network namespace is the Sentry's own: there is nothing in it to pass through.
+    let host_network =
+        host_network && (network != Network::New || rustix::process::geteuid().is_root());
+    if !host_network && pod.is_none() {
+        warnings.extend(loopback_only(&network));
+    }
     for (word, is_set) in [
         ("linux.mountLabel", !linux.mount_label.is_empty()),
         ("linux.intelRdt", linux.intel_rdt.is_some()),
@@ -82,20 +151,29 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
             warnings.push(format!("{word} has no effect: the host's labels and classes do not apply inside"));
         }
     }
-    if linux.personality.as_ref().is_some_and(|p| p["domain"] != "LINUX") {
-        return Err(refuse("linux.personality: only LINUX is there"));
+    let foreign = |p: &serde_json::Value| {
+        p["domain"] != "LINUX" || p["flags"].as_array().is_some_and(|f| !f.is_empty())
+    };
+    if linux.personality.as_ref().is_some_and(foreign) {
+        return Err(refuse("linux.personality: only LINUX without flags is there"));
     }
     if linux.time_offsets.is_some() {
         return Err(refuse("linux.timeOffsets: there are no time namespaces"));
     }
-    if matches!(linux.rootfs_propagation.as_str(), "shared" | "rshared" | "slave" | "rslave") {
-        warnings.push(format!(
-            "linux.rootfsPropagation {} has no effect: mounts inside never reach the host",
-            linux.rootfs_propagation
-        ));
+    match linux.rootfs_propagation.as_str() {
+        "" | "private" | "rprivate" | "unbindable" | "runbindable" => {}
+        p @ ("shared" | "rshared" | "slave" | "rslave") => warnings.push(format!(
+            "linux.rootfsPropagation {p} has no effect: mounts inside never reach the host"
+        )),
+        p => return Err(refuse(format!("linux.rootfsPropagation: {p:?} is not known"))),
     }
     let uids = id_ranges(&linux.uid_mappings, "uidMappings")?;
     let gids = id_ranges(&linux.gid_mappings, "gidMappings")?;
+    if !rustix::process::geteuid().is_root() && uids.iter().chain(&gids).any(|r| r.count > 1) {
+        warnings.push(
+            "linux.uidMappings: newuidmap is not used: on the host, all files are this user's".into(),
+        );
+    }
     let mut mounts = Vec::new();
     for m in &spec.mounts {
         if let Some(made) = mount(bundle, m, &mut roots, &mut warnings)? {
@@ -110,9 +188,7 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
     let process = spec.process.clone().unwrap_or_default();
     let terminal = process.terminal.then(|| window(&process));
     let init = self::process(&process, &mut warnings)?;
-    if linux.seccomp.is_some() {
-        warnings.push("linux.seccomp is not applied by this version".into());
-    }
+    let seccomp = linux.seccomp.as_ref().map(crate::seccomp::compile).transpose()?;
     Ok(Plan {
         roots,
         container: ContainerSpec {
@@ -137,13 +213,30 @@ pub fn plan(bundle: &Path, spec: &Spec, overlay: Overlay) -> Result<Plan, Failur
                 .and_then(|r| r.pids.as_ref()?.limit)
                 .and_then(|n| u32::try_from(n).ok())
                 .unwrap_or(0),
+            seccomp: seccomp.unwrap_or_default(),
         },
         init,
         terminal,
         network,
+        host_network,
         rootfs,
+        layer_dir,
+        pod,
         warnings,
     })
+}
+
+impl Plan {
+    /// The file for the root's changes. It never has a name, so it is gone with its last user.
+    pub fn layer_file(&self) -> Result<Option<OwnedFd>, Failure> {
+        let Some(dir) = &self.layer_dir else {
+            return Ok(None);
+        };
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
+        let f = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)
+            .tried(&format!("make a file for the root's changes in {}", dir.display()))?;
+        Ok(Some(f))
+    }
 }
 
 fn check_version(v: &str) -> Result<(), Failure> {
@@ -170,6 +263,15 @@ fn c_path(p: &Path) -> Result<CString, Failure> {
         .map_err(|_| Failure(format!("{} has a zero byte", p.display())))
 }
 
+/// What is made on the way to a path is made one by one.
+fn check_depth(word: &str, path: &str) -> Result<(), Failure> {
+    const DEEPEST: usize = 256;
+    if path.split('/').filter(|p| !p.is_empty()).count() > DEEPEST {
+        return Err(refuse(format!("{word}: {path} has more than {DEEPEST} components")));
+    }
+    Ok(())
+}
+
 fn access(writable: bool) -> Access {
     if writable {
         Access::Writable
@@ -178,7 +280,11 @@ fn access(writable: bool) -> Access {
     }
 }
 
-fn namespaces(linux: &spec::Linux, warnings: &mut Vec<String>) -> Result<Network, Failure> {
+fn namespaces(
+    linux: &spec::Linux,
+    sandbox: Option<i32>,
+    warnings: &mut Vec<String>,
+) -> Result<Network, Failure> {
     let mut network = Network::Host;
     let mut seen = Vec::new();
     for n in &linux.namespaces {
@@ -190,6 +296,9 @@ fn namespaces(linux: &spec::Linux, warnings: &mut Vec<String>) -> Result<Network
             ("network", "") => network = Network::New,
             ("network", path) => network = Network::Join(path.into()),
             ("pid" | "mount" | "ipc" | "uts" | "user" | "cgroup", "") => {}
+            // The process that stands for the sandbox on the host.
+            ("pid" | "ipc" | "uts", path)
+                if sandbox.is_some_and(|p| path.starts_with(&format!("/proc/{p}/ns/"))) => {}
             (kind @ ("pid" | "mount" | "ipc" | "uts" | "user" | "cgroup"), path) => {
                 return Err(refuse(format!(
                     "namespace {kind} with path {path}: a sandbox cannot join a namespace of the host"
@@ -198,15 +307,22 @@ fn namespaces(linux: &spec::Linux, warnings: &mut Vec<String>) -> Result<Network
             (kind, _) => return Err(refuse(format!("namespace {kind}: there is no such thing here"))),
         }
     }
-    if !linux.namespaces.iter().any(|n| n.kind == "pid") {
+    if sandbox.is_none() && !linux.namespaces.iter().any(|n| n.kind == "pid") {
         warnings.push("the host's processes are not shown: the container has pids of its own".into());
     }
-    if network == Network::Host {
-        warnings.push(
-            "the host's network is not shown: the container has a loopback of its own".into(),
-        );
-    }
     Ok(network)
+}
+
+/// What a person who set up a network wants to know.
+fn loopback_only(n: &Network) -> Option<String> {
+    let what = match n {
+        Network::New => return None,
+        Network::Host => "the host's network is not shown",
+        Network::Join(_) => "the container's network is not used yet",
+    };
+    Some(format!(
+        "{what}: the container has a loopback of its own (--net=host passes sockets through)"
+    ))
 }
 
 fn id_ranges(maps: &[IdMapping], word: &str) -> Result<Vec<IdRange>, Failure> {
@@ -325,6 +441,7 @@ fn mount(
     }
     // Relative ones are of the root directory (older bundles have them).
     let target = format!("/{}", m.destination.trim_start_matches('/'));
+    check_depth("mount", &target)?;
     let o = mount_options(m, warnings)?;
     if !m.uid_mappings.is_empty() || !m.gid_mappings.is_empty() {
         return Err(refuse(format!("mount {target}: uidMappings are not supported")));
@@ -440,6 +557,7 @@ pub fn process(p: &spec::Process, warnings: &mut Vec<String>) -> Result<ProcessS
     if !p.cwd.starts_with('/') {
         return Err(refuse(format!("process.cwd {:?} is not an absolute path", p.cwd)));
     }
+    check_depth("process.cwd", &p.cwd)?;
     for text in p.args.iter().chain(&p.env).chain([&p.cwd]) {
         if text.contains('\0') {
             return Err(refuse("process: a text has a zero byte"));

@@ -20,16 +20,17 @@ pub fn run(name: &str, hooks: &[Hook], record: &Record, status: Status) -> Resul
 
 /// What a hook reads.
 pub fn state(record: &Record, status: Status) -> Vec<u8> {
-    serde_json::json!({
+    let mut words = serde_json::json!({
         "ociVersion": record.oci_version,
         "id": record.id,
         "status": status,
-        "pid": record.pid,
         "bundle": record.bundle,
         "annotations": record.annotations,
-    })
-    .to_string()
-    .into_bytes()
+    });
+    if status != Status::Stopped {
+        words["pid"] = record.pid.into();
+    }
+    words.to_string().into_bytes()
 }
 
 fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
@@ -62,6 +63,10 @@ fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
         match child.try_wait().tried("wait for it")? {
             Some(s) => break s,
             None if deadline.is_some_and(|d| Instant::now() >= d) => {
+                // With what it has started; its number is its group's until it is reaped.
+                if let Some(group) = rustix::process::Pid::from_raw(child.id() as i32) {
+                    let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+                }
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(Failure(format!(

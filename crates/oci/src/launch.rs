@@ -8,8 +8,8 @@ use crate::{Failure, Log, Result, Runtime, Streams, Tried, client, hooks, termin
 use gofer::server::{Root, Server, Writable};
 use hostcall::{HostFd, RawFd, process, start as host};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use sandbox::{Access, EXIT_KILLED, Ending, GoferSide, SentrySide, Spec};
-use sentry::boot::config::{Config, Net, Stdio, TraceConfig};
+use sandbox::{Access, EXIT_KILLED, Ending, GoferSide, JoinSide, SentrySide, Spec};
+use sentry::boot::config::{Config, ExecSpec, JoinSpec, Net, Stdio, TraceConfig};
 use std::convert::Infallible;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -59,8 +59,18 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     rustix::net::listen(&listener, 128).tried("listen on the control socket")?;
     let status = Status::Creating;
     hooks::run("prestart", &start.hooks.prestart, start.record, status)?;
-    hooks::run("createRuntime", &start.hooks.create_runtime, start.record, status)?;
-    hooks::run("createContainer", &start.hooks.create_container, start.record, status)?;
+    hooks::run(
+        "createRuntime",
+        &start.hooks.create_runtime,
+        start.record,
+        status,
+    )?;
+    hooks::run(
+        "createContainer",
+        &start.hooks.create_container,
+        start.record,
+        status,
+    )?;
 
     let slave = match (&start.console_socket, start.plan.terminal) {
         (Some(s), Some(size)) => Some(terminal::hand_over(s, size)?),
@@ -73,42 +83,88 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     let log = log_file(&start.runtime.log, start.runtime.strace.is_some());
     let mut descriptors = streams.descriptors.clone();
     descriptors.extend(log.as_ref().map(AsRawFd::as_raw_fd));
+    let layer = start.plan.layer_file()?;
+    descriptors.extend(layer.as_ref().map(AsRawFd::as_raw_fd));
     let preserved: Vec<RawFd> = (3..3 + start.preserve_fds as RawFd).collect();
     descriptors.extend(&preserved);
     let spec = Spec {
         roots: start.plan.roots,
         descriptors,
+        host_network: start.plan.host_network,
     };
+    let interfaces = if spec.host_network {
+        sandbox::interfaces()
+    } else {
+        Vec::new()
+    };
+    let preserved_count = preserved.len() as u32;
     let (container, init) = (start.plan.container, start.plan.init);
     let (runtime, kind, logs) = (start.runtime, streams.kind, log.is_some());
-    let running = sandbox::start(&spec, run_gofer, move |side: SentrySide| {
-        let mut given = side.descriptors.into_iter();
-        let stdio = kind.stdio(&mut given);
-        let log_fd = logs.then(|| given.next().map(HostFd::into_raw)).flatten();
-        sentry::boot::run(Config {
-            platform: runtime.platform,
-            gofer: side.gofer,
-            container,
-            net: Net::None,
-            stdio,
-            preserved: given.collect(),
-            control: side.control,
-            init,
-            held: true,
-            trace: TraceConfig {
-                strace: runtime.strace.is_some(),
-                filter: runtime.strace.clone().unwrap_or_default(),
-                log_fd,
-                verbosity: u8::from(runtime.log.debug),
-            },
-            random_drop: runtime.debug_drop,
-            drain: DRAIN,
-            seal: side.seal,
-        })
-    })?;
-    drop(log);
+    let has_layer = layer.is_some();
+    let running = match start.plan.pod {
+        Some(pod) => {
+            let (terminal, open) = kind.words();
+            let join = JoinSpec {
+                container,
+                first: ExecSpec {
+                    process: init,
+                    terminal,
+                    streams: open,
+                    preserved: preserved_count,
+                },
+                own_pids: pod.own_pids,
+                own_uts: pod.own_uts,
+                own_ipc: pod.own_ipc,
+                own_net: pod.own_net,
+                has_layer,
+            };
+            let dir = Dir::open(&runtime.root, &pod.sandbox)?;
+            let given = [
+                layer.iter().map(AsRawFd::as_raw_fd).collect(),
+                streams.descriptors.clone(),
+                preserved.clone(),
+            ]
+            .concat();
+            sandbox::join(&spec, run_gofer, |side| {
+                hand_over(&dir, &join, &side, &given)
+            })?
+        }
+        None => sandbox::start(&spec, run_gofer, move |side: SentrySide| {
+            let mut given = side.descriptors.into_iter();
+            let stdio = kind.stdio(&mut given);
+            let log_fd = logs.then(|| given.next().map(HostFd::into_raw)).flatten();
+            let layer = if has_layer { given.next() } else { None };
+            sentry::boot::run(Config {
+                platform: runtime.platform,
+                gofer: side.gofer,
+                container,
+                layer,
+                net: match side.broker {
+                    Some(broker) => Net::Host { broker, interfaces },
+                    None => Net::None,
+                },
+                stdio,
+                preserved: given.collect(),
+                control: side.control,
+                init,
+                held: true,
+                trace: TraceConfig {
+                    strace: runtime.strace.is_some(),
+                    filter: runtime.strace.clone().unwrap_or_default(),
+                    log_fd,
+                    verbosity: u8::from(runtime.log.debug),
+                },
+                random_drop: runtime.debug_drop,
+                drain: DRAIN,
+                seal: side.seal,
+            })
+        })?,
+    };
+    drop((log, layer));
     // Ours by the caller's word; the Sentry has its copies.
-    preserved.into_iter().for_each(|fd| drop(HostFd::from_raw(fd)));
+    preserved
+        .into_iter()
+        .for_each(|fd| drop(HostFd::from_raw(fd)));
     drop(streams.keep);
     let mut monitor = Monitor::new(listener, signals, slave, on_ready);
     let ending = running.wait(&mut monitor);
@@ -133,6 +189,21 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
             Ok(code)
         }
     }
+}
+
+/// Gives a container to the Sentry of a running sandbox.
+fn hand_over(dir: &Dir, spec: &JoinSpec, side: &JoinSide, given: &[RawFd]) -> Result<()> {
+    let body = client::body(&serde_json::to_vec(spec).tried("describe the container")?)?;
+    let memory = hostcall::mem::memfd(c"cloister-memory").tried("make the memory file")?;
+    let fds = [
+        body.as_raw_fd(),
+        side.gofer.raw(),
+        side.control.raw(),
+        memory.raw(),
+    ];
+    let c = client::Connection::open(dir)?;
+    c.ask(&client::Request::Join, &[&fds, given].concat())
+        .map(drop)
 }
 
 /// A wait status as a shell tells it.
@@ -177,6 +248,13 @@ enum Kind {
 }
 
 impl Kind {
+    /// As [`ExecSpec`] says it.
+    fn words(self) -> (Option<(u16, u16)>, [bool; 3]) {
+        match self {
+            Kind::Terminal(rows, cols) => (Some((rows, cols)), [false; 3]),
+            Kind::Streams(open) => (None, open),
+        }
+    }
     fn stdio(self, given: &mut impl Iterator<Item = HostFd>) -> Stdio {
         match self {
             Kind::Terminal(rows, cols) => match given.next() {

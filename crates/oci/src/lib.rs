@@ -34,6 +34,7 @@ mod launch;
 mod lifecycle;
 pub mod log;
 mod monitor;
+mod seccomp;
 pub mod spec;
 mod state;
 mod streams;
@@ -44,9 +45,10 @@ pub use exec::{Detached, Exec, base, exec, exec_detached};
 pub use launch::run_gofer;
 pub use lifecycle::{
     Create, Created, Ps, cgroups, create, delete, events, kill, kill_process, list, pause, ps, resume, run,
-    start, state, update, wait,
+    start, state, tar, update, wait,
 };
 pub use log::{Format, Log};
+pub use seccomp::features as seccomp_features;
 pub use state::{Info, Status};
 pub use streams::Streams;
 
@@ -78,11 +80,15 @@ impl<T, E: std::fmt::Display> Tried<T> for std::result::Result<T, E> {
 }
 
 /// Where a container's writes to its root go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Overlay {
     /// To memory: the host's files stay as they are.
     #[default]
     Memory,
+    /// To a file without a name on the file system that the root directory lies on.
+    Itself,
+    /// To a file without a name in this directory.
+    Dir(PathBuf),
     /// To the root directory on the host, as runc's do.
     None,
 }
@@ -95,8 +101,13 @@ impl std::str::FromStr for Overlay {
     fn from_str(s: &str) -> std::result::Result<Overlay, String> {
         match s {
             "memory" | "root:memory" => Ok(Overlay::Memory),
+            "self" | "root:self" => Ok(Overlay::Itself),
             "none" => Ok(Overlay::None),
-            _ => Err("write root:memory or none".into()),
+            _ => match s.strip_prefix("root:dir=").or(s.strip_prefix("dir=")) {
+                Some(dir) if dir.starts_with('/') => Ok(Overlay::Dir(dir.into())),
+                Some(_) => Err("write the whole path of a directory: root:dir=/PATH".into()),
+                None => Err("write root:memory, root:self, root:dir=/PATH or none".into()),
+            },
         }
     }
 }
@@ -110,6 +121,8 @@ pub struct Runtime {
     pub systemd_cgroup: bool,
     pub platform: PlatformKind,
     pub overlay: Overlay,
+    /// Whether containers get the sockets of the network namespace that they are in.
+    pub host_network: bool,
     /// System calls to write to the log: names and classes; `None` for none.
     pub strace: Option<Vec<String>>,
     pub debug_drop: u32,

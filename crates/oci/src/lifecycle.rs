@@ -1,11 +1,12 @@
 //! The commands: create, start, state, kill, delete, run, ps, list, pause, resume, events, wait.
 
+use crate::cgroup::{Cgroups, Wanted};
 use crate::client::{self, Connection, Reply, Request};
 use crate::convert;
 use crate::launch::{self, Start, exit_code};
 use crate::spec::{self, Hooks, Spec};
 use crate::state::{self, Dir, Info, Lock, Record, Status, check_id};
-use crate::{Cgroups, Failure, OVERLAY_ANNOTATION, Result, Runtime, Streams, Tried, hooks};
+use crate::{Failure, OVERLAY_ANNOTATION, Result, Runtime, Streams, Tried, hooks};
 use hostcall::start::{self as host, Side};
 use hostcall::{HostFd, process, sock};
 use sentry::boot::config::Census;
@@ -50,9 +51,12 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
         Some(s) => s
             .parse()
             .map_err(|e| Failure(format!("annotation {OVERLAY_ANNOTATION}: {e}")))?,
-        None => rt.overlay,
+        None => rt.overlay.clone(),
     };
-    let mut plan = convert::plan(&bundle, &spec, overlay)?;
+    let sandbox = convert::sandbox_id(&spec)?
+        .map(|id| running_sandbox(rt, id).map(|pid| (id, pid)))
+        .transpose()?;
+    let mut plan = convert::plan(&bundle, &spec, overlay, rt.host_network, sandbox)?;
     let unknown = unknown.into_iter().map(|w| format!("{w} is not known to this version"));
     plan.warnings.extend(unknown);
     let terminal = spec.process.as_ref().is_some_and(|p| p.terminal);
@@ -85,13 +89,17 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
     let own_terminal = own_terminal && terminal;
     let linux = spec.linux.clone().unwrap_or_default();
     let mut warnings = std::mem::take(&mut plan.warnings);
-    let grouped = Cgroups::create(&linux.cgroups_path, &c.id, rt.systemd_cgroup, &mut warnings)
-        .and_then(|g| {
-            record.cgroups = g;
-            record
-                .cgroups
-                .apply(&linux.resources.unwrap_or_default(), &mut warnings)
-        });
+    let path = &linux.cgroups_path;
+    let grouped = Cgroups::plan(path, &c.id, rt.systemd_cgroup, &mut warnings).and_then(|g| {
+        record.cgroups = g;
+        dir.save(&record)?;
+        let asked = !path.is_empty() || linux.resources.is_some();
+        let wanted = if asked { Wanted::Yes } else { Wanted::No };
+        record.cgroups.make(path, wanted, &mut warnings)?;
+        record
+            .cgroups
+            .apply(&linux.resources.unwrap_or_default(), &mut warnings)
+    });
     let result = grouped
         .and_then(|()| fork_monitor(rt, c, &dir, &mut record, plan, hooks, own_terminal));
     let result = result.and_then(|pid| {
@@ -106,6 +114,15 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
     }
     drop(lock);
     result
+}
+
+/// The process that stands for a sandbox that can be joined.
+fn running_sandbox(rt: &Runtime, id: &str) -> Result<i32> {
+    let (dir, record) = open(rt, id)?;
+    match record.status(&dir) {
+        Status::Created | Status::Running => Ok(record.pid),
+        s => Err(Failure(format!("cannot join the sandbox {id}: it is in the {s} state"))),
+    }
 }
 
 /// Writes a pid file, whole or not at all.
@@ -348,6 +365,13 @@ pub fn ps(rt: &Runtime, id: &str) -> Result<Ps> {
     })
 }
 
+/// `tar`: what the container changed in its root, as a layer of an image, into an open file.
+pub fn tar(rt: &Runtime, id: &str, out: &impl AsRawFd) -> Result<()> {
+    let (dir, _) = open(rt, id)?;
+    Connection::open(&dir)?.ask(&Request::Changes, &[out.as_raw_fd()])?;
+    Ok(())
+}
+
 /// `events --stats`, as runc words it; what the Sentry tells of itself besides.
 pub fn events(rt: &Runtime, id: &str) -> Result<serde_json::Value> {
     let census = ps(rt, id)?.census;
@@ -399,7 +423,16 @@ pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
         Err(_) if force && check_id(id).is_ok() => return Ok(()),
         Err(e) => return Err(e),
     };
-    let lock = dir.lock()?;
+    let lock = match dir.lock() {
+        Ok(l) => l,
+        // Another command has deleted it meanwhile.
+        Err(_) if force && !dir.is_there() => return Ok(()),
+        Err(e) if force => {
+            rt.log.warning(&e.0);
+            return dir.remove();
+        }
+        Err(e) => return Err(e),
+    };
     let record = match dir.load() {
         Ok(Some(r)) => r,
         // `create` was killed before it had a monitor.
@@ -415,14 +448,18 @@ pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
             return remove(&dir, lock);
         }
     };
-    match record.status(&dir) {
-        Status::Stopped => {}
-        Status::Created => end_monitor(&record),
-        _ if force => end_monitor(&record),
-        s => {
-            return Err(Failure(format!(
-                "cannot delete container {id} that is not stopped: {s}"
-            )));
+    if force {
+        // A monitor that does not answer ends as well.
+        end_monitor(&record);
+    } else {
+        match record.status(&dir) {
+            Status::Stopped => {}
+            Status::Created => end_monitor(&record),
+            s => {
+                return Err(Failure(format!(
+                    "cannot delete container {id} that is not stopped: {s}"
+                )));
+            }
         }
     }
     clean_up(&dir, &record);
@@ -485,11 +522,14 @@ pub fn run(
     for w in &created.warnings {
         rt.log.warning(w);
     }
-    let ended = start(rt, &c.id).and_then(|()| {
-        let signals = crate::monitor::signals()?;
-        let (dir, _) = open(rt, &c.id)?;
-        let connection = Connection::open(&dir)?;
+    // Before the start: a program that ends at once takes its monitor with it.
+    let waiting = crate::monitor::signals().and_then(|signals| {
+        let connection = Connection::open(&open(rt, &c.id)?.0)?;
         connection.send(&Request::Wait, &[])?;
+        Ok((signals, connection))
+    });
+    let ended = waiting.and_then(|(signals, connection)| {
+        start(rt, &c.id)?;
         crate::exec::attend(&connection, &signals, size, &mut |c| match c.receive() {
             Ok(Reply::Exited(status)) => Ok(Some(status)),
             Ok(Reply::Error(e)) => Err(Failure(e)),

@@ -41,12 +41,16 @@ impl Log {
     }
 
     fn say(&self, text: &str) {
+        // A bundle's words are in it: they neither speak to a terminal nor make lines of their own.
+        let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let plain = shortened(&plain);
         // Standard error may be closed: then there is nobody to tell.
-        let _ = writeln!(std::io::stderr(), "cloister: {text}");
+        let _ = writeln!(std::io::stderr(), "cloister: {plain}");
     }
 
     fn write(&self, level: &str, text: &str) {
         let Some(path) = &self.path else { return };
+        let text = &*shortened(text);
         let time = now();
         let line = match self.format {
             Format::Json => {
@@ -62,6 +66,20 @@ impl Log {
             let _ = writeln!(f, "{line}");
         }
     }
+}
+
+/// The longest message, in characters.
+const LENGTH: usize = 1000;
+
+/// A message with its middle left out, if it is too long to be read.
+fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
+    let n = text.chars().count();
+    if n <= LENGTH {
+        return text.into();
+    }
+    let begin = text.chars().take(LENGTH / 2);
+    let end = text.chars().skip(n - LENGTH / 2);
+    begin.chain(" ... ".chars()).chain(end).collect::<String>().into()
 }
 
 /// The time as RFC 3339 has it.

@@ -54,6 +54,8 @@ pub struct Monitor {
     /// Whose size is watched.
     terminal: Option<OwnedFd>,
     clients: BTreeMap<u64, Client>,
+    /// So many that a descriptor is always left to accept, and hang up on, one more.
+    clients_max: usize,
     pending: BTreeMap<u32, Pending>,
     /// By the process inside: who started it.
     processes: BTreeMap<u32, u64>,
@@ -78,6 +80,8 @@ impl Monitor {
             signals,
             terminal,
             clients: BTreeMap::new(),
+            clients_max: host::rlimit(libc::RLIMIT_NOFILE)
+                .map_or(CLIENTS_MAX, |(soft, _)| (soft as usize).saturating_sub(128).clamp(16, CLIENTS_MAX)),
             pending: BTreeMap::new(),
             processes: BTreeMap::new(),
             next: 1,
@@ -123,7 +127,7 @@ impl Monitor {
         }
     }
 
-    fn signal(&mut self, r: &Running, signal: i32, target: u32) {
+    fn signal(&mut self, r: &Running, signal: i32, target: u32) -> abi::Result<()> {
         if self.phase == Status::Created {
             // As a process that has not come to its program: most signals end it.
             if !matches!(
@@ -133,9 +137,9 @@ impl Monitor {
             ) {
                 self.ended_by.get_or_insert(signal);
             }
-            return;
+            return Ok(());
         }
-        r.send_signal(signal, target);
+        r.send_signal(signal, target)
     }
 
     fn request(&mut self, r: &Running, id: u64, request: Request, given: &[HostFd]) {
@@ -154,26 +158,28 @@ impl Monitor {
                 );
                 self.reply(id, &Reply::Error(text));
             }
+            Request::Signal { signal, .. } if !(0..=64).contains(&signal) => {
+                self.reply(id, &Reply::Error(format!("there is no signal {signal}")));
+            }
             Request::Signal {
                 signal,
                 process: process @ 1..,
                 ..
             } => {
-                let reply = if self.processes.contains_key(&process) {
-                    r.send_signal(signal, process);
-                    Reply::Done(0)
+                let sent = if self.processes.contains_key(&process) {
+                    answered(r.send_signal(signal, process))
                 } else {
                     Reply::Error("no such process".into())
                 };
-                self.reply(id, &reply);
+                self.reply(id, &sent);
             }
             Request::Signal { signal, all, .. } => {
                 let own = self.clients.get(&id).and_then(|c| c.process);
                 let target = if all { control::ALL } else { own.unwrap_or(0) };
-                self.signal(r, signal, target);
+                let sent = self.signal(r, signal, target);
                 // Who started a process sends its signals without waiting.
                 if own.is_none() {
-                    self.reply(id, &Reply::Done(0));
+                    self.reply(id, &answered(sent));
                 }
             }
             Request::Window { rows, cols } => {
@@ -182,6 +188,9 @@ impl Monitor {
             }
             Request::Exec if matches!(self.phase, Status::Running | Status::Created) => {
                 self.ask(r, Some(id), control::EXEC, &fds);
+            }
+            Request::Join if matches!(self.phase, Status::Running | Status::Created) => {
+                self.ask(r, Some(id), control::JOIN, &fds);
             }
             Request::Pause if self.phase == Status::Running => {
                 self.ask(r, Some(id), control::PAUSE, &[]);
@@ -193,7 +202,9 @@ impl Monitor {
                 r.set_pids_limit(limit);
                 self.reply(id, &Reply::Done(0));
             }
-            Request::Exec | Request::Pause | Request::Resume => self.reply(id, &wrong(self.phase)),
+            Request::Exec | Request::Join | Request::Pause | Request::Resume => {
+                self.reply(id, &wrong(self.phase));
+            }
             Request::Census => self.ask(r, Some(id), control::CENSUS, &fds),
             Request::Changes => self.ask(r, Some(id), control::CHANGES, &fds),
             Request::Wait => {
@@ -209,7 +220,7 @@ impl Monitor {
         let Ok(fd) = rustix::net::accept_with(&self.listener, flags) else {
             return;
         };
-        if self.clients.len() < CLIENTS_MAX {
+        if self.clients.len() < self.clients_max {
             let c = Client {
                 fd,
                 process: None,
@@ -224,7 +235,7 @@ impl Monitor {
         if let Some(p) = self.clients.remove(&id).and_then(|c| c.process) {
             self.processes.remove(&p);
             // Nobody is left who could learn of its end: as if its process on the host had been killed.
-            r.send_signal(libc::SIGKILL, p);
+            let _ = r.send_signal(libc::SIGKILL, p);
         }
     }
 
@@ -236,8 +247,18 @@ impl Monitor {
                 }
             }
             (libc::SIGWINCH, None) => {}
-            (s, _) => self.signal(r, s, 0),
+            (s, _) => {
+                let _ = self.signal(r, s, 0);
+            }
         }
+    }
+}
+
+/// Whether a signal went out.
+fn answered(sent: abi::Result<()>) -> Reply {
+    match sent {
+        Ok(()) => Reply::Done(0),
+        Err(_) => Reply::Error("the Sentry does not answer: delete it with --force".into()),
     }
 }
 
@@ -288,6 +309,8 @@ impl Attendant for Monitor {
 
     fn answer(&mut self, r: &Running, a: Answer) {
         match a {
+            // Said again, it means nothing: a container never goes back.
+            Answer::Ready if self.phase != Status::Creating => {}
             Answer::Ready => {
                 self.phase = Status::Created;
                 if let Some(f) = self.on_ready.take() {
@@ -308,7 +331,9 @@ impl Attendant for Monitor {
                                 c.process = Some(result);
                             }
                         }
-                        None => r.send_signal(libc::SIGKILL, result),
+                        None => {
+                            let _ = r.send_signal(libc::SIGKILL, result);
+                        }
                     },
                     _ => {}
                 }

@@ -16,11 +16,40 @@ macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$fmeta:meta])* $field:ident: $t:ty,)* }) => {
         $(#[$meta])*
         #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-        #[serde(rename_all = "camelCase", default)]
+        #[serde(rename_all = "camelCase", default, remote = "Self")]
         pub struct $name {
             $($(#[$fmeta])* #[serde(deserialize_with = "or_null")] pub $field: $t,)*
         }
+
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                $name::serialize(self, s)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                $name::deserialize(ObjectOnly(d))
+            }
+        }
     };
+}
+
+/// Where an object is wanted, a list is none: by itself, serde takes one for the object's fields in their
+/// order.
+struct ObjectOnly<D>(D);
+
+impl<'de, D: serde::Deserializer<'de>> serde::Deserializer<'de> for ObjectOnly<D> {
+    type Error = D::Error;
+
+    fn deserialize_any<V: serde::de::Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_map(visitor)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
 }
 
 /// Go writes an empty list as `null`.
@@ -367,20 +396,25 @@ words! {
 /// The longest `config.json` that is read.
 const MAX: u64 = 16 << 20;
 
+/// Whether it is a descriptor of this process, which may be a pipe: what `-` and a shell's `<(...)` become.
+fn is_stream(path: &Path) -> bool {
+    path == Path::new("/dev/stdin") || path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd")
+}
+
 /// Reads JSON from a file; gives the words that it has and this version does not know.
 pub fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<(T, Vec<String>), Failure> {
     let shown = path.display();
-    let size = std::fs::metadata(path)
-        .map_err(|e| Failure(format!("cannot read {shown}: {e}")))?
-        .len();
-    if size > MAX {
-        return Err(Failure(format!("{shown} is longer than {MAX} bytes")));
-    }
-    // A stream tells no size.
-    let mut text = Vec::new();
-    std::fs::File::open(path)
-        .and_then(|f| f.take(MAX).read_to_end(&mut text))
-        .map_err(|e| Failure(format!("cannot read {shown}: {e}")))?;
+    let text = if is_stream(path) {
+        let mut text = Vec::new();
+        let read = std::fs::File::open(path).and_then(|f| f.take(MAX + 1).read_to_end(&mut text));
+        read.and_then(|n| match n as u64 {
+            n if n > MAX => Err(std::io::Error::other(format!("it is longer than {MAX} bytes"))),
+            _ => Ok(text),
+        })
+    } else {
+        crate::state::read_file(path, MAX)
+    };
+    let text = text.map_err(|e| Failure(format!("cannot read {shown}: {e}")))?;
     parse(&text).map_err(|e| Failure(format!("{shown} is not understood: {e}")))
 }
 
@@ -413,5 +447,11 @@ mod tests {
         let r = s.linux.unwrap().resources.unwrap();
         assert_eq!(r.block_io.unwrap().throttle_read_iops_device[0].rate, 3);
         assert!(parse::<Spec>(b"{} x").is_err());
+        // A list is no object, at the top and below.
+        for list in [&b"[]"[..], br#"{"process":[]}"#, br#"{"linux":{"resources":{"memory":[1]}}}"#] {
+            assert!(parse::<Spec>(list).is_err());
+        }
+        let text = serde_json::to_vec(&parse::<Spec>(text).unwrap().0).unwrap();
+        assert_eq!(parse::<Spec>(&text).unwrap().0.process.unwrap().args, ["a"]);
     }
 }

@@ -11,6 +11,29 @@ use std::path::{Path, PathBuf};
 /// The form of `state.json`; a later version reads older ones.
 const VERSION: u32 = 1;
 
+/// The longest record that is read: it holds a part of a `config.json`.
+const RECORD_MAX: u64 = 32 << 20;
+
+/// A regular file of at most `max` bytes. Opening never waits, as that of a FIFO would.
+pub(crate) fn read_file(path: &Path, max: u64) -> std::io::Result<Vec<u8>> {
+    use std::io::{Error, Read};
+    use std::os::unix::fs::OpenOptionsExt;
+    let f = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
+    let m = f.metadata()?;
+    if !m.is_file() {
+        return Err(Error::other("it is not a regular file"));
+    }
+    if m.len() > max {
+        return Err(Error::other(format!("it is longer than {max} bytes")));
+    }
+    let mut text = Vec::new();
+    f.take(max).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 /// What is known of a container, besides its status.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -104,6 +127,20 @@ pub fn check_id(id: &str) -> Result<()> {
     Ok(())
 }
 
+/// The state is believed: nobody else may have made it. (An ordinary user's may lie in /tmp, where anybody can
+/// be there first.)
+fn check_owner(root: &Path) -> Result<()> {
+    let s = rustix::fs::stat(root).tried(&format!("look at {}", root.display()))?;
+    let own = s.st_uid == 0 || s.st_uid == rustix::process::geteuid().as_raw();
+    if !own || s.st_mode & 0o002 != 0 {
+        return Err(Failure(format!(
+            "{} is another user's or anybody's: name a directory of yours with --root",
+            root.display()
+        )));
+    }
+    Ok(())
+}
+
 impl Dir {
     /// Makes the directory; fails where there is one.
     pub fn create(root: &Path, id: &str) -> Result<(Dir, Lock)> {
@@ -112,10 +149,12 @@ impl Dir {
         let private = |recursive: bool, p: &Path| {
             std::fs::DirBuilder::new()
                 .recursive(recursive)
-                .mode(0o711)
+                // Who reaches the socket there rules the container.
+                .mode(0o700)
                 .create(p)
         };
         private(true, root).tried(&format!("make {}", root.display()))?;
+        check_owner(root)?;
         let path = root.join(id);
         match private(false, &path) {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -123,9 +162,14 @@ impl Dir {
             }
             r => r.tried(&format!("make {}", path.display()))?,
         }
-        let dir = Dir::open_path(path)?;
-        let lock = dir.lock()?;
-        Ok((dir, lock))
+        let opened = Dir::open_path(path.clone()).and_then(|d| Ok((d.lock()?, d)));
+        match opened {
+            Ok((lock, dir)) => Ok((dir, lock)),
+            Err(e) => {
+                let _ = std::fs::remove_dir(&path);
+                Err(e)
+            }
+        }
     }
 
     /// An existing one.
@@ -135,6 +179,7 @@ impl Dir {
         if !path.is_dir() {
             return Err(Failure(format!("container {id:?} does not exist")));
         }
+        check_owner(root)?;
         Dir::open_path(path)
     }
 
@@ -145,8 +190,24 @@ impl Dir {
         Ok(Dir { path, fd })
     }
 
-    /// Waits for the lock. The directory may have been removed meanwhile.
+    /// Waits for the lock. Whoever held it may have removed the directory, and another container may have its
+    /// name since: that is an error.
     pub fn lock(&self) -> Result<Lock> {
+        let lock = self.lock_any()?;
+        let same = |a: rustix::fs::Stat, b: rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+        match (rustix::fs::fstat(&self.fd), rustix::fs::lstat(&self.path)) {
+            (Ok(a), Ok(b)) if same(a, b) => Ok(lock),
+            _ => Err(Failure(format!("{} is gone", self.path.display()))),
+        }
+    }
+
+    /// Whether it is still where it was.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        std::fs::symlink_metadata(&self.path).is_ok()
+    }
+
+    fn lock_any(&self) -> Result<Lock> {
         let fd = rustix::fs::openat(
             &self.fd,
             "lock",
@@ -189,7 +250,7 @@ impl Dir {
     /// The record; `None` where `create` never came so far.
     pub fn load(&self) -> Result<Option<Record>> {
         let path = self.path.join("state.json");
-        let text = match std::fs::read(&path) {
+        let text = match read_file(&path, RECORD_MAX) {
             Ok(t) => t,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Failure(format!("could not read {}: {e}", path.display()))),
@@ -229,11 +290,13 @@ impl Record {
         if !is_alive(self.pid, self.pid_start) {
             return Status::Stopped;
         }
-        client::status(dir).unwrap_or(if is_alive(self.pid, self.pid_start) {
-            Status::Creating
-        } else {
-            Status::Stopped
-        })
+        match client::status(dir) {
+            Ok(Some(s)) => s,
+            // It is there and says nothing: held, or very busy.
+            Ok(None) => Status::Running,
+            Err(_) if is_alive(self.pid, self.pid_start) => Status::Creating,
+            Err(_) => Status::Stopped,
+        }
     }
 
     #[must_use]

@@ -7,7 +7,7 @@ use crate::{EXIT_BROKEN, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_NOT_STARTED};
 use abi::Result;
 use hostcall::{RawFd, sock};
 pub use sentry::boot::config::control::{
-    ALL, CENSUS, CHANGES, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, NOT_EXECUTABLE, NOT_FOUND, PAUSE,
+    ALL, CENSUS, CHANGES, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, JOIN, NOT_EXECUTABLE, NOT_FOUND, PAUSE,
     PIDS_LIMIT, READY, REFUSED, RESUME, SIGNAL, START, WINDOW,
 };
 
@@ -47,14 +47,17 @@ pub(crate) enum Said {
     Nothing,
 }
 
+/// From a child.
 pub(crate) fn send(fd: RawFd, kind: u32, payload: &[u8]) -> Result<()> {
-    send_with(fd, kind, payload, &[])
-}
-
-pub(crate) fn send_with(fd: RawFd, kind: u32, payload: &[u8], given: &[RawFd]) -> Result<()> {
     let mut packet = kind.to_le_bytes().to_vec();
     packet.extend_from_slice(&payload[..payload.len().min(MAX - 4)]);
-    sock::send(fd, &packet, given).map(|_| ())
+    sock::send(fd, &packet, &[]).map(|_| ())
+}
+
+/// From the starter, which nobody can make wait.
+pub(crate) fn tell(fd: RawFd, kind: u32, payload: &[u8], given: &[RawFd]) -> Result<()> {
+    let packet = [&kind.to_le_bytes(), payload].concat();
+    sock::try_send(fd, &packet, given).map(|_| ())
 }
 
 pub(crate) fn receive(fd: RawFd) -> Said {

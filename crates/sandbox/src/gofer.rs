@@ -33,6 +33,7 @@ pub fn prepare(
     // It stays open as long as the process.
     let _ = report.into_raw();
     step("leave the terminal", host::setsid())?;
+    step("leave its directory", host::chdir(c"/"))?;
     step("follow the starter", own::die_with_starter(REPORT))?;
     let max_descriptors = own::raise_limits(standing);
     let roots = match standing {
@@ -79,9 +80,15 @@ fn capabilities(spec: &Spec) -> u64 {
 }
 
 fn open(path: &CStr) -> std::result::Result<HostFd, Failure> {
-    let flags = (libc::O_PATH | libc::O_NOFOLLOW) as u64;
     let what = || format!("open {}", path.to_string_lossy());
-    path::openat2(libc::AT_FDCWD, path, flags, 0, 0).map_err(|e| Failure::new(&what(), e))
+    plain(path).map_err(|e| Failure::new(&what(), e))
+}
+
+/// By a path without links: who puts one there after the path was resolved gets nothing opened.
+fn plain(path: &CStr) -> Result<HostFd> {
+    let flags = (libc::O_PATH | libc::O_NOFOLLOW) as u64;
+    let resolve = abi::linux::RESOLVE_NO_SYMLINKS | abi::linux::RESOLVE_NO_MAGICLINKS;
+    path::openat2(libc::AT_FDCWD, path, flags, 0, resolve.into())
 }
 
 /// The roots as everybody sees them.
@@ -141,14 +148,11 @@ fn tree(root: &RootSpec) -> Result<HostFd> {
     if root.access == Access::ReadOnly {
         attributes |= MOUNT_ATTR_RDONLY;
     }
-    let made =
-        host::clone_mounts(&root.path, root.recursive).and_then(|t| host::harden_mounts(&t, attributes).map(|()| t));
+    let at = plain(&root.path)?;
+    let made = host::clone_mounts(&at, root.recursive).and_then(|t| host::harden_mounts(&t, attributes).map(|()| t));
     match made {
         // Linux before 5.12, or a container that does not allow it: the Gofer's own checks stand alone.
-        Err(ENOSYS | EPERM) => {
-            let flags = (libc::O_PATH | libc::O_NOFOLLOW) as u64;
-            path::openat2(libc::AT_FDCWD, &root.path, flags, 0, 0)
-        }
+        Err(ENOSYS | EPERM) => Ok(at),
         r => r,
     }
 }

@@ -14,6 +14,8 @@ pub struct SentrySide {
     pub control: HostFd,
     /// To the Gofer.
     pub gofer: HostFd,
+    /// To the broker, where the sandbox has the host's network.
+    pub broker: Option<HostFd>,
     /// As in the [`crate::Spec`].
     pub descriptors: Vec<HostFd>,
     /// To be called once the platform is made (which needs `/proc`) and before application code runs, with
@@ -21,14 +23,21 @@ pub struct SentrySide {
     pub seal: Confine,
 }
 
-pub fn prepare(standing: Standing, fds: Vec<HostFd>) -> std::result::Result<SentrySide, Failure> {
+pub fn prepare(
+    standing: Standing,
+    fds: Vec<HostFd>,
+    host_network: bool,
+) -> std::result::Result<SentrySide, Failure> {
     let mut fds = fds.into_iter();
     let (Some(report), Some(control), Some(gofer)) = (fds.next(), fds.next(), fds.next()) else {
         return Err(Failure("could not find its descriptors".into()));
     };
+    let broker = if host_network { fds.next() } else { None };
     // It stays open as long as the process.
     let _ = report.into_raw();
     step("leave the terminal", host::setsid())?;
+    // The exchange of the root directory takes along who stands there, stub processes too.
+    step("leave its directory", host::chdir(c"/"))?;
     own::raise_limits(standing);
     match standing {
         Standing::Privileged => {
@@ -46,18 +55,24 @@ pub fn prepare(standing: Standing, fds: Vec<HostFd>) -> std::result::Result<Sent
     Ok(SentrySide {
         control,
         gofer,
+        broker,
         descriptors: fds.collect(),
-        seal: Box::new(seal),
+        seal: Box::new(move || seal(host_network)),
     })
 }
 
-fn seal() -> Result<()> {
+fn seal(host_network: bool) -> Result<()> {
     if !host::is_single_threaded() {
         return Err(EBUSY);
     }
     own::empty_root()?;
     own::keep_capabilities(0)?;
-    own::lock_down(Process::Sentry, REPORT)
+    let list = if host_network {
+        Process::SentryOnHostNetwork
+    } else {
+        Process::Sentry
+    };
+    own::lock_down(list, REPORT)
 }
 
 /// Root's way: an unprivileged user, which keeps the capabilities that [`seal`] needs.
@@ -73,7 +88,7 @@ fn become_nobody() -> Result<()> {
 }
 
 /// The user's way: the new user namespace knows this user and group only.
-fn map_ids(uid: u32, gid: u32) -> std::result::Result<(), Failure> {
+pub fn map_ids(uid: u32, gid: u32) -> std::result::Result<(), Failure> {
     let write = |file: &str, text: String| {
         std::fs::write(format!("/proc/self/{file}"), text)
             .map_err(|e| Failure(format!("could not set its {file}: {e}")))

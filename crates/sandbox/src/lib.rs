@@ -30,6 +30,7 @@
 //! called with one thread: capabilities are a thread's own.
 #![forbid(unsafe_code)]
 
+mod broker;
 pub mod control;
 mod gofer;
 mod kernel;
@@ -37,13 +38,15 @@ mod privilege;
 mod running;
 mod spawn;
 
+pub use broker::interfaces;
 pub use control::Answer;
 pub use gofer::GoferSide;
 pub use kernel::SentrySide;
+pub use net::host::Interface;
 pub use running::{Attendant, Ending, Running};
 
 use abi::{Errno, Result};
-use hostcall::{RawFd, sock};
+use hostcall::{HostFd, RawFd, sock};
 use privilege::Standing;
 use std::convert::Infallible;
 use std::ffi::CString;
@@ -94,6 +97,8 @@ pub struct Spec {
     pub roots: Vec<RootSpec>,
     /// Descriptors for the Sentry, besides its sockets: it finds copies of them in the same order.
     pub descriptors: Vec<RawFd>,
+    /// Whether there is a broker that makes sockets in the starter's network namespace.
+    pub host_network: bool,
 }
 
 /// Why there is no sandbox: a sentence for the person.
@@ -122,6 +127,7 @@ where
     let standing = Standing::of_caller()?;
     let null = spawn::null()?;
     let (sentry_end, gofer_end) = step("make a channel", sock::seqpacket_pair())?;
+    // Gofer and broker share one: what either says is told.
     let (report, gofer_report) = step("make a channel", sock::seqpacket_pair())?;
     let gofer = spawn::child(
         spawn::Who::Gofer,
@@ -131,25 +137,91 @@ where
         &[gofer_report.raw(), gofer_end.raw()],
         |fds| gofer::prepare(spec, standing, fds).and_then(gofer),
     )?;
-    drop((gofer_end, gofer_report));
+    drop(gofer_end);
     // Made after the Gofer: nobody but the Sentry and the starter has ever held an end of it.
     let (control, sentry_control) = step("make a channel", sock::seqpacket_pair())?;
     // Twice: what runs there may close its own, and can still be reported on.
     let mut wanted = vec![sentry_control.raw(), sentry_control.raw(), sentry_end.raw()];
+    let broker = if spec.host_network {
+        let (ours, theirs) = step("make a channel", sock::seqpacket_pair())?;
+        wanted.push(ours.raw());
+        let made = spawn::child(
+            spawn::Who::Broker,
+            standing.sentry_namespaces(),
+            &null,
+            &[gofer_report.raw(), theirs.raw()],
+            |fds| broker::run(standing, fds),
+        );
+        match made {
+            Ok(child) => Some((child, ours)),
+            Err(e) => {
+                running::abandon(gofer);
+                return Err(e);
+            }
+        }
+    } else {
+        None
+    };
+    drop(gofer_report);
     wanted.extend_from_slice(&spec.descriptors);
     let sentry = spawn::child(
         spawn::Who::Sentry,
         standing.sentry_namespaces(),
         &null,
         &wanted,
-        |fds| kernel::prepare(standing, fds).and_then(sentry),
+        |fds| kernel::prepare(standing, fds, spec.host_network).and_then(sentry),
     );
     drop((sentry_control, sentry_end));
+    let broker = broker.map(|(child, _)| child);
     match sentry {
-        Ok(sentry) => Ok(Running::new(control, report, sentry, gofer)),
+        Ok(sentry) => Ok(Running::new(control, report, sentry, gofer, broker)),
         Err(e) => {
             running::abandon(gofer);
+            if let Some(b) = broker {
+                running::abandon(b);
+            }
             Err(e)
         }
     }
+}
+
+/// What a container that joins a sandbox gives to its Sentry.
+pub struct JoinSide {
+    /// To the Gofer.
+    pub gofer: HostFd,
+    /// To the starter: see [`crate::control`].
+    pub control: HostFd,
+}
+
+/// Starts a Gofer for a container that joins a running sandbox; `hand_over` has its Sentry take the
+/// container over.
+pub fn join<G, E>(
+    spec: &Spec,
+    gofer: G,
+    hand_over: impl FnOnce(JoinSide) -> std::result::Result<(), E>,
+) -> std::result::Result<Running, E>
+where
+    G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
+    E: From<Failure>,
+{
+    let standing = Standing::of_caller()?;
+    let null = spawn::null()?;
+    let (sentry_end, gofer_end) = step("make a channel", sock::seqpacket_pair())?;
+    let (report, gofer_report) = step("make a channel", sock::seqpacket_pair())?;
+    let gofer = spawn::child(
+        spawn::Who::Gofer,
+        standing.gofer_namespaces(),
+        &null,
+        &[gofer_report.raw(), gofer_end.raw()],
+        |fds| gofer::prepare(spec, standing, fds).and_then(gofer),
+    )?;
+    drop((gofer_end, gofer_report));
+    let (control, sentry_control) = step("make a channel", sock::seqpacket_pair())?;
+    // From here on the Gofer ends with it.
+    let running = Running::joined(control, report, gofer);
+    hand_over(JoinSide {
+        gofer: sentry_end,
+        control: sentry_control,
+    })?;
+    Ok(running)
 }

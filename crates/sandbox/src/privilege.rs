@@ -16,6 +16,7 @@ pub const CAP_FSETID: u64 = 1 << 4;
 pub const CAP_SETGID: u64 = 1 << 6;
 pub const CAP_SETUID: u64 = 1 << 7;
 pub const CAP_SETPCAP: u64 = 1 << 8;
+pub const CAP_NET_BIND_SERVICE: u64 = 1 << 10;
 pub const CAP_SYS_ADMIN: u64 = 1 << 21;
 pub const CAP_MKNOD: u64 = 1 << 27;
 

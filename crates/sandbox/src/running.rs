@@ -13,6 +13,9 @@ pub struct Running {
     report: HostFd,
     sentry: Option<Child>,
     gofer: Option<Child>,
+    broker: Option<Child>,
+    /// A container in somebody else's sandbox: the Sentry is not ours.
+    joined: bool,
 }
 
 /// How a sandbox ended.
@@ -34,7 +37,8 @@ const CONTROL: usize = 0;
 const REPORT: usize = 1;
 const SENTRY: usize = 2;
 const GOFER: usize = 3;
-const OWN: usize = 4;
+const BROKER: usize = 4;
+const OWN: usize = 5;
 
 /// Who takes part in the watch over a sandbox: descriptors of its own, and the Sentry's answers.
 pub trait Attendant {
@@ -51,37 +55,56 @@ pub trait Attendant {
 }
 
 impl Running {
-    pub(crate) fn new(control: HostFd, report: HostFd, sentry: Child, gofer: Child) -> Running {
+    pub(crate) fn new(
+        control: HostFd,
+        report: HostFd,
+        sentry: Child,
+        gofer: Child,
+        broker: Option<Child>,
+    ) -> Running {
         Running {
             control,
             report,
             sentry: Some(sentry),
             gofer: Some(gofer),
+            broker,
+            joined: false,
+        }
+    }
+
+    pub(crate) fn joined(control: HostFd, report: HostFd, gofer: Child) -> Running {
+        Running {
+            control,
+            report,
+            sentry: None,
+            gofer: Some(gofer),
+            broker: None,
+            joined: true,
         }
     }
 
     /// Has the Sentry send a signal: to the first program (0), to all ([`control::ALL`]), or to a process.
-    pub fn send_signal(&self, signal: i32, process: u32) {
-        // A Sentry that is gone is found by `wait`.
+    /// `EAGAIN` where it has not read what was sent before.
+    pub fn send_signal(&self, signal: i32, process: u32) -> Result<()> {
         let m = [signal.to_le_bytes(), process.to_le_bytes()].concat();
-        let _ = control::send(self.control.raw(), SIGNAL, &m);
+        control::tell(self.control.raw(), SIGNAL, &m, &[])
     }
 
     /// Tells the Sentry a terminal's new size: the first program's (0), or that of a process.
     pub fn send_window(&self, rows: u16, cols: u16, process: u32) {
         let size = u32::from(rows) | u32::from(cols) << 16;
         let m = [size.to_le_bytes(), process.to_le_bytes()].concat();
-        let _ = control::send(self.control.raw(), WINDOW, &m);
+        let _ = control::tell(self.control.raw(), WINDOW, &m, &[]);
     }
 
     /// Tells the Sentry how many tasks there may be inside; 0 for no limit.
     pub fn set_pids_limit(&self, limit: u32) {
-        let _ = control::send(self.control.raw(), control::PIDS_LIMIT, &limit.to_le_bytes());
+        let _ = control::tell(self.control.raw(), control::PIDS_LIMIT, &limit.to_le_bytes(), &[]);
     }
 
     /// Asks the Sentry for something; `number` comes back with the answer.
     pub fn ask(&self, kind: u32, number: u32, given: &[RawFd]) -> Result<()> {
-        control::send_with(self.control.raw(), kind, &number.to_le_bytes(), given)
+        control::tell(self.control.raw(), kind, &number.to_le_bytes(), given)
     }
 
     /// The host's process ids of the Sentry and the Gofer: for tests and for people who look.
@@ -100,6 +123,7 @@ impl Running {
             self.report.raw(),
             fd(&self.sentry),
             fd(&self.gofer),
+            fd(&self.broker),
         ]
         .map(|fd| libc::pollfd {
             fd,
@@ -115,7 +139,7 @@ impl Running {
             deadline
         };
         let mut until: Option<i64> = None;
-        while self.sentry.is_some() {
+        while self.sentry.is_some() || self.joined {
             let wait = match until {
                 None => -1,
                 Some(d) => (d - now()).clamp(0, 60_000) as i32,
@@ -150,11 +174,22 @@ impl Running {
                     Said::Exit(_) | Said::Answer(_) | Said::Nothing => {}
                 }
             }
+            if self.joined && (seen.exit.is_some() || fds[CONTROL].fd == -1) {
+                break;
+            }
             if fds[GOFER].revents != 0 {
                 fds[GOFER].fd = -1;
                 // Without fault where the Sentry hung up first: then the Sentry is about to end.
                 seen.gofer = reap(&mut self.gofer);
                 until = near(if seen.gofer == Some(0) { GRACE } else { 0 });
+                if until.is_some_and(|d| d <= now()) {
+                    break;
+                }
+            }
+            if fds[BROKER].revents != 0 {
+                fds[BROKER].fd = -1;
+                seen.broker = reap(&mut self.broker);
+                until = near(if seen.broker == Some(0) { GRACE } else { 0 });
                 if until.is_some_and(|d| d <= now()) {
                     break;
                 }
@@ -178,6 +213,7 @@ struct Seen {
     text: Option<(String, u8)>,
     sentry: Option<i32>,
     gofer: Option<i32>,
+    broker: Option<i32>,
 }
 
 impl Seen {
@@ -190,8 +226,15 @@ impl Seen {
         if let Some((text, exit)) = self.text {
             return Ending::Broken { text, exit };
         }
+        if running.joined && self.gofer.is_none_or(|g| g == 0) {
+            return Ending::Broken {
+                text: "the sandbox that the container was in has ended".into(),
+                exit: EXIT_KILLED,
+            };
+        }
         let (who, status) = match (self.gofer, self.sentry) {
             (Some(g), _) if g != 0 => (Who::Gofer, Some(g)),
+            _ if self.broker.is_some_and(|b| b != 0) => (Who::Broker, self.broker),
             (_, s) => (Who::Sentry, s),
         };
         let killed = status.is_some_and(|s| libc::WIFSIGNALED(s) && libc::WTERMSIG(s) == libc::SIGKILL);
@@ -263,10 +306,11 @@ fn finish(child: &mut Option<Child>, grace: i64) -> Result<()> {
 
 impl Running {
     /// Ends and reaps what is left: the Sentry and, with its pid namespace, all stub processes; then the
-    /// Gofer, which sees its channel hang up.
+    /// Gofer and the broker, which see their channels hang up.
     fn end(&mut self) {
         let _ = finish(&mut self.sentry, 0);
         let _ = finish(&mut self.gofer, GRACE);
+        let _ = finish(&mut self.broker, GRACE);
     }
 }
 

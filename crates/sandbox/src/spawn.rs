@@ -14,6 +14,8 @@ use std::fmt;
 pub enum Who {
     Sentry,
     Gofer,
+    /// Of `--net=host`.
+    Broker,
 }
 
 impl fmt::Display for Who {
@@ -21,6 +23,7 @@ impl fmt::Display for Who {
         f.write_str(match self {
             Who::Sentry => "Sentry",
             Who::Gofer => "Gofer",
+            Who::Broker => "broker of sockets",
         })
     }
 }

@@ -190,7 +190,7 @@ fn confined(r: &mut Run) {
         let mut left = std::fs::read_dir(format!("/proc/{sentry}/root/")).unwrap();
         assert!(left.next().is_none());
         assert_eq!(descriptors(sentry), [0, 1, 2, 3, 4, 5, 6]);
-        assert_eq!(descriptors(gofer), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(descriptors(gofer).len(), 6);
         let ours = std::fs::read_link("/proc/self/ns/net").unwrap();
         for ns in ["net", "mnt", "ipc", "uts", "pid"] {
             let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/{ns}")).unwrap();
@@ -258,6 +258,7 @@ fn as_starter(case: &str) {
             recursive: true,
         }],
         descriptors: vec![1],
+        host_network: false,
     };
     match case {
         "files" => spec.roots.push(RootSpec {
@@ -315,7 +316,7 @@ impl Attendant for PassOn {
     }
     fn ready(&mut self, running: &Running, _: &[libc::pollfd]) {
         while let Ok(s) = host::next_signal(&self.0) {
-            running.send_signal(s, 0);
+            let _ = running.send_signal(s, 0);
         }
     }
 }

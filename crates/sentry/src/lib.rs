@@ -3,6 +3,8 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`kernel`] | the root object: everything hangs from it |
+//! | [`cgroup`] | control groups |
+//! | [`ns`] | namespaces: pid, user, and the others |
 //! | [`task`] | tasks, thread groups, signals; the loop that drives an application thread |
 //! | [`syscalls`] | the table, and one file per family |
 //! | [`fs`] | proc, sys and the devices that know tasks |
@@ -19,8 +21,11 @@
 #![forbid(unsafe_code)]
 
 pub mod boot;
+pub mod cgroup;
+pub mod container;
 pub mod fs;
 pub mod kernel;
+pub mod ns;
 pub mod strace;
 pub mod syscalls;
 pub mod task;

@@ -37,6 +37,9 @@ pub struct Words {
     /// memory or none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlay: Option<String>,
+    /// sandbox or host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub net: Option<String>,
     pub systemd_cgroup: bool,
     pub debug: bool,
     /// System calls to write to `log.json` in the bundle: names and classes; an empty list for all.
@@ -160,6 +163,11 @@ impl Settings {
             },
             strace: w.strace.clone(),
             debug_drop: 0,
+            host_network: match w.net.as_deref() {
+                None | Some("sandbox") => false,
+                Some("host") => true,
+                Some(n) => return Err(format!("net {n:?} is not known: write sandbox or host")),
+            },
         })
     }
 }

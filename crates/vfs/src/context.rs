@@ -5,6 +5,7 @@ use crate::fd_table::FdTable;
 use crate::file::File;
 use crate::mount::Path;
 use crate::namespace::MountNamespace;
+use crate::userns::{NsId, UserNs};
 use crate::vfs::Vfs;
 use abi::Result;
 use abi::errno::{EBADF, ENOTDIR};
@@ -80,9 +81,10 @@ impl FsContext {
     pub fn ns(&self) -> Arc<MountNamespace> {
         self.ns.read().clone()
     }
-    /// `unshare(CLONE_NEWNS)`, and clone(2) with it: moves this context to a copy of its namespace.
-    pub fn unshare_ns(&self) -> Result<()> {
-        let (ns, map) = self.ns().copy()?;
+    /// `unshare(CLONE_NEWNS)`, and clone(2) with it: moves this context to a copy of its namespace that
+    /// `user` owns.
+    pub fn unshare_ns(&self, ns: NsId, user: &UserNs) -> Result<()> {
+        let (ns, map) = self.ns().copy(ns, user)?;
         let translate = |p: &Path| Path {
             mnt: map.get(&p.mnt.id).cloned().unwrap_or_else(|| p.mnt.clone()),
             dentry: p.dentry.clone(),

@@ -1,5 +1,7 @@
 //! Credentials (`credentials(7)`, `capabilities(7)`).
 
+use crate::userns::UserNs;
+
 bitflags::bitflags! {
     /// Capabilities, bit N for capability number N (`include/uapi/linux/capability.h`).
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -64,6 +66,8 @@ pub struct Credentials {
     pub ambient: Caps,
     /// `prctl(PR_SET_SECUREBITS)`.
     pub securebits: u32,
+    /// Where the capabilities hold. The ids are the initial namespace's, see [`crate::userns`].
+    pub user_ns: UserNs,
 }
 
 impl Credentials {
@@ -89,6 +93,7 @@ impl Credentials {
             bounding: Caps::FULL,
             ambient: Caps::empty(),
             securebits: 0,
+            user_ns: UserNs::default(),
         }
     }
     /// Root with every capability.
@@ -96,9 +101,10 @@ impl Credentials {
     pub fn root() -> Credentials {
         Self::user(0, 0, vec![0])
     }
+    /// Whether a capability holds over what belongs to no namespace below the initial one (`capable`).
     #[must_use]
     pub fn has(&self, c: Caps) -> bool {
-        self.effective.contains(c)
+        self.user_ns.is_initial() && self.effective.contains(c)
     }
     /// Whether `gid` is the file-system group or a supplementary one.
     #[must_use]

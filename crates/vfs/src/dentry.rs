@@ -11,13 +11,14 @@
 
 use crate::context::Caller;
 use crate::inode::{Ahead, FileType, Inode};
+use crate::userns::UserNs;
 use abi::Result;
 use abi::errno::ENOENT;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// How far a file system's names may be remembered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +87,8 @@ pub struct SuperBlock {
     caching: Caching,
     /// `mount -o ro` of the file system as a whole.
     read_only: AtomicBool,
+    /// Who mounted it (`s_user_ns`).
+    owner: OnceLock<UserNs>,
     /// Held while a dentry moves to another directory.
     rename_lock: Mutex<()>,
     ring: Mutex<Ring>,
@@ -98,6 +101,15 @@ pub struct SuperBlock {
 }
 
 impl SuperBlock {
+    /// Who may change it as a whole.
+    #[must_use]
+    pub fn owner(&self) -> UserNs {
+        self.owner.get().cloned().unwrap_or_default()
+    }
+    /// Once, when it is first mounted.
+    pub(crate) fn set_owner(&self, user: &UserNs) {
+        let _ = self.owner.set(user.clone());
+    }
     #[must_use]
     pub fn new(dev: u64, fs: Arc<dyn FileSystem>) -> Arc<SuperBlock> {
         let caching = fs.caching();
@@ -110,6 +122,7 @@ impl SuperBlock {
             fs,
             caching,
             read_only: AtomicBool::new(false),
+            owner: OnceLock::new(),
             rename_lock: Mutex::new(()),
             ring: Mutex::new(ring),
             watched: Mutex::default(),

@@ -180,7 +180,8 @@ pub trait Inode: Any + Send + Sync {
     }
     /// Makes a regular file.
     fn create(&self, _cx: &Caller<'_>, _name: &[u8], _new: NewNode) -> Result<Arc<dyn Inode>> {
-        Err(EPERM)
+        // As where the operation is missing (`lookup_open`).
+        Err(EACCES)
     }
     fn mkdir(&self, _cx: &Caller<'_>, _name: &[u8], _new: NewNode) -> Result<Arc<dyn Inode>> {
         Err(EPERM)
@@ -298,20 +299,21 @@ pub fn generic_permission(p: Perm, kind: FileType, cred: &Credentials, want: Wan
     if want.bits() & !bits == 0 {
         return Ok(());
     }
+    let over = |cap| cred.has_over(cap, p.uid, p.gid);
     if kind == FileType::Directory {
-        if !want.contains(Want::WRITE) && cred.has(Caps::DAC_READ_SEARCH) {
+        if !want.contains(Want::WRITE) && over(Caps::DAC_READ_SEARCH) {
             return Ok(());
         }
-        return if cred.has(Caps::DAC_OVERRIDE) {
+        return if over(Caps::DAC_OVERRIDE) {
             Ok(())
         } else {
             Err(EACCES)
         };
     }
-    if want == Want::READ && cred.has(Caps::DAC_READ_SEARCH) {
+    if want == Want::READ && over(Caps::DAC_READ_SEARCH) {
         return Ok(());
     }
-    if (!want.contains(Want::EXEC) || p.mode & 0o111 != 0) && cred.has(Caps::DAC_OVERRIDE) {
+    if (!want.contains(Want::EXEC) || p.mode & 0o111 != 0) && over(Caps::DAC_OVERRIDE) {
         return Ok(());
     }
     Err(EACCES)
@@ -320,7 +322,7 @@ pub fn generic_permission(p: Perm, kind: FileType, cred: &Credentials, want: Wan
 /// `inode_owner_or_capable`.
 #[must_use]
 pub fn owner_or_capable(p: Perm, cred: &Credentials) -> bool {
-    cred.fsuid == p.uid || cred.has(Caps::FOWNER)
+    cred.fsuid == p.uid || cred.has_over_user(Caps::FOWNER, p.uid)
 }
 
 /// A place for an object that lives as long as its users: a FIFO's pipe, a socket bound to a name.

@@ -41,6 +41,7 @@ pub mod locks;
 pub mod mount;
 pub mod namespace;
 pub mod ops;
+pub mod userns;
 pub mod vfs;
 pub mod walk;
 pub mod watch;

@@ -22,6 +22,8 @@ bitflags::bitflags! {
         const NODIRATIME = 2048;
         const RELATIME = 1 << 21;
         const UNBINDABLE = 1 << 17;
+        /// Ours: it cannot be taken from what it covers (`MNT_LOCKED`).
+        const LOCKED = 1 << 23;
     }
 }
 
@@ -29,7 +31,8 @@ impl MountFlags {
     /// The flags that `MS_*` ask for; the access times' rule is relatime where nothing else is said.
     #[must_use]
     pub fn from_ms(ms: u32) -> MountFlags {
-        let mut f = MountFlags::from_bits_truncate(ms) - MountFlags::UNBINDABLE;
+        let mut f =
+            MountFlags::from_bits_truncate(ms) - MountFlags::UNBINDABLE - MountFlags::LOCKED;
         if ms & (abi::linux::MS_STRICTATIME | abi::linux::MS_NOATIME) == 0 {
             f |= MountFlags::RELATIME;
         } else {
@@ -78,6 +81,8 @@ pub struct Mount {
     /// The device or source that was named at `mount(2)`.
     pub source: String,
     flags: AtomicU32,
+    /// Flags that cannot be taken away: the mount came from a more privileged namespace (`MNT_LOCK_*`).
+    kept: AtomicU32,
     pub(crate) attached: RwLock<Option<Attached>>,
     /// By the address of the dentry that each is mounted on, which the child holds.
     pub(crate) children: RwLock<BTreeMap<usize, Arc<Mount>>>,
@@ -95,6 +100,7 @@ impl Mount {
             root,
             source: source.to_owned(),
             flags: AtomicU32::new(flags.bits()),
+            kept: AtomicU32::new(0),
             attached: RwLock::new(None),
             children: RwLock::new(BTreeMap::new()),
         })
@@ -106,6 +112,17 @@ impl Mount {
     #[must_use]
     pub fn flags(&self) -> MountFlags {
         MountFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
+    }
+    pub(crate) fn kept(&self) -> MountFlags {
+        MountFlags::from_bits_retain(self.kept.load(Ordering::Relaxed))
+    }
+    pub(crate) fn keep(&self, f: MountFlags) {
+        self.kept.fetch_or(f.bits(), Ordering::Relaxed);
+    }
+    /// Whether it is locked to what it covers.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.flags().contains(MountFlags::LOCKED)
     }
     pub(crate) fn set_flags(&self, f: MountFlags) {
         self.flags.store(f.bits(), Ordering::Relaxed);

@@ -4,10 +4,12 @@
 //! `mount --make-rprivate /`. Requests to change propagation are accepted; only `unbindable` has an effect.
 
 use crate::dentry::Dentry;
+use crate::fs::dynamic::DynInode;
 use crate::mount::{Mount, MountFlags, Path};
+use crate::userns::{NsId, UserNs};
 use crate::vfs::Vfs;
 use abi::Result;
-use abi::errno::{EAGAIN, EBUSY, EINVAL, ELOOP, ENOENT, ENOSPC, ENOTDIR};
+use abi::errno::{EAGAIN, EBUSY, EINVAL, ELOOP, ENOENT, ENOSPC, ENOTDIR, EPERM};
 use abi::linux::{MNT_DETACH, MNT_EXPIRE, MNT_FORCE};
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -19,10 +21,17 @@ const MOUNT_MAX: usize = 100_000;
 /// A mount namespace: a tree of mounts.
 pub struct MountNamespace {
     vfs: Arc<Vfs>,
-    /// As `/proc/PID/ns/mnt` shows it.
+    /// Newer ones have higher numbers.
     pub id: u64,
+    ns: NsId,
+    user: UserNs,
     root: RwLock<Arc<Mount>>,
 }
+
+/// The rules for access times.
+const ATIME: MountFlags = MountFlags::NOATIME
+    .union(MountFlags::NODIRATIME)
+    .union(MountFlags::RELATIME);
 
 /// Mounts of a copy, by the ids of what they are copies of.
 pub type ById = HashMap<u64, Arc<Mount>>;
@@ -47,8 +56,20 @@ impl MountNamespace {
         Arc::new(MountNamespace {
             vfs: vfs.clone(),
             id: vfs.new_id(),
+            ns: NsId::initial(0xf000_0000),
+            user: UserNs::default(),
             root: RwLock::new(m),
         })
+    }
+    /// As `/proc/PID/ns/mnt` shows it.
+    #[must_use]
+    pub fn ino(&self) -> u32 {
+        self.ns.ino
+    }
+    /// Who may mount in it.
+    #[must_use]
+    pub fn user(&self) -> &UserNs {
+        &self.user
     }
     #[must_use]
     pub fn vfs(&self) -> &Arc<Vfs> {
@@ -72,6 +93,11 @@ impl MountNamespace {
     #[must_use]
     pub fn mounts(&self) -> Vec<Arc<Mount>> {
         subtree(&self.root_mount())
+    }
+    /// A namespace's file, which is on no mount, can be mounted; a mount namespace's only in an older one, so
+    /// that none holds itself (`mnt_ns_loop`).
+    fn may_show_namespace(&self, d: &Arc<Dentry>) -> bool {
+        holds_mounts(d).is_some_and(|n| n == 0 || n > self.id)
     }
     fn room(&self, more: usize) -> Result<()> {
         if self.mounts().len() + more > MOUNT_MAX {
@@ -124,7 +150,14 @@ impl MountNamespace {
         if from.mnt.flags().contains(MountFlags::UNBINDABLE) {
             return Err(EINVAL);
         }
-        if !self.owns(&from.mnt) {
+        if !self.owns(&from.mnt) && !self.may_show_namespace(&from.dentry) {
+            return Err(EINVAL);
+        }
+        // What lies below a locked mount must not come to light.
+        let locked = |c: &Arc<Mount>| {
+            c.is_locked() && c.parent().is_some_and(|(_, at)| at.is_below(&from.dentry))
+        };
+        if recursive == Recursive::No && from.mnt.children().iter().any(locked) {
             return Err(EINVAL);
         }
         let m = self.copy_tree(&from.mnt, &from.dentry, recursive, &mut HashMap::new())?;
@@ -142,9 +175,12 @@ impl MountNamespace {
     ) -> Result<Arc<Mount>> {
         let make = |m: &Mount, root: Arc<Dentry>| {
             let flags = m.flags() - MountFlags::UNBINDABLE;
-            Mount::new(self.vfs.new_id(), root, flags, &m.source)
+            let new = Mount::new(self.vfs.new_id(), root, flags, &m.source);
+            new.keep(m.kept());
+            new
         };
         let top = make(m, root.clone());
+        top.set_flags(top.flags() - MountFlags::LOCKED);
         map.insert(m.id, top.clone());
         if recursive == Recursive::No {
             return Ok(top);
@@ -155,7 +191,8 @@ impl MountNamespace {
             let Some((parent, at)) = old.parent() else {
                 continue;
             };
-            if old.flags().contains(MountFlags::UNBINDABLE) {
+            let names_mounts = holds_mounts(&old.root).is_some_and(|n| n > 0);
+            if old.flags().contains(MountFlags::UNBINDABLE) || names_mounts {
                 continue;
             }
             if Arc::ptr_eq(&parent, m) && !at.is_below(root) {
@@ -174,6 +211,9 @@ impl MountNamespace {
     /// `MS_MOVE`.
     pub fn move_mount(&self, from: &Path, to: &Path) -> Result<()> {
         let _g = self.vfs.mount_lock.lock();
+        if from.mnt.is_locked() {
+            return Err(EINVAL);
+        }
         let t = self.target(to, from.is_dir())?;
         if !from.is_mount_root() || !self.owns(&from.mnt) || from.mnt.parent().is_none() {
             return Err(EINVAL);
@@ -198,7 +238,7 @@ impl MountNamespace {
         }
         let _g = self.vfs.mount_lock.lock();
         path.follow_down();
-        if !path.is_mount_root() || !self.owns(&path.mnt) {
+        if !path.is_mount_root() || !self.owns(&path.mnt) || path.mnt.is_locked() {
             return Err(EINVAL);
         }
         let mnt = path.mnt;
@@ -228,7 +268,12 @@ impl MountNamespace {
         if !path.is_mount_root() || !self.owns(&path.mnt) {
             return Err(EINVAL);
         }
-        let keep = path.mnt.flags() & MountFlags::UNBINDABLE;
+        let (old, kept) = (path.mnt.flags(), path.mnt.kept());
+        let access = old.symmetric_difference(flags) & ATIME;
+        if !flags.contains(kept - ATIME) || !kept.is_empty() && !access.is_empty() {
+            return Err(EPERM);
+        }
+        let keep = old & (MountFlags::UNBINDABLE | MountFlags::LOCKED);
         path.mnt.set_flags(flags | keep);
         Ok(())
     }
@@ -251,6 +296,20 @@ impl MountNamespace {
         Ok(())
     }
 
+    /// Whether a mount of this type shows all of itself, so that another may be made by whom no capability of the
+    /// initial namespace lets (`mnt_already_visible`): `flags` are the new one's.
+    #[must_use]
+    pub fn shows_all(&self, fs: &str, flags: MountFlags) -> bool {
+        let _g = self.vfs.mount_lock.lock();
+        self.mounts().iter().any(|m| {
+            m.sb().fs.name() == fs
+                && m.root.parent().is_none()
+                && flags.contains(m.kept() & MountFlags::RDONLY)
+                && (!m.sb().is_read_only() || flags.contains(MountFlags::RDONLY))
+                && !m.children().iter().any(|c| c.is_locked())
+        })
+    }
+
     /// `pivot_root(2)`: `root` is the caller's root directory.
     pub fn pivot_root(&self, root: &Path, new: &Path, put_old: &Path) -> Result<()> {
         let _g = self.vfs.mount_lock.lock();
@@ -271,8 +330,15 @@ impl MountNamespace {
         if !root.is_mount_root() || !new.is_mount_root() {
             return Err(EINVAL);
         }
+        if new.mnt.is_locked() {
+            return Err(EINVAL);
+        }
         if !old.is_under(new) || !new.is_under(root) {
             return Err(EINVAL);
+        }
+        if root.mnt.is_locked() {
+            new.mnt.set_flags(new.mnt.flags() | MountFlags::LOCKED);
+            root.mnt.set_flags(root.mnt.flags() - MountFlags::LOCKED);
         }
         let above = root.mnt.parent();
         new.mnt.detach();
@@ -289,15 +355,30 @@ impl MountNamespace {
         Ok(())
     }
 
-    /// A copy of the whole namespace, and which mount became which (by the old one's id).
-    pub fn copy(&self) -> Result<(Arc<MountNamespace>, ById)> {
+    /// A copy of the whole namespace that `user` owns, and which mount became which (by the old one's id).
+    pub fn copy(&self, ns: NsId, user: &UserNs) -> Result<(Arc<MountNamespace>, ById)> {
         let _g = self.vfs.mount_lock.lock();
         let root = self.root_mount();
         let mut map = HashMap::new();
         let top = self.copy_tree(&root, &root.root, Recursive::Yes, &mut map)?;
+        // Who had no say over the mounts before cannot take one from another, nor a flag (`lock_mnt_tree`).
+        if *user != self.user {
+            const FLAGS: MountFlags = MountFlags::RDONLY
+                .union(MountFlags::NOSUID)
+                .union(MountFlags::NODEV)
+                .union(MountFlags::NOEXEC);
+            for m in subtree(&top) {
+                m.keep(m.flags() & FLAGS | ATIME);
+                if !Arc::ptr_eq(&m, &top) {
+                    m.set_flags(m.flags() | MountFlags::LOCKED);
+                }
+            }
+        }
         let ns = MountNamespace {
             vfs: self.vfs.clone(),
             id: self.vfs.new_id(),
+            ns,
+            user: user.clone(),
             root: RwLock::new(top),
         };
         Ok((Arc::new(ns), map))
@@ -361,6 +442,15 @@ fn subtree(m: &Arc<Mount>) -> Vec<Arc<Mount>> {
         i += 1;
     }
     all
+}
+
+/// For a namespace's file: the mount namespace's number, 0 for the other kinds.
+fn holds_mounts(d: &Arc<Dentry>) -> Option<u64> {
+    if d.sb().fs.name() != "nsfs" {
+        return None;
+    }
+    let inode = d.inode().ok()?;
+    crate::inode::downcast::<DynInode>(inode).map(DynInode::identity)
 }
 
 /// The path of `d` inside its file system.

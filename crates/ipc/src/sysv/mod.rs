@@ -16,6 +16,7 @@ use abi::errno::{EACCES, EEXIST, EINVAL, ENOENT, ENOSPC, EPERM};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
+use vfs::userns::UserNs;
 use vfs::{Caps, Credentials};
 
 pub const IPC_CREAT: u32 = 0o1000;
@@ -50,6 +51,8 @@ pub struct Perm {
     pub cuid: u32,
     pub cgid: u32,
     pub mode: u32,
+    /// Whose administrators may all.
+    pub user: UserNs,
     seq: u16,
 }
 
@@ -66,7 +69,7 @@ impl Perm {
         } else if self.in_group(cred, self.cgid) || self.in_group(cred, self.gid) {
             granted >>= 3;
         }
-        if asked & !granted & 7 != 0 && !cred.has(Caps::IPC_OWNER) {
+        if asked & !granted & 7 != 0 && !cred.has_in(&self.user, Caps::IPC_OWNER) {
             return Err(EACCES);
         }
         Ok(())
@@ -76,7 +79,10 @@ impl Perm {
     }
     /// Removing and changing: the owner, the creator, the administrator.
     pub fn check_owner(&self, cred: &Credentials) -> Result<()> {
-        if cred.euid == self.cuid || cred.euid == self.uid || cred.has(Caps::SYS_ADMIN) {
+        if cred.euid == self.cuid
+            || cred.euid == self.uid
+            || cred.has_in(&self.user, Caps::SYS_ADMIN)
+        {
             Ok(())
         } else {
             Err(EPERM)
@@ -131,12 +137,20 @@ struct Inner<T> {
 
 /// All objects of one kind.
 pub struct Registry<T> {
+    user: UserNs,
     inner: Mutex<Inner<T>>,
 }
 
 impl<T> Default for Registry<T> {
     fn default() -> Self {
+        Self::owned_by(&UserNs::default())
+    }
+}
+
+impl<T> Registry<T> {
+    fn owned_by(user: &UserNs) -> Self {
         Registry {
+            user: user.clone(),
             inner: Mutex::new(Inner {
                 by_index: BTreeMap::new(),
                 by_key: HashMap::new(),
@@ -186,6 +200,7 @@ impl<T: Object> Registry<T> {
             cuid: cred.euid,
             cgid: cred.egid,
             mode: flags & 0o777,
+            user: self.user.clone(),
             seq,
         };
         let t = make(id, perm)?;
@@ -270,10 +285,15 @@ pub struct IpcNamespace {
 impl IpcNamespace {
     #[must_use]
     pub fn new() -> Arc<IpcNamespace> {
+        Self::owned_by(&UserNs::default())
+    }
+    /// A namespace that belongs to a user namespace.
+    #[must_use]
+    pub fn owned_by(user: &UserNs) -> Arc<IpcNamespace> {
         Arc::new_cyclic(|me| IpcNamespace {
-            shm: Registry::default(),
-            sem: Registry::default(),
-            msg: Registry::default(),
+            shm: Registry::owned_by(user),
+            sem: Registry::owned_by(user),
+            msg: Registry::owned_by(user),
             undo_users: std::sync::atomic::AtomicUsize::new(0),
             me: me.clone(),
         })

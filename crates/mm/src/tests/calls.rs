@@ -326,8 +326,10 @@ fn many_mappings_stay_fast() {
 #[test]
 fn private_copies_end_with_the_file() {
     let a = app();
+    let other = Clas::new().unwrap();
     for f in [
         TestFile::frames(a.mm.clas(), 4),
+        TestFile::frames(&other, 4),
         TestFile::host(a.mm.clas(), 4 * P),
     ] {
         let at = a.map(Va(0), 4 * P, RW, 0, Some(f.file())).unwrap().0;
@@ -435,4 +437,45 @@ fn faults_of_an_unknown_kind() {
     a.load(at).unwrap();
     assert_eq!(fault(), Ok(()));
     assert_eq!(fault().map_err(|e| e.signal), Err(SIGSEGV));
+}
+
+/// Containers of one sandbox share memory: each maps the frames of the other's CLAS.
+#[test]
+fn frames_of_another_clas() {
+    let (a, other) = (app(), Clas::new().unwrap());
+    let b = App::new(&other);
+    let f = TestFile::frames(&other, 4);
+    f.put(P, b"hello");
+    let at = a.map(Va(0), 4 * P, RW, MAP_SHARED, Some(f.file())).unwrap();
+    let there = b.map(Va(0), 4 * P, RW, MAP_SHARED, Some(f.file())).unwrap();
+    // Both see one memory, through copies and through the host's mapping.
+    assert_eq!(a.load(at.0 + P), Ok(b'h'));
+    a.store(at.0 + P, 7).unwrap();
+    assert_eq!(b.load(there.0 + P), Ok(7));
+    b.mm.copy_out(Va(there.0 + 2 * P), b"there").unwrap();
+    let mut buf = [0; 5];
+    a.mm.copy_in(Va(at.0 + 2 * P), &mut buf).unwrap();
+    assert_eq!(&buf, b"there");
+    // A word is one word for both, also as an atomic.
+    let word = Va(at.0 + 3 * P);
+    let add = |m: &App, va| {
+        m.mm.with_atomic_u32(va, Access::Write, |w| w.fetch_add(1, Ordering::Relaxed))
+    };
+    assert_eq!(add(&a, word), Ok(0));
+    assert_eq!(add(&b, Va(there.0 + 3 * P)), Ok(1));
+    assert_eq!(
+        a.mm.futex_key_shared(word, Access::Read),
+        b.mm.futex_key_shared(Va(there.0 + 3 * P), Access::Read)
+    );
+    // A private copy is in the own CLAS.
+    let mine = a.map(Va(0), 4 * P, RW, 0, Some(f.file())).unwrap();
+    a.store(mine.0, 9).unwrap();
+    assert_eq!(b.load(there.0), Ok(0));
+    // Nothing refers to frames that the file gives back.
+    f.cut(P);
+    assert_eq!(a.load(at.0 + 2 * P).map_err(|e| e.signal), Err(SIGBUS));
+    a.check();
+    b.check();
+    drop((a, b, f));
+    assert_eq!(other.stats().allocated, 0);
 }

@@ -27,9 +27,9 @@ fn identity(who: &Caller<'_>, claimed: Option<Ucred>) -> Result<Ucred> {
             gid: c.gid,
         });
     };
-    let pid = u.pid == who.pid || c.has(Caps::SYS_ADMIN);
-    let uid = [c.uid, c.euid, c.suid].contains(&u.uid) || c.has(Caps::SETUID);
-    let gid = [c.gid, c.egid, c.sgid].contains(&u.gid) || c.has(Caps::SETGID);
+    let pid = u.pid == who.pid || who.any_pid;
+    let uid = [c.uid, c.euid, c.suid].contains(&u.uid) || c.has_own(Caps::SETUID);
+    let gid = [c.gid, c.egid, c.sgid].contains(&u.gid) || c.has_own(Caps::SETGID);
     if pid && uid && gid { Ok(u) } else { Err(EPERM) }
 }
 

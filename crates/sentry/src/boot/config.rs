@@ -1,5 +1,6 @@
 //! What the starter tells the Sentry.
 
+use crate::task::seccomp::bpf::Insn;
 use hostcall::HostFd;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -13,11 +14,17 @@ pub enum PlatformKind {
 }
 
 /// The network that the application sees.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Default)]
 pub enum Net {
     /// Only a loopback of its own.
     #[default]
     None,
+    /// The host's sockets.
+    Host {
+        /// Makes them.
+        broker: HostFd,
+        interfaces: Vec<net::host::Interface>,
+    },
 }
 
 /// Where the first program's standard streams lead.
@@ -49,6 +56,8 @@ pub enum Layer {
     /// To memory, gone with the container.
     #[default]
     Memory,
+    /// To [`Config::layer`], gone with the container.
+    File,
     /// To the root directory itself.
     None,
 }
@@ -125,6 +134,8 @@ pub struct ContainerSpec {
     pub sysctls: Vec<(String, String)>,
     /// Tasks that there may be; 0 for no limit but the kernel's own.
     pub pids_limit: u32,
+    /// The seccomp filter of every program that is started from outside, and so of all; empty for none.
+    pub seccomp: Vec<Insn>,
 }
 
 /// Tracing wishes.
@@ -187,12 +198,28 @@ pub struct ExecSpec {
     pub preserved: u32,
 }
 
+/// The body of [`control::JOIN`], as JSON.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct JoinSpec {
+    pub container: ContainerSpec,
+    pub first: ExecSpec,
+    /// Which namespaces are its own, rather than the sandbox's.
+    pub own_pids: bool,
+    pub own_uts: bool,
+    pub own_ipc: bool,
+    pub own_net: bool,
+    /// A file for the root's changes comes with the request.
+    pub has_layer: bool,
+}
+
 /// All of it.
 pub struct Config {
     pub platform: PlatformKind,
     /// The channel to the Gofer.
     pub gofer: HostFd,
     pub container: ContainerSpec,
+    /// For [`Layer::File`]: an empty file without a name, on the host.
+    pub layer: Option<HostFd>,
     pub net: Net,
     pub stdio: Stdio,
     /// Descriptors that the first program gets as 3 and up.
@@ -257,6 +284,10 @@ pub mod control {
 
     /// Starter → Sentry: tasks that there may be, 0 for no limit; `u32`.
     pub const PIDS_LIMIT: u32 = 16;
+
+    /// Starter → Sentry, from the root container's only: one more container; `u32` number; descriptors: a file
+    /// with a [`JoinSpec`](super::JoinSpec), then those that [`join`](super::super::join) names.
+    pub const JOIN: u32 = 17;
 
     /// Every process.
     pub const ALL: u32 = u32::MAX;

@@ -2,6 +2,7 @@
 
 use super::config::{ProcessSpec, Stdio, control};
 use super::{Boot, Failure, mounts, or};
+use crate::container::Container;
 use crate::fs::console;
 use crate::fs::host_stream::HostStream;
 use crate::kernel::Kernel;
@@ -9,7 +10,7 @@ use crate::task::exec::ExecRequest;
 use crate::task::limits::{COUNT, Limit, Limits};
 use crate::task::list::Process;
 use crate::task::signal::{Actions, AltStack, SIG_IGN, SigAction};
-use crate::task::{Task, ThreadGroup, clone, exec};
+use crate::task::{Task, ThreadGroup, clone, exec, seccomp};
 use abi::errno::{EACCES, EAGAIN, ENOENT, ENOEXEC, ENOMEM, ENOTDIR, ESRCH};
 use abi::{Result, SigSet, Signal};
 use hostcall::HostFd;
@@ -58,6 +59,7 @@ fn forget(task: &Arc<Task>) {
     drop(task.take_files());
     let mut l = task.kernel.tasks.lock();
     l.remove_task(task);
+    task.group.container.forget_first(task.tid);
     let gone = l.reap(task.tid);
     drop(l);
     drop(gone);
@@ -101,20 +103,32 @@ fn limits(p: &ProcessSpec) -> Limits {
 /// Makes the process, up to its first instruction.
 pub fn prepare(
     kernel: &Arc<Kernel>,
-    fs: Arc<FsContext>,
+    container: &Arc<Container>,
     spec: ProcessSpec,
     stdio: Stdio,
     preserved: Vec<HostFd>,
 ) -> core::result::Result<Launch, Failure> {
     let cred = credentials(&spec);
     let name = String::from_utf8_lossy(spec.argv.first().map_or(b"", Vec::as_slice)).into_owned();
+    let root = container.root().ok_or("the container is not ready")?;
+    let fs = FsContext::new(&root.mounts);
     fs.set_umask(spec.umask);
     let files = FdTable::new();
     let space = or(kernel.platform.new_address_space(), "make an address space")?;
-    let mm = mm::Mm::new(kernel.clas.clone(), space);
+    let mm = mm::Mm::new(container.clas.clone(), space);
     let mut list = kernel.tasks.lock();
-    let tgid = or(list.new_tid(), "number the process")?;
-    let group = ThreadGroup::new(tgid, Arc::new(RwLock::new(actions(&spec))), limits(&spec));
+    let pid = or(
+        list.new_pid(&container.ns.pid_for_children),
+        "number the process",
+    )?;
+    let tgid = pid.id;
+    let actions = Arc::new(RwLock::new(actions(&spec)));
+    let group = ThreadGroup::new(pid, container, actions, limits(&spec));
+    let is_first = container.note_first(tgid);
+    // Process 1 of a namespace below the initial one is protected anyway.
+    if tgid == 1 && container.is_managed {
+        group.unkillable.store(true, Ordering::Relaxed);
+    }
     group
         .oom_score_adj
         .store(spec.oom_score_adj, Ordering::Relaxed);
@@ -125,10 +139,15 @@ pub fn prepare(
         fs.clone(),
         files.clone(),
         cred.clone(),
+        container.ns.clone(),
     );
     task.set_mask(SigSet(spec.blocked));
     task.no_new_privs
         .store(spec.no_new_privs, Ordering::Relaxed);
+    // Its container's root, which has no limit.
+    let cgroup = Arc::clone(&container.ns.cgroup);
+    cgroup.try_charge().unwrap_or_default();
+    crate::cgroup::begin(&list, &group, &cgroup);
     list.add_process(Process {
         group,
         parent: 0,
@@ -172,7 +191,7 @@ pub fn prepare(
         changed,
         &format!("change to directory {}", String::from_utf8_lossy(&spec.cwd)),
     )?;
-    streams(kernel, &task, &files, stdio, &as_user(&root))?;
+    streams(&task, &files, stdio, &as_user(&root), is_first)?;
     for (n, fd) in preserved.into_iter().enumerate() {
         let f = inherited(&task, fd)?;
         let n = 3 + n as i32;
@@ -190,6 +209,10 @@ pub fn prepare(
         envp: spec.envp,
     };
     let thread = exec::prepare(&task, &req).map_err(cannot_run)?;
+    let filter = &container.seccomp;
+    if !filter.is_empty() && seccomp::install(&task, filter, 0).is_err() {
+        return Err("the seccomp filter cannot be installed".into());
+    }
     undo.keep();
     Ok(Launch {
         task,
@@ -295,11 +318,11 @@ fn inherited(task: &Task, fd: HostFd) -> core::result::Result<Arc<File>, Failure
 }
 
 fn streams(
-    kernel: &Arc<Kernel>,
     task: &Arc<Task>,
     files: &Arc<FdTable>,
     stdio: Stdio,
     root: &PathCx<'_>,
+    is_first: bool,
 ) -> core::result::Result<(), Failure> {
     let install = |n: i32, f: Arc<File>| files.install_at(n, f, CloseOnExec::No, 3);
     match stdio {
@@ -331,11 +354,11 @@ fn streams(
             cols,
             stderr,
         } => {
-            let devpts = &kernel.terminals.devpts;
-            let master = or(devpts.open_master(), "make a terminal")?;
+            let container = &task.group.container;
+            let master = or(container.devpts.open_master(), "make a terminal")?;
             master.unlock();
             master.set_window_size(rows, cols, 0, 0);
-            kernel.terminals.adopt(task.tid, master.pty());
+            task.kernel.terminals.adopt(task.tid, master.pty());
             let path = format!("/dev/pts/{}", master.pty().index);
             let how = vfs::ops::OpenHow::new(O_RDWR | vfs::file::O_NOCTTY, 0);
             let f = match root.open(&At::Cwd, path.as_bytes(), how) {
@@ -343,7 +366,7 @@ fn streams(
                     let owner = task.cred().uid;
                     // As login programs do; a container's user opens it by name, too.
                     let _ = root.chown(&At::Cwd, path.as_bytes(), Some(owner), None, 0);
-                    if task.tid == 1 && kernel.shows_console() {
+                    if is_first && container.is_managed {
                         let _ = mounts::show_at(root, &path, "/dev/console");
                     }
                     f
@@ -364,7 +387,7 @@ fn streams(
                 )?;
             }
             let console = console::start(host, master.clone());
-            kernel.set_console(task.tid, console, &master);
+            container.set_console(task.tid, console, &master);
         }
     }
     Ok(())

@@ -4,12 +4,14 @@
 //! file systems; then `seal` (the empty root, no capabilities, the allow-list); then the first program and
 //! the service threads.
 
+mod changes;
 pub mod config;
+mod join;
 mod launch;
 mod mounts;
 mod serve;
 
-pub use mounts::Made;
+pub use mounts::{Made, MadeBy};
 
 use crate::fs::terminals::Terminals;
 use crate::kernel::{Kernel, Parts};
@@ -22,7 +24,7 @@ use ipc::timer::TimerService;
 use launch::Launch;
 use platform::Platform;
 use std::sync::Arc;
-use vfs::{FsContext, Vfs};
+use vfs::Vfs;
 use wait::{Blocker, Parker};
 
 /// The exit status of a Sentry that could not start its program.
@@ -95,6 +97,14 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         )?),
     };
     let clas = or(Clas::new(), "make the memory file")?;
+    let (net, host_network) = match config.net {
+        config::Net::None => (net::NetNamespace::new(), None),
+        config::Net::Host { broker, interfaces } => {
+            let edges = or(hostcall::inet::Edges::new(), "watch the host's sockets")?;
+            let h = net::host::HostNetwork::new(broker, edges, interfaces);
+            (net::NetNamespace::of_host(h.clone()), Some(h))
+        }
+    };
     let total_memory = hostcall::process::total_memory();
     let cpus = hostcall::process::cpu_count();
     // Needs one thread, and the zygote cloned before.
@@ -120,7 +130,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         platform,
         clas,
         vfs,
-        net: net::NetNamespace::new(),
+        net,
         timers: TimerService::new(),
         terminals: Terminals::new(),
         strace,
@@ -131,20 +141,40 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         total_memory,
         drain: config.drain,
         is_container: config.container.standard_devices,
+        seccomp: config.container.seccomp.clone(),
+        task_limit: config.container.pids_limit,
     });
     kernel.terminals.attach(&kernel);
+    if let Some(h) = host_network {
+        let k = kernel.clone();
+        let made = std::thread::Builder::new()
+            .name("host-network".into())
+            .stack_size(64 << 10)
+            .spawn(move || k.guard(|| h.serve()));
+        made.map_err(|_| "no thread can be made for the host's network")?;
+    }
     mounts::register(&kernel);
-    kernel.uts.write().domainname = match config.container.domainname.as_str() {
+    kernel.initial.uts.write().domainname = match config.container.domainname.as_str() {
         "" => b"(none)".to_vec(),
         d => d.as_bytes().to_vec(),
     };
-    kernel.set_task_limit(config.container.pids_limit);
-    let ns = mounts::tree(&kernel, &client, &config.container)?;
-    let fs = FsContext::new(&ns);
-    kernel.set_container(ns);
-    let first = launch::prepare(&kernel, fs, config.init, config.stdio, config.preserved)?;
+    let root = mounts::tree(
+        &kernel,
+        &kernel.root,
+        &client,
+        &config.container,
+        config.layer,
+    )?;
+    kernel.root.set_root(root);
+    let first = launch::prepare(
+        &kernel,
+        &kernel.root,
+        config.init,
+        config.stdio,
+        config.preserved,
+    )?;
     if config.held {
-        kernel.tell_starter(control::READY, &[]);
+        kernel.root.tell(control::READY, &[]);
         return Ok((kernel, Some(first)));
     }
     first.start()?;

@@ -3,12 +3,15 @@
 use super::config::{ContainerSpec, DeviceNode, IdRange, Layer, MountKind, MountSpec};
 use super::{Failure, or};
 use crate::Kernel;
+use crate::container::{Container, Root};
 use abi::Result;
 use abi::errno::{EEXIST, ENOENT};
 use abi::linux::MS_BIND;
+use clas::Clas;
 use gofer::client::Client;
 use goferfs::{GoferFs, IdMaps, Ids, Options, Sharing};
-use std::sync::Arc;
+use hostcall::HostFd;
+use std::sync::{Arc, Weak};
 use vfs::file::FileOps;
 use vfs::fs::overlay::Overlay;
 use vfs::fs::tmpfs::{self, Tmpfs, TmpfsType};
@@ -35,29 +38,61 @@ pub fn register(kernel: &Arc<Kernel>) {
     vfs.set_special_files(Arc::new(Fifos));
     let pages = kernel.total_memory / abi::PAGE_SIZE;
     for name in ["tmpfs", "devtmpfs", "mqueue"] {
-        let t = TmpfsType {
-            clas: kernel.clas.clone(),
-            default: tmpfs::Options {
-                max_pages: pages / 2,
-                ..Default::default()
-            },
-            total_pages: pages,
+        let kernel = Arc::downgrade(kernel);
+        vfs.register_fs(
             name,
-        };
-        vfs.register_fs(name, Arc::new(t));
+            Arc::new(OwnTmpfs {
+                kernel,
+                pages,
+                name,
+            }),
+        );
     }
     crate::fs::proc::register(kernel);
     crate::fs::sys::register(kernel);
-    crate::fs::sys::register_cgroup(kernel);
+    crate::fs::overlay::register(kernel);
+    crate::cgroup::files::register(kernel);
     crate::fs::dev::register(kernel);
+}
+
+/// tmpfs in the memory of the container that mounts it.
+struct OwnTmpfs {
+    kernel: Weak<Kernel>,
+    /// The machine's memory.
+    pages: u64,
+    name: &'static str,
+}
+
+impl FsType for OwnTmpfs {
+    fn mount(
+        &self,
+        vfs: &Arc<vfs::Vfs>,
+        cx: &Caller<'_>,
+        source: &str,
+        data: &str,
+    ) -> Result<Arc<Dentry>> {
+        let kernel = self.kernel.upgrade().ok_or(ENOENT)?;
+        let t = TmpfsType {
+            clas: kernel.container_of(cx.task).clas.clone(),
+            default: tmpfs::Options {
+                max_pages: self.pages / 2,
+                ..Default::default()
+            },
+            total_pages: self.pages,
+            name: self.name,
+        };
+        t.mount(vfs, cx, source, data)
+    }
 }
 
 /// Builds the tree.
 pub fn tree(
     kernel: &Arc<Kernel>,
+    container: &Arc<Container>,
     client: &Arc<Client>,
     spec: &ContainerSpec,
-) -> core::result::Result<Arc<MountNamespace>, Failure> {
+    layer_file: Option<HostFd>,
+) -> core::result::Result<Root, Failure> {
     let vfs = &kernel.vfs;
     let ids = ids(spec);
     let attach = |root: u32, sharing: Sharing| {
@@ -71,18 +106,23 @@ pub fn tree(
             "show the host's files",
         )
     };
-    let root = match spec.root.layer {
-        Layer::Memory => {
+    let (root, layer) = match spec.root.layer {
+        Layer::Memory | Layer::File => {
             let lower = attach(spec.root.root, Sharing::Exclusive)?;
+            let memory = match layer_file {
+                Some(f) => or(Clas::on_disk(f), "use the file for the root's changes")?,
+                None => container.clas.clone(),
+            };
             // Gone with the container.
-            let (upper, _) = Tmpfs::new(vfs.new_dev(), &kernel.clas, tmpfs::Options::default());
-            or(
+            let (upper, _) = Tmpfs::new(vfs.new_dev(), &memory, tmpfs::Options::default());
+            let over = or(
                 Overlay::over(vfs, &[lower], &upper),
                 "lay a writable layer over the root",
-            )?
+            )?;
+            (over.clone(), Some(over))
         }
         // Who wants the writes on the host wants to see the host's, too.
-        Layer::None => attach(spec.root.root, Sharing::Shared)?,
+        Layer::None => (attach(spec.root.root, Sharing::Shared)?, None),
     };
     let ns = MountNamespace::new(vfs, root, MountFlags::empty(), "overlay");
     let fs = FsContext::new(&ns);
@@ -93,7 +133,7 @@ pub fn tree(
         fs: &fs,
         caller: Caller {
             cred: &cred,
-            task: &(),
+            task: container,
         },
         blocker: &boot,
     };
@@ -142,7 +182,10 @@ pub fn tree(
             "make the root read-only",
         )?;
     }
-    Ok(ns)
+    Ok(Root {
+        mounts: ns,
+        overlay: layer,
+    })
 }
 
 fn ids(spec: &ContainerSpec) -> Ids {
@@ -280,6 +323,18 @@ pub fn show_at(cx: &PathCx<'_>, what: &str, place: &str) -> Result<()> {
         ..Default::default()
     };
     cx.mount(place.as_bytes(), u64::from(MS_BIND), args)
+}
+
+/// A type of file systems whose root is made by a function that looks at who mounts it.
+pub struct MadeBy<F>(pub F);
+
+impl<F> FsType for MadeBy<F>
+where
+    F: Fn(&Arc<vfs::Vfs>, &Caller<'_>) -> Result<Arc<Dentry>> + Send + Sync,
+{
+    fn mount(&self, vfs: &Arc<vfs::Vfs>, cx: &Caller<'_>, _: &str, _: &str) -> Result<Arc<Dentry>> {
+        (self.0)(vfs, cx)
+    }
 }
 
 /// A type of file systems whose root is made by a function.

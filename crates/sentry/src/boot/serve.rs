@@ -4,26 +4,33 @@
 
 use super::config::{Census, CensusProcess, ExecSpec, Stdio, control};
 use super::launch::{self, Launch};
-use super::{Failure, or};
+use super::{Failure, changes, join, or};
+use crate::container::Container;
 use crate::kernel::Kernel;
 use abi::errno::EINTR;
 use abi::{SigInfo, Signal};
 use hostcall::HostFd;
 use std::sync::Arc;
-use vfs::FsContext;
 
 /// The longest body that is read from a descriptor.
 const BODY_MAX: usize = 16 << 20;
 
-/// Serves until the end; gives the reason.
-pub fn serve(kernel: &Arc<Kernel>, mut held: Option<Launch>) -> String {
-    let mut m = [0u8; 2048];
-    let mut fds =
-        [kernel.control.raw(), kernel.platform.end().unwrap_or(-1)].map(|fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        });
+/// Serves the root container's starter until the end; gives the reason.
+pub fn serve(kernel: &Arc<Kernel>, held: Option<Launch>) -> String {
+    let mut server = Server {
+        kernel: kernel.clone(),
+        container: kernel.root.clone(),
+        held,
+    };
+    let mut fds = [
+        kernel.root.control().raw(),
+        kernel.platform.end().unwrap_or(-1),
+    ]
+    .map(|fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    });
     loop {
         if hostcall::file::poll(&mut fds, -1) == Err(EINTR) {
             continue;
@@ -31,119 +38,190 @@ pub fn serve(kernel: &Arc<Kernel>, mut held: Option<Launch>) -> String {
         if fds[1].revents != 0 {
             return "a process that the sandbox needs was killed: the sandbox has ended".into();
         }
-        let (n, given) = match hostcall::sock::recv(kernel.control.raw(), &mut m) {
-            Ok((0, _)) => {
-                // The starter is gone; nobody waits for us.
-                hostcall::process::exit_group(72)
-            }
+        match server.next() {
+            // The starter is gone; nobody waits for us.
+            Ok(Heard::Gone) => hostcall::process::exit_group(72),
+            Ok(Heard::Word) => {}
+            Err(why) => return why,
+        }
+    }
+}
+
+/// Serves the starter of a container that has joined, until one of them ends.
+pub fn serve_joined(kernel: Arc<Kernel>, container: Arc<Container>, held: Launch) {
+    let mut server = Server {
+        kernel,
+        container,
+        held: Some(held),
+    };
+    while matches!(server.next(), Ok(Heard::Word)) {}
+    // Nobody is left who could learn of its end.
+    drop(server.held.take());
+    server.kernel.kill_container(&server.container);
+}
+
+/// What came from a starter.
+enum Heard {
+    Word,
+    /// It has closed its end.
+    Gone,
+}
+
+struct Server {
+    kernel: Arc<Kernel>,
+    container: Arc<Container>,
+    held: Option<Launch>,
+}
+
+impl Server {
+    /// Does what the next packet asks for. An error is a reason to end the sandbox.
+    fn next(&mut self) -> core::result::Result<Heard, String> {
+        let mut m = [0u8; 2048];
+        let (n, given) = match hostcall::sock::recv(self.container.control().raw(), &mut m) {
+            Ok((0, _)) => return Ok(Heard::Gone),
             Ok(r) => r,
-            Err(EINTR) => continue,
-            Err(e) => return format!("the starter cannot be heard: {e}"),
+            Err(EINTR) => return Ok(Heard::Word),
+            Err(e) => return Err(format!("the starter cannot be heard: {e}")),
         };
         let word = |at: usize| {
             (n >= at + 4).then(|| u32::from_le_bytes(m[at..at + 4].try_into().expect("4")))
         };
+        let (kernel, container) = (&self.kernel, &self.container);
         let number = word(4).unwrap_or(0);
+        let request = Request {
+            kernel: kernel.clone(),
+            container: container.clone(),
+            number,
+        };
         match word(0) {
             Some(control::WINDOW) => {
-                let process = word(8).unwrap_or(0);
-                kernel.resize_terminal(process as i32, number as u16, (number >> 16) as u16);
+                let process = word(8).unwrap_or(0) as i32;
+                container.resize_terminal(process, number as u16, (number >> 16) as u16);
             }
             Some(control::SIGNAL) => {
                 if let Some(s) = Signal::new(number as i32) {
-                    signal(kernel, s, word(8).unwrap_or(0));
+                    signal(kernel, container, s, word(8).unwrap_or(0));
                 }
             }
             Some(control::START) => {
-                if let Some(first) = held.take()
+                if let Some(first) = self.held.take()
                     && let Err(e) = first.start()
                 {
-                    return e.text;
+                    return Err(e.text);
                 }
             }
-            Some(control::PIDS_LIMIT) => kernel.set_task_limit(number),
+            Some(control::PIDS_LIMIT) => container.set_task_limit(number),
             Some(control::PAUSE) => {
-                kernel.freeze();
-                done(kernel, number, 0);
+                kernel.freeze(container);
+                request.done(0);
             }
             Some(control::RESUME) => {
-                kernel.thaw();
-                done(kernel, number, 0);
+                kernel.thaw(container);
+                request.done(0);
             }
-            Some(control::EXEC) => {
-                aside(kernel, number, move |k| {
-                    let first = execute(k, given)?;
-                    let pid = first.pid() as u32;
-                    // Before its end can be told.
-                    done(k, number, pid);
-                    if first.start().is_err() {
-                        k.tell_end_of_exec(pid as i32, 0x7e00);
-                    }
-                    Ok(None)
-                });
-            }
-            Some(control::CENSUS) => {
-                aside(kernel, number, move |k| {
-                    let body = serde_json::to_vec(&census(k)).map_err(|e| e.to_string())?;
-                    for fd in &given {
-                        or(write_all(fd, &body), "write the census")?;
-                    }
+            Some(control::EXEC) => request.aside(move |r| {
+                let first = execute(r, given)?;
+                let pid = first.pid() as u32;
+                // Before its end can be told.
+                r.done(pid);
+                if first.start().is_err() {
+                    let m = [pid.to_le_bytes(), 0x7e00u32.to_le_bytes()].concat();
+                    r.container.tell(control::EXITED, &m);
+                }
+                Ok(None)
+            }),
+            Some(control::JOIN) if Arc::ptr_eq(container, &kernel.root) => {
+                request.aside(move |r| {
+                    join::join(&r.kernel, given)?;
                     Ok(Some(0))
                 });
             }
-            Some(kind) => {
-                if kind >= control::START {
-                    refuse(kernel, number, "this version does not know that request");
+            Some(control::CHANGES) => request.aside(move |r| {
+                let root = r.container.root().ok_or("the container is not ready")?;
+                if root.overlay.is_none() {
+                    return Err(
+                        "the container writes to its root directory itself: its changes are there"
+                            .into(),
+                    );
                 }
+                let out = given.first().ok_or("there is nowhere to write to")?;
+                or(changes::write(root, out), "write the changes")?;
+                Ok(Some(0))
+            }),
+            Some(control::CENSUS) => request.aside(move |r| {
+                let body = serde_json::to_vec(&census(r)).map_err(|e| e.to_string())?;
+                for fd in &given {
+                    or(write_all(fd, &body), "write the census")?;
+                }
+                Ok(Some(0))
+            }),
+            Some(kind) if kind >= control::START => {
+                request.refuse("this version does not know that request");
             }
-            None => {}
+            _ => {}
         }
+        Ok(Heard::Word)
     }
 }
 
-fn done(kernel: &Kernel, number: u32, result: u32) {
-    let mut m = number.to_le_bytes().to_vec();
-    m.extend_from_slice(&result.to_le_bytes());
-    kernel.tell_starter(control::DONE, &m);
+/// Who asks, and where the answer goes.
+struct Request {
+    kernel: Arc<Kernel>,
+    container: Arc<Container>,
+    number: u32,
 }
 
-fn refuse(kernel: &Kernel, number: u32, why: &str) {
-    let mut m = number.to_le_bytes().to_vec();
-    m.extend_from_slice(&why.as_bytes()[..why.len().min(1024)]);
-    kernel.tell_starter(control::REFUSED, &m);
-}
+impl Request {
+    fn done(&self, result: u32) {
+        let m = [self.number.to_le_bytes(), result.to_le_bytes()].concat();
+        self.container.tell(control::DONE, &m);
+    }
 
-/// Does it on a thread of its own; `Some` result is told.
-fn aside<F>(kernel: &Arc<Kernel>, number: u32, f: F)
-where
-    F: FnOnce(&Arc<Kernel>) -> core::result::Result<Option<u32>, Failure> + Send + 'static,
-{
-    let k = kernel.clone();
-    let made = std::thread::Builder::new()
-        .name("request".into())
-        .stack_size(512 << 10)
-        .spawn(move || {
-            k.guard(|| match f(&k) {
-                Ok(Some(r)) => done(&k, number, r),
-                Ok(None) => {}
-                Err(e) => refuse(&k, number, &e.text),
+    fn refuse(&self, why: &str) {
+        let mut m = self.number.to_le_bytes().to_vec();
+        m.extend_from_slice(&why.as_bytes()[..why.len().min(1024)]);
+        self.container.tell(control::REFUSED, &m);
+    }
+
+    /// Does it on a thread of its own; `Some` result is told.
+    fn aside<F>(self, f: F)
+    where
+        F: FnOnce(&Request) -> core::result::Result<Option<u32>, Failure> + Send + 'static,
+    {
+        let (kernel, container, number) =
+            (self.kernel.clone(), self.container.clone(), self.number);
+        let made = std::thread::Builder::new()
+            .name("request".into())
+            .stack_size(512 << 10)
+            .spawn(move || {
+                let k = self.kernel.clone();
+                k.guard(|| match f(&self) {
+                    Ok(Some(r)) => self.done(r),
+                    Ok(None) => {}
+                    Err(e) => self.refuse(&e.text),
+                });
             });
-        });
-    if made.is_err() {
-        refuse(kernel, number, "no more threads can be made");
+        if made.is_err() {
+            let r = Request {
+                kernel,
+                container,
+                number,
+            };
+            r.refuse("no more threads can be made");
+        }
     }
 }
 
-fn signal(kernel: &Arc<Kernel>, s: Signal, target: u32) {
-    let groups: Vec<_> = {
-        let l = kernel.tasks.lock();
-        match target {
-            control::ALL => l.processes().map(|p| p.group.clone()).collect(),
-            0 => l.group(1).into_iter().collect(),
-            n => l.group(n as i32).into_iter().collect(),
-        }
+/// Sends a signal to the first process (0), to all, or to one; of this container only.
+fn signal(kernel: &Arc<Kernel>, container: &Arc<Container>, s: Signal, target: u32) {
+    let wanted = match target {
+        0 => container.first(),
+        n => n as i32,
     };
-    for g in groups {
+    for g in kernel.members(container) {
+        if target != control::ALL && g.tgid != wanted {
+            continue;
+        }
         // These two are obeyed from outside also by a process 1.
         match s {
             abi::signal::SIGKILL => kernel.kill_group(&g, s.number()),
@@ -155,13 +233,23 @@ fn signal(kernel: &Arc<Kernel>, s: Signal, target: u32) {
 }
 
 /// Prepares what `exec` asks for.
-fn execute(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<Launch, Failure> {
+fn execute(r: &Request, given: Vec<HostFd>) -> core::result::Result<Launch, Failure> {
     let mut given = given.into_iter();
     let body = given.next().ok_or("the request has no body")?;
     let body = or(read_all(&body), "read the request")?;
     let spec: ExecSpec =
         serde_json::from_slice(&body).map_err(|e| format!("the request is not understood: {e}"))?;
-    let stdio = match spec.terminal {
+    let stdio = stdio(&spec, &mut given)?;
+    let preserved = given.take(spec.preserved as usize).collect();
+    launch::prepare(&r.kernel, &r.container, spec.process, stdio, preserved)
+}
+
+/// The standard streams among the descriptors that came.
+pub fn stdio(
+    spec: &ExecSpec,
+    given: &mut impl Iterator<Item = HostFd>,
+) -> core::result::Result<Stdio, Failure> {
+    Ok(match spec.terminal {
         Some((rows, cols)) => Stdio::Terminal {
             host: given.next().ok_or("the request has no terminal")?,
             rows,
@@ -172,14 +260,10 @@ fn execute(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<Lau
             spec.streams
                 .map(|there| if there { given.next() } else { None }),
         ),
-    };
-    let preserved = given.take(spec.preserved as usize).collect();
-    let ns = kernel.container().ok_or("the container is not ready")?;
-    let fs = FsContext::new(&ns);
-    launch::prepare(kernel, fs, spec.process, stdio, preserved)
+    })
 }
 
-fn read_all(fd: &HostFd) -> abi::Result<Vec<u8>> {
+pub fn read_all(fd: &HostFd) -> abi::Result<Vec<u8>> {
     let mut all = Vec::new();
     let mut buf = vec![0u8; 64 << 10];
     loop {
@@ -202,12 +286,17 @@ fn write_all(fd: &HostFd, mut bytes: &[u8]) -> abi::Result<()> {
     Ok(())
 }
 
-fn census(kernel: &Arc<Kernel>) -> Census {
+fn census(r: &Request) -> Census {
+    let (kernel, container) = (&r.kernel, &r.container);
+    let ns = &container.ns.pid_for_children;
     let groups: Vec<_> = {
         let l = kernel.tasks.lock();
         l.processes()
-            .filter(|p| p.zombie.is_none())
-            .map(|p| (p.group.clone(), p.parent, p.sid, p.threads.len() as u32))
+            .filter(|p| p.zombie.is_none() && Arc::ptr_eq(&p.group.container, container))
+            .map(|p| {
+                let parent = l.group(p.parent).map_or(0, |g| g.pid.seen_in(ns));
+                (p.group.clone(), parent, p.sid, p.threads.len() as u32)
+            })
             .collect()
     };
     // Seconds since the Epoch when CLOCK_BOOTTIME was 0.
@@ -215,7 +304,7 @@ fn census(kernel: &Arc<Kernel>) -> Census {
         - hostcall::time::clock_nanos(libc::CLOCK_BOOTTIME))
         / 1_000_000_000;
     let mut c = Census {
-        memory: kernel.clas.stats().resident * abi::PAGE_SIZE,
+        memory: container.clas.stats().resident * abi::PAGE_SIZE,
         ..Census::default()
     };
     for (g, ppid, sid, threads) in groups {
@@ -230,7 +319,7 @@ fn census(kernel: &Arc<Kernel>) -> Census {
             .of_session(sid)
             .map_or_else(|| "?".into(), |p| format!("pts/{}", p.index));
         c.processes.push(CensusProcess {
-            pid: g.tgid,
+            pid: g.pid.seen_in(ns),
             ppid,
             uid: t.cred().euid,
             threads,

@@ -1,6 +1,6 @@
 //! The person's terminal joined to a pty of the sandbox: two threads copy.
 
-use crate::kernel::Console;
+use crate::container::Console;
 use abi::errno::{EAGAIN, EINTR};
 use hostcall::HostFd;
 use std::sync::Arc;
@@ -45,22 +45,30 @@ fn spawn(name: &str, f: impl FnOnce() + Send + 'static) {
         .spawn(f);
 }
 
+/// How often the input's thread looks whether the terminal is let go, in milliseconds.
+const LOOK_EVERY: i32 = 100;
+
 fn type_in(fd: i32, c: &HostConsole) {
     let mut buf = [0u8; 4096];
     loop {
+        // Not in read(2): when the program has ended, what is typed next is somebody else's, and who holds the
+        // other end must see the hang-up.
+        let mut p = [libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        let ready = hostcall::file::poll(&mut p, LOOK_EVERY);
+        if c.stop.load(Ordering::SeqCst) {
+            return;
+        }
+        if !matches!(ready, Ok(n) if n > 0) {
+            continue;
+        }
         let n = match hostcall::file::read(fd, &mut buf) {
             Ok(0) => return,
             Ok(n) => n,
-            Err(EINTR) => continue,
-            Err(EAGAIN) => {
-                let mut p = [libc::pollfd {
-                    fd,
-                    events: libc::POLLIN,
-                    revents: 0,
-                }];
-                let _ = hostcall::file::poll(&mut p, -1);
-                continue;
-            }
+            Err(EINTR | EAGAIN) => continue,
             Err(_) => return,
         };
         let mut rest = &buf[..n];

@@ -2,7 +2,7 @@
 
 use super::terminals::task_of;
 use crate::Kernel;
-use crate::boot::Made;
+use crate::boot::MadeBy;
 use abi::Result;
 use abi::errno::{EEXIST, ENOENT, ENXIO};
 use parking_lot::Mutex;
@@ -80,25 +80,40 @@ impl DynDir for PtsDir {
     }
 }
 
+/// The terminals of the caller's container.
+enum Which {
+    Ptmx,
+    Slave,
+}
+
+impl Device for Which {
+    fn open(&self, open: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>> {
+        let t = task_of(open.caller.task).ok_or(ENXIO)?;
+        let devpts = t.group.container.devpts.clone();
+        match self {
+            Which::Ptmx => PtmxDevice(devpts).open(open),
+            Which::Slave => SlaveDevice(devpts).open(open),
+        }
+    }
+}
+
 /// Registers the devices and devpts.
 pub fn register(k: &Arc<Kernel>) {
-    let d = &k.terminals.devpts;
-    k.vfs
-        .devices
-        .register(5, Some(2), Arc::new(PtmxDevice(d.clone())));
-    k.vfs
-        .devices
-        .register(136, None, Arc::new(SlaveDevice(d.clone())));
+    for (major, minor, which) in [(5, Some(2), Which::Ptmx), (136, None, Which::Slave)] {
+        k.vfs.devices.register(major, minor, Arc::new(which));
+    }
     k.vfs
         .devices
         .register(5, Some(0), Arc::new(ControllingTerminal));
-    let (devpts, clas) = (d.clone(), k.clas.clone());
+    let kernel = Arc::downgrade(k);
     k.vfs.register_fs(
         "devpts",
-        Arc::new(Made(move |vfs: &Arc<vfs::Vfs>| {
-            let (nodes, _) = Tmpfs::new(vfs.new_dev(), &clas, tmpfs::Options::default());
+        Arc::new(MadeBy(move |vfs: &Arc<vfs::Vfs>, caller: &Caller<'_>| {
+            let kernel = kernel.upgrade().ok_or(ENXIO)?;
+            let c = kernel.container_of(caller.task);
+            let (nodes, _) = Tmpfs::new(vfs.new_dev(), &c.clas, tmpfs::Options::default());
             let dir = PtsDir {
-                devpts: devpts.clone(),
+                devpts: c.devpts.clone(),
                 nodes,
                 made: Mutex::default(),
             };

@@ -1,5 +1,6 @@
 //! pidfds (`pidfd_open(2)`): readable when the process has ended.
 
+use crate::ns::pid::PidNs;
 use crate::{Context, ThreadGroup};
 use abi::Result;
 use std::any::Any;
@@ -16,6 +17,30 @@ pub struct PidFd {
 }
 
 impl PidFd {
+    /// What `/proc/PID/fdinfo` tells, in a pid namespace's numbers.
+    #[must_use]
+    pub fn info(&self, ns: &PidNs) -> String {
+        let ended = self
+            .kernel
+            .upgrade()
+            .is_none_or(|k| self.group(&k.tasks.lock()).is_none());
+        if ended {
+            return "Pid:\t-1\nNSpid:\t-1\n".into();
+        }
+        let pid = self.group.pid.seen_in(ns);
+        let all: Vec<String> = match pid {
+            0 => vec!["0".into()],
+            _ => self
+                .group
+                .pid
+                .from_level(ns)
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        };
+        format!("Pid:\t{pid}\nNSpid:\t{}\n", all.join("\t"))
+    }
+    /// The id of the process.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.group.tgid
@@ -56,9 +81,6 @@ impl FileOps for PidFd {
     }
     fn describe(&self) -> String {
         "anon_inode:[pidfd]".into()
-    }
-    fn fdinfo(&self) -> String {
-        format!("Pid:\t{0}\nNSpid:\t{0}\n", self.group.tgid)
     }
     fn as_any(&self) -> &dyn Any {
         self

@@ -1,9 +1,11 @@
 //! /sys: what programs look for in it.
 
 use crate::Kernel;
-use crate::boot::Made;
+use crate::boot::MadeBy;
+use crate::fs::terminals::task_of;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use vfs::Caller;
 use vfs::fs::dynamic::{DynFs, StaticDir};
 
 /// `SYSFS_MAGIC`.
@@ -14,25 +16,14 @@ pub fn register(k: &Arc<Kernel>) {
     let cpus = k.cpus.max(1);
     k.vfs.register_fs(
         "sysfs",
-        Arc::new(Made(move |vfs: &Arc<vfs::Vfs>| {
+        Arc::new(MadeBy(move |vfs: &Arc<vfs::Vfs>, cx: &Caller<'_>| {
+            // It shows the devices of a network namespace.
+            if let Some(t) = task_of(cx.task)
+                && !cx.cred.has_in(&t.ns().net.user, vfs::Caps::SYS_ADMIN)
+            {
+                return Err(abi::errno::EPERM);
+            }
             Ok(DynFs::mountable(vfs, "sysfs", MAGIC, Arc::new(root(cpus))))
-        })),
-    );
-}
-
-/// Registers the cgroup file system: one group that holds every process, without controllers.
-pub fn register_cgroup(k: &Arc<Kernel>) {
-    /// `CGROUP2_SUPER_MAGIC`.
-    const CGROUP2: u64 = 0x6367_7270;
-    k.vfs.register_fs(
-        "cgroup2",
-        Arc::new(Made(move |vfs: &Arc<vfs::Vfs>| {
-            let dir = StaticDir::new()
-                .text("cgroup.controllers", "\n")
-                .text("cgroup.subtree_control", "\n")
-                .text("cgroup.max.depth", "0\n")
-                .text("cgroup.max.descendants", "0\n");
-            Ok(DynFs::mountable(vfs, "cgroup2", CGROUP2, Arc::new(dir)))
         })),
     );
 }

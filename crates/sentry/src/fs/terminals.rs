@@ -11,7 +11,6 @@ use tty::{Devpts, JobControl, Process, Pty};
 
 /// The terminals of a sandbox.
 pub struct Terminals {
-    pub devpts: Arc<Devpts>,
     jobs: Arc<Jobs>,
 }
 
@@ -27,11 +26,14 @@ pub struct Jobs {
 impl Terminals {
     #[must_use]
     pub fn new() -> Terminals {
-        let jobs = Arc::new(Jobs::default());
         Terminals {
-            devpts: Devpts::new(jobs.clone()),
-            jobs,
+            jobs: Arc::default(),
         }
+    }
+    /// The terminals of one container.
+    #[must_use]
+    pub fn new_devpts(&self) -> Arc<Devpts> {
+        Devpts::new(self.jobs.clone())
     }
     /// Once, when the kernel is made.
     pub fn attach(&self, k: &Arc<Kernel>) {
@@ -84,6 +86,12 @@ impl JobControl for Jobs {
         if let Some(k) = self.kernel() {
             k.send_to_pgrp(group, SigInfo::new(signal, SI_KERNEL));
         }
+    }
+    fn number_for(&self, task: &dyn Any, id: i32) -> i32 {
+        task_of(task).map_or(0, |t| t.number_of(id))
+    }
+    fn number_from(&self, task: &dyn Any, id: i32) -> i32 {
+        task_of(task).and_then(|t| t.id_of(id).ok()).unwrap_or(0)
     }
     fn session_of(&self, group: i32) -> Option<i32> {
         self.kernel()?.tasks.lock().session_of_group(group)

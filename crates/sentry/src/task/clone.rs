@@ -4,6 +4,7 @@ use super::list::Process;
 use super::run::{self, Context};
 use super::signal::AltStack;
 use super::{Pending, Task, ThreadGroup, VforkDone};
+use crate::ns::NsProxy;
 use abi::errno::{EAGAIN, EINVAL, EPERM};
 use abi::linux::*;
 use abi::{Result, Va};
@@ -28,13 +29,9 @@ pub struct CloneArgs {
     /// Where `CLONE_PIDFD` puts the descriptor.
     pub pidfd: u64,
     pub set_tid: Option<i32>,
+    /// `CLONE_INTO_CGROUP`: the descriptor.
+    pub cgroup: Option<i32>,
 }
-
-/// Namespaces that this kernel does not make: `EPERM` without CAP_SYS_ADMIN, else `EINVAL` as a kernel that
-/// was built without them.
-const NAMESPACES: u64 =
-    (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
-        as u64;
 
 /// How many threads a sandbox may have. Each costs up to four of the host's (the Sentry's, the application's, and
 /// a process's spawner and service thread), and a host of 32,768 process ids must survive a fork bomb.
@@ -55,23 +52,31 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     {
         return Err(EINVAL);
     }
-    if a.flags & NAMESPACES != 0 {
-        return Err(if cx.cred().has(Caps::SYS_ADMIN) {
-            EINVAL
-        } else {
-            EPERM
-        });
+    if (has(CLONE_FS) && has(CLONE_NEWUSER)) || (has(CLONE_NEWIPC) && has(CLONE_SYSVSEM)) {
+        return Err(EINVAL);
+    }
+    // A thread has its process's namespaces of pids and users.
+    let elsewhere = !Arc::ptr_eq(&cx.ns().pid_for_children, &cx.pid.ns);
+    if has(CLONE_THREAD) && (has(CLONE_NEWUSER) || has(CLONE_NEWPID) || elsewhere) {
+        return Err(EINVAL);
     }
     if a.exit_signal > 64 || (has(CLONE_THREAD) && a.exit_signal != 0 && has(CLONE_PARENT)) {
         return Err(EINVAL);
     }
-    if has(CLONE_PARENT) && cx.group.tgid == 1 {
+    if has(CLONE_PARENT) && (cx.group.tgid == 1 || cx.group.unkillable.load(Ordering::Relaxed)) {
         return Err(EINVAL);
     }
+    let into = match a.cgroup {
+        Some(fd) => Some(crate::cgroup::files::target(cx, &*cx.fd(fd)?)?),
+        None => None,
+    };
     let kernel = cx.kernel.clone();
     {
         let l = kernel.tasks.lock();
-        if l.task_count() >= kernel.task_limit() || l.process_count() >= PROCESSES_MAX {
+        if l.task_count() >= TASKS_MAX
+            || cx.group.container.is_full()
+            || l.process_count() >= PROCESSES_MAX
+        {
             return Err(EAGAIN);
         }
         let limit = cx.group.limits.lock().0[super::limits::NPROC].current;
@@ -85,6 +90,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         }
     }
 
+    let new = crate::ns::change::fresh(cx, a.flags as u32)?;
     let parent_mm = cx.mm();
     let mm = if has(CLONE_VM) {
         parent_mm.clone()
@@ -100,10 +106,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         cx.fs().fork()
     };
     if has(CLONE_NEWNS) {
-        if !cx.cred().has(Caps::SYS_ADMIN) {
-            return Err(EPERM);
-        }
-        fs.unshare_ns()?;
+        fs.unshare_ns(kernel.namespaces.new_id()?, &new.cred.user_ns)?;
     }
     let files: Arc<FdTable> = if has(CLONE_FILES) {
         cx.files()
@@ -126,11 +129,34 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     if cx.is_killed() {
         return Err(abi::errno::ERESTARTNOINTR);
     }
-    let tid = list.new_tid()?;
+    let pid = list.new_pid(&new.proxy.pid_for_children)?;
+    let tid = pid.id;
+    let cgroup = match &into {
+        // It may have gone meanwhile.
+        Some(c) if c.is_dead() => Err(abi::errno::ENODEV),
+        // Threads are where their process is.
+        Some(c) if has(CLONE_THREAD) && !Arc::ptr_eq(c, &cx.group.cgroup()) => {
+            Err(abi::errno::EOPNOTSUPP)
+        }
+        Some(c) => Ok(c.clone()),
+        None => Ok(cx.group.cgroup()),
+    };
+    let cgroup = match cgroup.and_then(|c| c.try_charge().map(|()| c)) {
+        Ok(c) => c,
+        Err(e) => {
+            list.release(tid);
+            return Err(e);
+        }
+    };
     let group = if has(CLONE_THREAD) {
         cx.group.clone()
     } else {
-        let g = ThreadGroup::new(tid, actions, cx.group.limits.lock().clone());
+        let g = ThreadGroup::new(
+            pid.clone(),
+            &cx.group.container,
+            actions,
+            cx.group.limits.lock().clone(),
+        );
         *g.exe.write() = cx.group.exe.read().clone();
         *g.exe_guard.lock() = cx.group.exe_guard.lock().clone();
         g.dumpable
@@ -141,14 +167,17 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         );
         g
     };
+    let numbers = (pid.seen_in(&cx.pid.ns), pid.own());
     let child = Arc::new(Task {
         tid,
+        pid,
+        ns: RwLock::new(new.proxy),
         kernel: kernel.clone(),
         group: group.clone(),
         mm: RwLock::new(mm),
         fs: RwLock::new(fs),
         files: RwLock::new(Some(files)),
-        cred: RwLock::new(cx.cred()),
+        cred: RwLock::new(new.cred),
         pending: Pending::default(),
         mask: AtomicU64::new(cx.mask().0),
         killed: AtomicBool::new(false),
@@ -168,6 +197,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         seccomp: cx.seccomp.inherit(),
         exit_signal: AtomicI32::new(a.exit_signal as i32),
         vfork_done: Mutex::new(vfork.clone()),
+        held: AtomicBool::new(false),
         sleeping: AtomicBool::new(false),
         nice: AtomicI32::new(cx.nice.load(Ordering::Relaxed)),
         policy: AtomicI32::new(cx.policy.load(Ordering::Relaxed)),
@@ -176,13 +206,18 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         cpu: Default::default(),
     });
     if !has(CLONE_THREAD) {
-        let me = list.process(cx.group.tgid).ok_or(EAGAIN)?;
+        let Some(me) = list.process(cx.group.tgid) else {
+            cgroup.uncharge(1);
+            list.release(tid);
+            return Err(EAGAIN);
+        };
         let (pgid, sid, grandparent, own_signal) = (me.pgid, me.sid, me.parent, me.exit_signal);
         let (parent, exit_signal) = if has(CLONE_PARENT) {
             (grandparent, own_signal)
         } else {
             (cx.group.tgid, a.exit_signal as i32)
         };
+        crate::cgroup::begin(&list, &group, &cgroup);
         list.add_process(Process {
             group,
             parent,
@@ -203,10 +238,10 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     drop(list);
 
     if has(CLONE_PARENT_SETTID) {
-        let _ = parent_mm.write_obj(Va(a.parent_tid), &tid);
+        let _ = parent_mm.write_obj(Va(a.parent_tid), &numbers.0);
     }
     if has(CLONE_CHILD_SETTID) {
-        let _ = child.mm().write_obj(Va(a.child_tid), &tid);
+        let _ = child.mm().write_obj(Va(a.child_tid), &numbers.1);
     }
     if has(CLONE_PIDFD) {
         let r = crate::fs::pidfd::open(cx, &child.group, 0)
@@ -228,7 +263,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     if let Some(v) = vfork {
         wait_vfork(cx, &v);
     }
-    Ok(tid as usize)
+    Ok(numbers.0 as usize)
 }
 
 /// Takes a child back that never ran.
@@ -321,9 +356,12 @@ impl Task {
         fs: Arc<vfs::FsContext>,
         files: Arc<FdTable>,
         cred: vfs::Credentials,
+        ns: Arc<NsProxy>,
     ) -> Arc<Task> {
         Arc::new(Task {
             tid: group.tgid,
+            pid: group.pid.clone(),
+            ns: RwLock::new(ns),
             kernel: kernel.clone(),
             group,
             mm: RwLock::new(mm),
@@ -345,6 +383,7 @@ impl Task {
             seccomp: super::seccomp::Seccomp::default(),
             exit_signal: AtomicI32::new(abi::signal::SIGCHLD.number()),
             vfork_done: Mutex::new(None),
+            held: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             nice: AtomicI32::new(0),
             policy: AtomicI32::new(0),
@@ -364,6 +403,7 @@ impl Task {
             old.fs(),
             old.files(),
             (*old.cred()).clone(),
+            old.ns(),
         );
         // Nobody else has it yet.
         if let Some(t) = Arc::get_mut(&mut new) {

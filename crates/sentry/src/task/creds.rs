@@ -16,8 +16,10 @@ fn fix_capabilities(old: &Credentials, new: &mut Credentials) {
     if new.securebits & NO_SETUID_FIXUP != 0 {
         return;
     }
-    let had_root = old.uid == 0 || old.euid == 0 || old.suid == 0;
-    let has_root = new.uid == 0 || new.euid == 0 || new.suid == 0;
+    // Root is whom the user namespace calls so.
+    let root = old.user_ns.root_uid();
+    let had_root = [old.uid, old.euid, old.suid].contains(&root);
+    let has_root = [new.uid, new.euid, new.suid].contains(&root);
     if had_root && !has_root {
         if new.securebits & KEEP_CAPS == 0 {
             new.permitted = Caps::empty();
@@ -25,10 +27,10 @@ fn fix_capabilities(old: &Credentials, new: &mut Credentials) {
         }
         new.ambient = Caps::empty();
     }
-    if old.euid == 0 && new.euid != 0 {
+    if old.euid == root && new.euid != root {
         new.effective = Caps::empty();
     }
-    if old.euid != 0 && new.euid == 0 {
+    if old.euid != root && new.euid == root {
         new.effective = new.permitted;
     }
 }
@@ -52,7 +54,7 @@ pub fn setuid(t: &Task, uid: u32) -> Result<()> {
     }
     let old = t.cred();
     let mut new = (*old).clone();
-    if old.has(Caps::SETUID) {
+    if old.has_own(Caps::SETUID) {
         new.uid = uid;
         new.suid = uid;
     } else if uid != old.uid && uid != old.suid {
@@ -70,7 +72,7 @@ pub fn setgid(t: &Task, gid: u32) -> Result<()> {
     }
     let old = t.cred();
     let mut new = (*old).clone();
-    if old.has(Caps::SETGID) {
+    if old.has_own(Caps::SETGID) {
         new.gid = gid;
         new.sgid = gid;
     } else if gid != old.gid && gid != old.sgid {
@@ -85,7 +87,7 @@ pub fn setgid(t: &Task, gid: u32) -> Result<()> {
 pub fn setreuid(t: &Task, r: u32, e: u32) -> Result<()> {
     let old = t.cred();
     let mut new = (*old).clone();
-    let cap = old.has(Caps::SETUID);
+    let cap = old.has_own(Caps::SETUID);
     if r != KEEP {
         if !cap && r != old.uid && r != old.euid {
             return Err(EPERM);
@@ -109,7 +111,7 @@ pub fn setreuid(t: &Task, r: u32, e: u32) -> Result<()> {
 pub fn setregid(t: &Task, r: u32, e: u32) -> Result<()> {
     let old = t.cred();
     let mut new = (*old).clone();
-    let cap = old.has(Caps::SETGID);
+    let cap = old.has_own(Caps::SETGID);
     if r != KEEP {
         if !cap && r != old.gid && r != old.egid {
             return Err(EPERM);
@@ -134,7 +136,7 @@ pub fn setresuid(t: &Task, r: u32, e: u32, s: u32) -> Result<()> {
     let old = t.cred();
     let mut new = (*old).clone();
     let ok =
-        |id| id == KEEP || old.has(Caps::SETUID) || [old.uid, old.euid, old.suid].contains(&id);
+        |id| id == KEEP || old.has_own(Caps::SETUID) || [old.uid, old.euid, old.suid].contains(&id);
     if !(ok(r) && ok(e) && ok(s)) {
         return Err(EPERM);
     }
@@ -156,7 +158,7 @@ pub fn setresgid(t: &Task, r: u32, e: u32, s: u32) -> Result<()> {
     let old = t.cred();
     let mut new = (*old).clone();
     let ok =
-        |id| id == KEEP || old.has(Caps::SETGID) || [old.gid, old.egid, old.sgid].contains(&id);
+        |id| id == KEEP || old.has_own(Caps::SETGID) || [old.gid, old.egid, old.sgid].contains(&id);
     if !(ok(r) && ok(e) && ok(s)) {
         return Err(EPERM);
     }
@@ -177,7 +179,7 @@ pub fn setresgid(t: &Task, r: u32, e: u32, s: u32) -> Result<()> {
 /// `setfsuid(2)`: gives the old one, whether it changed or not.
 pub fn setfsuid(t: &Task, uid: u32) -> u32 {
     let old = t.cred();
-    if old.has(Caps::SETUID) || [old.uid, old.euid, old.suid, old.fsuid].contains(&uid) {
+    if old.has_own(Caps::SETUID) || [old.uid, old.euid, old.suid, old.fsuid].contains(&uid) {
         let mut new = (*old).clone();
         new.fsuid = uid;
         // Capabilities that bypass file permissions follow (`cap_emulate_setxuid`'s fsuid rule).
@@ -188,9 +190,10 @@ pub fn setfsuid(t: &Task, uid: u32) -> u32 {
             | Caps::FSETID
             | Caps::LINUX_IMMUTABLE
             | Caps::MKNOD;
-        if old.fsuid == 0 && uid != 0 {
+        let root = old.user_ns.root_uid();
+        if old.fsuid == root && uid != root {
             new.effective.remove(fs_caps);
-        } else if old.fsuid != 0 && uid == 0 {
+        } else if old.fsuid != root && uid == root {
             new.effective |= new.permitted & fs_caps;
         }
         t.set_cred(new);
@@ -200,7 +203,7 @@ pub fn setfsuid(t: &Task, uid: u32) -> u32 {
 
 pub fn setfsgid(t: &Task, gid: u32) -> u32 {
     let old = t.cred();
-    if old.has(Caps::SETGID) || [old.gid, old.egid, old.sgid, old.fsgid].contains(&gid) {
+    if old.has_own(Caps::SETGID) || [old.gid, old.egid, old.sgid, old.fsgid].contains(&gid) {
         let mut new = (*old).clone();
         new.fsgid = gid;
         t.set_cred(new);

@@ -154,7 +154,7 @@ fn build(task: &Arc<Task>, req: &ExecRequest) -> Result<Built> {
     let opened = open(task, req)?;
     let (cred, secure) = credentials(task, &opened.file)?;
     let space = task.kernel.platform.new_address_space()?;
-    let mm = Mm::new(task.kernel.clas.clone(), space);
+    let mm = Mm::new(task.group.container.clas.clone(), space);
     task.kernel.prepare_mm(&mm);
     let loaded = load(task, &mm, &opened, req, &cred, secure)?;
     let mut thread = mm.address_space().new_thread()?;
@@ -281,10 +281,10 @@ fn load(
             filename: &o.filename,
             argv: &o.argv,
             envp: &req.envp,
-            uid: cred.uid,
-            euid: cred.euid,
-            gid: cred.gid,
-            egid: cred.egid,
+            uid: cred.user_ns.uid_shown(cred.uid),
+            euid: cred.user_ns.uid_shown(cred.euid),
+            gid: cred.user_ns.gid_shown(cred.gid),
+            egid: cred.user_ns.gid_shown(cred.egid),
             secure,
             hardware: loader::Hardware::host(),
             randomize: loader::Randomize::Yes,
@@ -306,7 +306,14 @@ fn credentials(task: &Task, file: &File) -> Result<(Credentials, bool)> {
         .is_some_and(|p| p.mnt.flags().contains(MountFlags::NOSUID))
         || task.no_new_privs.load(Ordering::Relaxed);
     let regular = FileType::from_mode(st.mode) == Some(FileType::Regular);
-    if regular && !nosuid {
+    // Not for owners without a number here, nor from file systems that others mounted (`mnt_may_suid`).
+    let ns = &old.user_ns;
+    let known = ns.uid_number(st.uid).is_some() && ns.gid_number(st.gid).is_some();
+    let trusted = file
+        .path
+        .as_ref()
+        .is_none_or(|p| ns.is_below(&p.mnt.sb().owner()));
+    if regular && !nosuid && known && trusted {
         if st.mode & 0o4000 != 0 {
             c.euid = st.uid;
         }
@@ -322,14 +329,19 @@ fn credentials(task: &Task, file: &File) -> Result<(Credentials, bool)> {
     let changed = c.euid != old.euid || c.egid != old.egid;
     // Root's files have all capabilities (no SECBIT_NOROOT).
     const NOROOT: u32 = 1;
-    let root = old.securebits & NOROOT == 0 && (c.euid == 0 || c.uid == 0);
+    let root_uid = ns.root_uid();
+    let root = old.securebits & NOROOT == 0 && (c.euid == root_uid || c.uid == root_uid);
     if changed {
         c.ambient = Caps::empty();
     }
     if root {
         c.permitted = (c.inheritable | Caps::FULL) & c.bounding;
         c.permitted |= c.inheritable & old.bounding;
-        c.effective = if c.euid == 0 { c.permitted } else { c.ambient };
+        c.effective = if c.euid == root_uid {
+            c.permitted
+        } else {
+            c.ambient
+        };
     } else {
         c.permitted = c.ambient;
         c.effective = c.ambient;
@@ -338,7 +350,7 @@ fn credentials(task: &Task, file: &File) -> Result<(Credentials, bool)> {
     c.securebits &= !(1 << 4);
     let secure = c.euid != old.uid
         || c.egid != old.gid
-        || (old.uid != 0 && !c.effective.difference(c.ambient).is_empty());
+        || (old.uid != root_uid && !c.effective.difference(c.ambient).is_empty());
     Ok((c, secure))
 }
 

@@ -58,7 +58,10 @@ pub fn finish(cx: Context) {
         group.set_leader_status(own);
     }
     if remaining == 0 {
-        kernel.ipc.process_ended(group.tgid);
+        task.ns().ipc.process_ended(group.tgid);
+        if group.pid.is_init() {
+            kernel.end_namespace(&group);
+        }
         // The main thread's own status counts if nothing ended the group as a whole.
         let status = group.exit_status().unwrap_or(group.leader_status());
         kernel.end_group(&group, status, &task);
@@ -71,6 +74,12 @@ pub fn finish(cx: Context) {
 /// Whether nobody else uses this memory: the task's cell and the caller's clone.
 fn mm_is_private(mm: &Arc<mm::Mm>) -> bool {
     Arc::strong_count(mm) <= 2
+}
+
+/// A user's number as a process sees it.
+fn uid_for(l: &super::list::TaskList, viewer: &ThreadGroup, uid: u32) -> u32 {
+    l.some_thread(viewer.tgid)
+        .map_or(uid, |t| t.cred().user_ns.uid_shown(uid))
 }
 
 impl Kernel {
@@ -103,6 +112,7 @@ impl Kernel {
             let moved = l.reparent(tgid, reaper);
             if let Some(p) = l.process_mut(tgid) {
                 p.zombie = Some(status);
+                crate::cgroup::end(group);
                 p.cpu = group.cpu_ended.get();
                 p.uid = last.cred().uid;
             }
@@ -135,7 +145,7 @@ impl Kernel {
         }
         group.exit_wait.notify(Events::READABLE);
         if tgid == 1 {
-            self.end_sandbox(status);
+            self.end_container(&group.container, status);
         }
         self.tell_parent_of_exit(tgid);
     }
@@ -157,9 +167,10 @@ impl Kernel {
             let Some(status) = p.zombie else { return };
             let Some(parent) = l.group(p.parent) else {
                 // Started from outside: the starter is who waits for it.
+                let group = p.group.clone();
                 drop(l);
                 self.tasks.lock().reap(tgid);
-                self.tell_end_of_exec(tgid, status);
+                self.end_outsider(&group, status);
                 return;
             };
             let (code, value) = if status & 0x7f == 0 {
@@ -169,7 +180,8 @@ impl Kernel {
             } else {
                 (CLD_KILLED, status & 0x7f)
             };
-            let mut info = SigInfo::child(code, tgid, p.uid, value);
+            let pid = p.group.pid.seen_in(&parent.pid.ns);
+            let mut info = SigInfo::child(code, pid, uid_for(&l, &parent, p.uid), value);
             info.signo = p.exit_signal;
             let a = parent.actions().read().get(SIGCHLD);
             let auto = p.exit_signal == SIGCHLD.number()
@@ -205,12 +217,15 @@ impl Kernel {
         let (parent, uid) = {
             let l = self.tasks.lock();
             let uid = l.some_thread(g.tgid).map_or(0, |t| t.cred().uid);
-            (l.group(l.parent(g.tgid)), uid)
+            let parent = l.group(l.parent(g.tgid));
+            let uid = parent.as_ref().map_or(uid, |p| uid_for(&l, p, uid));
+            (parent, uid)
         };
         let Some(parent) = parent else { return };
         let a = parent.actions().read().get(SIGCHLD);
         if a.handler != SIG_IGN && a.flags & SA_NOCLDSTOP == 0 {
-            let _ = self.send_to_group(&parent, SigInfo::child(code, g.tgid, uid, value));
+            let pid = g.pid.seen_in(&parent.pid.ns);
+            let _ = self.send_to_group(&parent, SigInfo::child(code, pid, uid, value));
         }
         parent.child_wait.notify(Events::IN);
     }

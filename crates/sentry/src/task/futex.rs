@@ -309,7 +309,7 @@ pub enum IfTaken {
 
 /// `FUTEX_LOCK_PI` and `FUTEX_TRYLOCK_PI`. There are no priorities to inherit: it is a fair lock.
 pub fn lock_pi(task: &Task, va: Va, scope: Scope, if_taken: IfTaken) -> Result<()> {
-    let me = task.tid as u32;
+    let me = task.pid.own() as u32;
     loop {
         let mm = task.mm();
         // Free: take it, keeping the bit that says who waits. Taken: say that somebody waits.
@@ -330,7 +330,7 @@ pub fn lock_pi(task: &Task, va: Va, scope: Scope, if_taken: IfTaken) -> Result<(
         match old & TID_MASK {
             0 => return Ok(()),
             t if t == me => return Err(EDEADLK),
-            t if task.kernel.tasks.lock().task(t as i32).is_none() => return Err(ESRCH),
+            t if task.find_task(t as i32).is_err() => return Err(ESRCH),
             _ => {}
         }
         let IfTaken::Wait(deadline) = if_taken else {
@@ -346,7 +346,7 @@ pub fn lock_pi(task: &Task, va: Va, scope: Scope, if_taken: IfTaken) -> Result<(
 /// `FUTEX_UNLOCK_PI`.
 pub fn unlock_pi(task: &Task, va: Va, scope: Scope) -> Result<()> {
     let mm = task.mm();
-    let me = task.tid as u32;
+    let me = task.pid.own() as u32;
     if mm.load_u32(va)? & TID_MASK != me {
         return Err(EPERM);
     }
@@ -396,7 +396,7 @@ pub fn exit_robust_list(task: &Task) {
 }
 
 fn handle_death(task: &Task, mm: &Mm, va: Va, pi: bool, pending: bool) -> Result<()> {
-    let me = task.tid as u32;
+    let me = task.pid.own() as u32;
     let r = mm.with_atomic_u32(va, Access::Write, |w| {
         w.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |v| {
             (v & TID_MASK == me).then_some((v & WAITERS) | OWNER_DIED)

@@ -2,6 +2,9 @@
 
 use super::limits::Limits;
 use super::signal::{Actions, Pending};
+use crate::cgroup::Cgroup;
+use crate::container::Container;
+use crate::ns::pid::Pid;
 use abi::Signal;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -10,7 +13,17 @@ use wait::WaitQueue;
 
 /// What the threads of a process share.
 pub struct ThreadGroup {
+    /// The id; `pid` has its numbers.
     pub tgid: i32,
+    pub pid: Arc<Pid>,
+    pub container: Arc<Container>,
+    /// Signals that it has no handler for do not end or stop it, but for SIGKILL and SIGSTOP from above its pid
+    /// namespace (`SIGNAL_UNKILLABLE`): process 1 of a container or a namespace.
+    pub unkillable: AtomicBool,
+    /// Changed under the task list's lock.
+    cgroup: Mutex<Option<Arc<Cgroup>>>,
+    /// Its control group is frozen.
+    pub frozen: AtomicBool,
     /// Signal dispositions; `CLONE_SIGHAND` children share them.
     pub actions: RwLock<Arc<RwLock<Actions>>>,
     /// Signals for the process: any of its threads may take one.
@@ -44,9 +57,19 @@ pub struct ThreadGroup {
 
 impl ThreadGroup {
     #[must_use]
-    pub fn new(tgid: i32, actions: Arc<RwLock<Actions>>, limits: Limits) -> Arc<ThreadGroup> {
+    pub fn new(
+        pid: Arc<Pid>,
+        container: &Arc<Container>,
+        actions: Arc<RwLock<Actions>>,
+        limits: Limits,
+    ) -> Arc<ThreadGroup> {
         Arc::new(ThreadGroup {
-            tgid,
+            tgid: pid.id,
+            cgroup: Mutex::new(None),
+            frozen: AtomicBool::new(false),
+            unkillable: AtomicBool::new(pid.is_init()),
+            pid,
+            container: container.clone(),
             actions: RwLock::new(actions),
             shared: Pending::default(),
             child_wait: WaitQueue::new(),
@@ -64,6 +87,15 @@ impl ThreadGroup {
             exe_guard: Mutex::new(Vec::new()),
             oom_score_adj: AtomicI32::new(0),
         })
+    }
+    /// Its control group. Asked only of processes that are in the task list, or were.
+    #[must_use]
+    pub fn cgroup(&self) -> Arc<Cgroup> {
+        let c = self.cgroup.lock().clone();
+        c.unwrap_or_else(Cgroup::nowhere)
+    }
+    pub fn set_cgroup(&self, c: Arc<Cgroup>) {
+        *self.cgroup.lock() = Some(c);
     }
     #[must_use]
     pub fn actions(&self) -> Arc<RwLock<Actions>> {

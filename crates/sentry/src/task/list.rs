@@ -2,6 +2,7 @@
 //! (Linux's `tasklist_lock`).
 
 use super::{Task, ThreadGroup};
+use crate::ns::pid::{Pid, PidNs};
 use abi::Result;
 use abi::errno::{EAGAIN, EPERM, ESRCH};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -48,13 +49,56 @@ pub struct TaskList {
     groups: HashMap<i32, BTreeSet<i32>>,
     /// How many processes each session has. An id that is in use here or as a group's is not given out.
     sessions: HashMap<i32, usize>,
+    /// The numbers of every id in use that has some below the initial pid namespace.
+    pids: HashMap<i32, Arc<Pid>>,
     last: i32,
 }
 
 impl TaskList {
+    /// Numbers for a new task in a pid namespace. They are taken back when nothing has the id any more; if
+    /// nothing ever got it, by [`TaskList::release`].
+    pub fn new_pid(&mut self, ns: &Arc<PidNs>) -> Result<Arc<Pid>> {
+        let id = self.new_tid()?;
+        let p = Pid::new(id, ns)?;
+        if !ns.is_initial() {
+            self.pids.insert(id, p.clone());
+        }
+        Ok(p)
+    }
+    fn is_used(&self, id: i32) -> bool {
+        self.tasks.contains_key(&id)
+            || self.processes.contains_key(&id)
+            || self.group_exists(id)
+            || self.sessions.contains_key(&id)
+    }
+    /// Takes the numbers of an id back if nothing has it.
+    pub fn release(&mut self, id: i32) {
+        if !self.is_used(id)
+            && let Some(p) = self.pids.remove(&id)
+        {
+            p.release();
+        }
+    }
+    /// The number of an id in a namespace; 0 where it is not to be seen.
+    #[must_use]
+    pub fn number(&self, id: i32, ns: &PidNs) -> i32 {
+        if ns.is_initial() {
+            return id;
+        }
+        self.pids.get(&id).map_or(0, |p| p.seen_in(ns))
+    }
+    /// The numbers of an id from a namespace's level down, for `/proc/PID/status`.
+    #[must_use]
+    pub fn numbers_from(&self, id: i32, ns: &PidNs) -> Vec<i32> {
+        match self.pids.get(&id) {
+            Some(p) => p.from_level(ns),
+            None if ns.is_initial() => vec![id],
+            None => vec![],
+        }
+    }
     /// An unused thread id. Ids in use are at most a few for each process, so the search is short even where
     /// they follow each other.
-    pub fn new_tid(&mut self) -> Result<i32> {
+    fn new_tid(&mut self) -> Result<i32> {
         for _ in 0..PID_MAX {
             self.last = if self.last + 1 >= PID_MAX {
                 RESERVED
@@ -62,11 +106,7 @@ impl TaskList {
                 self.last + 1
             };
             let n = self.last;
-            let used = self.tasks.contains_key(&n)
-                || self.processes.contains_key(&n)
-                || self.group_exists(n)
-                || self.sessions.contains_key(&n);
-            if !used {
+            if !self.is_used(n) {
                 return Ok(n);
             }
         }
@@ -83,20 +123,28 @@ impl TaskList {
     }
     pub fn add_task(&mut self, t: &Arc<Task>) {
         self.tasks.insert(t.tid, t.clone());
+        t.group.container.count_task(true);
         if let Some(p) = self.processes.get_mut(&t.group.tgid) {
             p.threads.insert(t.tid, t.clone());
         }
     }
     /// Removes an ended thread; gives how many remain in its group.
     pub fn remove_task(&mut self, t: &Task) -> usize {
-        self.tasks.remove(&t.tid);
-        match self.processes.get_mut(&t.group.tgid) {
+        if self.tasks.remove(&t.tid).is_some() {
+            t.group.container.count_task(false);
+            if !t.is_leader() {
+                t.group.cgroup().uncharge(1);
+            }
+        }
+        let left = match self.processes.get_mut(&t.group.tgid) {
             Some(p) => {
                 p.threads.remove(&t.tid);
                 p.threads.len()
             }
             None => 0,
-        }
+        };
+        self.release(t.tid);
+        left
     }
     #[must_use]
     pub fn task(&self, tid: i32) -> Option<Arc<Task>> {
@@ -192,6 +240,7 @@ impl TaskList {
             g.remove(&tgid);
             if g.is_empty() {
                 self.groups.remove(&pgid);
+                self.release(pgid);
             }
         }
     }
@@ -200,6 +249,7 @@ impl TaskList {
             *n -= 1;
             if *n == 0 {
                 self.sessions.remove(&sid);
+                self.release(sid);
             }
         }
     }
@@ -263,23 +313,36 @@ impl TaskList {
         }
         children.into_iter().collect()
     }
-    /// The nearest ancestor that takes orphans: a subreaper, or process 1.
+    /// Who takes the orphans (`find_new_reaper`): the nearest subreaper above in the same pid namespace, or its
+    /// process 1.
     #[must_use]
     pub fn reaper(&self, tgid: i32) -> i32 {
-        let mut at = self.parent(tgid);
-        while at > 1 {
-            match self.processes.get(&at) {
-                Some(p)
-                    if p.zombie.is_none()
-                        && p.group.subreaper.load(std::sync::atomic::Ordering::Relaxed) =>
-                {
-                    return at;
-                }
-                Some(p) => at = p.parent,
-                None => break,
+        let Some(me) = self.processes.get(&tgid) else {
+            return 1;
+        };
+        let ns = &me.group.pid.ns;
+        let init = match ns.init() {
+            0 => 1,
+            n => n,
+        };
+        let mut at = me.parent;
+        while at > 0 && at != init {
+            let Some(p) = self.processes.get(&at) else {
+                break;
+            };
+            if p.group.pid.ns.level() != ns.level() {
+                break;
             }
+            if p.zombie.is_none() && p.group.subreaper.load(std::sync::atomic::Ordering::Relaxed) {
+                return at;
+            }
+            at = p.parent;
         }
-        if tgid == 1 { 0 } else { 1 }
+        match init {
+            1 if tgid == 1 => 0,
+            n if n == tgid => me.parent,
+            n => n,
+        }
     }
     /// Removes a zombie.
     pub fn reap(&mut self, tgid: i32) -> Option<Process> {
@@ -289,6 +352,10 @@ impl TaskList {
         if let Some(q) = self.processes.get_mut(&p.parent) {
             q.children.remove(&tgid);
         }
+        self.release(tgid);
+        let c = p.group.cgroup();
+        crate::cgroup::end(&p.group);
+        c.uncharge(1);
         Some(p)
     }
     pub fn note_stopped(&mut self, tgid: i32, signal: i32) {
@@ -312,11 +379,30 @@ mod tests {
     use crate::task::signal::Actions;
     use parking_lot::RwLock;
 
+    /// Groups and sessions do not look at it.
+    fn container() -> Arc<crate::container::Container> {
+        let uts = crate::kernel::Uts {
+            nodename: Vec::new(),
+            domainname: Vec::new(),
+        };
+        let cgroups = crate::cgroup::Hierarchy::new().initial_namespace();
+        crate::container::Container::new(crate::container::Parts {
+            clas: clas::Clas::new().unwrap(),
+            ns: crate::ns::NsProxy::initial(uts, net::NetNamespace::new(), cgroups),
+            devpts: crate::fs::terminals::Terminals::new().new_devpts(),
+            seccomp: Vec::new(),
+            is_managed: false,
+            control: hostcall::HostFd::from_raw(-1),
+            task_limit: 0,
+        })
+    }
+
     fn add(l: &mut TaskList, parent: i32, pgid: i32, sid: i32) -> i32 {
-        let id = l.new_tid().unwrap();
+        let pid = l.new_pid(&PidNs::initial()).unwrap();
+        let id = pid.id;
         let actions = Arc::new(RwLock::new(Actions::default()));
         l.add_process(Process {
-            group: ThreadGroup::new(id, actions, Limits::default()),
+            group: ThreadGroup::new(pid, &container(), actions, Limits::default()),
             parent,
             children: BTreeSet::new(),
             pgid: if pgid == 0 { id } else { pgid },

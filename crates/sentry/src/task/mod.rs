@@ -32,6 +32,8 @@ pub use group::ThreadGroup;
 pub use run::Context;
 
 use crate::Kernel;
+use crate::ns::NsProxy;
+use crate::ns::pid::Pid;
 use abi::{Result, SigSet};
 use mm::Mm;
 use parking_lot::{Mutex, RwLock};
@@ -45,7 +47,10 @@ use wait::{Blocker, Parker, WaitQueue};
 
 /// One thread of the application.
 pub struct Task {
+    /// The id; `pid` has its numbers.
     pub tid: i32,
+    pub pid: Arc<Pid>,
+    ns: RwLock<Arc<NsProxy>>,
     pub kernel: Arc<Kernel>,
     pub group: Arc<ThreadGroup>,
     /// Shared by threads and by `CLONE_VM` children; replaced by execve(2).
@@ -80,6 +85,8 @@ pub struct Task {
     pub exit_signal: AtomicI32,
     /// Told when a vfork child lets go of the memory.
     vfork_done: Mutex<Option<Arc<VforkDone>>>,
+    /// It stands still because of [`Task::must_hold`].
+    pub held: AtomicBool,
     /// What the task does, for `/proc/PID/stat`: `R`, `S` or `T`.
     pub sleeping: AtomicBool,
     /// Nice value; scheduling is the host's, this is what is reported.
@@ -126,6 +133,37 @@ impl Task {
     }
     pub fn set_cred(&self, c: Credentials) {
         *self.cred.write() = Arc::new(c);
+    }
+    /// Its namespaces.
+    #[must_use]
+    pub fn ns(&self) -> Arc<NsProxy> {
+        self.ns.read().clone()
+    }
+    pub fn set_ns(&self, ns: Arc<NsProxy>) {
+        // The old ones are dropped after the lock.
+        let _old = std::mem::replace(&mut *self.ns.write(), ns);
+    }
+    /// The id that a number stands for where this task is. It may be nobody's.
+    pub fn id_of(&self, number: i32) -> Result<i32> {
+        self.pid.ns.id_of(number).ok_or(abi::errno::ESRCH)
+    }
+    /// An id's number as this task sees it; 0 if it does not.
+    #[must_use]
+    pub fn number_of(&self, id: i32) -> i32 {
+        if self.pid.ns.is_initial() {
+            return id;
+        }
+        self.kernel.tasks.lock().number(id, &self.pid.ns)
+    }
+    /// The thread with this number; `ESRCH`.
+    pub fn find_task(&self, number: i32) -> Result<Arc<Task>> {
+        let l = self.kernel.tasks.lock();
+        l.task(self.id_of(number)?).ok_or(abi::errno::ESRCH)
+    }
+    /// The process with this number; `ESRCH`.
+    pub fn find_group(&self, number: i32) -> Result<Arc<ThreadGroup>> {
+        let l = self.kernel.tasks.lock();
+        l.group(self.id_of(number)?).ok_or(abi::errno::ESRCH)
     }
     /// The open file behind a descriptor; `EBADF`.
     pub fn fd(&self, fd: i32) -> Result<Arc<File>> {
@@ -193,7 +231,12 @@ impl Task {
         self.is_killed()
             || (self.pending.bits().0 | self.group.shared.bits().0) & !self.mask().0 != 0
             || self.group.is_stopping()
-            || self.kernel.is_frozen()
+            || self.must_hold()
+    }
+    /// Whether it stands still at the boundary: its container, or its control group, is frozen.
+    #[must_use]
+    pub fn must_hold(&self) -> bool {
+        self.group.frozen.load(Ordering::SeqCst) || self.group.container.is_frozen()
     }
     /// What path operations run with.
     pub fn with_paths<R>(self: &Arc<Self>, f: impl FnOnce(&PathCx<'_>) -> R) -> R {

@@ -258,7 +258,7 @@ fn take_signals(cx: &mut Context) -> Flow {
         if cx.is_killed() {
             return Flow::End;
         }
-        if cx.group.is_stopping() || cx.kernel.is_frozen() {
+        if cx.group.is_stopping() || cx.must_hold() {
             stop_here(cx);
             continue;
         }
@@ -272,6 +272,10 @@ fn take_signals(cx: &mut Context) -> Flow {
         let action = actions.read().get(s);
         match action.handler {
             SIG_IGN => {}
+            // What was blocked while it was sent (`get_signal`).
+            SIG_DFL
+                if cx.group.unkillable.load(Ordering::Relaxed)
+                    && !SigSet::UNBLOCKABLE.contains(s) => {}
             SIG_DFL => match default_action(s) {
                 DefaultAction::Ignore | DefaultAction::Continue => {}
                 DefaultAction::Stop => {
@@ -345,7 +349,13 @@ fn deliver(
 /// Sleeps as long as the group is stopped, or everything is frozen.
 fn stop_here(cx: &Context) {
     use wait::Blocker;
-    while (cx.group.is_stopping() || cx.kernel.is_frozen()) && !cx.is_killed() {
+    while !cx.is_killed() {
+        let hold = cx.must_hold();
+        cx.held.store(hold, Ordering::SeqCst);
+        if !hold && !cx.group.is_stopping() {
+            break;
+        }
         cx.task.parker().park(None);
     }
+    cx.held.store(false, Ordering::SeqCst);
 }

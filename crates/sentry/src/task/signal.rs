@@ -232,12 +232,37 @@ pub fn may_signal(from: &vfs::Credentials, to: &vfs::Credentials) -> bool {
         || from.euid == to.uid
         || from.uid == to.suid
         || from.uid == to.uid
-        || from.has(Caps::KILL)
+        || from.has_in(&to.user_ns, Caps::KILL)
+}
+
+/// Where a signal comes from, for a process 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum From {
+    /// Its own pid namespace, or below.
+    Within,
+    /// Above, or the kernel.
+    Above,
+}
+
+impl From {
+    fn kernel(info: &SigInfo) -> From {
+        if info.code == SI_TIMER {
+            From::Within
+        } else {
+            From::Above
+        }
+    }
+}
+
+/// Whether it tells a sender's pid and uid (`has_si_pid_and_uid`).
+fn has_sender(i: &SigInfo) -> bool {
+    const SI_SIGIO: i32 = -5;
+    i.code <= 0 && i.code != SI_TIMER && i.code != SI_SIGIO
 }
 
 impl Kernel {
     /// What sending does before queueing: stops and continues. True if the signal is to be queued.
-    fn prepare(&self, g: &Arc<ThreadGroup>, to: &Task, s: Signal) -> bool {
+    fn prepare(&self, g: &Arc<ThreadGroup>, to: &Task, s: Signal, from: From) -> bool {
         if g.exit_status().is_some() {
             return s == SIGKILL;
         }
@@ -253,15 +278,19 @@ impl Kernel {
                 }
             }
         }
-        // Process 1 of a container is protected from signals without a handler, SIGKILL and SIGSTOP included, as
-        // a pid namespace's first is (pid_namespaces(7)). From outside these two come another way.
-        if g.tgid == 1
-            && self.init_protected
+        // Blocked signals are never ignored: their disposition may change.
+        if to.mask().contains(s) {
+            return true;
+        }
+        // Process 1 is protected from signals without a handler; SIGKILL and SIGSTOP from above its namespace
+        // are obeyed (pid_namespaces(7), `sig_task_ignored`).
+        if g.unkillable.load(Ordering::Relaxed)
             && g.actions().read().get(s).handler == SIG_DFL
+            && !(from == From::Above && SigSet::UNBLOCKABLE.contains(s))
         {
             return false;
         }
-        to.mask().contains(s) || !g.actions().read().ignores(s)
+        !g.actions().read().ignores(s)
     }
 
     fn discard_in_group(&self, g: &Arc<ThreadGroup>, set: SigSet) {
@@ -271,12 +300,50 @@ impl Kernel {
         }
     }
 
-    /// Sends a signal to one thread.
+    /// Sends a process's signal: numbers become the receiver's (`send_signal_locked`).
+    pub fn send_from(
+        &self,
+        sender: &Task,
+        g: &Arc<ThreadGroup>,
+        thread: Option<&Arc<Task>>,
+        mut info: SigInfo,
+    ) -> Result<()> {
+        let mut from = From::Within;
+        if has_sender(&info) {
+            let seen = sender.group.pid.seen_in(&g.pid.ns) != 0;
+            let mine = sender.cred().user_ns.clone();
+            let other = thread
+                .cloned()
+                .or_else(|| self.tasks.lock().some_thread(g.tgid))
+                .map(|t| t.cred().user_ns.clone());
+            let uid = match other {
+                Some(o) if o != mine => mine
+                    .uid_from(info.uid())
+                    .map_or(vfs::userns::OVERFLOW, |u| o.uid_shown(u)),
+                _ => info.uid(),
+            };
+            let pid = if seen { info.pid() } else { 0 };
+            info.fields[0] = (pid as u32 as u64) | (u64::from(uid) << 32);
+            if !seen {
+                from = From::Above;
+            }
+        }
+        match thread {
+            Some(t) => self.to_task(t, info, from),
+            None => self.to_group(g, info, from),
+        }
+    }
+
+    /// Sends a signal of the kernel's own to one thread.
     pub fn send_to_task(&self, t: &Arc<Task>, info: SigInfo) -> Result<()> {
+        self.to_task(t, info, From::kernel(&info))
+    }
+
+    fn to_task(&self, t: &Arc<Task>, info: SigInfo, from: From) -> Result<()> {
         let Some(s) = info.signal() else {
             return Ok(());
         };
-        if !self.prepare(&t.group, t, s) {
+        if !self.prepare(&t.group, t, s, from) {
             return Ok(());
         }
         if s == SIGKILL || (takes(t, s) && is_fatal(&t.group, s)) {
@@ -288,8 +355,12 @@ impl Kernel {
         Ok(())
     }
 
-    /// Sends a signal to a process: a thread that does not block it takes it.
+    /// Sends a signal of the kernel's own to a process: a thread that does not block it takes it.
     pub fn send_to_group(&self, g: &Arc<ThreadGroup>, info: SigInfo) -> Result<()> {
+        self.to_group(g, info, From::kernel(&info))
+    }
+
+    fn to_group(&self, g: &Arc<ThreadGroup>, info: SigInfo, from: From) -> Result<()> {
         let Some(s) = info.signal() else {
             return Ok(());
         };
@@ -297,7 +368,7 @@ impl Kernel {
         let Some(main) = threads.iter().find(|t| t.is_leader()).or(threads.first()) else {
             return Ok(());
         };
-        if !self.prepare(g, main, s) {
+        if !self.prepare(g, main, s, from) {
             return Ok(());
         }
         // One that does not block it, the main thread first; a sleeper in sigwait is woken by the queue.
@@ -352,6 +423,10 @@ impl Kernel {
                 let mut m = t.mask();
                 m.remove(s);
                 t.set_mask(m);
+            }
+            // Process 1 has no protection from its own faults.
+            if a.get(s).handler == SIG_DFL {
+                t.group.unkillable.store(false, Ordering::Relaxed);
             }
         }
         if s == SIGKILL {

@@ -20,6 +20,7 @@ pub enum Who {
 /// A child's change of state.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
+    /// Its number as the waiter sees it.
     pub pid: i32,
     pub uid: u32,
     /// The status word of wait4(2).
@@ -101,15 +102,17 @@ fn look(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
         }
         // A zombie has nothing to tell to those who do not ask for ends.
         any |= p.zombie.is_none() || options & WEXITED != 0;
+        let number = p.group.pid.seen_in(&cx.pid.ns);
         let keep = options & WNOWAIT != 0;
         let uid = p.threads.values().next().map_or(p.uid, |t| t.cred().uid);
+        let uid = cx.cred().user_ns.uid_shown(uid);
         if let Some(status) = p.zombie {
             if options & WEXITED == 0 {
                 continue;
             }
             let change = Change {
-                pid: c,
-                uid: p.uid,
+                pid: number,
+                uid,
                 status,
                 cpu: p.cpu + p.group.cpu_children.get(),
             };
@@ -126,7 +129,7 @@ fn look(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
                 p.stop_report = None;
             }
             return Ok(Some(Change {
-                pid: c,
+                pid: number,
                 uid,
                 status: (s << 8) | 0x7f,
                 cpu: Default::default(),
@@ -137,7 +140,7 @@ fn look(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
                 p.continue_report = false;
             }
             return Ok(Some(Change {
-                pid: c,
+                pid: number,
                 uid,
                 status: 0xffff,
                 cpu: Default::default(),

@@ -117,6 +117,10 @@ pub trait DynFile: Any + Send + Sync {
     fn write(&self, _file: &File, _data: &[u8], _offset: u64) -> Result<usize> {
         Err(EINVAL)
     }
+    /// What an open file of it is instead, where that depends on who opens it.
+    fn bound(&self, _cx: &Caller<'_>) -> Option<Arc<dyn DynFile>> {
+        None
+    }
     /// Opens it; override for files that are no text (`/proc/PID/mem`), or to look at the caller.
     fn open(self: Arc<Self>, _cx: &Caller<'_>, _flags: u32) -> Result<Option<Arc<dyn FileOps>>> {
         Ok(None)
@@ -257,7 +261,9 @@ impl DynInode {
             _ => Err(abi::errno::ENOTDIR),
         }
     }
-    fn identity(&self) -> u64 {
+    /// What its node says who it is.
+    #[must_use]
+    pub fn identity(&self) -> u64 {
         match &self.node {
             DynNode::Dir(d) => d.identity(),
             DynNode::File(f) => f.identity(),
@@ -373,7 +379,7 @@ impl Inode for DynInode {
                     return Ok(ops);
                 }
                 Ok(Arc::new(OpenDynFile {
-                    file: f.clone(),
+                    file: f.bound(cx).unwrap_or_else(|| f.clone()),
                     inode: self,
                     text: Mutex::default(),
                 }))
@@ -534,6 +540,7 @@ impl FileOps for OpenDynDir {
 pub struct StaticDir {
     nodes: BTreeMap<Vec<u8>, DynNode>,
     mode: Option<u32>,
+    identity: u64,
 }
 
 impl StaticDir {
@@ -567,6 +574,12 @@ impl StaticDir {
         let text: Vec<u8> = text.into();
         self.file(name, TextFile(move |_: &File| Ok(text.clone())))
     }
+    /// Tells it from others that were found under the same name (another namespace's).
+    #[must_use]
+    pub fn with_identity(mut self, identity: u64) -> StaticDir {
+        self.identity = identity;
+        self
+    }
     #[must_use]
     pub fn mode(mut self, mode: u32) -> StaticDir {
         self.mode = Some(mode);
@@ -598,6 +611,9 @@ impl DynDir for StaticDir {
     }
     fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
         Ok(self.entries())
+    }
+    fn identity(&self) -> u64 {
+        self.identity
     }
     fn subdirs(&self) -> u32 {
         self.nodes

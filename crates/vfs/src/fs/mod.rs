@@ -4,5 +4,6 @@ pub mod dev;
 pub mod dynamic;
 pub mod overlay;
 pub mod tmpfs;
+pub mod union;
 
 pub use tmpfs::emit_dots;

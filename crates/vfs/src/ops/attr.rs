@@ -179,7 +179,9 @@ impl PathCx<'_> {
             return Err(EPERM);
         }
         let mut mode = mode & 0o7777;
-        if !self.cred().in_group(perm.gid) && !self.cred().has(Caps::FSETID) {
+        if !self.cred().in_group(perm.gid)
+            && !self.cred().has_over(Caps::FSETID, perm.uid, perm.gid)
+        {
             mode &= !S_ISGID;
         }
         self.set_attr(
@@ -223,7 +225,7 @@ impl PathCx<'_> {
         let perm = inode.perm()?;
         let cred = self.cred();
         let owner = cred.fsuid == perm.uid;
-        if !cred.has(Caps::CHOWN) {
+        if !cred.has_over(Caps::CHOWN, perm.uid, perm.gid) {
             if uid.is_some_and(|u| !owner || u != perm.uid) {
                 return Err(EPERM);
             }
@@ -235,8 +237,8 @@ impl PathCx<'_> {
         if inode.file_type() != FileType::Directory {
             let mut m = perm.mode & !S_ISUID;
             // Without the group's execute bit it once meant mandatory locks, and stays for group members.
-            let kill =
-                perm.mode & 0o010 != 0 || (!cred.in_group(perm.gid) && !cred.has(Caps::FSETID));
+            let kill = perm.mode & 0o010 != 0
+                || (!cred.in_group(perm.gid) && !cred.has_over(Caps::FSETID, perm.uid, perm.gid));
             if kill {
                 m &= !S_ISGID;
             }
@@ -380,7 +382,7 @@ fn real_credentials(c: &Arc<Credentials>) -> Arc<Credentials> {
     r.fsuid = c.uid;
     r.fsgid = c.gid;
     if c.securebits & NO_SETUID_FIXUP == 0 {
-        r.effective = if c.uid == 0 {
+        r.effective = if c.uid == c.user_ns.root_uid() {
             c.permitted
         } else {
             Caps::empty()

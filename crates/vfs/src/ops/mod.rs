@@ -66,7 +66,8 @@ impl PathCx<'_> {
         if d.mode & S_ISVTX != 0 {
             let v = inode.perm()?;
             let fsuid = self.cred().fsuid;
-            if v.uid != fsuid && d.uid != fsuid && !self.cred().has(Caps::FOWNER) {
+            if v.uid != fsuid && d.uid != fsuid && !self.cred().has_over(Caps::FOWNER, v.uid, v.gid)
+            {
                 return Err(EPERM);
             }
         }
@@ -111,7 +112,7 @@ fn new_node(dir: &dyn Inode, cred: &Credentials, mut mode: u32, kind: FileType) 
             mode |= S_ISGID;
         } else if mode & (S_ISGID | 0o010) == S_ISGID | 0o010
             && !cred.in_group(gid)
-            && !cred.has(Caps::FSETID)
+            && !cred.has_over(Caps::FSETID, d.uid, d.gid)
         {
             mode &= !S_ISGID;
         }

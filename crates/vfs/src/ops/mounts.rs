@@ -21,13 +21,18 @@ pub struct MountArgs<'a> {
     pub data: &'a [u8],
 }
 
+/// File systems that the administrator of a user namespace may mount (`FS_USERNS_MOUNT`).
+const USER_MOUNTABLE: [&str; 7] = [
+    "cgroup2", "devpts", "mqueue", "overlay", "proc", "sysfs", "tmpfs",
+];
+
 fn text(s: &[u8]) -> Result<&str> {
     std::str::from_utf8(s).map_err(|_| EINVAL)
 }
 
 impl PathCx<'_> {
     fn may_mount(&self) -> Result<()> {
-        if self.cred().has(Caps::SYS_ADMIN) {
+        if self.cred().has_in(self.fs.ns().user(), Caps::SYS_ADMIN) {
             Ok(())
         } else {
             Err(EPERM)
@@ -58,6 +63,10 @@ impl PathCx<'_> {
             if !at.is_mount_root() {
                 return Err(EINVAL);
             }
+            let owner = at.mnt.sb().owner();
+            if !self.cred().has_in(&owner, Caps::SYS_ADMIN) {
+                return Err(EPERM);
+            }
             at.mnt.sb().fs.remount(text(args.data)?)?;
             at.mnt.sb().set_read_only(read_only(flags));
             return ns.set_flags(&at, new - MountFlags::RDONLY);
@@ -84,7 +93,17 @@ impl PathCx<'_> {
         }
         let t = self.vfs.fs_type(text(args.fs_type)?).map_err(|_| ENODEV)?;
         let source = String::from_utf8_lossy(args.source).into_owned();
+        let name = text(args.fs_type)?;
+        if !self.cred().has(Caps::SYS_ADMIN) {
+            let all = |fs| ns.shows_all(fs, MountFlags::from_ms(flags));
+            let may =
+                USER_MOUNTABLE.contains(&name) && (!matches!(name, "proc" | "sysfs") || all(name));
+            if !may {
+                return Err(EPERM);
+            }
+        }
         let root = t.mount(self.vfs, &self.caller, &source, text(args.data)?)?;
+        root.sb().set_owner(&self.cred().user_ns);
         if flags & MS_RDONLY != 0 {
             root.sb().set_read_only(ReadOnly::Yes);
         }

@@ -275,7 +275,7 @@ impl PathCx<'_> {
     pub fn chroot(&self, path: &[u8]) -> Result<()> {
         let p = self.resolve(&At::Cwd, path, Walk::FOLLOW | Walk::DIRECTORY)?;
         self.permission(&p, Want::EXEC)?;
-        if !self.cred().has(Caps::SYS_CHROOT) {
+        if !self.cred().has_own(Caps::SYS_CHROOT) {
             return Err(EPERM);
         }
         self.fs.set_root(p);

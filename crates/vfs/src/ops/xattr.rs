@@ -39,11 +39,13 @@ impl PathCx<'_> {
             } else {
                 Caps::SYS_ADMIN
             };
-            return if write && !self.cred().has(cap) {
-                Err(EPERM)
+            let perm = inode.perm()?;
+            let may = if cap == Caps::SETFCAP {
+                self.cred().has_over(cap, perm.uid, perm.gid)
             } else {
-                Ok(())
+                self.cred().has(cap)
             };
+            return if write && !may { Err(EPERM) } else { Ok(()) };
         }
         if name.starts_with(b"system.") {
             return Ok(());

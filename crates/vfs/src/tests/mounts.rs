@@ -134,7 +134,8 @@ fn namespaces_are_copies() {
     r.put("/m/f", b"1").unwrap();
     let u = r.user(0, 0);
     u.cx().chdir(b"/m").unwrap();
-    u.fs.unshare_ns().unwrap();
+    u.fs.unshare_ns(crate::userns::NsId::initial(1), &Default::default())
+        .unwrap();
     assert_eq!(u.get("f").unwrap(), b"1");
     tmpfs(&u, "/n", 0, "").unwrap();
     u.put("/n/x", b"").unwrap();

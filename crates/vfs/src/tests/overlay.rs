@@ -1,7 +1,7 @@
 //! The overlay against a model: a tmpfs with the same files.
 
 use super::*;
-use crate::fs::overlay::Overlay;
+use crate::fs::overlay::{Change, Overlay, changes};
 use abi::errno::*;
 use abi::linux::*;
 use proptest::prelude::*;
@@ -328,4 +328,33 @@ fn many_threads_at_once() {
         t.join().unwrap();
     }
     tree(&r);
+}
+
+#[test]
+fn changes_are_told_parents_first() {
+    let (r, _below) = overlay();
+    r.cx().unlink(&At::Cwd, b"/a/g").unwrap();
+    r.put("/a/b/c/i", b"changed").unwrap();
+    r.mkdir("/new").unwrap();
+    r.put("/new/x", b"x").unwrap();
+    // A directory that takes the name of one below hides it; one that moves is told whole.
+    r.cx().rmdir(&At::Cwd, b"/e").unwrap();
+    r.mkdir("/e").unwrap();
+    r.cx().rename(&At::Cwd, b"/a/b", &At::Cwd, b"/moved", 0).unwrap();
+    let root = r.fs.root().dentry;
+    let mut told = Vec::new();
+    changes(&root, &mut |path, c| {
+        let what = match c {
+            Change::Hidden => "-",
+            Change::Opaque => "=",
+            Change::File(_) => "+",
+        };
+        told.push(format!("{what}{}", std::str::from_utf8(path).unwrap()));
+        Ok(())
+    })
+    .unwrap();
+    let want = [
+        "+a", "-a/b", "-a/g", "+e", "=e", "+moved", "+moved/c", "+moved/c/i", "+moved/h", "+new", "+new/x",
+    ];
+    assert_eq!(told, want);
 }

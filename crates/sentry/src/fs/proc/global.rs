@@ -2,15 +2,16 @@
 
 use super::Text;
 use crate::Kernel;
+use crate::fs::terminals::task_of;
 use crate::kernel::{RELEASE, VERSION};
+use crate::ns::{NetNs, NsProxy, UtsNs};
 use abi::linux::{CLOCK_BOOTTIME, CLOCK_REALTIME};
 use hostcall::time::clock_nanos;
-use parking_lot::Mutex;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::file::File;
-use vfs::fs::dynamic::{DynFile, StaticDir};
+use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynNode, StaticDir};
 use vfs::{Caller, Perm};
 
 /// A file made from the kernel's state.
@@ -52,26 +53,30 @@ pub fn files(k: &Arc<Kernel>) -> StaticDir {
             format!("Linux version {RELEASE} (cloister) {VERSION}\n"),
         )
         .text("vmstat", "nr_free_pages 0\n")
-        .dir("sys", sysctl(k))
+        .dir("sys", Sysctl(Arc::downgrade(k)))
         .dir("sysvipc", sysvipc())
 }
 
-/// `/proc/PID/net`, the same for all.
-pub fn net(k: &Arc<Kernel>) -> StaticDir {
+/// `/proc/PID/net`.
+pub fn net(ns: &Arc<NetNs>) -> StaticDir {
     [
         "dev", "tcp", "tcp6", "udp", "udp6", "unix", "if_inet6", "route", "raw", "arp", "snmp",
         "netlink", "sockstat",
     ]
     .into_iter()
-    .fold(StaticDir::new(), |d, name| {
-        if k.net.proc_net(name).is_none() {
-            return d;
-        }
-        d.file(
-            name,
-            text(k, move |k| k.net.proc_net(name).unwrap_or_default()),
-        )
-    })
+    .fold(
+        StaticDir::new().with_identity(u64::from(ns.id.ino)),
+        |d, name| {
+            if ns.proc_net(name).is_none() {
+                return d;
+            }
+            let ns = ns.clone();
+            d.file(
+                name,
+                Text(move || ns.proc_net(name).unwrap_or_default().into_bytes()),
+            )
+        },
+    )
 }
 
 fn uptime(k: &Kernel) -> String {
@@ -179,9 +184,10 @@ fn cpuinfo(cpus: u32) -> String {
     s
 }
 
-/// Numbers that can be set: some mean something here, the others are kept for who reads them back.
+/// Numbers of a network namespace that can be set: some mean something here, the others are kept for who reads
+/// them back.
 struct Numbers {
-    kernel: Weak<Kernel>,
+    ns: Arc<NetNs>,
     what: Number,
 }
 
@@ -189,37 +195,25 @@ enum Number {
     UnprivilegedPortStart,
     MaxConnections,
     /// As many numbers as it begins with. There are no ping sockets: their groups stand here.
-    Kept(Mutex<Vec<i64>>),
-}
-
-impl Numbers {
-    fn kept(k: &Arc<Kernel>, first: &[i64]) -> Numbers {
-        Numbers {
-            kernel: Arc::downgrade(k),
-            what: Number::Kept(Mutex::new(first.to_vec())),
-        }
-    }
+    Kept(&'static str, &'static [i64]),
 }
 
 impl DynFile for Numbers {
     fn perm(&self) -> Perm {
-        Perm {
-            mode: 0o644,
-            uid: 0,
-            gid: 0,
-        }
+        owned(&self.ns.user)
     }
     fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
-        let k = self.kernel.upgrade().ok_or(abi::errno::ENOENT)?;
         let text = match &self.what {
-            Number::UnprivilegedPortStart => k
-                .net
+            Number::UnprivilegedPortStart => self
+                .ns
                 .unprivileged_port_start
                 .load(Ordering::Relaxed)
                 .to_string(),
-            Number::MaxConnections => k.net.somaxconn.load(Ordering::Relaxed).to_string(),
-            Number::Kept(v) => {
-                let all: Vec<String> = v.lock().iter().map(ToString::to_string).collect();
+            Number::MaxConnections => self.ns.somaxconn.load(Ordering::Relaxed).to_string(),
+            Number::Kept(name, first) => {
+                let kept = self.ns.kept.lock();
+                let v = kept.get(name).map_or(*first, Vec::as_slice);
+                let all: Vec<String> = v.iter().map(ToString::to_string).collect();
                 all.join("\t")
             }
         };
@@ -227,8 +221,7 @@ impl DynFile for Numbers {
     }
     fn write(&self, file: &File, data: &[u8], _: u64) -> abi::Result<usize> {
         const EINVAL: abi::Errno = abi::errno::EINVAL;
-        let k = self.kernel.upgrade().ok_or(abi::errno::ENOENT)?;
-        if !file.cred.has(vfs::Caps::NET_ADMIN) {
+        if !file.cred.has_in(&self.ns.user, vfs::Caps::NET_ADMIN) {
             return Err(abi::errno::EPERM);
         }
         let text = std::str::from_utf8(&data[..data.len().min(256)]).map_err(|_| EINVAL)?;
@@ -239,21 +232,33 @@ impl DynFile for Numbers {
         match (&self.what, given.as_slice()) {
             (Number::UnprivilegedPortStart, [n]) => {
                 let n = u16::try_from(*n).map_err(|_| EINVAL)?;
-                k.net.unprivileged_port_start.store(n, Ordering::Relaxed);
+                self.ns.unprivileged_port_start.store(n, Ordering::Relaxed);
             }
             (Number::MaxConnections, [n]) => {
                 let n = u32::try_from(*n).map_err(|_| EINVAL)?;
-                k.net.somaxconn.store(n, Ordering::Relaxed);
+                self.ns.somaxconn.store(n, Ordering::Relaxed);
             }
-            (Number::Kept(v), all) if all.len() == v.lock().len() => *v.lock() = given,
+            (Number::Kept(name, first), all) if all.len() == first.len() => {
+                self.ns.kept.lock().insert(name, given);
+            }
             _ => return Err(EINVAL),
         }
         Ok(data.len())
     }
 }
 
+/// A setting of a namespace belongs to the root of the user namespace that owns it.
+fn owned(user: &vfs::userns::UserNs) -> Perm {
+    let id = user.root_uid();
+    Perm {
+        mode: 0o644,
+        uid: if id == vfs::userns::INVALID { 0 } else { id },
+        gid: 0,
+    }
+}
+
 /// The host name and the domain name, writable.
-struct Hostname(Weak<Kernel>, Name);
+struct Hostname(Arc<UtsNs>, Name);
 
 #[derive(Clone, Copy)]
 enum Name {
@@ -270,8 +275,7 @@ impl DynFile for Hostname {
         }
     }
     fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
-        let k = self.0.upgrade().ok_or(abi::errno::ENOENT)?;
-        let u = k.uts.read();
+        let u = self.0.read();
         let mut n = match self.1 {
             Name::Host => u.nodename.clone(),
             Name::Domain => u.domainname.clone(),
@@ -280,21 +284,35 @@ impl DynFile for Hostname {
         Ok(n)
     }
     fn write(&self, file: &File, data: &[u8], _: u64) -> abi::Result<usize> {
-        let k = self.0.upgrade().ok_or(abi::errno::ENOENT)?;
-        if !file.cred.has(vfs::Caps::SYS_ADMIN) {
+        if !file.cred.has_in(&self.0.user, vfs::Caps::SYS_ADMIN) {
             return Err(abi::errno::EPERM);
         }
         let line = data.split(|b| *b == b'\n').next().unwrap_or_default();
         let line = line[..line.len().min(64)].to_vec();
-        let mut u = k.uts.write();
+        let mut u = self.0.write();
         match self.1 {
             Name::Host => u.nodename = line,
             Name::Domain => u.domainname = line,
         }
         Ok(data.len())
     }
-    fn permission(&self, cx: &Caller<'_>, want: vfs::inode::Want) -> abi::Result<()> {
-        vfs::inode::generic_permission(self.perm(), vfs::FileType::Regular, cx.cred, want)
+}
+
+/// `/proc/sys`: the settings of the namespaces that its reader is in.
+struct Sysctl(Weak<Kernel>);
+
+impl DynDir for Sysctl {
+    fn lookup(&self, cx: &Caller<'_>, name: &[u8]) -> abi::Result<DynNode> {
+        let k = self.0.upgrade().ok_or(abi::errno::ENOENT)?;
+        let ns = task_of(cx.task).map_or_else(|| k.initial.clone(), |t| t.ns());
+        sysctl(&k, &ns).lookup(cx, name)
+    }
+    fn list(&self, file: &File) -> abi::Result<Vec<DynEntry>> {
+        let k = self.0.upgrade().ok_or(abi::errno::ENOENT)?;
+        sysctl(&k, &k.initial).list(file)
+    }
+    fn subdirs(&self) -> u32 {
+        4
     }
 }
 
@@ -313,7 +331,7 @@ fn uuid(b: &[u8; 16]) -> String {
     )
 }
 
-fn sysctl(k: &Arc<Kernel>) -> StaticDir {
+fn sysctl(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
     let boot_id = uuid(&k.boot_id);
     let random = StaticDir::new()
         .text("boot_id", boot_id)
@@ -329,8 +347,8 @@ fn sysctl(k: &Arc<Kernel>) -> StaticDir {
         .text("poolsize", "256\n");
     let kernel = StaticDir::new()
         .text("cap_last_cap", "40\n")
-        .file("hostname", Hostname(Arc::downgrade(k), Name::Host))
-        .file("domainname", Hostname(Arc::downgrade(k), Name::Domain))
+        .file("hostname", Hostname(ns.uts.clone(), Name::Host))
+        .file("domainname", Hostname(ns.uts.clone(), Name::Domain))
         .text("msgmax", "8192\n")
         .text("msgmnb", "16384\n")
         .text("msgmni", "32000\n")
@@ -375,23 +393,27 @@ fn sysctl(k: &Arc<Kernel>) -> StaticDir {
         .text("overcommit_memory", "0\n")
         .text("overcommit_ratio", "50\n")
         .text("swappiness", "60\n");
+    let kept = |name, first| Numbers {
+        ns: ns.net.clone(),
+        what: Number::Kept(name, first),
+    };
     let ipv4 = StaticDir::new()
         .text("ip_local_port_range", "32768\t60999\n")
         .file(
             "ip_unprivileged_port_start",
             Numbers {
-                kernel: Arc::downgrade(k),
+                ns: ns.net.clone(),
                 what: Number::UnprivilegedPortStart,
             },
         )
-        .file("ping_group_range", Numbers::kept(k, &[1, 0]))
-        .file("ip_forward", Numbers::kept(k, &[0]))
-        .file("tcp_keepalive_time", Numbers::kept(k, &[7200]))
-        .file("tcp_keepalive_intvl", Numbers::kept(k, &[75]))
-        .file("tcp_keepalive_probes", Numbers::kept(k, &[9]))
-        .file("tcp_syncookies", Numbers::kept(k, &[1]))
-        .file("tcp_fin_timeout", Numbers::kept(k, &[60]))
-        .file("tcp_max_syn_backlog", Numbers::kept(k, &[1024]))
+        .file("ping_group_range", kept("ping_group_range", &[1, 0]))
+        .file("ip_forward", kept("ip_forward", &[0]))
+        .file("tcp_keepalive_time", kept("tcp_keepalive_time", &[7200]))
+        .file("tcp_keepalive_intvl", kept("tcp_keepalive_intvl", &[75]))
+        .file("tcp_keepalive_probes", kept("tcp_keepalive_probes", &[9]))
+        .file("tcp_syncookies", kept("tcp_syncookies", &[1]))
+        .file("tcp_fin_timeout", kept("tcp_fin_timeout", &[60]))
+        .file("tcp_max_syn_backlog", kept("tcp_max_syn_backlog", &[1024]))
         .text("tcp_rmem", "4096\t131072\t6291456\n")
         .text("tcp_wmem", "4096\t16384\t4194304\n")
         .text("tcp_fastopen", "1\n");
@@ -399,7 +421,7 @@ fn sysctl(k: &Arc<Kernel>) -> StaticDir {
         .file(
             "somaxconn",
             Numbers {
-                kernel: Arc::downgrade(k),
+                ns: ns.net.clone(),
                 what: Number::MaxConnections,
             },
         )
@@ -419,8 +441,8 @@ fn sysctl(k: &Arc<Kernel>) -> StaticDir {
         .dir("ipv6", ipv6);
     StaticDir::new()
         .dir("fs", fs)
-        .dir("kernel", kernel)
-        .dir("net", net)
+        .dir("kernel", kernel.with_identity(u64::from(ns.uts.id.ino)))
+        .dir("net", net.with_identity(u64::from(ns.net.id.ino)))
         .dir("vm", vm)
 }
 

@@ -2,6 +2,8 @@
 
 use super::global;
 use crate::fs::terminals::task_of;
+use crate::ns::nsfs::{NsFile, NsRef};
+use crate::ns::pid::PidNs;
 use crate::task::limits;
 use crate::{Kernel, Task, ThreadGroup};
 use abi::Result;
@@ -11,7 +13,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::file::{File, FileOps};
-use vfs::fs::dynamic::{self, DynDir, DynEntry, DynFile, DynLink, DynNode, StaticDir};
+use vfs::fs::dynamic::{self, DynDir, DynEntry, DynFile, DynLink, DynNode};
+use vfs::userns::{IdKind, UserNs};
 use vfs::{Caller, Caps, FileType, Path, Perm, Sink, Source, Stat};
 
 /// A process's or a thread's directory.
@@ -30,12 +33,17 @@ enum Kind {
 #[derive(Clone)]
 pub struct Subject {
     kernel: Weak<Kernel>,
+    /// Whose numbers this /proc shows.
+    ns: Arc<PidNs>,
     group: Weak<ThreadGroup>,
     task: Weak<Task>,
     tgid: i32,
     tid: i32,
     uid: u32,
     gid: u32,
+    /// Who reads: whose numbers are shown.
+    viewer: UserNs,
+    reader: Weak<Task>,
 }
 
 impl Subject {
@@ -65,42 +73,62 @@ impl Subject {
         if caller.group.tgid == self.tgid {
             return Ok(());
         }
-        let c = caller.cred();
-        let t = self.task()?.cred();
-        let same = [t.uid, t.euid, t.suid].iter().all(|u| *u == c.fsuid)
-            && [t.gid, t.egid, t.sgid].iter().all(|g| *g == c.fsgid);
-        let dumpable = self.group()?.dumpable.load(Ordering::Relaxed) == 1;
-        if same && dumpable || c.has(Caps::SYS_PTRACE) {
-            Ok(())
-        } else {
-            Err(EACCES)
-        }
+        may_inspect(caller, &*self.task()?)
     }
     fn check(&self, cx: &Caller<'_>) -> Result<()> {
         self.may_inspect(task_of(cx.task).ok_or(EACCES)?)
     }
 }
 
+/// Whether a task may look inside another (`ptrace_may_access` with PTRACE_MODE_READ_FSCREDS).
+pub fn may_inspect(caller: &Task, other: &Task) -> Result<()> {
+    if Arc::ptr_eq(&caller.group, &other.group) {
+        return Ok(());
+    }
+    let (c, t) = (caller.cred(), other.cred());
+    let same = [t.uid, t.euid, t.suid].iter().all(|u| *u == c.fsuid)
+        && [t.gid, t.egid, t.sgid].iter().all(|g| *g == c.fsgid);
+    let dumpable = other.group.dumpable.load(Ordering::Relaxed) == 1;
+    if same && dumpable || c.has_in(&t.user_ns, Caps::SYS_PTRACE) {
+        Ok(())
+    } else {
+        Err(EACCES)
+    }
+}
+
 impl PidDir {
     #[must_use]
-    pub fn process(k: &Arc<Kernel>, g: &Arc<ThreadGroup>, task: Option<Arc<Task>>) -> PidDir {
+    pub fn process(
+        k: &Arc<Kernel>,
+        ns: &Arc<PidNs>,
+        g: &Arc<ThreadGroup>,
+        task: Option<Arc<Task>>,
+    ) -> PidDir {
         PidDir {
-            me: Self::subject(k, g, task),
+            me: Self::subject(k, ns, g, task),
             kind: Kind::Process,
         }
     }
-    fn subject(k: &Arc<Kernel>, g: &Arc<ThreadGroup>, task: Option<Arc<Task>>) -> Subject {
+    fn subject(
+        k: &Arc<Kernel>,
+        ns: &Arc<PidNs>,
+        g: &Arc<ThreadGroup>,
+        task: Option<Arc<Task>>,
+    ) -> Subject {
         let cred = task.as_ref().map(|t| t.cred());
         let dumpable = g.dumpable.load(Ordering::Relaxed) == 1;
         let owner = cred.filter(|_| dumpable);
         Subject {
             kernel: Arc::downgrade(k),
+            ns: ns.clone(),
             group: Arc::downgrade(g),
             task: task.as_ref().map(Arc::downgrade).unwrap_or_default(),
             tgid: g.tgid,
             tid: task.map_or(g.tgid, |t| t.tid),
             uid: owner.as_ref().map_or(0, |c| c.euid),
             gid: owner.as_ref().map_or(0, |c| c.egid),
+            viewer: UserNs::default(),
+            reader: Weak::new(),
         }
     }
 }
@@ -121,10 +149,43 @@ impl DynFile for About {
     fn perm(&self) -> Perm {
         self.me.perm(self.mode)
     }
-    fn generate(&self, _: &File) -> Result<Vec<u8>> {
-        (self.make)(&self.me)
+    fn bound(&self, cx: &Caller<'_>) -> Option<Arc<dyn DynFile>> {
+        let reader = task_of(cx.task).map(Arc::downgrade).unwrap_or_default();
+        Some(Arc::new(About {
+            me: Subject {
+                reader,
+                ..self.me.clone()
+            },
+            ..*self
+        }))
     }
-    fn write(&self, _: &File, data: &[u8], _: u64) -> Result<usize> {
+    fn generate(&self, file: &File) -> Result<Vec<u8>> {
+        let me = Subject {
+            viewer: file.cred.user_ns.clone(),
+            ..self.me.clone()
+        };
+        (self.make)(&me)
+    }
+    fn write(&self, file: &File, data: &[u8], offset: u64) -> Result<usize> {
+        let map = match self.name {
+            "uid_map" => Some(IdKind::User),
+            "gid_map" => Some(IdKind::Group),
+            "projid_map" => Some(IdKind::Project),
+            _ => None,
+        };
+        if map.is_some() || self.name == "setgroups" {
+            if offset != 0 {
+                return Err(EINVAL);
+            }
+            let ns = self.me.task()?.cred().user_ns.clone();
+            match map {
+                Some(kind) => ns.set_map(kind, &file.cred, data)?,
+                None if !file.cred.has_in(&ns, Caps::SYS_ADMIN) => return Err(EPERM),
+                None if data.len() >= 8 => return Err(EINVAL),
+                None => ns.set_setgroups(data)?,
+            }
+            return Ok(data.len());
+        }
         let text = std::str::from_utf8(data).map_err(|_| EINVAL)?.trim_end();
         if self.name == "comm" {
             self.me.task()?.set_comm(text.as_bytes());
@@ -140,9 +201,16 @@ impl DynFile for About {
         }
         Err(EPERM)
     }
-    fn open(self: Arc<Self>, cx: &Caller<'_>, _: u32) -> Result<Option<Arc<dyn FileOps>>> {
+    fn open(self: Arc<Self>, cx: &Caller<'_>, flags: u32) -> Result<Option<Arc<dyn FileOps>>> {
         if self.private {
             self.me.check(cx)?;
+        }
+        let writes = flags & vfs::file::O_ACCMODE != 0;
+        if writes && self.name == "setgroups" {
+            let ns = self.me.task()?.cred().user_ns.clone();
+            if !cx.cred.has_in(&ns, Caps::SYS_ADMIN) {
+                return Err(EACCES);
+            }
         }
         Ok(None)
     }
@@ -158,7 +226,7 @@ const FILES: &[(&str, u32, bool, Make)] = &[
         Ok(b"00000033\n".to_vec())
     }),
     ("environ", 0o400, true, environ),
-    ("gid_map", 0o644, false, id_map),
+    ("gid_map", 0o644, false, |s| id_map(s, IdKind::Group)),
     ("io", 0o400, true, io),
     ("limits", 0o444, false, limits_text),
     ("loginuid", 0o644, false, |_| Ok(b"4294967295".to_vec())),
@@ -169,15 +237,22 @@ const FILES: &[(&str, u32, bool, Make)] = &[
     ("oom_score", 0o444, false, |_| Ok(b"0\n".to_vec())),
     ("oom_score_adj", 0o644, false, oom_score_adj),
     ("personality", 0o400, true, |_| Ok(b"00000000\n".to_vec())),
-    ("projid_map", 0o644, false, id_map),
+    ("projid_map", 0o644, false, |s| id_map(s, IdKind::Project)),
     ("sessionid", 0o444, false, |_| Ok(b"4294967295".to_vec())),
-    ("setgroups", 0o644, false, |_| Ok(b"allow\n".to_vec())),
+    ("setgroups", 0o644, false, |s| {
+        let allowed = s.task()?.cred().user_ns.setgroups_allowed();
+        Ok(if allowed {
+            b"allow\n".to_vec()
+        } else {
+            b"deny\n".to_vec()
+        })
+    }),
     ("smaps", 0o444, true, smaps),
     ("smaps_rollup", 0o444, true, smaps_rollup),
     ("stat", 0o444, false, stat),
     ("statm", 0o444, false, statm),
     ("status", 0o444, false, status),
-    ("uid_map", 0o644, false, id_map),
+    ("uid_map", 0o644, false, |s| id_map(s, IdKind::User)),
     ("wchan", 0o444, false, |_| Ok(b"0".to_vec())),
 ];
 
@@ -226,8 +301,8 @@ impl DynDir for PidDir {
                 info: true,
             })),
             b"mem" => DynNode::File(Arc::new(MemNode(self.me.clone()))),
-            b"net" => DynNode::Dir(Arc::new(global::net(&self.me.kernel()?))),
-            b"ns" => DynNode::Dir(Arc::new(namespaces())),
+            b"net" => DynNode::Dir(Arc::new(global::net(&self.me.task()?.ns().net))),
+            b"ns" => DynNode::Dir(Arc::new(NsDir(self.me.clone()))),
             b"task" if self.kind == Kind::Process => {
                 DynNode::Dir(Arc::new(TaskDir(self.me.clone())))
             }
@@ -248,22 +323,49 @@ impl DynDir for PidDir {
     }
 }
 
-fn namespaces() -> StaticDir {
-    // One of each kind; numbers as of Linux's initial namespaces.
-    [
-        ("cgroup", 0xefff_fffbu32),
-        ("ipc", 0xefff_ffff),
-        ("mnt", 0xf000_0000),
-        ("net", 0xf000_0041),
-        ("pid", 0xefff_fffc),
-        ("time", 0xefff_fffa),
-        ("user", 0xefff_fffd),
-        ("uts", 0xefff_fffe),
-    ]
-    .into_iter()
-    .fold(StaticDir::new(), |d, (n, i)| {
-        d.link(n, &format!("{n}:[{i}]"))
-    })
+/// `ns`.
+struct NsDir(Subject);
+
+impl DynDir for NsDir {
+    fn perm(&self) -> Perm {
+        self.0.perm(0o511)
+    }
+    fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
+        let name = NsRef::NAMES
+            .into_iter()
+            .find(|n| n.as_bytes() == name)
+            .ok_or(ENOENT)?;
+        Ok(DynNode::Link(Arc::new(NsLink(self.0.clone(), name))))
+    }
+    fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
+        Ok(NsRef::NAMES
+            .into_iter()
+            .map(|n| DynEntry::new(n, FileType::Symlink))
+            .collect())
+    }
+}
+
+struct NsLink(Subject, &'static str);
+
+impl NsLink {
+    fn namespace(&self, cx: &Caller<'_>) -> Result<NsRef> {
+        self.0.check(cx)?;
+        let t = self.0.task()?;
+        NsRef::of(&t, self.1.as_bytes()).ok_or(ENOENT)
+    }
+}
+
+impl DynLink for NsLink {
+    fn perm(&self) -> Perm {
+        self.0.perm(0o777)
+    }
+    fn read(&self, cx: &Caller<'_>) -> Result<Vec<u8>> {
+        self.namespace(cx).map(|n| n.text().into_bytes())
+    }
+    fn jump(&self, cx: &Caller<'_>) -> Result<Option<Path>> {
+        let n = self.namespace(cx)?;
+        Ok(Some(n.place(&self.0.kernel()?.vfs)))
+    }
 }
 
 struct TaskDir(Subject);
@@ -281,10 +383,10 @@ impl DynDir for TaskDir {
         let t = k
             .tasks
             .lock()
-            .task(tid)
+            .task(self.0.ns.id_of(tid).ok_or(ENOENT)?)
             .filter(|t| t.group.tgid == self.0.tgid)
             .ok_or(ENOENT)?;
-        let me = PidDir::subject(&k, &t.group.clone(), Some(t));
+        let me = PidDir::subject(&k, &self.0.ns, &t.group.clone(), Some(t));
         Ok(DynNode::Dir(Arc::new(PidDir {
             me,
             kind: Kind::Thread,
@@ -295,7 +397,7 @@ impl DynDir for TaskDir {
         let threads = k.tasks.lock().threads(self.0.tgid);
         Ok(threads
             .iter()
-            .map(|t| DynEntry::new(t.tid.to_string(), FileType::Directory))
+            .map(|t| DynEntry::new(t.pid.seen_in(&self.0.ns).to_string(), FileType::Directory))
             .collect())
     }
     fn subdirs(&self) -> u32 {
@@ -408,8 +510,8 @@ impl DynLink for FdLink {
         let f = self.me.task()?.fd(self.fd).map_err(|_| ENOENT)?;
         let root = task_of(cx.task).ok_or(EACCES)?.fs().root();
         Ok(match &f.path {
-            Some(p) => p.describe(&root).display(),
-            None => f.ops.describe().into_bytes(),
+            Some(p) if f.ops::<NsFile>().is_none() => p.describe(&root).display(),
+            _ => f.ops.describe().into_bytes(),
         })
     }
     fn jump(&self, _: &Caller<'_>) -> Result<Option<Path>> {
@@ -474,7 +576,10 @@ impl DynFile for FdInfo {
         let ino = f.ops.stat().map_or(0, |s| s.ino);
         let mnt = f.path.as_ref().map_or(0, |p| p.mnt.id);
         let pos = *f.pos.lock();
-        let more = f.ops.fdinfo();
+        let more = match f.ops::<crate::fs::pidfd::PidFd>() {
+            Some(p) => p.info(&self.me.ns),
+            None => f.ops.fdinfo(),
+        };
         Ok(
             format!("pos:\t{pos}\nflags:\t0{flags:o}\nmnt_id:\t{mnt}\nino:\t{ino}\n{more}")
                 .into_bytes(),
@@ -608,11 +713,21 @@ fn comm(me: &Subject) -> Result<Vec<u8>> {
 fn oom_score_adj(me: &Subject) -> Result<Vec<u8>> {
     Ok(format!("{}\n", me.group()?.oom_score_adj.load(Ordering::Relaxed)).into_bytes())
 }
-fn cgroup(_: &Subject) -> Result<Vec<u8>> {
-    Ok(b"0::/\n".to_vec())
+/// As the task sees it that opened the file.
+fn cgroup(me: &Subject) -> Result<Vec<u8>> {
+    let k = me.kernel()?;
+    let root = me
+        .reader
+        .upgrade()
+        .map_or_else(|| k.initial.cgroup.clone(), |t| t.ns().cgroup.clone());
+    let mut text = b"0::".to_vec();
+    text.extend(me.group()?.cgroup().path_from(&root));
+    text.push(b'\n');
+    Ok(text)
 }
-fn id_map(_: &Subject) -> Result<Vec<u8>> {
-    Ok(b"         0          0 4294967295\n".to_vec())
+fn id_map(me: &Subject, kind: IdKind) -> Result<Vec<u8>> {
+    let ns = me.task()?.cred().user_ns.clone();
+    Ok(ns.map_text(kind, &me.viewer).into_bytes())
 }
 fn io(_: &Subject) -> Result<Vec<u8>> {
     Ok(b"rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n".to_vec())
@@ -660,11 +775,16 @@ fn limits_text(me: &Subject) -> Result<Vec<u8>> {
     for (n, l) in NAMES.iter().zip(l.0) {
         let _ = writeln!(
             s,
-            "{:<25} {:<20} {:<20} {:<10}",
+            "{:<25} {:<20} {:<20} {}",
             n.0,
             show(l.current),
             show(l.max),
-            n.1
+            // Priorities have no unit, and no room for one.
+            if n.1.is_empty() {
+                String::new()
+            } else {
+                format!("{:<10}", n.1)
+            }
         );
     }
     Ok(s.into_bytes())
@@ -785,11 +905,13 @@ fn stat(me: &Subject) -> Result<Vec<u8>> {
             l.threads(me.tgid).len(),
         )
     };
+    let number = |id| k.tasks.lock().number(id, &me.ns);
     let tty = k.terminals.of_session(sid);
+    let [ppid, pgid, sid] = [ppid, pgid, sid].map(number);
     let tty_nr = tty
         .as_ref()
         .map_or(0, |p| vfs::makedev(136, p.index) as i64);
-    let tpgid = tty.as_ref().and_then(|p| p.foreground()).unwrap_or(-1);
+    let tpgid = tty.as_ref().and_then(|p| p.foreground()).map_or(-1, number);
     let comm = t.as_ref().map(|t| t.comm()).unwrap_or_default();
     let g = me.group()?;
     let cpu = k.cpu_time(&g);
@@ -814,7 +936,7 @@ fn stat(me: &Subject) -> Result<Vec<u8>> {
     let exit_signal = 17;
     let s = format!(
         "{} ({}) {st} {ppid} {pgid} {sid} {tty_nr} {tpgid} 0 0 0 0 0 {utime} {stime} {cutime} {cstime} {} {nice} {threads} 0 {start} {size} {rss} {rsslim} {} {} {} 0 0 {pending} {mask} 0 0 0 0 0 {exit_signal} 0 0 0 0 0 0 {} {} {} {} {} {} {} 0\n",
-        me.tid,
+        number(me.tid),
         String::from_utf8_lossy(&comm),
         20 + nice,
         layout.start_code,
@@ -854,13 +976,19 @@ fn status(me: &Subject) -> Result<Vec<u8>> {
     let st = state(&k, me);
     let t = me.task().ok().or_else(|| me.task.upgrade()).ok_or(ESRCH)?;
     let c = t.cred();
-    let (ppid, threads, pgid, sid) = {
+    let (ppid, threads, tgid, pid, numbers) = {
         let l = k.tasks.lock();
+        let ids = [me.tgid, me.tid, l.pgid(me.tgid), l.sid(me.tgid)];
         (
-            l.parent(me.tgid),
+            l.number(l.parent(me.tgid), &me.ns),
             l.threads(me.tgid).len(),
-            l.pgid(me.tgid),
-            l.sid(me.tgid),
+            l.number(me.tgid, &me.ns),
+            l.number(me.tid, &me.ns),
+            ids.map(|i| {
+                let v = l.numbers_from(i, &me.ns);
+                let all: Vec<String> = v.iter().map(ToString::to_string).collect();
+                all.join("\t")
+            }),
         )
     };
     let long = match st {
@@ -876,17 +1004,23 @@ fn status(me: &Subject) -> Result<Vec<u8>> {
     let _ = writeln!(
         s,
         "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{ppid}\nTracerPid:\t0",
-        me.tgid, me.tid
+        tgid, pid
     );
-    let _ = writeln!(s, "Uid:\t{}\t{}\t{}\t{}", c.uid, c.euid, c.suid, c.fsuid);
-    let _ = writeln!(s, "Gid:\t{}\t{}\t{}\t{}", c.gid, c.egid, c.sgid, c.fsgid);
+    let [u, e, v, f] = [c.uid, c.euid, c.suid, c.fsuid].map(|u| me.viewer.uid_shown(u));
+    let _ = writeln!(s, "Uid:\t{u}\t{e}\t{v}\t{f}");
+    let [u, e, v, f] = [c.gid, c.egid, c.sgid, c.fsgid].map(|g| me.viewer.gid_shown(g));
+    let _ = writeln!(s, "Gid:\t{u}\t{e}\t{v}\t{f}");
     let size = t.files().capacity();
-    let groups: String = c.groups.iter().map(|g| format!("{g} ")).collect();
+    let groups: String = c
+        .groups
+        .iter()
+        .map(|g| format!("{} ", me.viewer.gid_shown(*g)))
+        .collect();
     let _ = writeln!(s, "FDSize:\t{size}\nGroups:\t{groups}");
     let _ = writeln!(
         s,
-        "NStgid:\t{}\nNSpid:\t{}\nNSpgid:\t{pgid}\nNSsid:\t{sid}",
-        me.tgid, me.tid
+        "NStgid:\t{}\nNSpid:\t{}\nNSpgid:\t{}\nNSsid:\t{}",
+        numbers[0], numbers[1], numbers[2], numbers[3]
     );
     if st != 'Z' {
         let u = t.mm().usage();

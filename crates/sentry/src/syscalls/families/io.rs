@@ -190,7 +190,7 @@ fn write_all(
         Err(EPIPE) => {
             let _ = cx.kernel.send_to_task(
                 &cx.task,
-                SigInfo::from_sender(SIGPIPE, abi::signal::SI_USER, cx.group.tgid, cx.cred().uid),
+                super::signals::sender_info(cx, SIGPIPE, abi::signal::SI_USER),
             );
             Err(EPIPE)
         }
@@ -485,7 +485,11 @@ fn fcntl_lock(cx: &Context, fd: i32, f: &Arc<File>, cmd: u32, va: Va) -> SysResu
                 } else {
                     (c.range.end - c.range.start + 1) as i64
                 };
-                l.pid = c.pid;
+                l.pid = if c.pid > 0 {
+                    cx.number_of(c.pid)
+                } else {
+                    c.pid
+                };
             }
         }
         mm.write_obj(va, &l)?;
@@ -510,6 +514,22 @@ fn fcntl_lock(cx: &Context, fd: i32, f: &Arc<File>, cmd: u32, va: Va) -> SysResu
         return Err(EBADF);
     }
     Ok(0)
+}
+
+/// The owner that a number means: a process, or negative a process group. `ESRCH` for one that is not to be seen.
+fn owner_id(cx: &Context, n: i32) -> Result<i32> {
+    let id = cx.id_of(n.checked_abs().ok_or(EINVAL)?);
+    match n {
+        0 => Ok(0),
+        1.. => id,
+        _ => Ok(-id?),
+    }
+}
+
+/// The other way round; 0 where it is not to be seen.
+fn owner_number(cx: &Context, id: i32) -> i32 {
+    let n = cx.number_of(id.saturating_abs());
+    if id < 0 { -n } else { n }
 }
 
 /// `fcntl(fd, cmd, arg)`.
@@ -568,21 +588,30 @@ fn fcntl(cx: &mut Context, a: &Args) -> SysResult {
             fcntl_lock(cx, fd, &f, cmd, a.va(2))
         }
         F_SETOWN => {
-            f.owner.lock().0 = a.i32(2);
+            let owner = owner_id(cx, a.i32(2))?;
+            f.owner.lock().0 = owner;
             Ok(0)
         }
-        F_GETOWN => Ok(f.owner.lock().0 as usize),
+        F_GETOWN => {
+            let owner = f.owner.lock().0;
+            Ok(owner_number(cx, owner) as usize)
+        }
         F_SETOWN_EX => {
             let [kind, pid]: [i32; 2] = cx.mm().read_obj(a.va(2))?;
-            f.owner.lock().0 = match kind {
-                0 | 1 => pid,
-                2 => -pid,
-                _ => return Err(EINVAL),
-            };
+            let owner = owner_id(
+                cx,
+                match kind {
+                    0 | 1 => pid,
+                    2 => pid.checked_neg().ok_or(EINVAL)?,
+                    _ => return Err(EINVAL),
+                },
+            )?;
+            f.owner.lock().0 = owner;
             Ok(0)
         }
         F_GETOWN_EX => {
             let o = f.owner.lock().0;
+            let o = owner_number(cx, o);
             let ex = if o < 0 { [2, -o] } else { [1, o] };
             cx.mm().write_obj(a.va(2), &ex)?;
             Ok(0)
@@ -715,12 +744,13 @@ fn ioctl(cx: &mut Context, a: &Args) -> SysResult {
         }
         // FIOSETOWN, SIOCSPGRP; FIOGETOWN, SIOCGPGRP: of sockets only
         0x8901 | 0x8902 if f.ops::<net::Socket>().is_some() => {
-            f.owner.lock().0 = cx.mm().read_obj::<i32>(a.va(2))?;
+            let owner = owner_id(cx, cx.mm().read_obj::<i32>(a.va(2))?)?;
+            f.owner.lock().0 = owner;
             return Ok(0);
         }
         0x8903 | 0x8904 if f.ops::<net::Socket>().is_some() => {
             let owner = f.owner.lock().0;
-            cx.mm().write_obj(a.va(2), &owner)?;
+            cx.mm().write_obj(a.va(2), &owner_number(cx, owner))?;
             return Ok(0);
         }
         TIOCGPTPEER => {

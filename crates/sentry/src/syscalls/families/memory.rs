@@ -123,7 +123,7 @@ pub fn may_access(cx: &Context, t: &Task) -> abi::Result<()> {
         && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
     let dumpable = t.group.dumpable.load(Ordering::Relaxed) == 1;
     let allowed = same && dumpable && me.permitted.contains(c.permitted);
-    if t.group.tgid == cx.group.tgid || allowed || me.has(vfs::Caps::SYS_PTRACE) {
+    if t.group.tgid == cx.group.tgid || allowed || me.has_in(&c.user_ns, vfs::Caps::SYS_PTRACE) {
         Ok(())
     } else {
         Err(EPERM)
@@ -135,7 +135,7 @@ fn process_vm(cx: &Context, a: &Args, write: bool) -> SysResult {
     if a.u64(5) != 0 {
         return Err(EINVAL);
     }
-    let t = cx.kernel.tasks.lock().task(a.i32(0)).ok_or(ESRCH)?;
+    let t = cx.find_task(a.i32(0))?;
     may_access(cx, &t)?;
     let (mm, other) = (cx.mm(), t.mm());
     let list = |va, n: u64| -> abi::Result<Vec<[u64; 2]>> {

@@ -102,8 +102,8 @@ fn put_stat(cx: &Context, va: Va, s: &Stat) -> SysResult {
         ino: s.ino,
         nlink: u64::from(s.nlink),
         mode: s.mode,
-        uid: s.uid,
-        gid: s.gid,
+        uid: cx.cred().user_ns.uid_shown(s.uid),
+        gid: cx.cred().user_ns.gid_shown(s.gid),
         rdev: s.rdev,
         size: s.size as i64,
         blksize: i64::from(s.blksize),
@@ -243,8 +243,8 @@ fn statx(cx: &mut Context, a: &Args) -> SysResult {
         blksize: s.blksize,
         attributes: if is_root { ATTR_MOUNT_ROOT } else { 0 },
         nlink: s.nlink,
-        uid: s.uid,
-        gid: s.gid,
+        uid: cx.cred().user_ns.uid_shown(s.uid),
+        gid: cx.cred().user_ns.gid_shown(s.gid),
         mode: s.mode as u16,
         pad: 0,
         ino: s.ino,
@@ -468,31 +468,37 @@ fn fchmodat2(cx: &mut Context, a: &Args) -> SysResult {
     })
     .map(|()| 0)
 }
-/// An id of chown(2): -1 leaves it.
-fn id(raw: u32) -> Option<u32> {
-    (raw != u32::MAX).then_some(raw)
+/// The owners that the numbers of chown(2) mean: -1 leaves one. `EINVAL` for those that the caller's user
+/// namespace does not have.
+fn owners(cx: &Context, uid: u32, gid: u32) -> Result<[Option<u32>; 2]> {
+    let ns = &cx.cred().user_ns;
+    let user = (uid != u32::MAX).then(|| ns.uid_from(uid)).transpose()?;
+    let group = (gid != u32::MAX).then(|| ns.gid_from(gid)).transpose()?;
+    Ok([user, group])
 }
 fn chown(cx: &mut Context, a: &Args) -> SysResult {
+    let [uid, gid] = owners(cx, a.u32(1), a.u32(2))?;
     with(cx, CWD, a.va(0), |p, at, path| {
-        p.chown(at, path, id(a.u32(1)), id(a.u32(2)), 0)
+        p.chown(at, path, uid, gid, 0)
     })
     .map(|()| 0)
 }
 fn lchown(cx: &mut Context, a: &Args) -> SysResult {
+    let [uid, gid] = owners(cx, a.u32(1), a.u32(2))?;
     with(cx, CWD, a.va(0), |p, at, path| {
-        p.chown(at, path, id(a.u32(1)), id(a.u32(2)), AT_SYMLINK_NOFOLLOW)
+        p.chown(at, path, uid, gid, AT_SYMLINK_NOFOLLOW)
     })
     .map(|()| 0)
 }
 fn fchown(cx: &mut Context, a: &Args) -> SysResult {
     let f = cx.fd(a.i32(0))?;
-    cx.task
-        .with_paths(|p| p.fchown(&f, id(a.u32(1)), id(a.u32(2))))
-        .map(|()| 0)
+    let [uid, gid] = owners(cx, a.u32(1), a.u32(2))?;
+    cx.task.with_paths(|p| p.fchown(&f, uid, gid)).map(|()| 0)
 }
 fn fchownat(cx: &mut Context, a: &Args) -> SysResult {
+    let [uid, gid] = owners(cx, a.u32(2), a.u32(3))?;
     with(cx, a.i32(0), a.va(1), |p, at, path| {
-        p.chown(at, path, id(a.u32(2)), id(a.u32(3)), a.u32(4))
+        p.chown(at, path, uid, gid, a.u32(4))
     })
     .map(|()| 0)
 }
@@ -760,47 +766,9 @@ fn pivot_root(cx: &mut Context, a: &Args) -> SysResult {
     cx.task.with_paths(|p| p.pivot_root(&new, &old)).map(|()| 0)
 }
 
-/// `unshare(flags)`: the file-system context, the descriptors, the mount namespace.
+/// `unshare(flags)`.
 fn unshare(cx: &mut Context, a: &Args) -> SysResult {
-    let flags = a.u32(0);
-    const KNOWN: u32 = CLONE_FS
-        | CLONE_FILES
-        | CLONE_NEWNS
-        | CLONE_SYSVSEM
-        | CLONE_THREAD
-        | CLONE_SIGHAND
-        | CLONE_VM;
-    const OTHERS: u32 =
-        CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWCGROUP;
-    if flags & !(KNOWN | OTHERS) != 0 {
-        return Err(EINVAL);
-    }
-    if flags & OTHERS != 0 {
-        return Err(if cx.cred().has(vfs::Caps::SYS_ADMIN) {
-            EINVAL
-        } else {
-            EPERM
-        });
-    }
-    let alone = cx.kernel.tasks.lock().threads(cx.group.tgid).len() == 1;
-    if flags & (CLONE_THREAD | CLONE_SIGHAND | CLONE_VM) != 0 && !alone {
-        return Err(EINVAL);
-    }
-    if flags & CLONE_NEWNS != 0 && !cx.cred().has(vfs::Caps::SYS_ADMIN) {
-        return Err(EPERM);
-    }
-    if flags & (CLONE_FS | CLONE_NEWNS) != 0 {
-        let fs = cx.fs().fork();
-        if flags & CLONE_NEWNS != 0 {
-            fs.unshare_ns()?;
-        }
-        cx.task.set_fs(fs);
-    }
-    if flags & CLONE_FILES != 0 {
-        let own = cx.files().fork();
-        cx.task.set_files(own);
-    }
-    Ok(0)
+    crate::ns::change::unshare(cx, a.u32(0)).map(|()| 0)
 }
 
 /// See [`crate::syscalls::families::ALL`].
@@ -980,7 +948,7 @@ pub const CALLS: &[Call] = &[
         &[Arg::DirFd, Arg::Path, Arg::Mode],
         faccessat,
     ),
-    Call::new(272, "unshare", &[Arg::Hex], unshare).note("files, fs and mount namespaces"),
+    Call::new(272, "unshare", &[Arg::Hex], unshare).note("no time namespaces"),
     Call::new(
         280,
         "utimensat",

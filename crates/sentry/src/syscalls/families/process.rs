@@ -47,6 +47,7 @@ fn clone(cx: &mut Context, a: &Args) -> SysResult {
         tls: a.u64(4),
         pidfd: a.u64(2),
         set_tid: None,
+        cgroup: None,
     };
     let both = u64::from(CLONE_PIDFD | CLONE_PARENT_SETTID);
     if flags & both == both {
@@ -121,9 +122,8 @@ fn clone3(cx: &mut Context, a: &Args) -> SysResult {
     let mut raw = [0u8; 88];
     read_sized(cx, a.va(0), size, &mut raw)?;
     let r = RawCloneArgs::read_from_bytes(&raw).map_err(|_| EINVAL)?;
-    // CLONE_DETACHED, and the exit signal in the flags, belong to clone(2); so does CLONE_INTO_CGROUP's fd,
-    // for which there is no cgroup yet.
-    if r.flags & !(0xffff_ff00 | CLONE_CLEAR_SIGHAND) != 0
+    // CLONE_DETACHED, and the exit signal in the flags, belong to clone(2).
+    if r.flags & !(0xffff_ff00 | CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP) != 0
         || r.flags & u64::from(CLONE_DETACHED) != 0
         || r.exit_signal > 64
     {
@@ -143,6 +143,14 @@ fn clone3(cx: &mut Context, a: &Args) -> SysResult {
             EPERM
         });
     }
+    let cgroup = if r.flags & CLONE_INTO_CGROUP != 0 {
+        if size < 88 {
+            return Err(EINVAL);
+        }
+        Some(i32::try_from(r.cgroup).map_err(|_| EINVAL)?)
+    } else {
+        None
+    };
     let args = CloneArgs {
         flags: r.flags,
         exit_signal: r.exit_signal,
@@ -152,6 +160,7 @@ fn clone3(cx: &mut Context, a: &Args) -> SysResult {
         tls: r.tls,
         pidfd: r.pidfd,
         set_tid: None,
+        cgroup,
     };
     make_task(cx, &args)
 }
@@ -274,8 +283,8 @@ fn wait4(cx: &mut Context, a: &Args) -> SysResult {
         -1 => Who::Any,
         0 => Who::Group(cx.kernel.tasks.lock().pgid(cx.group.tgid)),
         i32::MIN => return Err(ESRCH),
-        p if p < 0 => Who::Group(-p),
-        p => Who::Pid(p),
+        p if p < 0 => Who::Group(cx.id_of(-p).map_err(|_| ECHILD)?),
+        p => Who::Pid(cx.id_of(p).map_err(|_| ECHILD)?),
     };
     let options = a.u32(2);
     if options & !(WNOHANG | WUNTRACED | WCONTINUED | __WNOTHREAD | __WCLONE | __WALL) != 0 {
@@ -313,11 +322,11 @@ fn waitid(cx: &mut Context, a: &Args) -> SysResult {
     }
     let who = match a.u32(0) {
         0 => Who::Any,
-        1 if id > 0 => Who::Pid(id),
+        1 if id > 0 => Who::Pid(cx.id_of(id).map_err(|_| ECHILD)?),
         2 if id >= 0 => Who::Group(if id == 0 {
             cx.kernel.tasks.lock().pgid(cx.group.tgid)
         } else {
-            id
+            cx.id_of(id).map_err(|_| ECHILD)?
         }),
         3 => {
             let f = cx.fd(id)?;
@@ -345,16 +354,18 @@ fn waitid(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn getpid(cx: &mut Context, _: &Args) -> SysResult {
-    Ok(cx.group.tgid as usize)
+    Ok(cx.group.pid.own() as usize)
 }
 fn gettid(cx: &mut Context, _: &Args) -> SysResult {
-    Ok(cx.tid as usize)
+    Ok(cx.pid.own() as usize)
 }
 fn getppid(cx: &mut Context, _: &Args) -> SysResult {
-    Ok(cx.kernel.tasks.lock().parent(cx.group.tgid) as usize)
+    let l = cx.kernel.tasks.lock();
+    Ok(l.number(l.parent(cx.group.tgid), &cx.pid.ns) as usize)
 }
 fn getpgrp(cx: &mut Context, _: &Args) -> SysResult {
-    Ok(cx.kernel.tasks.lock().pgid(cx.group.tgid) as usize)
+    let l = cx.kernel.tasks.lock();
+    Ok(l.number(l.pgid(cx.group.tgid), &cx.pid.ns) as usize)
 }
 fn getpgid(cx: &mut Context, a: &Args) -> SysResult {
     id_of(cx, a.i32(0), |p| p.pgid)
@@ -367,13 +378,15 @@ fn id_of(cx: &Context, pid: i32, f: fn(&crate::task::list::Process) -> i32) -> S
     let tgid = if pid == 0 {
         cx.group.tgid
     } else {
-        l.task(pid).map_or(pid, |t| t.group.tgid)
+        let id = cx.id_of(pid)?;
+        l.task(id).map_or(id, |t| t.group.tgid)
     };
-    l.process(tgid).map(|p| f(p) as usize).ok_or(ESRCH)
+    let id = l.process(tgid).map(f).ok_or(ESRCH)?;
+    Ok(l.number(id, &cx.pid.ns) as usize)
 }
 fn setsid(cx: &mut Context, _: &Args) -> SysResult {
-    let sid = cx.kernel.tasks.lock().new_session(cx.group.tgid)?;
-    Ok(sid as usize)
+    cx.kernel.tasks.lock().new_session(cx.group.tgid)?;
+    Ok(cx.group.pid.own() as usize)
 }
 
 /// `setpgid(pid, pgid)`.
@@ -383,8 +396,12 @@ fn setpgid(cx: &mut Context, a: &Args) -> SysResult {
         return Err(EINVAL);
     }
     let me = cx.group.tgid;
-    let pid = if pid == 0 { me } else { pid };
-    let pgid = if pgid == 0 { pid } else { pgid };
+    let pid = if pid == 0 { me } else { cx.id_of(pid)? };
+    let pgid = if pgid == 0 {
+        pid
+    } else {
+        cx.id_of(pgid).map_err(|_| EPERM)?
+    };
     let mut l = cx.kernel.tasks.lock();
     let my_sid = l.sid(me);
     let p = l.process(pid).ok_or(ESRCH)?;
@@ -410,11 +427,33 @@ fn setpgid(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 macro_rules! id_calls {
-    ($($name:ident = $field:ident;)*) => {
-        $(fn $name(cx: &mut Context, _: &Args) -> SysResult { Ok(cx.cred().$field as usize) })*
+    ($($name:ident = $field:ident, $shown:ident;)*) => {
+        $(fn $name(cx: &mut Context, _: &Args) -> SysResult {
+            let c = cx.cred();
+            Ok(c.user_ns.$shown(c.$field) as usize)
+        })*
     };
 }
-id_calls! { getuid = uid; geteuid = euid; getgid = gid; getegid = egid; }
+id_calls! {
+    getuid = uid, uid_shown;
+    geteuid = euid, uid_shown;
+    getgid = gid, gid_shown;
+    getegid = egid, gid_shown;
+}
+
+/// The user that an argument means; -1 leaves one as it is.
+fn uid_arg(cx: &Context, n: u32) -> Result<u32> {
+    match n {
+        creds::KEEP => Ok(n),
+        n => cx.cred().user_ns.uid_from(n),
+    }
+}
+fn gid_arg(cx: &Context, n: u32) -> Result<u32> {
+    match n {
+        creds::KEEP => Ok(n),
+        n => cx.cred().user_ns.gid_from(n),
+    }
+}
 
 fn triple(cx: &Context, a: &Args, ids: [u32; 3]) -> SysResult {
     let mm = cx.mm();
@@ -425,35 +464,57 @@ fn triple(cx: &Context, a: &Args, ids: [u32; 3]) -> SysResult {
 }
 fn getresuid(cx: &mut Context, a: &Args) -> SysResult {
     let c = cx.cred();
-    triple(cx, a, [c.uid, c.euid, c.suid])
+    triple(
+        cx,
+        a,
+        [c.uid, c.euid, c.suid].map(|u| c.user_ns.uid_shown(u)),
+    )
 }
 fn getresgid(cx: &mut Context, a: &Args) -> SysResult {
     let c = cx.cred();
-    triple(cx, a, [c.gid, c.egid, c.sgid])
+    triple(
+        cx,
+        a,
+        [c.gid, c.egid, c.sgid].map(|g| c.user_ns.gid_shown(g)),
+    )
 }
 fn setuid(cx: &mut Context, a: &Args) -> SysResult {
-    creds::setuid(cx, a.u32(0)).map(|()| 0)
+    creds::setuid(cx, uid_arg(cx, a.u32(0))?).map(|()| 0)
 }
 fn setgid(cx: &mut Context, a: &Args) -> SysResult {
-    creds::setgid(cx, a.u32(0)).map(|()| 0)
+    creds::setgid(cx, gid_arg(cx, a.u32(0))?).map(|()| 0)
 }
 fn setreuid(cx: &mut Context, a: &Args) -> SysResult {
-    creds::setreuid(cx, a.u32(0), a.u32(1)).map(|()| 0)
+    let arg = |i| uid_arg(cx, a.u32(i));
+    creds::setreuid(cx, arg(0)?, arg(1)?).map(|()| 0)
 }
 fn setregid(cx: &mut Context, a: &Args) -> SysResult {
-    creds::setregid(cx, a.u32(0), a.u32(1)).map(|()| 0)
+    let arg = |i| gid_arg(cx, a.u32(i));
+    creds::setregid(cx, arg(0)?, arg(1)?).map(|()| 0)
 }
 fn setresuid(cx: &mut Context, a: &Args) -> SysResult {
-    creds::setresuid(cx, a.u32(0), a.u32(1), a.u32(2)).map(|()| 0)
+    let arg = |i| uid_arg(cx, a.u32(i));
+    creds::setresuid(cx, arg(0)?, arg(1)?, arg(2)?).map(|()| 0)
 }
 fn setresgid(cx: &mut Context, a: &Args) -> SysResult {
-    creds::setresgid(cx, a.u32(0), a.u32(1), a.u32(2)).map(|()| 0)
+    let arg = |i| gid_arg(cx, a.u32(i));
+    creds::setresgid(cx, arg(0)?, arg(1)?, arg(2)?).map(|()| 0)
 }
 fn setfsuid(cx: &mut Context, a: &Args) -> SysResult {
-    Ok(creds::setfsuid(cx, a.u32(0)) as usize)
+    let ns = cx.cred().user_ns.clone();
+    let old = match ns.uid_from(a.u32(0)) {
+        Ok(n) => creds::setfsuid(cx, n),
+        Err(_) => cx.cred().fsuid,
+    };
+    Ok(ns.uid_shown(old) as usize)
 }
 fn setfsgid(cx: &mut Context, a: &Args) -> SysResult {
-    Ok(creds::setfsgid(cx, a.u32(0)) as usize)
+    let ns = cx.cred().user_ns.clone();
+    let old = match ns.gid_from(a.u32(0)) {
+        Ok(n) => creds::setfsgid(cx, n),
+        Err(_) => cx.cred().fsgid,
+    };
+    Ok(ns.gid_shown(old) as usize)
 }
 
 fn getgroups(cx: &mut Context, a: &Args) -> SysResult {
@@ -465,7 +526,9 @@ fn getgroups(cx: &mut Context, a: &Args) -> SysResult {
         if (n as usize) < c.groups.len() {
             return Err(EINVAL);
         }
-        cx.mm().copy_out(a.va(1), c.groups.as_bytes())?;
+        let mut shown: Vec<u32> = c.groups.iter().map(|g| c.user_ns.gid_shown(*g)).collect();
+        shown.sort_unstable();
+        cx.mm().copy_out(a.va(1), shown.as_bytes())?;
     }
     Ok(c.groups.len())
 }
@@ -473,7 +536,8 @@ fn getgroups(cx: &mut Context, a: &Args) -> SysResult {
 fn setgroups(cx: &mut Context, a: &Args) -> SysResult {
     const NGROUPS_MAX: u32 = 65_536;
     let n = a.u32(0);
-    if !cx.cred().has(Caps::SETGID) {
+    let ns = cx.cred().user_ns.clone();
+    if !cx.cred().has_own(Caps::SETGID) || !ns.may_setgroups() {
         return Err(EPERM);
     }
     if n > NGROUPS_MAX {
@@ -481,6 +545,9 @@ fn setgroups(cx: &mut Context, a: &Args) -> SysResult {
     }
     let mut groups = vec![0u32; n as usize];
     cx.mm().copy_in(a.va(1), groups.as_mut_bytes())?;
+    for g in &mut groups {
+        *g = ns.gid_from(*g)?;
+    }
     groups.sort_unstable();
     let mut c = (*cx.cred()).clone();
     c.groups = groups;
@@ -515,10 +582,9 @@ fn capget(cx: &mut Context, a: &Args) -> SysResult {
     if pid < 0 {
         return Err(EINVAL);
     }
-    let c = if pid == 0 || pid == cx.tid {
-        cx.cred()
-    } else {
-        cx.kernel.tasks.lock().task(pid).ok_or(ESRCH)?.cred()
+    let c = match pid {
+        0 => cx.cred(),
+        _ => cx.find_task(pid)?.cred(),
     };
     let mut out = [0u32; 6];
     for w in 0..words {
@@ -532,7 +598,7 @@ fn capget(cx: &mut Context, a: &Args) -> SysResult {
 
 fn capset(cx: &mut Context, a: &Args) -> SysResult {
     let (words, pid) = cap_version(cx, a.va(0))?;
-    if pid != 0 && pid != cx.tid {
+    if pid != 0 && pid != cx.pid.own() {
         return Err(EPERM);
     }
     let mut raw = [0u32; 6];
@@ -544,7 +610,7 @@ fn capset(cx: &mut Context, a: &Args) -> SysResult {
     };
     let (e, p, i) = (set(0), set(1), set(2));
     let old = cx.cred();
-    let limit = if old.has(Caps::SETPCAP) {
+    let limit = if old.has_own(Caps::SETPCAP) {
         old.inheritable | old.bounding
     } else {
         old.inheritable | old.permitted
@@ -563,7 +629,7 @@ fn capset(cx: &mut Context, a: &Args) -> SysResult {
 
 fn set_tid_address(cx: &mut Context, a: &Args) -> SysResult {
     cx.clear_child_tid.store(a.u64(0), Ordering::Relaxed);
-    Ok(cx.tid as usize)
+    Ok(cx.pid.own() as usize)
 }
 
 fn set_robust_list(cx: &mut Context, a: &Args) -> SysResult {
@@ -577,12 +643,12 @@ fn set_robust_list(cx: &mut Context, a: &Args) -> SysResult {
 fn get_robust_list(cx: &mut Context, a: &Args) -> SysResult {
     let t = match a.i32(0) {
         0 => cx.task.clone(),
-        pid => cx.kernel.tasks.lock().task(pid).ok_or(ESRCH)?,
+        pid => cx.find_task(pid)?,
     };
     let (me, c) = (cx.cred(), t.cred());
     let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
         && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
-    if !Arc::ptr_eq(&t.group, &cx.group) && !same && !me.has(Caps::SYS_PTRACE) {
+    if !Arc::ptr_eq(&t.group, &cx.group) && !same && !me.has_in(&c.user_ns, Caps::SYS_PTRACE) {
         return Err(EPERM);
     }
     let mm = cx.mm();
@@ -733,11 +799,14 @@ fn prlimit64(cx: &mut Context, a: &Args) -> SysResult {
     let t = match a.i32(0) {
         0 => cx.task.clone(),
         pid => {
-            let t = cx.kernel.tasks.lock().task(pid).ok_or(ESRCH)?;
+            let t = cx.find_task(pid)?;
             let (me, c) = (cx.cred(), t.cred());
             let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
                 && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
-            if !Arc::ptr_eq(&t.group, &cx.group) && !same && !me.has(Caps::SYS_RESOURCE) {
+            if !Arc::ptr_eq(&t.group, &cx.group)
+                && !same
+                && !me.has_in(&c.user_ns, Caps::SYS_RESOURCE)
+            {
                 return Err(EPERM);
             }
             t
@@ -775,7 +844,7 @@ fn pad65(s: &[u8]) -> [u8; 65] {
 }
 
 fn uname(cx: &mut Context, a: &Args) -> SysResult {
-    let u = cx.kernel.uts.read().clone();
+    let u = cx.ns().uts.read().clone();
     let mut out = Vec::with_capacity(390);
     for f in [
         b"Linux".as_slice(),
@@ -792,7 +861,7 @@ fn uname(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn set_name(cx: &Context, a: &Args) -> Result<Vec<u8>> {
-    if !cx.cred().has(Caps::SYS_ADMIN) {
+    if !cx.cred().has_in(&cx.ns().uts.user, Caps::SYS_ADMIN) {
         return Err(EPERM);
     }
     let len = a.i32(1);
@@ -805,12 +874,12 @@ fn set_name(cx: &Context, a: &Args) -> Result<Vec<u8>> {
 }
 fn sethostname(cx: &mut Context, a: &Args) -> SysResult {
     let n = set_name(cx, a)?;
-    cx.kernel.uts.write().nodename = n;
+    cx.ns().uts.write().nodename = n;
     Ok(0)
 }
 fn setdomainname(cx: &mut Context, a: &Args) -> SysResult {
     let n = set_name(cx, a)?;
-    cx.kernel.uts.write().domainname = n;
+    cx.ns().uts.write().domainname = n;
     Ok(0)
 }
 
@@ -901,7 +970,7 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
             if a.i32(0) == 23 {
                 return Ok(usize::from(c.bounding.contains(bit)));
             }
-            if !c.has(Caps::SETPCAP) {
+            if !c.has_own(Caps::SETPCAP) {
                 return Err(EPERM);
             }
             let mut c = (*c).clone();
@@ -921,7 +990,7 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
         27 => Ok(cx.cred().securebits as usize),
         28 => {
             let old = cx.cred();
-            if !old.has(Caps::SETPCAP) {
+            if !old.has_own(Caps::SETPCAP) {
                 return Err(EPERM);
             }
             let mut c = (*old).clone();
@@ -992,7 +1061,7 @@ fn add_filter(cx: &Context, va: Va, flags: u64) -> SysResult {
     mm.copy_in(Va(code), insns.as_mut_slice().as_mut_bytes())?;
     match seccomp::install(cx, &insns, flags) {
         Ok(()) => Ok(0),
-        Err(seccomp::Refused::Thread(tid)) => Ok(tid as usize),
+        Err(seccomp::Refused::Thread(tid)) => Ok(cx.number_of(tid) as usize),
         Err(seccomp::Refused::Errno(e)) => Err(e),
     }
 }
@@ -1139,9 +1208,10 @@ fn pidfd_open(cx: &mut Context, a: &Args) -> SysResult {
     }
     let g = {
         let l = cx.kernel.tasks.lock();
-        match l.group(pid) {
+        let id = cx.id_of(pid)?;
+        match l.group(id) {
             Some(g) => g,
-            None if l.task(pid).is_some() => return Err(EINVAL),
+            None if l.task(id).is_some() => return Err(EINVAL),
             None => return Err(ESRCH),
         }
     };
@@ -1167,11 +1237,15 @@ fn pidfd_send_signal(cx: &mut Context, a: &Args) -> SysResult {
         (g, l.some_thread(pid))
     };
     // A zombie may be signalled, to no effect.
+    // Only downwards (`access_pidfd_pidns`).
+    if g.pid.seen_in(&cx.pid.ns) == 0 {
+        return Err(EINVAL);
+    }
     let Some(t) = t else { return Ok(0) };
     crate::task::signal::check_permission(cx, &t, s)?;
     let Some(s) = s else { return Ok(0) };
     let info = match a.va_opt(2) {
-        None => SigInfo::from_sender(s, abi::signal::SI_USER, cx.group.tgid, cx.cred().uid),
+        None => super::signals::sender_info(cx, s, abi::signal::SI_USER),
         Some(va) => {
             let i: SigInfo = cx.mm().read_obj(va)?;
             if i.signo != s.number() {
@@ -1183,14 +1257,24 @@ fn pidfd_send_signal(cx: &mut Context, a: &Args) -> SysResult {
             i
         }
     };
-    cx.kernel.send_to_group(&g, info)?;
+    cx.kernel.send_from(cx, &g, None, info)?;
     Ok(0)
 }
 
-/// `setns(fd, type)`: nothing here names a namespace; a pidfd's process has the caller's own.
+/// `setns(fd, type)`.
 fn setns(cx: &mut Context, a: &Args) -> SysResult {
-    cx.fd(a.i32(0))?;
-    Err(EINVAL)
+    use crate::ns::{change, nsfs::NsFile};
+    let f = cx.fd(a.i32(0))?;
+    let target = if let Some(n) = f.ops::<NsFile>() {
+        change::Target::One(n.0.clone())
+    } else if let Some(p) = f.ops::<crate::fs::pidfd::PidFd>() {
+        let l = cx.kernel.tasks.lock();
+        let t = p.group(&l).and_then(|g| l.some_thread(g.tgid));
+        change::Target::Of(t.ok_or(ESRCH)?)
+    } else {
+        return Err(EINVAL);
+    };
+    change::setns(cx, &target, a.u32(1)).map(|()| 0)
 }
 
 /// `pidfd_getfd(pidfd, fd, flags)`.
@@ -1228,7 +1312,7 @@ pub const CALLS: &[Call] = &[
         ],
         clone,
     )
-    .note("namespaces other than mount: EINVAL"),
+    .note("no time namespaces"),
     Call::new(57, "fork", &[], fork),
     Call::new(58, "vfork", &[], vfork),
     Call::new(59, "execve", &[Arg::Path, Arg::Strings, Arg::Ptr], execve),
@@ -1320,7 +1404,7 @@ pub const CALLS: &[Call] = &[
         &[Arg::Int, Arg::Int, Arg::Ptr, Arg::Ptr],
         prlimit64,
     ),
-    Call::new(308, "setns", &[Arg::Fd, Arg::Hex], setns).note("always EINVAL"),
+    Call::new(308, "setns", &[Arg::Fd, Arg::Hex], setns).note("time namespaces: one"),
     Call::new(317, "seccomp", &[Arg::Int, Arg::Hex, Arg::Ptr], sys_seccomp)
         .note("no listeners (SECCOMP_FILTER_FLAG_NEW_LISTENER), nothing is logged"),
     Call::new(
@@ -1348,5 +1432,5 @@ pub const CALLS: &[Call] = &[
         &[Arg::Fd, Arg::Int, Arg::Hex],
         pidfd_getfd,
     ),
-    Call::new(435, "clone3", &[Arg::Ptr, Arg::Uint], clone3),
+    Call::new(435, "clone3", &[Arg::Ptr, Arg::Uint], clone3).note("no set_tid; no time namespaces"),
 ];

@@ -13,7 +13,7 @@ fn task_of(cx: &Context, pid: i32) -> Result<Arc<crate::Task>> {
     match pid {
         0 => Ok(cx.task.clone()),
         n if n < 0 => Err(EINVAL),
-        n => cx.kernel.tasks.lock().task(n).ok_or(ESRCH),
+        n => cx.find_task(n),
     }
 }
 
@@ -131,16 +131,24 @@ fn tasks_of(cx: &Context, which: u32, who: i32) -> Result<Vec<Arc<crate::Task>>>
     let l = cx.kernel.tasks.lock();
     let v: Vec<_> = match which {
         0 if who == 0 => vec![cx.task.clone()],
-        0 => l.task(who).into_iter().collect(),
+        0 => l.task(cx.id_of(who)?).into_iter().collect(),
         1 => {
-            let pgid = if who == 0 { l.pgid(cx.group.tgid) } else { who };
+            let pgid = if who == 0 {
+                l.pgid(cx.group.tgid)
+            } else {
+                cx.id_of(who)?
+            };
             l.group_members(pgid)
                 .iter()
                 .flat_map(|g| l.threads(g.tgid))
                 .collect()
         }
         2 => {
-            let uid = if who == 0 { cx.cred().uid } else { who as u32 };
+            let uid = if who == 0 {
+                cx.cred().uid
+            } else {
+                cx.cred().user_ns.uid_from(who as u32).map_err(|_| ESRCH)?
+            };
             l.processes()
                 .flat_map(|p| p.threads.values().cloned())
                 .filter(|t| t.cred().uid == uid)
@@ -167,7 +175,7 @@ fn setpriority(cx: &mut Context, a: &Args) -> SysResult {
     let me = cx.cred();
     for t in tasks_of(cx, a.u32(0), a.i32(1))? {
         let c = t.cred();
-        if me.euid != c.uid && me.euid != c.euid && !me.has(Caps::SYS_NICE) {
+        if me.euid != c.uid && me.euid != c.euid && !me.has_in(&c.user_ns, Caps::SYS_NICE) {
             return Err(EPERM);
         }
         if nice < t.nice.load(Ordering::Relaxed) && !me.has(Caps::SYS_NICE) {

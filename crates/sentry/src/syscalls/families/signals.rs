@@ -26,8 +26,10 @@ fn signal_or_zero(n: i32) -> Result<Option<Signal>> {
     }
 }
 
-fn sender_info(cx: &Context, s: Signal, code: i32) -> SigInfo {
-    SigInfo::from_sender(s, code, cx.group.tgid, cx.cred().uid)
+/// What kill(2) and its kin tell of the sender, as it sees itself.
+pub fn sender_info(cx: &Context, s: Signal, code: i32) -> SigInfo {
+    let c = cx.cred();
+    SigInfo::from_sender(s, code, cx.group.pid.own(), c.user_ns.uid_shown(c.uid))
 }
 
 /// `kill(pid, sig)`.
@@ -39,7 +41,9 @@ fn kill(cx: &mut Context, a: &Args) -> SysResult {
         let Some(t) = t else { return Ok(()) };
         check_permission(cx, &t, s)?;
         match s {
-            Some(s) => cx.kernel.send_to_group(g, sender_info(cx, s, SI_USER)),
+            Some(s) => cx
+                .kernel
+                .send_from(cx, g, None, sender_info(cx, s, SI_USER)),
             None => Ok(()),
         }
     };
@@ -58,8 +62,8 @@ fn kill(cx: &mut Context, a: &Args) -> SysResult {
             let g = {
                 let l = cx.kernel.tasks.lock();
                 // A thread's id means its process.
-                l.group(pid)
-                    .or_else(|| l.task(pid).map(|t| t.group.clone()))
+                let id = cx.id_of(pid)?;
+                l.group(id).or_else(|| l.task(id).map(|t| t.group.clone()))
             };
             send(&g.ok_or(ESRCH)?).map(|()| 0)
         }
@@ -75,14 +79,17 @@ fn kill(cx: &mut Context, a: &Args) -> SysResult {
             let g = l
                 .processes()
                 .map(|p| p.group.clone())
-                .filter(|g| g.tgid > 1 && g.tgid != me)
+                .filter(|g| g.pid.seen_in(&cx.pid.ns) > 1 && g.tgid != me)
                 .collect();
             drop(l);
             many(g)
         }
         i32::MIN => Err(ESRCH),
         _ => {
-            let g = cx.kernel.tasks.lock().group_members(-pid);
+            let g = {
+                let l = cx.kernel.tasks.lock();
+                l.group_members(cx.id_of(-pid)?)
+            };
             many(g)
         }
     }
@@ -98,13 +105,13 @@ fn send_thread(
     if tid <= 0 || tgid.is_some_and(|t| t <= 0) {
         return Err(EINVAL);
     }
-    let t = cx.kernel.tasks.lock().task(tid).ok_or(ESRCH)?;
-    if tgid.is_some_and(|g| g != t.group.tgid) {
+    let t = cx.find_task(tid)?;
+    if tgid.is_some_and(|g| g != t.group.pid.seen_in(&cx.pid.ns)) {
         return Err(ESRCH);
     }
     check_permission(cx, &t, s)?;
     if s.is_some() {
-        cx.kernel.send_to_task(&t, info)?;
+        cx.kernel.send_from(cx, &t.group, Some(&t), info)?;
     }
     Ok(0)
 }
@@ -136,13 +143,14 @@ fn read_info(cx: &Context, va: Va, s: Option<Signal>, to_self: bool) -> Result<S
 /// `rt_sigqueueinfo(tgid, sig, info)`.
 fn rt_sigqueueinfo(cx: &mut Context, a: &Args) -> SysResult {
     let (pid, s) = (a.i32(0), signal_or_zero(a.i32(1))?);
-    let info = read_info(cx, a.va(2), s, pid == cx.group.tgid)?;
-    let g = cx.kernel.tasks.lock().group(pid).ok_or(ESRCH)?;
-    if let Some(t) = cx.kernel.tasks.lock().some_thread(pid) {
+    let info = read_info(cx, a.va(2), s, pid == cx.group.pid.own())?;
+    let g = cx.find_group(pid)?;
+    let thread = cx.kernel.tasks.lock().some_thread(g.tgid);
+    if let Some(t) = thread {
         check_permission(cx, &t, s)?;
     }
     if s.is_some() {
-        cx.kernel.send_to_group(&g, info)?;
+        cx.kernel.send_from(cx, &g, None, info)?;
     }
     Ok(0)
 }
@@ -150,7 +158,7 @@ fn rt_sigqueueinfo(cx: &mut Context, a: &Args) -> SysResult {
 /// `rt_tgsigqueueinfo(tgid, tid, sig, info)`.
 fn rt_tgsigqueueinfo(cx: &mut Context, a: &Args) -> SysResult {
     let s = signal_or_zero(a.i32(2))?;
-    let info = read_info(cx, a.va(3), s, a.i32(0) == cx.group.tgid)?;
+    let info = read_info(cx, a.va(3), s, a.i32(0) == cx.group.pid.own())?;
     send_thread(cx, Some(a.i32(0)), a.i32(1), s, info)
 }
 

@@ -9,13 +9,13 @@ use abi::errno::*;
 use abi::linux::{O_NONBLOCK, O_RDWR};
 use abi::signal::{SI_USER, SIGPIPE};
 use abi::time::Timespec;
-use abi::{Result, SigInfo, Va};
+use abi::{Result, Va};
 use mm::{Mm, UserIo};
 use net::sys::{
     AF_UNIX, MSG_CMSG_CLOEXEC, MSG_CTRUNC, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL,
     SOCK_STREAM,
 };
-use net::{Block, Control, PathNames, Received, Socket};
+use net::{Block, Control, PathNames, Received, Socket, Ucred};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -62,6 +62,8 @@ fn as_caller<R>(cx: &Context, f: impl FnOnce(&net::Caller<'_>) -> R) -> R {
     let cred: Arc<Credentials> = cx.cred();
     f(&net::Caller {
         pid: cx.group.tgid,
+        number: cx.group.pid.own(),
+        any_pid: cred.has_in(&cx.pid.ns.user, vfs::Caps::SYS_ADMIN),
         cred: &cred,
         paths: &Names(cx),
     })
@@ -136,7 +138,7 @@ fn file_of(cx: &Context, s: Arc<Socket>, flags: u32) -> Arc<File> {
 fn socket(cx: &mut Context, a: &Args) -> SysResult {
     let (kind, flags) = kind_and_flags(a.u32(1))?;
     let s = as_caller(cx, |who| {
-        net::socket(&cx.kernel.net, a.i32(0), kind, a.i32(2), who)
+        net::socket(&cx.ns().net, a.i32(0), kind, a.i32(2), who)
     })?;
     let f = file_of(cx, s, flags);
     cx.files()
@@ -148,7 +150,7 @@ fn socket(cx: &mut Context, a: &Args) -> SysResult {
 fn socketpair(cx: &mut Context, a: &Args) -> SysResult {
     let (kind, flags) = kind_and_flags(a.u32(1))?;
     let (x, y) = as_caller(cx, |who| {
-        net::socketpair(&cx.kernel.net, a.i32(0), kind, a.i32(2), who)
+        net::socketpair(&cx.ns().net, a.i32(0), kind, a.i32(2), who)
     })?;
     install_pair(
         cx,
@@ -284,7 +286,7 @@ pub fn send_on(
 fn broken_pipe(cx: &Context, f: &File, flags: u32) {
     let stream = f.ops::<Socket>().is_some_and(|s| s.kind() == SOCK_STREAM);
     if stream && flags & MSG_NOSIGNAL == 0 {
-        let info = SigInfo::from_sender(SIGPIPE, SI_USER, cx.group.tgid, cx.cred().uid);
+        let info = super::signals::sender_info(cx, SIGPIPE, SI_USER);
         let _ = cx.kernel.send_to_task(&cx.task, info);
     }
 }
@@ -377,6 +379,29 @@ fn header(mm: &Mm, va: Va) -> Result<MsgHdr> {
     Ok(h)
 }
 
+/// The process and the ids that a claimed `struct ucred` means.
+fn claimed(cx: &Context, u: Ucred) -> Result<Ucred> {
+    let ns = &cx.cred().user_ns;
+    Ok(Ucred {
+        pid: cx.id_of(u.pid)?,
+        uid: ns.uid_from(u.uid)?,
+        gid: ns.gid_from(u.gid)?,
+    })
+}
+
+/// A `struct ucred` in the caller's numbers.
+fn shown(cx: &Context, u: Ucred) -> Ucred {
+    if u == Ucred::NOBODY {
+        return u;
+    }
+    let ns = &cx.cred().user_ns;
+    Ucred {
+        pid: cx.number_of(u.pid),
+        uid: ns.uid_shown(u.uid),
+        gid: ns.gid_shown(u.gid),
+    }
+}
+
 fn send_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
     let mm = cx.mm();
     let h = header(&mm, va)?;
@@ -391,7 +416,10 @@ fn send_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
     }
     let mut raw = vec![0; h.control_len as usize];
     mm.copy_in(Va(h.control), &mut raw)?;
-    let control = Control::parse(&raw, &mut |fd| real_fd(cx, fd))?;
+    let mut control = Control::parse(&raw, &mut |fd| real_fd(cx, fd))?;
+    if let Some(u) = &mut control.cred {
+        *u = claimed(cx, *u)?;
+    }
     send_or_signal(cx, f, &mut src, dest.as_deref(), control, flags & !INTERNAL)
 }
 
@@ -484,7 +512,10 @@ fn receive_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
     let mm = cx.mm();
     let h = header(&mm, va)?;
     let mut dst = iovec(&mm, Va(h.iov), h.iov_len as usize)?;
-    let r = receive_on(cx, f, &mut dst, flags)?;
+    let mut r = receive_on(cx, f, &mut dst, flags)?;
+    if let Some(u) = &mut r.control.cred {
+        *u = shown(cx, *u);
+    }
     if h.name != 0 {
         addr_out(&mm, &r.addr, Va(h.name), va.offset(NAME_LEN))?;
     }
@@ -596,7 +627,12 @@ fn getsockopt(cx: &mut Context, a: &Args) -> SysResult {
     let mm = cx.mm();
     let room: i32 = mm.read_obj(a.va(4))?;
     let room = usize::try_from(room).map_err(|_| EINVAL)?;
-    let v = s.get_option(a.i32(1), a.i32(2))?;
+    let mut v = s.get_option(a.i32(1), a.i32(2))?;
+    if (a.i32(1), a.i32(2)) == (1, net::SO_PEERCRED)
+        && let Some(u) = Ucred::decode(&v)
+    {
+        v = shown(cx, u).encode();
+    }
     let n = v.len().min(room);
     mm.copy_out(a.va(3), &v[..n])?;
     mm.write_obj(a.va(4), &(n as i32))?;

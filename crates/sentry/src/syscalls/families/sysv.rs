@@ -36,8 +36,31 @@ fn sleeping<R>(cx: &Context, f: impl FnOnce() -> R) -> R {
     r
 }
 
-fn ns(cx: &Context) -> &Arc<IpcNamespace> {
-    &cx.kernel.ipc
+fn ns(cx: &Context) -> Arc<IpcNamespace> {
+    Arc::clone(&cx.ns().ipc)
+}
+
+/// Makes the ids in an encoded structure the caller's numbers: the owners', and the processes' at these places.
+fn with_numbers(cx: &Context, mut bytes: Vec<u8>, places: &[usize]) -> Vec<u8> {
+    let ns = &cx.cred().user_ns;
+    for (at, user) in [(4, true), (8, false), (12, true), (16, false)] {
+        if let Some(b) = bytes.get_mut(at..at + 4) {
+            let id = u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+            let n = if user {
+                ns.uid_shown(id)
+            } else {
+                ns.gid_shown(id)
+            };
+            b.copy_from_slice(&n.to_le_bytes());
+        }
+    }
+    for &at in places {
+        if let Some(b) = bytes.get_mut(at..at + 4) {
+            let id = i32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+            b.copy_from_slice(&cx.number_of(id).to_le_bytes());
+        }
+    }
+    bytes
 }
 
 /// What the `*_STAT` commands find: by identifier, or by place in the table, which gives the identifier.
@@ -53,6 +76,11 @@ fn stat_of<T: Object>(r: &Registry<T>, id: i32, by_index: bool) -> Result<(usize
 fn perm_arg(cx: &Context, va: Va) -> Result<[u8; Perm::SIZE]> {
     let mut raw = [0; Perm::SIZE];
     cx.mm().copy_in(va, &mut raw)?;
+    let ns = &cx.cred().user_ns;
+    let word = |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+    let (uid, gid) = (ns.uid_from(word(4))?, ns.gid_from(word(8))?);
+    raw[4..8].copy_from_slice(&uid.to_le_bytes());
+    raw[8..12].copy_from_slice(&gid.to_le_bytes());
     Ok(raw)
 }
 
@@ -69,7 +97,7 @@ fn shmget(cx: &mut Context, a: &Args) -> SysResult {
         }
         let name = format!("SYSV{key:08x}");
         let file = cx.kernel.shm.file(name.as_bytes(), size, &cred)?;
-        Ok(Shm::new(ns(cx), id, perm, size, file, cx.group.tgid))
+        Ok(Shm::new(&ns(cx), id, perm, size, file, cx.group.tgid))
     };
     ns(cx)
         .shm
@@ -210,7 +238,8 @@ fn shmctl(cx: &mut Context, a: &Args) -> SysResult {
             if cmd != SHM_STAT_ANY {
                 s.perm(|p| p.check(&cred, READ))?;
             }
-            mm.copy_out(buf, &s.encode(attached(cx, &s)))?;
+            let bytes = with_numbers(cx, s.encode(attached(cx, &s)), &[80, 84]);
+            mm.copy_out(buf, &bytes)?;
             Ok(r)
         }
         IPC_SET => {
@@ -234,7 +263,7 @@ fn semget(cx: &mut Context, a: &Args) -> SysResult {
         if count == 0 {
             return Err(EINVAL);
         }
-        Ok(SemSet::new(ns(cx), id, perm, count))
+        Ok(SemSet::new(&ns(cx), id, perm, count))
     };
     ns(cx)
         .sem
@@ -299,10 +328,14 @@ fn semctl(cx: &mut Context, a: &Args) -> SysResult {
             if cmd != SEM_STAT_ANY {
                 s.perm(|p| p.check(&cred, READ))?;
             }
-            mm.copy_out(arg, &s.encode())?;
+            mm.copy_out(arg, &with_numbers(cx, s.encode(), &[]))?;
             Ok(r)
         }
-        GETVAL | GETPID | GETNCNT | GETZCNT => ns(cx).sem.get(id)?.get(&cred, num, cmd),
+        GETPID => {
+            let id = ns(cx).sem.get(id)?.get(&cred, num, cmd)?;
+            Ok(cx.number_of(id as i32) as usize)
+        }
+        GETVAL | GETNCNT | GETZCNT => ns(cx).sem.get(id)?.get(&cred, num, cmd),
         GETALL => {
             let values = ns(cx).sem.get(id)?.get_all(&cred)?;
             mm.copy_out(arg, values.as_slice().as_bytes())?;
@@ -330,7 +363,7 @@ fn semctl(cx: &mut Context, a: &Args) -> SysResult {
 
 /// `msgget(key, flags)`.
 fn msgget(cx: &mut Context, a: &Args) -> SysResult {
-    let make = |id, perm| Ok(MsgQueue::new(ns(cx), id, perm));
+    let make = |id, perm| Ok(MsgQueue::new(&ns(cx), id, perm));
     ns(cx)
         .msg
         .get_or_make(a.i32(0), a.u32(1), &cx.cred(), |_| Ok(()), make)
@@ -414,7 +447,7 @@ fn msgctl(cx: &mut Context, a: &Args) -> SysResult {
             if cmd != MSG_STAT_ANY {
                 q.perm(|p| p.check(&cred, READ))?;
             }
-            mm.copy_out(buf, &q.encode())?;
+            mm.copy_out(buf, &with_numbers(cx, q.encode(), &[96, 100]))?;
             Ok(r)
         }
         IPC_SET => {

@@ -45,7 +45,7 @@ fn read_clock(cx: &Context, id: i32) -> Result<i64> {
             if id & 4 != 0 {
                 let t = match pid {
                     0 => cx.task.clone(),
-                    _ => cx.kernel.tasks.lock().task(pid).ok_or(EINVAL)?,
+                    _ => cx.find_task(pid).map_err(|_| EINVAL)?,
                 };
                 // Only one's own threads.
                 if !std::sync::Arc::ptr_eq(&t.group, &cx.group) {
@@ -55,7 +55,7 @@ fn read_clock(cx: &Context, id: i32) -> Result<i64> {
             }
             let g = match pid {
                 0 => cx.group.clone(),
-                _ => cx.kernel.tasks.lock().group(pid).ok_or(EINVAL)?,
+                _ => cx.find_group(pid).map_err(|_| EINVAL)?,
             };
             of(cx.kernel.cpu_time(&g))
         }
@@ -320,14 +320,14 @@ fn timer_create(cx: &mut Context, a: &Args) -> SysResult {
                 },
                 1 => Notify::None,
                 4 => {
-                    let t = cx.kernel.tasks.lock().task(e.tid).ok_or(EINVAL)?;
+                    let t = cx.find_task(e.tid).map_err(|_| EINVAL)?;
                     if t.group.tgid != cx.group.tgid {
                         return Err(EINVAL);
                     }
                     Notify::Thread {
                         signal: signal()?,
                         value: e.value,
-                        tid: e.tid,
+                        tid: t.tid,
                     }
                 }
                 _ => return Err(EINVAL),

@@ -226,7 +226,7 @@ pub fn set_strict(task: &Task) -> Result<()> {
 
 /// Whether the task may install filters: it cannot gain privileges, or has CAP_SYS_ADMIN.
 pub fn may_install(task: &Task) -> Result<()> {
-    if task.no_new_privs.load(Ordering::Relaxed) || task.cred().has(vfs::Caps::SYS_ADMIN) {
+    if task.no_new_privs.load(Ordering::Relaxed) || task.cred().has_own(vfs::Caps::SYS_ADMIN) {
         Ok(())
     } else {
         Err(EACCES)

@@ -14,9 +14,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 pub(super) struct Entry {
-    name: Arc<[u8]>,
-    ino: u64,
-    kind: u8,
+    pub(super) name: Arc<[u8]>,
+    pub(super) ino: u64,
+    pub(super) kind: u8,
 }
 
 impl OvlInode {

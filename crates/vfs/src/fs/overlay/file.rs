@@ -103,6 +103,9 @@ pub struct OvlMappable {
 }
 
 impl Mappable for OvlMappable {
+    fn memory(&self) -> Option<&Arc<clas::Clas>> {
+        Some(&self.inode.fs.upper.clas)
+    }
     fn backing(&self, offset: u64, len: u64, access: Access) -> Result<(Backing, u64)> {
         match (self.inode.data(), &self.below) {
             (Some(n), _) => n.backing(offset, len, access),

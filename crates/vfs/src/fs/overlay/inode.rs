@@ -202,7 +202,7 @@ impl OvlInode {
     }
 
     /// What lies below under this name, apart from the delta.
-    fn below(&self, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<OvlInode>> {
+    pub(super) fn below(&self, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<OvlInode>> {
         if self.state.read().absent.contains(name) {
             return Err(ENOENT);
         }

@@ -21,10 +21,12 @@
 //! Lock order: `OvlInode::copy_lock` → locks of the layers → `OvlInode::state`, `Overlay::inodes`, which are
 //! leaves except that `Node::meta` comes after `state`.
 
+mod changes;
 mod dir;
 mod file;
 mod inode;
 
+pub use changes::{Change, changes};
 pub use inode::OvlInode;
 
 use super::tmpfs::{Node, Tmpfs};

@@ -253,12 +253,14 @@ pub struct TmpfsType {
 
 impl FsType for TmpfsType {
     fn mount(&self, vfs: &Arc<Vfs>, cx: &Caller<'_>, _: &str, data: &str) -> Result<Arc<Dentry>> {
+        let ns = &cx.cred.user_ns;
         let o = Options {
-            uid: cx.cred.fsuid,
-            gid: cx.cred.fsgid,
+            uid: ns.uid_shown(cx.cred.fsuid),
+            gid: ns.gid_shown(cx.cred.fsgid),
             ..self.default
         };
-        let o = o.parse(data, self.total_pages)?;
+        let mut o = o.parse(data, self.total_pages)?;
+        (o.uid, o.gid) = (ns.uid_from(o.uid)?, ns.gid_from(o.gid)?);
         let dev = vfs.new_dev();
         let (fs, root) = Tmpfs::named(self.name, dev, &self.clas, o);
         Ok(Dentry::new_root(&SuperBlock::new(dev, fs), root))

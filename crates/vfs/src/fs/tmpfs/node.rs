@@ -548,6 +548,9 @@ impl Inode for Node {
 }
 
 impl Mappable for Node {
+    fn memory(&self) -> Option<&Arc<clas::Clas>> {
+        Some(&self.fs.clas)
+    }
     fn backing(&self, offset: u64, len: u64, _: Access) -> Result<(Backing, u64)> {
         let r = self.reg().ok_or(EINVAL)?;
         // A hole that is read gets a frame too: Linux's shmem_fault does the same.

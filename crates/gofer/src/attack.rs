@@ -1,0 +1,476 @@
+//! A client that has been taken over: whatever it sends, the server answers or ends, nothing outside its roots
+//! or in a read-only one changes or is handed out, and what it holds stays bounded.
+
+use crate::proto::{Access, Handle, New, Reply, Request, SetAttr};
+use crate::server::{Root, Server, Writable};
+use crate::wire::{CONNECTIONS, MAX_CLOSES, MAX_MESSAGE};
+use abi::Result;
+use hostcall::{HostFd, sock};
+use proptest::prelude::*;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// One at a time: they look at this process's descriptors.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A writable root, one that is not, and a neighbour that is nobody's.
+struct Host {
+    base: PathBuf,
+    conns: Vec<HostFd>,
+    server: Option<JoinHandle<()>>,
+    buf: Vec<u8>,
+}
+
+impl Host {
+    fn new() -> Host {
+        static N: AtomicU32 = AtomicU32::new(0);
+        let n = N.fetch_add(1, Ordering::Relaxed);
+        let base = std::env::temp_dir().join(format!("gofer-attack-{}-{n}", std::process::id()));
+        for d in ["rw/dir/sub", "ro/dir", "out/dir"] {
+            std::fs::create_dir_all(base.join(d)).unwrap();
+        }
+        for f in ["rw/f", "rw/dir/f", "ro/f", "out/f", "out/dir/f"] {
+            std::fs::write(base.join(f), f).unwrap();
+        }
+        for d in ["rw", "ro"] {
+            symlink("../out", base.join(d).join("up")).unwrap();
+            symlink(base.join("out"), base.join(d).join("abs")).unwrap();
+            symlink("/proc/self/root", base.join(d).join("magic")).unwrap();
+        }
+        let root = |name: &str, w| {
+            let path = CString::new(base.join(name).as_os_str().as_bytes()).unwrap();
+            Root::open(name, &path, w).unwrap()
+        };
+        let roots = vec![root("rw", Writable::Yes), root("ro", Writable::No)];
+        let server = Server::new(roots, 512).unwrap();
+        let (ours, theirs) = sock::seqpacket_pair().unwrap();
+        let server = std::thread::spawn(move || server.serve(theirs).unwrap());
+        let mut buf = vec![0; MAX_MESSAGE + 100];
+        let (_, conns) = sock::recv(ours.raw(), &mut buf).unwrap();
+        assert_eq!(conns.len(), CONNECTIONS);
+        Host {
+            base,
+            conns,
+            server: Some(server),
+            buf,
+        }
+    }
+
+    fn raw(&mut self, conn: usize, message: &[u8], fds: &[i32]) -> (Result<Reply>, Vec<HostFd>) {
+        sock::send(self.conns[conn].raw(), message, fds).unwrap();
+        let (n, fds) = sock::recv(self.conns[conn].raw(), &mut self.buf).unwrap();
+        (Reply::decode(&self.buf[..n]), fds)
+    }
+
+    fn ask(&mut self, r: &Request) -> (Result<Reply>, Vec<HostFd>) {
+        self.raw(0, &r.encode(&[]), &[])
+    }
+
+    fn attach(&mut self, name: &str) -> Handle {
+        let root = name.as_bytes().to_vec();
+        match self.ask(&Request::Attach { root }).0 {
+            Ok(Reply::Node { handle, .. }) => handle,
+            r => panic!("{r:?}"),
+        }
+    }
+
+    /// What may not change.
+    fn untouched(&self) -> Vec<(PathBuf, u32, u64, i64)> {
+        let mut all = Vec::new();
+        let mut todo = vec![self.base.join("ro"), self.base.join("out")];
+        while let Some(p) = todo.pop() {
+            let m = std::fs::symlink_metadata(&p).unwrap();
+            all.push((p.clone(), m.mode(), m.ino(), m.ctime_nsec() ^ m.ctime()));
+            if m.is_dir() {
+                todo.extend(std::fs::read_dir(&p).unwrap().map(|e| e.unwrap().path()));
+            }
+        }
+        all.sort();
+        all
+    }
+
+    /// A descriptor that was given is of a file below a root.
+    fn belongs(&self, fd: &HostFd, writes: bool) {
+        let at = std::fs::read_link(format!("/proc/self/fd/{}", fd.raw())).unwrap();
+        let below = |r: &str| at.starts_with(self.base.join(r));
+        assert!(below("rw") || below("ro"), "{}", at.display());
+        assert!(!(writes && below("ro")), "{}", at.display());
+    }
+
+    /// The server ends once nobody holds its connections.
+    fn end(mut self) {
+        self.conns.clear();
+        let server = self.server.take().unwrap();
+        let started = Instant::now();
+        while !server.is_finished() {
+            assert!(
+                started.elapsed() < Duration::from_secs(10),
+                "the server hangs"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        server.join().unwrap();
+        std::fs::remove_dir_all(&self.base).unwrap();
+    }
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Names that lead somewhere, nowhere, and out.
+const NAMES: [&[u8]; 17] = [
+    b"f",
+    b"dir",
+    b"sub",
+    b"up",
+    b"abs",
+    b"magic",
+    b"new",
+    b"new2",
+    b"..",
+    b".",
+    b"",
+    b"/",
+    b"../out/f",
+    b"dir/f",
+    b"a\0b",
+    b"/etc/passwd",
+    &[b'n'; 300],
+];
+
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        8 => (0..NAMES.len()).prop_map(|i| NAMES[i].to_vec()),
+        1 => proptest::collection::vec(any::<u8>(), 0..20),
+    ]
+}
+
+/// What is done, with handles by the order in which they were given (some were never).
+#[derive(Clone, Debug)]
+struct Move {
+    op: u8,
+    a: usize,
+    b: usize,
+    name: Vec<u8>,
+    other: Vec<u8>,
+    n: u32,
+    wide: u64,
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = (
+        0..21u8,
+        0..12usize,
+        0..12usize,
+        name(),
+        name(),
+        any::<u32>(),
+        any::<u64>(),
+    )
+        .prop_map(|(op, a, b, name, other, n, wide)| Move {
+            op,
+            a,
+            b,
+            name,
+            other,
+            n,
+            wide,
+        });
+    proptest::collection::vec(one, 1..60)
+}
+
+fn request(m: &Move, h: impl Fn(usize) -> Handle) -> Request {
+    let (file, dir, name) = (h(m.a), h(m.b), m.name.clone());
+    let new = New {
+        // Not so odd that the test could not clean up.
+        mode: m.n & 0o177_777 | 0o700,
+        uid: if m.n.is_multiple_of(3) { m.n } else { u32::MAX },
+        gid: u32::MAX,
+    };
+    match m.op {
+        0 => Request::Walk {
+            from: file,
+            names: vec![name, m.other.clone(), b"f".to_vec()],
+        },
+        1 => Request::Open {
+            file,
+            access: Access::Read,
+        },
+        2 => Request::Open {
+            file,
+            access: Access::ReadWrite,
+        },
+        3 => Request::Create { dir, name, new },
+        4 => Request::Mkdir { dir, name, new },
+        5 => Request::Mknod { dir, name, new },
+        6 => Request::Symlink {
+            dir,
+            name,
+            target: m.other.clone(),
+            new,
+        },
+        7 => Request::TmpFile { dir, new },
+        8 => Request::Link { file, dir, name },
+        9 => Request::Unlink { dir, name },
+        10 => Request::Rmdir { dir, name },
+        11 => Request::Rename {
+            dir: file,
+            name,
+            new_dir: dir,
+            new_name: m.other.clone(),
+            flags: m.n % 5,
+        },
+        12 => Request::Readlink { file },
+        13 => Request::ReadDir {
+            dir,
+            cookie: if m.n.is_multiple_of(2) { m.wide } else { 0 },
+        },
+        14 => Request::StatFs { file },
+        15 => Request::Sync { file },
+        16 => Request::GetXattr {
+            file,
+            name: [b"user.", &name[..]].concat(),
+        },
+        17 => Request::SetXattr {
+            file,
+            name: [
+                if m.n.is_multiple_of(2) {
+                    &b"user."[..]
+                } else {
+                    b"trusted."
+                },
+                &name,
+            ]
+            .concat(),
+            value: m.other.clone(),
+            flags: m.n % 4,
+        },
+        18 => Request::ListXattr { file },
+        19 => Request::SetAttr {
+            file,
+            attr: SetAttr {
+                mode: m.n.is_multiple_of(2).then_some(m.n & 0o7777 | 0o700),
+                size: m.n.is_multiple_of(3).then_some(m.wide),
+                atime: m.n.is_multiple_of(5).then_some(m.wide as i64),
+                ..SetAttr::default()
+            },
+        },
+        _ => Request::GetAttr { file },
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(
+        std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(96)
+    ))]
+
+    #[test]
+    fn any_sequence_stays_below_the_roots(all in moves()) {
+        let _alone = alone();
+        let mut host = Host::new();
+        let before = host.untouched();
+        let (rw, ro) = (host.attach("rw"), host.attach("ro"));
+        let mut handles = vec![rw, ro];
+        for m in &all {
+            let known = handles.clone();
+            let r = request(m, |i| known.get(i).copied().unwrap_or(Handle(m.wide)));
+            let (reply, given) = host.ask(&r);
+            let writes = !matches!(r, Request::Open { access: Access::Read, .. });
+            for fd in &given {
+                host.belongs(fd, writes);
+            }
+            match reply {
+                Ok(Reply::Node { handle, .. }) => handles.push(handle),
+                Ok(Reply::Walked { steps, .. }) => handles.extend(steps.iter().map(|s| s.handle)),
+                _ => {}
+            }
+        }
+        // Every file that a handle was given for lies below a root; its path may be gone.
+        for h in handles {
+            if let (Ok(_), fds) = host.ask(&Request::Open { file: h, access: Access::Read }) {
+                fds.iter().for_each(|fd| host.belongs(fd, false));
+            }
+        }
+        prop_assert_eq!(before, host.untouched());
+        host.end();
+    }
+
+    #[test]
+    fn any_bytes_get_an_answer(messages in proptest::collection::vec(
+        (proptest::collection::vec(any::<u8>(), 1..400), any::<bool>()), 1..40)) {
+        let _alone = alone();
+        let mut host = Host::new();
+        let before = host.untouched();
+        for (i, (bytes, framed)) in messages.iter().enumerate() {
+            let mut m = bytes.clone();
+            if *framed {
+                // The right version, and no handles to close: the operation is looked at.
+                m.splice(0..0, [1, 0, 0, 0]);
+            }
+            let _ = host.raw(i % CONNECTIONS, &m, &[]);
+        }
+        prop_assert!(host.ask(&Request::Nop).0.is_ok());
+        prop_assert_eq!(before, host.untouched());
+        host.end();
+    }
+}
+
+#[test]
+fn descriptors_and_handles_are_bounded() {
+    let _alone = alone();
+    let start = descriptors();
+    let mut host = Host::new();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let bomb = [std::os::fd::AsRawFd::as_raw_fd(&file); sock::MAX_FDS];
+    let open = descriptors();
+    for i in 0..2000 {
+        let r = host
+            .raw(i % CONNECTIONS, &Request::Nop.encode(&[]), &bomb)
+            .0;
+        assert!(r.is_ok());
+    }
+    assert_eq!(descriptors(), open, "what a client passes is closed");
+    // Handles up to the limit, and not one descriptor more.
+    let mut held = 0;
+    let root = host.attach("rw");
+    loop {
+        let names = vec![b"dir".to_vec(), b"sub".to_vec()];
+        match host.ask(&Request::Walk { from: root, names }).0 {
+            Ok(Reply::Walked { steps, .. }) if !steps.is_empty() => held += steps.len(),
+            _ => break,
+        }
+        assert!(held < 1000);
+    }
+    assert!(descriptors() <= open + 512);
+    // All closes there are, of handles that are not: no harm.
+    let closes: Vec<Handle> = (0..MAX_CLOSES as u64)
+        .map(|i| Handle(u64::MAX - i))
+        .collect();
+    assert!(host.raw(0, &Request::Nop.encode(&closes), &[]).0.is_ok());
+    let too_many = vec![Handle(1); MAX_CLOSES + 1];
+    assert!(host.raw(0, &Request::Nop.encode(&too_many), &[]).0.is_err());
+    host.end();
+    drop(file);
+    assert_eq!(descriptors(), start, "everything goes with the server");
+}
+
+#[test]
+fn a_client_that_never_reads_stops_only_itself() {
+    let _alone = alone();
+    let mut host = Host::new();
+    let root = host.attach("rw");
+    let message = Request::ReadDir {
+        dir: root,
+        cookie: 0,
+    }
+    .encode(&[]);
+    let mut sent = 0;
+    let started = Instant::now();
+    // Until neither side's queue has room: the server's thread waits for us.
+    while started.elapsed() < Duration::from_millis(300) {
+        match sock::try_send(host.conns[1].raw(), &message, &[]) {
+            Ok(_) => sent += 1,
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+    assert!(sent > 10);
+    // The other connections go on; so does what the table guards.
+    assert!(host.ask(&Request::GetAttr { file: root }).0.is_ok());
+    let names = vec![b"dir".to_vec()];
+    assert!(host.ask(&Request::Walk { from: root, names }).0.is_ok());
+    host.end();
+}
+
+/// One connection exchanges a directory with a link out, others walk through it.
+#[test]
+fn exchanged_links_lead_nowhere() {
+    let _alone = alone();
+    let mut host = Host::new();
+    let before = host.untouched();
+    let root = host.attach("rw");
+    let secret = std::fs::metadata(host.base.join("out/dir/f"))
+        .unwrap()
+        .ino();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let swapper = host.conns.pop().unwrap();
+    let mut walkers = vec![host.conns.pop().unwrap(), host.conns.pop().unwrap()];
+    let exchange = Request::Rename {
+        dir: root,
+        name: b"dir".to_vec(),
+        new_dir: root,
+        new_name: b"abs".to_vec(),
+        flags: libc::RENAME_EXCHANGE,
+    };
+    let outcomes = Mutex::new([0u32; 3]);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let mut buf = vec![0; MAX_MESSAGE];
+            while !stop.load(Ordering::Relaxed) {
+                sock::send(swapper.raw(), &exchange.encode(&[]), &[]).unwrap();
+                sock::recv(swapper.raw(), &mut buf).unwrap();
+            }
+        });
+        let walks: Vec<_> = walkers
+            .iter()
+            .map(|conn| {
+                s.spawn(|| {
+                    let mut buf = vec![0; MAX_MESSAGE];
+                    for _ in 0..4000 {
+                        let names = vec![b"dir".to_vec(), b"f".to_vec()];
+                        let m = Request::Walk { from: root, names };
+                        sock::send(conn.raw(), &m.encode(&[]), &[]).unwrap();
+                        let (n, _) = sock::recv(conn.raw(), &mut buf).unwrap();
+                        let Ok(Reply::Walked { steps, .. }) = Reply::decode(&buf[..n]) else {
+                            continue;
+                        };
+                        assert!(steps.iter().all(|s| s.attr.ino != secret), "outside");
+                        let link = steps.first().is_some_and(|s| s.target.is_some());
+                        assert!(!(link && steps.len() > 1), "through a link");
+                        outcomes.lock().unwrap()[if link { 0 } else { steps.len().min(2) }] += 1;
+                        let closes: Vec<Handle> = steps.iter().map(|s| s.handle).collect();
+                        sock::send(conn.raw(), &Request::Nop.encode(&closes), &[]).unwrap();
+                        sock::recv(conn.raw(), &mut buf).unwrap();
+                    }
+                })
+            })
+            .collect();
+        walks.into_iter().for_each(|w| w.join().unwrap());
+        stop.store(true, Ordering::Relaxed);
+    });
+    let [links, _, files] = *outcomes.lock().unwrap();
+    assert!(links > 0 && files > 0, "never exchanged: {links} {files}");
+    assert_eq!(before, host.untouched());
+    walkers.clear();
+    drop(swapper);
+    host.end();
+}
+
+/// Roots are by name; there is no other way in.
+#[test]
+fn attaching() {
+    let _alone = alone();
+    let mut host = Host::new();
+    for name in ["", "/", "out", "../out", "rw/../../out", "rw\0", "RW", "2"] {
+        let root = name.as_bytes().to_vec();
+        assert!(host.ask(&Request::Attach { root }).0.is_err(), "{name:?}");
+    }
+    let rw = host.attach("rw");
+    for guess in [0, 1, rw.0 + 1, rw.0 ^ 1 << 32, u64::MAX] {
+        let file = Handle(guess);
+        assert!(host.ask(&Request::GetAttr { file }).0.is_err(), "{guess:x}");
+    }
+    host.end();
+}

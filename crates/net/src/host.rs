@@ -1,0 +1,398 @@
+//! Sockets of the host's network, for sandboxes that are given it (`--net=host`).
+//!
+//! The host's kernel keeps the state; here a descriptor stands for it. The Sentry can neither make nor bind
+//! sockets: a broker in the host's network namespace does, and passes descriptors. What an application may
+//! ask of such a socket is listed here: options, flags and ancillary data that are not are refused.
+//!
+//! # Invariants
+//!
+//! - Descriptors never block. Each is in [`HostNetwork::edges`] from before its first use until it is closed,
+//!   edge-triggered; so whoever got `EAGAIN` and waits on the socket's queue is woken by the next change.
+//! - A token of a socket that is gone wakes another socket for nothing at worst.
+
+use crate::control::Control;
+use crate::options::Common;
+use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
+use crate::sys::*;
+use abi::errno::{EACCES, EBADF, EFAULT, EINPROGRESS, EINVAL, EIO, EMSGSIZE, ENOPROTOOPT, EALREADY, EAGAIN};
+use abi::{Errno, Result};
+use hostcall::inet::{self as host, Edges};
+use hostcall::{HostFd, file, mem, sock};
+use parking_lot::Mutex;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use vfs::{Caps, Credentials, Sink, Source};
+use wait::Events;
+
+/// The broker's protocol: a request is a [`u32`] of these and its words, little-endian; the answer an errno
+/// or 0, with the socket's descriptor.
+pub mod broker {
+    /// Family, type, protocol.
+    pub const SOCKET: u32 = 1;
+    /// Then an address; with the socket's descriptor.
+    pub const BIND: u32 = 2;
+    /// The longest request.
+    pub const REQUEST_MAX: usize = 4 + hostcall::inet::ADDR_MAX;
+}
+
+/// An interface of the host, as it was when the sandbox started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    pub name: String,
+    pub index: i32,
+    /// `IFF_*`.
+    pub flags: u32,
+    pub mtu: u32,
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// The host's network.
+pub struct HostNetwork {
+    broker: Mutex<HostFd>,
+    edges: Edges,
+    sockets: Mutex<Table>,
+    pub(crate) interfaces: Vec<Interface>,
+}
+
+#[derive(Default)]
+struct Table {
+    all: Vec<Option<Weak<Common>>>,
+    free: Vec<usize>,
+}
+
+impl HostNetwork {
+    /// `edges` was made before the allow-list, which does not have that call.
+    #[must_use]
+    pub fn new(broker: HostFd, edges: Edges, interfaces: Vec<Interface>) -> Arc<HostNetwork> {
+        Arc::new(HostNetwork {
+            broker: Mutex::new(broker),
+            edges,
+            sockets: Mutex::default(),
+            interfaces,
+        })
+    }
+
+    /// Turns the host's readiness into notifications, on a thread of its own; for ever.
+    pub fn serve(&self) {
+        loop {
+            let Ok(events) = self.edges.wait() else {
+                continue;
+            };
+            for (token, bits) in events {
+                let common = {
+                    let t = self.sockets.lock();
+                    t.all.get(token as usize).and_then(|s| s.as_ref()?.upgrade())
+                };
+                if let Some(c) = common {
+                    c.notify(widen(Events::from_bits_retain(bits)));
+                }
+            }
+        }
+    }
+
+    fn ask(&self, request: &[u8], given: &[i32]) -> Result<Vec<HostFd>> {
+        let b = self.broker.lock();
+        sock::send(b.raw(), request, given)?;
+        let mut answer = [0; 4];
+        let (n, fds) = sock::recv(b.raw(), &mut answer)?;
+        match Errno::new(i32::from_le_bytes(answer)) {
+            Some(e) => Err(e),
+            None if n == answer.len() => Ok(fds),
+            // The broker is gone.
+            None => Err(EIO),
+        }
+    }
+
+    fn socket(&self, family: u16, kind: u32, protocol: i32) -> Result<HostFd> {
+        let words = [broker::SOCKET, family.into(), kind, protocol as u32];
+        let request: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        self.ask(&request, &[])?.pop().ok_or(EIO)
+    }
+
+    fn bind(&self, fd: &HostFd, addr: &[u8]) -> Result<()> {
+        let request = [&broker::BIND.to_le_bytes(), addr].concat();
+        self.ask(&request, &[fd.raw()]).map(drop)
+    }
+}
+
+/// Readiness as programs ask for it: the host tells of `POLLIN` and `POLLOUT` only.
+fn widen(e: Events) -> Events {
+    let mut all = e;
+    if e.contains(Events::IN) {
+        all |= Events::RDNORM;
+    }
+    if e.contains(Events::OUT) {
+        all |= Events::WRNORM;
+    }
+    all
+}
+
+struct HostSocket {
+    common: Arc<Common>,
+    network: Arc<HostNetwork>,
+    fd: HostFd,
+    token: usize,
+}
+
+/// `socket(2)`; the caller has checked family, type and protocol.
+pub fn new(
+    ns: &Arc<crate::NetNamespace>,
+    network: &Arc<HostNetwork>,
+    family: u16,
+    kind: u32,
+    protocol: i32,
+) -> Result<Socket> {
+    let fd = network.socket(family, kind, protocol)?;
+    let protocol = match (kind, protocol) {
+        (SOCK_STREAM, 0) => IPPROTO_TCP,
+        (SOCK_DGRAM, 0) => IPPROTO_UDP,
+        (_, p) => p,
+    };
+    HostSocket::register(Common::new(ns, family, kind, protocol), network, fd)
+}
+
+impl HostSocket {
+    fn register(common: Arc<Common>, network: &Arc<HostNetwork>, fd: HostFd) -> Result<Socket> {
+        let token = {
+            let mut t = network.sockets.lock();
+            let at = t.free.pop().unwrap_or_else(|| {
+                t.all.push(None);
+                t.all.len() - 1
+            });
+            t.all[at] = Some(Arc::downgrade(&common));
+            at
+        };
+        let s = HostSocket {
+            common: common.clone(),
+            network: network.clone(),
+            fd,
+            token,
+        };
+        network.edges.add(s.fd.raw(), token as u64)?;
+        Ok(Socket::new(common, Arc::new(s)))
+    }
+
+    fn is_stream(&self) -> bool {
+        self.common.kind == SOCK_STREAM
+    }
+}
+
+impl Drop for HostSocket {
+    fn drop(&mut self) {
+        let mut t = self.network.sockets.lock();
+        t.all[self.token] = None;
+        t.free.push(self.token);
+    }
+}
+
+/// Flags that go to the host.
+const SEND_FLAGS: u32 = MSG_OOB | MSG_DONTROUTE | MSG_EOR | MSG_CONFIRM | MSG_MORE | MSG_FASTOPEN;
+const MSG_CONFIRM: u32 = 0x800;
+const RECEIVE_FLAGS: u32 = MSG_OOB | MSG_PEEK | MSG_TRUNC | MSG_ERRQUEUE;
+
+/// Ancillary data that a send may carry: level and type.
+const SEND_CONTROL: &[(i32, i32)] = &[
+    (SOL_IP, 1),    // IP_TOS
+    (SOL_IP, 2),    // IP_TTL
+    (SOL_IP, 8),    // IP_PKTINFO
+    (SOL_IPV6, 50), // IPV6_PKTINFO
+    (SOL_IPV6, 52), // IPV6_HOPLIMIT
+    (SOL_IPV6, 67), // IPV6_TCLASS
+    (SOL_UDP, 103), // UDP_SEGMENT
+];
+
+/// Options at SOL_SOCKET that are the host's matter; the others are kept here.
+const SOCKET_OPTIONS: &[i32] = &[
+    2,  // SO_REUSEADDR
+    4,  // SO_ERROR
+    5,  // SO_DONTROUTE
+    6,  // SO_BROADCAST
+    7,  // SO_SNDBUF
+    8,  // SO_RCVBUF
+    9,  // SO_KEEPALIVE
+    10, // SO_OOBINLINE
+    12, // SO_PRIORITY
+    13, // SO_LINGER
+    15, // SO_REUSEPORT
+    25, // SO_BINDTODEVICE
+    29, // SO_TIMESTAMP
+    30, // SO_ACCEPTCONN
+    35, // SO_TIMESTAMPNS
+    40, // SO_RXQ_OVFL
+];
+
+/// Whether an option of a protocol goes to the host.
+fn passes(level: i32, name: i32) -> bool {
+    match level {
+        SOL_IP => matches!(name, 1 | 2 | 8 | 10..=15 | 24 | 32..=36 | 49),
+        SOL_IPV6 => matches!(name, 16..=21 | 23..=26 | 49 | 51 | 66 | 67 | 70 | 72),
+        // Not MD5SIG, the REPAIR family and ULP.
+        SOL_TCP => matches!(name, 1..=13 | 18 | 23..=25 | 30 | 36),
+        SOL_UDP => matches!(name, 1 | 103 | 104),
+        _ => false,
+    }
+}
+
+impl Protocol for HostSocket {
+    fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
+        if let [_, _, high, low, ..] = addr {
+            let port = u16::from_be_bytes([*high, *low]);
+            let free = self.common.ns.unprivileged_port_start.load(Ordering::Relaxed);
+            if port != 0 && port < free && !who.cred.has(Caps::NET_BIND_SERVICE) {
+                return Err(EACCES);
+            }
+        }
+        self.network.bind(&self.fd, addr)
+    }
+
+    /// The host's socket knows whether it is connecting; asked again, it tells how that went.
+    fn connect(&self, _: &Caller<'_>, addr: &[u8], block: Block) -> Result<()> {
+        match (host::connect(self.fd.raw(), addr), block) {
+            (Err(EINPROGRESS | EALREADY), Block::Yes) => Err(EAGAIN),
+            (r, _) => r,
+        }
+    }
+
+    fn listen(&self, _: &Caller<'_>, backlog: i32) -> Result<()> {
+        host::listen(self.fd.raw(), backlog)
+    }
+
+    fn accept(&self) -> Result<Socket> {
+        let fd = host::accept(self.fd.raw())?;
+        HostSocket::register(Common::inherit(&self.common), &self.network, fd)
+    }
+
+    fn local_name(&self) -> Result<Vec<u8>> {
+        host::local_name(self.fd.raw())
+    }
+    fn peer_name(&self) -> Result<Vec<u8>> {
+        host::peer_name(self.fd.raw())
+    }
+
+    fn send(
+        &self,
+        _: &Caller<'_>,
+        src: &mut dyn Source,
+        dest: Option<&[u8]>,
+        control: Control,
+        flags: u32,
+    ) -> Result<usize> {
+        if control.other.iter().any(|(l, t, _)| !SEND_CONTROL.contains(&(*l, *t))) {
+            return Err(EINVAL);
+        }
+        let control = Control {
+            other: control.other,
+            ..Control::default()
+        };
+        let (control, cut) = control.encode(host::CONTROL_MAX, &mut |_| Err(EBADF));
+        if cut {
+            return Err(EINVAL);
+        }
+        let flags = (flags & SEND_FLAGS) as i32;
+        let fd = self.fd.raw();
+        let len = src.remaining();
+        if self.is_stream() && len > 0 {
+            return src.drain(len, &mut |data| host::send(fd, data, dest, &control, flags));
+        }
+        // A message must go as one, and is copied once: the host sees what was checked.
+        if len > 0xffff {
+            return Err(EMSGSIZE);
+        }
+        let mut message = vec![0; len];
+        if src.take(&mut message)? < len {
+            return Err(EFAULT);
+        }
+        mem::with_slice_mut(&mut message, |m| host::send(fd, &[m], dest, &control, flags))
+    }
+
+    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        let fd = self.fd.raw();
+        let host_flags = (flags & RECEIVE_FLAGS) as i32;
+        let room = dst.remaining();
+        let mut got = host::Message::default();
+        let n;
+        if self.is_stream() && room > 0 && flags & (MSG_TRUNC | MSG_ERRQUEUE) == 0 {
+            n = dst.fill(room, &mut |data| {
+                got = host::receive(fd, data, host_flags)?;
+                Ok(got.n)
+            })?;
+        } else {
+            let mut message = vec![0; room.min(1 << 16)];
+            let r = mem::with_slice_mut(&mut message, |m| host::receive(fd, &[m], host_flags));
+            got = r?;
+            let here = got.n.min(message.len());
+            if !(self.is_stream() && flags & MSG_TRUNC != 0) && dst.put(&message[..here])? < here {
+                return Err(EFAULT);
+            }
+            n = got.n;
+        }
+        let control = Control::parse(&got.control, &mut |_| Err(EBADF)).unwrap_or_default();
+        Ok(Received {
+            n,
+            addr: got.from,
+            control,
+            flags: got.flags as u32 & (MSG_TRUNC | MSG_OOB | MSG_EOR | MSG_ERRQUEUE | MSG_CTRUNC),
+        })
+    }
+
+    fn shutdown(&self, how: Shutdown) -> Result<()> {
+        let how = match (how.read, how.write) {
+            (true, false) => SHUT_RD,
+            (false, true) => SHUT_WR,
+            _ => SHUT_RDWR,
+        };
+        host::shutdown(self.fd.raw(), how as i32)
+    }
+
+    fn poll(&self) -> Events {
+        let mut p = [libc_pollfd(self.fd.raw())];
+        match file::poll(&mut p, 0) {
+            Ok(_) => widen(Events::from_bits_retain(u32::from(p[0].revents as u16))),
+            Err(_) => Events::ERR,
+        }
+    }
+
+    fn set_socket_option(&self, name: i32, v: &[u8]) -> Option<Result<()>> {
+        SOCKET_OPTIONS
+            .contains(&name)
+            .then(|| host::set_option(self.fd.raw(), SOL_SOCKET, name, v))
+    }
+    fn socket_option(&self, name: i32) -> Option<Result<Vec<u8>>> {
+        SOCKET_OPTIONS
+            .contains(&name)
+            .then(|| host::option(self.fd.raw(), SOL_SOCKET, name, 64))
+    }
+    fn set_option(&self, _: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
+        if !passes(level, name) {
+            return Err(ENOPROTOOPT);
+        }
+        host::set_option(self.fd.raw(), level, name, v)
+    }
+    fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
+        if !passes(level, name) {
+            return Err(ENOPROTOOPT);
+        }
+        host::option(self.fd.raw(), level, name, 512)
+    }
+    fn has_error_queue(&self) -> bool {
+        true
+    }
+    fn unread(&self) -> Result<usize> {
+        file::bytes_ready(self.fd.raw()).map(|n| n.max(0) as usize)
+    }
+    /// The descriptor goes with the last reference.
+    fn close(&self) {}
+}
+
+fn libc_pollfd(fd: i32) -> file::PollFd {
+    const POLLIN: i16 = 1;
+    const POLLPRI: i16 = 2;
+    const POLLOUT: i16 = 4;
+    const POLLRDHUP: i16 = 0x2000;
+    file::PollFd {
+        fd,
+        events: POLLIN | POLLPRI | POLLOUT | POLLRDHUP,
+        revents: 0,
+    }
+}

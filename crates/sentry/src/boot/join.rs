@@ -1,0 +1,98 @@
+//! A container that joins a running sandbox.
+
+use super::config::{JoinSpec, control};
+use super::{Failure, launch, mounts, or, serve};
+use crate::container::{Container, Parts};
+use crate::kernel::Kernel;
+use crate::ns::{NsProxy, change};
+use abi::linux::{CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWPID, CLONE_NEWUTS};
+use clas::Clas;
+use gofer::client::Client;
+use hostcall::HostFd;
+use std::sync::Arc;
+use vfs::userns::UserNs;
+
+/// Makes the container up to its first instruction, tells its starter that it is ready, and serves that.
+///
+/// What is given: the body ([`JoinSpec`]), the channel to the container's Gofer, the socket to its starter,
+/// an empty memory file, the file for the root's changes (if the spec says so), then what `exec` is given.
+pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<(), Failure> {
+    let mut given = given.into_iter();
+    let mut next = |what: &str| {
+        let missing = || Failure::from(format!("the request has no {what}"));
+        given.next().ok_or_else(missing)
+    };
+    let body = or(serve::read_all(&next("body")?), "read the request")?;
+    let spec: JoinSpec =
+        serde_json::from_slice(&body).map_err(|e| format!("the request is not understood: {e}"))?;
+    let (channel, control) = (next("Gofer")?, next("starter")?);
+    let memory = or(Clas::in_memory(next("memory")?), "make its memory")?;
+    let layer = spec.has_layer.then(|| next("layer")).transpose()?;
+    let stdio = serve::stdio(&spec.first, &mut given)?;
+    let preserved = given.take(spec.first.preserved as usize).collect();
+
+    let own = [
+        (spec.own_pids, CLONE_NEWPID),
+        (spec.own_uts, CLONE_NEWUTS),
+        (spec.own_ipc, CLONE_NEWIPC),
+        (spec.own_net, CLONE_NEWNET),
+    ];
+    let flags = own.iter().filter(|o| o.0).fold(0, |all, o| all | o.1);
+    let old = &kernel.initial;
+    let user = UserNs::default();
+    let ns = or(
+        change::copy(
+            kernel,
+            &old.pid_for_children,
+            old,
+            &user,
+            &kernel.cgroups.root,
+            flags,
+        ),
+        "make its namespaces",
+    )?;
+    if spec.own_net {
+        // As container runtimes do.
+        or(ns.net.set_up(true), "take its loopback up")?;
+    }
+    if spec.own_uts {
+        let mut names = ns.uts.write();
+        names.nodename = spec.container.hostname.clone().into_bytes();
+        if !spec.container.domainname.is_empty() {
+            names.domainname = spec.container.domainname.clone().into_bytes();
+        }
+    }
+    // Containers do not reach each other's control groups: each has a tree.
+    let ns = Arc::new(NsProxy {
+        cgroup: or(kernel.new_cgroups(), "make its control groups")?,
+        ..NsProxy::clone(&ns)
+    });
+    let container = Container::new(Parts {
+        clas: memory,
+        ns,
+        devpts: kernel.terminals.new_devpts(),
+        seccomp: spec.container.seccomp.clone(),
+        is_managed: true,
+        control,
+        task_limit: spec.container.pids_limit,
+    });
+    // Without its Gofer a container can find no file; its starter, which sees that too, ends it.
+    let client = or(
+        Client::connect(&channel, Box::new(|| {})),
+        "reach the Gofer",
+    )?;
+    let root = mounts::tree(kernel, &container, &client, &spec.container, layer)?;
+    container.set_root(root);
+    let first = launch::prepare(kernel, &container, spec.first.process, stdio, preserved)?;
+    let (k, c) = (kernel.clone(), container.clone());
+    let made = std::thread::Builder::new()
+        .name("container".into())
+        .stack_size(256 << 10)
+        .spawn(move || {
+            let guard = k.clone();
+            guard.guard(|| serve::serve_joined(k, c, first));
+        });
+    made.map_err(|_| "no more threads can be made")?;
+    container.tell(control::READY, &[]);
+    Ok(())
+}

@@ -1,0 +1,548 @@
+//! Control groups, version 2 (`cgroups(7)`, Documentation/admin-guide/cgroup-v2.rst): one tree for a
+//! container, which every process of it is somewhere in, with the `pids` controller and the core's own services (freezing, killing).
+//!
+//! A process is in one group with all its threads (there are no threaded groups). It counts against its group
+//! and all above it: each live thread but the main one, and the main one until it is waited for.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`files`] | the files that a group shows |
+//!
+//! Lock order: [`Hierarchy::change`] (the shape of the tree, moves, freezing) → the task list → a group's `inner` →
+//! a process's cell of its group. Fork and exit take the task list's lock alone, which they hold anyway: under it
+//! nobody moves and no group goes.
+//!
+//! Invariants: `populated` is the number of live processes in a group and below; a group with live processes or
+//! children is never dead; `freezers` is how many of a group and those above it have been told to freeze.
+
+pub mod files;
+
+use crate::ns::{CgroupNs, Ns};
+use crate::task::list::TaskList;
+use crate::{Kernel, ThreadGroup};
+use abi::Result;
+use abi::errno::{EAGAIN, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP};
+use abi::signal::SIGKILL;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use vfs::userns::{NsId, UserNs};
+
+/// How many groups a sandbox may have.
+const GROUPS_MAX: usize = 4096;
+/// No limit.
+pub const NO_LIMIT: i64 = i64::MAX;
+
+/// The trees: the root container's, and one of its own for each other container, so that they do not reach each
+/// other's.
+pub struct Hierarchy {
+    pub root: Arc<Cgroup>,
+    /// Held by everything that changes the tree's shape, moves processes, or freezes.
+    change: Mutex<()>,
+    next_id: AtomicU64,
+    count: AtomicUsize,
+}
+
+/// A group.
+pub struct Cgroup {
+    pub id: u64,
+    name: Vec<u8>,
+    parent: Option<Arc<Cgroup>>,
+    /// Who made it, and owns its files.
+    pub uid: u32,
+    pub gid: u32,
+    inner: Mutex<Inner>,
+    /// Live processes here and below.
+    populated: AtomicUsize,
+    freezers: AtomicUsize,
+    pids: Pids,
+}
+
+struct Inner {
+    children: BTreeMap<Vec<u8>, Arc<Cgroup>>,
+    /// Live processes, by id.
+    procs: BTreeSet<i32>,
+    /// Whether `pids` is given to the children (`cgroup.subtree_control`).
+    controls: bool,
+    freeze: bool,
+    dead: bool,
+    max_depth: u64,
+    max_descendants: u64,
+}
+
+/// The `pids` controller's part of a group.
+struct Pids {
+    current: AtomicI64,
+    peak: AtomicI64,
+    max: AtomicI64,
+    /// Times that a limit here or below refused a fork, and times that this one did.
+    events: AtomicU64,
+    own_events: AtomicU64,
+}
+
+impl Cgroup {
+    fn new(id: u64, name: &[u8], parent: Option<Arc<Cgroup>>, uid: u32, gid: u32) -> Arc<Cgroup> {
+        let freezers = parent
+            .as_ref()
+            .map_or(0, |p| p.freezers.load(Ordering::SeqCst));
+        Arc::new(Cgroup {
+            id,
+            name: name.to_vec(),
+            parent,
+            uid,
+            gid,
+            inner: Mutex::new(Inner {
+                children: BTreeMap::new(),
+                procs: BTreeSet::new(),
+                controls: false,
+                freeze: false,
+                dead: false,
+                max_depth: u64::MAX,
+                max_descendants: u64::MAX,
+            }),
+            populated: AtomicUsize::new(0),
+            freezers: AtomicUsize::new(freezers),
+            pids: Pids {
+                current: AtomicI64::new(0),
+                peak: AtomicI64::new(0),
+                max: AtomicI64::new(NO_LIMIT),
+                events: AtomicU64::new(0),
+                own_events: AtomicU64::new(0),
+            },
+        })
+    }
+    /// For a process that was never listed.
+    #[must_use]
+    pub fn nowhere() -> Arc<Cgroup> {
+        Cgroup::new(0, b"", None, 0, 0)
+    }
+    /// It and all above it.
+    fn upwards(&self) -> impl Iterator<Item = &Cgroup> {
+        std::iter::successors(Some(self), |c| c.parent.as_deref())
+    }
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.parent.is_none()
+    }
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.inner.lock().dead
+    }
+    #[must_use]
+    pub fn is_below(&self, other: &Cgroup) -> bool {
+        self.upwards().any(|c| std::ptr::eq(c, other))
+    }
+    #[must_use]
+    pub fn is_populated(&self) -> bool {
+        self.populated.load(Ordering::SeqCst) > 0
+    }
+    #[must_use]
+    pub fn child(&self, name: &[u8]) -> Option<Arc<Cgroup>> {
+        self.inner.lock().children.get(name).cloned()
+    }
+    #[must_use]
+    pub fn children(&self) -> Vec<(Vec<u8>, Arc<Cgroup>)> {
+        let i = self.inner.lock();
+        i.children
+            .iter()
+            .map(|(n, c)| (n.clone(), c.clone()))
+            .collect()
+    }
+    /// It and all below it.
+    fn subtree(self: &Arc<Self>) -> Vec<Arc<Cgroup>> {
+        let mut all = vec![self.clone()];
+        let mut i = 0;
+        while i < all.len() {
+            let below = all[i].children();
+            all.extend(below.into_iter().map(|c| c.1));
+            i += 1;
+        }
+        all
+    }
+    /// Whether it has the `pids` controller.
+    #[must_use]
+    pub fn has_pids(&self) -> bool {
+        self.parent.as_ref().is_none_or(|p| p.inner.lock().controls)
+    }
+    /// Its path as it is seen from `root`: `/`, `/a/b`, or `/..` and so on for what lies beside or above.
+    #[must_use]
+    pub fn path_from(&self, root: &Cgroup) -> Vec<u8> {
+        let mut up = 0;
+        let common = root
+            .upwards()
+            .find(|r| {
+                let found = self.is_below(r);
+                up += usize::from(!found);
+                found
+            })
+            .unwrap_or(root);
+        let mut out = b"/..".repeat(up);
+        let names: Vec<&[u8]> = self
+            .upwards()
+            .take_while(|c| !std::ptr::eq(*c, common))
+            .map(|c| c.name.as_slice())
+            .collect();
+        for n in names.iter().rev() {
+            out.push(b'/');
+            out.extend_from_slice(n);
+        }
+        if out.is_empty() {
+            out.push(b'/');
+        }
+        out
+    }
+
+    fn charge(&self, n: i64) {
+        for c in self.upwards() {
+            let now = c.pids.current.fetch_add(n, Ordering::Relaxed) + n;
+            c.pids.peak.fetch_max(now, Ordering::Relaxed);
+        }
+    }
+    /// One more task; `EAGAIN` where a limit of this group or one above forbids it.
+    pub fn try_charge(&self) -> Result<()> {
+        for c in self.upwards() {
+            let now = c.pids.current.fetch_add(1, Ordering::Relaxed) + 1;
+            if now > c.pids.max.load(Ordering::Relaxed) && c.has_pids() {
+                for d in self.upwards() {
+                    d.pids.current.fetch_sub(1, Ordering::Relaxed);
+                    if std::ptr::eq(d, c) {
+                        break;
+                    }
+                }
+                c.pids.own_events.fetch_add(1, Ordering::Relaxed);
+                for d in c.upwards() {
+                    d.pids.events.fetch_add(1, Ordering::Relaxed);
+                }
+                return Err(EAGAIN);
+            }
+            c.pids.peak.fetch_max(now, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+    pub fn uncharge(&self, n: i64) {
+        for c in self.upwards() {
+            c.pids.current.fetch_sub(n, Ordering::Relaxed);
+        }
+    }
+    /// A live process comes or goes. Under the task list's lock.
+    fn enter(&self, tgid: i32) {
+        self.inner.lock().procs.insert(tgid);
+        for c in self.upwards() {
+            c.populated.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    fn leave(&self, tgid: i32) {
+        if self.inner.lock().procs.remove(&tgid) {
+            for c in self.upwards() {
+                c.populated.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    }
+    fn is_freezing(&self) -> bool {
+        self.freezers.load(Ordering::SeqCst) > 0
+    }
+    /// Whether processes may be in it (`cgroup_migrate_vet_dst`).
+    fn may_hold(&self) -> Result<()> {
+        let i = self.inner.lock();
+        if i.dead {
+            return Err(ENODEV);
+        }
+        let below = i.children.values().any(|c| c.is_populated());
+        // `pids` can be given to children beside processes of the group's own as long as no child has any.
+        if self.is_root() || !i.controls || !below {
+            Ok(())
+        } else {
+            Err(EBUSY)
+        }
+    }
+}
+
+impl Hierarchy {
+    #[must_use]
+    pub fn new() -> Hierarchy {
+        Hierarchy {
+            root: Cgroup::new(1, b"", None, 0, 0),
+            change: Mutex::new(()),
+            next_id: AtomicU64::new(2),
+            count: AtomicUsize::new(1),
+        }
+    }
+    /// The initial cgroup namespace.
+    #[must_use]
+    pub fn initial_namespace(&self) -> Arc<CgroupNs> {
+        Ns::new(
+            NsId::initial(0xefff_fffb),
+            &UserNs::default(),
+            self.root.clone(),
+        )
+    }
+    fn change(&self) -> MutexGuard<'_, ()> {
+        self.change.lock()
+    }
+
+    /// `mkdir(2)` in a group.
+    pub fn make(
+        &self,
+        parent: &Arc<Cgroup>,
+        name: &[u8],
+        uid: u32,
+        gid: u32,
+    ) -> Result<Arc<Cgroup>> {
+        if name.contains(&b'\n') {
+            return Err(EINVAL);
+        }
+        let _change = self.change();
+        for (depth, c) in parent.upwards().enumerate() {
+            let (most_deep, most) = {
+                let i = c.inner.lock();
+                (i.max_depth, i.max_descendants)
+            };
+            if depth as u64 + 1 > most_deep || most <= c.descendants() {
+                return Err(EAGAIN);
+            }
+        }
+        if self.count.load(Ordering::Relaxed) >= GROUPS_MAX {
+            return Err(EAGAIN);
+        }
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let new = Cgroup::new(id, name, Some(parent.clone()), uid, gid);
+        let mut i = parent.inner.lock();
+        if i.dead {
+            return Err(ENODEV);
+        }
+        if i.children.contains_key(name) {
+            return Err(EEXIST);
+        }
+        i.children.insert(name.to_vec(), new.clone());
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Ok(new)
+    }
+    /// `rmdir(2)` in a group.
+    pub fn remove(&self, k: &Kernel, parent: &Arc<Cgroup>, name: &[u8]) -> Result<()> {
+        let _change = self.change();
+        let c = parent.child(name).ok_or(ENOENT)?;
+        // Nobody is born into it meanwhile.
+        let _list = k.tasks.lock();
+        {
+            let mut i = c.inner.lock();
+            if c.is_populated() || !i.children.is_empty() {
+                return Err(EBUSY);
+            }
+            i.dead = true;
+        }
+        parent.inner.lock().children.remove(name);
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    }
+    /// Gives `pids` to the children, or takes it back.
+    fn set_control(&self, c: &Arc<Cgroup>, on: bool) -> Result<()> {
+        let _change = self.change();
+        if on && !c.has_pids() {
+            return Err(ENOENT);
+        }
+        let mut i = c.inner.lock();
+        if i.dead {
+            return Err(ENODEV);
+        }
+        if on && !i.controls && !c.is_root() {
+            let below = i.children.values().any(|c| c.is_populated());
+            if below && !i.procs.is_empty() {
+                return Err(EBUSY);
+            }
+        }
+        if !on && i.children.values().any(|c| c.inner.lock().controls) {
+            return Err(EBUSY);
+        }
+        i.controls = on;
+        Ok(())
+    }
+    /// Moves a process.
+    pub fn migrate(&self, k: &Kernel, g: &Arc<ThreadGroup>, to: &Arc<Cgroup>) -> Result<()> {
+        let _change = self.change();
+        let l = k.tasks.lock();
+        // One that has ended is nowhere any more.
+        let Some(p) = l.process(g.tgid).filter(|p| p.zombie.is_none()) else {
+            return Ok(());
+        };
+        let from = g.cgroup();
+        if Arc::ptr_eq(&from, to) {
+            return Ok(());
+        }
+        to.may_hold()?;
+        let n = 1 + p.threads.keys().filter(|t| **t != g.tgid).count() as i64;
+        from.leave(g.tgid);
+        to.enter(g.tgid);
+        to.charge(n);
+        from.uncharge(n);
+        g.set_cgroup(to.clone());
+        self.refresh(g, to);
+        for t in p.threads.values() {
+            t.kick();
+        }
+        Ok(())
+    }
+    fn refresh(&self, g: &ThreadGroup, c: &Cgroup) {
+        g.frozen.store(c.is_freezing(), Ordering::SeqCst);
+    }
+    /// `cgroup.freeze`.
+    fn freeze(&self, k: &Kernel, c: &Arc<Cgroup>, on: bool) {
+        let _change = self.change();
+        {
+            let mut i = c.inner.lock();
+            if i.freeze == on || i.dead {
+                return;
+            }
+            i.freeze = on;
+        }
+        let all = c.subtree();
+        for d in &all {
+            if on {
+                d.freezers.fetch_add(1, Ordering::SeqCst);
+            } else {
+                d.freezers.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        let l = k.tasks.lock();
+        for d in &all {
+            let procs: Vec<i32> = d.inner.lock().procs.iter().copied().collect();
+            for id in procs {
+                let Some(p) = l.process(id) else { continue };
+                self.refresh(&p.group, d);
+                for t in p.threads.values() {
+                    t.kick();
+                }
+            }
+        }
+    }
+    /// Whether every process of a freezing group stands still.
+    fn is_frozen(k: &Kernel, c: &Arc<Cgroup>) -> bool {
+        if !c.is_freezing() {
+            return false;
+        }
+        let l = k.tasks.lock();
+        c.subtree().iter().all(|d| {
+            let procs: Vec<i32> = d.inner.lock().procs.iter().copied().collect();
+            procs
+                .iter()
+                .filter_map(|id| l.process(*id))
+                .flat_map(|p| p.threads.values())
+                .all(|t| t.held.load(Ordering::SeqCst))
+        })
+    }
+    /// `cgroup.kill`.
+    fn kill(k: &Kernel, c: &Arc<Cgroup>) {
+        // Who is being told to end makes no more children (`clone` looks under the list's lock): the second time
+        // finds those that were made meanwhile.
+        loop {
+            let groups: Vec<_> = {
+                let l = k.tasks.lock();
+                c.subtree()
+                    .iter()
+                    .flat_map(|d| d.inner.lock().procs.iter().copied().collect::<Vec<_>>())
+                    .filter_map(|id| l.group(id))
+                    .filter(|g| g.exit_status().is_none())
+                    .collect()
+            };
+            if groups.is_empty() {
+                return;
+            }
+            for g in groups {
+                k.kill_group(&g, SIGKILL.number());
+            }
+        }
+    }
+    /// The live processes of a group.
+    fn procs(k: &Kernel, c: &Cgroup) -> Vec<Arc<ThreadGroup>> {
+        let l = k.tasks.lock();
+        let ids: Vec<i32> = c.inner.lock().procs.iter().copied().collect();
+        ids.iter().filter_map(|id| l.group(*id)).collect()
+    }
+}
+
+impl Default for Hierarchy {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Cgroup {
+    /// Groups below it.
+    fn descendants(&self) -> u64 {
+        let below: Vec<_> = self.inner.lock().children.values().cloned().collect();
+        below.iter().map(|c| 1 + c.descendants()).sum()
+    }
+}
+
+impl Kernel {
+    /// A tree for another container, as a namespace.
+    pub fn new_cgroups(&self) -> Result<Arc<CgroupNs>> {
+        let id = self.cgroups.next_id.fetch_add(1, Ordering::Relaxed);
+        let root = Cgroup::new(id, b"", None, 0, 0);
+        Ok(Ns::new(self.namespaces.new_id()?, &UserNs::default(), root))
+    }
+}
+
+/// A new process begins in `c`, which has been charged for it. Under the task list's lock.
+pub fn begin(_: &TaskList, g: &ThreadGroup, c: &Arc<Cgroup>) {
+    g.set_cgroup(c.clone());
+    g.frozen.store(c.is_freezing(), Ordering::SeqCst);
+    c.enter(g.tgid);
+}
+
+/// A process has ended; it counts until it is waited for. Under the task list's lock.
+pub fn end(g: &ThreadGroup) {
+    g.cgroup().leave(g.tgid);
+}
+
+/// Refuses what this kernel has no threaded groups for.
+const fn no_threads<T>() -> Result<T> {
+    Err(EOPNOTSUPP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_hold_for_all_below() {
+        let h = Hierarchy::new();
+        let a = h.make(&h.root, b"a", 0, 0).unwrap();
+        let b = h.make(&a, b"b", 0, 0).unwrap();
+        assert_eq!(h.set_control(&a, true), Err(ENOENT));
+        h.set_control(&h.root, true).unwrap();
+        h.set_control(&a, true).unwrap();
+        a.pids.max.store(3, Ordering::Relaxed);
+        b.pids.max.store(2, Ordering::Relaxed);
+        assert!(b.try_charge().is_ok() && b.try_charge().is_ok());
+        assert_eq!(b.try_charge(), Err(EAGAIN));
+        assert!(a.try_charge().is_ok());
+        assert_eq!(a.try_charge(), Err(EAGAIN));
+        let seen = |c: &Cgroup| {
+            let p = &c.pids;
+            let own = p.own_events.load(Ordering::Relaxed);
+            (
+                p.current.load(Ordering::Relaxed),
+                p.events.load(Ordering::Relaxed),
+                own,
+            )
+        };
+        assert_eq!((seen(&b), seen(&a)), ((2, 1, 1), (3, 2, 1)));
+        b.uncharge(2);
+        assert_eq!(h.root.pids.current.load(Ordering::Relaxed), 1);
+        assert_eq!(h.set_control(&h.root, false), Err(EBUSY));
+    }
+
+    #[test]
+    fn paths_are_relative_to_a_root() {
+        let h = Hierarchy::new();
+        let a = h.make(&h.root, b"a", 0, 0).unwrap();
+        let b = h.make(&a, b"b", 0, 0).unwrap();
+        let c = h.make(&h.root, b"c", 0, 0).unwrap();
+        assert_eq!(b.path_from(&h.root), b"/a/b");
+        assert_eq!(b.path_from(&b), b"/");
+        assert_eq!(h.root.path_from(&a), b"/..");
+        assert_eq!(c.path_from(&b), b"/../../c");
+        assert_eq!(h.make(&a, b"b", 0, 0).err(), Some(EEXIST));
+    }
+}

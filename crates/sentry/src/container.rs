@@ -1,0 +1,268 @@
+//! Containers of a sandbox. Most sandboxes have one; those of a pod have several, which share the kernel and,
+//! as their bundles say, namespaces.
+//!
+//! The *root* container is the sandbox's first: its first process is process 1 of the initial pid namespace,
+//! and with it the sandbox ends. Others join ([`crate::boot::join`]) and end alone.
+//!
+//! # Invariants
+//!
+//! - A process belongs to its parent's container for ever; what is started from outside belongs to the one
+//!   that it is started in.
+//! - A container's starter speaks on a socket of its own, and reaches that container only.
+//! - After [`Kernel::end_container`] has told the end, no process of the container runs application code.
+
+use crate::boot::config::control;
+use crate::kernel::Kernel;
+use crate::ns::NsProxy;
+use crate::task::clone::TASKS_MAX;
+use crate::task::seccomp::bpf::Insn;
+use crate::task::{Task, ThreadGroup};
+use abi::signal::SIGKILL;
+use clas::Clas;
+use hostcall::HostFd;
+use parking_lot::Mutex;
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tty::Devpts;
+use vfs::MountNamespace;
+
+/// The person's terminal: has its last output delivered at the end.
+pub trait Console: Send + Sync {
+    /// Waits until what was written is on the host's side, at most this long.
+    fn drain(&self, limit: Duration);
+}
+
+/// A container.
+pub struct Container {
+    /// Its memory.
+    pub clas: Arc<Clas>,
+    /// What its programs from outside begin with.
+    pub ns: Arc<NsProxy>,
+    pub devpts: Arc<Devpts>,
+    /// The seccomp filter of those programs; empty for none.
+    pub seccomp: Vec<Insn>,
+    /// As a container manager expects it: the first process is protected from signals that it does not
+    /// handle, and has its terminal at /dev/console.
+    pub is_managed: bool,
+    root: OnceLock<Root>,
+    /// The channel to the starter.
+    control: HostFd,
+    /// The id of the first process; 0 before there is one.
+    first: AtomicI32,
+    /// The terminals that are joined to the host's, by the process that leads each.
+    consoles: Mutex<HashMap<i32, (Arc<dyn Console>, Arc<tty::Master>)>>,
+    /// Tasks wait at the system-call boundary while it is set.
+    frozen: AtomicBool,
+    /// Tasks that there may be, and that there are.
+    task_limit: AtomicU32,
+    tasks: AtomicU32,
+}
+
+/// Its files.
+pub struct Root {
+    pub mounts: Arc<MountNamespace>,
+    /// The root file system, if it is an overlay: what its changes are asked of.
+    pub overlay: Option<Arc<vfs::Dentry>>,
+}
+
+/// What a container is made of.
+pub struct Parts {
+    pub clas: Arc<Clas>,
+    pub ns: Arc<NsProxy>,
+    pub devpts: Arc<Devpts>,
+    pub seccomp: Vec<Insn>,
+    pub is_managed: bool,
+    pub control: HostFd,
+    /// 0 for no limit but our own.
+    pub task_limit: u32,
+}
+
+impl Container {
+    #[must_use]
+    pub fn new(p: Parts) -> Arc<Container> {
+        let c = Container {
+            clas: p.clas,
+            ns: p.ns,
+            devpts: p.devpts,
+            seccomp: p.seccomp,
+            is_managed: p.is_managed,
+            root: OnceLock::new(),
+            control: p.control,
+            first: AtomicI32::new(0),
+            consoles: Mutex::default(),
+            frozen: AtomicBool::new(false),
+            task_limit: AtomicU32::new(0),
+            tasks: AtomicU32::new(0),
+        };
+        c.set_task_limit(p.task_limit);
+        Arc::new(c)
+    }
+
+    /// Its files, once.
+    pub fn set_root(&self, r: Root) {
+        let _ = self.root.set(r);
+    }
+    /// `None` until its mounts are made.
+    #[must_use]
+    pub fn root(&self) -> Option<&Root> {
+        self.root.get()
+    }
+
+    /// The id of the first process.
+    #[must_use]
+    pub fn first(&self) -> i32 {
+        self.first.load(Ordering::Relaxed)
+    }
+    /// A process was made from outside: the first is *the* first.
+    pub fn note_first(&self, id: i32) -> bool {
+        let none = self
+            .first
+            .compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed);
+        none.is_ok()
+    }
+    /// The first process did not come to be.
+    pub fn forget_first(&self, id: i32) {
+        let _ = self
+            .first
+            .compare_exchange(id, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// A process leads a session on a terminal that is joined to the host's.
+    pub fn set_console(&self, id: i32, c: Arc<dyn Console>, m: &Arc<tty::Master>) {
+        self.consoles.lock().insert(id, (c, m.clone()));
+    }
+    /// The host's window changed; process 0 is the first.
+    pub fn resize_terminal(&self, id: i32, rows: u16, cols: u16) {
+        let id = if id == 0 { self.first() } else { id };
+        let master = self.consoles.lock().get(&id).map(|c| c.1.clone());
+        if let Some(m) = master {
+            m.set_window_size(rows, cols, 0, 0);
+        }
+    }
+    /// Delivers the last output of a process's terminal, and lets the host's terminal go.
+    fn close_console(&self, id: i32, drain: Duration) {
+        let c = self.consoles.lock().remove(&id);
+        if let Some((c, _)) = c {
+            c.drain(drain);
+        }
+    }
+
+    /// 0 for no limit but our own.
+    pub fn set_task_limit(&self, n: u32) {
+        let most = TASKS_MAX as u32;
+        let n = if n == 0 { most } else { n.min(most) };
+        self.task_limit.store(n, Ordering::Relaxed);
+    }
+    /// Whether one more task would be too many (`pids.max`). Under the task list's lock.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.tasks.load(Ordering::Relaxed) >= self.task_limit.load(Ordering::Relaxed)
+    }
+    /// A task came or went; under the task list's lock.
+    pub fn count_task(&self, came: bool) {
+        if came {
+            self.tasks.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.tasks.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether its tasks are held at the boundary.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.frozen.load(Ordering::SeqCst)
+    }
+
+    /// Sends the starter a message; a starter that is gone is no error.
+    pub fn tell(&self, kind: u32, payload: &[u8]) {
+        let mut m = kind.to_le_bytes().to_vec();
+        m.extend_from_slice(payload);
+        let _ = hostcall::file::write(self.control.raw(), &m);
+    }
+    /// Where the starter is heard.
+    #[must_use]
+    pub fn control(&self) -> &HostFd {
+        &self.control
+    }
+}
+
+impl Kernel {
+    /// The container that a caller is in: of a task, or of the kernel while it makes one.
+    #[must_use]
+    pub fn container_of(&self, caller: &dyn Any) -> Arc<Container> {
+        if let Some(t) = caller.downcast_ref::<Arc<Task>>() {
+            return t.group.container.clone();
+        }
+        let made = caller.downcast_ref::<Arc<Container>>();
+        made.unwrap_or(&self.root).clone()
+    }
+
+    /// The processes of a container.
+    #[must_use]
+    pub fn members(&self, c: &Arc<Container>) -> Vec<Arc<ThreadGroup>> {
+        let l = self.tasks.lock();
+        l.processes()
+            .filter(|p| Arc::ptr_eq(&p.group.container, c))
+            .map(|p| p.group.clone())
+            .collect()
+    }
+
+    /// Holds every task of a container at its next boundary, and has it come there. A task that sleeps in a
+    /// system call restarts the call afterwards.
+    pub fn freeze(&self, c: &Arc<Container>) {
+        c.frozen.store(true, Ordering::SeqCst);
+        self.kick(c);
+    }
+    /// Lets them go on.
+    pub fn thaw(&self, c: &Arc<Container>) {
+        c.frozen.store(false, Ordering::SeqCst);
+        self.kick(c);
+    }
+    fn kick(&self, c: &Arc<Container>) {
+        for t in self.tasks.lock().all() {
+            if Arc::ptr_eq(&t.group.container, c) {
+                t.kick();
+            }
+        }
+    }
+
+    /// Ends all processes of a container but its first's zombie.
+    pub fn kill_container(&self, c: &Arc<Container>) {
+        for g in self.members(c) {
+            self.kill_group(&g, SIGKILL.number());
+        }
+    }
+
+    /// A process that was started from outside has ended, and is reaped.
+    pub fn end_outsider(&self, g: &ThreadGroup, status: i32) {
+        let c = &g.container;
+        if g.tgid == c.first() {
+            self.end_container(c, status);
+            return;
+        }
+        c.close_console(g.tgid, self.drain);
+        let mut m = (g.tgid as u32).to_le_bytes().to_vec();
+        m.extend_from_slice(&(status as u32).to_le_bytes());
+        c.tell(control::EXITED, &m);
+    }
+
+    /// The first process of a container has ended: the others end, the starter is told. With the root
+    /// container the sandbox ends, and this process exits.
+    pub fn end_container(&self, c: &Arc<Container>, status: i32) {
+        let is_root = Arc::ptr_eq(c, &self.root);
+        for g in self.members(c) {
+            if g.tgid != c.first() {
+                self.kill_group(&g, SIGKILL.number());
+            }
+        }
+        c.close_console(c.first(), self.drain);
+        c.tell(control::EXIT, &(status as u32).to_le_bytes());
+        if is_root {
+            // The namespace's first process ends here, and everything in it.
+            hostcall::process::exit_group(0);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Namespaces (`namespaces(7)`): what a task sees of the system's resources.
+//!
+//! A task has an [`NsProxy`], replaced whole by unshare(2) and setns(2); its pid namespace is its [`pid::Pid`]'s, its
+//! user namespace its credentials', its mount namespace its file-system context's. Every namespace belongs to a
+//! user namespace: capabilities over it are asked of that one ([`vfs::Credentials::has_in`]).
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`pid`] | pid namespaces: numbers, the end of process 1 |
+//! | [`nsfs`] | namespaces as files: `/proc/PID/ns`, their ioctls |
+//! | [`change`] | clone(2), unshare(2), setns(2) |
+//!
+//! A proxy and what it points to never change but by their own inner locks; a task's cell is a leaf.
+
+pub mod change;
+pub mod nsfs;
+pub mod pid;
+
+use crate::kernel::Uts;
+use parking_lot::RwLock;
+use pid::PidNs;
+use std::ops::Deref;
+use std::sync::Arc;
+use vfs::userns::{NsId, UserNs};
+
+/// A namespace that holds a `T`.
+pub struct Ns<T> {
+    pub id: NsId,
+    /// Who may administer it.
+    pub user: UserNs,
+    it: T,
+}
+
+impl<T> Ns<T> {
+    #[must_use]
+    pub fn new(id: NsId, user: &UserNs, it: T) -> Arc<Ns<T>> {
+        Arc::new(Ns {
+            id,
+            user: user.clone(),
+            it,
+        })
+    }
+}
+
+impl<T> Deref for Ns<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.it
+    }
+}
+
+pub type UtsNs = Ns<RwLock<Uts>>;
+pub type IpcNs = Ns<Arc<ipc::sysv::IpcNamespace>>;
+pub type NetNs = Ns<Arc<net::NetNamespace>>;
+/// The root of what is seen of the control groups.
+pub type CgroupNs = Ns<Arc<crate::cgroup::Cgroup>>;
+
+/// A task's namespaces.
+#[derive(Clone)]
+pub struct NsProxy {
+    pub uts: Arc<UtsNs>,
+    pub ipc: Arc<IpcNs>,
+    pub net: Arc<NetNs>,
+    pub cgroup: Arc<CgroupNs>,
+    /// Where children go; the task's own is its `Pid`'s.
+    pub pid_for_children: Arc<PidNs>,
+}
+
+impl NsProxy {
+    /// The initial namespaces.
+    #[must_use]
+    pub fn initial(uts: Uts, net: Arc<net::NetNamespace>, cgroup: Arc<CgroupNs>) -> Arc<NsProxy> {
+        let root = UserNs::default();
+        Arc::new(NsProxy {
+            uts: Ns::new(NsId::initial(0xefff_fffe), &root, RwLock::new(uts)),
+            ipc: Ns::new(
+                NsId::initial(0xefff_ffff),
+                &root,
+                ipc::sysv::IpcNamespace::new(),
+            ),
+            net: Ns::new(NsId::initial(0xf000_0041), &root, net),
+            cgroup,
+            pid_for_children: PidNs::initial(),
+        })
+    }
+}

@@ -1,0 +1,256 @@
+//! overlay as mount(2) makes it (`Documentation/filesystems/overlayfs.rst`): directory trees laid over each other,
+//! with what changes kept in an upper *tree*, in Linux's format.
+//!
+//! The container's own root has [`super::overlay`], which keeps changes by inode and knows nothing of trees. Here a
+//! name that is gone is a whiteout (a character device 0:0) in the upper tree, a directory that hides those below
+//! has the attribute `trusted.overlay.opaque`, and a file is copied up whole before it is changed. As there, a
+//! mapping made before a copy-up goes on showing the old file, and a directory from below cannot be renamed
+//! (`EXDEV`). There are no redirects, indexes or metadata-only copies.
+//!
+//! Layers are reached by mounts of our own, which see nothing mounted on them, with the rights of who mounted the
+//! overlay; all changes go through the layer's own directory entries, so that its users see them.
+//!
+//! Lock order: the overlay's directories → [`UnionNode`]'s `copying`, a parent's before its child's → the layers.
+//! `place`, `upper` and `inodes` are leaves.
+
+mod node;
+mod open;
+
+pub use node::UnionNode;
+
+use crate::Stat;
+use crate::context::{At, Caller, FsContext, PathCx};
+use crate::cred::Credentials;
+use crate::dentry::{Dentry, FileSystem, ReadOnly, StatFs, SuperBlock};
+use crate::file::{File, FileOps, O_PATH};
+use crate::inode::FileType;
+use crate::mount::{Mount, MountFlags, Path};
+use crate::namespace::MountNamespace;
+use crate::vfs::Vfs;
+use crate::walk::Walk;
+use abi::Result;
+use abi::errno::{EBADF, EEXIST, EINVAL};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use wait::{Blocker, Parker};
+
+/// The most layers below (`OVL_MAX_STACK`).
+pub const LAYERS_MAX: usize = 500;
+
+/// What an overlay is made of.
+pub struct Layers {
+    /// Topmost first.
+    pub lowers: Vec<Path>,
+    /// The upper and the working directory, of one mount.
+    pub upper: Option<(Path, Path)>,
+    /// `userxattr`: marks are `user.overlay.*`.
+    pub user_xattrs: bool,
+    /// For `/proc/mounts`.
+    pub options: String,
+}
+
+/// The file system.
+pub struct Union {
+    vfs: Arc<Vfs>,
+    dev: u64,
+    /// What path operations in the layers start from.
+    context: Arc<FsContext>,
+    /// Where copies are made.
+    work: Option<Path>,
+    cred: Arc<Credentials>,
+    opaque: &'static [u8],
+    options: String,
+    devs: Mutex<Vec<u64>>,
+    inodes: Mutex<HashMap<(u64, u64), Weak<UnionNode>>>,
+    next_temporary: AtomicU64,
+    top: Path,
+}
+
+/// Nobody interrupts it.
+struct Quiet(Arc<Parker>);
+
+impl Blocker for Quiet {
+    fn parker(&self) -> &Arc<Parker> {
+        &self.0
+    }
+    fn interrupted(&self) -> bool {
+        false
+    }
+}
+
+/// A place as a descriptor would name it.
+struct Place;
+
+impl FileOps for Place {
+    fn stat(&self) -> Result<Stat> {
+        Err(EBADF)
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn root_of(d: &Arc<Dentry>) -> Arc<Dentry> {
+    let mut d = d.clone();
+    while let Some(p) = d.parent() {
+        d = p;
+    }
+    d
+}
+
+impl Union {
+    /// Lays the trees over each other; gives the root, ready to be mounted.
+    pub fn mountable(vfs: &Arc<Vfs>, cred: &Arc<Credentials>, l: Layers) -> Result<Arc<Dentry>> {
+        let dirs = l
+            .lowers
+            .iter()
+            .chain(l.upper.iter().flat_map(|u| [&u.0, &u.1]));
+        for d in dirs {
+            if !d.is_dir() {
+                return Err(EINVAL);
+            }
+        }
+        if l.lowers.is_empty()
+            || l.lowers.len() > LAYERS_MAX
+            || l.upper.is_none() && l.lowers.len() < 2
+        {
+            return Err(EINVAL);
+        }
+        if let Some((up, work)) = &l.upper {
+            let within = |a: &Path, b: &Path| a.dentry.is_below(&b.dentry);
+            if !Arc::ptr_eq(&up.mnt, &work.mnt)
+                || within(up, work)
+                || within(work, up)
+                || up.mnt.sb().fs.name() == "overlay"
+                || up.mnt.is_read_only()
+            {
+                return Err(EINVAL);
+            }
+        }
+        let base = l.upper.as_ref().map_or(&l.lowers[0], |u| &u.0);
+        let ns = MountNamespace::new(vfs, root_of(&base.dentry), MountFlags::empty(), "overlay");
+        let mnt: Arc<Mount> = ns.root_mount();
+        let here = |p: &Path| Path::new(mnt.clone(), p.dentry.clone());
+        let context = FsContext::new(&ns);
+        context.set_umask(0);
+        let lowers: Vec<Path> = l
+            .lowers
+            .iter()
+            .map(|p| Path::root_of(&vfs.kernel_mount(p.dentry.clone())))
+            .collect();
+        let dev = vfs.new_dev();
+        let mut fs = Union {
+            vfs: vfs.clone(),
+            dev,
+            context,
+            work: None,
+            cred: cred.clone(),
+            opaque: if l.user_xattrs {
+                b"user.overlay.opaque"
+            } else {
+                b"trusted.overlay.opaque"
+            },
+            options: l.options,
+            devs: Mutex::default(),
+            inodes: Mutex::default(),
+            next_temporary: AtomicU64::new(0),
+            top: here(base),
+        };
+        let upper = match &l.upper {
+            None => None,
+            Some((up, work)) => {
+                let at = fs.at(&here(work));
+                match fs.with(|cx| cx.mkdir(&at, b"work", 0)) {
+                    Ok(_) | Err(EEXIST) => {}
+                    Err(e) => return Err(e),
+                }
+                fs.work = Some(fs.with(|cx| cx.resolve(&at, b"work", Walk::DIRECTORY))?);
+                Some(here(up))
+            }
+        };
+        let read_only = upper.is_none();
+        let fs = Arc::new(fs);
+        let root = UnionNode::root(&fs, upper, lowers)?;
+        let sb = SuperBlock::new(dev, fs);
+        if read_only {
+            sb.set_read_only(ReadOnly::Yes);
+        }
+        Ok(Dentry::new_root(&sb, root))
+    }
+
+    /// Does something in the layers with the rights of who mounted.
+    fn with<R>(&self, f: impl FnOnce(&PathCx<'_>) -> R) -> R {
+        self.with_cred(&self.cred, f)
+    }
+    fn with_cred<R>(&self, cred: &Arc<Credentials>, f: impl FnOnce(&PathCx<'_>) -> R) -> R {
+        let quiet = Quiet(Arc::default());
+        f(&PathCx {
+            vfs: &self.vfs,
+            fs: &self.context,
+            caller: Caller { cred, task: &() },
+            blocker: &quiet,
+        })
+    }
+    fn at(&self, p: &Path) -> At {
+        At::File(File::new(
+            Arc::new(Place),
+            O_PATH,
+            Some(p.clone()),
+            self.cred.clone(),
+        ))
+    }
+    fn caller(&self) -> Caller<'_> {
+        Caller {
+            cred: &self.cred,
+            task: &(),
+        }
+    }
+    /// What is under this name in a layer's directory; `ENOENT`.
+    fn find(&self, dir: &Path, name: &[u8]) -> Result<Path> {
+        self.with(|cx| cx.resolve(&self.at(dir), name, Walk::empty()))
+    }
+    /// A number that stays the same as long as the file's layer keeps it.
+    fn number(&self, dev: u64, ino: u64) -> u64 {
+        let mut devs = self.devs.lock();
+        let i = devs.iter().position(|d| *d == dev).unwrap_or_else(|| {
+            devs.push(dev);
+            devs.len() - 1
+        });
+        ino ^ ((i as u64 & 31) << 48)
+    }
+    fn temporary(&self) -> Vec<u8> {
+        format!("#{:x}", self.next_temporary.fetch_add(1, Ordering::Relaxed)).into_bytes()
+    }
+    fn is_opaque(&self, p: &Path) -> bool {
+        p.inode()
+            .and_then(|i| i.get_xattr(self.opaque))
+            .is_ok_and(|v| v == b"y")
+    }
+}
+
+/// Whether a name of a layer says that there is none.
+fn is_whiteout(p: &Path) -> bool {
+    p.inode()
+        .is_ok_and(|i| i.file_type() == FileType::Char && i.stat().is_ok_and(|s| s.rdev == 0))
+}
+
+impl FileSystem for Union {
+    fn name(&self) -> &'static str {
+        "overlay"
+    }
+    fn stat_fs(&self) -> Result<StatFs> {
+        let mut s = self.top.mnt.sb().fs.stat_fs()?;
+        s.magic = u64::from(abi::linux::OVERLAYFS_SUPER_MAGIC);
+        s.fsid = self.dev;
+        Ok(s)
+    }
+    fn options(&self) -> String {
+        self.options.clone()
+    }
+    fn sync(&self) -> Result<()> {
+        self.top.mnt.sb().fs.sync()
+    }
+}

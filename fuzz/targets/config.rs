@@ -1,0 +1,11 @@
+//! A bundle's config.json: a plan or one sentence.
+#![no_main]
+
+use oci::spec::{Spec, parse};
+use std::path::Path;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    if let Ok((spec, _)) = parse::<Spec>(bytes) {
+        let _ = oci::convert::plan(Path::new("/"), &spec, oci::Overlay::Memory);
+    }
+});

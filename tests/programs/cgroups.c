@@ -1,0 +1,403 @@
+/* Control groups, version 2: the tree and the core's files. The pids controller is not everywhere on Linux: what is
+ * checked of it prints the same line where it is not there. */
+#define AREA "cgroups"
+#include "check.h"
+#include <linux/sched.h>
+#include <sys/mount.h>
+
+static char path[256];
+static const char *at(const char *name)
+{
+	static char p[4][512];
+	static int i;
+	i = (i + 1) % 4;
+	sprintf(p[i], "%s/%s", path, name);
+	return p[i];
+}
+
+static int set(const char *name, const char *text)
+{
+	int fd = open(at(name), O_WRONLY);
+	if (fd < 0)
+		return -1;
+	int n = write(fd, text, strlen(text)), e = errno;
+	close(fd);
+	errno = e;
+	return n < 0 ? -1 : 0;
+}
+
+static int setn(const char *name, long n)
+{
+	char b[32];
+	sprintf(b, "%ld\n", n);
+	return set(name, b);
+}
+
+static const char *get(const char *name)
+{
+	static char b[2][1024];
+	static int i;
+	i ^= 1;
+	int fd = open(at(name), O_RDONLY);
+	int n = fd < 0 ? -1 : read(fd, b[i], 1023);
+	if (n < 0)
+		n = sprintf(b[i], "-1 %s", strerrorname_np(errno));
+	b[i][n] = 0;
+	close(fd);
+	return b[i];
+}
+
+static void show(const char *name)
+{
+	const char *t = get(name);
+	bytes(name, t, strlen(t));
+}
+
+/* A mount of the tree, and in it a group of this test's own. */
+static int ready(void)
+{
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) {
+		T(-1);
+		return 0;
+	}
+	mkdir("c", 0755);
+	if (mount("c", "c", "cgroup2", 0, NULL)) {
+		T(-1);
+		return 0;
+	}
+	getcwd(path, 200);
+	sprintf(path + strlen(path), "/c/check-%s-%d", current, getpid());
+	T(mkdir(path, 0755));
+	return 1;
+}
+
+static void done(void)
+{
+	set("../cgroup.procs", "0");
+	T(rmdir(path));
+}
+
+static pid_t child(void)
+{
+	pid_t p = fork();
+	if (p == 0) {
+		while (1)
+			pause();
+	}
+	return p;
+}
+
+static void tree(void)
+{
+	if (geteuid() || !ready())
+		return;
+	show("cgroup.events");
+	show("cgroup.type");
+	show("cgroup.procs");
+	show("cgroup.max.depth");
+	show("cgroup.max.descendants");
+	show("cgroup.freeze");
+	show("cgroup.subtree_control");
+	T(open(at("cgroup.kill"), O_RDONLY) >= 0);
+	T(access(at("../cgroup.events"), F_OK));
+	T(access(at("../cgroup.freeze"), F_OK));
+	T(access(at("../cgroup.procs"), F_OK));
+	T(mkdir(path, 0755));
+	T(mkdir(at("a"), 0755));
+	T(mkdir(at("a/b"), 0755));
+	T(mkdir(at("new\nline"), 0755));
+	T(mkdir(at("cgroup.procs"), 0755));
+	T(strncmp(get("cgroup.stat"), "nr_descendants 2\n", 17));
+	T(rmdir(at("a")));
+	T(unlink(at("a/b")));
+	T(unlink(at("cgroup.procs")));
+	T(rmdir(at("cgroup.procs")));
+	T(open(at("file"), O_CREAT | O_WRONLY, 0644));
+	T(set("cgroup.max.descendants", "2"));
+	T(mkdir(at("x"), 0755));
+	T(set("cgroup.max.descendants", "max"));
+	T(set("cgroup.max.depth", "1"));
+	T(mkdir(at("a/x"), 0755));
+	T(mkdir(at("x"), 0755));
+	show("cgroup.max.depth");
+	T(set("cgroup.max.depth", "x"));
+	struct stat st;
+	T(stat(path, &st));
+	T(st.st_nlink);
+	T(st.st_mode);
+	T(stat(at("cgroup.procs"), &st));
+	T(st.st_mode);
+	T(stat(at("cgroup.kill"), &st));
+	T(st.st_mode);
+	T(stat(at("cgroup.events"), &st));
+	T(st.st_mode);
+	int fd = open(at("x"), O_RDONLY | O_DIRECTORY), f = open(at("x/cgroup.events"), O_RDONLY);
+	T(rmdir(at("x")));
+	char c;
+	T(read(f, &c, 1));
+	T(openat(fd, "cgroup.procs", O_RDONLY));
+	T(mkdirat(fd, "y", 0755));
+	T(rmdir(at("a/b")));
+	T(rmdir(at("a")));
+	T(set("cgroup.subtree_control", "+nothing"));
+	T(set("cgroup.type", "domain"));
+	done();
+}
+
+static void moving(void)
+{
+	if (geteuid() || !ready())
+		return;
+	T(mkdir(at("a"), 0755));
+	pid_t p = child();
+	T(setn("a/cgroup.procs", p));
+	Y(atoi(get("a/cgroup.procs")) == p);
+	Y(atoi(get("a/cgroup.threads")) == p);
+	show("cgroup.procs");
+	show("cgroup.events");
+	show("a/cgroup.events");
+	T(rmdir(at("a")));
+	char f[64], b[256] = "", want[300];
+	sprintf(f, "/proc/%d/cgroup", p);
+	int fd = open(f, O_RDONLY);
+	read(fd, b, 255);
+	char *v2 = strstr(b, "0::");
+	v2[strcspn(v2, "\n")] = 0;
+	sprintf(want, "%s/a", strstr(path, "/c/") + 2);
+	Y(strlen(v2) > strlen(want) - 1 && !strcmp(v2 + strlen(v2) - strlen(want), want));
+	T(set("a/cgroup.procs", "x"));
+	T(set("a/cgroup.procs", "999999999"));
+	T(set("a/cgroup.procs", "-5"));
+	T(set("cgroup.procs", "0"));
+	Y(atoi(get("cgroup.procs")) == getpid());
+	/* Children begin where their parents are. */
+	pid_t q = child();
+	T(kill(q, SIGKILL));
+	T(waitpid(q, NULL, 0) == q);
+	T(setn("a/cgroup.threads", getpid()));
+	T(setn("cgroup.threads", getpid()));
+	kill(p, SIGKILL);
+	siginfo_t i;
+	waitid(P_PID, p, &i, WEXITED | WNOWAIT);
+	show("a/cgroup.events");
+	show("a/cgroup.procs");
+	T(setn("cgroup.procs", p));
+	T(rmdir(at("a")));
+	waitpid(p, NULL, 0);
+	done();
+}
+
+static void born_into(void)
+{
+	if (geteuid() || !ready())
+		return;
+	int fd = open(path, O_RDONLY | O_DIRECTORY);
+	struct clone_args a = { .flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = fd };
+	pid_t p = syscall(SYS_clone3, &a, sizeof a);
+	if (p == 0) {
+		Y(atoi(get("cgroup.procs")) == getpid());
+		_exit(0);
+	}
+	T(waitpid(p, NULL, 0) == p);
+	T(syscall(SYS_clone3, &a, 64));
+	a.cgroup = open("/dev/null", O_RDONLY);
+	T(syscall(SYS_clone3, &a, sizeof a));
+	a.cgroup = 12345;
+	T(syscall(SYS_clone3, &a, sizeof a));
+	a.cgroup = fd;
+	done();
+	T(syscall(SYS_clone3, &a, sizeof a));
+}
+
+static void killing(void)
+{
+	if (geteuid() || !ready())
+		return;
+	T(mkdir(at("a"), 0755));
+	pid_t p = child(), q = child();
+	T(setn("cgroup.procs", p));
+	T(setn("a/cgroup.procs", q));
+	T(set("cgroup.kill", "0"));
+	T(set("cgroup.kill", "2"));
+	T(set("cgroup.kill", "x"));
+	T(set("cgroup.kill", "1"));
+	int st;
+	T(waitpid(p, &st, 0) == p && WTERMSIG(st) == SIGKILL);
+	T(waitpid(q, &st, 0) == q && WTERMSIG(st) == SIGKILL);
+	show("cgroup.events");
+	T(rmdir(at("a")));
+	done();
+}
+
+static volatile int *shared;
+
+static void freezing(void)
+{
+	if (geteuid() || !ready())
+		return;
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	T(mkdir(at("a"), 0755));
+	pid_t p = fork();
+	if (p == 0) {
+		while (1)
+			(*shared)++, usleep(100);
+	}
+	pid_t q = child();
+	T(setn("a/cgroup.procs", p));
+	T(setn("a/cgroup.procs", q));
+	ms(20);
+	T(set("cgroup.freeze", "1"));
+	ms(200);
+	show("cgroup.freeze");
+	show("a/cgroup.freeze");
+	show("cgroup.events");
+	show("a/cgroup.events");
+	int n = *shared;
+	ms(50);
+	Y(n > 0 && *shared == n);
+	T(set("a/cgroup.freeze", "1"));
+	T(set("cgroup.freeze", "0"));
+	ms(100);
+	show("cgroup.events");
+	show("a/cgroup.events");
+	Y(*shared == n);
+	T(set("a/cgroup.freeze", "0"));
+	ms(100);
+	show("a/cgroup.events");
+	Y(*shared > n);
+	/* What is moved in is frozen; out, it goes on. A frozen one can be killed. */
+	T(mkdir(at("b"), 0755));
+	T(set("b/cgroup.freeze", "1"));
+	show("b/cgroup.events");
+	T(setn("b/cgroup.procs", p));
+	ms(100);
+	n = *shared;
+	ms(50);
+	Y(*shared == n);
+	T(setn("cgroup.procs", p));
+	ms(100);
+	Y(*shared > n);
+	T(setn("b/cgroup.procs", p));
+	ms(50);
+	T(kill(p, SIGKILL));
+	int st;
+	T(waitpid(p, &st, 0) == p && WTERMSIG(st) == SIGKILL);
+	T(kill(q, SIGKILL));
+	T(waitpid(q, &st, 0) == q);
+	T(set("cgroup.freeze", "2"));
+	T(set("cgroup.freeze", "x"));
+	T(rmdir(at("a")));
+	T(rmdir(at("b")));
+	done();
+}
+
+static void namespace(void)
+{
+	if (geteuid() || !ready())
+		return;
+	T(mkdir(at("a"), 0755));
+	pid_t p = fork();
+	if (p == 0) {
+		T(set("a/cgroup.procs", "0"));
+		T(unshare(CLONE_NEWCGROUP));
+		char b[256] = "";
+		int fd = open("/proc/self/cgroup", O_RDONLY);
+		read(fd, b, 255);
+		char *v2 = strstr(b, "0::");
+		v2[strcspn(v2, "\n")] = 0;
+		S(v2, strlen(v2));
+		close(fd);
+		mkdir("in", 0755);
+		T(mount("c", "in", "cgroup2", 0, NULL));
+		T(access("in/cgroup.events", F_OK));
+		T(mkdir("in/below", 0755));
+		T(access(at("a/below"), F_OK));
+		/* Out of its root is out of sight. */
+		T(set("cgroup.procs", "0"));
+		fd = open("in/below/cgroup.procs", O_WRONLY);
+		T(write(fd, "0", 1));
+		fd = open("/proc/self/cgroup", O_RDONLY);
+		memset(b, 0, sizeof b);
+		read(fd, b, 255);
+		v2 = strstr(b, "0::");
+		v2[strcspn(v2, "\n")] = 0;
+		S(v2, strlen(v2));
+		_exit(0);
+	}
+	T(waitpid(p, NULL, 0) == p);
+	T(rmdir(at("a/below")));
+	T(rmdir(at("a")));
+	done();
+}
+
+static void pids(void)
+{
+	if (geteuid() || !ready())
+		return;
+	int good = 0, all = 0;
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+#define G(e) do { all++; if (e) good++; else fprintf(stderr, "pids: not %s\n", #e); } while (0)
+	if (strstr(get("../cgroup.controllers"), "pids")) {
+		G(access(at("pids.max"), F_OK) && set("../cgroup.subtree_control", "+pids") == 0);
+		G(!strcmp(get("../cgroup.subtree_control"), "pids\n") && !strcmp(get("cgroup.controllers"), "pids\n"));
+		G(!strcmp(get("pids.max"), "max\n") && !strcmp(get("pids.current"), "0\n"));
+		G(set("pids.max", "x") == -1 && errno == EINVAL);
+		G(set("pids.max", "-1") == -1 && errno == EINVAL);
+		G(set("pids.max", "3") == 0 && !strcmp(get("pids.max"), "3\n"));
+		pid_t p = fork();
+		if (p == 0) {
+			set("cgroup.procs", "0");
+			pid_t a = child(), b = child(), c = fork();
+			int e = errno;
+			_exit(a > 0 && b > 0 && c == -1 && e == EAGAIN ? 0 : 1);
+		}
+		int st;
+		waitpid(p, &st, 0);
+		G(WIFEXITED(st) && WEXITSTATUS(st) == 0);
+		G(!strcmp(get("pids.events"), "max 1\n") && !strcmp(get("pids.current"), "2\n"));
+		G(!strcmp(get("pids.peak"), "3\n"));
+		G(set("cgroup.kill", "1") == 0);
+		for (int i = 0; i < 100 && strncmp(get("cgroup.events"), "populated 0", 11); i++)
+			ms(10);
+		/* Until it is waited for, a process counts. */
+		G(!strcmp(get("pids.current"), "2\n"));
+		while (waitpid(-1, NULL, 0) > 0) {}
+		G(!strcmp(get("pids.current"), "0\n"));
+		/* Threads count, too. */
+		p = fork();
+		if (p == 0) {
+			set("cgroup.procs", "0");
+			pthread_t t[3];
+			int n = 0;
+			for (int i = 0; i < 3; i++)
+				n += pthread_create(&t[i], NULL, (void *(*)(void *))pause, NULL) == 0;
+			_exit(n);
+		}
+		waitpid(p, &st, 0);
+		G(WEXITSTATUS(st) == 2);
+		G(!strncmp(get("cgroup.procs"), "", 1));
+		/* Inherited: a limit above holds below. */
+		G(mkdir(at("a"), 0755) == 0 && access(at("a/pids.max"), F_OK) == -1);
+		G(set("cgroup.subtree_control", "+pids") == 0 && access(at("a/pids.max"), F_OK) == 0);
+		G(set("pids.max", "1") == 0);
+		p = fork();
+		if (p == 0) {
+			set("a/cgroup.procs", "0");
+			_exit(fork() == -1 && errno == EAGAIN ? 0 : 1);
+		}
+		waitpid(p, &st, 0);
+		G(WEXITSTATUS(st) == 0);
+		G(!strcmp(get("a/pids.events"), "max 0\n") && !strcmp(get("pids.events"), "max 3\n"));
+		G(set("../cgroup.subtree_control", "-pids") == -1 && errno == EBUSY);
+		G(set("cgroup.subtree_control", "-pids") == 0 && access(at("a/pids.max"), F_OK) == -1);
+		G(rmdir(at("a")) == 0);
+		set("../cgroup.subtree_control", "-pids");
+	}
+	Y(good == all);
+	done();
+}
+
+static const struct check list[] = {
+	CHECK(tree), CHECK(moving), CHECK(born_into), CHECK(killing), CHECK(freezing), CHECK(namespace), CHECK(pids),
+};
+MAIN(list)
