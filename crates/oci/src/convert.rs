@@ -192,7 +192,10 @@ pub fn plan(
     Ok(Plan {
         roots,
         container: ContainerSpec {
-            hostname: host_name(&spec.hostname, "hostname")?,
+            hostname: match spec.hostname.as_str() {
+                "" if pod.is_none() => HOSTNAME.to_owned(),
+                name => host_name(name, "hostname")?,
+            },
             domainname: host_name(&spec.domainname, "domainname")?,
             root: RootFs {
                 root: 0,
@@ -249,6 +252,9 @@ fn check_version(v: &str) -> Result<(), Failure> {
         ))),
     }
 }
+
+/// A container's name where the bundle has none: the host's, which runc's container would keep, need not be known.
+const HOSTNAME: &str = "cloister";
 
 fn host_name(name: &str, word: &str) -> Result<String, Failure> {
     // __NEW_UTS_LEN

@@ -179,8 +179,9 @@ impl Container {
     }
 
     /// Has a helper do something that starts a process.
-    fn launch(self: &Arc<Self>, work: Work, exec: &str) -> Result<Done, String> {
-        helper::call(&self.reaper, &self.settings, work, |done| {
+    fn launch(self: &Arc<Self>, work: Work, io: &Io, exec: &str) -> Result<Done, String> {
+        let input = io.program_input()?;
+        helper::call(&self.reaper, &self.settings, work, input, |done| {
             let (own, exec) = (Arc::clone(self), exec.to_owned());
             self.reaper
                 .watch(done.pid, Box::new(move |status| own.exited(&exec, status)));
@@ -240,7 +241,7 @@ impl Container {
             bundle: self.bundle.clone(),
             program: program.clone(),
         };
-        let done = self.launch(work, "")?;
+        let done = self.launch(work, &io, "")?;
         let pid = done.pid as u32;
         {
             let mut state = self.lock();
@@ -268,7 +269,7 @@ impl Container {
         let work = Work::Delete {
             id: self.id.clone(),
         };
-        helper::call(&self.reaper, &self.settings, work, |_| {}).map(|_| ())
+        helper::call(&self.reaper, &self.settings, work, None, |_| {}).map(|_| ())
     }
 
     pub fn start(self: &Arc<Self>, exec: &str) -> ttrpc::Result<u32> {
@@ -327,7 +328,7 @@ impl Container {
         let work = Work::Start {
             id: self.id.clone(),
         };
-        helper::call(&self.reaper, &self.settings, work, |_| {}).map(|_| None)
+        helper::call(&self.reaper, &self.settings, work, None, |_| {}).map(|_| None)
     }
 
     fn start_exec(
@@ -343,7 +344,7 @@ impl Container {
             process,
             program: program.clone(),
         };
-        let done = self.launch(work, exec)?;
+        let done = self.launch(work, &io, exec)?;
         if let Err(e) = io.settle(&program) {
             // Its terminal is gone, and that ends it.
             crate::log::warning(&format!("exec {exec}: {e}"));

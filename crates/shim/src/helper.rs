@@ -2,7 +2,9 @@
 //! their starter, and running hooks, which are waited for. It runs this program anew for each such order.
 //!
 //! The helper's standard input is a socket: one line with the order, one line with the answer; then it stays
-//! until the socket closes. Meanwhile the monitor that it started is its child, so that the shim can say whom
+//! until the socket closes. Its standard output is the FIFO that the program is to read, as the shim has opened
+//! it: opened anew without blocking, after the client has gone, it would never report its end to poll(2) (the
+//! kernel's `fifo_open`: "can't check for EPOLLHUP accurately"). Meanwhile the monitor that it started is its child, so that the shim can say whom
 //! to tell of the end before it becomes the shim's. A monitor lets go of the socket as of all standard streams.
 
 use crate::reaper::Reaper;
@@ -47,6 +49,8 @@ pub enum Work {
 pub struct Program {
     /// Standard input, output, error.
     pub files: [PathBuf; 3],
+    /// Standard input is the helper's standard output.
+    pub input_given: bool,
     /// The socket that gets a terminal instead.
     pub console: Option<PathBuf>,
 }
@@ -68,8 +72,15 @@ pub struct Done {
 
 type Answer = Result<Done, String>;
 
-/// Has a helper do it. `claim` is called while the helper is still the new monitor's parent.
-pub fn call(reaper: &Reaper, settings: &Settings, work: Work, claim: impl FnOnce(Done)) -> Answer {
+/// Has a helper do it. `input` is the FIFO of a program that reads one. `claim` is called while the helper is
+/// still the new monitor's parent.
+pub fn call(
+    reaper: &Reaper,
+    settings: &Settings,
+    work: Work,
+    input: Option<OwnedFd>,
+    claim: impl FnOnce(Done),
+) -> Answer {
     let failed = |e: std::io::Error| format!("could not run a helper: {e}");
     let (mut ours, theirs) = UnixStream::pair().map_err(failed)?;
     let exe = std::env::current_exe().map_err(failed)?;
@@ -77,7 +88,7 @@ pub fn call(reaper: &Reaper, settings: &Settings, work: Work, claim: impl FnOnce
         Command::new(exe)
             .args(["-socket", &std::process::id().to_string(), "helper"])
             .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::null()),
+            .stdout(input.map_or_else(Stdio::null, Stdio::from)),
     );
     let child = child.map_err(failed)?;
     let order = Order {
@@ -209,5 +220,16 @@ fn streams(p: &Program) -> Result<Streams, String> {
             })
             .map_err(|e| format!("could not open {}: {e}", path.display()))
     };
-    Ok(Streams::Given([open(0)?, open(1)?, open(2)?]))
+    let input = if p.input_given {
+        rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)
+            .and_then(|fd| {
+                let plain = rustix::fs::fcntl_getfl(&fd)? - OFlags::NONBLOCK;
+                rustix::fs::fcntl_setfl(&fd, plain)?;
+                Ok(Some(fd.into_raw_fd()))
+            })
+            .map_err(|e| format!("could not take over standard input: {e}"))?
+    } else {
+        open(0)?
+    };
+    Ok(Streams::Given([input, open(1)?, open(2)?]))
 }

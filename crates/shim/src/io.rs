@@ -113,11 +113,13 @@ impl Io {
             console: None,
             terminal: None,
         };
+        let input_given = io.input.is_some();
         if !s.terminal {
             return Ok((
                 io,
                 Program {
                     files,
+                    input_given,
                     console: None,
                 },
             ));
@@ -125,10 +127,19 @@ impl Io {
         let console = Console::new(dir, name)?;
         let program = Program {
             files,
+            input_given: false,
             console: Some(console.short.clone()),
         };
         io.console = Some(console);
         Ok((io, program))
+    }
+
+    /// The program's standard input, if it is a FIFO: this same open file, which knows of writers that have gone.
+    pub fn program_input(&self) -> Result<Option<OwnedFd>, String> {
+        let input = self.input.as_ref().filter(|_| self.console.is_none());
+        let copy = |fd| rustix::io::fcntl_dupfd_cloexec(fd, 3);
+        let failed = |e| format!("could not hand over standard input: {e}");
+        input.map(copy).transpose().map_err(failed)
     }
 
     /// Before the program runs.
