@@ -193,7 +193,7 @@ pub fn plan(
         roots,
         container: ContainerSpec {
             hostname: match spec.hostname.as_str() {
-                "" if pod.is_none() => HOSTNAME.to_owned(),
+                "" => HOSTNAME.to_owned(),
                 name => host_name(name, "hostname")?,
             },
             domainname: host_name(&spec.domainname, "domainname")?,

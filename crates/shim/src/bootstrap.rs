@@ -182,6 +182,17 @@ pub fn serve(f: &Flags) -> Result<(), String> {
     Ok(())
 }
 
+/// Removes the socket of a shim that was killed. (One that lives has other containers of the pod.)
+fn remove_socket(bundle: &Path) {
+    let Ok(url) = std::fs::read_to_string(bundle.join("address")) else {
+        return;
+    };
+    let socket = Path::new(url.strip_prefix("unix://").unwrap_or(&url));
+    if socket.starts_with(SOCKETS) && UnixStream::connect(socket).is_err() {
+        let _ = std::fs::remove_file(socket);
+    }
+}
+
 /// `delete`: after the shim was killed, or could not create. Prints how the container ended.
 pub fn delete(f: &Flags) -> Result<(), String> {
     let here = || std::env::current_dir().map_err(|e| format!("could not find the bundle: {e}"));
@@ -199,6 +210,7 @@ pub fn delete(f: &Flags) -> Result<(), String> {
         }
     }
     mounts::unmount_all(&bundle.join("rootfs"));
+    remove_socket(&bundle);
     let response = DeleteResponse {
         pid,
         exit_status: KILLED,

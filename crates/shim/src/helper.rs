@@ -195,6 +195,12 @@ fn streams(p: &Program) -> Result<Streams, String> {
     if p.console.is_some() {
         return Ok(Streams::Own);
     }
+    // The program is to see a plain stream.
+    let plain = |fd: OwnedFd| {
+        let flags = rustix::fs::fcntl_getfl(&fd)? - OFlags::NONBLOCK;
+        rustix::fs::fcntl_setfl(&fd, flags)?;
+        Ok(Some(fd.into_raw_fd()))
+    };
     let open = |n: usize| {
         let path = &p.files[n];
         let null = path.as_os_str().is_empty();
@@ -212,21 +218,12 @@ fn streams(p: &Program) -> Result<Streams, String> {
         };
         let flags = way | OFlags::CLOEXEC | OFlags::NOCTTY;
         rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))
-            .and_then(|fd| {
-                // The program is to see a plain stream.
-                let plain = rustix::fs::fcntl_getfl(&fd)? - OFlags::NONBLOCK;
-                rustix::fs::fcntl_setfl(&fd, plain)?;
-                Ok(Some(fd.into_raw_fd()))
-            })
+            .and_then(plain)
             .map_err(|e| format!("could not open {}: {e}", path.display()))
     };
     let input = if p.input_given {
         rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)
-            .and_then(|fd| {
-                let plain = rustix::fs::fcntl_getfl(&fd)? - OFlags::NONBLOCK;
-                rustix::fs::fcntl_setfl(&fd, plain)?;
-                Ok(Some(fd.into_raw_fd()))
-            })
+            .and_then(plain)
             .map_err(|e| format!("could not take over standard input: {e}"))?
     } else {
         open(0)?
