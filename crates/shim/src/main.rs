@@ -8,8 +8,12 @@
 //!                                        └─ Gofer
 //! ```
 //!
+//! The containers of a pod share the shim and the sandbox: the monitor of each but the first has a Gofer only, and
+//! the first one's Sentry (crate `oci` reads the annotations that say so).
+//!
 //! The shim is of the version 2 of containerd's runtime interface (`core/runtime/v2/README.md`). It holds no
-//! byte of the program's streams, except of terminals. It knows what `oci` knows: the state of a container is
+//! byte of the program's streams, except of terminals; of a FIFO that is standard input it hands on the open file.
+//! It knows what `oci` knows: the state of a container is
 //! `oci`'s, below `/run/cloister/containerd/NAMESPACE`, and `cloister --root` shows it.
 //!
 //! # Invariants

@@ -303,9 +303,8 @@ impl containerd_shim_protos::Task for Service {
         };
         let (rows, cols) = (size(r.height)?, size(r.width)?);
         let mut state = c.lock();
-        match &state.process(&r.exec_id)?.io {
-            Some(io) => io.resize(rows, cols).map_err(unknown)?,
-            None => {}
+        if let Some(io) = &state.process(&r.exec_id)?.io {
+            io.resize(rows, cols).map_err(unknown)?;
         }
         Ok(Empty::default())
     }

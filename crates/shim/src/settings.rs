@@ -34,7 +34,7 @@ pub struct Words {
     /// notify or ptrace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub platform: Option<String>,
-    /// memory or none.
+    /// As `cloister --overlay` has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlay: Option<String>,
     /// sandbox or host.
