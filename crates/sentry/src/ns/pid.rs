@@ -260,6 +260,7 @@ impl Kernel {
             .gone
             .register(parker.clone() as Arc<dyn Listener>, Events::IN);
         loop {
+            let mut reaped = Vec::new();
             let members: Vec<_> = {
                 let mut l = self.tasks.lock();
                 let children: Vec<i32> = l
@@ -268,7 +269,7 @@ impl Kernel {
                     .unwrap_or_default();
                 for c in children {
                     if l.process(c).is_some_and(|p| p.zombie.is_some()) {
-                        l.reap(c);
+                        reaped.push(l.reap(c));
                     }
                 }
                 let s = ns.state.lock();
@@ -283,6 +284,7 @@ impl Kernel {
                     .filter(|g| g.exit_status().is_none())
                     .collect()
             };
+            drop(reaped);
             for g in members {
                 self.kill_group(&g, SIGKILL.number());
             }
