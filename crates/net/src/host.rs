@@ -173,6 +173,19 @@ impl HostSocket {
         Ok(Socket::new(common, Arc::new(s)))
     }
 
+    /// With SO_LINGER the host's close would wait, up to hours, where nobody can end the wait: what is unsent goes
+    /// in the background, as it does with the sockets of our own network. A time of zero, a reset, stays.
+    fn forget_linger(&self) {
+        if self.is_stream()
+            && let Ok(v) = host::option(self.fd.raw(), SOL_SOCKET, SO_LINGER, 8)
+            && v.len() == 8
+            && v[..4] != [0; 4]
+            && v[4..] != [0; 4]
+        {
+            let _ = host::set_option(self.fd.raw(), SOL_SOCKET, SO_LINGER, &[0; 8]);
+        }
+    }
+
     fn is_stream(&self) -> bool {
         self.common.kind == SOCK_STREAM
     }
@@ -180,6 +193,7 @@ impl HostSocket {
 
 impl Drop for HostSocket {
     fn drop(&mut self) {
+        self.forget_linger();
         let mut t = self.network.sockets.lock();
         t.all[self.token] = None;
         t.free.push(self.token);
@@ -202,6 +216,8 @@ const SEND_CONTROL: &[(i32, i32)] = &[
     (SOL_UDP, 103), // UDP_SEGMENT
 ];
 
+const SO_LINGER: i32 = 13;
+
 /// Options at SOL_SOCKET that are the host's matter; the others are kept here.
 const SOCKET_OPTIONS: &[i32] = &[
     2,  // SO_REUSEADDR
@@ -213,7 +229,7 @@ const SOCKET_OPTIONS: &[i32] = &[
     9,  // SO_KEEPALIVE
     10, // SO_OOBINLINE
     12, // SO_PRIORITY
-    13, // SO_LINGER
+    SO_LINGER,
     15, // SO_REUSEPORT
     25, // SO_BINDTODEVICE
     29, // SO_TIMESTAMP
@@ -394,5 +410,36 @@ fn libc_pollfd(fd: i32) -> file::PollFd {
         fd,
         events: POLLIN | POLLPRI | POLLOUT | POLLRDHUP,
         revents: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::os::fd::IntoRawFd;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_close_does_not_wait_for_the_peer() {
+        let (broker, _other) = sock::seqpacket_pair().unwrap();
+        let network = HostNetwork::new(broker, Edges::new().unwrap(), Vec::new());
+        let ns = crate::NetNamespace::of_host(network.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_peer, _) = listener.accept().unwrap();
+        client.set_nonblocking(true).unwrap();
+        // More than the peer takes without reading.
+        while (&client).write(&[0; 1 << 16]).is_ok() {}
+        let fd = HostFd::from_raw(client.into_raw_fd());
+        let seconds = 8i32.to_ne_bytes();
+        let linger = [1i32.to_ne_bytes(), seconds].concat();
+        host::set_option(fd.raw(), SOL_SOCKET, SO_LINGER, &linger).unwrap();
+        let common = Common::new(&ns, AF_INET, SOCK_STREAM, IPPROTO_TCP);
+        let s = HostSocket::register(common, &network, fd).unwrap();
+        let start = Instant::now();
+        drop(s);
+        assert!(start.elapsed() < Duration::from_secs(4));
     }
 }

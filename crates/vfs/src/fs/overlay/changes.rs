@@ -7,9 +7,12 @@ use crate::context::Caller;
 use crate::dentry::Dentry;
 use crate::inode::{FileType, Inode, downcast_arc};
 use abi::Result;
-use abi::errno::{EINVAL, ENOENT};
+use abi::errno::{EINVAL, ENAMETOOLONG, ENOENT};
 use std::collections::HashSet;
 use std::sync::Arc;
+
+/// The longest path that is told.
+const PATH_MAX: usize = 4096;
 
 /// A difference from what lies below.
 pub enum Change {
@@ -36,7 +39,8 @@ struct Frame {
 }
 
 /// Walks the tree whose root was given by [`Overlay::mountable`] and tells each difference with its path,
-/// parents first. What changes meanwhile may be told or not. `EINVAL` for a tree that is no overlay.
+/// parents first. What changes meanwhile may be told or not. `EINVAL` for a tree that is no overlay,
+/// `ENAMETOOLONG` where it is deeper than a path can tell.
 pub fn changes(root: &Arc<Dentry>, tell: &mut dyn FnMut(&[u8], Change) -> Result<()>) -> Result<()> {
     let root: Arc<OvlInode> = downcast_arc(root.inode()?).ok_or(EINVAL)?;
     let fs = root.fs.clone();
@@ -78,6 +82,10 @@ pub fn changes(root: &Arc<Dentry>, tell: &mut dyn FnMut(&[u8], Change) -> Result
             path.push(b'/');
         }
         path.extend_from_slice(&e.name);
+        // Nobody could name it; and as deep as the tree may be, what is kept of it here is bounded.
+        if path.len() >= PATH_MAX {
+            return Err(ENAMETOOLONG);
+        }
         if is_dir {
             let below = if listed { dir.below_ino(&caller, &e.name) } else { None };
             let moved = listed && below != Some(child.ino);

@@ -113,7 +113,12 @@ impl Union {
             .iter()
             .chain(l.upper.iter().flat_map(|u| [&u.0, &u.1]));
         for d in dirs {
-            if !d.is_dir() {
+            // Layers show what is mounted over (`clone_private_mount`).
+            let _g = vfs.mount_lock.lock();
+            if !d.is_dir()
+                || d.mnt.flags().contains(MountFlags::UNBINDABLE)
+                || d.mnt.has_locked_below(&d.dentry)
+            {
                 return Err(EINVAL);
             }
         }
