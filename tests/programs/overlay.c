@@ -267,19 +267,19 @@ static void deep(void)
 	int top = open(".", O_RDONLY), wrong = 0;
 	chdir("l1");
 	for (int i = 0; i < n; i++)
-		wrong += mkdir("d", 0755) || chdir("d");
+		wrong += mkdir("n", 0755) || chdir("n");
 	put("deep", "below");
 	fchdir(top);
 	T(mount("o", "m", "overlay", 0, FULL));
 	chdir("m");
 	for (int i = 0; i < n; i++)
-		wrong += chdir("d") != 0;
+		wrong += chdir("n") != 0;
 	put("deep", "above");
 	SHOW("deep");
 	fchdir(top);
 	chdir("up");
 	for (int i = 0; i < n; i++)
-		wrong += chdir("d") != 0;
+		wrong += chdir("n") != 0;
 	SHOW("deep");
 	T(wrong);
 	fchdir(top);

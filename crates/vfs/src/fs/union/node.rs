@@ -12,7 +12,7 @@ use crate::inode::{FileType, Inode, InodeExt, NewNode, RenameFlags, SetAttr, dow
 use crate::mount::Path;
 use crate::ops::OpenHow;
 use abi::Result;
-use abi::errno::{EINVAL, EIO, ENODATA, ENOENT, ENOTDIR, ENOTEMPTY, EROFS, EXDEV};
+use abi::errno::{EINVAL, EIO, ENODATA, ENOENT, ENOTDIR, ENOTEMPTY, EOVERFLOW, EROFS, EXDEV};
 use abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashSet;
@@ -193,6 +193,11 @@ impl UnionNode {
     fn copy(&self, cx: &PathCx<'_>, lower: &Path, at: &At, name: &[u8]) -> Result<()> {
         let from = lower.inode()?;
         let s = from.stat()?;
+        // No files of those who are nobody to who mounted.
+        let ns = &cx.cred().user_ns;
+        if ns.uid_number(s.uid).is_none() || ns.gid_number(s.gid).is_none() {
+            return Err(EOVERFLOW);
+        }
         if self.kind == FileType::Regular {
             self.fs.may_read(&**from)?;
         }
