@@ -42,6 +42,9 @@ pub trait Console: Send + Sync {
     fn drain(&self, limit: Duration);
 }
 
+/// A terminal that is joined to the host's.
+type Joined = (Arc<dyn Console>, Arc<tty::Master>);
+
 /// A container.
 pub struct Container {
     /// Its memory.
@@ -60,7 +63,7 @@ pub struct Container {
     /// The id of the first process; 0 before there is one.
     first: AtomicI32,
     /// The terminals that are joined to the host's, by the process that leads each.
-    consoles: Mutex<HashMap<i32, (Arc<dyn Console>, Arc<tty::Master>)>>,
+    consoles: Mutex<HashMap<i32, Joined>>,
     /// Tasks wait at the system-call boundary while it is set.
     frozen: AtomicBool,
     /// It gets no more processes. Set under the task list's lock.

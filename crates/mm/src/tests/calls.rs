@@ -428,7 +428,7 @@ fn faults_of_an_unknown_kind() {
     // Several threads that faulted at once are served one after the other: the first has mapped it.
     std::thread::scope(|s| {
         for _ in 0..3 {
-            assert_eq!(s.spawn(&fault).join().unwrap(), Ok(()));
+            assert_eq!(s.spawn(fault).join().unwrap(), Ok(()));
         }
     });
     // One that faults again does what is forbidden, unless the mapping went in between.
