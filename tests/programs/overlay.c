@@ -318,7 +318,6 @@ static void ordinary(void)
 	set("/proc/self/gid_map", "0 65534 1\n");
 	/* There is what is mounted over. */
 	T(mount("o", "m", "overlay", 0, "lowerdir=.:l1"));
-	T(mount("o", "m", "overlay", 0, "lowerdir=/proc:l1"));
 	T(mount("o", "m", "overlay", 0, "lowerdir=l2,upperdir=up,workdir=work,userxattr"));
 	SHOW("m/secret");
 	T(rename("m/secret", "m/mine"));

@@ -14,7 +14,9 @@ use crate::control::Control;
 use crate::options::Common;
 use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
 use crate::sys::*;
-use abi::errno::{EACCES, EBADF, EFAULT, EINPROGRESS, EINVAL, EIO, EMSGSIZE, ENOPROTOOPT, EALREADY, EAGAIN};
+use abi::errno::{
+    EACCES, EAGAIN, EALREADY, EBADF, EFAULT, EINPROGRESS, EINVAL, EIO, EMSGSIZE, ENOPROTOOPT,
+};
 use abi::{Errno, Result};
 use hostcall::inet::{self as host, Edges};
 use hostcall::{HostFd, file, mem, sock};
@@ -82,7 +84,9 @@ impl HostNetwork {
             for (token, bits) in events {
                 let common = {
                     let t = self.sockets.lock();
-                    t.all.get(token as usize).and_then(|s| s.as_ref()?.upgrade())
+                    t.all
+                        .get(token as usize)
+                        .and_then(|s| s.as_ref()?.upgrade())
                 };
                 if let Some(c) = common {
                     c.notify(widen(Events::from_bits_retain(bits)));
@@ -229,8 +233,7 @@ const SOCKET_OPTIONS: &[i32] = &[
     9,  // SO_KEEPALIVE
     10, // SO_OOBINLINE
     12, // SO_PRIORITY
-    SO_LINGER,
-    15, // SO_REUSEPORT
+    SO_LINGER, 15, // SO_REUSEPORT
     25, // SO_BINDTODEVICE
     29, // SO_TIMESTAMP
     30, // SO_ACCEPTCONN
@@ -254,7 +257,11 @@ impl Protocol for HostSocket {
     fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
         if let [_, _, high, low, ..] = addr {
             let port = u16::from_be_bytes([*high, *low]);
-            let free = self.common.ns.unprivileged_port_start.load(Ordering::Relaxed);
+            let free = self
+                .common
+                .ns
+                .unprivileged_port_start
+                .load(Ordering::Relaxed);
             if port != 0 && port < free && !who.cred.has(Caps::NET_BIND_SERVICE) {
                 return Err(EACCES);
             }
@@ -294,7 +301,11 @@ impl Protocol for HostSocket {
         control: Control,
         flags: u32,
     ) -> Result<usize> {
-        if control.other.iter().any(|(l, t, _)| !SEND_CONTROL.contains(&(*l, *t))) {
+        if control
+            .other
+            .iter()
+            .any(|(l, t, _)| !SEND_CONTROL.contains(&(*l, *t)))
+        {
             return Err(EINVAL);
         }
         let control = Control {
@@ -319,7 +330,9 @@ impl Protocol for HostSocket {
         if src.take(&mut message)? < len {
             return Err(EFAULT);
         }
-        mem::with_slice_mut(&mut message, |m| host::send(fd, &[m], dest, &control, flags))
+        mem::with_slice_mut(&mut message, |m| {
+            host::send(fd, &[m], dest, &control, flags)
+        })
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
