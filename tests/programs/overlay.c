@@ -246,7 +246,89 @@ static void refused(void)
 	SHOW("m/c");
 }
 
+static void stacked(void)
+{
+	if (!ready("lowerdir=l1:l2"))
+		return;
+	mkdir("m2", 0755), mkdir("m3", 0755), mkdir("m4", 0755);
+	T(mount("o", "m2", "overlay", 0, "lowerdir=m:l1"));
+	SHOW("m2/g");
+	T(mount("o", "m3", "overlay", 0, "lowerdir=m2:l1"));
+	T(mount("o", "m4", "overlay", 0, "lowerdir=l1:m2"));
+}
+
+/* A file that lies deep is copied up with all that leads to it. */
+static void deep(void)
+{
+	if (!ready("lowerdir=l1:l2"))
+		return;
+	T(umount("m"));
+	const int n = 1500;
+	int top = open(".", O_RDONLY), wrong = 0;
+	chdir("l1");
+	for (int i = 0; i < n; i++)
+		wrong += mkdir("n", 0755) || chdir("n");
+	put("deep", "below");
+	fchdir(top);
+	T(mount("o", "m", "overlay", 0, FULL));
+	chdir("m");
+	for (int i = 0; i < n; i++)
+		wrong += chdir("n") != 0;
+	put("deep", "above");
+	SHOW("deep");
+	fchdir(top);
+	chdir("up");
+	for (int i = 0; i < n; i++)
+		wrong += chdir("n") != 0;
+	SHOW("deep");
+	T(wrong);
+	fchdir(top);
+}
+
+static void set(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+	Y(write(fd, text, strlen(text)) > 0);
+	close(fd);
+}
+
+/* Who mounts as its own namespace's root gets nothing to see that it did not before. */
+static void ordinary(void)
+{
+	if (!ready("lowerdir=l1:l2"))
+		return;
+	T(umount("m"));
+	put("l2/secret", "secret");
+	chmod("l2/secret", 0600);
+	put("l2/d/x", "x");
+	chmod("l2/d", 0711);
+	mkdir("l1/d2", 0711);
+	T(chown("up", 65534, 65534));
+	T(chown("work", 65534, 65534));
+	mkdir("up/d", 0755);
+	T(chown("up/d", 65534, 65534));
+	mkdir("over", 0755);
+	T(mount("t", "over", "tmpfs", 0, NULL));
+	chmod(".", 0777);
+	drop_root();
+	prctl(PR_SET_DUMPABLE, 1);
+	T(unshare(CLONE_NEWUSER | CLONE_NEWNS));
+	set("/proc/self/setgroups", "deny");
+	set("/proc/self/uid_map", "0 65534 1\n");
+	set("/proc/self/gid_map", "0 65534 1\n");
+	/* There is what is mounted over. */
+	T(mount("o", "m", "overlay", 0, "lowerdir=.:l1"));
+	T(mount("o", "m", "overlay", 0, "lowerdir=l2,upperdir=up,workdir=work,userxattr"));
+	SHOW("m/secret");
+	T(rename("m/secret", "m/mine"));
+	T(chmod("m/secret", 0666));
+	SHOW("m/f");
+	list("m/d");
+	list("work/work");
+}
+
 static const struct check list_[] = {
 	CHECK(reading), CHECK(writing), CHECK(removing), CHECK(moving), CHECK(again), CHECK(refused),
+	CHECK(stacked), CHECK(deep), CHECK(ordinary),
 };
 MAIN(list_)

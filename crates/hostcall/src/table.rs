@@ -152,6 +152,7 @@ host_calls! {
     Prctl = SYS_prctl, "SG", "std: thread names";
 
     // Before the allow-lists
+    Clone3 = SYS_clone3, "-", "starting processes in a cgroup";
     Execve = SYS_execve, "-", "starting processes";
     Seccomp = SYS_seccomp, "-", "the allow-lists";
     Setresuid = SYS_setresuid, "-", "dropping privileges";

@@ -33,3 +33,35 @@ pub fn random(mut buf: &mut [u8]) {
         }
     }
 }
+
+/// Times the parts of something that is done once, for people who want to know where the time goes.
+#[derive(Debug)]
+pub struct Laps {
+    /// Of `CLOCK_MONOTONIC`; `None` where nobody wants to know.
+    last: Option<i64>,
+    told: String,
+}
+
+impl Laps {
+    #[must_use]
+    pub fn start(wanted: bool) -> Laps {
+        Laps {
+            last: wanted.then(|| clock_nanos(libc::CLOCK_MONOTONIC)),
+            told: String::new(),
+        }
+    }
+    /// A part has ended.
+    pub fn lap(&mut self, name: &str) {
+        let Some(last) = self.last else { return };
+        let now = clock_nanos(libc::CLOCK_MONOTONIC);
+        let comma = if self.told.is_empty() { "" } else { ", " };
+        let ms = (now - last) as f64 / 1e6;
+        self.told.push_str(&format!("{comma}{name} {ms:.2} ms"));
+        self.last = Some(now);
+    }
+    /// All of them; empty where nobody wants to know.
+    #[must_use]
+    pub fn told(&self) -> &str {
+        &self.told
+    }
+}

@@ -18,10 +18,8 @@ fn a_packet_without_its_descriptors() {
     assert_eq!(r, 0);
     let set = |l: libc::rlimit| {
         // SAFETY: a struct rlimit.
-        assert_eq!(
-            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const l) },
-            0
-        );
+        let r = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const l) };
+        assert_eq!(r, 0);
     };
     set(libc::rlimit { rlim_cur: 3, ..old });
     let mut buf = [0u8; 16];

@@ -68,6 +68,34 @@ struct HostPiece {
     len: usize,
     /// Keeps the descriptor open: the lock is let go before it is used, and another thread may unmap the file.
     _file: Option<Arc<FileRef>>,
+    /// Keeps frames of another CLAS: another thread may cut the file short, and they would become others'.
+    _pin: Option<ForeignPin>,
+}
+
+/// References to frames of another CLAS.
+struct ForeignPin {
+    clas: Arc<Clas>,
+    at: Cla,
+    pages: u64,
+}
+
+impl ForeignPin {
+    fn new(clas: &Arc<Clas>, at: Cla, len: u64) -> ForeignPin {
+        let page = at.0 & !(PAGE - 1);
+        let pages = (at.0 + len - page).div_ceil(PAGE);
+        clas.incref(Cla(page), pages);
+        ForeignPin {
+            clas: clas.clone(),
+            at: Cla(page),
+            pages,
+        }
+    }
+}
+
+impl Drop for ForeignPin {
+    fn drop(&mut self) {
+        self.clas.decref(self.at, self.pages);
+    }
 }
 
 /// What a list of ranges begins with.
@@ -207,11 +235,15 @@ impl State {
                             g.bytes = n.min(BOUNCE) as usize;
                             let vma = self.vmas.get(r.va.0.wrapping_add(done));
                             let file = vma.and_then(|(_, v)| v.file.as_ref());
+                            let pin = self
+                                .foreign_frames(backing)
+                                .map(|(c, at)| ForeignPin::new(c, at, g.bytes as u64));
                             g.host = Some(HostPiece {
                                 fd,
                                 offset,
                                 len: g.bytes,
                                 _file: file.map(|f| f.file.clone()),
+                                _pin: pin,
                             });
                         }
                         return g;
@@ -417,10 +449,8 @@ impl Mm {
             let (backing, _) = st.piece(va.0, 4, Mode::of(access)).map_err(|_| EFAULT)?;
             match backing {
                 Backing::Frames(at) => Ok(f(self.clas.slice(at, 4).atomic_u32().ok_or(EINVAL)?)),
-                Backing::Host { fd, offset }
-                    if let Some(c) = st.foreign.iter().find(|c| c.memory_fd() == fd) =>
-                {
-                    Ok(f(c.slice(Cla(offset), 4).atomic_u32().ok_or(EINVAL)?))
+                b if let Some((c, at)) = st.foreign_frames(b) => {
+                    Ok(f(c.slice(at, 4).atomic_u32().ok_or(EINVAL)?))
                 }
                 // Mapping the file here would let whoever cuts it short on the host end the Sentry by SIGBUS.
                 // So this is atomic towards the Sentry's other threads only.

@@ -32,6 +32,7 @@ impl State {
         to.layout = self.layout.clone();
         to.limits = self.limits;
         to.max_map_count = self.max_map_count;
+        to.foreign = self.foreign.clone();
         let vmas: Vec<(Range<u64>, Vma)> = self
             .vmas
             .iter()
@@ -57,8 +58,11 @@ impl State {
                 for (pr, p) in self.pmas.range(r.clone()) {
                     let x = pr.start.max(r.start)..pr.end.min(r.end);
                     let p = p.after(x.start - pr.start);
+                    let pages = (x.end - x.start) / PAGE;
                     if let Some(at) = p.frames() {
-                        shared.push((at, (x.end - x.start) / PAGE));
+                        shared.push((at, pages));
+                    } else if let Some((theirs, at)) = self.foreign_frames(p.backing) {
+                        theirs.incref(at, pages);
                     }
                     let free = to.pmas.insert(x, p).is_ok();
                     debug_assert!(free);

@@ -143,10 +143,14 @@ impl Mm {
         st.debug_drop();
         st.flush();
         let frames = std::mem::take(&mut st.dead_frames);
+        let foreign = std::mem::take(&mut st.dead_foreign);
         let files = std::mem::take(&mut st.dead_files);
         drop(st);
         for (at, pages) in frames {
             self.clas.decref(at, pages);
+        }
+        for (theirs, at, pages) in foreign {
+            theirs.decref(at, pages);
         }
         drop(files);
         r

@@ -6,7 +6,7 @@ use crate::types::Bad;
 use crate::vma::{FileAt, Vma, VmaFlags};
 use abi::errno::{EINTR, ENOMEM};
 use abi::{Errno, Va};
-use clas::{Access, Backing, Cla, Mappable};
+use clas::{Access, Backing, Cla, Clas, Mappable};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) enum PmaKind {
     FileWritable,
 }
 
-/// Every PMA with frames holds a reference to each.
+/// Every PMA with frames, of the own CLAS or of another, holds a reference to each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pma {
     pub(crate) backing: Backing,
@@ -127,9 +127,8 @@ impl State {
         while let Some((e, p)) = self.pmas.first_from(r.start)
             && e.start < r.end
         {
-            if let Some(at) = p.frames() {
-                self.dead_frames.push((at, (e.end - e.start) / PAGE));
-            }
+            let p = *p;
+            self.release(p.backing, (e.end - e.start) / PAGE);
             self.pmas.remove(e.start);
         }
     }
@@ -174,9 +173,7 @@ impl State {
                 match self.backing(&*f.file.mappable, offset, part.end - at, Access::Read) {
                     Ok((backing, got)) => {
                         let got = got.min(part.end - at) & !(PAGE - 1);
-                        if let Backing::Frames(frames) = backing {
-                            self.dead_frames.push((frames, got / PAGE));
-                        }
+                        self.release(backing, got / PAGE);
                         if got == 0 {
                             break;
                         }
@@ -296,9 +293,9 @@ impl State {
         Ok(())
     }
 
-    /// What backs a part of a file. Frames of another CLAS are given as what they are on the host: a part of
-    /// a file, without references. As with a file of the host, that is sound because whoever frees them
-    /// first has them forgotten here ([`clas::MappingObserver`]), which waits for this lock.
+    /// What backs a part of a file. Frames of another CLAS are given as what they are on the host, a part of a
+    /// file; with their references, for [`State::release`] to give back: what maps them may move, or be copied
+    /// by fork(2), while who cuts the file short looks for it.
     fn backing(
         &mut self,
         file: &dyn Mappable,
@@ -313,7 +310,6 @@ impl State {
         if Arc::ptr_eq(theirs, &self.clas) {
             return Ok((backing, got));
         }
-        theirs.decref(at, got / PAGE);
         if !self.foreign.iter().any(|c| Arc::ptr_eq(c, theirs)) {
             self.foreign.push(theirs.clone());
         }
@@ -322,6 +318,25 @@ impl State {
             offset: at.0,
         };
         Ok((host, got))
+    }
+
+    /// Whose frames a part of a host file is, if it is memory of another container or on a disk.
+    pub(crate) fn foreign_frames(&self, b: Backing) -> Option<(&Arc<Clas>, Cla)> {
+        let Backing::Host { fd, offset } = b else {
+            return None;
+        };
+        let theirs = self.foreign.iter().find(|c| c.memory_fd() == fd)?;
+        Some((theirs, Cla(offset)))
+    }
+
+    /// Gives the references of a PMA's frames back, later.
+    pub(crate) fn release(&mut self, b: Backing, pages: u64) {
+        if let Backing::Frames(at) = b {
+            self.dead_frames.push((at, pages));
+        } else if let Some((theirs, at)) = self.foreign_frames(b) {
+            let dead = (theirs.clone(), at, pages);
+            self.dead_foreign.push(dead);
+        }
     }
 
     /// Makes a PMA for `va`, which has none.
@@ -397,9 +412,7 @@ impl State {
                     let r = start..start + got;
                     if self.pmas.overlaps(r.clone()) {
                         // The first try served a part already.
-                        if let Backing::Frames(at) = backing {
-                            self.dead_frames.push((at, got / PAGE));
-                        }
+                        self.release(backing, got / PAGE);
                         return Err(Bad::Bus);
                     }
                     self.pma_insert(r.clone(), Pma { backing, kind });

@@ -30,7 +30,8 @@ pub(crate) struct State {
     /// The `Mm` itself, for files.
     pub(crate) me: Weak<dyn MappingObserver>,
     pub(crate) clas: Arc<Clas>,
-    /// Others that files mapped here have had frames of.
+    /// Others that files mapped here have had frames of. Those stay while a PMA may have some: a PMA knows its
+    /// frames' CLAS by its descriptor only.
     pub(crate) foreign: Vec<Arc<Clas>>,
     pub(crate) space: Arc<dyn AddressSpace>,
     pub(crate) vmas: GapTree<Vma>,
@@ -41,6 +42,7 @@ pub(crate) struct State {
     pub(crate) ops: Vec<MapOp>,
     /// Frames to give back, and files to drop, once the host changes are made and the lock is released.
     pub(crate) dead_frames: Vec<(Cla, u64)>,
+    pub(crate) dead_foreign: Vec<(Arc<Clas>, Cla, u64)>,
     pub(crate) dead_files: Vec<Arc<FileRef>>,
     pub(crate) layout: Layout,
     pub(crate) limits: Limits,
@@ -70,6 +72,7 @@ impl State {
             host: GapTree::new(),
             ops: Vec::new(),
             dead_frames: Vec::new(),
+            dead_foreign: Vec::new(),
             dead_files: Vec::new(),
             layout: Layout::default(),
             limits: Limits::default(),

@@ -246,7 +246,7 @@ impl App {
 pub(crate) struct TestFile {
     clas: Arc<Clas>,
     host: Option<HostFd>,
-    frames: Mutex<Option<(Cla, u64)>>,
+    pub(crate) frames: Mutex<Option<(Cla, u64)>>,
     registry: MappingRegistry,
     size: Mutex<u64>,
     /// Shared mappings that may write.

@@ -14,7 +14,9 @@ use crate::control::Control;
 use crate::options::Common;
 use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
 use crate::sys::*;
-use abi::errno::{EACCES, EBADF, EFAULT, EINPROGRESS, EINVAL, EIO, EMSGSIZE, ENOPROTOOPT, EALREADY, EAGAIN};
+use abi::errno::{
+    EACCES, EAGAIN, EALREADY, EBADF, EFAULT, EINPROGRESS, EINVAL, EIO, EMSGSIZE, ENOPROTOOPT,
+};
 use abi::{Errno, Result};
 use hostcall::inet::{self as host, Edges};
 use hostcall::{HostFd, file, mem, sock};
@@ -82,7 +84,9 @@ impl HostNetwork {
             for (token, bits) in events {
                 let common = {
                     let t = self.sockets.lock();
-                    t.all.get(token as usize).and_then(|s| s.as_ref()?.upgrade())
+                    t.all
+                        .get(token as usize)
+                        .and_then(|s| s.as_ref()?.upgrade())
                 };
                 if let Some(c) = common {
                     c.notify(widen(Events::from_bits_retain(bits)));
@@ -173,6 +177,19 @@ impl HostSocket {
         Ok(Socket::new(common, Arc::new(s)))
     }
 
+    /// With SO_LINGER the host's close would wait, up to hours, where nobody can end the wait: what is unsent goes
+    /// in the background, as it does with the sockets of our own network. A time of zero, a reset, stays.
+    fn forget_linger(&self) {
+        if self.is_stream()
+            && let Ok(v) = host::option(self.fd.raw(), SOL_SOCKET, SO_LINGER, 8)
+            && v.len() == 8
+            && v[..4] != [0; 4]
+            && v[4..] != [0; 4]
+        {
+            let _ = host::set_option(self.fd.raw(), SOL_SOCKET, SO_LINGER, &[0; 8]);
+        }
+    }
+
     fn is_stream(&self) -> bool {
         self.common.kind == SOCK_STREAM
     }
@@ -180,6 +197,7 @@ impl HostSocket {
 
 impl Drop for HostSocket {
     fn drop(&mut self) {
+        self.forget_linger();
         let mut t = self.network.sockets.lock();
         t.all[self.token] = None;
         t.free.push(self.token);
@@ -202,6 +220,8 @@ const SEND_CONTROL: &[(i32, i32)] = &[
     (SOL_UDP, 103), // UDP_SEGMENT
 ];
 
+const SO_LINGER: i32 = 13;
+
 /// Options at SOL_SOCKET that are the host's matter; the others are kept here.
 const SOCKET_OPTIONS: &[i32] = &[
     2,  // SO_REUSEADDR
@@ -213,8 +233,7 @@ const SOCKET_OPTIONS: &[i32] = &[
     9,  // SO_KEEPALIVE
     10, // SO_OOBINLINE
     12, // SO_PRIORITY
-    13, // SO_LINGER
-    15, // SO_REUSEPORT
+    SO_LINGER, 15, // SO_REUSEPORT
     25, // SO_BINDTODEVICE
     29, // SO_TIMESTAMP
     30, // SO_ACCEPTCONN
@@ -238,7 +257,11 @@ impl Protocol for HostSocket {
     fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
         if let [_, _, high, low, ..] = addr {
             let port = u16::from_be_bytes([*high, *low]);
-            let free = self.common.ns.unprivileged_port_start.load(Ordering::Relaxed);
+            let free = self
+                .common
+                .ns
+                .unprivileged_port_start
+                .load(Ordering::Relaxed);
             if port != 0 && port < free && !who.cred.has(Caps::NET_BIND_SERVICE) {
                 return Err(EACCES);
             }
@@ -278,7 +301,11 @@ impl Protocol for HostSocket {
         control: Control,
         flags: u32,
     ) -> Result<usize> {
-        if control.other.iter().any(|(l, t, _)| !SEND_CONTROL.contains(&(*l, *t))) {
+        if control
+            .other
+            .iter()
+            .any(|(l, t, _)| !SEND_CONTROL.contains(&(*l, *t)))
+        {
             return Err(EINVAL);
         }
         let control = Control {
@@ -303,7 +330,9 @@ impl Protocol for HostSocket {
         if src.take(&mut message)? < len {
             return Err(EFAULT);
         }
-        mem::with_slice_mut(&mut message, |m| host::send(fd, &[m], dest, &control, flags))
+        mem::with_slice_mut(&mut message, |m| {
+            host::send(fd, &[m], dest, &control, flags)
+        })
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
@@ -394,5 +423,36 @@ fn libc_pollfd(fd: i32) -> file::PollFd {
         fd,
         events: POLLIN | POLLPRI | POLLOUT | POLLRDHUP,
         revents: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::os::fd::IntoRawFd;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_close_does_not_wait_for_the_peer() {
+        let (broker, _other) = sock::seqpacket_pair().unwrap();
+        let network = HostNetwork::new(broker, Edges::new().unwrap(), Vec::new());
+        let ns = crate::NetNamespace::of_host(network.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_peer, _) = listener.accept().unwrap();
+        client.set_nonblocking(true).unwrap();
+        // More than the peer takes without reading.
+        while (&client).write(&[0; 1 << 16]).is_ok() {}
+        let fd = HostFd::from_raw(client.into_raw_fd());
+        let seconds = 8i32.to_ne_bytes();
+        let linger = [1i32.to_ne_bytes(), seconds].concat();
+        host::set_option(fd.raw(), SOL_SOCKET, SO_LINGER, &linger).unwrap();
+        let common = Common::new(&ns, AF_INET, SOCK_STREAM, IPPROTO_TCP);
+        let s = HostSocket::register(common, &network, fd).unwrap();
+        let start = Instant::now();
+        drop(s);
+        assert!(start.elapsed() < Duration::from_secs(4));
     }
 }

@@ -9,8 +9,10 @@
 
 use crate::spec::{BlockIo, Cpu, Memory, Resources, Throttle};
 use crate::{Failure, Result, Tried};
+use hostcall::start as host;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -235,10 +237,29 @@ impl Cgroups {
         self.v1.values().chain(&self.v2).collect()
     }
 
-    /// Moves this process, and so what it will start, into them.
+    /// A clone of this process that begins in the cgroup of version 2, if there is one and the host can do
+    /// that.
+    pub fn clone_process(&self) -> abi::Result<host::Side> {
+        let dir = self.v2.as_ref().and_then(|d| std::fs::File::open(d).ok());
+        match dir {
+            Some(d) => host::clone_into(0, Some(d.as_raw_fd())).or_else(|_| host::clone_process(0)),
+            None => host::clone_process(0),
+        }
+    }
+
+    /// Moves this process, which has one thread, and so what it will start, into them.
     pub fn enter(&self) -> Result<()> {
+        let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let here = own.lines().find_map(|l| l.strip_prefix("0::/"));
         for d in self.directories() {
-            write(d, "cgroup.procs", "0")?;
+            if self.v2.as_ref() == Some(d) {
+                if here.is_none_or(|h| h.is_empty() || !d.ends_with(h)) {
+                    write(d, "cgroup.procs", "0")?;
+                }
+            } else if write(d, "tasks", "0").is_err() {
+                // A thread that moves itself alone waits for nobody (`cgroup_procs_write_start`).
+                write(d, "cgroup.procs", "0")?;
+            }
         }
         Ok(())
     }

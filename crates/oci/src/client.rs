@@ -94,6 +94,13 @@ impl Connection {
 
     pub fn send(&self, r: &Request, given: &[RawFd]) -> Result<()> {
         let text = serde_json::to_vec(r).tried("ask")?;
+        if given.len() > sock::MAX_FDS {
+            return Err(Failure(format!(
+                "{} descriptors cannot be given to a container: at most {} can",
+                given.len(),
+                sock::MAX_FDS
+            )));
+        }
         sock::send(self.0.as_raw_fd(), &text, given)
             .map(|_| ())
             .map_err(|_| Failure("container not running".into()))
@@ -161,8 +168,8 @@ pub fn read_request(fd: RawFd) -> Option<(Request, Vec<HostFd>)> {
 }
 
 pub fn write_reply(fd: RawFd, r: &Reply) {
-    // A client that is gone needs no answer.
+    // A client that is gone needs no answer; one that does not read, or was stopped, is not waited for.
     if let Ok(text) = serde_json::to_vec(r) {
-        let _ = sock::send(fd, &text, &[]);
+        let _ = sock::try_send(fd, &text, &[]);
     }
 }

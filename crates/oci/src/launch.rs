@@ -6,6 +6,7 @@ use crate::spec::Hooks;
 use crate::state::{Dir, Record, Status};
 use crate::{Failure, Log, Result, Runtime, Streams, Tried, client, hooks, terminal};
 use gofer::server::{Root, Server, Writable};
+use hostcall::time::Laps;
 use hostcall::{HostFd, RawFd, process, start as host};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sandbox::{Access, EXIT_KILLED, Ending, GoferSide, JoinSide, SentrySide, Spec};
@@ -51,9 +52,11 @@ pub fn run_gofer(side: GoferSide) -> std::result::Result<Infallible, sandbox::Fa
 /// Runs hooks and sandbox until the container ends; gives the exit status for this process. `on_ready` is
 /// called when the container is created. An error means that it never was.
 pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
+    let mut laps = Laps::start(start.runtime.log.debug);
     let signals = monitor::signals()?;
     start.record.cgroups.enter()?;
     enter_network(&start.plan.network)?;
+    laps.lap("cgroups and network");
     let listener = client::socket()?;
     rustix::net::bind(&listener, &client::address(start.dir)?).tried("bind the control socket")?;
     rustix::net::listen(&listener, 128).tried("listen on the control socket")?;
@@ -72,6 +75,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
         status,
     )?;
 
+    laps.lap("hooks");
     let slave = match (&start.console_socket, start.plan.terminal) {
         (Some(s), Some(size)) => Some(terminal::hand_over(s, size)?),
         _ => None,
@@ -80,7 +84,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
         terminal::control(s)?;
     }
     let streams = Given::new(&start, slave.as_ref());
-    let log = log_file(&start.runtime.log, start.runtime.strace.is_some());
+    let log = log_file(&start.runtime.log, start.runtime.strace.is_some() || start.runtime.log.debug);
     let mut descriptors = streams.descriptors.clone();
     descriptors.extend(log.as_ref().map(AsRawFd::as_raw_fd));
     let layer = start.plan.layer_file()?;
@@ -166,6 +170,15 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
         .into_iter()
         .for_each(|fd| drop(HostFd::from_raw(fd)));
     drop(streams.keep);
+    laps.lap("processes");
+    let log = start.runtime.log.clone();
+    let on_ready = Box::new(move || {
+        laps.lap("the Sentry's start");
+        if !laps.told().is_empty() {
+            log.debug(&format!("the monitor's start: {}", laps.told()));
+        }
+        on_ready();
+    });
     let mut monitor = Monitor::new(listener, signals, slave, on_ready);
     let ending = running.wait(&mut monitor);
     if let Some(s) = monitor.ended_by {

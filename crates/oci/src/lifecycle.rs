@@ -8,6 +8,7 @@ use crate::spec::{self, Hooks, Spec};
 use crate::state::{self, Dir, Info, Lock, Record, Status, check_id};
 use crate::{Failure, OVERLAY_ANNOTATION, Result, Runtime, Streams, Tried, hooks};
 use hostcall::start::{self as host, Side};
+use hostcall::time::Laps;
 use hostcall::{HostFd, process, sock};
 use sentry::boot::config::Census;
 use std::os::fd::AsRawFd;
@@ -41,6 +42,7 @@ pub fn create(rt: &Runtime, c: &Create) -> Result<Created> {
 }
 
 fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created> {
+    let mut laps = Laps::start(rt.log.debug);
     check_id(&c.id)?;
     let bundle = c
         .bundle
@@ -100,6 +102,7 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
             .cgroups
             .apply(&linux.resources.unwrap_or_default(), &mut warnings)
     });
+    laps.lap("bundle, state and cgroups");
     let result = grouped
         .and_then(|()| fork_monitor(rt, c, &dir, &mut record, plan, hooks, own_terminal));
     let result = result.and_then(|pid| {
@@ -108,6 +111,8 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
         }
         Ok(Created { pid, warnings })
     });
+    laps.lap("monitor");
+    rt.log.debug(&format!("the command's start: {}", laps.told()));
     if result.is_err() {
         end_monitor(&record);
         clean_up(&dir, &record);
@@ -147,7 +152,7 @@ fn fork_monitor(
     own_terminal: bool,
 ) -> Result<i32> {
     let (ours, theirs) = sock::seqpacket_pair().tried("make a channel")?;
-    match host::clone_process(0).tried("start the monitor")? {
+    match record.cgroups.clone_process().tried("start the monitor")? {
         Side::Parent { pid, .. } => {
             drop(theirs);
             record.pid = pid;

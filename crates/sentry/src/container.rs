@@ -9,7 +9,10 @@
 //! - A process belongs to its parent's container for ever; what is started from outside belongs to the one
 //!   that it is started in.
 //! - A container's starter speaks on a socket of its own, and reaches that container only.
-//! - After [`Kernel::end_container`] has told the end, no process of the container runs application code.
+//! - Once a container has ended ([`Kernel::close_container`]) it gets no more processes; that, and the making of
+//!   one, happen under the task list's lock.
+//! - After [`Kernel::end_container`] has told the end, no process of the container runs application code (but one
+//!   that cannot be ended within [`END_MAX`], which is being killed).
 
 use crate::boot::config::control;
 use crate::kernel::Kernel;
@@ -25,15 +28,22 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tty::Devpts;
 use vfs::MountNamespace;
+use wait::{Events, Listener, Parker};
+
+/// How long the end of a container waits for its processes.
+const END_MAX: Duration = Duration::from_secs(10);
 
 /// The person's terminal: has its last output delivered at the end.
 pub trait Console: Send + Sync {
     /// Waits until what was written is on the host's side, at most this long.
     fn drain(&self, limit: Duration);
 }
+
+/// A terminal that is joined to the host's.
+type Joined = (Arc<dyn Console>, Arc<tty::Master>);
 
 /// A container.
 pub struct Container {
@@ -53,9 +63,11 @@ pub struct Container {
     /// The id of the first process; 0 before there is one.
     first: AtomicI32,
     /// The terminals that are joined to the host's, by the process that leads each.
-    consoles: Mutex<HashMap<i32, (Arc<dyn Console>, Arc<tty::Master>)>>,
+    consoles: Mutex<HashMap<i32, Joined>>,
     /// Tasks wait at the system-call boundary while it is set.
     frozen: AtomicBool,
+    /// It gets no more processes. Set under the task list's lock.
+    closed: AtomicBool,
     /// Tasks that there may be, and that there are.
     task_limit: AtomicU32,
     tasks: AtomicU32,
@@ -94,6 +106,7 @@ impl Container {
             first: AtomicI32::new(0),
             consoles: Mutex::default(),
             frozen: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             task_limit: AtomicU32::new(0),
             tasks: AtomicU32::new(0),
         };
@@ -170,6 +183,12 @@ impl Container {
         }
     }
 
+    /// Whether it has ended, and gets no more processes. Under the task list's lock.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
     /// Whether its tasks are held at the boundary.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
@@ -186,6 +205,12 @@ impl Container {
     #[must_use]
     pub fn control(&self) -> &HostFd {
         &self.control
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        self.ns.cgroup.dismantle();
     }
 }
 
@@ -229,10 +254,47 @@ impl Kernel {
         }
     }
 
-    /// Ends all processes of a container but its first's zombie.
+    /// Ends all processes that a container has.
     pub fn kill_container(&self, c: &Arc<Container>) {
+        // Who is being told to end makes no more children (`clone` looks under the list's lock): the next time
+        // finds those that were made meanwhile.
+        loop {
+            let mut all = self.members(c);
+            all.retain(|g| g.exit_status().is_none());
+            if all.is_empty() {
+                return;
+            }
+            for g in all {
+                self.kill_group(&g, SIGKILL.number());
+            }
+        }
+    }
+
+    /// Ends all processes of a container, which gets no more.
+    pub fn close_container(&self, c: &Arc<Container>) {
+        {
+            let _list = self.tasks.lock();
+            c.closed.store(true, Ordering::Relaxed);
+        }
+        self.kill_container(c);
+    }
+
+    /// Waits until none of its processes runs any more, within reason.
+    fn await_end(&self, c: &Arc<Container>) {
+        let deadline = Instant::now() + END_MAX;
         for g in self.members(c) {
-            self.kill_group(&g, SIGKILL.number());
+            let parker: Arc<Parker> = Arc::default();
+            let ticket = g
+                .exit_wait
+                .register(parker.clone() as Arc<dyn Listener>, Events::READABLE);
+            let lives = || {
+                let l = self.tasks.lock();
+                l.process(g.tgid).is_some_and(|p| p.zombie.is_none())
+            };
+            while lives() && Instant::now() < deadline {
+                parker.park(Some(deadline));
+            }
+            g.exit_wait.unregister(ticket);
         }
     }
 
@@ -253,10 +315,9 @@ impl Kernel {
     /// container the sandbox ends, and this process exits.
     pub fn end_container(&self, c: &Arc<Container>, status: i32) {
         let is_root = Arc::ptr_eq(c, &self.root);
-        for g in self.members(c) {
-            if g.tgid != c.first() {
-                self.kill_group(&g, SIGKILL.number());
-            }
+        self.close_container(c);
+        if !is_root {
+            self.await_end(c);
         }
         c.close_console(c.first(), self.drain);
         c.tell(control::EXIT, &(status as u32).to_le_bytes());

@@ -71,6 +71,10 @@ pub trait FileSystem: Any + Send + Sync {
     fn remount(&self, _data: &str) -> Result<()> {
         Ok(())
     }
+    /// How many file systems made of others it is a stack of (`s_stack_depth`).
+    fn stack_depth(&self) -> u32 {
+        0
+    }
     /// The last mount of it went: let go of what would keep it alive.
     fn shut_down(&self) {}
     /// Whether files on it may be executed or opened as devices (proc says no).

@@ -124,6 +124,13 @@ impl Mount {
     pub fn is_locked(&self) -> bool {
         self.flags().contains(MountFlags::LOCKED)
     }
+    /// Whether a mount that is locked to what it covers lies at `root` or below: what it hides must not come to
+    /// light (`has_locked_children`). Under the mount lock.
+    pub(crate) fn has_locked_below(&self, root: &Arc<Dentry>) -> bool {
+        self.children()
+            .iter()
+            .any(|c| c.is_locked() && c.parent().is_some_and(|(_, at)| at.is_below(root)))
+    }
     pub(crate) fn set_flags(&self, f: MountFlags) {
         self.flags.store(f.bits(), Ordering::Relaxed);
     }

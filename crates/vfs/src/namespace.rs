@@ -153,11 +153,7 @@ impl MountNamespace {
         if !self.owns(&from.mnt) && !self.may_show_namespace(&from.dentry) {
             return Err(EINVAL);
         }
-        // What lies below a locked mount must not come to light.
-        let locked = |c: &Arc<Mount>| {
-            c.is_locked() && c.parent().is_some_and(|(_, at)| at.is_below(&from.dentry))
-        };
-        if recursive == Recursive::No && from.mnt.children().iter().any(locked) {
+        if recursive == Recursive::No && from.mnt.has_locked_below(&from.dentry) {
             return Err(EINVAL);
         }
         let m = self.copy_tree(&from.mnt, &from.dentry, recursive, &mut HashMap::new())?;

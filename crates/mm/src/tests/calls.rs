@@ -428,7 +428,7 @@ fn faults_of_an_unknown_kind() {
     // Several threads that faulted at once are served one after the other: the first has mapped it.
     std::thread::scope(|s| {
         for _ in 0..3 {
-            assert_eq!(s.spawn(&fault).join().unwrap(), Ok(()));
+            assert_eq!(s.spawn(fault).join().unwrap(), Ok(()));
         }
     });
     // One that faults again does what is forbidden, unless the mapping went in between.
@@ -477,5 +477,59 @@ fn frames_of_another_clas() {
     a.check();
     b.check();
     drop((a, b, f));
+    assert_eq!(other.stats().allocated, 0);
+}
+
+/// What is mapped of another CLAS stays where it is until nobody can reach it: while the Sentry transfers to it,
+/// and where fork(2) or mremap(2) has copied or moved a mapping that a truncation does not find.
+#[test]
+fn frames_of_another_clas_are_held() {
+    let (a, other) = (app(), Clas::new().unwrap());
+    let f = TestFile::frames(&other, 1);
+    let at = a.map(Va(0), P, RW, MAP_SHARED, Some(f.file())).unwrap();
+    let lose = || {
+        f.truncate(0);
+        let (old, pages) = f.frames.lock().take().unwrap();
+        other.decref(old, pages);
+        old
+    };
+    let mut lost = None;
+    let n = a.mm.with_slices(at, 5, Access::Write, &mut |s| {
+        lost = Some(lose());
+        let new = other.allocate(1, None).unwrap();
+        assert_ne!(Some(new), lost, "somebody else has it already");
+        other.decref(new, 1);
+        s[0].copy_from(b"wrong");
+        Ok(5)
+    });
+    assert_eq!(n, Ok(5));
+    assert_eq!(other.stats().allocated, 0);
+
+    let f = TestFile::frames(&other, 1);
+    let at = a.map(Va(0), P, RW, MAP_SHARED, Some(f.file())).unwrap();
+    a.store(at.0, 1).unwrap();
+    let child = a.mm.fork(a.mm.address_space().clone()).unwrap();
+    let (frame, _) = f.frames.lock().unwrap();
+    assert_eq!(other.exclusive_prefix(frame, 1), 0);
+    other.incref(frame, 1);
+    f.truncate(0);
+    let (frame, pages) = f.frames.lock().take().unwrap();
+    other.decref(frame, pages);
+    assert!(other.is_exclusive(frame, 1), "no mapping is left");
+    other.decref(frame, 1);
+    drop(child);
+
+    // A truncation that looks for a mapping where it no longer is.
+    let f = TestFile::frames(&other, 1);
+    let at = a.map(Va(0), P, RW, MAP_SHARED, Some(f.file())).unwrap();
+    a.store(at.0, 1).unwrap();
+    let moved = a.mm.mremap(at, P, 2 * P, MREMAP_MAYMOVE, Va(0)).unwrap();
+    let (frame, pages) = f.frames.lock().take().unwrap();
+    other.decref(frame, pages);
+    a.mm.invalidate(at, P);
+    if moved != at {
+        assert_eq!(other.stats().allocated, P);
+    }
+    a.mm.munmap(moved, 2 * P).unwrap();
     assert_eq!(other.stats().allocated, 0);
 }

@@ -117,6 +117,9 @@ pub fn prepare(
     let space = or(kernel.platform.new_address_space(), "make an address space")?;
     let mm = mm::Mm::new(container.clas.clone(), space);
     let mut list = kernel.tasks.lock();
+    if container.is_closed() {
+        return Err("the container has ended".into());
+    }
     let pid = or(
         list.new_pid(&container.ns.pid_for_children),
         "number the process",

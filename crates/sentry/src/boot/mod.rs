@@ -20,6 +20,7 @@ use abi::Result;
 use clas::Clas;
 use config::{Config, PlatformKind, control};
 use gofer::client::Client;
+use hostcall::time::Laps;
 use ipc::timer::TimerService;
 use launch::Launch;
 use platform::Platform;
@@ -86,6 +87,7 @@ impl Blocker for Boot {
 
 /// Makes the kernel; gives the first program if it is held.
 fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), Failure> {
+    let mut laps = Laps::start(config.trace.verbosity > 0);
     let platform: Arc<dyn Platform> = match config.platform {
         PlatformKind::Notify => Arc::new(or(
             platform::notify::Notify::new(),
@@ -96,6 +98,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
             "start the ptrace platform",
         )?),
     };
+    laps.lap("platform");
     let clas = or(Clas::new(), "make the memory file")?;
     let (net, host_network) = match config.net {
         config::Net::None => (net::NetNamespace::new(), None),
@@ -107,8 +110,10 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     };
     let total_memory = hostcall::process::total_memory();
     let cpus = hostcall::process::cpu_count();
+    laps.lap("memory");
     // Needs one thread, and the zygote cloned before.
     or((config.seal)(), "close the Sentry's walls")?;
+    laps.lap("walls");
     let strace = config.trace.strace.then(|| {
         Arc::new(Strace::new(
             config.trace.log_fd.unwrap_or(2),
@@ -125,6 +130,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         ),
         "reach the Gofer",
     )?;
+    laps.lap("Gofer");
     let vfs = Vfs::new();
     let kernel = Kernel::new(Parts {
         platform,
@@ -158,6 +164,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         "" => b"(none)".to_vec(),
         d => d.as_bytes().to_vec(),
     };
+    laps.lap("kernel");
     let root = mounts::tree(
         &kernel,
         &kernel.root,
@@ -166,6 +173,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         config.layer,
     )?;
     kernel.root.set_root(root);
+    laps.lap("mounts");
     let first = launch::prepare(
         &kernel,
         &kernel.root,
@@ -173,6 +181,11 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         config.stdio,
         config.preserved,
     )?;
+    laps.lap("first program");
+    if !laps.told().is_empty() {
+        let text = format!("cloister: the Sentry's start: {}\n", laps.told());
+        let _ = hostcall::file::write(config.trace.log_fd.unwrap_or(2), text.as_bytes());
+    }
     if config.held {
         kernel.root.tell(control::READY, &[]);
         return Ok((kernel, Some(first)));

@@ -57,7 +57,7 @@ pub fn serve_joined(kernel: Arc<Kernel>, container: Arc<Container>, held: Launch
     while matches!(server.next(), Ok(Heard::Word)) {}
     // Nobody is left who could learn of its end.
     drop(server.held.take());
-    server.kernel.kill_container(&server.container);
+    server.kernel.close_container(&server.container);
 }
 
 /// What came from a starter.
@@ -218,6 +218,9 @@ fn signal(kernel: &Arc<Kernel>, container: &Arc<Container>, s: Signal, target: u
         0 => container.first(),
         n => n as i32,
     };
+    if target == control::ALL && s == abi::signal::SIGKILL {
+        return kernel.kill_container(container);
+    }
     for g in kernel.members(container) {
         if target != control::ALL && g.tgid != wanted {
             continue;

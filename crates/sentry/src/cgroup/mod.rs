@@ -29,8 +29,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use vfs::userns::{NsId, UserNs};
 
-/// How many groups a sandbox may have.
-const GROUPS_MAX: usize = 4096;
+/// How many groups a tree may have.
+const GROUPS_MAX: u64 = 4096;
 /// No limit.
 pub const NO_LIMIT: i64 = i64::MAX;
 
@@ -41,7 +41,6 @@ pub struct Hierarchy {
     /// Held by everything that changes the tree's shape, moves processes, or freezes.
     change: Mutex<()>,
     next_id: AtomicU64,
-    count: AtomicUsize,
 }
 
 /// A group.
@@ -56,6 +55,8 @@ pub struct Cgroup {
     /// Live processes here and below.
     populated: AtomicUsize,
     freezers: AtomicUsize,
+    /// Groups below it; changed under [`Hierarchy::change`].
+    descendants: AtomicU64,
     pids: Pids,
 }
 
@@ -103,6 +104,7 @@ impl Cgroup {
             }),
             populated: AtomicUsize::new(0),
             freezers: AtomicUsize::new(freezers),
+            descendants: AtomicU64::new(0),
             pids: Pids {
                 current: AtomicI64::new(0),
                 peak: AtomicI64::new(0),
@@ -265,7 +267,6 @@ impl Hierarchy {
             root: Cgroup::new(1, b"", None, 0, 0),
             change: Mutex::new(()),
             next_id: AtomicU64::new(2),
-            count: AtomicUsize::new(1),
         }
     }
     /// The initial cgroup namespace.
@@ -302,7 +303,8 @@ impl Hierarchy {
                 return Err(EAGAIN);
             }
         }
-        if self.count.load(Ordering::Relaxed) >= GROUPS_MAX {
+        let root = parent.upwards().last().unwrap_or(parent);
+        if root.descendants() >= GROUPS_MAX {
             return Err(EAGAIN);
         }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -315,7 +317,9 @@ impl Hierarchy {
             return Err(EEXIST);
         }
         i.children.insert(name.to_vec(), new.clone());
-        self.count.fetch_add(1, Ordering::Relaxed);
+        for c in parent.upwards() {
+            c.descendants.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(new)
     }
     /// `rmdir(2)` in a group.
@@ -332,7 +336,9 @@ impl Hierarchy {
             i.dead = true;
         }
         parent.inner.lock().children.remove(name);
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        for c in parent.upwards() {
+            c.descendants.fetch_sub(1, Ordering::Relaxed);
+        }
         Ok(())
     }
     /// Gives `pids` to the children, or takes it back.
@@ -460,6 +466,16 @@ impl Hierarchy {
     }
 }
 
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // Not by recursion: groups nest as deep as there may be groups.
+        let mut above = self.parent.take();
+        while let Some(mut c) = above.and_then(Arc::into_inner) {
+            above = c.parent.take();
+        }
+    }
+}
+
 impl Default for Hierarchy {
     fn default() -> Self {
         Self::new()
@@ -469,8 +485,14 @@ impl Default for Hierarchy {
 impl Cgroup {
     /// Groups below it.
     fn descendants(&self) -> u64 {
-        let below: Vec<_> = self.inner.lock().children.values().cloned().collect();
-        below.iter().map(|c| 1 + c.descendants()).sum()
+        self.descendants.load(Ordering::Relaxed)
+    }
+    /// Lets a tree go that nobody is in any more: groups hold each other.
+    pub fn dismantle(self: &Arc<Self>) {
+        for c in self.subtree() {
+            let below = std::mem::take(&mut c.inner.lock().children);
+            drop(below);
+        }
     }
 }
 

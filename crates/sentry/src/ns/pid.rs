@@ -260,6 +260,7 @@ impl Kernel {
             .gone
             .register(parker.clone() as Arc<dyn Listener>, Events::IN);
         loop {
+            let mut reaped = Vec::new();
             let members: Vec<_> = {
                 let mut l = self.tasks.lock();
                 let children: Vec<i32> = l
@@ -268,21 +269,23 @@ impl Kernel {
                     .unwrap_or_default();
                 for c in children {
                     if l.process(c).is_some_and(|p| p.zombie.is_some()) {
-                        l.reap(c);
+                        reaped.push(l.reap(c));
                     }
                 }
-                let s = ns.state.lock();
-                if s.ids.len() <= 1 {
+                let mut ids: Vec<i32> = ns.state.lock().ids.values().copied().collect();
+                // An id that is only a group's or a session's is nobody to wait for: process 1 may be in it.
+                ids.retain(|i| {
+                    *i != init.tgid && (l.process(*i).is_some() || l.task(*i).is_some())
+                });
+                if ids.is_empty() {
                     break;
                 }
-                let ids: Vec<i32> = s.ids.values().copied().collect();
-                drop(s);
                 ids.iter()
-                    .filter(|i| **i != init.tgid)
                     .filter_map(|i| l.group(*i))
                     .filter(|g| g.exit_status().is_none())
                     .collect()
             };
+            drop(reaped);
             for g in members {
                 self.kill_group(&g, SIGKILL.number());
             }

@@ -126,7 +126,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     let vfork = has(CLONE_VFORK).then(|| Arc::new(VforkDone::default()));
     let mut list = kernel.tasks.lock();
     // A group that is ending takes no new members (`fatal_signal_pending` in copy_process).
-    if cx.is_killed() {
+    if cx.is_killed() || cx.group.container.is_closed() {
         return Err(abi::errno::ERESTARTNOINTR);
     }
     let pid = list.new_pid(&new.proxy.pid_for_children)?;
@@ -269,9 +269,10 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
 /// Takes a child back that never ran.
 fn abandon(child: &Arc<Task>) {
     let mut l = child.kernel.tasks.lock();
-    if l.remove_task(child) == 0 && child.is_leader() {
-        l.reap(child.tid);
-    }
+    let last = l.remove_task(child) == 0 && child.is_leader();
+    let gone = last.then(|| l.reap(child.tid));
+    drop(l);
+    drop(gone);
 }
 
 /// The child's registers: the parent's, with its own stack, thread pointer and result.

@@ -150,6 +150,11 @@ impl Kernel {
         self.tell_parent_of_exit(tgid);
     }
 
+    fn reap(&self, tgid: i32) {
+        let gone = self.tasks.lock().reap(tgid);
+        drop(gone);
+    }
+
     fn send_pdeath(&self, tgid: i32) {
         let threads = self.tasks.lock().threads(tgid);
         for t in threads {
@@ -169,7 +174,7 @@ impl Kernel {
                 // Started from outside: the starter is who waits for it.
                 let group = p.group.clone();
                 drop(l);
-                self.tasks.lock().reap(tgid);
+                self.reap(tgid);
                 self.end_outsider(&group, status);
                 return;
             };
@@ -190,7 +195,7 @@ impl Kernel {
             (parent, info, (p.exit_signal, quiet), auto)
         };
         if auto {
-            self.tasks.lock().reap(tgid);
+            self.reap(tgid);
         }
         let (number, quiet) = signal;
         if number != 0 && !quiet {

@@ -344,7 +344,8 @@ impl TaskList {
             n => n,
         }
     }
-    /// Removes a zombie.
+    /// Removes a zombie; to be dropped without the list's lock, for all that is left of its container may go with it.
+    #[must_use]
     pub fn reap(&mut self, tgid: i32) -> Option<Process> {
         let p = self.processes.remove(&tgid)?;
         self.leave_group(tgid, p.pgid);
@@ -432,12 +433,12 @@ mod tests {
         assert!(!l.is_orphaned(a, None));
         // The leader is gone, its group and its number stay in use.
         l.reparent(a, init);
-        l.reap(a);
+        drop(l.reap(a));
         assert!(l.group_exists(a));
         assert_eq!(l.new_session(b), Ok(b));
         assert!(!l.group_exists(a));
         assert_eq!(l.new_session(b), Err(EPERM));
-        l.reap(b);
+        drop(l.reap(b));
         assert_eq!((l.groups.len(), l.sessions.len()), (1, 1));
         // Numbers in use are jumped over after a wrap.
         l.last = PID_MAX - 1;

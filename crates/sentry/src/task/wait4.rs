@@ -118,7 +118,9 @@ fn look(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
             };
             if !keep {
                 cx.group.cpu_children.add(change.cpu);
-                l.reap(c);
+                let gone = l.reap(c);
+                drop(l);
+                drop(gone);
             }
             return Ok(Some(change));
         }

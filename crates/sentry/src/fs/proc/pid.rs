@@ -89,7 +89,9 @@ pub fn may_inspect(caller: &Task, other: &Task) -> Result<()> {
     let same = [t.uid, t.euid, t.suid].iter().all(|u| *u == c.fsuid)
         && [t.gid, t.egid, t.sgid].iter().all(|g| *g == c.fsgid);
     let dumpable = other.group.dumpable.load(Ordering::Relaxed) == 1;
-    if same && dumpable || c.has_in(&t.user_ns, Caps::SYS_PTRACE) {
+    // Who has more rights, or has them elsewhere, is not looked into by its user either (`cap_ptrace_access_check`).
+    let no_more = c.user_ns == t.user_ns && c.effective.contains(t.permitted);
+    if same && dumpable && no_more || c.has_in(&t.user_ns, Caps::SYS_PTRACE) {
         Ok(())
     } else {
         Err(EACCES)

@@ -180,7 +180,7 @@ fn strings(cx: &Context, va: Va) -> Result<Vec<Vec<u8>>> {
             return Ok(out);
         }
         let s = mm
-            .read_cstr(Va(p), loader::MAX_ARG_STRLEN as usize)
+            .read_cstr(Va(p), loader::MAX_ARG_STRLEN)
             .map_err(|e| if e == ENAMETOOLONG { E2BIG } else { e })?;
         total += s.len() as u64 + 9;
         if total > limit as u64 {

@@ -36,7 +36,7 @@ fn sched_getaffinity(cx: &mut Context, a: &Args) -> SysResult {
     task_of(cx, a.i32(0))?;
     let m = cpu_mask(cx);
     let len = a.usize(1);
-    if len % 8 != 0 || len < m.len() {
+    if !len.is_multiple_of(8) || len < m.len() {
         return Err(EINVAL);
     }
     cx.mm().copy_out(a.va(2), &m)?;

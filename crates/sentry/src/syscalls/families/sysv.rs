@@ -89,7 +89,7 @@ fn shmget(cx: &mut Context, a: &Args) -> SysResult {
     let (key, size, flags) = (a.i32(0), a.u64(1), a.u32(2));
     let cred = cx.cred();
     let make = |id, perm| {
-        if size < 1 || size > SHMMAX {
+        if !(1..=SHMMAX).contains(&size) {
             return Err(EINVAL);
         }
         if flags & SHM_HUGETLB != 0 {
@@ -110,7 +110,7 @@ fn shmat(cx: &mut Context, a: &Args) -> SysResult {
     let (id, flags) = (a.i32(0), a.u32(2));
     let mut addr = a.u64(1);
     let mut map = MAP_SHARED;
-    if addr % PAGE_SIZE != 0 {
+    if !addr.is_multiple_of(PAGE_SIZE) {
         if flags & SHM_RND == 0 {
             return Err(EINVAL);
         }
@@ -157,7 +157,7 @@ fn shmat(cx: &mut Context, a: &Args) -> SysResult {
 /// `shmdt(addr)`: undoes all that is left of the mapping that began there.
 fn shmdt(cx: &mut Context, a: &Args) -> SysResult {
     let addr = a.u64(0);
-    if addr % PAGE_SIZE != 0 {
+    if !addr.is_multiple_of(PAGE_SIZE) {
         return Err(EINVAL);
     }
     let mm = cx.mm();

@@ -7,9 +7,12 @@ use crate::context::Caller;
 use crate::dentry::Dentry;
 use crate::inode::{FileType, Inode, downcast_arc};
 use abi::Result;
-use abi::errno::{EINVAL, ENOENT};
+use abi::errno::{EINVAL, ENAMETOOLONG, ENOENT};
 use std::collections::HashSet;
 use std::sync::Arc;
+
+/// The longest path that is told.
+const PATH_MAX: usize = 4096;
 
 /// A difference from what lies below.
 pub enum Change {
@@ -36,8 +39,12 @@ struct Frame {
 }
 
 /// Walks the tree whose root was given by [`Overlay::mountable`] and tells each difference with its path,
-/// parents first. What changes meanwhile may be told or not. `EINVAL` for a tree that is no overlay.
-pub fn changes(root: &Arc<Dentry>, tell: &mut dyn FnMut(&[u8], Change) -> Result<()>) -> Result<()> {
+/// parents first. What changes meanwhile may be told or not. `EINVAL` for a tree that is no overlay,
+/// `ENAMETOOLONG` where it is deeper than a path can tell.
+pub fn changes(
+    root: &Arc<Dentry>,
+    tell: &mut dyn FnMut(&[u8], Change) -> Result<()>,
+) -> Result<()> {
     let root: Arc<OvlInode> = downcast_arc(root.inode()?).ok_or(EINVAL)?;
     let fs = root.fs.clone();
     let caller = fs.caller();
@@ -78,10 +85,25 @@ pub fn changes(root: &Arc<Dentry>, tell: &mut dyn FnMut(&[u8], Change) -> Result
             path.push(b'/');
         }
         path.extend_from_slice(&e.name);
+        // Nobody could name it; and as deep as the tree may be, what is kept of it here is bounded.
+        if path.len() >= PATH_MAX {
+            return Err(ENAMETOOLONG);
+        }
         if is_dir {
-            let below = if listed { dir.below_ino(&caller, &e.name) } else { None };
+            let below = if listed {
+                dir.below_ino(&caller, &e.name)
+            } else {
+                None
+            };
             let moved = listed && below != Some(child.ino);
-            enter(&mut stack, child, path, whole || moved, moved && below.is_some(), tell)?;
+            enter(
+                &mut stack,
+                child,
+                path,
+                whole || moved,
+                moved && below.is_some(),
+                tell,
+            )?;
         } else {
             tell_parents(&mut stack, tell)?;
             tell(&path, Change::File(inode))?;
@@ -126,7 +148,10 @@ fn enter(
 }
 
 /// Tells the directories on the way that were not told yet.
-fn tell_parents(stack: &mut [Frame], tell: &mut dyn FnMut(&[u8], Change) -> Result<()>) -> Result<()> {
+fn tell_parents(
+    stack: &mut [Frame],
+    tell: &mut dyn FnMut(&[u8], Change) -> Result<()>,
+) -> Result<()> {
     for f in stack.iter_mut().filter(|f| !f.told) {
         f.told = true;
         if f.path.is_empty() {

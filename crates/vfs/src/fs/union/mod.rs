@@ -23,7 +23,7 @@ use crate::context::{At, Caller, FsContext, PathCx};
 use crate::cred::Credentials;
 use crate::dentry::{Dentry, FileSystem, ReadOnly, StatFs, SuperBlock};
 use crate::file::{File, FileOps, O_PATH};
-use crate::inode::FileType;
+use crate::inode::{FileType, Inode, Want};
 use crate::mount::{Mount, MountFlags, Path};
 use crate::namespace::MountNamespace;
 use crate::vfs::Vfs;
@@ -39,6 +39,9 @@ use wait::{Blocker, Parker};
 
 /// The most layers below (`OVL_MAX_STACK`).
 pub const LAYERS_MAX: usize = 500;
+
+/// How many may lie over each other (`FILESYSTEM_MAX_STACK_DEPTH`): each look-up asks the one below.
+const DEPTH_MAX: u32 = 2;
 
 /// What an overlay is made of.
 pub struct Layers {
@@ -67,6 +70,7 @@ pub struct Union {
     inodes: Mutex<HashMap<(u64, u64), Weak<UnionNode>>>,
     next_temporary: AtomicU64,
     top: Path,
+    depth: u32,
 }
 
 /// Nobody interrupts it.
@@ -109,7 +113,12 @@ impl Union {
             .iter()
             .chain(l.upper.iter().flat_map(|u| [&u.0, &u.1]));
         for d in dirs {
-            if !d.is_dir() {
+            // Layers show what is mounted over (`clone_private_mount`).
+            let _g = vfs.mount_lock.lock();
+            if !d.is_dir()
+                || d.mnt.flags().contains(MountFlags::UNBINDABLE)
+                || d.mnt.has_locked_below(&d.dentry)
+            {
                 return Err(EINVAL);
             }
         }
@@ -129,6 +138,12 @@ impl Union {
             {
                 return Err(EINVAL);
             }
+        }
+        let dirs = l.lowers.iter().chain(l.upper.iter().map(|u| &u.0));
+        let below = dirs.map(|d| d.mnt.sb().fs.stack_depth()).max();
+        let depth = 1 + below.unwrap_or(0);
+        if depth > DEPTH_MAX {
+            return Err(EINVAL);
         }
         let base = l.upper.as_ref().map_or(&l.lowers[0], |u| &u.0);
         let ns = MountNamespace::new(vfs, root_of(&base.dentry), MountFlags::empty(), "overlay");
@@ -158,6 +173,7 @@ impl Union {
             inodes: Mutex::default(),
             next_temporary: AtomicU64::new(0),
             top: here(base),
+            depth,
         };
         let upper = match &l.upper {
             None => None,
@@ -201,6 +217,10 @@ impl Union {
             Some(p.clone()),
             self.cred.clone(),
         ))
+    }
+    /// Whether who mounted may read a layer's file: what is copied, shown or opened is so with its rights.
+    fn may_read(&self, i: &dyn Inode) -> Result<()> {
+        i.permission(&self.caller(), Want::READ)
     }
     fn caller(&self) -> Caller<'_> {
         Caller {
@@ -246,6 +266,9 @@ impl FileSystem for Union {
         s.magic = u64::from(abi::linux::OVERLAYFS_SUPER_MAGIC);
         s.fsid = self.dev;
         Ok(s)
+    }
+    fn stack_depth(&self) -> u32 {
+        self.depth
     }
     fn options(&self) -> String {
         self.options.clone()

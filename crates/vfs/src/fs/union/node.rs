@@ -12,7 +12,7 @@ use crate::inode::{FileType, Inode, InodeExt, NewNode, RenameFlags, SetAttr, dow
 use crate::mount::Path;
 use crate::ops::OpenHow;
 use abi::Result;
-use abi::errno::{EINVAL, EIO, ENODATA, ENOENT, ENOTDIR, ENOTEMPTY, EROFS, EXDEV};
+use abi::errno::{EINVAL, EIO, ENODATA, ENOENT, ENOTDIR, ENOTEMPTY, EOVERFLOW, EROFS, EXDEV};
 use abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashSet;
@@ -138,9 +138,29 @@ impl UnionNode {
         if let Some(p) = self.upper() {
             return Ok(p);
         }
+        // Its directories first. Not by recursion: they nest as deep as the application likes.
+        let mut above = Vec::new();
+        let mut at = self.parent()?;
+        while at.upper().is_none() {
+            let next = at.parent()?;
+            above.push(std::mem::replace(&mut at, next));
+        }
+        for dir in above.iter().rev() {
+            dir.copy_up_here()?;
+        }
+        self.copy_up_here()
+    }
+    fn parent(&self) -> Result<Arc<UnionNode>> {
+        // There are none above the root, which has its place in the upper tree if there is one.
+        self.fs.work.as_ref().ok_or(EROFS)?;
+        let place = self.place.lock();
+        place.as_ref().map(|p| p.0.clone()).ok_or(ENOENT)
+    }
+    /// As [`UnionNode::copy_up`]; its directory is there already.
+    fn copy_up_here(&self) -> Result<Path> {
         let work = self.fs.work.clone().ok_or(EROFS)?;
         let (parent, name) = self.place.lock().clone().ok_or(ENOENT)?;
-        let dir = parent.copy_up()?;
+        let dir = parent.upper().ok_or(ENOENT)?;
         let _c = self.copying.lock();
         if let Some(p) = self.upper() {
             return Ok(p);
@@ -173,6 +193,14 @@ impl UnionNode {
     fn copy(&self, cx: &PathCx<'_>, lower: &Path, at: &At, name: &[u8]) -> Result<()> {
         let from = lower.inode()?;
         let s = from.stat()?;
+        // No files of those who are nobody to who mounted.
+        let ns = &cx.cred().user_ns;
+        if ns.uid_number(s.uid).is_none() || ns.gid_number(s.gid).is_none() {
+            return Err(EOVERFLOW);
+        }
+        if self.kind == FileType::Regular {
+            self.fs.may_read(&**from)?;
+        }
         match self.kind {
             FileType::Directory => {
                 cx.mkdir(at, name, 0o700)?;
@@ -302,8 +330,9 @@ impl UnionNode {
     }
     /// The names of one layer's directory.
     fn names(&self, dir: &Path) -> Result<Vec<Entry>> {
-        let ops = dir
-            .inode()?
+        let inode = dir.inode()?;
+        self.fs.may_read(&**inode)?;
+        let ops = inode
             .clone()
             .open(&self.fs.caller(), crate::file::O_DIRECTORY)?;
         let file = File::new(
@@ -575,7 +604,11 @@ impl Inode for UnionNode {
         } else {
             self.copy_up()?
         };
-        let ops = real.inode()?.clone().open(&self.fs.caller(), flags)?;
+        let inode = real.inode()?;
+        if flags & O_ACCMODE != O_WRONLY {
+            self.fs.may_read(&**inode)?;
+        }
+        let ops = inode.clone().open(&self.fs.caller(), flags)?;
         let cred = self.fs.cred.clone();
         Ok(Arc::new(OpenUnionFile {
             real: File::new(ops, flags, Some(real), cred),
