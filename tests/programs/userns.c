@@ -568,8 +568,36 @@ static void messages(void)
 	}
 }
 
+/* Who went into a namespace of its own does not look into its user's other processes any more. */
+static void looking(void)
+{
+	drop_root();
+	prctl(PR_SET_DUMPABLE, 1);
+	char path[64];
+	sprintf(path, "/proc/%d/environ", getpid());
+	if (!fork()) {
+		Y(open(path, O_RDONLY) >= 0);
+		T(unshare(CLONE_NEWUSER));
+		T(open(path, O_RDONLY));
+		_exit(0);
+	}
+	wait(NULL);
+	int p = fork();
+	if (!p) {
+		unshare(CLONE_NEWUSER);
+		prctl(PR_SET_DUMPABLE, 1);
+		pause();
+	}
+	usleep(50000);
+	/* Its maker is who administers it. */
+	sprintf(path, "/proc/%d/environ", p);
+	Y(open(path, O_RDONLY) >= 0);
+	kill(p, SIGKILL);
+	wait(NULL);
+}
+
 static const struct check list[] = {
 	CHECK(maps), CHECK(parent_maps), CHECK(files), CHECK(elsewhere), CHECK(uts), CHECK(ipc), CHECK(network),
-	CHECK(mounts), CHECK(signals), CHECK(exec_caps), CHECK(refused), CHECK(messages),
+	CHECK(mounts), CHECK(signals), CHECK(exec_caps), CHECK(refused), CHECK(looking), CHECK(messages),
 };
 MAIN(list)

@@ -104,7 +104,7 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
     });
     laps.lap("bundle, state and cgroups");
     let result = grouped
-        .and_then(|()| fork_monitor(rt, c, &dir, &mut record, plan, hooks, own_terminal));
+        .and_then(|()| fork_monitor(rt, c, &dir, &lock, &mut record, plan, hooks, own_terminal));
     let result = result.and_then(|pid| {
         if let Some(f) = &c.pid_file {
             write_pid(f, pid)?;
@@ -146,6 +146,7 @@ fn fork_monitor(
     rt: &Runtime,
     c: &Create,
     dir: &Dir,
+    lock: &Lock,
     record: &mut Record,
     plan: convert::Plan,
     hooks: Hooks,
@@ -171,6 +172,7 @@ fn fork_monitor(
         }
         Side::Child => {
             drop(ours);
+            lock.leave_to_parent();
             let code = monitor(rt, c, dir, record, plan, hooks, own_terminal, theirs);
             process::exit_group(i32::from(code))
         }

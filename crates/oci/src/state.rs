@@ -110,6 +110,14 @@ pub struct Dir {
 #[derive(Debug)]
 pub struct Lock(OwnedFd);
 
+impl Lock {
+    /// In a clone of the process that holds it: closes the copy, so that the lock ends with its holder, also
+    /// where that is killed. To be called once, by a process that never drops the lock.
+    pub fn leave_to_parent(&self) {
+        drop(hostcall::HostFd::from_raw(self.0.as_raw_fd()));
+    }
+}
+
 impl Drop for Lock {
     fn drop(&mut self) {
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
