@@ -238,22 +238,23 @@ impl Cgroups {
     }
 
     /// A clone of this process that begins in the cgroup of version 2, if there is one and the host can do
-    /// that.
-    pub fn clone_process(&self) -> abi::Result<host::Side> {
+    /// that; and whether it is there.
+    pub fn clone_process(&self) -> abi::Result<(host::Side, bool)> {
         let dir = self.v2.as_ref().and_then(|d| std::fs::File::open(d).ok());
-        match dir {
-            Some(d) => host::clone_into(0, Some(d.as_raw_fd())).or_else(|_| host::clone_process(0)),
-            None => host::clone_process(0),
+        if let Some(d) = dir
+            && let Ok(side) = host::clone_into(0, Some(d.as_raw_fd()))
+        {
+            return Ok((side, true));
         }
+        host::clone_process(0).map(|side| (side, false))
     }
 
-    /// Moves this process, which has one thread, and so what it will start, into them.
-    pub fn enter(&self) -> Result<()> {
-        let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let here = own.lines().find_map(|l| l.strip_prefix("0::/"));
+    /// Moves this process, which has one thread, and so what it will start, into them. `in_v2`: it began in
+    /// that of version 2.
+    pub fn enter(&self, in_v2: bool) -> Result<()> {
         for d in self.directories() {
             if self.v2.as_ref() == Some(d) {
-                if here.is_none_or(|h| h.is_empty() || !d.ends_with(h)) {
+                if !in_v2 {
                     write(d, "cgroup.procs", "0")?;
                 }
             } else if write(d, "tasks", "0").is_err() {

@@ -30,6 +30,8 @@ pub struct Start<'a> {
     /// The caller's terminal, already in raw mode, where there is no console socket.
     pub own_terminal: bool,
     pub preserve_fds: u32,
+    /// This process began in its cgroup of version 2.
+    pub in_v2: bool,
     pub streams: Streams,
 }
 
@@ -54,7 +56,7 @@ pub fn run_gofer(side: GoferSide) -> std::result::Result<Infallible, sandbox::Fa
 pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     let mut laps = Laps::start(start.runtime.log.debug);
     let signals = monitor::signals()?;
-    start.record.cgroups.enter()?;
+    start.record.cgroups.enter(start.in_v2)?;
     enter_network(&start.plan.network)?;
     laps.lap("cgroups and network");
     let listener = client::socket()?;

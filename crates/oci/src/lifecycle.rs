@@ -153,7 +153,8 @@ fn fork_monitor(
     own_terminal: bool,
 ) -> Result<i32> {
     let (ours, theirs) = sock::seqpacket_pair().tried("make a channel")?;
-    match record.cgroups.clone_process().tried("start the monitor")? {
+    let (side, in_v2) = record.cgroups.clone_process().tried("start the monitor")?;
+    match side {
         Side::Parent { pid, .. } => {
             drop(theirs);
             record.pid = pid;
@@ -173,7 +174,7 @@ fn fork_monitor(
         Side::Child => {
             drop(ours);
             lock.leave_to_parent();
-            let code = monitor(rt, c, dir, record, plan, hooks, own_terminal, theirs);
+            let code = monitor(rt, c, dir, record, plan, hooks, own_terminal, in_v2, theirs);
             process::exit_group(i32::from(code))
         }
     }
@@ -188,6 +189,7 @@ fn monitor(
     plan: convert::Plan,
     hooks: Hooks,
     own_terminal: bool,
+    in_v2: bool,
     report: HostFd,
 ) -> u8 {
     let mut go = [0; 8];
@@ -205,6 +207,7 @@ fn monitor(
         console_socket: c.console_socket.clone(),
         own_terminal,
         preserve_fds: c.preserve_fds,
+        in_v2,
         streams: c.streams,
     };
     let word = report.duplicate();
