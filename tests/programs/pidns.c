@@ -554,7 +554,10 @@ static void messages(void)
 		c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_CREDENTIALS, c->cmsg_len = CMSG_LEN(sizeof me);
 		memcpy(CMSG_DATA(c), &me, sizeof me);
 		io.iov_len = 2;
-		T(sendmsg(sv[1], &m, 0));
+		/* Told after what the other end has to say of it. */
+		long sent = sendmsg(sv[1], &m, 0);
+		ms(150);
+		T(sent);
 		ms(100);
 		int fd = open("lock", O_RDWR | O_CREAT, 0600);
 		fcntl(fd, F_SETOWN, 1);
@@ -570,7 +573,7 @@ static void messages(void)
 	m.msg_controllen = sizeof ctl;
 	T(recvmsg(sv[0], &m, 0));
 	Y(((struct ucred *)CMSG_DATA(CMSG_FIRSTHDR(&m)))->pid == p);
-	ms(250);
+	ms(600);
 	kill(p, SIGKILL);
 	T(finish(p));
 }
