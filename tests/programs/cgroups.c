@@ -17,13 +17,7 @@ static const char *at(const char *name)
 
 static int set(const char *name, const char *text)
 {
-	int fd = open(at(name), O_WRONLY);
-	if (fd < 0)
-		return -1;
-	int n = write(fd, text, strlen(text)), e = errno;
-	close(fd);
-	errno = e;
-	return n < 0 ? -1 : 0;
+	return write_text(at(name), text);
 }
 
 static int setn(const char *name, long n)

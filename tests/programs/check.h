@@ -127,6 +127,18 @@ __attribute__((unused)) static void drop_root(void)
 		say("drop_root", "failed: %s", strerrorname_np(errno));
 }
 
+/* One write of a text to a file that there is: 0, or -1 with errno. */
+static int write_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+	if (fd < 0)
+		return -1;
+	int n = write(fd, text, strlen(text)), e = errno;
+	close(fd);
+	errno = e;
+	return n < 0 ? -1 : 0;
+}
+
 static int remove_one(const char *p, const struct stat *s, int kind, struct FTW *f)
 {
 	(void)s, (void)kind, (void)f;

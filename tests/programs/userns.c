@@ -15,13 +15,7 @@
 
 static int set(const char *path, const char *text)
 {
-	int fd = open(path, O_WRONLY);
-	if (fd < 0)
-		return -1;
-	int n = write(fd, text, strlen(text)), e = errno;
-	close(fd);
-	errno = e;
-	return n < 0 ? -1 : 0;
+	return write_text(path, text);
 }
 
 static void show(const char *path)

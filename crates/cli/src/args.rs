@@ -7,7 +7,12 @@ use std::path::{Path, PathBuf};
 
 /// Runs programs that you do not trust behind a Linux kernel of their own, in user space.
 #[derive(Parser, Debug)]
-#[command(name = "cloister", version, arg_required_else_help = true, args_override_self = true)]
+#[command(
+    name = "cloister",
+    version,
+    arg_required_else_help = true,
+    args_override_self = true
+)]
 #[command(after_help = "\
 Examples:
   cloister do -- python3 -c 'import os; print(os.uname())'
@@ -32,7 +37,7 @@ pub enum Command {
     ///
     /// The program sees this machine's files as you do, in a sandbox of its own: its writes go to memory
     /// and are gone afterwards, unless you name places with --writable or --volume; it has no network; it
-    /// sees no process but its own. It gets your environment, user, groups, limits, working
+    /// sees no process but its own. /tmp is empty, but for the current directory. It gets your environment, user, groups, limits, working
     /// directory, and the signals that you ignore or block.
     Do(Do),
     #[command(flatten)]

@@ -45,7 +45,11 @@ fn array(items: impl Iterator<Item = String>) -> String {
 /// The processes that have an allow-list, as a table's columns and as JSON's words.
 const COLUMNS: [(Process, &str, &str); 4] = [
     (Process::Sentry, "Sentry", "sentry"),
-    (Process::SentryOnHostNetwork, "+net", "sentry_on_host_network"),
+    (
+        Process::SentryOnHostNetwork,
+        "+net",
+        "sentry_on_host_network",
+    ),
     (Process::Gofer, "Gofer", "gofer"),
     (Process::Broker, "broker", "broker"),
 ];

@@ -71,9 +71,7 @@ pub enum Command {
     /// Creates a container from a bundle; its program waits for `start`
     Create(CreateArgs),
     /// Runs the program of a created container
-    Start {
-        id: String,
-    },
+    Start { id: String },
     /// Creates a container, runs its program, and deletes it afterwards
     Run {
         #[command(flatten)]
@@ -88,9 +86,7 @@ pub enum Command {
     /// Runs one more program in a container
     Exec(Box<ExecArgs>),
     /// Tells a container's state as JSON
-    State {
-        id: String,
-    },
+    State { id: String },
     /// Sends a signal to a container's first program
     Kill {
         /// To every program
@@ -128,13 +124,9 @@ pub enum Command {
         options: Vec<String>,
     },
     /// Holds all programs of a container
-    Pause {
-        id: String,
-    },
+    Pause { id: String },
     /// Lets them go on
-    Resume {
-        id: String,
-    },
+    Resume { id: String },
     /// Tells what a container uses, as JSON
     Events {
         /// Once, and then leave
@@ -148,9 +140,7 @@ pub enum Command {
     /// Sets limits of a running container
     Update(Box<UpdateArgs>),
     /// Waits for a container's end, and exits as its program did
-    Wait {
-        id: String,
-    },
+    Wait { id: String },
     /// Writes what a container changed in its root, as a layer of an image
     ///
     /// The archive has whiteouts for what was removed, so that it can be laid over the image
@@ -256,7 +246,11 @@ pub struct ExecArgs {
     ignore_paused: bool,
     id: String,
     /// The program and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
     command: Vec<String>,
 }
 
@@ -334,7 +328,10 @@ fn update(rt: &Runtime, a: UpdateArgs) -> oci::Result<()> {
 }
 
 fn user(s: &str) -> Result<(u32, Option<u32>), String> {
-    let number = |s: &str| s.parse().map_err(|_| "write numbers, as in 1000 or 1000:1000".to_owned());
+    let number = |s: &str| {
+        s.parse()
+            .map_err(|_| "write numbers, as in 1000 or 1000:1000".to_owned())
+    };
     match s.split_once(':') {
         Some((u, g)) => Ok((number(u)?, Some(number(g)?))),
         None => Ok((number(s)?, None)),
@@ -343,20 +340,51 @@ fn user(s: &str) -> Result<(u32, Option<u32>), String> {
 
 /// Signals by name.
 const SIGNALS: [(&str, i32); 31] = [
-    ("HUP", 1), ("INT", 2), ("QUIT", 3), ("ILL", 4), ("TRAP", 5), ("ABRT", 6), ("BUS", 7),
-    ("FPE", 8), ("KILL", 9), ("USR1", 10), ("SEGV", 11), ("USR2", 12), ("PIPE", 13), ("ALRM", 14),
-    ("TERM", 15), ("STKFLT", 16), ("CHLD", 17), ("CONT", 18), ("STOP", 19), ("TSTP", 20),
-    ("TTIN", 21), ("TTOU", 22), ("URG", 23), ("XCPU", 24), ("XFSZ", 25), ("VTALRM", 26),
-    ("PROF", 27), ("WINCH", 28), ("IO", 29), ("PWR", 30), ("SYS", 31),
+    ("HUP", 1),
+    ("INT", 2),
+    ("QUIT", 3),
+    ("ILL", 4),
+    ("TRAP", 5),
+    ("ABRT", 6),
+    ("BUS", 7),
+    ("FPE", 8),
+    ("KILL", 9),
+    ("USR1", 10),
+    ("SEGV", 11),
+    ("USR2", 12),
+    ("PIPE", 13),
+    ("ALRM", 14),
+    ("TERM", 15),
+    ("STKFLT", 16),
+    ("CHLD", 17),
+    ("CONT", 18),
+    ("STOP", 19),
+    ("TSTP", 20),
+    ("TTIN", 21),
+    ("TTOU", 22),
+    ("URG", 23),
+    ("XCPU", 24),
+    ("XFSZ", 25),
+    ("VTALRM", 26),
+    ("PROF", 27),
+    ("WINCH", 28),
+    ("IO", 29),
+    ("PWR", 30),
+    ("SYS", 31),
 ];
 
 fn signal(s: &str) -> Result<i32, String> {
     if let Ok(n) = s.parse::<i32>() {
-        return (0..=64).contains(&n).then_some(n).ok_or_else(|| "signals are 0 to 64".into());
+        return (0..=64)
+            .contains(&n)
+            .then_some(n)
+            .ok_or_else(|| "signals are 0 to 64".into());
     }
     let upper = s.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
-    if let Some(n) = name.strip_prefix("RTMIN+").and_then(|n| n.parse::<i32>().ok())
+    if let Some(n) = name
+        .strip_prefix("RTMIN+")
+        .and_then(|n| n.parse::<i32>().ok())
         && (0..=30).contains(&n)
     {
         return Ok(34 + n);
@@ -386,9 +414,12 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
             Platform::Ptrace => PlatformKind::Ptrace,
         },
         overlay: args.overlay,
-        strace: args
-            .strace
-            .map(|f| f.split(',').filter(|f| !f.is_empty()).map(str::to_owned).collect()),
+        strace: args.strace.map(|f| {
+            f.split(',')
+                .filter(|f| !f.is_empty())
+                .map(str::to_owned)
+                .collect()
+        }),
         host_network: matches!(args.net, Net::Host),
         debug_drop: args.debug_drop,
     };
@@ -408,7 +439,11 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
             created.warnings.iter().for_each(|w| rt.log.warning(w));
         }
         Command::Start { id } => oci::start(rt, &id)?,
-        Command::Run { create, detach, keep } => return run_container(rt, create.plain(), detach, keep),
+        Command::Run {
+            create,
+            detach,
+            keep,
+        } => return run_container(rt, create.plain(), detach, keep),
         Command::Exec(e) => {
             // As runc: not a status that a program has.
             return exec(rt, *e).or_else(|e| {
@@ -420,10 +455,18 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
         Command::Kill { all, id, signal } => oci::kill(rt, &id, signal, all)?,
         Command::Delete { force, id } => oci::delete(rt, &id, force)?,
         Command::List { format, quiet } => list(rt, &format, quiet)?,
-        Command::Ps { format, id, options: _ } => ps(rt, &format, &id)?,
+        Command::Ps {
+            format,
+            id,
+            options: _,
+        } => ps(rt, &format, &id)?,
         Command::Pause { id } => oci::pause(rt, &id)?,
         Command::Resume { id } => oci::resume(rt, &id)?,
-        Command::Events { stats, interval, id } => events(rt, &id, stats, &interval)?,
+        Command::Events {
+            stats,
+            interval,
+            id,
+        } => events(rt, &id, stats, &interval)?,
         Command::Update(a) => update(rt, *a)?,
         Command::Wait { id } => return oci::wait(rt, &id),
         Command::Spec { bundle, rootless } => {
@@ -468,7 +511,9 @@ fn own_terminal(wanted: bool) -> oci::Result<Option<RawMode>> {
 fn tar(rt: &Runtime, id: &str, file: Option<&Path>) -> oci::Result<()> {
     let Some(path) = file else {
         if term::settings(1).is_ok() {
-            return Err(Failure("an archive is nothing for a terminal: use --file, or a pipe".into()));
+            return Err(Failure(
+                "an archive is nothing for a terminal: use --file, or a pipe".into(),
+            ));
         }
         return oci::tar(rt, id, &std::io::stdout());
     };
@@ -494,7 +539,9 @@ fn run_container(rt: &Runtime, c: Create, detach: bool, keep: bool) -> oci::Resu
     let wants = spec.process.is_some_and(|p| p.terminal) && c.console_socket.is_none();
     let terminal = own_terminal(wants)?;
     let joined = terminal.is_some();
-    oci::run(rt, &c, keep, &|| joined.then(|| term::window(0).ok()).flatten())
+    oci::run(rt, &c, keep, &|| {
+        joined.then(|| term::window(0).ok()).flatten()
+    })
 }
 
 fn exec(rt: &Runtime, e: ExecArgs) -> oci::Result<u8> {
@@ -502,7 +549,8 @@ fn exec(rt: &Runtime, e: ExecArgs) -> oci::Result<u8> {
         Some(file) => {
             let (p, unknown) = spec::read(file)?;
             for w in unknown {
-                rt.log.warning(&format!("process.{w} is not known to this version"));
+                rt.log
+                    .warning(&format!("process.{w} is not known to this version"));
             }
             p
         }
@@ -617,7 +665,11 @@ fn ps(rt: &Runtime, format: &str, id: &str) -> oci::Result<()> {
             });
             table(&["UID", "PID", "PPID", "TTY", "TIME", "CMD"], rows);
         }
-        f => return Err(Failure(format!("{f} is no format: write table, json or json-inside"))),
+        f => {
+            return Err(Failure(format!(
+                "{f} is no format: write table, json or json-inside"
+            )));
+        }
     }
     Ok(())
 }
@@ -641,11 +693,10 @@ fn events(rt: &Runtime, id: &str, once: bool, interval: &str) -> oci::Result<()>
 /// The container that `spec` begins with: a shell as root without special rights.
 fn example(rootless: bool) -> serde_json::Value {
     let caps = ["CAP_AUDIT_WRITE", "CAP_KILL", "CAP_NET_BIND_SERVICE"];
-    let mount = |at: &str, kind: &str, source: &str, options: &[&str]| {
-        json!({"destination": at, "type": kind, "source": source, "options": options})
-    };
+    let mount = |at: &str, kind: &str, source: &str, options: &[&str]| json!({"destination": at, "type": kind, "source": source, "options": options});
     let quiet = ["nosuid", "noexec", "nodev"];
-    let namespaces = ["pid", "network", "ipc", "uts", "mount", "cgroup"].map(|n| json!({"type": n}));
+    let namespaces =
+        ["pid", "network", "ipc", "uts", "mount", "cgroup"].map(|n| json!({"type": n}));
     let mut linux = json!({
         "namespaces": namespaces,
         "maskedPaths": ["/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
@@ -657,7 +708,10 @@ fn example(rootless: bool) -> serde_json::Value {
         let (uid, gid) = hostcall::path::effective_ids();
         linux["uidMappings"] = map(uid);
         linux["gidMappings"] = map(gid);
-        linux["namespaces"].as_array_mut().expect("an array").push(json!({"type": "user"}));
+        linux["namespaces"]
+            .as_array_mut()
+            .expect("an array")
+            .push(json!({"type": "user"}));
     }
     json!({
         "ociVersion": spec::VERSION,

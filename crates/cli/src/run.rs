@@ -31,7 +31,7 @@ pub fn run(args: Do) -> ExitCode {
 
 fn try_run(args: Do) -> Result<ExitCode, String> {
     let init = init_process(&args)?;
-    let (spec_roots, binds) = binds(&args)?;
+    let (spec_roots, binds) = binds(&args, &init.cwd)?;
     let streams = Streams::of_caller();
     let mut descriptors = match streams {
         Streams::Inherited => vec![0, 1, 2],
@@ -175,13 +175,33 @@ fn own_mounts() -> Vec<MountSpec> {
 }
 
 /// The Gofer's roots, of which the first is the host's root directory, and where the others appear.
-fn binds(args: &Do) -> Result<(Vec<RootSpec>, Vec<MountSpec>), String> {
+fn binds(args: &Do, cwd: &[u8]) -> Result<(Vec<RootSpec>, Vec<MountSpec>), String> {
     let mut roots = vec![RootSpec {
         path: c"/".into(),
         access: Access::ReadOnly,
         recursive: true,
     }];
     let mut binds = own_mounts();
+    // Who works beneath /tmp, of which the sandbox has its own, still sees where they are.
+    let here = std::path::Path::new(std::ffi::OsStr::from_bytes(cwd));
+    if here.parent().is_some_and(|p| p.starts_with("/tmp")) && here.is_dir() {
+        let path = real_path(here)?;
+        if let Ok(target) = path.to_str().map(str::to_owned) {
+            binds.push(MountSpec {
+                target,
+                kind: MountKind::Layered { root: 1 },
+                source: "overlay".into(),
+                flags: (libc::MS_NOSUID | libc::MS_NODEV) as u32,
+                data: String::new(),
+                optional: false,
+            });
+            roots.push(RootSpec {
+                path,
+                access: Access::ReadOnly,
+                recursive: true,
+            });
+        }
+    }
     let mut add = |source: &std::path::Path, target: Option<&str>, writable: bool| {
         let path = real_path(source)?;
         let target = match target {

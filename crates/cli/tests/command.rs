@@ -25,7 +25,12 @@ fn text(bytes: &[u8]) -> &str {
 fn waiting() -> Child {
     // The program inherits what is ignored here, such as SIGHUP under nohup(1): begin with the defaults.
     let mut c = Command::new("env")
-        .args(["--default-signal", env!("CARGO_BIN_EXE_cloister"), "do", "--"])
+        .args([
+            "--default-signal",
+            env!("CARGO_BIN_EXE_cloister"),
+            "do",
+            "--",
+        ])
         .args(["sh", "-c", "echo ready; exec sleep 100"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -276,6 +281,30 @@ fn only_named_places_are_written() {
         std::fs::read_to_string(dir.join("open/file")).unwrap(),
         "yes\n"
     );
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// The sandbox has a /tmp of its own, but a caller who works beneath it has not lost their files.
+#[test]
+fn the_current_directory_beneath_tmp_is_there() {
+    let dir = std::path::PathBuf::from(format!("/tmp/cloister-here-{}", std::process::id()));
+    let here = dir.join("work");
+    std::fs::create_dir_all(&here).unwrap();
+    std::fs::write(here.join("given"), "given\n").unwrap();
+    std::fs::write(dir.join("beside"), "").unwrap();
+    let o = cloister(&[
+        "do",
+        "--",
+        "sh",
+        "-c",
+        "pwd; cat given; echo gone > new; cat new; ls ..",
+    ])
+    .current_dir(&here)
+    .output()
+    .unwrap();
+    let seen = format!("{}\ngiven\ngone\nwork\n", here.display());
+    assert_eq!(text(&o.stdout), seen, "{}", text(&o.stderr));
+    assert!(!here.join("new").exists());
     std::fs::remove_dir_all(&dir).unwrap();
 }
 

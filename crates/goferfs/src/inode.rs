@@ -223,10 +223,7 @@ impl GoferInode {
 
     fn new_ids(&self, new: NewNode, kind: u32) -> Result<New> {
         let me = self.fs.client.server();
-        let (uid, gid) = (
-            self.fs.host_uid(new.uid)?,
-            self.fs.host_gid(new.gid)?,
-        );
+        let (uid, gid) = (self.fs.host_uid(new.uid)?, self.fs.host_gid(new.gid)?);
         let same = (uid, gid) == (me.uid, me.gid);
         // Whose files the Gofer's are anyway needs no change of owner.
         let (uid, gid) = if same {

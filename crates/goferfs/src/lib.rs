@@ -67,13 +67,20 @@ const OVERFLOW_ID: u32 = 65534;
 impl IdMaps {
     fn inside(map: &[(u32, u32, u32)], id: u32) -> u32 {
         map.iter()
-            .find_map(|(i, o, n)| id.checked_sub(*o).filter(|d| d < n).map(|d| i.saturating_add(d)))
+            .find_map(|(i, o, n)| {
+                id.checked_sub(*o)
+                    .filter(|d| d < n)
+                    .map(|d| i.saturating_add(d))
+            })
             .unwrap_or(OVERFLOW_ID)
     }
     /// `None`: the container cannot name such an owner.
     fn outside(map: &[(u32, u32, u32)], id: u32) -> Option<u32> {
-        map.iter()
-            .find_map(|(i, o, n)| id.checked_sub(*i).filter(|d| d < n).map(|d| o.saturating_add(d)))
+        map.iter().find_map(|(i, o, n)| {
+            id.checked_sub(*i)
+                .filter(|d| d < n)
+                .map(|d| o.saturating_add(d))
+        })
     }
 }
 

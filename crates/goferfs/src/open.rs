@@ -6,12 +6,11 @@ use abi::{PAGE_SIZE, Result, Va};
 use clas::{Access, Backing, Mappable, MappingObserver};
 use gofer::proto::Entry;
 use hostcall::{HostFd, MemSlice, file as host};
-use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::file::{DataOnly, File, FileOps, O_APPEND, Sink, Source};
-use vfs::fs::emit_dots;
+use vfs::fs::Listing;
 use vfs::{DirEntry, Inode, Stat};
 
 /// An open regular file.
@@ -181,14 +180,14 @@ impl Mappable for HostMappable {
 /// An open directory: it shows the names that were there when it was last read from its start.
 pub struct OpenHostDir {
     inode: Arc<GoferInode>,
-    list: Mutex<Option<Arc<[Entry]>>>,
+    list: Listing<Entry>,
 }
 
 impl OpenHostDir {
     pub(crate) fn new(inode: Arc<GoferInode>) -> OpenHostDir {
         OpenHostDir {
             inode,
-            list: Mutex::default(),
+            list: Listing::default(),
         }
     }
 }
@@ -203,37 +202,14 @@ impl FileOps for OpenHostDir {
         pos: &mut u64,
         emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
-        let start = *pos;
-        if !emit_dots(file, self.inode.attrs()?.ino, pos, emit) {
-            return Ok(());
-        }
-        let old = if start == 0 {
-            None
-        } else {
-            self.list.lock().clone()
-        };
-        let list = match old {
-            Some(l) => l,
-            None => {
-                let l = self.inode.entries()?;
-                *self.list.lock() = Some(l.clone());
-                l
-            }
-        };
-        let from = usize::try_from(*pos - 2).unwrap_or(usize::MAX);
-        for (i, e) in list.iter().enumerate().skip(from) {
-            let next = i as u64 + 3;
-            if !emit(DirEntry {
-                ino: e.ino,
-                next,
-                kind: e.kind,
-                name: &e.name,
-            }) {
-                return Ok(());
-            }
-            *pos = next;
-        }
-        Ok(())
+        self.list.read(
+            file,
+            self.inode.attrs()?.ino,
+            pos,
+            emit,
+            || self.inode.entries(),
+            |e| (e.ino, e.kind, &e.name),
+        )
     }
     fn seekable(&self) -> bool {
         true

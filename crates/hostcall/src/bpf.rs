@@ -175,7 +175,9 @@ fn arguments(process: Process, nr: u32) -> Program {
             ],
         ),
         libc::SYS_prctl => only(0, !0, &[libc::PR_SET_NAME as u32]),
-        libc::SYS_tgkill if matches!(process, Process::Gofer | Process::Broker) => only(0, !0, &[std::process::id()]),
+        libc::SYS_tgkill if matches!(process, Process::Gofer | Process::Broker) => {
+            only(0, !0, &[std::process::id()])
+        }
         _ => {
             p.ret(ALLOW);
         }

@@ -89,7 +89,13 @@ pub fn option(fd: RawFd, level: i32, name: i32, room: usize) -> Result<Vec<u8>> 
 }
 
 /// `sendmsg(2)`: `control` as it lies in memory. `EPIPE` without a signal.
-pub fn send(fd: RawFd, data: &[MemSlice<'_>], to: Option<&[u8]>, control: &[u8], flags: i32) -> Result<usize> {
+pub fn send(
+    fd: RawFd,
+    data: &[MemSlice<'_>],
+    to: Option<&[u8]>,
+    control: &[u8],
+    flags: i32,
+) -> Result<usize> {
     // SAFETY: an all-zero msghdr is valid.
     let mut msg: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
     msg.msg_iov = data.as_ptr().cast_mut().cast();
@@ -163,7 +169,8 @@ impl Edges {
     }
     /// Adds a descriptor, which leaves when its last copy is closed.
     pub fn add(&self, fd: RawFd, token: u64) -> Result<()> {
-        let wanted = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLET;
+        let wanted =
+            libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLET;
         let mut e = libc::epoll_event {
             events: wanted as u32,
             u64: token,
@@ -178,7 +185,10 @@ impl Edges {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; MANY];
         // SAFETY: room for as many events as said.
         let n = unsafe { sys!(EpollWait, self.0.raw(), events.as_mut_ptr(), MANY, -1i64) }?;
-        Ok(events[..n.min(MANY)].iter().map(|e| (e.u64, e.events)).collect())
+        Ok(events[..n.min(MANY)]
+            .iter()
+            .map(|e| (e.u64, e.events))
+            .collect())
     }
 }
 
@@ -229,7 +239,8 @@ pub fn interfaces() -> Result<Vec<InterfaceAddress>> {
         let i = unsafe { &*at };
         at = i.ifa_next;
         // SAFETY: the list's addresses are valid.
-        let (Some(address), mask) = (unsafe { ip(i.ifa_addr) }, unsafe { ip(i.ifa_netmask) }) else {
+        let (Some(address), mask) = (unsafe { ip(i.ifa_addr) }, unsafe { ip(i.ifa_netmask) })
+        else {
             continue;
         };
         // SAFETY: the list's names end with a zero.

@@ -319,12 +319,7 @@ impl Epoll {
         if let Some(&n) = seen.get(&std::ptr::from_ref(self)) {
             return n;
         }
-        let files: Vec<Arc<File>> = self
-            .items
-            .lock()
-            .values()
-            .filter_map(|i| i.file.upgrade())
-            .collect();
+        let files = self.watched();
         let mut n = self.paths_above(&mut HashMap::new());
         for e in files.iter().filter_map(|f| f.ops::<Epoll>()) {
             n = n.max(e.widest_below(seen, keep));
@@ -332,6 +327,12 @@ impl Epoll {
         keep.extend(files);
         seen.insert(std::ptr::from_ref(self), n);
         n
+    }
+
+    /// The files that it watches, as far as they are open.
+    fn watched(&self) -> Vec<Arc<File>> {
+        let items = self.items.lock();
+        items.values().filter_map(|i| i.file.upgrade()).collect()
     }
 
     fn depth_below(
@@ -347,12 +348,7 @@ impl Epoll {
         if let Some(&d) = seen.get(&std::ptr::from_ref(self)) {
             return Ok(d);
         }
-        let files: Vec<Arc<File>> = self
-            .items
-            .lock()
-            .values()
-            .filter_map(|i| i.file.upgrade())
-            .collect();
+        let files = self.watched();
         let mut depth = 0;
         for f in &files {
             if let Some(e) = f.ops::<Epoll>() {

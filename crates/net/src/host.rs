@@ -375,7 +375,7 @@ impl Protocol for HostSocket {
     }
 
     fn poll(&self) -> Events {
-        let mut p = [libc_pollfd(self.fd.raw())];
+        let mut p = [any_readiness(self.fd.raw())];
         match file::poll(&mut p, 0) {
             Ok(_) => widen(Events::from_bits_retain(u32::from(p[0].revents as u16))),
             Err(_) => Events::ERR,
@@ -414,7 +414,8 @@ impl Protocol for HostSocket {
     fn close(&self) {}
 }
 
-fn libc_pollfd(fd: i32) -> file::PollFd {
+/// Asks for all that poll(2) tells.
+fn any_readiness(fd: i32) -> file::PollFd {
     const POLLIN: i16 = 1;
     const POLLPRI: i16 = 2;
     const POLLOUT: i16 = 4;

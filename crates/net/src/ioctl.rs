@@ -78,10 +78,12 @@ pub fn ioctl(
     let end = req[..16].iter().position(|&b| b == 0).unwrap_or(15);
     let i = all.iter().find(|i| i.name.as_bytes() == &req[..end]);
     let i = i.ok_or(ENODEV)?;
-    let first = || i.addresses.iter().find_map(|(ip, prefix)| match ip {
-        IpAddr::V4(a) => Some((*a, *prefix)),
-        IpAddr::V6(_) => None,
-    });
+    let first = || {
+        i.addresses.iter().find_map(|(ip, prefix)| match ip {
+            IpAddr::V4(a) => Some((*a, *prefix)),
+            IpAddr::V6(_) => None,
+        })
+    };
     let first = || first().ok_or(EADDRNOTAVAIL);
     let mut put = |v: &[u8]| {
         req[16..].fill(0);
@@ -96,9 +98,7 @@ pub fn ioctl(
                 up,
             ) {
                 (false, _) => Err(EPERM),
-                (true, up) => {
-                    common.ns.set_up(up).map(|()| 0)
-                }
+                (true, up) => common.ns.set_up(up).map(|()| 0),
             };
         }
         SIOCGIFADDR | SIOCGIFDSTADDR | SIOCGIFBRDADDR | SIOCGIFNETMASK

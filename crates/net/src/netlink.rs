@@ -3,7 +3,7 @@
 use crate::control::{Control, Ucred};
 use crate::host::Interface;
 use crate::msgqueue::{Msg, MsgQueue, take_all};
-use crate::ns::NetNamespace;
+use crate::ns::{LOOPBACKS, NetNamespace};
 use crate::options::{Common, LO_INDEX, SO_ACCEPTCONN};
 use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
 use crate::stream::Take;
@@ -11,7 +11,7 @@ use crate::sys::*;
 use abi::Result;
 use abi::errno::{EINVAL, EMSGSIZE, ENETUNREACH, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno};
 use parking_lot::Mutex;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::{Caps, Credentials, Sink, Source};
@@ -206,11 +206,6 @@ fn octets(ip: IpAddr) -> Vec<u8> {
 fn inet_of(ip: IpAddr) -> u8 {
     (if ip.is_ipv4() { AF_INET } else { AF_INET6 }) as u8
 }
-
-const LOOPBACKS: [(IpAddr, u8); 2] = [
-    (IpAddr::V4(Ipv4Addr::LOCALHOST), 8),
-    (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
-];
 
 fn address(
     req: &Request<'_>,

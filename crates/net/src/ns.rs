@@ -1,14 +1,14 @@
 //! A network namespace: the ports, the abstract names and the addresses of one sandbox or container.
 
 use crate::addr::Endpoint;
-use crate::inflight::InFlightRegistry;
 use crate::host::{HostNetwork, Interface};
+use crate::inflight::InFlightRegistry;
 use crate::options::{Common, LO_INDEX, SO_REUSEADDR, SO_REUSEPORT};
 use crate::tcp::Listener;
 use crate::udp::UdpRx;
 use crate::unix::UnixSock;
 use abi::Result;
-use abi::errno::{EOPNOTSUPP, EADDRINUSE, EADDRNOTAVAIL};
+use abi::errno::{EADDRINUSE, EADDRNOTAVAIL, EOPNOTSUPP};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,6 +18,12 @@ use vfs::userns::UserNs;
 
 /// `net.ipv4.ip_local_port_range`.
 pub const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
+
+/// The loopback interface's addresses, with the lengths of their prefixes.
+pub(crate) const LOOPBACKS: [(IpAddr, u8); 2] = [
+    (IpAddr::V4(Ipv4Addr::LOCALHOST), 8),
+    (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+];
 
 /// See the module.
 pub struct NetNamespace {
@@ -124,10 +130,6 @@ impl NetNamespace {
         }
         const IFF_UP_LOOPBACK_RUNNING: u32 = 0x49;
         const IFF_LOOPBACK: u32 = 8;
-        let loopbacks = [
-            (IpAddr::V4(Ipv4Addr::LOCALHOST), 8),
-            (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
-        ];
         vec![Interface {
             name: "lo".into(),
             index: LO_INDEX,
@@ -137,7 +139,7 @@ impl NetNamespace {
                 IFF_LOOPBACK
             },
             mtu: 65536,
-            addresses: loopbacks
+            addresses: LOOPBACKS
                 .into_iter()
                 .filter(|_| self.has_addresses())
                 .collect(),

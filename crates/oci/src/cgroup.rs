@@ -98,7 +98,11 @@ fn relative(path: &str, id: &str, systemd: bool) -> Result<PathBuf> {
                 "cgroupsPath {path:?} is not slice:prefix:name"
             )));
         };
-        let slice = if slice.is_empty() { "system.slice" } else { slice };
+        let slice = if slice.is_empty() {
+            "system.slice"
+        } else {
+            slice
+        };
         // a-b.slice lies in a.slice.
         let stem = slice.trim_end_matches(".slice");
         let mut dir = PathBuf::new();
@@ -149,11 +153,15 @@ impl Cgroups {
     ) -> Result<Cgroups> {
         let relative = relative(path, id, systemd)?;
         if systemd {
-            warnings.push("--systemd-cgroup: systemd is not asked, the cgroup is made directly".into());
+            warnings
+                .push("--systemd-cgroup: systemd is not asked, the cgroup is made directly".into());
         }
         let h = Hierarchies::of_host();
         let mut c = Cgroups {
-            unified: h.v1.iter().all(|(_, names)| names.iter().any(|n| n.starts_with("name="))),
+            unified: h
+                .v1
+                .iter()
+                .all(|(_, names)| names.iter().any(|n| n.starts_with("name="))),
             ..Cgroups::default()
         };
         for (at, names) in &h.v1 {
@@ -204,7 +212,9 @@ impl Cgroups {
                 return Err(e);
             }
             if wanted == Wanted::Yes {
-                warnings.push(format!("there is no cgroup, limits of resources are not kept: {e}"));
+                warnings.push(format!(
+                    "there is no cgroup, limits of resources are not kept: {e}"
+                ));
             }
             *self = Cgroups::default();
         }
@@ -216,9 +226,13 @@ impl Cgroups {
         for levels in &self.levels {
             let leaf = levels.last();
             for dir in levels {
-                let named = |e: std::io::Error| std::io::Error::new(e.kind(), format!("{}: {e}", dir.display()));
+                let named = |e: std::io::Error| {
+                    std::io::Error::new(e.kind(), format!("{}: {e}", dir.display()))
+                };
                 match std::fs::create_dir(dir) {
-                    Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(named(e)),
+                    Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                        return Err(named(e));
+                    }
                     _ => {}
                 }
                 let Some(parent) = dir.parent() else { continue };
@@ -281,7 +295,9 @@ impl Cgroups {
         }
         if let Some(p) = r.pids.as_ref().and_then(|p| p.limit) {
             let max = if p > 0 {
-                (p.saturating_mul(HOST_THREADS)).saturating_add(OWN_THREADS).to_string()
+                (p.saturating_mul(HOST_THREADS))
+                    .saturating_add(OWN_THREADS)
+                    .to_string()
             } else {
                 "max".into()
             };
@@ -301,7 +317,9 @@ impl Cgroups {
                 let dir = self.v2.as_deref().unwrap_or(Path::new("/"));
                 for (file, value) in u {
                     if file.contains('/') || file.starts_with("cgroup.") {
-                        return Err(Failure(format!("linux.resources.unified: {file:?} may not be set")));
+                        return Err(Failure(format!(
+                            "linux.resources.unified: {file:?} may not be set"
+                        )));
                     }
                     write(dir, file, value)?;
                 }
@@ -344,7 +362,13 @@ impl Cgroups {
         let swap = m.swap.filter(|n| *n != 0);
         let reservation = m.reservation.filter(|n| *n != 0);
         if self.unified {
-            let max = |n: i64| if n < 0 { "max".to_owned() } else { n.to_string() };
+            let max = |n: i64| {
+                if n < 0 {
+                    "max".to_owned()
+                } else {
+                    n.to_string()
+                }
+            };
             if let Some(n) = limit {
                 self.set("memory", "memory.max", &max(n))?;
             }
@@ -399,7 +423,10 @@ impl Cgroups {
 
     fn cpu(&self, c: &Cpu, warnings: &mut Vec<String>) -> Result<()> {
         if c.realtime_runtime.is_some_and(|n| n != 0) || c.realtime_period.is_some_and(|n| n != 0) {
-            warnings.push("linux.resources.cpu.realtimeRuntime has no effect: nothing runs in real time".into());
+            warnings.push(
+                "linux.resources.cpu.realtimeRuntime has no effect: nothing runs in real time"
+                    .into(),
+            );
         }
         let shares = c.shares.filter(|n| *n != 0);
         let period = c.period.filter(|n| *n != 0);
@@ -409,7 +436,9 @@ impl Cgroups {
                 self.set("cpu", "cpu.weight", &weight(n).to_string())?;
             }
             if quota.is_some() || period.is_some() {
-                let quota = quota.filter(|n| *n > 0).map_or("max".into(), |n| n.to_string());
+                let quota = quota
+                    .filter(|n| *n > 0)
+                    .map_or("max".into(), |n| n.to_string());
                 let text = match period {
                     Some(p) => format!("{quota} {p}"),
                     None => quota,
@@ -446,7 +475,8 @@ impl Cgroups {
 
     fn block_io(&self, b: &BlockIo, warnings: &mut Vec<String>) -> Result<()> {
         if b.leaf_weight.is_some_and(|n| n != 0) || !b.weight_device.is_empty() {
-            warnings.push("linux.resources.blockIO.leafWeight and weightDevice have no effect".into());
+            warnings
+                .push("linux.resources.blockIO.leafWeight and weightDevice have no effect".into());
         }
         let controller = if self.unified { "io" } else { "blkio" };
         if let Some(n) = b.weight.filter(|n| *n != 0) {
@@ -465,10 +495,26 @@ impl Cgroups {
             }
         }
         for (rates, v1, v2) in [
-            (&b.throttle_read_bps_device, "blkio.throttle.read_bps_device", "rbps"),
-            (&b.throttle_write_bps_device, "blkio.throttle.write_bps_device", "wbps"),
-            (&b.throttle_read_iops_device, "blkio.throttle.read_iops_device", "riops"),
-            (&b.throttle_write_iops_device, "blkio.throttle.write_iops_device", "wiops"),
+            (
+                &b.throttle_read_bps_device,
+                "blkio.throttle.read_bps_device",
+                "rbps",
+            ),
+            (
+                &b.throttle_write_bps_device,
+                "blkio.throttle.write_bps_device",
+                "wbps",
+            ),
+            (
+                &b.throttle_read_iops_device,
+                "blkio.throttle.read_iops_device",
+                "riops",
+            ),
+            (
+                &b.throttle_write_iops_device,
+                "blkio.throttle.write_iops_device",
+                "wiops",
+            ),
         ] {
             for Throttle { major, minor, rate } in rates {
                 if self.unified {
@@ -503,9 +549,11 @@ impl Cgroups {
         };
         let cpu = if self.unified {
             let text = self.of("cpu").ok().and_then(|d| read(d, "cpu.stat"));
-            let line = text.as_deref().unwrap_or_default().lines().find_map(|l| {
-                l.strip_prefix("usage_usec ")?.parse::<u64>().ok()
-            });
+            let line = text
+                .as_deref()
+                .unwrap_or_default()
+                .lines()
+                .find_map(|l| l.strip_prefix("usage_usec ")?.parse::<u64>().ok());
             line.unwrap_or(0) * 1000
         } else {
             number("cpuacct", "cpuacct.usage", "")
@@ -558,7 +606,12 @@ fn weight(shares: u64) -> u64 {
 fn kill_all(dir: &Path) {
     for line in read(dir, "cgroup.procs").unwrap_or_default().lines() {
         // A process of another pid namespace is shown as 0.
-        if let Some(pid) = line.parse().ok().filter(|p| *p > 0).and_then(rustix::process::Pid::from_raw) {
+        if let Some(pid) = line
+            .parse()
+            .ok()
+            .filter(|p| *p > 0)
+            .and_then(rustix::process::Pid::from_raw)
+        {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }
@@ -577,7 +630,10 @@ fn inherit_cpuset(dir: &Path, parent: &Path) -> std::io::Result<()> {
 
 /// Lets the children of a group of version 2 have its controllers, as many as it may give.
 fn enable_controllers(parent: &Path) {
-    for name in read(parent, "cgroup.controllers").unwrap_or_default().split(' ') {
+    for name in read(parent, "cgroup.controllers")
+        .unwrap_or_default()
+        .split(' ')
+    {
         if matches!(name, "cpu" | "cpuset" | "io" | "memory" | "pids") {
             let _ = write(parent, "cgroup.subtree_control", &format!("+{name}"));
         }

@@ -48,8 +48,14 @@ pub struct Pod {
 
 /// The annotations of container managers that tell what a container is in a pod, and which pod it is.
 const POD_ANNOTATIONS: [(&str, &str); 2] = [
-    ("io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-id"),
-    ("io.kubernetes.cri-o.ContainerType", "io.kubernetes.cri-o.SandboxID"),
+    (
+        "io.kubernetes.cri.container-type",
+        "io.kubernetes.cri.sandbox-id",
+    ),
+    (
+        "io.kubernetes.cri-o.ContainerType",
+        "io.kubernetes.cri-o.SandboxID",
+    ),
 ];
 
 /// The container whose sandbox this one is to join.
@@ -59,7 +65,11 @@ pub fn sandbox_id(spec: &Spec) -> Result<Option<&str>, Failure> {
             None | Some("sandbox") => {}
             Some("container") => {
                 let id = spec.annotations.get(id).map(String::as_str);
-                let missing = || refuse(format!("annotation {kind} is container, but there is no sandbox id"));
+                let missing = || {
+                    refuse(format!(
+                        "annotation {kind} is container, but there is no sandbox id"
+                    ))
+                };
                 return id.map(Some).ok_or_else(missing);
             }
             Some(other) => {
@@ -129,7 +139,12 @@ pub fn plan(
         recursive: true,
     }];
     let network = namespaces(&linux, sandbox.map(|s| s.1), &mut warnings)?;
-    let has_own = |kind| linux.namespaces.iter().any(|n| n.kind == kind && n.path.is_empty());
+    let has_own = |kind| {
+        linux
+            .namespaces
+            .iter()
+            .any(|n| n.kind == kind && n.path.is_empty())
+    };
     let pod = sandbox.map(|(id, _)| Pod {
         sandbox: id.to_owned(),
         own_pids: has_own("pid"),
@@ -148,14 +163,18 @@ pub fn plan(
         ("linux.intelRdt", linux.intel_rdt.is_some()),
     ] {
         if is_set {
-            warnings.push(format!("{word} has no effect: the host's labels and classes do not apply inside"));
+            warnings.push(format!(
+                "{word} has no effect: the host's labels and classes do not apply inside"
+            ));
         }
     }
     let foreign = |p: &serde_json::Value| {
         p["domain"] != "LINUX" || p["flags"].as_array().is_some_and(|f| !f.is_empty())
     };
     if linux.personality.as_ref().is_some_and(foreign) {
-        return Err(refuse("linux.personality: only LINUX without flags is there"));
+        return Err(refuse(
+            "linux.personality: only LINUX without flags is there",
+        ));
     }
     if linux.time_offsets.is_some() {
         return Err(refuse("linux.timeOffsets: there are no time namespaces"));
@@ -165,13 +184,18 @@ pub fn plan(
         p @ ("shared" | "rshared" | "slave" | "rslave") => warnings.push(format!(
             "linux.rootfsPropagation {p} has no effect: mounts inside never reach the host"
         )),
-        p => return Err(refuse(format!("linux.rootfsPropagation: {p:?} is not known"))),
+        p => {
+            return Err(refuse(format!(
+                "linux.rootfsPropagation: {p:?} is not known"
+            )));
+        }
     }
     let uids = id_ranges(&linux.uid_mappings, "uidMappings")?;
     let gids = id_ranges(&linux.gid_mappings, "gidMappings")?;
     if !rustix::process::geteuid().is_root() && uids.iter().chain(&gids).any(|r| r.count > 1) {
         warnings.push(
-            "linux.uidMappings: newuidmap is not used: on the host, all files are this user's".into(),
+            "linux.uidMappings: newuidmap is not used: on the host, all files are this user's"
+                .into(),
         );
     }
     let mut mounts = Vec::new();
@@ -188,7 +212,11 @@ pub fn plan(
     let process = spec.process.clone().unwrap_or_default();
     let terminal = process.terminal.then(|| window(&process));
     let init = self::process(&process, &mut warnings)?;
-    let seccomp = linux.seccomp.as_ref().map(crate::seccomp::compile).transpose()?;
+    let seccomp = linux
+        .seccomp
+        .as_ref()
+        .map(crate::seccomp::compile)
+        .transpose()?;
     Ok(Plan {
         roots,
         container: ContainerSpec {
@@ -236,8 +264,10 @@ impl Plan {
             return Ok(None);
         };
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
-        let f = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)
-            .tried(&format!("make a file for the root's changes in {}", dir.display()))?;
+        let f = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR).tried(&format!(
+            "make a file for the root's changes in {}",
+            dir.display()
+        ))?;
         Ok(Some(f))
     }
 }
@@ -273,7 +303,9 @@ fn c_path(p: &Path) -> Result<CString, Failure> {
 fn check_depth(word: &str, path: &str) -> Result<(), Failure> {
     const DEEPEST: usize = 256;
     if path.split('/').filter(|p| !p.is_empty()).count() > DEEPEST {
-        return Err(refuse(format!("{word}: {path} has more than {DEEPEST} components")));
+        return Err(refuse(format!(
+            "{word}: {path} has more than {DEEPEST} components"
+        )));
     }
     Ok(())
 }
@@ -310,11 +342,16 @@ fn namespaces(
                     "namespace {kind} with path {path}: a sandbox cannot join a namespace of the host"
                 )));
             }
-            (kind, _) => return Err(refuse(format!("namespace {kind}: there is no such thing here"))),
+            (kind, _) => {
+                return Err(refuse(format!(
+                    "namespace {kind}: there is no such thing here"
+                )));
+            }
         }
     }
     if sandbox.is_none() && !linux.namespaces.iter().any(|n| n.kind == "pid") {
-        warnings.push("the host's processes are not shown: the container has pids of its own".into());
+        warnings
+            .push("the host's processes are not shown: the container has pids of its own".into());
     }
     Ok(network)
 }
@@ -336,7 +373,9 @@ fn id_ranges(maps: &[IdMapping], word: &str) -> Result<Vec<IdRange>, Failure> {
     maps.iter()
         .map(|m| {
             if m.size == 0 || !fits(m.container_id, m.size) || !fits(m.host_id, m.size) {
-                return Err(refuse(format!("linux.{word}: a range is empty or too large")));
+                return Err(refuse(format!(
+                    "linux.{word}: a range is empty or too large"
+                )));
             }
             Ok(IdRange {
                 inside: m.container_id,
@@ -393,9 +432,9 @@ fn mount_options(m: &Mount, warnings: &mut Vec<String>) -> Result<MountOptions, 
                 o.bind = Some(true);
                 continue;
             }
-            "private" | "rprivate" | "unbindable" | "runbindable" | "defaults" | "slave" | "rslave"
-            | "nofail" | "silent" | "loud" | "mand" | "nomand" | "iversion" | "noiversion"
-            | "acl" | "noacl" => continue,
+            "private" | "rprivate" | "unbindable" | "runbindable" | "defaults" | "slave"
+            | "rslave" | "nofail" | "silent" | "loud" | "mand" | "nomand" | "iversion"
+            | "noiversion" | "acl" | "noacl" => continue,
             "shared" | "rshared" => {
                 warnings.push(format!(
                     "mount {}: {word} has no effect: mounts inside never reach the host",
@@ -450,7 +489,9 @@ fn mount(
     check_depth("mount", &target)?;
     let o = mount_options(m, warnings)?;
     if !m.uid_mappings.is_empty() || !m.gid_mappings.is_empty() {
-        return Err(refuse(format!("mount {target}: uidMappings are not supported")));
+        return Err(refuse(format!(
+            "mount {target}: uidMappings are not supported"
+        )));
     }
     let kind = m.kind.as_deref().unwrap_or("bind");
     let source = m.source.clone().unwrap_or_else(|| kind.to_owned());
@@ -524,10 +565,18 @@ fn device(d: &spec::Device) -> Result<DeviceNode, Failure> {
         "c" | "u" => libc::S_IFCHR,
         "b" => libc::S_IFBLK,
         "p" => libc::S_IFIFO,
-        k => return Err(refuse(format!("device {}: type {k:?} is none of c, b, u, p", d.path))),
+        k => {
+            return Err(refuse(format!(
+                "device {}: type {k:?} is none of c, b, u, p",
+                d.path
+            )));
+        }
     };
     if !d.path.starts_with('/') {
-        return Err(refuse(format!("device {}: the path is not absolute", d.path)));
+        return Err(refuse(format!(
+            "device {}: the path is not absolute",
+            d.path
+        )));
     }
     let number = |n: i64| {
         u32::try_from(n)
@@ -561,7 +610,10 @@ pub fn process(p: &spec::Process, warnings: &mut Vec<String>) -> Result<ProcessS
         return Err(refuse("process.args is empty"));
     }
     if !p.cwd.starts_with('/') {
-        return Err(refuse(format!("process.cwd {:?} is not an absolute path", p.cwd)));
+        return Err(refuse(format!(
+            "process.cwd {:?} is not an absolute path",
+            p.cwd
+        )));
     }
     check_depth("process.cwd", &p.cwd)?;
     for text in p.args.iter().chain(&p.env).chain([&p.cwd]) {
@@ -585,7 +637,11 @@ pub fn process(p: &spec::Process, warnings: &mut Vec<String>) -> Result<ProcessS
     let mut envp: Vec<Vec<u8>> = p.env.iter().map(|e| e.clone().into_bytes()).collect();
     if !envp.iter().any(|e| e.starts_with(b"HOME=")) {
         // As runc: the image's password file would tell better, but a program that minds sets it.
-        let home: &[u8] = if p.user.uid == 0 { b"HOME=/root" } else { b"HOME=/" };
+        let home: &[u8] = if p.user.uid == 0 {
+            b"HOME=/root"
+        } else {
+            b"HOME=/"
+        };
         envp.push(home.to_vec());
     }
     Ok(ProcessSpec {
@@ -617,8 +673,22 @@ fn groups(gids: &[u32]) -> Vec<u32> {
 
 /// `RLIMIT_*` by number (`include/uapi/asm-generic/resource.h`).
 const RLIMITS: [&str; 16] = [
-    "CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS", "LOCKS",
-    "SIGPENDING", "MSGQUEUE", "NICE", "RTPRIO", "RTTIME",
+    "CPU",
+    "FSIZE",
+    "DATA",
+    "STACK",
+    "CORE",
+    "RSS",
+    "NPROC",
+    "NOFILE",
+    "MEMLOCK",
+    "AS",
+    "LOCKS",
+    "SIGPENDING",
+    "MSGQUEUE",
+    "NICE",
+    "RTPRIO",
+    "RTTIME",
 ];
 
 fn rlimits(asked: &[Rlimit]) -> Result<Vec<(u32, u64, u64)>, Failure> {
@@ -628,7 +698,8 @@ fn rlimits(asked: &[Rlimit]) -> Result<Vec<(u32, u64, u64)>, Failure> {
         let n = RLIMITS
             .iter()
             .position(|l| *l == name)
-            .ok_or_else(|| refuse(format!("rlimit {:?} is not known", r.kind)))? as u32;
+            .ok_or_else(|| refuse(format!("rlimit {:?} is not known", r.kind)))?
+            as u32;
         if all.iter().any(|l| l.0 == n) {
             return Err(refuse(format!("rlimit {} is given twice", r.kind)));
         }
@@ -642,12 +713,47 @@ fn rlimits(asked: &[Rlimit]) -> Result<Vec<(u32, u64, u64)>, Failure> {
 
 /// Capabilities by number (`include/uapi/linux/capability.h`).
 const CAPS: [&str; 41] = [
-    "CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",
-    "SETPCAP", "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW",
-    "IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT",
-    "SYS_ADMIN", "SYS_BOOT", "SYS_NICE", "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD",
-    "LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG",
-    "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF", "CHECKPOINT_RESTORE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "SETGID",
+    "SETUID",
+    "SETPCAP",
+    "LINUX_IMMUTABLE",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_ADMIN",
+    "NET_RAW",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "SYS_MODULE",
+    "SYS_RAWIO",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
+    "SYS_PACCT",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_NICE",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "MKNOD",
+    "LEASE",
+    "AUDIT_WRITE",
+    "AUDIT_CONTROL",
+    "SETFCAP",
+    "MAC_OVERRIDE",
+    "MAC_ADMIN",
+    "SYSLOG",
+    "WAKE_ALARM",
+    "BLOCK_SUSPEND",
+    "AUDIT_READ",
+    "PERFMON",
+    "BPF",
+    "CHECKPOINT_RESTORE",
 ];
 
 /// The number of a capability, by its name with or without `CAP_`.

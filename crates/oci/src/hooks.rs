@@ -35,7 +35,10 @@ pub fn state(record: &Record, status: Status) -> Vec<u8> {
 
 fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
     if !h.path.is_absolute() {
-        return Err(Failure(format!("{} is not an absolute path", h.path.display())));
+        return Err(Failure(format!(
+            "{} is not an absolute path",
+            h.path.display()
+        )));
     }
     let mut c = Command::new(&h.path);
     if let Some((name, args)) = h.args.split_first() {
@@ -65,7 +68,8 @@ fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
             None if deadline.is_some_and(|d| Instant::now() >= d) => {
                 // With what it has started; its number is its group's until it is reaped.
                 if let Some(group) = rustix::process::Pid::from_raw(child.id() as i32) {
-                    let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+                    let _ =
+                        rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
                 }
                 let _ = child.kill();
                 let _ = child.wait();

@@ -86,7 +86,10 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
         terminal::control(s)?;
     }
     let streams = Given::new(&start, slave.as_ref());
-    let log = log_file(&start.runtime.log, start.runtime.strace.is_some() || start.runtime.log.debug);
+    let log = log_file(
+        &start.runtime.log,
+        start.runtime.strace.is_some() || start.runtime.log.debug,
+    );
     let mut descriptors = streams.descriptors.clone();
     descriptors.extend(log.as_ref().map(AsRawFd::as_raw_fd));
     let layer = start.plan.layer_file()?;

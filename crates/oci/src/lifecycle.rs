@@ -59,13 +59,16 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
         .map(|id| running_sandbox(rt, id).map(|pid| (id, pid)))
         .transpose()?;
     let mut plan = convert::plan(&bundle, &spec, overlay, rt.host_network, sandbox)?;
-    let unknown = unknown.into_iter().map(|w| format!("{w} is not known to this version"));
+    let unknown = unknown
+        .into_iter()
+        .map(|w| format!("{w} is not known to this version"));
     plan.warnings.extend(unknown);
     let terminal = spec.process.as_ref().is_some_and(|p| p.terminal);
     match (terminal, &c.console_socket) {
         (true, None) if !own_terminal => {
             return Err(Failure(
-                "process.terminal is set: name a socket for the terminal with --console-socket".into(),
+                "process.terminal is set: name a socket for the terminal with --console-socket"
+                    .into(),
             ));
         }
         (false, Some(_)) => {
@@ -112,7 +115,8 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
         Ok(Created { pid, warnings })
     });
     laps.lap("monitor");
-    rt.log.debug(&format!("the command's start: {}", laps.told()));
+    rt.log
+        .debug(&format!("the command's start: {}", laps.told()));
     if result.is_err() {
         end_monitor(&record);
         clean_up(&dir, &record);
@@ -126,7 +130,9 @@ fn running_sandbox(rt: &Runtime, id: &str) -> Result<i32> {
     let (dir, record) = open(rt, id)?;
     match record.status(&dir) {
         Status::Created | Status::Running => Ok(record.pid),
-        s => Err(Failure(format!("cannot join the sandbox {id}: it is in the {s} state"))),
+        s => Err(Failure(format!(
+            "cannot join the sandbox {id}: it is in the {s} state"
+        ))),
     }
 }
 
@@ -236,7 +242,9 @@ fn open(rt: &Runtime, id: &str) -> Result<(Dir, Record)> {
     let dir = Dir::open(&rt.root, id)?;
     match dir.load()? {
         Some(r) => Ok((dir, r)),
-        None => Err(Failure(format!("container {id:?} was never created as a whole: delete it with --force"))),
+        None => Err(Failure(format!(
+            "container {id:?} was never created as a whole: delete it with --force"
+        ))),
     }
 }
 
@@ -249,7 +257,11 @@ pub fn start(rt: &Runtime, id: &str) -> Result<()> {
         Status::Stopped => {
             return Err(Failure("cannot start a container that has stopped".into()));
         }
-        s => return Err(Failure(format!("cannot start a container in the {s} state"))),
+        s => {
+            return Err(Failure(format!(
+                "cannot start a container in the {s} state"
+            )));
+        }
     }
     for (n, h) in record.start_container.iter().enumerate() {
         let ended = crate::exec::hook(&dir, &record, h);

@@ -42,7 +42,10 @@ impl Log {
 
     fn say(&self, text: &str) {
         // A bundle's words are in it: they neither speak to a terminal nor make lines of their own.
-        let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let plain: String = text
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
         let plain = shortened(&plain);
         // Standard error may be closed: then there is nobody to tell.
         let _ = writeln!(std::io::stderr(), "cloister: {plain}");
@@ -79,7 +82,11 @@ fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
     }
     let begin = text.chars().take(LENGTH / 2);
     let end = text.chars().skip(n - LENGTH / 2);
-    begin.chain(" ... ".chars()).chain(end).collect::<String>().into()
+    begin
+        .chain(" ... ".chars())
+        .chain(end)
+        .collect::<String>()
+        .into()
 }
 
 /// The time as RFC 3339 has it.

@@ -29,7 +29,9 @@ const PASSED: [i32; 10] = [
 
 /// Blocks them, and opens the descriptor that they are read from.
 pub fn signals() -> Result<HostFd> {
-    let set = PASSED.into_iter().fold(SignalSet::default(), SignalSet::with);
+    let set = PASSED
+        .into_iter()
+        .fold(SignalSet::default(), SignalSet::with);
     host::block_signals(set.with(libc::SIGTTOU).with(libc::SIGPIPE)).tried("block signals")?;
     host::signalfd(set).tried("watch signals")
 }
@@ -80,8 +82,9 @@ impl Monitor {
             signals,
             terminal,
             clients: BTreeMap::new(),
-            clients_max: host::rlimit(libc::RLIMIT_NOFILE)
-                .map_or(CLIENTS_MAX, |(soft, _)| (soft as usize).saturating_sub(128).clamp(16, CLIENTS_MAX)),
+            clients_max: host::rlimit(libc::RLIMIT_NOFILE).map_or(CLIENTS_MAX, |(soft, _)| {
+                (soft as usize).saturating_sub(128).clamp(16, CLIENTS_MAX)
+            }),
             pending: BTreeMap::new(),
             processes: BTreeMap::new(),
             next: 1,
@@ -132,8 +135,14 @@ impl Monitor {
             // As a process that has not come to its program: most signals end it.
             if !matches!(
                 signal,
-                0 | libc::SIGCHLD | libc::SIGCONT | libc::SIGURG | libc::SIGWINCH | libc::SIGSTOP
-                    | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
+                0 | libc::SIGCHLD
+                    | libc::SIGCONT
+                    | libc::SIGURG
+                    | libc::SIGWINCH
+                    | libc::SIGSTOP
+                    | libc::SIGTSTP
+                    | libc::SIGTTIN
+                    | libc::SIGTTOU
             ) {
                 self.ended_by.get_or_insert(signal);
             }
@@ -154,7 +163,11 @@ impl Monitor {
             Request::Start => {
                 let text = format!(
                     "cannot start a container that has {}",
-                    if self.phase == Status::Creating { "not been created" } else { "been started" }
+                    if self.phase == Status::Creating {
+                        "not been created"
+                    } else {
+                        "been started"
+                    }
                 );
                 self.reply(id, &Reply::Error(text));
             }

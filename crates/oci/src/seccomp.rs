@@ -9,27 +9,17 @@
 
 use crate::Failure;
 use crate::spec::{Seccomp, SeccompArg};
-use sentry::task::seccomp::bpf::{ARCH, Insn, MAX_INSNS};
+use sentry::task::seccomp::bpf::{
+    AND_K, ARCH, Insn, JA, JEQ_K, JGE_K, JGT_K, LD_ABS, MAX_INSNS, RET_K,
+};
+use sentry::task::seccomp::{ALLOW, ERRNO, KILL_PROCESS, KILL_THREAD, LOG, TRACE, TRAP};
 use std::collections::BTreeMap;
-
-const LD_ABS: u16 = 0x20;
-const AND_K: u16 = 0x54;
-const JA: u16 = 0x05;
-const JEQ: u16 = 0x15;
-const JGT: u16 = 0x25;
-const JGE: u16 = 0x35;
-const RET: u16 = 0x06;
 
 /// Offsets in `struct seccomp_data`.
 const NR: u32 = 0;
 const ARCH_AT: u32 = 4;
 const ARGS: u32 = 16;
 
-const KILL_PROCESS: u32 = 0x8000_0000;
-const ALLOW: u32 = 0x7fff_0000;
-const LOG: u32 = 0x7ffc_0000;
-const TRACE: u32 = 0x7ff0_0000;
-const ERRNO: u32 = 0x0005_0000;
 /// The x32 calls' bit.
 const X32: u32 = 0x4000_0000;
 /// runc writes these as errno where the profile gives none.
@@ -48,22 +38,29 @@ fn insn(code: u16, k: u32, jt: usize, jf: usize) -> Insn {
 
 fn action(name: &str, errno: Option<u32>) -> Result<u32, Failure> {
     if errno.is_some_and(|e| e > 4095) {
-        return Err(Failure("linux.seccomp: errnoRet is larger than 4095".into()));
+        return Err(Failure(
+            "linux.seccomp: errnoRet is larger than 4095".into(),
+        ));
     }
     Ok(match name {
         "SCMP_ACT_ALLOW" => ALLOW,
         "SCMP_ACT_ERRNO" => ERRNO | errno.unwrap_or(EPERM),
-        "SCMP_ACT_KILL" | "SCMP_ACT_KILL_THREAD" => 0,
+        "SCMP_ACT_KILL" | "SCMP_ACT_KILL_THREAD" => KILL_THREAD,
         "SCMP_ACT_KILL_PROCESS" => KILL_PROCESS,
-        "SCMP_ACT_TRAP" => 0x0003_0000,
+        "SCMP_ACT_TRAP" => TRAP,
         "SCMP_ACT_TRACE" => TRACE | errno.unwrap_or(EPERM),
         "SCMP_ACT_LOG" => LOG,
         "SCMP_ACT_NOTIFY" => {
             return Err(Failure(
-                "linux.seccomp: SCMP_ACT_NOTIFY is not supported: there are no seccomp listeners".into(),
+                "linux.seccomp: SCMP_ACT_NOTIFY is not supported: there are no seccomp listeners"
+                    .into(),
             ));
         }
-        _ => return Err(Failure(format!("linux.seccomp: action {name:?} is unknown"))),
+        _ => {
+            return Err(Failure(format!(
+                "linux.seccomp: action {name:?} is unknown"
+            )));
+        }
     })
 }
 
@@ -88,7 +85,10 @@ struct Condition {
 impl Condition {
     fn new(a: &SeccompArg) -> Result<Condition, Failure> {
         if a.index > 5 {
-            return Err(Failure(format!("linux.seccomp: there is no argument {}", a.index)));
+            return Err(Failure(format!(
+                "linux.seccomp: there is no argument {}",
+                a.index
+            )));
         }
         let (test, negated) = match a.op.as_str() {
             "SCMP_CMP_EQ" => (Test::Equal(a.value), false),
@@ -98,7 +98,11 @@ impl Condition {
             "SCMP_CMP_GE" => (Test::GreaterOrEqual(a.value), false),
             "SCMP_CMP_LT" => (Test::GreaterOrEqual(a.value), true),
             "SCMP_CMP_MASKED_EQ" => (Test::Masked(a.value, a.value_two & a.value), false),
-            op => return Err(Failure(format!("linux.seccomp: operator {op:?} is unknown"))),
+            op => {
+                return Err(Failure(format!(
+                    "linux.seccomp: operator {op:?} is unknown"
+                )));
+            }
         };
         Ok(Condition {
             index: a.index,
@@ -120,25 +124,29 @@ impl Condition {
             Test::Equal(v) => {
                 let (hi, lo) = halves(v);
                 out.push(load(low + 4));
-                out.push(insn(JEQ, hi, 0, no + 2));
+                out.push(insn(JEQ_K, hi, 0, no + 2));
                 out.push(load(low));
-                out.push(insn(JEQ, lo, yes, no));
+                out.push(insn(JEQ_K, lo, yes, no));
             }
             Test::Masked(mask, v) => {
                 let ((mh, ml), (hi, lo)) = (halves(mask), halves(v));
                 out.push(load(low + 4));
                 out.push(insn(AND_K, mh, 0, 0));
-                out.push(insn(JEQ, hi, 0, no + 3));
+                out.push(insn(JEQ_K, hi, 0, no + 3));
                 out.push(load(low));
                 out.push(insn(AND_K, ml, 0, 0));
-                out.push(insn(JEQ, lo, yes, no));
+                out.push(insn(JEQ_K, lo, yes, no));
             }
             Test::Greater(v) | Test::GreaterOrEqual(v) => {
                 let (hi, lo) = halves(v);
-                let code = if matches!(self.test, Test::Greater(_)) { JGT } else { JGE };
+                let code = if matches!(self.test, Test::Greater(_)) {
+                    JGT_K
+                } else {
+                    JGE_K
+                };
                 out.push(load(low + 4));
-                out.push(insn(JGT, hi, yes + 3, 0));
-                out.push(insn(JEQ, hi, 0, no + 2));
+                out.push(insn(JGT_K, hi, yes + 3, 0));
+                out.push(insn(JEQ_K, hi, 0, no + 2));
                 out.push(load(low));
                 out.push(insn(code, lo, yes, no));
             }
@@ -165,11 +173,11 @@ impl Leaf {
     fn emit(&self, default: u32) -> Vec<Insn> {
         let mut out = Vec::new();
         match self {
-            Leaf::Always(a) => out.push(insn(RET, *a, 0, 0)),
+            Leaf::Always(a) => out.push(insn(RET_K, *a, 0, 0)),
             Leaf::Rules(rules) => {
                 for r in rules {
                     // From the back: each must know how far the end of the rule is.
-                    let mut rule = vec![insn(RET, r.action, 0, 0)];
+                    let mut rule = vec![insn(RET_K, r.action, 0, 0)];
                     for c in r.all.iter().rev() {
                         let mut code = Vec::new();
                         c.emit(&mut code, rule.len());
@@ -178,7 +186,7 @@ impl Leaf {
                     }
                     out.append(&mut rule);
                 }
-                out.push(insn(RET, default, 0, 0));
+                out.push(insn(RET_K, default, 0, 0));
             }
         }
         out
@@ -197,9 +205,9 @@ fn search(ranges: &[(u32, Vec<Insn>)]) -> Vec<Insn> {
     let (mut below, mut above) = (search(low), search(high));
     let mut out = Vec::with_capacity(below.len() + above.len() + 2);
     if below.len() <= 255 {
-        out.push(insn(JGE, high[0].0, below.len(), 0));
+        out.push(insn(JGE_K, high[0].0, below.len(), 0));
     } else {
-        out.push(insn(JGE, high[0].0, 0, 1));
+        out.push(insn(JGE_K, high[0].0, 0, 1));
         out.push(insn(JA, below.len() as u32, 0, 0));
     }
     out.append(&mut below);
@@ -251,7 +259,11 @@ pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Failure> {
     let mut newest = 0;
     for rule in &p.syscalls {
         let action = action(&rule.action, rule.errno_ret)?;
-        let conditions = rule.args.iter().map(Condition::new).collect::<Result<Vec<_>, _>>()?;
+        let conditions = rule
+            .args
+            .iter()
+            .map(Condition::new)
+            .collect::<Result<Vec<_>, _>>()?;
         let rules = split(conditions, action)?;
         for name in &rule.names {
             let Some(nr) = number(name) else { continue };
@@ -279,7 +291,7 @@ pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Failure> {
             ranges.push((from, code));
         }
     };
-    let otherwise = vec![insn(RET, default, 0, 0)];
+    let otherwise = vec![insn(RET_K, default, 0, 0)];
     let mut next = 0;
     for (nr, leaf) in &calls {
         if *nr > next {
@@ -291,12 +303,12 @@ pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Failure> {
     if next <= newest {
         add(next, otherwise.clone());
     }
-    add(newest + 1, vec![insn(RET, beyond, 0, 0)]);
+    add(newest + 1, vec![insn(RET_K, beyond, 0, 0)]);
     add(X32, otherwise);
     let mut out = vec![
         insn(LD_ABS, ARCH_AT, 0, 0),
-        insn(JEQ, ARCH, 1, 0),
-        insn(RET, KILL_PROCESS, 0, 0),
+        insn(JEQ_K, ARCH, 1, 0),
+        insn(RET_K, KILL_PROCESS, 0, 0),
         insn(LD_ABS, NR, 0, 0),
     ];
     out.append(&mut search(&ranges));
@@ -388,8 +400,14 @@ mod tests {
         for (text, word) in [
             (r#"{"defaultAction":"ALLOW"}"#, "\"ALLOW\""),
             (r#"{"defaultAction":"SCMP_ACT_NOTIFY"}"#, "SCMP_ACT_NOTIFY"),
-            (r#"{"defaultAction":"SCMP_ACT_ALLOW","listenerPath":"/x"}"#, "listenerPath"),
-            (r#"{"defaultAction":"SCMP_ACT_ALLOW","flags":["X"]}"#, "flag X"),
+            (
+                r#"{"defaultAction":"SCMP_ACT_ALLOW","listenerPath":"/x"}"#,
+                "listenerPath",
+            ),
+            (
+                r#"{"defaultAction":"SCMP_ACT_ALLOW","flags":["X"]}"#,
+                "flag X",
+            ),
             (
                 r#"{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"names":["read"],"action":"SCMP_ACT_LOG",
                 "args":[{"index":6,"op":"SCMP_CMP_EQ"}]}]}"#,
@@ -397,7 +415,9 @@ mod tests {
             ),
         ] {
             let (p, _) = crate::spec::parse::<Seccomp>(text.as_bytes()).unwrap();
-            let Err(Failure(why)) = compile(&p) else { panic!("{text} is accepted") };
+            let Err(Failure(why)) = compile(&p) else {
+                panic!("{text} is accepted")
+            };
             assert!(why.contains(word), "{why}");
         }
     }

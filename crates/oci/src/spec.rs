@@ -398,7 +398,9 @@ const MAX: u64 = 16 << 20;
 
 /// Whether it is a descriptor of this process, which may be a pipe: what `-` and a shell's `<(...)` become.
 fn is_stream(path: &Path) -> bool {
-    path == Path::new("/dev/stdin") || path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd")
+    path == Path::new("/dev/stdin")
+        || path.starts_with("/dev/fd")
+        || path.starts_with("/proc/self/fd")
 }
 
 /// Reads JSON from a file; gives the words that it has and this version does not know.
@@ -408,7 +410,9 @@ pub fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<(T, Vec<String>),
         let mut text = Vec::new();
         let read = std::fs::File::open(path).and_then(|f| f.take(MAX + 1).read_to_end(&mut text));
         read.and_then(|n| match n as u64 {
-            n if n > MAX => Err(std::io::Error::other(format!("it is longer than {MAX} bytes"))),
+            n if n > MAX => Err(std::io::Error::other(format!(
+                "it is longer than {MAX} bytes"
+            ))),
             _ => Ok(text),
         })
     } else {
@@ -448,7 +452,11 @@ mod tests {
         assert_eq!(r.block_io.unwrap().throttle_read_iops_device[0].rate, 3);
         assert!(parse::<Spec>(b"{} x").is_err());
         // A list is no object, at the top and below.
-        for list in [&b"[]"[..], br#"{"process":[]}"#, br#"{"linux":{"resources":{"memory":[1]}}}"#] {
+        for list in [
+            &b"[]"[..],
+            br#"{"process":[]}"#,
+            br#"{"linux":{"resources":{"memory":[1]}}}"#,
+        ] {
             assert!(parse::<Spec>(list).is_err());
         }
         let text = serde_json::to_vec(&parse::<Spec>(text).unwrap().0).unwrap();

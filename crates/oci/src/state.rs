@@ -202,7 +202,8 @@ impl Dir {
     /// name since: that is an error.
     pub fn lock(&self) -> Result<Lock> {
         let lock = self.lock_any()?;
-        let same = |a: rustix::fs::Stat, b: rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+        let same =
+            |a: rustix::fs::Stat, b: rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
         match (rustix::fs::fstat(&self.fd), rustix::fs::lstat(&self.path)) {
             (Ok(a), Ok(b)) if same(a, b) => Ok(lock),
             _ => Err(Failure(format!("{} is gone", self.path.display()))),
@@ -312,7 +313,11 @@ impl Record {
         Info {
             oci_version: self.oci_version.clone(),
             id: self.id.clone(),
-            pid: if status == Status::Stopped { 0 } else { self.pid },
+            pid: if status == Status::Stopped {
+                0
+            } else {
+                self.pid
+            },
             status,
             bundle: self.bundle.clone(),
             rootfs: self.rootfs.clone(),
@@ -360,7 +365,9 @@ pub fn all(root: &Path) -> Vec<Dir> {
         .filter_map(|e| e.file_name().into_string().ok())
         .collect();
     ids.sort();
-    ids.iter().filter_map(|id| Dir::open(root, id).ok()).collect()
+    ids.iter()
+        .filter_map(|id| Dir::open(root, id).ok())
+        .collect()
 }
 
 #[cfg(test)]

@@ -26,7 +26,11 @@ pub fn hand_over(socket: &Path, (rows, cols): (u16, u16)) -> Result<OwnedFd> {
         ws_ypixel: 0,
     };
     rustix::termios::tcsetwinsize(&slave, size).tried("set the terminal's size")?;
-    let kind = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC);
+    let kind = (
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+    );
     let s = rustix::net::socket_with(kind.0, kind.1, kind.2, None).tried("make a socket")?;
     let to = SocketAddrUnix::new(socket).tried("name the console socket")?;
     rustix::net::connect(&s, &to)

@@ -4,7 +4,7 @@
 //! ports. Who asks is the Sentry, which may be compromised: only TCP, UDP and ICMP echo sockets are made, and
 //! only such sockets are bound.
 
-use crate::privilege::{self as own, NOBODY, Standing};
+use crate::privilege::{self as own, Standing};
 use crate::spawn::REPORT;
 use crate::{Failure, kernel, step};
 use abi::Result;
@@ -29,7 +29,10 @@ pub fn run(standing: Standing, fds: Vec<HostFd>) -> std::result::Result<Infallib
     step("leave the host's files", own::empty_root())?;
     let keep = match standing {
         Standing::Privileged => {
-            step("become nobody", become_nobody())?;
+            step(
+                "become nobody",
+                own::become_nobody(own::CAP_NET_BIND_SERVICE | own::CAP_SETPCAP),
+            )?;
             own::CAP_NET_BIND_SERVICE
         }
         Standing::Ordinary { .. } => 0,
@@ -37,16 +40,6 @@ pub fn run(standing: Standing, fds: Vec<HostFd>) -> std::result::Result<Infallib
     step("give up its capabilities", own::keep_capabilities(keep))?;
     step("confine itself", own::lock_down(Process::Broker, REPORT))?;
     serve(&channel)
-}
-
-fn become_nobody() -> Result<()> {
-    process::prctl(libc::PR_SET_KEEPCAPS, 1, 0)?;
-    host::set_groups(&[])?;
-    match host::set_ids(NOBODY, NOBODY) {
-        Err(EINVAL) => {}
-        r => r?,
-    }
-    host::set_capabilities(own::CAP_NET_BIND_SERVICE | own::CAP_SETPCAP)
 }
 
 fn serve(channel: &HostFd) -> ! {
@@ -84,7 +77,11 @@ fn answer(request: &[u8], given: Vec<HostFd>) -> Result<Option<HostFd>> {
                 let v = inet::option(fd.raw(), libc::SOL_SOCKET, name, 4)?;
                 v.try_into().map(i32::from_ne_bytes).map_err(|_| EINVAL)
             };
-            check(ask(libc::SO_DOMAIN)?, ask(libc::SO_TYPE)?, ask(libc::SO_PROTOCOL)?)?;
+            check(
+                ask(libc::SO_DOMAIN)?,
+                ask(libc::SO_TYPE)?,
+                ask(libc::SO_PROTOCOL)?,
+            )?;
             inet::bind(fd.raw(), &request[4..]).map(|()| None)
         }
         _ => Err(EINVAL),
@@ -113,7 +110,9 @@ pub fn interfaces() -> Vec<Interface> {
 fn mtu(name: &str) -> u32 {
     const ETHERNET: u32 = 1500;
     let text = std::fs::read_to_string(format!("/sys/class/net/{name}/mtu"));
-    text.ok().and_then(|t| t.trim().parse().ok()).unwrap_or(ETHERNET)
+    text.ok()
+        .and_then(|t| t.trim().parse().ok())
+        .unwrap_or(ETHERNET)
 }
 
 fn check(family: i32, kind: i32, protocol: i32) -> Result<()> {
@@ -122,7 +121,9 @@ fn check(family: i32, kind: i32, protocol: i32) -> Result<()> {
     }
     match (kind, protocol) {
         (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP)
-        | (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP | libc::IPPROTO_ICMP | libc::IPPROTO_ICMPV6) => Ok(()),
+        | (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP | libc::IPPROTO_ICMP | libc::IPPROTO_ICMPV6) => {
+            Ok(())
+        }
         _ => Err(EPROTONOSUPPORT),
     }
 }
@@ -146,13 +147,26 @@ mod tests {
             (libc::AF_INET, tcp, 132),
             (libc::AF_INET, tcp | libc::SOCK_CLOEXEC, 0),
         ] {
-            let r = answer(&request(&[SOCKET as i32, family, kind, protocol]), Vec::new());
+            let r = answer(
+                &request(&[SOCKET as i32, family, kind, protocol]),
+                Vec::new(),
+            );
             assert!(r.is_err(), "{family} {kind} {protocol}");
         }
-        for bad in [&[][..], &[7], &[SOCKET as i32], &[SOCKET as i32, 2, 1], &[BIND as i32, 0, 0, 0]] {
+        for bad in [
+            &[][..],
+            &[7],
+            &[SOCKET as i32],
+            &[SOCKET as i32, 2, 1],
+            &[BIND as i32, 0, 0, 0],
+        ] {
             assert!(answer(&request(bad), Vec::new()).is_err());
         }
-        let made = answer(&request(&[SOCKET as i32, libc::AF_INET, tcp, 0]), Vec::new()).unwrap();
+        let made = answer(
+            &request(&[SOCKET as i32, libc::AF_INET, tcp, 0]),
+            Vec::new(),
+        )
+        .unwrap();
         let mut bind = request(&[BIND as i32]);
         bind.extend([2, 0, 0, 0, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(answer(&bind, vec![made.unwrap()]).map(|_| ()), Ok(()));

@@ -149,7 +149,8 @@ fn tree(root: &RootSpec) -> Result<HostFd> {
         attributes |= MOUNT_ATTR_RDONLY;
     }
     let at = plain(&root.path)?;
-    let made = host::clone_mounts(&at, root.recursive).and_then(|t| host::harden_mounts(&t, attributes).map(|()| t));
+    let made = host::clone_mounts(&at, root.recursive)
+        .and_then(|t| host::harden_mounts(&t, attributes).map(|()| t));
     match made {
         // Linux before 5.12, or a container that does not allow it: the Gofer's own checks stand alone.
         Err(ENOSYS | EPERM) => Ok(at),

@@ -1,10 +1,10 @@
 //! The Sentry's side of the start.
 
-use crate::privilege::{self as own, NOBODY, Standing};
+use crate::privilege::{self as own, Standing};
 use crate::spawn::REPORT;
 use crate::{Confine, Failure, step};
 use abi::Result;
-use abi::errno::{EBUSY, EINVAL};
+use abi::errno::EBUSY;
 use hostcall::table::Process;
 use hostcall::{HostFd, process, start as host};
 
@@ -42,7 +42,10 @@ pub fn prepare(
     match standing {
         Standing::Privileged => {
             step("make its namespaces", own::own_namespaces())?;
-            step("become nobody", become_nobody())?;
+            step(
+                "become nobody",
+                own::become_nobody(own::CAP_SYS_ADMIN | own::CAP_SETPCAP),
+            )?;
         }
         Standing::Ordinary { uid, gid } => {
             map_ids(uid, gid)?;
@@ -73,18 +76,6 @@ fn seal(host_network: bool) -> Result<()> {
         Process::Sentry
     };
     own::lock_down(list, REPORT)
-}
-
-/// Root's way: an unprivileged user, which keeps the capabilities that [`seal`] needs.
-fn become_nobody() -> Result<()> {
-    process::prctl(libc::PR_SET_KEEPCAPS, 1, 0)?;
-    host::set_groups(&[])?;
-    match host::set_ids(NOBODY, NOBODY) {
-        // A user namespace that does not know nobody: the user there is no host's root.
-        Err(EINVAL) => {}
-        r => r?,
-    }
-    host::set_capabilities(own::CAP_SYS_ADMIN | own::CAP_SETPCAP)
 }
 
 /// The user's way: the new user namespace knows this user and group only.

@@ -117,6 +117,43 @@ fn step<T>(what: &str, r: Result<T>) -> std::result::Result<T, Failure> {
     r.map_err(|e| Failure::new(what, e))
 }
 
+/// A started Gofer, and the sockets to it.
+struct Gofer {
+    child: spawn::Child,
+    /// The Sentry's end of the channel.
+    channel: HostFd,
+    /// What it has to say of itself, and the end that it says it on.
+    report: HostFd,
+    reports: HostFd,
+}
+
+fn start_gofer<G>(
+    spec: &Spec,
+    standing: Standing,
+    null: &HostFd,
+    main: G,
+) -> std::result::Result<Gofer, Failure>
+where
+    G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
+{
+    let (channel, gofer_end) = step("make a channel", sock::seqpacket_pair())?;
+    let (report, reports) = step("make a channel", sock::seqpacket_pair())?;
+    let child = spawn::child(
+        spawn::Who::Gofer,
+        standing.gofer_namespaces(),
+        null,
+        // Its report socket comes first, in all processes.
+        &[reports.raw(), gofer_end.raw()],
+        |fds| gofer::prepare(spec, standing, fds).and_then(main),
+    )?;
+    Ok(Gofer {
+        child,
+        channel,
+        report,
+        reports,
+    })
+}
+
 /// Starts both processes. `gofer` and `sentry` are what each of them runs; they return only what made
 /// them fail, to follow on "the Gofer" or "the Sentry".
 pub fn start<G, S>(spec: &Spec, gofer: G, sentry: S) -> std::result::Result<Running, Failure>
@@ -126,22 +163,15 @@ where
 {
     let standing = Standing::of_caller()?;
     let null = spawn::null()?;
-    let (sentry_end, gofer_end) = step("make a channel", sock::seqpacket_pair())?;
-    // Gofer and broker share one: what either says is told.
-    let (report, gofer_report) = step("make a channel", sock::seqpacket_pair())?;
-    let gofer = spawn::child(
-        spawn::Who::Gofer,
-        standing.gofer_namespaces(),
-        &null,
-        // Its report socket comes first, in both processes.
-        &[gofer_report.raw(), gofer_end.raw()],
-        |fds| gofer::prepare(spec, standing, fds).and_then(gofer),
-    )?;
-    drop(gofer_end);
+    let gofer = start_gofer(spec, standing, &null, gofer)?;
     // Made after the Gofer: nobody but the Sentry and the starter has ever held an end of it.
     let (control, sentry_control) = step("make a channel", sock::seqpacket_pair())?;
     // Twice: what runs there may close its own, and can still be reported on.
-    let mut wanted = vec![sentry_control.raw(), sentry_control.raw(), sentry_end.raw()];
+    let mut wanted = vec![
+        sentry_control.raw(),
+        sentry_control.raw(),
+        gofer.channel.raw(),
+    ];
     let broker = if spec.host_network {
         let (ours, theirs) = step("make a channel", sock::seqpacket_pair())?;
         wanted.push(ours.raw());
@@ -149,20 +179,21 @@ where
             spawn::Who::Broker,
             standing.sentry_namespaces(),
             &null,
-            &[gofer_report.raw(), theirs.raw()],
+            // Both report on one: what either says is told.
+            &[gofer.reports.raw(), theirs.raw()],
             |fds| broker::run(standing, fds),
         );
         match made {
             Ok(child) => Some((child, ours)),
             Err(e) => {
-                running::abandon(gofer);
+                running::abandon(gofer.child);
                 return Err(e);
             }
         }
     } else {
         None
     };
-    drop(gofer_report);
+    drop(gofer.reports);
     wanted.extend_from_slice(&spec.descriptors);
     let sentry = spawn::child(
         spawn::Who::Sentry,
@@ -171,12 +202,18 @@ where
         &wanted,
         |fds| kernel::prepare(standing, fds, spec.host_network).and_then(sentry),
     );
-    drop((sentry_control, sentry_end));
+    drop((sentry_control, gofer.channel));
     let broker = broker.map(|(child, _)| child);
     match sentry {
-        Ok(sentry) => Ok(Running::new(control, report, sentry, gofer, broker)),
+        Ok(sentry) => Ok(Running::new(
+            control,
+            gofer.report,
+            sentry,
+            gofer.child,
+            broker,
+        )),
         Err(e) => {
-            running::abandon(gofer);
+            running::abandon(gofer.child);
             if let Some(b) = broker {
                 running::abandon(b);
             }
@@ -204,23 +241,13 @@ where
     G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
     E: From<Failure>,
 {
-    let standing = Standing::of_caller()?;
-    let null = spawn::null()?;
-    let (sentry_end, gofer_end) = step("make a channel", sock::seqpacket_pair())?;
-    let (report, gofer_report) = step("make a channel", sock::seqpacket_pair())?;
-    let gofer = spawn::child(
-        spawn::Who::Gofer,
-        standing.gofer_namespaces(),
-        &null,
-        &[gofer_report.raw(), gofer_end.raw()],
-        |fds| gofer::prepare(spec, standing, fds).and_then(gofer),
-    )?;
-    drop((gofer_end, gofer_report));
+    let gofer = start_gofer(spec, Standing::of_caller()?, &spawn::null()?, gofer)?;
+    drop(gofer.reports);
     let (control, sentry_control) = step("make a channel", sock::seqpacket_pair())?;
     // From here on the Gofer ends with it.
-    let running = Running::joined(control, report, gofer);
+    let running = Running::joined(control, gofer.report, gofer.child);
     hand_over(JoinSide {
-        gofer: sentry_end,
+        gofer: gofer.channel,
         control: sentry_control,
     })?;
     Ok(running)

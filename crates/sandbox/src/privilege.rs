@@ -71,6 +71,18 @@ pub fn own_namespaces() -> Result<()> {
     host::unshare(ALL_BUT_USER)
 }
 
+/// Root's way: an unprivileged user, with the capabilities that the further steps need.
+pub fn become_nobody(needed: u64) -> Result<()> {
+    process::prctl(libc::PR_SET_KEEPCAPS, 1, 0)?;
+    host::set_groups(&[])?;
+    match host::set_ids(NOBODY, NOBODY) {
+        // A user namespace that does not know nobody: the user there is no host's root.
+        Err(EINVAL) => {}
+        r => r?,
+    }
+    host::set_capabilities(needed)
+}
+
 /// Raises the limits that would hit the sandbox's own processes: the application's are kept by the Sentry.
 /// Gives the number of descriptors that are allowed now.
 pub fn raise_limits(standing: Standing) -> u64 {

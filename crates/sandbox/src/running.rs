@@ -99,7 +99,12 @@ impl Running {
 
     /// Tells the Sentry how many tasks there may be inside; 0 for no limit.
     pub fn set_pids_limit(&self, limit: u32) {
-        let _ = control::tell(self.control.raw(), control::PIDS_LIMIT, &limit.to_le_bytes(), &[]);
+        let _ = control::tell(
+            self.control.raw(),
+            control::PIDS_LIMIT,
+            &limit.to_le_bytes(),
+            &[],
+        );
     }
 
     /// Asks the Sentry for something; `number` comes back with the answer.
@@ -237,7 +242,8 @@ impl Seen {
             _ if self.broker.is_some_and(|b| b != 0) => (Who::Broker, self.broker),
             (_, s) => (Who::Sentry, s),
         };
-        let killed = status.is_some_and(|s| libc::WIFSIGNALED(s) && libc::WTERMSIG(s) == libc::SIGKILL);
+        let killed =
+            status.is_some_and(|s| libc::WIFSIGNALED(s) && libc::WTERMSIG(s) == libc::SIGKILL);
         Ending::Broken {
             text: format!("the {who} {}: the sandbox has ended", how(status)),
             exit: if killed { EXIT_KILLED } else { EXIT_BROKEN },

@@ -6,9 +6,7 @@
 
 use abi::errno::{EROFS, EXDEV};
 use hostcall::{HostFd, file, path, process, sock, start as host};
-use sandbox::{
-    Access, Attendant, Ending, GoferSide, RootSpec, Running, SentrySide, Spec, control,
-};
+use sandbox::{Access, Attendant, Ending, GoferSide, RootSpec, Running, SentrySide, Spec, control};
 use std::convert::Infallible;
 use std::ffi::CString;
 use std::io::{BufRead, BufReader};

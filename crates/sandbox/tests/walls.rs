@@ -259,7 +259,11 @@ fn main() {
                 let text = String::from_utf8_lossy(&out.stdout);
                 let want = format!(
                     "the {} made a host call that is not on its list",
-                    if name.starts_with("sentry") { "Sentry" } else { "Gofer" }
+                    if name.starts_with("sentry") {
+                        "Sentry"
+                    } else {
+                        "Gofer"
+                    }
                 );
                 assert!(
                     text.contains(&want),

@@ -80,6 +80,8 @@ pub enum MountKind {
         /// Nobody but this container changes it: what was learnt of it is kept.
         exclusive: bool,
     },
+    /// One of the Gofer's roots, a directory, beneath a layer in memory that takes all changes.
+    Layered { root: u32 },
     /// A file system of this kernel, by its type's name.
     Fs(String),
     /// A device directory with the standard nodes.

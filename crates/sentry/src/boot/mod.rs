@@ -11,7 +11,7 @@ mod launch;
 mod mounts;
 mod serve;
 
-pub use mounts::{Made, MadeBy};
+pub use mounts::MadeBy;
 
 use crate::fs::terminals::Terminals;
 use crate::kernel::{Kernel, Parts};

@@ -106,17 +106,21 @@ pub fn tree(
             "show the host's files",
         )
     };
+    // What is written is gone with the container.
+    let layered = |root: u32, memory: &Arc<Clas>, what: &str| {
+        let lower = attach(root, Sharing::Exclusive)?;
+        let (upper, _) = Tmpfs::new(vfs.new_dev(), memory, tmpfs::Options::default());
+        or(Overlay::over(vfs, &[lower], &upper), what)
+    };
     let (root, layer) = match spec.root.layer {
         Layer::Memory | Layer::File => {
-            let lower = attach(spec.root.root, Sharing::Exclusive)?;
             let memory = match layer_file {
                 Some(f) => or(Clas::on_disk(f), "use the file for the root's changes")?,
                 None => container.clas.clone(),
             };
-            // Gone with the container.
-            let (upper, _) = Tmpfs::new(vfs.new_dev(), &memory, tmpfs::Options::default());
-            let over = or(
-                Overlay::over(vfs, &[lower], &upper),
+            let over = layered(
+                spec.root.root,
+                &memory,
                 "lay a writable layer over the root",
             )?;
             (over.clone(), Some(over))
@@ -148,6 +152,7 @@ pub fn tree(
                 };
                 Ok(attach(*root, sharing)?)
             }
+            MountKind::Layered { root } => Ok(layered(*root, &container.clas, &what)?),
             MountKind::Devices => fs_root(&cx, "devtmpfs", &m.data),
             MountKind::Fs(kind) => fs_root(&cx, kind, &m.data),
         };
@@ -334,17 +339,5 @@ where
 {
     fn mount(&self, vfs: &Arc<vfs::Vfs>, cx: &Caller<'_>, _: &str, _: &str) -> Result<Arc<Dentry>> {
         (self.0)(vfs, cx)
-    }
-}
-
-/// A type of file systems whose root is made by a function.
-pub struct Made<F>(pub F);
-
-impl<F> FsType for Made<F>
-where
-    F: Fn(&Arc<vfs::Vfs>) -> Result<Arc<Dentry>> + Send + Sync,
-{
-    fn mount(&self, vfs: &Arc<vfs::Vfs>, _: &Caller<'_>, _: &str, _: &str) -> Result<Arc<Dentry>> {
-        (self.0)(vfs)
     }
 }

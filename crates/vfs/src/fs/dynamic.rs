@@ -13,7 +13,7 @@
 //! let dentry = DynFs::mountable(&vfs, "proc", PROC_SUPER_MAGIC, Arc::new(root));
 //! ```
 
-use super::tmpfs::emit_dots;
+use super::listing::Listing;
 use crate::context::Caller;
 use crate::dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
 use crate::file::{File, FileOps, Sink, Source};
@@ -372,7 +372,7 @@ impl Inode for DynInode {
         match &self.node {
             DynNode::Dir(_) => Ok(Arc::new(OpenDynDir {
                 inode: self,
-                list: Mutex::default(),
+                list: Listing::default(),
             })),
             DynNode::File(f) => {
                 if let Some(ops) = f.clone().open(cx, flags)? {
@@ -471,7 +471,7 @@ impl FileOps for OpenDynFile {
 
 struct OpenDynDir {
     inode: Arc<DynInode>,
-    list: Mutex<Option<Arc<[DynEntry]>>>,
+    list: Listing<DynEntry>,
 }
 
 impl FileOps for OpenDynDir {
@@ -488,38 +488,14 @@ impl FileOps for OpenDynDir {
         if !dir.alive() {
             return Err(ENOENT);
         }
-        let start = *pos;
-        if !emit_dots(file, self.inode.ino, pos, emit) {
-            return Ok(());
-        }
-        let old = if start == 0 {
-            None
-        } else {
-            self.list.lock().clone()
-        };
-        let list = match old {
-            Some(l) => l,
-            None => {
-                let l: Arc<[DynEntry]> = dir.list(file)?.into();
-                *self.list.lock() = Some(l.clone());
-                l
-            }
-        };
-        let from = usize::try_from(*pos - 2).unwrap_or(usize::MAX);
-        for (i, e) in list.iter().enumerate().skip(from) {
-            let next = i as u64 + 3;
-            let ino = child_ino(self.inode.ino, &e.name);
-            if !emit(DirEntry {
-                ino,
-                next,
-                kind: e.kind.dt(),
-                name: &e.name,
-            }) {
-                return Ok(());
-            }
-            *pos = next;
-        }
-        Ok(())
+        self.list.read(
+            file,
+            self.inode.ino,
+            pos,
+            emit,
+            || Ok(dir.list(file)?.into()),
+            |e| (child_ino(self.inode.ino, &e.name), e.kind.dt(), &e.name),
+        )
     }
     fn seekable(&self) -> bool {
         true

@@ -2,8 +2,9 @@
 
 pub mod dev;
 pub mod dynamic;
+mod listing;
 pub mod overlay;
 pub mod tmpfs;
 pub mod union;
 
-pub use tmpfs::emit_dots;
+pub use listing::Listing;

@@ -340,7 +340,9 @@ fn changes_are_told_parents_first() {
     // A directory that takes the name of one below hides it; one that moves is told whole.
     r.cx().rmdir(&At::Cwd, b"/e").unwrap();
     r.mkdir("/e").unwrap();
-    r.cx().rename(&At::Cwd, b"/a/b", &At::Cwd, b"/moved", 0).unwrap();
+    r.cx()
+        .rename(&At::Cwd, b"/a/b", &At::Cwd, b"/moved", 0)
+        .unwrap();
     let root = r.fs.root().dentry;
     let mut told = Vec::new();
     changes(&root, &mut |path, c| {
@@ -354,7 +356,17 @@ fn changes_are_told_parents_first() {
     })
     .unwrap();
     let want = [
-        "+a", "-a/b", "-a/g", "+e", "=e", "+moved", "+moved/c", "+moved/c/i", "+moved/h", "+new", "+new/x",
+        "+a",
+        "-a/b",
+        "-a/g",
+        "+e",
+        "=e",
+        "+moved",
+        "+moved/c",
+        "+moved/c/i",
+        "+moved/h",
+        "+new",
+        "+new/x",
     ];
     assert_eq!(told, want);
 }

@@ -23,14 +23,15 @@ pub const FLAG_LOG: u64 = 2;
 pub const FLAG_SPEC_ALLOW: u64 = 4;
 pub const FLAG_TSYNC_ESRCH: u64 = 16;
 
-const KILL_PROCESS: u32 = 0x8000_0000;
-const KILL_THREAD: u32 = 0;
-const TRAP: u32 = 0x0003_0000;
-const ERRNO: u32 = 0x0005_0000;
+// `SECCOMP_RET_*`.
+pub const KILL_PROCESS: u32 = 0x8000_0000;
+pub const KILL_THREAD: u32 = 0;
+pub const TRAP: u32 = 0x0003_0000;
+pub const ERRNO: u32 = 0x0005_0000;
 const USER_NOTIF: u32 = 0x7fc0_0000;
-const TRACE: u32 = 0x7ff0_0000;
-const LOG: u32 = 0x7ffc_0000;
-const ALLOW: u32 = 0x7fff_0000;
+pub const TRACE: u32 = 0x7ff0_0000;
+pub const LOG: u32 = 0x7ffc_0000;
+pub const ALLOW: u32 = 0x7fff_0000;
 
 /// What `SECCOMP_GET_ACTION_AVAIL` says. There are no listeners, so nobody could be notified.
 #[must_use]

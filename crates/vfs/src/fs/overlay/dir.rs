@@ -3,12 +3,11 @@
 use super::inode::OvlInode;
 use super::is_whiteout;
 use crate::file::{DataOnly, File, FileOps, O_DIRECTORY, Sink};
-use crate::fs::tmpfs::emit_dots;
+use crate::fs::Listing;
 use crate::inode::{FileType, Inode};
 use crate::{DirEntry, Stat};
 use abi::Result;
 use abi::errno::{EINVAL, EISDIR, ENOTEMPTY};
-use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -99,14 +98,14 @@ impl OvlInode {
 /// An open directory: it shows the names that were there when it was last read from its start.
 pub struct OpenOvlDir {
     inode: Arc<OvlInode>,
-    list: Mutex<Option<Arc<[Entry]>>>,
+    list: Listing<Entry>,
 }
 
 impl OpenOvlDir {
     pub(super) fn new(inode: Arc<OvlInode>) -> OpenOvlDir {
         OpenOvlDir {
             inode,
-            list: Mutex::default(),
+            list: Listing::default(),
         }
     }
 }
@@ -121,37 +120,14 @@ impl FileOps for OpenOvlDir {
         pos: &mut u64,
         emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
-        let start = *pos;
-        if !emit_dots(file, self.inode.ino, pos, emit) {
-            return Ok(());
-        }
-        let old = if start == 0 {
-            None
-        } else {
-            self.list.lock().clone()
-        };
-        let list = match old {
-            Some(l) => l,
-            None => {
-                let l: Arc<[Entry]> = self.inode.entries()?.into();
-                *self.list.lock() = Some(l.clone());
-                l
-            }
-        };
-        let from = usize::try_from(*pos - 2).unwrap_or(usize::MAX);
-        for (i, e) in list.iter().enumerate().skip(from) {
-            let next = i as u64 + 3;
-            if !emit(DirEntry {
-                ino: e.ino,
-                next,
-                kind: e.kind,
-                name: &e.name,
-            }) {
-                return Ok(());
-            }
-            *pos = next;
-        }
-        Ok(())
+        self.list.read(
+            file,
+            self.inode.ino,
+            pos,
+            emit,
+            || Ok(self.inode.entries()?.into()),
+            |e| (e.ino, e.kind, &e.name),
+        )
     }
     fn seekable(&self) -> bool {
         true

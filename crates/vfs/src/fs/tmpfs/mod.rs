@@ -267,4 +267,4 @@ impl FsType for TmpfsType {
     }
 }
 
-pub use open::emit_dots;
+pub(crate) use open::emit_dots;

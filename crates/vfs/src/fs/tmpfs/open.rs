@@ -26,7 +26,7 @@ pub(crate) fn no_atime(file: &File) -> bool {
 }
 
 /// `.` and `..`, with the cookies 0 and 1, for a directory opened by `file`. Gives whether to go on.
-pub fn emit_dots(
+pub(crate) fn emit_dots(
     file: &File,
     ino: u64,
     pos: &mut u64,

@@ -2,13 +2,12 @@
 
 use super::node::{Entry, UnionNode};
 use crate::file::{DataOnly, File, FileOps, IoctlContext, O_RDONLY, Sink, Source};
-use crate::fs::tmpfs::emit_dots;
+use crate::fs::Listing;
 use crate::inode::Inode;
 use crate::{DirEntry, Path, Stat};
 use abi::Result;
 use abi::errno::{EINVAL, EISDIR};
 use clas::Mappable;
-use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use wait::{Events, WaitQueue};
@@ -102,14 +101,14 @@ impl FileOps for OpenUnionFile {
 /// An open directory: it shows the names that there were when it was last read from its start.
 pub struct OpenUnionDir {
     inode: Arc<UnionNode>,
-    list: Mutex<Option<Arc<[Entry]>>>,
+    list: Listing<Entry>,
 }
 
 impl OpenUnionDir {
     pub(super) fn new(inode: Arc<UnionNode>) -> OpenUnionDir {
         OpenUnionDir {
             inode,
-            list: Mutex::default(),
+            list: Listing::default(),
         }
     }
 }
@@ -124,38 +123,14 @@ impl FileOps for OpenUnionDir {
         pos: &mut u64,
         emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
-        let start = *pos;
-        if !emit_dots(file, self.inode.stat()?.ino, pos, emit) {
-            return Ok(());
-        }
-        let old = if start == 0 {
-            None
-        } else {
-            self.list.lock().clone()
-        };
-        let list = match old {
-            Some(l) => l,
-            None => {
-                let l: Arc<[Entry]> = self.inode.entries()?.into();
-                *self.list.lock() = Some(l.clone());
-                l
-            }
-        };
-        let from = usize::try_from(*pos - 2).unwrap_or(usize::MAX);
-        for (i, e) in list.iter().enumerate().skip(from) {
-            let next = i as u64 + 3;
-            let entry = DirEntry {
-                ino: e.ino,
-                next,
-                kind: e.kind,
-                name: &e.name,
-            };
-            if !emit(entry) {
-                return Ok(());
-            }
-            *pos = next;
-        }
-        Ok(())
+        self.list.read(
+            file,
+            self.inode.stat()?.ino,
+            pos,
+            emit,
+            || Ok(self.inode.entries()?.into()),
+            |e| (e.ino, e.kind, &e.name),
+        )
     }
     fn seekable(&self) -> bool {
         true
