@@ -9,23 +9,33 @@
 //! in steps of 1 GiB, each mapped into a range of the Sentry that was reserved once; what is mapped there
 //! never moves and never shrinks, which is what makes [`MemSlice`]s of it sound.
 //!
+//! A free frame reads as zeros. Most free frames are holes of the file; small runs that were just in use are
+//! overwritten and stay in memory for the next to come (`kept`).
+//!
 //! Lock order: `Clas::inner` and the lock of a [`MappingRegistry`] are leaves; nothing is called with them
 //! held. Before them come an `Mm`'s lock and then a file's own lock (see the `mm` crate).
 
+mod copies;
 mod free;
+mod huge;
+mod kept;
 mod refs;
 mod registry;
 
 use abi::errno::ENOMEM;
 use abi::{PAGE_SIZE, Result, Va};
 use free::FreeRuns;
-use hostcall::mem::{Mapping, memfd, punch_hole};
+use hostcall::mem::{Mapping, data_end, has_data, memfd, punch_hole};
 use hostcall::{HostFd, MemSlice, RawFd};
+use kept::Kept;
 use parking_lot::Mutex;
-use refs::RefCounts;
+use refs::{Freed, RefCounts};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub use copies::Beside;
+pub use huge::LEN as HUGE;
 pub use registry::MappingRegistry;
 
 /// A container-level address: a byte offset in the memory file.
@@ -55,14 +65,19 @@ pub struct Clas {
     file: HostFd,
     /// The file lies on a disk, which can be full: frames have their blocks from the start.
     on_disk: bool,
-    /// The whole reservation; its first `mapped` bytes are the file's.
+    /// The whole reservation; from `skew` on, which is what makes addresses and frames congruent modulo a huge
+    /// page, the first `mapped` bytes are the file's.
     mapping: Mapping,
+    skew: usize,
     mapped: AtomicU64,
+    huge: huge::Patience,
     inner: Mutex<Inner>,
 }
 
 struct Inner {
     free: FreeRuns,
+    /// Of `free`, what stays in memory.
+    kept: Kept,
     refs: RefCounts,
     /// Frames with a reference.
     used: u64,
@@ -113,13 +128,18 @@ impl Clas {
                 break;
             }
         }
+        let mapping = mapping?;
+        let skew = mapping.slice().as_ptr().addr().wrapping_neg() % huge::LEN as usize;
         Ok(Arc::new(Clas {
             file,
             on_disk,
-            mapping: mapping?,
+            mapping,
+            skew,
             mapped: AtomicU64::new(0),
+            huge: huge::Patience::default(),
             inner: Mutex::new(Inner {
                 free: FreeRuns::default(),
+                kept: Kept::default(),
                 refs: RefCounts::default(),
                 used: 0,
                 peak: 0,
@@ -180,7 +200,7 @@ impl Clas {
         })
     }
 
-    fn allocate_with(&self, pages: u64, place: impl Fn(&mut Inner) -> Option<u64>) -> Result<Cla> {
+    fn allocate_with(&self, pages: u64, mut place: impl FnMut(&mut Inner) -> Option<u64>) -> Result<Cla> {
         assert!(pages > 0, "an allocation of no frames");
         let mut inner = self.inner.lock();
         match inner.used.checked_add(pages) {
@@ -195,6 +215,7 @@ impl Clas {
             }
         };
         inner.free.take(start, start + pages);
+        inner.kept.remove(start, start + pages);
         inner.refs.insert(start, start + pages);
         inner.used += pages;
         inner.peak = inner.peak.max(inner.used);
@@ -212,7 +233,7 @@ impl Clas {
     /// Adds at least `pages` frames at the file's end.
     fn grow(&self, inner: &mut Inner, pages: u64) -> Result<()> {
         let old = self.mapped.load(Ordering::Relaxed);
-        let room = self.mapping.len() as u64 - old;
+        let room = (self.mapping.len() - self.skew) as u64 - old;
         let need = pages
             .checked_mul(PAGE_SIZE)
             .filter(|n| *n <= room)
@@ -222,7 +243,7 @@ impl Clas {
         // SAFETY: slices are given for what lies below `mapped` only, so none exists of this part.
         unsafe {
             self.mapping
-                .map_over(old as usize, self.file.raw(), old, len as usize)
+                .map_over(self.skew + old as usize, self.file.raw(), old, len as usize)
         }?;
         self.mapped.store(old + len, Ordering::Release);
         inner.free.insert(old / PAGE_SIZE, (old + len) / PAGE_SIZE);
@@ -260,19 +281,62 @@ impl Clas {
             return;
         }
         // Without the lock: until they are in the free runs, nobody else knows these frames.
-        for &(start, end) in &freed {
-            let (at, len) = (start * PAGE_SIZE, (end - start) * PAGE_SIZE);
-            // A frame that is reused must read as zeros. The host frees memory even under pressure, so
-            // this fails only by a signal; then the zeros are written.
-            if punch_hole(self.file.raw(), at, len).is_err() {
-                self.slice(Cla(at), len as usize).zero();
-            }
-        }
+        let kept: SmallVec<[bool; 4]> = freed.iter().map(|r| self.clear(r.0, r.1)).collect();
+        let mut excess = Freed::new();
         let mut inner = self.inner.lock();
-        for &(start, end) in &freed {
+        for (&(start, end), kept) in freed.iter().zip(kept) {
             inner.used -= end - start;
             inner.free.insert(start, end);
+            if kept {
+                inner.kept.insert(start, end);
+            }
         }
+        while let Some((start, end)) = inner.kept.excess() {
+            inner.free.take(start, end);
+            excess.push((start, end));
+        }
+        drop(inner);
+        for &(start, end) in &excess {
+            self.give_back(start, end);
+        }
+        if !excess.is_empty() {
+            let mut inner = self.inner.lock();
+            for (start, end) in excess {
+                inner.free.insert(start, end);
+            }
+        }
+    }
+
+    /// Makes frames that nobody has any more read as zeros; whether they stay in memory.
+    fn clear(&self, start: u64, end: u64) -> bool {
+        let (at, to) = (start * PAGE_SIZE, end * PAGE_SIZE);
+        if !self.on_disk {
+            if !has_data(self.file.raw(), at, to) {
+                return false;
+            }
+            if end - start <= kept::RUN && data_end(self.file.raw(), at) >= to {
+                self.slice(Cla(at), (to - at) as usize).zero();
+                return true;
+            }
+        }
+        self.give_back(start, end);
+        false
+    }
+
+    /// Gives the memory of frames that nobody has back to the host.
+    fn give_back(&self, start: u64, end: u64) {
+        let (at, len) = (start * PAGE_SIZE, (end - start) * PAGE_SIZE);
+        // A frame that is reused must read as zeros. The host frees memory even under pressure, so this fails
+        // only by a signal; then the zeros are written.
+        if punch_hole(self.file.raw(), at, len).is_err() {
+            self.slice(Cla(at), len as usize).zero();
+        }
+    }
+
+    /// Whether some byte of `pages` frames may differ from zero.
+    #[must_use]
+    pub fn was_written(&self, at: Cla, pages: u64) -> bool {
+        self.on_disk || has_data(self.file.raw(), at.0, at.0 + pages * PAGE_SIZE)
     }
 
     /// Gives the memory of `pages` frames back while they stay allocated: they read as zeros afterwards.
@@ -325,7 +389,7 @@ impl Clas {
             end.is_some_and(|e| e <= self.mapped.load(Ordering::Acquire)),
             "a frame outside of the memory file"
         );
-        self.mapping.slice().sub(at.0 as usize, len)
+        self.mapping.slice().sub(self.skew + at.0 as usize, len)
     }
 
     /// Changes the limit, in bytes. What is allocated above it stays.

@@ -17,6 +17,78 @@ fn frames_read_as_zeros_when_reused() {
 }
 
 #[test]
+fn small_runs_stay_in_memory_and_read_as_zeros() {
+    let c = Clas::new().unwrap();
+    let page = [7u8; 4096];
+    let resident = |at: Cla, pages: usize| {
+        let mut r = vec![0u8; pages];
+        c.residency(at, &mut r);
+        r.iter().filter(|b| **b & 1 != 0).count()
+    };
+    let fill = |at: Cla, pages: u64| (0..pages).for_each(|i| assert_eq!(c.slice(at.add(i * P), 4096).copy_from(&page), 4096));
+    let zero = |at: Cla, pages: u64| {
+        let mut buf = vec![1u8; (pages * P) as usize];
+        c.slice(at, buf.len()).copy_to(&mut buf);
+        assert!(buf.iter().all(|b| *b == 0));
+    };
+    let a = c.allocate(16, None).unwrap();
+    assert!(!c.was_written(a, 16));
+    fill(a, 16);
+    assert!(c.was_written(a, 16) && c.was_written(a.add(15 * P), 1));
+    c.decref(a, 16);
+    assert_eq!(resident(a, 16), 16);
+    assert_eq!(c.inner.lock().kept.pages(), 16);
+    // A part of it is used again.
+    let b = c.allocate(4, None).unwrap();
+    assert_eq!(c.inner.lock().kept.pages(), 12);
+    zero(b, 4);
+    fill(b, 1);
+    c.decref(b, 4);
+    // Kept: only what was in memory as a whole.
+    let n = c.inner.lock().kept.pages();
+    assert!(n == 16 || n == 12);
+    // Long ones, and those with holes, are given back.
+    let long = c.allocate(200, None).unwrap();
+    fill(long, 200);
+    c.decref(long, 200);
+    assert_eq!(resident(long, 200), 0);
+    // Not more than there may be.
+    let runs: Vec<Cla> = (0..40).map(|_| c.allocate(16, None).unwrap()).collect();
+    for r in &runs {
+        fill(*r, 16);
+    }
+    for r in runs {
+        c.decref(r, 16);
+    }
+    assert!(c.inner.lock().kept.pages() <= 256);
+    assert!(c.stats().resident <= 256 * P);
+    assert_eq!(c.stats().allocated, 0);
+    let all = c.allocate(1000, None).unwrap();
+    zero(all, 1000);
+}
+
+#[test]
+fn huge_pages_keep_contents() {
+    let c = Clas::new().unwrap();
+    let a = c.allocate_near(2048, None, None, Va(0)).unwrap();
+    assert_eq!(a.0 % huge::LEN, 0);
+    c.slice(a.add(5), 5).copy_from(b"hello");
+    if c.make_huge(a, a.add(2048 * P)) {
+        let mut r = [0u8; 2048];
+        c.residency(a, &mut r);
+        assert!(r.iter().all(|b| b & 1 != 0));
+    }
+    let mut buf = [0u8; 5];
+    c.slice(a.add(5), 5).copy_to(&mut buf);
+    assert_eq!(&buf, b"hello");
+    c.decref(a, 2048);
+    let b = c.allocate_near(2048, None, None, Va(0)).unwrap();
+    let mut buf = vec![1u8; 8 << 20];
+    c.slice(b, buf.len()).copy_to(&mut buf);
+    assert!(buf.iter().all(|b| *b == 0));
+}
+
+#[test]
 fn references_and_limit() {
     let c = Clas::with_limit(8 * P).unwrap();
     let a = c.allocate(8, None).unwrap();

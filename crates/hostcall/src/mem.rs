@@ -201,6 +201,28 @@ pub fn punch_hole(fd: RawFd, offset: u64, len: u64) -> Result<()> {
     Ok(())
 }
 
+/// Whether some byte of `[offset, end)` of a memory file may differ from zero: pages in memory or swapped out.
+/// (What `mincore` says of a page that was swapped out is no answer.)
+pub fn has_data(fd: RawFd, offset: u64, end: u64) -> bool {
+    match crate::path::lseek(fd, offset as i64, libc::SEEK_DATA) {
+        Ok(at) => at < end,
+        Err(e) => e != abi::errno::ENXIO,
+    }
+}
+
+/// Where the data that begins at `offset` of a memory file ends: the first page from there on that was never
+/// written.
+pub fn data_end(fd: RawFd, offset: u64) -> u64 {
+    crate::path::lseek(fd, offset as i64, libc::SEEK_HOLE).unwrap_or(offset)
+}
+
+/// `madvise(MADV_COLLAPSE)` of our own mapping: makes its pages huge ones, also for those who map them too.
+pub fn collapse(mem: MemSlice<'_>) -> Result<()> {
+    // SAFETY: contents and protection stay.
+    unsafe { sys!(Madvise, mem.as_ptr(), mem.len(), libc::MADV_COLLAPSE) }?;
+    Ok(())
+}
+
 /// `mincore(2)` of our own mapping: one byte a page of `mem` (page-aligned), bit 0 for "in memory".
 pub fn mincore(mem: MemSlice<'_>, out: &mut [u8]) -> Result<()> {
     assert!(out.len() >= mem.len().div_ceil(abi::PAGE_SIZE as usize));

@@ -120,7 +120,7 @@ host_calls! {
     Munmap = SYS_munmap, "SGB", "std";
     Mprotect = SYS_mprotect, "SGB", "std: thread stacks";
     Mremap = SYS_mremap, "SG", "std: realloc";
-    Madvise = SYS_madvise, "SGB", "std: thread stacks, free";
+    Madvise = SYS_madvise, "SGB", "std: thread stacks, free; huge pages of the memory file";
     Brk = SYS_brk, "SGB", "std";
     Mincore = SYS_mincore, "S", "residency";
 
@@ -185,7 +185,7 @@ host_calls! {
     Openat = SYS_openat, "-", "before the allow-list";
     Statx = SYS_statx, "G", "attributes";
     Readlinkat = SYS_readlinkat, "G", "symbolic links";
-    Lseek = SYS_lseek, "SG", "going on in a directory; the shared position of inherited files";
+    Lseek = SYS_lseek, "SG", "going on in a directory; the shared position of inherited files; what of the memory file was written";
     Umask = SYS_umask, "-", "the Gofer sets modes itself";
     Geteuid = SYS_geteuid, "-", "whether ownership can be changed";
     Getegid = SYS_getegid, "-", "whether ownership can be changed";

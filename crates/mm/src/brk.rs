@@ -54,8 +54,9 @@ impl State {
             self.vma_insert(old..new, vma);
             if flags.contains(VmaFlags::LOCKED) {
                 let _ = self.populate(old..new);
-            } else if new - old <= crate::pma::EAGER {
+            } else if new - old <= crate::predict::STEP && self.will_touch() {
                 self.populate_anon(old..new);
+                self.mapped_at_once(old..new);
             }
         }
         self.layout.brk = to;

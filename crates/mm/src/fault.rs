@@ -1,6 +1,6 @@
 //! Faults of application code.
 
-use crate::pma::{EAGER, Pma};
+use crate::pma::{EAGER, Pma, window};
 use crate::state::State;
 use crate::types::{Access, Bad, Fault, FaultInfo};
 use crate::vma::Vma;
@@ -41,7 +41,16 @@ impl State {
         if !vma.allows(access) {
             return Err(Bad::Forbidden);
         }
+        self.note_fault(va, access);
         let before = self.host.get(va).map(|(_, p)| *p);
+        if before.is_none() && vma.is_private_anon() {
+            self.touched_late();
+        }
+        let library = self.library(&vr, &vma);
+        // A library's data is written soon.
+        if !library.is_empty() && access != Access::Write && vma.allows(Access::Write) {
+            let _ = self.resolve(va, &vr, &vma, true);
+        }
         let (r, pma) = self.resolve(va, &vr, &vma, access == Access::Write)?;
         let page = Va(va).page_down().0;
         if info.bus {
@@ -58,10 +67,22 @@ impl State {
             }
         }
         let prot = crate::host::effective(&vma, &pma);
-        let start = va & !(EAGER - 1);
-        let near = start.max(r.start)..(start + EAGER).min(r.end);
+        // Of what is ours alone, more may be made than serves this address now.
+        let own = vma.is_private_anon() && pma.writable();
+        let near = if own {
+            vr.clone()
+        } else {
+            window(va, EAGER, &r)
+        };
         match self.host_hole(va, near) {
-            Ok(hole) => self.host_map(hole),
+            Ok(hole) if own => {
+                let step = self.step(va, &vr, &vma, hole);
+                self.host_map(step);
+            }
+            Ok(hole) => {
+                self.host_map(hole);
+                self.map_library(&library);
+            }
             // Resolving it has changed the mapping already.
             Err((_, now)) if now == prot && before != Some(prot) => {}
             Err((mapped, now)) if now != prot => self.host_protect(mapped),

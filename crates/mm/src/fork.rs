@@ -1,6 +1,7 @@
 //! fork(2).
 
-use crate::pma::PmaKind;
+use crate::pma::{Pma, PmaKind};
+use crate::predict::WATCHED;
 use crate::state::State;
 use crate::vma::{Vma, VmaFlags};
 use crate::{Mm, PAGE, Result};
@@ -10,25 +11,45 @@ use platform::AddressSpace;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Who may write to an address space while it is copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Writers {
+    /// Nobody: its only thread is in fork(2).
+    None,
+    /// Other threads run. A page that they write meanwhile is in the child as it was at one moment, as on Linux;
+    /// so nothing is copied before it is write-protected.
+    Others,
+}
+
 impl Mm {
     /// A copy in `space`, which is empty: private memory is shared until either side writes, shared memory
-    /// is shared for good. No host mappings are made in the child: its faults do that.
-    pub fn fork(&self, space: Arc<dyn AddressSpace>) -> Result<Arc<Mm>> {
+    /// is shared for good. Where earlier children of this family faulted, the child has host mappings from the
+    /// start, and both have their own frames of what those wrote.
+    pub fn fork(&self, space: Arc<dyn AddressSpace>, writers: Writers) -> Result<Arc<Mm>> {
         let child = Mm::new(self.clas.clone(), space);
-        let alone = self.pins.write();
+        let unpinned = self.pins.write();
         self.with(|st| {
             let mut to = child.state.lock();
-            st.fork_into(&mut to);
+            st.fork_into(&mut to, writers);
             // Before the child can run or be seen: nobody writes to what is shared now.
             st.flush();
+            to.flush();
         });
-        drop(alone);
+        drop(unpinned);
         Ok(child)
     }
 }
 
 impl State {
-    fn fork_into(&mut self, to: &mut State) {
+    fn fork_into(&mut self, to: &mut State, writers: Writers) {
+        to.family = self.family.clone();
+        let spots = self.family.lock().for_fork();
+        self.watched = WATCHED;
+        to.watched = WATCHED;
+        let mut copies = match writers {
+            Writers::None => self.copies_for_fork(&spots),
+            Writers::Others => Vec::new(),
+        };
         to.layout = self.layout.clone();
         to.limits = self.limits;
         to.max_map_count = self.max_map_count;
@@ -45,10 +66,10 @@ impl State {
             vma.flags -= VmaFlags::LOCKED | VmaFlags::LOCKONFAULT;
             if !vma.flags.contains(VmaFlags::WIPEONFORK) {
                 let mut hid = false;
-                self.pmas.for_each_mut(r.clone(), |_, p| {
+                self.pmas.for_each_mut(r.clone(), |e, p| {
                     // A PMA may reach over several VMAs: one before may have marked it already.
                     hid |= !p.is_file();
-                    if p.kind == PmaKind::Anon {
+                    if p.kind == PmaKind::Anon && !copies.iter().any(|c| c.0 == e) {
                         p.kind = PmaKind::AnonCow;
                     }
                 });
@@ -57,6 +78,13 @@ impl State {
                 }
                 for (pr, p) in self.pmas.range(r.clone()) {
                     let x = pr.start.max(r.start)..pr.end.min(r.end);
+                    if x == pr
+                        && let Some(i) = copies.iter().position(|c| c.0 == pr)
+                    {
+                        let free = to.pmas.insert(x, Pma::anon(copies.swap_remove(i).1));
+                        debug_assert!(free.is_ok());
+                        continue;
+                    }
                     let p = p.after(x.start - pr.start);
                     let pages = (x.end - x.start) / PAGE;
                     if let Some(at) = p.frames() {
@@ -77,5 +105,19 @@ impl State {
             debug_assert!(free);
         }
         self.clas.incref_all(&shared);
+        // Copies of what the child does not have.
+        for (r, at) in copies {
+            self.dead_frames.push((at, (r.end - r.start) / PAGE));
+        }
+        for (spot, write) in spots {
+            if write {
+                to.host_map_hole(spot);
+                continue;
+            }
+            let near = self.host.range(spot).next();
+            if let Some((e, _)) = near {
+                to.host_map_hole(e);
+            }
+        }
     }
 }

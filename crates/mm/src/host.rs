@@ -131,6 +131,21 @@ impl State {
         }
     }
 
+    /// Maps what PMAs there are in the parts of `r` where nothing is mapped.
+    pub(crate) fn host_map_hole(&mut self, r: Range<u64>) {
+        let mut at = r.start;
+        while at < r.end {
+            match self.host.first_from(at).map(|(e, _)| e) {
+                Some(e) if e.start <= at => at = e.end,
+                next => {
+                    let end = next.map_or(r.end, |e| e.start.min(r.end));
+                    self.host_map(at..end);
+                    at = end;
+                }
+            }
+        }
+    }
+
     /// Makes the protection of what is mapped of `r` agree with VMAs and PMAs again.
     pub(crate) fn host_protect(&mut self, r: Range<u64>) {
         let mapped: SmallVec<[(Range<u64>, Prot); 8]> = self

@@ -21,11 +21,15 @@
 //! ```text
 //!             fork                      write, alone
 //!   Anon ───────────────► AnonCow ─────────────────────► Anon
-//!    ▲                       │ write, shared: copy 64 KiB
+//!    ▲                       │ write, shared: copy 16 KiB or more
 //!    └───────────────────────┘
 //!   File (private) ── write: copy up to 64 KiB ──► Anon
 //!   File (shared)  ── write: ask the file for Access::Write ──► FileWritable
 //! ```
+//!
+//! # Prediction
+//!
+//! When to map and how much is a guess, by what the application did before (`predict`).
 //!
 //! # Lock order
 //!
@@ -36,6 +40,7 @@
 //!       Mappable::backing's lock, MappingRegistry
 //!         Clas
 //!       AddressSpace::apply
+//!       the family's hot places
 //! ```
 //!
 //! `Mm::state` is never held while a file's last reference is dropped, nor while a `MappingRegistry` calls
@@ -53,6 +58,7 @@ mod info;
 mod lock;
 mod map;
 mod pma;
+mod predict;
 mod protect;
 mod remap;
 mod shared_anon;
@@ -70,6 +76,7 @@ use state::State;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+pub use fork::Writers;
 pub use futex::FutexKey;
 pub use info::{Layout, Usage, VmaInfo, VmaUsage};
 pub use platform::{Prot, USER_MAX, USER_MIN};
@@ -172,13 +179,17 @@ impl Mm {
         self.state.lock().random_drop = state::RandomDrop::new(seed, every);
     }
 
-    /// Gives everything back; the address space is empty afterwards. No thread of it may run any more.
-    pub fn release(&self) {
+    /// A program is about to be loaded: nothing is mapped on the host until [`Mm::loaded`].
+    pub fn begin_loading(&self) {
+        self.state.lock().running = false;
+    }
+
+    /// The program is loaded: maps all that it has, in one hand-over.
+    pub fn loaded(&self) {
         self.with(|st| {
-            st.random_drop = state::RandomDrop::default();
-            // The host's side first: frames must not reach others while they are mapped here.
-            st.host_reset();
-            st.vma_remove(0..u64::MAX);
+            st.running = true;
+            st.random_drop.hold = true;
+            st.map_all();
         });
     }
 }
@@ -186,6 +197,32 @@ impl Mm {
 impl Drop for Mm {
     fn drop(&mut self) {
         self.release();
+    }
+}
+
+impl Mm {
+    /// Gives everything back. Files go at once: others may wait for their last user. Frames go when nothing of
+    /// them is mapped any more, which the platform tells: nobody waits for that.
+    fn release(&self) {
+        let mut st = self.state.lock();
+        // The application side goes as a whole.
+        st.host.clear();
+        st.vma_remove(0..u64::MAX);
+        st.ops.clear();
+        let frames = std::mem::take(&mut st.dead_frames);
+        let foreign = std::mem::take(&mut st.dead_foreign);
+        let files = std::mem::take(&mut st.dead_files);
+        drop(st);
+        let clas = self.clas.clone();
+        self.space.retire(Box::new(move || {
+            for (at, pages) in frames {
+                clas.decref(at, pages);
+            }
+            for (theirs, at, pages) in foreign {
+                theirs.decref(at, pages);
+            }
+        }));
+        drop(files);
     }
 }
 

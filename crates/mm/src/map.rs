@@ -153,14 +153,18 @@ impl State {
             flags: vma_flags,
             file,
         };
-        let eager = !vma_flags.contains(VmaFlags::NORESERVE) && len <= crate::pma::EAGER;
+        let eager = vma.is_private_anon()
+            && !vma_flags.contains(VmaFlags::NORESERVE)
+            && len <= crate::predict::STEP
+            && self.will_touch();
         self.vma_insert(r.clone(), vma);
         let locked =
             vma_flags.contains(VmaFlags::LOCKED) && !vma_flags.contains(VmaFlags::LOCKONFAULT);
         if locked || flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE {
             let _ = self.populate(r);
         } else if eager {
-            self.populate_anon(r);
+            self.populate_anon(r.clone());
+            self.mapped_at_once(r);
         }
         Ok(start)
     }
@@ -265,6 +269,7 @@ impl State {
         {
             self.too_many(1)?;
         }
+        self.judge_before(&r);
         self.vma_remove(r);
         Ok(())
     }

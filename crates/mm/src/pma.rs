@@ -6,7 +6,7 @@ use crate::types::Bad;
 use crate::vma::{FileAt, Vma, VmaFlags};
 use abi::errno::{EINTR, ENOMEM};
 use abi::{Errno, Va};
-use clas::{Access, Backing, Cla, Clas, Mappable};
+use clas::{Access, Backing, Beside, Cla, Clas, Mappable};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,8 +15,6 @@ use std::sync::Arc;
 pub(crate) const EAGER: u64 = 64 << 20;
 /// Larger ones, and those with MAP_NORESERVE, by runs of this size.
 const CHUNK: u64 = 2 << 20;
-/// Copy-on-write copies at most this much around a fault.
-const COPY: u64 = 64 << 10;
 
 /// What a PMA's backing is, and whether it may be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +37,7 @@ pub(crate) struct Pma {
 }
 
 impl Pma {
-    fn anon(at: Cla) -> Pma {
+    pub(crate) fn anon(at: Cla) -> Pma {
         Pma {
             backing: Backing::Frames(at),
             kind: PmaKind::Anon,
@@ -78,7 +76,7 @@ impl Pma {
 }
 
 /// The part of `within` in the aligned window of `size` bytes around `va`.
-fn window(va: u64, size: u64, within: &Range<u64>) -> Range<u64> {
+pub(crate) fn window(va: u64, size: u64, within: &Range<u64>) -> Range<u64> {
     let start = va & !(size - 1);
     start.max(within.start)..start.saturating_add(size).min(within.end)
 }
@@ -245,37 +243,47 @@ impl State {
             self.host_protect(mine);
             return Ok(());
         }
-        let mut part = window(va, COPY, r);
+        let least = match pma.backing {
+            Backing::Frames(_) => 0,
+            Backing::Host { .. } => crate::predict::COPY_FILE,
+        };
+        let mut part = self.copy_part(va, r, least);
         let mut from = pma.after(part.start - r.start);
         let before = self
             .pmas
             .get(part.end)
             .and_then(|(e, p)| (e.start == part.end).then(|| p.frames())?);
-        let to = match self.clas.allocate((part.end - part.start) / PAGE, before) {
-            Ok(to) => to,
-            Err(_) => {
+        let below = self.pmas.last_below(part.start);
+        let after = below
+            .filter(|(e, _)| e.end == part.start)
+            .and_then(|(e, p)| p.after(e.end - e.start).frames());
+        let beside = Beside { before, after };
+        let to = match self.private_copy(from, part.end - part.start, beside) {
+            Err(ENOMEM) if part.end - part.start > PAGE => {
                 let page = Va(va).page_down().0;
                 from = from.after(page - part.start);
                 part = page..page + PAGE;
-                self.clas.allocate(1, None).map_err(|_| Bad::Memory)?
+                self.private_copy(from, PAGE, Beside::default())
             }
+            r => r,
         };
-        let len = (part.end - part.start) as usize;
-        let copied = match from.backing {
-            Backing::Frames(at) => {
-                self.clas
-                    .slice(to, len)
-                    .copy_from_mem(self.clas.slice(at, len));
-                Ok(())
-            }
-            Backing::Host { fd, offset } => self.read_host(fd, offset, to, len),
-        };
-        if let Err(e) = copied {
-            self.clas.decref(to, len as u64 / PAGE);
-            return Err(if e == ENOMEM { Bad::Memory } else { Bad::Bus });
-        }
+        let to = to.map_err(|e| if e == ENOMEM { Bad::Memory } else { Bad::Bus })?;
         self.pma_replace(part, Pma::anon(to));
         Ok(())
+    }
+
+    /// New frames with the contents of `len` bytes of what serves a mapping.
+    fn private_copy(&self, from: Pma, len: u64, beside: Beside) -> Result<Cla, Errno> {
+        let pages = len / PAGE;
+        match from.backing {
+            Backing::Frames(at) => self.clas.copy_of(at, pages, beside),
+            Backing::Host { fd, offset } => {
+                let to = self.clas.allocate_beside(pages, beside)?;
+                self.read_host(fd, offset, to, len as usize)
+                    .inspect_err(|_| self.clas.decref(to, pages))?;
+                Ok(to)
+            }
+        }
     }
 
     /// Fills new frames from a host file; past its end they stay zero.

@@ -2,11 +2,13 @@
 
 use crate::info::Layout;
 use crate::pma::Pma;
+use crate::predict::{Hot, Run, Touch};
 use crate::types::Limits;
 use crate::vma::{FileRef, Vma, VmaFlags};
 use abi::errno::ESRCH;
 use clas::{Cla, Clas, MappingObserver};
 use gap_tree::GapTree;
+use parking_lot::Mutex;
 use platform::{AddressSpace, MapOp, Prot, USER_MAX, USER_MIN};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -54,6 +56,16 @@ pub(crate) struct State {
     /// Where faults of an unknown kind found nothing missing.
     pub(crate) suspects: Suspects,
     pub(crate) random_drop: RandomDrop,
+    /// Not while a program is loaded: nothing touches its memory yet.
+    pub(crate) running: bool,
+    pub(crate) touch: Touch,
+    /// Steps of memory that is being filled, and of copies on write.
+    pub(crate) grown: Run,
+    pub(crate) copied: Run,
+    /// Shared with all that came from the same program by fork. Its lock is a leaf.
+    pub(crate) family: Arc<Mutex<Hot>>,
+    /// So many faults are still noted there.
+    pub(crate) watched: u8,
 }
 
 impl State {
@@ -82,6 +94,12 @@ impl State {
             faults: 0,
             suspects: Suspects::default(),
             random_drop: RandomDrop::default(),
+            running: true,
+            touch: Touch::default(),
+            grown: Run::default(),
+            copied: Run::default(),
+            family: Arc::default(),
+            watched: 0,
         }
     }
 

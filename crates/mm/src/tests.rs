@@ -95,6 +95,10 @@ impl AddressSpace for FakeSpace {
     fn kill(&self) {
         self.pages.lock().clear();
     }
+    fn retire(&self, then: Box<dyn FnOnce() + Send>) {
+        self.pages.lock().clear();
+        then();
+    }
 }
 
 /// An application: an address space and its fake host side.
@@ -115,7 +119,7 @@ impl App {
     pub(crate) fn fork(&self) -> App {
         let space = Arc::new(FakeSpace::default());
         App {
-            mm: self.mm.fork(space.clone()).unwrap(),
+            mm: self.mm.fork(space.clone(), Writers::None).unwrap(),
             space,
         }
     }

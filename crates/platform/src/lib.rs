@@ -12,6 +12,7 @@ mod kick;
 pub mod notify;
 mod process;
 pub mod ptrace;
+mod recycle;
 mod zygote;
 
 use abi::Result;
@@ -104,6 +105,9 @@ pub trait AddressSpace: Send + Sync {
     fn new_thread(&self) -> Result<Box<dyn AppThread>>;
     /// Ends every thread of it, wherever they are: their `run` gives [`Event::Gone`].
     fn kill(&self);
+    /// Nobody needs it any more, and no thread of it will run: soon after it is dropped, nothing of what it had
+    /// mapped is mapped any more; then `then` is called, by whatever thread.
+    fn retire(&self, then: Box<dyn FnOnce() + Send>);
     /// CPU time that its threads have used on the host, in nanoseconds; 0 where that cannot be told.
     fn cpu_nanos(&self) -> u64 {
         0

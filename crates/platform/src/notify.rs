@@ -11,6 +11,7 @@
 
 use crate::frame::Frame;
 use crate::kick::Kick;
+use crate::recycle::Held;
 use crate::process::{Drive, Factory, KICK, Listener, Process, RawThread, recv, release_after};
 use crate::{AddressSpace, AppThread, Event, Interrupter, MapOp, Platform, Regs};
 use abi::Result;
@@ -33,7 +34,7 @@ impl Platform for Notify {
         "notify"
     }
     fn new_address_space(&self) -> Result<Arc<dyn AddressSpace>> {
-        Ok(Arc::new(Space(Arc::new(self.0.new_process()?))))
+        Ok(Arc::new(Space(self.0.process()?)))
     }
     fn host_vdso(&self) -> Option<u64> {
         self.0.host_vdso
@@ -43,7 +44,13 @@ impl Platform for Notify {
     }
 }
 
-struct Space(Arc<Process>);
+impl Drop for Notify {
+    fn drop(&mut self) {
+        self.0.pool.close();
+    }
+}
+
+struct Space(Held);
 
 impl AddressSpace for Space {
     fn apply(&self, ops: &[MapOp]) -> Result<()> {
@@ -54,6 +61,9 @@ impl AddressSpace for Space {
     }
     fn kill(&self) {
         self.0.kill();
+    }
+    fn retire(&self, then: Box<dyn FnOnce() + Send>) {
+        self.0.retire(then);
     }
     fn cpu_nanos(&self) -> u64 {
         self.0.cpu_nanos()

@@ -23,7 +23,7 @@ use hostcall::{HostFd, MemSlice, RawFd, process as host};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stub::{AREA_LEN, AREAS, COMMAND_LEN, Symbol, area};
 
@@ -32,6 +32,9 @@ pub const KICK: i32 = libc::SIGUSR2;
 
 /// The control file: command pages and thread areas of all stub processes, in units of [`AREA_LEN`].
 const CONTROL_UNITS: usize = 1 << 17;
+
+/// A process that had more threads at a time is not used again.
+const AREAS_KEPT: usize = 8;
 
 /// The numbers of the listeners in use.
 type Claimed = Arc<Mutex<HashSet<RawFd>>>;
@@ -95,6 +98,10 @@ pub struct Factory {
     _text: HostFd,
     /// Ends processes that block the kick.
     pub watchdog: crate::kick::Watchdog,
+    /// Takes ended processes down.
+    pub reaper: crate::recycle::Reaper,
+    /// Keeps them for the next program.
+    pub pool: crate::recycle::Pool,
     /// Where the host's vDSO is in every stub process.
     pub host_vdso: Option<u64>,
 }
@@ -162,6 +169,8 @@ impl Factory {
             listeners: Claimed::default(),
             _text: text,
             watchdog: crate::kick::Watchdog::default(),
+            reaper: crate::recycle::Reaper::default(),
+            pool: crate::recycle::Pool::default(),
             host_vdso: crate::zygote::moved_vdso(&vdso),
         }))
     }
@@ -182,11 +191,15 @@ impl Factory {
     /// Takes back a unit that nobody maps any more. The next to have it may be another user's process: it must
     /// find nothing of this one's registers and addresses.
     fn give_unit(&self, u: Unit) {
-        match hostcall::mem::punch_hole(self.control.raw(), u.offset(), AREA_LEN) {
-            Ok(()) => {}
-            Err(_) => self.unit(u).zero(),
-        }
+        self.clear_unit(u);
         self.units.lock().free.push(u.0);
+    }
+
+    /// Makes a unit read as zeros.
+    fn clear_unit(&self, u: Unit) {
+        if hostcall::mem::punch_hole(self.control.raw(), u.offset(), AREA_LEN).is_err() {
+            self.unit(u).zero();
+        }
     }
 
     /// The Sentry's view of a unit.
@@ -214,6 +227,8 @@ impl Factory {
             service: Mutex::new(Service::Down),
             dead: AtomicBool::new(false),
             threads: AtomicU32::new(0),
+            spare: Mutex::new(None),
+            cpu_before: AtomicU64::new(0),
         };
         p.start_service()?;
         Ok(p)
@@ -344,6 +359,10 @@ pub struct Process {
     dead: AtomicBool,
     /// Application threads that use an area.
     threads: AtomicU32,
+    /// One that waits at its start for [`Process::new_thread`].
+    spare: Mutex<Option<RawThread>>,
+    /// CPU time that earlier programs used.
+    cpu_before: AtomicU64,
 }
 
 /// A thread just started in a stub process, and what it uses.
@@ -464,6 +483,9 @@ impl Process {
 
     /// A new application thread.
     pub fn new_thread(&self) -> Result<RawThread> {
+        if let Some(t) = self.spare.lock().take() {
+            return Ok(t);
+        }
         let (area_no, unit) = self.take_area()?;
         let (start, listens) = match self.factory.drive {
             Drive::Notify => (Symbol::Thread, Listens::Yes),
@@ -520,6 +542,43 @@ impl Process {
     pub fn give_area(&self, area_no: u32) {
         self.threads.fetch_sub(1, Ordering::Relaxed);
         self.spawner.lock().areas.free.push(area_no);
+    }
+
+    /// Whether it has no application thread, and nobody has ended it.
+    pub fn is_idle(&self) -> bool {
+        self.thread_count() == 0 && !self.dead.load(Ordering::Acquire)
+    }
+
+    /// Whether the host still has it.
+    pub fn is_alive(&self) -> bool {
+        !self.dead.load(Ordering::Acquire) && host::kill(self.pid, 0).is_ok()
+    }
+
+    /// Unmaps all that was mapped for applications.
+    pub fn unmap_all(&self) -> Result<()> {
+        self.apply(&[MapOp::Unmap {
+            va: crate::USER_MIN,
+            len: crate::USER_MAX - crate::USER_MIN,
+        }])
+    }
+
+    /// Makes it ready for another program: nothing of the last is left, and a thread waits at its start. `false` if
+    /// that is more work than a new process.
+    pub fn renew(&self) -> bool {
+        let areas = self.spawner.lock().areas.units.clone();
+        if areas.len() > AREAS_KEPT {
+            return false;
+        }
+        for u in areas.into_iter().chain([self.area0]) {
+            self.factory.clear_unit(u);
+        }
+        let batch = stub::CMD_BATCH as usize;
+        let len = COMMAND_LEN as usize - batch;
+        self.factory.unit(self.command).sub(batch, len).zero();
+        let used = hostcall::time::clock_nanos(self.cpu_clock()) as u64;
+        self.cpu_before.store(used, Ordering::Relaxed);
+        let t = self.new_thread();
+        t.map(|t| *self.spare.lock() = Some(t)).is_ok()
     }
 
     /// How many application threads it has, about.
@@ -580,9 +639,13 @@ impl Process {
 
     /// CPU time of all its threads (`clock_getcpuclockid(3)`).
     pub fn cpu_nanos(&self) -> u64 {
-        // The clock id of a process's CPU time: the inverted pid, CPUCLOCK_SCHED.
-        let clock = (!self.pid << 3) | 2;
-        hostcall::time::clock_nanos(clock) as u64
+        let all = hostcall::time::clock_nanos(self.cpu_clock()) as u64;
+        all.saturating_sub(self.cpu_before.load(Ordering::Relaxed))
+    }
+
+    /// The clock id of its CPU time: the inverted pid, CPUCLOCK_SCHED.
+    fn cpu_clock(&self) -> i32 {
+        (!self.pid << 3) | 2
     }
 
     /// CPU time of one thread. The host tells it within the process only, so the service thread asks. What is read
@@ -628,23 +691,26 @@ impl Process {
             let _ = host::kill(self.pid, libc::SIGKILL);
         }
     }
+
+    /// Waits until the host has taken down what was killed. (It reaps it itself: SIGCHLD is ignored.)
+    pub fn wait_gone(&self) {
+        while host::kill(self.pid, 0).is_ok() {
+            if host::wait(self.pid, libc::__WALL).is_err() {
+                break;
+            }
+        }
+    }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
         *self.service.get_mut() = Service::Down;
-        // The host reaps it (SIGCHLD is ignored). Its areas may be reused at once: a dying thread runs no
-        // more instructions of the stub's that matter, but it may still write its area, so they are given
-        // back only when the process is gone.
-        let (factory, pid) = (self.factory.clone(), self.pid);
+        // A dying thread may still write its area: they are given back only when the process is gone.
+        let factory = self.factory.clone();
         let mut units = std::mem::take(&mut self.spawner.get_mut().areas.units);
         units.extend([self.command, self.area0]);
-        while host::kill(pid, 0).is_ok() {
-            if host::wait(pid, libc::__WALL).is_err() {
-                break;
-            }
-        }
+        self.wait_gone();
         for u in units {
             factory.give_unit(u);
         }
@@ -796,8 +862,9 @@ fn unless_from_stub(p: &mut Program, n: u8) {
         .skip_if_ge(end, n);
 }
 
-/// Calls that need the full registers: they trap instead of notifying.
-pub const TRAPPED: [i64; 11] = [
+/// Calls that need the full registers: they trap instead of notifying. (Those that end a thread: one that waits in
+/// the handler ends by an answer.)
+pub const TRAPPED: [i64; 12] = [
     libc::SYS_clone,
     libc::SYS_clone3,
     libc::SYS_fork,
@@ -806,6 +873,7 @@ pub const TRAPPED: [i64; 11] = [
     libc::SYS_execveat,
     libc::SYS_rt_sigreturn,
     libc::SYS_exit,
+    libc::SYS_exit_group,
     libc::SYS_arch_prctl,
     libc::SYS_sigaltstack,
     libc::SYS_rt_sigsuspend,

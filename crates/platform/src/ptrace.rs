@@ -7,6 +7,7 @@
 
 use crate::frame::merge_fp;
 use crate::kick::Kick;
+use crate::recycle::Held;
 use crate::process::{Drive, Factory, KICK, Process, RawThread};
 use crate::{AddressSpace, AppThread, ERROR_UNKNOWN, Event, Interrupter, MapOp, Platform, Regs};
 use abi::Result;
@@ -29,7 +30,7 @@ impl Platform for Ptrace {
         "ptrace"
     }
     fn new_address_space(&self) -> Result<Arc<dyn AddressSpace>> {
-        Ok(Arc::new(Space(Arc::new(self.0.new_process()?))))
+        Ok(Arc::new(Space(self.0.process()?)))
     }
     fn host_vdso(&self) -> Option<u64> {
         self.0.host_vdso
@@ -39,7 +40,13 @@ impl Platform for Ptrace {
     }
 }
 
-struct Space(Arc<Process>);
+impl Drop for Ptrace {
+    fn drop(&mut self) {
+        self.0.pool.close();
+    }
+}
+
+struct Space(Held);
 
 impl AddressSpace for Space {
     fn apply(&self, ops: &[MapOp]) -> Result<()> {
@@ -62,6 +69,9 @@ impl AddressSpace for Space {
     }
     fn kill(&self) {
         self.0.kill();
+    }
+    fn retire(&self, then: Box<dyn FnOnce() + Send>) {
+        self.0.retire(then);
     }
     fn cpu_nanos(&self) -> u64 {
         self.0.cpu_nanos()

@@ -95,7 +95,13 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     let mm = if has(CLONE_VM) {
         parent_mm.clone()
     } else {
-        parent_mm.fork(kernel.platform.new_address_space()?)?
+        // The task's own reference and the one here: no other thread, no vfork(2) parent.
+        let writers = if Arc::strong_count(&parent_mm) <= 2 {
+            mm::Writers::None
+        } else {
+            mm::Writers::Others
+        };
+        parent_mm.fork(kernel.platform.new_address_space()?, writers)?
     };
     let mut thread = mm.address_space().new_thread()?;
     child_state(cx, a, thread.as_mut())?;

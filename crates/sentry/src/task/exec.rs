@@ -156,7 +156,9 @@ fn build(task: &Arc<Task>, req: &ExecRequest) -> Result<Built> {
     let space = task.kernel.platform.new_address_space()?;
     let mm = Mm::new(task.group.container.clas.clone(), space);
     task.kernel.prepare_mm(&mm);
+    mm.begin_loading();
     let loaded = load(task, &mm, &opened, req, &cred, secure)?;
+    mm.loaded();
     let mut thread = mm.address_space().new_thread()?;
     let r = thread.regs();
     thread.set_regs(&platform::Regs {

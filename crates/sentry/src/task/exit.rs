@@ -25,7 +25,6 @@ pub fn finish(cx: Context) {
     let group = task.group.clone();
     let mm = task.mm();
 
-    let killed = task.is_killed();
     // From now on it is nobody's choice for a signal to the process.
     task.kill();
     task.leave_signals(SigSet(!task.mask().0));
@@ -42,9 +41,6 @@ pub fn finish(cx: Context) {
     if last {
         group.timers.clear();
         kernel.account_space(&task, &mm);
-        if mm_is_private(&mm) && killed {
-            mm.address_space().kill();
-        }
     }
     // The application's thread ends before its number may be used again.
     drop(cx);
@@ -69,11 +65,6 @@ pub fn finish(cx: Context) {
         // execve may wait until it is alone.
         group.exit_wait.notify(Events::IN);
     }
-}
-
-/// Whether nobody else uses this memory: the task's cell and the caller's clone.
-fn mm_is_private(mm: &Arc<mm::Mm>) -> bool {
-    Arc::strong_count(mm) <= 2
 }
 
 /// A user's number as a process sees it.
