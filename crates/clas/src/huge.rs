@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 /// The size of a huge page.
 pub const LEN: u64 = 2 << 20;
-/// The host that takes longer for one had to look for memory, or was busy elsewhere: faults are no slower.
+/// The host that takes longer, for a call and for each huge page of it, had to look for memory: faults are no
+/// slower. (A call waits until every CPU has been busy for the host for a moment, however much it makes.)
+const SLOW_CALL: Duration = Duration::from_millis(10);
 const SLOW: Duration = Duration::from_micros(1000);
 /// After a call that failed or was slow, so many are not made.
-const REST: u32 = 8;
+const REST: u32 = 4;
 
 /// How many calls are still not made.
 #[derive(Default)]
@@ -43,7 +45,7 @@ impl Clas {
         }
         // In one call: the host begins each by waiting for every CPU once.
         let done = collapse(all);
-        if done.is_err() || since.elapsed() > SLOW * ((end - at) / LEN) as u32 {
+        if done.is_err() || since.elapsed() > SLOW_CALL + SLOW * ((end - at) / LEN) as u32 {
             wait.store(REST, Ordering::Relaxed);
         }
         done.is_ok()

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 /// The longest run that is kept, and the most in all: what an idle container has in memory for nothing.
-pub(crate) const RUN: u64 = 64;
-const BUDGET: u64 = 256;
+pub(crate) const RUN: u64 = 256;
+const BUDGET: u64 = 512;
 
 /// Invariant: runs are disjoint; `pages` is their sum. A frame in here is free.
 #[derive(Default)]

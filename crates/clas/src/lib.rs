@@ -333,6 +333,19 @@ impl Clas {
         }
     }
 
+    /// Whether `pages` frames were all written.
+    #[must_use]
+    pub fn is_full(&self, at: Cla, pages: u64) -> bool {
+        data_end(self.file.raw(), at.0) >= at.0 + pages * PAGE_SIZE
+    }
+
+    /// Has the host find memory for frames that will all be written soon: cheaper at once than page by page.
+    pub fn reserve(&self, at: Cla, pages: u64) {
+        if !self.on_disk && !self.was_written(at, pages) {
+            let _ = hostcall::file::fallocate(self.file.raw(), 0, at.0, pages * PAGE_SIZE);
+        }
+    }
+
     /// Whether some byte of `pages` frames may differ from zero.
     #[must_use]
     pub fn was_written(&self, at: Cla, pages: u64) -> bool {

@@ -55,8 +55,7 @@ impl State {
             if flags.contains(VmaFlags::LOCKED) {
                 let _ = self.populate(old..new);
             } else if new - old <= crate::predict::STEP && self.will_touch() {
-                self.populate_anon(old..new);
-                self.mapped_at_once(old..new);
+                self.map_at_once(old..new);
             }
         }
         self.layout.brk = to;

@@ -45,6 +45,8 @@ impl State {
         let before = self.host.get(va).map(|(_, p)| *p);
         if before.is_none() && vma.is_private_anon() {
             self.touched_late();
+        } else if before.is_none() {
+            self.file_touched(va);
         }
         let library = self.library(&vr, &vma);
         // A library's data is written soon.

@@ -114,8 +114,7 @@ impl State {
                 to.host_map_hole(spot);
                 continue;
             }
-            let near = self.host.range(spot).next();
-            if let Some((e, _)) = near {
+            for (e, _) in self.host.range(spot) {
                 to.host_map_hole(e);
             }
         }

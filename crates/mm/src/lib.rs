@@ -84,8 +84,9 @@ pub use types::{Access, Fault, FaultInfo, Limits, MapFile, MapName, MmapRequest}
 pub use user::{UserIo, UserRange};
 pub use vma::VmaFlags;
 
-/// `vm.max_map_count`.
-pub const MAX_MAP_COUNT: usize = 65530;
+/// `vm.max_map_count`: as distributions for large programs set it. The host's does not matter: its mappings are a
+/// cache.
+pub const MAX_MAP_COUNT: usize = 1 << 20;
 /// Pages kept free below a stack (`stack_guard_gap`).
 pub const STACK_GUARD_PAGES: u64 = 256;
 
@@ -177,6 +178,11 @@ impl Mm {
     /// ends it.
     pub fn set_random_drop(&self, seed: u64, every: u32) {
         self.state.lock().random_drop = state::RandomDrop::new(seed, every);
+    }
+
+    /// The calling thread serves no thread of this address space any more.
+    pub fn forget_thread(&self) {
+        self.state.lock().suspects.forget();
     }
 
     /// A program is about to be loaded: nothing is mapped on the host until [`Mm::loaded`].

@@ -153,6 +153,7 @@ impl State {
             flags: vma_flags,
             file,
         };
+        let is_file = vma.file.is_some() && flags & MAP_FIXED == 0;
         let eager = vma.is_private_anon()
             && !vma_flags.contains(VmaFlags::NORESERVE)
             && len <= crate::predict::STEP
@@ -163,10 +164,18 @@ impl State {
         if locked || flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE {
             let _ = self.populate(r);
         } else if eager {
-            self.populate_anon(r.clone());
-            self.mapped_at_once(r);
+            self.map_at_once(r);
+        } else if is_file {
+            self.map_file_ahead(r);
         }
         Ok(start)
+    }
+
+    fn map_file_ahead(&mut self, r: Range<u64>) {
+        let vma = self.vmas.get(r.start).filter(|(e, _)| *e == r);
+        if let Some(vma) = vma.map(|(_, v)| v.clone()) {
+            self.file_mapped(&r, &vma);
+        }
     }
 
     /// Checks the limits for a new mapping that may replace others.

@@ -15,7 +15,7 @@ use crate::state::State;
 use crate::types::Access;
 use crate::vma::{Vma, VmaFlags, identity};
 use clas::{Beside, Cla};
-use platform::{Prot, USER_MAX};
+use platform::{MapOp, Prot, USER_MAX};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -46,13 +46,34 @@ pub(crate) struct Touch {
     score: i8,
     /// What was mapped at once last.
     last: Option<Range<u64>>,
+    /// How many were written as a whole, one after the other; up to 2.
+    full: u8,
 }
+
+/// Whether files that are mapped are read soon. Only small ones count, and no programs and libraries.
+#[derive(Default)]
+pub(crate) struct Files {
+    /// From -2 to 3; from 2 on they are mapped at once.
+    score: i8,
+    /// What was mapped last, if nobody has touched it.
+    last: Option<Range<u64>>,
+    /// One of so many waits for its touch, to see whether things are still the same.
+    count: u8,
+}
+
+/// The longest file mapping that may be mapped at once.
+const FILE_MAX: u64 = 512 << 10;
+/// See [`Files`].
+const FILE_TEST: u8 = 8;
+/// The longest new memory that is made as a whole, with all its pages.
+const FULL_MAX: u64 = 1 << 20;
 
 impl Default for Touch {
     fn default() -> Self {
         Touch {
             score: 1,
             last: None,
+            full: 0,
         }
     }
 }
@@ -111,9 +132,52 @@ impl State {
         self.running && self.touch.score >= 0
     }
 
-    /// `r` was mapped at once.
-    pub(crate) fn mapped_at_once(&mut self, r: Range<u64>) {
+    /// Maps new anonymous memory at once, with all its pages if those before were written as a whole.
+    pub(crate) fn map_at_once(&mut self, r: Range<u64>) {
+        self.populate_anon(r.clone());
+        let len = r.end - r.start;
+        if self.touch.full >= 2
+            && len <= FULL_MAX
+            && self.host.get(r.start).is_some_and(|(e, p)| r.end <= e.end && *p == Prot::RW)
+            && let Some((e, p)) = self.pmas.get(r.start)
+            && r.end <= e.end
+            && let Some(at) = p.after(r.start - e.start).frames()
+        {
+            self.clas.reserve(at, len / crate::PAGE);
+            self.ops.push(MapOp::Advise {
+                va: r.start,
+                len,
+                advice: abi::linux::MADV_POPULATE_WRITE as i32,
+            });
+        }
         self.touch.last = Some(r);
+    }
+
+    /// A new mapping of a file: mapped at once, if those before were read soon.
+    pub(crate) fn file_mapped(&mut self, r: &Range<u64>, vma: &Vma) {
+        if vma.is_shared() || vma.prot != Prot::READ || r.end - r.start > FILE_MAX || !self.running {
+            return;
+        }
+        let f = &mut self.files;
+        if f.last.take().is_some() {
+            f.score = (f.score - 1).max(-2);
+        }
+        f.count = (f.count + 1) % FILE_TEST;
+        if f.score >= 2 && f.count != 0 {
+            let _ = self.resolve(r.start, r, vma, false);
+            self.host_map(r.clone());
+        } else {
+            f.last = Some(r.clone());
+        }
+    }
+
+    /// Something of a file is touched that was not mapped.
+    pub(crate) fn file_touched(&mut self, va: u64) {
+        let f = &mut self.files;
+        if f.last.as_ref().is_some_and(|r| r.contains(&va)) {
+            f.last = None;
+            f.score = (f.score + 1).min(3);
+        }
     }
 
     /// Memory that was not mapped is touched.
@@ -140,10 +204,15 @@ impl State {
             return;
         };
         let pages = (last.end.min(r.end) - last.start) / crate::PAGE;
-        let step = if self.clas.was_written(at, pages) {
-            1
-        } else {
+        let step = if !self.clas.was_written(at, pages) {
             -1
+        } else {
+            1
+        };
+        self.touch.full = if step > 0 && self.clas.is_full(at, pages) {
+            (self.touch.full + 1).min(2)
+        } else {
+            0
         };
         self.touch.score = (self.touch.score + step).clamp(-2, 2);
     }
@@ -152,7 +221,7 @@ impl State {
     pub(crate) fn copy_part(&mut self, va: u64, r: &Range<u64>, least: u64) -> Range<u64> {
         let page = va & !(crate::PAGE - 1);
         let least = least.max(COPY);
-        let part = if self.copied.end == page && page > r.start {
+        let part = if self.copied.end == page {
             let len = (self.copied.len * 2).min(COPY_MAX);
             page..r.end.min(page.saturating_add(len))
         } else {
@@ -302,15 +371,14 @@ impl State {
         }
     }
 
-    /// Copies of the places that are written after forks: of what is ours alone, so that both sides go on with
-    /// their own.
+    /// Copies of the places that are written after forks, for the child; what is ours alone stays so.
     pub(crate) fn copies_for_fork(&mut self, spots: &[(Range<u64>, bool)]) -> Vec<(Range<u64>, Cla)> {
         let mut out = Vec::new();
         for (spot, _) in spots.iter().filter(|s| s.1) {
             let found: SmallVec<[(Range<u64>, Cla); 2]> = self
                 .pmas
                 .range(spot.clone())
-                .filter(|(_, p)| p.kind == crate::pma::PmaKind::Anon)
+                .filter(|(_, p)| !p.is_file())
                 .filter_map(|(r, p)| {
                     let part = r.start.max(spot.start)..r.end.min(spot.end);
                     let at = p.after(part.start - r.start).frames()?;

@@ -2,7 +2,7 @@
 
 use crate::info::Layout;
 use crate::pma::Pma;
-use crate::predict::{Hot, Run, Touch};
+use crate::predict::{Files, Hot, Run, Touch};
 use crate::types::Limits;
 use crate::vma::{FileRef, Vma, VmaFlags};
 use abi::errno::ESRCH;
@@ -59,6 +59,7 @@ pub(crate) struct State {
     /// Not while a program is loaded: nothing touches its memory yet.
     pub(crate) running: bool,
     pub(crate) touch: Touch,
+    pub(crate) files: Files,
     /// Steps of memory that is being filled, and of copies on write.
     pub(crate) grown: Run,
     pub(crate) copied: Run,
@@ -96,6 +97,7 @@ impl State {
             random_drop: RandomDrop::default(),
             running: true,
             touch: Touch::default(),
+            files: Files::default(),
             grown: Run::default(),
             copied: Run::default(),
             family: Arc::default(),
@@ -180,6 +182,12 @@ impl Suspects {
             self.0.pop_front();
         }
         self.0.push_back((std::thread::current().id(), va));
+    }
+
+    /// The caller will serve another application's thread.
+    pub(crate) fn forget(&mut self) {
+        let me = std::thread::current().id();
+        self.0.retain(|s| s.0 != me);
     }
 
     /// A fault where one of these took something away says nothing.

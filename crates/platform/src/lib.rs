@@ -96,8 +96,8 @@ impl Prot {
 
 /// One application's address space on the host.
 pub trait AddressSpace: Send + Sync {
-    /// Applies the changes in order, in as few hand-overs as possible. Stops at the first that fails and
-    /// gives its error (`ENOMEM`: the host's mapping count or memory is exhausted; the caller drops mappings
+    /// Applies the changes in order, in as few hand-overs as possible. Stops at the first that fails, but for
+    /// advice, and gives its error (`ENOMEM`: the host's mapping count or memory is exhausted; the caller drops mappings
     /// and tries again; `ESRCH`: the application side is gone).
     fn apply(&self, ops: &[MapOp]) -> Result<()>;
     /// A new thread in this address space. It runs nothing until the Sentry thread that owns it calls

@@ -596,10 +596,16 @@ impl Process {
 
     /// Has the service thread make `calls`; stops at the first that fails.
     fn batch(&self, calls: &[Call]) -> Result<()> {
+        self.batch_to(calls).map_err(|(_, e)| e)
+    }
+
+    /// As [`Process::batch`]; tells which failed.
+    fn batch_to(&self, calls: &[Call]) -> core::result::Result<(), (usize, Errno)> {
         let mut s = self.service.lock();
         let Service::Up { listener, id } = &mut *s else {
-            return Err(ESRCH);
+            return Err((0, ESRCH));
         };
+        let mut before = 0;
         let cmd = self.factory.unit(self.command);
         for part in calls.chunks(stub::BATCH_MAX) {
             for (i, c) in part.iter().enumerate() {
@@ -613,12 +619,14 @@ impl Process {
                     *id = n.id;
                     let result = n.data.args[1] as i64;
                     if result != 0 {
-                        return Err(Errno::new(-result as i32).unwrap_or(ENOMEM));
+                        let e = Errno::new(-result as i32).unwrap_or(ENOMEM);
+                        return Err((before + n.data.args[2] as usize, e));
                     }
+                    before += part.len();
                 }
                 Err(_) => {
                     *s = Service::Down;
-                    return Err(ESRCH);
+                    return Err((0, ESRCH));
                 }
             }
         }
@@ -632,7 +640,15 @@ impl Process {
             for (c, op) in calls.iter_mut().zip(part) {
                 *c = encode(op)?;
             }
-            self.batch(&calls[..part.len()])?;
+            let mut from = 0;
+            while let Err((at, e)) = self.batch_to(&calls[from..part.len()]) {
+                // Advice that is not taken changes nothing.
+                let advice = matches!(part.get(from + at), Some(MapOp::Advise { .. }));
+                if e == ESRCH || !advice || from + at + 1 > part.len() {
+                    return Err(e);
+                }
+                from += at + 1;
+            }
         }
         Ok(())
     }

@@ -34,6 +34,8 @@ pub struct Kernel {
     pub platform: Arc<dyn Platform>,
     pub vfs: Arc<Vfs>,
     pub tasks: Mutex<TaskList>,
+    /// What runs them.
+    pub threads: crate::task::threads::TaskThreads,
     pub futexes: futex::Table,
     pub queued_signals: crate::task::signal::QueueCount,
     pub timers: Arc<TimerService>,
@@ -124,6 +126,7 @@ impl Kernel {
             root,
             boot: hostcall::time::clock_nanos(7),
             random_drop: p.random_drop,
+            threads: crate::task::threads::TaskThreads::default(),
             drop_seed: AtomicU64::new(1),
             cpus: p.cpus,
             total_memory: p.total_memory,

@@ -38,8 +38,6 @@ pub struct CloneArgs {
 pub const TASKS_MAX: usize = 4_000;
 /// How many processes, with zombies that nobody has waited for: those cost the Sentry's memory only.
 pub const PROCESSES_MAX: usize = 32_000;
-/// A Sentry thread's stack: its depth is bounded by the system calls', and untouched pages cost nothing.
-const STACK: usize = 512 << 10;
 
 /// Makes the child; gives its tid. The registers are known (the call trapped).
 pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
@@ -306,23 +304,18 @@ fn child_state(cx: &Context, a: &CloneArgs, thread: &mut dyn AppThread) -> Resul
 
 /// Starts the host thread of a task.
 pub fn start(task: Arc<Task>, thread: Box<dyn AppThread>, altstack: AltStack) -> Result<()> {
-    let name = format!("task-{}", task.tid);
     let kernel = task.kernel.clone();
     if task.is_leader() {
         task.group.timers.watch_cpu_limit(&kernel, &task.group);
     }
-    std::thread::Builder::new()
-        .name(name)
-        .stack_size(STACK)
-        .spawn(move || {
-            kernel.guard(|| {
-                let mut cx = Context::new(task, thread);
-                cx.altstack = altstack;
-                run::run(cx);
-            });
-        })
-        .map(|_| ())
-        .map_err(|_| EAGAIN)
+    let threads = &task.kernel.clone().threads;
+    threads.run(Box::new(move || {
+        kernel.guard(|| {
+            let mut cx = Context::new(task, thread);
+            cx.altstack = altstack;
+            run::run(cx);
+        });
+    }))
 }
 
 /// Waits until the vfork child lets go of the memory. Only SIGKILL ends the wait early.

@@ -47,6 +47,7 @@ pub fn finish(cx: Context) {
     let files = task.take_files();
     drop(files);
     task.end_vfork();
+    mm.forget_thread();
     drop(mm);
 
     let remaining = kernel.tasks.lock().remove_task(&task);

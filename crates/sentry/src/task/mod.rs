@@ -26,6 +26,7 @@ pub mod list;
 pub mod run;
 pub mod seccomp;
 pub mod signal;
+pub mod threads;
 pub mod wait4;
 
 pub use group::ThreadGroup;

@@ -388,7 +388,7 @@ fn sysctl(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
                 .text("max_user_watches", "65536\n"),
         );
     let vm = StaticDir::new()
-        .text("max_map_count", "65530\n")
+        .text("max_map_count", "1048576\n")
         .text("mmap_min_addr", "65536\n")
         .text("overcommit_memory", "0\n")
         .text("overcommit_ratio", "50\n")
