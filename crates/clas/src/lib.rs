@@ -25,7 +25,7 @@ mod registry;
 use abi::errno::ENOMEM;
 use abi::{PAGE_SIZE, Result, Va};
 use free::FreeRuns;
-use hostcall::mem::{Mapping, data_end, has_data, memfd, punch_hole};
+use hostcall::mem::{Mapping, has_data, memfd, punch_hole};
 use hostcall::{HostFd, MemSlice, RawFd};
 use kept::Kept;
 use parking_lot::Mutex;
@@ -70,7 +70,7 @@ pub struct Clas {
     mapping: Mapping,
     skew: usize,
     mapped: AtomicU64,
-    huge: huge::Patience,
+    huge: Arc<huge::Queue>,
     inner: Mutex<Inner>,
 }
 
@@ -136,7 +136,7 @@ impl Clas {
             mapping,
             skew,
             mapped: AtomicU64::new(0),
-            huge: huge::Patience::default(),
+            huge: Arc::default(),
             inner: Mutex::new(Inner {
                 free: FreeRuns::default(),
                 kept: Kept::default(),
@@ -314,7 +314,7 @@ impl Clas {
             if !has_data(self.file.raw(), at, to) {
                 return false;
             }
-            if end - start <= kept::RUN && data_end(self.file.raw(), at) >= to {
+            if end - start <= kept::RUN && self.is_full(Cla(at), end - start) {
                 self.slice(Cla(at), (to - at) as usize).zero();
                 return true;
             }
@@ -333,10 +333,13 @@ impl Clas {
         }
     }
 
-    /// Whether `pages` frames were all written.
+    /// Whether all of `pages` frames are in memory, but at most 256 of them: only a hint.
     #[must_use]
     pub fn is_full(&self, at: Cla, pages: u64) -> bool {
-        data_end(self.file.raw(), at.0) >= at.0 + pages * PAGE_SIZE
+        let mut found = [0u8; 256];
+        let found = &mut found[..pages.min(256) as usize];
+        self.residency(at, found);
+        found.iter().all(|b| b & 1 != 0)
     }
 
     /// Has the host find memory for frames that will all be written soon: cheaper at once than page by page.

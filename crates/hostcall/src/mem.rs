@@ -210,12 +210,6 @@ pub fn has_data(fd: RawFd, offset: u64, end: u64) -> bool {
     }
 }
 
-/// Where the data that begins at `offset` of a memory file ends: the first page from there on that was never
-/// written.
-pub fn data_end(fd: RawFd, offset: u64) -> u64 {
-    crate::path::lseek(fd, offset as i64, libc::SEEK_HOLE).unwrap_or(offset)
-}
-
 /// `madvise(MADV_COLLAPSE)` of our own mapping: makes its pages huge ones, also for those who map them too.
 pub fn collapse(mem: MemSlice<'_>) -> Result<()> {
     // SAFETY: contents and protection stay.

@@ -26,12 +26,10 @@ impl TaskThreads {
     /// Runs `f` on a thread of its own. `EAGAIN` where the host gives none.
     pub fn run(&self, f: Stay) -> Result<()> {
         let waiting = self.0.lock().pop();
-        let f = match waiting.map(|w| w.send(f)) {
-            Some(Ok(())) => return Ok(()),
-            Some(Err(back)) => back.0,
-            None => return self.spawn(f),
-        };
-        self.spawn(f)
+        match waiting {
+            Some(w) => w.send(f).or_else(|back| self.spawn(back.0)),
+            None => self.spawn(f),
+        }
     }
 
     fn spawn(&self, f: Stay) -> Result<()> {
