@@ -47,10 +47,7 @@ impl Clas {
     /// Has huge pages made of the frames from `at` to `end` soon, as far as those are whole ones, the host has some,
     /// and nobody has begun to write there. The frames must be allocated; contents stay.
     pub fn make_huge_soon(self: &Arc<Self>, at: Cla, end: Cla) {
-        let (at, end) = (
-            Cla(at.0.next_multiple_of(LEN)),
-            Cla(end.0 & !(LEN - 1)),
-        );
+        let (at, end) = (Cla(at.0.next_multiple_of(LEN)), Cla(end.0 & !(LEN - 1)));
         if self.on_disk || at >= end {
             return;
         }

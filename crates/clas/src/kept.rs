@@ -59,7 +59,10 @@ impl Kept {
 
     #[cfg(test)]
     pub(crate) fn pages(&self) -> u64 {
-        assert_eq!(self.pages, self.runs.iter().map(|(s, e)| e - s).sum::<u64>());
+        assert_eq!(
+            self.pages,
+            self.runs.iter().map(|(s, e)| e - s).sum::<u64>()
+        );
         self.pages
     }
 }

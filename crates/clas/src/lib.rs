@@ -28,11 +28,12 @@ use free::FreeRuns;
 use hostcall::mem::{Mapping, has_data, memfd, punch_hole};
 use hostcall::{HostFd, MemSlice, RawFd};
 use kept::Kept;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use refs::{Freed, RefCounts};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 pub use copies::Beside;
 pub use huge::LEN as HUGE;
@@ -55,6 +56,8 @@ impl Cla {
 
 /// The file grows in steps of this many bytes.
 const STEP: u64 = 1 << 30;
+/// How long an allocation waits for what ended address spaces give back.
+const ENDING_MAX: Duration = Duration::from_secs(2);
 /// Address space to reserve, in bytes: the first size that the host grants.
 const RESERVE: [usize; 4] = [1 << 40, 1 << 38, 1 << 36, 1 << 33];
 /// Where the largest free run is shorter, in pages, the file grows rather than be cut up.
@@ -72,6 +75,8 @@ pub struct Clas {
     mapped: AtomicU64,
     huge: Arc<huge::Queue>,
     inner: Mutex<Inner>,
+    /// An address space gave its frames back.
+    ended: Condvar,
 }
 
 struct Inner {
@@ -84,6 +89,8 @@ struct Inner {
     peak: u64,
     /// The most frames that may be used.
     limit: u64,
+    /// Address spaces that have ended, and whose frames are still to come.
+    ending: usize,
 }
 
 /// What [`Clas::stats`] tells, in bytes.
@@ -144,7 +151,9 @@ impl Clas {
                 used: 0,
                 peak: 0,
                 limit: limit / PAGE_SIZE,
+                ending: 0,
             }),
+            ended: Condvar::new(),
         }))
     }
 
@@ -200,12 +209,22 @@ impl Clas {
         })
     }
 
-    fn allocate_with(&self, pages: u64, mut place: impl FnMut(&mut Inner) -> Option<u64>) -> Result<Cla> {
+    fn allocate_with(
+        &self,
+        pages: u64,
+        mut place: impl FnMut(&mut Inner) -> Option<u64>,
+    ) -> Result<Cla> {
         assert!(pages > 0, "an allocation of no frames");
         let mut inner = self.inner.lock();
-        match inner.used.checked_add(pages) {
-            Some(used) if used <= inner.limit => {}
-            _ => return Err(ENOMEM),
+        while inner
+            .used
+            .checked_add(pages)
+            .is_none_or(|n| n > inner.limit)
+        {
+            // Who gives frames back in the background needs no lock that the caller may have.
+            if inner.ending == 0 || self.ended.wait_for(&mut inner, ENDING_MAX).timed_out() {
+                return Err(ENOMEM);
+            }
         }
         let start = match place(&mut inner) {
             Some(start) => start,
@@ -361,6 +380,18 @@ impl Clas {
         if len > 0 && punch_hole(self.file.raw(), at.0, len).is_err() {
             self.slice(at, len as usize).zero();
         }
+    }
+
+    /// An address space ends, and will soon give its frames back: until [`Clas::has_ended`], who finds no room
+    /// waits for them.
+    pub fn is_ending(&self) {
+        self.inner.lock().ending += 1;
+    }
+
+    /// See [`Clas::is_ending`].
+    pub fn has_ended(&self) {
+        self.inner.lock().ending -= 1;
+        self.ended.notify_all();
     }
 
     /// Whether every frame of the run has exactly one reference.

@@ -25,7 +25,9 @@ fn small_runs_stay_in_memory_and_read_as_zeros() {
         c.residency(at, &mut r);
         r.iter().filter(|b| **b & 1 != 0).count()
     };
-    let fill = |at: Cla, pages: u64| (0..pages).for_each(|i| assert_eq!(c.slice(at.add(i * P), 4096).copy_from(&page), 4096));
+    let fill = |at: Cla, pages: u64| {
+        (0..pages).for_each(|i| assert_eq!(c.slice(at.add(i * P), 4096).copy_from(&page), 4096))
+    };
     let zero = |at: Cla, pages: u64| {
         let mut buf = vec![1u8; (pages * P) as usize];
         c.slice(at, buf.len()).copy_to(&mut buf);
@@ -69,6 +71,23 @@ fn small_runs_stay_in_memory_and_read_as_zeros() {
     assert_eq!(c.stats().allocated, 0);
     let all = c.allocate(1000, None).unwrap();
     zero(all, 1000);
+}
+
+#[test]
+fn who_finds_no_room_waits_for_what_ends() {
+    let c = Clas::with_limit(8 * P).unwrap();
+    let a = c.allocate(8, None).unwrap();
+    assert_eq!(c.allocate(1, None), Err(ENOMEM));
+    c.is_ending();
+    let other = c.clone();
+    let t = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        other.decref(a, 8);
+        other.has_ended();
+    });
+    assert!(c.allocate(4, None).is_ok());
+    t.join().unwrap();
+    assert_eq!(c.allocate(5, None), Err(ENOMEM));
 }
 
 #[test]

@@ -220,6 +220,7 @@ impl Mm {
         let files = std::mem::take(&mut st.dead_files);
         drop(st);
         let clas = self.clas.clone();
+        clas.is_ending();
         self.space.retire(Box::new(move || {
             for (at, pages) in frames {
                 clas.decref(at, pages);
@@ -227,6 +228,7 @@ impl Mm {
             for (theirs, at, pages) in foreign {
                 theirs.decref(at, pages);
             }
+            clas.has_ended();
         }));
         drop(files);
     }

@@ -67,6 +67,8 @@ const FILE_MAX: u64 = 512 << 10;
 const FILE_TEST: u8 = 8;
 /// The longest new memory that is made as a whole, with all its pages.
 const FULL_MAX: u64 = 1 << 20;
+/// Of less, the host's faults cost no more.
+const FULL_MIN: u64 = 32 << 10;
 
 impl Default for Touch {
     fn default() -> Self {
@@ -116,7 +118,11 @@ impl Hot {
 
     /// The places, each with whether it is written.
     pub(crate) fn for_fork(&mut self) -> SmallVec<[(Range<u64>, bool); 16]> {
-        let all = self.0.iter().map(|s| (s.at..s.at + SPOT, s.write)).collect();
+        let all = self
+            .0
+            .iter()
+            .map(|s| (s.at..s.at + SPOT, s.write))
+            .collect();
         self.0.retain_mut(|s| {
             s.life -= 1;
             s.life > 0
@@ -137,8 +143,11 @@ impl State {
         self.populate_anon(r.clone());
         let len = r.end - r.start;
         if self.touch.full >= 2
-            && len <= FULL_MAX
-            && self.host.get(r.start).is_some_and(|(e, p)| r.end <= e.end && *p == Prot::RW)
+            && (FULL_MIN..=FULL_MAX).contains(&len)
+            && self
+                .host
+                .get(r.start)
+                .is_some_and(|(e, p)| r.end <= e.end && *p == Prot::RW)
             && let Some((e, p)) = self.pmas.get(r.start)
             && r.end <= e.end
             && let Some(at) = p.after(r.start - e.start).frames()
@@ -155,7 +164,8 @@ impl State {
 
     /// A new mapping of a file: mapped at once, if those before were read soon.
     pub(crate) fn file_mapped(&mut self, r: &Range<u64>, vma: &Vma) {
-        if vma.is_shared() || vma.prot != Prot::READ || r.end - r.start > FILE_MAX || !self.running {
+        if vma.is_shared() || vma.prot != Prot::READ || r.end - r.start > FILE_MAX || !self.running
+        {
             return;
         }
         let f = &mut self.files;
@@ -236,7 +246,13 @@ impl State {
 
     /// What is mapped for a touch at `va` of private anonymous memory, of which `hole` is not mapped: where it is
     /// being filled upwards, a longer step than the last, in huge pages; else what is around.
-    pub(crate) fn step(&mut self, va: u64, vr: &Range<u64>, vma: &Vma, hole: Range<u64>) -> Range<u64> {
+    pub(crate) fn step(
+        &mut self,
+        va: u64,
+        vr: &Range<u64>,
+        vma: &Vma,
+        hole: Range<u64>,
+    ) -> Range<u64> {
         let around = crate::pma::window(va, STEP, &hole);
         if hole.end - hole.start <= STEP || !self.is_filled_below(around.start) {
             return around;
@@ -248,7 +264,9 @@ impl State {
         };
         let mut end = around.start;
         let mut first = None;
-        let to = (around.start & !(STEP - 1)).saturating_add(len).min(hole.end);
+        let to = (around.start & !(STEP - 1))
+            .saturating_add(len)
+            .min(hole.end);
         while end < to {
             let Ok((r, pma)) = self.resolve(end, vr, vma, false) else {
                 break;
@@ -372,7 +390,10 @@ impl State {
     }
 
     /// Copies of the places that are written after forks, for the child; what is ours alone stays so.
-    pub(crate) fn copies_for_fork(&mut self, spots: &[(Range<u64>, bool)]) -> Vec<(Range<u64>, Cla)> {
+    pub(crate) fn copies_for_fork(
+        &mut self,
+        spots: &[(Range<u64>, bool)],
+    ) -> Vec<(Range<u64>, Cla)> {
         let mut out = Vec::new();
         for (spot, _) in spots.iter().filter(|s| s.1) {
             let found: SmallVec<[(Range<u64>, Cla); 2]> = self

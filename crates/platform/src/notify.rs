@@ -11,8 +11,8 @@
 
 use crate::frame::Frame;
 use crate::kick::Kick;
-use crate::recycle::Held;
 use crate::process::{Drive, Factory, KICK, Listener, Process, RawThread, recv, release_after};
+use crate::recycle::Held;
 use crate::{AddressSpace, AppThread, Event, Interrupter, MapOp, Platform, Regs};
 use abi::Result;
 use abi::errno::{EINVAL, ESRCH};

@@ -7,8 +7,8 @@
 
 use crate::frame::merge_fp;
 use crate::kick::Kick;
-use crate::recycle::Held;
 use crate::process::{Drive, Factory, KICK, Process, RawThread};
+use crate::recycle::Held;
 use crate::{AddressSpace, AppThread, ERROR_UNKNOWN, Event, Interrupter, MapOp, Platform, Regs};
 use abi::Result;
 use abi::errno::{EINTR, EINVAL};

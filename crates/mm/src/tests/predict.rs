@@ -1,0 +1,147 @@
+//! Guesses: what they save, and that they change nothing.
+
+use super::*;
+use crate::Writers;
+use abi::linux::*;
+
+const RW: u32 = PROT_READ | PROT_WRITE;
+
+fn mapped(a: &App) -> usize {
+    a.space.pages.lock().len()
+}
+
+#[test]
+fn what_is_not_touched_is_not_mapped() {
+    let a = App::new(&Clas::new().unwrap());
+    for _ in 0..50 {
+        a.anon(P, RW, 0).unwrap();
+    }
+    assert!(mapped(&a) < 5);
+    // It can be touched all the same, and then the next is mapped again.
+    let late = a.anon(3 * P, RW, 0).unwrap();
+    a.store(late.0 + P, 7).unwrap();
+    assert_eq!(a.load(late.0 + P), Ok(7));
+    let before = mapped(&a);
+    a.anon(2 * P, RW, 0).unwrap();
+    a.anon(2 * P, RW, 0).unwrap();
+    assert!(mapped(&a) > before);
+    // What was never mapped is not mapped by a neighbour.
+    let (vma, lowest) = (a.mm.vmas(), a.mm.vmas()[0].start);
+    assert_eq!(vma.len(), 1);
+    assert!(a.load(lowest - P).is_err());
+    a.check();
+}
+
+#[test]
+fn steps_grow_where_memory_is_filled() {
+    let a = App::new(&Clas::new().unwrap());
+    let len = 24u64 << 20;
+    let at = a.anon(len, RW, 0).unwrap();
+    // From a huge page's border on.
+    let at = at.0.next_multiple_of(2 << 20);
+    let page = [1u8; P as usize];
+    let before = a.mm.sizes().faults;
+    for i in 0..(20 << 20) / P {
+        // As the host would, where it has the page.
+        if !a.space.pages.lock().contains_key(&(at / P + i)) {
+            a.store(at + i * P, 1).unwrap();
+        }
+        a.mm.copy_out(Va(at + i * P), &page).unwrap();
+    }
+    let faults = a.mm.sizes().faults - before;
+    assert!((2..=6).contains(&faults), "{faults} faults");
+    a.mm.munmap(Va(at), 4 << 20).unwrap();
+    assert!(a.load(at + P).is_err());
+    a.check_but_references();
+
+    // Here and there: small steps.
+    let b = App::new(&Clas::new().unwrap());
+    let at = b.anon(len, RW, 0).unwrap();
+    for i in 0..5 {
+        b.store(at.0 + (i << 22), 1).unwrap();
+    }
+    assert!(mapped(&b) as u64 * P <= 10 << 20);
+    b.check();
+}
+
+#[test]
+fn fork_learns_what_children_write() {
+    let a = App::new(&Clas::new().unwrap());
+    let at = a.anon(64 * P, RW, 0).unwrap().0;
+    let other = a.anon(8 * P, PROT_READ, 0).unwrap().0;
+    for i in 0..64 {
+        a.store(at + i * P, i as u8).unwrap();
+    }
+    let run = |n: u8| {
+        let c = a.fork();
+        c.store(at + 5 * P, n).unwrap();
+        c.store(at + 40 * P, n).unwrap();
+        assert_eq!(c.load(other), Ok(0));
+        a.store(at + 6 * P, n).unwrap();
+        assert_eq!(
+            (c.load(at + 6 * P), a.load(at + 5 * P)),
+            (Ok(if n == 1 { 6 } else { n - 1 }), Ok(5))
+        );
+        c.check();
+        a.check();
+        c.mm.sizes().faults
+    };
+    assert!(run(1) >= 3);
+    run(2);
+    for n in 3..100 {
+        let faults = run(n);
+        // Places are forgotten in the end, and learned again.
+        assert!(faults == 0 || n > 60, "{faults} faults of child {n}");
+    }
+    // With other threads nothing is copied ahead, but all is still right.
+    let space = Arc::new(FakeSpace::default());
+    let mm = a.mm.fork(space.clone(), Writers::Others).unwrap();
+    let c = App { mm, space };
+    c.store(at + 5 * P, 200).unwrap();
+    assert_eq!((a.load(at + 5 * P), c.load(at + 5 * P)), (Ok(5), Ok(200)));
+    a.check();
+    c.check();
+}
+
+#[test]
+fn a_copy_for_fork_that_nobody_inherits_is_given_back() {
+    let clas = Clas::new().unwrap();
+    let a = App::new(&clas);
+    let at = a.anon(8 * P, RW, 0).unwrap();
+    a.store(at.0, 1).unwrap();
+    a.fork().store(at.0, 2).unwrap();
+    a.store(at.0, 3).unwrap();
+    a.mm.madvise(at, 8 * P, MADV_DONTFORK).unwrap();
+    drop(a.fork());
+    a.mm.madvise(at, 8 * P, MADV_DOFORK).unwrap();
+    a.mm.madvise(at, 8 * P, MADV_WIPEONFORK).unwrap();
+    let c = a.fork();
+    assert_eq!(c.load(at.0), Ok(0));
+    c.check();
+    a.check();
+    drop(c);
+    assert_eq!(clas.stats().allocated, 8 * P);
+    assert_eq!(a.load(at.0), Ok(3));
+}
+
+#[test]
+fn files_that_are_read_soon_are_mapped_at_once() {
+    let clas = Clas::new().unwrap();
+    let a = App::new(&clas);
+    let f = TestFile::host(&clas, 4 * P);
+    f.put(0, b"x");
+    let map = || a.map(Va(0), P, PROT_READ, 0, Some(f.file())).unwrap().0;
+    for _ in 0..20 {
+        map();
+    }
+    assert_eq!(mapped(&a), 0);
+    for _ in 0..20 {
+        assert_eq!(a.load(map()), Ok(b'x'));
+    }
+    let faults = a.mm.sizes().faults;
+    for _ in 0..8 {
+        assert_eq!(a.load(map()), Ok(b'x'));
+    }
+    assert!(a.mm.sizes().faults - faults <= 1);
+    a.check();
+}
