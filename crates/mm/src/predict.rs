@@ -40,10 +40,16 @@ const DATA_MAX: u64 = 64 << 10;
 /// Mappings that [`State::map_all`] looks at.
 const ALL_MAX: usize = 64;
 
+const TOUCH_MAX: i8 = 2;
+/// See [`Touch`].
+const TOUCH_TEST: u8 = 4;
+
 /// Whether new anonymous memory will be touched soon.
 pub(crate) struct Touch {
-    /// From -2 to 2; below zero it will not.
+    /// From `-TOUCH_MAX` to `TOUCH_MAX`; below zero it will not.
     score: i8,
+    /// When that is at its highest, one of so many is judged.
+    count: u8,
     /// What was mapped at once last.
     last: Option<Range<u64>>,
     /// How many were written as a whole, one after the other; up to 2.
@@ -74,6 +80,7 @@ impl Default for Touch {
     fn default() -> Self {
         Touch {
             score: 1,
+            count: 0,
             last: None,
             full: 0,
         }
@@ -134,7 +141,14 @@ impl Hot {
 impl State {
     /// Whether new anonymous memory is to be mapped at once.
     pub(crate) fn will_touch(&mut self) -> bool {
-        self.judge_last();
+        let t = &mut self.touch;
+        t.count = (t.count + 1) % TOUCH_TEST;
+        if t.score == TOUCH_MAX && t.count != 0 {
+            // Sure enough.
+            t.last = None;
+        } else {
+            self.judge_last();
+        }
         self.running && self.touch.score >= 0
     }
 
@@ -192,7 +206,7 @@ impl State {
 
     /// Memory that was not mapped is touched.
     pub(crate) fn touched_late(&mut self) {
-        self.touch.score = (self.touch.score + 2).min(2);
+        self.touch.score = (self.touch.score + 2).min(TOUCH_MAX);
     }
 
     /// Before `r` goes: what became of it?
@@ -219,12 +233,13 @@ impl State {
         } else {
             1
         };
-        self.touch.full = if step > 0 && self.clas.is_full(at, pages) {
+        let large = pages * crate::PAGE >= FULL_MIN;
+        self.touch.full = if step > 0 && large && self.clas.is_full(at, pages) {
             (self.touch.full + 1).min(2)
         } else {
             0
         };
-        self.touch.score = (self.touch.score + step).clamp(-2, 2);
+        self.touch.score = (self.touch.score + step).clamp(-TOUCH_MAX, TOUCH_MAX);
     }
 
     /// How much a copy on write at `va` copies of `r`.
