@@ -43,6 +43,8 @@ const ALL_MAX: usize = 64;
 const TOUCH_MAX: i8 = 2;
 /// See [`Touch`].
 const TOUCH_TEST: u8 = 4;
+/// See [`Touch::unseen`].
+const UNSEEN_MAX: u8 = 32;
 
 /// Whether new anonymous memory will be touched soon.
 pub(crate) struct Touch {
@@ -50,8 +52,12 @@ pub(crate) struct Touch {
     score: i8,
     /// When that is at its highest, one of so many is judged.
     count: u8,
-    /// What was mapped at once last.
+    /// What was mapped at once last, of frames that were not in memory: so that one can see whether they are written.
     last: Option<Range<u64>>,
+    /// So many in a row could not be judged like that, up to `UNSEEN_MAX`: then one is not mapped, to see whether it
+    /// is touched.
+    unseen: u8,
+    probe: Option<Range<u64>>,
     /// How many were written as a whole, one after the other; up to 2.
     full: u8,
 }
@@ -82,6 +88,8 @@ impl Default for Touch {
             score: 1,
             count: 0,
             last: None,
+            unseen: 0,
+            probe: None,
             full: 0,
         }
     }
@@ -145,7 +153,7 @@ impl State {
         t.count = (t.count + 1) % TOUCH_TEST;
         if t.score == TOUCH_MAX && t.count != 0 {
             // Sure enough.
-            t.last = None;
+            (t.last, t.probe) = (None, None);
         } else {
             self.judge_last();
         }
@@ -154,7 +162,14 @@ impl State {
 
     /// Maps new anonymous memory at once, with all its pages if those before were written as a whole.
     pub(crate) fn map_at_once(&mut self, r: Range<u64>) {
+        let t = &mut self.touch;
+        if t.unseen >= UNSEEN_MAX {
+            t.unseen = 0;
+            t.probe = Some(r);
+            return;
+        }
         self.populate_anon(r.clone());
+        let mut made = false;
         let len = r.end - r.start;
         if self.touch.full >= 2
             && (FULL_MIN..=FULL_MAX).contains(&len)
@@ -166,6 +181,7 @@ impl State {
             && r.end <= e.end
             && let Some(at) = p.after(r.start - e.start).frames()
         {
+            made = true;
             self.clas.reserve(at, len / crate::PAGE);
             self.ops.push(MapOp::Advise {
                 va: r.start,
@@ -173,7 +189,22 @@ impl State {
                 advice: abi::linux::MADV_POPULATE_WRITE as i32,
             });
         }
-        self.touch.last = Some(r);
+        // Frames that were just in use, or are made now, are in memory whoever touches them.
+        let fresh = |(at, n)| !self.clas.was_written(at, n);
+        let seen = !made && self.frames_of(&r).is_some_and(fresh);
+        let t = &mut self.touch;
+        (t.last, t.unseen) = if seen {
+            (Some(r), 0)
+        } else {
+            (None, t.unseen + 1)
+        };
+    }
+
+    /// The frames that serve `r` from its start on, and how many.
+    fn frames_of(&self, r: &Range<u64>) -> Option<(Cla, u64)> {
+        let (e, p) = self.pmas.get(r.start)?;
+        let at = p.after(r.start - e.start).frames()?;
+        Some((at, (r.end.min(e.end) - r.start) / crate::PAGE))
     }
 
     /// A new mapping of a file: mapped at once, if those before were read soon.
@@ -206,28 +237,33 @@ impl State {
 
     /// Memory that was not mapped is touched.
     pub(crate) fn touched_late(&mut self) {
+        self.touch.probe = None;
         self.touch.score = (self.touch.score + 2).min(TOUCH_MAX);
     }
 
     /// Before `r` goes: what became of it?
     pub(crate) fn judge_before(&mut self, r: &Range<u64>) {
         let hit = |l: &Range<u64>| l.start < r.end && r.start < l.end;
-        if self.touch.last.as_ref().is_some_and(hit) {
+        let t = &self.touch;
+        if t.last.iter().chain(&t.probe).any(hit) {
             self.judge_last();
         }
     }
 
     fn judge_last(&mut self) {
+        let t = &mut self.touch;
+        if t.probe.take().is_some() {
+            // Two of these, and it is not expected any more.
+            t.score = (t.score - 2).max(-TOUCH_MAX);
+            t.unseen = UNSEEN_MAX;
+            t.full = 0;
+        }
         let Some(last) = self.touch.last.take() else {
             return;
         };
-        let Some((r, p)) = self.pmas.get(last.start) else {
+        let Some((at, pages)) = self.frames_of(&last) else {
             return;
         };
-        let Some(at) = p.after(last.start - r.start).frames() else {
-            return;
-        };
-        let pages = (last.end.min(r.end) - last.start) / crate::PAGE;
         let step = if !self.clas.was_written(at, pages) {
             -1
         } else {

@@ -145,3 +145,20 @@ fn files_that_are_read_soon_are_mapped_at_once() {
     assert!(a.mm.sizes().faults - faults <= 1);
     a.check();
 }
+
+#[test]
+fn frames_that_stay_in_memory_do_not_look_touched() {
+    let clas = Clas::new().unwrap();
+    let a = App::new(&clas);
+    // What was just in use stays in memory.
+    let at = a.anon(16 * P, RW, 0).unwrap();
+    a.mm.copy_out(at, &[1; 16 * P as usize]).unwrap();
+    a.mm.munmap(at, 16 * P).unwrap();
+    let mut mapped_at_once = 0;
+    for _ in 0..200 {
+        let at = a.anon(16 * P, RW, 0).unwrap();
+        mapped_at_once += usize::from(mapped(&a) > 0);
+        a.mm.munmap(at, 16 * P).unwrap();
+    }
+    assert!(mapped_at_once < 60, "{mapped_at_once} of 200");
+}
