@@ -47,6 +47,7 @@ impl Platform for Notify {
 impl Drop for Notify {
     fn drop(&mut self) {
         self.0.pool.close();
+        self.0.reaper.close();
     }
 }
 

@@ -43,6 +43,7 @@ impl Platform for Ptrace {
 impl Drop for Ptrace {
     fn drop(&mut self) {
         self.0.pool.close();
+        self.0.reaper.close();
     }
 }
 

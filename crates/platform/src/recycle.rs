@@ -104,24 +104,37 @@ struct Queue {
 struct Waiting {
     /// Its thread runs.
     up: bool,
+    /// It takes something down.
+    busy: bool,
+    /// No platform is left: who ends a process takes it down itself.
+    closed: bool,
     remains: VecDeque<Remains>,
 }
 
 impl Reaper {
     fn take(&self, r: Remains) {
         let mut s = self.0.state.lock();
-        if !s.up {
+        if !s.up && !s.closed {
             let queue = self.0.clone();
             let thread = std::thread::Builder::new().name("reaper".into());
             s.up = thread.spawn(move || queue.run()).is_ok();
         }
-        if !s.up || s.remains.len() >= QUEUE {
+        if !s.up || s.closed || s.remains.len() >= QUEUE {
             drop(s);
             return r.clear();
         }
         s.remains.push_back(r);
         drop(s);
-        self.0.more.notify_one();
+        self.0.more.notify_all();
+    }
+
+    /// Waits until all is taken down; nothing is left to the thread from now on.
+    pub fn close(&self) {
+        let mut s = self.0.state.lock();
+        s.closed = true;
+        while s.busy || !s.remains.is_empty() {
+            self.0.more.wait(&mut s);
+        }
     }
 }
 
@@ -135,8 +148,11 @@ impl Queue {
                     None => self.more.wait(&mut s),
                 }
             };
+            s.busy = true;
             drop(s);
             r.clear();
+            self.state.lock().busy = false;
+            self.more.notify_all();
         }
     }
 }
