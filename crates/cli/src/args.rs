@@ -63,6 +63,9 @@ pub struct Do {
     /// How the program's code is run
     #[arg(long, value_enum, default_value_t)]
     pub platform: Platform,
+    /// The faster ways that its system calls may take (notify only; none with --strace)
+    #[arg(long, value_enum, default_value_t)]
+    pub lanes: Lanes,
     /// The network that it sees
     #[arg(long, value_enum, default_value_t)]
     pub net: Net,
@@ -113,6 +116,17 @@ pub enum Platform {
     Notify,
     /// Ptrace: slow, the most plain
     Ptrace,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum, Debug)]
+pub enum Lanes {
+    /// All calls trap
+    None,
+    /// Call sites are patched; what needs no kernel is answered where it is called
+    Local,
+    /// And others are answered by a thread that spins, while a CPU is idle
+    #[default]
+    All,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum, Debug)]

@@ -112,10 +112,10 @@ pub fn notif_send(fd: RawFd, id: u64, val: i64) -> Result<()> {
     Ok(())
 }
 
-/// `SECCOMP_IOCTL_NOTIF_SET_FLAGS` with synchronous wake-up (Linux 6.6); `EINVAL` before.
-pub fn notif_sync_wake_up(fd: RawFd) -> Result<()> {
+/// `SECCOMP_IOCTL_NOTIF_SET_FLAGS`: whether wake-ups are synchronous (Linux 6.6; `EINVAL` before).
+pub fn notif_sync_wake_up(fd: RawFd, sync: bool) -> Result<()> {
     // SAFETY: the flags go by value.
-    unsafe { sys!(Ioctl, fd, SET_FLAGS, 1) }?;
+    unsafe { sys!(Ioctl, fd, SET_FLAGS, usize::from(sync)) }?;
     Ok(())
 }
 

@@ -94,7 +94,7 @@ impl State {
             Backing::Host { .. } => {}
             Backing::Frames(_) => return Err(Bad::Memory),
         }
-        self.unshare(va, r, pma)?;
+        self.unshare(va, r, pma, crate::pma::COPY)?;
         let page = Va(va).page_down().0;
         self.host_map(page..page + PAGE);
         if self.flush() {

@@ -4,7 +4,7 @@ use crate::pma::PmaKind;
 use crate::state::State;
 use crate::vma::{Vma, VmaFlags};
 use crate::{Mm, PAGE, Result};
-use abi::Va;
+use abi::{Errno, Va};
 use clas::Cla;
 use platform::AddressSpace;
 use std::ops::Range;
@@ -18,10 +18,17 @@ impl Mm {
         let alone = self.pins.write();
         self.with(|st| {
             let mut to = child.state.lock();
+            if !st.patches.is_empty()
+                && let Some(sites) = self.space.sites()
+            {
+                child.space.inherit_sites(&sites)?;
+            }
             st.fork_into(&mut to);
+            to.patches = st.patches.clone();
             // Before the child can run or be seen: nobody writes to what is shared now.
             st.flush();
-        });
+            Ok::<(), Errno>(())
+        })?;
         drop(alone);
         Ok(child)
     }

@@ -52,6 +52,7 @@ mod host;
 mod info;
 mod lock;
 mod map;
+mod patch;
 mod pma;
 mod protect;
 mod remap;

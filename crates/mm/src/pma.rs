@@ -16,7 +16,7 @@ pub(crate) const EAGER: u64 = 64 << 20;
 /// Larger ones, and those with MAP_NORESERVE, by runs of this size.
 const CHUNK: u64 = 2 << 20;
 /// Copy-on-write copies at most this much around a fault.
-const COPY: u64 = 64 << 10;
+pub(crate) const COPY: u64 = 64 << 10;
 
 /// What a PMA's backing is, and whether it may be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -220,14 +220,20 @@ impl State {
             let pma = pma.after(r.start - pr.start);
             match pma.kind {
                 PmaKind::File if vma.is_shared() => self.pma_remove(r),
-                _ => self.unshare(va, &r, pma)?,
+                _ => self.unshare(va, &r, pma, COPY)?,
             }
         }
         Err(Bad::Bus)
     }
 
-    /// Makes private frames of a part around `va` of the PMA `pma` at `r`.
-    pub(crate) fn unshare(&mut self, va: u64, r: &Range<u64>, pma: Pma) -> Result<(), Bad> {
+    /// Makes private frames of a part, `most` bytes if they must be copied, around `va` of the PMA `pma` at `r`.
+    pub(crate) fn unshare(
+        &mut self,
+        va: u64,
+        r: &Range<u64>,
+        pma: Pma,
+        most: u64,
+    ) -> Result<(), Bad> {
         if pma.kind == PmaKind::AnonCow
             && let Some(at) = pma.frames()
             && let Some((lo, hi)) =
@@ -245,7 +251,7 @@ impl State {
             self.host_protect(mine);
             return Ok(());
         }
-        let mut part = window(va, COPY, r);
+        let mut part = window(va, most, r);
         let mut from = pma.after(part.start - r.start);
         let before = self
             .pmas

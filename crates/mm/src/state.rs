@@ -54,6 +54,8 @@ pub(crate) struct State {
     /// Where faults of an unknown kind found nothing missing.
     pub(crate) suspects: Suspects,
     pub(crate) random_drop: RandomDrop,
+    /// The call sites that are patched.
+    pub(crate) patches: crate::patch::Patches,
 }
 
 impl State {
@@ -82,6 +84,7 @@ impl State {
             faults: 0,
             suspects: Suspects::default(),
             random_drop: RandomDrop::default(),
+            patches: crate::patch::Patches::default(),
         }
     }
 

@@ -71,6 +71,8 @@ pub struct Task {
     attention: AtomicBool,
     parker: Arc<Parker>,
     interrupter: Mutex<Option<Arc<dyn Interrupter>>>,
+    /// What it is has changed since its thread was told ([`run::Context::publish`]).
+    identity_stale: AtomicBool,
     /// `comm`, at most 15 bytes.
     comm: Mutex<Vec<u8>>,
     /// `set_tid_address(2)`: zeroed and woken at exit.
@@ -133,6 +135,13 @@ impl Task {
     }
     pub fn set_cred(&self, c: Credentials) {
         *self.cred.write() = Arc::new(c);
+        self.identity_stale.store(true, Ordering::Release);
+    }
+    /// From now on its filters must see every call, also those that are answered where they are made.
+    pub fn withdraw_identity(&self) {
+        if let Some(i) = &*self.interrupter.lock() {
+            i.withdraw_identity();
+        }
     }
     /// Its namespaces.
     #[must_use]

@@ -1,0 +1,258 @@
+//! Patched call sites: `syscall` instructions that are run often become jumps to the platform's lanes.
+//!
+//! What is patched is a private copy of the page; the file's own page is what others see. A page changes while
+//! nothing can run on it: it is unmapped on the host first. So a thread executes either the old bytes or the
+//! new; one that stood before the `syscall` instruction finds an `int3` there, which the platform knows.
+//!
+//! Kind P of sites is done: the instruction before is at least five bytes long and does not depend on where it
+//! stands. It is displaced to the trampoline; in its place, and over the `syscall` instruction, comes the
+//! seven-byte jump.
+//!
+//! Invariant: every entry of [`Patches`] is what the application's memory has there, unless the application has
+//! thrown its pages away (then they are the file's again).
+
+use crate::copy::Mode;
+use crate::state::State;
+use crate::{Mm, PAGE};
+use abi::Va;
+use platform::lane::{DISPLACED_MAX, Site, jump};
+use platform::{Prot, stub_table};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The `syscall` instruction.
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// The longest patch.
+const LONGEST: usize = DISPLACED_MAX + SYSCALL.len();
+
+/// What was there before.
+#[derive(Clone, Copy, Debug)]
+struct Patch {
+    original: [u8; LONGEST],
+    len: usize,
+}
+
+/// The patched sites of an address space, by the address that their patch starts at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Patches {
+    sites: BTreeMap<u64, Patch>,
+    /// The application uses the addresses that the lanes need.
+    off: bool,
+}
+
+impl Patches {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sites.is_empty()
+    }
+
+    fn overlapping(&self, r: &Range<u64>) -> impl Iterator<Item = (u64, Patch)> {
+        let from = r.start.saturating_sub(LONGEST as u64 - 1);
+        let start = r.start;
+        self.sites
+            .range(from..r.end.max(from))
+            .filter(move |(at, p)| *at + p.len as u64 > start)
+            .map(|(at, p)| (*at, *p))
+    }
+
+    /// Forgets what is in `r`: it is not mapped any more.
+    pub(crate) fn forget(&mut self, r: &Range<u64>) {
+        if self.sites.is_empty() {
+            return;
+        }
+        let gone: Vec<u64> = self.overlapping(r).map(|(at, _)| at).collect();
+        for at in gone {
+            self.sites.remove(&at);
+        }
+    }
+
+    /// Shows in `bytes`, read from `va`, what was there before.
+    pub(crate) fn show_original(&self, va: u64, bytes: &mut [u8]) {
+        for (at, p) in self.overlapping(&(va..va.saturating_add(bytes.len() as u64))) {
+            for (i, b) in p.original[..p.len].iter().enumerate() {
+                let place = (at + i as u64).wrapping_sub(va) as usize;
+                if let Some(to) = bytes.get_mut(place) {
+                    *to = *b;
+                }
+            }
+        }
+    }
+}
+
+/// The length of the instruction before a `syscall` that can be displaced; `before` ends where that starts. What
+/// it loads must be what the call was seen with: the bytes could be the end of a longer instruction.
+fn displaceable(before: &[u8], nr: u64, args: &[u64; 6]) -> Option<usize> {
+    let imm = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+    let prefixed = |len: usize| {
+        let at = before.len().checked_sub(len + 1);
+        // REX, operand and address size.
+        at.is_none_or(|i| matches!(before[i], 0x40..=0x4f | 0x66 | 0x67))
+    };
+    let tail = |n: usize| before.len().checked_sub(n).map(|i| &before[i..]);
+    if let Some(b) = tail(7)
+        && b[..3] == [0x48, 0xc7, 0xc0]
+        && imm(&b[3..]) == nr as u32
+    {
+        return Some(7);
+    }
+    if let Some(b) = tail(6)
+        && b[..2] == [0x41, 0xba]
+        && imm(&b[2..]) == args[3] as u32
+    {
+        return Some(6);
+    }
+    let b = tail(5)?;
+    let loads = match b[0] {
+        0xb8 => imm(&b[1..]) == nr as u32,
+        0xbf => imm(&b[1..]) == args[0] as u32,
+        _ => false,
+    };
+    if loads && !prefixed(5) {
+        return Some(5);
+    }
+    // mov r9, [rsp + 8], as in syscall(2)'s wrapper.
+    (b == [0x4c, 0x8b, 0x4c, 0x24, 0x08]).then_some(5)
+}
+
+/// What comes in the place of `len` bytes and a `syscall` instruction: the jump's last two bytes lie over that.
+fn patch(len: usize, entry: u32) -> ([u8; LONGEST], usize) {
+    let mut out = [0x90; LONGEST];
+    let total = len + SYSCALL.len();
+    let j = jump(entry);
+    out[total - j.len()..total].copy_from_slice(&j);
+    // One instruction, whatever its length: mov edi, edi would not do, it clears the upper half.
+    match total - j.len() {
+        2 => out[..2].copy_from_slice(&[0x66, 0x90]),
+        3 => out[..3].copy_from_slice(&[0x0f, 0x1f, 0x00]),
+        _ => {}
+    }
+    (out, total)
+}
+
+impl Mm {
+    /// Patches the site of the system call that returns to `back`, which the application was seen to make with
+    /// `nr` and `args`, if that can be done.
+    pub fn patch_call(&self, back: Va, nr: u64, args: &[u64; 6]) -> bool {
+        self.with(|st| st.patch_call(back.0, nr, args).is_some())
+    }
+}
+
+impl State {
+    fn patch_call(&mut self, back: u64, nr: u64, args: &[u64; 6]) -> Option<()> {
+        if self.patches.off {
+            return None;
+        }
+        let call = back.checked_sub(2)?;
+        let page = Va(call).page_down().0;
+        if call + 2 > page + PAGE {
+            return None;
+        }
+        let (vr, vma) = self.vmas.get(call).map(|(r, v)| (r, v.clone()))?;
+        let code = vma.prot.contains(Prot::EXEC) && !vma.prot.contains(Prot::WRITE);
+        if !code || vma.is_shared() {
+            return None;
+        }
+        // One byte more than is displaced tells of prefixes.
+        let from = page.max(call.saturating_sub(DISPLACED_MAX as u64 + 1));
+        let mut bytes = [0u8; DISPLACED_MAX + 1 + SYSCALL.len()];
+        let bytes = &mut bytes[..(back - from) as usize];
+        if self.read(from, bytes, Mode::ForceRead) != bytes.len() {
+            return None;
+        }
+        let (before, instruction) = bytes.split_at(bytes.len() - 2);
+        if instruction != SYSCALL {
+            return None;
+        }
+        let len = displaceable(before, nr, args)?;
+        let start = call - len as u64;
+        let displaced = &before[before.len() - len..];
+        let entry = self.space.add_site(Site::new(start, back, displaced)?)?;
+        let (new, total) = patch(len, entry);
+        let mut original = [0; LONGEST];
+        original[..total].copy_from_slice(&bytes[bytes.len() - total..]);
+        // A private copy of this page alone.
+        let (r, pma) = self.resolve(call, &vr, &vma, false).ok()?;
+        if !pma.writable() {
+            self.unshare(call, &r, pma, PAGE).ok()?;
+        }
+        self.change_code(start, &new[..total])?;
+        let patch = Patch {
+            original,
+            len: total,
+        };
+        self.patches.sites.insert(start, patch);
+        Some(())
+    }
+
+    /// Writes to a private page of code while nothing runs on it.
+    fn change_code(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
+        let page = Va(at).page_down().0;
+        let page = page..page + PAGE;
+        self.host_unmap(page.clone());
+        if !self.flush() {
+            return None;
+        }
+        let done = self.write(at, bytes, Mode::ForceWrite);
+        self.host_map(page);
+        (done == bytes.len()).then_some(())
+    }
+
+    /// Puts the original code back in `r`: the application is about to move or to change it.
+    pub(crate) fn unpatch(&mut self, r: &Range<u64>) {
+        if self.patches.is_empty() {
+            return;
+        }
+        let found: Vec<(u64, Patch)> = self.patches.overlapping(r).collect();
+        for (at, p) in found {
+            // Where it has thrown the page away, the file's is the original.
+            let mut there = [0; LONGEST];
+            let there = &mut there[..p.len];
+            let n = self.read(at, there, Mode::ForceRead);
+            if n == p.len && there[..] != p.original[..p.len] {
+                let _ = self.change_code(at, &p.original[..p.len]);
+            }
+            self.patches.sites.remove(&at);
+        }
+    }
+
+    /// The application is about to map `r`: where the lanes need that, they end.
+    pub(crate) fn make_way(&mut self, r: &Range<u64>) {
+        let table = stub_table();
+        if r.start < table.end && table.start < r.end && !self.patches.off {
+            self.unpatch(&(0..u64::MAX));
+            self.patches.off = true;
+            self.space.drop_sites();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_seen_to_run_is_displaced() {
+        let args = [7, 0, 0, 9, 0, 0];
+        let yes = |b: &[u8]| displaceable(b, 39, &args);
+        assert_eq!(yes(&[0xc3, 0xb8, 39, 0, 0, 0]), Some(5));
+        assert_eq!(yes(&[0xc3, 0xb8, 40, 0, 0, 0]), None);
+        // mov r8d, 39
+        assert_eq!(yes(&[0x41, 0xb8, 39, 0, 0, 0]), None);
+        // Nothing is known of what stands before.
+        assert_eq!(yes(&[0xb8, 39, 0, 0, 0]), None);
+        assert_eq!(yes(&[0xc3, 0xbf, 7, 0, 0, 0]), Some(5));
+        assert_eq!(yes(&[0xc3, 0x41, 0xba, 9, 0, 0, 0]), Some(6));
+        assert_eq!(yes(&[0x48, 0xc7, 0xc0, 39, 0, 0, 0]), Some(7));
+        assert_eq!(yes(&[0x4c, 0x8b, 0x4c, 0x24, 0x08]), Some(5));
+        assert_eq!(yes(&[0xc3, 0x31, 0xc0]), None);
+    }
+
+    #[test]
+    fn the_jumps_last_bytes_lie_over_the_call() {
+        for len in 5..=8 {
+            let (bytes, total) = patch(len, 0x3fcc_0008);
+            assert_eq!(total, len + 2);
+            assert_eq!(bytes[total - 2..total], [0xcc, 0x3f]);
+            assert_eq!(bytes[total - 7..total - 4], [0xff, 0x24, 0x25]);
+        }
+    }
+}
