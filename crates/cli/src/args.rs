@@ -127,6 +127,8 @@ pub enum Lanes {
     /// And others are answered by a thread that spins, while a CPU is idle
     #[default]
     All,
+    /// For tests: always, even where no CPU is idle
+    Mailbox,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum, Debug)]

@@ -285,6 +285,7 @@ fn config(
             args::Lanes::None => platform::Lanes::None,
             args::Lanes::Local => platform::Lanes::Local,
             args::Lanes::All => platform::Lanes::All,
+            args::Lanes::Mailbox => platform::Lanes::Mailbox,
         },
         gofer: side.gofer,
         container: ContainerSpec {

@@ -31,7 +31,7 @@ pub const fn stub_table() -> std::ops::Range<u64> {
 }
 
 /// Which lanes beside a trapped call there are, where the platform has them and the CPU can do it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Lanes {
     /// None: every call traps.
     None,
@@ -40,6 +40,8 @@ pub enum Lanes {
     /// And others may be laid into a mailbox.
     #[default]
     All,
+    /// For tests: always, whatever the machine does.
+    Mailbox,
 }
 
 impl Lanes {

@@ -138,9 +138,9 @@ impl Hot {
         if *at != ip {
             (*at, *n) = (ip, 0);
         }
-        // Told once, as long as no other site takes its place.
+        // Told again as often as once more: what could not be patched with these arguments, others may show.
         *n = n.saturating_add(1);
-        if *n == Hot::OFTEN {
+        if *n >= Hot::OFTEN && n.is_power_of_two() {
             self.found = Some(ip);
         }
     }
@@ -272,7 +272,7 @@ impl Thread {
     /// Begins to spin for the mailbox if calls have been coming fast.
     fn begin_to_spin(&mut self) {
         let all = &self.process.factory.spinners;
-        if self.process.factory.lanes == Lanes::All && self.habits.answering(all) {
+        if self.process.factory.lanes >= Lanes::All && self.habits.answering(all) {
             let (area, _) = self.area();
             lane::state(area).store(SPINS, Ordering::SeqCst);
             // It is to be woken elsewhere: this CPU is busy.

@@ -171,7 +171,7 @@ impl Factory {
             watchdog: crate::kick::Watchdog::default(),
             host_vdso: crate::zygote::moved_vdso(&vdso),
             lanes: lanes.possible(),
-            spinners: Spinners::new(),
+            spinners: Spinners::new(lanes == Lanes::Mailbox),
         }))
     }
 
