@@ -16,6 +16,17 @@ use std::time::{Duration, Instant};
 use stub::area;
 use stub::lane::{self, Place, TABLE, TABLE_LEN, TRAMPOLINE_LEN, TRAMPOLINES_MAX};
 
+/// The calls that may be answered where they are made.
+pub const LOCAL: [u32; 6] = {
+    let mut out = [0; 6];
+    let mut i = 0;
+    while i < out.len() {
+        out[i] = lane::LOCAL[i].0;
+        i += 1;
+    }
+    out
+};
+
 /// The longest that is displaced from a site to its trampoline.
 pub const DISPLACED_MAX: usize = 8;
 
@@ -272,9 +283,9 @@ const SPIN: Duration = Duration::from_micros(30);
 /// How long it spins for a thread that is woken on another CPU.
 const WAKE: Duration = Duration::from_micros(200);
 /// A gap like this between two looks: something else wanted the CPU.
-const PREEMPTED: Duration = Duration::from_micros(20);
+const PREEMPTED: Duration = Duration::from_micros(200);
 /// Then nobody spins for so long.
-const BACK_OFF: Duration = Duration::from_millis(5);
+const BACK_OFF: Duration = Duration::from_millis(2);
 /// The next call comes soon if it comes within this.
 const SOON: Duration = Duration::from_micros(20);
 /// After so many calls that came soon a thread spins.
@@ -407,5 +418,115 @@ impl Habits {
         }
         self.soon = 0;
         self.answered = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BACK: u64 = 0x40_1234;
+
+    fn with_area(f: impl FnOnce(MemSlice<'_>)) {
+        let mut bytes = vec![0u8; stub::AREA_LEN as usize];
+        hostcall::mem::with_slice_mut(&mut bytes, |area| {
+            let put = |at: u64, v: u64| area.sub(at as usize, 8).copy_from(&v.to_le_bytes());
+            put(area::LANE_BACK, BACK);
+            put(area::LANE_NR, 8);
+            put(area::LANE_RESULT, 99);
+            put(area::LANE_ARGS, 5);
+            // CF and OF.
+            area.sub(area::LANE_FLAGS as usize, 2).copy_from(&[1, 1]);
+            f(area);
+        });
+    }
+
+    /// Wherever the lane's code is stopped, the application is before the call or behind it.
+    #[test]
+    fn the_lane_is_never_seen() {
+        with_area(|area| {
+            for state_word in [0, lane::SPINS, lane::SPINS | lane::ASKED, lane::ANSWERED] {
+                let mut ip = lane::entry();
+                while let Some(place) = lane::place(ip) {
+                    state(area).store(state_word, Ordering::SeqCst);
+                    for pending in [None, Some(7)] {
+                        let mut r = Regs {
+                            rip: ip,
+                            rcx: BACK,
+                            rax: 8,
+                            rdi: 5,
+                            eflags: 0x202,
+                            ..Regs::default()
+                        };
+                        let s = outside(area, &Sites::default(), &mut r, pending);
+                        assert_eq!(s, Stopped::Inside);
+                        let expected = match place {
+                            Place::Called => (BACK, 8),
+                            Place::Done => (BACK, 99),
+                            Place::Asked if pending.is_some() => (BACK, 7),
+                            Place::Asked if state_word & lane::ANSWERED != 0 => (BACK, 99),
+                            _ => (BACK - 2, 8),
+                        };
+                        assert_eq!((r.rip, r.rax, r.rdi), (expected.0, expected.1, 5), "{place:?}");
+                        let saved = matches!(place, Place::Flags | Place::Asked | Place::Done);
+                        assert_eq!(r.eflags, if saved { 0xa03 } else { 0x202 }, "{place:?}");
+                    }
+                    ip += 1;
+                }
+                assert!(ip > lane::called());
+            }
+        });
+    }
+
+    #[test]
+    fn a_trampoline_is_left_before_the_call_or_traps() {
+        let mut bytes = vec![0u8; stub::AREA_LEN as usize];
+        hostcall::mem::with_slice_mut(&mut bytes, |unit| {
+            let mut sites = Sites::default();
+            let site = Site::new(BACK - 7, BACK, &[0xb8, 39, 0, 0, 0]).unwrap();
+            assert_eq!(sites.add(unit, site), Some(TABLE as u32));
+            // The same site is not added twice.
+            assert_eq!(sites.add(unit, site), Some(TABLE as u32));
+            let code = site.code(trampoline(0));
+            let traps = code.iter().position(|b| *b == 0xcc).unwrap() as u64 + 1;
+            for offset in 0..TRAMPOLINE_LEN {
+                let mut r = Regs {
+                    rip: trampoline(0) + offset,
+                    rax: 39,
+                    ..Regs::default()
+                };
+                let s = outside(unit, &sites, &mut r, None);
+                let (expected, rip) = match offset {
+                    0 => (Stopped::Inside, BACK - 7),
+                    o if o == traps => (Stopped::Trap, BACK),
+                    _ => (Stopped::Inside, BACK - 2),
+                };
+                assert_eq!((s, r.rip), (expected, rip), "at {offset}");
+            }
+            assert_eq!(sites.at_call(BACK - 2), Some(&site));
+            for i in 0..TRAMPOLINES_MAX as u64 + 5 {
+                let site = Site::new(i, i + 7, &[0x90; 5]).unwrap();
+                let fits = (i as usize) < TRAMPOLINES_MAX - 1;
+                assert_eq!(sites.add(unit, site).is_some(), fits, "{i}");
+            }
+            assert!(Site::new(0, 9, &[0; 9]).is_none());
+        });
+    }
+
+    #[test]
+    fn fewer_spin_than_there_are_cpus() {
+        let all = Spinners {
+            most: 2,
+            now: AtomicU32::new(0),
+            began: Instant::now(),
+            not_before: AtomicU64::new(0),
+            always: false,
+        };
+        assert!(all.enter() && all.enter() && !all.enter());
+        all.leave();
+        assert!(all.enter());
+        all.leave();
+        all.back_off();
+        assert!(!all.enter());
     }
 }

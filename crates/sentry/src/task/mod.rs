@@ -137,8 +137,9 @@ impl Task {
         *self.cred.write() = Arc::new(c);
         self.identity_stale.store(true, Ordering::Release);
     }
-    /// From now on its filters must see every call, also those that are answered where they are made.
+    /// Its filters have changed: they must see the calls, too, that are answered where they are made.
     pub fn withdraw_identity(&self) {
+        self.identity_stale.store(true, Ordering::Release);
         if let Some(i) = &*self.interrupter.lock() {
             i.withdraw_identity();
         }

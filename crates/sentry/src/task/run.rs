@@ -114,11 +114,11 @@ impl Context {
             gid: id(cred.gid, known),
             egid: id(cred.egid, known),
         };
-        if self.task.seccomp.mode() == super::seccomp::Mode::Disabled {
+        if self.task.seccomp.allows_local() {
             self.thread.publish(Some(identity));
         }
-        // Set by another thread meanwhile, who withdraws before or after this: it stays withdrawn.
-        if self.task.seccomp.mode() != super::seccomp::Mode::Disabled {
+        // A filter set by another thread meanwhile, who withdraws before or after this: it stays withdrawn.
+        if !self.task.seccomp.allows_local() {
             self.thread.publish(None);
         }
     }

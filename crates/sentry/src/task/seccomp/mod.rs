@@ -181,6 +181,18 @@ impl Seccomp {
             _ => Mode::Filter,
         }
     }
+    /// Whether the calls that are answered where they are made would all be allowed, whatever their arguments.
+    #[must_use]
+    pub fn allows_local(&self) -> bool {
+        match self.mode() {
+            Mode::Disabled => true,
+            Mode::Strict => false,
+            Mode::Filter => self.filter.read().as_ref().is_some_and(|f| {
+                let allows = |nr: &u32| f.allowed[*nr as usize / 64] >> (nr % 64) & 1 != 0;
+                platform::lane::LOCAL.iter().all(allows)
+            }),
+        }
+    }
     /// How many filters there are, for `/proc/PID/status`.
     #[must_use]
     pub fn count(&self) -> usize {
