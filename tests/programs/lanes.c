@@ -11,6 +11,12 @@
 #define PLAIN(nr) ({ long r_; \
 	asm volatile("mov %1, %%eax\n\tsyscall" : "=&a"(r_) : "i"(nr) : "rcx", "r11", "memory"); r_; })
 
+/* A call with nothing before it that could be displaced, but padding behind. */
+long bare(long nr, long a, long b);
+extern char bare_end;
+asm(".text\n.p2align 4\n.globl bare\nbare:\n\tmov %rdi, %rax\n\tmov %rsi, %rdi\n\tmov %rdx, %rsi\n\tsyscall\n"
+    "\ttest %rax, %rax\n\tjs 1f\n\tret\n1:\tmov $-1, %rax\n\tret\n\t.p2align 5\nbare_end:\n\tud2\n");
+
 static void numbers(void)
 {
 	int same = 0;
@@ -27,6 +33,29 @@ static void numbers(void)
 	for (int i = 0; i < OFTEN; i++)
 		same += syscall(499) == -1 && errno == ENOSYS && syscall(SYS_read, -1, 0, 0) == -1 && errno == EBADF;
 	T(same);
+}
+
+static void numbers_of_bare_calls(void)
+{
+	int same = 0;
+	for (int i = 0; i < OFTEN; i++) {
+		same += bare(SYS_getpid, 0, 0) == getpid() && bare(SYS_getppid, 0, 0) == getppid();
+		same += bare(SYS_lseek, -1, 0) == -1 && bare(499, 0, 0) == -1;
+	}
+	T(same);
+	unsigned char code[64] = { 0 };
+	int fd = open("/proc/self/mem", O_RDWR), n = &bare_end - (char *)bare;
+	Y(pread(fd, code, n, (off_t)bare) == n);
+	S(code, n);
+	/* As a debugger sets a breakpoint, in the padding. */
+	Y(pwrite(fd, "\xcc", 1, (off_t)(&bare_end - 1)) == 1);
+	Y(bare(SYS_getpid, 0, 0) == getpid());
+	Y(((unsigned char *)&bare_end)[-1] == 0xcc);
+	for (int i = 0; i < OFTEN; i++)
+		same += bare(SYS_getpid, 0, 0) == getpid();
+	T(same);
+	T(CHILD(for (int i = 0; i < OFTEN; i++) if (bare(SYS_getppid, 0, 0) != getppid()) _exit(1)));
+	close(fd);
 }
 
 static void *thread_numbers(void *p)
@@ -136,6 +165,7 @@ static void interrupted(void)
 		for (int i = 0; i < 100; i++) {
 			wrong += PLAIN(SYS_getpid) != getpid();
 			wrong += PLAIN(SYS_getppid) != getppid();
+			wrong += bare(SYS_getppid, 0, 0) != getppid() || bare(SYS_gettid, 0, 0) != getpid();
 			char c = i, d = 0;
 			wrong += write(fds[1], &c, 1) != 1 || read(fds[0], &d, 1) != 1 || d != c;
 			wrong += lseek(fds[0], 0, SEEK_SET) != -1 || errno != ESPIPE;
@@ -339,7 +369,7 @@ static void filters(void)
 }
 
 static const struct check all[] = {
-	CHECK(numbers), CHECK(threads), CHECK(registers), CHECK(interrupted), CHECK(blocked), CHECK(straight),
+	CHECK(numbers), CHECK(numbers_of_bare_calls), CHECK(threads), CHECK(registers), CHECK(interrupted), CHECK(blocked), CHECK(straight),
 	CHECK(changed), CHECK(children), CHECK(ids), CHECK(gs), CHECK(filters),
 };
 MAIN(all)

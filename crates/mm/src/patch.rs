@@ -4,9 +4,11 @@
 //! nothing can run on it: it is unmapped on the host first. So a thread executes either the old bytes or the
 //! new; one that stood before the `syscall` instruction finds an `int3` there, which the platform knows.
 //!
-//! Kind P of sites is done: the instruction before is at least five bytes long and does not depend on where it
-//! stands. It is displaced to the trampoline; in its place, and over the `syscall` instruction, comes the
-//! seven-byte jump.
+//! Two kinds of sites are done. **P**: the instruction before is at least five bytes long and does not depend on where
+//! it stands. It is displaced to the trampoline; in its place, and over the `syscall` instruction, comes the
+//! seven-byte jump. **K**: over the `syscall` instruction comes a short jump to a slot, padding near by that nothing
+//! reaches: between an instruction after which nothing goes on and the aligned start of something else, found by
+//! decoding from the call on. The seven-byte jump lies there.
 //!
 //! Invariant: every entry of [`Patches`] is what the application's memory has there, unless the application has
 //! thrown its pages away (then they are the file's again).
@@ -15,8 +17,10 @@ use crate::copy::Mode;
 use crate::state::State;
 use crate::{Mm, PAGE};
 use abi::Va;
+use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use platform::lane::{DISPLACED_MAX, Site, jump};
 use platform::{Prot, stub_table};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -128,6 +132,43 @@ fn patch(len: usize, entry: u32) -> ([u8; LONGEST], usize) {
     (out, total)
 }
 
+/// How long the jump to a trampoline is.
+const JUMP: usize = 7;
+
+/// Where in a page of code a jump can lie for the call at `call`, in reach of a short jump: the end of padding
+/// that nothing reaches.
+fn slot(page: &[u8], call: usize) -> Option<usize> {
+    let begin = call + SYSCALL.len();
+    let reach = begin + i8::MAX as usize;
+    let mut decoder = Decoder::with_ip(64, page.get(begin..)?, 0, DecoderOptions::NONE);
+    let mut at = begin;
+    // Where padding begins that is not reached from above.
+    let mut padding = None;
+    while at < reach && decoder.can_decode() {
+        let i = decoder.decode();
+        match i.mnemonic() {
+            Mnemonic::Nop | Mnemonic::Int3 => {}
+            _ => {
+                if let Some(from) = padding.take()
+                    && at % 16 == 0
+                    && at - from >= JUMP
+                {
+                    return Some(at - JUMP);
+                }
+                // Data, perhaps.
+                if i.is_invalid() {
+                    return None;
+                }
+            }
+        }
+        at += i.len();
+        if matches!(i.mnemonic(), Mnemonic::Ret | Mnemonic::Jmp | Mnemonic::Ud2 | Mnemonic::Hlt) {
+            padding = Some(at);
+        }
+    }
+    None
+}
+
 impl Mm {
     /// Patches the site of the system call that returns to `back`, which the application was seen to make with
     /// `nr` and `args`, if that can be done.
@@ -151,66 +192,93 @@ impl State {
         if !code || vma.is_shared() {
             return None;
         }
-        // One byte more than is displaced tells of prefixes.
-        let from = page.max(call.saturating_sub(DISPLACED_MAX as u64 + 1));
-        let mut bytes = [0u8; DISPLACED_MAX + 1 + SYSCALL.len()];
-        let bytes = &mut bytes[..(back - from) as usize];
-        if self.read(from, bytes, Mode::ForceRead) != bytes.len() {
+        let mut code = vec![0u8; PAGE as usize];
+        let n = self.read(page, &mut code, Mode::ForceRead);
+        let at = (call - page) as usize;
+        if n < at + 2 || code[at..at + 2] != SYSCALL {
             return None;
         }
-        let (before, instruction) = bytes.split_at(bytes.len() - 2);
-        if instruction != SYSCALL {
-            return None;
+        let before = &code[at.saturating_sub(DISPLACED_MAX + 1)..at];
+        // Addresses and what comes there.
+        let mut changes: SmallVec<[(u64, SmallVec<[u8; LONGEST]>); 2]> = SmallVec::new();
+        if let Some(len) = displaceable(before, nr, args) {
+            let start = call - len as u64;
+            let displaced = &before[before.len() - len..];
+            let entry = self.space.add_site(Site::new(start, back, displaced)?)?;
+            let (new, total) = patch(len, entry);
+            changes.push((start, SmallVec::from_slice(&new[..total])));
+        } else {
+            let slot = page + slot(&code[..n], at)? as u64;
+            if self.patches.overlapping(&(slot..slot + JUMP as u64)).next().is_some() {
+                return None;
+            }
+            let entry = self.space.add_site(Site::by_slot(call, slot))?;
+            changes.push((slot, SmallVec::from_slice(&jump(entry))));
+            let distance = u8::try_from(slot - back).ok()?;
+            changes.push((call, SmallVec::from_slice(&[0xeb, distance])));
         }
-        let len = displaceable(before, nr, args)?;
-        let start = call - len as u64;
-        let displaced = &before[before.len() - len..];
-        let entry = self.space.add_site(Site::new(start, back, displaced)?)?;
-        let (new, total) = patch(len, entry);
-        let mut original = [0; LONGEST];
-        original[..total].copy_from_slice(&bytes[bytes.len() - total..]);
         // A private copy of this page alone.
         let (r, pma) = self.resolve(call, &vr, &vma, false).ok()?;
         if !pma.writable() {
             self.unshare(call, &r, pma, PAGE).ok()?;
         }
-        self.change_code(start, &new[..total])?;
-        let patch = Patch {
-            original,
-            len: total,
-        };
-        self.patches.sites.insert(start, patch);
+        let parts: SmallVec<[(u64, &[u8]); 2]> =
+            changes.iter().map(|(at, b)| (*at, &b[..])).collect();
+        self.change_code(page, &parts)?;
+        for (at, new) in &changes {
+            let mut original = [0; LONGEST];
+            let from = (at - page) as usize;
+            original[..new.len()].copy_from_slice(&code[from..from + new.len()]);
+            let patch = Patch {
+                original,
+                len: new.len(),
+            };
+            self.patches.sites.insert(*at, patch);
+        }
         Some(())
     }
 
     /// Writes to a private page of code while nothing runs on it.
-    fn change_code(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
-        let page = Va(at).page_down().0;
+    fn change_code(&mut self, page: u64, parts: &[(u64, &[u8])]) -> Option<()> {
         let page = page..page + PAGE;
         self.host_unmap(page.clone());
         if !self.flush() {
             return None;
         }
-        let done = self.write(at, bytes, Mode::ForceWrite);
+        let mut done = true;
+        for (at, bytes) in parts {
+            done &= self.write(*at, bytes, Mode::ForceWrite) == bytes.len();
+        }
         self.host_map(page);
-        (done == bytes.len()).then_some(())
+        done.then_some(())
     }
 
-    /// Puts the original code back in `r`: the application is about to move or to change it.
+    /// Puts the original code back in the pages of `r`: the application is about to move or to change it.
     pub(crate) fn unpatch(&mut self, r: &Range<u64>) {
         if self.patches.is_empty() {
             return;
         }
-        let found: Vec<(u64, Patch)> = self.patches.overlapping(r).collect();
-        for (at, p) in found {
-            // Where it has thrown the page away, the file's is the original.
-            let mut there = [0; LONGEST];
-            let there = &mut there[..p.len];
-            let n = self.read(at, there, Mode::ForceRead);
-            if n == p.len && there[..] != p.original[..p.len] {
-                let _ = self.change_code(at, &p.original[..p.len]);
+        // Whole pages: a site and its slot go together.
+        let pages = r.start & !(PAGE - 1)..r.end.saturating_add(PAGE - 1) & !(PAGE - 1);
+        let found: Vec<(u64, Patch)> = self.patches.overlapping(&pages).collect();
+        for on_page in found.chunk_by(|a, b| a.0 / PAGE == b.0 / PAGE) {
+            let page = on_page[0].0 & !(PAGE - 1);
+            let mut parts: SmallVec<[(u64, &[u8]); 8]> = SmallVec::new();
+            for (at, p) in on_page {
+                // Where it has thrown the page away, the file's is the original.
+                let mut there = [0; LONGEST];
+                let there = &mut there[..p.len];
+                let n = self.read(*at, there, Mode::ForceRead);
+                if n == p.len && there[..] != p.original[..p.len] {
+                    parts.push((*at, &p.original[..p.len]));
+                }
             }
-            self.patches.sites.remove(&at);
+            if !parts.is_empty() {
+                let _ = self.change_code(page, &parts);
+            }
+            for (at, _) in on_page {
+                self.patches.sites.remove(at);
+            }
         }
     }
 
@@ -244,6 +312,36 @@ mod tests {
         assert_eq!(yes(&[0x48, 0xc7, 0xc0, 39, 0, 0, 0]), Some(7));
         assert_eq!(yes(&[0x4c, 0x8b, 0x4c, 0x24, 0x08]), Some(5));
         assert_eq!(yes(&[0xc3, 0x31, 0xc0]), None);
+    }
+
+    #[test]
+    fn a_slot_is_padding_that_nothing_reaches() {
+        let page = |after: &[u8], rest: u8| {
+            let mut p = vec![rest; 4096];
+            p[0x100..0x102].copy_from_slice(&SYSCALL);
+            p[0x102..0x102 + after.len()].copy_from_slice(after);
+            p
+        };
+        let push = 0x55;
+        // ret, then 13 bytes of padding up to 0x110.
+        let nops = [0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x66, 0x90];
+        let with = |first: &[u8]| page(&[first, &nops].concat(), push);
+        assert_eq!(slot(&with(&[0xc3]), 0x100), Some(0x109));
+        // A function's int3, as Go has it.
+        let mut go = page(&[0xc3], push);
+        go[0x103..0x120].fill(0xcc);
+        assert_eq!(slot(&go, 0x100), Some(0x119));
+        // Reached: the c3 is a move's last byte. Not aligned; too short; data.
+        assert_eq!(slot(&page(&[&[0x48, 0x89, 0xc3][..], &nops[2..]].concat(), push), 0x100), None);
+        assert_eq!(slot(&page(&[&[0x90, 0xc3][..], &nops].concat(), push), 0x100), None);
+        assert_eq!(slot(&page(&[0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xc3, 0x0f, 0x1f, 0x44, 0, 0], push), 0x100), None);
+        assert_eq!(slot(&page(&[0x06, 0xc3], 0x90), 0x100), None);
+        // Out of reach, and at the page's end.
+        assert_eq!(slot(&page(&[], push), 0x100), None);
+        let mut end = vec![0x90; 4096];
+        end[4090..4092].copy_from_slice(&SYSCALL);
+        end[4092] = 0xc3;
+        assert_eq!(slot(&end, 4090), None);
     }
 
     #[test]

@@ -44,12 +44,14 @@ pub struct Site {
     pub start: u64,
     /// Where the call returns to: behind the `syscall` instruction.
     pub back: u64,
+    /// Where a jump lies that the site jumps to first; 0 where it has none.
+    slot: u64,
     displaced: [u8; DISPLACED_MAX],
     displaced_len: u8,
 }
 
 impl Site {
-    /// `None` if it is too long.
+    /// A site whose instruction before the call is displaced; `None` if that is too long.
     #[must_use]
     pub fn new(start: u64, back: u64, displaced: &[u8]) -> Option<Site> {
         let mut bytes = [0; DISPLACED_MAX];
@@ -57,9 +59,22 @@ impl Site {
         Some(Site {
             start,
             back,
+            slot: 0,
             displaced: bytes,
             displaced_len: displaced.len() as u8,
         })
+    }
+
+    /// A site where only the `syscall` instruction is replaced, by a short jump to `slot`.
+    #[must_use]
+    pub fn by_slot(call: u64, slot: u64) -> Site {
+        Site {
+            start: call,
+            back: call + 2,
+            slot,
+            displaced: [0; DISPLACED_MAX],
+            displaced_len: 0,
+        }
     }
 
     fn code(&self, at: u64) -> [u8; TRAMPOLINE_LEN as usize] {
@@ -180,8 +195,11 @@ pub fn outside(area: MemSlice<'_>, sites: &Sites, regs: &mut Regs, pending: Opti
         return Stopped::Inside;
     }
     let Some(place) = lane::place(regs.rip) else {
-        // Between what fills the site up and the jump: as if at its start.
-        let inside = |s: &&Site| s.start < regs.rip && regs.rip < s.back.wrapping_sub(2);
+        // Between what fills the site up and the jump, or at the second jump: as if at its start.
+        let inside = |s: &&Site| {
+            s.start < regs.rip && regs.rip < s.back.wrapping_sub(2)
+                || s.slot != 0 && s.slot == regs.rip
+        };
         return match sites.0.iter().find(inside) {
             Some(s) => {
                 regs.rip = s.start;
