@@ -162,11 +162,16 @@ fn slot(page: &[u8], call: usize) -> Option<usize> {
             }
         }
         at += i.len();
-        if matches!(i.mnemonic(), Mnemonic::Ret | Mnemonic::Jmp | Mnemonic::Ud2 | Mnemonic::Hlt) {
+        if matches!(
+            i.mnemonic(),
+            Mnemonic::Ret | Mnemonic::Jmp | Mnemonic::Ud2 | Mnemonic::Hlt
+        ) {
             padding = Some(at);
         }
     }
-    None
+    // Up to the page's end: something begins there, too.
+    let from = padding.filter(|_| at == page.len())?;
+    (at - from >= JUMP).then(|| at - JUMP)
 }
 
 impl Mm {
@@ -209,7 +214,12 @@ impl State {
             changes.push((start, SmallVec::from_slice(&new[..total])));
         } else {
             let slot = page + slot(&code[..n], at)? as u64;
-            if self.patches.overlapping(&(slot..slot + JUMP as u64)).next().is_some() {
+            if self
+                .patches
+                .overlapping(&(slot..slot + JUMP as u64))
+                .next()
+                .is_some()
+            {
                 return None;
             }
             let entry = self.space.add_site(Site::by_slot(call, slot))?;
@@ -324,7 +334,9 @@ mod tests {
         };
         let push = 0x55;
         // ret, then 13 bytes of padding up to 0x110.
-        let nops = [0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x66, 0x90];
+        let nops = [
+            0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x66, 0x90,
+        ];
         let with = |first: &[u8]| page(&[first, &nops].concat(), push);
         assert_eq!(slot(&with(&[0xc3]), 0x100), Some(0x109));
         // A function's int3, as Go has it.
@@ -332,9 +344,30 @@ mod tests {
         go[0x103..0x120].fill(0xcc);
         assert_eq!(slot(&go, 0x100), Some(0x119));
         // Reached: the c3 is a move's last byte. Not aligned; too short; data.
-        assert_eq!(slot(&page(&[&[0x48, 0x89, 0xc3][..], &nops[2..]].concat(), push), 0x100), None);
-        assert_eq!(slot(&page(&[&[0x90, 0xc3][..], &nops].concat(), push), 0x100), None);
-        assert_eq!(slot(&page(&[0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xc3, 0x0f, 0x1f, 0x44, 0, 0], push), 0x100), None);
+        assert_eq!(
+            slot(
+                &page(&[&[0x48, 0x89, 0xc3][..], &nops[2..]].concat(), push),
+                0x100
+            ),
+            None
+        );
+        assert_eq!(
+            slot(&page(&[&[0x90, 0xc3][..], &nops].concat(), push), 0x100),
+            None
+        );
+        assert_eq!(
+            slot(
+                &page(
+                    &[
+                        0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xc3, 0x0f, 0x1f, 0x44, 0,
+                        0
+                    ],
+                    push
+                ),
+                0x100
+            ),
+            None
+        );
         assert_eq!(slot(&page(&[0x06, 0xc3], 0x90), 0x100), None);
         // Out of reach, and at the page's end.
         assert_eq!(slot(&page(&[], push), 0x100), None);
@@ -342,6 +375,9 @@ mod tests {
         end[4090..4092].copy_from_slice(&SYSCALL);
         end[4092] = 0xc3;
         assert_eq!(slot(&end, 4090), None);
+        let mut end = vec![0xcc; 4096];
+        end[4080..4083].copy_from_slice(&[0x0f, 0x05, 0xc3]);
+        assert_eq!(slot(&end, 4080), Some(4089));
     }
 
     #[test]

@@ -181,7 +181,12 @@ pub enum Stopped {
 
 /// Makes the application's registers of those of a thread that was stopped; `pending`: the result of a call that
 /// the Sentry has taken from the mailbox and not answered yet.
-pub fn outside(area: MemSlice<'_>, sites: &Sites, regs: &mut Regs, pending: Option<u64>) -> Stopped {
+pub fn outside(
+    area: MemSlice<'_>,
+    sites: &Sites,
+    regs: &mut Regs,
+    pending: Option<u64>,
+) -> Stopped {
     if let Some((site, offset)) = sites.find(regs.rip) {
         if site.is_trap(offset) {
             regs.rip = site.back;
@@ -485,7 +490,11 @@ mod tests {
                             Place::Asked if state_word & lane::ANSWERED != 0 => (BACK, 99),
                             _ => (BACK - 2, 8),
                         };
-                        assert_eq!((r.rip, r.rax, r.rdi), (expected.0, expected.1, 5), "{place:?}");
+                        assert_eq!(
+                            (r.rip, r.rax, r.rdi),
+                            (expected.0, expected.1, 5),
+                            "{place:?}"
+                        );
                         let saved = matches!(place, Place::Flags | Place::Asked | Place::Done);
                         assert_eq!(r.eflags, if saved { 0xa03 } else { 0x202 }, "{place:?}");
                     }

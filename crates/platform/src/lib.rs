@@ -8,8 +8,8 @@
 //! next [`Event`]. All lanes end in the same events.
 
 mod frame;
-pub mod lane;
 mod kick;
+pub mod lane;
 pub mod notify;
 mod process;
 pub mod ptrace;

@@ -16,9 +16,7 @@ use crate::frame::Frame;
 use crate::kick::Kick;
 use crate::lane::{self, Habits, Site, Sites, Stopped};
 use crate::process::{Drive, Factory, KICK, Listener, Process, RawThread, recv, release_after};
-use crate::{
-    AddressSpace, AppThread, Event, Identity, Interrupter, Lanes, MapOp, Platform, Regs,
-};
+use crate::{AddressSpace, AppThread, Event, Identity, Interrupter, Lanes, MapOp, Platform, Regs};
 use abi::Result;
 use abi::errno::{EINVAL, ESRCH};
 use hostcall::process as host;
@@ -557,8 +555,10 @@ impl Drop for Thread {
                 // What hostile code sends next is answered as if it were the handler: another call of its
                 // own returns, and the wait below tells that the thread has not ended.
                 match self.receive() {
-                    Some(n) => host::notif_send(self.listener().raw(), n.id, stub::REPLY_EXIT as i64)
-                        .is_err(),
+                    Some(n) => {
+                        host::notif_send(self.listener().raw(), n.id, stub::REPLY_EXIT as i64)
+                            .is_err()
+                    }
                     None => true,
                 }
             }

@@ -1090,7 +1090,10 @@ mod tests {
                 let v = verdict(&app, nr, stub_ip, arg);
                 assert_eq!(v == bpf::ALLOW, harmless, "call {nr} of the stub");
                 let lane = stub::lane::called();
-                assert_eq!(verdict(&app, nr, lane, arg), verdict(&app, nr, 0x40_0000, arg));
+                assert_eq!(
+                    verdict(&app, nr, lane, arg),
+                    verdict(&app, nr, 0x40_0000, arg)
+                );
                 assert_ne!(verdict(&base, nr, lane, arg), bpf::ALLOW);
                 assert_ne!(verdict(&service, nr, lane, arg), bpf::TRAP);
                 for ip in [
