@@ -66,18 +66,24 @@ pub struct Group(std::fs::File);
 
 impl Group {
     /// A container is on its way to the server.
-    fn announce(&self) {
+    pub fn announce(&self) {
         // Where it cannot be told, a server may end too early, and says so to who comes too late.
-        let _ = self.0.set_modified(SystemTime::now());
+        let told = self.0.set_len(1);
+        let _ = told.and_then(|()| self.0.set_modified(SystemTime::now()));
     }
 
-    /// When the last one was announced.
+    /// When the last one was announced, if ever.
     pub fn stamp(&self) -> Option<SystemTime> {
-        self.0.metadata().and_then(|m| m.modified()).ok()
+        let m = self.0.metadata().ok().filter(|m| m.len() > 0)?;
+        m.modified().ok()
     }
 }
 
 impl Address {
+    pub fn at(socket: PathBuf) -> Address {
+        Address { socket }
+    }
+
     fn of(f: &Flags, group: &str) -> Address {
         let words = format!(
             "{}\0{}\0{group}\0io.containerd.cloister.v1",
@@ -87,9 +93,7 @@ impl Address {
             .iter()
             .map(|b| format!("{b:02x}"))
             .collect();
-        Address {
-            socket: Path::new(SOCKETS).join(hash),
-        }
+        Address::at(Path::new(SOCKETS).join(hash))
     }
 
     fn lock_file(&self) -> PathBuf {
@@ -230,9 +234,7 @@ pub fn serve(f: &Flags) -> Result<(), String> {
         let events =
             Publisher::start(&to, &f.namespace).map_err(|e| format!("could not publish: {e}"))?;
         let (over, end) = channel();
-        let address = Address {
-            socket: socket.into(),
-        };
+        let address = Address::at(socket.into());
         let service = Service::new(&f.namespace, reaper, events.clone(), address, over);
         let mut server = ttrpc::Server::new()
             .add_listener(listener.into_raw_fd())
@@ -269,9 +271,7 @@ fn remove_socket(bundle: &Path) -> Result<(), String> {
     let Ok(url) = std::fs::read_to_string(bundle.join("address")) else {
         return Ok(());
     };
-    let address = Address {
-        socket: url.strip_prefix("unix://").unwrap_or(&url).into(),
-    };
+    let address = Address::at(url.strip_prefix("unix://").unwrap_or(&url).into());
     if address.socket.parent() != Some(Path::new(SOCKETS)) {
         return Ok(());
     }
@@ -365,11 +365,10 @@ mod tests {
     #[test]
     fn one_at_a_time_holds_a_group() {
         let dir = std::env::temp_dir().join(format!("shim-lock-{}", std::process::id()));
-        let address = Address {
-            socket: dir.join("s"),
-        };
+        let address = Address::at(dir.join("s"));
         let held = address.lock().unwrap();
-        let before = held.stamp().unwrap();
+        assert!(held.stamp().is_none());
+        let before = SystemTime::now();
         let other = address.clone();
         let t = std::thread::spawn(move || {
             let g = other.lock().unwrap();

@@ -450,3 +450,85 @@ impl containerd_shim_protos::Task for Service {
         Ok(Empty::default())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_name_and_an_end_come_once() {
+        let dir = std::env::temp_dir().join(format!("shim-service-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("config.json"), r#"{"ociVersion":"1.0.2"}"#).unwrap();
+        let (over, end) = channel();
+        let address = Address::at(dir.join("s/s"));
+        let s = Service::new(
+            "ns",
+            Arc::default(),
+            Publisher::kept(),
+            address.clone(),
+            over,
+        );
+        let settings = Settings {
+            pid: 77,
+            ..Settings::default()
+        };
+        settings.save(&dir).unwrap();
+        let there = Container::new(
+            "c",
+            dir.clone(),
+            settings.clone(),
+            Stdio::default(),
+            Arc::default(),
+            Publisher::kept(),
+        );
+        s.lock().by_id.insert("c".into(), Arc::new(there));
+        let code = |id: &str| {
+            let r = CreateTaskRequest {
+                id: id.into(),
+                bundle: dir.display().to_string(),
+                ..CreateTaskRequest::default()
+            };
+            match s.create_task(&r, Stdio::default()) {
+                Err(ttrpc::Error::RpcStatus(s)) => s.code(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(code("c"), Code::ALREADY_EXISTS);
+        // The bundle is still the first one's.
+        assert_eq!(Settings::load(&dir).unwrap().unwrap(), settings);
+        // While it is there, the shim stays; then it ends, once, and takes no more.
+        s.close(false);
+        assert!(end.try_recv().is_err());
+        s.lock().by_id.clear();
+        std::fs::write(dir.join("s/s"), "").unwrap();
+        s.close(false);
+        s.close(true);
+        assert!(end.try_recv().is_ok() && end.try_recv().is_err());
+        assert_eq!(std::fs::read_dir(dir.join("s")).unwrap().count(), 0);
+        assert_eq!(code("d"), Code::UNAVAILABLE);
+        assert_eq!(Settings::load(&dir).unwrap().unwrap(), settings);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_announced_is_waited_for() {
+        let dir = std::env::temp_dir().join(format!("shim-coming-{}", std::process::id()));
+        let (over, end) = channel();
+        let address = Address::at(dir.join("s"));
+        let s = Service::new(
+            "ns",
+            Arc::default(),
+            Publisher::kept(),
+            address.clone(),
+            over,
+        );
+        address.lock().unwrap().announce();
+        s.close(false);
+        assert!(end.try_recv().is_err() && !s.lock().closing);
+        s.close(true);
+        assert!(end.try_recv().is_ok());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
