@@ -161,12 +161,17 @@ impl Service {
 
     /// Ends the shim, unless containers of the group are there or, by `start`'s word, on their way.
     fn close(&self, now: bool) {
+        let stays = |all: &All| all.closing || !(now || all.by_id.is_empty());
+        // (Taking the lock makes its file anew.)
+        if stays(&self.lock()) {
+            return;
+        }
         // `start` waits meanwhile: it finds this shim as it will stay, or none.
         let group = self.address.lock();
         let stamp = group.as_ref().ok().and_then(|g| g.stamp());
         let coming = {
             let mut all = self.lock();
-            if all.closing || !(now || all.by_id.is_empty()) {
+            if stays(&all) {
                 return;
             }
             let announced = stamp.filter(|s| *s > all.last);
@@ -459,7 +464,7 @@ mod tests {
     #[test]
     fn a_name_and_an_end_come_once() {
         let dir = std::env::temp_dir().join(format!("shim-service-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::create_dir_all(dir.join("s")).unwrap();
         std::fs::write(dir.join("config.json"), r#"{"ociVersion":"1.0.2"}"#).unwrap();
         let (over, end) = channel();
         let address = Address::at(dir.join("s/s"));
