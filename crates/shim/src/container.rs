@@ -16,6 +16,7 @@ use crate::events::Publisher;
 use crate::helper::{self, Done, Failed, Work};
 use crate::io::{Io, Stdio};
 use crate::oom;
+use crate::process::{Exit, Phase, Process};
 use crate::reaper::Reaper;
 use crate::settings::Settings;
 use containerd_shim_protos::events::task::{
@@ -26,9 +27,9 @@ use containerd_shim_protos::ttrpc::{self, Code};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// How long the end of a container that is deleted may take to be told.
 const END_LIMIT: Duration = Duration::from_secs(10);
@@ -68,101 +69,6 @@ fn told(f: &Failed) -> ttrpc::Error {
     match f {
         Failed::Refused(f) => failed(f),
         Failed::Lost(text) => unknown(text.clone()),
-    }
-}
-
-/// Where a process is in its life. `Creating`, `Starting` and `Deleting` are those of a request that has not been
-/// answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Phase {
-    Creating,
-    Created,
-    Starting,
-    Running,
-    /// It has ended, and that is published.
-    Stopped,
-    Deleting,
-    Deleted,
-}
-
-/// How a process ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Exit {
-    pub status: u32,
-    pub at: SystemTime,
-}
-
-impl Exit {
-    fn now(status: u32) -> Exit {
-        Exit {
-            status,
-            at: SystemTime::now(),
-        }
-    }
-}
-
-/// One process.
-#[derive(Debug)]
-pub struct Process {
-    /// Its monitor's; 0 before it was started.
-    pub pid: u32,
-    /// Its own inside.
-    pub inside: u32,
-    pub stdio: Stdio,
-    pub phase: Phase,
-    pub exit: Option<Exit>,
-    pub io: Option<Io>,
-    /// `CloseIO` came: maybe before there was an `io`.
-    input_over: bool,
-    /// What `Exec` asked for.
-    spec: Option<Box<oci::spec::Process>>,
-    /// Its end is published, and nobody waits any more.
-    announced: bool,
-    waiters: Vec<Sender<Exit>>,
-}
-
-impl Process {
-    fn new(stdio: Stdio, phase: Phase, spec: Option<Box<oci::spec::Process>>) -> Process {
-        Process {
-            pid: 0,
-            inside: 0,
-            stdio,
-            phase,
-            exit: None,
-            io: None,
-            input_over: false,
-            spec,
-            announced: false,
-            waiters: Vec::new(),
-        }
-    }
-
-    /// Whether its end is still to come, or to be published.
-    fn is_left(&self) -> bool {
-        self.phase == Phase::Starting || (self.pid != 0 && !self.announced)
-    }
-
-    /// It is no more: who waits for its end waits in vain, and is told so.
-    fn forget(&mut self) {
-        self.phase = Phase::Deleted;
-        self.announced = true;
-        self.waiters.clear();
-        self.io = None;
-    }
-
-    fn join(&mut self, mut io: Io) {
-        if self.input_over {
-            io.close_stdin();
-        }
-        self.io = Some(io);
-    }
-
-    /// `CloseIO`: a client is often done before the request that starts the process is.
-    pub fn close_stdin(&mut self) {
-        self.input_over = true;
-        if let Some(io) = &mut self.io {
-            io.close_stdin();
-        }
     }
 }
 
@@ -654,121 +560,4 @@ impl Container {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use containerd_shim_protos::topics::*;
-
-    /// One whose first process runs, as pid 7, and an exec `e`, as pid 8.
-    fn running() -> (Arc<Container>, Publisher) {
-        let events = Publisher::kept();
-        let c = Arc::new(Container::new(
-            "c",
-            "/nowhere".into(),
-            Settings::default(),
-            Stdio::default(),
-            Arc::default(),
-            events.clone(),
-        ));
-        {
-            let mut s = c.lock();
-            (s.init.pid, s.init.phase) = (7, Phase::Running);
-            let mut e = Process::new(Stdio::default(), Phase::Running, None);
-            e.pid = 8;
-            s.execs.insert("e".into(), e);
-        }
-        (c, events)
-    }
-
-    fn exit(e: ttrpc::Result<Exit>) -> u32 {
-        e.unwrap().status
-    }
-
-    #[test]
-    fn the_first_process_ends_last() {
-        let (c, events) = running();
-        c.exited("", 3);
-        assert!(events.topics().is_empty());
-        assert!(c.start("e").is_err() && c.kill("", 9, false).is_err());
-        assert!(
-            c.add("f", Stdio::default(), oci::spec::Process::default())
-                .is_err()
-        );
-        c.exited("e", 137);
-        assert_eq!(events.topics(), [TASK_EXIT_EVENT_TOPIC; 2]);
-        assert_eq!((exit(c.wait("")), exit(c.wait("e"))), (3, 137));
-        // Told again, they are not published again.
-        c.exited("", 4);
-        assert_eq!((exit(c.wait("")), events.topics().len()), (3, 0));
-    }
-
-    #[test]
-    fn an_exec_whose_end_is_never_told_does_not_hold_the_rest() {
-        let (c, events) = running();
-        let own = Arc::clone(&c);
-        let waits = std::thread::spawn(move || exit(own.wait("")));
-        c.exited("", 3);
-        assert_eq!(waits.join().unwrap(), 3);
-        assert_eq!(events.topics(), [TASK_EXIT_EVENT_TOPIC]);
-    }
-
-    #[test]
-    fn an_end_waits_for_the_answer_to_a_start() {
-        let (c, events) = running();
-        c.lock().init.phase = Phase::Starting;
-        c.exited("e", 0);
-        c.exited("", 1);
-        assert_eq!(events.topics().len(), 1);
-        let mut s = c.lock();
-        s.init.phase = Phase::Running;
-        c.conclude(&mut s);
-        assert_eq!((events.topics().len(), s.init.phase), (1, Phase::Stopped));
-    }
-
-    #[test]
-    fn a_delete_that_fails_publishes_nothing_twice() {
-        let (c, events) = running();
-        c.exited("e", 0);
-        c.exited("", 1);
-        assert_eq!(events.topics().len(), 2);
-        // The helper is this test, which does not understand the order.
-        assert!(c.delete("").is_err());
-        assert_eq!(c.lock().init.phase, Phase::Stopped);
-        assert!(events.topics().is_empty());
-        assert_eq!(exit(c.wait("")), 1);
-    }
-
-    #[test]
-    fn who_waits_while_it_is_deleted_is_answered() {
-        let (c, events) = running();
-        c.exited("e", 0);
-        let waiting = |exec: &'static str| {
-            let own = Arc::clone(&c);
-            let t = std::thread::spawn(move || own.wait(exec).map(|e| e.status));
-            while c.lock().process(exec).unwrap().waiters.is_empty() {
-                std::thread::yield_now();
-            }
-            t
-        };
-        c.add("never", Stdio::default(), oci::spec::Process::default())
-            .unwrap();
-        c.lock().init.phase = Phase::Deleting;
-        let (first, never) = (waiting(""), waiting("never"));
-        assert!(c.delete("").is_err(), "one at a time");
-        c.exited("", 9);
-        assert_eq!(first.join().unwrap().unwrap(), 9);
-        assert_eq!(c.lock().init.phase, Phase::Deleting);
-        c.delete("never").unwrap();
-        assert!(never.join().unwrap().is_err());
-        events.topics();
-        // A creation that failed.
-        let (c, _) = running();
-        c.lock().init.phase = Phase::Creating;
-        let own = Arc::clone(&c);
-        let t = std::thread::spawn(move || own.wait(""));
-        while c.lock().init.waiters.is_empty() {
-            std::thread::yield_now();
-        }
-        c.abandon();
-        assert!(t.join().unwrap().is_err() && c.wait("").is_err());
-    }
-}
+mod tests;

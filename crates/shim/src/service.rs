@@ -1,9 +1,10 @@
 //! The task service: containerd's requests (`containerd.task.v2.Task`), each decoded and handed on.
 
 use crate::bootstrap::Address;
-use crate::container::{Container, Phase, error, failed, unknown};
+use crate::container::{Container, error, failed, unknown};
 use crate::events::Publisher;
 use crate::io::Stdio;
+use crate::process::Phase;
 use crate::reaper::Reaper;
 use crate::settings::Settings;
 use crate::{metrics, mounts};
