@@ -200,6 +200,12 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
             Ok(exit_code(status))
         }
         Ending::Broken { text, .. } if monitor.phase == Status::Creating => Err(Failure(text)),
+        Ending::Broken { .. } if monitor.overdue => {
+            let text = "the Sentry did not end the container on SIGKILL: the sandbox was ended";
+            start.runtime.log.error(text);
+            monitor.tell_end(libc::SIGKILL);
+            Ok(exit_code(libc::SIGKILL))
+        }
         Ending::Broken { text, exit } => {
             start.runtime.log.error(&text);
             // Killed from outside, or because the memory that it may have ran out: as a program would be.
