@@ -77,8 +77,9 @@ static void sizes(const char *name, int flags, const char *what, void (*f)(long)
 int main(int argc, char **argv) {
     const char *dir = argc > 1 ? argv[1] : ".";
     struct stat s;
-    buffer = malloc(1 << 20);
-    check(buffer != NULL, "malloc");
+    // Aligned: the processor copies to odd addresses at another speed.
+    buffer = aligned_alloc(4096, 1 << 20);
+    check(buffer != NULL, "aligned_alloc");
     memset(buffer, 1, 1 << 20);
     snprintf(known, sizeof known, "%s/data", dir);
     snprintf(fresh, sizeof fresh, "%s/fresh-%d", dir, getpid());

@@ -12,7 +12,7 @@ static const long *points;
 static char form[64];
 
 // A pass that takes longer tells what it has, and that the rest was left.
-#define LONGEST 20e9
+#define LONGEST 10e9
 
 static void name_of(char *to, size_t room, long point) {
     snprintf(to, room, form, kinds[kind], point);

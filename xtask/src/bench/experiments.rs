@@ -36,7 +36,7 @@ pub enum Turns {
     Short,
     /// As often as asked, on all CPUs, after a turn that is not counted.
     Unpinned,
-    /// At most three times, on all CPUs.
+    /// Fewer times, on all CPUs, each in a new container.
     Long,
 }
 

@@ -54,9 +54,12 @@ pub struct Args {
     /// Where report.md, results.json and the plots go
     #[arg(long, default_value = "target/bench")]
     out: PathBuf,
-    /// How often each peer has its turn at each experiment (long series have fewer)
+    /// How often each peer has its turn at each experiment
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
+    /// The same for series, imports and applications [default: as --runs, at most 3]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    long_runs: Option<u32>,
     /// How long one small measurement goes on, in milliseconds
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     budget: u32,
@@ -98,6 +101,7 @@ struct Plan {
     /// Experiments that cannot be done, and why.
     left_out: Vec<(String, String)>,
     runs: u32,
+    long_runs: u32,
     budget_ms: u32,
     smoke: bool,
     /// A directory of this run.

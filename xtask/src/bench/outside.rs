@@ -67,8 +67,9 @@ pub fn idle(turn: &Turn) -> Result<Vec<Line>> {
             Ok((now.iter().map(|&p| pss(p)).sum::<f64>() / 1024.0, now.len()))
         });
         for (child, id) in running {
-            turn.peer.delete(turn.plan, &id);
+            // First who would wait for the sandbox, too: runsc's `delete` and `run` get into each other's way.
             drop(child);
+            turn.peer.delete(turn.plan, &id);
         }
         // What the runtime leaves to others to reap, or what still ends.
         let until = Instant::now() + Duration::from_secs(10);

@@ -175,9 +175,15 @@ fn curves(
     let ys = range(points.map(|p| p.1), 1.6);
     let root = SVGBackend::new(path, (760, 440)).into_drawing_area();
     root.fill(&WHITE)?;
+    head(
+        &root,
+        title,
+        r,
+        &series.iter().map(|s| s.0).collect::<Vec<_>>(),
+    )?;
     let mut chart = ChartBuilder::on(&root)
-        .caption(title, ("sans-serif", 18))
         .margin(10)
+        .margin_top(HEAD)
         .margin_right(24)
         .x_label_area_size(44)
         .y_label_area_size(72)
@@ -188,35 +194,46 @@ fn curves(
         .bold_line_style(BLACK.mix(0.12))
         .x_desc(x_name)
         .y_desc(unit)
-        .x_label_formatter(&|x| {
-            if x_name.starts_with("bytes") {
-                bytes(*x)
-            } else {
-                short(*x)
-            }
-        })
+        .x_label_formatter(&|x| short(*x))
         .y_label_formatter(&|y| short(*y))
         .label_style(("sans-serif", 13))
         .draw()?;
     for (peer, points) in series {
         let c = colour(*peer);
-        chart
-            .draw_series(LineSeries::new(points.iter().copied(), c.stroke_width(2)))?
-            .label(&r.peers[*peer].name)
-            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], c.stroke_width(3)));
+        chart.draw_series(LineSeries::new(points.iter().copied(), c.stroke_width(2)))?;
         chart.draw_series(points.iter().map(|&p| Circle::new(p, 3, c.filled())))?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.3))
-        .label_font(("sans-serif", 13))
-        .draw()?;
     root.present()?;
     Ok(true)
 }
 
+/// The title, and below it the peers' colours: within the plot, they would hide values. What it needs at the top.
+fn head<DB: DrawingBackend>(
+    root: &DrawingArea<DB, plotters::coord::Shift>,
+    title: &str,
+    r: &Results,
+    peers: &[usize],
+) -> std::result::Result<(), Box<dyn std::error::Error>>
+where
+    DB::ErrorType: 'static,
+{
+    root.draw_text(title, &("sans-serif", 18).into_text_style(root), (12, 10))?;
+    let style = ("sans-serif", 13).into_text_style(root);
+    let mut x = 14;
+    for &peer in peers {
+        let name = &r.peers[peer].name;
+        root.draw(&Rectangle::new(
+            [(x, 38), (x + 14, 48)],
+            colour(peer).filled(),
+        ))?;
+        root.draw_text(name, &style, (x + 19, 37))?;
+        x += 44 + 7 * i32::try_from(name.chars().count()).unwrap_or(0);
+    }
+    Ok(())
+}
+
+/// The height of `head`.
+const HEAD: u32 = 60;
 const BAR: u32 = 13;
 const LEFT: u32 = 230;
 
@@ -239,15 +256,16 @@ fn bars(
         .collect();
     let group = shown.len() as f64 + 1.0;
     let wide = 860;
-    let tall = 110 + (group * names.len() as f64) as u32 * BAR;
+    let tall = HEAD + 60 + (group * names.len() as f64) as u32 * BAR;
     let xs = range(all, 2.0);
     let floor = xs.start;
     let root = SVGBackend::new(path, (wide, tall)).into_drawing_area();
     root.fill(&WHITE)?;
+    head(&root, title, r, &shown)?;
     let total = group * names.len() as f64;
     let mut chart = ChartBuilder::on(&root)
-        .caption(title, ("sans-serif", 18))
         .margin(8)
+        .margin_top(HEAD)
         .margin_right(24)
         .x_label_area_size(40)
         .y_label_area_size(LEFT)
@@ -285,25 +303,15 @@ fn bars(
             Some((v, top))
         };
         let all: Vec<(f64, f64)> = values.iter().enumerate().filter_map(bar).collect();
-        chart
-            .draw_series(
-                all.iter()
-                    .map(|&(v, top)| Rectangle::new([(floor, top - 0.9), (v, top)], c.filled())),
-            )?
-            .label(&r.peers[peer].name)
-            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], c.filled()));
+        chart.draw_series(
+            all.iter()
+                .map(|&(v, top)| Rectangle::new([(floor, top - 0.9), (v, top)], c.filled())),
+        )?;
         for (v, top) in all {
             let at = chart.backend_coord(&(v, top - 0.45));
             root.draw_text(&report::number(v), &value_style, (at.0 + 3, at.1))?;
         }
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.3))
-        .label_font(("sans-serif", 13))
-        .draw()?;
     root.present()?;
     Ok(true)
 }
@@ -315,8 +323,4 @@ fn short(x: f64) -> String {
         x if x >= 1e4 => format!("{}k", report::number(x / 1e3)),
         x => report::number(x),
     }
-}
-
-fn bytes(x: f64) -> String {
-    short(x)
 }

@@ -80,9 +80,9 @@ fn head(r: &Results, text: &mut String) {
     let _ = writeln!(
         text,
         "{} CPUs ({}), {virt} hardware virtualisation, Linux {}. Load {} before, {} after; {:.0} minutes. Each peer \
-         had {} turns (long series at most 3), in turns with the others. Medians; below them the least and the most, \
+         had {} turns (series, imports and applications {}), in turns with the others. Medians; below them the least and the most, \
          and how many times as costly it is as a native run. Quote ratios: the numbers are of this machine and hour.",
-        m.cpus, m.model, m.kernel, m.load_before, m.load_after, m.minutes, r.runs
+        m.cpus, m.model, m.kernel, m.load_before, m.load_after, m.minutes, r.runs, r.long_runs
     );
     if !r.finished {
         let _ = writeln!(text, "\n**The run ended early: what is here is not all.**");
@@ -133,17 +133,25 @@ fn aim_table(r: &Results, text: &mut String) {
 
 fn table(r: &Results, experiment: &str, pinned: bool, text: &mut String) {
     let all = lines(r, experiment, pinned);
+    // A column for each peer that took part.
+    let here = |p: &str| {
+        r.rows
+            .iter()
+            .any(|x| x.experiment == experiment && x.pinned == pinned && x.peer == p)
+    };
+    let names: Vec<&str> = r
+        .peers
+        .iter()
+        .map(|p| p.name.as_str())
+        .filter(|p| here(p))
+        .collect();
     let ours: Vec<&str> = r
         .peers
         .iter()
-        .filter(|p| p.ours)
+        .filter(|p| p.ours && here(&p.name))
         .map(|p| p.name.as_str())
         .collect();
-    let with_runsc = r
-        .peers
-        .iter()
-        .any(|p| p.name == "runsc" && p.missing.is_none());
-    let names: Vec<&str> = r.peers.iter().map(|p| p.name.as_str()).collect();
+    let with_runsc = here("runsc");
     let mut header = format!("| | {} |", names.join(" | "));
     let mut rule = format!("|---|{}", "---:|".repeat(names.len()));
     if with_runsc {
@@ -229,7 +237,7 @@ fn cell(r: &Results, experiment: &str, pinned: bool, peer: &str, line: &str) -> 
         .to_owned();
     };
     let median = row.median().unwrap_or(f64::NAN);
-    let mut words = format!("{}<br>{}", number(median), spread(row));
+    let mut words = number(median) + &spread(row);
     if peer != "native"
         && let Some(native) = r.median(experiment, pinned, "native", line)
     {
@@ -242,7 +250,7 @@ fn spread(row: &Row) -> String {
     if row.values.len() < 2 {
         String::new()
     } else {
-        format!("{}..{}", number(row.least()), number(row.most()))
+        format!("<br>{}..{}", number(row.least()), number(row.most()))
     }
 }
 

@@ -9,6 +9,7 @@ pub struct Results {
     pub machine: Machine,
     pub peers: Vec<PeerInfo>,
     pub runs: u32,
+    pub long_runs: u32,
     pub budget_ms: u32,
     /// Experiments, and why they were not done.
     pub left_out: Vec<(String, String)>,
@@ -121,6 +122,7 @@ impl Results {
             machine: Machine::this(),
             peers: plan.peers.iter().map(info).collect(),
             runs: plan.runs,
+            long_runs: plan.long_runs,
             budget_ms: plan.budget_ms,
             left_out: plan.left_out.clone(),
             mmaps: plan.material.mmaps.clone(),

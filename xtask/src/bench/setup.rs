@@ -149,6 +149,11 @@ pub fn plan(
             .collect(),
         left_out: left_out.clone(),
         runs: if args.smoke { 1 } else { args.runs },
+        long_runs: if args.smoke {
+            1
+        } else {
+            args.long_runs.unwrap_or(args.runs.min(3))
+        },
         budget_ms: if args.smoke { 1 } else { args.budget },
         smoke: args.smoke,
         scratch: scratch.to_owned(),
