@@ -7,6 +7,7 @@ LANG=C
 export PATH HOME LANG
 work=$(mktemp -d /bench/root/app.XXXXXX)
 cd "$work"
+# What still runs ends with the container.
 trap 'status=$?; kill $(jobs -p) 2>/dev/null || true; cd /; rm -rf "$work"; exit $status' EXIT
 
 # of N: the part of N that this run does, at least 1.
