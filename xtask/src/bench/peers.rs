@@ -148,10 +148,8 @@ pub fn find(
     let found = match kind {
         Kind::Native => Ok(native.to_owned()),
         Kind::Cloister => Ok(cloister.to_owned()),
-        Kind::Crun | Kind::Runc => {
-            needs_root().and_then(|()| installer.program(&base, &base, stop))
-        }
-        Kind::Runsc => needs_root().and_then(|()| runsc(installer, stop)),
+        Kind::Crun | Kind::Runc => installer.program(&base, &base, stop),
+        Kind::Runsc => runsc(installer, stop),
     };
     let (program, missing) = match found {
         Ok(p) => (p, None),
@@ -172,14 +170,6 @@ pub fn find(
         version,
         missing,
     })
-}
-
-fn needs_root() -> Result<()> {
-    if rustix::process::geteuid().is_root() {
-        Ok(())
-    } else {
-        Err("needs root".to_owned())
-    }
 }
 
 /// $RUNSC, one that was built before, one in PATH, or one built now.

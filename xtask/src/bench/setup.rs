@@ -49,7 +49,7 @@ impl Installer {
         if let Some(p) = which(program) {
             return Ok(p);
         }
-        if self.may && rustix::process::geteuid().is_root() && which("apt-get").is_some() {
+        if self.may && which("apt-get").is_some() {
             eprintln!("bench: installing {package}");
             let install = || {
                 let mut c = Command::new("apt-get");
