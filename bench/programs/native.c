@@ -31,6 +31,8 @@ int main(int argc, char **argv) {
     check(p >= 0, "fork");
     if (p == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        // As runtimes do; a session has a share of the CPUs of its own, as their cgroups have.
+        setsid();
         check(chroot(argv[1]) == 0 && chdir("/") == 0, argv[1]);
         check(mount("proc", "/proc", "proc", 0, NULL) == 0, "/proc");
         execv(argv[3], argv + 3);

@@ -191,8 +191,11 @@ fn chosen(args: &Args) -> Result<Vec<&'static Experiment>> {
 
 /// Starts the second process and waits for it. Whether it ended well.
 fn second_process(plan: &Path, stop: &Stop) -> Result<bool> {
-    let mut command = Command::new("unshare");
+    // A session of its own: a terminal's Ctrl-C is for the first process only, and where the scheduler shares the
+    // CPUs among sessions, this one's share is not that of who else works at this terminal.
+    let mut command = Command::new("setsid");
     command.args([
+        "unshare",
         "--mount",
         "--propagation=private",
         "--pid",
@@ -207,12 +210,10 @@ fn second_process(plan: &Path, stop: &Stop) -> Result<bool> {
         .arg(this)
         .arg("measure")
         .arg(plan);
-    // A group of its own: a terminal's Ctrl-C is for the first process only.
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command
         .stdin(Stdio::piped())
         .spawn()
-        .map_err(|e| format!("unshare: {e}"))?;
+        .map_err(|e| format!("setsid: {e}"))?;
     let mut line = child.stdin.take();
     let mut asked: Option<Instant> = None;
     loop {
