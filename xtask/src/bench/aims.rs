@@ -238,3 +238,28 @@ fn applications(r: &Results, beside: &str, most: f64, what: &str) -> Option<Judg
         values,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An aim that names nothing would never be missed.
+    #[test]
+    fn aims_name_experiments_and_lines() {
+        let bench = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/programs");
+        let mut sources = String::new();
+        for f in std::fs::read_dir(bench).unwrap().flatten() {
+            sources += &std::fs::read_to_string(f.path()).unwrap();
+        }
+        for a in AIMS {
+            assert!(
+                super::super::experiments::named(a.experiment).is_some(),
+                "{}",
+                a.experiment
+            );
+            // Series' names are put together as they run; starts and idle memory are measured from outside.
+            let made = a.line.contains('@') || ["start-static", "idle"].contains(&a.experiment);
+            assert!(made || sources.contains(a.line), "{}", a.line);
+        }
+    }
+}

@@ -307,3 +307,40 @@ pub const ALL: &[Experiment] = &[
 pub fn named(name: &str) -> Option<&'static Experiment> {
     ALL.iter().find(|e| e.name == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct() {
+        for (i, e) in ALL.iter().enumerate() {
+            assert!(ALL[..i].iter().all(|o| o.name != e.name), "{}", e.name);
+            assert!(named(e.name).is_some_and(|f| f.about == e.about));
+        }
+    }
+
+    /// What runs inside is there.
+    #[test]
+    fn programs_and_scripts_exist() {
+        let bench = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench");
+        for e in ALL {
+            let What::Inside(args) = e.what else { continue };
+            for a in args {
+                let file = if let Some(name) = a.strip_prefix("/bench/apps/") {
+                    bench.join("apps").join(name)
+                } else if let Some(name) = a.strip_prefix("/bench/bin/") {
+                    let name = if name.contains('.') {
+                        name.to_owned()
+                    } else {
+                        format!("{name}.c")
+                    };
+                    bench.join("programs").join(name)
+                } else {
+                    continue;
+                };
+                assert!(file.exists(), "{}: {}", e.name, file.display());
+            }
+        }
+    }
+}

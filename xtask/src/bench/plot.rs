@@ -3,13 +3,14 @@
 //! A plot for every unit of an experiment's single values, and one for every series' name; scales are
 //! logarithmic, because what is compared differs by factors.
 
-use super::results::{Results, is_rate};
+use super::results::{Results, is_rate, times};
 use super::{Result, report};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::path::Path;
 
 pub struct Plot {
+    /// Empty: of several.
     pub experiment: String,
     pub pinned: bool,
     pub title: String,
@@ -38,7 +39,7 @@ fn colour(peer: usize) -> RGBColor {
 type Series = (usize, Vec<(f64, f64)>);
 
 pub fn all(r: &Results, out: &Path) -> Result<Vec<Plot>> {
-    let mut plots = Vec::new();
+    let mut plots = across(r, out)?;
     for (experiment, pinned) in report::parts(r) {
         let lines = report::lines(r, &experiment, pinned);
         let mut done: Vec<&str> = Vec::new();
@@ -89,6 +90,81 @@ pub fn all(r: &Results, out: &Path) -> Result<Vec<Plot>> {
             }
         }
     }
+    Ok(plots)
+}
+
+/// What several experiments have in common: an experiment, its line, and what the plot calls it.
+const PLACES: &[(&str, &str, &str)] = &[
+    ("files-root", "open+close", "root"),
+    ("files-bind", "open+close", "bind mount of a host tmpfs"),
+    ("files-inner", "open+close", "tmpfs inside"),
+];
+const IMPORTS: &[(&str, &str, &str)] = &[
+    ("imports-root", "all nine", "root"),
+    ("imports-bind", "all nine", "bind mount of a host tmpfs"),
+    ("imports-inner", "all nine", "tmpfs inside"),
+];
+
+/// The plots that compare experiments.
+fn across(r: &Results, out: &Path) -> Result<Vec<Plot>> {
+    let mut plots = Vec::new();
+    let mut draw =
+        |file: &str, title: &str, unit: &str, names: &[&str], values: &[Vec<Option<f64>>]| {
+            let path = out.join(file);
+            if bars(&path, title, unit, r, names, values)
+                .map_err(|e| format!("{}: {e}", path.display()))?
+            {
+                let (title, file) = (title.to_owned(), file.to_owned());
+                plots.push(Plot {
+                    experiment: String::new(),
+                    pinned: false,
+                    title,
+                    file,
+                });
+            }
+            Ok::<(), String>(())
+        };
+    let both = [
+        (PLACES, "open-by-place.svg", "open+close, by place", "ns"),
+        (
+            IMPORTS,
+            "imports-by-place.svg",
+            "Python imports of nine modules, by place",
+            "ms",
+        ),
+    ];
+    for (parts, file, title, unit) in both {
+        let median = |e: &str, l: &str| {
+            r.peers
+                .iter()
+                .map(|p| r.median(e, false, &p.name, l))
+                .collect()
+        };
+        let names: Vec<&str> = parts.iter().map(|p| p.2).collect();
+        let values: Vec<Vec<Option<f64>>> = parts.iter().map(|p| median(p.0, p.1)).collect();
+        draw(file, title, unit, &names, &values)?;
+    }
+    let apps: Vec<_> = r
+        .rows
+        .iter()
+        .filter(|x| x.peer == "native" && x.experiment.starts_with("app-") && !x.values.is_empty())
+        .collect();
+    let names: Vec<&str> = apps.iter().map(|x| x.line.as_str()).collect();
+    let ratio = |native: &super::results::Row, peer: &str| {
+        let other = r.median(&native.experiment, false, peer, &native.line)?;
+        Some(times(other, native.median()?, &native.unit))
+    };
+    let values: Vec<Vec<Option<f64>>> = apps
+        .iter()
+        .map(|x| r.peers.iter().map(|p| ratio(x, &p.name)).collect())
+        .collect();
+    draw(
+        "applications.svg",
+        "Whole applications, beside native runs",
+        "times native",
+        &names,
+        &values,
+    )?;
     Ok(plots)
 }
 

@@ -10,6 +10,9 @@ pub fn write(r: &Results, out: &Path) -> Result<()> {
     let mut text = String::new();
     head(r, &mut text);
     aim_table(r, &mut text);
+    for p in plots.iter().filter(|p| p.experiment.is_empty()) {
+        let _ = writeln!(text, "\n![{}]({})", p.title, p.file);
+    }
     for (experiment, pinned) in parts(r) {
         let about = experiments::named(&experiment).map_or("", |e| e.about);
         let cpus = if pinned { ", on one CPU" } else { "" };
