@@ -25,7 +25,7 @@ static void pass(void) {
     long point = 0;
     for (long i = 0; i < last; i++) {
         void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, kind == 0 ? -1 : file, 0);
-        int late = i % 256 == 0 && now() - start > LONGEST * setting("BENCH_PART", 1);
+        int late = i % 256 == 0 && now() - start > LONGEST;
         if (p == MAP_FAILED || late) {
             if (late)
                 snprintf(why, sizeof why, "stopped after %ld mappings: too slow", i);

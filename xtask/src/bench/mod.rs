@@ -39,7 +39,7 @@ pub type Result<T> = std::result::Result<T, String>;
 #[command(after_help = "\
 PEERS are native, crun, runc, runsc (systrap), runsc-ptrace, notify and ptrace (Cloister's platforms). A peer may
 have options of its own for the runtime, which make it one more column:
-  --peers native,runsc,notify,'notify --debug-drop=7'
+  --peers native,runsc,notify --peer 'notify --debug-drop=7'
 ")]
 pub struct Args {
     /// Runs only the experiments whose names contain one of these words
@@ -51,6 +51,9 @@ pub struct Args {
     /// Who is measured [default: all]
     #[arg(long, value_delimiter = ',')]
     peers: Option<Vec<String>>,
+    /// One more peer, whose options may have commas; may be given several times
+    #[arg(long)]
+    peer: Vec<String>,
     /// Where report.md, results.json and the plots go
     #[arg(long, default_value = "target/bench")]
     out: PathBuf,
@@ -87,9 +90,9 @@ impl Args {
         } else {
             "native,crun,runc,runsc,runsc-ptrace,notify,ptrace"
         };
-        self.peers
-            .clone()
-            .unwrap_or_else(|| default.split(',').map(str::to_owned).collect())
+        let named = self.peers.clone();
+        let named = named.unwrap_or_else(|| default.split(',').map(str::to_owned).collect());
+        named.into_iter().chain(self.peer.iter().cloned()).collect()
     }
 }
 
