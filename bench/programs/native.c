@@ -1,5 +1,5 @@
 // Runs a program natively, in the place of a container runtime: its own network namespace with a loopback that
-// is up, its own processes (all end with the first), a root directory; no filter, no limits.
+// is up, its own processes (all end with the first), a root directory with an empty tmpfs; no filter, no limits.
 //
 //   native ROOT own|host PROGRAM [ARGUMENT]...
 #include "bench.h"
@@ -34,6 +34,7 @@ int main(int argc, char **argv) {
         // As runtimes do; a session has a share of the CPUs of its own, as their cgroups have.
         setsid();
         check(chroot(argv[1]) == 0 && chdir("/") == 0, argv[1]);
+        check(mount("tmpfs", "/bench/inner", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755") == 0, "/bench/inner");
         check(mount("proc", "/proc", "proc", 0, NULL) == 0, "/proc");
         execv(argv[3], argv + 3);
         check(0, argv[3]);
