@@ -7,7 +7,8 @@
 //! - `/bench/bind`: a host's tmpfs, bind-mounted
 //! - `/bench/inner`: a tmpfs that the container itself has
 //!
-//! A native run has the same in a directory of its own, as a runtime would have mounted it.
+//! A native run has the same in a directory of its own, as a runtime would have mounted it (`native.c` mounts the
+//! tmpfs inside).
 
 use super::command::{Stop, output};
 use super::peers::Net;
@@ -101,7 +102,6 @@ impl Place {
         mount(&["--bind", &s(&place.root), &s(&native)])?;
         mount(&["--rbind", "/dev", &s(&native.join("dev"))])?;
         mount(&["--bind", &s(&place.bind), &s(&native.join("bench/bind"))])?;
-        mount(&["-t", "tmpfs", "tmpfs", &s(&native.join("bench/inner"))])?;
         Ok(place)
     }
 
