@@ -29,6 +29,8 @@ static void pass(void) {
         if (p == MAP_FAILED || late) {
             if (late)
                 snprintf(why, sizeof why, "stopped after %ld mappings: too slow", i);
+            else if (errno == ENOMEM && i > 65000 && i <= 65536)
+                snprintf(why, sizeof why, "stopped after %ld mappings: vm.max_map_count", i);
             else
                 snprintf(why, sizeof why, "%s after %ld mappings", strerror(errno), i);
             for (; points[point]; point++) {

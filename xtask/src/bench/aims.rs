@@ -96,6 +96,12 @@ const AIMS: &[Aim] = &[
         Most(4000.0),
     ),
     aim(
+        "mmap private file: 50,000 against 5,000",
+        "mmap-counts",
+        "4 KB, private@50000",
+        TimesLine(1.2, "4 KB, private@5000"),
+    ),
+    aim(
         "mmap private file: 500,000 against 5,000",
         "mmap-counts",
         "4 KB, private@500000",

@@ -156,7 +156,10 @@ pub fn bench(args: &Args) -> Result<ExitCode> {
     let results = Results::load(&results)?;
     report::write(&results, &out)?;
     eprintln!("bench: {}", out.join("report.md").display());
-    let bad = results.ours_failed();
+    let mut bad = results.failed_experiments();
+    if args.smoke {
+        bad.extend(results.failed_lines());
+    }
     for words in &bad {
         eprintln!("bench: failed: {words}");
     }

@@ -17,6 +17,13 @@ pub fn write(r: &Results, out: &Path) -> Result<()> {
         let about = experiments::named(&experiment).map_or("", |e| e.about);
         let cpus = if pinned { ", on one CPU" } else { "" };
         let _ = writeln!(text, "\n## {experiment}: {about}{cpus}\n");
+        if let Some((_, _, load)) = r
+            .loads
+            .iter()
+            .find(|(e, p, _)| *e == experiment && *p == pinned)
+        {
+            let _ = writeln!(text, "Load at the end: {load}.\n");
+        }
         table(r, &experiment, pinned, &mut text);
         for p in plots
             .iter()
@@ -197,21 +204,6 @@ fn table(r: &Results, experiment: &str, pinned: bool, text: &mut String) {
             whole.push(format!("{p}: failed: {why}"));
         }
     }
-    // One sentence for each reason, not one for each cell.
-    for row in r
-        .rows
-        .iter()
-        .filter(|x| x.experiment == experiment && x.pinned == pinned && !x.line.is_empty())
-    {
-        if let (Some(why), true) = (&row.failed, row.values.is_empty()) {
-            let words = format!(
-                "{}, {}: failed: {why}",
-                row.peer,
-                row.line.replace('@', " @ ")
-            );
-            whole.push(words);
-        }
-    }
     if all.iter().any(|(_, u)| is_rate(u)) {
         whole.insert(
             0,
@@ -232,12 +224,15 @@ fn cell(r: &Results, experiment: &str, pinned: bool, peer: &str, line: &str) -> 
         .find(experiment, pinned, peer, line)
         .filter(|x| !x.values.is_empty())
     else {
-        return if r.why(experiment, pinned, peer, line).is_some() {
-            "failed"
-        } else {
-            "-"
-        }
-        .to_owned();
+        let why = r
+            .find(experiment, pinned, peer, line)
+            .and_then(|x| x.failed.as_deref());
+        return match (why, r.find(experiment, pinned, peer, "")) {
+            (Some(why), _) => format!("failed: {}", why.replace('|', "\\|")),
+            // Told once, below the table.
+            (None, Some(_)) => "failed".to_owned(),
+            (None, None) => "-".to_owned(),
+        };
     };
     let median = row.median().unwrap_or(f64::NAN);
     let mut words = number(median) + &spread(row);

@@ -16,6 +16,9 @@ pub struct Results {
     /// Modules, and how often importing them natively calls mmap.
     pub mmaps: Vec<(String, usize)>,
     pub rows: Vec<Row>,
+    /// Experiments, whether on one CPU, and the machine's load when they ended: others may work on it.
+    #[serde(default)]
+    pub loads: Vec<(String, bool, f64)>,
     /// False if the run ended early.
     pub finished: bool,
 }
@@ -127,6 +130,7 @@ impl Results {
             left_out: plan.left_out.clone(),
             mmaps: plan.material.mmaps.clone(),
             rows: Vec::new(),
+            loads: Vec::new(),
             finished: false,
         }
     }
@@ -182,33 +186,39 @@ impl Results {
         self.find(experiment, pinned, peer, line)?.median()
     }
 
-    /// Why there is no such number.
-    pub fn why(&self, experiment: &str, pinned: bool, peer: &str, line: &str) -> Option<&str> {
-        let row = self
-            .find(experiment, pinned, peer, line)
-            .and_then(|r| r.failed.as_deref());
-        row.or_else(|| {
-            self.find(experiment, pinned, peer, "")
-                .and_then(|r| r.failed.as_deref())
-        })
-    }
-
     pub fn measured(&self) -> usize {
         self.rows.iter().filter(|r| !r.values.is_empty()).count()
     }
 
-    /// What failed of native runs and of Cloister: a peer may fail, these must not. A mapping too many is no
-    /// failure of native runs.
-    pub fn ours_failed(&self) -> Vec<String> {
-        let must = |r: &&Row| {
-            let ours = self.peers.iter().any(|p| p.ours && p.name == r.peer);
-            ours || (r.peer == "native" && r.line.is_empty())
-        };
+    /// Experiments that failed as a whole natively or on Cloister: a peer may fail, these must not.
+    pub fn failed_experiments(&self) -> Vec<String> {
+        self.failures(|r| r.line.is_empty() && (r.peer == "native" || self.is_ours(&r.peer)))
+    }
+
+    /// Lines that failed on Cloister: with tiny counts nothing is too slow, and no limit is met.
+    pub fn failed_lines(&self) -> Vec<String> {
+        self.failures(|r| !r.line.is_empty() && self.is_ours(&r.peer))
+    }
+
+    fn is_ours(&self, peer: &str) -> bool {
+        self.peers.iter().any(|p| p.ours && p.name == peer)
+    }
+
+    fn failures(&self, of: impl Fn(&Row) -> bool) -> Vec<String> {
         let words = |r: &Row| {
-            let why = r.failed.as_deref()?;
-            Some(format!("{} {} on {}: {why}", r.experiment, r.line, r.peer))
+            Some(format!(
+                "{} {} on {}: {}",
+                r.experiment,
+                r.line,
+                r.peer,
+                r.failed.as_deref()?
+            ))
         };
-        self.rows.iter().filter(must).filter_map(words).collect()
+        self.rows
+            .iter()
+            .filter(|r| of(r))
+            .filter_map(words)
+            .collect()
     }
 }
 

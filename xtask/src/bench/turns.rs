@@ -48,6 +48,9 @@ pub fn all(plan: &Plan, place: &Place, stop: &Stop) -> Result<()> {
             );
             experiment(plan, place, stop, e, cpu, &mut results);
             results.machine.load_after = load();
+            results
+                .loads
+                .push((e.name.to_owned(), cpu.is_some(), load()));
             results.machine.minutes = began.elapsed().as_secs_f64() / 60.0;
             results.save(&plan.results)?;
             if stop.is_set() {
