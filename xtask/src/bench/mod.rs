@@ -140,6 +140,9 @@ pub fn bench(args: &Args) -> Result<ExitCode> {
     }
     let stop = Stop::on_signals()?;
     let chosen = chosen(args)?;
+    for name in args.peers() {
+        peers::known(&name)?;
+    }
     let scratch = tempfile::Builder::new()
         .prefix("cloister-bench-")
         .tempdir_in("/var/tmp")

@@ -125,6 +125,21 @@ fn text(p: &Path) -> String {
     p.to_string_lossy().into_owned()
 }
 
+/// What a peer's first word stands for: its kind, and the options that make it.
+pub fn known(name: &str) -> Result<(Kind, &'static [&'static str])> {
+    let base = name.split_whitespace().next().unwrap_or_default();
+    Ok(match base {
+        "native" => (Kind::Native, &[]),
+        "crun" => (Kind::Crun, &[]),
+        "runc" => (Kind::Runc, &[]),
+        "runsc" => (Kind::Runsc, &["--platform=systrap", "--ignore-cgroups"]),
+        "runsc-ptrace" => (Kind::Runsc, &["--platform=ptrace", "--ignore-cgroups"]),
+        "notify" => (Kind::Cloister, &["--platform=notify"]),
+        "ptrace" => (Kind::Cloister, &["--platform=ptrace"]),
+        _ => return Err(format!("there is no peer {base}: see --help")),
+    })
+}
+
 /// The peer of this name, or one that says why it cannot be had.
 pub fn find(
     name: &str,
@@ -135,16 +150,7 @@ pub fn find(
 ) -> Result<Peer> {
     let mut words = name.split_whitespace().map(str::to_owned);
     let base = words.next().unwrap_or_default();
-    let (kind, options): (Kind, &[&str]) = match base.as_str() {
-        "native" => (Kind::Native, &[]),
-        "crun" => (Kind::Crun, &[]),
-        "runc" => (Kind::Runc, &[]),
-        "runsc" => (Kind::Runsc, &["--platform=systrap", "--ignore-cgroups"]),
-        "runsc-ptrace" => (Kind::Runsc, &["--platform=ptrace", "--ignore-cgroups"]),
-        "notify" => (Kind::Cloister, &["--platform=notify"]),
-        "ptrace" => (Kind::Cloister, &["--platform=ptrace"]),
-        _ => return Err(format!("there is no peer {base}: see --help")),
-    };
+    let (kind, options) = known(name)?;
     let found = match kind {
         Kind::Native => Ok(native.to_owned()),
         Kind::Cloister => Ok(cloister.to_owned()),
