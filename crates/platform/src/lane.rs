@@ -368,8 +368,10 @@ impl Spinners {
 pub struct Habits {
     /// Calls by a lane in a row that came soon after the answer to the one before.
     soon: u8,
-    /// When the last answer was given.
+    /// When the last answer was given; `None` where that says nothing of the next call.
     answered: Option<Instant>,
+    /// Calls from the mailbox since it spins.
+    streak: u32,
     pub spins: bool,
     /// It has just begun to: the other side is being woken on another CPU.
     first: bool,
@@ -378,8 +380,10 @@ pub struct Habits {
 impl Habits {
     /// A call has come by a lane, slowly.
     pub fn called(&mut self) {
-        let soon = self.answered.is_some_and(|t| t.elapsed() < SOON);
-        self.soon = if soon { self.soon.saturating_add(1) } else { 0 };
+        if let Some(t) = self.answered.take() {
+            let soon = t.elapsed() < SOON;
+            self.soon = if soon { self.soon.saturating_add(1) } else { 0 };
+        }
     }
 
     /// An answer is about to be given. Whether the thread begins to spin with it.
@@ -408,6 +412,7 @@ impl Habits {
             for _ in 0..32 {
                 let s = state.load(Ordering::Acquire);
                 if s & lane::ASKED != 0 {
+                    self.streak = self.streak.saturating_add(1);
                     return true;
                 }
                 // It comes another way.
@@ -439,7 +444,9 @@ impl Habits {
         if std::mem::take(&mut self.spins) {
             all.leave();
         }
-        self.soon = 0;
+        // Who had many calls was kept from the next by something else, perhaps: a few will tell.
+        let many = std::mem::take(&mut self.streak) > 4 * u32::from(WARM);
+        self.soon = if many { WARM - 2 } else { 0 };
         self.answered = None;
     }
 }
