@@ -131,6 +131,17 @@ pub enum Lanes {
     Mailbox,
 }
 
+impl From<Lanes> for platform::Lanes {
+    fn from(l: Lanes) -> platform::Lanes {
+        match l {
+            Lanes::None => platform::Lanes::None,
+            Lanes::Local => platform::Lanes::Local,
+            Lanes::All => platform::Lanes::All,
+            Lanes::Mailbox => platform::Lanes::Mailbox,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Default, ValueEnum, Debug)]
 pub enum Net {
     /// A loopback of its own

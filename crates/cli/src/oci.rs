@@ -8,7 +8,7 @@ use documents::{example, features};
 use show::{events, list, pretty, print, ps};
 use words::{signal, user};
 
-use crate::args::{Net, Platform};
+use crate::args::{Lanes, Net, Platform};
 use crate::stdio::RawMode;
 use clap::{Args, Subcommand, ValueEnum};
 use hostcall::term;
@@ -46,6 +46,9 @@ pub struct RuntimeArgs {
     /// How the containers' code is run
     #[arg(long, value_enum, default_value_t)]
     platform: Platform,
+    /// The faster ways that system calls may take (notify only; none with --strace)
+    #[arg(long, value_enum, default_value_t)]
+    lanes: Lanes,
     /// Where writes to a container's root go: root:memory; root:self (a file beside it) or root:dir=/PATH (one there), gone with the container; none (the host's directory itself)
     #[arg(long, value_name = "WHERE", default_value = "root:memory", value_parser = overlay)]
     overlay: Overlay,
@@ -350,6 +353,7 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
             Platform::Notify => PlatformKind::Notify,
             Platform::Ptrace => PlatformKind::Ptrace,
         },
+        lanes: args.lanes.into(),
         overlay: args.overlay,
         strace: args.strace.map(|f| {
             f.split(',')

@@ -281,12 +281,7 @@ fn config(
             args::Platform::Notify => PlatformKind::Notify,
             args::Platform::Ptrace => PlatformKind::Ptrace,
         },
-        lanes: match args.lanes {
-            args::Lanes::None => platform::Lanes::None,
-            args::Lanes::Local => platform::Lanes::Local,
-            args::Lanes::All => platform::Lanes::All,
-            args::Lanes::Mailbox => platform::Lanes::Mailbox,
-        },
+        lanes: args.lanes.into(),
         gofer: side.gofer,
         container: ContainerSpec {
             hostname: args.hostname,

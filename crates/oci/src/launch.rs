@@ -145,7 +145,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
             let layer = if has_layer { given.next() } else { None };
             sentry::boot::run(Config {
                 platform: runtime.platform,
-                lanes: Default::default(),
+                lanes: runtime.lanes,
                 gofer: side.gofer,
                 container,
                 layer,

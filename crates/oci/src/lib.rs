@@ -151,6 +151,7 @@ pub struct Runtime {
     pub log: Log,
     pub systemd_cgroup: bool,
     pub platform: PlatformKind,
+    pub lanes: platform::Lanes,
     pub overlay: Overlay,
     /// Whether containers get the sockets of the network namespace that they are in.
     pub host_network: bool,

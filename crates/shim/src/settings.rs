@@ -168,6 +168,7 @@ impl Settings {
                     ));
                 }
             },
+            lanes: platform::Lanes::default(),
             overlay: match &w.overlay {
                 None => Overlay::default(),
                 Some(o) => o.parse().map_err(|e| format!("overlay {o:?}: {e}"))?,
