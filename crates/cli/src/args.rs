@@ -121,11 +121,11 @@ pub enum Platform {
 #[derive(Clone, Copy, Default, ValueEnum, Debug)]
 pub enum Lanes {
     /// All calls trap
-    None,
-    /// Call sites are patched; what needs no kernel is answered where it is called
-    Local,
-    /// And others are answered by a thread that spins, while a CPU is idle
     #[default]
+    None,
+    /// Call sites are patched; what needs no kernel is answered where it is called (new: see SECURITY.md)
+    Local,
+    /// And others are answered by a thread that spins, while a CPU is idle (new, too)
     All,
     /// For tests: always, even where no CPU is idle
     Mailbox,

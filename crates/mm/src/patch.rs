@@ -10,8 +10,8 @@
 //! reaches: between an instruction after which nothing goes on and the aligned start of something else, found by
 //! decoding from the call on. The seven-byte jump lies there.
 //!
-//! Invariant: every entry of [`Patches`] is what the application's memory has there, unless the application has
-//! thrown its pages away (then they are the file's again).
+//! An entry of [`Patches`] says what was there, and what was written; the application may have thrown the page away
+//! since, or have put something else there: only where the memory still has what was written is it put back.
 
 use crate::copy::Mode;
 use crate::state::State;
@@ -33,6 +33,8 @@ const LONGEST: usize = DISPLACED_MAX + SYSCALL.len();
 #[derive(Clone, Copy, Debug)]
 struct Patch {
     original: [u8; LONGEST],
+    /// What is there now, unless the application has thrown the page away or mapped something else.
+    new: [u8; LONGEST],
     len: usize,
 }
 
@@ -72,10 +74,14 @@ impl Patches {
     /// Shows in `bytes`, read from `va`, what was there before.
     pub(crate) fn show_original(&self, va: u64, bytes: &mut [u8]) {
         for (at, p) in self.overlapping(&(va..va.saturating_add(bytes.len() as u64))) {
-            for (i, b) in p.original[..p.len].iter().enumerate() {
-                let place = (at + i as u64).wrapping_sub(va) as usize;
-                if let Some(to) = bytes.get_mut(place) {
-                    *to = *b;
+            let place = |i: usize| (at + i as u64).wrapping_sub(va) as usize;
+            let there = |i: usize| bytes.get(place(i)).is_none_or(|b| *b == p.new[i]);
+            if !(0..p.len).all(there) {
+                continue;
+            }
+            for i in 0..p.len {
+                if let Some(to) = bytes.get_mut(place(i)) {
+                    *to = p.original[i];
                 }
             }
         }
@@ -150,7 +156,7 @@ fn slot(page: &[u8], call: usize) -> Option<usize> {
             Mnemonic::Nop | Mnemonic::Int3 => {}
             _ => {
                 if let Some(from) = padding.take()
-                    && at % 16 == 0
+                    && at.is_multiple_of(16)
                     && at - from >= JUMP
                 {
                     return Some(at - JUMP);
@@ -224,7 +230,7 @@ impl State {
             }
             let entry = self.space.add_site(Site::by_slot(call, slot))?;
             changes.push((slot, SmallVec::from_slice(&jump(entry))));
-            let distance = u8::try_from(slot - back).ok()?;
+            let distance = i8::try_from(slot - back).ok()? as u8;
             changes.push((call, SmallVec::from_slice(&[0xeb, distance])));
         }
         // A private copy of this page alone.
@@ -239,8 +245,11 @@ impl State {
             let mut original = [0; LONGEST];
             let from = (at - page) as usize;
             original[..new.len()].copy_from_slice(&code[from..from + new.len()]);
+            let mut bytes = [0; LONGEST];
+            bytes[..new.len()].copy_from_slice(new);
             let patch = Patch {
                 original,
+                new: bytes,
                 len: new.len(),
             };
             self.patches.sites.insert(*at, patch);
@@ -252,9 +261,8 @@ impl State {
     fn change_code(&mut self, page: u64, parts: &[(u64, &[u8])]) -> Option<()> {
         let page = page..page + PAGE;
         self.host_unmap(page.clone());
-        if !self.flush() {
-            return None;
-        }
+        // Where that fails, nothing at all is mapped any more.
+        self.flush();
         let mut done = true;
         for (at, bytes) in parts {
             done &= self.write(*at, bytes, Mode::ForceWrite) == bytes.len();
@@ -275,16 +283,16 @@ impl State {
             let page = on_page[0].0 & !(PAGE - 1);
             let mut parts: SmallVec<[(u64, &[u8]); 8]> = SmallVec::new();
             for (at, p) in on_page {
-                // Where it has thrown the page away, the file's is the original.
                 let mut there = [0; LONGEST];
                 let there = &mut there[..p.len];
                 let n = self.read(*at, there, Mode::ForceRead);
-                if n == p.len && there[..] != p.original[..p.len] {
+                if n == p.len && there[..] == p.new[..p.len] {
                     parts.push((*at, &p.original[..p.len]));
                 }
             }
-            if !parts.is_empty() {
-                let _ = self.change_code(page, &parts);
+            if !parts.is_empty() && self.change_code(page, &parts).is_none() {
+                // There is no memory for a copy: a jump that leads nowhere must not be run.
+                self.space.kill();
             }
             for (at, _) in on_page {
                 self.patches.sites.remove(at);

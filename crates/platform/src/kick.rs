@@ -114,7 +114,7 @@ impl Interrupter for Kick {
     }
 
     fn withdraw_identity(&self) {
-        // A thread that has ended may have left its area to another, which is then asked once too often.
+        // Where the thread has ended, the area may be another's by now, who then asks the Sentry needlessly.
         if let Some(p) = self.process.upgrade() {
             crate::lane::publish(p.factory.unit(self.unit), None);
         }

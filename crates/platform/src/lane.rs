@@ -6,8 +6,8 @@
 //! - A trampoline, once handed out, is not changed as long as the address space lives: a thread may be anywhere
 //!   in it.
 //! - What the application may write (its threads' areas) is believed in nothing but what concerns it.
-//! - Threads of one process at most as many as there are other CPUs spin for their mailboxes, in the whole
-//!   Sentry; one that finds itself pre-empted makes all stop for a while.
+//! - In the whole Sentry, fewer threads spin for their mailboxes than there are CPUs; one that finds itself
+//!   pre-empted makes all stop for a while.
 
 use crate::{Identity, Regs};
 use hostcall::MemSlice;
@@ -185,10 +185,12 @@ pub fn outside(
     area: MemSlice<'_>,
     sites: &Sites,
     regs: &mut Regs,
+    signal: i32,
     pending: Option<u64>,
 ) -> Stopped {
     if let Some((site, offset)) = sites.find(regs.rip) {
-        if site.is_trap(offset) {
+        // Any signal may stop it there: that is also where the test of the GS base jumps to.
+        if signal == libc::SIGTRAP && site.is_trap(offset) {
             regs.rip = site.back;
             return Stopped::Trap;
         }
@@ -391,7 +393,6 @@ impl Habits {
         if self.spins {
             return false;
         }
-        // The last few only: a clock costs, too.
         self.answered = (all.most > 0).then(Instant::now);
         if (self.soon >= WARM || all.always) && all.enter() {
             self.spins = true;
@@ -399,6 +400,12 @@ impl Habits {
             return true;
         }
         false
+    }
+
+    /// A call from the mailbox is about to be answered. Whether the thread spins for the next.
+    pub fn again(&mut self, all: &Spinners) -> bool {
+        self.spins = self.spins || all.enter();
+        self.spins
     }
 
     /// Spins until the state has [`lane::ASKED`]; whether it has. If not, it spins no more.
@@ -413,6 +420,9 @@ impl Habits {
                 let s = state.load(Ordering::Acquire);
                 if s & lane::ASKED != 0 {
                     self.streak = self.streak.saturating_add(1);
+                    // What is asked may take long: others may spin meanwhile.
+                    self.spins = false;
+                    all.leave();
                     return true;
                 }
                 // It comes another way.
@@ -436,6 +446,7 @@ impl Habits {
             }
         }
         self.rest(all);
+        // Asked in the last moment: it is answered as any other.
         state.fetch_and(!lane::SPINS, Ordering::SeqCst) & lane::ASKED != 0
     }
 
@@ -488,7 +499,7 @@ mod tests {
                             eflags: 0x202,
                             ..Regs::default()
                         };
-                        let s = outside(area, &Sites::default(), &mut r, pending);
+                        let s = outside(area, &Sites::default(), &mut r, 0, pending);
                         assert_eq!(s, Stopped::Inside);
                         let expected = match place {
                             Place::Called => (BACK, 8),
@@ -529,13 +540,17 @@ mod tests {
                     rax: 39,
                     ..Regs::default()
                 };
-                let s = outside(unit, &sites, &mut r, None);
+                let mut kicked = r;
+                let s = outside(unit, &sites, &mut r, libc::SIGTRAP, None);
                 let (expected, rip) = match offset {
                     0 => (Stopped::Inside, BACK - 7),
                     o if o == traps => (Stopped::Trap, BACK),
                     _ => (Stopped::Inside, BACK - 2),
                 };
                 assert_eq!((s, r.rip), (expected, rip), "at {offset}");
+                let s = outside(unit, &sites, &mut kicked, libc::SIGUSR2, None);
+                let rip = if offset == 0 { BACK - 7 } else { BACK - 2 };
+                assert_eq!((s, kicked.rip), (Stopped::Inside, rip), "at {offset}");
             }
             assert_eq!(sites.at_call(BACK - 2), Some(&site));
             for i in 0..TRAMPOLINES_MAX as u64 + 5 {

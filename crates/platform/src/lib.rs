@@ -33,12 +33,12 @@ pub const fn stub_table() -> std::ops::Range<u64> {
 /// Which lanes beside a trapped call there are, where the platform has them and the CPU can do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Lanes {
-    /// None: every call traps.
+    /// None: every call traps. The default as long as the others have known faults (`docs/decisions/0010`).
+    #[default]
     None,
     /// Call sites are patched, and some calls answered without the Sentry.
     Local,
     /// And others may be laid into a mailbox.
-    #[default]
     All,
     /// For tests: always, whatever the machine does.
     Mailbox,

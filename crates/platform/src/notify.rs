@@ -15,7 +15,9 @@
 use crate::frame::Frame;
 use crate::kick::Kick;
 use crate::lane::{self, Habits, Site, Sites, Stopped};
-use crate::process::{Drive, Factory, KICK, Listener, Process, RawThread, recv, release_after};
+use crate::process::{
+    Drive, Factory, KICK, Listener, Process, RawThread, TRAPPED, recv, release_after,
+};
 use crate::{AddressSpace, AppThread, Event, Identity, Interrupter, Lanes, MapOp, Platform, Regs};
 use abi::Result;
 use abi::errno::{EINVAL, ESRCH};
@@ -117,6 +119,8 @@ struct Thread {
     bases_changed: bool,
     habits: Habits,
     hot: Hot,
+    /// Whether both sides wake each other where they are themselves ([`Thread::wake_here`]).
+    here: bool,
 }
 
 /// Counts how often calls come from sites that are not patched.
@@ -160,6 +164,7 @@ impl Thread {
             regs_changed: false,
             bases_changed: false,
             habits: Habits::default(),
+            here: true,
             hot: Hot {
                 counts: [(0, 0); Hot::SITES],
                 found: None,
@@ -252,18 +257,21 @@ impl Thread {
 
     /// Answers what lies in the mailbox.
     fn answer_mail(&mut self) {
+        let all = &self.process.factory.spinners;
+        let again = self.habits.again(all);
         let (area, _) = self.area();
         lane::put_result(area, self.ret);
-        let state = lane::state(area);
-        let spins = if self.habits.spins { SPINS } else { 0 };
-        let parked = state.swap(ANSWERED | spins, Ordering::SeqCst) & PARKED != 0;
-        if parked {
-            // It makes the event call, or is about to.
-            state.fetch_and(!SPINS, Ordering::SeqCst);
-        }
+        // One step: a thread that has parked is not spun for; one that has not finds both at once.
+        let answer = |s: u32| {
+            let spins = again && s & PARKED == 0;
+            Some(ANSWERED | if spins { SPINS } else { 0 })
+        };
+        let before = lane::state(area).fetch_update(Ordering::SeqCst, Ordering::SeqCst, answer);
+        let parked = before.unwrap_or_else(|s| s) & PARKED != 0;
         self.ret = 0;
-        if parked {
-            self.rest();
+        if !again || parked {
+            self.wake_here(true);
+            self.habits.rest(&self.process.factory.spinners);
         }
     }
 
@@ -274,15 +282,21 @@ impl Thread {
             let (area, _) = self.area();
             lane::state(area).store(SPINS, Ordering::SeqCst);
             // It is to be woken elsewhere: this CPU is busy.
-            let _ = host::notif_sync_wake_up(self.listener().raw(), false);
+            self.wake_here(false);
+        }
+    }
+
+    /// Whether who wakes the other leaves its CPU to it: so while this thread sleeps for the other, not while it spins.
+    fn wake_here(&mut self, here: bool) {
+        if self.here != here {
+            self.here = here;
+            let _ = host::notif_sync_wake_up(self.listener().raw(), here);
         }
     }
 
     /// Spins no more: the next to come wakes this thread where it is itself.
     fn rest(&mut self) {
-        if self.habits.spins {
-            let _ = host::notif_sync_wake_up(self.listener().raw(), true);
-        }
+        self.wake_here(true);
         self.habits.rest(&self.process.factory.spinners);
     }
 
@@ -293,10 +307,14 @@ impl Thread {
         let all = &self.process.factory.spinners;
         let asked = self.habits.spin(lane::state(area), all);
         let request = asked.then(|| lane::request(area));
-        if !self.habits.spins {
-            let _ = host::notif_sync_wake_up(self.listener().raw(), true);
+        if request.is_none() {
+            self.wake_here(true);
         }
         let (nr, args, ip) = request?;
+        // The lane never asks these this way: they need registers, which only a trap shows.
+        if nr >= 0x4000_0000 || TRAPPED.contains(&(nr as i64)) {
+            return Some(self.broken());
+        }
         self.kick.left();
         self.waits = Waits::Mail { nr };
         Some(Event::Syscall { nr, args, ip })
@@ -381,7 +399,7 @@ impl Thread {
                         regs.rip = s.back;
                         Stopped::Trap
                     }
-                    _ => lane::outside(area, &sites, &mut regs, pending),
+                    _ => lane::outside(area, &sites, &mut regs, signal, pending),
                 }
             }
         };

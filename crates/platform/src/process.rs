@@ -11,7 +11,7 @@
 //!   namespace.
 //! - What the application can write (thread areas) is believed only in what concerns that application. A
 //!   thread's id comes by another way; its listener's number is checked with the host before use.
-//! - Lock order: `Factory::zygote` → `Process::spawner`, `Process::sites` → `Process::service`. None is held while waiting
+//! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`. None is held while waiting
 //!   for application code.
 
 use crate::lane::{Site, Sites, Spinners};
@@ -648,7 +648,11 @@ impl Process {
         // Where only the first could be mapped, the unit stays with the process.
         let mapped = self.batch(&[code, self.map_table(unit)]);
         self.spawner.lock().areas.others.push(unit);
-        mapped.ok()?;
+        if mapped.is_err() {
+            // Once is enough: each try costs a unit, which all processes share.
+            self.site_unit.store(DROPPED, Ordering::Release);
+            return None;
+        }
         self.site_unit.store(unit.0, Ordering::Release);
         Some(unit)
     }

@@ -16,7 +16,8 @@
 //! frame, when its filter is on.
 //!
 //! Every instruction here may be jumped to by the application. That is harmless: on an application thread
-//! the filter allows from here only rt_sigreturn, exit, FUTEX_WAKE and the event call, which asks the Sentry.
+//! the filter allows from here only rt_sigreturn, exit, FUTEX_WAKE, and what asks the Sentry: the event call, and the
+//! slow lane's one instruction, whose calls are treated as application code's.
 //!
 //! ## Command page (read-only here, written by the Sentry)
 //!
@@ -464,7 +465,6 @@ cloister_lane_slow:
     add al, 0x7f
     sahf
     mov rax, qword ptr [r11 + {l_nr}]
-cloister_lane_call:
     syscall
 cloister_lane_called:
     rdgsbase r11
