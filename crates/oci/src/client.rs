@@ -91,10 +91,10 @@ pub fn socket() -> Result<OwnedFd> {
 }
 
 /// Of a monitor that is stopped, or of a Sentry that does not do what it is asked.
-fn no_answer() -> Failure {
+fn no_answer(within: Duration) -> Failure {
     Failure(format!(
         "the container did not answer within {} s: delete it with --force",
-        PATIENCE.as_secs()
+        within.as_secs()
     ))
 }
 
@@ -102,7 +102,7 @@ impl Connection {
     /// Fails where no monitor listens.
     pub fn open(dir: &Dir) -> Result<Connection> {
         Connection::to(dir)?.map_err(|e| match e {
-            Errno::AGAIN => no_answer(),
+            Errno::AGAIN => no_answer(PATIENCE),
             _ => Failure(NOT_RUNNING.into()),
         })
     }
@@ -166,9 +166,15 @@ impl Connection {
     /// that starts too late is ended.
     pub fn ask(&self, r: &Request, given: &[RawFd]) -> Result<u32> {
         self.send(r, given)?;
-        // An archive takes as long as its reader does.
-        if !matches!(r, Request::Changes) && !self.answers_within(PATIENCE) {
-            return Err(no_answer());
+        let patience = match r {
+            // An archive takes as long as its reader does.
+            Request::Changes => None,
+            // Its root may be far away.
+            Request::Join => Some(crate::monitor::READY_LIMIT),
+            _ => Some(PATIENCE),
+        };
+        if patience.is_some_and(|p| !self.answers_within(p)) {
+            return Err(no_answer(patience.unwrap_or(PATIENCE)));
         }
         match self.receive()? {
             Reply::Done(n) => Ok(n),

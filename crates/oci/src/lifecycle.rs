@@ -442,7 +442,8 @@ pub fn wait(rt: &Runtime, id: &str) -> Result<u8> {
 pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
     let dir = match Dir::open(&rt.root, id) {
         Ok(d) => d,
-        Err(_) if force && check_id(id).is_ok() => return Ok(()),
+        // Only where there is none: one that cannot be reached is not deleted.
+        Err(_) if force && check_id(id).is_ok() && Dir::is_missing(&rt.root, id) => return Ok(()),
         Err(e) => return Err(e),
     };
     let lock = match dir.lock() {

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// How long the Sentry may take to end the container after SIGKILL.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// How long it may take to be ready for the start: it reads the root file system, which may be far away.
-const READY_LIMIT: Duration = Duration::from_secs(120);
+pub const READY_LIMIT: Duration = Duration::from_secs(120);
 /// Questions to the Sentry at one time.
 const PENDING_MAX: usize = 1024;
 /// Clients at one time.

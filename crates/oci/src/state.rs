@@ -219,18 +219,31 @@ impl Dir {
     /// name since: that is an error.
     pub fn lock(&self) -> Result<Lock> {
         let lock = self.lock_any()?;
-        let same =
-            |a: rustix::fs::Stat, b: rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
-        match (rustix::fs::fstat(&self.fd), rustix::fs::lstat(&self.path)) {
-            (Ok(a), Ok(b)) if same(a, b) => Ok(lock),
-            _ => Err(Failure(format!("{} is gone", self.path.display()))),
+        if self.is_there() {
+            Ok(lock)
+        } else {
+            Err(Failure(format!("{} is gone", self.path.display())))
         }
     }
 
-    /// Whether it is still where it was.
+    /// Whether it is still where it was: another may have its name by now.
     #[must_use]
     pub fn is_there(&self) -> bool {
-        std::fs::symlink_metadata(&self.path).is_ok()
+        let same =
+            |a: rustix::fs::Stat, b: rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+        match (rustix::fs::fstat(&self.fd), rustix::fs::lstat(&self.path)) {
+            (Ok(a), Ok(b)) => same(a, b),
+            _ => false,
+        }
+    }
+
+    /// Whether there is no container of this name, as far as can be seen.
+    #[must_use]
+    pub fn is_missing(root: &Path, id: &str) -> bool {
+        matches!(
+            rustix::fs::lstat(&root.join(id)),
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR)
+        )
     }
 
     fn lock_any(&self) -> Result<Lock> {
