@@ -241,7 +241,7 @@ impl Dir {
     #[must_use]
     pub fn is_missing(root: &Path, id: &str) -> bool {
         matches!(
-            rustix::fs::lstat(&root.join(id)),
+            rustix::fs::lstat(root.join(id)),
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR)
         )
     }
