@@ -191,7 +191,7 @@ class Place:
             cgroups.add(top)
         return {
             "mounts": [m for m in Path("/proc/self/mountinfo").read_text().splitlines() if str(self.dir) in m],
-            "cgroups": {c for c in cgroups if re.search(rf"/(conf|abuse|scale)-{os.getpid()}\b", c)},
+            "cgroups": {c for c in cgroups if re.search(rf"[/-](conf|abuse|scale)-{os.getpid()}(?![0-9])", c)},
         }
 
     def left(self, states=()):
@@ -220,4 +220,5 @@ class Place:
                 pass
         time.sleep(0.05)
         # (Trees that are too deep for Python.)
-        subprocess.run(["rm", "-rf", self.dir])
+        # What a container may have left mounted there is not the test's.
+        subprocess.run(["rm", "-rf", "--one-file-system", self.dir])

@@ -183,7 +183,6 @@ static void in_proc(void)
 		sprintf(line, "/proc/self/fd/%s", names[i]);
 		int l = readlink(line, b, sizeof b - 1);
 		b[l > 0 ? l : 0] = 0;
-		char *base = strrchr(b, '/');
 		/* No inode numbers. */
 		int to = 0;
 		for (char *c = b; *c; c++) {
@@ -192,6 +191,7 @@ static void in_proc(void)
 				b[to++] = digit ? '#' : *c;
 		}
 		b[to] = 0;
+		char *base = strrchr(b, '/');
 		if (atoi(names[i]) != 50)
 			say(names[i], "%s", base ? base : b);
 	}

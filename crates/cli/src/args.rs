@@ -63,6 +63,9 @@ pub struct Do {
     /// How the program's code is run
     #[arg(long, value_enum, default_value_t)]
     pub platform: Platform,
+    /// The faster ways that its system calls may take (notify only; none with --strace)
+    #[arg(long, value_enum, default_value_t)]
+    pub lanes: Lanes,
     /// The network that it sees
     #[arg(long, value_enum, default_value_t)]
     pub net: Net,
@@ -113,6 +116,30 @@ pub enum Platform {
     Notify,
     /// Ptrace: slow, the most plain
     Ptrace,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum, Debug)]
+pub enum Lanes {
+    /// All calls trap
+    #[default]
+    None,
+    /// Call sites are patched; what needs no kernel is answered where it is called (new: see SECURITY.md)
+    Local,
+    /// And others are answered by a thread that spins, while a CPU is idle (new, too)
+    All,
+    /// For tests: always, even where no CPU is idle
+    Mailbox,
+}
+
+impl From<Lanes> for platform::Lanes {
+    fn from(l: Lanes) -> platform::Lanes {
+        match l {
+            Lanes::None => platform::Lanes::None,
+            Lanes::Local => platform::Lanes::Local,
+            Lanes::All => platform::Lanes::All,
+            Lanes::Mailbox => platform::Lanes::Mailbox,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Default, ValueEnum, Debug)]

@@ -1,14 +1,20 @@
 //! The OCI runtime's commands, with runc's words: what drives runc drives these.
 
-use crate::args::{Net, Platform};
+mod documents;
+mod show;
+mod words;
+
+use documents::{example, features};
+use show::{events, list, pretty, print, ps};
+use words::{signal, user};
+
+use crate::args::{Lanes, Net, Platform};
 use crate::stdio::RawMode;
 use clap::{Args, Subcommand, ValueEnum};
 use hostcall::term;
 use oci::spec::{self, Process};
 use oci::{Create, Exec, Failure, Format, Log, Overlay, Runtime};
 use sentry::boot::config::PlatformKind;
-use serde_json::json;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -40,6 +46,9 @@ pub struct RuntimeArgs {
     /// How the containers' code is run
     #[arg(long, value_enum, default_value_t)]
     platform: Platform,
+    /// The faster ways that system calls may take (notify only; none with --strace)
+    #[arg(long, value_enum, default_value_t)]
+    lanes: Lanes,
     /// Where writes to a container's root go: root:memory; root:self (a file beside it) or root:dir=/PATH (one there), gone with the container; none (the host's directory itself)
     #[arg(long, value_name = "WHERE", default_value = "root:memory", value_parser = overlay)]
     overlay: Overlay,
@@ -327,75 +336,6 @@ fn update(rt: &Runtime, a: UpdateArgs) -> oci::Result<()> {
     Ok(())
 }
 
-fn user(s: &str) -> Result<(u32, Option<u32>), String> {
-    let number = |s: &str| {
-        s.parse()
-            .map_err(|_| "write numbers, as in 1000 or 1000:1000".to_owned())
-    };
-    match s.split_once(':') {
-        Some((u, g)) => Ok((number(u)?, Some(number(g)?))),
-        None => Ok((number(s)?, None)),
-    }
-}
-
-/// Signals by name.
-const SIGNALS: [(&str, i32); 31] = [
-    ("HUP", 1),
-    ("INT", 2),
-    ("QUIT", 3),
-    ("ILL", 4),
-    ("TRAP", 5),
-    ("ABRT", 6),
-    ("BUS", 7),
-    ("FPE", 8),
-    ("KILL", 9),
-    ("USR1", 10),
-    ("SEGV", 11),
-    ("USR2", 12),
-    ("PIPE", 13),
-    ("ALRM", 14),
-    ("TERM", 15),
-    ("STKFLT", 16),
-    ("CHLD", 17),
-    ("CONT", 18),
-    ("STOP", 19),
-    ("TSTP", 20),
-    ("TTIN", 21),
-    ("TTOU", 22),
-    ("URG", 23),
-    ("XCPU", 24),
-    ("XFSZ", 25),
-    ("VTALRM", 26),
-    ("PROF", 27),
-    ("WINCH", 28),
-    ("IO", 29),
-    ("PWR", 30),
-    ("SYS", 31),
-];
-
-fn signal(s: &str) -> Result<i32, String> {
-    if let Ok(n) = s.parse::<i32>() {
-        return (0..=64)
-            .contains(&n)
-            .then_some(n)
-            .ok_or_else(|| "signals are 0 to 64".into());
-    }
-    let upper = s.to_ascii_uppercase();
-    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
-    if let Some(n) = name
-        .strip_prefix("RTMIN+")
-        .and_then(|n| n.parse::<i32>().ok())
-        && (0..=30).contains(&n)
-    {
-        return Ok(34 + n);
-    }
-    SIGNALS
-        .iter()
-        .find(|(n, _)| *n == name)
-        .map(|(_, n)| *n)
-        .ok_or_else(|| format!("{s} is no signal"))
-}
-
 /// Runs a command.
 pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
     let rt = Runtime {
@@ -413,6 +353,7 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
             Platform::Notify => PlatformKind::Notify,
             Platform::Ptrace => PlatformKind::Ptrace,
         },
+        lanes: args.lanes.into(),
         overlay: args.overlay,
         strace: args.strace.map(|f| {
             f.split(',')
@@ -482,15 +423,6 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
         Command::Features => print(&pretty(&features())),
     }
     Ok(0)
-}
-
-fn pretty<T: serde::Serialize>(v: &T) -> String {
-    serde_json::to_string_pretty(v).unwrap_or_default()
-}
-
-/// Writes a text to standard output. Who closed it does not want it.
-fn print(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 /// Raw mode for the caller's terminal, if the program is to have it.
@@ -601,167 +533,4 @@ fn exec(rt: &Runtime, e: ExecArgs) -> oci::Result<u8> {
     );
     drop(terminal);
     code
-}
-
-fn list(rt: &Runtime, format: &str, quiet: bool) -> oci::Result<()> {
-    let all = oci::list(rt);
-    if quiet {
-        all.iter().for_each(|c| print(&c.id));
-        return Ok(());
-    }
-    match format {
-        "json" => print(&serde_json::to_string(&all).unwrap_or_default()),
-        "table" => {
-            let rows = all.iter().map(|c| {
-                vec![
-                    c.id.clone(),
-                    c.pid.to_string(),
-                    c.status.to_string(),
-                    c.bundle.display().to_string(),
-                    c.created.clone(),
-                    c.owner.clone(),
-                ]
-            });
-            table(&["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"], rows);
-        }
-        f => return Err(Failure(format!("{f} is no format: write table or json"))),
-    }
-    Ok(())
-}
-
-fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
-    let head = head.iter().map(ToString::to_string).collect();
-    let all: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
-    let width = |n: usize| all.iter().map(|r| r[n].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..all[0].len()).map(width).collect();
-    for r in &all {
-        let line: Vec<String> = r
-            .iter()
-            .zip(&widths)
-            .map(|(c, w)| format!("{c:w$}"))
-            .collect();
-        print(line.join("  ").trim_end());
-    }
-}
-
-fn ps(rt: &Runtime, format: &str, id: &str) -> oci::Result<()> {
-    let p = oci::ps(rt, id)?;
-    match format {
-        // What container managers look up among the host's processes.
-        "json" => print(&json!([p.monitor]).to_string()),
-        "json-inside" => print(&pretty(&p.census)),
-        "table" => {
-            let rows = p.census.processes.iter().map(|p| {
-                // The program may have written anything there.
-                let command: String = p.command.chars().filter(|c| !c.is_control()).collect();
-                vec![
-                    p.uid.to_string(),
-                    p.pid.to_string(),
-                    p.ppid.to_string(),
-                    p.tty.clone(),
-                    format!("{:.2}", p.cpu as f64 / 1e9),
-                    command,
-                ]
-            });
-            table(&["UID", "PID", "PPID", "TTY", "TIME", "CMD"], rows);
-        }
-        f => {
-            return Err(Failure(format!(
-                "{f} is no format: write table, json or json-inside"
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn events(rt: &Runtime, id: &str, once: bool, interval: &str) -> oci::Result<()> {
-    let seconds: f64 = interval
-        .trim_end_matches('s')
-        .parse()
-        .ok()
-        .filter(|s| (0.01..1e6).contains(s))
-        .ok_or_else(|| Failure(format!("--interval {interval}: write seconds, as in 5s")))?;
-    loop {
-        print(&oci::events(rt, id)?.to_string());
-        if once {
-            return Ok(());
-        }
-        std::thread::sleep(std::time::Duration::from_secs_f64(seconds));
-    }
-}
-
-/// The container that `spec` begins with: a shell as root without special rights.
-fn example(rootless: bool) -> serde_json::Value {
-    let caps = ["CAP_AUDIT_WRITE", "CAP_KILL", "CAP_NET_BIND_SERVICE"];
-    let mount = |at: &str, kind: &str, source: &str, options: &[&str]| json!({"destination": at, "type": kind, "source": source, "options": options});
-    let quiet = ["nosuid", "noexec", "nodev"];
-    let namespaces =
-        ["pid", "network", "ipc", "uts", "mount", "cgroup"].map(|n| json!({"type": n}));
-    let mut linux = json!({
-        "namespaces": namespaces,
-        "maskedPaths": ["/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
-            "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/sys/firmware", "/proc/scsi"],
-        "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
-    });
-    if rootless {
-        let map = |id: u32| json!([{"containerID": 0, "hostID": id, "size": 1}]);
-        let (uid, gid) = hostcall::path::effective_ids();
-        linux["uidMappings"] = map(uid);
-        linux["gidMappings"] = map(gid);
-        linux["namespaces"]
-            .as_array_mut()
-            .expect("an array")
-            .push(json!({"type": "user"}));
-    }
-    json!({
-        "ociVersion": spec::VERSION,
-        "process": {
-            "terminal": true,
-            "user": {"uid": 0, "gid": 0},
-            "args": ["sh"],
-            "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TERM=xterm"],
-            "cwd": "/",
-            "capabilities": {"bounding": caps, "effective": caps, "permitted": caps},
-            "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 1024, "soft": 1024}],
-            "noNewPrivileges": true,
-        },
-        "root": {"path": "rootfs", "readonly": true},
-        "hostname": "cloister",
-        "mounts": [
-            mount("/proc", "proc", "proc", &[]),
-            mount("/dev", "tmpfs", "tmpfs", &["nosuid", "strictatime", "mode=755", "size=65536k"]),
-            mount("/dev/pts", "devpts", "devpts", &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]),
-            mount("/dev/shm", "tmpfs", "shm", &[&quiet[..], &["mode=1777", "size=65536k"]].concat()),
-            mount("/dev/mqueue", "mqueue", "mqueue", &quiet),
-            mount("/sys", "sysfs", "sysfs", &[&quiet[..], &["ro"]].concat()),
-            mount("/sys/fs/cgroup", "cgroup", "cgroup", &[&quiet[..], &["relatime", "ro"]].concat()),
-        ],
-        "linux": linux,
-    })
-}
-
-/// The features document (`features.md` of the specification).
-fn features() -> serde_json::Value {
-    json!({
-        "ociVersionMin": "1.0.0",
-        "ociVersionMax": spec::VERSION,
-        "hooks": ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"],
-        "mountOptions": ["async", "atime", "bind", "defaults", "dev", "diratime", "dirsync", "exec", "exclusive",
-            "noatime", "nodev", "nodiratime", "noexec", "norelatime", "nosuid", "private", "rbind", "relatime",
-            "ro", "rprivate", "rslave", "rw", "slave", "strictatime", "suid", "sync", "unbindable"],
-        "linux": {
-            "namespaces": ["cgroup", "ipc", "mount", "network", "pid", "user", "uts"],
-            "capabilities": oci::convert::capability_names().collect::<Vec<_>>(),
-            "cgroup": {"v1": true, "v2": true, "systemd": false, "systemdUser": false, "rdma": false},
-            "seccomp": oci::seccomp_features(),
-            "apparmor": {"enabled": false},
-            "selinux": {"enabled": false},
-            "intelRdt": {"enabled": false},
-            "mountExtensions": {"idmap": {"enabled": false}},
-        },
-        "annotations": {
-            "dev.cloister.version": env!("CARGO_PKG_VERSION"),
-        },
-        "potentiallyUnsafeConfigAnnotations": [],
-    })
 }

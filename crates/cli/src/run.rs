@@ -281,6 +281,7 @@ fn config(
             args::Platform::Notify => PlatformKind::Notify,
             args::Platform::Ptrace => PlatformKind::Ptrace,
         },
+        lanes: args.lanes.into(),
         gofer: side.gofer,
         container: ContainerSpec {
             hostname: args.hostname,

@@ -112,10 +112,10 @@ pub fn notif_send(fd: RawFd, id: u64, val: i64) -> Result<()> {
     Ok(())
 }
 
-/// `SECCOMP_IOCTL_NOTIF_SET_FLAGS` with synchronous wake-up (Linux 6.6); `EINVAL` before.
-pub fn notif_sync_wake_up(fd: RawFd) -> Result<()> {
+/// `SECCOMP_IOCTL_NOTIF_SET_FLAGS`: whether wake-ups are synchronous (Linux 6.6; `EINVAL` before).
+pub fn notif_sync_wake_up(fd: RawFd, sync: bool) -> Result<()> {
     // SAFETY: the flags go by value.
-    unsafe { sys!(Ioctl, fd, SET_FLAGS, 1) }?;
+    unsafe { sys!(Ioctl, fd, SET_FLAGS, usize::from(sync)) }?;
     Ok(())
 }
 
@@ -172,6 +172,16 @@ pub fn total_memory() -> u64 {
         )
     };
     (pages.max(1) as u64).saturating_mul(size.max(4096) as u64)
+}
+
+/// Whether this thread has more than one CPU; asks for its affinity alone, which any process of ours may.
+#[must_use]
+pub fn has_other_cpus() -> bool {
+    let mut mask = [0u64; 128];
+    // SAFETY: the mask is as long as is said.
+    let n = unsafe { sys!(SchedGetaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
+    // A mask that is too short for this host: it has more than 8192.
+    n.is_err() || mask.iter().map(|w| w.count_ones()).sum::<u32>() > 1
 }
 
 /// How many CPUs this process may use.

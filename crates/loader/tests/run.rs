@@ -281,7 +281,11 @@ fn main() {
     type Make = fn() -> Result<Box<dyn Platform>>;
     let platforms: [Make; 2] = [
         || Ok(Box::new(platform::ptrace::Ptrace::new()?)),
-        || Ok(Box::new(platform::notify::Notify::new()?)),
+        || {
+            Ok(Box::new(platform::notify::Notify::new(
+                platform::Lanes::None,
+            )?))
+        },
     ];
     for make in platforms {
         let platform = match make() {

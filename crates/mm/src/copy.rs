@@ -142,7 +142,7 @@ impl State {
     }
 
     /// Copies application memory to `dst`; gives the bytes done.
-    fn read(&mut self, va: u64, dst: &mut [u8], mode: Mode) -> usize {
+    pub(crate) fn read(&mut self, va: u64, dst: &mut [u8], mode: Mode) -> usize {
         let mut done = 0;
         while done < dst.len() {
             let Some(at) = va.checked_add(done as u64) else {
@@ -168,7 +168,7 @@ impl State {
     }
 
     /// Copies `src` to application memory; gives the bytes done.
-    fn write(&mut self, va: u64, src: &[u8], mode: Mode) -> usize {
+    pub(crate) fn write(&mut self, va: u64, src: &[u8], mode: Mode) -> usize {
         let mut done = 0;
         while done < src.len() {
             let Some(at) = va.checked_add(done as u64) else {
@@ -314,11 +314,18 @@ impl Mm {
     }
     /// As [`Mm::read_bytes`], as a debugger does: protection does not matter.
     pub fn read_forced(&self, va: Va, dst: &mut [u8]) -> usize {
-        self.with(|st| st.read(va.0, dst, Mode::ForceRead))
+        self.with(|st| {
+            let n = st.read(va.0, dst, Mode::ForceRead);
+            st.patches.show_original(va.0, &mut dst[..n]);
+            n
+        })
     }
     /// As [`Mm::write_bytes`], as a debugger does: private read-only memory is copied and written.
     pub fn write_forced(&self, va: Va, src: &[u8]) -> usize {
-        self.with(|st| st.write(va.0, src, Mode::ForceWrite))
+        self.with(|st| {
+            st.unpatch(&(va.0..va.0.saturating_add(src.len() as u64)));
+            st.write(va.0, src, Mode::ForceWrite)
+        })
     }
     /// Zeros `[va, va + len)`; `EFAULT` unless all of it can be written.
     pub fn zero_out(&self, va: Va, len: u64) -> Result<()> {

@@ -117,7 +117,7 @@ impl State {
             Backing::Host { .. } => {}
             Backing::Frames(_) => return Err(Bad::Memory),
         }
-        self.unshare(va, r, pma)?;
+        self.unshare(va, r, pma, None)?;
         let page = Va(va).page_down().0;
         self.host_map(page..page + PAGE);
         if self.flush() {

@@ -5,7 +5,7 @@ use crate::predict::WATCHED;
 use crate::state::State;
 use crate::vma::{Vma, VmaFlags};
 use crate::{Mm, PAGE, Result};
-use abi::Va;
+use abi::{Errno, Va};
 use clas::Cla;
 use platform::AddressSpace;
 use std::ops::Range;
@@ -30,11 +30,18 @@ impl Mm {
         let unpinned = self.pins.write();
         self.with(|st| {
             let mut to = child.state.lock();
+            if !st.patches.is_empty()
+                && let Some(sites) = self.space.sites()
+            {
+                child.space.inherit_sites(&sites)?;
+            }
             st.fork_into(&mut to, writers);
+            to.patches = st.patches.clone();
             // Before the child can run or be seen: nobody writes to what is shared now.
             st.flush();
             to.flush();
-        });
+            Ok::<(), Errno>(())
+        })?;
         drop(unpinned);
         Ok(child)
     }

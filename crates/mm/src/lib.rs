@@ -57,6 +57,7 @@ mod host;
 mod info;
 mod lock;
 mod map;
+mod patch;
 mod pma;
 mod predict;
 mod protect;

@@ -218,14 +218,21 @@ impl State {
             let pma = pma.after(r.start - pr.start);
             match pma.kind {
                 PmaKind::File if vma.is_shared() => self.pma_remove(r),
-                _ => self.unshare(va, &r, pma)?,
+                _ => self.unshare(va, &r, pma, None)?,
             }
         }
         Err(Bad::Bus)
     }
 
-    /// Makes private frames of a part around `va` of the PMA `pma` at `r`.
-    pub(crate) fn unshare(&mut self, va: u64, r: &Range<u64>, pma: Pma) -> Result<(), Bad> {
+    /// Makes private frames of a part around `va` of the PMA `pma` at `r`: `most` bytes if they must be copied, or as
+    /// many as are expected to be written.
+    pub(crate) fn unshare(
+        &mut self,
+        va: u64,
+        r: &Range<u64>,
+        pma: Pma,
+        most: Option<u64>,
+    ) -> Result<(), Bad> {
         if pma.kind == PmaKind::AnonCow
             && let Some(at) = pma.frames()
             && let Some((lo, hi)) =
@@ -247,7 +254,10 @@ impl State {
             Backing::Frames(_) => 0,
             Backing::Host { .. } => crate::predict::COPY_FILE,
         };
-        let mut part = self.copy_part(va, r, least);
+        let mut part = match most {
+            Some(most) => window(va, most, r),
+            None => self.copy_part(va, r, least),
+        };
         let mut from = pma.after(part.start - r.start);
         let before = self
             .pmas

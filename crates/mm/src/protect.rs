@@ -64,6 +64,9 @@ impl State {
                 return Err(ENOMEM);
             }
             self.too_many(self.cuts(&part))?;
+            if prot.contains(Prot::WRITE) {
+                self.unpatch(&part);
+            }
             self.vma_change(part.clone(), |v| v.prot = prot);
             self.host_protect(part);
         }

@@ -152,6 +152,7 @@ impl State {
         dontunmap: bool,
     ) -> Result<u64> {
         self.too_many(3)?;
+        self.unpatch(&from);
         self.host_unmap(from.clone());
         let pmas = self.pma_take(from.clone());
         self.vma_insert(to..to + new_len, vma.clone());

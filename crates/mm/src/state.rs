@@ -67,6 +67,8 @@ pub(crate) struct State {
     pub(crate) family: Arc<Mutex<Hot>>,
     /// So many faults are still noted there.
     pub(crate) watched: u8,
+    /// The call sites that are patched.
+    pub(crate) patches: crate::patch::Patches,
 }
 
 impl State {
@@ -102,6 +104,7 @@ impl State {
             copied: Run::default(),
             family: Arc::default(),
             watched: 0,
+            patches: crate::patch::Patches::default(),
         }
     }
 

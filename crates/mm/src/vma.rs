@@ -173,6 +173,7 @@ impl State {
 
     /// Adds a VMA where there is none, and joins it with its neighbours.
     pub(crate) fn vma_insert(&mut self, r: Range<u64>, vma: Vma) {
+        self.make_way(&r);
         self.account(&vma, r.end - r.start, 1);
         if let Some(f) = &vma.file {
             let m = &f.file.mappable;
@@ -218,6 +219,7 @@ impl State {
         self.vma_split(r.start);
         self.vma_split(r.end);
         self.pma_remove(r.clone());
+        self.patches.forget(&r);
         while let Some((e, _)) = self.vmas.first_from(r.start)
             && e.start < r.end
         {

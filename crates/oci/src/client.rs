@@ -3,14 +3,21 @@
 //! Only the owner of the state directory reaches the socket.
 
 use crate::state::{Dir, Status};
-use crate::{Failure, Result, Tried};
+use crate::{Failure, NOT_RUNNING, Result, Tried};
 use hostcall::{HostFd, RawFd, sock};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// The longest packet.
 pub const MAX: usize = 16 << 10;
+/// How long a container may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a monitor may take to tell its status.
+const STATUS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is asked.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -83,13 +90,30 @@ pub fn socket() -> Result<OwnedFd> {
     .tried("make a socket")
 }
 
+/// Of a monitor that is stopped, or of a Sentry that does not do what it is asked.
+fn no_answer(within: Duration) -> Failure {
+    Failure(format!(
+        "the container did not answer within {} s: delete it with --force",
+        within.as_secs()
+    ))
+}
+
 impl Connection {
     /// Fails where no monitor listens.
     pub fn open(dir: &Dir) -> Result<Connection> {
+        Connection::to(dir)?.map_err(|e| match e {
+            Errno::AGAIN => no_answer(PATIENCE),
+            _ => Failure(NOT_RUNNING.into()),
+        })
+    }
+
+    /// `EAGAIN` where a monitor does not accept, and many wait for it.
+    fn to(dir: &Dir) -> Result<rustix::io::Result<Connection>> {
         let s = socket()?;
-        rustix::net::connect(&s, &address(dir)?)
-            .map_err(|_| Failure("container not running".into()))?;
-        Ok(Connection(s))
+        // It holds for connect(2), too (unix(7) does not tell; the kernel's unix_stream_connect() does).
+        set_socket_timeout(&s, Timeout::Send, Some(STATUS_PATIENCE)).tried("limit a socket")?;
+        let to = address(dir)?;
+        Ok(rustix::net::connect(&s, &to).map(|()| Connection(s)))
     }
 
     pub fn send(&self, r: &Request, given: &[RawFd]) -> Result<()> {
@@ -103,23 +127,55 @@ impl Connection {
         }
         sock::send(self.0.as_raw_fd(), &text, given)
             .map(|_| ())
-            .map_err(|_| Failure("container not running".into()))
+            .map_err(|_| Failure(NOT_RUNNING.into()))
     }
 
-    /// The next answer.
+    /// Whether there is an answer, or the connection's end, within a time.
+    fn answers_within(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut fds = [libc::pollfd {
+                fd: self.0.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            match hostcall::file::poll(&mut fds, left.as_millis() as i32) {
+                Ok(0) if left.is_zero() => return false,
+                // A part of a millisecond may be left.
+                Ok(0) => {}
+                Ok(_) => return true,
+                Err(_) if left.is_zero() => return false,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The next answer, however long it takes.
     pub fn receive(&self) -> Result<Reply> {
         let mut buf = vec![0; MAX];
         match sock::recv(self.0.as_raw_fd(), &mut buf) {
             Ok((n, _)) if n > 0 => {
                 serde_json::from_slice(&buf[..n]).tried("understand the container's monitor")
             }
-            _ => Err(Failure("container not running".into())),
+            _ => Err(Failure(NOT_RUNNING.into())),
         }
     }
 
-    /// Asks, and gives what `Done` carries.
+    /// Asks, and gives what `Done` carries. Who drops the connection takes back what was asked for: a program
+    /// that starts too late is ended.
     pub fn ask(&self, r: &Request, given: &[RawFd]) -> Result<u32> {
         self.send(r, given)?;
+        let patience = match r {
+            // An archive takes as long as its reader does.
+            Request::Changes => None,
+            // Its root may be far away.
+            Request::Join => Some(crate::monitor::READY_LIMIT),
+            _ => Some(PATIENCE),
+        };
+        if patience.is_some_and(|p| !self.answers_within(p)) {
+            return Err(no_answer(patience.unwrap_or(PATIENCE)));
+        }
         match self.receive()? {
             Reply::Done(n) => Ok(n),
             Reply::Error(e) => Err(Failure(e)),
@@ -128,19 +184,15 @@ impl Connection {
     }
 }
 
-/// How long a monitor may take to tell its status, in milliseconds.
-const PATIENCE: i32 = 5000;
-
 /// The status that a monitor tells, `None` if it does not answer in time; an error where there is none.
 pub fn status(dir: &Dir) -> Result<Option<Status>> {
-    let c = Connection::open(dir)?;
+    let c = match Connection::to(dir)? {
+        Ok(c) => c,
+        Err(Errno::AGAIN) => return Ok(None),
+        Err(_) => return Err(Failure(NOT_RUNNING.into())),
+    };
     c.send(&Request::Status, &[])?;
-    let mut fds = [libc::pollfd {
-        fd: c.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    }];
-    if hostcall::file::poll(&mut fds, PATIENCE) == Ok(0) {
+    if !c.answers_within(STATUS_PATIENCE) {
         return Ok(None);
     }
     match c.receive()? {
@@ -149,12 +201,14 @@ pub fn status(dir: &Dir) -> Result<Option<Status>> {
     }
 }
 
-/// A file in memory with these bytes, to be passed on.
+/// A file in memory with these bytes, to be passed on, and read from its beginning.
 pub fn body(bytes: &[u8]) -> Result<OwnedFd> {
     let fd = rustix::fs::memfd_create("request", rustix::fs::MemfdFlags::CLOEXEC)
         .tried("make a file in memory")?;
     let mut f = std::fs::File::from(fd);
-    std::io::Write::write_all(&mut f, bytes).tried("write a file in memory")?;
+    std::io::Write::write_all(&mut f, bytes)
+        .and_then(|()| std::io::Seek::rewind(&mut f))
+        .tried("write a file in memory")?;
     Ok(f.into())
 }
 

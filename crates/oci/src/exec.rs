@@ -12,7 +12,7 @@ use hostcall::{HostFd, RawFd, process, sock};
 use sentry::boot::config::ExecSpec;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What is to run.
 #[derive(Clone, Debug, Default)]
@@ -271,24 +271,25 @@ pub fn hook(dir: &Dir, record: &Record, h: &Hook) -> Result<()> {
     };
     let body = client::body(&serde_json::to_vec(&spec).tried("ask for the hook")?)?;
     let input = client::body(&hooks::state(record, Status::Created))?;
-    rustix::fs::seek(&input, rustix::fs::SeekFrom::Start(0)).tried("write the state")?;
+    let deadline = hooks::deadline(h);
     let c = Connection::open(dir)?;
     c.ask(&Request::Exec, &[body.as_raw_fd(), input.as_raw_fd()])?;
-    let deadline = h.timeout.map(|s| Instant::now() + Duration::from_secs(s));
     let mut fds = [libc::pollfd {
         fd: c.as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
     }];
     loop {
-        let left = deadline.map_or(-1, |d| {
-            d.saturating_duration_since(Instant::now()).as_millis() as i32
-        });
-        match hostcall::file::poll(&mut fds, left) {
+        match hostcall::file::poll(&mut fds, hooks::left(deadline)) {
+            Ok(1..) => {}
             // Closing the connection ends it.
-            Ok(0) => return Err(Failure(format!("{path} took too long"))),
-            Ok(_) => {}
-            Err(_) => continue,
+            _ if deadline.is_some_and(|d| Instant::now() >= d) => {
+                return Err(Failure(format!(
+                    "{path} did not end within {} s",
+                    h.timeout.unwrap_or(0)
+                )));
+            }
+            _ => continue,
         }
         if let Reply::Exited(status) = c.receive()? {
             return match exit_code(status) {

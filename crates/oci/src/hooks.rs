@@ -3,11 +3,11 @@
 
 use crate::spec::Hook;
 use crate::state::{Record, Status};
-use crate::{Failure, Result, Tried};
-use std::io::Write;
+use crate::{Failure, Result, Tried, client};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Runs them in order; the first that fails is the failure of all.
@@ -33,6 +33,42 @@ pub fn state(record: &Record, status: Status) -> Vec<u8> {
     words.to_string().into_bytes()
 }
 
+/// When a hook that begins now must have ended.
+pub fn deadline(h: &Hook) -> Option<Instant> {
+    // What no clock reaches is no limit.
+    Instant::now().checked_add(Duration::from_secs(h.timeout?))
+}
+
+/// Milliseconds for poll(2) until then; at most an hour, after which one looks again.
+pub fn left(deadline: Option<Instant>) -> i32 {
+    deadline.map_or(-1, |d| {
+        let left = d.saturating_duration_since(Instant::now());
+        left.as_millis().min(3_600_000) as i32
+    })
+}
+
+/// How it ended; `None` at the deadline.
+fn end(child: &mut Child, deadline: Option<Instant>) -> std::io::Result<Option<ExitStatus>> {
+    let flags = rustix::process::PidfdFlags::empty();
+    let pidfd: OwnedFd =
+        rustix::process::pidfd_open(rustix::process::Pid::from_child(child), flags)?;
+    loop {
+        if let Some(s) = child.try_wait()? {
+            return Ok(Some(s));
+        }
+        if deadline.is_some_and(|d| Instant::now() >= d) {
+            return Ok(None);
+        }
+        let mut fds = [libc::pollfd {
+            fd: pidfd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        // Interrupted or not, it looks again.
+        let _ = hostcall::file::poll(&mut fds, left(deadline));
+    }
+}
+
 fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
     if !h.path.is_absolute() {
         return Err(Failure(format!(
@@ -49,38 +85,29 @@ fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
         let (k, v) = e.split_once('=').unwrap_or((e, ""));
         c.env(k, v);
     }
-    // A file: nobody need read it while the hook runs.
+    // Files: what it writes nobody need read while it runs, and nobody waits for it to read the state.
+    let input = client::body(&state(record, status))?;
     let words = rustix::fs::memfd_create("hook", rustix::fs::MemfdFlags::CLOEXEC);
     let words = std::fs::File::from(words.tried("keep its words")?);
-    c.stdin(Stdio::piped())
+    c.stdin(input)
         .stdout(Stdio::null())
         .stderr(words.try_clone().tried("keep its words")?)
         .process_group(0);
+    let deadline = deadline(h);
     let mut child = c.spawn().tried(&format!("run {}", h.path.display()))?;
-    if let Some(mut i) = child.stdin.take() {
-        // It need not read it.
-        let _ = i.write_all(&state(record, status));
-    }
-    let deadline = h.timeout.map(|s| Instant::now() + Duration::from_secs(s));
-    let ended = loop {
-        match child.try_wait().tried("wait for it")? {
-            Some(s) => break s,
-            None if deadline.is_some_and(|d| Instant::now() >= d) => {
-                // With what it has started; its number is its group's until it is reaped.
-                if let Some(group) = rustix::process::Pid::from_raw(child.id() as i32) {
-                    let _ =
-                        rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-                }
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(Failure(format!(
-                    "{} did not end within {} s",
-                    h.path.display(),
-                    h.timeout.unwrap_or(0)
-                )));
-            }
-            None => std::thread::sleep(Duration::from_millis(1)),
-        }
+    let ended = end(&mut child, deadline);
+    let Ok(Some(ended)) = ended else {
+        // With what it has started; its number is its group's until it is reaped.
+        let group = rustix::process::Pid::from_child(&child);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let _ = child.kill();
+        let _ = child.wait();
+        ended.tried("wait for it")?;
+        return Err(Failure(format!(
+            "{} did not end within {} s",
+            h.path.display(),
+            h.timeout.unwrap_or(0)
+        )));
     };
     if ended.success() {
         return Ok(());

@@ -45,8 +45,9 @@ pub fn run_gofer(side: GoferSide) -> std::result::Result<Infallible, sandbox::Fa
         };
         Root::from_fd(&i.to_string(), fd, writable)
     });
-    let server =
-        Server::new(roots.collect(), side.max_descriptors).map_err(|e| failed("start", e))?;
+    let server = Server::new(roots.collect(), side.max_descriptors)
+        .map_err(|e| failed("start", e))?
+        .with_own_mounts(side.own_mounts);
     (side.confine)().map_err(|e| failed("confine itself", e))?;
     server.run(side.channel)
 }
@@ -145,6 +146,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
             let layer = if has_layer { given.next() } else { None };
             sentry::boot::run(Config {
                 platform: runtime.platform,
+                lanes: runtime.lanes,
                 gofer: side.gofer,
                 container,
                 layer,
@@ -199,6 +201,12 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
             Ok(exit_code(status))
         }
         Ending::Broken { text, .. } if monitor.phase == Status::Creating => Err(Failure(text)),
+        Ending::Broken { .. } if monitor.overdue => {
+            let text = "the Sentry did not end the container on SIGKILL: the sandbox was ended";
+            start.runtime.log.error(text);
+            monitor.tell_end(libc::SIGKILL);
+            Ok(exit_code(libc::SIGKILL))
+        }
         Ending::Broken { text, exit } => {
             start.runtime.log.error(&text);
             // Killed from outside, or because the memory that it may have ran out: as a program would be.

@@ -12,7 +12,8 @@
 //! cloister exec     asks the monitor; with --detach an *exec monitor* does so, and ends as the program ends
 //! ```
 //!
-//! With `run` in the foreground, the command itself is the monitor.
+//! `run` in the foreground is `create` and `start`; then the command passes signals and window sizes on, waits
+//! for the monitor, ends as it does, and deletes the container.
 //!
 //! # Invariants
 //!
@@ -49,7 +50,7 @@ pub use lifecycle::{
 };
 pub use log::{Format, Log};
 pub use seccomp::features as seccomp_features;
-pub use state::{Info, Status};
+pub use state::{Info, Status, check_id};
 pub use streams::Streams;
 
 use sentry::boot::config::PlatformKind;
@@ -59,6 +60,36 @@ use std::path::PathBuf;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Failure(pub String);
+
+/// What runc says, and those who call it look for.
+pub(crate) const NOT_RUNNING: &str = "container not running";
+pub(crate) const NO_PROCESS: &str = "no such process";
+pub(crate) const EXISTS: &str = "container with given ID already exists";
+
+/// What kind of failure it is, for callers that have codes of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// There is no container of that name.
+    NotFound,
+    /// There is one already.
+    Exists,
+    /// The container, or the process, has ended.
+    NotRunning,
+    Other,
+}
+
+impl Failure {
+    /// Told by the sentence: it is what crosses processes, as it does from runc to those who call it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self.0.as_str() {
+            NOT_RUNNING | NO_PROCESS => Kind::NotRunning,
+            EXISTS => Kind::Exists,
+            s if s.starts_with("container ") && s.ends_with(" does not exist") => Kind::NotFound,
+            _ => Kind::Other,
+        }
+    }
+}
 
 impl From<sandbox::Failure> for Failure {
     fn from(f: sandbox::Failure) -> Failure {
@@ -120,6 +151,7 @@ pub struct Runtime {
     pub log: Log,
     pub systemd_cgroup: bool,
     pub platform: PlatformKind,
+    pub lanes: platform::Lanes,
     pub overlay: Overlay,
     /// Whether containers get the sockets of the network namespace that they are in.
     pub host_network: bool,

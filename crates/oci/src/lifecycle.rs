@@ -1,4 +1,4 @@
-//! The commands: create, start, state, kill, delete, run, ps, list, pause, resume, events, wait.
+//! The commands: create, start, state, kill, delete, run, ps, list, pause, resume, events, update, tar, wait.
 
 use crate::cgroup::{Cgroups, Wanted};
 use crate::client::{self, Connection, Reply, Request};
@@ -6,7 +6,7 @@ use crate::convert;
 use crate::launch::{self, Start, exit_code};
 use crate::spec::{self, Hooks, Spec};
 use crate::state::{self, Dir, Info, Lock, Record, Status, check_id};
-use crate::{Failure, OVERLAY_ANNOTATION, Result, Runtime, Streams, Tried, hooks};
+use crate::{Failure, NOT_RUNNING, OVERLAY_ANNOTATION, Result, Runtime, Streams, Tried, hooks};
 use hostcall::start::{self as host, Side};
 use hostcall::time::Laps;
 use hostcall::{HostFd, process, sock};
@@ -312,7 +312,7 @@ pub fn kill(rt: &Runtime, id: &str, signal: i32, all: bool) -> Result<()> {
         return if all {
             Ok(())
         } else {
-            Err(Failure("container not running".into()))
+            Err(Failure(NOT_RUNNING.into()))
         };
     }
     let request = Request::Signal {
@@ -344,7 +344,7 @@ pub fn cgroups(rt: &Runtime, id: &str) -> Result<Cgroups> {
 fn simple(rt: &Runtime, id: &str, r: &Request) -> Result<()> {
     let (dir, record) = open(rt, id)?;
     if record.status(&dir) == Status::Stopped {
-        return Err(Failure("container not running".into()));
+        return Err(Failure(NOT_RUNNING.into()));
     }
     Connection::open(&dir)?.ask(r, &[]).map(|_| ())
 }
@@ -416,7 +416,7 @@ pub fn update(rt: &Runtime, id: &str, r: &spec::Resources) -> Result<Vec<String>
     let (dir, record) = open(rt, id)?;
     let _lock = dir.lock()?;
     if record.status(&dir) == Status::Stopped {
-        return Err(Failure("container not running".into()));
+        return Err(Failure(NOT_RUNNING.into()));
     }
     let mut warnings = Vec::new();
     record.cgroups.apply(r, &mut warnings)?;
@@ -442,7 +442,8 @@ pub fn wait(rt: &Runtime, id: &str) -> Result<u8> {
 pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
     let dir = match Dir::open(&rt.root, id) {
         Ok(d) => d,
-        Err(_) if force && check_id(id).is_ok() => return Ok(()),
+        // Only where there is none: one that cannot be reached is not deleted.
+        Err(_) if force && check_id(id).is_ok() && Dir::is_missing(&rt.root, id) => return Ok(()),
         Err(e) => return Err(e),
     };
     let lock = match dir.lock() {

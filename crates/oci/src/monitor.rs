@@ -1,15 +1,30 @@
 //! The monitor's work while its container lives: clients, signals, the Sentry's answers.
+//!
+//! # Invariants
+//!
+//! - The Sentry is never waited for. What it is asked stays in `pending`, which is bounded, until it answers.
+//! - SIGKILL for the first program ends the container, whatever the Sentry does: where it does not obey in time,
+//!   the monitor ends, and with it all processes that it started. (A container in somebody else's sandbox has no
+//!   Sentry of its own: its monitor and its Gofer end, and the Sentry learns it by its socket. A Sentry that does
+//!   not obey then ends with the sandbox's first container.)
 
 use crate::client::{self, Reply, Request};
 use crate::state::Status;
 use crate::terminal;
-use crate::{Result, Tried};
+use crate::{NO_PROCESS, Result, Tried};
 use hostcall::HostFd;
 use hostcall::start::{self as host, SignalSet};
 use sandbox::{Answer, Attendant, Running, control};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
+/// How long the Sentry may take to end the container after SIGKILL.
+const KILL_LIMIT: Duration = Duration::from_secs(5);
+/// How long it may take to be ready for the start: it reads the root file system, which may be far away.
+pub const READY_LIMIT: Duration = Duration::from_secs(120);
+/// Questions to the Sentry at one time.
+const PENDING_MAX: usize = 1024;
 /// Clients at one time.
 const CLIENTS_MAX: usize = 1024;
 
@@ -66,6 +81,10 @@ pub struct Monitor {
     pub phase: Status,
     /// A signal that ended what had not started.
     pub ended_by: Option<i32>,
+    /// When the sandbox is ended, unless it has come to what it was told.
+    deadline: Option<Instant>,
+    /// That moment has come.
+    pub overdue: bool,
     /// To be called once all is ready.
     on_ready: Option<Box<dyn FnOnce()>>,
 }
@@ -91,6 +110,8 @@ impl Monitor {
             polled: Vec::new(),
             phase: Status::Creating,
             ended_by: None,
+            deadline: Some(Instant::now() + READY_LIMIT),
+            overdue: false,
             on_ready: Some(on_ready),
         }
     }
@@ -118,15 +139,10 @@ impl Monitor {
     fn ask(&mut self, r: &Running, client: Option<u64>, kind: u32, given: &[i32]) {
         let number = self.next as u32;
         self.next += 1;
-        match r.ask(kind, number, given) {
-            Ok(()) => {
-                self.pending.insert(number, Pending { client, kind });
-            }
-            Err(e) => {
-                if let Some(c) = client {
-                    self.reply(c, &Reply::Error(format!("the Sentry cannot be asked: {e}")));
-                }
-            }
+        if self.pending.len() < PENDING_MAX && r.ask(kind, number, given).is_ok() {
+            self.pending.insert(number, Pending { client, kind });
+        } else if let Some(c) = client {
+            self.reply(c, &Reply::Error(NO_ANSWER.into()));
         }
     }
 
@@ -148,7 +164,14 @@ impl Monitor {
             }
             return Ok(());
         }
-        r.send_signal(signal, target)
+        let sent = r.send_signal(signal, target);
+        if signal == libc::SIGKILL && matches!(target, 0 | control::ALL) {
+            let limit = Instant::now() + KILL_LIMIT;
+            self.deadline = Some(self.deadline.map_or(limit, |d| d.min(limit)));
+            // Read or not, the end comes.
+            return Ok(());
+        }
+        sent
     }
 
     fn request(&mut self, r: &Running, id: u64, request: Request, given: &[HostFd]) {
@@ -182,7 +205,7 @@ impl Monitor {
                 let sent = if self.processes.contains_key(&process) {
                     answered(r.send_signal(signal, process))
                 } else {
-                    Reply::Error("no such process".into())
+                    Reply::Error(NO_PROCESS.into())
                 };
                 self.reply(id, &sent);
             }
@@ -245,6 +268,11 @@ impl Monitor {
     }
 
     fn hung_up(&mut self, r: &Running, id: u64) {
+        // Of these the answer still counts: a program that nobody waits for is to be ended, and what is paused
+        // is known to be.
+        let counts = |kind| matches!(kind, control::EXEC | control::PAUSE | control::RESUME);
+        self.pending
+            .retain(|_, p| p.client != Some(id) || counts(p.kind));
         if let Some(p) = self.clients.remove(&id).and_then(|c| c.process) {
             self.processes.remove(&p);
             // Nobody is left who could learn of its end: as if its process on the host had been killed.
@@ -267,11 +295,14 @@ impl Monitor {
     }
 }
 
+/// Where the Sentry does not read what it is told.
+const NO_ANSWER: &str = "the Sentry does not answer: delete the container with --force";
+
 /// Whether a signal went out.
 fn answered(sent: abi::Result<()>) -> Reply {
     match sent {
         Ok(()) => Reply::Done(0),
-        Err(_) => Reply::Error("the Sentry does not answer: delete it with --force".into()),
+        Err(_) => Reply::Error(NO_ANSWER.into()),
     }
 }
 
@@ -326,6 +357,7 @@ impl Attendant for Monitor {
             Answer::Ready if self.phase != Status::Creating => {}
             Answer::Ready => {
                 self.phase = Status::Created;
+                self.deadline = None;
                 if let Some(f) = self.on_ready.take() {
                     f();
                 }
@@ -370,7 +402,15 @@ impl Attendant for Monitor {
         }
     }
 
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    fn late(&mut self, _: &Running) {
+        self.overdue = true;
+    }
+
     fn is_over(&self) -> bool {
-        self.ended_by.is_some()
+        self.overdue || self.ended_by.is_some()
     }
 }

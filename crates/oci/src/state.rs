@@ -1,7 +1,7 @@
 //! State directories: `ROOT/ID` with `state.json`, the lock, and the monitor's socket.
 
 use crate::spec::Hook;
-use crate::{Failure, Result, Tried, client};
+use crate::{EXISTS, Failure, Result, Tried, client};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -14,14 +14,20 @@ const VERSION: u32 = 1;
 /// The longest record that is read: it holds a part of a `config.json`.
 const RECORD_MAX: u64 = 32 << 20;
 
-/// A regular file of at most `max` bytes. Opening never waits, as that of a FIFO would.
+/// Opening never waits, as that of a FIFO would.
+const TO_READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// A regular file of at most `max` bytes.
 pub(crate) fn read_file(path: &Path, max: u64) -> std::io::Result<Vec<u8>> {
+    read_opened(rustix::fs::open(path, TO_READ, Mode::empty())?, max)
+}
+
+fn read_opened(fd: OwnedFd, max: u64) -> std::io::Result<Vec<u8>> {
     use std::io::{Error, Read};
-    use std::os::unix::fs::OpenOptionsExt;
-    let f = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)?;
+    let f = std::fs::File::from(fd);
     let m = f.metadata()?;
     if !m.is_file() {
         return Err(Error::other("it is not a regular file"));
@@ -33,6 +39,9 @@ pub(crate) fn read_file(path: &Path, max: u64) -> std::io::Result<Vec<u8>> {
     f.take(max).read_to_end(&mut text)?;
     Ok(text)
 }
+
+/// The record while it is written.
+const NEW: &str = "state.json.new";
 
 /// What is known of a container, besides its status.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -135,18 +144,22 @@ pub fn check_id(id: &str) -> Result<()> {
     Ok(())
 }
 
-/// The state is believed: nobody else may have made it. (An ordinary user's may lie in /tmp, where anybody can
-/// be there first.)
-fn check_owner(root: &Path) -> Result<()> {
-    let s = rustix::fs::stat(root).tried(&format!("look at {}", root.display()))?;
-    let own = s.st_uid == 0 || s.st_uid == rustix::process::geteuid().as_raw();
-    if !own || s.st_mode & 0o002 != 0 {
+/// Opens the directory of all containers. Their state is believed: nobody else may have made it, nor the link
+/// that leads there. (An ordinary user's may lie in /tmp, where anybody can be there first.)
+fn open_root(root: &Path) -> Result<OwnedFd> {
+    let what = format!("open {}", root.display());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(root, flags, Mode::empty()).tried(&what)?;
+    let link = rustix::fs::lstat(root).tried(&what)?;
+    let s = rustix::fs::fstat(&fd).tried(&what)?;
+    let own = |uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw();
+    if !own(s.st_uid) || !own(link.st_uid) || s.st_mode & 0o022 != 0 {
         return Err(Failure(format!(
-            "{} is another user's or anybody's: name a directory of yours with --root",
+            "{} is another user's, or others may write there: name a directory of yours with --root",
             root.display()
         )));
     }
-    Ok(())
+    Ok(fd)
 }
 
 impl Dir {
@@ -154,27 +167,27 @@ impl Dir {
     pub fn create(root: &Path, id: &str) -> Result<(Dir, Lock)> {
         use std::os::unix::fs::DirBuilderExt;
         check_id(id)?;
-        let private = |recursive: bool, p: &Path| {
+        let private = |p: &Path| {
             std::fs::DirBuilder::new()
-                .recursive(recursive)
+                .recursive(true)
                 // Who reaches the socket there rules the container.
                 .mode(0o700)
                 .create(p)
         };
-        private(true, root).tried(&format!("make {}", root.display()))?;
-        check_owner(root)?;
-        let path = root.join(id);
-        match private(false, &path) {
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-                return Err(Failure("container with given ID already exists".into()));
-            }
-            r => r.tried(&format!("make {}", path.display()))?,
+        private(root).tried(&format!("make {}", root.display()))?;
+        let all = open_root(root)?;
+        let what = format!("make {}", root.join(id).display());
+        match rustix::fs::mkdirat(&all, id, Mode::from_raw_mode(0o700)) {
+            Err(rustix::io::Errno::EXIST) => return Err(Failure(EXISTS.into())),
+            r => r.tried(&what)?,
         }
-        let opened = Dir::open_path(path.clone()).and_then(|d| Ok((d.lock()?, d)));
+        let opened = Dir::open_at(&all, root, id)
+            .tried(&what)
+            .and_then(|d| Ok((d.lock()?, d)));
         match opened {
             Ok((lock, dir)) => Ok((dir, lock)),
             Err(e) => {
-                let _ = std::fs::remove_dir(&path);
+                let _ = rustix::fs::unlinkat(&all, id, rustix::fs::AtFlags::REMOVEDIR);
                 Err(e)
             }
         }
@@ -183,18 +196,22 @@ impl Dir {
     /// An existing one.
     pub fn open(root: &Path, id: &str) -> Result<Dir> {
         check_id(id)?;
-        let path = root.join(id);
-        if !path.is_dir() {
-            return Err(Failure(format!("container {id:?} does not exist")));
+        let none = || Failure(format!("container {id:?} does not exist"));
+        if !root.is_dir() {
+            return Err(none());
         }
-        check_owner(root)?;
-        Dir::open_path(path)
+        use rustix::io::Errno;
+        match Dir::open_at(&open_root(root)?, root, id) {
+            // A link, or no directory.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Err(none()),
+            d => d.tried(&format!("open {}", root.join(id).display())),
+        }
     }
 
-    fn open_path(path: PathBuf) -> Result<Dir> {
+    fn open_at(all: &OwnedFd, root: &Path, id: &str) -> rustix::io::Result<Dir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let fd = rustix::fs::open(&path, flags, Mode::empty())
-            .tried(&format!("open {}", path.display()))?;
+        let fd = rustix::fs::openat(all, id, flags, Mode::empty())?;
+        let path = root.join(id);
         Ok(Dir { path, fd })
     }
 
@@ -202,18 +219,31 @@ impl Dir {
     /// name since: that is an error.
     pub fn lock(&self) -> Result<Lock> {
         let lock = self.lock_any()?;
-        let same =
-            |a: rustix::fs::Stat, b: rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
-        match (rustix::fs::fstat(&self.fd), rustix::fs::lstat(&self.path)) {
-            (Ok(a), Ok(b)) if same(a, b) => Ok(lock),
-            _ => Err(Failure(format!("{} is gone", self.path.display()))),
+        if self.is_there() {
+            Ok(lock)
+        } else {
+            Err(Failure(format!("{} is gone", self.path.display())))
         }
     }
 
-    /// Whether it is still where it was.
+    /// Whether it is still where it was: another may have its name by now.
     #[must_use]
     pub fn is_there(&self) -> bool {
-        std::fs::symlink_metadata(&self.path).is_ok()
+        let same =
+            |a: rustix::fs::Stat, b: rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+        match (rustix::fs::fstat(&self.fd), rustix::fs::lstat(&self.path)) {
+            (Ok(a), Ok(b)) => same(a, b),
+            _ => false,
+        }
+    }
+
+    /// Whether there is no container of this name, as far as can be seen.
+    #[must_use]
+    pub fn is_missing(root: &Path, id: &str) -> bool {
+        matches!(
+            rustix::fs::lstat(root.join(id)),
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR)
+        )
     }
 
     fn lock_any(&self) -> Result<Lock> {
@@ -242,24 +272,29 @@ impl Dir {
     /// Writes the record, whole or not at all.
     pub fn save(&self, r: &Record) -> Result<()> {
         let text = serde_json::to_vec(r).tried("write the state")?;
-        let new = self.path.join("state.json.new");
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-        let f = rustix::fs::openat(
-            &self.fd,
-            "state.json.new",
-            flags,
-            Mode::from_raw_mode(0o600),
-        )
-        .tried("write the state")?;
-        std::io::Write::write_all(&mut std::fs::File::from(f), &text).tried("write the state")?;
-        rustix::fs::renameat(&self.fd, "state.json.new", &self.fd, "state.json")
-            .tried(&format!("write {}", new.display()))
+        let what = format!("write {}", self.path.join("state.json").display());
+        // What a command that was killed has left.
+        let _ = rustix::fs::unlinkat(&self.fd, NEW, rustix::fs::AtFlags::empty());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let f =
+            rustix::fs::openat(&self.fd, NEW, flags, Mode::from_raw_mode(0o600)).tried(&what)?;
+        std::io::Write::write_all(&mut std::fs::File::from(f), &text).tried(&what)?;
+        rustix::fs::renameat(&self.fd, NEW, &self.fd, "state.json").tried(&what)
     }
 
     /// The record; `None` where `create` never came so far.
     pub fn load(&self) -> Result<Option<Record>> {
         let path = self.path.join("state.json");
-        let text = match read_file(&path, RECORD_MAX) {
+        let opened = rustix::fs::openat(
+            &self.fd,
+            "state.json",
+            TO_READ | OFlags::NOFOLLOW,
+            Mode::empty(),
+        );
+        let read = opened
+            .map_err(std::io::Error::from)
+            .and_then(|f| read_opened(f, RECORD_MAX));
+        let text = match read {
             Ok(t) => t,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Failure(format!("could not read {}: {e}", path.display()))),
@@ -407,5 +442,37 @@ mod tests {
         again.remove().unwrap();
         assert!(Dir::open(&root, "one").is_err());
         std::fs::remove_dir(&root).unwrap();
+    }
+
+    #[test]
+    fn links_and_others_directories_are_not_believed() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let root = std::env::temp_dir().join(format!("oci-links-{}", std::process::id()));
+        let (d, lock) = Dir::create(&root, "one").unwrap();
+        drop(lock);
+        let elsewhere = root.join("elsewhere.json");
+        std::fs::write(&elsewhere, r#"{"version":1,"pid":7}"#).unwrap();
+        symlink(&elsewhere, root.join("one/state.json")).unwrap();
+        assert!(d.load().is_err());
+        // What lies in the way is not written through, nor waited for.
+        symlink(&elsewhere, root.join("one").join(NEW)).unwrap();
+        d.save(&Record::new()).unwrap();
+        assert_eq!(d.load().unwrap().unwrap().pid, 0);
+        assert!(std::fs::read_to_string(&elsewhere).unwrap().contains('7'));
+        symlink(root.join("one"), root.join("link")).unwrap();
+        let e = Dir::open(&root, "link").unwrap_err();
+        assert_eq!(e.kind(), crate::Kind::NotFound);
+        assert_eq!(
+            Dir::create(&root, "one").unwrap_err().kind(),
+            crate::Kind::Exists
+        );
+        for mode in [0o770, 0o707, 0o777] {
+            std::fs::set_permissions(&root, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert!(Dir::open(&root, "one").is_err(), "{mode:o}");
+            assert!(Dir::create(&root, "two").is_err(), "{mode:o}");
+        }
+        std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(Dir::open(&root, "one").is_ok());
+        std::fs::remove_dir_all(&root).unwrap();
     }
 }

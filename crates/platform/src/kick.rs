@@ -6,7 +6,7 @@
 //! watchdog, which ends a process that went on computing for seconds with a kick unanswered.
 
 use crate::Interrupter;
-use crate::process::{KICK, Process};
+use crate::process::{KICK, Process, Unit};
 use hostcall::process as host;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -31,6 +31,8 @@ pub struct Kick {
     tgid: i32,
     tid: i32,
     process: Weak<Process>,
+    /// Its area.
+    unit: Unit,
     live: AtomicBool,
     /// Serialises senders: between ASKED and SENT is one sender only.
     sending: Mutex<()>,
@@ -42,12 +44,13 @@ pub struct Kick {
 }
 
 impl Kick {
-    pub fn new(tgid: i32, tid: i32, process: Weak<Process>) -> Arc<Kick> {
+    pub fn new(tgid: i32, tid: i32, unit: Unit, process: Weak<Process>) -> Arc<Kick> {
         Arc::new_cyclic(|me| Kick {
             me: me.clone(),
             tgid,
             tid,
             process,
+            unit,
             live: AtomicBool::new(true),
             sending: Mutex::new(()),
             state: AtomicU8::new(IDLE),
@@ -108,6 +111,13 @@ impl Interrupter for Kick {
                 .compare_exchange(ASKED, SENT, Ordering::SeqCst, Ordering::SeqCst);
         }
         self.watch();
+    }
+
+    fn withdraw_identity(&self) {
+        // Where the thread has ended, the area may be another's by now, who then asks the Sentry needlessly.
+        if let Some(p) = self.process.upgrade() {
+            crate::lane::publish(p.factory.unit(self.unit), None);
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod frame;
 mod kick;
+pub mod lane;
 pub mod notify;
 mod process;
 pub mod ptrace;
@@ -23,6 +24,48 @@ use std::sync::Arc;
 pub const USER_MIN: u64 = 0x1_0000;
 /// The end of the application's part of the address space. What lies above belongs to the stub.
 pub const USER_MAX: u64 = 0x7ff0_0000_0000;
+
+/// The addresses below [`USER_MAX`] that lanes need: what an application maps there ends them.
+#[must_use]
+pub const fn stub_table() -> std::ops::Range<u64> {
+    stub::lane::TABLE..stub::lane::TABLE + stub::lane::TABLE_LEN
+}
+
+/// Which lanes beside a trapped call there are, where the platform has them and the CPU can do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Lanes {
+    /// None: every call traps. The default as long as the others have known faults (`docs/decisions/0010`).
+    #[default]
+    None,
+    /// Call sites are patched, and some calls answered without the Sentry.
+    Local,
+    /// And others may be laid into a mailbox.
+    All,
+    /// For tests: always, whatever the machine does.
+    Mailbox,
+}
+
+impl Lanes {
+    /// What of it can be: a site's code uses BMI2's rotation, which keeps the flags.
+    fn possible(self) -> Lanes {
+        if std::arch::is_x86_feature_detected!("bmi2") {
+            self
+        } else {
+            Lanes::None
+        }
+    }
+}
+
+/// What calls without arguments give, as long as the Sentry says nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub pid: u32,
+    pub tid: u32,
+    pub uid: u32,
+    pub euid: u32,
+    pub gid: u32,
+    pub egid: u32,
+}
 
 /// Makes address spaces.
 pub trait Platform: Send + Sync {
@@ -108,6 +151,22 @@ pub trait AddressSpace: Send + Sync {
     /// Nobody needs it any more, and no thread of it will run: soon after it is dropped, nothing of what it had
     /// mapped is mapped any more; then `then` is called, by whatever thread.
     fn retire(&self, then: Box<dyn FnOnce() + Send>);
+    /// Makes a trampoline for a call site: gives the address of the pointer to it, for [`lane::jump`]. `None`
+    /// where the platform has no lanes, or no more trampolines. The site may be patched, then, as long as the
+    /// address space lives.
+    fn add_site(&self, _site: lane::Site) -> Option<u32> {
+        None
+    }
+    /// There are no lanes any more: nothing may be patched now, and what lies at the table's place is unmapped.
+    fn drop_sites(&self) {}
+    /// The sites that have trampolines.
+    fn sites(&self) -> Option<lane::Sites> {
+        None
+    }
+    /// Gives this address space, where nothing has run yet, the sites of the one that it is made a copy of.
+    fn inherit_sites(&self, _parent: &lane::Sites) -> Result<()> {
+        Ok(())
+    }
     /// CPU time that its threads have used on the host, in nanoseconds; 0 where that cannot be told.
     fn cpu_nanos(&self) -> u64 {
         0
@@ -207,6 +266,14 @@ pub trait AppThread: Send {
     /// resets it to the initial state (execve).
     fn set_fp_state(&mut self, state: Option<&[u8]>) -> Result<()>;
 
+    /// The address behind a `syscall` instruction that is run often and not patched, once: the event just given
+    /// came from it.
+    fn hot_site(&mut self) -> Option<u64> {
+        None
+    }
+    /// What calls without arguments give from now on; `None`: the Sentry is asked.
+    fn publish(&mut self, _identity: Option<Identity>) {}
+
     /// Interrupts this thread from another.
     fn interrupter(&self) -> Arc<dyn Interrupter>;
 
@@ -222,4 +289,6 @@ pub trait Interrupter: Send + Sync {
     /// Makes the thread's current or next stay in application code end with [`Event::Interrupted`], soon. May
     /// be called at any time; too many calls give at worst spurious events.
     fn interrupt(&self);
+    /// As [`AppThread::publish`] of `None`, from another thread.
+    fn withdraw_identity(&self) {}
 }

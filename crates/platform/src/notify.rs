@@ -8,24 +8,32 @@
 //! `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV` holds signals back while a received call waits for its answer;
 //! so a kick sent before the answer is taken right after the call returns, before any application
 //! instruction. That is how registers are fetched after a plain notification.
+//!
+//! Call sites that are used often are patched ([`crate::lane`]): some calls are then answered where they are
+//! made, others come by a mailbox while this thread spins for them, the rest as before.
 
 use crate::frame::Frame;
 use crate::kick::Kick;
-use crate::process::{Drive, Factory, KICK, Listener, Process, RawThread, recv, release_after};
+use crate::lane::{self, Habits, Site, Sites, Stopped};
+use crate::process::{
+    Drive, Factory, KICK, Listener, Process, RawThread, TRAPPED, recv, release_after,
+};
 use crate::recycle::Held;
-use crate::{AddressSpace, AppThread, Event, Interrupter, MapOp, Platform, Regs};
+use crate::{AddressSpace, AppThread, Event, Identity, Interrupter, Lanes, MapOp, Platform, Regs};
 use abi::Result;
 use abi::errno::{EINVAL, ESRCH};
 use hostcall::process as host;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use stub::lane::{ANSWERED, PARKED, SPINS};
 
 /// The platform that `--platform=notify` names.
 pub struct Notify(Arc<Factory>);
 
 impl Notify {
     /// Must be called while the process has one thread.
-    pub fn new() -> Result<Notify> {
-        Ok(Notify(Factory::new(Drive::Notify)?))
+    pub fn new(lanes: Lanes) -> Result<Notify> {
+        Ok(Notify(Factory::new(Drive::Notify, lanes)?))
     }
 }
 
@@ -51,6 +59,11 @@ impl Drop for Notify {
     }
 }
 
+/// Whether the stub's code made a call.
+fn in_stub(ip: u64) -> bool {
+    (stub::TEXT..stub::FILTERS).contains(&ip)
+}
+
 struct Space(Held);
 
 impl AddressSpace for Space {
@@ -69,6 +82,18 @@ impl AddressSpace for Space {
     fn cpu_nanos(&self) -> u64 {
         self.0.cpu_nanos()
     }
+    fn add_site(&self, site: Site) -> Option<u32> {
+        self.0.add_site(site)
+    }
+    fn drop_sites(&self) {
+        self.0.drop_sites();
+    }
+    fn sites(&self) -> Option<Sites> {
+        Some(self.0.sites.lock().clone())
+    }
+    fn inherit_sites(&self, parent: &Sites) -> Result<()> {
+        self.0.inherit_sites(parent)
+    }
 }
 
 /// What the thread waits in.
@@ -77,6 +102,10 @@ enum Waits {
     /// A plain notification of a system call.
     Call {
         id: u64,
+        nr: u64,
+    },
+    /// A call that it laid into its mailbox: it looks for the answer there, or has parked.
+    Mail {
         nr: u64,
     },
     /// The event call: its register frame is at this stub address.
@@ -99,13 +128,42 @@ struct Thread {
     regs: Regs,
     regs_changed: bool,
     bases_changed: bool,
+    habits: Habits,
+    hot: Hot,
+    /// Whether both sides wake each other where they are themselves ([`Thread::wake_here`]).
+    here: bool,
+}
+
+/// Counts how often calls come from sites that are not patched.
+struct Hot {
+    counts: [(u64, u8); Hot::SITES],
+    /// One that has just become hot.
+    found: Option<u64>,
+}
+
+impl Hot {
+    const SITES: usize = 64;
+    /// Patching costs as much as some calls.
+    const OFTEN: u8 = 8;
+
+    fn note(&mut self, ip: u64) {
+        let (at, n) = &mut self.counts[(ip ^ ip >> 6) as usize % Hot::SITES];
+        if *at != ip {
+            (*at, *n) = (ip, 0);
+        }
+        // Told again as often as once more: what could not be patched with these arguments, others may show.
+        *n = n.saturating_add(1);
+        if *n >= Hot::OFTEN && n.is_power_of_two() {
+            self.found = Some(ip);
+        }
+    }
 }
 
 impl Thread {
     fn new(process: Arc<Process>, mut raw: RawThread) -> Result<Thread> {
         let listener = raw.listener.take().ok_or(EINVAL)?;
         let raw_tid = raw.tid;
-        let kick = Kick::new(process.pid, raw_tid, Arc::downgrade(&process));
+        let kick = Kick::new(process.pid, raw_tid, raw.unit, Arc::downgrade(&process));
         let mut t = Thread {
             process,
             raw: Some(raw),
@@ -116,6 +174,12 @@ impl Thread {
             regs: Regs::default(),
             regs_changed: false,
             bases_changed: false,
+            habits: Habits::default(),
+            here: true,
+            hot: Hot {
+                counts: [(0, 0); Hot::SITES],
+                found: None,
+            },
         };
         // The start event; its frame is laid out here.
         let n = recv(t.listener()).map_err(|_| ESRCH)?;
@@ -157,7 +221,14 @@ impl Thread {
     fn answer(&mut self) -> Result<()> {
         let (id, val) = match self.waits {
             Waits::Gone => return Err(ESRCH),
-            Waits::Call { id, .. } => (id, self.ret),
+            Waits::Mail { .. } => {
+                self.answer_mail();
+                return Ok(());
+            }
+            Waits::Call { id, .. } => {
+                self.begin_to_spin();
+                (id, self.ret)
+            }
             Waits::Event { id, .. } => {
                 if self.regs_changed
                     && let Some(f) = self.frame()
@@ -166,12 +237,17 @@ impl Thread {
                 }
                 let mut val = 0;
                 if self.bases_changed {
-                    let (area, _) = self.area();
+                    let (area, base) = self.area();
                     let put = |at: u64, v: u64| {
                         area.sub(at as usize, 8).copy_from(&v.to_le_bytes());
                     };
                     put(stub::area::FS_BASE, self.regs.fs_base);
-                    put(stub::area::GS_BASE, self.regs.gs_base);
+                    // Where the application has none, it leads the lanes to this area.
+                    let gs = match self.regs.gs_base {
+                        0 if self.process.factory.lanes != Lanes::None => base,
+                        own => own,
+                    };
+                    put(stub::area::GS_BASE, gs);
                     val |= stub::REPLY_BASES;
                 }
                 (id, val)
@@ -190,28 +266,120 @@ impl Thread {
         Event::Gone
     }
 
-    /// `due`: the kick had been sent before the thread went on.
-    fn next(&mut self, due: bool) -> Event {
-        let got = recv(self.listener());
+    /// Answers what lies in the mailbox.
+    fn answer_mail(&mut self) {
+        let all = &self.process.factory.spinners;
+        let again = self.habits.again(all);
+        let (area, _) = self.area();
+        lane::put_result(area, self.ret);
+        // One step: a thread that has parked is not spun for; one that has not finds both at once.
+        let answer = |s: u32| {
+            let spins = again && s & PARKED == 0;
+            Some(ANSWERED | if spins { SPINS } else { 0 })
+        };
+        let before = lane::state(area).fetch_update(Ordering::SeqCst, Ordering::SeqCst, answer);
+        let parked = before.unwrap_or_else(|s| s) & PARKED != 0;
+        self.ret = 0;
+        if !again || parked {
+            self.wake_here(true);
+            self.habits.rest(&self.process.factory.spinners);
+        }
+    }
+
+    /// Begins to spin for the mailbox if calls have been coming fast.
+    fn begin_to_spin(&mut self) {
+        let all = &self.process.factory.spinners;
+        if self.process.factory.lanes >= Lanes::All && self.habits.answering(all) {
+            let (area, _) = self.area();
+            lane::state(area).store(SPINS, Ordering::SeqCst);
+            // It is to be woken elsewhere: this CPU is busy.
+            self.wake_here(false);
+        }
+    }
+
+    /// Whether who wakes the other leaves its CPU to it: so while this thread sleeps for the other, not while it spins.
+    fn wake_here(&mut self, here: bool) {
+        if self.here != here {
+            self.here = here;
+            let _ = host::notif_sync_wake_up(self.listener().raw(), here);
+        }
+    }
+
+    /// Spins no more: the next to come wakes this thread where it is itself.
+    fn rest(&mut self) {
+        self.wake_here(true);
+        self.habits.rest(&self.process.factory.spinners);
+    }
+
+    /// Spins for the mailbox; the call found there.
+    fn spin(&mut self) -> Option<Event> {
+        let raw = self.raw.as_ref().expect("until drop");
+        let (area, _) = self.process.area(raw.area_no, raw.unit);
+        let all = &self.process.factory.spinners;
+        let asked = self.habits.spin(lane::state(area), all);
+        let request = asked.then(|| lane::request(area));
+        if request.is_none() {
+            self.wake_here(true);
+        }
+        let (nr, args, ip) = request?;
+        // The lane never asks these this way: they need registers, which only a trap shows.
+        if nr >= 0x4000_0000 || TRAPPED.contains(&(nr as i64)) {
+            return Some(self.broken());
+        }
         self.kick.left();
-        let Ok(n) = got else {
+        self.waits = Waits::Mail { nr };
+        Some(Event::Syscall { nr, args, ip })
+    }
+
+    /// The next notification but those of parked threads, which look again. `None`: it is gone.
+    fn receive(&mut self) -> Option<libc::seccomp_notif> {
+        loop {
+            let n = recv(self.listener()).ok()?;
+            let d = &n.data;
+            let parked = d.args[0] == stub::EVENT_PARK && d.nr == stub::EVENT_NR as i32;
+            if !parked || !in_stub(d.instruction_pointer) {
+                return Some(n);
+            }
+            host::notif_send(self.listener().raw(), n.id, 0).ok()?;
+        }
+    }
+
+    /// `due`: the kick had been sent before the thread went on. `pending`: the result of a call from the mailbox
+    /// that it has not been given.
+    fn next(&mut self, due: bool, pending: Option<u64>) -> Event {
+        if self.habits.spins
+            && pending.is_none()
+            && let Some(e) = self.spin()
+        {
+            return e;
+        }
+        let got = self.receive();
+        self.kick.left();
+        let Some(n) = got else {
             self.waits = Waits::Gone;
             return Event::Gone;
         };
         let d = &n.data;
-        if !(stub::TEXT..stub::FILTERS).contains(&d.instruction_pointer) {
+        let by_lane = d.instruction_pointer == stub::lane::called();
+        if by_lane || !in_stub(d.instruction_pointer) {
             if due {
                 // The kick was sent before the thread went on, and is taken before anything else unless the
                 // application blocked it by a frame of its own.
                 return self.broken();
             }
+            let ip = if by_lane {
+                self.habits.called();
+                lane::back(self.area().0)
+            } else {
+                if self.process.factory.lanes != Lanes::None {
+                    self.hot.note(d.instruction_pointer);
+                }
+                d.instruction_pointer
+            };
             let nr = u64::from(d.nr as u32);
             self.waits = Waits::Call { id: n.id, nr };
-            return Event::Syscall {
-                nr,
-                args: d.args,
-                ip: d.instruction_pointer,
-            };
+            let args = d.args;
+            return Event::Syscall { nr, args, ip };
         }
         let [signal, info, uc, fs, gs, _] = d.args;
         self.waits = Waits::Event { id: n.id, uc };
@@ -221,12 +389,47 @@ impl Thread {
         let mut regs = f.regs();
         let error = f.error_code();
         regs.fs_base = fs;
-        regs.gs_base = gs;
+        let (area, base) = self.area();
+        regs.gs_base = if gs == base && self.process.factory.lanes != Lanes::None {
+            0
+        } else {
+            gs
+        };
         regs.orig_rax = u64::MAX;
-        self.regs = regs;
         let Ok(signal) = i32::try_from(signal) else {
             return self.broken();
         };
+        let stopped = {
+            let sites = self.process.sites.lock();
+            if sites.is_empty() {
+                Stopped::Outside
+            } else {
+                let int3 = regs.rip.wrapping_sub(1);
+                match sites.at_call(int3) {
+                    Some(s) if signal == libc::SIGTRAP => {
+                        regs.rip = s.back;
+                        Stopped::Trap
+                    }
+                    _ => lane::outside(area, &sites, &mut regs, signal, pending),
+                }
+            }
+        };
+        self.regs = regs;
+        if stopped != Stopped::Outside {
+            self.regs_changed = true;
+            // What it was about to ask, or was being answered, is settled.
+            lane::state(self.area().0).store(0, Ordering::SeqCst);
+            self.rest();
+        }
+        if stopped == Stopped::Trap {
+            self.regs.orig_rax = self.regs.rax;
+            let r = &self.regs;
+            return Event::Syscall {
+                nr: u64::from(r.rax as u32),
+                args: [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9],
+                ip: r.rip,
+            };
+        }
         if signal == KICK {
             self.kick.served();
             return Event::Interrupted;
@@ -267,13 +470,15 @@ impl Thread {
 
 impl AppThread for Thread {
     fn run(&mut self) -> Event {
-        let due = self.kick.entered();
+        // A thread that looks into its mailbox takes the kick when it comes.
+        let mail = matches!(self.waits, Waits::Mail { .. });
+        let due = self.kick.entered() && !mail;
         if self.answer().is_err() {
             self.kick.left();
             self.waits = Waits::Gone;
             return Event::Gone;
         }
-        self.next(due)
+        self.next(due, None)
     }
 
     fn set_return(&mut self, value: u64) {
@@ -287,19 +492,26 @@ impl AppThread for Thread {
     }
 
     fn has_regs(&self) -> bool {
-        !matches!(self.waits, Waits::Call { .. })
+        !matches!(self.waits, Waits::Call { .. } | Waits::Mail { .. })
     }
 
     fn fetch_regs(&mut self) -> Event {
-        let Waits::Call { nr, .. } = self.waits else {
-            return if self.waits == Waits::Gone {
-                Event::Gone
-            } else {
-                Event::Interrupted
-            };
+        let (nr, mail) = match self.waits {
+            Waits::Call { nr, .. } => (nr, false),
+            Waits::Mail { nr } => (nr, true),
+            Waits::Gone => return Event::Gone,
+            Waits::Event { .. } => return Event::Interrupted,
         };
         self.kick.interrupt();
-        match self.run() {
+        let event = if mail {
+            // Unanswered it cannot leave the stub's code.
+            self.kick.entered();
+            let ret = std::mem::take(&mut self.ret);
+            self.next(false, Some(ret))
+        } else {
+            self.run()
+        };
+        match event {
             Event::Interrupted => {
                 self.regs.orig_rax = nr;
                 Event::Interrupted
@@ -336,6 +548,15 @@ impl AppThread for Thread {
         }
     }
 
+    fn hot_site(&mut self) -> Option<u64> {
+        self.hot.found.take()
+    }
+
+    fn publish(&mut self, identity: Option<Identity>) {
+        let (area, _) = self.area();
+        lane::publish(area, identity);
+    }
+
     fn interrupter(&self) -> Arc<dyn Interrupter> {
         self.kick.clone()
     }
@@ -354,19 +575,24 @@ impl Drop for Thread {
             Waits::Event { id, .. } => {
                 host::notif_send(self.listener().raw(), id, stub::REPLY_EXIT as i64).is_err()
             }
-            Waits::Call { id, .. } => {
+            Waits::Call { .. } | Waits::Mail { .. } => {
                 self.kick.interrupt();
                 self.kick.entered();
-                let _ = host::notif_send(self.listener().raw(), id, 0);
+                if let Waits::Call { id, .. } = self.waits {
+                    let _ = host::notif_send(self.listener().raw(), id, 0);
+                }
                 // What hostile code sends next is answered as if it were the handler: another call of its
                 // own returns, and the wait below tells that the thread has not ended.
-                match recv(self.listener()) {
-                    Ok(n) => host::notif_send(self.listener().raw(), n.id, stub::REPLY_EXIT as i64)
-                        .is_err(),
-                    Err(_) => true,
+                match self.receive() {
+                    Some(n) => {
+                        host::notif_send(self.listener().raw(), n.id, stub::REPLY_EXIT as i64)
+                            .is_err()
+                    }
+                    None => true,
                 }
             }
         };
+        self.rest();
         self.kick.left();
         self.kick.end();
         let raw = self.raw.take().expect("only here");

@@ -11,20 +11,23 @@
 //!   namespace.
 //! - What the application can write (thread areas) is believed only in what concerns that application. A
 //!   thread's id comes by another way; its listener's number is checked with the host before use.
-//! - Lock order: `Factory::zygote` → `Process::spawner` → `Process::service`. None is held while waiting
+//! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`. None is held while waiting
 //!   for application code.
 
-use crate::{MapOp, Prot, Sharing};
+use crate::lane::{Site, Sites, Spinners};
+use crate::{Lanes, MapOp, Prot, Sharing};
 use abi::errno::{EAGAIN, EINTR, EINVAL, ENOENT, ENOMEM, ESRCH};
 use abi::{Errno, Result};
 use hostcall::bpf::{self, Program};
 use hostcall::mem::{Mapping, memfd};
 use hostcall::{HostFd, MemSlice, RawFd, process as host};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use stub::lane::{TABLE, TABLE_LEN};
 use stub::{AREA_LEN, AREAS, COMMAND_LEN, Symbol, area};
 
 /// The host signal that interrupts application threads. A standard one: it queues at most once.
@@ -104,6 +107,10 @@ pub struct Factory {
     pub pool: crate::recycle::Pool,
     /// Where the host's vDSO is in every stub process.
     pub host_vdso: Option<u64>,
+    /// Which call sites' lanes there are.
+    pub lanes: Lanes,
+    /// Who spins for a mailbox.
+    pub spinners: Spinners,
 }
 
 struct Zygote {
@@ -131,7 +138,7 @@ impl Unit {
 
 impl Factory {
     /// Makes the control file and the zygote. Must be called while the process has one thread.
-    pub fn new(drive: Drive) -> Result<Arc<Factory>> {
+    pub fn new(drive: Drive, lanes: Lanes) -> Result<Arc<Factory>> {
         let control = memfd(c"cloister-control")?;
         let len = CONTROL_UNITS * AREA_LEN as usize;
         hostcall::file::ftruncate(control.raw(), len as u64)?;
@@ -172,6 +179,8 @@ impl Factory {
             reaper: crate::recycle::Reaper::default(),
             pool: crate::recycle::Pool::default(),
             host_vdso: crate::zygote::moved_vdso(&vdso),
+            lanes: lanes.possible(),
+            spinners: Spinners::new(lanes == Lanes::Mailbox),
         }))
     }
 
@@ -229,6 +238,8 @@ impl Factory {
             threads: AtomicU32::new(0),
             spare: Mutex::new(None),
             cpu_before: AtomicU64::new(0),
+            sites: Mutex::new(Sites::default()),
+            site_unit: AtomicU32::new(NO_UNIT),
         };
         p.start_service()?;
         Ok(p)
@@ -332,6 +343,8 @@ struct Areas {
     free: Vec<u32>,
     /// What is mapped at each number from 1 on, for as long as the process lives.
     units: Vec<Unit>,
+    /// What else is mapped as long.
+    others: Vec<Unit>,
 }
 
 struct Spawner {
@@ -363,7 +376,16 @@ pub struct Process {
     spare: Mutex<Option<RawThread>>,
     /// CPU time that earlier programs used.
     cpu_before: AtomicU64,
+    /// Its patched call sites.
+    pub sites: Mutex<Sites>,
+    /// The unit with their table and trampolines, once it is mapped; else [`NO_UNIT`]. Changed under `sites`.
+    site_unit: AtomicU32,
 }
+
+/// Unit 0 is the zygote's.
+const NO_UNIT: u32 = 0;
+/// There was one: its table is not mapped any more.
+const DROPPED: u32 = u32::MAX;
 
 /// A thread just started in a stub process, and what it uses.
 pub struct RawThread {
@@ -390,7 +412,10 @@ impl Process {
     fn spawn(&self, start: u64, area_no: u32, unit: Unit, listens: Listens) -> Result<RawThread> {
         let a = self.factory.unit(unit);
         let va = AREAS + u64::from(area_no) * AREA_LEN;
-        a.sub(0, 0x80).zero();
+        a.sub(0, area::PID as usize).zero();
+        let numbers = (area::WORDS_END - area::PID) as usize;
+        a.sub(area::PID as usize, numbers)
+            .copy_from(&[0xff; (area::WORDS_END - area::PID) as usize]);
         write_words(
             a,
             area::STACK_T,
@@ -443,7 +468,7 @@ impl Process {
         };
         if let Some(l) = &listener {
             // Before 6.6 there is no synchronous wake-up; everything works without.
-            let _ = host::notif_sync_wake_up(l.raw());
+            let _ = host::notif_sync_wake_up(l.raw(), true);
         }
         Ok(RawThread {
             tid,
@@ -501,7 +526,7 @@ impl Process {
     fn take_area(&self) -> Result<(u32, Unit)> {
         let (no, unit) = {
             let mut s = self.spawner.lock();
-            let Areas { free, units } = &mut s.areas;
+            let Areas { free, units, .. } = &mut s.areas;
             if let Some(no) = free.pop() {
                 return Ok((no, units[no as usize - 1]));
             }
@@ -547,6 +572,11 @@ impl Process {
     /// Whether it has no application thread, and nobody has ended it.
     pub fn is_idle(&self) -> bool {
         self.thread_count() == 0 && !self.dead.load(Ordering::Acquire)
+    }
+
+    /// Whether it has, or had, trampolines for patched call sites.
+    pub fn has_sites(&self) -> bool {
+        self.site_unit.load(Ordering::Acquire) != NO_UNIT
     }
 
     /// Whether the host still has it.
@@ -635,21 +665,101 @@ impl Process {
 
     /// Applies changes of the host mappings.
     pub fn apply(&self, ops: &[MapOp]) -> Result<()> {
+        let table = self.site_unit.load(Ordering::Acquire);
         for part in ops.chunks(64) {
-            let mut calls = [[0u64; 7]; 64];
-            for (c, op) in calls.iter_mut().zip(part) {
-                *c = encode(op)?;
+            let mut calls: SmallVec<[Call; 64]> = SmallVec::new();
+            for op in part {
+                calls.push(encode(op)?);
+                // What lies between the application's mappings goes, too, where all go.
+                if table != NO_UNIT
+                    && table != DROPPED
+                    && let MapOp::Unmap { va, len } = *op
+                    && va < TABLE + TABLE_LEN
+                    && TABLE < va + len
+                {
+                    calls.push(self.map_table(Unit(table)));
+                }
             }
             let mut from = 0;
-            while let Err((at, e)) = self.batch_to(&calls[from..part.len()]) {
+            while let Err((at, e)) = self.batch_to(&calls[from..]) {
                 // Advice that is not taken changes nothing.
-                let advice = matches!(part.get(from + at), Some(MapOp::Advise { .. }));
-                if e == ESRCH || !advice || from + at + 1 > part.len() {
+                let advice = calls
+                    .get(from + at)
+                    .is_some_and(|c| c[0] == libc::SYS_madvise as u64);
+                if e == ESRCH || !advice {
                     return Err(e);
                 }
                 from += at + 1;
             }
         }
+        Ok(())
+    }
+
+    /// The call that maps the table of trampolines.
+    fn map_table(&self, unit: Unit) -> Call {
+        let flags = (libc::MAP_SHARED | libc::MAP_FIXED) as u64;
+        let control = self.factory.control.raw() as u64;
+        let read = libc::PROT_READ as u64;
+        let mmap = libc::SYS_mmap as u64;
+        [mmap, TABLE, TABLE_LEN, read, flags, control, unit.offset()]
+    }
+
+    /// Makes a trampoline for a call site; the address of its entry in the table. `None` where there are no
+    /// lanes, or no more.
+    pub fn add_site(&self, site: Site) -> Option<u32> {
+        let mut sites = self.sites.lock();
+        let unit = self.sites_unit()?;
+        sites.add(self.factory.unit(unit), site)
+    }
+
+    /// The unit for trampolines, mapped. The caller holds `sites`.
+    fn sites_unit(&self) -> Option<Unit> {
+        let n = self.site_unit.load(Ordering::Acquire);
+        if self.factory.lanes == Lanes::None || n == DROPPED {
+            return None;
+        }
+        if n != NO_UNIT {
+            return Some(Unit(n));
+        }
+        let unit = self.factory.take_unit().ok()?;
+        let mut code = self.map_table(unit);
+        code[1] = stub::TRAMPOLINES;
+        code[2] = AREA_LEN - TABLE_LEN;
+        code[3] = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        code[6] += TABLE_LEN;
+        // Where only the first could be mapped, the unit stays with the process.
+        let mapped = self.batch(&[code, self.map_table(unit)]);
+        self.spawner.lock().areas.others.push(unit);
+        if mapped.is_err() {
+            // Once is enough: each try costs a unit, which all processes share.
+            self.site_unit.store(DROPPED, Ordering::Release);
+            return None;
+        }
+        self.site_unit.store(unit.0, Ordering::Release);
+        Some(unit)
+    }
+
+    /// See [`crate::AddressSpace::drop_sites`].
+    pub fn drop_sites(&self) {
+        let _changing = self.sites.lock();
+        let before = self.site_unit.swap(DROPPED, Ordering::AcqRel);
+        if before != NO_UNIT && before != DROPPED {
+            let call = [libc::SYS_munmap as u64, TABLE, TABLE_LEN, 0, 0, 0, 0];
+            if self.batch(&[call]).is_err() {
+                self.kill();
+            }
+        }
+    }
+
+    /// Gives this process, which has run nothing yet, the sites of the one that it is a copy of.
+    pub fn inherit_sites(&self, parent: &Sites) -> Result<()> {
+        if parent.is_empty() {
+            return Ok(());
+        }
+        let mut sites = self.sites.lock();
+        let unit = self.sites_unit().ok_or(ENOMEM)?;
+        parent.copy_to(self.factory.unit(unit));
+        *sites = parent.clone();
         Ok(())
     }
 
@@ -724,7 +834,9 @@ impl Drop for Process {
         *self.service.get_mut() = Service::Down;
         // A dying thread may still write its area: they are given back only when the process is gone.
         let factory = self.factory.clone();
-        let mut units = std::mem::take(&mut self.spawner.get_mut().areas.units);
+        let areas = std::mem::take(&mut self.spawner.get_mut().areas);
+        let mut units = areas.units;
+        units.extend(areas.others);
         units.extend([self.command, self.area0]);
         self.wait_gone();
         for u in units {
@@ -859,6 +971,14 @@ fn text_image() -> Result<HostFd> {
         image[at..at + b.len()].copy_from_slice(&b);
         at += b.len();
     }
+    let kinds = (stub::lane::KINDS_AT - stub::TEXT) as usize;
+    assert!(at <= kinds);
+    for nr in TRAPPED.into_iter().chain(LONG) {
+        image[kinds + nr as usize] = stub::lane::KIND_TRAP;
+    }
+    for (nr, offset) in stub::lane::LOCAL {
+        image[kinds + nr as usize] = offset as u8;
+    }
     hostcall::file::pwrite(fd.raw(), &image, 0)?;
     Ok(fd)
 }
@@ -895,9 +1015,23 @@ pub const TRAPPED: [i64; 12] = [
     libc::SYS_rt_sigsuspend,
 ];
 
+/// Calls that wait long: nobody should spin for their end.
+const LONG: [i64; 4] = [
+    libc::SYS_pause,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_exit_group,
+];
+
+/// Skips the `n` instructions that follow if the call is one that the slow lane makes for the application.
+fn if_from_lane(p: &mut Program, n: u8) {
+    p.load(bpf::IP_LOW)
+        .skip_if_eq(stub::lane::called() as u32, n);
+}
+
 /// The filter of application threads.
 ///
-/// From the stub's code: the event call asks the Sentry; rt_sigreturn and exit concern the thread alone;
+/// From the stub's code: what the slow lane calls is the application's; the event call asks the Sentry; rt_sigreturn and exit concern the thread alone;
 /// FUTEX_WAKE can at most wake somebody who looks again. From anywhere else: ask the Sentry.
 fn app_filter() -> Program {
     let mut stub_part = Program::new();
@@ -914,7 +1048,8 @@ fn app_filter() -> Program {
     p.load(bpf::ARCH)
         .skip_if_eq(bpf::ARCH_X86_64, 1)
         .ret(bpf::TRAP);
-    unless_from_stub(&mut p, stub_part.len() as u8);
+    unless_from_stub(&mut p, stub_part.len() as u8 + 2);
+    if_from_lane(&mut p, stub_part.len() as u8);
     p.append(&stub_part);
     p.load(bpf::NR).skip_if_lt(0x4000_0000, 1).ret(bpf::TRAP);
     for nr in TRAPPED {
@@ -983,7 +1118,8 @@ pub fn base_filter() -> Program {
     p.load(bpf::ARCH)
         .skip_if_eq(bpf::ARCH_X86_64, 1)
         .ret(bpf::NO_CALL);
-    unless_from_stub(&mut p, stub_part.len() as u8);
+    unless_from_stub(&mut p, stub_part.len() as u8 + 2);
+    if_from_lane(&mut p, stub_part.len() as u8);
     p.append(&stub_part);
     p.ret(bpf::USER_NOTIF);
     p
@@ -1048,12 +1184,20 @@ mod tests {
                 let harmless = nr == libc::SYS_rt_sigreturn || nr == libc::SYS_exit || wake;
                 let v = verdict(&app, nr, stub_ip, arg);
                 assert_eq!(v == bpf::ALLOW, harmless, "call {nr} of the stub");
+                let lane = stub::lane::called();
+                assert_eq!(
+                    verdict(&app, nr, lane, arg),
+                    verdict(&app, nr, 0x40_0000, arg)
+                );
+                assert_ne!(verdict(&base, nr, lane, arg), bpf::ALLOW);
+                assert_ne!(verdict(&service, nr, lane, arg), bpf::TRAP);
                 for ip in [
                     0x40_0000,
                     stub::TEXT - 1,
                     stub::FILTERS,
                     stub::COMMAND,
                     stub::AREAS,
+                    stub::TRAMPOLINES,
                 ] {
                     assert_ne!(verdict(&app, nr, ip, arg), bpf::ALLOW);
                     assert_ne!(verdict(&base, nr, ip, arg), bpf::ALLOW);

@@ -21,7 +21,7 @@ pub struct Ptrace(Arc<Factory>);
 impl Ptrace {
     /// Must be called while the process has one thread.
     pub fn new() -> Result<Ptrace> {
-        Ok(Ptrace(Factory::new(Drive::Ptrace)?))
+        Ok(Ptrace(Factory::new(Drive::Ptrace, crate::Lanes::None)?))
     }
 }
 
@@ -56,7 +56,7 @@ impl AddressSpace for Space {
     fn new_thread(&self) -> Result<Box<dyn AppThread>> {
         let raw = self.0.new_thread()?;
         Ok(Box::new(Thread {
-            kick: Kick::new(self.0.pid, raw.tid, std::sync::Weak::new()),
+            kick: Kick::new(self.0.pid, raw.tid, raw.unit, std::sync::Weak::new()),
             process: self.0.clone(),
             raw: Some(raw),
             state: State::New,

@@ -11,7 +11,8 @@
 //! unmapped as a whole, thread areas, which are emptied, and its own threads, which have ended (the host said so by
 //! their listeners). It makes no call of its own: signal actions, the filters, the descriptor table and the like
 //! are as the zygote left them. The spawner and the service thread use no memory that it can write. The command
-//! page, which it can read, is emptied of addresses.
+//! page, which it can read, is emptied of addresses. A process with patched call sites is not used again: its
+//! trampolines are its own.
 //!
 //! Lock order: the queue's and the pool's locks are leaves.
 
@@ -75,7 +76,8 @@ struct Remains {
 impl Remains {
     fn clear(self) {
         let p = self.process;
-        let empty = p.factory.drive == Drive::Notify && p.is_idle() && p.unmap_all().is_ok();
+        let again = p.factory.drive == Drive::Notify && p.is_idle() && !p.has_sites();
+        let empty = again && p.unmap_all().is_ok();
         if !empty {
             p.kill();
             p.wait_gone();

@@ -57,7 +57,9 @@ fn start(
 }
 
 fn both(f: impl Fn(Setup)) {
-    f(setup(Box::new(platform::notify::Notify::new().unwrap())));
+    f(setup(Box::new(
+        platform::notify::Notify::new(platform::Lanes::None).unwrap(),
+    )));
     f(setup(Box::new(platform::ptrace::Ptrace::new().unwrap())));
 }
 

@@ -5,6 +5,7 @@ use crate::spawn::{Child, Who};
 use crate::{EXIT_BROKEN, EXIT_KILLED};
 use abi::Result;
 use hostcall::{HostFd, RawFd, file, process, time};
+use std::time::Instant;
 
 /// A started sandbox. Dropping it kills it.
 #[derive(Debug)]
@@ -48,6 +49,12 @@ pub trait Attendant {
     fn ready(&mut self, running: &Running, fds: &[libc::pollfd]);
     /// The Sentry said something.
     fn answer(&mut self, _: &Running, _: Answer) {}
+    /// When [`Attendant::late`] is to be called; `None` for never.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+    /// That moment has come: afterwards there is a later one, or none, or it is over.
+    fn late(&mut self, _: &Running) {}
     /// Whether the sandbox is to end now.
     fn is_over(&self) -> bool {
         false
@@ -145,10 +152,13 @@ impl Running {
         };
         let mut until: Option<i64> = None;
         while self.sentry.is_some() || self.joined {
-            let wait = match until {
-                None => -1,
-                Some(d) => (d - now()).clamp(0, 60_000) as i32,
-            };
+            let late_in = attendant.deadline().map(|d| {
+                let left = d.saturating_duration_since(Instant::now());
+                // Not a moment too early: that would be a turn for nothing.
+                i64::try_from(left.as_millis()).map_or(i64::MAX, |ms| ms.saturating_add(1))
+            });
+            let left = until.map(|d| d - now()).into_iter().chain(late_in).min();
+            let wait = left.map_or(-1, |ms| ms.clamp(0, 60_000) as i32);
             fds.truncate(OWN);
             attendant.poll(&mut fds);
             match file::poll(&mut fds, wait) {
@@ -157,6 +167,9 @@ impl Running {
                 _ => break,
             }
             attendant.ready(&self, &fds[OWN..]);
+            if attendant.deadline().is_some_and(|d| d <= Instant::now()) {
+                attendant.late(&self);
+            }
             if attendant.is_over() {
                 break;
             }

@@ -1,7 +1,20 @@
 //! The command line that containerd gives a shim, in the form of Go's flags.
 
 use std::collections::VecDeque;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::Command;
+
+/// This program's name, also where it runs itself anew.
+pub const NAME: &str = "containerd-shim-cloister-v1";
+
+/// This program, to be run anew: the same, also if another has been installed in its place meanwhile.
+pub fn anew() -> Command {
+    // Looked up by the child, which is still this program then.
+    let mut c = Command::new("/proc/self/exe");
+    c.arg0(NAME);
+    c
+}
 
 /// What containerd says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -59,10 +72,9 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Flags, String> {
             _ => return Err(format!("-{name} is not known")),
         }
     }
-    // They become names of files.
+    // They become names of files. (Which of them must be there is the action's matter.)
     for (what, name) in [("namespace", &f.namespace), ("id", &f.id)] {
-        let fine = |b: u8| b.is_ascii_alphanumeric() || b"_+-.".contains(&b);
-        if name.len() > 255 || name == "." || name == ".." || !name.bytes().all(fine) {
+        if !name.is_empty() && oci::check_id(name).is_err() {
             return Err(format!("-{what} {name:?} is no name"));
         }
     }

@@ -3,26 +3,31 @@
 //! `start` leaves a server behind and prints its address. Containers of one pod share a server: what they
 //! share is the name, from which the address is made. The server answers `start` that it listens before
 //! `start` prints, by closing its standard output.
+//!
+//! # Invariants
+//!
+//! - Whoever makes or removes a group's socket holds the group's lock, a file beside it. So `start` finds a
+//!   server that will stay, or none; of two `start` at once, one makes the server and the other finds it.
+//! - `start` leaves its time on that file: a server that has seen no `Create` since does not end yet.
 
-use crate::args::Flags;
+use crate::args::{self, Flags};
 use crate::events::Publisher;
 use crate::reaper::Reaper;
 use crate::service::Service;
-use crate::settings::Settings;
+use crate::settings::{Settings, Words};
 use crate::{log, mounts};
 use containerd_shim_protos::api::DeleteResponse;
 use containerd_shim_protos::protobuf::{Message, MessageField};
 use containerd_shim_protos::{create_task, ttrpc};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::fd::IntoRawFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::process::Stdio;
 use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime};
 
@@ -49,16 +54,98 @@ fn group(bundle: &Path, id: &str) -> Result<String, String> {
     Ok(name.map_or(id, String::as_str).into())
 }
 
-fn address(f: &Flags, group: &str) -> PathBuf {
-    let words = format!(
-        "{}\0{}\0{group}\0io.containerd.cloister.v1",
-        f.address, f.namespace
-    );
-    let hash: String = Sha256::digest(words)
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
-    Path::new(SOCKETS).join(hash)
+/// Where a group's server listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Address {
+    socket: PathBuf,
+}
+
+/// A group's lock. It is given back by closing it.
+#[derive(Debug)]
+pub struct Group(std::fs::File);
+
+impl Group {
+    /// A container is on its way to the server.
+    pub fn announce(&self) {
+        // Where it cannot be told, a server may end too early, and says so to who comes too late.
+        let told = self.0.set_len(1);
+        let _ = told.and_then(|()| self.0.set_modified(SystemTime::now()));
+    }
+
+    /// When the last one was announced, if ever.
+    pub fn stamp(&self) -> Option<SystemTime> {
+        let m = self.0.metadata().ok().filter(|m| m.len() > 0)?;
+        m.modified().ok()
+    }
+}
+
+impl Address {
+    pub fn at(socket: PathBuf) -> Address {
+        Address { socket }
+    }
+
+    fn of(f: &Flags, group: &str) -> Address {
+        let words = format!(
+            "{}\0{}\0{group}\0io.containerd.cloister.v1",
+            f.address, f.namespace
+        );
+        let hash: String = Sha256::digest(words)
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        Address::at(Path::new(SOCKETS).join(hash))
+    }
+
+    fn lock_file(&self) -> PathBuf {
+        self.socket.with_extension("lock")
+    }
+
+    /// Waits for the group's lock.
+    pub fn lock(&self) -> Result<Group, String> {
+        let path = self.lock_file();
+        let failed = |e: std::io::Error| format!("could not lock {}: {e}", path.display());
+        make_sockets(&self.socket).map_err(failed)?;
+        loop {
+            let f = std::fs::OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(libc::O_NOFOLLOW)
+                .open(&path)
+                .map_err(failed)?;
+            match rustix::fs::flock(&f, FlockOperation::LockExclusive) {
+                Err(rustix::io::Errno::INTR) => continue,
+                r => r.map_err(|e| failed(e.into()))?,
+            }
+            // Whoever held it may have removed it, and another may have made a new one.
+            let (own, there) = (f.metadata().map_err(failed)?, std::fs::metadata(&path));
+            if there.is_ok_and(|t| (t.dev(), t.ino()) == (own.dev(), own.ino())) {
+                return Ok(Group(f));
+            }
+        }
+    }
+
+    fn is_served(&self) -> bool {
+        UnixStream::connect(&self.socket).is_ok()
+    }
+
+    /// Takes the socket away, and the lock, which the caller holds.
+    pub fn remove(&self) {
+        let _ = std::fs::remove_file(&self.socket);
+        let _ = std::fs::remove_file(self.lock_file());
+    }
+}
+
+/// Makes the directory that a socket lies in.
+fn make_sockets(socket: &Path) -> std::io::Result<()> {
+    let Some(dir) = socket.parent() else {
+        return Ok(());
+    };
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o711)
+        .create(dir)
 }
 
 /// `start`: prints the address.
@@ -67,13 +154,16 @@ pub fn start(f: &Flags) -> Result<(), String> {
     if f.id.is_empty() || f.namespace.is_empty() {
         return Err("-id and -namespace are needed".into());
     }
-    let socket = address(f, &group(&bundle, &f.id)?);
-    if UnixStream::connect(&socket).is_err() {
+    let address = Address::of(f, &group(&bundle, &f.id)?);
+    let lock = address.lock()?;
+    lock.announce();
+    if !address.is_served() {
         // A shim that was killed left it.
-        let _ = std::fs::remove_file(&socket);
-        serve_apart(f, &socket)?;
+        let _ = std::fs::remove_file(&address.socket);
+        serve_apart(f, &address.socket)?;
     }
-    let url = format!("unix://{}", socket.display());
+    drop(lock);
+    let url = format!("unix://{}", address.socket.display());
     // containerd reads it when it was restarted.
     let new = bundle.join(".address");
     std::fs::write(&new, &url)
@@ -89,7 +179,7 @@ fn serve_apart(f: &Flags, socket: &Path) -> Result<(), String> {
     // Both ends of containerd's FIFO: the shim lives on when containerd does not read.
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let log = rustix::fs::open("log", flags, Mode::empty());
-    let mut child = Command::new(std::env::current_exe().map_err(failed)?)
+    let mut child = args::anew()
         .args([
             "-namespace",
             &f.namespace,
@@ -118,16 +208,10 @@ fn serve_apart(f: &Flags, socket: &Path) -> Result<(), String> {
     }
 }
 
-/// Binds the socket; nobody but its owner connects.
+/// Binds the socket; nobody but its owner connects. `start`, which waits, holds the group's lock.
 fn listen(socket: &Path) -> Result<UnixListener, String> {
     let failed = |e: std::io::Error| format!("could not listen on {}: {e}", socket.display());
-    if let Some(dir) = socket.parent() {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o711)
-            .create(dir)
-            .map_err(failed)?;
-    }
+    make_sockets(socket).map_err(failed)?;
     // This process has one thread yet.
     let mask = rustix::process::umask(Mode::from_raw_mode(0o077));
     let listener = UnixListener::bind(socket);
@@ -150,7 +234,8 @@ pub fn serve(f: &Flags) -> Result<(), String> {
         let events =
             Publisher::start(&to, &f.namespace).map_err(|e| format!("could not publish: {e}"))?;
         let (over, end) = channel();
-        let service = Arc::new(Service::new(&f.namespace, reaper, events.clone(), over));
+        let address = Address::at(socket.into());
+        let service = Service::new(&f.namespace, reaper, events.clone(), address, over);
         let mut server = ttrpc::Server::new()
             .add_listener(listener.into_raw_fd())
             .map_err(|e| format!("could not listen: {e}"))?
@@ -174,8 +259,7 @@ pub fn serve(f: &Flags) -> Result<(), String> {
         .map_err(|e| format!("could not leave standard output: {e}"))?;
     // Whatever goes wrong with the channel, it is over.
     let _ = end.recv();
-    // Before anything else: a new container of the group gets a shim of its own.
-    let _ = std::fs::remove_file(socket);
+    // The socket is gone already; one that is there now is another server's.
     events.flush();
     std::thread::sleep(GOODBYE);
     drop(server);
@@ -183,17 +267,34 @@ pub fn serve(f: &Flags) -> Result<(), String> {
 }
 
 /// Removes the socket of a shim that was killed. (One that lives has other containers of the pod.)
-fn remove_socket(bundle: &Path) {
+fn remove_socket(bundle: &Path) -> Result<(), String> {
     let Ok(url) = std::fs::read_to_string(bundle.join("address")) else {
-        return;
+        return Ok(());
     };
-    let socket = Path::new(url.strip_prefix("unix://").unwrap_or(&url));
-    if socket.starts_with(SOCKETS) && UnixStream::connect(socket).is_err() {
-        let _ = std::fs::remove_file(socket);
+    let address = Address::at(url.strip_prefix("unix://").unwrap_or(&url).into());
+    if address.socket.parent() != Some(Path::new(SOCKETS)) {
+        return Ok(());
     }
+    let _lock = address.lock()?;
+    if !address.is_served() {
+        address.remove();
+    }
+    Ok(())
 }
 
-/// `delete`: after the shim was killed, or could not create. Prints how the container ended.
+/// Ends what the settings tell of.
+fn end(s: Settings, id: &str) -> Result<(), String> {
+    // Where the container is does not hang on what it was to be run with.
+    let plain = |_| {
+        let words = Words::default();
+        Settings { words, ..s.clone() }.runtime()
+    };
+    let rt = s.runtime().or_else(plain)?;
+    oci::delete(&rt, id, true).map_err(|e| format!("could not delete {id}: {e}"))
+}
+
+/// `delete`: after the shim was killed, or could not create. Prints how the container ended. All is tried; the
+/// first failure is told.
 pub fn delete(f: &Flags) -> Result<(), String> {
     let here = || std::env::current_dir().map_err(|e| format!("could not find the bundle: {e}"));
     let bundle = if f.bundle.as_os_str().is_empty() {
@@ -202,15 +303,23 @@ pub fn delete(f: &Flags) -> Result<(), String> {
         f.bundle.clone()
     };
     let mut pid = 0;
-    if let Some(s) = Settings::load(&bundle) {
-        pid = s.pid;
-        let rt = s.runtime()?;
-        if let Err(e) = oci::delete(&rt, &f.id, true) {
-            log::error(&format!("could not delete {}: {e}", f.id));
+    let ended = Settings::load(&bundle).and_then(|s| match s {
+        Some(s) => {
+            pid = s.pid;
+            end(s, &f.id)
         }
+        None => Ok(()),
+    });
+    let all = [
+        ended,
+        mounts::unmount_all(&bundle.join("rootfs")),
+        remove_socket(&bundle),
+    ];
+    let mut failures = all.into_iter().filter_map(Result::err);
+    if let Some(first) = failures.next() {
+        failures.for_each(|e| log::error(&e));
+        return Err(first);
     }
-    mounts::unmount_all(&bundle.join("rootfs"));
-    remove_socket(&bundle);
     let response = DeleteResponse {
         pid,
         exit_status: KILLED,
@@ -245,10 +354,34 @@ mod tests {
             address: "/run/c.sock".into(),
             ..Flags::default()
         };
-        assert_eq!(address(&f("a"), "pod"), address(&f("a"), "pod"));
-        assert_ne!(address(&f("a"), "pod"), address(&f("b"), "pod"));
+        let address = |ns| Address::of(&f(ns), "pod");
+        assert_eq!(address("a"), address("a"));
+        assert_ne!(address("a"), address("b"));
         // A socket's name has 107 bytes.
-        assert!(address(&f("a"), "pod").as_os_str().len() < 107);
+        assert!(address("a").socket.as_os_str().len() < 107);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn one_at_a_time_holds_a_group() {
+        let dir = std::env::temp_dir().join(format!("shim-lock-{}", std::process::id()));
+        let address = Address::at(dir.join("s"));
+        let held = address.lock().unwrap();
+        assert!(held.stamp().is_none());
+        let before = SystemTime::now();
+        let other = address.clone();
+        let t = std::thread::spawn(move || {
+            let g = other.lock().unwrap();
+            g.announce();
+            g.stamp().unwrap()
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!t.is_finished());
+        // Removed by who holds it: who waits gets one that is there.
+        address.remove();
+        drop(held);
+        assert!(t.join().unwrap() > before);
+        assert!(address.lock_file().exists() && !address.is_served());
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -2,30 +2,41 @@
 //!
 //! # Invariants
 //!
-//! - A process that is `Busy` belongs to one request. No lock is held while a helper works: what else comes
-//!   for the process meanwhile is refused, and its end is kept until the request is done. So `TaskStart` is
-//!   always published before `TaskExit`.
+//! - A process that is `Creating`, `Starting` or `Deleting` belongs to one request. No lock is held while a
+//!   helper works: what else comes for the process meanwhile is refused, and its end is kept until the request is
+//!   done. So `TaskStart` is always published before `TaskExit`.
+//! - The end of a process is published once (`announced`), and every `Wait` is answered then, or when the process
+//!   is deleted: whichever comes first.
+//! - `TaskExit` of the first process comes after those of the others, which end with it, and `TaskOOM` never
+//!   comes after it.
 //! - Events are queued under the container's lock: in the order of what happened.
 //! - Lock order: the service's map, then one container.
 
 use crate::events::Publisher;
-use crate::helper::{self, Done, Work};
+use crate::helper::{self, Done, Failed, Work};
 use crate::io::{Io, Stdio};
+use crate::oom;
+use crate::process::{Exit, Phase, Process};
 use crate::reaper::Reaper;
 use crate::settings::Settings;
 use containerd_shim_protos::events::task::{
-    TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskStart,
+    TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskOOM, TaskStart,
 };
 use containerd_shim_protos::protobuf::MessageField;
 use containerd_shim_protos::ttrpc::{self, Code};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
-/// How long the end of a container that was deleted before it started may take to be told.
+/// How long the end of a container that is deleted may take to be told.
 const END_LIMIT: Duration = Duration::from_secs(10);
+/// How long the ends of its other programs may take after that of its first.
+const EXECS_LIMIT: Duration = Duration::from_secs(5);
+/// The exit status of what SIGKILL has ended.
+const KILLED: u32 = 128 + 9;
 
 pub fn error(code: Code, text: impl ToString) -> ttrpc::Error {
     ttrpc::Error::RpcStatus(ttrpc::get_status(code, text))
@@ -43,67 +54,21 @@ fn precondition(text: &str) -> ttrpc::Error {
     error(Code::FAILED_PRECONDITION, text)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Phase {
-    Created,
-    Busy,
-    Running,
-    Stopped,
+/// What the runtime says, with the code for it.
+pub fn failed(f: &oci::Failure) -> ttrpc::Error {
+    let code = match f.kind() {
+        oci::Kind::NotFound => Code::NOT_FOUND,
+        oci::Kind::Exists => Code::ALREADY_EXISTS,
+        oci::Kind::NotRunning => Code::FAILED_PRECONDITION,
+        oci::Kind::Other => Code::UNKNOWN,
+    };
+    error(code, &f.0)
 }
 
-/// How a process ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Exit {
-    pub status: u32,
-    pub at: SystemTime,
-}
-
-/// One process.
-#[derive(Debug)]
-pub struct Process {
-    /// Its monitor's; 0 before it was started.
-    pub pid: u32,
-    /// Its own inside.
-    pub inside: u32,
-    pub stdio: Stdio,
-    pub phase: Phase,
-    pub exit: Option<Exit>,
-    pub io: Option<Io>,
-    /// `CloseIO` came: maybe before there was an `io`.
-    input_over: bool,
-    /// What `Exec` asked for.
-    spec: Option<Box<oci::spec::Process>>,
-    waiters: Vec<Sender<Exit>>,
-}
-
-impl Process {
-    fn new(stdio: Stdio, phase: Phase, spec: Option<Box<oci::spec::Process>>) -> Process {
-        Process {
-            pid: 0,
-            inside: 0,
-            stdio,
-            phase,
-            exit: None,
-            io: None,
-            input_over: false,
-            spec,
-            waiters: Vec::new(),
-        }
-    }
-
-    fn join(&mut self, mut io: Io) {
-        if self.input_over {
-            io.close_stdin();
-        }
-        self.io = Some(io);
-    }
-
-    /// `CloseIO`: a client is often done before the request that starts the process is.
-    pub fn close_stdin(&mut self) {
-        self.input_over = true;
-        if let Some(io) = &mut self.io {
-            io.close_stdin();
-        }
+fn told(f: &Failed) -> ttrpc::Error {
+    match f {
+        Failed::Refused(f) => failed(f),
+        Failed::Lost(text) => unknown(text.clone()),
     }
 }
 
@@ -113,6 +78,10 @@ pub struct State {
     pub init: Process,
     execs: BTreeMap<String, Process>,
     pub paused: bool,
+    /// The first process has ended, and the others' ends are waited for.
+    ending: bool,
+    /// They are waited for no longer.
+    late: bool,
     /// Tasks inside, at most; 0 for no limit.
     pub pids_limit: u64,
 }
@@ -145,7 +114,11 @@ pub struct Container {
     reaper: Arc<Reaper>,
     events: Publisher,
     state: Mutex<State>,
+    /// An end was told.
     changed: Condvar,
+    memory: OnceLock<Arc<oom::Watch>>,
+    /// Numbers for the sockets of consoles.
+    consoles: AtomicU64,
 }
 
 impl Container {
@@ -165,12 +138,16 @@ impl Container {
             reaper,
             events,
             state: Mutex::new(State {
-                init: Process::new(stdio, Phase::Busy, None),
+                init: Process::new(stdio, Phase::Creating, None),
                 execs: BTreeMap::new(),
                 paused: false,
+                ending: false,
+                late: false,
                 pids_limit: 0,
             }),
             changed: Condvar::new(),
+            memory: OnceLock::new(),
+            consoles: AtomicU64::new(0),
         }
     }
 
@@ -179,8 +156,8 @@ impl Container {
     }
 
     /// Has a helper do something that starts a process.
-    fn launch(self: &Arc<Self>, work: Work, io: &Io, exec: &str) -> Result<Done, String> {
-        let input = io.program_input()?;
+    fn launch(self: &Arc<Self>, work: Work, io: &Io, exec: &str) -> Result<Done, Failed> {
+        let input = io.program_input().map_err(Failed::Lost)?;
         helper::call(&self.reaper, &self.settings, work, input, |done| {
             let (own, exec) = (Arc::clone(self), exec.to_owned());
             self.reaper
@@ -189,23 +166,62 @@ impl Container {
     }
 
     /// Told by the reaper.
-    fn exited(&self, exec: &str, status: u32) {
+    fn exited(self: &Arc<Self>, exec: &str, status: u32) {
         let mut state = self.lock();
         let Ok(p) = state.process(exec) else { return };
-        p.exit = Some(Exit {
-            status,
-            at: SystemTime::now(),
-        });
-        if p.phase != Phase::Busy {
-            self.announce(p, exec);
+        p.exit.get_or_insert_with(|| Exit::now(status));
+        self.conclude(&mut state);
+    }
+
+    /// Publishes the ends that are to be published now: none before the request that starts its process is
+    /// answered, and the first process's after those of all others, as it takes them along.
+    fn conclude(self: &Arc<Self>, state: &mut State) {
+        for (name, p) in &mut state.execs {
+            self.announce(p, name);
+        }
+        let left = !state.late && state.execs.values().any(Process::is_left);
+        if state.init.exit.is_some() && left && !state.init.announced {
+            self.await_execs(state);
+        } else {
+            // What has ended it comes first.
+            self.look_at_memory(state);
+            self.announce(&mut state.init, "");
         }
         self.changed.notify_all();
     }
 
-    /// The end, to all who wait.
+    fn await_execs(self: &Arc<Self>, state: &mut State) {
+        if std::mem::replace(&mut state.ending, true) {
+            return;
+        }
+        let own = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("execs".into());
+        let started = thread.spawn(move || {
+            let waits = |s: &mut State| !s.init.announced && s.execs.values().any(Process::is_left);
+            let waited = own
+                .changed
+                .wait_timeout_while(own.lock(), EXECS_LIMIT, waits);
+            let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.late = true;
+            own.conclude(&mut state);
+        });
+        if started.is_err() {
+            state.late = true;
+            self.look_at_memory(state);
+            self.announce(&mut state.init, "");
+        }
+    }
+
+    /// The end, to all who wait; once.
     fn announce(&self, p: &mut Process, exec: &str) {
         let Some(exit) = p.exit else { return };
-        p.phase = Phase::Stopped;
+        if p.announced || matches!(p.phase, Phase::Creating | Phase::Starting) {
+            return;
+        }
+        p.announced = true;
+        if matches!(p.phase, Phase::Created | Phase::Running) {
+            p.phase = Phase::Stopped;
+        }
         self.events.publish(&TaskExit {
             container_id: self.id.clone(),
             id: if exec.is_empty() {
@@ -224,24 +240,56 @@ impl Container {
         }
     }
 
-    /// Ends a request: the process is in `phase`, unless it has ended meanwhile.
-    fn settle(&self, p: &mut Process, exec: &str, phase: Phase) {
-        p.phase = phase;
-        if p.exit.is_some() {
-            self.announce(p, exec);
+    /// Has what the host's memory does to the container told.
+    pub fn watch_memory(self: &Arc<Self>, groups: &oci::Cgroups) {
+        let Some(watch) = oom::open(groups) else {
+            return;
+        };
+        let _ = self.memory.set(Arc::clone(&watch));
+        let container = Arc::downgrade(self);
+        watch.attend(move || {
+            let Some(c) = container.upgrade() else {
+                return false;
+            };
+            let state = c.lock();
+            c.look_at_memory(&state);
+            !state.init.announced
+        });
+    }
+
+    /// Publishes that memory ran out, unless the container's end was published before.
+    fn look_at_memory(&self, state: &State) {
+        let happened = |w: &Arc<oom::Watch>| w.happened();
+        if !state.init.announced && self.memory.get().is_some_and(happened) {
+            self.events.publish(&TaskOOM {
+                container_id: self.id.clone(),
+                ..TaskOOM::default()
+            });
         }
     }
 
-    /// The rest of `Create`; `created` publishes.
-    pub fn create(self: &Arc<Self>, created: impl FnOnce(&Publisher, u32)) -> Result<u32, String> {
+    /// The name of a socket in the bundle that no other process's terminal comes by.
+    fn console(&self) -> String {
+        let n = self.consoles.fetch_add(1, Ordering::Relaxed);
+        format!("console-{n}.sock")
+    }
+
+    /// The rest of `Create`; `created` publishes. Where it fails, nothing of the container is left.
+    pub fn create(self: &Arc<Self>, created: impl FnOnce(&Publisher, u32)) -> ttrpc::Result<u32> {
         let stdio = self.lock().init.stdio.clone();
-        let (mut io, program) = Io::prepare(&stdio, &self.bundle, "pty.sock")?;
+        let (mut io, program) =
+            Io::prepare(&stdio, &self.bundle, &self.console()).map_err(unknown)?;
         let work = Work::Create {
             id: self.id.clone(),
             bundle: self.bundle.clone(),
             program: program.clone(),
         };
-        let done = self.launch(work, &io, "")?;
+        let done = self.launch(work, &io, "").map_err(|e| {
+            if let Failed::Lost(_) = e {
+                self.clean_up();
+            }
+            told(&e)
+        })?;
         let pid = done.pid as u32;
         {
             let mut state = self.lock();
@@ -252,22 +300,39 @@ impl Container {
             pid,
             ..self.settings.clone()
         };
-        let ready = io.settle(&program).and_then(|()| kept.save(&self.bundle));
-        if let Err(e) = ready {
-            self.remove()?;
-            return Err(e);
+        if let Err(e) = io.settle(&program).and_then(|()| kept.save(&self.bundle)) {
+            self.clean_up();
+            return Err(unknown(e));
         }
         let mut state = self.lock();
         created(&self.events, pid);
         state.init.join(io);
-        self.settle(&mut state.init, "", Phase::Created);
+        state.init.phase = Phase::Created;
+        self.conclude(&mut state);
         Ok(pid)
     }
 
+    /// Takes away, by force, what a `Create` that failed has left; not what another's has.
+    fn clean_up(&self) {
+        let other = self.settings.runtime().is_ok_and(|rt| {
+            let own = self.bundle.canonicalize().ok();
+            oci::state(&rt, &self.id).is_ok_and(|s| Some(s.bundle) != own)
+        });
+        if !other && let Err(e) = self.remove(true) {
+            crate::log::error(&format!("could not delete {}: {}", self.id, e.text()));
+        }
+    }
+
+    /// After a `Create` that failed: it is no more, for all who have heard of it.
+    pub fn abandon(&self) {
+        self.lock().init.forget();
+    }
+
     /// Has a helper delete the container; its first process, if it was only created, ends.
-    fn remove(&self) -> Result<(), String> {
+    fn remove(&self, force: bool) -> Result<(), Failed> {
         let work = Work::Delete {
             id: self.id.clone(),
+            force,
         };
         helper::call(&self.reaper, &self.settings, work, None, |_| {}).map(|_| ())
     }
@@ -275,14 +340,15 @@ impl Container {
     pub fn start(self: &Arc<Self>, exec: &str) -> ttrpc::Result<u32> {
         let (stdio, spec) = {
             let mut state = self.lock();
-            if !exec.is_empty() && !matches!(state.init.phase, Phase::Running | Phase::Created) {
+            let there = matches!(state.init.phase, Phase::Running | Phase::Created);
+            if !exec.is_empty() && (!there || state.init.exit.is_some()) {
                 return Err(precondition("the container does not run"));
             }
             let p = state.process(exec)?;
             if p.phase != Phase::Created {
                 return Err(precondition("the process was started before"));
             }
-            p.phase = Phase::Busy;
+            p.phase = Phase::Starting;
             p.io.iter_mut().for_each(Io::admit);
             (p.stdio.clone(), p.spec.clone())
         };
@@ -292,10 +358,14 @@ impl Container {
         };
         let mut state = self.lock();
         let p = state.process(exec)?;
+        if p.phase == Phase::Deleted {
+            return Err(error(Code::NOT_FOUND, "the container was deleted"));
+        }
         match started {
             Err(e) => {
-                self.settle(p, exec, Phase::Created);
-                Err(unknown(e))
+                p.phase = Phase::Created;
+                self.conclude(&mut state);
+                Err(told(&e))
             }
             Ok(new) => {
                 if let Some((done, io)) = new {
@@ -318,13 +388,14 @@ impl Container {
                         ..TaskExecStarted::default()
                     });
                 }
-                self.settle(p, exec, Phase::Running);
+                p.phase = Phase::Running;
+                self.conclude(&mut state);
                 Ok(pid)
             }
         }
     }
 
-    fn start_init(&self) -> Result<Option<(Done, Io)>, String> {
+    fn start_init(&self) -> Result<Option<(Done, Io)>, Failed> {
         let work = Work::Start {
             id: self.id.clone(),
         };
@@ -336,8 +407,9 @@ impl Container {
         exec: &str,
         stdio: &Stdio,
         process: Box<oci::spec::Process>,
-    ) -> Result<Option<(Done, Io)>, String> {
-        let (mut io, program) = Io::prepare(stdio, &self.bundle, &format!("{exec:.64}.sock"))?;
+    ) -> Result<Option<(Done, Io)>, Failed> {
+        let (mut io, program) =
+            Io::prepare(stdio, &self.bundle, &self.console()).map_err(Failed::Lost)?;
         io.admit();
         let work = Work::Exec {
             id: self.id.clone(),
@@ -362,7 +434,12 @@ impl Container {
             ));
         }
         match state.init.phase {
-            Phase::Stopped => return Err(precondition("cannot exec in a stopped container")),
+            Phase::Stopped | Phase::Deleting | Phase::Deleted => {
+                return Err(precondition("cannot exec in a stopped container"));
+            }
+            _ if state.init.exit.is_some() => {
+                return Err(precondition("cannot exec in a stopped container"));
+            }
             _ if state.paused => return Err(precondition("cannot exec in a paused container")),
             _ => {}
         }
@@ -377,69 +454,77 @@ impl Container {
     }
 
     /// Deletes a process that does not run; of the first one, the container. Gives its pid and end.
-    pub fn delete(&self, exec: &str) -> ttrpc::Result<(u32, Exit)> {
-        let before = {
-            let mut state = self.lock();
-            let p = state.process(exec)?;
-            match p.phase {
-                Phase::Created | Phase::Stopped => std::mem::replace(&mut p.phase, Phase::Busy),
-                Phase::Running => return Err(precondition("cannot delete a running process")),
-                Phase::Busy => return Err(precondition("the process is busy")),
-            }
-        };
-        if exec.is_empty()
-            && let Err(e) = self.remove()
-        {
-            let mut state = self.lock();
-            self.settle(&mut state.init, "", before);
-            return Err(unknown(e));
-        }
+    pub fn delete(self: &Arc<Self>, exec: &str) -> ttrpc::Result<(u32, Exit)> {
         let mut state = self.lock();
-        let never = Exit {
-            status: 0,
-            at: SystemTime::now(),
-        };
-        if exec.is_empty() {
-            let ended = |s: &mut State| s.init.exit.is_none();
-            let waited = self.changed.wait_timeout_while(state, END_LIMIT, ended);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if before == Phase::Created {
-                self.announce(&mut state.init, "");
-            }
-            state.init.phase = Phase::Stopped;
-            let (io, pid) = (state.init.io.take(), state.init.pid);
-            let exit = state.init.exit.unwrap_or(never);
-            self.events.publish(&TaskDelete {
-                container_id: self.id.clone(),
-                pid,
-                exit_status: exit.status,
-                exited_at: MessageField::some(exit.at.into()),
-                ..TaskDelete::default()
-            });
-            drop(state);
-            io.into_iter().for_each(Io::finish);
-            return Ok((pid, exit));
+        let p = state.process(exec)?;
+        let before = p.phase;
+        match before {
+            Phase::Created | Phase::Stopped => {}
+            Phase::Running => return Err(precondition("cannot delete a running process")),
+            Phase::Creating | Phase::Starting => return Err(precondition("the process is busy")),
+            Phase::Deleting => return Err(precondition("the process is being deleted")),
+            Phase::Deleted => return Err(not_found("the process")),
         }
-        let gone = state.execs.remove(exec);
+        if !exec.is_empty() {
+            let gone = state.execs.remove(exec);
+            drop(state);
+            let Some(p) = gone else {
+                return Err(not_found(&format!("process {exec}")));
+            };
+            p.io.into_iter().for_each(Io::finish);
+            return Ok((p.pid, p.exit.unwrap_or_else(|| Exit::now(0))));
+        }
+        p.phase = Phase::Deleting;
         drop(state);
-        let Some(p) = gone else {
-            return Err(not_found(&format!("process {exec}")));
-        };
-        p.io.into_iter().for_each(Io::finish);
-        Ok((p.pid, p.exit.unwrap_or(never)))
+        if let Err(e) = self.remove(false) {
+            let mut state = self.lock();
+            // It may have ended meanwhile.
+            state.init.phase = match state.init.announced {
+                true => Phase::Stopped,
+                false => before,
+            };
+            self.conclude(&mut state);
+            return Err(told(&e));
+        }
+        let untold = |s: &mut State| !s.init.announced;
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), END_LIMIT, untold);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        // It was killed, and is gone.
+        let exit = *state.init.exit.get_or_insert_with(|| Exit::now(KILLED));
+        state.late = true;
+        self.conclude(&mut state);
+        let (io, pid) = (state.init.io.take(), state.init.pid);
+        state.init.forget();
+        // Nor are there any others.
+        state.execs.values_mut().for_each(Process::forget);
+        self.events.publish(&TaskDelete {
+            container_id: self.id.clone(),
+            pid,
+            exit_status: exit.status,
+            exited_at: MessageField::some(exit.at.into()),
+            ..TaskDelete::default()
+        });
+        drop(state);
+        io.into_iter().for_each(Io::finish);
+        Ok((pid, exit))
     }
 
+    /// Waits for the end of a process, however long it takes.
     pub fn wait(&self, exec: &str) -> ttrpc::Result<Exit> {
         let (told, end) = channel();
         {
             let mut state = self.lock();
             let p = state.process(exec)?;
             match p.exit {
-                Some(e) if p.phase == Phase::Stopped => return Ok(e),
+                Some(e) if p.announced => return Ok(e),
+                _ if p.phase == Phase::Deleted => return Err(not_found("the process")),
                 _ => p.waiters.push(told),
             }
         }
-        end.recv().map_err(|_| not_found("the process was deleted"))
+        end.recv()
+            .map_err(|_| error(Code::NOT_FOUND, "the process was deleted"))
     }
 
     pub fn kill(&self, exec: &str, signal: u32, all: bool) -> ttrpc::Result<()> {
@@ -453,8 +538,8 @@ impl Container {
         let inside = {
             let mut state = self.lock();
             let p = state.process(exec)?;
-            if p.exit.is_some() || p.phase == Phase::Stopped {
-                return Err(not_found("process already finished"));
+            if p.exit.is_some() || p.phase == Phase::Deleted {
+                return Err(error(Code::NOT_FOUND, "process already finished"));
             }
             if p.pid == 0 {
                 return Err(precondition("the process was not started"));
@@ -467,9 +552,12 @@ impl Container {
         } else {
             oci::kill_process(&rt, &self.id, signal, inside)
         };
-        sent.map_err(|e| match e.0.as_str() {
-            "container not running" | "no such process" => not_found("process already finished"),
-            _ => unknown(e.0),
+        sent.map_err(|e| match e.kind() {
+            oci::Kind::NotRunning => error(Code::NOT_FOUND, "process already finished"),
+            _ => failed(&e),
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

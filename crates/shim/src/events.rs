@@ -1,4 +1,7 @@
 //! What containerd is told of tasks: a queue, and one thread that forwards it in order.
+//!
+//! Publishing never waits. The queue is bounded: while containerd hangs, what it can learn by asking is given up
+//! before the ends of processes are.
 
 use containerd_shim_protos::events::task::{
     TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskOOM, TaskPaused,
@@ -9,7 +12,8 @@ use containerd_shim_protos::protobuf::{MessageField, MessageFull};
 use containerd_shim_protos::shim::event::Envelope;
 use containerd_shim_protos::shim::events::ForwardRequest;
 use containerd_shim_protos::{Client, EventsClient, topics, ttrpc};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// How often, and how long apart, containerd is tried before an event is given up: it may be restarting.
@@ -18,6 +22,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_secs(5);
 /// A connection that is not used is closed: the client looks at it a hundred times a second.
 const IDLE: Duration = Duration::from_millis(200);
+
+/// Events that are kept while containerd does not take them; of more, the oldest that says least is given up.
+const QUEUE_MAX: usize = 2048;
+/// How long the end of the shim may be held up by them.
+const FLUSH: Duration = Duration::from_secs(10);
 
 /// An event, and where it is published.
 pub trait Event: MessageFull {
@@ -44,15 +53,82 @@ events! {
     TaskResumed: TASK_RESUMED_EVENT_TOPIC;
 }
 
-enum Item {
-    Event(Box<Envelope>),
-    Stop(Sender<()>),
+/// What is to be forwarded.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    items: VecDeque<Envelope>,
+    /// One was taken out, and is being forwarded.
+    busy: bool,
+    /// Given up since the last warning.
+    lost: u64,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, e: Envelope) {
+        let mut w = self.lock();
+        if w.items.len() >= QUEUE_MAX {
+            let tells_an_end =
+                |e: &Envelope| [TaskExit::TOPIC, TaskDelete::TOPIC].contains(&&*e.topic);
+            let least = w.items.iter().position(|e| !tells_an_end(e)).unwrap_or(0);
+            w.items.remove(least);
+            w.lost += 1;
+        }
+        w.items.push_back(e);
+        drop(w);
+        self.changed.notify_all();
+    }
+
+    /// The next; `None` after a while without any.
+    fn next(&self, patience: Option<Duration>) -> Option<Envelope> {
+        let mut w = self.lock();
+        w.busy = false;
+        self.changed.notify_all();
+        let none = |w: &mut Waiting| w.items.is_empty();
+        w = match patience {
+            Some(p) => {
+                let waited = self.changed.wait_timeout_while(w, p, none);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => {
+                let waited = self.changed.wait_while(w, none);
+                waited.unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        let lost = std::mem::take(&mut w.lost);
+        let e = w.items.pop_front();
+        w.busy = e.is_some();
+        drop(w);
+        if lost > 0 {
+            crate::log::warning(&format!("containerd does not take events: {lost} are lost"));
+        }
+        e
+    }
+
+    /// Waits until all are out, for so long at most.
+    fn flush(&self, limit: Duration) {
+        let some = |w: &mut Waiting| w.busy || !w.items.is_empty();
+        let waited = self.changed.wait_timeout_while(self.lock(), limit, some);
+        let left = waited.unwrap_or_else(PoisonError::into_inner).0.items.len();
+        if left > 0 {
+            crate::log::warning(&format!("containerd does not take events: {left} are lost"));
+        }
+    }
 }
 
 /// The queue's entrance.
 #[derive(Clone)]
 pub struct Publisher {
-    queue: Sender<Item>,
+    queue: Arc<Queue>,
     namespace: String,
 }
 
@@ -69,15 +145,16 @@ pub fn pack<M: MessageFull>(m: &M) -> Any {
 impl Publisher {
     /// `address` is the socket of containerd's ttrpc services.
     pub fn start(address: &str, namespace: &str) -> std::io::Result<Publisher> {
-        let (queue, items) = channel();
+        let p = Publisher {
+            queue: Arc::default(),
+            namespace: namespace.into(),
+        };
         let address = format!("unix://{}", address.trim_start_matches("unix://"));
+        let queue = Arc::clone(&p.queue);
         std::thread::Builder::new()
             .name("events".into())
-            .spawn(move || run(&address, &items))?;
-        Ok(Publisher {
-            queue,
-            namespace: namespace.into(),
-        })
+            .spawn(move || run(&address, &queue))?;
+        Ok(p)
     }
 
     pub fn publish<E: Event>(&self, event: &E) {
@@ -88,36 +165,25 @@ impl Publisher {
             event: MessageField::some(pack(event)),
             ..Envelope::default()
         };
-        // The thread ends only with the process.
-        let _ = self.queue.send(Item::Event(Box::new(envelope)));
+        self.queue.add(envelope);
     }
 
-    /// Waits until what was published has gone out, or was given up.
+    /// Waits until what was published has gone out, or was given up; within reason.
     pub fn flush(&self) {
-        let (told, done) = channel();
-        if self.queue.send(Item::Stop(told)).is_ok() {
-            let _ = done.recv_timeout(PAUSE * TRIES + ANSWER);
-        }
+        self.queue.flush(FLUSH);
     }
 }
 
-fn run(address: &str, items: &Receiver<Item>) {
+fn run(address: &str, queue: &Queue) {
     let mut client = None;
+    let mut patience = Some(IDLE);
     loop {
-        let item = match items.recv_timeout(IDLE) {
-            Ok(i) => i,
-            Err(RecvTimeoutError::Disconnected) => return,
-            Err(RecvTimeoutError::Timeout) => {
-                client = None;
-                match items.recv() {
-                    Ok(i) => i,
-                    Err(_) => return,
-                }
+        match queue.next(patience) {
+            Some(e) => {
+                forward(&mut client, address, e);
+                patience = Some(IDLE);
             }
-        };
-        match item {
-            Item::Event(e) => forward(&mut client, address, *e),
-            Item::Stop(told) => drop(told),
+            None => (client, patience) = (None, None),
         }
     }
 }
@@ -152,5 +218,65 @@ fn forward(client: &mut Option<EventsClient>, address: &str, envelope: Envelope)
             Err(e) if n + 1 == TRIES => crate::log::warning(&format!("an event is lost: {e}")),
             Err(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+impl Publisher {
+    /// One that keeps all.
+    pub fn kept() -> Publisher {
+        Publisher {
+            queue: Arc::default(),
+            namespace: "test".into(),
+        }
+    }
+
+    /// The topics of what was published, and forgets them.
+    pub fn topics(&self) -> Vec<String> {
+        let items = std::mem::take(&mut self.queue.lock().items);
+        items.into_iter().map(|e| e.topic).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_kept_longest() {
+        let p = Publisher::kept();
+        p.publish(&TaskExit::default());
+        for _ in 0..QUEUE_MAX * 2 {
+            p.publish(&TaskOOM::default());
+        }
+        p.publish(&TaskDelete::default());
+        assert_eq!(p.queue.lock().lost, QUEUE_MAX as u64 + 2);
+        let topics = p.topics();
+        assert_eq!(topics.len(), QUEUE_MAX);
+        assert_eq!(topics[0], TaskExit::TOPIC);
+        assert_eq!(topics[QUEUE_MAX - 1], TaskDelete::TOPIC);
+        // Of ends alone, too, there are not more.
+        for _ in 0..QUEUE_MAX + 5 {
+            p.publish(&TaskExit::default());
+        }
+        assert_eq!(p.topics().len(), QUEUE_MAX);
+    }
+
+    #[test]
+    fn a_flush_ends() {
+        let p = Publisher::kept();
+        p.queue.flush(Duration::from_secs(100));
+        p.publish(&TaskExit::default());
+        let began = std::time::Instant::now();
+        p.queue.flush(Duration::from_millis(50));
+        assert!(began.elapsed() >= Duration::from_millis(50));
+        // What is being forwarded is waited for, too.
+        assert!(p.queue.next(None).is_some());
+        let other = p.clone();
+        let t = std::thread::spawn(move || other.queue.flush(Duration::from_secs(100)));
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!t.is_finished());
+        assert!(p.queue.next(Some(Duration::ZERO)).is_none());
+        t.join().unwrap();
     }
 }

@@ -2,11 +2,14 @@
 //! their starter, and running hooks, which are waited for. It runs this program anew for each such order.
 //!
 //! The helper's standard input is a socket: one line with the order, one line with the answer; then it stays
-//! until the socket closes. Its standard output is the FIFO that the program is to read, as the shim has opened
-//! it: opened anew without blocking, after the client has gone, it would never report its end to poll(2) (the
-//! kernel's `fifo_open`: "can't check for EPOLLHUP accurately"). Meanwhile the monitor that it started is its child, so that the shim can say whom
-//! to tell of the end before it becomes the shim's. A monitor lets go of the socket as of all standard streams.
+//! until the socket closes. Meanwhile the monitor that it started is its child, so that the shim can say whom to
+//! tell of the end before it becomes the shim's. A monitor lets go of the socket as of all standard streams.
+//!
+//! Its standard output is the FIFO that the program is to read, as the shim has opened it: opened anew without
+//! blocking, after the client has gone, it would never report its end to poll(2) (the kernel's `fifo_open`:
+//! "can't check for EPOLLHUP accurately").
 
+use crate::args;
 use crate::reaper::Reaper;
 use crate::settings::Settings;
 use oci::{Create, Exec, Streams};
@@ -16,7 +19,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// The longest answer: a sentence.
 const ANSWER_MAX: u64 = 64 << 10;
@@ -39,8 +42,10 @@ pub enum Work {
         process: Box<oci::spec::Process>,
         program: Program,
     },
+    /// One that does not run; or whatever there is, by `force`.
     Delete {
         id: String,
+        force: bool,
     },
 }
 
@@ -72,6 +77,24 @@ pub struct Done {
 
 type Answer = Result<Done, String>;
 
+/// Why it was not done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Failed {
+    /// The helper says so; it has left nothing half done.
+    Refused(oci::Failure),
+    /// There is no answer: it may have been done, or a part of it.
+    Lost(String),
+}
+
+impl Failed {
+    pub fn text(&self) -> &str {
+        match self {
+            Failed::Refused(f) => &f.0,
+            Failed::Lost(s) => s,
+        }
+    }
+}
+
 /// Has a helper do it. `input` is the FIFO of a program that reads one. `claim` is called while the helper is
 /// still the new monitor's parent.
 pub fn call(
@@ -80,12 +103,11 @@ pub fn call(
     work: Work,
     input: Option<OwnedFd>,
     claim: impl FnOnce(Done),
-) -> Answer {
-    let failed = |e: std::io::Error| format!("could not run a helper: {e}");
+) -> Result<Done, Failed> {
+    let failed = |e: std::io::Error| Failed::Lost(format!("could not run a helper: {e}"));
     let (mut ours, theirs) = UnixStream::pair().map_err(failed)?;
-    let exe = std::env::current_exe().map_err(failed)?;
     let child = reaper.spawn(
-        Command::new(exe)
+        args::anew()
             .args(["-socket", &std::process::id().to_string(), "helper"])
             .stdin(OwnedFd::from(theirs))
             .stdout(input.map_or_else(Stdio::null, Stdio::from)),
@@ -95,7 +117,7 @@ pub fn call(
         settings: settings.clone(),
         work,
     };
-    let mut text = serde_json::to_vec(&order).map_err(|e| e.to_string())?;
+    let mut text = serde_json::to_vec(&order).map_err(|e| Failed::Lost(e.to_string()))?;
     text.push(b'\n');
     ours.write_all(&text).map_err(failed)?;
     let mut line = String::new();
@@ -104,12 +126,11 @@ pub fn call(
         .map_err(failed)?;
     // Never waited for: the reaper does.
     drop(child);
-    let answer: Answer =
-        serde_json::from_str(&line).map_err(|_| "the helper ended unexpectedly".to_owned())?;
-    if let Ok(d) = answer {
-        claim(d);
-    }
-    answer
+    let answer: Answer = serde_json::from_str(&line)
+        .map_err(|_| Failed::Lost("the helper ended unexpectedly".into()))?;
+    let done = answer.map_err(|e| Failed::Refused(oci::Failure(e)))?;
+    claim(done);
+    Ok(done)
 }
 
 /// The helper's life; `parent` is the shim's pid.
@@ -184,7 +205,7 @@ fn work(o: &Order) -> Answer {
                 inside: d.inside,
             })
         }
-        Work::Delete { id } => oci::delete(&rt, id, false)
+        Work::Delete { id, force } => oci::delete(&rt, id, *force)
             .map(|()| Done::default())
             .map_err(said),
     }

@@ -89,8 +89,17 @@ fn is_fifo(p: &Path) -> bool {
 
 fn open(p: &Path, flags: OFlags) -> Result<OwnedFd, String> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    rustix::fs::open(p, flags, Mode::empty())
+    rustix::fs::open(p, flags, Mode::from_raw_mode(0o600))
         .map_err(|e| format!("could not open {}: {e}", p.display()))
+}
+
+/// Where a terminal's output goes: a FIFO, a log file, which is continued, or nowhere.
+fn open_output(p: &Path) -> Result<OwnedFd, String> {
+    if p.as_os_str().is_empty() {
+        return open(Path::new("/dev/null"), OFlags::WRONLY);
+    }
+    // The shim's own reading end of a FIFO is open: this does not wait.
+    open(p, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)
 }
 
 impl Io {
@@ -246,13 +255,7 @@ impl Terminal {
         let (stop, end) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(wrong)?;
         let (master, stop) = (Arc::new(master), Arc::new(stop));
-        // The shim's own reading end of a FIFO is open: this does not wait.
-        let to = if output.as_os_str().is_empty() {
-            Path::new("/dev/null")
-        } else {
-            output
-        };
-        let to = open(to, OFlags::WRONLY | OFlags::APPEND)?;
+        let to = open_output(output)?;
         let (done, drained): (Sender<()>, _) = channel();
         let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new()
@@ -299,12 +302,12 @@ fn ready(fd: BorrowedFd<'_>, what: PollFlags, stop: &OwnedFd) -> bool {
 /// Copies until the source ends, the sink is gone, or `stop` closes.
 fn pump(from: impl std::os::fd::AsFd, to: impl std::os::fd::AsFd, stop: &OwnedFd) {
     let mut buf = vec![0; 16 << 10];
-    loop {
+    // Also while data flows: a program that never stops writing does not keep its thread.
+    while ready(from.as_fd(), PollFlags::IN, stop) {
         let n = match rustix::io::read(&from, &mut buf) {
             Ok(0) => return,
             Ok(n) => n,
-            Err(Errno::INTR) => continue,
-            Err(Errno::AGAIN) if ready(from.as_fd(), PollFlags::IN, stop) => continue,
+            Err(Errno::INTR | Errno::AGAIN) => continue,
             // EIO: the terminal's other end is closed.
             Err(_) => return,
         };
@@ -352,5 +355,36 @@ mod tests {
         t.join().unwrap();
         assert_eq!(rustix::io::read(&out, &mut buf), Ok(0));
         drop(feed);
+    }
+
+    #[test]
+    fn stops_while_data_flows() {
+        let zero = open(Path::new("/dev/zero"), OFlags::RDONLY).unwrap();
+        let null = open_output(Path::new("")).unwrap();
+        let (stop, end) = rustix::pipe::pipe().unwrap();
+        let t = std::thread::spawn(move || pump(zero, null, &stop));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!t.is_finished());
+        drop(end);
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while !t.is_finished() {
+            assert!(std::time::Instant::now() < deadline, "it goes on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn terminals_have_log_files() {
+        let at = std::env::temp_dir().join(format!("shim-log-{}", std::process::id()));
+        for part in [b"one ", b"two "] {
+            let (_stop, end) = rustix::pipe::pipe().unwrap();
+            let (from, feed) = rustix::pipe::pipe().unwrap();
+            rustix::io::write(&feed, part).unwrap();
+            drop(feed);
+            pump(from, open_output(&at).unwrap(), &_stop);
+            drop(end);
+        }
+        assert_eq!(std::fs::read_to_string(&at).unwrap(), "one two ");
+        std::fs::remove_file(&at).unwrap();
     }
 }

@@ -33,6 +33,7 @@ mod log;
 mod metrics;
 mod mounts;
 mod oom;
+mod process;
 mod reaper;
 mod service;
 mod settings;
@@ -43,12 +44,11 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let done = args::parse(std::env::args().skip(1)).and_then(|f| {
         if f.version {
-            println!(
-                "containerd-shim-cloister-v1:\n  Version:  {}",
-                env!("CARGO_PKG_VERSION")
-            );
+            println!("{}:\n  Version:  {}", args::NAME, env!("CARGO_PKG_VERSION"));
             return Ok(());
         }
+        // (Run as /proc/self/exe, it would be called that.)
+        let _ = rustix::thread::set_name(c"containerd-shim");
         match f.action.as_str() {
             "start" => bootstrap::start(&f),
             "delete" => bootstrap::delete(&f),
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            let _ = writeln!(std::io::stderr(), "containerd-shim-cloister-v1: {e}");
+            let _ = writeln!(std::io::stderr(), "{}: {e}", args::NAME);
             ExitCode::FAILURE
         }
     }

@@ -91,8 +91,10 @@ pub fn mount_all(mounts: &[Mount], rootfs: &Path) -> Result<(), String> {
         .map_err(|e| format!("could not make {}: {e}", rootfs.display()))?;
     for m in mounts {
         if let Err(e) = one(m, rootfs) {
-            unmount_all(rootfs);
-            return Err(e);
+            return match unmount_all(rootfs) {
+                Ok(()) => Err(e),
+                Err(more) => Err(format!("{e}; {more}")),
+            };
         }
     }
     Ok(())
@@ -199,21 +201,21 @@ fn long(m: &Mount, p: &Plan, target: &Path) -> rustix::io::Result<()> {
 }
 
 /// Takes away all that is mounted there.
-pub fn unmount_all(rootfs: &Path) {
+pub fn unmount_all(rootfs: &Path) -> Result<(), String> {
+    let unmount = |flags| rustix::mount::unmount(rootfs, UnmountFlags::NOFOLLOW | flags);
     for _ in 0..STACKED_MAX {
-        match rustix::mount::unmount(rootfs, UnmountFlags::NOFOLLOW) {
+        let done = match unmount(UnmountFlags::empty()) {
+            Err(Errno::BUSY) => unmount(UnmountFlags::DETACH),
+            r => r,
+        };
+        match done {
             Ok(()) => {}
-            Err(Errno::BUSY) => {
-                if rustix::mount::unmount(rootfs, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
-                    .is_err()
-                {
-                    return;
-                }
-            }
-            // EINVAL: nothing is mounted there.
-            Err(_) => return,
+            // Nothing is mounted there; or it is not even there.
+            Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
+            Err(e) => return Err(format!("could not unmount {}: {e}", rootfs.display())),
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,50 +1,98 @@
 //! Watching for the host's out-of-memory killer in a container's cgroup.
 //!
-//! Version 1: an eventfd joined to `memory.oom_control` (cgroup-v1/memory.rst, chapter 10). Version 2: the
-//! file `memory.events` polls as changed (cgroup-v2.rst). Both wake up, too, when the cgroup is removed: then
-//! the thread ends.
+//! Version 1: an eventfd joined to `memory.oom_control` (cgroup-v1/memory.rst, chapter 10), which counts before a
+//! process is killed. Version 2: the file `memory.events` polls as changed (cgroup-v2.rst), and its count rises
+//! before the kill. So whoever has learnt of the end of a process, and asks then, misses no kill that was its
+//! cause. Both wake up, too, when the cgroup is removed: then the thread ends.
 
 use oci::Cgroups;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::io::Errno;
-use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Calls `told` for each time, from a thread of its own. Where the host has no such thing, nothing is watched.
-pub fn watch(groups: &Cgroups, told: impl Fn() + Send + 'static) {
-    let Some(dir) = groups.controller("memory") else {
-        return;
-    };
-    let (dir, unified) = (dir.to_path_buf(), groups.is_unified());
-    let thread = std::thread::Builder::new().name("oom".into());
-    let started = thread.spawn(move || {
-        if unified {
-            events(&dir, &told);
-        } else {
-            let _ = eventfd(&dir, &told);
-        }
-    });
-    if let Err(e) = started {
-        crate::log::warning(&format!("out-of-memory kills are not watched for: {e}"));
-    }
+/// One cgroup's.
+#[derive(Debug)]
+pub struct Watch {
+    dir: PathBuf,
+    kind: Kind,
 }
 
-fn eventfd(dir: &Path, told: &dyn Fn()) -> std::io::Result<()> {
-    let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?;
-    let control = std::fs::File::open(dir.join("memory.oom_control"))?;
+#[derive(Debug)]
+enum Kind {
+    /// Counts.
+    V1(OwnedFd),
+    /// `memory.events`, and what it counted when it was last looked at.
+    V2(File, AtomicU64),
+}
+
+/// `None` where the host has no such thing.
+pub fn open(groups: &Cgroups) -> Option<Arc<Watch>> {
+    let dir = groups.controller("memory")?.to_path_buf();
+    let kind = if groups.is_unified() {
+        let file = File::open(dir.join("memory.events")).ok()?;
+        Kind::V2(file, AtomicU64::new(0))
+    } else {
+        Kind::V1(eventfd(&dir).ok()?)
+    };
+    Some(Arc::new(Watch { dir, kind }))
+}
+
+fn eventfd(dir: &Path) -> std::io::Result<OwnedFd> {
+    let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let control = File::open(dir.join("memory.oom_control"))?;
     let words = format!("{} {}", event.as_raw_fd(), control.as_raw_fd());
     std::fs::write(dir.join("cgroup.event_control"), words)?;
-    loop {
-        let mut count = [0; 8];
-        match rustix::io::read(&event, &mut count) {
-            Err(Errno::INTR) => continue,
-            Err(e) => return Err(e.into()),
-            Ok(_) => {}
+    Ok(event)
+}
+
+impl Watch {
+    /// Whether it has happened since this was asked last. Never waits.
+    pub fn happened(&self) -> bool {
+        match &self.kind {
+            Kind::V1(event) => {
+                let mut count = [0; 8];
+                rustix::io::read(event, &mut count).is_ok() && self.dir.exists()
+            }
+            Kind::V2(file, seen) => {
+                // Read through the descriptor that is polled: that arms it.
+                let mut text = vec![0; 4096];
+                let Ok(n) = std::os::unix::fs::FileExt::read_at(file, &mut text, 0) else {
+                    return false;
+                };
+                let now = kills(&String::from_utf8_lossy(&text[..n]));
+                now > seen.fetch_max(now, Ordering::Relaxed)
+            }
         }
-        if !dir.exists() {
-            return Ok(());
+    }
+
+    /// Waits until it may have happened; false when the cgroup is gone.
+    fn wait(&self) -> bool {
+        let (fd, what) = match &self.kind {
+            Kind::V1(event) => (event.as_fd(), PollFlags::IN),
+            Kind::V2(file, _) => (file.as_fd(), PollFlags::PRI),
+        };
+        loop {
+            match rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, what)], None) {
+                Err(Errno::INTR) => {}
+                Err(_) => return false,
+                Ok(_) => return self.dir.exists(),
+            }
         }
-        told();
+    }
+
+    /// Calls `look`, which is to ask whether it happened, from a thread of its own whenever that may be, until
+    /// the cgroup is gone or `look` gives false.
+    pub fn attend(self: &Arc<Self>, look: impl Fn() -> bool + Send + 'static) {
+        let own = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("oom".into());
+        let started = thread.spawn(move || while look() && own.wait() {});
+        if let Err(e) = started {
+            crate::log::warning(&format!("out-of-memory kills are not watched for: {e}"));
+        }
     }
 }
 
@@ -54,42 +102,36 @@ fn kills(text: &str) -> u64 {
     line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
 }
 
-fn events(dir: &Path, told: &dyn Fn()) {
-    let path = dir.join("memory.events");
-    let mut seen = 0;
-    let Ok(file) = std::fs::File::open(&path) else {
-        return;
-    };
-    loop {
-        // Read through the descriptor that is polled: that arms it.
-        let mut text = vec![0; 4096];
-        let Ok(n) = std::os::unix::fs::FileExt::read_at(&file, &mut text, 0) else {
-            return;
-        };
-        let now = kills(&String::from_utf8_lossy(&text[..n]));
-        if now > seen {
-            told();
-        }
-        seen = now;
-        let mut fds = [PollFd::new(&file, PollFlags::PRI)];
-        match rustix::event::poll(&mut fds, None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(_) => return,
-        }
-        if !path.exists() {
-            return;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn lines() {
-        assert_eq!(
-            super::kills("low 0\noom 3\noom_kill 2\noom_group_kill 7\n"),
-            2
-        );
-        assert_eq!(super::kills(""), 0);
+        assert_eq!(kills("low 0\noom 3\noom_kill 2\noom_group_kill 7\n"), 2);
+        assert_eq!(kills(""), 0);
+    }
+
+    #[test]
+    fn each_kill_is_told_once() {
+        let dir = std::env::temp_dir().join(format!("shim-oom-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let at = dir.join("memory.events");
+        std::fs::write(&at, "oom_kill 0\n").unwrap();
+        let w = Watch {
+            dir: dir.clone(),
+            kind: Kind::V2(File::open(&at).unwrap(), AtomicU64::new(0)),
+        };
+        assert!(!w.happened());
+        std::fs::write(&at, "oom_kill 2\n").unwrap();
+        assert!(w.happened() && !w.happened());
+        let event = rustix::event::eventfd(3, EventfdFlags::NONBLOCK).unwrap();
+        let w = Watch {
+            dir: dir.clone(),
+            kind: Kind::V1(event),
+        };
+        assert!(w.wait() && w.happened() && !w.happened());
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert!(!w.happened());
     }
 }

@@ -2,7 +2,12 @@
 //!
 //! One thread waits for any child. Nothing else in the process may wait for one: it would never learn. So
 //! whatever runs programs and waits for them (hooks) is done by a helper.
+//!
+//! A process is reaped with the lock held, and taken out of the list under the same lock: until then its number
+//! cannot be another's, so that who is told is told of the process that was meant.
 
+use rustix::io::Errno;
+use rustix::process::{WaitId, WaitIdOptions, WaitOptions};
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -52,22 +57,33 @@ impl Reaper {
         self.lock().watched.insert(pid, told);
     }
 
+    /// One that has ended.
+    fn reap(&self) {
+        let (code, told) = {
+            let mut state = self.lock();
+            let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) else {
+                return;
+            };
+            let code = match (status.exit_status(), status.terminating_signal()) {
+                (Some(c), _) => c as u32,
+                (_, Some(s)) => 128 + s as u32,
+                _ => return,
+            };
+            (code, state.watched.remove(&pid.as_raw_nonzero().get()))
+        };
+        if let Some(told) = told {
+            told(code);
+        }
+    }
+
     fn run(&self) {
         loop {
             let seen = self.lock().count;
-            match rustix::process::wait(rustix::process::WaitOptions::empty()) {
-                Ok(Some((pid, status))) => {
-                    let told = self.lock().watched.remove(&pid.as_raw_nonzero().get());
-                    let code = match (status.exit_status(), status.terminating_signal()) {
-                        (Some(c), _) => c as u32,
-                        (_, Some(s)) => 128 + s as u32,
-                        _ => continue,
-                    };
-                    if let Some(told) = told {
-                        told(code);
-                    }
-                }
-                Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            // Only looks: the process stays a zombie, with its number.
+            let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            match rustix::process::waitid(WaitId::All, ended) {
+                Ok(_) => self.reap(),
+                Err(Errno::INTR) => {}
                 // No child: and what has none gets none but by starting it.
                 Err(_) => {
                     let mut state = self.lock();

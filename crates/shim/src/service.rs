@@ -1,11 +1,13 @@
 //! The task service: containerd's requests (`containerd.task.v2.Task`), each decoded and handed on.
 
-use crate::container::{Container, Phase, error, unknown};
+use crate::bootstrap::Address;
+use crate::container::{Container, error, failed, unknown};
 use crate::events::Publisher;
 use crate::io::Stdio;
+use crate::process::Phase;
 use crate::reaper::Reaper;
 use crate::settings::Settings;
-use crate::{metrics, mounts, oom};
+use crate::{metrics, mounts};
 use containerd_shim_protos::api::{
     CheckpointTaskRequest, CloseIORequest, ConnectRequest, ConnectResponse, CreateTaskRequest,
     CreateTaskResponse, DeleteRequest, DeleteResponse, Empty, ExecProcessRequest, KillRequest,
@@ -13,7 +15,7 @@ use containerd_shim_protos::api::{
     StartRequest, StartResponse, StateRequest, StateResponse, StatsRequest, StatsResponse,
     UpdateTaskRequest, WaitRequest, WaitResponse,
 };
-use containerd_shim_protos::events::task::{TaskCreate, TaskIO, TaskOOM, TaskPaused, TaskResumed};
+use containerd_shim_protos::events::task::{TaskCreate, TaskIO, TaskPaused, TaskResumed};
 use containerd_shim_protos::protobuf::MessageField;
 use containerd_shim_protos::shim::oci::ProcessDetails;
 use containerd_shim_protos::ttrpc::{self, Code, TtrpcContext};
@@ -21,16 +23,30 @@ use containerd_shim_protos::types::task::{ProcessInfo, Status};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+/// How long a container that was announced by `start` may take to come, before the shim ends without it.
+const COMING: Duration = Duration::from_secs(10);
 
 /// All containers of this shim: one, or a pod's.
 pub struct Service {
+    own: Weak<Service>,
     namespace: String,
     reaper: Arc<Reaper>,
     events: Publisher,
-    containers: Mutex<BTreeMap<String, Arc<Container>>>,
+    containers: Mutex<All>,
+    address: Address,
     /// Ends the shim.
     over: Sender<()>,
+}
+
+struct All {
+    by_id: BTreeMap<String, Arc<Container>>,
+    /// The last one came.
+    last: SystemTime,
+    /// The shim ends: none can come any more. Set once, with the group's lock held.
+    closing: bool,
 }
 
 impl Service {
@@ -38,40 +54,48 @@ impl Service {
         namespace: &str,
         reaper: Arc<Reaper>,
         events: Publisher,
+        address: Address,
         over: Sender<()>,
-    ) -> Service {
-        Service {
+    ) -> Arc<Service> {
+        Arc::new_cyclic(|own| Service {
+            own: own.clone(),
             namespace: namespace.into(),
             reaper,
             events,
-            containers: Mutex::default(),
+            containers: Mutex::new(All {
+                by_id: BTreeMap::new(),
+                last: SystemTime::UNIX_EPOCH,
+                closing: false,
+            }),
+            address,
             over,
-        }
+        })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Container>>> {
+    fn lock(&self) -> MutexGuard<'_, All> {
         self.containers
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn container(&self, id: &str) -> ttrpc::Result<Arc<Container>> {
-        let found = self.lock().get(id).cloned();
+        let found = self.lock().by_id.get(id).cloned();
         found.ok_or_else(|| error(Code::NOT_FOUND, format!("container {id}: not found")))
     }
 
     fn create_task(&self, r: &CreateTaskRequest, stdio: Stdio) -> ttrpc::Result<u32> {
+        // It has come, whatever becomes of it.
+        self.lock().last = SystemTime::now();
         let bundle = PathBuf::from(&r.bundle);
-        let (spec, _): (oci::spec::Spec, _) =
-            oci::spec::read(&bundle.join("config.json")).map_err(|e| unknown(e.0))?;
+        let (spec, _): (oci::spec::Spec, _) = oci::spec::read(&bundle.join("config.json"))
+            .map_err(|e| error(Code::INVALID_ARGUMENT, e.0))?;
         let linux = spec.linux.unwrap_or_default();
         let settings = Settings::new(&r.options, &self.namespace, &bundle, &linux.cgroups_path)
             .map_err(|e| error(Code::INVALID_ARGUMENT, e))?;
-        settings.save(&bundle).map_err(unknown)?;
         let container = Arc::new(Container::new(
             &r.id,
             bundle.clone(),
-            settings,
+            settings.clone(),
             stdio,
             Arc::clone(&self.reaper),
             self.events.clone(),
@@ -80,68 +104,119 @@ impl Service {
         container.lock().pids_limit = limit.and_then(|n| n.try_into().ok()).unwrap_or(0);
         {
             let mut all = self.lock();
-            if all.contains_key(&r.id) {
+            if all.closing {
+                return Err(error(Code::UNAVAILABLE, "the shim ends"));
+            }
+            if all.by_id.contains_key(&r.id) {
                 return Err(error(
                     Code::ALREADY_EXISTS,
                     format!("container {} is there already", r.id),
                 ));
             }
-            all.insert(r.id.clone(), Arc::clone(&container));
+            all.by_id.insert(r.id.clone(), Arc::clone(&container));
         }
+        // From here on the bundle is this container's.
         let rootfs = bundle.join("rootfs");
-        let made = mounts::mount_all(&r.rootfs, &rootfs).and_then(|()| {
-            container.create(|events, pid| {
-                events.publish(&TaskCreate {
-                    container_id: r.id.clone(),
-                    bundle: r.bundle.clone(),
-                    rootfs: r.rootfs.clone(),
-                    io: MessageField::some(TaskIO {
-                        stdin: r.stdin.clone(),
-                        stdout: r.stdout.clone(),
-                        stderr: r.stderr.clone(),
-                        terminal: r.terminal,
-                        ..TaskIO::default()
-                    }),
-                    pid,
-                    ..TaskCreate::default()
-                });
-            })
-        });
-        if made.is_err() {
-            self.lock().remove(&r.id);
-            mounts::unmount_all(&rootfs);
+        let made = settings
+            .save(&bundle)
+            .and_then(|()| mounts::mount_all(&r.rootfs, &rootfs))
+            .map_err(unknown)
+            .and_then(|()| {
+                container.create(|events, pid| {
+                    events.publish(&TaskCreate {
+                        container_id: r.id.clone(),
+                        bundle: r.bundle.clone(),
+                        rootfs: r.rootfs.clone(),
+                        io: MessageField::some(TaskIO {
+                            stdin: r.stdin.clone(),
+                            stdout: r.stdout.clone(),
+                            stderr: r.stderr.clone(),
+                            terminal: r.terminal,
+                            ..TaskIO::default()
+                        }),
+                        pid,
+                        ..TaskCreate::default()
+                    });
+                })
+            });
+        let pid = match made {
+            Ok(pid) => pid,
+            Err(e) => {
+                container.abandon();
+                // The name is free only when nothing is left of it.
+                unmount(&rootfs);
+                self.lock().by_id.remove(&r.id);
+                return Err(e);
+            }
+        };
+        let groups = container
+            .settings
+            .runtime()
+            .and_then(|rt| oci::cgroups(&rt, &r.id).map_err(|e| e.0));
+        // Without a record it has been deleted meanwhile.
+        if let Ok(groups) = groups {
+            container.watch_memory(&groups);
         }
-        let pid = made.map_err(unknown)?;
-        self.watch_memory(&container);
         Ok(pid)
     }
 
-    fn watch_memory(&self, c: &Container) {
-        let groups = c
-            .settings
-            .runtime()
-            .and_then(|rt| oci::cgroups(&rt, &c.id).map_err(|e| e.0));
-        let (events, id) = (self.events.clone(), c.id.clone());
-        // Without a record it has been deleted meanwhile.
-        if let Ok(groups) = groups {
-            oom::watch(&groups, move || {
-                events.publish(&TaskOOM {
-                    container_id: id.clone(),
-                    ..TaskOOM::default()
+    /// Ends the shim, unless containers of the group are there or, by `start`'s word, on their way.
+    fn close(&self, now: bool) {
+        let stays = |all: &All| all.closing || !(now || all.by_id.is_empty());
+        // (Taking the lock makes its file anew.)
+        if stays(&self.lock()) {
+            return;
+        }
+        // `start` waits meanwhile: it finds this shim as it will stay, or none.
+        let group = self.address.lock();
+        let stamp = group.as_ref().ok().and_then(|g| g.stamp());
+        let coming = {
+            let mut all = self.lock();
+            if stays(&all) {
+                return;
+            }
+            let announced = stamp.filter(|s| *s > all.last);
+            let left = announced.and_then(|s| (s + COMING).duration_since(SystemTime::now()).ok());
+            // (A clock that was set back does not hold it up.)
+            let left = left.filter(|l| !now && *l <= COMING);
+            all.closing = left.is_none();
+            left
+        };
+        match coming {
+            None => {
+                self.address.remove();
+                drop(group);
+                let _ = self.over.send(());
+            }
+            Some(left) => {
+                drop(group);
+                let own = self.own.clone();
+                let thread = std::thread::Builder::new().name("close".into());
+                let started = thread.spawn(move || {
+                    std::thread::sleep(left);
+                    if let Some(s) = own.upgrade() {
+                        s.close(false);
+                    }
                 });
-            });
+                if started.is_err() {
+                    self.close(true);
+                }
+            }
         }
     }
 }
 
-fn check(words: &[&str]) -> ttrpc::Result<()> {
-    let fine = |b: u8| b.is_ascii_alphanumeric() || b"_+-.".contains(&b);
-    for w in words {
-        if w.is_empty() || w.len() > 255 || matches!(*w, "." | "..") || !w.bytes().all(fine) {
-            return Err(error(Code::INVALID_ARGUMENT, format!("{w:?} is no ID")));
-        }
+fn unmount(rootfs: &Path) {
+    if let Err(e) = mounts::unmount_all(rootfs) {
+        crate::log::error(&e);
     }
-    Ok(())
+}
+
+fn check(words: &[&str]) -> ttrpc::Result<()> {
+    let wrong = |e: oci::Failure| error(Code::INVALID_ARGUMENT, e.0);
+    words
+        .iter()
+        .try_for_each(|w| oci::check_id(w).map_err(wrong))
 }
 
 impl containerd_shim_protos::Task for Service {
@@ -151,10 +226,12 @@ impl containerd_shim_protos::Task for Service {
         let paused = state.paused && r.exec_id.is_empty();
         let p = state.process(&r.exec_id)?;
         let status = match p.phase {
-            Phase::Stopped => Status::STOPPED,
+            // What can be deleted, or is being so, has ended: by itself, or because it never will run.
+            Phase::Stopped | Phase::Deleting | Phase::Deleted => Status::STOPPED,
             Phase::Running if paused => Status::PAUSED,
             Phase::Running => Status::RUNNING,
-            Phase::Created | Phase::Busy => Status::CREATED,
+            Phase::Starting if p.exit.is_some() => Status::STOPPED,
+            Phase::Creating | Phase::Created | Phase::Starting => Status::CREATED,
         };
         Ok(StateResponse {
             id: r.id,
@@ -211,8 +288,8 @@ impl containerd_shim_protos::Task for Service {
         let c = self.container(&r.id)?;
         let (pid, exit) = c.delete(&r.exec_id)?;
         if r.exec_id.is_empty() {
-            mounts::unmount_all(&c.bundle.join("rootfs"));
-            self.lock().remove(&r.id);
+            unmount(&c.bundle.join("rootfs"));
+            self.lock().by_id.remove(&r.id);
         }
         Ok(DeleteResponse {
             pid,
@@ -246,7 +323,7 @@ impl containerd_shim_protos::Task for Service {
     fn pause(&self, _: &TtrpcContext, r: PauseRequest) -> ttrpc::Result<Empty> {
         let c = self.container(&r.id)?;
         let rt = c.settings.runtime().map_err(unknown)?;
-        oci::pause(&rt, &c.id).map_err(|e| unknown(e.0))?;
+        oci::pause(&rt, &c.id).map_err(|e| failed(&e))?;
         c.lock().paused = true;
         self.events.publish(&TaskPaused {
             container_id: r.id,
@@ -258,7 +335,7 @@ impl containerd_shim_protos::Task for Service {
     fn resume(&self, _: &TtrpcContext, r: ResumeRequest) -> ttrpc::Result<Empty> {
         let c = self.container(&r.id)?;
         let rt = c.settings.runtime().map_err(unknown)?;
-        oci::resume(&rt, &c.id).map_err(|e| unknown(e.0))?;
+        oci::resume(&rt, &c.id).map_err(|e| failed(&e))?;
         c.lock().paused = false;
         self.events.publish(&TaskResumed {
             container_id: r.id,
@@ -329,7 +406,7 @@ impl containerd_shim_protos::Task for Service {
                 )
             })?;
         let rt = c.settings.runtime().map_err(unknown)?;
-        for w in oci::update(&rt, &c.id, &resources).map_err(|e| unknown(e.0))? {
+        for w in oci::update(&rt, &c.id, &resources).map_err(|e| failed(&e))? {
             rt.log.warning(&w);
         }
         if let Some(n) = resources.pids.and_then(|p| p.limit) {
@@ -350,7 +427,7 @@ impl containerd_shim_protos::Task for Service {
     fn stats(&self, _: &TtrpcContext, r: StatsRequest) -> ttrpc::Result<StatsResponse> {
         let c = self.container(&r.id)?;
         let rt = c.settings.runtime().map_err(unknown)?;
-        let groups = oci::cgroups(&rt, &c.id).map_err(|e| error(Code::NOT_FOUND, e.0))?;
+        let groups = oci::cgroups(&rt, &c.id).map_err(|e| failed(&e))?;
         // What has ended has no tasks.
         let tasks = oci::ps(&rt, &c.id).map_or(0, |p| p.census.threads);
         let limit = c.lock().pids_limit;
@@ -375,9 +452,89 @@ impl containerd_shim_protos::Task for Service {
 
     fn shutdown(&self, _: &TtrpcContext, r: ShutdownRequest) -> ttrpc::Result<Empty> {
         // Other containers of the pod may go on.
-        if r.now || self.lock().is_empty() {
-            let _ = self.over.send(());
-        }
+        self.close(r.now);
         Ok(Empty::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_name_and_an_end_come_once() {
+        let dir = std::env::temp_dir().join(format!("shim-service-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("s")).unwrap();
+        std::fs::write(dir.join("config.json"), r#"{"ociVersion":"1.0.2"}"#).unwrap();
+        let (over, end) = channel();
+        let address = Address::at(dir.join("s/s"));
+        let s = Service::new(
+            "ns",
+            Arc::default(),
+            Publisher::kept(),
+            address.clone(),
+            over,
+        );
+        let settings = Settings {
+            pid: 77,
+            ..Settings::default()
+        };
+        settings.save(&dir).unwrap();
+        let there = Container::new(
+            "c",
+            dir.clone(),
+            settings.clone(),
+            Stdio::default(),
+            Arc::default(),
+            Publisher::kept(),
+        );
+        s.lock().by_id.insert("c".into(), Arc::new(there));
+        let code = |id: &str| {
+            let r = CreateTaskRequest {
+                id: id.into(),
+                bundle: dir.display().to_string(),
+                ..CreateTaskRequest::default()
+            };
+            match s.create_task(&r, Stdio::default()) {
+                Err(ttrpc::Error::RpcStatus(s)) => s.code(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(code("c"), Code::ALREADY_EXISTS);
+        // The bundle is still the first one's.
+        assert_eq!(Settings::load(&dir).unwrap().unwrap(), settings);
+        // While it is there, the shim stays; then it ends, once, and takes no more.
+        s.close(false);
+        assert!(end.try_recv().is_err());
+        s.lock().by_id.clear();
+        std::fs::write(dir.join("s/s"), "").unwrap();
+        s.close(false);
+        s.close(true);
+        assert!(end.try_recv().is_ok() && end.try_recv().is_err());
+        assert_eq!(std::fs::read_dir(dir.join("s")).unwrap().count(), 0);
+        assert_eq!(code("d"), Code::UNAVAILABLE);
+        assert_eq!(Settings::load(&dir).unwrap().unwrap(), settings);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_announced_is_waited_for() {
+        let dir = std::env::temp_dir().join(format!("shim-coming-{}", std::process::id()));
+        let (over, end) = channel();
+        let address = Address::at(dir.join("s"));
+        let s = Service::new(
+            "ns",
+            Arc::default(),
+            Publisher::kept(),
+            address.clone(),
+            over,
+        );
+        address.lock().unwrap().announce();
+        s.close(false);
+        assert!(end.try_recv().is_err() && !s.lock().closing);
+        s.close(true);
+        assert!(end.try_recv().is_ok());
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

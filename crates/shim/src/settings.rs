@@ -8,7 +8,7 @@ use sentry::boot::config::PlatformKind;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// The longest options that are read.
+/// The longest options, and the longest settings, that are read.
 const MAX: u64 = 64 << 10;
 const FILE: &str = "cloister.json";
 
@@ -133,9 +133,20 @@ impl Settings {
         std::fs::rename(&new, bundle.join(FILE)).map_err(wrong)
     }
 
-    /// Those that `save` kept.
-    pub fn load(bundle: &Path) -> Option<Settings> {
-        serde_json::from_slice(&std::fs::read(bundle.join(FILE)).ok()?).ok()
+    /// Those that `save` kept; `None` where it never did.
+    pub fn load(bundle: &Path) -> Result<Option<Settings>, String> {
+        let path = bundle.join(FILE);
+        let mut text = Vec::new();
+        let read = std::fs::File::open(&path).and_then(|f| {
+            std::io::Read::read_to_end(&mut std::io::Read::take(f, MAX + 1), &mut text)
+        });
+        match read {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            r => r.map_err(|e| format!("could not read {}: {e}", path.display()))?,
+        };
+        let read = serde_json::from_slice(&text);
+        read.map(Some)
+            .map_err(|e| format!("{} is not understood: {e}", path.display()))
     }
 
     pub fn runtime(&self) -> Result<Runtime, String> {
@@ -157,6 +168,7 @@ impl Settings {
                     ));
                 }
             },
+            lanes: platform::Lanes::default(),
             overlay: match &w.overlay {
                 None => Overlay::default(),
                 Some(o) => o.parse().map_err(|e| format!("overlay {o:?}: {e}"))?,

@@ -16,7 +16,8 @@
 //! frame, when its filter is on.
 //!
 //! Every instruction here may be jumped to by the application. That is harmless: on an application thread
-//! the filter allows from here only rt_sigreturn, exit, FUTEX_WAKE and the event call, which asks the Sentry.
+//! the filter allows from here only rt_sigreturn, exit, FUTEX_WAKE, and what asks the Sentry: the event call, and the
+//! slow lane's one instruction, whose calls are treated as application code's.
 //!
 //! ## Command page (read-only here, written by the Sentry)
 //!
@@ -27,6 +28,8 @@
 //! | 16.. | clone flags; 0; a thread's start address or a process's area offset; thread area; command page offset; control fd |
 //! | 256.. | service batch: up to [`BATCH_MAX`] entries of 7 words: number and six arguments |
 #![no_std]
+
+pub mod lane;
 
 use core::arch::global_asm;
 
@@ -40,6 +43,8 @@ pub const FILTERS: u64 = TEXT + 0x1000;
 pub const COMMAND: u64 = 0x7ffe_1000_0000;
 /// The length of the command page.
 pub const COMMAND_LEN: u64 = 0x2000;
+/// Trampolines of patched call sites, read-only and executable; see [`lane`].
+pub const TRAMPOLINES: u64 = 0x7ffe_3000_0000;
 /// Thread areas, read-write: area `i` is at `AREAS + i * AREA_LEN`.
 pub const AREAS: u64 = 0x7ffe_4000_0000;
 /// The size and alignment of a thread area: alternate signal stack and the words below.
@@ -70,6 +75,27 @@ pub mod area {
     pub const FS_BASE: u64 = 0x38;
     /// GS base, likewise.
     pub const GS_BASE: u64 = 0x40;
+    /// The lane's words; see [`super::lane`]. `u32`: who is waited for.
+    pub const LANE_STATE: u64 = 0x60;
+    /// `u16`: the application's arithmetic flags, as `seto al; lahf` give them.
+    pub const LANE_FLAGS: u64 = 0x64;
+    /// The number of the call.
+    pub const LANE_NR: u64 = 0x68;
+    /// Where the call returns to.
+    pub const LANE_BACK: u64 = 0x70;
+    /// Its result.
+    pub const LANE_RESULT: u64 = 0x78;
+    /// Its six arguments.
+    pub const LANE_ARGS: u64 = 0x80;
+    /// What calls without arguments give: `u32` each, [`super::lane::ASK`] where the Sentry must be asked.
+    pub const PID: u64 = 0xb0;
+    pub const TID: u64 = 0xb4;
+    pub const UID: u64 = 0xb8;
+    pub const EUID: u64 = 0xbc;
+    pub const GID: u64 = 0xc0;
+    pub const EGID: u64 = 0xc4;
+    /// Where the words end that are zero, or [`super::lane::ASK`], in a new thread.
+    pub const WORDS_END: u64 = 0x100;
     /// Where the first register frame (a `ucontext`) is laid out.
     pub const FIRST_UC: u64 = 0x100;
     /// Where FP state can be laid out by the Sentry; 64-byte aligned.
@@ -103,6 +129,8 @@ pub const BATCH_MAX: usize = ((COMMAND_LEN - CMD_BATCH) / 56) as usize;
 
 /// The event argument of a thread that has just started.
 pub const EVENT_START: u64 = 0x100;
+/// The event argument of a thread that has waited long enough for the answer to what lies in its mailbox.
+pub const EVENT_PARK: u64 = 0x102;
 /// The event argument of the service thread.
 pub const EVENT_SERVICE: u64 = 0x101;
 
@@ -119,6 +147,17 @@ global_asm!(
     .globl cloister_stub_handler
     .globl cloister_stub_restorer
     .globl cloister_stub_exit
+    .globl cloister_lane
+    .globl cloister_lane_nr
+    .globl cloister_lane_flags
+    .globl cloister_lane_chosen
+    .globl cloister_lane_out
+    .globl cloister_lane_mailbox
+    .globl cloister_lane_asked
+    .globl cloister_lane_answered
+    .globl cloister_lane_slow
+    .globl cloister_lane_called
+    .globl cloister_lane_end
 cloister_stub_begin:
 
     // ---- zygote: r12 = sequence already seen, r13 = end of the host's vDSO. Unmaps everything but the
@@ -274,6 +313,7 @@ cloister_stub_handler:
     mov r12, rdx
     mov r13, rsp
     and r13, -{area_len}
+    lock and dword ptr [r13 + {l_state}], ~{spins}  // who spins shall look for this instead
     rdfsbase r10
     rdgsbase r8
 30:
@@ -351,6 +391,88 @@ cloister_stub_service:
     mov r14, rax
     jmp 50b
 
+    // ---- lanes: see the module `lane`. r11 = the thread's area, rcx = where the call returns to; all else
+    // is the application's. rcx and r11 are what a system call destroys.
+cloister_lane:
+    mov qword ptr [r11 + {l_back}], rcx
+cloister_lane_nr:
+    mov qword ptr [r11 + {l_nr}], rax
+cloister_lane_flags:
+    lahf
+    seto al
+    mov word ptr [r11 + {l_flags}], ax
+cloister_lane_chosen:
+    mov rax, qword ptr [r11 + {l_nr}]
+    cmp rax, {kinds}
+    jae 80f
+    lea rcx, [rip + cloister_stub_begin + {kinds_at}]
+    movzx ecx, byte ptr [rcx + rax]
+    cmp ecx, {kind_trap}
+    jb 70f
+    je 80f
+    mov ecx, dword ptr [r11 + rcx]
+    cmp ecx, {ask}
+    je 70f
+    mov qword ptr [r11 + {l_result}], rcx
+cloister_lane_out:
+    mov ax, word ptr [r11 + {l_flags}]
+    add al, 0x7f
+    sahf
+    mov rcx, qword ptr [r11 + {l_back}]
+    mov rax, qword ptr [r11 + {l_result}]
+    jmp rcx
+cloister_lane_mailbox:
+70:
+    cmp dword ptr [r11 + {l_state}], {spins}
+    jne 80f
+    mov qword ptr [r11 + {l_args}], rdi
+    mov qword ptr [r11 + {l_args} + 8], rsi
+    mov qword ptr [r11 + {l_args} + 16], rdx
+    mov qword ptr [r11 + {l_args} + 24], r10
+    mov qword ptr [r11 + {l_args} + 32], r8
+    mov qword ptr [r11 + {l_args} + 40], r9
+    mov eax, {spins}
+    mov ecx, {spins} + {asked}
+    lock cmpxchg dword ptr [r11 + {l_state}], ecx
+cloister_lane_asked:
+    jne 80f
+    mov ecx, {patience}
+71:
+    test dword ptr [r11 + {l_state}], {answered}
+    jnz 74f
+    pause
+    dec ecx
+    jnz 71b
+72:
+    lock or dword ptr [r11 + {l_state}], {parked}
+    test dword ptr [r11 + {l_state}], {answered}
+    jnz 74f
+    mov edi, {event_park}
+    mov eax, {event_nr}
+    syscall
+    rdgsbase r11
+    mov rdi, qword ptr [r11 + {l_args}]
+    test dword ptr [r11 + {l_state}], {answered}
+    jz 72b
+cloister_lane_answered:
+74:
+    lock and dword ptr [r11 + {l_state}], {spins}
+    jmp cloister_lane_out
+cloister_lane_slow:
+80:
+    lock and dword ptr [r11 + {l_state}], ~{spins}
+    mov ax, word ptr [r11 + {l_flags}]
+    add al, 0x7f
+    sahf
+    mov rax, qword ptr [r11 + {l_nr}]
+    syscall
+cloister_lane_called:
+    rdgsbase r11
+    mov rcx, qword ptr [r11 + {l_back}]
+    jmp rcx
+cloister_lane_end:
+    hlt
+
 cloister_stub_end:
     .previous
     "#,
@@ -378,6 +500,22 @@ cloister_stub_end:
     event_service = const EVENT_SERVICE,
     reply_exit = const REPLY_EXIT,
     reply_bases = const REPLY_BASES,
+    event_park = const EVENT_PARK,
+    l_state = const area::LANE_STATE,
+    l_flags = const area::LANE_FLAGS,
+    l_nr = const area::LANE_NR,
+    l_back = const area::LANE_BACK,
+    l_result = const area::LANE_RESULT,
+    l_args = const area::LANE_ARGS,
+    kinds = const lane::KINDS,
+    kinds_at = const lane::KINDS_AT - TEXT,
+    kind_trap = const lane::KIND_TRAP,
+    ask = const lane::ASK as i32,
+    spins = const lane::SPINS,
+    asked = const lane::ASKED,
+    answered = const lane::ANSWERED,
+    parked = const lane::PARKED,
+    patience = const lane::PATIENCE,
 );
 
 /// `SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`.

@@ -217,6 +217,8 @@ pub struct JoinSpec {
 /// All of it.
 pub struct Config {
     pub platform: PlatformKind,
+    /// Which of its faster ways system calls may take, where nobody wants to see them all.
+    pub lanes: platform::Lanes,
     /// The channel to the Gofer.
     pub gofer: HostFd,
     pub container: ContainerSpec,

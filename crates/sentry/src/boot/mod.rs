@@ -88,9 +88,15 @@ impl Blocker for Boot {
 /// Makes the kernel; gives the first program if it is held.
 fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), Failure> {
     let mut laps = Laps::start(config.trace.verbosity > 0);
+    // What is traced must come here.
+    let lanes = if config.trace.strace {
+        platform::Lanes::None
+    } else {
+        config.lanes
+    };
     let platform: Arc<dyn Platform> = match config.platform {
         PlatformKind::Notify => Arc::new(or(
-            platform::notify::Notify::new(),
+            platform::notify::Notify::new(lanes),
             "start the notify platform (Linux 5.19 or later with seccomp is needed; try --platform=ptrace)",
         )?),
         PlatformKind::Ptrace => Arc::new(or(

@@ -72,6 +72,8 @@ pub struct Task {
     attention: AtomicBool,
     parker: Arc<Parker>,
     interrupter: Mutex<Option<Arc<dyn Interrupter>>>,
+    /// What it is has changed since its thread was told ([`run::Context::publish`]).
+    identity_stale: AtomicBool,
     /// `comm`, at most 15 bytes.
     comm: Mutex<Vec<u8>>,
     /// `set_tid_address(2)`: zeroed and woken at exit.
@@ -134,6 +136,14 @@ impl Task {
     }
     pub fn set_cred(&self, c: Credentials) {
         *self.cred.write() = Arc::new(c);
+        self.identity_stale.store(true, Ordering::Release);
+    }
+    /// Its filters have changed: they must see the calls, too, that are answered where they are made.
+    pub fn withdraw_identity(&self) {
+        self.identity_stale.store(true, Ordering::Release);
+        if let Some(i) = &*self.interrupter.lock() {
+            i.withdraw_identity();
+        }
     }
     /// Its namespaces.
     #[must_use]

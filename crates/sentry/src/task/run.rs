@@ -97,6 +97,30 @@ impl Context {
         self.task.cpu.begin(thread.cpu_clock());
         let old = std::mem::replace(&mut self.thread, thread);
         drop(old);
+        self.task.identity_stale.store(true, Ordering::Release);
+    }
+
+    /// Tells the application thread what it may answer itself.
+    fn publish(&mut self) {
+        let id = |own: u32, known: bool| if known { own } else { u32::MAX };
+        let (cred, pid) = (self.task.cred(), self.task.group.pid.own() as u32);
+        // What another namespace shows changes with its maps.
+        let known = cred.user_ns.is_initial();
+        let identity = platform::Identity {
+            pid,
+            tid: self.task.pid.own() as u32,
+            uid: id(cred.uid, known),
+            euid: id(cred.euid, known),
+            gid: id(cred.gid, known),
+            egid: id(cred.egid, known),
+        };
+        if self.task.seccomp.allows_local() {
+            self.thread.publish(Some(identity));
+        }
+        // A filter set by another thread meanwhile, who withdraws before or after this: it stays withdrawn.
+        if !self.task.seccomp.allows_local() {
+            self.thread.publish(None);
+        }
     }
 
     /// The registers. Only in calls that trap with them: clone, execve, rt_sigreturn, and the like.
@@ -113,7 +137,12 @@ pub fn run(mut cx: Context) {
             continue;
         };
         match event {
-            Event::Syscall { nr, args, ip } => system_call(&mut cx, nr, args, ip),
+            Event::Syscall { nr, args, ip } => {
+                if let Some(site) = cx.thread.hot_site() {
+                    cx.mm().patch_call(abi::Va(site), nr, &args);
+                }
+                system_call(&mut cx, nr, args, ip);
+            }
             Event::Fault {
                 signal,
                 code,
@@ -142,6 +171,9 @@ fn enter_app(cx: &mut Context) -> Option<Event> {
     if cx.task.attention.load(Ordering::SeqCst) && cx.task.has_work() {
         cx.task.in_app.store(false, Ordering::SeqCst);
         return None;
+    }
+    if cx.task.identity_stale.swap(false, Ordering::AcqRel) {
+        cx.publish();
     }
     let e = cx.thread.run();
     cx.task.in_app.store(false, Ordering::SeqCst);

@@ -175,10 +175,22 @@ impl Seccomp {
     }
     #[must_use]
     pub fn mode(&self) -> Mode {
-        match self.mode.load(Ordering::Acquire) {
+        match self.mode.load(Ordering::SeqCst) {
             0 => Mode::Disabled,
             1 => Mode::Strict,
             _ => Mode::Filter,
+        }
+    }
+    /// Whether the calls that are answered where they are made would all be allowed, whatever their arguments.
+    #[must_use]
+    pub fn allows_local(&self) -> bool {
+        match self.mode() {
+            Mode::Disabled => true,
+            Mode::Strict => false,
+            Mode::Filter => self.filter.read().as_ref().is_some_and(|f| {
+                let allows = |nr: &u32| f.allowed[*nr as usize / 64] >> (nr % 64) & 1 != 0;
+                platform::lane::LOCAL.iter().all(allows)
+            }),
         }
     }
     /// How many filters there are, for `/proc/PID/status`.
@@ -188,7 +200,7 @@ impl Seccomp {
     }
     fn set(&self, f: Arc<Filter>) {
         let old = self.filter.write().replace(f);
-        self.mode.store(Mode::Filter as u8, Ordering::Release);
+        self.mode.store(Mode::Filter as u8, Ordering::SeqCst);
         drop(old);
     }
     fn may(&self, mode: Mode) -> Result<()> {
@@ -222,6 +234,7 @@ pub fn set_strict(task: &Task) -> Result<()> {
     task.seccomp
         .mode
         .store(Mode::Strict as u8, Ordering::Release);
+    task.withdraw_identity();
     Ok(())
 }
 
@@ -273,11 +286,13 @@ pub fn install(task: &Task, code: &[Insn], flags: u64) -> core::result::Result<(
     let f = Filter::new(program, &own, mine)?;
     for t in &others {
         t.seccomp.set(f.clone());
+        t.withdraw_identity();
         if task.no_new_privs.load(Ordering::Relaxed) {
             t.no_new_privs.store(true, Ordering::Relaxed);
         }
     }
     task.seccomp.set(f);
+    task.withdraw_identity();
     drop(list);
     Ok(())
 }

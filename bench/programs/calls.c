@@ -1,0 +1,89 @@
+// Simple system calls, by the ways that they can take: calls DIR, where DIR is a bind-mounted host directory.
+#include "bench.h"
+
+static long pid;
+static int fd, host_fd;
+static char missing[4096];
+
+static void getpid_instruction(long n) {
+    for (long i = 0; i < n; i++) {
+        long r = SYS_getpid;
+        __asm__ volatile("syscall" : "+a"(r) : : "rcx", "r11", "memory");
+        if (r != pid) check(0, "getpid");
+    }
+}
+
+// glibc's syscall(): "syscall" follows a register move there, the call site that is harder to patch.
+static void getpid_generic(long n) {
+    for (long i = 0; i < n; i++) check(syscall(SYS_getpid) == pid, "getpid");
+}
+
+static void getpid_wrapper(long n) {
+    for (long i = 0; i < n; i++) check(getpid() == pid, "getpid");
+}
+
+static void getppid_wrapper(long n) {
+    for (long i = 0; i < n; i++) getppid();
+}
+
+static void clock_vdso(long n) {
+    struct timespec t;
+    for (long i = 0; i < n; i++) clock_gettime(CLOCK_MONOTONIC, &t);
+}
+
+static void clock_call(long n) {
+    struct timespec t;
+    for (long i = 0; i < n; i++) check(syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t) == 0, "clock_gettime");
+}
+
+static void seek(long n) {
+    for (long i = 0; i < n; i++) check(lseek(fd, 0, SEEK_SET) == 0, "lseek");
+}
+
+static void get_flags(long n) {
+    for (long i = 0; i < n; i++) check(fcntl(fd, F_GETFL) >= 0, "fcntl");
+}
+
+// A sandbox's kernel has the file's descriptor and asks the host.
+static void host_read(long n) {
+    char c;
+    for (long i = 0; i < n; i++) check(pread(host_fd, &c, 1, 0) == 1, "pread");
+}
+
+// Only who sees the host's paths can tell that a file still is not there (unless that is remembered).
+static void gofer_lookup(long n) {
+    for (long i = 0; i < n; i++) check(access(missing, F_OK) != 0, "access");
+}
+
+static void create_name(long n) {
+    static long serial;
+    char name[4200];
+    for (long i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "%s-%ld", missing, serial++);
+        check(access(name, F_OK) != 0, "access");
+    }
+}
+
+int main(int argc, char **argv) {
+    const char *dir = argc > 1 ? argv[1] : ".";
+    char name[4096];
+    pid = getpid();
+    fd = open("/proc/self/exe", O_RDONLY);
+    check(fd >= 0, "/proc/self/exe");
+    snprintf(name, sizeof name, "%s/data", dir);
+    host_fd = open(name, O_RDONLY);
+    check(host_fd >= 0, name);
+    snprintf(missing, sizeof missing, "%s/missing", dir);
+    ns("getpid, instruction", getpid_instruction);
+    ns("getpid, syscall()", getpid_generic);
+    ns("getpid, wrapper", getpid_wrapper);
+    ns("getppid", getppid_wrapper);
+    ns("clock_gettime, vDSO", clock_vdso);
+    ns("clock_gettime, call", clock_call);
+    ns("Sentry call: lseek", seek);
+    ns("Sentry call: fcntl", get_flags);
+    ns("host call: pread 1 B", host_read);
+    ns("known missing file", gofer_lookup);
+    ns("Gofer call: new missing file", create_name);
+    return 0;
+}

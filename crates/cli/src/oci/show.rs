@@ -1,0 +1,101 @@
+//! What the commands print.
+
+use oci::{Failure, Runtime};
+use serde_json::json;
+use std::io::Write;
+
+pub fn pretty<T: serde::Serialize>(v: &T) -> String {
+    serde_json::to_string_pretty(v).unwrap_or_default()
+}
+
+/// Writes a text to standard output. Who closed it does not want it.
+pub fn print(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+pub fn list(rt: &Runtime, format: &str, quiet: bool) -> oci::Result<()> {
+    let all = oci::list(rt);
+    if quiet {
+        all.iter().for_each(|c| print(&c.id));
+        return Ok(());
+    }
+    match format {
+        "json" => print(&serde_json::to_string(&all).unwrap_or_default()),
+        "table" => {
+            let rows = all.iter().map(|c| {
+                vec![
+                    c.id.clone(),
+                    c.pid.to_string(),
+                    c.status.to_string(),
+                    c.bundle.display().to_string(),
+                    c.created.clone(),
+                    c.owner.clone(),
+                ]
+            });
+            table(&["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"], rows);
+        }
+        f => return Err(Failure(format!("{f} is no format: write table or json"))),
+    }
+    Ok(())
+}
+
+fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    let head = head.iter().map(ToString::to_string).collect();
+    let all: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
+    let width = |n: usize| all.iter().map(|r| r[n].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..all[0].len()).map(width).collect();
+    for r in &all {
+        let line: Vec<String> = r
+            .iter()
+            .zip(&widths)
+            .map(|(c, w)| format!("{c:w$}"))
+            .collect();
+        print(line.join("  ").trim_end());
+    }
+}
+
+pub fn ps(rt: &Runtime, format: &str, id: &str) -> oci::Result<()> {
+    let p = oci::ps(rt, id)?;
+    match format {
+        // What container managers look up among the host's processes.
+        "json" => print(&json!([p.monitor]).to_string()),
+        "json-inside" => print(&pretty(&p.census)),
+        "table" => {
+            let rows = p.census.processes.iter().map(|p| {
+                // The program may have written anything there.
+                let command: String = p.command.chars().filter(|c| !c.is_control()).collect();
+                vec![
+                    p.uid.to_string(),
+                    p.pid.to_string(),
+                    p.ppid.to_string(),
+                    p.tty.clone(),
+                    format!("{:.2}", p.cpu as f64 / 1e9),
+                    command,
+                ]
+            });
+            table(&["UID", "PID", "PPID", "TTY", "TIME", "CMD"], rows);
+        }
+        f => {
+            return Err(Failure(format!(
+                "{f} is no format: write table, json or json-inside"
+            )));
+        }
+    }
+    Ok(())
+}
+
+pub fn events(rt: &Runtime, id: &str, once: bool, interval: &str) -> oci::Result<()> {
+    let seconds: f64 = interval
+        .trim_end_matches('s')
+        .parse()
+        .ok()
+        .filter(|s| (0.01..1e6).contains(s))
+        .ok_or_else(|| Failure(format!("--interval {interval}: write seconds, as in 5s")))?;
+    loop {
+        print(&oci::events(rt, id)?.to_string());
+        if once {
+            return Ok(());
+        }
+        std::thread::sleep(std::time::Duration::from_secs_f64(seconds));
+    }
+}

@@ -1,0 +1,217 @@
+//! Mounts and devices.
+
+use super::{RDONLY, access, c_path, check_depth, refuse};
+use crate::Failure;
+use crate::spec::{self, Mount};
+use sandbox::RootSpec;
+use sentry::boot::config::{DeviceNode, MountKind, MountSpec};
+use std::path::Path;
+
+/// A mount's options, read.
+#[derive(Default)]
+struct MountOptions {
+    flags: u32,
+    bind: Option<bool>,
+    data: Vec<String>,
+    exclusive: bool,
+}
+
+fn mount_options(m: &Mount, warnings: &mut Vec<String>) -> Result<MountOptions, Failure> {
+    let mut o = MountOptions::default();
+    for word in m.options.iter().flatten() {
+        let (set, bit) = match word.as_str() {
+            "ro" | "rro" => (true, libc::MS_RDONLY),
+            "rw" | "rrw" => (false, libc::MS_RDONLY),
+            "nosuid" | "rnosuid" => (true, libc::MS_NOSUID),
+            "suid" | "rsuid" => (false, libc::MS_NOSUID),
+            "nodev" | "rnodev" => (true, libc::MS_NODEV),
+            "dev" | "rdev" => (false, libc::MS_NODEV),
+            "noexec" | "rnoexec" => (true, libc::MS_NOEXEC),
+            "exec" | "rexec" => (false, libc::MS_NOEXEC),
+            "noatime" | "rnoatime" => (true, libc::MS_NOATIME),
+            "atime" | "ratime" => (false, libc::MS_NOATIME),
+            "nodiratime" | "rnodiratime" => (true, libc::MS_NODIRATIME),
+            "diratime" | "rdiratime" => (false, libc::MS_NODIRATIME),
+            "relatime" | "rrelatime" => (true, libc::MS_RELATIME),
+            "norelatime" | "rnorelatime" => (false, libc::MS_RELATIME),
+            "strictatime" | "rstrictatime" => (true, libc::MS_STRICTATIME),
+            "nostrictatime" | "rnostrictatime" => (false, libc::MS_STRICTATIME),
+            "nosymfollow" | "rnosymfollow" => {
+                return Err(refuse(format!(
+                    "mount {}: option {word} is not there",
+                    m.destination
+                )));
+            }
+            "sync" => (true, libc::MS_SYNCHRONOUS),
+            "async" => (false, libc::MS_SYNCHRONOUS),
+            "dirsync" => (true, libc::MS_DIRSYNC),
+            "bind" => {
+                o.bind.get_or_insert(false);
+                continue;
+            }
+            "rbind" => {
+                o.bind = Some(true);
+                continue;
+            }
+            "private" | "rprivate" | "unbindable" | "runbindable" | "defaults" | "slave"
+            | "rslave" | "nofail" | "silent" | "loud" | "mand" | "nomand" | "iversion"
+            | "noiversion" | "acl" | "noacl" => continue,
+            "shared" | "rshared" => {
+                warnings.push(format!(
+                    "mount {}: {word} has no effect: mounts inside never reach the host",
+                    m.destination
+                ));
+                continue;
+            }
+            "idmap" | "ridmap" => {
+                return Err(refuse(format!(
+                    "mount {}: {word} is not supported",
+                    m.destination
+                )));
+            }
+            "tmpcopyup" => {
+                warnings.push(format!(
+                    "mount {}: tmpcopyup has no effect: it begins empty",
+                    m.destination
+                ));
+                continue;
+            }
+            // Of ours: nobody but the container changes it.
+            "exclusive" => {
+                o.exclusive = true;
+                continue;
+            }
+            _ => {
+                o.data.push(word.clone());
+                continue;
+            }
+        };
+        if set {
+            o.flags |= bit as u32;
+        } else {
+            o.flags &= !(bit as u32);
+        }
+    }
+    Ok(o)
+}
+
+/// `None` for what is not mounted.
+pub fn mount(
+    bundle: &Path,
+    m: &Mount,
+    roots: &mut Vec<RootSpec>,
+    warnings: &mut Vec<String>,
+) -> Result<Option<MountSpec>, Failure> {
+    if m.destination.is_empty() {
+        return Err(refuse("a mount has no destination"));
+    }
+    // Relative ones are of the root directory (older bundles have them).
+    let target = format!("/{}", m.destination.trim_start_matches('/'));
+    check_depth("mount", &target)?;
+    let o = mount_options(m, warnings)?;
+    if !m.uid_mappings.is_empty() || !m.gid_mappings.is_empty() {
+        return Err(refuse(format!(
+            "mount {target}: uidMappings are not supported"
+        )));
+    }
+    let kind = m.kind.as_deref().unwrap_or("bind");
+    let source = m.source.clone().unwrap_or_else(|| kind.to_owned());
+    let mut made = MountSpec {
+        target,
+        kind: MountKind::Fs(kind.to_owned()),
+        source: source.clone(),
+        flags: o.flags,
+        data: String::new(),
+        optional: false,
+    };
+    if kind == "bind" || o.bind.is_some() {
+        let path = bundle.join(&source);
+        let path = path.canonicalize().map_err(|e| {
+            Failure(format!(
+                "mount {}: cannot find {}: {e}",
+                made.target,
+                path.display()
+            ))
+        })?;
+        if let Some(word) = o.data.first() {
+            return Err(refuse(format!(
+                "mount {}: option {word} is not known for a bind mount",
+                made.target
+            )));
+        }
+        made.kind = MountKind::Host {
+            root: roots.len() as u32,
+            exclusive: o.exclusive,
+        };
+        made.source = path.display().to_string();
+        roots.push(RootSpec {
+            path: c_path(&path)?,
+            access: access(o.flags & RDONLY == 0),
+            recursive: o.bind.unwrap_or(true),
+        });
+        return Ok(Some(made));
+    }
+    made.data = match kind {
+        "tmpfs" | "ramfs" => {
+            made.kind = MountKind::Fs("tmpfs".into());
+            o.data.join(",")
+        }
+        "proc" | "sysfs" => String::new(),
+        "devpts" => o
+            .data
+            .iter()
+            // Every devpts is an instance of its own.
+            .filter(|w| *w != "newinstance")
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(","),
+        "mqueue" => String::new(),
+        "cgroup" | "cgroup2" => {
+            made.kind = MountKind::Fs("cgroup2".into());
+            made.source = "cgroup".into();
+            String::new()
+        }
+        _ => {
+            return Err(refuse(format!(
+                "mount {}: file systems of type {kind} are not supported",
+                made.target
+            )));
+        }
+    };
+    Ok(Some(made))
+}
+
+pub fn device(d: &spec::Device) -> Result<DeviceNode, Failure> {
+    let kind = match d.kind.as_str() {
+        "c" | "u" => libc::S_IFCHR,
+        "b" => libc::S_IFBLK,
+        "p" => libc::S_IFIFO,
+        k => {
+            return Err(refuse(format!(
+                "device {}: type {k:?} is none of c, b, u, p",
+                d.path
+            )));
+        }
+    };
+    if !d.path.starts_with('/') {
+        return Err(refuse(format!(
+            "device {}: the path is not absolute",
+            d.path
+        )));
+    }
+    let number = |n: i64| {
+        u32::try_from(n)
+            .ok()
+            .filter(|n| *n < 1 << 20)
+            .ok_or_else(|| refuse(format!("device {}: {n} is no device number", d.path)))
+    };
+    let fifo = kind == libc::S_IFIFO;
+    Ok(DeviceNode {
+        path: d.path.clone(),
+        mode: kind | d.file_mode.unwrap_or(0o666) & 0o7777,
+        major: if fifo { 0 } else { number(d.major)? },
+        minor: if fifo { 0 } else { number(d.minor)? },
+        uid: d.uid.unwrap_or(0),
+        gid: d.gid.unwrap_or(0),
+    })
+}

@@ -1,0 +1,146 @@
+//! The lanes of patched call sites.
+//!
+//! A patched site jumps through the table at [`TABLE`] to its trampoline, which does what the site's bytes did
+//! before, finds the thread's area by the GS base, and comes to `cloister_lane` with where the call returns to.
+//! From there:
+//!
+//! - **local**: calls without arguments whose result stands in the thread's area;
+//! - **mailbox**: where the thread of the Sentry's spins ([`SPINS`]), the call is laid into the area, and its
+//!   answer awaited there; after [`PATIENCE`] rounds by the event call ([`super::EVENT_PARK`]);
+//! - **slow**: else, and for calls that need all registers, a system call is made here, whose filter treats it
+//!   as the application's.
+//!
+//! The code destroys rcx and r11, as system calls do, and nothing else: it touches no stack, and keeps the
+//! flags. Everything that it reads from the area the application can forge; it can thereby deceive itself.
+//!
+//! ## The state word
+//!
+//! ```text
+//!        Sentry: will spin          site: asks                Sentry: answers
+//!   0 ──────────────────► SPINS ──────────────► SPINS|ASKED ─────────────────► ANSWERED (|SPINS)
+//!                           │ Sentry: gives up      │ site: waits no more            │ site: takes it
+//!                           ▼                       ▼                                ▼
+//!                           0                   ... | PARKED                       0 or SPINS
+//! ```
+//!
+//! Every step is one atomic operation; who gives up spinning looks at what it took away.
+//!
+//! A signal may interrupt anywhere here. The application must never see that: its frame shows the call either
+//! as not begun (its registers as before, at the site) or as done (behind the site, with the result); which,
+//! [`Place`] tells.
+
+use super::{TEXT, area};
+
+/// Where the table of trampolines' addresses is mapped, read-only: in reach of an absolute 32-bit operand. Its
+/// bytes in `jmp qword ptr [TABLE + 8 * i]` are chosen: where the `syscall` instruction was, `int3` comes to lie.
+pub const TABLE: u64 = 0x3fcc_0000;
+/// Its length.
+pub const TABLE_LEN: u64 = 0x1000;
+/// Bytes of a trampoline.
+pub const TRAMPOLINE_LEN: u64 = 64;
+/// How many there are; with the table they fill a unit.
+pub const TRAMPOLINES_MAX: usize = ((super::AREA_LEN - TABLE_LEN) / TRAMPOLINE_LEN) as usize;
+
+/// The Sentry spins, or is about to look.
+pub const SPINS: u32 = 1;
+/// A call waits for its answer.
+pub const ASKED: u32 = 2;
+/// It has been given.
+pub const ANSWERED: u32 = 4;
+/// The application waits no more, but by the event call.
+pub const PARKED: u32 = 8;
+/// How often a site looks for its answer: some ten microseconds.
+pub const PATIENCE: u32 = 300;
+
+/// In place of a published number: ask the Sentry.
+pub const ASK: u32 = u32::MAX;
+
+/// How many numbers of calls [`KINDS_AT`] knows; others go slowly.
+pub const KINDS: u64 = 512;
+/// A byte for each call: 0 mailbox, [`KIND_TRAP`], else the offset of its result in the thread's area.
+pub const KINDS_AT: u64 = super::FILTERS + 0x0e00;
+/// Never by the mailbox.
+pub const KIND_TRAP: u8 = 1;
+const _: () = assert!(KINDS_AT + KINDS == TEXT + super::TEXT_LEN);
+const _: () = assert!(area::EGID + 4 <= area::WORDS_END && area::EGID < 256);
+const _: () = assert!(area::WORDS_END <= area::FIRST_UC);
+
+/// The calls that are answered from the thread's area, by Linux's numbers.
+pub const LOCAL: [(u32, u64); 6] = [
+    (39, area::PID),
+    (102, area::UID),
+    (104, area::GID),
+    (107, area::EUID),
+    (108, area::EGID),
+    (186, area::TID),
+];
+
+unsafe extern "C" {
+    static cloister_lane: u8;
+    static cloister_lane_nr: u8;
+    static cloister_lane_flags: u8;
+    static cloister_lane_chosen: u8;
+    static cloister_lane_out: u8;
+    static cloister_lane_mailbox: u8;
+    static cloister_lane_asked: u8;
+    static cloister_lane_answered: u8;
+    static cloister_lane_slow: u8;
+    static cloister_lane_called: u8;
+    static cloister_lane_end: u8;
+}
+
+/// Where in the lane's code a thread was stopped, and so where the application's state is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Not begun: the return address in rcx, all else in the registers.
+    Entry,
+    /// Not begun: the return address in the area.
+    Back,
+    /// Not begun: the call's number, too.
+    Number,
+    /// Not begun: the flags, too.
+    Flags,
+    /// Asked, and it may be answered: the first argument, too, is in the area.
+    Asked,
+    /// Done: the result is in the area.
+    Done,
+    /// Done by a system call: the result is in rax, the flags in place.
+    Called,
+}
+
+/// The address of the lane's code.
+#[must_use]
+pub fn entry() -> u64 {
+    at(&raw const cloister_lane)
+}
+
+/// The instruction pointer that the slow lane's system calls show.
+#[must_use]
+pub fn called() -> u64 {
+    at(&raw const cloister_lane_called)
+}
+
+fn at(symbol: *const u8) -> u64 {
+    let begin = super::image().as_ptr();
+    TEXT + (symbol.addr() - begin.addr()) as u64
+}
+
+/// The place of an instruction pointer; `None` outside of the lane's code.
+#[must_use]
+pub fn place(ip: u64) -> Option<Place> {
+    // From the end on: the first border that is not above it.
+    let borders = [
+        (at(&raw const cloister_lane_end), None),
+        (at(&raw const cloister_lane_called), Some(Place::Called)),
+        (at(&raw const cloister_lane_slow), Some(Place::Flags)),
+        (at(&raw const cloister_lane_answered), Some(Place::Done)),
+        (at(&raw const cloister_lane_asked), Some(Place::Asked)),
+        (at(&raw const cloister_lane_mailbox), Some(Place::Flags)),
+        (at(&raw const cloister_lane_out), Some(Place::Done)),
+        (at(&raw const cloister_lane_chosen), Some(Place::Flags)),
+        (at(&raw const cloister_lane_flags), Some(Place::Number)),
+        (at(&raw const cloister_lane_nr), Some(Place::Back)),
+        (entry(), Some(Place::Entry)),
+    ];
+    borders.iter().find(|b| ip >= b.0).and_then(|b| b.1)
+}

@@ -1,0 +1,156 @@
+//! What is measured from outside the container.
+
+use super::Result;
+use super::command::{Group, run};
+use super::peers::Net;
+use super::results::Line;
+use super::turns::{Turn, owned};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Containers created and destroyed in a second, by so many threads at a time.
+pub fn rate(turn: &Turn, threads: &[u32]) -> Result<Vec<Line>> {
+    let long = Duration::from_millis(if turn.plan.smoke { 100 } else { 3000 });
+    let mut found = Vec::new();
+    for &n in threads {
+        let done = AtomicU32::new(0);
+        let began = Instant::now();
+        let one = || -> Result<()> {
+            while began.elapsed() < long {
+                let (mut command, id) =
+                    turn.command(&owned(&["/bench/bin/nothing"]), Net::Own, &[])?;
+                let output = run(&mut command, turn.limit, turn.stop);
+                let output = output.inspect_err(|_| turn.peer.delete(turn.plan, &id))?;
+                if !output.status.success() {
+                    return Err(output.words(&turn.peer.name));
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        std::thread::scope(|s| {
+            let all: Vec<_> = (0..n).map(|_| s.spawn(one)).collect();
+            all.into_iter().try_for_each(|t| {
+                t.join()
+                    .unwrap_or_else(|_| Err("a thread failed".to_owned()))
+            })
+        })?;
+        let per_second = f64::from(done.into_inner()) / began.elapsed().as_secs_f64();
+        found.push(Line::Value(
+            format!("containers, by threads@{n}"),
+            per_second,
+            "/s".to_owned(),
+        ));
+    }
+    Ok(found)
+}
+
+/// Memory of one sandbox, and of each of ten, in which a program sleeps.
+pub fn idle(turn: &Turn) -> Result<Vec<Line>> {
+    let mut found = Vec::new();
+    for (n, name) in [(1, "PSS of one"), (10, "PSS of each of ten")] {
+        if turn.plan.smoke && n > 1 {
+            continue;
+        }
+        let before = processes();
+        let mut running = Vec::new();
+        let told = sleepers(turn, n, &mut running).and_then(|()| {
+            let now: BTreeSet<u32> = processes().difference(&before).copied().collect();
+            for (child, _) in &mut running {
+                if let Ok(Some(status)) = child.0.try_wait() {
+                    return Err(format!("the sandbox ended with {status}"));
+                }
+            }
+            Ok((now.iter().map(|&p| pss(p)).sum::<f64>() / 1024.0, now.len()))
+        });
+        for (child, id) in running {
+            // First who would wait for the sandbox, too: runsc's `delete` and `run` get into each other's way.
+            drop(child);
+            turn.peer.delete(turn.plan, &id);
+        }
+        // What the runtime leaves to others to reap, or what still ends.
+        let until = Instant::now() + Duration::from_secs(10);
+        while processes().difference(&before).next().is_some() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let (mib, count) = told?;
+        found.push(Line::Value(
+            name.to_owned(),
+            mib / f64::from(n),
+            "MiB".to_owned(),
+        ));
+        if n == 1 {
+            found.push(Line::Value(
+                "processes of one".to_owned(),
+                count as f64,
+                "".to_owned(),
+            ));
+        }
+    }
+    Ok(found)
+}
+
+fn sleepers(turn: &Turn, n: u32, running: &mut Vec<(Group, String)>) -> Result<()> {
+    for _ in 0..n {
+        let (mut command, id) = turn.command(&owned(&["/bin/sleep", "1000"]), Net::Own, &[])?;
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        running.push((Group::start(&mut command)?, id));
+    }
+    let until = Instant::now()
+        + Duration::from_millis(if turn.plan.smoke {
+            500
+        } else {
+            1500 + 200 * u64::from(n)
+        });
+    while Instant::now() < until {
+        if turn.stop.is_set() {
+            return Err("interrupted".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// All in this process namespace: there is nobody else's.
+fn processes() -> BTreeSet<u32> {
+    let Ok(dir) = std::fs::read_dir("/proc") else {
+        return BTreeSet::new();
+    };
+    dir.flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// KiB; none of a process that has ended.
+fn pss(pid: u32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = text.lines().find(|l| l.starts_with("Pss:"));
+    line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok())
+        .unwrap_or(0.0)
+}
+
+/// A client in the container, with the host's network, and a server on the host.
+pub fn download(turn: &Turn) -> Result<Vec<Line>> {
+    let mut command = Command::new(turn.plan.material.dir.join("bin/download"));
+    command
+        .arg("serve")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut server = Group::start(&mut command)?;
+    let mut port = String::new();
+    let out = server.0.stdout.take().ok_or("the server has no output")?;
+    BufReader::new(out)
+        .read_line(&mut port)
+        .map_err(|e| format!("the server: {e}"))?;
+    turn.inside(
+        &owned(&["/bench/bin/download", "from", port.trim()]),
+        Net::Host,
+    )
+}
