@@ -322,6 +322,20 @@ pub fn unblock_signals(set: SignalSet) -> Result<()> {
     Ok(())
 }
 
+/// Has a command's program begin with no signal blocked, as programs expect it: the mask would be inherited.
+pub fn begin_unblocked(c: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt;
+    let empty = || {
+        let none = SignalSet::default();
+        // SAFETY: a sigset of 8 bytes.
+        unsafe { sys!(RtSigprocmask, libc::SIG_SETMASK, &raw const none.0, 0, 8) }
+            .map(|_| ())
+            .map_err(|e| std::io::Error::from_raw_os_error(e.raw()))
+    };
+    // SAFETY: between fork and exec there is one system call, and no memory is allocated.
+    unsafe { c.pre_exec(empty) };
+}
+
 /// A descriptor from which blocked signals are read; non-blocking.
 pub fn signalfd(set: SignalSet) -> Result<HostFd> {
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;

@@ -4,20 +4,16 @@ use crate::convert::{Network, Plan};
 use crate::monitor::{self, Monitor};
 use crate::spec::Hooks;
 use crate::state::{Dir, Record, Status};
-use crate::{Failure, Log, Result, Runtime, Streams, Tried, client, hooks, terminal};
+use crate::{Failure, Log, Result, Runtime, Streams, Tried, client, hooks, lifecycle, terminal};
 use gofer::server::{Root, Server, Writable};
 use hostcall::time::Laps;
 use hostcall::{HostFd, RawFd, process, start as host};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sandbox::{Access, EXIT_KILLED, Ending, GoferSide, JoinSide, SentrySide, Spec};
-use sentry::boot::config::{Config, ExecSpec, JoinSpec, Net, Stdio, TraceConfig};
+use sentry::boot::config::{Config, ExecSpec, JoinSpec, Net, Stdio, TraceConfig, limits};
 use std::convert::Infallible;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::Duration;
-
-/// How long the program's last output is waited for.
-const DRAIN: Duration = Duration::from_secs(1);
 
 /// What a monitor begins with.
 pub struct Start<'a> {
@@ -110,6 +106,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     let (container, init) = (start.plan.container, start.plan.init);
     let (runtime, kind, logs) = (start.runtime, streams.kind, log.is_some());
     let has_layer = layer.is_some();
+    let sandbox = start.plan.pod.as_ref().map(|p| p.sandbox.clone());
     let running = match start.plan.pod {
         Some(pod) => {
             let (terminal, open) = kind.words();
@@ -165,7 +162,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
                     verbosity: u8::from(runtime.log.debug),
                 },
                 random_drop: runtime.debug_drop,
-                drain: DRAIN,
+                drain: limits::DRAIN,
                 seal: side.seal,
             })
         })?,
@@ -187,7 +184,21 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     });
     let mut monitor = Monitor::new(listener, signals, slave, on_ready);
     let ending = running.wait(&mut monitor);
+    if let (true, Some(sandbox)) = (monitor.left, sandbox) {
+        // What was killed must be gone before that is told: with all others of the pod, if need be.
+        start.runtime.log.error(&format!(
+            "the Sentry did not end the container: the sandbox {sandbox} was ended"
+        ));
+        if let Err(e) = lifecycle::end_sandbox(start.runtime, &sandbox) {
+            start.runtime.log.error(&e.0);
+        }
+    }
     if let Some(s) = monitor.ended_by {
+        if monitor.phase == Status::Creating {
+            return Err(Failure(format!(
+                "signal {s} ended the container before it was created"
+            )));
+        }
         monitor.tell_end(s);
         return Ok((128 + s) as u8);
     }
@@ -201,7 +212,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
         }
         Ending::Broken { text, .. } if monitor.phase == Status::Creating => Err(Failure(text)),
         Ending::Broken { .. } if monitor.overdue => {
-            let text = "the Sentry did not end the container on SIGKILL: the sandbox was ended";
+            let text = "the Sentry did not obey SIGKILL: the container was ended";
             start.runtime.log.error(text);
             monitor.tell_end(libc::SIGKILL);
             Ok(exit_code(libc::SIGKILL))

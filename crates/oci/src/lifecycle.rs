@@ -136,6 +136,13 @@ fn running_sandbox(rt: &Runtime, id: &str) -> Result<i32> {
     }
 }
 
+/// Ends a sandbox whose Sentry does not do as it is told, with all containers that have joined it.
+pub fn end_sandbox(rt: &Runtime, id: &str) -> Result<()> {
+    let (_, record) = open(rt, id)?;
+    end_monitor(&record);
+    Ok(())
+}
+
 /// Writes a pid file, whole or not at all.
 pub fn write_pid(path: &Path, pid: i32) -> Result<()> {
     let what = format!("write {}", path.display());
@@ -440,6 +447,12 @@ pub fn wait(rt: &Runtime, id: &str) -> Result<u8> {
 
 /// `delete`.
 pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
+    delete_of(rt, id, force, None)
+}
+
+/// The same; with a bundle, only the container that was made from it: one of that name from another is somebody
+/// else's, and for this caller there is none.
+pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> Result<()> {
     let dir = match Dir::open(&rt.root, id) {
         Ok(d) => d,
         // Only where there is none: one that cannot be reached is not deleted.
@@ -447,16 +460,24 @@ pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
         Err(e) => return Err(e),
     };
     let lock = match dir.lock() {
-        Ok(l) => l,
+        Ok(l) => Some(l),
         // Another command has deleted it meanwhile.
         Err(_) if force && !dir.is_there() => return Ok(()),
-        Err(e) if force => {
+        // No command works on it, and none can come.
+        Err(e) if force && dir.is_unlockable() => {
             rt.log.warning(&e.0);
-            return dir.remove();
+            None
         }
         Err(e) => return Err(e),
     };
     let record = match dir.load() {
+        Ok(Some(r)) if bundle.is_some_and(|b| b.canonicalize().is_ok_and(|b| b != r.bundle)) => {
+            return if force {
+                Ok(())
+            } else {
+                Err(Failure(format!("container {id:?} does not exist")))
+            };
+        }
         Ok(Some(r)) => r,
         // `create` was killed before it had a monitor.
         Ok(None) if force => return remove(&dir, lock),
@@ -493,7 +514,7 @@ pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
     Ok(())
 }
 
-fn remove(dir: &Dir, lock: Lock) -> Result<()> {
+fn remove(dir: &Dir, lock: Option<Lock>) -> Result<()> {
     dir.remove()?;
     drop(lock);
     Ok(())

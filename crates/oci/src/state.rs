@@ -40,6 +40,7 @@ fn read_opened(fd: OwnedFd, max: u64) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
+const LOCK: &str = "lock";
 /// The record while it is written.
 const NEW: &str = "state.json.new";
 
@@ -226,6 +227,17 @@ impl Dir {
         }
     }
 
+    /// Whether nobody can hold its lock: there is something else in its place, or there is none, and no room for
+    /// one. Any other failure to lock it may be the caller's own.
+    #[must_use]
+    pub fn is_unlockable(&self) -> bool {
+        use rustix::fs::FileType;
+        match rustix::fs::statat(&self.fd, LOCK, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(s) => FileType::from_raw_mode(s.st_mode) != FileType::RegularFile,
+            Err(e) => e == rustix::io::Errno::NOENT,
+        }
+    }
+
     /// Whether it is still where it was: another may have its name by now.
     #[must_use]
     pub fn is_there(&self) -> bool {
@@ -249,7 +261,7 @@ impl Dir {
     fn lock_any(&self) -> Result<Lock> {
         let fd = rustix::fs::openat(
             &self.fd,
-            "lock",
+            LOCK,
             OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW,
             Mode::from_raw_mode(0o600),
         )

@@ -2,7 +2,7 @@
 
 use crate::{Failure, step};
 use abi::Result;
-use abi::errno::EINVAL;
+use abi::errno::{EINVAL, EPERM};
 use hostcall::bpf::{self, AllThreads};
 use hostcall::table::Process;
 use hostcall::{RawFd, file, path, process, start as host};
@@ -74,7 +74,12 @@ pub fn own_namespaces() -> Result<()> {
 /// Root's way: an unprivileged user, with the capabilities that the further steps need.
 pub fn become_nobody(needed: u64) -> Result<()> {
     process::prctl(libc::PR_SET_KEEPCAPS, 1, 0)?;
-    host::set_groups(&[])?;
+    match host::set_groups(&[]) {
+        // A user namespace in which groups cannot be changed (user_namespaces(7): `setgroups` is `deny`): those
+        // that the user has anyway stay. Capabilities are no reason, they were looked at before.
+        Err(EPERM) => {}
+        r => r?,
+    }
     match host::set_ids(NOBODY, NOBODY) {
         // A user namespace that does not know nobody: the user there is no host's root.
         Err(EINVAL) => {}
