@@ -9,10 +9,13 @@
 //!   is deleted: whichever comes first.
 //! - `TaskExit` of the first process comes after those of the others, which end with it, and `TaskOOM` never
 //!   comes after it.
+//! - Whether it is paused only the runtime knows: a request that failed may have been done, later.
+//! - A start without an answer (a helper that was lost) may have been done. Of a first process the runtime tells; a
+//!   program of `Exec` counts as killed, and never is started again.
 //! - Events are queued under the container's lock: in the order of what happened.
 //! - Lock order: the service's map, then one container.
 
-use crate::events::Publisher;
+use crate::events::{Event, Publisher};
 use crate::helper::{self, Done, Failed, Work};
 use crate::io::{Io, Stdio};
 use crate::oom;
@@ -77,7 +80,6 @@ fn told(f: &Failed) -> ttrpc::Error {
 pub struct State {
     pub init: Process,
     execs: BTreeMap<String, Process>,
-    pub paused: bool,
     /// The first process has ended, and the others' ends are waited for.
     ending: bool,
     /// They are waited for no longer.
@@ -140,7 +142,6 @@ impl Container {
             state: Mutex::new(State {
                 init: Process::new(stdio, Phase::Creating, None),
                 execs: BTreeMap::new(),
-                paused: false,
                 ending: false,
                 late: false,
                 pids_limit: 0,
@@ -157,7 +158,7 @@ impl Container {
 
     /// Has a helper do something that starts a process.
     fn launch(self: &Arc<Self>, work: Work, io: &Io, exec: &str) -> Result<Done, Failed> {
-        let input = io.program_input().map_err(Failed::Lost)?;
+        let input = io.program_input().map_err(Failed::nothing_done)?;
         helper::call(&self.reaper, &self.settings, work, input, |done| {
             let (own, exec) = (Arc::clone(self), exec.to_owned());
             self.reaper
@@ -314,24 +315,46 @@ impl Container {
 
     /// Takes away, by force, what a `Create` that failed has left; not what another's has.
     fn clean_up(&self) {
-        let other = self.settings.runtime().is_ok_and(|rt| {
-            let own = self.bundle.canonicalize().ok();
-            oci::state(&rt, &self.id).is_ok_and(|s| Some(s.bundle) != own)
-        });
-        if !other && let Err(e) = self.remove(true) {
+        if let Err(e) = self.remove(true) {
             crate::log::error(&format!("could not delete {}: {}", self.id, e.text()));
         }
     }
 
-    /// After a `Create` that failed: it is no more, for all who have heard of it.
+    /// What the runtime knows of it; nothing, where the name is another's.
+    fn status(&self) -> Option<oci::Status> {
+        let info = oci::state(&self.settings.runtime().ok()?, &self.id).ok()?;
+        let own = self.bundle.canonicalize().ok();
+        (Some(info.bundle) == own).then_some(info.status)
+    }
+
+    /// After a `Create` that failed: it is no more, for all who have heard of it. Its settings stay only where it
+    /// could not be taken away: `delete` finds it by them.
     pub fn abandon(&self) {
+        if self.status().is_none() {
+            Settings::forget(&self.bundle);
+        }
         self.lock().init.forget();
+    }
+
+    /// To be asked without the lock: a runtime that does not answer takes its time.
+    pub fn is_paused(&self) -> bool {
+        self.lock().init.phase == Phase::Running && self.status() == Some(oci::Status::Paused)
+    }
+
+    /// Pauses it, or lets it go on.
+    pub fn hold<E: Event>(&self, hold: bool, event: &E) -> ttrpc::Result<()> {
+        let rt = self.settings.runtime().map_err(unknown)?;
+        let act = if hold { oci::pause } else { oci::resume };
+        act(&rt, &self.id).map_err(|e| failed(&e))?;
+        self.events.publish(event);
+        Ok(())
     }
 
     /// Has a helper delete the container; its first process, if it was only created, ends.
     fn remove(&self, force: bool) -> Result<(), Failed> {
         let work = Work::Delete {
             id: self.id.clone(),
+            bundle: self.bundle.clone(),
             force,
         };
         helper::call(&self.reaper, &self.settings, work, None, |_| {}).map(|_| ())
@@ -356,6 +379,16 @@ impl Container {
             None => self.start_init(),
             Some(spec) => self.start_exec(exec, &stdio, spec),
         };
+        let started = match started {
+            Err(Failed::Lost(text)) if exec.is_empty() => match self.status() {
+                None | Some(oci::Status::Creating | oci::Status::Created) => {
+                    Err(Failed::Lost(text))
+                }
+                // It was done; and if it has ended since, that is told.
+                Some(_) => Ok(None),
+            },
+            s => s,
+        };
         let mut state = self.lock();
         let p = state.process(exec)?;
         if p.phase == Phase::Deleted {
@@ -363,7 +396,10 @@ impl Container {
         }
         match started {
             Err(e) => {
-                p.phase = Phase::Created;
+                match e {
+                    Failed::Lost(_) if !exec.is_empty() => p.lose(Exit::now(KILLED)),
+                    _ => p.phase = Phase::Created,
+                }
                 self.conclude(&mut state);
                 Err(told(&e))
             }
@@ -409,7 +445,7 @@ impl Container {
         process: Box<oci::spec::Process>,
     ) -> Result<Option<(Done, Io)>, Failed> {
         let (mut io, program) =
-            Io::prepare(stdio, &self.bundle, &self.console()).map_err(Failed::Lost)?;
+            Io::prepare(stdio, &self.bundle, &self.console()).map_err(Failed::nothing_done)?;
         io.admit();
         let work = Work::Exec {
             id: self.id.clone(),
@@ -426,6 +462,7 @@ impl Container {
 
     /// `Exec`: one more process, to be started.
     pub fn add(&self, exec: &str, stdio: Stdio, spec: oci::spec::Process) -> ttrpc::Result<()> {
+        let paused = self.is_paused();
         let mut state = self.lock();
         if state.execs.contains_key(exec) {
             return Err(error(
@@ -440,7 +477,7 @@ impl Container {
             _ if state.init.exit.is_some() => {
                 return Err(precondition("cannot exec in a stopped container"));
             }
-            _ if state.paused => return Err(precondition("cannot exec in a paused container")),
+            _ if paused => return Err(precondition("cannot exec in a paused container")),
             _ => {}
         }
         let p = Process::new(stdio, Phase::Created, Some(Box::new(spec)));
