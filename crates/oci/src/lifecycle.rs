@@ -486,7 +486,8 @@ pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> 
                 "container {id:?} was never created as a whole: delete it with --force"
             )));
         }
-        Err(e) if !force => return Err(e),
+        // A record that makes no sense goes; one that cannot be read now may tell of a container that runs.
+        Err(e) if !force || !dir.is_readable() => return Err(e),
         Err(e) => {
             rt.log.warning(&e.0);
             return remove(&dir, lock);

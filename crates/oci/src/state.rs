@@ -238,6 +238,17 @@ impl Dir {
         }
     }
 
+    /// Whether there is nothing with this process or the host that keeps it from reading the record.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        use rustix::io::Errno;
+        let flags = TO_READ | OFlags::NOFOLLOW;
+        !matches!(
+            rustix::fs::openat(&self.fd, "state.json", flags, Mode::empty()),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::ACCESS)
+        )
+    }
+
     /// Whether it is still where it was: another may have its name by now.
     #[must_use]
     pub fn is_there(&self) -> bool {
@@ -429,6 +440,21 @@ mod tests {
         for bad in ["", ".", "..", "a/b", "a b", "../x", "a\0", &"x".repeat(256)] {
             assert!(check_id(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_locked() {
+        let root = std::env::temp_dir().join(format!("oci-lock-{}", std::process::id()));
+        let (d, lock) = Dir::create(&root, "one").unwrap();
+        // Held, or refused by the host for now: a container's.
+        assert!(!d.is_unlockable() && d.is_readable());
+        drop(lock);
+        assert!(!d.is_unlockable());
+        std::fs::remove_file(root.join("one/lock")).unwrap();
+        assert!(d.is_unlockable());
+        std::fs::create_dir(root.join("one/lock")).unwrap();
+        assert!(d.lock().is_err() && d.is_unlockable());
+        std::fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
