@@ -4,10 +4,12 @@
 //!
 //! - The Sentry is never waited for. What it is asked stays in `pending`, which is bounded, until it answers.
 //! - SIGKILL for the first program ends the container, whatever the Sentry does: where it does not obey within
-//!   [`limits::KILL`], the monitor ends, and with it all processes that it started. So it does where a program of
-//!   `exec` does not end, told twice. (A container in somebody else's sandbox has no Sentry of its own: its Gofer
-//!   ends, and the Sentry, which learns it by its socket, is to say that the container has ended. Where it does not,
-//!   the sandbox ends: see [`crate::launch`].)
+//!   [`limits::KILL`], the monitor ends, and with it all processes that it started. (A container in somebody else's
+//!   sandbox has no Sentry of its own: its Gofer ends, and the Sentry, which learns it by its socket, is to say that
+//!   the container has ended. Where it does not, the sandbox ends: see [`crate::launch`].)
+//! - SIGKILL for a program of `exec` that has not ended in time is told again, with a ping. A Sentry that answers has
+//!   ended what the program ran; what is left waits for the host, as an uninterruptible task of Linux does. One that
+//!   does not answer ends as above.
 //! - A program of `exec` runs when its client says so: see [`client`]. One without a client is killed.
 
 use crate::client::{self, Reply, Request};
@@ -413,6 +415,8 @@ impl Attendant for Monitor {
                     return;
                 };
                 match p.kind {
+                    // It has read what was told before.
+                    control::PING if p.client.is_none() => self.kills.retain(|_, k| !k.again),
                     control::PAUSE => self.phase = Status::Paused,
                     control::RESUME => self.phase = Status::Running,
                     control::EXEC => match p.client.filter(|c| self.clients.contains_key(c)) {
@@ -454,11 +458,16 @@ impl Attendant for Monitor {
 
     fn late(&mut self, r: &Running) {
         let now = Instant::now();
+        let mut ping = false;
         self.overdue |= self.deadline.is_some_and(|d| d <= now);
         for (process, k) in self.kills.iter_mut().filter(|(_, k)| k.deadline <= now) {
             self.overdue |= k.again;
             (k.again, k.deadline) = (true, now + limits::KILL);
             let _ = r.send_signal(libc::SIGKILL, *process);
+            ping = true;
+        }
+        if ping {
+            self.ask(r, None, control::PING, &[]);
         }
     }
 
