@@ -330,7 +330,15 @@ impl Container {
     /// After a `Create` that failed: it is no more, for all who have heard of it. Its settings stay only where it
     /// could not be taken away: `delete` finds it by them.
     pub fn abandon(&self) {
-        if self.status().is_none() {
+        let own = self.bundle.canonicalize().ok();
+        let gone = self
+            .settings
+            .runtime()
+            .is_ok_and(|rt| match oci::state(&rt, &self.id) {
+                Ok(other) => Some(other.bundle) != own,
+                Err(e) => e.kind() == oci::Kind::NotFound,
+            });
+        if gone {
             Settings::forget(&self.bundle);
         }
         self.lock().init.forget();
