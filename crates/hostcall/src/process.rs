@@ -174,10 +174,11 @@ pub fn total_memory() -> u64 {
     (pages.max(1) as u64).saturating_mul(size.max(4096) as u64)
 }
 
-/// How many CPUs this process may use.
+/// How many CPUs this process may use. Asked of the host once: it reads several files of its cgroups.
 #[must_use]
 pub fn cpu_count() -> u32 {
-    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+    static COUNT: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get() as u32))
 }
 
 /// Settles how many arenas the C library's allocator has. Left to itself it counts CPUs by opening a file of
