@@ -219,7 +219,7 @@ impl Client {
             _ => Err(EIO),
         }
     }
-    /// A host descriptor of a regular file.
+    /// A host descriptor. `EOPNOTSUPP` for [`Access::Look`] where attributes would not tell of every change.
     pub fn open(&self, file: Handle, access: Access) -> Result<HostFd> {
         match self.call(&Request::Open { file, access })? {
             // The server gave one: this process's table is full.

@@ -2,7 +2,7 @@
 //!
 //! The Sentry (the client) holds *handles* to files of the host and asks for things by handle and name; the
 //! Gofer (the server) answers, and donates descriptors of regular files, through which the Sentry then
-//! reads and writes by itself.
+//! reads and writes by itself, and `O_PATH` descriptors, by which it sees attributes ([`proto::Access::Look`]).
 //!
 //! # Walls
 //!

@@ -67,11 +67,15 @@ impl Attr {
     }
 }
 
-/// How to open a regular file.
+/// How to open a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
+    /// A regular file.
     Read,
+    /// A regular file.
     ReadWrite,
+    /// A regular file, a directory or a symbolic link, for its attributes alone (`O_PATH`).
+    Look,
 }
 
 /// Attributes to change.
@@ -267,7 +271,11 @@ impl Request {
             }
             Request::Open { file, access } => {
                 op(w, 5, *file);
-                w.u8(u8::from(*access == Access::ReadWrite));
+                w.u8(match access {
+                    Access::Read => 0,
+                    Access::ReadWrite => 1,
+                    Access::Look => 2,
+                });
             }
             Request::Create { dir, name, new } => {
                 op(w, 6, *dir);
@@ -403,6 +411,7 @@ impl Request {
                 let access = match r.u8()? {
                     0 => Access::Read,
                     1 => Access::ReadWrite,
+                    2 => Access::Look,
                     _ => return Err(EBADMSG),
                 };
                 Request::Open { file, access }

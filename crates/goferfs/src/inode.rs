@@ -10,8 +10,8 @@ use gofer::proto::{Access, Attr, Entry, New, SetAttr as HostSetAttr};
 use gofer::wire::MAX_NAMES;
 use hostcall::HostFd;
 use parking_lot::Mutex;
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::file::{FileOps, O_ACCMODE, O_RDONLY};
 use vfs::inode::{Ahead, InodeExt, Looked, downcast};
@@ -20,12 +20,40 @@ use vfs::{Caller, FileType, Inode, NewNode, Perm, RenameFlags, SetAttr, Stat};
 /// The most names of one directory that are held in memory.
 const MAX_ENTRIES: usize = 1 << 22;
 
-/// Host descriptors of a regular file.
+/// Host descriptors of a file.
 #[derive(Default)]
 struct Fds {
     read: Option<Arc<HostFd>>,
     /// For reading and writing.
     write: Option<Arc<HostFd>>,
+    /// For attributes alone.
+    look: Option<Arc<HostFd>>,
+}
+
+/// Uses after which a shared file's attributes are worth a descriptor.
+const HOT: u32 = 2;
+/// The Gofer gives no such descriptor.
+const NEVER: u32 = u32::MAX;
+/// Names that are remembered of one shared directory.
+const MAX_KNOWN: usize = 4096;
+/// How much older than now a change time must be for the next change to have another one: some ticks of
+/// the host's clock, at most 10 ms each. Nanoseconds.
+const SETTLED: i64 = 40_000_000;
+
+/// What a directory that others change was seen to hold, true as long as its change time is `version`
+/// (see the crate's documentation).
+#[derive(Default)]
+struct Known {
+    version: i64,
+    /// Which inode a name leads to; `None`: there is none.
+    names: HashMap<Box<[u8]>, Option<Weak<GoferInode>>>,
+}
+
+/// A directory's change time, and whether what is seen there next may be remembered by it.
+#[derive(Clone, Copy)]
+pub(crate) struct Version {
+    pub(crate) ctime: i64,
+    pub(crate) settled: bool,
 }
 
 struct Cached {
@@ -49,6 +77,10 @@ pub struct GoferInode {
     fds: Mutex<Fds>,
     /// The names of a directory, in exclusive mode.
     listing: Mutex<Option<Arc<[Entry]>>>,
+    /// In shared mode.
+    known: Mutex<Known>,
+    /// How often it was asked for something that a descriptor would tell, up to [`HOT`]; or [`NEVER`].
+    asked: AtomicU32,
     /// Held by writes and changes of size.
     pub(crate) write_lock: Mutex<()>,
     pub(crate) mappings: MappingRegistry,
@@ -79,6 +111,8 @@ impl GoferInode {
             target,
             fds: Mutex::default(),
             listing: Mutex::default(),
+            known: Mutex::default(),
+            asked: AtomicU32::new(0),
             write_lock: Mutex::new(()),
             mappings: MappingRegistry::new(),
             mappable: Mutex::default(),
@@ -107,6 +141,7 @@ impl GoferInode {
     /// Gives up descriptors that are only kept in case they are needed again.
     pub(crate) fn drop_fds(&self) {
         let _old = std::mem::take(&mut *self.fds.lock());
+        let _known = std::mem::take(&mut *self.known.lock());
     }
 
     /// A descriptor for reading.
@@ -151,11 +186,7 @@ impl GoferInode {
         }
         // A change from here on makes it stale again.
         self.cached.lock().stale = false;
-        let fd = {
-            let f = self.fds.lock();
-            f.write.as_ref().or(f.read.as_ref()).cloned()
-        };
-        let fresh = match fd {
+        let fresh = match self.any_fd().or_else(|| self.look_fd()) {
             Some(fd) => hostcall::file::fstat(fd.raw()).map(|s| self.stat_to_attr(&s)),
             None => self.fs.client.get_attr(self.handle),
         };
@@ -169,6 +200,76 @@ impl GoferInode {
                 self.changed();
                 Err(e)
             }
+        }
+    }
+
+    fn any_fd(&self) -> Option<Arc<HostFd>> {
+        let f = self.fds.lock();
+        let fd = f.write.as_ref().or(f.read.as_ref()).or(f.look.as_ref());
+        fd.cloned()
+    }
+    /// A descriptor for attributes, of a shared file that was used before.
+    fn look_fd(&self) -> Option<Arc<HostFd>> {
+        if self.fs.exclusive() {
+            return None;
+        }
+        if let Some(fd) = &self.fds.lock().look {
+            return Some(fd.clone());
+        }
+        match self.asked.load(Ordering::Relaxed) {
+            NEVER => return None,
+            n if n < HOT => {
+                self.asked.store(n + 1, Ordering::Relaxed);
+                return None;
+            }
+            _ => {}
+        }
+        let Ok(fd) = self.fs.client.open(self.handle, Access::Look) else {
+            self.asked.store(NEVER, Ordering::Relaxed);
+            return None;
+        };
+        let fd = Arc::new(fd);
+        self.fds.lock().look = Some(fd.clone());
+        if let Some(me) = self.me.upgrade() {
+            self.fs.keep_fd(&me);
+        }
+        Some(fd)
+    }
+    /// The change time of a shared directory, where it tells of every change of names.
+    pub(crate) fn version(&self) -> Option<Version> {
+        let fd = self.look_fd()?;
+        let s = hostcall::file::fstat(fd.raw()).ok()?;
+        let attr = self.stat_to_attr(&s);
+        self.cached.lock().attr = self.fs.seen(attr);
+        let now = hostcall::time::clock_nanos(abi::linux::CLOCK_REALTIME as i32);
+        (attr.nlink > 0).then_some(Version {
+            ctime: attr.ctime,
+            settled: now.saturating_sub(attr.ctime) >= SETTLED,
+        })
+    }
+    /// What this name was seen to be.
+    pub(crate) fn known(&self, at: Version, name: &[u8]) -> Option<Option<Weak<GoferInode>>> {
+        let k = self.known.lock();
+        (k.version == at.ctime)
+            .then(|| k.names.get(name).cloned())
+            .flatten()
+    }
+    /// `name` was looked up after the directory was at `at`.
+    pub(crate) fn learn(&self, at: Option<Version>, name: &[u8], inode: Option<&Arc<GoferInode>>) {
+        let Some(at) = at.filter(|v| v.settled) else {
+            return;
+        };
+        let mut k = self.known.lock();
+        if k.version != at.ctime || k.names.len() >= MAX_KNOWN {
+            k.names.clear();
+            k.version = at.ctime;
+        }
+        k.names.insert(name.into(), inode.map(Arc::downgrade));
+    }
+    /// Its name is still true; its attributes may not be.
+    fn found_again(&self) {
+        if self.any_fd().is_none() || self.attrs().is_err() {
+            self.changed();
         }
     }
 
@@ -308,6 +409,12 @@ impl Inode for GoferInode {
     }
     fn lookup_ahead(&self, _: &Caller<'_>, name: &[u8], rest: &[u8]) -> Result<Looked> {
         let mut names = vec![name.to_vec()];
+        let version = self.version();
+        if let Some(v) = version
+            && matches!(self.known(v, name), Some(None))
+        {
+            return Err(ENOENT);
+        }
         if self.fs.exclusive() {
             let more = rest
                 .split(|b| *b == b'/')
@@ -323,11 +430,14 @@ impl Inode for GoferInode {
         let mut found: Vec<Ahead> = Vec::new();
         for s in steps {
             let Some(name) = names.next() else { break };
-            found.push((name, Some(self.fs.inode(s.attr, s.handle, s.target))));
+            let inode = self.fs.inode(s.attr, s.handle, s.target);
+            self.learn(version, &name, Some(&inode));
+            found.push((name, Some(inode)));
         }
         if stopped == Some(ENOENT)
             && let Some(missing) = names.next()
         {
+            self.learn(version, &missing, None);
             found.push((missing, None));
         }
         let mut found = found.into_iter();
@@ -340,15 +450,28 @@ impl Inode for GoferInode {
         }
     }
     fn revalidate(&self, _: &Caller<'_>, name: &[u8], child: Option<&Arc<dyn Inode>>) -> bool {
+        let child = child.and_then(downcast::<GoferInode>);
+        let version = self.version();
+        if let (Some(v), Some(c)) = (version, child)
+            && let Some(Some(known)) = self.known(v, name)
+            && std::ptr::eq(known.as_ptr(), c)
+        {
+            c.found_again();
+            return true;
+        }
         let Ok((steps, stopped)) = self.fs.client.walk(self.handle, vec![name.to_vec()]) else {
             return false;
         };
         let Some(step) = steps.into_iter().next() else {
+            if stopped == Some(ENOENT) {
+                self.learn(version, name, None);
+            }
             return stopped == Some(ENOENT) && child.is_none();
         };
         // One more handle to a file that is known, most of the time.
         let found = self.fs.inode(step.attr, step.handle, step.target);
-        child.is_some_and(|c| downcast::<GoferInode>(c).is_some_and(|c| std::ptr::eq(c, &*found)))
+        self.learn(version, name, Some(&found));
+        child.is_some_and(|c| std::ptr::eq(c, &*found))
     }
 
     fn create(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {

@@ -2,8 +2,24 @@
 //!
 //! In *exclusive* mode the container owns the tree alone (its root file system): names, missing names,
 //! attributes and directory listings are cached until the container itself changes them, and host
-//! descriptors stay open, so that a second `open` or `stat` asks nobody. In *shared* mode each use of a name
-//! and each `stat` asks the Gofer.
+//! descriptors stay open, so that a second `open` or `stat` asks nobody. In *shared* mode everything is as it
+//! is on the host at the time of the call.
+//!
+//! # Shared mode
+//!
+//! The Gofer is asked for the first uses of a file. For one that is used again it donates an `O_PATH`
+//! descriptor, where the file system is local and the Gofer's mounts are its own (else: it is asked each
+//! time). By that, `fstat(2)` gives
+//!
+//! - a file's attributes of this moment (chmod and chown through another name of it, too);
+//! - a directory's *version*: its change time, which nobody can set, and which every change of its names
+//!   sets to the host clock's last tick. A name that was looked up **after** the version was read, and when
+//!   the version was at least 40 ms old, is true for as long as the version is the same: a
+//!   later change would have had a later time. (A clock that is set back to the very nanosecond of an
+//!   earlier change would break this; time that goes back otherwise does not.) A younger version proves
+//!   nothing, and the Gofer is asked.
+//!
+//! So a walk costs an `fstat` for each component, and no request.
 //!
 //! Data never passes through the Gofer: it donates a descriptor, and reads and writes are host calls between
 //! the file and the application's memory.

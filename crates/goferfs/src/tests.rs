@@ -54,7 +54,7 @@ impl Rig {
         prepare(&host);
         let path = CString::new(host.as_os_str().as_bytes()).unwrap();
         let root = Root::open("root", &path, Writable::Yes).unwrap();
-        let server = Server::new(vec![root], 5000).unwrap();
+        let server = Server::new(vec![root], 5000).unwrap().with_own_mounts(true);
         let (ours, theirs) = sock::seqpacket_pair().unwrap();
         std::thread::spawn(move || server.serve(theirs).unwrap());
         let client = Client::connect(&ours, Box::new(|| {})).unwrap();
@@ -229,6 +229,190 @@ fn shared() {
     std::fs::write(r.host.join("other"), b"other").unwrap();
     std::fs::rename(r.host.join("other"), r.host.join("moved")).unwrap();
     assert_eq!(r.get("/moved").unwrap(), b"other");
+}
+
+/// What the host and the container see at a path: mode, size, links and owner, or nothing.
+fn both(r: &Rig, path: &str) -> [Option<(u32, u64, u32, u32)>; 2] {
+    let host = std::fs::metadata(r.host.join(&path[1..])).ok();
+    [
+        host.map(|m| (m.mode(), m.size(), m.nlink() as u32, m.uid())),
+        r.stat(path).ok().map(|s| (s.mode, s.size, s.nlink, s.uid)),
+    ]
+}
+
+/// Names and attributes are asked for no more, and are true all the same.
+#[test]
+fn shared_and_known() {
+    let r = Rig::new(Sharing::Shared, tree);
+    let settle = || std::thread::sleep(std::time::Duration::from_millis(60));
+    let known = |dir: &str, name: &str| {
+        let p = r
+            .cx()
+            .resolve(&At::Cwd, dir.as_bytes(), vfs::walk::Walk::empty())
+            .unwrap();
+        let inode = p.inode().unwrap().clone();
+        let i: &GoferInode = vfs::inode::downcast(&inode).unwrap();
+        i.version()
+            .is_some_and(|v| i.known(v, name.as_bytes()).is_some())
+    };
+    settle();
+    for _ in 0..6 {
+        assert_eq!(
+            r.get("/a/b/c/f").unwrap(),
+            std::fs::read(r.host.join("a/b/c/f")).unwrap()
+        );
+        assert_eq!(r.stat("/a/missing"), Err(ENOENT));
+    }
+    for (dir, name) in [
+        ("/", "a"),
+        ("/a", "b"),
+        ("/a/b", "c"),
+        ("/a/b/c", "f"),
+        ("/a", "missing"),
+    ] {
+        assert!(known(dir, name), "{dir} {name}");
+    }
+    // What was seen within a tick of a change proves nothing: on hosts whose clock for files is coarse
+    // (before Linux 6.13) the next change may have the same time.
+    {
+        let inode = r
+            .cx()
+            .resolve(&At::Cwd, b"/a", vfs::walk::Walk::empty())
+            .unwrap();
+        let i: &GoferInode = vfs::inode::downcast(inode.inode().unwrap()).unwrap();
+        let now = i.version().unwrap();
+        assert!(now.settled);
+        i.learn(
+            Some(crate::inode::Version {
+                settled: false,
+                ..now
+            }),
+            b"young",
+            None,
+        );
+        assert!(i.known(now, b"young").is_none());
+        i.learn(Some(now), b"old", None);
+        assert!(i.known(now, b"old").is_some());
+    }
+    // Every kind of change from outside is seen at once, and again when it is known.
+    let at = |p: &str| r.host.join(p);
+    let mode = |p: &str, m| {
+        std::fs::set_permissions(at(p), std::fs::Permissions::from_mode(m)).unwrap();
+    };
+    let changes: [(&str, &dyn Fn()); 12] = [
+        ("appears", &|| {
+            std::fs::write(at("a/missing"), b"here").unwrap()
+        }),
+        ("grows", &|| {
+            std::fs::write(at("a/missing"), b"longer").unwrap()
+        }),
+        ("a link elsewhere", &|| {
+            std::fs::hard_link(at("a/missing"), at("a/b/l")).unwrap()
+        }),
+        ("chmod of the link", &|| mode("a/b/l", 0o600)),
+        ("written by the link", &|| {
+            std::fs::write(at("a/b/l"), b"by the link").unwrap()
+        }),
+        ("chmod of a directory", &|| mode("a", 0o711)),
+        ("renamed over", &|| {
+            std::fs::write(at("new"), b"new").unwrap();
+            std::fs::rename(at("new"), at("a/missing")).unwrap();
+        }),
+        ("a directory moves", &|| {
+            std::fs::rename(at("a/b/c"), at("c")).unwrap()
+        }),
+        ("another takes its place", &|| {
+            std::fs::create_dir(at("a/b/c")).unwrap();
+            std::fs::write(at("a/b/c/f"), b"another").unwrap();
+        }),
+        ("a directory for a file", &|| {
+            std::fs::remove_file(at("a/missing")).unwrap();
+            std::fs::create_dir(at("a/missing")).unwrap();
+        }),
+        ("all goes", &|| std::fs::remove_dir_all(at("a/b")).unwrap()),
+        ("and comes back", &|| {
+            std::fs::create_dir_all(at("a/b/c")).unwrap();
+            std::fs::write(at("a/b/c/f"), b"back").unwrap();
+        }),
+    ];
+    let paths = [
+        "/a",
+        "/a/b",
+        "/a/b/c",
+        "/a/b/c/f",
+        "/a/missing",
+        "/a/b/l",
+        "/c/f",
+        "/new",
+    ];
+    for pause in [true, false] {
+        for (what, change) in &changes {
+            change();
+            for _ in 0..3 {
+                for p in paths {
+                    let [host, seen] = both(&r, p);
+                    assert_eq!(host, seen, "{what}: {p}");
+                }
+            }
+            if pause {
+                settle();
+                for p in paths {
+                    let [host, seen] = both(&r, p);
+                    assert_eq!(host, seen, "{what}, later: {p}");
+                }
+            }
+        }
+        let _ = std::fs::remove_dir_all(at("a/missing"));
+        let _ = std::fs::remove_dir_all(at("c"));
+    }
+}
+
+/// Changes of both sides in any order, many within one tick of the clock.
+#[test]
+fn shared_at_random() {
+    let r = Rig::new(Sharing::Shared, |_| {});
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |n: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % n
+    };
+    let name = |n: u64| {
+        format!(
+            "/{}",
+            ["x", "y", "d/x", "d/y", "d", "e", "e/x", "d/e"][n as usize]
+        )
+    };
+    for round in 0..4000 {
+        let (a, b) = (name(random(8)), name(random(8)));
+        let (ha, hb) = (r.host.join(&a[1..]), r.host.join(&b[1..]));
+        match random(12) {
+            0 => drop(std::fs::write(&ha, vec![b'x'; random(5) as usize])),
+            1 => drop(std::fs::create_dir(&ha)),
+            2 => drop(std::fs::remove_file(&ha)),
+            3 => drop(std::fs::remove_dir(&ha)),
+            4 => drop(std::fs::rename(&ha, &hb)),
+            5 => drop(std::fs::hard_link(&ha, &hb)),
+            6 => drop(r.open(&a, O_CREAT | O_RDWR)),
+            7 => drop(r.cx().mkdir(&At::Cwd, a.as_bytes(), 0o755)),
+            8 => drop(r.cx().unlink(&At::Cwd, a.as_bytes())),
+            9 => drop(
+                r.cx()
+                    .rename(&At::Cwd, a.as_bytes(), &At::Cwd, b.as_bytes(), 0),
+            ),
+            10 => {
+                let m = std::fs::Permissions::from_mode(0o700 | random(64) as u32);
+                drop(std::fs::set_permissions(&ha, m));
+            }
+            _ if round % 40 == 0 => std::thread::sleep(std::time::Duration::from_millis(50)),
+            _ => {}
+        }
+        for n in 0..8 {
+            let [host, seen] = both(&r, &name(n));
+            assert_eq!(host, seen, "round {round}: {}", name(n));
+        }
+    }
 }
 
 #[test]

@@ -174,6 +174,16 @@ pub fn total_memory() -> u64 {
     (pages.max(1) as u64).saturating_mul(size.max(4096) as u64)
 }
 
+/// Whether this thread has more than one CPU; asks for its affinity alone, which any process of ours may.
+#[must_use]
+pub fn has_other_cpus() -> bool {
+    let mut mask = [0u64; 128];
+    // SAFETY: the mask is as long as is said.
+    let n = unsafe { sys!(SchedGetaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
+    // A mask that is too short for this host: it has more than 8192.
+    n.is_err() || mask.iter().map(|w| w.count_ones()).sum::<u32>() > 1
+}
+
 /// How many CPUs this process may use. Asked of the host once: it reads several files of its cgroups.
 #[must_use]
 pub fn cpu_count() -> u32 {

@@ -74,8 +74,17 @@ pub fn try_recv(fd: RawFd, buf: &mut [u8]) -> Result<(usize, Vec<HostFd>)> {
 /// Receives one packet, asking again and again for up to `spin` before it sleeps: waking a sleeper on an
 /// idle core takes far longer than what is waited for.
 pub fn recv_spinning(fd: RawFd, buf: &mut [u8], spin: &mut Spin) -> Result<(usize, Vec<HostFd>)> {
+    if spin.now == 0 {
+        return recv(fd, buf);
+    }
+    // It may be there already: the other side ran first, perhaps on this CPU. That tells nothing.
+    match try_recv(fd, buf) {
+        Err(abi::errno::EAGAIN) => {}
+        r => return r,
+    }
     let start = std::time::Instant::now();
-    loop {
+    while start.elapsed().as_micros() < u128::from(spin.now) {
+        core::hint::spin_loop();
         match try_recv(fd, buf) {
             Err(abi::errno::EAGAIN) => {}
             r => {
@@ -83,12 +92,8 @@ pub fn recv_spinning(fd: RawFd, buf: &mut [u8], spin: &mut Spin) -> Result<(usiz
                 return r;
             }
         }
-        if start.elapsed().as_micros() >= u128::from(spin.now) {
-            break;
-        }
-        core::hint::spin_loop();
     }
-    spin.now = (spin.now / 2).max(Spin::MIN);
+    spin.now = (spin.now / 2).max(spin.max.min(Spin::MIN));
     recv(fd, buf)
 }
 
@@ -100,10 +105,16 @@ pub struct Spin {
 }
 
 impl Spin {
-    const MIN: u32 = 8;
-    /// At most `max` microseconds, and that long to begin with.
+    const MIN: u32 = 4;
+    /// At most `max` microseconds, and that long to begin with; never where this process has one CPU only,
+    /// which the other side needs.
     #[must_use]
-    pub const fn up_to(max: u32) -> Spin {
+    pub fn up_to(max: u32) -> Spin {
+        let max = if crate::process::has_other_cpus() {
+            max
+        } else {
+            0
+        };
         Spin { now: max, max }
     }
 }

@@ -47,8 +47,9 @@ pub fn run_gofer(side: GoferSide) -> std::result::Result<Infallible, sandbox::Fa
         };
         Root::from_fd(&i.to_string(), fd, writable)
     });
-    let server =
-        Server::new(roots.collect(), side.max_descriptors).map_err(|e| failed("start", e))?;
+    let server = Server::new(roots.collect(), side.max_descriptors)
+        .map_err(|e| failed("start", e))?
+        .with_own_mounts(side.own_mounts);
     (side.confine)().map_err(|e| failed("confine itself", e))?;
     server.run(side.channel)
 }

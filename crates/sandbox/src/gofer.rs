@@ -19,6 +19,8 @@ pub struct GoferSide {
     pub roots: Vec<(HostFd, Access)>,
     /// How many descriptors this process may hold.
     pub max_descriptors: u64,
+    /// Whether its mounts are its own, out of reach of what is mounted on the host from now on.
+    pub own_mounts: bool,
     /// To be called before the first message is read.
     pub confine: Confine,
 }
@@ -61,6 +63,7 @@ pub fn prepare(
         channel,
         roots,
         max_descriptors,
+        own_mounts: standing == Standing::Privileged,
         confine,
     })
 }

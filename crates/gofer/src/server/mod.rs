@@ -60,6 +60,7 @@ pub struct Server {
     connections: Vec<(HostFd, HostFd)>,
     uid: u32,
     gid: u32,
+    own_mounts: bool,
 }
 
 /// How long a thread waits awake for the next request, in microseconds.
@@ -92,7 +93,15 @@ impl Server {
             connections,
             uid,
             gid,
+            own_mounts: false,
         })
+    }
+
+    /// Its mounts are its own: what anybody mounts on the host later does not show below its roots.
+    #[must_use]
+    pub fn with_own_mounts(mut self, own: bool) -> Server {
+        self.own_mounts = own;
+        self
     }
 
     /// Serves until the client is gone. The caller may have confined the process by now: only calls of the

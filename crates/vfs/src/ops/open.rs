@@ -2,6 +2,7 @@
 
 use super::AsDir;
 use crate::context::{At, PathCx};
+use crate::dentry::Caching;
 use crate::file::{
     File, FileOps, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH,
     O_RDONLY, O_TMPFILE, O_TRUNC, O_WRONLY,
@@ -169,7 +170,7 @@ impl PathCx<'_> {
         }
     }
 
-    /// Makes a regular file; or gives the dentry that is there by now.
+    /// Makes a regular file; or gives the dentry that is there by now. The name was missing a moment ago.
     fn create_locked(
         &self,
         dir: &Path,
@@ -177,14 +178,28 @@ impl PathCx<'_> {
         mode: u32,
     ) -> Result<std::result::Result<Path, Arc<Dentry>>> {
         let _g = dir.dentry.lock_dir();
-        let d = dir.dentry.lookup_locked(&self.caller, name)?;
-        if !d.is_negative() {
-            return Ok(Err(d));
+        // Where others change names, too, only the making itself can tell; and asking costs.
+        let others = dir.dentry.sb().fs.caching() == Caching::Revalidate;
+        if !others {
+            let d = dir.dentry.lookup_locked(&self.caller, name)?;
+            if !d.is_negative() {
+                return Ok(Err(d));
+            }
         }
         dir.want_write()?;
         self.may_create(dir)?;
         let new = self.new_node(dir, mode, FileType::Regular)?;
-        let inode = dir.inode()?.create(&self.caller, name, new)?;
+        let inode = match dir.inode()?.create(&self.caller, name, new) {
+            Err(EEXIST) if others => {
+                let d = dir.dentry.lookup_locked(&self.caller, name)?;
+                return if d.is_negative() {
+                    Err(EEXIST)
+                } else {
+                    Ok(Err(d))
+                };
+            }
+            r => r?,
+        };
         let dentry = dir.dentry.attach(name, Some(inode));
         watch::created(&dir.dentry, &dentry);
         Ok(Ok(Path {
