@@ -84,6 +84,18 @@ pub fn unshare(namespaces: i32) -> Result<()> {
     Ok(())
 }
 
+/// The calling thread's network namespace: to be kept while the thread is in another one.
+pub fn network_namespace() -> Result<HostFd> {
+    crate::path::openat2(libc::AT_FDCWD, c"/proc/self/ns/net", 0, 0, 0)
+}
+
+/// Goes to a network namespace (`setns(2)`).
+pub fn enter_network(namespace: &HostFd) -> Result<()> {
+    // SAFETY: no pointers; memory and descriptors stay as they are.
+    unsafe { sys!(Setns, namespace.raw(), libc::CLONE_NEWNET) }?;
+    Ok(())
+}
+
 /// `setsid(2)`.
 pub fn setsid() -> Result<()> {
     // SAFETY: no pointers.

@@ -28,6 +28,8 @@ pub struct Start<'a> {
     pub preserve_fds: u32,
     /// This process began in its cgroup of version 2.
     pub in_v2: bool,
+    /// Where this process is since its beginning, if [`network_comes_later`].
+    pub away: Option<sandbox::Away>,
     pub streams: Streams,
 }
 
@@ -54,7 +56,11 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     let mut laps = Laps::start(start.runtime.log.debug);
     let signals = monitor::signals()?;
     start.record.cgroups.enter(start.in_v2)?;
-    enter_network(&start.plan.network)?;
+    let network = start.plan.network.clone();
+    let later = network_comes_later(&start.plan, &start.hooks);
+    if !later {
+        enter_network(&network)?;
+    }
     laps.lap("cgroups and network");
     let listener = client::socket()?;
     rustix::net::bind(&listener, &client::address(start.dir)?).tried("bind the control socket")?;
@@ -136,7 +142,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
                 hand_over(&dir, &join, &side, &given)
             })?
         }
-        None => sandbox::start(&spec, run_gofer, move |side: SentrySide| {
+        None => begin(start.away, &spec, move |side: SentrySide| {
             let mut given = side.descriptors.into_iter();
             let stdio = kind.stdio(&mut given);
             let log_fd = logs.then(|| given.next().map(HostFd::into_raw)).flatten();
@@ -175,6 +181,10 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
         .for_each(|fd| drop(HostFd::from_raw(fd)));
     drop(streams.keep);
     laps.lap("processes");
+    if later {
+        enter_network(&network)?;
+        laps.lap("network");
+    }
     let log = start.runtime.log.clone();
     let on_ready = Box::new(move || {
         laps.lap("the Sentry's start");
@@ -226,6 +236,26 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
             Ok(code)
         }
     }
+}
+
+fn begin<S>(away: Option<sandbox::Away>, spec: &Spec, sentry: S) -> Result<sandbox::Running>
+where
+    S: FnOnce(SentrySide) -> std::result::Result<Infallible, sandbox::Failure>,
+{
+    Ok(match away {
+        Some(_) => sandbox::start_from(away, spec, run_gofer, sentry)?,
+        None => sandbox::start(spec, run_gofer, sentry)?,
+    })
+}
+
+/// A new namespace takes long to make: where nobody needs it before, it is made while the sandbox starts.
+pub fn network_comes_later(plan: &Plan, hooks: &Hooks) -> bool {
+    plan.network == Network::New
+        && !plan.host_network
+        && plan.pod.is_none()
+        && hooks.prestart.is_empty()
+        && hooks.create_runtime.is_empty()
+        && hooks.create_container.is_empty()
 }
 
 /// Gives a container to the Sentry of a running sandbox.

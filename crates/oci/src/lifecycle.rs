@@ -205,6 +205,22 @@ fn monitor(
     in_v2: bool,
     report: HostFd,
 ) -> u8 {
+    let failed = |e: &Failure| {
+        let text = &e.0.as_bytes()[..e.0.len().min(client::MAX)];
+        let _ = sock::send(report.raw(), text, &[]);
+    };
+    // While the state is being written.
+    let away = if launch::network_comes_later(&plan, &hooks) {
+        match sandbox::go_ahead() {
+            Ok(a) => a,
+            Err(e) => {
+                failed(&e.into());
+                return sandbox::EXIT_NOT_STARTED;
+            }
+        }
+    } else {
+        None
+    };
     let mut go = [0; 8];
     if !matches!(sock::recv(report.raw(), &mut go), Ok((n, _)) if n > 0) {
         return sandbox::EXIT_NOT_STARTED;
@@ -221,6 +237,7 @@ fn monitor(
         own_terminal,
         preserve_fds: c.preserve_fds,
         in_v2,
+        away,
         streams: c.streams,
     };
     let word = report.duplicate();
@@ -230,10 +247,6 @@ fn monitor(
             // Who created this is gone, and nobody knows of it.
             process::exit_group(i32::from(sandbox::EXIT_NOT_STARTED));
         }
-    };
-    let failed = |e: &Failure| {
-        let text = &e.0.as_bytes()[..e.0.len().min(client::MAX)];
-        let _ = sock::send(report.raw(), text, &[]);
     };
     match launch::run(start, Box::new(ready)) {
         Ok(code) => code,
@@ -569,12 +582,18 @@ pub fn run(
     }
     // Before the start: a program that ends at once takes its monitor with it.
     let waiting = crate::monitor::signals().and_then(|signals| {
-        let connection = Connection::open(&open(rt, &c.id)?.0)?;
+        let (dir, record) = open(rt, &c.id)?;
+        let connection = Connection::open(&dir)?;
         connection.send(&Request::Wait, &[])?;
-        Ok((signals, connection))
+        Ok((signals, connection, dir, record))
     });
-    let ended = waiting.and_then(|(signals, connection)| {
-        start(rt, &c.id)?;
+    let ended = waiting.and_then(|(signals, connection, dir, record)| {
+        if record.start_container.is_empty() && record.poststart.is_empty() {
+            // Its monitor says whether it can be started.
+            Connection::open(&dir)?.ask(&Request::Start, &[])?;
+        } else {
+            start(rt, &c.id)?;
+        }
         crate::exec::attend(&connection, &signals, size, &mut |c| match c.receive() {
             Ok(Reply::Exited(status)) => Ok(Some(status)),
             Ok(Reply::Error(e)) => Err(Failure(e)),

@@ -302,7 +302,16 @@ impl Dir {
         let f =
             rustix::fs::openat(&self.fd, NEW, flags, Mode::from_raw_mode(0o600)).tried(&what)?;
         std::io::Write::write_all(&mut std::fs::File::from(f), &text).tried(&what)?;
-        rustix::fs::renameat(&self.fd, NEW, &self.fd, "state.json").tried(&what)
+        // Exchanged and not replaced: file systems on disks write out a file that replaces another at once.
+        let exchange = rustix::fs::RenameFlags::EXCHANGE;
+        match rustix::fs::renameat_with(&self.fd, NEW, &self.fd, "state.json", exchange) {
+            Ok(()) => {
+                let _ = rustix::fs::unlinkat(&self.fd, NEW, rustix::fs::AtFlags::empty());
+                Ok(())
+            }
+            // The first one, or a file system that cannot.
+            Err(_) => rustix::fs::renameat(&self.fd, NEW, &self.fd, "state.json").tried(&what),
+        }
     }
 
     /// The record; `None` where `create` never came so far.
