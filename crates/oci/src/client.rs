@@ -171,14 +171,20 @@ impl Connection {
         }
     }
 
-    /// Has a program made ready, however long that takes, as long as the Sentry answers others. Gives its process,
-    /// which waits for [`Connection::begin`].
-    pub fn exec(&self, dir: &Dir, given: &[RawFd]) -> Result<u32> {
+    /// Has a program made ready, however long that takes (but until `deadline`, if there is one), as long as the
+    /// Sentry answers others. Gives its process, which waits for [`Connection::begin`].
+    pub fn exec(&self, dir: &Dir, given: &[RawFd], deadline: Option<Instant>) -> Result<u32> {
         self.send(&Request::Exec, given)?;
-        while !self.answers_within(PATIENCE) {
+        loop {
+            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            if self.answers_within(left.map_or(PATIENCE, |l| l.min(PATIENCE))) {
+                return self.done();
+            }
+            if left.is_some_and(|l| l <= PATIENCE) {
+                return Err(Failure("the program was not ready in time".into()));
+            }
             Connection::open(dir)?.ask(&Request::Ping, &[])?;
         }
-        self.done()
     }
 
     /// Runs what [`Connection::exec`] made ready. From here on it counts as run, whatever becomes of it.

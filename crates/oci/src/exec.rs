@@ -96,6 +96,8 @@ fn prepare(rt: &Runtime, e: &Exec) -> Result<(Dir, ExecSpec)> {
 
 /// The exec monitor's first word to its parent; the pid inside follows.
 const READY: &[u8] = b"ready ";
+/// The parent's word: nothing can fail any more.
+const RUN: &[u8] = b"run";
 
 /// Runs it, and leaves it to its monitor.
 pub fn exec_detached(rt: &Runtime, e: &Exec) -> Result<Detached> {
@@ -116,6 +118,7 @@ pub fn exec_detached(rt: &Runtime, e: &Exec) -> Result<Detached> {
             if let Some(f) = &e.pid_file {
                 write_pid(f, pid)?;
             }
+            sock::send(ours.raw(), RUN, &[]).tried("start the program")?;
             Ok(Detached { pid, inside })
         }
         Side::Child => {
@@ -127,7 +130,10 @@ pub fn exec_detached(rt: &Runtime, e: &Exec) -> Result<Detached> {
                 let word = [READY, r.inside.to_string().as_bytes()].concat();
                 // Who wants it may have gone meanwhile.
                 sock::send(theirs.raw(), &word, &[]).tried("tell that it is ready")?;
-                r.run()
+                match sock::recv(theirs.raw(), &mut [0; 8]) {
+                    Ok((n, _)) if n > 0 => r.run(),
+                    _ => Err(Failure("it was given up".into())),
+                }
             });
             let code = match ended {
                 Ok(status) => exit_code(status),
@@ -179,7 +185,7 @@ fn make_ready(dir: &Dir, e: &Exec, spec: ExecSpec) -> Result<Ready> {
     let body = client::body(&serde_json::to_vec(&spec).tried("ask for the program")?)?;
     given.insert(body_at, body.as_raw_fd());
     let connection = Connection::open(dir)?;
-    let inside = connection.exec(dir, &given)?;
+    let inside = connection.exec(dir, &given, None)?;
     Ok(Ready {
         connection,
         inside,
@@ -279,7 +285,7 @@ pub fn hook(dir: &Dir, record: &Record, h: &Hook) -> Result<()> {
     let input = client::body(&hooks::state(record, Status::Created))?;
     let deadline = hooks::deadline(h);
     let c = Connection::open(dir)?;
-    c.exec(dir, &[body.as_raw_fd(), input.as_raw_fd()])?;
+    c.exec(dir, &[body.as_raw_fd(), input.as_raw_fd()], deadline)?;
     c.begin()?;
     let mut fds = [libc::pollfd {
         fd: c.as_raw_fd(),

@@ -232,9 +232,12 @@ impl Running {
     /// Leaves somebody else's sandbox: hangs up on the Sentry, which ends the container then, and waits until it
     /// says so. (What waits for the Gofer goes on, as that ends.)
     fn leave(&mut self) -> bool {
-        let _ = finish(&mut self.gofer, 0);
         if inet::shutdown(self.control.raw(), libc::SHUT_WR).is_err() {
             return true;
+        }
+        if let Some(gofer) = &self.gofer {
+            // Not reaped yet, so that the number is still its own. Its end is not waited for: it may take long.
+            let _ = process::kill(gofer.pid, libc::SIGKILL);
         }
         let deadline = now() + limits::KILL.as_millis() as i64;
         let mut fds = [libc::pollfd {
@@ -243,16 +246,17 @@ impl Running {
             revents: 0,
         }];
         loop {
-            let left = (deadline - now()).max(0);
-            match file::poll(&mut fds, left as i32) {
-                Ok(0) if left == 0 => return false,
-                Ok(1..) => {}
-                _ => continue,
+            let left = deadline - now();
+            if left <= 0 {
+                return false;
+            }
+            if !matches!(file::poll(&mut fds, left as i32), Ok(1..)) {
+                continue;
             }
             match control::receive(self.control.raw()) {
                 Said::Exit(_) | Said::HungUp => return true,
-                Said::Failed(..) => return false,
-                Said::Answer(_) | Said::Nothing => {}
+                // Said before it was hung up on: it tries once more.
+                Said::Failed(..) | Said::Answer(_) | Said::Nothing => {}
             }
         }
     }

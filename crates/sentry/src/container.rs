@@ -327,22 +327,26 @@ impl Kernel {
     /// runs is ended under it.
     pub fn see_off(&self, groups: &[Arc<ThreadGroup>]) -> bool {
         self.await_end(groups, limits::OBEY) || {
-            groups.iter().for_each(|g| self.end_space(g));
+            for g in groups {
+                self.end_space(g);
+            }
             self.await_end(groups, limits::FORCED)
         }
     }
 
-    /// Ends an address space, unless somebody shares it who is to live.
-    fn end_space(&self, g: &ThreadGroup) {
+    /// Ends an address space, unless somebody shares it who is to live. Whether no code of the process's can run
+    /// any more.
+    fn end_space(&self, g: &ThreadGroup) -> bool {
         let l = self.tasks.lock();
         let Some(mm) = l.some_thread(g.tgid).map(|t| t.mm()) else {
-            return;
+            return true;
         };
         let doomed = l.all().all(|t| t.is_killed() || !Arc::ptr_eq(&t.mm(), &mm));
         drop(l);
         if doomed {
             mm.address_space().kill();
         }
+        doomed
     }
 
     /// Waits until none of these processes runs any more: whether that came in time.
@@ -383,7 +387,11 @@ impl Kernel {
     pub fn end_container(&self, c: &Arc<Container>, status: i32) {
         let is_root = Arc::ptr_eq(c, &self.root);
         self.close_container(c);
-        if !is_root && !self.see_off(&self.members(c)) {
+        // What waits for the host, and can run no more code, is no reason to keep the status back.
+        let ended = is_root
+            || self.see_off(&self.members(c))
+            || self.members(c).iter().all(|g| self.end_space(g));
+        if !ended {
             c.tell(control::ERROR, b"a process of the container does not end");
             return;
         }

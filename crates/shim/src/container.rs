@@ -29,7 +29,7 @@ use containerd_shim_protos::protobuf::MessageField;
 use containerd_shim_protos::ttrpc::{self, Code};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -121,7 +121,14 @@ pub struct Container {
     memory: OnceLock<Arc<oom::Watch>>,
     /// Numbers for the sockets of consoles.
     consoles: AtomicU64,
+    /// As the runtime said last.
+    paused: AtomicBool,
+    /// Somebody is asking it.
+    asking: AtomicBool,
 }
+
+/// containerd's own limit for `State` is 2 s.
+const STATE_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Container {
     /// One whose first process is being created.
@@ -149,6 +156,8 @@ impl Container {
             changed: Condvar::new(),
             memory: OnceLock::new(),
             consoles: AtomicU64::new(0),
+            paused: AtomicBool::new(false),
+            asking: AtomicBool::new(false),
         }
     }
 
@@ -344,9 +353,24 @@ impl Container {
         self.lock().init.forget();
     }
 
-    /// To be asked without the lock: a runtime that does not answer takes its time.
-    pub fn is_paused(&self) -> bool {
-        self.lock().init.phase == Phase::Running && self.status() == Some(oci::Status::Paused)
+    /// To be asked without the lock. Where the runtime takes more time than containerd has, what it said last.
+    pub fn is_paused(self: &Arc<Self>) -> bool {
+        if self.lock().init.phase != Phase::Running {
+            return false;
+        }
+        if !self.asking.swap(true, Ordering::AcqRel) {
+            let (told, answer) = channel();
+            let me = self.clone();
+            std::thread::spawn(move || {
+                if let Some(s) = me.status() {
+                    me.paused.store(s == oci::Status::Paused, Ordering::Release);
+                }
+                me.asking.store(false, Ordering::Release);
+                let _ = told.send(());
+            });
+            let _ = answer.recv_timeout(STATE_PATIENCE);
+        }
+        self.paused.load(Ordering::Acquire)
     }
 
     /// Pauses it, or lets it go on.
@@ -469,7 +493,12 @@ impl Container {
     }
 
     /// `Exec`: one more process, to be started.
-    pub fn add(&self, exec: &str, stdio: Stdio, spec: oci::spec::Process) -> ttrpc::Result<()> {
+    pub fn add(
+        self: &Arc<Self>,
+        exec: &str,
+        stdio: Stdio,
+        spec: oci::spec::Process,
+    ) -> ttrpc::Result<()> {
         let paused = self.is_paused();
         let mut state = self.lock();
         if state.execs.contains_key(exec) {
