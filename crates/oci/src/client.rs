@@ -202,8 +202,10 @@ impl Connection {
             Request::Join => Some(crate::monitor::READY_LIMIT),
             _ => Some(PATIENCE),
         };
-        if patience.is_some_and(|p| !self.answers_within(p)) {
-            return Err(no_answer(patience.unwrap_or(PATIENCE)));
+        if let Some(p) = patience
+            && !self.answers_within(p)
+        {
+            return Err(no_answer(p));
         }
         self.done()
     }
