@@ -461,6 +461,8 @@ static void relations(void)
 		ms(100);
 		_exit(0);
 	}
+	/* It has said so by then. */
+	ms(50);
 	char path[64];
 	sprintf(path, "/proc/%d/ns/pid", p);
 	int fd = open(path, O_RDONLY);

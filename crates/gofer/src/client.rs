@@ -33,6 +33,7 @@ const SPIN: u32 = 150;
 /// One socket to the server, and what belongs to it.
 struct Connection {
     socket: HostFd,
+    /// Made with the first request.
     buf: Vec<u8>,
     spin: sock::Spin,
 }
@@ -41,13 +42,14 @@ impl Connection {
     fn new(socket: HostFd) -> Connection {
         Connection {
             socket,
-            buf: vec![0u8; MAX_MESSAGE],
+            buf: Vec::new(),
             spin: sock::Spin::up_to(SPIN),
         }
     }
     /// Sends a request and receives the reply to it.
     fn exchange(&mut self, message: &[u8]) -> Result<(Result<Reply>, Vec<HostFd>)> {
         sock::send(self.socket.raw(), message, &[])?;
+        self.buf.resize(MAX_MESSAGE, 0);
         let (n, fds) = sock::recv_spinning(self.socket.raw(), &mut self.buf, &mut self.spin)?;
         if n == 0 {
             return Err(EIO);

@@ -34,11 +34,14 @@ struct Fds {
 const HOT: u32 = 2;
 /// The Gofer gives no such descriptor.
 const NEVER: u32 = u32::MAX;
-/// Names that are remembered of one shared directory.
-const MAX_KNOWN: usize = 4096;
+/// Names that are remembered of all shared directories of a mount: some 300 bytes each.
+const MAX_KNOWN: usize = 1 << 16;
 /// How much older than now a change time must be for the next change to have another one: some ticks of
 /// the host's clock, at most 10 ms each. Nanoseconds.
 const SETTLED: i64 = 40_000_000;
+/// The same where only whole seconds are kept (ext4 with small inodes).
+const SETTLED_SECONDS: i64 = 2_000_000_000;
+const SECOND: i64 = 1_000_000_000;
 
 /// What a directory that others change was seen to hold, true as long as its change time is `version`
 /// (see the crate's documentation).
@@ -60,6 +63,17 @@ struct Cached {
     attr: Attr,
     /// Whether something was done that changed the attributes on the host.
     stale: bool,
+    /// How often they were set, or said to be stale: what was fetched before is not stored after.
+    changes: u64,
+}
+
+impl Cached {
+    /// Stores what was asked for when there had been `since` changes.
+    fn fetched(&mut self, attr: Attr, since: u64) {
+        if self.changes == since {
+            (self.attr, self.stale) = (attr, false);
+        }
+    }
 }
 
 /// A file of the host.
@@ -107,6 +121,7 @@ impl GoferInode {
             cached: Mutex::new(Cached {
                 attr: fs.seen(attr),
                 stale: false,
+                changes: 0,
             }),
             target,
             fds: Mutex::default(),
@@ -124,14 +139,15 @@ impl GoferInode {
         FileType::from_mode(mode) == Some(self.kind)
     }
     pub(crate) fn set_attrs(&self, attr: Attr) {
-        *self.cached.lock() = Cached {
-            attr: self.fs.seen(attr),
-            stale: false,
-        };
+        let mut c = self.cached.lock();
+        (c.attr, c.stale) = (self.fs.seen(attr), false);
+        c.changes += 1;
     }
     /// Something was done that changed the attributes.
     pub(crate) fn changed(&self) {
-        self.cached.lock().stale = true;
+        let mut c = self.cached.lock();
+        c.stale = true;
+        c.changes += 1;
     }
     /// The names of this directory changed.
     fn names_changed(&self) {
@@ -141,7 +157,11 @@ impl GoferInode {
     /// Gives up descriptors that are only kept in case they are needed again.
     pub(crate) fn drop_fds(&self) {
         let _old = std::mem::take(&mut *self.fds.lock());
-        let _known = std::mem::take(&mut *self.known.lock());
+        self.forget_names(&mut self.known.lock());
+    }
+    fn forget_names(&self, k: &mut Known) {
+        let n = std::mem::take(&mut k.names).len();
+        self.fs.known.fetch_sub(n, Ordering::Relaxed);
     }
 
     /// A descriptor for reading.
@@ -177,15 +197,14 @@ impl GoferInode {
 
     /// The attributes, asked for where what is known may be wrong.
     pub(crate) fn attrs(&self) -> Result<Attr> {
-        {
+        let since = {
             let c = self.cached.lock();
             let live = self.mapped_writable.load(Ordering::Relaxed);
             if self.fs.options.sharing == Sharing::Exclusive && !c.stale && !live {
                 return Ok(c.attr);
             }
-        }
-        // A change from here on makes it stale again.
-        self.cached.lock().stale = false;
+            c.changes
+        };
         let fresh = match self.any_fd().or_else(|| self.look_fd()) {
             Some(fd) => hostcall::file::fstat(fd.raw()).map(|s| self.stat_to_attr(&s)),
             None => self.fs.client.get_attr(self.handle),
@@ -193,7 +212,7 @@ impl GoferInode {
         match fresh {
             Ok(a) => {
                 let a = self.fs.seen(a);
-                self.cached.lock().attr = a;
+                self.cached.lock().fetched(a, since);
                 Ok(a)
             }
             Err(e) => {
@@ -238,13 +257,19 @@ impl GoferInode {
     /// The change time of a shared directory, where it tells of every change of names.
     pub(crate) fn version(&self) -> Option<Version> {
         let fd = self.look_fd()?;
+        let since = self.cached.lock().changes;
         let s = hostcall::file::fstat(fd.raw()).ok()?;
         let attr = self.stat_to_attr(&s);
-        self.cached.lock().attr = self.fs.seen(attr);
+        self.cached.lock().fetched(self.fs.seen(attr), since);
+        let least = if attr.ctime % SECOND == 0 {
+            SETTLED_SECONDS
+        } else {
+            SETTLED
+        };
         let now = hostcall::time::clock_nanos(abi::linux::CLOCK_REALTIME as i32);
         (attr.nlink > 0).then_some(Version {
             ctime: attr.ctime,
-            settled: now.saturating_sub(attr.ctime) >= SETTLED,
+            settled: now.saturating_sub(attr.ctime) >= least,
         })
     }
     /// What this name was seen to be.
@@ -260,19 +285,21 @@ impl GoferInode {
             return;
         };
         let mut k = self.known.lock();
-        if k.version != at.ctime || k.names.len() >= MAX_KNOWN {
-            k.names.clear();
+        if k.version != at.ctime {
+            self.forget_names(&mut k);
             k.version = at.ctime;
         }
-        k.names.insert(name.into(), inode.map(Arc::downgrade));
-    }
-    /// Its name is still true; its attributes may not be.
-    fn found_again(&self) {
-        if self.any_fd().is_none() || self.attrs().is_err() {
-            self.changed();
+        // Only what goes with the descriptor: those are bounded, too.
+        if self.fds.lock().look.is_none() || self.fs.known.load(Ordering::Relaxed) >= MAX_KNOWN {
+            return;
+        }
+        if k.names
+            .insert(name.into(), inode.map(Arc::downgrade))
+            .is_none()
+        {
+            self.fs.known.fetch_add(1, Ordering::Relaxed);
         }
     }
-
     fn stat_to_attr(&self, s: &hostcall::file::HostStat) -> Attr {
         let ns = |sec: i64, nsec: i64| sec.saturating_mul(1_000_000_000).saturating_add(nsec);
         let btime = self.cached.lock().attr.btime;
@@ -370,13 +397,15 @@ impl Inode for GoferInode {
         &self.ext
     }
     fn perm(&self) -> Result<Perm> {
-        // In shared mode the walk has just asked for them.
-        let a = self.cached.lock();
-        let a = if a.stale && !self.fs.exclusive() {
-            drop(a);
+        let c = self.cached.lock();
+        let (attr, stale) = (c.attr, c.stale);
+        drop(c);
+        // Without a descriptor the walk has just asked for them (but for its start: a mount's root, a working
+        // directory).
+        let a = if !self.fs.exclusive() && (stale || self.any_fd().is_some()) {
             self.attrs()?
         } else {
-            a.attr
+            attr
         };
         Ok(Perm {
             mode: a.mode & 0o7777,
@@ -456,7 +485,8 @@ impl Inode for GoferInode {
             && let Some(Some(known)) = self.known(v, name)
             && std::ptr::eq(known.as_ptr(), c)
         {
-            c.found_again();
+            // Its name is true; its attributes may not be.
+            c.changed();
             return true;
         }
         let Ok((steps, stopped)) = self.fs.client.walk(self.handle, vec![name.to_vec()]) else {
@@ -631,6 +661,7 @@ impl Inode for GoferInode {
 
 impl Drop for GoferInode {
     fn drop(&mut self) {
+        self.forget_names(&mut self.known.lock());
         {
             let mut inodes = self.fs.inodes.lock();
             // A younger inode of the same number may have taken the place.

@@ -11,10 +11,12 @@
 //! descriptor, where the file system is local and the Gofer's mounts are its own (else: it is asked each
 //! time). By that, `fstat(2)` gives
 //!
-//! - a file's attributes of this moment (chmod and chown through another name of it, too);
+//! - a file's attributes of this moment (chmod and chown through another name of it, too; but the permissions of
+//!   a directory where walks begin are as last asked for, as long as there is no descriptor of it);
 //! - a directory's *version*: its change time, which nobody can set, and which every change of its names
 //!   sets to the host clock's last tick. A name that was looked up **after** the version was read, and when
-//!   the version was at least 40 ms old, is true for as long as the version is the same: a
+//!   the version was at least 40 ms old (2 s
+//!   where it is a whole second: some file systems keep no parts of seconds), is true for as long as the version is the same: a
 //!   later change would have had a later time. (A clock that is set back to the very nanosecond of an
 //!   earlier change would break this; time that goes back otherwise does not.) A younger version proves
 //!   nothing, and the Gofer is asked.
@@ -45,6 +47,7 @@ use gofer::proto::Attr;
 use gofer::{Client, Handle};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 use vfs::dentry::{Caching, ReadOnly, StatFs};
 use vfs::{Dentry, FileSystem, SuperBlock, Vfs};
@@ -132,6 +135,8 @@ pub struct GoferFs {
     inodes: Mutex<HashMap<(u64, u64), Weak<GoferInode>>>,
     /// Inodes with descriptors that nobody may be using, oldest first.
     kept: Mutex<VecDeque<Weak<GoferInode>>>,
+    /// Names that shared directories remember, together.
+    known: AtomicUsize,
 }
 
 impl GoferFs {
@@ -153,6 +158,7 @@ impl GoferFs {
             dev,
             inodes: Mutex::default(),
             kept: Mutex::default(),
+            known: AtomicUsize::new(0),
         });
         let root = fs.inode(attr, handle, None);
         let sb = SuperBlock::new(dev, fs);
@@ -294,7 +300,7 @@ impl FileSystem for GoferFs {
         String::from(if self.exclusive() {
             ",cache=exclusive"
         } else {
-            ",cache=none"
+            ",cache=shared"
         })
     }
 }

@@ -184,10 +184,11 @@ pub fn has_other_cpus() -> bool {
     n.is_err() || mask.iter().map(|w| w.count_ones()).sum::<u32>() > 1
 }
 
-/// How many CPUs this process may use.
+/// How many CPUs this process may use. Asked of the host once: it reads several files of its cgroups.
 #[must_use]
 pub fn cpu_count() -> u32 {
-    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+    static COUNT: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get() as u32))
 }
 
 /// Settles how many arenas the C library's allocator has. Left to itself it counts CPUs by opening a file of

@@ -93,7 +93,7 @@ pub fn recv_spinning(fd: RawFd, buf: &mut [u8], spin: &mut Spin) -> Result<(usiz
             }
         }
     }
-    spin.now = (spin.now / 2).max(spin.max.min(Spin::MIN));
+    spin.now = (spin.now / 2).max(Spin::MIN);
     recv(fd, buf)
 }
 

@@ -84,6 +84,18 @@ pub fn unshare(namespaces: i32) -> Result<()> {
     Ok(())
 }
 
+/// The calling thread's network namespace: to be kept while the thread is in another one.
+pub fn network_namespace() -> Result<HostFd> {
+    crate::path::openat2(libc::AT_FDCWD, c"/proc/self/ns/net", 0, 0, 0)
+}
+
+/// Goes to a network namespace (`setns(2)`).
+pub fn enter_network(namespace: &HostFd) -> Result<()> {
+    // SAFETY: no pointers; memory and descriptors stay as they are.
+    unsafe { sys!(Setns, namespace.raw(), libc::CLONE_NEWNET) }?;
+    Ok(())
+}
+
 /// `setsid(2)`.
 pub fn setsid() -> Result<()> {
     // SAFETY: no pointers.
@@ -320,6 +332,20 @@ pub fn unblock_signals(set: SignalSet) -> Result<()> {
     // SAFETY: a sigset of 8 bytes.
     unsafe { sys!(RtSigprocmask, libc::SIG_UNBLOCK, &raw const set.0, 0, 8) }?;
     Ok(())
+}
+
+/// Has a command's program begin with no signal blocked, as programs expect it: the mask would be inherited.
+pub fn begin_unblocked(c: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt;
+    let empty = || {
+        let none = SignalSet::default();
+        // SAFETY: a sigset of 8 bytes.
+        unsafe { sys!(RtSigprocmask, libc::SIG_SETMASK, &raw const none.0, 0, 8) }
+            .map(|_| ())
+            .map_err(|e| std::io::Error::from_raw_os_error(e.raw()))
+    };
+    // SAFETY: between fork and exec there is one system call, and no memory is allocated.
+    unsafe { c.pre_exec(empty) };
 }
 
 /// A descriptor from which blocked signals are read; non-blocking.

@@ -170,6 +170,7 @@ host_calls! {
     Setgroups = SYS_setgroups, "-", "dropping privileges";
     Capset = SYS_capset, "-", "dropping privileges";
     Unshare = SYS_unshare, "-", "namespaces";
+    Setns = SYS_setns, "-", "namespaces";
     Mount = SYS_mount, "-", "the empty root";
     Umount2 = SYS_umount2, "-", "the empty root";
     PivotRoot = SYS_pivot_root, "-", "the empty root";

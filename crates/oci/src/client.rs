@@ -1,6 +1,12 @@
 //! What the commands say to a monitor: one JSON packet each way on its socket, descriptors beside it.
 //!
 //! Only the owner of the state directory reaches the socket.
+//!
+//! # Invariants
+//!
+//! - What was told to have failed does not happen later. Above all, a program of `exec` runs only once its client,
+//!   which has learnt its process, says so ([`Connection::begin`]); one whose client has gone never does.
+//! - Whatever takes long by its nature is waited for as long as the Sentry answers a [`Request::Ping`].
 
 use crate::state::{Dir, Status};
 use crate::{Failure, NOT_RUNNING, Result, Tried};
@@ -24,7 +30,10 @@ const STATUS_PATIENCE: Duration = Duration::from_secs(5);
 #[serde(rename_all = "lowercase")]
 pub enum Request {
     Status,
+    /// The first program; or the one that this client made ready by `Exec`, which is not answered.
     Start,
+    /// Whether the Sentry is there.
+    Ping,
     /// To all, or to a process that a client started, by its pid inside; for 0, to this client's, or else to
     /// the first program.
     Signal {
@@ -37,7 +46,7 @@ pub enum Request {
         rows: u16,
         cols: u16,
     },
-    /// With the body in a file, and the program's descriptors.
+    /// Makes a program ready: with the body in a file, and the program's descriptors.
     Exec,
     Pause,
     Resume,
@@ -162,8 +171,28 @@ impl Connection {
         }
     }
 
-    /// Asks, and gives what `Done` carries. Who drops the connection takes back what was asked for: a program
-    /// that starts too late is ended.
+    /// Has a program made ready, however long that takes (but until `deadline`, if there is one), as long as the
+    /// Sentry answers others. Gives its process, which waits for [`Connection::begin`].
+    pub fn exec(&self, dir: &Dir, given: &[RawFd], deadline: Option<Instant>) -> Result<u32> {
+        self.send(&Request::Exec, given)?;
+        loop {
+            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            if self.answers_within(left.map_or(PATIENCE, |l| l.min(PATIENCE))) {
+                return self.done();
+            }
+            if left.is_some_and(|l| l <= PATIENCE) {
+                return Err(Failure("the program was not ready in time".into()));
+            }
+            Connection::open(dir)?.ask(&Request::Ping, &[])?;
+        }
+    }
+
+    /// Runs what [`Connection::exec`] made ready. From here on it counts as run, whatever becomes of it.
+    pub fn begin(&self) -> Result<()> {
+        self.send(&Request::Start, &[])
+    }
+
+    /// Asks, and gives what `Done` carries. Who drops the connection takes back what was asked for.
     pub fn ask(&self, r: &Request, given: &[RawFd]) -> Result<u32> {
         self.send(r, given)?;
         let patience = match r {
@@ -173,9 +202,15 @@ impl Connection {
             Request::Join => Some(crate::monitor::READY_LIMIT),
             _ => Some(PATIENCE),
         };
-        if patience.is_some_and(|p| !self.answers_within(p)) {
-            return Err(no_answer(patience.unwrap_or(PATIENCE)));
+        if let Some(p) = patience
+            && !self.answers_within(p)
+        {
+            return Err(no_answer(p));
         }
+        self.done()
+    }
+
+    fn done(&self) -> Result<u32> {
         match self.receive()? {
             Reply::Done(n) => Ok(n),
             Reply::Error(e) => Err(Failure(e)),

@@ -1,4 +1,7 @@
 //! `exec`: one more program in a running container.
+//!
+//! It is made ready, which may take long, and then run, by one word of its client's: see [`client`]. The client
+//! says it when nothing of its own can fail any more, and its caller is still there.
 
 use crate::client::{self, Connection, Reply, Request};
 use crate::convert;
@@ -51,11 +54,11 @@ pub fn exec(rt: &Runtime, e: &Exec) -> Result<u8> {
         return exec_detached(rt, e).map(|_| 0);
     }
     let (dir, spec) = prepare(rt, e)?;
-    let started = begin(&dir, e, spec)?;
+    let ready = make_ready(&dir, e, spec)?;
     if let Some(f) = &e.pid_file {
         write_pid(f, std::process::id() as i32)?;
     }
-    started.attend().map(exit_code)
+    ready.run().map(exit_code)
 }
 
 fn prepare(rt: &Runtime, e: &Exec) -> Result<(Dir, ExecSpec)> {
@@ -93,6 +96,8 @@ fn prepare(rt: &Runtime, e: &Exec) -> Result<(Dir, ExecSpec)> {
 
 /// The exec monitor's first word to its parent; the pid inside follows.
 const READY: &[u8] = b"ready ";
+/// The parent's word: nothing can fail any more.
+const RUN: &[u8] = b"run";
 
 /// Runs it, and leaves it to its monitor.
 pub fn exec_detached(rt: &Runtime, e: &Exec) -> Result<Detached> {
@@ -113,17 +118,22 @@ pub fn exec_detached(rt: &Runtime, e: &Exec) -> Result<Detached> {
             if let Some(f) = &e.pid_file {
                 write_pid(f, pid)?;
             }
+            sock::send(ours.raw(), RUN, &[]).tried("start the program")?;
             Ok(Detached { pid, inside })
         }
         Side::Child => {
             drop(ours);
             let _ = host::setsid();
-            let ended = begin(&dir, e, spec).and_then(|s| {
+            let ended = make_ready(&dir, e, spec).and_then(|r| {
                 silence();
                 e.streams.let_go();
-                let word = [READY, s.inside.to_string().as_bytes()].concat();
-                let _ = sock::send(theirs.raw(), &word, &[]);
-                s.attend()
+                let word = [READY, r.inside.to_string().as_bytes()].concat();
+                // Who wants it may have gone meanwhile.
+                sock::send(theirs.raw(), &word, &[]).tried("tell that it is ready")?;
+                match sock::recv(theirs.raw(), &mut [0; 8]) {
+                    Ok((n, _)) if n > 0 => r.run(),
+                    _ => Err(Failure("it was given up".into())),
+                }
             });
             let code = match ended {
                 Ok(status) => exit_code(status),
@@ -138,8 +148,8 @@ pub fn exec_detached(rt: &Runtime, e: &Exec) -> Result<Detached> {
     }
 }
 
-/// A program that runs, and this process is there for it.
-struct Started {
+/// A program that is ready, and this process is there for it. Dropped, it never runs.
+struct Ready {
     connection: Connection,
     /// Its pid inside.
     inside: u32,
@@ -149,7 +159,7 @@ struct Started {
     own_terminal: bool,
 }
 
-fn begin(dir: &Dir, e: &Exec, spec: ExecSpec) -> Result<Started> {
+fn make_ready(dir: &Dir, e: &Exec, spec: ExecSpec) -> Result<Ready> {
     let signals = monitor::signals()?;
     let slave = match (&e.console_socket, spec.terminal) {
         (Some(s), Some(size)) => Some(terminal::hand_over(s, size)?),
@@ -175,8 +185,8 @@ fn begin(dir: &Dir, e: &Exec, spec: ExecSpec) -> Result<Started> {
     let body = client::body(&serde_json::to_vec(&spec).tried("ask for the program")?)?;
     given.insert(body_at, body.as_raw_fd());
     let connection = Connection::open(dir)?;
-    let inside = connection.ask(&Request::Exec, &given)?;
-    Ok(Started {
+    let inside = connection.exec(dir, &given, None)?;
+    Ok(Ready {
         connection,
         inside,
         signals,
@@ -185,9 +195,10 @@ fn begin(dir: &Dir, e: &Exec, spec: ExecSpec) -> Result<Started> {
     })
 }
 
-impl Started {
-    /// Passes signals and window sizes on until the program ends; gives its wait status.
-    fn attend(self) -> Result<i32> {
+impl Ready {
+    /// Runs it, and passes signals and window sizes on until it ends; gives its wait status.
+    fn run(self) -> Result<i32> {
+        self.connection.begin()?;
         attend(
             &self.connection,
             &self.signals,
@@ -198,6 +209,7 @@ impl Started {
             },
             &mut |c| match c.receive() {
                 Ok(Reply::Exited(status)) => Ok(Some(status)),
+                Ok(Reply::Error(e)) => Err(Failure(e)),
                 Ok(_) => Ok(None),
                 // The container has ended, and takes its programs with it as a pid namespace does.
                 Err(_) => Ok(Some(libc::SIGKILL)),
@@ -273,7 +285,8 @@ pub fn hook(dir: &Dir, record: &Record, h: &Hook) -> Result<()> {
     let input = client::body(&hooks::state(record, Status::Created))?;
     let deadline = hooks::deadline(h);
     let c = Connection::open(dir)?;
-    c.ask(&Request::Exec, &[body.as_raw_fd(), input.as_raw_fd()])?;
+    c.exec(dir, &[body.as_raw_fd(), input.as_raw_fd()], deadline)?;
+    c.begin()?;
     let mut fds = [libc::pollfd {
         fd: c.as_raw_fd(),
         events: libc::POLLIN,
@@ -291,11 +304,13 @@ pub fn hook(dir: &Dir, record: &Record, h: &Hook) -> Result<()> {
             }
             _ => continue,
         }
-        if let Reply::Exited(status) = c.receive()? {
-            return match exit_code(status) {
-                0 => Ok(()),
-                code => Err(Failure(format!("{path} ended with status {code}"))),
-            };
+        match c.receive()? {
+            Reply::Exited(status) => match exit_code(status) {
+                0 => return Ok(()),
+                code => return Err(Failure(format!("{path} ended with status {code}"))),
+            },
+            Reply::Error(e) => return Err(Failure(e)),
+            _ => {}
         }
     }
 }

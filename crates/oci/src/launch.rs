@@ -4,20 +4,16 @@ use crate::convert::{Network, Plan};
 use crate::monitor::{self, Monitor};
 use crate::spec::Hooks;
 use crate::state::{Dir, Record, Status};
-use crate::{Failure, Log, Result, Runtime, Streams, Tried, client, hooks, terminal};
+use crate::{Failure, Log, Result, Runtime, Streams, Tried, client, hooks, lifecycle, terminal};
 use gofer::server::{Root, Server, Writable};
 use hostcall::time::Laps;
 use hostcall::{HostFd, RawFd, process, start as host};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sandbox::{Access, EXIT_KILLED, Ending, GoferSide, JoinSide, SentrySide, Spec};
-use sentry::boot::config::{Config, ExecSpec, JoinSpec, Net, Stdio, TraceConfig};
+use sentry::boot::config::{Config, ExecSpec, JoinSpec, Net, Stdio, TraceConfig, limits};
 use std::convert::Infallible;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::Duration;
-
-/// How long the program's last output is waited for.
-const DRAIN: Duration = Duration::from_secs(1);
 
 /// What a monitor begins with.
 pub struct Start<'a> {
@@ -32,6 +28,8 @@ pub struct Start<'a> {
     pub preserve_fds: u32,
     /// This process began in its cgroup of version 2.
     pub in_v2: bool,
+    /// Where this process is since its beginning, if [`network_comes_later`].
+    pub away: Option<sandbox::Away>,
     pub streams: Streams,
 }
 
@@ -58,7 +56,11 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     let mut laps = Laps::start(start.runtime.log.debug);
     let signals = monitor::signals()?;
     start.record.cgroups.enter(start.in_v2)?;
-    enter_network(&start.plan.network)?;
+    let network = start.plan.network.clone();
+    let later = network_comes_later(&start.plan, &start.hooks);
+    if !later {
+        enter_network(&network)?;
+    }
     laps.lap("cgroups and network");
     let listener = client::socket()?;
     rustix::net::bind(&listener, &client::address(start.dir)?).tried("bind the control socket")?;
@@ -111,6 +113,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     let (container, init) = (start.plan.container, start.plan.init);
     let (runtime, kind, logs) = (start.runtime, streams.kind, log.is_some());
     let has_layer = layer.is_some();
+    let sandbox = start.plan.pod.as_ref().map(|p| p.sandbox.clone());
     let running = match start.plan.pod {
         Some(pod) => {
             let (terminal, open) = kind.words();
@@ -139,7 +142,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
                 hand_over(&dir, &join, &side, &given)
             })?
         }
-        None => sandbox::start(&spec, run_gofer, move |side: SentrySide| {
+        None => begin(start.away, &spec, move |side: SentrySide| {
             let mut given = side.descriptors.into_iter();
             let stdio = kind.stdio(&mut given);
             let log_fd = logs.then(|| given.next().map(HostFd::into_raw)).flatten();
@@ -166,7 +169,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
                     verbosity: u8::from(runtime.log.debug),
                 },
                 random_drop: runtime.debug_drop,
-                drain: DRAIN,
+                drain: limits::DRAIN,
                 seal: side.seal,
             })
         })?,
@@ -178,6 +181,10 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
         .for_each(|fd| drop(HostFd::from_raw(fd)));
     drop(streams.keep);
     laps.lap("processes");
+    if later {
+        enter_network(&network)?;
+        laps.lap("network");
+    }
     let log = start.runtime.log.clone();
     let on_ready = Box::new(move || {
         laps.lap("the Sentry's start");
@@ -188,7 +195,21 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     });
     let mut monitor = Monitor::new(listener, signals, slave, on_ready);
     let ending = running.wait(&mut monitor);
+    if let (true, Some(sandbox)) = (monitor.left, sandbox) {
+        // What was killed must be gone before that is told: with all others of the pod, if need be.
+        start.runtime.log.error(&format!(
+            "the Sentry did not end the container: the sandbox {sandbox} was ended"
+        ));
+        if let Err(e) = lifecycle::end_sandbox(start.runtime, &sandbox) {
+            start.runtime.log.error(&e.0);
+        }
+    }
     if let Some(s) = monitor.ended_by {
+        if monitor.phase == Status::Creating {
+            return Err(Failure(format!(
+                "signal {s} ended the container before it was created"
+            )));
+        }
         monitor.tell_end(s);
         return Ok((128 + s) as u8);
     }
@@ -202,7 +223,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
         }
         Ending::Broken { text, .. } if monitor.phase == Status::Creating => Err(Failure(text)),
         Ending::Broken { .. } if monitor.overdue => {
-            let text = "the Sentry did not end the container on SIGKILL: the sandbox was ended";
+            let text = "the Sentry did not obey SIGKILL: the container was ended";
             start.runtime.log.error(text);
             monitor.tell_end(libc::SIGKILL);
             Ok(exit_code(libc::SIGKILL))
@@ -215,6 +236,26 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
             Ok(code)
         }
     }
+}
+
+fn begin<S>(away: Option<sandbox::Away>, spec: &Spec, sentry: S) -> Result<sandbox::Running>
+where
+    S: FnOnce(SentrySide) -> std::result::Result<Infallible, sandbox::Failure>,
+{
+    Ok(match away {
+        Some(_) => sandbox::start_from(away, spec, run_gofer, sentry)?,
+        None => sandbox::start(spec, run_gofer, sentry)?,
+    })
+}
+
+/// A new namespace takes long to make: where nobody needs it before, it is made while the sandbox starts.
+pub fn network_comes_later(plan: &Plan, hooks: &Hooks) -> bool {
+    plan.network == Network::New
+        && !plan.host_network
+        && plan.pod.is_none()
+        && hooks.prestart.is_empty()
+        && hooks.create_runtime.is_empty()
+        && hooks.create_container.is_empty()
 }
 
 /// Gives a container to the Sentry of a running sandbox.

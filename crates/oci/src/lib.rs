@@ -45,8 +45,8 @@ pub use cgroup::Cgroups;
 pub use exec::{Detached, Exec, base, exec, exec_detached};
 pub use launch::run_gofer;
 pub use lifecycle::{
-    Create, Created, Ps, cgroups, create, delete, events, kill, kill_process, list, pause, ps,
-    resume, run, start, state, tar, update, wait,
+    Create, Created, Ps, cgroups, create, delete, delete_of, events, kill, kill_process, list,
+    pause, ps, resume, run, start, state, tar, update, wait,
 };
 pub use log::{Format, Log};
 pub use seccomp::features as seccomp_features;

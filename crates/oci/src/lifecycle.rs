@@ -136,6 +136,13 @@ fn running_sandbox(rt: &Runtime, id: &str) -> Result<i32> {
     }
 }
 
+/// Ends a sandbox whose Sentry does not do as it is told, with all containers that have joined it.
+pub fn end_sandbox(rt: &Runtime, id: &str) -> Result<()> {
+    let (_, record) = open(rt, id)?;
+    end_monitor(&record);
+    Ok(())
+}
+
 /// Writes a pid file, whole or not at all.
 pub fn write_pid(path: &Path, pid: i32) -> Result<()> {
     let what = format!("write {}", path.display());
@@ -167,7 +174,8 @@ fn fork_monitor(
             record.pid_start = state::start_time(pid);
             dir.save(record)?;
             // It waits for the state to be there: its hooks may ask for it.
-            sock::send(ours.raw(), b"go", &[]).tried("start the monitor")?;
+            // One that has failed already says why.
+            let _ = sock::send(ours.raw(), b"go", &[]);
             let mut buf = vec![0; client::MAX];
             match sock::recv(ours.raw(), &mut buf) {
                 Ok((n, _)) if &buf[..n] == READY => Ok(pid),
@@ -198,6 +206,22 @@ fn monitor(
     in_v2: bool,
     report: HostFd,
 ) -> u8 {
+    let failed = |e: &Failure| {
+        let text = &e.0.as_bytes()[..e.0.len().min(client::MAX)];
+        let _ = sock::send(report.raw(), text, &[]);
+    };
+    // While the state is being written.
+    let away = if launch::network_comes_later(&plan, &hooks) {
+        match sandbox::go_ahead() {
+            Ok(a) => a,
+            Err(e) => {
+                failed(&e.into());
+                return sandbox::EXIT_NOT_STARTED;
+            }
+        }
+    } else {
+        None
+    };
     let mut go = [0; 8];
     if !matches!(sock::recv(report.raw(), &mut go), Ok((n, _)) if n > 0) {
         return sandbox::EXIT_NOT_STARTED;
@@ -214,6 +238,7 @@ fn monitor(
         own_terminal,
         preserve_fds: c.preserve_fds,
         in_v2,
+        away,
         streams: c.streams,
     };
     let word = report.duplicate();
@@ -223,10 +248,6 @@ fn monitor(
             // Who created this is gone, and nobody knows of it.
             process::exit_group(i32::from(sandbox::EXIT_NOT_STARTED));
         }
-    };
-    let failed = |e: &Failure| {
-        let text = &e.0.as_bytes()[..e.0.len().min(client::MAX)];
-        let _ = sock::send(report.raw(), text, &[]);
     };
     match launch::run(start, Box::new(ready)) {
         Ok(code) => code,
@@ -440,6 +461,12 @@ pub fn wait(rt: &Runtime, id: &str) -> Result<u8> {
 
 /// `delete`.
 pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
+    delete_of(rt, id, force, None)
+}
+
+/// The same; with a bundle, only the container that was made from it: one of that name from another is somebody
+/// else's, and for this caller there is none.
+pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> Result<()> {
     let dir = match Dir::open(&rt.root, id) {
         Ok(d) => d,
         // Only where there is none: one that cannot be reached is not deleted.
@@ -447,16 +474,24 @@ pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
         Err(e) => return Err(e),
     };
     let lock = match dir.lock() {
-        Ok(l) => l,
+        Ok(l) => Some(l),
         // Another command has deleted it meanwhile.
         Err(_) if force && !dir.is_there() => return Ok(()),
-        Err(e) if force => {
+        // No command works on it, and none can come.
+        Err(e) if force && dir.is_unlockable() => {
             rt.log.warning(&e.0);
-            return dir.remove();
+            None
         }
         Err(e) => return Err(e),
     };
     let record = match dir.load() {
+        Ok(Some(r)) if bundle.is_some_and(|b| b.canonicalize().is_ok_and(|b| b != r.bundle)) => {
+            return if force {
+                Ok(())
+            } else {
+                Err(Failure(format!("container {id:?} does not exist")))
+            };
+        }
         Ok(Some(r)) => r,
         // `create` was killed before it had a monitor.
         Ok(None) if force => return remove(&dir, lock),
@@ -465,7 +500,8 @@ pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
                 "container {id:?} was never created as a whole: delete it with --force"
             )));
         }
-        Err(e) if !force => return Err(e),
+        // A record that makes no sense goes; one that cannot be read now may tell of a container that runs.
+        Err(e) if !force || !dir.is_readable() => return Err(e),
         Err(e) => {
             rt.log.warning(&e.0);
             return remove(&dir, lock);
@@ -493,7 +529,7 @@ pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
     Ok(())
 }
 
-fn remove(dir: &Dir, lock: Lock) -> Result<()> {
+fn remove(dir: &Dir, lock: Option<Lock>) -> Result<()> {
     dir.remove()?;
     drop(lock);
     Ok(())
@@ -547,12 +583,18 @@ pub fn run(
     }
     // Before the start: a program that ends at once takes its monitor with it.
     let waiting = crate::monitor::signals().and_then(|signals| {
-        let connection = Connection::open(&open(rt, &c.id)?.0)?;
+        let (dir, record) = open(rt, &c.id)?;
+        let connection = Connection::open(&dir)?;
         connection.send(&Request::Wait, &[])?;
-        Ok((signals, connection))
+        Ok((signals, connection, dir, record))
     });
-    let ended = waiting.and_then(|(signals, connection)| {
-        start(rt, &c.id)?;
+    let ended = waiting.and_then(|(signals, connection, dir, record)| {
+        if record.start_container.is_empty() && record.poststart.is_empty() {
+            // Its monitor says whether it can be started.
+            Connection::open(&dir)?.ask(&Request::Start, &[])?;
+        } else {
+            start(rt, &c.id)?;
+        }
         crate::exec::attend(&connection, &signals, size, &mut |c| match c.receive() {
             Ok(Reply::Exited(status)) => Ok(Some(status)),
             Ok(Reply::Error(e)) => Err(Failure(e)),

@@ -3,10 +3,14 @@
 //! # Invariants
 //!
 //! - The Sentry is never waited for. What it is asked stays in `pending`, which is bounded, until it answers.
-//! - SIGKILL for the first program ends the container, whatever the Sentry does: where it does not obey in time,
-//!   the monitor ends, and with it all processes that it started. (A container in somebody else's sandbox has no
-//!   Sentry of its own: its monitor and its Gofer end, and the Sentry learns it by its socket. A Sentry that does
-//!   not obey then ends with the sandbox's first container.)
+//! - SIGKILL for the first program ends the container, whatever the Sentry does: where it does not obey within
+//!   [`limits::KILL`], the monitor ends, and with it all processes that it started. (A container in somebody else's
+//!   sandbox has no Sentry of its own: its Gofer ends, and the Sentry, which learns it by its socket, is to say that
+//!   the container has ended. Where it does not, the sandbox ends: see [`crate::launch`].)
+//! - SIGKILL for a program of `exec` that has not ended in time is told again, with a ping. A Sentry that answers has
+//!   ended what the program ran; what is left waits for the host, as an uninterruptible task of Linux does. One that
+//!   does not answer ends as above.
+//! - A program of `exec` runs when its client says so: see [`client`]. One without a client is killed.
 
 use crate::client::{self, Reply, Request};
 use crate::state::Status;
@@ -15,13 +19,12 @@ use crate::{NO_PROCESS, Result, Tried};
 use hostcall::HostFd;
 use hostcall::start::{self as host, SignalSet};
 use sandbox::{Answer, Attendant, Running, control};
+use sentry::boot::config::limits;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How long the Sentry may take to end the container after SIGKILL.
-const KILL_LIMIT: Duration = Duration::from_secs(5);
-/// How long it may take to be ready for the start: it reads the root file system, which may be far away.
+/// How long the Sentry may take to be ready for the start: it reads the root file system, which may be far away.
 pub const READY_LIMIT: Duration = Duration::from_secs(120);
 /// Questions to the Sentry at one time.
 const PENDING_MAX: usize = 1024;
@@ -53,7 +56,7 @@ pub fn signals() -> Result<HostFd> {
 
 struct Client {
     fd: OwnedFd,
-    /// The process that it started, and is told of.
+    /// The process that it started, and is told of; it may have ended.
     process: Option<u32>,
     waits: bool,
 }
@@ -62,6 +65,14 @@ struct Client {
 struct Pending {
     client: Option<u64>,
     kind: u32,
+}
+
+/// A program of `exec` that SIGKILL was sent to.
+struct Kill {
+    /// When it must have ended.
+    deadline: Instant,
+    /// Told again: the Sentry may not have read it the first time.
+    again: bool,
 }
 
 /// What the monitor knows.
@@ -76,6 +87,7 @@ pub struct Monitor {
     pending: BTreeMap<u32, Pending>,
     /// By the process inside: who started it.
     processes: BTreeMap<u32, u64>,
+    kills: BTreeMap<u32, Kill>,
     next: u64,
     polled: Vec<u64>,
     pub phase: Status,
@@ -85,6 +97,8 @@ pub struct Monitor {
     deadline: Option<Instant>,
     /// That moment has come.
     pub overdue: bool,
+    /// Somebody else's sandbox is left, and the container goes on there.
+    pub left: bool,
     /// To be called once all is ready.
     on_ready: Option<Box<dyn FnOnce()>>,
 }
@@ -106,12 +120,14 @@ impl Monitor {
             }),
             pending: BTreeMap::new(),
             processes: BTreeMap::new(),
+            kills: BTreeMap::new(),
             next: 1,
             polled: Vec::new(),
             phase: Status::Creating,
             ended_by: None,
             deadline: Some(Instant::now() + READY_LIMIT),
             overdue: false,
+            left: false,
             on_ready: Some(on_ready),
         }
     }
@@ -147,7 +163,10 @@ impl Monitor {
     }
 
     fn signal(&mut self, r: &Running, signal: i32, target: u32) -> abi::Result<()> {
-        if self.phase == Status::Created {
+        if !matches!(target, 0 | control::ALL) {
+            return self.signal_process(r, signal, target);
+        }
+        if matches!(self.phase, Status::Creating | Status::Created) {
             // As a process that has not come to its program: most signals end it.
             if !matches!(
                 signal,
@@ -165,8 +184,8 @@ impl Monitor {
             return Ok(());
         }
         let sent = r.send_signal(signal, target);
-        if signal == libc::SIGKILL && matches!(target, 0 | control::ALL) {
-            let limit = Instant::now() + KILL_LIMIT;
+        if signal == libc::SIGKILL {
+            let limit = Instant::now() + limits::KILL;
             self.deadline = Some(self.deadline.map_or(limit, |d| d.min(limit)));
             // Read or not, the end comes.
             return Ok(());
@@ -174,11 +193,35 @@ impl Monitor {
         sent
     }
 
+    fn signal_process(&mut self, r: &Running, signal: i32, process: u32) -> abi::Result<()> {
+        if signal == libc::SIGKILL {
+            self.kills.entry(process).or_insert_with(|| Kill {
+                deadline: Instant::now() + limits::KILL,
+                again: false,
+            });
+        }
+        r.send_signal(signal, process)
+    }
+
+    /// The process of a client's own, as long as it has not ended.
+    fn own(&self, id: u64) -> Option<u32> {
+        let process = self.clients.get(&id)?.process?;
+        self.processes.contains_key(&process).then_some(process)
+    }
+
     fn request(&mut self, r: &Running, id: u64, request: Request, given: &[HostFd]) {
         let fds: Vec<i32> = given.iter().map(HostFd::raw).collect();
         let wrong = |s: Status| Reply::Error(format!("cannot do that in the {s} state"));
         match request {
             Request::Status => self.reply(id, &Reply::Status(self.phase)),
+            Request::Ping => self.ask(r, Some(id), control::PING, &[]),
+            Request::Start if self.clients.get(&id).is_some_and(|c| c.process.is_some()) => {
+                if let Some(p) = self.own(id)
+                    && r.ask(control::START, p, &[]).is_err()
+                {
+                    self.reply(id, &Reply::Error(NO_ANSWER.into()));
+                }
+            }
             Request::Start if self.phase == Status::Created => {
                 self.start(r);
                 self.reply(id, &Reply::Done(0));
@@ -203,20 +246,24 @@ impl Monitor {
                 ..
             } => {
                 let sent = if self.processes.contains_key(&process) {
-                    answered(r.send_signal(signal, process))
+                    answered(self.signal_process(r, signal, process))
                 } else {
                     Reply::Error(NO_PROCESS.into())
                 };
                 self.reply(id, &sent);
             }
-            Request::Signal { signal, all, .. } => {
-                let own = self.clients.get(&id).and_then(|c| c.process);
-                let target = if all { control::ALL } else { own.unwrap_or(0) };
-                let sent = self.signal(r, signal, target);
-                // Who started a process sends its signals without waiting.
-                if own.is_none() {
-                    self.reply(id, &answered(sent));
+            // Who started a process sends its signals without waiting.
+            Request::Signal {
+                signal, all: false, ..
+            } if self.clients.get(&id).is_some_and(|c| c.process.is_some()) => {
+                if let Some(p) = self.own(id) {
+                    let _ = self.signal_process(r, signal, p);
                 }
+            }
+            Request::Signal { signal, all, .. } => {
+                let target = if all { control::ALL } else { 0 };
+                let sent = self.signal(r, signal, target);
+                self.reply(id, &answered(sent));
             }
             Request::Window { rows, cols } => {
                 let own = self.clients.get(&id).and_then(|c| c.process);
@@ -274,9 +321,10 @@ impl Monitor {
         self.pending
             .retain(|_, p| p.client != Some(id) || counts(p.kind));
         if let Some(p) = self.clients.remove(&id).and_then(|c| c.process) {
-            self.processes.remove(&p);
             // Nobody is left who could learn of its end: as if its process on the host had been killed.
-            let _ = r.send_signal(libc::SIGKILL, p);
+            if self.processes.remove(&p).is_some() {
+                let _ = self.signal_process(r, libc::SIGKILL, p);
+            }
         }
     }
 
@@ -367,6 +415,8 @@ impl Attendant for Monitor {
                     return;
                 };
                 match p.kind {
+                    // It has read what was told before.
+                    control::PING if p.client.is_none() => self.kills.retain(|_, k| !k.again),
                     control::PAUSE => self.phase = Status::Paused,
                     control::RESUME => self.phase = Status::Running,
                     control::EXEC => match p.client.filter(|c| self.clients.contains_key(c)) {
@@ -376,8 +426,9 @@ impl Attendant for Monitor {
                                 c.process = Some(result);
                             }
                         }
+                        // It is not run.
                         None => {
-                            let _ = r.send_signal(libc::SIGKILL, result);
+                            let _ = self.signal_process(r, libc::SIGKILL, result);
                         }
                     },
                     _ => {}
@@ -392,22 +443,36 @@ impl Attendant for Monitor {
                 }
             }
             Answer::Exited { pid, status } => {
+                self.kills.remove(&pid);
                 if let Some(id) = self.processes.remove(&pid) {
                     self.reply(id, &Reply::Exited(status));
-                    if let Some(c) = self.clients.get_mut(&id) {
-                        c.process = None;
-                    }
                 }
             }
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.deadline
+        let kills = self.kills.values().map(|k| k.deadline);
+        kills.chain(self.deadline).min()
     }
 
-    fn late(&mut self, _: &Running) {
-        self.overdue = true;
+    fn late(&mut self, r: &Running) {
+        let now = Instant::now();
+        let mut ping = false;
+        self.overdue |= self.deadline.is_some_and(|d| d <= now);
+        for (process, k) in self.kills.iter_mut().filter(|(_, k)| k.deadline <= now) {
+            self.overdue |= k.again;
+            (k.again, k.deadline) = (true, now + limits::KILL);
+            let _ = r.send_signal(libc::SIGKILL, *process);
+            ping = true;
+        }
+        if ping {
+            self.ask(r, None, control::PING, &[]);
+        }
+    }
+
+    fn left(&mut self) {
+        self.left = true;
     }
 
     fn is_over(&self) -> bool {

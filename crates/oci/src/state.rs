@@ -40,6 +40,7 @@ fn read_opened(fd: OwnedFd, max: u64) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
+const LOCK: &str = "lock";
 /// The record while it is written.
 const NEW: &str = "state.json.new";
 
@@ -226,6 +227,28 @@ impl Dir {
         }
     }
 
+    /// Whether nobody can hold its lock: there is something else in its place, or there is none, and no room for
+    /// one. Any other failure to lock it may be the caller's own.
+    #[must_use]
+    pub fn is_unlockable(&self) -> bool {
+        use rustix::fs::FileType;
+        match rustix::fs::statat(&self.fd, LOCK, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(s) => FileType::from_raw_mode(s.st_mode) != FileType::RegularFile,
+            Err(e) => e == rustix::io::Errno::NOENT,
+        }
+    }
+
+    /// Whether there is nothing with this process or the host that keeps it from reading the record.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        use rustix::io::Errno;
+        let flags = TO_READ | OFlags::NOFOLLOW;
+        !matches!(
+            rustix::fs::openat(&self.fd, "state.json", flags, Mode::empty()),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::ACCESS)
+        )
+    }
+
     /// Whether it is still where it was: another may have its name by now.
     #[must_use]
     pub fn is_there(&self) -> bool {
@@ -249,7 +272,7 @@ impl Dir {
     fn lock_any(&self) -> Result<Lock> {
         let fd = rustix::fs::openat(
             &self.fd,
-            "lock",
+            LOCK,
             OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW,
             Mode::from_raw_mode(0o600),
         )
@@ -279,7 +302,16 @@ impl Dir {
         let f =
             rustix::fs::openat(&self.fd, NEW, flags, Mode::from_raw_mode(0o600)).tried(&what)?;
         std::io::Write::write_all(&mut std::fs::File::from(f), &text).tried(&what)?;
-        rustix::fs::renameat(&self.fd, NEW, &self.fd, "state.json").tried(&what)
+        // Exchanged and not replaced: file systems on disks write out a file that replaces another at once.
+        let exchange = rustix::fs::RenameFlags::EXCHANGE;
+        match rustix::fs::renameat_with(&self.fd, NEW, &self.fd, "state.json", exchange) {
+            Ok(()) => {
+                let _ = rustix::fs::unlinkat(&self.fd, NEW, rustix::fs::AtFlags::empty());
+                Ok(())
+            }
+            // The first one, or a file system that cannot.
+            Err(_) => rustix::fs::renameat(&self.fd, NEW, &self.fd, "state.json").tried(&what),
+        }
     }
 
     /// The record; `None` where `create` never came so far.
@@ -417,6 +449,21 @@ mod tests {
         for bad in ["", ".", "..", "a/b", "a b", "../x", "a\0", &"x".repeat(256)] {
             assert!(check_id(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_locked() {
+        let root = std::env::temp_dir().join(format!("oci-lock-{}", std::process::id()));
+        let (d, lock) = Dir::create(&root, "one").unwrap();
+        // Held, or refused by the host for now: a container's.
+        assert!(!d.is_unlockable() && d.is_readable());
+        drop(lock);
+        assert!(!d.is_unlockable());
+        std::fs::remove_file(root.join("one/lock")).unwrap();
+        assert!(d.is_unlockable());
+        std::fs::create_dir(root.join("one/lock")).unwrap();
+        assert!(d.lock().is_err() && d.is_unlockable());
+        std::fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

@@ -330,9 +330,8 @@ pub struct Spinners {
 
 impl Spinners {
     pub fn new(always: bool) -> Spinners {
-        let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
         Spinners {
-            most: cpus as u32 - 1,
+            most: hostcall::process::cpu_count() - 1,
             now: AtomicU32::new(0),
             began: Instant::now(),
             not_before: AtomicU64::new(0),

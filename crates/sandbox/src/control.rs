@@ -8,7 +8,7 @@ use abi::Result;
 use hostcall::{RawFd, sock};
 pub use sentry::boot::config::control::{
     ALL, CENSUS, CHANGES, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, JOIN, NOT_EXECUTABLE, NOT_FOUND,
-    PAUSE, PIDS_LIMIT, READY, REFUSED, RESUME, SIGNAL, START, WINDOW,
+    PAUSE, PIDS_LIMIT, PING, READY, REFUSED, RESUME, SIGNAL, START, WINDOW,
 };
 
 /// The longest packet.

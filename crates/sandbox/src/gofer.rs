@@ -1,6 +1,6 @@
 //! The Gofer's side of the start.
 
-use crate::privilege::{self as own, Standing};
+use crate::privilege::{self as own, Network, Standing};
 use crate::spawn::REPORT;
 use crate::{Access, Confine, Failure, RootSpec, Spec, step};
 use abi::Result;
@@ -28,6 +28,7 @@ pub struct GoferSide {
 pub fn prepare(
     spec: &Spec,
     standing: Standing,
+    network: Network,
     fds: Vec<HostFd>,
 ) -> std::result::Result<GoferSide, Failure> {
     let [report, channel] = <[HostFd; 2]>::try_from(fds)
@@ -39,7 +40,7 @@ pub fn prepare(
     step("follow the starter", own::die_with_starter(REPORT))?;
     let max_descriptors = own::raise_limits(standing);
     let roots = match standing {
-        Standing::Privileged => own_view(spec)?,
+        Standing::Privileged => own_view(spec, network)?,
         Standing::Ordinary { .. } => host_view(spec)?,
     };
     let limits = match standing {
@@ -101,8 +102,8 @@ fn host_view(spec: &Spec) -> std::result::Result<Vec<(HostFd, Access)>, Failure>
 }
 
 /// The roots as mount trees of our own.
-fn own_view(spec: &Spec) -> std::result::Result<Vec<(HostFd, Access)>, Failure> {
-    step("make its namespaces", own::own_namespaces())?;
+fn own_view(spec: &Spec, network: Network) -> std::result::Result<Vec<(HostFd, Access)>, Failure> {
+    step("make its namespaces", own::own_namespaces(network))?;
     let private = libc::MS_REC | libc::MS_PRIVATE;
     let r = host::mount(None, c"/", None, private, None);
     step("detach its mounts", r)?;

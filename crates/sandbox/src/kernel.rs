@@ -1,6 +1,6 @@
 //! The Sentry's side of the start.
 
-use crate::privilege::{self as own, Standing};
+use crate::privilege::{self as own, Network, Standing};
 use crate::spawn::REPORT;
 use crate::{Confine, Failure, step};
 use abi::Result;
@@ -26,6 +26,7 @@ pub struct SentrySide {
 pub fn prepare(
     standing: Standing,
     fds: Vec<HostFd>,
+    network: Network,
     host_network: bool,
 ) -> std::result::Result<SentrySide, Failure> {
     let mut fds = fds.into_iter();
@@ -41,7 +42,7 @@ pub fn prepare(
     own::raise_limits(standing);
     match standing {
         Standing::Privileged => {
-            step("make its namespaces", own::own_namespaces())?;
+            step("make its namespaces", own::own_namespaces(network))?;
             step(
                 "become nobody",
                 own::become_nobody(own::CAP_SYS_ADMIN | own::CAP_SETPCAP),
@@ -49,7 +50,7 @@ pub fn prepare(
         }
         Standing::Ordinary { uid, gid } => {
             map_ids(uid, gid)?;
-            step("make its namespaces", own::own_namespaces())?;
+            step("make its namespaces", own::own_namespaces(network))?;
         }
     }
     // Both of these are lost when the user changes. Stub processes must be traceable by the Sentry.

@@ -5,7 +5,8 @@
 //!
 //! | | Gofer | Sentry |
 //! |---|---|---|
-//! | namespaces | as root: pid, mount, net, ipc, uts; else none, so that owners of files stay true | pid (it is pid 1), mount, net, ipc, uts; not as root: user |
+//! | namespaces | as root: pid, mount, ipc, uts; else none, so that owners of files stay true | pid (it is pid 1), mount, net, ipc, uts; not as root: user |
+//! | network | as root: an empty namespace, both in the same one, which costs half as much; neither may make a socket | else: its own |
 //! | user | the starter's | as root: nobody; else the starter's |
 //! | root directory | as root: empty; it holds descriptors of cloned mount trees | empty |
 //! | capabilities | those that reading (and, for writable roots, changing) files needs | none |
@@ -43,11 +44,12 @@ pub use control::Answer;
 pub use gofer::GoferSide;
 pub use kernel::SentrySide;
 pub use net::host::Interface;
+pub use privilege::Away;
 pub use running::{Attendant, Ending, Running};
 
 use abi::{Errno, Result};
 use hostcall::{HostFd, RawFd, sock};
-use privilege::Standing;
+use privilege::{Network, Standing};
 use std::convert::Infallible;
 use std::ffi::CString;
 
@@ -130,6 +132,7 @@ struct Gofer {
 fn start_gofer<G>(
     spec: &Spec,
     standing: Standing,
+    network: Network,
     null: &HostFd,
     main: G,
 ) -> std::result::Result<Gofer, Failure>
@@ -144,7 +147,7 @@ where
         null,
         // Its report socket comes first, in all processes.
         &[reports.raw(), gofer_end.raw()],
-        |fds| gofer::prepare(spec, standing, fds).and_then(main),
+        |fds| gofer::prepare(spec, standing, network, fds).and_then(main),
     )?;
     Ok(Gofer {
         child,
@@ -161,9 +164,52 @@ where
     G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
     S: FnOnce(SentrySide) -> std::result::Result<Infallible, Failure>,
 {
+    let away = if spec.host_network { None } else { go_ahead()? };
+    start_from(away, spec, gofer, sentry)
+}
+
+/// What [`start_from`] can have done before it knows what to start: goes to the network namespace of the
+/// sandbox's processes. `None` where each of them makes its own.
+pub fn go_ahead() -> std::result::Result<Option<Away>, Failure> {
+    match Standing::of_caller()? {
+        Standing::Privileged => Away::go(),
+        Standing::Ordinary { .. } => Ok(None),
+    }
+}
+
+/// As [`start`]; `away` is what [`go_ahead`] gave, and `None` with `host_network`.
+pub fn start_from<G, S>(
+    away: Option<Away>,
+    spec: &Spec,
+    gofer: G,
+    sentry: S,
+) -> std::result::Result<Running, Failure>
+where
+    G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
+    S: FnOnce(SentrySide) -> std::result::Result<Infallible, Failure>,
+{
     let standing = Standing::of_caller()?;
+    let Some(away) = away else {
+        return start_both(spec, standing, Network::Own, gofer, sentry);
+    };
+    let running = start_both(spec, standing, Network::Given, gofer, sentry);
+    away.come_back()?;
+    running
+}
+
+fn start_both<G, S>(
+    spec: &Spec,
+    standing: Standing,
+    network: Network,
+    gofer: G,
+    sentry: S,
+) -> std::result::Result<Running, Failure>
+where
+    G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
+    S: FnOnce(SentrySide) -> std::result::Result<Infallible, Failure>,
+{
     let null = spawn::null()?;
-    let gofer = start_gofer(spec, standing, &null, gofer)?;
+    let gofer = start_gofer(spec, standing, network, &null, gofer)?;
     // Made after the Gofer: nobody but the Sentry and the starter has ever held an end of it.
     let (control, sentry_control) = step("make a channel", sock::seqpacket_pair())?;
     // Twice: what runs there may close its own, and can still be reported on.
@@ -200,7 +246,7 @@ where
         standing.sentry_namespaces(),
         &null,
         &wanted,
-        |fds| kernel::prepare(standing, fds, spec.host_network).and_then(sentry),
+        |fds| kernel::prepare(standing, fds, network, spec.host_network).and_then(sentry),
     );
     drop((sentry_control, gofer.channel));
     let broker = broker.map(|(child, _)| child);
@@ -241,7 +287,13 @@ where
     G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
     E: From<Failure>,
 {
-    let gofer = start_gofer(spec, Standing::of_caller()?, &spawn::null()?, gofer)?;
+    let gofer = start_gofer(
+        spec,
+        Standing::of_caller()?,
+        Network::Own,
+        &spawn::null()?,
+        gofer,
+    )?;
     drop(gofer.reports);
     let (control, sentry_control) = step("make a channel", sock::seqpacket_pair())?;
     // From here on the Gofer ends with it.

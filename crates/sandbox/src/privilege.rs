@@ -2,10 +2,10 @@
 
 use crate::{Failure, step};
 use abi::Result;
-use abi::errno::EINVAL;
+use abi::errno::{EINVAL, EPERM};
 use hostcall::bpf::{self, AllThreads};
 use hostcall::table::Process;
-use hostcall::{RawFd, file, path, process, start as host};
+use hostcall::{HostFd, RawFd, file, path, process, start as host};
 
 /// Capabilities that the start and the Gofer know (`linux/capability.h`).
 pub const CAP_CHOWN: u64 = 1 << 0;
@@ -25,6 +25,39 @@ pub const NOBODY: u32 = 65534;
 
 const ALL_BUT_USER: i32 =
     libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+
+/// Who makes a child's network namespace, which has nothing in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Network {
+    /// The child.
+    Own,
+    /// The starter: the child is in it from its beginning, with the other one.
+    Given,
+}
+
+/// A starter that is in a new network namespace, to clone children there.
+pub struct Away {
+    home: HostFd,
+}
+
+impl Away {
+    /// Goes there; `None` where there is no way back: in a user namespace that has not the network namespace
+    /// that it is in.
+    pub(crate) fn go() -> std::result::Result<Option<Away>, Failure> {
+        let home = step("find the network namespace", host::network_namespace())?;
+        if host::enter_network(&home).is_err() {
+            return Ok(None);
+        }
+        let made = host::unshare(libc::CLONE_NEWNET);
+        step("make a network namespace", made)?;
+        Ok(Some(Away { home }))
+    }
+    /// Comes back.
+    pub(crate) fn come_back(self) -> std::result::Result<(), Failure> {
+        let r = host::enter_network(&self.home);
+        step("return to the network namespace", r)
+    }
+}
 
 /// How the starter stands towards the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,16 +98,23 @@ impl Standing {
     }
 }
 
-/// The other namespaces, made by the child: while one child waits for the host's (network namespaces take
-/// longest), the other goes on.
-pub fn own_namespaces() -> Result<()> {
-    host::unshare(ALL_BUT_USER)
+/// The other namespaces, made by the child: while one child waits for the host's, the other goes on.
+pub fn own_namespaces(network: Network) -> Result<()> {
+    host::unshare(match network {
+        Network::Own => ALL_BUT_USER,
+        Network::Given => ALL_BUT_USER & !libc::CLONE_NEWNET,
+    })
 }
 
 /// Root's way: an unprivileged user, with the capabilities that the further steps need.
 pub fn become_nobody(needed: u64) -> Result<()> {
     process::prctl(libc::PR_SET_KEEPCAPS, 1, 0)?;
-    host::set_groups(&[])?;
+    match host::set_groups(&[]) {
+        // A user namespace in which groups cannot be changed (user_namespaces(7): `setgroups` is `deny`): those
+        // that the user has anyway stay. Capabilities are no reason, they were looked at before.
+        Err(EPERM) => {}
+        r => r?,
+    }
     match host::set_ids(NOBODY, NOBODY) {
         // A user namespace that does not know nobody: the user there is no host's root.
         Err(EINVAL) => {}

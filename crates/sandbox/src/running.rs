@@ -4,7 +4,8 @@ use crate::control::{self, Answer, SIGNAL, Said, WINDOW};
 use crate::spawn::{Child, Who};
 use crate::{EXIT_BROKEN, EXIT_KILLED};
 use abi::Result;
-use hostcall::{HostFd, RawFd, file, process, time};
+use hostcall::{HostFd, RawFd, file, inet, process, time};
+use sentry::boot::config::limits;
 use std::time::Instant;
 
 /// A started sandbox. Dropping it kills it.
@@ -55,6 +56,8 @@ pub trait Attendant {
     }
     /// That moment has come: afterwards there is a later one, or none, or it is over.
     fn late(&mut self, _: &Running) {}
+    /// A container in somebody else's sandbox is over here, and the Sentry does not say that it has ended there.
+    fn left(&mut self) {}
     /// Whether the sandbox is to end now.
     fn is_over(&self) -> bool {
         false
@@ -220,7 +223,42 @@ impl Running {
                 }
             }
         }
+        if self.joined && seen.exit.is_none() && fds[CONTROL].fd != -1 && !self.leave() {
+            attendant.left();
+        }
         seen.ending(&mut self)
+    }
+
+    /// Leaves somebody else's sandbox: hangs up on the Sentry, which ends the container then, and waits until it
+    /// says so. (What waits for the Gofer goes on, as that ends.)
+    fn leave(&mut self) -> bool {
+        if inet::shutdown(self.control.raw(), libc::SHUT_WR).is_err() {
+            return true;
+        }
+        if let Some(gofer) = &self.gofer {
+            // Not reaped yet, so that the number is still its own. Its end is not waited for: it may take long.
+            let _ = process::kill(gofer.pid, libc::SIGKILL);
+        }
+        let deadline = now() + limits::KILL.as_millis() as i64;
+        let mut fds = [libc::pollfd {
+            fd: self.control.raw(),
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        loop {
+            let left = deadline - now();
+            if left <= 0 {
+                return false;
+            }
+            if !matches!(file::poll(&mut fds, left as i32), Ok(1..)) {
+                continue;
+            }
+            match control::receive(self.control.raw()) {
+                Said::Exit(_) | Said::HungUp => return true,
+                // Said before it was hung up on: it tries once more.
+                Said::Failed(..) | Said::Answer(_) | Said::Nothing => {}
+            }
+        }
     }
 }
 

@@ -11,10 +11,13 @@
 //! - A container's starter speaks on a socket of its own, and reaches that container only.
 //! - Once a container has ended ([`Kernel::close_container`]) it gets no more processes; that, and the making of
 //!   one, happen under the task list's lock.
-//! - After [`Kernel::end_container`] has told the end, no process of the container runs application code (but one
-//!   that cannot be ended within [`END_MAX`], which is being killed).
+//! - After [`Kernel::end_container`] has told the end, no process of the container runs application code. Where one
+//!   cannot be ended, that is told instead, and the starter ends the sandbox.
+//! - A program of `exec` runs only when its asker, who has been told its process, says so. Until then it is in
+//!   `waiting`, which takes none once the container has ended. No lock is taken under that of `waiting`.
 
-use crate::boot::config::control;
+use crate::boot::Launch;
+use crate::boot::config::{control, limits};
 use crate::kernel::Kernel;
 use crate::ns::NsProxy;
 use crate::task::clone::TASKS_MAX;
@@ -32,9 +35,6 @@ use std::time::{Duration, Instant};
 use tty::Devpts;
 use vfs::MountNamespace;
 use wait::{Events, Listener, Parker};
-
-/// How long the end of a container waits for its processes.
-const END_MAX: Duration = Duration::from_secs(10);
 
 /// The person's terminal: has its last output delivered at the end.
 pub trait Console: Send + Sync {
@@ -64,6 +64,8 @@ pub struct Container {
     first: AtomicI32,
     /// The terminals that are joined to the host's, by the process that leads each.
     consoles: Mutex<HashMap<i32, Joined>>,
+    /// Programs of `exec` that are ready and have not been told to run.
+    waiting: Mutex<Vec<Launch>>,
     /// Tasks wait at the system-call boundary while it is set.
     frozen: AtomicBool,
     /// It gets no more processes. Set under the task list's lock.
@@ -105,6 +107,7 @@ impl Container {
             control: p.control,
             first: AtomicI32::new(0),
             consoles: Mutex::default(),
+            waiting: Mutex::default(),
             frozen: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             task_limit: AtomicU32::new(0),
@@ -161,6 +164,46 @@ impl Container {
         if let Some((c, _)) = c {
             c.drain(drain);
         }
+    }
+
+    /// Keeps a program until it is told to run; `told` says to whoever asked that it is ready, before its end can
+    /// be told. Gives it back where the container has ended.
+    pub(crate) fn hold(
+        &self,
+        l: Launch,
+        told: impl FnOnce(i32),
+    ) -> core::result::Result<(), Launch> {
+        let mut waiting = self.waiting.lock();
+        // (Set before what waits is taken away.)
+        if self.is_closed() {
+            return Err(l);
+        }
+        told(l.pid());
+        waiting.push(l);
+        Ok(())
+    }
+    /// One that waits, to be run.
+    pub(crate) fn release(&self, pid: i32) -> Option<Launch> {
+        let mut waiting = self.waiting.lock();
+        let at = waiting.iter().position(|l| l.pid() == pid)?;
+        Some(waiting.swap_remove(at))
+    }
+    /// Takes away those that wait (one, or all): they never run, and their ends are told.
+    pub(crate) fn withdraw(&self, pid: Option<i32>) {
+        let gone = match pid {
+            Some(p) => self.release(p).into_iter().collect(),
+            None => std::mem::take(&mut *self.waiting.lock()),
+        };
+        for l in gone {
+            let pid = l.pid();
+            drop(l);
+            self.tell_exited(pid, SIGKILL.number());
+        }
+    }
+    /// Tells that a program of `exec` has ended.
+    pub(crate) fn tell_exited(&self, pid: i32, status: i32) {
+        let m = [pid.to_le_bytes(), status.to_le_bytes()].concat();
+        self.tell(control::EXITED, &m);
     }
 
     /// 0 for no limit but our own.
@@ -276,13 +319,41 @@ impl Kernel {
             let _list = self.tasks.lock();
             c.closed.store(true, Ordering::Relaxed);
         }
+        c.withdraw(None);
         self.kill_container(c);
     }
 
-    /// Waits until none of its processes runs any more, within reason.
-    fn await_end(&self, c: &Arc<Container>) {
-        let deadline = Instant::now() + END_MAX;
-        for g in self.members(c) {
+    /// Waits until none of these processes, which have been killed, runs any more. Where one does not obey, what it
+    /// runs is ended under it.
+    pub fn see_off(&self, groups: &[Arc<ThreadGroup>]) -> bool {
+        self.await_end(groups, limits::OBEY) || {
+            for g in groups {
+                self.end_space(g);
+            }
+            self.await_end(groups, limits::FORCED)
+        }
+    }
+
+    /// Ends an address space, unless somebody shares it who is to live. Whether no code of the process's can run
+    /// any more.
+    fn end_space(&self, g: &ThreadGroup) -> bool {
+        let l = self.tasks.lock();
+        let Some(mm) = l.some_thread(g.tgid).map(|t| t.mm()) else {
+            return true;
+        };
+        let doomed = l.all().all(|t| t.is_killed() || !Arc::ptr_eq(&t.mm(), &mm));
+        drop(l);
+        if doomed {
+            mm.address_space().kill();
+        }
+        doomed
+    }
+
+    /// Waits until none of these processes runs any more: whether that came in time.
+    fn await_end(&self, groups: &[Arc<ThreadGroup>], limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        let mut ended = true;
+        for g in groups {
             let parker: Arc<Parker> = Arc::default();
             let ticket = g
                 .exit_wait
@@ -295,7 +366,9 @@ impl Kernel {
                 parker.park(Some(deadline));
             }
             g.exit_wait.unregister(ticket);
+            ended &= !lives();
         }
+        ended
     }
 
     /// A process that was started from outside has ended, and is reaped.
@@ -306,9 +379,7 @@ impl Kernel {
             return;
         }
         c.close_console(g.tgid, self.drain);
-        let mut m = (g.tgid as u32).to_le_bytes().to_vec();
-        m.extend_from_slice(&(status as u32).to_le_bytes());
-        c.tell(control::EXITED, &m);
+        c.tell_exited(g.tgid, status);
     }
 
     /// The first process of a container has ended: the others end, the starter is told. With the root
@@ -316,8 +387,13 @@ impl Kernel {
     pub fn end_container(&self, c: &Arc<Container>, status: i32) {
         let is_root = Arc::ptr_eq(c, &self.root);
         self.close_container(c);
-        if !is_root {
-            self.await_end(c);
+        // What waits for the host, and can run no more code, is no reason to keep the status back.
+        let ended = is_root
+            || self.see_off(&self.members(c))
+            || self.members(c).iter().all(|g| self.end_space(g));
+        if !ended {
+            c.tell(control::ERROR, b"a process of the container does not end");
+            return;
         }
         c.close_console(c.first(), self.drain);
         c.tell(control::EXIT, &(status as u32).to_le_bytes());

@@ -8,12 +8,14 @@
 //!
 //! - Whoever makes or removes a group's socket holds the group's lock, a file beside it. So `start` finds a
 //!   server that will stay, or none; of two `start` at once, one makes the server and the other finds it.
-//! - `start` leaves its time on that file: a server that has seen no `Create` since does not end yet.
+//! - `start` leaves its container's name and the time in that file: a server that has not seen the `Create` of each
+//!   that was announced lately does not end yet.
+//! - The file goes with the socket.
 
 use crate::args::{self, Flags};
 use crate::events::Publisher;
 use crate::reaper::Reaper;
-use crate::service::Service;
+use crate::service::{COMING, Service};
 use crate::settings::{Settings, Words};
 use crate::{log, mounts};
 use containerd_shim_protos::api::DeleteResponse;
@@ -24,7 +26,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::fd::IntoRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -35,6 +37,8 @@ use std::time::{Duration, SystemTime};
 const SOCKETS: &str = "/run/containerd/s";
 /// The annotation of the container runtime interface that names a pod's sandbox; and one for others.
 const GROUPS: [&str; 2] = ["dev.cloister.group", "io.kubernetes.cri.sandbox-id"];
+/// The longest list of containers that are on their way.
+const ANNOUNCED_MAX: usize = 1 << 20;
 /// What a killed container's exit status is taken to be.
 const KILLED: u32 = 128 + 9;
 /// How long the answer to `Shutdown` may take to go out.
@@ -66,16 +70,24 @@ pub struct Group(std::fs::File);
 
 impl Group {
     /// A container is on its way to the server.
-    pub fn announce(&self) {
+    pub fn announce(&self, id: &str) {
+        let mut all = self.announced();
+        all.retain(|_, at| at.elapsed().is_ok_and(|t| t < COMING));
+        all.insert(id.into(), SystemTime::now());
         // Where it cannot be told, a server may end too early, and says so to who comes too late.
-        let told = self.0.set_len(1);
-        let _ = told.and_then(|()| self.0.set_modified(SystemTime::now()));
+        if let Ok(text) = serde_json::to_vec(&all) {
+            let _ = self
+                .0
+                .set_len(0)
+                .and_then(|()| self.0.write_all_at(&text, 0));
+        }
     }
 
-    /// When the last one was announced, if ever.
-    pub fn stamp(&self) -> Option<SystemTime> {
-        let m = self.0.metadata().ok().filter(|m| m.len() > 0)?;
-        m.modified().ok()
+    /// Those that were announced, and when.
+    pub fn announced(&self) -> BTreeMap<String, SystemTime> {
+        let mut text = vec![0; ANNOUNCED_MAX];
+        let n = self.0.read_at(&mut text, 0).unwrap_or(0);
+        serde_json::from_slice(&text[..n]).unwrap_or_default()
     }
 }
 
@@ -107,6 +119,7 @@ impl Address {
         make_sockets(&self.socket).map_err(failed)?;
         loop {
             let f = std::fs::OpenOptions::new()
+                .read(true)
                 .write(true)
                 .create(true)
                 .truncate(false)
@@ -156,11 +169,11 @@ pub fn start(f: &Flags) -> Result<(), String> {
     }
     let address = Address::of(f, &group(&bundle, &f.id)?);
     let lock = address.lock()?;
-    lock.announce();
+    lock.announce(&f.id);
     if !address.is_served() {
         // A shim that was killed left it.
         let _ = std::fs::remove_file(&address.socket);
-        serve_apart(f, &address.socket)?;
+        serve_apart(f, &address.socket).inspect_err(|_| address.remove())?;
     }
     drop(lock);
     let url = format!("unix://{}", address.socket.display());
@@ -282,20 +295,27 @@ fn remove_socket(bundle: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Ends what the settings tell of.
-fn end(s: Settings, id: &str) -> Result<(), String> {
+/// Ends what the settings tell of: the container of this bundle.
+fn end(s: Settings, id: &str, bundle: &Path) -> Result<(), String> {
     // Where the container is does not hang on what it was to be run with.
     let plain = |_| {
         let words = Words::default();
         Settings { words, ..s.clone() }.runtime()
     };
     let rt = s.runtime().or_else(plain)?;
-    oci::delete(&rt, id, true).map_err(|e| format!("could not delete {id}: {e}"))
+    oci::delete_of(&rt, id, true, Some(bundle)).map_err(|e| format!("could not delete {id}: {e}"))
 }
 
-/// `delete`: after the shim was killed, or could not create. Prints how the container ended. All is tried; the
-/// first failure is told.
+/// `delete`: after the shim was killed, or could not create. Prints how the container ended, whatever happens: without
+/// that containerd would not know it to have ended. All is tried; failures go to the log.
 pub fn delete(f: &Flags) -> Result<(), String> {
+    let bytes = end_all(f)?.write_to_bytes().map_err(|e| e.to_string())?;
+    std::io::stdout()
+        .write_all(&bytes)
+        .map_err(|e| e.to_string())
+}
+
+fn end_all(f: &Flags) -> Result<DeleteResponse, String> {
     let here = || std::env::current_dir().map_err(|e| format!("could not find the bundle: {e}"));
     let bundle = if f.bundle.as_os_str().is_empty() {
         here()?
@@ -306,7 +326,7 @@ pub fn delete(f: &Flags) -> Result<(), String> {
     let ended = Settings::load(&bundle).and_then(|s| match s {
         Some(s) => {
             pid = s.pid;
-            end(s, &f.id)
+            end(s, &f.id, &bundle)
         }
         None => Ok(()),
     });
@@ -315,21 +335,14 @@ pub fn delete(f: &Flags) -> Result<(), String> {
         mounts::unmount_all(&bundle.join("rootfs")),
         remove_socket(&bundle),
     ];
-    let mut failures = all.into_iter().filter_map(Result::err);
-    if let Some(first) = failures.next() {
-        failures.for_each(|e| log::error(&e));
-        return Err(first);
-    }
-    let response = DeleteResponse {
+    let failures = all.into_iter().filter_map(Result::err);
+    failures.for_each(|e| log::error(&e));
+    Ok(DeleteResponse {
         pid,
         exit_status: KILLED,
         exited_at: MessageField::some(SystemTime::now().into()),
         ..DeleteResponse::default()
-    };
-    let bytes = response.write_to_bytes().map_err(|e| e.to_string())?;
-    std::io::stdout()
-        .write_all(&bytes)
-        .map_err(|e| e.to_string())
+    })
 }
 
 #[cfg(test)]
@@ -367,13 +380,16 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("shim-lock-{}", std::process::id()));
         let address = Address::at(dir.join("s"));
         let held = address.lock().unwrap();
-        assert!(held.stamp().is_none());
+        assert!(held.announced().is_empty());
         let before = SystemTime::now();
         let other = address.clone();
         let t = std::thread::spawn(move || {
             let g = other.lock().unwrap();
-            g.announce();
-            g.stamp().unwrap()
+            g.announce("x");
+            g.announce("longer");
+            g.announce("x");
+            assert_eq!(g.announced().len(), 2);
+            g.announced()["x"]
         });
         std::thread::sleep(Duration::from_millis(50));
         assert!(!t.is_finished());
@@ -382,6 +398,60 @@ mod tests {
         drop(held);
         assert!(t.join().unwrap() > before);
         assert!(address.lock_file().exists() && !address.is_served());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn delete_always_answers() {
+        let dir = std::env::temp_dir().join(format!("shim-delete-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let f = Flags {
+            id: "c".into(),
+            bundle: dir.clone(),
+            ..Flags::default()
+        };
+        // Neither the settings nor the runtime's state can be read.
+        std::fs::write(dir.join("cloister.json"), "rubbish").unwrap();
+        assert_eq!(end_all(&f).unwrap().exit_status, KILLED);
+        let root = dir.join("root");
+        std::fs::write(&root, "no directory").unwrap();
+        let s = Settings {
+            pid: 77,
+            root: root.join("below"),
+            ..Settings::default()
+        };
+        s.save(&dir).unwrap();
+        let r = end_all(&f).unwrap();
+        assert_eq!((r.pid, r.exit_status), (77, KILLED));
+        assert!(r.exited_at.is_some());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn another_bundles_container_is_not_ended() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = std::env::temp_dir().join(format!("shim-other-{}", std::process::id()));
+        let root = dir.join("root");
+        for d in ["a", "b", "root/c"] {
+            std::fs::create_dir_all(dir.join(d)).unwrap();
+        }
+        std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let record = serde_json::json!({"version": 1, "id": "c", "bundle": dir.join("a")});
+        std::fs::write(root.join("c/state.json"), record.to_string()).unwrap();
+        let s = Settings {
+            root: root.clone(),
+            ..Settings::default()
+        };
+        for (bundle, there) in [("b", true), ("a", false)] {
+            s.save(&dir.join(bundle)).unwrap();
+            let f = Flags {
+                id: "c".into(),
+                bundle: dir.join(bundle),
+                ..Flags::default()
+            };
+            end_all(&f).unwrap();
+            assert_eq!(root.join("c").exists(), there, "{bundle}");
+        }
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -9,10 +9,13 @@
 //!   is deleted: whichever comes first.
 //! - `TaskExit` of the first process comes after those of the others, which end with it, and `TaskOOM` never
 //!   comes after it.
+//! - Whether it is paused only the runtime knows: a request that failed may have been done, later.
+//! - A start without an answer (a helper that was lost) may have been done. Of a first process the runtime tells; a
+//!   program of `Exec` counts as killed, and never is started again.
 //! - Events are queued under the container's lock: in the order of what happened.
 //! - Lock order: the service's map, then one container.
 
-use crate::events::Publisher;
+use crate::events::{Event, Publisher};
 use crate::helper::{self, Done, Failed, Work};
 use crate::io::{Io, Stdio};
 use crate::oom;
@@ -26,7 +29,7 @@ use containerd_shim_protos::protobuf::MessageField;
 use containerd_shim_protos::ttrpc::{self, Code};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -77,7 +80,6 @@ fn told(f: &Failed) -> ttrpc::Error {
 pub struct State {
     pub init: Process,
     execs: BTreeMap<String, Process>,
-    pub paused: bool,
     /// The first process has ended, and the others' ends are waited for.
     ending: bool,
     /// They are waited for no longer.
@@ -119,7 +121,14 @@ pub struct Container {
     memory: OnceLock<Arc<oom::Watch>>,
     /// Numbers for the sockets of consoles.
     consoles: AtomicU64,
+    /// As the runtime said last.
+    paused: AtomicBool,
+    /// Somebody is asking it.
+    asking: AtomicBool,
 }
+
+/// containerd's own limit for `State` is 2 s.
+const STATE_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Container {
     /// One whose first process is being created.
@@ -140,7 +149,6 @@ impl Container {
             state: Mutex::new(State {
                 init: Process::new(stdio, Phase::Creating, None),
                 execs: BTreeMap::new(),
-                paused: false,
                 ending: false,
                 late: false,
                 pids_limit: 0,
@@ -148,6 +156,8 @@ impl Container {
             changed: Condvar::new(),
             memory: OnceLock::new(),
             consoles: AtomicU64::new(0),
+            paused: AtomicBool::new(false),
+            asking: AtomicBool::new(false),
         }
     }
 
@@ -157,7 +167,7 @@ impl Container {
 
     /// Has a helper do something that starts a process.
     fn launch(self: &Arc<Self>, work: Work, io: &Io, exec: &str) -> Result<Done, Failed> {
-        let input = io.program_input().map_err(Failed::Lost)?;
+        let input = io.program_input().map_err(Failed::nothing_done)?;
         helper::call(&self.reaper, &self.settings, work, input, |done| {
             let (own, exec) = (Arc::clone(self), exec.to_owned());
             self.reaper
@@ -314,24 +324,69 @@ impl Container {
 
     /// Takes away, by force, what a `Create` that failed has left; not what another's has.
     fn clean_up(&self) {
-        let other = self.settings.runtime().is_ok_and(|rt| {
-            let own = self.bundle.canonicalize().ok();
-            oci::state(&rt, &self.id).is_ok_and(|s| Some(s.bundle) != own)
-        });
-        if !other && let Err(e) = self.remove(true) {
+        if let Err(e) = self.remove(true) {
             crate::log::error(&format!("could not delete {}: {}", self.id, e.text()));
         }
     }
 
-    /// After a `Create` that failed: it is no more, for all who have heard of it.
+    /// What the runtime knows of it; nothing, where the name is another's.
+    fn status(&self) -> Option<oci::Status> {
+        let info = oci::state(&self.settings.runtime().ok()?, &self.id).ok()?;
+        let own = self.bundle.canonicalize().ok();
+        (Some(info.bundle) == own).then_some(info.status)
+    }
+
+    /// After a `Create` that failed: it is no more, for all who have heard of it. Its settings stay only where it
+    /// could not be taken away: `delete` finds it by them.
     pub fn abandon(&self) {
+        let own = self.bundle.canonicalize().ok();
+        let gone = self
+            .settings
+            .runtime()
+            .is_ok_and(|rt| match oci::state(&rt, &self.id) {
+                Ok(other) => Some(other.bundle) != own,
+                Err(e) => e.kind() == oci::Kind::NotFound,
+            });
+        if gone {
+            Settings::forget(&self.bundle);
+        }
         self.lock().init.forget();
+    }
+
+    /// To be asked without the lock. Where the runtime takes more time than containerd has, what it said last.
+    pub fn is_paused(self: &Arc<Self>) -> bool {
+        if self.lock().init.phase != Phase::Running {
+            return false;
+        }
+        if !self.asking.swap(true, Ordering::AcqRel) {
+            let (told, answer) = channel();
+            let me = self.clone();
+            std::thread::spawn(move || {
+                if let Some(s) = me.status() {
+                    me.paused.store(s == oci::Status::Paused, Ordering::Release);
+                }
+                me.asking.store(false, Ordering::Release);
+                let _ = told.send(());
+            });
+            let _ = answer.recv_timeout(STATE_PATIENCE);
+        }
+        self.paused.load(Ordering::Acquire)
+    }
+
+    /// Pauses it, or lets it go on.
+    pub fn hold<E: Event>(&self, hold: bool, event: &E) -> ttrpc::Result<()> {
+        let rt = self.settings.runtime().map_err(unknown)?;
+        let act = if hold { oci::pause } else { oci::resume };
+        act(&rt, &self.id).map_err(|e| failed(&e))?;
+        self.events.publish(event);
+        Ok(())
     }
 
     /// Has a helper delete the container; its first process, if it was only created, ends.
     fn remove(&self, force: bool) -> Result<(), Failed> {
         let work = Work::Delete {
             id: self.id.clone(),
+            bundle: self.bundle.clone(),
             force,
         };
         helper::call(&self.reaper, &self.settings, work, None, |_| {}).map(|_| ())
@@ -356,6 +411,16 @@ impl Container {
             None => self.start_init(),
             Some(spec) => self.start_exec(exec, &stdio, spec),
         };
+        let started = match started {
+            Err(Failed::Lost(text)) if exec.is_empty() => match self.status() {
+                None | Some(oci::Status::Creating | oci::Status::Created) => {
+                    Err(Failed::Lost(text))
+                }
+                // It was done; and if it has ended since, that is told.
+                Some(_) => Ok(None),
+            },
+            s => s,
+        };
         let mut state = self.lock();
         let p = state.process(exec)?;
         if p.phase == Phase::Deleted {
@@ -363,7 +428,10 @@ impl Container {
         }
         match started {
             Err(e) => {
-                p.phase = Phase::Created;
+                match e {
+                    Failed::Lost(_) if !exec.is_empty() => p.lose(Exit::now(KILLED)),
+                    _ => p.phase = Phase::Created,
+                }
                 self.conclude(&mut state);
                 Err(told(&e))
             }
@@ -409,7 +477,7 @@ impl Container {
         process: Box<oci::spec::Process>,
     ) -> Result<Option<(Done, Io)>, Failed> {
         let (mut io, program) =
-            Io::prepare(stdio, &self.bundle, &self.console()).map_err(Failed::Lost)?;
+            Io::prepare(stdio, &self.bundle, &self.console()).map_err(Failed::nothing_done)?;
         io.admit();
         let work = Work::Exec {
             id: self.id.clone(),
@@ -425,7 +493,13 @@ impl Container {
     }
 
     /// `Exec`: one more process, to be started.
-    pub fn add(&self, exec: &str, stdio: Stdio, spec: oci::spec::Process) -> ttrpc::Result<()> {
+    pub fn add(
+        self: &Arc<Self>,
+        exec: &str,
+        stdio: Stdio,
+        spec: oci::spec::Process,
+    ) -> ttrpc::Result<()> {
+        let paused = self.is_paused();
         let mut state = self.lock();
         if state.execs.contains_key(exec) {
             return Err(error(
@@ -440,7 +514,7 @@ impl Container {
             _ if state.init.exit.is_some() => {
                 return Err(precondition("cannot exec in a stopped container"));
             }
-            _ if state.paused => return Err(precondition("cannot exec in a paused container")),
+            _ if paused => return Err(precondition("cannot exec in a paused container")),
             _ => {}
         }
         let p = Process::new(stdio, Phase::Created, Some(Box::new(spec)));

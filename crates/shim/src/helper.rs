@@ -42,9 +42,10 @@ pub enum Work {
         process: Box<oci::spec::Process>,
         program: Program,
     },
-    /// One that does not run; or whatever there is, by `force`.
+    /// One of this bundle that does not run; or whatever there is of it, by `force`.
     Delete {
         id: String,
+        bundle: PathBuf,
         force: bool,
     },
 }
@@ -87,6 +88,11 @@ pub enum Failed {
 }
 
 impl Failed {
+    /// By the shim itself, beforehand.
+    pub fn nothing_done(text: String) -> Failed {
+        Failed::Refused(oci::Failure(text))
+    }
+
     pub fn text(&self) -> &str {
         match self {
             Failed::Refused(f) => &f.0,
@@ -104,26 +110,28 @@ pub fn call(
     input: Option<OwnedFd>,
     claim: impl FnOnce(Done),
 ) -> Result<Done, Failed> {
-    let failed = |e: std::io::Error| Failed::Lost(format!("could not run a helper: {e}"));
-    let (mut ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let text = |e: std::io::Error| format!("could not run a helper: {e}");
+    let before = |e| Failed::nothing_done(text(e));
+    let lost = |e| Failed::Lost(text(e));
+    let order = Order {
+        settings: settings.clone(),
+        work,
+    };
+    let mut order = serde_json::to_vec(&order).map_err(|e| Failed::nothing_done(e.to_string()))?;
+    order.push(b'\n');
+    let (mut ours, theirs) = UnixStream::pair().map_err(before)?;
     let child = reaper.spawn(
         args::anew()
             .args(["-socket", &std::process::id().to_string(), "helper"])
             .stdin(OwnedFd::from(theirs))
             .stdout(input.map_or_else(Stdio::null, Stdio::from)),
     );
-    let child = child.map_err(failed)?;
-    let order = Order {
-        settings: settings.clone(),
-        work,
-    };
-    let mut text = serde_json::to_vec(&order).map_err(|e| Failed::Lost(e.to_string()))?;
-    text.push(b'\n');
-    ours.write_all(&text).map_err(failed)?;
+    let child = child.map_err(before)?;
+    ours.write_all(&order).map_err(lost)?;
     let mut line = String::new();
     BufReader::new((&ours).take(ANSWER_MAX))
         .read_line(&mut line)
-        .map_err(failed)?;
+        .map_err(lost)?;
     // Never waited for: the reaper does.
     drop(child);
     let answer: Answer = serde_json::from_str(&line)
@@ -205,7 +213,7 @@ fn work(o: &Order) -> Answer {
                 inside: d.inside,
             })
         }
-        Work::Delete { id, force } => oci::delete(&rt, id, *force)
+        Work::Delete { id, bundle, force } => oci::delete_of(&rt, id, *force, Some(bundle))
             .map(|()| Done::default())
             .map_err(said),
     }

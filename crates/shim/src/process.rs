@@ -83,6 +83,18 @@ impl Process {
         self.io = None;
     }
 
+    /// Nobody knows what became of it, and nobody will: it counts as ended, without an event, as it was never told
+    /// to have started.
+    pub fn lose(&mut self, exit: Exit) {
+        self.phase = Phase::Stopped;
+        self.exit = Some(exit);
+        self.announced = true;
+        for w in self.waiters.drain(..) {
+            // Who no longer waits need not know.
+            let _ = w.send(exit);
+        }
+    }
+
     pub fn join(&mut self, mut io: Io) {
         if self.input_over {
             io.close_stdin();

@@ -1,6 +1,6 @@
 //! The task service: containerd's requests (`containerd.task.v2.Task`), each decoded and handed on.
 
-use crate::bootstrap::Address;
+use crate::bootstrap::{Address, Group};
 use crate::container::{Container, error, failed, unknown};
 use crate::events::Publisher;
 use crate::io::Stdio;
@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 /// How long a container that was announced by `start` may take to come, before the shim ends without it.
-const COMING: Duration = Duration::from_secs(10);
+pub const COMING: Duration = Duration::from_secs(10);
 
 /// All containers of this shim: one, or a pod's.
 pub struct Service {
@@ -43,10 +43,24 @@ pub struct Service {
 
 struct All {
     by_id: BTreeMap<String, Arc<Container>>,
-    /// The last one came.
-    last: SystemTime,
+    /// Those that came lately, and when.
+    came: BTreeMap<String, SystemTime>,
     /// The shim ends: none can come any more. Set once, with the group's lock held.
     closing: bool,
+}
+
+/// How long one that was announced then may still take. (A clock that was set back does not hold it up.)
+fn left(announced: SystemTime) -> Option<Duration> {
+    let left = (announced + COMING).duration_since(SystemTime::now()).ok();
+    left.filter(|l| *l <= COMING)
+}
+
+impl All {
+    /// A container has come.
+    fn note(&mut self, id: &str) {
+        self.came.retain(|_, at| left(*at).is_some());
+        self.came.insert(id.into(), SystemTime::now());
+    }
 }
 
 impl Service {
@@ -64,7 +78,7 @@ impl Service {
             events,
             containers: Mutex::new(All {
                 by_id: BTreeMap::new(),
-                last: SystemTime::UNIX_EPOCH,
+                came: BTreeMap::new(),
                 closing: false,
             }),
             address,
@@ -85,7 +99,7 @@ impl Service {
 
     fn create_task(&self, r: &CreateTaskRequest, stdio: Stdio) -> ttrpc::Result<u32> {
         // It has come, whatever becomes of it.
-        self.lock().last = SystemTime::now();
+        self.lock().note(&r.id);
         let bundle = PathBuf::from(&r.bundle);
         let (spec, _): (oci::spec::Spec, _) = oci::spec::read(&bundle.join("config.json"))
             .map_err(|e| error(Code::INVALID_ARGUMENT, e.0))?;
@@ -169,16 +183,17 @@ impl Service {
         }
         // `start` waits meanwhile: it finds this shim as it will stay, or none.
         let group = self.address.lock();
-        let stamp = group.as_ref().ok().and_then(|g| g.stamp());
+        let announced = group.as_ref().map(Group::announced).unwrap_or_default();
         let coming = {
             let mut all = self.lock();
             if stays(&all) {
                 return;
             }
-            let announced = stamp.filter(|s| *s > all.last);
-            let left = announced.and_then(|s| (s + COMING).duration_since(SystemTime::now()).ok());
-            // (A clock that was set back does not hold it up.)
-            let left = left.filter(|l| !now && *l <= COMING);
+            let left = announced
+                .iter()
+                .filter(|(id, at)| !now && all.came.get(*id).is_none_or(|came| came < at))
+                .filter_map(|(_, at)| left(*at))
+                .max();
             all.closing = left.is_none();
             left
         };
@@ -222,8 +237,8 @@ fn check(words: &[&str]) -> ttrpc::Result<()> {
 impl containerd_shim_protos::Task for Service {
     fn state(&self, _: &TtrpcContext, r: StateRequest) -> ttrpc::Result<StateResponse> {
         let c = self.container(&r.id)?;
+        let paused = r.exec_id.is_empty() && c.is_paused();
         let mut state = c.lock();
-        let paused = state.paused && r.exec_id.is_empty();
         let p = state.process(&r.exec_id)?;
         let status = match p.phase {
             // What can be deleted, or is being so, has ended: by itself, or because it never will run.
@@ -321,26 +336,20 @@ impl containerd_shim_protos::Task for Service {
     }
 
     fn pause(&self, _: &TtrpcContext, r: PauseRequest) -> ttrpc::Result<Empty> {
-        let c = self.container(&r.id)?;
-        let rt = c.settings.runtime().map_err(unknown)?;
-        oci::pause(&rt, &c.id).map_err(|e| failed(&e))?;
-        c.lock().paused = true;
-        self.events.publish(&TaskPaused {
-            container_id: r.id,
+        let event = TaskPaused {
+            container_id: r.id.clone(),
             ..TaskPaused::default()
-        });
+        };
+        self.container(&r.id)?.hold(true, &event)?;
         Ok(Empty::default())
     }
 
     fn resume(&self, _: &TtrpcContext, r: ResumeRequest) -> ttrpc::Result<Empty> {
-        let c = self.container(&r.id)?;
-        let rt = c.settings.runtime().map_err(unknown)?;
-        oci::resume(&rt, &c.id).map_err(|e| failed(&e))?;
-        c.lock().paused = false;
-        self.events.publish(&TaskResumed {
-            container_id: r.id,
+        let event = TaskResumed {
+            container_id: r.id.clone(),
             ..TaskResumed::default()
-        });
+        };
+        self.container(&r.id)?.hold(false, &event)?;
         Ok(Empty::default())
     }
 
@@ -530,7 +539,12 @@ mod tests {
             address.clone(),
             over,
         );
-        address.lock().unwrap().announce();
+        address.lock().unwrap().announce("a");
+        address.lock().unwrap().announce("b");
+        s.close(false);
+        assert!(end.try_recv().is_err() && !s.lock().closing);
+        // One has come, the other has not.
+        s.lock().note("a");
         s.close(false);
         assert!(end.try_recv().is_err() && !s.lock().closing);
         s.close(true);

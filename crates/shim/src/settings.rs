@@ -133,6 +133,15 @@ impl Settings {
         std::fs::rename(&new, bundle.join(FILE)).map_err(wrong)
     }
 
+    /// Takes away what `save` kept.
+    pub fn forget(bundle: &Path) {
+        if let Err(e) = std::fs::remove_file(bundle.join(FILE))
+            && e.kind() != std::io::ErrorKind::NotFound
+        {
+            crate::log::warning(&format!("could not remove the settings: {e}"));
+        }
+    }
+
     /// Those that `save` kept; `None` where it never did.
     pub fn load(bundle: &Path) -> Result<Option<Settings>, String> {
         let path = bundle.join(FILE);

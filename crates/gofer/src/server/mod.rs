@@ -108,7 +108,7 @@ impl Server {
     /// Gofer's allow-list are made from here on.
     pub fn serve(mut self, channel: HostFd) -> Result<()> {
         hostcall::process::settle_allocator();
-        let (ours, theirs): (Vec<_>, Vec<_>) =
+        let (mut ours, theirs): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.connections).into_iter().unzip();
         let hello = Hello {
             version: VERSION,
@@ -120,9 +120,19 @@ impl Server {
         sock::send(channel.raw(), &hello.encode(), &fds)?;
         drop(theirs);
         let server = &self;
+        // The client uses the last one first: it is served by this thread, which runs already.
+        let first = ours.pop();
         std::thread::scope(|s| {
-            for conn in ours {
-                s.spawn(move || server.connection(&conn));
+            s.spawn(move || {
+                for conn in ours {
+                    s.spawn(move || {
+                        server.await_first(&conn);
+                        server.connection(&conn);
+                    });
+                }
+            });
+            if let Some(conn) = first {
+                server.connection(&conn);
             }
         });
         Ok(())
@@ -132,6 +142,16 @@ impl Server {
     pub fn run(self, channel: HostFd) -> ! {
         let status = i32::from(self.serve(channel).is_err());
         hostcall::process::exit_group(status)
+    }
+
+    /// Most connections of a small container are never used: no memory before there is something to read.
+    fn await_first(&self, conn: &HostFd) {
+        let mut fds = [libc::pollfd {
+            fd: conn.raw(),
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        while matches!(hostcall::file::poll(&mut fds, -1), Err(abi::errno::EINTR)) {}
     }
 
     fn connection(&self, conn: &HostFd) {

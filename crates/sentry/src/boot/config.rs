@@ -262,10 +262,11 @@ pub mod control {
     pub const CRASH: u32 = 5;
     /// Sentry → starter: all is ready, and waits for [`START`].
     pub const READY: u32 = 6;
-    /// Starter → Sentry: run the first program.
+    /// Starter → Sentry: run the first program; `u32` process: 0, or that of a program that [`EXEC`] made ready.
     pub const START: u32 = 7;
-    /// Starter → Sentry: run one more program; `u32` number; descriptors: a file with an
-    /// [`ExecSpec`](super::ExecSpec), then those that it names. [`DONE`] tells its process id.
+    /// Starter → Sentry: make one more program ready; `u32` number; descriptors: a file with an
+    /// [`ExecSpec`](super::ExecSpec), then those that it names. [`DONE`] tells its process id; it runs on
+    /// [`START`], and never if SIGKILL comes first.
     pub const EXEC: u32 = 8;
     /// Starter → Sentry: all tasks stop at once; `u32` number.
     pub const PAUSE: u32 = 9;
@@ -293,8 +294,32 @@ pub mod control {
     /// with a [`JoinSpec`](super::JoinSpec), then those that [`join`](super::super::join) names.
     pub const JOIN: u32 = 17;
 
+    /// Starter → Sentry: is it there; `u32` number.
+    pub const PING: u32 = 18;
+
     /// Every process.
     pub const ALL: u32 = u32::MAX;
+}
+
+/// How long the end of a container may take, step by step. Whoever waits for a step has more patience than it
+/// takes, so that an end in order is never cut off:
+///
+/// | who | waits for | at most |
+/// |---|---|---|
+/// | the Sentry | processes that were killed | [`OBEY`](limits::OBEY) |
+/// | | the same, with what they run ended under them | [`FORCED`](limits::FORCED) |
+/// | | the last output | [`DRAIN`](limits::DRAIN) |
+/// | a monitor | all of these, after SIGKILL to its container or to a program of `exec` | [`KILL`](limits::KILL) |
+/// | that of a pod's member | the same once more, now without its Gofer, before the whole pod ends | [`KILL`](limits::KILL) |
+pub mod limits {
+    use std::time::Duration;
+
+    pub const OBEY: Duration = Duration::from_secs(3);
+    pub const FORCED: Duration = Duration::from_secs(1);
+    pub const DRAIN: Duration = Duration::from_secs(1);
+    pub const KILL: Duration = Duration::from_secs(7);
+
+    const _: () = assert!(KILL.as_secs() > OBEY.as_secs() + FORCED.as_secs() + DRAIN.as_secs() + 1);
 }
 
 /// What a container does and uses.

@@ -11,6 +11,7 @@ mod launch;
 mod mounts;
 mod serve;
 
+pub(crate) use launch::Launch;
 pub use mounts::MadeBy;
 
 use crate::fs::terminals::Terminals;
@@ -22,7 +23,6 @@ use config::{Config, PlatformKind, control};
 use gofer::client::Client;
 use hostcall::time::Laps;
 use ipc::timer::TimerService;
-use launch::Launch;
 use platform::Platform;
 use std::sync::Arc;
 use vfs::Vfs;
@@ -53,7 +53,7 @@ pub fn run(config: Config) -> ! {
 }
 
 /// What went wrong.
-struct Failure {
+pub(crate) struct Failure {
     /// Of [`control`].
     kind: u32,
     /// One sentence for the person.

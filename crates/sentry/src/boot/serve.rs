@@ -7,6 +7,7 @@ use super::launch::{self, Launch};
 use super::{Failure, changes, join, or};
 use crate::container::Container;
 use crate::kernel::Kernel;
+use crate::task::ThreadGroup;
 use abi::errno::EINTR;
 use abi::{SigInfo, Signal};
 use hostcall::HostFd;
@@ -55,9 +56,10 @@ pub fn serve_joined(kernel: Arc<Kernel>, container: Arc<Container>, held: Launch
         held: Some(held),
     };
     while matches!(server.next(), Ok(Heard::Word)) {}
-    // Nobody is left who could learn of its end.
+    // Nobody is left who could speak for it. (Its monitor may still listen for its end.)
     drop(server.held.take());
-    server.kernel.close_container(&server.container);
+    let killed = abi::signal::SIGKILL.number();
+    server.kernel.end_container(&server.container, killed);
 }
 
 /// What came from a starter.
@@ -103,6 +105,14 @@ impl Server {
                     signal(kernel, container, s, word(8).unwrap_or(0));
                 }
             }
+            Some(control::START) if number != 0 => {
+                let pid = number as i32;
+                if let Some(l) = container.release(pid)
+                    && l.start().is_err()
+                {
+                    container.tell_exited(pid, 0x7e00);
+                }
+            }
             Some(control::START) => {
                 if let Some(first) = self.held.take()
                     && let Err(e) = first.start()
@@ -111,6 +121,7 @@ impl Server {
                 }
             }
             Some(control::PIDS_LIMIT) => container.set_task_limit(number),
+            Some(control::PING) => request.done(0),
             Some(control::PAUSE) => {
                 kernel.freeze(container);
                 request.done(0);
@@ -120,14 +131,9 @@ impl Server {
                 request.done(0);
             }
             Some(control::EXEC) => request.aside(move |r| {
-                let first = execute(r, given)?;
-                let pid = first.pid() as u32;
-                // Before its end can be told.
-                r.done(pid);
-                if first.start().is_err() {
-                    let m = [pid.to_le_bytes(), 0x7e00u32.to_le_bytes()].concat();
-                    r.container.tell(control::EXITED, &m);
-                }
+                let ready = execute(r, given)?;
+                let held = r.container.hold(ready, |pid| r.done(pid as u32));
+                held.map_err(|_| "the container has ended")?;
                 Ok(None)
             }),
             Some(control::JOIN) if Arc::ptr_eq(container, &kernel.root) => {
@@ -218,13 +224,18 @@ fn signal(kernel: &Arc<Kernel>, container: &Arc<Container>, s: Signal, target: u
         0 => container.first(),
         n => n as i32,
     };
-    if target == control::ALL && s == abi::signal::SIGKILL {
+    let all = target == control::ALL;
+    let mut groups = kernel.members(container);
+    groups.retain(|g| all || g.tgid == wanted);
+    if s == abi::signal::SIGKILL {
+        container.withdraw((!all).then_some(wanted));
+        let more = groups.iter().filter(|g| g.exit_status().is_none());
+        enforce(kernel, more.cloned().collect());
+    }
+    if all && s == abi::signal::SIGKILL {
         return kernel.kill_container(container);
     }
-    for g in kernel.members(container) {
-        if target != control::ALL && g.tgid != wanted {
-            continue;
-        }
+    for g in groups {
         // These two are obeyed from outside also by a process 1.
         match s {
             abi::signal::SIGKILL => kernel.kill_group(&g, s.number()),
@@ -233,6 +244,24 @@ fn signal(kernel: &Arc<Kernel>, container: &Arc<Container>, s: Signal, target: u
         }
         let _ = kernel.send_to_group(&g, SigInfo::new(s, abi::signal::SI_USER));
     }
+}
+
+/// Sees to it that processes that are being killed do end.
+fn enforce(kernel: &Arc<Kernel>, groups: Vec<Arc<ThreadGroup>>) {
+    if groups.is_empty() {
+        return;
+    }
+    let k = kernel.clone();
+    let thread = std::thread::Builder::new()
+        .name("kill".into())
+        .stack_size(128 << 10);
+    // Where there is no thread for it, the starter's patience ends all the same.
+    let _ = thread.spawn(move || {
+        let guard = k.clone();
+        guard.guard(|| {
+            k.see_off(&groups);
+        });
+    });
 }
 
 /// Prepares what `exec` asks for.

@@ -150,11 +150,14 @@ struct Built {
     secure: bool,
 }
 
-fn build(task: &Arc<Task>, req: &ExecRequest) -> Result<Built> {
+fn build(
+    task: &Arc<Task>,
+    req: &ExecRequest,
+    memory: impl FnOnce() -> Result<Arc<Mm>>,
+) -> Result<Built> {
     let opened = open(task, req)?;
     let (cred, secure) = credentials(task, &opened.file)?;
-    let space = task.kernel.platform.new_address_space()?;
-    let mm = Mm::new(task.group.container.clas.clone(), space);
+    let mm = memory()?;
     task.kernel.prepare_mm(&mm);
     mm.begin_loading();
     let loaded = load(task, &mm, &opened, req, &cred, secure)?;
@@ -190,10 +193,10 @@ fn adopt(task: &Task, o: Opened) {
     drop(old);
 }
 
-/// Loads the first program of a task that has not run.
+/// Loads the first program of a task that has not run, into the memory that the task has: nothing is in it yet.
+/// After an error the task can only be dropped.
 pub fn prepare(task: &Arc<Task>, req: &ExecRequest) -> Result<Box<dyn AppThread>> {
-    let b = build(task, req)?;
-    task.replace_mm(b.mm);
+    let b = build(task, req, || Ok(task.mm()))?;
     task.set_cred(b.cred);
     adopt(task, b.opened);
     Ok(b.thread)
@@ -207,7 +210,10 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
         thread,
         cred,
         secure,
-    } = build(&cx.task, &req)?;
+    } = build(&cx.task, &req, || {
+        let space = cx.kernel.platform.new_address_space()?;
+        Ok(Mm::new(cx.group.container.clas.clone(), space))
+    })?;
 
     // From here on there is no way back: the other threads end first.
     de_thread(cx)?;

@@ -114,3 +114,20 @@ fn who_waits_while_it_is_deleted_is_answered() {
     c.abandon();
     assert!(t.join().unwrap().is_err() && c.wait("").is_err());
 }
+
+#[test]
+fn a_start_that_was_lost_is_not_tried_again() {
+    let (c, events) = running();
+    c.add("f", Stdio::default(), oci::spec::Process::default())
+        .unwrap();
+    events.topics();
+    // The helper is this test, which does not understand the order, and ends.
+    assert!(c.start("f").is_err());
+    assert_eq!(exit(c.wait("f")), 137);
+    assert!(c.start("f").is_err() && events.topics().is_empty());
+    assert_eq!(c.delete("f").unwrap().1.status, 137);
+    // Of the first one nothing is known to have been done.
+    c.lock().init.phase = Phase::Created;
+    assert!(c.start("").is_err());
+    assert_eq!(c.lock().init.phase, Phase::Created);
+}

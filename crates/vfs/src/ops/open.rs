@@ -192,11 +192,11 @@ impl PathCx<'_> {
         let inode = match dir.inode()?.create(&self.caller, name, new) {
             Err(EEXIST) if others => {
                 let d = dir.dentry.lookup_locked(&self.caller, name)?;
-                return if d.is_negative() {
-                    Err(EEXIST)
-                } else {
-                    Ok(Err(d))
-                };
+                if !d.is_negative() {
+                    return Ok(Err(d));
+                }
+                // Gone again.
+                dir.inode()?.create(&self.caller, name, new)?
             }
             r => r?,
         };
