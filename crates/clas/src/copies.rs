@@ -1,6 +1,6 @@
 //! Copies of frames, for copy-on-write.
 
-use crate::{Cla, Clas};
+use crate::{Cla, Clas, Wait};
 use abi::errno::EINTR;
 use abi::{PAGE_SIZE, Result};
 
@@ -15,9 +15,9 @@ pub struct Beside {
 impl Clas {
     /// New frames for a private copy, and whether they are in memory already: a place `beside` others, or small
     /// ones that were just in use, or packed with the rest.
-    fn allocate_copy(&self, pages: u64, beside: Beside) -> Result<(Cla, bool)> {
+    fn allocate_copy(&self, pages: u64, beside: Beside, wait: Wait) -> Result<(Cla, bool)> {
         let mut kept = false;
-        let at = self.allocate_with(pages, |inner| {
+        let at = self.allocate_with(pages, wait, |inner| {
             kept = false;
             if let Some(end) = beside.before.map(Cla::page)
                 && let Some(start) = end.checked_sub(pages)
@@ -40,8 +40,8 @@ impl Clas {
     }
 
     /// New frames with the contents of `pages` frames from `from` on.
-    pub fn copy_of(&self, from: Cla, pages: u64, beside: Beside) -> Result<Cla> {
-        let (to, kept) = self.allocate_copy(pages, beside)?;
+    pub fn copy_of(&self, from: Cla, pages: u64, beside: Beside, wait: Wait) -> Result<Cla> {
+        let (to, kept) = self.allocate_copy(pages, beside, wait)?;
         let len = (pages * PAGE_SIZE) as usize;
         let src = self.slice(from, len);
         let mut done = 0;
@@ -63,7 +63,7 @@ impl Clas {
     }
 
     /// New frames that read as zeros, for the contents of a file.
-    pub fn allocate_beside(&self, pages: u64, beside: Beside) -> Result<Cla> {
-        Ok(self.allocate_copy(pages, beside)?.0)
+    pub fn allocate_beside(&self, pages: u64, beside: Beside, wait: Wait) -> Result<Cla> {
+        Ok(self.allocate_copy(pages, beside, wait)?.0)
     }
 }

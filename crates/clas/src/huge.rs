@@ -5,7 +5,11 @@
 //! where they are busy. So a thread of its own makes them, ahead of who fills the memory; what that one reaches first
 //! is left alone.
 //!
-//! Lock order: the queue's lock is a leaf.
+//! The thread holds a reference to what waits. So what nobody else has any more, which may be while it waits, is
+//! left alone; what is discarded is taken out of the queue, and all of it where there is no room. At most
+//! [`CALL_MAX`] can be filled for nothing.
+//!
+//! Lock order: the queue's lock is a leaf; `Clas::inner`, another, is never taken under it.
 
 use crate::{Cla, Clas};
 use abi::PAGE_SIZE;
@@ -13,14 +17,16 @@ use hostcall::mem::collapse;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 /// The size of a huge page.
 pub const LEN: u64 = 2 << 20;
 /// The most that one call makes.
 const CALL_MAX: u64 = 8 << 20;
-/// Runs that wait at most.
+/// Runs, and bytes, that wait at most.
 const QUEUE: usize = 8;
+const BYTES: u64 = 64 << 20;
 /// The thread ends when there was nothing to do for so long.
 const IDLE: Duration = Duration::from_secs(1);
 /// After a call that failed, so many runs are left as they are.
@@ -40,7 +46,34 @@ struct Waiting {
     /// How many runs are still refused.
     rest: u32,
     /// With a reference to each frame.
-    runs: VecDeque<(Arc<Clas>, Cla, Cla)>,
+    runs: VecDeque<Run>,
+    /// What is being made; `None` where it is not wanted any more.
+    now: Option<(Cla, Cla)>,
+}
+
+struct Run {
+    clas: Arc<Clas>,
+    at: Cla,
+    end: Cla,
+}
+
+impl Run {
+    fn len(&self) -> u64 {
+        self.end.0 - self.at.0
+    }
+
+    /// Gives its references back.
+    fn forget(self) {
+        self.clas.decref(self.at, self.len() / PAGE_SIZE);
+    }
+}
+
+impl Waiting {
+    /// Whether `len` more bytes are welcome.
+    fn has_room(&self, len: u64) -> bool {
+        let bytes: u64 = self.runs.iter().map(Run::len).sum();
+        self.rest == 0 && self.runs.len() < QUEUE && bytes + len <= BYTES
+    }
 }
 
 impl Clas {
@@ -51,44 +84,72 @@ impl Clas {
         if self.on_disk || at >= end {
             return;
         }
-        let mut s = self.huge.state.lock();
-        if s.rest > 0 || s.runs.len() >= QUEUE {
-            s.rest = s.rest.saturating_sub(1);
-            return;
+        let len = end.0 - at.0;
+        {
+            let mut s = self.huge.state.lock();
+            if !s.has_room(len) {
+                s.rest = s.rest.saturating_sub(1);
+                return;
+            }
         }
-        self.incref(at, (end.0 - at.0) / PAGE_SIZE);
-        s.runs.push_back((self.clone(), at, end));
-        if !s.up {
-            let queue = self.huge.clone();
-            let thread = std::thread::Builder::new().name("huge-pages".into());
-            s.up = thread.spawn(move || queue.run()).is_ok();
-        }
-        let up = s.up;
-        let refused = if up { None } else { s.runs.pop_back() };
-        drop(s);
+        self.incref(at, len / PAGE_SIZE);
+        let clas = self.clone();
+        let run = Run { clas, at, end };
+        let refused = {
+            let mut s = self.huge.state.lock();
+            if !s.up && s.has_room(len) {
+                let queue = self.huge.clone();
+                let thread = std::thread::Builder::new().name("huge-pages".into());
+                s.up = thread.spawn(move || queue.run()).is_ok();
+            }
+            if s.up && s.has_room(len) {
+                s.runs.push_back(run);
+                None
+            } else {
+                Some(run)
+            }
+        };
         match refused {
-            Some((clas, at, end)) => clas.decref(at, (end.0 - at.0) / PAGE_SIZE),
+            Some(run) => run.forget(),
             None => {
                 self.huge.more.notify_one();
             }
         }
     }
 
-    /// Makes them now; whether the host made all that nobody had begun to write.
-    pub(crate) fn make_huge(&self, at: Cla, end: Cla) -> bool {
-        let begun = |at: Cla| self.is_full(at, 1);
+    /// What lies in `[at, at + len)` is not to be made of huge pages any more.
+    pub(crate) fn forget_huge(&self, at: Cla, len: u64) {
+        let end = Cla(at.0.saturating_add(len));
+        let gone: Vec<Run> = {
+            let mut s = self.huge.state.lock();
+            s.now.take_if(|(s, e)| *s < end && at < *e);
+            let (gone, stay) = std::mem::take(&mut s.runs)
+                .into_iter()
+                .partition(|r| r.at < end && at < r.end);
+            s.runs = stay;
+            gone.into()
+        };
+        gone.into_iter().for_each(Run::forget);
+    }
+
+    /// Makes them now, as long as `wanted` says so before each call; whether the host made all that nobody had begun
+    /// to write. The caller has a reference of its own: what nobody else has is left alone.
+    pub(crate) fn make_huge(&self, at: Cla, end: Cla, wanted: impl Fn() -> bool) -> bool {
+        let not = |at: Cla| {
+            let (start, end) = (at.page(), at.add(LEN).page());
+            self.is_full(at, 1) || self.inner.lock().refs.some_exclusive(start, end)
+        };
         let mut at = at;
-        while at < end {
-            if begun(at) {
+        while at < end && wanted() {
+            if not(at) {
                 at = at.add(LEN);
                 continue;
             }
             let mut to = at;
-            while to < end && to.0 - at.0 < CALL_MAX && !begun(to) {
+            while to < end && to.0 - at.0 < CALL_MAX && !not(to) {
                 // The host wants to find a page in each. Others may write there now. (Not `fetch_or(0)`, which a
                 // compiler leaves out.)
                 if let Some(word) = self.slice(to, 4).atomic_u32() {
-                    use std::sync::atomic::Ordering::SeqCst;
                     let _ = word.compare_exchange(0, 0, SeqCst, SeqCst);
                 }
                 to = to.add(LEN);
@@ -125,13 +186,15 @@ impl Queue {
                     return;
                 }
             }
-            let Some((clas, at, end)) = s.runs.pop_front() else {
+            let Some(run) = s.runs.pop_front() else {
                 continue;
             };
+            s.now = Some((run.at, run.end));
             drop(s);
-            let made = clas.make_huge(at, end);
-            clas.decref(at, (end.0 - at.0) / PAGE_SIZE);
-            drop(clas);
+            let wanted = || self.state.lock().now.is_some();
+            let made = run.clas.make_huge(run.at, run.end, wanted);
+            self.state.lock().now = None;
+            run.forget();
             if !made {
                 self.state.lock().rest = REST;
             }

@@ -12,8 +12,8 @@
 //! A free frame reads as zeros. Most free frames are holes of the file; small runs that were just in use are
 //! overwritten and stay in memory for the next to come (`kept`).
 //!
-//! Lock order: `Clas::inner` and the lock of a [`MappingRegistry`] are leaves; nothing is called with them
-//! held. Before them come an `Mm`'s lock and then a file's own lock (see the `mm` crate).
+//! Lock order: `Clas::inner`, the lock of the huge pages' queue and that of a [`MappingRegistry`] are leaves; nothing
+//! is called with them held. Before them come an `Mm`'s lock and then a file's own lock (see the `mm` crate).
 
 mod copies;
 mod free;
@@ -28,12 +28,12 @@ use free::FreeRuns;
 use hostcall::mem::{Mapping, has_data, memfd, punch_hole};
 use hostcall::{HostFd, MemSlice, RawFd};
 use kept::Kept;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use refs::{Freed, RefCounts};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use copies::Beside;
 pub use huge::LEN as HUGE;
@@ -58,6 +58,9 @@ impl Cla {
 const STEP: u64 = 1 << 30;
 /// How long an allocation waits for what ended address spaces give back.
 const ENDING_MAX: Duration = Duration::from_secs(2);
+/// Mappings (VMAs) that a container's address spaces may have together, beyond what each may have of its own. The
+/// Sentry's memory for one is in `docs/decisions/0013`.
+pub const MAPPINGS: u64 = 1 << 20;
 /// Address space to reserve, in bytes: the first size that the host grants.
 const RESERVE: [usize; 4] = [1 << 40, 1 << 38, 1 << 36, 1 << 33];
 /// Where the largest free run is shorter, in pages, the file grows rather than be cut up.
@@ -77,6 +80,15 @@ pub struct Clas {
     inner: Mutex<Inner>,
     /// An address space gave its frames back.
     ended: Condvar,
+    /// What is taken of [`MAPPINGS`].
+    mappings: AtomicU64,
+}
+
+/// Whether an allocation that finds no room waits, up to 2 s in all, for what ended address spaces give back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    No,
+    ForEnding,
 }
 
 struct Inner {
@@ -154,6 +166,7 @@ impl Clas {
                 ending: 0,
             }),
             ended: Condvar::new(),
+            mappings: AtomicU64::new(0),
         }))
     }
 
@@ -166,7 +179,7 @@ impl Clas {
     /// A run of `pages` frames, reading as zeros, with one reference each. `hint_end`: the run should end
     /// there if it can, so that host mappings merge. `ENOMEM` past the limit.
     pub fn allocate(&self, pages: u64, hint_end: Option<Cla>) -> Result<Cla> {
-        self.allocate_with(pages, |inner| {
+        self.allocate_with(pages, Wait::ForEnding, |inner| {
             if let Some(end) = hint_end.map(Cla::page)
                 && let Some(start) = end.checked_sub(pages)
                 && inner.free.covers(start, end)
@@ -187,8 +200,9 @@ impl Clas {
         before: Option<Cla>,
         after: Option<Cla>,
         va: Va,
+        wait: Wait,
     ) -> Result<Cla> {
-        self.allocate_with(pages, |inner| {
+        self.allocate_with(pages, wait, |inner| {
             if let Some(end) = before.map(Cla::page)
                 && let Some(start) = end.checked_sub(pages)
                 && inner.free.covers(start, end)
@@ -212,17 +226,27 @@ impl Clas {
     fn allocate_with(
         &self,
         pages: u64,
+        wait: Wait,
         mut place: impl FnMut(&mut Inner) -> Option<u64>,
     ) -> Result<Cla> {
         assert!(pages > 0, "an allocation of no frames");
+        let full = |inner: &Inner| {
+            let then = inner.used.checked_add(pages);
+            then.is_none_or(|n| n > inner.limit)
+        };
         let mut inner = self.inner.lock();
-        while inner
-            .used
-            .checked_add(pages)
-            .is_none_or(|n| n > inner.limit)
-        {
+        if full(&inner) {
+            // Nobody may have these any more but the queue.
+            MutexGuard::unlocked(&mut inner, || self.forget_huge(Cla(0), u64::MAX));
+        }
+        let mut until = None;
+        while full(&inner) {
             // Who gives frames back in the background needs no lock that the caller may have.
-            if inner.ending == 0 || self.ended.wait_for(&mut inner, ENDING_MAX).timed_out() {
+            if wait == Wait::No || inner.ending == 0 {
+                return Err(ENOMEM);
+            }
+            let until = *until.get_or_insert_with(|| Instant::now() + ENDING_MAX);
+            if self.ended.wait_until(&mut inner, until).timed_out() && full(&inner) {
                 return Err(ENOMEM);
             }
         }
@@ -361,13 +385,6 @@ impl Clas {
         found.iter().all(|b| b & 1 != 0)
     }
 
-    /// Has the host find memory for frames that will all be written soon: cheaper at once than page by page.
-    pub fn reserve(&self, at: Cla, pages: u64) {
-        if !self.on_disk && !self.was_written(at, pages) {
-            let _ = hostcall::file::fallocate(self.file.raw(), 0, at.0, pages * PAGE_SIZE);
-        }
-    }
-
     /// Whether some byte of `pages` frames may differ from zero.
     #[must_use]
     pub fn was_written(&self, at: Cla, pages: u64) -> bool {
@@ -377,6 +394,7 @@ impl Clas {
     /// Gives the memory of `pages` frames back while they stay allocated: they read as zeros afterwards.
     pub fn discard(&self, at: Cla, pages: u64) {
         let len = pages * PAGE_SIZE;
+        self.forget_huge(at, len);
         if len > 0 && punch_hole(self.file.raw(), at.0, len).is_err() {
             self.slice(at, len as usize).zero();
         }
@@ -392,6 +410,21 @@ impl Clas {
     pub fn has_ended(&self) {
         self.inner.lock().ending -= 1;
         self.ended.notify_all();
+    }
+
+    /// Takes `n` of the container's [`MAPPINGS`]; whether there are so many.
+    #[must_use]
+    pub fn take_mappings(&self, n: u64) -> bool {
+        let more = |had: u64| had.checked_add(n).filter(|h| *h <= MAPPINGS);
+        let taken = self
+            .mappings
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok()
+    }
+
+    /// Gives them back.
+    pub fn give_mappings(&self, n: u64) {
+        self.mappings.fetch_sub(n, Ordering::Relaxed);
     }
 
     /// Whether every frame of the run has exactly one reference.

@@ -50,7 +50,7 @@ fn small_runs_stay_in_memory_and_read_as_zeros() {
     let n = c.inner.lock().kept.pages();
     assert!(n == 16 || n == 12);
     // For a copy, what is in memory is best.
-    let copy = c.copy_of(a, 2, Beside::default()).unwrap();
+    let copy = c.copy_of(a, 2, Beside::default(), Wait::No).unwrap();
     assert!(c.inner.lock().kept.pages() < n);
     c.decref(copy, 2);
     // Long ones, and those with holes, are given back.
@@ -93,11 +93,14 @@ fn who_finds_no_room_waits_for_what_ends() {
 #[test]
 fn huge_pages_keep_contents() {
     let c = Clas::new().unwrap();
-    let a = c.allocate_near(2048, None, None, Va(0)).unwrap();
+    let a = c.allocate_near(2048, None, None, Va(0), Wait::No).unwrap();
     assert_eq!(a.0 % huge::LEN, 0);
     c.slice(a.add(5), 5).copy_from(b"hello");
     // Where somebody writes already, nothing is made.
-    if c.make_huge(a, a.add(2048 * P)) {
+    c.incref(a, 2048);
+    let made = c.make_huge(a, a.add(2048 * P), || true);
+    c.decref(a, 2048);
+    if made {
         let mut r = [0u8; 2048];
         c.residency(a, &mut r);
         assert_eq!(r.iter().filter(|b| **b & 1 != 0).count(), 1 + 3 * 512);
@@ -106,11 +109,94 @@ fn huge_pages_keep_contents() {
     let mut buf = [0u8; 5];
     c.slice(a.add(5), 5).copy_to(&mut buf);
     assert_eq!(&buf, b"hello");
+    // The queue's own reference goes, too.
+    let until = Instant::now() + Duration::from_secs(20);
     c.decref(a, 2048);
-    let b = c.allocate_near(2048, None, None, Va(0)).unwrap();
+    while c.stats().allocated > 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(c.stats().allocated, 0);
+    let b = c.allocate_near(2048, None, None, Va(0), Wait::No).unwrap();
     let mut buf = vec![1u8; 8 << 20];
     c.slice(b, buf.len()).copy_to(&mut buf);
     assert!(buf.iter().all(|b| *b == 0));
+}
+
+#[test]
+fn huge_pages_are_made_of_nothing_that_is_not_wanted() {
+    let c = Clas::new().unwrap();
+    let a = c.allocate_near(2048, None, None, Va(0), Wait::No).unwrap();
+    // Unmapped meanwhile, as a whole or here and there: only the queue's reference is left.
+    assert!(c.make_huge(a, a.add(2048 * P), || true));
+    assert_eq!(c.stats().resident, 0);
+    c.incref(a, 2048);
+    for i in 0..4 {
+        c.decref(a.add((i * 512 + 300) * P), 1);
+    }
+    assert!(c.make_huge(a, a.add(2048 * P), || true));
+    assert_eq!(c.stats().resident, 0);
+    // Not wanted any more.
+    let b = c.allocate_near(2048, None, None, Va(0), Wait::No).unwrap();
+    c.incref(b, 2048);
+    assert!(c.make_huge(b, b.add(2048 * P), || false));
+    assert_eq!(c.stats().resident, 0);
+}
+
+#[test]
+fn what_waits_to_be_made_huge_is_bounded_and_let_go_of() {
+    let c = Clas::with_limit(64 << 20).unwrap();
+    let pages = (48 << 20) / P;
+    let a = c.allocate_near(pages, None, None, Va(0), Wait::No).unwrap();
+    for _ in 0..100 {
+        c.make_huge_soon(a, a.add(48 << 20));
+    }
+    // Nobody has it but the queue: that is no reason for another not to get it, after at most what is being made.
+    c.decref(a, pages);
+    c.is_ending();
+    let other = c.clone();
+    let t = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        other.has_ended();
+    });
+    let b = c.allocate(pages, None).unwrap();
+    t.join().unwrap();
+    let mut buf = vec![1u8; 48 << 20];
+    c.slice(b, buf.len()).copy_to(&mut buf);
+    assert!(buf.iter().all(|b| *b == 0));
+}
+
+#[test]
+fn guesses_do_not_wait_and_others_not_for_ever() {
+    let c = Clas::with_limit(8 * P).unwrap();
+    let a = c.allocate(8, None).unwrap();
+    c.is_ending();
+    let start = Instant::now();
+    assert_eq!(c.allocate_near(2, None, None, Va(0), Wait::No), Err(ENOMEM));
+    assert_eq!(c.copy_of(a, 1, Beside::default(), Wait::No), Err(ENOMEM));
+    assert!(start.elapsed() < Duration::from_secs(1));
+    // Others that end, and give nothing: one deadline.
+    let other = c.clone();
+    let t = std::thread::spawn(move || {
+        for _ in 0..30 {
+            other.is_ending();
+            other.has_ended();
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    assert_eq!(c.allocate(1, None), Err(ENOMEM));
+    let waited = start.elapsed();
+    assert!(waited >= Duration::from_secs(2) && waited < Duration::from_millis(2900));
+    t.join().unwrap();
+}
+
+#[test]
+fn mappings_are_counted() {
+    let c = Clas::new().unwrap();
+    assert!(c.take_mappings(MAPPINGS - 1));
+    assert!(!c.take_mappings(2));
+    assert!(c.take_mappings(1));
+    c.give_mappings(5);
+    assert!(c.take_mappings(5) && !c.take_mappings(1));
 }
 
 #[test]
@@ -133,14 +219,14 @@ fn references_and_limit() {
 fn neighbours_meet() {
     let c = Clas::new().unwrap();
     let va = Va(0x7000_0000_3000);
-    let a = c.allocate_near(16, None, None, va).unwrap();
+    let a = c.allocate_near(16, None, None, va, Wait::No).unwrap();
     assert_eq!(a.0 % (2 << 20), va.0 % (2 << 20));
     assert_eq!(
-        c.allocate_near(4, Some(a), None, va).unwrap(),
+        c.allocate_near(4, Some(a), None, va, Wait::No).unwrap(),
         Cla(a.0 - 4 * P)
     );
     assert_eq!(
-        c.allocate_near(4, Some(a), Some(a.add(16 * P)), va)
+        c.allocate_near(4, Some(a), Some(a.add(16 * P)), va, Wait::No)
             .unwrap(),
         a.add(16 * P)
     );
@@ -190,7 +276,7 @@ proptest! {
         let mut runs: Vec<(Cla, u64)> = Vec::new();
         for (op, i, n) in ops {
             match op {
-                0 => runs.push((c.allocate_near(n as u64, runs.last().map(|r| r.0), None, Va(0)).unwrap(), n as u64)),
+                0 => runs.push((c.allocate_near(n as u64, runs.last().map(|r| r.0), None, Va(0), Wait::No).unwrap(), n as u64)),
                 1 if !runs.is_empty() => {
                     let (a, l) = runs[i % runs.len()];
                     let k = (n as u64).min(l);

@@ -24,6 +24,14 @@ pub fn kill(pid: i32, signal: i32) -> Result<()> {
     Ok(())
 }
 
+/// Sends `signal` to a process by its descriptor, which no later one with the same number is taken for; 0 only asks
+/// whether it is there.
+pub fn pidfd_kill(fd: RawFd, signal: i32) -> Result<()> {
+    // SAFETY: no information beside the number.
+    unsafe { sys!(PidfdSendSignal, fd, signal, 0, 0) }?;
+    Ok(())
+}
+
 /// `wait4(2)`: the id and the status word.
 pub fn wait(pid: i32, options: i32) -> Result<(i32, i32)> {
     let mut status = 0i32;

@@ -138,8 +138,9 @@ host_calls! {
     Gettid = SYS_gettid, "SGB", "CPU time of threads; std: abort";
     Getpid = SYS_getpid, "SGB", "std: abort";
     Tgkill = SYS_tgkill, "SGB", "interrupting application threads; abort";
-    Kill = SYS_kill, "S", "ending stub processes, which are the only ones in its pid namespace";
-    Wait4 = SYS_wait4, "S", "reaping stub processes; ptrace stops";
+    Kill = SYS_kill, "-", "the starter: ending the Sentry and the Gofer; signals to itself";
+    PidfdSendSignal = SYS_pidfd_send_signal, "S", "ending stub processes";
+    Wait4 = SYS_wait4, "S", "ptrace stops";
     Ptrace = SYS_ptrace, "S", "the ptrace platform";
     Getrandom = SYS_getrandom, "SG", "getrandom(2); hash seeds";
     ClockGettime = SYS_clock_gettime, "SG", "clocks that the vDSO does not answer";

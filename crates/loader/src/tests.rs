@@ -16,6 +16,9 @@ impl AddressSpace for NoSpace {
         Err(ENOSYS)
     }
     fn kill(&self) {}
+    fn retire(&self, _bytes: u64, then: Box<dyn FnOnce() + Send>) {
+        then();
+    }
 }
 
 /// A host file as a test's image.

@@ -30,6 +30,7 @@ impl Mm {
         let unpinned = self.pins.write();
         self.with(|st| {
             let mut to = child.state.lock();
+            to.take_mappings(st.vmas.len())?;
             if !st.patches.is_empty()
                 && let Some(sites) = self.space.sites()
             {

@@ -69,10 +69,11 @@ mod types;
 mod user;
 mod vma;
 
+use abi::errno::ESRCH;
 use abi::{Errno, Va};
 use clas::{Clas, MappingObserver};
 use parking_lot::{Mutex, RwLock};
-use platform::AddressSpace;
+use platform::{AddressSpace, AppThread, MapOp};
 use state::State;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -86,8 +87,11 @@ pub use user::{UserIo, UserRange};
 pub use vma::VmaFlags;
 
 /// `vm.max_map_count`: as distributions for large programs set it. The host's does not matter: its mappings are a
-/// cache.
+/// cache. Beyond [`OWN_MAPPINGS`], an address space has them from what the container has for all
+/// ([`clas::MAPPINGS`]): each costs the Sentry memory.
 pub const MAX_MAP_COUNT: usize = 1 << 20;
+/// What every address space may have: Linux's own default.
+pub const OWN_MAPPINGS: usize = 65_530;
 /// Pages kept free below a stack (`stack_guard_gap`).
 pub const STACK_GUARD_PAGES: u64 = 256;
 
@@ -121,6 +125,12 @@ impl Mm {
         })
     }
 
+    /// What a process has that has none any more: nothing can be mapped or run there.
+    #[must_use]
+    pub fn none(clas: Arc<Clas>) -> Arc<Mm> {
+        Mm::new(clas, Arc::new(NoSpace))
+    }
+
     /// A number that no other address space has had.
     #[must_use]
     pub fn id(&self) -> u64 {
@@ -151,8 +161,15 @@ impl Mm {
         let r = f(&mut st);
         st.debug_drop();
         st.flush();
-        let frames = std::mem::take(&mut st.dead_frames);
-        let foreign = std::mem::take(&mut st.dead_foreign);
+        let (frames, foreign) = if st.gone {
+            // Its threads may still run, for a moment.
+            Default::default()
+        } else {
+            (
+                std::mem::take(&mut st.dead_frames),
+                std::mem::take(&mut st.dead_foreign),
+            )
+        };
         let files = std::mem::take(&mut st.dead_files);
         drop(st);
         for (at, pages) in frames {
@@ -201,6 +218,21 @@ impl Mm {
     }
 }
 
+struct NoSpace;
+
+impl AddressSpace for NoSpace {
+    fn apply(&self, _ops: &[MapOp]) -> Result<()> {
+        Err(ESRCH)
+    }
+    fn new_thread(&self) -> Result<Box<dyn AppThread>> {
+        Err(ESRCH)
+    }
+    fn kill(&self) {}
+    fn retire(&self, _bytes: u64, then: Box<dyn FnOnce() + Send>) {
+        then();
+    }
+}
+
 impl Drop for Mm {
     fn drop(&mut self) {
         self.release();
@@ -219,10 +251,12 @@ impl Mm {
         let frames = std::mem::take(&mut st.dead_frames);
         let foreign = std::mem::take(&mut st.dead_foreign);
         let files = std::mem::take(&mut st.dead_files);
+        self.clas.give_mappings(std::mem::take(&mut st.extra));
         drop(st);
         let clas = self.clas.clone();
         clas.is_ending();
-        self.space.retire(Box::new(move || {
+        let pages: u64 = frames.iter().map(|f| f.1).sum();
+        let then = Box::new(move || {
             for (at, pages) in frames {
                 clas.decref(at, pages);
             }
@@ -230,7 +264,8 @@ impl Mm {
                 theirs.decref(at, pages);
             }
             clas.has_ended();
-        }));
+        });
+        self.space.retire(pages * PAGE, then);
         drop(files);
     }
 }

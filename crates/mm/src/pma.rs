@@ -6,7 +6,7 @@ use crate::types::Bad;
 use crate::vma::{FileAt, Vma, VmaFlags};
 use abi::errno::{EINTR, ENOMEM};
 use abi::{Errno, Va};
-use clas::{Access, Backing, Beside, Cla, Clas, Mappable};
+use clas::{Access, Backing, Beside, Cla, Clas, Mappable, Wait};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -269,7 +269,7 @@ impl State {
             .and_then(|(e, p)| p.after(e.end - e.start).frames());
         let beside = Beside { before, after };
         let to = match self.private_copy(from, part.end - part.start, beside) {
-            Err(ENOMEM) if part.end - part.start > PAGE => {
+            Err(ENOMEM) if part.end - part.start > PAGE && !self.guessing => {
                 let page = Va(va).page_down().0;
                 from = from.after(page - part.start);
                 part = page..page + PAGE;
@@ -285,10 +285,16 @@ impl State {
     /// New frames with the contents of `len` bytes of what serves a mapping.
     fn private_copy(&self, from: Pma, len: u64, beside: Beside) -> Result<Cla, Errno> {
         let pages = len / PAGE;
+        // More than a page is a guess.
+        let wait = if pages > 1 || self.guessing {
+            Wait::No
+        } else {
+            Wait::ForEnding
+        };
         match from.backing {
-            Backing::Frames(at) => self.clas.copy_of(at, pages, beside),
+            Backing::Frames(at) => self.clas.copy_of(at, pages, beside, wait),
             Backing::Host { fd, offset } => {
-                let to = self.clas.allocate_beside(pages, beside)?;
+                let to = self.clas.allocate_beside(pages, beside, wait)?;
                 self.read_host(fd, offset, to, len as usize)
                     .inspect_err(|_| self.clas.decref(to, pages))?;
                 Ok(to)
@@ -381,18 +387,21 @@ impl State {
                     .and_then(|(_, p)| p.frames());
                 let last = below.filter(|(e, _)| e.end == r.start);
                 let last = last.and_then(|(e, p)| p.after(e.end - e.start).frames());
-                let (at, r) =
-                    match self
-                        .clas
-                        .allocate_near((r.end - r.start) / PAGE, next, last, Va(r.start))
-                    {
-                        Ok(at) => (at, r),
-                        Err(_) => {
-                            let page = Va(va).page_down().0;
-                            let at = self.clas.allocate(1, None).map_err(|_| Bad::Memory)?;
-                            (at, page..page + PAGE)
-                        }
-                    };
+                let (at, r) = match self.clas.allocate_near(
+                    (r.end - r.start) / PAGE,
+                    next,
+                    last,
+                    Va(r.start),
+                    Wait::No,
+                ) {
+                    Ok(at) => (at, r),
+                    Err(_) if self.guessing => return Err(Bad::Memory),
+                    Err(_) => {
+                        let page = Va(va).page_down().0;
+                        let at = self.clas.allocate(1, None).map_err(|_| Bad::Memory)?;
+                        (at, page..page + PAGE)
+                    }
+                };
                 self.pma_insert(r, Pma::anon(at));
                 Ok(())
             }
@@ -458,7 +467,7 @@ impl State {
         }
         let mut at = r.start;
         while at < r.end {
-            let Ok((pr, _)) = self.resolve(at, &vr, &vma, false) else {
+            let Some((pr, _)) = self.guess_pma(at, &vr, &vma, false) else {
                 return;
             };
             let part = at..pr.end.min(r.end);

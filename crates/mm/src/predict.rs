@@ -11,10 +11,11 @@
 //!   host mappings, from the start.
 //! - *Libraries*: the first fault in one of a library's mappings serves all of them.
 
+use crate::pma::Pma;
 use crate::state::State;
 use crate::types::Access;
 use crate::vma::{Vma, VmaFlags, identity};
-use clas::{Beside, Cla};
+use clas::{Beside, Cla, Wait};
 use platform::{MapOp, Prot, USER_MAX};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -147,6 +148,20 @@ impl Hot {
 }
 
 impl State {
+    /// [`State::resolve`] where nobody needs it yet: it waits for nothing, and does with nothing rather than little.
+    pub(crate) fn guess_pma(
+        &mut self,
+        va: u64,
+        vr: &Range<u64>,
+        vma: &Vma,
+        write: bool,
+    ) -> Option<(Range<u64>, Pma)> {
+        self.guessing = true;
+        let found = self.resolve(va, vr, vma, write);
+        self.guessing = false;
+        found.ok()
+    }
+
     /// Whether new anonymous memory is to be mapped at once.
     pub(crate) fn will_touch(&mut self) -> bool {
         let t = &mut self.touch;
@@ -177,12 +192,8 @@ impl State {
                 .host
                 .get(r.start)
                 .is_some_and(|(e, p)| r.end <= e.end && *p == Prot::RW)
-            && let Some((e, p)) = self.pmas.get(r.start)
-            && r.end <= e.end
-            && let Some(at) = p.after(r.start - e.start).frames()
         {
             made = true;
-            self.clas.reserve(at, len / crate::PAGE);
             self.ops.push(MapOp::Advise {
                 va: r.start,
                 len,
@@ -219,7 +230,7 @@ impl State {
         }
         f.count = (f.count + 1) % FILE_TEST;
         if f.score >= 2 && f.count != 0 {
-            let _ = self.resolve(r.start, r, vma, false);
+            let _ = self.guess_pma(r.start, r, vma, false);
             self.host_map(r.clone());
         } else {
             f.last = Some(r.clone());
@@ -319,7 +330,7 @@ impl State {
             .saturating_add(len)
             .min(hole.end);
         while end < to {
-            let Ok((r, pma)) = self.resolve(end, vr, vma, false) else {
+            let Some((r, pma)) = self.guess_pma(end, vr, vma, false) else {
                 break;
             };
             if !pma.writable() {
@@ -327,6 +338,10 @@ impl State {
             }
             first = first.or(pma.after(end - r.start).frames());
             end = r.end.min(to);
+            // Cut up, or short: that is no memory to be generous with.
+            if r.end - r.start < STEP && end < to {
+                break;
+            }
         }
         // What was made is one run, unless memory is cut up. Its beginning is written now.
         if let Some(at) = first
@@ -413,10 +428,10 @@ impl State {
         }
         if v.file.is_none() {
             if len <= STEP && !v.flags.contains(VmaFlags::NORESERVE) {
-                let _ = self.resolve(r.start, r, v, false);
+                let _ = self.guess_pma(r.start, r, v, false);
             }
         } else {
-            let _ = self.resolve(r.start, r, v, v.allows(Access::Write) && len <= DATA_MAX);
+            let _ = self.guess_pma(r.start, r, v, v.allows(Access::Write) && len <= DATA_MAX);
         }
         self.host_map(r.clone());
     }
@@ -464,7 +479,7 @@ impl State {
                 if !self.clas.was_written(at, pages) {
                     continue;
                 }
-                let Ok(to) = self.clas.copy_of(at, pages, Beside::default()) else {
+                let Ok(to) = self.clas.copy_of(at, pages, Beside::default(), Wait::No) else {
                     return out;
                 };
                 self.pma_cut(&part);

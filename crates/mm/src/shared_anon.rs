@@ -4,7 +4,7 @@ use crate::types::MapName;
 use crate::{PAGE, Result};
 use abi::Va;
 use abi::errno::EFAULT;
-use clas::{Access, Backing, Cla, Clas, Mappable, MappingObserver};
+use clas::{Access, Backing, Cla, Clas, Mappable, MappingObserver, Wait};
 use gap_tree::GapTree;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,9 +53,13 @@ impl Mappable for SharedAnon {
                     .min(offset + RUN);
                 let below = frames.last_below(offset).filter(|(r, _)| r.end == offset);
                 let below = below.map(|(r, at)| at.add(r.end - r.start));
-                let at =
-                    self.clas
-                        .allocate_near((limit - offset) / PAGE, None, below, Va(offset))?;
+                let at = self.clas.allocate_near(
+                    (limit - offset) / PAGE,
+                    None,
+                    below,
+                    Va(offset),
+                    Wait::ForEnding,
+                )?;
                 let free = frames.insert(offset..limit, at).is_ok();
                 debug_assert!(free);
                 (at, limit)

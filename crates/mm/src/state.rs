@@ -42,7 +42,8 @@ pub(crate) struct State {
     pub(crate) host: GapTree<Prot>,
     /// Host changes that `flush` will make.
     pub(crate) ops: Vec<MapOp>,
-    /// Frames to give back, and files to drop, once the host changes are made and the lock is released.
+    /// Frames to give back, and files to drop, once the host changes are made and the lock is released. Where the
+    /// application side is `gone`, frames stay here until nothing of it can run any more.
     pub(crate) dead_frames: Vec<(Cla, u64)>,
     pub(crate) dead_foreign: Vec<(Arc<Clas>, Cla, u64)>,
     pub(crate) dead_files: Vec<Arc<FileRef>>,
@@ -52,6 +53,12 @@ pub(crate) struct State {
     /// `mlockall(MCL_FUTURE)`: flags that new mappings get.
     pub(crate) def_flags: VmaFlags,
     pub(crate) max_map_count: usize,
+    /// Mappings that it has taken from the container's.
+    pub(crate) extra: u64,
+    /// The application side was ended, and changes of its mappings are not made any more.
+    pub(crate) gone: bool,
+    /// What is done now is a guess: it waits for nothing.
+    pub(crate) guessing: bool,
     pub(crate) faults: u64,
     /// Where faults of an unknown kind found nothing missing.
     pub(crate) suspects: Suspects,
@@ -94,6 +101,9 @@ impl State {
             counts: Counts::default(),
             def_flags: VmaFlags::empty(),
             max_map_count: crate::MAX_MAP_COUNT,
+            extra: 0,
+            gone: false,
+            guessing: false,
             faults: 0,
             suspects: Suspects::default(),
             random_drop: RandomDrop::default(),
@@ -118,9 +128,10 @@ impl State {
         self.ops.clear();
         match done {
             Ok(()) => true,
-            // The application side is gone, and its mappings with it.
+            // The application side is gone, and its mappings with it, soon.
             Err(ESRCH) => {
                 self.host.clear();
+                self.gone = true;
                 true
             }
             Err(_) => {
@@ -139,11 +150,10 @@ impl State {
             va: USER_MIN,
             len: USER_MAX - USER_MIN,
         };
-        if let Err(e) = self.space.apply(&[all])
-            && e != ESRCH
-        {
+        if self.space.apply(&[all]).is_err() {
             // What is still mapped may be given to others: nothing may run on it.
             self.space.kill();
+            self.gone = true;
         }
     }
 

@@ -5,13 +5,14 @@ mod predict;
 mod random;
 
 use crate::*;
-use abi::errno::{EFAULT, ENOMEM, ENOSYS, EPERM};
+use abi::errno::{EFAULT, ENOMEM, ENOSYS, EPERM, ESRCH};
 use abi::linux::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, MAP_SHARED};
 use clas::{Access as FileAccess, Backing, Cla, Mappable, MappingRegistry};
 use hostcall::HostFd;
 use parking_lot::Mutex;
 use platform::{AppThread, MapOp, Sharing};
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 pub(crate) const P: u64 = abi::PAGE_SIZE;
 
@@ -32,10 +33,17 @@ pub(crate) struct FakeSpace {
     fail_in: Mutex<u32>,
     /// A descriptor that cannot be mapped.
     pub(crate) refused: Mutex<Option<i32>>,
+    /// Its process has been ended: nothing can be changed any more.
+    pub(crate) ended: AtomicBool,
+    /// What is to be done when nothing of it runs.
+    pub(crate) late: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
 impl AddressSpace for FakeSpace {
     fn apply(&self, ops: &[MapOp]) -> abi::Result<()> {
+        if self.ended.load(Ordering::Relaxed) {
+            return Err(ESRCH);
+        }
         let mut pages = self.pages.lock();
         for op in ops {
             let unmap_all = matches!(op, MapOp::Unmap { len, .. } if *len > 1 << 45);
@@ -96,9 +104,13 @@ impl AddressSpace for FakeSpace {
     fn kill(&self) {
         self.pages.lock().clear();
     }
-    fn retire(&self, then: Box<dyn FnOnce() + Send>) {
+    fn retire(&self, _bytes: u64, then: Box<dyn FnOnce() + Send>) {
         self.pages.lock().clear();
-        then();
+        if self.ended.load(Ordering::Relaxed) {
+            self.late.lock().push(then);
+        } else {
+            then();
+        }
     }
 }
 

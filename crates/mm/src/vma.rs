@@ -11,6 +11,9 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Mappings are taken from the container's so many at a time.
+const MAPPINGS_STEP: u64 = 1024;
+
 bitflags::bitflags! {
     /// Properties of a VMA besides its protection (`VM_*`).
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -163,11 +166,36 @@ impl State {
     }
 
     /// Whether one more VMA than there are now, plus `more`, is too many.
-    pub(crate) fn too_many(&self, more: usize) -> Result<()> {
-        if self.vmas.len() + more > self.max_map_count {
-            Err(ENOMEM)
-        } else {
-            Ok(())
+    pub(crate) fn too_many(&mut self, more: usize) -> Result<()> {
+        let n = self.vmas.len() + more;
+        if n > self.max_map_count {
+            return Err(ENOMEM);
+        }
+        // One more than asked for: that is what its caller is about to add.
+        self.take_mappings(n + 1)
+    }
+
+    /// Makes sure that there may be `n` VMAs.
+    pub(crate) fn take_mappings(&mut self, n: usize) -> Result<()> {
+        let beyond = n.saturating_sub(crate::OWN_MAPPINGS) as u64;
+        if beyond > self.extra {
+            // Some at a time; the last ones are asked for one by one.
+            let missing = beyond - self.extra;
+            let step = missing.next_multiple_of(MAPPINGS_STEP);
+            let got = [step, missing]
+                .into_iter()
+                .find(|n| self.clas.take_mappings(*n));
+            self.extra += got.ok_or(ENOMEM)?;
+        }
+        Ok(())
+    }
+
+    /// Gives back what is not needed any more of what [`State::take_mappings`] took.
+    fn spare_mappings(&mut self) {
+        let beyond = (self.vmas.len() + 3).saturating_sub(crate::OWN_MAPPINGS) as u64;
+        if self.extra > beyond + 2 * MAPPINGS_STEP {
+            self.clas.give_mappings(self.extra - beyond);
+            self.extra = beyond;
         }
     }
 
@@ -233,6 +261,7 @@ impl State {
                 self.dead_files.push(f.file);
             }
         }
+        self.spare_mappings();
     }
 
     /// Changes every VMA of `r` (which the caller has checked for room for two more), keeping count.

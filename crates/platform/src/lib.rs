@@ -82,6 +82,11 @@ pub trait Platform: Send + Sync {
     fn end(&self) -> Option<RawFd> {
         None
     }
+    /// Waits until nothing is mapped any more of address spaces that were dropped before, `limit` at most; whether
+    /// that came about.
+    fn settle(&self, _limit: std::time::Duration) -> bool {
+        true
+    }
 }
 
 /// A change of an address space's host mappings. Ranges are page-aligned and lie in
@@ -149,8 +154,9 @@ pub trait AddressSpace: Send + Sync {
     /// Ends every thread of it, wherever they are: their `run` gives [`Event::Gone`].
     fn kill(&self);
     /// Nobody needs it any more, and no thread of it will run: soon after it is dropped, nothing of what it had
-    /// mapped is mapped any more; then `then` is called, by whatever thread.
-    fn retire(&self, then: Box<dyn FnOnce() + Send>);
+    /// mapped is mapped any more; then `then` is called, by whatever thread. Where that gives back many `bytes`, it
+    /// has come about when the address space is dropped.
+    fn retire(&self, bytes: u64, then: Box<dyn FnOnce() + Send>);
     /// Makes a trampoline for a call site: gives the address of the pointer to it, for [`lane::jump`]. `None`
     /// where the platform has no lanes, or no more trampolines. The site may be patched, then, as long as the
     /// address space lives.

@@ -25,6 +25,7 @@ use abi::errno::{EINVAL, ESRCH};
 use hostcall::process as host;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use stub::lane::{ANSWERED, PARKED, SPINS};
 
 /// The platform that `--platform=notify` names.
@@ -50,12 +51,14 @@ impl Platform for Notify {
     fn end(&self) -> Option<hostcall::RawFd> {
         Some(self.0.zygote_end.raw())
     }
+    fn settle(&self, limit: Duration) -> bool {
+        self.0.reaper.settle(limit)
+    }
 }
 
 impl Drop for Notify {
     fn drop(&mut self) {
-        self.0.pool.close();
-        self.0.reaper.close();
+        self.0.end();
     }
 }
 
@@ -76,8 +79,8 @@ impl AddressSpace for Space {
     fn kill(&self) {
         self.0.kill();
     }
-    fn retire(&self, then: Box<dyn FnOnce() + Send>) {
-        self.0.retire(then);
+    fn retire(&self, bytes: u64, then: Box<dyn FnOnce() + Send>) {
+        self.0.retire(bytes, then);
     }
     fn cpu_nanos(&self) -> u64 {
         self.0.cpu_nanos()
@@ -182,7 +185,14 @@ impl Thread {
             },
         };
         // The start event; its frame is laid out here.
-        let n = recv(t.listener()).map_err(|_| ESRCH)?;
+        let n = match recv(t.listener()) {
+            Ok(n) => n,
+            // Nobody is left behind its listener; and yet the thread may be elsewhere, in its area.
+            Err(_) => {
+                t.process.kill();
+                return Err(ESRCH);
+            }
+        };
         let uc = {
             let (area, base) = t.area();
             Frame::fresh(area, base).address()

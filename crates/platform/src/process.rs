@@ -11,8 +11,9 @@
 //!   namespace.
 //! - What the application can write (thread areas) is believed only in what concerns that application. A
 //!   thread's id comes by another way; its listener's number is checked with the host before use.
+//! - A process is ended, and waited for, by its descriptor: its number may be another's when it has ended.
 //! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`. None is held while waiting
-//!   for application code.
+//!   for application code. `Factory::thread_start` comes before the last two; it *is* held while a thread starts.
 
 use crate::lane::{Site, Sites, Spinners};
 use crate::{Lanes, MapOp, Prot, Sharing};
@@ -38,6 +39,11 @@ const CONTROL_UNITS: usize = 1 << 17;
 
 /// A process that had more threads at a time is not used again.
 const AREAS_KEPT: usize = 8;
+
+/// So many descriptors are looked at for listeners that nobody knows of, each time that one may be lost.
+const SWEEP: RawFd = 1 << 14;
+/// The highest number of a descriptor that is looked at.
+const SWEEP_MAX: u64 = 1 << 20;
 
 /// The numbers of the listeners in use.
 type Claimed = Arc<Mutex<HashSet<RawFd>>>;
@@ -97,6 +103,9 @@ pub struct Factory {
     pub thread_start: Mutex<()>,
     /// The descriptors that are listeners in use.
     listeners: Claimed,
+    /// Where the search for lost ones goes on, and the end of all.
+    sweep: Mutex<RawFd>,
+    sweep_end: RawFd,
     /// The stub's code. The zygote maps it by number, soon after its start: it must stay open.
     _text: HostFd,
     /// Ends processes that block the kick.
@@ -114,7 +123,6 @@ pub struct Factory {
 }
 
 struct Zygote {
-    pid: i32,
     command: Unit,
     area: Unit,
     seq: u32,
@@ -152,7 +160,7 @@ impl Factory {
         let (command, zarea) = (take(), take());
         host::reap_children_by_host()?;
         let vdso = crate::zygote::host_vdso();
-        let (pid, zygote_end) = crate::zygote::start(
+        let zygote_end = crate::zygote::start(
             &text,
             &control,
             command.offset(),
@@ -167,13 +175,15 @@ impl Factory {
             units: Mutex::new(units),
             zygote_end,
             zygote: Mutex::new(Zygote {
-                pid,
                 command,
                 area: zarea,
                 seq: 0,
             }),
             thread_start: Mutex::new(()),
             listeners: Claimed::default(),
+            sweep: Mutex::new(0),
+            sweep_end: hostcall::start::rlimit(libc::RLIMIT_NOFILE)
+                .map_or(SWEEP_MAX, |(_, hard)| hard.min(SWEEP_MAX)) as RawFd,
             _text: text,
             watchdog: crate::kick::Watchdog::default(),
             reaper: crate::recycle::Reaper::default(),
@@ -220,17 +230,18 @@ impl Factory {
     pub fn new_process(self: &Arc<Self>) -> Result<Process> {
         let command = self.take_unit()?;
         let area0 = self.take_unit().inspect_err(|_| self.give_unit(command))?;
-        let pid = self.clone_zygote(command, area0).inspect_err(|_| {
+        let (pid, pidfd) = self.clone_zygote(command, area0).inspect_err(|_| {
             self.give_unit(command);
             self.give_unit(area0);
         })?;
         let p = Process {
             factory: self.clone(),
             pid,
+            pidfd,
             command,
             area0,
             spawner: Mutex::new(Spawner {
-                seq: 0,
+                seq: distance(),
                 areas: Areas::default(),
             }),
             service: Mutex::new(Service::Down),
@@ -245,20 +256,31 @@ impl Factory {
         Ok(p)
     }
 
-    /// Has the zygote make a process; its id.
-    fn clone_zygote(&self, command: Unit, area0: Unit) -> Result<i32> {
+    /// Closes some of the listeners that nobody knows of: of threads of hostile applications, which hid the number
+    /// from us. The caller holds `thread_start`, so that there are no others.
+    fn sweep_listeners(&self) {
+        let mut at = self.sweep.lock();
+        let end = (*at + SWEEP).min(self.sweep_end);
+        for fd in *at..end {
+            drop(Listener::claim(fd, &self.listeners));
+        }
+        *at = if end == self.sweep_end { 0 } else { end };
+    }
+
+    /// Has the zygote make a process; its id and its descriptor.
+    fn clone_zygote(&self, command: Unit, area0: Unit) -> Result<(i32, HostFd)> {
         let mut z = self.zygote.lock();
         let cmd = self.unit(z.command);
         let za = self.unit(z.area);
         za.sub(area::READY as usize, 4).zero();
-        let flags = libc::CLONE_PARENT | libc::CLONE_FILES | libc::SIGCHLD;
+        let flags = libc::CLONE_PARENT | libc::CLONE_FILES | libc::CLONE_PIDFD | libc::SIGCHLD;
         write_words(
             cmd,
             stub::CMD_OP,
             &[
                 stub::OP_PROCESS,
                 flags as u64,
-                0,
+                AREAS + area::PIDFD,
                 area0.offset(),
                 AREAS,
                 command.offset(),
@@ -267,12 +289,13 @@ impl Factory {
         );
         z.seq = z.seq.wrapping_add(1);
         kick_spawner(cmd, z.seq);
-        wait_ready(za, z.pid)?;
+        wait_ready(za, &self.zygote_end)?;
         let pid = read_i32(za, area::RESULT);
         if pid <= 0 {
             return Err(Errno::new(-pid).unwrap_or(EAGAIN));
         }
-        Ok(pid)
+        // In the descriptor table that we share.
+        Ok((pid, HostFd::from_raw(read_i32(za, area::PIDFD))))
     }
 }
 
@@ -296,13 +319,38 @@ fn kick_spawner(cmd: MemSlice<'_>, seq: u32) {
     host::futex_wake(word(cmd, 0), 1);
 }
 
+/// A step of a spawner's sequence that tells nothing of how many there were.
+fn distance() -> u32 {
+    let mut b = [0; 4];
+    hostcall::time::random(&mut b);
+    u32::from_le_bytes(b) >> 1
+}
+
+/// Whether a descriptor of a process says that it has ended.
+fn has_ended(pidfd: &HostFd) -> bool {
+    ends_within(&[pidfd.raw()], 0)
+}
+
+/// Waits until one of these processes has ended, so many milliseconds at most; whether one has.
+pub fn ends_within(pidfds: &[RawFd], millis: i32) -> bool {
+    let mut f: SmallVec<[libc::pollfd; 16]> = pidfds
+        .iter()
+        .map(|&fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    hostcall::file::poll(&mut f, millis).is_ok_and(|n| n > 0)
+}
+
 /// Waits until the zygote says that it is done; `ESRCH` if it is gone. (No application code can write there.)
-fn wait_ready(a: MemSlice<'_>, pid: i32) -> Result<()> {
+fn wait_ready(a: MemSlice<'_>, end: &HostFd) -> Result<()> {
     let ready = word(a, area::READY);
     // A hand-over usually takes some tens of microseconds.
     while ready.load(Ordering::Acquire) == 0 {
         let _ = host::futex_wait(ready, 0, 50);
-        if ready.load(Ordering::Acquire) == 0 && host::kill(pid, 0).is_err() {
+        if ready.load(Ordering::Acquire) == 0 && has_ended(end) {
             return Err(ESRCH);
         }
     }
@@ -312,21 +360,29 @@ fn wait_ready(a: MemSlice<'_>, pid: i32) -> Result<()> {
 /// How long a thread's start may take, and the end of one that failed. Only hostile code makes them last: all
 /// threads of the sandbox start one after the other.
 const START_LIMIT: Duration = Duration::from_secs(10);
+/// The same where nobody waits for it, and no application code runs.
+const RENEW_LIMIT: Duration = Duration::from_millis(250);
+/// How long a process that is dropped is waited for.
+const DROP_LIMIT: Duration = Duration::from_secs(2);
 
 /// Waits until `f` gives something, woken by the thread whose area this is. What the area says is only a
 /// reason to look: application code can write it. `ESRCH` when the process is gone or time is up.
-fn wait_start<T>(a: MemSlice<'_>, pid: i32, mut f: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+fn wait_start<T>(
+    a: MemSlice<'_>,
+    pidfd: &HostFd,
+    until: Instant,
+    mut f: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
     let ready = word(a, area::READY);
-    let since = Instant::now();
     loop {
         if let Some(x) = f()? {
             return Ok(x);
         }
-        if since.elapsed() > START_LIMIT {
+        if Instant::now() > until {
             return Err(ESRCH);
         }
         if let Err(e) = host::futex_wait(ready, 0, 50) {
-            if host::kill(pid, 0).is_err() {
+            if has_ended(pidfd) {
                 return Err(ESRCH);
             }
             if e == EAGAIN {
@@ -365,6 +421,7 @@ enum Service {
 pub struct Process {
     pub factory: Arc<Factory>,
     pub pid: i32,
+    pidfd: HostFd,
     command: Unit,
     area0: Unit,
     spawner: Mutex<Spawner>,
@@ -401,7 +458,8 @@ type Call = [u64; 7];
 
 impl Process {
     fn start_service(&self) -> Result<()> {
-        let t = self.spawn(stub::address(Symbol::Service), 0, self.area0, Listens::Yes)?;
+        let start = stub::address(Symbol::Service);
+        let t = self.spawn(start, 0, self.area0, Listens::Yes, START_LIMIT)?;
         let listener = t.listener.expect("asked for");
         let n = recv(&listener).map_err(|_| ESRCH)?;
         *self.service.lock() = Service::Up { listener, id: n.id };
@@ -409,7 +467,14 @@ impl Process {
     }
 
     /// Clones a thread at `start`; returns when it is up.
-    fn spawn(&self, start: u64, area_no: u32, unit: Unit, listens: Listens) -> Result<RawThread> {
+    fn spawn(
+        &self,
+        start: u64,
+        area_no: u32,
+        unit: Unit,
+        listens: Listens,
+        limit: Duration,
+    ) -> Result<RawThread> {
         let a = self.factory.unit(unit);
         let va = AREAS + u64::from(area_no) * AREA_LEN;
         a.sub(0, area::PID as usize).zero();
@@ -429,6 +494,7 @@ impl Process {
             | libc::CLONE_SYSVSEM;
         let control = self.factory.control.raw();
         let _one_at_a_time = self.factory.thread_start.lock();
+        let until = Instant::now() + limit;
         let cmd = self.factory.unit(self.command);
         let mut s = self.spawner.lock();
         // No thread has this number.
@@ -448,7 +514,7 @@ impl Process {
         );
         s.seq = s.seq.wrapping_add(1);
         kick_spawner(cmd, s.seq);
-        let result = wait_start(a, self.pid, || {
+        let result = wait_start(a, &self.pidfd, until, || {
             Ok(Some(hostcall::file::position(control)?).filter(|p| *p != 0))
         });
         drop(s);
@@ -459,12 +525,13 @@ impl Process {
             Ok(n) => n as i32,
             Err(e) => {
                 self.kill();
+                self.factory.sweep_listeners();
                 return Err(e);
             }
         };
         let listener = match listens {
             Listens::No => None,
-            Listens::Yes => Some(self.find_listener(a, tid)?),
+            Listens::Yes => Some(self.find_listener(a, tid, until)?),
         };
         if let Some(l) = &listener {
             // Before 6.6 there is no synchronous wake-up; everything works without.
@@ -481,8 +548,8 @@ impl Process {
     /// The listener of a thread that starts. Its number stands in the thread's area, where other threads of
     /// the application can write: a false one ends the process, and the thread's first notification shows
     /// whose it is.
-    fn find_listener(&self, a: MemSlice<'_>, tid: i32) -> Result<Listener> {
-        let said = wait_start(a, self.pid, || {
+    fn find_listener(&self, a: MemSlice<'_>, tid: i32, until: Instant) -> Result<Listener> {
+        let said = wait_start(a, &self.pidfd, until, || {
             Ok(Some(read_i32(a, area::LISTENER)).filter(|fd| *fd != 0))
         });
         let failed = match said {
@@ -492,7 +559,7 @@ impl Process {
             },
             // Without a filter the thread ends: there is no descriptor, or no memory.
             Ok(e) => {
-                let ended = wait_start(a, self.pid, || {
+                let ended = wait_start(a, &self.pidfd, until, || {
                     Ok(host::tgkill(self.pid, tid, 0).is_err().then_some(()))
                 });
                 match ended {
@@ -503,14 +570,19 @@ impl Process {
             Err(e) => e,
         };
         self.kill();
+        self.factory.sweep_listeners();
         Err(failed)
     }
 
     /// A new application thread.
     pub fn new_thread(&self) -> Result<RawThread> {
-        if let Some(t) = self.spare.lock().take() {
-            return Ok(t);
+        match self.spare.lock().take() {
+            Some(t) => Ok(t),
+            None => self.new_thread_within(START_LIMIT),
         }
+    }
+
+    fn new_thread_within(&self, limit: Duration) -> Result<RawThread> {
         let (area_no, unit) = self.take_area()?;
         let (start, listens) = match self.factory.drive {
             Drive::Notify => (Symbol::Thread, Listens::Yes),
@@ -518,7 +590,7 @@ impl Process {
         };
         self.threads.fetch_add(1, Ordering::Relaxed);
         // Where that fails there is no thread, or soon no process.
-        self.spawn(stub::address(start), area_no, unit, listens)
+        self.spawn(stub::address(start), area_no, unit, listens, limit)
             .inspect_err(|_| self.give_area(area_no))
     }
 
@@ -581,7 +653,7 @@ impl Process {
 
     /// Whether the host still has it.
     pub fn is_alive(&self) -> bool {
-        !self.dead.load(Ordering::Acquire) && host::kill(self.pid, 0).is_ok()
+        !self.dead.load(Ordering::Acquire) && !has_ended(&self.pidfd)
     }
 
     /// Unmaps all that was mapped for applications.
@@ -592,22 +664,39 @@ impl Process {
         }])
     }
 
-    /// Makes it ready for another program: nothing of the last is left, and a thread waits at its start. `false` if
-    /// that is more work than a new process.
+    /// Makes it ready for another program: nothing of the last is left, not even how many threads there were, and a
+    /// thread waits at its start. `false` if that is more work than a new process, or does not come about: then it
+    /// can only be dropped.
     pub fn renew(&self) -> bool {
-        let areas = self.spawner.lock().areas.units.clone();
-        if areas.len() > AREAS_KEPT {
+        let areas = self.spawner.lock().areas.units.len() as u64;
+        if areas > AREAS_KEPT as u64 || !self.is_idle() {
             return false;
         }
-        for u in areas.into_iter().chain([self.area0]) {
-            self.factory.clear_unit(u);
+        if areas > 1 {
+            let (at, len) = (AREAS + 2 * AREA_LEN, (areas - 1) * AREA_LEN);
+            let call = [libc::SYS_munmap as u64, at, len, 0, 0, 0, 0];
+            if self.batch(&[call]).is_err() {
+                return false;
+            }
+        }
+        {
+            let mut s = self.spawner.lock();
+            let more = s.areas.units.split_off(areas.min(1) as usize);
+            for u in more {
+                self.factory.give_unit(u);
+            }
+            s.areas.free.retain(|no| *no == 1);
+            for u in s.areas.units.iter().chain([&self.area0]) {
+                self.factory.clear_unit(*u);
+            }
+            s.seq = s.seq.wrapping_add(distance());
         }
         let batch = stub::CMD_BATCH as usize;
         let len = COMMAND_LEN as usize - batch;
         self.factory.unit(self.command).sub(batch, len).zero();
         let used = hostcall::time::clock_nanos(self.cpu_clock()) as u64;
         self.cpu_before.store(used, Ordering::Relaxed);
-        let t = self.new_thread();
+        let t = self.new_thread_within(RENEW_LIMIT);
         t.map(|t| *self.spare.lock() = Some(t)).is_ok()
     }
 
@@ -654,8 +743,10 @@ impl Process {
                     }
                     before += part.len();
                 }
+                // It ends only with its process; which from now on nobody could change the mappings of.
                 Err(_) => {
                     *s = Service::Down;
+                    self.kill();
                     return Err((0, ESRCH));
                 }
             }
@@ -814,17 +905,29 @@ impl Process {
     /// Ends the process. Its threads' listeners report it.
     pub fn kill(&self) {
         if !self.dead.swap(true, Ordering::AcqRel) {
-            let _ = host::kill(self.pid, libc::SIGKILL);
+            let _ = host::pidfd_kill(self.pidfd.raw(), libc::SIGKILL);
         }
     }
 
-    /// Waits until the host has taken down what was killed. (It reaps it itself: SIGCHLD is ignored.)
-    pub fn wait_gone(&self) {
-        while host::kill(self.pid, 0).is_ok() {
-            if host::wait(self.pid, libc::__WALL).is_err() {
-                break;
+    /// Waits until the host has taken down what was killed: all its threads have ended, and nothing is mapped by it.
+    /// (It reaps it itself: SIGCHLD is ignored.) `false` if that takes longer; code of it may not run any more, but
+    /// what waits for a device in the host does not end.
+    pub fn wait_gone(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        loop {
+            let rest = until.saturating_duration_since(Instant::now());
+            if ends_within(&[self.pidfd.raw()], rest.as_millis() as i32) {
+                return true;
+            }
+            if rest.is_zero() {
+                return false;
             }
         }
+    }
+
+    /// Readable when it has ended.
+    pub fn end(&self) -> RawFd {
+        self.pidfd.raw()
     }
 }
 
@@ -838,9 +941,10 @@ impl Drop for Process {
         let mut units = areas.units;
         units.extend(areas.others);
         units.extend([self.command, self.area0]);
-        self.wait_gone();
-        for u in units {
-            factory.give_unit(u);
+        if self.wait_gone(DROP_LIMIT) {
+            for u in units {
+                factory.give_unit(u);
+            }
         }
     }
 }

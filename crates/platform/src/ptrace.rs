@@ -38,12 +38,14 @@ impl Platform for Ptrace {
     fn end(&self) -> Option<hostcall::RawFd> {
         Some(self.0.zygote_end.raw())
     }
+    fn settle(&self, limit: std::time::Duration) -> bool {
+        self.0.reaper.settle(limit)
+    }
 }
 
 impl Drop for Ptrace {
     fn drop(&mut self) {
-        self.0.pool.close();
-        self.0.reaper.close();
+        self.0.end();
     }
 }
 
@@ -71,8 +73,8 @@ impl AddressSpace for Space {
     fn kill(&self) {
         self.0.kill();
     }
-    fn retire(&self, then: Box<dyn FnOnce() + Send>) {
-        self.0.retire(then);
+    fn retire(&self, bytes: u64, then: Box<dyn FnOnce() + Send>) {
+        self.0.retire(bytes, then);
     }
     fn cpu_nanos(&self) -> u64 {
         self.0.cpu_nanos()

@@ -14,18 +14,35 @@
 //! page, which it can read, is emptied of addresses. A process with patched call sites is not used again: its
 //! trampolines are its own.
 //!
-//! Lock order: the queue's and the pool's locks are leaves.
+//! ## How much waits
+//!
+//! What a process had stays in memory until it is taken down. So who ends one that had much, or where much waits
+//! already, does it itself, as on Linux. A process that does not end (it waits for a device of the host's) holds up
+//! nobody: the reaper looks at all that are dying at once. What it had is not given to others before it is gone.
+//!
+//! Lock order: the queue's and the pool's locks are leaves. A process is made ready again without a lock of these.
 
-use crate::process::{Drive, Factory, Process};
+use crate::process::{Drive, Factory, Process, ends_within};
+use hostcall::RawFd;
 use parking_lot::{Condvar, Mutex};
-use std::collections::VecDeque;
+use smallvec::SmallVec;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Processes that wait for a program at most; each is some tens of KB of the host's.
 const POOL: usize = 4;
-/// Ended ones that wait for the reaper at most: beyond, who ends one does it itself.
+/// Ended ones that wait for the reaper at most.
 const QUEUE: usize = 32;
+/// And bytes that they had, touched or not.
+const BYTES: u64 = 256 << 20;
+/// How long who ends a process waits for its end, where it does that itself.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often the reaper looks for others while some die: the longest interval, in milliseconds.
+const LOOK_MAX: i32 = 64;
+/// How long the end of the platform waits for the last.
+const END_MAX: Duration = Duration::from_secs(5);
 
 type Then = Box<dyn FnOnce() + Send>;
 
@@ -33,7 +50,7 @@ type Then = Box<dyn FnOnce() + Send>;
 pub struct Held {
     /// `None` only while dropped.
     process: Option<Arc<Process>>,
-    then: Mutex<Vec<Then>>,
+    then: Mutex<(u64, Vec<Then>)>,
 }
 
 impl Held {
@@ -45,8 +62,10 @@ impl Held {
     }
 
     /// See [`crate::AddressSpace::retire`].
-    pub fn retire(&self, then: Then) {
-        self.then.lock().push(then);
+    pub fn retire(&self, bytes: u64, then: Then) {
+        let mut t = self.then.lock();
+        t.0 = t.0.saturating_add(bytes);
+        t.1.push(then);
     }
 }
 
@@ -60,9 +79,13 @@ impl Deref for Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some(process) = self.process.take() {
-            let then = std::mem::take(self.then.get_mut());
+            let (bytes, then) = std::mem::take(self.then.get_mut());
             let factory = process.factory.clone();
-            factory.reaper.take(Remains { process, then });
+            factory.reaper.take(Remains {
+                process,
+                then,
+                bytes,
+            });
         }
     }
 }
@@ -71,24 +94,31 @@ impl Drop for Held {
 struct Remains {
     process: Arc<Process>,
     then: Vec<Then>,
+    bytes: u64,
 }
 
 impl Remains {
-    fn clear(self) {
-        let p = self.process;
+    /// Empties the process, or begins to end it: then it is given back.
+    fn clear(self) -> Option<Remains> {
+        let p = &self.process;
         let again = p.factory.drive == Drive::Notify && p.is_idle() && !p.has_sites();
-        let empty = again && p.unmap_all().is_ok();
-        if !empty {
+        if !again || p.unmap_all().is_err() {
             p.kill();
-            p.wait_gone();
+            return Some(self);
         }
-        for f in self.then {
-            f();
-        }
-        if empty && let Ok(p) = Arc::try_unwrap(p) {
+        if let Ok(p) = Arc::try_unwrap(self.done()) {
             let factory = p.factory.clone();
             factory.pool.put(p);
         }
+        None
+    }
+
+    /// Nothing of it is mapped any more.
+    fn done(self) -> Arc<Process> {
+        for f in self.then {
+            f();
+        }
+        self.process
     }
 }
 
@@ -100,62 +130,126 @@ pub struct Reaper(Arc<Queue>);
 struct Queue {
     state: Mutex<Waiting>,
     more: Condvar,
+    less: Condvar,
 }
 
 #[derive(Default)]
 struct Waiting {
     /// Its thread runs.
     up: bool,
-    /// It takes something down.
-    busy: bool,
-    /// No platform is left: who ends a process takes it down itself.
+    /// No platform is left: the thread ends when all is done.
     closed: bool,
-    remains: VecDeque<Remains>,
+    /// What was given to it, and is not done, by number; the next number.
+    open: BTreeSet<u64>,
+    next: u64,
+    /// The bytes of those.
+    bytes: u64,
+    /// Those that it has not begun with.
+    remains: VecDeque<(u64, Remains)>,
 }
 
 impl Reaper {
     fn take(&self, r: Remains) {
-        let mut s = self.0.state.lock();
-        if !s.up && !s.closed {
-            let queue = self.0.clone();
-            let thread = std::thread::Builder::new().name("reaper".into());
-            s.up = thread.spawn(move || queue.run()).is_ok();
+        let many = |s: &Waiting| s.open.len() >= QUEUE || s.bytes.saturating_add(r.bytes) > BYTES;
+        let here = {
+            let s = self.0.state.lock();
+            s.closed || many(&s)
+        };
+        if !here {
+            return self.queue(r);
         }
-        if !s.up || s.closed || s.remains.len() >= QUEUE {
-            drop(s);
-            return r.clear();
+        let Some(r) = r.clear() else { return };
+        if r.process.wait_gone(PATIENCE) {
+            drop(r.done());
+        } else {
+            self.queue(r);
         }
-        s.remains.push_back(r);
-        drop(s);
-        self.0.more.notify_all();
     }
 
-    /// Waits until all is taken down; nothing is left to the thread from now on.
-    pub fn close(&self) {
+    fn queue(&self, r: Remains) {
         let mut s = self.0.state.lock();
-        s.closed = true;
-        while s.busy || !s.remains.is_empty() {
-            self.0.more.wait(&mut s);
+        if !s.up {
+            let queue = self.0.clone();
+            let thread = std::thread::Builder::new().name("reaper".into());
+            // Where the host has none, the next to come tries again.
+            s.up = thread.spawn(move || queue.run()).is_ok();
         }
+        let n = s.next;
+        s.next += 1;
+        s.open.insert(n);
+        s.bytes += r.bytes;
+        s.remains.push_back((n, r));
+        drop(s);
+        self.0.more.notify_one();
+    }
+
+    /// See [`crate::Platform::settle`].
+    pub fn settle(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        let mut s = self.0.state.lock();
+        let end = s.next;
+        while s.open.first().is_some_and(|first| *first < end) {
+            if self.0.less.wait_until(&mut s, until).timed_out() {
+                return s.open.first().is_none_or(|first| *first >= end);
+            }
+        }
+        true
+    }
+
+    /// Nobody makes processes any more.
+    fn close(&self, limit: Duration) {
+        self.0.state.lock().closed = true;
+        self.0.more.notify_one();
+        self.settle(limit);
     }
 }
 
 impl Queue {
     fn run(&self) {
+        let mut dying: Vec<(u64, Remains)> = Vec::new();
+        let mut look = 1;
         loop {
-            let mut s = self.state.lock();
-            let r = loop {
-                match s.remains.pop_front() {
-                    Some(r) => break r,
-                    None => self.more.wait(&mut s),
+            let next = {
+                let mut s = self.state.lock();
+                while s.remains.is_empty() && dying.is_empty() {
+                    if s.closed {
+                        s.up = false;
+                        return;
+                    }
+                    self.more.wait(&mut s);
                 }
+                s.remains.pop_front()
             };
-            s.busy = true;
-            drop(s);
-            r.clear();
-            self.state.lock().busy = false;
-            self.more.notify_all();
+            if let Some((n, r)) = next {
+                let bytes = r.bytes;
+                match r.clear() {
+                    Some(r) => dying.push((n, r)),
+                    None => self.done(n, bytes),
+                }
+                look = 1;
+                continue;
+            }
+            let ends: SmallVec<[RawFd; 16]> = dying.iter().map(|d| d.1.process.end()).collect();
+            if !ends_within(&ends, look) {
+                look = (look * 2).min(LOOK_MAX);
+                continue;
+            }
+            look = 1;
+            let gone = |d: &mut (u64, Remains)| ends_within(&[d.1.process.end()], 0);
+            for (n, r) in dying.extract_if(.., gone) {
+                let bytes = r.bytes;
+                drop(r.done());
+                self.done(n, bytes);
+            }
         }
+    }
+
+    fn done(&self, n: u64, bytes: u64) {
+        let mut s = self.state.lock();
+        s.open.remove(&n);
+        s.bytes -= bytes;
+        drop(s);
+        self.less.notify_all();
     }
 }
 
@@ -202,6 +296,12 @@ impl Pool {
 }
 
 impl Factory {
+    /// The platform ends.
+    pub fn end(&self) {
+        self.pool.close();
+        self.reaper.close(END_MAX);
+    }
+
     /// A process without anything mapped: one that served before, or a new one.
     pub fn process(self: &Arc<Self>) -> abi::Result<Held> {
         let p = match self.pool.take() {

@@ -73,7 +73,7 @@ pub fn moved_vdso(pieces: &[VdsoPiece]) -> Option<u64> {
     Some(stub::HOST_VDSO + (code.start - lowest))
 }
 
-/// Clones the zygote; gives its pid, and a descriptor that becomes readable when it ends.
+/// Clones the zygote; gives a descriptor that becomes readable when it ends.
 pub fn start(
     text: &HostFd,
     control: &HostFd,
@@ -81,7 +81,7 @@ pub fn start(
     area_offset: u64,
     vdso: &[VdsoPiece],
     drive: Drive,
-) -> Result<(i32, HostFd)> {
+) -> Result<HostFd> {
     let filter = base_filter();
     let rseq = rseq_area();
     let flags = libc::CLONE_FILES | libc::CLONE_PIDFD | libc::SIGCHLD;
@@ -89,7 +89,7 @@ pub fn start(
     // SAFETY: a fork; the child uses only what is set up here, and never returns.
     let pid = unsafe { sys!(Clone, flags, 0, &raw mut pidfd, 0, 0) }?;
     if pid != 0 {
-        return Ok((pid as i32, HostFd::from_raw(pidfd)));
+        return Ok(HostFd::from_raw(pidfd));
     }
     let r = child(
         text,

@@ -34,6 +34,8 @@ pub struct Kernel {
     pub platform: Arc<dyn Platform>,
     pub vfs: Arc<Vfs>,
     pub tasks: Mutex<TaskList>,
+    /// What a task has for memory when its process has ended.
+    pub no_memory: Arc<Mm>,
     /// What runs them.
     pub threads: crate::task::threads::TaskThreads,
     pub futexes: futex::Table,
@@ -114,6 +116,7 @@ impl Kernel {
             platform: p.platform,
             shm: Arc::new(vfs::fs::tmpfs::ShmFs::new(&p.vfs, &p.clas)),
             vfs: p.vfs,
+            no_memory: Mm::none(p.clas),
             tasks: Mutex::default(),
             futexes: futex::Table::new(),
             queued_signals: Default::default(),

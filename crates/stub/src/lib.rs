@@ -69,6 +69,8 @@ pub mod area {
     pub const LISTENER: u64 = 0x28;
     /// `i32`: what the zygote's clone(2) of a process gave.
     pub const RESULT: u64 = 0x48;
+    /// `i32`: and its descriptor. In the zygote's area only.
+    pub const PIDFD: u64 = 0x4c;
     /// `struct timespec`: the thread's CPU time, where the service thread's clock_gettime(2) puts it.
     pub const CPU_TIME: u64 = 0x50;
     /// FS base to load when the reply has [`super::REPLY_BASES`].

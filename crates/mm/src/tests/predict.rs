@@ -162,3 +162,58 @@ fn frames_that_stay_in_memory_do_not_look_touched() {
     }
     assert!(mapped_at_once < 60, "{mapped_at_once} of 200");
 }
+
+#[test]
+fn frames_of_a_process_that_dies_are_not_given_to_others() {
+    let clas = Clas::new().unwrap();
+    let a = App::new(&clas);
+    let at = a.anon(16 * P, RW, 0).unwrap();
+    a.store(at.0, 1).unwrap();
+    a.space.ended.store(true, Ordering::Relaxed);
+    let before = clas.stats().allocated;
+    // Its host mappings are as they were, for a moment.
+    a.mm.munmap(at, 16 * P).unwrap();
+    a.anon(16 * P, RW, 0).unwrap();
+    assert!(clas.stats().allocated >= before);
+    let space = a.space.clone();
+    drop(a);
+    assert!(clas.stats().allocated >= before);
+    let late = std::mem::take(&mut *space.late.lock());
+    late.into_iter().for_each(|then| then());
+    assert_eq!(clas.stats().allocated, 0);
+}
+
+#[test]
+fn many_mappings_are_the_containers() {
+    let clas = Clas::new().unwrap();
+    // Others have nearly all.
+    assert!(clas.take_mappings(clas::MAPPINGS - 3000));
+    let a = App::new(&clas);
+    // Such that do not merge.
+    let base = 0x1000_0000;
+    let map = |a: &App, i: u64| {
+        let prot = if i % 2 == 0 { PROT_READ } else { PROT_NONE };
+        a.map(Va(base + i * P), P, prot, MAP_ANONYMOUS | MAP_FIXED, None)
+    };
+    let mut n = 0;
+    while map(&a, n).is_ok() {
+        n += 1;
+    }
+    let own = OWN_MAPPINGS as u64;
+    assert!((own + 2990..=own + 3000).contains(&n), "{n}");
+    assert!(!clas.take_mappings(20));
+    // A child would have as many.
+    let space = Arc::new(FakeSpace::default());
+    assert_eq!(
+        a.mm.fork(space, Writers::None).err(),
+        Some(abi::errno::ENOMEM)
+    );
+    a.mm.munmap(Va(base), 5000 * P).unwrap();
+    assert!(clas.take_mappings(2900));
+    clas.give_mappings(2900);
+    for i in 0..4990 {
+        map(&a, i).unwrap();
+    }
+    drop(a);
+    assert!(clas.take_mappings(3000));
+}

@@ -63,13 +63,24 @@ pub struct TaskCpu {
     before: AtomicU64,
     /// The Sentry's thread, on the host; 0 before it runs.
     thread: AtomicI32,
+    /// What that thread had used for other tasks, before this one. Written before `thread`.
+    at_start: AtomicU64,
+}
+
+/// CPU time of a host thread, of this process.
+fn host_nanos(tid: i32) -> u64 {
+    // Threads of one process may read each other's clocks. Of one that has ended, nothing is told.
+    u64::try_from(hostcall::time::clock_nanos((!tid << 3) | 6)).unwrap_or(0)
 }
 
 impl TaskCpu {
     /// The calling host thread is the task's; its application thread is the one with this clock.
     pub fn begin(&self, clock: CpuClock) {
-        self.thread
-            .store(hostcall::process::gettid(), Ordering::Relaxed);
+        let tid = hostcall::process::gettid();
+        if self.thread.load(Ordering::Relaxed) != tid {
+            self.at_start.store(host_nanos(tid), Ordering::Relaxed);
+            self.thread.store(tid, Ordering::Release);
+        }
         let old = self.app.lock().replace(clock);
         if let Some(old) = old {
             self.before.fetch_add(old(), Ordering::Relaxed);
@@ -80,14 +91,15 @@ impl TaskCpu {
         *self.app.lock() = o.app.lock().take();
         self.before
             .store(o.before.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.at_start
+            .store(o.at_start.load(Ordering::Relaxed), Ordering::Relaxed);
         self.thread
-            .store(o.thread.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+            .store(o.thread.swap(0, Ordering::Relaxed), Ordering::Release);
     }
     fn system(&self) -> u64 {
-        match self.thread.load(Ordering::Relaxed) {
+        match self.thread.load(Ordering::Acquire) {
             0 => 0,
-            // Threads of one process may read each other's clocks.
-            tid => hostcall::time::clock_nanos((!tid << 3) | 6) as u64,
+            tid => host_nanos(tid).saturating_sub(self.at_start.load(Ordering::Relaxed)),
         }
     }
     /// The task's host thread is about to end: its system time moves to the process's sum.

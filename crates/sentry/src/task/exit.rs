@@ -48,6 +48,10 @@ pub fn finish(cx: Context) {
     drop(files);
     task.end_vfork();
     mm.forget_thread();
+    if last {
+        // What it has mapped is let go of before anybody is told.
+        drop(task.replace_mm(kernel.no_memory.clone()));
+    }
     drop(mm);
 
     let remaining = kernel.tasks.lock().remove_task(&task);

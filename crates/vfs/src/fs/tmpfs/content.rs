@@ -3,7 +3,7 @@
 use super::Tmpfs;
 use abi::errno::{EFAULT, ENXIO};
 use abi::{PAGE_SIZE, Result, Va};
-use clas::Cla;
+use clas::{Cla, Wait};
 use hostcall::MemSlice;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -103,8 +103,10 @@ impl Pages {
         let cla = if after.is_none() && before.is_none() && n < FAULT_PAGES {
             fs.clas.allocate(n, None)
         } else {
+            // Less is asked for before the last page waits for others' ends.
+            let wait = if n == 1 { Wait::ForEnding } else { Wait::No };
             fs.clas
-                .allocate_near(n, before, after, Va(page * PAGE_SIZE))
+                .allocate_near(n, before, after, Va(page * PAGE_SIZE), wait)
         }
         .inspect_err(|_| fs.give_pages(n))?;
         self.count += n;
