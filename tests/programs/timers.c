@@ -1,6 +1,7 @@
 /* Clocks, sleeping, timers. */
 #define AREA "timers"
 #include "check.h"
+#include <sys/times.h>
 #include <sys/timerfd.h>
 
 #define MS 1000000L
@@ -358,6 +359,78 @@ static void cpu_time(void)
 	Y(r.ru_utime.tv_sec * 1000 + r.ru_utime.tv_usec / 1000 >= 100);
 }
 
+static long long millis(struct timeval a, struct timeval b)
+{
+	return (a.tv_sec + b.tv_sec) * 1000LL + (a.tv_usec + b.tv_usec) / 1000;
+}
+
+/* Uses CPU time of both kinds. */
+static void burn(int for_ms)
+{
+	char b[4096];
+	int zero = open("/dev/zero", O_RDONLY);
+	long long end = clock_ms(CLOCK_THREAD_CPUTIME_ID) + for_ms;
+	while (clock_ms(CLOCK_THREAD_CPUTIME_ID) < end)
+		for (int i = 0; i < 50; i++)
+			read(zero, b, sizeof b);
+	close(zero);
+}
+
+static void *burns(void *arg)
+{
+	burn(200);
+	return arg;
+}
+
+/* What a new thread has used by all accounts: nothing. */
+static void *begins(void *arg)
+{
+	struct rusage r;
+	getrusage(RUSAGE_THREAD, &r);
+	long long *most = arg, all[] = { clock_ms(CLOCK_THREAD_CPUTIME_ID), millis(r.ru_utime, r.ru_stime) };
+	for (int i = 0; i < 2; i++)
+		if (all[i] > *most)
+			*most = all[i];
+	return arg;
+}
+
+/* A new thread or process starts at zero, whoever was there before. */
+static void cpu_begins(void)
+{
+	long long most = 0;
+	pthread_t t;
+	for (int i = 0; i < 4; i++) {
+		pthread_create(&t, NULL, burns, NULL);
+		pthread_join(t, NULL);
+		pthread_create(&t, NULL, begins, &most);
+		pthread_join(t, NULL);
+	}
+	Y(most < 60);
+	struct rusage r;
+	struct tms m;
+	for (int i = 0; i < 3; i++) {
+		T(CHILD(burn(200)));
+		T(CHILD(
+			times(&m);
+			getrusage(RUSAGE_SELF, &r);
+			_exit((m.tms_utime + m.tms_stime >= 6) | (m.tms_cutime + m.tms_cstime != 0) << 1 |
+			      (clock_ms(CLOCK_PROCESS_CPUTIME_ID) >= 60) << 2 | (millis(r.ru_utime, r.ru_stime) >= 60) << 3)));
+	}
+	/* And nothing is lost. */
+	getrusage(RUSAGE_SELF, &r);
+	Y(millis(r.ru_utime, r.ru_stime) >= 700);
+	getrusage(RUSAGE_CHILDREN, &r);
+	Y(millis(r.ru_utime, r.ru_stime) >= 500 && millis(r.ru_utime, r.ru_stime) < 5000);
+	/* Limits count from zero, too. */
+	struct rlimit l = { 1, 2 };
+	T(CHILD(
+		setrlimit(RLIMIT_CPU, &l);
+		for (int i = 0; i < 3; i++) {
+			pthread_create(&t, NULL, burns, NULL);
+			pthread_join(t, NULL);
+		}));
+}
+
 static volatile int xcpu;
 static void on_xcpu(int s)
 {
@@ -384,6 +457,6 @@ static void cpu_limit(void)
 
 static const struct check all[] = {
 	CHECK(clocks), CHECK(sleeping), CHECK(timerfds), CHECK(posix_timers), CHECK(intervals), CHECK(accuracy),
-	CHECK(together), CHECK(cpu_time), CHECK(cpu_limit),
+	CHECK(together), CHECK(cpu_time), CHECK(cpu_begins), CHECK(cpu_limit),
 };
 MAIN(all)
