@@ -133,7 +133,9 @@ pub fn is_listener(fd: RawFd) -> bool {
     let id = 0u64;
     // SAFETY: room for the id.
     let r = unsafe { sys!(Ioctl, fd, ID_VALID, &raw const id) };
+    // A file system's or a device's own answer may be the same: but they have a type.
     r == Err(abi::errno::ENOENT)
+        && crate::file::fstat(fd).is_ok_and(|st| st.st_mode & libc::S_IFMT == 0)
 }
 
 /// `ptrace(2)` requests whose address and data are integers.
