@@ -192,7 +192,11 @@ fn many_mappings_are_the_containers() {
     // Such that do not merge.
     let base = 0x1000_0000;
     let map = |a: &App, i: u64| {
-        let prot = if i.is_multiple_of(2) { PROT_READ } else { PROT_NONE };
+        let prot = if i.is_multiple_of(2) {
+            PROT_READ
+        } else {
+            PROT_NONE
+        };
         a.map(Va(base + i * P), P, prot, MAP_ANONYMOUS | MAP_FIXED, None)
     };
     let mut n = 0;
