@@ -36,7 +36,7 @@
 //! # Lock order
 //!
 //! Below the VFS's locks: `GoferInode::write_lock` → (an address space's lock) → `GoferFs::inodes` →
-//! leaves (`attr`, `fds`, `listing`, the ring of descriptors). The client is called with no leaf held.
+//! `listing` → leaves (`cached`, `fds`, the ring of descriptors). The client is called with none of them held.
 #![forbid(unsafe_code)]
 
 mod inode;
