@@ -115,7 +115,7 @@ fn remove(dir: &Dir, lock: Option<Lock>) -> Result<()> {
 }
 
 /// Ends all that runs of a container.
-pub fn end(dir: &Dir, record: &Record) -> Result<()> {
+fn end(dir: &Dir, record: &Record) -> Result<()> {
     end_process(record.pid, record.pid_start)?;
     let Some(s) = &record.sandbox else {
         return Ok(());

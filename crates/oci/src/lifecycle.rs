@@ -3,7 +3,7 @@
 use crate::cgroup::{Cgroups, Wanted};
 use crate::client::{self, Connection, Reply, Request};
 use crate::convert;
-use crate::delete::{clean_up, delete, end};
+use crate::delete::{clean_up, delete, end_process};
 use crate::launch::{self, Start, exit_code};
 use crate::spec::{self, Hooks, Spec};
 use crate::state::{self, Dir, Info, Lock, Record, Sandbox, Status, check_id};
@@ -115,10 +115,12 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
     laps.lap("monitor");
     rt.log
         .debug(&format!("the command's start: {}", laps.told()));
-    if result.is_err()
-        && let Err(e) = end(&dir, &record).and_then(|()| clean_up(&dir, &record))
-    {
-        rt.log.warning(&e.0);
+    if result.is_err() {
+        // (No program has run: its Sentry lets go of it some time, and is not waited for.)
+        let ended = end_process(record.pid, record.pid_start);
+        if let Err(e) = ended.and_then(|()| clean_up(&dir, &record)) {
+            rt.log.warning(&e.0);
+        }
     }
     drop(lock);
     result

@@ -137,7 +137,7 @@ impl Server {
             Some(control::EXEC) => request.aside(move |r| {
                 let ready = execute(r, given)?;
                 let held = r.container.hold(ready, |pid| r.try_done(pid as u32));
-                held.map_err(|_| "nobody waits for the program any more")?;
+                held.map_err(|_| "the container has ended, or its monitor does not listen")?;
                 Ok(None)
             }),
             Some(control::JOIN) if Arc::ptr_eq(container, &kernel.root) => {
