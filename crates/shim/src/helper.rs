@@ -6,7 +6,8 @@
 //! tell of the end before it becomes the shim's. A monitor lets go of the socket as of all standard streams.
 //!
 //! A program of `exec` runs only when the shim, which knows its monitor by the answer, says so with one more byte: a
-//! helper that is killed before has started nothing that nobody knows of.
+//! helper that is killed before has started nothing that nobody knows of. Its own last byte says that it has passed
+//! that on: the thread that started it waits for that, with whose end it is killed.
 //!
 //! Its standard output is the FIFO that the program is to read, as the shim has opened it: opened anew without
 //! blocking, after the client has gone, it would never report its end to poll(2) (the kernel's `fifo_open`:
@@ -123,7 +124,7 @@ pub fn call(
     };
     let mut order = serde_json::to_vec(&order).map_err(|e| Failed::nothing_done(e.to_string()))?;
     order.push(b'\n');
-    let (mut ours, theirs) = UnixStream::pair().map_err(before)?;
+    let (ours, theirs) = UnixStream::pair().map_err(before)?;
     let _call = reaper.call();
     let child = reaper.spawn(
         args::anew()
@@ -132,11 +133,10 @@ pub fn call(
             .stdout(input.map_or_else(Stdio::null, Stdio::from)),
     );
     let child = child.map_err(before)?;
-    ours.write_all(&order).map_err(lost)?;
+    (&ours).write_all(&order).map_err(lost)?;
     let mut line = String::new();
-    BufReader::new((&ours).take(ANSWER_MAX))
-        .read_line(&mut line)
-        .map_err(lost)?;
+    let mut said = BufReader::new((&ours).take(ANSWER_MAX));
+    said.read_line(&mut line).map_err(lost)?;
     // Never waited for: the reaper does.
     drop(child);
     let answer: Answer = serde_json::from_str(&line)
@@ -145,7 +145,9 @@ pub fn call(
     claim(done);
     if is_exec {
         // Where the helper is gone, the program never runs, and its monitor's end is told.
-        let _ = ours.write_all(GO);
+        let _ = (&ours)
+            .write_all(GO)
+            .and_then(|()| said.read_line(&mut line));
     }
     Ok(done)
 }
@@ -174,19 +176,25 @@ pub fn run(parent: &str) -> Result<(), String> {
             _ => Err("the shim is gone".into()),
         }
     });
-    if !told {
+    if told {
+        say(GO)?;
+    } else {
         tell(&answer)?;
     }
     while heard() > 0 {}
     Ok(())
 }
 
-/// The shim's word: the program may run.
+/// The shim's word: the program may run. The helper's: it does, or never will.
 const GO: &[u8] = b"\n";
 
 fn tell(answer: &Answer) -> Result<(), String> {
     let text = serde_json::to_string(answer).map_err(|e| e.to_string())? + "\n";
-    let written = rustix::io::write(rustix::stdio::stdin(), text.as_bytes());
+    say(text.as_bytes())
+}
+
+fn say(bytes: &[u8]) -> Result<(), String> {
+    let written = rustix::io::write(rustix::stdio::stdin(), bytes);
     written.map(drop).map_err(|e| e.to_string())
 }
 
