@@ -11,7 +11,7 @@ use words::{signal, user};
 use crate::args::{Lanes, Net, Platform};
 use crate::stdio::RawMode;
 use clap::{Args, Subcommand, ValueEnum};
-use hostcall::term;
+use hostcall::{RawFd, term};
 use oci::spec::{self, Process};
 use oci::{Create, Exec, Failure, Format, Log, Overlay, Runtime};
 use sentry::boot::config::PlatformKind;
@@ -368,14 +368,28 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(e) => {
             rt.log.error(&e.0);
-            ExitCode::from(FAILED)
+            ExitCode::from(e.signal().map_or(FAILED, |s| 128 + s))
         }
     }
+}
+
+/// What is to be passed on is there from the beginning: what this process opens may have the same numbers.
+fn check_preserved(count: u32) -> oci::Result<()> {
+    for fd in 3..3 + count as RawFd {
+        hostcall::file::fstat(fd).map_err(|e| {
+            Failure(format!(
+                "unable to stat preserved-fd {} (of {count}): descriptor {fd}: {e}",
+                fd - 2
+            ))
+        })?;
+    }
+    Ok(())
 }
 
 fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
     match command {
         Command::Create(c) => {
+            check_preserved(c.preserve_fds)?;
             let created = oci::create(rt, &c.plain())?;
             created.warnings.iter().for_each(|w| rt.log.warning(w));
         }
@@ -384,12 +398,16 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
             create,
             detach,
             keep,
-        } => return run_container(rt, create.plain(), detach, keep),
+        } => {
+            check_preserved(create.preserve_fds)?;
+            return run_container(rt, create.plain(), detach, keep);
+        }
         Command::Exec(e) => {
             // As runc: not a status that a program has.
-            return exec(rt, *e).or_else(|e| {
+            let ended = check_preserved(e.preserve_fds).and_then(|()| exec(rt, *e));
+            return ended.or_else(|e| {
                 rt.log.error(&e.0);
-                Ok(255)
+                Ok(e.signal().map_or(255, |s| 128 + s))
             });
         }
         Command::State { id } => print(&pretty(&oci::state(rt, &id)?)),
@@ -425,19 +443,31 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
     Ok(0)
 }
 
-/// Raw mode for the caller's terminal, if the program is to have it.
-fn own_terminal(wanted: bool) -> oci::Result<Option<RawMode>> {
-    if !wanted {
-        return Ok(None);
+/// The caller's terminal, if the program is to have it: in raw mode as long as that runs. (Until then the keys that
+/// interrupt are for this process.)
+struct OwnTerminal {
+    wanted: bool,
+    raw: Option<RawMode>,
+}
+
+impl OwnTerminal {
+    fn new(wanted: bool) -> oci::Result<OwnTerminal> {
+        if wanted && term::settings(0).is_err() {
+            return Err(Failure(
+                "the program wants a terminal, and standard input is none: give one with --console-socket".into(),
+            ));
+        }
+        Ok(OwnTerminal { wanted, raw: None })
     }
-    if term::settings(0).is_err() {
-        return Err(Failure(
-            "the program wants a terminal, and standard input is none: give one with --console-socket".into(),
-        ));
+
+    /// The program is about to run.
+    fn begins(&mut self) -> oci::Result<()> {
+        if self.wanted {
+            let raw = RawMode::enter();
+            self.raw = Some(raw.map_err(|e| Failure(format!("could not set the terminal: {e}")))?);
+        }
+        Ok(())
     }
-    RawMode::enter()
-        .map(Some)
-        .map_err(|e| Failure(format!("could not set the terminal: {e}")))
 }
 
 fn tar(rt: &Runtime, id: &str, file: Option<&Path>) -> oci::Result<()> {
@@ -469,11 +499,9 @@ fn run_container(rt: &Runtime, c: Create, detach: bool, keep: bool) -> oci::Resu
     let config = c.bundle.join("config.json");
     let (spec, _): (spec::Spec, _) = spec::read(&config)?;
     let wants = spec.process.is_some_and(|p| p.terminal) && c.console_socket.is_none();
-    let terminal = own_terminal(wants)?;
-    let joined = terminal.is_some();
-    oci::run(rt, &c, keep, &|| {
-        joined.then(|| term::window(0).ok()).flatten()
-    })
+    let mut terminal = OwnTerminal::new(wants)?;
+    let size = || wants.then(|| term::window(0).ok()).flatten();
+    oci::run(rt, &c, keep, || terminal.begins(), &size)
 }
 
 fn exec(rt: &Runtime, e: ExecArgs) -> oci::Result<u8> {
@@ -518,8 +546,9 @@ fn exec(rt: &Runtime, e: ExecArgs) -> oci::Result<u8> {
             }
         }
     }
-    let terminal = own_terminal(process.terminal && e.console_socket.is_none() && !e.detach)?;
-    let code = oci::exec(
+    let wants = process.terminal && e.console_socket.is_none() && !e.detach;
+    let mut terminal = OwnTerminal::new(wants)?;
+    oci::exec(
         rt,
         &Exec {
             id: e.id,
@@ -530,7 +559,6 @@ fn exec(rt: &Runtime, e: ExecArgs) -> oci::Result<u8> {
             preserve_fds: e.preserve_fds,
             ..Exec::default()
         },
-    );
-    drop(terminal);
-    code
+        || terminal.begins(),
+    )
 }

@@ -5,7 +5,7 @@ use abi::Result;
 use abi::errno::{EBADMSG, EINVAL};
 
 /// Descriptors that one packet carries at most.
-pub const MAX_FDS: usize = 32;
+pub const MAX_FDS: usize = 64;
 
 /// Room for a control message with [`MAX_FDS`] descriptors: a `cmsghdr` is 16 bytes.
 const CONTROL_WORDS: usize = 2 + MAX_FDS / 2;

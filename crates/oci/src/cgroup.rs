@@ -206,7 +206,7 @@ impl Cgroups {
             }
         }
         if let Err(e) = made {
-            self.remove();
+            let _ = self.remove();
             let e = Failure(format!("could not make the cgroups: {e}"));
             if rustix::process::geteuid().is_root() && !path.is_empty() {
                 return Err(e);
@@ -573,8 +573,8 @@ impl Cgroups {
     }
 
     /// Removes what was made, once the last process has left. What stays longer (what a hook has left behind)
-    /// is killed.
-    pub fn remove(&self) {
+    /// is killed. An error where that does not end.
+    pub fn remove(&self) -> Result<()> {
         let started = Instant::now();
         for d in self.made.iter().rev() {
             loop {
@@ -589,11 +589,21 @@ impl Cgroups {
                         }
                         std::thread::sleep(Duration::from_millis(2));
                     }
+                    Err(e)
+                        if e.kind() == std::io::ErrorKind::ResourceBusy
+                            && self.directories().contains(d) =>
+                    {
+                        return Err(Failure(format!(
+                            "a process in {} was killed and does not end",
+                            d.display()
+                        )));
+                    }
                     // A parent may hold other containers; what is gone is gone.
                     _ => break,
                 }
             }
         }
+        Ok(())
     }
 }
 

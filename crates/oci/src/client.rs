@@ -4,13 +4,16 @@
 //!
 //! # Invariants
 //!
-//! - What was told to have failed does not happen later. Above all, a program of `exec` runs only once its client,
-//!   which has learnt its process, says so ([`Connection::begin`]); one whose client has gone never does.
+//! - Who is told that something failed gets it no more: what a client has given up before the monitor read it is not
+//!   read. (What the Sentry has been asked may still come, where it did not answer in time.)
+//! - A program of `exec` runs only once its client, which has learnt its process, says so ([`Connection::begin`]); one
+//!   whose client has gone never does.
 //! - Whatever takes long by its nature is waited for as long as the Sentry answers a [`Request::Ping`].
 
 use crate::state::{Dir, Status};
-use crate::{Failure, NOT_RUNNING, Result, Tried};
-use hostcall::{HostFd, RawFd, sock};
+use crate::{Failure, NOT_RUNNING, Result, Tried, hooks};
+use abi::errno::{ECONNRESET, EPIPE};
+use hostcall::{HostFd, RawFd, sock, start as host};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -134,36 +137,63 @@ impl Connection {
                 sock::MAX_FDS
             )));
         }
-        sock::send(self.0.as_raw_fd(), &text, given)
-            .map(|_| ())
-            .map_err(|_| Failure(NOT_RUNNING.into()))
+        match sock::send(self.0.as_raw_fd(), &text, given) {
+            Ok(_) => Ok(()),
+            // The monitor has hung up: it may have said why.
+            Err(EPIPE | ECONNRESET) => Err(match self.receive() {
+                Ok(Reply::Error(e)) => Failure(e),
+                _ => Failure(NOT_RUNNING.into()),
+            }),
+            Err(_) => Err(Failure(NOT_RUNNING.into())),
+        }
     }
 
-    /// Whether there is an answer, or the connection's end, within a time.
-    fn answers_within(&self, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
+    /// Whether there is an answer, or the connection's end, in time. An error where one of `signals` comes before.
+    pub fn answers_until(
+        &self,
+        deadline: Option<Instant>,
+        signals: Option<&HostFd>,
+    ) -> Result<bool> {
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let mut fds = [libc::pollfd {
-                fd: self.0.as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            }];
-            match hostcall::file::poll(&mut fds, left.as_millis() as i32) {
-                Ok(0) if left.is_zero() => return false,
+            let mut fds =
+                [self.0.as_raw_fd(), signals.map_or(-1, HostFd::raw)].map(|fd| libc::pollfd {
+                    fd,
+                    events: libc::POLLIN,
+                    revents: 0,
+                });
+            let polled = hostcall::file::poll(&mut fds, hooks::left(deadline));
+            if let (Ok(1..), Some(s)) = (polled, signals)
+                && let Ok(n) = host::next_signal(s)
+            {
+                return Err(Failure::interrupted(n));
+            }
+            match polled {
+                Ok(1..) if fds[0].revents != 0 => return Ok(true),
+                _ if deadline.is_some_and(|d| Instant::now() >= d) => return Ok(false),
                 // A part of a millisecond may be left.
-                Ok(0) => {}
-                Ok(_) => return true,
-                Err(_) if left.is_zero() => return false,
-                Err(_) => {}
+                _ => {}
             }
         }
+    }
+
+    fn answers_within(&self, limit: Duration) -> bool {
+        // (Without signals nothing fails.)
+        matches!(
+            self.answers_until(Some(Instant::now() + limit), None),
+            Ok(true)
+        )
     }
 
     /// The next answer, however long it takes.
     pub fn receive(&self) -> Result<Reply> {
         let mut buf = vec![0; MAX];
-        match sock::recv(self.0.as_raw_fd(), &mut buf) {
+        let fd = self.0.as_raw_fd();
+        let received = match sock::recv(fd, &mut buf) {
+            // Told once, and first, where the other side has not read all; its last words are behind.
+            Err(ECONNRESET) => sock::recv(fd, &mut buf),
+            r => r,
+        };
+        match received {
             Ok((n, _)) if n > 0 => {
                 serde_json::from_slice(&buf[..n]).tried("understand the container's monitor")
             }
@@ -171,19 +201,34 @@ impl Connection {
         }
     }
 
-    /// Has a program made ready, however long that takes (but until `deadline`, if there is one), as long as the
-    /// Sentry answers others. Gives its process, which waits for [`Connection::begin`].
-    pub fn exec(&self, dir: &Dir, given: &[RawFd], deadline: Option<Instant>) -> Result<u32> {
+    /// Has a program made ready, however long that takes, as long as the Sentry answers other questions; but not
+    /// longer than until `deadline`, nor if one of `signals` comes. Gives its process, which waits for
+    /// [`Connection::begin`].
+    pub fn exec(
+        &self,
+        given: &[RawFd],
+        deadline: Option<Instant>,
+        signals: Option<&HostFd>,
+    ) -> Result<u32> {
         self.send(&Request::Exec, given)?;
+        let mut asked = false;
         loop {
-            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
-            if self.answers_within(left.map_or(PATIENCE, |l| l.min(PATIENCE))) {
-                return self.done();
-            }
-            if left.is_some_and(|l| l <= PATIENCE) {
+            let patience = Instant::now() + PATIENCE;
+            let until = deadline.map_or(patience, |d| d.min(patience));
+            if self.answers_until(Some(until), signals)? {
+                match self.done()? {
+                    // No process: the answer to the question below.
+                    0 => asked = false,
+                    process => return Ok(process),
+                }
+            } else if deadline.is_some_and(|d| d <= until) {
                 return Err(Failure("the program was not ready in time".into()));
+            } else if asked {
+                return Err(no_answer(PATIENCE));
+            } else {
+                self.send(&Request::Ping, &[])?;
+                asked = true;
             }
-            Connection::open(dir)?.ask(&Request::Ping, &[])?;
         }
     }
 

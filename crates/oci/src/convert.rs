@@ -8,6 +8,7 @@ mod process;
 pub use process::{capability, capability_names, process, window};
 
 use crate::spec::{self, IdMapping, Spec};
+use crate::state::Sandbox;
 use crate::{Failure, Overlay, Tried};
 use mounts::{device, mount};
 use rustix::fs::{Mode, OFlags};
@@ -42,8 +43,7 @@ pub struct Plan {
 /// A container's place in a sandbox that exists. A namespace that is not its own is the sandbox's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pod {
-    /// The container that the sandbox began with.
-    pub sandbox: String,
+    pub sandbox: Sandbox,
     pub own_pids: bool,
     pub own_uts: bool,
     pub own_ipc: bool,
@@ -105,13 +105,13 @@ const RDONLY: u32 = libc::MS_RDONLY as u32;
 
 /// Reads the plan out of a bundle.
 ///
-/// `sandbox`: the container whose sandbox it joins, and the process that stands for it on the host.
+/// `sandbox`: what it joins.
 pub fn plan(
     bundle: &Path,
     spec: &Spec,
     overlay: Overlay,
     host_network: bool,
-    sandbox: Option<(&str, i32)>,
+    sandbox: Option<Sandbox>,
 ) -> Result<Plan, Failure> {
     let mut warnings = Vec::new();
     check_version(&spec.oci_version)?;
@@ -142,15 +142,15 @@ pub fn plan(
         access: access(writable),
         recursive: true,
     }];
-    let network = namespaces(&linux, sandbox.map(|s| s.1), &mut warnings)?;
+    let network = namespaces(&linux, sandbox.as_ref().map(|s| s.pid), &mut warnings)?;
     let has_own = |kind| {
         linux
             .namespaces
             .iter()
             .any(|n| n.kind == kind && n.path.is_empty())
     };
-    let pod = sandbox.map(|(id, _)| Pod {
-        sandbox: id.to_owned(),
+    let pod = sandbox.map(|sandbox| Pod {
+        sandbox,
         own_pids: has_own("pid"),
         own_uts: has_own("uts"),
         own_ipc: has_own("ipc"),

@@ -48,16 +48,18 @@ pub fn base(rt: &Runtime, id: &str) -> Result<spec::Process> {
     }
 }
 
-/// Runs it; gives its exit status, or 0 at once with `detach`.
-pub fn exec(rt: &Runtime, e: &Exec) -> Result<u8> {
+/// Runs it; gives its exit status, or 0 at once with `detach`. `begins` is called before a program that is waited
+/// for runs: until then, a signal ends the wait for it.
+pub fn exec(rt: &Runtime, e: &Exec, begins: impl FnOnce() -> Result<()>) -> Result<u8> {
     if e.detach {
-        return exec_detached(rt, e).map(|_| 0);
+        return exec_detached(rt, e, |_| Ok(())).map(|_| 0);
     }
     let (dir, spec) = prepare(rt, e)?;
     let ready = make_ready(&dir, e, spec)?;
     if let Some(f) = &e.pid_file {
         write_pid(f, std::process::id() as i32)?;
     }
+    begins()?;
     ready.run().map(exit_code)
 }
 
@@ -99,8 +101,12 @@ const READY: &[u8] = b"ready ";
 /// The parent's word: nothing can fail any more.
 const RUN: &[u8] = b"run";
 
-/// Runs it, and leaves it to its monitor.
-pub fn exec_detached(rt: &Runtime, e: &Exec) -> Result<Detached> {
+/// Runs it, and leaves it to its monitor. Where `begins` fails, or this process ends in it, it never runs.
+pub fn exec_detached(
+    rt: &Runtime,
+    e: &Exec,
+    begins: impl FnOnce(Detached) -> Result<()>,
+) -> Result<Detached> {
     let (dir, spec) = prepare(rt, e)?;
     let (ours, theirs) = sock::seqpacket_pair().tried("make a channel")?;
     match host::clone_process(0).tried("start the program's monitor")? {
@@ -118,18 +124,28 @@ pub fn exec_detached(rt: &Runtime, e: &Exec) -> Result<Detached> {
             if let Some(f) = &e.pid_file {
                 write_pid(f, pid)?;
             }
-            sock::send(ours.raw(), RUN, &[]).tried("start the program")?;
-            Ok(Detached { pid, inside })
+            let program = Detached { pid, inside };
+            let begun = begins(program).and_then(|()| {
+                sock::send(ours.raw(), RUN, &[])
+                    .map(|_| program)
+                    .tried("start the program")
+            });
+            if let (Err(_), Some(f)) = (&begun, &e.pid_file) {
+                let _ = std::fs::remove_file(f);
+            }
+            begun
         }
         Side::Child => {
             drop(ours);
             let _ = host::setsid();
+            let mut told = false;
             let ended = make_ready(&dir, e, spec).and_then(|r| {
                 silence();
                 e.streams.let_go();
                 let word = [READY, r.inside.to_string().as_bytes()].concat();
                 // Who wants it may have gone meanwhile.
                 sock::send(theirs.raw(), &word, &[]).tried("tell that it is ready")?;
+                told = true;
                 match sock::recv(theirs.raw(), &mut [0; 8]) {
                     Ok((n, _)) if n > 0 => r.run(),
                     _ => Err(Failure("it was given up".into())),
@@ -137,6 +153,8 @@ pub fn exec_detached(rt: &Runtime, e: &Exec) -> Result<Detached> {
             });
             let code = match ended {
                 Ok(status) => exit_code(status),
+                // It is known, and may be waited for: what does not come to run, or has no end, was killed.
+                Err(_) if told => 128 + libc::SIGKILL as u8,
                 Err(f) => {
                     let text = &f.0.as_bytes()[..f.0.len().min(client::MAX)];
                     let _ = sock::send(theirs.raw(), text, &[]);
@@ -185,7 +203,8 @@ fn make_ready(dir: &Dir, e: &Exec, spec: ExecSpec) -> Result<Ready> {
     let body = client::body(&serde_json::to_vec(&spec).tried("ask for the program")?)?;
     given.insert(body_at, body.as_raw_fd());
     let connection = Connection::open(dir)?;
-    let inside = connection.exec(dir, &given, None)?;
+    let interrupts = monitor::interrupts()?;
+    let inside = connection.exec(&given, None, Some(&interrupts))?;
     Ok(Ready {
         connection,
         inside,
@@ -256,8 +275,9 @@ pub fn attend(
     }
 }
 
-/// Runs a startContainer hook: inside, with the state on standard input.
-pub fn hook(dir: &Dir, record: &Record, h: &Hook) -> Result<()> {
+/// Runs a startContainer hook: inside, with the state on standard input; but not longer than until one of `signals`
+/// comes.
+pub fn hook(dir: &Dir, record: &Record, h: &Hook, signals: Option<&HostFd>) -> Result<()> {
     let path = h.path.display().to_string();
     let args = if h.args.is_empty() {
         vec![path.clone()]
@@ -285,24 +305,20 @@ pub fn hook(dir: &Dir, record: &Record, h: &Hook) -> Result<()> {
     let input = client::body(&hooks::state(record, Status::Created))?;
     let deadline = hooks::deadline(h);
     let c = Connection::open(dir)?;
-    c.exec(dir, &[body.as_raw_fd(), input.as_raw_fd()], deadline)?;
+    let late = || {
+        Failure(format!(
+            "{path} did not end within {} s",
+            h.timeout.unwrap_or(0)
+        ))
+    };
+    let is_late = || deadline.is_some_and(|d| Instant::now() >= d);
+    let made = c.exec(&[body.as_raw_fd(), input.as_raw_fd()], deadline, signals);
+    made.map_err(|e| if is_late() { late() } else { e })?;
     c.begin()?;
-    let mut fds = [libc::pollfd {
-        fd: c.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    }];
     loop {
-        match hostcall::file::poll(&mut fds, hooks::left(deadline)) {
-            Ok(1..) => {}
-            // Closing the connection ends it.
-            _ if deadline.is_some_and(|d| Instant::now() >= d) => {
-                return Err(Failure(format!(
-                    "{path} did not end within {} s",
-                    h.timeout.unwrap_or(0)
-                )));
-            }
-            _ => continue,
+        // Closing the connection ends it.
+        if !c.answers_until(deadline, signals)? {
+            return Err(late());
         }
         match c.receive()? {
             Reply::Exited(status) => match exit_code(status) {

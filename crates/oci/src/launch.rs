@@ -4,7 +4,7 @@ use crate::convert::{Network, Plan};
 use crate::monitor::{self, Monitor};
 use crate::spec::Hooks;
 use crate::state::{Dir, Record, Status};
-use crate::{Failure, Log, Result, Runtime, Streams, Tried, client, hooks, lifecycle, terminal};
+use crate::{Failure, Log, Result, Runtime, Streams, Tried, client, delete, hooks, terminal};
 use gofer::server::{Root, Server, Writable};
 use hostcall::time::Laps;
 use hostcall::{HostFd, RawFd, process, start as host};
@@ -131,7 +131,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
                 own_net: pod.own_net,
                 has_layer,
             };
-            let dir = Dir::open(&runtime.root, &pod.sandbox)?;
+            let dir = Dir::open(&runtime.root, &pod.sandbox.id)?;
             let given = [
                 layer.iter().map(AsRawFd::as_raw_fd).collect(),
                 streams.descriptors.clone(),
@@ -139,7 +139,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
             ]
             .concat();
             sandbox::join(&spec, run_gofer, |side| {
-                hand_over(&dir, &join, &side, &given)
+                hand_over(&dir, start.dir, &join, &side, &given)
             })?
         }
         None => sandbox::start(start.away, &spec, run_gofer, move |side: SentrySide| {
@@ -198,9 +198,10 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     if let (true, Some(sandbox)) = (monitor.left, sandbox) {
         // What was killed must be gone before that is told: with all others of the pod, if need be.
         start.runtime.log.error(&format!(
-            "the Sentry did not end the container: the sandbox {sandbox} was ended"
+            "the Sentry did not end the container: the sandbox {} was ended",
+            sandbox.id
         ));
-        if let Err(e) = lifecycle::end_sandbox(start.runtime, &sandbox) {
+        if let Err(e) = delete::end_process(sandbox.pid, sandbox.pid_start) {
             start.runtime.log.error(&e.0);
         }
     }
@@ -249,16 +250,25 @@ pub fn network_comes_later(plan: &Plan, hooks: &Hooks) -> bool {
 }
 
 /// Gives a container to the Sentry of a running sandbox.
-fn hand_over(dir: &Dir, spec: &JoinSpec, side: &JoinSide, given: &[RawFd]) -> Result<()> {
+fn hand_over(
+    sandbox: &Dir,
+    own: &Dir,
+    spec: &JoinSpec,
+    side: &JoinSide,
+    given: &[RawFd],
+) -> Result<()> {
     let body = client::body(&serde_json::to_vec(spec).tried("describe the container")?)?;
     let memory = hostcall::mem::memfd(c"cloister-memory").tried("make the memory file")?;
+    // From here on it is the Sentry's alone: this process's copy ends before the container does.
+    let lock = own.lock_for_sandbox()?;
     let fds = [
         body.as_raw_fd(),
         side.gofer.raw(),
         side.control.raw(),
         memory.raw(),
+        lock.as_raw_fd(),
     ];
-    let c = client::Connection::open(dir)?;
+    let c = client::Connection::open(sandbox)?;
     c.ask(&client::Request::Join, &[&fds, given].concat())
         .map(drop)
 }

@@ -29,6 +29,7 @@
 mod cgroup;
 mod client;
 pub mod convert;
+mod delete;
 mod exec;
 mod hooks;
 mod launch;
@@ -42,11 +43,12 @@ mod streams;
 mod terminal;
 
 pub use cgroup::Cgroups;
+pub use delete::{delete, delete_of};
 pub use exec::{Detached, Exec, base, exec, exec_detached};
 pub use launch::run_gofer;
 pub use lifecycle::{
-    Create, Created, Ps, cgroups, create, delete, delete_of, events, kill, kill_process, list,
-    pause, ps, resume, run, start, state, tar, update, wait,
+    Create, Created, Ps, cgroups, create, events, kill, kill_process, list, pause, ps, resume, run,
+    start, state, tar, update, wait,
 };
 pub use log::{Format, Log};
 pub use seccomp::features as seccomp_features;
@@ -65,6 +67,8 @@ pub struct Failure(pub String);
 pub(crate) const NOT_RUNNING: &str = "container not running";
 pub(crate) const NO_PROCESS: &str = "no such process";
 pub(crate) const EXISTS: &str = "container with given ID already exists";
+
+const INTERRUPTED: &str = "interrupted by signal ";
 
 /// What kind of failure it is, for callers that have codes of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +92,16 @@ impl Failure {
             s if s.starts_with("container ") && s.ends_with(" does not exist") => Kind::NotFound,
             _ => Kind::Other,
         }
+    }
+
+    fn interrupted(signal: i32) -> Failure {
+        Failure(format!("{INTERRUPTED}{signal}"))
+    }
+
+    /// The signal that made the command give up, if one did.
+    #[must_use]
+    pub fn signal(&self) -> Option<u8> {
+        self.0.rsplit_once(INTERRUPTED)?.1.parse().ok()
     }
 }
 

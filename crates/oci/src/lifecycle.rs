@@ -1,11 +1,12 @@
-//! The commands: create, start, state, kill, delete, run, ps, list, pause, resume, events, update, tar, wait.
+//! The commands: create, start, state, kill, run, ps, list, pause, resume, events, update, tar, wait.
 
 use crate::cgroup::{Cgroups, Wanted};
 use crate::client::{self, Connection, Reply, Request};
 use crate::convert;
+use crate::delete::{clean_up, delete, end_process};
 use crate::launch::{self, Start, exit_code};
 use crate::spec::{self, Hooks, Spec};
-use crate::state::{self, Dir, Info, Lock, Record, Status, check_id};
+use crate::state::{self, Dir, Info, Lock, Record, Sandbox, Status, check_id};
 use crate::{Failure, NOT_RUNNING, OVERLAY_ANNOTATION, Result, Runtime, Streams, Tried, hooks};
 use hostcall::start::{self as host, Side};
 use hostcall::time::Laps;
@@ -13,7 +14,6 @@ use hostcall::{HostFd, process, sock};
 use sentry::boot::config::Census;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// What `create` and `run` are told.
 #[derive(Clone, Debug, Default)]
@@ -26,9 +26,6 @@ pub struct Create {
     /// Where there is no terminal.
     pub streams: Streams,
 }
-
-/// How long a monitor that was killed may take to be gone.
-const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// A created container's monitor, a child of this process.
 pub struct Created {
@@ -56,9 +53,9 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
         None => rt.overlay.clone(),
     };
     let sandbox = convert::sandbox_id(&spec)?
-        .map(|id| running_sandbox(rt, id).map(|pid| (id, pid)))
+        .map(|id| running_sandbox(rt, id))
         .transpose()?;
-    let mut plan = convert::plan(&bundle, &spec, overlay, rt.host_network, sandbox)?;
+    let mut plan = convert::plan(&bundle, &spec, overlay, rt.host_network, sandbox.clone())?;
     let unknown = unknown
         .into_iter()
         .map(|w| format!("{w} is not known to this version"));
@@ -89,6 +86,7 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
         poststart: hooks.poststart.clone(),
         poststop: hooks.poststop.clone(),
         process: spec.process.clone().unwrap_or_default(),
+        sandbox,
         ..Record::new()
     };
     let own_terminal = own_terminal && terminal;
@@ -118,29 +116,29 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
     rt.log
         .debug(&format!("the command's start: {}", laps.told()));
     if result.is_err() {
-        end_monitor(&record);
-        clean_up(&dir, &record);
+        // (No program has run: its Sentry lets go of it some time, and is not waited for.)
+        let ended = end_process(record.pid, record.pid_start);
+        if let Err(e) = ended.and_then(|()| clean_up(&dir, &record)) {
+            rt.log.warning(&e.0);
+        }
     }
     drop(lock);
     result
 }
 
-/// The process that stands for a sandbox that can be joined.
-fn running_sandbox(rt: &Runtime, id: &str) -> Result<i32> {
+/// A sandbox that can be joined.
+fn running_sandbox(rt: &Runtime, id: &str) -> Result<Sandbox> {
     let (dir, record) = open(rt, id)?;
     match record.status(&dir) {
-        Status::Created | Status::Running => Ok(record.pid),
+        Status::Created | Status::Running => Ok(Sandbox {
+            id: id.to_owned(),
+            pid: record.pid,
+            pid_start: record.pid_start,
+        }),
         s => Err(Failure(format!(
             "cannot join the sandbox {id}: it is in the {s} state"
         ))),
     }
-}
-
-/// Ends a sandbox whose Sentry does not do as it is told, with all containers that have joined it.
-pub fn end_sandbox(rt: &Runtime, id: &str) -> Result<()> {
-    let (_, record) = open(rt, id)?;
-    end_monitor(&record);
-    Ok(())
 }
 
 /// Writes a pid file, whole or not at all.
@@ -174,7 +172,6 @@ fn fork_monitor(
             record.pid_start = state::start_time(pid);
             dir.save(record)?;
             // It waits for the state to be there: its hooks may ask for it.
-            // One that has failed already says why.
             let _ = sock::send(ours.raw(), b"go", &[]);
             let mut buf = vec![0; client::MAX];
             match sock::recv(ours.raw(), &mut buf) {
@@ -212,20 +209,22 @@ fn monitor(
     };
     // While the state is being written.
     let away = if launch::network_comes_later(&plan, &hooks) {
-        match sandbox::go_ahead() {
-            Ok(a) => a,
-            Err(e) => {
-                failed(&e.into());
-                return sandbox::EXIT_NOT_STARTED;
-            }
-        }
+        sandbox::go_ahead()
     } else {
-        None
+        Ok(None)
     };
+    // Read also where that failed: who leaves a word unread is not heard any more.
     let mut go = [0; 8];
     if !matches!(sock::recv(report.raw(), &mut go), Ok((n, _)) if n > 0) {
         return sandbox::EXIT_NOT_STARTED;
     }
+    let away = match away {
+        Ok(a) => a,
+        Err(e) => {
+            failed(&e.into());
+            return sandbox::EXIT_NOT_STARTED;
+        }
+    };
     let _ = host::setsid();
     record.pid = std::process::id() as i32;
     let start = Start {
@@ -263,16 +262,30 @@ fn open(rt: &Runtime, id: &str) -> Result<(Dir, Record)> {
     let dir = Dir::open(&rt.root, id)?;
     match dir.load()? {
         Some(r) => Ok((dir, r)),
-        None => Err(Failure(format!(
-            "container {id:?} was never created as a whole: delete it with --force"
-        ))),
+        None => Err(missing_record(id)),
     }
+}
+
+pub fn missing_record(id: &str) -> Failure {
+    Failure(format!(
+        "container {id:?} was never created as a whole: delete it with --force"
+    ))
 }
 
 /// `start`.
 pub fn start(rt: &Runtime, id: &str) -> Result<()> {
+    start_attended(rt, id, None, || Ok(()))
+}
+
+/// The same; one of `signals` ends the wait for startContainer hooks. `begins` is called before the program runs.
+fn start_attended(
+    rt: &Runtime,
+    id: &str,
+    signals: Option<&HostFd>,
+    begins: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     let (dir, record) = open(rt, id)?;
-    let _lock = dir.lock()?;
+    let lock = dir.lock()?;
     match record.status(&dir) {
         Status::Created => {}
         Status::Stopped => {
@@ -285,7 +298,7 @@ pub fn start(rt: &Runtime, id: &str) -> Result<()> {
         }
     }
     for (n, h) in record.start_container.iter().enumerate() {
-        let ended = crate::exec::hook(&dir, &record, h);
+        let ended = crate::exec::hook(&dir, &record, h, signals);
         if let Err(e) = ended {
             // The container is not to run (runc ends it, too).
             let _ = Connection::open(&dir).and_then(|c| {
@@ -301,7 +314,10 @@ pub fn start(rt: &Runtime, id: &str) -> Result<()> {
             return Err(Failure(format!("startContainer hook #{n}: {e}")));
         }
     }
+    begins()?;
     Connection::open(&dir)?.ask(&Request::Start, &[])?;
+    // It runs: hooks that take long keep nobody from it.
+    drop(lock);
     if let Err(e) = hooks::run("poststart", &record.poststart, &record, Status::Running) {
         rt.log.warning(&e.0);
     }
@@ -311,7 +327,7 @@ pub fn start(rt: &Runtime, id: &str) -> Result<()> {
 /// `state`.
 pub fn state(rt: &Runtime, id: &str) -> Result<Info> {
     let (dir, record) = open(rt, id)?;
-    Ok(record.info(record.status(&dir)))
+    Ok(record.info(&dir))
 }
 
 /// `list`: those that can be read.
@@ -320,7 +336,7 @@ pub fn list(rt: &Runtime) -> Vec<Info> {
         .iter()
         .filter_map(|d| {
             let r = d.load().ok()??;
-            Some(r.info(r.status(d)))
+            Some(r.info(d))
         })
         .collect()
 }
@@ -459,122 +475,13 @@ pub fn wait(rt: &Runtime, id: &str) -> Result<u8> {
     }
 }
 
-/// `delete`.
-pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
-    delete_of(rt, id, force, None)
-}
-
-/// The same; with a bundle, only the container that was made from it: one of that name from another is somebody
-/// else's, and for this caller there is none.
-pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> Result<()> {
-    let dir = match Dir::open(&rt.root, id) {
-        Ok(d) => d,
-        // Only where there is none: one that cannot be reached is not deleted.
-        Err(_) if force && check_id(id).is_ok() && Dir::is_missing(&rt.root, id) => return Ok(()),
-        Err(e) => return Err(e),
-    };
-    let lock = match dir.lock() {
-        Ok(l) => Some(l),
-        // Another command has deleted it meanwhile.
-        Err(_) if force && !dir.is_there() => return Ok(()),
-        // No command works on it, and none can come.
-        Err(e) if force && dir.is_unlockable() => {
-            rt.log.warning(&e.0);
-            None
-        }
-        Err(e) => return Err(e),
-    };
-    let record = match dir.load() {
-        Ok(Some(r)) if bundle.is_some_and(|b| b.canonicalize().is_ok_and(|b| b != r.bundle)) => {
-            return if force {
-                Ok(())
-            } else {
-                Err(Failure(format!("container {id:?} does not exist")))
-            };
-        }
-        Ok(Some(r)) => r,
-        // `create` was killed before it had a monitor.
-        Ok(None) if force => return remove(&dir, lock),
-        Ok(None) => {
-            return Err(Failure(format!(
-                "container {id:?} was never created as a whole: delete it with --force"
-            )));
-        }
-        // A record that makes no sense goes; one that cannot be read now may tell of a container that runs.
-        Err(e) if !force || !dir.is_readable() => return Err(e),
-        Err(e) => {
-            rt.log.warning(&e.0);
-            return remove(&dir, lock);
-        }
-    };
-    if force {
-        // A monitor that does not answer ends as well.
-        end_monitor(&record);
-    } else {
-        match record.status(&dir) {
-            Status::Stopped => {}
-            Status::Created => end_monitor(&record),
-            s => {
-                return Err(Failure(format!(
-                    "cannot delete container {id} that is not stopped: {s}"
-                )));
-            }
-        }
-    }
-    clean_up(&dir, &record);
-    drop(lock);
-    if let Err(e) = hooks::run("poststop", &record.poststop, &record, Status::Stopped) {
-        rt.log.warning(&e.0);
-    }
-    Ok(())
-}
-
-fn remove(dir: &Dir, lock: Option<Lock>) -> Result<()> {
-    dir.remove()?;
-    drop(lock);
-    Ok(())
-}
-
-/// Kills the monitor, and with it the sandbox; waits until it is gone.
-fn end_monitor(record: &Record) {
-    if record.pid == 0 || !state::is_alive(record.pid, record.pid_start) {
-        return;
-    }
-    let Some(pid) = rustix::process::Pid::from_raw(record.pid) else {
-        return;
-    };
-    let flags = rustix::process::PidfdFlags::empty();
-    let Ok(fd) = rustix::process::pidfd_open(pid, flags) else {
-        return;
-    };
-    // It may have ended, and the number be another's, between the look and the open.
-    if !state::is_alive(record.pid, record.pid_start) {
-        return;
-    }
-    let _ = rustix::process::pidfd_send_signal(&fd, rustix::process::Signal::KILL);
-    let deadline = Instant::now() + END_LIMIT;
-    while state::is_alive(record.pid, record.pid_start) && Instant::now() < deadline {
-        let mut fds = [libc::pollfd {
-            fd: fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        }];
-        let _ = hostcall::file::poll(&mut fds, 100);
-    }
-}
-
-/// Removes what a container without a monitor has left.
-fn clean_up(dir: &Dir, record: &Record) {
-    record.cgroups.remove();
-    let _ = dir.remove();
-}
-
-/// `run` in the foreground: gives the exit status. `size` tells the caller's window, where the program has a
-/// terminal joined to it.
+/// `run` in the foreground: gives the exit status. `begins` is called before the program runs: until then, a signal
+/// ends the wait for hooks. `size` tells the caller's window, where the program has a terminal joined to it.
 pub fn run(
     rt: &Runtime,
     c: &Create,
     keep: bool,
+    begins: impl FnOnce() -> Result<()>,
     size: &dyn Fn() -> Option<(u16, u16)>,
 ) -> Result<u8> {
     let created = start_monitor(rt, c, c.console_socket.is_none())?;
@@ -591,9 +498,11 @@ pub fn run(
     let ended = waiting.and_then(|(signals, connection, dir, record)| {
         if record.start_container.is_empty() && record.poststart.is_empty() {
             // Its monitor says whether it can be started.
+            begins()?;
             Connection::open(&dir)?.ask(&Request::Start, &[])?;
         } else {
-            start(rt, &c.id)?;
+            let interrupts = crate::monitor::interrupts()?;
+            start_attended(rt, &c.id, Some(&interrupts), begins)?;
         }
         crate::exec::attend(&connection, &signals, size, &mut |c| match c.receive() {
             Ok(Reply::Exited(status)) => Ok(Some(status)),

@@ -2,7 +2,9 @@
 //!
 //! # Invariants
 //!
-//! - The Sentry is never waited for. What it is asked stays in `pending`, which is bounded, until it answers.
+//! - The Sentry is never waited for. What it is asked stays in `pending`, which is bounded, until it answers; what may
+//!   take long (programs being made ready) leaves room there for the rest.
+//! - What a client has asked for and given up, before it was read, is not done.
 //! - SIGKILL for the first program ends the container, whatever the Sentry does: where it does not obey within
 //!   [`limits::KILL`], the monitor ends, and with it all processes that it started. (A container in somebody else's
 //!   sandbox has no Sentry of its own: its Gofer ends, and the Sentry, which learns it by its socket, is to say that
@@ -26,8 +28,10 @@ use std::time::{Duration, Instant};
 
 /// How long the Sentry may take to be ready for the start: it reads the root file system, which may be far away.
 pub const READY_LIMIT: Duration = Duration::from_secs(120);
-/// Questions to the Sentry at one time.
+/// Questions to the Sentry at one time; the monitor's own come on top, one for each kill at most.
 const PENDING_MAX: usize = 1024;
+/// Programs that it makes ready at one time, also for clients that have gone: each takes a thread there.
+const EXECS_MAX: usize = PENDING_MAX / 2;
 /// Clients at one time.
 const CLIENTS_MAX: usize = 1024;
 
@@ -44,6 +48,13 @@ const PASSED: [i32; 10] = [
     libc::SIGCONT,
     libc::SIGWINCH,
 ];
+
+/// Those that make a command give up what it waits for. [`signals`] blocks them.
+pub fn interrupts() -> Result<HostFd> {
+    let set = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+    let set = set.into_iter().fold(SignalSet::default(), SignalSet::with);
+    host::signalfd(set).tried("watch signals")
+}
 
 /// Blocks them, and opens the descriptor that they are read from.
 pub fn signals() -> Result<HostFd> {
@@ -71,8 +82,8 @@ struct Pending {
 struct Kill {
     /// When it must have ended.
     deadline: Instant,
-    /// Told again: the Sentry may not have read it the first time.
-    again: bool,
+    /// Told again, as the Sentry may not have read it the first time, with this ping behind.
+    again: Option<u32>,
 }
 
 /// What the monitor knows.
@@ -151,15 +162,17 @@ impl Monitor {
         }
     }
 
-    /// Asks the Sentry for a client.
-    fn ask(&mut self, r: &Running, client: Option<u64>, kind: u32, given: &[i32]) {
+    /// Asks the Sentry, for a client or for itself; gives the question's number.
+    fn ask(&mut self, r: &Running, client: Option<u64>, kind: u32, given: &[i32]) -> u32 {
         let number = self.next as u32;
         self.next += 1;
-        if self.pending.len() < PENDING_MAX && r.ask(kind, number, given).is_ok() {
+        let is_free = client.is_none() || self.pending.len() < PENDING_MAX;
+        if is_free && r.ask(kind, number, given).is_ok() {
             self.pending.insert(number, Pending { client, kind });
         } else if let Some(c) = client {
             self.reply(c, &Reply::Error(NO_ANSWER.into()));
         }
+        number
     }
 
     fn signal(&mut self, r: &Running, signal: i32, target: u32) -> abi::Result<()> {
@@ -197,7 +210,7 @@ impl Monitor {
         if signal == libc::SIGKILL {
             self.kills.entry(process).or_insert_with(|| Kill {
                 deadline: Instant::now() + limits::KILL,
-                again: false,
+                again: None,
             });
         }
         r.send_signal(signal, process)
@@ -214,7 +227,9 @@ impl Monitor {
         let wrong = |s: Status| Reply::Error(format!("cannot do that in the {s} state"));
         match request {
             Request::Status => self.reply(id, &Reply::Status(self.phase)),
-            Request::Ping => self.ask(r, Some(id), control::PING, &[]),
+            Request::Ping => {
+                self.ask(r, Some(id), control::PING, &[]);
+            }
             Request::Start if self.clients.get(&id).is_some_and(|c| c.process.is_some()) => {
                 if let Some(p) = self.own(id)
                     && r.ask(control::START, p, &[]).is_err()
@@ -270,7 +285,13 @@ impl Monitor {
                 r.send_window(rows, cols, own.unwrap_or(0));
             }
             Request::Exec if matches!(self.phase, Status::Running | Status::Created) => {
-                self.ask(r, Some(id), control::EXEC, &fds);
+                let execs = self.pending.values().filter(|p| p.kind == control::EXEC);
+                if execs.count() < EXECS_MAX {
+                    self.ask(r, Some(id), control::EXEC, &fds);
+                } else {
+                    let text = "too many programs are being made ready in the container";
+                    self.reply(id, &Reply::Error(text.into()));
+                }
             }
             Request::Join if matches!(self.phase, Status::Running | Status::Created) => {
                 self.ask(r, Some(id), control::JOIN, &fds);
@@ -288,8 +309,12 @@ impl Monitor {
             Request::Exec | Request::Join | Request::Pause | Request::Resume => {
                 self.reply(id, &wrong(self.phase));
             }
-            Request::Census => self.ask(r, Some(id), control::CENSUS, &fds),
-            Request::Changes => self.ask(r, Some(id), control::CHANGES, &fds),
+            Request::Census => {
+                self.ask(r, Some(id), control::CENSUS, &fds);
+            }
+            Request::Changes => {
+                self.ask(r, Some(id), control::CHANGES, &fds);
+            }
             Request::Wait => {
                 if let Some(c) = self.clients.get_mut(&id) {
                     c.waits = true;
@@ -311,6 +336,9 @@ impl Monitor {
             };
             self.clients.insert(self.next, c);
             self.next += 1;
+        } else {
+            let text = "the container has too many clients";
+            client::write_reply(fd.as_raw_fd(), &Reply::Error(text.into()));
         }
     }
 
@@ -378,18 +406,20 @@ impl Attendant for Monitor {
                 self.own_signal(r, s);
             }
         }
-        let ready: Vec<u64> = self
+        let ready: Vec<(u64, bool)> = self
             .polled
             .iter()
             .zip(&fds[2..])
             .filter(|(_, f)| f.revents != 0)
-            .map(|(id, _)| *id)
+            .map(|(id, f)| (*id, f.revents & libc::POLLHUP != 0))
             .collect();
-        for id in ready {
+        for (id, gone) in ready {
             let Some(fd) = self.clients.get(&id).map(|c| c.fd.as_raw_fd()) else {
                 continue;
             };
-            match client::read_request(fd) {
+            // (What it said before it went, and nobody has read, it has given up.)
+            let request = if gone { None } else { client::read_request(fd) };
+            match request {
                 Some((request, given)) => self.request(r, id, request, &given),
                 None => self.hung_up(r, id),
             }
@@ -416,7 +446,9 @@ impl Attendant for Monitor {
                 };
                 match p.kind {
                     // It has read what was told before.
-                    control::PING if p.client.is_none() => self.kills.retain(|_, k| !k.again),
+                    control::PING if p.client.is_none() => {
+                        self.kills.retain(|_, k| k.again != Some(number));
+                    }
                     control::PAUSE => self.phase = Status::Paused,
                     control::RESUME => self.phase = Status::Running,
                     control::EXEC => match p.client.filter(|c| self.clients.contains_key(c)) {
@@ -458,16 +490,25 @@ impl Attendant for Monitor {
 
     fn late(&mut self, r: &Running) {
         let now = Instant::now();
-        let mut ping = false;
         self.overdue |= self.deadline.is_some_and(|d| d <= now);
-        for (process, k) in self.kills.iter_mut().filter(|(_, k)| k.deadline <= now) {
-            self.overdue |= k.again;
-            (k.again, k.deadline) = (true, now + limits::KILL);
-            let _ = r.send_signal(libc::SIGKILL, *process);
-            ping = true;
+        let late: Vec<u32> = self
+            .kills
+            .iter()
+            .filter(|(_, k)| k.deadline <= now)
+            .map(|(p, _)| *p)
+            .collect();
+        if late.is_empty() {
+            return;
         }
-        if ping {
-            self.ask(r, None, control::PING, &[]);
+        for process in &late {
+            let _ = r.send_signal(libc::SIGKILL, *process);
+        }
+        let ping = Some(self.ask(r, None, control::PING, &[]));
+        for process in late {
+            if let Some(k) = self.kills.get_mut(&process) {
+                self.overdue |= k.again.is_some();
+                (k.again, k.deadline) = (ping, now + limits::KILL);
+            }
         }
     }
 

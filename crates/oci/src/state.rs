@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The form of `state.json`; a later version reads older ones.
 const VERSION: u32 = 1;
@@ -41,6 +42,8 @@ fn read_opened(fd: OwnedFd, max: u64) -> std::io::Result<Vec<u8>> {
 }
 
 const LOCK: &str = "lock";
+/// Of a pod's member: locked as long as the sandbox that it has joined may run its programs.
+const JOINED: &str = "joined";
 /// The record while it is written.
 const NEW: &str = "state.json.new";
 
@@ -68,6 +71,18 @@ pub struct Record {
     pub process: crate::spec::Process,
     /// The host's cgroups, to be removed with the container.
     pub cgroups: crate::cgroup::Cgroups,
+    /// What it has joined.
+    pub sandbox: Option<Sandbox>,
+}
+
+/// A sandbox that others join: the container that it began with, and the process that stands for it. Another
+/// container may come to have its name, and another process its number.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sandbox {
+    pub id: String,
+    pub pid: i32,
+    pub pid_start: u64,
 }
 
 /// `state.status` of the specification, and runc's `paused`.
@@ -107,6 +122,9 @@ pub struct Info {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     pub owner: String,
+    /// The monitor is there, and has not told the status in time.
+    #[serde(skip)]
+    pub is_guessed: bool,
 }
 
 /// A container's directory.
@@ -219,11 +237,48 @@ impl Dir {
     /// Waits for the lock. Whoever held it may have removed the directory, and another container may have its
     /// name since: that is an error.
     pub fn lock(&self) -> Result<Lock> {
-        let lock = self.lock_any()?;
+        let fd = self.open_lock()?;
+        while let Err(e) = rustix::fs::flock(&fd, FlockOperation::LockExclusive) {
+            if e != rustix::io::Errno::INTR {
+                return Err(Failure(format!("could not lock the container: {e}")));
+            }
+        }
+        self.still_there(Lock(fd))
+    }
+
+    /// The same; `None` where it is not to be had in time.
+    pub fn lock_within(&self, limit: Duration) -> Result<Option<Lock>> {
+        let fd = self.open_lock()?;
+        let locked = flock_within(&fd, limit).tried("lock the container")?;
+        locked.then(|| self.still_there(Lock(fd))).transpose()
+    }
+
+    fn still_there(&self, lock: Lock) -> Result<Lock> {
         if self.is_there() {
             Ok(lock)
         } else {
             Err(Failure(format!("{} is gone", self.path.display())))
+        }
+    }
+
+    /// For a pod's member: what the Sentry that takes it in is given, and closes when no program of it runs any
+    /// more. Locked until then: a lock belongs to the open file, whoever of its holders ends.
+    pub fn lock_for_sandbox(&self) -> Result<OwnedFd> {
+        let what = "lock the container for its sandbox";
+        // Nothing can be written by it.
+        let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.fd, JOINED, flags, Mode::from_raw_mode(0o600));
+        let fd = fd.tried(what)?;
+        rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive).tried(what)?;
+        Ok(fd)
+    }
+
+    /// Whether that comes in time; also where it was never given.
+    pub fn is_left_within(&self, limit: Duration) -> Result<bool> {
+        let what = "ask whether the sandbox has ended the container";
+        match rustix::fs::openat(&self.fd, JOINED, TO_READ | OFlags::NOFOLLOW, Mode::empty()) {
+            Err(rustix::io::Errno::NOENT) => Ok(true),
+            fd => flock_within(&fd.tried(what)?, limit).tried(what),
         }
     }
 
@@ -269,21 +324,14 @@ impl Dir {
         )
     }
 
-    fn lock_any(&self) -> Result<Lock> {
-        let fd = rustix::fs::openat(
+    fn open_lock(&self) -> Result<OwnedFd> {
+        rustix::fs::openat(
             &self.fd,
             LOCK,
             OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW,
             Mode::from_raw_mode(0o600),
         )
-        .tried("open the container's lock")?;
-        loop {
-            match rustix::fs::flock(&fd, FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(Lock(fd)),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(Failure(format!("could not lock the container: {e}"))),
-            }
-        }
+        .tried("open the container's lock")
     }
 
     /// A path of the monitor's socket that is short enough for its address.
@@ -363,20 +411,26 @@ impl Record {
     /// What it does now: the monitor is asked.
     #[must_use]
     pub fn status(&self, dir: &Dir) -> Status {
+        // A monitor that is there and says nothing is held, or very busy.
+        self.told(dir).unwrap_or(Status::Running)
+    }
+
+    /// `None` where the monitor does not answer in time.
+    fn told(&self, dir: &Dir) -> Option<Status> {
         if !is_alive(self.pid, self.pid_start) {
-            return Status::Stopped;
+            return Some(Status::Stopped);
         }
         match client::status(dir) {
-            Ok(Some(s)) => s,
-            // It is there and says nothing: held, or very busy.
-            Ok(None) => Status::Running,
-            Err(_) if is_alive(self.pid, self.pid_start) => Status::Creating,
-            Err(_) => Status::Stopped,
+            Ok(s) => s,
+            Err(_) if is_alive(self.pid, self.pid_start) => Some(Status::Creating),
+            Err(_) => Some(Status::Stopped),
         }
     }
 
     #[must_use]
-    pub fn info(&self, status: Status) -> Info {
+    pub fn info(&self, dir: &Dir) -> Info {
+        let told = self.told(dir);
+        let status = told.unwrap_or(Status::Running);
         Info {
             oci_version: self.oci_version.clone(),
             id: self.id.clone(),
@@ -391,6 +445,21 @@ impl Record {
             created: self.created.clone(),
             annotations: self.annotations.clone(),
             owner: self.owner.clone(),
+            is_guessed: told.is_none(),
+        }
+    }
+}
+
+/// Whether it could be locked in time.
+fn flock_within(fd: &OwnedFd, limit: Duration) -> rustix::io::Result<bool> {
+    let deadline = Instant::now() + limit;
+    loop {
+        match rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() >= deadline => return Ok(false),
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(5)),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e),
         }
     }
 }
@@ -404,25 +473,42 @@ fn user_name() -> String {
     }
 }
 
-/// Fields of `/proc/PID/stat` after the name: the state, and the start time in ticks.
-fn stat(pid: i32) -> Option<(char, u64)> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let rest = text.rsplit_once(')')?.1;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    Some((state, fields.nth(18)?.parse().ok()?))
+/// Fields of `/proc/PID/stat` after the name: the state, and the start time in ticks. `None` where there is no such
+/// process.
+fn stat(pid: i32) -> std::io::Result<Option<(char, u64)>> {
+    let text = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(t) => t,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    Ok(text.rsplit_once(')').and_then(|(_, rest)| {
+        let mut fields = rest.split_ascii_whitespace();
+        let state = fields.next()?.chars().next()?;
+        Some((state, fields.nth(18)?.parse().ok()?))
+    }))
 }
 
 /// When a process started.
 #[must_use]
 pub fn start_time(pid: i32) -> u64 {
-    stat(pid).map_or(0, |s| s.1)
+    stat(pid).ok().flatten().map_or(0, |s| s.1)
 }
 
-/// Whether it is this process, and has not ended.
+/// Whether it is this process, and has not ended. One that cannot be looked at, for want of a descriptor, counts as
+/// alive.
 #[must_use]
 pub fn is_alive(pid: i32, started: u64) -> bool {
-    pid > 0 && stat(pid).is_some_and(|(state, s)| s == started && !matches!(state, 'Z' | 'X'))
+    look(pid, started).unwrap_or(true)
+}
+
+/// The same; an error where it cannot be told.
+pub fn look(pid: i32, started: u64) -> std::io::Result<bool> {
+    if pid <= 0 {
+        return Ok(false);
+    }
+    let lives = |(state, s)| s == started && !matches!(state, 'Z' | 'X');
+    Ok(stat(pid)?.is_some_and(lives))
 }
 
 /// The directories below `root`.

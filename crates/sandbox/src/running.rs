@@ -223,17 +223,22 @@ impl Running {
                 }
             }
         }
-        if self.joined && seen.exit.is_none() && fds[CONTROL].fd != -1 && !self.leave() {
-            attendant.left();
+        if self.joined && seen.exit.is_none() && fds[CONTROL].fd != -1 {
+            let (ended, status) = self.leave();
+            if !ended {
+                attendant.left();
+            }
+            // (Where the Gofer went first, that is what ended it.)
+            seen.exit = status.filter(|_| seen.gofer.is_none());
         }
         seen.ending(&mut self)
     }
 
     /// Leaves somebody else's sandbox: hangs up on the Sentry, which ends the container then, and waits until it
-    /// says so. (What waits for the Gofer goes on, as that ends.)
-    fn leave(&mut self) -> bool {
+    /// says so: whether it did, and the status that it told. (What waits for the Gofer goes on, as that ends.)
+    fn leave(&mut self) -> (bool, Option<i32>) {
         if inet::shutdown(self.control.raw(), libc::SHUT_WR).is_err() {
-            return true;
+            return (true, None);
         }
         if let Some(gofer) = &self.gofer {
             // Not reaped yet, so that the number is still its own. Its end is not waited for: it may take long.
@@ -248,13 +253,16 @@ impl Running {
         loop {
             let left = deadline - now();
             if left <= 0 {
-                return false;
+                return (false, None);
             }
-            if !matches!(file::poll(&mut fds, left as i32), Ok(1..)) {
-                continue;
+            match file::poll(&mut fds, left as i32) {
+                Ok(1..) => {}
+                Ok(_) | Err(abi::errno::EINTR) => continue,
+                Err(_) => return (false, None),
             }
             match control::receive(self.control.raw()) {
-                Said::Exit(_) | Said::HungUp => return true,
+                Said::Exit(status) => return (true, Some(status)),
+                Said::HungUp => return (true, None),
                 // Said before it was hung up on: it tries once more.
                 Said::Failed(..) | Said::Answer(_) | Said::Nothing => {}
             }
@@ -333,12 +341,25 @@ fn reap(child: &mut Option<Child>) -> Option<i32> {
 
 /// Ends a child that was started in vain.
 pub(crate) fn abandon(child: Child) {
-    let _ = finish(&mut Some(child), 0);
+    finish(&mut Some(child), 0);
 }
 
-/// Waits for the end of a child whose reasons to live are gone, then makes it.
-fn finish(child: &mut Option<Child>, grace: i64) -> Result<()> {
-    let Some(c) = child else { return Ok(()) };
+/// Waits for the end of a child whose reasons to live are gone, then makes it. What the host holds on to all the same
+/// (it waits for a disk, or a file server) is left to be reaped by init.
+fn finish(child: &mut Option<Child>, grace: i64) {
+    let Some(c) = child else { return };
+    if !ends_within(c, grace) {
+        // Not reaped yet, so that the number is still its own.
+        let _ = process::kill(c.pid, libc::SIGKILL);
+        if !ends_within(c, GRACE) {
+            *child = None;
+            return;
+        }
+    }
+    reap(child);
+}
+
+fn ends_within(c: &Child, grace: i64) -> bool {
     let mut fds = [libc::pollfd {
         fd: c.pidfd.raw(),
         events: libc::POLLIN,
@@ -348,26 +369,27 @@ fn finish(child: &mut Option<Child>, grace: i64) -> Result<()> {
     loop {
         let left = (deadline - now()).max(0);
         match file::poll(&mut fds, left as i32) {
-            Ok(0) if left == 0 => break,
+            Ok(0) if left == 0 => return false,
             Ok(0) | Err(abi::errno::EINTR) => {}
-            _ => break,
+            r => return r.is_ok(),
         }
     }
-    if fds[0].revents == 0 {
-        // Not reaped yet, so that the number is still its own.
-        process::kill(c.pid, libc::SIGKILL)?;
-    }
-    reap(child);
-    Ok(())
 }
 
 impl Running {
     /// Ends and reaps what is left: the Sentry and, with its pid namespace, all stub processes; then the
     /// Gofer and the broker, which see their channels hang up.
+    ///
+    /// The Sentry's end is waited for without a limit: what ends with it must be gone before that is told, and only it
+    /// knows. (It ends late where one of its threads waits for the host.)
     fn end(&mut self) {
-        let _ = finish(&mut self.sentry, 0);
-        let _ = finish(&mut self.gofer, GRACE);
-        let _ = finish(&mut self.broker, GRACE);
+        if let Some(s) = &self.sentry {
+            // Not reaped yet, so that the number is still its own.
+            let _ = process::kill(s.pid, libc::SIGKILL);
+        }
+        reap(&mut self.sentry);
+        finish(&mut self.gofer, GRACE);
+        finish(&mut self.broker, GRACE);
     }
 }
 

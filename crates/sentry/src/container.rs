@@ -167,18 +167,17 @@ impl Container {
     }
 
     /// Keeps a program until it is told to run; `told` says to whoever asked that it is ready, before its end can
-    /// be told. Gives it back where the container has ended.
+    /// be told. Gives it back where the container has ended, or the asker could not be told (it never waits).
     pub(crate) fn hold(
         &self,
         l: Launch,
-        told: impl FnOnce(i32),
+        told: impl FnOnce(i32) -> bool,
     ) -> core::result::Result<(), Launch> {
         let mut waiting = self.waiting.lock();
         // (Set before what waits is taken away.)
-        if self.is_closed() {
+        if self.is_closed() || !told(l.pid()) {
             return Err(l);
         }
-        told(l.pid());
         waiting.push(l);
         Ok(())
     }
@@ -384,8 +383,8 @@ impl Kernel {
     }
 
     /// The first process of a container has ended: the others end, the starter is told. With the root
-    /// container the sandbox ends, and this process exits.
-    pub fn end_container(&self, c: &Arc<Container>, status: i32) {
+    /// container the sandbox ends, and this process exits. Whether no code of the container's can run any more.
+    pub fn end_container(&self, c: &Arc<Container>, status: i32) -> bool {
         let is_root = Arc::ptr_eq(c, &self.root);
         self.close_container(c);
         // What waits for the host, and can run no more code, is no reason to keep the status back.
@@ -394,7 +393,7 @@ impl Kernel {
             || self.members(c).iter().all(|g| self.end_space(g));
         if !ended {
             c.tell(control::ERROR, b"a process of the container does not end");
-            return;
+            return false;
         }
         c.close_console(c.first(), self.drain);
         self.platform.settle(limits::SETTLE);
@@ -403,5 +402,6 @@ impl Kernel {
             // The namespace's first process ends here, and everything in it.
             hostcall::process::exit_group(0);
         }
+        true
     }
 }

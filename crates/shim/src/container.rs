@@ -19,6 +19,7 @@ use crate::events::{Event, Publisher};
 use crate::helper::{self, Done, Failed, Work};
 use crate::io::{Io, Stdio};
 use crate::oom;
+use crate::paused::Paused;
 use crate::process::{Exit, Phase, Process};
 use crate::reaper::Reaper;
 use crate::settings::Settings;
@@ -29,7 +30,7 @@ use containerd_shim_protos::protobuf::MessageField;
 use containerd_shim_protos::ttrpc::{self, Code};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -121,10 +122,7 @@ pub struct Container {
     memory: OnceLock<Arc<oom::Watch>>,
     /// Numbers for the sockets of consoles.
     consoles: AtomicU64,
-    /// As the runtime said last.
-    paused: AtomicBool,
-    /// Somebody is asking it.
-    asking: AtomicBool,
+    paused: Arc<Paused>,
 }
 
 /// containerd's own limit for `State` is 2 s.
@@ -156,8 +154,7 @@ impl Container {
             changed: Condvar::new(),
             memory: OnceLock::new(),
             consoles: AtomicU64::new(0),
-            paused: AtomicBool::new(false),
-            asking: AtomicBool::new(false),
+            paused: Arc::default(),
         }
     }
 
@@ -330,10 +327,10 @@ impl Container {
     }
 
     /// What the runtime knows of it; nothing, where the name is another's.
-    fn status(&self) -> Option<oci::Status> {
+    fn info(&self) -> Option<oci::Info> {
         let info = oci::state(&self.settings.runtime().ok()?, &self.id).ok()?;
         let own = self.bundle.canonicalize().ok();
-        (Some(info.bundle) == own).then_some(info.status)
+        (Some(&info.bundle) == own.as_ref()).then_some(info)
     }
 
     /// After a `Create` that failed: it is no more, for all who have heard of it. Its settings stay only where it
@@ -358,19 +355,11 @@ impl Container {
         if self.lock().init.phase != Phase::Running {
             return false;
         }
-        if !self.asking.swap(true, Ordering::AcqRel) {
-            let (told, answer) = channel();
-            let me = self.clone();
-            std::thread::spawn(move || {
-                if let Some(s) = me.status() {
-                    me.paused.store(s == oci::Status::Paused, Ordering::Release);
-                }
-                me.asking.store(false, Ordering::Release);
-                let _ = told.send(());
-            });
-            let _ = answer.recv_timeout(STATE_PATIENCE);
-        }
-        self.paused.load(Ordering::Acquire)
+        let own = Arc::clone(self);
+        self.paused.get(STATE_PATIENCE, move || {
+            let info = own.info().filter(|i| !i.is_guessed)?;
+            Some(info.status == oci::Status::Paused)
+        })
     }
 
     /// Pauses it, or lets it go on.
@@ -378,6 +367,7 @@ impl Container {
         let rt = self.settings.runtime().map_err(unknown)?;
         let act = if hold { oci::pause } else { oci::resume };
         act(&rt, &self.id).map_err(|e| failed(&e))?;
+        self.paused.set(hold);
         self.events.publish(event);
         Ok(())
     }
@@ -412,7 +402,7 @@ impl Container {
             Some(spec) => self.start_exec(exec, &stdio, spec),
         };
         let started = match started {
-            Err(Failed::Lost(text)) if exec.is_empty() => match self.status() {
+            Err(Failed::Lost(text)) if exec.is_empty() => match self.info().map(|i| i.status) {
                 None | Some(oci::Status::Creating | oci::Status::Created) => {
                     Err(Failed::Lost(text))
                 }

@@ -5,6 +5,10 @@
 //! until the socket closes. Meanwhile the monitor that it started is its child, so that the shim can say whom to
 //! tell of the end before it becomes the shim's. A monitor lets go of the socket as of all standard streams.
 //!
+//! A program of `exec` runs only when the shim, which knows its monitor by the answer, says so with one more byte: a
+//! helper that is killed before has started nothing that nobody knows of. Its own last byte says that it has passed
+//! that on: the thread that started it waits for that, with whose end it is killed.
+//!
 //! Its standard output is the FIFO that the program is to read, as the shim has opened it: opened anew without
 //! blocking, after the client has gone, it would never report its end to poll(2) (the kernel's `fifo_open`:
 //! "can't check for EPOLLHUP accurately").
@@ -101,8 +105,8 @@ impl Failed {
     }
 }
 
-/// Has a helper do it. `input` is the FIFO of a program that reads one. `claim` is called while the helper is
-/// still the new monitor's parent.
+/// Has a helper do it. `input` is the FIFO of a program that reads one. `claim` is to have the new monitor watched:
+/// it has not been forgotten by then, whatever became of it and of the helper.
 pub fn call(
     reaper: &Reaper,
     settings: &Settings,
@@ -113,13 +117,15 @@ pub fn call(
     let text = |e: std::io::Error| format!("could not run a helper: {e}");
     let before = |e| Failed::nothing_done(text(e));
     let lost = |e| Failed::Lost(text(e));
+    let is_exec = matches!(work, Work::Exec { .. });
     let order = Order {
         settings: settings.clone(),
         work,
     };
     let mut order = serde_json::to_vec(&order).map_err(|e| Failed::nothing_done(e.to_string()))?;
     order.push(b'\n');
-    let (mut ours, theirs) = UnixStream::pair().map_err(before)?;
+    let (ours, theirs) = UnixStream::pair().map_err(before)?;
+    let _call = reaper.call();
     let child = reaper.spawn(
         args::anew()
             .args(["-socket", &std::process::id().to_string(), "helper"])
@@ -127,17 +133,22 @@ pub fn call(
             .stdout(input.map_or_else(Stdio::null, Stdio::from)),
     );
     let child = child.map_err(before)?;
-    ours.write_all(&order).map_err(lost)?;
+    (&ours).write_all(&order).map_err(lost)?;
     let mut line = String::new();
-    BufReader::new((&ours).take(ANSWER_MAX))
-        .read_line(&mut line)
-        .map_err(lost)?;
+    let mut said = BufReader::new((&ours).take(ANSWER_MAX));
+    said.read_line(&mut line).map_err(lost)?;
     // Never waited for: the reaper does.
     drop(child);
     let answer: Answer = serde_json::from_str(&line)
         .map_err(|_| Failed::Lost("the helper ended unexpectedly".into()))?;
     let done = answer.map_err(|e| Failed::Refused(oci::Failure(e)))?;
     claim(done);
+    if is_exec {
+        // Where the helper is gone, the program never runs, and its monitor's end is told.
+        let _ = (&ours)
+            .write_all(GO)
+            .and_then(|()| said.read_line(&mut line));
+    }
     Ok(done)
 }
 
@@ -156,15 +167,50 @@ pub fn run(parent: &str) -> Result<(), String> {
         .read_until(b'\n', &mut line)
         .map_err(|e| e.to_string())?;
     let order: Order = serde_json::from_slice(&line).map_err(|e| e.to_string())?;
-    let answer = work(&order);
-    let text = serde_json::to_string(&answer).map_err(|e| e.to_string())? + "\n";
-    rustix::io::write(rustix::stdio::stdin(), text.as_bytes()).map_err(|e| e.to_string())?;
-    let mut end = [0];
-    while rustix::io::read(rustix::stdio::stdin(), &mut end) == Err(rustix::io::Errno::INTR) {}
+    let mut told = false;
+    let answer = work(&order, &mut |done| {
+        told = true;
+        tell(&Ok(done))?;
+        match heard() {
+            1.. => Ok(()),
+            _ => Err("the shim is gone".into()),
+        }
+    });
+    if told {
+        say(GO)?;
+    } else {
+        tell(&answer)?;
+    }
+    while heard() > 0 {}
     Ok(())
 }
 
-fn work(o: &Order) -> Answer {
+/// The shim's word: the program may run. The helper's: it does, or never will.
+const GO: &[u8] = b"\n";
+
+fn tell(answer: &Answer) -> Result<(), String> {
+    let text = serde_json::to_string(answer).map_err(|e| e.to_string())? + "\n";
+    say(text.as_bytes())
+}
+
+fn say(bytes: &[u8]) -> Result<(), String> {
+    let written = rustix::io::write(rustix::stdio::stdin(), bytes);
+    written.map(drop).map_err(|e| e.to_string())
+}
+
+/// Bytes that the shim has said; 0 at the end.
+fn heard() -> usize {
+    let mut byte = [0];
+    loop {
+        match rustix::io::read(rustix::stdio::stdin(), &mut byte) {
+            Err(rustix::io::Errno::INTR) => {}
+            r => return r.unwrap_or(0),
+        }
+    }
+}
+
+/// `begins` is called before a program of `exec` runs, with the answer; where it fails, the program never does.
+fn work(o: &Order, begins: &mut dyn FnMut(Done) -> Result<(), String>) -> Answer {
     let rt = o.settings.runtime()?;
     let said = |e: oci::Failure| e.0;
     match &o.work {
@@ -196,6 +242,10 @@ fn work(o: &Order) -> Answer {
             process,
             program,
         } => {
+            let done = |d: oci::Detached| Done {
+                pid: d.pid,
+                inside: d.inside,
+            };
             let d = oci::exec_detached(
                 &rt,
                 &Exec {
@@ -206,12 +256,10 @@ fn work(o: &Order) -> Answer {
                     streams: streams(program)?,
                     ..Exec::default()
                 },
+                |d| begins(done(d)).map_err(oci::Failure),
             )
             .map_err(said)?;
-            Ok(Done {
-                pid: d.pid,
-                inside: d.inside,
-            })
+            Ok(done(d))
         }
         Work::Delete { id, bundle, force } => oci::delete_of(&rt, id, *force, Some(bundle))
             .map(|()| Done::default())

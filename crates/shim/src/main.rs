@@ -33,6 +33,7 @@ mod log;
 mod metrics;
 mod mounts;
 mod oom;
+mod paused;
 mod process;
 mod reaper;
 mod service;

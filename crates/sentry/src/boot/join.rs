@@ -15,7 +15,7 @@ use vfs::userns::UserNs;
 /// Makes the container up to its first instruction, tells its starter that it is ready, and serves that.
 ///
 /// What is given: the body ([`JoinSpec`]), the channel to the container's Gofer, the socket to its starter,
-/// an empty memory file, the file for the root's changes (if the spec says so), then what `exec` is given.
+/// an empty memory file, a locked file that is held as long as its programs may run, the file for the root's changes (if the spec says so), then what `exec` is given.
 pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<(), Failure> {
     let mut given = given.into_iter();
     let mut next = |what: &str| {
@@ -27,6 +27,7 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
         serde_json::from_slice(&body).map_err(|e| format!("the request is not understood: {e}"))?;
     let (channel, control) = (next("Gofer")?, next("starter")?);
     let memory = or(Clas::in_memory(next("memory")?), "make its memory")?;
+    let lock = next("lock")?;
     let layer = spec.has_layer.then(|| next("layer")).transpose()?;
     let stdio = serve::stdio(&spec.first, &mut given)?;
     let preserved = given.take(spec.first.preserved as usize).collect();
@@ -90,7 +91,7 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
         .stack_size(256 << 10)
         .spawn(move || {
             let guard = k.clone();
-            guard.guard(|| serve::serve_joined(k, c, first));
+            guard.guard(|| serve::serve_joined(k, c, first, lock));
         });
     made.map_err(|_| "no more threads can be made")?;
     container.tell(control::READY, &[]);

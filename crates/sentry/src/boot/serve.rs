@@ -48,8 +48,9 @@ pub fn serve(kernel: &Arc<Kernel>, held: Option<Launch>) -> String {
     }
 }
 
-/// Serves the starter of a container that has joined, until one of them ends.
-pub fn serve_joined(kernel: Arc<Kernel>, container: Arc<Container>, held: Launch) {
+/// Serves the starter of a container that has joined, until one of them ends. `lock` tells others, starter or not,
+/// that programs of it may still run.
+pub fn serve_joined(kernel: Arc<Kernel>, container: Arc<Container>, held: Launch, lock: HostFd) {
     let mut server = Server {
         kernel,
         container,
@@ -59,7 +60,10 @@ pub fn serve_joined(kernel: Arc<Kernel>, container: Arc<Container>, held: Launch
     // Nobody is left who could speak for it. (Its monitor may still listen for its end.)
     drop(server.held.take());
     let killed = abi::signal::SIGKILL.number();
-    server.kernel.end_container(&server.container, killed);
+    if !server.kernel.end_container(&server.container, killed) {
+        // Held until this process ends.
+        let _ = lock.into_raw();
+    }
 }
 
 /// What came from a starter.
@@ -132,8 +136,8 @@ impl Server {
             }
             Some(control::EXEC) => request.aside(move |r| {
                 let ready = execute(r, given)?;
-                let held = r.container.hold(ready, |pid| r.done(pid as u32));
-                held.map_err(|_| "the container has ended")?;
+                let held = r.container.hold(ready, |pid| r.try_done(pid as u32));
+                held.map_err(|_| "the container has ended, or its monitor does not listen")?;
                 Ok(None)
             }),
             Some(control::JOIN) if Arc::ptr_eq(container, &kernel.root) => {
@@ -181,6 +185,12 @@ impl Request {
     fn done(&self, result: u32) {
         let m = [self.number.to_le_bytes(), result.to_le_bytes()].concat();
         self.container.tell(control::DONE, &m);
+    }
+
+    /// The same, without waiting for a starter that does not listen: whether it was told.
+    fn try_done(&self, result: u32) -> bool {
+        let m = [control::DONE, self.number, result].map(u32::to_le_bytes);
+        hostcall::sock::try_send(self.container.control().raw(), m.as_flattened(), &[]).is_ok()
     }
 
     fn refuse(&self, why: &str) {

@@ -1,0 +1,179 @@
+//! `delete`: the end of a container, and of what it has left.
+//!
+//! # Invariants
+//!
+//! - The state goes last: as long as anything of the container may run, it can be found, and deleted again.
+//! - Nothing of it runs once its monitor is gone, whose death takes along all that it started, and, of a pod's member,
+//!   the Sentry that it joined has let go of its lock ([`Dir::lock_for_sandbox`]). A Sentry that does not is ended, with
+//!   the whole pod.
+
+use crate::lifecycle::missing_record;
+use crate::state::{self, Dir, Lock, Record, Status, check_id};
+use crate::{Failure, Result, Runtime, Tried, hooks};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use sentry::boot::config::limits;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a monitor that was killed may take to be gone.
+const END_LIMIT: Duration = Duration::from_secs(10);
+/// How long another command may hold a container that is to go by force.
+const LOCK_LIMIT: Duration = Duration::from_secs(10);
+
+/// `delete`.
+pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
+    delete_of(rt, id, force, None)
+}
+
+/// The same; with a bundle, only the container that was made from it: one of that name from another is somebody
+/// else's, and for this caller there is none.
+pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> Result<()> {
+    let dir = match Dir::open(&rt.root, id) {
+        Ok(d) => d,
+        // Only where there is none: one that cannot be reached is not deleted.
+        Err(_) if force && check_id(id).is_ok() && Dir::is_missing(&rt.root, id) => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    let is_foreign =
+        |r: &Record| bundle.is_some_and(|b| b.canonicalize().is_ok_and(|b| b != r.bundle));
+    let locked = if force {
+        lock_by_force(&dir, &is_foreign)
+    } else {
+        dir.lock()
+    };
+    let lock = match locked {
+        Ok(l) => Some(l),
+        // Another command has deleted it meanwhile.
+        Err(_) if force && !dir.is_there() => return Ok(()),
+        // No command works on it, and none can come.
+        Err(e) if force && dir.is_unlockable() => {
+            rt.log.warning(&e.0);
+            None
+        }
+        Err(e) => return Err(e),
+    };
+    let record = match dir.load() {
+        Ok(Some(r)) if is_foreign(&r) => {
+            return if force {
+                Ok(())
+            } else {
+                Err(Failure(format!("container {id:?} does not exist")))
+            };
+        }
+        Ok(Some(r)) => r,
+        // `create` was killed before it had a monitor.
+        Ok(None) if force => return remove(&dir, lock),
+        Ok(None) => return Err(missing_record(id)),
+        // A record that makes no sense goes; one that cannot be read now may tell of a container that runs.
+        Err(e) if !force || !dir.is_readable() => return Err(e),
+        Err(e) => {
+            rt.log.warning(&e.0);
+            return remove(&dir, lock);
+        }
+    };
+    if force {
+        // A monitor that does not answer ends as well.
+        end(&dir, &record)?;
+    } else {
+        match record.status(&dir) {
+            Status::Stopped | Status::Created => end(&dir, &record)?,
+            s => {
+                return Err(Failure(format!(
+                    "cannot delete container {id} that is not stopped: {s}"
+                )));
+            }
+        }
+    }
+    clean_up(&dir, &record)?;
+    drop(lock);
+    if let Err(e) = hooks::run("poststop", &record.poststop, &record, Status::Stopped) {
+        rt.log.warning(&e.0);
+    }
+    Ok(())
+}
+
+/// Who holds the lock may wait for what does not come as long as the container lives: the end of a hook.
+fn lock_by_force(dir: &Dir, is_foreign: &dyn Fn(&Record) -> bool) -> Result<Lock> {
+    if let Some(l) = dir.lock_within(LOCK_LIMIT)? {
+        return Ok(l);
+    }
+    if let Ok(Some(r)) = dir.load()
+        && !is_foreign(&r)
+    {
+        end_process(r.pid, r.pid_start)?;
+    }
+    let lock = dir.lock_within(LOCK_LIMIT)?;
+    lock.ok_or_else(|| Failure("another command works on the container, and does not end".into()))
+}
+
+fn remove(dir: &Dir, lock: Option<Lock>) -> Result<()> {
+    dir.remove()?;
+    drop(lock);
+    Ok(())
+}
+
+/// Ends all that runs of a container.
+fn end(dir: &Dir, record: &Record) -> Result<()> {
+    end_process(record.pid, record.pid_start)?;
+    let Some(s) = &record.sandbox else {
+        return Ok(());
+    };
+    // As long as its Sentry may take to end it, and see that it has ended.
+    if dir.is_left_within(limits::KILL)? {
+        return Ok(());
+    }
+    end_process(s.pid, s.pid_start)?;
+    if dir.is_left_within(END_LIMIT)? {
+        Ok(())
+    } else {
+        Err(Failure(format!(
+            "the sandbox {} does not end the container: nothing was deleted",
+            s.id
+        )))
+    }
+}
+
+/// Kills a monitor, and with it the sandbox; waits until it is gone.
+pub fn end_process(pid: i32, started: u64) -> Result<()> {
+    let is_alive = || state::look(pid, started).tried("look for the container's monitor");
+    let (true, Some(number)) = (is_alive()?, Pid::from_raw(pid)) else {
+        return Ok(());
+    };
+    let fd = match pidfd_open(number, PidfdFlags::empty()) {
+        Err(Errno::SRCH) => return Ok(()),
+        r => r.tried("reach the container's monitor")?,
+    };
+    // It may have ended, and the number be another's, between the look and the open.
+    if !is_alive()? {
+        return Ok(());
+    }
+    match pidfd_send_signal(&fd, Signal::KILL) {
+        Err(Errno::SRCH) => return Ok(()),
+        r => r.tried("kill the container's monitor")?,
+    }
+    let deadline = Instant::now() + END_LIMIT;
+    loop {
+        let mut fds = [libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        match hostcall::file::poll(&mut fds, hooks::left(Some(deadline))) {
+            Ok(1..) => return Ok(()),
+            _ if Instant::now() >= deadline => {
+                return Err(Failure(format!(
+                    "the container's monitor, process {pid}, was killed and does not end: nothing was deleted"
+                )));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Removes what a container without a monitor has left.
+pub fn clean_up(dir: &Dir, record: &Record) -> Result<()> {
+    record.cgroups.remove()?;
+    dir.remove()
+}
