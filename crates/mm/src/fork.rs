@@ -24,7 +24,7 @@ impl Mm {
                 child.space.inherit_sites(&sites)?;
             }
             st.fork_into(&mut to);
-            to.patches = st.patches.clone();
+            to.keep_inherited(&st.patches);
             // Before the child can run or be seen: nobody writes to what is shared now.
             st.flush();
             Ok::<(), Errno>(())

@@ -52,6 +52,7 @@ mod host;
 mod info;
 mod lock;
 mod map;
+mod padding;
 mod patch;
 mod pma;
 mod protect;
@@ -177,6 +178,7 @@ impl Mm {
     pub fn release(&self) {
         self.with(|st| {
             st.random_drop = state::RandomDrop::default();
+            st.patches = patch::Patches::default();
             // The host's side first: frames must not reach others while they are mapped here.
             st.host_reset();
             st.vma_remove(0..u64::MAX);

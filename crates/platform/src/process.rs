@@ -11,10 +11,12 @@
 //!   namespace.
 //! - What the application can write (thread areas) is believed only in what concerns that application. A
 //!   thread's id comes by another way; its listener's number is checked with the host before use.
-//! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`. None is held while waiting
-//!   for application code.
+//! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`; `Process::kicks` is a leaf.
+//!   None is held while waiting for application code.
 
-use crate::lane::{Site, Sites, Spinners};
+use crate::kick::Kick;
+use crate::lane::Spinners;
+use crate::sites::{Site, Sites};
 use crate::{Lanes, MapOp, Prot, Sharing};
 use abi::errno::{EAGAIN, EINTR, EINVAL, ENOENT, ENOMEM, ESRCH};
 use abi::{Errno, Result};
@@ -24,8 +26,9 @@ use hostcall::{HostFd, MemSlice, RawFd, process as host};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stub::lane::{TABLE, TABLE_LEN};
 use stub::{AREA_LEN, AREAS, COMMAND_LEN, Symbol, area};
@@ -223,8 +226,10 @@ impl Factory {
             service: Mutex::new(Service::Down),
             dead: AtomicBool::new(false),
             threads: AtomicU32::new(0),
-            sites: Mutex::new(Sites::default()),
+            sites: Mutex::new(Arc::default()),
+            sites_number: AtomicU64::new(0),
             site_unit: AtomicU32::new(NO_UNIT),
+            kicks: Mutex::new(Vec::new()),
         };
         p.start_service()?;
         Ok(p)
@@ -357,9 +362,13 @@ pub struct Process {
     dead: AtomicBool,
     /// Application threads that use an area.
     threads: AtomicU32,
-    /// Its patched call sites.
-    pub sites: Mutex<Sites>,
-    /// The unit with their table and trampolines, once it is mapped; else [`NO_UNIT`]. Changed under `sites`.
+    /// Its patched call sites. Changed by the holder of the memory manager's lock only.
+    sites: Mutex<Arc<Sites>>,
+    /// How often they have changed; changed under `sites`.
+    sites_number: AtomicU64,
+    /// Its application threads: the memory of who runs.
+    kicks: Mutex<Vec<Arc<Kick>>>,
+    /// The unit with their table and trampolines, once it is mapped; else [`NO_UNIT`]. Changed as `sites` are.
     site_unit: AtomicU32,
 }
 
@@ -597,16 +606,24 @@ impl Process {
         for part in ops.chunks(64) {
             let mut calls: SmallVec<[Call; 64]> = SmallVec::new();
             for op in part {
-                calls.push(encode(op)?);
-                // What lies between the application's mappings goes, too, where all go.
+                // Where all goes, what lies between the application's mappings stays: threads may be at a jump
+                // that reads the table.
                 if table != NO_UNIT
                     && table != DROPPED
                     && let MapOp::Unmap { va, len } = *op
                     && va < TABLE + TABLE_LEN
-                    && TABLE < va + len
+                    && TABLE < va.saturating_add(len)
                 {
-                    calls.push(self.map_table(Unit(table)));
+                    let (behind, end) = (TABLE + TABLE_LEN, va + len);
+                    for (va, end) in [(va, TABLE), (behind, end)] {
+                        if va < end {
+                            let len = end - va;
+                            calls.push(encode(&MapOp::Unmap { va, len })?);
+                        }
+                    }
+                    continue;
                 }
+                calls.push(encode(op)?);
             }
             self.batch(&calls)?;
         }
@@ -622,15 +639,78 @@ impl Process {
         [mmap, TABLE, TABLE_LEN, read, flags, control, unit.offset()]
     }
 
+    /// Changes the sites: readers go on with those that they know until they see the number.
+    fn change_sites<R>(&self, f: impl FnOnce(&mut Sites) -> R) -> R {
+        let mut sites = self.sites.lock();
+        let r = f(Arc::make_mut(&mut sites));
+        self.sites_number.fetch_add(1, Ordering::SeqCst);
+        r
+    }
+
+    /// The sites, and how often they have changed.
+    pub fn sites(&self) -> (Arc<Sites>, u64) {
+        let sites = self.sites.lock();
+        (sites.clone(), self.sites_number.load(Ordering::SeqCst))
+    }
+
+    /// See [`Process::sites`].
+    pub fn sites_number(&self) -> u64 {
+        self.sites_number.load(Ordering::SeqCst)
+    }
+
     /// Makes a trampoline for a call site; the address of its entry in the table. `None` where there are no
     /// lanes, or no more.
     pub fn add_site(&self, site: Site) -> Option<u32> {
-        let mut sites = self.sites.lock();
         let unit = self.sites_unit()?;
-        sites.add(self.factory.unit(unit), site)
+        self.change_sites(|s| s.add(self.factory.unit(unit), site))
     }
 
-    /// The unit for trampolines, mapped. The caller holds `sites`.
+    /// See [`crate::AddressSpace::retire_sites`].
+    pub fn retire_sites(&self, r: &Range<u64>) {
+        if !self.sites().0.has_live(r) {
+            return;
+        }
+        self.settle();
+        self.change_sites(|s| s.retire(r));
+    }
+
+    /// Waits until every thread that is in application code now has come out once: what it was stopped at has been
+    /// looked up by then. Nothing in the Sentry that such a thread may need meanwhile is held by the caller, but the
+    /// memory manager's lock, which is taken only for an event that has been given.
+    fn settle(&self) {
+        let stay = |k: &Arc<Kick>| k.stay().map(|s| (k.clone(), s));
+        let there: Vec<(Arc<Kick>, u64)> = self.kicks.lock().iter().filter_map(stay).collect();
+        for (k, _) in &there {
+            crate::Interrupter::interrupt(&**k);
+        }
+        for (k, stay) in there {
+            let mut looks = 0u32;
+            // It has an end: one that does not take its kick is ended by the watchdog.
+            while k.stay() == Some(stay) {
+                looks += 1;
+                if looks < 50 {
+                    std::thread::yield_now();
+                } else {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+            }
+        }
+    }
+
+    /// A thread that may run application code; until [`Process::forget_kick`].
+    pub fn add_kick(&self, k: Arc<Kick>) {
+        self.kicks.lock().push(k);
+    }
+
+    /// See [`Process::add_kick`].
+    pub fn forget_kick(&self, k: &Arc<Kick>) {
+        let mut kicks = self.kicks.lock();
+        if let Some(i) = kicks.iter().position(|o| Arc::ptr_eq(o, k)) {
+            kicks.swap_remove(i);
+        }
+    }
+
+    /// The unit for trampolines, mapped.
     fn sites_unit(&self) -> Option<Unit> {
         let n = self.site_unit.load(Ordering::Acquire);
         if self.factory.lanes == Lanes::None || n == DROPPED {
@@ -659,7 +739,7 @@ impl Process {
 
     /// See [`crate::AddressSpace::drop_sites`].
     pub fn drop_sites(&self) {
-        let _changing = self.sites.lock();
+        self.retire_sites(&(0..u64::MAX));
         let before = self.site_unit.swap(DROPPED, Ordering::AcqRel);
         if before != NO_UNIT && before != DROPPED {
             let call = [libc::SYS_munmap as u64, TABLE, TABLE_LEN, 0, 0, 0, 0];
@@ -670,14 +750,15 @@ impl Process {
     }
 
     /// Gives this process, which has run nothing yet, the sites of the one that it is a copy of.
-    pub fn inherit_sites(&self, parent: &Sites) -> Result<()> {
+    pub fn inherit_sites(&self, parent: &Arc<Sites>) -> Result<()> {
         if parent.is_empty() {
             return Ok(());
         }
-        let mut sites = self.sites.lock();
         let unit = self.sites_unit().ok_or(ENOMEM)?;
         parent.copy_to(self.factory.unit(unit));
+        let mut sites = self.sites.lock();
         *sites = parent.clone();
+        self.sites_number.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 
