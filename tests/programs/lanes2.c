@@ -8,8 +8,8 @@
 
 #define OFTEN 600
 
-/* mov $nr, %eax; syscall; ret */
-#define P_CODE(nr) { 0xb8, (nr), 0, 0, 0, 0x0f, 0x05, 0xc3 }
+/* nop; mov $nr, %eax; syscall; ret: the call at 6. (Of a page's first byte nothing is known before it.) */
+#define P_CODE(nr) { 0x90, 0xb8, (nr), 0, 0, 0, 0x0f, 0x05, 0xc3 }
 /* mov %edi, %eax; syscall; ret, padding: the call at 4, the padding's last seven bytes at 9. */
 static const unsigned char k_code[16] = { 0x90, 0x90, 0x89, 0xf8, 0x0f, 0x05, 0xc3, 0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0 };
 
@@ -70,7 +70,7 @@ static void rewritten(void)
 		mprotect(p, 4096, PROT_READ | PROT_EXEC);
 		wrong += often(p, nr) != OFTEN;
 		/* The program's own int3, where the call was. */
-		int call = round % 3 == 2 ? 4 : 5;
+		int call = round % 3 == 2 ? 4 : 6;
 		mprotect(p, 4096, PROT_READ | PROT_WRITE);
 		wrong += p[call] != 0x0f || p[call + 1] != 0x05;
 		p[call] = 0xcc;
@@ -99,7 +99,7 @@ static void replaced(void)
 			munmap(p, 4096);
 		if (way == 2) {
 			madvise(p, 4096, MADV_DONTNEED);
-			wrong += p[5] != 0 || p[68] != 0;
+			wrong += p[6] != 0 || p[68] != 0;
 			mprotect(p, 4096, PROT_READ | PROT_WRITE);
 		} else {
 			mmap(p, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -107,11 +107,11 @@ static void replaced(void)
 		/* int3 at both calls, and in the padding; then returns. */
 		static const unsigned char traps[] = { 0xcc, 0xc3 };
 		memset(p, 0x90, 4096);
-		memcpy(p + 5, traps, 2);
+		memcpy(p + 6, traps, 2);
 		memcpy(p + 68, traps, 2);
 		memcpy(p + 73, traps, 2);
 		mprotect(p, 4096, PROT_READ | PROT_EXEC);
-		int at[] = { 0, 64, 72 }, trap[] = { 5, 68, 73 };
+		int at[] = { 0, 64, 72 }, trap[] = { 6, 68, 73 };
 		for (int i = 0; i < 3; i++) {
 			hits = 0;
 			((fn)(p + at[i]))(SYS_getpid);
@@ -301,9 +301,9 @@ static void storm(int s, siginfo_t *i, void *p)
 	storms++;
 	if (ip >= step_base && ip < step_base + 4096) {
 		long at = (ip - step_base) % 64;
-		/* Where an instruction begins: P's 0, 5, 7; K's 0.. 2, 4, 6. */
+		/* Where an instruction begins: P's 0, 1, 6, 8; K's 0.. 2, 4, 6. */
 		int k = (ip - step_base) >= 64;
-		foreign += k ? at > 6 || at == 3 || at == 5 : at != 0 && at != 5 && at != 7;
+		foreign += k ? at > 6 || at == 3 || at == 5 : at != 0 && at != 1 && at != 6 && at != 8;
 	} else if ((unsigned long)ip >= 0x7ff000000000UL || (unsigned long)ip - 0x3fc00000 < 0x200000) {
 		foreign++;
 	}
@@ -382,11 +382,11 @@ static void children(void)
 			if (often(p, SYS_getpid) + often(p + 64, SYS_getppid) != 2 * OFTEN) _exit(1);
 			mprotect(p, 4096, PROT_READ | PROT_WRITE);
 			if (memcmp(p, code, sizeof code) || memcmp(p + 64, k_code, 15)) _exit(2);
-			p[5] = 0xcc; p[6] = 0xc3;
+			p[6] = 0xcc; p[7] = 0xc3;
 			mprotect(p, 4096, PROT_READ | PROT_EXEC);
 			hits = 0;
 			((fn)p)(0);
-			if (hits != 1 || at_ip != (long)p + 6) _exit(3)));
+			if (hits != 1 || at_ip != (long)p + 7) _exit(3)));
 		T(often(p, SYS_getpid) + often(p + 64, SYS_getppid));
 	}
 	unsigned char *q = page(PROT_READ | PROT_WRITE);
@@ -396,11 +396,11 @@ static void children(void)
 	T(madvise(q, 4096, MADV_DONTFORK));
 	T(CHILD(
 		unsigned char *n = mmap(q, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-		memset(n, 0x90, 16); n[5] = 0xcc; n[6] = 0xc3;
+		memset(n, 0x90, 16); n[6] = 0xcc; n[7] = 0xc3;
 		mprotect(n, 4096, PROT_READ | PROT_EXEC);
 		hits = 0;
 		((fn)n)(0);
-		if (hits != 1 || at_ip != (long)n + 6) _exit(1)));
+		if (hits != 1 || at_ip != (long)n + 7) _exit(1)));
 	for (int i = 0; i < 3; i++) {
 		pid_t v = vfork();
 		if (v == 0) {
