@@ -76,9 +76,8 @@ fn is_padding(page: &[u8], r: Range<usize>) -> bool {
 /// Whether something on the page may jump to the padding.
 fn is_reached(page: &[u8], call: usize, padding: &Range<usize>) -> bool {
     let inside = |to: u64| padding.contains(&(to as usize));
-    let jumps = |i: &Instruction| {
-        i.op0_kind() == OpKind::NearBranch64 && inside(i.near_branch_target())
-    };
+    let jumps =
+        |i: &Instruction| i.op0_kind() == OpKind::NearBranch64 && inside(i.near_branch_target());
     // From the call to the padding, and behind it: there instructions are known to begin.
     let known = |from: usize, end: usize| {
         let mut at = from;

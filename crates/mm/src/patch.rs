@@ -27,8 +27,8 @@
 //! An entry says what was there, and what was written; only where the memory still has what was written is it put back.
 
 use crate::copy::Mode;
-use crate::state::State;
 use crate::padding::{JUMP, slot};
+use crate::state::State;
 use crate::{Mm, PAGE};
 use abi::Va;
 use platform::sites::{DISPLACED_MAX, Site, jump};
@@ -79,15 +79,21 @@ impl Patches {
 
     /// The pages of `r` that have patches.
     fn pages(&self, r: &Range<u64>) -> SmallVec<[u64; 4]> {
-        let mut pages: SmallVec<[u64; 4]> =
-            self.overlapping(r).map(|(at, _)| at & !(PAGE - 1)).collect();
+        let mut pages: SmallVec<[u64; 4]> = self
+            .overlapping(r)
+            .map(|(at, _)| at & !(PAGE - 1))
+            .collect();
         pages.dedup();
         pages
     }
 
     /// Whether something that the Sentry reads there is not what it was.
     pub(crate) fn touch(&self, va: u64, len: u64) -> bool {
-        !self.sites.is_empty() && self.overlapping(&(va..va.saturating_add(len))).next().is_some()
+        !self.sites.is_empty()
+            && self
+                .overlapping(&(va..va.saturating_add(len)))
+                .next()
+                .is_some()
     }
 
     /// Whether the page may be patched.
@@ -336,7 +342,8 @@ impl State {
 
 /// The next page's start.
 fn up(at: u64) -> u64 {
-    at.checked_add(PAGE - 1).map_or(u64::MAX, |a| a & !(PAGE - 1))
+    at.checked_add(PAGE - 1)
+        .map_or(u64::MAX, |a| a & !(PAGE - 1))
 }
 
 #[cfg(test)]

@@ -184,8 +184,8 @@ pub fn publish(area: MemSlice<'_>, identity: Option<Identity>) {
     }
 }
 
-/// How long a thread spins after an answer.
-const SPIN: Duration = Duration::from_micros(30);
+/// How long a thread spins after an answer: what it may save is 6 us.
+const SPIN: Duration = Duration::from_micros(15);
 /// How long it spins for a thread that is woken on another CPU.
 const WAKE: Duration = Duration::from_micros(200);
 /// A gap like this between two looks: something else wanted the CPU.
@@ -195,11 +195,17 @@ const BACK_OFF: Duration = Duration::from_millis(2);
 const BACK_OFF_MOST: Duration = Duration::from_millis(500);
 /// A thread that spins looks this often whether the other comes another way.
 const LOOK_ASIDE: Duration = Duration::from_micros(4);
-/// The next call comes soon if it comes within this.
+/// The next call comes soon if it comes within this: two hand-overs are in it.
 const SOON: Duration = Duration::from_micros(20);
-/// After so many calls that came soon a thread spins.
-const WARM: u8 = 16;
-/// So many in a row show that there are CPUs to spare.
+/// What spinning may cost and saves, in microseconds: a thread that spins in vain pays for the time, and may spin as
+/// long as it has something left. A call by a lane that came soon gives so much; one from the mailbox; what a thread
+/// that has most has; what one needs to begin; and what an answer costs that comes when nobody looks for it any more.
+const SOON_GIVES: i32 = 2;
+const MAIL_GIVES: i32 = 4;
+const MOST: i32 = 1000;
+const BEGIN: i32 = 32;
+const LATE_COSTS: i32 = 40;
+/// So many calls from the mailbox in a row show that there are CPUs to spare.
 const LONG: u32 = 4096;
 
 /// Who may spin, in the whole Sentry.
@@ -283,8 +289,8 @@ impl Spinners {
 /// One thread's habits, and whether it is among the spinners.
 #[derive(Debug, Default)]
 pub struct Habits {
-    /// Calls by a lane in a row that came soon after the answer to the one before.
-    soon: u8,
+    /// See [`SOON_GIVES`].
+    credit: i32,
     /// When the last answer was given; `None` where that says nothing of the next call.
     answered: Option<Instant>,
     /// Calls from the mailbox since it spins.
@@ -295,12 +301,21 @@ pub struct Habits {
 }
 
 impl Habits {
-    /// A call has come by a lane, slowly.
-    pub fn called(&mut self) {
-        if let Some(t) = self.answered.take() {
-            let soon = t.elapsed() < SOON;
-            self.soon = if soon { self.soon.saturating_add(1) } else { 0 };
+    fn earn(&mut self, n: i32) {
+        self.credit = (self.credit + n).min(MOST);
+    }
+
+    fn pay(&mut self, n: i32) {
+        self.credit = (self.credit - n).max(-MOST);
+    }
+
+    /// A call has come, but not from the mailbox. Whether it came soon after the answer to the one before.
+    pub fn called(&mut self, by_lane: bool) -> bool {
+        let soon = self.answered.take().is_some_and(|t| t.elapsed() < SOON);
+        if soon && by_lane {
+            self.earn(SOON_GIVES);
         }
+        soon
     }
 
     /// An answer is about to be given. Whether the thread begins to spin with it.
@@ -309,7 +324,7 @@ impl Habits {
             return false;
         }
         self.answered = (all.cpus > 1 || all.always).then(Instant::now);
-        if (self.soon >= WARM || all.always) && all.enter() {
+        if (self.credit >= BEGIN || all.always) && all.enter() {
             self.spins = true;
             self.first = true;
             return true;
@@ -319,7 +334,7 @@ impl Habits {
 
     /// A call from the mailbox is about to be answered. Whether the thread spins for the next.
     pub fn again(&mut self, all: &Spinners) -> bool {
-        self.spins = self.spins || all.enter();
+        self.spins = self.spins || (self.credit > 0 || all.always) && all.enter();
         self.spins
     }
 
@@ -335,29 +350,18 @@ impl Habits {
         let (mut last, mut looked) = (begin, begin);
         let first = std::mem::take(&mut self.first);
         let limit = if first { WAKE } else { SPIN };
-        loop {
-            let mut given_up = false;
+        'spins: loop {
             for _ in 0..32 {
                 let s = state.load(Ordering::Acquire);
                 if s & lane::ASKED != 0 {
-                    self.streak = self.streak.saturating_add(1);
-                    if self.streak == LONG {
-                        all.quiet();
-                    }
-                    // What is asked may take long: others may spin meanwhile.
-                    self.spins = false;
-                    all.leave();
+                    self.asked(all);
                     return true;
                 }
                 // It comes another way.
                 if s & lane::SPINS == 0 {
-                    given_up = true;
-                    break;
+                    break 'spins;
                 }
                 std::hint::spin_loop();
-            }
-            if given_up {
-                break;
             }
             let now = Instant::now();
             if now - last > PREEMPTED && !all.always {
@@ -376,9 +380,31 @@ impl Habits {
                 last = looked;
             }
         }
+        self.pay(
+            i32::try_from(begin.elapsed().as_micros())
+                .unwrap_or(MOST)
+                .max(1),
+        );
         self.rest(all);
         // Asked in the last moment: it is answered as any other.
         state.fetch_and(!lane::SPINS, Ordering::SeqCst) & lane::ASKED != 0
+    }
+
+    /// A call has come from the mailbox. It may take long: others may spin meanwhile.
+    fn asked(&mut self, all: &Spinners) {
+        self.earn(MAIL_GIVES);
+        self.streak = self.streak.saturating_add(1);
+        if self.streak == LONG {
+            all.quiet();
+        }
+        self.spins = false;
+        all.leave();
+    }
+
+    /// The answer came so late that the other looks for it no more.
+    pub fn late(&mut self, all: &Spinners) {
+        self.pay(LATE_COSTS);
+        self.rest(all);
     }
 
     /// Spins no more.
@@ -386,9 +412,7 @@ impl Habits {
         if std::mem::take(&mut self.spins) {
             all.leave();
         }
-        // Who had many calls was kept from the next by something else, perhaps: a few will tell.
-        let many = std::mem::take(&mut self.streak) > 4 * u32::from(WARM);
-        self.soon = if many { WARM - 2 } else { 0 };
+        self.streak = 0;
         self.answered = None;
     }
 }
@@ -509,5 +533,33 @@ mod tests {
         assert!(!asked && !h.spins && looks <= 2);
         assert_eq!(all.now.load(Ordering::Relaxed), 0);
         assert_eq!(state.load(Ordering::Relaxed), 0);
+    }
+
+    /// Who spins in vain again and again needs many calls for each time.
+    #[test]
+    fn spinning_is_paid_for() {
+        let mut all = Spinners::new(false);
+        all.cpus = 8;
+        let mut h = Habits::default();
+        let mut begun = 0;
+        for _ in 0..2000 {
+            h.answered = Some(Instant::now());
+            assert!(h.called(true));
+            if h.answering(&all) {
+                begun += 1;
+                let state = AtomicU32::new(lane::SPINS);
+                assert!(!h.spin(&state, &all, || false));
+                assert!(!h.again(&all));
+            }
+        }
+        // Each takes 200 us at least, 100 calls' worth.
+        assert!((1..=20).contains(&begun), "{begun}");
+        let state = AtomicU32::new(lane::SPINS | lane::ASKED);
+        while h.credit < 100 {
+            all.now.store(1, Ordering::Relaxed);
+            h.spins = true;
+            assert!(h.spin(&state, &all, || false));
+        }
+        assert!(h.again(&all));
     }
 }

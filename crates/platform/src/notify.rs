@@ -140,18 +140,19 @@ struct Hot {
 
 impl Hot {
     const SITES: usize = 64;
-    /// Patching costs as much as some calls.
-    const OFTEN: u8 = 8;
+    /// Patching costs as much as seven calls, and more in what is forked: most programs end before it pays.
+    const OFTEN: u8 = 128;
 
     fn note(&mut self, ip: u64) {
         let (at, n) = &mut self.counts[(ip ^ ip >> 6) as usize % Hot::SITES];
         if *at != ip {
             (*at, *n) = (ip, 0);
         }
-        // Told again as often as once more: what could not be patched with these arguments, others may show.
-        *n = n.saturating_add(1);
-        if *n >= Hot::OFTEN && n.is_power_of_two() {
+        *n += 1;
+        if *n == Hot::OFTEN {
             self.found = Some(ip);
+            // Told again after as many: what could not be patched with these arguments, others may show.
+            *n = 0;
         }
     }
 }
@@ -297,9 +298,11 @@ impl Thread {
         let before = lane::state(area).fetch_update(Ordering::SeqCst, Ordering::SeqCst, answer);
         let parked = before.unwrap_or_else(|s| s) & PARKED != 0;
         self.ret = 0;
-        if !again || parked {
+        if parked {
             self.wake_here(true);
-            self.habits.rest(&self.process.factory.spinners);
+            self.habits.late(&self.process.factory.spinners);
+        } else if !again {
+            self.rest();
         }
     }
 
@@ -417,12 +420,17 @@ impl Thread {
                 // application blocked it by a frame of its own.
                 return Some(self.broken());
             }
+            let lanes = self.process.factory.lanes;
+            let soon = lanes != Lanes::None && self.habits.called(by_lane);
             let ip = if by_lane {
-                self.habits.called();
                 lane::back(self.area().0)
             } else {
-                if self.process.factory.lanes != Lanes::None {
+                // Where a lane may help.
+                let local = || lane::LOCAL.contains(&(d.nr as u32));
+                if soon && lanes >= Lanes::All || lanes != Lanes::None && local() {
                     self.hot.note(d.instruction_pointer);
+                } else if lanes == Lanes::Mailbox {
+                    self.hot.found = Some(d.instruction_pointer);
                 }
                 d.instruction_pointer
             };

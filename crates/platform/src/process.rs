@@ -229,6 +229,7 @@ impl Factory {
             sites: Mutex::new(Arc::default()),
             sites_number: AtomicU64::new(0),
             site_unit: AtomicU32::new(NO_UNIT),
+            table_due: AtomicBool::new(false),
             kicks: Mutex::new(Vec::new()),
         };
         p.start_service()?;
@@ -370,6 +371,8 @@ pub struct Process {
     kicks: Mutex<Vec<Arc<Kick>>>,
     /// The unit with their table and trampolines, once it is mapped; else [`NO_UNIT`]. Changed as `sites` are.
     site_unit: AtomicU32,
+    /// The unit is not mapped yet: that comes with the first mapping of the application's.
+    table_due: AtomicBool,
 }
 
 /// Unit 0 is the zygote's.
@@ -605,6 +608,10 @@ impl Process {
         let table = self.site_unit.load(Ordering::Acquire);
         for part in ops.chunks(64) {
             let mut calls: SmallVec<[Call; 64]> = SmallVec::new();
+            let due = self.table_due.load(Ordering::Acquire);
+            if due {
+                calls.extend(self.map_sites(Unit(table)));
+            }
             for op in part {
                 // Where all goes, what lies between the application's mappings stays: threads may be at a jump
                 // that reads the table.
@@ -626,8 +633,21 @@ impl Process {
                 calls.push(encode(op)?);
             }
             self.batch(&calls)?;
+            if due {
+                self.table_due.store(false, Ordering::Release);
+            }
         }
         Ok(())
+    }
+
+    /// The calls that map trampolines and their table.
+    fn map_sites(&self, unit: Unit) -> [Call; 2] {
+        let mut code = self.map_table(unit);
+        code[1] = stub::TRAMPOLINES;
+        code[2] = AREA_LEN - TABLE_LEN;
+        code[3] = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        code[6] += TABLE_LEN;
+        [code, self.map_table(unit)]
     }
 
     /// The call that maps the table of trampolines.
@@ -720,13 +740,8 @@ impl Process {
             return Some(Unit(n));
         }
         let unit = self.factory.take_unit().ok()?;
-        let mut code = self.map_table(unit);
-        code[1] = stub::TRAMPOLINES;
-        code[2] = AREA_LEN - TABLE_LEN;
-        code[3] = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-        code[6] += TABLE_LEN;
         // Where only the first could be mapped, the unit stays with the process.
-        let mapped = self.batch(&[code, self.map_table(unit)]);
+        let mapped = self.batch(&self.map_sites(unit));
         self.spawner.lock().areas.others.push(unit);
         if mapped.is_err() {
             // Once is enough: each try costs a unit, which all processes share.
@@ -741,6 +756,9 @@ impl Process {
     pub fn drop_sites(&self) {
         self.retire_sites(&(0..u64::MAX));
         let before = self.site_unit.swap(DROPPED, Ordering::AcqRel);
+        if self.table_due.swap(false, Ordering::AcqRel) {
+            return;
+        }
         if before != NO_UNIT && before != DROPPED {
             let call = [libc::SYS_munmap as u64, TABLE, TABLE_LEN, 0, 0, 0, 0];
             if self.batch(&[call]).is_err() {
@@ -754,8 +772,11 @@ impl Process {
         if parent.is_empty() {
             return Ok(());
         }
-        let unit = self.sites_unit().ok_or(ENOMEM)?;
+        let unit = self.factory.take_unit()?;
+        self.spawner.lock().areas.others.push(unit);
         parent.copy_to(self.factory.unit(unit));
+        self.site_unit.store(unit.0, Ordering::Release);
+        self.table_due.store(true, Ordering::Release);
         let mut sites = self.sites.lock();
         *sites = parent.clone();
         self.sites_number.fetch_add(1, Ordering::SeqCst);
