@@ -64,7 +64,7 @@ fn try_run(args: Do) -> Result<ExitCode, String> {
         Vec::new()
     };
     let logs = log.is_some();
-    let running = sandbox::start(&spec, ::oci::run_gofer, move |side| {
+    let running = sandbox::start(None, &spec, ::oci::run_gofer, move |side| {
         let config = config(args, init, binds, interfaces, streams, window, logs, side);
         sentry::boot::run(config)
     })

@@ -1,7 +1,9 @@
 //! The Sentry's side.
 
-use crate::proto::{Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step};
-use crate::wire::{Hello, MAX_CLOSES, MAX_MESSAGE};
+use crate::proto::{
+    Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step, Version,
+};
+use crate::wire::{Hello, MAX_CLOSES, MAX_MESSAGE, connection_of};
 use abi::Result;
 use abi::errno::{EBADMSG, EIO, ENFILE};
 use hostcall::{HostFd, sock};
@@ -19,43 +21,41 @@ const MAX_PENDING: usize = 1024;
 /// When the Gofer dies, every call gives `EIO`, and the callback is called once.
 pub struct Client {
     hello: Hello,
-    /// The last one used first: its server thread may still be awake.
-    free: Mutex<Vec<Connection>>,
+    /// Each in its place, when it is free: the one for the caller's CPU is taken first.
+    free: Mutex<Vec<Option<Connection>>>,
     freed: Condvar,
     pending: Mutex<Vec<Handle>>,
     dead: AtomicBool,
     on_death: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
-/// How long a thread waits awake for a reply, in microseconds: most requests take less on the host.
-const SPIN: u32 = 150;
-
 /// One socket to the server, and what belongs to it.
 struct Connection {
     socket: HostFd,
     /// Made with the first request.
     buf: Vec<u8>,
-    spin: sock::Spin,
 }
 
 impl Connection {
-    fn new(socket: HostFd) -> Connection {
-        Connection {
-            socket,
-            buf: Vec::new(),
-            spin: sock::Spin::up_to(SPIN),
-        }
-    }
     /// Sends a request and receives the reply to it.
     fn exchange(&mut self, message: &[u8]) -> Result<(Result<Reply>, Vec<HostFd>)> {
         sock::send(self.socket.raw(), message, &[])?;
         self.buf.resize(MAX_MESSAGE, 0);
-        let (n, fds) = sock::recv_spinning(self.socket.raw(), &mut self.buf, &mut self.spin)?;
+        let (n, fds) = sock::recv(self.socket.raw(), &mut self.buf)?;
         if n == 0 {
             return Err(EIO);
         }
         Ok((Reply::decode(&self.buf[..n]), fds))
     }
+}
+
+/// A file that was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Made {
+    pub attr: Attr,
+    pub handle: Handle,
+    /// Of the directory that it was made in.
+    pub dir: Version,
 }
 
 impl Client {
@@ -67,9 +67,13 @@ impl Client {
             return Err(EIO);
         }
         let hello = Hello::decode(&buf[..n])?;
+        let connection = |socket| {
+            let buf = Vec::new();
+            Some(Connection { socket, buf })
+        };
         Ok(Arc::new(Client {
             hello,
-            free: Mutex::new(fds.into_iter().map(Connection::new).collect()),
+            free: Mutex::new(fds.into_iter().map(connection).collect()),
             freed: Condvar::new(),
             pending: Mutex::new(Vec::new()),
             dead: AtomicBool::new(false),
@@ -95,19 +99,27 @@ impl Client {
         }
     }
 
-    fn call(&self, request: &Request) -> Result<(Reply, Vec<HostFd>)> {
-        let mut conn = {
-            let mut free = self.free.lock();
-            loop {
-                if self.is_dead() {
-                    return Err(EIO);
-                }
-                if let Some(c) = free.pop() {
-                    break c;
-                }
-                self.freed.wait(&mut free);
+    /// A free connection, and its place; waits for one.
+    fn take(&self) -> Result<(usize, Connection)> {
+        let mut free = self.free.lock();
+        loop {
+            if self.is_dead() {
+                return Err(EIO);
             }
-        };
+            let n = free.len();
+            let best = connection_of(hostcall::process::current_cpu(), n);
+            for i in 0..n {
+                let place = (best + i) % n;
+                if let Some(c) = free[place].take() {
+                    return Ok((place, c));
+                }
+            }
+            self.freed.wait(&mut free);
+        }
+    }
+
+    fn call(&self, request: &Request) -> Result<(Reply, Vec<HostFd>)> {
+        let (place, mut conn) = self.take()?;
         let closes: Vec<Handle> = {
             let mut p = self.pending.lock();
             let keep = p.len().saturating_sub(MAX_CLOSES);
@@ -116,7 +128,7 @@ impl Client {
         let r = conn.exchange(&request.encode(&closes));
         match r {
             Ok((reply, fds)) => {
-                self.free.lock().push(conn);
+                self.free.lock()[place] = Some(conn);
                 self.freed.notify_one();
                 // A malformed reply says nothing about the file: an I/O error for the application.
                 match reply {
@@ -144,16 +156,29 @@ impl Client {
             _ => Err(EIO),
         }
     }
-    fn node(&self, request: &Request) -> Result<(Attr, Handle)> {
+    fn changed(&self, request: &Request) -> Result<Version> {
         match self.call(request)?.0 {
-            Reply::Node { attr, handle, .. } => Ok((attr, handle)),
+            Reply::Changed { dir } => Ok(dir),
             _ => Err(EIO),
         }
     }
-    fn node_and_fd(&self, request: &Request) -> Result<(Attr, Handle, HostFd)> {
+    fn node(&self, request: &Request) -> Result<Made> {
+        match self.call(request)?.0 {
+            Reply::Node {
+                attr, handle, dir, ..
+            } => Ok(Made { attr, handle, dir }),
+            _ => Err(EIO),
+        }
+    }
+    fn node_and_fd(&self, request: &Request) -> Result<(Made, HostFd)> {
         match self.call(request)? {
-            (Reply::Node { attr, handle, .. }, mut fds) => match fds.pop() {
-                Some(fd) => Ok((attr, handle, fd)),
+            (
+                Reply::Node {
+                    attr, handle, dir, ..
+                },
+                mut fds,
+            ) => match fds.pop() {
+                Some(fd) => Ok((Made { attr, handle, dir }, fd)),
                 None => {
                     self.close(handle);
                     Err(ENFILE)
@@ -189,6 +214,7 @@ impl Client {
                 attr,
                 handle,
                 writable,
+                ..
             } => Ok((attr, handle, writable)),
             _ => Err(EIO),
         }
@@ -219,16 +245,17 @@ impl Client {
             _ => Err(EIO),
         }
     }
-    /// A host descriptor. `EOPNOTSUPP` for [`Access::Look`] where attributes would not tell of every change.
-    pub fn open(&self, file: Handle, access: Access) -> Result<HostFd> {
+    /// A host descriptor; and for [`Access::Look`], whether change times are fine ([`Reply::Opened`]).
+    /// `EOPNOTSUPP` for it where attributes would not tell of every change.
+    pub fn open(&self, file: Handle, access: Access) -> Result<(HostFd, bool)> {
         match self.call(&Request::Open { file, access })? {
-            // The server gave one: this process's table is full.
-            (Reply::Done, mut fds) => fds.pop().ok_or(ENFILE),
+            // Without a descriptor: the server gave one, but this process's table is full.
+            (Reply::Opened { fine }, mut fds) => Ok((fds.pop().ok_or(ENFILE)?, fine)),
             _ => Err(EIO),
         }
     }
     /// Makes a regular file; the descriptor can read and write.
-    pub fn create(&self, dir: Handle, name: &[u8], new: New) -> Result<(Attr, Handle, HostFd)> {
+    pub fn create(&self, dir: Handle, name: &[u8], new: New) -> Result<(Made, HostFd)> {
         self.node_and_fd(&Request::Create {
             dir,
             name: name.to_vec(),
@@ -236,30 +263,24 @@ impl Client {
         })
     }
     /// A regular file without a name.
-    pub fn tmpfile(&self, dir: Handle, new: New) -> Result<(Attr, Handle, HostFd)> {
+    pub fn tmpfile(&self, dir: Handle, new: New) -> Result<(Made, HostFd)> {
         self.node_and_fd(&Request::TmpFile { dir, new })
     }
-    pub fn mkdir(&self, dir: Handle, name: &[u8], new: New) -> Result<(Attr, Handle)> {
+    pub fn mkdir(&self, dir: Handle, name: &[u8], new: New) -> Result<Made> {
         self.node(&Request::Mkdir {
             dir,
             name: name.to_vec(),
             new,
         })
     }
-    pub fn mknod(&self, dir: Handle, name: &[u8], new: New) -> Result<(Attr, Handle)> {
+    pub fn mknod(&self, dir: Handle, name: &[u8], new: New) -> Result<Made> {
         self.node(&Request::Mknod {
             dir,
             name: name.to_vec(),
             new,
         })
     }
-    pub fn symlink(
-        &self,
-        dir: Handle,
-        name: &[u8],
-        target: &[u8],
-        new: New,
-    ) -> Result<(Attr, Handle)> {
+    pub fn symlink(&self, dir: Handle, name: &[u8], target: &[u8], new: New) -> Result<Made> {
         self.node(&Request::Symlink {
             dir,
             name: name.to_vec(),
@@ -274,14 +295,14 @@ impl Client {
             name: name.to_vec(),
         })
     }
-    pub fn unlink(&self, dir: Handle, name: &[u8]) -> Result<()> {
-        self.done(&Request::Unlink {
+    pub fn unlink(&self, dir: Handle, name: &[u8]) -> Result<Version> {
+        self.changed(&Request::Unlink {
             dir,
             name: name.to_vec(),
         })
     }
-    pub fn rmdir(&self, dir: Handle, name: &[u8]) -> Result<()> {
-        self.done(&Request::Rmdir {
+    pub fn rmdir(&self, dir: Handle, name: &[u8]) -> Result<Version> {
+        self.changed(&Request::Rmdir {
             dir,
             name: name.to_vec(),
         })

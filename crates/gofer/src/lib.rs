@@ -31,7 +31,7 @@ pub mod proto;
 pub mod server;
 pub mod wire;
 
-pub use client::Client;
+pub use client::{Client, Made};
 pub use proto::{Attr, Handle};
 pub use server::{Root, Server};
 

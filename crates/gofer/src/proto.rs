@@ -521,6 +521,10 @@ pub struct StatFs {
     pub namelen: u64,
 }
 
+/// The change time of a directory by which the client remembers names, after what was done. The name that
+/// was made or removed was seen to be so **after** this time was read.
+pub type Version = Option<i64>;
+
 /// A reply; descriptors are beside it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
@@ -531,6 +535,16 @@ pub enum Reply {
         attr: Attr,
         handle: Handle,
         writable: bool,
+        dir: Version,
+    },
+    /// Names were changed.
+    Changed {
+        dir: Version,
+    },
+    /// A descriptor is beside it.
+    Opened {
+        /// For [`Access::Look`]: each change of the file that is seen has a change time of its own.
+        fine: bool,
     },
     /// The steps that were made, and what stopped the walk: `ENOENT` for a missing name.
     Walked {
@@ -574,11 +588,21 @@ impl Reply {
                 attr,
                 handle,
                 writable,
+                dir,
             }) => {
                 w.u8(2);
                 attr.encode(w);
                 w.u64(handle.0);
                 w.u8(u8::from(*writable));
+                opt(w, *dir, Writer::i64);
+            }
+            Ok(Reply::Changed { dir }) => {
+                w.u8(7);
+                opt(w, *dir, Writer::i64);
+            }
+            Ok(Reply::Opened { fine }) => {
+                w.u8(8);
+                w.u8(u8::from(*fine));
             }
             Ok(Reply::Walked { steps, stopped }) => {
                 w.u8(3);
@@ -634,6 +658,7 @@ impl Reply {
                 attr: Attr::decode(r)?,
                 handle: Handle(r.u64()?),
                 writable: r.u8()? != 0,
+                dir: get_opt(r, Reader::i64)?,
             },
             3 => {
                 let stopped = errno(r.u32()?)?;
@@ -681,6 +706,10 @@ impl Reply {
                 ffree: r.u64()?,
                 namelen: r.u64()?,
             }),
+            7 => Reply::Changed {
+                dir: get_opt(r, Reader::i64)?,
+            },
+            8 => Reply::Opened { fine: r.u8()? != 0 },
             _ => return Err(EBADMSG),
         };
         r.end()?;

@@ -72,7 +72,7 @@ fn a_tree_of_the_host() {
     assert_eq!((steps.len(), stop), (3, None));
     let f = steps[2].handle;
     assert_eq!(steps[2].attr.size, 4);
-    let fd = c.open(f, Access::Read).unwrap();
+    let fd = c.open(f, Access::Read).unwrap().0;
     let mut b = [0; 8];
     assert_eq!(file::pread(fd.raw(), &mut b, 0), Ok(4));
     assert_eq!(&b[..4], b"text");
@@ -98,7 +98,8 @@ fn a_tree_of_the_host() {
     assert_eq!(c.walk(f, names("x")).err(), Some(ENOTDIR));
 
     // Changes.
-    let (_, g, fd) = c.create(root, b"new", NEW).unwrap();
+    let (made, fd) = c.create(root, b"new", NEW).unwrap();
+    let g = made.handle;
     assert_eq!(file::pwrite(fd.raw(), b"hello", 0), Ok(5));
     assert_eq!(c.create(root, b"new", NEW).err(), Some(EEXIST));
     assert_eq!(c.get_attr(g).unwrap().size, 5);
@@ -110,7 +111,7 @@ fn a_tree_of_the_host() {
     };
     let a = c.set_attr(g, set).unwrap();
     assert_eq!((a.mode & 0o7777, a.size, a.mtime), (0o600, 2, 7));
-    let (_, d) = c
+    let d = c
         .mkdir(
             root,
             b"dir",
@@ -119,7 +120,8 @@ fn a_tree_of_the_host() {
                 ..NEW
             },
         )
-        .unwrap();
+        .unwrap()
+        .handle;
     assert_eq!(c.get_attr(d).unwrap().mode & 0o7777, 0o1777);
     c.link(g, d, b"second").unwrap();
     assert_eq!(c.get_attr(g).unwrap().nlink, 2);
@@ -370,7 +372,7 @@ fn speed() {
         c.close(h);
     });
     time("create, unlink", &|| {
-        let (_, h, _) = c.create(root, b"x", NEW).unwrap();
+        let h = c.create(root, b"x", NEW).unwrap().0.handle;
         c.unlink(root, b"x").unwrap();
         c.close(h);
     });

@@ -13,8 +13,16 @@ pub const MAX_STRING: usize = 66 << 10;
 pub const MAX_NAMES: usize = 32;
 /// Handles that one request can close.
 pub const MAX_CLOSES: usize = 64;
-/// Connections that a server offers.
-pub const CONNECTIONS: usize = 4;
+/// Connections that a server offers at least: some may wait for a disk. One for each CPU up to
+/// [`MAX_CONNECTIONS`].
+pub const MIN_CONNECTIONS: usize = 4;
+pub const MAX_CONNECTIONS: usize = 8;
+
+/// Which of `n` connections is for who runs on this CPU.
+#[must_use]
+pub fn connection_of(cpu: u32, n: usize) -> usize {
+    cpu as usize % n.max(1)
+}
 
 /// The first message, from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use crate::{GoferFs, Sharing};
 use abi::Result;
 use abi::errno::{EINVAL, EIO, ENODATA, ENOENT, EXDEV};
 use clas::MappingRegistry;
-use gofer::Handle;
 use gofer::proto::{Access, Attr, Entry, New, SetAttr as HostSetAttr};
 use gofer::wire::MAX_NAMES;
+use gofer::{Handle, Made};
 use hostcall::HostFd;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -20,14 +20,28 @@ use vfs::{Caller, FileType, Inode, NewNode, Perm, RenameFlags, SetAttr, Stat};
 /// The most names of one directory that are held in memory.
 const MAX_ENTRIES: usize = 1 << 22;
 
+/// A descriptor for attributes alone.
+#[derive(Clone)]
+struct Look {
+    fd: Arc<HostFd>,
+    /// Each change that is seen has a change time of its own ([`gofer::proto::Reply::Opened`]).
+    fine: bool,
+}
+
 /// Host descriptors of a file.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Fds {
     read: Option<Arc<HostFd>>,
     /// For reading and writing.
     write: Option<Arc<HostFd>>,
     /// For attributes alone.
-    look: Option<Arc<HostFd>>,
+    look: Option<Look>,
+}
+
+impl Fds {
+    fn is_empty(&self) -> bool {
+        self.read.is_none() && self.write.is_none() && self.look.is_none()
+    }
 }
 
 /// Uses after which a shared file's attributes are worth a descriptor.
@@ -36,11 +50,9 @@ const HOT: u32 = 2;
 const NEVER: u32 = u32::MAX;
 /// Names that are remembered of all shared directories of a mount: some 300 bytes each.
 const MAX_KNOWN: usize = 1 << 16;
-/// How much older than now a change time must be for the next change to have another one: some ticks of
-/// the host's clock, at most 10 ms each. Nanoseconds.
+/// How much older than now a change time must be for the next change to have another one, where it is no finer
+/// than the host's clock's ticks of at most 10 ms. Nanoseconds.
 const SETTLED: i64 = 40_000_000;
-/// The same where only whole seconds are kept (ext4 with small inodes).
-const SETTLED_SECONDS: i64 = 2_000_000_000;
 const SECOND: i64 = 1_000_000_000;
 
 /// What a directory that others change was seen to hold, true as long as its change time is `version`
@@ -57,6 +69,14 @@ struct Known {
 pub(crate) struct Version {
     pub(crate) ctime: i64,
     pub(crate) settled: bool,
+}
+
+impl Version {
+    /// Told by the Gofer, who looked at the name afterwards.
+    fn told(ctime: i64) -> Version {
+        let settled = true;
+        Version { ctime, settled }
+    }
 }
 
 struct Cached {
@@ -138,9 +158,14 @@ impl GoferInode {
     pub(crate) fn is_type(&self, mode: u32) -> bool {
         FileType::from_mode(mode) == Some(self.kind)
     }
-    pub(crate) fn set_attrs(&self, attr: Attr) {
+    /// Stores what was asked for when there had been `since` changes in this file system.
+    pub(crate) fn set_attrs(&self, attr: Attr, since: u64) {
         let mut c = self.cached.lock();
-        (c.attr, c.stale) = (self.fs.seen(attr), false);
+        if self.fs.changes.load(Ordering::Relaxed) == since {
+            (c.attr, c.stale) = (self.fs.seen(attr), false);
+        } else {
+            c.stale = true;
+        }
         c.changes += 1;
     }
     /// Something was done that changed the attributes.
@@ -148,11 +173,12 @@ impl GoferInode {
         let mut c = self.cached.lock();
         c.stale = true;
         c.changes += 1;
+        self.fs.changes.fetch_add(1, Ordering::Relaxed);
     }
-    /// The names of this directory changed.
+    /// The names of this directory changed. Counted before the listing goes: see [`GoferInode::entries`].
     fn names_changed(&self) {
-        *self.listing.lock() = None;
         self.changed();
+        *self.listing.lock() = None;
     }
     /// Gives up descriptors that are only kept in case they are needed again.
     pub(crate) fn drop_fds(&self) {
@@ -172,11 +198,8 @@ impl GoferInode {
                 return Ok(fd.clone());
             }
         }
-        let fd = Arc::new(self.fs.client.open(self.handle, Access::Read)?);
-        self.fds.lock().read = Some(fd.clone());
-        if let Some(me) = self.me.upgrade() {
-            self.fs.keep_fd(&me);
-        }
+        let fd = Arc::new(self.fs.client.open(self.handle, Access::Read)?.0);
+        self.keep(|fds| fds.read = Some(fd.clone()));
         Ok(fd)
     }
     /// A descriptor for reading and writing.
@@ -184,13 +207,21 @@ impl GoferInode {
         if let Some(fd) = &self.fds.lock().write {
             return Ok(fd.clone());
         }
-        let fd = Arc::new(self.fs.client.open(self.handle, Access::ReadWrite)?);
-        self.set_write_fd(fd.clone());
+        let fd = Arc::new(self.fs.client.open(self.handle, Access::ReadWrite)?.0);
+        self.keep(|fds| fds.write = Some(fd.clone()));
         Ok(fd)
     }
-    fn set_write_fd(&self, fd: Arc<HostFd>) {
-        let _old = self.fds.lock().write.replace(fd);
-        if let Some(me) = self.me.upgrade() {
+    /// Stores a descriptor; if it is the first, this inode is one of those that hold some.
+    fn keep(&self, store: impl FnOnce(&mut Fds)) {
+        let (old, first) = {
+            let mut fds = self.fds.lock();
+            let old = fds.clone();
+            store(&mut fds);
+            let first = old.is_empty();
+            (old, first)
+        };
+        drop(old);
+        if first && let Some(me) = self.me.upgrade() {
             self.fs.keep_fd(&me);
         }
     }
@@ -205,7 +236,7 @@ impl GoferInode {
             }
             c.changes
         };
-        let fresh = match self.any_fd().or_else(|| self.look_fd()) {
+        let fresh = match self.any_fd().or_else(|| Some(self.look()?.fd)) {
             Some(fd) => hostcall::file::fstat(fd.raw()).map(|s| self.stat_to_attr(&s)),
             None => self.fs.client.get_attr(self.handle),
         };
@@ -224,16 +255,16 @@ impl GoferInode {
 
     fn any_fd(&self) -> Option<Arc<HostFd>> {
         let f = self.fds.lock();
-        let fd = f.write.as_ref().or(f.read.as_ref()).or(f.look.as_ref());
-        fd.cloned()
+        let look = f.look.as_ref().map(|l| &l.fd);
+        f.write.as_ref().or(f.read.as_ref()).or(look).cloned()
     }
     /// A descriptor for attributes, of a shared file that was used before.
-    fn look_fd(&self) -> Option<Arc<HostFd>> {
+    fn look(&self) -> Option<Look> {
         if self.fs.exclusive() {
             return None;
         }
-        if let Some(fd) = &self.fds.lock().look {
-            return Some(fd.clone());
+        if let Some(look) = &self.fds.lock().look {
+            return Some(look.clone());
         }
         match self.asked.load(Ordering::Relaxed) {
             NEVER => return None,
@@ -243,33 +274,28 @@ impl GoferInode {
             }
             _ => {}
         }
-        let Ok(fd) = self.fs.client.open(self.handle, Access::Look) else {
+        let Ok((fd, fine)) = self.fs.client.open(self.handle, Access::Look) else {
             self.asked.store(NEVER, Ordering::Relaxed);
             return None;
         };
         let fd = Arc::new(fd);
-        self.fds.lock().look = Some(fd.clone());
-        if let Some(me) = self.me.upgrade() {
-            self.fs.keep_fd(&me);
-        }
-        Some(fd)
+        let look = Look { fd, fine };
+        self.keep(|fds| fds.look = Some(look.clone()));
+        Some(look)
     }
     /// The change time of a shared directory, where it tells of every change of names.
     pub(crate) fn version(&self) -> Option<Version> {
-        let fd = self.look_fd()?;
+        let look = self.look()?;
         let since = self.cached.lock().changes;
-        let s = hostcall::file::fstat(fd.raw()).ok()?;
+        let s = hostcall::file::fstat(look.fd.raw()).ok()?;
         let attr = self.stat_to_attr(&s);
         self.cached.lock().fetched(self.fs.seen(attr), since);
-        let least = if attr.ctime % SECOND == 0 {
-            SETTLED_SECONDS
-        } else {
-            SETTLED
-        };
-        let now = hostcall::time::clock_nanos(abi::linux::CLOCK_REALTIME as i32);
-        (attr.nlink > 0).then_some(Version {
+        // A file system that keeps whole seconds tells too little.
+        let whole = attr.ctime % SECOND == 0;
+        let now = || hostcall::time::clock_nanos(abi::linux::CLOCK_REALTIME as i32);
+        (attr.nlink > 0).then(|| Version {
             ctime: attr.ctime,
-            settled: now.saturating_sub(attr.ctime) >= least,
+            settled: !whole && (look.fine || now().saturating_sub(attr.ctime) >= SETTLED),
         })
     }
     /// What this name was seen to be.
@@ -327,6 +353,7 @@ impl GoferInode {
         if exclusive && let Some(l) = &*self.listing.lock() {
             return Ok(l.clone());
         }
+        let since = self.cached.lock().changes;
         let mut all = Vec::new();
         let mut cookie = 0;
         let mut seen = HashSet::new();
@@ -344,7 +371,10 @@ impl GoferInode {
         }
         let all: Arc<[Entry]> = all.into();
         if exclusive {
-            *self.listing.lock() = Some(all.clone());
+            let mut listing = self.listing.lock();
+            if self.cached.lock().changes == since {
+                *listing = Some(all.clone());
+            }
         }
         Ok(all)
     }
@@ -366,9 +396,21 @@ impl GoferInode {
         })
     }
 
-    fn made(&self, node: (Attr, Handle), target: Option<Vec<u8>>) -> Arc<dyn Inode> {
+    /// What was made in this directory, by this name.
+    fn made(&self, name: &[u8], node: Made, target: Option<Vec<u8>>) -> Arc<GoferInode> {
+        // Of a number that was used before, nothing is known that is younger.
+        let since = self.fs.changes.load(Ordering::Relaxed);
+        let inode = self.fs.inode(node.attr, node.handle, target, since);
         self.names_changed();
-        self.fs.inode(node.0, node.1, target)
+        self.learn(node.dir.map(Version::told), name, Some(&inode));
+        inode
+    }
+    /// A name was removed.
+    fn removed(&self, name: &[u8], child: &Arc<dyn Inode>, dir: Option<i64>) -> Result<()> {
+        own(child)?.changed();
+        self.names_changed();
+        self.learn(dir.map(Version::told), name, None);
+        Ok(())
     }
 
     /// Sets the size. The write lock is held.
@@ -454,12 +496,13 @@ impl Inode for GoferInode {
                     .map(<[u8]>::to_vec),
             );
         }
+        let since = self.fs.changes.load(Ordering::Relaxed);
         let (steps, stopped) = self.fs.client.walk(self.handle, names.clone())?;
         let mut names = names.into_iter();
         let mut found: Vec<Ahead> = Vec::new();
         for s in steps {
             let Some(name) = names.next() else { break };
-            let inode = self.fs.inode(s.attr, s.handle, s.target);
+            let inode = self.fs.inode(s.attr, s.handle, s.target, since);
             self.learn(version, &name, Some(&inode));
             found.push((name, Some(inode)));
         }
@@ -489,6 +532,7 @@ impl Inode for GoferInode {
             c.changed();
             return true;
         }
+        let since = self.fs.changes.load(Ordering::Relaxed);
         let Ok((steps, stopped)) = self.fs.client.walk(self.handle, vec![name.to_vec()]) else {
             return false;
         };
@@ -499,25 +543,23 @@ impl Inode for GoferInode {
             return stopped == Some(ENOENT) && child.is_none();
         };
         // One more handle to a file that is known, most of the time.
-        let found = self.fs.inode(step.attr, step.handle, step.target);
+        let found = self.fs.inode(step.attr, step.handle, step.target, since);
         self.learn(version, name, Some(&found));
         child.is_some_and(|c| std::ptr::eq(c, &*found))
     }
 
     fn create(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
-        let (attr, handle, fd) = self
-            .fs
-            .client
-            .create(self.handle, name, self.new_ids(new, 0)?)?;
-        self.names_changed();
-        let inode = self.fs.inode(attr, handle, None);
-        inode.set_write_fd(Arc::new(fd));
+        let new = self.new_ids(new, 0)?;
+        let (node, fd) = self.fs.client.create(self.handle, name, new)?;
+        let inode = self.made(name, node, None);
+        inode.keep(|fds| fds.write = Some(Arc::new(fd)));
         Ok(inode)
     }
     fn tmpfile(&self, _: &Caller<'_>, new: NewNode) -> Result<Arc<dyn Inode>> {
-        let (attr, handle, fd) = self.fs.client.tmpfile(self.handle, self.new_ids(new, 0)?)?;
-        let inode = self.fs.inode(attr, handle, None);
-        inode.set_write_fd(Arc::new(fd));
+        let (node, fd) = self.fs.client.tmpfile(self.handle, self.new_ids(new, 0)?)?;
+        let since = self.fs.changes.load(Ordering::Relaxed);
+        let inode = self.fs.inode(node.attr, node.handle, None, since);
+        inode.keep(|fds| fds.write = Some(Arc::new(fd)));
         Ok(inode)
     }
     fn mkdir(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
@@ -525,7 +567,7 @@ impl Inode for GoferInode {
             .fs
             .client
             .mkdir(self.handle, name, self.new_ids(new, 0)?)?;
-        Ok(self.made(node, None))
+        Ok(self.made(name, node, None))
     }
     fn mknod(
         &self,
@@ -539,7 +581,7 @@ impl Inode for GoferInode {
             .fs
             .client
             .mknod(self.handle, name, self.new_ids(new, kind.bits())?)?;
-        Ok(self.made(node, None))
+        Ok(self.made(name, node, None))
     }
     fn symlink(
         &self,
@@ -552,7 +594,7 @@ impl Inode for GoferInode {
             .fs
             .client
             .symlink(self.handle, name, target, self.new_ids(new, 0)?)?;
-        Ok(self.made(node, Some(target.to_vec())))
+        Ok(self.made(name, node, Some(target.to_vec())))
     }
     fn link(&self, _: &Caller<'_>, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
         let t = own(target)?;
@@ -562,16 +604,12 @@ impl Inode for GoferInode {
         Ok(())
     }
     fn unlink(&self, _: &Caller<'_>, name: &[u8], child: &Arc<dyn Inode>) -> Result<()> {
-        self.fs.client.unlink(self.handle, name)?;
-        own(child)?.changed();
-        self.names_changed();
-        Ok(())
+        let dir = self.fs.client.unlink(self.handle, name)?;
+        self.removed(name, child, dir)
     }
     fn rmdir(&self, _: &Caller<'_>, name: &[u8], child: &Arc<dyn Inode>) -> Result<()> {
-        self.fs.client.rmdir(self.handle, name)?;
-        own(child)?.changed();
-        self.names_changed();
-        Ok(())
+        let dir = self.fs.client.rmdir(self.handle, name)?;
+        self.removed(name, child, dir)
     }
     fn rename(
         &self,
@@ -635,8 +673,11 @@ impl Inode for GoferInode {
             mtime: a.mtime,
         };
         if host != HostSetAttr::default() {
+            let since = self.fs.changes.load(Ordering::Relaxed);
             let new = self.fs.client.set_attr(self.handle, host)?;
-            self.set_attrs(new);
+            self.set_attrs(new, since);
+            // What others ask for at the same time may be older.
+            self.fs.changes.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -647,12 +688,14 @@ impl Inode for GoferInode {
         self.fs.client.get_xattr(self.handle, name)
     }
     fn set_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
+        let r = self.fs.client.set_xattr(self.handle, name, value, flags);
         self.changed();
-        self.fs.client.set_xattr(self.handle, name, value, flags)
+        r
     }
     fn remove_xattr(&self, name: &[u8]) -> Result<()> {
+        let r = self.fs.client.remove_xattr(self.handle, name);
         self.changed();
-        self.fs.client.remove_xattr(self.handle, name)
+        r
     }
     fn list_xattr(&self) -> Result<Vec<Vec<u8>>> {
         self.fs.client.list_xattr(self.handle)

@@ -14,12 +14,16 @@
 //! - a file's attributes of this moment (chmod and chown through another name of it, too; but the permissions of
 //!   a directory where walks begin are as last asked for, as long as there is no descriptor of it);
 //! - a directory's *version*: its change time, which nobody can set, and which every change of its names
-//!   sets to the host clock's last tick. A name that was looked up **after** the version was read, and when
-//!   the version was at least 40 ms old (2 s
-//!   where it is a whole second: some file systems keep no parts of seconds), is true for as long as the version is the same: a
-//!   later change would have had a later time. (A clock that is set back to the very nanosecond of an
-//!   earlier change would break this; time that goes back otherwise does not.) A younger version proves
-//!   nothing, and the Gofer is asked.
+//!   sets. A name that was looked up **after** the version was read is true for as long as the version is the
+//!   same, if a change after that moment must have had another time. Since Linux 6.13 this is so on file
+//!   systems with multigrain timestamps: what was looked at is told from what comes next (*fine* times). Before,
+//!   and on others, the time is the host clock's last tick, and must be at least 40 ms old. (A clock that is
+//!   set back to the very nanosecond of an earlier change would break this; time that goes back otherwise does
+//!   not.) Where that does not hold, or the time is a whole second (some file systems keep no more), the
+//!   Gofer is asked.
+//!
+//! Where the container itself makes or removes a name, and times are fine, the Gofer reads the version after
+//! that, looks at the name again, and tells: the next use of the name asks nobody.
 //!
 //! So a walk costs an `fstat` for each component, and no request.
 //!
@@ -32,7 +36,7 @@
 //! # Lock order
 //!
 //! Below the VFS's locks: `GoferInode::write_lock` → (an address space's lock) → `GoferFs::inodes` →
-//! leaves (`attr`, `fds`, `listing`, the ring of descriptors). The client is called with no leaf held.
+//! `listing` → leaves (`cached`, `fds`, the ring of descriptors). The client is called with none of them held.
 #![forbid(unsafe_code)]
 
 mod inode;
@@ -47,7 +51,7 @@ use gofer::proto::Attr;
 use gofer::{Client, Handle};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Weak};
 use vfs::dentry::{Caching, ReadOnly, StatFs};
 use vfs::{Dentry, FileSystem, SuperBlock, Vfs};
@@ -137,6 +141,8 @@ pub struct GoferFs {
     kept: Mutex<VecDeque<Weak<GoferInode>>>,
     /// Names that shared directories remember, together.
     known: AtomicUsize,
+    /// How often the container changed something.
+    changes: AtomicU64,
 }
 
 impl GoferFs {
@@ -159,8 +165,9 @@ impl GoferFs {
             inodes: Mutex::default(),
             kept: Mutex::default(),
             known: AtomicUsize::new(0),
+            changes: AtomicU64::new(0),
         });
-        let root = fs.inode(attr, handle, None);
+        let root = fs.inode(attr, handle, None, 0);
         let sb = SuperBlock::new(dev, fs);
         if !writable {
             sb.set_read_only(ReadOnly::Yes);
@@ -222,12 +229,14 @@ impl GoferFs {
         }
     }
 
-    /// The inode of a file, of which `handle` is one more handle.
+    /// The inode of a file, of which `handle` is one more handle. The attributes were asked for when there had
+    /// been `since` changes.
     fn inode(
         self: &Arc<Self>,
         attr: Attr,
         handle: Handle,
         target: Option<Vec<u8>>,
+        since: u64,
     ) -> Arc<GoferInode> {
         let key = (attr.dev, attr.ino);
         let mut inodes = self.inodes.lock();
@@ -236,7 +245,7 @@ impl GoferFs {
         if let Some(i) = inodes.get(&key).and_then(Weak::upgrade) {
             if i.is_type(attr.mode) {
                 drop(inodes);
-                i.set_attrs(attr);
+                i.set_attrs(attr, since);
                 self.client.close(handle);
                 return i;
             }

@@ -367,6 +367,42 @@ fn shared_and_known() {
     }
 }
 
+/// What the container itself makes and removes is known at once, where times are fine; and what others do to
+/// the same name afterwards is seen.
+#[test]
+fn own_names_are_known() {
+    let r = Rig::new(Sharing::Shared, tree);
+    let dir = r
+        .cx()
+        .resolve(&At::Cwd, b"/a", vfs::walk::Walk::empty())
+        .unwrap();
+    let i: &GoferInode = vfs::inode::downcast(dir.inode().unwrap()).unwrap();
+    // Used often enough for a descriptor.
+    for _ in 0..4 {
+        let _ = i.version();
+    }
+    let known = || i.known(i.version().unwrap(), b"own").map(|n| n.is_some());
+    let fine = hostcall::process::is_linux(6, 13);
+    for _ in 0..50 {
+        r.open("/a/own", O_CREAT | O_EXCL | O_RDWR).unwrap();
+        assert_eq!(known(), fine.then_some(true));
+        r.cx().unlink(&At::Cwd, b"/a/own").unwrap();
+        assert_eq!(known(), fine.then_some(false));
+        r.cx().mkdir(&At::Cwd, b"/a/own", 0o755).unwrap();
+        assert_eq!(known(), fine.then_some(true));
+        std::fs::remove_dir(r.host.join("a/own")).unwrap();
+        assert_eq!(known(), None);
+        assert_eq!(r.stat("/a/own"), Err(ENOENT));
+        r.cx().symlink(b"x", &At::Cwd, b"/a/own").unwrap();
+        assert_eq!(known(), fine.then_some(true));
+        std::fs::remove_file(r.host.join("a/own")).unwrap();
+        std::fs::write(r.host.join("a/own"), b"theirs").unwrap();
+        assert_eq!(known(), None);
+        assert_eq!(r.get("/a/own").unwrap(), b"theirs");
+        r.cx().unlink(&At::Cwd, b"/a/own").unwrap();
+    }
+}
+
 /// Changes of both sides in any order, many within one tick of the clock.
 #[test]
 fn shared_at_random() {

@@ -174,14 +174,62 @@ pub fn total_memory() -> u64 {
     (pages.max(1) as u64).saturating_mul(size.max(4096) as u64)
 }
 
-/// Whether this thread has more than one CPU; asks for its affinity alone, which any process of ours may.
+/// CPUs, as many as the kernel has at most (`CONFIG_NR_CPUS`).
+const CPU_WORDS: usize = 128;
+
+/// The CPUs that this thread may use, of the first 8192.
 #[must_use]
-pub fn has_other_cpus() -> bool {
-    let mut mask = [0u64; 128];
+pub fn cpus() -> Vec<u32> {
+    let mut mask = [0u64; CPU_WORDS];
     // SAFETY: the mask is as long as is said.
-    let n = unsafe { sys!(SchedGetaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
-    // A mask that is too short for this host: it has more than 8192.
-    n.is_err() || mask.iter().map(|w| w.count_ones()).sum::<u32>() > 1
+    let _ = unsafe { sys!(SchedGetaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
+    let bits = 0..64 * CPU_WORDS as u32;
+    bits.filter(|c| mask[*c as usize / 64] >> (c % 64) & 1 == 1)
+        .collect()
+}
+
+/// Keeps this thread on some CPUs.
+pub fn stay_on(cpus: &[u32]) -> Result<()> {
+    let mut mask = [0u64; CPU_WORDS];
+    for c in cpus {
+        if let Some(w) = mask.get_mut(*c as usize / 64) {
+            *w |= 1 << (c % 64);
+        }
+    }
+    // SAFETY: as above.
+    unsafe { sys!(SchedSetaffinity, 0, size_of_val(&mask), mask.as_ptr()) }.map(drop)
+}
+
+/// The CPU that this thread is on, at this moment; never by a host call.
+#[must_use]
+pub fn current_cpu() -> u32 {
+    // Where the host has no vDSO, the C library would ask it.
+    // SAFETY: both calls take no memory of ours.
+    let cpu = unsafe {
+        if libc::getauxval(libc::AT_SYSINFO_EHDR) == 0 {
+            return 0;
+        }
+        libc::sched_getcpu()
+    };
+    u32::try_from(cpu).unwrap_or(0)
+}
+
+/// Whether the host is of this version of Linux, or of a younger one.
+#[must_use]
+pub fn is_linux(major: u32, minor: u32) -> bool {
+    // SAFETY: all zeros is a valid utsname, and the call fills it.
+    let mut u: libc::utsname = unsafe { core::mem::zeroed() };
+    // SAFETY: as above.
+    if unsafe { sys!(Uname, &raw mut u) }.is_err() {
+        return false;
+    }
+    let mut parts = u.release.iter().map(|c| *c as u8).collect::<Vec<_>>();
+    parts.retain(|c| *c != 0);
+    let mut numbers = parts
+        .split(|c| !c.is_ascii_digit())
+        .map(|n| String::from_utf8_lossy(n).parse::<u32>().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    (next(), next()) >= (major, minor)
 }
 
 /// How many CPUs this process may use. Asked of the host once: it reads several files of its cgroups.

@@ -71,54 +71,6 @@ pub fn try_recv(fd: RawFd, buf: &mut [u8]) -> Result<(usize, Vec<HostFd>)> {
     recv_with(fd, buf, libc::MSG_DONTWAIT)
 }
 
-/// Receives one packet, asking again and again for up to `spin` before it sleeps: waking a sleeper on an
-/// idle core takes far longer than what is waited for.
-pub fn recv_spinning(fd: RawFd, buf: &mut [u8], spin: &mut Spin) -> Result<(usize, Vec<HostFd>)> {
-    if spin.now == 0 {
-        return recv(fd, buf);
-    }
-    // It may be there already: the other side ran first, perhaps on this CPU. That tells nothing.
-    match try_recv(fd, buf) {
-        Err(abi::errno::EAGAIN) => {}
-        r => return r,
-    }
-    let start = std::time::Instant::now();
-    while start.elapsed().as_micros() < u128::from(spin.now) {
-        core::hint::spin_loop();
-        match try_recv(fd, buf) {
-            Err(abi::errno::EAGAIN) => {}
-            r => {
-                spin.now = (spin.now * 2).min(spin.max);
-                return r;
-            }
-        }
-    }
-    spin.now = (spin.now / 2).max(Spin::MIN);
-    recv(fd, buf)
-}
-
-/// How long to ask before sleeping, in microseconds: longer where it helped, shorter where it did not.
-#[derive(Clone, Copy, Debug)]
-pub struct Spin {
-    now: u32,
-    max: u32,
-}
-
-impl Spin {
-    const MIN: u32 = 4;
-    /// At most `max` microseconds, and that long to begin with; never where this process has one CPU only,
-    /// which the other side needs.
-    #[must_use]
-    pub fn up_to(max: u32) -> Spin {
-        let max = if crate::process::has_other_cpus() {
-            max
-        } else {
-            0
-        };
-        Spin { now: max, max }
-    }
-}
-
 fn recv_with(fd: RawFd, buf: &mut [u8], flags: i32) -> Result<(usize, Vec<HostFd>)> {
     let mut control = [0u64; CONTROL_WORDS];
     let mut iov = libc::iovec {

@@ -148,6 +148,7 @@ host_calls! {
     SchedYield = SYS_sched_yield, "SG", "std: locks";
     Membarrier = SYS_membarrier, "S", "membarrier(2)";
     SchedGetaffinity = SYS_sched_getaffinity, "SG", "the number of CPUs";
+    SchedSetaffinity = SYS_sched_setaffinity, "G", "each of the Gofer's threads beside who asks it";
     RestartSyscall = SYS_restart_syscall, "SGB", "the host restarting a sleep";
     Prctl = SYS_prctl, "SG", "std: thread names";
 
@@ -159,6 +160,7 @@ host_calls! {
     Setresgid = SYS_setresgid, "-", "dropping privileges";
     Capget = SYS_capget, "-", "what the starter may do";
     Getgroups = SYS_getgroups, "-", "the caller's groups";
+    Uname = SYS_uname, "-", "whether the host's change times are fine";
     Getpgid = SYS_getpgid, "-", "whether the starter is in the foreground";
     Signalfd4 = SYS_signalfd4, "-", "signals to be passed on";
     OpenTree = SYS_open_tree, "-", "the Gofer's own view of the host";

@@ -142,7 +142,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
                 hand_over(&dir, &join, &side, &given)
             })?
         }
-        None => begin(start.away, &spec, move |side: SentrySide| {
+        None => sandbox::start(start.away, &spec, run_gofer, move |side: SentrySide| {
             let mut given = side.descriptors.into_iter();
             let stdio = kind.stdio(&mut given);
             let log_fd = logs.then(|| given.next().map(HostFd::into_raw)).flatten();
@@ -236,16 +236,6 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
             Ok(code)
         }
     }
-}
-
-fn begin<S>(away: Option<sandbox::Away>, spec: &Spec, sentry: S) -> Result<sandbox::Running>
-where
-    S: FnOnce(SentrySide) -> std::result::Result<Infallible, sandbox::Failure>,
-{
-    Ok(match away {
-        Some(_) => sandbox::start_from(away, spec, run_gofer, sentry)?,
-        None => sandbox::start(spec, run_gofer, sentry)?,
-    })
 }
 
 /// A new namespace takes long to make: where nobody needs it before, it is made while the sandbox starts.

@@ -157,19 +157,8 @@ where
     })
 }
 
-/// Starts both processes. `gofer` and `sentry` are what each of them runs; they return only what made
-/// them fail, to follow on "the Gofer" or "the Sentry".
-pub fn start<G, S>(spec: &Spec, gofer: G, sentry: S) -> std::result::Result<Running, Failure>
-where
-    G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
-    S: FnOnce(SentrySide) -> std::result::Result<Infallible, Failure>,
-{
-    let away = if spec.host_network { None } else { go_ahead()? };
-    start_from(away, spec, gofer, sentry)
-}
-
-/// What [`start_from`] can have done before it knows what to start: goes to the network namespace of the
-/// sandbox's processes. `None` where each of them makes its own.
+/// What can be done before it is known what to start: goes to the network namespace of the sandbox's
+/// processes. `None` where each of them makes its own.
 pub fn go_ahead() -> std::result::Result<Option<Away>, Failure> {
     match Standing::of_caller()? {
         Standing::Privileged => Away::go(),
@@ -177,8 +166,10 @@ pub fn go_ahead() -> std::result::Result<Option<Away>, Failure> {
     }
 }
 
-/// As [`start`]; `away` is what [`go_ahead`] gave, and `None` with `host_network`.
-pub fn start_from<G, S>(
+/// Starts both processes. `gofer` and `sentry` are what each of them runs; they return only what made
+/// them fail, to follow on "the Gofer" or "the Sentry". `away` is what [`go_ahead`] gave, if it was asked
+/// before (never with `host_network`).
+pub fn start<G, S>(
     away: Option<Away>,
     spec: &Spec,
     gofer: G,
@@ -188,6 +179,10 @@ where
     G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
     S: FnOnce(SentrySide) -> std::result::Result<Infallible, Failure>,
 {
+    let away = match away {
+        None if !spec.host_network => go_ahead()?,
+        away => away,
+    };
     let standing = Standing::of_caller()?;
     let Some(away) = away else {
         return start_both(spec, standing, Network::Own, gofer, sentry);

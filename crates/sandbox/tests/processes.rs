@@ -279,6 +279,7 @@ fn as_starter(case: &str) {
     let (case1, case2) = (case.to_owned(), case.to_owned());
     let file2 = file.clone();
     let running = sandbox::start(
+        None,
         &spec,
         move |g| Ok(gofer(&case1, &file2, g)),
         move |s| Ok(sentry(&case2, s)),

@@ -311,6 +311,7 @@ fn as_starter(who: &str, number: u64, args: [u64; 6]) {
         probe::attempt(number, args)
     };
     let running = sandbox::start(
+        None,
         &spec,
         move |g: GoferSide| -> std::result::Result<Infallible, sandbox::Failure> {
             if tries_broker {

@@ -122,6 +122,13 @@ pub const ALL: &[Experiment] = &[
         Turns::Short,
         60,
     ),
+    inside(
+        "contention",
+        "calls of 1 to 16 threads, and of as many processes, each of its own files and memory",
+        &["/bench/bin/contention", "/bench/inner"],
+        Turns::Short,
+        60,
+    ),
     Experiment {
         what: What::Start(&["/bench/bin/nothing"]),
         ..inside(

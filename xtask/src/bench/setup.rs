@@ -23,8 +23,17 @@ const MODULES: &[&str] = &[
 /// Where Python and its modules are the same for all: Debian's.
 const PYTHON: &str = "/usr/bin/python3";
 const PROGRAMS: &[&str] = &[
-    "calls", "switches", "files", "memory", "mallocs", "mmaps", "download", "nothing", "native",
+    "calls",
+    "contention",
+    "download",
+    "files",
+    "mallocs",
+    "memory",
+    "mmaps",
+    "native",
+    "nothing",
     "spawn",
+    "switches",
 ];
 
 /// What goes into the root file system.

@@ -7,9 +7,9 @@ mod ops;
 mod table;
 
 use crate::proto::{Reply, Request};
-use crate::wire::{CONNECTIONS, Hello, MAX_MESSAGE, VERSION};
+use crate::wire::{Hello, MAX_CONNECTIONS, MAX_MESSAGE, MIN_CONNECTIONS, VERSION, connection_of};
 use abi::Result;
-use hostcall::{HostFd, path, sock};
+use hostcall::{HostFd, path, process, sock};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use table::{Node, Table};
@@ -58,13 +58,13 @@ pub struct Server {
     table: Table,
     /// Our ends and the client's.
     connections: Vec<(HostFd, HostFd)>,
+    /// That it may use.
+    cpus: Vec<u32>,
     uid: u32,
     gid: u32,
     own_mounts: bool,
+    fine_times: bool,
 }
-
-/// How long a thread waits awake for the next request, in microseconds.
-const SPIN: u32 = 64;
 
 /// Handles for a client where the descriptor limit does not say less.
 const MAX_HANDLES: u32 = 1 << 16;
@@ -78,22 +78,25 @@ impl Server {
         let (uid, gid) = path::effective_ids();
         // Modes come from the application, whose umask was applied.
         path::umask(0);
-        let connections = (0..CONNECTIONS)
+        let cpus = process::cpus();
+        let connections = (0..cpus.len().clamp(MIN_CONNECTIONS, MAX_CONNECTIONS))
             .map(|_| sock::seqpacket_pair())
             .collect::<Result<_>>()?;
         let limit = u32::try_from(max_fds.saturating_sub(128)).unwrap_or(MAX_HANDLES);
         let roots = roots
             .into_iter()
-            .map(|r| Ok((r.name, Arc::new(Node::new(r.fd, r.writable)?))))
+            .map(|r| Ok((r.name, Arc::new(Node::new(r.fd, r.writable)?.1))))
             .collect::<Result<_>>()?;
         Ok(Server {
             roots,
             proc_fd,
             table: Table::new(limit.min(MAX_HANDLES)),
             connections,
+            cpus,
             uid,
             gid,
             own_mounts: false,
+            fine_times: process::is_linux(6, 13),
         })
     }
 
@@ -107,9 +110,11 @@ impl Server {
     /// Serves until the client is gone. The caller may have confined the process by now: only calls of the
     /// Gofer's allow-list are made from here on.
     pub fn serve(mut self, channel: HostFd) -> Result<()> {
-        hostcall::process::settle_allocator();
-        let (mut ours, theirs): (Vec<_>, Vec<_>) =
+        process::settle_allocator();
+        let (ours, theirs): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.connections).into_iter().unzip();
+        let n = ours.len();
+        let mut ours: Vec<_> = ours.into_iter().enumerate().collect();
         let hello = Hello {
             version: VERSION,
             max_handles: self.table.limit(),
@@ -120,20 +125,19 @@ impl Server {
         sock::send(channel.raw(), &hello.encode(), &fds)?;
         drop(theirs);
         let server = &self;
-        // The client uses the last one first: it is served by this thread, which runs already.
-        let first = ours.pop();
+        // One is served by this thread, which runs already: where who made it may be, too.
+        let own = connection_of(process::current_cpu(), n);
         std::thread::scope(|s| {
+            let first = ours.swap_remove(own).1;
             s.spawn(move || {
-                for conn in ours {
+                for (i, conn) in ours {
                     s.spawn(move || {
                         server.await_first(&conn);
-                        server.connection(&conn);
+                        server.connection(&conn, i, n);
                     });
                 }
             });
-            if let Some(conn) = first {
-                server.connection(&conn);
-            }
+            server.connection(&first, own, n);
         });
         Ok(())
     }
@@ -141,7 +145,7 @@ impl Server {
     /// As [`Server::serve`], as a whole process.
     pub fn run(self, channel: HostFd) -> ! {
         let status = i32::from(self.serve(channel).is_err());
-        hostcall::process::exit_group(status)
+        process::exit_group(status)
     }
 
     /// Most connections of a small container are never used: no memory before there is something to read.
@@ -154,12 +158,20 @@ impl Server {
         while matches!(hostcall::file::poll(&mut fds, -1), Err(abi::errno::EINTR)) {}
     }
 
-    fn connection(&self, conn: &HostFd) {
+    /// Serves the `index`th of `n` connections, on the CPUs that it is for: a request to a thread that sleeps
+    /// on the asker's CPU costs two switches; to one on an idle CPU, up to some 100 us in a virtual machine
+    /// for each of the two wake-ups.
+    fn connection(&self, conn: &HostFd, index: usize, n: usize) {
+        let mut cpus = self.cpus.clone();
+        cpus.retain(|c| connection_of(*c, n) == index);
+        if self.cpus.len() > 1 && !cpus.is_empty() {
+            // Who may not is on any.
+            let _ = process::stay_on(&cpus);
+        }
         let mut buf = vec![0u8; MAX_MESSAGE];
-        let mut spin = sock::Spin::up_to(SPIN);
         loop {
             // Descriptors from the client have no meaning, and are closed.
-            let message = match sock::recv_spinning(conn.raw(), &mut buf, &mut spin) {
+            let message = match sock::recv(conn.raw(), &mut buf) {
                 Ok((0, _)) => return,
                 Ok((n, _)) => Ok(&buf[..n]),
                 Err(abi::errno::EBADMSG) => Err(abi::errno::EBADMSG),

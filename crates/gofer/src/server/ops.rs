@@ -1,8 +1,10 @@
 //! What each request does.
 
-use super::table::{Node, attr};
+use super::table::{Node, attr, attr_at};
 use super::{Server, component};
-use crate::proto::{Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step};
+use crate::proto::{
+    Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step, Version,
+};
 use crate::wire::MAX_STRING;
 use abi::Result;
 use abi::errno::{
@@ -12,6 +14,7 @@ use abi::errno::{
 use hostcall::{HostFd, file, path};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 type Answer = Result<(Reply, Option<HostFd>)>;
 
@@ -85,13 +88,8 @@ impl Server {
     }
 
     fn keep(&self, fd: HostFd, writable: bool) -> Result<(Attr, Handle)> {
-        let a = attr(&fd)?;
-        let node = Node {
-            fd,
-            kind: a.mode & libc::S_IFMT,
-            writable,
-        };
-        Ok((a, self.table.insert(node)?))
+        let (attr, node) = Node::new(fd, writable)?;
+        Ok((attr, self.table.insert(node)?))
     }
 
     /// Gives a new file its owner. Where the server may not, the host's choice stays: rootless, every file
@@ -109,15 +107,15 @@ impl Server {
 
     pub(super) fn handle(&self, request: Request) -> Answer {
         let done = |()| (Reply::Done, None);
-        let node = |(attr, handle)| {
-            (
-                Reply::Node {
-                    attr,
-                    handle,
-                    writable: true,
-                },
-                None,
-            )
+        let changed = |dir| (Reply::Changed { dir }, None);
+        let node = |(attr, handle, dir)| {
+            let reply = Reply::Node {
+                attr,
+                handle,
+                writable: true,
+                dir,
+            };
+            (reply, None)
         };
         match request {
             Request::Nop => Ok((Reply::Done, None)),
@@ -137,8 +135,10 @@ impl Server {
                 new,
             } => self.symlink(dir, &name, target, new).map(node),
             Request::Link { file, dir, name } => self.link(file, dir, &name).map(done),
-            Request::Unlink { dir, name } => self.unlink(dir, &name, 0).map(done),
-            Request::Rmdir { dir, name } => self.unlink(dir, &name, libc::AT_REMOVEDIR).map(done),
+            Request::Unlink { dir, name } => self.unlink(dir, &name, 0).map(changed),
+            Request::Rmdir { dir, name } => {
+                self.unlink(dir, &name, libc::AT_REMOVEDIR).map(changed)
+            }
             Request::Rename {
                 dir,
                 name,
@@ -190,6 +190,7 @@ impl Server {
                 attr,
                 handle,
                 writable: root.writable,
+                dir: None,
             },
             None,
         ))
@@ -245,8 +246,14 @@ impl Server {
             libc::S_IFDIR => return Err(EISDIR),
             _ => return Err(ENXIO),
         }
+        let mut fine = false;
         let fd = match access {
-            Access::Look => self.look_at(&n)?,
+            Access::Look => {
+                let fd;
+                (fd, fine) = self.look_at(&n)?;
+                n.remembered.store(fine, Ordering::Relaxed);
+                fd
+            }
             Access::Read => self.reopen(&n, libc::O_RDONLY)?,
             Access::ReadWrite => {
                 writable(&n)?;
@@ -257,27 +264,44 @@ impl Server {
                 }
             }
         };
-        Ok((Reply::Done, Some(fd)))
+        Ok((Reply::Opened { fine }, Some(fd)))
     }
 
     /// A descriptor by which the client sees a file's attributes, and a change of a directory's names by its
     /// change time. Only where Linux itself keeps that time, and where nobody can mount anything over a
-    /// name, which changes no directory.
-    fn look_at(&self, n: &Node) -> Result<HostFd> {
-        /// ext4, XFS, btrfs, tmpfs, f2fs, overlayfs.
-        const LOCAL: [i64; 6] = [
-            0xef53,
-            0x5846_5342,
-            0x9123_683e,
-            0x0102_1994,
-            0xf2f5_2010,
-            0x794c_7630,
-        ];
+    /// name, which changes no directory. And whether the time tells two changes apart that are seen one by
+    /// one: since Linux 6.13 a change after the time was looked at has a finer one (multigrain timestamps).
+    fn look_at(&self, n: &Node) -> Result<(HostFd, bool)> {
+        /// ext4, XFS, btrfs, tmpfs.
+        const FINE: [i64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
+        /// f2fs, overlayfs.
+        const LOCAL: [i64; 2] = [0xf2f5_2010, 0x794c_7630];
         let shown = matches!(n.kind, libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK);
-        if !shown || !self.own_mounts || !LOCAL.contains(&path::fstatfs(n.fd.raw())?.f_type) {
+        if !shown || !self.own_mounts {
             return Err(EOPNOTSUPP);
         }
-        n.fd.duplicate()
+        let fs = path::fstatfs(n.fd.raw())?.f_type;
+        if !FINE.contains(&fs) && !LOCAL.contains(&fs) {
+            return Err(EOPNOTSUPP);
+        }
+        Ok((n.fd.duplicate()?, self.fine_times && FINE.contains(&fs)))
+    }
+
+    /// The change time of a directory whose names the client remembers by it.
+    fn version(&self, dir: &Node) -> Version {
+        if !dir.remembered.load(Ordering::Relaxed) {
+            return None;
+        }
+        let a = attr(&dir.fd).ok()?;
+        // Whole seconds: the file system keeps no more.
+        (a.nlink > 0 && a.ctime % 1_000_000_000 != 0).then_some(a.ctime)
+    }
+
+    /// A handle to what was just made, and the version of its directory at which it was seen there.
+    fn made(&self, dir: &Node, name: &CStr) -> Result<(Attr, Handle, Version)> {
+        let version = self.version(dir);
+        let (attr, handle) = self.look(dir, name)?;
+        Ok((attr, handle, version))
     }
 
     fn create(&self, dir: Handle, name: &[u8], new: New) -> Answer {
@@ -285,16 +309,26 @@ impl Server {
         let flags = (libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW) as u64;
         let mode = u64::from(new.mode & 0o7777);
         let fd = path::openat2(dir.fd.raw(), &name, flags, mode, RESOLVE)?;
-        let made = self.own_fd(&fd, new).and_then(|()| self.look(&dir, &name));
+        // By the descriptor: the name may lead elsewhere by now.
+        let made = self.own_fd(&fd, new).and_then(|()| {
+            let flags = libc::O_PATH as u64;
+            let held = path::openat2(self.proc_fd.raw(), &Self::proc_name(&fd), flags, 0, 0)?;
+            self.keep(held, true)
+        });
         match made {
-            Ok((attr, handle)) => Ok((
-                Reply::Node {
+            Ok((attr, handle)) => {
+                let is_it = |_: &i64| {
+                    let at_name = attr_at(&dir.fd, &name, libc::AT_SYMLINK_NOFOLLOW);
+                    at_name.is_ok_and(|a| (a.dev, a.ino) == (attr.dev, attr.ino))
+                };
+                let reply = Reply::Node {
                     attr,
                     handle,
                     writable: true,
-                },
-                Some(fd),
-            )),
+                    dir: self.version(&dir).filter(is_it),
+                };
+                Ok((reply, Some(fd)))
+            }
             Err(e) => {
                 let _ = path::unlinkat(dir.fd.raw(), &name, 0);
                 Err(e)
@@ -332,31 +366,32 @@ impl Server {
                 attr,
                 handle,
                 writable: true,
+                dir: None,
             },
             Some(fd),
         ))
     }
 
-    fn mkdir(&self, dir: Handle, name: &[u8], new: New) -> Result<(Attr, Handle)> {
+    fn mkdir(&self, dir: Handle, name: &[u8], new: New) -> Result<(Attr, Handle, Version)> {
         let (dir, name) = self.dir_for_change(dir, name)?;
         path::mkdirat(dir.fd.raw(), &name, new.mode & 0o7777)?;
         let made = self.own(&dir, &name, new).and_then(|()| {
-            let (a, h) = self.look(&dir, &name)?;
+            let (a, h, v) = self.made(&dir, &name)?;
             // mkdir(2) and chown(2) drop bits that the application's file shall have.
             if a.mode & 0o7777 == new.mode & 0o7777 {
-                return Ok((a, h));
+                return Ok((a, h, v));
             }
             let n = self.table.get(h)?;
             let proc = self.proc_fd.raw();
             path::fchmodat(proc, &Self::proc_name(&n.fd), new.mode & 0o7777)?;
-            Ok((attr(&n.fd)?, h))
+            Ok((attr(&n.fd)?, h, v))
         });
         made.inspect_err(|_| {
             let _ = path::unlinkat(dir.fd.raw(), &name, libc::AT_REMOVEDIR);
         })
     }
 
-    fn mknod(&self, dir: Handle, name: &[u8], new: New) -> Result<(Attr, Handle)> {
+    fn mknod(&self, dir: Handle, name: &[u8], new: New) -> Result<(Attr, Handle, Version)> {
         let (dir, name) = self.dir_for_change(dir, name)?;
         match new.mode & libc::S_IFMT {
             libc::S_IFIFO | libc::S_IFSOCK => {}
@@ -366,7 +401,7 @@ impl Server {
         path::mknodat(dir.fd.raw(), &name, new.mode & (libc::S_IFMT | 0o7777))?;
         let made = self
             .own(&dir, &name, new)
-            .and_then(|()| self.look(&dir, &name));
+            .and_then(|()| self.made(&dir, &name));
         made.inspect_err(|_| {
             let _ = path::unlinkat(dir.fd.raw(), &name, 0);
         })
@@ -378,7 +413,7 @@ impl Server {
         name: &[u8],
         target: Vec<u8>,
         new: New,
-    ) -> Result<(Attr, Handle)> {
+    ) -> Result<(Attr, Handle, Version)> {
         let (dir, name) = self.dir_for_change(dir, name)?;
         if target.len() >= libc::PATH_MAX as usize {
             return Err(ENAMETOOLONG);
@@ -387,7 +422,7 @@ impl Server {
         path::symlinkat(&target, dir.fd.raw(), &name)?;
         let made = self
             .own(&dir, &name, new)
-            .and_then(|()| self.look(&dir, &name));
+            .and_then(|()| self.made(&dir, &name));
         made.inspect_err(|_| {
             let _ = path::unlinkat(dir.fd.raw(), &name, 0);
         })
@@ -405,9 +440,14 @@ impl Server {
         path::linkat(self.proc_fd.raw(), &proc_name, dir.fd.raw(), &name, flags)
     }
 
-    fn unlink(&self, dir: Handle, name: &[u8], flags: i32) -> Result<()> {
+    fn unlink(&self, dir: Handle, name: &[u8], flags: i32) -> Result<Version> {
         let (dir, name) = self.dir_for_change(dir, name)?;
-        path::unlinkat(dir.fd.raw(), &name, flags)
+        path::unlinkat(dir.fd.raw(), &name, flags)?;
+        let is_gone = |_: &i64| {
+            let at_name = attr_at(&dir.fd, &name, libc::AT_SYMLINK_NOFOLLOW);
+            matches!(at_name, Err(ENOENT))
+        };
+        Ok(self.version(&dir).filter(is_gone))
     }
 
     fn rename(

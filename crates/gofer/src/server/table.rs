@@ -5,7 +5,9 @@ use abi::Result;
 use abi::errno::{EBADF, EMFILE};
 use hostcall::{HostFd, path};
 use parking_lot::RwLock;
+use std::ffi::CStr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// A file below a root, held by `O_PATH`.
 pub struct Node {
@@ -13,18 +15,31 @@ pub struct Node {
     /// The `S_IFMT` bits, which never change.
     pub kind: u32,
     pub writable: bool,
+    /// A directory whose names the client remembers by its change time, which is fine.
+    pub remembered: AtomicBool,
 }
 
 impl Node {
-    pub fn new(fd: HostFd, writable: bool) -> Result<Node> {
-        let kind = attr(&fd)?.mode & libc::S_IFMT;
-        Ok(Node { fd, kind, writable })
+    pub fn new(fd: HostFd, writable: bool) -> Result<(Attr, Node)> {
+        let attr = attr(&fd)?;
+        let node = Node {
+            fd,
+            kind: attr.mode & libc::S_IFMT,
+            writable,
+            remembered: AtomicBool::new(false),
+        };
+        Ok((attr, node))
     }
 }
 
 /// The attributes of a file.
 pub fn attr(fd: &HostFd) -> Result<Attr> {
-    let s = path::statx(fd.raw(), c"", libc::AT_EMPTY_PATH)?;
+    attr_at(fd, c"", libc::AT_EMPTY_PATH)
+}
+
+/// The attributes of what a name leads to, with flags of `statx(2)`.
+pub fn attr_at(fd: &HostFd, name: &CStr, flags: i32) -> Result<Attr> {
+    let s = path::statx(fd.raw(), name, flags)?;
     let dev = |ma: u32, mi: u32| libc::makedev(ma, mi);
     let time = |t: libc::statx_timestamp| {
         t.tv_sec

@@ -189,16 +189,20 @@ impl PathCx<'_> {
         dir.want_write()?;
         self.may_create(dir)?;
         let new = self.new_node(dir, mode, FileType::Regular)?;
-        let inode = match dir.inode()?.create(&self.caller, name, new) {
-            Err(EEXIST) if others => {
-                let d = dir.dentry.lookup_locked(&self.caller, name)?;
-                if !d.is_negative() {
-                    return Ok(Err(d));
+        let mut tries = 0;
+        let inode = loop {
+            match dir.inode()?.create(&self.caller, name, new) {
+                // Who makes and removes it all the time is not waited for.
+                Err(EEXIST) if others && tries < 16 => {
+                    let d = dir.dentry.lookup_locked(&self.caller, name)?;
+                    if !d.is_negative() {
+                        return Ok(Err(d));
+                    }
+                    // Gone again.
+                    tries += 1;
                 }
-                // Gone again.
-                dir.inode()?.create(&self.caller, name, new)?
+                r => break r?,
             }
-            r => r?,
         };
         let dentry = dir.dentry.attach(name, Some(inode));
         watch::created(&dir.dentry, &dentry);
