@@ -122,10 +122,10 @@ pub enum Platform {
 pub enum Lanes {
     /// All calls trap: for programs that look at their own code
     None,
-    /// Call sites that are used often are patched; what needs no kernel is answered where it is called
-    Local,
-    /// And others are answered by a thread that spins, while a CPU is idle
+    /// Call sites that ask often what needs no kernel (getpid) are patched, and answered where they are
     #[default]
+    Local,
+    /// Others, too, and answered by a thread that spins, while a CPU is idle: for one busy thread and many CPUs
     All,
     /// For tests: always, even where no CPU is idle
     Mailbox,

@@ -25,6 +25,7 @@ impl Mm {
             }
             st.fork_into(&mut to);
             to.keep_inherited(&st.patches);
+            st.patches.forked();
             // Before the child can run or be seen: nobody writes to what is shared now.
             st.flush();
             Ok::<(), Errno>(())

@@ -57,6 +57,8 @@ pub(crate) struct Patches {
     sites: BTreeMap<u64, Patch>,
     /// Pages that were given back, and how often.
     given_back: BTreeMap<u64, u8>,
+    /// Forks since something was to be patched last.
+    forks: u32,
     /// No more can be patched.
     full: bool,
     /// The application uses the addresses that the lanes need.
@@ -100,6 +102,14 @@ impl Patches {
     fn may_patch(&self, page: u64) -> bool {
         !self.off && !self.full && self.given_back.get(&page).is_none_or(|n| *n < Self::ROUNDS)
     }
+
+    /// A fork's child costs the more the more is patched: who makes many is left alone.
+    pub(crate) fn forked(&mut self) {
+        self.forks = self.forks.saturating_add(1);
+    }
+
+    /// Forks between two sites that were used often: beyond, patching does not pay.
+    const FEW_FORKS: u32 = 4;
 
     /// How often a page is given back before it is left alone, and of how many pages that is remembered.
     const ROUNDS: u8 = 2;
@@ -189,6 +199,9 @@ impl Mm {
 
 impl State {
     fn patch_call(&mut self, back: u64, nr: u64, args: &[u64; 6]) -> Option<()> {
+        if std::mem::take(&mut self.patches.forks) > Patches::FEW_FORKS {
+            return None;
+        }
         let call = back.checked_sub(2)?;
         let page = Va(call).page_down().0;
         if call + 2 > page + PAGE || !self.patches.may_patch(page) {

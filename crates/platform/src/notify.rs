@@ -421,13 +421,13 @@ impl Thread {
                 return Some(self.broken());
             }
             let lanes = self.process.factory.lanes;
-            let soon = lanes != Lanes::None && self.habits.called(by_lane);
+            let soon = lanes >= Lanes::All && self.habits.called(by_lane);
             let ip = if by_lane {
                 lane::back(self.area().0)
             } else {
                 // Where a lane may help.
                 let local = || lane::LOCAL.contains(&(d.nr as u32));
-                if soon && lanes >= Lanes::All || lanes != Lanes::None && local() {
+                if soon || lanes != Lanes::None && local() {
                     self.hot.note(d.instruction_pointer);
                 } else if lanes == Lanes::Mailbox {
                     self.hot.found = Some(d.instruction_pointer);
