@@ -4,31 +4,9 @@
 //
 // Each repeats until a batch takes BUDGET_MS (those that use up memory have a fixed number), and tells the
 // time of one repetition in the last batch. FILE is what is opened and closed.
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
+#include "bench.h"
 
 static const char *file = "/bin/true";
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1e9 + t.tv_nsec;
-}
-
-static void check(int ok, const char *what) {
-    if (!ok) {
-        perror(what);
-        exit(1);
-    }
-}
 
 // By syscall(), not getpid(): the call site that cannot be patched in the easy way.
 static void getpid_raw(long n) {
@@ -79,37 +57,25 @@ static void ping_pong(long n) {
     }
 }
 
-static void report(const char *name, double ns) {
+static void line(const char *name, double ns) {
     printf("%s %.1f\n", name, ns);
     fflush(stdout);
 }
 
-static double run(void (*f)(long), long n) {
+static void repeated(const char *name, void (*f)(long)) { line(name, until(f)); }
+
+static void fixed(const char *name, void (*f)(long), long n) {
     double start = now();
     f(n);
-    return now() - start;
+    line(name, (now() - start) / n);
 }
-
-static void until(const char *name, void (*f)(long), double budget) {
-    for (long n = 1;;) {
-        double took = run(f, n);
-        if (took >= budget) {
-            report(name, took / n);
-            return;
-        }
-        double grow = took > 0 ? 1.2 * budget / took : 10;
-        n = (long)(n * (grow > 10 ? 10 : grow)) + 1;
-    }
-}
-
-static void fixed(const char *name, void (*f)(long), long n) { report(name, run(f, n) / n); }
 
 int main(int argc, char **argv) {
-    double budget = (argc > 1 ? atof(argv[1]) : 20) * 1e6;
+    setenv("BENCH_BUDGET_MS", argc > 1 ? argv[1] : "20", 1);
     if (argc > 2) file = argv[2];
-    until("getpid", getpid_raw, budget);
-    until("open+close", open_close, budget);
-    until("fork+wait", fork_wait, budget);
+    repeated("getpid", getpid_raw);
+    repeated("open+close", open_close);
+    repeated("fork+wait", fork_wait);
     fixed("mmap 4 KB", mmap_page, 2000);
     fixed("first touch", first_touch, 4096);
     check(pipe(to) == 0 && pipe(from) == 0, "pipe");
@@ -122,7 +88,7 @@ int main(int argc, char **argv) {
             if (write(from[1], &c, 1) != 1) break;
         _exit(0);
     }
-    until("pipe ping-pong", ping_pong, budget);
+    repeated("pipe ping-pong", ping_pong);
     close(to[1]);
     waitpid(p, NULL, 0);
     return 0;

@@ -5,7 +5,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 
-#define OFTEN 200
+#define OFTEN 600
 
 /* A call whose number is loaded right before it, by the instruction that a patch displaces. */
 #define PLAIN(nr) ({ long r_; \

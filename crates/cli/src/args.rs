@@ -120,12 +120,12 @@ pub enum Platform {
 
 #[derive(Clone, Copy, Default, ValueEnum, Debug)]
 pub enum Lanes {
-    /// All calls trap
-    #[default]
+    /// All calls trap: for programs that look at their own code
     None,
-    /// Call sites are patched; what needs no kernel is answered where it is called (new: see SECURITY.md)
+    /// Call sites that ask often what needs no kernel (getpid) are patched, and answered where they are
+    #[default]
     Local,
-    /// And others are answered by a thread that spins, while a CPU is idle (new, too)
+    /// Others, too, and answered by a thread that spins, while a CPU is idle: for one busy thread and many CPUs
     All,
     /// For tests: always, even where no CPU is idle
     Mailbox,

@@ -218,6 +218,7 @@ impl State {
     /// Throws private contents away: anonymous memory reads as zeros again, a private file mapping as the
     /// file. A shared mapping only loses its cache.
     fn dont_need(&mut self, part: Range<u64>) {
+        self.unpatch(&part);
         let found: Vec<_> = self
             .pmas
             .range(part.clone())

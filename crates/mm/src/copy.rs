@@ -66,6 +66,8 @@ struct HostPiece {
     fd: i32,
     offset: u64,
     len: usize,
+    /// What is there, where that is known already: code whose patches must not be seen.
+    bytes: Option<Vec<u8>>,
     /// Keeps the descriptor open: the lock is let go before it is used, and another thread may unmap the file.
     _file: Option<Arc<FileRef>>,
     /// Keeps frames of another CLAS: another thread may cut the file short, and they would become others'.
@@ -219,6 +221,25 @@ impl State {
                     g.fault = true;
                     return g;
                 };
+                let va = r.va.0.wrapping_add(done);
+                if !mode.is_write() && self.patches.touch(va, n) {
+                    if g.bytes == 0 {
+                        let mut bytes = vec![0; n.min(BOUNCE) as usize];
+                        let n = self.read(va, &mut bytes, mode);
+                        bytes.truncate(n);
+                        self.patches.show_original(va, &mut bytes);
+                        g.bytes = n;
+                        g.host = Some(HostPiece {
+                            fd: -1,
+                            offset: 0,
+                            len: n,
+                            bytes: Some(bytes),
+                            _file: None,
+                            _pin: None,
+                        });
+                    }
+                    return g;
+                }
                 match backing {
                     Backing::Frames(at) => {
                         if g.slices.len() == hostcall::file::IOV_MAX {
@@ -242,6 +263,7 @@ impl State {
                                 fd,
                                 offset,
                                 len: g.bytes,
+                                bytes: None,
                                 _file: file.map(|f| f.file.clone()),
                                 _pin: pin,
                             });
@@ -306,7 +328,11 @@ impl Mm {
     }
     /// Copies from the application; gives how many bytes could be read.
     pub fn read_bytes(&self, va: Va, dst: &mut [u8]) -> usize {
-        self.with(|st| st.read(va.0, dst, Mode::Read))
+        self.with(|st| {
+            let n = st.read(va.0, dst, Mode::Read);
+            st.patches.show_original(va.0, &mut dst[..n]);
+            n
+        })
     }
     /// Copies to the application; gives how many bytes could be written.
     pub fn write_bytes(&self, va: Va, src: &[u8]) -> usize {
@@ -430,9 +456,9 @@ impl Mm {
         if let Some(n) = held? {
             return Ok(n);
         }
-        let done = match &g.host {
+        let done = match g.host {
             None => f(&g.slices).map(|n| n.min(g.bytes)),
-            Some(h) => bounce(h, mode, f),
+            Some(mut h) => bounce(&mut h, mode, f),
         };
         drop(shared);
         for (at, pages) in pins {
@@ -506,12 +532,14 @@ impl Mm {
 
 /// Offers a buffer of ours in the place of a piece of a host file.
 fn bounce(
-    h: &HostPiece,
+    h: &mut HostPiece,
     mode: Mode,
     f: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
 ) -> std::result::Result<usize, Errno> {
-    let mut buf = vec![0; h.len];
-    if !mode.is_write() {
+    let known = h.bytes.take();
+    let is_known = known.is_some();
+    let mut buf = known.unwrap_or_else(|| vec![0; h.len]);
+    if !mode.is_write() && !is_known {
         read_file(h.fd, h.offset, &mut buf).map_err(|_| EFAULT)?;
     }
     let n = hostcall::mem::with_slice_mut(&mut buf, |s| f(&[s]))?.min(h.len);

@@ -37,7 +37,8 @@ impl Mm {
                 child.space.inherit_sites(&sites)?;
             }
             st.fork_into(&mut to, writers);
-            to.patches = st.patches.clone();
+            to.keep_inherited(&st.patches);
+            st.patches.forked();
             // Before the child can run or be seen: nobody writes to what is shared now.
             st.flush();
             to.flush();

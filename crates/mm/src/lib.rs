@@ -57,6 +57,7 @@ mod host;
 mod info;
 mod lock;
 mod map;
+mod padding;
 mod patch;
 mod pma;
 mod predict;
@@ -244,7 +245,8 @@ impl Mm {
     /// them is mapped any more, which the platform tells: nobody waits for that.
     fn release(&self) {
         let mut st = self.state.lock();
-        // The application side goes as a whole.
+        // The application side goes as a whole, and its patched sites with it.
+        st.patches = patch::Patches::default();
         st.host.clear();
         st.vma_remove(0..u64::MAX);
         st.ops.clear();

@@ -178,6 +178,7 @@ impl State {
                         at += got;
                     }
                     Err(_) => {
+                        self.retire(&(at..part.end));
                         self.pma_remove(at..part.end);
                         break;
                     }

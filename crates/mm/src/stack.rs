@@ -41,8 +41,7 @@ impl State {
                 && self.may_expand(vma.prot, vma.flags, more)
                 && self.vmas.resize(r.start, start..r.end)
             {
-                self.make_way(&(start..r.start));
-                self.account(&vma, more, 1);
+                self.occupy(&(start..r.start), &vma);
                 return Ok(());
             }
         }

@@ -199,10 +199,15 @@ impl State {
         }
     }
 
+    /// Counts `r` as a part of `vma` from now on; what of the platform's is there makes way.
+    pub(crate) fn occupy(&mut self, r: &Range<u64>, vma: &Vma) {
+        self.make_way(r);
+        self.account(vma, r.end - r.start, 1);
+    }
+
     /// Adds a VMA where there is none, and joins it with its neighbours.
     pub(crate) fn vma_insert(&mut self, r: Range<u64>, vma: Vma) {
-        self.make_way(&r);
-        self.account(&vma, r.end - r.start, 1);
+        self.occupy(&r, &vma);
         if let Some(f) = &vma.file {
             let m = &f.file.mappable;
             m.add_mapping(self.me.clone(), Va(r.start), f.offset, r.end - r.start);
@@ -244,10 +249,10 @@ impl State {
 
     /// Removes the VMAs of `r` with all that serves them.
     pub(crate) fn vma_remove(&mut self, r: Range<u64>) {
+        self.retire(&r);
         self.vma_split(r.start);
         self.vma_split(r.end);
         self.pma_remove(r.clone());
-        self.patches.forget(&r);
         while let Some((e, _)) = self.vmas.first_from(r.start)
             && e.start < r.end
         {

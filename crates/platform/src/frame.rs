@@ -39,13 +39,13 @@ pub struct Frame<'a> {
     uc: usize,
 }
 
-fn u64_at(m: MemSlice<'_>, at: usize) -> u64 {
+pub(crate) fn u64_at(m: MemSlice<'_>, at: usize) -> u64 {
     let mut b = [0u8; 8];
     m.sub(at, 8).copy_to(&mut b);
     u64::from_le_bytes(b)
 }
 
-fn put_u64(m: MemSlice<'_>, at: usize, v: u64) {
+pub(crate) fn put_u64(m: MemSlice<'_>, at: usize, v: u64) {
     m.sub(at, 8).copy_from(&v.to_le_bytes());
 }
 

@@ -88,11 +88,15 @@ impl Kick {
             p.factory.watchdog.add(me);
         }
     }
+    /// The stay in application code, if it is there.
+    pub fn stay(&self) -> Option<u64> {
+        let stay = self.stays.load(Ordering::SeqCst);
+        (stay & 1 == 1 && self.live.load(Ordering::Acquire)).then_some(stay)
+    }
     /// The stay in application code that has an unanswered kick.
     fn overdue(&self) -> Option<u64> {
-        let stay = self.stays.load(Ordering::SeqCst);
-        let due = stay & 1 == 1 && self.state.load(Ordering::SeqCst) == SENT;
-        (due && self.live.load(Ordering::Acquire)).then_some(stay)
+        self.stay()
+            .filter(|_| self.state.load(Ordering::SeqCst) == SENT)
     }
 }
 

@@ -3,18 +3,20 @@
 //!
 //! ## Invariants
 //!
-//! - A trampoline, once handed out, is not changed as long as the address space lives: a thread may be anywhere
-//!   in it.
 //! - What the application may write (its threads' areas) is believed in nothing but what concerns it.
-//! - In the whole Sentry, fewer threads spin for their mailboxes than there are CPUs; one that finds itself
-//!   pre-empted makes all stop for a while.
+//! - In the whole Sentry, threads in application code and threads that spin for their mailboxes are together no more
+//!   than there are CPUs; so none spins where there is one. One that finds itself pre-empted makes all stop for a
+//!   while, longer each time.
+//! - Who spins for a mailbox also looks, every few microseconds, whether the thread has come another way.
 
+use crate::frame::{put_u64, u64_at};
+use crate::sites::Sites;
 use crate::{Identity, Regs};
 use hostcall::MemSlice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stub::area;
-use stub::lane::{self, Place, TABLE, TABLE_LEN, TRAMPOLINE_LEN, TRAMPOLINES_MAX};
+use stub::lane::{self, Place};
 
 /// The calls that may be answered where they are made.
 pub const LOCAL: [u32; 6] = {
@@ -27,156 +29,38 @@ pub const LOCAL: [u32; 6] = {
     out
 };
 
-/// The longest that is displaced from a site to its trampoline.
-pub const DISPLACED_MAX: usize = 8;
-
-/// What a site's bytes become: `jmp qword ptr [entry]`.
-#[must_use]
-pub fn jump(entry: u32) -> [u8; 7] {
-    let [a, b, c, d] = entry.to_le_bytes();
-    [0xff, 0x24, 0x25, a, b, c, d]
-}
-
-/// One trampoline as its maker remembers it: the application's memory cannot be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Site {
-    /// Where the displaced instruction was.
-    pub start: u64,
-    /// Where the call returns to: behind the `syscall` instruction.
-    pub back: u64,
-    /// Where a jump lies that the site jumps to first; 0 where it has none.
-    slot: u64,
-    displaced: [u8; DISPLACED_MAX],
-    displaced_len: u8,
-}
-
-impl Site {
-    /// A site whose instruction before the call is displaced; `None` if that is too long.
-    #[must_use]
-    pub fn new(start: u64, back: u64, displaced: &[u8]) -> Option<Site> {
-        let mut bytes = [0; DISPLACED_MAX];
-        bytes.get_mut(..displaced.len())?.copy_from_slice(displaced);
-        Some(Site {
-            start,
-            back,
-            slot: 0,
-            displaced: bytes,
-            displaced_len: displaced.len() as u8,
-        })
-    }
-
-    /// A site where only the `syscall` instruction is replaced, by a short jump to `slot`.
-    #[must_use]
-    pub fn by_slot(call: u64, slot: u64) -> Site {
-        Site {
-            start: call,
-            back: call + 2,
-            slot,
-            displaced: [0; DISPLACED_MAX],
-            displaced_len: 0,
-        }
-    }
-
-    fn code(&self, at: u64) -> [u8; TRAMPOLINE_LEN as usize] {
-        let mut out = Vec::with_capacity(TRAMPOLINE_LEN as usize);
-        out.extend_from_slice(&self.displaced[..usize::from(self.displaced_len)]);
-        // rdgsbase r11; rorx rcx, r11, 30; lea ecx, [rcx - (AREAS >> 30)]; jrcxz +1
-        out.extend_from_slice(&[0xf3, 0x49, 0x0f, 0xae, 0xcb]);
-        out.extend_from_slice(&[0xc4, 0xc3, 0xfb, 0xf0, 0xcb, 30]);
-        out.extend_from_slice(&[0x8d, 0x89]);
-        out.extend_from_slice(&(-((stub::AREAS >> 30) as i32)).to_le_bytes());
-        out.extend_from_slice(&[0xe3, 1]);
-        // int3: GS is the application's own.
-        out.push(0xcc);
-        // movabs rcx, back; jmp lane
-        out.extend_from_slice(&[0x48, 0xb9]);
-        out.extend_from_slice(&self.back.to_le_bytes());
-        out.push(0xe9);
-        let from = at + out.len() as u64 + 4;
-        let distance = lane::entry().wrapping_sub(from) as i64;
-        out.extend_from_slice(&i32::try_from(distance).expect("near").to_le_bytes());
-        out.resize(TRAMPOLINE_LEN as usize, 0xcc);
-        out.try_into().expect("it fits")
-    }
-
-    /// Whether `offset` in its trampoline is behind the `int3`.
-    fn is_trap(&self, offset: u64) -> bool {
-        offset == u64::from(self.displaced_len) + 5 + 6 + 6 + 2 + 1
-    }
-}
-
-// AREAS is aligned so that the trampolines' test of the GS base is exact.
-const _: () = assert!(stub::AREAS.is_multiple_of(1 << 30) && stub::HIGH - stub::AREAS >= 1 << 30);
-
-/// Where trampoline `i` is.
-fn trampoline(i: usize) -> u64 {
-    stub::TRAMPOLINES + i as u64 * TRAMPOLINE_LEN
-}
-
-/// The trampolines of an address space, written to its unit: the table first, then the code.
-#[derive(Clone, Debug, Default)]
-pub struct Sites(Vec<Site>);
-
-impl Sites {
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub fn get(&self, i: usize) -> Option<&Site> {
-        self.0.get(i)
-    }
-
-    /// Adds one; gives the address of its entry in the table.
-    pub fn add(&mut self, unit: MemSlice<'_>, site: Site) -> Option<u32> {
-        let i = self.0.iter().position(|s| *s == site).or_else(|| {
-            let i = self.0.len();
-            (i < TRAMPOLINES_MAX).then(|| {
-                self.write(unit, i, &site);
-                self.0.push(site);
-                i
-            })
-        })?;
-        Some((TABLE + 8 * i as u64) as u32)
-    }
-
-    fn write(&self, unit: MemSlice<'_>, i: usize, site: &Site) {
-        let at = trampoline(i);
-        let offset = (TABLE_LEN + at - stub::TRAMPOLINES) as usize;
-        unit.sub(offset, TRAMPOLINE_LEN as usize)
-            .copy_from(&site.code(at));
-        unit.sub(8 * i, 8).copy_from(&at.to_le_bytes());
-    }
-
-    /// The same in another address space's unit.
-    pub fn copy_to(&self, unit: MemSlice<'_>) {
-        for (i, s) in self.0.iter().enumerate() {
-            self.write(unit, i, s);
-        }
-    }
-
-    /// The site whose `syscall` instruction was at `ip`.
-    pub fn at_call(&self, ip: u64) -> Option<&Site> {
-        self.0.iter().find(|s| s.back.wrapping_sub(2) == ip)
-    }
-
-    /// The site whose trampoline `ip` is in, and the offset there.
-    fn find(&self, ip: u64) -> Option<(Site, u64)> {
-        let offset = ip.checked_sub(stub::TRAMPOLINES)?;
-        let site = self.get((offset / TRAMPOLINE_LEN) as usize)?;
-        Some((*site, offset % TRAMPOLINE_LEN))
-    }
-}
-
-/// What to do with a thread that a signal stopped in the lanes' code.
+/// What to do with a thread that a signal stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// Its registers are the application's.
     Outside,
     /// They have been made so: the call has not begun; or it is done.
     Inside,
-    /// It is at an `int3` that stands for a system call: its registers are those of one.
+    /// It is at what stands for a system call: its registers are those of one.
     Trap,
+    /// It goes step by step, and this is none of its steps: it must go on as it is.
+    Between,
+}
+
+/// Why a thread was stopped, as far as that makes a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// By `int3`.
+    Int3,
+    /// It had the trap flag set.
+    Step,
+    Other,
+}
+
+impl Why {
+    #[must_use]
+    pub fn of(signal: i32, code: i32) -> Why {
+        match (signal, code) {
+            (libc::SIGTRAP, libc::SI_KERNEL) => Why::Int3,
+            (libc::SIGTRAP, libc::TRAP_TRACE) => Why::Step,
+            _ => Why::Other,
+        }
+    }
 }
 
 /// Makes the application's registers of those of a thread that was stopped; `pending`: the result of a call that
@@ -185,29 +69,39 @@ pub fn outside(
     area: MemSlice<'_>,
     sites: &Sites,
     regs: &mut Regs,
-    signal: i32,
+    why: Why,
     pending: Option<u64>,
 ) -> Stopped {
-    if let Some((site, offset)) = sites.find(regs.rip) {
-        // Any signal may stop it there: that is also where the test of the GS base jumps to.
-        if signal == libc::SIGTRAP && site.is_trap(offset) {
+    if let Some((site, offset)) = sites.trampoline(regs.rip) {
+        // Any signal may stop it behind the int3: that is also where the test of the GS base jumps to.
+        if why == Why::Int3 && site.is_trap(offset) {
             regs.rip = site.back;
             return Stopped::Trap;
         }
-        regs.rip = if offset == 0 {
-            site.start
+        if offset == 0 {
+            // The application's step is the displaced instruction, which comes now.
+            if why == Why::Step && site.displaces() {
+                return Stopped::Between;
+            }
+            regs.rip = site.start;
         } else {
-            site.back.wrapping_sub(2)
-        };
+            regs.rip = site.call();
+        }
         return Stopped::Inside;
     }
     let Some(place) = lane::place(regs.rip) else {
-        // Between what fills the site up and the jump, or at the second jump: as if at its start.
-        let inside = |s: &&Site| {
-            s.start < regs.rip && regs.rip < s.back.wrapping_sub(2)
-                || s.slot != 0 && s.slot == regs.rip
-        };
-        return match sites.0.iter().find(inside) {
+        if let Some(site) = sites.traps(regs.rip.wrapping_sub(1))
+            && why == Why::Int3
+        {
+            regs.rip = site.back;
+            return Stopped::Trap;
+        }
+        // At the second jump: as if before the first, or, where that was its step, at the call.
+        return match sites.slot(regs.rip) {
+            Some(s) if why == Why::Step => {
+                regs.rip = s.back;
+                Stopped::Trap
+            }
             Some(s) => {
                 regs.rip = s.start;
                 Stopped::Inside
@@ -215,11 +109,7 @@ pub fn outside(
             None => Stopped::Outside,
         };
     };
-    let word = |at: u64| {
-        let mut b = [0; 8];
-        area.sub(at as usize, 8).copy_to(&mut b);
-        u64::from_le_bytes(b)
-    };
+    let word = |at: u64| u64_at(area, at as usize);
     let back = if place == Place::Entry {
         regs.rcx
     } else {
@@ -266,30 +156,21 @@ pub fn state(area: MemSlice<'_>) -> &AtomicU32 {
 
 /// What lies in a mailbox: number, arguments, and where the call returns to.
 pub fn request(area: MemSlice<'_>) -> (u64, [u64; 6], u64) {
-    let mut b = [0; 8 * 9];
-    let at = area::LANE_NR as usize;
-    area.sub(at, b.len()).copy_to(&mut b);
-    let word = |at: u64| {
-        let i = at as usize - area::LANE_NR as usize;
-        u64::from_le_bytes(b[i..i + 8].try_into().expect("8 bytes"))
-    };
+    let word = |at: u64| u64_at(area, at as usize);
     let args = core::array::from_fn(|i| word(area::LANE_ARGS + 8 * i as u64));
     // The kernel looks at the low half only.
     let nr = u64::from(word(area::LANE_NR) as u32);
-    (nr, args, word(area::LANE_BACK))
+    (nr, args, back(area))
 }
 
 /// Where the call that a slow lane makes returns to.
 pub fn back(area: MemSlice<'_>) -> u64 {
-    let mut b = [0; 8];
-    area.sub(area::LANE_BACK as usize, 8).copy_to(&mut b);
-    u64::from_le_bytes(b)
+    u64_at(area, area::LANE_BACK as usize)
 }
 
 /// Lays a call's result into the mailbox.
 pub fn put_result(area: MemSlice<'_>, value: u64) {
-    area.sub(area::LANE_RESULT as usize, 8)
-        .copy_from(&value.to_le_bytes());
+    put_u64(area, area::LANE_RESULT as usize, value);
 }
 
 /// Writes what calls without arguments give.
@@ -303,27 +184,43 @@ pub fn publish(area: MemSlice<'_>, identity: Option<Identity>) {
     }
 }
 
-/// How long a thread spins after an answer.
-const SPIN: Duration = Duration::from_micros(30);
+/// How long a thread spins after an answer: what it may save is 6 us.
+const SPIN: Duration = Duration::from_micros(15);
 /// How long it spins for a thread that is woken on another CPU.
 const WAKE: Duration = Duration::from_micros(200);
 /// A gap like this between two looks: something else wanted the CPU.
 const PREEMPTED: Duration = Duration::from_micros(200);
-/// Then nobody spins for so long.
+/// Then nobody spins for so long; twice as long each time that it happens again, up to [`BACK_OFF_MOST`].
 const BACK_OFF: Duration = Duration::from_millis(2);
-/// The next call comes soon if it comes within this.
+const BACK_OFF_MOST: Duration = Duration::from_millis(500);
+/// A thread that spins looks this often whether the other comes another way.
+const LOOK_ASIDE: Duration = Duration::from_micros(4);
+/// The next call comes soon if it comes within this: two hand-overs are in it.
 const SOON: Duration = Duration::from_micros(20);
-/// After so many calls that came soon a thread spins.
-const WARM: u8 = 16;
+/// What spinning may cost and saves, in microseconds: a thread that spins in vain pays for the time, and may spin as
+/// long as it has something left. A call by a lane that came soon gives so much; one from the mailbox; what a thread
+/// that has most has; what one needs to begin; and what an answer costs that comes when nobody looks for it any more.
+const SOON_GIVES: i32 = 2;
+const MAIL_GIVES: i32 = 4;
+const MOST: i32 = 1000;
+const BEGIN: i32 = 32;
+const LATE_COSTS: i32 = 40;
+/// So many calls from the mailbox in a row show that there are CPUs to spare.
+const LONG: u32 = 4096;
 
 /// Who may spin, in the whole Sentry.
 #[derive(Debug)]
 pub struct Spinners {
-    most: u32,
+    cpus: u32,
+    /// Threads in application code.
+    running: AtomicU32,
+    /// Threads that spin.
     now: AtomicU32,
     began: Instant,
     /// Nobody spins before this, in microseconds since `began`.
     not_before: AtomicU64,
+    /// How long the next back-off lasts, in microseconds.
+    back_off: AtomicU64,
     /// Whatever the machine does.
     always: bool,
 }
@@ -331,23 +228,39 @@ pub struct Spinners {
 impl Spinners {
     pub fn new(always: bool) -> Spinners {
         Spinners {
-            most: hostcall::process::cpu_count() - 1,
+            cpus: hostcall::process::cpu_count(),
+            running: AtomicU32::new(0),
             now: AtomicU32::new(0),
             began: Instant::now(),
             not_before: AtomicU64::new(0),
+            back_off: AtomicU64::new(BACK_OFF.as_micros() as u64),
             always,
         }
     }
 
+    /// A thread goes into application code.
+    pub fn app_entered(&self) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It has come out.
+    pub fn app_left(&self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether the caller, whose thread is about to run application code, may spin meanwhile; it counts as spinning
+    /// from then on.
     fn enter(&self) -> bool {
         if self.always {
             self.now.fetch_add(1, Ordering::Relaxed);
             return true;
         }
-        if (self.began.elapsed().as_micros() as u64) < self.not_before.load(Ordering::Relaxed) {
+        let not_before = self.not_before.load(Ordering::Relaxed);
+        if not_before != 0 && (self.began.elapsed().as_micros() as u64) < not_before {
             return false;
         }
-        let one_more = |n: u32| (n < self.most).then_some(n + 1);
+        let running = self.running.load(Ordering::Relaxed);
+        let one_more = |n: u32| (n + running < self.cpus).then_some(n + 1);
         self.now
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
             .is_ok()
@@ -358,17 +271,26 @@ impl Spinners {
     }
 
     fn back_off(&self) {
-        let until = self.began.elapsed() + BACK_OFF;
-        self.not_before
-            .fetch_max(until.as_micros() as u64, Ordering::Relaxed);
+        let most = BACK_OFF_MOST.as_micros() as u64;
+        let longer = |t: u64| Some((2 * t).min(most));
+        let order = Ordering::Relaxed;
+        let t = self.back_off.fetch_update(order, order, longer);
+        let until = self.began.elapsed().as_micros() as u64 + t.unwrap_or(most);
+        self.not_before.fetch_max(until, order);
+    }
+
+    /// Spinning went well for long.
+    fn quiet(&self) {
+        let least = BACK_OFF.as_micros() as u64;
+        self.back_off.store(least, Ordering::Relaxed);
     }
 }
 
 /// One thread's habits, and whether it is among the spinners.
 #[derive(Debug, Default)]
 pub struct Habits {
-    /// Calls by a lane in a row that came soon after the answer to the one before.
-    soon: u8,
+    /// See [`SOON_GIVES`].
+    credit: i32,
     /// When the last answer was given; `None` where that says nothing of the next call.
     answered: Option<Instant>,
     /// Calls from the mailbox since it spins.
@@ -379,12 +301,21 @@ pub struct Habits {
 }
 
 impl Habits {
-    /// A call has come by a lane, slowly.
-    pub fn called(&mut self) {
-        if let Some(t) = self.answered.take() {
-            let soon = t.elapsed() < SOON;
-            self.soon = if soon { self.soon.saturating_add(1) } else { 0 };
+    fn earn(&mut self, n: i32) {
+        self.credit = (self.credit + n).min(MOST);
+    }
+
+    fn pay(&mut self, n: i32) {
+        self.credit = (self.credit - n).max(-MOST);
+    }
+
+    /// A call has come, but not from the mailbox. Whether it came soon after the answer to the one before.
+    pub fn called(&mut self, by_lane: bool) -> bool {
+        let soon = self.answered.take().is_some_and(|t| t.elapsed() < SOON);
+        if soon && by_lane {
+            self.earn(SOON_GIVES);
         }
+        soon
     }
 
     /// An answer is about to be given. Whether the thread begins to spin with it.
@@ -392,8 +323,8 @@ impl Habits {
         if self.spins {
             return false;
         }
-        self.answered = (all.most > 0).then(Instant::now);
-        if (self.soon >= WARM || all.always) && all.enter() {
+        self.answered = (all.cpus > 1 || all.always).then(Instant::now);
+        if (self.credit >= BEGIN || all.always) && all.enter() {
             self.spins = true;
             self.first = true;
             return true;
@@ -403,36 +334,34 @@ impl Habits {
 
     /// A call from the mailbox is about to be answered. Whether the thread spins for the next.
     pub fn again(&mut self, all: &Spinners) -> bool {
-        self.spins = self.spins || all.enter();
+        self.spins = self.spins || (self.credit > 0 || all.always) && all.enter();
         self.spins
     }
 
-    /// Spins until the state has [`lane::ASKED`]; whether it has. If not, it spins no more.
-    pub fn spin(&mut self, state: &AtomicU32, all: &Spinners) -> bool {
+    /// Spins until the state has [`lane::ASKED`]; whether it has. If not, it spins no more. `elsewhere`: whether the
+    /// other has come another way, which the state need not tell.
+    pub fn spin(
+        &mut self,
+        state: &AtomicU32,
+        all: &Spinners,
+        mut elsewhere: impl FnMut() -> bool,
+    ) -> bool {
         let begin = Instant::now();
-        let mut last = begin;
+        let (mut last, mut looked) = (begin, begin);
         let first = std::mem::take(&mut self.first);
         let limit = if first { WAKE } else { SPIN };
-        loop {
-            let mut given_up = false;
+        'spins: loop {
             for _ in 0..32 {
                 let s = state.load(Ordering::Acquire);
                 if s & lane::ASKED != 0 {
-                    self.streak = self.streak.saturating_add(1);
-                    // What is asked may take long: others may spin meanwhile.
-                    self.spins = false;
-                    all.leave();
+                    self.asked(all);
                     return true;
                 }
                 // It comes another way.
                 if s & lane::SPINS == 0 {
-                    given_up = true;
-                    break;
+                    break 'spins;
                 }
                 std::hint::spin_loop();
-            }
-            if given_up {
-                break;
             }
             let now = Instant::now();
             if now - last > PREEMPTED && !all.always {
@@ -443,10 +372,39 @@ impl Habits {
             if now - begin > limit {
                 break;
             }
+            if now - looked > LOOK_ASIDE {
+                if elsewhere() {
+                    break;
+                }
+                looked = Instant::now();
+                last = looked;
+            }
         }
+        self.pay(
+            i32::try_from(begin.elapsed().as_micros())
+                .unwrap_or(MOST)
+                .max(1),
+        );
         self.rest(all);
         // Asked in the last moment: it is answered as any other.
         state.fetch_and(!lane::SPINS, Ordering::SeqCst) & lane::ASKED != 0
+    }
+
+    /// A call has come from the mailbox. It may take long: others may spin meanwhile.
+    fn asked(&mut self, all: &Spinners) {
+        self.earn(MAIL_GIVES);
+        self.streak = self.streak.saturating_add(1);
+        if self.streak == LONG {
+            all.quiet();
+        }
+        self.spins = false;
+        all.leave();
+    }
+
+    /// The answer came so late that the other looks for it no more.
+    pub fn late(&mut self, all: &Spinners) {
+        self.pay(LATE_COSTS);
+        self.rest(all);
     }
 
     /// Spins no more.
@@ -454,9 +412,7 @@ impl Habits {
         if std::mem::take(&mut self.spins) {
             all.leave();
         }
-        // Who had many calls was kept from the next by something else, perhaps: a few will tell.
-        let many = std::mem::take(&mut self.streak) > 4 * u32::from(WARM);
-        self.soon = if many { WARM - 2 } else { 0 };
+        self.streak = 0;
         self.answered = None;
     }
 }
@@ -498,7 +454,7 @@ mod tests {
                             eflags: 0x202,
                             ..Regs::default()
                         };
-                        let s = outside(area, &Sites::default(), &mut r, 0, pending);
+                        let s = outside(area, &Sites::default(), &mut r, Why::Other, pending);
                         assert_eq!(s, Stopped::Inside);
                         let expected = match place {
                             Place::Called => (BACK, 8),
@@ -523,58 +479,88 @@ mod tests {
     }
 
     #[test]
-    fn a_trampoline_is_left_before_the_call_or_traps() {
-        let mut bytes = vec![0u8; stub::AREA_LEN as usize];
-        hostcall::mem::with_slice_mut(&mut bytes, |unit| {
-            let mut sites = Sites::default();
-            let site = Site::new(BACK - 7, BACK, &[0xb8, 39, 0, 0, 0]).unwrap();
-            assert_eq!(sites.add(unit, site), Some(TABLE as u32));
-            // The same site is not added twice.
-            assert_eq!(sites.add(unit, site), Some(TABLE as u32));
-            let code = site.code(trampoline(0));
-            let traps = code.iter().position(|b| *b == 0xcc).unwrap() as u64 + 1;
-            for offset in 0..TRAMPOLINE_LEN {
-                let mut r = Regs {
-                    rip: trampoline(0) + offset,
-                    rax: 39,
-                    ..Regs::default()
-                };
-                let mut kicked = r;
-                let s = outside(unit, &sites, &mut r, libc::SIGTRAP, None);
-                let (expected, rip) = match offset {
-                    0 => (Stopped::Inside, BACK - 7),
-                    o if o == traps => (Stopped::Trap, BACK),
-                    _ => (Stopped::Inside, BACK - 2),
-                };
-                assert_eq!((s, r.rip), (expected, rip), "at {offset}");
-                let s = outside(unit, &sites, &mut kicked, libc::SIGUSR2, None);
-                let rip = if offset == 0 { BACK - 7 } else { BACK - 2 };
-                assert_eq!((s, kicked.rip), (Stopped::Inside, rip), "at {offset}");
-            }
-            assert_eq!(sites.at_call(BACK - 2), Some(&site));
-            for i in 0..TRAMPOLINES_MAX as u64 + 5 {
-                let site = Site::new(i, i + 7, &[0x90; 5]).unwrap();
-                let fits = (i as usize) < TRAMPOLINES_MAX - 1;
-                assert_eq!(sites.add(unit, site).is_some(), fits, "{i}");
-            }
-            assert!(Site::new(0, 9, &[0; 9]).is_none());
-        });
-    }
-
-    #[test]
-    fn fewer_spin_than_there_are_cpus() {
-        let all = Spinners {
-            most: 2,
-            now: AtomicU32::new(0),
-            began: Instant::now(),
-            not_before: AtomicU64::new(0),
-            always: false,
-        };
+    fn nobody_spins_where_no_cpu_is_idle() {
+        let mut all = Spinners::new(false);
+        all.cpus = 3;
+        // The caller's own thread is one of those that run.
+        all.app_entered();
         assert!(all.enter() && all.enter() && !all.enter());
         all.leave();
+        all.app_entered();
+        assert!(!all.enter());
+        all.app_left();
+        assert!(all.enter());
+        all.leave();
+        all.leave();
+        all.cpus = 1;
+        assert!(!all.enter());
+        all.cpus = 2;
         assert!(all.enter());
         all.leave();
         all.back_off();
         assert!(!all.enter());
+    }
+
+    /// However long the machine is busy: little is spun for nothing.
+    #[test]
+    fn back_offs_grow() {
+        let all = Spinners::new(false);
+        let until = || all.not_before.load(Ordering::Relaxed);
+        let now = || all.began.elapsed().as_micros() as u64;
+        for _ in 0..20 {
+            all.back_off();
+        }
+        assert!(until() > now() + 400_000 && until() < now() + 600_000);
+        all.quiet();
+        assert_eq!(all.back_off.load(Ordering::Relaxed), 2000);
+    }
+
+    #[test]
+    fn who_spins_looks_aside() {
+        let all = Spinners::new(false);
+        let state = AtomicU32::new(lane::SPINS);
+        let mut looks = 0;
+        let mut h = Habits {
+            spins: true,
+            first: true,
+            ..Habits::default()
+        };
+        all.now.store(1, Ordering::Relaxed);
+        let asked = h.spin(&state, &all, || {
+            looks += 1;
+            looks == 2
+        });
+        assert!(!asked && !h.spins && looks <= 2);
+        assert_eq!(all.now.load(Ordering::Relaxed), 0);
+        assert_eq!(state.load(Ordering::Relaxed), 0);
+    }
+
+    /// Who spins in vain again and again needs many calls for each time.
+    #[test]
+    fn spinning_is_paid_for() {
+        let mut all = Spinners::new(false);
+        all.cpus = 8;
+        let mut h = Habits::default();
+        let mut begun = 0;
+        for _ in 0..2000 {
+            h.earn(SOON_GIVES);
+            if h.answering(&all) {
+                begun += 1;
+                let state = AtomicU32::new(lane::SPINS);
+                assert!(!h.spin(&state, &all, || false));
+                assert!(h.credit < BEGIN);
+            }
+        }
+        // Each takes 200 us at least, 100 calls' worth.
+        assert!((1..=20).contains(&begun), "{begun}");
+        let mut all = Spinners::new(false);
+        all.cpus = 8;
+        let state = AtomicU32::new(lane::SPINS | lane::ASKED);
+        while h.credit < 100 {
+            all.now.store(1, Ordering::Relaxed);
+            h.spins = true;
+            assert!(h.spin(&state, &all, || false));
+        }
+        assert!(h.again(&all));
     }
 }

@@ -14,6 +14,7 @@ pub mod notify;
 mod process;
 pub mod ptrace;
 mod recycle;
+pub mod sites;
 mod zygote;
 
 use abi::Result;
@@ -34,10 +35,10 @@ pub const fn stub_table() -> std::ops::Range<u64> {
 /// Which lanes beside a trapped call there are, where the platform has them and the CPU can do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Lanes {
-    /// None: every call traps. The default as long as the others have known faults (`docs/decisions/0010`).
-    #[default]
+    /// None: every call traps.
     None,
     /// Call sites are patched, and some calls answered without the Sentry.
+    #[default]
     Local,
     /// And others may be laid into a mailbox.
     All,
@@ -157,20 +158,22 @@ pub trait AddressSpace: Send + Sync {
     /// mapped is mapped any more; then `then` is called, by whatever thread. Where that gives back many `bytes`, it
     /// has come about when the address space is dropped.
     fn retire(&self, bytes: u64, then: Box<dyn FnOnce() + Send>);
-    /// Makes a trampoline for a call site: gives the address of the pointer to it, for [`lane::jump`]. `None`
-    /// where the platform has no lanes, or no more trampolines. The site may be patched, then, as long as the
-    /// address space lives.
-    fn add_site(&self, _site: lane::Site) -> Option<u32> {
+    /// Makes a trampoline for a call site, which is live from now on: gives the address of the pointer to it, for
+    /// [`sites::jump`]. `None` where the platform has no lanes, or no more trampolines.
+    fn add_site(&self, _site: sites::Site) -> Option<u32> {
         None
     }
-    /// There are no lanes any more: nothing may be patched now, and what lies at the table's place is unmapped.
+    /// The sites of `r` are live no more. The caller has unmapped their pages, and maps them again, with what was
+    /// there before, afterwards: this returns when no thread stands at a place that only a live site explains.
+    fn retire_sites(&self, _r: std::ops::Range<u64>) {}
+    /// There are no lanes any more: no site is live, and what lies at the table's place is unmapped.
     fn drop_sites(&self) {}
     /// The sites that have trampolines.
-    fn sites(&self) -> Option<lane::Sites> {
+    fn sites(&self) -> Option<Arc<sites::Sites>> {
         None
     }
     /// Gives this address space, where nothing has run yet, the sites of the one that it is made a copy of.
-    fn inherit_sites(&self, _parent: &lane::Sites) -> Result<()> {
+    fn inherit_sites(&self, _parent: &Arc<sites::Sites>) -> Result<()> {
         Ok(())
     }
     /// CPU time that its threads have used on the host, in nanoseconds; 0 where that cannot be told.
@@ -253,6 +256,12 @@ pub trait AppThread: Send {
     /// once, before any application instruction, and gives [`Event::Interrupted`] (or `Gone`). Where they
     /// are known: gives `Interrupted` at once.
     fn fetch_regs(&mut self) -> Event;
+
+    /// Makes sure that the thread stands still until [`AppThread::run`]: on a lane where it waits for its call's
+    /// result by looking for it, it only says so. `Gone` where that cannot be had, else `Interrupted`.
+    fn hold(&mut self) -> Event {
+        Event::Interrupted
+    }
 
     /// The registers. After a system call, `rax` is what `set_return` set, and `orig_rax` its number.
     ///

@@ -14,11 +14,12 @@
 
 use crate::frame::Frame;
 use crate::kick::Kick;
-use crate::lane::{self, Habits, Site, Sites, Stopped};
+use crate::lane::{self, Habits, Stopped, Why};
 use crate::process::{
     Drive, Factory, KICK, Listener, Process, RawThread, TRAPPED, recv, release_after,
 };
 use crate::recycle::Held;
+use crate::sites::{Site, Sites};
 use crate::{AddressSpace, AppThread, Event, Identity, Interrupter, Lanes, MapOp, Platform, Regs};
 use abi::Result;
 use abi::errno::{EINVAL, ESRCH};
@@ -88,13 +89,16 @@ impl AddressSpace for Space {
     fn add_site(&self, site: Site) -> Option<u32> {
         self.0.add_site(site)
     }
+    fn retire_sites(&self, r: std::ops::Range<u64>) {
+        self.0.retire_sites(&r);
+    }
     fn drop_sites(&self) {
         self.0.drop_sites();
     }
-    fn sites(&self) -> Option<Sites> {
-        Some(self.0.sites.lock().clone())
+    fn sites(&self) -> Option<Arc<Sites>> {
+        Some(self.0.sites().0)
     }
-    fn inherit_sites(&self, parent: &Sites) -> Result<()> {
+    fn inherit_sites(&self, parent: &Arc<Sites>) -> Result<()> {
         self.0.inherit_sites(parent)
     }
 }
@@ -133,6 +137,10 @@ struct Thread {
     bases_changed: bool,
     habits: Habits,
     hot: Hot,
+    /// The patched sites that it knows, and their number ([`Process::sites`]).
+    sites: (Arc<Sites>, u64),
+    /// Whether it counts among those that run application code.
+    runs: bool,
     /// Whether both sides wake each other where they are themselves ([`Thread::wake_here`]).
     here: bool,
 }
@@ -146,18 +154,19 @@ struct Hot {
 
 impl Hot {
     const SITES: usize = 64;
-    /// Patching costs as much as some calls.
-    const OFTEN: u8 = 8;
+    /// Patching costs as much as seven calls, and more in what is forked: most programs end before it pays.
+    const OFTEN: u8 = 128;
 
     fn note(&mut self, ip: u64) {
         let (at, n) = &mut self.counts[(ip ^ ip >> 6) as usize % Hot::SITES];
         if *at != ip {
             (*at, *n) = (ip, 0);
         }
-        // Told again as often as once more: what could not be patched with these arguments, others may show.
-        *n = n.saturating_add(1);
-        if *n >= Hot::OFTEN && n.is_power_of_two() {
+        *n += 1;
+        if *n == Hot::OFTEN {
             self.found = Some(ip);
+            // Told again after as many: what could not be patched with these arguments, others may show.
+            *n = 0;
         }
     }
 }
@@ -178,6 +187,8 @@ impl Thread {
             regs_changed: false,
             bases_changed: false,
             habits: Habits::default(),
+            sites: (Arc::default(), 0),
+            runs: false,
             here: true,
             hot: Hot {
                 counts: [(0, 0); Hot::SITES],
@@ -207,12 +218,30 @@ impl Thread {
         t.regs.eflags = 0x202;
         t.bases_changed = true;
         t.regs_changed = true;
+        t.process.add_kick(t.kick.clone());
         Ok(t)
     }
 
     fn area(&self) -> (hostcall::MemSlice<'_>, u64) {
         let raw = self.raw.as_ref().expect("until drop");
         self.process.area(raw.area_no, raw.unit)
+    }
+
+    /// It goes into application code. Whether a kick has been sent that it must take first.
+    fn entered(&mut self) -> bool {
+        if !self.runs && self.process.factory.lanes >= Lanes::All {
+            self.runs = true;
+            self.process.factory.spinners.app_entered();
+        }
+        self.kick.entered()
+    }
+
+    /// It has come out, and what it was stopped at has been looked up.
+    fn left(&mut self) {
+        if std::mem::take(&mut self.runs) {
+            self.process.factory.spinners.app_left();
+        }
+        self.kick.left();
     }
 
     fn listener(&self) -> &Listener {
@@ -290,9 +319,11 @@ impl Thread {
         let before = lane::state(area).fetch_update(Ordering::SeqCst, Ordering::SeqCst, answer);
         let parked = before.unwrap_or_else(|s| s) & PARKED != 0;
         self.ret = 0;
-        if !again || parked {
+        if parked {
             self.wake_here(true);
-            self.habits.rest(&self.process.factory.spinners);
+            self.habits.late(&self.process.factory.spinners);
+        } else if !again {
+            self.rest();
         }
     }
 
@@ -326,7 +357,17 @@ impl Thread {
         let raw = self.raw.as_ref().expect("until drop");
         let (area, _) = self.process.area(raw.area_no, raw.unit);
         let all = &self.process.factory.spinners;
-        let asked = self.habits.spin(lane::state(area), all);
+        let listener = self.listener.as_ref().expect("until drop").raw();
+        // A call of a site that is not patched leaves the state as it is.
+        let elsewhere = || {
+            let mut p = [libc::pollfd {
+                fd: listener,
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            hostcall::file::poll(&mut p, 0) == Ok(1)
+        };
+        let asked = self.habits.spin(lane::state(area), all, elsewhere);
         let request = asked.then(|| lane::request(area));
         if request.is_none() {
             self.wake_here(true);
@@ -336,7 +377,7 @@ impl Thread {
         if nr >= 0x4000_0000 || TRAPPED.contains(&(nr as i64)) {
             return Some(self.broken());
         }
-        self.kick.left();
+        self.left();
         self.waits = Waits::Mail { nr };
         Some(Event::Syscall { nr, args, ip })
     }
@@ -363,38 +404,66 @@ impl Thread {
         {
             return e;
         }
-        let got = self.receive();
-        self.kick.left();
-        let Some(n) = got else {
-            self.waits = Waits::Gone;
-            return Event::Gone;
-        };
+        loop {
+            let got = self.receive();
+            let event = match got {
+                Some(n) => self.received(&n, due, pending),
+                None => {
+                    self.waits = Waits::Gone;
+                    Some(Event::Gone)
+                }
+            };
+            if let Some(e) = event {
+                self.left();
+                return e;
+            }
+            // It goes step by step, and was between two steps.
+            if self.answer().is_err() {
+                self.left();
+                self.waits = Waits::Gone;
+                return Event::Gone;
+            }
+        }
+    }
+
+    /// What a notification says; `None` where the thread is to go on as it is.
+    fn received(
+        &mut self,
+        n: &libc::seccomp_notif,
+        due: bool,
+        pending: Option<u64>,
+    ) -> Option<Event> {
         let d = &n.data;
         let by_lane = d.instruction_pointer == stub::lane::called();
         if by_lane || !in_stub(d.instruction_pointer) {
             if due {
                 // The kick was sent before the thread went on, and is taken before anything else unless the
                 // application blocked it by a frame of its own.
-                return self.broken();
+                return Some(self.broken());
             }
+            let lanes = self.process.factory.lanes;
+            let soon = lanes >= Lanes::All && self.habits.called(by_lane);
             let ip = if by_lane {
-                self.habits.called();
                 lane::back(self.area().0)
             } else {
-                if self.process.factory.lanes != Lanes::None {
+                // Where a lane may help.
+                let local = || lane::LOCAL.contains(&(d.nr as u32));
+                if soon || lanes != Lanes::None && local() {
                     self.hot.note(d.instruction_pointer);
+                } else if lanes == Lanes::Mailbox {
+                    self.hot.found = Some(d.instruction_pointer);
                 }
                 d.instruction_pointer
             };
             let nr = u64::from(d.nr as u32);
             self.waits = Waits::Call { id: n.id, nr };
             let args = d.args;
-            return Event::Syscall { nr, args, ip };
+            return Some(Event::Syscall { nr, args, ip });
         }
         let [signal, info, uc, fs, gs, _] = d.args;
         self.waits = Waits::Event { id: n.id, uc };
-        let Some(f) = self.frame() else {
-            return self.broken();
+        let (Some(f), Ok(signal)) = (self.frame(), i32::try_from(signal)) else {
+            return Some(self.broken());
         };
         let mut regs = f.regs();
         let error = f.error_code();
@@ -406,24 +475,27 @@ impl Thread {
             gs
         };
         regs.orig_rax = u64::MAX;
-        let Ok(signal) = i32::try_from(signal) else {
-            return self.broken();
+        // siginfo lies behind the ucontext on the same stack.
+        let at = info.wrapping_sub(base);
+        if at >= area.len() as u64 - 128 {
+            return Some(self.broken());
+        }
+        let mut si = [0u8; 32];
+        area.sub(at as usize, 32).copy_to(&mut si);
+        let code = i32::from_le_bytes(si[8..12].try_into().expect("4 bytes"));
+        let addr = u64::from_le_bytes(si[16..24].try_into().expect("8 bytes"));
+        if self.process.sites_number() != self.sites.1 {
+            self.sites = self.process.sites();
+        }
+        let stopped = if self.sites.0.is_empty() {
+            Stopped::Outside
+        } else {
+            let why = Why::of(signal, code);
+            lane::outside(self.area().0, &self.sites.0, &mut regs, why, pending)
         };
-        let stopped = {
-            let sites = self.process.sites.lock();
-            if sites.is_empty() {
-                Stopped::Outside
-            } else {
-                let int3 = regs.rip.wrapping_sub(1);
-                match sites.at_call(int3) {
-                    Some(s) if signal == libc::SIGTRAP => {
-                        regs.rip = s.back;
-                        Stopped::Trap
-                    }
-                    _ => lane::outside(area, &sites, &mut regs, signal, pending),
-                }
-            }
-        };
+        if stopped == Stopped::Between {
+            return None;
+        }
         self.regs = regs;
         if stopped != Stopped::Outside {
             self.regs_changed = true;
@@ -432,48 +504,36 @@ impl Thread {
             self.rest();
         }
         if stopped == Stopped::Trap {
-            self.regs.orig_rax = self.regs.rax;
-            let r = &self.regs;
-            return Event::Syscall {
-                nr: u64::from(r.rax as u32),
-                args: [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9],
-                ip: r.rip,
-            };
+            return Some(self.trapped());
         }
         if signal == KICK {
             self.kick.served();
-            return Event::Interrupted;
+            return Some(Event::Interrupted);
         }
-        // siginfo lies behind the ucontext on the same stack.
-        let (area, base) = self.area();
-        let at = info.wrapping_sub(base);
-        if at >= area.len() as u64 - 128 {
-            return self.broken();
-        }
-        let mut si = [0u8; 32];
-        area.sub(at as usize, 32).copy_to(&mut si);
-        let code = i32::from_le_bytes(si[8..12].try_into().expect("4 bytes"));
-        let addr = u64::from_le_bytes(si[16..24].try_into().expect("8 bytes"));
         if signal == libc::SIGSYS {
             let arch = u32::from_le_bytes(si[28..32].try_into().expect("4 bytes"));
-            // The kernel looks at the low half only.
-            let nr = u64::from(self.regs.rax as u32);
             if arch != hostcall::bpf::ARCH_X86_64 {
-                return Event::ForeignSyscall;
+                return Some(Event::ForeignSyscall);
             }
-            self.regs.orig_rax = self.regs.rax;
-            let r = &self.regs;
-            return Event::Syscall {
-                nr,
-                args: [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9],
-                ip: r.rip,
-            };
+            return Some(self.trapped());
         }
-        Event::Fault {
+        Some(Event::Fault {
             signal,
             code,
             addr,
             error,
+        })
+    }
+
+    /// The system call that its registers are those of.
+    fn trapped(&mut self) -> Event {
+        self.regs.orig_rax = self.regs.rax;
+        let r = &self.regs;
+        Event::Syscall {
+            // The kernel looks at the low half only.
+            nr: u64::from(r.rax as u32),
+            args: [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9],
+            ip: r.rip,
         }
     }
 }
@@ -482,9 +542,9 @@ impl AppThread for Thread {
     fn run(&mut self) -> Event {
         // A thread that looks into its mailbox takes the kick when it comes.
         let mail = matches!(self.waits, Waits::Mail { .. });
-        let due = self.kick.entered() && !mail;
+        let due = self.entered() && !mail;
         if self.answer().is_err() {
-            self.kick.left();
+            self.left();
             self.waits = Waits::Gone;
             return Event::Gone;
         }
@@ -515,7 +575,7 @@ impl AppThread for Thread {
         self.kick.interrupt();
         let event = if mail {
             // Unanswered it cannot leave the stub's code.
-            self.kick.entered();
+            self.entered();
             let ret = std::mem::take(&mut self.ret);
             self.next(false, Some(ret))
         } else {
@@ -529,6 +589,15 @@ impl AppThread for Thread {
             Event::Gone => Event::Gone,
             // Only an application that blocked the kick signal by a frame of its own gets here.
             _ => self.broken(),
+        }
+    }
+
+    fn hold(&mut self) -> Event {
+        // What lies in a mailbox says of a thread that it waits for the answer; it need not.
+        match self.waits {
+            Waits::Mail { .. } => self.fetch_regs(),
+            Waits::Gone => Event::Gone,
+            Waits::Call { .. } | Waits::Event { .. } => Event::Interrupted,
         }
     }
 
@@ -587,7 +656,7 @@ impl Drop for Thread {
             }
             Waits::Call { .. } | Waits::Mail { .. } => {
                 self.kick.interrupt();
-                self.kick.entered();
+                self.entered();
                 if let Waits::Call { id, .. } = self.waits {
                     let _ = host::notif_send(self.listener().raw(), id, 0);
                 }
@@ -603,8 +672,9 @@ impl Drop for Thread {
             }
         };
         self.rest();
-        self.kick.left();
+        self.left();
         self.kick.end();
+        self.process.forget_kick(&self.kick);
         let raw = self.raw.take().expect("only here");
         let listener = self.listener.take().expect("only here");
         release_after(&self.process, raw, listener, ended);

@@ -12,10 +12,12 @@
 //! - What the application can write (thread areas) is believed only in what concerns that application. A
 //!   thread's id comes by another way; its listener's number is checked with the host before use.
 //! - A process is ended, and waited for, by its descriptor: its number may be another's when it has ended.
-//! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`. None is held while waiting
-//!   for application code. `Factory::thread_start` comes before the last two; it *is* held while a thread starts.
+//! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`. `Process::kicks`
+//!   is a leaf. None is held while waiting for application code. `Factory::thread_start` comes before the last two; it *is* held while a thread starts.
 
-use crate::lane::{Site, Sites, Spinners};
+use crate::kick::Kick;
+use crate::lane::Spinners;
+use crate::sites::{Site, Sites};
 use crate::{Lanes, MapOp, Prot, Sharing};
 use abi::errno::{EAGAIN, EINTR, EINVAL, ENOENT, ENOMEM, ESRCH};
 use abi::{Errno, Result};
@@ -25,6 +27,7 @@ use hostcall::{HostFd, MemSlice, RawFd, process as host};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -249,8 +252,11 @@ impl Factory {
             threads: AtomicU32::new(0),
             spare: Mutex::new(None),
             cpu_before: AtomicU64::new(0),
-            sites: Mutex::new(Sites::default()),
+            sites: Mutex::new(Arc::default()),
+            sites_number: AtomicU64::new(0),
             site_unit: AtomicU32::new(NO_UNIT),
+            table_due: AtomicBool::new(false),
+            kicks: Mutex::new(Vec::new()),
         };
         p.start_service()?;
         Ok(p)
@@ -433,10 +439,16 @@ pub struct Process {
     spare: Mutex<Option<RawThread>>,
     /// CPU time that earlier programs used.
     cpu_before: AtomicU64,
-    /// Its patched call sites.
-    pub sites: Mutex<Sites>,
-    /// The unit with their table and trampolines, once it is mapped; else [`NO_UNIT`]. Changed under `sites`.
+    /// Its patched call sites. Changed by the holder of the memory manager's lock only.
+    sites: Mutex<Arc<Sites>>,
+    /// How often they have changed; changed under `sites`.
+    sites_number: AtomicU64,
+    /// Its application threads: the memory of who runs.
+    kicks: Mutex<Vec<Arc<Kick>>>,
+    /// The unit with their table and trampolines, once it is mapped; else [`NO_UNIT`]. Changed as `sites` are.
     site_unit: AtomicU32,
+    /// The unit is not mapped yet: that comes with the first mapping of the application's.
+    table_due: AtomicBool,
 }
 
 /// Unit 0 is the zygote's.
@@ -759,17 +771,29 @@ impl Process {
         let table = self.site_unit.load(Ordering::Acquire);
         for part in ops.chunks(64) {
             let mut calls: SmallVec<[Call; 64]> = SmallVec::new();
+            let due = self.table_due.load(Ordering::Acquire);
+            if due {
+                calls.extend(self.map_sites(Unit(table)));
+            }
             for op in part {
-                calls.push(encode(op)?);
-                // What lies between the application's mappings goes, too, where all go.
+                // Where all goes, what lies between the application's mappings stays: threads may be at a jump
+                // that reads the table.
                 if table != NO_UNIT
                     && table != DROPPED
                     && let MapOp::Unmap { va, len } = *op
                     && va < TABLE + TABLE_LEN
-                    && TABLE < va + len
+                    && TABLE < va.saturating_add(len)
                 {
-                    calls.push(self.map_table(Unit(table)));
+                    let (behind, end) = (TABLE + TABLE_LEN, va + len);
+                    for (va, end) in [(va, TABLE), (behind, end)] {
+                        if va < end {
+                            let len = end - va;
+                            calls.push(encode(&MapOp::Unmap { va, len })?);
+                        }
+                    }
+                    continue;
                 }
+                calls.push(encode(op)?);
             }
             let mut from = 0;
             while let Err((at, e)) = self.batch_to(&calls[from..]) {
@@ -782,8 +806,21 @@ impl Process {
                 }
                 from += at + 1;
             }
+            if due {
+                self.table_due.store(false, Ordering::Release);
+            }
         }
         Ok(())
+    }
+
+    /// The calls that map trampolines and their table.
+    fn map_sites(&self, unit: Unit) -> [Call; 2] {
+        let mut code = self.map_table(unit);
+        code[1] = stub::TRAMPOLINES;
+        code[2] = AREA_LEN - TABLE_LEN;
+        code[3] = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        code[6] += TABLE_LEN;
+        [code, self.map_table(unit)]
     }
 
     /// The call that maps the table of trampolines.
@@ -795,15 +832,78 @@ impl Process {
         [mmap, TABLE, TABLE_LEN, read, flags, control, unit.offset()]
     }
 
+    /// Changes the sites: readers go on with those that they know until they see the number.
+    fn change_sites<R>(&self, f: impl FnOnce(&mut Sites) -> R) -> R {
+        let mut sites = self.sites.lock();
+        let r = f(Arc::make_mut(&mut sites));
+        self.sites_number.fetch_add(1, Ordering::SeqCst);
+        r
+    }
+
+    /// The sites, and how often they have changed.
+    pub fn sites(&self) -> (Arc<Sites>, u64) {
+        let sites = self.sites.lock();
+        (sites.clone(), self.sites_number.load(Ordering::SeqCst))
+    }
+
+    /// See [`Process::sites`].
+    pub fn sites_number(&self) -> u64 {
+        self.sites_number.load(Ordering::SeqCst)
+    }
+
     /// Makes a trampoline for a call site; the address of its entry in the table. `None` where there are no
     /// lanes, or no more.
     pub fn add_site(&self, site: Site) -> Option<u32> {
-        let mut sites = self.sites.lock();
         let unit = self.sites_unit()?;
-        sites.add(self.factory.unit(unit), site)
+        self.change_sites(|s| s.add(self.factory.unit(unit), site))
     }
 
-    /// The unit for trampolines, mapped. The caller holds `sites`.
+    /// See [`crate::AddressSpace::retire_sites`].
+    pub fn retire_sites(&self, r: &Range<u64>) {
+        if !self.sites().0.has_live(r) {
+            return;
+        }
+        self.settle();
+        self.change_sites(|s| s.retire(r));
+    }
+
+    /// Waits until every thread that is in application code now has come out once: what it was stopped at has been
+    /// looked up by then. Nothing in the Sentry that such a thread may need meanwhile is held by the caller, but the
+    /// memory manager's lock, which is taken only for an event that has been given.
+    fn settle(&self) {
+        let stay = |k: &Arc<Kick>| k.stay().map(|s| (k.clone(), s));
+        let there: Vec<(Arc<Kick>, u64)> = self.kicks.lock().iter().filter_map(stay).collect();
+        for (k, _) in &there {
+            crate::Interrupter::interrupt(&**k);
+        }
+        for (k, stay) in there {
+            let mut looks = 0u32;
+            // It has an end: one that does not take its kick is ended by the watchdog.
+            while k.stay() == Some(stay) {
+                looks += 1;
+                if looks < 50 {
+                    std::thread::yield_now();
+                } else {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+            }
+        }
+    }
+
+    /// A thread that may run application code; until [`Process::forget_kick`].
+    pub fn add_kick(&self, k: Arc<Kick>) {
+        self.kicks.lock().push(k);
+    }
+
+    /// See [`Process::add_kick`].
+    pub fn forget_kick(&self, k: &Arc<Kick>) {
+        let mut kicks = self.kicks.lock();
+        if let Some(i) = kicks.iter().position(|o| Arc::ptr_eq(o, k)) {
+            kicks.swap_remove(i);
+        }
+    }
+
+    /// The unit for trampolines, mapped.
     fn sites_unit(&self) -> Option<Unit> {
         let n = self.site_unit.load(Ordering::Acquire);
         if self.factory.lanes == Lanes::None || n == DROPPED {
@@ -813,13 +913,8 @@ impl Process {
             return Some(Unit(n));
         }
         let unit = self.factory.take_unit().ok()?;
-        let mut code = self.map_table(unit);
-        code[1] = stub::TRAMPOLINES;
-        code[2] = AREA_LEN - TABLE_LEN;
-        code[3] = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-        code[6] += TABLE_LEN;
         // Where only the first could be mapped, the unit stays with the process.
-        let mapped = self.batch(&[code, self.map_table(unit)]);
+        let mapped = self.batch(&self.map_sites(unit));
         self.spawner.lock().areas.others.push(unit);
         if mapped.is_err() {
             // Once is enough: each try costs a unit, which all processes share.
@@ -832,8 +927,11 @@ impl Process {
 
     /// See [`crate::AddressSpace::drop_sites`].
     pub fn drop_sites(&self) {
-        let _changing = self.sites.lock();
+        self.retire_sites(&(0..u64::MAX));
         let before = self.site_unit.swap(DROPPED, Ordering::AcqRel);
+        if self.table_due.swap(false, Ordering::AcqRel) {
+            return;
+        }
         if before != NO_UNIT && before != DROPPED {
             let call = [libc::SYS_munmap as u64, TABLE, TABLE_LEN, 0, 0, 0, 0];
             if self.batch(&[call]).is_err() {
@@ -843,14 +941,18 @@ impl Process {
     }
 
     /// Gives this process, which has run nothing yet, the sites of the one that it is a copy of.
-    pub fn inherit_sites(&self, parent: &Sites) -> Result<()> {
+    pub fn inherit_sites(&self, parent: &Arc<Sites>) -> Result<()> {
         if parent.is_empty() {
             return Ok(());
         }
-        let mut sites = self.sites.lock();
-        let unit = self.sites_unit().ok_or(ENOMEM)?;
+        let unit = self.factory.take_unit()?;
+        self.spawner.lock().areas.others.push(unit);
         parent.copy_to(self.factory.unit(unit));
+        self.site_unit.store(unit.0, Ordering::Release);
+        self.table_due.store(true, Ordering::Release);
+        let mut sites = self.sites.lock();
         *sites = parent.clone();
+        self.sites_number.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 

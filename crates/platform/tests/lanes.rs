@@ -260,3 +260,72 @@ fn a_new_process_finds_nothing_of_an_old_one() {
         }
     });
 }
+
+/// What lies in a mailbox says that its thread waits. One that does not is stopped before it is held.
+#[test]
+fn who_asks_by_the_mailbox_and_goes_on_is_held() {
+    let s = setup(Box::new(
+        platform::notify::Notify::new(platform::Lanes::Mailbox).unwrap(),
+    ));
+    // mov eax, 39; syscall; rdgsbase rcx; lock or dword [rcx + LANE_STATE], ASKED; 1: inc qword [DATA]; jmp 1b
+    let state = stub::area::LANE_STATE as u8;
+    let code = [
+        &[0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xf3, 0x48, 0x0f, 0xae, 0xc9][..],
+        &[0xf0, 0x83, 0x49, state, stub::lane::ASKED as u8],
+        &[0x48, 0xff, 0x04, 0x25, 0, 0, 0x50, 0, 0xeb, 0xf6],
+    ]
+    .concat();
+    let (_space, mut t) = start(&s, &code);
+    let count = || {
+        let mut b = [0; 8];
+        s.map.slice().sub(0x1000, 8).copy_to(&mut b);
+        u64::from_le_bytes(b)
+    };
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(20));
+    assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+    t.set_return(0);
+    assert!(matches!(t.run(), Event::Syscall { nr: 0, .. }));
+    assert!(!t.has_regs());
+    let before = count();
+    pause();
+    assert!(count() > before, "it does not compute");
+    assert_eq!(t.hold(), Event::Interrupted);
+    assert!(t.has_regs() && (CODE..CODE + 0x40).contains(&t.regs().rip));
+    let before = count();
+    pause();
+    assert_eq!(count(), before);
+}
+
+/// A site ends when nobody stands at its slot any more; afterwards that is a place like others.
+#[test]
+fn a_site_ends_when_nobody_stands_in_it() {
+    let s = setup(Box::new(
+        platform::notify::Notify::new(platform::Lanes::Local).unwrap(),
+    ));
+    // jmp to itself: who stands there for ever.
+    let (space, mut t) = start(&s, &[0xeb, 0xfe]);
+    let call = CODE + 0x40;
+    let site = platform::sites::Site::by_slot(call, CODE);
+    if space.add_site(site).is_none() {
+        // A CPU without BMI2.
+        return;
+    }
+    for live in [true, false] {
+        let i = t.interrupter();
+        let ends = space.clone();
+        let other = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            if live {
+                ends.retire_sites(CODE..CODE + 0x1000);
+            } else {
+                i.interrupt();
+            }
+        });
+        assert_eq!(t.run(), Event::Interrupted);
+        let mut r = t.regs();
+        assert_eq!(r.rip, if live { call } else { CODE });
+        r.rip = CODE;
+        t.set_regs(&r);
+        other.join().unwrap();
+    }
+}

@@ -291,7 +291,9 @@ fn take_signals(cx: &mut Context) -> Flow {
             return Flow::End;
         }
         if cx.group.is_stopping() || cx.must_hold() {
-            stop_here(cx);
+            if stop_here(cx).is_err() {
+                cx.kernel.kill_group(&cx.group, SIGSEGV.number());
+            }
             continue;
         }
         let deliverable = SigSet(!cx.mask().0);
@@ -378,9 +380,12 @@ fn deliver(
     Ok(())
 }
 
-/// Sleeps as long as the group is stopped, or everything is frozen.
-fn stop_here(cx: &Context) {
+/// Sleeps as long as the group is stopped, or everything is frozen. `Err` if there is no application side any more.
+fn stop_here(cx: &mut Context) -> core::result::Result<(), Gone> {
     use wait::Blocker;
+    if cx.thread.hold() == Event::Gone {
+        return Err(Gone);
+    }
     while !cx.is_killed() {
         let hold = cx.must_hold();
         cx.held.store(hold, Ordering::SeqCst);
@@ -390,4 +395,5 @@ fn stop_here(cx: &Context) {
         cx.task.parker().park(None);
     }
     cx.held.store(false, Ordering::SeqCst);
+    Ok(())
 }

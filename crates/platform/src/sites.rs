@@ -1,0 +1,316 @@
+//! The patched call sites of an address space: their trampolines, and which of them there are still.
+//!
+//! ## Invariants
+//!
+//! - A trampoline, once handed out, is not changed as long as the address space lives: a thread may be anywhere in
+//!   it. Its record stays as long.
+//! - A site is *live* from before its bytes are written until they are gone: put back, unmapped, or thrown away. Only
+//!   of a live site are the places known where a thread may stand or trap that the original code has not: the `int3`
+//!   over its `syscall` instruction, and its slot. What happens at the place of another is the application's own.
+//! - A site ends ([`crate::AddressSpace::retire_sites`]) while its page is not mapped, and not before every thread that
+//!   was in application code has been stopped once: where one stood at such a place, or had just trapped there, its
+//!   registers have been made the application's by then.
+//! - [`Sites`] is never changed, but replaced by another: who drives a thread keeps the one that it knows, and compares
+//!   a number to learn of the next. So no event waits for a lock, and finding a place takes O(log n).
+
+use hostcall::MemSlice;
+use std::ops::Range;
+use stub::lane::{TABLE, TABLE_LEN, TRAMPOLINE_LEN, TRAMPOLINES_MAX};
+
+/// The longest that is displaced from a site to its trampoline.
+pub const DISPLACED_MAX: usize = 8;
+
+/// rdgsbase r11; rorx rcx, r11, 30; lea ecx, [rcx - (AREAS >> 30)]; jrcxz +1; int3: the last is for a GS base of the
+/// application's own.
+const FIND_AREA: [u8; 20] = {
+    let [a, b, c, d] = (-((stub::AREAS >> 30) as i32)).to_le_bytes();
+    [
+        0xf3, 0x49, 0x0f, 0xae, 0xcb, 0xc4, 0xc3, 0xfb, 0xf0, 0xcb, 30, 0x8d, 0x89, a, b, c, d,
+        0xe3, 1, 0xcc,
+    ]
+};
+
+/// What a site's bytes become: `jmp qword ptr [entry]`.
+#[must_use]
+pub fn jump(entry: u32) -> [u8; 7] {
+    let [a, b, c, d] = entry.to_le_bytes();
+    [0xff, 0x24, 0x25, a, b, c, d]
+}
+
+/// One trampoline as its maker remembers it: the application's memory cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Where the displaced instruction was.
+    pub start: u64,
+    /// Where the call returns to: behind the `syscall` instruction.
+    pub back: u64,
+    /// Where a jump lies that the site jumps to first; 0 where it has none.
+    slot: u64,
+    displaced: [u8; DISPLACED_MAX],
+    displaced_len: u8,
+}
+
+impl Site {
+    /// A site whose instruction before the call is displaced; `None` if that is too long.
+    #[must_use]
+    pub fn new(start: u64, back: u64, displaced: &[u8]) -> Option<Site> {
+        let mut bytes = [0; DISPLACED_MAX];
+        bytes.get_mut(..displaced.len())?.copy_from_slice(displaced);
+        Some(Site {
+            start,
+            back,
+            slot: 0,
+            displaced: bytes,
+            displaced_len: displaced.len() as u8,
+        })
+    }
+
+    /// A site where only the `syscall` instruction is replaced, by a short jump to `slot`.
+    #[must_use]
+    pub fn by_slot(call: u64, slot: u64) -> Site {
+        Site {
+            start: call,
+            back: call + 2,
+            slot,
+            displaced: [0; DISPLACED_MAX],
+            displaced_len: 0,
+        }
+    }
+
+    /// Where its `syscall` instruction was.
+    #[must_use]
+    pub fn call(&self) -> u64 {
+        self.back.wrapping_sub(2)
+    }
+
+    /// Where its second jump lies; 0 where it has none.
+    #[must_use]
+    pub fn slot(&self) -> u64 {
+        self.slot
+    }
+
+    pub(crate) fn displaces(&self) -> bool {
+        self.displaced_len != 0
+    }
+
+    /// The one place where a thread may stand or trap that the original code has not.
+    fn place(&self) -> u64 {
+        if self.slot == 0 {
+            self.call()
+        } else {
+            self.slot
+        }
+    }
+
+    fn code(&self, at: u64) -> [u8; TRAMPOLINE_LEN as usize] {
+        let mut out = Vec::with_capacity(TRAMPOLINE_LEN as usize);
+        out.extend_from_slice(&self.displaced[..usize::from(self.displaced_len)]);
+        out.extend_from_slice(&FIND_AREA);
+        // movabs rcx, back; jmp lane
+        out.extend_from_slice(&[0x48, 0xb9]);
+        out.extend_from_slice(&self.back.to_le_bytes());
+        out.push(0xe9);
+        let from = at + out.len() as u64 + 4;
+        let distance = stub::lane::entry().wrapping_sub(from) as i64;
+        out.extend_from_slice(&i32::try_from(distance).expect("near").to_le_bytes());
+        out.resize(TRAMPOLINE_LEN as usize, 0xcc);
+        out.try_into().expect("it fits")
+    }
+
+    /// Whether `offset` in its trampoline is behind the `int3`.
+    pub(crate) fn is_trap(&self, offset: u64) -> bool {
+        offset == u64::from(self.displaced_len) + FIND_AREA.len() as u64
+    }
+}
+
+// AREAS is aligned so that the trampolines' test of the GS base is exact.
+const _: () = assert!(stub::AREAS.is_multiple_of(1 << 30) && stub::HIGH - stub::AREAS >= 1 << 30);
+
+/// Where trampoline `i` is.
+fn trampoline(i: usize) -> u64 {
+    stub::TRAMPOLINES + i as u64 * TRAMPOLINE_LEN
+}
+
+/// The trampolines of an address space, written to its unit: the table first, then the code.
+#[derive(Clone, Debug, Default)]
+pub struct Sites {
+    all: Vec<Site>,
+    /// Of the live ones: their place, and which it is. Sorted.
+    places: Vec<(u64, u16)>,
+}
+
+impl Sites {
+    /// Whether there never was one.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Adds one, which is live now; gives the address of its entry in the table.
+    pub fn add(&mut self, unit: MemSlice<'_>, site: Site) -> Option<u32> {
+        let i = self.all.iter().position(|s| *s == site).or_else(|| {
+            let i = self.all.len();
+            (i < TRAMPOLINES_MAX).then(|| {
+                self.write(unit, i, &site);
+                self.all.push(site);
+                i
+            })
+        })?;
+        match self.places.binary_search_by_key(&site.place(), |p| p.0) {
+            Ok(at) => self.places[at].1 = i as u16,
+            Err(at) => self.places.insert(at, (site.place(), i as u16)),
+        }
+        Some((TABLE + 8 * i as u64) as u32)
+    }
+
+    /// The sites of `r` are live no more; whether there were any.
+    pub fn retire(&mut self, r: &Range<u64>) -> bool {
+        let before = self.places.len();
+        self.places.retain(|p| !r.contains(&p.0));
+        self.places.len() != before
+    }
+
+    /// Whether [`Sites::retire`] would find any.
+    #[must_use]
+    pub fn has_live(&self, r: &Range<u64>) -> bool {
+        let from = self.places.partition_point(|p| p.0 < r.start);
+        self.places.get(from).is_some_and(|p| p.0 < r.end)
+    }
+
+    fn write(&self, unit: MemSlice<'_>, i: usize, site: &Site) {
+        let at = trampoline(i);
+        let offset = (TABLE_LEN + at - stub::TRAMPOLINES) as usize;
+        unit.sub(offset, TRAMPOLINE_LEN as usize)
+            .copy_from(&site.code(at));
+        unit.sub(8 * i, 8).copy_from(&at.to_le_bytes());
+    }
+
+    /// The same in another address space's unit.
+    pub fn copy_to(&self, unit: MemSlice<'_>) {
+        for (i, s) in self.all.iter().enumerate() {
+            self.write(unit, i, s);
+        }
+    }
+
+    fn live(&self, place: u64) -> Option<&Site> {
+        let at = self.places.binary_search_by_key(&place, |p| p.0).ok()?;
+        self.all.get(usize::from(self.places[at].1))
+    }
+
+    /// The live site that has its `int3` at `at`, where its `syscall` instruction was.
+    pub(crate) fn traps(&self, at: u64) -> Option<&Site> {
+        self.live(at).filter(|s| s.slot == 0)
+    }
+
+    /// The live site whose slot is at `at`.
+    pub(crate) fn slot(&self, at: u64) -> Option<&Site> {
+        self.live(at).filter(|s| s.slot != 0)
+    }
+
+    /// The site, live or not, whose trampoline `ip` is in, and the offset there.
+    pub(crate) fn trampoline(&self, ip: u64) -> Option<(Site, u64)> {
+        let offset = ip.checked_sub(stub::TRAMPOLINES)?;
+        let site = self.all.get((offset / TRAMPOLINE_LEN) as usize)?;
+        Some((*site, offset % TRAMPOLINE_LEN))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Regs;
+    use crate::lane::{Stopped, Why, outside};
+
+    const BACK: u64 = 0x40_1234;
+
+    fn with_unit(f: impl FnOnce(MemSlice<'_>)) {
+        let mut bytes = vec![0u8; stub::AREA_LEN as usize];
+        hostcall::mem::with_slice_mut(&mut bytes, f);
+    }
+
+    fn stop(unit: MemSlice<'_>, sites: &Sites, rip: u64, why: Why) -> (Stopped, u64) {
+        let mut r = Regs {
+            rip,
+            ..Regs::default()
+        };
+        let s = outside(unit, sites, &mut r, why, None);
+        (s, r.rip)
+    }
+
+    #[test]
+    fn a_trampoline_is_left_before_the_call_or_traps() {
+        with_unit(|unit| {
+            let mut sites = Sites::default();
+            let site = Site::new(BACK - 7, BACK, &[0xb8, 39, 0, 0, 0]).unwrap();
+            assert_eq!(sites.add(unit, site), Some(TABLE as u32));
+            // The same site is not added twice.
+            assert_eq!(sites.add(unit, site), Some(TABLE as u32));
+            let code = site.code(trampoline(0));
+            let traps = code.iter().position(|b| *b == 0xcc).unwrap() as u64 + 1;
+            for live in [true, false] {
+                for offset in 0..TRAMPOLINE_LEN {
+                    let at = |why| stop(unit, &sites, trampoline(0) + offset, why);
+                    let call = match offset {
+                        0 => (Stopped::Inside, BACK - 7),
+                        _ => (Stopped::Inside, BACK - 2),
+                    };
+                    let trapped = if offset == traps {
+                        (Stopped::Trap, BACK)
+                    } else {
+                        call
+                    };
+                    assert_eq!(at(Why::Int3), trapped, "at {offset}");
+                    assert_eq!(at(Why::Other), call, "at {offset}");
+                    let step = match offset {
+                        0 => (Stopped::Between, trampoline(0)),
+                        _ => call,
+                    };
+                    assert_eq!(at(Why::Step), step, "at {offset}");
+                }
+                if live {
+                    sites.retire(&(BACK - 7..BACK));
+                }
+            }
+            for i in 0..TRAMPOLINES_MAX as u64 + 5 {
+                let site = Site::new(i, i + 7, &[0x90; 5]).unwrap();
+                let fits = (i as usize) < TRAMPOLINES_MAX - 1;
+                assert_eq!(sites.add(unit, site).is_some(), fits, "{i}");
+            }
+            assert!(Site::new(0, 9, &[0; 9]).is_none());
+        });
+    }
+
+    #[test]
+    fn only_live_sites_have_places() {
+        with_unit(|unit| {
+            let mut sites = Sites::default();
+            let p = Site::new(BACK - 7, BACK, &[0xb8, 39, 0, 0, 0]).unwrap();
+            let k = Site::by_slot(BACK + 0x1000, BACK + 0x1040);
+            let at = |s: &Sites, rip, why| stop(unit, s, rip, why);
+            for _ in 0..2 {
+                sites.add(unit, p);
+                sites.add(unit, k);
+                assert!(sites.has_live(&(BACK - 2..BACK)) && !sites.has_live(&(0..BACK - 2)));
+                assert_eq!(at(&sites, BACK - 1, Why::Int3), (Stopped::Trap, BACK));
+                for why in [Why::Other, Why::Step] {
+                    assert_eq!(at(&sites, BACK - 1, why), (Stopped::Outside, BACK - 1));
+                    assert_eq!(at(&sites, BACK - 2, why), (Stopped::Outside, BACK - 2));
+                }
+                let slot = BACK + 0x1040;
+                let call = (Stopped::Inside, BACK + 0x1000);
+                assert_eq!(at(&sites, slot, Why::Other), call);
+                let stepped = (Stopped::Trap, BACK + 0x1002);
+                assert_eq!(at(&sites, slot, Why::Step), stepped);
+                // No int3 of ours lies there.
+                let own = (Stopped::Outside, BACK + 0x1001);
+                assert_eq!(at(&sites, BACK + 0x1001, Why::Int3), own);
+                assert!(sites.retire(&(0..BACK + 0x1041)) && !sites.retire(&(0..u64::MAX)));
+                for rip in [BACK - 1, slot] {
+                    for why in [Why::Int3, Why::Other, Why::Step] {
+                        assert_eq!(at(&sites, rip, why), (Stopped::Outside, rip));
+                    }
+                }
+            }
+        });
+    }
+}
