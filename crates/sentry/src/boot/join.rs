@@ -15,7 +15,8 @@ use vfs::userns::UserNs;
 /// Makes the container up to its first instruction, tells its starter that it is ready, and serves that.
 ///
 /// What is given: the body ([`JoinSpec`]), the channel to the container's Gofer, the socket to its starter,
-/// an empty memory file, a locked file that is held as long as its programs may run, the file for the root's changes (if the spec says so), then what `exec` is given.
+/// an empty memory file, a locked file that is held as long as its programs may run, the file for the root's changes (if the
+/// spec says so), then what `exec` is given.
 pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<(), Failure> {
     let mut given = given.into_iter();
     let mut next = |what: &str| {
