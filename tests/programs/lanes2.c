@@ -168,18 +168,40 @@ static void *caller(void *number)
 	return (void *)bad;
 }
 
+/* A page with a call of each kind, and threads that make them. */
+static const unsigned char getpid_code[] = P_CODE(SYS_getpid);
+static pthread_t callers[3];
+static int n_callers;
+
+static void start_callers(const long *numbers, int n)
+{
+	shared_code = page(PROT_READ | PROT_WRITE);
+	memcpy(shared_code, getpid_code, sizeof getpid_code);
+	put_k(shared_code + 64);
+	mprotect(shared_code, 4096, PROT_READ | PROT_EXEC);
+	n_callers = n;
+	for (int i = 0; i < n; i++)
+		pthread_create(&callers[i], NULL, caller, (void *)numbers[i]);
+}
+
+/* How many answers were wrong. */
+static long stop_callers(void)
+{
+	long bad = 0;
+	stop = 1;
+	for (int i = 0; i < n_callers; i++) {
+		void *r;
+		pthread_join(callers[i], &r);
+		bad += (long)r;
+	}
+	return bad;
+}
+
 /* Threads call while the page is made writable, moved there and back, and written by a debugger's way. */
 static void beside_threads(void)
 {
-	shared_code = page(PROT_READ | PROT_WRITE);
-	unsigned char code[] = P_CODE(SYS_getpid);
-	memcpy(shared_code, code, sizeof code);
-	put_k(shared_code + 64);
-	mprotect(shared_code, 4096, PROT_READ | PROT_EXEC);
-	pthread_t t[3];
 	long numbers[] = { SYS_getpid, SYS_getppid, SYS_getppid }, bad = 0;
-	for (int i = 0; i < 3; i++)
-		pthread_create(&t[i], NULL, caller, (void *)numbers[i]);
+	start_callers(numbers, 3);
 	int mem = open("/proc/self/mem", O_RDWR);
 	for (int round = 0; round < 30; round++) {
 		long from = made;
@@ -189,16 +211,11 @@ static void beside_threads(void)
 			bad += mprotect(shared_code, 4096, PROT_READ | PROT_WRITE | PROT_EXEC) != 0;
 		else
 			bad += pwrite(mem, "\x90", 1, (off_t)shared_code + 64) != 1;
-		bad += memcmp(shared_code, code, sizeof code) || memcmp(shared_code + 66, k_code + 2, 13);
+		bad += memcmp(shared_code, getpid_code, sizeof getpid_code) || memcmp(shared_code + 66, k_code + 2, 13);
 		if (round % 2 == 0)
 			bad += mprotect(shared_code, 4096, PROT_READ | PROT_EXEC) != 0;
 	}
-	stop = 1;
-	for (int i = 0; i < 3; i++) {
-		void *r;
-		pthread_join(t[i], &r);
-		bad += (long)r;
-	}
+	bad += stop_callers();
 	close(mem);
 	T(bad);
 }
@@ -206,15 +223,8 @@ static void beside_threads(void)
 /* The same, and the pages of the table are mapped meanwhile. */
 static void the_table(void)
 {
-	shared_code = page(PROT_READ | PROT_WRITE);
-	unsigned char code[] = P_CODE(SYS_getpid);
-	memcpy(shared_code, code, sizeof code);
-	put_k(shared_code + 64);
-	mprotect(shared_code, 4096, PROT_READ | PROT_EXEC);
-	pthread_t t[2];
-	long numbers[] = { SYS_getpid, SYS_getppid }, bad = 0;
-	for (int i = 0; i < 2; i++)
-		pthread_create(&t[i], NULL, caller, (void *)numbers[i]);
+	long numbers[] = { SYS_getpid, SYS_getppid };
+	start_callers(numbers, 2);
 	while (made < 20000)
 		sched_yield();
 	char *low = mmap((void *)0x3fc00000, 0x200000, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -222,14 +232,8 @@ static void the_table(void)
 	memset(low, 0x5a, 0x200000);
 	for (long from = made; made < from + 2000;)
 		sched_yield();
-	stop = 1;
-	for (int i = 0; i < 2; i++) {
-		void *r;
-		pthread_join(t[i], &r);
-		bad += (long)r;
-	}
-	T(bad);
-	Y(memcmp(shared_code, code, sizeof code) == 0);
+	T(stop_callers());
+	Y(memcmp(shared_code, getpid_code, sizeof getpid_code) == 0);
 }
 
 /* A single-stepping program: each step is an instruction of its own. */

@@ -58,6 +58,15 @@ pub struct Made {
     pub dir: Version,
 }
 
+fn made(reply: Reply) -> Result<Made> {
+    match reply {
+        Reply::Node {
+            attr, handle, dir, ..
+        } => Ok(Made { attr, handle, dir }),
+        _ => Err(EIO),
+    }
+}
+
 impl Client {
     /// Greets the server at the other end of `channel`.
     pub fn connect(channel: &HostFd, on_death: Box<dyn FnOnce() + Send>) -> Result<Arc<Client>> {
@@ -163,28 +172,17 @@ impl Client {
         }
     }
     fn node(&self, request: &Request) -> Result<Made> {
-        match self.call(request)?.0 {
-            Reply::Node {
-                attr, handle, dir, ..
-            } => Ok(Made { attr, handle, dir }),
-            _ => Err(EIO),
-        }
+        made(self.call(request)?.0)
     }
     fn node_and_fd(&self, request: &Request) -> Result<(Made, HostFd)> {
-        match self.call(request)? {
-            (
-                Reply::Node {
-                    attr, handle, dir, ..
-                },
-                mut fds,
-            ) => match fds.pop() {
-                Some(fd) => Ok((Made { attr, handle, dir }, fd)),
-                None => {
-                    self.close(handle);
-                    Err(ENFILE)
-                }
-            },
-            _ => Err(EIO),
+        let (reply, mut fds) = self.call(request)?;
+        let node = made(reply)?;
+        match fds.pop() {
+            Some(fd) => Ok((node, fd)),
+            None => {
+                self.close(node.handle);
+                Err(ENFILE)
+            }
         }
     }
 

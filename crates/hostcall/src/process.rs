@@ -192,8 +192,9 @@ const CPU_WORDS: usize = 128;
 pub fn cpus() -> Vec<u32> {
     let mut mask = [0u64; CPU_WORDS];
     // SAFETY: the mask is as long as is said.
-    let _ = unsafe { sys!(SchedGetaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
-    let bits = 0..64 * CPU_WORDS as u32;
+    let n = unsafe { sys!(SchedGetaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
+    // As many bytes as the kernel has of it: some, of a thousand.
+    let bits = 0..8 * n.unwrap_or(0).min(size_of_val(&mask)) as u32;
     bits.filter(|c| mask[*c as usize / 64] >> (c % 64) & 1 == 1)
         .collect()
 }
@@ -233,9 +234,12 @@ pub fn is_linux(major: u32, minor: u32) -> bool {
     if unsafe { sys!(Uname, &raw mut u) }.is_err() {
         return false;
     }
-    let mut parts = u.release.iter().map(|c| *c as u8).collect::<Vec<_>>();
-    parts.retain(|c| *c != 0);
-    let mut numbers = parts
+    let release = u
+        .release
+        .iter()
+        .map_while(|c| (*c != 0).then_some(*c as u8));
+    let release: Vec<u8> = release.collect();
+    let mut numbers = release
         .split(|c| !c.is_ascii_digit())
         .map(|n| String::from_utf8_lossy(n).parse::<u32>().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);

@@ -16,7 +16,8 @@ use crate::frame::Frame;
 use crate::kick::Kick;
 use crate::lane::{self, Habits, Stopped, Why};
 use crate::process::{
-    Drive, Factory, KICK, Listener, Process, RawThread, TRAPPED, recv, release_after,
+    Drive, Factory, KICK, Listener, Process, RawThread, TRAPPED, readable_within, recv,
+    release_after,
 };
 use crate::recycle::Held;
 use crate::sites::{Site, Sites};
@@ -359,14 +360,7 @@ impl Thread {
         let all = &self.process.factory.spinners;
         let listener = self.listener.as_ref().expect("until drop").raw();
         // A call of a site that is not patched leaves the state as it is.
-        let elsewhere = || {
-            let mut p = [libc::pollfd {
-                fd: listener,
-                events: libc::POLLIN,
-                revents: 0,
-            }];
-            hostcall::file::poll(&mut p, 0) == Ok(1)
-        };
+        let elsewhere = || readable_within(&[listener], 0);
         let asked = self.habits.spin(lane::state(area), all, elsewhere);
         let request = asked.then(|| lane::request(area));
         if request.is_none() {

@@ -13,7 +13,8 @@
 //!   thread's id comes by another way; its listener's number is checked with the host before use.
 //! - A process is ended, and waited for, by its descriptor: its number may be another's when it has ended.
 //! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`. `Process::kicks`
-//!   is a leaf. None is held while waiting for application code. `Factory::thread_start` comes before the last two; it *is* held while a thread starts.
+//!   is a leaf. None is held while waiting for application code. `Factory::thread_start` comes before the last
+//!   two; it *is* held while a thread starts.
 
 use crate::kick::Kick;
 use crate::lane::Spinners;
@@ -334,12 +335,12 @@ fn distance() -> u32 {
 
 /// Whether a descriptor of a process says that it has ended.
 fn has_ended(pidfd: &HostFd) -> bool {
-    ends_within(&[pidfd.raw()], 0)
+    readable_within(&[pidfd.raw()], 0)
 }
 
-/// Waits until one of these processes has ended, so many milliseconds at most; whether one has.
-pub fn ends_within(pidfds: &[RawFd], millis: i32) -> bool {
-    let mut f: SmallVec<[libc::pollfd; 16]> = pidfds
+/// Waits until one of these can be read, so many milliseconds at most; whether one can. (Of processes: has ended.)
+pub fn readable_within(fds: &[RawFd], millis: i32) -> bool {
+    let mut f: SmallVec<[libc::pollfd; 16]> = fds
         .iter()
         .map(|&fd| libc::pollfd {
             fd,
@@ -1018,7 +1019,7 @@ impl Process {
         let until = Instant::now() + limit;
         loop {
             let rest = until.saturating_duration_since(Instant::now());
-            if ends_within(&[self.pidfd.raw()], rest.as_millis() as i32) {
+            if readable_within(&[self.pidfd.raw()], rest.as_millis() as i32) {
                 return true;
             }
             if rest.is_zero() {

@@ -22,7 +22,7 @@
 //!
 //! Lock order: the queue's and the pool's locks are leaves. A process is made ready again without a lock of these.
 
-use crate::process::{Drive, Factory, Process, ends_within};
+use crate::process::{Drive, Factory, Process, readable_within};
 use hostcall::RawFd;
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
@@ -230,12 +230,12 @@ impl Queue {
                 continue;
             }
             let ends: SmallVec<[RawFd; 16]> = dying.iter().map(|d| d.1.process.end()).collect();
-            if !ends_within(&ends, look) {
+            if !readable_within(&ends, look) {
                 look = (look * 2).min(LOOK_MAX);
                 continue;
             }
             look = 1;
-            let gone = |d: &mut (u64, Remains)| ends_within(&[d.1.process.end()], 0);
+            let gone = |d: &mut (u64, Remains)| readable_within(&[d.1.process.end()], 0);
             for (n, r) in dying.extract_if(.., gone) {
                 let bytes = r.bytes;
                 drop(r.done());
