@@ -38,9 +38,9 @@ pub enum Lanes {
     /// None: every call traps.
     None,
     /// Call sites are patched, and some calls answered without the Sentry.
-    #[default]
     Local,
     /// And others may be laid into a mailbox.
+    #[default]
     All,
     /// For tests: always, whatever the machine does.
     Mailbox,

@@ -435,7 +435,9 @@ impl Thread {
                 return Some(self.broken());
             }
             let lanes = self.process.factory.lanes;
-            let soon = lanes >= Lanes::All && self.habits.called(by_lane);
+            let soon = lanes >= Lanes::All
+                && self.habits.called(by_lane)
+                && self.process.factory.spinners.calm();
             let ip = if by_lane {
                 lane::back(self.area().0)
             } else {
