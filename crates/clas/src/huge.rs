@@ -7,7 +7,8 @@
 //!
 //! The thread holds a reference to what waits. So what nobody else has any more, which may be while it waits, is
 //! left alone; what is discarded is taken out of the queue, and all of it where there is no room. At most
-//! [`CALL_MAX`] can be filled for nothing.
+//! [`CALL_MAX`] can be filled for nothing. What is being made is let go of when the call is over: who finds no room
+//! waits for that, as for address spaces that end.
 //!
 //! Lock order: the queue's lock is a leaf; `Clas::inner`, another, is never taken under it.
 
@@ -62,9 +63,20 @@ impl Run {
         self.end.0 - self.at.0
     }
 
+    /// With references of its own to the frames, which must be allocated.
+    fn new(clas: &Arc<Clas>, at: Cla, end: Cla) -> Run {
+        let clas = clas.clone();
+        // Soon, these references may be the last.
+        clas.is_ending();
+        let run = Run { clas, at, end };
+        run.clas.incref(at, run.len() / PAGE_SIZE);
+        run
+    }
+
     /// Gives its references back.
     fn forget(self) {
         self.clas.decref(self.at, self.len() / PAGE_SIZE);
+        self.clas.has_ended();
     }
 }
 
@@ -92,9 +104,7 @@ impl Clas {
                 return;
             }
         }
-        self.incref(at, len / PAGE_SIZE);
-        let clas = self.clone();
-        let run = Run { clas, at, end };
+        let run = Run::new(self, at, end);
         let refused = {
             let mut s = self.huge.state.lock();
             if !s.up && s.has_room(len) {
@@ -199,5 +209,36 @@ impl Queue {
                 self.state.lock().rest = REST;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Wait;
+
+    #[test]
+    fn who_finds_no_room_waits_for_what_is_being_made() {
+        let pages = LEN / PAGE_SIZE;
+        let c = Clas::with_limit(LEN).unwrap();
+        let at = c.allocate(pages, None).unwrap();
+        let run = Run::new(&c, at, at.add(LEN));
+        c.huge.state.lock().now = Some((run.at, run.end));
+        // Unmapped while the host works on it.
+        c.decref(at, pages);
+        let other = c.clone();
+        let thread = std::thread::spawn(move || {
+            while other.huge.state.lock().now.is_some() {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            run.forget();
+        });
+        let near = |wait| c.allocate_near(pages, None, None, abi::Va(0), wait);
+        assert_eq!(near(Wait::No), Err(abi::errno::ENOMEM));
+        let again = near(Wait::ForEnding).unwrap();
+        thread.join().unwrap();
+        c.decref(again, pages);
+        assert_eq!((c.stats().allocated, c.inner.lock().ending), (0, 0));
     }
 }

@@ -101,7 +101,7 @@ struct Inner {
     peak: u64,
     /// The most frames that may be used.
     limit: u64,
-    /// Address spaces that have ended, and whose frames are still to come.
+    /// Address spaces that have ended, and others, whose frames are still to come.
     ending: usize,
 }
 
@@ -236,7 +236,7 @@ impl Clas {
         };
         let mut inner = self.inner.lock();
         if full(&inner) {
-            // Nobody may have these any more but the queue.
+            // Nobody may have these any more but the queue. (What is being made comes soon: see `ending`.)
             MutexGuard::unlocked(&mut inner, || self.forget_huge(Cla(0), u64::MAX));
         }
         let mut until = None;
