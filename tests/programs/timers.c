@@ -319,6 +319,17 @@ static void *spins(void *p)
 	return p;
 }
 
+static long long millis(struct timeval a, struct timeval b)
+{
+	return (a.tv_sec + b.tv_sec) * 1000LL + (a.tv_usec + b.tv_usec) / 1000;
+}
+static void *waits_for_ever(void *p)
+{
+	for (;;)
+		pause();
+	return p;
+}
+
 /* Each thread has its CPU time, and a process the sum. */
 static void cpu_time(void)
 {
@@ -357,11 +368,21 @@ static void cpu_time(void)
 	T(CHILD(spin(200)));
 	getrusage(RUSAGE_CHILDREN, &r);
 	Y(r.ru_utime.tv_sec * 1000 + r.ru_utime.tv_usec / 1000 >= 100);
-}
-
-static long long millis(struct timeval a, struct timeval b)
-{
-	return (a.tv_sec + b.tv_sec) * 1000LL + (a.tv_usec + b.tv_usec) / 1000;
+	/* Also where many threads end at once. */
+	int counted = 0;
+	for (int i = 0; i < 15; i++) {
+		int status;
+		pid_t p = fork();
+		if (p == 0) {
+			for (int k = 0; k < 3; k++)
+				pthread_create(&t, NULL, waits_for_ever, NULL);
+			spin(20);
+			_exit(0);
+		}
+		wait4(p, &status, 0, &r);
+		counted += millis(r.ru_utime, r.ru_stime) >= 10;
+	}
+	T(counted);
 }
 
 /* Uses CPU time of both kinds. */

@@ -23,6 +23,10 @@ fn text(bytes: &[u8]) -> &str {
 
 /// A program that has said that it runs, and goes on.
 fn waiting() -> Child {
+    started("echo ready; exec sleep 100")
+}
+
+fn started(script: &str) -> Child {
     // The program inherits what is ignored here, such as SIGHUP under nohup(1): begin with the defaults.
     let mut c = Command::new("env")
         .args([
@@ -31,7 +35,7 @@ fn waiting() -> Child {
             "do",
             "--",
         ])
-        .args(["sh", "-c", "echo ready; exec sleep 100"])
+        .args(["sh", "-c", script])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -365,6 +369,33 @@ fn whoever_is_killed_takes_all_with_it() {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// What the host ends, as when memory is used up, has ended as a process that the kernel killed.
+#[test]
+fn a_program_that_the_host_kills() {
+    let mut c = started("echo ready; while :; do :; done");
+    let grandchildren = || children(c.id()).into_iter().flat_map(children);
+    // The zygote is the first, the program's process the second.
+    let program = loop {
+        let mut all: Vec<u32> = grandchildren().collect();
+        all.sort_unstable();
+        if let [_, .., last] = all[..] {
+            break last;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    kill(program, libc::SIGKILL);
+    assert_eq!(c.wait().unwrap().signal(), Some(libc::SIGKILL));
+}
+
+#[test]
+fn an_option_of_others_before_a_command() {
+    let o = output(&["--lanes=none", "do", "true"]);
+    assert_eq!(o.status.code(), Some(125));
+    let told = text(&o.stderr);
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.contains("--lanes"), "{told}");
 }
 
 #[test]

@@ -158,6 +158,11 @@ pub trait AddressSpace: Send + Sync {
     fn new_thread(&self) -> Result<Box<dyn AppThread>>;
     /// Ends every thread of it, wherever they are: their `run` gives [`Event::Gone`].
     fn kill(&self);
+    /// Whether [`AddressSpace::kill`] was called, by the platform itself or by others: else, if its threads are gone,
+    /// the host has ended it.
+    fn was_killed(&self) -> bool {
+        true
+    }
     /// Nobody needs it any more, and no thread of it will run: soon after it is dropped, nothing of what it had
     /// mapped is mapped any more; then `then` is called, by whatever thread. Where that gives back many `bytes`, it
     /// has come about when the address space is dropped.

@@ -664,6 +664,11 @@ impl Process {
         self.site_unit.load(Ordering::Acquire) != NO_UNIT
     }
 
+    /// See [`crate::AddressSpace::was_killed`].
+    pub fn was_killed(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
     /// Whether the host still has it.
     pub fn is_alive(&self) -> bool {
         !self.dead.load(Ordering::Acquire) && !has_ended(&self.pidfd)

@@ -73,6 +73,9 @@ impl AddressSpace for Space {
     fn kill(&self) {
         self.0.kill();
     }
+    fn was_killed(&self) -> bool {
+        self.0.was_killed()
+    }
     fn retire(&self, bytes: u64, then: Box<dyn FnOnce() + Send>) {
         self.0.retire(bytes, then);
     }

@@ -158,6 +158,7 @@ pub fn prepare(
         pgid: tgid,
         sid: tgid,
         threads: Default::default(),
+        leaving: Default::default(),
         zombie: None,
         stop_report: None,
         continue_report: false,

@@ -230,6 +230,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
             pgid,
             sid,
             threads: Default::default(),
+            leaving: Default::default(),
             zombie: None,
             stop_report: None,
             continue_report: false,

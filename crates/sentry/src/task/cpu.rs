@@ -139,9 +139,12 @@ impl Kernel {
     #[must_use]
     pub fn cpu_time(&self, g: &ThreadGroup) -> Cpu {
         let threads: Vec<Arc<Task>> = self.tasks.lock().threads(g.tgid);
+        // Threads that are on their way out have none.
         let user = threads
-            .first()
-            .map_or(0, |t| t.mm().address_space().cpu_nanos());
+            .iter()
+            .map(|t| t.mm())
+            .find(|m| !Arc::ptr_eq(m, &self.no_memory))
+            .map_or(0, |m| m.address_space().cpu_nanos());
         let system = threads.iter().map(|t| t.cpu.system()).sum();
         g.cpu_ended.get() + Cpu { user, system }
     }

@@ -37,8 +37,7 @@ pub fn finish(cx: Context) {
     }
     kernel.account(&task);
     let own = cx.exit.unwrap_or(0);
-    let last = kernel.tasks.lock().threads(group.tgid).len() == 1;
-    if last {
+    if kernel.tasks.lock().leave(&task) {
         group.timers.clear();
         kernel.account_space(&task, &mm);
     }
@@ -48,10 +47,8 @@ pub fn finish(cx: Context) {
     drop(files);
     task.end_vfork();
     mm.forget_thread();
-    if last {
-        // What it has mapped is let go of before anybody is told.
-        drop(task.replace_mm(kernel.no_memory.clone()));
-    }
+    // Each does so before it is removed: what they had mapped is let go of before anybody is told.
+    drop(task.replace_mm(kernel.no_memory.clone()));
     drop(mm);
 
     let remaining = kernel.tasks.lock().remove_task(&task);

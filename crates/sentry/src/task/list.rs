@@ -24,6 +24,8 @@ pub struct Process {
     pub sid: i32,
     /// Threads that have not ended.
     pub threads: BTreeMap<i32, Arc<Task>>,
+    /// Those of them whose end has begun ([`TaskList::leave`]).
+    pub leaving: BTreeSet<i32>,
     /// The wait status, once all threads have ended.
     pub zombie: Option<i32>,
     /// A stop that the parent has not been told of by wait4(2): the signal.
@@ -128,6 +130,13 @@ impl TaskList {
             p.threads.insert(t.tid, t.clone());
         }
     }
+    /// A thread's end begins. Whether it is its group's last: all others are removed, or on their way.
+    pub fn leave(&mut self, t: &Task) -> bool {
+        self.processes.get_mut(&t.group.tgid).is_some_and(|p| {
+            p.leaving.insert(t.tid);
+            p.leaving.len() == p.threads.len()
+        })
+    }
     /// Removes an ended thread; gives how many remain in its group.
     pub fn remove_task(&mut self, t: &Task) -> usize {
         if self.tasks.remove(&t.tid).is_some() {
@@ -139,6 +148,7 @@ impl TaskList {
         let left = match self.processes.get_mut(&t.group.tgid) {
             Some(p) => {
                 p.threads.remove(&t.tid);
+                p.leaving.remove(&t.tid);
                 p.threads.len()
             }
             None => 0,
@@ -409,6 +419,7 @@ mod tests {
             pgid: if pgid == 0 { id } else { pgid },
             sid: if sid == 0 { id } else { sid },
             threads: BTreeMap::new(),
+            leaving: Default::default(),
             zombie: None,
             stop_report: None,
             continue_report: false,

@@ -159,9 +159,13 @@ pub fn run(mut cx: Context) {
                 cx.thread.set_return(neg(ENOSYS));
             }
             Event::Gone => {
-                // Killed by its own doing: it destroyed its stub.
                 if !cx.is_killed() {
-                    cx.kernel.kill_group(&cx.group, SIGSEGV.number());
+                    // By its own doing: it destroyed its stub. Or by the host's, whose memory was used up.
+                    let s = match cx.mm().address_space().was_killed() {
+                        true => SIGSEGV,
+                        false => SIGKILL,
+                    };
+                    cx.kernel.kill_group(&cx.group, s.number());
                 }
             }
         }
