@@ -1,7 +1,7 @@
 //! The Sentry's side.
 
 use crate::proto::{
-    Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step, Version,
+    Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step, Then, Version,
 };
 use crate::wire::{Hello, MAX_CLOSES, MAX_MESSAGE, connection_of};
 use abi::Result;
@@ -56,6 +56,16 @@ pub struct Made {
     pub handle: Handle,
     /// Of the directory that it was made in.
     pub dir: Version,
+}
+
+/// How far a walk went.
+#[derive(Debug)]
+pub struct Walked {
+    pub steps: Vec<Step>,
+    /// The error that stopped it.
+    pub stopped: Option<abi::Errno>,
+    /// For reading the file at the end: a gift, which may be missing.
+    pub fd: Option<HostFd>,
 }
 
 fn made(reply: Reply) -> Result<Made> {
@@ -217,16 +227,19 @@ impl Client {
             _ => Err(EIO),
         }
     }
-    /// Walks `names` (at most [`crate::wire::MAX_NAMES`]) as far as it goes: the steps, and the error that
-    /// stopped it. It stops without an error behind a file that is no directory.
-    pub fn walk(
-        &self,
-        from: Handle,
-        names: Vec<Vec<u8>>,
-    ) -> Result<(Vec<Step>, Option<abi::Errno>)> {
+    /// Walks `names` (at most [`crate::wire::MAX_NAMES`]) as far as it goes. It stops without an error behind a
+    /// file that is no directory.
+    pub fn walk(&self, from: Handle, names: Vec<Vec<u8>>, then: Then) -> Result<Walked> {
         let n = names.len();
-        match self.call(&Request::Walk { from, names })?.0 {
-            Reply::Walked { steps, stopped } if steps.len() <= n => Ok((steps, stopped)),
+        match self.call(&Request::Walk { from, names, then })? {
+            (Reply::Walked { steps, stopped }, mut fds) if steps.len() <= n => {
+                let whole = then == Then::Read && steps.len() == n && stopped.is_none();
+                Ok(Walked {
+                    steps,
+                    stopped,
+                    fd: fds.pop().filter(|_| whole),
+                })
+            }
             _ => Err(EIO),
         }
     }

@@ -67,6 +67,15 @@ impl Attr {
     }
 }
 
+/// What a walk is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Then {
+    Nothing,
+    /// The file at its end is read: the reply may bring a descriptor for it.
+    Read,
+}
+
 /// How to open a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
@@ -109,6 +118,8 @@ pub enum Request {
     Walk {
         from: Handle,
         names: Vec<Vec<u8>>,
+        /// With a descriptor of a regular file at the end, where it can be had.
+        then: Then,
     },
     GetAttr {
         file: Handle,
@@ -254,8 +265,9 @@ impl Request {
                 w.u8(1);
                 w.bytes(root);
             }
-            Request::Walk { from, names } => {
+            Request::Walk { from, names, then } => {
                 op(w, 2, *from);
+                w.u8(*then as u8);
                 w.u16(names.len() as u16);
                 names.iter().for_each(|n| w.bytes(n));
             }
@@ -385,6 +397,11 @@ impl Request {
             1 => Request::Attach { root: s(r)? },
             2 => {
                 let from = h(r)?;
+                let then = match r.u8()? {
+                    0 => Then::Nothing,
+                    1 => Then::Read,
+                    _ => return Err(EBADMSG),
+                };
                 let n = usize::from(r.u16()?);
                 if n > MAX_NAMES {
                     return Err(EBADMSG);
@@ -392,6 +409,7 @@ impl Request {
                 Request::Walk {
                     from,
                     names: (0..n).map(|_| s(r)).collect::<Result<Vec<_>>>()?,
+                    then,
                 }
             }
             3 => Request::GetAttr { file: h(r)? },

@@ -113,7 +113,7 @@ pub struct Options {
     pub sharing: Sharing,
     pub ids: Ids,
     /// Host descriptors that are kept open though no open file uses them.
-    pub max_kept_fds: usize,
+    pub kept: Arc<Kept>,
 }
 
 impl Default for Options {
@@ -121,7 +121,58 @@ impl Default for Options {
         Options {
             sharing: Sharing::Exclusive,
             ids: Ids::AsIs,
-            max_kept_fds: 1024,
+            kept: Arc::new(Kept::new(1024)),
+        }
+    }
+}
+
+/// Inodes with host descriptors that nobody may be using, of any number of mounts: all share one descriptor
+/// table.
+#[derive(Debug)]
+pub struct Kept {
+    max: usize,
+    /// Oldest first.
+    ring: Mutex<VecDeque<Weak<GoferInode>>>,
+}
+
+impl Kept {
+    /// At most `max` inodes: each has three descriptors or fewer, one as a rule.
+    #[must_use]
+    pub fn new(max: usize) -> Kept {
+        Kept {
+            max: max.max(1),
+            ring: Mutex::default(),
+        }
+    }
+    /// For a process that may have `limit` descriptors (`RLIMIT_NOFILE`).
+    #[must_use]
+    pub fn for_limit(limit: u64) -> Kept {
+        // Each holds a file, and often an inode, in the host's memory.
+        const MOST: usize = 8192;
+        Self::new(usize::try_from(limit / 3).map_or(MOST, |n| n.clamp(64, MOST)))
+    }
+    /// `inode` holds a descriptor now, and who was not used for longest gives up its own.
+    fn add(&self, inode: &Arc<GoferInode>) {
+        let mut one = Arc::downgrade(inode);
+        // Bounded, so that one addition stays cheap.
+        for _ in 0..16 {
+            let old = {
+                let mut ring = self.ring.lock();
+                ring.push_back(one);
+                if ring.len() <= self.max {
+                    return;
+                }
+                ring.pop_front()
+            };
+            match old.as_ref().and_then(Weak::upgrade) {
+                // One more round.
+                Some(i) if i.take_used() => one = Arc::downgrade(&i),
+                Some(i) => return i.drop_fds(),
+                None => return,
+            }
+        }
+        if let Some(i) = one.upgrade() {
+            i.drop_fds();
         }
     }
 }
@@ -137,8 +188,6 @@ pub struct GoferFs {
     dev: u64,
     /// Inodes in use, by the host's device and number: two names of one file are one inode.
     inodes: Mutex<HashMap<(u64, u64), Weak<GoferInode>>>,
-    /// Inodes with descriptors that nobody may be using, oldest first.
-    kept: Mutex<VecDeque<Weak<GoferInode>>>,
     /// Names that shared directories remember, together.
     known: AtomicUsize,
     /// How often the container changed something.
@@ -163,7 +212,6 @@ impl GoferFs {
             vfs: Arc::downgrade(vfs),
             dev,
             inodes: Mutex::default(),
-            kept: Mutex::default(),
             known: AtomicUsize::new(0),
             changes: AtomicU64::new(0),
         });
@@ -256,22 +304,6 @@ impl GoferFs {
         drop(inodes);
         drop(stale);
         i
-    }
-
-    /// `inode` holds a descriptor that it may have to give up.
-    fn keep_fd(&self, inode: &Arc<GoferInode>) {
-        let old = {
-            let mut kept = self.kept.lock();
-            kept.push_back(Arc::downgrade(inode));
-            if kept.len() > self.options.max_kept_fds.max(1) {
-                kept.pop_front()
-            } else {
-                None
-            }
-        };
-        if let Some(old) = old.and_then(|w| w.upgrade()) {
-            old.drop_fds();
-        }
     }
 }
 

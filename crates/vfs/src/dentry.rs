@@ -10,7 +10,7 @@
 //! dentry out of its directory ("unhashed") and leaves the inode to those who still hold it.
 
 use crate::context::Caller;
-use crate::inode::{Ahead, FileType, Inode};
+use crate::inode::{Ahead, FileType, Inode, Onward, Seen, Want};
 use crate::userns::UserNs;
 use abi::Result;
 use abi::errno::ENOENT;
@@ -154,6 +154,9 @@ impl SuperBlock {
             self.shrink();
             self.fs.shut_down();
         }
+    }
+    pub(crate) fn caching(&self) -> Caching {
+        self.caching
     }
     /// Forgets all unused dentries.
     pub fn shrink(&self) {
@@ -402,21 +405,64 @@ impl Dentry {
     /// The child of this name, negative where there is none. The caller has checked the name and the
     /// permission to search.
     pub fn lookup(self: &Arc<Self>, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<Dentry>> {
-        self.lookup_ahead(cx, name, &[])
-    }
-
-    /// As [`Dentry::lookup`], for a walk that goes on with `rest`.
-    pub fn lookup_ahead(
-        self: &Arc<Self>,
-        cx: &Caller<'_>,
-        name: &[u8],
-        rest: &[u8],
-    ) -> Result<Arc<Dentry>> {
         if let Some(d) = self.cached_valid(cx, name) {
             return Ok(d);
         }
         let _dir = self.lock_dir();
-        self.look(cx, name, rest)
+        self.look(cx, name, Onward::default())
+    }
+
+    /// As [`Dentry::lookup`], for a step of a walk, with permission to search. The caller has checked that it
+    /// is a directory, and the name.
+    pub fn search(
+        self: &Arc<Self>,
+        cx: &Caller<'_>,
+        name: &[u8],
+        onward: Onward<'_>,
+    ) -> Result<Arc<Dentry>> {
+        let inode = self.inode()?;
+        let cached = self.cached(name);
+        let sure = |d: &Arc<Dentry>| self.sb.caching == Caching::Owned || d.is_mountpoint();
+        if self.sb.caching == Caching::Owned || cached.as_ref().is_some_and(sure) {
+            inode.permission(cx, Want::EXEC)?;
+            if let Some(d) = cached {
+                d.used.store(true, Ordering::Relaxed);
+                return Ok(d);
+            }
+        } else {
+            let child = cached.as_ref().and_then(|d| d.inode.as_ref());
+            let seen = inode.search(cx, name, child)?;
+            match (cached, seen) {
+                (Some(d), Seen::Same) => {
+                    d.used.store(true, Ordering::Relaxed);
+                    return Ok(d);
+                }
+                (Some(d), _) => self.detach(&d),
+                (None, _) => {}
+            }
+            if seen == Seen::Missing {
+                return Ok(self.missing(name));
+            }
+        }
+        let _dir = self.lock_dir();
+        self.look(cx, name, onward)
+    }
+
+    /// What is known to be there under this name without asking anybody, where names are not owned.
+    pub(crate) fn glance(&self, name: &[u8]) -> Option<Arc<Dentry>> {
+        let d = self.cached(name)?;
+        let here =
+            d.is_mountpoint() || self.inode.as_ref()?.glance(name, d.inode.as_ref()) == Seen::Same;
+        here.then_some(d)
+    }
+
+    /// A name that is missing now, and not remembered.
+    fn missing(self: &Arc<Self>, name: &[u8]) -> Arc<Dentry> {
+        let place = Place {
+            parent: Some(self.clone()),
+            name: Arc::from(name),
+        };
+        Self::make(&self.sb, None, place)
     }
 
     /// As [`Dentry::lookup`], with this directory's lock held.
@@ -425,15 +471,20 @@ impl Dentry {
         cx: &Caller<'_>,
         name: &[u8],
     ) -> Result<Arc<Dentry>> {
-        self.look(cx, name, &[])
+        self.look(cx, name, Onward::default())
     }
 
-    fn look(self: &Arc<Self>, cx: &Caller<'_>, name: &[u8], rest: &[u8]) -> Result<Arc<Dentry>> {
+    fn look(
+        self: &Arc<Self>,
+        cx: &Caller<'_>,
+        name: &[u8],
+        onward: Onward<'_>,
+    ) -> Result<Arc<Dentry>> {
         if let Some(d) = self.cached_valid(cx, name) {
             return Ok(d);
         }
         let owned = self.sb.caching == Caching::Owned;
-        match self.inode()?.lookup_ahead(cx, name, rest) {
+        match self.inode()?.lookup_ahead(cx, name, onward) {
             Ok(found) => {
                 let d = self.attach(name, Some(found.inode));
                 if owned {
@@ -442,13 +493,7 @@ impl Dentry {
                 Ok(d)
             }
             Err(ENOENT) if owned && !self.is_unhashed() => Ok(self.attach(name, None)),
-            Err(ENOENT) => {
-                let place = Place {
-                    parent: Some(self.clone()),
-                    name: Arc::from(name),
-                };
-                Ok(Self::make(&self.sb, None, place))
-            }
+            Err(ENOENT) => Ok(self.missing(name)),
             Err(e) => Err(e),
         }
     }

@@ -3,7 +3,7 @@
 use super::table::{Node, attr, attr_at};
 use super::{Server, component};
 use crate::proto::{
-    Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step, Version,
+    Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step, Then, Version,
 };
 use crate::wire::MAX_STRING;
 use abi::Result;
@@ -120,7 +120,7 @@ impl Server {
         match request {
             Request::Nop => Ok((Reply::Done, None)),
             Request::Attach { root } => self.attach(&root),
-            Request::Walk { from, names } => self.walk(from, &names),
+            Request::Walk { from, names, then } => self.walk(from, &names, then),
             Request::GetAttr { file } => Ok((Reply::Attr(attr(&self.table.get(file)?.fd)?), None)),
             Request::SetAttr { file, attr } => self.set_attr(file, &attr),
             Request::Open { file, access } => self.open(file, access),
@@ -196,7 +196,7 @@ impl Server {
         ))
     }
 
-    fn walk(&self, from: Handle, names: &[Vec<u8>]) -> Answer {
+    fn walk(&self, from: Handle, names: &[Vec<u8>], then: Then) -> Answer {
         let mut at = self.table.get(from)?;
         is_dir(&at)?;
         let mut steps: Vec<Step> = Vec::new();
@@ -235,7 +235,16 @@ impl Server {
                 }
             }
         }
-        Ok((Reply::Walked { steps, stopped }, None))
+        let last = steps.last().filter(|s| {
+            let whole = stopped.is_none() && steps.len() == names.len();
+            then == Then::Read && whole && s.attr.mode & libc::S_IFMT == libc::S_IFREG
+        });
+        // Whether it may be opened, and why not, is told to who opens.
+        let fd = last.and_then(|s| {
+            let n = self.table.get(s.handle).ok()?;
+            self.reopen(&n, libc::O_RDONLY).ok()
+        });
+        Ok((Reply::Walked { steps, stopped }, fd))
     }
 
     fn open(&self, h: Handle, access: Access) -> Answer {
