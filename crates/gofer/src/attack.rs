@@ -208,7 +208,8 @@ fn request(m: &Move, h: impl Fn(usize) -> Handle) -> Request {
     match m.op {
         0 => Request::Walk {
             from: file,
-            names: vec![name, m.other.clone(), b"f".to_vec()],
+            names: vec![name.clone(), m.other.clone(), b"f".to_vec()],
+            beside: vec![m.other.clone(), name, b"..".to_vec()],
             then: if m.n.is_multiple_of(2) {
                 Then::Read
             } else {
@@ -362,6 +363,7 @@ fn descriptors_and_handles_are_bounded() {
             .ask(&Request::Walk {
                 from: root,
                 names,
+                beside: Vec::new(),
                 then: Then::Read,
             })
             .0
@@ -411,6 +413,7 @@ fn a_client_that_never_reads_stops_only_itself() {
         host.ask(&Request::Walk {
             from: root,
             names,
+            beside: Vec::new(),
             then: Then::Read,
         })
         .0
@@ -458,6 +461,7 @@ fn exchanged_links_lead_nowhere() {
                         let m = Request::Walk {
                             from: root,
                             names,
+                            beside: Vec::new(),
                             then: Then::Read,
                         };
                         sock::send(conn.raw(), &m.encode(&[]), &[]).unwrap();

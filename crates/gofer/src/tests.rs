@@ -50,7 +50,7 @@ fn walk(
     from: Handle,
     names: Vec<Vec<u8>>,
 ) -> abi::Result<(Vec<Step>, Option<abi::Errno>)> {
-    let w = c.walk(from, names, Then::Nothing)?;
+    let w = c.walk(from, names, Vec::new(), Then::Nothing)?;
     assert!(w.fd.is_none(), "nobody asked for it");
     Ok((w.steps, w.stopped))
 }
@@ -72,7 +72,11 @@ fn a_walk_brings_a_descriptor_for_reading() {
     std::os::unix::fs::symlink("b/f", dir.0.join("a/l")).unwrap();
     let (c, server) = client(&dir.0, Writable::No);
     let (_, root, _) = c.attach("root").unwrap();
-    let fd = |path: &str| c.walk(root, names(path), Then::Read).unwrap().fd;
+    let fd = |path: &str| {
+        c.walk(root, names(path), Vec::new(), Then::Read)
+            .unwrap()
+            .fd
+    };
     let f = fd("a/b/f").expect("a regular file");
     let mut buf = [0; 64];
     let n = file::pread(f.raw(), &mut buf, 0).unwrap();
@@ -315,6 +319,7 @@ fn garbage_is_refused_and_the_connection_goes_on() {
         Request::Walk {
             from: root,
             names: vec![name.clone(); 3],
+            beside: vec![name.clone(); 2],
             then: Then::Read,
         },
         Request::Create {

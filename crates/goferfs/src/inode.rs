@@ -96,6 +96,21 @@ impl Cached {
     }
 }
 
+/// The names of a directory that nobody else changes, in the order of its listing and in their own.
+#[derive(Clone, Default)]
+enum Order {
+    #[default]
+    Unknown,
+    Sorted(Arc<[Entry]>, Arc<[u32]>),
+    /// Not worth it: too many.
+    Vast,
+}
+
+/// Requests for a directory's names, for [`Order`].
+const LISTED: usize = 4;
+/// Names that are looked at in each order for those that come next.
+const SCANNED: usize = 256;
+
 /// A file of the host.
 pub struct GoferInode {
     me: Weak<GoferInode>,
@@ -111,6 +126,8 @@ pub struct GoferInode {
     fds: Mutex<Fds>,
     /// The names of a directory, in exclusive mode.
     listing: Mutex<Option<Arc<[Entry]>>>,
+    /// The same, for what is looked up beside a name.
+    order: Mutex<Order>,
     /// In shared mode.
     known: Mutex<Known>,
     /// Whether a descriptor was used since the ring of [`Kept`](crate::Kept) last looked.
@@ -148,6 +165,7 @@ impl GoferInode {
             target,
             fds: Mutex::default(),
             listing: Mutex::default(),
+            order: Mutex::default(),
             known: Mutex::default(),
             used: AtomicBool::new(false),
             asked: AtomicU32::new(0),
@@ -182,6 +200,7 @@ impl GoferInode {
     fn names_changed(&self) {
         self.changed();
         *self.listing.lock() = None;
+        *self.order.lock() = Order::Unknown;
     }
     /// Whether a descriptor was used since this was last asked.
     pub(crate) fn take_used(&self) -> bool {
@@ -338,11 +357,12 @@ impl GoferInode {
     /// Asks whether `name` still is `child`; the version is of before.
     fn ask_again(&self, version: Option<Version>, name: &[u8], child: Option<&GoferInode>) -> bool {
         let since = self.fs.changes.load(Ordering::Relaxed);
-        let Ok(found) = self
+        let names = vec![name.to_vec()];
+        let asked = self
             .fs
             .client
-            .walk(self.handle, vec![name.to_vec()], Then::Nothing)
-        else {
+            .walk(self.handle, names, Vec::new(), Then::Nothing);
+        let Ok(found) = asked else {
             return false;
         };
         let Some(step) = found.steps.into_iter().next() else {
@@ -407,10 +427,15 @@ impl GoferInode {
 
     /// The whole directory.
     pub(crate) fn entries(&self) -> Result<Arc<[Entry]>> {
+        self.entries_in(usize::MAX)?.ok_or(EIO)
+    }
+    /// The whole directory, where so many requests are enough.
+    fn entries_in(&self, requests: usize) -> Result<Option<Arc<[Entry]>>> {
         let exclusive = self.fs.exclusive();
         if exclusive && let Some(l) = &*self.listing.lock() {
-            return Ok(l.clone());
+            return Ok(Some(l.clone()));
         }
+        let mut left = requests;
         let since = self.cached.lock().changes;
         let mut all = Vec::new();
         let mut cookie = 0;
@@ -426,6 +451,10 @@ impl GoferInode {
                 return Err(EIO);
             }
             cookie = next;
+            left -= 1;
+            if left == 0 {
+                return Ok(None);
+            }
         }
         let all: Arc<[Entry]> = all.into();
         if exclusive {
@@ -434,7 +463,57 @@ impl GoferInode {
                 *listing = Some(all.clone());
             }
         }
-        Ok(all)
+        Ok(Some(all))
+    }
+
+    /// The names of a directory that nobody else changes, in two orders.
+    fn order(&self) -> Order {
+        let known = self.order.lock().clone();
+        if !matches!(known, Order::Unknown) {
+            return known;
+        }
+        let new = match self.entries_in(LISTED) {
+            Ok(Some(list)) => {
+                let mut sorted: Vec<u32> = (0..list.len() as u32).collect();
+                sorted.sort_unstable_by_key(|i| &list[*i as usize].name);
+                Order::Sorted(list, sorted.into())
+            }
+            _ => Order::Vast,
+        };
+        *self.order.lock() = new.clone();
+        new
+    }
+    /// Up to `most` other names that come next, where programs go through a directory in the order of its listing
+    /// or in that of the names, and whose files are not in use.
+    fn beside(&self, name: &[u8], most: usize) -> Vec<Vec<u8>> {
+        let Order::Sorted(list, sorted) = self.order() else {
+            return Vec::new();
+        };
+        let Ok(at) = sorted.binary_search_by_key(&name, |i| &list[*i as usize].name) else {
+            return Vec::new();
+        };
+        let mut by_name = sorted[at + 1..].iter().copied().take(SCANNED);
+        let mut by_list = (sorted[at] + 1..list.len() as u32).take(SCANNED);
+        let mut picked: Vec<u32> = Vec::with_capacity(most);
+        let inodes = self.fs.inodes.lock();
+        while picked.len() < most {
+            let new = |i: &u32| {
+                let key = (self.key.0, list[*i as usize].ino);
+                let in_use = inodes.get(&key).is_some_and(|w| w.strong_count() > 0);
+                !in_use && !picked.contains(i)
+            };
+            let first = by_name.find(new);
+            let other = by_list.find(|i| Some(*i) != first && new(i));
+            if first.is_none() && other.is_none() {
+                break;
+            }
+            picked.extend(first);
+            picked.extend(other);
+        }
+        picked.truncate(most);
+        drop(inodes);
+        let name = |i: u32| list[i as usize].name.clone();
+        picked.into_iter().map(name).collect()
     }
 
     fn new_ids(&self, new: NewNode, kind: u32) -> Result<New> {
@@ -566,8 +645,22 @@ impl Inode for GoferInode {
             Then::Nothing
         };
         let since = self.fs.changes.load(Ordering::Relaxed);
-        let Walked { steps, stopped, fd } =
-            self.fs.client.walk(self.handle, names.clone(), then)?;
+        let alone = onward.rest.is_empty() && self.fs.exclusive() && onward.near > 0;
+        let others = if alone {
+            self.beside(name, onward.near.min(MAX_NAMES))
+        } else {
+            Vec::new()
+        };
+        let walked = self
+            .fs
+            .client
+            .walk(self.handle, names.clone(), others.clone(), then)?;
+        let Walked {
+            steps,
+            stopped,
+            beside,
+            fd,
+        } = walked;
         let mut names = names.into_iter();
         let mut found: Vec<Ahead> = Vec::new();
         let (last, mut fd) = (steps.len(), fd);
@@ -589,11 +682,18 @@ impl Inode for GoferInode {
             self.learn(version, &missing, None);
             found.push((missing, None));
         }
+        let beside = others.into_iter().zip(beside).filter_map(|(name, s)| {
+            let s = s?;
+            let inode: Arc<dyn Inode> = self.fs.inode(s.attr, s.handle, s.target, since);
+            Some((name, inode))
+        });
+        let beside = beside.collect();
         let mut found = found.into_iter();
         match found.next() {
             Some((_, Some(inode))) => Ok(Looked {
                 inode,
                 ahead: found.collect(),
+                beside,
             }),
             _ => Err(stopped.unwrap_or(EIO)),
         }

@@ -231,6 +231,52 @@ fn shared() {
     assert_eq!(r.get("/moved").unwrap(), b"other");
 }
 
+/// A program that goes through a directory asks for few of its names, one that does not for few more.
+#[test]
+fn names_beside_each_other() {
+    for (over, n) in [(false, 300), (true, 300)] {
+        let r = Rig::with(
+            Sharing::Exclusive,
+            |host| {
+                std::fs::create_dir(host.join("d")).unwrap();
+                for i in 0..n {
+                    std::fs::write(host.join(format!("d/{i:04}")), vec![b'x'; i]).unwrap();
+                }
+            },
+            over,
+        );
+        let before = r.client.requests();
+        for i in 0..n {
+            assert_eq!(r.stat(&format!("/d/{i:04}")).unwrap().size, i as u64);
+        }
+        let asked = r.client.requests() - before;
+        assert!(asked < n as u64 / 5, "{asked} requests for {n} names");
+        // Each name is its file's, whoever looked it up.
+        for i in 0..n {
+            let text = r.get(&format!("/d/{i:04}")).unwrap();
+            assert_eq!(text, vec![b'x'; i.min(4096)]);
+        }
+        assert_eq!(r.stat("/d/0300"), Err(ENOENT));
+    }
+    // Every fourth, from the end: what was looked up beside is not used, and soon nothing is.
+    let r = Rig::with(
+        Sharing::Exclusive,
+        |host| {
+            std::fs::create_dir(host.join("d")).unwrap();
+            for i in 0..400 {
+                std::fs::write(host.join(format!("d/{i:04}")), b"x").unwrap();
+            }
+        },
+        true,
+    );
+    let before = r.client.requests();
+    for i in (0..400).step_by(4).rev() {
+        r.stat(&format!("/d/{i:04}")).unwrap();
+    }
+    assert!(r.client.requests() - before < 120);
+    assert!(r.client.server().max_handles > 0);
+}
+
 /// What the host and the container see at a path: mode, size, links and owner, or nothing.
 fn both(r: &Rig, path: &str) -> [Option<(u32, u64, u32, u32)>; 2] {
     let host = std::fs::metadata(r.host.join(&path[1..])).ok();

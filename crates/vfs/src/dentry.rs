@@ -17,7 +17,7 @@ use abi::errno::ENOENT;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::any::Any;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// How far a file system's names may be remembered.
@@ -274,6 +274,42 @@ pub struct Dentry {
     pub(crate) mounts: AtomicUsize,
     children: RwLock<HashMap<Box<[u8]>, Weak<Dentry>>>,
     dir_lock: Mutex<()>,
+    /// Only of directories in which much is looked up. A leaf.
+    nearby: Mutex<Option<Box<Nearby>>>,
+    /// Names that were looked up here and not known.
+    unknown: AtomicU32,
+}
+
+/// Which names of a directory were looked up beside others, for a program that goes through all of it: twice as
+/// many the next time where half of them were used, else half as many.
+struct Nearby {
+    window: usize,
+    last: Vec<Weak<Dentry>>,
+}
+
+impl Nearby {
+    /// Looks in one directory before which nothing is guessed.
+    const AFTER: u32 = 3;
+    const LEAST: usize = 4;
+    const MOST: usize = 31;
+
+    /// How many at the next look, which is the `n`th.
+    fn next(&mut self, n: u32) -> usize {
+        let last = std::mem::take(&mut self.last);
+        let used = |d: &Weak<Dentry>| d.upgrade().is_some_and(|d| d.used.load(Ordering::Relaxed));
+        if !last.is_empty() {
+            let used = last.iter().filter(|d| used(d)).count();
+            self.window = if used * 2 >= last.len() {
+                (self.window * 2).min(Self::MOST)
+            } else {
+                self.window / 2
+            };
+        }
+        if self.window == 0 && n.is_multiple_of(64) {
+            self.window = Self::LEAST;
+        }
+        self.window
+    }
 }
 
 impl Dentry {
@@ -288,6 +324,8 @@ impl Dentry {
             mounts: AtomicUsize::new(0),
             children: RwLock::new(HashMap::new()),
             dir_lock: Mutex::new(()),
+            nearby: Mutex::default(),
+            unknown: AtomicU32::new(0),
         })
     }
     /// A file system's root.
@@ -484,10 +522,14 @@ impl Dentry {
             return Ok(d);
         }
         let owned = self.sb.caching == Caching::Owned;
+        let near = if owned { self.near() } else { 0 };
+        let onward = Onward { near, ..onward };
         match self.inode()?.lookup_ahead(cx, name, onward) {
             Ok(found) => {
                 let d = self.attach(name, Some(found.inode));
+                d.used.store(true, Ordering::Relaxed);
                 if owned {
+                    self.attach_beside(found.beside);
                     d.attach_ahead(found.ahead);
                 }
                 Ok(d)
@@ -495,6 +537,38 @@ impl Dentry {
             Err(ENOENT) if owned && !self.is_unhashed() => Ok(self.attach(name, None)),
             Err(ENOENT) => Ok(self.missing(name)),
             Err(e) => Err(e),
+        }
+    }
+
+    /// How many names may be looked up beside one that is not known.
+    fn near(&self) -> usize {
+        let n = self.unknown.fetch_add(1, Ordering::Relaxed);
+        if n < Nearby::AFTER {
+            return 0;
+        }
+        let mut nearby = self.nearby.lock();
+        let first = || {
+            Box::new(Nearby {
+                window: Nearby::LEAST,
+                last: Vec::new(),
+            })
+        };
+        nearby.get_or_insert_with(first).next(n)
+    }
+
+    /// Caches what was looked up beside a name. This directory's lock is held.
+    fn attach_beside(self: &Arc<Self>, beside: Vec<(Vec<u8>, Arc<dyn Inode>)>) {
+        if beside.is_empty() {
+            return;
+        }
+        let mut last = Vec::with_capacity(beside.len());
+        for (name, inode) in beside {
+            if self.cached(&name).is_none() {
+                last.push(Arc::downgrade(&self.attach(&name, Some(inode))));
+            }
+        }
+        if let Some(n) = &mut *self.nearby.lock() {
+            n.last = last;
         }
     }
 

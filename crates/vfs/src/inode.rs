@@ -136,6 +136,8 @@ pub type Ahead = (Vec<u8>, Option<Arc<dyn Inode>>);
 pub struct Looked {
     pub inode: Arc<dyn Inode>,
     pub ahead: Vec<Ahead>,
+    /// Other names of the same directory.
+    pub beside: Vec<(Vec<u8>, Arc<dyn Inode>)>,
 }
 
 /// What a walk will want behind a name: a file system to which asking is dear may look ahead.
@@ -145,6 +147,8 @@ pub struct Onward<'a> {
     pub rest: &'a [u8],
     /// The file at the end of `rest` is to be opened for reading.
     pub reads: bool,
+    /// How many other names of the directory may be looked up on the way.
+    pub near: usize,
 }
 
 /// What a directory knows of a name.
@@ -190,6 +194,7 @@ pub trait Inode: Any + Send + Sync {
         Ok(Looked {
             inode: self.lookup(cx, name)?,
             ahead: Vec::new(),
+            beside: Vec::new(),
         })
     }
     /// Whether `name` still is `child` (`None`: still missing). Asked only where names are not owned.

@@ -213,6 +213,7 @@ impl<'a> Walker<'a> {
         let onward = Onward {
             rest: &f.text[end..],
             reads: self.flags.contains(Walk::READS) && self.frames.len() == 1,
+            near: 0,
         };
         self.here
             .dentry

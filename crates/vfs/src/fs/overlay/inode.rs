@@ -354,12 +354,14 @@ impl Inode for OvlInode {
             return Ok(Looked {
                 inode: self.lookup(cx, name)?,
                 ahead: Vec::new(),
+                beside: Vec::new(),
             });
         };
         if known {
             return Ok(Looked {
                 inode: self.lookup(cx, name)?,
                 ahead: Vec::new(),
+                beside: Vec::new(),
             });
         }
         if self.state.read().absent.contains(name) {
@@ -386,9 +388,20 @@ impl Inode for OvlInode {
             ahead.push((name, Some(i.clone())));
             dir = i;
         }
+        let beside = {
+            let s = self.state.read();
+            let mut found = found.beside;
+            found.retain(|(name, _)| !s.delta.contains_key(&name[..]));
+            found
+        };
+        let beside = beside.into_iter().map(|(name, inode)| {
+            let inode: Arc<dyn Inode> = self.fs.wrap(vec![inode])?;
+            Ok((name, inode))
+        });
         Ok(Looked {
             inode: first,
             ahead,
+            beside: beside.collect::<Result<_>>()?,
         })
     }
 
