@@ -25,7 +25,14 @@
 //! Where the container itself makes or removes a name, and times are fine, the Gofer reads the version after
 //! that, looks at the name again, and tells: the next use of the name asks nobody.
 //!
-//! So a walk costs an `fstat` for each component, and no request.
+//! So a walk costs an `fstat` for each component, which tells its permissions, too, and no request. What is made
+//! is not looked up before, where nothing is known of the name: the host says that it is there.
+//!
+//! # Requests
+//!
+//! A walk of which a file is read brings the descriptor with it, so the first open of a file is one request. In
+//! exclusive mode it brings the whole path, and other names of a directory through which a program goes
+//! (`inode/order.rs`). Descriptors are kept for the next use, of all mounts in one ring ([`Kept`]).
 //!
 //! Data never passes through the Gofer: it donates a descriptor, and reads and writes are host calls between
 //! the file and the application's memory.
@@ -36,7 +43,7 @@
 //! # Lock order
 //!
 //! Below the VFS's locks: `GoferInode::write_lock` → (an address space's lock) → `GoferFs::inodes` →
-//! `listing` → leaves (`cached`, `fds`, the ring of descriptors). The client is called with none of them held.
+//! `listing` → leaves (`cached`, `fds`, `order`, the ring of descriptors). The client is called with none of them held.
 #![forbid(unsafe_code)]
 
 mod inode;
