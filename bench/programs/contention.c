@@ -13,7 +13,7 @@ struct place {
     char pad[56];
 };
 static struct shared {
-    volatile int go, stop;
+    volatile int ready, go, stop;
     struct place places[MOST];
 } *shared;
 
@@ -64,6 +64,7 @@ static void *loop(void *arg) {
     char b[4096] = {1};
     o.file = open(o.path, O_CREAT | O_RDWR, 0600);
     check(o.file >= 0 && write(o.file, b, sizeof b) == sizeof b && pipe(o.pipe) == 0, o.path);
+    __atomic_add_fetch(&shared->ready, 1, __ATOMIC_SEQ_CST);
     while (!shared->go) usleep(100);
     long n = 0;
     while (!shared->stop) {
@@ -94,22 +95,31 @@ static void measure(const char *name, long n, int processes) {
             _exit(0);
         }
     }
-    usleep(2000);
+    // All of them, or the calls of those that are there would be told as the calls of n.
+    double limit = now() + 10e9;
+    while (shared->ready < n && now() < limit) usleep(100);
     double start = now();
     shared->go = 1;
     usleep((useconds_t)(budget() / 1000));
     shared->stop = 1;
     double took = now() - start;
-    for (long i = 0; i < n; i++)
+    int whole = shared->ready == n;
+    for (long i = 0; i < n; i++) {
+        int status = 0;
         if (processes)
-            wait(NULL);
+            check(wait(&status) > 0, "wait");
         else
             pthread_join(threads[i], NULL);
+        whole &= status == 0;
+    }
     long all = 0;
     for (long i = 0; i < n; i++) all += shared->places[i].calls;
     char line[80];
     snprintf(line, sizeof line, "%s, %s@%ld", name, processes ? "processes" : "threads", n);
-    report(line, took / (all ? all : 1), "ns");
+    if (whole && all)
+        report(line, took / all, "ns");
+    else
+        failed(line, all ? "not all of them ran" : "no call was done");
 }
 
 int main(int argc, char **argv) {

@@ -5,9 +5,10 @@
 //! where they are busy. So a thread of its own makes them, ahead of who fills the memory; what that one reaches first
 //! is left alone.
 //!
-//! The thread holds a reference to what waits. So what nobody else has any more, which may be while it waits, is
-//! left alone; what is discarded is taken out of the queue, and all of it where there is no room. At most
-//! [`CALL_MAX`] can be filled for nothing.
+//! The thread holds a reference to what waits. What is discarded, or unmapped as a part or whole, is taken out of the
+//! queue at once: the host's memory for it is needed by what comes next. All is, where there is no room. So at most
+//! [`CALL_MAX`] can be held, or filled, for nothing: what the host is at work on. That is let go of when the call is
+//! over: who finds no room waits for it, as for address spaces that end.
 //!
 //! Lock order: the queue's lock is a leaf; `Clas::inner`, another, is never taken under it.
 
@@ -62,9 +63,30 @@ impl Run {
         self.end.0 - self.at.0
     }
 
+    /// With references of its own to the frames, which must be allocated.
+    fn new(clas: &Arc<Clas>, at: Cla, end: Cla) -> Run {
+        let clas = clas.clone();
+        clas.incref(at, (end.0 - at.0) / PAGE_SIZE);
+        clas.making.fetch_add(1, SeqCst);
+        Run { clas, at, end }
+    }
+
+    /// What is beyond `len`, as a run of its own.
+    fn split_off(&mut self, len: u64) -> Option<Run> {
+        let (clas, end) = (self.clas.clone(), self.end);
+        let at = self.at.add(len);
+        (at < end).then(|| {
+            clas.making.fetch_add(1, SeqCst);
+            self.end = at;
+            Run { clas, at, end }
+        })
+    }
+
     /// Gives its references back.
     fn forget(self) {
-        self.clas.decref(self.at, self.len() / PAGE_SIZE);
+        self.clas.give(self.at, self.len() / PAGE_SIZE);
+        self.clas.making.fetch_sub(1, SeqCst);
+        self.clas.tell_room();
     }
 }
 
@@ -92,9 +114,7 @@ impl Clas {
                 return;
             }
         }
-        self.incref(at, len / PAGE_SIZE);
-        let clas = self.clone();
-        let run = Run { clas, at, end };
+        let run = Run::new(self, at, end);
         let refused = {
             let mut s = self.huge.state.lock();
             if !s.up && s.has_room(len) {
@@ -119,6 +139,9 @@ impl Clas {
 
     /// What lies in `[at, at + len)` is not to be made of huge pages any more.
     pub(crate) fn forget_huge(&self, at: Cla, len: u64) {
+        if self.making.load(SeqCst) == 0 {
+            return;
+        }
         let end = Cla(at.0.saturating_add(len));
         let gone: Vec<Run> = {
             let mut s = self.huge.state.lock();
@@ -186,18 +209,82 @@ impl Queue {
                     return;
                 }
             }
-            let Some(run) = s.runs.pop_front() else {
+            let Some(mut run) = s.runs.pop_front() else {
                 continue;
             };
+            if let Some(rest) = run.split_off(CALL_MAX) {
+                s.runs.push_front(rest);
+            }
             s.now = Some((run.at, run.end));
             drop(s);
             let wanted = || self.state.lock().now.is_some();
             let made = run.clas.make_huge(run.at, run.end, wanted);
-            self.state.lock().now = None;
+            let gone = {
+                let mut s = self.state.lock();
+                s.now = None;
+                if made {
+                    VecDeque::new()
+                } else {
+                    s.rest = REST;
+                    std::mem::take(&mut s.runs)
+                }
+            };
             run.forget();
-            if !made {
-                self.state.lock().rest = REST;
-            }
+            gone.into_iter().for_each(Run::forget);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Wait;
+
+    #[test]
+    fn who_finds_no_room_waits_for_what_is_being_made() {
+        let pages = LEN / PAGE_SIZE;
+        let c = Clas::with_limit(LEN).unwrap();
+        let at = c.allocate(pages, None).unwrap();
+        let run = Run::new(&c, at, at.add(LEN));
+        c.huge.state.lock().now = Some((run.at, run.end));
+        // Unmapped while the host works on it.
+        c.decref(at, pages);
+        assert!(c.huge.state.lock().now.is_none());
+        let near = |wait| c.allocate_near(pages, None, None, abi::Va(0), wait);
+        assert_eq!(near(Wait::No), Err(abi::errno::ENOMEM));
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            run.forget();
+        });
+        let again = near(Wait::ForEnding).unwrap();
+        thread.join().unwrap();
+        c.decref(again, pages);
+        assert_eq!((c.stats().allocated, c.making.load(SeqCst)), (0, 0));
+    }
+
+    #[test]
+    fn what_is_unmapped_is_let_go_of_at_once() {
+        let len = 2 * CALL_MAX + LEN;
+        let c = Clas::new().unwrap();
+        let at = c.allocate(len / PAGE_SIZE, None).unwrap();
+        c.slice(at, len as usize).zero();
+        let mut first = Run::new(&c, at, at.add(len));
+        let rest = first.split_off(CALL_MAX).unwrap();
+        assert_eq!((first.len(), rest.len()), (CALL_MAX, len - CALL_MAX));
+        {
+            let mut s = c.huge.state.lock();
+            s.now = Some((first.at, first.end));
+            s.runs.push_back(rest);
+        }
+        assert!(c.stats().resident >= len);
+        // The last page of all.
+        c.decref(at.add(len - PAGE_SIZE), 1);
+        assert!(c.huge.state.lock().runs.is_empty());
+        assert!(c.huge.state.lock().now.is_some());
+        c.decref(at, len / PAGE_SIZE - 1);
+        assert_eq!(c.stats().allocated, CALL_MAX);
+        assert!(c.stats().resident < CALL_MAX + LEN);
+        first.forget();
+        assert_eq!((c.stats().allocated, c.making.load(SeqCst)), (0, 0));
     }
 }

@@ -32,7 +32,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use refs::{Freed, RefCounts};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub use copies::Beside;
@@ -77,6 +77,8 @@ pub struct Clas {
     skew: usize,
     mapped: AtomicU64,
     huge: Arc<huge::Queue>,
+    /// Runs of frames that the queue has, or the host works on.
+    making: AtomicUsize,
     inner: Mutex<Inner>,
     /// An address space gave its frames back.
     ended: Condvar,
@@ -156,6 +158,7 @@ impl Clas {
             skew,
             mapped: AtomicU64::new(0),
             huge: Arc::default(),
+            making: AtomicUsize::new(0),
             inner: Mutex::new(Inner {
                 free: FreeRuns::default(),
                 kept: Kept::default(),
@@ -236,13 +239,14 @@ impl Clas {
         };
         let mut inner = self.inner.lock();
         if full(&inner) {
-            // Nobody may have these any more but the queue.
+            // Nobody may have these any more but the queue. (What the host works on comes soon.)
             MutexGuard::unlocked(&mut inner, || self.forget_huge(Cla(0), u64::MAX));
         }
         let mut until = None;
         while full(&inner) {
             // Who gives frames back in the background needs no lock that the caller may have.
-            if wait == Wait::No || inner.ending == 0 {
+            let comes = inner.ending > 0 || self.making.load(Ordering::SeqCst) > 0;
+            if wait == Wait::No || !comes {
                 return Err(ENOMEM);
             }
             let until = *until.get_or_insert_with(|| Instant::now() + ENDING_MAX);
@@ -316,6 +320,12 @@ impl Clas {
     /// # Panics
     /// Where one of them is not allocated.
     pub fn decref(&self, at: Cla, pages: u64) {
+        self.give(at, pages);
+        self.forget_huge(at, pages * PAGE_SIZE);
+    }
+
+    /// The same, by whom the queue of huge pages need not hear of it.
+    fn give(&self, at: Cla, pages: u64) {
         if pages == 0 {
             return;
         }
@@ -409,6 +419,13 @@ impl Clas {
     /// See [`Clas::is_ending`].
     pub fn has_ended(&self) {
         self.inner.lock().ending -= 1;
+        self.ended.notify_all();
+    }
+
+    /// Something came back: who waits looks again.
+    fn tell_room(&self) {
+        // Who has looked before waits by now.
+        drop(self.inner.lock());
         self.ended.notify_all();
     }
 

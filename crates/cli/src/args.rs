@@ -123,9 +123,9 @@ pub enum Lanes {
     /// All calls trap: for programs that look at their own code
     None,
     /// Call sites that ask often what needs no kernel (getpid) are patched, and answered where they are
-    #[default]
     Local,
-    /// Others, too, and answered by a thread that spins, while a CPU is idle: for one busy thread and many CPUs
+    /// Others, too, and answered by a thread that spins, while a CPU is idle
+    #[default]
     All,
     /// For tests: always, even where no CPU is idle
     Mailbox,

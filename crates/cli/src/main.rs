@@ -10,12 +10,16 @@ mod run;
 mod signals;
 mod stdio;
 
-use clap::Parser;
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = match args::Cloister::try_parse() {
-        Ok(a) => a,
+    let parsed = args::Cloister::command()
+        .try_get_matches()
+        .and_then(|m| Ok((args::Cloister::from_arg_matches(&m)?, m)));
+    let (args, matches) = match parsed {
+        Ok(p) => p,
         Err(e) => {
             // Help and version come this way, too.
             let failed = e.use_stderr();
@@ -23,12 +27,28 @@ fn main() -> ExitCode {
             return ExitCode::from(if failed { sandbox::EXIT_NOT_STARTED } else { 0 });
         }
     };
+    if !matches!(args.command, args::Command::Oci(_))
+        && let Some(name) = given_for_containers(&matches)
+    {
+        complain(&format!(
+            "--{name} before the command is for containers: see cloister do --help for what may follow it"
+        ));
+        return ExitCode::from(sandbox::EXIT_NOT_STARTED);
+    }
     match args.command {
         args::Command::Do(a) => run::run(a),
         args::Command::Oci(c) => oci::run(args.runtime, c),
         args::Command::Debug(args::Debug::HostCalls { json }) => debug::host_calls(json),
         args::Command::Debug(args::Debug::Syscalls(form)) => debug::syscalls(form),
     }
+}
+
+/// An option of [`oci::RuntimeArgs`] that was given.
+fn given_for_containers(matches: &clap::ArgMatches) -> Option<String> {
+    let all = oci::RuntimeArgs::augment_args(clap::Command::new("options"));
+    all.get_arguments()
+        .filter(|a| matches.value_source(a.get_id().as_str()) == Some(ValueSource::CommandLine))
+        .find_map(|a| a.get_long().map(str::to_owned))
 }
 
 /// Tells the person, in one sentence.

@@ -119,7 +119,11 @@ impl Client {
     }
 
     fn died(&self) {
-        self.dead.store(true, Ordering::Release);
+        {
+            // Who has looked whether it lives, and found no connection, waits by now.
+            let _looked = self.free.lock();
+            self.dead.store(true, Ordering::Release);
+        }
         self.freed.notify_all();
         let callback = self.on_death.lock().take();
         if let Some(f) = callback {

@@ -173,6 +173,25 @@ impl GoferInode {
         }
         c.changes += 1;
     }
+    /// Stores what the host told after a change of them, when there had been `since` changes before that. What others
+    /// have asked for at the same time may be older: where two are told of two changes, neither is stored for good.
+    fn set_changed(&self, attr: Attr, since: u64) {
+        let mut c = self.cached.lock();
+        // In one step, under the lock: which of two comes later here says nothing of the host's order.
+        let order = Ordering::Relaxed;
+        let alone = self
+            .fs
+            .changes
+            .compare_exchange(since, since + 1, order, order)
+            .is_ok();
+        if alone {
+            (c.attr, c.stale) = (self.fs.seen(attr), false);
+        } else {
+            c.stale = true;
+            self.fs.changes.fetch_add(1, order);
+        }
+        c.changes += 1;
+    }
     /// Something was done that changed the attributes.
     pub(crate) fn changed(&self) {
         let mut c = self.cached.lock();
@@ -744,10 +763,14 @@ impl Inode for GoferInode {
         };
         if host != HostSetAttr::default() {
             let since = self.fs.changes.load(Ordering::Relaxed);
-            let new = self.fs.client.set_attr(self.handle, host)?;
-            self.set_attrs(new, since);
-            // What others ask for at the same time may be older.
-            self.fs.changes.fetch_add(1, Ordering::Relaxed);
+            match self.fs.client.set_attr(self.handle, host) {
+                Ok(new) => self.set_changed(new, since),
+                Err(e) => {
+                    // Some of it may have been done.
+                    self.changed();
+                    return Err(e);
+                }
+            }
         }
         Ok(())
     }
@@ -783,5 +806,17 @@ impl Drop for GoferInode {
             }
         }
         self.fs.client.close(self.handle);
+    }
+}
+
+#[cfg(test)]
+impl GoferInode {
+    /// See [`GoferInode::set_changed`]: the answer to a change comes now.
+    pub(crate) fn test_told(&self, attr: Attr, since: u64) -> bool {
+        self.set_changed(attr, since);
+        self.test_is_stale()
+    }
+    pub(crate) fn test_is_stale(&self) -> bool {
+        self.cached.lock().stale
     }
 }

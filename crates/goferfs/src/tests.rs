@@ -214,6 +214,64 @@ fn exclusive() {
     assert!(r.stat("/a/b/c/f").is_ok());
 }
 
+/// Two changes of one file, the answers in the other order, or at once.
+#[test]
+fn the_later_change_of_attributes_stays() {
+    let r = Rig::new(Sharing::Exclusive, tree);
+    let path = "/a/b/c/f";
+    let d = r
+        .cx()
+        .resolve(&At::Cwd, path.as_bytes(), vfs::walk::Walk::empty())
+        .unwrap();
+    let i: &GoferInode = vfs::inode::downcast(d.inode().unwrap()).unwrap();
+    let since = i.fs.changes.load(Ordering::Relaxed);
+    let chmod = |mode| {
+        let attr = gofer::proto::SetAttr {
+            mode: Some(mode),
+            ..Default::default()
+        };
+        i.fs.client.set_attr(i.handle, attr).unwrap()
+    };
+    let (first, second) = (chmod(0o600), chmod(0o640));
+    // Whichever is stored: it is asked for once more.
+    i.test_told(second, since);
+    assert!(i.test_told(first, since));
+    assert_eq!(r.stat(path).unwrap().mode & 0o777, 0o640);
+    let since = i.fs.changes.load(Ordering::Relaxed);
+    let only = chmod(0o604);
+    assert!(!i.test_told(only, since));
+    let [host, inside] = both(&r, path);
+    assert_eq!(host, inside);
+    // Told to two threads at the same moment.
+    let (rounds, at) = (20_000u32, AtomicU32::new(0));
+    let meet = |n: u32| {
+        at.fetch_add(1, Ordering::SeqCst);
+        while at.load(Ordering::SeqCst) < n {
+            std::hint::spin_loop();
+            std::thread::yield_now();
+        }
+    };
+    let wrong = AtomicU32::new(0);
+    std::thread::scope(|s| {
+        for told in [first, second] {
+            let (meet, wrong) = (&meet, &wrong);
+            s.spawn(move || {
+                for n in 0..rounds {
+                    let since = i.fs.changes.load(Ordering::Relaxed);
+                    meet(4 * n + 2);
+                    let stale = i.test_told(told, since);
+                    meet(4 * n + 4);
+                    // Whoever came second knows that it was not alone.
+                    if !stale && !i.test_is_stale() {
+                        wrong.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(wrong.into_inner(), 0);
+}
+
 #[test]
 fn shared() {
     let r = Rig::new(Sharing::Shared, tree);

@@ -169,7 +169,8 @@ fn fork_monitor(
         Side::Parent { pid, .. } => {
             drop(theirs);
             record.pid = pid;
-            record.pid_start = state::start_time(pid);
+            // (Without the word below the monitor ends by itself.)
+            record.pid_start = state::start_time(pid)?;
             dir.save(record)?;
             // It waits for the state to be there: its hooks may ask for it.
             let _ = sock::send(ours.raw(), b"go", &[]);

@@ -489,10 +489,12 @@ fn stat(pid: i32) -> std::io::Result<Option<(char, u64)>> {
     }))
 }
 
-/// When a process started.
-#[must_use]
-pub fn start_time(pid: i32) -> u64 {
-    stat(pid).ok().flatten().map_or(0, |s| s.1)
+/// When a process of ours started, which has not been waited for. What has no such time could not be found again.
+pub fn start_time(pid: i32) -> Result<u64> {
+    let found = stat(pid).tried("look when the monitor started")?;
+    found
+        .map(|s| s.1)
+        .ok_or_else(|| Failure("the container's monitor ended unexpectedly".into()))
 }
 
 /// Whether it is this process, and has not ended. One that cannot be looked at, for want of a descriptor, counts as
@@ -560,7 +562,7 @@ mod tests {
         assert!(d.load().unwrap().is_none());
         let mut r = Record::new();
         r.pid = std::process::id() as i32;
-        r.pid_start = start_time(r.pid);
+        r.pid_start = start_time(r.pid).unwrap();
         d.save(&r).unwrap();
         drop(lock);
         let again = Dir::open(&root, "one").unwrap();

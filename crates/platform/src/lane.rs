@@ -4,19 +4,18 @@
 //! ## Invariants
 //!
 //! - What the application may write (its threads' areas) is believed in nothing but what concerns it.
-//! - In the whole Sentry, threads in application code and threads that spin for their mailboxes are together no more
-//!   than there are CPUs; so none spins where there is one. One that finds itself pre-empted makes all stop for a
-//!   while, longer each time.
+//! - Who may spin for a mailbox, [`wait::spin`] tells.
 //! - Who spins for a mailbox also looks, every few microseconds, whether the thread has come another way.
 
 use crate::frame::{put_u64, u64_at};
 use crate::sites::Sites;
 use crate::{Identity, Regs};
 use hostcall::MemSlice;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use stub::area;
 use stub::lane::{self, Place};
+use wait::spin::{Credit, End, Spinners};
 
 /// The calls that may be answered where they are made.
 pub const LOCAL: [u32; 6] = {
@@ -184,113 +183,28 @@ pub fn publish(area: MemSlice<'_>, identity: Option<Identity>) {
     }
 }
 
-/// How long a thread spins after an answer: what it may save is 6 us.
-const SPIN: Duration = Duration::from_micros(15);
+/// How long a thread spins after an answer, at most: what a call by another way costs it is little, but to wake up
+/// an idle CPU may cost ten times as much.
+const SPIN: Duration = Duration::from_micros(100);
 /// How long it spins for a thread that is woken on another CPU.
 const WAKE: Duration = Duration::from_micros(200);
-/// A gap like this between two looks: something else wanted the CPU.
-const PREEMPTED: Duration = Duration::from_micros(200);
-/// Then nobody spins for so long; twice as long each time that it happens again, up to [`BACK_OFF_MOST`].
-const BACK_OFF: Duration = Duration::from_millis(2);
-const BACK_OFF_MOST: Duration = Duration::from_millis(500);
 /// A thread that spins looks this often whether the other comes another way.
 const LOOK_ASIDE: Duration = Duration::from_micros(4);
 /// The next call comes soon if it comes within this: two hand-overs are in it.
-const SOON: Duration = Duration::from_micros(20);
-/// What spinning may cost and saves, in microseconds: a thread that spins in vain pays for the time, and may spin as
-/// long as it has something left. A call by a lane that came soon gives so much; one from the mailbox; what a thread
-/// that has most has; what one needs to begin; and what an answer costs that comes when nobody looks for it any more.
+const SOON: Duration = Duration::from_micros(60);
+/// What a call by a lane that came soon would have saved, in microseconds; what one from the mailbox saves; what one
+/// must have saved to begin; and what an answer costs that comes when nobody looks for it any more.
 const SOON_GIVES: i32 = 2;
-const MAIL_GIVES: i32 = 4;
-const MOST: i32 = 1000;
-const BEGIN: i32 = 32;
-const LATE_COSTS: i32 = 40;
+const MAIL_GIVES: i32 = 5;
+const BEGIN: i32 = 250;
+const LATE_COSTS: Duration = Duration::from_micros(40);
 /// So many calls from the mailbox in a row show that there are CPUs to spare.
 const LONG: u32 = 4096;
-
-/// Who may spin, in the whole Sentry.
-#[derive(Debug)]
-pub struct Spinners {
-    cpus: u32,
-    /// Threads in application code.
-    running: AtomicU32,
-    /// Threads that spin.
-    now: AtomicU32,
-    began: Instant,
-    /// Nobody spins before this, in microseconds since `began`.
-    not_before: AtomicU64,
-    /// How long the next back-off lasts, in microseconds.
-    back_off: AtomicU64,
-    /// Whatever the machine does.
-    always: bool,
-}
-
-impl Spinners {
-    pub fn new(always: bool) -> Spinners {
-        Spinners {
-            cpus: hostcall::process::cpu_count(),
-            running: AtomicU32::new(0),
-            now: AtomicU32::new(0),
-            began: Instant::now(),
-            not_before: AtomicU64::new(0),
-            back_off: AtomicU64::new(BACK_OFF.as_micros() as u64),
-            always,
-        }
-    }
-
-    /// A thread goes into application code.
-    pub fn app_entered(&self) {
-        self.running.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// It has come out.
-    pub fn app_left(&self) {
-        self.running.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Whether the caller, whose thread is about to run application code, may spin meanwhile; it counts as spinning
-    /// from then on.
-    fn enter(&self) -> bool {
-        if self.always {
-            self.now.fetch_add(1, Ordering::Relaxed);
-            return true;
-        }
-        let not_before = self.not_before.load(Ordering::Relaxed);
-        if not_before != 0 && (self.began.elapsed().as_micros() as u64) < not_before {
-            return false;
-        }
-        let running = self.running.load(Ordering::Relaxed);
-        let one_more = |n: u32| (n + running < self.cpus).then_some(n + 1);
-        self.now
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .is_ok()
-    }
-
-    fn leave(&self) {
-        self.now.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    fn back_off(&self) {
-        let most = BACK_OFF_MOST.as_micros() as u64;
-        let longer = |t: u64| Some((2 * t).min(most));
-        let order = Ordering::Relaxed;
-        let t = self.back_off.fetch_update(order, order, longer);
-        let until = self.began.elapsed().as_micros() as u64 + t.unwrap_or(most);
-        self.not_before.fetch_max(until, order);
-    }
-
-    /// Spinning went well for long.
-    fn quiet(&self) {
-        let least = BACK_OFF.as_micros() as u64;
-        self.back_off.store(least, Ordering::Relaxed);
-    }
-}
 
 /// One thread's habits, and whether it is among the spinners.
 #[derive(Debug, Default)]
 pub struct Habits {
-    /// See [`SOON_GIVES`].
-    credit: i32,
+    credit: Credit,
     /// When the last answer was given; `None` where that says nothing of the next call.
     answered: Option<Instant>,
     /// Calls from the mailbox since it spins.
@@ -301,19 +215,11 @@ pub struct Habits {
 }
 
 impl Habits {
-    fn earn(&mut self, n: i32) {
-        self.credit = (self.credit + n).min(MOST);
-    }
-
-    fn pay(&mut self, n: i32) {
-        self.credit = (self.credit - n).max(-MOST);
-    }
-
     /// A call has come, but not from the mailbox. Whether it came soon after the answer to the one before.
     pub fn called(&mut self, by_lane: bool) -> bool {
         let soon = self.answered.take().is_some_and(|t| t.elapsed() < SOON);
         if soon && by_lane {
-            self.earn(SOON_GIVES);
+            self.credit.earn(SOON_GIVES);
         }
         soon
     }
@@ -323,8 +229,8 @@ impl Habits {
         if self.spins {
             return false;
         }
-        self.answered = (all.cpus > 1 || all.always).then(Instant::now);
-        if (self.credit >= BEGIN || all.always) && all.enter() {
+        self.answered = all.possible().then(Instant::now);
+        if (self.credit.get() >= BEGIN || all.always()) && all.calm() && all.enter() {
             self.spins = true;
             self.first = true;
             return true;
@@ -334,7 +240,7 @@ impl Habits {
 
     /// A call from the mailbox is about to be answered. Whether the thread spins for the next.
     pub fn again(&mut self, all: &Spinners) -> bool {
-        self.spins = self.spins || (self.credit > 0 || all.always) && all.enter();
+        self.spins = self.spins || (self.credit.get() > 0 || all.always()) && all.enter();
         self.spins
     }
 
@@ -346,53 +252,37 @@ impl Habits {
         all: &Spinners,
         mut elsewhere: impl FnMut() -> bool,
     ) -> bool {
-        let begin = Instant::now();
-        let (mut last, mut looked) = (begin, begin);
-        let first = std::mem::take(&mut self.first);
-        let limit = if first { WAKE } else { SPIN };
-        'spins: loop {
-            for _ in 0..32 {
-                let s = state.load(Ordering::Acquire);
-                if s & lane::ASKED != 0 {
-                    self.asked(all);
-                    return true;
-                }
-                // It comes another way.
-                if s & lane::SPINS == 0 {
-                    break 'spins;
-                }
-                std::hint::spin_loop();
+        let limit = match std::mem::take(&mut self.first) {
+            true => WAKE,
+            false if all.always() => SPIN,
+            false => SPIN.min(self.credit.time()),
+        };
+        // No more spun for: it comes another way.
+        let done = || state.load(Ordering::Acquire) & (lane::ASKED | lane::SPINS) != lane::SPINS;
+        let mut looked = Duration::ZERO;
+        let aside = |now: Duration| {
+            let due = now - looked > LOOK_ASIDE;
+            if due {
+                looked = now;
             }
-            let now = Instant::now();
-            if now - last > PREEMPTED && !all.always {
-                all.back_off();
-                break;
-            }
-            last = now;
-            if now - begin > limit {
-                break;
-            }
-            if now - looked > LOOK_ASIDE {
-                if elsewhere() {
-                    break;
-                }
-                looked = Instant::now();
-                last = looked;
-            }
+            due && elsewhere()
+        };
+        let (end, t) = all.spin(limit, done, aside);
+        if end == End::Found && state.load(Ordering::Acquire) & lane::ASKED != 0 {
+            self.asked(all);
+            return true;
         }
-        self.pay(
-            i32::try_from(begin.elapsed().as_micros())
-                .unwrap_or(MOST)
-                .max(1),
-        );
+        self.credit.pay(t);
         self.rest(all);
+        // A call that comes from a site that is not patched yet comes soon, too.
+        self.answered = Instant::now().checked_sub(t);
         // Asked in the last moment: it is answered as any other.
         state.fetch_and(!lane::SPINS, Ordering::SeqCst) & lane::ASKED != 0
     }
 
     /// A call has come from the mailbox. It may take long: others may spin meanwhile.
     fn asked(&mut self, all: &Spinners) {
-        self.earn(MAIL_GIVES);
+        self.credit.earn(MAIL_GIVES);
         self.streak = self.streak.saturating_add(1);
         if self.streak == LONG {
             all.quiet();
@@ -403,7 +293,7 @@ impl Habits {
 
     /// The answer came so late that the other looks for it no more.
     pub fn late(&mut self, all: &Spinners) {
-        self.pay(LATE_COSTS);
+        self.credit.pay(LATE_COSTS);
         self.rest(all);
     }
 
@@ -478,87 +368,59 @@ mod tests {
         });
     }
 
-    #[test]
-    fn nobody_spins_where_no_cpu_is_idle() {
-        let mut all = Spinners::new(false);
-        all.cpus = 3;
-        // The caller's own thread is one of those that run.
-        all.app_entered();
-        assert!(all.enter() && all.enter() && !all.enter());
-        all.leave();
-        all.app_entered();
-        assert!(!all.enter());
-        all.app_left();
+    fn spinning(all: &Spinners) -> Habits {
         assert!(all.enter());
-        all.leave();
-        all.leave();
-        all.cpus = 1;
-        assert!(!all.enter());
-        all.cpus = 2;
-        assert!(all.enter());
-        all.leave();
-        all.back_off();
-        assert!(!all.enter());
-    }
-
-    /// However long the machine is busy: little is spun for nothing.
-    #[test]
-    fn back_offs_grow() {
-        let all = Spinners::new(false);
-        let until = || all.not_before.load(Ordering::Relaxed);
-        let now = || all.began.elapsed().as_micros() as u64;
-        for _ in 0..20 {
-            all.back_off();
+        Habits {
+            spins: true,
+            first: true,
+            ..Habits::default()
         }
-        assert!(until() > now() + 400_000 && until() < now() + 600_000);
-        all.quiet();
-        assert_eq!(all.back_off.load(Ordering::Relaxed), 2000);
     }
 
     #[test]
     fn who_spins_looks_aside() {
-        let all = Spinners::new(false);
+        let all = Spinners::new(2, false);
         let state = AtomicU32::new(lane::SPINS);
         let mut looks = 0;
-        let mut h = Habits {
-            spins: true,
-            first: true,
-            ..Habits::default()
-        };
-        all.now.store(1, Ordering::Relaxed);
+        let mut h = spinning(&all);
         let asked = h.spin(&state, &all, || {
             looks += 1;
             looks == 2
         });
         assert!(!asked && !h.spins && looks <= 2);
-        assert_eq!(all.now.load(Ordering::Relaxed), 0);
         assert_eq!(state.load(Ordering::Relaxed), 0);
+        // Both CPUs can be had again.
+        assert!(all.enter() && all.enter());
     }
 
     /// Who spins in vain again and again needs many calls for each time.
     #[test]
     fn spinning_is_paid_for() {
-        let mut all = Spinners::new(false);
-        all.cpus = 8;
+        let all = Spinners::new(8, false);
+        while !all.calm() {
+            std::thread::yield_now();
+        }
         let mut h = Habits::default();
         let mut begun = 0;
         for _ in 0..2000 {
-            h.earn(SOON_GIVES);
+            h.credit.earn(SOON_GIVES);
             if h.answering(&all) {
                 begun += 1;
                 let state = AtomicU32::new(lane::SPINS);
                 assert!(!h.spin(&state, &all, || false));
-                assert!(h.credit < BEGIN);
+                assert!(h.credit.get() < BEGIN);
             }
         }
-        // Each takes 200 us at least, 100 calls' worth.
-        assert!((1..=20).contains(&begun), "{begun}");
-        let mut all = Spinners::new(false);
-        all.cpus = 8;
+        // Each takes 200 us, 100 calls' worth, unless the host pre-empted it.
+        assert!((1..=40).contains(&begun), "{begun}");
+        let all = Spinners::new(8, false);
         let state = AtomicU32::new(lane::SPINS | lane::ASKED);
-        while h.credit < 100 {
-            all.now.store(1, Ordering::Relaxed);
-            h.spins = true;
+        while h.credit.get() < 100 {
+            let credit = std::mem::take(&mut h.credit);
+            h = Habits {
+                credit,
+                ..spinning(&all)
+            };
             assert!(h.spin(&state, &all, || false));
         }
         assert!(h.again(&all));

@@ -38,9 +38,9 @@ pub enum Lanes {
     /// None: every call traps.
     None,
     /// Call sites are patched, and some calls answered without the Sentry.
-    #[default]
     Local,
     /// And others may be laid into a mailbox.
+    #[default]
     All,
     /// For tests: always, whatever the machine does.
     Mailbox,
@@ -74,6 +74,10 @@ pub trait Platform: Send + Sync {
     fn name(&self) -> &'static str;
     /// An empty address space: only the stub's own area is mapped.
     fn new_address_space(&self) -> Result<Arc<dyn AddressSpace>>;
+    /// Where it is counted who is awake and who spins; `None` where nobody spins. Each task counts itself there.
+    fn spinners(&self) -> Option<Arc<wait::Spinners>> {
+        None
+    }
     /// Where the host's vDSO image is mapped in every address space, if it is: our own vDSO may call it.
     fn host_vdso(&self) -> Option<u64> {
         None

@@ -53,6 +53,9 @@ impl Platform for Notify {
     fn end(&self) -> Option<hostcall::RawFd> {
         Some(self.0.zygote_end.raw())
     }
+    fn spinners(&self) -> Option<Arc<wait::Spinners>> {
+        (self.0.lanes >= Lanes::Local).then(|| self.0.spinners.clone())
+    }
     fn settle(&self, limit: Duration) -> bool {
         self.0.reaper.settle(limit)
     }
@@ -140,8 +143,6 @@ struct Thread {
     hot: Hot,
     /// The patched sites that it knows, and their number ([`Process::sites`]).
     sites: (Arc<Sites>, u64),
-    /// Whether it counts among those that run application code.
-    runs: bool,
     /// Whether both sides wake each other where they are themselves ([`Thread::wake_here`]).
     here: bool,
 }
@@ -159,9 +160,15 @@ impl Hot {
     const OFTEN: u8 = 128;
 
     fn note(&mut self, ip: u64) {
-        let (at, n) = &mut self.counts[(ip ^ ip >> 6) as usize % Hot::SITES];
+        let slot = ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
+        let (at, n) = &mut self.counts[slot as usize % Hot::SITES];
         if *at != ip {
-            (*at, *n) = (ip, 0);
+            // Of those that share a slot, the one that calls most often stays.
+            if *n > 0 {
+                *n -= 1;
+                return;
+            }
+            *at = ip;
         }
         *n += 1;
         if *n == Hot::OFTEN {
@@ -189,7 +196,6 @@ impl Thread {
             bases_changed: false,
             habits: Habits::default(),
             sites: (Arc::default(), 0),
-            runs: false,
             here: true,
             hot: Hot {
                 counts: [(0, 0); Hot::SITES],
@@ -230,18 +236,11 @@ impl Thread {
 
     /// It goes into application code. Whether a kick has been sent that it must take first.
     fn entered(&mut self) -> bool {
-        if !self.runs && self.process.factory.lanes >= Lanes::All {
-            self.runs = true;
-            self.process.factory.spinners.app_entered();
-        }
         self.kick.entered()
     }
 
     /// It has come out, and what it was stopped at has been looked up.
     fn left(&mut self) {
-        if std::mem::take(&mut self.runs) {
-            self.process.factory.spinners.app_left();
-        }
         self.kick.left();
     }
 
@@ -436,7 +435,9 @@ impl Thread {
                 return Some(self.broken());
             }
             let lanes = self.process.factory.lanes;
-            let soon = lanes >= Lanes::All && self.habits.called(by_lane);
+            let soon = lanes >= Lanes::All
+                && self.habits.called(by_lane)
+                && self.process.factory.spinners.calm();
             let ip = if by_lane {
                 lane::back(self.area().0)
             } else {

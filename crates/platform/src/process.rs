@@ -17,7 +17,6 @@
 //!   two; it *is* held while a thread starts.
 
 use crate::kick::Kick;
-use crate::lane::Spinners;
 use crate::sites::{Site, Sites};
 use crate::{Lanes, MapOp, Prot, Sharing};
 use abi::errno::{EAGAIN, EINTR, EINVAL, ENOENT, ENOMEM, ESRCH};
@@ -34,6 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stub::lane::{TABLE, TABLE_LEN};
 use stub::{AREA_LEN, AREAS, COMMAND_LEN, Symbol, area};
+use wait::Spinners;
 
 /// The host signal that interrupts application threads. A standard one: it queues at most once.
 pub const KICK: i32 = libc::SIGUSR2;
@@ -123,7 +123,7 @@ pub struct Factory {
     /// Which call sites' lanes there are.
     pub lanes: Lanes,
     /// Who spins for a mailbox.
-    pub spinners: Spinners,
+    pub spinners: Arc<Spinners>,
 }
 
 struct Zygote {
@@ -194,7 +194,7 @@ impl Factory {
             pool: crate::recycle::Pool::default(),
             host_vdso: crate::zygote::moved_vdso(&vdso),
             lanes: lanes.possible(),
-            spinners: Spinners::new(lanes == Lanes::Mailbox),
+            spinners: Arc::new(Spinners::new(host::cpu_count(), lanes == Lanes::Mailbox)),
         }))
     }
 
@@ -685,17 +685,27 @@ impl Process {
         if areas > AREAS_KEPT as u64 || !self.is_idle() {
             return false;
         }
+        let unmap = |at: u64, len: u64| [libc::SYS_munmap as u64, at, len, 0, 0, 0, 0];
+        let mut calls: SmallVec<[Call; 3]> = SmallVec::new();
         if areas > 1 {
-            let (at, len) = (AREAS + 2 * AREA_LEN, (areas - 1) * AREA_LEN);
-            let call = [libc::SYS_munmap as u64, at, len, 0, 0, 0, 0];
-            if self.batch(&[call]).is_err() {
-                return false;
-            }
+            calls.push(unmap(AREAS + 2 * AREA_LEN, (areas - 1) * AREA_LEN));
         }
+        // The table, too, has stayed when all was unmapped.
+        if self.has_sites() {
+            calls.push(unmap(TABLE, TABLE_LEN));
+            calls.push(unmap(stub::TRAMPOLINES, AREA_LEN - TABLE_LEN));
+        }
+        if !calls.is_empty() && self.batch(&calls).is_err() {
+            return false;
+        }
+        self.change_sites(|s| *s = Sites::default());
+        self.site_unit.store(NO_UNIT, Ordering::Release);
+        self.table_due.store(false, Ordering::Release);
         {
             let mut s = self.spawner.lock();
             let more = s.areas.units.split_off(areas.min(1) as usize);
-            for u in more {
+            let sites = std::mem::take(&mut s.areas.others);
+            for u in more.into_iter().chain(sites) {
                 self.factory.give_unit(u);
             }
             s.areas.free.retain(|no| *no == 1);

@@ -11,8 +11,8 @@
 //! unmapped as a whole, thread areas, which are emptied, and its own threads, which have ended (the host said so by
 //! their listeners). It makes no call of its own: signal actions, the filters, the descriptor table and the like
 //! are as the zygote left them. The spawner and the service thread use no memory that it can write. The command
-//! page, which it can read, is emptied of addresses. A process with patched call sites is not used again: its
-//! trampolines are its own.
+//! page, which it can read, is emptied of addresses. Trampolines of patched call sites, which it can run and not write, are
+//! unmapped, and their unit is given back.
 //!
 //! ## How much waits
 //!
@@ -101,7 +101,7 @@ impl Remains {
     /// Empties the process, or begins to end it: then it is given back.
     fn clear(self) -> Option<Remains> {
         let p = &self.process;
-        let again = p.factory.drive == Drive::Notify && p.is_idle() && !p.has_sites();
+        let again = p.factory.drive == Drive::Notify && p.is_idle();
         if !again || p.unmap_all().is_err() {
             p.kill();
             return Some(self);

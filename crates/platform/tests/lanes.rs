@@ -344,3 +344,38 @@ fn a_site_ends_when_nobody_stands_in_it() {
         other.join().unwrap();
     }
 }
+
+/// Trampolines are gone when their process serves another program.
+#[test]
+fn a_new_process_finds_no_trampolines_of_an_old_one() {
+    let s = setup(Box::new(
+        platform::notify::Notify::new(platform::Lanes::Local).unwrap(),
+    ));
+    // mov eax, 39; syscall
+    let call = [0xb8, 39, 0, 0, 0, 0x0f, 0x05];
+    // mov rdi, [rdi]; mov eax, 39; syscall
+    let look = [0x48, 0x8b, 0x3f, 0xb8, 39, 0, 0, 0, 0x0f, 0x05];
+    for place in [stub::lane::TABLE, stub::TRAMPOLINES, stub::lane::TABLE] {
+        {
+            let (space, mut t) = start(&s, &call);
+            let site = platform::sites::Site::by_slot(CODE + 0x40, CODE);
+            if space.add_site(site).is_none() {
+                // A CPU without BMI2.
+                return;
+            }
+            assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+        }
+        assert!(s.platform.settle(std::time::Duration::from_secs(10)));
+        let (space, mut t) = start(&s, &look);
+        assert!(space.sites().is_none_or(|s| s.is_empty()));
+        let mut r = t.regs();
+        r.rdi = place;
+        t.set_regs(&r);
+        match t.run() {
+            Event::Fault { signal, addr, .. } => {
+                assert_eq!((signal, addr), (libc::SIGSEGV, place));
+            }
+            e => panic!("{e:?}"),
+        }
+    }
+}

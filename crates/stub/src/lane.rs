@@ -49,8 +49,8 @@ pub const ASKED: u32 = 2;
 pub const ANSWERED: u32 = 4;
 /// The application waits no more, but by the event call.
 pub const PARKED: u32 = 8;
-/// How often a site looks for its answer: some ten microseconds.
-pub const PATIENCE: u32 = 300;
+/// How often a site looks for its answer: some fifty microseconds.
+pub const PATIENCE: u32 = 1500;
 
 /// In place of a published number: ask the Sentry.
 pub const ASK: u32 = u32::MAX;

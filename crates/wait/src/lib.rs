@@ -9,8 +9,11 @@
 //! back into the object from `notify`.
 #![forbid(unsafe_code)]
 
+mod parker;
+pub mod spin;
+
 use abi::errno::{self, Errno};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -154,50 +157,8 @@ impl WaitQueue {
     }
 }
 
-/// Where one host thread sleeps: a flag that is set by wake-ups and taken by the sleeper.
-#[derive(Default)]
-pub struct Parker {
-    woken: Mutex<bool>,
-    wake: Condvar,
-}
-
-impl Parker {
-    #[must_use]
-    pub const fn new() -> Parker {
-        Parker {
-            woken: Mutex::new(false),
-            wake: Condvar::new(),
-        }
-    }
-    /// Wakes the sleeper, or makes its next sleep end at once.
-    pub fn unpark(&self) {
-        let mut w = self.woken.lock();
-        if !*w {
-            *w = true;
-            self.wake.notify_one();
-        }
-    }
-    /// Sleeps until woken or until `deadline`. True if woken.
-    pub fn park(&self, deadline: Option<Instant>) -> bool {
-        let mut w = self.woken.lock();
-        while !*w {
-            match deadline {
-                None => self.wake.wait(&mut w),
-                Some(d) => {
-                    if self.wake.wait_until(&mut w, d).timed_out() {
-                        return std::mem::take(&mut *w);
-                    }
-                }
-            }
-        }
-        *w = false;
-        true
-    }
-    /// Forgets a wake-up that came too early.
-    pub fn clear(&self) {
-        *self.woken.lock() = false;
-    }
-}
+pub use parker::Parker;
+pub use spin::Spinners;
 
 impl Listener for Parker {
     fn notify(&self, _: Events) {

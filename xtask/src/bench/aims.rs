@@ -155,7 +155,7 @@ pub struct Judged {
     pub unit: String,
     /// By peer, in the results' order; for aims between lines of one peer, the ratio.
     pub values: Vec<Option<f64>>,
-    /// Of Cloister's peers; `None` if there is no number.
+    /// Of Cloister's peers; `None` if there is no number. What failed, if only in one turn, reaches nothing.
     pub reached: Vec<Option<bool>>,
 }
 
@@ -207,21 +207,34 @@ fn one(r: &Results, a: &Aim) -> Option<Judged> {
         what: a.what.to_owned(),
         limit,
         unit,
-        reached: reached(r, &values, most),
+        reached: reached(r, &values, most, |peer| {
+            let failed = |line: &str| r.failed(a.experiment, a.pinned, peer, line);
+            failed(a.line) || matches!(a.limit, TimesLine(_, other) if failed(other))
+        }),
         values,
     })
 }
 
-fn reached(r: &Results, values: &[Option<f64>], most: Option<f64>) -> Vec<Option<bool>> {
+fn reached(
+    r: &Results,
+    values: &[Option<f64>],
+    most: Option<f64>,
+    failed: impl Fn(&str) -> bool,
+) -> Vec<Option<bool>> {
     let judge = |v: &Option<f64>| Some((*v)? <= most?);
     r.peers
         .iter()
         .zip(values)
-        .map(|(p, v)| if p.ours { judge(v) } else { None })
+        .map(|(p, v)| match p.ours {
+            true if failed(&p.name) => Some(false),
+            true => judge(v),
+            false => None,
+        })
         .collect()
 }
 
-/// The worst ratio of all lines of whole applications that both have.
+/// The worst ratio of all lines of whole applications that both have. One that the other has, and that fails on
+/// Cloister, is no better than a slow one.
 fn applications(r: &Results, beside: &str, most: f64, what: &str) -> Option<Judged> {
     let worst = |peer: &str| {
         let ratio = |x: &super::results::Row| {
@@ -240,14 +253,79 @@ fn applications(r: &Results, beside: &str, most: f64, what: &str) -> Option<Judg
         what: what.to_owned(),
         limit: format!("within {most} times"),
         unit: "times".to_owned(),
-        reached: reached(r, &values, Some(most)),
+        reached: reached(r, &values, Some(most), |peer| {
+            r.rows.iter().any(|x| {
+                let app = x.experiment.starts_with("app-") && !x.pinned;
+                app && x.peer == peer && x.failed.is_some()
+            })
+        }),
         values,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::results::{Line, Machine, PeerInfo};
     use super::*;
+
+    fn results(lines: Vec<(&str, &str, Line)>) -> Results {
+        let peer = |name: &str, ours| PeerInfo {
+            name: name.to_owned(),
+            version: String::new(),
+            missing: None,
+            ours,
+        };
+        let mut r = Results {
+            machine: Machine::this(),
+            peers: vec![peer("native", false), peer("notify", true)],
+            runs: 1,
+            long_runs: 1,
+            budget_ms: 1,
+            left_out: Vec::new(),
+            mmaps: Vec::new(),
+            rows: Vec::new(),
+            loads: Vec::new(),
+            finished: true,
+        };
+        for (experiment, peer, line) in lines {
+            r.add(experiment, false, peer, line);
+        }
+        r
+    }
+
+    fn told(ms: f64) -> Line {
+        Line::Value("all".to_owned(), ms, "ms".to_owned())
+    }
+
+    #[test]
+    fn what_fails_reaches_no_aim() {
+        let both = |native, ours| {
+            vec![
+                ("app-git", "native", told(native)),
+                ("app-git", "notify", told(ours)),
+            ]
+        };
+        let of = |lines| judge(&results(lines))[0].reached[1];
+        assert_eq!(of(both(10.0, 11.0)), Some(true));
+        assert_eq!(of(both(10.0, 21.0)), Some(false));
+        // Another one that told nothing, or the same one in a later turn.
+        for failed in ["app-go", "app-git"] {
+            let mut lines = both(10.0, 11.0);
+            lines.push(("app-go", "native", told(5.0)));
+            let why = Line::Failed(String::new(), "it ended".to_owned());
+            lines.push((failed, "notify", why));
+            assert_eq!(of(lines), Some(false), "{failed}");
+        }
+        let name = "fork+wait";
+        let line = || Line::Value(name.to_owned(), 1.0, "us".to_owned());
+        let lines = |more: Option<Line>| {
+            let own = std::iter::once(line()).chain(more);
+            own.map(|l| ("memory", "notify", l)).collect()
+        };
+        assert_eq!(of(lines(None)), Some(true));
+        let failed = Line::Failed(name.to_owned(), "too slow".to_owned());
+        assert_eq!(of(lines(Some(failed))), Some(false));
+    }
 
     /// An aim that names nothing would never be missed.
     #[test]

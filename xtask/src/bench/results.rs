@@ -186,6 +186,14 @@ impl Results {
         self.find(experiment, pinned, peer, line)?.median()
     }
 
+    /// Whether this line, or the experiment as a whole, failed on a peer in some turn: what others gave is not all.
+    pub fn failed(&self, experiment: &str, pinned: bool, peer: &str, line: &str) -> bool {
+        [line, ""].into_iter().any(|l| {
+            let row = self.find(experiment, pinned, peer, l);
+            row.is_some_and(|r| r.failed.is_some())
+        })
+    }
+
     pub fn measured(&self) -> usize {
         self.rows.iter().filter(|r| !r.values.is_empty()).count()
     }
@@ -223,7 +231,7 @@ impl Results {
 }
 
 impl Machine {
-    fn this() -> Machine {
+    pub fn this() -> Machine {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let value = |key: &str| {
             let line = cpuinfo.lines().find(|l| l.starts_with(key))?;

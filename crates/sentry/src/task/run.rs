@@ -132,6 +132,10 @@ impl Context {
 
 /// Runs the task until it ends.
 pub fn run(mut cx: Context) {
+    let spinners = cx.kernel.platform.spinners();
+    if let Some(s) = &spinners {
+        s.wakes();
+    }
     while boundary(&mut cx) == Flow::Go {
         let Some(event) = enter_app(&mut cx) else {
             continue;
@@ -163,6 +167,9 @@ pub fn run(mut cx: Context) {
         }
     }
     super::exit::finish(cx);
+    if let Some(s) = &spinners {
+        s.sleeps();
+    }
 }
 
 /// Runs application code until the next event; `None` if there is work first.

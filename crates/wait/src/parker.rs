@@ -1,0 +1,279 @@
+//! Where one host thread sleeps.
+//!
+//! ## The state
+//!
+//! ```text
+//!              unpark                       park
+//!   IDLE ─────────────────► WOKEN ◄──────────────────► (taken: IDLE)
+//!    │ ▲                     ▲ ▲
+//!    │ │ the deadline        │ │ unpark: counts the task as awake, and wakes the thread
+//!    │ └──────────── ASLEEP ─┘ │
+//!    │                 ▲       │ unpark: nothing else to do
+//!    └── SPINNING ─────┴───────┘
+//! ```
+//!
+//! Only the thread itself leaves IDLE but for WOKEN, and only it leaves WOKEN. Whoever moves the state away from ASLEEP,
+//! a waker or the sleeper at its deadline, is the one who counts the task as awake again: so each sleep is counted once.
+//! A waker takes the mutex after it has changed the state, the sleeper before it looks at it, so no wake-up is missed.
+
+use crate::spin::{Credit, End, Spinners};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+const IDLE: u32 = 0;
+const WOKEN: u32 = 1;
+const SPINNING: u32 = 2;
+const ASLEEP: u32 = 3;
+
+/// How long a task that is about to sleep looks for its wake-up.
+const SPIN: Duration = Duration::from_micros(50);
+/// A sleep that lasts so long, the time to wake up included, would have been shorter.
+const SHORT: Duration = Duration::from_micros(150);
+/// What it saves, in microseconds.
+const SAVES: i32 = 25;
+/// What a thread may spin before it has saved anything.
+const BEGIN: i32 = 100;
+
+/// A flag that is set by wake-ups and taken by the one thread that sleeps here.
+pub struct Parker {
+    state: AtomicU32,
+    lock: Mutex<()>,
+    wake: Condvar,
+    /// For a task: the CPUs that it may spin on.
+    spinners: Option<Arc<Spinners>>,
+    credit: Credit,
+}
+
+impl Default for Parker {
+    fn default() -> Parker {
+        Parker::new()
+    }
+}
+
+impl Parker {
+    /// One whose thread never spins.
+    #[must_use]
+    pub const fn new() -> Parker {
+        Parker {
+            state: AtomicU32::new(IDLE),
+            lock: Mutex::new(()),
+            wake: Condvar::new(),
+            spinners: None,
+            credit: Credit::new(BEGIN),
+        }
+    }
+
+    /// One of a task, which counts as awake in `spinners` when it parks first.
+    #[must_use]
+    pub fn of_task(spinners: Option<Arc<Spinners>>) -> Parker {
+        Parker {
+            spinners: spinners.filter(|s| s.possible()),
+            ..Parker::new()
+        }
+    }
+
+    /// Wakes the sleeper, or makes its next sleep end at once.
+    pub fn unpark(&self) {
+        if self.state.swap(WOKEN, SeqCst) == ASLEEP {
+            if let Some(s) = &self.spinners {
+                s.wakes();
+            }
+            let _l = self.lock.lock();
+            self.wake.notify_one();
+        }
+    }
+
+    /// Sleeps until woken or until `deadline`. True if woken.
+    pub fn park(&self, deadline: Option<Instant>) -> bool {
+        if self.take(WOKEN) {
+            return true;
+        }
+        match &self.spinners {
+            Some(s) => self.spin(s, deadline) || self.sleep_counted(s, deadline),
+            None => {
+                self.state
+                    .compare_exchange(IDLE, ASLEEP, SeqCst, SeqCst)
+                    .ok();
+                self.sleep(deadline)
+            }
+        }
+    }
+
+    /// Forgets a wake-up that came too early.
+    pub fn clear(&self) {
+        self.take(WOKEN);
+    }
+
+    fn take(&self, from: u32) -> bool {
+        self.state
+            .compare_exchange(from, IDLE, SeqCst, SeqCst)
+            .is_ok()
+    }
+
+    /// Looks for a wake-up for a while; if none comes, or it may not look, the state is IDLE.
+    fn spin(&self, s: &Spinners, deadline: Option<Instant>) -> bool {
+        let mut limit = SPIN.min(self.credit.time());
+        if let Some(d) = deadline {
+            limit = limit.min(d.saturating_duration_since(Instant::now()));
+        }
+        if limit.is_zero() {
+            return false;
+        }
+        s.sleeps();
+        if !s.enter() {
+            s.wakes();
+            return false;
+        }
+        self.state
+            .compare_exchange(IDLE, SPINNING, SeqCst, SeqCst)
+            .ok();
+        let woken = || self.state.load(SeqCst) == WOKEN;
+        let (end, t) = s.spin(limit, woken, |_| false);
+        s.leave();
+        s.wakes();
+        if end == End::Found {
+            self.credit.earn(SAVES);
+        } else {
+            self.credit.pay(t);
+            if self.take(SPINNING) {
+                return false;
+            }
+        }
+        self.take(WOKEN)
+    }
+
+    fn sleep_counted(&self, s: &Spinners, deadline: Option<Instant>) -> bool {
+        let begin = Instant::now();
+        s.sleeps();
+        if self
+            .state
+            .compare_exchange(IDLE, ASLEEP, SeqCst, SeqCst)
+            .is_err()
+        {
+            s.wakes();
+            return self.take(WOKEN);
+        }
+        let woken = self.sleep(deadline);
+        if !woken {
+            s.wakes();
+        } else if begin.elapsed() < SHORT {
+            self.credit.earn(SAVES);
+        }
+        woken
+    }
+
+    /// ASLEEP, or woken meanwhile. False if it was the deadline that ended it.
+    fn sleep(&self, deadline: Option<Instant>) -> bool {
+        let mut l = self.lock.lock();
+        while self.state.load(SeqCst) == ASLEEP {
+            match deadline {
+                None => self.wake.wait(&mut l),
+                Some(d) => {
+                    if self.wake.wait_until(&mut l, d).timed_out() && self.take(ASLEEP) {
+                        return false;
+                    }
+                }
+            }
+        }
+        drop(l);
+        self.take(WOKEN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn task(cpus: u32) -> (Arc<Spinners>, Arc<Parker>) {
+        let s = Arc::new(Spinners::new(cpus, false));
+        s.wakes();
+        (s.clone(), Arc::new(Parker::of_task(Some(s))))
+    }
+
+    #[test]
+    fn a_wake_up_before_the_sleep_ends_it() {
+        let (_, p) = task(2);
+        p.unpark();
+        p.unpark();
+        assert!(p.park(None));
+        let soon = Instant::now() + Duration::from_millis(1);
+        assert!(!p.park(Some(soon)));
+        p.unpark();
+        p.clear();
+        assert!(!p.park(Some(soon)));
+    }
+
+    /// Two tasks wake each other as fast as they can, with deadlines that expire beside the wake-ups: none is lost,
+    /// and the counts are at the end what they were.
+    #[test]
+    fn two_wake_each_other() {
+        for cpus in [1, 2, 8] {
+            let s = Arc::new(Spinners::new(cpus, false));
+            let parkers: [Arc<Parker>; 2] =
+                std::array::from_fn(|_| Arc::new(Parker::of_task(Some(s.clone()))));
+            let turn = Arc::new(AtomicU32::new(0));
+            let threads: Vec<_> = (0..2usize)
+                .map(|me| {
+                    let (p, turn, s) = (parkers.clone(), turn.clone(), s.clone());
+                    std::thread::spawn(move || {
+                        s.wakes();
+                        for n in 0..3000 {
+                            while turn.load(Ordering::SeqCst) % 2 != me as u32 {
+                                let d = (n % 3 == 0)
+                                    .then(|| Instant::now() + Duration::from_micros(n % 70));
+                                p[me].park(d);
+                            }
+                            turn.fetch_add(1, Ordering::SeqCst);
+                            p[1 - me].unpark();
+                        }
+                        s.sleeps();
+                    })
+                })
+                .collect();
+            for t in threads {
+                t.join().unwrap();
+            }
+            assert_eq!(turn.load(Ordering::SeqCst), 6000);
+            let shown = format!("{s:?}");
+            assert!(shown.contains("awake: 0, now: 0"), "{shown}");
+        }
+    }
+
+    /// Who sleeps long again and again spins no more.
+    #[test]
+    fn long_sleeps_are_not_spun_for() {
+        let (s, p) = task(64);
+        for _ in 0..5 {
+            assert!(!p.park(Some(Instant::now() + Duration::from_millis(2))));
+        }
+        assert!(p.credit.get() <= 0);
+        assert!(!p.spin(&s, None));
+    }
+
+    /// A sleeper does not count as awake, and its waker counts it before it runs.
+    #[test]
+    fn sleepers_are_counted() {
+        let (s, p) = task(2);
+        let asleep = Arc::new(AtomicBool::new(false));
+        let t = {
+            let (p, asleep) = (p.clone(), asleep.clone());
+            std::thread::spawn(move || {
+                while !asleep.load(Ordering::SeqCst) {
+                    p.park(None);
+                }
+            })
+        };
+        let awake = |n: u32| format!("{s:?}").contains(&format!("awake: {n}"));
+        while !awake(0) || p.state.load(SeqCst) != ASLEEP {
+            std::thread::yield_now();
+        }
+        asleep.store(true, Ordering::SeqCst);
+        p.unpark();
+        assert!(awake(1));
+        t.join().unwrap();
+        assert!(awake(1));
+    }
+}

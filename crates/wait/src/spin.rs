@@ -1,0 +1,315 @@
+//! Who may spin: wait for something soon to come by looking again and again, on a CPU that has nothing else to do.
+//!
+//! Waking an idle CPU costs more than most system calls (25 to 200 us on a virtual machine, whose host has to be asked
+//! for it); a CPU that spins need not be woken.
+//!
+//! ## Invariants
+//!
+//! - Of one Sentry, tasks that are awake and threads that spin are together no more than there are CPUs when a thread
+//!   begins to spin; so none spins where there is one CPU. Who spins looks all the time whether that still holds, and
+//!   ends if not: a task that wakes is counted by who wakes it, before the host is asked to run it.
+//! - Spinning is paid for ([`Credit`]): what is spun in vain is never more than what was saved by spinning, but for a
+//!   bounded sum to begin with.
+//! - A thread that has to move its other half to another CPU first ([`Spinners::calm`]) does so only where no task has
+//!   wanted a CPU in vain for a while.
+//! - One that finds itself pre-empted, by other processes of the host, makes all stop for a while, longer each time.
+//!
+//! The counts only guide: nothing depends on their being right but how much is spun.
+
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// A gap like this between two looks: something else wanted the CPU.
+const PREEMPTED: Duration = Duration::from_micros(200);
+/// Then nobody spins for so long; twice as long each time that it happens again, up to [`BACK_OFF_MOST`].
+const BACK_OFF: Duration = Duration::from_millis(2);
+const BACK_OFF_MOST: Duration = Duration::from_millis(500);
+/// For so long a CPU must have been idle.
+const CALM: Duration = Duration::from_millis(4);
+/// So often between two looks at the clock.
+const LOOKS: u32 = 32;
+
+/// The CPUs of one Sentry, and who is on them.
+#[derive(Debug)]
+pub struct Spinners {
+    cpus: u32,
+    /// Tasks that do not sleep: in application code, or in a call.
+    awake: AtomicU32,
+    /// Threads that spin.
+    now: AtomicU32,
+    began: Instant,
+    /// Nobody spins before this, in microseconds since `began`.
+    not_before: AtomicU64,
+    /// How long the next back-off lasts, in microseconds.
+    back_off: AtomicU64,
+    /// When there was last no CPU idle, in microseconds since `began`.
+    crowded_at: AtomicU64,
+    /// Whatever the machine does: for tests.
+    always: bool,
+}
+
+/// How spinning ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// What was waited for has come.
+    Found,
+    /// The time is up, or the CPU is wanted.
+    GaveUp,
+}
+
+impl Spinners {
+    /// For a process that may use so many CPUs. `always`: nobody is asked whether a CPU is idle.
+    #[must_use]
+    pub fn new(cpus: u32, always: bool) -> Spinners {
+        Spinners {
+            cpus,
+            awake: AtomicU32::new(0),
+            now: AtomicU32::new(0),
+            began: Instant::now(),
+            not_before: AtomicU64::new(0),
+            back_off: AtomicU64::new(BACK_OFF.as_micros() as u64),
+            crowded_at: AtomicU64::new(0),
+            always,
+        }
+    }
+
+    /// Whether anybody ever spins.
+    #[must_use]
+    pub fn possible(&self) -> bool {
+        self.cpus > 1 || self.always
+    }
+
+    /// Whether tests want all to spin.
+    #[must_use]
+    pub fn always(&self) -> bool {
+        self.always
+    }
+
+    /// A task begins, or one that slept is about to run.
+    pub fn wakes(&self) {
+        if self.awake.fetch_add(1, Relaxed) + 1 >= self.cpus && self.possible() {
+            self.crowded_at.store(self.clock(), Relaxed);
+        }
+    }
+
+    /// A task goes to sleep, or has ended.
+    pub fn sleeps(&self) {
+        self.awake.fetch_sub(1, Relaxed);
+    }
+
+    /// In microseconds.
+    fn clock(&self) -> u64 {
+        self.began.elapsed().as_micros() as u64
+    }
+
+    /// Whether a CPU has been idle for a while.
+    #[must_use]
+    pub fn calm(&self) -> bool {
+        let calm = self.crowded_at.load(Relaxed) + CALM.as_micros() as u64;
+        self.always || self.awake.load(Relaxed) < self.cpus && calm < self.clock()
+    }
+
+    /// Whether more want CPUs than there are.
+    fn crowded(&self) -> bool {
+        self.awake.load(Relaxed) + self.now.load(Relaxed) > self.cpus && !self.always
+    }
+
+    /// Whether one more thread may spin; it counts as spinning from then on, until [`Spinners::leave`].
+    #[must_use]
+    pub fn enter(&self) -> bool {
+        if self.always {
+            self.now.fetch_add(1, Relaxed);
+            return true;
+        }
+        let not_before = self.not_before.load(Relaxed);
+        if !self.possible() || not_before != 0 && self.clock() < not_before {
+            return false;
+        }
+        let awake = self.awake.load(Relaxed);
+        let one_more = |n: u32| (n + awake < self.cpus).then_some(n + 1);
+        self.now.fetch_update(Relaxed, Relaxed, one_more).is_ok()
+    }
+
+    /// It spins no more.
+    pub fn leave(&self) {
+        self.now.fetch_sub(1, Relaxed);
+    }
+
+    /// Spins until `done` or `limit`; between [`Spinners::enter`] and [`Spinners::leave`]. How long it took comes with
+    /// it. `aside` is asked every few microseconds whether there is no sense in it any more.
+    pub fn spin(
+        &self,
+        limit: Duration,
+        mut done: impl FnMut() -> bool,
+        mut aside: impl FnMut(Duration) -> bool,
+    ) -> (End, Duration) {
+        let begin = Instant::now();
+        let mut last = begin;
+        loop {
+            for _ in 0..LOOKS {
+                if done() {
+                    return (End::Found, last - begin);
+                }
+                std::hint::spin_loop();
+            }
+            let now = Instant::now();
+            let pre_empted = now - last > PREEMPTED && !self.always;
+            if pre_empted {
+                self.back_off();
+            }
+            if pre_empted || now - begin > limit || self.crowded() || aside(now - begin) {
+                return (End::GaveUp, now - begin);
+            }
+            last = now;
+        }
+    }
+
+    fn back_off(&self) {
+        let most = BACK_OFF_MOST.as_micros() as u64;
+        let longer = |t: u64| Some((2 * t).min(most));
+        let t = self.back_off.fetch_update(Relaxed, Relaxed, longer);
+        let until = self.clock() + t.unwrap_or(most);
+        self.not_before.fetch_max(until, Relaxed);
+    }
+
+    /// Spinning went well for long.
+    pub fn quiet(&self) {
+        self.back_off.store(BACK_OFF.as_micros() as u64, Relaxed);
+    }
+}
+
+/// What one thread may still spin in vain, in microseconds.
+#[derive(Debug, Default)]
+pub struct Credit(AtomicI32);
+
+impl Credit {
+    /// What one that has most has.
+    const MOST: i32 = 1000;
+
+    /// `begin`: what it may spend before it has saved anything.
+    #[must_use]
+    pub const fn new(begin: i32) -> Credit {
+        Credit(AtomicI32::new(begin))
+    }
+
+    /// Spinning has saved so much, or would have. Only its own thread changes it.
+    pub fn earn(&self, us: i32) {
+        self.0.store((self.get() + us).min(Self::MOST), Relaxed);
+    }
+
+    /// So long was spun in vain.
+    pub fn pay(&self, t: Duration) {
+        let us = i32::try_from(t.as_micros()).unwrap_or(Self::MOST);
+        let us = us.clamp(1, Self::MOST);
+        self.0.store((self.get() - us).max(-Self::MOST), Relaxed);
+    }
+
+    #[must_use]
+    pub fn get(&self) -> i32 {
+        self.0.load(Relaxed)
+    }
+
+    /// The same as a time; zero where there is none.
+    #[must_use]
+    pub fn time(&self) -> Duration {
+        Duration::from_micros(self.get().max(0) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_spins_where_no_cpu_is_idle() {
+        let all = Spinners::new(3, false);
+        // The caller's own task is one of those that are awake.
+        all.wakes();
+        assert!(all.enter() && all.enter() && !all.enter());
+        all.leave();
+        all.wakes();
+        assert!(!all.enter());
+        all.sleeps();
+        assert!(all.enter());
+        let one = Spinners::new(1, false);
+        assert!(!one.enter());
+        let two = Spinners::new(2, false);
+        two.wakes();
+        assert!(two.enter());
+        two.leave();
+        two.back_off();
+        assert!(!two.enter());
+        assert!(Spinners::new(1, true).enter());
+    }
+
+    /// Where all CPUs were wanted a moment ago, nobody is moved.
+    #[test]
+    fn calm_takes_time() {
+        let all = Spinners::new(2, false);
+        let wait = || std::thread::sleep(CALM + Duration::from_millis(1));
+        wait();
+        all.wakes();
+        assert!(all.calm());
+        all.wakes();
+        assert!(!all.calm());
+        wait();
+        assert!(!all.calm());
+        all.sleeps();
+        assert!(all.calm());
+        all.wakes();
+        all.sleeps();
+        assert!(!all.calm());
+    }
+
+    /// Whoever wakes a task ends the spinning that keeps a CPU from it, however long that was to be.
+    #[test]
+    fn who_wakes_has_the_cpu() {
+        let all = Spinners::new(2, false);
+        all.wakes();
+        assert!(all.enter());
+        let mut looks = 0;
+        let long = Duration::from_secs(3600);
+        let (end, _) = all.spin(
+            long,
+            || {
+                looks += 1;
+                if looks == 100 {
+                    all.wakes();
+                }
+                false
+            },
+            |_| false,
+        );
+        assert_eq!(end, End::GaveUp);
+        // But for a host that pre-empted this very test.
+        assert!((32..=128).contains(&looks), "{looks}");
+    }
+
+    /// However long the machine is busy: little is spun for nothing.
+    #[test]
+    fn back_offs_grow() {
+        let all = Spinners::new(2, false);
+        let until = || all.not_before.load(Relaxed);
+        let now = || all.began.elapsed().as_micros() as u64;
+        for _ in 0..20 {
+            all.back_off();
+        }
+        assert!(until() > now() + 400_000 && until() < now() + 600_000);
+        all.quiet();
+        assert_eq!(all.back_off.load(Relaxed), 2000);
+    }
+
+    #[test]
+    fn spinning_is_paid_for() {
+        let c = Credit::new(50);
+        c.pay(Duration::from_micros(80));
+        assert_eq!((c.get(), c.time()), (-30, Duration::ZERO));
+        c.earn(70);
+        assert_eq!(c.time(), Duration::from_micros(40));
+        c.earn(5000);
+        c.pay(Duration::from_secs(9));
+        assert_eq!(c.get(), 0);
+        c.pay(Duration::from_secs(9));
+        assert_eq!(c.get(), -1000);
+    }
+}
