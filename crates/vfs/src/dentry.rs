@@ -289,7 +289,7 @@ struct Nearby {
 
 impl Nearby {
     /// Looks in one directory before which nothing is guessed.
-    const AFTER: u32 = 3;
+    const AFTER: u32 = 8;
     const LEAST: usize = 4;
     const MOST: usize = 31;
 

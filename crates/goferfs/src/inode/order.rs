@@ -26,7 +26,7 @@ pub(super) enum Order {
 }
 
 /// Requests for a directory's names, for [`Order`].
-const LISTED: usize = 4;
+const LISTED: usize = 2;
 /// Names that are looked at in each order for those that come next.
 const SCANNED: usize = 256;
 
