@@ -1,7 +1,7 @@
 //! A client that has been taken over: whatever it sends, the server answers or ends, nothing outside its roots
 //! or in a read-only one changes or is handed out, and what it holds stays bounded.
 
-use crate::proto::{Access, Handle, New, Reply, Request, SetAttr};
+use crate::proto::{Access, Handle, New, Reply, Request, SetAttr, Then};
 use crate::server::{Root, Server, Writable};
 use crate::wire::{MAX_CLOSES, MAX_MESSAGE, MIN_CONNECTIONS};
 use abi::Result;
@@ -208,7 +208,13 @@ fn request(m: &Move, h: impl Fn(usize) -> Handle) -> Request {
     match m.op {
         0 => Request::Walk {
             from: file,
-            names: vec![name, m.other.clone(), b"f".to_vec()],
+            names: vec![name.clone(), m.other.clone(), b"f".to_vec()],
+            beside: vec![m.other.clone(), name, b"..".to_vec()],
+            then: if m.n.is_multiple_of(2) {
+                Then::Read
+            } else {
+                Then::Nothing
+            },
         },
         1 => Request::Open {
             file,
@@ -353,7 +359,15 @@ fn descriptors_and_handles_are_bounded() {
     let root = host.attach("rw");
     loop {
         let names = vec![b"dir".to_vec(), b"sub".to_vec()];
-        match host.ask(&Request::Walk { from: root, names }).0 {
+        match host
+            .ask(&Request::Walk {
+                from: root,
+                names,
+                beside: Vec::new(),
+                then: Then::Read,
+            })
+            .0
+        {
             Ok(Reply::Walked { steps, .. }) if !steps.is_empty() => held += steps.len(),
             _ => break,
         }
@@ -395,7 +409,16 @@ fn a_client_that_never_reads_stops_only_itself() {
     // The other connections go on; so does what the table guards.
     assert!(host.ask(&Request::GetAttr { file: root }).0.is_ok());
     let names = vec![b"dir".to_vec()];
-    assert!(host.ask(&Request::Walk { from: root, names }).0.is_ok());
+    assert!(
+        host.ask(&Request::Walk {
+            from: root,
+            names,
+            beside: Vec::new(),
+            then: Then::Read,
+        })
+        .0
+        .is_ok()
+    );
     host.end();
 }
 
@@ -435,7 +458,12 @@ fn exchanged_links_lead_nowhere() {
                     let mut buf = vec![0; MAX_MESSAGE];
                     for _ in 0..4000 {
                         let names = vec![b"dir".to_vec(), b"f".to_vec()];
-                        let m = Request::Walk { from: root, names };
+                        let m = Request::Walk {
+                            from: root,
+                            names,
+                            beside: Vec::new(),
+                            then: Then::Read,
+                        };
                         sock::send(conn.raw(), &m.encode(&[]), &[]).unwrap();
                         let (n, _) = sock::recv(conn.raw(), &mut buf).unwrap();
                         let Ok(Reply::Walked { steps, .. }) = Reply::decode(&buf[..n]) else {

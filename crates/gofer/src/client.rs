@@ -1,7 +1,7 @@
 //! The Sentry's side.
 
 use crate::proto::{
-    Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step, Version,
+    Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step, Then, Version,
 };
 use crate::wire::{Hello, MAX_CLOSES, MAX_MESSAGE, connection_of};
 use abi::Result;
@@ -9,7 +9,7 @@ use abi::errno::{EBADMSG, EIO, ENFILE};
 use hostcall::{HostFd, sock};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The longest name in a directory (`NAME_MAX`).
 const MAX_NAME: usize = 255;
@@ -26,6 +26,7 @@ pub struct Client {
     freed: Condvar,
     pending: Mutex<Vec<Handle>>,
     dead: AtomicBool,
+    requests: AtomicU64,
     on_death: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -58,6 +59,18 @@ pub struct Made {
     pub dir: Version,
 }
 
+/// How far a walk went.
+#[derive(Debug)]
+pub struct Walked {
+    pub steps: Vec<Step>,
+    /// The error that stopped it.
+    pub stopped: Option<abi::Errno>,
+    /// What the other names are, in their order; `None` where that was not found out.
+    pub beside: Vec<Option<Step>>,
+    /// For reading the file at the end: a gift, which may be missing.
+    pub fd: Option<HostFd>,
+}
+
 fn made(reply: Reply) -> Result<Made> {
     match reply {
         Reply::Node {
@@ -86,6 +99,7 @@ impl Client {
             freed: Condvar::new(),
             pending: Mutex::new(Vec::new()),
             dead: AtomicBool::new(false),
+            requests: AtomicU64::new(0),
             on_death: Mutex::new(Some(on_death)),
         }))
     }
@@ -93,6 +107,11 @@ impl Client {
     #[must_use]
     pub fn server(&self) -> Hello {
         self.hello
+    }
+    /// How often it was asked.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
     }
     #[must_use]
     pub fn is_dead(&self) -> bool {
@@ -133,6 +152,7 @@ impl Client {
 
     fn call(&self, request: &Request) -> Result<(Reply, Vec<HostFd>)> {
         let (place, mut conn) = self.take()?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
         let closes: Vec<Handle> = {
             let mut p = self.pending.lock();
             let keep = p.len().saturating_sub(MAX_CLOSES);
@@ -221,16 +241,40 @@ impl Client {
             _ => Err(EIO),
         }
     }
-    /// Walks `names` (at most [`crate::wire::MAX_NAMES`]) as far as it goes: the steps, and the error that
-    /// stopped it. It stops without an error behind a file that is no directory.
+    /// Walks `names` (at most [`crate::wire::MAX_NAMES`]) as far as it goes. It stops without an error behind a
+    /// file that is no directory. `beside` are other names in `from` (as many at most), which are found on the way,
+    /// or not.
     pub fn walk(
         &self,
         from: Handle,
         names: Vec<Vec<u8>>,
-    ) -> Result<(Vec<Step>, Option<abi::Errno>)> {
-        let n = names.len();
-        match self.call(&Request::Walk { from, names })?.0 {
-            Reply::Walked { steps, stopped } if steps.len() <= n => Ok((steps, stopped)),
+        beside: Vec<Vec<u8>>,
+        then: Then,
+    ) -> Result<Walked> {
+        let (n, others) = (names.len(), beside.len());
+        let request = Request::Walk {
+            from,
+            names,
+            beside,
+            then,
+        };
+        match self.call(&request)? {
+            (
+                Reply::Walked {
+                    steps,
+                    stopped,
+                    beside,
+                },
+                mut fds,
+            ) if steps.len() <= n && beside.len() <= others => {
+                let whole = then == Then::Read && steps.len() == n && stopped.is_none();
+                Ok(Walked {
+                    steps,
+                    stopped,
+                    beside,
+                    fd: fds.pop().filter(|_| whole),
+                })
+            }
             _ => Err(EIO),
         }
     }

@@ -31,8 +31,8 @@ pub mod proto;
 pub mod server;
 pub mod wire;
 
-pub use client::{Client, Made};
-pub use proto::{Attr, Handle};
+pub use client::{Client, Made, Walked};
+pub use proto::{Attr, Handle, Then};
 pub use server::{Root, Server};
 
 #[cfg(test)]

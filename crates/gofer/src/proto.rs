@@ -67,6 +67,15 @@ impl Attr {
     }
 }
 
+/// What a walk is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Then {
+    Nothing,
+    /// The file at its end is read: the reply may bring a descriptor for it.
+    Read,
+}
+
 /// How to open a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
@@ -109,6 +118,10 @@ pub enum Request {
     Walk {
         from: Handle,
         names: Vec<Vec<u8>>,
+        /// Other names in `from`, looked up on the way as far as there is room for them.
+        beside: Vec<Vec<u8>>,
+        /// With a descriptor of a regular file at the end, where it can be had.
+        then: Then,
     },
     GetAttr {
         file: Handle,
@@ -254,8 +267,16 @@ impl Request {
                 w.u8(1);
                 w.bytes(root);
             }
-            Request::Walk { from, names } => {
+            Request::Walk {
+                from,
+                names,
+                beside,
+                then,
+            } => {
                 op(w, 2, *from);
+                w.u8(*then as u8);
+                w.u16(beside.len() as u16);
+                beside.iter().for_each(|n| w.bytes(n));
                 w.u16(names.len() as u16);
                 names.iter().for_each(|n| w.bytes(n));
             }
@@ -385,13 +406,24 @@ impl Request {
             1 => Request::Attach { root: s(r)? },
             2 => {
                 let from = h(r)?;
-                let n = usize::from(r.u16()?);
-                if n > MAX_NAMES {
-                    return Err(EBADMSG);
-                }
+                let then = match r.u8()? {
+                    0 => Then::Nothing,
+                    1 => Then::Read,
+                    _ => return Err(EBADMSG),
+                };
+                let names = |r: &mut Reader<'_>| {
+                    let n = usize::from(r.u16()?);
+                    if n > MAX_NAMES {
+                        return Err(EBADMSG);
+                    }
+                    (0..n).map(|_| s(r)).collect::<Result<Vec<_>>>()
+                };
+                let beside = names(r)?;
                 Request::Walk {
                     from,
-                    names: (0..n).map(|_| s(r)).collect::<Result<Vec<_>>>()?,
+                    names: names(r)?,
+                    beside,
+                    then,
                 }
             }
             3 => Request::GetAttr { file: h(r)? },
@@ -550,6 +582,8 @@ pub enum Reply {
     Walked {
         steps: Vec<Step>,
         stopped: Option<Errno>,
+        /// The other names, in their order: `None` for what was not looked up.
+        beside: Vec<Option<Step>>,
     },
     Bytes(Vec<u8>),
     Entries {
@@ -604,15 +638,27 @@ impl Reply {
                 w.u8(8);
                 w.u8(u8::from(*fine));
             }
-            Ok(Reply::Walked { steps, stopped }) => {
-                w.u8(3);
-                w.u32(stopped.map_or(0, |e| e.raw() as u32));
-                w.u16(steps.len() as u16);
-                for s in steps {
+            Ok(Reply::Walked {
+                steps,
+                stopped,
+                beside,
+            }) => {
+                let step = |w: &mut Writer, s: &Step| {
                     s.attr.encode(w);
                     w.u64(s.handle.0);
                     w.u8(u8::from(s.target.is_some()));
                     w.bytes(s.target.as_deref().unwrap_or_default());
+                };
+                w.u8(3);
+                w.u32(stopped.map_or(0, |e| e.raw() as u32));
+                w.u16(steps.len() as u16);
+                steps.iter().for_each(|s| step(w, s));
+                w.u16(beside.len() as u16);
+                for s in beside {
+                    w.u8(u8::from(s.is_some()));
+                    if let Some(s) = s {
+                        step(w, s);
+                    }
                 }
             }
             Ok(Reply::Bytes(b)) => {
@@ -662,10 +708,10 @@ impl Reply {
             },
             3 => {
                 let stopped = errno(r.u32()?)?;
-                let n = usize::from(r.u16()?);
-                if n > MAX_NAMES {
-                    return Err(EBADMSG);
-                }
+                let count = |r: &mut Reader<'_>| {
+                    let n = usize::from(r.u16()?);
+                    if n > MAX_NAMES { Err(EBADMSG) } else { Ok(n) }
+                };
                 let step = |r: &mut Reader<'_>| {
                     let attr = Attr::decode(r)?;
                     let handle = Handle(r.u64()?);
@@ -677,9 +723,12 @@ impl Reply {
                         target: link.then(|| text.to_vec()),
                     })
                 };
+                let steps = (0..count(r)?).map(|_| step(r)).collect::<Result<_>>()?;
+                let found = |r: &mut Reader<'_>| (r.u8()? != 0).then(|| step(r)).transpose();
                 Reply::Walked {
-                    steps: (0..n).map(|_| step(r)).collect::<Result<_>>()?,
+                    steps,
                     stopped,
+                    beside: (0..count(r)?).map(|_| found(r)).collect::<Result<_>>()?,
                 }
             }
             4 => Reply::Bytes(r.bytes()?.to_vec()),

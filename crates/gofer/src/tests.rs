@@ -1,5 +1,5 @@
 use crate::client::Client;
-use crate::proto::{Access, Handle, New, Reply, Request, SetAttr};
+use crate::proto::{Access, Handle, New, Reply, Request, SetAttr, Step, Then};
 use crate::server::{Root, Server, Writable};
 use crate::wire::{Hello, MAX_MESSAGE};
 use abi::errno::*;
@@ -45,6 +45,15 @@ fn client(dir: &Path, writable: Writable) -> (Arc<Client>, JoinHandle<()>) {
     (Client::connect(&ours, Box::new(|| {})).unwrap(), t)
 }
 
+fn walk(
+    c: &Client,
+    from: Handle,
+    names: Vec<Vec<u8>>,
+) -> abi::Result<(Vec<Step>, Option<abi::Errno>)> {
+    let w = c.walk(from, names, Vec::new(), Then::Nothing)?;
+    assert!(w.fd.is_none(), "nobody asked for it");
+    Ok((w.steps, w.stopped))
+}
 fn names(s: &str) -> Vec<Vec<u8>> {
     s.split('/').map(|n| n.as_bytes().to_vec()).collect()
 }
@@ -54,6 +63,32 @@ const NEW: New = New {
     uid: u32::MAX,
     gid: u32::MAX,
 };
+
+#[test]
+fn a_walk_brings_a_descriptor_for_reading() {
+    let dir = Temp::new();
+    std::fs::create_dir_all(dir.0.join("a/b")).unwrap();
+    std::fs::write(dir.0.join("a/b/f"), b"text").unwrap();
+    std::os::unix::fs::symlink("b/f", dir.0.join("a/l")).unwrap();
+    let (c, server) = client(&dir.0, Writable::No);
+    let (_, root, _) = c.attach("root").unwrap();
+    let fd = |path: &str| {
+        c.walk(root, names(path), Vec::new(), Then::Read)
+            .unwrap()
+            .fd
+    };
+    let f = fd("a/b/f").expect("a regular file");
+    let mut buf = [0; 64];
+    let n = file::pread(f.raw(), &mut buf, 0).unwrap();
+    assert_eq!(&buf[..n], b"text");
+    let written = file::pwrite(f.raw(), b"x", 0);
+    assert_eq!(written, Err(EBADF), "for reading alone");
+    for other in ["a/b", "a/l", "a/none", "a/b/f/x"] {
+        assert!(fd(other).is_none(), "{other}");
+    }
+    drop(c);
+    server.join().unwrap();
+}
 
 #[test]
 fn a_tree_of_the_host() {
@@ -68,7 +103,7 @@ fn a_tree_of_the_host() {
     assert!(writable);
     assert_eq!(attr.mode & libc::S_IFMT, libc::S_IFDIR);
 
-    let (steps, stop) = c.walk(root, names("a/b/f")).unwrap();
+    let (steps, stop) = walk(&c, root, names("a/b/f")).unwrap();
     assert_eq!((steps.len(), stop), (3, None));
     let f = steps[2].handle;
     assert_eq!(steps[2].attr.size, 4);
@@ -79,23 +114,26 @@ fn a_tree_of_the_host() {
     assert!(file::pwrite(fd.raw(), b"x", 0).is_err());
 
     // Links are given, never followed.
-    let (steps, stop) = c.walk(root, names("a/l/x")).unwrap();
+    let (steps, stop) = walk(&c, root, names("a/l/x")).unwrap();
     assert_eq!((steps.len(), stop), (2, None));
     assert_eq!(steps[1].target.as_deref(), Some(&b"b/f"[..]));
     assert_eq!(c.open(steps[1].handle, Access::Read).err(), Some(ENXIO));
     assert_eq!(c.readlink(steps[1].handle), Ok(b"b/f".to_vec()));
-    let (steps, _) = c.walk(root, names("out/x")).unwrap();
+    let (steps, _) = walk(&c, root, names("out/x")).unwrap();
     assert_eq!(steps.len(), 1);
     for bad in ["..", ".", "", "a\0b"] {
         assert_eq!(
-            c.walk(root, vec![bad.as_bytes().to_vec()]).unwrap().1,
+            walk(&c, root, vec![bad.as_bytes().to_vec()]).unwrap().1,
             Some(EINVAL),
             "{bad:?}"
         );
     }
-    assert_eq!(c.walk(root, vec![b"a/b".to_vec()]).unwrap().1, Some(EINVAL));
-    assert_eq!(c.walk(root, names("a/none/x")).unwrap().1, Some(ENOENT));
-    assert_eq!(c.walk(f, names("x")).err(), Some(ENOTDIR));
+    assert_eq!(
+        walk(&c, root, vec![b"a/b".to_vec()]).unwrap().1,
+        Some(EINVAL)
+    );
+    assert_eq!(walk(&c, root, names("a/none/x")).unwrap().1, Some(ENOENT));
+    assert_eq!(walk(&c, f, names("x")).err(), Some(ENOTDIR));
 
     // Changes.
     let (made, fd) = c.create(root, b"new", NEW).unwrap();
@@ -183,7 +221,7 @@ fn read_only_roots_and_limits() {
     let (c, _server) = client(&dir.0, Writable::No);
     let (_, root, writable) = c.attach("root").unwrap();
     assert!(!writable);
-    let f = c.walk(root, names("f")).unwrap().0[0].handle;
+    let f = walk(&c, root, names("f")).unwrap().0[0].handle;
     assert_eq!(c.open(f, Access::ReadWrite).err(), Some(EROFS));
     assert_eq!(c.create(root, b"x", NEW).err(), Some(EROFS));
     assert_eq!(c.unlink(root, b"f"), Err(EROFS));
@@ -281,6 +319,8 @@ fn garbage_is_refused_and_the_connection_goes_on() {
         Request::Walk {
             from: root,
             names: vec![name.clone(); 3],
+            beside: vec![name.clone(); 2],
+            then: Then::Read,
         },
         Request::Create {
             dir: root,
@@ -368,7 +408,7 @@ fn speed() {
         let _ = c.get_attr(root);
     });
     time("walk", &|| {
-        let h = c.walk(root, names("f")).unwrap().0[0].handle;
+        let h = walk(&c, root, names("f")).unwrap().0[0].handle;
         c.close(h);
     });
     time("create, unlink", &|| {

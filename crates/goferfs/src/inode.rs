@@ -1,5 +1,7 @@
 //! Inodes over the Gofer.
 
+mod order;
+
 use crate::open::{HostMappable, OpenHostDir, OpenHostFile};
 use crate::{GoferFs, Sharing};
 use abi::Result;
@@ -7,18 +9,15 @@ use abi::errno::{EINVAL, EIO, ENODATA, ENOENT, EXDEV};
 use clas::MappingRegistry;
 use gofer::proto::{Access, Attr, Entry, New, SetAttr as HostSetAttr};
 use gofer::wire::MAX_NAMES;
-use gofer::{Handle, Made};
+use gofer::{Handle, Made, Then, Walked};
 use hostcall::HostFd;
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::file::{FileOps, O_ACCMODE, O_RDONLY};
-use vfs::inode::{Ahead, InodeExt, Looked, downcast};
+use vfs::inode::{Ahead, InodeExt, Looked, Onward, Seen, Want, downcast, generic_permission};
 use vfs::{Caller, FileType, Inode, NewNode, Perm, RenameFlags, SetAttr, Stat};
-
-/// The most names of one directory that are held in memory.
-const MAX_ENTRIES: usize = 1 << 22;
 
 /// A descriptor for attributes alone.
 #[derive(Clone)]
@@ -111,8 +110,12 @@ pub struct GoferInode {
     fds: Mutex<Fds>,
     /// The names of a directory, in exclusive mode.
     listing: Mutex<Option<Arc<[Entry]>>>,
+    /// The same, for what is looked up beside a name.
+    order: Mutex<order::Order>,
     /// In shared mode.
     known: Mutex<Known>,
+    /// Whether a descriptor was used since the ring of [`Kept`](crate::Kept) last looked.
+    used: AtomicBool,
     /// How often it was asked for something that a descriptor would tell, up to [`HOT`]; or [`NEVER`].
     asked: AtomicU32,
     /// Held by writes and changes of size.
@@ -146,7 +149,9 @@ impl GoferInode {
             target,
             fds: Mutex::default(),
             listing: Mutex::default(),
+            order: Mutex::default(),
             known: Mutex::default(),
+            used: AtomicBool::new(false),
             asked: AtomicU32::new(0),
             write_lock: Mutex::new(()),
             mappings: MappingRegistry::new(),
@@ -198,6 +203,11 @@ impl GoferInode {
     fn names_changed(&self) {
         self.changed();
         *self.listing.lock() = None;
+        *self.order.lock() = order::Order::Unknown;
+    }
+    /// Whether a descriptor was used since this was last asked.
+    pub(crate) fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
     }
     /// Gives up descriptors that are only kept in case they are needed again.
     pub(crate) fn drop_fds(&self) {
@@ -214,6 +224,7 @@ impl GoferInode {
         {
             let f = self.fds.lock();
             if let Some(fd) = f.read.as_ref().or(f.write.as_ref()) {
+                self.used.store(true, Ordering::Relaxed);
                 return Ok(fd.clone());
             }
         }
@@ -221,9 +232,17 @@ impl GoferInode {
         self.keep(|fds| fds.read = Some(fd.clone()));
         Ok(fd)
     }
+    /// A descriptor for reading that came with a walk.
+    fn donated(&self, fd: HostFd) {
+        let fd = Arc::new(fd);
+        self.keep(|fds| {
+            fds.read.get_or_insert(fd);
+        });
+    }
     /// A descriptor for reading and writing.
     pub(crate) fn write_fd(&self) -> Result<Arc<HostFd>> {
         if let Some(fd) = &self.fds.lock().write {
+            self.used.store(true, Ordering::Relaxed);
             return Ok(fd.clone());
         }
         let fd = Arc::new(self.fs.client.open(self.handle, Access::ReadWrite)?.0);
@@ -241,7 +260,7 @@ impl GoferInode {
         };
         drop(old);
         if first && let Some(me) = self.me.upgrade() {
-            self.fs.keep_fd(&me);
+            self.fs.options.kept.add(&me);
         }
     }
 
@@ -283,6 +302,7 @@ impl GoferInode {
             return None;
         }
         if let Some(look) = &self.fds.lock().look {
+            self.used.store(true, Ordering::Relaxed);
             return Some(look.clone());
         }
         match self.asked.load(Ordering::Relaxed) {
@@ -304,18 +324,60 @@ impl GoferInode {
     }
     /// The change time of a shared directory, where it tells of every change of names.
     pub(crate) fn version(&self) -> Option<Version> {
+        self.look_now()?.1
+    }
+    /// The attributes of this moment, and the version, where there is a descriptor for it.
+    fn look_now(&self) -> Option<(Attr, Option<Version>)> {
         let look = self.look()?;
         let since = self.cached.lock().changes;
         let s = hostcall::file::fstat(look.fd.raw()).ok()?;
         let attr = self.stat_to_attr(&s);
-        self.cached.lock().fetched(self.fs.seen(attr), since);
+        let seen = self.fs.seen(attr);
+        self.cached.lock().fetched(seen, since);
         // A file system that keeps whole seconds tells too little.
         let whole = attr.ctime % SECOND == 0;
         let now = || hostcall::time::clock_nanos(abi::linux::CLOCK_REALTIME as i32);
-        (attr.nlink > 0).then(|| Version {
+        let version = (attr.nlink > 0).then(|| Version {
             ctime: attr.ctime,
             settled: !whole && (look.fine || now().saturating_sub(attr.ctime) >= SETTLED),
-        })
+        });
+        Some((seen, version))
+    }
+    /// What a name is that was remembered as `child`, as far as it is known at this version.
+    fn seen_at(&self, at: Version, name: &[u8], child: Option<&GoferInode>) -> Seen {
+        match self.known(at, name) {
+            Some(None) => Seen::Missing,
+            Some(Some(known)) if child.is_some_and(|c| std::ptr::eq(known.as_ptr(), c)) => {
+                // Its name is true; its attributes may not be.
+                if let Some(c) = child {
+                    c.changed();
+                }
+                Seen::Same
+            }
+            _ => Seen::Unknown,
+        }
+    }
+    /// Asks whether `name` still is `child`; the version is of before.
+    fn ask_again(&self, version: Option<Version>, name: &[u8], child: Option<&GoferInode>) -> bool {
+        let since = self.fs.changes.load(Ordering::Relaxed);
+        let names = vec![name.to_vec()];
+        let asked = self
+            .fs
+            .client
+            .walk(self.handle, names, Vec::new(), Then::Nothing);
+        let Ok(found) = asked else {
+            return false;
+        };
+        let Some(step) = found.steps.into_iter().next() else {
+            if found.stopped == Some(ENOENT) {
+                self.learn(version, name, None);
+            }
+            return found.stopped == Some(ENOENT) && child.is_none();
+        };
+        // One more handle to a file that is known, most of the time.
+        let found = self.fs.inode(step.attr, step.handle, step.target, since);
+        self.learn(version, name, Some(&found));
+        child.is_some_and(|c| std::ptr::eq(c, &*found))
     }
     /// What this name was seen to be.
     pub(crate) fn known(&self, at: Version, name: &[u8]) -> Option<Option<Weak<GoferInode>>> {
@@ -366,38 +428,6 @@ impl GoferInode {
         }
     }
 
-    /// The whole directory.
-    pub(crate) fn entries(&self) -> Result<Arc<[Entry]>> {
-        let exclusive = self.fs.exclusive();
-        if exclusive && let Some(l) = &*self.listing.lock() {
-            return Ok(l.clone());
-        }
-        let since = self.cached.lock().changes;
-        let mut all = Vec::new();
-        let mut cookie = 0;
-        let mut seen = HashSet::new();
-        loop {
-            let (mut list, next, end) = self.fs.client.read_dir(self.handle, cookie)?;
-            all.append(&mut list);
-            if end || next == cookie {
-                break;
-            }
-            // A file system may lie: its directory may never end, or lead back to where it was.
-            if all.len() > MAX_ENTRIES || !seen.insert(next) {
-                return Err(EIO);
-            }
-            cookie = next;
-        }
-        let all: Arc<[Entry]> = all.into();
-        if exclusive {
-            let mut listing = self.listing.lock();
-            if self.cached.lock().changes == since {
-                *listing = Some(all.clone());
-            }
-        }
-        Ok(all)
-    }
-
     fn new_ids(&self, new: NewNode, kind: u32) -> Result<New> {
         let me = self.fs.client.server();
         let (uid, gid) = (self.fs.host_uid(new.uid)?, self.fs.host_gid(new.gid)?);
@@ -446,6 +476,14 @@ impl GoferInode {
     }
 }
 
+fn perm_of(a: &Attr) -> Perm {
+    Perm {
+        mode: a.mode & 0o7777,
+        uid: a.uid,
+        gid: a.gid,
+    }
+}
+
 fn own(i: &Arc<dyn Inode>) -> Result<&GoferInode> {
     downcast(i).ok_or(EXDEV)
 }
@@ -468,11 +506,7 @@ impl Inode for GoferInode {
         } else {
             attr
         };
-        Ok(Perm {
-            mode: a.mode & 0o7777,
-            uid: a.uid,
-            gid: a.gid,
-        })
+        Ok(perm_of(&a))
     }
     fn stat(&self) -> Result<Stat> {
         let a = self.attrs()?;
@@ -495,9 +529,9 @@ impl Inode for GoferInode {
     }
 
     fn lookup(&self, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<dyn Inode>> {
-        Ok(self.lookup_ahead(cx, name, &[])?.inode)
+        Ok(self.lookup_ahead(cx, name, Onward::default())?.inode)
     }
-    fn lookup_ahead(&self, _: &Caller<'_>, name: &[u8], rest: &[u8]) -> Result<Looked> {
+    fn lookup_ahead(&self, _: &Caller<'_>, name: &[u8], onward: Onward<'_>) -> Result<Looked> {
         let mut names = vec![name.to_vec()];
         let version = self.version();
         if let Some(v) = version
@@ -506,7 +540,8 @@ impl Inode for GoferInode {
             return Err(ENOENT);
         }
         if self.fs.exclusive() {
-            let more = rest
+            let more = onward
+                .rest
                 .split(|b| *b == b'/')
                 .filter(|n| !n.is_empty() && *n != b".");
             names.extend(
@@ -515,13 +550,41 @@ impl Inode for GoferInode {
                     .map(<[u8]>::to_vec),
             );
         }
+        let all = onward.rest.split(|b| *b == b'/').filter(|n| !n.is_empty());
+        let then = if onward.reads && all.count() + 1 == names.len() {
+            Then::Read
+        } else {
+            Then::Nothing
+        };
         let since = self.fs.changes.load(Ordering::Relaxed);
-        let (steps, stopped) = self.fs.client.walk(self.handle, names.clone())?;
+        let alone = onward.rest.is_empty() && self.fs.exclusive() && onward.near > 0;
+        let others = if alone {
+            self.beside(name, onward.near.min(MAX_NAMES))
+        } else {
+            Vec::new()
+        };
+        let walked = self
+            .fs
+            .client
+            .walk(self.handle, names.clone(), others.clone(), then)?;
+        let Walked {
+            steps,
+            stopped,
+            beside,
+            fd,
+        } = walked;
         let mut names = names.into_iter();
         let mut found: Vec<Ahead> = Vec::new();
-        for s in steps {
+        let (last, mut fd) = (steps.len(), fd);
+        for (i, s) in steps.into_iter().enumerate() {
             let Some(name) = names.next() else { break };
             let inode = self.fs.inode(s.attr, s.handle, s.target, since);
+            if i + 1 == last
+                && inode.kind == FileType::Regular
+                && let Some(fd) = fd.take()
+            {
+                inode.donated(fd);
+            }
             self.learn(version, &name, Some(&inode));
             found.push((name, Some(inode)));
         }
@@ -531,11 +594,18 @@ impl Inode for GoferInode {
             self.learn(version, &missing, None);
             found.push((missing, None));
         }
+        let beside = others.into_iter().zip(beside).filter_map(|(name, s)| {
+            let s = s?;
+            let inode: Arc<dyn Inode> = self.fs.inode(s.attr, s.handle, s.target, since);
+            Some((name, inode))
+        });
+        let beside = beside.collect();
         let mut found = found.into_iter();
         match found.next() {
             Some((_, Some(inode))) => Ok(Looked {
                 inode,
                 ahead: found.collect(),
+                beside,
             }),
             _ => Err(stopped.unwrap_or(EIO)),
         }
@@ -543,28 +613,28 @@ impl Inode for GoferInode {
     fn revalidate(&self, _: &Caller<'_>, name: &[u8], child: Option<&Arc<dyn Inode>>) -> bool {
         let child = child.and_then(downcast::<GoferInode>);
         let version = self.version();
-        if let (Some(v), Some(c)) = (version, child)
-            && let Some(Some(known)) = self.known(v, name)
-            && std::ptr::eq(known.as_ptr(), c)
-        {
-            // Its name is true; its attributes may not be.
-            c.changed();
-            return true;
+        let same = |v| self.seen_at(v, name, child) == Seen::Same;
+        version.is_some_and(same) || self.ask_again(version, name, child)
+    }
+    fn glance(&self, name: &[u8], child: Option<&Arc<dyn Inode>>) -> Seen {
+        let child = child.and_then(downcast::<GoferInode>);
+        self.version()
+            .map_or(Seen::Unknown, |v| self.seen_at(v, name, child))
+    }
+    fn search(&self, cx: &Caller<'_>, name: &[u8], child: Option<&Arc<dyn Inode>>) -> Result<Seen> {
+        // One look at the directory tells its permissions and its version.
+        let now = self.look_now();
+        match &now {
+            Some((a, _)) => generic_permission(perm_of(a), self.kind, cx.cred, Want::EXEC)?,
+            None => self.permission(cx, Want::EXEC)?,
         }
-        let since = self.fs.changes.load(Ordering::Relaxed);
-        let Ok((steps, stopped)) = self.fs.client.walk(self.handle, vec![name.to_vec()]) else {
-            return false;
-        };
-        let Some(step) = steps.into_iter().next() else {
-            if stopped == Some(ENOENT) {
-                self.learn(version, name, None);
-            }
-            return stopped == Some(ENOENT) && child.is_none();
-        };
-        // One more handle to a file that is known, most of the time.
-        let found = self.fs.inode(step.attr, step.handle, step.target, since);
-        self.learn(version, name, Some(&found));
-        child.is_some_and(|c| std::ptr::eq(c, &*found))
+        let version = now.and_then(|(_, v)| v);
+        let child = child.and_then(downcast::<GoferInode>);
+        let seen = version.map_or(Seen::Unknown, |v| self.seen_at(v, name, child));
+        if seen == Seen::Unknown && child.is_some() && self.ask_again(version, name, child) {
+            return Ok(Seen::Same);
+        }
+        Ok(seen)
     }
 
     fn create(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {

@@ -25,7 +25,14 @@
 //! Where the container itself makes or removes a name, and times are fine, the Gofer reads the version after
 //! that, looks at the name again, and tells: the next use of the name asks nobody.
 //!
-//! So a walk costs an `fstat` for each component, and no request.
+//! So a walk costs an `fstat` for each component, which tells its permissions, too, and no request. What is made
+//! is not looked up before, where nothing is known of the name: the host says that it is there.
+//!
+//! # Requests
+//!
+//! A walk of which a file is read brings the descriptor with it, so the first open of a file is one request. In
+//! exclusive mode it brings the whole path, and other names of a directory through which a program goes
+//! (`inode/order.rs`). Descriptors are kept for the next use, of all mounts in one ring ([`Kept`]).
 //!
 //! Data never passes through the Gofer: it donates a descriptor, and reads and writes are host calls between
 //! the file and the application's memory.
@@ -36,7 +43,7 @@
 //! # Lock order
 //!
 //! Below the VFS's locks: `GoferInode::write_lock` → (an address space's lock) → `GoferFs::inodes` →
-//! `listing` → leaves (`cached`, `fds`, the ring of descriptors). The client is called with none of them held.
+//! `listing` → leaves (`cached`, `fds`, `order`, the ring of descriptors). The client is called with none of them held.
 #![forbid(unsafe_code)]
 
 mod inode;
@@ -113,7 +120,7 @@ pub struct Options {
     pub sharing: Sharing,
     pub ids: Ids,
     /// Host descriptors that are kept open though no open file uses them.
-    pub max_kept_fds: usize,
+    pub kept: Arc<Kept>,
 }
 
 impl Default for Options {
@@ -121,7 +128,58 @@ impl Default for Options {
         Options {
             sharing: Sharing::Exclusive,
             ids: Ids::AsIs,
-            max_kept_fds: 1024,
+            kept: Arc::new(Kept::new(1024)),
+        }
+    }
+}
+
+/// Inodes with host descriptors that nobody may be using, of any number of mounts: all share one descriptor
+/// table.
+#[derive(Debug)]
+pub struct Kept {
+    max: usize,
+    /// Oldest first.
+    ring: Mutex<VecDeque<Weak<GoferInode>>>,
+}
+
+impl Kept {
+    /// At most `max` inodes: each has three descriptors or fewer, one as a rule.
+    #[must_use]
+    pub fn new(max: usize) -> Kept {
+        Kept {
+            max: max.max(1),
+            ring: Mutex::default(),
+        }
+    }
+    /// For a process that may have `limit` descriptors (`RLIMIT_NOFILE`).
+    #[must_use]
+    pub fn for_limit(limit: u64) -> Kept {
+        // Each holds a file, and often an inode, in the host's memory.
+        const MOST: usize = 8192;
+        Self::new(usize::try_from(limit / 3).map_or(MOST, |n| n.clamp(64, MOST)))
+    }
+    /// `inode` holds a descriptor now, and who was not used for longest gives up its own.
+    fn add(&self, inode: &Arc<GoferInode>) {
+        let mut one = Arc::downgrade(inode);
+        // Bounded, so that one addition stays cheap.
+        for _ in 0..16 {
+            let old = {
+                let mut ring = self.ring.lock();
+                ring.push_back(one);
+                if ring.len() <= self.max {
+                    return;
+                }
+                ring.pop_front()
+            };
+            match old.as_ref().and_then(Weak::upgrade) {
+                // One more round.
+                Some(i) if i.take_used() => one = Arc::downgrade(&i),
+                Some(i) => return i.drop_fds(),
+                None => return,
+            }
+        }
+        if let Some(i) = one.upgrade() {
+            i.drop_fds();
         }
     }
 }
@@ -137,8 +195,6 @@ pub struct GoferFs {
     dev: u64,
     /// Inodes in use, by the host's device and number: two names of one file are one inode.
     inodes: Mutex<HashMap<(u64, u64), Weak<GoferInode>>>,
-    /// Inodes with descriptors that nobody may be using, oldest first.
-    kept: Mutex<VecDeque<Weak<GoferInode>>>,
     /// Names that shared directories remember, together.
     known: AtomicUsize,
     /// How often the container changed something.
@@ -163,7 +219,6 @@ impl GoferFs {
             vfs: Arc::downgrade(vfs),
             dev,
             inodes: Mutex::default(),
-            kept: Mutex::default(),
             known: AtomicUsize::new(0),
             changes: AtomicU64::new(0),
         });
@@ -256,22 +311,6 @@ impl GoferFs {
         drop(inodes);
         drop(stale);
         i
-    }
-
-    /// `inode` holds a descriptor that it may have to give up.
-    fn keep_fd(&self, inode: &Arc<GoferInode>) {
-        let old = {
-            let mut kept = self.kept.lock();
-            kept.push_back(Arc::downgrade(inode));
-            if kept.len() > self.options.max_kept_fds.max(1) {
-                kept.pop_front()
-            } else {
-                None
-            }
-        };
-        if let Some(old) = old.and_then(|w| w.upgrade()) {
-            old.drop_fds();
-        }
     }
 }
 

@@ -143,7 +143,12 @@ impl Mappable for HostMappable {
                 self.write.get().ok_or(EACCES)?
             }
         };
-        let size = host::fstat(fd.raw())?.st_size as u64;
+        // What nobody else changes is known.
+        let size = if self.inode.fs.exclusive() {
+            self.inode.attrs()?.size
+        } else {
+            host::fstat(fd.raw())?.st_size as u64
+        };
         let end = size.checked_next_multiple_of(PAGE_SIZE).ok_or(EFAULT)?;
         if offset >= end {
             return Err(EFAULT);

@@ -289,6 +289,139 @@ fn shared() {
     assert_eq!(r.get("/moved").unwrap(), b"other");
 }
 
+/// A program that goes through a directory asks for few of its names, one that does not for few more.
+#[test]
+fn names_beside_each_other() {
+    for (over, n) in [(false, 300), (true, 300)] {
+        let r = Rig::with(
+            Sharing::Exclusive,
+            |host| {
+                std::fs::create_dir(host.join("d")).unwrap();
+                for i in 0..n {
+                    std::fs::write(host.join(format!("d/{i:04}")), vec![b'x'; i]).unwrap();
+                }
+            },
+            over,
+        );
+        let before = r.client.requests();
+        for i in 0..n {
+            assert_eq!(r.stat(&format!("/d/{i:04}")).unwrap().size, i as u64);
+        }
+        let asked = r.client.requests() - before;
+        assert!(asked < n as u64 / 5, "{asked} requests for {n} names");
+        // Each name is its file's, whoever looked it up.
+        for i in 0..n {
+            let text = r.get(&format!("/d/{i:04}")).unwrap();
+            assert_eq!(text, vec![b'x'; i.min(4096)]);
+        }
+        assert_eq!(r.stat("/d/0300"), Err(ENOENT));
+    }
+    // Every fourth, from the end: what was looked up beside is not used, and soon nothing is.
+    let r = Rig::with(
+        Sharing::Exclusive,
+        |host| {
+            std::fs::create_dir(host.join("d")).unwrap();
+            for i in 0..400 {
+                std::fs::write(host.join(format!("d/{i:04}")), b"x").unwrap();
+            }
+        },
+        true,
+    );
+    let before = r.client.requests();
+    for i in (0..400).step_by(4).rev() {
+        r.stat(&format!("/d/{i:04}")).unwrap();
+    }
+    assert!(r.client.requests() - before < 120);
+}
+
+/// More files than the Gofer may hold: what is not used is let go in time.
+#[test]
+fn more_names_than_handles() {
+    let n = 6000;
+    let r = Rig::with(
+        Sharing::Exclusive,
+        |host| {
+            std::fs::create_dir(host.join("d")).unwrap();
+            for i in 0..n {
+                std::fs::write(host.join(format!("d/{i}")), b"").unwrap();
+            }
+        },
+        true,
+    );
+    assert!(r.client.server().max_handles < n);
+    for i in 0..n {
+        r.stat(&format!("/d/{i}")).unwrap();
+    }
+}
+
+/// What is made is not looked up before, and errors are as if it were.
+#[test]
+fn made_without_asking() {
+    let r = Rig::new(Sharing::Shared, |host| {
+        tree(host);
+        std::fs::create_dir(host.join("closed")).unwrap();
+        std::fs::write(host.join("closed/f"), b"text").unwrap();
+        let mode = |p, m| {
+            let m = std::fs::Permissions::from_mode(m);
+            std::fs::set_permissions(host.join(p), m).unwrap();
+        };
+        mode("closed/f", 0o666);
+        mode("closed", 0o755);
+    });
+    let mkdir = |p: &str| r.cx().mkdir(&At::Cwd, p.as_bytes(), 0o755).map(drop);
+    let symlink = |p: &str| r.cx().symlink(b"to", &At::Cwd, p.as_bytes());
+    let link = |p: &str| {
+        r.cx()
+            .link(&At::Cwd, b"/a/b/c/f", &At::Cwd, p.as_bytes(), 0)
+    };
+    r.stat("/a").unwrap();
+    for round in 0..2 {
+        let before = r.client.requests();
+        mkdir(&format!("/a/dir{round}")).unwrap();
+        symlink(&format!("/a/link{round}")).unwrap();
+        r.open(&format!("/a/file{round}"), O_CREAT | O_EXCL)
+            .unwrap();
+        r.open(&format!("/a/other{round}"), O_CREAT).unwrap();
+        let asked = r.client.requests() - before;
+        // And for the directory itself, where there is no descriptor of it yet.
+        assert!(asked <= if round == 0 { 12 } else { 4 }, "{asked}");
+    }
+    for name in ["/a", "/a/b", "/a/b/c/f", "/a/l", "/a/dir0"] {
+        assert_eq!(mkdir(name), Err(EEXIST));
+        assert_eq!(symlink(name), Err(EEXIST));
+        assert_eq!(link(name), Err(EEXIST));
+        let excl = r.open(name, O_CREAT | O_EXCL).err();
+        assert_eq!(excl, Some(EEXIST), "{name}");
+    }
+    // The host's, of which nothing is known here.
+    std::fs::write(r.host.join("a/new"), b"new").unwrap();
+    assert_eq!(mkdir("/a/new"), Err(EEXIST));
+    std::fs::write(r.host.join("a/newer"), b"newer").unwrap();
+    assert_eq!(r.open("/a/newer", O_CREAT | O_EXCL).err(), Some(EEXIST));
+    std::fs::write(r.host.join("a/newest"), b"newest").unwrap();
+    let f = r.open("/a/newest", O_CREAT).unwrap();
+    assert_eq!(read(&f, 9).unwrap(), b"newest");
+    std::fs::create_dir(r.host.join("a/late")).unwrap();
+    assert_eq!(r.open("/a/late", O_CREAT).err(), Some(EISDIR));
+    assert_eq!(symlink("/a/none/"), Err(ENOENT));
+    assert_eq!(symlink("/a/newest/"), Err(EEXIST));
+    // Where nothing may be made, what is there is there all the same.
+    let user = Arc::new(Credentials::user(1000, 1000, Vec::new()));
+    let mut cx = r.cx();
+    cx.caller.cred = &user;
+    let open = |p: &str, flags| {
+        let f = cx.open(&At::Cwd, p.as_bytes(), OpenHow::new(flags, 0o644));
+        f.map(drop)
+    };
+    for _ in 0..3 {
+        assert_eq!(open("/closed/f", O_CREAT | O_RDWR), Ok(()));
+        assert_eq!(open("/closed/f", O_CREAT | O_EXCL), Err(EEXIST));
+        assert_eq!(open("/closed/none", O_CREAT), Err(EACCES));
+        assert_eq!(cx.mkdir(&At::Cwd, b"/closed/f", 0o755).err(), Some(EEXIST));
+        assert_eq!(cx.mkdir(&At::Cwd, b"/closed/n", 0o755).err(), Some(EACCES));
+    }
+}
+
 /// What the host and the container see at a path: mode, size, links and owner, or nothing.
 fn both(r: &Rig, path: &str) -> [Option<(u32, u64, u32, u32)>; 2] {
     let host = std::fs::metadata(r.host.join(&path[1..])).ok();

@@ -60,6 +60,8 @@ pub struct Kernel {
     pub cpus: u32,
     /// The host's memory, bytes.
     pub total_memory: u64,
+    /// The host's descriptors that file systems keep for the next use.
+    pub kept_files: Arc<goferfs::Kept>,
     /// `kernel.random.boot_id`.
     pub boot_id: [u8; 16],
     /// Number of forks since the start, for /proc/stat.
@@ -81,6 +83,7 @@ pub struct Parts {
     pub random_drop: u32,
     pub cpus: u32,
     pub total_memory: u64,
+    pub kept_files: goferfs::Kept,
     pub drain: std::time::Duration,
     /// As a container manager expects it: process 1 is protected, and has its terminal at /dev/console.
     pub is_container: bool,
@@ -133,6 +136,7 @@ impl Kernel {
             drop_seed: AtomicU64::new(1),
             cpus: p.cpus,
             total_memory: p.total_memory,
+            kept_files: Arc::new(p.kept_files),
             boot_id,
             forks: AtomicU32::new(0),
             drain: p.drain,

@@ -10,14 +10,14 @@
 //! dentry out of its directory ("unhashed") and leaves the inode to those who still hold it.
 
 use crate::context::Caller;
-use crate::inode::{Ahead, FileType, Inode};
+use crate::inode::{Ahead, FileType, Inode, Onward, Seen, Want};
 use crate::userns::UserNs;
 use abi::Result;
 use abi::errno::ENOENT;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::any::Any;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// How far a file system's names may be remembered.
@@ -155,6 +155,9 @@ impl SuperBlock {
             self.fs.shut_down();
         }
     }
+    pub(crate) fn caching(&self) -> Caching {
+        self.caching
+    }
     /// Forgets all unused dentries.
     pub fn shrink(&self) {
         let gone = {
@@ -271,6 +274,42 @@ pub struct Dentry {
     pub(crate) mounts: AtomicUsize,
     children: RwLock<HashMap<Box<[u8]>, Weak<Dentry>>>,
     dir_lock: Mutex<()>,
+    /// Only of directories in which much is looked up. A leaf.
+    nearby: Mutex<Option<Box<Nearby>>>,
+    /// Names that were looked up here and not known.
+    unknown: AtomicU32,
+}
+
+/// Which names of a directory were looked up beside others, for a program that goes through all of it: twice as
+/// many the next time where half of them were used, else half as many.
+struct Nearby {
+    window: usize,
+    last: Vec<Weak<Dentry>>,
+}
+
+impl Nearby {
+    /// Looks in one directory before which nothing is guessed.
+    const AFTER: u32 = 8;
+    const LEAST: usize = 4;
+    const MOST: usize = 31;
+
+    /// How many at the next look, which is the `n`th.
+    fn next(&mut self, n: u32) -> usize {
+        let last = std::mem::take(&mut self.last);
+        let used = |d: &Weak<Dentry>| d.upgrade().is_some_and(|d| d.used.load(Ordering::Relaxed));
+        if !last.is_empty() {
+            let used = last.iter().filter(|d| used(d)).count();
+            self.window = if used * 2 >= last.len() {
+                (self.window * 2).min(Self::MOST)
+            } else {
+                self.window / 2
+            };
+        }
+        if self.window == 0 && n.is_multiple_of(64) {
+            self.window = Self::LEAST;
+        }
+        self.window
+    }
 }
 
 impl Dentry {
@@ -285,6 +324,8 @@ impl Dentry {
             mounts: AtomicUsize::new(0),
             children: RwLock::new(HashMap::new()),
             dir_lock: Mutex::new(()),
+            nearby: Mutex::default(),
+            unknown: AtomicU32::new(0),
         })
     }
     /// A file system's root.
@@ -402,21 +443,64 @@ impl Dentry {
     /// The child of this name, negative where there is none. The caller has checked the name and the
     /// permission to search.
     pub fn lookup(self: &Arc<Self>, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<Dentry>> {
-        self.lookup_ahead(cx, name, &[])
-    }
-
-    /// As [`Dentry::lookup`], for a walk that goes on with `rest`.
-    pub fn lookup_ahead(
-        self: &Arc<Self>,
-        cx: &Caller<'_>,
-        name: &[u8],
-        rest: &[u8],
-    ) -> Result<Arc<Dentry>> {
         if let Some(d) = self.cached_valid(cx, name) {
             return Ok(d);
         }
         let _dir = self.lock_dir();
-        self.look(cx, name, rest)
+        self.look(cx, name, Onward::default())
+    }
+
+    /// As [`Dentry::lookup`], for a step of a walk, with permission to search. The caller has checked that it
+    /// is a directory, and the name.
+    pub fn search(
+        self: &Arc<Self>,
+        cx: &Caller<'_>,
+        name: &[u8],
+        onward: Onward<'_>,
+    ) -> Result<Arc<Dentry>> {
+        let inode = self.inode()?;
+        let cached = self.cached(name);
+        let sure = |d: &Arc<Dentry>| self.sb.caching == Caching::Owned || d.is_mountpoint();
+        if self.sb.caching == Caching::Owned || cached.as_ref().is_some_and(sure) {
+            inode.permission(cx, Want::EXEC)?;
+            if let Some(d) = cached {
+                d.used.store(true, Ordering::Relaxed);
+                return Ok(d);
+            }
+        } else {
+            let child = cached.as_ref().and_then(|d| d.inode.as_ref());
+            let seen = inode.search(cx, name, child)?;
+            match (cached, seen) {
+                (Some(d), Seen::Same) => {
+                    d.used.store(true, Ordering::Relaxed);
+                    return Ok(d);
+                }
+                (Some(d), _) => self.detach(&d),
+                (None, _) => {}
+            }
+            if seen == Seen::Missing {
+                return Ok(self.missing(name));
+            }
+        }
+        let _dir = self.lock_dir();
+        self.look(cx, name, onward)
+    }
+
+    /// What is known to be there under this name without asking anybody, where names are not owned.
+    pub(crate) fn glance(&self, name: &[u8]) -> Option<Arc<Dentry>> {
+        let d = self.cached(name)?;
+        let here =
+            d.is_mountpoint() || self.inode.as_ref()?.glance(name, d.inode.as_ref()) == Seen::Same;
+        here.then_some(d)
+    }
+
+    /// A name that is missing now, and not remembered.
+    fn missing(self: &Arc<Self>, name: &[u8]) -> Arc<Dentry> {
+        let place = Place {
+            parent: Some(self.clone()),
+            name: Arc::from(name),
+        };
+        Self::make(&self.sb, None, place)
     }
 
     /// As [`Dentry::lookup`], with this directory's lock held.
@@ -425,31 +509,66 @@ impl Dentry {
         cx: &Caller<'_>,
         name: &[u8],
     ) -> Result<Arc<Dentry>> {
-        self.look(cx, name, &[])
+        self.look(cx, name, Onward::default())
     }
 
-    fn look(self: &Arc<Self>, cx: &Caller<'_>, name: &[u8], rest: &[u8]) -> Result<Arc<Dentry>> {
+    fn look(
+        self: &Arc<Self>,
+        cx: &Caller<'_>,
+        name: &[u8],
+        onward: Onward<'_>,
+    ) -> Result<Arc<Dentry>> {
         if let Some(d) = self.cached_valid(cx, name) {
             return Ok(d);
         }
         let owned = self.sb.caching == Caching::Owned;
-        match self.inode()?.lookup_ahead(cx, name, rest) {
+        let near = if owned { self.near() } else { 0 };
+        let onward = Onward { near, ..onward };
+        match self.inode()?.lookup_ahead(cx, name, onward) {
             Ok(found) => {
                 let d = self.attach(name, Some(found.inode));
+                d.used.store(true, Ordering::Relaxed);
                 if owned {
+                    self.attach_beside(found.beside);
                     d.attach_ahead(found.ahead);
                 }
                 Ok(d)
             }
             Err(ENOENT) if owned && !self.is_unhashed() => Ok(self.attach(name, None)),
-            Err(ENOENT) => {
-                let place = Place {
-                    parent: Some(self.clone()),
-                    name: Arc::from(name),
-                };
-                Ok(Self::make(&self.sb, None, place))
-            }
+            Err(ENOENT) => Ok(self.missing(name)),
             Err(e) => Err(e),
+        }
+    }
+
+    /// How many names may be looked up beside one that is not known.
+    fn near(&self) -> usize {
+        let n = self.unknown.fetch_add(1, Ordering::Relaxed);
+        if n < Nearby::AFTER {
+            return 0;
+        }
+        let mut nearby = self.nearby.lock();
+        let first = || {
+            Box::new(Nearby {
+                window: Nearby::LEAST,
+                last: Vec::new(),
+            })
+        };
+        nearby.get_or_insert_with(first).next(n)
+    }
+
+    /// Caches what was looked up beside a name. This directory's lock is held.
+    fn attach_beside(self: &Arc<Self>, beside: Vec<(Vec<u8>, Arc<dyn Inode>)>) {
+        if beside.is_empty() {
+            return;
+        }
+        let mut last = Vec::with_capacity(beside.len());
+        for (name, inode) in beside {
+            if self.cached(&name).is_none() {
+                last.push(Arc::downgrade(&self.attach(&name, Some(inode))));
+            }
+        }
+        if let Some(n) = &mut *self.nearby.lock() {
+            n.last = last;
         }
     }
 

@@ -136,6 +136,29 @@ pub type Ahead = (Vec<u8>, Option<Arc<dyn Inode>>);
 pub struct Looked {
     pub inode: Arc<dyn Inode>,
     pub ahead: Vec<Ahead>,
+    /// Other names of the same directory.
+    pub beside: Vec<(Vec<u8>, Arc<dyn Inode>)>,
+}
+
+/// What a walk will want behind a name: a file system to which asking is dear may look ahead.
+#[derive(Clone, Copy, Default)]
+pub struct Onward<'a> {
+    /// Path text.
+    pub rest: &'a [u8],
+    /// The file at the end of `rest` is to be opened for reading.
+    pub reads: bool,
+    /// How many other names of the directory may be looked up on the way.
+    pub near: usize,
+}
+
+/// What a directory knows of a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// It still is the file that it was.
+    Same,
+    /// There is none.
+    Missing,
+    Unknown,
 }
 
 /// A file of a file system.
@@ -166,17 +189,31 @@ pub trait Inode: Any + Send + Sync {
     fn lookup(&self, _cx: &Caller<'_>, _name: &[u8]) -> Result<Arc<dyn Inode>> {
         Err(ENOTDIR)
     }
-    /// As [`Inode::lookup`], where the walk goes on with `rest` (path text): a file system to which asking
-    /// is dear may look up more at once. What it finds ahead is only cached.
-    fn lookup_ahead(&self, cx: &Caller<'_>, name: &[u8], _rest: &[u8]) -> Result<Looked> {
+    /// As [`Inode::lookup`], where the walk goes on. What it finds ahead is only cached.
+    fn lookup_ahead(&self, cx: &Caller<'_>, name: &[u8], _: Onward<'_>) -> Result<Looked> {
         Ok(Looked {
             inode: self.lookup(cx, name)?,
             ahead: Vec::new(),
+            beside: Vec::new(),
         })
     }
     /// Whether `name` still is `child` (`None`: still missing). Asked only where names are not owned.
     fn revalidate(&self, _cx: &Caller<'_>, _name: &[u8], _child: Option<&Arc<dyn Inode>>) -> bool {
         true
+    }
+    /// What is known of `name`, remembered as `child`, without asking anybody. Only where names are not owned.
+    fn glance(&self, _name: &[u8], _child: Option<&Arc<dyn Inode>>) -> Seen {
+        Seen::Unknown
+    }
+    /// A step of a walk where names are not owned: permission to search, and whether `name` still is `child`
+    /// or is known to be missing. Both at once, since they may be one question to the host.
+    fn search(&self, cx: &Caller<'_>, name: &[u8], child: Option<&Arc<dyn Inode>>) -> Result<Seen> {
+        self.permission(cx, Want::EXEC)?;
+        Ok(if child.is_some() && self.revalidate(cx, name, child) {
+            Seen::Same
+        } else {
+            Seen::Unknown
+        })
     }
     /// Makes a regular file.
     fn create(&self, _cx: &Caller<'_>, _name: &[u8], _new: NewNode) -> Result<Arc<dyn Inode>> {

@@ -5,8 +5,9 @@
 //! go on from there (for `O_CREAT` on a symbolic link).
 
 use crate::context::{At, PathCx};
+use crate::dentry::Dentry;
 use crate::file::File;
-use crate::inode::{FileType, Follow, Want};
+use crate::inode::{FileType, Follow, Onward, Want};
 use crate::mount::{MountFlags, Path};
 use crate::{NAME_MAX, PATH_MAX};
 use abi::Result;
@@ -29,6 +30,8 @@ bitflags::bitflags! {
         const NO_SYMLINKS = 32;
         const BENEATH = 64;
         const IN_ROOT = 128;
+        /// The file at the end is to be opened for reading.
+        const READS = 256;
     }
 }
 
@@ -197,6 +200,26 @@ impl<'a> Walker<'a> {
         inode.permission(&self.cx.caller, Want::EXEC)
     }
 
+    /// The name `text[start..end]` of the top frame, where the walk stands.
+    fn step(&self, start: usize, end: usize) -> Result<Arc<Dentry>> {
+        if end - start > NAME_MAX {
+            self.may_search()?;
+            return Err(ENAMETOOLONG);
+        }
+        if !self.here.is_dir() {
+            return Err(ENOTDIR);
+        }
+        let f = self.frames.last().ok_or(ENOENT)?;
+        let onward = Onward {
+            rest: &f.text[end..],
+            reads: self.flags.contains(Walk::READS) && self.frames.len() == 1,
+            near: 0,
+        };
+        self.here
+            .dentry
+            .search(&self.cx.caller, &f.text[start..end], onward)
+    }
+
     fn crossed(&self) -> Result<()> {
         if self.flags.contains(Walk::NO_XDEV) {
             Err(EXDEV)
@@ -288,16 +311,7 @@ impl<'a> Walker<'a> {
                     self.up()?;
                 }
                 Next::Name(start, end) => {
-                    self.may_search()?;
-                    if end - start > NAME_MAX {
-                        return Err(ENAMETOOLONG);
-                    }
-                    let Some(f) = self.frames.last() else { break };
-                    let d = self.here.dentry.lookup_ahead(
-                        &self.cx.caller,
-                        &f.text[start..end],
-                        &f.text[end..],
-                    )?;
+                    let d = self.step(start, end)?;
                     let mut p = Path {
                         mnt: self.here.mnt.clone(),
                         dentry: d,
@@ -343,19 +357,17 @@ impl<'a> Walker<'a> {
                     self.up()?;
                 }
                 Next::Name(start, end) => {
-                    self.may_search()?;
-                    if end - start > NAME_MAX {
-                        return Err(ENAMETOOLONG);
-                    }
-                    let Some(f) = self.frames.last() else {
-                        return Ok(Last::Root);
-                    };
-                    let name = &f.text[start..end];
                     if self.last {
-                        return Ok(Last::Name(name.to_vec()));
+                        self.may_search()?;
+                        if end - start > NAME_MAX {
+                            return Err(ENAMETOOLONG);
+                        }
+                        let Some(f) = self.frames.last() else {
+                            return Ok(Last::Root);
+                        };
+                        return Ok(Last::Name(f.text[start..end].to_vec()));
                     }
-                    let rest = &f.text[end..];
-                    let d = self.here.dentry.lookup_ahead(&self.cx.caller, name, rest)?;
+                    let d = self.step(start, end)?;
                     let mut p = Path {
                         mnt: self.here.mnt.clone(),
                         dentry: d,

@@ -3,7 +3,7 @@
 use super::table::{Node, attr, attr_at};
 use super::{Server, component};
 use crate::proto::{
-    Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step, Version,
+    Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step, Then, Version,
 };
 use crate::wire::MAX_STRING;
 use abi::Result;
@@ -120,7 +120,12 @@ impl Server {
         match request {
             Request::Nop => Ok((Reply::Done, None)),
             Request::Attach { root } => self.attach(&root),
-            Request::Walk { from, names } => self.walk(from, &names),
+            Request::Walk {
+                from,
+                names,
+                beside,
+                then,
+            } => self.walk(from, &names, &beside, then),
             Request::GetAttr { file } => Ok((Reply::Attr(attr(&self.table.get(file)?.fd)?), None)),
             Request::SetAttr { file, attr } => self.set_attr(file, &attr),
             Request::Open { file, access } => self.open(file, access),
@@ -196,28 +201,31 @@ impl Server {
         ))
     }
 
-    fn walk(&self, from: Handle, names: &[Vec<u8>]) -> Answer {
-        let mut at = self.table.get(from)?;
-        is_dir(&at)?;
+    /// What a name in a directory is.
+    fn step(&self, dir: &Node, name: &[u8]) -> Result<Step> {
+        let (attr, handle) = self.look(dir, &component(name)?)?;
+        let target = (attr.mode & libc::S_IFMT == libc::S_IFLNK)
+            .then(|| {
+                let n = self.table.get(handle)?;
+                path::readlinkat(n.fd.raw(), c"")
+            })
+            .transpose()
+            .inspect_err(|_| self.table.remove(handle))?;
+        Ok(Step {
+            attr,
+            handle,
+            target,
+        })
+    }
+
+    fn walk(&self, from: Handle, names: &[Vec<u8>], beside: &[Vec<u8>], then: Then) -> Answer {
+        let first = self.table.get(from)?;
+        is_dir(&first)?;
+        let mut at = first.clone();
         let mut steps: Vec<Step> = Vec::new();
         let mut stopped = None;
         for name in names {
-            let step = component(name).and_then(|n| {
-                let (attr, handle) = self.look(&at, &n)?;
-                let target = (attr.mode & libc::S_IFMT == libc::S_IFLNK)
-                    .then(|| {
-                        let n = self.table.get(handle)?;
-                        path::readlinkat(n.fd.raw(), c"")
-                    })
-                    .transpose()
-                    .inspect_err(|_| self.table.remove(handle))?;
-                Ok(Step {
-                    attr,
-                    handle,
-                    target,
-                })
-            });
-            match step {
+            match self.step(&at, name) {
                 Ok(s) => {
                     let node = self.table.get(s.handle);
                     let kind = s.attr.mode & libc::S_IFMT;
@@ -235,7 +243,28 @@ impl Server {
                 }
             }
         }
-        Ok((Reply::Walked { steps, stopped }, None))
+        let last = steps.last().filter(|s| {
+            let whole = stopped.is_none() && steps.len() == names.len();
+            then == Then::Read && whole && s.attr.mode & libc::S_IFMT == libc::S_IFREG
+        });
+        // Whether it may be opened, and why not, is told to who opens.
+        let fd = last.and_then(|s| {
+            let n = self.table.get(s.handle).ok()?;
+            self.reopen(&n, libc::O_RDONLY).ok()
+        });
+        // Links may be long, and all must fit into one message.
+        let mut room = MAX_STRING / 4;
+        let beside = beside.iter().map(|name| {
+            let s = (room > 0).then(|| self.step(&first, name).ok()).flatten()?;
+            room = room.saturating_sub(s.target.as_ref().map_or(0, Vec::len));
+            Some(s)
+        });
+        let reply = Reply::Walked {
+            steps,
+            stopped,
+            beside: beside.collect(),
+        };
+        Ok((reply, fd))
     }
 
     fn open(&self, h: Handle, access: Access) -> Answer {

@@ -116,6 +116,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     };
     let total_memory = hostcall::process::total_memory();
     let cpus = hostcall::process::cpu_count();
+    let (_, descriptors) = hostcall::start::rlimit(libc::RLIMIT_NOFILE).unwrap_or((1024, 1024));
     laps.lap("memory");
     // Needs one thread, and the zygote cloned before.
     or((config.seal)(), "close the Sentry's walls")?;
@@ -151,6 +152,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         random_drop: config.random_drop,
         cpus,
         total_memory,
+        kept_files: goferfs::Kept::for_limit(descriptors),
         drain: config.drain,
         is_container: config.container.standard_devices,
         seccomp: config.container.seccomp.clone(),

@@ -99,7 +99,7 @@ pub fn tree(
         let o = Options {
             sharing,
             ids: ids.clone(),
-            ..Options::default()
+            kept: kernel.kept_files.clone(),
         };
         or(
             GoferFs::mountable(vfs, client, &root.to_string(), o),

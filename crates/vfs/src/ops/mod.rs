@@ -16,13 +16,13 @@ pub use xattr::XattrOf;
 
 use crate::context::PathCx;
 use crate::cred::{Caps, Credentials};
-use crate::dentry::Dentry;
+use crate::dentry::{Caching, Dentry};
 use crate::inode::{FileType, Inode, NewNode, SetAttr, Want};
 use crate::mount::Path;
 use crate::watch;
-use abi::Result;
-use abi::errno::{EBUSY, EISDIR, ENOENT, ENOTDIR, EPERM, EROFS};
+use abi::errno::{EBUSY, EEXIST, EISDIR, ENOENT, ENOTDIR, EPERM, EROFS};
 use abi::linux::{S_ISGID, S_ISUID, S_ISVTX};
+use abi::{Errno, Result};
 use std::sync::Arc;
 
 impl PathCx<'_> {
@@ -56,6 +56,38 @@ impl PathCx<'_> {
             return Err(ENOENT);
         }
         self.permission(dir, Want::WRITE | Want::EXEC)
+    }
+
+    /// What a file to be made in `dir`, whose lock is held, shall be like, if it may be made.
+    fn may_make(&self, dir: &Path, mode: u32, kind: FileType) -> Result<NewNode> {
+        dir.want_write()?;
+        self.may_create(dir)?;
+        self.new_node(dir, mode, kind)
+    }
+
+    /// Before a name is made in `dir`, whose lock is held, `EEXIST` where it is known to be there. Where others
+    /// change names, only the making itself tells all; and asking costs.
+    fn expect_missing(&self, dir: &Path, name: &[u8]) -> Result<()> {
+        let old = if dir.dentry.sb().caching() == Caching::Revalidate {
+            dir.dentry.glance(name)
+        } else {
+            Some(dir.dentry.lookup_locked(&self.caller, name)?)
+        };
+        match old {
+            Some(d) if !d.is_negative() => Err(EEXIST),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why a name cannot be made, after [`PathCx::expect_missing`]: not for `e` where it is there.
+    fn not_made(&self, dir: &Path, name: &[u8], e: Errno) -> Errno {
+        if e == EEXIST || dir.dentry.sb().caching() != Caching::Revalidate {
+            return e;
+        }
+        match dir.dentry.lookup_locked(&self.caller, name) {
+            Ok(d) if !d.is_negative() => EEXIST,
+            _ => e,
+        }
     }
 
     /// Whether `victim` may be removed from `dir` (`may_delete`), whose lock is held.

@@ -33,17 +33,14 @@ impl PathCx<'_> {
         };
         let dir = parent.dir;
         let _g = dir.dentry.lock_dir();
-        let old = dir.dentry.lookup_locked(&self.caller, &name)?;
-        if !old.is_negative() {
-            return Err(EEXIST);
-        }
-        if parent.slashes && kind != FileType::Directory {
-            return Err(ENOENT);
-        }
-        dir.want_write()?;
-        self.may_create(&dir)?;
-        let new = self.new_node(&dir, mode, kind)?;
-        let inode = make(&dir, &name, new)?;
+        self.expect_missing(&dir, &name)?;
+        let new = if parent.slashes && kind != FileType::Directory {
+            Err(ENOENT)
+        } else {
+            self.may_make(&dir, mode, kind)
+        };
+        let new = new.map_err(|e| self.not_made(&dir, &name, e))?;
+        let inode = make(&dir, &name, new).map_err(|e| self.not_made(&dir, &name, e))?;
         let dentry = dir.dentry.attach(&name, Some(inode));
         watch::created(&dir.dentry, &dentry);
         Ok(Path {
@@ -129,30 +126,33 @@ impl PathCx<'_> {
         };
         let dir = parent.dir;
         let _g = dir.dentry.lock_dir();
-        let there = dir.dentry.lookup_locked(&self.caller, &name)?;
-        if !there.is_negative() {
-            return Err(EEXIST);
-        }
-        if parent.slashes {
-            return Err(ENOENT);
-        }
-        dir.want_write()?;
-        if !Arc::ptr_eq(&source.mnt, &dir.mnt) {
-            return Err(EXDEV);
-        }
-        self.may_create(&dir)?;
+        self.expect_missing(&dir, &name)?;
         let inode = source.inode()?;
-        if inode.file_type() == FileType::Directory {
-            return Err(EPERM);
-        }
-        if !Arc::ptr_eq(source.dentry.sb(), dir.dentry.sb()) {
-            return Err(EXDEV);
-        }
         let nameless = &inode.ext().linkable;
-        if !nameless.load(Ordering::Relaxed) && inode.stat()?.nlink == 0 {
-            return Err(ENOENT);
-        }
-        dir.inode()?.link(&self.caller, &name, inode)?;
+        let may = || {
+            if parent.slashes {
+                return Err(ENOENT);
+            }
+            dir.want_write()?;
+            if !Arc::ptr_eq(&source.mnt, &dir.mnt) {
+                return Err(EXDEV);
+            }
+            self.may_create(&dir)?;
+            if inode.file_type() == FileType::Directory {
+                return Err(EPERM);
+            }
+            if !Arc::ptr_eq(source.dentry.sb(), dir.dentry.sb()) {
+                return Err(EXDEV);
+            }
+            if !nameless.load(Ordering::Relaxed) && inode.stat()?.nlink == 0 {
+                return Err(ENOENT);
+            }
+            Ok(())
+        };
+        may().map_err(|e| self.not_made(&dir, &name, e))?;
+        dir.inode()?
+            .link(&self.caller, &name, inode)
+            .map_err(|e| self.not_made(&dir, &name, e))?;
         nameless.store(false, Ordering::Relaxed);
         let made = dir.dentry.attach(&name, Some(inode.clone()));
         watch::happened(&source.dentry, watch::IN_ATTRIB);

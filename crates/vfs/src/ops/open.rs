@@ -121,6 +121,9 @@ impl PathCx<'_> {
             return self.open_tmpfile(&dir, flags, how.mode);
         }
         if flags & O_CREAT == 0 {
+            if want == Want::READ && flags & (O_PATH | O_DIRECTORY) == 0 {
+                walk |= Walk::READS;
+            }
             let p = self.resolve(at, path, walk)?;
             return self.open_at(p, flags, want, Made::No);
         }
@@ -140,14 +143,20 @@ impl PathCx<'_> {
                 return Err(EISDIR);
             }
             let dir = w.here.clone();
-            let mut d = dir.dentry.lookup(&self.caller, &name)?;
-            if d.is_negative() {
-                match self.create_locked(&dir, &name, how.mode)? {
+            // Where others change names, only the making itself can tell; and asking costs.
+            let old = if dir.dentry.sb().caching() == Caching::Revalidate {
+                dir.dentry.glance(&name)
+            } else {
+                Some(dir.dentry.lookup(&self.caller, &name)?)
+            };
+            let d = match old.filter(|d| !d.is_negative()) {
+                Some(d) => d,
+                None => match self.create_locked(&dir, &name, how.mode)? {
                     Ok(made) => return self.open_at(made, flags, want, Made::Yes),
-                    // Someone else was faster.
-                    Err(other) => d = other,
-                }
-            }
+                    // It was there, or someone else was faster.
+                    Err(other) => other,
+                },
+            };
             if flags & O_EXCL != 0 {
                 return Err(EEXIST);
             }
@@ -170,7 +179,7 @@ impl PathCx<'_> {
         }
     }
 
-    /// Makes a regular file; or gives the dentry that is there by now. The name was missing a moment ago.
+    /// Makes a regular file; or gives the dentry that is there.
     fn create_locked(
         &self,
         dir: &Path,
@@ -178,27 +187,34 @@ impl PathCx<'_> {
         mode: u32,
     ) -> Result<std::result::Result<Path, Arc<Dentry>>> {
         let _g = dir.dentry.lock_dir();
-        // Where others change names, too, only the making itself can tell; and asking costs.
-        let others = dir.dentry.sb().fs.caching() == Caching::Revalidate;
+        let others = dir.dentry.sb().caching() == Caching::Revalidate;
         if !others {
             let d = dir.dentry.lookup_locked(&self.caller, name)?;
             if !d.is_negative() {
                 return Ok(Err(d));
             }
         }
-        dir.want_write()?;
-        self.may_create(dir)?;
-        let new = self.new_node(dir, mode, FileType::Regular)?;
+        let new = match self.may_make(dir, mode, FileType::Regular) {
+            // A file that is there may be opened where none may be made.
+            Err(e) if others => {
+                let d = dir.dentry.lookup_locked(&self.caller, name)?;
+                return if d.is_negative() { Err(e) } else { Ok(Err(d)) };
+            }
+            r => r?,
+        };
         let mut tries = 0;
         let inode = loop {
             match dir.inode()?.create(&self.caller, name, new) {
-                // Who makes and removes it all the time is not waited for.
-                Err(EEXIST) if others && tries < 16 => {
+                // A host's file system may say something else than EEXIST of a name that is there.
+                Err(e) if others => {
                     let d = dir.dentry.lookup_locked(&self.caller, name)?;
                     if !d.is_negative() {
                         return Ok(Err(d));
                     }
-                    // Gone again.
+                    // Gone again; and who makes and removes it all the time is not waited for.
+                    if e != EEXIST || tries == 16 {
+                        return Err(e);
+                    }
                     tries += 1;
                 }
                 r => break r?,
@@ -331,7 +347,7 @@ impl PathCx<'_> {
     /// Opens a program or its interpreter for execve(2) (`do_open_execat`): a regular file with a right to
     /// execute it, on a mount that allows it. The guard keeps writers out while it lives.
     pub fn open_exec(&self, at: &At, path: &[u8], flags: Walk) -> Result<(Arc<File>, ExecGuard)> {
-        let p = self.resolve(at, path, flags)?;
+        let p = self.resolve(at, path, flags | Walk::READS)?;
         let inode = p.inode()?.clone();
         match inode.file_type() {
             FileType::Regular => {}

@@ -8,7 +8,8 @@ use crate::context::Caller;
 use crate::file::{BufSink, File, FileOps, O_ACCMODE, O_RDONLY};
 use crate::fs::tmpfs::Node;
 use crate::inode::{
-    FileType, Inode, InodeExt, Looked, NewNode, Perm, RenameFlags, SetAttr, downcast, downcast_arc,
+    FileType, Inode, InodeExt, Looked, NewNode, Onward, Perm, RenameFlags, SetAttr, downcast,
+    downcast_arc,
 };
 use abi::Result;
 use abi::errno::{EINVAL, ENOENT, EXDEV};
@@ -347,24 +348,26 @@ impl Inode for OvlInode {
         }
         Ok(self.below(cx, name)?)
     }
-    fn lookup_ahead(&self, cx: &Caller<'_>, name: &[u8], rest: &[u8]) -> Result<Looked> {
+    fn lookup_ahead(&self, cx: &Caller<'_>, name: &[u8], onward: Onward<'_>) -> Result<Looked> {
         let known = self.state.read().delta.contains_key(name);
         let [below] = &self.lowers[..] else {
             return Ok(Looked {
                 inode: self.lookup(cx, name)?,
                 ahead: Vec::new(),
+                beside: Vec::new(),
             });
         };
         if known {
             return Ok(Looked {
                 inode: self.lookup(cx, name)?,
                 ahead: Vec::new(),
+                beside: Vec::new(),
             });
         }
         if self.state.read().absent.contains(name) {
             return Err(ENOENT);
         }
-        let found = below.lookup_ahead(cx, name, rest).inspect_err(|e| {
+        let found = below.lookup_ahead(cx, name, onward).inspect_err(|e| {
             if *e == ENOENT {
                 self.note_absent(name);
             }
@@ -385,9 +388,20 @@ impl Inode for OvlInode {
             ahead.push((name, Some(i.clone())));
             dir = i;
         }
+        let beside = {
+            let s = self.state.read();
+            let mut found = found.beside;
+            found.retain(|(name, _)| !s.delta.contains_key(&name[..]));
+            found
+        };
+        let beside = beside.into_iter().map(|(name, inode)| {
+            let inode: Arc<dyn Inode> = self.fs.wrap(vec![inode])?;
+            Ok((name, inode))
+        });
         Ok(Looked {
             inode: first,
             ahead,
+            beside: beside.collect::<Result<_>>()?,
         })
     }
 

@@ -59,6 +59,8 @@ pub struct Overlay {
     layered: bool,
     /// The devices of the layers below, in the order in which they were met.
     devs: Mutex<Vec<u64>>,
+    /// Names that are worth keeping: what the layers below can.
+    max_cached: usize,
     inodes: Mutex<HashMap<Key, Slot>>,
     /// Who reads the layers below for a copy-up.
     cred: Arc<Credentials>,
@@ -69,11 +71,12 @@ const UPPER_BIT: u64 = 1 << 47;
 
 impl Overlay {
     /// The tree `lowers[0]` over `lowers[1]` and so on, writable, with changes in `upper`. The layers must
-    /// not be changed by others. Gives the root, ready to be mounted.
+    /// not be changed by others. At most `max_cached` unused names are kept. Gives the root, ready to be mounted.
     pub fn mountable(
         vfs: &Vfs,
         lowers: Vec<Arc<dyn Inode>>,
         upper: &Arc<Tmpfs>,
+        max_cached: usize,
     ) -> Result<Arc<Dentry>> {
         if lowers.is_empty() {
             return Err(EINVAL);
@@ -87,6 +90,7 @@ impl Overlay {
             dev,
             layered: lowers.len() > 1,
             devs: Mutex::default(),
+            max_cached,
             inodes: Mutex::default(),
             cred: Arc::new(Credentials::root()),
         });
@@ -96,11 +100,13 @@ impl Overlay {
 
     /// As [`Overlay::mountable`], over the roots of file systems that need not be mounted themselves.
     pub fn over(vfs: &Vfs, lowers: &[Arc<Dentry>], upper: &Arc<Tmpfs>) -> Result<Arc<Dentry>> {
+        // Each name here keeps one below.
+        let kept = lowers.iter().map(|d| d.sb().fs.max_cached()).min();
         let lowers = lowers
             .iter()
             .map(|d| d.inode().cloned())
             .collect::<Result<_>>()?;
-        Self::mountable(vfs, lowers, upper)
+        Self::mountable(vfs, lowers, upper, kept.unwrap_or(0))
     }
 
     /// The number here of a file of a layer below. Below 2^53: some programs keep numbers as doubles.
@@ -160,6 +166,9 @@ impl Overlay {
 impl FileSystem for Overlay {
     fn name(&self) -> &'static str {
         "overlay"
+    }
+    fn max_cached(&self) -> usize {
+        self.max_cached
     }
     fn stat_fs(&self) -> Result<StatFs> {
         let mut s = self.upper.stat_fs()?;
