@@ -146,6 +146,9 @@ impl Clas {
         let gone: Vec<Run> = {
             let mut s = self.huge.state.lock();
             s.now.take_if(|(s, e)| *s < end && at < *e);
+            if !s.runs.iter().any(|r| r.at < end && at < r.end) {
+                return;
+            }
             let (gone, stay) = std::mem::take(&mut s.runs)
                 .into_iter()
                 .partition(|r| r.at < end && at < r.end);

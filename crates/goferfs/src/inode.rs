@@ -35,12 +35,8 @@ struct Fds {
     write: Option<Arc<HostFd>>,
     /// For attributes alone.
     look: Option<Look>,
-}
-
-impl Fds {
-    fn is_empty(&self) -> bool {
-        self.read.is_none() && self.write.is_none() && self.look.is_none()
-    }
+    /// The inode is in the ring of [`Kept`](crate::Kept).
+    ringed: bool,
 }
 
 /// Uses after which a shared file's attributes are worth a descriptor.
@@ -118,6 +114,8 @@ pub struct GoferInode {
     used: AtomicBool,
     /// How often it was asked for something that a descriptor would tell, up to [`HOT`]; or [`NEVER`].
     asked: AtomicU32,
+    /// Files of it that are open for writing.
+    writers: AtomicU32,
     /// Held by writes and changes of size.
     pub(crate) write_lock: Mutex<()>,
     pub(crate) mappings: MappingRegistry,
@@ -157,6 +155,7 @@ impl GoferInode {
             mappings: MappingRegistry::new(),
             mappable: Mutex::default(),
             mapped_writable: AtomicBool::new(false),
+            writers: AtomicU32::new(0),
             ext: InodeExt::default(),
         })
     }
@@ -203,7 +202,11 @@ impl GoferInode {
     fn names_changed(&self) {
         self.changed();
         *self.listing.lock() = None;
-        *self.order.lock() = order::Order::Unknown;
+        // Who changes names here asks for new ones: it would be listed for each.
+        let mut order = self.order.lock();
+        if !matches!(*order, order::Order::Unknown) {
+            *order = order::Order::Vast;
+        }
     }
     /// Whether a descriptor was used since this was last asked.
     pub(crate) fn take_used(&self) -> bool {
@@ -219,16 +222,24 @@ impl GoferInode {
         self.fs.known.fetch_sub(n, Ordering::Relaxed);
     }
 
-    /// A descriptor for reading.
+    /// A descriptor for reading. On a shared mount that is never one for writing, too: see [`GoferInode::write_fd`].
     pub(crate) fn read_fd(&self) -> Result<Arc<HostFd>> {
-        {
-            let f = self.fds.lock();
-            if let Some(fd) = f.read.as_ref().or(f.write.as_ref()) {
+        let made = {
+            let mut f = self.fds.lock();
+            let write = f.write.as_ref().filter(|_| self.fs.exclusive());
+            if let Some(fd) = f.read.as_ref().or(write) {
                 self.used.store(true, Ordering::Relaxed);
                 return Ok(fd.clone());
             }
-        }
-        let fd = Arc::new(self.fs.client.open(self.handle, Access::Read)?.0);
+            // That of a file just made, which nobody opens for writing.
+            let unused = self.writers.load(Ordering::SeqCst) == 0;
+            unused.then(|| f.write.take()).flatten()
+        };
+        let fd = match self.fs.client.open(self.handle, Access::Read) {
+            Ok((fd, ..)) => Arc::new(fd),
+            // Made so that even its owner may not open it: who has made it may read it.
+            Err(e) => return made.ok_or(e),
+        };
         self.keep(|fds| fds.read = Some(fd.clone()));
         Ok(fd)
     }
@@ -239,15 +250,37 @@ impl GoferInode {
             fds.read.get_or_insert(fd);
         });
     }
-    /// A descriptor for reading and writing.
+    /// A descriptor for reading and writing. On a shared mount it is kept only while a file is open for writing: the
+    /// host runs no program that somebody can write to (`ETXTBSY`).
     pub(crate) fn write_fd(&self) -> Result<Arc<HostFd>> {
         if let Some(fd) = &self.fds.lock().write {
             self.used.store(true, Ordering::Relaxed);
             return Ok(fd.clone());
         }
         let fd = Arc::new(self.fs.client.open(self.handle, Access::ReadWrite)?.0);
-        self.keep(|fds| fds.write = Some(fd.clone()));
+        self.keep(|fds| {
+            if self.fs.exclusive() || self.writers.load(Ordering::SeqCst) > 0 {
+                fds.write = Some(fd.clone());
+            }
+        });
         Ok(fd)
+    }
+    /// A file is opened for writing; until [`GoferInode::writer_left`].
+    fn writer_came(&self) {
+        self.writers.fetch_add(1, Ordering::SeqCst);
+    }
+    /// It is closed: the caller has let go of its descriptor.
+    pub(crate) fn writer_left(&self) {
+        if self.writers.fetch_sub(1, Ordering::SeqCst) > 1 || self.fs.exclusive() {
+            return;
+        }
+        let mut fds = self.fds.lock();
+        // Another may have come meanwhile, and has or will have one of its own.
+        if self.writers.load(Ordering::SeqCst) == 0 {
+            let old = fds.write.take();
+            drop(fds);
+            drop(old);
+        }
     }
     /// Stores a descriptor; if it is the first, this inode is one of those that hold some.
     fn keep(&self, store: impl FnOnce(&mut Fds)) {
@@ -255,8 +288,7 @@ impl GoferInode {
             let mut fds = self.fds.lock();
             let old = fds.clone();
             store(&mut fds);
-            let first = old.is_empty();
-            (old, first)
+            (old, !std::mem::replace(&mut fds.ringed, true))
         };
         drop(old);
         if first && let Some(me) = self.me.upgrade() {
@@ -738,13 +770,14 @@ impl Inode for GoferInode {
         }
         let writes = flags & O_ACCMODE != O_RDONLY;
         let fd = if writes {
-            self.write_fd()?
+            self.writer_came();
+            self.write_fd().inspect_err(|_| self.writer_left())?
         } else {
             self.read_fd()?
         };
         Ok(Arc::new(OpenHostFile {
             inode: self,
-            fd,
+            fd: Some(fd),
             writes,
         }))
     }

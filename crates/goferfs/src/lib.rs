@@ -156,7 +156,7 @@ impl Kept {
     pub fn for_limit(limit: u64) -> Kept {
         // Each holds a file, and often an inode, in the host's memory.
         const MOST: usize = 8192;
-        Self::new(usize::try_from(limit / 3).map_or(MOST, |n| n.clamp(64, MOST)))
+        Self::new(usize::try_from(limit / 8).map_or(MOST, |n| n.clamp(64, MOST)))
     }
     /// `inode` holds a descriptor now, and who was not used for longest gives up its own.
     fn add(&self, inode: &Arc<GoferInode>) {

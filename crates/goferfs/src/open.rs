@@ -16,8 +16,24 @@ use vfs::{DirEntry, Inode, Stat};
 /// An open regular file.
 pub struct OpenHostFile {
     pub(crate) inode: Arc<GoferInode>,
-    pub(crate) fd: Arc<HostFd>,
+    /// `None` only while dropped.
+    pub(crate) fd: Option<Arc<HostFd>>,
     pub(crate) writes: bool,
+}
+
+impl OpenHostFile {
+    fn fd(&self) -> &Arc<HostFd> {
+        self.fd.as_ref().expect("until drop")
+    }
+}
+
+impl Drop for OpenHostFile {
+    fn drop(&mut self) {
+        self.fd = None;
+        if self.writes {
+            self.inode.writer_left();
+        }
+    }
 }
 
 /// Runs one vectored call after the other over pieces of any number, until one falls short.
@@ -51,7 +67,7 @@ impl FileOps for OpenHostFile {
         let mut at = offset;
         dst.fill(n, &mut |iov| {
             let n = all(iov, |part, skip| {
-                host::preadv(self.fd.raw(), part, at + skip)
+                host::preadv(self.fd().raw(), part, at + skip)
             })?;
             at += n as u64;
             Ok(n)
@@ -65,11 +81,11 @@ impl FileOps for OpenHostFile {
         let _w = self.inode.write_lock.lock();
         let mut at = offset;
         if file.flags() & O_APPEND != 0 {
-            at = host::fstat(self.fd.raw())?.st_size as u64;
+            at = host::fstat(self.fd().raw())?.st_size as u64;
         }
         let r = src.drain(n, &mut |iov| {
             let n = all(iov, |part, skip| {
-                host::pwritev(self.fd.raw(), part, at + skip)
+                host::pwritev(self.fd().raw(), part, at + skip)
             })?;
             at += n as u64;
             Ok(n)
@@ -81,7 +97,7 @@ impl FileOps for OpenHostFile {
         true
     }
     fn append_offset(&self) -> Result<u64> {
-        Ok(host::fstat(self.fd.raw())?.st_size as u64)
+        Ok(host::fstat(self.fd().raw())?.st_size as u64)
     }
     fn stat(&self) -> Result<Stat> {
         self.inode.stat()
@@ -93,7 +109,7 @@ impl FileOps for OpenHostFile {
             None => {
                 let m = Arc::new(HostMappable {
                     inode: self.inode.clone(),
-                    read: self.fd.clone(),
+                    read: self.fd().clone(),
                     write: OnceLock::new(),
                 });
                 *slot = Arc::downgrade(&m);
@@ -101,7 +117,7 @@ impl FileOps for OpenHostFile {
             }
         };
         if self.writes {
-            let _ = m.write.set(self.fd.clone());
+            let _ = m.write.set(self.fd().clone());
         }
         Ok(m)
     }
@@ -111,14 +127,14 @@ impl FileOps for OpenHostFile {
     }
     fn allocate(&self, mode: i32, offset: u64, len: u64) -> Result<()> {
         let _w = self.inode.write_lock.lock();
-        host::fallocate(self.fd.raw(), mode, offset, len)?;
+        host::fallocate(self.fd().raw(), mode, offset, len)?;
         self.inode.changed();
         Ok(())
     }
     fn sync(&self, data: DataOnly) -> Result<()> {
         match data {
-            DataOnly::Yes => host::fdatasync(self.fd.raw()),
-            DataOnly::No => host::fsync(self.fd.raw()),
+            DataOnly::Yes => host::fdatasync(self.fd().raw()),
+            DataOnly::No => host::fsync(self.fd().raw()),
         }
     }
     fn as_any(&self) -> &dyn Any {

@@ -379,9 +379,10 @@ fn made_without_asking() {
         let before = r.client.requests();
         mkdir(&format!("/a/dir{round}")).unwrap();
         symlink(&format!("/a/link{round}")).unwrap();
-        r.open(&format!("/a/file{round}"), O_CREAT | O_EXCL)
+        r.open(&format!("/a/file{round}"), O_CREAT | O_EXCL | O_RDWR)
             .unwrap();
-        r.open(&format!("/a/other{round}"), O_CREAT).unwrap();
+        r.open(&format!("/a/other{round}"), O_CREAT | O_WRONLY)
+            .unwrap();
         let asked = r.client.requests() - before;
         // And for the directory itself, where there is no descriptor of it yet.
         assert!(asked <= if round == 0 { 12 } else { 4 }, "{asked}");
@@ -707,6 +708,44 @@ fn a_writable_root_that_leaves_the_host_alone() {
         .unwrap();
     assert_eq!(r.get("/moved/c/f").unwrap(), b"newt");
     assert_eq!(std::fs::read_dir(&r.host).unwrap().count(), 2);
+}
+
+/// The host runs a program that was made here as soon as nobody has it open for writing, though it was read and
+/// changed by its name since.
+#[test]
+fn what_was_written_can_be_run() {
+    let r = Rig::new(Sharing::Shared, |_| {});
+    let run = |name: &str| std::process::Command::new(r.host.join(name)).status();
+    let busy =
+        |name: &str| run(name).is_err_and(|e| e.kind() == std::io::ErrorKind::ExecutableFileBusy);
+    // The Gofer closes what it has just sent a moment after it is received; and a fork of another test's may hold it.
+    let runs = |name: &str| {
+        (0..200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            run(name).is_ok_and(|s| s.success())
+        })
+    };
+    let program = std::fs::read("/bin/true").unwrap();
+    let w = r
+        .cx()
+        .open(&At::Cwd, b"/p", OpenHow::new(O_CREAT | O_RDWR, 0o755))
+        .unwrap();
+    assert_eq!(w.write(&mut BufSource::new(&program)), Ok(program.len()));
+    let second = r.open("/p", O_WRONLY).unwrap();
+    let reader = r.open("/p", 0).unwrap();
+    drop(w);
+    assert!(busy("p"));
+    drop(second);
+    assert!(runs("p"));
+    r.cx().truncate(b"/p", program.len() as i64).unwrap();
+    assert!(runs("p"));
+    assert_eq!(read(&reader, 4).unwrap(), program[..4]);
+    drop(
+        r.cx()
+            .open(&At::Cwd, b"/q", OpenHow::new(O_CREAT, 0o755))
+            .unwrap(),
+    );
+    assert!((0..200).any(|_| !busy("q")));
 }
 
 /// `cargo test --release -p goferfs speed -- --ignored --nocapture`

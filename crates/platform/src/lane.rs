@@ -198,8 +198,6 @@ const SOON_GIVES: i32 = 2;
 const MAIL_GIVES: i32 = 5;
 const BEGIN: i32 = 250;
 const LATE_COSTS: Duration = Duration::from_micros(40);
-/// So many calls from the mailbox in a row show that there are CPUs to spare.
-const LONG: u32 = 4096;
 
 /// One thread's habits, and whether it is among the spinners.
 #[derive(Debug, Default)]
@@ -207,8 +205,6 @@ pub struct Habits {
     credit: Credit,
     /// When the last answer was given; `None` where that says nothing of the next call.
     answered: Option<Instant>,
-    /// Calls from the mailbox since it spins.
-    streak: u32,
     pub spins: bool,
     /// It has just begun to: the other side is being woken on another CPU.
     first: bool,
@@ -283,10 +279,6 @@ impl Habits {
     /// A call has come from the mailbox. It may take long: others may spin meanwhile.
     fn asked(&mut self, all: &Spinners) {
         self.credit.earn(MAIL_GIVES);
-        self.streak = self.streak.saturating_add(1);
-        if self.streak == LONG {
-            all.quiet();
-        }
         self.spins = false;
         all.leave();
     }
@@ -302,7 +294,6 @@ impl Habits {
         if std::mem::take(&mut self.spins) {
             all.leave();
         }
-        self.streak = 0;
         self.answered = None;
     }
 }

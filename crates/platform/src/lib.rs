@@ -158,8 +158,8 @@ pub trait AddressSpace: Send + Sync {
     fn new_thread(&self) -> Result<Box<dyn AppThread>>;
     /// Ends every thread of it, wherever they are: their `run` gives [`Event::Gone`].
     fn kill(&self);
-    /// Whether [`AddressSpace::kill`] was called, by the platform itself or by others: else, if its threads are gone,
-    /// the host has ended it.
+    /// Whether [`AddressSpace::kill`] was called, by the platform itself or by others, and has ended it: else, if its
+    /// threads are gone, the host has.
     fn was_killed(&self) -> bool {
         true
     }

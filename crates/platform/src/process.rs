@@ -252,6 +252,7 @@ impl Factory {
             dead: AtomicBool::new(false),
             threads: AtomicU32::new(0),
             spare: Mutex::new(None),
+            ended_by_host: AtomicBool::new(false),
             cpu_before: AtomicU64::new(0),
             sites: Mutex::new(Arc::default()),
             sites_number: AtomicU64::new(0),
@@ -404,9 +405,9 @@ fn wait_start<T>(
 struct Areas {
     /// Numbers of thread areas that are mapped and free; 0 is the service thread's.
     free: Vec<u32>,
-    /// What is mapped at each number from 1 on, for as long as the process lives.
+    /// What is mapped at each number from 1 on, until the process ends or is renewed.
     units: Vec<Unit>,
-    /// What else is mapped as long.
+    /// What else is mapped as long: trampolines.
     others: Vec<Unit>,
 }
 
@@ -438,6 +439,8 @@ pub struct Process {
     threads: AtomicU32,
     /// One that waits at its start for [`Process::new_thread`].
     spare: Mutex<Option<RawThread>>,
+    /// It had ended before anybody here ended it.
+    ended_by_host: AtomicBool,
     /// CPU time that earlier programs used.
     cpu_before: AtomicU64,
     /// Its patched call sites. Changed by the holder of the memory manager's lock only.
@@ -452,6 +455,8 @@ pub struct Process {
     table_due: AtomicBool,
 }
 
+/// How long a process whose service thread is gone may take until it is gone itself.
+const LOST_MILLIS: i32 = 50;
 /// Unit 0 is the zygote's.
 const NO_UNIT: u32 = 0;
 /// There was one: its table is not mapped any more.
@@ -666,7 +671,7 @@ impl Process {
 
     /// See [`crate::AddressSpace::was_killed`].
     pub fn was_killed(&self) -> bool {
-        self.dead.load(Ordering::Acquire)
+        self.dead.load(Ordering::Acquire) && !self.ended_by_host.load(Ordering::Acquire)
     }
 
     /// Whether the host still has it.
@@ -774,6 +779,10 @@ impl Process {
                 // It ends only with its process; which from now on nobody could change the mappings of.
                 Err(_) => {
                     *s = Service::Down;
+                    // If the host is ending it, that is over in a moment.
+                    if readable_within(&[self.pidfd.raw()], LOST_MILLIS) {
+                        self.ended_by_host.store(true, Ordering::Release);
+                    }
                     self.kill();
                     return Err((0, ESRCH));
                 }
@@ -1023,6 +1032,9 @@ impl Process {
     /// Ends the process. Its threads' listeners report it.
     pub fn kill(&self) {
         if !self.dead.swap(true, Ordering::AcqRel) {
+            if has_ended(&self.pidfd) {
+                self.ended_by_host.store(true, Ordering::Release);
+            }
             let _ = host::pidfd_kill(self.pidfd.raw(), libc::SIGKILL);
         }
     }

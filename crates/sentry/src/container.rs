@@ -337,7 +337,7 @@ impl Kernel {
     /// any more.
     fn end_space(&self, g: &ThreadGroup) -> bool {
         let l = self.tasks.lock();
-        let Some(mm) = l.some_thread(g.tgid).map(|t| t.mm()) else {
+        let Some(mm) = l.memory_of(g.tgid, &self.no_memory) else {
             return true;
         };
         let doomed = l.all().all(|t| t.is_killed() || !Arc::ptr_eq(&t.mm(), &mm));

@@ -590,7 +590,7 @@ impl Dentry {
         }
     }
 
-    /// Puts `name` with its inode into this directory, in the place of a negative dentry.
+    /// Puts `name` with its inode into this directory, in the place of what was known of it.
     pub(crate) fn attach(
         self: &Arc<Self>,
         name: &[u8],

@@ -21,9 +21,11 @@ use std::time::{Duration, Instant};
 
 /// A gap like this between two looks: something else wanted the CPU.
 const PREEMPTED: Duration = Duration::from_micros(200);
-/// Then nobody spins for so long; twice as long each time that it happens again, up to [`BACK_OFF_MOST`].
+/// Then nobody spins for so long; twice as long each time that it happens again soon, up to [`BACK_OFF_MOST`].
 const BACK_OFF: Duration = Duration::from_millis(2);
 const BACK_OFF_MOST: Duration = Duration::from_millis(500);
+/// Not soon is what comes after so many times the last such time.
+const FORGET: u64 = 16;
 /// For so long a CPU must have been idle.
 const CALM: Duration = Duration::from_millis(4);
 /// So often between two looks at the clock.
@@ -40,7 +42,7 @@ pub struct Spinners {
     began: Instant,
     /// Nobody spins before this, in microseconds since `began`.
     not_before: AtomicU64,
-    /// How long the next back-off lasts, in microseconds.
+    /// How long the last back-off was, in microseconds.
     back_off: AtomicU64,
     /// When there was last no CPU idle, in microseconds since `began`.
     crowded_at: AtomicU64,
@@ -67,7 +69,7 @@ impl Spinners {
             now: AtomicU32::new(0),
             began: Instant::now(),
             not_before: AtomicU64::new(0),
-            back_off: AtomicU64::new(BACK_OFF.as_micros() as u64),
+            back_off: AtomicU64::new(0),
             crowded_at: AtomicU64::new(0),
             always,
         }
@@ -164,17 +166,18 @@ impl Spinners {
         }
     }
 
+    /// Two at once may count once: that only guides.
     fn back_off(&self) {
-        let most = BACK_OFF_MOST.as_micros() as u64;
-        let longer = |t: u64| Some((2 * t).min(most));
-        let t = self.back_off.fetch_update(Relaxed, Relaxed, longer);
-        let until = self.clock() + t.unwrap_or(most);
-        self.not_before.fetch_max(until, Relaxed);
-    }
-
-    /// Spinning went well for long.
-    pub fn quiet(&self) {
-        self.back_off.store(BACK_OFF.as_micros() as u64, Relaxed);
+        let (now, until) = (self.clock(), self.not_before.load(Relaxed));
+        let last = self.back_off.load(Relaxed);
+        let least = BACK_OFF.as_micros() as u64;
+        let next = if now > until + FORGET * last {
+            least
+        } else {
+            (2 * last).clamp(least, BACK_OFF_MOST.as_micros() as u64)
+        };
+        self.back_off.store(next, Relaxed);
+        self.not_before.fetch_max(now + next, Relaxed);
     }
 }
 
@@ -285,18 +288,22 @@ mod tests {
         assert!((32..=128).contains(&looks), "{looks}");
     }
 
-    /// However long the machine is busy: little is spun for nothing.
+    /// However long the machine is busy: little is spun for nothing; and what is over is forgotten.
     #[test]
     fn back_offs_grow() {
         let all = Spinners::new(2, false);
-        let until = || all.not_before.load(Relaxed);
-        let now = || all.began.elapsed().as_micros() as u64;
+        let left = || all.not_before.load(Relaxed).saturating_sub(all.clock());
+        all.back_off();
+        assert!(left() <= 2000);
         for _ in 0..20 {
             all.back_off();
         }
-        assert!(until() > now() + 400_000 && until() < now() + 600_000);
-        all.quiet();
-        assert_eq!(all.back_off.load(Relaxed), 2000);
+        assert!((400_000..=500_000).contains(&left()));
+        all.not_before.store(0, Relaxed);
+        all.back_off.store(1, Relaxed);
+        std::thread::sleep(Duration::from_millis(1));
+        all.back_off();
+        assert!(left() <= 2000);
     }
 
     #[test]

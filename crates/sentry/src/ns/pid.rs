@@ -255,7 +255,7 @@ impl Kernel {
             ..Default::default()
         };
         init.actions().write().set(SIGCHLD, ignore);
-        let parker: Arc<Parker> = Arc::default();
+        let parker = Arc::new(Parker::of_task(self.platform.spinners()));
         let ticket = ns
             .gone
             .register(parker.clone() as Arc<dyn Listener>, Events::IN);

@@ -7,7 +7,6 @@ use super::{Task, ThreadGroup};
 use crate::Kernel;
 use parking_lot::Mutex;
 use platform::CpuClock;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// Nanoseconds.
@@ -138,13 +137,11 @@ impl Kernel {
     /// CPU time of a process and its ended threads.
     #[must_use]
     pub fn cpu_time(&self, g: &ThreadGroup) -> Cpu {
-        let threads: Vec<Arc<Task>> = self.tasks.lock().threads(g.tgid);
-        // Threads that are on their way out have none.
-        let user = threads
-            .iter()
-            .map(|t| t.mm())
-            .find(|m| !Arc::ptr_eq(m, &self.no_memory))
-            .map_or(0, |m| m.address_space().cpu_nanos());
+        let (threads, mm) = {
+            let l = self.tasks.lock();
+            (l.threads(g.tgid), l.memory_of(g.tgid, &self.no_memory))
+        };
+        let user = mm.map_or(0, |m| m.address_space().cpu_nanos());
         let system = threads.iter().map(|t| t.cpu.system()).sum();
         g.cpu_ended.get() + Cpu { user, system }
     }

@@ -137,6 +137,15 @@ impl TaskList {
             p.leaving.len() == p.threads.len()
         })
     }
+    /// The memory of a process: that of a thread that has not given it up on its way out.
+    #[must_use]
+    pub fn memory_of(&self, tgid: i32, none: &Arc<mm::Mm>) -> Option<Arc<mm::Mm>> {
+        let threads = &self.processes.get(&tgid)?.threads;
+        threads
+            .values()
+            .map(|t| t.mm())
+            .find(|m| !Arc::ptr_eq(m, none))
+    }
     /// Removes an ended thread; gives how many remain in its group.
     pub fn remove_task(&mut self, t: &Task) -> usize {
         if self.tasks.remove(&t.tid).is_some() {

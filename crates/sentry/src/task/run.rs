@@ -160,12 +160,7 @@ pub fn run(mut cx: Context) {
             }
             Event::Gone => {
                 if !cx.is_killed() {
-                    // By its own doing: it destroyed its stub. Or by the host's, whose memory was used up.
-                    let s = match cx.mm().address_space().was_killed() {
-                        true => SIGSEGV,
-                        false => SIGKILL,
-                    };
-                    cx.kernel.kill_group(&cx.group, s.number());
+                    end_lost(&cx);
                 }
             }
         }
@@ -174,6 +169,15 @@ pub fn run(mut cx: Context) {
     if let Some(s) = &spinners {
         s.sleeps();
     }
+}
+
+/// Its process on the host is gone: by its own doing, it destroyed its stub; or by the host's, whose memory was used up.
+fn end_lost(cx: &Context) {
+    let s = match cx.mm().address_space().was_killed() {
+        true => SIGSEGV,
+        false => SIGKILL,
+    };
+    cx.kernel.kill_group(&cx.group, s.number());
 }
 
 /// Runs application code until the next event; `None` if there is work first.
@@ -303,7 +307,7 @@ fn take_signals(cx: &mut Context) -> Flow {
         }
         if cx.group.is_stopping() || cx.must_hold() {
             if stop_here(cx).is_err() {
-                cx.kernel.kill_group(&cx.group, SIGSEGV.number());
+                end_lost(cx);
             }
             continue;
         }
@@ -358,7 +362,7 @@ fn deliver(
     action: &super::signal::SigAction,
 ) -> core::result::Result<(), Gone> {
     if !cx.thread.has_regs() && cx.thread.fetch_regs() == Event::Gone {
-        cx.kernel.kill_group(&cx.group, SIGSEGV.number());
+        end_lost(cx);
         return Err(Gone);
     }
     let mut regs = cx.thread.regs();
