@@ -197,6 +197,16 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     proptest::collection::vec(one, 1..60)
 }
 
+/// A walk to a file that is to be read.
+fn walk(from: Handle, names: &[&str]) -> Request {
+    Request::Walk {
+        from,
+        names: names.iter().map(|n| n.as_bytes().to_vec()).collect(),
+        beside: Vec::new(),
+        then: Then::Read,
+    }
+}
+
 fn request(m: &Move, h: impl Fn(usize) -> Handle) -> Request {
     let (file, dir, name) = (h(m.a), h(m.b), m.name.clone());
     let new = New {
@@ -358,16 +368,7 @@ fn descriptors_and_handles_are_bounded() {
     let mut held = 0;
     let root = host.attach("rw");
     loop {
-        let names = vec![b"dir".to_vec(), b"sub".to_vec()];
-        match host
-            .ask(&Request::Walk {
-                from: root,
-                names,
-                beside: Vec::new(),
-                then: Then::Read,
-            })
-            .0
-        {
+        match host.ask(&walk(root, &["dir", "sub"])).0 {
             Ok(Reply::Walked { steps, .. }) if !steps.is_empty() => held += steps.len(),
             _ => break,
         }
@@ -408,17 +409,7 @@ fn a_client_that_never_reads_stops_only_itself() {
     assert!(sent > 10);
     // The other connections go on; so does what the table guards.
     assert!(host.ask(&Request::GetAttr { file: root }).0.is_ok());
-    let names = vec![b"dir".to_vec()];
-    assert!(
-        host.ask(&Request::Walk {
-            from: root,
-            names,
-            beside: Vec::new(),
-            then: Then::Read,
-        })
-        .0
-        .is_ok()
-    );
+    assert!(host.ask(&walk(root, &["dir"])).0.is_ok());
     host.end();
 }
 
@@ -457,13 +448,7 @@ fn exchanged_links_lead_nowhere() {
                 s.spawn(|| {
                     let mut buf = vec![0; MAX_MESSAGE];
                     for _ in 0..4000 {
-                        let names = vec![b"dir".to_vec(), b"f".to_vec()];
-                        let m = Request::Walk {
-                            from: root,
-                            names,
-                            beside: Vec::new(),
-                            then: Then::Read,
-                        };
+                        let m = walk(root, &["dir", "f"]);
                         sock::send(conn.raw(), &m.encode(&[]), &[]).unwrap();
                         let (n, _) = sock::recv(conn.raw(), &mut buf).unwrap();
                         let Ok(Reply::Walked { steps, .. }) = Reply::decode(&buf[..n]) else {

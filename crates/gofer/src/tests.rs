@@ -23,6 +23,13 @@ impl Temp {
         std::fs::create_dir_all(&p).unwrap();
         Temp(p)
     }
+    fn with_tree() -> Temp {
+        let dir = Temp::new();
+        std::fs::create_dir_all(dir.0.join("a/b")).unwrap();
+        std::fs::write(dir.0.join("a/b/f"), b"text").unwrap();
+        std::os::unix::fs::symlink("b/f", dir.0.join("a/l")).unwrap();
+        dir
+    }
 }
 
 impl Drop for Temp {
@@ -66,10 +73,7 @@ const NEW: New = New {
 
 #[test]
 fn a_walk_brings_a_descriptor_for_reading() {
-    let dir = Temp::new();
-    std::fs::create_dir_all(dir.0.join("a/b")).unwrap();
-    std::fs::write(dir.0.join("a/b/f"), b"text").unwrap();
-    std::os::unix::fs::symlink("b/f", dir.0.join("a/l")).unwrap();
+    let dir = Temp::with_tree();
     let (c, server) = client(&dir.0, Writable::No);
     let (_, root, _) = c.attach("root").unwrap();
     let fd = |path: &str| {
@@ -92,10 +96,7 @@ fn a_walk_brings_a_descriptor_for_reading() {
 
 #[test]
 fn a_tree_of_the_host() {
-    let dir = Temp::new();
-    std::fs::create_dir_all(dir.0.join("a/b")).unwrap();
-    std::fs::write(dir.0.join("a/b/f"), b"text").unwrap();
-    std::os::unix::fs::symlink("b/f", dir.0.join("a/l")).unwrap();
+    let dir = Temp::with_tree();
     std::os::unix::fs::symlink("/etc/passwd", dir.0.join("out")).unwrap();
     let (c, server) = client(&dir.0, Writable::Yes);
     assert_eq!(c.attach("other").err(), Some(ENOENT));

@@ -603,11 +603,11 @@ impl Inode for GoferInode {
             steps,
             stopped,
             beside,
-            fd,
+            mut fd,
         } = walked;
         let mut names = names.into_iter();
         let mut found: Vec<Ahead> = Vec::new();
-        let (last, mut fd) = (steps.len(), fd);
+        let last = steps.len();
         for (i, s) in steps.into_iter().enumerate() {
             let Some(name) = names.next() else { break };
             let inode = self.fs.inode(s.attr, s.handle, s.target, since);

@@ -163,7 +163,7 @@ impl Hot {
     const OFTEN: u8 = 128;
 
     fn note(&mut self, ip: u64) {
-        let slot = ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
+        let slot = ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let (at, n) = &mut self.counts[slot as usize % Hot::SITES];
         if *at != ip {
             // Of those that share a slot, the one that calls most often stays.

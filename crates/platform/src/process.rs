@@ -779,10 +779,8 @@ impl Process {
                 // It ends only with its process; which from now on nobody could change the mappings of.
                 Err(_) => {
                     *s = Service::Down;
-                    // If the host is ending it, that is over in a moment.
-                    if readable_within(&[self.pidfd.raw()], LOST_MILLIS) {
-                        self.ended_by_host.store(true, Ordering::Release);
-                    }
+                    // If the host is ending it, that is over in a moment, and `kill` finds it ended.
+                    readable_within(&[self.pidfd.raw()], LOST_MILLIS);
                     self.kill();
                     return Err((0, ESRCH));
                 }

@@ -160,6 +160,12 @@ impl Kernel {
         Va(self.platform.host_vdso().unwrap_or(0))
     }
 
+    /// Where a task's thread sleeps.
+    #[must_use]
+    pub fn parker(&self) -> Arc<wait::Parker> {
+        Arc::new(wait::Parker::of_task(self.platform.spinners()))
+    }
+
     /// Runs a task's thread: a panic in it ends the sandbox with a sentence, never a hang.
     pub fn guard(&self, f: impl FnOnce()) {
         let r = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));

@@ -155,8 +155,9 @@ impl SuperBlock {
             self.fs.shut_down();
         }
     }
-    pub(crate) fn caching(&self) -> Caching {
-        self.caching
+    /// Whether others change names here, too, so that a name is asked for again.
+    pub(crate) fn revalidates(&self) -> bool {
+        self.caching == Caching::Revalidate
     }
     /// Forgets all unused dentries.
     pub fn shrink(&self) {

@@ -24,7 +24,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vfs::userns::{NsId, Registry, UserNs};
-use wait::{Events, Listener, Parker, WaitQueue};
+use wait::{Events, Listener, WaitQueue};
 
 /// How deep they may nest (`MAX_PID_NS_LEVEL`).
 const DEPTH_MAX: u32 = 32;
@@ -255,7 +255,7 @@ impl Kernel {
             ..Default::default()
         };
         init.actions().write().set(SIGCHLD, ignore);
-        let parker = Arc::new(Parker::of_task(self.platform.spinners()));
+        let parker = self.parker();
         let ticket = ns
             .gone
             .register(parker.clone() as Arc<dyn Listener>, Events::IN);

@@ -13,7 +13,7 @@ use platform::AppThread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use vfs::{Caps, FdTable};
-use wait::{Events, Parker};
+use wait::Events;
 
 /// What is asked for, from either system call.
 #[derive(Clone, Copy, Debug, Default)]
@@ -187,7 +187,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         killed: AtomicBool::new(false),
         in_app: AtomicBool::new(false),
         attention: AtomicBool::new(true),
-        parker: Arc::new(Parker::of_task(kernel.platform.spinners())),
+        parker: kernel.parker(),
         interrupter: Mutex::new(None),
         identity_stale: AtomicBool::new(true),
         comm: Mutex::new(cx.comm()),
@@ -375,7 +375,7 @@ impl Task {
             killed: AtomicBool::new(false),
             in_app: AtomicBool::new(false),
             attention: AtomicBool::new(true),
-            parker: Arc::new(Parker::of_task(kernel.platform.spinners())),
+            parker: kernel.parker(),
             interrupter: Mutex::new(None),
             identity_stale: AtomicBool::new(true),
             comm: Mutex::new(Vec::new()),

@@ -16,7 +16,7 @@ pub use xattr::XattrOf;
 
 use crate::context::PathCx;
 use crate::cred::{Caps, Credentials};
-use crate::dentry::{Caching, Dentry};
+use crate::dentry::Dentry;
 use crate::inode::{FileType, Inode, NewNode, SetAttr, Want};
 use crate::mount::Path;
 use crate::watch;
@@ -68,7 +68,7 @@ impl PathCx<'_> {
     /// Before a name is made in `dir`, whose lock is held, `EEXIST` where it is known to be there. Where others
     /// change names, only the making itself tells all; and asking costs.
     fn expect_missing(&self, dir: &Path, name: &[u8]) -> Result<()> {
-        let old = if dir.dentry.sb().caching() == Caching::Revalidate {
+        let old = if dir.dentry.sb().revalidates() {
             dir.dentry.glance(name)
         } else {
             Some(dir.dentry.lookup_locked(&self.caller, name)?)
@@ -81,7 +81,7 @@ impl PathCx<'_> {
 
     /// Why a name cannot be made, after [`PathCx::expect_missing`]: not for `e` where it is there.
     fn not_made(&self, dir: &Path, name: &[u8], e: Errno) -> Errno {
-        if e == EEXIST || dir.dentry.sb().caching() != Caching::Revalidate {
+        if e == EEXIST || !dir.dentry.sb().revalidates() {
             return e;
         }
         match dir.dentry.lookup_locked(&self.caller, name) {

@@ -2,7 +2,6 @@
 
 use super::AsDir;
 use crate::context::{At, PathCx};
-use crate::dentry::Caching;
 use crate::file::{
     File, FileOps, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH,
     O_RDONLY, O_TMPFILE, O_TRUNC, O_WRONLY,
@@ -144,7 +143,7 @@ impl PathCx<'_> {
             }
             let dir = w.here.clone();
             // Where others change names, only the making itself can tell; and asking costs.
-            let old = if dir.dentry.sb().caching() == Caching::Revalidate {
+            let old = if dir.dentry.sb().revalidates() {
                 dir.dentry.glance(&name)
             } else {
                 Some(dir.dentry.lookup(&self.caller, &name)?)
@@ -187,7 +186,7 @@ impl PathCx<'_> {
         mode: u32,
     ) -> Result<std::result::Result<Path, Arc<Dentry>>> {
         let _g = dir.dentry.lock_dir();
-        let others = dir.dentry.sb().caching() == Caching::Revalidate;
+        let others = dir.dentry.sb().revalidates();
         if !others {
             let d = dir.dentry.lookup_locked(&self.caller, name)?;
             if !d.is_negative() {

@@ -350,20 +350,13 @@ impl Inode for OvlInode {
     }
     fn lookup_ahead(&self, cx: &Caller<'_>, name: &[u8], onward: Onward<'_>) -> Result<Looked> {
         let known = self.state.read().delta.contains_key(name);
-        let [below] = &self.lowers[..] else {
+        let (false, [below]) = (known, &self.lowers[..]) else {
             return Ok(Looked {
                 inode: self.lookup(cx, name)?,
                 ahead: Vec::new(),
                 beside: Vec::new(),
             });
         };
-        if known {
-            return Ok(Looked {
-                inode: self.lookup(cx, name)?,
-                ahead: Vec::new(),
-                beside: Vec::new(),
-            });
-        }
         if self.state.read().absent.contains(name) {
             return Err(ENOENT);
         }
