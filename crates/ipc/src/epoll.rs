@@ -48,6 +48,8 @@ const MAX_PATHS: usize = 500;
 pub struct EpollEvent {
     pub events: u32,
     pub data: u64,
+    /// The descriptor that was added.
+    pub fd: i32,
 }
 
 /// Serialises changes to who watches whom among epolls, so that two of them cannot close a loop together.
@@ -281,6 +283,14 @@ impl Epoll {
         Ok(())
     }
 
+    /// Whether no other epoll watches it.
+    #[must_use]
+    pub fn is_unwatched(&self) -> bool {
+        let mut w = self.watchers.lock();
+        w.retain(|w| w.strong_count() > 0);
+        w.is_empty()
+    }
+
     /// `ELOOP` where watching `target` closes a loop or makes a chain too deep. `NESTING` is held.
     fn check_nesting(&self, target: &Epoll) -> Result<()> {
         let mut keep = Vec::new();
@@ -415,6 +425,7 @@ impl Epoll {
                 out.push(EpollEvent {
                     events: held.bits(),
                     data: item.data.load(Ordering::Relaxed),
+                    fd: item.key.0,
                 });
                 if events & EPOLLONESHOT != 0 {
                     item.events.store(events & PRIVATE, Ordering::Release);
@@ -545,7 +556,11 @@ mod tests {
     const OUT: u32 = 4;
 
     fn ev(events: u32, data: u64) -> EpollEvent {
-        EpollEvent { events, data }
+        EpollEvent {
+            events,
+            data,
+            fd: 3,
+        }
     }
     fn pipe() -> (Arc<File>, Arc<File>) {
         let (r, w) = new_pipe();

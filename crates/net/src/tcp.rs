@@ -23,6 +23,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::{Caps, Credentials, Sink, Source};
 use wait::Events;
+use wait::offer::Place;
 
 /// A TCP socket.
 pub struct Tcp {
@@ -277,11 +278,14 @@ impl Tcp {
             let before = c.tx.view();
             if !before.reader_closed {
                 // The peer had our FIN already: its reset reads as a broken pipe.
-                c.rx.fail_writer(if before.end == End::Fin {
+                c.rx.writer.set_error(if before.end == End::Fin {
                     EPIPE
                 } else {
                     ECONNRESET
                 });
+                // Its next read must find that, before anybody tells it.
+                c.tx.settle();
+                c.rx.kill_writer();
             }
             c.tx.finish(End::Reset);
         } else {
@@ -607,7 +611,15 @@ impl Protocol for Tcp {
             self.start(who, d, Block::Yes)?;
         }
         self.common.take_error()?;
-        self.connection(|c| c.tx.write(src, Gone::ResetLater, None), EPIPE)
+        let write = |c: &Connection| {
+            let r = c.tx.write(src, Gone::ResetLater, None);
+            // A reset that comes back is the next read's, too.
+            if self.common.has_error() {
+                c.rx.settle();
+            }
+            r
+        };
+        self.connection(write, EPIPE)
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
@@ -634,6 +646,20 @@ impl Protocol for Tcp {
             n,
             ..Received::default()
         })
+    }
+
+    fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
+        if let Phase::Connected(c) = &self.state.read().phase
+            && c.tx.is_open()
+        {
+            c.rx.offer(place, slot, nonblocking);
+        }
+    }
+
+    fn settle(&self) {
+        if let Phase::Connected(c) = &self.state.read().phase {
+            c.rx.settle();
+        }
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<()> {

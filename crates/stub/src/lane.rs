@@ -5,6 +5,8 @@
 //! From there:
 //!
 //! - **local**: calls without arguments whose result stands in the thread's area;
+//! - **offers**: reads of what the Sentry has laid beside the program ([`super::offers`]), which the call then claims;
+//!   and changes of an epoll that nobody else can look at, which it lays there for the Sentry;
 //! - **mailbox**: where the thread of the Sentry's spins ([`SPINS`]), the call is laid into the area, and its
 //!   answer awaited there; after [`PATIENCE`] rounds by the event call ([`super::EVENT_PARK`]);
 //! - **slow**: else, and for calls that need all registers, a system call is made here, whose filter treats it
@@ -61,6 +63,21 @@ pub const KINDS: u64 = 512;
 pub const KINDS_AT: u64 = super::FILTERS + 0x0e00;
 /// Never by the mailbox.
 pub const KIND_TRAP: u8 = 1;
+/// read(2), recvfrom(2), epoll_ctl(2): by what is at [`super::OFFERS`], if that answers them.
+pub const KIND_READ: u8 = 8;
+pub const KIND_RECV: u8 = 9;
+pub const KIND_EPOLL_CTL: u8 = 10;
+/// These calls, by Linux's numbers.
+pub const OFFERED: [(u32, u8); 3] = [
+    (0, KIND_READ),
+    (45, KIND_RECV),
+    (233, KIND_EPOLL_CTL),
+];
+/// EPOLLEXCLUSIVE and EPOLLWAKEUP: the Sentry is asked.
+pub const EPOLL_ODD: u32 = 0x3000_0000;
+/// From here on (bits 32 and up of an address) nothing is read or written for the application: a part below where
+/// its part ends, more than the longest transfer.
+pub const USER_HIGH: u32 = 0x7fef;
 const _: () = assert!(KINDS_AT + KINDS == TEXT + super::TEXT_LEN);
 const _: () = assert!(area::EGID + 4 <= area::WORDS_END && area::EGID < 256);
 const _: () = assert!(area::WORDS_END <= area::FIRST_UC);
@@ -86,6 +103,12 @@ unsafe extern "C" {
     static cloister_lane_answered: u8;
     static cloister_lane_slow: u8;
     static cloister_lane_called: u8;
+    static cloister_lane_offers: u8;
+    static cloister_lane_offers_saved: u8;
+    static cloister_lane_offers_claimed: u8;
+    static cloister_lane_offers_taken: u8;
+    static cloister_lane_offers_change: u8;
+    static cloister_lane_offers_laid: u8;
     static cloister_lane_end: u8;
 }
 
@@ -102,6 +125,12 @@ pub enum Place {
     Flags,
     /// Asked, and it may be answered: the first argument, too, is in the area.
     Asked,
+    /// Not begun: all arguments are in the area. Where an access of the application's faults, the Sentry does the call.
+    Saved,
+    /// At the instruction behind the claim: it is done where the zero flag is set, else as [`Place::Saved`].
+    Claimed,
+    /// Done: the result is in the area, the arguments, too.
+    Taken,
     /// Done: the result is in the area.
     Done,
     /// Done by a system call: the result is in rax, the flags in place.
@@ -131,6 +160,12 @@ pub fn place(ip: u64) -> Option<Place> {
     // From the end on: the first border that is not above it.
     let borders = [
         (at(&raw const cloister_lane_end), None),
+        (at(&raw const cloister_lane_offers_laid), Some(Place::Taken)),
+        (at(&raw const cloister_lane_offers_change), Some(Place::Saved)),
+        (at(&raw const cloister_lane_offers_taken), Some(Place::Taken)),
+        (at(&raw const cloister_lane_offers_claimed), Some(Place::Claimed)),
+        (at(&raw const cloister_lane_offers_saved), Some(Place::Saved)),
+        (at(&raw const cloister_lane_offers), Some(Place::Flags)),
         (at(&raw const cloister_lane_called), Some(Place::Called)),
         (at(&raw const cloister_lane_slow), Some(Place::Flags)),
         (at(&raw const cloister_lane_answered), Some(Place::Done)),
