@@ -14,7 +14,7 @@ use ipc::ring::ByteRing;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use vfs::{File, Sink, Source};
 use wait::Events;
 use wait::offer::{Place, Then};
@@ -32,7 +32,7 @@ pub enum End {
 /// See the module.
 pub struct Half {
     state: Mutex<State>,
-    /// Whether `state` has an offer, about: it has none where this is false before whoever asks made one impossible.
+    /// Whether `state` has an offer, or one is being made. Changed under `state`.
     offered: AtomicBool,
     pub reader: Arc<Common>,
     pub writer: Arc<Common>,
@@ -154,6 +154,8 @@ impl Half {
 
     /// What was taken beside the Sentry is taken here, too, and nothing more can be.
     pub fn settle(&self) {
+        // Who offers says so, and then looks at what the caller has changed.
+        fence(Ordering::SeqCst);
         if self.offered.load(Ordering::SeqCst) {
             drop(self.lock());
         }
@@ -162,8 +164,11 @@ impl Half {
     /// Offers what there is to the reader, if it is little and a read would give just that; and that there is nothing
     /// more, where `nonblocking` says so, which is asked while who settles has to wait.
     pub fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
-        const MANY: usize = 4096;
+        const MANY: usize = 2048;
         let mut s = self.lock();
+        // Set first: whoever changes what is looked at below settles afterwards.
+        self.offered.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         let then = if nonblocking() {
             Then::Empty
         } else {
@@ -178,18 +183,13 @@ impl Half {
             || s.segs.iter().any(|g| g.files.is_some())
             || self.reader.rcvlowat() > 1
             || self.reader.flag(SO_PASSCRED)
+            || self.reader.has_error()
         {
+            self.offered.store(false, Ordering::SeqCst);
             return;
         }
-        // Set first: an error that comes now is followed by who settles.
-        self.offered.store(true, Ordering::SeqCst);
-        let number = match self.reader.has_error() {
-            true => None,
-            false => {
-                let (a, b) = s.ring.content();
-                place.put(slot, [a, b], then)
-            }
-        };
+        let (a, b) = s.ring.content();
+        let number = place.put(slot, [a, b], then);
         match number {
             Some(number) => {
                 let place = place.clone();
@@ -218,21 +218,26 @@ impl Half {
         s.ring.len() * 3 <= self.capacity() * 2
     }
 
-    /// Whether neither side has ended it.
-    pub fn is_open(&self) -> bool {
-        let s = self.lock();
-        s.end == End::Open && !s.writer_dead
+    /// As [`Half::view`], for what is no reader's: an offer goes on. `len` may count bytes that were taken of it, which
+    /// makes no difference to `writable`.
+    pub fn ends(&self) -> View {
+        let s = self.state.lock();
+        self.view_of(&s)
     }
 
     pub fn view(&self) -> View {
         let s = self.lock();
+        self.view_of(&s)
+    }
+
+    fn view_of(&self, s: &State) -> View {
         View {
             len: s.ring.len(),
             end: s.end,
             reader_shut: s.reader_shut,
             reader_closed: s.reader_closed,
             writer_dead: s.writer_dead,
-            writable: self.writable(&s),
+            writable: self.writable(s),
         }
     }
 

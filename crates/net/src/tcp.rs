@@ -66,7 +66,7 @@ struct Connection {
 impl Connection {
     /// Reset, or finished by both sides: Linux's TCP_CLOSE.
     fn is_dead(&self) -> bool {
-        let (rx, tx) = (self.rx.view(), self.tx.view());
+        let (rx, tx) = (self.rx.ends(), self.tx.ends());
         rx.end == End::Reset || tx.writer_dead || (rx.end == End::Fin && tx.end == End::Fin)
     }
 }
@@ -275,7 +275,7 @@ impl Tcp {
         let unread = c.rx.close_reader();
         let linger0 = self.common.linger.load(Ordering::Relaxed) == 0;
         if reset || unread || linger0 {
-            let before = c.tx.view();
+            let before = c.tx.ends();
             if !before.reader_closed {
                 // The peer had our FIN already: its reset reads as a broken pipe.
                 c.rx.writer.set_error(if before.end == End::Fin {
@@ -453,7 +453,7 @@ impl Tcp {
             Phase::Listening(_) => 10,
             Phase::Connecting { .. } => 2,
             Phase::Connected(c) if c.is_dead() => 7,
-            Phase::Connected(c) => match (c.rx.view().end, c.tx.view().end) {
+            Phase::Connected(c) => match (c.rx.ends().end, c.tx.ends().end) {
                 (End::Open, End::Open) => 1,
                 (End::Open, _) => 5,
                 (_, End::Open) => 8,
@@ -650,7 +650,7 @@ impl Protocol for Tcp {
 
     fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
         if let Phase::Connected(c) = &self.state.read().phase
-            && c.tx.is_open()
+            && !c.is_dead()
         {
             c.rx.offer(place, slot, nonblocking);
         }
@@ -700,7 +700,7 @@ impl Protocol for Tcp {
                 }
             }
             Phase::Connected(c) => {
-                let (rx, tx) = (c.rx.view(), c.tx.view());
+                let (rx, tx) = (c.rx.view(), c.tx.ends());
                 let no_receive = rx.end != End::Open || rx.reader_shut;
                 let no_send = tx.end != End::Open || tx.writer_dead;
                 if no_receive {

@@ -17,15 +17,14 @@ use stub::area;
 use stub::lane::{self, Place};
 use wait::spin::{Credit, End, Spinners};
 
+const _: () =
+    assert!(lane::USER_END < crate::USER_MAX && crate::USER_MAX - lane::USER_END <= 0x1000);
+
 /// The zero flag.
 const ZF: u64 = 0x40;
 
 /// The calls that may be answered by what is offered beside the program.
-pub const OFFERED: [u32; 3] = [
-    lane::OFFERED[0].0,
-    lane::OFFERED[1].0,
-    lane::OFFERED[2].0,
-];
+pub const OFFERED: [u32; 3] = [lane::OFFERED[0].0, lane::OFFERED[1].0, lane::OFFERED[2].0];
 
 /// The calls that may be answered where they are made.
 pub const LOCAL: [u32; 6] = {

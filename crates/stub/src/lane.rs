@@ -75,9 +75,10 @@ pub const OFFERED: [(u32, u8); 3] = [
 ];
 /// EPOLLEXCLUSIVE and EPOLLWAKEUP: the Sentry is asked.
 pub const EPOLL_ODD: u32 = 0x3000_0000;
-/// From here on (bits 32 and up of an address) nothing is read or written for the application: a part below where
-/// its part ends, more than the longest transfer.
-pub const USER_HIGH: u32 = 0x7fef;
+/// From here on nothing is read or written for the application: less than the longest transfer may be left of its
+/// part of the address space.
+pub const USER_END: u64 = 0x7ff0_0000_0000 - 0x1000;
+const _: () = assert!(super::offers::MAX <= 0x1000);
 const _: () = assert!(KINDS_AT + KINDS == TEXT + super::TEXT_LEN);
 const _: () = assert!(area::EGID + 4 <= area::WORDS_END && area::EGID < 256);
 const _: () = assert!(area::WORDS_END <= area::FIRST_UC);

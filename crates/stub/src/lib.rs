@@ -588,9 +588,8 @@ cloister_lane_offers_saved:
     and ecx, {live} + {closed}
     cmp ecx, {live}
     jne 224b
-    mov rcx, rsi
-    shr rcx, 32
-    cmp ecx, {user_high}            // nothing of the stub's is the application's
+    movabs rcx, {user_end}          // nothing of the stub's is the application's
+    cmp rsi, rcx
     jae 224b
     mov rcx, rdx
     shr rcx, 30
@@ -680,9 +679,8 @@ cloister_lane_offers_change:
     cmp ecx, {o_in}
     jne 224b
 238:
-    mov rcx, r10
-    shr rcx, 32
-    cmp ecx, {user_high}
+    movabs rcx, {user_end}
+    cmp r10, rcx
     jae 224b
     mov r9d, dword ptr [r10]
     mov rdi, qword ptr [r10 + 4]
@@ -774,7 +772,7 @@ cloister_stub_end:
     ring_len = const offers::RING_LEN,
     ring_data = const offers::RING_DATA,
     odd = const lane::EPOLL_ODD,
-    user_high = const lane::USER_HIGH,
+    user_end = const lane::USER_END,
     ask = const lane::ASK as i32,
     spins = const lane::SPINS,
     asked = const lane::ASKED,
