@@ -225,10 +225,8 @@ impl Place for Area {
             Then::Ask => 0,
             Then::Empty => at::THEN_EMPTY,
         };
-        let w = at::LIVE
-            | then
-            | (len as u64) << at::LEN_SHIFT
-            | u64::from(number) << at::NUMBER_SHIFT;
+        let w =
+            at::LIVE | then | (len as u64) << at::LEN_SHIFT | u64::from(number) << at::NUMBER_SHIFT;
         word.store(w, Ordering::SeqCst);
         // Who ends all sees it live, or is seen here.
         if self.has_ended() {

@@ -68,11 +68,7 @@ pub const KIND_READ: u8 = 8;
 pub const KIND_RECV: u8 = 9;
 pub const KIND_EPOLL_CTL: u8 = 10;
 /// These calls, by Linux's numbers.
-pub const OFFERED: [(u32, u8); 3] = [
-    (0, KIND_READ),
-    (45, KIND_RECV),
-    (233, KIND_EPOLL_CTL),
-];
+pub const OFFERED: [(u32, u8); 3] = [(0, KIND_READ), (45, KIND_RECV), (233, KIND_EPOLL_CTL)];
 /// EPOLLEXCLUSIVE and EPOLLWAKEUP: the Sentry is asked.
 pub const EPOLL_ODD: u32 = 0x3000_0000;
 /// From here on nothing is read or written for the application: less than the longest transfer may be left of its
@@ -162,10 +158,22 @@ pub fn place(ip: u64) -> Option<Place> {
     let borders = [
         (at(&raw const cloister_lane_end), None),
         (at(&raw const cloister_lane_offers_laid), Some(Place::Taken)),
-        (at(&raw const cloister_lane_offers_change), Some(Place::Saved)),
-        (at(&raw const cloister_lane_offers_taken), Some(Place::Taken)),
-        (at(&raw const cloister_lane_offers_claimed), Some(Place::Claimed)),
-        (at(&raw const cloister_lane_offers_saved), Some(Place::Saved)),
+        (
+            at(&raw const cloister_lane_offers_change),
+            Some(Place::Saved),
+        ),
+        (
+            at(&raw const cloister_lane_offers_taken),
+            Some(Place::Taken),
+        ),
+        (
+            at(&raw const cloister_lane_offers_claimed),
+            Some(Place::Claimed),
+        ),
+        (
+            at(&raw const cloister_lane_offers_saved),
+            Some(Place::Saved),
+        ),
         (at(&raw const cloister_lane_offers), Some(Place::Flags)),
         (at(&raw const cloister_lane_called), Some(Place::Called)),
         (at(&raw const cloister_lane_slow), Some(Place::Flags)),

@@ -274,7 +274,13 @@ pub fn control(
         .control(op, event.fd, &target, event)
 }
 
-fn do_epoll_wait(cx: &mut Context, epfd: i32, out: Va, max: i32, timeout: Option<i64>) -> SysResult {
+fn do_epoll_wait(
+    cx: &mut Context,
+    epfd: i32,
+    out: Va,
+    max: i32,
+    timeout: Option<i64>,
+) -> SysResult {
     if max <= 0 || max as usize > i32::MAX as usize / EPOLL_EVENT {
         return Err(EINVAL);
     }
