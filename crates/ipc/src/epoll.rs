@@ -562,6 +562,9 @@ mod tests {
             fd: 3,
         }
     }
+    fn of(fd: i32, e: EpollEvent) -> EpollEvent {
+        EpollEvent { fd, ..e }
+    }
     fn pipe() -> (Arc<File>, Arc<File>) {
         let (r, w) = new_pipe();
         (file(r, 0), file(w, 1))
@@ -629,7 +632,7 @@ mod tests {
         write(&w, b"x").unwrap();
         drop(r);
         assert!(w.ops.wait_queue().unwrap().is_watched());
-        assert_eq!(ep.try_wait(9), Ok(vec![ev(OUT | 8, 2)]));
+        assert_eq!(ep.try_wait(9), Ok(vec![of(4, ev(OUT | 8, 2))]));
         assert_eq!(ep.items.lock().len(), 1);
         drop(ep);
         assert!(!w.ops.wait_queue().unwrap().is_watched());
@@ -672,13 +675,13 @@ mod tests {
         );
         assert_eq!(eps[0].try_wait(1), Err(EAGAIN));
         write(&w, b"x").unwrap();
-        assert_eq!(eps[0].try_wait(1), Ok(vec![ev(IN, 0)]));
+        assert_eq!(eps[0].try_wait(1), Ok(vec![of(1, ev(IN, 0))]));
         read(&r, 1).unwrap();
         assert_eq!(eps[0].try_wait(1), Err(EAGAIN));
         assert_eq!(files[0].poll(Events::IN), Events::empty());
         write(&w, b"x").unwrap();
         assert_eq!(files[0].poll(Events::IN), Events::IN);
-        assert_eq!(eps[4].try_wait(1), Ok(vec![ev(IN, 99)]));
+        assert_eq!(eps[4].try_wait(1), Ok(vec![of(9, ev(IN, 99))]));
     }
 
     #[test]
