@@ -3,6 +3,11 @@
 //! Waiters hang in a table of buckets by key. The check of the word and the queueing are one step under the
 //! bucket's lock, and a waker takes the same lock after the application changed the word; so a wake-up
 //! cannot fall between.
+//!
+//! A wake-up where nobody waits may be done beside the program, without the Sentry: so who waits by a private key is
+//! counted in the address space (`platform::AddressSpace::count_waiter`) *before* it looks at the word, and as long as
+//! it may be woken. The application changes the word, then looks at the count: one of both sees the other. A requeue
+//! counts at the target first.
 
 use super::Task;
 use abi::errno::*;
@@ -26,7 +31,22 @@ struct Waiter {
     bitset: u32,
     /// The key that it waits on now: a requeue changes it. Written under both buckets' locks.
     key: Mutex<FutexKey>,
+    /// Where it is counted: at its private key's word.
+    space: Arc<Mm>,
     tid: i32,
+}
+
+/// Counts at a private key's word.
+fn count(mm: &Mm, key: &FutexKey, by: i32) {
+    if let FutexKey::Private { va, .. } = key {
+        mm.address_space().count_waiter(va.0, by);
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        count(&self.space, self.key.get_mut(), -1);
+    }
 }
 
 type Bucket = Mutex<HashMap<FutexKey, VecDeque<Arc<Waiter>>>>;
@@ -97,7 +117,9 @@ impl Table {
             while moved < max
                 && let Some(w) = q.pop_front()
             {
-                *w.key.lock() = *to;
+                count(&w.space, to, 1);
+                let before = std::mem::replace(&mut *w.key.lock(), *to);
+                count(&w.space, &before, -1);
                 out.push(w);
                 moved += 1;
             }
@@ -172,11 +194,13 @@ pub fn wait(
     let mm = task.mm();
     let key = key(&mm, va, scope, Access::Read)?;
     let table = &task.kernel.futexes;
+    count(&mm, &key, 1);
     let w = Arc::new(Waiter {
         parker: task.parker().clone(),
         woken: AtomicBool::new(false),
         bitset,
         key: Mutex::new(key),
+        space: mm.clone(),
         tid: task.tid,
     });
     {
