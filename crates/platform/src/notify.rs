@@ -151,6 +151,8 @@ struct Thread {
     sites: (Arc<Sites>, u64),
     /// Whether both sides wake each other where they are themselves ([`Thread::wake_here`]).
     here: bool,
+    /// The thread may not go to the CPU where this one was when it began to spin.
+    away: bool,
 }
 
 /// Counts how often calls come from sites that are not patched.
@@ -203,6 +205,7 @@ impl Thread {
             habits: Habits::default(),
             sites: (Arc::default(), 0),
             here: true,
+            away: false,
             hot: Hot {
                 counts: [(0, 0); Hot::SITES],
                 found: None,
@@ -327,6 +330,7 @@ impl Thread {
         self.ret = 0;
         if parked {
             self.wake_here(true);
+            self.let_move();
             self.habits.late(&self.process.factory.spinners);
         } else if !again {
             self.rest();
@@ -341,6 +345,29 @@ impl Thread {
             lane::state(area).store(SPINS, Ordering::SeqCst);
             // It is to be woken elsewhere: this CPU is busy.
             self.wake_here(false);
+            self.move_away();
+        }
+    }
+
+    fn tid(&self) -> i32 {
+        self.raw.as_ref().expect("until drop").tid
+    }
+
+    /// Where the host wakes the thread next, which sleeps, is not where this one spins. Left to itself a host with
+    /// few CPUs mostly wakes it on the same one, in the place of this thread, which then does not look.
+    fn move_away(&mut self) {
+        let here = host::current_cpu();
+        let others = || self.process.factory.cpus.iter().filter(|c| **c != here);
+        if others().next().is_some() {
+            self.away = host::keep_on(self.tid(), others().copied()).is_ok();
+        }
+    }
+
+    /// It may go anywhere again: this thread spins no more.
+    fn let_move(&mut self) {
+        if std::mem::take(&mut self.away) {
+            let all = self.process.factory.cpus.iter().copied();
+            let _ = host::keep_on(self.tid(), all);
         }
     }
 
@@ -355,6 +382,7 @@ impl Thread {
     /// Spins no more: the next to come wakes this thread where it is itself.
     fn rest(&mut self) {
         self.wake_here(true);
+        self.let_move();
         self.habits.rest(&self.process.factory.spinners);
     }
 
@@ -370,6 +398,7 @@ impl Thread {
         let request = asked.then(|| lane::request(area));
         if request.is_none() {
             self.wake_here(true);
+            self.let_move();
         }
         let (nr, args, ip) = request?;
         // The lane never asks these this way: they need registers, which only a trap shows.
@@ -578,6 +607,7 @@ impl AppThread for Thread {
         };
         self.kick.interrupt();
         let event = if mail {
+            self.let_move();
             // Unanswered it cannot leave the stub's code.
             self.entered();
             let ret = std::mem::take(&mut self.ret);

@@ -124,6 +124,8 @@ pub struct Factory {
     pub lanes: Lanes,
     /// Who spins for a mailbox.
     pub spinners: Arc<Spinners>,
+    /// The CPUs of all threads.
+    pub cpus: Vec<u32>,
 }
 
 struct Zygote {
@@ -195,6 +197,7 @@ impl Factory {
             host_vdso: crate::zygote::moved_vdso(&vdso),
             lanes: lanes.possible(),
             spinners: Arc::new(Spinners::new(host::cpu_count(), lanes == Lanes::Mailbox)),
+            cpus: host::cpus(),
         }))
     }
 

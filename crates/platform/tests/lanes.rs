@@ -1,6 +1,7 @@
 //! Both platforms run the same small programs with the same events.
 
 use hostcall::mem::{Mapping, memfd};
+use hostcall::process as host;
 use platform::{AppThread, Event, MapOp, Platform, Prot, Sharing};
 
 const CODE: u64 = 0x40_0000;
@@ -261,7 +262,36 @@ fn a_new_process_finds_nothing_of_an_old_one() {
     });
 }
 
-/// What lies in a mailbox says that its thread waits. One that does not is stopped before it is held.
+/// The CPUs that processes of the platform's may not use, of those that this one may.
+fn kept_from() -> usize {
+    let allowed = |status: std::path::PathBuf| {
+        let text = std::fs::read_to_string(status).unwrap_or_default();
+        let field = |name: &str| {
+            let value = text.lines().find_map(|l| l.strip_prefix(name));
+            value.unwrap_or_default().trim().replace(',', "")
+        };
+        let mask = u128::from_str_radix(&field("Cpus_allowed:"), 16).unwrap_or(0);
+        (mask.count_ones() as usize, field("PPid:"))
+    };
+    let me = allowed("/proc/thread-self/status".into()).0;
+    let proc = std::fs::read_dir("/proc").unwrap();
+    let of = proc.filter_map(|e| Some((e.as_ref().ok()?.path(), e.as_ref().ok()?.file_name())));
+    let pids: Vec<_> = of.map(|(p, n)| (allowed(p.join("status")).1, n)).collect();
+    let me_as_parent = std::process::id().to_string();
+    let stubs = pids.iter().filter(|(parent, _)| *parent == me_as_parent);
+    let tasks = stubs.filter_map(|(_, p)| {
+        let p = p.to_string_lossy();
+        std::fs::read_dir(format!("/proc/{p}/task")).ok()
+    });
+    let masks = tasks
+        .flatten()
+        .flatten()
+        .map(|t| allowed(t.path().join("status")).0);
+    masks.filter(|n| *n > 0).map(|n| me - n).sum()
+}
+
+/// What lies in a mailbox says that its thread waits. One that does not is stopped before it is held. While it is spun
+/// for it keeps off the spinner's CPU, and no longer.
 #[test]
 fn who_asks_by_the_mailbox_and_goes_on_is_held() {
     let s = setup(Box::new(
@@ -301,10 +331,12 @@ fn who_asks_by_the_mailbox_and_goes_on_is_held() {
         return;
     }
     assert!(!t.has_regs());
+    assert_eq!(kept_from(), usize::from(host::cpu_count() > 1));
     let before = count();
     pause();
     assert!(count() > before, "it does not compute");
     assert_eq!(t.hold(), Event::Interrupted);
+    assert_eq!(kept_from(), 0);
     assert!(t.has_regs() && (CODE..CODE + 0x40).contains(&t.regs().rip));
     let before = count();
     pause();
