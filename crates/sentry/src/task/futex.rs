@@ -31,21 +31,32 @@ struct Waiter {
     bitset: u32,
     /// The key that it waits on now: a requeue changes it. Written under both buckets' locks.
     key: Mutex<FutexKey>,
-    /// Where it is counted: at its private key's word.
-    space: Arc<Mm>,
     tid: i32,
 }
 
-/// Counts at a private key's word.
+/// Counts who waits at a private key's word, whose memory this is.
 fn count(mm: &Mm, key: &FutexKey, by: i32) {
     if let FutexKey::Private { va, .. } = key {
         mm.address_space().count_waiter(va.0, by);
     }
 }
 
-impl Drop for Waiter {
+/// Somebody may be woken, and is counted as long: dropped when it is in no queue, so that its key stays.
+struct Counted<'a> {
+    mm: &'a Mm,
+    key: &'a Mutex<FutexKey>,
+}
+
+impl<'a> Counted<'a> {
+    fn new(mm: &'a Mm, key: &'a Mutex<FutexKey>) -> Counted<'a> {
+        count(mm, &key.lock(), 1);
+        Counted { mm, key }
+    }
+}
+
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        count(&self.space, self.key.get_mut(), -1);
+        count(self.mm, &self.key.lock(), -1);
     }
 }
 
@@ -109,7 +120,13 @@ impl Table {
         }
     }
     /// Moves up to `max` waiters to another key.
-    fn requeue(&self, from: &FutexKey, to: &FutexKey, wake: usize, max: usize) -> (usize, usize) {
+    fn requeue(
+        &self,
+        mm: &Mm,
+        (from, to): (&FutexKey, &FutexKey),
+        wake: usize,
+        max: usize,
+    ) -> (usize, usize) {
         let woken = self.wake(from, wake, !0);
         let (i, j) = (Self::index(from), Self::index(to));
         let mut moved = 0;
@@ -117,9 +134,10 @@ impl Table {
             while moved < max
                 && let Some(w) = q.pop_front()
             {
-                count(&w.space, to, 1);
+                // Private keys of both are of the same memory.
+                count(mm, to, 1);
                 let before = std::mem::replace(&mut *w.key.lock(), *to);
-                count(&w.space, &before, -1);
+                count(mm, &before, -1);
                 out.push(w);
                 moved += 1;
             }
@@ -194,15 +212,15 @@ pub fn wait(
     let mm = task.mm();
     let key = key(&mm, va, scope, Access::Read)?;
     let table = &task.kernel.futexes;
-    count(&mm, &key, 1);
     let w = Arc::new(Waiter {
         parker: task.parker().clone(),
         woken: AtomicBool::new(false),
         bitset,
         key: Mutex::new(key),
-        space: mm.clone(),
         tid: task.tid,
     });
+    // Before it looks at the word.
+    let _counted = Counted::new(&mm, &w.key);
     {
         // The page may have to be made present, which takes other locks: do it before.
         mm.load_u32(va)?;
@@ -268,7 +286,7 @@ pub fn requeue(
     Ok(task
         .kernel
         .futexes
-        .requeue(&k1, &k2, wake as usize, max as usize))
+        .requeue(&mm, (&k1, &k2), wake as usize, max as usize))
 }
 
 /// `FUTEX_WAKE_OP`.
