@@ -14,7 +14,12 @@ struct Setup {
 }
 
 fn setup(platform: Box<dyn Platform>) -> Setup {
-    let file = memfd(c"test").unwrap();
+    setup_named(platform, c"test")
+}
+
+/// `name`: what the host shows where the memory is mapped.
+fn setup_named(platform: Box<dyn Platform>, name: &std::ffi::CStr) -> Setup {
+    let file = memfd(name).unwrap();
     hostcall::file::ftruncate(file.raw(), 0x10000).unwrap();
     let map = Mapping::shared(file.raw(), 0, 0x10000).unwrap();
     Setup {
@@ -410,4 +415,75 @@ fn a_new_process_finds_no_trampolines_of_an_old_one() {
             e => panic!("{e:?}"),
         }
     }
+}
+
+/// A thread whose task has ended serves another of the same program, which sees nothing of it.
+#[test]
+fn threads_serve_again() {
+    let notify = platform::notify::Notify::new(platform::Lanes::All).unwrap();
+    let s = setup_named(Box::new(notify), c"serve-again");
+    // 0: mov eax, 39; mov rcx, [DATA]; jrcxz 1f; loop: dec rcx; jnz loop; movd xmm0, eax; 1: syscall; jmp 0b
+    let code = [
+        &[0xb8, 39, 0, 0, 0, 0x48, 0x8b, 0x0c, 0x25, 0, 0, 0x50, 0][..],
+        &[
+            0xe3, 9, 0x48, 0xff, 0xc9, 0x75, 0xfb, 0x66, 0x0f, 0x6e, 0xc0,
+        ],
+        &[0x0f, 0x05, 0xeb, 0xe4],
+    ]
+    .concat();
+    s.map.slice().copy_from(&code);
+    let (space, mut first) = start(&s, &code);
+    assert!(matches!(first.run(), Event::Syscall { nr: 39, .. }));
+    let work = |n: u64| s.map.slice().sub(0x1000, 8).copy_from(&n.to_le_bytes());
+    let thread = || {
+        let mut t = space.new_thread().unwrap();
+        let mut r = t.regs();
+        assert_eq!((r.rip, r.rbx, r.rsp), (0, 0, 0));
+        r.rip = CODE;
+        t.set_regs(&r);
+        t
+    };
+    let low_xmm0 = |t: &dyn AppThread| {
+        let mut fp = Vec::new();
+        t.fp_state(&mut fp);
+        u32::from_le_bytes(fp[160..164].try_into().unwrap())
+    };
+    let host_threads = || {
+        let mut all = std::fs::read_dir("/proc").unwrap().flatten();
+        let has = |p: &std::path::Path| {
+            let maps = std::fs::read_to_string(p.join("maps")).unwrap_or_default();
+            maps.contains("r-xs 00000000") && maps.contains("memfd:serve-again")
+        };
+        let process = all.find(|e| has(&e.path())).expect("it lives");
+        std::fs::read_dir(process.path().join("task"))
+            .unwrap()
+            .count()
+    };
+    work(300_000_000);
+    let mut t = thread();
+    assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+    let clock = t.cpu_clock();
+    let burnt = clock();
+    assert!(burnt > 10_000_000, "{burnt}");
+    assert_eq!(t.fetch_regs(), Event::Interrupted);
+    assert_eq!(low_xmm0(&*t), 39);
+    drop(t);
+    let before = host_threads();
+    work(0);
+    for i in 0..20 {
+        let mut t = thread();
+        let own = t.cpu_clock();
+        assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+        assert!(own() < burnt / 2, "{} of {burnt}", own());
+        if i % 2 == 0 {
+            assert_eq!(t.fetch_regs(), Event::Interrupted);
+            assert_eq!(low_xmm0(&*t), 0);
+        }
+    }
+    assert_eq!(host_threads(), before);
+    // More at once than may rest: the others end.
+    let many: Vec<_> = (0..12).map(|_| thread()).collect();
+    drop(many);
+    assert!(host_threads() <= before + 3);
+    drop(first);
 }
