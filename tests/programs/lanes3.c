@@ -74,7 +74,8 @@ static void set_by_parent(void)
 {
 	watch = shared(4096);
 	int bad = 0;
-	for (int round = 0; round < 30; round++) {
+	long long begun = now_ms();
+	for (int round = 0; round < 30 && now_ms() < begun + 6000; round++) {
 		memset(watch, 0, sizeof *watch);
 		watched = round & 1 ? pgrp : pgid;
 		pid_t c = fork();
@@ -103,10 +104,11 @@ static void parent_ends(void)
 {
 	watch = shared(4096);
 	int bad = 0;
+	long long begun = now_ms();
 	watched = ppid;
 	T(prctl(PR_SET_CHILD_SUBREAPER, 1));
 	expected = getpid();
-	for (int round = 0; round < 30; round++) {
+	for (int round = 0; round < 30 && now_ms() < begun + 6000; round++) {
 		memset(watch, 0, sizeof *watch);
 		pid_t c = fork();
 		if (c == 0) {
@@ -346,7 +348,9 @@ static void *toggle(void *p)
 /* Sends as often, each when the one before has arrived; gives how many did not. */
 static long send_all(int n, int threads, int to_process)
 {
-	for (long i = 0; i < n; i++) {
+	/* As many as there is time for, where the machine is busy. */
+	long long begun = now_ms();
+	for (long i = 0; i < n && now_ms() < begun + 2000; i++) {
 		long before = seen;
 		if (to_process)
 			kill(getpid(), SIGUSR1);
