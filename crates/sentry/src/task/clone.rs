@@ -189,7 +189,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         attention: AtomicBool::new(true),
         parker: kernel.parker(),
         interrupter: Mutex::new(None),
-        identity_stale: AtomicBool::new(true),
+        local_stale: AtomicBool::new(true),
         comm: Mutex::new(cx.comm()),
         clear_child_tid: AtomicU64::new(if has(CLONE_CHILD_CLEARTID) {
             a.child_tid
@@ -377,7 +377,7 @@ impl Task {
             attention: AtomicBool::new(true),
             parker: kernel.parker(),
             interrupter: Mutex::new(None),
-            identity_stale: AtomicBool::new(true),
+            local_stale: AtomicBool::new(true),
             comm: Mutex::new(Vec::new()),
             clear_child_tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
