@@ -1,6 +1,7 @@
 // Simple system calls, by the ways that they can take: calls DIR, where DIR is a bind-mounted host directory.
 #include "bench.h"
 #include <linux/filter.h>
+#include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
@@ -36,6 +37,29 @@ static void getpid_wrapper(long n) {
 
 static void getppid_wrapper(long n) {
     for (long i = 0; i < n; i++) getppid();
+}
+
+static void getpgid_own(long n) {
+    for (long i = 0; i < n; i++) getpgid(0);
+}
+
+static void block_and_unblock(long n) {
+    sigset_t one, old;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    for (long i = 0; i < n; i++) {
+        check(sigprocmask(SIG_BLOCK, &one, &old) == 0, "sigprocmask");
+        check(sigprocmask(SIG_SETMASK, &old, NULL) == 0, "sigprocmask");
+    }
+}
+
+static void futex_wake_nobody(long n) {
+    static int word;
+    for (long i = 0; i < n; i++) check(syscall(SYS_futex, &word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0) == 0, "futex");
+}
+
+static void yield(long n) {
+    for (long i = 0; i < n; i++) sched_yield();
 }
 
 static void clock_vdso(long n) {
@@ -137,6 +161,10 @@ int main(int argc, char **argv) {
     ns("getpid, syscall()", getpid_generic);
     ns("getpid, wrapper", getpid_wrapper);
     ns("getppid", getppid_wrapper);
+    ns("getpgid(0)", getpgid_own);
+    ns("sigprocmask, block and put back", block_and_unblock);
+    ns("futex wake, nobody waits", futex_wake_nobody);
+    ns("sched_yield", yield);
     ns("clock_gettime, vDSO", clock_vdso);
     ns("clock_gettime, call", clock_call);
     ns("Sentry call: lseek", seek);

@@ -1,6 +1,8 @@
 /* Mappings, protection, faults, copying across bad memory. */
 #define AREA "memory"
 #include "check.h"
+#include <elf.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <setjmp.h>
 #include <sys/syscall.h>
@@ -651,11 +653,114 @@ static void maps_file(void)
 	T(stackseen);
 }
 
+#ifndef MAP_DROPPABLE
+#define MAP_DROPPABLE 8
+#endif
+
+static void droppable(void)
+{
+	int kind = MAP_DROPPABLE | MAP_ANONYMOUS;
+	T(mmap(NULL, PAGE, RW, kind | MAP_LOCKED, -1, 0) == MAP_FAILED ? -errno : 0);
+	T(mmap(NULL, PAGE, RW, kind | MAP_GROWSDOWN, -1, 0) == MAP_FAILED ? -errno : 0);
+	T(mmap(NULL, PAGE, RW, kind | MAP_HUGETLB, -1, 0) == MAP_FAILED ? -errno : 0);
+	int fd = memfd_create("m", 0);
+	ftruncate(fd, PAGE);
+	T(mmap(NULL, PAGE, RW, MAP_DROPPABLE, fd, 0) == MAP_FAILED ? -errno : 0);
+	char *p = mmap(NULL, 4 * PAGE, RW, kind, -1, 0);
+	Y(p != MAP_FAILED);
+	memset(p, 7, 4 * PAGE);
+	T(p[0] + p[3 * PAGE]);
+	T(madvise(p, PAGE, MADV_KEEPONFORK));
+	T(madvise(p, PAGE, MADV_DODUMP));
+	T(madvise(p, PAGE, MADV_DONTDUMP));
+	T(madvise(p, PAGE, MADV_WIPEONFORK));
+	T(mlock(p, PAGE));
+	T(munlock(p, PAGE));
+	T(CHILD(_exit(p[0] + p[3 * PAGE])));
+	T(CHILD(p[PAGE] = 5; if (CHILD(_exit(p[0] + p[PAGE]))) _exit(1); _exit(p[PAGE])));
+	T(mprotect(p, PAGE, PROT_READ));
+	T(CHILD(_exit(p[0] + p[PAGE])));
+	T(p[0]);
+	T(mprotect(p, PAGE, RW));
+	char *q = mremap(p, 4 * PAGE, 8 * PAGE, MREMAP_MAYMOVE);
+	Y(q != MAP_FAILED);
+	T(q[2 * PAGE]);
+	T(CHILD(_exit(q[2 * PAGE])));
+	T(madvise(q, PAGE, MADV_KEEPONFORK));
+	T(munmap(q, 8 * PAGE));
+}
+
+/* As a C library does that has random numbers from the vDSO. */
+typedef ssize_t (*random_fn)(void *, size_t, unsigned, void *, size_t);
+
+static random_fn find_random(void)
+{
+	const char *base = (const char *)getauxval(AT_SYSINFO_EHDR);
+	if (!base)
+		return NULL;
+	const Elf64_Ehdr *e = (const void *)base;
+	const Elf64_Phdr *h = (const void *)(base + e->e_phoff);
+	const Elf64_Dyn *dyn = NULL;
+	long bias = 0;
+	for (int i = 0; i < e->e_phnum; i++) {
+		if (h[i].p_type == PT_LOAD)
+			bias = (long)base + h[i].p_offset - h[i].p_vaddr;
+		if (h[i].p_type == PT_DYNAMIC)
+			dyn = (const void *)(base + h[i].p_offset);
+	}
+	const Elf64_Sym *syms = NULL;
+	const char *names = NULL;
+	for (; dyn && dyn->d_tag; dyn++) {
+		if (dyn->d_tag == DT_SYMTAB)
+			syms = (const void *)(dyn->d_un.d_ptr + bias);
+		if (dyn->d_tag == DT_STRTAB)
+			names = (const void *)(dyn->d_un.d_ptr + bias);
+	}
+	/* The symbols end where their names begin. */
+	for (const Elf64_Sym *s = syms; s && (const char *)(s + 1) <= names; s++)
+		if (!strcmp(names + s->st_name, "__vdso_getrandom"))
+			return (random_fn)(s->st_value + bias);
+	return NULL;
+}
+
+static void random_numbers(void)
+{
+	random_fn get = find_random();
+	struct { unsigned size, prot, flags, reserved[13]; } params = { 0 };
+	Y(get != NULL);
+	if (!get)
+		return;
+	T(get(NULL, 0, 0, &params, ~0UL));
+	T(params.prot);
+	T(params.flags);
+	Y(params.size > 0 && params.size <= PAGE);
+	char *state = mmap(NULL, PAGE, params.prot, params.flags, -1, 0);
+	Y(state != MAP_FAILED);
+	unsigned char a[32], b[32], *c = mmap(NULL, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	T(get(a, 32, 0, state, params.size));
+	T(get(b, 32, 0, state, params.size));
+	Y(memcmp(a, b, 32));
+	T(get(a, 5000000, 0xff00, state, params.size) < 0);
+	/* It has begun to give them out beside the kernel. */
+	int used = 0;
+	for (unsigned i = 0; i < params.size; i++)
+		used |= state[i];
+	Y(used);
+	int same = 0;
+	for (int round = 0; round < 20; round++) {
+		same += CHILD(_exit(get(c, 32, 0, state, params.size) != 32 || get(c + 32, 32, 0, state, params.size) != 32));
+		get(a, 32, 0, state, params.size);
+		get(b, 32, 0, state, params.size);
+		same += !memcmp(a, c, 32) || !memcmp(b, c + 32, 32) || !memcmp(a, c + 32, 32) || !memcmp(c, c + 32, 32);
+	}
+	T(same);
+}
+
 static const struct check all[] = {
 	CHECK(basics), CHECK(bad_arguments), CHECK(fixed), CHECK(protection), CHECK(execution),
 	CHECK(remapping), CHECK(advice), CHECK(residency), CHECK(file_private), CHECK(file_shared),
 	CHECK(end_of_file), CHECK(across_fork), CHECK(bad_buffers), CHECK(heap), CHECK(stack),
 	CHECK(grows_down), CHECK(double_mapping), CHECK(many), CHECK(threads), CHECK(faults_at_once), CHECK(other_process),
-	CHECK(maps_file),
+	CHECK(maps_file), CHECK(droppable), CHECK(random_numbers),
 };
 MAIN(all)

@@ -200,6 +200,10 @@ impl State {
             }
             MADV_DONTFORK => (VmaFlags::DONTFORK, VmaFlags::empty()),
             MADV_DOFORK => (VmaFlags::empty(), VmaFlags::DONTFORK),
+            // What is droppable does not become anything that lasts.
+            MADV_DODUMP | MADV_KEEPONFORK if vma.flags.contains(VmaFlags::DROPPABLE) => {
+                return Err(EINVAL);
+            }
             MADV_DONTDUMP => (VmaFlags::DONTDUMP, VmaFlags::empty()),
             MADV_DODUMP => (VmaFlags::empty(), VmaFlags::DONTDUMP),
             MADV_WIPEONFORK if !vma.is_private_anon() => return Err(EINVAL),

@@ -120,7 +120,8 @@ impl State {
             let (e, v) = self.vmas.get(at).ok_or(ENOMEM)?;
             let part = at..e.end.min(r.end);
             at = part.end;
-            if v.flags & BOTH != set {
+            // What is droppable is not locked, and nobody is told (`mlock_fixup`).
+            if v.flags & BOTH != set && !v.flags.contains(VmaFlags::DROPPABLE) {
                 self.too_many(self.cuts(&part))?;
                 self.vma_change(part, |v| v.flags = (v.flags - BOTH) | set);
             }

@@ -8,9 +8,10 @@ use crate::{Mm, PAGE, Result, STACK_GUARD_PAGES, page_align};
 use abi::Va;
 use abi::errno::{EACCES, EAGAIN, EEXIST, EINVAL, ENOMEM, EOPNOTSUPP, EOVERFLOW, EPERM};
 use abi::linux::{
-    MAP_32BIT, MAP_ANONYMOUS, MAP_DENYWRITE, MAP_EXECUTABLE, MAP_FIXED, MAP_FIXED_NOREPLACE,
-    MAP_GROWSDOWN, MAP_HUGETLB, MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE,
-    MAP_SHARED, MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE, MAP_UNINITIALIZED,
+    MAP_32BIT, MAP_ANONYMOUS, MAP_DENYWRITE, MAP_DROPPABLE, MAP_EXECUTABLE, MAP_FIXED,
+    MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE,
+    MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE,
+    MAP_UNINITIALIZED,
 };
 use platform::{MapOp, Prot, USER_MAX, USER_MIN};
 use std::ops::Range;
@@ -74,7 +75,10 @@ impl State {
         }
         if flags & MAP_HUGETLB != 0 {
             // No huge pages are reserved.
-            return Err(if req.file.is_some() { EINVAL } else { ENOMEM });
+            return Err(match req.file {
+                None if flags & MAP_TYPE != MAP_DROPPABLE => ENOMEM,
+                _ => EINVAL,
+            });
         }
         if req.len == 0 {
             return Err(EINVAL);
@@ -379,6 +383,15 @@ fn checked_flags(req: &MmapRequest, prot: Prot) -> Result<(VmaFlags, Prot)> {
                 out |= VmaFlags::SHARED | VmaFlags::ANON_SHARED;
             }
             MAP_PRIVATE => {}
+            MAP_DROPPABLE => {
+                if flags & (MAP_LOCKED | MAP_GROWSDOWN) != 0 {
+                    return Err(EINVAL);
+                }
+                out |= VmaFlags::DROPPABLE
+                    | VmaFlags::NORESERVE
+                    | VmaFlags::WIPEONFORK
+                    | VmaFlags::DONTDUMP;
+            }
             _ => return Err(EINVAL),
         },
     }

@@ -29,6 +29,8 @@ bitflags::bitflags! {
         const DONTDUMP = 1 << 7;
         /// `MAP_SHARED | MAP_ANONYMOUS`: its file is a `SharedAnon`.
         const ANON_SHARED = 1 << 8;
+        /// Its pages may go away at any time (here they do not), and no child has them.
+        const DROPPABLE = 1 << 9;
     }
 }
 

@@ -5,8 +5,8 @@
 //! a thread that should have taken the kick first (see `notify`), and for one that makes no calls the
 //! watchdog, which ends a process that went on computing for seconds with a kick unanswered.
 
-use crate::Interrupter;
 use crate::process::{KICK, Process, Unit};
+use crate::{Interrupter, Lanes};
 use hostcall::process as host;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -34,7 +34,7 @@ pub struct Kick {
     /// Its area.
     unit: Unit,
     live: AtomicBool,
-    /// Serialises senders: between ASKED and SENT is one sender only.
+    /// Serialises senders: between ASKED and SENT is one sender only. And whoever looks at its area.
     sending: Mutex<()>,
     /// IDLE, ASKED or SENT; the thread itself sets it back.
     state: AtomicU8,
@@ -58,9 +58,19 @@ impl Kick {
             watched: AtomicBool::new(false),
         })
     }
-    /// The thread has ended: its number may be given out again.
+    /// The thread has ended: its number, and its area, may be given out again.
     pub fn end(&self) {
+        let _one = self.sending.lock();
         self.live.store(false, Ordering::Release);
+    }
+    /// Looks at its area, as long as it is its own: later it may be part of another's process, and hold anything.
+    fn with_area<R>(&self, f: impl FnOnce(hostcall::MemSlice<'_>) -> R) -> Option<R> {
+        let _one = self.sending.lock();
+        if !self.live.load(Ordering::Acquire) {
+            return None;
+        }
+        let p = self.process.upgrade()?;
+        (p.factory.lanes != Lanes::None).then(|| f(p.factory.unit(self.unit)))
     }
     /// The kick was taken.
     pub fn served(&self) {
@@ -117,11 +127,14 @@ impl Interrupter for Kick {
         self.watch();
     }
 
-    fn withdraw_identity(&self) {
-        // Where the thread has ended, the area may be another's by now, who then asks the Sentry needlessly.
-        if let Some(p) = self.process.upgrade() {
-            crate::lane::publish(p.factory.unit(self.unit), None);
-        }
+    fn withdraw_local(&self) {
+        self.with_area(|area| crate::lane::publish(area, None));
+    }
+    fn mask(&self) -> Option<u64> {
+        self.with_area(crate::lane::mask)
+    }
+    fn note_pending(&self, set: u64) {
+        self.with_area(|area| crate::lane::note_pending(area, set));
     }
 }
 

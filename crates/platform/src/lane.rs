@@ -9,9 +9,9 @@
 
 use crate::frame::{put_u64, u64_at};
 use crate::sites::Sites;
-use crate::{Identity, Regs};
+use crate::{Local, Regs};
 use hostcall::MemSlice;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stub::area;
 use stub::lane::{self, Place};
@@ -27,8 +27,8 @@ const ZF: u64 = 0x40;
 pub const OFFERED: [u32; 3] = [lane::OFFERED[0].0, lane::OFFERED[1].0, lane::OFFERED[2].0];
 
 /// The calls that may be answered where they are made.
-pub const LOCAL: [u32; 6] = {
-    let mut out = [0; 6];
+pub const LOCAL: [u32; lane::LOCAL.len()] = {
+    let mut out = [0; lane::LOCAL.len()];
     let mut i = 0;
     while i < out.len() {
         out[i] = lane::LOCAL[i].0;
@@ -48,6 +48,8 @@ pub enum Stopped {
     Trap,
     /// It goes step by step, and this is none of its steps: it must go on as it is.
     Between,
+    /// Its call is done, and there are signals that it does not block any more.
+    Look,
 }
 
 /// Why a thread was stopped, as far as that makes a difference.
@@ -57,7 +59,7 @@ pub enum Why {
     Int3,
     /// It had the trap flag set.
     Step,
-    /// By an access to memory.
+    /// An access to memory failed.
     Access,
     Other,
 }
@@ -68,7 +70,7 @@ impl Why {
         match (signal, code) {
             (libc::SIGTRAP, libc::SI_KERNEL) => Why::Int3,
             (libc::SIGTRAP, libc::TRAP_TRACE) => Why::Step,
-            (libc::SIGSEGV | libc::SIGBUS, 1..) => Why::Access,
+            (libc::SIGSEGV | libc::SIGBUS, code) if code > 0 => Why::Access,
             _ => Why::Other,
         }
     }
@@ -138,6 +140,10 @@ pub fn outside(
         Place::Asked if pending.is_some() => pending,
         Place::Asked => (state & lane::ANSWERED != 0).then(|| word(area::LANE_RESULT)),
         Place::Done => Some(word(area::LANE_RESULT)),
+        Place::Masked => {
+            put_u64(area, area::MASK as usize, word(area::NEW_MASK));
+            Some(0)
+        }
         Place::Called => Some(regs.rax),
         _ => None,
     };
@@ -157,9 +163,9 @@ pub fn outside(
             *r = word(at);
         }
     }
-    if matches!(
+    if !matches!(
         place,
-        Place::Flags | Place::Asked | Place::Done | Place::Saved | Place::Taken
+        Place::Entry | Place::Back | Place::Number | Place::Called
     ) {
         let saved = word(area::LANE_FLAGS);
         // lahf: SF, ZF, AF, PF, CF; seto: OF.
@@ -172,19 +178,18 @@ pub fn outside(
             regs.rip = back;
         }
         None => {
-            if matches!(
-                place,
-                Place::Number | Place::Flags | Place::Asked | Place::Saved
-            ) {
+            if !matches!(place, Place::Entry | Place::Back) {
                 regs.rax = word(area::LANE_NR);
             }
-            // What it was given to read or write cannot be: the Sentry does the call, and says so.
-            if place == Place::Saved && why == Why::Access {
+            if matches!(place, Place::Access | Place::Saved) && why == Why::Access {
                 regs.rip = back;
                 return Stopped::Trap;
             }
             regs.rip = back.wrapping_sub(2);
         }
+    }
+    if place == Place::Masked && why == Why::Int3 {
+        return Stopped::Look;
     }
     Stopped::Inside
 }
@@ -215,15 +220,43 @@ pub fn put_result(area: MemSlice<'_>, value: u64) {
     put_u64(area, area::LANE_RESULT as usize, value);
 }
 
-/// Writes what calls without arguments give.
-pub fn publish(area: MemSlice<'_>, identity: Option<Identity>) {
-    let words = identity.map_or([lane::ASK; 6], |i| {
-        [i.pid, i.tid, i.uid, i.euid, i.gid, i.egid]
-    });
+/// Writes what calls give that are answered where they are made.
+pub fn publish(area: MemSlice<'_>, local: Option<Local>) {
+    let words = local.map_or([lane::ASK; lane::WORDS], |l| l.0);
     for (at, w) in (area::PID as usize..).step_by(4).zip(words) {
         let word = area.sub(at, 4).atomic_u32().expect("aligned");
         word.store(w, Ordering::SeqCst);
     }
+}
+
+fn word64(area: MemSlice<'_>, at: u64) -> &AtomicU64 {
+    area.sub(at as usize, 8).atomic_u64().expect("aligned")
+}
+
+/// The blocked signals of a thread in application code, or that has just come out. Any number may stand there.
+pub fn mask(area: MemSlice<'_>) -> u64 {
+    word64(area, area::MASK).load(Ordering::SeqCst)
+}
+
+/// A thread is about to go into application code with this mask. `pending` tells what waits and may be for it.
+///
+/// Who adds to what waits does so first, then calls [`note_pending`]: either `pending` tells of it here, or it is added
+/// to the word after this.
+pub fn put_mask(area: MemSlice<'_>, mask: u64, pending: impl Fn() -> u64) {
+    let word = word64(area, area::MASK);
+    if word.load(Ordering::SeqCst) != mask {
+        word.store(mask, Ordering::SeqCst);
+    }
+    let word = word64(area, area::PENDING);
+    if word.load(Ordering::SeqCst) != pending() {
+        word.store(0, Ordering::SeqCst);
+        word.fetch_or(pending(), Ordering::SeqCst);
+    }
+}
+
+/// Signals wait that this thread may be the one to take, when it blocks them no more.
+pub fn note_pending(area: MemSlice<'_>, set: u64) {
+    word64(area, area::PENDING).fetch_or(set, Ordering::SeqCst);
 }
 
 /// How long a thread spins after an answer, at most: what a call by another way costs it is little, but to wake up
@@ -357,6 +390,7 @@ mod tests {
             for i in 0..6 {
                 put(area::LANE_ARGS + 8 * i, 5 + i);
             }
+            put(area::NEW_MASK, 0x1234);
             // CF and OF.
             area.sub(area::LANE_FLAGS as usize, 2).copy_from(&[1, 1]);
             f(area);
@@ -366,19 +400,21 @@ mod tests {
     /// Wherever the lane's code is stopped, the application is before the call or behind it.
     #[test]
     fn the_lane_is_never_seen() {
+        let mut places = std::collections::BTreeSet::new();
         with_area(|area| {
             for state_word in [0, lane::SPINS, lane::SPINS | lane::ASKED, lane::ANSWERED] {
                 let mut ip = lane::entry();
                 while let Some(place) = lane::place(ip) {
                     state(area).store(state_word, Ordering::SeqCst);
-                    let all = [Why::Other, Why::Step, Why::Access];
-                    let cases = all.iter().flat_map(|w| {
+                    let whys = [Why::Other, Why::Step, Why::Access, Why::Int3];
+                    let cases = whys.iter().flat_map(|w| {
                         [(None, 0), (Some(7), 0), (None, ZF)].map(|(p, z)| (*w, p, z))
                     });
                     for (why, pending, zf) in cases {
                         // Where all arguments are in the area, the registers hold something else.
                         let own = !matches!(place, Place::Saved | Place::Claimed | Place::Taken);
                         let arg = |i: u64| if own { 5 + i } else { 0xbad };
+                        put_mask(area, 0, || 0);
                         let mut r = Regs {
                             rip: ip,
                             rcx: BACK,
@@ -396,13 +432,23 @@ mod tests {
                         let s = outside(area, &Sites::default(), &mut r, why, pending);
                         let rest = (r.rsi, r.rdx, r.r10, r.r8, r.r9);
                         assert_eq!(rest, (6, 7, 8, 9, 10), "{place:?}");
+                        places.insert(format!("{place:?}"));
                         let open = matches!(place, Place::Saved | Place::Claimed) && !claimed;
                         if open && why == Why::Access {
                             assert_eq!((s, r.rip, r.rax, r.rdi), (Stopped::Trap, BACK, 8, 5));
                             continue;
                         }
-                        assert_eq!(s, Stopped::Inside);
+                        let stopped = match (place, why) {
+                            (Place::Access, Why::Access) => Stopped::Trap,
+                            (Place::Masked, Why::Int3) => Stopped::Look,
+                            _ => Stopped::Inside,
+                        };
+                        assert_eq!(s, stopped);
+                        let masked = if place == Place::Masked { 0x1234 } else { 0 };
+                        assert_eq!(mask(area), masked);
                         let expected = match place {
+                            Place::Masked => (BACK, 0),
+                            Place::Access if why == Why::Access => (BACK, 8),
                             Place::Called => (BACK, 8),
                             Place::Done | Place::Taken => (BACK, 99),
                             Place::Claimed if claimed => (BACK, 99),
@@ -424,6 +470,26 @@ mod tests {
                 }
                 assert!(ip > lane::called());
             }
+        });
+        assert_eq!(places.len(), 12);
+    }
+
+    /// What was there before an entry is forgotten, what comes beside it is not.
+    #[test]
+    fn what_waits_is_told() {
+        with_area(|area| {
+            note_pending(area, !0);
+            put_mask(area, 5, || 3);
+            assert_eq!(
+                (
+                    mask(area),
+                    word64(area, area::PENDING).load(Ordering::SeqCst)
+                ),
+                (5, 3)
+            );
+            note_pending(area, 8);
+            put_mask(area, 5, || 11);
+            assert_eq!(word64(area, area::PENDING).load(Ordering::SeqCst), 11);
         });
     }
 

@@ -58,15 +58,26 @@ impl Lanes {
     }
 }
 
-/// What calls without arguments give, as long as the Sentry says nothing else.
+/// What calls give that are answered where they are made, as long as the Sentry says nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
-    pub pid: u32,
-    pub tid: u32,
-    pub uid: u32,
-    pub euid: u32,
-    pub gid: u32,
-    pub egid: u32,
+pub struct Local([u32; stub::lane::WORDS]);
+
+impl Local {
+    /// `word` gives the answer to a call, by its number, where it may be given: 0 for those that are done and have no
+    /// answer of their own. Calls that share a word ([`lane::LOCAL`]) give the same, or one of them `None`.
+    #[must_use]
+    pub fn new(mut word: impl FnMut(u32) -> Option<u32>) -> Local {
+        let mut words = [None; stub::lane::WORDS];
+        for (nr, _, at) in stub::lane::LOCAL {
+            let w = word(nr).unwrap_or(stub::lane::ASK);
+            let slot = &mut words[((at - stub::area::PID) / 4) as usize];
+            *slot = Some(match *slot {
+                Some(stub::lane::ASK) => stub::lane::ASK,
+                _ => w,
+            });
+        }
+        Local(words.map(|w| w.unwrap_or(stub::lane::ASK)))
+    }
 }
 
 /// Makes address spaces.
@@ -193,6 +204,9 @@ pub trait AddressSpace: Send + Sync {
     }
     /// Nothing is offered here any more, for as long as it lives: the Sentry is asked.
     fn end_offers(&self) {}
+    /// One more (`1`), or one less (`-1`), waits for a futex word of this address space: counted before the word is looked
+    /// at. Where nobody waits, a wake-up may do nothing without the Sentry.
+    fn count_waiter(&self, _va: u64, _by: i32) {}
     /// CPU time that its threads have used on the host, in nanoseconds; 0 where that cannot be told.
     fn cpu_nanos(&self) -> u64 {
         0
@@ -312,8 +326,16 @@ pub trait AppThread: Send {
     fn note_site(&mut self) -> Option<u64> {
         None
     }
-    /// What calls without arguments give from now on; `None`: the Sentry is asked.
-    fn publish(&mut self, _identity: Option<Identity>) {}
+    /// What calls give that are answered where they are made; `None`: the Sentry is asked.
+    fn publish(&mut self, _local: Option<Local>) {}
+    /// Before [`AppThread::run`]: the blocked signals, and how to know which wait and may be for this thread. The
+    /// application may change what it blocks without the Sentry, as long as nothing waits that it blocks no more;
+    /// [`Interrupter::mask`] tells, and [`AppThread::mask`] when it has come out.
+    fn put_mask(&mut self, _mask: u64, _pending: &dyn Fn() -> u64) {}
+    /// What the application blocks by now; `None` where only the Sentry changes that. Any number may come.
+    fn mask(&self) -> Option<u64> {
+        None
+    }
 
     /// Interrupts this thread from another.
     fn interrupter(&self) -> Arc<dyn Interrupter>;
@@ -331,5 +353,12 @@ pub trait Interrupter: Send + Sync {
     /// be called at any time; too many calls give at worst spurious events.
     fn interrupt(&self);
     /// As [`AppThread::publish`] of `None`, from another thread.
-    fn withdraw_identity(&self) {}
+    fn withdraw_local(&self) {}
+    /// As [`AppThread::mask`], of a thread in application code.
+    fn mask(&self) -> Option<u64> {
+        None
+    }
+    /// These signals wait, and it may be this thread that takes them when it blocks them no more: then it comes out. To
+    /// be called between queueing and a look at [`Interrupter::mask`].
+    fn note_pending(&self, _set: u64) {}
 }

@@ -22,7 +22,7 @@ use crate::process::{
 };
 use crate::recycle::Held;
 use crate::sites::{Site, Sites};
-use crate::{AddressSpace, AppThread, Event, Identity, Interrupter, Lanes, MapOp, Platform, Regs};
+use crate::{AddressSpace, AppThread, Event, Interrupter, Lanes, Local, MapOp, Platform, Regs};
 use abi::Result;
 use abi::errno::{EINVAL, ESRCH};
 use hostcall::process as host;
@@ -114,6 +114,9 @@ impl AddressSpace for Space {
     }
     fn end_offers(&self) {
         self.0.end_offers();
+    }
+    fn count_waiter(&self, va: u64, by: i32) {
+        self.0.count_waiter(va, by);
     }
 }
 
@@ -568,6 +571,9 @@ impl Thread {
         if stopped == Stopped::Trap {
             return Some(self.trapped());
         }
+        if stopped == Stopped::Look {
+            return Some(Event::Interrupted);
+        }
         if signal == KICK {
             self.kick.served();
             return Some(Event::Interrupted);
@@ -709,9 +715,19 @@ impl AppThread for Thread {
         }
     }
 
-    fn publish(&mut self, identity: Option<Identity>) {
+    fn publish(&mut self, local: Option<Local>) {
         let (area, _) = self.area();
-        lane::publish(area, identity);
+        lane::publish(area, local);
+    }
+
+    fn put_mask(&mut self, mask: u64, pending: &dyn Fn() -> u64) {
+        if self.process.factory.lanes != Lanes::None {
+            lane::put_mask(self.area().0, mask, pending);
+        }
+    }
+
+    fn mask(&self) -> Option<u64> {
+        (self.process.factory.lanes != Lanes::None).then(|| lane::mask(self.area().0))
     }
 
     fn interrupter(&self) -> Arc<dyn Interrupter> {

@@ -1156,6 +1156,16 @@ impl Process {
         Ok(())
     }
 
+    /// See [`crate::AddressSpace::count_waiter`].
+    pub fn count_waiter(&self, va: u64, by: i32) {
+        if self.factory.lanes == Lanes::None {
+            return;
+        }
+        let at = stub::WAITERS + 4 * stub::waiters_slot(va);
+        let count = word(self.factory.unit(self.command), at);
+        count.fetch_add(by as u32, Ordering::SeqCst);
+    }
+
     /// CPU time of all its threads (`clock_getcpuclockid(3)`).
     pub fn cpu_nanos(&self) -> u64 {
         let all = hostcall::time::clock_nanos(self.cpu_clock()) as u64;
@@ -1395,8 +1405,8 @@ fn text_image() -> Result<HostFd> {
     for nr in TRAPPED.into_iter().chain(LONG) {
         image[kinds + nr as usize] = stub::lane::KIND_TRAP;
     }
-    for (nr, offset) in stub::lane::LOCAL {
-        image[kinds + nr as usize] = offset as u8;
+    for (nr, kind, _) in stub::lane::LOCAL {
+        image[kinds + nr as usize] = kind;
     }
     for (nr, kind) in stub::lane::OFFERED {
         image[kinds + nr as usize] = kind;
@@ -1453,8 +1463,8 @@ fn if_from_lane(p: &mut Program, n: u8) {
 
 /// The filter of application threads.
 ///
-/// From the stub's code: what the slow lane calls is the application's; the event call asks the Sentry; rt_sigreturn and exit concern the thread alone;
-/// FUTEX_WAKE can at most wake somebody who looks again. From anywhere else: ask the Sentry.
+/// From the stub's code: what the slow lane calls is the application's; the event call asks the Sentry; rt_sigreturn,
+/// exit and sched_yield concern the thread alone; FUTEX_WAKE can at most wake somebody who looks again. From anywhere else: ask the Sentry.
 fn app_filter() -> Program {
     let mut stub_part = Program::new();
     stub_part
@@ -1462,6 +1472,7 @@ fn app_filter() -> Program {
         .ret_if_eq(stub::EVENT_NR, bpf::USER_NOTIF)
         .ret_if_eq(libc::SYS_rt_sigreturn as u32, bpf::ALLOW)
         .ret_if_eq(libc::SYS_exit as u32, bpf::ALLOW)
+        .ret_if_eq(libc::SYS_sched_yield as u32, bpf::ALLOW)
         .skip_if_ne(libc::SYS_futex as u32, 3)
         .load(bpf::arg_low(1))
         .ret_if_eq(libc::FUTEX_WAKE as u32, bpf::ALLOW)
@@ -1519,6 +1530,7 @@ pub fn base_filter() -> Program {
     for nr in [
         libc::SYS_futex,
         libc::SYS_rt_sigreturn,
+        libc::SYS_sched_yield,
         libc::SYS_mmap,
         libc::SYS_munmap,
         libc::SYS_mprotect,
@@ -1603,7 +1615,10 @@ mod tests {
         for nr in (0..600).chain([i64::from(stub::EVENT_NR), 0x4000_0001]) {
             for arg in [0, 1, 128, 129] {
                 let wake = nr == libc::SYS_futex && arg == libc::FUTEX_WAKE as u32;
-                let harmless = nr == libc::SYS_rt_sigreturn || nr == libc::SYS_exit || wake;
+                let harmless = nr == libc::SYS_rt_sigreturn
+                    || nr == libc::SYS_exit
+                    || nr == libc::SYS_sched_yield
+                    || wake;
                 let v = verdict(&app, nr, stub_ip, arg);
                 assert_eq!(v == bpf::ALLOW, harmless, "call {nr} of the stub");
                 let lane = stub::lane::called();

@@ -4,7 +4,8 @@
 //! before, finds the thread's area by the GS base, and comes to `cloister_lane` with where the call returns to.
 //! From there:
 //!
-//! - **local**: calls without arguments whose result stands in the thread's area;
+//! - **local**: calls whose result stands in the thread's area, and three that are done here: rt_sigprocmask, since the
+//!   mask is in the area while the thread is in application code; a futex's wake-up where nobody waits; sched_yield;
 //! - **offers**: reads of what the Sentry has laid beside the program ([`super::offers`]), which the call then claims;
 //!   and changes of an epoll that nobody else can look at, which it lays there for the Sentry;
 //! - **mailbox**: where the thread of the Sentry's spins ([`SPINS`]), the call is laid into the area, and its
@@ -59,10 +60,21 @@ pub const ASK: u32 = u32::MAX;
 
 /// How many numbers of calls [`KINDS_AT`] knows; others go slowly.
 pub const KINDS: u64 = 512;
-/// A byte for each call: 0 mailbox, [`KIND_TRAP`], else the offset of its result in the thread's area.
+/// A byte for each call: 0 mailbox, [`KIND_TRAP`], what is below [`KINDS_SPECIAL`], else the offset of its result in
+/// the thread's area, perhaps with [`KIND_OWN`].
 pub const KINDS_AT: u64 = super::FILTERS + 0x0e00;
 /// Never by the mailbox.
 pub const KIND_TRAP: u8 = 1;
+/// rt_sigprocmask(2).
+pub const KIND_MASK: u8 = 2;
+/// futex(2): wakes nobody where nobody waits.
+pub const KIND_WAKE: u8 = 3;
+/// sched_yield(2).
+pub const KIND_YIELD: u8 = 4;
+/// Where those end that are no offsets.
+pub const KINDS_SPECIAL: u8 = 16;
+/// Only where the first argument is 0: the caller itself.
+pub const KIND_OWN: u8 = 1;
 /// read(2), recvfrom(2), epoll_ctl(2): by what is at [`super::OFFERS`], if that answers them.
 pub const KIND_READ: u8 = 8;
 pub const KIND_RECV: u8 = 9;
@@ -76,17 +88,29 @@ pub const EPOLL_ODD: u32 = 0x3000_0000;
 pub const USER_END: u64 = 0x7ff0_0000_0000 - 0x1000;
 const _: () = assert!(super::offers::MAX <= 0x1000);
 const _: () = assert!(KINDS_AT + KINDS == TEXT + super::TEXT_LEN);
-const _: () = assert!(area::EGID + 4 <= area::WORDS_END && area::EGID < 256);
+const _: () = assert!(area::NEW_MASK + 8 <= area::WORDS_END && area::SID < 256);
 const _: () = assert!(area::WORDS_END <= area::FIRST_UC);
 
-/// The calls that are answered from the thread's area, by Linux's numbers.
-pub const LOCAL: [(u32, u64); 6] = [
-    (39, area::PID),
-    (102, area::UID),
-    (104, area::GID),
-    (107, area::EUID),
-    (108, area::EGID),
-    (186, area::TID),
+/// How many words tell what is answered where it is made, from [`area::PID`] on.
+pub const WORDS: usize = 12;
+const _: () = assert!(area::PID + 4 * WORDS as u64 == area::MASK);
+
+/// The calls that are answered where they are made, by Linux's numbers: their kinds, and their words: 0 or the answer,
+/// or [`ASK`].
+pub const LOCAL: [(u32, u8, u64); 13] = [
+    (14, KIND_MASK, area::MASKS_OPEN),
+    (24, KIND_YIELD, area::YIELDS_OPEN),
+    (39, area::PID as u8, area::PID),
+    (102, area::UID as u8, area::UID),
+    (104, area::GID as u8, area::GID),
+    (107, area::EUID as u8, area::EUID),
+    (108, area::EGID as u8, area::EGID),
+    (110, area::PPID as u8, area::PPID),
+    (111, area::PGID as u8, area::PGID),
+    (121, area::PGID as u8 | KIND_OWN, area::PGID),
+    (124, area::SID as u8 | KIND_OWN, area::SID),
+    (186, area::TID as u8, area::TID),
+    (202, KIND_WAKE, area::WAKES_OPEN),
 ];
 
 unsafe extern "C" {
@@ -106,6 +130,13 @@ unsafe extern "C" {
     static cloister_lane_offers_taken: u8;
     static cloister_lane_offers_change: u8;
     static cloister_lane_offers_laid: u8;
+    static cloister_lane_mask: u8;
+    static cloister_lane_mask_load: u8;
+    static cloister_lane_mask_loaded: u8;
+    static cloister_lane_mask_store: u8;
+    static cloister_lane_mask_given: u8;
+    static cloister_lane_wake: u8;
+    static cloister_lane_yielded: u8;
     static cloister_lane_end: u8;
 }
 
@@ -128,6 +159,11 @@ pub enum Place {
     Claimed,
     /// Done: the result is in the area, the arguments, too.
     Taken,
+    /// As [`Place::Flags`], at an access to what the application's arguments point to: the Sentry does the call if
+    /// that faults.
+    Access,
+    /// Done, with 0, as soon as the mask is what the area says that it will be. At an `int3` signals wait.
+    Masked,
     /// Done: the result is in the area.
     Done,
     /// Done by a system call: the result is in rax, the flags in place.
@@ -157,6 +193,13 @@ pub fn place(ip: u64) -> Option<Place> {
     // From the end on: the first border that is not above it.
     let borders = [
         (at(&raw const cloister_lane_end), None),
+        (at(&raw const cloister_lane_yielded), Some(Place::Done)),
+        (at(&raw const cloister_lane_wake), Some(Place::Flags)),
+        (at(&raw const cloister_lane_mask_given), Some(Place::Masked)),
+        (at(&raw const cloister_lane_mask_store), Some(Place::Access)),
+        (at(&raw const cloister_lane_mask_loaded), Some(Place::Flags)),
+        (at(&raw const cloister_lane_mask_load), Some(Place::Access)),
+        (at(&raw const cloister_lane_mask), Some(Place::Flags)),
         (at(&raw const cloister_lane_offers_laid), Some(Place::Taken)),
         (
             at(&raw const cloister_lane_offers_change),

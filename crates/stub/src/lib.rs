@@ -16,8 +16,8 @@
 //! frame, when its filter is on.
 //!
 //! Every instruction here may be jumped to by the application. That is harmless: on an application thread
-//! the filter allows from here only rt_sigreturn, exit, FUTEX_WAKE, and what asks the Sentry: the event call, and the
-//! slow lane's one instruction, whose calls are treated as application code's.
+//! the filter allows from here only rt_sigreturn, exit, sched_yield, FUTEX_WAKE, and what asks the Sentry: the event
+//! call, and the slow lane's one instruction, whose calls are treated as application code's.
 //!
 //! ## Command page (read-only here, written by the Sentry)
 //!
@@ -28,6 +28,7 @@
 //! | 16.. | clone flags; 0; a thread's start address or a process's area offset; thread area; command page offset; control fd |
 //! | 128 | how many descriptors have a slot at [`OFFERS`] |
 //! | 256.. | service batch: up to [`BATCH_MAX`] entries of 7 words: number and six arguments |
+//! | 8192.. | counts of who waits for futexes: [`WAITERS`] |
 #![no_std]
 
 pub mod lane;
@@ -42,8 +43,18 @@ pub const TEXT_LEN: u64 = 0x2000;
 pub const FILTERS: u64 = TEXT + 0x1000;
 /// Where the command page of the address space is mapped, read-only.
 pub const COMMAND: u64 = 0x7ffe_1000_0000;
-/// The length of the command page.
-pub const COMMAND_LEN: u64 = 0x2000;
+/// The length of the command page, with the page of waiters.
+pub const COMMAND_LEN: u64 = 0x3000;
+/// How many wait for futexes of the process alone, by [`waiters_slot`]: `u32` each, behind the command page.
+pub const WAITERS: u64 = 0x2000;
+/// How many counts there are.
+pub const WAITERS_SLOTS: u64 = 1024;
+
+/// Where those are counted that wait for the word at this address.
+#[must_use]
+pub const fn waiters_slot(va: u64) -> u64 {
+    (va >> 2 ^ va >> 12) & (WAITERS_SLOTS - 1)
+}
 /// Trampolines of patched call sites, read-only and executable; see [`lane`].
 pub const TRAMPOLINES: u64 = 0x7ffe_3000_0000;
 /// What is answered beside the Sentry, read-write; see [`lane`] and [`offers`].
@@ -99,6 +110,20 @@ pub mod area {
     pub const EUID: u64 = 0xbc;
     pub const GID: u64 = 0xc0;
     pub const EGID: u64 = 0xc4;
+    pub const PPID: u64 = 0xc8;
+    pub const PGID: u64 = 0xcc;
+    pub const SID: u64 = 0xd0;
+    /// Whether rt_sigprocmask(2), futex(2) and sched_yield(2) may be done where they are made: `u32` each, 0 where
+    /// they may.
+    pub const MASKS_OPEN: u64 = 0xd4;
+    pub const WAKES_OPEN: u64 = 0xd8;
+    pub const YIELDS_OPEN: u64 = 0xdc;
+    /// The blocked signals, while the thread is in application code.
+    pub const MASK: u64 = 0xe0;
+    /// Signals that wait and may be for this thread. What is not blocked of them, the Sentry must be told of.
+    pub const PENDING: u64 = 0xe8;
+    /// What is about to be the mask: once the old one has been given out, it is.
+    pub const NEW_MASK: u64 = 0xf0;
     /// Where the words end that are zero, or [`super::lane::ASK`], in a new thread.
     pub const WORDS_END: u64 = 0x100;
     /// Where the first register frame (a `ucontext`) is laid out.
@@ -130,7 +155,8 @@ pub const CMD_ARGS: u64 = 16;
 /// Offset of the service batch.
 pub const CMD_BATCH: u64 = 256;
 /// Entries in a service batch.
-pub const BATCH_MAX: usize = ((COMMAND_LEN - CMD_BATCH) / 56) as usize;
+pub const BATCH_MAX: usize = ((WAITERS - CMD_BATCH) / 56) as usize;
+const _: () = assert!(WAITERS + 4 * WAITERS_SLOTS == COMMAND_LEN);
 
 /// Offset of how many descriptors have a slot at [`OFFERS`]: `u32`, 0 where nothing is mapped there.
 pub const CMD_OFFERS: u64 = 0x80;
@@ -224,6 +250,13 @@ global_asm!(
     .globl cloister_lane_offers_taken
     .globl cloister_lane_offers_change
     .globl cloister_lane_offers_laid
+    .globl cloister_lane_mask
+    .globl cloister_lane_mask_load
+    .globl cloister_lane_mask_loaded
+    .globl cloister_lane_mask_store
+    .globl cloister_lane_mask_given
+    .globl cloister_lane_wake
+    .globl cloister_lane_yielded
     .globl cloister_lane_end
 cloister_stub_begin:
 
@@ -481,6 +514,14 @@ cloister_lane_chosen:
     sub eax, {kind_read}
     cmp eax, 3
     jb 220f
+    cmp ecx, {kinds_special}
+    jb 60f
+    test cl, {kind_own}
+    jz 61f
+    test edi, edi                   // of the caller itself
+    jnz 70f
+    dec ecx
+61:
     mov ecx, dword ptr [r11 + rcx]
     cmp ecx, {ask}
     je 70f
@@ -707,6 +748,105 @@ cloister_lane_offers_laid:
     // What the Sentry finds there is done. It sets the state itself if this does not come to it.
     mov byte ptr [r8 + rdx + {o_states}], al
     jmp 230b
+    // ---- calls with arguments that are done here. ecx = which.
+cloister_lane_mask:
+60:
+    cmp ecx, {kind_wake}
+    je 95f
+    ja 96f
+    // rt_sigprocmask(edi = how, rsi = set, rdx = old, r10 = length)
+    cmp dword ptr [r11 + {l_masks_open}], 0
+    jne 70b
+    cmp r10, 8
+    jne 70b
+    test rsi, rsi
+    jz 91f
+    cmp edi, 2
+    ja 70b
+    lea rax, [rsi + 7]
+    shr rax, 32
+    cmp eax, {user_high}            // nothing of the stub's is the application's
+    jae 70b
+cloister_lane_mask_load:
+    mov rcx, qword ptr [rsi]
+cloister_lane_mask_loaded:
+    cmp edi, 1
+    ja 92f
+    je 90f
+    or rcx, qword ptr [r11 + {l_mask}]      // SIG_BLOCK
+    jmp 92f
+90: not rcx                                 // SIG_UNBLOCK
+91: mov rax, qword ptr [r11 + {l_mask}]
+    test rsi, rsi
+    cmovz rcx, rax
+    and rcx, rax
+    jmp 93f
+92: mov rax, qword ptr [r11 + {l_mask}]
+93: btr rcx, 8                              // SIGKILL
+    btr rcx, 18                             // SIGSTOP
+    mov qword ptr [r11 + {l_new_mask}], rcx
+    test rdx, rdx
+    jz cloister_lane_mask_given
+    lea rcx, [rdx + 7]
+    shr rcx, 32
+    cmp ecx, {user_high}
+    jae 70b
+cloister_lane_mask_store:
+    mov qword ptr [rdx], rax
+cloister_lane_mask_given:
+    // From here on the call is done, but for what this code still does, or the Sentry in its place.
+    mov rcx, qword ptr [r11 + {l_new_mask}]
+    mov rax, rcx
+    xchg qword ptr [r11 + {l_mask}], rax    // a fence: senders set the bit, then look at the mask
+    not rcx
+    test qword ptr [r11 + {l_pending}], rcx
+    jnz 94f
+    mov qword ptr [r11 + {l_result}], 0
+    jmp cloister_lane_out
+94: int3                                    // the Sentry makes it: done
+    jmp 94b
+
+cloister_lane_wake:
+    // futex(rdi = word, esi = operation, ..., r9d = bits)
+95:
+    cmp dword ptr [r11 + {l_wakes_open}], 0
+    jne 70b
+    cmp esi, {wake_private}
+    je 97f
+    cmp esi, {wake_bits_private}
+    jne 70b
+    test r9d, r9d
+    jz 70b
+97:
+    test edi, 3
+    jnz 70b
+    mov rcx, rdi
+    shr rcx, 32
+    cmp ecx, {user_high}
+    jae 70b
+    mov rax, rdi
+    mov rcx, rdi
+    shr rax, 2
+    shr rcx, 12
+    xor eax, ecx
+    and eax, {waiters_slots} - 1
+    mov qword ptr [r11 + {l_result}], 0
+    lock or dword ptr [r11 + {l_wakes_open}], 0     // a fence: who waits counts itself, then looks at the word
+    movabs rcx, {waiters}
+    cmp dword ptr [rcx + 4 * rax], 0
+    jne 70b
+    jmp cloister_lane_out
+
+    // sched_yield()
+96:
+    cmp dword ptr [r11 + {l_yields_open}], 0
+    jne 70b
+    mov qword ptr [r11 + {l_result}], 0
+    mov eax, {nr_yield}
+    syscall
+cloister_lane_yielded:
+    rdgsbase r11
+    jmp cloister_lane_out
 cloister_lane_end:
     hlt
 
@@ -773,6 +913,21 @@ cloister_stub_end:
     ring_data = const offers::RING_DATA,
     odd = const lane::EPOLL_ODD,
     user_end = const lane::USER_END,
+    kind_wake = const lane::KIND_WAKE,
+    kinds_special = const lane::KINDS_SPECIAL,
+    kind_own = const lane::KIND_OWN,
+    user_high = const STUB_HIGH,
+    wake_private = const 1 | 128,
+    wake_bits_private = const 10 | 128,
+    nr_yield = const 24,
+    waiters = const COMMAND + WAITERS,
+    waiters_slots = const WAITERS_SLOTS,
+    l_masks_open = const area::MASKS_OPEN,
+    l_wakes_open = const area::WAKES_OPEN,
+    l_yields_open = const area::YIELDS_OPEN,
+    l_mask = const area::MASK,
+    l_pending = const area::PENDING,
+    l_new_mask = const area::NEW_MASK,
     ask = const lane::ASK as i32,
     spins = const lane::SPINS,
     asked = const lane::ASKED,
@@ -780,6 +935,10 @@ cloister_stub_end:
     parked = const lane::PARKED,
     patience = const lane::PATIENCE,
 );
+
+/// The high half of the lowest address of the stub's.
+const STUB_HIGH: u64 = LOW >> 32;
+const _: () = assert!(LOW.is_multiple_of(1 << 32));
 
 /// `SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`.
 const LISTENER_FLAGS: u64 = (1 << 3) | (1 << 5);

@@ -276,6 +276,37 @@ fn advice() {
 }
 
 #[test]
+fn what_is_droppable_is_nobody_elses() {
+    let a = app();
+    let map = |flags| {
+        a.mm.mmap(MmapRequest {
+            addr: Va(0),
+            len: 2 * P,
+            prot: RW,
+            flags: MAP_DROPPABLE | MAP_ANONYMOUS | flags,
+            offset: 0,
+            file: None,
+        })
+    };
+    for bad in [MAP_LOCKED, MAP_GROWSDOWN, MAP_HUGETLB] {
+        assert_eq!(map(bad), Err(EINVAL));
+    }
+    let at = map(0).unwrap();
+    (0..2).for_each(|i| a.store(at.0 + i * P, 3).unwrap());
+    assert_eq!(a.mm.madvise(at, P, MADV_KEEPONFORK), Err(EINVAL));
+    assert_eq!(a.mm.madvise(at, P, MADV_DODUMP), Err(EINVAL));
+    a.mm.mlock(at, P, 0).unwrap();
+    assert_eq!(a.mm.sizes().locked, 0);
+    let c = a.fork();
+    assert_eq!((c.load(at.0).unwrap(), a.load(at.0).unwrap()), (0, 3));
+    c.store(at.0, 4).unwrap();
+    let d = c.fork();
+    assert_eq!((d.load(at.0).unwrap(), d.load(at.0 + P).unwrap()), (0, 0));
+    assert_eq!(a.load(at.0).unwrap(), 3);
+    a.check();
+}
+
+#[test]
 fn strings_objects_and_futexes() {
     let a = app();
     let at = a.anon(2 * P, RW, 0).unwrap();

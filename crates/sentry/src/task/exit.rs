@@ -27,7 +27,7 @@ pub fn finish(cx: Context) {
 
     // From now on it is nobody's choice for a signal to the process.
     task.kill();
-    task.leave_signals(SigSet(!task.mask().0));
+    task.leave_signals(SigSet::ALL);
     super::futex::exit_robust_list(&task);
     // Told only if someone shares the memory, as Linux does.
     let ctid = task.clear_child_tid.load(Ordering::Relaxed);

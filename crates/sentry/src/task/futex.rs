@@ -3,6 +3,11 @@
 //! Waiters hang in a table of buckets by key. The check of the word and the queueing are one step under the
 //! bucket's lock, and a waker takes the same lock after the application changed the word; so a wake-up
 //! cannot fall between.
+//!
+//! A wake-up where nobody waits may be done beside the program, without the Sentry: so who waits by a private key is
+//! counted in the address space (`platform::AddressSpace::count_waiter`) *before* it looks at the word, and as long as
+//! it may be woken. The application changes the word, then looks at the count: one of both sees the other. A requeue
+//! counts at the target first.
 
 use super::Task;
 use abi::errno::*;
@@ -27,6 +32,32 @@ struct Waiter {
     /// The key that it waits on now: a requeue changes it. Written under both buckets' locks.
     key: Mutex<FutexKey>,
     tid: i32,
+}
+
+/// Counts who waits at a private key's word, whose memory this is.
+fn count(mm: &Mm, key: &FutexKey, by: i32) {
+    if let FutexKey::Private { va, .. } = key {
+        mm.address_space().count_waiter(va.0, by);
+    }
+}
+
+/// Somebody may be woken, and is counted as long: dropped when it is in no queue, so that its key stays.
+struct Counted<'a> {
+    mm: &'a Mm,
+    key: &'a Mutex<FutexKey>,
+}
+
+impl<'a> Counted<'a> {
+    fn new(mm: &'a Mm, key: &'a Mutex<FutexKey>) -> Counted<'a> {
+        count(mm, &key.lock(), 1);
+        Counted { mm, key }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        count(self.mm, &self.key.lock(), -1);
+    }
 }
 
 type Bucket = Mutex<HashMap<FutexKey, VecDeque<Arc<Waiter>>>>;
@@ -89,7 +120,13 @@ impl Table {
         }
     }
     /// Moves up to `max` waiters to another key.
-    fn requeue(&self, from: &FutexKey, to: &FutexKey, wake: usize, max: usize) -> (usize, usize) {
+    fn requeue(
+        &self,
+        mm: &Mm,
+        (from, to): (&FutexKey, &FutexKey),
+        wake: usize,
+        max: usize,
+    ) -> (usize, usize) {
         let woken = self.wake(from, wake, !0);
         let (i, j) = (Self::index(from), Self::index(to));
         let mut moved = 0;
@@ -97,7 +134,10 @@ impl Table {
             while moved < max
                 && let Some(w) = q.pop_front()
             {
-                *w.key.lock() = *to;
+                // Private keys of both are of the same memory.
+                count(mm, to, 1);
+                let before = std::mem::replace(&mut *w.key.lock(), *to);
+                count(mm, &before, -1);
                 out.push(w);
                 moved += 1;
             }
@@ -179,6 +219,8 @@ pub fn wait(
         key: Mutex::new(key),
         tid: task.tid,
     });
+    // Before it looks at the word.
+    let _counted = Counted::new(&mm, &w.key);
     {
         // The page may have to be made present, which takes other locks: do it before.
         mm.load_u32(va)?;
@@ -244,7 +286,7 @@ pub fn requeue(
     Ok(task
         .kernel
         .futexes
-        .requeue(&k1, &k2, wake as usize, max as usize))
+        .requeue(&mm, (&k1, &k2), wake as usize, max as usize))
 }
 
 /// `FUTEX_WAKE_OP`.

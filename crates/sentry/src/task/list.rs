@@ -278,6 +278,8 @@ impl TaskList {
             return;
         };
         let old = std::mem::replace(&mut p.pgid, pgid);
+        // Before the caller's call returns, and after the change: see `Task::withdraw_local`.
+        p.threads.values().for_each(|t| t.withdraw_local());
         self.leave_group(tgid, old);
         self.groups.entry(pgid).or_default().insert(tgid);
     }
@@ -321,6 +323,8 @@ impl TaskList {
         for c in &children {
             if let Some(p) = self.processes.get_mut(c) {
                 p.parent = to;
+                // Before anybody can have waited for the old one.
+                p.threads.values().for_each(|t| t.withdraw_local());
                 // A new parent is always told by SIGCHLD.
                 if p.exit_signal != 0 {
                     p.exit_signal = abi::signal::SIGCHLD.number();

@@ -74,7 +74,7 @@ pub struct Task {
     parker: Arc<Parker>,
     interrupter: Mutex<Option<Arc<dyn Interrupter>>>,
     /// What it is has changed since its thread was told ([`run::Context::publish`]).
-    identity_stale: AtomicBool,
+    local_stale: AtomicBool,
     /// The epoll whose changes may wait until this task comes out of application code.
     deferral: Mutex<Option<offers::Deferral>>,
     /// Whether there is one; changed by this task.
@@ -106,6 +106,31 @@ pub struct Task {
     /// `alarm`-like state, timer slack in nanoseconds.
     pub timer_slack: AtomicU64,
     pub cpu: cpu::TaskCpu,
+}
+
+/// Makes those of a process's threads look that do not block all of what has been queued for it.
+///
+/// A thread in application code changes its mask itself: it writes the mask, then looks at what it was told that waits;
+/// it is told here, then its mask is read again.
+pub fn offer(threads: &[Arc<Task>], waiting: SigSet) {
+    let take = || {
+        let mut took = 0;
+        for t in threads.iter().filter(|t| !t.is_killed()) {
+            if waiting.0 & !t.mask().0 & !took != 0 {
+                t.kick();
+                // It may have blocked it before the kick, and comes out without it.
+                took |= waiting.0 & !t.mask().0;
+            }
+        }
+        took
+    };
+    let left = waiting.0 & !take();
+    if left != 0 {
+        for t in threads {
+            t.note_pending(SigSet(left));
+        }
+        take();
+    }
 }
 
 /// A vfork(2) parent waits here.
@@ -141,13 +166,14 @@ impl Task {
     }
     pub fn set_cred(&self, c: Credentials) {
         *self.cred.write() = Arc::new(c);
-        self.identity_stale.store(true, Ordering::Release);
+        self.local_stale.store(true, Ordering::Release);
     }
-    /// Its filters have changed: they must see the calls, too, that are answered where they are made.
-    pub fn withdraw_identity(&self) {
-        self.identity_stale.store(true, Ordering::Release);
+    /// What it is has changed by another's doing, or its filters have, which must see the calls, too, that are answered
+    /// where they are made: when this returns, they ask the Sentry. After the change: see [`run::Context::publish`].
+    pub fn withdraw_local(&self) {
+        self.local_stale.store(true, Ordering::SeqCst);
         if let Some(i) = &*self.interrupter.lock() {
-            i.withdraw_identity();
+            i.withdraw_local();
         }
         if !self.seccomp.allows_offers() {
             self.mm().address_space().end_offers();
@@ -191,9 +217,36 @@ impl Task {
             None => Err(abi::errno::EBADF),
         }
     }
+    /// The blocked signals. In application code they are where the application changes them itself.
     #[must_use]
     pub fn mask(&self) -> SigSet {
-        SigSet(self.mask.load(Ordering::SeqCst))
+        let own = || SigSet(self.mask.load(Ordering::SeqCst));
+        if !self.in_app.load(Ordering::SeqCst) {
+            return own();
+        }
+        let shared = self.interrupter.lock().as_ref().and_then(|i| i.mask());
+        shared.map_or_else(own, |m| SigSet(m).minus(SigSet::UNBLOCKABLE))
+    }
+    /// It comes out of application code, and has changed its mask there perhaps.
+    fn take_mask(&self, m: u64) {
+        let new = SigSet(m).minus(SigSet::UNBLOCKABLE);
+        if new.0 != self.mask.load(Ordering::Relaxed) {
+            self.mask.store(new.0, Ordering::SeqCst);
+            self.attention.store(true, Ordering::SeqCst);
+        }
+        // Whoever saw it blocked sent no kick; and it may be as it was when it went in.
+        if self.waiting() & !new.0 != 0 {
+            self.attention.store(true, Ordering::SeqCst);
+        }
+        // Who sent something may have seen any mask that it had meanwhile, and chosen this thread: with a kick, and
+        // then another look at the mask ([`offer`]), so here or there it is seen that it blocks the signal now.
+        if self.attention.load(Ordering::SeqCst) {
+            self.leave_signals(new);
+        }
+    }
+    /// What waits, and may be for this thread.
+    fn waiting(&self) -> u64 {
+        self.pending.bits().0 | self.group.shared.bits().0
     }
     /// Replaces the blocked signals; SIGKILL and SIGSTOP stay unblocked. By this task only.
     pub fn set_mask(&self, m: SigSet) {
@@ -211,10 +264,14 @@ impl Task {
         if waiting == 0 {
             return;
         }
-        for t in self.kernel.tasks.lock().threads(self.group.tgid) {
-            if t.tid != self.tid && !t.is_killed() && waiting & !t.mask().0 != 0 {
-                t.kick();
-            }
+        let mut threads = self.kernel.tasks.lock().threads(self.group.tgid);
+        threads.retain(|t| t.tid != self.tid);
+        offer(&threads, SigSet(waiting));
+    }
+    /// These signals of its process wait: its thread comes out when it does not block them any more.
+    fn note_pending(&self, set: SigSet) {
+        if let Some(i) = &*self.interrupter.lock() {
+            i.note_pending(set.0);
         }
     }
     #[must_use]

@@ -8,7 +8,7 @@
 //!
 //! A slot is a number's, in an address space. So all who run there must have one descriptor table: a clone with
 //! CLONE_VM and without CLONE_FILES, and whoever gets a table of its own, end it for good. So does a seccomp filter that
-//! looks at these calls, in [`Task::withdraw_identity`]. With a log of calls there are none.
+//! looks at these calls, in [`Task::withdraw_local`]. With a log of calls there are none.
 //!
 //! ## Changes that wait
 //!

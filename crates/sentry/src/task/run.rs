@@ -67,6 +67,9 @@ impl Deref for Context {
     }
 }
 
+/// How often what a thread may answer itself is looked up, where it changes meanwhile.
+const PUBLISH_TRIES: usize = 4;
+
 /// The application side ended.
 struct Gone;
 
@@ -105,30 +108,57 @@ impl Context {
         drop(old);
         self.offers = None;
         super::offers::forget(&self.task);
-        self.task.identity_stale.store(true, Ordering::Release);
+        self.task.local_stale.store(true, Ordering::SeqCst);
     }
 
     /// Tells the application thread what it may answer itself.
+    ///
+    /// Others change that, too, and call [`Task::withdraw_local`] then: they say that it is stale, and then take back
+    /// what has been told. Here it is said not to be stale, then looked up, told, and asked whether it is stale by now;
+    /// so what was looked up before a change does not stay told after it.
     fn publish(&mut self) {
-        let id = |own: u32, known: bool| if known { own } else { u32::MAX };
-        let (cred, pid) = (self.task.cred(), self.task.group.pid.own() as u32);
+        for _ in 0..PUBLISH_TRIES {
+            if !self.task.local_stale.swap(false, Ordering::SeqCst) {
+                return;
+            }
+            let local = self.local();
+            self.thread.publish(Some(local));
+        }
+        // Somebody changes it again and again: so the Sentry is asked this time.
+        self.thread.publish(None);
+        self.task.local_stale.store(true, Ordering::SeqCst);
+    }
+
+    /// What calls give that are answered where they are made.
+    fn local(&self) -> platform::Local {
+        let allowed = self.task.seccomp.always();
+        let cred = self.task.cred();
         // What another namespace shows changes with its maps.
         let known = cred.user_ns.is_initial();
-        let identity = platform::Identity {
-            pid,
-            tid: self.task.pid.own() as u32,
-            uid: id(cred.uid, known),
-            euid: id(cred.euid, known),
-            gid: id(cred.gid, known),
-            egid: id(cred.egid, known),
+        let (parent, pgid, sid) = {
+            let l = self.task.kernel.tasks.lock();
+            let number = |id| l.number(id, &self.task.pid.ns) as u32;
+            let me = self.task.group.tgid;
+            (number(l.parent(me)), number(l.pgid(me)), number(l.sid(me)))
         };
-        if self.task.seccomp.allows_local() {
-            self.thread.publish(Some(identity));
-        }
-        // A filter set by another thread meanwhile, who withdraws before or after this: it stays withdrawn.
-        if !self.task.seccomp.allows_local() {
-            self.thread.publish(None);
-        }
+        platform::Local::new(|nr| {
+            let word = match nr {
+                39 => self.task.group.pid.own() as u32,
+                186 => self.task.pid.own() as u32,
+                110 => parent,
+                111 | 121 => pgid,
+                124 => sid,
+                // rt_sigprocmask, sched_yield, futex: done where they are made.
+                14 | 24 | 202 => 0,
+                _ if !known => return None,
+                102 => cred.uid,
+                107 => cred.euid,
+                104 => cred.gid,
+                108 => cred.egid,
+                _ => return None,
+            };
+            allowed(nr).then_some(word)
+        })
     }
 
     /// The registers. Only in calls that trap with them: clone, execve, rt_sigreturn, and the like.
@@ -195,16 +225,22 @@ fn end_lost(cx: &Context) {
 
 /// Runs application code until the next event; `None` if there is work first.
 fn enter_app(cx: &mut Context) -> Option<Event> {
+    if cx.task.local_stale.load(Ordering::SeqCst) {
+        cx.publish();
+    }
+    // Before others look there for the mask.
+    let (mask, task) = (cx.task.mask.load(Ordering::Relaxed), &cx.task);
+    cx.thread.put_mask(mask, &|| task.waiting());
     cx.task.in_app.store(true, Ordering::SeqCst);
     if cx.task.attention.load(Ordering::SeqCst) && cx.task.has_work() {
         cx.task.in_app.store(false, Ordering::SeqCst);
         return None;
     }
-    if cx.task.identity_stale.swap(false, Ordering::AcqRel) {
-        cx.publish();
-    }
     super::offers::review(&cx.task);
     let e = cx.thread.run();
+    if let Some(m) = cx.thread.mask() {
+        cx.task.take_mask(m);
+    }
     cx.task.in_app.store(false, Ordering::SeqCst);
     super::offers::settle(&cx.task);
     Some(e)

@@ -384,7 +384,12 @@ impl Kernel {
         self.queue(&g.shared, g, info)?;
         if let Some(t) = choose() {
             t.kick();
+            if takes(t, s) {
+                return Ok(());
+            }
         }
+        // None takes it now: whoever blocks it no more, does.
+        super::offer(&threads, SigSet::of(s));
         Ok(())
     }
 

@@ -19,6 +19,7 @@ const MAP: &[(u64, &str)] = &[
     (3, "MAP_SHARED_VALIDATE"),
     (1, "MAP_SHARED"),
     (2, "MAP_PRIVATE"),
+    (8, "MAP_DROPPABLE"),
     (0x10, "MAP_FIXED"),
     (0x20, "MAP_ANONYMOUS"),
     (0x100, "MAP_GROWSDOWN"),

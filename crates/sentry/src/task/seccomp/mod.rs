@@ -181,16 +181,20 @@ impl Seccomp {
             _ => Mode::Filter,
         }
     }
-    /// Whether the calls that are answered where they are made would all be allowed, whatever their arguments.
-    #[must_use]
-    pub fn allows_local(&self) -> bool {
-        match self.mode() {
+    /// Tells of a call's number whether it is allowed whatever its arguments, so that nobody need be asked.
+    pub fn always(&self) -> impl Fn(u32) -> bool + use<> {
+        let mode = self.mode();
+        let allowed = match mode {
+            Mode::Filter => self.filter.read().as_ref().map(|f| f.allowed),
+            _ => None,
+        };
+        move |nr| match mode {
             Mode::Disabled => true,
             Mode::Strict => false,
-            Mode::Filter => self.filter.read().as_ref().is_some_and(|f| {
-                let allows = |nr: &u32| f.allowed[*nr as usize / 64] >> (nr % 64) & 1 != 0;
-                platform::lane::LOCAL.iter().all(allows)
-            }),
+            Mode::Filter => allowed
+                .as_ref()
+                .and_then(|a| a.get(nr as usize / 64))
+                .is_some_and(|w| w >> (nr % 64) & 1 != 0),
         }
     }
     /// As [`Seccomp::allows_local`], of those that may be answered by what is offered beside the program.
@@ -246,7 +250,7 @@ pub fn set_strict(task: &Task) -> Result<()> {
     task.seccomp
         .mode
         .store(Mode::Strict as u8, Ordering::Release);
-    task.withdraw_identity();
+    task.withdraw_local();
     Ok(())
 }
 
@@ -298,13 +302,13 @@ pub fn install(task: &Task, code: &[Insn], flags: u64) -> core::result::Result<(
     let f = Filter::new(program, &own, mine)?;
     for t in &others {
         t.seccomp.set(f.clone());
-        t.withdraw_identity();
+        t.withdraw_local();
         if task.no_new_privs.load(Ordering::Relaxed) {
             t.no_new_privs.store(true, Ordering::Relaxed);
         }
     }
     task.seccomp.set(f);
-    task.withdraw_identity();
+    task.withdraw_local();
     drop(list);
     Ok(())
 }

@@ -1,0 +1,702 @@
+/* Calls that a sandbox may answer, or do, where they are made: others change the answer, send signals, wait. */
+#define AREA "lanes3"
+#include "check.h"
+#include <linux/filter.h>
+#include <linux/futex.h>
+#include <linux/seccomp.h>
+#include <stdatomic.h>
+
+#define OFTEN 600
+#define PRIV FUTEX_PRIVATE_FLAG
+
+static void *shared(size_t n)
+{
+	return mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+
+/* One call site for each. */
+#define SITE(name, number) static __attribute__((noinline)) long name(long a) { long r_; \
+	asm volatile("mov %1, %%eax\n\tsyscall" : "=&a"(r_) : "i"(number), "D"(a) : "rcx", "r11", "memory"); return r_; }
+SITE(ppid, SYS_getppid)
+SITE(pgrp, SYS_getpgrp)
+SITE(pgid, SYS_getpgid)
+SITE(sid, SYS_getsid)
+SITE(yield, SYS_sched_yield)
+
+static void warm(void)
+{
+	for (int i = 0; i < OFTEN; i++)
+		ppid(0), pgrp(0), pgid(0), sid(0), yield(0);
+}
+
+static void identity(void)
+{
+	warm();
+	Y(ppid(0) == getppid() && pgrp(0) == getpgid(getpid()) && pgid(0) == pgrp(0) && sid(0) == getsid(getpid()));
+	Y(pgid(0x7700000000L) == pgrp(0) && sid(0x7700000000L) == sid(0));
+	T(pgid(-1));
+	T(sid(0x3fffffff));
+	Y(pgid(getppid()) == getpgid(getppid()) && sid(1) == getsid(1));
+	T(setpgid(0, 0));
+	Y(pgrp(0) == getpid() && pgid(0) == getpid() && sid(0) != getpid());
+	T(CHILD(
+		if (pgrp(0) != getppid() || ppid(0) != getppid()) _exit(1);
+		if (setsid() != getpid()) _exit(2);
+		if (pgrp(0) != getpid() || pgid(0) != getpid() || sid(0) != getpid()) _exit(3)));
+	T(yield(0));
+}
+
+/* What another has changed is seen by calls that begin after its call returned. */
+struct watch {
+	_Atomic int ready, changed, stop;
+	_Atomic long bad, right;
+};
+static struct watch *watch;
+static long (*watched)(long);
+static volatile long expected;
+
+static void *watcher(void *p)
+{
+	(void)p;
+	for (int i = 0; i < OFTEN; i++)
+		watched(0);
+	watch->ready++;
+	while (!watch->stop) {
+		int after = watch->changed;
+		long is = watched(0);
+		if (after)
+			*(is == expected ? &watch->right : &watch->bad) += 1;
+	}
+	return NULL;
+}
+
+static void set_by_parent(void)
+{
+	watch = shared(4096);
+	int bad = 0;
+	long long begun = now_ms();
+	for (int round = 0; round < 30 && now_ms() < begun + 6000; round++) {
+		memset(watch, 0, sizeof *watch);
+		watched = round & 1 ? pgrp : pgid;
+		pid_t c = fork();
+		if (c == 0) {
+			pthread_t t;
+			expected = getpid();
+			pthread_create(&t, NULL, watcher, NULL);
+			watcher(NULL);
+			pthread_join(t, NULL);
+			_exit(0);
+		}
+		while (watch->ready < 2)
+			ms(1);
+		bad += setpgid(c, c) != 0;
+		watch->changed = 1;
+		while (watch->right < 20 && !watch->bad)
+			sched_yield();
+		watch->stop = 1;
+		waitpid(c, NULL, 0);
+		bad += watch->bad;
+	}
+	T(bad);
+}
+
+static void parent_ends(void)
+{
+	watch = shared(4096);
+	int bad = 0;
+	long long begun = now_ms();
+	watched = ppid;
+	T(prctl(PR_SET_CHILD_SUBREAPER, 1));
+	expected = getpid();
+	for (int round = 0; round < 30 && now_ms() < begun + 6000; round++) {
+		memset(watch, 0, sizeof *watch);
+		pid_t c = fork();
+		if (c == 0) {
+			if (fork() == 0) {
+				pthread_t t;
+				pthread_create(&t, NULL, watcher, NULL);
+				watcher(NULL);
+				pthread_join(t, NULL);
+				_exit(0);
+			}
+			while (watch->ready < 2)
+				ms(1);
+			_exit(0);
+		}
+		waitpid(c, NULL, 0);
+		watch->changed = 1;
+		while (watch->right < 20 && !watch->bad)
+			sched_yield();
+		watch->stop = 1;
+		while (wait(NULL) > 0) {}
+		bad += watch->bad;
+	}
+	T(bad);
+}
+
+static void namespaces(void)
+{
+	warm();
+	T(CHILD(
+		if (unshare(CLONE_NEWUSER | CLONE_NEWPID)) _exit(50);
+		int c = CHILD(
+			warm();
+			if (ppid(0) || pgrp(0) || sid(0)) _exit(1);
+			if (getpid() != 1) _exit(2);
+			int d = CHILD(
+				warm();
+				if (ppid(0) != 1) _exit(1);
+				if (setsid() != 2 || pgrp(0) != 2 || sid(0) != 2) _exit(2));
+			if (d) _exit(10 + d));
+		_exit(c)));
+}
+
+/* Masks. */
+static sigset_t of(int s)
+{
+	sigset_t r;
+	sigemptyset(&r);
+	if (s)
+		sigaddset(&r, s);
+	return r;
+}
+
+static __attribute__((noinline)) long mask(long how, const void *set, void *old, long size)
+{
+	register long r10 asm("r10") = size;
+	long r;
+	asm volatile("mov $14, %%eax\n\tsyscall" : "=&a"(r) : "D"(how), "S"(set), "d"(old), "r"(r10) : "rcx", "r11", "memory");
+	return r;
+}
+
+static unsigned long blocked_now(void)
+{
+	unsigned long m = 99;
+	mask(0, NULL, &m, 8);
+	return m;
+}
+
+static unsigned long in_status(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[256];
+	unsigned long m = 99;
+	while (fgets(line, sizeof line, f))
+		sscanf(line, "SigBlk: %lx", &m);
+	fclose(f);
+	return m;
+}
+
+static void warm_mask(void)
+{
+	unsigned long m = 0, old;
+	for (int i = 0; i < OFTEN; i++)
+		mask(i & 1, &m, &old, 8);
+}
+
+#define BIT(s) (1UL << ((s) - 1))
+
+static void *mask_in_thread(void *p)
+{
+	*(unsigned long *)p = blocked_now();
+	return NULL;
+}
+
+static volatile unsigned long frame_mask, handler_mask;
+static void look(int s, siginfo_t *i, void *p)
+{
+	(void)s; (void)i;
+	ucontext_t *u = p;
+	memcpy((void *)&frame_mask, &u->uc_sigmask, 8);
+	handler_mask = blocked_now();
+}
+
+static void masks(void)
+{
+	for (int hot = 0; hot < 2; hot++) {
+		unsigned long a = BIT(SIGUSR1) | BIT(SIGKILL) | BIT(SIGSTOP) | BIT(40), b = BIT(SIGUSR1), old = 7, none = 0;
+		T(mask(SIG_BLOCK, &a, &old, 8));
+		T(old);
+		T(blocked_now());
+		T(in_status());
+		T(mask(SIG_UNBLOCK, &b, &old, 8));
+		T(old);
+		T(blocked_now());
+		T(mask(SIG_SETMASK, &b, NULL, 8));
+		T(blocked_now());
+		/* What is given out lies where the set is. */
+		a = BIT(SIGUSR2);
+		T(mask(SIG_BLOCK, &a, &a, 8));
+		T(a);
+		T(blocked_now());
+		a = BIT(SIGUSR2);
+		T(mask(3, &a, &old, 8));
+		T(mask(-1, &a, &old, 8));
+		T(mask(-1, NULL, &old, 8));
+		T(mask(0x300000001L, &b, NULL, 8));
+		T(blocked_now());
+		T(mask(0, &a, &old, 4));
+		T(mask(0, NULL, NULL, 0x100000008L));
+		T(mask(0, NULL, NULL, 8));
+		T(mask(0, (void *)8, &old, 8));
+		T(mask(0, (void *)-8, &old, 8));
+		T(mask(0, (void *)-1, &old, 8));
+		T(mask(0, (void *)0x7ffe00000000, &old, 8));
+		T(mask(0, (void *)0x7fffffffeffc, &old, 8));
+		T(mask(0, (void *)0x800000000000, &old, 8));
+		T(blocked_now());
+		/* The mask is changed all the same. */
+		T(mask(SIG_SETMASK, &b, (void *)8, 8));
+		T(blocked_now());
+		T(mask(SIG_SETMASK, &none, (void *)"text", 8));
+		T(blocked_now());
+		T(mask(SIG_SETMASK, &a, (void *)0x7ffe00000000, 8));
+		T(blocked_now());
+		/* Pages that nobody has touched, that are shared with a child, across two. */
+		char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		T(mask(SIG_SETMASK, p, p + 4096, 8));
+		T(*(unsigned long *)(p + 4096));
+		T(mask(SIG_BLOCK, &b, p + 4092, 8));
+		T(mask(SIG_BLOCK, p + 4092, p + 4093, 8));
+		T(CHILD(if (mask(SIG_SETMASK, &a, p, 8) || *(unsigned long *)p != b || blocked_now() != a) _exit(1)));
+		T(*(unsigned long *)p);
+		T(blocked_now());
+		munmap(p + 4096, 4096);
+		T(mask(SIG_SETMASK, &none, p + 4092, 8));
+		T(blocked_now());
+		munmap(p, 4096);
+		/* Who is made has it. */
+		T(mask(SIG_SETMASK, &a, NULL, 8));
+		pthread_t t;
+		unsigned long there = 0;
+		pthread_create(&t, NULL, mask_in_thread, &there);
+		pthread_join(t, NULL);
+		T(there);
+		T(CHILD(_exit(blocked_now() != a || in_status() != a)));
+		int fds[2];
+		pipe(fds);
+		if (fork() == 0) {
+			dup2(fds[1], 1);
+			execl("/bin/grep", "grep", "SigBlk", "/proc/self/status", NULL);
+			_exit(1);
+		}
+		char line[64] = { 0 };
+		read(fds[0], line, 63);
+		wait(NULL);
+		S(line, 25);
+		/* A handler's, and what comes back. */
+		struct sigaction act = { .sa_sigaction = look, .sa_flags = SA_SIGINFO };
+		act.sa_mask = of(SIGHUP);
+		sigaction(SIGUSR1, &act, NULL);
+		raise(SIGUSR1);
+		T(frame_mask);
+		T(handler_mask);
+		T(blocked_now());
+		kill(getpid(), SIGUSR2);
+		sigset_t got;
+		sigpending(&got);
+		T(sigismember(&got, SIGUSR2));
+		sigset_t wanted = of(SIGUSR2);
+		T(sigtimedwait(&wanted, NULL, &(struct timespec){ 0, 0 }));
+		T(mask(SIG_SETMASK, &b, NULL, 8));
+		kill(getpid(), SIGUSR1);
+		sigset_t nothing = of(0);
+		T(ppoll(NULL, 0, &(struct timespec){ 5, 0 }, &nothing));
+		T(frame_mask);
+		T(blocked_now());
+		kill(getpid(), SIGUSR1);
+		frame_mask = 0;
+		T(mask(SIG_UNBLOCK, &b, NULL, 8));
+		T(handler_mask);
+		T(frame_mask);
+		T(mask(SIG_SETMASK, &none, NULL, 8));
+		warm_mask();
+	}
+	/* SIGSTOP and SIGKILL work whatever is blocked. */
+	unsigned long all = ~0UL;
+	T(CHILD(warm_mask(); mask(SIG_SETMASK, &all, NULL, 8); kill(getpid(), SIGKILL); pause()));
+	T(CHILD(warm_mask(); mask(SIG_SETMASK, &all, NULL, 8); kill(getpid(), SIGTERM); mask(SIG_UNBLOCK, &all, NULL, 8); _exit(3)));
+}
+
+/* Signals that are sent while threads block and unblock them: each arrives. */
+static _Atomic long seen, sent;
+static _Atomic int stop, up;
+static void count_one(int s)
+{
+	(void)s;
+	seen++;
+}
+
+static _Atomic int tids[4];
+static void *toggle(void *p)
+{
+	unsigned long one = BIT(SIGUSR1), old;
+	long bad = 0;
+	tids[(long)p] = syscall(SYS_gettid);
+	mask(SIG_BLOCK, &one, NULL, 8);
+	up++;
+	while (!stop) {
+		bad += mask(SIG_UNBLOCK, &one, &old, 8) != 0 || !(old & one);
+		bad += mask(SIG_BLOCK, &one, &old, 8) != 0 || (old & one);
+		bad += mask(SIG_UNBLOCK, &one, &old, 8) != 0 || !(old & one);
+		unsigned long m = one;
+		bad += mask(SIG_SETMASK, &m, &m, 8) != 0 || (m & one);
+	}
+	return (void *)bad;
+}
+
+/* Sends as often, each when the one before has arrived; gives how many did not. */
+static long send_all(int n, int threads, int to_process)
+{
+	/* As many as there is time for, where the machine is busy. */
+	long long begun = now_ms();
+	for (long i = 0; i < n && now_ms() < begun + 2000; i++) {
+		long before = seen;
+		if (to_process)
+			kill(getpid(), SIGUSR1);
+		else
+			syscall(SYS_tgkill, getpid(), tids[i % threads], SIGUSR1);
+		long long end = now_ms() + 4000;
+		for (int k = 0; seen == before; k++)
+			if (k % 100 == 99) {
+				sched_yield();
+				if (now_ms() > end)
+					return n - i;
+			}
+	}
+	return 0;
+}
+
+static void none_is_lost(void)
+{
+	signal(SIGUSR1, count_one);
+	unsigned long one = BIT(SIGUSR1);
+	mask(SIG_BLOCK, &one, NULL, 8);
+	for (int threads = 1; threads <= 2; threads++) {
+		pthread_t t[3];
+		stop = up = 0;
+		for (long i = 0; i < threads; i++)
+			pthread_create(&t[i], NULL, toggle, (void *)i);
+		while (up < threads)
+			sched_yield();
+		T(send_all(300, threads, 1));
+		T(send_all(300, threads, 0));
+		stop = 1;
+		long bad = 0;
+		for (int i = 0; i < threads; i++) {
+			void *r;
+			pthread_join(t[i], &r);
+			bad += (long)r;
+		}
+		T(bad);
+	}
+}
+
+/* By another process, and by a timer, to one thread that toggles and others that always block, or that end. */
+static void *blocks_always(void *p)
+{
+	(void)p;
+	while (!stop)
+		ms(1);
+	return NULL;
+}
+
+static void *blocks_at_last(void *p)
+{
+	unsigned long one = BIT(SIGUSR1);
+	(void)p;
+	for (int i = 0; i < 30; i++) {
+		mask(SIG_UNBLOCK, &one, NULL, 8);
+		mask(SIG_BLOCK, &one, NULL, 8);
+	}
+	return NULL;
+}
+
+static void from_outside(void)
+{
+	struct { _Atomic long seen; _Atomic int up, stop; } *s = shared(4096);
+	pid_t c = fork();
+	if (c == 0) {
+		unsigned long one = BIT(SIGUSR1);
+		mask(SIG_BLOCK, &one, NULL, 8);
+		signal(SIGUSR1, count_one);
+		pthread_t t, u;
+		pthread_create(&t, NULL, blocks_always, NULL);
+		warm_mask();
+		mask(SIG_BLOCK, &one, NULL, 8);
+		s->up = 1;
+		for (int i = 0; !s->stop; i++) {
+			mask(SIG_UNBLOCK, &one, NULL, 8);
+			mask(SIG_BLOCK, &one, NULL, 8);
+			s->seen = seen;
+			if (i % 500 == 0) {
+				pthread_create(&u, NULL, blocks_at_last, NULL);
+				pthread_join(u, NULL);
+			}
+		}
+		stop = 1;
+		pthread_join(t, NULL);
+		_exit(0);
+	}
+	while (!s->up)
+		ms(1);
+	long lost = 0;
+	for (int i = 0; i < 400 && !lost; i++) {
+		long before = s->seen;
+		kill(c, SIGUSR1);
+		long long end = now_ms() + 4000;
+		while (s->seen == before && !lost) {
+			lost = now_ms() > end;
+			sched_yield();
+		}
+	}
+	T(lost);
+	s->stop = 1;
+	int st;
+	waitpid(c, &st, 0);
+	T(st);
+}
+
+/* A storm of signals, at every instruction: each call is done once. */
+static void storm(void)
+{
+	signal(SIGALRM, count_one);
+	struct itimerval v = { { 0, 211 }, { 0, 211 } };
+	unsigned long a = BIT(SIGUSR1), b = BIT(SIGUSR2), old;
+	long bad = 0;
+	int word = 0;
+	seen = 0;
+	warm_mask();
+	warm();
+	for (int i = 0; i < OFTEN; i++)
+		syscall(SYS_futex, &word, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0);
+	mask(SIG_SETMASK, &a, NULL, 8);
+	setitimer(ITIMER_REAL, &v, NULL);
+	while (seen < 3000)
+		for (int i = 0; i < 100; i++) {
+			unsigned long m = b;
+			bad += mask(SIG_BLOCK, &m, &m, 8) != 0 || m != a;
+			bad += mask(SIG_UNBLOCK, &b, &old, 8) != 0 || old != (a | b);
+			m = a;
+			bad += mask(SIG_SETMASK, &m, &m, 8) != 0 || m != a;
+			bad += syscall(SYS_futex, &word, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0) != 0;
+			bad += yield(0) != 0 || ppid(0) != getppid() || pgid(0) != pgrp(0);
+		}
+	memset(&v, 0, sizeof v);
+	setitimer(ITIMER_REAL, &v, NULL);
+	T(bad);
+}
+
+/* Futexes. */
+static __attribute__((noinline)) long futex(void *a, int op, long v, void *t, void *b, long v3)
+{
+	return syscall(SYS_futex, a, op, v, t, b, v3);
+}
+
+static int word, other;
+static void wakes(void)
+{
+	for (int i = 0; i < OFTEN; i++)
+		futex(&word, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0);
+	T(futex(&word, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0));
+	T(futex(&word, FUTEX_WAKE_BITSET | PRIV, 1, NULL, NULL, -1));
+	T(futex(&word, FUTEX_WAKE_BITSET | PRIV, 1, NULL, NULL, 0));
+	T(futex(&word, FUTEX_WAKE | PRIV, -1, NULL, NULL, 0));
+	T(futex((char *)&word + 1, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0));
+	T(futex((char *)&word + 2, FUTEX_WAKE_BITSET | PRIV, 1, NULL, NULL, 1));
+	T(futex((void *)8, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0));
+	T(futex(NULL, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0));
+	T(futex(NULL, FUTEX_WAKE, 1, NULL, NULL, 0));
+	T(futex((void *)0x800000000000, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0));
+	T(futex((void *)-4, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0));
+	T(futex(&word, FUTEX_WAKE | PRIV | FUTEX_CLOCK_REALTIME, 1, NULL, NULL, 0));
+	T(futex(&word, 77 | PRIV, 1, NULL, NULL, 0));
+}
+
+static void *wait_for(void *p)
+{
+	int *w = p;
+	up++;
+	while (*(volatile int *)w == 0)
+		futex(w, FUTEX_WAIT | PRIV, 0, NULL, NULL, 0);
+	return NULL;
+}
+
+static void *ball[2];
+static _Atomic int turn;
+static _Atomic long rounds;
+static void *player(void *p)
+{
+	int me = (long)p;
+	for (int i = 0; i < 20000; i++) {
+		for (int spin = i % 7 * 10; turn != me;)
+			if (spin-- <= 0)
+				futex(&turn, FUTEX_WAIT | PRIV, !me, NULL, NULL, 0);
+		turn = !me;
+		rounds++;
+		/* Where the other looks, and does not wait, there is nobody. */
+		futex(&turn, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0);
+	}
+	return NULL;
+}
+
+static void no_wake_up_is_lost(void)
+{
+	pthread_t t[2];
+	for (int i = 0; i < OFTEN; i++)
+		futex(&word, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0);
+	for (long i = 0; i < 2; i++)
+		pthread_create(&t[i], NULL, player, (void *)i);
+	long was = -1, lost = 0;
+	while (rounds < 40000) {
+		if (rounds == was)
+			break;
+		was = rounds;
+		for (int i = 0; i < 40 && rounds == was; i++)
+			ms(100);
+	}
+	lost = rounds < 40000;
+	T(lost);
+	if (lost)
+		_exit(1);
+	pthread_join(t[0], NULL);
+	pthread_join(t[1], NULL);
+}
+
+static void requeued(void)
+{
+	for (int i = 0; i < OFTEN; i++)
+		futex(&other, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0);
+	long wrong = 0;
+	for (int round = 0; round < 60; round++) {
+		pthread_t t[2];
+		word = other = up = 0;
+		for (int i = 0; i < 2; i++)
+			pthread_create(&t[i], NULL, wait_for, &word);
+		long moved = 0;
+		long long end = now_ms() + 4000;
+		while (moved < 2 && now_ms() < end)
+			moved += futex(&word, FUTEX_CMP_REQUEUE | PRIV, 0, (void *)2, &other, 0);
+		word = 1;
+		wrong += moved != 2;
+		/* How many it wakes is not asked: Linux may have woken one by itself. */
+		futex(&other, FUTEX_WAKE | PRIV, 9, NULL, NULL, 0);
+		for (int i = 0; i < 2; i++) {
+			struct timespec soon;
+			clock_gettime(CLOCK_REALTIME, &soon);
+			soon.tv_sec += 4;
+			if (pthread_timedjoin_np(t[i], NULL, &soon))
+				_exit(60);
+		}
+	}
+	T(wrong);
+}
+
+/* A process that has its parent's memory wakes its threads, and one of its own does not. */
+static int waker(void *p)
+{
+	*(int *)p = 1;
+	for (int i = 0; i < OFTEN; i++)
+		if (futex(p, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0) == 1)
+			return 0;
+	return 1;
+}
+
+static void by_processes(void)
+{
+	long wrong = 0;
+	char *stack = malloc(65536);
+	for (int i = 0; i < OFTEN; i++)
+		futex(&word, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0);
+	for (int round = 0; round < 20; round++) {
+		pthread_t t;
+		word = up = 0;
+		pthread_create(&t, NULL, wait_for, &word);
+		while (!up)
+			sched_yield();
+		ms(5);
+		wrong += CHILD(word = 1; _exit(futex(&word, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0)));
+		int st = -1;
+		waitpid(clone(waker, stack + 65536, CLONE_VM | SIGCHLD, &word), &st, 0);
+		wrong += st != 0;
+		pthread_join(t, NULL);
+	}
+	T(wrong);
+}
+
+/* Locks of the C library. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+static long total, tickets;
+static void *locks(void *p)
+{
+	(void)p;
+	for (int i = 0; i < 20000; i++) {
+		pthread_mutex_lock(&lock);
+		total++;
+		if (i % 3 == 0)
+			tickets++, pthread_cond_signal(&cond);
+		else if (i % 3 == 1)
+			tickets++, pthread_cond_broadcast(&cond);
+		pthread_mutex_unlock(&lock);
+	}
+	return NULL;
+}
+
+static void *takes_tickets(void *p)
+{
+	long n = 0;
+	(void)p;
+	while (n < 10000) {
+		pthread_mutex_lock(&lock);
+		while (tickets == 0)
+			pthread_cond_wait(&cond, &lock);
+		tickets--;
+		n++;
+		pthread_mutex_unlock(&lock);
+	}
+	return NULL;
+}
+
+static void locked(void)
+{
+	pthread_t t[5];
+	for (int i = 0; i < 5; i++)
+		pthread_create(&t[i], NULL, i < 3 ? locks : takes_tickets, NULL);
+	for (int i = 0; i < 5; i++)
+		pthread_join(t[i], NULL);
+	T(total);
+}
+
+/* Filters see all of them. */
+static void filters(void)
+{
+	static const int numbers[] = { SYS_rt_sigprocmask, SYS_futex, SYS_sched_yield, SYS_getppid, SYS_getsid };
+	unsigned long none = 0;
+	for (int i = 0; i < OFTEN; i++)
+		mask(0, &none, NULL, 8), futex(&word, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0), yield(0), ppid(0), sid(0);
+	for (int i = 0; i < 5; i++) {
+		struct sock_filter f[] = {
+			BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+			BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, numbers[i], 0, 1),
+			BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (70 + i)),
+			BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		};
+		struct sock_fprog prog = { 4, f };
+		T(CHILD(
+			prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+			syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog);
+			long r[] = { mask(0, &none, NULL, 8), futex(&word, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0), yield(0), ppid(0), sid(0) };
+			if (i == 1) r[1] = r[1] == -1 ? -errno : 0;
+			for (int k = 0; k < 5; k++)
+				if (k != i && r[k] < 0) _exit(1);
+			_exit(-r[i])));
+	}
+}
+
+static const struct check all[] = {
+	CHECK(identity), CHECK(set_by_parent), CHECK(parent_ends), CHECK(namespaces), CHECK(masks), CHECK(none_is_lost),
+	CHECK(from_outside), CHECK(storm), CHECK(wakes), CHECK(no_wake_up_is_lost), CHECK(requeued), CHECK(by_processes),
+	CHECK(locked), CHECK(filters),
+};
+MAIN(all)
