@@ -1,9 +1,9 @@
 //! The Sentry's side.
 
 use crate::proto::{
-    Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step, Then, Version,
+    Access, Attr, Entry, Handle, New, Reply, Request, Seen, SetAttr, StatFs, Step, Then,
 };
-use crate::wire::{Hello, MAX_CLOSES, MAX_MESSAGE, connection_of};
+use crate::wire::{Hello, MAX_ALSO, MAX_CLOSES, MAX_MESSAGE, connection_of};
 use abi::Result;
 use abi::errno::{EBADMSG, EIO, ENFILE};
 use hostcall::{HostFd, sock};
@@ -51,12 +51,26 @@ impl Connection {
 }
 
 /// A file that was made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Made {
     pub attr: Attr,
     pub handle: Handle,
     /// Of the directory that it was made in.
-    pub dir: Version,
+    pub dir: Option<Seen>,
+}
+
+/// A directory in which a name is changed, and others that are looked at afterwards.
+#[derive(Clone, Copy, Debug)]
+pub struct In<'a> {
+    pub dir: Handle,
+    /// At most [`MAX_ALSO`] of them.
+    pub also: &'a [Vec<u8>],
+}
+
+impl From<Handle> for In<'_> {
+    fn from(dir: Handle) -> Self {
+        In { dir, also: &[] }
+    }
 }
 
 /// How far a walk went.
@@ -151,6 +165,10 @@ impl Client {
     }
 
     fn call(&self, request: &Request) -> Result<(Reply, Vec<HostFd>)> {
+        self.call_with(request, &[])
+    }
+    fn call_with(&self, request: &Request, also: &[Vec<u8>]) -> Result<(Reply, Vec<HostFd>)> {
+        let also = &also[..also.len().min(MAX_ALSO)];
         let (place, mut conn) = self.take()?;
         self.requests.fetch_add(1, Ordering::Relaxed);
         let closes: Vec<Handle> = {
@@ -158,7 +176,7 @@ impl Client {
             let keep = p.len().saturating_sub(MAX_CLOSES);
             p.split_off(keep)
         };
-        let r = conn.exchange(&request.encode(&closes));
+        let r = conn.exchange(&request.encode_with(&closes, also));
         match r {
             Ok((reply, fds)) => {
                 self.free.lock()[place] = Some(conn);
@@ -189,17 +207,18 @@ impl Client {
             _ => Err(EIO),
         }
     }
-    fn changed(&self, request: &Request) -> Result<Version> {
-        match self.call(request)?.0 {
-            Reply::Changed { dir } => Ok(dir),
+    /// What the new directory was seen to hold, and the old one of a rename.
+    fn changed(&self, request: &Request, also: &[Vec<u8>]) -> Result<(Option<Seen>, Option<Seen>)> {
+        match self.call_with(request, also)?.0 {
+            Reply::Changed { dir, old } => Ok((dir, old)),
             _ => Err(EIO),
         }
     }
-    fn node(&self, request: &Request) -> Result<Made> {
-        made(self.call(request)?.0)
+    fn node(&self, request: &Request, also: &[Vec<u8>]) -> Result<Made> {
+        made(self.call_with(request, also)?.0)
     }
-    fn node_and_fd(&self, request: &Request) -> Result<(Made, HostFd)> {
-        let (reply, mut fds) = self.call(request)?;
+    fn node_and_fd(&self, request: &Request, also: &[Vec<u8>]) -> Result<(Made, HostFd)> {
+        let (reply, mut fds) = self.call_with(request, also)?;
         let node = made(reply)?;
         match fds.pop() {
             Some(fd) => Ok((node, fd)),
@@ -301,73 +320,84 @@ impl Client {
         }
     }
     /// Makes a regular file; the descriptor can read and write.
-    pub fn create(&self, dir: Handle, name: &[u8], new: New) -> Result<(Made, HostFd)> {
-        self.node_and_fd(&Request::Create {
-            dir,
-            name: name.to_vec(),
-            new,
-        })
+    pub fn create<'a>(
+        &self,
+        dir: impl Into<In<'a>>,
+        name: &[u8],
+        new: New,
+    ) -> Result<(Made, HostFd)> {
+        let In { dir, also } = dir.into();
+        let name = name.to_vec();
+        self.node_and_fd(&Request::Create { dir, name, new }, also)
     }
     /// A regular file without a name.
     pub fn tmpfile(&self, dir: Handle, new: New) -> Result<(Made, HostFd)> {
-        self.node_and_fd(&Request::TmpFile { dir, new })
+        self.node_and_fd(&Request::TmpFile { dir, new }, &[])
     }
-    pub fn mkdir(&self, dir: Handle, name: &[u8], new: New) -> Result<Made> {
-        self.node(&Request::Mkdir {
-            dir,
-            name: name.to_vec(),
-            new,
-        })
+    pub fn mkdir<'a>(&self, dir: impl Into<In<'a>>, name: &[u8], new: New) -> Result<Made> {
+        let In { dir, also } = dir.into();
+        let name = name.to_vec();
+        self.node(&Request::Mkdir { dir, name, new }, also)
     }
-    pub fn mknod(&self, dir: Handle, name: &[u8], new: New) -> Result<Made> {
-        self.node(&Request::Mknod {
-            dir,
-            name: name.to_vec(),
-            new,
-        })
+    pub fn mknod<'a>(&self, dir: impl Into<In<'a>>, name: &[u8], new: New) -> Result<Made> {
+        let In { dir, also } = dir.into();
+        let name = name.to_vec();
+        self.node(&Request::Mknod { dir, name, new }, also)
     }
-    pub fn symlink(&self, dir: Handle, name: &[u8], target: &[u8], new: New) -> Result<Made> {
-        self.node(&Request::Symlink {
+    pub fn symlink<'a>(
+        &self,
+        dir: impl Into<In<'a>>,
+        name: &[u8],
+        target: &[u8],
+        new: New,
+    ) -> Result<Made> {
+        let In { dir, also } = dir.into();
+        let request = Request::Symlink {
             dir,
             name: name.to_vec(),
             target: target.to_vec(),
             new,
-        })
+        };
+        self.node(&request, also)
     }
-    pub fn link(&self, file: Handle, dir: Handle, name: &[u8]) -> Result<()> {
-        self.done(&Request::Link {
-            file,
-            dir,
-            name: name.to_vec(),
-        })
+    pub fn link<'a>(
+        &self,
+        file: Handle,
+        dir: impl Into<In<'a>>,
+        name: &[u8],
+    ) -> Result<Option<Seen>> {
+        let In { dir, also } = dir.into();
+        let name = name.to_vec();
+        Ok(self.changed(&Request::Link { file, dir, name }, also)?.0)
     }
-    pub fn unlink(&self, dir: Handle, name: &[u8]) -> Result<Version> {
-        self.changed(&Request::Unlink {
-            dir,
-            name: name.to_vec(),
-        })
+    pub fn unlink<'a>(&self, dir: impl Into<In<'a>>, name: &[u8]) -> Result<Option<Seen>> {
+        let In { dir, also } = dir.into();
+        let name = name.to_vec();
+        Ok(self.changed(&Request::Unlink { dir, name }, also)?.0)
     }
-    pub fn rmdir(&self, dir: Handle, name: &[u8]) -> Result<Version> {
-        self.changed(&Request::Rmdir {
-            dir,
-            name: name.to_vec(),
-        })
+    pub fn rmdir<'a>(&self, dir: impl Into<In<'a>>, name: &[u8]) -> Result<Option<Seen>> {
+        let In { dir, also } = dir.into();
+        let name = name.to_vec();
+        Ok(self.changed(&Request::Rmdir { dir, name }, also)?.0)
     }
-    pub fn rename(
+    /// Gives what was seen of the new directory, and of the old one.
+    pub fn rename<'a>(
         &self,
         dir: Handle,
         name: &[u8],
-        new_dir: Handle,
+        new: impl Into<In<'a>>,
         new_name: &[u8],
         flags: u32,
-    ) -> Result<()> {
-        self.done(&Request::Rename {
+    ) -> Result<(Option<Seen>, Option<Seen>)> {
+        let new = new.into();
+        let request = Request::Rename {
             dir,
             name: name.to_vec(),
-            new_dir,
+            new_dir: new.dir,
             new_name: new_name.to_vec(),
             flags,
-        })
+        };
+        self.changed(&request, new.also)
     }
     pub fn readlink(&self, file: Handle) -> Result<Vec<u8>> {
         self.bytes(&Request::Readlink { file })

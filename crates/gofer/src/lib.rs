@@ -31,7 +31,7 @@ pub mod proto;
 pub mod server;
 pub mod wire;
 
-pub use client::{Client, Made, Walked};
+pub use client::{Client, In, Made, Walked};
 pub use proto::{Attr, Handle, Then};
 pub use server::{Root, Server};
 

@@ -378,14 +378,15 @@ fn garbage_is_refused_and_the_connection_goes_on() {
 proptest! {
     #[test]
     fn decoding_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let mut b = vec![1, 0, 0, 0];
+        let mut b = vec![1, 0, 0, 0, 0];
         b.extend(&bytes);
         let _ = Request::decode(&b);
         let mut b = vec![1, 0, 0, 0, 0, 0];
         b.extend(&bytes);
         let _ = Reply::decode(&b);
-        if let Ok((r, closes)) = Request::decode(&bytes) {
-            prop_assert_eq!(Request::decode(&r.encode(&closes)), Ok((r, closes)));
+        if let Ok((r, with)) = Request::decode(&bytes) {
+            let again = r.encode_with(&with.closes, &with.also);
+            prop_assert_eq!(Request::decode(&again), Ok((r, with)));
         }
     }
 }

@@ -22,8 +22,10 @@
 //!   not.) Where that does not hold, or the time is a whole second (some file systems keep no more), the
 //!   Gofer is asked.
 //!
-//! Where the container itself makes or removes a name, and times are fine, the Gofer reads the version after
-//! that, looks at the name again, and tells: the next use of the name asks nobody.
+//! Where the container itself makes, removes or renames a name, and times are fine, the Gofer reads the version after
+//! that, looks at the name again, and tells: the next use of the name asks nobody. So it does with a few other names of
+//! the directory that were asked for again after earlier changes (`inode/known.rs`): a database looks for the same
+//! three files around each change of one.
 //!
 //! So a walk costs an `fstat` for each component, which tells its permissions, too, and no request. What is made
 //! is not looked up before, where nothing is known of the name: the host says that it is there.

@@ -1,3 +1,6 @@
+mod append;
+mod known;
+
 use super::*;
 use abi::errno::*;
 use abi::linux::*;

@@ -180,11 +180,11 @@ impl Server {
             let mut out = None;
             let result = message
                 .and_then(Request::decode)
-                .and_then(|(request, closes)| {
-                    for h in closes {
+                .and_then(|(request, riders)| {
+                    for h in riders.closes {
                         self.table.remove(h);
                     }
-                    let (reply, fd) = self.handle(request)?;
+                    let (reply, fd) = self.handle(request, &riders.also)?;
                     out = fd;
                     Ok(reply)
                 });
