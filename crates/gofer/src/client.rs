@@ -1,15 +1,16 @@
 //! The Sentry's side.
 
+use crate::line::{BUFFER, Line};
 use crate::proto::{
     Access, Attr, Entry, Handle, New, Reply, Request, Seen, SetAttr, StatFs, Step, Then,
 };
-use crate::wire::{Hello, MAX_ALSO, MAX_CLOSES, MAX_MESSAGE, connection_of};
+use crate::wire::{Hello, MAX_ALSO, MAX_CLOSES, connection_of};
 use abi::Result;
 use abi::errno::{EBADMSG, EIO, ENFILE};
 use hostcall::{HostFd, sock};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The longest name in a directory (`NAME_MAX`).
 const MAX_NAME: usize = 255;
@@ -27,26 +28,32 @@ pub struct Client {
     pending: Mutex<Vec<Handle>>,
     dead: AtomicBool,
     requests: AtomicU64,
+    attached: AtomicUsize,
     on_death: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
-/// One socket to the server, and what belongs to it.
+/// One connection to the server, and what belongs to it.
 struct Connection {
-    socket: HostFd,
+    line: Line,
     /// Made with the first request.
     buf: Vec<u8>,
 }
 
 impl Connection {
     /// Sends a request and receives the reply to it.
-    fn exchange(&mut self, message: &[u8]) -> Result<(Result<Reply>, Vec<HostFd>)> {
-        sock::send(self.socket.raw(), message, &[])?;
-        self.buf.resize(MAX_MESSAGE, 0);
-        let (n, fds) = sock::recv(self.socket.raw(), &mut self.buf)?;
-        if n == 0 {
-            return Err(EIO);
-        }
-        Ok((Reply::decode(&self.buf[..n]), fds))
+    fn exchange(
+        &mut self,
+        message: &[u8],
+        brings_fd: bool,
+    ) -> Result<(Result<Reply>, Vec<HostFd>)> {
+        self.line.send(message)?;
+        self.buf.resize(BUFFER, 0);
+        let (reply, fds) = if brings_fd {
+            self.line.receive_with(&mut self.buf)?
+        } else {
+            (self.line.receive(&mut self.buf)?, Vec::new())
+        };
+        Ok((Reply::decode(reply), fds))
     }
 }
 
@@ -99,21 +106,23 @@ impl Client {
     pub fn connect(channel: &HostFd, on_death: Box<dyn FnOnce() + Send>) -> Result<Arc<Client>> {
         let mut buf = [0u8; 256];
         let (n, fds) = sock::recv(channel.raw(), &mut buf)?;
-        if n == 0 || fds.is_empty() {
+        let lines = Line::from_fds(fds);
+        if n == 0 || lines.is_empty() {
             return Err(EIO);
         }
         let hello = Hello::decode(&buf[..n])?;
-        let connection = |socket| {
+        let connection = |line| {
             let buf = Vec::new();
-            Some(Connection { socket, buf })
+            Some(Connection { line, buf })
         };
         Ok(Arc::new(Client {
             hello,
-            free: Mutex::new(fds.into_iter().map(connection).collect()),
+            free: Mutex::new(lines.into_iter().map(connection).collect()),
             freed: Condvar::new(),
             pending: Mutex::new(Vec::new()),
             dead: AtomicBool::new(false),
             requests: AtomicU64::new(0),
+            attached: AtomicUsize::new(0),
             on_death: Mutex::new(Some(on_death)),
         }))
     }
@@ -126,6 +135,11 @@ impl Client {
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
+    }
+    /// How many roots were attached to.
+    #[must_use]
+    pub fn attached(&self) -> usize {
+        self.attached.load(Ordering::Relaxed)
     }
     #[must_use]
     pub fn is_dead(&self) -> bool {
@@ -176,7 +190,7 @@ impl Client {
             let keep = p.len().saturating_sub(MAX_CLOSES);
             p.split_off(keep)
         };
-        let r = conn.exchange(&request.encode_with(&closes, also));
+        let r = conn.exchange(&request.encode_with(&closes, also), request.brings_fd());
         match r {
             Ok((reply, fds)) => {
                 self.free.lock()[place] = Some(conn);
@@ -256,7 +270,10 @@ impl Client {
                 handle,
                 writable,
                 ..
-            } => Ok((attr, handle, writable)),
+            } => {
+                self.attached.fetch_add(1, Ordering::Relaxed);
+                Ok((attr, handle, writable))
+            }
             _ => Err(EIO),
         }
     }

@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod line;
 pub mod proto;
 pub mod server;
 pub mod wire;

@@ -257,6 +257,15 @@ pub struct Riders {
 }
 
 impl Request {
+    /// Whether the reply may come with a descriptor.
+    #[must_use]
+    pub fn brings_fd(&self) -> bool {
+        match self {
+            Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. } => true,
+            Request::Walk { then, .. } => *then == Then::Read,
+            _ => false,
+        }
+    }
     /// The message, with handles to close on the way (at most [`MAX_CLOSES`]).
     #[must_use]
     pub fn encode(&self, closes: &[Handle]) -> Vec<u8> {

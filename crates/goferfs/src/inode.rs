@@ -4,7 +4,7 @@ mod known;
 mod order;
 
 use crate::open::{HostMappable, OpenHostDir, OpenHostFile};
-use crate::{GoferFs, Sharing};
+use crate::{GoferFs, Listed, Sharing};
 use abi::Result;
 use abi::errno::{EINVAL, EIO, ENODATA, ENOENT, EXDEV};
 use clas::MappingRegistry;
@@ -80,7 +80,7 @@ pub struct GoferInode {
     target: Option<Vec<u8>>,
     fds: Mutex<Fds>,
     /// The names of a directory, in exclusive mode.
-    listing: Mutex<Option<Arc<[Entry]>>>,
+    listing: Mutex<Option<(Arc<[Entry]>, Listed)>>,
     /// The same, for what is looked up beside a name.
     order: Mutex<order::Order>,
     /// In shared mode.

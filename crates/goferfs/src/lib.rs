@@ -60,7 +60,7 @@ use gofer::proto::Attr;
 use gofer::{Client, Handle};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::dentry::{Caching, ReadOnly, StatFs};
 use vfs::{Dentry, FileSystem, SuperBlock, Vfs};
@@ -135,13 +135,41 @@ impl Default for Options {
     }
 }
 
-/// Inodes with host descriptors that nobody may be using, of any number of mounts: all share one descriptor
-/// table.
+/// What is kept though nobody may be using it, of any number of mounts, which share one descriptor table and one memory:
+/// inodes with host descriptors, and directories' listings.
 #[derive(Debug)]
 pub struct Kept {
     max: usize,
     /// Oldest first.
     ring: Mutex<VecDeque<Weak<GoferInode>>>,
+    /// Names in listings of directories that are remembered.
+    listed: AtomicUsize,
+}
+
+/// Names in all remembered listings together: some 100 bytes each.
+const MAX_LISTED: usize = 1 << 18;
+
+/// Room for a directory's names among those, given back when it goes.
+struct Listed {
+    kept: Arc<Kept>,
+    names: usize,
+}
+
+impl Listed {
+    /// `None` where there is not as much left.
+    fn room(kept: &Arc<Kept>, names: usize) -> Option<Listed> {
+        let more = |n: usize| n.checked_add(names).filter(|n| *n <= MAX_LISTED);
+        let order = Ordering::Relaxed;
+        kept.listed.fetch_update(order, order, more).ok()?;
+        let kept = kept.clone();
+        Some(Listed { kept, names })
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.kept.listed.fetch_sub(self.names, Ordering::Relaxed);
+    }
 }
 
 impl Kept {
@@ -151,6 +179,7 @@ impl Kept {
         Kept {
             max: max.max(1),
             ring: Mutex::default(),
+            listed: AtomicUsize::new(0),
         }
     }
     /// For a process that may have `limit` descriptors (`RLIMIT_NOFILE`).
@@ -343,8 +372,9 @@ impl FileSystem for GoferFs {
         }
     }
     fn max_cached(&self) -> usize {
-        // Each cached name may hold a handle; leave some for what is open.
-        (self.client.server().max_handles as usize / 2).min(1 << 15)
+        // Each cached name may hold a handle, of which all mounts share what there is; leave some for what is open.
+        let mounts = self.client.attached().max(1);
+        (self.client.server().max_handles as usize / 2 / mounts).min(1 << 15)
     }
     fn options(&self) -> String {
         String::from(if self.exclusive() {

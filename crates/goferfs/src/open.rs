@@ -65,13 +65,18 @@ impl FileOps for OpenHostFile {
             return Ok(0);
         }
         let mut at = offset;
-        dst.fill(n, &mut |iov| {
+        let r = dst.fill(n, &mut |iov| {
             let n = all(iov, |part, skip| {
                 host::preadv(self.fd().raw(), part, at + skip)
             })?;
             at += n as u64;
             Ok(n)
-        })
+        });
+        // At the end nothing is written to the caller's memory.
+        if r == Err(EFAULT) && host::fstat(self.fd().raw())?.st_size as u64 <= offset {
+            return Ok(0);
+        }
+        r
     }
     fn write(&self, _: &File, src: &mut dyn Source, offset: u64) -> Result<usize> {
         let n = src.remaining();

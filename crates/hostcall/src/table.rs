@@ -99,6 +99,7 @@ host_calls! {
     Recvmsg = SYS_recvmsg, "SGB", "descriptors from the Gofer, control messages";
     Sendmsg = SYS_sendmsg, "SGB", "descriptors to the Sentry, control messages";
     Socketpair = SYS_socketpair, "-", "channels";
+    Pipe2 = SYS_pipe2, "-", "channels";
 
     // Sockets of the host's network
     Socket = SYS_socket, "B", "sockets of the host's network";

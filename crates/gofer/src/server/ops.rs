@@ -15,6 +15,7 @@ use hostcall::{HostFd, file, path};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 type Answer = Result<(Reply, Option<HostFd>)>;
 
@@ -26,6 +27,8 @@ const RESOLVE: u64 = (abi::linux::RESOLVE_BENEATH
 /// For the last component, which may itself be a link: `O_NOFOLLOW` stands at it.
 const RESOLVE_LINK: u64 = (abi::linux::RESOLVE_BENEATH | abi::linux::RESOLVE_NO_MAGICLINKS) as u64;
 
+/// For looks at names beside the one that was asked for.
+const BESIDE: Duration = Duration::from_millis(1);
 /// Room for entries in one reply; the longest entry is far smaller than what is left.
 const DENTS: usize = 32 << 10;
 
@@ -254,10 +257,14 @@ impl Server {
             let n = self.table.get(s.handle).ok()?;
             self.reopen(&n, libc::O_RDONLY).ok()
         });
-        // Links may be long, and all must fit into one message.
+        // Links may be long, and all must fit into one message. And who asked for one name waits: where a look takes
+        // long, others are not worth it.
         let mut room = MAX_STRING / 4;
+        let begun = Instant::now();
         let beside = beside.iter().map(|name| {
-            let s = (room > 0).then(|| self.step(&first, name).ok()).flatten()?;
+            let s = (room > 0 && begun.elapsed() < BESIDE)
+                .then(|| self.step(&first, name).ok())
+                .flatten()?;
             room = room.saturating_sub(s.target.as_ref().map_or(0, Vec::len));
             Some(s)
         });
