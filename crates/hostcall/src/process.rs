@@ -201,14 +201,19 @@ pub fn cpus() -> Vec<u32> {
 
 /// Keeps this thread on some CPUs.
 pub fn stay_on(cpus: &[u32]) -> Result<()> {
+    keep_on(0, cpus.iter().copied())
+}
+
+/// Keeps a thread on some CPUs; 0 is this one. One that sleeps is put on one of them when it wakes up.
+pub fn keep_on(tid: i32, cpus: impl IntoIterator<Item = u32>) -> Result<()> {
     let mut mask = [0u64; CPU_WORDS];
     for c in cpus {
-        if let Some(w) = mask.get_mut(*c as usize / 64) {
+        if let Some(w) = mask.get_mut(c as usize / 64) {
             *w |= 1 << (c % 64);
         }
     }
     // SAFETY: as above.
-    unsafe { sys!(SchedSetaffinity, 0, size_of_val(&mask), mask.as_ptr()) }.map(drop)
+    unsafe { sys!(SchedSetaffinity, tid, size_of_val(&mask), mask.as_ptr()) }.map(drop)
 }
 
 /// The CPU that this thread is on, at this moment; never by a host call.

@@ -150,7 +150,7 @@ host_calls! {
     SchedYield = SYS_sched_yield, "SG", "std: locks";
     Membarrier = SYS_membarrier, "S", "membarrier(2)";
     SchedGetaffinity = SYS_sched_getaffinity, "SG", "the number of CPUs";
-    SchedSetaffinity = SYS_sched_setaffinity, "G", "each of the Gofer's threads beside who asks it";
+    SchedSetaffinity = SYS_sched_setaffinity, "SG", "application threads beside who spins for them; the Gofer's beside who asks";
     RestartSyscall = SYS_restart_syscall, "SGB", "the host restarting a sleep";
     Prctl = SYS_prctl, "SG", "std: thread names";
 

@@ -148,6 +148,8 @@ struct Thread {
     sites: (Arc<Sites>, u64),
     /// Whether both sides wake each other where they are themselves ([`Thread::wake_here`]).
     here: bool,
+    /// The thread may not go to the CPU where this one was when it began to spin.
+    away: bool,
 }
 
 /// Counts how often calls come from sites that are not patched.
@@ -200,36 +202,50 @@ impl Thread {
             habits: Habits::default(),
             sites: (Arc::default(), 0),
             here: true,
+            away: false,
             hot: Hot {
                 counts: [(0, 0); Hot::SITES],
                 found: None,
             },
         };
-        // The start event; its frame is laid out here.
-        let n = match recv(t.listener()) {
-            Ok(n) => n,
-            // Nobody is left behind its listener; and yet the thread may be elsewhere, in its area.
-            Err(_) => {
-                t.process.kill();
-                return Err(ESRCH);
-            }
+        t.waits = match t.raw.as_mut().and_then(|r| r.rests.take()) {
+            Some((id, uc)) => Waits::Event { id, uc },
+            None => t.started(raw_tid)?,
         };
-        let uc = {
-            let (area, base) = t.area();
-            Frame::fresh(area, base).address()
-        };
-        let [what, _, said, ..] = n.data.args;
-        if (n.pid as i32, what, said) != (raw_tid, stub::EVENT_START, uc) {
-            // Another thread's listener, or none that waits at its start: the number was false.
+        let Some(f) = t.frame() else {
             t.process.kill();
             return Err(ESRCH);
-        }
-        t.waits = Waits::Event { id: n.id, uc };
+        };
+        let _ = f.set_fp_state(None);
+        let (area, _) = t.area();
+        lane::state(area).store(0, Ordering::SeqCst);
+        lane::publish(area, None);
         t.regs.eflags = 0x202;
         t.bases_changed = true;
         t.regs_changed = true;
         t.process.add_kick(t.kick.clone());
         Ok(t)
+    }
+
+    /// The start event; its frame is laid out here.
+    fn started(&self, raw_tid: i32) -> Result<Waits> {
+        let n = match recv(self.listener()) {
+            Ok(n) => n,
+            // Nobody is left behind its listener; and yet the thread may be elsewhere, in its area.
+            Err(_) => {
+                self.process.kill();
+                return Err(ESRCH);
+            }
+        };
+        let (area, base) = self.area();
+        let uc = Frame::fresh(area, base).address();
+        let [what, _, said, ..] = n.data.args;
+        if (n.pid as i32, what, said) != (raw_tid, stub::EVENT_START, uc) {
+            // Another thread's listener, or none that waits at its start: the number was false.
+            self.process.kill();
+            return Err(ESRCH);
+        }
+        Ok(Waits::Event { id: n.id, uc })
     }
 
     fn area(&self) -> (hostcall::MemSlice<'_>, u64) {
@@ -324,6 +340,7 @@ impl Thread {
         self.ret = 0;
         if parked {
             self.wake_here(true);
+            self.let_move();
             self.habits.late(&self.process.factory.spinners);
         } else if !again {
             self.rest();
@@ -338,6 +355,29 @@ impl Thread {
             lane::state(area).store(SPINS, Ordering::SeqCst);
             // It is to be woken elsewhere: this CPU is busy.
             self.wake_here(false);
+            self.move_away();
+        }
+    }
+
+    fn tid(&self) -> i32 {
+        self.raw.as_ref().expect("until drop").tid
+    }
+
+    /// Where the host wakes the thread next, which sleeps, is not where this one spins. Left to itself a host with
+    /// few CPUs mostly wakes it on the same one, in the place of this thread, which then does not look.
+    fn move_away(&mut self) {
+        let here = host::current_cpu();
+        let others = || self.process.factory.cpus.iter().filter(|c| **c != here);
+        if others().next().is_some() {
+            self.away = host::keep_on(self.tid(), others().copied()).is_ok();
+        }
+    }
+
+    /// It may go anywhere again: this thread spins no more.
+    fn let_move(&mut self) {
+        if std::mem::take(&mut self.away) {
+            let all = self.process.factory.cpus.iter().copied();
+            let _ = host::keep_on(self.tid(), all);
         }
     }
 
@@ -352,6 +392,7 @@ impl Thread {
     /// Spins no more: the next to come wakes this thread where it is itself.
     fn rest(&mut self) {
         self.wake_here(true);
+        self.let_move();
         self.habits.rest(&self.process.factory.spinners);
     }
 
@@ -367,6 +408,7 @@ impl Thread {
         let request = asked.then(|| lane::request(area));
         if request.is_none() {
             self.wake_here(true);
+            self.let_move();
         }
         let (nr, args, ip) = request?;
         // The lane never asks these this way: they need registers, which only a trap shows.
@@ -572,6 +614,7 @@ impl AppThread for Thread {
         };
         self.kick.interrupt();
         let event = if mail {
+            self.let_move();
             // Unanswered it cannot leave the stub's code.
             self.entered();
             let ret = std::mem::take(&mut self.ret);
@@ -646,12 +689,10 @@ impl AppThread for Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        // Ask the thread to end, in the handler; a thread in application code is kicked there first.
-        let ended = match self.waits {
-            Waits::Gone => true,
-            Waits::Event { id, .. } => {
-                host::notif_send(self.listener().raw(), id, stub::REPLY_EXIT as i64).is_err()
-            }
+        // In the handler it can end, or wait for another task; a thread in application code is kicked there first.
+        let (id, uc) = match self.waits {
+            Waits::Gone => (None, None),
+            Waits::Event { id, uc } => (Some(id), Some(uc)),
             Waits::Call { .. } | Waits::Mail { .. } => {
                 self.kick.interrupt();
                 self.entered();
@@ -660,21 +701,31 @@ impl Drop for Thread {
                 }
                 // What hostile code sends next is answered as if it were the handler: another call of its
                 // own returns, and the wait below tells that the thread has not ended.
-                match self.receive() {
-                    Some(n) => {
-                        host::notif_send(self.listener().raw(), n.id, stub::REPLY_EXIT as i64)
-                            .is_err()
-                    }
-                    None => true,
-                }
+                let n = self.receive();
+                let kicked = |n: &&libc::seccomp_notif| {
+                    let event = n.data.nr == stub::EVENT_NR as i32;
+                    event && in_stub(n.data.instruction_pointer) && n.data.args[0] == KICK as u64
+                };
+                let uc = n.as_ref().filter(kicked).map(|n| n.data.args[2]);
+                (n.map(|n| n.id), uc)
             }
         };
         self.rest();
         self.left();
         self.kick.end();
         self.process.forget_kick(&self.kick);
-        let raw = self.raw.take().expect("only here");
-        let listener = self.listener.take().expect("only here");
-        release_after(&self.process, raw, listener, ended);
+        let mut raw = self.raw.take().expect("only here");
+        raw.listener = self.listener.take();
+        if let (Some(id), Some(uc)) = (id, uc) {
+            raw.rests = Some((id, uc));
+            raw = match self.process.rest(raw) {
+                Ok(()) => return,
+                Err(raw) => raw,
+            };
+        }
+        let listener = raw.listener.expect("with this platform");
+        let end = |id| host::notif_send(listener.raw(), id, stub::REPLY_EXIT as i64);
+        let ended = id.is_none_or(|id| end(id).is_err());
+        release_after(&self.process, raw.area_no, listener, ended);
     }
 }

@@ -118,12 +118,16 @@ pub struct Factory {
     pub reaper: crate::recycle::Reaper,
     /// Keeps them for the next program.
     pub pool: crate::recycle::Pool,
+    /// How many threads rest.
+    resting: AtomicU32,
     /// Where the host's vDSO is in every stub process.
     pub host_vdso: Option<u64>,
     /// Which call sites' lanes there are.
     pub lanes: Lanes,
     /// Who spins for a mailbox.
     pub spinners: Arc<Spinners>,
+    /// The CPUs of all threads.
+    pub cpus: Vec<u32>,
 }
 
 struct Zygote {
@@ -192,9 +196,11 @@ impl Factory {
             watchdog: crate::kick::Watchdog::default(),
             reaper: crate::recycle::Reaper::default(),
             pool: crate::recycle::Pool::default(),
+            resting: AtomicU32::new(0),
             host_vdso: crate::zygote::moved_vdso(&vdso),
             lanes: lanes.possible(),
             spinners: Arc::new(Spinners::new(host::cpu_count(), lanes == Lanes::Mailbox)),
+            cpus: host::cpus(),
         }))
     }
 
@@ -252,6 +258,7 @@ impl Factory {
             dead: AtomicBool::new(false),
             threads: AtomicU32::new(0),
             spare: Mutex::new(None),
+            resting: Mutex::default(),
             ended_by_host: AtomicBool::new(false),
             cpu_before: AtomicU64::new(0),
             sites: Mutex::new(Arc::default()),
@@ -439,6 +446,9 @@ pub struct Process {
     threads: AtomicU32,
     /// One that waits at its start for [`Process::new_thread`].
     spare: Mutex<Option<RawThread>>,
+    /// Threads whose tasks have ended, at most [`RESTING_MAX`]: they wait in the event call for other tasks of the same
+    /// program. They are none of `threads`.
+    resting: Mutex<SmallVec<[RawThread; 1]>>,
     /// It had ended before anybody here ended it.
     ended_by_host: AtomicBool,
     /// CPU time that earlier programs used.
@@ -455,6 +465,9 @@ pub struct Process {
     table_due: AtomicBool,
 }
 
+/// How many threads of a process rest at most, and how many of all: each is a thread of the host's.
+const RESTING_MAX: usize = 4;
+const RESTING_ALL: u32 = 64;
 /// How long a process whose service thread is gone may take until it is gone itself.
 const LOST_MILLIS: i32 = 50;
 /// Unit 0 is the zygote's.
@@ -469,6 +482,10 @@ pub struct RawThread {
     pub unit: Unit,
     /// Only with [`Drive::Notify`].
     pub listener: Option<Listener>,
+    /// It has served: it waits in this event, by its number and the address of its frame.
+    pub rests: Option<(u64, u64)>,
+    /// CPU time that it had used before it served again.
+    pub cpu_before: u64,
 }
 
 /// A call for the service thread.
@@ -560,6 +577,8 @@ impl Process {
             area_no,
             unit,
             listener,
+            rests: None,
+            cpu_before: 0,
         })
     }
 
@@ -594,9 +613,54 @@ impl Process {
 
     /// A new application thread.
     pub fn new_thread(&self) -> Result<RawThread> {
-        match self.spare.lock().take() {
-            Some(t) => Ok(t),
+        if let Some(t) = self.spare.lock().take() {
+            return Ok(t);
+        }
+        let rested = self.resting.lock().pop();
+        match rested {
+            Some(mut t) => {
+                self.threads.fetch_add(1, Ordering::Relaxed);
+                self.factory.resting.fetch_sub(1, Ordering::Relaxed);
+                t.cpu_before = self.thread_cpu_nanos(t.tid, t.area_no, t.unit);
+                Ok(t)
+            }
             None => self.new_thread_within(START_LIMIT),
+        }
+    }
+
+    /// A thread whose task has ended waits for another of the same program. Given back where there are enough, or where
+    /// it was the last: the process as a whole serves again.
+    pub fn rest(&self, t: RawThread) -> core::result::Result<(), RawThread> {
+        let mut resting = self.resting.lock();
+        let one_more = |n: u32| (n < RESTING_ALL).then_some(n + 1);
+        let all = &self.factory.resting;
+        if self.dead.load(Ordering::Acquire)
+            || self.thread_count() <= 1
+            || resting.len() >= RESTING_MAX
+            || all
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+                .is_err()
+        {
+            return Err(t);
+        }
+        resting.push(t);
+        self.threads.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends the threads that rest.
+    fn end_resting(&self) {
+        let resting = std::mem::take(&mut *self.resting.lock());
+        self.factory
+            .resting
+            .fetch_sub(resting.len() as u32, Ordering::Relaxed);
+        for mut t in resting {
+            self.threads.fetch_add(1, Ordering::Relaxed);
+            let (Some(listener), Some((id, _))) = (t.listener.take(), t.rests) else {
+                continue;
+            };
+            let ended = host::notif_send(listener.raw(), id, stub::REPLY_EXIT as i64).is_err();
+            release_after(self, t.area_no, listener, ended);
         }
     }
 
@@ -691,6 +755,7 @@ impl Process {
     /// thread waits at its start. `false` if that is more work than a new process, or does not come about: then it
     /// can only be dropped.
     pub fn renew(&self) -> bool {
+        self.end_resting();
         let areas = self.spawner.lock().areas.units.len() as u64;
         if areas > AREAS_KEPT as u64 || !self.is_idle() {
             return false;
@@ -992,7 +1057,7 @@ impl Process {
 
     /// CPU time of one thread. The host tells it within the process only, so the service thread asks. What is read
     /// from the thread's area is the application's claim about itself, and does not count against anyone else.
-    pub fn thread_cpu_nanos(&self, tid: i32, area_no: u32, unit: Unit) -> u64 {
+    fn thread_cpu_nanos(&self, tid: i32, area_no: u32, unit: Unit) -> u64 {
         let (area, base) = self.area(area_no, unit);
         // CPUCLOCK_PERTHREAD, CPUCLOCK_SCHED.
         let clock = (!tid << 3) | 6;
@@ -1020,10 +1085,11 @@ impl Process {
     pub fn thread_clock(self: &Arc<Self>, raw: &RawThread) -> crate::CpuClock {
         let process = Arc::downgrade(self);
         let (tid, area_no, unit) = (raw.tid, raw.area_no, raw.unit);
+        let before = raw.cpu_before;
         Arc::new(move || {
-            process
-                .upgrade()
-                .map_or(0, |p| p.thread_cpu_nanos(tid, area_no, unit))
+            let p = process.upgrade();
+            p.map_or(0, |p| p.thread_cpu_nanos(tid, area_no, unit))
+                .saturating_sub(before)
         })
     }
 
@@ -1063,6 +1129,8 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
         *self.service.get_mut() = Service::Down;
+        let resting = self.resting.get_mut().len() as u32;
+        self.factory.resting.fetch_sub(resting, Ordering::Relaxed);
         // A dying thread may still write its area: they are given back only when the process is gone.
         let factory = self.factory.clone();
         let areas = std::mem::take(&mut self.spawner.get_mut().areas);
@@ -1359,7 +1427,7 @@ pub fn base_filter() -> Program {
 
 /// Gives back what a thread used, once it runs no more: a listener whose thread still ends reports it by
 /// its hang-up.
-pub fn release_after(p: &Arc<Process>, raw: RawThread, listener: Listener, ended: bool) {
+pub fn release_after(p: &Process, area_no: u32, listener: Listener, ended: bool) {
     if !ended {
         let mut f = [libc::pollfd {
             fd: listener.raw(),
@@ -1374,7 +1442,7 @@ pub fn release_after(p: &Arc<Process>, raw: RawThread, listener: Listener, ended
         }
     }
     drop(listener);
-    p.give_area(raw.area_no);
+    p.give_area(area_no);
 }
 
 #[cfg(test)]

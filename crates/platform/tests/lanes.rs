@@ -1,6 +1,7 @@
 //! Both platforms run the same small programs with the same events.
 
 use hostcall::mem::{Mapping, memfd};
+use hostcall::process as host;
 use platform::{AppThread, Event, MapOp, Platform, Prot, Sharing};
 
 const CODE: u64 = 0x40_0000;
@@ -13,7 +14,12 @@ struct Setup {
 }
 
 fn setup(platform: Box<dyn Platform>) -> Setup {
-    let file = memfd(c"test").unwrap();
+    setup_named(platform, c"test")
+}
+
+/// `name`: what the host shows where the memory is mapped.
+fn setup_named(platform: Box<dyn Platform>, name: &std::ffi::CStr) -> Setup {
+    let file = memfd(name).unwrap();
     hostcall::file::ftruncate(file.raw(), 0x10000).unwrap();
     let map = Mapping::shared(file.raw(), 0, 0x10000).unwrap();
     Setup {
@@ -261,7 +267,36 @@ fn a_new_process_finds_nothing_of_an_old_one() {
     });
 }
 
-/// What lies in a mailbox says that its thread waits. One that does not is stopped before it is held.
+/// The CPUs that processes of the platform's may not use, of those that this one may.
+fn kept_from() -> usize {
+    let allowed = |status: std::path::PathBuf| {
+        let text = std::fs::read_to_string(status).unwrap_or_default();
+        let field = |name: &str| {
+            let value = text.lines().find_map(|l| l.strip_prefix(name));
+            value.unwrap_or_default().trim().replace(',', "")
+        };
+        let mask = u128::from_str_radix(&field("Cpus_allowed:"), 16).unwrap_or(0);
+        (mask.count_ones() as usize, field("PPid:"))
+    };
+    let me = allowed("/proc/thread-self/status".into()).0;
+    let proc = std::fs::read_dir("/proc").unwrap();
+    let of = proc.filter_map(|e| Some((e.as_ref().ok()?.path(), e.as_ref().ok()?.file_name())));
+    let pids: Vec<_> = of.map(|(p, n)| (allowed(p.join("status")).1, n)).collect();
+    let me_as_parent = std::process::id().to_string();
+    let stubs = pids.iter().filter(|(parent, _)| *parent == me_as_parent);
+    let tasks = stubs.filter_map(|(_, p)| {
+        let p = p.to_string_lossy();
+        std::fs::read_dir(format!("/proc/{p}/task")).ok()
+    });
+    let masks = tasks
+        .flatten()
+        .flatten()
+        .map(|t| allowed(t.path().join("status")).0);
+    masks.filter(|n| *n > 0).map(|n| me - n).sum()
+}
+
+/// What lies in a mailbox says that its thread waits. One that does not is stopped before it is held. While it is spun
+/// for it keeps off the spinner's CPU, and no longer.
 #[test]
 fn who_asks_by_the_mailbox_and_goes_on_is_held() {
     let s = setup(Box::new(
@@ -301,10 +336,12 @@ fn who_asks_by_the_mailbox_and_goes_on_is_held() {
         return;
     }
     assert!(!t.has_regs());
+    assert_eq!(kept_from(), usize::from(host::cpu_count() > 1));
     let before = count();
     pause();
     assert!(count() > before, "it does not compute");
     assert_eq!(t.hold(), Event::Interrupted);
+    assert_eq!(kept_from(), 0);
     assert!(t.has_regs() && (CODE..CODE + 0x40).contains(&t.regs().rip));
     let before = count();
     pause();
@@ -378,4 +415,75 @@ fn a_new_process_finds_no_trampolines_of_an_old_one() {
             e => panic!("{e:?}"),
         }
     }
+}
+
+/// A thread whose task has ended serves another of the same program, which sees nothing of it.
+#[test]
+fn threads_serve_again() {
+    let notify = platform::notify::Notify::new(platform::Lanes::All).unwrap();
+    let s = setup_named(Box::new(notify), c"serve-again");
+    // 0: mov eax, 39; mov rcx, [DATA]; jrcxz 1f; loop: dec rcx; jnz loop; movd xmm0, eax; 1: syscall; jmp 0b
+    let code = [
+        &[0xb8, 39, 0, 0, 0, 0x48, 0x8b, 0x0c, 0x25, 0, 0, 0x50, 0][..],
+        &[
+            0xe3, 9, 0x48, 0xff, 0xc9, 0x75, 0xfb, 0x66, 0x0f, 0x6e, 0xc0,
+        ],
+        &[0x0f, 0x05, 0xeb, 0xe4],
+    ]
+    .concat();
+    s.map.slice().copy_from(&code);
+    let (space, mut first) = start(&s, &code);
+    assert!(matches!(first.run(), Event::Syscall { nr: 39, .. }));
+    let work = |n: u64| s.map.slice().sub(0x1000, 8).copy_from(&n.to_le_bytes());
+    let thread = || {
+        let mut t = space.new_thread().unwrap();
+        let mut r = t.regs();
+        assert_eq!((r.rip, r.rbx, r.rsp), (0, 0, 0));
+        r.rip = CODE;
+        t.set_regs(&r);
+        t
+    };
+    let low_xmm0 = |t: &dyn AppThread| {
+        let mut fp = Vec::new();
+        t.fp_state(&mut fp);
+        u32::from_le_bytes(fp[160..164].try_into().unwrap())
+    };
+    let host_threads = || {
+        let mut all = std::fs::read_dir("/proc").unwrap().flatten();
+        let has = |p: &std::path::Path| {
+            let maps = std::fs::read_to_string(p.join("maps")).unwrap_or_default();
+            maps.contains("r-xs 00000000") && maps.contains("memfd:serve-again")
+        };
+        let process = all.find(|e| has(&e.path())).expect("it lives");
+        std::fs::read_dir(process.path().join("task"))
+            .unwrap()
+            .count()
+    };
+    work(300_000_000);
+    let mut t = thread();
+    assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+    let clock = t.cpu_clock();
+    let burnt = clock();
+    assert!(burnt > 10_000_000, "{burnt}");
+    assert_eq!(t.fetch_regs(), Event::Interrupted);
+    assert_eq!(low_xmm0(&*t), 39);
+    drop(t);
+    let before = host_threads();
+    work(0);
+    for i in 0..20 {
+        let mut t = thread();
+        let own = t.cpu_clock();
+        assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+        assert!(own() < burnt / 2, "{} of {burnt}", own());
+        if i % 2 == 0 {
+            assert_eq!(t.fetch_regs(), Event::Interrupted);
+            assert_eq!(low_xmm0(&*t), 0);
+        }
+    }
+    assert_eq!(host_threads(), before);
+    // More at once than may rest: the others end.
+    let many: Vec<_> = (0..12).map(|_| thread()).collect();
+    drop(many);
+    assert!(host_threads() <= before + 3);
+    drop(first);
 }

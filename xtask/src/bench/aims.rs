@@ -2,12 +2,22 @@
 
 use super::results::{Results, times};
 
+/// The aims in absolute figures were set on a reference machine. What a peer took there for a line of the same
+/// experiment tells how fast another machine is.
+#[derive(Clone, Copy)]
+struct Reference {
+    peer: &'static str,
+    line: &'static str,
+    value: f64,
+}
+
 struct Aim {
     what: &'static str,
     experiment: &'static str,
     line: &'static str,
     pinned: bool,
     limit: Limit,
+    reference: Option<Reference>,
 }
 
 enum Limit {
@@ -33,6 +43,25 @@ const fn aim(
         line,
         pinned: false,
         limit,
+        reference: None,
+    }
+}
+
+/// An aim in the line's unit, and what the same line took natively on the reference machine.
+const fn beside(
+    what: &'static str,
+    experiment: &'static str,
+    line: &'static str,
+    most: f64,
+    native: f64,
+) -> Aim {
+    Aim {
+        reference: Some(Reference {
+            peer: "native",
+            line,
+            value: native,
+        }),
+        ..aim(what, experiment, line, Most(most))
     }
 }
 
@@ -57,6 +86,11 @@ const AIMS: &[Aim] = &[
     ),
     Aim {
         pinned: true,
+        reference: Some(Reference {
+            peer: "native",
+            line: "bare hand-over, seccomp notification",
+            value: 4183.0,
+        }),
         ..aim(
             "a Sentry call, one CPU",
             "calls",
@@ -64,36 +98,47 @@ const AIMS: &[Aim] = &[
             Most(4500.0),
         )
     },
-    aim(
+    beside(
         "open+close, bind mount",
         "files-bind",
         "open+close",
-        Most(5000.0),
+        5000.0,
+        2011.0,
     ),
-    aim("open+close, root", "files-root", "open+close", Most(2000.0)),
-    aim(
+    beside(
+        "open+close, root",
+        "files-root",
+        "open+close",
+        2000.0,
+        1991.0,
+    ),
+    beside(
         "open+close, tmpfs inside",
         "files-inner",
         "open+close",
-        Most(2000.0),
+        2000.0,
+        1971.0,
     ),
-    aim(
+    beside(
         "read 4 KB, bind mount",
         "files-bind",
         "read@4096",
-        Most(2000.0),
+        2000.0,
+        632.0,
     ),
-    aim(
+    beside(
         "read 4 KB, tmpfs inside",
         "files-inner",
         "read@4096",
-        Most(1000.0),
+        1000.0,
+        602.0,
     ),
-    aim(
+    beside(
         "mmap anonymous 4 KB, 20,000, never unmapped",
         "memory",
         "mmap anonymous 4 KB, never unmapped",
-        Most(4000.0),
+        4000.0,
+        1179.0,
     ),
     aim(
         "mmap private file: 50,000 against 5,000",
@@ -107,39 +152,49 @@ const AIMS: &[Aim] = &[
         "4 KB, private@500000",
         TimesLine(1.2, "4 KB, private@5000"),
     ),
-    aim(
+    beside(
         "mmap+munmap 64 KB",
         "memory",
         "mmap+munmap 64 KB",
-        Most(10_000.0),
+        10_000.0,
+        3038.0,
     ),
-    aim(
+    beside(
         "the same, 16 pages touched",
         "memory",
         "mmap, touch 16 pages, munmap",
-        Most(45_000.0),
+        45_000.0,
+        28_101.0,
     ),
-    aim(
+    beside(
         "first touch of a page, 64 MB",
         "memory",
         "first touch of a page, 64 MB",
-        Most(1600.0),
+        1600.0,
+        1419.0,
     ),
-    aim("fork+wait", "memory", "fork+wait", Most(400.0)),
-    aim("vfork+exec+wait", "memory", "vfork+exec+wait", Most(900.0)),
-    aim("pipe ping-pong", "switches", "pipe ping-pong", Most(27.0)),
+    beside("fork+wait", "memory", "fork+wait", 400.0, 114.0),
+    beside("vfork+exec+wait", "memory", "vfork+exec+wait", 900.0, 458.0),
+    beside("pipe ping-pong", "switches", "pipe ping-pong", 27.0, 26.8),
     aim(
         "Python imports, nine modules",
         "imports-root",
         "all nine",
         Times(2.0, "native"),
     ),
-    aim(
-        "`run` of a static program",
-        "start-static",
-        "run of /bench/bin/nothing",
-        Most(8.0),
-    ),
+    Aim {
+        reference: Some(Reference {
+            peer: "crun",
+            line: "run of /bench/bin/nothing",
+            value: 5.6,
+        }),
+        ..aim(
+            "`run` of a static program",
+            "start-static",
+            "run of /bench/bin/nothing",
+            Most(8.0),
+        )
+    },
     aim(
         "idle sandbox, PSS of all its processes",
         "idle",
@@ -152,11 +207,15 @@ const AIMS: &[Aim] = &[
 pub struct Judged {
     pub what: String,
     pub limit: String,
+    /// The aim on this machine, in its unit, where it can be told.
+    pub here: Option<f64>,
     pub unit: String,
     /// By peer, in the results' order; for aims between lines of one peer, the ratio.
     pub values: Vec<Option<f64>>,
     /// Of Cloister's peers; `None` if there is no number. What failed, if only in one turn, reaches nothing.
     pub reached: Vec<Option<bool>>,
+    /// The same for the aim on this machine.
+    pub reached_here: Vec<Option<bool>>,
 }
 
 /// All aims of which something was measured.
@@ -203,14 +262,21 @@ fn one(r: &Results, a: &Aim) -> Option<Judged> {
     } else {
         unit
     };
+    let here = a.reference.and_then(|f| {
+        let Most(m) = a.limit else { return None };
+        Some(m * value(f.peer, f.line)? / f.value)
+    });
+    let failed = |peer: &str| {
+        let failed = |line: &str| r.failed(a.experiment, a.pinned, peer, line);
+        failed(a.line) || matches!(a.limit, TimesLine(_, other) if failed(other))
+    };
     Some(Judged {
         what: a.what.to_owned(),
         limit,
+        here,
         unit,
-        reached: reached(r, &values, most, |peer| {
-            let failed = |line: &str| r.failed(a.experiment, a.pinned, peer, line);
-            failed(a.line) || matches!(a.limit, TimesLine(_, other) if failed(other))
-        }),
+        reached: reached(r, &values, most, failed),
+        reached_here: reached(r, &values, here, failed),
         values,
     })
 }
@@ -252,6 +318,8 @@ fn applications(r: &Results, beside: &str, most: f64, what: &str) -> Option<Judg
     values.iter().any(Option::is_some).then(|| Judged {
         what: what.to_owned(),
         limit: format!("within {most} times"),
+        here: None,
+        reached_here: vec![None; values.len()],
         unit: "times".to_owned(),
         reached: reached(r, &values, Some(most), |peer| {
             r.rows.iter().any(|x| {
@@ -327,6 +395,22 @@ mod tests {
         assert_eq!(of(lines(Some(failed))), Some(false));
     }
 
+    /// On a machine that natively takes twice what the reference machine took, an aim is twice as high.
+    #[test]
+    fn aims_are_told_for_this_machine() {
+        let line = |us| Line::Value("fork+wait".to_owned(), us, "us".to_owned());
+        let of = |ours| {
+            let j = judge(&results(vec![
+                ("memory", "native", line(228.0)),
+                ("memory", "notify", line(ours)),
+            ]));
+            (j[0].here, j[0].reached[1], j[0].reached_here[1])
+        };
+        assert_eq!(of(390.0), (Some(800.0), Some(true), Some(true)));
+        assert_eq!(of(700.0), (Some(800.0), Some(false), Some(true)));
+        assert_eq!(of(900.0), (Some(800.0), Some(false), Some(false)));
+    }
+
     /// An aim that names nothing would never be missed.
     #[test]
     fn aims_name_experiments_and_lines() {
@@ -344,6 +428,9 @@ mod tests {
             // Series' names are put together as they run; starts and idle memory are measured from outside.
             let made = a.line.contains('@') || ["start-static", "idle"].contains(&a.experiment);
             assert!(made || sources.contains(a.line), "{}", a.line);
+            if let Some(f) = a.reference {
+                assert!(made || sources.contains(f.line), "{}", f.line);
+            }
         }
     }
 }

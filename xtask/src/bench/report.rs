@@ -121,23 +121,31 @@ fn aim_table(r: &Results, text: &mut String) {
         return;
     }
     text.push_str("\n## Aims\n\n");
-    peer_header(r, "| aim", text);
-    let _ = writeln!(text, "|---|---|{}", "---:|".repeat(r.peers.len()));
+    text.push_str(
+        "\"Here\" is the aim times what a peer takes here and took on the machine that the aims were set on.\n\n",
+    );
+    peer_header(r, "| aim | here", text);
+    let _ = writeln!(text, "|---|---|---:|{}", "---:|".repeat(r.peers.len()));
     for j in judged {
         let cells: Vec<String> = j
             .values
             .iter()
-            .zip(&j.reached)
+            .zip(j.reached.iter().zip(&j.reached_here))
             .map(|(v, reached)| {
                 let value = v.map_or("-".to_owned(), |v| format!("{} {}", number(v), j.unit));
                 match reached {
-                    Some(true) => format!("{value}, **reached**"),
-                    Some(false) => format!("{value}, missed"),
-                    None => value,
+                    (Some(true), _) => format!("{value}, **reached**"),
+                    (Some(false), Some(true)) => format!("{value}, **reached here**"),
+                    (Some(false), _) => format!("{value}, missed"),
+                    (None, _) => value,
                 }
             })
             .collect();
-        let _ = writeln!(text, "| {} | {} | {} |", j.what, j.limit, cells.join(" | "));
+        let here = j
+            .here
+            .map_or("".to_owned(), |h| format!("{} {}", number(h), j.unit));
+        let cells = cells.join(" | ");
+        let _ = writeln!(text, "| {} | {} | {here} | {cells} |", j.what, j.limit);
     }
 }
 
