@@ -513,8 +513,12 @@ pub fn run(
             Err(_) => Ok(Some(-1)),
         })
     });
-    if ended.is_err() {
-        delete(rt, &c.id, true)?;
+    if ended.is_err()
+        && let Err(e) = delete(rt, &c.id, true)
+    {
+        // What went wrong first is the answer.
+        rt.log
+            .warning(&format!("cannot delete the container: {}", e.0));
     }
     let status = process::wait(created.pid, 0).map_or(0, |(_, s)| s);
     if !keep && ended.is_ok() {

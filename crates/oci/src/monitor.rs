@@ -284,6 +284,11 @@ impl Monitor {
                 let own = self.clients.get(&id).and_then(|c| c.process);
                 r.send_window(rows, cols, own.unwrap_or(0));
             }
+            // What a connection started ends with it: it can be one program only.
+            Request::Exec if self.started_one(id) => {
+                let text = "this connection has started a program already";
+                self.reply(id, &Reply::Error(text.into()));
+            }
             Request::Exec if matches!(self.phase, Status::Running | Status::Created) => {
                 let execs = self.pending.values().filter(|p| p.kind == control::EXEC);
                 if execs.count() < EXECS_MAX {
@@ -321,6 +326,12 @@ impl Monitor {
                 }
             }
         }
+    }
+
+    fn started_one(&self, id: u64) -> bool {
+        let starts = |p: &Pending| p.client == Some(id) && p.kind == control::EXEC;
+        self.pending.values().any(starts)
+            || self.clients.get(&id).is_some_and(|c| c.process.is_some())
     }
 
     fn accept(&mut self) {

@@ -379,6 +379,8 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 const RENEW_LIMIT: Duration = Duration::from_millis(250);
 /// How long a process that is dropped is waited for.
 const DROP_LIMIT: Duration = Duration::from_secs(2);
+/// How long its threads may take to come out of application code.
+const SETTLE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Waits until `f` gives something, woken by the thread whose area this is. What the area says is only a
 /// reason to look: application code can write it. `ESRCH` when the process is gone or time is up.
@@ -964,15 +966,19 @@ impl Process {
         for (k, _) in &there {
             crate::Interrupter::interrupt(&**k);
         }
+        let until = Instant::now() + SETTLE_LIMIT;
         for (k, stay) in there {
             let mut looks = 0u32;
-            // It has an end: one that does not take its kick is ended by the watchdog.
+            // One that computes and does not take its kick is ended by the watchdog; one that waits in the host for a
+            // page of a file that does not come, here.
             while k.stay() == Some(stay) {
                 looks += 1;
                 if looks < 50 {
                     std::thread::yield_now();
-                } else {
+                } else if Instant::now() < until {
                     std::thread::sleep(Duration::from_micros(50));
+                } else {
+                    return self.kill();
                 }
             }
         }

@@ -171,8 +171,19 @@ impl Reaper {
         if !s.up {
             let queue = self.0.clone();
             let thread = std::thread::Builder::new().name("reaper".into());
-            // Where the host has none, the next to come tries again.
             s.up = thread.spawn(move || queue.run()).is_ok();
+        }
+        let mut r = r;
+        if !s.up {
+            // The host has no thread for it.
+            drop(s);
+            match r.clear() {
+                None => return,
+                Some(left) if left.process.wait_gone(PATIENCE) => return drop(left.done()),
+                // The next to come tries again.
+                Some(left) => r = left,
+            }
+            s = self.0.state.lock();
         }
         let n = s.next;
         s.next += 1;
