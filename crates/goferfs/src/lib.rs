@@ -39,6 +39,10 @@
 //! Data never passes through the Gofer: it donates a descriptor, and reads and writes are host calls between
 //! the file and the application's memory.
 //!
+//! What is appended goes to the host as such (`RWF_APPEND`): in one step with the host's other writers, as long as it lies
+//! in at most 1024 pieces of memory (4 MiB in pages apart from each other). The position behind it is that of the
+//! descriptor; where nobody else changes the file, the length is known, and nothing is asked.
+//!
 //! Devices, sockets and FIFOs of the host are only shown. A device node opens the *Sentry's* device of that
 //! number; a FIFO or socket works among the container's own processes.
 //!
