@@ -1,7 +1,8 @@
 //! One connection between the two sides: a pipe each way, and a socket for replies that may bring a descriptor.
 //!
 //! A pipe hands a message over in half the time of a socket. Which way a reply comes is known to both sides from the
-//! request ([`Request::brings_fd`](crate::proto::Request::brings_fd)); nobody sends before the other has answered.
+//! request ([`Request::brings_fd`](crate::proto::Request::brings_fd)); one that cannot be decoded is answered by the
+//! pipe. Nobody sends before the other has answered.
 
 use crate::wire::MAX_MESSAGE;
 use abi::Result;

@@ -127,3 +127,34 @@ fn names_that_are_asked_for_again() {
     }
     assert_eq!((known(&a, "db"), known(&a, "wal")), (None, None));
 }
+
+/// What is kept is bounded for all mounts together.
+#[test]
+fn mounts_share_what_is_kept() {
+    let kept = Arc::new(Kept::new(1));
+    let most = Listed::room(&kept, MAX_LISTED - 1).unwrap();
+    assert!(Listed::room(&kept, 2).is_none());
+    let last = Listed::room(&kept, 1).unwrap();
+    assert!(Listed::room(&kept, 1).is_none());
+    drop(most);
+    assert!(Listed::room(&kept, MAX_LISTED).is_none());
+    drop(last);
+    assert!(Listed::room(&kept, MAX_LISTED).is_some());
+    // A directory that finds no room is read anew, and told in whole.
+    let r = Rig::new(Sharing::Exclusive, tree);
+    let fs = &r.fs.root().dentry.sb().fs.clone();
+    let dir = in_a(&r);
+    let i: &GoferInode = vfs::inode::downcast(&dir).unwrap();
+    let full = Listed::room(&i.fs.options.kept, MAX_LISTED).unwrap();
+    assert_eq!(r.list("/a"), ["b", "l"]);
+    std::fs::write(r.host.join("a/more"), b"").unwrap();
+    assert_eq!(r.list("/a"), ["b", "l", "more"]);
+    drop(full);
+    assert_eq!(r.list("/a"), ["b", "l", "more"]);
+    std::fs::write(r.host.join("a/most"), b"").unwrap();
+    assert_eq!(r.list("/a"), ["b", "l", "more"], "remembered");
+    // The Gofer's handles are for all.
+    let alone = fs.max_cached();
+    let _second = GoferFs::mountable(&r.vfs, &r.client, "root", Options::default()).unwrap();
+    assert_eq!(fs.max_cached(), alone / 2);
+}
