@@ -25,10 +25,10 @@ fn warm(dir: &Arc<dyn vfs::Inode>) {
 
 #[test]
 fn links_and_renames_are_told() {
-    if !hostcall::process::is_linux(6, 13) {
+    let r = Rig::new(Sharing::Shared, tree);
+    if !r.fine_times() {
         return;
     }
-    let r = Rig::new(Sharing::Shared, tree);
     let a = in_a(&r);
     warm(&a);
     let rename = |from: &str, to: &str, flags| {
@@ -83,10 +83,10 @@ fn links_and_renames_are_told() {
 /// A database asks for the same names around each change of one of them.
 #[test]
 fn names_that_are_asked_for_again() {
-    if !hostcall::process::is_linux(6, 13) {
+    let r = Rig::new(Sharing::Shared, tree);
+    if !r.fine_times() {
         return;
     }
-    let r = Rig::new(Sharing::Shared, tree);
     std::fs::write(r.host.join("a/db"), b"pages").unwrap();
     let a = in_a(&r);
     warm(&a);
