@@ -197,6 +197,61 @@ static void append(void)
 	T(fcntl(fd, F_GETFL) & O_APPEND);
 }
 
+/* Writers of one file, each with an open file of its own: lines stay whole and in each one's order, and what is
+   before each one's position is its own. */
+static void append_together(void)
+{
+	enum { WRITERS = 3, LINES = 400, LEN = 16 };
+	char b[LEN + 1], own[LEN + 1];
+	int fd = open("f", O_CREAT | O_RDWR, 0644);
+	for (int w = 0; w < WRITERS; w++)
+		if (fork() == 0) {
+			int wrong = 0, f = open("f", O_RDWR | (w ? O_APPEND : 0));
+			for (int i = 0; i < LINES; i++) {
+				sprintf(b, "%d %013d\n", w, i);
+				struct iovec v = {b, LEN};
+				/* The first one by a flag of each call. */
+				long n = w ? write(f, b, LEN) : syscall(SYS_pwritev2, f, &v, 1, -1L, -1L, 0x10);
+				pread(f, own, LEN, lseek(f, 0, SEEK_CUR) - LEN);
+				wrong += n != LEN || memcmp(b, own, LEN);
+			}
+			_exit(wrong != 0);
+		}
+	int failed = 0, st;
+	while (wait(&st) > 0)
+		failed += st != 0;
+	T(failed);
+	T(lseek(fd, 0, SEEK_END));
+	int next[WRITERS] = {0}, wrong = 0;
+	for (int i = 0; i < WRITERS * LINES; i++) {
+		int w = -1, n = -1;
+		memset(b, 0, sizeof b);
+		pread(fd, b, LEN, i * LEN);
+		sscanf(b, "%d %d", &w, &n);
+		wrong += w < 0 || w >= WRITERS || n != next[w]++;
+	}
+	T(wrong);
+	/* Nothing moves where nothing is written. */
+	int a = open("f", O_RDWR | O_APPEND);
+	T(lseek(a, 5, SEEK_SET));
+	T(write(a, b, 0));
+	struct iovec none = {b, 0}, one = {b, 1};
+	T(pwritev(a, &none, 1, 3));
+	T(lseek(a, 0, SEEK_CUR));
+	T(syscall(SYS_pwritev2, fd, &none, 1, -1L, -1L, 0x10));
+	T(syscall(SYS_pwritev2, fd, &one, 1, 2L, 0L, 0x10));
+	T(lseek(fd, 0, SEEK_CUR));
+	T(syscall(SYS_pwritev2, fd, &one, 1, -1L, -1L, 0x10));
+	T(lseek(fd, 0, SEEK_CUR));
+	/* The length is as others left it. */
+	T(ftruncate(fd, 7));
+	T(write(a, "x", 1));
+	T(lseek(a, 0, SEEK_CUR));
+	T(fallocate(fd, 0, 0, 5000));
+	T(write(a, "x", 1));
+	T(lseek(a, 0, SEEK_CUR));
+}
+
 static void seeking(void)
 {
 	int p[2], fd = open("f", O_CREAT | O_RDWR, 0644);
@@ -1030,7 +1085,7 @@ static void proc_self(void)
 
 static const struct check all[] = {
 	CHECK(open_errors), CHECK(open_modes), CHECK(creation_mode), CHECK(read_write), CHECK(vectors),
-	CHECK(append), CHECK(seeking), CHECK(sparse), CHECK(truncation), CHECK(attributes),
+	CHECK(append), CHECK(append_together), CHECK(seeking), CHECK(sparse), CHECK(truncation), CHECK(attributes),
 	CHECK(permissions), CHECK(sticky), CHECK(directories), CHECK(listing), CHECK(working_directory),
 	CHECK(links), CHECK(renaming), CHECK(unlinked), CHECK(times), CHECK(extended), CHECK(flocks),
 	CHECK(record_locks), CHECK(lock_and_close), CHECK(removed_directory), CHECK(deadlock), CHECK(allocation), CHECK(copying), CHECK(copying_limited), CHECK(openat2s),

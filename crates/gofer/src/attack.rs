@@ -1,9 +1,10 @@
 //! A client that has been taken over: whatever it sends, the server answers or ends, nothing outside its roots
 //! or in a read-only one changes or is handed out, and what it holds stays bounded.
 
+use crate::line::{BUFFER, Line};
 use crate::proto::{Access, Handle, New, Reply, Request, SetAttr, Then};
 use crate::server::{Root, Server, Writable};
-use crate::wire::{MAX_CLOSES, MAX_MESSAGE, MIN_CONNECTIONS};
+use crate::wire::{MAX_CLOSES, MIN_CONNECTIONS};
 use abi::Result;
 use hostcall::{HostFd, sock};
 use proptest::prelude::*;
@@ -22,9 +23,20 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// A writable root, one that is not, and a neighbour that is nobody's.
 struct Host {
     base: PathBuf,
-    conns: Vec<HostFd>,
+    conns: Vec<Line>,
     server: Option<JoinHandle<()>>,
     buf: Vec<u8>,
+}
+
+/// Sends bytes, and receives what comes back.
+fn exchange(conn: &Line, message: &[u8], buf: &mut [u8]) -> (Result<Reply>, Vec<HostFd>) {
+    conn.send(message).unwrap();
+    if Request::decode(message).is_ok_and(|(r, _)| r.brings_fd()) {
+        let (reply, fds) = conn.receive_with(buf).unwrap();
+        (Reply::decode(reply), fds)
+    } else {
+        (Reply::decode(conn.receive(buf).unwrap()), Vec::new())
+    }
 }
 
 impl Host {
@@ -51,8 +63,8 @@ impl Host {
         let server = Server::new(roots, 512).unwrap();
         let (ours, theirs) = sock::seqpacket_pair().unwrap();
         let server = std::thread::spawn(move || server.serve(theirs).unwrap());
-        let mut buf = vec![0; MAX_MESSAGE + 100];
-        let (_, conns) = sock::recv(ours.raw(), &mut buf).unwrap();
+        let mut buf = vec![0; BUFFER + 100];
+        let conns = Line::from_fds(sock::recv(ours.raw(), &mut buf).unwrap().1);
         assert!(conns.len() >= MIN_CONNECTIONS);
         Host {
             base,
@@ -62,14 +74,14 @@ impl Host {
         }
     }
 
-    fn raw(&mut self, conn: usize, message: &[u8], fds: &[i32]) -> (Result<Reply>, Vec<HostFd>) {
-        sock::send(self.conns[conn].raw(), message, fds).unwrap();
-        let (n, fds) = sock::recv(self.conns[conn].raw(), &mut self.buf).unwrap();
-        (Reply::decode(&self.buf[..n]), fds)
+    fn raw(&mut self, conn: usize, message: &[u8]) -> (Result<Reply>, Vec<HostFd>) {
+        exchange(&self.conns[conn], message, &mut self.buf)
     }
 
     fn ask(&mut self, r: &Request) -> (Result<Reply>, Vec<HostFd>) {
-        self.raw(0, &r.encode(&[]), &[])
+        // Names to look at afterwards are checked, too.
+        let also = [&b".."[..], b"dir/f", b"f", b"a\0b"].map(<[u8]>::to_vec);
+        self.raw(0, &r.encode_with(&[], &also))
     }
 
     fn attach(&mut self, name: &str) -> Handle {
@@ -338,10 +350,10 @@ proptest! {
         for (i, (bytes, framed)) in messages.iter().enumerate() {
             let mut m = bytes.clone();
             if *framed {
-                // The right version, and no handles to close: the operation is looked at.
-                m.splice(0..0, [1, 0, 0, 0]);
+                // The right version, and no handles to close or names to look at: the operation is looked at.
+                m.splice(0..0, [1, 0, 0, 0, 0]);
             }
-            let _ = host.raw(i % MIN_CONNECTIONS, &m, &[]);
+            let _ = host.raw(i % MIN_CONNECTIONS, &m);
         }
         prop_assert!(host.ask(&Request::Nop).0.is_ok());
         prop_assert_eq!(before, host.untouched());
@@ -358,12 +370,15 @@ fn descriptors_and_handles_are_bounded() {
     let bomb = [std::os::fd::AsRawFd::as_raw_fd(&file); sock::MAX_FDS];
     let open = descriptors(&base);
     for i in 0..2000 {
-        let r = host
-            .raw(i % MIN_CONNECTIONS, &Request::Nop.encode(&[]), &bomb)
-            .0;
+        let _ = sock::try_send(host.conns[i % MIN_CONNECTIONS].fds()[2], b"x", &bomb);
+        let r = host.raw(i % MIN_CONNECTIONS, &Request::Nop.encode(&[])).0;
         assert!(r.is_ok());
     }
-    assert_eq!(descriptors(&base), open, "what a client passes is closed");
+    assert_eq!(
+        descriptors(&base),
+        open,
+        "nobody takes what a client passes"
+    );
     // Handles up to the limit, and not one descriptor more.
     let mut held = 0;
     let root = host.attach("rw");
@@ -379,9 +394,9 @@ fn descriptors_and_handles_are_bounded() {
     let closes: Vec<Handle> = (0..MAX_CLOSES as u64)
         .map(|i| Handle(u64::MAX - i))
         .collect();
-    assert!(host.raw(0, &Request::Nop.encode(&closes), &[]).0.is_ok());
+    assert!(host.raw(0, &Request::Nop.encode(&closes)).0.is_ok());
     let too_many = vec![Handle(1); MAX_CLOSES + 1];
-    assert!(host.raw(0, &Request::Nop.encode(&too_many), &[]).0.is_err());
+    assert!(host.raw(0, &Request::Nop.encode(&too_many)).0.is_err());
     host.end();
     drop(file);
     assert_eq!(descriptors(&base), 0, "everything goes with the server");
@@ -397,16 +412,10 @@ fn a_client_that_never_reads_stops_only_itself() {
         cookie: 0,
     }
     .encode(&[]);
-    let mut sent = 0;
-    let started = Instant::now();
-    // Until neither side's queue has room: the server's thread waits for us.
-    while started.elapsed() < Duration::from_millis(300) {
-        match sock::try_send(host.conns[1].raw(), &message, &[]) {
-            Ok(_) => sent += 1,
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
-    assert!(sent > 10);
+    // Until the server's thread waits for us, or has given this connection up.
+    let flood = host.conns.remove(1);
+    std::thread::spawn(move || while flood.send(&message).is_ok() {});
+    std::thread::sleep(Duration::from_millis(300));
     // The other connections go on; so does what the table guards.
     assert!(host.ask(&Request::GetAttr { file: root }).0.is_ok());
     assert!(host.ask(&walk(root, &["dir"])).0.is_ok());
@@ -426,7 +435,7 @@ fn exchanged_links_lead_nowhere() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     let swapper = host.conns.pop().unwrap();
     let mut walkers = vec![host.conns.pop().unwrap(), host.conns.pop().unwrap()];
-    let exchange = Request::Rename {
+    let swap = Request::Rename {
         dir: root,
         name: b"dir".to_vec(),
         new_dir: root,
@@ -436,22 +445,20 @@ fn exchanged_links_lead_nowhere() {
     let outcomes = Mutex::new([0u32; 3]);
     std::thread::scope(|s| {
         s.spawn(|| {
-            let mut buf = vec![0; MAX_MESSAGE];
+            let mut buf = vec![0; BUFFER];
             while !stop.load(Ordering::Relaxed) {
-                sock::send(swapper.raw(), &exchange.encode(&[]), &[]).unwrap();
-                sock::recv(swapper.raw(), &mut buf).unwrap();
+                let _ = exchange(&swapper, &swap.encode(&[]), &mut buf);
             }
         });
         let walks: Vec<_> = walkers
             .iter()
             .map(|conn| {
                 s.spawn(|| {
-                    let mut buf = vec![0; MAX_MESSAGE];
+                    let mut buf = vec![0; BUFFER];
                     for _ in 0..4000 {
                         let m = walk(root, &["dir", "f"]);
-                        sock::send(conn.raw(), &m.encode(&[]), &[]).unwrap();
-                        let (n, _) = sock::recv(conn.raw(), &mut buf).unwrap();
-                        let Ok(Reply::Walked { steps, .. }) = Reply::decode(&buf[..n]) else {
+                        let reply = exchange(conn, &m.encode(&[]), &mut buf).0;
+                        let Ok(Reply::Walked { steps, .. }) = reply else {
                             continue;
                         };
                         assert!(steps.iter().all(|s| s.attr.ino != secret), "outside");
@@ -459,8 +466,9 @@ fn exchanged_links_lead_nowhere() {
                         assert!(!(link && steps.len() > 1), "through a link");
                         outcomes.lock().unwrap()[if link { 0 } else { steps.len().min(2) }] += 1;
                         let closes: Vec<Handle> = steps.iter().map(|s| s.handle).collect();
-                        sock::send(conn.raw(), &Request::Nop.encode(&closes), &[]).unwrap();
-                        sock::recv(conn.raw(), &mut buf).unwrap();
+                        exchange(conn, &Request::Nop.encode(&closes), &mut buf)
+                            .0
+                            .unwrap();
                     }
                 })
             })

@@ -1,15 +1,16 @@
 //! The Sentry's side.
 
+use crate::line::{BUFFER, Line};
 use crate::proto::{
-    Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step, Then, Version,
+    Access, Attr, Entry, Handle, New, Reply, Request, Seen, SetAttr, StatFs, Step, Then,
 };
-use crate::wire::{Hello, MAX_CLOSES, MAX_MESSAGE, connection_of};
+use crate::wire::{Hello, MAX_ALSO, MAX_CLOSES, connection_of};
 use abi::Result;
 use abi::errno::{EBADMSG, EIO, ENFILE};
 use hostcall::{HostFd, sock};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The longest name in a directory (`NAME_MAX`).
 const MAX_NAME: usize = 255;
@@ -27,36 +28,56 @@ pub struct Client {
     pending: Mutex<Vec<Handle>>,
     dead: AtomicBool,
     requests: AtomicU64,
+    attached: AtomicUsize,
     on_death: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
-/// One socket to the server, and what belongs to it.
+/// One connection to the server, and what belongs to it.
 struct Connection {
-    socket: HostFd,
+    line: Line,
     /// Made with the first request.
     buf: Vec<u8>,
 }
 
 impl Connection {
     /// Sends a request and receives the reply to it.
-    fn exchange(&mut self, message: &[u8]) -> Result<(Result<Reply>, Vec<HostFd>)> {
-        sock::send(self.socket.raw(), message, &[])?;
-        self.buf.resize(MAX_MESSAGE, 0);
-        let (n, fds) = sock::recv(self.socket.raw(), &mut self.buf)?;
-        if n == 0 {
-            return Err(EIO);
-        }
-        Ok((Reply::decode(&self.buf[..n]), fds))
+    fn exchange(
+        &mut self,
+        message: &[u8],
+        brings_fd: bool,
+    ) -> Result<(Result<Reply>, Vec<HostFd>)> {
+        self.line.send(message)?;
+        self.buf.resize(BUFFER, 0);
+        let (reply, fds) = if brings_fd {
+            self.line.receive_with(&mut self.buf)?
+        } else {
+            (self.line.receive(&mut self.buf)?, Vec::new())
+        };
+        Ok((Reply::decode(reply), fds))
     }
 }
 
 /// A file that was made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Made {
     pub attr: Attr,
     pub handle: Handle,
     /// Of the directory that it was made in.
-    pub dir: Version,
+    pub dir: Option<Seen>,
+}
+
+/// A directory in which a name is changed, and others that are looked at afterwards.
+#[derive(Clone, Copy, Debug)]
+pub struct In<'a> {
+    pub dir: Handle,
+    /// At most [`MAX_ALSO`] of them.
+    pub also: &'a [Vec<u8>],
+}
+
+impl From<Handle> for In<'_> {
+    fn from(dir: Handle) -> Self {
+        In { dir, also: &[] }
+    }
 }
 
 /// How far a walk went.
@@ -85,21 +106,23 @@ impl Client {
     pub fn connect(channel: &HostFd, on_death: Box<dyn FnOnce() + Send>) -> Result<Arc<Client>> {
         let mut buf = [0u8; 256];
         let (n, fds) = sock::recv(channel.raw(), &mut buf)?;
-        if n == 0 || fds.is_empty() {
+        let lines = Line::from_fds(fds);
+        if n == 0 || lines.is_empty() {
             return Err(EIO);
         }
         let hello = Hello::decode(&buf[..n])?;
-        let connection = |socket| {
+        let connection = |line| {
             let buf = Vec::new();
-            Some(Connection { socket, buf })
+            Some(Connection { line, buf })
         };
         Ok(Arc::new(Client {
             hello,
-            free: Mutex::new(fds.into_iter().map(connection).collect()),
+            free: Mutex::new(lines.into_iter().map(connection).collect()),
             freed: Condvar::new(),
             pending: Mutex::new(Vec::new()),
             dead: AtomicBool::new(false),
             requests: AtomicU64::new(0),
+            attached: AtomicUsize::new(0),
             on_death: Mutex::new(Some(on_death)),
         }))
     }
@@ -112,6 +135,11 @@ impl Client {
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
+    }
+    /// How many roots were attached to.
+    #[must_use]
+    pub fn attached(&self) -> usize {
+        self.attached.load(Ordering::Relaxed)
     }
     #[must_use]
     pub fn is_dead(&self) -> bool {
@@ -151,6 +179,10 @@ impl Client {
     }
 
     fn call(&self, request: &Request) -> Result<(Reply, Vec<HostFd>)> {
+        self.call_with(request, &[])
+    }
+    fn call_with(&self, request: &Request, also: &[Vec<u8>]) -> Result<(Reply, Vec<HostFd>)> {
+        let also = &also[..also.len().min(MAX_ALSO)];
         let (place, mut conn) = self.take()?;
         self.requests.fetch_add(1, Ordering::Relaxed);
         let closes: Vec<Handle> = {
@@ -158,7 +190,7 @@ impl Client {
             let keep = p.len().saturating_sub(MAX_CLOSES);
             p.split_off(keep)
         };
-        let r = conn.exchange(&request.encode(&closes));
+        let r = conn.exchange(&request.encode_with(&closes, also), request.brings_fd());
         match r {
             Ok((reply, fds)) => {
                 self.free.lock()[place] = Some(conn);
@@ -189,17 +221,18 @@ impl Client {
             _ => Err(EIO),
         }
     }
-    fn changed(&self, request: &Request) -> Result<Version> {
-        match self.call(request)?.0 {
-            Reply::Changed { dir } => Ok(dir),
+    /// What the new directory was seen to hold, and the old one of a rename.
+    fn changed(&self, request: &Request, also: &[Vec<u8>]) -> Result<(Option<Seen>, Option<Seen>)> {
+        match self.call_with(request, also)?.0 {
+            Reply::Changed { dir, old } => Ok((dir, old)),
             _ => Err(EIO),
         }
     }
-    fn node(&self, request: &Request) -> Result<Made> {
-        made(self.call(request)?.0)
+    fn node(&self, request: &Request, also: &[Vec<u8>]) -> Result<Made> {
+        made(self.call_with(request, also)?.0)
     }
-    fn node_and_fd(&self, request: &Request) -> Result<(Made, HostFd)> {
-        let (reply, mut fds) = self.call(request)?;
+    fn node_and_fd(&self, request: &Request, also: &[Vec<u8>]) -> Result<(Made, HostFd)> {
+        let (reply, mut fds) = self.call_with(request, also)?;
         let node = made(reply)?;
         match fds.pop() {
             Some(fd) => Ok((node, fd)),
@@ -237,7 +270,10 @@ impl Client {
                 handle,
                 writable,
                 ..
-            } => Ok((attr, handle, writable)),
+            } => {
+                self.attached.fetch_add(1, Ordering::Relaxed);
+                Ok((attr, handle, writable))
+            }
             _ => Err(EIO),
         }
     }
@@ -301,73 +337,84 @@ impl Client {
         }
     }
     /// Makes a regular file; the descriptor can read and write.
-    pub fn create(&self, dir: Handle, name: &[u8], new: New) -> Result<(Made, HostFd)> {
-        self.node_and_fd(&Request::Create {
-            dir,
-            name: name.to_vec(),
-            new,
-        })
+    pub fn create<'a>(
+        &self,
+        dir: impl Into<In<'a>>,
+        name: &[u8],
+        new: New,
+    ) -> Result<(Made, HostFd)> {
+        let In { dir, also } = dir.into();
+        let name = name.to_vec();
+        self.node_and_fd(&Request::Create { dir, name, new }, also)
     }
     /// A regular file without a name.
     pub fn tmpfile(&self, dir: Handle, new: New) -> Result<(Made, HostFd)> {
-        self.node_and_fd(&Request::TmpFile { dir, new })
+        self.node_and_fd(&Request::TmpFile { dir, new }, &[])
     }
-    pub fn mkdir(&self, dir: Handle, name: &[u8], new: New) -> Result<Made> {
-        self.node(&Request::Mkdir {
-            dir,
-            name: name.to_vec(),
-            new,
-        })
+    pub fn mkdir<'a>(&self, dir: impl Into<In<'a>>, name: &[u8], new: New) -> Result<Made> {
+        let In { dir, also } = dir.into();
+        let name = name.to_vec();
+        self.node(&Request::Mkdir { dir, name, new }, also)
     }
-    pub fn mknod(&self, dir: Handle, name: &[u8], new: New) -> Result<Made> {
-        self.node(&Request::Mknod {
-            dir,
-            name: name.to_vec(),
-            new,
-        })
+    pub fn mknod<'a>(&self, dir: impl Into<In<'a>>, name: &[u8], new: New) -> Result<Made> {
+        let In { dir, also } = dir.into();
+        let name = name.to_vec();
+        self.node(&Request::Mknod { dir, name, new }, also)
     }
-    pub fn symlink(&self, dir: Handle, name: &[u8], target: &[u8], new: New) -> Result<Made> {
-        self.node(&Request::Symlink {
+    pub fn symlink<'a>(
+        &self,
+        dir: impl Into<In<'a>>,
+        name: &[u8],
+        target: &[u8],
+        new: New,
+    ) -> Result<Made> {
+        let In { dir, also } = dir.into();
+        let request = Request::Symlink {
             dir,
             name: name.to_vec(),
             target: target.to_vec(),
             new,
-        })
+        };
+        self.node(&request, also)
     }
-    pub fn link(&self, file: Handle, dir: Handle, name: &[u8]) -> Result<()> {
-        self.done(&Request::Link {
-            file,
-            dir,
-            name: name.to_vec(),
-        })
+    pub fn link<'a>(
+        &self,
+        file: Handle,
+        dir: impl Into<In<'a>>,
+        name: &[u8],
+    ) -> Result<Option<Seen>> {
+        let In { dir, also } = dir.into();
+        let name = name.to_vec();
+        Ok(self.changed(&Request::Link { file, dir, name }, also)?.0)
     }
-    pub fn unlink(&self, dir: Handle, name: &[u8]) -> Result<Version> {
-        self.changed(&Request::Unlink {
-            dir,
-            name: name.to_vec(),
-        })
+    pub fn unlink<'a>(&self, dir: impl Into<In<'a>>, name: &[u8]) -> Result<Option<Seen>> {
+        let In { dir, also } = dir.into();
+        let name = name.to_vec();
+        Ok(self.changed(&Request::Unlink { dir, name }, also)?.0)
     }
-    pub fn rmdir(&self, dir: Handle, name: &[u8]) -> Result<Version> {
-        self.changed(&Request::Rmdir {
-            dir,
-            name: name.to_vec(),
-        })
+    pub fn rmdir<'a>(&self, dir: impl Into<In<'a>>, name: &[u8]) -> Result<Option<Seen>> {
+        let In { dir, also } = dir.into();
+        let name = name.to_vec();
+        Ok(self.changed(&Request::Rmdir { dir, name }, also)?.0)
     }
-    pub fn rename(
+    /// Gives what was seen of the new directory, and of the old one.
+    pub fn rename<'a>(
         &self,
         dir: Handle,
         name: &[u8],
-        new_dir: Handle,
+        new: impl Into<In<'a>>,
         new_name: &[u8],
         flags: u32,
-    ) -> Result<()> {
-        self.done(&Request::Rename {
+    ) -> Result<(Option<Seen>, Option<Seen>)> {
+        let new = new.into();
+        let request = Request::Rename {
             dir,
             name: name.to_vec(),
-            new_dir,
+            new_dir: new.dir,
             new_name: new_name.to_vec(),
             flags,
-        })
+        };
+        self.changed(&request, new.also)
     }
     pub fn readlink(&self, file: Handle) -> Result<Vec<u8>> {
         self.bytes(&Request::Readlink { file })

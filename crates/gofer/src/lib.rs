@@ -20,18 +20,20 @@
 //!
 //! # Channel
 //!
-//! At start, the server sends [`wire::Hello`] over the channel, with a socket for each of its threads. A
-//! client's thread takes a free one, sends a request, and receives the reply on it: packets
-//! (`SOCK_SEQPACKET`) of at most [`wire::MAX_MESSAGE`] bytes, descriptors beside them. So requests on one
-//! connection are strictly alternating, and as many are under way as there are connections.
+//! At start, the server sends [`wire::Hello`] over the channel, with a connection for each of its threads: a pipe each
+//! way, and a socket. A client's thread takes a free one, sends a request by the pipe, and receives the reply by the
+//! other, or, where it may bring a descriptor, by the socket ([`line`]); all are of at most [`wire::MAX_MESSAGE`] bytes.
+//! So requests on one connection are strictly alternating (who sends the next before the answer loses the connection),
+//! and as many are under way as there are connections.
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod line;
 pub mod proto;
 pub mod server;
 pub mod wire;
 
-pub use client::{Client, Made, Walked};
+pub use client::{Client, In, Made, Walked};
 pub use proto::{Attr, Handle, Then};
 pub use server::{Root, Server};
 

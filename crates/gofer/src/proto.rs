@@ -1,9 +1,9 @@
 //! Requests and replies.
 //!
-//! A request is: version, a list of handles to close, an operation's number, its fields. A reply is: version,
-//! an error number (0: done), and only then the operation's fields.
+//! A request is: version, a list of handles to close, names to look at afterwards ([`Seen`]), an operation's number,
+//! its fields. A reply is: version, an error number (0: done), and only then the operation's fields.
 
-use crate::wire::{MAX_CLOSES, MAX_NAMES, Reader, VERSION, Writer};
+use crate::wire::{MAX_ALSO, MAX_CLOSES, MAX_NAMES, Reader, VERSION, Writer};
 use abi::errno::EBADMSG;
 use abi::{Errno, Result};
 
@@ -246,16 +246,42 @@ impl New {
     }
 }
 
+/// What is sent with a request.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Riders {
+    /// Handles to close first.
+    pub closes: Vec<Handle>,
+    /// Where names of a directory are changed: others in it to look at afterwards (for a rename, in the new
+    /// directory).
+    pub also: Vec<Vec<u8>>,
+}
+
 impl Request {
+    /// Whether the reply may come with a descriptor.
+    #[must_use]
+    pub fn brings_fd(&self) -> bool {
+        match self {
+            Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. } => true,
+            Request::Walk { then, .. } => *then == Then::Read,
+            _ => false,
+        }
+    }
     /// The message, with handles to close on the way (at most [`MAX_CLOSES`]).
     #[must_use]
     pub fn encode(&self, closes: &[Handle]) -> Vec<u8> {
+        self.encode_with(closes, &[])
+    }
+    /// As [`Request::encode`], with names to look at (at most [`MAX_ALSO`]).
+    #[must_use]
+    pub fn encode_with(&self, closes: &[Handle], also: &[Vec<u8>]) -> Vec<u8> {
         let mut w = Writer::default();
         w.u16(VERSION);
         w.u16(closes.len() as u16);
         for h in closes {
             w.u64(h.0);
         }
+        w.u8(also.len() as u8);
+        also.iter().for_each(|n| w.bytes(n));
         let w = &mut w;
         let op = |w: &mut Writer, n: u8, h: Handle| {
             w.u8(n);
@@ -385,8 +411,8 @@ impl Request {
         std::mem::take(&mut w.0)
     }
 
-    /// The request and the handles to close.
-    pub fn decode(bytes: &[u8]) -> Result<(Request, Vec<Handle>)> {
+    /// The request and what came with it.
+    pub fn decode(bytes: &[u8]) -> Result<(Request, Riders)> {
         let r = &mut Reader::new(bytes);
         if r.u16()? != VERSION {
             return Err(EBADMSG);
@@ -397,6 +423,13 @@ impl Request {
         }
         let closes = (0..n)
             .map(|_| Ok(Handle(r.u64()?)))
+            .collect::<Result<Vec<_>>>()?;
+        let n = usize::from(r.u8()?);
+        if n > MAX_ALSO {
+            return Err(EBADMSG);
+        }
+        let also = (0..n)
+            .map(|_| Ok(r.bytes()?.to_vec()))
             .collect::<Result<Vec<_>>>()?;
         let op = r.u8()?;
         let h = |r: &mut Reader<'_>| Ok(Handle(r.u64()?));
@@ -518,7 +551,7 @@ impl Request {
             _ => return Err(EBADMSG),
         };
         r.end()?;
-        Ok((request, closes))
+        Ok((request, Riders { closes, also }))
     }
 }
 
@@ -553,9 +586,66 @@ pub struct StatFs {
     pub namelen: u64,
 }
 
-/// The change time of a directory by which the client remembers names, after what was done. The name that
-/// was made or removed was seen to be so **after** this time was read.
-pub type Version = Option<i64>;
+/// What a name leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Named {
+    Unknown,
+    Missing,
+    /// By device and number.
+    File(u64, u64),
+}
+
+/// What a directory was seen to hold after names in it were changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// The directory's change time, by which the client remembers names.
+    pub version: i64,
+    /// What was seen **after** that time was read: the name that was changed, then those that came with the request
+    /// ([`Riders::also`]).
+    pub names: Vec<Named>,
+}
+
+impl Seen {
+    fn encode(this: Option<&Seen>, w: &mut Writer) {
+        w.u8(u8::from(this.is_some()));
+        let Some(s) = this else { return };
+        w.i64(s.version);
+        w.u8(s.names.len() as u8);
+        for n in &s.names {
+            match n {
+                Named::Unknown => w.u8(0),
+                Named::Missing => w.u8(1),
+                Named::File(dev, ino) => {
+                    w.u8(2);
+                    w.u64(*dev);
+                    w.u64(*ino);
+                }
+            }
+        }
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Option<Seen>> {
+        match r.u8()? {
+            0 => return Ok(None),
+            1 => {}
+            _ => return Err(EBADMSG),
+        }
+        let version = r.i64()?;
+        let n = usize::from(r.u8()?);
+        if n > 1 + MAX_ALSO {
+            return Err(EBADMSG);
+        }
+        let named = |_| {
+            Ok(match r.u8()? {
+                0 => Named::Unknown,
+                1 => Named::Missing,
+                2 => Named::File(r.u64()?, r.u64()?),
+                _ => return Err(EBADMSG),
+            })
+        };
+        let names = (0..n).map(named).collect::<Result<_>>()?;
+        Ok(Some(Seen { version, names }))
+    }
+}
 
 /// A reply; descriptors are beside it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -567,11 +657,14 @@ pub enum Reply {
         attr: Attr,
         handle: Handle,
         writable: bool,
-        dir: Version,
+        /// Of the directory that it was made in, where the client remembers its names.
+        dir: Option<Seen>,
     },
-    /// Names were changed.
+    /// Names were changed; as in `Node`.
     Changed {
-        dir: Version,
+        dir: Option<Seen>,
+        /// Of a rename's old directory, and name.
+        old: Option<Seen>,
     },
     /// A descriptor is beside it.
     Opened {
@@ -628,11 +721,12 @@ impl Reply {
                 attr.encode(w);
                 w.u64(handle.0);
                 w.u8(u8::from(*writable));
-                opt(w, *dir, Writer::i64);
+                Seen::encode(dir.as_ref(), w);
             }
-            Ok(Reply::Changed { dir }) => {
+            Ok(Reply::Changed { dir, old }) => {
                 w.u8(7);
-                opt(w, *dir, Writer::i64);
+                Seen::encode(dir.as_ref(), w);
+                Seen::encode(old.as_ref(), w);
             }
             Ok(Reply::Opened { fine }) => {
                 w.u8(8);
@@ -704,7 +798,7 @@ impl Reply {
                 attr: Attr::decode(r)?,
                 handle: Handle(r.u64()?),
                 writable: r.u8()? != 0,
-                dir: get_opt(r, Reader::i64)?,
+                dir: Seen::decode(r)?,
             },
             3 => {
                 let stopped = errno(r.u32()?)?;
@@ -756,7 +850,8 @@ impl Reply {
                 namelen: r.u64()?,
             }),
             7 => Reply::Changed {
-                dir: get_opt(r, Reader::i64)?,
+                dir: Seen::decode(r)?,
+                old: Seen::decode(r)?,
             },
             8 => Reply::Opened { fine: r.u8()? != 0 },
             _ => return Err(EBADMSG),

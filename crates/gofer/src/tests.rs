@@ -1,4 +1,5 @@
 use crate::client::Client;
+use crate::line::Line;
 use crate::proto::{Access, Handle, New, Reply, Request, SetAttr, Step, Then};
 use crate::server::{Root, Server, Writable};
 use crate::wire::{Hello, MAX_MESSAGE};
@@ -254,14 +255,14 @@ fn read_only_roots_and_limits() {
 #[test]
 fn a_dead_server_is_an_io_error() {
     let (ours, theirs) = sock::seqpacket_pair().unwrap();
-    let (a, b) = sock::seqpacket_pair().unwrap();
+    let (a, b) = Line::pair().unwrap();
     let hello = Hello {
         version: 1,
         max_handles: 10,
         uid: 0,
         gid: 0,
     };
-    sock::send(theirs.raw(), &hello.encode(), &[a.raw()]).unwrap();
+    sock::send(theirs.raw(), &hello.encode(), &a.fds()).unwrap();
     drop(a);
     let told = Arc::new(AtomicU32::new(0));
     let t = told.clone();
@@ -275,9 +276,9 @@ fn a_dead_server_is_an_io_error() {
     // A malformed reply is an error of this call only.
     let liar = std::thread::spawn(move || {
         let mut buf = [0; 1000];
-        sock::recv(b.raw(), &mut buf).unwrap();
-        sock::send(b.raw(), b"nonsense", &[]).unwrap();
-        sock::recv(b.raw(), &mut buf).unwrap();
+        b.receive(&mut buf).unwrap();
+        b.send(b"nonsense").unwrap();
+        b.receive(&mut buf).unwrap();
     });
     assert_eq!(c.attach("x").err(), Some(EIO));
     assert!(!c.is_dead());
@@ -292,12 +293,15 @@ fn garbage_is_refused_and_the_connection_goes_on() {
     let dir = Temp::new();
     let (ours, server) = start(&dir.0, Writable::Yes);
     let mut buf = vec![0; MAX_MESSAGE + 100];
-    let (_, conns) = sock::recv(ours.raw(), &mut buf).unwrap();
+    let conns = Line::from_fds(sock::recv(ours.raw(), &mut buf).unwrap().1);
     let conn = &conns[0];
     let mut ask = |m: &[u8]| {
-        sock::send(conn.raw(), m, &[]).unwrap();
-        let (n, _) = sock::recv(conn.raw(), &mut buf).unwrap();
-        Reply::decode(&buf[..n])
+        conn.send(m).unwrap();
+        if Request::decode(m).is_ok_and(|(r, _)| r.brings_fd()) {
+            Reply::decode(conn.receive_with(&mut buf).unwrap().0)
+        } else {
+            Reply::decode(conn.receive(&mut buf).unwrap())
+        }
     };
     // A simple generator: what matters is many near misses.
     let mut seed = 0x1234_5678_9abc_def0u64;
@@ -378,14 +382,15 @@ fn garbage_is_refused_and_the_connection_goes_on() {
 proptest! {
     #[test]
     fn decoding_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let mut b = vec![1, 0, 0, 0];
+        let mut b = vec![1, 0, 0, 0, 0];
         b.extend(&bytes);
         let _ = Request::decode(&b);
         let mut b = vec![1, 0, 0, 0, 0, 0];
         b.extend(&bytes);
         let _ = Reply::decode(&b);
-        if let Ok((r, closes)) = Request::decode(&bytes) {
-            prop_assert_eq!(Request::decode(&r.encode(&closes)), Ok((r, closes)));
+        if let Ok((r, with)) = Request::decode(&bytes) {
+            let again = r.encode_with(&with.closes, &with.also);
+            prop_assert_eq!(Request::decode(&again), Ok((r, with)));
         }
     }
 }

@@ -1,18 +1,19 @@
 //! Inodes over the Gofer.
 
+mod known;
 mod order;
 
 use crate::open::{HostMappable, OpenHostDir, OpenHostFile};
-use crate::{GoferFs, Sharing};
+use crate::{GoferFs, Listed, Sharing};
 use abi::Result;
 use abi::errno::{EINVAL, EIO, ENODATA, ENOENT, EXDEV};
 use clas::MappingRegistry;
 use gofer::proto::{Access, Attr, Entry, New, SetAttr as HostSetAttr};
 use gofer::wire::MAX_NAMES;
-use gofer::{Handle, Made, Then, Walked};
+use gofer::{Handle, Then, Walked};
 use hostcall::HostFd;
+pub(crate) use known::Version;
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::file::{FileOps, O_ACCMODE, O_RDONLY};
@@ -43,36 +44,10 @@ struct Fds {
 const HOT: u32 = 2;
 /// The Gofer gives no such descriptor.
 const NEVER: u32 = u32::MAX;
-/// Names that are remembered of all shared directories of a mount: some 300 bytes each.
-const MAX_KNOWN: usize = 1 << 16;
 /// How much older than now a change time must be for the next change to have another one, where it is no finer
 /// than the host's clock's ticks of at most 10 ms. Nanoseconds.
 const SETTLED: i64 = 40_000_000;
 const SECOND: i64 = 1_000_000_000;
-
-/// What a directory that others change was seen to hold, true as long as its change time is `version`
-/// (see the crate's documentation).
-#[derive(Default)]
-struct Known {
-    version: i64,
-    /// Which inode a name leads to; `None`: there is none.
-    names: HashMap<Box<[u8]>, Option<Weak<GoferInode>>>,
-}
-
-/// A directory's change time, and whether what is seen there next may be remembered by it.
-#[derive(Clone, Copy)]
-pub(crate) struct Version {
-    pub(crate) ctime: i64,
-    pub(crate) settled: bool,
-}
-
-impl Version {
-    /// Told by the Gofer, who looked at the name afterwards.
-    fn told(ctime: i64) -> Version {
-        let settled = true;
-        Version { ctime, settled }
-    }
-}
 
 struct Cached {
     attr: Attr,
@@ -105,19 +80,19 @@ pub struct GoferInode {
     target: Option<Vec<u8>>,
     fds: Mutex<Fds>,
     /// The names of a directory, in exclusive mode.
-    listing: Mutex<Option<Arc<[Entry]>>>,
+    listing: Mutex<Option<(Arc<[Entry]>, Listed)>>,
     /// The same, for what is looked up beside a name.
     order: Mutex<order::Order>,
     /// In shared mode.
-    known: Mutex<Known>,
+    known: Mutex<known::Known>,
     /// Whether a descriptor was used since the ring of [`Kept`](crate::Kept) last looked.
     used: AtomicBool,
     /// How often it was asked for something that a descriptor would tell, up to [`HOT`]; or [`NEVER`].
     asked: AtomicU32,
     /// Files of it that are open for writing.
     writers: AtomicU32,
-    /// Held by writes and changes of size.
-    pub(crate) write_lock: Mutex<()>,
+    /// Held by writes and changes of size. The length, where it is known and nobody else changes it.
+    pub(crate) write_lock: Mutex<Option<u64>>,
     pub(crate) mappings: MappingRegistry,
     pub(crate) mappable: Mutex<Weak<HostMappable>>,
     /// Mapped writable and shared: the application changes it without a call.
@@ -151,7 +126,7 @@ impl GoferInode {
             known: Mutex::default(),
             used: AtomicBool::new(false),
             asked: AtomicU32::new(0),
-            write_lock: Mutex::new(()),
+            write_lock: Mutex::default(),
             mappings: MappingRegistry::new(),
             mappable: Mutex::default(),
             mapped_writable: AtomicBool::new(false),
@@ -215,13 +190,8 @@ impl GoferInode {
     /// Gives up descriptors that are only kept in case they are needed again.
     pub(crate) fn drop_fds(&self) {
         let _old = std::mem::take(&mut *self.fds.lock());
-        self.forget_names(&mut self.known.lock());
+        self.forget_known();
     }
-    fn forget_names(&self, k: &mut Known) {
-        let n = std::mem::take(&mut k.names).len();
-        self.fs.known.fetch_sub(n, Ordering::Relaxed);
-    }
-
     /// A descriptor for reading. On a shared mount that is never one for writing, too: see [`GoferInode::write_fd`].
     pub(crate) fn read_fd(&self) -> Result<Arc<HostFd>> {
         let made = {
@@ -375,20 +345,6 @@ impl GoferInode {
         });
         Some((seen, version))
     }
-    /// What a name is that was remembered as `child`, as far as it is known at this version.
-    fn seen_at(&self, at: Version, name: &[u8], child: Option<&GoferInode>) -> Seen {
-        match self.known(at, name) {
-            Some(None) => Seen::Missing,
-            Some(Some(known)) if child.is_some_and(|c| std::ptr::eq(known.as_ptr(), c)) => {
-                // Its name is true; its attributes may not be.
-                if let Some(c) = child {
-                    c.changed();
-                }
-                Seen::Same
-            }
-            _ => Seen::Unknown,
-        }
-    }
     /// Asks whether `name` still is `child`; the version is of before.
     fn ask_again(&self, version: Option<Version>, name: &[u8], child: Option<&GoferInode>) -> bool {
         let since = self.fs.changes.load(Ordering::Relaxed);
@@ -402,42 +358,14 @@ impl GoferInode {
         };
         let Some(step) = found.steps.into_iter().next() else {
             if found.stopped == Some(ENOENT) {
-                self.learn(version, name, None);
+                self.asked_for(version, name, None);
             }
             return found.stopped == Some(ENOENT) && child.is_none();
         };
         // One more handle to a file that is known, most of the time.
         let found = self.fs.inode(step.attr, step.handle, step.target, since);
-        self.learn(version, name, Some(&found));
+        self.asked_for(version, name, Some(&found));
         child.is_some_and(|c| std::ptr::eq(c, &*found))
-    }
-    /// What this name was seen to be.
-    pub(crate) fn known(&self, at: Version, name: &[u8]) -> Option<Option<Weak<GoferInode>>> {
-        let k = self.known.lock();
-        (k.version == at.ctime)
-            .then(|| k.names.get(name).cloned())
-            .flatten()
-    }
-    /// `name` was looked up after the directory was at `at`.
-    pub(crate) fn learn(&self, at: Option<Version>, name: &[u8], inode: Option<&Arc<GoferInode>>) {
-        let Some(at) = at.filter(|v| v.settled) else {
-            return;
-        };
-        let mut k = self.known.lock();
-        if k.version != at.ctime {
-            self.forget_names(&mut k);
-            k.version = at.ctime;
-        }
-        // Only what goes with the descriptor: those are bounded, too.
-        if self.fds.lock().look.is_none() || self.fs.known.load(Ordering::Relaxed) >= MAX_KNOWN {
-            return;
-        }
-        if k.names
-            .insert(name.into(), inode.map(Arc::downgrade))
-            .is_none()
-        {
-            self.fs.known.fetch_add(1, Ordering::Relaxed);
-        }
     }
     fn stat_to_attr(&self, s: &hostcall::file::HostStat) -> Attr {
         let ns = |sec: i64, nsec: i64| sec.saturating_mul(1_000_000_000).saturating_add(nsec);
@@ -477,25 +405,10 @@ impl GoferInode {
         })
     }
 
-    /// What was made in this directory, by this name.
-    fn made(&self, name: &[u8], node: Made, target: Option<Vec<u8>>) -> Arc<GoferInode> {
-        // Of a number that was used before, nothing is known that is younger.
-        let since = self.fs.changes.load(Ordering::Relaxed);
-        let inode = self.fs.inode(node.attr, node.handle, target, since);
-        self.names_changed();
-        self.learn(node.dir.map(Version::told), name, Some(&inode));
-        inode
-    }
-    /// A name was removed.
-    fn removed(&self, name: &[u8], child: &Arc<dyn Inode>, dir: Option<i64>) -> Result<()> {
-        own(child)?.changed();
-        self.names_changed();
-        self.learn(dir.map(Version::told), name, None);
-        Ok(())
-    }
-
-    /// Sets the size. The write lock is held.
+    /// Sets the size.
     pub(crate) fn resize(&self, size: u64) -> Result<()> {
+        let mut length = self.write_lock.lock();
+        *length = None;
         let fd = self.write_fd()?;
         let old = self.attrs()?.size;
         hostcall::file::ftruncate(fd.raw(), size)?;
@@ -617,13 +530,13 @@ impl Inode for GoferInode {
             {
                 inode.donated(fd);
             }
-            self.learn(version, &name, Some(&inode));
+            self.asked_for(version, &name, Some(&inode));
             found.push((name, Some(inode)));
         }
         if stopped == Some(ENOENT)
             && let Some(missing) = names.next()
         {
-            self.learn(version, &missing, None);
+            self.asked_for(version, &missing, None);
             found.push((missing, None));
         }
         let beside = others.into_iter().zip(beside).filter_map(|(name, s)| {
@@ -671,8 +584,9 @@ impl Inode for GoferInode {
 
     fn create(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
         let new = self.new_ids(new, 0)?;
-        let (node, fd) = self.fs.client.create(self.handle, name, new)?;
-        let inode = self.made(name, node, None);
+        let also = self.also(name);
+        let (node, fd) = self.fs.client.create(self.with(&also), name, new)?;
+        let inode = self.made(name, node, None, &also);
         inode.keep(|fds| fds.write = Some(Arc::new(fd)));
         Ok(inode)
     }
@@ -684,11 +598,9 @@ impl Inode for GoferInode {
         Ok(inode)
     }
     fn mkdir(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
-        let node = self
-            .fs
-            .client
-            .mkdir(self.handle, name, self.new_ids(new, 0)?)?;
-        Ok(self.made(name, node, None))
+        let (new, also) = (self.new_ids(new, 0)?, self.also(name));
+        let node = self.fs.client.mkdir(self.with(&also), name, new)?;
+        Ok(self.made(name, node, None, &also))
     }
     fn mknod(
         &self,
@@ -698,11 +610,9 @@ impl Inode for GoferInode {
         _: u64,
         new: NewNode,
     ) -> Result<Arc<dyn Inode>> {
-        let node = self
-            .fs
-            .client
-            .mknod(self.handle, name, self.new_ids(new, kind.bits())?)?;
-        Ok(self.made(name, node, None))
+        let (new, also) = (self.new_ids(new, kind.bits())?, self.also(name));
+        let node = self.fs.client.mknod(self.with(&also), name, new)?;
+        Ok(self.made(name, node, None, &also))
     }
     fn symlink(
         &self,
@@ -711,26 +621,29 @@ impl Inode for GoferInode {
         target: &[u8],
         new: NewNode,
     ) -> Result<Arc<dyn Inode>> {
-        let node = self
-            .fs
-            .client
-            .symlink(self.handle, name, target, self.new_ids(new, 0)?)?;
-        Ok(self.made(name, node, Some(target.to_vec())))
+        let (new, also) = (self.new_ids(new, 0)?, self.also(name));
+        let client = &self.fs.client;
+        let node = client.symlink(self.with(&also), name, target, new)?;
+        Ok(self.made(name, node, Some(target.to_vec()), &also))
     }
     fn link(&self, _: &Caller<'_>, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
         let t = own(target)?;
-        self.fs.client.link(t.handle, self.handle, name)?;
+        let also = self.also(name);
+        let seen = self.fs.client.link(t.handle, self.with(&also), name)?;
         t.changed();
         self.names_changed();
+        self.told(seen, name, &also);
         Ok(())
     }
     fn unlink(&self, _: &Caller<'_>, name: &[u8], child: &Arc<dyn Inode>) -> Result<()> {
-        let dir = self.fs.client.unlink(self.handle, name)?;
-        self.removed(name, child, dir)
+        let also = self.also(name);
+        let seen = self.fs.client.unlink(self.with(&also), name)?;
+        self.removed(name, child, seen, &also)
     }
     fn rmdir(&self, _: &Caller<'_>, name: &[u8], child: &Arc<dyn Inode>) -> Result<()> {
-        let dir = self.fs.client.rmdir(self.handle, name)?;
-        self.removed(name, child, dir)
+        let also = self.also(name);
+        let seen = self.fs.client.rmdir(self.with(&also), name)?;
+        self.removed(name, child, seen, &also)
     }
     fn rename(
         &self,
@@ -747,13 +660,17 @@ impl Inode for GoferInode {
         }
         let to = own(new_dir)?;
         let client = &self.fs.client;
-        client.rename(self.handle, name, to.handle, new_name, flags.bits())?;
+        let also = to.also(new_name);
+        let (seen, old) =
+            client.rename(self.handle, name, to.with(&also), new_name, flags.bits())?;
         own(child)?.changed();
         if let Some(t) = target {
             own(t)?.changed();
         }
         self.names_changed();
         to.names_changed();
+        self.told(old, name, &[]);
+        to.told(seen, new_name, &also);
         Ok(())
     }
 
@@ -783,7 +700,6 @@ impl Inode for GoferInode {
     }
     fn set_attr(&self, _: &Caller<'_>, a: &SetAttr) -> Result<()> {
         if let Some(size) = a.size {
-            let _w = self.write_lock.lock();
             self.resize(size)?;
         }
         let host = HostSetAttr {
@@ -830,7 +746,7 @@ impl Inode for GoferInode {
 
 impl Drop for GoferInode {
     fn drop(&mut self) {
-        self.forget_names(&mut self.known.lock());
+        self.forget_known();
         {
             let mut inodes = self.fs.inodes.lock();
             // A younger inode of the same number may have taken the place.

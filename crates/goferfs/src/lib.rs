@@ -22,8 +22,10 @@
 //!   not.) Where that does not hold, or the time is a whole second (some file systems keep no more), the
 //!   Gofer is asked.
 //!
-//! Where the container itself makes or removes a name, and times are fine, the Gofer reads the version after
-//! that, looks at the name again, and tells: the next use of the name asks nobody.
+//! Where the container itself makes, removes or renames a name, and times are fine, the Gofer reads the version after
+//! that, looks at the name again, and tells: the next use of the name asks nobody. So it does with a few other names of
+//! the directory that were asked for again after earlier changes (`inode/known.rs`): a database looks for the same
+//! three files around each change of one.
 //!
 //! So a walk costs an `fstat` for each component, which tells its permissions, too, and no request. What is made
 //! is not looked up before, where nothing is known of the name: the host says that it is there.
@@ -36,6 +38,10 @@
 //!
 //! Data never passes through the Gofer: it donates a descriptor, and reads and writes are host calls between
 //! the file and the application's memory.
+//!
+//! What is appended goes to the host as such (`RWF_APPEND`): in one step with the host's other writers, as long as it lies
+//! in at most 1024 pieces of memory (4 MiB in pages apart from each other). The position behind it is that of the
+//! descriptor; where nobody else changes the file, the length is known, and nothing is asked.
 //!
 //! Devices, sockets and FIFOs of the host are only shown. A device node opens the *Sentry's* device of that
 //! number; a FIFO or socket works among the container's own processes.
@@ -58,7 +64,7 @@ use gofer::proto::Attr;
 use gofer::{Client, Handle};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::dentry::{Caching, ReadOnly, StatFs};
 use vfs::{Dentry, FileSystem, SuperBlock, Vfs};
@@ -133,13 +139,41 @@ impl Default for Options {
     }
 }
 
-/// Inodes with host descriptors that nobody may be using, of any number of mounts: all share one descriptor
-/// table.
+/// What is kept though nobody may be using it, of any number of mounts, which share one descriptor table and one memory:
+/// inodes with host descriptors, and directories' listings.
 #[derive(Debug)]
 pub struct Kept {
     max: usize,
     /// Oldest first.
     ring: Mutex<VecDeque<Weak<GoferInode>>>,
+    /// Names in listings of directories that are remembered.
+    listed: AtomicUsize,
+}
+
+/// Names in all remembered listings together: some 100 bytes each.
+const MAX_LISTED: usize = 1 << 18;
+
+/// Room for a directory's names among those, given back when it goes.
+struct Listed {
+    kept: Arc<Kept>,
+    names: usize,
+}
+
+impl Listed {
+    /// `None` where there is not as much left.
+    fn room(kept: &Arc<Kept>, names: usize) -> Option<Listed> {
+        let more = |n: usize| n.checked_add(names).filter(|n| *n <= MAX_LISTED);
+        let order = Ordering::Relaxed;
+        kept.listed.fetch_update(order, order, more).ok()?;
+        let kept = kept.clone();
+        Some(Listed { kept, names })
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.kept.listed.fetch_sub(self.names, Ordering::Relaxed);
+    }
 }
 
 impl Kept {
@@ -149,6 +183,7 @@ impl Kept {
         Kept {
             max: max.max(1),
             ring: Mutex::default(),
+            listed: AtomicUsize::new(0),
         }
     }
     /// For a process that may have `limit` descriptors (`RLIMIT_NOFILE`).
@@ -341,8 +376,9 @@ impl FileSystem for GoferFs {
         }
     }
     fn max_cached(&self) -> usize {
-        // Each cached name may hold a handle; leave some for what is open.
-        (self.client.server().max_handles as usize / 2).min(1 << 15)
+        // Each cached name may hold a handle, of which all mounts share what there is; leave some for what is open.
+        let mounts = self.client.attached().max(1);
+        (self.client.server().max_handles as usize / 2 / mounts).min(1 << 15)
     }
     fn options(&self) -> String {
         String::from(if self.exclusive() {

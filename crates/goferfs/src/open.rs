@@ -1,7 +1,7 @@
 //! Open files and directories of the host.
 
 use crate::inode::GoferInode;
-use abi::errno::{EACCES, EBADF, EFAULT, EINVAL, EISDIR};
+use abi::errno::{EACCES, EBADF, EFAULT, EINVAL, EISDIR, EOPNOTSUPP};
 use abi::{PAGE_SIZE, Result, Va};
 use clas::{Access, Backing, Mappable, MappingObserver};
 use gofer::proto::Entry;
@@ -9,7 +9,7 @@ use hostcall::{HostFd, MemSlice, file as host};
 use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
-use vfs::file::{DataOnly, File, FileOps, O_APPEND, Sink, Source};
+use vfs::file::{DataOnly, File, FileOps, Sink, Source};
 use vfs::fs::Listing;
 use vfs::{DirEntry, Inode, Stat};
 
@@ -65,24 +65,26 @@ impl FileOps for OpenHostFile {
             return Ok(0);
         }
         let mut at = offset;
-        dst.fill(n, &mut |iov| {
+        let r = dst.fill(n, &mut |iov| {
             let n = all(iov, |part, skip| {
                 host::preadv(self.fd().raw(), part, at + skip)
             })?;
             at += n as u64;
             Ok(n)
-        })
+        });
+        // At the end nothing is written to the caller's memory.
+        if r == Err(EFAULT) && host::fstat(self.fd().raw())?.st_size as u64 <= offset {
+            return Ok(0);
+        }
+        r
     }
-    fn write(&self, file: &File, src: &mut dyn Source, offset: u64) -> Result<usize> {
+    fn write(&self, _: &File, src: &mut dyn Source, offset: u64) -> Result<usize> {
         let n = src.remaining();
         if n == 0 {
             return Ok(0);
         }
-        let _w = self.inode.write_lock.lock();
+        let mut length = self.inode.write_lock.lock();
         let mut at = offset;
-        if file.flags() & O_APPEND != 0 {
-            at = host::fstat(self.fd().raw())?.st_size as u64;
-        }
         let r = src.drain(n, &mut |iov| {
             let n = all(iov, |part, skip| {
                 host::pwritev(self.fd().raw(), part, at + skip)
@@ -91,7 +93,37 @@ impl FileOps for OpenHostFile {
             Ok(n)
         });
         self.inode.changed();
+        if let Some(l) = &mut *length {
+            *l = at.max(*l);
+        }
         r
+    }
+    fn append(&self, file: &File, src: &mut dyn Source) -> Result<(usize, u64)> {
+        let fd = self.fd().raw();
+        let mut length = self.inode.write_lock.lock();
+        let old = length.take();
+        let r = src.drain(src.remaining(), &mut |iov| {
+            all(iov, |part, _| host::append(fd, part))
+        });
+        self.inode.changed();
+        let n = match r {
+            Err(EOPNOTSUPP) => {
+                drop(length);
+                let at = self.append_offset()?;
+                let n = self.write(file, src, at)?;
+                return Ok((n, at + n as u64));
+            }
+            r => r?,
+        };
+        // All who append by this descriptor hold the lock: its position is behind what was written here.
+        let end = match old {
+            Some(l) => l + n as u64,
+            None => host::position(fd)?,
+        };
+        if self.inode.fs.exclusive() {
+            *length = Some(end);
+        }
+        Ok((n, end))
     }
     fn seekable(&self) -> bool {
         true
@@ -122,11 +154,11 @@ impl FileOps for OpenHostFile {
         Ok(m)
     }
     fn truncate(&self, size: u64) -> Result<()> {
-        let _w = self.inode.write_lock.lock();
         self.inode.resize(size)
     }
     fn allocate(&self, mode: i32, offset: u64, len: u64) -> Result<()> {
-        let _w = self.inode.write_lock.lock();
+        let mut length = self.inode.write_lock.lock();
+        *length = None;
         host::fallocate(self.fd().raw(), mode, offset, len)?;
         self.inode.changed();
         Ok(())

@@ -3,6 +3,7 @@
 use crate::mem::MemSlice;
 use crate::{RawFd, sys};
 use abi::Result;
+use abi::errno::EINVAL;
 
 /// The most pieces that one vectored call takes (`UIO_MAXIOV`).
 pub const IOV_MAX: usize = 1024;
@@ -14,8 +15,21 @@ pub fn preadv(fd: RawFd, iov: &[MemSlice<'_>], offset: u64) -> Result<usize> {
 }
 /// `pwritev(2)`.
 pub fn pwritev(fd: RawFd, iov: &[MemSlice<'_>], offset: u64) -> Result<usize> {
+    // -1 would be the descriptor's position.
+    if i64::try_from(offset).is_err() {
+        return Err(EINVAL);
+    }
+    pwritev2(fd, iov, offset, 0)
+}
+/// Writes at the end, wherever others have moved it by now (`RWF_APPEND`); the descriptor's [`position`] is behind
+/// that afterwards. `EOPNOTSUPP` for files that cannot (of proc, say).
+pub fn append(fd: RawFd, iov: &[MemSlice<'_>]) -> Result<usize> {
+    pwritev2(fd, iov, u64::MAX, libc::RWF_APPEND)
+}
+fn pwritev2(fd: RawFd, iov: &[MemSlice<'_>], offset: u64, flags: i32) -> Result<usize> {
+    let n = iov.len().min(IOV_MAX);
     // SAFETY: as above.
-    unsafe { sys!(Pwritev, fd, iov.as_ptr(), iov.len().min(IOV_MAX), offset, 0) }
+    unsafe { sys!(Pwritev2, fd, iov.as_ptr(), n, offset, 0, flags) }
 }
 /// `readv(2)`.
 pub fn readv(fd: RawFd, iov: &[MemSlice<'_>]) -> Result<usize> {

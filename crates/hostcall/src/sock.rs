@@ -1,4 +1,4 @@
-//! Sockets between our own processes: bounded packets that can carry descriptors.
+//! Sockets between our own processes: bounded packets that can carry descriptors. And pipes.
 
 use crate::{HostFd, RawFd, sys};
 use abi::Result;
@@ -16,6 +16,14 @@ pub fn seqpacket_pair() -> Result<(HostFd, HostFd)> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: room for two descriptors.
     unsafe { sys!(Socketpair, libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) }?;
+    Ok((HostFd::from_raw(fds[0]), HostFd::from_raw(fds[1])))
+}
+
+/// A pipe's two ends, to read from and to write to, close-on-exec.
+pub fn pipe() -> Result<(HostFd, HostFd)> {
+    let mut fds = [0i32; 2];
+    // SAFETY: room for two descriptors.
+    unsafe { sys!(Pipe2, fds.as_mut_ptr(), libc::O_CLOEXEC) }?;
     Ok((HostFd::from_raw(fds[0]), HostFd::from_raw(fds[1])))
 }
 

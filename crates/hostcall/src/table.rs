@@ -80,7 +80,7 @@ host_calls! {
     Readv = SYS_readv, "S", "standard streams into application memory";
     Writev = SYS_writev, "S", "standard streams from application memory";
     Preadv = SYS_preadv, "S", "files into application memory";
-    Pwritev = SYS_pwritev, "S", "files from application memory";
+    Pwritev2 = SYS_pwritev2, "S", "files from application memory";
     Close = SYS_close, "SGB", "descriptors";
     Fstat = SYS_fstat, "SG", "size and type of a donated descriptor";
     Ftruncate = SYS_ftruncate, "SG", "the memory file; files opened for writing";
@@ -99,6 +99,7 @@ host_calls! {
     Recvmsg = SYS_recvmsg, "SGB", "descriptors from the Gofer, control messages";
     Sendmsg = SYS_sendmsg, "SGB", "descriptors to the Sentry, control messages";
     Socketpair = SYS_socketpair, "-", "channels";
+    Pipe2 = SYS_pipe2, "-", "channels";
 
     // Sockets of the host's network
     Socket = SYS_socket, "B", "sockets of the host's network";

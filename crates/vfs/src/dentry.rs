@@ -55,7 +55,7 @@ pub trait FileSystem: Any + Send + Sync {
     fn caching(&self) -> Caching {
         Caching::Owned
     }
-    /// Dentries that are kept though nobody uses them.
+    /// Dentries that are kept though nobody uses them: no more are added than this says then.
     fn max_cached(&self) -> usize {
         1 << 15
     }
@@ -117,10 +117,6 @@ impl SuperBlock {
     #[must_use]
     pub fn new(dev: u64, fs: Arc<dyn FileSystem>) -> Arc<SuperBlock> {
         let caching = fs.caching();
-        let ring = Ring {
-            max: fs.max_cached().max(16),
-            ..Ring::default()
-        };
         Arc::new(SuperBlock {
             dev,
             fs,
@@ -128,7 +124,7 @@ impl SuperBlock {
             read_only: AtomicBool::new(false),
             owner: OnceLock::new(),
             rename_lock: Mutex::new(()),
-            ring: Mutex::new(ring),
+            ring: Mutex::default(),
             watched: Mutex::default(),
             has_watches: AtomicBool::new(false),
             mounts: AtomicUsize::new(0),
@@ -161,17 +157,7 @@ impl SuperBlock {
     }
     /// Forgets all unused dentries.
     pub fn shrink(&self) {
-        let gone = {
-            let mut ring = self.ring.lock();
-            let max = ring.max;
-            std::mem::replace(
-                &mut *ring,
-                Ring {
-                    max,
-                    ..Ring::default()
-                },
-            )
-        };
+        let gone = std::mem::take(&mut *self.ring.lock());
         for d in gone.slots.iter().flatten() {
             d.slot.store(NO_SLOT, Ordering::Relaxed);
         }
@@ -192,7 +178,8 @@ impl SuperBlock {
         if self.caching == Caching::Never {
             return;
         }
-        let _gone = self.ring.lock().insert(d);
+        let max = self.fs.max_cached().max(16);
+        let _gone = self.ring.lock().insert(d, max);
     }
     /// An unhashed dentry lives only as long as its users: its file's memory goes with them.
     fn let_go(&self, d: &Dentry) {
@@ -208,16 +195,15 @@ struct Ring {
     slots: Vec<Option<Arc<Dentry>>>,
     free: Vec<usize>,
     hand: usize,
-    max: usize,
 }
 
 impl Ring {
     /// Puts a dentry in; gives the one that had to go.
-    fn insert(&mut self, d: &Arc<Dentry>) -> Option<Arc<Dentry>> {
+    fn insert(&mut self, d: &Arc<Dentry>, max: usize) -> Option<Arc<Dentry>> {
         let mut gone = None;
         let slot = match self.free.pop() {
             Some(slot) => slot,
-            None if self.slots.len() < self.max => {
+            None if self.slots.len() < max => {
                 self.slots.push(None);
                 self.slots.len() - 1
             }

@@ -141,7 +141,7 @@ pub trait FileOps: Any + Send + Sync {
     fn read(&self, _file: &File, _dst: &mut dyn Sink, _offset: u64) -> Result<usize> {
         Err(EINVAL)
     }
-    /// Writes at `offset` (ignored by streams; with `O_APPEND` the file system takes the end instead).
+    /// Writes at `offset` (ignored by streams), with `O_APPEND`, too: that is for [`FileOps::append`].
     fn write(&self, _file: &File, _src: &mut dyn Source, _offset: u64) -> Result<usize> {
         Err(EINVAL)
     }
@@ -153,9 +153,16 @@ pub trait FileOps: Any + Send + Sync {
     fn ignores_seek(&self) -> bool {
         false
     }
-    /// Where the next write of an `O_APPEND` file goes; asked under the position's lock.
+    /// Where the next write of an `O_APPEND` file goes, if nobody else appends.
     fn append_offset(&self) -> Result<u64> {
         Ok(self.stat()?.size)
+    }
+    /// Writes at the end, in one step with others who do. Gives how much, and the position behind it. Only where
+    /// there is a position, and something to write.
+    fn append(&self, file: &File, src: &mut dyn Source) -> Result<(usize, u64)> {
+        let at = self.append_offset()?;
+        let n = self.write(file, src, at)?;
+        Ok((n, at + n as u64))
     }
     /// The new position for `lseek(2)` with SEEK_END (2), SEEK_DATA (3) or SEEK_HOLE (4).
     fn seek_from(&self, whence: u32, offset: i64) -> Result<u64> {
@@ -389,14 +396,27 @@ impl File {
             self.modified();
             return Ok(n);
         }
+        if self.flags() & O_APPEND != 0 {
+            return self.append(src);
+        }
         let mut pos = self.pos.lock();
-        let at = if self.flags() & O_APPEND != 0 {
-            self.ops.append_offset()?
-        } else {
-            *pos
-        };
-        let n = self.ops.write(self, src, at)?;
-        *pos = at + n as u64;
+        let n = self.ops.write(self, src, *pos)?;
+        *pos += n as u64;
+        drop(pos);
+        if n > 0 {
+            self.modified();
+        }
+        Ok(n)
+    }
+    /// Writes at the end, and moves the position there (`RWF_APPEND`). Only where there is a position. Nothing is
+    /// moved where there is nothing to write.
+    pub fn append(&self, src: &mut dyn Source) -> Result<usize> {
+        let mut pos = self.pos.lock();
+        if src.remaining() == 0 {
+            return self.ops.write(self, src, *pos);
+        }
+        let (n, end) = self.ops.append(self, src)?;
+        *pos = end;
         drop(pos);
         if n > 0 {
             self.modified();

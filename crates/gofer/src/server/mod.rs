@@ -6,9 +6,11 @@
 mod ops;
 mod table;
 
+use crate::line::{BUFFER, Line};
 use crate::proto::{Reply, Request};
-use crate::wire::{Hello, MAX_CONNECTIONS, MAX_MESSAGE, MIN_CONNECTIONS, VERSION, connection_of};
+use crate::wire::{Hello, MAX_CONNECTIONS, MIN_CONNECTIONS, VERSION, connection_of};
 use abi::Result;
+use abi::errno::EBADMSG;
 use hostcall::{HostFd, path, process, sock};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -57,7 +59,7 @@ pub struct Server {
     proc_fd: HostFd,
     table: Table,
     /// Our ends and the client's.
-    connections: Vec<(HostFd, HostFd)>,
+    connections: Vec<(Line, Line)>,
     /// That it may use.
     cpus: Vec<u32>,
     uid: u32,
@@ -80,7 +82,7 @@ impl Server {
         path::umask(0);
         let cpus = process::cpus();
         let connections = (0..cpus.len().clamp(MIN_CONNECTIONS, MAX_CONNECTIONS))
-            .map(|_| sock::seqpacket_pair())
+            .map(|_| Line::pair())
             .collect::<Result<_>>()?;
         let limit = u32::try_from(max_fds.saturating_sub(128)).unwrap_or(MAX_HANDLES);
         let roots = roots
@@ -121,7 +123,7 @@ impl Server {
             uid: self.uid,
             gid: self.gid,
         };
-        let fds: Vec<i32> = theirs.iter().map(HostFd::raw).collect();
+        let fds: Vec<i32> = theirs.iter().flat_map(Line::fds).collect();
         sock::send(channel.raw(), &hello.encode(), &fds)?;
         drop(theirs);
         let server = &self;
@@ -149,9 +151,9 @@ impl Server {
     }
 
     /// Most connections of a small container are never used: no memory before there is something to read.
-    fn await_first(&self, conn: &HostFd) {
+    fn await_first(&self, conn: &Line) {
         let mut fds = [libc::pollfd {
-            fd: conn.raw(),
+            fd: conn.incoming().raw(),
             events: libc::POLLIN,
             revents: 0,
         }];
@@ -161,35 +163,40 @@ impl Server {
     /// Serves the `index`th of `n` connections, on the CPUs that it is for: a request to a thread that sleeps
     /// on the asker's CPU costs two switches; to one on an idle CPU, up to some 100 us in a virtual machine
     /// for each of the two wake-ups.
-    fn connection(&self, conn: &HostFd, index: usize, n: usize) {
+    fn connection(&self, conn: &Line, index: usize, n: usize) {
         let mut cpus = self.cpus.clone();
         cpus.retain(|c| connection_of(*c, n) == index);
         if self.cpus.len() > 1 && !cpus.is_empty() {
             // Who may not is on any.
             let _ = process::stay_on(&cpus);
         }
-        let mut buf = vec![0u8; MAX_MESSAGE];
+        let mut buf = vec![0u8; BUFFER];
         loop {
-            // Descriptors from the client have no meaning, and are closed.
-            let message = match sock::recv(conn.raw(), &mut buf) {
-                Ok((0, _)) => return,
-                Ok((n, _)) => Ok(&buf[..n]),
-                Err(abi::errno::EBADMSG) => Err(abi::errno::EBADMSG),
-                Err(_) => return,
+            let message = match conn.receive(&mut buf) {
+                Err(e) if e != EBADMSG => return,
+                m => m,
             };
             let mut out = None;
+            let mut brings_fd = false;
             let result = message
                 .and_then(Request::decode)
-                .and_then(|(request, closes)| {
-                    for h in closes {
+                .and_then(|(request, riders)| {
+                    brings_fd = request.brings_fd();
+                    for h in riders.closes {
                         self.table.remove(h);
                     }
-                    let (reply, fd) = self.handle(request)?;
+                    let (reply, fd) = self.handle(request, &riders.also)?;
                     out = fd;
                     Ok(reply)
                 });
-            let fds: Vec<i32> = out.iter().map(HostFd::raw).collect();
-            if sock::send(conn.raw(), &Reply::encode(&result), &fds).is_err() {
+            let reply = Reply::encode(&result);
+            let sent = if brings_fd {
+                let fds: Vec<i32> = out.iter().map(HostFd::raw).collect();
+                conn.send_with(&reply, &fds)
+            } else {
+                conn.send(&reply)
+            };
+            if sent.is_err() {
                 return;
             }
         }

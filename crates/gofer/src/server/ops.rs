@@ -1,9 +1,9 @@
 //! What each request does.
 
-use super::table::{Node, attr, attr_at};
+use super::table::{Node, attr, attr_at, version};
 use super::{Server, component};
 use crate::proto::{
-    Access, Attr, Entry, Handle, New, Reply, Request, SetAttr, StatFs, Step, Then, Version,
+    Access, Attr, Entry, Handle, Named, New, Reply, Request, Seen, SetAttr, StatFs, Step, Then,
 };
 use crate::wire::MAX_STRING;
 use abi::Result;
@@ -15,6 +15,7 @@ use hostcall::{HostFd, file, path};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 type Answer = Result<(Reply, Option<HostFd>)>;
 
@@ -26,6 +27,8 @@ const RESOLVE: u64 = (abi::linux::RESOLVE_BENEATH
 /// For the last component, which may itself be a link: `O_NOFOLLOW` stands at it.
 const RESOLVE_LINK: u64 = (abi::linux::RESOLVE_BENEATH | abi::linux::RESOLVE_NO_MAGICLINKS) as u64;
 
+/// For looks at names beside the one that was asked for.
+const BESIDE: Duration = Duration::from_millis(1);
 /// Room for entries in one reply; the longest entry is far smaller than what is left.
 const DENTS: usize = 32 << 10;
 
@@ -105,9 +108,10 @@ impl Server {
         }
     }
 
-    pub(super) fn handle(&self, request: Request) -> Answer {
+    /// Does what is asked; where names are changed, it looks at `also` afterwards.
+    pub(super) fn handle(&self, request: Request, also: &[Vec<u8>]) -> Answer {
         let done = |()| (Reply::Done, None);
-        let changed = |dir| (Reply::Changed { dir }, None);
+        let changed = |dir| (Reply::Changed { dir, old: None }, None);
         let node = |(attr, handle, dir)| {
             let reply = Reply::Node {
                 attr,
@@ -129,20 +133,21 @@ impl Server {
             Request::GetAttr { file } => Ok((Reply::Attr(attr(&self.table.get(file)?.fd)?), None)),
             Request::SetAttr { file, attr } => self.set_attr(file, &attr),
             Request::Open { file, access } => self.open(file, access),
-            Request::Create { dir, name, new } => self.create(dir, &name, new),
+            Request::Create { dir, name, new } => self.create(dir, &name, new, also),
             Request::TmpFile { dir, new } => self.tmpfile(dir, new),
-            Request::Mkdir { dir, name, new } => self.mkdir(dir, &name, new).map(node),
-            Request::Mknod { dir, name, new } => self.mknod(dir, &name, new).map(node),
+            Request::Mkdir { dir, name, new } => self.mkdir(dir, &name, new, also).map(node),
+            Request::Mknod { dir, name, new } => self.mknod(dir, &name, new, also).map(node),
             Request::Symlink {
                 dir,
                 name,
                 target,
                 new,
-            } => self.symlink(dir, &name, target, new).map(node),
-            Request::Link { file, dir, name } => self.link(file, dir, &name).map(done),
-            Request::Unlink { dir, name } => self.unlink(dir, &name, 0).map(changed),
+            } => self.symlink(dir, &name, target, new, also).map(node),
+            Request::Link { file, dir, name } => self.link(file, dir, &name, also).map(changed),
+            Request::Unlink { dir, name } => self.unlink(dir, &name, 0, also).map(changed),
             Request::Rmdir { dir, name } => {
-                self.unlink(dir, &name, libc::AT_REMOVEDIR).map(changed)
+                let flags = libc::AT_REMOVEDIR;
+                self.unlink(dir, &name, flags, also).map(changed)
             }
             Request::Rename {
                 dir,
@@ -150,7 +155,7 @@ impl Server {
                 new_dir,
                 new_name,
                 flags,
-            } => self.rename(dir, &name, new_dir, &new_name, flags).map(done),
+            } => self.rename((dir, &name), (new_dir, &new_name), flags, also),
             Request::Readlink { file } => {
                 let n = self.table.get(file)?;
                 if n.kind != libc::S_IFLNK {
@@ -252,10 +257,14 @@ impl Server {
             let n = self.table.get(s.handle).ok()?;
             self.reopen(&n, libc::O_RDONLY).ok()
         });
-        // Links may be long, and all must fit into one message.
+        // Links may be long, and all must fit into one message. And who asked for one name waits: where a look takes
+        // long, others are not worth it.
         let mut room = MAX_STRING / 4;
+        let begun = Instant::now();
         let beside = beside.iter().map(|name| {
-            let s = (room > 0).then(|| self.step(&first, name).ok()).flatten()?;
+            let s = (room > 0 && begun.elapsed() < BESIDE)
+                .then(|| self.step(&first, name).ok())
+                .flatten()?;
             room = room.saturating_sub(s.target.as_ref().map_or(0, Vec::len));
             Some(s)
         });
@@ -301,10 +310,11 @@ impl Server {
     /// name, which changes no directory. And whether the time tells two changes apart that are seen one by
     /// one: since Linux 6.13 a change after the time was looked at has a finer one (multigrain timestamps).
     fn look_at(&self, n: &Node) -> Result<(HostFd, bool)> {
-        /// ext4, XFS, btrfs, tmpfs.
-        const FINE: [i64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
-        /// f2fs, overlayfs.
-        const LOCAL: [i64; 2] = [0xf2f5_2010, 0x794c_7630];
+        /// ext4, XFS, btrfs.
+        const FINE: [i64; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
+        /// f2fs, overlayfs; and tmpfs, where link(2) and unlink(2) give a directory the file's new time, which is no
+        /// finer than the clock's ticks though the directory's was looked at.
+        const LOCAL: [i64; 3] = [0xf2f5_2010, 0x794c_7630, 0x0102_1994];
         let shown = matches!(n.kind, libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK);
         if !shown || !self.own_mounts {
             return Err(EOPNOTSUPP);
@@ -316,45 +326,71 @@ impl Server {
         Ok((n.fd.duplicate()?, self.fine_times && FINE.contains(&fs)))
     }
 
-    /// The change time of a directory whose names the client remembers by it.
-    fn version(&self, dir: &Node) -> Version {
-        if !dir.remembered.load(Ordering::Relaxed) {
-            return None;
+    /// What is to be seen of a directory, where the client remembers its names; `first` tells of the name that was
+    /// changed, and is asked **after** the version was read.
+    fn seen(dir: &Node, also: &[Vec<u8>], first: impl FnOnce() -> Named) -> Option<Seen> {
+        Self::seen_at(dir, version(dir)?, also, first)
+    }
+    /// As [`Server::seen`], for a version that was read before.
+    fn seen_at(
+        dir: &Node,
+        version: i64,
+        also: &[Vec<u8>],
+        first: impl FnOnce() -> Named,
+    ) -> Option<Seen> {
+        let other = |n: &Vec<u8>| component(n).map_or(Named::Unknown, |n| Self::named(dir, &n));
+        let names = std::iter::once(first())
+            .chain(also.iter().map(other))
+            .collect();
+        Some(Seen { version, names })
+    }
+    fn named(dir: &Node, name: &CStr) -> Named {
+        match attr_at(&dir.fd, name, libc::AT_SYMLINK_NOFOLLOW) {
+            Ok(a) => Named::File(a.dev, a.ino),
+            Err(ENOENT) => Named::Missing,
+            Err(_) => Named::Unknown,
         }
-        let a = attr(&dir.fd).ok()?;
-        // Whole seconds: the file system keeps no more.
-        (a.nlink > 0 && a.ctime % 1_000_000_000 != 0).then_some(a.ctime)
     }
 
-    /// A handle to what was just made, and the version of its directory at which it was seen there.
-    fn made(&self, dir: &Node, name: &CStr) -> Result<(Attr, Handle, Version)> {
-        let version = self.version(dir);
+    /// A handle to what was just made, and what was seen in its directory then.
+    fn made(
+        &self,
+        dir: &Node,
+        name: &CStr,
+        also: &[Vec<u8>],
+    ) -> Result<(Attr, Handle, Option<Seen>)> {
+        let version = version(dir);
         let (attr, handle) = self.look(dir, name)?;
-        Ok((attr, handle, version))
+        let file = || Named::File(attr.dev, attr.ino);
+        let seen = version.and_then(|v| Self::seen_at(dir, v, also, file));
+        Ok((attr, handle, seen))
     }
 
-    fn create(&self, dir: Handle, name: &[u8], new: New) -> Answer {
+    fn create(&self, dir: Handle, name: &[u8], new: New, also: &[Vec<u8>]) -> Answer {
         let (dir, name) = self.dir_for_change(dir, name)?;
         let flags = (libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW) as u64;
         let mode = u64::from(new.mode & 0o7777);
         let fd = path::openat2(dir.fd.raw(), &name, flags, mode, RESOLVE)?;
-        // By the descriptor: the name may lead elsewhere by now.
         let made = self.own_fd(&fd, new).and_then(|()| {
+            let version = version(&dir);
+            // By the name, which is cheaper; but it may lead elsewhere by now.
+            if let Some((attr, held)) = self.held(&dir, &name, &fd) {
+                let file = || Named::File(attr.dev, attr.ino);
+                let seen = version.and_then(|v| Self::seen_at(&dir, v, also, file));
+                return Ok((attr, self.table.insert(held)?, seen));
+            }
             let flags = libc::O_PATH as u64;
             let held = path::openat2(self.proc_fd.raw(), &Self::proc_name(&fd), flags, 0, 0)?;
-            self.keep(held, true)
+            let (attr, handle) = self.keep(held, true)?;
+            Ok((attr, handle, None))
         });
         match made {
-            Ok((attr, handle)) => {
-                let is_it = |_: &i64| {
-                    let at_name = attr_at(&dir.fd, &name, libc::AT_SYMLINK_NOFOLLOW);
-                    at_name.is_ok_and(|a| (a.dev, a.ino) == (attr.dev, attr.ino))
-                };
+            Ok((attr, handle, dir)) => {
                 let reply = Reply::Node {
                     attr,
                     handle,
                     writable: true,
-                    dir: self.version(&dir).filter(is_it),
+                    dir,
                 };
                 Ok((reply, Some(fd)))
             }
@@ -363,6 +399,15 @@ impl Server {
                 Err(e)
             }
         }
+    }
+
+    /// The open file, held by its name, if it is still the one that this leads to.
+    fn held(&self, dir: &Node, name: &CStr, fd: &HostFd) -> Option<(Attr, Node)> {
+        let flags = (libc::O_PATH | libc::O_NOFOLLOW) as u64;
+        let held = path::openat2(dir.fd.raw(), name, flags, 0, RESOLVE_LINK).ok()?;
+        let (attr, node) = Node::new(held, true).ok()?;
+        let open = file::fstat(fd.raw()).ok()?;
+        ((attr.dev, attr.ino) == (open.st_dev, open.st_ino)).then_some((attr, node))
     }
 
     fn own_fd(&self, fd: &HostFd, new: New) -> Result<()> {
@@ -401,11 +446,17 @@ impl Server {
         ))
     }
 
-    fn mkdir(&self, dir: Handle, name: &[u8], new: New) -> Result<(Attr, Handle, Version)> {
+    fn mkdir(
+        &self,
+        dir: Handle,
+        name: &[u8],
+        new: New,
+        also: &[Vec<u8>],
+    ) -> Result<(Attr, Handle, Option<Seen>)> {
         let (dir, name) = self.dir_for_change(dir, name)?;
         path::mkdirat(dir.fd.raw(), &name, new.mode & 0o7777)?;
         let made = self.own(&dir, &name, new).and_then(|()| {
-            let (a, h, v) = self.made(&dir, &name)?;
+            let (a, h, v) = self.made(&dir, &name, also)?;
             // mkdir(2) and chown(2) drop bits that the application's file shall have.
             if a.mode & 0o7777 == new.mode & 0o7777 {
                 return Ok((a, h, v));
@@ -420,7 +471,13 @@ impl Server {
         })
     }
 
-    fn mknod(&self, dir: Handle, name: &[u8], new: New) -> Result<(Attr, Handle, Version)> {
+    fn mknod(
+        &self,
+        dir: Handle,
+        name: &[u8],
+        new: New,
+        also: &[Vec<u8>],
+    ) -> Result<(Attr, Handle, Option<Seen>)> {
         let (dir, name) = self.dir_for_change(dir, name)?;
         match new.mode & libc::S_IFMT {
             libc::S_IFIFO | libc::S_IFSOCK => {}
@@ -430,7 +487,7 @@ impl Server {
         path::mknodat(dir.fd.raw(), &name, new.mode & (libc::S_IFMT | 0o7777))?;
         let made = self
             .own(&dir, &name, new)
-            .and_then(|()| self.made(&dir, &name));
+            .and_then(|()| self.made(&dir, &name, also));
         made.inspect_err(|_| {
             let _ = path::unlinkat(dir.fd.raw(), &name, 0);
         })
@@ -442,7 +499,8 @@ impl Server {
         name: &[u8],
         target: Vec<u8>,
         new: New,
-    ) -> Result<(Attr, Handle, Version)> {
+        also: &[Vec<u8>],
+    ) -> Result<(Attr, Handle, Option<Seen>)> {
         let (dir, name) = self.dir_for_change(dir, name)?;
         if target.len() >= libc::PATH_MAX as usize {
             return Err(ENAMETOOLONG);
@@ -451,13 +509,13 @@ impl Server {
         path::symlinkat(&target, dir.fd.raw(), &name)?;
         let made = self
             .own(&dir, &name, new)
-            .and_then(|()| self.made(&dir, &name));
+            .and_then(|()| self.made(&dir, &name, also));
         made.inspect_err(|_| {
             let _ = path::unlinkat(dir.fd.raw(), &name, 0);
         })
     }
 
-    fn link(&self, h: Handle, dir: Handle, name: &[u8]) -> Result<()> {
+    fn link(&self, h: Handle, dir: Handle, name: &[u8], also: &[Vec<u8>]) -> Result<Option<Seen>> {
         let (dir, name) = self.dir_for_change(dir, name)?;
         let n = self.table.get(h)?;
         // From one root into another would be a way around a read-only one.
@@ -466,33 +524,49 @@ impl Server {
         }
         let proc_name = Self::proc_name(&n.fd);
         let flags = libc::AT_SYMLINK_FOLLOW;
-        path::linkat(self.proc_fd.raw(), &proc_name, dir.fd.raw(), &name, flags)
+        path::linkat(self.proc_fd.raw(), &proc_name, dir.fd.raw(), &name, flags)?;
+        Ok(Self::seen(&dir, also, || Self::named(&dir, &name)))
     }
 
-    fn unlink(&self, dir: Handle, name: &[u8], flags: i32) -> Result<Version> {
+    fn unlink(
+        &self,
+        dir: Handle,
+        name: &[u8],
+        flags: i32,
+        also: &[Vec<u8>],
+    ) -> Result<Option<Seen>> {
         let (dir, name) = self.dir_for_change(dir, name)?;
         path::unlinkat(dir.fd.raw(), &name, flags)?;
-        let is_gone = |_: &i64| {
-            let at_name = attr_at(&dir.fd, &name, libc::AT_SYMLINK_NOFOLLOW);
-            matches!(at_name, Err(ENOENT))
-        };
-        Ok(self.version(&dir).filter(is_gone))
+        Ok(Self::seen(&dir, also, || Self::named(&dir, &name)))
     }
 
     fn rename(
         &self,
-        dir: Handle,
-        name: &[u8],
-        new_dir: Handle,
-        new_name: &[u8],
+        from: (Handle, &[u8]),
+        to: (Handle, &[u8]),
         flags: u32,
-    ) -> Result<()> {
-        let (dir, name) = self.dir_for_change(dir, name)?;
-        let (new_dir, new_name) = self.dir_for_change(new_dir, new_name)?;
+        also: &[Vec<u8>],
+    ) -> Answer {
+        let (dir, name) = self.dir_for_change(from.0, from.1)?;
+        let (new_dir, new_name) = self.dir_for_change(to.0, to.1)?;
         if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
             return Err(EINVAL);
         }
-        path::renameat2(dir.fd.raw(), &name, new_dir.fd.raw(), &new_name, flags)
+        path::renameat2(dir.fd.raw(), &name, new_dir.fd.raw(), &new_name, flags)?;
+        let new_version = version(&new_dir);
+        let old_version = if Arc::ptr_eq(&dir, &new_dir) {
+            new_version
+        } else {
+            version(&dir)
+        };
+        let seen = |dir: &Node, version: Option<i64>, name: &CStr, also: &[Vec<u8>]| {
+            Self::seen_at(dir, version?, also, || Self::named(dir, name))
+        };
+        let reply = Reply::Changed {
+            dir: seen(&new_dir, new_version, &new_name, also),
+            old: seen(&dir, old_version, &name, &[]),
+        };
+        Ok((reply, None))
     }
 
     fn read_dir(&self, dir: Handle, cookie: u64) -> Answer {

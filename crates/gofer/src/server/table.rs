@@ -7,7 +7,7 @@ use hostcall::{HostFd, path};
 use parking_lot::RwLock;
 use std::ffi::CStr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A file below a root, held by `O_PATH`.
 pub struct Node {
@@ -66,6 +66,16 @@ pub fn attr_at(fd: &HostFd, name: &CStr, flags: i32) -> Result<Attr> {
             0
         },
     })
+}
+
+/// The change time of a directory whose names the client remembers by it.
+pub fn version(dir: &Node) -> Option<i64> {
+    if !dir.remembered.load(Ordering::Relaxed) {
+        return None;
+    }
+    let a = attr(&dir.fd).ok()?;
+    // Whole seconds: the file system keeps no more.
+    (a.nlink > 0 && a.ctime % 1_000_000_000 != 0).then_some(a.ctime)
 }
 
 #[derive(Default)]

@@ -6,6 +6,7 @@
 //! ([`vfs::inode::Onward::near`]).
 
 use super::GoferInode;
+use crate::Listed;
 use abi::Result;
 use abi::errno::EIO;
 use gofer::proto::Entry;
@@ -38,7 +39,7 @@ impl GoferInode {
     /// The whole directory, where so many requests are enough.
     fn entries_in(&self, requests: usize) -> Result<Option<Arc<[Entry]>>> {
         let exclusive = self.fs.exclusive();
-        if exclusive && let Some(l) = &*self.listing.lock() {
+        if exclusive && let Some((l, _)) = &*self.listing.lock() {
             return Ok(Some(l.clone()));
         }
         let mut left = requests;
@@ -63,10 +64,10 @@ impl GoferInode {
             }
         }
         let all: Arc<[Entry]> = all.into();
-        if exclusive {
+        if exclusive && let Some(room) = Listed::room(&self.fs.options.kept, all.len()) {
             let mut listing = self.listing.lock();
             if self.cached.lock().changes == since {
-                *listing = Some(all.clone());
+                *listing = Some((all.clone(), room));
             }
         }
         Ok(Some(all))
@@ -79,7 +80,8 @@ impl GoferInode {
             return known;
         }
         let new = match self.entries_in(LISTED) {
-            Ok(Some(list)) => {
+            // Counted as the listing, with which it goes.
+            Ok(Some(list)) if self.listing.lock().is_some() => {
                 let mut sorted: Vec<u32> = (0..list.len() as u32).collect();
                 sorted.sort_unstable_by_key(|i| &list[*i as usize].name);
                 Order::Sorted(list, sorted.into())

@@ -142,13 +142,10 @@ impl FileOps for HostStream {
         }
         dst.fill(max, &mut |iov| host::readv(fd, iov))
     }
-    fn write(&self, file: &File, src: &mut dyn Source, offset: u64) -> Result<usize> {
+    fn write(&self, _: &File, src: &mut dyn Source, offset: u64) -> Result<usize> {
         let fd = self.shared.fd.raw();
         let max = src.remaining();
         if self.kind == Kind::Regular {
-            if file.flags() & vfs::file::O_APPEND != 0 {
-                return src.drain(max, &mut |iov| host::writev(fd, iov));
-            }
             let n = src.drain(max, &mut |iov| host::pwritev(fd, iov, offset))?;
             host::set_position(fd, offset + n as u64)?;
             return Ok(n);
@@ -162,6 +159,11 @@ impl FileOps for HostStream {
     }
     fn seekable(&self) -> bool {
         self.kind == Kind::Regular
+    }
+    fn append(&self, _: &File, src: &mut dyn Source) -> Result<(usize, u64)> {
+        let fd = self.shared.fd.raw();
+        let n = src.drain(src.remaining(), &mut |iov| host::append(fd, iov))?;
+        Ok((n, host::position(fd)?))
     }
     fn append_offset(&self) -> Result<u64> {
         Ok(host::fstat(self.shared.fd.raw())?.st_size as u64)

@@ -166,11 +166,14 @@ fn write_all(
             let r = match at {
                 At::Position if flags & RWF_APPEND == 0 => f.write(src),
                 // Appending at an offset leaves the position alone.
-                At::Offset(_) if (flags & RWF_APPEND != 0 || f.flags() & O_APPEND != 0) => f
-                    .ops
-                    .append_offset()
-                    .and_then(|end| f.ops.write(f, src, end)),
-                At::Position => append(f, src),
+                At::Offset(_)
+                    if !src.is_empty()
+                        && (flags & RWF_APPEND != 0 || f.flags() & O_APPEND != 0) =>
+                {
+                    f.ops.append(f, src).map(|(n, _)| n)
+                }
+                At::Position if !f.ops.seekable() => f.write(src),
+                At::Position => f.append(src),
                 At::Offset(o) => f.ops.write(f, src, o + done as u64),
             };
             match r {
@@ -196,18 +199,6 @@ fn write_all(
         }
         r => r,
     }
-}
-
-/// RWF_APPEND at the position, which moves to the end.
-fn append(f: &Arc<File>, src: &mut UserIo<'_>) -> SysResult {
-    if !f.ops.seekable() {
-        return f.write(src);
-    }
-    let mut pos = f.pos.lock();
-    let end = f.ops.append_offset()?;
-    let n = f.ops.write(f, src, end)?;
-    *pos = end + n as u64;
-    Ok(n)
 }
 
 /// A change of a regular file's size to `size`: `EFBIG` and SIGXFSZ beyond RLIMIT_FSIZE.

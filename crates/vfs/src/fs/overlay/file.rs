@@ -49,6 +49,9 @@ impl FileOps for OpenOvlFile {
     fn seek_from(&self, whence: u32, offset: i64) -> Result<u64> {
         self.ops()?.seek_from(whence, offset)
     }
+    fn append(&self, file: &File, src: &mut dyn Source) -> Result<(usize, u64)> {
+        self.upper()?.append(file, src)
+    }
     fn append_offset(&self) -> Result<u64> {
         self.ops()?.append_offset()
     }

@@ -59,8 +59,8 @@ pub struct Overlay {
     layered: bool,
     /// The devices of the layers below, in the order in which they were met.
     devs: Mutex<Vec<u64>>,
-    /// Names that are worth keeping: what the layers below can.
-    max_cached: usize,
+    /// Each name here keeps one of these: no more are worth keeping than they can.
+    below: Vec<Arc<dyn FileSystem>>,
     inodes: Mutex<HashMap<Key, Slot>>,
     /// Who reads the layers below for a copy-up.
     cred: Arc<Credentials>,
@@ -71,12 +71,13 @@ const UPPER_BIT: u64 = 1 << 47;
 
 impl Overlay {
     /// The tree `lowers[0]` over `lowers[1]` and so on, writable, with changes in `upper`. The layers must
-    /// not be changed by others. At most `max_cached` unused names are kept. Gives the root, ready to be mounted.
+    /// not be changed by others. As many unused names are kept as are by all of `below`. Gives the root, ready to be
+    /// mounted.
     pub fn mountable(
         vfs: &Vfs,
         lowers: Vec<Arc<dyn Inode>>,
         upper: &Arc<Tmpfs>,
-        max_cached: usize,
+        below: Vec<Arc<dyn FileSystem>>,
     ) -> Result<Arc<Dentry>> {
         if lowers.is_empty() {
             return Err(EINVAL);
@@ -90,7 +91,7 @@ impl Overlay {
             dev,
             layered: lowers.len() > 1,
             devs: Mutex::default(),
-            max_cached,
+            below,
             inodes: Mutex::default(),
             cred: Arc::new(Credentials::root()),
         });
@@ -100,13 +101,12 @@ impl Overlay {
 
     /// As [`Overlay::mountable`], over the roots of file systems that need not be mounted themselves.
     pub fn over(vfs: &Vfs, lowers: &[Arc<Dentry>], upper: &Arc<Tmpfs>) -> Result<Arc<Dentry>> {
-        // Each name here keeps one below.
-        let kept = lowers.iter().map(|d| d.sb().fs.max_cached()).min();
+        let below = lowers.iter().map(|d| d.sb().fs.clone()).collect();
         let lowers = lowers
             .iter()
             .map(|d| d.inode().cloned())
             .collect::<Result<_>>()?;
-        Self::mountable(vfs, lowers, upper, kept.unwrap_or(0))
+        Self::mountable(vfs, lowers, upper, below)
     }
 
     /// The number here of a file of a layer below. Below 2^53: some programs keep numbers as doubles.
@@ -168,7 +168,8 @@ impl FileSystem for Overlay {
         "overlay"
     }
     fn max_cached(&self) -> usize {
-        self.max_cached
+        let most = self.below.iter().map(|fs| fs.max_cached());
+        most.min().unwrap_or(0)
     }
     fn stat_fs(&self) -> Result<StatFs> {
         let mut s = self.upper.stat_fs()?;

@@ -1,7 +1,7 @@
 //! Open files and directories of tmpfs.
 
 use super::node::{Node, Reg};
-use crate::file::{DataOnly, File, FileOps, O_APPEND, O_NOATIME, Sink, Source};
+use crate::file::{DataOnly, File, FileOps, O_NOATIME, Sink, Source};
 use crate::inode::Inode;
 use crate::mount::{MountFlags, Path};
 use crate::{DirEntry, Stat, now};
@@ -68,46 +68,15 @@ impl OpenFile {
     fn reg(&self) -> Result<&Reg> {
         self.0.reg().ok_or(EINVAL)
     }
-    #[must_use]
-    pub fn node(&self) -> &Arc<Node> {
-        &self.0
-    }
-}
-
-impl FileOps for OpenFile {
-    fn read(&self, file: &File, dst: &mut dyn Sink, offset: u64) -> Result<usize> {
-        let r = self.reg()?;
-        let left = r.content.size().saturating_sub(offset);
-        let n = dst
-            .remaining()
-            .min(usize::try_from(left).unwrap_or(usize::MAX));
-        if n == 0 {
-            return Ok(0);
-        }
-        let mut at = offset;
-        let done = dst.fill(n, &mut |iov| {
-            let k = r.content.read(at, iov);
-            at += k as u64;
-            Ok(k)
-        })?;
-        if !no_atime(file) {
-            self.0.touch();
-        }
-        Ok(done)
-    }
-
-    fn write(&self, file: &File, src: &mut dyn Source, offset: u64) -> Result<usize> {
+    /// Writes there, or at the end. Gives how much, and the position behind it.
+    fn put(&self, file: &File, src: &mut dyn Source, at: Option<u64>) -> Result<(usize, u64)> {
         let r = self.reg()?;
         let _w = r.write_lock.lock();
         let size = r.content.size();
-        let offset = if file.flags() & O_APPEND != 0 {
-            size
-        } else {
-            offset
-        };
+        let offset = at.unwrap_or(size);
         let mut n = src.remaining();
         if n == 0 {
-            return Ok(0);
+            return Ok((0, offset));
         }
         let room = (i64::MAX as u64).saturating_sub(offset);
         if room == 0 {
@@ -139,7 +108,41 @@ impl FileOps for OpenFile {
         if let Some(x) = &mut m.xattrs {
             let _ = x.remove(b"security.capability");
         }
+        Ok((done, at))
+    }
+    #[must_use]
+    pub fn node(&self) -> &Arc<Node> {
+        &self.0
+    }
+}
+
+impl FileOps for OpenFile {
+    fn read(&self, file: &File, dst: &mut dyn Sink, offset: u64) -> Result<usize> {
+        let r = self.reg()?;
+        let left = r.content.size().saturating_sub(offset);
+        let n = dst
+            .remaining()
+            .min(usize::try_from(left).unwrap_or(usize::MAX));
+        if n == 0 {
+            return Ok(0);
+        }
+        let mut at = offset;
+        let done = dst.fill(n, &mut |iov| {
+            let k = r.content.read(at, iov);
+            at += k as u64;
+            Ok(k)
+        })?;
+        if !no_atime(file) {
+            self.0.touch();
+        }
         Ok(done)
+    }
+
+    fn write(&self, file: &File, src: &mut dyn Source, offset: u64) -> Result<usize> {
+        Ok(self.put(file, src, Some(offset))?.0)
+    }
+    fn append(&self, file: &File, src: &mut dyn Source) -> Result<(usize, u64)> {
+        self.put(file, src, None)
     }
 
     fn seekable(&self) -> bool {

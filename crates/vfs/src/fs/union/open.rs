@@ -52,6 +52,9 @@ impl FileOps for OpenUnionFile {
     fn seekable(&self) -> bool {
         self.real.ops.seekable()
     }
+    fn append(&self, _: &File, src: &mut dyn Source) -> Result<(usize, u64)> {
+        self.real.ops.append(&self.real, src)
+    }
     fn append_offset(&self) -> Result<u64> {
         self.current()?.ops.append_offset()
     }
