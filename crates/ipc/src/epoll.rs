@@ -48,6 +48,8 @@ const MAX_PATHS: usize = 500;
 pub struct EpollEvent {
     pub events: u32,
     pub data: u64,
+    /// The descriptor that was added.
+    pub fd: i32,
 }
 
 /// Serialises changes to who watches whom among epolls, so that two of them cannot close a loop together.
@@ -281,6 +283,14 @@ impl Epoll {
         Ok(())
     }
 
+    /// Whether no other epoll watches it.
+    #[must_use]
+    pub fn is_unwatched(&self) -> bool {
+        let mut w = self.watchers.lock();
+        w.retain(|w| w.strong_count() > 0);
+        w.is_empty()
+    }
+
     /// `ELOOP` where watching `target` closes a loop or makes a chain too deep. `NESTING` is held.
     fn check_nesting(&self, target: &Epoll) -> Result<()> {
         let mut keep = Vec::new();
@@ -415,6 +425,7 @@ impl Epoll {
                 out.push(EpollEvent {
                     events: held.bits(),
                     data: item.data.load(Ordering::Relaxed),
+                    fd: item.key.0,
                 });
                 if events & EPOLLONESHOT != 0 {
                     item.events.store(events & PRIVATE, Ordering::Release);
@@ -545,7 +556,14 @@ mod tests {
     const OUT: u32 = 4;
 
     fn ev(events: u32, data: u64) -> EpollEvent {
-        EpollEvent { events, data }
+        EpollEvent {
+            events,
+            data,
+            fd: 3,
+        }
+    }
+    fn of(fd: i32, e: EpollEvent) -> EpollEvent {
+        EpollEvent { fd, ..e }
     }
     fn pipe() -> (Arc<File>, Arc<File>) {
         let (r, w) = new_pipe();
@@ -614,7 +632,7 @@ mod tests {
         write(&w, b"x").unwrap();
         drop(r);
         assert!(w.ops.wait_queue().unwrap().is_watched());
-        assert_eq!(ep.try_wait(9), Ok(vec![ev(OUT | 8, 2)]));
+        assert_eq!(ep.try_wait(9), Ok(vec![of(4, ev(OUT | 8, 2))]));
         assert_eq!(ep.items.lock().len(), 1);
         drop(ep);
         assert!(!w.ops.wait_queue().unwrap().is_watched());
@@ -657,13 +675,13 @@ mod tests {
         );
         assert_eq!(eps[0].try_wait(1), Err(EAGAIN));
         write(&w, b"x").unwrap();
-        assert_eq!(eps[0].try_wait(1), Ok(vec![ev(IN, 0)]));
+        assert_eq!(eps[0].try_wait(1), Ok(vec![of(1, ev(IN, 0))]));
         read(&r, 1).unwrap();
         assert_eq!(eps[0].try_wait(1), Err(EAGAIN));
         assert_eq!(files[0].poll(Events::IN), Events::empty());
         write(&w, b"x").unwrap();
         assert_eq!(files[0].poll(Events::IN), Events::IN);
-        assert_eq!(eps[4].try_wait(1), Ok(vec![ev(IN, 99)]));
+        assert_eq!(eps[4].try_wait(1), Ok(vec![of(9, ev(IN, 99))]));
     }
 
     #[test]

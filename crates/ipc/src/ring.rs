@@ -70,6 +70,12 @@ impl ByteRing {
         (&self.buf[at..at + first], &self.buf[..n - first])
     }
 
+    /// All that is in it, in two pieces.
+    #[must_use]
+    pub fn content(&self) -> (&[u8], &[u8]) {
+        self.slices(0, self.len)
+    }
+
     /// Takes up to `max` bytes from `src`; fewer where it has fewer or faults.
     pub fn push_from(&mut self, src: &mut dyn Source, max: usize) -> Result<usize> {
         let n = max.min(src.remaining());

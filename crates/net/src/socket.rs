@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use vfs::file::IoctlContext;
 use vfs::{Caps, Credentials, File, FileOps, Sink, Source, Stat};
+use wait::offer::Place;
 use wait::{Events, WaitQueue};
 
 /// `st_dev` of sockets.
@@ -93,6 +94,10 @@ pub trait Protocol: Send + Sync + 'static {
     ) -> Result<usize>;
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received>;
     fn shutdown(&self, how: Shutdown) -> Result<()>;
+    /// See [`Socket::offer`].
+    fn offer(&self, _place: &Arc<dyn Place>, _slot: u32, _nonblocking: &dyn Fn() -> bool) {}
+    /// Ends what was offered.
+    fn settle(&self) {}
     fn poll(&self) -> Events;
     fn set_option(&self, _who: &Credentials, _level: i32, _name: i32, _v: &[u8]) -> Result<()> {
         Err(ENOPROTOOPT)
@@ -286,6 +291,18 @@ impl Socket {
     pub fn local_name(&self) -> Result<Vec<u8>> {
         self.protocol.local_name()
     }
+    /// Offers what the next reads give to the reader's program, where that is simple.
+    pub fn offer(&self, file: &File, place: &Arc<dyn Place>, slot: u32) {
+        if self.common.kind == SOCK_STREAM {
+            let nonblocking = || file.nonblocking();
+            self.protocol.offer(place, slot, &nonblocking);
+        }
+    }
+    /// Whether nobody outside of the sandbox has to do with it.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.common.family == AF_UNIX || self.common.ns.host.is_none()
+    }
     /// `getpeername(2)`.
     pub fn peer_name(&self) -> Result<Vec<u8>> {
         self.protocol.peer_name()
@@ -331,11 +348,15 @@ impl Socket {
         self.protocol.shutdown(how)
     }
     pub fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
-        if level == SOL_SOCKET {
+        let r = if level == SOL_SOCKET {
             let own = self.protocol.set_socket_option(name, v);
-            return own.unwrap_or_else(|| self.common.set(name, v, cred));
-        }
-        self.protocol.set_option(cred, level, name, v)
+            own.unwrap_or_else(|| self.common.set(name, v, cred))
+        } else {
+            self.protocol.set_option(cred, level, name, v)
+        };
+        // What is offered from now on is by what is set now.
+        self.protocol.settle();
+        r
     }
     /// The whole value; the caller cuts it to what the application has room for.
     pub fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
@@ -414,6 +435,12 @@ impl FileOps for Socket {
     }
     fn wait_queue(&self) -> Option<&WaitQueue> {
         Some(&self.common.queue)
+    }
+    fn flags_changed(&self, _: &File, _: u32) {
+        self.protocol.settle();
+    }
+    fn settle(&self) {
+        self.protocol.settle();
     }
     fn ioctl(&self, _: &File, cx: &dyn IoctlContext, cmd: u32, arg: u64) -> Result<u64> {
         crate::ioctl::ioctl(&self.common, &*self.protocol, cx, cmd, arg)

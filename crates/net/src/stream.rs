@@ -1,18 +1,23 @@
 //! One direction of a connection of bytes: a ring between a writer and a reader, with what each side did to
 //! it. A connection is two of them.
+//!
+//! Its first bytes may be offered beside the reader's program ([`wait::offer`]). So the state is reached by
+//! [`Half::lock`] alone, which ends the offer first. While there is one, little is in the ring: what is taken of it does
+//! not change whether the writer may write.
 
 use crate::control::Ucred;
 use crate::inflight::InFlight;
-use crate::options::Common;
+use crate::options::{Common, SO_PASSCRED};
 use abi::Result;
 use abi::errno::{EAGAIN, EPIPE, Errno};
 use ipc::ring::ByteRing;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use vfs::{File, Sink, Source};
 use wait::Events;
+use wait::offer::{Place, Then};
 
 /// What the reader finds after the last byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +32,8 @@ pub enum End {
 /// See the module.
 pub struct Half {
     state: Mutex<State>,
+    /// Whether `state` has an offer, or one is being made. Changed under `state`.
+    offered: AtomicBool,
     pub reader: Arc<Common>,
     pub writer: Arc<Common>,
     /// UNIX: the reader's number, for files in flight.
@@ -44,6 +51,35 @@ struct State {
     reader_closed: bool,
     /// The writer was told that nobody reads (a reset came back).
     writer_dead: bool,
+    offer: Option<Offer>,
+}
+
+/// The ring's first `len` bytes are offered.
+struct Offer {
+    place: Arc<dyn Place>,
+    slot: u32,
+    number: u32,
+    len: usize,
+}
+
+impl State {
+    /// Ends the offer, and drops what was taken of it.
+    fn settle(&mut self) {
+        let Some(o) = self.offer.take() else { return };
+        let mut n = o.place.end(o.slot, o.number).min(o.len);
+        self.ring.consume(n);
+        // None of these has files.
+        while n > 0
+            && let Some(s) = self.segs.front_mut()
+        {
+            let k = n.min(s.len);
+            s.len -= k;
+            n -= k;
+            if s.len == 0 {
+                self.segs.pop_front();
+            }
+        }
+    }
 }
 
 struct Seg {
@@ -97,11 +133,75 @@ impl Half {
                 reader_shut: false,
                 reader_closed: false,
                 writer_dead: false,
+                offer: None,
             }),
+            offered: AtomicBool::new(false),
             reader: reader.clone(),
             writer: writer.clone(),
             holder,
         })
+    }
+
+    /// The state, with no offer.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let mut s = self.state.lock();
+        if s.offer.is_some() {
+            s.settle();
+            self.offered.store(false, Ordering::SeqCst);
+        }
+        s
+    }
+
+    /// What was taken beside the Sentry is taken here, too, and nothing more can be.
+    pub fn settle(&self) {
+        // Who offers says so, and then looks at what the caller has changed.
+        fence(Ordering::SeqCst);
+        if self.offered.load(Ordering::SeqCst) {
+            drop(self.lock());
+        }
+    }
+
+    /// Offers what there is to the reader, if it is little and a read would give just that; and that there is nothing
+    /// more, where `nonblocking` says so, which is asked while who settles has to wait.
+    pub fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
+        const MANY: usize = 2048;
+        let mut s = self.lock();
+        // Set first: whoever changes what is looked at below settles afterwards.
+        self.offered.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let then = if nonblocking() {
+            Then::Empty
+        } else {
+            Then::Ask
+        };
+        let len = s.ring.len();
+        let plain = s.end == End::Open && !s.reader_shut && !s.reader_closed;
+        if !plain
+            || len > MANY
+            || (len == 0 && then == Then::Ask)
+            || !self.writable(&s)
+            || s.segs.iter().any(|g| g.files.is_some())
+            || self.reader.rcvlowat() > 1
+            || self.reader.flag(SO_PASSCRED)
+            || self.reader.has_error()
+        {
+            self.offered.store(false, Ordering::SeqCst);
+            return;
+        }
+        let (a, b) = s.ring.content();
+        let number = place.put(slot, [a, b], then);
+        match number {
+            Some(number) => {
+                let place = place.clone();
+                s.offer = Some(Offer {
+                    place,
+                    slot,
+                    number,
+                    len,
+                });
+            }
+            None => self.offered.store(false, Ordering::SeqCst),
+        }
     }
 
     /// How much may wait in the ring: what the sender may hold back and the receiver takes.
@@ -118,15 +218,26 @@ impl Half {
         s.ring.len() * 3 <= self.capacity() * 2
     }
 
-    pub fn view(&self) -> View {
+    /// As [`Half::view`], for what is no reader's: an offer goes on. `len` may count bytes that were taken of it, which
+    /// makes no difference to `writable`.
+    pub fn ends(&self) -> View {
         let s = self.state.lock();
+        self.view_of(&s)
+    }
+
+    pub fn view(&self) -> View {
+        let s = self.lock();
+        self.view_of(&s)
+    }
+
+    fn view_of(&self, s: &State) -> View {
         View {
             len: s.ring.len(),
             end: s.end,
             reader_shut: s.reader_shut,
             reader_closed: s.reader_closed,
             writer_dead: s.writer_dead,
-            writable: self.writable(&s),
+            writable: self.writable(s),
         }
     }
 
@@ -138,7 +249,7 @@ impl Half {
         mut tag: Option<(Ucred, &mut Option<InFlight>)>,
     ) -> Result<usize> {
         let n = {
-            let mut s = self.state.lock();
+            let mut s = self.lock();
             if s.end != End::Open || s.writer_dead {
                 return Err(EPIPE);
             }
@@ -181,7 +292,7 @@ impl Half {
 
     /// Takes bytes out and wakes the writer when enough room appeared.
     fn taking<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
-        let mut s = self.state.lock();
+        let mut s = self.lock();
         let was = self.writable(&s);
         let r = f(&mut s);
         let is = self.writable(&s);
@@ -298,7 +409,7 @@ impl Half {
     /// The writer is done. Tells the reader.
     pub fn finish(&self, end: End) {
         {
-            let mut s = self.state.lock();
+            let mut s = self.lock();
             if s.end == End::Open {
                 s.end = end;
             }
@@ -309,7 +420,7 @@ impl Half {
 
     /// The reader reads no more. Tells both.
     pub fn shut_reader(&self) {
-        self.state.lock().reader_shut = true;
+        self.lock().reader_shut = true;
         self.reader
             .notify(Events::READABLE | Events::RDHUP | Events::HUP);
         self.writer
@@ -321,7 +432,7 @@ impl Half {
         let segs;
         let unread;
         {
-            let mut s = self.state.lock();
+            let mut s = self.lock();
             s.reader_closed = true;
             unread = !s.ring.is_empty();
             s.ring.release();
@@ -334,7 +445,7 @@ impl Half {
 
     /// The writer learns that its bytes go nowhere: later writes fail.
     pub fn kill_writer(&self) {
-        self.state.lock().writer_dead = true;
+        self.lock().writer_dead = true;
         self.writer
             .notify(Events::WRITABLE | Events::ERR | Events::HUP);
     }
@@ -347,8 +458,7 @@ impl Half {
 
     /// The files that wait in it.
     pub fn take_in_flight(&self) -> Vec<InFlight> {
-        self.state
-            .lock()
+        self.lock()
             .segs
             .iter_mut()
             .filter_map(|s| s.files.take())

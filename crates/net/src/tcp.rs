@@ -23,6 +23,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::{Caps, Credentials, Sink, Source};
 use wait::Events;
+use wait::offer::Place;
 
 /// A TCP socket.
 pub struct Tcp {
@@ -65,7 +66,7 @@ struct Connection {
 impl Connection {
     /// Reset, or finished by both sides: Linux's TCP_CLOSE.
     fn is_dead(&self) -> bool {
-        let (rx, tx) = (self.rx.view(), self.tx.view());
+        let (rx, tx) = (self.rx.ends(), self.tx.ends());
         rx.end == End::Reset || tx.writer_dead || (rx.end == End::Fin && tx.end == End::Fin)
     }
 }
@@ -274,14 +275,17 @@ impl Tcp {
         let unread = c.rx.close_reader();
         let linger0 = self.common.linger.load(Ordering::Relaxed) == 0;
         if reset || unread || linger0 {
-            let before = c.tx.view();
+            let before = c.tx.ends();
             if !before.reader_closed {
                 // The peer had our FIN already: its reset reads as a broken pipe.
-                c.rx.fail_writer(if before.end == End::Fin {
+                c.rx.writer.set_error(if before.end == End::Fin {
                     EPIPE
                 } else {
                     ECONNRESET
                 });
+                // Its next read must find that, before anybody tells it.
+                c.tx.settle();
+                c.rx.kill_writer();
             }
             c.tx.finish(End::Reset);
         } else {
@@ -449,7 +453,7 @@ impl Tcp {
             Phase::Listening(_) => 10,
             Phase::Connecting { .. } => 2,
             Phase::Connected(c) if c.is_dead() => 7,
-            Phase::Connected(c) => match (c.rx.view().end, c.tx.view().end) {
+            Phase::Connected(c) => match (c.rx.ends().end, c.tx.ends().end) {
                 (End::Open, End::Open) => 1,
                 (End::Open, _) => 5,
                 (_, End::Open) => 8,
@@ -607,7 +611,15 @@ impl Protocol for Tcp {
             self.start(who, d, Block::Yes)?;
         }
         self.common.take_error()?;
-        self.connection(|c| c.tx.write(src, Gone::ResetLater, None), EPIPE)
+        let write = |c: &Connection| {
+            let r = c.tx.write(src, Gone::ResetLater, None);
+            // A reset that comes back is the next read's, too.
+            if self.common.has_error() {
+                c.rx.settle();
+            }
+            r
+        };
+        self.connection(write, EPIPE)
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
@@ -634,6 +646,20 @@ impl Protocol for Tcp {
             n,
             ..Received::default()
         })
+    }
+
+    fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
+        if let Phase::Connected(c) = &self.state.read().phase
+            && !c.is_dead()
+        {
+            c.rx.offer(place, slot, nonblocking);
+        }
+    }
+
+    fn settle(&self) {
+        if let Phase::Connected(c) = &self.state.read().phase {
+            c.rx.settle();
+        }
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<()> {
@@ -674,7 +700,7 @@ impl Protocol for Tcp {
                 }
             }
             Phase::Connected(c) => {
-                let (rx, tx) = (c.rx.view(), c.tx.view());
+                let (rx, tx) = (c.rx.view(), c.tx.ends());
                 let no_receive = rx.end != End::Open || rx.reader_shut;
                 let no_send = tx.end != End::Open || tx.writer_dead;
                 if no_receive {

@@ -3,6 +3,7 @@
 mod inet;
 mod linux;
 mod netlink;
+mod offers;
 mod unix;
 
 use crate::control::Control;

@@ -17,6 +17,15 @@ use stub::area;
 use stub::lane::{self, Place};
 use wait::spin::{Credit, End, Spinners};
 
+const _: () =
+    assert!(lane::USER_END < crate::USER_MAX && crate::USER_MAX - lane::USER_END <= 0x1000);
+
+/// The zero flag.
+const ZF: u64 = 0x40;
+
+/// The calls that may be answered by what is offered beside the program.
+pub const OFFERED: [u32; 3] = [lane::OFFERED[0].0, lane::OFFERED[1].0, lane::OFFERED[2].0];
+
 /// The calls that may be answered where they are made.
 pub const LOCAL: [u32; lane::LOCAL.len()] = {
     let mut out = [0; lane::LOCAL.len()];
@@ -120,7 +129,14 @@ pub fn outside(
         word(area::LANE_BACK)
     };
     let state = state(area).load(Ordering::SeqCst);
+    // cmpxchg has just said whether the claim is its own.
+    let place = match place {
+        Place::Claimed if regs.eflags & ZF != 0 => Place::Taken,
+        Place::Claimed => Place::Saved,
+        p => p,
+    };
     let result = match place {
+        Place::Taken => Some(word(area::LANE_RESULT)),
         Place::Asked if pending.is_some() => pending,
         Place::Asked => (state & lane::ANSWERED != 0).then(|| word(area::LANE_RESULT)),
         Place::Done => Some(word(area::LANE_RESULT)),
@@ -133,6 +149,19 @@ pub fn outside(
     };
     if place == Place::Asked {
         regs.rdi = word(area::LANE_ARGS);
+    }
+    if matches!(place, Place::Saved | Place::Taken) {
+        let args = [
+            &mut regs.rdi,
+            &mut regs.rsi,
+            &mut regs.rdx,
+            &mut regs.r10,
+            &mut regs.r8,
+            &mut regs.r9,
+        ];
+        for (at, r) in (area::LANE_ARGS..).step_by(8).zip(args) {
+            *r = word(at);
+        }
     }
     if !matches!(
         place,
@@ -152,7 +181,7 @@ pub fn outside(
             if !matches!(place, Place::Entry | Place::Back) {
                 regs.rax = word(area::LANE_NR);
             }
-            if place == Place::Access && why == Why::Access {
+            if matches!(place, Place::Access | Place::Saved) && why == Why::Access {
                 regs.rip = back;
                 return Stopped::Trap;
             }
@@ -358,7 +387,9 @@ mod tests {
             put(area::LANE_BACK, BACK);
             put(area::LANE_NR, 8);
             put(area::LANE_RESULT, 99);
-            put(area::LANE_ARGS, 5);
+            for i in 0..6 {
+                put(area::LANE_ARGS + 8 * i, 5 + i);
+            }
             put(area::NEW_MASK, 0x1234);
             // CF and OF.
             area.sub(area::LANE_FLAGS as usize, 2).copy_from(&[1, 1]);
@@ -375,22 +406,38 @@ mod tests {
                 let mut ip = lane::entry();
                 while let Some(place) = lane::place(ip) {
                     state(area).store(state_word, Ordering::SeqCst);
-                    for (pending, why) in [
-                        (None, Why::Other),
-                        (Some(7), Why::Other),
-                        (None, Why::Access),
-                        (None, Why::Int3),
-                    ] {
+                    let whys = [Why::Other, Why::Step, Why::Access, Why::Int3];
+                    let cases = whys.iter().flat_map(|w| {
+                        [(None, 0), (Some(7), 0), (None, ZF)].map(|(p, z)| (*w, p, z))
+                    });
+                    for (why, pending, zf) in cases {
+                        // Where all arguments are in the area, the registers hold something else.
+                        let own = !matches!(place, Place::Saved | Place::Claimed | Place::Taken);
+                        let arg = |i: u64| if own { 5 + i } else { 0xbad };
                         put_mask(area, 0, || 0);
                         let mut r = Regs {
                             rip: ip,
                             rcx: BACK,
                             rax: 8,
-                            rdi: 5,
-                            eflags: 0x202,
+                            rdi: arg(0),
+                            rsi: arg(1),
+                            rdx: arg(2),
+                            r10: arg(3),
+                            r8: arg(4),
+                            r9: arg(5),
+                            eflags: 0x202 | zf,
                             ..Regs::default()
                         };
+                        let claimed = place == Place::Claimed && zf != 0;
                         let s = outside(area, &Sites::default(), &mut r, why, pending);
+                        let rest = (r.rsi, r.rdx, r.r10, r.r8, r.r9);
+                        assert_eq!(rest, (6, 7, 8, 9, 10), "{place:?}");
+                        places.insert(format!("{place:?}"));
+                        let open = matches!(place, Place::Saved | Place::Claimed) && !claimed;
+                        if open && why == Why::Access {
+                            assert_eq!((s, r.rip, r.rax, r.rdi), (Stopped::Trap, BACK, 8, 5));
+                            continue;
+                        }
                         let stopped = match (place, why) {
                             (Place::Access, Why::Access) => Stopped::Trap,
                             (Place::Masked, Why::Int3) => Stopped::Look,
@@ -403,7 +450,8 @@ mod tests {
                             Place::Masked => (BACK, 0),
                             Place::Access if why == Why::Access => (BACK, 8),
                             Place::Called => (BACK, 8),
-                            Place::Done => (BACK, 99),
+                            Place::Done | Place::Taken => (BACK, 99),
+                            Place::Claimed if claimed => (BACK, 99),
                             Place::Asked if pending.is_some() => (BACK, 7),
                             Place::Asked if state_word & lane::ANSWERED != 0 => (BACK, 99),
                             _ => (BACK - 2, 8),
@@ -413,23 +461,17 @@ mod tests {
                             (expected.0, expected.1, 5),
                             "{place:?}"
                         );
-                        let saved = matches!(
-                            place,
-                            Place::Flags
-                                | Place::Asked
-                                | Place::Done
-                                | Place::Access
-                                | Place::Masked
-                        );
-                        places.insert(format!("{place:?}"));
-                        assert_eq!(r.eflags, if saved { 0xa03 } else { 0x202 }, "{place:?}");
+                        let own = [Place::Entry, Place::Back, Place::Number, Place::Called];
+                        let saved = !own.contains(&place);
+                        let flags = if saved { 0xa03 } else { 0x202 | zf };
+                        assert_eq!(r.eflags, flags, "{place:?}");
                     }
                     ip += 1;
                 }
                 assert!(ip > lane::called());
             }
         });
-        assert_eq!(places.len(), 9);
+        assert_eq!(places.len(), 12);
     }
 
     /// What was there before an entry is forgotten, what comes beside it is not.

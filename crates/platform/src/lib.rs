@@ -11,6 +11,7 @@ mod frame;
 mod kick;
 pub mod lane;
 pub mod notify;
+pub mod offers;
 mod process;
 pub mod ptrace;
 mod recycle;
@@ -196,6 +197,13 @@ pub trait AddressSpace: Send + Sync {
     fn inherit_sites(&self, _parent: &Arc<sites::Sites>) -> Result<()> {
         Ok(())
     }
+    /// Where what its reads may find is offered, and changes of an epoll are laid: mapped now if it was not. `None` where
+    /// the platform has no lanes, or [`AddressSpace::end_offers`] was called first.
+    fn offers(&self) -> Option<Arc<offers::Area>> {
+        None
+    }
+    /// Nothing is offered here any more, for as long as it lives: the Sentry is asked.
+    fn end_offers(&self) {}
     /// One more (`1`), or one less (`-1`), waits for a futex word of this address space: counted before the word is looked
     /// at. Where nobody waits, a wake-up may do nothing without the Sentry.
     fn count_waiter(&self, _va: u64, _by: i32) {}
@@ -307,6 +315,15 @@ pub trait AppThread: Send {
     /// The address behind a `syscall` instruction that is run often and not patched, once: the event just given
     /// came from it.
     fn hot_site(&mut self) -> Option<u64> {
+        None
+    }
+    /// Whether the call just given came from a patched site.
+    fn by_lane(&self) -> bool {
+        false
+    }
+    /// The call just given could have been answered where it was made: notes its site. As [`AppThread::hot_site`], where
+    /// it has become hot by that.
+    fn note_site(&mut self) -> Option<u64> {
         None
     }
     /// What calls give that are answered where they are made; `None`: the Sentry is asked.

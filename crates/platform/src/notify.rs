@@ -15,6 +15,7 @@
 use crate::frame::Frame;
 use crate::kick::Kick;
 use crate::lane::{self, Habits, Stopped, Why};
+use crate::offers::Area;
 use crate::process::{
     Drive, Factory, KICK, Listener, Process, RawThread, TRAPPED, readable_within, recv,
     release_after,
@@ -108,6 +109,12 @@ impl AddressSpace for Space {
     fn inherit_sites(&self, parent: &Arc<Sites>) -> Result<()> {
         self.0.inherit_sites(parent)
     }
+    fn offers(&self) -> Option<Arc<Area>> {
+        self.0.offers()
+    }
+    fn end_offers(&self) {
+        self.0.end_offers();
+    }
     fn count_waiter(&self, va: u64, by: i32) {
         self.0.count_waiter(va, by);
     }
@@ -147,12 +154,23 @@ struct Thread {
     bases_changed: bool,
     habits: Habits,
     hot: Hot,
+    /// Where the call just given came from.
+    from: From,
     /// The patched sites that it knows, and their number ([`Process::sites`]).
     sites: (Arc<Sites>, u64),
     /// Whether both sides wake each other where they are themselves ([`Thread::wake_here`]).
     here: bool,
     /// The thread may not go to the CPU where this one was when it began to spin.
     away: bool,
+}
+
+/// Where a call came from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// A patched site: by a lane, or by the trap that stands for its call.
+    Patched,
+    /// One that is not, which it returns to.
+    Site(u64),
 }
 
 /// Counts how often calls come from sites that are not patched.
@@ -205,6 +223,7 @@ impl Thread {
             habits: Habits::default(),
             sites: (Arc::default(), 0),
             here: true,
+            from: From::Patched,
             away: false,
             hot: Hot {
                 counts: [(0, 0); Hot::SITES],
@@ -419,6 +438,7 @@ impl Thread {
             return Some(self.broken());
         }
         self.left();
+        self.from = From::Patched;
         self.waits = Waits::Mail { nr };
         Some(Event::Syscall { nr, args, ip })
     }
@@ -487,8 +507,10 @@ impl Thread {
                 && self.habits.called(by_lane)
                 && self.process.factory.spinners.calm();
             let ip = if by_lane {
+                self.from = From::Patched;
                 lane::back(self.area().0)
             } else {
+                self.from = From::Site(d.instruction_pointer);
                 // Where a lane may help.
                 let local = || lane::LOCAL.contains(&(d.nr as u32));
                 if soon || lanes != Lanes::None && local() {
@@ -573,6 +595,7 @@ impl Thread {
 
     /// The system call that its registers are those of.
     fn trapped(&mut self) -> Event {
+        self.from = From::Patched;
         self.regs.orig_rax = self.regs.rax;
         let r = &self.regs;
         Event::Syscall {
@@ -676,6 +699,20 @@ impl AppThread for Thread {
 
     fn hot_site(&mut self) -> Option<u64> {
         self.hot.found.take()
+    }
+
+    fn by_lane(&self) -> bool {
+        self.from == From::Patched
+    }
+
+    fn note_site(&mut self) -> Option<u64> {
+        match self.from {
+            From::Site(ip) if self.process.factory.lanes != Lanes::None => {
+                self.hot.note(ip);
+                self.hot.found.take()
+            }
+            _ => None,
+        }
     }
 
     fn publish(&mut self, local: Option<Local>) {

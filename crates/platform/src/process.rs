@@ -13,10 +13,11 @@
 //!   thread's id comes by another way; its listener's number is checked with the host before use.
 //! - A process is ended, and waited for, by its descriptor: its number may be another's when it has ended.
 //! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`. `Process::kicks`
-//!   is a leaf. None is held while waiting for application code. `Factory::thread_start` comes before the last
+//!   is a leaf. `Process::offers` → `Process::service`. None is held while waiting for application code. `Factory::thread_start` comes before the last
 //!   two; it *is* held while a thread starts.
 
 use crate::kick::Kick;
+use crate::offers::Area;
 use crate::sites::{Site, Sites};
 use crate::{Lanes, MapOp, Prot, Sharing};
 use abi::errno::{EAGAIN, EINTR, EINVAL, ENOENT, ENOMEM, ESRCH};
@@ -140,6 +141,19 @@ struct Zygote {
 struct Units {
     free: Vec<u32>,
     next: u32,
+    /// Where runs were that are given back.
+    runs: Vec<u32>,
+}
+
+/// Units in a row, for what is offered ([`crate::offers`]).
+pub struct Run(u32);
+
+const RUN: u32 = (stub::offers::LEN / AREA_LEN) as u32;
+
+impl Run {
+    pub fn offset(&self) -> u64 {
+        u64::from(self.0) * AREA_LEN
+    }
 }
 
 /// A unit of the control file, by number.
@@ -231,6 +245,34 @@ impl Factory {
         }
     }
 
+    /// A run that reads as zeros. None beyond the first half of all units: who gets none goes on without.
+    fn take_run(&self) -> Result<Run> {
+        let mut u = self.units.lock();
+        match u.runs.pop() {
+            Some(n) => Ok(Run(n)),
+            None if ((u.next + RUN) as usize) < CONTROL_UNITS / 2 => {
+                u.next += RUN;
+                Ok(Run(u.next - RUN))
+            }
+            None => Err(EAGAIN),
+        }
+    }
+
+    /// As [`Factory::give_unit`].
+    pub fn give_run(&self, r: &Run) {
+        let len = stub::offers::LEN;
+        if hostcall::mem::punch_hole(self.control.raw(), r.offset(), len).is_err() {
+            self.run(r).zero();
+        }
+        self.units.lock().runs.push(r.0);
+    }
+
+    /// The Sentry's view of a run.
+    pub fn run(&self, r: &Run) -> MemSlice<'_> {
+        let len = stub::offers::LEN as usize;
+        self.map.slice().sub(r.offset() as usize, len)
+    }
+
     /// The Sentry's view of a unit.
     pub fn unit(&self, u: Unit) -> MemSlice<'_> {
         self.map.slice().sub(u.offset() as usize, AREA_LEN as usize)
@@ -266,6 +308,7 @@ impl Factory {
             site_unit: AtomicU32::new(NO_UNIT),
             table_due: AtomicBool::new(false),
             kicks: Mutex::new(Vec::new()),
+            offers: Mutex::new(Offers::None),
         };
         p.start_service()?;
         Ok(p)
@@ -463,8 +506,18 @@ pub struct Process {
     kicks: Mutex<Vec<Arc<Kick>>>,
     /// The unit with their table and trampolines, once it is mapped; else [`NO_UNIT`]. Changed as `sites` are.
     site_unit: AtomicU32,
+    /// Where what its reads may find is offered.
+    offers: Mutex<Offers>,
     /// The unit is not mapped yet: that comes with the first mapping of the application's.
     table_due: AtomicBool,
+}
+
+enum Offers {
+    /// Nobody has asked for it yet.
+    None,
+    Area(Arc<Area>),
+    /// There shall be none any more.
+    Ended,
 }
 
 /// How many threads of a process rest at most, and how many of all: each is a thread of the host's.
@@ -772,8 +825,17 @@ impl Process {
             calls.push(unmap(TABLE, TABLE_LEN));
             calls.push(unmap(stub::TRAMPOLINES, AREA_LEN - TABLE_LEN));
         }
+        let offers = std::mem::replace(&mut *self.offers.lock(), Offers::None);
+        if let Offers::Area(_) = offers {
+            calls.push(unmap(stub::OFFERS, stub::offers::LEN));
+        }
         if !calls.is_empty() && self.batch(&calls).is_err() {
+            // It is still mapped: kept until the process is gone.
+            *self.offers.lock() = offers;
             return false;
+        }
+        if let Offers::Area(a) = offers {
+            a.unmapped();
         }
         self.change_sites(|s| *s = Sites::default());
         self.site_unit.store(NO_UNIT, Ordering::Release);
@@ -798,6 +860,50 @@ impl Process {
         self.cpu_before.store(used, Ordering::Relaxed);
         let t = self.new_thread_within(RENEW_LIMIT);
         t.map(|t| *self.spare.lock() = Some(t)).is_ok()
+    }
+
+    /// See [`crate::AddressSpace::offers`].
+    pub fn offers(&self) -> Option<Arc<Area>> {
+        let mut o = self.offers.lock();
+        match &*o {
+            Offers::Area(a) => return Some(a.clone()),
+            Offers::Ended => return None,
+            Offers::None => {}
+        }
+        // Once is enough.
+        *o = Offers::Ended;
+        if self.factory.lanes == Lanes::None {
+            return None;
+        }
+        let run = self.factory.take_run().ok()?;
+        let a = Arc::new(Area::new(self.factory.clone(), run, self.command));
+        let call = [
+            libc::SYS_mmap as u64,
+            stub::OFFERS,
+            stub::offers::LEN,
+            (libc::PROT_READ | libc::PROT_WRITE) as u64,
+            (libc::MAP_SHARED | libc::MAP_FIXED) as u64,
+            self.factory.control.raw() as u64,
+            a.offset(),
+        ];
+        if self.batch(&[call]).is_err() {
+            // Nobody knows whether it is mapped.
+            std::mem::forget(a);
+            return None;
+        }
+        a.open();
+        *o = Offers::Area(a.clone());
+        Some(a)
+    }
+
+    /// See [`crate::AddressSpace::end_offers`].
+    pub fn end_offers(&self) {
+        let mut o = self.offers.lock();
+        match &*o {
+            // It stays mapped, and the process's.
+            Offers::Area(a) => a.end(),
+            _ => *o = Offers::Ended,
+        }
     }
 
     /// How many application threads it has, about.
@@ -1153,10 +1259,17 @@ impl Drop for Process {
         let mut units = areas.units;
         units.extend(areas.others);
         units.extend([self.command, self.area0]);
+        let offers = std::mem::replace(self.offers.get_mut(), Offers::None);
+        if let Offers::Area(a) = &offers {
+            a.unmapped();
+        }
         if self.wait_gone(DROP_LIMIT) {
             for u in units {
                 factory.give_unit(u);
             }
+        } else {
+            // Nor may its memory be another's.
+            std::mem::forget(offers);
         }
     }
 }
@@ -1293,6 +1406,9 @@ fn text_image() -> Result<HostFd> {
         image[kinds + nr as usize] = stub::lane::KIND_TRAP;
     }
     for (nr, kind, _) in stub::lane::LOCAL {
+        image[kinds + nr as usize] = kind;
+    }
+    for (nr, kind) in stub::lane::OFFERED {
         image[kinds + nr as usize] = kind;
     }
     hostcall::file::pwrite(fd.raw(), &image, 0)?;

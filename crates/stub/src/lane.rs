@@ -6,6 +6,8 @@
 //!
 //! - **local**: calls whose result stands in the thread's area, and three that are done here: rt_sigprocmask, since the
 //!   mask is in the area while the thread is in application code; a futex's wake-up where nobody waits; sched_yield;
+//! - **offers**: reads of what the Sentry has laid beside the program ([`super::offers`]), which the call then claims;
+//!   and changes of an epoll that nobody else can look at, which it lays there for the Sentry;
 //! - **mailbox**: where the thread of the Sentry's spins ([`SPINS`]), the call is laid into the area, and its
 //!   answer awaited there; after [`PATIENCE`] rounds by the event call ([`super::EVENT_PARK`]);
 //! - **slow**: else, and for calls that need all registers, a system call is made here, whose filter treats it
@@ -73,6 +75,18 @@ pub const KIND_YIELD: u8 = 4;
 pub const KINDS_SPECIAL: u8 = 16;
 /// Only where the first argument is 0: the caller itself.
 pub const KIND_OWN: u8 = 1;
+/// read(2), recvfrom(2), epoll_ctl(2): by what is at [`super::OFFERS`], if that answers them.
+pub const KIND_READ: u8 = 8;
+pub const KIND_RECV: u8 = 9;
+pub const KIND_EPOLL_CTL: u8 = 10;
+/// These calls, by Linux's numbers.
+pub const OFFERED: [(u32, u8); 3] = [(0, KIND_READ), (45, KIND_RECV), (233, KIND_EPOLL_CTL)];
+/// EPOLLEXCLUSIVE and EPOLLWAKEUP: the Sentry is asked.
+pub const EPOLL_ODD: u32 = 0x3000_0000;
+/// From here on nothing is read or written for the application: less than the longest transfer may be left of its
+/// part of the address space.
+pub const USER_END: u64 = 0x7ff0_0000_0000 - 0x1000;
+const _: () = assert!(super::offers::MAX <= 0x1000);
 const _: () = assert!(KINDS_AT + KINDS == TEXT + super::TEXT_LEN);
 const _: () = assert!(area::NEW_MASK + 8 <= area::WORDS_END && area::SID < 256);
 const _: () = assert!(area::WORDS_END <= area::FIRST_UC);
@@ -110,6 +124,12 @@ unsafe extern "C" {
     static cloister_lane_answered: u8;
     static cloister_lane_slow: u8;
     static cloister_lane_called: u8;
+    static cloister_lane_offers: u8;
+    static cloister_lane_offers_saved: u8;
+    static cloister_lane_offers_claimed: u8;
+    static cloister_lane_offers_taken: u8;
+    static cloister_lane_offers_change: u8;
+    static cloister_lane_offers_laid: u8;
     static cloister_lane_mask: u8;
     static cloister_lane_mask_load: u8;
     static cloister_lane_mask_loaded: u8;
@@ -133,6 +153,12 @@ pub enum Place {
     Flags,
     /// Asked, and it may be answered: the first argument, too, is in the area.
     Asked,
+    /// Not begun: all arguments are in the area. Where an access of the application's faults, the Sentry does the call.
+    Saved,
+    /// At the instruction behind the claim: it is done where the zero flag is set, else as [`Place::Saved`].
+    Claimed,
+    /// Done: the result is in the area, the arguments, too.
+    Taken,
     /// As [`Place::Flags`], at an access to what the application's arguments point to: the Sentry does the call if
     /// that faults.
     Access,
@@ -174,6 +200,24 @@ pub fn place(ip: u64) -> Option<Place> {
         (at(&raw const cloister_lane_mask_loaded), Some(Place::Flags)),
         (at(&raw const cloister_lane_mask_load), Some(Place::Access)),
         (at(&raw const cloister_lane_mask), Some(Place::Flags)),
+        (at(&raw const cloister_lane_offers_laid), Some(Place::Taken)),
+        (
+            at(&raw const cloister_lane_offers_change),
+            Some(Place::Saved),
+        ),
+        (
+            at(&raw const cloister_lane_offers_taken),
+            Some(Place::Taken),
+        ),
+        (
+            at(&raw const cloister_lane_offers_claimed),
+            Some(Place::Claimed),
+        ),
+        (
+            at(&raw const cloister_lane_offers_saved),
+            Some(Place::Saved),
+        ),
+        (at(&raw const cloister_lane_offers), Some(Place::Flags)),
         (at(&raw const cloister_lane_called), Some(Place::Called)),
         (at(&raw const cloister_lane_slow), Some(Place::Flags)),
         (at(&raw const cloister_lane_answered), Some(Place::Done)),

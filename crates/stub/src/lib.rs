@@ -26,6 +26,7 @@
 //! | 0 | `u32` sequence: the spawner's futex |
 //! | 8 | the spawner's operation: 1 process, 2 thread |
 //! | 16.. | clone flags; 0; a thread's start address or a process's area offset; thread area; command page offset; control fd |
+//! | 128 | how many descriptors have a slot at [`OFFERS`] |
 //! | 256.. | service batch: up to [`BATCH_MAX`] entries of 7 words: number and six arguments |
 //! | 8192.. | counts of who waits for futexes: [`WAITERS`] |
 #![no_std]
@@ -56,6 +57,8 @@ pub const fn waiters_slot(va: u64) -> u64 {
 }
 /// Trampolines of patched call sites, read-only and executable; see [`lane`].
 pub const TRAMPOLINES: u64 = 0x7ffe_3000_0000;
+/// What is answered beside the Sentry, read-write; see [`lane`] and [`offers`].
+pub const OFFERS: u64 = 0x7ffe_3800_0000;
 /// Thread areas, read-write: area `i` is at `AREAS + i * AREA_LEN`.
 pub const AREAS: u64 = 0x7ffe_4000_0000;
 /// The size and alignment of a thread area: alternate signal stack and the words below.
@@ -155,6 +158,62 @@ pub const CMD_BATCH: u64 = 256;
 pub const BATCH_MAX: usize = ((WAITERS - CMD_BATCH) / 56) as usize;
 const _: () = assert!(WAITERS + 4 * WAITERS_SLOTS == COMMAND_LEN);
 
+/// Offset of how many descriptors have a slot at [`OFFERS`]: `u32`, 0 where nothing is mapped there.
+pub const CMD_OFFERS: u64 = 0x80;
+
+/// The area at [`OFFERS`]: what the Sentry offers to the address space's reads, and the changes of an epoll that lie
+/// there for it. The application may write all of it.
+pub mod offers {
+    /// Its length.
+    pub const LEN: u64 = 16 * super::AREA_LEN;
+    /// `u32`: the descriptor of the epoll whose changes may lie here; [`NO_EPOLL`] for none.
+    pub const EPOLL: u64 = 0;
+    pub const NO_EPOLL: u32 = u32::MAX;
+    /// `u32`: how many changes were ever laid here, and how many of them were taken.
+    pub const LAID: u64 = 4;
+    pub const TAKEN: u64 = 8;
+    /// A byte for each descriptor: [`ASK`], [`OUT`] or [`IN`].
+    pub const STATES: u64 = 0x100;
+    /// The Sentry is asked.
+    pub const ASK: u8 = 0;
+    /// Not in the epoll's set.
+    pub const OUT: u8 = 1;
+    /// In its set.
+    pub const IN: u8 = 2;
+    /// The changes: `u32` operation, descriptor, events; data at [`RING_DATA`].
+    pub const RING: u64 = 0x400;
+    pub const RING_DATA: u64 = 16;
+    pub const RING_ENTRY: u64 = 32;
+    /// How many may lie there.
+    pub const RING_LEN: u64 = 64;
+    /// Descriptor `i`'s slot is at `SLOTS + i * SLOT_LEN`: a `u64` word, and data.
+    pub const SLOTS: u64 = 0x1000;
+    pub const SLOT_SHIFT: u64 = 11;
+    pub const SLOT_LEN: u64 = 1 << SLOT_SHIFT;
+    pub const SLOT_DATA: u64 = 64;
+    /// How many descriptors have one.
+    pub const COUNT: u64 = 240;
+    /// In the word: there is an offer.
+    pub const LIVE: u64 = 1;
+    /// When all is taken, the answer is EAGAIN.
+    pub const THEN_EMPTY: u64 = 2;
+    /// Nothing more may be taken.
+    pub const CLOSED: u64 = 4;
+    /// Twelve bits: bytes that were taken.
+    pub const TAKEN_SHIFT: u64 = 8;
+    /// Twelve bits: bytes that there were.
+    pub const LEN_SHIFT: u64 = 20;
+    pub const LEN_MASK: u64 = 0xfff;
+    /// The rest: the offer's number, so that a claim is of the offer that was read.
+    pub const NUMBER_SHIFT: u64 = 32;
+    /// The most bytes of an offer.
+    pub const MAX: u64 = SLOT_LEN - SLOT_DATA;
+    const _: () = assert!(MAX <= LEN_MASK && COUNT <= RING - STATES);
+    const _: () = assert!(RING + RING_LEN * RING_ENTRY <= SLOTS);
+    const _: () = assert!(SLOTS + COUNT * SLOT_LEN + LEN_MASK <= LEN);
+    const _: () = assert!(super::OFFERS + LEN <= super::AREAS);
+}
+
 /// The event argument of a thread that has just started.
 pub const EVENT_START: u64 = 0x100;
 /// The event argument of a thread that has waited long enough for the answer to what lies in its mailbox.
@@ -185,6 +244,12 @@ global_asm!(
     .globl cloister_lane_answered
     .globl cloister_lane_slow
     .globl cloister_lane_called
+    .globl cloister_lane_offers
+    .globl cloister_lane_offers_saved
+    .globl cloister_lane_offers_claimed
+    .globl cloister_lane_offers_taken
+    .globl cloister_lane_offers_change
+    .globl cloister_lane_offers_laid
     .globl cloister_lane_mask
     .globl cloister_lane_mask_load
     .globl cloister_lane_mask_loaded
@@ -445,6 +510,10 @@ cloister_lane_chosen:
     cmp ecx, {kind_trap}
     jb 70f
     je 80f
+    mov eax, ecx
+    sub eax, {kind_read}
+    cmp eax, 3
+    jb 220f
     cmp ecx, {kinds_special}
     jb 60f
     test cl, {kind_own}
@@ -514,6 +583,171 @@ cloister_lane_called:
     mov rcx, qword ptr [r11 + {l_back}]
     jmp rcx
 
+    // ---- reads of what is offered, and changes of an epoll: see the module `lane`. ecx = which.
+cloister_lane_offers:
+220:
+    cmp ecx, {kind_recv}
+    jb 221f
+    ja 222f
+    test r10d, r10d                 // recvfrom(2) with flags, or for the address, asks the Sentry
+    jnz 70b
+    test r8, r8
+    jnz 70b
+221:
+    mov eax, edi
+    jmp 223f
+222:
+    mov eax, edx
+223:
+    movabs rcx, {command}
+    cmp eax, dword ptr [rcx + {cmd_offers}]
+    jae 70b
+    mov qword ptr [r11 + {l_args}], rdi
+    mov qword ptr [r11 + {l_args} + 8], rsi
+    mov qword ptr [r11 + {l_args} + 16], rdx
+    mov qword ptr [r11 + {l_args} + 24], r10
+    mov qword ptr [r11 + {l_args} + 32], r8
+    mov qword ptr [r11 + {l_args} + 40], r9
+cloister_lane_offers_saved:
+    cmp dword ptr [r11 + {l_nr}], {nr_epoll_ctl}
+    je 235f
+    jmp 225f
+224:                                // not here: as if nothing had been tried
+    mov rdi, qword ptr [r11 + {l_args}]
+    mov rsi, qword ptr [r11 + {l_args} + 8]
+    mov rdx, qword ptr [r11 + {l_args} + 16]
+    mov r10, qword ptr [r11 + {l_args} + 24]
+    mov r8, qword ptr [r11 + {l_args} + 32]
+    mov r9, qword ptr [r11 + {l_args} + 40]
+    jmp 70b
+225:                                // eax = the descriptor, rsi = buffer, rdx = its length
+    shl eax, {slot_shift}
+    movabs rdi, {slots}
+    add rdi, rax
+    mov rax, qword ptr [rdi]
+    mov ecx, eax
+    and ecx, {live} + {closed}
+    cmp ecx, {live}
+    jne 224b
+    movabs rcx, {user_end}          // nothing of the stub's is the application's
+    cmp rsi, rcx
+    jae 224b
+    mov rcx, rdx
+    shr rcx, 30
+    jnz 224b
+    test edx, edx
+    jz 224b
+    mov r8d, eax
+    shr r8d, {len_shift}
+    mov ecx, eax
+    shr ecx, {taken_shift}
+    and ecx, {len_mask}
+    sub r8d, ecx
+    jb 224b
+    jz 229f
+    cmp edx, r8d
+    cmova edx, r8d
+    lea r9, [rdi + rcx + {slot_data}]
+    mov r10d, edx
+226:                                // the direction flag is the application's: no string instructions
+    cmp r10d, 8
+    jb 227f
+    mov rcx, qword ptr [r9]
+    mov qword ptr [rsi], rcx
+    add r9, 8
+    add rsi, 8
+    sub r10d, 8
+    jmp 226b
+227:
+    test r10d, r10d
+    jz 228f
+    mov cl, byte ptr [r9]
+    mov byte ptr [rsi], cl
+    inc r9
+    inc rsi
+    dec r10d
+    jmp 227b
+228:
+    mov ecx, edx
+    mov qword ptr [r11 + {l_result}], rcx
+    shl ecx, {taken_shift}
+    add rcx, rax
+    lock cmpxchg qword ptr [rdi], rcx
+cloister_lane_offers_claimed:
+    jne 224b
+cloister_lane_offers_taken:
+230:
+    mov rdi, qword ptr [r11 + {l_args}]
+    mov rsi, qword ptr [r11 + {l_args} + 8]
+    mov rdx, qword ptr [r11 + {l_args} + 16]
+    mov r10, qword ptr [r11 + {l_args} + 24]
+    mov r8, qword ptr [r11 + {l_args} + 32]
+    mov r9, qword ptr [r11 + {l_args} + 40]
+    jmp cloister_lane_out
+cloister_lane_offers_change:
+229:
+    test eax, {then_empty}
+    jz 224b
+    mov qword ptr [r11 + {l_result}], {eagain}
+    jmp 230b
+235:                                // edi = epoll, esi = operation, eax = descriptor, r10 = event
+    movabs r8, {offers}
+    cmp edi, dword ptr [r8 + {o_epoll}]
+    jne 224b
+    cmp edi, dword ptr [rcx + {cmd_offers}]
+    jae 224b
+    movzx ecx, byte ptr [r8 + rax + {o_states}]
+    mov edx, eax
+    xor r9d, r9d
+    xor edi, edi
+    mov eax, {o_in}                 // the state behind it
+    cmp esi, 2
+    je 236f
+    ja 237f
+    cmp esi, 1
+    jne 224b
+    cmp ecx, {o_out}
+    jne 224b
+    jmp 238f
+236:
+    mov eax, {o_out}
+    cmp ecx, {o_in}
+    jne 224b
+    jmp 239f
+237:
+    cmp esi, 3
+    jne 224b
+    cmp ecx, {o_in}
+    jne 224b
+238:
+    movabs rcx, {user_end}
+    cmp r10, rcx
+    jae 224b
+    mov r9d, dword ptr [r10]
+    mov rdi, qword ptr [r10 + 4]
+    test r9d, {odd}
+    jnz 224b
+239:
+    mov ecx, dword ptr [r8 + {o_laid}]
+    mov r10d, ecx
+    sub r10d, dword ptr [r8 + {o_taken}]
+    cmp r10d, {ring_len}
+    jae 224b
+    mov r10d, ecx
+    and r10d, {ring_len} - 1
+    shl r10d, 5
+    lea r10, [r8 + r10 + {o_ring}]
+    mov dword ptr [r10], esi
+    mov dword ptr [r10 + 4], edx
+    mov dword ptr [r10 + 8], r9d
+    mov qword ptr [r10 + {ring_data}], rdi
+    mov qword ptr [r11 + {l_result}], 0
+    inc ecx
+    mov dword ptr [r8 + {o_laid}], ecx
+cloister_lane_offers_laid:
+    // What the Sentry finds there is done. It sets the state itself if this does not come to it.
+    mov byte ptr [r8 + rdx + {o_states}], al
+    jmp 230b
     // ---- calls with arguments that are done here. ecx = which.
 cloister_lane_mask:
 60:
@@ -653,6 +887,32 @@ cloister_stub_end:
     kinds = const lane::KINDS,
     kinds_at = const lane::KINDS_AT - TEXT,
     kind_trap = const lane::KIND_TRAP,
+    kind_read = const lane::KIND_READ,
+    kind_recv = const lane::KIND_RECV,
+    nr_epoll_ctl = const lane::OFFERED[2].0,
+    cmd_offers = const CMD_OFFERS,
+    offers = const OFFERS,
+    slots = const OFFERS + offers::SLOTS,
+    slot_shift = const offers::SLOT_SHIFT,
+    slot_data = const offers::SLOT_DATA,
+    live = const offers::LIVE,
+    closed = const offers::CLOSED,
+    then_empty = const offers::THEN_EMPTY,
+    len_shift = const offers::LEN_SHIFT,
+    taken_shift = const offers::TAKEN_SHIFT,
+    len_mask = const offers::LEN_MASK,
+    eagain = const -11,
+    o_epoll = const offers::EPOLL,
+    o_laid = const offers::LAID,
+    o_taken = const offers::TAKEN,
+    o_states = const offers::STATES,
+    o_in = const offers::IN,
+    o_out = const offers::OUT,
+    o_ring = const offers::RING,
+    ring_len = const offers::RING_LEN,
+    ring_data = const offers::RING_DATA,
+    odd = const lane::EPOLL_ODD,
+    user_end = const lane::USER_END,
     kind_wake = const lane::KIND_WAKE,
     kinds_special = const lane::KINDS_SPECIAL,
     kind_own = const lane::KIND_OWN,

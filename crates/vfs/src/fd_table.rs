@@ -3,6 +3,9 @@
 //! The lowest free number is found in a hierarchy of bit maps, each 64 times coarser than the one below: a
 //! set bit on an upper level says that 64 bits below are all set. So that is O(log n) whatever is open.
 //!
+//! A file is offered beside its program ([`FdTable::holding`]) under the table's lock; where a descriptor stands for it no
+//! more, the offer ends under that lock: so a number never reads what another file offered.
+//!
 //! A slot can be *reserved* before its file exists, as Linux does: `open(2)` fails with `EMFILE` before it
 //! creates anything.
 
@@ -106,6 +109,26 @@ struct Inner {
     /// Taken or reserved.
     used: Bits,
     cloexec: Vec<u64>,
+    gone: Gone,
+}
+
+/// Which descriptors stand for another file, or for none, since that was last asked.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Gone {
+    #[default]
+    None,
+    One(i32),
+    Many,
+}
+
+impl Gone {
+    fn add(&mut self, fd: usize) {
+        *self = match *self {
+            Gone::None => Gone::One(fd as i32),
+            g @ Gone::One(n) if n as usize == fd => g,
+            _ => Gone::Many,
+        };
+    }
 }
 
 impl Inner {
@@ -139,10 +162,17 @@ impl Inner {
         }
         self.used.set(fd);
         self.set_cloexec(fd, cloexec);
-        self.files[fd].replace(file)
+        let old = self.files[fd].replace(file);
+        if let Some(old) = &old {
+            old.ops.settle();
+            self.gone.add(fd);
+        }
+        old
     }
     fn take(&mut self, fd: usize) -> Option<Arc<File>> {
         let f = self.files.get_mut(fd)?.take()?;
+        f.ops.settle();
+        self.gone.add(fd);
         self.used.clear(fd);
         self.set_cloexec(fd, CloseOnExec::No);
         Some(f)
@@ -195,6 +225,20 @@ impl FdTable {
             .get(i)
             .and_then(Clone::clone)
             .ok_or(EBADF)
+    }
+    /// Calls `f` with the open file, if there is one, while the descriptor goes on to stand for it. `f` is short.
+    pub fn holding(&self, fd: i32, f: impl FnOnce(&Arc<File>)) {
+        let Ok(i) = index(fd) else { return };
+        if let Some(Some(file)) = self.inner.read().files.get(i) {
+            f(file);
+        }
+    }
+    /// Which descriptors stand for another file, or for none, since this was last called.
+    pub fn take_gone(&self) -> Gone {
+        if self.inner.read().gone == Gone::None {
+            return Gone::None;
+        }
+        std::mem::take(&mut self.inner.write().gone)
     }
     /// `fcntl(F_GETFD)`.
     pub fn cloexec(&self, fd: i32) -> Result<CloseOnExec> {
@@ -325,6 +369,7 @@ impl FdTable {
             files: inner.files.clone(),
             used,
             cloexec: inner.cloexec.clone(),
+            gone: Gone::Many,
         };
         drop(inner);
         Arc::new(Self::with(copy))

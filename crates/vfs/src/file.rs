@@ -218,6 +218,8 @@ pub trait FileOps: Any + Send + Sync {
     }
     /// The status flags changed by `fcntl(F_SETFL)`.
     fn flags_changed(&self, _file: &File, _old: u32) {}
+    /// Ends what is offered of it beside a program ([`wait::offer`]). Runs under the descriptor table's lock.
+    fn settle(&self) {}
     /// For downcasts: `file.ops::<Pipe>()`.
     fn as_any(&self) -> &dyn Any;
     /// What `/proc/PID/fd/N` shows for files without a path: `pipe:[123]`, `anon_inode:[eventpoll]`.

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod parker;
+pub mod offer;
 pub mod spin;
 
 use abi::errno::{self, Errno};

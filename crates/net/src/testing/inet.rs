@@ -29,7 +29,7 @@ fn listener(w: &World, backlog: i32) -> (Arc<Socket>, Vec<u8>) {
     let a = l.local_name().unwrap();
     (l, a)
 }
-fn connected(w: &World) -> (Arc<Socket>, Arc<Socket>) {
+pub fn connected(w: &World) -> (Arc<Socket>, Arc<Socket>) {
     let (l, a) = listener(w, 5);
     let c = w.socket(AF_INET, SOCK_STREAM);
     w.connect(&c, &a).unwrap();

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::{Sink, Source};
 use wait::Events;
+use wait::offer::Place;
 
 impl UnixSock {
     fn autobind_for_credentials(&self) -> Result<()> {
@@ -263,6 +264,18 @@ impl Protocol for UnixSock {
     }
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
         self.transfer_in(dst, flags)
+    }
+
+    fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
+        if let Link::Stream { rx, .. } = &self.state.read().link {
+            rx.offer(place, slot, nonblocking);
+        }
+    }
+
+    fn settle(&self) {
+        if let Link::Stream { rx, .. } = &self.state.read().link {
+            rx.settle();
+        }
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<()> {

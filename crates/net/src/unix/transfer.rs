@@ -231,7 +231,7 @@ impl UnixSock {
                     return e;
                 }
                 Link::Stream { rx, tx, .. } => {
-                    let (r, t) = (rx.view(), tx.view());
+                    let (r, t) = (rx.view(), tx.ends());
                     let no_receive = r.end != End::Open || r.reader_shut;
                     let no_send = t.end != End::Open || t.reader_closed || t.reader_shut;
                     if no_receive {

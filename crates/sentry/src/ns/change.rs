@@ -120,6 +120,7 @@ pub fn unshare(cx: &Context, flags: u32) -> Result<()> {
         cx.task.set_fs(fs);
     }
     if flags & CLONE_FILES != 0 {
+        cx.mm().address_space().end_offers();
         let own = cx.files().fork();
         cx.task.set_files(own);
     }

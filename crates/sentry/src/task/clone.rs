@@ -112,6 +112,10 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     if has(CLONE_NEWNS) {
         fs.unshare_ns(kernel.namespaces.new_id()?, &new.cred.user_ns)?;
     }
+    // From now on a number stands for different files in one address space.
+    if has(CLONE_VM) && !has(CLONE_FILES) {
+        parent_mm.address_space().end_offers();
+    }
     let files: Arc<FdTable> = if has(CLONE_FILES) {
         cx.files()
     } else {
@@ -190,6 +194,8 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         parker: kernel.parker(),
         interrupter: Mutex::new(None),
         local_stale: AtomicBool::new(true),
+        deferral: Mutex::new(None),
+        deferring: AtomicBool::new(false),
         comm: Mutex::new(cx.comm()),
         clear_child_tid: AtomicU64::new(if has(CLONE_CHILD_CLEARTID) {
             a.child_tid
@@ -378,6 +384,8 @@ impl Task {
             parker: kernel.parker(),
             interrupter: Mutex::new(None),
             local_stale: AtomicBool::new(true),
+            deferral: Mutex::new(None),
+            deferring: AtomicBool::new(false),
             comm: Mutex::new(Vec::new()),
             clear_child_tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),

@@ -23,6 +23,7 @@ pub mod group;
 pub mod jobs;
 pub mod limits;
 pub mod list;
+pub mod offers;
 pub mod run;
 pub mod seccomp;
 pub mod signal;
@@ -74,6 +75,10 @@ pub struct Task {
     interrupter: Mutex<Option<Arc<dyn Interrupter>>>,
     /// What it is has changed since its thread was told ([`run::Context::publish`]).
     local_stale: AtomicBool,
+    /// The epoll whose changes may wait until this task comes out of application code.
+    deferral: Mutex<Option<offers::Deferral>>,
+    /// Whether there is one; changed by this task.
+    deferring: AtomicBool,
     /// `comm`, at most 15 bytes.
     comm: Mutex<Vec<u8>>,
     /// `set_tid_address(2)`: zeroed and woken at exit.
@@ -169,6 +174,9 @@ impl Task {
         self.local_stale.store(true, Ordering::SeqCst);
         if let Some(i) = &*self.interrupter.lock() {
             i.withdraw_local();
+        }
+        if !self.seccomp.allows_offers() {
+            self.mm().address_space().end_offers();
         }
     }
     /// Its namespaces.

@@ -34,6 +34,10 @@ pub struct Context {
     pub trap: Trap,
     /// The task is to end with this wait status (`exit(2)`).
     pub exit: Option<i32>,
+    /// Where something is offered to its address space; `None` if that is not known yet.
+    pub offers: Option<Option<Arc<platform::offers::Area>>>,
+    /// The call could have been answered where it was made, were its site patched.
+    pub site_pays: bool,
 }
 
 /// An exception of the processor, as every signal frame tells of the last one (`setup_sigcontext`).
@@ -91,6 +95,8 @@ impl Context {
             regs_final: false,
             trap: Trap::default(),
             exit: None,
+            offers: None,
+            site_pays: false,
         }
     }
 
@@ -100,6 +106,8 @@ impl Context {
         self.task.cpu.begin(thread.cpu_clock());
         let old = std::mem::replace(&mut self.thread, thread);
         drop(old);
+        self.offers = None;
+        super::offers::forget(&self.task);
         self.task.local_stale.store(true, Ordering::SeqCst);
     }
 
@@ -176,6 +184,11 @@ pub fn run(mut cx: Context) {
                     cx.mm().patch_call(abi::Va(site), nr, &args);
                 }
                 system_call(&mut cx, nr, args, ip);
+                if std::mem::take(&mut cx.site_pays)
+                    && let Some(site) = cx.thread.note_site()
+                {
+                    cx.mm().patch_call(abi::Va(site), nr, &args);
+                }
             }
             Event::Fault {
                 signal,
@@ -223,11 +236,13 @@ fn enter_app(cx: &mut Context) -> Option<Event> {
         cx.task.in_app.store(false, Ordering::SeqCst);
         return None;
     }
+    super::offers::review(&cx.task);
     let e = cx.thread.run();
     if let Some(m) = cx.thread.mask() {
         cx.task.take_mask(m);
     }
     cx.task.in_app.store(false, Ordering::SeqCst);
+    super::offers::settle(&cx.task);
     Some(e)
 }
 

@@ -570,7 +570,9 @@ impl DynFile for FdInfo {
         self.me.perm(0o400)
     }
     fn generate(&self, _: &File) -> Result<Vec<u8>> {
-        let files = self.me.task()?.files();
+        let task = self.me.task()?;
+        crate::task::offers::look(&task);
+        let files = task.files();
         let f = files.get(self.fd).map_err(|_| ENOENT)?;
         let cloexec = files.cloexec(self.fd)? == vfs::fd_table::CloseOnExec::Yes;
         let flags =

@@ -5,7 +5,7 @@ use crate::syscalls::families::io::{poll_wait, timespec_arg};
 use crate::syscalls::families::signals::{mask_arg, restore_mask, set_temporary_mask};
 use crate::syscalls::families::time::ItimerSpec;
 use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
-use crate::task::Context;
+use crate::task::{Context, Task};
 use abi::errno::*;
 use abi::linux::{O_CLOEXEC, O_DIRECT, O_EXCL, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
 use abi::{Result, SigSet, Va};
@@ -15,7 +15,7 @@ use ipc::inotify::{Inotify, WatchList};
 use ipc::{Epoll, EventFd, TimerFd, new_pipe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::fd_table::CloseOnExec;
+use vfs::fd_table::{CloseOnExec, FdTable};
 use vfs::file::{File, FileOps};
 use vfs::inode::Want;
 use vfs::walk::Walk;
@@ -230,31 +230,57 @@ const EPOLL_EVENT: usize = 12;
 
 /// `epoll_ctl(epfd, op, fd, event)`.
 fn epoll_ctl(cx: &mut Context, a: &Args) -> SysResult {
-    let (op, fd) = (a.u32(1), a.i32(2));
+    let (epfd, op, fd) = (a.i32(0), a.u32(1), a.i32(2));
     let event = if op == EPOLL_CTL_DEL {
-        EpollEvent { events: 0, data: 0 }
+        EpollEvent {
+            events: 0,
+            data: 0,
+            fd,
+        }
     } else {
         let [events, low, high]: [u32; 3] = cx.mm().read_obj(a.va(3))?;
         EpollEvent {
             events,
             data: u64::from(low) | u64::from(high) << 32,
+            fd,
         }
     };
-    let ep = real_fd(cx, a.i32(0))?;
-    let target = real_fd(cx, fd)?;
+    let ep = real_fd(cx, epfd)?;
+    control(&cx.task, &cx.files(), &ep, op, event)?;
+    crate::task::offers::after_change(cx, epfd, op, fd, event.events, &ep);
+    Ok(0)
+}
+
+/// Changes an epoll's set: `event.fd` is the descriptor.
+pub fn control(
+    task: &Arc<Task>,
+    files: &FdTable,
+    ep: &File,
+    op: u32,
+    event: EpollEvent,
+) -> Result<()> {
+    let target = files.get(event.fd)?;
+    if target.flags() & O_PATH != 0 {
+        return Err(EBADF);
+    }
     if target.ops.wait_queue().is_none() {
         return Err(EPERM);
     }
     if let Some(s) = target.ops::<SignalFd>() {
-        s.watch_for(&cx.task);
+        s.watch_for(task);
     }
     ep.ops::<Epoll>()
         .ok_or(EINVAL)?
-        .control(op, fd, &target, event)
-        .map(|()| 0)
+        .control(op, event.fd, &target, event)
 }
 
-fn do_epoll_wait(cx: &Context, epfd: i32, out: Va, max: i32, timeout: Option<i64>) -> SysResult {
+fn do_epoll_wait(
+    cx: &mut Context,
+    epfd: i32,
+    out: Va,
+    max: i32,
+    timeout: Option<i64>,
+) -> SysResult {
     if max <= 0 || max as usize > i32::MAX as usize / EPOLL_EVENT {
         return Err(EINVAL);
     }
@@ -276,6 +302,8 @@ fn do_epoll_wait(cx: &Context, epfd: i32, out: Va, max: i32, timeout: Option<i64
         .map(|e| [e.events, e.data as u32, (e.data >> 32) as u32])
         .collect();
     cx.mm().copy_out(out, raw.as_slice().as_bytes())?;
+    let readable = got.iter().filter(|e| e.events & 1 != 0);
+    crate::task::offers::after_wait(cx, readable.map(|e| e.fd));
     Ok(got.len())
 }
 

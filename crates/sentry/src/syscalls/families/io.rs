@@ -286,7 +286,11 @@ fn offset_arg(raw: i64) -> Result<At> {
 
 fn read(cx: &mut Context, a: &Args) -> SysResult {
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_read(cx, &f, &mut buffer(&mm, a)?, At::Position, 0)
+    let r = do_read(cx, &f, &mut buffer(&mm, a)?, At::Position, 0);
+    if let Ok(1..) | Err(EAGAIN) = r {
+        crate::task::offers::after_read(cx, a.i32(0), &f);
+    }
+    r
 }
 fn write(cx: &mut Context, a: &Args) -> SysResult {
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
@@ -381,6 +385,7 @@ fn close_range(cx: &mut Context, a: &Args) -> SysResult {
     }
     if flags & 2 != 0 {
         // CLOSE_RANGE_UNSHARE
+        cx.mm().address_space().end_offers();
         let own = cx.files().fork();
         cx.task.set_files(own);
     }

@@ -5,6 +5,7 @@ use crate::syscalls::families::io::poll_wait;
 use crate::syscalls::families::signals::{mask_arg, restore_mask, set_temporary_mask};
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
+use crate::task::offers::after_wait;
 use abi::errno::*;
 use abi::linux::O_PATH;
 use abi::time::{NSEC_PER_SEC, Timespec, Timeval};
@@ -43,7 +44,7 @@ fn sleeping<R>(cx: &Context, f: impl FnOnce() -> R) -> R {
 }
 
 /// Waits; what holds is written back even when nothing does. `ERESTARTNOHAND` if a signal interrupts.
-fn do_poll(cx: &Context, va: Va, count: u32, wait: Wait) -> SysResult {
+fn do_poll(cx: &mut Context, va: Va, count: u32, wait: Wait) -> SysResult {
     if u64::from(count) > cx.nofile_limit() {
         return Err(EINVAL);
     }
@@ -67,6 +68,8 @@ fn do_poll(cx: &Context, va: Va, count: u32, wait: Wait) -> SysResult {
         p.revents = i.ready.bits() as u16;
     }
     mm.copy_out(va, fds.as_slice().as_bytes())?;
+    let readable = fds.iter().filter(|p| p.revents & 1 != 0);
+    after_wait(cx, readable.map(|p| p.fd));
     r
 }
 
@@ -146,7 +149,7 @@ const SETS: [Events; 3] = [
 ];
 
 /// Waits on three sets of `n` bits. `ERESTARTNOHAND` if a signal interrupts: the sets are not written then.
-fn do_select(cx: &Context, n: i32, sets: [Option<Va>; 3], wait: Wait) -> SysResult {
+fn do_select(cx: &mut Context, n: i32, sets: [Option<Va>; 3], wait: Wait) -> SysResult {
     let n = usize::try_from(n)
         .map_err(|_| EINVAL)?
         .min(cx.files().capacity());
@@ -203,6 +206,8 @@ fn do_select(cx: &Context, n: i32, sets: [Option<Va>; 3], wait: Wait) -> SysResu
             mm.copy_out(va, set.as_slice().as_bytes())?;
         }
     }
+    let readable = fds.iter().filter(|fd| has(&bits[0], **fd));
+    after_wait(cx, readable.map(|fd| *fd as i32));
     Ok(count)
 }
 

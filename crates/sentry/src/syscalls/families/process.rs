@@ -1291,6 +1291,7 @@ fn pidfd_getfd(cx: &mut Context, a: &Args) -> SysResult {
     };
     super::memory::may_access(cx, &t)?;
     let got = t.fd(a.i32(1))?;
+    crate::task::offers::taken(&t, &got);
     let fd = cx
         .files()
         .install(got, vfs::fd_table::CloseOnExec::Yes, cx.nofile_limit())?;

@@ -1,0 +1,217 @@
+//! Bytes that are offered beside the reader's program: whatever is done to the socket, they are had once.
+
+use super::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use vfs::FileOps;
+use vfs::file::O_NONBLOCK;
+use wait::offer::{Place, Then};
+
+/// A program's place, with one slot, and a reader that takes of it.
+#[derive(Default)]
+struct Beside {
+    state: Mutex<State>,
+    /// What [`Place::end`] says was taken beyond what was.
+    forged: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    number: u32,
+    live: bool,
+    data: Vec<u8>,
+    taken: usize,
+    then: Option<Then>,
+}
+
+impl Place for Beside {
+    fn put(&self, slot: u32, parts: [&[u8]; 2], then: Then) -> Option<u32> {
+        assert_eq!(slot, 5);
+        let mut s = self.state.lock();
+        if s.live {
+            return None;
+        }
+        *s = State {
+            number: s.number + 1,
+            live: true,
+            data: parts.concat(),
+            taken: 0,
+            then: Some(then),
+        };
+        Some(s.number)
+    }
+    fn end(&self, slot: u32, number: u32) -> usize {
+        let mut s = self.state.lock();
+        assert_eq!((slot, number, s.live), (5, s.number, true));
+        s.live = false;
+        s.taken + self.forged.load(Ordering::Relaxed)
+    }
+}
+
+impl Beside {
+    /// A read of the program's; `None`: it asks.
+    fn read(&self, n: usize) -> Option<Result<Vec<u8>>> {
+        let mut s = self.state.lock();
+        if !s.live {
+            return None;
+        }
+        let left = &s.data[s.taken..];
+        let got = left[..n.min(left.len())].to_vec();
+        if got.is_empty() {
+            return (s.then == Some(Then::Empty)).then_some(Err(abi::errno::EAGAIN));
+        }
+        s.taken += got.len();
+        Some(Ok(got))
+    }
+}
+
+struct Case {
+    world: World,
+    reader: Arc<Socket>,
+    writer: Arc<Socket>,
+    file: Arc<File>,
+    beside: Arc<Beside>,
+    place: Arc<dyn Place>,
+}
+
+impl Case {
+    fn offer(&self) {
+        self.reader.offer(&self.file, &self.place, 5);
+    }
+    fn send(&self, b: &[u8]) {
+        assert_eq!(self.world.send(&self.writer, b), Ok(b.len()));
+    }
+    fn live(&self) -> bool {
+        self.beside.state.lock().live
+    }
+}
+
+fn cases(f: impl Fn(Case)) {
+    for tcp in [false, true] {
+        let world = World::new();
+        let (reader, writer) = if tcp {
+            super::inet::connected(&world)
+        } else {
+            world.pair(SOCK_STREAM)
+        };
+        let flags = O_RDWR | O_NONBLOCK;
+        let file = File::new(reader.clone(), flags, None, world.cred.clone());
+        let beside = Arc::new(Beside::default());
+        f(Case {
+            world,
+            reader,
+            writer,
+            file,
+            place: beside.clone(),
+            beside,
+        });
+    }
+}
+
+#[test]
+fn what_was_taken_is_gone_from_the_queue() {
+    cases(|c| {
+        c.send(b"0123456789");
+        c.offer();
+        assert_eq!(c.beside.read(3), Some(Ok(b"012".to_vec())));
+        assert_eq!(bytes(&c.reader, 4).unwrap(), b"3456");
+        assert!(!c.live());
+        c.offer();
+        assert_eq!(c.beside.read(9), Some(Ok(b"789".to_vec())));
+        assert_eq!(c.beside.read(9), Some(Err(abi::errno::EAGAIN)));
+        // It is asked for events, which are none.
+        assert!(!poll(&c.reader).contains(Events::IN));
+        assert!(!c.live() && c.beside.read(9).is_none());
+    });
+}
+
+/// Each of these ends an offer, and a part that was taken is dropped first.
+#[test]
+fn whatever_looks_at_the_queue_ends_it() {
+    let all: [fn(&Case); 8] = [
+        |c| c.send(b"more"),
+        |c| assert_eq!(receive(&c.reader, 2, MSG_PEEK).unwrap().0, b"cd"),
+        |c| assert!(poll(&c.reader).contains(Events::IN)),
+        |c| c.writer.shutdown(SHUT_WR).unwrap(),
+        |c| c.reader.shutdown(SHUT_RD).unwrap(),
+        |c| c.file.set_flags(O_RDWR),
+        |c| c.world.set(&c.reader, SOL_SOCKET, 18, 7).unwrap(),
+        |c| c.reader.settle(),
+    ];
+    for look in all {
+        cases(|c| {
+            c.send(b"abcdef");
+            c.offer();
+            assert_eq!(c.beside.read(2), Some(Ok(b"ab".to_vec())));
+            look(&c);
+            assert!(!c.live());
+            let got = bytes(&c.reader, 100).unwrap();
+            assert!(got.starts_with(b"cdef"), "{got:?}");
+        });
+    }
+}
+
+/// Nothing that the writer does but writing ends it, and what the writer sees is the same.
+#[test]
+fn the_writer_goes_on() {
+    cases(|c| {
+        c.send(&[7; 1500]);
+        c.offer();
+        assert!(poll(&c.writer).contains(Events::OUT));
+        assert!(c.live());
+        assert_eq!(c.beside.read(1000).unwrap().unwrap().len(), 1000);
+        assert!(poll(&c.writer).contains(Events::OUT));
+        c.send(b"x");
+        assert_eq!(bytes(&c.reader, 2000).unwrap().len(), 501);
+    });
+}
+
+#[test]
+fn only_what_a_read_would_give_is_offered() {
+    cases(|c| {
+        // Empty, and one who waits.
+        c.file.set_flags(O_RDWR);
+        c.offer();
+        assert!(!c.live());
+        c.send(b"a");
+        c.offer();
+        assert_eq!(c.beside.read(9), Some(Ok(b"a".to_vec())));
+        assert_eq!(c.beside.read(9), None);
+        c.file.set_flags(O_RDWR | O_NONBLOCK);
+        // Much.
+        c.send(&[1; 4000]);
+        c.offer();
+        assert!(!c.live());
+        bytes(&c.reader, 4000).unwrap();
+        c.world.set(&c.reader, SOL_SOCKET, 18, 2).unwrap();
+        c.send(b"a");
+        c.offer();
+        assert!(!c.live());
+        c.world.set(&c.reader, SOL_SOCKET, 18, 1).unwrap();
+        c.offer();
+        assert!(c.live());
+        c.writer.shutdown(SHUT_WR).unwrap();
+        c.offer();
+        assert!(!c.live());
+    });
+    let w = World::new();
+    let (a, b) = w.pair(SOCK_STREAM);
+    let file = w.file(a.clone());
+    let beside = Arc::new(Beside::default());
+    let place: Arc<dyn Place> = beside.clone();
+    w.send(&b, b"x").unwrap();
+    w.send_files(&b, b"y", vec![w.file(b.clone())]).unwrap();
+    a.offer(&file, &place, 5);
+    assert!(!beside.state.lock().live);
+}
+
+/// More than was offered cannot be taken.
+#[test]
+fn a_forged_count_is_bounded() {
+    cases(|c| {
+        c.send(b"abc");
+        c.offer();
+        c.beside.forged.store(2000, Ordering::Relaxed);
+        c.send(b"later");
+        assert_eq!(bytes(&c.reader, 100).unwrap(), b"later");
+    });
+}

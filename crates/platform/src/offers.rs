@@ -1,0 +1,255 @@
+//! What is answered beside the Sentry: offers to an address space's reads, and the changes of an epoll that lie there
+//! until the Sentry looks. See [`stub::lane`] for the other side, [`stub::offers`] for the layout.
+//!
+//! ## Invariants
+//!
+//! - All that lies in the shared part the application can forge. Nothing is believed of it but the number of bytes
+//!   taken of an offer, which who offered them bounds, and changes, which are checked as the system call's.
+//! - A slot has one offer at a time: [`Slot::live`], which is the Sentry's own, says whose.
+//! - The area is mapped from before [`stub::CMD_OFFERS`] says so until its process has ended or serves another program.
+//!   Its memory is given back when nobody has an [`Area`] any more: an offer may outlive the process.
+//! - [`Area::end`] is final: after it, no claim of an application that does not forge succeeds.
+//!
+//! Lock order: `Area::taken` is held while changes are applied. What giving the memory back takes is a leaf.
+
+use crate::process::{Factory, Run, Unit};
+use hostcall::MemSlice;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use stub::offers as at;
+use wait::offer::{Place, Then};
+
+/// The Sentry's side of it.
+pub struct Area {
+    factory: Arc<Factory>,
+    run: Run,
+    /// The process's command page: only as long as the process is there.
+    command: Mutex<Option<Unit>>,
+    ended: AtomicBool,
+    slots: Vec<Slot>,
+    /// How many offers there were.
+    number: AtomicU32,
+    /// How many changes have been taken.
+    taken: Mutex<u32>,
+    /// Descriptors that are read where an offer is looked for.
+    wanted: [AtomicU64; (at::COUNT as usize).div_ceil(64)],
+}
+
+#[derive(Default)]
+struct Slot {
+    /// The number of the offer there; 0 for none.
+    live: AtomicU32,
+}
+
+/// A change of an epoll's set as the application laid it there: nothing of it is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub op: u32,
+    pub fd: i32,
+    pub events: u32,
+    pub data: u64,
+}
+
+/// What may be done to a descriptor in the epoll's set without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InSet {
+    /// Nothing.
+    Unknown,
+    /// It may be added.
+    No,
+    /// It may be changed or taken out.
+    Yes,
+}
+
+impl Area {
+    pub(crate) fn new(factory: Arc<Factory>, run: Run, command: Unit) -> Area {
+        let a = Area {
+            factory,
+            run,
+            command: Mutex::new(Some(command)),
+            ended: AtomicBool::new(false),
+            slots: (0..at::COUNT).map(|_| Slot::default()).collect(),
+            number: AtomicU32::new(0),
+            taken: Mutex::new(0),
+            wanted: Default::default(),
+        };
+        a.word(at::EPOLL).store(at::NO_EPOLL, Ordering::SeqCst);
+        a
+    }
+
+    pub(crate) fn offset(&self) -> u64 {
+        self.run.offset()
+    }
+
+    /// The process has it mapped.
+    pub(crate) fn open(&self) {
+        self.say(at::COUNT as u32);
+    }
+
+    /// The process has no use for it any more, and does not map it.
+    pub(crate) fn unmapped(&self) {
+        self.end();
+        *self.command.lock() = None;
+    }
+
+    fn say(&self, count: u32) {
+        if let Some(u) = *self.command.lock() {
+            let word = self.factory.unit(u).sub(stub::CMD_OFFERS as usize, 4);
+            word.atomic_u32()
+                .expect("aligned")
+                .store(count, Ordering::SeqCst);
+        }
+    }
+
+    fn memory(&self) -> MemSlice<'_> {
+        self.factory.run(&self.run)
+    }
+
+    fn word(&self, offset: u64) -> &AtomicU32 {
+        let m = self.memory().sub(offset as usize, 4);
+        m.atomic_u32().expect("aligned")
+    }
+
+    fn slot(&self, slot: u32) -> (MemSlice<'_>, &AtomicU64) {
+        let offset = at::SLOTS + u64::from(slot) * at::SLOT_LEN;
+        let m = self.memory().sub(offset as usize, at::SLOT_LEN as usize);
+        (m, m.sub(0, 8).atomic_u64().expect("aligned"))
+    }
+
+    /// No offers any more, and no changes: from now on the Sentry is asked.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        self.say(0);
+        self.defer_for(None);
+        for (i, s) in self.slots.iter().enumerate() {
+            if s.live.load(Ordering::SeqCst) != 0 {
+                self.slot(i as u32).1.fetch_or(at::CLOSED, Ordering::SeqCst);
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// A descriptor is read where an offer is looked for.
+    pub fn want(&self, fd: i32) {
+        if (0..at::COUNT as i32).contains(&fd) {
+            let word = &self.wanted[fd as usize / 64];
+            let bit = 1 << (fd % 64);
+            if word.load(Ordering::Relaxed) & bit == 0 {
+                word.fetch_or(bit, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether [`Area::want`] was told of it.
+    #[must_use]
+    pub fn wants(&self, fd: i32) -> bool {
+        (0..at::COUNT as i32).contains(&fd)
+            && self.wanted[fd as usize / 64].load(Ordering::Relaxed) >> (fd % 64) & 1 != 0
+    }
+
+    /// Lets changes of the epoll behind this descriptor be laid here, or of none: then every state is forgotten.
+    pub fn defer_for(&self, epfd: Option<i32>) {
+        let fd = epfd.map_or(at::NO_EPOLL, |fd| fd as u32);
+        self.word(at::EPOLL).store(fd, Ordering::SeqCst);
+        if epfd.is_none() {
+            self.memory()
+                .sub(at::STATES as usize, at::COUNT as usize)
+                .zero();
+        }
+    }
+
+    /// Says what may be done to a descriptor. Its thread stands still.
+    pub fn set_state(&self, fd: i32, state: InSet) {
+        if (0..at::COUNT as i32).contains(&fd) {
+            let state = match state {
+                InSet::Unknown => at::ASK,
+                InSet::No => at::OUT,
+                InSet::Yes => at::IN,
+            };
+            let offset = at::STATES as usize + fd as usize;
+            self.memory().sub(offset, 1).copy_from(&[state]);
+        }
+    }
+
+    /// Takes the changes that lie here, and gives each to `f` in order. One at a time: what was laid first has been done
+    /// when this returns.
+    pub fn take_changes(&self, mut f: impl FnMut(Change)) {
+        let mut taken = self.taken.lock();
+        let laid = self.word(at::LAID).load(Ordering::SeqCst);
+        if laid == *taken {
+            return;
+        }
+        let n = u64::from(laid.wrapping_sub(*taken)).min(at::RING_LEN);
+        for i in 0..n {
+            let i = u64::from(taken.wrapping_add(i as u32)) % at::RING_LEN;
+            let mut b = [0; at::RING_ENTRY as usize];
+            let offset = at::RING + i * at::RING_ENTRY;
+            self.memory().sub(offset as usize, b.len()).copy_to(&mut b);
+            let word = |at: usize| u32::from_le_bytes(b[at..at + 4].try_into().expect("4 bytes"));
+            let data = at::RING_DATA as usize;
+            f(Change {
+                op: word(0),
+                fd: word(4) as i32,
+                events: word(8),
+                data: u64::from(word(data)) | u64::from(word(data + 4)) << 32,
+            });
+        }
+        *taken = laid;
+        self.word(at::TAKEN).store(laid, Ordering::SeqCst);
+    }
+}
+
+impl Place for Area {
+    fn put(&self, slot: u32, parts: [&[u8]; 2], then: Then) -> Option<u32> {
+        let len = parts[0].len() + parts[1].len();
+        let own = self.slots.get(slot as usize)?;
+        if self.has_ended() || len as u64 > at::MAX {
+            return None;
+        }
+        // Never 0.
+        let number = self.number.fetch_add(1, Ordering::Relaxed) | 1 << 31;
+        own.live
+            .compare_exchange(0, number, Ordering::SeqCst, Ordering::Relaxed)
+            .ok()?;
+        let (m, word) = self.slot(slot);
+        let data = at::SLOT_DATA as usize;
+        m.sub(data, parts[0].len()).copy_from(parts[0]);
+        m.sub(data + parts[0].len(), parts[1].len())
+            .copy_from(parts[1]);
+        let then = match then {
+            Then::Ask => 0,
+            Then::Empty => at::THEN_EMPTY,
+        };
+        let w =
+            at::LIVE | then | (len as u64) << at::LEN_SHIFT | u64::from(number) << at::NUMBER_SHIFT;
+        word.store(w, Ordering::SeqCst);
+        // Who ends all sees it live, or is seen here.
+        if self.has_ended() {
+            word.fetch_or(at::CLOSED, Ordering::SeqCst);
+        }
+        Some(number)
+    }
+
+    fn end(&self, slot: u32, number: u32) -> usize {
+        let Some(own) = self.slots.get(slot as usize) else {
+            return 0;
+        };
+        if own.live.load(Ordering::SeqCst) != number {
+            return 0;
+        }
+        let w = self.slot(slot).1.swap(0, Ordering::SeqCst);
+        own.live.store(0, Ordering::SeqCst);
+        (w >> at::TAKEN_SHIFT & at::LEN_MASK) as usize
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        self.factory.give_run(&self.run);
+    }
+}

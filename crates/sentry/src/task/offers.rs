@@ -1,0 +1,277 @@
+//! What is answered beside the Sentry: reads of sockets, and changes of an epoll's set ([`platform::offers`]).
+//!
+//! ## Offers
+//!
+//! After a read that came from a patched call site, and where a wait says that such a descriptor is readable, the
+//! socket is asked to offer what it has ([`net::Socket::offer`]); it ends the offer before it looks at its queue again.
+//! The descriptor table's lock is held meanwhile, so that a number never reads what another file offered.
+//!
+//! A slot is a number's, in an address space. So all who run there must have one descriptor table: a clone with
+//! CLONE_VM and without CLONE_FILES, and whoever gets a table of its own, end it for good. So does a seccomp filter that
+//! looks at these calls, in [`Task::withdraw_local`]. With a log of calls there are none.
+//!
+//! ## Changes that wait
+//!
+//! epoll_ctl(2) lays its change where the Sentry takes it before anything else that this task does: its next call by any
+//! way, a fault, a signal, a stop ([`settle`] in the task's loop). That is allowed ([`review`], before the task goes on)
+//! only where
+//!
+//! - the task is alone: nobody else has its descriptor table or runs in its address space;
+//! - the epoll's file has no reference but that table's: no other descriptor, process, or message in flight has it;
+//! - it is not watched by another epoll;
+//! - the descriptor is a socket's of our own stack, whose state does not depend on who watches it;
+//! - the result is certain: not in the set and to be added, or in it, not EPOLLEXCLUSIVE, and to be changed or taken
+//!   out. (There is no limit on watches: `max_user_watches` is a number that is shown.)
+//!
+//! **Nobody sees that it happens later.** An epoll's set is looked at by who waits for it, changes it, or reads its
+//! fdinfo. The first two need a descriptor of it. Only this task has one, and it comes to the Sentry to use it, when
+//! [`settle`] has run; who takes one from outside (`pidfd_getfd`), or reads fdinfo, has [`look`] run first, and in the
+//! first case it is not deferred any more. What remains is what the file did meanwhile, between the change's true time T
+//! and its time here, D. Say that nobody waits meanwhile, as was said.
+//!
+//! - *ADD, and MOD with EPOLLET or without*: Linux asks the file at T, and is told of what comes after T. Here the file
+//!   is asked at D. Whatever became ready up to D and still is, is found; what was ready and is not any more, Linux has
+//!   on its list, asks the file again when somebody waits, and drops. For EPOLLET, all edges up to the wait are one
+//!   event there, too, and MOD arms it again in both cases. An edge from T on is reported once, at the wait.
+//! - *EPOLLONESHOT*: an item is silenced by an event given to a wait, which there is none of between T and D. So MOD
+//!   arms what the last wait silenced, in both.
+//! - *DEL*: what the item found between T and D is dropped with it.
+//!
+//! Items that became ready between T and D may stand on the ready list in another order than Linux's. No order is
+//! promised, and each gets its turn.
+//!
+//! If the task is killed between T and D, its changes are lost, with the epoll.
+//!
+//! Lock order: `Task::deferral` → `platform::offers::Area::taken` → the epoll's.
+
+use super::{Context, Task};
+use crate::syscalls::families::events::control;
+use ipc::Epoll;
+use ipc::epoll::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLEXCLUSIVE, EpollEvent};
+use net::Socket;
+use platform::offers::{Area, InSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use vfs::FdTable;
+use vfs::fd_table::Gone;
+use vfs::file::File;
+use wait::offer::Place;
+
+/// The epoll whose changes may wait.
+pub struct Deferral {
+    area: Arc<Area>,
+    epfd: i32,
+    ep: Weak<File>,
+    files: Weak<FdTable>,
+}
+
+/// Who takes the changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// The task itself, which stands still.
+    Itself,
+    Another,
+}
+
+impl Deferral {
+    fn apply(&self, task: &Arc<Task>, by: By) {
+        let (Some(ep), Some(files)) = (self.ep.upgrade(), self.files.upgrade()) else {
+            return;
+        };
+        self.area.take_changes(|c| {
+            let event = EpollEvent {
+                events: c.events,
+                data: c.data,
+                fd: c.fd,
+            };
+            let r = control(task, &files, &ep, c.op, event);
+            if by == By::Itself {
+                self.area.set_state(c.fd, state(c.op, c.events, r.is_ok()));
+            }
+        });
+    }
+
+    /// Whether nobody but this task can see the epoll, or change what it stands for.
+    fn is_alone(&self) -> bool {
+        !self.area.has_ended()
+            && self.ep.strong_count() == 1
+            && self.files.strong_count() == 1
+            && self.ep.upgrade().is_some_and(|f| is_plain(&f))
+    }
+}
+
+fn is_plain(ep: &File) -> bool {
+    ep.ops::<Epoll>().is_some_and(Epoll::is_unwatched)
+}
+
+/// What is known of a descriptor behind a change.
+fn state(op: u32, events: u32, done: bool) -> InSet {
+    match op {
+        _ if !done || events & EPOLLEXCLUSIVE != 0 => InSet::Unknown,
+        EPOLL_CTL_ADD | EPOLL_CTL_MOD => InSet::Yes,
+        EPOLL_CTL_DEL => InSet::No,
+        _ => InSet::Unknown,
+    }
+}
+
+/// The task has come out of application code: what it laid there is done now.
+pub fn settle(task: &Arc<Task>) {
+    if task.deferring.load(Ordering::Relaxed)
+        && let Some(d) = &*task.deferral.lock()
+    {
+        d.apply(task, By::Itself);
+    }
+}
+
+/// The task is about to go on: changes may wait only where nobody else can look by now.
+pub fn review(task: &Task) {
+    if !task.deferring.load(Ordering::Relaxed) {
+        return;
+    }
+    let mut deferral = task.deferral.lock();
+    let Some(d) = &*deferral else { return };
+    let fine = d.is_alone()
+        && match d.files.upgrade().map(|f| f.take_gone()) {
+            Some(Gone::None) => true,
+            Some(Gone::One(fd)) if fd != d.epfd => {
+                d.area.set_state(fd, InSet::Unknown);
+                true
+            }
+            _ => false,
+        };
+    if !fine {
+        d.area.defer_for(None);
+        *deferral = None;
+        task.deferring.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Another is about to look at an epoll of the task's.
+pub fn look(task: &Arc<Task>) {
+    if let Some(d) = &*task.deferral.lock() {
+        d.apply(task, By::Another);
+    }
+}
+
+/// Another has taken a reference to a file of the task's.
+pub fn taken(task: &Arc<Task>, file: &File) {
+    if file.ops::<Epoll>().is_none() {
+        return;
+    }
+    if let Some(d) = &*task.deferral.lock() {
+        d.area.defer_for(None);
+        d.apply(task, By::Another);
+    } else {
+        return;
+    }
+    // One more may be laid by a call that had begun: the task takes it when it comes out, now.
+    task.kick();
+}
+
+/// The task has another address space.
+pub fn forget(task: &Task) {
+    *task.deferral.lock() = None;
+    task.deferring.store(false, Ordering::Relaxed);
+}
+
+impl Context {
+    /// Where something is offered to this address space, made now if `by_lane`. `None`: nothing is.
+    fn offers(&mut self) -> Option<Arc<Area>> {
+        if self.offers.is_none() {
+            if !self.thread.by_lane() {
+                return None;
+            }
+            let space = self.mm();
+            let space = space.address_space();
+            let allowed = self.kernel.strace.is_none();
+            let area = if allowed && self.seccomp.allows_offers() {
+                space.offers()
+            } else {
+                None
+            };
+            // A filter that another thread has set meanwhile: it ends them before or after this.
+            if area.is_some() && !self.seccomp.allows_offers() {
+                space.end_offers();
+            }
+            self.offers = Some(area);
+        }
+        self.offers.clone().flatten()
+    }
+}
+
+fn offer(cx: &Context, area: &Arc<Area>, fd: i32) {
+    let place: Arc<dyn Place> = area.clone();
+    cx.files().holding(fd, |f| {
+        if let Some(s) = f.ops::<Socket>() {
+            s.offer(f, &place, fd as u32);
+        }
+    });
+}
+
+/// A read of a socket is over: the next may find something beside the program.
+pub fn after_read(cx: &mut Context, fd: i32, f: &File) {
+    let Some(s) = f.ops::<Socket>() else { return };
+    if s.kind() != net::sys::SOCK_STREAM || !s.is_own() {
+        return;
+    }
+    if !cx.thread.by_lane() {
+        cx.site_pays |= f.nonblocking();
+        return;
+    }
+    let Some(area) = cx.offers() else { return };
+    area.want(fd);
+    offer(cx, &area, fd);
+}
+
+/// A wait has said that these are readable.
+pub fn after_wait(cx: &mut Context, fds: impl Iterator<Item = i32>) {
+    if let Some(Some(area)) = &cx.offers {
+        for fd in fds {
+            if area.wants(fd) {
+                offer(cx, area, fd);
+            }
+        }
+    }
+}
+
+/// An epoll's set has been changed by a call. `f` is the epoll's file, as the call holds it.
+pub fn after_change(cx: &mut Context, epfd: i32, op: u32, fd: i32, events: u32, ep: &Arc<File>) {
+    let files = cx.files();
+    // The table's reference and the call's; the task's and the one here.
+    let alone = Arc::strong_count(ep) == 2 && Arc::strong_count(&files) == 2 && is_plain(ep);
+    let mut own = false;
+    files.holding(fd, |f| {
+        own = f.ops::<Socket>().is_some_and(Socket::is_own);
+    });
+    if !alone {
+        return;
+    }
+    if !cx.thread.by_lane() {
+        cx.site_pays |= own;
+        return;
+    }
+    let Some(area) = cx.offers() else { return };
+    let mut deferral = cx.task.deferral.lock();
+    if deferral.is_none() && own {
+        files.take_gone();
+        area.defer_for(None);
+        area.defer_for(Some(epfd));
+        *deferral = Some(Deferral {
+            area,
+            epfd,
+            ep: Arc::downgrade(ep),
+            files: Arc::downgrade(&files),
+        });
+        cx.task.deferring.store(true, Ordering::Relaxed);
+    }
+    if let Some(d) = &*deferral
+        && d.epfd == epfd
+        && Weak::ptr_eq(&d.ep, &Arc::downgrade(ep))
+    {
+        let known = match own {
+            true => state(op, events, true),
+            false => InSet::Unknown,
+        };
+        d.area.set_state(fd, known);
+    }
+}
