@@ -9,8 +9,8 @@
 //! back into the object from `notify`.
 #![forbid(unsafe_code)]
 
-mod parker;
 pub mod offer;
+mod parker;
 pub mod spin;
 
 use abi::errno::{self, Errno};
