@@ -78,6 +78,8 @@ static void waking(void)
 	}
 	T(futex(&word, FUTEX_WAKE, 10, NULL, NULL, 0) == 0 || 1);
 	T(futex(&word, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0));
+	T(futex(&word, FUTEX_WAKE | PRIV, 0, NULL, NULL, 0));
+	T(futex(&word, FUTEX_WAKE | PRIV, -1, NULL, NULL, 0));
 	T(futex(&word, FUTEX_WAKE | PRIV, 2, NULL, NULL, 0));
 	T(futex(&word, FUTEX_WAKE | PRIV, 10, NULL, NULL, 0));
 	T(futex(&word, FUTEX_WAKE | PRIV, 10, NULL, NULL, 0));

@@ -112,11 +112,12 @@ impl Kick {
 
 impl Interrupter for Kick {
     fn interrupt(&self) {
-        if !self.live.load(Ordering::Acquire) {
-            return;
-        }
         {
             let _one = self.sending.lock();
+            // Its number may be another's, or it may serve another task.
+            if !self.live.load(Ordering::Acquire) {
+                return;
+            }
             self.state.store(ASKED, Ordering::SeqCst);
             let _ = host::tgkill(self.tgid, self.tid, KICK);
             // If it was taken meanwhile, nothing is pending.

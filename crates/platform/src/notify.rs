@@ -31,6 +31,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stub::lane::{ANSWERED, PARKED, SPINS};
 
+/// How long an application thread takes to end, at most.
+const END_LIMIT: Duration = Duration::from_secs(1);
+
 /// The platform that `--platform=notify` names.
 pub struct Notify(Arc<Factory>);
 
@@ -389,17 +392,16 @@ impl Thread {
     /// few CPUs mostly wakes it on the same one, in the place of this thread, which then does not look.
     fn move_away(&mut self) {
         let here = host::current_cpu();
-        let others = || self.process.factory.cpus.iter().filter(|c| **c != here);
-        if others().next().is_some() {
-            self.away = host::keep_on(self.tid(), others().copied()).is_ok();
-        }
+        let mut others = host::cpus();
+        others.retain(|c| *c != here);
+        self.away = !others.is_empty() && host::keep_on(self.tid(), others).is_ok();
     }
 
     /// It may go anywhere again: this thread spins no more.
     fn let_move(&mut self) {
         if std::mem::take(&mut self.away) {
-            let all = self.process.factory.cpus.iter().copied();
-            let _ = host::keep_on(self.tid(), all);
+            // Those of now: an update may have changed them.
+            let _ = host::keep_on(self.tid(), host::cpus());
         }
     }
 
@@ -779,6 +781,6 @@ impl Drop for Thread {
         let listener = raw.listener.expect("with this platform");
         let end = |id| host::notif_send(listener.raw(), id, stub::REPLY_EXIT as i64);
         let ended = id.is_none_or(|id| end(id).is_err());
-        release_after(&self.process, raw.area_no, listener, ended);
+        release_after(&self.process, raw.area_no, listener, ended, END_LIMIT);
     }
 }

@@ -127,8 +127,6 @@ pub struct Factory {
     pub lanes: Lanes,
     /// Who spins for a mailbox.
     pub spinners: Arc<Spinners>,
-    /// The CPUs of all threads.
-    pub cpus: Vec<u32>,
 }
 
 struct Zygote {
@@ -214,7 +212,6 @@ impl Factory {
             host_vdso: crate::zygote::moved_vdso(&vdso),
             lanes: lanes.possible(),
             spinners: Arc::new(Spinners::new(host::cpu_count(), lanes == Lanes::Mailbox)),
-            cpus: host::cpus(),
         }))
     }
 
@@ -703,19 +700,23 @@ impl Process {
         Ok(())
     }
 
-    /// Ends the threads that rest.
+    /// Ends the threads that rest, or the process, where one does not obey.
     fn end_resting(&self) {
         let resting = std::mem::take(&mut *self.resting.lock());
-        self.factory
-            .resting
-            .fetch_sub(resting.len() as u32, Ordering::Relaxed);
-        for mut t in resting {
-            self.threads.fetch_add(1, Ordering::Relaxed);
-            let (Some(listener), Some((id, _))) = (t.listener.take(), t.rests) else {
-                continue;
-            };
-            let ended = host::notif_send(listener.raw(), id, stub::REPLY_EXIT as i64).is_err();
-            release_after(self, t.area_no, listener, ended);
+        let (n, all) = (resting.len() as u32, &self.factory.resting);
+        all.fetch_sub(n, Ordering::Relaxed);
+        self.threads.fetch_add(n, Ordering::Relaxed);
+        let end = |t: &RawThread| {
+            let (listener, (id, _)) = (t.listener.as_ref()?, t.rests?);
+            host::notif_send(listener.raw(), id, stub::REPLY_EXIT as i64).ok()
+        };
+        let told: SmallVec<[bool; RESTING_MAX]> =
+            resting.iter().map(|t| end(t).is_some()).collect();
+        let until = Instant::now() + RENEW_LIMIT;
+        for (t, told) in resting.into_iter().zip(told) {
+            let limit = until.saturating_duration_since(Instant::now());
+            let Some(listener) = t.listener else { continue };
+            release_after(self, t.area_no, listener, !told, limit);
         }
     }
 
@@ -1561,7 +1562,7 @@ pub fn base_filter() -> Program {
 
 /// Gives back what a thread used, once it runs no more: a listener whose thread still ends reports it by
 /// its hang-up.
-pub fn release_after(p: &Process, area_no: u32, listener: Listener, ended: bool) {
+pub fn release_after(p: &Process, area_no: u32, listener: Listener, ended: bool, limit: Duration) {
     if !ended {
         let mut f = [libc::pollfd {
             fd: listener.raw(),
@@ -1569,7 +1570,7 @@ pub fn release_after(p: &Process, area_no: u32, listener: Listener, ended: bool)
             revents: 0,
         }];
         // It is a few instructions from its end; a hostile one may not be: then its area is not reused.
-        let _ = hostcall::file::poll(&mut f, 1000);
+        let _ = hostcall::file::poll(&mut f, limit.as_millis() as i32);
         if f[0].revents & libc::POLLHUP == 0 {
             p.kill();
             return;

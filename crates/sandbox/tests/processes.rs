@@ -246,7 +246,10 @@ fn main() {
 // ---- The other side: each case as a starter ----
 
 fn as_starter(case: &str) {
-    let file = std::env::temp_dir().join(format!("sandbox-test-{}", std::process::id()));
+    // A killed starter leaves its file; the next with that pid may be another user.
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    let name = format!("sandbox-test-{}-{}", std::process::id(), now.as_nanos());
+    let file = std::env::temp_dir().join(name);
     std::fs::write(&file, "seen").unwrap();
     let name = |p: &std::path::Path| CString::new(p.to_str().unwrap()).unwrap();
     let mut spec = Spec {

@@ -254,6 +254,11 @@ pub fn wait(
     r
 }
 
+/// Linux counts after it has woken one.
+fn at_least_one(max: i32) -> usize {
+    max.max(1) as usize
+}
+
 /// `FUTEX_WAKE_BITSET`: how many were woken.
 pub fn wake(task: &Task, va: Va, scope: Scope, max: i32, bitset: u32) -> Result<usize> {
     if bitset == 0 {
@@ -261,7 +266,7 @@ pub fn wake(task: &Task, va: Va, scope: Scope, max: i32, bitset: u32) -> Result<
     }
     let mm = task.mm();
     let key = key(&mm, va, scope, Access::Read)?;
-    Ok(task.kernel.futexes.wake(&key, max.max(0) as usize, bitset))
+    Ok(task.kernel.futexes.wake(&key, at_least_one(max), bitset))
 }
 
 /// `FUTEX_REQUEUE` and `FUTEX_CMP_REQUEUE`: how many were woken, and moved.
@@ -331,9 +336,9 @@ pub fn wake_op(
         5 => old >= cmparg,
         _ => return Err(ENOSYS),
     };
-    let mut n = task.kernel.futexes.wake(&k1, wake1.max(0) as usize, !0);
+    let mut n = task.kernel.futexes.wake(&k1, at_least_one(wake1), !0);
     if holds {
-        n += task.kernel.futexes.wake(&k2, wake2.max(0) as usize, !0);
+        n += task.kernel.futexes.wake(&k2, at_least_one(wake2), !0);
     }
     Ok(n)
 }

@@ -175,6 +175,8 @@ impl Task {
         if let Some(i) = &*self.interrupter.lock() {
             i.withdraw_local();
         }
+        // Where they were published anew meanwhile, by what they are now, they are again.
+        self.local_stale.store(true, Ordering::SeqCst);
         if !self.seccomp.allows_offers() {
             self.mm().address_space().end_offers();
         }

@@ -371,18 +371,17 @@ impl Kernel {
         if !self.prepare(g, main, s, from) {
             return Ok(());
         }
-        // One that does not block it, the main thread first; a sleeper in sigwait is woken by the queue.
-        let choose = || {
-            std::iter::once(main)
-                .chain(threads.iter())
-                .find(|t| takes(t, s))
-        };
-        if s == SIGKILL || (is_fatal(g, s) && choose().is_some()) {
+        if s == SIGKILL || (is_fatal(g, s) && threads.iter().any(|t| takes(t, s))) {
             self.kill_group(g, s.number());
             return Ok(());
         }
         self.queue(&g.shared, g, info)?;
-        if let Some(t) = choose() {
+        // Those that are there now: who comes later looks at the queue itself, who came meanwhile did not see it.
+        let threads = self.tasks.lock().threads(g.tgid);
+        let main = threads.iter().find(|t| t.is_leader());
+        // One that does not block it, the main thread first; a sleeper in sigwait is woken by the queue.
+        let one = main.into_iter().chain(&threads).find(|t| takes(t, s));
+        if let Some(t) = one {
             t.kick();
             if takes(t, s) {
                 return Ok(());
