@@ -737,6 +737,65 @@ static void threads(void)
 		close(ep))
 }
 
+/* Others who have the set only while this task is in a call, and change it. */
+static int the_set, the_socket;
+static void *adds(void *p)
+{
+	struct epoll_event e[4];
+	(void)p;
+	long bad = ctl(the_set, EPOLL_CTL_ADD, the_socket, EPOLLIN) != 0;
+	bad += epoll_wait(the_set, e, 4, 2000) != 1;
+	bad += ctl(the_set, EPOLL_CTL_ADD, the_socket, EPOLLIN) != -1 || errno != EEXIST;
+	return (void *)bad;
+}
+static int adds_and_ends(void *p)
+{
+	_exit((long)adds(p));
+}
+static void known(int ep, int fd)
+{
+	for (int i = 0; i < 3; i++) {
+		ctl(ep, EPOLL_CTL_ADD, fd, EPOLLIN);
+		ctl(ep, EPOLL_CTL_DEL, fd, 0);
+	}
+}
+static void others_for_a_moment(void)
+{
+	static char stack[65536];
+	enum { THREAD, SHARES, VFORK, FORK, KINDS };
+	for (int how = 0; how < KINDS; how++) {
+		BOTH(
+			int ep = warm_epoll(s[0]);
+			long bad = 0;
+			the_set = ep;
+			the_socket = s[0];
+			feed(s[1], "x");
+			ctl(ep, EPOLL_CTL_DEL, s[0], 0);
+			for (int i = 0; i < 60; i++) {
+				void *r = NULL;
+				int status = 0;
+				pthread_t t;
+				pid_t child;
+				known(ep, s[0]);
+				if (how == THREAD) {
+					pthread_create(&t, NULL, adds, NULL);
+					pthread_join(t, &r);
+				} else {
+					if (how == SHARES)
+						child = clone(adds_and_ends, stack + sizeof stack, CLONE_VM | CLONE_FILES | CLONE_VFORK | SIGCHLD, NULL);
+					else if ((child = syscall(SYS_clone, (how == VFORK ? CLONE_VFORK : 0) | SIGCHLD, 0, 0, 0, 0)) == 0)
+						adds_and_ends(NULL);
+					waitpid(child, &status, 0);
+				}
+				bad += r != NULL || status != 0;
+				bad += ctl(ep, EPOLL_CTL_ADD, s[0], EPOLLIN) != -1 || errno != EEXIST;
+				bad += ctl(ep, EPOLL_CTL_DEL, s[0], 0) != 0;
+			}
+			T(bad);
+			close(ep))
+	}
+}
+
 static void executed(void)
 {
 	BOTH(
@@ -757,7 +816,8 @@ static void executed(void)
 static const struct check all[] = {
 	CHECK(plain), CHECK(bad_buffers), CHECK(ends), CHECK(modes), CHECK(other_files_by_the_same_number), CHECK(sharing),
 	CHECK(given_away), CHECK(full_windows), CHECK(signals), CHECK(registers), CHECK(vforked), CHECK(tables),
-	CHECK(filtered), CHECK(loops), CHECK(changes), CHECK(seen_by_others), CHECK(threads), CHECK(executed),
+	CHECK(filtered), CHECK(loops), CHECK(changes), CHECK(seen_by_others), CHECK(threads), CHECK(others_for_a_moment),
+	CHECK(executed),
 };
 
 int main(int argc, char **argv)

@@ -63,6 +63,8 @@ pub struct Epoll {
     shared: Arc<Shared>,
     /// Epolls that watch this one, once for each item.
     watchers: Mutex<Vec<Weak<Epoll>>>,
+    /// How often its set was changed; changed under `items`.
+    changes: AtomicU64,
 }
 
 /// What items reach.
@@ -192,6 +194,7 @@ impl Epoll {
                 dead: Mutex::new(Vec::new()),
             }),
             watchers: Mutex::new(Vec::new()),
+            changes: AtomicU64::new(0),
         })
     }
 
@@ -264,6 +267,7 @@ impl Epoll {
                         w.swap_remove(at);
                     }
                 }
+                self.changes.fetch_add(1, Ordering::SeqCst);
                 return Ok(());
             }
             (EPOLL_CTL_MOD, Some(item)) => {
@@ -276,11 +280,18 @@ impl Epoll {
             }
             _ => return Err(EINVAL),
         };
+        self.changes.fetch_add(1, Ordering::SeqCst);
         item.watch(file);
         if !item.poll(file).is_empty() {
             item.make_ready();
         }
         Ok(())
+    }
+
+    /// How often its set was changed: once by each call that succeeded.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
     }
 
     /// Whether no other epoll watches it.

@@ -154,6 +154,12 @@ impl Area {
 
     /// Lets changes of the epoll behind this descriptor be laid here, or of none: then every state is forgotten.
     pub fn defer_for(&self, epfd: Option<i32>) {
+        if epfd.is_some() {
+            // What others have laid here while nothing was deferred is nobody's.
+            let mut taken = self.taken.lock();
+            *taken = self.word(at::LAID).load(Ordering::SeqCst);
+            self.word(at::TAKEN).store(*taken, Ordering::SeqCst);
+        }
         let fd = epfd.map_or(at::NO_EPOLL, |fd| fd as u32);
         self.word(at::EPOLL).store(fd, Ordering::SeqCst);
         if epfd.is_none() {

@@ -306,6 +306,7 @@ impl Factory {
             table_due: AtomicBool::new(false),
             kicks: Mutex::new(Vec::new()),
             offers: Mutex::new(Offers::None),
+            offers_ended: AtomicBool::new(false),
         };
         p.start_service()?;
         Ok(p)
@@ -505,6 +506,8 @@ pub struct Process {
     site_unit: AtomicU32,
     /// Where what its reads may find is offered.
     offers: Mutex<Offers>,
+    /// There shall be none any more.
+    offers_ended: AtomicBool,
     /// The unit is not mapped yet: that comes with the first mapping of the application's.
     table_due: AtomicBool,
 }
@@ -513,8 +516,8 @@ enum Offers {
     /// Nobody has asked for it yet.
     None,
     Area(Arc<Area>),
-    /// There shall be none any more.
-    Ended,
+    /// There could be none; what may be mapped nevertheless.
+    Failed(Option<Arc<Area>>),
 }
 
 /// How many threads of a process rest at most, and how many of all: each is a thread of the host's.
@@ -827,7 +830,7 @@ impl Process {
             calls.push(unmap(stub::TRAMPOLINES, AREA_LEN - TABLE_LEN));
         }
         let offers = std::mem::replace(&mut *self.offers.lock(), Offers::None);
-        if let Offers::Area(_) = offers {
+        if let Offers::Area(_) | Offers::Failed(Some(_)) = offers {
             calls.push(unmap(stub::OFFERS, stub::offers::LEN));
         }
         if !calls.is_empty() && self.batch(&calls).is_err() {
@@ -835,9 +838,10 @@ impl Process {
             *self.offers.lock() = offers;
             return false;
         }
-        if let Offers::Area(a) = offers {
+        if let Offers::Area(a) | Offers::Failed(Some(a)) = offers {
             a.unmapped();
         }
+        self.offers_ended.store(false, Ordering::SeqCst);
         self.change_sites(|s| *s = Sites::default());
         self.site_unit.store(NO_UNIT, Ordering::Release);
         self.table_due.store(false, Ordering::Release);
@@ -865,17 +869,28 @@ impl Process {
 
     /// See [`crate::AddressSpace::offers`].
     pub fn offers(&self) -> Option<Arc<Area>> {
+        let a = self.make_offers();
+        // Who ends them beside this does not wait.
+        if self.offers_ended.load(Ordering::SeqCst)
+            && let Some(a) = &a
+        {
+            a.end();
+        }
+        a
+    }
+
+    fn make_offers(&self) -> Option<Arc<Area>> {
         let mut o = self.offers.lock();
         match &*o {
             Offers::Area(a) => return Some(a.clone()),
-            Offers::Ended => return None,
+            Offers::Failed(_) => return None,
             Offers::None => {}
         }
-        // Once is enough.
-        *o = Offers::Ended;
-        if self.factory.lanes == Lanes::None {
+        if self.factory.lanes == Lanes::None || self.offers_ended.load(Ordering::SeqCst) {
             return None;
         }
+        // Once is enough.
+        *o = Offers::Failed(None);
         let run = self.factory.take_run().ok()?;
         let a = Arc::new(Area::new(self.factory.clone(), run, self.command));
         let call = [
@@ -889,7 +904,7 @@ impl Process {
         ];
         if self.batch(&[call]).is_err() {
             // Nobody knows whether it is mapped.
-            std::mem::forget(a);
+            *o = Offers::Failed(Some(a));
             return None;
         }
         a.open();
@@ -899,11 +914,13 @@ impl Process {
 
     /// See [`crate::AddressSpace::end_offers`].
     pub fn end_offers(&self) {
-        let mut o = self.offers.lock();
-        match &*o {
+        self.offers_ended.store(true, Ordering::SeqCst);
+        // Callers hold locks that all share. Who makes them now, which takes a service call, looks afterwards.
+        if let Some(o) = self.offers.try_lock()
+            && let Offers::Area(a) = &*o
+        {
             // It stays mapped, and the process's.
-            Offers::Area(a) => a.end(),
-            _ => *o = Offers::Ended,
+            a.end();
         }
     }
 
@@ -1261,7 +1278,7 @@ impl Drop for Process {
         units.extend(areas.others);
         units.extend([self.command, self.area0]);
         let offers = std::mem::replace(self.offers.get_mut(), Offers::None);
-        if let Offers::Area(a) = &offers {
+        if let Offers::Area(a) | Offers::Failed(Some(a)) = &offers {
             a.unmapped();
         }
         if self.wait_gone(DROP_LIMIT) {

@@ -4,7 +4,8 @@
 //! set bit on an upper level says that 64 bits below are all set. So that is O(log n) whatever is open.
 //!
 //! A file is offered beside its program ([`FdTable::holding`]) under the table's lock; where a descriptor stands for it no
-//! more, the offer ends under that lock: so a number never reads what another file offered.
+//! more, the offer ends under that lock: so a number never reads what another file offered. Lock order: the table, the
+//! socket's state, its queue, the offers' area.
 //!
 //! A slot can be *reserved* before its file exists, as Linux does: `open(2)` fails with `EMFILE` before it
 //! creates anything.

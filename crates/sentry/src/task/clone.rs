@@ -112,6 +112,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     if has(CLONE_NEWNS) {
         fs.unshare_ns(kernel.namespaces.new_id()?, &new.cred.user_ns)?;
     }
+    super::offers::end(&cx.task);
     // From now on a number stands for different files in one address space.
     if has(CLONE_VM) && !has(CLONE_FILES) {
         parent_mm.address_space().end_offers();

@@ -17,6 +17,8 @@
 //! only where
 //!
 //! - the task is alone: nobody else has its descriptor table or runs in its address space;
+//! - nobody else has changed the epoll since ([`Epoll::changes`]): who was given it, changed it, and let it go during one
+//!   call of the task's is not seen by the other conditions;
 //! - the epoll's file has no reference but that table's: no other descriptor, process, or message in flight has it;
 //! - it is not watched by another epoll;
 //! - the descriptor is a socket's of our own stack, whose state does not depend on who watches it;
@@ -24,8 +26,9 @@
 //!   out. (There is no limit on watches: `max_user_watches` is a number that is shown.)
 //!
 //! **Nobody sees that it happens later.** An epoll's set is looked at by who waits for it, changes it, or reads its
-//! fdinfo. The first two need a descriptor of it. Only this task has one, and it comes to the Sentry to use it, when
-//! [`settle`] has run; who takes one from outside (`pidfd_getfd`), or reads fdinfo, has [`look`] run first, and in the
+//! fdinfo. The first two need a descriptor of it. While the task is in application code only it has one, and it comes to
+//! the Sentry to use it, when [`settle`] has run; whom it makes by a clone, who may run before it goes on, finds no
+//! deferral ([`end`]); who takes one from outside (`pidfd_getfd`), or reads fdinfo, has [`look`] run first, and in the
 //! first case it is not deferred any more. What remains is what the file did meanwhile, between the change's true time T
 //! and its time here, D. Say that nobody waits meanwhile, as was said.
 //!
@@ -50,7 +53,7 @@ use ipc::Epoll;
 use ipc::epoll::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLEXCLUSIVE, EpollEvent};
 use net::Socket;
 use platform::offers::{Area, InSet};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::FdTable;
 use vfs::fd_table::Gone;
@@ -63,6 +66,9 @@ pub struct Deferral {
     epfd: i32,
     ep: Weak<File>,
     files: Weak<FdTable>,
+    /// The epoll's [`Epoll::changes`] that were this task's, and those before it began. Another number says that somebody
+    /// else has changed the set, however shortly he had the epoll: then what the application was told of it is not true.
+    own: AtomicU64,
 }
 
 /// Who takes the changes.
@@ -78,6 +84,8 @@ impl Deferral {
         let (Some(ep), Some(files)) = (self.ep.upgrade(), self.files.upgrade()) else {
             return;
         };
+        let before = self.changes();
+        let mut done = 0;
         self.area.take_changes(|c| {
             let event = EpollEvent {
                 events: c.events,
@@ -85,10 +93,19 @@ impl Deferral {
                 fd: c.fd,
             };
             let r = control(task, &files, &ep, c.op, event);
+            done += u64::from(r.is_ok());
+            // Another leaves the states as they are, and the changes as not the task's: it asks when it goes on.
             if by == By::Itself {
                 self.area.set_state(c.fd, state(c.op, c.events, r.is_ok()));
             }
         });
+        if by == By::Itself && before == Some(self.own.load(Ordering::Relaxed)) {
+            self.own.fetch_add(done, Ordering::Relaxed);
+        }
+    }
+
+    fn changes(&self) -> Option<u64> {
+        Some(self.ep.upgrade()?.ops::<Epoll>()?.changes())
     }
 
     /// Whether nobody but this task can see the epoll, or change what it stands for.
@@ -97,6 +114,7 @@ impl Deferral {
             && self.ep.strong_count() == 1
             && self.files.strong_count() == 1
             && self.ep.upgrade().is_some_and(|f| is_plain(&f))
+            && self.changes() == Some(self.own.load(Ordering::Relaxed))
     }
 }
 
@@ -140,9 +158,22 @@ pub fn review(task: &Task) {
             _ => false,
         };
     if !fine {
+        end_of(task, &mut deferral);
+    }
+}
+
+fn end_of(task: &Task, deferral: &mut Option<Deferral>) {
+    if let Some(d) = deferral.take() {
         d.area.defer_for(None);
-        *deferral = None;
-        task.deferring.store(false, Ordering::Relaxed);
+    }
+    task.deferring.store(false, Ordering::Relaxed);
+}
+
+/// The task, which is in a call, is about to share what it has: its epoll, its table, or its memory. The other may run
+/// before the task goes on.
+pub fn end(task: &Task) {
+    if task.deferring.load(Ordering::Relaxed) {
+        end_of(task, &mut task.deferral.lock());
     }
 }
 
@@ -161,6 +192,8 @@ pub fn taken(task: &Arc<Task>, file: &File) {
     if let Some(d) = &*task.deferral.lock() {
         d.area.defer_for(None);
         d.apply(task, By::Another);
+        // It ends with the task's next review.
+        d.own.store(u64::MAX / 2, Ordering::Relaxed);
     } else {
         return;
     }
@@ -243,17 +276,29 @@ pub fn after_change(cx: &mut Context, epfd: i32, op: u32, fd: i32, events: u32, 
     files.holding(fd, |f| {
         own = f.ops::<Socket>().is_some_and(Socket::is_own);
     });
-    if !alone {
+    let is_it = |d: &&Deferral| d.epfd == epfd && Weak::ptr_eq(&d.ep, &Arc::downgrade(ep));
+    if let Some(d) = cx.task.deferral.lock().as_ref().filter(is_it) {
+        d.own.fetch_add(1, Ordering::Relaxed);
+        let known = match own {
+            true => state(op, events, true),
+            false => InSet::Unknown,
+        };
+        d.area.set_state(fd, known);
+        return;
+    }
+    if !alone || !own {
         return;
     }
     if !cx.thread.by_lane() {
-        cx.site_pays |= own;
+        cx.site_pays = true;
         return;
     }
     let Some(area) = cx.offers() else { return };
     let mut deferral = cx.task.deferral.lock();
-    if deferral.is_none() && own {
+    let changes = ep.ops::<Epoll>().map(Epoll::changes);
+    if let (None, Some(changes)) = (&*deferral, changes) {
         files.take_gone();
+        // Nothing is known of any descriptor yet, not even of this one.
         area.defer_for(None);
         area.defer_for(Some(epfd));
         *deferral = Some(Deferral {
@@ -261,17 +306,8 @@ pub fn after_change(cx: &mut Context, epfd: i32, op: u32, fd: i32, events: u32, 
             epfd,
             ep: Arc::downgrade(ep),
             files: Arc::downgrade(&files),
+            own: AtomicU64::new(changes),
         });
         cx.task.deferring.store(true, Ordering::Relaxed);
-    }
-    if let Some(d) = &*deferral
-        && d.epfd == epfd
-        && Weak::ptr_eq(&d.ep, &Arc::downgrade(ep))
-    {
-        let known = match own {
-            true => state(op, events, true),
-            false => InSet::Unknown,
-        };
-        d.area.set_state(fd, known);
     }
 }
