@@ -70,6 +70,15 @@ static void *watcher(void *p)
 	return NULL;
 }
 
+/* Until the watchers have seen it often, or something else once. */
+static void it_has_changed(void)
+{
+	watch->changed = 1;
+	while (watch->right < 20 && !watch->bad)
+		sched_yield();
+	watch->stop = 1;
+}
+
 static void set_by_parent(void)
 {
 	watch = shared(4096);
@@ -90,10 +99,7 @@ static void set_by_parent(void)
 		while (watch->ready < 2)
 			ms(1);
 		bad += setpgid(c, c) != 0;
-		watch->changed = 1;
-		while (watch->right < 20 && !watch->bad)
-			sched_yield();
-		watch->stop = 1;
+		it_has_changed();
 		waitpid(c, NULL, 0);
 		bad += watch->bad;
 	}
@@ -124,10 +130,7 @@ static void parent_ends(void)
 			_exit(0);
 		}
 		waitpid(c, NULL, 0);
-		watch->changed = 1;
-		while (watch->right < 20 && !watch->bad)
-			sched_yield();
-		watch->stop = 1;
+		it_has_changed();
 		while (wait(NULL) > 0) {}
 		bad += watch->bad;
 	}

@@ -13,8 +13,8 @@
 //!   thread's id comes by another way; its listener's number is checked with the host before use.
 //! - A process is ended, and waited for, by its descriptor: its number may be another's when it has ended.
 //! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`. `Process::kicks`
-//!   is a leaf. `Process::offers` → `Process::service`. None is held while waiting for application code. `Factory::thread_start` comes before the last
-//!   two; it *is* held while a thread starts.
+//!   is a leaf. `Process::offers` → `Process::service`. None is held while waiting for application code.
+//!   `Factory::thread_start` comes before `spawner` and `service`; it *is* held while a thread starts.
 
 use crate::kick::Kick;
 use crate::offers::Area;

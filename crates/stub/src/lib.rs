@@ -258,6 +258,23 @@ global_asm!(
     .globl cloister_lane_wake
     .globl cloister_lane_yielded
     .globl cloister_lane_end
+    // The arguments of a system call, in the thread's area at r11.
+    .macro save_args
+    mov qword ptr [r11 + {l_args}], rdi
+    mov qword ptr [r11 + {l_args} + 8], rsi
+    mov qword ptr [r11 + {l_args} + 16], rdx
+    mov qword ptr [r11 + {l_args} + 24], r10
+    mov qword ptr [r11 + {l_args} + 32], r8
+    mov qword ptr [r11 + {l_args} + 40], r9
+    .endm
+    .macro load_args
+    mov rdi, qword ptr [r11 + {l_args}]
+    mov rsi, qword ptr [r11 + {l_args} + 8]
+    mov rdx, qword ptr [r11 + {l_args} + 16]
+    mov r10, qword ptr [r11 + {l_args} + 24]
+    mov r8, qword ptr [r11 + {l_args} + 32]
+    mov r9, qword ptr [r11 + {l_args} + 40]
+    .endm
 cloister_stub_begin:
 
     // ---- zygote: r12 = sequence already seen, r13 = end of the host's vDSO. Unmaps everything but the
@@ -537,12 +554,7 @@ cloister_lane_mailbox:
 70:
     cmp dword ptr [r11 + {l_state}], {spins}
     jne 80f
-    mov qword ptr [r11 + {l_args}], rdi
-    mov qword ptr [r11 + {l_args} + 8], rsi
-    mov qword ptr [r11 + {l_args} + 16], rdx
-    mov qword ptr [r11 + {l_args} + 24], r10
-    mov qword ptr [r11 + {l_args} + 32], r8
-    mov qword ptr [r11 + {l_args} + 40], r9
+    save_args
     mov eax, {spins}
     mov ecx, {spins} + {asked}
     lock cmpxchg dword ptr [r11 + {l_state}], ecx
@@ -602,23 +614,13 @@ cloister_lane_offers:
     movabs rcx, {command}
     cmp eax, dword ptr [rcx + {cmd_offers}]
     jae 70b
-    mov qword ptr [r11 + {l_args}], rdi
-    mov qword ptr [r11 + {l_args} + 8], rsi
-    mov qword ptr [r11 + {l_args} + 16], rdx
-    mov qword ptr [r11 + {l_args} + 24], r10
-    mov qword ptr [r11 + {l_args} + 32], r8
-    mov qword ptr [r11 + {l_args} + 40], r9
+    save_args
 cloister_lane_offers_saved:
     cmp dword ptr [r11 + {l_nr}], {nr_epoll_ctl}
     je 235f
     jmp 225f
 224:                                // not here: as if nothing had been tried
-    mov rdi, qword ptr [r11 + {l_args}]
-    mov rsi, qword ptr [r11 + {l_args} + 8]
-    mov rdx, qword ptr [r11 + {l_args} + 16]
-    mov r10, qword ptr [r11 + {l_args} + 24]
-    mov r8, qword ptr [r11 + {l_args} + 32]
-    mov r9, qword ptr [r11 + {l_args} + 40]
+    load_args
     jmp 70b
 225:                                // eax = the descriptor, rsi = buffer, rdx = its length
     shl eax, {slot_shift}
@@ -677,12 +679,7 @@ cloister_lane_offers_claimed:
     jne 224b
 cloister_lane_offers_taken:
 230:
-    mov rdi, qword ptr [r11 + {l_args}]
-    mov rsi, qword ptr [r11 + {l_args} + 8]
-    mov rdx, qword ptr [r11 + {l_args} + 16]
-    mov r10, qword ptr [r11 + {l_args} + 24]
-    mov r8, qword ptr [r11 + {l_args} + 32]
-    mov r9, qword ptr [r11 + {l_args} + 40]
+    load_args
     jmp cloister_lane_out
 cloister_lane_offers_change:
 229:

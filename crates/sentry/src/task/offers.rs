@@ -189,13 +189,13 @@ pub fn taken(task: &Arc<Task>, file: &File) {
     if file.ops::<Epoll>().is_none() {
         return;
     }
-    if let Some(d) = &*task.deferral.lock() {
+    {
+        let deferral = task.deferral.lock();
+        let Some(d) = &*deferral else { return };
         d.area.defer_for(None);
         d.apply(task, By::Another);
         // It ends with the task's next review.
         d.own.store(u64::MAX / 2, Ordering::Relaxed);
-    } else {
-        return;
     }
     // One more may be laid by a call that had begun: the task takes it when it comes out, now.
     task.kick();
@@ -267,7 +267,7 @@ pub fn after_wait(cx: &mut Context, fds: impl Iterator<Item = i32>) {
     }
 }
 
-/// An epoll's set has been changed by a call. `f` is the epoll's file, as the call holds it.
+/// An epoll's set has been changed by a call. `ep` is the epoll's file, as the call holds it.
 pub fn after_change(cx: &mut Context, epfd: i32, op: u32, fd: i32, events: u32, ep: &Arc<File>) {
     let files = cx.files();
     // The table's reference and the call's; the task's and the one here.

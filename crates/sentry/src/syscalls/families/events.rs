@@ -24,7 +24,10 @@ use zerocopy::IntoBytes;
 
 /// The open file behind a descriptor; `EBADF` also for those that only name a place (O_PATH).
 pub fn real_fd(cx: &Context, fd: i32) -> Result<Arc<File>> {
-    let f = cx.fd(fd)?;
+    not_path(cx.fd(fd)?)
+}
+
+fn not_path(f: Arc<File>) -> Result<Arc<File>> {
     if f.flags() & O_PATH != 0 {
         Err(EBADF)
     } else {
@@ -259,10 +262,7 @@ pub fn control(
     op: u32,
     event: EpollEvent,
 ) -> Result<()> {
-    let target = files.get(event.fd)?;
-    if target.flags() & O_PATH != 0 {
-        return Err(EBADF);
-    }
+    let target = not_path(files.get(event.fd)?)?;
     if target.ops.wait_queue().is_none() {
         return Err(EPERM);
     }

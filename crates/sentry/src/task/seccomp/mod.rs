@@ -197,17 +197,11 @@ impl Seccomp {
                 .is_some_and(|w| w >> (nr % 64) & 1 != 0),
         }
     }
-    /// As [`Seccomp::allows_local`], of those that may be answered by what is offered beside the program.
+    /// Whether the calls that may be answered by what is offered beside the program are all [`Seccomp::always`] allowed.
     #[must_use]
     pub fn allows_offers(&self) -> bool {
-        match self.mode() {
-            Mode::Disabled => true,
-            Mode::Strict => false,
-            Mode::Filter => self.filter.read().as_ref().is_some_and(|f| {
-                let allows = |nr: &u32| f.allowed[*nr as usize / 64] >> (nr % 64) & 1 != 0;
-                platform::lane::OFFERED.iter().all(allows)
-            }),
-        }
+        let always = self.always();
+        platform::lane::OFFERED.iter().all(|nr| always(*nr))
     }
     /// How many filters there are, for `/proc/PID/status`.
     #[must_use]
