@@ -221,10 +221,11 @@ impl Trials {
         let callers = u64::from(self.callers.swap(0, Relaxed));
         // Nine tenths: tasks sleep at times, and are seen awake when they count.
         let all_call = callers * looks * 10 >= awake * 9;
+        let all_busy = awake * 10 >= looks * u64::from(cpus) * 9;
         let seen = Seen {
             now,
             calls: self.calls.swap(0, Relaxed),
-            suits: self.crowded.swap(false, Relaxed) && all_call,
+            suits: self.crowded.swap(false, Relaxed) && all_busy && all_call,
         };
         let (eager, len) = turn.next(seen, 1000 * OFTEN * u64::from(cpus));
         self.slot.fetch_add(1, Relaxed);
@@ -313,15 +314,18 @@ mod tests {
         }
         assert!(tried);
         assert!(!t.eager(|| now + LATE * WARM));
-        // Who computes beside them is awake, and does not call.
-        let t = Trials::default();
-        while now < 1_000_000 {
-            for p in [&mut a, &mut b] {
-                while !p.called() {}
-                t.count(p, 0, now, (3, 2, true));
+        // Who computes beside them is awake, and does not call. One alone leaves a CPU idle.
+        for (awake, callers) in [(3, 2), (1, 1)] {
+            let t = Trials::default();
+            let end = now + 1_000_000;
+            while now < end {
+                for p in [&mut a, &mut b].into_iter().take(callers) {
+                    while !p.called() {}
+                    t.count(p, 0, now, (awake, 2, true));
+                }
+                assert!(!t.eager(|| now));
+                now += 200;
             }
-            assert!(!t.eager(|| now));
-            now += 200;
         }
     }
 }
