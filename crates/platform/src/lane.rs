@@ -233,6 +233,12 @@ fn word64(area: MemSlice<'_>, at: u64) -> &AtomicU64 {
     area.sub(at as usize, 8).atomic_u64().expect("aligned")
 }
 
+/// How many calls offers have answered, wrapping; any number may stand there.
+pub fn offered(area: MemSlice<'_>) -> u32 {
+    let word = area.sub(area::OFFERED as usize, 4);
+    word.atomic_u32().expect("aligned").load(Ordering::Relaxed)
+}
+
 /// The blocked signals of a thread in application code, or that has just come out. Any number may stand there.
 pub fn mask(area: MemSlice<'_>) -> u64 {
     word64(area, area::MASK).load(Ordering::SeqCst)
@@ -274,6 +280,22 @@ const SOON_GIVES: i32 = 2;
 const MAIL_GIVES: i32 = 5;
 const BEGIN: i32 = 250;
 const LATE_COSTS: Duration = Duration::from_micros(40);
+
+/// Whether a call has got something done, by its result: waits that end with nothing, and what fails, may be made the more
+/// often the longer others take.
+pub fn achieves(nr: u64, result: u64) -> bool {
+    let waits = [
+        libc::SYS_poll,
+        libc::SYS_ppoll,
+        libc::SYS_select,
+        libc::SYS_pselect6,
+        libc::SYS_epoll_wait,
+        libc::SYS_epoll_pwait,
+        libc::SYS_epoll_pwait2,
+        libc::SYS_futex,
+    ];
+    result as i64 > 0 || result == 0 && !waits.contains(&(nr as i64))
+}
 
 /// One thread's habits, and whether it is among the spinners.
 #[derive(Debug, Default)]

@@ -165,6 +165,9 @@ struct Thread {
     here: bool,
     /// The thread may not go to the CPU where this one was when it began to spin.
     away: bool,
+    /// Its calls that are not counted yet, and how many offers had answered when they last were.
+    pace: wait::Pace,
+    offered: u32,
 }
 
 /// Where a call came from.
@@ -228,6 +231,8 @@ impl Thread {
             here: true,
             from: From::Patched,
             away: false,
+            pace: wait::Pace::default(),
+            offered: 0,
             hot: Hot {
                 counts: [(0, 0); Hot::SITES],
                 found: None,
@@ -245,6 +250,8 @@ impl Thread {
         let (area, _) = t.area();
         lane::state(area).store(0, Ordering::SeqCst);
         lane::publish(area, None);
+        let offered = lane::offered(area);
+        t.offered = offered;
         t.regs.eflags = 0x202;
         t.bases_changed = true;
         t.regs_changed = true;
@@ -304,11 +311,13 @@ impl Thread {
     fn answer(&mut self) -> Result<()> {
         let (id, val) = match self.waits {
             Waits::Gone => return Err(ESRCH),
-            Waits::Mail { .. } => {
+            Waits::Mail { nr } => {
+                self.count(nr);
                 self.answer_mail();
                 return Ok(());
             }
-            Waits::Call { id, .. } => {
+            Waits::Call { id, nr } => {
+                self.count(nr);
                 self.begin_to_spin();
                 (id, self.ret)
             }
@@ -347,6 +356,24 @@ impl Thread {
         self.process.kill();
         self.waits = Waits::Gone;
         Event::Gone
+    }
+
+    /// A call is about to be answered.
+    fn count(&mut self, nr: u64) {
+        if self.process.factory.lanes >= Lanes::All
+            && lane::achieves(nr, self.ret)
+            && self.pace.called()
+        {
+            // Any number may stand there: as many as can be answered in the time that a slot takes.
+            const MOST: u32 = 1000 * wait::Pace::MANY;
+            let offered = lane::offered(self.area().0);
+            let before = std::mem::replace(&mut self.offered, offered);
+            let more = offered.wrapping_sub(before).min(MOST);
+            self.process
+                .factory
+                .spinners
+                .count(&mut self.pace, more.into());
+        }
     }
 
     /// Answers what lies in the mailbox.

@@ -79,6 +79,8 @@ pub mod area {
     pub const STACK_T: u64 = 0;
     /// `u32`: set to 1 and futex-woken when the thread is up.
     pub const READY: u64 = 0x20;
+    /// `u32`: how many calls were answered by what is at [`super::OFFERS`], wrapping.
+    pub const OFFERED: u64 = 0x24;
     /// `i32`: its notification descriptor.
     pub const LISTENER: u64 = 0x28;
     /// `i32`: what the zygote's clone(2) of a process gave.
@@ -679,6 +681,7 @@ cloister_lane_offers_claimed:
     jne 224b
 cloister_lane_offers_taken:
 230:
+    inc dword ptr [r11 + {l_offered}]
     load_args
     jmp cloister_lane_out
 cloister_lane_offers_change:
@@ -876,6 +879,7 @@ cloister_stub_end:
     reply_bases = const REPLY_BASES,
     event_park = const EVENT_PARK,
     l_state = const area::LANE_STATE,
+    l_offered = const area::OFFERED,
     l_flags = const area::LANE_FLAGS,
     l_nr = const area::LANE_NR,
     l_back = const area::LANE_BACK,

@@ -12,6 +12,7 @@
 pub mod offer;
 mod parker;
 pub mod spin;
+pub mod trial;
 
 use abi::errno::{self, Errno};
 use parking_lot::Mutex;
@@ -160,6 +161,7 @@ impl WaitQueue {
 
 pub use parker::Parker;
 pub use spin::Spinners;
+pub use trial::Pace;
 
 impl Listener for Parker {
     fn notify(&self, _: Events) {

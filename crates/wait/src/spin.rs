@@ -13,9 +13,12 @@
 //! - A thread that has to move its other half to another CPU first ([`Spinners::calm`]) does so only where no task has
 //!   wanted a CPU in vain for a while.
 //! - One that finds itself pre-empted, by other processes of the host, makes all stop for a while, longer each time.
+//! - Where it was tried and found better ([`super::trial`]), some more may spin than CPUs are idle ([`Spinners::extra`]),
+//!   and being pre-empted says nothing.
 //!
 //! The counts only guide: nothing depends on their being right but how much is spun.
 
+use crate::trial::{Pace, Trials};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -48,6 +51,7 @@ pub struct Spinners {
     crowded_at: AtomicU64,
     /// Whatever the machine does: for tests.
     always: bool,
+    trials: Trials,
 }
 
 /// How spinning ended.
@@ -72,7 +76,29 @@ impl Spinners {
             back_off: AtomicU64::new(0),
             crowded_at: AtomicU64::new(0),
             always,
+            trials: Trials::default(),
         }
+    }
+
+    /// A task has made many calls that achieved something, and `more` that were answered where they were made.
+    pub fn count(&self, pace: &mut Pace, more: u64) {
+        if self.possible() && !self.always {
+            let awake = self.awake.load(Relaxed);
+            let now = self.clock();
+            let crowded = !self.quiet(awake, now);
+            self.trials
+                .count(pace, more, now, (awake, self.cpus, crowded));
+        }
+    }
+
+    /// Whether threads may spin although no CPU is idle.
+    fn eager(&self) -> bool {
+        self.trials.eager(|| self.clock())
+    }
+
+    /// How many more may be awake and spin than there are CPUs.
+    fn extra(&self) -> u32 {
+        if self.eager() { self.cpus / 2 } else { 0 }
     }
 
     /// Whether anybody ever spins.
@@ -104,16 +130,22 @@ impl Spinners {
         self.began.elapsed().as_micros() as u64
     }
 
-    /// Whether a CPU has been idle for a while.
+    /// Whether a CPU has been idle for a while, or all are to spin as if one had.
     #[must_use]
     pub fn calm(&self) -> bool {
+        let awake = self.awake.load(Relaxed);
+        self.always || self.quiet(awake, self.clock()) || self.eager()
+    }
+
+    fn quiet(&self, awake: u32, now: u64) -> bool {
         let calm = self.crowded_at.load(Relaxed) + CALM.as_micros() as u64;
-        self.always || self.awake.load(Relaxed) < self.cpus && calm < self.clock()
+        awake < self.cpus && calm < now
     }
 
     /// Whether more want CPUs than there are.
     fn crowded(&self) -> bool {
-        self.awake.load(Relaxed) + self.now.load(Relaxed) > self.cpus && !self.always
+        let wanted = self.awake.load(Relaxed) + self.now.load(Relaxed);
+        wanted > self.cpus && !self.always && wanted > self.cpus + self.extra()
     }
 
     /// Whether one more thread may spin; it counts as spinning from then on, until [`Spinners::leave`].
@@ -124,11 +156,13 @@ impl Spinners {
             return true;
         }
         let not_before = self.not_before.load(Relaxed);
-        if !self.possible() || not_before != 0 && self.clock() < not_before {
+        let extra = self.extra();
+        let backs_off = extra == 0 && not_before != 0 && self.clock() < not_before;
+        if !self.possible() || backs_off {
             return false;
         }
         let awake = self.awake.load(Relaxed);
-        let one_more = |n: u32| (n + awake < self.cpus).then_some(n + 1);
+        let one_more = |n: u32| (n + awake < self.cpus + extra).then_some(n + 1);
         self.now.fetch_update(Relaxed, Relaxed, one_more).is_ok()
     }
 
@@ -156,7 +190,7 @@ impl Spinners {
             }
             let now = Instant::now();
             let pre_empted = now - last > PREEMPTED && !self.always;
-            if pre_empted {
+            if pre_empted && !self.eager() {
                 self.back_off();
             }
             if pre_empted || now - begin > limit || self.crowded() || aside(now - begin) {
