@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/utsname.h>
 
 #ifndef SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP  // Linux 6.6
 #define SECCOMP_IOCTL_NOTIF_SET_FLAGS _IOW('!', 4, __u64)
@@ -56,6 +57,22 @@ static void block_and_unblock(long n) {
 static void futex_wake_nobody(long n) {
     static int word;
     for (long i = 0; i < n; i++) check(syscall(SYS_futex, &word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0) == 0, "futex");
+}
+
+static void names(long n) {
+    struct utsname u;
+    for (long i = 0; i < n; i++) check(uname(&u) == 0, "uname");
+}
+
+// As threads of Rust programs and of Go's do when they begin and end: is there one, then it is set, then taken away.
+static void signal_stack(long n) {
+    static char memory[65536];
+    stack_t mine = {.ss_sp = memory, .ss_size = sizeof memory}, none = {.ss_flags = SS_DISABLE}, old;
+    for (long i = 0; i < n; i++) {
+        check(sigaltstack(NULL, &old) == 0 && old.ss_flags == SS_DISABLE, "sigaltstack");
+        check(sigaltstack(&mine, NULL) == 0, "sigaltstack");
+        check(sigaltstack(&none, NULL) == 0, "sigaltstack");
+    }
 }
 
 static void yield(long n) {
@@ -164,6 +181,8 @@ int main(int argc, char **argv) {
     ns("getpgid(0)", getpgid_own);
     ns("sigprocmask, block and put back", block_and_unblock);
     ns("futex wake, nobody waits", futex_wake_nobody);
+    ns("uname", names);
+    ns("sigaltstack, three times", signal_stack);
     ns("sched_yield", yield);
     ns("clock_gettime, vDSO", clock_vdso);
     ns("clock_gettime, call", clock_call);

@@ -5,6 +5,11 @@
 #include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <stdatomic.h>
+#include <sys/utsname.h>
+
+#ifndef SS_AUTODISARM
+#define SS_AUTODISARM (1 << 31)
+#endif
 
 #define OFTEN 600
 #define PRIV FUTEX_PRIVATE_FLAG
@@ -512,6 +517,12 @@ static void wakes(void)
 	T(futex(NULL, FUTEX_WAKE, 1, NULL, NULL, 0));
 	T(futex((void *)0x800000000000, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0));
 	T(futex((void *)-4, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0));
+	/* Nothing need be there, at the end, either. */
+	T(futex((void *)0x7ff000000000, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0));
+	T(futex((void *)0x7ffe10002000, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0));
+	T(futex((void *)0x7fffffffeffc, FUTEX_WAKE_BITSET | PRIV, 1, NULL, NULL, -1));
+	T(futex((void *)0x7ffffffff004, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0));
+	T(futex((void *)0x7ffe10002000, FUTEX_WAIT | PRIV, 0, NULL, NULL, 0));
 	T(futex(&word, FUTEX_WAKE | PRIV | FUTEX_CLOCK_REALTIME, 1, NULL, NULL, 0));
 	T(futex(&word, 77 | PRIV, 1, NULL, NULL, 0));
 }
@@ -671,14 +682,486 @@ static void locked(void)
 	T(total);
 }
 
+/* Alternate signal stacks. */
+static char alt[2][65536] __attribute__((aligned(4096)));
+
+static __attribute__((noinline)) long stack(const void *new, void *old)
+{
+	long r;
+	asm volatile("mov $131, %%eax\n\tsyscall" : "=&a"(r) : "D"(new), "S"(old) : "rcx", "r11", "memory");
+	return r;
+}
+
+/* The same with another stack pointer. */
+static __attribute__((noinline)) long stack_at(const void *sp, const void *new, void *old)
+{
+	long r;
+	asm volatile("mov %%rsp, %%rbx\n\tmov %3, %%rsp\n\tmov $131, %%eax\n\tsyscall\n\tmov %%rbx, %%rsp"
+		: "=&a"(r) : "D"(new), "S"(old), "r"(sp) : "rbx", "rcx", "r11", "memory");
+	return r;
+}
+
+static int which(const void *p)
+{
+	return p == alt[0] ? 1 : p == alt[1] ? 2 : p ? 3 : 0;
+}
+
+/* Everything of a stack in one number: flags, what pads them, size, and whose. */
+static long told(const stack_t *s)
+{
+	return (s->ss_flags & 0x7fffffff) + (s->ss_flags < 0 ? 10 : 0) + (((const int *)s)[3] ? 100 : 0) +
+		which(s->ss_sp) * 1000 + s->ss_size * 10000;
+}
+
+static long stack_now(void)
+{
+	stack_t s;
+	memset(&s, 0x55, sizeof s);
+	long r = stack(NULL, &s);
+	return r ? r : told(&s);
+}
+
+static long use(int i, int flags, size_t size)
+{
+	stack_t s;
+	memset(&s, 0x55, sizeof s);
+	s.ss_sp = alt[i], s.ss_flags = flags, s.ss_size = size;
+	return stack(&s, NULL);
+}
+
+static void warm_stack(void)
+{
+	for (int i = 0; i < OFTEN; i++)
+		use(0, SS_DISABLE, 0), stack_now(), stack_at(alt[1] + 4096, NULL, NULL);
+}
+
+static volatile long there, there_now, there_set, there_frame;
+static void on_stack(int s, siginfo_t *i, void *p)
+{
+	(void)s; (void)i;
+	char here;
+	there = &here >= alt[0] && &here < alt[0] + 65536 ? 1 : &here >= alt[1] && &here < alt[1] + 65536 ? 2 : 0;
+	there_now = stack_now();
+	/* Linux leaves there what pads it. */
+	stack_t f = ((ucontext_t *)p)->uc_stack;
+	((int *)&f)[3] = 0;
+	there_frame = told(&f);
+	there_set = use(!(there - 1), 0, 65536);
+}
+
+static void raised(void)
+{
+	there = there_now = there_set = there_frame = -1;
+	raise(SIGUSR1);
+	T(there);
+	T(there_now);
+	T(there_frame);
+	T(there_set);
+	T(stack_now());
+}
+
+static void *stack_in_thread(void *p)
+{
+	*(long *)p = stack_now();
+	use(1, 0, 65536);
+	return NULL;
+}
+
+static volatile long in_clone;
+static int stack_in_clone(void *p)
+{
+	(void)p;
+	in_clone = stack_now();
+	return 0;
+}
+
+static void stacks(void)
+{
+	struct sigaction act = { .sa_sigaction = on_stack, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+	struct sigaction plain = { .sa_sigaction = on_stack, .sa_flags = SA_SIGINFO };
+	char *own = malloc(65536);
+	sigaction(SIGUSR1, &act, NULL);
+	for (int hot = 0; hot < 2; hot++) {
+		stack_t s = { .ss_sp = alt[1], .ss_size = 65536 }, o;
+		T(stack_now());
+		T(stack(NULL, NULL));
+		T(use(0, 0, 65536));
+		T(stack_now());
+		T(use(1, SS_ONSTACK, 60000));
+		T(stack_now());
+		raised();
+		T(use(0, SS_AUTODISARM, 65536));
+		T(stack_now());
+		raised();
+		T(use(1, SS_ONSTACK | SS_AUTODISARM, 65536));
+		T(stack_now());
+		raised();
+		T(use(0, 3, 65536));
+		T(use(0, 4, 65536));
+		T(use(0, 0x40000000, 65536));
+		T(use(0, SS_AUTODISARM | 3, 65536));
+		T(use(0, 0, 0));
+		T(use(0, SS_ONSTACK, 2047));
+		T(use(0, 4, 2047));
+		T(stack_now());
+		/* Disarmed by every handler, wherever it runs. */
+		sigaction(SIGUSR1, &plain, NULL);
+		raised();
+		T(use(1, SS_DISABLE, 99));
+		raised();
+		sigaction(SIGUSR1, &act, NULL);
+		T(stack_now());
+		T(use(1, SS_DISABLE | SS_AUTODISARM, 99));
+		T(stack_now());
+		raised();
+		/* Both. */
+		T(use(0, 0, 65536));
+		T(stack(&s, &o));
+		T(told(&o));
+		s.ss_sp = alt[0];
+		T(stack(&s, &s));
+		T(told(&s));
+		T(stack_now());
+		/* Where the stack pointer is. */
+		T(stack_at(alt[0], NULL, &o));
+		T(told(&o));
+		T(stack_at(alt[0] + 8, NULL, &o));
+		T(told(&o));
+		T(stack_at(alt[0] + 65536, NULL, &o));
+		T(told(&o));
+		T(stack_at(alt[0] + 65544, NULL, &o));
+		T(told(&o));
+		T(stack_at(alt[0] + 8, &s, NULL));
+		T(stack_at(alt[0] + 8, (void *)8, NULL));
+		T(stack_at(alt[0] + 8, &s, &o));
+		T(stack_at(alt[0], &s, NULL));
+		T(stack_now());
+		/* Bad pointers. */
+		void *bad[] = { (void *)8, (void *)-8, (void *)-1, (void *)-24, (void *)0x7ffe00000000, (void *)0x7ffdfffffff0,
+			(void *)0x7fffffffeff0, (void *)0x800000000000 };
+		for (int i = 0; i < 8; i++) {
+			T(stack(bad[i], NULL));
+			T(stack(NULL, bad[i]));
+			T(stack(&s, bad[i]));
+		}
+		T(stack_now());
+		T(stack(NULL, (void *)"text of some length, which is not written"));
+		/* Pages that nobody has touched, shared with a child, across two, and one of them. */
+		char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		T(stack(NULL, p + 4090));
+		T(told((stack_t *)memcpy(&o, p + 4090, sizeof o)));
+		T(CHILD(if (stack(p + 4090, NULL) || stack(NULL, p + 4080) || memcmp(p + 4080, p + 4090, 6)) _exit(1)));
+		T(stack(p + 4090, NULL));
+		T(stack_now());
+		munmap(p + 4096, 4096);
+		T(stack(p + 4090, NULL));
+		T(stack(NULL, p + 4090));
+		T(stack_now());
+		munmap(p, 4096);
+		/* Who is made. */
+		T(use(1, SS_AUTODISARM, 65536));
+		pthread_t t;
+		long its = 0;
+		pthread_create(&t, NULL, stack_in_thread, &its);
+		pthread_join(t, NULL);
+		T(its);
+		T(stack_now());
+		T(CHILD(_exit(stack_now() != 10 + 2000 + 655360000)));
+		T(waitpid(clone(stack_in_clone, own + 65536, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL), NULL, 0) > 0);
+		T(in_clone);
+		T(waitpid(clone(stack_in_clone, own + 65536, CLONE_VM | SIGCHLD, NULL), NULL, 0) > 0);
+		T(in_clone);
+		T(CHILD(use(0, 0, 65536); execl("/proc/self/exe", "lanes3", "after_exec", NULL)));
+		T(use(0, SS_DISABLE, 0));
+		warm_stack();
+	}
+}
+
+static void after_exec(void)
+{
+	T(stack_now());
+}
+
+/* The stack that has just been set is the next signal's, and in a handler there it cannot be changed. */
+static _Atomic long bad_stacks;
+static _Atomic int alarms;
+static void look_where(int s, siginfo_t *i, void *p)
+{
+	(void)s; (void)i;
+	char here;
+	stack_t *f = &((ucontext_t *)p)->uc_stack, o;
+	char *on = f->ss_sp;
+	alarms++;
+	if (on && !(&here > on && &here < on + 65536))
+		bad_stacks++;
+	if (stack(NULL, &o) || o.ss_sp != on || o.ss_flags != (on ? SS_ONSTACK : SS_DISABLE))
+		bad_stacks++;
+	if (on && use(0, 0, 65536) != -EPERM)
+		bad_stacks++;
+}
+
+static void stack_storm(void)
+{
+	struct sigaction act = { .sa_sigaction = look_where, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+	struct itimerval v = { { 0, 211 }, { 0, 211 } };
+	warm_stack();
+	sigaction(SIGALRM, &act, NULL);
+	sigaction(SIGUSR1, &act, NULL);
+	setitimer(ITIMER_REAL, &v, NULL);
+	long bad = 0, raises = 0;
+	for (int i = 0; alarms < 3000; i++) {
+		long now = (i & 1 ? 2000 : 1000) + 655360000;
+		bad += use(i & 1, 0, 65536) != 0 || stack_now() != now;
+		if (i % 16 == 0)
+			raise(SIGUSR1);
+		bad += stack_now() != now;
+		if (i % 3 == 0)
+			bad += use(0, SS_DISABLE, 0) != 0 || stack_now() != SS_DISABLE;
+	}
+	memset(&v, 0, sizeof v);
+	setitimer(ITIMER_REAL, &v, NULL);
+	T(bad);
+	T(bad_stacks);
+}
+
+/* Threads that set and unset theirs at once, as runtimes' threads do. */
+static void *has_a_stack(void *p)
+{
+	char *mine = p;
+	long bad = 0;
+	stack_t s = { .ss_sp = mine, .ss_size = 65536 }, o;
+	for (int i = 0; i < 3; i++) {
+		bad += stack(NULL, &o) || o.ss_flags != SS_DISABLE || o.ss_sp || o.ss_size;
+		s.ss_flags = 0;
+		bad += stack(&s, NULL) != 0;
+		bad += stack(NULL, &o) || o.ss_flags || o.ss_sp != mine || o.ss_size != 65536;
+		syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGUSR1);
+		s.ss_flags = SS_DISABLE;
+		bad += stack(&s, NULL) != 0;
+	}
+	return (void *)bad;
+}
+
+static void stacks_of_threads(void)
+{
+	struct sigaction act = { .sa_sigaction = look_where, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+	sigaction(SIGUSR1, &act, NULL);
+	long bad = 0;
+	for (int i = 0; i < 200; i++) {
+		pthread_t t[2];
+		for (int k = 0; k < 2; k++)
+			pthread_create(&t[k], NULL, has_a_stack, alt[k]);
+		for (int k = 0; k < 2; k++) {
+			void *r;
+			pthread_join(t[k], &r);
+			bad += (long)r;
+		}
+	}
+	T(bad);
+	T(bad_stacks);
+	T(alarms);
+}
+
+/* The system's names. */
+SITE(names, SYS_uname)
+
+static void warm_names(void)
+{
+	struct utsname u;
+	for (int i = 0; i < OFTEN; i++)
+		names((long)&u);
+}
+
+static void own_names(void)
+{
+	if (unshare(CLONE_NEWUTS) && unshare(CLONE_NEWUSER | CLONE_NEWUTS))
+		_exit(50);
+}
+
+static void unames(void)
+{
+	char cold[400], hot[400];
+	own_names();
+	T(sethostname("a", 1));
+	T(setdomainname("b.c", 3));
+	memset(cold, 'x', sizeof cold), memset(hot, 'x', sizeof hot);
+	T(names((long)(cold + 5)));
+	warm_names();
+	T(names((long)(hot + 5)));
+	T(memcmp(cold, hot, sizeof cold));
+	S(hot, 12);
+	S(hot + 5 + 65, 8);
+	S(hot + 5 + 4 * 65, 12);
+	S(hot + 5 + 5 * 65, 75);
+	/* As long as can be, and none. */
+	char longest[64];
+	memset(longest, 'h', 64);
+	T(sethostname(longest, 64));
+	T(sethostname(longest, 65));
+	T(setdomainname("", 0));
+	for (int i = 0; i < 2; i++) {
+		memset(hot, 'x', sizeof hot);
+		T(names((long)hot));
+		S(hot + 65, 65);
+		S(hot + 5 * 65, 3);
+		warm_names();
+	}
+	long bad[] = { 8, -8, -1, -390, 0, 0x7ffe00000000, 0x7ffdfffffff0, 0x7fffffffef00, 0x800000000000 };
+	for (int i = 0; i < 9; i++)
+		T(names(bad[i]));
+	T(names((long)"text"));
+	char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	T(names((long)p + 4000));
+	T(memcmp(p + 4000, hot, 390));
+	T(CHILD(if (names((long)p + 3800) || memcmp(p + 3800, hot, 390)) _exit(1)));
+	munmap(p + 4096, 4096);
+	T(names((long)p + 4000));
+	T(names((long)p + 4096 - 390));
+	T(memcmp(p + 4096 - 390, hot, 390));
+	/* No instruction of it is seen by a signal. */
+	signal(SIGALRM, count_one);
+	struct itimerval v = { { 0, 211 }, { 0, 211 } };
+	setitimer(ITIMER_REAL, &v, NULL);
+	long wrong = 0;
+	for (seen = 0; seen < 1500;) {
+		memset(cold, 'x', 390);
+		wrong += names((long)cold) != 0 || memcmp(cold, hot, 390);
+	}
+	memset(&v, 0, sizeof v);
+	setitimer(ITIMER_REAL, &v, NULL);
+	T(wrong);
+}
+
+/* The number that the host is called by, or the domain. */
+static long host_number(long a)
+{
+	struct utsname u;
+	(void)a;
+	return names((long)&u) ? -1 : atol(u.nodename);
+}
+
+static long domain_number(long a)
+{
+	struct utsname u;
+	(void)a;
+	return names((long)&u) ? -1 : atol(u.domainname);
+}
+
+static int name_it(int way, long number)
+{
+	char text[24];
+	int n = sprintf(text, "%ld", number);
+	switch (way) {
+	case 0: return sethostname(text, n);
+	case 1: return setdomainname(text, n);
+	}
+	/* Who is not root there may not. */
+	return write_text("/proc/sys/kernel/hostname", text) ? sethostname(text, n) : 0;
+}
+
+static void names_are_new(void)
+{
+	watch = shared(4096);
+	int bad = 0;
+	long long begun = now_ms();
+	own_names();
+	for (int round = 0; round < 30 && now_ms() < begun + 9000; round++) {
+		memset(watch, 0, sizeof *watch);
+		watched = round % 3 == 1 ? domain_number : host_number;
+		bad += name_it(round % 3, 1000 + round) != 0;
+		expected = 2000 + round;
+		if (round & 1) {
+			/* By a thread. */
+			pthread_t t[2];
+			for (int i = 0; i < 2; i++)
+				pthread_create(&t[i], NULL, watcher, NULL);
+			while (watch->ready < 2)
+				ms(1);
+			bad += name_it(round % 3, expected) != 0;
+			it_has_changed();
+			for (int i = 0; i < 2; i++)
+				pthread_join(t[i], NULL);
+		} else {
+			/* By another process. */
+			pid_t c = fork();
+			if (c == 0) {
+				pthread_t t;
+				pthread_create(&t, NULL, watcher, NULL);
+				watcher(NULL);
+				pthread_join(t, NULL);
+				_exit(0);
+			}
+			while (watch->ready < 2)
+				ms(1);
+			bad += name_it(round % 3, expected) != 0;
+			it_has_changed();
+			waitpid(c, NULL, 0);
+		}
+		bad += watch->bad;
+	}
+	T(bad);
+}
+
+/* A thread's namespace is its own, where it unshares it or goes into another. */
+static _Atomic int step;
+static void *names_elsewhere(void *p)
+{
+	int back = *(int *)p;
+	warm_names();
+	T(host_number(0));
+	T(unshare(CLONE_NEWUTS));
+	T(host_number(0));
+	T(name_it(0, 2));
+	T(host_number(0));
+	step = 1;
+	while (step != 2)
+		sched_yield();
+	/* The others have another name now. */
+	T(host_number(0));
+	T(CHILD(_exit(host_number(0))));
+	T(setns(back, CLONE_NEWUTS));
+	T(host_number(0));
+	return NULL;
+}
+
+static void names_of_threads(void)
+{
+	own_names();
+	T(name_it(0, 1));
+	int back = open("/proc/self/ns/uts", O_RDONLY);
+	pthread_t t;
+	warm_names();
+	pthread_create(&t, NULL, names_elsewhere, &back);
+	while (step != 1)
+		sched_yield();
+	T(host_number(0));
+	T(name_it(0, 3));
+	T(host_number(0));
+	step = 2;
+	pthread_join(t, NULL);
+	T(CHILD(
+		warm_names();
+		if (host_number(0) != 3) _exit(1);
+		pid_t c = syscall(SYS_clone, CLONE_NEWUTS | SIGCHLD, 0, 0, 0, 0);
+		if (c == 0)
+			_exit(name_it(0, 4) || host_number(0) != 4);
+		int st;
+		waitpid(c, &st, 0);
+		_exit(st || host_number(0) != 3)));
+}
+
 /* Filters see all of them. */
 static void filters(void)
 {
-	static const int numbers[] = { SYS_rt_sigprocmask, SYS_futex, SYS_sched_yield, SYS_getppid, SYS_getsid };
+	static const int numbers[] = { SYS_rt_sigprocmask, SYS_futex, SYS_sched_yield, SYS_getppid, SYS_getsid,
+		SYS_uname, SYS_sigaltstack };
+	struct utsname u;
 	unsigned long none = 0;
 	for (int i = 0; i < OFTEN; i++)
 		mask(0, &none, NULL, 8), futex(&word, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0), yield(0), ppid(0), sid(0);
-	for (int i = 0; i < 5; i++) {
+	warm_names();
+	warm_stack();
+	for (int i = 0; i < 7; i++) {
 		struct sock_filter f[] = {
 			BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
 			BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, numbers[i], 0, 1),
@@ -689,9 +1172,10 @@ static void filters(void)
 		T(CHILD(
 			prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 			syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog);
-			long r[] = { mask(0, &none, NULL, 8), futex(&word, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0), yield(0), ppid(0), sid(0) };
+			long r[] = { mask(0, &none, NULL, 8), futex(&word, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0), yield(0), ppid(0), sid(0),
+				names((long)&u), stack(NULL, NULL) };
 			if (i == 1) r[1] = r[1] == -1 ? -errno : 0;
-			for (int k = 0; k < 5; k++)
+			for (int k = 0; k < 7; k++)
 				if (k != i && r[k] < 0) _exit(1);
 			_exit(-r[i])));
 	}
@@ -700,6 +1184,7 @@ static void filters(void)
 static const struct check all[] = {
 	CHECK(identity), CHECK(set_by_parent), CHECK(parent_ends), CHECK(namespaces), CHECK(masks), CHECK(none_is_lost),
 	CHECK(from_outside), CHECK(storm), CHECK(wakes), CHECK(no_wake_up_is_lost), CHECK(requeued), CHECK(by_processes),
-	CHECK(locked), CHECK(filters),
+	CHECK(locked), CHECK(stacks), CHECK(after_exec), CHECK(stack_storm), CHECK(stacks_of_threads), CHECK(unames),
+	CHECK(names_are_new), CHECK(names_of_threads), CHECK(filters),
 };
 MAIN(all)

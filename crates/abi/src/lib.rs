@@ -17,5 +17,5 @@ pub mod va;
 pub use errno::{Errno, Result};
 pub use linux_raw_sys as raw;
 pub use linux_raw_sys::general as linux;
-pub use signal::{SigInfo, SigSet, Signal};
+pub use signal::{AltStack, SigInfo, SigSet, Signal};
 pub use va::{PAGE_SIZE, Va, VaRange};

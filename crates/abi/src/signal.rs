@@ -90,6 +90,75 @@ signals! {
     SIGPWR = 30, SIGSYS = 31,
 }
 
+/// `stack_t` of sigaltstack(2): an alternate signal stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct AltStack {
+    pub sp: u64,
+    pub flags: u32,
+    pub pad: u32,
+    pub size: u64,
+}
+
+pub const SS_ONSTACK: u32 = 1;
+pub const SS_DISABLE: u32 = 2;
+pub const SS_AUTODISARM: u32 = 1 << 31;
+/// The smallest alternate stack.
+pub const MINSIGSTKSZ: u64 = 2048;
+
+impl Default for AltStack {
+    /// None (`sas_ss_reset`).
+    fn default() -> Self {
+        AltStack {
+            sp: 0,
+            flags: SS_DISABLE,
+            pad: 0,
+            size: 0,
+        }
+    }
+}
+
+impl AltStack {
+    /// Whether `sp` lies on it (`on_sig_stack`).
+    #[must_use]
+    pub const fn holds(&self, sp: u64) -> bool {
+        self.flags & SS_AUTODISARM == 0 && sp > self.sp && sp - self.sp <= self.size
+    }
+    #[must_use]
+    pub const fn is_disabled(&self) -> bool {
+        self.size == 0
+    }
+    /// What a thread has that asks for this one (`do_sigaltstack`). The flags are kept as they were given.
+    pub const fn checked(self) -> crate::Result<AltStack> {
+        let (sp, size) = match self.flags & !SS_AUTODISARM {
+            SS_DISABLE => (0, 0),
+            0 | SS_ONSTACK if self.size < MINSIGSTKSZ => return Err(crate::errno::ENOMEM),
+            0 | SS_ONSTACK => (self.sp, self.size),
+            _ => return Err(crate::errno::EINVAL),
+        };
+        Ok(AltStack {
+            sp,
+            size,
+            pad: 0,
+            ..self
+        })
+    }
+    /// What the call shows of it to a thread whose stack pointer is `sp` (`sas_ss_flags`).
+    #[must_use]
+    pub const fn shown(self, sp: u64) -> AltStack {
+        let state = match self.is_disabled() {
+            true => SS_DISABLE,
+            false if self.holds(sp) => SS_ONSTACK,
+            false => 0,
+        };
+        AltStack {
+            flags: state | self.flags & SS_AUTODISARM,
+            pad: 0,
+            ..self
+        }
+    }
+}
+
 /// A set of signals: bit `n - 1` is signal `n`, as in the kernel's `sigset_t`.
 #[derive(
     Clone, Copy, PartialEq, Eq, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout,
@@ -202,5 +271,45 @@ impl SigInfo {
     #[must_use]
     pub const fn signal(&self) -> Option<Signal> {
         Signal::new(self.signo)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::errno::{EINVAL, ENOMEM};
+
+    #[test]
+    fn alternate_stacks_are_as_do_sigaltstack_makes_them() {
+        let stack = |flags, size| AltStack {
+            sp: 0x10_0000,
+            flags,
+            pad: !0,
+            size,
+        };
+        for flags in [0, SS_ONSTACK, SS_AUTODISARM, SS_ONSTACK | SS_AUTODISARM] {
+            let s = stack(flags, MINSIGSTKSZ).checked().unwrap();
+            assert_eq!((s.sp, s.flags, s.pad, s.size), (0x10_0000, flags, 0, 2048));
+            assert_eq!(stack(flags, MINSIGSTKSZ - 1).checked(), Err(ENOMEM));
+            let armed = flags & SS_AUTODISARM == 0;
+            let inside = [0x10_0001, 0x10_0000 + 2048];
+            assert!(inside.iter().all(|sp| s.holds(*sp) == armed));
+            let outside = [0, 0x10_0000, 0x10_0000 + 2049, u64::MAX];
+            assert!(!outside.iter().any(|sp| s.holds(*sp)));
+            let on = if armed { SS_ONSTACK } else { 0 };
+            let disarms = flags & SS_AUTODISARM;
+            assert_eq!(s.shown(0x10_0008).flags, on | disarms);
+            assert_eq!(s.shown(8).flags, disarms);
+        }
+        for flags in [SS_DISABLE, SS_DISABLE | SS_AUTODISARM] {
+            let s = stack(flags, 5).checked().unwrap();
+            assert_eq!((s.sp, s.flags, s.size), (0, flags, 0));
+            assert_eq!(s.shown(8).flags, flags);
+            assert!(!s.holds(8));
+        }
+        for flags in [3, 4, 1 << 30, SS_AUTODISARM | 3] {
+            assert_eq!(stack(flags, 1 << 20).checked(), Err(EINVAL));
+        }
+        assert_eq!(AltStack::default().checked(), Ok(AltStack::default()));
     }
 }

@@ -17,13 +17,17 @@ pub enum FutexKey {
     File { file: usize, offset: u64 },
 }
 
+/// `TASK_SIZE_MAX`.
+const LINUX_USER_MAX: u64 = (1 << 47) - 0x1000;
+
 impl Mm {
     /// The key of the word at `va` for a private call. `EINVAL` if it is not aligned.
     pub fn futex_key_private(&self, va: Va) -> Result<FutexKey> {
         if !va.0.is_multiple_of(4) {
             return Err(EINVAL);
         }
-        if va.0 >= crate::USER_MAX {
+        // No page need be there, and so none of ours: what counts is where Linux's part ends (`access_ok`).
+        if va.0 >= LINUX_USER_MAX {
             return Err(EFAULT);
         }
         Ok(FutexKey::Private { mm: self.id, va })

@@ -59,7 +59,9 @@ impl<'a> Frame<'a> {
     /// The frame whose `ucontext` is at stub address `uc`; `None` where that is not inside the area.
     pub fn new(area: MemSlice<'a>, base: u64, uc: u64) -> Option<Frame<'a>> {
         let at = usize::try_from(uc.checked_sub(base)?).ok()?;
-        let fits = at % 8 == 0 && at >= 0x100 && at.checked_add(UC_LEN)? <= area.len();
+        let fits = at % 8 == 0
+            && at >= stub::area::FIRST_UC as usize
+            && at.checked_add(UC_LEN)? <= area.len();
         fits.then_some(Frame { area, base, uc: at })
     }
 

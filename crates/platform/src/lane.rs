@@ -10,12 +10,14 @@
 use crate::frame::{put_u64, u64_at};
 use crate::sites::Sites;
 use crate::{Local, Regs};
+use abi::AltStack;
 use hostcall::MemSlice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stub::area;
 use stub::lane::{self, Place};
 use wait::spin::{Credit, End, Spinners};
+use zerocopy::IntoBytes;
 
 const _: () =
     assert!(lane::USER_END < crate::USER_MAX && crate::USER_MAX - lane::USER_END <= 0x1000);
@@ -36,6 +38,46 @@ pub const LOCAL: [u32; lane::LOCAL.len()] = {
     }
     out
 };
+
+/// Counts how often calls come from sites that are not patched, in so many slots.
+pub struct Hot<const SITES: usize> {
+    counts: [(u64, u8); SITES],
+    /// One that has just become hot.
+    pub found: Option<u64>,
+}
+
+impl<const SITES: usize> Default for Hot<SITES> {
+    fn default() -> Self {
+        Hot {
+            counts: [(0, 0); SITES],
+            found: None,
+        }
+    }
+}
+
+impl<const SITES: usize> Hot<SITES> {
+    /// Patching costs as much as seven calls, and more in what is forked: most programs end before it pays.
+    const OFTEN: u8 = 128;
+
+    pub fn note(&mut self, ip: u64) {
+        let slot = ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let (at, n) = &mut self.counts[slot as usize % SITES];
+        if *at != ip {
+            // Of those that share a slot, the one that calls most often stays.
+            if *n > 0 {
+                *n -= 1;
+                return;
+            }
+            *at = ip;
+        }
+        *n += 1;
+        if *n == Self::OFTEN {
+            self.found = Some(ip);
+            // Told again after as many: what could not be patched with these arguments, others may show.
+            *n = 0;
+        }
+    }
+}
 
 /// What to do with a thread that a signal stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,9 +262,14 @@ pub fn put_result(area: MemSlice<'_>, value: u64) {
     put_u64(area, area::LANE_RESULT as usize, value);
 }
 
-/// Writes what calls give that are answered where they are made.
+/// Writes what calls give that are answered where they are made. With names only while the thread stands still: it
+/// copies them in many steps.
 pub fn publish(area: MemSlice<'_>, local: Option<Local>) {
-    let words = local.map_or([lane::ASK; lane::WORDS], |l| l.0);
+    if let Some(l) = &local {
+        area.sub(area::NAMES as usize, l.names.len())
+            .copy_from(&l.names);
+    }
+    let words = local.map_or([lane::ASK; lane::WORDS], |l| l.words);
     for (at, w) in (area::PID as usize..).step_by(4).zip(words) {
         let word = area.sub(at, 4).atomic_u32().expect("aligned");
         word.store(w, Ordering::SeqCst);
@@ -263,6 +310,30 @@ pub fn put_mask(area: MemSlice<'_>, mask: u64, pending: impl Fn() -> u64) {
 /// Signals wait that this thread may be the one to take, when it blocks them no more.
 pub fn note_pending(area: MemSlice<'_>, set: u64) {
     word64(area, area::PENDING).fetch_or(set, Ordering::SeqCst);
+}
+
+/// The alternate signal stack of a thread that has just come out of application code. Anything may stand there.
+pub fn stack(area: MemSlice<'_>) -> AltStack {
+    let mut which = [0; 4];
+    area.sub(area::STACK_AT as usize, 4).copy_to(&mut which);
+    // The application's number: any but that of the second is the first's.
+    let at = match u64::from(u32::from_le_bytes(which)) {
+        lane::STACK_LEN => area::STACKS + lane::STACK_LEN,
+        _ => area::STACKS,
+    };
+    let mut s = AltStack::default();
+    area.sub(at as usize, size_of::<AltStack>())
+        .copy_to(s.as_mut_bytes());
+    s
+}
+
+/// A thread is about to go into application code with this one.
+pub fn put_stack(area: MemSlice<'_>, new: &AltStack) {
+    if stack(area) != *new {
+        area.sub(area::STACK_AT as usize, 4).zero();
+        area.sub(area::STACKS as usize, size_of::<AltStack>())
+            .copy_from(new.as_bytes());
+    }
 }
 
 /// How long a thread spins after an answer, at most: what a call by another way costs it is little, but to wake up
@@ -513,6 +584,78 @@ mod tests {
             put_mask(area, 5, || 11);
             assert_eq!(word64(area, area::PENDING).load(Ordering::SeqCst), 11);
         });
+    }
+
+    /// The alternate stack is what was put, or what the application has made; of what it forges, one of the two.
+    #[test]
+    fn the_stack_is_the_one_that_is_chosen() {
+        with_area(|area| {
+            let mut one = AltStack {
+                sp: 0x1000,
+                flags: 0,
+                pad: 0,
+                size: 4096,
+            };
+            put_stack(area, &one);
+            assert_eq!(stack(area), one);
+            // Made beside it, then chosen.
+            one.sp = 0x9000;
+            let other = area.sub((area::STACKS + lane::STACK_LEN) as usize, 24);
+            other.copy_from(one.as_bytes());
+            assert_eq!(stack(area).sp, 0x1000);
+            let choose = |n: u32| {
+                let which = area.sub(area::STACK_AT as usize, 4);
+                which.copy_from(&n.to_le_bytes());
+            };
+            choose(24);
+            assert_eq!(stack(area), one);
+            for n in [1, 23, 25, 48, 0x7f00, u32::MAX] {
+                choose(n);
+                assert_eq!(stack(area).sp, 0x1000);
+            }
+            choose(24);
+            put_stack(area, &one);
+            assert_eq!(stack(area), one);
+            one.flags = abi::signal::SS_AUTODISARM;
+            put_stack(area, &one);
+            assert_eq!(stack(area), one);
+        });
+    }
+
+    /// Nothing of what is published is seen when it is withdrawn, and names are whole.
+    #[test]
+    fn names_are_published_and_withdrawn() {
+        let open = |area: MemSlice<'_>| {
+            let word = area.sub(area::NAMES_OPEN as usize, 4);
+            word.atomic_u32().unwrap().load(Ordering::SeqCst)
+        };
+        with_area(|area| {
+            let names: crate::Names = core::array::from_fn(|i| i as u8);
+            publish(area, Some(Local::new(|_| Some(0)).with_names(names)));
+            let mut got = [0; 390];
+            area.sub(area::NAMES as usize, 390).copy_to(&mut got);
+            assert_eq!((got, open(area)), (names, 0));
+            publish(area, None);
+            assert_eq!(open(area), lane::ASK);
+            publish(area, Some(Local::new(|nr| (nr != 63).then_some(0))));
+            assert_eq!(open(area), lane::ASK);
+        });
+    }
+
+    /// Sites whose calls each thread makes once are found by those of all.
+    #[test]
+    fn sites_get_hot() {
+        let mut h = Hot::<16>::default();
+        for i in 0..128 {
+            assert_eq!(h.found, None, "{i}");
+            h.note(BACK);
+        }
+        assert_eq!(h.found.take(), Some(BACK));
+        for i in 0..127 {
+            h.note(BACK);
+            h.note(0x1000 + i);
+        }
+        assert_eq!(h.found, None);
     }
 
     fn spinning(all: &Spinners) -> Habits {

@@ -18,7 +18,7 @@ mod recycle;
 pub mod sites;
 mod zygote;
 
-use abi::Result;
+use abi::{AltStack, Result};
 use hostcall::RawFd;
 use std::sync::Arc;
 
@@ -60,7 +60,13 @@ impl Lanes {
 
 /// What calls give that are answered where they are made, as long as the Sentry says nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Local([u32; stub::lane::WORDS]);
+pub struct Local {
+    words: [u32; stub::lane::WORDS],
+    names: Names,
+}
+
+/// `struct new_utsname`: what uname(2) gives.
+pub type Names = [u8; stub::area::NAMES_LEN as usize];
 
 impl Local {
     /// `word` gives the answer to a call, by its number, where it may be given: 0 for those that are done and have no
@@ -76,7 +82,16 @@ impl Local {
                 _ => w,
             });
         }
-        Local(words.map(|w| w.unwrap_or(stub::lane::ASK)))
+        Local {
+            words: words.map(|w| w.unwrap_or(stub::lane::ASK)),
+            names: [0; stub::area::NAMES_LEN as usize],
+        }
+    }
+
+    /// What uname(2) gives, if it is answered.
+    #[must_use]
+    pub fn with_names(self, names: Names) -> Local {
+        Local { names, ..self }
     }
 }
 
@@ -334,6 +349,14 @@ pub trait AppThread: Send {
     fn put_mask(&mut self, _mask: u64, _pending: &dyn Fn() -> u64) {}
     /// What the application blocks by now; `None` where only the Sentry changes that. Any number may come.
     fn mask(&self) -> Option<u64> {
+        None
+    }
+
+    /// Before [`AppThread::run`]: its alternate signal stack. The application may change it without the Sentry;
+    /// [`AppThread::stack`] tells when it has come out.
+    fn put_stack(&mut self, _stack: &AltStack) {}
+    /// The alternate signal stack by now; `None` where only the Sentry changes that. Anything may come.
+    fn stack(&self) -> Option<AltStack> {
         None
     }
 

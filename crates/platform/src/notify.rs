@@ -14,7 +14,7 @@
 
 use crate::frame::Frame;
 use crate::kick::Kick;
-use crate::lane::{self, Habits, Stopped, Why};
+use crate::lane::{self, Habits, Hot, Stopped, Why};
 use crate::offers::Area;
 use crate::process::{
     Drive, Factory, KICK, Listener, Process, RawThread, TRAPPED, readable_within, recv,
@@ -23,8 +23,8 @@ use crate::process::{
 use crate::recycle::Held;
 use crate::sites::{Site, Sites};
 use crate::{AddressSpace, AppThread, Event, Interrupter, Lanes, Local, MapOp, Platform, Regs};
-use abi::Result;
 use abi::errno::{EINVAL, ESRCH};
+use abi::{AltStack, Result};
 use hostcall::process as host;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -156,7 +156,7 @@ struct Thread {
     regs_changed: bool,
     bases_changed: bool,
     habits: Habits,
-    hot: Hot,
+    hot: Hot<64>,
     /// Where the call just given came from.
     from: From,
     /// The patched sites that it knows, and their number ([`Process::sites`]).
@@ -177,38 +177,6 @@ enum From {
     Patched,
     /// One that is not, which it returns to.
     Site(u64),
-}
-
-/// Counts how often calls come from sites that are not patched.
-struct Hot {
-    counts: [(u64, u8); Hot::SITES],
-    /// One that has just become hot.
-    found: Option<u64>,
-}
-
-impl Hot {
-    const SITES: usize = 64;
-    /// Patching costs as much as seven calls, and more in what is forked: most programs end before it pays.
-    const OFTEN: u8 = 128;
-
-    fn note(&mut self, ip: u64) {
-        let slot = ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let (at, n) = &mut self.counts[slot as usize % Hot::SITES];
-        if *at != ip {
-            // Of those that share a slot, the one that calls most often stays.
-            if *n > 0 {
-                *n -= 1;
-                return;
-            }
-            *at = ip;
-        }
-        *n += 1;
-        if *n == Hot::OFTEN {
-            self.found = Some(ip);
-            // Told again after as many: what could not be patched with these arguments, others may show.
-            *n = 0;
-        }
-    }
 }
 
 impl Thread {
@@ -233,10 +201,7 @@ impl Thread {
             away: false,
             pace: wait::Pace::default(),
             offered: 0,
-            hot: Hot {
-                counts: [(0, 0); Hot::SITES],
-                found: None,
-            },
+            hot: Hot::default(),
         };
         t.waits = match t.raw.as_mut().and_then(|r| r.rests.take()) {
             Some((id, uc)) => Waits::Event { id, uc },
@@ -612,6 +577,9 @@ impl Thread {
             if arch != hostcall::bpf::ARCH_X86_64 {
                 return Some(Event::ForeignSyscall);
             }
+            if stopped == Stopped::Outside {
+                self.note_trapped();
+            }
             return Some(self.trapped());
         }
         Some(Event::Fault {
@@ -620,6 +588,21 @@ impl Thread {
             addr,
             error,
         })
+    }
+
+    /// A call that traps has come from a site that is not patched. Threads make those that a lane may help once or twice
+    /// each: all of a program are counted together.
+    fn note_trapped(&mut self) {
+        let lanes = self.process.factory.lanes;
+        let r = &self.regs;
+        if lanes != Lanes::None && lane::LOCAL.contains(&(r.rax as u32)) {
+            let mut hot = self.process.trapped.lock();
+            hot.note(r.rip);
+            self.hot.found = match lanes {
+                Lanes::Mailbox => Some(r.rip),
+                _ => hot.found.take(),
+            };
+        }
     }
 
     /// The system call that its registers are those of.
@@ -757,6 +740,16 @@ impl AppThread for Thread {
 
     fn mask(&self) -> Option<u64> {
         (self.process.factory.lanes != Lanes::None).then(|| lane::mask(self.area().0))
+    }
+
+    fn put_stack(&mut self, stack: &AltStack) {
+        if self.process.factory.lanes != Lanes::None {
+            lane::put_stack(self.area().0, stack);
+        }
+    }
+
+    fn stack(&self) -> Option<AltStack> {
+        (self.process.factory.lanes != Lanes::None).then(|| lane::stack(self.area().0))
     }
 
     fn interrupter(&self) -> Arc<dyn Interrupter> {

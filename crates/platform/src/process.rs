@@ -17,6 +17,7 @@
 //!   `Factory::thread_start` comes before `spawner` and `service`; it *is* held while a thread starts.
 
 use crate::kick::Kick;
+use crate::lane::Hot;
 use crate::offers::Area;
 use crate::sites::{Site, Sites};
 use crate::{Lanes, MapOp, Prot, Sharing};
@@ -304,6 +305,7 @@ impl Factory {
             sites_number: AtomicU64::new(0),
             site_unit: AtomicU32::new(NO_UNIT),
             table_due: AtomicBool::new(false),
+            trapped: Mutex::default(),
             kicks: Mutex::new(Vec::new()),
             offers: Mutex::new(Offers::None),
             offers_ended: AtomicBool::new(false),
@@ -510,6 +512,8 @@ pub struct Process {
     offers_ended: AtomicBool,
     /// The unit is not mapped yet: that comes with the first mapping of the application's.
     table_due: AtomicBool,
+    /// Counts the calls that trap and could be answered where they are made. A leaf.
+    pub trapped: Mutex<Hot<16>>,
 }
 
 enum Offers {
@@ -845,6 +849,7 @@ impl Process {
         self.change_sites(|s| *s = Sites::default());
         self.site_unit.store(NO_UNIT, Ordering::Release);
         self.table_due.store(false, Ordering::Release);
+        *self.trapped.lock() = Hot::default();
         {
             let mut s = self.spawner.lock();
             let more = s.areas.units.split_off(areas.min(1) as usize);

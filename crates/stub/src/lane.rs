@@ -4,8 +4,9 @@
 //! before, finds the thread's area by the GS base, and comes to `cloister_lane` with where the call returns to.
 //! From there:
 //!
-//! - **local**: calls whose result stands in the thread's area, and three that are done here: rt_sigprocmask, since the
-//!   mask is in the area while the thread is in application code; a futex's wake-up where nobody waits; sched_yield;
+//! - **local**: calls whose result stands in the thread's area, uname's among them, and four that are done here:
+//!   rt_sigprocmask and sigaltstack, since mask and stack are in the area while the thread is in application code; a
+//!   futex's wake-up where nobody waits; sched_yield;
 //! - **offers**: reads of what the Sentry has laid beside the program ([`super::offers`]), which the call then claims;
 //!   and changes of an epoll that nobody else can look at, which it lays there for the Sentry;
 //! - **mailbox**: where the thread of the Sentry's spins ([`SPINS`]), the call is laid into the area, and its
@@ -71,6 +72,17 @@ pub const KIND_MASK: u8 = 2;
 pub const KIND_WAKE: u8 = 3;
 /// sched_yield(2).
 pub const KIND_YIELD: u8 = 4;
+/// uname(2).
+pub const KIND_NAMES: u8 = 5;
+/// sigaltstack(2).
+pub const KIND_STACK: u8 = 6;
+/// Bytes of a `stack_t`.
+pub const STACK_LEN: u64 = 24;
+/// Linux's.
+pub const SS_ONSTACK: u32 = 1;
+pub const SS_DISABLE: u32 = 2;
+pub const SS_AUTODISARM: u32 = 1 << 31;
+pub const MINSIGSTKSZ: u64 = 2048;
 /// Where those end that are no offsets.
 pub const KINDS_SPECIAL: u8 = 16;
 /// Only where the first argument is 0: the caller itself.
@@ -89,18 +101,21 @@ pub const USER_END: u64 = 0x7ff0_0000_0000 - 0x1000;
 const _: () = assert!(super::offers::MAX <= 0x1000);
 const _: () = assert!(KINDS_AT + KINDS == TEXT + super::TEXT_LEN);
 const _: () = assert!(area::NEW_MASK + 8 <= area::WORDS_END && area::SID < 256);
-const _: () = assert!(area::WORDS_END <= area::FIRST_UC);
+const _: () = assert!(area::WORDS_END <= area::STACK_AT && area::STACK_AT + 4 <= area::STACKS);
+const _: () = assert!(area::STACKS + 2 * STACK_LEN <= area::NAMES);
+const _: () = assert!(area::NAMES + area::NAMES_LEN <= area::FIRST_UC);
 
 /// How many words tell what is answered where it is made, from [`area::PID`] on.
-pub const WORDS: usize = 12;
+pub const WORDS: usize = 14;
 const _: () = assert!(area::PID + 4 * WORDS as u64 == area::MASK);
 
 /// The calls that are answered where they are made, by Linux's numbers: their kinds, and their words: 0 or the answer,
 /// or [`ASK`].
-pub const LOCAL: [(u32, u8, u64); 13] = [
+pub const LOCAL: [(u32, u8, u64); 15] = [
     (14, KIND_MASK, area::MASKS_OPEN),
     (24, KIND_YIELD, area::YIELDS_OPEN),
     (39, area::PID as u8, area::PID),
+    (63, KIND_NAMES, area::NAMES_OPEN),
     (102, area::UID as u8, area::UID),
     (104, area::GID as u8, area::GID),
     (107, area::EUID as u8, area::EUID),
@@ -109,6 +124,7 @@ pub const LOCAL: [(u32, u8, u64); 13] = [
     (111, area::PGID as u8, area::PGID),
     (121, area::PGID as u8 | KIND_OWN, area::PGID),
     (124, area::SID as u8 | KIND_OWN, area::SID),
+    (131, KIND_STACK, area::STACKS_OPEN),
     (186, area::TID as u8, area::TID),
     (202, KIND_WAKE, area::WAKES_OPEN),
 ];
@@ -137,6 +153,16 @@ unsafe extern "C" {
     static cloister_lane_mask_given: u8;
     static cloister_lane_wake: u8;
     static cloister_lane_yielded: u8;
+    static cloister_lane_names: u8;
+    static cloister_lane_names_store: u8;
+    static cloister_lane_names_stored: u8;
+    static cloister_lane_stack: u8;
+    static cloister_lane_stack_store: u8;
+    static cloister_lane_stack_stored: u8;
+    static cloister_lane_stack_set: u8;
+    static cloister_lane_stack_load: u8;
+    static cloister_lane_stack_loaded: u8;
+    static cloister_lane_stack_done: u8;
     static cloister_lane_end: u8;
 }
 
@@ -193,6 +219,25 @@ pub fn place(ip: u64) -> Option<Place> {
     // From the end on: the first border that is not above it.
     let borders = [
         (at(&raw const cloister_lane_end), None),
+        (at(&raw const cloister_lane_stack_done), Some(Place::Done)),
+        (
+            at(&raw const cloister_lane_stack_loaded),
+            Some(Place::Flags),
+        ),
+        (at(&raw const cloister_lane_stack_load), Some(Place::Access)),
+        (at(&raw const cloister_lane_stack_set), Some(Place::Flags)),
+        (at(&raw const cloister_lane_stack_stored), Some(Place::Done)),
+        (
+            at(&raw const cloister_lane_stack_store),
+            Some(Place::Access),
+        ),
+        (at(&raw const cloister_lane_stack), Some(Place::Flags)),
+        (at(&raw const cloister_lane_names_stored), Some(Place::Done)),
+        (
+            at(&raw const cloister_lane_names_store),
+            Some(Place::Access),
+        ),
+        (at(&raw const cloister_lane_names), Some(Place::Flags)),
         (at(&raw const cloister_lane_yielded), Some(Place::Done)),
         (at(&raw const cloister_lane_wake), Some(Place::Flags)),
         (at(&raw const cloister_lane_mask_given), Some(Place::Masked)),

@@ -115,25 +115,35 @@ pub mod area {
     pub const PPID: u64 = 0xc8;
     pub const PGID: u64 = 0xcc;
     pub const SID: u64 = 0xd0;
-    /// Whether rt_sigprocmask(2), futex(2) and sched_yield(2) may be done where they are made: `u32` each, 0 where
-    /// they may.
+    /// Whether rt_sigprocmask(2), futex(2), sched_yield(2), uname(2) and sigaltstack(2) may be done where they are made:
+    /// `u32` each, 0 where they may.
     pub const MASKS_OPEN: u64 = 0xd4;
     pub const WAKES_OPEN: u64 = 0xd8;
     pub const YIELDS_OPEN: u64 = 0xdc;
+    pub const NAMES_OPEN: u64 = 0xe0;
+    pub const STACKS_OPEN: u64 = 0xe4;
     /// The blocked signals, while the thread is in application code.
-    pub const MASK: u64 = 0xe0;
+    pub const MASK: u64 = 0xe8;
     /// Signals that wait and may be for this thread. What is not blocked of them, the Sentry must be told of.
-    pub const PENDING: u64 = 0xe8;
+    pub const PENDING: u64 = 0xf0;
     /// What is about to be the mask: once the old one has been given out, it is.
-    pub const NEW_MASK: u64 = 0xf0;
+    pub const NEW_MASK: u64 = 0xf8;
     /// Where the words end that are zero, or [`super::lane::ASK`], in a new thread.
     pub const WORDS_END: u64 = 0x100;
+    /// Which of the two at [`STACKS`] is the application's alternate signal stack, while the thread is in application
+    /// code: `u32`, 0 or [`super::lane::STACK_LEN`]. The other is made first, then this changes: one step.
+    pub const STACK_AT: u64 = 0x100;
+    /// Two of `stack_t`.
+    pub const STACKS: u64 = 0x108;
+    /// `struct new_utsname`: what uname(2) gives. Written while the thread is not in application code only.
+    pub const NAMES: u64 = 0x140;
+    pub const NAMES_LEN: u64 = 6 * 65;
     /// Where the first register frame (a `ucontext`) is laid out.
-    pub const FIRST_UC: u64 = 0x100;
+    pub const FIRST_UC: u64 = 0x300;
     /// Where FP state can be laid out by the Sentry; 64-byte aligned.
-    pub const FIRST_FP: u64 = 0x400;
+    pub const FIRST_FP: u64 = 0x480;
     /// The alternate stack lies in `[STACK, AREA_LEN)`.
-    pub const STACK: u64 = 0x400;
+    pub const STACK: u64 = 0x480;
 }
 
 /// In the reply to an event: end the thread.
@@ -259,6 +269,16 @@ global_asm!(
     .globl cloister_lane_mask_given
     .globl cloister_lane_wake
     .globl cloister_lane_yielded
+    .globl cloister_lane_names
+    .globl cloister_lane_names_store
+    .globl cloister_lane_names_stored
+    .globl cloister_lane_stack
+    .globl cloister_lane_stack_store
+    .globl cloister_lane_stack_stored
+    .globl cloister_lane_stack_set
+    .globl cloister_lane_stack_load
+    .globl cloister_lane_stack_loaded
+    .globl cloister_lane_stack_done
     .globl cloister_lane_end
     // The arguments of a system call, in the thread's area at r11.
     .macro save_args
@@ -753,7 +773,7 @@ cloister_lane_mask:
 60:
     cmp ecx, {kind_wake}
     je 95f
-    ja 96f
+    ja 94f
     // rt_sigprocmask(edi = how, rsi = set, rdx = old, r10 = length)
     cmp dword ptr [r11 + {l_masks_open}], 0
     jne 70b
@@ -800,11 +820,11 @@ cloister_lane_mask_given:
     xchg qword ptr [r11 + {l_mask}], rax    // a fence: senders set the bit, then look at the mask
     not rcx
     test qword ptr [r11 + {l_pending}], rcx
-    jnz 94f
+    jnz 99f
     mov qword ptr [r11 + {l_result}], 0
     jmp cloister_lane_out
-94: int3                                    // the Sentry makes it: done
-    jmp 94b
+99: int3                                    // the Sentry makes it: done
+    jmp 99b
 
 cloister_lane_wake:
     // futex(rdi = word, esi = operation, ..., r9d = bits)
@@ -837,6 +857,11 @@ cloister_lane_wake:
     jne 70b
     jmp cloister_lane_out
 
+94:
+    cmp ecx, {kind_names}
+    je 98f
+    ja 120f
+
     // sched_yield()
 96:
     cmp dword ptr [r11 + {l_yields_open}], 0
@@ -846,6 +871,107 @@ cloister_lane_wake:
     syscall
 cloister_lane_yielded:
     rdgsbase r11
+    jmp cloister_lane_out
+
+cloister_lane_names:
+    // uname(rdi = names)
+98:
+    cmp dword ptr [r11 + {l_names_open}], 0
+    jne 70b
+    lea rax, [rdi + {names_len} - 1]
+    shr rax, 32
+    cmp eax, {user_high}
+    jae 70b
+    mov qword ptr [r11 + {l_result}], 0
+    xor ecx, ecx
+cloister_lane_names_store:
+127:
+    mov rax, qword ptr [r11 + rcx + {l_names}]
+    mov qword ptr [rdi + rcx], rax
+    add ecx, 8
+    cmp ecx, {names_len} - 6
+    jb 127b
+    mov eax, dword ptr [r11 + rcx + {l_names}]
+    mov dword ptr [rdi + rcx], eax
+    movzx eax, word ptr [r11 + rcx + {l_names} + 4]
+    mov word ptr [rdi + rcx + 4], ax
+cloister_lane_names_stored:
+    jmp cloister_lane_out
+
+cloister_lane_stack:
+    // sigaltstack(rdi = new, rsi = old): one of both. rsp is the application's. What is not done here needs registers:
+    // it traps.
+120:
+    cmp dword ptr [r11 + {l_stacks_open}], 0
+    jne 80b
+    mov rax, rdi
+    test rdi, rdi
+    cmovz rax, rsi
+    add rax, {stack_len} - 1
+    shr rax, 32
+    cmp eax, {user_high}
+    jae 80b
+    mov qword ptr [r11 + {l_result}], 0
+    mov ecx, dword ptr [r11 + {l_stack_at}]
+    mov rax, rsp                            // on_sig_stack
+    sub rax, qword ptr [r11 + rcx + {l_stacks}]
+    jbe 121f
+    cmp rax, qword ptr [r11 + rcx + {l_stacks} + 16]
+    ja 121f
+    test dword ptr [r11 + rcx + {l_stacks} + 8], {ss_autodisarm}
+    mov eax, {ss_onstack}
+    jz 122f
+121:
+    xor eax, eax
+122:                                        // eax: SS_ONSTACK if it is on it
+    test rdi, rdi
+    jnz 124f
+    test rsi, rsi
+    jz cloister_lane_out
+    cmp qword ptr [r11 + rcx + {l_stacks} + 16], 0
+    jne 123f
+    mov eax, {ss_disable}
+123:
+    test dword ptr [r11 + rcx + {l_stacks} + 8], {ss_autodisarm}
+    jz cloister_lane_stack_store
+    bts eax, 31
+cloister_lane_stack_store:
+    mov qword ptr [rsi + 8], rax            // and what pads it
+    mov rax, qword ptr [r11 + rcx + {l_stacks}]
+    mov qword ptr [rsi], rax
+    mov rax, qword ptr [r11 + rcx + {l_stacks} + 16]
+    mov qword ptr [rsi + 16], rax
+cloister_lane_stack_stored:
+    jmp cloister_lane_out
+cloister_lane_stack_set:
+124:
+    // With both, what is given out may lie where the new one is read again if that faults.
+    test rsi, rsi
+    jnz 80b
+    test eax, eax                           // EPERM
+    jnz 80b
+    xor ecx, {stack_len}
+cloister_lane_stack_load:
+    mov rax, qword ptr [rdi]
+    mov qword ptr [r11 + rcx + {l_stacks}], rax
+    mov rax, qword ptr [rdi + 16]
+    mov qword ptr [r11 + rcx + {l_stacks} + 16], rax
+    mov eax, dword ptr [rdi + 8]
+cloister_lane_stack_loaded:
+    mov qword ptr [r11 + rcx + {l_stacks} + 8], rax
+    btr eax, 31                             // SS_AUTODISARM
+    cmp eax, {ss_disable}
+    ja 80b                                  // EINVAL
+    je 125f
+    cmp qword ptr [r11 + rcx + {l_stacks} + 16], {minsigstksz}
+    jb 80b                                  // ENOMEM
+    jmp 126f
+125:
+    mov qword ptr [r11 + rcx + {l_stacks}], 0
+    mov qword ptr [r11 + rcx + {l_stacks} + 16], 0
+126:
+    mov dword ptr [r11 + {l_stack_at}], ecx
+cloister_lane_stack_done:
     jmp cloister_lane_out
 cloister_lane_end:
     hlt
@@ -915,6 +1041,18 @@ cloister_stub_end:
     odd = const lane::EPOLL_ODD,
     user_end = const lane::USER_END,
     kind_wake = const lane::KIND_WAKE,
+    kind_names = const lane::KIND_NAMES,
+    stack_len = const lane::STACK_LEN,
+    names_len = const area::NAMES_LEN,
+    l_names = const area::NAMES,
+    l_names_open = const area::NAMES_OPEN,
+    l_stacks = const area::STACKS,
+    l_stack_at = const area::STACK_AT,
+    l_stacks_open = const area::STACKS_OPEN,
+    ss_onstack = const lane::SS_ONSTACK,
+    ss_disable = const lane::SS_DISABLE,
+    ss_autodisarm = const lane::SS_AUTODISARM,
+    minsigstksz = const lane::MINSIGSTKSZ,
     kinds_special = const lane::KINDS_SPECIAL,
     kind_own = const lane::KIND_OWN,
     user_high = const STUB_HIGH,

@@ -58,11 +58,12 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
         or(ns.net.set_up(true), "take its loopback up")?;
     }
     if spec.own_uts {
-        let mut names = ns.uts.write();
-        names.nodename = spec.container.hostname.clone().into_bytes();
-        if !spec.container.domainname.is_empty() {
-            names.domainname = spec.container.domainname.clone().into_bytes();
-        }
+        ns.uts.change(kernel, |names| {
+            names.nodename = spec.container.hostname.clone().into_bytes();
+            if !spec.container.domainname.is_empty() {
+                names.domainname = spec.container.domainname.clone().into_bytes();
+            }
+        });
     }
     // Containers do not reach each other's control groups: each has a tree.
     let ns = Arc::new(NsProxy {

@@ -168,10 +168,12 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         made.map_err(|_| "no thread can be made for the host's network")?;
     }
     mounts::register(&kernel);
-    kernel.initial.uts.write().domainname = match config.container.domainname.as_str() {
-        "" => b"(none)".to_vec(),
-        d => d.as_bytes().to_vec(),
-    };
+    kernel.initial.uts.change(&kernel, |names| {
+        names.domainname = match config.container.domainname.as_str() {
+            "" => b"(none)".to_vec(),
+            d => d.as_bytes().to_vec(),
+        };
+    });
     laps.lap("kernel");
     let root = mounts::tree(
         &kernel,

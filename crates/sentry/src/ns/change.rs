@@ -2,7 +2,7 @@
 
 use super::nsfs::NsRef;
 use super::pid::PidNs;
-use super::{Ns, NsProxy};
+use super::{Names, Ns, NsProxy};
 use crate::Kernel;
 use crate::cgroup::Cgroup;
 use crate::task::{Context, Task};
@@ -12,7 +12,6 @@ use abi::linux::{
     CLONE_FILES, CLONE_FS, CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID,
     CLONE_NEWUSER, CLONE_NEWUTS, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD, CLONE_VM,
 };
-use parking_lot::RwLock;
 use std::sync::Arc;
 use vfs::userns::UserNs;
 use vfs::{Caps, Credentials, MountNamespace};
@@ -72,8 +71,7 @@ pub fn copy(
     let mut new = NsProxy::clone(old);
     let id = || kernel.namespaces.new_id();
     if flags & CLONE_NEWUTS != 0 {
-        let names = old.uts.read().clone();
-        new.uts = Ns::new(id()?, user, RwLock::new(names));
+        new.uts = Ns::new(id()?, user, Names::new(old.uts.get()));
     }
     if flags & CLONE_NEWIPC != 0 {
         new.ipc = Ns::new(id()?, user, ipc::sysv::IpcNamespace::owned_by(user));

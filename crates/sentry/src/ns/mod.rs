@@ -16,6 +16,7 @@ pub mod change;
 pub mod nsfs;
 pub mod pid;
 
+use crate::Kernel;
 use crate::kernel::Uts;
 use parking_lot::RwLock;
 use pid::PidNs;
@@ -49,7 +50,35 @@ impl<T> Deref for Ns<T> {
     }
 }
 
-pub type UtsNs = Ns<RwLock<Uts>>;
+/// The names of a UTS namespace.
+pub struct Names(RwLock<Uts>);
+
+impl Names {
+    #[must_use]
+    pub fn new(uts: Uts) -> Names {
+        Names(RwLock::new(uts))
+    }
+    #[must_use]
+    pub fn get(&self) -> Uts {
+        self.0.read().clone()
+    }
+}
+
+impl UtsNs {
+    /// Changes the names. Threads know them, and answer uname(2) by themselves: when this returns, none does by the old
+    /// ones. (Who comes into the namespace, or is made, while the tasks are listed looks the names up after that.)
+    pub fn change(&self, kernel: &Kernel, f: impl FnOnce(&mut Uts)) {
+        f(&mut self.0.write());
+        let tasks: Vec<_> = kernel.tasks.lock().all().cloned().collect();
+        for t in tasks {
+            if std::ptr::eq(&*t.ns().uts, self) {
+                t.withdraw_local();
+            }
+        }
+    }
+}
+
+pub type UtsNs = Ns<Names>;
 pub type IpcNs = Ns<Arc<ipc::sysv::IpcNamespace>>;
 pub type NetNs = Ns<Arc<net::NetNamespace>>;
 /// The root of what is seen of the control groups.
@@ -72,7 +101,7 @@ impl NsProxy {
     pub fn initial(uts: Uts, net: Arc<net::NetNamespace>, cgroup: Arc<CgroupNs>) -> Arc<NsProxy> {
         let root = UserNs::default();
         Arc::new(NsProxy {
-            uts: Ns::new(NsId::initial(0xefff_fffe), &root, RwLock::new(uts)),
+            uts: Ns::new(NsId::initial(0xefff_fffe), &root, Names::new(uts)),
             ipc: Ns::new(
                 NsId::initial(0xefff_ffff),
                 &root,

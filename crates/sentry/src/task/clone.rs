@@ -2,12 +2,11 @@
 
 use super::list::Process;
 use super::run::{self, Context};
-use super::signal::AltStack;
 use super::{Pending, Task, ThreadGroup, VforkDone};
 use crate::ns::NsProxy;
 use abi::errno::{EAGAIN, EINVAL, EPERM};
 use abi::linux::*;
-use abi::{Result, Va};
+use abi::{AltStack, Result, Va};
 use parking_lot::{Mutex, RwLock};
 use platform::AppThread;
 use std::sync::Arc;

@@ -1,9 +1,8 @@
 //! execve(2) (`fs/exec.c`).
 
-use super::signal::AltStack;
 use super::{Context, Task};
 use abi::errno::*;
-use abi::{Result, Va};
+use abi::{AltStack, Result, Va};
 use loader::{Elf, Image, LoadRequest, Program};
 use mm::{MapFile, MapName, Mm};
 use platform::AppThread;

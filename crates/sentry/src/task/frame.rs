@@ -2,11 +2,10 @@
 
 use super::Context;
 use super::run::Trap;
-use super::signal::{
-    AltStack, SA_NODEFER, SA_ONSTACK, SA_RESTORER, SS_AUTODISARM, SS_DISABLE, SS_ONSTACK, SigAction,
-};
+use super::signal::{SA_NODEFER, SA_ONSTACK, SA_RESTORER, SigAction};
 use abi::errno::EFAULT;
-use abi::{Result, SigInfo, SigSet, Va};
+use abi::signal::SS_AUTODISARM;
+use abi::{AltStack, Result, SigInfo, SigSet, Va};
 use platform::Regs;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -103,15 +102,13 @@ pub fn push(cx: &mut Context, info: &SigInfo, action: &SigAction) -> Result<()> 
     if (on_alt || entering) && at < cx.altstack.sp {
         return Err(EFAULT);
     }
-    let mut stack = cx.altstack;
-    stack.flags |= if on_alt { SS_ONSTACK } else { 0 };
     let mask = cx.saved_mask.take().unwrap_or(cx.mask());
     let frame = RtSigFrame {
         pretcode: action.restorer,
         uc: UContext {
             flags: UC_FLAGS,
             link: 0,
-            stack,
+            stack: cx.altstack,
             mcontext: context_of(&regs, fp_at, cx.mask(), &cx.trap),
             sigmask: mask,
         },
@@ -122,7 +119,8 @@ pub fn push(cx: &mut Context, info: &SigInfo, action: &SigAction) -> Result<()> 
         mm.copy_out(Va(fp_at), &fp)?;
     }
     mm.copy_out(Va(at), frame.as_bytes())?;
-    if entering && cx.altstack.flags & SS_AUTODISARM != 0 {
+    // Whatever stack the handler is on (`signal_delivered`).
+    if cx.altstack.flags & SS_AUTODISARM != 0 {
         cx.altstack = AltStack::default();
     }
     let mut blocked = cx.mask().union(action.mask);
@@ -223,16 +221,11 @@ pub fn pop(cx: &mut Context) -> Result<()> {
         return Err(EFAULT);
     }
     cx.task.set_mask(uc.sigmask);
-    let alt = AltStack {
-        flags: uc.stack.flags & !SS_ONSTACK,
-        ..uc.stack
-    };
-    if alt.flags & !(SS_DISABLE | SS_AUTODISARM) == 0 && !cx.altstack.holds(r.rsp) {
-        cx.altstack = if alt.flags & SS_DISABLE != 0 {
-            AltStack::default()
-        } else {
-            alt
-        };
+    // As by sigaltstack(2), but that nobody is told what was wrong (`restore_altstack`).
+    if !cx.altstack.holds(r.rsp)
+        && let Ok(alt) = uc.stack.checked()
+    {
+        cx.altstack = alt;
     }
     cx.thread.set_fp_state(fp.as_deref()).map_err(|_| EFAULT)?;
     cx.thread.set_regs(&r);

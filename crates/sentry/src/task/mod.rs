@@ -186,9 +186,11 @@ impl Task {
     pub fn ns(&self) -> Arc<NsProxy> {
         self.ns.read().clone()
     }
+    /// Of this task only: it stands still, and is told its new names when it goes on.
     pub fn set_ns(&self, ns: Arc<NsProxy>) {
         // The old ones are dropped after the lock.
         let _old = std::mem::replace(&mut *self.ns.write(), ns);
+        self.local_stale.store(true, Ordering::SeqCst);
     }
     /// The id that a number stands for where this task is. It may be nobody's.
     pub fn id_of(&self, number: i32) -> Result<i32> {

@@ -5,13 +5,11 @@
 //! application's registers (a handler runs first), as `arch/x86/kernel/signal.c` does.
 
 use super::Task;
-use super::signal::{
-    AltStack, DefaultAction, SA_RESETHAND, SA_RESTART, SIG_DFL, SIG_IGN, default_action,
-};
+use super::signal::{DefaultAction, SA_RESETHAND, SA_RESTART, SIG_DFL, SIG_IGN, default_action};
 use crate::syscalls::{self, Args, SysResult};
 use abi::errno::*;
 use abi::signal::*;
-use abi::{SigInfo, SigSet, Signal};
+use abi::{AltStack, SigInfo, SigSet, Signal};
 use platform::{AppThread, Event, Regs};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -21,6 +19,7 @@ use std::sync::atomic::Ordering;
 pub struct Context {
     pub task: Arc<Task>,
     pub thread: Box<dyn AppThread>,
+    /// In application code it is where the application changes it itself.
     pub altstack: AltStack,
     /// The mask to put back when the handler that interrupted returns (`sigsuspend(2)`, `ppoll(2)`).
     pub saved_mask: Option<SigSet>,
@@ -148,8 +147,8 @@ impl Context {
                 110 => parent,
                 111 | 121 => pgid,
                 124 => sid,
-                // rt_sigprocmask, sched_yield, futex: done where they are made.
-                14 | 24 | 202 => 0,
+                // rt_sigprocmask, sched_yield, uname, sigaltstack, futex: done where they are made.
+                14 | 24 | 63 | 131 | 202 => 0,
                 _ if !known => return None,
                 102 => cred.uid,
                 107 => cred.euid,
@@ -159,6 +158,7 @@ impl Context {
             };
             allowed(nr).then_some(word)
         })
+        .with_names(self.task.ns().uts.get().utsname())
     }
 
     /// The registers. Only in calls that trap with them: clone, execve, rt_sigreturn, and the like.
@@ -231,6 +231,7 @@ fn enter_app(cx: &mut Context) -> Option<Event> {
     // Before others look there for the mask.
     let (mask, task) = (cx.task.mask.load(Ordering::Relaxed), &cx.task);
     cx.thread.put_mask(mask, &|| task.waiting());
+    cx.thread.put_stack(&cx.altstack);
     cx.task.in_app.store(true, Ordering::SeqCst);
     if cx.task.attention.load(Ordering::SeqCst) && cx.task.has_work() {
         cx.task.in_app.store(false, Ordering::SeqCst);
@@ -240,6 +241,12 @@ fn enter_app(cx: &mut Context) -> Option<Event> {
     let e = cx.thread.run();
     if let Some(m) = cx.thread.mask() {
         cx.task.take_mask(m);
+    }
+    if let Some(new) = cx.thread.stack()
+        && new != cx.altstack
+        && let Ok(new) = new.checked()
+    {
+        cx.altstack = new;
     }
     cx.task.in_app.store(false, Ordering::SeqCst);
     super::offers::settle(&cx.task);

@@ -456,46 +456,6 @@ fn is_fatal(g: &ThreadGroup, s: Signal) -> bool {
         && !g.is_stopping()
 }
 
-/// `stack_t` of sigaltstack(2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct AltStack {
-    pub sp: u64,
-    pub flags: i32,
-    pub pad: i32,
-    pub size: u64,
-}
-
-pub const SS_ONSTACK: i32 = 1;
-pub const SS_DISABLE: i32 = 2;
-pub const SS_AUTODISARM: i32 = 1 << 31;
-
-impl Default for AltStack {
-    fn default() -> Self {
-        AltStack {
-            sp: 0,
-            flags: SS_DISABLE,
-            pad: 0,
-            size: 0,
-        }
-    }
-}
-
-impl AltStack {
-    /// Whether `sp` lies on it (`on_sig_stack`).
-    #[must_use]
-    pub fn holds(&self, sp: u64) -> bool {
-        self.flags & SS_AUTODISARM == 0
-            && self.flags & SS_DISABLE == 0
-            && sp > self.sp
-            && sp - self.sp <= self.size
-    }
-    #[must_use]
-    pub fn is_disabled(&self) -> bool {
-        self.size == 0
-    }
-}
-
 /// `CLD_*` codes of SIGCHLD.
 pub const CLD_EXITED: i32 = 1;
 pub const CLD_KILLED: i32 = 2;

@@ -258,7 +258,7 @@ fn owned(user: &vfs::userns::UserNs) -> Perm {
 }
 
 /// The host name and the domain name, writable.
-struct Hostname(Arc<UtsNs>, Name);
+struct Hostname(Arc<UtsNs>, Name, Weak<Kernel>);
 
 #[derive(Clone, Copy)]
 enum Name {
@@ -275,10 +275,10 @@ impl DynFile for Hostname {
         }
     }
     fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
-        let u = self.0.read();
+        let u = self.0.get();
         let mut n = match self.1 {
-            Name::Host => u.nodename.clone(),
-            Name::Domain => u.domainname.clone(),
+            Name::Host => u.nodename,
+            Name::Domain => u.domainname,
         };
         n.push(b'\n');
         Ok(n)
@@ -289,11 +289,11 @@ impl DynFile for Hostname {
         }
         let line = data.split(|b| *b == b'\n').next().unwrap_or_default();
         let line = line[..line.len().min(64)].to_vec();
-        let mut u = self.0.write();
-        match self.1 {
+        let kernel = self.2.upgrade().ok_or(abi::errno::ENOENT)?;
+        self.0.change(&kernel, |u| match self.1 {
             Name::Host => u.nodename = line,
             Name::Domain => u.domainname = line,
-        }
+        });
         Ok(data.len())
     }
 }
@@ -345,10 +345,11 @@ fn sysctl(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
         )
         .text("entropy_avail", "256\n")
         .text("poolsize", "256\n");
+    let name = |n| Hostname(ns.uts.clone(), n, Arc::downgrade(k));
     let kernel = StaticDir::new()
         .text("cap_last_cap", "40\n")
-        .file("hostname", Hostname(ns.uts.clone(), Name::Host))
-        .file("domainname", Hostname(ns.uts.clone(), Name::Domain))
+        .file("hostname", name(Name::Host))
+        .file("domainname", name(Name::Domain))
         .text("msgmax", "8192\n")
         .text("msgmnb", "16384\n")
         .text("msgmni", "32000\n")

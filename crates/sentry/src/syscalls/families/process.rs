@@ -836,27 +836,9 @@ fn getrusage(cx: &mut Context, a: &Args) -> SysResult {
     Ok(0)
 }
 
-fn pad65(s: &[u8]) -> [u8; 65] {
-    let mut b = [0u8; 65];
-    let n = s.len().min(64);
-    b[..n].copy_from_slice(&s[..n]);
-    b
-}
-
 fn uname(cx: &mut Context, a: &Args) -> SysResult {
-    let u = cx.ns().uts.read().clone();
-    let mut out = Vec::with_capacity(390);
-    for f in [
-        b"Linux".as_slice(),
-        &u.nodename,
-        crate::kernel::RELEASE.as_bytes(),
-        crate::kernel::VERSION.as_bytes(),
-        b"x86_64",
-        &u.domainname,
-    ] {
-        out.extend_from_slice(&pad65(f));
-    }
-    cx.mm().copy_out(a.va(0), &out)?;
+    let names = cx.ns().uts.get().utsname();
+    cx.mm().copy_out(a.va(0), &names)?;
     Ok(0)
 }
 
@@ -874,12 +856,12 @@ fn set_name(cx: &Context, a: &Args) -> Result<Vec<u8>> {
 }
 fn sethostname(cx: &mut Context, a: &Args) -> SysResult {
     let n = set_name(cx, a)?;
-    cx.ns().uts.write().nodename = n;
+    cx.ns().uts.change(&cx.kernel, |u| u.nodename = n);
     Ok(0)
 }
 fn setdomainname(cx: &mut Context, a: &Args) -> SysResult {
     let n = set_name(cx, a)?;
-    cx.ns().uts.write().domainname = n;
+    cx.ns().uts.change(&cx.kernel, |u| u.domainname = n);
     Ok(0)
 }
 
