@@ -320,6 +320,8 @@ impl Found {
         for (role, s, n) in &self.stacks {
             let under = match (role, s.stub) {
                 (Role::Application, true) => "stub",
+                // Where the host's kernel was called from is not told of memory that perf knows no file of.
+                (Role::Application, false) if s.user.is_empty() && s.place == Place::Kernel => "",
                 // Unwinding what a hostile program has on its stack tells nothing.
                 (Role::Application, false) => "program",
                 _ => s.user.as_str(),
