@@ -4,7 +4,9 @@
 //   name <TAB> failed <TAB> why           what could not be measured
 //
 // BENCH_BUDGET_MS is how long one measurement may take, BENCH_PART the share of the counts of those that use
-// up memory (1 is all of them).
+// up memory (1 is all of them). With BENCH_LINE only the measurement of that name is made, for about three times
+// the budget, and "rounds <TAB> count" told of it: a profile is to show nothing else. (Programs that make a
+// series make all of it.)
 #pragma once
 #define _GNU_SOURCE
 #include <errno.h>
@@ -56,19 +58,39 @@ static inline void failed(const char *name, const char *why) {
     fflush(stdout);
 }
 
+static inline int wanted(const char *name) {
+    const char *only = getenv("BENCH_LINE");
+    return !only || strcmp(only, name) == 0;
+}
+
+static inline void rounds(long n) {
+    if (getenv("BENCH_LINE")) report("rounds", n, "");
+}
+
 // Repeats f(n) with growing n until a batch takes the budget; the earlier batches are the warm-up.
 static inline double until(void (*f)(long)) {
+    long all = 0;
     for (long n = 1;;) {
         double start = now();
         f(n);
         double took = now() - start;
-        if (took >= budget()) return took / n;
+        all += n;
+        if (took >= budget()) {
+            rounds(all);
+            return took / n;
+        }
         double grow = took > 0 ? 1.2 * budget() / took : 10;
         n = (long)(n * (grow > 10 ? 10 : grow)) + 1;
     }
 }
 
-static inline void ns(const char *name, void (*f)(long)) { report(name, until(f), "ns"); }
+static inline void ns(const char *name, void (*f)(long)) {
+    if (wanted(name)) report(name, until(f), "ns");
+}
+
+static inline void us(const char *name, void (*f)(long)) {
+    if (wanted(name)) report(name, until(f) / 1000, "us");
+}
 
 // Runs f in a child: what it uses up is gone afterwards. False if it failed.
 static inline int in_child(void (*f)(void)) {

@@ -28,6 +28,7 @@ static void first_touch(void) {
         if (i > 0) sum += now() - start;
         munmap(p, pages * PAGE);
     }
+    rounds(3 * pages);
     report("first touch of a page, 64 MB", sum / 2 / pages, "ns");
 }
 
@@ -82,6 +83,7 @@ static void copy_on_write(void) {
         waitpid(c, NULL, 0);
         sum += took;
     }
+    rounds(3 * pages);
     report("copy-on-write of a page", sum / 3 / pages, "ns");
     munmap(p, pages * PAGE);
 }
@@ -106,6 +108,7 @@ static void map_anonymous(void) {
     double start = now();
     for (long i = 0; i < n; i++) map(PAGE);
     report("mmap anonymous 4 KB, never unmapped", (now() - start) / n, "ns");
+    rounds(n);
 }
 
 static void map_file(void) {
@@ -114,6 +117,7 @@ static void map_file(void) {
     for (long i = 0; i < n; i++)
         check(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, file, 0) != MAP_FAILED, "mmap");
     report("mmap private file 4 KB, never unmapped", (now() - start) / n, "ns");
+    rounds(n);
 }
 
 // Every second page made read-only: each call splits the mapping.
@@ -124,6 +128,7 @@ static void split(void) {
     double start = now();
     for (long i = 0; i < n; i++) check(mprotect(p + 2 * i * PAGE, PAGE, PROT_READ) == 0, "mprotect");
     report("mprotect that splits", (now() - start) / n, "ns");
+    rounds(n);
 }
 
 static void grow_heap(long n) {
@@ -134,7 +139,12 @@ static void grow_heap(long n) {
 }
 
 static void each(const char *name, void (*f)(void)) {
-    if (!in_child(f)) failed(name, "the process ended");
+    if (!wanted(name)) return;
+    double start = now();
+    do {
+        if (!in_child(f)) failed(name, "the process ended");
+        // Once is not enough for a profile.
+    } while (getenv("BENCH_LINE") && now() - start < 2 * budget());
 }
 
 int main(int argc, char **argv) {
@@ -142,8 +152,8 @@ int main(int argc, char **argv) {
     program = argv[1];
     file = open(argv[2], O_RDONLY);
     check(file >= 0, argv[2]);
-    report("fork+wait", until(fork_wait) / 1000, "us");
-    report("vfork+exec+wait", until(vfork_exec) / 1000, "us");
+    us("fork+wait", fork_wait);
+    us("vfork+exec+wait", vfork_exec);
     ns("mmap+munmap 64 KB", map_unmap);
     ns("mmap, touch 16 pages, munmap", map_touch_unmap);
     ns("sbrk 64 KB and back", grow_heap);

@@ -65,6 +65,9 @@ const fn beside(
     }
 }
 
+/// Times native, at most.
+const APPLICATION: f64 = 1.3;
+
 const AIMS: &[Aim] = &[
     aim(
         "getpid, answered beside the program",
@@ -218,13 +221,92 @@ pub struct Judged {
     pub reached_here: Vec<Option<bool>>,
 }
 
+/// What a profile is to show.
+pub struct Target {
+    pub experiment: String,
+    pub pinned: bool,
+    /// None: all of it.
+    pub line: Option<String>,
+}
+
+impl Target {
+    pub fn whole(experiment: &str) -> Target {
+        Target {
+            experiment: experiment.to_owned(),
+            pinned: false,
+            line: None,
+        }
+    }
+}
+
+/// The lines of one of Cloister's peers that are above their aim, also above that for this machine.
+pub fn missed(r: &Results, peer: &str) -> Vec<Target> {
+    let at = r.peers.iter().position(|p| p.name == peer);
+    targets(r, peer, |a| {
+        let judged = at.zip(one(r, a));
+        judged.is_some_and(|(i, j)| {
+            j.reached[i] == Some(false) && j.reached_here[i] != Some(true) && j.values[i].is_some()
+        })
+    })
+    .chain(application_lines(r, peer, |x| {
+        let slower = |than: &str, most: f64| {
+            let other = r.median(&x.experiment, false, than, &x.line);
+            x.median()
+                .zip(other)
+                .is_some_and(|(a, b)| times(a, b, &x.unit) > most)
+        };
+        slower("native", APPLICATION) || slower("runsc", 1.0)
+    }))
+    .collect()
+}
+
+/// The lines of this peer that have an aim, missed or not.
+pub fn with_aim(r: &Results, peer: &str) -> Vec<Target> {
+    targets(r, peer, |_| true)
+        .chain(application_lines(r, peer, |_| true))
+        .collect()
+}
+
+fn targets(r: &Results, peer: &str, of: impl Fn(&Aim) -> bool) -> impl Iterator<Item = Target> {
+    let mut found: Vec<&Aim> = Vec::new();
+    for a in AIMS {
+        let there = r.median(a.experiment, a.pinned, peer, a.line).is_some();
+        // Two aims may be about one line.
+        let same = |b: &&Aim| (b.experiment, b.line, b.pinned) == (a.experiment, a.line, a.pinned);
+        if there && of(a) && !found.iter().any(same) {
+            found.push(a);
+        }
+    }
+    found.into_iter().map(|a| Target {
+        experiment: a.experiment.to_owned(),
+        pinned: a.pinned,
+        line: Some(a.line.to_owned()),
+    })
+}
+
+fn application_lines(
+    r: &Results,
+    peer: &str,
+    of: impl Fn(&super::results::Row) -> bool,
+) -> impl Iterator<Item = Target> {
+    let rows = r.rows.iter().filter(move |x| {
+        let app = x.experiment.starts_with("app-") && !x.pinned && x.peer == peer;
+        app && !x.values.is_empty() && of(x)
+    });
+    rows.map(|x| Target {
+        experiment: x.experiment.clone(),
+        pinned: false,
+        line: Some(x.line.clone()),
+    })
+}
+
 /// All aims of which something was measured.
 pub fn judge(r: &Results) -> Vec<Judged> {
     let mut all: Vec<Judged> = AIMS.iter().filter_map(|a| one(r, a)).collect();
     all.extend(applications(
         r,
         "native",
-        1.3,
+        APPLICATION,
         "applications: the worst, beside native",
     ));
     all.extend(applications(
@@ -353,6 +435,7 @@ mod tests {
             mmaps: Vec::new(),
             rows: Vec::new(),
             loads: Vec::new(),
+            profiles: Vec::new(),
             finished: true,
         };
         for (experiment, peer, line) in lines {
@@ -409,6 +492,25 @@ mod tests {
         assert_eq!(of(390.0), (Some(800.0), Some(true), Some(true)));
         assert_eq!(of(700.0), (Some(800.0), Some(false), Some(true)));
         assert_eq!(of(900.0), (Some(800.0), Some(false), Some(false)));
+    }
+
+    #[test]
+    fn what_is_missed_is_profiled() {
+        let line = |name: &str, v| Line::Value(name.to_owned(), v, "us".to_owned());
+        let of = |fork, git| {
+            let r = results(vec![
+                ("memory", "native", line("fork+wait", 114.0)),
+                ("memory", "notify", line("fork+wait", fork)),
+                ("memory", "notify", line("vfork+exec+wait", 1.0)),
+                ("app-git", "native", told(10.0)),
+                ("app-git", "notify", told(git)),
+            ]);
+            let names = |t: Vec<Target>| t.into_iter().map(|t| t.experiment).collect::<Vec<_>>();
+            (names(missed(&r, "notify")), with_aim(&r, "notify").len())
+        };
+        assert_eq!(of(300.0, 12.0), (vec![], 3));
+        assert_eq!(of(500.0, 12.0), (vec!["memory".to_owned()], 3));
+        assert_eq!(of(300.0, 14.0), (vec!["app-git".to_owned()], 3));
     }
 
     /// An aim that names nothing would never be missed.

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::Result;
 
-/// What is read of a command's output; more is passed over.
-const MOST_OUTPUT: u64 = 1 << 20;
+/// What is read of a command's output, about; more is passed over.
+const MOST_OUTPUT: usize = 1 << 20;
 
 /// Set once the run is to end early.
 #[derive(Clone)]
@@ -58,6 +58,8 @@ pub struct Output {
     pub status: ExitStatus,
     pub out: String,
     pub err: String,
+    /// How much of the output had come, and when: seconds of CLOCK_MONOTONIC.
+    came: Vec<(usize, f64)>,
 }
 
 impl Output {
@@ -68,6 +70,12 @@ impl Output {
         } else {
             Err(self.words(what))
         }
+    }
+
+    /// When the first `bytes` of the output had come.
+    pub fn told_at(&self, bytes: usize) -> Option<f64> {
+        let found = self.came.iter().find(|(n, _)| *n >= bytes);
+        found.map(|&(_, when)| when)
     }
 
     pub fn words(&self, what: &str) -> String {
@@ -157,20 +165,35 @@ pub fn run(command: &mut Command, limit: Duration, stop: &Stop) -> Result<Output
     if let Ok(Some(why)) = guard.join() {
         return Err(why);
     }
+    let (out, came) = text(&out);
     Ok(Output {
         status,
-        out: text(&out),
-        err: text(&err),
+        out,
+        err: text(&err).0,
+        came,
     })
 }
 
-fn reader(from: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+/// What was read, and how much of it had come when.
+type Came = (Vec<u8>, Vec<(usize, f64)>);
+
+fn reader(from: Option<impl Read + Send + 'static>) -> Receiver<Came> {
     let (give, take) = channel();
     std::thread::spawn(move || {
-        let mut bytes = Vec::new();
+        let (mut bytes, mut came) = (Vec::new(), Vec::new());
         if let Some(mut from) = from {
-            let _ = from.by_ref().take(MOST_OUTPUT).read_to_end(&mut bytes);
-            let _ = give.send(bytes);
+            let mut piece = [0; 1 << 14];
+            while bytes.len() < MOST_OUTPUT {
+                match from.read(&mut piece) {
+                    Ok(n) if n > 0 => {
+                        bytes.extend_from_slice(&piece[..n]);
+                        came.push((bytes.len(), now()));
+                    }
+                    Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                    _ => break,
+                }
+            }
+            let _ = give.send((bytes, came));
             // Nobody is to be stopped by a full pipe.
             let _ = std::io::copy(&mut from, &mut std::io::sink());
         }
@@ -179,11 +202,17 @@ fn reader(from: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
 }
 
 /// What was read. A process that outlives its parent may keep the stream open: it is not waited for long.
-fn text(from: &Receiver<Vec<u8>>) -> String {
-    let bytes = from
+fn text(from: &Receiver<Came>) -> (String, Vec<(usize, f64)>) {
+    let (bytes, came) = from
         .recv_timeout(Duration::from_secs(5))
         .unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+    (String::from_utf8_lossy(&bytes).into_owned(), came)
+}
+
+/// Seconds of CLOCK_MONOTONIC.
+pub fn now() -> f64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
 /// A command of the set-up: its output, or why it failed.

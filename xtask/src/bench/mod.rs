@@ -18,6 +18,7 @@ mod outside;
 mod peers;
 mod place;
 mod plot;
+mod profile;
 mod report;
 mod results;
 mod setup;
@@ -40,6 +41,12 @@ pub type Result<T> = std::result::Result<T, String>;
 PEERS are native, crun, runc, runsc (systrap), runsc-ptrace, notify and ptrace (Cloister's platforms). A peer may
 have options of its own for the runtime, which make it one more column:
   --peers native,runsc,notify --peer 'notify --debug-drop=7'
+
+PROFILES are of the first of Cloister's peers, need perf (Debian: linux-perf), and take some seconds each; perf stores
+up to 3 GB in /var/tmp meanwhile. Other work on the machine is told from the sandbox's, but takes its CPUs. What costs
+a fork, whatever its aim, and where the time of git's lines goes:
+  --profile=aims --only memory,app-git --peers native,notify --runs 1
+flame-*.svg are beside the report: open them in a browser; a click enlarges, Ctrl-F searches.
 ")]
 pub struct Args {
     /// Runs only the experiments whose names contain one of these words
@@ -66,6 +73,16 @@ pub struct Args {
     /// How long one small measurement goes on, in milliseconds
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     budget: u32,
+    /// Then runs what missed its aim once more on Cloister under perf: flame graphs, and counts in the report
+    #[arg(
+        long,
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "missed",
+        value_name = "WHAT"
+    )]
+    profile: Option<profile::Which>,
     /// Lists the experiments
     #[arg(long)]
     list: bool,
@@ -107,6 +124,7 @@ struct Plan {
     long_runs: u32,
     budget_ms: u32,
     smoke: bool,
+    profile: Option<profile::Which>,
     /// A directory of this run.
     scratch: PathBuf,
     /// The compiled programs, the scripts and what else goes into the root file system.
@@ -162,6 +180,7 @@ pub fn bench(args: &Args) -> Result<ExitCode> {
     let mut bad = results.failed_experiments();
     if args.smoke {
         bad.extend(results.failed_lines());
+        bad.extend(results.failed_profiles());
     }
     for words in &bad {
         eprintln!("bench: failed: {words}");

@@ -168,7 +168,7 @@ fn across(r: &Results, out: &Path) -> Result<Vec<Plot>> {
     Ok(plots)
 }
 
-fn file_name(experiment: &str, pinned: bool, key: &str) -> String {
+pub fn file_name(experiment: &str, pinned: bool, key: &str) -> String {
     let plain: String = key
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })

@@ -1,7 +1,7 @@
 //! The report: report.md and its plots, from the results alone.
 
 use super::results::{Results, Row, is_rate, times};
-use super::{Result, aims, experiments, plot};
+use super::{Result, aims, experiments, plot, profile};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -13,6 +13,7 @@ pub fn write(r: &Results, out: &Path) -> Result<()> {
     for p in plots.iter().filter(|p| p.experiment.is_empty()) {
         let _ = writeln!(text, "\n![{}]({})", p.title, p.file);
     }
+    profile::told(r, &mut text);
     for (experiment, pinned) in parts(r) {
         let about = experiments::named(&experiment).map_or("", |e| e.about);
         let cpus = if pinned { ", on one CPU" } else { "" };

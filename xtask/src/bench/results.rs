@@ -19,6 +19,9 @@ pub struct Results {
     /// Experiments, whether on one CPU, and the machine's load when they ended: others may work on it.
     #[serde(default)]
     pub loads: Vec<(String, bool, f64)>,
+    /// Where the time goes.
+    #[serde(default)]
+    pub profiles: Vec<Profile>,
     /// False if the run ended early.
     pub finished: bool,
 }
@@ -54,6 +57,55 @@ pub struct Row {
     pub peer: String,
     pub values: Vec<f64>,
     pub failed: Option<String>,
+}
+
+/// One line of an experiment, or all of it, under perf.
+#[derive(Serialize, Deserialize, Default)]
+pub struct Profile {
+    pub experiment: String,
+    pub pinned: bool,
+    /// Empty: all of it.
+    pub line: String,
+    pub peer: String,
+    /// What the line told, with perf beside it.
+    pub value: Option<(f64, String)>,
+    /// How often what is measured was done.
+    pub rounds: Option<f64>,
+    pub seconds: f64,
+    /// The flame graph, beside the report.
+    pub graph: String,
+    /// Of the CPU clock: in the sandbox's processes, in nobody, in all others.
+    pub samples: u64,
+    pub idle: u64,
+    pub others: u64,
+    pub parts: Vec<Part>,
+    /// Samples in the host's kernel, by what it did.
+    pub kinds: Vec<Event>,
+    /// Samples by the innermost function: the most frequent.
+    pub functions: Vec<Event>,
+    /// Host calls by name: the most frequent.
+    pub calls: Vec<Event>,
+    /// Why there is none.
+    pub failed: Option<String>,
+}
+
+/// What one role did: samples by where they were, and events.
+#[derive(Serialize, Deserialize)]
+pub struct Part {
+    pub role: String,
+    pub own: u64,
+    pub stub: u64,
+    pub kernel: u64,
+    pub calls: u64,
+    pub switches: u64,
+    pub faults: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct Event {
+    pub role: String,
+    pub name: String,
+    pub count: u64,
 }
 
 impl Row {
@@ -131,6 +183,7 @@ impl Results {
             mmaps: plan.material.mmaps.clone(),
             rows: Vec::new(),
             loads: Vec::new(),
+            profiles: Vec::new(),
             finished: false,
         }
     }
@@ -206,6 +259,14 @@ impl Results {
     /// Lines that failed on Cloister: with tiny counts nothing is too slow, and no limit is met.
     pub fn failed_lines(&self) -> Vec<String> {
         self.failures(|r| !r.line.is_empty() && self.is_ours(&r.peer))
+    }
+
+    pub fn failed_profiles(&self) -> Vec<String> {
+        let words = |p: &Profile| {
+            let why = p.failed.as_deref()?;
+            Some(format!("profile of {} {}: {why}", p.experiment, p.line))
+        };
+        self.profiles.iter().filter_map(words).collect()
     }
 
     fn is_ours(&self, peer: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use super::command::{Stop, output, run};
 use super::experiments::Experiment;
-use super::{Args, Plan, Result, peers};
+use super::{Args, Plan, Result, peers, profile};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -148,6 +148,20 @@ pub fn plan(
     if stop.is_set() {
         return Err("interrupted".to_owned());
     }
+    let mut profile = args
+        .profile
+        .or(args.smoke.then_some(profile::Which::Missed));
+    if profile.is_some() {
+        let there = match args.smoke {
+            true => Ok(PathBuf::new()),
+            false => installer.program("perf", "linux-perf", stop),
+        };
+        if let Err(why) = there.and_then(|_| profile::usable(stop)) {
+            println!("bench: left out: profiles: {why}");
+            left_out.push(("profiles".to_owned(), why));
+            profile = None;
+        }
+    }
     let out = |e: &&&Experiment| !left_out.iter().any(|(n, _)| n == e.name);
     Ok(Plan {
         peers: all,
@@ -165,6 +179,7 @@ pub fn plan(
         },
         budget_ms: if args.smoke { 1 } else { args.budget },
         smoke: args.smoke,
+        profile,
         scratch: scratch.to_owned(),
         material,
         results: results.to_owned(),

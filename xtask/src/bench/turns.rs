@@ -1,13 +1,13 @@
 //! Measuring in turns: each repetition of an experiment goes through all peers before the next one does, so
 //! that a change of the machine's load meets all of them.
 
-use super::command::{Stop, run};
+use super::command::{Output, Stop, run};
 use super::experiments::{self, Experiment, Turns, What};
 use super::outside;
 use super::peers::{Kind, Net, Peer};
 use super::place::Place;
 use super::results::{Line, Results, lines, load};
-use super::{Plan, Result};
+use super::{Plan, Result, profile};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -59,6 +59,11 @@ pub fn all(plan: &Plan, place: &Place, stop: &Stop) -> Result<()> {
         }
     }
     results.finished = true;
+    if let Some(which) = plan.profile {
+        // What was measured is kept, however this ends.
+        results.save(&plan.results)?;
+        profile::all(plan, place, stop, which, &mut results);
+    }
     results.save(&plan.results)
 }
 
@@ -134,7 +139,7 @@ fn takes_part(peer: &Peer, e: &Experiment) -> bool {
     peer.kind != Kind::Crun || matches!(e.what, What::Start(_))
 }
 
-fn last_cpu() -> usize {
+pub fn last_cpu() -> usize {
     rustix::thread::sched_getaffinity(None)
         .ok()
         .and_then(|set| {
@@ -148,7 +153,7 @@ fn last_cpu() -> usize {
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 
 impl Turn<'_> {
-    fn take(&self, e: &Experiment) -> Result<Vec<Line>> {
+    pub fn take(&self, e: &Experiment) -> Result<Vec<Line>> {
         match &e.what {
             What::Inside(args) => self.inside(&owned(args), Net::Own),
             What::Start(args) => self.start(&owned(args)),
@@ -187,13 +192,8 @@ impl Turn<'_> {
 
     /// Runs a program that tells its measurements.
     pub fn inside(&self, args: &[String], net: Net) -> Result<Vec<Line>> {
-        let (mut command, id) = self.command(args, net, &[])?;
-        let output = run(&mut command, self.limit, self.stop)
-            .inspect_err(|_| self.peer.delete(self.plan, &id))?;
+        let output = self.output(args, net)?;
         let found = lines(&output.out);
-        if !output.status.success() {
-            return Err(output.words(&self.peer.name));
-        }
         if found.is_empty() {
             return Err(format!(
                 "the program told nothing: {}",
@@ -201,6 +201,18 @@ impl Turn<'_> {
             ));
         }
         Ok(found)
+    }
+
+    /// Runs a program in a container. What it told, if it ended well.
+    pub fn output(&self, args: &[String], net: Net) -> Result<Output> {
+        let (mut command, id) = self.command(args, net, &[])?;
+        let output = run(&mut command, self.limit, self.stop)
+            .inspect_err(|_| self.peer.delete(self.plan, &id))?;
+        if output.status.success() {
+            Ok(output)
+        } else {
+            Err(output.words(&self.peer.name))
+        }
     }
 
     /// How long a container takes, timed by a small program: an own fork of this one would cost more.
