@@ -1,0 +1,212 @@
+//! What a stub process may ask of the host.
+
+use hostcall::bpf::{self, Program};
+
+/// The high half of every stub address.
+pub(super) const STUB_HIGH_HALF: u32 = (stub::TEXT >> 32) as u32;
+
+/// Skips the `n` instructions that follow unless the call comes from the stub's code.
+pub(super) fn unless_from_stub(p: &mut Program, n: u8) {
+    let low = stub::TEXT as u32;
+    let end = low + (stub::FILTERS - stub::TEXT) as u32;
+    p.load(bpf::IP_HIGH).skip_if_ne(STUB_HIGH_HALF, n + 3);
+    p.load(bpf::IP_LOW)
+        .skip_if_lt(low, n + 1)
+        .skip_if_ge(end, n);
+}
+
+/// Calls that need the full registers: they trap instead of notifying. (Those that end a thread: one that waits in
+/// the handler ends by an answer.)
+pub const TRAPPED: [i64; 12] = [
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_arch_prctl,
+    libc::SYS_sigaltstack,
+    libc::SYS_rt_sigsuspend,
+];
+
+/// Calls that wait long: nobody should spin for their end.
+pub(super) const LONG: [i64; 4] = [
+    libc::SYS_pause,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_exit_group,
+];
+
+/// Skips the `n` instructions that follow if the call is one that the slow lane makes for the application.
+pub(super) fn if_from_lane(p: &mut Program, n: u8) {
+    p.load(bpf::IP_LOW)
+        .skip_if_eq(stub::lane::called() as u32, n);
+}
+
+/// The filter of application threads.
+///
+/// From the stub's code: what the slow lane calls is the application's; the event call asks the Sentry; rt_sigreturn,
+/// exit and sched_yield concern the thread alone; FUTEX_WAKE can at most wake somebody who looks again. From anywhere else: ask the Sentry.
+pub(super) fn app_filter() -> Program {
+    let mut stub_part = Program::new();
+    stub_part
+        .load(bpf::NR)
+        .ret_if_eq(stub::EVENT_NR, bpf::USER_NOTIF)
+        .ret_if_eq(libc::SYS_rt_sigreturn as u32, bpf::ALLOW)
+        .ret_if_eq(libc::SYS_exit as u32, bpf::ALLOW)
+        .ret_if_eq(libc::SYS_sched_yield as u32, bpf::ALLOW)
+        .skip_if_ne(libc::SYS_futex as u32, 3)
+        .load(bpf::arg_low(1))
+        .ret_if_eq(libc::FUTEX_WAKE as u32, bpf::ALLOW)
+        .ret(bpf::KILL);
+    let mut p = Program::new();
+    p.load(bpf::ARCH)
+        .skip_if_eq(bpf::ARCH_X86_64, 1)
+        .ret(bpf::TRAP);
+    unless_from_stub(&mut p, stub_part.len() as u8 + 2);
+    if_from_lane(&mut p, stub_part.len() as u8);
+    p.append(&stub_part);
+    p.load(bpf::NR).skip_if_lt(0x4000_0000, 1).ret(bpf::TRAP);
+    for nr in TRAPPED {
+        p.ret_if_eq(nr as u32, bpf::TRAP);
+    }
+    p.ret(bpf::USER_NOTIF);
+    p
+}
+
+/// The filter of the service thread: memory calls, its process's CPU clocks and the event call, from the stub's
+/// code only.
+pub(super) fn service_filter() -> Program {
+    let mut stub_part = Program::new();
+    stub_part
+        .load(bpf::NR)
+        .ret_if_eq(stub::EVENT_NR, bpf::USER_NOTIF);
+    for nr in [
+        libc::SYS_mmap,
+        libc::SYS_munmap,
+        libc::SYS_mprotect,
+        libc::SYS_madvise,
+        libc::SYS_futex,
+        libc::SYS_clock_gettime,
+        libc::SYS_exit,
+    ] {
+        stub_part.ret_if_eq(nr as u32, bpf::ALLOW);
+    }
+    let mut p = Program::new();
+    p.load(bpf::ARCH)
+        .skip_if_eq(bpf::ARCH_X86_64, 1)
+        .ret(bpf::KILL);
+    unless_from_stub(&mut p, stub_part.len() as u8);
+    p.append(&stub_part);
+    p.ret(bpf::KILL);
+    p
+}
+
+/// The filter of the zygote, inherited by every stub thread: what comes from the stub's code is limited to
+/// what that code does, and no other call is ever made. Application code has its thread's own filter, which
+/// is newer and so is the one that notifies; where it should be missing, this one, which nobody listens to,
+/// gives `ENOSYS`. (A traced call never gets here.)
+pub fn base_filter() -> Program {
+    let mut stub_part = Program::new();
+    stub_part.load(bpf::NR);
+    for nr in [
+        libc::SYS_futex,
+        libc::SYS_rt_sigreturn,
+        libc::SYS_sched_yield,
+        libc::SYS_mmap,
+        libc::SYS_munmap,
+        libc::SYS_mprotect,
+        libc::SYS_madvise,
+        libc::SYS_clock_gettime,
+        libc::SYS_clone,
+        libc::SYS_sigaltstack,
+        libc::SYS_seccomp,
+        libc::SYS_lseek,
+        libc::SYS_exit,
+    ] {
+        stub_part.ret_if_eq(nr as u32, bpf::ALLOW);
+    }
+    stub_part
+        .ret_if_eq(stub::EVENT_NR, bpf::USER_NOTIF)
+        .ret(bpf::KILL);
+    let mut p = Program::new();
+    // The application threads' filter, which traps, goes before it.
+    p.load(bpf::ARCH)
+        .skip_if_eq(bpf::ARCH_X86_64, 1)
+        .ret(bpf::NO_CALL);
+    unless_from_stub(&mut p, stub_part.len() as u8 + 2);
+    if_from_lane(&mut p, stub_part.len() as u8);
+    p.append(&stub_part);
+    p.ret(bpf::USER_NOTIF);
+    p
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the filter answers (classic BPF: the instructions that [`Program`] makes).
+    fn verdict(p: &Program, nr: i64, ip: u64, arg1: u32) -> u32 {
+        let bytes = p.bytes();
+        let code: Vec<&[u8]> = bytes.chunks(8).collect();
+        let (mut pc, mut a) = (0usize, 0u32);
+        loop {
+            let i = code[pc];
+            let op = u16::from_le_bytes([i[0], i[1]]);
+            let k = u32::from_le_bytes([i[4], i[5], i[6], i[7]]);
+            pc += 1;
+            let skip = |yes: bool| usize::from(if yes { i[2] } else { i[3] });
+            match op {
+                0x20 if k == bpf::ARCH => a = bpf::ARCH_X86_64,
+                0x20 if k == bpf::NR => a = nr as u32,
+                0x20 if k == bpf::IP_LOW => a = ip as u32,
+                0x20 if k == bpf::IP_HIGH => a = (ip >> 32) as u32,
+                0x20 if k == bpf::arg_low(1) => a = arg1,
+                0x15 => pc += skip(a == k),
+                0x35 => pc += skip(a >= k),
+                0x06 => return k,
+                _ => panic!("instruction {op:#x} {k:#x}"),
+            }
+        }
+    }
+
+    #[test]
+    fn filters_allow_no_more_than_they_say() {
+        let (app, service, base) = (app_filter(), service_filter(), base_filter());
+        let stub_ip = stub::TEXT + 0x40;
+        for nr in (0..600).chain([i64::from(stub::EVENT_NR), 0x4000_0001]) {
+            for arg in [0, 1, 128, 129] {
+                let wake = nr == libc::SYS_futex && arg == libc::FUTEX_WAKE as u32;
+                let harmless = nr == libc::SYS_rt_sigreturn
+                    || nr == libc::SYS_exit
+                    || nr == libc::SYS_sched_yield
+                    || wake;
+                let v = verdict(&app, nr, stub_ip, arg);
+                assert_eq!(v == bpf::ALLOW, harmless, "call {nr} of the stub");
+                let lane = stub::lane::called();
+                assert_eq!(
+                    verdict(&app, nr, lane, arg),
+                    verdict(&app, nr, 0x40_0000, arg)
+                );
+                assert_ne!(verdict(&base, nr, lane, arg), bpf::ALLOW);
+                assert_ne!(verdict(&service, nr, lane, arg), bpf::TRAP);
+                for ip in [
+                    0x40_0000,
+                    stub::TEXT - 1,
+                    stub::FILTERS,
+                    stub::COMMAND,
+                    stub::AREAS,
+                    stub::TRAMPOLINES,
+                ] {
+                    assert_ne!(verdict(&app, nr, ip, arg), bpf::ALLOW);
+                    assert_ne!(verdict(&base, nr, ip, arg), bpf::ALLOW);
+                    assert_eq!(verdict(&service, nr, ip, arg), bpf::KILL);
+                }
+            }
+            assert_ne!(verdict(&service, libc::SYS_clone, stub_ip, 0), bpf::ALLOW);
+        }
+    }
+}

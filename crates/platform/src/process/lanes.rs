@@ -1,0 +1,254 @@
+//! What a stub process has for its lanes: trampolines of patched call sites, and offers.
+
+use super::factory::Unit;
+use super::maps::Call;
+use super::{Process, word};
+use crate::Lanes;
+use crate::kick::Kick;
+use crate::offers::Area;
+use crate::sites::{Site, Sites};
+use abi::Result;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use stub::AREA_LEN;
+use stub::lane::{TABLE, TABLE_LEN};
+
+pub(super) enum Offers {
+    /// Nobody has asked for it yet.
+    None,
+    Area(Arc<Area>),
+    /// There could be none; what may be mapped nevertheless.
+    Failed(Option<Arc<Area>>),
+}
+
+/// How long its threads may take to come out of application code.
+pub(super) const SETTLE_LIMIT: Duration = Duration::from_secs(30);
+
+/// Unit 0 is the zygote's.
+pub(super) const NO_UNIT: u32 = 0;
+
+/// There was one: its table is not mapped any more.
+pub(super) const DROPPED: u32 = u32::MAX;
+
+impl Process {
+    /// See [`crate::AddressSpace::offers`].
+    pub fn offers(&self) -> Option<Arc<Area>> {
+        let a = self.make_offers();
+        // Who ends them beside this does not wait.
+        if self.offers_ended.load(Ordering::SeqCst)
+            && let Some(a) = &a
+        {
+            a.end();
+        }
+        a
+    }
+
+    pub(super) fn make_offers(&self) -> Option<Arc<Area>> {
+        let mut o = self.offers.lock();
+        match &*o {
+            Offers::Area(a) => return Some(a.clone()),
+            Offers::Failed(_) => return None,
+            Offers::None => {}
+        }
+        if self.factory.lanes == Lanes::None || self.offers_ended.load(Ordering::SeqCst) {
+            return None;
+        }
+        // Once is enough.
+        *o = Offers::Failed(None);
+        let run = self.factory.take_run().ok()?;
+        let a = Arc::new(Area::new(self.factory.clone(), run, self.command));
+        let call = [
+            libc::SYS_mmap as u64,
+            stub::OFFERS,
+            stub::offers::LEN,
+            (libc::PROT_READ | libc::PROT_WRITE) as u64,
+            (libc::MAP_SHARED | libc::MAP_FIXED) as u64,
+            self.factory.control.raw() as u64,
+            a.offset(),
+        ];
+        if self.batch(&[call]).is_err() {
+            // Nobody knows whether it is mapped.
+            *o = Offers::Failed(Some(a));
+            return None;
+        }
+        a.open();
+        *o = Offers::Area(a.clone());
+        Some(a)
+    }
+
+    /// See [`crate::AddressSpace::end_offers`].
+    pub fn end_offers(&self) {
+        self.offers_ended.store(true, Ordering::SeqCst);
+        // Callers hold locks that all share. Who makes them now, which takes a service call, looks afterwards.
+        if let Some(o) = self.offers.try_lock()
+            && let Offers::Area(a) = &*o
+        {
+            // It stays mapped, and the process's.
+            a.end();
+        }
+    }
+
+    /// Whether it has, or had, trampolines for patched call sites.
+    pub fn has_sites(&self) -> bool {
+        self.site_unit.load(Ordering::Acquire) != NO_UNIT
+    }
+
+    /// The calls that map trampolines and their table.
+    pub(super) fn map_sites(&self, unit: Unit) -> [Call; 2] {
+        let mut code = self.map_table(unit);
+        code[1] = stub::TRAMPOLINES;
+        code[2] = AREA_LEN - TABLE_LEN;
+        code[3] = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        code[6] += TABLE_LEN;
+        [code, self.map_table(unit)]
+    }
+
+    /// The call that maps the table of trampolines.
+    pub(super) fn map_table(&self, unit: Unit) -> Call {
+        let flags = (libc::MAP_SHARED | libc::MAP_FIXED) as u64;
+        let control = self.factory.control.raw() as u64;
+        let read = libc::PROT_READ as u64;
+        let mmap = libc::SYS_mmap as u64;
+        [mmap, TABLE, TABLE_LEN, read, flags, control, unit.offset()]
+    }
+
+    /// Changes the sites: readers go on with those that they know until they see the number.
+    pub(super) fn change_sites<R>(&self, f: impl FnOnce(&mut Sites) -> R) -> R {
+        let mut sites = self.sites.lock();
+        let r = f(Arc::make_mut(&mut sites));
+        self.sites_number.fetch_add(1, Ordering::SeqCst);
+        r
+    }
+
+    /// The sites, and how often they have changed.
+    pub fn sites(&self) -> (Arc<Sites>, u64) {
+        let sites = self.sites.lock();
+        (sites.clone(), self.sites_number.load(Ordering::SeqCst))
+    }
+
+    /// See [`Process::sites`].
+    pub fn sites_number(&self) -> u64 {
+        self.sites_number.load(Ordering::SeqCst)
+    }
+
+    /// Makes a trampoline for a call site; the address of its entry in the table. `None` where there are no
+    /// lanes, or no more.
+    pub fn add_site(&self, site: Site) -> Option<u32> {
+        let unit = self.sites_unit()?;
+        self.change_sites(|s| s.add(self.factory.unit(unit), site))
+    }
+
+    /// See [`crate::AddressSpace::retire_sites`].
+    pub fn retire_sites(&self, r: &Range<u64>) {
+        if !self.sites().0.has_live(r) {
+            return;
+        }
+        self.settle();
+        self.change_sites(|s| s.retire(r));
+    }
+
+    /// Waits until every thread that is in application code now has come out once: what it was stopped at has been
+    /// looked up by then. Nothing in the Sentry that such a thread may need meanwhile is held by the caller, but the
+    /// memory manager's lock, which is taken only for an event that has been given.
+    pub(super) fn settle(&self) {
+        let stay = |k: &Arc<Kick>| k.stay().map(|s| (k.clone(), s));
+        let there: Vec<(Arc<Kick>, u64)> = self.kicks.lock().iter().filter_map(stay).collect();
+        for (k, _) in &there {
+            crate::Interrupter::interrupt(&**k);
+        }
+        let until = Instant::now() + SETTLE_LIMIT;
+        for (k, stay) in there {
+            let mut looks = 0u32;
+            // One that computes and does not take its kick is ended by the watchdog; one that waits in the host for a
+            // page of a file that does not come, here.
+            while k.stay() == Some(stay) {
+                looks += 1;
+                if looks < 50 {
+                    std::thread::yield_now();
+                } else if Instant::now() < until {
+                    std::thread::sleep(Duration::from_micros(50));
+                } else {
+                    return self.kill();
+                }
+            }
+        }
+    }
+
+    /// A thread that may run application code; until [`Process::forget_kick`].
+    pub fn add_kick(&self, k: Arc<Kick>) {
+        self.kicks.lock().push(k);
+    }
+
+    /// See [`Process::add_kick`].
+    pub fn forget_kick(&self, k: &Arc<Kick>) {
+        let mut kicks = self.kicks.lock();
+        if let Some(i) = kicks.iter().position(|o| Arc::ptr_eq(o, k)) {
+            kicks.swap_remove(i);
+        }
+    }
+
+    /// The unit for trampolines, mapped.
+    pub(super) fn sites_unit(&self) -> Option<Unit> {
+        let n = self.site_unit.load(Ordering::Acquire);
+        if self.factory.lanes == Lanes::None || n == DROPPED {
+            return None;
+        }
+        if n != NO_UNIT {
+            return Some(Unit(n));
+        }
+        let unit = self.factory.take_unit().ok()?;
+        // Where only the first could be mapped, the unit stays with the process.
+        let mapped = self.batch(&self.map_sites(unit));
+        self.spawner.lock().areas.others.push(unit);
+        if mapped.is_err() {
+            // Once is enough: each try costs a unit, which all processes share.
+            self.site_unit.store(DROPPED, Ordering::Release);
+            return None;
+        }
+        self.site_unit.store(unit.0, Ordering::Release);
+        Some(unit)
+    }
+
+    /// See [`crate::AddressSpace::drop_sites`].
+    pub fn drop_sites(&self) {
+        self.retire_sites(&(0..u64::MAX));
+        let before = self.site_unit.swap(DROPPED, Ordering::AcqRel);
+        if self.table_due.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        if before != NO_UNIT && before != DROPPED {
+            let call = [libc::SYS_munmap as u64, TABLE, TABLE_LEN, 0, 0, 0, 0];
+            if self.batch(&[call]).is_err() {
+                self.kill();
+            }
+        }
+    }
+
+    /// Gives this process, which has run nothing yet, the sites of the one that it is a copy of.
+    pub fn inherit_sites(&self, parent: &Arc<Sites>) -> Result<()> {
+        if parent.is_empty() {
+            return Ok(());
+        }
+        let unit = self.factory.take_unit()?;
+        self.spawner.lock().areas.others.push(unit);
+        parent.copy_to(self.factory.unit(unit));
+        self.site_unit.store(unit.0, Ordering::Release);
+        self.table_due.store(true, Ordering::Release);
+        let mut sites = self.sites.lock();
+        *sites = parent.clone();
+        self.sites_number.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// See [`crate::AddressSpace::count_waiter`].
+    pub fn count_waiter(&self, va: u64, by: i32) {
+        if self.factory.lanes == Lanes::None {
+            return;
+        }
+        let at = stub::WAITERS + 4 * stub::waiters_slot(va);
+        let count = word(self.factory.unit(self.command), at);
+        count.fetch_add(by as u32, Ordering::SeqCst);
+    }
+}

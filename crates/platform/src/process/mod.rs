@@ -1,0 +1,321 @@
+//! Stub processes: what both platforms share.
+//!
+//! A stub process is one application's address space on the host. All of them, and the Sentry, share one
+//! descriptor table (`CLONE_FILES`), so that the service thread can map any descriptor of the Sentry's
+//! without passing it; application code makes no call that takes a descriptor.
+//!
+//! ## Invariants
+//!
+//! - A stub process is cloned from the *zygote*, which has nothing mapped but the stub's own area and never
+//!   runs application code. It is the Sentry's child (`CLONE_PARENT`) and dies with the Sentry's pid
+//!   namespace.
+//! - What the application can write (thread areas) is believed only in what concerns that application. A
+//!   thread's id comes by another way; its listener's number is checked with the host before use.
+//! - A process is ended, and waited for, by its descriptor: its number may be another's when it has ended.
+//! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`. `Process::kicks`
+//!   is a leaf. `Process::offers` → `Process::service`. None is held while waiting for application code.
+//!   `Factory::thread_start` comes before `spawner` and `service`; it *is* held while a thread starts.
+
+mod factory;
+mod filters;
+mod lanes;
+mod listener;
+mod maps;
+mod threads;
+
+pub use factory::{Drive, Factory, Run, Unit};
+pub use filters::{TRAPPED, base_filter};
+pub use listener::{Listener, recv};
+pub use threads::{RawThread, release_after};
+
+use crate::kick::Kick;
+use crate::lane::Hot;
+use crate::sites::Sites;
+use abi::Result;
+use abi::errno::ESRCH;
+use hostcall::{HostFd, MemSlice, RawFd, process as host};
+use lanes::{NO_UNIT, Offers};
+use maps::Call;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use stub::lane::{TABLE, TABLE_LEN};
+use stub::{AREA_LEN, AREAS, COMMAND_LEN, Symbol};
+use threads::Listens;
+
+/// The host signal that interrupts application threads. A standard one: it queues at most once.
+pub const KICK: i32 = libc::SIGUSR2;
+
+/// A process that had more threads at a time is not used again.
+const AREAS_KEPT: usize = 8;
+
+fn word(m: MemSlice<'_>, offset: u64) -> &AtomicU32 {
+    m.sub(offset as usize, 4).atomic_u32().expect("aligned")
+}
+
+fn read_i32(m: MemSlice<'_>, offset: u64) -> i32 {
+    word(m, offset).load(Ordering::Acquire) as i32
+}
+
+fn write_words(m: MemSlice<'_>, offset: u64, words: &[u64]) {
+    for (i, w) in words.iter().enumerate() {
+        m.sub(offset as usize + i * 8, 8)
+            .copy_from(&w.to_le_bytes());
+    }
+}
+
+/// A step of a spawner's sequence that tells nothing of how many there were.
+fn distance() -> u32 {
+    let mut b = [0; 4];
+    hostcall::time::random(&mut b);
+    u32::from_le_bytes(b) >> 1
+}
+
+/// Whether a descriptor of a process says that it has ended.
+fn has_ended(pidfd: &HostFd) -> bool {
+    readable_within(&[pidfd.raw()], 0)
+}
+
+/// Waits until one of these can be read, so many milliseconds at most; whether one can. (Of processes: has ended.)
+pub fn readable_within(fds: &[RawFd], millis: i32) -> bool {
+    let mut f: SmallVec<[libc::pollfd; 16]> = fds
+        .iter()
+        .map(|&fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    hostcall::file::poll(&mut f, millis).is_ok_and(|n| n > 0)
+}
+
+/// How long a thread's start may take, and the end of one that failed. Only hostile code makes them last: all
+/// threads of the sandbox start one after the other.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// The same where nobody waits for it, and no application code runs.
+const RENEW_LIMIT: Duration = Duration::from_millis(250);
+
+/// How long a process that is dropped is waited for.
+const DROP_LIMIT: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+struct Areas {
+    /// Numbers of thread areas that are mapped and free; 0 is the service thread's.
+    free: Vec<u32>,
+    /// What is mapped at each number from 1 on, until the process ends or is renewed.
+    units: Vec<Unit>,
+    /// What else is mapped as long: trampolines.
+    others: Vec<Unit>,
+}
+
+struct Spawner {
+    seq: u32,
+    areas: Areas,
+}
+
+enum Service {
+    Down,
+    /// Waiting in the notification with this id.
+    Up {
+        listener: Listener,
+        id: u64,
+    },
+}
+
+/// One stub process.
+pub struct Process {
+    pub factory: Arc<Factory>,
+    pub pid: i32,
+    pidfd: HostFd,
+    command: Unit,
+    area0: Unit,
+    spawner: Mutex<Spawner>,
+    service: Mutex<Service>,
+    dead: AtomicBool,
+    /// Application threads that use an area.
+    threads: AtomicU32,
+    /// One that waits at its start for [`Process::new_thread`].
+    spare: Mutex<Option<RawThread>>,
+    /// Threads whose tasks have ended, at most [`RESTING_MAX`]: they wait in the event call for other tasks of the same
+    /// program. They are none of `threads`.
+    resting: Mutex<SmallVec<[RawThread; 1]>>,
+    /// It had ended before anybody here ended it.
+    ended_by_host: AtomicBool,
+    /// CPU time that earlier programs used.
+    cpu_before: AtomicU64,
+    /// Its patched call sites. Changed by the holder of the memory manager's lock only.
+    sites: Mutex<Arc<Sites>>,
+    /// How often they have changed; changed under `sites`.
+    sites_number: AtomicU64,
+    /// Its application threads: the memory of who runs.
+    kicks: Mutex<Vec<Arc<Kick>>>,
+    /// The unit with their table and trampolines, once it is mapped; else [`NO_UNIT`]. Changed as `sites` are.
+    site_unit: AtomicU32,
+    /// Where what its reads may find is offered.
+    offers: Mutex<Offers>,
+    /// There shall be none any more.
+    offers_ended: AtomicBool,
+    /// The unit is not mapped yet: that comes with the first mapping of the application's.
+    table_due: AtomicBool,
+    /// Counts the calls that trap and could be answered where they are made. A leaf.
+    pub trapped: Mutex<Hot<16>>,
+}
+
+/// How long a process whose service thread is gone may take until it is gone itself.
+const LOST_MILLIS: i32 = 50;
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        *self.service.get_mut() = Service::Down;
+        let resting = self.resting.get_mut().len() as u32;
+        self.factory.resting.fetch_sub(resting, Ordering::Relaxed);
+        // A dying thread may still write its area: they are given back only when the process is gone.
+        let factory = self.factory.clone();
+        let areas = std::mem::take(&mut self.spawner.get_mut().areas);
+        let mut units = areas.units;
+        units.extend(areas.others);
+        units.extend([self.command, self.area0]);
+        let offers = std::mem::replace(self.offers.get_mut(), Offers::None);
+        if let Offers::Area(a) | Offers::Failed(Some(a)) = &offers {
+            a.unmapped();
+        }
+        if self.wait_gone(DROP_LIMIT) {
+            for u in units {
+                factory.give_unit(u);
+            }
+        } else {
+            // Nor may its memory be another's.
+            std::mem::forget(offers);
+        }
+    }
+}
+
+impl Process {
+    fn start_service(&self) -> Result<()> {
+        let start = stub::address(Symbol::Service);
+        let t = self.spawn(start, 0, self.area0, Listens::Yes, START_LIMIT)?;
+        let listener = t.listener.expect("asked for");
+        let n = recv(&listener).map_err(|_| ESRCH)?;
+        *self.service.lock() = Service::Up { listener, id: n.id };
+        Ok(())
+    }
+
+    /// Whether it has no application thread, and nobody has ended it.
+    pub fn is_idle(&self) -> bool {
+        self.thread_count() == 0 && !self.dead.load(Ordering::Acquire)
+    }
+
+    /// See [`crate::AddressSpace::was_killed`].
+    pub fn was_killed(&self) -> bool {
+        self.dead.load(Ordering::Acquire) && !self.ended_by_host.load(Ordering::Acquire)
+    }
+
+    /// Whether the host still has it.
+    pub fn is_alive(&self) -> bool {
+        !self.dead.load(Ordering::Acquire) && !has_ended(&self.pidfd)
+    }
+
+    /// Makes it ready for another program: nothing of the last is left, not even how many threads there were, and a
+    /// thread waits at its start. `false` if that is more work than a new process, or does not come about: then it
+    /// can only be dropped.
+    pub fn renew(&self) -> bool {
+        self.end_resting();
+        let areas = self.spawner.lock().areas.units.len() as u64;
+        if areas > AREAS_KEPT as u64 || !self.is_idle() {
+            return false;
+        }
+        let unmap = |at: u64, len: u64| [libc::SYS_munmap as u64, at, len, 0, 0, 0, 0];
+        let mut calls: SmallVec<[Call; 3]> = SmallVec::new();
+        if areas > 1 {
+            calls.push(unmap(AREAS + 2 * AREA_LEN, (areas - 1) * AREA_LEN));
+        }
+        // The table, too, has stayed when all was unmapped.
+        if self.has_sites() {
+            calls.push(unmap(TABLE, TABLE_LEN));
+            calls.push(unmap(stub::TRAMPOLINES, AREA_LEN - TABLE_LEN));
+        }
+        let offers = std::mem::replace(&mut *self.offers.lock(), Offers::None);
+        if let Offers::Area(_) | Offers::Failed(Some(_)) = offers {
+            calls.push(unmap(stub::OFFERS, stub::offers::LEN));
+        }
+        if !calls.is_empty() && self.batch(&calls).is_err() {
+            // It is still mapped: kept until the process is gone.
+            *self.offers.lock() = offers;
+            return false;
+        }
+        if let Offers::Area(a) | Offers::Failed(Some(a)) = offers {
+            a.unmapped();
+        }
+        self.offers_ended.store(false, Ordering::SeqCst);
+        self.change_sites(|s| *s = Sites::default());
+        self.site_unit.store(NO_UNIT, Ordering::Release);
+        self.table_due.store(false, Ordering::Release);
+        *self.trapped.lock() = Hot::default();
+        {
+            let mut s = self.spawner.lock();
+            let more = s.areas.units.split_off(areas.min(1) as usize);
+            let sites = std::mem::take(&mut s.areas.others);
+            for u in more.into_iter().chain(sites) {
+                self.factory.give_unit(u);
+            }
+            s.areas.free.retain(|no| *no == 1);
+            for u in s.areas.units.iter().chain([&self.area0]) {
+                self.factory.clear_unit(*u);
+            }
+            s.seq = s.seq.wrapping_add(distance());
+        }
+        let batch = stub::CMD_BATCH as usize;
+        let len = COMMAND_LEN as usize - batch;
+        self.factory.unit(self.command).sub(batch, len).zero();
+        let used = hostcall::time::clock_nanos(self.cpu_clock()) as u64;
+        self.cpu_before.store(used, Ordering::Relaxed);
+        let t = self.new_thread_within(RENEW_LIMIT);
+        t.map(|t| *self.spare.lock() = Some(t)).is_ok()
+    }
+
+    /// CPU time of all its threads (`clock_getcpuclockid(3)`).
+    pub fn cpu_nanos(&self) -> u64 {
+        let all = hostcall::time::clock_nanos(self.cpu_clock()) as u64;
+        all.saturating_sub(self.cpu_before.load(Ordering::Relaxed))
+    }
+
+    /// The clock id of its CPU time: the inverted pid, CPUCLOCK_SCHED.
+    fn cpu_clock(&self) -> i32 {
+        (!self.pid << 3) | 2
+    }
+
+    /// Ends the process. Its threads' listeners report it.
+    pub fn kill(&self) {
+        if !self.dead.swap(true, Ordering::AcqRel) {
+            if has_ended(&self.pidfd) {
+                self.ended_by_host.store(true, Ordering::Release);
+            }
+            let _ = host::pidfd_kill(self.pidfd.raw(), libc::SIGKILL);
+        }
+    }
+
+    /// Waits until the host has taken down what was killed: all its threads have ended, and nothing is mapped by it.
+    /// (It reaps it itself: SIGCHLD is ignored.) `false` if that takes longer; code of it may not run any more, but
+    /// what waits for a device in the host does not end.
+    pub fn wait_gone(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        loop {
+            let rest = until.saturating_duration_since(Instant::now());
+            if readable_within(&[self.pidfd.raw()], rest.as_millis() as i32) {
+                return true;
+            }
+            if rest.is_zero() {
+                return false;
+            }
+        }
+    }
+
+    /// Readable when it has ended.
+    pub fn end(&self) -> RawFd {
+        self.pidfd.raw()
+    }
+}

@@ -1,0 +1,369 @@
+//! The threads of a stub process: how they start, rest and serve again.
+
+use super::factory::{Drive, Unit, kick_spawner};
+use super::listener::Listener;
+use super::{Areas, Process, RENEW_LIMIT, START_LIMIT, has_ended, read_i32, word, write_words};
+use abi::errno::{EAGAIN, ESRCH};
+use abi::{Errno, Result};
+use hostcall::{HostFd, MemSlice, process as host};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use stub::{AREA_LEN, AREAS, Symbol, area};
+
+/// How many threads of a process rest at most, and how many of all: each is a thread of the host's.
+pub(super) const RESTING_MAX: usize = 4;
+pub(super) const RESTING_ALL: u32 = 64;
+
+/// A thread just started in a stub process, and what it uses.
+pub struct RawThread {
+    pub tid: i32,
+    pub area_no: u32,
+    pub unit: Unit,
+    /// Only with [`Drive::Notify`].
+    pub listener: Option<Listener>,
+    /// It has served: it waits in this event, by its number and the address of its frame.
+    pub rests: Option<(u64, u64)>,
+    /// CPU time that it had used before it served again.
+    pub cpu_before: u64,
+}
+
+/// Whether a thread has a listener.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listens {
+    No,
+    Yes,
+}
+
+/// Waits until `f` gives something, woken by the thread whose area this is. What the area says is only a
+/// reason to look: application code can write it. `ESRCH` when the process is gone or time is up.
+pub(super) fn wait_start<T>(
+    a: MemSlice<'_>,
+    pidfd: &HostFd,
+    until: Instant,
+    mut f: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let ready = word(a, area::READY);
+    loop {
+        if let Some(x) = f()? {
+            return Ok(x);
+        }
+        if Instant::now() > until {
+            return Err(ESRCH);
+        }
+        if let Err(e) = host::futex_wait(ready, 0, 50) {
+            if has_ended(pidfd) {
+                return Err(ESRCH);
+            }
+            if e == EAGAIN {
+                // Up already, or so it is said.
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// Gives back what a thread used, once it runs no more: a listener whose thread still ends reports it by
+/// its hang-up.
+pub fn release_after(p: &Process, area_no: u32, listener: Listener, ended: bool, limit: Duration) {
+    if !ended {
+        let mut f = [libc::pollfd {
+            fd: listener.raw(),
+            events: 0,
+            revents: 0,
+        }];
+        // It is a few instructions from its end; a hostile one may not be: then its area is not reused.
+        let _ = hostcall::file::poll(&mut f, limit.as_millis() as i32);
+        if f[0].revents & libc::POLLHUP == 0 {
+            p.kill();
+            return;
+        }
+    }
+    drop(listener);
+    p.give_area(area_no);
+}
+
+impl Process {
+    /// Clones a thread at `start`; returns when it is up.
+    pub(super) fn spawn(
+        &self,
+        start: u64,
+        area_no: u32,
+        unit: Unit,
+        listens: Listens,
+        limit: Duration,
+    ) -> Result<RawThread> {
+        let a = self.factory.unit(unit);
+        let va = AREAS + u64::from(area_no) * AREA_LEN;
+        a.sub(0, area::PID as usize).zero();
+        let numbers = (area::WORDS_END - area::PID) as usize;
+        a.sub(area::PID as usize, numbers)
+            .copy_from(&[0xff; (area::WORDS_END - area::PID) as usize]);
+        write_words(
+            a,
+            area::STACK_T,
+            &[va + area::STACK, 0, AREA_LEN - area::STACK],
+        );
+        let flags = libc::CLONE_VM
+            | libc::CLONE_FS
+            | libc::CLONE_FILES
+            | libc::CLONE_SIGHAND
+            | libc::CLONE_THREAD
+            | libc::CLONE_SYSVSEM;
+        let control = self.factory.control.raw();
+        let _one_at_a_time = self.factory.thread_start.lock();
+        let until = Instant::now() + limit;
+        let cmd = self.factory.unit(self.command);
+        let mut s = self.spawner.lock();
+        // No thread has this number.
+        hostcall::file::set_position(control, 0)?;
+        write_words(
+            cmd,
+            stub::CMD_OP,
+            &[
+                stub::OP_THREAD,
+                flags as u64,
+                0,
+                start,
+                va,
+                0,
+                control as u64,
+            ],
+        );
+        s.seq = s.seq.wrapping_add(1);
+        kick_spawner(cmd, s.seq);
+        let result = wait_start(a, &self.pidfd, until, || {
+            Ok(Some(hostcall::file::position(control)?).filter(|p| *p != 0))
+        });
+        drop(s);
+        let tid = match result {
+            Ok(n) if n >> stub::FAILED_BIT != 0 => {
+                return Err(Errno::new(n as u32 as i32).unwrap_or(EAGAIN));
+            }
+            Ok(n) => n as i32,
+            Err(e) => {
+                self.kill();
+                self.factory.sweep_listeners();
+                return Err(e);
+            }
+        };
+        let listener = match listens {
+            Listens::No => None,
+            Listens::Yes => Some(self.find_listener(a, tid, until)?),
+        };
+        if let Some(l) = &listener {
+            // Before 6.6 there is no synchronous wake-up; everything works without.
+            let _ = host::notif_sync_wake_up(l.raw(), true);
+        }
+        Ok(RawThread {
+            tid,
+            area_no,
+            unit,
+            listener,
+            rests: None,
+            cpu_before: 0,
+        })
+    }
+
+    /// The listener of a thread that starts. Its number stands in the thread's area, where other threads of
+    /// the application can write: a false one ends the process, and the thread's first notification shows
+    /// whose it is.
+    pub(super) fn find_listener(
+        &self,
+        a: MemSlice<'_>,
+        tid: i32,
+        until: Instant,
+    ) -> Result<Listener> {
+        let said = wait_start(a, &self.pidfd, until, || {
+            Ok(Some(read_i32(a, area::LISTENER)).filter(|fd| *fd != 0))
+        });
+        let failed = match said {
+            Ok(fd) if fd > 0 => match Listener::claim(fd, &self.factory.listeners) {
+                Some(l) => return Ok(l),
+                None => ESRCH,
+            },
+            // Without a filter the thread ends: there is no descriptor, or no memory.
+            Ok(e) => {
+                let ended = wait_start(a, &self.pidfd, until, || {
+                    Ok(host::tgkill(self.pid, tid, 0).is_err().then_some(()))
+                });
+                match ended {
+                    Ok(()) => return Err(Errno::new(e.wrapping_neg()).unwrap_or(EAGAIN)),
+                    Err(e) => e,
+                }
+            }
+            Err(e) => e,
+        };
+        self.kill();
+        self.factory.sweep_listeners();
+        Err(failed)
+    }
+
+    /// A new application thread.
+    pub fn new_thread(&self) -> Result<RawThread> {
+        if let Some(t) = self.spare.lock().take() {
+            return Ok(t);
+        }
+        let rested = self.resting.lock().pop();
+        match rested {
+            Some(mut t) => {
+                self.threads.fetch_add(1, Ordering::Relaxed);
+                self.factory.resting.fetch_sub(1, Ordering::Relaxed);
+                t.cpu_before = self.thread_cpu_nanos(t.tid, t.area_no, t.unit);
+                Ok(t)
+            }
+            None => self.new_thread_within(START_LIMIT),
+        }
+    }
+
+    /// A thread whose task has ended waits for another of the same program. Given back where there are enough, or where
+    /// it was the last: the process as a whole serves again.
+    pub fn rest(&self, t: RawThread) -> core::result::Result<(), RawThread> {
+        let mut resting = self.resting.lock();
+        let one_more = |n: u32| (n < RESTING_ALL).then_some(n + 1);
+        let all = &self.factory.resting;
+        if self.dead.load(Ordering::Acquire)
+            || self.thread_count() <= 1
+            || resting.len() >= RESTING_MAX
+            || all
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+                .is_err()
+        {
+            return Err(t);
+        }
+        resting.push(t);
+        self.threads.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends the threads that rest, or the process, where one does not obey.
+    pub(super) fn end_resting(&self) {
+        let resting = std::mem::take(&mut *self.resting.lock());
+        let (n, all) = (resting.len() as u32, &self.factory.resting);
+        all.fetch_sub(n, Ordering::Relaxed);
+        self.threads.fetch_add(n, Ordering::Relaxed);
+        let end = |t: &RawThread| {
+            let (listener, (id, _)) = (t.listener.as_ref()?, t.rests?);
+            host::notif_send(listener.raw(), id, stub::REPLY_EXIT as i64).ok()
+        };
+        let told: SmallVec<[bool; RESTING_MAX]> =
+            resting.iter().map(|t| end(t).is_some()).collect();
+        let until = Instant::now() + RENEW_LIMIT;
+        for (t, told) in resting.into_iter().zip(told) {
+            let limit = until.saturating_duration_since(Instant::now());
+            let Some(listener) = t.listener else { continue };
+            release_after(self, t.area_no, listener, !told, limit);
+        }
+    }
+
+    pub(super) fn new_thread_within(&self, limit: Duration) -> Result<RawThread> {
+        let (area_no, unit) = self.take_area()?;
+        let (start, listens) = match self.factory.drive {
+            Drive::Notify => (Symbol::Thread, Listens::Yes),
+            Drive::Ptrace => (Symbol::ThreadTraced, Listens::No),
+        };
+        self.threads.fetch_add(1, Ordering::Relaxed);
+        // Where that fails there is no thread, or soon no process.
+        self.spawn(stub::address(start), area_no, unit, listens, limit)
+            .inspect_err(|_| self.give_area(area_no))
+    }
+
+    /// An area that is mapped and that no thread uses.
+    pub(super) fn take_area(&self) -> Result<(u32, Unit)> {
+        let (no, unit) = {
+            let mut s = self.spawner.lock();
+            let Areas { free, units, .. } = &mut s.areas;
+            if let Some(no) = free.pop() {
+                return Ok((no, units[no as usize - 1]));
+            }
+            let no = units.len() as u32 + 1;
+            if AREAS + u64::from(no + 1) * AREA_LEN > stub::HIGH {
+                return Err(EAGAIN);
+            }
+            let unit = self.factory.take_unit()?;
+            units.push(unit);
+            (no, unit)
+        };
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        let mapped = self.batch(&[[
+            libc::SYS_mmap as u64,
+            AREAS + u64::from(no) * AREA_LEN,
+            AREA_LEN,
+            3,
+            flags as u64,
+            self.factory.control.raw() as u64,
+            unit.offset(),
+        ]]);
+        match mapped {
+            Ok(()) => Ok((no, unit)),
+            Err(e) => {
+                let mut s = self.spawner.lock();
+                // Others may have come after it: then its number stays unused.
+                if s.areas.units.len() == no as usize {
+                    s.areas.units.pop();
+                    drop(s);
+                    self.factory.give_unit(unit);
+                }
+                Err(e)
+            }
+        }
+    }
+
+    /// Takes back the area of a thread that has ended.
+    pub fn give_area(&self, area_no: u32) {
+        self.threads.fetch_sub(1, Ordering::Relaxed);
+        self.spawner.lock().areas.free.push(area_no);
+    }
+
+    /// The Sentry's view of a thread's area, and its address in the stub.
+    pub fn area(&self, area_no: u32, unit: Unit) -> (MemSlice<'_>, u64) {
+        (
+            self.factory.unit(unit),
+            AREAS + u64::from(area_no) * AREA_LEN,
+        )
+    }
+
+    /// How many application threads it has, about.
+    pub fn thread_count(&self) -> u32 {
+        self.threads.load(Ordering::Relaxed)
+    }
+
+    /// CPU time of one thread. The host tells it within the process only, so the service thread asks. What is read
+    /// from the thread's area is the application's claim about itself, and does not count against anyone else.
+    pub(super) fn thread_cpu_nanos(&self, tid: i32, area_no: u32, unit: Unit) -> u64 {
+        let (area, base) = self.area(area_no, unit);
+        // CPUCLOCK_PERTHREAD, CPUCLOCK_SCHED.
+        let clock = (!tid << 3) | 6;
+        let call = [
+            libc::SYS_clock_gettime as u64,
+            clock as u32 as u64,
+            base + stub::area::CPU_TIME,
+            0,
+            0,
+            0,
+            0,
+        ];
+        if self.batch(&[call]).is_err() {
+            return 0;
+        }
+        let mut t = [0u8; 16];
+        area.sub(stub::area::CPU_TIME as usize, 16).copy_to(&mut t);
+        let word = |at: usize| u64::from_le_bytes(t[at..at + 8].try_into().expect("8 bytes"));
+        word(0)
+            .saturating_mul(1_000_000_000)
+            .saturating_add(word(8))
+    }
+
+    /// See [`crate::AppThread::cpu_clock`].
+    pub fn thread_clock(self: &Arc<Self>, raw: &RawThread) -> crate::CpuClock {
+        let process = Arc::downgrade(self);
+        let (tid, area_no, unit) = (raw.tid, raw.area_no, raw.unit);
+        let before = raw.cpu_before;
+        Arc::new(move || {
+            let p = process.upgrade();
+            p.map_or(0, |p| p.thread_cpu_nanos(tid, area_no, unit))
+                .saturating_sub(before)
+        })
+    }
+}
