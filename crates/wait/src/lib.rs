@@ -12,6 +12,7 @@
 pub mod offer;
 mod parker;
 pub mod spin;
+pub mod wakes;
 
 use abi::errno::{self, Errno};
 use parking_lot::Mutex;
@@ -135,6 +136,8 @@ impl WaitQueue {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
+        // Whoever is woken takes the same lock first.
+        let _hold = wakes::hold();
         let entries = self.entries.lock();
         for (_, e) in entries.iter() {
             if !e.exclusive && e.events.intersects(events) {
