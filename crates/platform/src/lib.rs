@@ -291,6 +291,13 @@ pub trait AppThread: Send {
     /// [`AppThread::set_return`] set (0 if it was not called).
     fn run(&mut self) -> Event;
 
+    /// As [`AppThread::run`]; the caller's wake-ups that wait are made when the application has been let go on, before
+    /// anybody waits for it.
+    fn run_then_wake(&mut self, held: Option<wait::wakes::Hold>) -> Event {
+        drop(held);
+        self.run()
+    }
+
     /// The result of the system call that stopped it: `rax` when it goes on.
     fn set_return(&mut self, value: u64);
 

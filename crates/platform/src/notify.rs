@@ -621,6 +621,10 @@ impl Thread {
 
 impl AppThread for Thread {
     fn run(&mut self) -> Event {
+        self.run_then_wake(None)
+    }
+
+    fn run_then_wake(&mut self, held: Option<wait::wakes::Hold>) -> Event {
         // A thread that looks into its mailbox takes the kick when it comes.
         let mail = matches!(self.waits, Waits::Mail { .. });
         let due = self.entered() && !mail;
@@ -629,6 +633,7 @@ impl AppThread for Thread {
             self.waits = Waits::Gone;
             return Event::Gone;
         }
+        drop(held);
         self.next(due, None)
     }
 

@@ -13,6 +13,7 @@ pub mod offer;
 mod parker;
 pub mod spin;
 pub mod trial;
+pub mod wakes;
 
 use abi::errno::{self, Errno};
 use parking_lot::Mutex;
@@ -136,6 +137,8 @@ impl WaitQueue {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
+        // Whoever is woken takes the same lock first.
+        let _hold = wakes::hold();
         let entries = self.entries.lock();
         for (_, e) in entries.iter() {
             if !e.exclusive && e.events.intersects(events) {

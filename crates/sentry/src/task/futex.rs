@@ -83,6 +83,7 @@ impl Table {
         &self.buckets[Self::index(key)]
     }
     fn wake(&self, key: &FutexKey, max: usize, bitset: u32) -> usize {
+        let _hold = wait::wakes::hold();
         let mut b = self.bucket(key).lock();
         let Some(q) = b.get_mut(key) else { return 0 };
         // From the front, and no further than needed: waking one of thousands is usual.

@@ -21,6 +21,7 @@ pub mod frame;
 pub mod futex;
 pub mod group;
 pub mod jobs;
+mod late;
 pub mod limits;
 pub mod list;
 pub mod offers;

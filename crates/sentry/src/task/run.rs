@@ -5,6 +5,7 @@
 //! application's registers (a handler runs first), as `arch/x86/kernel/signal.c` does.
 
 use super::Task;
+use super::late::{self, Habit};
 use super::signal::{DefaultAction, SA_RESETHAND, SA_RESTART, SIG_DFL, SIG_IGN, default_action};
 use crate::syscalls::{self, Args, SysResult};
 use abi::errno::*;
@@ -14,6 +15,8 @@ use platform::{AppThread, Event, Regs};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
+use wait::wakes::{self, Hold};
 
 /// What only the task's own host thread touches.
 pub struct Context {
@@ -174,19 +177,28 @@ pub fn run(mut cx: Context) {
     if let Some(s) = &spinners {
         s.wakes();
     }
-    while boundary(&mut cx) == Flow::Go {
-        let Some(event) = enter_app(&mut cx) else {
+    let mut habit = Habit::default();
+    // What the last call woke, until it is answered.
+    let mut held = None;
+    while boundary(&mut cx, &mut held) == Flow::Go {
+        let woke = wakes::take_woke().then(Instant::now);
+        let Some(event) = enter_app(&mut cx, held.take()) else {
             continue;
         };
+        if let Some(t) = woke {
+            habit.note(t.elapsed());
+        }
         match event {
             Event::Syscall { nr, args, ip } => {
                 if let Some(site) = cx.thread.hot_site() {
                     cx.mm().patch_call(abi::Va(site), nr, &args);
                 }
+                held = (habit.is_late() && late::fits(nr)).then(wakes::hold);
                 system_call(&mut cx, nr, args, ip);
                 if std::mem::take(&mut cx.site_pays)
                     && let Some(site) = cx.thread.note_site()
                 {
+                    held = None;
                     cx.mm().patch_call(abi::Va(site), nr, &args);
                 }
             }
@@ -208,6 +220,7 @@ pub fn run(mut cx: Context) {
             }
         }
     }
+    drop(held);
     super::exit::finish(cx);
     if let Some(s) = &spinners {
         s.sleeps();
@@ -223,8 +236,8 @@ fn end_lost(cx: &Context) {
     cx.kernel.kill_group(&cx.group, s.number());
 }
 
-/// Runs application code until the next event; `None` if there is work first.
-fn enter_app(cx: &mut Context) -> Option<Event> {
+/// Runs application code until the next event; `None` if there is work first. What is `held` is woken when it runs.
+fn enter_app(cx: &mut Context, held: Option<Hold>) -> Option<Event> {
     if cx.task.local_stale.load(Ordering::SeqCst) {
         cx.publish();
     }
@@ -238,7 +251,7 @@ fn enter_app(cx: &mut Context) -> Option<Event> {
         return None;
     }
     super::offers::review(&cx.task);
-    let e = cx.thread.run();
+    let e = cx.thread.run_then_wake(held);
     if let Some(m) = cx.thread.mask() {
         cx.task.take_mask(m);
     }
@@ -320,7 +333,7 @@ fn fault(cx: &mut Context, signal: i32, code: i32, addr: u64, error: u64) {
 /// The system-call boundary: ends, stops and signals. `End` if the task is to end.
 ///
 /// A loop and not a recursion: a sender could interrupt a sleep as often as it likes by signals that do nothing.
-fn boundary(cx: &mut Context) -> Flow {
+fn boundary(cx: &mut Context, held: &mut Option<Hold>) -> Flow {
     let mut look = cx.restart.is_some() || cx.saved_mask.is_some();
     loop {
         if cx.exit.is_some() {
@@ -330,6 +343,7 @@ fn boundary(cx: &mut Context) -> Flow {
             return Flow::Go;
         }
         look = true;
+        *held = None;
         if take_signals(cx) == Flow::End {
             return Flow::End;
         }
