@@ -106,19 +106,27 @@ pub const SS_AUTODISARM: u32 = 1 << 31;
 /// The smallest alternate stack.
 pub const MINSIGSTKSZ: u64 = 2048;
 
-impl Default for AltStack {
+impl AltStack {
+    /// What the first process has, whose `task_struct` is zero there: none, and no flags.
+    pub const FIRST: AltStack = AltStack {
+        sp: 0,
+        flags: 0,
+        pad: 0,
+        size: 0,
+    };
     /// None (`sas_ss_reset`).
-    fn default() -> Self {
+    pub const RESET: AltStack = AltStack {
+        flags: SS_DISABLE,
+        ..AltStack::FIRST
+    };
+    /// What execve(2) leaves of it: its flags (`begin_new_exec`).
+    #[must_use]
+    pub const fn after_exec(self) -> AltStack {
         AltStack {
-            sp: 0,
-            flags: SS_DISABLE,
-            pad: 0,
-            size: 0,
+            flags: self.flags,
+            ..AltStack::FIRST
         }
     }
-}
-
-impl AltStack {
     /// Whether `sp` lies on it (`on_sig_stack`).
     #[must_use]
     pub const fn holds(&self, sp: u64) -> bool {
@@ -128,8 +136,12 @@ impl AltStack {
     pub const fn is_disabled(&self) -> bool {
         self.size == 0
     }
-    /// What a thread has that asks for this one (`do_sigaltstack`). The flags are kept as they were given.
-    pub const fn checked(self) -> crate::Result<AltStack> {
+    /// What a thread has that asks for this one (`do_sigaltstack`) and has `old`, which is allowed whatever it is. The flags
+    /// are kept as they were given.
+    pub const fn checked(self, old: &AltStack) -> crate::Result<AltStack> {
+        if self.sp == old.sp && self.size == old.size && self.flags == old.flags {
+            return Ok(*old);
+        }
         let (sp, size) = match self.flags & !SS_AUTODISARM {
             SS_DISABLE => (0, 0),
             0 | SS_ONSTACK if self.size < MINSIGSTKSZ => return Err(crate::errno::ENOMEM),
@@ -287,10 +299,11 @@ mod tests {
             pad: !0,
             size,
         };
+        let none = AltStack::FIRST;
         for flags in [0, SS_ONSTACK, SS_AUTODISARM, SS_ONSTACK | SS_AUTODISARM] {
-            let s = stack(flags, MINSIGSTKSZ).checked().unwrap();
+            let s = stack(flags, MINSIGSTKSZ).checked(&none).unwrap();
             assert_eq!((s.sp, s.flags, s.pad, s.size), (0x10_0000, flags, 0, 2048));
-            assert_eq!(stack(flags, MINSIGSTKSZ - 1).checked(), Err(ENOMEM));
+            assert_eq!(stack(flags, MINSIGSTKSZ - 1).checked(&none), Err(ENOMEM));
             let armed = flags & SS_AUTODISARM == 0;
             let inside = [0x10_0001, 0x10_0000 + 2048];
             assert!(inside.iter().all(|sp| s.holds(*sp) == armed));
@@ -302,14 +315,20 @@ mod tests {
             assert_eq!(s.shown(8).flags, disarms);
         }
         for flags in [SS_DISABLE, SS_DISABLE | SS_AUTODISARM] {
-            let s = stack(flags, 5).checked().unwrap();
+            let s = stack(flags, 5).checked(&none).unwrap();
             assert_eq!((s.sp, s.flags, s.size), (0, flags, 0));
             assert_eq!(s.shown(8).flags, flags);
             assert!(!s.holds(8));
         }
         for flags in [3, 4, 1 << 30, SS_AUTODISARM | 3] {
-            assert_eq!(stack(flags, 1 << 20).checked(), Err(EINVAL));
+            assert_eq!(stack(flags, 1 << 20).checked(&none), Err(EINVAL));
         }
-        assert_eq!(AltStack::default().checked(), Ok(AltStack::default()));
+        // What one has is allowed; the first process has flags that nothing else gives.
+        assert_eq!(AltStack::FIRST.checked(&none), Ok(AltStack::FIRST));
+        assert_eq!(AltStack::FIRST.checked(&AltStack::RESET), Err(ENOMEM));
+        assert_eq!(AltStack::RESET.checked(&none), Ok(AltStack::RESET));
+        assert_eq!(AltStack::FIRST.shown(8).flags, SS_DISABLE);
+        let gone = stack(SS_AUTODISARM, 4096).after_exec();
+        assert_eq!((gone.sp, gone.size, gone.flags), (0, 0, SS_AUTODISARM));
     }
 }

@@ -321,7 +321,7 @@ pub fn stack(area: MemSlice<'_>) -> AltStack {
         lane::STACK_LEN => area::STACKS + lane::STACK_LEN,
         _ => area::STACKS,
     };
-    let mut s = AltStack::default();
+    let mut s = AltStack::RESET;
     area.sub(at as usize, size_of::<AltStack>())
         .copy_to(s.as_mut_bytes());
     s
@@ -329,8 +329,12 @@ pub fn stack(area: MemSlice<'_>) -> AltStack {
 
 /// A thread is about to go into application code with this one.
 pub fn put_stack(area: MemSlice<'_>, new: &AltStack) {
-    if stack(area) != *new {
-        area.sub(area::STACK_AT as usize, 4).zero();
+    const _: () = assert!(size_of::<AltStack>() as u64 == lane::STACK_LEN);
+    let which = area.sub(area::STACK_AT as usize, 4);
+    let which = which.atomic_u32().expect("aligned");
+    let known = [0, lane::STACK_LEN as u32].contains(&which.load(Ordering::SeqCst));
+    if !known || stack(area) != *new {
+        which.store(0, Ordering::SeqCst);
         area.sub(area::STACKS as usize, size_of::<AltStack>())
             .copy_from(new.as_bytes());
     }
@@ -364,6 +368,8 @@ pub fn achieves(nr: u64, result: u64) -> bool {
         libc::SYS_epoll_pwait,
         libc::SYS_epoll_pwait2,
         libc::SYS_futex,
+        libc::SYS_nanosleep,
+        libc::SYS_clock_nanosleep,
     ];
     result as i64 > 0 || result == 0 && !waits.contains(&(nr as i64))
 }

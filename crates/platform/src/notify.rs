@@ -329,7 +329,7 @@ impl Thread {
             && lane::achieves(nr, self.ret)
             && self.pace.called()
         {
-            // Any number may stand there: as many as can be answered in the time that a slot takes.
+            // Any number may stand there.
             const MOST: u32 = 1000 * wait::Pace::MANY;
             let offered = lane::offered(self.area().0);
             let before = std::mem::replace(&mut self.offered, offered);

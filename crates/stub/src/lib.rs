@@ -79,7 +79,7 @@ pub mod area {
     pub const STACK_T: u64 = 0;
     /// `u32`: set to 1 and futex-woken when the thread is up.
     pub const READY: u64 = 0x20;
-    /// `u32`: how many calls were answered by what is at [`super::OFFERS`], wrapping.
+    /// `u32`: how many calls got something by what is at [`super::OFFERS`], wrapping.
     pub const OFFERED: u64 = 0x24;
     /// `i32`: its notification descriptor.
     pub const LISTENER: u64 = 0x28;
@@ -700,8 +700,8 @@ cloister_lane_offers_saved:
 cloister_lane_offers_claimed:
     jne 224b
 cloister_lane_offers_taken:
-230:
     inc dword ptr [r11 + {l_offered}]
+230:
     load_args
     jmp cloister_lane_out
 cloister_lane_offers_change:
@@ -765,6 +765,7 @@ cloister_lane_offers_change:
     inc ecx
     mov dword ptr [r8 + {o_laid}], ecx
 cloister_lane_offers_laid:
+    inc dword ptr [r11 + {l_offered}]
     // What the Sentry finds there is done. It sets the state itself if this does not come to it.
     mov byte ptr [r8 + rdx + {o_states}], al
     jmp 230b

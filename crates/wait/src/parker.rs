@@ -19,6 +19,7 @@
 //! missed, however late it is ([`crate::wakes`]). One too many only makes the sleeper look at the state.
 
 use crate::spin::{Credit, End, Spinners};
+use crate::trial::Tracked;
 use crate::wakes;
 use hostcall::process::current_cpu;
 use parking_lot::Mutex;
@@ -54,6 +55,7 @@ pub struct Parker {
     thread: Mutex<Option<Thread>>,
     /// For a task: the CPUs that it may spin on.
     spinners: Option<Arc<Spinners>>,
+    tracked: Tracked,
     credit: Credit,
     /// The CPU that the last waker ran on. It only guides.
     woken_on: AtomicU32,
@@ -76,6 +78,7 @@ impl Parker {
             state: AtomicU32::new(IDLE),
             thread: Mutex::new(None),
             spinners: None,
+            tracked: Tracked::new(),
             credit: Credit::new(BEGIN),
             woken_on: AtomicU32::new(0),
             #[cfg(test)]
@@ -92,6 +95,20 @@ impl Parker {
         }
     }
 
+    /// Its task begins.
+    pub fn begins(&self) {
+        if let Some(s) = &self.spinners {
+            s.wakes(&self.tracked);
+        }
+    }
+
+    /// Its task has ended.
+    pub fn ends(&self) {
+        if let Some(s) = &self.spinners {
+            s.sleeps(&self.tracked);
+        }
+    }
+
     /// Wakes the sleeper, or makes its next sleep end at once.
     pub fn unpark(&self) {
         if self.spinners.is_some() {
@@ -99,7 +116,7 @@ impl Parker {
         }
         if self.state.swap(WOKEN, SeqCst) == ASLEEP {
             if let Some(s) = &self.spinners {
-                s.wakes();
+                s.wakes(&self.tracked);
             }
             let thread = self.thread.lock().clone();
             if let Some(t) = thread {
@@ -151,9 +168,9 @@ impl Parker {
         if limit.is_zero() {
             return false;
         }
-        s.sleeps();
+        s.sleeps(&self.tracked);
         if !s.enter() {
-            s.wakes();
+            s.wakes(&self.tracked);
             return false;
         }
         self.state
@@ -162,7 +179,7 @@ impl Parker {
         let woken = || self.state.load(SeqCst) == WOKEN;
         let (end, t) = s.spin(limit, woken, |_| false);
         s.leave();
-        s.wakes();
+        s.wakes(&self.tracked);
         if end == End::Found {
             self.credit.earn(SAVES - t.as_micros() as i32);
         } else {
@@ -178,18 +195,18 @@ impl Parker {
 
     fn sleep_counted(&self, s: &Spinners, deadline: Option<Instant>) -> bool {
         let (begin, here) = (Instant::now(), current_cpu());
-        s.sleeps();
+        s.sleeps(&self.tracked);
         if self
             .state
             .compare_exchange(IDLE, ASLEEP, SeqCst, SeqCst)
             .is_err()
         {
-            s.wakes();
+            s.wakes(&self.tracked);
             return self.take(WOKEN);
         }
         let woken = self.sleep(deadline);
         if !woken {
-            s.wakes();
+            s.wakes(&self.tracked);
         } else if begin.elapsed() < SHORT {
             let elsewhere = self.woken_on.load(Relaxed) != here;
             self.credit.earn(if elsewhere { SAVES } else { SAME_CPU });
@@ -231,7 +248,7 @@ mod tests {
 
     fn task(cpus: u32) -> (Arc<Spinners>, Arc<Parker>) {
         let s = Arc::new(Spinners::new(cpus, false));
-        s.wakes();
+        s.wakes(&Tracked::default());
         (s.clone(), Arc::new(Parker::of_task(Some(s))))
     }
 
@@ -258,7 +275,7 @@ mod tests {
                 .map(|me| {
                     let (p, turn, s) = (parkers.clone(), turn.clone(), s.clone());
                     std::thread::spawn(move || {
-                        s.wakes();
+                        s.wakes(&Tracked::default());
                         for n in 0..3000 {
                             while turn.load(Ordering::SeqCst) % 2 != me as u32 {
                                 let d = (n % 3 == 0)
@@ -268,7 +285,7 @@ mod tests {
                             turn.fetch_add(1, Ordering::SeqCst);
                             p[1 - me].unpark();
                         }
-                        s.sleeps();
+                        s.sleeps(&Tracked::default());
                     })
                 })
                 .collect();
@@ -306,7 +323,7 @@ mod tests {
                 let (p, turn, s) = (parkers.clone(), turn.clone(), s.clone());
                 std::thread::spawn(move || {
                     hostcall::process::keep_on(0, vec![cpu]).unwrap();
-                    s.wakes();
+                    s.wakes(&Tracked::default());
                     while turn.load(SeqCst) < ROUNDS {
                         if turn.load(SeqCst) as usize % 2 == me {
                             turn.fetch_add(1, SeqCst);
@@ -316,7 +333,7 @@ mod tests {
                         }
                     }
                     p[1 - me].unpark();
-                    s.sleeps();
+                    s.sleeps(&Tracked::default());
                 })
             })
             .collect();

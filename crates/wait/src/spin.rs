@@ -5,7 +5,7 @@
 //!
 //! ## Invariants
 //!
-//! - Of one Sentry, tasks that are awake and threads that spin are together no more than there are CPUs when a thread
+//! - But where trials say otherwise: of one Sentry, tasks that are awake and threads that spin are together no more than there are CPUs when a thread
 //!   begins to spin; so none spins where there is one CPU. Who spins looks all the time whether that still holds, and
 //!   ends if not: a task that wakes is counted by who wakes it, before the host is asked to run it.
 //! - Spinning is paid for ([`Credit`]): what is spun in vain is never more than what was saved by spinning, but for a
@@ -18,7 +18,7 @@
 //!
 //! The counts only guide: nothing depends on their being right but how much is spun.
 
-use crate::trial::{Pace, Trials};
+use crate::trial::{Pace, Tracked, Trials};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,8 @@ const BACK_OFF_MOST: Duration = Duration::from_millis(500);
 const FORGET: u64 = 16;
 /// For so long a CPU must have been idle.
 const CALM: Duration = Duration::from_millis(4);
+/// For so long nobody may have been pre-empted before spinning is tried where no CPU is idle.
+const ALONE: Duration = Duration::from_secs(1);
 /// So often between two looks at the clock.
 const LOOKS: u32 = 32;
 
@@ -82,13 +84,17 @@ impl Spinners {
 
     /// A task has made many calls that achieved something, and `more` that were answered where they were made.
     pub fn count(&self, pace: &mut Pace, more: u64) {
-        if self.possible() && !self.always {
-            let awake = self.awake.load(Relaxed);
-            let now = self.clock();
-            let crowded = !self.quiet(awake, now);
-            self.trials
-                .count(pace, more, now, (awake, self.cpus, crowded));
+        if !self.possible() || self.always {
+            pace.take();
+            return;
         }
+        let awake = self.awake.load(Relaxed);
+        let now = self.clock();
+        // Others on the host have wanted its CPUs of late: they would pay.
+        let alone = self.not_before.load(Relaxed) + ALONE.as_micros() as u64 <= now;
+        let crowded = !self.quiet(awake, now) && alone;
+        self.trials
+            .count(pace, more, now, (awake, self.cpus, crowded));
     }
 
     /// Whether threads may spin although no CPU is idle.
@@ -114,14 +120,16 @@ impl Spinners {
     }
 
     /// A task begins, or one that slept is about to run.
-    pub fn wakes(&self) {
+    pub fn wakes(&self, task: &Tracked) {
+        self.trials.wakes(task);
         if self.awake.fetch_add(1, Relaxed) + 1 >= self.cpus && self.possible() {
             self.crowded_at.store(self.clock(), Relaxed);
         }
     }
 
     /// A task goes to sleep, or has ended.
-    pub fn sleeps(&self) {
+    pub fn sleeps(&self, task: &Tracked) {
+        self.trials.sleeps(task);
         self.awake.fetch_sub(1, Relaxed);
     }
 
@@ -133,8 +141,10 @@ impl Spinners {
     /// Whether a CPU has been idle for a while, or all are to spin as if one had.
     #[must_use]
     pub fn calm(&self) -> bool {
-        let awake = self.awake.load(Relaxed);
-        self.always || self.quiet(awake, self.clock()) || self.eager()
+        self.always || self.eager() || {
+            let awake = self.awake.load(Relaxed);
+            awake < self.cpus && self.quiet(awake, self.clock())
+        }
     }
 
     fn quiet(&self, awake: u32, now: u64) -> bool {
@@ -261,17 +271,17 @@ mod tests {
     fn nobody_spins_where_no_cpu_is_idle() {
         let all = Spinners::new(3, false);
         // The caller's own task is one of those that are awake.
-        all.wakes();
+        all.wakes(&Tracked::default());
         assert!(all.enter() && all.enter() && !all.enter());
         all.leave();
-        all.wakes();
+        all.wakes(&Tracked::default());
         assert!(!all.enter());
-        all.sleeps();
+        all.sleeps(&Tracked::default());
         assert!(all.enter());
         let one = Spinners::new(1, false);
         assert!(!one.enter());
         let two = Spinners::new(2, false);
-        two.wakes();
+        two.wakes(&Tracked::default());
         assert!(two.enter());
         two.leave();
         two.back_off();
@@ -285,16 +295,16 @@ mod tests {
         let all = Spinners::new(2, false);
         let wait = || std::thread::sleep(CALM + Duration::from_millis(1));
         wait();
-        all.wakes();
+        all.wakes(&Tracked::default());
         assert!(all.calm());
-        all.wakes();
+        all.wakes(&Tracked::default());
         assert!(!all.calm());
         wait();
         assert!(!all.calm());
-        all.sleeps();
+        all.sleeps(&Tracked::default());
         assert!(all.calm());
-        all.wakes();
-        all.sleeps();
+        all.wakes(&Tracked::default());
+        all.sleeps(&Tracked::default());
         assert!(!all.calm());
     }
 
@@ -302,7 +312,7 @@ mod tests {
     #[test]
     fn who_wakes_has_the_cpu() {
         let all = Spinners::new(2, false);
-        all.wakes();
+        all.wakes(&Tracked::default());
         assert!(all.enter());
         let mut looks = 0;
         let long = Duration::from_secs(3600);
@@ -311,7 +321,7 @@ mod tests {
             || {
                 looks += 1;
                 if looks == 100 {
-                    all.wakes();
+                    all.wakes(&Tracked::default());
                 }
                 false
             },

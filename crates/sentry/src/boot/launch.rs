@@ -38,7 +38,7 @@ impl Launch {
         let Some(thread) = self.thread.take() else {
             return Ok(());
         };
-        let started = clone::start(self.task.clone(), thread, AltStack::default());
+        let started = clone::start(self.task.clone(), thread, AltStack::FIRST);
         if started.is_err() {
             forget(&self.task);
         }

@@ -264,7 +264,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         }
     }
     let altstack = if has(CLONE_VM) && !has(CLONE_VFORK) {
-        AltStack::default()
+        AltStack::RESET
     } else {
         cx.altstack
     };

@@ -2,7 +2,7 @@
 
 use super::{Context, Task};
 use abi::errno::*;
-use abi::{AltStack, Result, Va};
+use abi::{Result, Va};
 use loader::{Elf, Image, LoadRequest, Program};
 use mm::{MapFile, MapName, Mm};
 use platform::AppThread;
@@ -236,7 +236,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     let mut actions = group.actions().read().clone();
     actions.reset_for_exec();
     *group.actions.write() = Arc::new(parking_lot::RwLock::new(actions));
-    cx.altstack = AltStack::default();
+    cx.altstack = cx.altstack.after_exec();
     group.timers.clear_posix();
     let files = cx.files();
     // A table shared by CLONE_FILES without CLONE_THREAD is copied first.

@@ -121,7 +121,7 @@ pub fn push(cx: &mut Context, info: &SigInfo, action: &SigAction) -> Result<()> 
     mm.copy_out(Va(at), frame.as_bytes())?;
     // Whatever stack the handler is on (`signal_delivered`).
     if cx.altstack.flags & SS_AUTODISARM != 0 {
-        cx.altstack = AltStack::default();
+        cx.altstack = AltStack::RESET;
     }
     let mut blocked = cx.mask().union(action.mask);
     if action.flags & SA_NODEFER == 0
@@ -223,7 +223,7 @@ pub fn pop(cx: &mut Context) -> Result<()> {
     cx.task.set_mask(uc.sigmask);
     // As by sigaltstack(2), but that nobody is told what was wrong (`restore_altstack`).
     if !cx.altstack.holds(r.rsp)
-        && let Ok(alt) = uc.stack.checked()
+        && let Ok(alt) = uc.stack.checked(&cx.altstack)
     {
         cx.altstack = alt;
     }

@@ -90,7 +90,7 @@ impl Context {
         Context {
             task,
             thread,
-            altstack: AltStack::default(),
+            altstack: AltStack::FIRST,
             saved_mask: None,
             restart: None,
             restart_block: None,
@@ -143,7 +143,8 @@ impl Context {
             let me = self.task.group.tgid;
             (number(l.parent(me)), number(l.pgid(me)), number(l.sid(me)))
         };
-        platform::Local::new(|nr| {
+        let names = allowed(63).then(|| self.task.ns().uts.get().utsname());
+        let local = platform::Local::new(|nr| {
             let word = match nr {
                 39 => self.task.group.pid.own() as u32,
                 186 => self.task.pid.own() as u32,
@@ -160,8 +161,11 @@ impl Context {
                 _ => return None,
             };
             allowed(nr).then_some(word)
-        })
-        .with_names(self.task.ns().uts.get().utsname())
+        });
+        match names {
+            Some(n) => local.with_names(n),
+            None => local,
+        }
     }
 
     /// The registers. Only in calls that trap with them: clone, execve, rt_sigreturn, and the like.
@@ -173,10 +177,8 @@ impl Context {
 
 /// Runs the task until it ends.
 pub fn run(mut cx: Context) {
-    let spinners = cx.kernel.platform.spinners();
-    if let Some(s) = &spinners {
-        s.wakes();
-    }
+    let parker = cx.parker.clone();
+    parker.begins();
     let mut habit = Habit::default();
     // What the last call woke, until it is answered.
     let mut held = None;
@@ -222,9 +224,7 @@ pub fn run(mut cx: Context) {
     }
     drop(held);
     super::exit::finish(cx);
-    if let Some(s) = &spinners {
-        s.sleeps();
-    }
+    parker.ends();
 }
 
 /// Its process on the host is gone: by its own doing, it destroyed its stub; or by the host's, whose memory was used up.
@@ -257,7 +257,7 @@ fn enter_app(cx: &mut Context, held: Option<Hold>) -> Option<Event> {
     }
     if let Some(new) = cx.thread.stack()
         && new != cx.altstack
-        && let Ok(new) = new.checked()
+        && let Ok(new) = new.checked(&cx.altstack)
     {
         cx.altstack = new;
     }

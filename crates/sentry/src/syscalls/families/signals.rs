@@ -345,7 +345,7 @@ fn sigaltstack(cx: &mut Context, a: &Args) -> SysResult {
         if old.holds(sp) {
             return Err(EPERM);
         }
-        cx.altstack = new.checked()?;
+        cx.altstack = new.checked(&old)?;
     }
     if let Some(va) = a.va_opt(1) {
         mm.write_obj(va, &old.shown(sp))?;
