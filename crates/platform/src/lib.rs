@@ -292,7 +292,7 @@ pub trait AppThread: Send {
     fn run(&mut self) -> Event;
 
     /// As [`AppThread::run`]; the caller's wake-ups that wait are made when the application has been let go on, before
-    /// anybody waits for it.
+    /// anybody waits for it; by a platform that does not know when that is, before.
     fn run_then_wake(&mut self, held: Option<wait::wakes::Hold>) -> Event {
         drop(held);
         self.run()

@@ -273,7 +273,9 @@ impl Thread {
     }
 
     /// Lets the thread go on with what was set.
-    fn answer(&mut self) -> Result<()> {
+    ///
+    /// Wake-ups that are `held` are not held while it begins to spin, which takes calls of the host.
+    fn answer(&mut self, held: &mut Option<wait::wakes::Hold>) -> Result<()> {
         let (id, val) = match self.waits {
             Waits::Gone => return Err(ESRCH),
             Waits::Mail { nr } => {
@@ -283,7 +285,7 @@ impl Thread {
             }
             Waits::Call { id, nr } => {
                 self.count(nr);
-                self.begin_to_spin();
+                self.begin_to_spin(held);
                 (id, self.ret)
             }
             Waits::Event { id, .. } => {
@@ -365,11 +367,12 @@ impl Thread {
     }
 
     /// Begins to spin for the mailbox if calls have been coming fast.
-    fn begin_to_spin(&mut self) {
+    fn begin_to_spin(&mut self, held: &mut Option<wait::wakes::Hold>) {
         let all = &self.process.factory.spinners;
         if self.process.factory.lanes >= Lanes::All && self.habits.answering(all) {
             let (area, _) = self.area();
             lane::state(area).store(SPINS, Ordering::SeqCst);
+            *held = None;
             // It is to be woken elsewhere: this CPU is busy.
             self.wake_here(false);
             self.move_away();
@@ -473,7 +476,7 @@ impl Thread {
                 return e;
             }
             // It goes step by step, and was between two steps.
-            if self.answer().is_err() {
+            if self.answer(&mut None).is_err() {
                 self.left();
                 self.waits = Waits::Gone;
                 return Event::Gone;
@@ -624,11 +627,11 @@ impl AppThread for Thread {
         self.run_then_wake(None)
     }
 
-    fn run_then_wake(&mut self, held: Option<wait::wakes::Hold>) -> Event {
+    fn run_then_wake(&mut self, mut held: Option<wait::wakes::Hold>) -> Event {
         // A thread that looks into its mailbox takes the kick when it comes.
         let mail = matches!(self.waits, Waits::Mail { .. });
         let due = self.entered() && !mail;
-        if self.answer().is_err() {
+        if self.answer(&mut held).is_err() {
             self.left();
             self.waits = Waits::Gone;
             return Event::Gone;

@@ -25,7 +25,7 @@ use hostcall::process::current_cpu;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicU32,
+    AtomicBool, AtomicU32,
     Ordering::{Relaxed, SeqCst},
 };
 use std::thread::Thread;
@@ -56,6 +56,8 @@ pub struct Parker {
     /// For a task: the CPUs that it may spin on.
     spinners: Option<Arc<Spinners>>,
     tracked: Tracked,
+    /// Whoever has woken it may make the host's part later ([`wakes`]): the next does so, too.
+    late: AtomicBool,
     credit: Credit,
     /// The CPU that the last waker ran on. It only guides.
     woken_on: AtomicU32,
@@ -79,6 +81,7 @@ impl Parker {
             thread: Mutex::new(None),
             spinners: None,
             tracked: Tracked::new(),
+            late: AtomicBool::new(false),
             credit: Credit::new(BEGIN),
             woken_on: AtomicU32::new(0),
             #[cfg(test)]
@@ -114,15 +117,45 @@ impl Parker {
         if self.spinners.is_some() {
             self.woken_on.store(current_cpu(), Relaxed);
         }
-        if self.state.swap(WOKEN, SeqCst) == ASLEEP {
-            if let Some(s) = &self.spinners {
-                s.wakes(&self.tracked);
-            }
-            let thread = self.thread.lock().clone();
-            if let Some(t) = thread {
+        // Said before the state: who comes next finds it, and does not wait for this thread.
+        let late = wakes::is_held();
+        let was_late = self.late.load(SeqCst);
+        if late {
+            self.late.store(true, SeqCst);
+        }
+        let before = self.state.swap(WOKEN, SeqCst);
+        if before == ASLEEP {
+            self.count();
+        }
+        if before == ASLEEP || before == WOKEN && (was_late || self.late.load(SeqCst)) {
+            self.late.store(late, SeqCst);
+            if let Some(t) = self.sleeper() {
                 wakes::wake(t);
             }
         }
+    }
+
+    /// As [`Parker::unpark`], whatever the calling thread holds, or one that has woken it and holds that.
+    pub fn unpark_now(&self) {
+        let before = self.state.swap(WOKEN, SeqCst);
+        if before == ASLEEP {
+            self.count();
+        }
+        if matches!(before, ASLEEP | WOKEN)
+            && let Some(t) = self.sleeper()
+        {
+            t.unpark();
+        }
+    }
+
+    fn count(&self) {
+        if let Some(s) = &self.spinners {
+            s.wakes(&self.tracked);
+        }
+    }
+
+    fn sleeper(&self) -> Option<Thread> {
+        self.thread.lock().clone()
     }
 
     #[cfg(test)]

@@ -14,6 +14,8 @@
 //! - As long as one lives its thread waits for nothing else that may need the one to be woken: it takes locks, but nobody
 //!   sleeps in a parker with a lock held that it takes.
 //! - They are made in the order in which they came.
+//! - Nobody else's wake-up of the same sleeper waits for them: each waker that finds one that may be late makes it, too, and
+//!   what must end or stop a task waits for none ([`crate::Parker::unpark_now`]).
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -47,6 +49,11 @@ impl Drop for Hold {
             make();
         }
     }
+}
+
+/// Whether this thread's wake-ups wait.
+pub(crate) fn is_held() -> bool {
+    HOLDS.get() != 0
 }
 
 /// Whether this thread has woken a sleeper since it asked last.
@@ -141,14 +148,40 @@ mod tests {
     fn what_waits_is_said() {
         let p = Arc::new(Parker::new());
         let own = p.clone();
-        let until = Instant::now() + Duration::from_millis(100);
+        let until = Instant::now() + Duration::from_secs(2);
         let t = std::thread::spawn(move || own.park(Some(until)));
-        while !p.is_asleep() {
+        while !p.is_asleep() && Instant::now() < until {
             std::thread::yield_now();
         }
         let held = hold();
         p.unpark();
+        assert!(!p.is_asleep());
         assert!(t.join().unwrap());
         drop(held);
+    }
+
+    /// One that holds its wake-ups keeps neither another waker's from the sleeper, nor an end.
+    #[test]
+    fn nobody_waits_for_anothers_hold() {
+        for now in [false, true] {
+            let p = Arc::new(Parker::new());
+            let own = p.clone();
+            let t = std::thread::spawn(move || own.park(None));
+            while !p.is_asleep() {
+                std::thread::yield_now();
+            }
+            let held = hold();
+            p.unpark();
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!t.is_finished());
+            let other = p.clone();
+            let wakes = move || match now {
+                true => other.unpark_now(),
+                false => other.unpark(),
+            };
+            std::thread::spawn(wakes).join().unwrap();
+            assert!(t.join().unwrap());
+            drop(held);
+        }
     }
 }

@@ -12,7 +12,10 @@
 //! - for tasks whose last calls that woke somebody were each followed by the next within [`SOON`], which is no more than
 //!   it takes an idle CPU to wake up. One that was not, and it is over until there were [`OFTEN`] again.
 
+use ipc::{EventFd, PipeEnd};
+use net::Socket;
 use std::time::Duration;
+use vfs::FdTable;
 
 /// The next event after an answer is soon if it comes within this.
 const SOON: Duration = Duration::from_micros(30);
@@ -39,13 +42,38 @@ impl Habit {
     }
 }
 
-/// Whether a call's wake-ups may wait for its answer: it reads or writes what it was given, or is a futex's. What comes
-/// after its wake-up takes locks that nobody sleeps with, or sleeps in a [`wait::Parker`], which makes the wake-up first.
+/// What is read or written at once: nothing is copied, and no file asked, after the wake-up.
+const SMALL: u64 = 4096;
+
+/// Whether a call's wake-ups may wait for its answer: it moves little between memory and a pipe, an eventfd or a socket of
+/// our own, by one piece and with nothing else to copy, or wakes a futex. What comes after its wake-up takes locks that
+/// nobody sleeps with, or sleeps in a [`wait::Parker`], which makes the wake-up first.
 #[must_use]
-pub fn fits(nr: u64) -> bool {
-    // read, write, readv, writev, sendto, recvfrom, sendmsg, recvmsg, futex.
-    matches!(nr, 0 | 1 | 19 | 20 | 44..=47 | 202)
+pub fn fits(files: &FdTable, nr: u64, args: &[u64; 6]) -> bool {
+    let [fd, op, len, ..] = *args;
+    let wake = || matches!(op as u32 & FUTEX_CMD_MASK, FUTEX_WAKE | FUTEX_WAKE_BITSET);
+    let small = || {
+        let mut fits = false;
+        files.holding(fd as i32, |f| {
+            fits = f.ops::<PipeEnd>().is_some()
+                || f.ops::<EventFd>().is_some()
+                || f.ops::<Socket>().is_some_and(Socket::is_own);
+        });
+        fits && len <= SMALL
+    };
+    match nr {
+        // read, write.
+        0 | 1 => small(),
+        // sendto, recvfrom, without an address.
+        44 | 45 => args[4] == 0 && small(),
+        202 => wake(),
+        _ => false,
+    }
 }
+
+const FUTEX_CMD_MASK: u32 = 0x7f;
+const FUTEX_WAKE: u32 = 1;
+const FUTEX_WAKE_BITSET: u32 = 10;
 
 #[cfg(test)]
 mod tests {

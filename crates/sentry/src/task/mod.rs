@@ -294,7 +294,7 @@ impl Task {
         {
             i.interrupt();
         }
-        self.parker.unpark();
+        self.parker.unpark_now();
     }
     /// Whether the task must end.
     #[must_use]

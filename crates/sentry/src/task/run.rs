@@ -195,7 +195,7 @@ pub fn run(mut cx: Context) {
                 if let Some(site) = cx.thread.hot_site() {
                     cx.mm().patch_call(abi::Va(site), nr, &args);
                 }
-                held = (habit.is_late() && late::fits(nr)).then(wakes::hold);
+                held = (habit.is_late() && late::fits(&cx.files(), nr, &args)).then(wakes::hold);
                 system_call(&mut cx, nr, args, ip);
                 if std::mem::take(&mut cx.site_pays)
                     && let Some(site) = cx.thread.note_site()
