@@ -31,7 +31,7 @@ const BACK_OFF_MOST: Duration = Duration::from_millis(500);
 const FORGET: u64 = 16;
 /// For so long a CPU must have been idle.
 const CALM: Duration = Duration::from_millis(4);
-/// For so long nobody may have been pre-empted before spinning is tried where no CPU is idle.
+/// For so long others on the host must have left the CPUs alone before spinning is tried where none is idle.
 const ALONE: Duration = Duration::from_secs(1);
 /// So often between two looks at the clock.
 const LOOKS: u32 = 32;
@@ -51,6 +51,8 @@ pub struct Spinners {
     back_off: AtomicU64,
     /// When there was last no CPU idle, in microseconds since `began`.
     crowded_at: AtomicU64,
+    /// When others on the host last took a CPU from who spun, in microseconds since `began`; 0: never.
+    others_at: AtomicU64,
     /// Whatever the machine does: for tests.
     always: bool,
     trials: Trials,
@@ -77,6 +79,7 @@ impl Spinners {
             not_before: AtomicU64::new(0),
             back_off: AtomicU64::new(0),
             crowded_at: AtomicU64::new(0),
+            others_at: AtomicU64::new(0),
             always,
             trials: Trials::default(),
         }
@@ -91,7 +94,8 @@ impl Spinners {
         let awake = self.awake.load(Relaxed);
         let now = self.clock();
         // Others on the host have wanted its CPUs of late: they would pay.
-        let alone = self.not_before.load(Relaxed) + ALONE.as_micros() as u64 <= now;
+        let others_at = self.others_at.load(Relaxed);
+        let alone = others_at == 0 || others_at + ALONE.as_micros() as u64 <= now;
         let crowded = !self.quiet(awake, now) && alone;
         self.trials
             .count(pace, more, now, (awake, self.cpus, crowded));
@@ -201,12 +205,22 @@ impl Spinners {
             let now = Instant::now();
             let pre_empted = now - last > PREEMPTED && !self.always;
             if pre_empted && !self.eager() {
+                self.note_others(now - last);
                 self.back_off();
             }
             if pre_empted || now - begin > limit || self.crowded() || aside(now - begin) {
                 return (End::GaveUp, now - begin);
             }
             last = now;
+        }
+    }
+
+    /// One that spun did not run for so long: if not for tasks of this sandbox, then for others.
+    fn note_others(&self, gap: Duration) {
+        let now = self.clock();
+        let own = self.crowded_at.load(Relaxed) + gap.as_micros() as u64 >= now;
+        if !own && !self.crowded() {
+            self.others_at.store(now, Relaxed);
         }
     }
 
