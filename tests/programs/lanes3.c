@@ -75,6 +75,16 @@ static void *watcher(void *p)
 	return NULL;
 }
 
+/* Watches by two threads, and ends the process. */
+static void watch_twice(void)
+{
+	pthread_t t;
+	pthread_create(&t, NULL, watcher, NULL);
+	watcher(NULL);
+	pthread_join(t, NULL);
+	_exit(0);
+}
+
 /* Until the watchers have seen it often, or something else once. */
 static void it_has_changed(void)
 {
@@ -94,12 +104,8 @@ static void set_by_parent(void)
 		watched = round & 1 ? pgrp : pgid;
 		pid_t c = fork();
 		if (c == 0) {
-			pthread_t t;
 			expected = getpid();
-			pthread_create(&t, NULL, watcher, NULL);
-			watcher(NULL);
-			pthread_join(t, NULL);
-			_exit(0);
+			watch_twice();
 		}
 		while (watch->ready < 2)
 			ms(1);
@@ -124,11 +130,7 @@ static void parent_ends(void)
 		pid_t c = fork();
 		if (c == 0) {
 			if (fork() == 0) {
-				pthread_t t;
-				pthread_create(&t, NULL, watcher, NULL);
-				watcher(NULL);
-				pthread_join(t, NULL);
-				_exit(0);
+				watch_twice();
 			}
 			while (watch->ready < 2)
 				ms(1);
@@ -1085,11 +1087,7 @@ static void names_are_new(void)
 			/* By another process. */
 			pid_t c = fork();
 			if (c == 0) {
-				pthread_t t;
-				pthread_create(&t, NULL, watcher, NULL);
-				watcher(NULL);
-				pthread_join(t, NULL);
-				_exit(0);
+				watch_twice();
 			}
 			while (watch->ready < 2)
 				ms(1);

@@ -648,7 +648,7 @@ mod tests {
         });
     }
 
-    /// Sites whose calls each thread makes once are found by those of all.
+    /// A site is found by its 128th call, and one that shares its slot with others not by theirs.
     #[test]
     fn sites_get_hot() {
         let mut h = Hot::<16>::default();

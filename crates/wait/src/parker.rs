@@ -89,7 +89,7 @@ impl Parker {
         }
     }
 
-    /// One of a task, which counts as awake in `spinners` when it parks first.
+    /// One of a task, which counts in `spinners` from [`Parker::begins`] to [`Parker::ends`]: as awake, but while it sleeps.
     #[must_use]
     pub fn of_task(spinners: Option<Arc<Spinners>>) -> Parker {
         Parker {
@@ -100,9 +100,7 @@ impl Parker {
 
     /// Its task begins.
     pub fn begins(&self) {
-        if let Some(s) = &self.spinners {
-            s.wakes(&self.tracked);
-        }
+        self.count();
     }
 
     /// Its task has ended.
@@ -119,7 +117,6 @@ impl Parker {
         }
         // Said before the state: who comes next finds it, and does not wait for this thread.
         let late = wakes::is_held();
-        let was_late = self.late.load(SeqCst);
         if late {
             self.late.store(true, SeqCst);
         }
@@ -127,7 +124,7 @@ impl Parker {
         if before == ASLEEP {
             self.count();
         }
-        if before == ASLEEP || before == WOKEN && (was_late || self.late.load(SeqCst)) {
+        if before == ASLEEP || before == WOKEN && self.late.load(SeqCst) {
             self.late.store(late, SeqCst);
             if let Some(t) = self.sleeper() {
                 wakes::wake(t);
@@ -148,6 +145,7 @@ impl Parker {
         }
     }
 
+    /// The task is awake from here on.
     fn count(&self) {
         if let Some(s) = &self.spinners {
             s.wakes(&self.tracked);

@@ -5,8 +5,8 @@
 //!
 //! ## Invariants
 //!
-//! - But where trials say otherwise: of one Sentry, tasks that are awake and threads that spin are together no more than there are CPUs when a thread
-//!   begins to spin; so none spins where there is one CPU. Who spins looks all the time whether that still holds, and
+//! - Of one Sentry, tasks that are awake and threads that spin are together no more than there are CPUs when a thread
+//!   begins to spin, but for [`Spinners::extra`]; so none spins where there is one CPU. Who spins looks all the time whether that still holds, and
 //!   ends if not: a task that wakes is counted by who wakes it, before the host is asked to run it.
 //! - Spinning is paid for ([`Credit`]): what is spun in vain is never more than what was saved by spinning, but for a
 //!   bounded sum to begin with.
@@ -96,7 +96,7 @@ impl Spinners {
         // Others on the host have wanted its CPUs of late: they would pay.
         let others_at = self.others_at.load(Relaxed);
         let alone = others_at == 0 || others_at + ALONE.as_micros() as u64 <= now;
-        let crowded = !self.quiet(awake, now) && alone;
+        let crowded = !self.quiet(awake, || now) && alone;
         self.trials
             .count(pace, more, now, (awake, self.cpus, crowded));
     }
@@ -145,15 +145,12 @@ impl Spinners {
     /// Whether a CPU has been idle for a while, or all are to spin as if one had.
     #[must_use]
     pub fn calm(&self) -> bool {
-        self.always || self.eager() || {
-            let awake = self.awake.load(Relaxed);
-            awake < self.cpus && self.quiet(awake, self.clock())
-        }
+        self.always || self.eager() || self.quiet(self.awake.load(Relaxed), || self.clock())
     }
 
-    fn quiet(&self, awake: u32, now: u64) -> bool {
-        let calm = self.crowded_at.load(Relaxed) + CALM.as_micros() as u64;
-        awake < self.cpus && calm < now
+    /// Whether a CPU has been idle for a while. The clock is read only if it matters.
+    fn quiet(&self, awake: u32, now: impl FnOnce() -> u64) -> bool {
+        awake < self.cpus && self.crowded_at.load(Relaxed) + (CALM.as_micros() as u64) < now()
     }
 
     /// Whether more want CPUs than there are.

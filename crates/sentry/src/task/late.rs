@@ -12,6 +12,7 @@
 //! - for tasks whose last calls that woke somebody were each followed by the next within [`SOON`], which is no more than
 //!   it takes an idle CPU to wake up. One that was not, and it is over until there were [`OFTEN`] again.
 
+use abi::linux::{FUTEX_CMD_MASK, FUTEX_WAKE, FUTEX_WAKE_BITSET};
 use ipc::{EventFd, PipeEnd};
 use net::Socket;
 use std::time::Duration;
@@ -51,7 +52,12 @@ const SMALL: u64 = 4096;
 #[must_use]
 pub fn fits(files: &FdTable, nr: u64, args: &[u64; 6]) -> bool {
     let [fd, op, len, ..] = *args;
-    let wake = || matches!(op as u32 & FUTEX_CMD_MASK, FUTEX_WAKE | FUTEX_WAKE_BITSET);
+    let wake = || {
+        matches!(
+            op as u32 & FUTEX_CMD_MASK as u32,
+            FUTEX_WAKE | FUTEX_WAKE_BITSET
+        )
+    };
     let small = || {
         let mut fits = false;
         files.holding(fd as i32, |f| {
@@ -70,10 +76,6 @@ pub fn fits(files: &FdTable, nr: u64, args: &[u64; 6]) -> bool {
         _ => false,
     }
 }
-
-const FUTEX_CMD_MASK: u32 = 0x7f;
-const FUTEX_WAKE: u32 = 1;
-const FUTEX_WAKE_BITSET: u32 = 10;
 
 #[cfg(test)]
 mod tests {
