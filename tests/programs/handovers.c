@@ -43,7 +43,6 @@ static double now(void)
 	return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-/* A call that wakes its reader, and then waits for it itself. */
 static void *drains(void *fd)
 {
 	static char buf[4096];
@@ -53,7 +52,8 @@ static void *drains(void *fd)
 	return (void *)sum;
 }
 
-static void one_that_waits_for_whom_it_woke(void)
+/* (Calls of many pieces: their wake-ups do not wait for the answer.) */
+static void one_that_moves_much(void)
 {
 	static char big[1 << 20];
 	pthread_t t = partner(), r;
@@ -135,13 +135,18 @@ static void one_that_ends(void)
 	partner();
 	pthread_create(&w, NULL, last_call, NULL);
 	T(read(back[0], &c, 1));
+	/* And with its whole process: the partner is in another. */
+	pipe(there);
+	pipe(back);
 	pthread_create(&t, NULL, pong, NULL);
 	T(CHILD({
-		partner();
-		pid_t p = getpid();
+		for (int i = 0; i < OFTEN; i++)
+			ping();
 		write(there[1], "x", 1);
-		kill(p, SIGKILL);
+		kill(getpid(), SIGKILL);
 	}));
+	T(read(back[0], &c, 1));
+	T(c == 'x');
 }
 
 /* Stopped, and interrupted by signals, while it hands over. */
@@ -241,7 +246,7 @@ static void through_all_kinds(void)
 }
 
 static const struct check all[] = {
-	CHECK(one_that_waits_for_whom_it_woke), CHECK(one_that_computes), CHECK(one_that_ends),
+	CHECK(one_that_moves_much), CHECK(one_that_computes), CHECK(one_that_ends),
 	CHECK(one_with_signals), CHECK(all_are_woken), CHECK(through_all_kinds),
 };
 MAIN(all)

@@ -762,6 +762,41 @@ static void raised(void)
 	T(stack_now());
 }
 
+/* A signal for one whose stack pointer is near the alternate stack's ends: what is below the red zone decides. */
+static volatile long frame_at;
+static void near_top(int s, siginfo_t *i, void *p)
+{
+	(void)s; (void)i;
+	frame_at = alt[0] + 65536 - (char *)p < 16384 ? 1 : 2;
+}
+
+static __attribute__((noinline)) long raised_at(const void *sp)
+{
+	long r;
+	frame_at = 0;
+	asm volatile("mov %%rsp, %%rbx\n\tmov %3, %%rsp\n\tsyscall\n\tmov %%rbx, %%rsp"
+		: "=a"(r) : "D"((long)getpid()), "S"((long)SIGUSR1), "r"(sp), "0"((long)SYS_kill) : "rbx", "rcx", "r11", "memory");
+	return frame_at;
+}
+
+static void stack_ends(void)
+{
+	struct sigaction act = { .sa_sigaction = near_top, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+	sigaction(SIGUSR1, &act, NULL);
+	for (int flags = 0; flags < 2; flags++) {
+		for (int at = 8; at < 65536 + 400; at += at == 264 ? 32768 - 264 : at == 32768 ? 32768 - 256 : 16) {
+			use(0, flags ? SS_AUTODISARM : 0, 65536);
+			/* Where the frame has no room. */
+			if (flags == 0 && at > 128 && at < 32768)
+				continue;
+			T(raised_at(alt[0] + at));
+		}
+		for (int at = 104; at < 180; at += 8)
+			T(CHILD(use(0, flags ? SS_AUTODISARM : 0, 65536); _exit(raised_at(alt[0] + at))));
+	}
+	use(0, SS_DISABLE, 0);
+}
+
 static void *stack_in_thread(void *p)
 {
 	*(long *)p = stack_now();
@@ -874,6 +909,7 @@ static void stacks(void)
 		T(waitpid(clone(stack_in_clone, own + 65536, CLONE_VM | SIGCHLD, NULL), NULL, 0) > 0);
 		T(in_clone);
 		T(CHILD(use(0, 0, 65536); execl("/proc/self/exe", "lanes3", "after_exec", NULL)));
+		T(CHILD(use(0, SS_AUTODISARM, 65536); execl("/proc/self/exe", "lanes3", "after_exec", NULL)));
 		T(use(0, SS_DISABLE, 0));
 		warm_stack();
 	}
@@ -1182,7 +1218,7 @@ static void filters(void)
 static const struct check all[] = {
 	CHECK(identity), CHECK(set_by_parent), CHECK(parent_ends), CHECK(namespaces), CHECK(masks), CHECK(none_is_lost),
 	CHECK(from_outside), CHECK(storm), CHECK(wakes), CHECK(no_wake_up_is_lost), CHECK(requeued), CHECK(by_processes),
-	CHECK(locked), CHECK(stacks), CHECK(after_exec), CHECK(stack_storm), CHECK(stacks_of_threads), CHECK(unames),
+	CHECK(locked), CHECK(stacks), CHECK(stack_ends), CHECK(after_exec), CHECK(stack_storm), CHECK(stacks_of_threads), CHECK(unames),
 	CHECK(names_are_new), CHECK(names_of_threads), CHECK(filters),
 };
 MAIN(all)

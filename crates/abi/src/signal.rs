@@ -107,7 +107,8 @@ pub const SS_AUTODISARM: u32 = 1 << 31;
 pub const MINSIGSTKSZ: u64 = 2048;
 
 impl AltStack {
-    /// What the first process has, whose `task_struct` is zero there: none, and no flags.
+    /// What a container's first process has: none, and no flags. That is what is left by the runtimes that start one
+    /// natively, whose threads have such stacks (execve keeps the flags).
     pub const FIRST: AltStack = AltStack {
         sp: 0,
         flags: 0,
@@ -127,10 +128,15 @@ impl AltStack {
             ..AltStack::FIRST
         }
     }
-    /// Whether `sp` lies on it (`on_sig_stack`).
+    /// Whether `sp` lies on it and it is not disarmed there (`on_sig_stack`).
     #[must_use]
     pub const fn holds(&self, sp: u64) -> bool {
-        self.flags & SS_AUTODISARM == 0 && sp > self.sp && sp - self.sp <= self.size
+        self.flags & SS_AUTODISARM == 0 && self.contains(sp)
+    }
+    /// Whether `sp` lies within it (`__on_sig_stack`).
+    #[must_use]
+    pub const fn contains(&self, sp: u64) -> bool {
+        sp > self.sp && sp - self.sp <= self.size
     }
     #[must_use]
     pub const fn is_disabled(&self) -> bool {

@@ -72,8 +72,10 @@ impl FileOps for EventFd {
             *c -= got;
             got
         };
+        // (The count is taken, too, where it cannot be given out: as on Linux.)
+        let put = dst.put(&got.to_le_bytes());
         self.queue.notify(Events::WRITABLE);
-        dst.put(&got.to_le_bytes())
+        put
     }
     fn write(&self, _: &File, src: &mut dyn Source, _: u64) -> Result<usize> {
         if src.remaining() < 8 {
@@ -90,8 +92,8 @@ impl FileOps for EventFd {
                 _ => return Err(EAGAIN),
             }
         }
-        self.queue.notify(Events::READABLE);
         let _ = src.take(&mut [0; 8]);
+        self.queue.notify(Events::READABLE);
         Ok(8)
     }
     fn ignores_seek(&self) -> bool {

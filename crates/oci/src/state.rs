@@ -2,7 +2,7 @@
 
 use crate::spec::Hook;
 use crate::{EXISTS, Failure, Result, Tried, client};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,6 +14,11 @@ const VERSION: u32 = 1;
 
 /// The longest record that is read: it holds a part of a `config.json`.
 const RECORD_MAX: u64 = 32 << 20;
+
+/// What the name begins with of a directory that is being removed: no container's does ([`check_id`]).
+const REMOVED: &str = "~";
+/// So often one is tried.
+const SWEEPS: u32 = 10;
 
 /// Opening never waits, as that of a FIFO would.
 const TO_READ: OFlags = OFlags::RDONLY
@@ -390,9 +395,26 @@ impl Dir {
         Ok(Some(r))
     }
 
-    /// Removes it with all that it holds.
+    /// Removes it with all that it holds: first its name, at once, so that other commands find all of it or nothing.
+    /// One that has opened it may still make a lock there, and then sees that it is gone.
     pub fn remove(&self) -> Result<()> {
-        std::fs::remove_dir_all(&self.path).tried(&format!("remove {}", self.path.display()))
+        let what = format!("remove {}", self.path.display());
+        let root = self.path.parent().unwrap_or(Path::new("/"));
+        let pid = std::process::id();
+        for n in 0u32.. {
+            let aside = root.join(format!("{REMOVED}{pid}.{n}"));
+            let rename = rustix::fs::RenameFlags::NOREPLACE;
+            match rustix::fs::renameat_with(CWD, &self.path, CWD, &aside, rename) {
+                // What a command that was killed has left has the name.
+                Err(rustix::io::Errno::EXIST) => {}
+                r => {
+                    r.tried(&what)?;
+                    break;
+                }
+            }
+        }
+        sweep(root);
+        Ok(())
     }
 }
 
@@ -513,6 +535,27 @@ pub fn look(pid: i32, started: u64) -> std::io::Result<bool> {
     Ok(stat(pid)?.is_some_and(lives))
 }
 
+/// Removes what has lost its name, also what commands that were killed have left. Two may do so at once.
+fn sweep(root: &Path) {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    for e in entries {
+        if !e
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(REMOVED.as_bytes())
+        {
+            continue;
+        }
+        // Each command that still has it open makes at most one file there.
+        for _ in 0..SWEEPS {
+            match std::fs::remove_dir_all(e.path()) {
+                Err(e) if e.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
+                _ => break,
+            }
+        }
+    }
+}
+
 /// The directories below `root`.
 pub fn all(root: &Path) -> Vec<Dir> {
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
@@ -576,6 +619,29 @@ mod tests {
         assert_eq!(again.load().unwrap().unwrap().pid, 7);
         again.remove().unwrap();
         assert!(Dir::open(&root, "one").is_err());
+        std::fs::remove_dir(&root).unwrap();
+    }
+
+    /// Who has opened one that is removed makes no other command fail, and leaves nothing.
+    #[test]
+    fn removed_beside_who_has_it_open() {
+        let root = std::env::temp_dir().join(format!("oci-removed-{}", std::process::id()));
+        for _ in 0..200 {
+            let (d, lock) = Dir::create(&root, "one").unwrap();
+            let opened: Vec<Dir> = (0..3).map(|_| Dir::open(&root, "one").unwrap()).collect();
+            std::thread::scope(|s| {
+                for o in &opened {
+                    s.spawn(|| assert!(o.lock().is_err() && !o.is_there()));
+                }
+                d.remove().unwrap();
+                drop(lock);
+            });
+        }
+        // One that was killed has left this.
+        std::fs::create_dir(root.join(format!("~{}.0", std::process::id()))).unwrap();
+        std::fs::write(root.join(format!("~{}.0/lock", std::process::id())), "").unwrap();
+        assert!(all(&root).is_empty());
+        Dir::create(&root, "one").unwrap().0.remove().unwrap();
         std::fs::remove_dir(&root).unwrap();
     }
 

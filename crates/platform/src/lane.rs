@@ -21,6 +21,13 @@ use zerocopy::IntoBytes;
 
 const _: () =
     assert!(lane::USER_END < crate::USER_MAX && crate::USER_MAX - lane::USER_END <= 0x1000);
+// The stub is by itself.
+const _: () = {
+    use abi::signal::{MINSIGSTKSZ, SS_AUTODISARM, SS_DISABLE, SS_ONSTACK};
+    assert!(lane::SS_ONSTACK == SS_ONSTACK && lane::SS_DISABLE == SS_DISABLE);
+    assert!(lane::SS_AUTODISARM == SS_AUTODISARM && lane::MINSIGSTKSZ == MINSIGSTKSZ);
+    assert!(lane::STACK_LEN as usize == size_of::<AltStack>());
+};
 
 /// The zero flag.
 const ZF: u64 = 0x40;
@@ -280,7 +287,7 @@ fn word64(area: MemSlice<'_>, at: u64) -> &AtomicU64 {
     area.sub(at as usize, 8).atomic_u64().expect("aligned")
 }
 
-/// How many calls offers have answered, wrapping; any number may stand there.
+/// How many calls have got something done by offers and what is laid beside them, wrapping; any number may stand there.
 pub fn offered(area: MemSlice<'_>) -> u32 {
     let word = area.sub(area::OFFERED as usize, 4);
     word.atomic_u32().expect("aligned").load(Ordering::Relaxed)

@@ -348,6 +348,10 @@ pub trait AppThread: Send {
     fn note_site(&mut self) -> Option<u64> {
         None
     }
+    /// Whether calls are ever answered where they are made.
+    fn answers(&self) -> bool {
+        false
+    }
     /// What calls give that are answered where they are made; `None`: the Sentry is asked.
     fn publish(&mut self, _local: Option<Local>) {}
     /// Before [`AppThread::run`]: the blocked signals, and how to know which wait and may be for this thread. The

@@ -155,6 +155,8 @@ struct Thread {
     regs: Regs,
     regs_changed: bool,
     bases_changed: bool,
+    /// It serves again: what it had used of the CPU before is to be noted.
+    clock_due: bool,
     habits: Habits,
     hot: Hot<64>,
     /// Where the call just given came from.
@@ -165,7 +167,7 @@ struct Thread {
     here: bool,
     /// The thread may not go to the CPU where this one was when it began to spin.
     away: bool,
-    /// Its calls that are not counted yet, and how many offers had answered when they last were.
+    /// Its calls that are not counted yet, and what [`lane::offered`] was when they last were.
     pace: wait::Pace,
     offered: u32,
 }
@@ -194,6 +196,7 @@ impl Thread {
             regs: Regs::default(),
             regs_changed: false,
             bases_changed: false,
+            clock_due: false,
             habits: Habits::default(),
             sites: (Arc::default(), 0),
             here: true,
@@ -204,7 +207,10 @@ impl Thread {
             hot: Hot::default(),
         };
         t.waits = match t.raw.as_mut().and_then(|r| r.rests.take()) {
-            Some((id, uc)) => Waits::Event { id, uc },
+            Some((id, uc)) => {
+                t.clock_due = true;
+                Waits::Event { id, uc }
+            }
             None => t.started(raw_tid)?,
         };
         let Some(f) = t.frame() else {
@@ -274,13 +280,13 @@ impl Thread {
 
     /// Lets the thread go on with what was set.
     ///
-    /// Wake-ups that are `held` are not held while it begins to spin, which takes calls of the host.
+    /// Wake-ups that are `held` are not held while it begins or ends to spin, which takes calls of the host.
     fn answer(&mut self, held: &mut Option<wait::wakes::Hold>) -> Result<()> {
         let (id, val) = match self.waits {
             Waits::Gone => return Err(ESRCH),
             Waits::Mail { nr } => {
                 self.count(nr);
-                self.answer_mail();
+                self.answer_mail(held);
                 return Ok(());
             }
             Waits::Call { id, nr } => {
@@ -308,6 +314,9 @@ impl Thread {
                     };
                     put(stub::area::GS_BASE, gs);
                     val |= stub::REPLY_BASES;
+                }
+                if std::mem::take(&mut self.clock_due) {
+                    val |= stub::REPLY_CLOCK;
                 }
                 (id, val)
             }
@@ -344,7 +353,7 @@ impl Thread {
     }
 
     /// Answers what lies in the mailbox.
-    fn answer_mail(&mut self) {
+    fn answer_mail(&mut self, held: &mut Option<wait::wakes::Hold>) {
         let all = &self.process.factory.spinners;
         let again = self.habits.again(all);
         let (area, _) = self.area();
@@ -357,6 +366,9 @@ impl Thread {
         let before = lane::state(area).fetch_update(Ordering::SeqCst, Ordering::SeqCst, answer);
         let parked = before.unwrap_or_else(|s| s) & PARKED != 0;
         self.ret = 0;
+        if parked || !again {
+            *held = None;
+        }
         if parked {
             self.wake_here(true);
             self.let_move();
@@ -735,29 +747,33 @@ impl AppThread for Thread {
         }
     }
 
+    fn answers(&self) -> bool {
+        self.process.factory.lanes != Lanes::None
+    }
+
     fn publish(&mut self, local: Option<Local>) {
         let (area, _) = self.area();
         lane::publish(area, local);
     }
 
     fn put_mask(&mut self, mask: u64, pending: &dyn Fn() -> u64) {
-        if self.process.factory.lanes != Lanes::None {
+        if self.answers() {
             lane::put_mask(self.area().0, mask, pending);
         }
     }
 
     fn mask(&self) -> Option<u64> {
-        (self.process.factory.lanes != Lanes::None).then(|| lane::mask(self.area().0))
+        self.answers().then(|| lane::mask(self.area().0))
     }
 
     fn put_stack(&mut self, stack: &AltStack) {
-        if self.process.factory.lanes != Lanes::None {
+        if self.answers() {
             lane::put_stack(self.area().0, stack);
         }
     }
 
     fn stack(&self) -> Option<AltStack> {
-        (self.process.factory.lanes != Lanes::None).then(|| lane::stack(self.area().0))
+        self.answers().then(|| lane::stack(self.area().0))
     }
 
     fn interrupter(&self) -> Arc<dyn Interrupter> {

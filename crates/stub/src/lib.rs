@@ -16,8 +16,8 @@
 //! frame, when its filter is on.
 //!
 //! Every instruction here may be jumped to by the application. That is harmless: on an application thread
-//! the filter allows from here only rt_sigreturn, exit, sched_yield, FUTEX_WAKE, and what asks the Sentry: the event
-//! call, and the slow lane's one instruction, whose calls are treated as application code's.
+//! the filter allows from here only rt_sigreturn, exit, sched_yield, FUTEX_WAKE, the thread's own CPU time, and what asks
+//! the Sentry: the event call, and the slow lane's one instruction, whose calls are treated as application code's.
 //!
 //! ## Command page (read-only here, written by the Sentry)
 //!
@@ -138,6 +138,8 @@ pub mod area {
     /// `struct new_utsname`: what uname(2) gives. Written while the thread is not in application code only.
     pub const NAMES: u64 = 0x140;
     pub const NAMES_LEN: u64 = 6 * 65;
+    /// `struct timespec`: the thread's CPU time when it began to serve again, put there by [`super::REPLY_CLOCK`].
+    pub const CPU_BEGIN: u64 = 0x2d0;
     /// Where the first register frame (a `ucontext`) is laid out.
     pub const FIRST_UC: u64 = 0x300;
     /// Where FP state can be laid out by the Sentry; 64-byte aligned.
@@ -150,6 +152,8 @@ pub mod area {
 pub const REPLY_EXIT: u64 = 1;
 /// In the reply to an event: load FS and GS bases from the thread area first.
 pub const REPLY_BASES: u64 = 2;
+/// In the reply to an event: note the thread's CPU time in its area.
+pub const REPLY_CLOCK: u64 = 4;
 
 /// In the control file's position, which tells what the spawner's clone(2) of a thread gave (its id): set
 /// where it failed, above the errno.
@@ -469,6 +473,13 @@ cloister_stub_handler:
     mov rcx, qword ptr [r13 + {a_gs}]
     wrgsbase rcx
 32:
+    test eax, {reply_clock}
+    jz 34f
+    mov edi, 3                      // CLOCK_THREAD_CPUTIME_ID
+    lea rsi, [r13 + {a_cpu_begin}]
+    mov eax, 228                    // clock_gettime
+    syscall
+34:
     mov rsp, r12
 cloister_stub_restorer:
     mov eax, 15                     // rt_sigreturn
@@ -1004,6 +1015,8 @@ cloister_stub_end:
     event_service = const EVENT_SERVICE,
     reply_exit = const REPLY_EXIT,
     reply_bases = const REPLY_BASES,
+    reply_clock = const REPLY_CLOCK,
+    a_cpu_begin = const area::CPU_BEGIN,
     event_park = const EVENT_PARK,
     l_state = const area::LANE_STATE,
     l_offered = const area::OFFERED,

@@ -16,7 +16,8 @@
 //! a waker or the sleeper at its deadline, is the one who counts the task as awake again: so each sleep is counted once.
 //! The sleeper says which thread it is before it is ASLEEP; a waker looks there after it has changed the state, and
 //! unparks that thread, whose next `park` of the standard library's ends at once if it has not begun: so no wake-up is
-//! missed, however late it is ([`crate::wakes`]). One too many only makes the sleeper look at the state.
+//! missed, however late it is ([`crate::wakes`]). An unpark that finds WOKEN does so, too: the one before may be late. One
+//! too many only makes the sleeper look at the state.
 
 use crate::spin::{Credit, End, Spinners};
 use crate::trial::Tracked;
@@ -25,7 +26,7 @@ use hostcall::process::current_cpu;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicBool, AtomicU32,
+    AtomicU32,
     Ordering::{Relaxed, SeqCst},
 };
 use std::thread::Thread;
@@ -56,8 +57,6 @@ pub struct Parker {
     /// For a task: the CPUs that it may spin on.
     spinners: Option<Arc<Spinners>>,
     tracked: Tracked,
-    /// Whoever has woken it may make the host's part later ([`wakes`]): the next does so, too.
-    late: AtomicBool,
     credit: Credit,
     /// The CPU that the last waker ran on. It only guides.
     woken_on: AtomicU32,
@@ -81,7 +80,6 @@ impl Parker {
             thread: Mutex::new(None),
             spinners: None,
             tracked: Tracked::new(),
-            late: AtomicBool::new(false),
             credit: Credit::new(BEGIN),
             woken_on: AtomicU32::new(0),
             #[cfg(test)]
@@ -112,36 +110,28 @@ impl Parker {
 
     /// Wakes the sleeper, or makes its next sleep end at once.
     pub fn unpark(&self) {
-        if self.spinners.is_some() {
-            self.woken_on.store(current_cpu(), Relaxed);
-        }
-        // Said before the state: who comes next finds it, and does not wait for this thread.
-        let late = wakes::is_held();
-        if late {
-            self.late.store(true, SeqCst);
-        }
-        let before = self.state.swap(WOKEN, SeqCst);
-        if before == ASLEEP {
-            self.count();
-        }
-        if before == ASLEEP || before == WOKEN && self.late.load(SeqCst) {
-            self.late.store(late, SeqCst);
-            if let Some(t) = self.sleeper() {
-                wakes::wake(t);
-            }
-        }
+        self.unpark_by(wakes::wake);
     }
 
     /// As [`Parker::unpark`], whatever the calling thread holds, or one that has woken it and holds that.
     pub fn unpark_now(&self) {
+        self.unpark_by(|t, _| t.unpark());
+    }
+
+    /// `wake` is told whether it slept until now.
+    fn unpark_by(&self, wake: impl FnOnce(Thread, bool)) {
+        if self.spinners.is_some() {
+            self.woken_on.store(current_cpu(), Relaxed);
+        }
         let before = self.state.swap(WOKEN, SeqCst);
-        if before == ASLEEP {
+        let slept = before == ASLEEP;
+        if slept {
             self.count();
         }
-        if matches!(before, ASLEEP | WOKEN)
+        if (slept || before == WOKEN)
             && let Some(t) = self.sleeper()
         {
-            t.unpark();
+            wake(t, slept);
         }
     }
 
@@ -343,12 +333,18 @@ mod tests {
     /// Two on one CPU, though there seem to be more: whoever spins keeps the other from it, and so spins seldom.
     #[test]
     fn nobody_spins_for_its_own_cpu() {
+        in_turns_on_one_cpu(Parker::unpark);
+        in_turns_on_one_cpu(Parker::unpark_now);
+    }
+
+    fn in_turns_on_one_cpu(wake: fn(&Parker)) {
         const ROUNDS: u32 = 2000;
         let s = Arc::new(Spinners::new(8, false));
         let parkers: [Arc<Parker>; 2] =
             std::array::from_fn(|_| Arc::new(Parker::of_task(Some(s.clone()))));
         let turn = Arc::new(AtomicU32::new(0));
-        let cpu = hostcall::process::cpus()[0];
+        // Not the first: its number would be what nobody has noted.
+        let cpu = *hostcall::process::cpus().last().unwrap();
         let threads: Vec<_> = (0..2usize)
             .map(|me| {
                 let (p, turn, s) = (parkers.clone(), turn.clone(), s.clone());
@@ -358,7 +354,7 @@ mod tests {
                     while turn.load(SeqCst) < ROUNDS {
                         if turn.load(SeqCst) as usize % 2 == me {
                             turn.fetch_add(1, SeqCst);
-                            p[1 - me].unpark();
+                            wake(&p[1 - me]);
                         } else {
                             p[me].park(Some(Instant::now() + Duration::from_millis(100)));
                         }

@@ -126,7 +126,7 @@ impl Spinners {
     /// A task begins, or one that slept is about to run.
     pub fn wakes(&self, task: &Tracked) {
         self.trials.wakes(task);
-        if self.awake.fetch_add(1, Relaxed) + 1 >= self.cpus && self.possible() {
+        if self.awake.fetch_add(1, Relaxed).wrapping_add(1) >= self.cpus && self.possible() {
             self.crowded_at.store(self.clock(), Relaxed);
         }
     }

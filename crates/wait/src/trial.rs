@@ -3,7 +3,7 @@
 //! Tasks that ask often on busy CPUs may be served faster by threads that spin: a call costs less, but its two threads
 //! need two CPUs at a time. Which is more differs from program to program (nginx and wrk: half as much again; redis: a
 //! third less), and nothing known of a program tells it before. So where all CPUs are busy with tasks that call all the
-//! time, both ways are run for some slots of 10 ms each, in the order A B B A, and the better one is kept for a while.
+//! time, both ways are run for slots of 20 ms in all each, in the order A B A, and the better one is kept for a while.
 //!
 //! ## Invariants
 //!
@@ -12,8 +12,9 @@
 //! - A trial begins, and what it showed is kept, only where every task that was awake in a slot called often in it: one that
 //!   computes would pay for the others. [`Tracked`] tells a slot's tasks apart: it began with some awake, others woke.
 //! - What was measured just after a change is not counted: affinities and call sites are still being changed.
-//! - A trial that is not finished counts as lost, so a load with pauses does not begin it again and again. After the n-th
-//!   lost one nothing is tried for 2^n s, up to 16 s; what is found better is held for at least six times as long as the
+//! - A trial that is not finished counts as lost, and so does what somebody who computes ends before it was compared again:
+//!   a load with pauses does not begin it again and again. After the n-th lost one in a row nothing is tried for 2^(n-1) s,
+//!   up to 16 s; what is found better is held for at least six times as long as the
 //!   next comparison takes.
 //! - [`Trials::eager`] ends by itself, soon after calls have become few: nobody has to end it.
 //! - A thread's calls touch nothing that is shared but every [`Pace::MANY`] calls.
@@ -195,8 +196,11 @@ impl Turn {
             return self.lose(now);
         }
         self.phase = Phase::Hold;
+        // It is not the first in a row.
+        if self.hold > 0 {
+            self.wait = 0;
+        }
         self.hold = (2 * self.hold).clamp(HOLD.0, HOLD.1);
-        self.wait = 0;
         self.unsuited = 0;
         self.hold_until = now + self.hold;
         self.floor = modest;
@@ -209,7 +213,9 @@ impl Turn {
         } else {
             self.unsuited + 1
         };
-        if self.unsuited == UNSUITED || !late && rate < self.floor {
+        if self.unsuited == UNSUITED && self.hold == HOLD.0 {
+            self.lose(seen.now);
+        } else if self.unsuited == UNSUITED || !late && rate < self.floor {
             // It no longer is better, or another load has begun.
             self.hold = 0;
             self.look(seen.now + HOLD.0);

@@ -14,8 +14,8 @@
 //! - As long as one lives its thread waits for nothing else that may need the one to be woken: it takes locks, but nobody
 //!   sleeps in a parker with a lock held that it takes.
 //! - They are made in the order in which they came.
-//! - Nobody else's wake-up of the same sleeper waits for them: each waker that finds one that may be late makes it, too, and
-//!   what must end or stop a task waits for none ([`crate::Parker::unpark_now`]).
+//! - Nobody else's wake-up of the same sleeper waits for them: each waker that finds it woken makes that, too, since it may
+//!   be late, and what must end or stop a task waits for none ([`crate::Parker::unpark_now`]).
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -52,7 +52,8 @@ impl Drop for Hold {
 }
 
 /// Whether this thread's wake-ups wait.
-pub(crate) fn is_held() -> bool {
+#[must_use]
+pub fn is_held() -> bool {
     HOLDS.get() != 0
 }
 
@@ -62,9 +63,11 @@ pub fn take_woke() -> bool {
     WOKE.take()
 }
 
-/// Wakes a thread, or does so later.
-pub(crate) fn wake(t: Thread) {
-    WOKE.set(true);
+/// Wakes a thread, or does so later. `slept`: nobody had before.
+pub(crate) fn wake(t: Thread, slept: bool) {
+    if slept {
+        WOKE.set(true);
+    }
     if HOLDS.get() == 0 {
         t.unpark();
     } else {
@@ -72,8 +75,8 @@ pub(crate) fn wake(t: Thread) {
     }
 }
 
-/// Makes all wake-ups that wait.
-pub(crate) fn make() {
+/// Makes all wake-ups that wait: before anything that takes long.
+pub fn make() {
     WAITING.with_borrow_mut(|w| w.drain(..).for_each(|t| t.unpark()));
 }
 

@@ -209,6 +209,8 @@ impl Protocol for UnixSock {
                 q.backlog = backlog;
                 let waiters = std::mem::take(&mut q.waiters);
                 drop(q);
+                // Who is woken asks for the state.
+                drop(s);
                 for w in waiters.iter().filter_map(|w| w.upgrade()) {
                     w.notify(Events::WRITABLE);
                 }

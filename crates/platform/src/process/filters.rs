@@ -49,7 +49,8 @@ pub(super) fn if_from_lane(p: &mut Program, n: u8) {
 /// The filter of application threads.
 ///
 /// From the stub's code: what the slow lane calls is the application's; the event call asks the Sentry; rt_sigreturn,
-/// exit and sched_yield concern the thread alone; FUTEX_WAKE can at most wake somebody who looks again. From anywhere else: ask the Sentry.
+/// exit, sched_yield and the thread's own CPU time concern the thread alone; FUTEX_WAKE can at most wake somebody who looks
+/// again. From anywhere else: ask the Sentry.
 pub(super) fn app_filter() -> Program {
     let mut stub_part = Program::new();
     stub_part
@@ -58,9 +59,13 @@ pub(super) fn app_filter() -> Program {
         .ret_if_eq(libc::SYS_rt_sigreturn as u32, bpf::ALLOW)
         .ret_if_eq(libc::SYS_exit as u32, bpf::ALLOW)
         .ret_if_eq(libc::SYS_sched_yield as u32, bpf::ALLOW)
-        .skip_if_ne(libc::SYS_futex as u32, 3)
+        .skip_if_ne(libc::SYS_futex as u32, 4)
         .load(bpf::arg_low(1))
         .ret_if_eq(libc::FUTEX_WAKE as u32, bpf::ALLOW)
+        .ret(bpf::KILL)
+        .skip_if_ne(libc::SYS_clock_gettime as u32, 3)
+        .load(bpf::arg_low(0))
+        .ret_if_eq(libc::CLOCK_THREAD_CPUTIME_ID as u32, bpf::ALLOW)
         .ret(bpf::KILL);
     let mut p = Program::new();
     p.load(bpf::ARCH)
@@ -149,7 +154,7 @@ mod tests {
     use super::*;
 
     /// What the filter answers (classic BPF: the instructions that [`Program`] makes).
-    fn verdict(p: &Program, nr: i64, ip: u64, arg1: u32) -> u32 {
+    fn verdict(p: &Program, nr: i64, ip: u64, args: [u32; 2]) -> u32 {
         let bytes = p.bytes();
         let code: Vec<&[u8]> = bytes.chunks(8).collect();
         let (mut pc, mut a) = (0usize, 0u32);
@@ -164,7 +169,8 @@ mod tests {
                 0x20 if k == bpf::NR => a = nr as u32,
                 0x20 if k == bpf::IP_LOW => a = ip as u32,
                 0x20 if k == bpf::IP_HIGH => a = (ip >> 32) as u32,
-                0x20 if k == bpf::arg_low(1) => a = arg1,
+                0x20 if k == bpf::arg_low(0) => a = args[0],
+                0x20 if k == bpf::arg_low(1) => a = args[1],
                 0x15 => pc += skip(a == k),
                 0x35 => pc += skip(a >= k),
                 0x06 => return k,
@@ -178,9 +184,12 @@ mod tests {
         let (app, service, base) = (app_filter(), service_filter(), base_filter());
         let stub_ip = stub::TEXT + 0x40;
         for nr in (0..600).chain([i64::from(stub::EVENT_NR), 0x4000_0001]) {
-            for arg in [0, 1, 128, 129] {
-                let wake = nr == libc::SYS_futex && arg == libc::FUTEX_WAKE as u32;
+            let args = [0, 1, 3, 128, 129];
+            for arg in args.into_iter().flat_map(|a| args.map(|b| [a, b])) {
+                let wake = nr == libc::SYS_futex && arg[1] == libc::FUTEX_WAKE as u32;
+                let own_time = nr == libc::SYS_clock_gettime && arg[0] == 3;
                 let harmless = nr == libc::SYS_rt_sigreturn
+                    || own_time
                     || nr == libc::SYS_exit
                     || nr == libc::SYS_sched_yield
                     || wake;
@@ -206,7 +215,11 @@ mod tests {
                     assert_eq!(verdict(&service, nr, ip, arg), bpf::KILL);
                 }
             }
-            assert_ne!(verdict(&service, libc::SYS_clone, stub_ip, 0), bpf::ALLOW);
+            let none = [0; 2];
+            assert_ne!(
+                verdict(&service, libc::SYS_clone, stub_ip, none),
+                bpf::ALLOW
+            );
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::factory::{Drive, Unit, kick_spawner};
 use super::listener::Listener;
 use super::{Areas, Process, RENEW_LIMIT, START_LIMIT, has_ended, read_i32, word, write_words};
+use crate::frame::u64_at;
 use abi::errno::{EAGAIN, ESRCH};
 use abi::{Errno, Result};
 use hostcall::{HostFd, MemSlice, process as host};
@@ -25,8 +26,6 @@ pub struct RawThread {
     pub listener: Option<Listener>,
     /// It has served: it waits in this event, by its number and the address of its frame.
     pub rests: Option<(u64, u64)>,
-    /// CPU time that it had used before it served again.
-    pub cpu_before: u64,
 }
 
 /// Whether a thread has a listener.
@@ -97,6 +96,7 @@ impl Process {
         let a = self.factory.unit(unit);
         let va = AREAS + u64::from(area_no) * AREA_LEN;
         a.sub(0, area::PID as usize).zero();
+        write_words(a, area::CPU_BEGIN, &[0; 2]);
         let numbers = (area::WORDS_END - area::PID) as usize;
         a.sub(area::PID as usize, numbers)
             .copy_from(&[0xff; (area::WORDS_END - area::PID) as usize]);
@@ -162,7 +162,6 @@ impl Process {
             unit,
             listener,
             rests: None,
-            cpu_before: 0,
         })
     }
 
@@ -207,10 +206,11 @@ impl Process {
         }
         let rested = self.resting.lock().pop();
         match rested {
-            Some(mut t) => {
+            Some(t) => {
                 self.threads.fetch_add(1, Ordering::Relaxed);
                 self.factory.resting.fetch_sub(1, Ordering::Relaxed);
-                t.cpu_before = self.thread_cpu_nanos(t.tid, t.area_no, t.unit);
+                // Until it runs, and notes what it had used before.
+                write_words(self.factory.unit(t.unit), area::CPU_BEGIN, &[u64::MAX; 2]);
                 Ok(t)
             }
             None => self.new_thread_within(START_LIMIT),
@@ -329,16 +329,16 @@ impl Process {
         self.threads.load(Ordering::Relaxed)
     }
 
-    /// CPU time of one thread. The host tells it within the process only, so the service thread asks. What is read
+    /// CPU time of one thread, since it began to serve its task. The host tells it within the process only, so the service thread asks. What is read
     /// from the thread's area is the application's claim about itself, and does not count against anyone else.
     pub(super) fn thread_cpu_nanos(&self, tid: i32, area_no: u32, unit: Unit) -> u64 {
-        let (area, base) = self.area(area_no, unit);
+        let (a, base) = self.area(area_no, unit);
         // CPUCLOCK_PERTHREAD, CPUCLOCK_SCHED.
         let clock = (!tid << 3) | 6;
         let call = [
             libc::SYS_clock_gettime as u64,
             clock as u32 as u64,
-            base + stub::area::CPU_TIME,
+            base + area::CPU_TIME,
             0,
             0,
             0,
@@ -347,23 +347,22 @@ impl Process {
         if self.batch(&[call]).is_err() {
             return 0;
         }
-        let mut t = [0u8; 16];
-        area.sub(stub::area::CPU_TIME as usize, 16).copy_to(&mut t);
-        let word = |at: usize| u64::from_le_bytes(t[at..at + 8].try_into().expect("8 bytes"));
-        word(0)
-            .saturating_mul(1_000_000_000)
-            .saturating_add(word(8))
+        let nanos = |at: u64| {
+            let word = |at: u64| u64_at(a, at as usize);
+            word(at)
+                .saturating_mul(1_000_000_000)
+                .saturating_add(word(at + 8))
+        };
+        nanos(area::CPU_TIME).saturating_sub(nanos(area::CPU_BEGIN))
     }
 
     /// See [`crate::AppThread::cpu_clock`].
     pub fn thread_clock(self: &Arc<Self>, raw: &RawThread) -> crate::CpuClock {
         let process = Arc::downgrade(self);
         let (tid, area_no, unit) = (raw.tid, raw.area_no, raw.unit);
-        let before = raw.cpu_before;
         Arc::new(move || {
             let p = process.upgrade();
             p.map_or(0, |p| p.thread_cpu_nanos(tid, area_no, unit))
-                .saturating_sub(before)
         })
     }
 }

@@ -20,6 +20,8 @@ pub const fn exited(code: i32) -> i32 {
 
 /// The task's end. Runs on its host thread, which ends afterwards.
 pub fn finish(cx: Context) {
+    // An end may be long, and what it wakes is to run.
+    assert!(!wait::wakes::is_held());
     let task = cx.task.clone();
     let kernel = task.kernel.clone();
     let group = task.group.clone();

@@ -83,7 +83,9 @@ pub fn push(cx: &mut Context, info: &SigInfo, action: &SigAction) -> Result<()> 
     let regs = cx.thread.regs();
     let mut sp = regs.rsp.wrapping_sub(RED_ZONE);
     let on_alt = cx.altstack.holds(regs.rsp);
-    let entering = action.flags & SA_ONSTACK != 0 && !on_alt && !cx.altstack.is_disabled();
+    // (By what is below the red zone, as Linux decides: `get_sigframe`.)
+    let entering =
+        action.flags & SA_ONSTACK != 0 && !cx.altstack.holds(sp) && !cx.altstack.is_disabled();
     if entering {
         sp = cx.altstack.sp.wrapping_add(cx.altstack.size);
     }
@@ -99,7 +101,7 @@ pub fn push(cx: &mut Context, info: &SigInfo, action: &SigAction) -> Result<()> 
     };
     let below = if fp.is_empty() { sp } else { fp_at };
     let at = (below.wrapping_sub(size_of::<RtSigFrame>() as u64) & !15).wrapping_sub(8);
-    if (on_alt || entering) && at < cx.altstack.sp {
+    if (on_alt || entering) && !cx.altstack.contains(at) {
         return Err(EFAULT);
     }
     let mask = cx.saved_mask.take().unwrap_or(cx.mask());

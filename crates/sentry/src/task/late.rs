@@ -15,6 +15,7 @@
 use abi::linux::{FUTEX_CMD_MASK, FUTEX_WAKE, FUTEX_WAKE_BITSET};
 use ipc::{EventFd, PipeEnd};
 use net::Socket;
+use net::sys::MSG_WAITALL;
 use std::time::Duration;
 use vfs::FdTable;
 
@@ -47,8 +48,9 @@ impl Habit {
 const SMALL: u64 = 4096;
 
 /// Whether a call's wake-ups may wait for its answer: it moves little between memory and a pipe, an eventfd or a socket of
-/// our own, by one piece and with nothing else to copy, or wakes a futex. What comes after its wake-up takes locks that
-/// nobody sleeps with, or sleeps in a [`wait::Parker`], which makes the wake-up first.
+/// our own, from one place in memory, mostly in one piece, or wakes a futex. What comes after its wake-up takes locks that
+/// nobody sleeps with, or sleeps in a [`wait::Parker`], which makes the wake-up first; files that came with bytes, and an
+/// area for offers, are closed and made when it has been made ([`wait::wakes::make`]).
 #[must_use]
 pub fn fits(files: &FdTable, nr: u64, args: &[u64; 6]) -> bool {
     let [fd, op, len, ..] = *args;
@@ -70,8 +72,8 @@ pub fn fits(files: &FdTable, nr: u64, args: &[u64; 6]) -> bool {
     match nr {
         // read, write.
         0 | 1 => small(),
-        // sendto, recvfrom, without an address.
-        44 | 45 => args[4] == 0 && small(),
+        // sendto, recvfrom, without an address; not until there are many pieces.
+        44 | 45 => args[4] == 0 && args[3] & u64::from(MSG_WAITALL) == 0 && small(),
         202 => wake(),
         _ => false,
     }

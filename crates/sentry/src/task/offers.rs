@@ -218,6 +218,8 @@ impl Context {
             let space = space.address_space();
             let allowed = self.kernel.strace.is_none();
             let area = if allowed && self.seccomp.allows_offers() {
+                // It may have to be made.
+                wait::wakes::make();
                 space.offers()
             } else {
                 None

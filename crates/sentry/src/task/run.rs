@@ -120,7 +120,7 @@ impl Context {
     /// so what was looked up before a change does not stay told after it.
     fn publish(&mut self) {
         for _ in 0..PUBLISH_TRIES {
-            if !self.task.local_stale.swap(false, Ordering::SeqCst) {
+            if !self.task.local_stale.swap(false, Ordering::SeqCst) || !self.thread.answers() {
                 return;
             }
             let local = self.local();
@@ -373,6 +373,8 @@ fn boundary(cx: &mut Context, held: &mut Option<Hold>) -> Flow {
 
 /// Takes every signal that can be delivered now; stops as long as the group is stopped.
 fn take_signals(cx: &mut Context) -> Flow {
+    // A stop may be long.
+    assert!(!wakes::is_held());
     loop {
         if cx.is_killed() {
             return Flow::End;

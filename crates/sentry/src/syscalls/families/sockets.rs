@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use vfs::fd_table::CloseOnExec;
 use vfs::file::{File, Sink, Source};
 use vfs::{At, Credentials};
-use wait::{Events, block_until, deadline_after};
+use wait::{Events, block_until, deadline_after, wakes};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const SOCK_CLOEXEC: u32 = vfs::file::O_CLOEXEC;
@@ -315,7 +315,15 @@ pub fn write(cx: &Context, f: &File, src: &mut UserIo<'_>, nonblocking: bool) ->
 /// read(2) and readv(2) on a socket. Descriptors that come with the bytes are lost, as on Linux.
 pub fn read(cx: &Context, f: &File, dst: &mut UserIo<'_>, nonblocking: bool) -> SysResult {
     let flags = if nonblocking { MSG_DONTWAIT } else { 0 };
-    receive_on(cx, f, dst, flags).map(|r| r.n)
+    receive_on(cx, f, dst, flags).map(without_files)
+}
+
+/// How many bytes were received. Files that came with them are closed, which may take long.
+fn without_files(r: Received) -> usize {
+    if !r.control.files.is_empty() {
+        wakes::make();
+    }
+    r.n
 }
 
 /// `sendto(fd, buf, len, flags, addr, addrlen)`.
@@ -509,7 +517,7 @@ fn recvfrom(cx: &mut Context, a: &Args) -> SysResult {
     if let Some(va) = a.va_opt(4) {
         addr_out(&mm, &r.addr, va, a.va(5))?;
     }
-    Ok(r.n)
+    Ok(without_files(r))
 }
 
 fn receive_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
