@@ -4,8 +4,8 @@
 //! nothing can run on it: it is unmapped on the host first. So a thread executes either the old bytes or the
 //! new; one that stood before the `syscall` instruction finds an `int3` there, which the platform knows.
 //!
-//! Two kinds of sites are done. **P**: the instruction before is at least five bytes long and does not depend on where
-//! it stands. It is displaced to the trampoline; in its place, and over the `syscall` instruction, comes one jump, made
+//! Two kinds of sites are done. **P**: the instruction before is at least five bytes long and loads a constant or an
+//! address. It, or what does the same there, is displaced to the trampoline; in its place, and over the `syscall` instruction, comes one jump, made
 //! as long as both. **K**: over the `syscall` instruction comes a short jump to a slot, padding near by that nothing
 //! reaches ([`crate::padding`]). A seven-byte jump lies there.
 //!
@@ -31,7 +31,7 @@ use crate::padding::{JUMP, slot};
 use crate::state::State;
 use crate::{Mm, PAGE};
 use abi::Va;
-use platform::sites::{DISPLACED_MAX, Site, jump};
+use platform::sites::{DISPLACED_MAX, MOVED_MAX, Site, jump};
 use platform::{Prot, stub_table};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -145,9 +145,15 @@ impl Patches {
     }
 }
 
-/// The length of the instruction before a `syscall` that can be displaced; `before` ends where that starts. What
-/// it loads must be what the call was seen with: the bytes could be the end of a longer instruction.
-fn displaceable(before: &[u8], nr: u64, args: &[u64; 6]) -> Option<usize> {
+/// The instruction before a `syscall` that can be displaced: its length, and what does the same at any other place.
+/// `before` ends where the call is, at `call`. What it loads must be what the call was seen with: the bytes could be the
+/// end of a longer instruction.
+fn displaceable(
+    before: &[u8],
+    call: u64,
+    nr: u64,
+    args: &[u64; 6],
+) -> Option<(usize, SmallVec<[u8; MOVED_MAX]>)> {
     let imm = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
     let prefixed = |len: usize| {
         let at = before.len().checked_sub(len + 1);
@@ -155,17 +161,34 @@ fn displaceable(before: &[u8], nr: u64, args: &[u64; 6]) -> Option<usize> {
         at.is_none_or(|i| matches!(before[i], 0x40..=0x4f | 0x66 | 0x67))
     };
     let tail = |n: usize| before.len().checked_sub(n).map(|i| &before[i..]);
+    let as_it_is = |b: &[u8]| Some((b.len(), SmallVec::from_slice(b)));
     if let Some(b) = tail(7)
         && b[..3] == [0x48, 0xc7, 0xc0]
         && imm(&b[3..]) == nr as u32
     {
-        return Some(7);
+        return as_it_is(b);
+    }
+    // lea of an address relative to rip, which is the call's: a constant (the masks of pthread_create).
+    if let Some(b) = tail(7)
+        && !prefixed(7)
+        && let Some((n, [rex, op])) = match b[..3] {
+            [0x48, 0x8d, 0x3d] => Some((0, [0x48, 0xbf])),
+            [0x48, 0x8d, 0x35] => Some((1, [0x48, 0xbe])),
+            [0x48, 0x8d, 0x15] => Some((2, [0x48, 0xba])),
+            [0x4c, 0x8d, 0x15] => Some((3, [0x49, 0xba])),
+            _ => None,
+        }
+        && call.wrapping_add_signed((imm(&b[3..]) as i32).into()) == args[n]
+    {
+        let mut moved = SmallVec::from_slice(&[rex, op]);
+        moved.extend_from_slice(&args[n].to_le_bytes());
+        return Some((7, moved));
     }
     if let Some(b) = tail(6)
         && b[..2] == [0x41, 0xba]
         && imm(&b[2..]) == args[3] as u32
     {
-        return Some(6);
+        return as_it_is(b);
     }
     let b = tail(5)?;
     let loads = match b[0] {
@@ -173,11 +196,11 @@ fn displaceable(before: &[u8], nr: u64, args: &[u64; 6]) -> Option<usize> {
         0xbf => imm(&b[1..]) == args[0] as u32,
         _ => false,
     };
-    if loads && !prefixed(5) {
-        return Some(5);
+    // The other: mov r9, [rsp + 8], as in syscall(2)'s wrapper.
+    if loads && !prefixed(5) || b == [0x4c, 0x8b, 0x4c, 0x24, 0x08] {
+        return as_it_is(b);
     }
-    // mov r9, [rsp + 8], as in syscall(2)'s wrapper.
-    (b == [0x4c, 0x8b, 0x4c, 0x24, 0x08]).then_some(5)
+    None
 }
 
 /// What comes in the place of `len` bytes and a `syscall` instruction: one jump whose last two bytes lie over that.
@@ -220,13 +243,12 @@ impl State {
         }
         self.patches.show_original(page, &mut code[..n]);
         let before = &code[at.saturating_sub(DISPLACED_MAX + 1)..at];
-        let (site, len) = if let Some(len) = displaceable(before, nr, args) {
+        let (site, len) = if let Some((len, moved)) = displaceable(before, call, nr, args) {
             let start = call - len as u64;
             if self.patches.touch(start, len as u64) {
                 return None;
             }
-            let displaced = &before[before.len() - len..];
-            (Site::new(start, back, displaced)?, len)
+            (Site::new(start, back, &moved)?, len)
         } else {
             let slot = page + slot(&code[..n], at)? as u64;
             if self.patches.touch(slot, JUMP as u64) {
@@ -366,7 +388,15 @@ mod tests {
     #[test]
     fn only_what_was_seen_to_run_is_displaced() {
         let args = [7, 0, 0, 9, 0, 0];
-        let yes = |b: &[u8]| displaceable(b, 39, &args);
+        let yes = |b: &[u8]| {
+            let found = displaceable(b, 0x1000, 39, &args);
+            assert!(
+                found
+                    .as_ref()
+                    .is_none_or(|(n, moved)| b.ends_with(moved) && moved.len() == *n)
+            );
+            found.map(|f| f.0)
+        };
         assert_eq!(yes(&[0xc3, 0xb8, 39, 0, 0, 0]), Some(5));
         assert_eq!(yes(&[0xc3, 0xb8, 40, 0, 0, 0]), None);
         // mov r8d, 39
@@ -378,6 +408,41 @@ mod tests {
         assert_eq!(yes(&[0x48, 0xc7, 0xc0, 39, 0, 0, 0]), Some(7));
         assert_eq!(yes(&[0x4c, 0x8b, 0x4c, 0x24, 0x08]), Some(5));
         assert_eq!(yes(&[0xc3, 0x31, 0xc0]), None);
+    }
+
+    /// What is relative to rip is made absolute, and is what the call was seen with.
+    #[test]
+    fn addresses_relative_to_rip_are_moved() {
+        use iced_x86::{Code, Decoder, Register};
+        let call = 0x7f00_0000_1234;
+        let args = [call - 0x100, call + 0x10_0000, call, call - 1, 0, 0];
+        let lea = [
+            (0x48, 0x3d, Register::RDI),
+            (0x48, 0x35, Register::RSI),
+            (0x48, 0x15, Register::RDX),
+            (0x4c, 0x15, Register::R10),
+        ];
+        for (n, (rex, modrm, reg)) in lea.into_iter().enumerate() {
+            let code = |to: u64| {
+                let [a, b, c, d] = (to.wrapping_sub(call) as u32).to_le_bytes();
+                [0xc3, rex, 0x8d, modrm, a, b, c, d]
+            };
+            let before = code(args[n]);
+            let from = call - 7;
+            let was = Decoder::with_ip(64, &before[1..], from, 0).decode();
+            assert_eq!((was.code(), was.op0_register()), (Code::Lea_r64_m, reg));
+            assert_eq!(was.memory_displacement64(), args[n]);
+            let (len, moved) = displaceable(&before, call, 14, &args).unwrap();
+            let now = Decoder::new(64, &moved, 0).decode();
+            assert_eq!((now.code(), now.op0_register()), (Code::Mov_r64_imm64, reg));
+            assert_eq!(
+                (len, now.len(), now.immediate64()),
+                (7, moved.len(), args[n])
+            );
+            assert!(displaceable(&code(args[n] + 1), call, 14, &args).is_none());
+            let prefixed = [&[0x67], &before[1..]].concat();
+            assert!(displaceable(&prefixed, call, 14, &args).is_none());
+        }
     }
 
     #[test]

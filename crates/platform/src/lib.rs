@@ -348,6 +348,11 @@ pub trait AppThread: Send {
     fn note_site(&mut self) -> Option<u64> {
         None
     }
+    /// The call just given would have been answered where it was made, but memory that it names was not mapped on the
+    /// host: the access that failed there, by address and the processor's error code.
+    fn missed(&mut self) -> Option<(u64, u64)> {
+        None
+    }
     /// Whether calls are ever answered where they are made.
     fn answers(&self) -> bool {
         false

@@ -155,6 +155,8 @@ struct Thread {
     regs: Regs,
     regs_changed: bool,
     bases_changed: bool,
+    /// See [`AppThread::missed`].
+    missed: Option<(u64, u64)>,
     /// It serves again: what it had used of the CPU before is to be noted.
     clock_due: bool,
     habits: Habits,
@@ -196,6 +198,7 @@ impl Thread {
             regs: Regs::default(),
             regs_changed: false,
             bases_changed: false,
+            missed: None,
             clock_due: false,
             habits: Habits::default(),
             sites: (Arc::default(), 0),
@@ -561,10 +564,10 @@ impl Thread {
         if self.process.sites_number() != self.sites.1 {
             self.sites = self.process.sites();
         }
+        let why = Why::of(signal, code);
         let stopped = if self.sites.0.is_empty() {
             Stopped::Outside
         } else {
-            let why = Why::of(signal, code);
             lane::outside(self.area().0, &self.sites.0, &mut regs, why, pending)
         };
         if stopped == Stopped::Between {
@@ -578,6 +581,7 @@ impl Thread {
             self.rest();
         }
         if stopped == Stopped::Trap {
+            self.missed = (why == Why::Access).then_some((addr, error));
             return Some(self.trapped());
         }
         if stopped == Stopped::Look {
@@ -745,6 +749,10 @@ impl AppThread for Thread {
             }
             _ => None,
         }
+    }
+
+    fn missed(&mut self) -> Option<(u64, u64)> {
+        self.missed.take()
     }
 
     fn answers(&self) -> bool {

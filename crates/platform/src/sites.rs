@@ -19,6 +19,8 @@ use stub::lane::{TABLE, TABLE_LEN, TRAMPOLINE_LEN, TRAMPOLINES_MAX};
 
 /// The longest that is displaced from a site to its trampoline.
 pub const DISPLACED_MAX: usize = 8;
+/// The longest that stands there for it.
+pub const MOVED_MAX: usize = 10;
 
 /// rdgsbase r11; rorx rcx, r11, 30; lea ecx, [rcx - (AREAS >> 30)]; jrcxz +1; int3: the last is for a GS base of the
 /// application's own.
@@ -46,22 +48,22 @@ pub struct Site {
     pub back: u64,
     /// Where a jump lies that the site jumps to first; 0 where it has none.
     slot: u64,
-    displaced: [u8; DISPLACED_MAX],
-    displaced_len: u8,
+    moved: [u8; MOVED_MAX],
+    moved_len: u8,
 }
 
 impl Site {
-    /// A site whose instruction before the call is displaced; `None` if that is too long.
+    /// A site whose instruction before the call is displaced. `moved` does the same at any place; `None` if it is too long.
     #[must_use]
-    pub fn new(start: u64, back: u64, displaced: &[u8]) -> Option<Site> {
-        let mut bytes = [0; DISPLACED_MAX];
-        bytes.get_mut(..displaced.len())?.copy_from_slice(displaced);
+    pub fn new(start: u64, back: u64, moved: &[u8]) -> Option<Site> {
+        let mut bytes = [0; MOVED_MAX];
+        bytes.get_mut(..moved.len())?.copy_from_slice(moved);
         Some(Site {
             start,
             back,
             slot: 0,
-            displaced: bytes,
-            displaced_len: displaced.len() as u8,
+            moved: bytes,
+            moved_len: moved.len() as u8,
         })
     }
 
@@ -72,8 +74,8 @@ impl Site {
             start: call,
             back: call + 2,
             slot,
-            displaced: [0; DISPLACED_MAX],
-            displaced_len: 0,
+            moved: [0; MOVED_MAX],
+            moved_len: 0,
         }
     }
 
@@ -90,7 +92,7 @@ impl Site {
     }
 
     pub(crate) fn displaces(&self) -> bool {
-        self.displaced_len != 0
+        self.moved_len != 0
     }
 
     /// The one place where a thread may stand or trap that the original code has not.
@@ -104,7 +106,7 @@ impl Site {
 
     fn code(&self, at: u64) -> [u8; TRAMPOLINE_LEN as usize] {
         let mut out = Vec::with_capacity(TRAMPOLINE_LEN as usize);
-        out.extend_from_slice(&self.displaced[..usize::from(self.displaced_len)]);
+        out.extend_from_slice(&self.moved[..usize::from(self.moved_len)]);
         out.extend_from_slice(&FIND_AREA);
         // movabs rcx, back; jmp lane
         out.extend_from_slice(&[0x48, 0xb9]);
@@ -119,7 +121,7 @@ impl Site {
 
     /// Whether `offset` in its trampoline is behind the `int3`.
     pub(crate) fn is_trap(&self, offset: u64) -> bool {
-        offset == u64::from(self.displaced_len) + FIND_AREA.len() as u64
+        offset == u64::from(self.moved_len) + FIND_AREA.len() as u64
     }
 }
 

@@ -192,6 +192,11 @@ pub fn run(mut cx: Context) {
         }
         match event {
             Event::Syscall { nr, args, ip } => {
+                if let Some((addr, error)) = cx.thread.missed() {
+                    // The next time it is there; if it cannot be, the call says so.
+                    let info = mm::FaultInfo::from_event(SIGSEGV.number(), addr, error);
+                    let _ = cx.mm().handle_fault(info);
+                }
                 if let Some(site) = cx.thread.hot_site() {
                     cx.mm().patch_call(abi::Va(site), nr, &args);
                 }
