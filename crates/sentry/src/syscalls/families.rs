@@ -1,14 +1,21 @@
 //! The families of system calls.
 
+pub mod creds;
 pub mod events;
+pub mod futex;
 pub mod io;
+pub mod limits;
 pub mod memory;
+pub mod ns;
 pub mod paths;
+pub mod pidfd;
 pub mod poll;
+pub mod prctl;
 pub mod process;
 pub mod sched;
 pub mod signals;
 pub mod sockets;
+pub mod system;
 pub mod sysv;
 pub mod time;
 
@@ -16,15 +23,22 @@ use super::Call;
 
 /// Every family's part of the table.
 pub const ALL: &[&[Call]] = &[
+    creds::CALLS,
     events::CALLS,
+    futex::CALLS,
     io::CALLS,
+    limits::CALLS,
     memory::CALLS,
+    ns::CALLS,
     paths::CALLS,
+    pidfd::CALLS,
     poll::CALLS,
+    prctl::CALLS,
     process::CALLS,
     sched::CALLS,
     signals::CALLS,
     sockets::CALLS,
+    system::CALLS,
     sysv::CALLS,
     time::CALLS,
 ];

@@ -1,7 +1,6 @@
 //! Files by name: opening, attributes, directories, links, mounts.
 
-use crate::syscalls::families::process::read_sized;
-use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
+use crate::syscalls::{Arg, Args, Call, SysResult, path_arg, read_sized};
 use crate::task::Context;
 use abi::errno::*;
 use abi::linux::*;
