@@ -1,10 +1,13 @@
 //! The families of system calls.
 
 pub mod creds;
+pub mod descriptors;
 pub mod events;
 pub mod futex;
 pub mod io;
+pub mod ioctl;
 pub mod limits;
+pub mod locks;
 pub mod memory;
 pub mod ns;
 pub mod paths;
@@ -15,6 +18,8 @@ pub mod process;
 pub mod sched;
 pub mod signals;
 pub mod sockets;
+pub mod splice;
+pub mod sync;
 pub mod system;
 pub mod sysv;
 pub mod time;
@@ -24,10 +29,13 @@ use super::Call;
 /// Every family's part of the table.
 pub const ALL: &[&[Call]] = &[
     creds::CALLS,
+    descriptors::CALLS,
     events::CALLS,
     futex::CALLS,
     io::CALLS,
+    ioctl::CALLS,
     limits::CALLS,
+    locks::CALLS,
     memory::CALLS,
     ns::CALLS,
     paths::CALLS,
@@ -38,6 +46,8 @@ pub const ALL: &[&[Call]] = &[
     sched::CALLS,
     signals::CALLS,
     sockets::CALLS,
+    splice::CALLS,
+    sync::CALLS,
     system::CALLS,
     sysv::CALLS,
     time::CALLS,
