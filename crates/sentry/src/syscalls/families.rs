@@ -1,7 +1,9 @@
 //! The families of system calls.
 
+pub mod attributes;
 pub mod creds;
 pub mod descriptors;
+pub mod directories;
 pub mod events;
 pub mod futex;
 pub mod io;
@@ -9,6 +11,7 @@ pub mod ioctl;
 pub mod limits;
 pub mod locks;
 pub mod memory;
+pub mod mounts;
 pub mod ns;
 pub mod paths;
 pub mod pidfd;
@@ -19,17 +22,21 @@ pub mod sched;
 pub mod signals;
 pub mod sockets;
 pub mod splice;
+pub mod stat;
 pub mod sync;
 pub mod system;
 pub mod sysv;
 pub mod time;
+pub mod xattrs;
 
 use super::Call;
 
 /// Every family's part of the table.
 pub const ALL: &[&[Call]] = &[
+    attributes::CALLS,
     creds::CALLS,
     descriptors::CALLS,
+    directories::CALLS,
     events::CALLS,
     futex::CALLS,
     io::CALLS,
@@ -37,6 +44,7 @@ pub const ALL: &[&[Call]] = &[
     limits::CALLS,
     locks::CALLS,
     memory::CALLS,
+    mounts::CALLS,
     ns::CALLS,
     paths::CALLS,
     pidfd::CALLS,
@@ -47,8 +55,10 @@ pub const ALL: &[&[Call]] = &[
     signals::CALLS,
     sockets::CALLS,
     splice::CALLS,
+    stat::CALLS,
     sync::CALLS,
     system::CALLS,
     sysv::CALLS,
     time::CALLS,
+    xattrs::CALLS,
 ];

@@ -1,8 +1,13 @@
-//! Namespaces: joining them.
+//! Namespaces: leaving them for new ones, joining those of others.
 
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use abi::errno::*;
+
+/// `unshare(flags)`.
+fn unshare(cx: &mut Context, a: &Args) -> SysResult {
+    crate::ns::change::unshare(cx, a.u32(0)).map(|()| 0)
+}
 
 /// `setns(fd, type)`.
 fn setns(cx: &mut Context, a: &Args) -> SysResult {
@@ -21,5 +26,7 @@ fn setns(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 /// See [`crate::syscalls::families::ALL`].
-pub const CALLS: &[Call] =
-    &[Call::new(308, "setns", &[Arg::Fd, Arg::Hex], setns).note("time namespaces: one")];
+pub const CALLS: &[Call] = &[
+    Call::new(272, "unshare", &[Arg::Hex], unshare).note("no time namespaces"),
+    Call::new(308, "setns", &[Arg::Fd, Arg::Hex], setns).note("time namespaces: one"),
+];
