@@ -9,7 +9,7 @@ pub mod families;
 
 use crate::strace;
 use crate::task::Context;
-use abi::errno::ENOSYS;
+use abi::errno::{E2BIG, ENOSYS};
 use abi::{Errno, Result, Va};
 pub use args::Arg;
 
@@ -140,4 +140,19 @@ pub fn dispatch(cx: &mut Context, nr: u64, args: &Args) -> SysResult {
 /// Reads a NUL-terminated path. `ENOENT` is left to the walk; `ENAMETOOLONG` past PATH_MAX.
 pub fn path_arg(cx: &Context, va: Va) -> Result<Vec<u8>> {
     cx.mm().read_cstr(va, vfs::PATH_MAX)
+}
+
+/// Reads a struct whose size the caller names: longer ones must be zero at the end (`copy_struct_from_user`).
+fn read_sized(cx: &Context, va: Va, size: usize, buf: &mut [u8]) -> Result<()> {
+    let mm = cx.mm();
+    let n = size.min(buf.len());
+    mm.copy_in(va, &mut buf[..n])?;
+    if size > buf.len() {
+        let mut rest = vec![0u8; size - buf.len()];
+        mm.copy_in(va.offset(buf.len() as u64), &mut rest)?;
+        if rest.iter().any(|b| *b != 0) {
+            return Err(E2BIG);
+        }
+    }
+    Ok(())
 }

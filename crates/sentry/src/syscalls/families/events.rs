@@ -1,9 +1,9 @@
 //! What is waited for through descriptors: pipes, event files, timers, signal files, inotify, epoll.
 
 use crate::fs::signalfd::SignalFd;
-use crate::syscalls::families::io::{poll_wait, timespec_arg};
+use crate::syscalls::families::poll::poll_wait;
 use crate::syscalls::families::signals::{mask_arg, restore_mask, set_temporary_mask};
-use crate::syscalls::families::time::ItimerSpec;
+use crate::syscalls::families::time::{ItimerSpec, timespec_arg};
 use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
 use crate::task::{Context, Task};
 use abi::errno::*;

@@ -1,7 +1,6 @@
 //! Waiting for many descriptors: poll(2), select(2) and their kin (`fs/select.c`).
 
 use crate::fs::signalfd::SignalFd;
-use crate::syscalls::families::io::poll_wait;
 use crate::syscalls::families::signals::{mask_arg, restore_mask, set_temporary_mask};
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
@@ -25,6 +24,16 @@ struct PollFd {
     fd: i32,
     events: u16,
     revents: u16,
+}
+
+/// Milliseconds, or a timespec, as poll's way of waiting.
+pub(super) fn poll_wait(nanos: Option<i64>) -> ipc::poll::Wait {
+    match nanos {
+        None => ipc::poll::Wait::Forever,
+        Some(0) => ipc::poll::Wait::No,
+        Some(n) => wait::deadline_after(std::time::Duration::from_nanos(n as u64))
+            .map_or(ipc::poll::Wait::Forever, ipc::poll::Wait::Until),
+    }
 }
 
 /// The file to ask; a signalfd is asked on behalf of the caller. `None` gives POLLNVAL.
@@ -121,7 +130,7 @@ fn finish(cx: &mut Context, out: Option<Va>, wait: Wait, kind: Left, r: SysResul
 }
 
 fn timespec(cx: &Context, va: Option<Va>) -> Result<Wait> {
-    Ok(poll_wait(super::io::timespec_arg(cx, va)?))
+    Ok(poll_wait(super::time::timespec_arg(cx, va)?))
 }
 
 /// `ppoll(fds, nfds, timeout, sigmask, sigsetsize)`.

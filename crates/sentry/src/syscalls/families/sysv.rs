@@ -295,7 +295,7 @@ fn semop(cx: &mut Context, a: &Args) -> SysResult {
 }
 /// `semtimedop(id, ops, count, timeout)`.
 fn semtimedop(cx: &mut Context, a: &Args) -> SysResult {
-    let timeout = super::io::timespec_arg(cx, a.va_opt(3))?;
+    let timeout = super::time::timespec_arg(cx, a.va_opt(3))?;
     do_semop(cx, a, timeout)
 }
 

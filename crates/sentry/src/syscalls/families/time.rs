@@ -20,6 +20,16 @@ use std::time::{Duration, Instant};
 use wait::Blocker;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+/// Reads an optional `struct timespec`.
+pub(super) fn timespec_arg(cx: &Context, va: Option<Va>) -> Result<Option<i64>> {
+    match va {
+        None => Ok(None),
+        Some(va) => Ok(Some(
+            cx.mm().read_obj::<Timespec>(va)?.to_nanos().ok_or(EINVAL)?,
+        )),
+    }
+}
+
 /// Reads a clock, nanoseconds.
 fn read_clock(cx: &Context, id: i32) -> Result<i64> {
     match id as u32 {

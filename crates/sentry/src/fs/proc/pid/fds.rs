@@ -1,0 +1,165 @@
+//! `/proc/PID/fd` and `/proc/PID/fdinfo`.
+
+use super::Subject;
+use crate::fs::terminals::task_of;
+use crate::ns::nsfs::NsFile;
+use abi::Result;
+use abi::errno::{EACCES, EINVAL, ENOENT, ENXIO};
+use std::sync::Arc;
+use vfs::file::{File, FileOps};
+use vfs::fs::dynamic::{self, DynDir, DynEntry, DynFile, DynLink, DynNode};
+use vfs::{Caller, FileType, Path, Perm, Stat};
+
+/// `fd` and `fdinfo`.
+pub(super) struct FdDir {
+    pub(super) me: Subject,
+    pub(super) info: bool,
+}
+
+impl DynDir for FdDir {
+    fn perm(&self) -> Perm {
+        self.me.perm(if self.info { 0o555 } else { 0o500 })
+    }
+    fn permission(&self, cx: &Caller<'_>, want: vfs::inode::Want) -> Result<()> {
+        // One's own descriptors can always be looked at.
+        if task_of(cx.task).is_some_and(|t| t.group.tgid == self.me.tgid) {
+            return Ok(());
+        }
+        self.me.check(cx)?;
+        vfs::inode::generic_permission(self.perm(), FileType::Directory, cx.cred, want)
+    }
+    fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
+        let fd: i32 = std::str::from_utf8(name)
+            .ok()
+            .and_then(|s| s.parse().ok())
+            .ok_or(ENOENT)?;
+        let f = self.me.task()?.fd(fd).map_err(|_| ENOENT)?;
+        Ok(if self.info {
+            DynNode::File(Arc::new(FdInfo {
+                me: self.me.clone(),
+                fd,
+            }))
+        } else {
+            DynNode::Link(Arc::new(FdLink {
+                me: self.me.clone(),
+                fd,
+                id: f.id,
+                flags: f.flags(),
+            }))
+        })
+    }
+    fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
+        let kind = if self.info {
+            FileType::Regular
+        } else {
+            FileType::Symlink
+        };
+        let fds = self.me.task()?.files().list(0);
+        Ok(fds
+            .into_iter()
+            .map(|n| DynEntry::new(n.to_string(), kind))
+            .collect())
+    }
+}
+
+struct FdLink {
+    me: Subject,
+    fd: i32,
+    id: u64,
+    flags: u32,
+}
+
+impl DynLink for FdLink {
+    fn perm(&self) -> Perm {
+        let bits = match self.flags & vfs::file::O_ACCMODE {
+            0 => 0o500,
+            1 => 0o300,
+            _ => 0o700,
+        };
+        self.me.perm(bits)
+    }
+    fn identity(&self) -> u64 {
+        self.id
+    }
+    fn read(&self, cx: &Caller<'_>) -> Result<Vec<u8>> {
+        let f = self.me.task()?.fd(self.fd).map_err(|_| ENOENT)?;
+        let root = task_of(cx.task).ok_or(EACCES)?.fs().root();
+        Ok(match &f.path {
+            Some(p) if f.ops::<NsFile>().is_none() => p.describe(&root).display(),
+            _ => f.ops.describe().into_bytes(),
+        })
+    }
+    fn jump(&self, _: &Caller<'_>) -> Result<Option<Path>> {
+        let f = self.me.task()?.fd(self.fd).map_err(|_| ENOENT)?;
+        match &f.path {
+            Some(p) => Ok(Some(p.clone())),
+            // Pipes and sockets: the VFS opens the file anew by `reopen`.
+            None => Ok(Some(dynamic::detached(
+                &self.me.kernel()?.vfs,
+                "pipefs",
+                DynNode::File(Arc::new(Reopen(f))),
+            ))),
+        }
+    }
+}
+
+/// A file without a path, opened by way of `/proc/PID/fd/N`: a pipe gets a new end, others the same object.
+struct Reopen(Arc<File>);
+
+impl DynFile for Reopen {
+    fn perm(&self) -> Perm {
+        Perm {
+            mode: 0o600,
+            uid: self.0.cred.fsuid,
+            gid: self.0.cred.fsgid,
+        }
+    }
+    fn generate(&self, _: &File) -> Result<Vec<u8>> {
+        Err(EINVAL)
+    }
+    fn stat(&self) -> Option<Result<Stat>> {
+        Some(self.0.ops.stat())
+    }
+    fn open(self: Arc<Self>, _: &Caller<'_>, flags: u32) -> Result<Option<Arc<dyn FileOps>>> {
+        if let Some(p) = self.0.ops::<ipc::pipe::PipeEnd>() {
+            let end: Arc<dyn FileOps> = p.reopen(flags)?;
+            return Ok(Some(end));
+        }
+        // Sockets cannot be opened again.
+        if self.0.ops.stat()?.mode & 0o170_000 == 0o140_000 {
+            return Err(ENXIO);
+        }
+        Ok(Some(self.0.ops.clone()))
+    }
+}
+
+struct FdInfo {
+    me: Subject,
+    fd: i32,
+}
+
+impl DynFile for FdInfo {
+    fn perm(&self) -> Perm {
+        self.me.perm(0o400)
+    }
+    fn generate(&self, _: &File) -> Result<Vec<u8>> {
+        let task = self.me.task()?;
+        crate::task::offers::look(&task);
+        let files = task.files();
+        let f = files.get(self.fd).map_err(|_| ENOENT)?;
+        let cloexec = files.cloexec(self.fd)? == vfs::fd_table::CloseOnExec::Yes;
+        let flags =
+            f.flags() | vfs::file::O_LARGEFILE | if cloexec { vfs::file::O_CLOEXEC } else { 0 };
+        let ino = f.ops.stat().map_or(0, |s| s.ino);
+        let mnt = f.path.as_ref().map_or(0, |p| p.mnt.id);
+        let pos = *f.pos.lock();
+        let more = match f.ops::<crate::fs::pidfd::PidFd>() {
+            Some(p) => p.info(&self.me.ns),
+            None => f.ops.fdinfo(),
+        };
+        Ok(
+            format!("pos:\t{pos}\nflags:\t0{flags:o}\nmnt_id:\t{mnt}\nino:\t{ino}\n{more}")
+                .into_bytes(),
+        )
+    }
+}

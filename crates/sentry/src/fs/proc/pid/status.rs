@@ -1,0 +1,226 @@
+//! `/proc/PID/stat`, `statm` and `status`: the state of a process and what it uses.
+
+use super::Subject;
+use crate::Kernel;
+use crate::task::limits;
+use abi::Result;
+use abi::errno::ESRCH;
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+
+/// `R`, `S`, `T` or `Z`.
+fn state(k: &Kernel, me: &Subject) -> char {
+    let l = k.tasks.lock();
+    match l.process(me.tgid) {
+        Some(p) if p.zombie.is_some() => 'Z',
+        Some(p) if p.group.is_stopping() => 'T',
+        _ => match l.task(me.tid) {
+            Some(t) if t.sleeping.load(Ordering::Relaxed) => 'S',
+            _ => 'R',
+        },
+    }
+}
+
+pub(super) fn stat(me: &Subject) -> Result<Vec<u8>> {
+    let k = me.kernel()?;
+    let st = state(&k, me);
+    let t = me.task().ok().or_else(|| me.task.upgrade());
+    let (ppid, pgid, sid, threads) = {
+        let l = k.tasks.lock();
+        (
+            l.parent(me.tgid),
+            l.pgid(me.tgid),
+            l.sid(me.tgid),
+            l.threads(me.tgid).len(),
+        )
+    };
+    let number = |id| k.tasks.lock().number(id, &me.ns);
+    let tty = k.terminals.of_session(sid);
+    let [ppid, pgid, sid] = [ppid, pgid, sid].map(number);
+    let tty_nr = tty
+        .as_ref()
+        .map_or(0, |p| vfs::makedev(136, p.index) as i64);
+    let tpgid = tty.as_ref().and_then(|p| p.foreground()).map_or(-1, number);
+    let comm = t.as_ref().map(|t| t.comm()).unwrap_or_default();
+    let g = me.group()?;
+    let cpu = k.cpu_time(&g);
+    let children = g.cpu_children.get();
+    let [utime, stime, cutime, cstime] =
+        [cpu.user, cpu.system, children.user, children.system].map(|n| n / 10_000_000);
+    let (size, rss, layout) = match (&t, st) {
+        (Some(t), s) if s != 'Z' => {
+            let mm = t.mm();
+            let u = mm.usage();
+            (u.size, u.rss / 4096, mm.layout())
+        }
+        _ => (0, 0, mm::Layout::default()),
+    };
+    let nice = t.as_ref().map_or(0, |t| t.nice.load(Ordering::Relaxed));
+    let start = t
+        .as_ref()
+        .map_or(0, |t| (t.start - k.boot).max(0) / 10_000_000);
+    let rsslim = g.limits.lock().0[limits::RSS].current;
+    let mask = t.as_ref().map_or(0, |t| t.mask().0);
+    let pending = t.as_ref().map_or(0, |t| t.pending.bits().0);
+    let exit_signal = 17;
+    let s = format!(
+        "{} ({}) {st} {ppid} {pgid} {sid} {tty_nr} {tpgid} 0 0 0 0 0 {utime} {stime} {cutime} {cstime} {} {nice} {threads} 0 {start} {size} {rss} {rsslim} {} {} {} 0 0 {pending} {mask} 0 0 0 0 0 {exit_signal} 0 0 0 0 0 0 {} {} {} {} {} {} {} 0\n",
+        number(me.tid),
+        String::from_utf8_lossy(&comm),
+        20 + nice,
+        layout.start_code,
+        layout.end_code,
+        layout.start_stack,
+        layout.start_data,
+        layout.end_data,
+        layout.start_brk,
+        layout.arg_start,
+        layout.arg_end,
+        layout.env_start,
+        layout.env_end,
+    );
+    Ok(s.into_bytes())
+}
+
+pub(super) fn statm(me: &Subject) -> Result<Vec<u8>> {
+    let Ok(t) = me.task() else {
+        return Ok(b"0 0 0 0 0 0 0\n".to_vec());
+    };
+    let u = t.mm().usage();
+    let p = |b: u64| b / 4096;
+    let shared = u.rss.saturating_sub(u.rss_anon);
+    Ok(format!(
+        "{} {} {} {} 0 {} 0\n",
+        p(u.size),
+        p(u.rss),
+        p(shared),
+        p(u.exec),
+        p(u.data)
+    )
+    .into_bytes())
+}
+
+pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
+    let k = me.kernel()?;
+    let st = state(&k, me);
+    let t = me.task().ok().or_else(|| me.task.upgrade()).ok_or(ESRCH)?;
+    let c = t.cred();
+    let (ppid, threads, tgid, pid, numbers) = {
+        let l = k.tasks.lock();
+        let ids = [me.tgid, me.tid, l.pgid(me.tgid), l.sid(me.tgid)];
+        (
+            l.number(l.parent(me.tgid), &me.ns),
+            l.threads(me.tgid).len(),
+            l.number(me.tgid, &me.ns),
+            l.number(me.tid, &me.ns),
+            ids.map(|i| {
+                let v = l.numbers_from(i, &me.ns);
+                let all: Vec<String> = v.iter().map(ToString::to_string).collect();
+                all.join("\t")
+            }),
+        )
+    };
+    let long = match st {
+        'R' => "running",
+        'S' => "sleeping",
+        'T' => "stopped",
+        _ => "zombie",
+    };
+    let mut s = String::new();
+    let _ = writeln!(s, "Name:\t{}", String::from_utf8_lossy(&t.comm()));
+    let _ = writeln!(s, "Umask:\t{:04o}", t.fs().umask());
+    let _ = writeln!(s, "State:\t{st} ({long})");
+    let _ = writeln!(
+        s,
+        "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{ppid}\nTracerPid:\t0",
+        tgid, pid
+    );
+    let [u, e, v, f] = [c.uid, c.euid, c.suid, c.fsuid].map(|u| me.viewer.uid_shown(u));
+    let _ = writeln!(s, "Uid:\t{u}\t{e}\t{v}\t{f}");
+    let [u, e, v, f] = [c.gid, c.egid, c.sgid, c.fsgid].map(|g| me.viewer.gid_shown(g));
+    let _ = writeln!(s, "Gid:\t{u}\t{e}\t{v}\t{f}");
+    let size = t.files().capacity();
+    let groups: String = c
+        .groups
+        .iter()
+        .map(|g| format!("{} ", me.viewer.gid_shown(*g)))
+        .collect();
+    let _ = writeln!(s, "FDSize:\t{size}\nGroups:\t{groups}");
+    let _ = writeln!(
+        s,
+        "NStgid:\t{}\nNSpid:\t{}\nNSpgid:\t{}\nNSsid:\t{}",
+        numbers[0], numbers[1], numbers[2], numbers[3]
+    );
+    if st != 'Z' {
+        let u = t.mm().usage();
+        let kb = |b: u64| b / 1024;
+        let lib = 0;
+        let _ = writeln!(
+            s,
+            "VmPeak:\t{:8} kB\nVmSize:\t{:8} kB\nVmLck:\t{:8} kB\nVmPin:\t{:8} kB\nVmHWM:\t{:8} kB\nVmRSS:\t{:8} kB\nRssAnon:\t{:8} kB\nRssFile:\t{:8} kB\nRssShmem:\t{:8} kB\nVmData:\t{:8} kB\nVmStk:\t{:8} kB\nVmExe:\t{:8} kB\nVmLib:\t{lib:8} kB\nVmPTE:\t{:8} kB\nVmSwap:\t{:8} kB",
+            kb(u.peak),
+            kb(u.size),
+            kb(u.locked),
+            0,
+            kb(u.rss),
+            kb(u.rss),
+            kb(u.rss_anon),
+            kb(u.rss.saturating_sub(u.rss_anon)),
+            0,
+            kb(u.data),
+            kb(u.stack),
+            kb(u.exec),
+            4,
+            0
+        );
+    }
+    let _ = writeln!(s, "CoreDumping:\t0\nTHP_enabled:\t1\nThreads:\t{threads}");
+    let limit = t.group.limits.lock().0[limits::SIGPENDING].current;
+    let actions = t.group.actions();
+    let (mut ign, mut cgt) = (0u64, 0u64);
+    for n in 1..=64 {
+        let Some(sig) = abi::Signal::new(n) else {
+            continue;
+        };
+        match actions.read().get(sig).handler {
+            0 => {}
+            1 => ign |= 1 << (n - 1),
+            _ => cgt |= 1 << (n - 1),
+        }
+    }
+    let _ = writeln!(
+        s,
+        "SigQ:\t0/{limit}\nSigPnd:\t{:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{:016x}\nSigIgn:\t{ign:016x}\nSigCgt:\t{cgt:016x}",
+        t.pending.bits().0,
+        t.group.shared.bits().0,
+        t.mask().0
+    );
+    let _ = writeln!(
+        s,
+        "CapInh:\t{:016x}\nCapPrm:\t{:016x}\nCapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}",
+        c.inheritable.bits(),
+        c.permitted.bits(),
+        c.effective.bits(),
+        c.bounding.bits(),
+        c.ambient.bits()
+    );
+    let cpus = k.cpus.max(1);
+    let mask = if cpus >= 64 {
+        u64::MAX
+    } else {
+        (1u64 << cpus) - 1
+    };
+    let list = if cpus == 1 {
+        "0".into()
+    } else {
+        format!("0-{}", cpus - 1)
+    };
+    let _ = writeln!(
+        s,
+        "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\nSpeculation_Store_Bypass:\tvulnerable\nCpus_allowed:\t{mask:x}\nCpus_allowed_list:\t{list}\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0",
+        i32::from(t.no_new_privs.load(Ordering::Relaxed)),
+        t.seccomp.mode() as u8,
+        t.seccomp.count()
+    );
+    Ok(s.into_bytes())
+}
