@@ -28,11 +28,11 @@ use free::FreeRuns;
 use hostcall::mem::{Mapping, has_data, memfd, punch_hole};
 use hostcall::{HostFd, MemSlice, RawFd};
 use kept::Kept;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use refs::{Freed, RefCounts};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub use copies::Beside;
@@ -76,9 +76,7 @@ pub struct Clas {
     mapping: Mapping,
     skew: usize,
     mapped: AtomicU64,
-    huge: Arc<huge::Queue>,
-    /// Runs of frames that the queue has, or the host works on.
-    making: AtomicUsize,
+    huge: huge::Pays,
     inner: Mutex<Inner>,
     /// An address space gave its frames back.
     ended: Condvar,
@@ -157,8 +155,7 @@ impl Clas {
             mapping,
             skew,
             mapped: AtomicU64::new(0),
-            huge: Arc::default(),
-            making: AtomicUsize::new(0),
+            huge: huge::Pays::default(),
             inner: Mutex::new(Inner {
                 free: FreeRuns::default(),
                 kept: Kept::default(),
@@ -238,15 +235,10 @@ impl Clas {
             then.is_none_or(|n| n > inner.limit)
         };
         let mut inner = self.inner.lock();
-        if full(&inner) {
-            // Nobody may have these any more but the queue. (What the host works on comes soon.)
-            MutexGuard::unlocked(&mut inner, || self.forget_huge(Cla(0), u64::MAX));
-        }
         let mut until = None;
         while full(&inner) {
             // Who gives frames back in the background needs no lock that the caller may have.
-            let comes = inner.ending > 0 || self.making.load(Ordering::SeqCst) > 0;
-            if wait == Wait::No || !comes {
+            if wait == Wait::No || inner.ending == 0 {
                 return Err(ENOMEM);
             }
             let until = *until.get_or_insert_with(|| Instant::now() + ENDING_MAX);
@@ -320,12 +312,6 @@ impl Clas {
     /// # Panics
     /// Where one of them is not allocated.
     pub fn decref(&self, at: Cla, pages: u64) {
-        self.give(at, pages);
-        self.forget_huge(at, pages * PAGE_SIZE);
-    }
-
-    /// The same, by whom the queue of huge pages need not hear of it.
-    fn give(&self, at: Cla, pages: u64) {
         if pages == 0 {
             return;
         }
@@ -404,7 +390,6 @@ impl Clas {
     /// Gives the memory of `pages` frames back while they stay allocated: they read as zeros afterwards.
     pub fn discard(&self, at: Cla, pages: u64) {
         let len = pages * PAGE_SIZE;
-        self.forget_huge(at, len);
         // (As stacks of threads that end, most of which nobody has touched.)
         if len > 0 && self.was_written(at, pages) && punch_hole(self.file.raw(), at.0, len).is_err()
         {
@@ -421,13 +406,6 @@ impl Clas {
     /// See [`Clas::is_ending`].
     pub fn has_ended(&self) {
         self.inner.lock().ending -= 1;
-        self.ended.notify_all();
-    }
-
-    /// Something came back: who waits looks again.
-    fn tell_room(&self) {
-        // Who has looked before waits by now.
-        drop(self.inner.lock());
         self.ended.notify_all();
     }
 

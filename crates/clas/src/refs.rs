@@ -102,26 +102,6 @@ impl RefCounts {
         }
     }
 
-    /// Whether some frame of `[start, end)` has no more than one reference.
-    pub(crate) fn some_exclusive(&self, start: u64, end: u64) -> bool {
-        let from = self
-            .runs
-            .range(..=start)
-            .next_back()
-            .map_or(start, |r| *r.0);
-        let mut at = start;
-        for (s, r) in self.runs.range(from..end) {
-            if r.end <= start {
-                continue;
-            }
-            if *s > at || r.refs < 2 {
-                return true;
-            }
-            at = r.end;
-        }
-        at < end
-    }
-
     /// The run that holds `at`, if it has one reference.
     pub(crate) fn exclusive_run(&self, at: u64) -> Option<(u64, u64)> {
         let (s, r) = self.runs.range(..=at).next_back()?;

@@ -343,13 +343,13 @@ impl State {
                 break;
             }
         }
-        // What was made is one run, unless memory is cut up. Its beginning is written now.
+        // What was made is one run, unless memory is cut up.
         if let Some(at) = first
             && let Some((r, p)) = self.pmas.get(around.start)
             && p.after(around.start - r.start).frames() == Some(at)
         {
             let run = r.end.min(end) - around.start;
-            self.clas.make_huge_soon(at.add(crate::PAGE), at.add(run));
+            self.clas.make_huge(at, at.add(run));
         }
         self.grown = Run { end, len };
         around.start..end.max(around.end)
