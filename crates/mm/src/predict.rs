@@ -4,7 +4,7 @@
 //! - *New anonymous memory*: mapped at once if what was mapped so last has been written by now, else when it is
 //!   touched. A program that maps and does not touch pays for no host call; one that touches what it maps, for no
 //!   fault.
-//! - *Memory that is filled from one end to the other*: mapped in doubling steps, and in huge pages. A large
+//! - *Memory that is filled from one end to the other*: mapped in growing steps, and in huge pages. A large
 //!   mapping that is touched here and there is mapped in small parts, and takes no more memory than it touches.
 //! - *Copies on write* that follow each other grow, too.
 //! - *fork(2)*: where earlier children and their parents faulted ([`Hot`]) the next child gets its own copies, and
@@ -25,6 +25,9 @@ use std::ops::Range;
 pub(crate) const STEP: u64 = clas::HUGE;
 /// The longest step.
 const STEP_MAX: u64 = 32 << 20;
+/// Beyond what is filled one part in so many is mapped, and may be in memory before it is touched: a container may have
+/// little more than it uses.
+const AHEAD: u64 = 8;
 /// What a fault copies at least, and how far that grows.
 const COPY: u64 = 16 << 10;
 const COPY_MAX: u64 = 512 << 10;
@@ -96,7 +99,7 @@ impl Default for Touch {
     }
 }
 
-/// Where the last step of a kind ended, and how long it was.
+/// Where the last step of a kind ended, and how long it was; of what is filled, how long all steps were.
 #[derive(Default)]
 pub(crate) struct Run {
     end: u64,
@@ -319,11 +322,12 @@ impl State {
         if hole.end - hole.start <= STEP || !self.is_filled_below(around.start) {
             return around;
         }
-        let len = if self.grown.end == around.start {
-            (self.grown.len * 2).min(STEP_MAX)
+        let filled = if self.grown.end == around.start {
+            self.grown.len
         } else {
-            2 * STEP
+            STEP
         };
+        let len = (filled / AHEAD & !(STEP - 1)).clamp(STEP, STEP_MAX);
         let mut end = around.start;
         let mut first = None;
         let to = (around.start & !(STEP - 1))
@@ -351,6 +355,7 @@ impl State {
             let run = r.end.min(end) - around.start;
             self.clas.make_huge(at, at.add(run));
         }
+        let len = filled + end.saturating_sub(around.start);
         self.grown = Run { end, len };
         around.start..end.max(around.end)
     }

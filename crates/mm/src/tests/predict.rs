@@ -34,22 +34,31 @@ fn what_is_not_touched_is_not_mapped() {
 
 #[test]
 fn steps_grow_where_memory_is_filled() {
-    let a = App::new(&Clas::new().unwrap());
-    let len = 24u64 << 20;
+    let clas = Clas::new().unwrap();
+    let a = App::new(&clas);
+    let len = 60u64 << 20;
     let at = a.anon(len, RW, 0).unwrap();
     // From a huge page's border on.
     let at = at.0.next_multiple_of(2 << 20);
     let page = [1u8; P as usize];
     let before = a.mm.sizes().faults;
-    for i in 0..(20 << 20) / P {
+    for i in 0..(50 << 20) / P {
         // As the host would, where it has the page.
         if !a.space.pages.lock().contains_key(&(at / P + i)) {
             a.store(at + i * P, 1).unwrap();
         }
         a.mm.copy_out(Va(at + i * P), &page).unwrap();
+        if i % 100 == 0 {
+            // Little more is in memory than was touched.
+            let (touched, there) = (i * P, clas.stats().resident);
+            assert!(
+                there <= touched + (touched / 8).max(2 << 20) + (2 << 20),
+                "{there} of {touched}"
+            );
+        }
     }
     let faults = a.mm.sizes().faults - before;
-    assert!((2..=6).contains(&faults), "{faults} faults");
+    assert!((10..=25).contains(&faults), "{faults} faults");
     a.mm.munmap(Va(at), 4 << 20).unwrap();
     assert!(a.load(at + P).is_err());
     a.check_but_references();
