@@ -327,7 +327,7 @@ impl State {
         } else {
             STEP
         };
-        let len = (filled / AHEAD & !(STEP - 1)).clamp(STEP, STEP_MAX);
+        let len = ((filled / AHEAD) & !(STEP - 1)).clamp(STEP, STEP_MAX);
         let mut end = around.start;
         let mut first = None;
         let to = (around.start & !(STEP - 1))
