@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 pub const LEN: u64 = 2 << 20;
 /// What the faults take that it saves, by page.
 const FAULT: Duration = Duration::from_nanos(1500);
+/// So long huge pages are made in one go, and then what was begun: others may wait for the address space.
+const LONGEST: Duration = Duration::from_millis(2);
 /// So many are left as they are after a call that did not pay, at first and at most.
 const REST: (u32, u32) = (1, 64);
 
@@ -50,14 +52,16 @@ impl Pays {
 }
 
 impl Clas {
-    /// Makes huge pages of the frames from `at` to `end`, as far as those are whole ones and the host has some. The frames
-    /// must be allocated, and nobody else's; contents stay. One that begins with a page in memory is left alone.
+    /// Makes huge pages of the frames from `at` to `end`, as far as those are whole ones and the host has some, until it
+    /// takes long. The frames must be allocated, and nobody else's; contents stay. One that begins with a page in memory is
+    /// left alone.
     pub fn make_huge(&self, at: Cla, end: Cla) {
         let (mut at, end) = (Cla(at.0.next_multiple_of(LEN)), Cla(end.0 & !(LEN - 1)));
         if self.on_disk {
             return;
         }
-        while at < end {
+        let first = Instant::now();
+        while at < end && first.elapsed() < LONGEST {
             if !self.is_full(at, 1) && self.huge.tries() {
                 let page = self.slice(at, LEN as usize);
                 // The host wants to find something there. (Not `fetch_or(0)`, which a compiler leaves out.)
@@ -66,24 +70,38 @@ impl Clas {
                 }
                 let begin = Instant::now();
                 let made = collapse(page).is_ok();
-                let paid = begin.elapsed() < FAULT * (LEN / PAGE_SIZE) as u32;
-                self.huge.note(made && paid);
+                let paid = made && begin.elapsed() < FAULT * (LEN / PAGE_SIZE) as u32;
+                self.huge.note(paid);
+                if !paid {
+                    return;
+                }
             }
             at = at.add(LEN);
         }
     }
 
-    /// Whether nearly all of `[at, at + len)`, which is at least [`LEN`] / 2, is in memory, by some samples: only a
-    /// hint.
+    /// Whether nearly all of `[at, at + len)`, which is at least [`LEN`] / 2, has been written, by some samples: in memory,
+    /// and not all zeros, as is what was made of huge pages and nobody has written since. Only a hint.
     #[must_use]
     pub fn is_dense(&self, at: Cla, len: u64) -> bool {
-        const SAMPLE: u64 = 32;
-        let last = len - SAMPLE * PAGE_SIZE;
-        let middle = (len / 2) & !(PAGE_SIZE - 1);
+        const SAMPLES: u64 = 8;
+        let written = |page: Cla| {
+            let page = self.slice(page, PAGE_SIZE as usize);
+            let mut buf = [0u8; 256];
+            (0..page.len()).step_by(buf.len()).any(|from| {
+                page.sub(from, buf.len()).copy_to(&mut buf);
+                buf.iter().any(|b| *b != 0)
+            })
+        };
+        let step = (len / SAMPLES) & !(PAGE_SIZE - 1);
+        // The last one first: it tells most.
+        let last = at.add(len - PAGE_SIZE);
+        let mut pages = (0..SAMPLES).map(|i| at.add(i * step));
         !self.on_disk
-            && [last, middle, 0]
-                .into_iter()
-                .all(|from| self.is_full(at.add(from), SAMPLE))
+            && self.is_full(last, 1)
+            && pages.clone().all(|p| self.is_full(p, 1))
+            && written(last)
+            && pages.by_ref().filter(|p| written(*p)).count() as u64 >= SAMPLES - 2
     }
 }
 

@@ -12,7 +12,7 @@
 //! A free frame reads as zeros. Most free frames are holes of the file; small runs that were just in use are
 //! overwritten and stay in memory for the next to come (`kept`).
 //!
-//! Lock order: `Clas::inner`, the lock of the huge pages' queue and that of a [`MappingRegistry`] are leaves; nothing
+//! Lock order: `Clas::inner` and the lock of a [`MappingRegistry`] are leaves; nothing
 //! is called with them held. Before them come an `Mm`'s lock and then a file's own lock (see the `mm` crate).
 
 mod copies;
@@ -390,9 +390,7 @@ impl Clas {
     /// Gives the memory of `pages` frames back while they stay allocated: they read as zeros afterwards.
     pub fn discard(&self, at: Cla, pages: u64) {
         let len = pages * PAGE_SIZE;
-        // (As stacks of threads that end, most of which nobody has touched.)
-        if len > 0 && self.was_written(at, pages) && punch_hole(self.file.raw(), at.0, len).is_err()
-        {
+        if len > 0 && punch_hole(self.file.raw(), at.0, len).is_err() {
             self.slice(at, len as usize).zero();
         }
     }

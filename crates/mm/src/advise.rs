@@ -237,9 +237,13 @@ impl State {
                 .get(r.start)
                 .is_some_and(|(e, v)| v.is_private_anon() && r.end <= e.end);
             match (p.kind, p.backing) {
-                // Frames of our own: empty them in place, with the mapping as it is.
+                // Frames of our own: empty them in place, with the mapping as it is. (Of the stack of a thread that ends,
+                // nothing mostly was touched.)
                 (PmaKind::Anon, Backing::Frames(at)) if anonymous => {
-                    self.clas.discard(at, (r.end - r.start) / PAGE);
+                    let pages = (r.end - r.start) / PAGE;
+                    if self.clas.was_written(at, pages) {
+                        self.clas.discard(at, pages);
+                    }
                 }
                 (PmaKind::Anon | PmaKind::AnonCow, _) => self.pma_remove(r),
                 _ => {}

@@ -319,15 +319,16 @@ impl State {
         hole: Range<u64>,
     ) -> Range<u64> {
         let around = crate::pma::window(va, STEP, &hole);
-        if hole.end - hole.start <= STEP || !self.is_filled_below(around.start) {
-            return around;
-        }
         let filled = if self.grown.end == around.start {
             self.grown.len
         } else {
             STEP
         };
+        // About as long as the last step was, too.
         let len = ((filled / AHEAD) & !(STEP - 1)).clamp(STEP, STEP_MAX);
+        if hole.end - hole.start <= STEP || !self.is_filled_below(around.start, len) {
+            return around;
+        }
         let mut end = around.start;
         let mut first = None;
         let to = (around.start & !(STEP - 1))
@@ -360,12 +361,12 @@ impl State {
         around.start..end.max(around.end)
     }
 
-    /// Whether what lies right below `at` is ours alone, and nearly all written.
-    fn is_filled_below(&self, at: u64) -> bool {
+    /// Whether what lies right below `at`, about `len`, is ours alone, and nearly all written.
+    fn is_filled_below(&self, at: u64, len: u64) -> bool {
         let Some((r, p)) = self.pmas.last_below(at).filter(|(r, _)| r.end >= at) else {
             return false;
         };
-        let start = r.start.max(at.saturating_sub(STEP));
+        let start = r.start.max(at.saturating_sub(len));
         let Some(frames) = p.after(start - r.start).frames() else {
             return false;
         };

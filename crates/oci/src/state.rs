@@ -19,6 +19,7 @@ const RECORD_MAX: u64 = 32 << 20;
 const REMOVED: &str = "~";
 /// So often one is tried.
 const SWEEPS: u32 = 10;
+const PRIVATE: Mode = Mode::RWXU;
 
 /// Opening never waits, as that of a FIFO would.
 const TO_READ: OFlags = OFlags::RDONLY
@@ -402,13 +403,21 @@ impl Dir {
         let root = self.path.parent().unwrap_or(Path::new("/"));
         let pid = std::process::id();
         for n in 0u32.. {
+            use rustix::io::Errno;
             let aside = root.join(format!("{REMOVED}{pid}.{n}"));
             let rename = rustix::fs::RenameFlags::NOREPLACE;
-            match rustix::fs::renameat_with(CWD, &self.path, CWD, &aside, rename) {
+            let renamed = match rustix::fs::renameat_with(CWD, &self.path, CWD, &aside, rename) {
+                // A file system that cannot: an empty directory is replaced, none that another has renamed.
+                Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::mkdir(&aside, PRIVATE)
+                    .and_then(|()| rustix::fs::rename(&self.path, &aside)),
+                r => r,
+            };
+            match renamed {
                 // What a command that was killed has left has the name.
-                Err(rustix::io::Errno::EXIST) => {}
+                Err(Errno::EXIST | Errno::NOTEMPTY) => {}
                 r => {
                     r.tried(&what)?;
+                    remove_all(&aside).tried(&what)?;
                     break;
                 }
             }
@@ -535,25 +544,40 @@ pub fn look(pid: i32, started: u64) -> std::io::Result<bool> {
     Ok(stat(pid)?.is_some_and(lives))
 }
 
-/// Removes what has lost its name, also what commands that were killed have left. Two may do so at once.
+/// Removes a directory that has lost its name. Others may do so at once, and each command that still has it open makes
+/// at most one file there.
+fn remove_all(dir: &Path) -> std::io::Result<()> {
+    use std::io::ErrorKind;
+    let mut tries = 0;
+    loop {
+        match std::fs::remove_dir_all(dir) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(e) if e.kind() == ErrorKind::DirectoryNotEmpty && tries < SWEEPS => tries += 1,
+            r => return r,
+        }
+    }
+}
+
+/// Removes what commands that were killed have left so.
 fn sweep(root: &Path) {
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
     for e in entries {
-        if !e
-            .file_name()
-            .as_encoded_bytes()
-            .starts_with(REMOVED.as_bytes())
-        {
-            continue;
-        }
-        // Each command that still has it open makes at most one file there.
-        for _ in 0..SWEEPS {
-            match std::fs::remove_dir_all(e.path()) {
-                Err(e) if e.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
-                _ => break,
-            }
+        // Nothing else of that name: private, a directory, and this user's.
+        let own = rustix::fs::lstat(e.path()).is_ok_and(|s| {
+            s.st_mode & 0o170777 == 0o040700 && s.st_uid == rustix::process::geteuid().as_raw()
+        });
+        if own && is_removed(&e.file_name()) {
+            let _ = remove_all(&e.path());
         }
     }
+}
+
+/// Whether [`Dir::remove`] gives such names.
+fn is_removed(name: &std::ffi::OsStr) -> bool {
+    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    let name = name.to_str().and_then(|n| n.strip_prefix(REMOVED));
+    name.and_then(|n| n.split_once('.'))
+        .is_some_and(|(pid, n)| digits(pid) && digits(n))
 }
 
 /// The directories below `root`.
@@ -637,12 +661,18 @@ mod tests {
                 drop(lock);
             });
         }
-        // One that was killed has left this.
-        std::fs::create_dir(root.join(format!("~{}.0", std::process::id()))).unwrap();
-        std::fs::write(root.join(format!("~{}.0/lock", std::process::id())), "").unwrap();
+        // One that was killed has left the first; the others are somebody's own.
+        let left = root.join(format!("~{}.0", std::process::id()));
+        let others = ["~old", "~1.x", "~1.2"].map(|n| root.join(n));
+        for d in others.iter().chain([&left]) {
+            rustix::fs::mkdir(d, PRIVATE).unwrap();
+            std::fs::write(d.join("lock"), "").unwrap();
+        }
+        rustix::fs::chmod(&others[2], Mode::from_raw_mode(0o755)).unwrap();
         assert!(all(&root).is_empty());
         Dir::create(&root, "one").unwrap().0.remove().unwrap();
-        std::fs::remove_dir(&root).unwrap();
+        assert!(!left.exists() && others.iter().all(|d| d.join("lock").exists()));
+        std::fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

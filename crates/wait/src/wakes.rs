@@ -75,8 +75,21 @@ pub(crate) fn wake(t: Thread, slept: bool) {
     }
 }
 
-/// Makes all wake-ups that wait: before anything that takes long.
-pub fn make() {
+/// Makes all wake-ups that wait, and has those wait for nothing that `f` makes: it takes long.
+pub fn unheld<R>(f: impl FnOnce() -> R) -> R {
+    struct Back(usize);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            HOLDS.set(self.0);
+        }
+    }
+    let _back = Back(HOLDS.replace(0));
+    make();
+    f()
+}
+
+/// Makes all wake-ups that wait.
+pub(crate) fn make() {
     WAITING.with_borrow_mut(|w| w.drain(..).for_each(|t| t.unpark()));
 }
 
@@ -118,6 +131,26 @@ mod tests {
         assert!(!ran.load(SeqCst));
         drop(outer);
         t.join().unwrap();
+    }
+
+    /// What takes long waits for no hold.
+    #[test]
+    fn a_hold_is_put_aside() {
+        let parkers: [Arc<Parker>; 2] = std::array::from_fn(|_| Arc::new(Parker::new()));
+        let [a, b] = parkers.each_ref().map(sleeper);
+        while !parkers.iter().all(|p| p.is_asleep()) {
+            std::thread::yield_now();
+        }
+        let outer = hold();
+        parkers[0].unpark();
+        unheld(|| {
+            a.0.join().unwrap();
+            parkers[1].unpark();
+            b.0.join().unwrap();
+        });
+        assert!(is_held());
+        drop(outer);
+        assert!(!is_held());
     }
 
     /// Two that wait for each other, each with a hold all the time: whoever sleeps wakes the other first.

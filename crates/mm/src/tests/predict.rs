@@ -63,6 +63,30 @@ fn steps_grow_where_memory_is_filled() {
     assert!(a.load(at + P).is_err());
     a.check_but_references();
 
+    // Filled at first, then a word here and there: what nobody has written is no reason for more.
+    let clas = Clas::new().unwrap();
+    let c = App::new(&clas);
+    let at = c
+        .anon(200 << 20, RW, 0)
+        .unwrap()
+        .0
+        .next_multiple_of(2 << 20);
+    for i in 0..(4 << 20) / P {
+        if !c.space.pages.lock().contains_key(&(at / P + i)) {
+            c.store(at + i * P, 1).unwrap();
+        }
+        c.mm.copy_out(Va(at + i * P), &page).unwrap();
+    }
+    for i in 2..90 {
+        let va = at + (i << 21);
+        if !c.space.pages.lock().contains_key(&(va / P)) {
+            c.store(va, 1).unwrap();
+        }
+        c.mm.copy_out(Va(va), &[1]).unwrap();
+    }
+    let there = clas.stats().resident;
+    assert!(there <= 10 << 20, "{there}");
+
     // Here and there: small steps.
     let b = App::new(&Clas::new().unwrap());
     let at = b.anon(len, RW, 0).unwrap();

@@ -219,8 +219,7 @@ impl Context {
             let allowed = self.kernel.strace.is_none();
             let area = if allowed && self.seccomp.allows_offers() {
                 // It may have to be made.
-                wait::wakes::make();
-                space.offers()
+                wait::wakes::unheld(|| space.offers())
             } else {
                 None
             };

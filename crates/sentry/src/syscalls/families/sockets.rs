@@ -321,7 +321,7 @@ pub fn read(cx: &Context, f: &File, dst: &mut UserIo<'_>, nonblocking: bool) -> 
 /// How many bytes were received. Files that came with them are closed, which may take long.
 fn without_files(r: Received) -> usize {
     if !r.control.files.is_empty() {
-        wakes::make();
+        wakes::unheld(|| drop(r.control));
     }
     r.n
 }
