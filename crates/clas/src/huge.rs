@@ -2,8 +2,8 @@
 //! for each, for a sixth of the time.
 //!
 //! Mostly. The host begins such a call by waiting until each of its CPUs has worked for it for a moment
-//! (`lru_add_drain_all`), and where it is a virtual machine itself, its large free blocks may be memory that it has
-//! first to be given (8 us a page, where what was just freed in small pieces is at hand). So a call that took longer
+//! (`lru_add_drain_all`), and where it is a virtual machine itself, its large free blocks presumably are memory that it has
+//! first to be given (4 to 5 ms each, where what was just freed in small pieces is at hand). So a call that took longer
 //! than the faults would have, or failed, has the next pages left as they are: the more, the more often in a row that
 //! happens. Nothing depends on it.
 
