@@ -319,14 +319,21 @@ impl State {
         hole: Range<u64>,
     ) -> Range<u64> {
         let around = crate::pma::window(va, STEP, &hole);
+        if hole.end - hole.start <= STEP {
+            return around;
+        }
+        // (What lay below may have been unmapped since.)
+        let below = self.pmas.last_below(around.start).map(|(r, _)| r);
+        let below = below.filter(|r| r.end >= around.start);
         let filled = if self.grown.end == around.start {
-            self.grown.len
+            let below = below.map_or(0, |r| around.start - r.start);
+            self.grown.len.min(below)
         } else {
             STEP
         };
         // About as long as the last step was, too.
         let len = ((filled / AHEAD) & !(STEP - 1)).clamp(STEP, STEP_MAX);
-        if hole.end - hole.start <= STEP || !self.is_filled_below(around.start, len) {
+        if !self.is_filled_below(around.start, len) {
             return around;
         }
         let mut end = around.start;

@@ -86,7 +86,13 @@ pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> 
             }
         }
     }
-    clean_up(&dir, &record)?;
+    if let Err(e) = clean_up(&dir, &record) {
+        if dir.is_there() {
+            return Err(e);
+        }
+        // Gone, but for files that are left.
+        rt.log.warning(&e.0);
+    }
     drop(lock);
     if let Err(e) = hooks::run("poststop", &record.poststop, &record, Status::Stopped) {
         rt.log.warning(&e.0);

@@ -396,7 +396,8 @@ impl Dir {
         Ok(Some(r))
     }
 
-    /// Removes it with all that it holds: first its name, at once, so that other commands find all of it or nothing.
+    /// Removes it with all that it holds. Where that fails when it has lost its name ([`Dir::is_there`]), the container is
+    /// gone all the same. First its name goes, at once, so that other commands find all of it or nothing.
     /// One that has opened it may still make a lock there, and then sees that it is gone.
     pub fn remove(&self) -> Result<()> {
         let what = format!("remove {}", self.path.display());
@@ -408,8 +409,7 @@ impl Dir {
             let rename = rustix::fs::RenameFlags::NOREPLACE;
             let renamed = match rustix::fs::renameat_with(CWD, &self.path, CWD, &aside, rename) {
                 // A file system that cannot: an empty directory is replaced, none that another has renamed.
-                Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::mkdir(&aside, PRIVATE)
-                    .and_then(|()| rustix::fs::rename(&self.path, &aside)),
+                Err(Errno::INVAL | Errno::NOSYS) => replace_empty(&self.path, &aside),
                 r => r,
             };
             match renamed {
@@ -417,13 +417,14 @@ impl Dir {
                 Err(Errno::EXIST | Errno::NOTEMPTY) => {}
                 r => {
                     r.tried(&what)?;
-                    remove_all(&aside).tried(&what)?;
-                    break;
+                    let removed = remove_all(&aside);
+                    // What cannot be removed now (as NFS keeps what is open), a later one may take.
+                    sweep(root);
+                    return removed.tried(&format!("remove {}", aside.display()));
                 }
             }
         }
-        sweep(root);
-        Ok(())
+        unreachable!("there is a free name")
     }
 }
 
@@ -544,6 +545,14 @@ pub fn look(pid: i32, started: u64) -> std::io::Result<bool> {
     Ok(stat(pid)?.is_some_and(lives))
 }
 
+/// Renames a directory over an empty one, which it makes.
+fn replace_empty(from: &Path, to: &Path) -> rustix::io::Result<()> {
+    rustix::fs::mkdir(to, PRIVATE)?;
+    rustix::fs::rename(from, to).inspect_err(|_| {
+        let _ = rustix::fs::rmdir(to);
+    })
+}
+
 /// Removes a directory that has lost its name. Others may do so at once, and each command that still has it open makes
 /// at most one file there.
 fn remove_all(dir: &Path) -> std::io::Result<()> {
@@ -644,6 +653,25 @@ mod tests {
         again.remove().unwrap();
         assert!(Dir::open(&root, "one").is_err());
         std::fs::remove_dir(&root).unwrap();
+    }
+
+    #[test]
+    fn an_empty_directory_is_replaced() {
+        let root = std::env::temp_dir().join(format!("oci-replaced-{}", std::process::id()));
+        let at = |n: &str| root.join(n);
+        std::fs::create_dir_all(at("from")).unwrap();
+        replace_empty(&at("from"), &at("to")).unwrap();
+        assert!(at("to").exists() && !at("from").exists());
+        assert_eq!(
+            replace_empty(&at("from"), &at("other")),
+            Err(rustix::io::Errno::NOENT)
+        );
+        assert!(!at("other").exists());
+        assert_eq!(
+            replace_empty(&at("from"), &at("to")),
+            Err(rustix::io::Errno::EXIST)
+        );
+        std::fs::remove_dir_all(&root).unwrap();
     }
 
     /// Who has opened one that is removed makes no other command fail, and leaves nothing.

@@ -278,7 +278,7 @@ mod tests {
                 let fits = (i as usize) < TRAMPOLINES_MAX - 1;
                 assert_eq!(sites.add(unit, site).is_some(), fits, "{i}");
             }
-            assert!(Site::new(0, 9, &[0; 9]).is_none());
+            assert!(Site::new(0, 9, &[0; MOVED_MAX + 1]).is_none());
         });
     }
 
