@@ -33,7 +33,11 @@ pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> 
     let dir = match Dir::open(&rt.root, id) {
         Ok(d) => d,
         // Only where there is none: one that cannot be reached is not deleted.
-        Err(_) if force && check_id(id).is_ok() && Dir::is_missing(&rt.root, id) => return Ok(()),
+        Err(_) if force && check_id(id).is_ok() && Dir::is_missing(&rt.root, id) => {
+            // A command that was killed may have taken its name, and no more.
+            state::sweep(&rt.root);
+            return Ok(());
+        }
         Err(e) => return Err(e),
     };
     let is_foreign =

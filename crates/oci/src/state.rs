@@ -568,7 +568,7 @@ fn remove_all(dir: &Path) -> std::io::Result<()> {
 }
 
 /// Removes what commands that were killed have left so.
-fn sweep(root: &Path) {
+pub fn sweep(root: &Path) {
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
     for e in entries {
         // Nothing else of that name: private, a directory, and this user's.
