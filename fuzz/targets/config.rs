@@ -6,6 +6,6 @@ use std::path::Path;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Ok((spec, _)) = parse::<Spec>(bytes) {
-        let _ = oci::convert::plan(Path::new("/"), &spec, oci::Overlay::Memory);
+        let _ = oci::convert::plan(Path::new("/"), &spec, oci::Overlay::Memory, false, None);
     }
 });

@@ -7,7 +7,10 @@ struct Bytes(Vec<u8>);
 
 impl loader::Image for Bytes {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> abi::Result<usize> {
-        let rest = usize::try_from(offset).ok().and_then(|o| self.0.get(o..)).unwrap_or_default();
+        let rest = usize::try_from(offset)
+            .ok()
+            .and_then(|o| self.0.get(o..))
+            .unwrap_or_default();
         let n = rest.len().min(buf.len());
         buf[..n].copy_from_slice(&rest[..n]);
         Ok(n)

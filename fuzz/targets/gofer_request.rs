@@ -4,8 +4,10 @@
 use gofer::proto::Request;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Ok((request, closes)) = Request::decode(bytes) {
-        let again = Request::decode(&request.encode(&closes));
-        assert_eq!(again, Ok((request, closes)));
+    if let Ok((request, riders)) = Request::decode(bytes) {
+        let again = request.encode_with(&riders.closes, &riders.also);
+        let (same, beside) = Request::decode(&again).expect("what is encoded can be decoded");
+        assert_eq!(same, request);
+        assert_eq!((beside.closes, beside.also), (riders.closes, riders.also));
     }
 });

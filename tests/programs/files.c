@@ -3,7 +3,11 @@
 #include "check.h"
 #include <linux/openat2.h>
 #include <sys/file.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/sendfile.h>
+#include <sys/timerfd.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
@@ -147,6 +151,54 @@ static void read_write(void)
 	T(pwrite(fd, "end", 3, 20));
 	T(pread(fd, b, 50, 0));
 	S(b, 23);
+}
+
+/* Long reads and writes at the position that threads share: each as a whole, none twice, none left out. */
+#define LONG (20 << 20)
+#define TURNS 3
+struct in_turns {
+	int fd, writes, byte, torn, done;
+	char *buf;
+};
+
+static void *take_turns(void *arg)
+{
+	struct in_turns *t = arg;
+	memset(t->buf, t->byte, LONG);
+	for (int i = 0; i < TURNS; i++) {
+		ssize_t n = t->writes ? write(t->fd, t->buf, LONG) : read(t->fd, t->buf, LONG);
+		t->done += n == LONG;
+		for (int at = 0; !t->writes && at < LONG; at += 4096)
+			t->torn += t->buf[at] != t->buf[0];
+	}
+	return NULL;
+}
+
+static void two_in_turns(int fd, int writes)
+{
+	struct in_turns t[2] = { { fd, writes, 'a' }, { fd, writes, 'b' } };
+	pthread_t id[2];
+	lseek(fd, 0, SEEK_SET);
+	for (int i = 0; i < 2; i++) {
+		t[i].buf = mmap(NULL, LONG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		pthread_create(&id[i], NULL, take_turns, &t[i]);
+	}
+	for (int i = 0; i < 2; i++) {
+		pthread_join(id[i], NULL);
+		munmap(t[i].buf, LONG);
+	}
+	T(t[0].done + t[1].done);
+	T(t[0].torn + t[1].torn);
+	T(lseek(fd, 0, SEEK_CUR) == 2L * TURNS * LONG);
+}
+
+static void long_transfers(void)
+{
+	int fd = open("f", O_CREAT | O_RDWR, 0644);
+	two_in_turns(fd, 1);
+	two_in_turns(fd, 0);
+	char b;
+	T(read(fd, &b, 1));
 }
 
 static void vectors(void)
@@ -934,6 +986,54 @@ static void copying(void)
 	S(b, 13);
 }
 
+/* What sendfile and splice may read from, and write to: files of every kind. Where there is something to read it
+ * has been made so, and what has nothing does not block. */
+static void copying_kinds(void)
+{
+	static const char *names[] = { "file", "pipe", "socket", "eventfd", "directory", "zero", "null", "proc", "memfd", "epoll",
+		"timerfd", "inotify", "terminal" };
+	int p[2], s[2], fds[] = { open("k", O_CREAT | O_RDWR, 0644), -1, -1, eventfd(5, EFD_NONBLOCK), open(".", O_RDONLY),
+		open("/dev/zero", O_RDWR), open("/dev/null", O_RDWR), open("/proc/version", O_RDONLY), memfd_create("m", 0),
+		epoll_create1(0), timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK), inotify_init1(IN_NONBLOCK),
+		open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK) };
+	pipe2(p, O_NONBLOCK);
+	socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, s);
+	fds[1] = p[0], fds[2] = s[0];
+	write(fds[8], "0123456789", 10);
+	for (unsigned i = 0; i < sizeof fds / sizeof *fds; i++) {
+		char what[100];
+		int out[2], to, ends[2];
+		pwrite(fds[0], "0123456789", 10, 0), lseek(fds[0], 0, SEEK_SET), lseek(fds[8], 0, SEEK_SET);
+		if (i == 1) write(p[1], "in the pipe", 11);
+		if (i == 2) write(s[1], "in the socket", 13);
+		pipe2(out, O_NONBLOCK);
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends);
+		to = open("to", O_CREAT | O_RDWR | O_TRUNC, 0644);
+		struct { const char *name; int fd; } outs[] = { { "file", to }, { "pipe", out[1] }, { "socket", ends[0] },
+			{ "eventfd", fds[3] }, { "null", fds[6] } };
+		for (unsigned j = 0; j < sizeof outs / sizeof *outs; j++) {
+			errno = 0;
+			long n = sendfile(outs[j].fd, fds[i], NULL, 4);
+			snprintf(what, sizeof what, "sendfile from %s to %s", names[i], outs[j].name);
+			report(what, n, errno);
+		}
+		errno = 0;
+		long n = splice(fds[i], NULL, out[1], NULL, 4, SPLICE_F_NONBLOCK);
+		snprintf(what, sizeof what, "splice from %s", names[i]);
+		report(what, n, errno);
+		off_t o = 0;
+		errno = 0;
+		n = sendfile(to, fds[i], &o, 4);
+		snprintf(what, sizeof what, "sendfile from %s at an offset", names[i]);
+		report(what, n, errno);
+		errno = 0;
+		n = sendfile(to, fds[i], NULL, 0);
+		snprintf(what, sizeof what, "sendfile of nothing from %s", names[i]);
+		report(what, n, errno);
+		close(out[0]), close(out[1]), close(ends[0]), close(ends[1]), close(to);
+	}
+}
+
 /* What copies obeys RLIMIT_FSIZE too. (In a child: the limit is on our own output as well.) */
 static void copying_limited(void)
 {
@@ -1084,11 +1184,11 @@ static void proc_self(void)
 }
 
 static const struct check all[] = {
-	CHECK(open_errors), CHECK(open_modes), CHECK(creation_mode), CHECK(read_write), CHECK(vectors),
+	CHECK(open_errors), CHECK(open_modes), CHECK(creation_mode), CHECK(read_write), CHECK(long_transfers), CHECK(vectors),
 	CHECK(append), CHECK(append_together), CHECK(seeking), CHECK(sparse), CHECK(truncation), CHECK(attributes),
 	CHECK(permissions), CHECK(sticky), CHECK(directories), CHECK(listing), CHECK(working_directory),
 	CHECK(links), CHECK(renaming), CHECK(unlinked), CHECK(times), CHECK(extended), CHECK(flocks),
-	CHECK(record_locks), CHECK(lock_and_close), CHECK(removed_directory), CHECK(deadlock), CHECK(allocation), CHECK(copying), CHECK(copying_limited), CHECK(openat2s),
+	CHECK(record_locks), CHECK(lock_and_close), CHECK(removed_directory), CHECK(deadlock), CHECK(allocation), CHECK(copying), CHECK(copying_kinds), CHECK(copying_limited), CHECK(openat2s),
 	CHECK(memfds), CHECK(devices), CHECK(proc_self),
 };
 MAIN(all)

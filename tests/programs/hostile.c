@@ -198,10 +198,12 @@ static void *writer(void *p) {
 // The words that a new thread and its maker write: each is kept at a value that holds up who waits for it,
 // or misleads.
 static uint32_t kept[4];
+// Areas 1 to 12 are there once so many threads were at the same time.
+enum { MADE = 12 };
 static void *keeper(void *p) {
     (void)p;
     while (!stop)
-        for (int a = 1; a < 6; a++) {
+        for (int a = 1; a < MADE; a++) {
             volatile uint32_t *w = (volatile uint32_t *)(AREAS + a * AREA_LEN);
             if (kept[0] != ~1u) w[0x20 / 4] = kept[0];
             if (kept[1] != ~1u) w[0x28 / 4] = kept[1];
@@ -211,7 +213,10 @@ static void *keeper(void *p) {
     return 0;
 }
 static void *quick(void *p) { return p; }
-// Areas 1 to 12 are there once so many threads were at the same time.
+static void *stays(void *p) {
+    pause();
+    return p;
+}
 static pthread_barrier_t all_here;
 static void *meet(void *p) {
     pthread_barrier_wait(&all_here);
@@ -220,11 +225,11 @@ static void *meet(void *p) {
 static void make_areas(void) {
     static uint64_t s[64];
     if (!sites(s, 64)) _exit(0);
-    pthread_t t[11];
-    pthread_barrier_init(&all_here, 0, 12);
-    for (int i = 0; i < 11; i++) if (pthread_create(&t[i], 0, meet, 0)) _exit(0);
+    pthread_t t[MADE - 1];
+    pthread_barrier_init(&all_here, 0, MADE);
+    for (int i = 0; i < MADE - 1; i++) if (pthread_create(&t[i], 0, meet, 0)) _exit(0);
     pthread_barrier_wait(&all_here);
-    for (int i = 0; i < 11; i++) pthread_join(t[i], 0);
+    for (int i = 0; i < MADE - 1; i++) pthread_join(t[i], 0);
 }
 static void race(void) {
     guard();
@@ -248,9 +253,11 @@ static void starts_as(const uint32_t how[4]) {
     make_areas();
     memcpy(kept, how, sizeof kept);
     pthread_create(&w, 0, keeper, 0);
+    // Those that stay leave none at rest that could serve instead of a new one.
     for (int i = 0; i < 300; i++) {
-        if (pthread_create(&t, 0, quick, 0)) break;
-        pthread_join(t, 0);
+        int stay = i < MADE - 2;
+        if (pthread_create(&t, 0, stay ? stays : quick, 0)) break;
+        if (!stay) pthread_join(t, 0);
     }
     stop = 1;
     _exit(0);
@@ -479,6 +486,13 @@ static const struct { const char *name; void (*run)(void); int times; } attacks[
 static volatile sig_atomic_t ticks;
 static void tick(int s) { (void)s; ticks++; }
 static void *adder(void *p) { for (int i = 0; i < 1000; i++) __sync_fetch_and_add((long *)p, 1); return 0; }
+static long long now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000ll + t.tv_nsec / 1000000;
+}
+// How long a fork or the start of a thread may take, whatever the others do: a machine's load, not their limits.
+enum { SERVED_MS = 2000, SOME = 8 };
 static void good(int report, int done) {
     static uint64_t mem[65536];
     struct sigaction sa = {.sa_handler = tick, .sa_flags = SA_RESTART};
@@ -497,17 +511,26 @@ static void good(int report, int done) {
         rounds++;
         if (getpid() != me || syscall(SYS_gettid) != me) dprintf(report, "the sibling is somebody else\n"), _exit(1);
         long sum = 0;
-        pthread_t th[2];
-        for (int i = 0; i < 2; i++)
+        long long began = now_ms();
+        // More than rest for the next to come, processes as well.
+        pthread_t th[SOME];
+        for (int i = 0; i < SOME; i++)
             {
                 int e = pthread_create(&th[i], 0, adder, &sum);
                 if (e) dprintf(report, "no thread: %s\n", strerror(e)), _exit(1);
             }
-        for (int i = 0; i < 2; i++) pthread_join(th[i], 0);
-        if (sum != 2000) dprintf(report, "threads of the sibling do not add up\n"), _exit(1);
-        int p = fork(), st;
-        if (p == 0) _exit(42);
-        if (waitpid(p, &st, 0) != p || WEXITSTATUS(st) != 42) dprintf(report, "a fork of the sibling failed\n"), _exit(1);
+        for (int i = 0; i < SOME; i++) pthread_join(th[i], 0);
+        if (sum != SOME * 1000) dprintf(report, "threads of the sibling do not add up\n"), _exit(1);
+        int p[SOME], st, go[2];
+        if (pipe(go)) dprintf(report, "no pipe\n"), _exit(1);
+        for (int i = 0; i < SOME; i++) {
+            p[i] = fork();
+            if (p[i] == 0) close(go[1]), read(go[0], &c, 1), _exit(42);
+        }
+        close(go[0]), close(go[1]);
+        for (int i = 0; i < SOME; i++)
+            if (waitpid(p[i], &st, 0) != p[i] || WEXITSTATUS(st) != 42) dprintf(report, "a fork of the sibling failed\n"), _exit(1);
+        if (now_ms() - began > SERVED_MS) dprintf(report, "the sibling waited %lld ms\n", now_ms() - began), _exit(1);
     }
     dprintf(report, "sibling: fine%s\n", ticks > 0 && rounds > 0 ? "" : ", but it was never run");
     _exit(0);
@@ -541,7 +564,9 @@ int main(int argc, char **argv) {
                 // Ordinary calls are among the attacks: they may neither kill the others nor fill the sandbox.
                 struct rlimit few = {30, 30};
                 setrlimit(RLIMIT_NPROC, &few);
-                if (geteuid() == 0 && (setgid(54321) || setuid(54321))) _exit(9);
+                // (Each with a user of its own: what an earlier one left behind does not count.)
+                int user = 54321 + a * 100 + i;
+                if (geteuid() == 0 && (setgid(user) || setuid(user))) _exit(9);
                 attacks[a].run();
                 _exit(0);
             }

@@ -756,11 +756,117 @@ static void random_numbers(void)
 	T(same);
 }
 
+/* NUMA policies, on a machine of one node. */
+#define NODES(...) (unsigned long[]){ __VA_ARGS__ }
+static long set_mempolicy(unsigned long mode, const void *nodes, unsigned long n)
+{
+	return syscall(SYS_set_mempolicy, mode, nodes, n);
+}
+
+static void told(const char *what, unsigned long addr, unsigned long flags)
+{
+	int mode = 99;
+	unsigned long mask[2] = { 77, 77 };
+	errno = 0;
+	long r = syscall(SYS_get_mempolicy, &mode, mask, 128, addr, flags);
+	say(what, "%ld %s: %d %lx %lx", r, r ? strerrorname_np(errno) : "", mode, mask[0], mask[1]);
+}
+
+static void numa_maps_of(unsigned long at)
+{
+	char line[512], policy[64];
+	unsigned long start;
+	FILE *f = fopen("/proc/self/numa_maps", "r");
+	while (f && fgets(line, sizeof line, f))
+		if (sscanf(line, "%lx %63s", &start, policy) == 2 && start == at)
+			say("numa_maps", "%s", policy);
+	if (f)
+		fclose(f);
+}
+
+static void numa(void)
+{
+	enum { DEFAULT, PREFERRED, BIND, INTERLEAVE, LOCAL, MANY, STATIC = 1 << 15, RELATIVE = 1 << 14, BALANCING = 1 << 13 };
+	static const struct {
+		unsigned long mode, nodes, n;
+	} ways[] = {
+		{ DEFAULT, 0, 0 }, { DEFAULT, 1, 8 }, { PREFERRED, 0, 0 }, { PREFERRED, 1, 8 }, { PREFERRED, 2, 8 }, { PREFERRED | STATIC, 0, 0 },
+		{ BIND, 1, 2 }, { BIND, 1, 1 }, { BIND, 0, 8 }, { BIND, 2, 8 }, { BIND, 3, 8 }, { BIND | STATIC, 3, 8 }, { BIND | RELATIVE, 4, 8 },
+		{ BIND | STATIC | RELATIVE, 1, 8 }, { BIND | BALANCING, 1, 8 }, { INTERLEAVE | BALANCING, 1, 8 }, { INTERLEAVE, 1, 64 },
+		{ INTERLEAVE, 1, 65 }, { LOCAL, 0, 0 }, { LOCAL, 1, 8 }, { LOCAL | STATIC, 0, 0 }, { MANY, 1, 8 }, { 99, 1, 8 },
+	};
+	char what[64];
+	drop_root();
+	told("at first", 0, 0);
+	for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
+		set_mempolicy(DEFAULT, NULL, 0);
+		errno = 0;
+		long r = set_mempolicy(ways[i].mode, NODES(ways[i].nodes, 0), ways[i].n);
+		snprintf(what, sizeof what, "%#lx %lx of %ld", ways[i].mode, ways[i].nodes, ways[i].n);
+		say(what, "%ld %s", r, r ? strerrorname_np(errno) : "");
+		told(what, 0, 0);
+		told(what, 0, 1);
+	}
+	T(set_mempolicy(BIND, (void *)8, 8));
+	T(set_mempolicy(BIND, NODES(1), 1UL << 40));
+	T(set_mempolicy(BIND, NODES(1), 8));
+	told("allowed", 0, 4);
+	told("allowed and more", 0, 5);
+	told("unknown flags", 0, 8);
+	told("an address without its flag", 4096, 0);
+	T(syscall(SYS_get_mempolicy, NULL, NULL, 0, 0, 0));
+	T(syscall(SYS_get_mempolicy, NULL, NODES(0), 0, 0, 0));
+	T(syscall(SYS_get_mempolicy, (void *)8, NULL, 0, 0, 0));
+	T(syscall(SYS_get_mempolicy, NULL, (void *)8, 8, 0, 0));
+	T(CHILD(int m; _exit(syscall(SYS_get_mempolicy, &m, NULL, 0, 0, 0) ? 99 : m)));
+	set_mempolicy(DEFAULT, NULL, 0);
+	char *p = mmap(NULL, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned long at = (unsigned long)p;
+	told("memory", at, 2);
+	T(syscall(SYS_mbind, p + 4096, 4096, BIND, NODES(1), 8, 0));
+	T(syscall(SYS_mbind, p + 8192, 4096, INTERLEAVE | STATIC, NODES(3), 8, 3));
+	told("memory", at, 2);
+	told("bound", at + 4096, 2);
+	told("bound", at + 4097, 3);
+	told("interleaved", at + 8192, 2);
+	told("none", 4096, 2);
+	numa_maps_of(at);
+	numa_maps_of(at + 4096);
+	T(CHILD(int m; _exit(syscall(SYS_get_mempolicy, &m, NULL, 0, p + 4096, 2) ? 99 : m)));
+	T(syscall(SYS_mbind, p + 1, 4096, BIND, NODES(1), 8, 0));
+	T(syscall(SYS_mbind, p, 4096, BIND, NODES(1), 8, 16));
+	T(syscall(SYS_mbind, p, 4096, BIND, NODES(1), 8, 4));
+	T(syscall(SYS_mbind, p, 4096, BIND, NODES(2), 8, 0));
+	T(syscall(SYS_mbind, p, 0, BIND, NODES(1), 8, 0));
+	T(syscall(SYS_mbind, p, -1L, BIND, NODES(1), 8, 0));
+	munmap(p + 5 * 4096, 4096);
+	T(syscall(SYS_mbind, p, 8 * 4096, LOCAL, NULL, 0, 0));
+	told("after a hole", at, 2);
+	T(syscall(450, p + 4096, 4096, 0, 0));
+	T(syscall(450, p + 4096, 4096, 1, 0));
+	T(syscall(450, p + 4096, 4096, 0, 1));
+	T(syscall(450, p + 8192, 4096, 0, 0));
+	T(syscall(450, p + 6 * 4096, 4096, 0, 0));
+	int status[4] = { 9, 9, 9, 9 };
+	p[0] = 1;
+	T(syscall(SYS_move_pages, 0, 3, (void *[]){ p, p + 6 * 4096, p + 5 * 4096 }, NULL, status, 0));
+	say("status", "%d %d %d", status[0], status[1], status[2]);
+	T(syscall(SYS_move_pages, 0, 1, (void *[]){ p }, (int[]){ 0 }, status, 2));
+	T(syscall(SYS_move_pages, 0, 1, (void *[]){ p }, (int[]){ 5 }, status, 2));
+	T(syscall(SYS_move_pages, 0, 1, (void *[]){ p }, NULL, status, 1));
+	T(syscall(SYS_move_pages, 0, 1, (void *[]){ p }, NULL, status, 4));
+	T(syscall(SYS_move_pages, 999999, 1, (void *[]){ p }, NULL, status, 0));
+	T(syscall(SYS_migrate_pages, 0, 8, NODES(1), NODES(1)));
+	T(syscall(SYS_migrate_pages, 0, 8, NODES(1), NODES(2)));
+	T(syscall(SYS_migrate_pages, 0, 8, NODES(1), NODES(0)));
+	T(syscall(SYS_migrate_pages, 999999, 8, NODES(1), NODES(1)));
+}
+
 static const struct check all[] = {
 	CHECK(basics), CHECK(bad_arguments), CHECK(fixed), CHECK(protection), CHECK(execution),
 	CHECK(remapping), CHECK(advice), CHECK(residency), CHECK(file_private), CHECK(file_shared),
 	CHECK(end_of_file), CHECK(across_fork), CHECK(bad_buffers), CHECK(heap), CHECK(stack),
 	CHECK(grows_down), CHECK(double_mapping), CHECK(many), CHECK(threads), CHECK(faults_at_once), CHECK(other_process),
-	CHECK(maps_file), CHECK(droppable), CHECK(random_numbers),
+	CHECK(numa), CHECK(maps_file), CHECK(droppable), CHECK(random_numbers),
 };
 MAIN(all)

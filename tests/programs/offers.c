@@ -539,6 +539,118 @@ static void filtered(void)
 			_exit(0))));
 }
 
+/* ---- much, in pieces, and how much there is ---- */
+
+__attribute__((noinline)) static long many(int fd, unsigned cmd, int *n)
+{
+	return ret(CALL(SYS_ioctl, "", "D"((long)fd), "S"((long)cmd), "d"(n)));
+}
+
+#define ALL (6 << 20)
+static unsigned char stream_byte(long i)
+{
+	return i * 31 + (i >> 8) * 7 + (i >> 16);
+}
+static void *stream(void *fd)
+{
+	static unsigned char b[300000];
+	for (long at = 0; at < ALL;) {
+		long n = ALL - at < (long)sizeof b ? ALL - at : (long)sizeof b;
+		n = at % 3 ? n : n % 7001 + 1;
+		for (long i = 0; i < n; i++)
+			b[i] = stream_byte(at + i);
+		struct pollfd p = { (long)fd, POLLOUT, 0 };
+		poll(&p, 1, 1000);
+		n = write((long)fd, b, n);
+		at += n > 0 ? n : 0;
+	}
+	return NULL;
+}
+
+static void streams(void)
+{
+	BOTH(
+		long at = 0; long bad = 0; long lied = 0; long short_ = 0; int pieces[3] = { 512, 8192, 4096 };
+		pthread_t t;
+		pthread_create(&t, NULL, stream, (void *)(long)s[1]);
+		for (long i = 0; at < ALL; i++) {
+			int n = 0; int len = pieces[at * 3 / ALL];
+			readable(s[0], 1000);
+			do {
+				lied += many(s[0], FIONREAD, &n) != 0;
+				long got = i % 5 ? rd(s[0], b, len) : rv(s[0], b, len, 0);
+				short_ += got < (n < len ? n : len) && !(got == -1 && n == 0);
+				for (long k = 0; k < got; k++)
+					bad += (unsigned char)b[k] != stream_byte(at + k);
+				at += got > 0 ? got : 0;
+				lied += got < 0 && (errno != EAGAIN || many(s[0], FIONREAD, &n) != 0);
+				if (got < 0) break;
+			} while (1);
+		}
+		pthread_join(t, NULL);
+		T(at); T(bad); T(lied); T(short_);
+		T(many(s[0], FIONREAD, &pieces[0])); T(pieces[0]);
+		T(rd(s[0], b, 1)))
+}
+
+/* Bytes wait, and a part is taken: the count is that of all that is left, however it is asked for. */
+static void counts(void)
+{
+	BOTH(
+		int n = 0; long bad = 0;
+		char *much = calloc(1, 50000);
+		for (int i = 0; i < OFTEN; i++) {
+			bad += write(s[1], much, 50000) != 50000;
+			readable(s[0], 1000);
+			for (int left = 50000; left > 0; left -= 5000) {
+				bad += many(s[0], FIONREAD, &n) != 0 || n != left;
+				bad += rd(s[0], b, 5000) != 5000;
+			}
+			bad += many(s[0], FIONREAD, &n) != 0 || n != 0;
+		}
+		T(bad);
+		bad = write(s[1], much, 50000); readable(s[0], 1000); rd(s[0], b, 5000); rd(s[0], b, 5000);
+		T(many(s[0], FIONREAD, NULL)); T(many(s[0], FIONREAD, (int *)-4096L)); T(many(s[0], FIONREAD, (int *)0x7fffffffeffeUL));
+		T(many(s[0], 0x7777, &n)); T(many(-1, FIONREAD, &n)); T(many(900, FIONREAD, &n));
+		T(ioctl(s[0], FIONREAD, &n)); T(n);
+		T(rd(s[0], NULL, 5000)); T(rd(s[0], (void *)-8192L, 8192));
+		T(many(s[0], FIONREAD, &n)); T(n);
+		T(shutdown(s[1], SHUT_WR)); T(many(s[0], FIONREAD, &n)); T(n);
+		char *rest = malloc(60000);
+		T(rd(s[0], rest, 60000)); T(rd(s[0], rest, 60000)); T(many(s[0], FIONREAD, &n)); T(n))
+}
+
+/* A filter that looks at a command of ioctl's holds for what is told without a call, too. */
+static void counts_filtered(void)
+{
+	for (int by_thread = 0; by_thread < 2; by_thread++)
+		T(CHILD(BOTH(
+			int n = 0; long bad = 0;
+			for (int i = 0; i < OFTEN; i++) {
+				feed(s[1], "0123456789");
+				readable(s[0], 1000);
+				bad += many(s[0], FIONREAD, &n) != 0 || n != 10;
+				bad += rd(s[0], b, 64) != 10;
+				bad += rd(s[0], b, 64) != -1;
+			}
+			T(bad);
+			OFFER("secret");
+			struct sock_filter code[] = {
+				{ BPF_LD | BPF_W | BPF_ABS, 0, 0, 0 },
+				{ BPF_JMP | BPF_JEQ | BPF_K, 0, 3, SYS_ioctl },
+				{ BPF_LD | BPF_W | BPF_ABS, 0, 0, 24 },
+				{ BPF_JMP | BPF_JEQ | BPF_K, 0, 1, FIONREAD },
+				{ BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | ENOTNAM },
+				{ BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW } };
+			struct sock_fprog prog = { 6, code };
+			prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+			T((int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, by_thread ? SECCOMP_FILTER_FLAG_TSYNC : 0, &prog));
+			T(many(s[0], FIONREAD, &n)); T(rd(s[0], b, 2)); T(many(s[0], FIONREAD, &n));
+			OFFER("more");
+			T(many(s[0], FIONREAD, &n)); T(rd(s[0], b, 64)); T(many(s[0], FIONREAD, &n));
+			_exit(0))));
+}
+
 /* ---- epoll ---- */
 
 static long events_of(int ep, int max)
@@ -816,7 +928,7 @@ static void executed(void)
 static const struct check all[] = {
 	CHECK(plain), CHECK(bad_buffers), CHECK(ends), CHECK(modes), CHECK(other_files_by_the_same_number), CHECK(sharing),
 	CHECK(given_away), CHECK(full_windows), CHECK(signals), CHECK(registers), CHECK(vforked), CHECK(tables),
-	CHECK(filtered), CHECK(loops), CHECK(changes), CHECK(seen_by_others), CHECK(threads), CHECK(others_for_a_moment),
+	CHECK(filtered), CHECK(streams), CHECK(counts), CHECK(counts_filtered), CHECK(loops), CHECK(changes), CHECK(seen_by_others), CHECK(threads), CHECK(others_for_a_moment),
 	CHECK(executed),
 };
 

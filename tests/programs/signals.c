@@ -875,8 +875,22 @@ static void fatal_at_once(void)
 	T(waitpid(k, &st, 0) == k && WIFSIGNALED(st) ? WTERMSIG(st) : -1);
 }
 
+/* What looks like a timer's signal counts, too: anybody may send it. */
+static void forged_timer(void)
+{
+	T(CHILD(
+		struct rlimit r = { 50, 50 };
+		setrlimit(RLIMIT_SIGPENDING, &r);
+		sigset_t all;
+		sigfillset(&all), sigprocmask(SIG_BLOCK, &all, NULL);
+		siginfo_t i = { .si_signo = SIGRTMIN, .si_code = SI_TIMER };
+		int n = 0;
+		while (n < 200 && syscall(SYS_rt_sigqueueinfo, getpid(), SIGRTMIN, &i) == 0) n++;
+		_exit(n <= 50 && errno == EAGAIN)));
+}
+
 static const struct check all[] = {
-	CHECK(sent_by_kill), CHECK(actions), CHECK(defaults), CHECK(masks), CHECK(in_handlers),
+	CHECK(forged_timer), CHECK(sent_by_kill), CHECK(actions), CHECK(defaults), CHECK(masks), CHECK(in_handlers),
 	CHECK(handler_mask), CHECK(context_mask), CHECK(queueing), CHECK(waiting), CHECK(interrupted_read),
 	CHECK(interrupted_sleeps), CHECK(stopped_sleep), CHECK(interrupted_often), CHECK(stopping), CHECK(child_signals),
 	CHECK(alternate_stack), CHECK(stack_overflow), CHECK(hardware), CHECK(fp_state), CHECK(pipes),

@@ -580,8 +580,74 @@ static void shell(void)
 	T(WEXITSTATUS(st));
 }
 
+static int has_terminal(void)
+{
+	int t = open("/dev/tty", O_RDWR | O_NOCTTY);
+	if (t >= 0)
+		close(t);
+	return t >= 0;
+}
+
+/* Whether the program itself, which nobody asked to lead a session, took a terminal by opening it. */
+static int first_took;
+
+static void open_as_first(void)
+{
+	int m = posix_openpt(O_RDWR | O_NOCTTY), t;
+	char name[64];
+	if (m < 0 || unlockpt(m) || ptsname_r(m, name, sizeof name))
+		return;
+	int had = has_terminal();
+	t = open(name, O_RDWR);
+	first_took = !had && has_terminal();
+	close(t);
+	close(m);
+}
+
+/* Which opens give a session's leader its terminal (tty_open_proc_set_tty). */
+static void controlling(void)
+{
+	static const struct {
+		const char *what;
+		int flags;
+	} ways[] = {
+		{ "O_RDWR", O_RDWR }, { "O_RDONLY", O_RDONLY }, { "O_WRONLY", O_WRONLY }, { "O_ACCMODE", O_ACCMODE },
+		{ "O_NOCTTY", O_RDWR | O_NOCTTY }, { "O_PATH", O_PATH }, { "O_NONBLOCK", O_RDWR | O_NONBLOCK },
+	};
+	char name[64], other[64];
+	int m, m2, s;
+	for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
+		s = pair(&m);
+		ptsname_r(m, name, sizeof name);
+		say(ways[i].what, "%d", CHILD(setsid(); open(name, ways[i].flags); _exit(has_terminal())));
+		say(ways[i].what, "by no leader: %d", CHILD(open(name, ways[i].flags); _exit(tcgetsid(s) == getsid(0))));
+		close(s);
+		close(m);
+	}
+	s = pair(&m);
+	int s2 = pair(&m2);
+	ptsname_r(m, name, sizeof name);
+	ptsname_r(m2, other, sizeof other);
+	T(CHILD(setsid(); open(name, O_RDWR); open(other, O_RDWR); _exit((tcgetsid(s) == getpid()) + 2 * (tcgetsid(s2) == getpid()))));
+	/* Another session's. */
+	T(CHILD(setsid(); open(name, O_RDWR); _exit(CHILD(setsid(); open(name, O_RDWR); _exit(has_terminal())))));
+	/* Opened again without O_NOCTTY after it was let go. */
+	T(CHILD(setsid(); open(name, O_RDWR); signal(SIGHUP, SIG_IGN); ioctl(s, TIOCNOTTY); int no = has_terminal(); open(other, O_RDWR);
+		_exit(no + 2 * has_terminal())));
+	T(CHILD(setsid(); open("/dev/ptmx", O_RDWR); _exit(has_terminal())));
+	T(CHILD(setsid(); open("/dev/null", O_RDWR); _exit(has_terminal())));
+	int m3, s3 = pair(&m3);
+	T(CHILD(setsid(); ioctl(m3, TIOCGPTPEER, O_RDWR); _exit(has_terminal())));
+	close(s3);
+	T(first_took);
+}
+
 static const struct check all[] = {
-	CHECK(opening), CHECK(canonical), CHECK(output), CHECK(modes), CHECK(sizes), CHECK(sessions),
+	CHECK(opening), CHECK(canonical), CHECK(output), CHECK(modes), CHECK(sizes), CHECK(sessions), CHECK(controlling),
 	CHECK(keyboard_signals), CHECK(hang_up), CHECK(background), CHECK(polling), CHECK(much), CHECK(shell),
 };
-MAIN(all)
+int main(int argc, char **argv)
+{
+	open_as_first();
+	return run_all(argc, argv, all, sizeof all / sizeof *all);
+}

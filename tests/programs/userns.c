@@ -1,6 +1,11 @@
 /* User namespaces, and what their administrators may: made by an ordinary user, as root's too. */
 #define AREA "userns"
 #include "check.h"
+#include <arpa/inet.h>
+#include <linux/if_addr.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <sys/statvfs.h>
 #include <linux/capability.h>
 #include <linux/sched.h>
 #include <net/if.h>
@@ -348,6 +353,43 @@ static void network(void)
 	show("/proc/net/tcp6");
 }
 
+/* What bubblewrap does: binds made read-only, and a loopback interface of its own. */
+static void bubblewrap(void)
+{
+	become();
+	T(unshare(CLONE_NEWNS | CLONE_NEWNET));
+	T(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	mkdir("b", 0755);
+	T(mount("/", "b", NULL, MS_BIND | MS_REC, NULL));
+	struct statvfs v;
+	T(statvfs("b", &v));
+	unsigned long now = (v.f_flag & ST_NOSUID ? MS_NOSUID : 0) | (v.f_flag & ST_NODEV ? MS_NODEV : 0) | (v.f_flag & ST_NOEXEC ? MS_NOEXEC : 0);
+	T(mount(NULL, "b", NULL, MS_SILENT | MS_REMOUNT | MS_BIND | MS_RDONLY | now, NULL));
+	T(open("b/new", O_CREAT | O_WRONLY, 0644));
+	T(mount("/proc", "b", NULL, MS_BIND | MS_REC, NULL));
+	T(statvfs("b", &v));
+	Y(v.f_flag & ST_RELATIME);
+	/* How access times go is locked. */
+	T(mount(NULL, "b", NULL, MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME, NULL));
+	T(mount(NULL, "b", NULL, MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, NULL));
+	int s = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	struct { struct nlmsghdr h; struct ifaddrmsg a; struct rtattr r1; struct in_addr i1; struct rtattr r2; struct in_addr i2; } q = {
+		{ sizeof q, RTM_NEWADDR, NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, 1, 0 },
+		{ AF_INET, 8, IFA_F_PERMANENT, RT_SCOPE_HOST, if_nametoindex("lo") },
+		{ 8, IFA_LOCAL }, { htonl(INADDR_LOOPBACK) }, { 8, IFA_ADDRESS }, { htonl(INADDR_LOOPBACK) } };
+	struct { struct nlmsghdr h; struct nlmsgerr e; char more[200]; } got;
+	for (int i = 0; i < 2; i++) {
+		T(send(s, &q, sizeof q, 0));
+		Y(recv(s, &got, sizeof got, 0) > 0 && got.h.nlmsg_type == NLMSG_ERROR);
+		T(got.e.error);
+	}
+	struct { struct nlmsghdr h; struct ifinfomsg i; } l = { { sizeof l, RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK, 2, 0 },
+		{ AF_UNSPEC, 0, 0, if_nametoindex("lo"), IFF_UP, IFF_UP } };
+	T(send(s, &l, sizeof l, 0));
+	Y(recv(s, &got, sizeof got, 0) > 0 && got.h.nlmsg_type == NLMSG_ERROR);
+	T(got.e.error);
+}
+
 static void mounts(void)
 {
 	become();
@@ -590,8 +632,59 @@ static void looking(void)
 	wait(NULL);
 }
 
+/* The mounts below this directory: in which order, of which type, and with which options. */
+static void show_mounts(void)
+{
+	char line[1024], here[PATH_MAX], where[1024], type[64], opts[1024];
+	FILE *f = fopen("/proc/self/mounts", "r");
+	if (!f || !getcwd(here, sizeof here))
+		return;
+	while (fgets(line, sizeof line, f)) {
+		if (sscanf(line, "%*s %1023s %63s %1023s", where, type, opts) != 3 || strncmp(where, here, strlen(here)))
+			continue;
+		/* Kernels differ in whether they can count inodes otherwise. */
+		char *inodes = strstr(opts, ",inode64");
+		if (inodes)
+			memmove(inodes, inodes + 8, strlen(inodes + 8) + 1);
+		say(where + strlen(here), "%s %s", type, opts);
+	}
+	fclose(f);
+}
+
+static void mount_options(void)
+{
+	struct stat st;
+	become();
+	T(unshare(CLONE_NEWNS));
+	T(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	for (const char *d = "abcdez"; *d; d++)
+		mkdir((char[]){ *d, 0 }, 0755);
+	T(mount("t", "z", "tmpfs", 0, "size=64k,mode=1750,nr_inodes=7"));
+	mkdir("z/in", 0755);
+	mkdir("z/out", 0755);
+	T(mount("t", "a", "tmpfs", MS_NOSUID, "mode=700"));
+	T(mount("t", "z/in", "tmpfs", MS_RDONLY, NULL));
+	T(mount("t", "e", "tmpfs", 0, "mode=7"));
+	T(mount("d", "b", "devpts", 0, "newinstance,gid=0,mode=0620,ptmxmode=0666"));
+	T(mount("d", "c", "devpts", MS_NOEXEC, NULL));
+	T(mount("d", "d", "devpts", 0, "max=7,uid=0"));
+	T(mount("b", "z/out", NULL, MS_BIND, NULL));
+	T(mount("d", "z/out", "devpts", 0, "colour=1"));
+	T(mount("d", "z/out", "devpts", 0, "mode=9"));
+	T(mount("d", "z/out", "devpts", 0, "gid=77"));
+	show_mounts();
+	T(stat("b/ptmx", &st) ? -1 : st.st_mode);
+	T(stat("c/ptmx", &st) ? -1 : st.st_mode);
+	T(stat("c", &st) ? -1 : st.st_mode);
+	T(mount(NULL, "b", NULL, MS_REMOUNT, "mode=600,ptmxmode=640"));
+	T(mount(NULL, "z", NULL, MS_REMOUNT, "size=128k"));
+	/* A copy is in the tree's order. */
+	T(unshare(CLONE_NEWNS));
+	show_mounts();
+}
+
 static const struct check list[] = {
-	CHECK(maps), CHECK(parent_maps), CHECK(files), CHECK(elsewhere), CHECK(uts), CHECK(ipc), CHECK(network),
-	CHECK(mounts), CHECK(signals), CHECK(exec_caps), CHECK(refused), CHECK(looking), CHECK(messages),
+	CHECK(mount_options), CHECK(maps), CHECK(parent_maps), CHECK(files), CHECK(elsewhere), CHECK(uts), CHECK(ipc), CHECK(network),
+	CHECK(bubblewrap), CHECK(mounts), CHECK(signals), CHECK(exec_caps), CHECK(refused), CHECK(looking), CHECK(messages),
 };
 MAIN(list)

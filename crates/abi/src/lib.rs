@@ -13,6 +13,7 @@ pub mod signal;
 pub mod syscalls;
 pub mod time;
 pub mod va;
+mod words;
 
 pub use errno::{Errno, Result};
 pub use linux_raw_sys as raw;

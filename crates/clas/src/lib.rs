@@ -12,8 +12,8 @@
 //! A free frame reads as zeros. Most free frames are holes of the file; small runs that were just in use are
 //! overwritten and stay in memory for the next to come (`kept`).
 //!
-//! Lock order: `Clas::inner` and the lock of a [`MappingRegistry`] are leaves; nothing
-//! is called with them held. Before them come an `Mm`'s lock and then a file's own lock (see the `mm` crate).
+//! Lock order: `Clas::inner` and the lock of a [`MappingRegistry`] are leaves; nothing is called with them held. Before
+//! them come an `Mm`'s lock and then a file's own lock (see the `mm` crate).
 
 mod copies;
 mod free;
@@ -31,8 +31,9 @@ use kept::Kept;
 use parking_lot::{Condvar, Mutex};
 use refs::{Freed, RefCounts};
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub use copies::Beside;
@@ -66,8 +67,15 @@ const RESERVE: [usize; 4] = [1 << 40, 1 << 38, 1 << 36, 1 << 33];
 /// Where the largest free run is shorter, in pages, the file grows rather than be cut up.
 const APART_MIN: u64 = (128 << 20) / PAGE_SIZE;
 
+/// A new container's number.
+fn next() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// One container's memory.
 pub struct Clas {
+    number: u32,
     file: HostFd,
     /// The file lies on a disk, which can be full: frames have their blocks from the start.
     on_disk: bool,
@@ -77,11 +85,41 @@ pub struct Clas {
     skew: usize,
     mapped: AtomicU64,
     huge: huge::Pays,
+    view: View,
     inner: Mutex<Inner>,
     /// An address space gave its frames back.
     ended: Condvar,
     /// What is taken of [`MAPPINGS`].
     mappings: AtomicU64,
+}
+
+/// How much of the frames the Sentry has in its own page tables.
+///
+/// What calls fill for an application counts there as the Sentry's memory, and where a container's memory is limited, the
+/// host's OOM killer takes who has most: that must not be the Sentry, which all processes lose. So whoever has touched
+/// much drops the view; each thread counts for itself. Mapping it again costs as much as filling it, a fault a page.
+struct View(AtomicU64);
+
+impl Default for View {
+    fn default() -> View {
+        View(AtomicU64::new(u64::MAX))
+    }
+}
+
+impl View {
+    /// Notes that `len` bytes are touched, a page at least; whether the view is to be dropped first.
+    fn is_due(&self, len: usize) -> bool {
+        thread_local!(static TOUCHED: Cell<u64> = const { Cell::new(0) });
+        let most = self.0.load(Ordering::Relaxed);
+        if most == u64::MAX {
+            return false;
+        }
+        let now = (len as u64).max(PAGE_SIZE);
+        let touched = TOUCHED.get().saturating_add(now);
+        let is_due = touched > most;
+        TOUCHED.set(if is_due { now } else { touched });
+        is_due
+    }
 }
 
 /// Whether an allocation that finds no room waits, up to 2 s in all, for what ended address spaces give back.
@@ -118,6 +156,12 @@ pub struct Stats {
 }
 
 impl Clas {
+    /// The container that it belongs to, from 0 on: what is a container's is told apart by it.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
     /// A new memory file without a limit of its own.
     pub fn new() -> Result<Arc<Clas>> {
         Self::with_limit(u64::MAX)
@@ -125,21 +169,22 @@ impl Clas {
 
     /// A new memory file of which at most `limit` bytes may be allocated at a time.
     pub fn with_limit(limit: u64) -> Result<Arc<Clas>> {
-        Self::of(memfd(c"cloister-memory")?, limit, false)
+        Self::of(memfd(c"cloister-memory")?, limit, false, next())
     }
 
     /// Frames in an empty file of the host, which nobody else has and which this fills. Allocations are
-    /// `ENOSPC` where the disk is full, so that no access to a frame can fail for it.
-    pub fn on_disk(file: HostFd) -> Result<Arc<Clas>> {
-        Self::of(file, u64::MAX, true)
+    /// `ENOSPC` where the disk is full, so that no access to a frame can fail for it. It belongs to the container
+    /// that `memory` is of.
+    pub fn on_disk(file: HostFd, memory: &Clas) -> Result<Arc<Clas>> {
+        Self::of(file, u64::MAX, true, memory.number)
     }
 
     /// Frames in an empty memory file that somebody else made.
     pub fn in_memory(file: HostFd) -> Result<Arc<Clas>> {
-        Self::of(file, u64::MAX, false)
+        Self::of(file, u64::MAX, false, next())
     }
 
-    fn of(file: HostFd, limit: u64, on_disk: bool) -> Result<Arc<Clas>> {
+    fn of(file: HostFd, limit: u64, on_disk: bool, number: u32) -> Result<Arc<Clas>> {
         let mut mapping = Err(ENOMEM);
         for len in RESERVE {
             mapping = Mapping::reserve(len);
@@ -150,12 +195,14 @@ impl Clas {
         let mapping = mapping?;
         let skew = mapping.slice().as_ptr().addr().wrapping_neg() % huge::LEN as usize;
         Ok(Arc::new(Clas {
+            number,
             file,
             on_disk,
             mapping,
             skew,
             mapped: AtomicU64::new(0),
             huge: huge::Pays::default(),
+            view: View::default(),
             inner: Mutex::new(Inner {
                 free: FreeRuns::default(),
                 kept: Kept::default(),
@@ -464,7 +511,22 @@ impl Clas {
             end.is_some_and(|e| e <= self.mapped.load(Ordering::Acquire)),
             "a frame outside of the memory file"
         );
+        if self.view.is_due(len) {
+            self.drop_view();
+        }
         self.mapping.slice().sub(self.skew + at.0 as usize, len)
+    }
+
+    /// How many bytes of frames a thread touches before the Sentry's view of them is dropped; at first it never is.
+    pub fn limit_view(&self, bytes: u64) {
+        self.view.0.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Unmaps the Sentry's view of all frames: the next access maps what it needs. Contents stay, as others' mappings do.
+    fn drop_view(&self) {
+        let mapped = self.mapped.load(Ordering::Acquire) as usize;
+        // (Where the host cannot, it stays: nothing depends on it.)
+        let _ = hostcall::mem::unmap_pages(self.mapping.slice().sub(self.skew, mapped));
     }
 
     /// Changes the limit, in bytes. What is allocated above it stays.

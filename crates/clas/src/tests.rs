@@ -269,3 +269,27 @@ proptest! {
         }
     }
 }
+
+/// What is filled does not stay in the Sentry's own page tables.
+#[test]
+fn the_view_of_what_was_filled_is_dropped() {
+    fn shared() -> u64 {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(2).unwrap().parse::<u64>().unwrap() * PAGE_SIZE
+    }
+    const MB: u64 = 1 << 20;
+    let c = Clas::new().unwrap();
+    c.limit_view(8 * MB);
+    let at = c.allocate(64 * MB / PAGE_SIZE, None).unwrap();
+    let before = shared();
+    for n in 0..64 {
+        c.slice(at.add(n * MB), MB as usize)
+            .copy_from(&[7; MB as usize]);
+    }
+    let grown = shared().saturating_sub(before);
+    // (Other tests fill memory meanwhile, little of it.)
+    assert!(grown < 32 * MB, "{grown}");
+    let mut last = [0];
+    c.slice(at, 1).copy_to(&mut last);
+    assert_eq!(last, [7]);
+}

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[derive(Parser, Debug)]
 #[command(
     name = "cloister",
-    version,
+    version = crate::oci::VERSION,
     arg_required_else_help = true,
     args_override_self = true
 )]
@@ -88,7 +88,8 @@ pub struct Do {
     #[arg(long, value_name = "NAME", default_value = "cloister", value_parser = host_name)]
     pub hostname: String,
     /// Writes down system calls, all or some: names and classes like %file, separated by commas
-    #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "",
+          value_parser = strace_filter)]
     pub strace: Option<String>,
     /// Where traces and messages go [default: standard error]
     #[arg(long, value_name = "FILE")]
@@ -100,12 +101,7 @@ pub struct Do {
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     pub debug_drop: u32,
     /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
 }
 
@@ -188,6 +184,23 @@ fn variable(s: &str) -> Result<(String, String), String> {
     }
 }
 
+/// The words of `--strace`.
+pub fn strace_filter(s: &str) -> Result<String, String> {
+    match s
+        .split(',')
+        .find(|w| !w.is_empty() && !sentry::strace::is_known(w))
+    {
+        None => Ok(s.into()),
+        Some(class) if class.starts_with('%') => Err(format!(
+            "there is no class {class}: write %{}",
+            sentry::strace::CLASSES.join(", %")
+        )),
+        Some(name) => Err(format!(
+            "there is no system call {name}: `cloister debug syscalls` lists them"
+        )),
+    }
+}
+
 fn volume(s: &str) -> Result<Volume, String> {
     let (rest, writable) = match s.rsplit_once(':') {
         Some((rest, "ro")) => (rest, false),
@@ -252,12 +265,21 @@ mod tests {
         };
         assert_eq!(d.command, ["ls", "-l"]);
         assert_eq!(d.strace.as_deref(), Some("%file,read"));
+        let Ok(Command::Do(d)) = parse("cloister do -- --odd -p").map(|c| c.command) else {
+            panic!()
+        };
+        assert_eq!(d.command, ["--odd", "-p"]);
         for bad in [
             "cloister do",
             "cloister do --env X -- ls",
             "cloister do --user root -- ls",
             "cloister do --volume /x -- ls",
             "cloister do --platform=kvm -- ls",
+            "cloister do --strace=nosuch -- ls",
+            "cloister do --strace=read,%nosuch -- ls",
+            "cloister do --writeable . -- ls",
+            "cloister do --memory 1g ls",
+            "cloister do -p 80 ls",
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }

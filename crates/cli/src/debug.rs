@@ -43,15 +43,17 @@ fn array(items: impl Iterator<Item = String>) -> String {
 }
 
 /// The processes that have an allow-list, as a table's columns and as JSON's words.
-const COLUMNS: [(Process, &str, &str); 4] = [
+const COLUMNS: [(Process, &str, &str); 6] = [
     (Process::Sentry, "Sentry", "sentry"),
     (
         Process::SentryOnHostNetwork,
         "+net",
         "sentry_on_host_network",
     ),
+    (Process::TracingSentry, "+trace", "sentry_on_ptrace"),
     (Process::Gofer, "Gofer", "gofer"),
     (Process::Broker, "broker", "broker"),
+    (Process::Monitor, "monitor", "monitor"),
 ];
 
 /// The calls on an allow-list, in the table's order.
@@ -80,22 +82,23 @@ pub fn host_calls(json: bool) -> ExitCode {
     let number = |p: Process| p.allow_list().len();
     let _ = write!(
         t,
-        "Once it is confined, the Sentry may make {} host calls ({} with --net=host), the Gofer {}, and the \
-         broker of --net=host {}; the host ends whichever tries another.\n\n{:<18}",
+        "Once it is confined, the Sentry may make {} host calls ({} with --net=host), the Gofer {}, the \
+         broker of --net=host {}, and a container's monitor {}; the host ends whichever tries another.\n\n{:<18}",
         number(Process::Sentry),
         number(Process::SentryOnHostNetwork),
         number(Process::Gofer),
         number(Process::Broker),
+        number(Process::Monitor),
         "call",
     );
     for (_, name, _) in COLUMNS {
-        let _ = write!(t, " {name:<6}");
+        let _ = write!(t, " {name:<7}");
     }
     let _ = writeln!(t, " why");
     for c in listed() {
         let _ = write!(t, "{:<18}", c.name());
         for (p, _, _) in COLUMNS {
-            let _ = write!(t, " {:<6}", if c.allowed(p) { "yes" } else { "-" });
+            let _ = write!(t, " {:<7}", if c.allowed(p) { "yes" } else { "-" });
         }
         let _ = writeln!(t, " {}", c.why());
     }

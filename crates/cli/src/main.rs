@@ -55,5 +55,5 @@ fn given_for_containers(matches: &clap::ArgMatches) -> Option<String> {
 fn complain(text: &str) {
     use std::io::Write;
     // Standard error may be closed: then there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "cloister: {text}");
+    let _ = writeln!(std::io::stderr(), "cloister: {}", ::oci::in_words(text));
 }

@@ -18,6 +18,10 @@ use sentry::boot::config::PlatformKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// What `--version` prints behind the name: those that drive runc read it line by line. The last word is
+/// [`spec::VERSION`].
+pub const VERSION: &str = concat!("version ", env!("CARGO_PKG_VERSION"), "\nspec: 1.2.0");
+
 /// What a failed command exits with.
 const FAILED: u8 = 1;
 
@@ -49,15 +53,21 @@ pub struct RuntimeArgs {
     /// The faster ways that system calls may take (notify only; none with --strace)
     #[arg(long, value_enum, default_value_t)]
     lanes: Lanes,
-    /// Where writes to a container's root go: root:memory; root:self (a file beside it) or root:dir=/PATH (one there), gone with the container; none (the host's directory itself)
-    #[arg(long, value_name = "WHERE", default_value = "root:memory", value_parser = overlay)]
+    /// Where writes to a container's root go: none is the root directory itself, which container managers keep;
+    /// root:memory, root:self (a file beside it) and root:dir=/PATH (one there) are gone with the container
+    #[arg(long, value_name = "WHERE", default_value = "none", value_parser = overlay)]
     overlay: Overlay,
+    /// What annotations of a bundle may choose: overlay, overlay-dir (directories of the host,
+    /// too), pod (the sandbox that is joined), with commas between them; or none
+    #[arg(long, value_name = "WORDS", default_value = "overlay,pod", value_parser = annotated)]
+    annotations: oci::Annotated,
     /// The network of containers: none is a loopback of their own; host passes the sockets of the network
     /// namespace that they are in through, a weaker wall
     #[arg(long, alias = "network", value_enum, default_value_t)]
     net: Net,
     /// Writes system calls to the log: all, or names and classes like %file
-    #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "",
+          value_parser = crate::args::strace_filter)]
     strace: Option<String>,
     /// For testing: drops a random mapping at every Nth memory operation
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
@@ -65,6 +75,10 @@ pub struct RuntimeArgs {
 }
 
 fn overlay(s: &str) -> Result<Overlay, String> {
+    s.parse()
+}
+
+fn annotated(s: &str) -> Result<oci::Annotated, String> {
     s.parse()
 }
 
@@ -347,6 +361,7 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
                 LogFormat::Json => Format::Json,
             },
             debug: args.debug,
+            open: None,
         },
         systemd_cgroup: args.systemd_cgroup,
         platform: match args.platform {
@@ -355,6 +370,7 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
         },
         lanes: args.lanes.into(),
         overlay: args.overlay,
+        annotated: args.annotations,
         strace: args.strace.map(|f| {
             f.split(',')
                 .filter(|f| !f.is_empty())
@@ -373,7 +389,14 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
     }
 }
 
-/// What is to be passed on is there from the beginning: what this process opens may have the same numbers.
+/// What is to be passed on is there from the beginning: what this process opens may have the same
+/// numbers. Whatever else the caller left open is closed: the monitor would hold it as long as the
+/// container lives.
+fn take_preserved(count: u32) -> oci::Result<()> {
+    check_preserved(count)?;
+    close_rest(count)
+}
+
 fn check_preserved(count: u32) -> oci::Result<()> {
     for fd in 3..3 + count as RawFd {
         hostcall::file::fstat(fd).map_err(|e| {
@@ -386,10 +409,15 @@ fn check_preserved(count: u32) -> oci::Result<()> {
     Ok(())
 }
 
+fn close_rest(count: u32) -> oci::Result<()> {
+    hostcall::process::close_from(3 + count as RawFd)
+        .map_err(|e| Failure(format!("could not close what was inherited: {e}")))
+}
+
 fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
     match command {
         Command::Create(c) => {
-            check_preserved(c.preserve_fds)?;
+            take_preserved(c.preserve_fds)?;
             let created = oci::create(rt, &c.plain())?;
             created.warnings.iter().for_each(|w| rt.log.warning(w));
         }
@@ -399,7 +427,7 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
             detach,
             keep,
         } => {
-            check_preserved(create.preserve_fds)?;
+            take_preserved(create.preserve_fds)?;
             return run_container(rt, create.plain(), detach, keep);
         }
         Command::Exec(e) => {
@@ -527,6 +555,8 @@ fn exec(rt: &Runtime, e: ExecArgs) -> oci::Result<u8> {
             }
         }
     };
+    // Its file may have been one of them.
+    close_rest(e.preserve_fds)?;
     process.terminal |= e.tty;
     process.env.extend(e.env);
     process.no_new_privileges |= e.no_new_privs;

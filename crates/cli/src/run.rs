@@ -57,6 +57,7 @@ fn try_run(args: Do) -> Result<ExitCode, String> {
         roots: spec_roots,
         descriptors,
         host_network: matches!(args.net, args::Net::Host),
+        traces: matches!(args.platform, args::Platform::Ptrace),
     };
     let interfaces = if spec.host_network {
         sandbox::interfaces()
@@ -167,7 +168,12 @@ fn own_mounts() -> Vec<MountSpec> {
             kind: MountKind::Devices,
             ..fs("/dev", "devtmpfs", "mode=755", libc::MS_NOSUID as u32)
         },
-        fs("/dev/pts", "devpts", "", libc::MS_NOSUID as u32 | NOEXEC),
+        fs(
+            "/dev/pts",
+            "devpts",
+            "gid=5,mode=620,ptmxmode=666",
+            libc::MS_NOSUID as u32 | NOEXEC,
+        ),
         fs("/dev/shm", "tmpfs", "mode=1777", QUIET),
         fs("/dev/mqueue", "mqueue", "mode=1777", QUIET),
         fs("/tmp", "tmpfs", "mode=1777", QUIET),
@@ -182,9 +188,9 @@ fn binds(args: &Do, cwd: &[u8]) -> Result<(Vec<RootSpec>, Vec<MountSpec>), Strin
         recursive: true,
     }];
     let mut binds = own_mounts();
-    // Who works beneath /tmp, of which the sandbox has its own, still sees where they are.
+    // The sandbox has a /tmp of its own: who works there still sees where they are.
     let here = std::path::Path::new(std::ffi::OsStr::from_bytes(cwd));
-    if here.parent().is_some_and(|p| p.starts_with("/tmp")) && here.is_dir() {
+    if here.starts_with("/tmp") && here.is_dir() {
         let path = real_path(here)?;
         if let Ok(target) = path.to_str().map(str::to_owned) {
             binds.push(MountSpec {
@@ -211,6 +217,12 @@ fn binds(args: &Do, cwd: &[u8]) -> Result<(Vec<RootSpec>, Vec<MountSpec>), Strin
                 .map_err(|_| format!("{} is not UTF-8", source.display()))?
                 .to_owned(),
         };
+        if let Some(fs) = sandbox::kernel_fs(&path).filter(|_| writable) {
+            return Err(format!(
+                "{} is the host's {fs}, which a sandbox can only read: name it with --volume, without :rw",
+                source.display()
+            ));
+        }
         let access = if writable {
             Access::Writable
         } else {

@@ -64,7 +64,7 @@ fn arrived(running: &Running, terminal: Option<&RawMode>, signal: i32) {
             if terminal.is_some()
                 && let Ok((rows, cols)) = term::window(0)
             {
-                running.send_window(rows, cols, 0);
+                let _ = running.send_window(rows, cols, 0);
             }
         }
         // The program stops, and so do we, for the shell to see; its SIGCONT wakes both.

@@ -102,6 +102,11 @@ fn mistakes_are_told() {
         ),
         (&["do", "--user", "me", "true"], "write numbers"),
         (&["do"], "PROGRAM"),
+        (&["do", "--writeable", ".", "true"], "--writable"),
+        (&["do", "--memory", "1g", "true"], "--memory"),
+        (&["do", "-p", "80:80", "true"], "'-p'"),
+        (&["do", "--strace=nosuch", "true"], "nosuch"),
+        (&["do", "--strace=%fiel", "true"], "%file"),
         (&["undo"], "undo"),
     ] {
         let o = output(args);
@@ -312,6 +317,17 @@ fn the_current_directory_beneath_tmp_is_there() {
     let seen = format!("{}\ngiven\ngone\nwork\n", here.display());
     assert_eq!(text(&o.stdout), seen, "{}", text(&o.stderr));
     assert!(!here.join("new").exists());
+    // /tmp itself.
+    let script = format!(
+        "cat {}; echo gone > new; cat new",
+        here.join("given").display()
+    );
+    let o = cloister(&["do", "--", "sh", "-c", &script])
+        .current_dir("/tmp")
+        .output()
+        .unwrap();
+    assert_eq!(text(&o.stdout), "given\ngone\n", "{}", text(&o.stderr));
+    assert!(!std::path::Path::new("/tmp/new").exists());
     std::fs::remove_dir_all(&dir).unwrap();
 }
 

@@ -11,6 +11,8 @@
 //!   root, whatever the client says.
 //! - It never opens devices, sockets or FIFOs of the host: a handle to one can only be asked for its
 //!   attributes.
+//! - The kernel's own file systems are read-only and in part hidden, wherever they are mounted
+//!   ([`kernel_fs`]).
 //! - It treats the client as hostile: messages are bounded, decoded with checks, and rejected whole when
 //!   malformed (`EBADMSG`, and the connection goes on); handles carry a generation and are looked up at each
 //!   use; their number is limited (`EMFILE`). Nothing in a message can make it panic.
@@ -28,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod kernel_fs;
 pub mod line;
 pub mod proto;
 pub mod server;

@@ -29,7 +29,12 @@ pub struct Attr {
     pub mtime: i64,
     pub ctime: i64,
     pub btime: i64,
+    /// Whether it has a POSIX ACL; `None` where that is not known.
+    pub acl: Option<bool>,
 }
+
+/// The attribute that holds an ACL.
+pub const ACL: &[u8] = b"system.posix_acl_access";
 
 impl Attr {
     pub fn encode(&self, w: &mut Writer) {
@@ -46,6 +51,7 @@ impl Attr {
         for t in [self.atime, self.mtime, self.ctime, self.btime] {
             w.i64(t);
         }
+        w.u8(self.acl.map_or(2, u8::from));
     }
     pub fn decode(r: &mut Reader<'_>) -> Result<Attr> {
         Ok(Attr {
@@ -63,6 +69,11 @@ impl Attr {
             mtime: r.i64()?,
             ctime: r.i64()?,
             btime: r.i64()?,
+            acl: match r.u8()? {
+                0 => Some(false),
+                1 => Some(true),
+                _ => None,
+            },
         })
     }
 }

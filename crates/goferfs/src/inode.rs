@@ -8,7 +8,7 @@ use crate::{GoferFs, Listed, Sharing};
 use abi::Result;
 use abi::errno::{EINVAL, EIO, ENODATA, ENOENT, EXDEV};
 use clas::MappingRegistry;
-use gofer::proto::{Access, Attr, Entry, New, SetAttr as HostSetAttr};
+use gofer::proto::{ACL, Access, Attr, Entry, New, SetAttr as HostSetAttr};
 use gofer::wire::MAX_NAMES;
 use gofer::{Handle, Then, Walked};
 use hostcall::HostFd;
@@ -16,8 +16,9 @@ pub(crate) use known::Version;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
+use vfs::acl::{Acl, acl_permission};
 use vfs::file::{FileOps, O_ACCMODE, O_RDONLY};
-use vfs::inode::{Ahead, InodeExt, Looked, Onward, Seen, Want, downcast, generic_permission};
+use vfs::inode::{Ahead, InodeExt, Looked, Onward, Seen, Want, downcast};
 use vfs::{Caller, FileType, Inode, NewNode, Perm, RenameFlags, SetAttr, Stat};
 
 /// A descriptor for attributes alone.
@@ -91,6 +92,8 @@ pub struct GoferInode {
     asked: AtomicU32,
     /// Files of it that are open for writing.
     writers: AtomicU32,
+    /// The ACL that it had at a change time; `None` in it where it turned out to have none.
+    acl: Mutex<Option<(i64, Option<Arc<Acl>>)>>,
     /// Held by writes and changes of size. The length, where it is known and nobody else changes it.
     pub(crate) write_lock: Mutex<Option<u64>>,
     pub(crate) mappings: MappingRegistry,
@@ -131,6 +134,7 @@ impl GoferInode {
             mappable: Mutex::default(),
             mapped_writable: AtomicBool::new(false),
             writers: AtomicU32::new(0),
+            acl: Mutex::default(),
             ext: InodeExt::default(),
         })
     }
@@ -369,8 +373,14 @@ impl GoferInode {
     }
     fn stat_to_attr(&self, s: &hostcall::file::HostStat) -> Attr {
         let ns = |sec: i64, nsec: i64| sec.saturating_mul(1_000_000_000).saturating_add(nsec);
-        let btime = self.cached.lock().attr.btime;
+        let (btime, acl) = {
+            let c = self.cached.lock();
+            // A change of it would show.
+            let same = c.attr.ctime == ns(s.st_ctime, s.st_ctime_nsec);
+            (c.attr.btime, c.attr.acl.filter(|_| same))
+        };
         Attr {
+            acl,
             dev: s.st_dev,
             ino: s.st_ino,
             mode: s.st_mode,
@@ -403,6 +413,17 @@ impl GoferInode {
             uid,
             gid,
         })
+    }
+
+    /// Asks for the ACL.
+    fn fetch_acl(&self) -> Option<Arc<Acl>> {
+        let raw = match self.fs.client.get_xattr(self.handle, ACL) {
+            Ok(raw) => raw,
+            // Not to be had, or gone: the host has the last word.
+            Err(_) => return None,
+        };
+        let uid = |id| self.fs.seen_uid(id);
+        Acl::decode(&raw, uid, |id| self.fs.seen_gid(id)).map(Arc::new)
     }
 
     /// Sets the size.
@@ -452,6 +473,20 @@ impl Inode for GoferInode {
             attr
         };
         Ok(perm_of(&a))
+    }
+    fn acl(&self) -> Option<Arc<Acl>> {
+        let a = self.cached.lock().attr;
+        if a.acl == Some(false) || self.kind == FileType::Symlink {
+            return None;
+        }
+        if let Some((ctime, acl)) = &*self.acl.lock()
+            && *ctime == a.ctime
+        {
+            return acl.clone();
+        }
+        let acl = self.fetch_acl();
+        *self.acl.lock() = Some((a.ctime, acl.clone()));
+        acl
     }
     fn stat(&self) -> Result<Stat> {
         let a = self.attrs()?;
@@ -570,7 +605,10 @@ impl Inode for GoferInode {
         // One look at the directory tells its permissions and its version.
         let now = self.look_now();
         match &now {
-            Some((a, _)) => generic_permission(perm_of(a), self.kind, cx.cred, Want::EXEC)?,
+            Some((a, _)) => {
+                let acl = || self.acl();
+                acl_permission(perm_of(a), self.kind, cx.cred, Want::EXEC, acl)?;
+            }
             None => self.permission(cx, Want::EXEC)?,
         }
         let version = now.and_then(|(_, v)| v);
@@ -747,6 +785,9 @@ impl Inode for GoferInode {
 impl Drop for GoferInode {
     fn drop(&mut self) {
         self.forget_known();
+        if self.fds.get_mut().ringed {
+            self.fs.options.kept.end();
+        }
         {
             let mut inodes = self.fs.inodes.lock();
             // A younger inode of the same number may have taken the place.

@@ -127,6 +127,8 @@ pub struct Options {
     pub ids: Ids,
     /// Host descriptors that are kept open though no open file uses them.
     pub kept: Arc<Kept>,
+    /// The directory of the host that it shows, as `/proc/PID/mountinfo` tells it of a bind mount; empty for `/`.
+    pub shown: String,
 }
 
 impl Default for Options {
@@ -135,6 +137,7 @@ impl Default for Options {
             sharing: Sharing::Exclusive,
             ids: Ids::AsIs,
             kept: Arc::new(Kept::new(1024)),
+            shown: String::new(),
         }
     }
 }
@@ -146,6 +149,8 @@ pub struct Kept {
     max: usize,
     /// Oldest first.
     ring: Mutex<VecDeque<Weak<GoferInode>>>,
+    /// Inodes that ended while they were in the ring: their memory is held until they leave it. About.
+    ended: AtomicUsize,
     /// Names in listings of directories that are remembered.
     listed: AtomicUsize,
 }
@@ -183,6 +188,7 @@ impl Kept {
         Kept {
             max: max.max(1),
             ring: Mutex::default(),
+            ended: AtomicUsize::new(0),
             listed: AtomicUsize::new(0),
         }
     }
@@ -192,6 +198,19 @@ impl Kept {
         // Each holds a file, and often an inode, in the host's memory.
         const MOST: usize = 8192;
         Self::new(usize::try_from(limit / 8).map_or(MOST, |n| n.clamp(64, MOST)))
+    }
+    /// An inode ends that is in the ring. When half of the ring's have, they leave it.
+    fn end(&self) {
+        const FEW: usize = 64;
+        let ended = self.ended.fetch_add(1, Ordering::Relaxed) + 1;
+        if ended < FEW {
+            return;
+        }
+        let mut ring = self.ring.lock();
+        if ended * 2 >= ring.len() {
+            ring.retain(|i| i.strong_count() != 0);
+            self.ended.store(0, Ordering::Relaxed);
+        }
     }
     /// `inode` holds a descriptor now, and who was not used for longest gives up its own.
     fn add(&self, inode: &Arc<GoferInode>) {
@@ -282,23 +301,23 @@ impl GoferFs {
 
     /// The attributes as the container sees them.
     fn seen(&self, mut a: Attr) -> Attr {
-        match &self.options.ids {
-            Ids::AsIs => {}
-            Ids::OwnerIsRoot => {
-                let me = self.client.server();
-                if a.uid == me.uid {
-                    a.uid = 0;
-                }
-                if a.gid == me.gid {
-                    a.gid = 0;
-                }
-            }
-            Ids::Mapped(m) => {
-                a.uid = IdMaps::inside(&m.uids, a.uid);
-                a.gid = IdMaps::inside(&m.gids, a.gid);
-            }
-        }
+        a.uid = self.seen_uid(a.uid);
+        a.gid = self.seen_gid(a.gid);
         a
+    }
+    fn seen_uid(&self, uid: u32) -> u32 {
+        match &self.options.ids {
+            Ids::OwnerIsRoot if uid == self.client.server().uid => 0,
+            Ids::Mapped(m) => IdMaps::inside(&m.uids, uid),
+            _ => uid,
+        }
+    }
+    fn seen_gid(&self, gid: u32) -> u32 {
+        match &self.options.ids {
+            Ids::OwnerIsRoot if gid == self.client.server().gid => 0,
+            Ids::Mapped(m) => IdMaps::inside(&m.gids, gid),
+            _ => gid,
+        }
     }
 
     /// A host uid for one of the container's; `EOVERFLOW` where it has none.
@@ -379,6 +398,9 @@ impl FileSystem for GoferFs {
         // Each cached name may hold a handle, of which all mounts share what there is; leave some for what is open.
         let mounts = self.client.attached().max(1);
         (self.client.server().max_handles as usize / 2 / mounts).min(1 << 15)
+    }
+    fn shown_root(&self) -> &str {
+        &self.options.shown
     }
     fn options(&self) -> String {
         String::from(if self.exclusive() {

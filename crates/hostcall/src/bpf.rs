@@ -128,11 +128,18 @@ impl Program {
 /// answered with `ENOSYS`: the C library then makes its threads by `clone`, whose flags are looked at.
 #[must_use]
 pub fn allow_list(process: Process) -> Program {
+    allow_list_with(process, &[])
+}
+
+/// The same; the processes of `children` (their numbers, as long as they are not reaped) can be
+/// killed by a monitor.
+#[must_use]
+pub fn allow_list_with(process: Process, children: &[i32]) -> Program {
     let numbers = process.allow_list();
     let mut p = Program::new();
     p.load(ARCH).skip_if_eq(ARCH_X86_64, 1).ret(KILL);
     p.load(NR).ret_if_eq(libc::SYS_clone3 as u32, NO_CALL);
-    search(&mut p, process, &numbers);
+    search(&mut p, process, children, &numbers);
     p
 }
 
@@ -151,8 +158,8 @@ pub const THREAD_FLAGS: u32 = (libc::CLONE_VM
 ///
 /// No executable memory; threads, but no processes and no namespaces; of ioctl(2) and fcntl(2) what
 /// `hostcall` makes; prctl(2) only names threads. A Gofer may be in the host's pid namespace: it signals itself
-/// only.
-fn arguments(process: Process, nr: u32) -> Program {
+/// only; a monitor is, and signals itself and those that it started.
+fn arguments(process: Process, children: &[i32], nr: u32) -> Program {
     let mut p = Program::new();
     let mut only = |arg: u32, mask: u32, values: &[u32]| {
         p.load(arg_low(arg)).push(AND, 0, 0, mask);
@@ -164,6 +171,9 @@ fn arguments(process: Process, nr: u32) -> Program {
     match i64::from(nr) {
         libc::SYS_mmap | libc::SYS_mprotect => only(2, libc::PROT_EXEC as u32, &[0]),
         libc::SYS_clone => only(0, !(libc::CLONE_DETACHED as u32), &[THREAD_FLAGS]),
+        libc::SYS_ioctl if process == Process::Monitor => {
+            only(1, !0, &[libc::TIOCGWINSZ as u32]);
+        }
         libc::SYS_ioctl => only(1, !0, &crate::process::IOCTLS),
         libc::SYS_fcntl => only(
             1,
@@ -175,8 +185,17 @@ fn arguments(process: Process, nr: u32) -> Program {
             ],
         ),
         libc::SYS_prctl => only(0, !0, &[libc::PR_SET_NAME as u32]),
-        libc::SYS_tgkill if matches!(process, Process::Gofer | Process::Broker) => {
+        libc::SYS_tgkill
+            if matches!(process, Process::Gofer | Process::Broker | Process::Monitor) =>
+        {
             only(0, !0, &[std::process::id()])
+        }
+        libc::SYS_kill => {
+            let numbers: Vec<u32> = children.iter().map(|pid| *pid as u32).collect();
+            only(0, !0, &numbers);
+        }
+        libc::SYS_pidfd_send_signal if process == Process::Monitor => {
+            only(1, !0, &[libc::SIGKILL as u32]);
         }
         _ => {
             p.ret(ALLOW);
@@ -185,13 +204,13 @@ fn arguments(process: Process, nr: u32) -> Program {
     p
 }
 
-fn search(p: &mut Program, process: Process, numbers: &[u32]) {
+fn search(p: &mut Program, process: Process, children: &[i32], numbers: &[u32]) {
     match numbers {
         [] => {
             p.ret(KILL);
         }
         [n] => {
-            let checks = arguments(process, *n);
+            let checks = arguments(process, children, *n);
             p.skip_if_ne(*n, checks.len() as u8)
                 .append(&checks)
                 .ret(KILL);
@@ -199,12 +218,12 @@ fn search(p: &mut Program, process: Process, numbers: &[u32]) {
         _ => {
             let mid = numbers.len() / 2;
             let mut left = Program::new();
-            search(&mut left, process, &numbers[..mid]);
+            search(&mut left, process, children, &numbers[..mid]);
             // The left half may be longer than a conditional jump reaches: go over it by `ja`.
             p.push(JGE, 0, 1, numbers[mid]);
             p.push(0x05, 0, 0, left.len() as u32);
             p.code.extend_from_slice(&left.code);
-            search(p, process, &numbers[mid..]);
+            search(p, process, children, &numbers[mid..]);
         }
     }
 }
@@ -263,7 +282,7 @@ mod tests {
     #[test]
     fn the_filter_is_the_table() {
         for process in Process::ALL {
-            let p = allow_list(process);
+            let p = allow_list_with(process, &[4711]);
             let list = process.allow_list();
             let verdict = |nr: i64, args: [u32; 3]| {
                 let mut d = [0u32; 16];
@@ -277,7 +296,10 @@ mod tests {
             // Arguments that are good for each call that is looked at.
             let good = |nr: u32| match i64::from(nr) {
                 libc::SYS_clone => [THREAD_FLAGS, 0, 0],
+                libc::SYS_ioctl if process == Process::Monitor => [0, libc::TIOCGWINSZ as u32, 0],
                 libc::SYS_ioctl => [0, libc::FIONREAD as u32, 0],
+                libc::SYS_kill => [4711, 9, 0],
+                libc::SYS_pidfd_send_signal => [0, 9, 0],
                 libc::SYS_fcntl => [0, libc::F_GETFL as u32, 0],
                 libc::SYS_prctl => [libc::PR_SET_NAME as u32, 0, 0],
                 libc::SYS_tgkill => [std::process::id(), 0, 0],
@@ -308,6 +330,18 @@ mod tests {
             }
             if process == Process::Gofer {
                 assert_eq!(verdict(libc::SYS_tgkill, [1, 0, 0]), KILL);
+            }
+            if process == Process::Monitor {
+                for (nr, args) in [
+                    (libc::SYS_tgkill, [1, 0, 0]),
+                    (libc::SYS_kill, [1, 9, 0]),
+                    (libc::SYS_kill, [-1i32 as u32, 9, 0]),
+                    (libc::SYS_kill, [0, 9, 0]),
+                    (libc::SYS_pidfd_send_signal, [0, 19, 0]),
+                    (libc::SYS_ioctl, [0, libc::FIONREAD as u32, 0]),
+                ] {
+                    assert_eq!(verdict(nr, args), KILL, "{nr} {args:?}");
+                }
             }
         }
     }

@@ -52,6 +52,61 @@ pub fn family_model_stepping() -> (u32, u32, u32) {
     (family, model, stepping)
 }
 
+/// A cache of the processor's.
+pub struct Cache {
+    pub level: u32,
+    /// `Data`, `Instruction` or `Unified`.
+    pub kind: &'static str,
+    /// Bytes of a line.
+    pub line: u32,
+    pub partitions: u32,
+    pub ways: u32,
+    pub sets: u32,
+}
+
+impl Cache {
+    /// Bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        [self.line, self.partitions, self.ways, self.sets]
+            .iter()
+            .fold(1, |n, f| n * u64::from(*f))
+    }
+}
+
+/// The caches, from the first level on: leaf 4, or AMD's of the same form.
+#[must_use]
+pub fn caches() -> Vec<Cache> {
+    const AMD: u32 = 0x8000_001d;
+    let l = if vendor() != "AuthenticAMD" {
+        4
+    } else if leaf(0x8000_0000, 0)[0] >= AMD {
+        AMD
+    } else {
+        return Vec::new();
+    };
+    if l == 4 && leaf(0, 0)[0] < 4 {
+        return Vec::new();
+    }
+    let all = (0..8).map(|i| leaf(l, i)).map_while(|[a, b, c, _]| {
+        let kind = match a & 31 {
+            1 => "Data",
+            2 => "Instruction",
+            3 => "Unified",
+            _ => return None,
+        };
+        Some(Cache {
+            level: a >> 5 & 7,
+            kind,
+            line: (b & 0xfff) + 1,
+            partitions: (b >> 12 & 0x3ff) + 1,
+            ways: (b >> 22) + 1,
+            sets: c.saturating_add(1),
+        })
+    });
+    all.collect()
+}
+
 /// Names of bits: leaf, sub-leaf, register, bit, name (`arch/x86/include/asm/cpufeatures.h`).
 const FLAGS: &[(u32, u32, usize, u32, &str)] = &[
     (1, 0, 3, 0, "fpu"),

@@ -217,6 +217,13 @@ pub fn collapse(mem: MemSlice<'_>) -> Result<()> {
     Ok(())
 }
 
+/// `madvise(MADV_DONTNEED)` of our own shared mapping of a file: the next access maps its pages again.
+pub fn unmap_pages(mem: MemSlice<'_>) -> Result<()> {
+    // SAFETY: of a shared mapping of a file, contents and protection stay.
+    unsafe { sys!(Madvise, mem.as_ptr(), mem.len(), libc::MADV_DONTNEED) }?;
+    Ok(())
+}
+
 /// `mincore(2)` of our own mapping: one byte a page of `mem` (page-aligned), bit 0 for "in memory".
 pub fn mincore(mem: MemSlice<'_>, out: &mut [u8]) -> Result<()> {
     assert!(out.len() >= mem.len().div_ceil(abi::PAGE_SIZE as usize));

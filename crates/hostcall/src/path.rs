@@ -121,6 +121,33 @@ pub fn fgetxattr(fd: RawFd, name: &CStr, buf: &mut [u8]) -> Result<usize> {
     unsafe { sys!(Fgetxattr, fd, name.as_ptr(), buf.as_mut_ptr(), buf.len()) }
 }
 
+/// `getxattrat(2)` of what a name leads to: gives the size. Linux 6.13.
+pub fn getxattrat(dir: RawFd, path: &CStr, name: &CStr, buf: &mut [u8]) -> Result<usize> {
+    #[repr(C)]
+    struct XattrArgs {
+        value: u64,
+        size: u32,
+        flags: u32,
+    }
+    let args = XattrArgs {
+        value: buf.as_mut_ptr() as u64,
+        size: u32::try_from(buf.len()).unwrap_or(u32::MAX),
+        flags: 0,
+    };
+    // SAFETY: NUL-terminated names; the buffer is ours for the call.
+    unsafe {
+        sys!(
+            Getxattrat,
+            dir,
+            path.as_ptr(),
+            0,
+            name.as_ptr(),
+            &raw const args,
+            size_of::<XattrArgs>()
+        )
+    }
+}
+
 /// `fsetxattr(2)`.
 pub fn fsetxattr(fd: RawFd, name: &CStr, value: &[u8], flags: u32) -> Result<()> {
     // SAFETY: a NUL-terminated name; the value outlives the call.

@@ -248,6 +248,24 @@ pub fn harden_mounts(tree: &HostFd, attributes: u64) -> Result<()> {
     Ok(())
 }
 
+/// Sets attributes (`MOUNT_ATTR_*`) on the one mount that `at` is the top of.
+pub fn set_mount_attributes(at: &HostFd, attributes: u64) -> Result<()> {
+    let attr = [attributes, 0, 0, 0];
+    let (path, len) = (c"".as_ptr(), size_of_val(&attr));
+    // SAFETY: a struct mount_attr of its size.
+    unsafe {
+        sys!(
+            MountSetattr,
+            at.raw(),
+            path,
+            libc::AT_EMPTY_PATH,
+            attr.as_ptr(),
+            len
+        )
+    }?;
+    Ok(())
+}
+
 // ---- Limits ----
 
 /// A resource limit of the calling process: soft and hard.
@@ -260,9 +278,14 @@ pub fn rlimit(resource: u32) -> Result<(u64, u64)> {
 
 /// Sets it.
 pub fn set_rlimit(resource: u32, soft: u64, hard: u64) -> Result<()> {
+    set_rlimit_of(0, resource, soft, hard)
+}
+
+/// Sets that of a process; 0 is the calling one.
+pub fn set_rlimit_of(pid: i32, resource: u32, soft: u64, hard: u64) -> Result<()> {
     let l = [soft, hard];
     // SAFETY: a struct rlimit64.
-    unsafe { sys!(Prlimit64, 0, resource, l.as_ptr(), 0) }?;
+    unsafe { sys!(Prlimit64, pid, resource, l.as_ptr(), 0) }?;
     Ok(())
 }
 

@@ -1,13 +1,22 @@
 //! The table of host calls. One line a call: its number's name in `libc`, who may make it once the
-//! allow-lists are on (`S` the Sentry, `N` the Sentry too where it has the host's network, `G` the Gofer, `B`
-//! the broker of sockets, `-` only before), and what for.
+//! allow-lists are on (`S` the Sentry, `N` the Sentry too where it has the host's network, `T` the
+//! Sentry too on the ptrace platform, `G` the Gofer, `B` the broker of sockets, `M` a container's
+//! monitor, `-` only before), and what for.
+
+/// The numbers, with those that the `libc` crate does not have yet.
+mod numbers {
+    pub use libc::*;
+    /// Linux 6.13.
+    #[allow(non_upper_case_globals)]
+    pub const SYS_getxattrat: i64 = 464;
+}
 
 macro_rules! host_calls {
     ($($name:ident = $sys:ident, $who:literal, $why:literal;)*) => {
         /// A host call that Cloister makes.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u32)]
-        pub enum HostCall { $($name = libc::$sys as u32),* }
+        pub enum HostCall { $($name = numbers::$sys as u32),* }
 
         impl HostCall {
             /// Every entry, in the table's order.
@@ -30,8 +39,11 @@ macro_rules! host_calls {
                 match process {
                     Process::Sentry => who.contains('S'),
                     Process::SentryOnHostNetwork => who.contains(['S', 'N']),
+                    Process::TracingSentry => who.contains(['S', 'T']),
+                    Process::TracingSentryOnHostNetwork => who.contains(['S', 'N', 'T']),
                     Process::Gofer => who.contains('G'),
                     Process::Broker => who.contains('B'),
+                    Process::Monitor => who.contains('M'),
                 }
             }
         }
@@ -44,18 +56,37 @@ pub enum Process {
     Sentry,
     /// With `--net=host`.
     SentryOnHostNetwork,
+    /// On the ptrace platform.
+    TracingSentry,
+    TracingSentryOnHostNetwork,
     Gofer,
     /// Makes the sockets of `--net=host`.
     Broker,
+    /// Watches over a container's processes.
+    Monitor,
 }
 
 impl Process {
-    pub const ALL: [Process; 4] = [
+    pub const ALL: [Process; 7] = [
         Process::Sentry,
         Process::SentryOnHostNetwork,
+        Process::TracingSentry,
+        Process::TracingSentryOnHostNetwork,
         Process::Gofer,
         Process::Broker,
+        Process::Monitor,
     ];
+
+    /// The Sentry's list.
+    #[must_use]
+    pub const fn sentry(host_network: bool, traces: bool) -> Process {
+        match (host_network, traces) {
+            (false, false) => Process::Sentry,
+            (true, false) => Process::SentryOnHostNetwork,
+            (false, true) => Process::TracingSentry,
+            (true, true) => Process::TracingSentryOnHostNetwork,
+        }
+    }
 
     /// The numbers that this process may call, sorted.
     #[must_use]
@@ -73,15 +104,15 @@ impl Process {
 
 host_calls! {
     // Files and descriptors
-    Read = SYS_read, "SG", "standard streams, the channel's wake-ups";
-    Write = SYS_write, "SGB", "standard streams, logs";
+    Read = SYS_read, "SGM", "standard streams, the channel's wake-ups";
+    Write = SYS_write, "SGBM", "standard streams, logs";
     Pread64 = SYS_pread64, "S", "files by a donated descriptor";
     Pwrite64 = SYS_pwrite64, "S", "files by a donated descriptor";
     Readv = SYS_readv, "S", "standard streams into application memory";
     Writev = SYS_writev, "S", "standard streams from application memory";
     Preadv = SYS_preadv, "S", "files into application memory";
     Pwritev2 = SYS_pwritev2, "S", "files from application memory";
-    Close = SYS_close, "SGB", "descriptors";
+    Close = SYS_close, "SGBM", "descriptors";
     Fstat = SYS_fstat, "SG", "size and type of a donated descriptor";
     Ftruncate = SYS_ftruncate, "SG", "the memory file; files opened for writing";
     Fallocate = SYS_fallocate, "SG", "giving memory back; fallocate(2) of files";
@@ -89,15 +120,15 @@ host_calls! {
     Fdatasync = SYS_fdatasync, "SG", "fdatasync(2) of files";
     Dup = SYS_dup, "-", "handing descriptors over";
     Dup3 = SYS_dup3, "-", "handing descriptors over";
-    Fcntl = SYS_fcntl, "SG", "descriptor flags";
-    Poll = SYS_poll, "SG", "waiting for standard streams and channels";
-    Ioctl = SYS_ioctl, "S", "seccomp notification; bytes that can be read";
+    Fcntl = SYS_fcntl, "SGM", "descriptor flags";
+    Poll = SYS_poll, "SGM", "waiting for standard streams and channels";
+    Ioctl = SYS_ioctl, "SM", "seccomp notification; bytes that can be read";
     MemfdCreate = SYS_memfd_create, "-", "the memory file";
     Eventfd2 = SYS_eventfd2, "-", "wake-ups";
 
     // Sockets between our own processes
-    Recvmsg = SYS_recvmsg, "SGB", "descriptors from the Gofer, control messages";
-    Sendmsg = SYS_sendmsg, "SGB", "descriptors to the Sentry, control messages";
+    Recvmsg = SYS_recvmsg, "SGBM", "descriptors from the Gofer, control messages";
+    Sendmsg = SYS_sendmsg, "SGBM", "descriptors to the Sentry, control messages";
     Socketpair = SYS_socketpair, "-", "channels";
     Pipe2 = SYS_pipe2, "-", "channels";
 
@@ -106,52 +137,52 @@ host_calls! {
     Bind = SYS_bind, "B", "sockets of the host's network";
     Connect = SYS_connect, "N", "sockets of the host's network";
     Listen = SYS_listen, "N", "sockets of the host's network";
-    Accept4 = SYS_accept4, "N", "sockets of the host's network";
+    Accept4 = SYS_accept4, "NM", "sockets of the host's network; the monitor's clients";
     Getsockname = SYS_getsockname, "N", "sockets of the host's network";
     Getpeername = SYS_getpeername, "N", "sockets of the host's network";
     Setsockopt = SYS_setsockopt, "N", "sockets of the host's network";
     Getsockopt = SYS_getsockopt, "NB", "sockets of the host's network";
-    Shutdown = SYS_shutdown, "N", "sockets of the host's network";
+    Shutdown = SYS_shutdown, "NM", "sockets of the host's network";
     EpollCreate1 = SYS_epoll_create1, "-", "sockets of the host's network";
     EpollCtl = SYS_epoll_ctl, "N", "sockets of the host's network";
     EpollWait = SYS_epoll_wait, "N", "sockets of the host's network";
 
     // Memory
-    Mmap = SYS_mmap, "SGB", "std; the memory file";
-    Munmap = SYS_munmap, "SGB", "std";
-    Mprotect = SYS_mprotect, "SGB", "std: thread stacks";
-    Mremap = SYS_mremap, "SG", "std: realloc";
-    Madvise = SYS_madvise, "SGB", "std: thread stacks, free; huge pages of the memory file";
-    Brk = SYS_brk, "SGB", "std";
+    Mmap = SYS_mmap, "SGBM", "std; the memory file";
+    Munmap = SYS_munmap, "SGBM", "std";
+    Mprotect = SYS_mprotect, "SGBM", "std: thread stacks";
+    Mremap = SYS_mremap, "SGM", "std: realloc";
+    Madvise = SYS_madvise, "SGBM", "std: thread stacks, free; huge pages of the memory file; drop its view";
+    Brk = SYS_brk, "SGBM", "std";
     Mincore = SYS_mincore, "S", "residency";
 
     // Threads, time
-    Futex = SYS_futex, "SGB", "std; waking the stub";
+    Futex = SYS_futex, "SGBM", "std; waking the stub";
     Clone = SYS_clone, "SG", "std: threads only";
     Exit = SYS_exit, "SG", "std: a thread's end";
-    ExitGroup = SYS_exit_group, "SGB", "the end";
+    ExitGroup = SYS_exit_group, "SGBM", "the end";
     SetRobustList = SYS_set_robust_list, "SG", "std: thread start";
     Rseq = SYS_rseq, "SG", "std: thread start";
-    Sigaltstack = SYS_sigaltstack, "SGB", "std: thread start";
-    RtSigprocmask = SYS_rt_sigprocmask, "SGB", "std: thread start";
-    RtSigaction = SYS_rt_sigaction, "SGB", "std: abort";
-    RtSigreturn = SYS_rt_sigreturn, "SGB", "std: handlers";
-    Gettid = SYS_gettid, "SGB", "CPU time of threads; std: abort";
-    Getpid = SYS_getpid, "SGB", "std: abort";
-    Tgkill = SYS_tgkill, "SGB", "interrupting application threads; abort";
-    Kill = SYS_kill, "-", "the starter: ending the Sentry and the Gofer; signals to itself";
-    PidfdSendSignal = SYS_pidfd_send_signal, "S", "ending stub processes";
-    Wait4 = SYS_wait4, "S", "ptrace stops";
-    Ptrace = SYS_ptrace, "S", "the ptrace platform";
+    Sigaltstack = SYS_sigaltstack, "SGBM", "std: thread start";
+    RtSigprocmask = SYS_rt_sigprocmask, "SGBM", "std: thread start";
+    RtSigaction = SYS_rt_sigaction, "SGBM", "std: abort";
+    RtSigreturn = SYS_rt_sigreturn, "SGBM", "std: handlers";
+    Gettid = SYS_gettid, "SGBM", "CPU time of threads; std: abort";
+    Getpid = SYS_getpid, "SGBM", "std: abort";
+    Tgkill = SYS_tgkill, "SGBM", "interrupting application threads; abort";
+    Kill = SYS_kill, "M", "ending the Sentry, the Gofer and the broker: their numbers only";
+    PidfdSendSignal = SYS_pidfd_send_signal, "SM", "ending stub processes; a pod's sandbox that does not obey";
+    Wait4 = SYS_wait4, "TM", "ptrace stops; the monitor's children";
+    Ptrace = SYS_ptrace, "T", "the ptrace platform";
     Getrandom = SYS_getrandom, "SG", "getrandom(2); hash seeds";
-    ClockGettime = SYS_clock_gettime, "SG", "clocks that the vDSO does not answer";
+    ClockGettime = SYS_clock_gettime, "SGM", "clocks that the vDSO does not answer";
     ClockNanosleep = SYS_clock_nanosleep, "SG", "std: sleep";
     Nanosleep = SYS_nanosleep, "SG", "std: sleep";
     SchedYield = SYS_sched_yield, "SG", "std: locks";
     Membarrier = SYS_membarrier, "S", "membarrier(2)";
     SchedGetaffinity = SYS_sched_getaffinity, "SG", "the number of CPUs";
     SchedSetaffinity = SYS_sched_setaffinity, "SG", "application threads beside who spins for them; the Gofer's beside who asks";
-    RestartSyscall = SYS_restart_syscall, "SGB", "the host restarting a sleep";
+    RestartSyscall = SYS_restart_syscall, "SGBM", "the host restarting a sleep";
     Prctl = SYS_prctl, "SG", "std: thread names";
 
     // Before the allow-lists
@@ -207,6 +238,7 @@ host_calls! {
     Utimensat = SYS_utimensat, "G", "writable mounts";
     Fstatfs = SYS_fstatfs, "G", "statfs(2)";
     Fgetxattr = SYS_fgetxattr, "G", "extended attributes";
+    Getxattrat = SYS_getxattrat, "G", "POSIX ACLs of files that are not opened";
     Fsetxattr = SYS_fsetxattr, "G", "extended attributes";
     Flistxattr = SYS_flistxattr, "G", "extended attributes";
     Fremovexattr = SYS_fremovexattr, "G", "extended attributes";

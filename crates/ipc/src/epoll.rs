@@ -13,7 +13,9 @@
 use crate::anon_stat;
 use crate::poll::Wait;
 use abi::Result;
-use abi::errno::{EAGAIN, EEXIST, EINTR, EINVAL, ELOOP, ENOENT, EPERM, ERESTARTSYS, ETIMEDOUT};
+use abi::errno::{
+    EAGAIN, EEXIST, EINTR, EINVAL, ELOOP, ENOENT, ENOSPC, EPERM, ERESTARTSYS, ETIMEDOUT,
+};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +23,8 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::file::ReleaseListener;
-use vfs::{File, FileOps, Stat};
+use vfs::ucounts::{Charge, Kind, Ucounts};
+use vfs::{Credentials, File, FileOps, Stat};
 use wait::{Blocker, Events, Listener, Ticket, WaitQueue, block_until};
 
 pub const EPOLL_CTL_ADD: u32 = 1;
@@ -65,6 +68,8 @@ pub struct Epoll {
     watchers: Mutex<Vec<Weak<Epoll>>>,
     /// How often its set was changed; changed under `items`.
     changes: AtomicU64,
+    /// Who made it: its items count for that user.
+    user: Arc<Ucounts>,
 }
 
 /// What items reach.
@@ -97,6 +102,18 @@ struct Item {
     place: AtomicU64,
     dead: AtomicBool,
     ticket: Mutex<Option<Ticket>>,
+    /// One of its user's watches, and the memory that it takes.
+    _counted: [Charge; 2],
+}
+
+/// What an item takes of the kernel's memory, with its places in the tables and the file's queue, bytes.
+const ITEM: u64 = 512;
+
+/// Whether a new watch must find room among its user's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    Needed,
+    Promised,
 }
 
 impl Item {
@@ -184,8 +201,9 @@ fn as_release(item: &Arc<Item>) -> Weak<dyn ReleaseListener> {
 
 impl Epoll {
     #[must_use]
-    pub fn new() -> Arc<Epoll> {
+    pub fn new(cred: &Credentials) -> Arc<Epoll> {
         Arc::new_cyclic(|me| Epoll {
+            user: cred.ucounts().clone(),
             me: me.clone(),
             items: Mutex::new(HashMap::new()),
             shared: Arc::new(Shared {
@@ -209,8 +227,26 @@ impl Epoll {
         }
     }
 
+    /// Whether its owner may have `n` watches more.
+    #[must_use]
+    pub fn has_room(&self, n: u64) -> bool {
+        self.user.has_room(Kind::EpollWatches, n) && self.user.has_room(Kind::Kmem, n * ITEM)
+    }
+
     /// `epoll_ctl(2)` on descriptor `fd`, which stands for `file`. `event` is ignored by EPOLL_CTL_DEL.
     pub fn control(&self, op: u32, fd: i32, file: &Arc<File>, event: EpollEvent) -> Result<()> {
+        self.change(op, fd, file, event, Room::Needed)
+    }
+
+    /// The same, where there was room for it ([`Epoll::has_room`]) when the application was told that it is done.
+    pub fn change(
+        &self,
+        op: u32,
+        fd: i32,
+        file: &Arc<File>,
+        event: EpollEvent,
+        room: Room,
+    ) -> Result<()> {
         if file.ops.wait_queue().is_none() {
             return Err(EPERM);
         }
@@ -236,6 +272,12 @@ impl Epoll {
         let item = match (op, found) {
             (EPOLL_CTL_ADD, Some(_)) => return Err(EEXIST),
             (EPOLL_CTL_ADD, None) => {
+                // `fs.epoll.max_user_watches`.
+                let charge = |k, n| match room {
+                    Room::Needed => self.user.charge(k, n, u64::MAX).ok_or(ENOSPC),
+                    Room::Promised => Ok(self.user.force(k, n)),
+                };
+                let counted = [charge(Kind::EpollWatches, 1)?, charge(Kind::Kmem, ITEM)?];
                 let item = Arc::new(Item {
                     shared: self.shared.clone(),
                     file: Arc::downgrade(file),
@@ -245,6 +287,7 @@ impl Epoll {
                     place: AtomicU64::new(0),
                     dead: AtomicBool::new(false),
                     ticket: Mutex::new(None),
+                    _counted: counted,
                 });
                 items.insert(key, item.clone());
                 file.add_release_listener(fd as u64, as_release(&item));
@@ -577,13 +620,13 @@ mod tests {
         EpollEvent { fd, ..e }
     }
     fn pipe() -> (Arc<File>, Arc<File>) {
-        let (r, w) = new_pipe();
+        let (r, w) = new_pipe(&vfs::Credentials::root()).unwrap();
         (file(r, 0), file(w, 1))
     }
 
     #[test]
     fn level_edge_oneshot() {
-        let ep = Epoll::new();
+        let ep = Epoll::new(&vfs::Credentials::root());
         let (r, w) = pipe();
         ep.control(EPOLL_CTL_ADD, 3, &r, ev(IN, 7)).unwrap();
         assert_eq!(ep.try_wait(9), Err(EAGAIN));
@@ -612,7 +655,7 @@ mod tests {
 
     #[test]
     fn errors() {
-        let ep = Epoll::new();
+        let ep = Epoll::new(&vfs::Credentials::root());
         let (r, _w) = pipe();
         let epf = file(ep.clone(), 2);
         assert_eq!(ep.control(EPOLL_CTL_ADD, 1, &epf, ev(IN, 0)), Err(EINVAL));
@@ -636,7 +679,7 @@ mod tests {
 
     #[test]
     fn items_die_with_their_file_and_queues_forget_them() {
-        let ep = Epoll::new();
+        let ep = Epoll::new(&vfs::Credentials::root());
         let (r, w) = pipe();
         ep.control(EPOLL_CTL_ADD, 3, &r, ev(IN, 1)).unwrap();
         ep.control(EPOLL_CTL_ADD, 4, &w, ev(OUT, 2)).unwrap();
@@ -651,7 +694,7 @@ mod tests {
 
     #[test]
     fn small_waits_serve_all_in_turn() {
-        let ep = Epoll::new();
+        let ep = Epoll::new(&vfs::Credentials::root());
         let files: Vec<_> = (0..5).map(|_| file(EventFd::new(1, 0), 2)).collect();
         for (i, f) in files.iter().enumerate() {
             ep.control(EPOLL_CTL_ADD, i as i32, f, ev(IN, i as u64))
@@ -664,7 +707,9 @@ mod tests {
     #[test]
     fn nesting() {
         let (r, w) = pipe();
-        let eps: Vec<_> = (0..6).map(|_| Epoll::new()).collect();
+        let eps: Vec<_> = (0..6)
+            .map(|_| Epoll::new(&vfs::Credentials::root()))
+            .collect();
         let files: Vec<_> = eps.iter().map(|e| file(e.clone(), 2)).collect();
         eps[4].control(EPOLL_CTL_ADD, 9, &r, ev(IN, 99)).unwrap();
         for i in 0..4 {
@@ -698,8 +743,10 @@ mod tests {
     #[test]
     fn many_ways_through_epolls_are_refused() {
         // 30 epolls watch one, which 30 others watch: as many ways as their product.
-        let low: Vec<_> = (0..30).map(|_| Epoll::new()).collect();
-        let bottom = Epoll::new();
+        let low: Vec<_> = (0..30)
+            .map(|_| Epoll::new(&vfs::Credentials::root()))
+            .collect();
+        let bottom = Epoll::new(&vfs::Credentials::root());
         let bottom_file = file(bottom.clone(), 2);
         for (i, e) in low.iter().enumerate() {
             let ok = e.control(EPOLL_CTL_ADD, i as i32, &bottom_file, ev(IN, 0));
@@ -707,7 +754,9 @@ mod tests {
         }
         let files: Vec<_> = low.iter().map(|e| file(e.clone(), 2)).collect();
         let mut refused = 0;
-        let high: Vec<_> = (0..30).map(|_| Epoll::new()).collect();
+        let high: Vec<_> = (0..30)
+            .map(|_| Epoll::new(&vfs::Credentials::root()))
+            .collect();
         for h in &high {
             for (i, f) in files.iter().enumerate() {
                 match h.control(EPOLL_CTL_ADD, i as i32, f, ev(IN, 0)) {
@@ -725,7 +774,9 @@ mod tests {
     #[test]
     fn exclusive_ones_are_told_one_at_a_time() {
         let (r, w) = pipe();
-        let eps: Vec<_> = (0..3).map(|_| Epoll::new()).collect();
+        let eps: Vec<_> = (0..3)
+            .map(|_| Epoll::new(&vfs::Credentials::root()))
+            .collect();
         for e in &eps {
             e.control(EPOLL_CTL_ADD, 3, &r, ev(IN | EPOLLEXCLUSIVE, 1))
                 .unwrap();
@@ -744,7 +795,7 @@ mod tests {
 
     #[test]
     fn wakes_a_waiter() {
-        let ep = Epoll::new();
+        let ep = Epoll::new(&vfs::Credentials::root());
         let (r, w) = pipe();
         ep.control(EPOLL_CTL_ADD, 3, &r, ev(IN | EPOLLET, 5))
             .unwrap();

@@ -4,7 +4,7 @@
 //! with the name) after a change; nobody watching costs one atomic load.
 
 use crate::{FIONREAD, anon_stat};
-use abi::errno::{EAGAIN, EEXIST, EINVAL, ENOSPC, ENOTTY};
+use abi::errno::{EAGAIN, EEXIST, EINVAL, EMFILE, ENOSPC, ENOTTY};
 use abi::{Result, Va};
 use parking_lot::Mutex;
 use std::any::Any;
@@ -13,7 +13,8 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::file::IoctlContext;
-use vfs::{File, FileOps, Sink, Stat};
+use vfs::ucounts::{Charge, Kind};
+use vfs::{Credentials, File, FileOps, Sink, Stat};
 use wait::{Events, WaitQueue};
 
 pub const IN_Q_OVERFLOW: u32 = 0x4000;
@@ -26,15 +27,16 @@ pub const IN_ISDIR: u32 = 0x4000_0000;
 pub const IN_ONESHOT: u32 = 0x8000_0000;
 const IN_ALL_EVENTS: u32 = 0xfff;
 
-/// `/proc/sys/fs/inotify/max_queued_events` and `max_user_watches`.
+/// `/proc/sys/fs/inotify/max_queued_events`.
 const MAX_QUEUED: usize = 16384;
-const MAX_WATCHES: usize = 65536;
 
 /// An inotify instance.
 pub struct Inotify {
     me: Weak<Inotify>,
     state: Mutex<State>,
     queue: WaitQueue,
+    /// Counts it for its user, who its watches count for, too.
+    instance: Charge,
 }
 
 #[derive(Default)]
@@ -45,6 +47,7 @@ struct State {
 }
 
 struct Watch {
+    _counted: Charge,
     mask: u32,
     list: Weak<WatchList>,
 }
@@ -140,13 +143,17 @@ pub fn notify(list: &WatchList, mask: u32, cookie: u32, name: &[u8]) {
 }
 
 impl Inotify {
-    #[must_use]
-    pub fn new() -> Arc<Inotify> {
-        Arc::new_cyclic(|me| Inotify {
+    /// `EMFILE` where the user has too many (`fs.inotify.max_user_instances`).
+    pub fn new(cred: &Credentials) -> Result<Arc<Inotify>> {
+        let user = cred.ucounts();
+        let instance = user.charge(Kind::InotifyInstances, 1, u64::MAX);
+        let instance = instance.ok_or(EMFILE)?;
+        Ok(Arc::new_cyclic(|me| Inotify {
             me: me.clone(),
             state: Mutex::new(State::default()),
             queue: WaitQueue::new(),
-        })
+            instance,
+        }))
     }
 
     /// `inotify_add_watch(2)` on the inode with this list. Path flags (IN_ONLYDIR, IN_DONT_FOLLOW) are the
@@ -171,7 +178,12 @@ impl Inotify {
             }
             return Ok(*wd);
         }
-        if s.watches.len() >= MAX_WATCHES || s.last_wd == i32::MAX {
+        let counted = self
+            .instance
+            .user()
+            .charge(Kind::InotifyWatches, 1, u64::MAX)
+            .ok_or(ENOSPC)?;
+        if s.last_wd == i32::MAX {
             return Err(ENOSPC);
         }
         s.last_wd += 1;
@@ -179,6 +191,7 @@ impl Inotify {
         s.watches.insert(
             wd,
             Watch {
+                _counted: counted,
                 mask: keep,
                 list: Arc::downgrade(list),
             },
@@ -349,7 +362,7 @@ mod tests {
 
     #[test]
     fn watches_events_overflow() {
-        let i = Inotify::new();
+        let i = Inotify::new(&Credentials::root()).unwrap();
         let f = file(i.clone(), 0);
         let dir = WatchList::new();
         assert_eq!(i.add_watch(&dir, 0), Err(EINVAL));

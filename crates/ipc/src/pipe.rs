@@ -10,14 +10,16 @@
 
 use crate::ring::ByteRing;
 use crate::{FIONREAD, PIPEFS_DEV, next_ino};
-use abi::errno::{EAGAIN, EBADF, EBUSY, EFAULT, EINVAL, ENOTTY, ENXIO, EPERM, EPIPE};
+use abi::errno::{EAGAIN, EBADF, EBUSY, EFAULT, EINVAL, ENFILE, ENOTTY, ENXIO, EPERM, EPIPE};
 use abi::{Result, Va};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use vfs::file::{IoctlContext, O_ACCMODE, O_DIRECT, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY};
-use vfs::{File, FileOps, Sink, Slot, Source, Stat};
+use vfs::ucounts::{Charge, Kind};
+use vfs::{Credentials, File, FileOps, Sink, Slot, Source, Stat};
 use wait::{Blocker, Events, WaitQueue, block_until};
 
 /// Writes up to this size are atomic.
@@ -26,6 +28,12 @@ pub const PIPE_BUF: usize = 4096;
 pub const DEFAULT_CAPACITY: usize = 65536;
 /// `/proc/sys/fs/pipe-max-size`: what an unprivileged `F_SETPIPE_SZ` may ask.
 pub const MAX_CAPACITY: usize = 1 << 20;
+
+/// What a pipe has that is made when its user has many, pages (`PIPE_MIN_DEF_BUFFERS`).
+const MIN_PAGES: usize = 2;
+/// `fs.pipe-user-pages-soft` and `-hard`: pages that the pipes of a user may fill; 0 for no limit.
+pub static USER_PAGES_SOFT: AtomicI64 = AtomicI64::new(16_384);
+pub static USER_PAGES_HARD: AtomicI64 = AtomicI64::new(0);
 
 /// A page of the pipe: the next `len` bytes of the ring.
 #[derive(Clone, Copy)]
@@ -56,6 +64,8 @@ pub(crate) struct State {
     /// How often the read side, the write side, was opened.
     read_opens: u64,
     write_opens: u64,
+    /// The pages that it may fill, as its user's.
+    counted: Charge,
 }
 
 impl State {
@@ -67,7 +77,7 @@ impl State {
         self.ring.len()
     }
     fn writable(&self) -> bool {
-        self.pages.len() < self.limit
+        !self.ring.is_stuck() && self.pages.len() < self.limit
     }
     fn clear(&mut self) {
         self.ring.release();
@@ -120,11 +130,19 @@ impl State {
         if want == 0 {
             return Err(EAGAIN);
         }
+        let pages_of = |k: usize| {
+            k.checked_sub(merge)
+                .map_or(0, |k| merge + k / PIPE_BUF * PIPE_BUF)
+        };
+        let room = self.ring.make_room(want, PIPE_BUF)?;
+        let want = if room < want { pages_of(room) } else { want };
+        if want == 0 {
+            self.ring.set_stuck();
+            return Err(EAGAIN);
+        }
         let mut k = self.ring.push_from(src, want)?;
         if k < want {
-            let whole = k
-                .checked_sub(merge)
-                .map_or(0, |k| merge + k / PIPE_BUF * PIPE_BUF);
+            let whole = pages_of(k);
             self.ring.drop_back(k - whole);
             k = whole;
         }
@@ -203,13 +221,32 @@ impl State {
 }
 
 impl Pipe {
-    fn new() -> Arc<Pipe> {
-        Arc::new(Pipe {
+    /// A pipe of the usual size; a small one where the user has many (`fs.pipe-user-pages-soft`), and `ENFILE` beyond
+    /// that, where there is such a limit (`alloc_pipe_info`).
+    fn new(cred: &Credentials) -> Result<Arc<Pipe>> {
+        let user = cred.ucounts();
+        let mut pages = DEFAULT_CAPACITY / PIPE_BUF;
+        if !cred.passes_limits() {
+            let held = user.most(Kind::PipePages);
+            let over = |limit: &AtomicI64, more: usize| {
+                let most = limit.load(Ordering::Relaxed);
+                most > 0 && held + more as i64 > most
+            };
+            if over(&USER_PAGES_SOFT, pages) {
+                pages = MIN_PAGES;
+            }
+            if over(&USER_PAGES_HARD, pages) {
+                return Err(ENFILE);
+            }
+        }
+        let counted = user.force(Kind::PipePages, pages as u64);
+        Ok(Arc::new(Pipe {
             state: Mutex::new(State {
-                ring: ByteRing::new(),
+                ring: ByteRing::of(user),
+                counted,
                 pages: VecDeque::new(),
                 packets: 0,
-                limit: DEFAULT_CAPACITY / PIPE_BUF,
+                limit: pages,
                 readers: 0,
                 writers: 0,
                 read_opens: 0,
@@ -217,7 +254,7 @@ impl Pipe {
             }),
             queue: WaitQueue::new(),
             ino: next_ino(),
-        })
+        }))
     }
 
     pub(crate) fn notify_data(&self) {
@@ -241,9 +278,8 @@ impl Pipe {
     }
 
     /// The pipe behind a FIFO. Its inode refers to it weakly: the pipe lives while it is open.
-    #[must_use]
-    pub fn for_fifo() -> Arc<Pipe> {
-        Pipe::new()
+    pub fn for_fifo(cred: &Credentials) -> Result<Arc<Pipe>> {
+        Pipe::new(cred)
     }
 
     /// Opens an end by FIFO's rules (`fifo(7)`): `ENXIO` for a non-blocking writer without a reader.
@@ -252,7 +288,9 @@ impl Pipe {
         let mut s = self.state.lock();
         if s.readers == 0 && s.writers == 0 {
             s.clear();
-            s.limit = DEFAULT_CAPACITY / PIPE_BUF;
+            s.limit = s.limit.min(DEFAULT_CAPACITY / PIPE_BUF);
+            let pages = s.limit as u64;
+            s.counted.set(pages);
         }
         let (mut reads, mut writes, mut wait, mut quiet) = (false, false, None, None);
         match flags & O_ACCMODE {
@@ -306,8 +344,13 @@ impl Pipe {
 }
 
 /// Opens the FIFO whose inode has this slot, and waits for the other side. `ERESTARTSYS` when a signal comes.
-pub fn open_fifo(slot: &Slot, flags: u32, blocker: &dyn Blocker) -> Result<Arc<dyn FileOps>> {
-    let mut open = slot.get_or_make(Pipe::for_fifo).open(flags)?;
+pub fn open_fifo(
+    slot: &Slot,
+    flags: u32,
+    cred: &Credentials,
+    blocker: &dyn Blocker,
+) -> Result<Arc<dyn FileOps>> {
+    let mut open = slot.try_get_or_make(|| Pipe::for_fifo(cred))?.open(flags)?;
     let pipe = open.pipe.clone();
     let both = Events::READABLE | Events::WRITABLE;
     block_until(blocker, &[(&pipe.queue, both)], None, || open.finish())
@@ -326,9 +369,8 @@ pub struct PipeEnd {
 
 /// `pipe(2)`: the read end and the write end. The caller makes files of them with `O_RDONLY` and
 /// `O_WRONLY`, and with `O_NONBLOCK` and `O_DIRECT` as asked.
-#[must_use]
-pub fn new_pipe() -> (Arc<PipeEnd>, Arc<PipeEnd>) {
-    let pipe = Pipe::new();
+pub fn new_pipe(cred: &Credentials) -> Result<(Arc<PipeEnd>, Arc<PipeEnd>)> {
+    let pipe = Pipe::new(cred)?;
     {
         let mut s = pipe.state.lock();
         (s.readers, s.writers, s.read_opens, s.write_opens) = (1, 1, 1, 1);
@@ -341,7 +383,7 @@ pub fn new_pipe() -> (Arc<PipeEnd>, Arc<PipeEnd>) {
             quiet: None,
         })
     };
-    (end(true), end(false))
+    Ok((end(true), end(false)))
 }
 
 enum Partner {
@@ -422,9 +464,21 @@ impl PipeEnd {
         if size > s.limit * PIPE_BUF && size > MAX_CAPACITY && privileged == Privileged::No {
             return Err(EPERM);
         }
-        if s.pages.len() > size / PIPE_BUF {
+        let pages = size / PIPE_BUF;
+        if pages > s.limit && privileged == Privileged::No {
+            let others = s.counted.user().most(Kind::PipePages) - s.counted.amount() as i64;
+            let over = |limit: &AtomicI64| {
+                let most = limit.load(Ordering::Relaxed);
+                most > 0 && others + pages as i64 > most
+            };
+            if over(&USER_PAGES_SOFT) || over(&USER_PAGES_HARD) {
+                return Err(EPERM);
+            }
+        }
+        if s.pages.len() > pages {
             return Err(EBUSY);
         }
+        s.counted.set(pages as u64);
         let was = s.writable();
         s.limit = size / PIPE_BUF;
         let is = s.writable();
@@ -573,7 +627,7 @@ mod tests {
     use crate::testing::*;
 
     fn pair(flags: u32) -> (Arc<File>, Arc<File>) {
-        let (r, w) = new_pipe();
+        let (r, w) = new_pipe(&vfs::Credentials::root()).unwrap();
         (file(r, O_RDONLY | flags), file(w, O_WRONLY | flags))
     }
     fn end(f: &File) -> &PipeEnd {
@@ -649,7 +703,7 @@ mod tests {
 
     #[test]
     fn fifos_wait_for_their_partner() {
-        let f = Pipe::for_fifo();
+        let f = Pipe::for_fifo(&vfs::Credentials::root()).unwrap();
         assert_eq!(f.open(O_WRONLY | O_NONBLOCK).err(), Some(ENXIO));
         let mut r = f.open(O_RDONLY).unwrap();
         assert_eq!(r.finish().err(), Some(EAGAIN));

@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn wakes_on_any() {
-        let (r1, w1) = new_pipe();
-        let (r2, w2) = new_pipe();
+        let (r1, w1) = new_pipe(&vfs::Credentials::root()).unwrap();
+        let (r2, w2) = new_pipe(&vfs::Credentials::root()).unwrap();
         let w2f = file(w2, 1);
         let _w1 = w1;
         let item = |r| PollItem {

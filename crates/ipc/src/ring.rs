@@ -1,9 +1,17 @@
 //! A growing ring of bytes: the store of pipes and stream sockets.
 //!
 //! It starts empty, doubles when needed and keeps its memory, so that the hot path allocates nothing. Its
-//! owner decides how much may be in it; the ring itself knows no limit.
+//! owner decides how much may be in it; the ring itself knows no limit but its user's memory:
+//!
+//! * a large ring that becomes empty gives its memory back where its user has taken more than half of what it may: what
+//!   is idle keeps nobody from the other half;
+//! * a ring without memory for more takes what fits in the memory that it has, at least [`FIRST`]; a full one is
+//!   [`ByteRing::is_stuck`] until something leaves it, and its writer waits for that.
 
 use abi::Result;
+use abi::errno::{EAGAIN, ENOMEM};
+use std::sync::Arc;
+use vfs::ucounts::{Charge, Kind, Ucounts};
 use vfs::{Sink, Source};
 
 /// See the module.
@@ -13,9 +21,15 @@ pub struct ByteRing {
     buf: Vec<u8>,
     head: usize,
     len: usize,
+    /// Whose memory it is.
+    user: Option<Charge>,
+    /// The last writer found it full, and no memory for more.
+    stuck: bool,
 }
 
+/// The smallest memory of a ring, and the largest that an idle one always keeps.
 const FIRST: usize = 4096;
+const KEPT: usize = 16 << 10;
 
 impl ByteRing {
     #[must_use]
@@ -24,6 +38,16 @@ impl ByteRing {
             buf: Vec::new(),
             head: 0,
             len: 0,
+            user: None,
+            stuck: false,
+        }
+    }
+    /// One whose memory is charged to a user.
+    #[must_use]
+    pub fn of(user: &Arc<Ucounts>) -> ByteRing {
+        ByteRing {
+            user: Some(user.force(Kind::Kmem, 0)),
+            ..ByteRing::new()
         }
     }
     #[must_use]
@@ -37,10 +61,51 @@ impl ByteRing {
     pub fn clear(&mut self) {
         self.head = 0;
         self.len = 0;
+        self.stuck = false;
+    }
+    /// Whether a writer has to wait until something leaves, as its user has no memory for more.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.stuck
     }
     /// Forgets everything and gives the memory back.
     pub fn release(&mut self) {
-        *self = ByteRing::new();
+        self.buf = Vec::new();
+        self.clear();
+        self.charge(0);
+    }
+    fn charge(&mut self, n: usize) {
+        if let Some(u) = &mut self.user {
+            u.set(n as u64);
+        }
+    }
+    /// A writer found too little room, and no memory for more.
+    pub fn set_stuck(&mut self) {
+        self.stuck = true;
+    }
+    /// Makes room for `more` bytes that a program sends, or for fewer where its user has no more memory: `EAGAIN` where
+    /// something must leave first. Pieces of up to `whole` bytes are not split. `ENOMEM` where the user is far beyond.
+    pub fn make_room(&mut self, more: usize, whole: usize) -> Result<usize> {
+        let want = self.len + more;
+        if want > self.buf.len()
+            && let Some(u) = &mut self.user
+            && !u.resize(want.next_power_of_two().max(FIRST) as u64)
+        {
+            if self.buf.is_empty() {
+                if !u.resize_at_need(FIRST as u64) {
+                    return Err(ENOMEM);
+                }
+                self.reserve(FIRST);
+            }
+            let room = self.buf.len() - self.len;
+            if room == 0 || (more <= whole && room < more) {
+                self.set_stuck();
+                return Err(EAGAIN);
+            }
+            return Ok(more.min(room));
+        }
+        self.reserve(more);
+        Ok(more)
     }
 
     fn mask(&self, i: usize) -> usize {
@@ -58,6 +123,7 @@ impl ByteRing {
         new[a.len()..a.len() + b.len()].copy_from_slice(b);
         self.buf = new;
         self.head = 0;
+        self.charge(self.buf.len());
     }
 
     /// Bytes `[from, from + n)` of the content as two slices; both must be inside.
@@ -70,16 +136,15 @@ impl ByteRing {
         (&self.buf[at..at + first], &self.buf[..n - first])
     }
 
-    /// All that is in it, in two pieces.
+    /// The first `n` bytes (at most all), in two pieces.
     #[must_use]
-    pub fn content(&self) -> (&[u8], &[u8]) {
-        self.slices(0, self.len)
+    pub fn first(&self, n: usize) -> (&[u8], &[u8]) {
+        self.slices(0, n.min(self.len))
     }
 
-    /// Takes up to `max` bytes from `src`; fewer where it has fewer or faults.
+    /// Takes up to `max` bytes from `src`; fewer where it has fewer or faults, or there is no memory for more. `EAGAIN` where something must leave first.
     pub fn push_from(&mut self, src: &mut dyn Source, max: usize) -> Result<usize> {
-        let n = max.min(src.remaining());
-        self.reserve(n);
+        let n = self.make_room(max.min(src.remaining()), 0)?;
         let mut done = 0;
         while done < n {
             let at = self.mask(self.head + self.len);
@@ -154,6 +219,15 @@ impl ByteRing {
     pub fn consume(&mut self, n: usize) {
         let n = n.min(self.len);
         self.len -= n;
+        self.stuck &= n == 0;
+        if self.len == 0
+            && self.buf.len() > KEPT
+            && let Some(u) = &self.user
+            && u.user().is_tight(Kind::Kmem)
+        {
+            self.release();
+            return;
+        }
         // An empty ring starts at the front again: the next bytes lie in warm cache lines, in one piece.
         self.head = if self.len == 0 {
             0
@@ -225,5 +299,48 @@ mod tests {
                 prop_assert_eq!(ring.len(), model.len());
             }
         }
+    }
+
+    #[test]
+    fn without_memory_a_ring_goes_on_in_little_and_an_idle_one_gives_back() {
+        let user = vfs::Credentials::user(77_020, 77_020, vec![]);
+        let u = user.ucounts();
+        let most = vfs::userns::UserNs::default().limits().get(Kind::Kmem) as u64;
+        let bytes = vec![7; 65_536];
+        let push = |r: &mut ByteRing, n: usize, whole| {
+            let n = r.make_room(n, whole)?;
+            r.push_from(&mut BufSource::new(&bytes[..n]), n)
+        };
+        let mut big = ByteRing::of(u);
+        assert_eq!(push(&mut big, 65_536, 0), Ok(65_536));
+        big.consume(65_536);
+        // With memory enough, it is kept.
+        assert_eq!(big.buf.len(), 65_536);
+        let mut rest = u.force(Kind::Kmem, most - 65_536);
+        let mut r = ByteRing::of(u);
+        assert_eq!(push(&mut r, 5000, 0), Ok(4096));
+        assert_eq!(push(&mut r, 1, 0), Err(EAGAIN));
+        assert!(r.is_stuck());
+        r.consume(96);
+        assert!(!r.is_stuck());
+        // A piece that is to be whole waits.
+        assert_eq!(push(&mut r, 4096, 4096), Err(EAGAIN));
+        assert!(r.is_stuck());
+        assert_eq!(push(&mut r, 4096, 0), Ok(96));
+        r.consume(4096);
+        assert_eq!(push(&mut r, 4096, 4096), Ok(4096));
+        // The idle one gives back; what it gave is the other's.
+        assert_eq!(push(&mut big, 65_536, 0), Ok(65_536));
+        big.consume(65_536);
+        assert_eq!(
+            (big.buf.len(), u.count(Kind::Kmem) as u64),
+            (0, most - 61_440)
+        );
+        assert_eq!(push(&mut r, 8192, 0), Ok(8192));
+        // Far beyond there is nothing.
+        rest.set(2 * most);
+        assert_eq!(push(&mut big, 1, 0), Err(ENOMEM));
+        drop((rest, r, big));
+        assert_eq!(u.count(Kind::Kmem), 0);
     }
 }

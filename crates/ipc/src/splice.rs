@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn between_pipes() {
-        let (ra, wa) = new_pipe();
-        let (rb, wb) = new_pipe();
+        let (ra, wa) = new_pipe(&vfs::Credentials::root()).unwrap();
+        let (rb, wb) = new_pipe(&vfs::Credentials::root()).unwrap();
         let (fra, fwa, frb) = (
             file(ra.clone(), O_RDONLY),
             file(wa.clone(), O_WRONLY),

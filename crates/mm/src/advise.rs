@@ -168,6 +168,13 @@ impl State {
         }
     }
 
+    /// The flags of what is mapped there; `None` if something is not.
+    pub(crate) fn mapped_parts(&self, r: &Range<u64>) -> Option<Vec<(Range<u64>, VmaFlags)>> {
+        let parts = self.parts(r);
+        parts.whole().ok()?;
+        Some(parts.found.into_iter().map(|(r, v)| (r, v.flags)).collect())
+    }
+
     fn madvise(&mut self, r: Range<u64>, advice: u32) -> Result<()> {
         let parts = self.parts(&r);
         for (part, vma) in &parts.found {

@@ -27,6 +27,7 @@ impl Mm {
     /// start, and both have their own frames of what those wrote.
     pub fn fork(&self, space: Arc<dyn AddressSpace>, writers: Writers) -> Result<Arc<Mm>> {
         let child = Mm::new(self.clas.clone(), space);
+        child.privacy.inherit(&self.privacy);
         let unpinned = self.pins.write();
         self.with(|st| {
             let mut to = child.state.lock();

@@ -176,6 +176,18 @@ impl Mm {
         self.with(|st| st.usage(start..end))
     }
 
+    /// What `/proc/PID/pagemap` says of the pages from `start` on: bit 63 for one that is there, bit
+    /// 61 for one of a file. There are no frame numbers: they would be the host's.
+    pub fn page_map(&self, start: u64, pages: &mut [u64]) {
+        let end = start
+            .saturating_add(pages.len() as u64 * PAGE)
+            .min(USER_MAX);
+        pages.fill(0);
+        if start < end {
+            self.with(|st| st.page_map(start..end, pages));
+        }
+    }
+
     /// The sizes without those that need the host (`rss` is zero).
     #[must_use]
     pub fn sizes(&self) -> Usage {
@@ -232,6 +244,26 @@ impl State {
             offset: v.file.as_ref().map_or(0, |f| f.offset),
             file: v.file.as_ref().map(|f| f.file.clone()),
             special,
+        }
+    }
+
+    fn page_map(&self, r: Range<u64>, pages: &mut [u64]) {
+        const PRESENT: u64 = 1 << 63;
+        const OF_FILE: u64 = 1 << 61;
+        let mut there = vec![0u8; pages.len()];
+        for (e, p) in self.pmas.range(r.clone()) {
+            let (start, end) = (e.start.max(r.start), e.end.min(r.end));
+            let at = ((start - r.start) / PAGE) as usize;
+            let n = ((end - start) / PAGE) as usize;
+            let there = &mut there[..n];
+            match p.after(start - e.start).backing {
+                Backing::Host { .. } => there.fill(1),
+                Backing::Frames(cla) => self.clas.residency(cla, there),
+            }
+            let value = PRESENT | if p.is_file() { OF_FILE } else { 0 };
+            for (page, t) in pages[at..at + n].iter_mut().zip(there) {
+                *page = if *t & 1 != 0 { value } else { 0 };
+            }
         }
     }
 

@@ -60,7 +60,9 @@ mod map;
 mod padding;
 mod patch;
 mod pma;
+pub mod policy;
 mod predict;
+mod privacy;
 mod protect;
 mod remap;
 mod shared_anon;
@@ -83,6 +85,7 @@ pub use fork::Writers;
 pub use futex::FutexKey;
 pub use info::{Layout, Usage, VmaInfo, VmaUsage};
 pub use platform::{Prot, USER_MAX, USER_MIN};
+pub use privacy::Privacy;
 pub use types::{Access, Fault, FaultInfo, Limits, MapFile, MapName, MmapRequest};
 pub use user::{UserIo, UserRange};
 pub use vma::VmaFlags;
@@ -106,6 +109,7 @@ pub struct Mm {
     /// Held shared while an access uses frames without `state`, exclusive by fork: what such an access
     /// writes must not end in the child.
     pins: RwLock<()>,
+    privacy: Privacy,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -122,8 +126,15 @@ impl Mm {
                 clas,
                 space,
                 pins: RwLock::new(()),
+                privacy: Privacy::default(),
             }
         })
+    }
+
+    /// Who may look into it.
+    #[must_use]
+    pub fn privacy(&self) -> &Privacy {
+        &self.privacy
     }
 
     /// What a process has that has none any more: nothing can be mapped or run there.

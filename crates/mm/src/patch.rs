@@ -5,9 +5,9 @@
 //! new; one that stood before the `syscall` instruction finds an `int3` there, which the platform knows.
 //!
 //! Two kinds of sites are done. **P**: the instruction before is at least five bytes long and loads a constant or an
-//! address. It, or what does the same there, is displaced to the trampoline; in its place, and over the `syscall` instruction, comes one jump, made
-//! as long as both. **K**: over the `syscall` instruction comes a short jump to a slot, padding near by that nothing
-//! reaches ([`crate::padding`]). A seven-byte jump lies there.
+//! address. It, or what does the same there, is displaced to the trampoline; in its place, and over the `syscall`
+//! instruction, comes one jump, made as long as both. **K**: over the `syscall` instruction comes a short jump to a
+//! slot, padding near by that nothing reaches ([`crate::padding`]). A seven-byte jump lies there.
 //!
 //! # Invariants
 //!

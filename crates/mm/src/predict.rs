@@ -322,18 +322,20 @@ impl State {
         if hole.end - hole.start <= STEP {
             return around;
         }
+        let below = self.pmas.last_below(around.start);
+        let Some((below, pma)) = below.filter(|(r, _)| r.end >= around.start) else {
+            return around;
+        };
         // (What lay below may have been unmapped since.)
-        let below = self.pmas.last_below(around.start).map(|(r, _)| r);
-        let below = below.filter(|r| r.end >= around.start);
         let filled = if self.grown.end == around.start {
-            let below = below.map_or(0, |r| around.start - r.start);
-            self.grown.len.min(below)
+            self.grown.len.min(around.start - below.start)
         } else {
             STEP
         };
         // About as long as the last step was, too.
         let len = ((filled / AHEAD) & !(STEP - 1)).clamp(STEP, STEP_MAX);
-        if !self.is_filled_below(around.start, len) {
+        let last = below.start.max(around.start.saturating_sub(len))..around.start;
+        if !self.is_filled(&last, &pma.after(last.start - below.start)) {
             return around;
         }
         let mut end = around.start;
@@ -368,16 +370,11 @@ impl State {
         around.start..end.max(around.end)
     }
 
-    /// Whether what lies right below `at`, about `len`, is ours alone, and nearly all written.
-    fn is_filled_below(&self, at: u64, len: u64) -> bool {
-        let Some((r, p)) = self.pmas.last_below(at).filter(|(r, _)| r.end >= at) else {
-            return false;
-        };
-        let start = r.start.max(at.saturating_sub(len));
-        let Some(frames) = p.after(start - r.start).frames() else {
-            return false;
-        };
-        p.writable() && at - start >= STEP / 2 && self.clas.is_dense(frames, at - start)
+    /// Whether `r`, which this PMA is, is ours alone, and nearly all written.
+    fn is_filled(&self, r: &Range<u64>, pma: &Pma) -> bool {
+        let len = r.end - r.start;
+        let dense = |at| self.clas.is_dense(at, len);
+        pma.writable() && len >= STEP / 2 && pma.frames().is_some_and(dense)
     }
 
     /// The mappings that belong to the same library as `vma` at `vr`, with it; empty if it is no library's, or

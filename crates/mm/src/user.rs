@@ -67,6 +67,20 @@ impl<'a> UserIo<'a> {
         }
     }
 
+    /// Takes the first `n` bytes of it as a list of their own.
+    #[must_use]
+    pub fn split(&mut self, n: usize) -> UserIo<'a> {
+        let mut front = UserIo {
+            mm: self.mm,
+            ranges: self.ranges[self.first..].iter().copied().collect(),
+            first: 0,
+            left: self.left,
+        };
+        front.limit(n);
+        self.advance(front.left);
+        front
+    }
+
     fn advance(&mut self, n: usize) {
         let mut n = n.min(self.left);
         self.left -= n;

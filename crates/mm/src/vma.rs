@@ -31,6 +31,8 @@ bitflags::bitflags! {
         const ANON_SHARED = 1 << 8;
         /// Its pages may go away at any time (here they do not), and no child has them.
         const DROPPABLE = 1 << 9;
+        /// Its NUMA policy, as [`crate::policy::Policy`] has it.
+        const POLICY = 0xffff_fc00;
     }
 }
 

@@ -11,7 +11,7 @@
 //! An `InFlight` must not be dropped under a lock.
 
 use crate::ns::NetNamespace;
-use crate::socket::Socket;
+use crate::socket::{Caller, Socket};
 use abi::Result;
 use abi::errno::ETOOMANYREFS;
 use parking_lot::Mutex;
@@ -19,9 +19,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::File;
+use vfs::ucounts::{Charge, FILES_IN_FLIGHT, Kind};
 
-/// How many files may be in flight in one namespace.
-const LIMIT: usize = 16384;
+/// What one takes of the kernel's memory, bytes.
+const ENTRY: usize = 128;
 
 /// The registry of one namespace. Its lock is a leaf.
 #[derive(Default)]
@@ -61,6 +62,8 @@ pub struct InFlight {
     ns: Arc<NetNamespace>,
     files: Vec<Arc<File>>,
     ids: Vec<u64>,
+    /// The sender's, and their memory.
+    _counted: [Charge; 2],
 }
 
 impl InFlightRegistry {
@@ -79,8 +82,10 @@ fn unix_id(f: &File) -> Option<u64> {
 }
 
 impl InFlight {
-    /// Registers files that go to the queue of socket `holder`; `None` for no files.
+    /// Registers files that go to the queue of socket `holder`; `None` for no files. `ETOOMANYREFS` where those of the
+    /// sender's user are more than its RLIMIT_NOFILE (`too_many_unix_fds`).
     pub fn new(
+        who: &Caller<'_>,
         ns: &Arc<NetNamespace>,
         files: &[Arc<File>],
         holder: u64,
@@ -88,11 +93,17 @@ impl InFlight {
         if files.is_empty() {
             return Ok(None);
         }
-        let r = &ns.in_flight;
-        let mut s = r.state.lock();
-        if s.entries.len() + files.len() > LIMIT {
+        let user = who.cred.ucounts();
+        let own = i64::try_from(who.paths.files_limit()).unwrap_or(i64::MAX);
+        let many = user.has_more_than(Kind::FilesInFlight, own.min(FILES_IN_FLIGHT));
+        if many && !who.cred.passes_limits() {
             return Err(ETOOMANYREFS);
         }
+        let n = files.len() as u64;
+        let memory = who.cred.kmem(files.len() * ENTRY, ETOOMANYREFS)?;
+        let counted = [user.force(Kind::FilesInFlight, n), memory];
+        let r = &ns.in_flight;
+        let mut s = r.state.lock();
         let mut ids = Vec::with_capacity(files.len());
         for f in files {
             let socket = unix_id(f);
@@ -115,6 +126,7 @@ impl InFlight {
             ns: ns.clone(),
             files: files.to_vec(),
             ids,
+            _counted: counted,
         }))
     }
     /// The files, for MSG_PEEK.

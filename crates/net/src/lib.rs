@@ -33,6 +33,7 @@ mod netlink;
 mod ns;
 mod options;
 pub use options::SO_PEERCRED;
+pub use procnet::PROC_NET;
 mod procnet;
 mod socket;
 mod stream;

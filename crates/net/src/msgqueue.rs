@@ -5,10 +5,12 @@ use crate::inflight::InFlight;
 use crate::options::Common;
 use crate::stream::Take;
 use abi::Result;
-use abi::errno::{EAGAIN, ECONNREFUSED, EPIPE};
+use abi::errno::{EAGAIN, ECONNREFUSED, ENOBUFS, EPIPE};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use vfs::ucounts::{Charge, Kind};
 use vfs::{File, Sink, Source};
 use wait::Events;
 
@@ -49,6 +51,8 @@ struct State {
     msgs: VecDeque<Msg>,
     /// With the overhead of each.
     bytes: usize,
+    /// The same, as the owner's.
+    memory: Option<Charge>,
     /// No more will come; what is there can be read.
     ended: bool,
     /// The owner reads no more.
@@ -111,6 +115,12 @@ impl MsgQueue {
             }
             let m = make()?;
             let n = m.data.len();
+            if !self.charge(&mut s, n + OVERHEAD) {
+                // The files that it has are dropped without the lock.
+                drop(s);
+                drop(m);
+                return Err(ENOBUFS);
+            }
             s.bytes += n + OVERHEAD;
             s.msgs.push_back(m);
             n
@@ -119,10 +129,27 @@ impl MsgQueue {
         Ok(n)
     }
 
-    /// Appends a message whatever the room: the kernel's own answers.
+    /// Whether the owner may have so much more in its queue.
+    fn charge(&self, s: &mut State, n: usize) -> bool {
+        if s.memory.is_none() {
+            s.memory = self.owner.user.get().map(|u| u.force(Kind::Kmem, 0));
+        }
+        s.memory.as_mut().is_none_or(|m| m.grow(n as u64, u64::MAX))
+    }
+
+    /// Appends one of the kernel's own answers. An owner that does not read them gets `ENOBUFS` for those that find its
+    /// buffer full (`netlink_overrun`).
     pub fn push(&self, m: Msg) {
         {
             let mut s = self.state.lock();
+            let most = self.owner.rcvbuf.load(Ordering::Relaxed) as usize;
+            let n = m.data.len() + OVERHEAD;
+            if (!s.msgs.is_empty() && s.bytes + n > most) || !self.charge(&mut s, n) {
+                drop(s);
+                self.owner.set_error(ENOBUFS);
+                self.owner.notify(Events::READABLE | Events::ERR);
+                return;
+            }
             s.bytes += m.data.len() + OVERHEAD;
             s.msgs.push_back(m);
         }
@@ -156,6 +183,10 @@ impl MsgQueue {
             let m = s.msgs.pop_front();
             if let Some(m) = &m {
                 s.bytes -= m.data.len() + OVERHEAD;
+                let left = s.bytes as u64;
+                if let Some(c) = &mut s.memory {
+                    c.set(left);
+                }
             }
             (t, std::mem::take(&mut s.waiters), m)
         };
@@ -213,6 +244,7 @@ impl MsgQueue {
             let mut s = self.state.lock();
             s.closed = true;
             s.bytes = 0;
+            s.memory = None;
             (std::mem::take(&mut s.msgs), std::mem::take(&mut s.waiters))
         };
         wake(&waiters);

@@ -9,7 +9,9 @@ use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
 use crate::stream::Take;
 use crate::sys::*;
 use abi::Result;
-use abi::errno::{EINVAL, EMSGSIZE, ENETUNREACH, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno};
+use abi::errno::{
+    EEXIST, EINVAL, EMSGSIZE, ENETUNREACH, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno,
+};
 use parking_lot::Mutex;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -131,6 +133,10 @@ struct Request<'a> {
 impl Request<'_> {
     fn body(&self) -> &[u8] {
         &self.whole[HEADER..]
+    }
+    /// Whether all objects of a kind are asked for. (Where something is made, the same bits are others.)
+    fn is_dump(&self) -> bool {
+        self.kind % 4 == 2 && self.flags & NLM_F_DUMP != 0
     }
     fn family(&self) -> u8 {
         self.body().first().copied().unwrap_or(0)
@@ -342,7 +348,7 @@ impl Netlink {
         port: u32,
     ) -> core::result::Result<(), Errno> {
         if req.kind % 4 == 2 {
-            if req.flags & NLM_F_DUMP != 0 {
+            if req.is_dump() {
                 let parts = self.dump(req, port).ok_or(EOPNOTSUPP)?;
                 let mut batch = Vec::new();
                 for p in parts {
@@ -401,6 +407,23 @@ impl Netlink {
                 let (flags, change) = (word(req.body(), 8), word(req.body(), 12));
                 if (change == 0 && flags != 0) || change & 1 != 0 {
                     self.common.ns.set_up(flags & 1 != 0)?;
+                }
+                Ok(())
+            }
+            RTM_NEWADDR if word(req.body(), 4) as i32 == LO_INDEX => {
+                let bytes = req.attr(8, 2).or_else(|| req.attr(8, 1)).ok_or(EINVAL)?;
+                let prefix = req.body()[1];
+                let is_own = |(ip, p): &(IpAddr, u8)| {
+                    u16::from(req.family()) == u16::from(inet_of(*ip))
+                        && prefix == *p
+                        && octets(*ip) == bytes
+                };
+                // It has these addresses from the first time that it is up, and no others.
+                if !LOOPBACKS.iter().any(is_own) {
+                    return Err(EOPNOTSUPP);
+                }
+                if self.common.ns.set_addressed() {
+                    return Err(EEXIST);
                 }
                 Ok(())
             }
@@ -481,7 +504,7 @@ impl Protocol for Netlink {
             if req.flags & NLM_F_REQUEST != 0 && req.kind >= NLMSG_MIN_TYPE {
                 match self.handle(who, &req, port) {
                     Err(e) => self.status(&req, port, e.raw()),
-                    Ok(()) if req.flags & NLM_F_ACK != 0 && req.flags & NLM_F_DUMP == 0 => {
+                    Ok(()) if req.flags & NLM_F_ACK != 0 && !req.is_dump() => {
                         self.status(&req, port, 0);
                     }
                     Ok(()) => {}

@@ -106,6 +106,10 @@ impl NetNamespace {
     pub fn has_addresses(&self) -> bool {
         self.addressed.load(Ordering::Relaxed)
     }
+    /// Gives the loopback interface its addresses; whether it had them.
+    pub(crate) fn set_addressed(&self) -> bool {
+        self.addressed.swap(true, Ordering::Relaxed)
+    }
     /// A new namespace of the same sandbox that belongs to a user namespace. Its loopback interface is down.
     #[must_use]
     pub fn sibling(&self, user: &UserNs) -> Arc<NetNamespace> {

@@ -9,6 +9,7 @@ use abi::errno::{EDOM, EINVAL, ENODEV, ENOPROTOOPT, EPERM, Errno};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
+use vfs::ucounts::Ucounts;
 use vfs::{Caps, Credentials};
 use wait::{Events, WaitQueue};
 
@@ -86,6 +87,8 @@ pub struct Common {
     pub ino: u64,
     /// Who called `socket(2)`.
     pub creator: OnceLock<Ucred>,
+    /// Whose memory its buffers are: the creator's, the listener's. None in tests, and for the kernel's own.
+    pub user: OnceLock<Arc<Ucounts>>,
     pub queue: WaitQueue,
     /// SO_ERROR: what the next call must report, 0 for nothing.
     error: AtomicI32,
@@ -114,6 +117,7 @@ impl Common {
             protocol,
             ino: ns.next_ino(),
             creator: OnceLock::new(),
+            user: OnceLock::new(),
             queue: WaitQueue::new(),
             error: AtomicI32::new(0),
             flags: Flags::default(),
@@ -146,6 +150,9 @@ impl Common {
             .store(from.rcvtimeo.load(Ordering::Relaxed), Ordering::Relaxed);
         c.sndtimeo
             .store(from.sndtimeo.load(Ordering::Relaxed), Ordering::Relaxed);
+        if let Some(u) = from.user.get() {
+            let _ = c.user.set(u.clone());
+        }
         c.rcvlowat
             .store(from.rcvlowat.load(Ordering::Relaxed), Ordering::Relaxed);
         c

@@ -72,6 +72,29 @@ fn table<T>(t: &PortTable<T>, family: u16, states: (u8, u8)) -> String {
     s
 }
 
+/// The files of `/proc/net` that [`NetNamespace::proc_net`] knows.
+pub const PROC_NET: [&str; 19] = [
+    "snmp6",
+    "dev",
+    "tcp",
+    "tcp6",
+    "udp",
+    "udp6",
+    "unix",
+    "if_inet6",
+    "route",
+    "ipv6_route",
+    "raw",
+    "raw6",
+    "arp",
+    "packet",
+    "snmp",
+    "netstat",
+    "sockstat",
+    "sockstat6",
+    "protocols",
+];
+
 impl NetNamespace {
     /// The content of `/proc/net/<name>`, where there is such a file.
     #[must_use]
@@ -113,8 +136,174 @@ impl NetNamespace {
             "arp" => String::from(
                 "IP address       HW type     Flags       HW address            Mask     Device\n",
             ),
-            "ipv6_route" | "packet" | "raw" | "raw6" => String::new(),
+            "packet" => {
+                String::from("sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n")
+            }
+            "snmp" => self.snmp(),
+            "snmp6" => snmp6(),
+            "netstat" => netstat(),
+            "sockstat" => self.sockstat(AF_INET),
+            "sockstat6" => self.sockstat(AF_INET6),
+            "protocols" => self.protocols(),
+            "ipv6_route" | "raw" | "raw6" => String::new(),
             _ => return None,
         })
     }
+}
+
+/// Bindings of one family.
+fn count<T>(t: &PortTable<T>, family: u16) -> usize {
+    let all = t.all();
+    all.iter().filter(|b| b.common.family == family).count()
+}
+
+/// A table of two lines: names, and a value for each (`snmp_seq_show`).
+fn pair(name: &str, fields: &str, value: impl Fn(&str) -> i64) -> String {
+    let values: Vec<String> = fields
+        .split_ascii_whitespace()
+        .map(|f| value(f).to_string())
+        .collect();
+    format!("{name}: {fields}\n{name}: {}\n", values.join(" "))
+}
+
+impl NetNamespace {
+    /// `/proc/net/snmp`. Packets are not counted: data moves in memory.
+    fn snmp(&self) -> String {
+        let established = |t: &PortTable<_>| {
+            let all = t.all();
+            all.iter().filter(|b| b.remote.lock().is_some()).count() as i64
+        };
+        let ip = "Forwarding DefaultTTL InReceives InHdrErrors InAddrErrors ForwDatagrams \
+                  InUnknownProtos InDiscards InDelivers OutRequests OutDiscards OutNoRoutes \
+                  ReasmTimeout ReasmReqds ReasmOKs ReasmFails FragOKs FragFails FragCreates \
+                  OutTransmits";
+        let icmp = "InMsgs InErrors InCsumErrors InDestUnreachs InTimeExcds InParmProbs \
+                    InSrcQuenchs InRedirects InEchos InEchoReps InTimestamps InTimestampReps \
+                    InAddrMasks InAddrMaskReps OutMsgs OutErrors OutRateLimitGlobal \
+                    OutRateLimitHost OutDestUnreachs OutTimeExcds OutParmProbs OutSrcQuenchs \
+                    OutRedirects OutEchos OutEchoReps OutTimestamps OutTimestampReps \
+                    OutAddrMasks OutAddrMaskReps";
+        let tcp = "RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails \
+                   EstabResets CurrEstab InSegs OutSegs RetransSegs InErrs OutRsts InCsumErrors";
+        let udp = "InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors \
+                   InCsumErrors IgnoredMulti MemErrors";
+        let none = |_: &str| 0;
+        pair("Ip", ip, |f| match f {
+            "Forwarding" => 2,
+            "DefaultTTL" => 64,
+            _ => 0,
+        }) + &pair("Icmp", icmp, none)
+            + "IcmpMsg:\nIcmpMsg:\n"
+            + &pair("Tcp", tcp, |f| match f {
+                "RtoAlgorithm" => 1,
+                "RtoMin" => 200,
+                "RtoMax" => 120_000,
+                "MaxConn" => -1,
+                "CurrEstab" => established(&self.tcp),
+                _ => 0,
+            })
+            + &pair("Udp", udp, none)
+            + &pair("UdpLite", udp, none)
+    }
+
+    /// `/proc/net/sockstat` and `sockstat6`. Unix sockets are not counted.
+    fn sockstat(&self, family: u16) -> String {
+        let (tcp, udp) = (count(&self.tcp, family), count(&self.udp, family));
+        if family == AF_INET6 {
+            return format!(
+                "TCP6: inuse {tcp}\nUDP6: inuse {udp}\nUDPLITE6: inuse 0\nRAW6: inuse 0\n\
+                 FRAG6: inuse 0 memory 0\n"
+            );
+        }
+        let used = tcp + udp + count(&self.tcp, AF_INET6) + count(&self.udp, AF_INET6);
+        format!(
+            "sockets: used {used}\nTCP: inuse {tcp} orphan 0 tw 0 alloc {tcp} mem 0\n\
+             UDP: inuse {udp} mem 0\nUDPLITE: inuse 0\nRAW: inuse 0\nFRAG: inuse 0 memory 0\n"
+        )
+    }
+
+    /// `/proc/net/protocols`: those that there are. (Sizes are those of Linux's objects.)
+    fn protocols(&self) -> String {
+        let mut s = String::from(
+            "protocol  size sockets  memory press maxhdr  slab module     \
+             cl co di ac io in de sh ss gs se re bi br ha uh gp em\n",
+        );
+        let all = [
+            (
+                "UDPv6",
+                1472,
+                count(&self.udp, AF_INET6),
+                "y y y n y y y n y y y y n n y y y n",
+            ),
+            (
+                "TCPv6",
+                2432,
+                count(&self.tcp, AF_INET6),
+                "y y y y y y y y y y y y y n y y y y",
+            ),
+            ("UNIX", 1152, 0, "y n n n n n n n n n n n n n n n n n"),
+            (
+                "UDP",
+                1280,
+                count(&self.udp, AF_INET),
+                "y y y n y y y n y y y y n n y y y n",
+            ),
+            (
+                "TCP",
+                2240,
+                count(&self.tcp, AF_INET),
+                "y y y y y y y y y y y y y n y y y y",
+            ),
+            ("NETLINK", 1112, 0, "n n n n n n n n n n n n n n n n n n"),
+        ];
+        for (name, size, sockets, has) in all {
+            let has = has.replace(' ', "  ");
+            let _ = writeln!(
+                s,
+                "{name:<9} {size:4} {sockets:6}  {:6}   NI  {:6}   yes  kernel      {has}",
+                -1, 0
+            );
+        }
+        s
+    }
+}
+
+/// `/proc/net/netstat`: the fields that tools look for.
+fn netstat() -> String {
+    let tcp = "SyncookiesSent SyncookiesRecv SyncookiesFailed EmbryonicRsts PruneCalled \
+               RcvPruned OfoPruned OutOfWindowIcmps LockDroppedIcmps ArpFilter TW TWRecycled \
+               TWKilled PAWSActive PAWSEstab DelayedACKs DelayedACKLocked DelayedACKLost \
+               ListenOverflows ListenDrops TCPHPHits TCPPureAcks TCPHPAcks TCPLostRetransmit \
+               TCPFastRetrans TCPTimeouts TCPAbortOnData TCPAbortOnClose TCPAbortOnMemory \
+               TCPAbortOnTimeout TCPMemoryPressures TCPBacklogDrop TCPRcvCollapsed \
+               TCPOFOQueue TCPReqQFullDoCookies TCPReqQFullDrop TCPRetransFail \
+               TCPRcvQDrop TCPSynRetrans TCPOrigDataSent";
+    let ip = "InNoRoutes InTruncatedPkts InMcastPkts OutMcastPkts InBcastPkts OutBcastPkts \
+              InOctets OutOctets InMcastOctets OutMcastOctets InBcastOctets OutBcastOctets \
+              InCsumErrors InNoECTPkts InECT1Pkts InECT0Pkts InCEPkts ReasmOverlaps";
+    pair("TcpExt", tcp, |_| 0) + &pair("IpExt", ip, |_| 0)
+}
+
+/// `/proc/net/snmp6`: as in `snmp`, packets are not counted.
+fn snmp6() -> String {
+    const NAMES: &str = "\
+    Ip6InReceives Ip6InHdrErrors Ip6InTooBigErrors Ip6InNoRoutes Ip6InAddrErrors Ip6InUnknownProtos \
+    Ip6InTruncatedPkts Ip6InDiscards Ip6InDelivers Ip6OutForwDatagrams Ip6OutRequests Ip6OutDiscards \
+    Ip6OutNoRoutes Ip6ReasmTimeout Ip6ReasmReqds Ip6ReasmOKs Ip6ReasmFails Ip6FragOKs Ip6FragFails \
+    Ip6FragCreates Ip6InMcastPkts Ip6OutMcastPkts Ip6InOctets Ip6OutOctets Ip6InMcastOctets \
+    Ip6OutMcastOctets Ip6InBcastOctets Ip6OutBcastOctets Ip6InNoECTPkts Ip6InECT1Pkts Ip6InECT0Pkts \
+    Ip6InCEPkts Ip6OutTransmits Icmp6InMsgs Icmp6InErrors Icmp6OutMsgs Icmp6OutErrors Icmp6InCsumErrors \
+    Icmp6OutRateLimitHost Icmp6InDestUnreachs Icmp6InPktTooBigs Icmp6InTimeExcds Icmp6InParmProblems \
+    Icmp6InEchos Icmp6InEchoReplies Icmp6InGroupMembQueries Icmp6InGroupMembResponses \
+    Icmp6InGroupMembReductions Icmp6InRouterSolicits Icmp6InRouterAdvertisements Icmp6InNeighborSolicits \
+    Icmp6InNeighborAdvertisements Icmp6InRedirects Icmp6InMLDv2Reports Icmp6OutDestUnreachs \
+    Icmp6OutPktTooBigs Icmp6OutTimeExcds Icmp6OutParmProblems Icmp6OutEchos Icmp6OutEchoReplies \
+    Icmp6OutGroupMembQueries Icmp6OutGroupMembResponses Icmp6OutGroupMembReductions \
+    Icmp6OutRouterSolicits Icmp6OutRouterAdvertisements Icmp6OutNeighborSolicits \
+    Icmp6OutNeighborAdvertisements Icmp6OutRedirects Icmp6OutMLDv2Reports Udp6InDatagrams Udp6NoPorts \
+    Udp6InErrors Udp6OutDatagrams Udp6RcvbufErrors Udp6SndbufErrors Udp6InCsumErrors Udp6IgnoredMulti \
+    Udp6MemErrors UdpLite6InDatagrams UdpLite6NoPorts UdpLite6InErrors UdpLite6OutDatagrams \
+    UdpLite6RcvbufErrors UdpLite6SndbufErrors UdpLite6InCsumErrors UdpLite6MemErrors";
+    let line = |name: &str| format!("{name:<32}\t0\n");
+    NAMES.split_ascii_whitespace().map(line).collect()
 }

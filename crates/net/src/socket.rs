@@ -57,6 +57,10 @@ pub trait PathNames {
     /// What is attached to the node; `ECONNREFUSED` where it is no socket or nothing is attached; needs
     /// write permission (`EACCES`).
     fn lookup(&self, path: &[u8]) -> Result<Arc<dyn Any + Send + Sync>>;
+    /// RLIMIT_NOFILE: how many files of the caller's user may wait in messages.
+    fn files_limit(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 /// What `recvmsg` gives.
@@ -201,6 +205,7 @@ pub fn socket(
         _ => return Err(EAFNOSUPPORT),
     };
     let _ = s.common.creator.set(who.ucred());
+    let _ = s.common.user.set(who.cred.ucounts().clone());
     Ok(Arc::new(s))
 }
 
@@ -432,6 +437,9 @@ impl FileOps for Socket {
     }
     fn poll(&self, _: &File, mask: Events) -> Events {
         self.protocol.poll() & (mask | Events::ALWAYS)
+    }
+    fn can_splice(&self) -> bool {
+        true
     }
     fn wait_queue(&self) -> Option<&WaitQueue> {
         Some(&self.common.queue)

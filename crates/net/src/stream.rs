@@ -9,7 +9,7 @@ use crate::control::Ucred;
 use crate::inflight::InFlight;
 use crate::options::{Common, SO_PASSCRED};
 use abi::Result;
-use abi::errno::{EAGAIN, EPIPE, Errno};
+use abi::errno::{EAGAIN, ENOBUFS, ENOMEM, EPIPE, Errno};
 use ipc::ring::ByteRing;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -52,7 +52,18 @@ struct State {
     /// The writer was told that nobody reads (a reset came back).
     writer_dead: bool,
     offer: Option<Offer>,
+    /// What the last read took, and how many bytes the next offer may bring.
+    last: usize,
+    ahead: usize,
 }
+
+/// An offer of more is a copy that the reader may not want.
+const LITTLE: usize = 1984;
+/// What a reader is offered that reads in pieces, before it is known whether it takes it; and in the end.
+const FIRST: usize = 16 << 10;
+const MOST: usize = 64 << 10;
+/// What there is most room for.
+const PIECE: usize = 8 << 10;
 
 /// The ring's first `len` bytes are offered.
 struct Offer {
@@ -67,6 +78,11 @@ impl State {
     fn settle(&mut self) {
         let Some(o) = self.offer.take() else { return };
         let mut n = o.place.end(o.slot, o.number).min(o.len);
+        if o.len > LITTLE && n == o.len {
+            self.ahead = (self.ahead * 2).min(MOST);
+        } else if n < o.len / 2 {
+            self.ahead = (self.ahead / 2).max(LITTLE);
+        }
         self.ring.consume(n);
         // None of these has files.
         while n > 0
@@ -80,6 +96,22 @@ impl State {
             }
         }
     }
+
+    /// A read took `n` bytes.
+    fn was_read(&mut self, n: usize) {
+        self.last = n;
+        if self.ring.is_empty() {
+            self.ahead = self.ahead.max(FIRST);
+        }
+    }
+}
+
+/// What a piece costs beyond its bytes.
+const SEG: usize = 256;
+
+/// A socket without memory says so in its own words.
+fn no_room(e: Errno) -> Errno {
+    if e == ENOMEM { ENOBUFS } else { e }
 }
 
 struct Seg {
@@ -127,13 +159,15 @@ impl Half {
     pub fn new(writer: &Arc<Common>, reader: &Arc<Common>, holder: u64) -> Arc<Half> {
         Arc::new(Half {
             state: Mutex::new(State {
-                ring: ByteRing::new(),
+                ring: writer.user.get().map_or_else(ByteRing::new, ByteRing::of),
                 segs: VecDeque::new(),
                 end: End::Open,
                 reader_shut: false,
                 reader_closed: false,
                 writer_dead: false,
                 offer: None,
+                last: 0,
+                ahead: FIRST,
             }),
             offered: AtomicBool::new(false),
             reader: reader.clone(),
@@ -162,9 +196,9 @@ impl Half {
     }
 
     /// Offers what there is to the reader, if it is little and a read would give just that; and that there is nothing
-    /// more, where `nonblocking` says so, which is asked while who settles has to wait.
+    /// more, where `nonblocking` says so, which is asked while who settles has to wait. Of more, the first bytes, to a
+    /// reader that takes them in pieces.
     pub fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
-        const MANY: usize = 2048;
         let mut s = self.lock();
         // Set first: whoever changes what is looked at below settles afterwards.
         self.offered.store(true, Ordering::SeqCst);
@@ -174,24 +208,22 @@ impl Half {
         } else {
             Then::Ask
         };
-        let len = s.ring.len();
-        let plain = s.end == End::Open && !s.reader_shut && !s.reader_closed;
-        if !plain
-            || len > MANY
-            || (len == 0 && then == Then::Ask)
-            || !self.writable(&s)
-            || s.segs.iter().any(|g| g.files.is_some())
-            || self.reader.rcvlowat() > 1
-            || self.reader.flag(SO_PASSCRED)
-            || self.reader.has_error()
-        {
-            self.offered.store(false, Ordering::SeqCst);
-            return;
-        }
-        let (a, b) = s.ring.content();
-        let number = place.put(slot, [a, b], then);
-        match number {
-            Some(number) => {
+        let all = s.ring.len();
+        let most = self
+            .most_to_offer(&s)
+            .filter(|_| all > 0 || then == Then::Empty);
+        for len in most.map_or([None; 2], |m| [Some(m), (m > PIECE).then_some(PIECE)]) {
+            // A read of more than there is then would ask.
+            let Some(len) = len.filter(|n| *n == all || (*n > 0 && *n >= s.last)) else {
+                continue;
+            };
+            let then = if len < all {
+                Then::More((all - len) as u32)
+            } else {
+                then
+            };
+            let (a, b) = s.ring.first(len);
+            if let Some(number) = place.put(slot, [a, b], then) {
                 let place = place.clone();
                 s.offer = Some(Offer {
                     place,
@@ -199,9 +231,41 @@ impl Half {
                     number,
                     len,
                 });
+                return;
             }
-            None => self.offered.store(false, Ordering::SeqCst),
         }
+        self.offered.store(false, Ordering::SeqCst);
+    }
+
+    /// How many of the first bytes may be offered, so that what is taken of them does not change whether the writer may
+    /// write; `None` where nothing may be, not even that there is nothing.
+    fn most_to_offer(&self, s: &State) -> Option<usize> {
+        if s.end != End::Open
+            || s.reader_shut
+            || s.reader_closed
+            || s.ring.is_stuck()
+            || s.segs.iter().any(|g| g.files.is_some())
+            || self.reader.rcvlowat() > 1
+            || self.reader.flag(SO_PASSCRED)
+            || self.reader.has_error()
+        {
+            return None;
+        }
+        let len = s.ring.len();
+        let writable = self.writable(s);
+        if len <= LITTLE {
+            return writable.then_some(len);
+        }
+        let in_pieces = s.last > 0 && s.last * 2 <= s.ahead;
+        if s.segs.len() > 1 || !(in_pieces || len <= PIECE.min(s.ahead)) {
+            return None;
+        }
+        let most = if writable {
+            len
+        } else {
+            len.checked_sub(self.full() + 1)?
+        };
+        Some(most.min(s.ahead))
     }
 
     /// How much may wait in the ring: what the sender may hold back and the receiver takes.
@@ -213,9 +277,18 @@ impl Half {
         s as usize + self.reader.rcvbuf.load(Ordering::Relaxed) as usize
     }
 
+    /// What of the capacity is taken. A piece with a sender or files of its own costs more than its bytes.
+    fn taken(s: &State) -> usize {
+        s.ring.len() + s.segs.len().saturating_sub(1) * SEG
+    }
+
     fn writable(&self, s: &State) -> bool {
-        // A third free, so that a writer wakes for a worthwhile piece.
-        s.ring.len() * 3 <= self.capacity() * 2
+        !s.ring.is_stuck() && Self::taken(s) <= self.full()
+    }
+
+    /// With more in it nobody may write: a third is free before a writer wakes, for a worthwhile piece.
+    fn full(&self) -> usize {
+        self.capacity() * 2 / 3
     }
 
     /// As [`Half::view`], for what is no reader's: an offer goes on. `len` may count bytes that were taken of it, which
@@ -263,14 +336,14 @@ impl Half {
             if s.reader_closed || (s.reader_shut && gone == Gone::Epipe) {
                 return Err(EPIPE);
             }
-            let free = self.capacity().saturating_sub(s.ring.len());
+            let free = self.capacity().saturating_sub(Self::taken(&s));
             if src.remaining() == 0 {
                 return Ok(0);
             }
             if free == 0 {
                 return Err(EAGAIN);
             }
-            let n = s.ring.push_from(src, free)?;
+            let n = s.ring.push_from(src, free).map_err(no_room)?;
             if let (Some((cred, files)), true) = (&mut tag, n > 0) {
                 let files = files.take();
                 match s.segs.back_mut() {
@@ -327,7 +400,11 @@ impl Half {
                 };
             }
             match take {
-                Take::Out => s.ring.pop_into(dst, usize::MAX),
+                Take::Out => {
+                    let n = s.ring.pop_into(dst, usize::MAX)?;
+                    s.was_read(n);
+                    Ok(n)
+                }
                 Take::Peek => s.ring.peek_into(dst, 0, usize::MAX),
             }
         })
@@ -396,6 +473,9 @@ impl Half {
                 if stop || n == 0 {
                     break;
                 }
+            }
+            if take == Take::Out {
+                s.was_read(got.n);
             }
             Ok(got)
         });

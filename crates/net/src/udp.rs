@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use vfs::ucounts::Kind;
 use vfs::{Credentials, Sink, Source};
 use wait::Events;
 
@@ -58,6 +59,8 @@ pub struct UdpRx {
 struct Queue {
     msgs: VecDeque<Datagram>,
     bytes: usize,
+    /// The same, as the owner's.
+    memory: Option<vfs::ucounts::Charge>,
     shut: bool,
 }
 
@@ -152,6 +155,13 @@ impl Udp {
             let limit = rx.common.rcvbuf.load(Ordering::Relaxed) as usize;
             if q.shut || q.bytes + data.len() + OVERHEAD > limit.max(data.len() + OVERHEAD) {
                 return; // Lost, as datagrams may be.
+            }
+            if q.memory.is_none() {
+                q.memory = rx.common.user.get().map(|u| u.force(Kind::Kmem, 0));
+            }
+            let n = (data.len() + OVERHEAD) as u64;
+            if q.memory.as_mut().is_some_and(|m| !m.grow(n, u64::MAX)) {
+                return; // Lost, too.
             }
             q.bytes += data.len() + OVERHEAD;
             let time = hostcall::time::clock_nanos(0);
@@ -399,6 +409,10 @@ impl Protocol for Udp {
         if flags & MSG_PEEK == 0 {
             q.msgs.pop_front();
             q.bytes -= len + OVERHEAD;
+            let left = q.bytes as u64;
+            if let Some(c) = &mut q.memory {
+                c.set(left);
+            }
         }
         Ok(r)
     }

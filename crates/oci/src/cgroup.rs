@@ -7,7 +7,7 @@
 //! Sources: cgroups(7), `Documentation/admin-guide/cgroup-v2.rst` and `cgroup-v1/`, and config-linux.md of the
 //! specification for the words.
 
-use crate::spec::{BlockIo, Cpu, Memory, Resources, Throttle};
+use crate::spec::{BlockIo, Cpu, HugepageLimit, Memory, Network, Resources, Throttle};
 use crate::{Failure, Result, Tried};
 use hostcall::start as host;
 use serde::{Deserialize, Serialize};
@@ -281,14 +281,8 @@ impl Cgroups {
 
     /// Sets what is asked for; the rest stays.
     pub fn apply(&self, r: &Resources, warnings: &mut Vec<String>) -> Result<()> {
-        for (word, set) in [
-            ("hugepageLimits", !r.hugepage_limits.is_empty()),
-            ("network", r.network.is_some()),
-            ("rdma", r.rdma.is_some()),
-        ] {
-            if set {
-                warnings.push(format!("linux.resources.{word} has no effect"));
-            }
+        if r.rdma.is_some() {
+            warnings.push("linux.resources.rdma has no effect".into());
         }
         if self.directories().is_empty() {
             return Ok(());
@@ -311,6 +305,12 @@ impl Cgroups {
         }
         if let Some(b) = &r.block_io {
             self.block_io(b, warnings)?;
+        }
+        for h in &r.hugepage_limits {
+            self.huge_pages(h)?;
+        }
+        if let Some(n) = &r.network {
+            self.network(n, warnings)?;
         }
         match &r.unified {
             Some(u) if self.unified => {
@@ -347,6 +347,39 @@ impl Cgroups {
 
     fn set(&self, controller: &str, file: &str, value: &str) -> Result<()> {
         write(self.of(controller)?, file, value)
+    }
+
+    fn huge_pages(&self, h: &HugepageLimit) -> Result<()> {
+        // It becomes part of a file's name.
+        if !h.page_size.chars().all(|c| c.is_ascii_alphanumeric()) {
+            return Err(Failure(format!(
+                "linux.resources.hugepageLimits: {:?} is no page size",
+                h.page_size
+            )));
+        }
+        let word = if self.unified {
+            "max"
+        } else {
+            "limit_in_bytes"
+        };
+        let file = format!("hugetlb.{}.{word}", h.page_size);
+        self.set("hugetlb", &file, &h.limit.to_string())
+    }
+
+    /// What the host's sockets are marked with (`--net=host`). Version 2 has no such controllers.
+    fn network(&self, n: &Network, warnings: &mut Vec<String>) -> Result<()> {
+        if self.unified {
+            warnings.push("linux.resources.network has no effect: version 2 of cgroups has no such controllers".into());
+            return Ok(());
+        }
+        if let Some(id) = n.class_id.filter(|id| *id != 0) {
+            self.set("net_cls", "net_cls.classid", &id.to_string())?;
+        }
+        for p in &n.priorities {
+            let line = format!("{} {}", p.name, p.priority);
+            self.set("net_prio", "net_prio.ifpriomap", &line)?;
+        }
+        Ok(())
     }
 
     fn memory(&self, m: &Memory, warnings: &mut Vec<String>) -> Result<()> {
@@ -608,7 +641,7 @@ impl Cgroups {
 }
 
 /// cpu.shares (2..262144) as cpu.weight (1..10000), as the specification's converters do.
-fn weight(shares: u64) -> u64 {
+pub fn weight(shares: u64) -> u64 {
     1 + (shares.clamp(2, 262_144) - 2) * 9999 / 262_142
 }
 

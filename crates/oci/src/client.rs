@@ -17,6 +17,7 @@ use hostcall::{HostFd, RawFd, sock, start as host};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use sentry::boot::config::Limits;
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -53,10 +54,8 @@ pub enum Request {
     Exec,
     Pause,
     Resume,
-    /// Tasks inside, at most; 0 for no limit.
-    PidsLimit {
-        limit: u32,
-    },
+    /// What the sandbox is told of limits that have changed.
+    Limits(Limits),
     /// One more container, with the descriptors that the Sentry wants.
     Join,
     /// Into the descriptor.
@@ -299,6 +298,12 @@ pub fn read_request(fd: RawFd) -> Option<(Request, Vec<HostFd>)> {
         Ok((n, given)) if n > 0 => Some((serde_json::from_slice(&buf[..n]).ok()?, given)),
         _ => None,
     }
+}
+
+/// Whether a packet is a request that this version knows: what a monitor finds out first.
+#[must_use]
+pub fn check_request(packet: &[u8]) -> bool {
+    serde_json::from_slice::<Request>(packet).is_ok()
 }
 
 pub fn write_reply(fd: RawFd, r: &Reply) {

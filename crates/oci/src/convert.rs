@@ -7,13 +7,16 @@ mod process;
 
 pub use process::{capability, capability_names, process, window};
 
+use crate::cgroup::weight;
 use crate::spec::{self, IdMapping, Spec};
 use crate::state::Sandbox;
 use crate::{Failure, Overlay, Tried};
 use mounts::{device, mount};
 use rustix::fs::{Mode, OFlags};
 use sandbox::{Access, RootSpec};
-use sentry::boot::config::{ContainerSpec, IdRange, Layer, ProcessSpec, RootFs};
+use sentry::boot::config::{
+    ContainerSpec, IdRange, Layer, Limits, ProcessSpec, Propagation, RootFs,
+};
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -133,10 +136,12 @@ pub fn plan(
         Overlay::Memory => (Layer::Memory, None),
         Overlay::Itself => (Layer::File, Some(rootfs.clone())),
         Overlay::Dir(dir) => (Layer::File, Some(dir)),
+        // Nothing is written: what is made at the start (mount points, devices) need not stay on the host.
+        Overlay::None if root.readonly => (Layer::Memory, None),
         Overlay::None => (Layer::None, None),
     };
     let linux = spec.linux.clone().unwrap_or_default();
-    let writable = layer == Layer::None && !root.readonly;
+    let writable = layer == Layer::None;
     let mut roots = vec![RootSpec {
         path: c_path(&rootfs)?,
         access: access(writable),
@@ -183,17 +188,22 @@ pub fn plan(
     if linux.time_offsets.is_some() {
         return Err(refuse("linux.timeOffsets: there are no time namespaces"));
     }
-    match linux.rootfs_propagation.as_str() {
-        "" | "private" | "rprivate" | "unbindable" | "runbindable" => {}
-        p @ ("shared" | "rshared" | "slave" | "rslave") => warnings.push(format!(
-            "linux.rootfsPropagation {p} has no effect: mounts inside never reach the host"
-        )),
+    let propagation = match linux.rootfs_propagation.as_str() {
+        "" | "private" | "rprivate" => Propagation::Private,
+        "unbindable" => Propagation::Unbindable,
+        "runbindable" => Propagation::AllUnbindable,
+        p @ ("shared" | "rshared" | "slave" | "rslave") => {
+            warnings.push(format!(
+                "linux.rootfsPropagation {p} has no effect: mounts inside never reach the host"
+            ));
+            Propagation::Private
+        }
         p => {
             return Err(refuse(format!(
                 "linux.rootfsPropagation: {p:?} is not known"
             )));
         }
-    }
+    };
     let uids = id_ranges(&linux.uid_mappings, "uidMappings")?;
     let gids = id_ranges(&linux.gid_mappings, "gidMappings")?;
     if !rustix::process::geteuid().is_root() && uids.iter().chain(&gids).any(|r| r.count > 1) {
@@ -239,15 +249,11 @@ pub fn plan(
             mounts,
             devices,
             standard_devices: true,
+            propagation,
             masked: linux.masked_paths,
             read_only: linux.readonly_paths,
             sysctls: linux.sysctl.into_iter().collect(),
-            pids_limit: linux
-                .resources
-                .as_ref()
-                .and_then(|r| r.pids.as_ref()?.limit)
-                .and_then(|n| u32::try_from(n).ok())
-                .unwrap_or(0),
+            limits: linux.resources.as_ref().map(limits).unwrap_or_default(),
             seccomp: seccomp.unwrap_or_default(),
         },
         init,
@@ -388,4 +394,20 @@ fn id_ranges(maps: &[IdMapping], word: &str) -> Result<Vec<IdRange>, Failure> {
             })
         })
         .collect()
+}
+/// What the container is told of its limits: they are kept by the host's cgroups.
+pub fn limits(r: &spec::Resources) -> Limits {
+    let memory = r.memory.clone().unwrap_or_default();
+    let cpu = r.cpu.clone().unwrap_or_default();
+    Limits {
+        memory: memory.limit.filter(|n| *n != 0),
+        memory_and_swap: memory.swap.filter(|n| *n != 0),
+        reservation: memory.reservation.filter(|n| *n != 0),
+        quota: cpu.quota.filter(|n| *n != 0),
+        period: cpu.period.filter(|n| *n != 0),
+        weight: cpu.shares.filter(|n| *n != 0).map(weight),
+        cpus: cpu.cpus.filter(|s| !s.is_empty()),
+        mems: cpu.mems.filter(|s| !s.is_empty()),
+        pids: r.pids.as_ref().and_then(|p| p.limit),
+    }
 }

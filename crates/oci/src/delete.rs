@@ -13,7 +13,7 @@ use crate::{Failure, Result, Runtime, Tried, hooks};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sentry::boot::config::limits;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -147,37 +147,57 @@ fn end(dir: &Dir, record: &Record) -> Result<()> {
 
 /// Kills a monitor, and with it the sandbox; waits until it is gone.
 pub fn end_process(pid: i32, started: u64) -> Result<()> {
+    reach(pid, started)?.map_or(Ok(()), |m| m.end())
+}
+
+/// A monitor that was alive, whatever becomes of its number.
+pub struct Reached {
+    pid: i32,
+    fd: OwnedFd,
+}
+
+/// Finds a monitor by its pid and when that began; `None` where it has ended.
+pub fn reach(pid: i32, started: u64) -> Result<Option<Reached>> {
     let is_alive = || state::look(pid, started).tried("look for the container's monitor");
-    let (true, Some(number)) = (is_alive()?, Pid::from_raw(pid)) else {
-        return Ok(());
+    if !is_alive()? {
+        return Ok(None);
+    }
+    // (Of what is alive, the number is a pid.)
+    let Some(number) = Pid::from_raw(pid) else {
+        return Ok(None);
     };
     let fd = match pidfd_open(number, PidfdFlags::empty()) {
-        Err(Errno::SRCH) => return Ok(()),
+        Err(Errno::SRCH) => return Ok(None),
         r => r.tried("reach the container's monitor")?,
     };
     // It may have ended, and the number be another's, between the look and the open.
-    if !is_alive()? {
-        return Ok(());
-    }
-    match pidfd_send_signal(&fd, Signal::KILL) {
-        Err(Errno::SRCH) => return Ok(()),
-        r => r.tried("kill the container's monitor")?,
-    }
-    let deadline = Instant::now() + END_LIMIT;
-    loop {
-        let mut fds = [libc::pollfd {
-            fd: fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        }];
-        match hostcall::file::poll(&mut fds, hooks::left(Some(deadline))) {
-            Ok(1..) => return Ok(()),
-            _ if Instant::now() >= deadline => {
-                return Err(Failure(format!(
-                    "the container's monitor, process {pid}, was killed and does not end: nothing was deleted"
-                )));
+    Ok(is_alive()?.then_some(Reached { pid, fd }))
+}
+
+impl Reached {
+    /// Kills it, and waits for its end.
+    pub fn end(&self) -> Result<()> {
+        match pidfd_send_signal(&self.fd, Signal::KILL) {
+            Err(Errno::SRCH) => return Ok(()),
+            r => r.tried("kill the container's monitor")?,
+        }
+        let deadline = Instant::now() + END_LIMIT;
+        loop {
+            let mut fds = [libc::pollfd {
+                fd: self.fd.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            match hostcall::file::poll(&mut fds, hooks::left(Some(deadline))) {
+                Ok(1..) => return Ok(()),
+                _ if Instant::now() >= deadline => {
+                    return Err(Failure(format!(
+                        "the container's monitor, process {}, was killed and does not end: nothing was deleted",
+                        self.pid
+                    )));
+                }
+                _ => {}
             }
-            _ => {}
         }
     }
 }

@@ -45,7 +45,8 @@ pub fn run_gofer(side: GoferSide) -> std::result::Result<Infallible, sandbox::Fa
     });
     let server = Server::new(roots.collect(), side.max_descriptors)
         .map_err(|e| failed("start", e))?
-        .with_own_mounts(side.own_mounts);
+        .with_own_mounts(side.own_mounts)
+        .with_network(side.network);
     (side.confine)().map_err(|e| failed("confine itself", e))?;
     server.run(side.channel)
 }
@@ -103,6 +104,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
         roots: start.plan.roots,
         descriptors,
         host_network: start.plan.host_network,
+        traces: start.runtime.platform == sentry::boot::config::PlatformKind::Ptrace,
     };
     let interfaces = if spec.host_network {
         sandbox::interfaces()
@@ -185,24 +187,32 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
         enter_network(&network)?;
         laps.lap("network");
     }
-    let log = start.runtime.log.clone();
+    let mut log = start.runtime.log.clone();
+    log.keep_open();
+    // What is ended where it keeps a container that has left.
+    let reached = match &sandbox {
+        Some(s) => delete::reach(s.pid, s.pid_start)?,
+        None => None,
+    };
+    let later_log = log.clone();
     let on_ready = Box::new(move || {
         laps.lap("the Sentry's start");
         if !laps.told().is_empty() {
-            log.debug(&format!("the monitor's start: {}", laps.told()));
+            later_log.debug(&format!("the monitor's start: {}", laps.told()));
         }
         on_ready();
     });
     let mut monitor = Monitor::new(listener, signals, slave, on_ready);
+    running.confine()?;
     let ending = running.wait(&mut monitor);
     if let (true, Some(sandbox)) = (monitor.left, sandbox) {
         // What was killed must be gone before that is told: with all others of the pod, if need be.
-        start.runtime.log.error(&format!(
+        log.error(&format!(
             "the Sentry did not end the container: the sandbox {} was ended",
             sandbox.id
         ));
-        if let Err(e) = delete::end_process(sandbox.pid, sandbox.pid_start) {
-            start.runtime.log.error(&e.0);
+        if let Some(Err(e)) = reached.map(|r| r.end()) {
+            log.error(&e.0);
         }
     }
     if let Some(s) = monitor.ended_by {
@@ -217,7 +227,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     match ending {
         Ending::Program { status, note } => {
             if let Some(text) = note {
-                start.runtime.log.error(&text);
+                log.error(&text);
             }
             monitor.tell_end(status);
             Ok(exit_code(status))
@@ -225,12 +235,12 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
         Ending::Broken { text, .. } if monitor.phase == Status::Creating => Err(Failure(text)),
         Ending::Broken { .. } if monitor.overdue => {
             let text = "the Sentry did not obey SIGKILL: the container was ended";
-            start.runtime.log.error(text);
+            log.error(text);
             monitor.tell_end(libc::SIGKILL);
             Ok(exit_code(libc::SIGKILL))
         }
         Ending::Broken { text, exit } => {
-            start.runtime.log.error(&text);
+            log.error(&text);
             // Killed from outside, or because the memory that it may have ran out: as a program would be.
             let code = if exit == EXIT_KILLED { 128 + 9 } else { exit };
             monitor.tell_end(i32::from(code) << 8);

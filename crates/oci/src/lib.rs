@@ -36,6 +36,7 @@ mod launch;
 mod lifecycle;
 pub mod log;
 mod monitor;
+mod outbox;
 mod seccomp;
 pub mod spec;
 mod state;
@@ -43,6 +44,7 @@ mod streams;
 mod terminal;
 
 pub use cgroup::Cgroups;
+pub use client::check_request;
 pub use delete::{delete, delete_of};
 pub use exec::{Detached, Exec, base, exec, exec_detached};
 pub use launch::run_gofer;
@@ -50,7 +52,7 @@ pub use lifecycle::{
     Create, Created, Ps, cgroups, create, events, kill, kill_process, list, pause, ps, resume, run,
     start, state, tar, update, wait,
 };
-pub use log::{Format, Log};
+pub use log::{Format, Log, in_words};
 pub use seccomp::features as seccomp_features;
 pub use state::{Info, Status, check_id};
 pub use streams::Streams;
@@ -128,14 +130,62 @@ impl<T, E: std::fmt::Display> Tried<T> for std::result::Result<T, E> {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Overlay {
     /// To memory: the host's files stay as they are.
-    #[default]
     Memory,
     /// To a file without a name on the file system that the root directory lies on.
     Itself,
     /// To a file without a name in this directory.
     Dir(PathBuf),
-    /// To the root directory on the host, as runc's do.
+    /// To the root directory on the host, as runc's do: container managers keep what is written there.
+    #[default]
     None,
+}
+
+/// What the annotations of a bundle may choose. Who writes annotations may be somebody that may
+/// not choose directories of the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Annotated {
+    /// Where a container's writes go, but for a directory of the host ([`OVERLAY_ANNOTATION`]).
+    pub overlay: bool,
+    /// That, too.
+    pub overlay_dir: bool,
+    /// The sandbox that a container joins.
+    pub pod: bool,
+}
+
+impl Default for Annotated {
+    fn default() -> Annotated {
+        Annotated {
+            overlay: true,
+            overlay_dir: false,
+            pod: true,
+        }
+    }
+}
+
+impl std::str::FromStr for Annotated {
+    type Err = String;
+    /// Words with commas between them: overlay, overlay-dir, pod; or none.
+    fn from_str(s: &str) -> std::result::Result<Annotated, String> {
+        let mut a = Annotated {
+            overlay: false,
+            overlay_dir: false,
+            pod: false,
+        };
+        for word in s.split(',') {
+            match word {
+                "none" | "" => {}
+                "overlay" => a.overlay = true,
+                "overlay-dir" => (a.overlay, a.overlay_dir) = (true, true),
+                "pod" => a.pod = true,
+                _ => {
+                    return Err(format!(
+                        "{word:?} is not known: write overlay, overlay-dir and pod with commas between them, or none"
+                    ));
+                }
+            }
+        }
+        Ok(a)
+    }
 }
 
 /// The annotation that says the same as `--overlay` for one container.
@@ -167,6 +217,7 @@ pub struct Runtime {
     pub platform: PlatformKind,
     pub lanes: platform::Lanes,
     pub overlay: Overlay,
+    pub annotated: Annotated,
     /// Whether containers get the sockets of the network namespace that they are in.
     pub host_network: bool,
     /// System calls to write to the log: names and classes; `None` for none.

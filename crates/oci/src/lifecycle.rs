@@ -7,11 +7,13 @@ use crate::delete::{clean_up, delete, end_process};
 use crate::launch::{self, Start, exit_code};
 use crate::spec::{self, Hooks, Spec};
 use crate::state::{self, Dir, Info, Lock, Record, Sandbox, Status, check_id};
-use crate::{Failure, NOT_RUNNING, OVERLAY_ANNOTATION, Result, Runtime, Streams, Tried, hooks};
+use crate::{
+    Failure, NOT_RUNNING, OVERLAY_ANNOTATION, Overlay, Result, Runtime, Streams, Tried, hooks,
+};
 use hostcall::start::{self as host, Side};
 use hostcall::time::Laps;
 use hostcall::{HostFd, process, sock};
-use sentry::boot::config::Census;
+use sentry::boot::config::{Census, Limits};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
@@ -46,15 +48,16 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
         .canonicalize()
         .tried(&format!("find the bundle {}", c.bundle.display()))?;
     let (spec, unknown): (Spec, _) = spec::read(&bundle.join("config.json"))?;
-    let overlay = match spec.annotations.get(OVERLAY_ANNOTATION) {
-        Some(s) => s
-            .parse()
-            .map_err(|e| Failure(format!("annotation {OVERLAY_ANNOTATION}: {e}")))?,
-        None => rt.overlay.clone(),
+    let overlay = overlay(rt, &spec)?;
+    let sandbox = match convert::sandbox_id(&spec)? {
+        Some(id) if rt.annotated.pod => Some(running_sandbox(rt, id)?),
+        Some(id) => {
+            return Err(Failure(format!(
+                "annotations may not choose to join the sandbox {id}: allow it with --annotations=pod"
+            )));
+        }
+        None => None,
     };
-    let sandbox = convert::sandbox_id(&spec)?
-        .map(|id| running_sandbox(rt, id))
-        .transpose()?;
     let mut plan = convert::plan(&bundle, &spec, overlay, rt.host_network, sandbox.clone())?;
     let unknown = unknown
         .into_iter()
@@ -124,6 +127,24 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
     }
     drop(lock);
     result
+}
+
+/// Where writes to the root go: as the bundle's annotation says, as far as annotations may.
+fn overlay(rt: &Runtime, spec: &Spec) -> Result<Overlay> {
+    let Some(word) = spec.annotations.get(OVERLAY_ANNOTATION) else {
+        return Ok(rt.overlay.clone());
+    };
+    let refused = |e: &str| Failure(format!("annotation {OVERLAY_ANNOTATION}: {e}"));
+    match word.parse().map_err(|e: String| refused(&e))? {
+        Overlay::Dir(d) if !rt.annotated.overlay_dir => Err(refused(&format!(
+            "annotations may not choose a directory of the host ({}): allow it with --annotations=overlay-dir",
+            d.display()
+        ))),
+        _ if !rt.annotated.overlay => Err(refused(
+            "annotations may not choose where writes go: allow it with --annotations=overlay",
+        )),
+        chosen => Ok(chosen),
+    }
 }
 
 /// A sandbox that can be joined.
@@ -458,9 +479,9 @@ pub fn update(rt: &Runtime, id: &str, r: &spec::Resources) -> Result<Vec<String>
     }
     let mut warnings = Vec::new();
     record.cgroups.apply(r, &mut warnings)?;
-    if let Some(n) = r.pids.as_ref().and_then(|p| p.limit) {
-        let limit = u32::try_from(n).unwrap_or(0);
-        Connection::open(&dir)?.ask(&Request::PidsLimit { limit }, &[])?;
+    let limits = crate::convert::limits(r);
+    if limits != Limits::default() {
+        Connection::open(&dir)?.ask(&Request::Limits(limits), &[])?;
     }
     Ok(warnings)
 }

@@ -2,8 +2,9 @@
 //!
 //! # Invariants
 //!
-//! - The Sentry is never waited for. What it is asked stays in `pending`, which is bounded, until it answers; what may
-//!   take long (programs being made ready) leaves room there for the rest.
+//! - The Sentry is never waited for. What it has no room to read waits in the [`Outbox`]; what it is asked stays in
+//!   `pending`, which is bounded, until it answers; what may take long (programs being made ready) leaves room there
+//!   for the rest. That it does not answer is said by clients, and only after a time ([`client`]).
 //! - What a client has asked for and given up, before it was read, is not done.
 //! - SIGKILL for the first program ends the container, whatever the Sentry does: where it does not obey within
 //!   [`limits::KILL`], the monitor ends, and with it all processes that it started. (A container in somebody else's
@@ -15,6 +16,7 @@
 //! - A program of `exec` runs when its client says so: see [`client`]. One without a client is killed.
 
 use crate::client::{self, Reply, Request};
+use crate::outbox::{Message, Outbox, Sender, Waiting};
 use crate::state::Status;
 use crate::terminal;
 use crate::{NO_PROCESS, Result, Tried};
@@ -70,6 +72,8 @@ struct Client {
     /// The process that it started, and is told of; it may have ended.
     process: Option<u32>,
     waits: bool,
+    /// What it asked for waits in the outbox: nothing more is read of it meanwhile.
+    is_held: bool,
 }
 
 /// A question to the Sentry: whose it is, and what it was.
@@ -95,6 +99,7 @@ pub struct Monitor {
     clients: BTreeMap<u64, Client>,
     /// So many that a descriptor is always left to accept, and hang up on, one more.
     clients_max: usize,
+    outbox: Outbox,
     pending: BTreeMap<u32, Pending>,
     /// By the process inside: who started it.
     processes: BTreeMap<u32, u64>,
@@ -129,6 +134,7 @@ impl Monitor {
             clients_max: host::rlimit(libc::RLIMIT_NOFILE).map_or(CLIENTS_MAX, |(soft, _)| {
                 (soft as usize).saturating_sub(128).clamp(16, CLIENTS_MAX)
             }),
+            outbox: Outbox::default(),
             pending: BTreeMap::new(),
             processes: BTreeMap::new(),
             kills: BTreeMap::new(),
@@ -146,7 +152,43 @@ impl Monitor {
     /// Starts the first program without being asked.
     pub fn start(&mut self, r: &Running) {
         self.phase = Status::Running;
-        let _ = r.ask(control::START, 0, &[]);
+        self.tell(r, Sender::OWN, Message::Begin(0));
+    }
+
+    /// Tells the Sentry something, now or when it has room.
+    fn tell(&mut self, r: &Running, sender: Sender, message: Message) {
+        let put = self.outbox.put(Waiting { sender, message }, |m| m.send(r));
+        match (put, sender.client) {
+            (Some((w, sent)), _) => self.told(&w, sent),
+            (None, Some(id)) => {
+                if let Some(c) = self.clients.get_mut(&id) {
+                    c.is_held = true;
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// A message has gone out, or cannot, as the Sentry has hung up.
+    fn told(&mut self, w: &Waiting, sent: abi::Result<()>) {
+        if let (Message::Ask { number, .. }, Err(_)) = (&w.message, sent) {
+            self.pending.remove(number);
+        }
+        let Some(id) = w.sender.client else { return };
+        if let Some(c) = self.clients.get_mut(&id) {
+            c.is_held = false;
+        }
+        match sent {
+            Ok(()) => self.confirm(w.sender),
+            Err(e) => self.reply(id, &Reply::Error(format!("the Sentry cannot be told: {e}"))),
+        }
+    }
+
+    /// What was asked for is done, as far as the client is concerned.
+    fn confirm(&self, sender: Sender) {
+        if let (Some(id), true) = (sender.client, sender.is_confirmed) {
+            self.reply(id, &Reply::Done(0));
+        }
     }
 
     /// Tells those who wait how it ended.
@@ -163,22 +205,28 @@ impl Monitor {
     }
 
     /// Asks the Sentry, for a client or for itself; gives the question's number.
-    fn ask(&mut self, r: &Running, client: Option<u64>, kind: u32, given: &[i32]) -> u32 {
+    fn ask(&mut self, r: &Running, client: Option<u64>, kind: u32, given: Vec<HostFd>) -> u32 {
         let number = self.next as u32;
         self.next += 1;
-        let is_free = client.is_none() || self.pending.len() < PENDING_MAX;
-        if is_free && r.ask(kind, number, given).is_ok() {
-            self.pending.insert(number, Pending { client, kind });
-        } else if let Some(c) = client {
-            self.reply(c, &Reply::Error(NO_ANSWER.into()));
+        if let Some(c) = client
+            && self.pending.len() >= PENDING_MAX
+        {
+            let text = "the container has too many questions to answer";
+            self.reply(c, &Reply::Error(text.into()));
+            return number;
         }
+        self.pending.insert(number, Pending { client, kind });
+        let message = Message::Ask {
+            kind,
+            number,
+            given,
+        };
+        self.tell(r, client.map_or(Sender::OWN, Sender::silent), message);
         number
     }
 
-    fn signal(&mut self, r: &Running, signal: i32, target: u32) -> abi::Result<()> {
-        if !matches!(target, 0 | control::ALL) {
-            return self.signal_process(r, signal, target);
-        }
+    /// Sends a signal to the first program (0) or to all ([`control::ALL`]).
+    fn signal(&mut self, r: &Running, sender: Sender, signal: i32, process: u32) {
         if matches!(self.phase, Status::Creating | Status::Created) {
             // As a process that has not come to its program: most signals end it.
             if !matches!(
@@ -194,26 +242,33 @@ impl Monitor {
             ) {
                 self.ended_by.get_or_insert(signal);
             }
-            return Ok(());
+            return self.confirm(sender);
         }
-        let sent = r.send_signal(signal, target);
         if signal == libc::SIGKILL {
             let limit = Instant::now() + limits::KILL;
             self.deadline = Some(self.deadline.map_or(limit, |d| d.min(limit)));
-            // Read or not, the end comes.
-            return Ok(());
+            return self.kill(r, sender, process);
         }
-        sent
+        self.tell(r, sender, Message::Signal { signal, process });
     }
 
-    fn signal_process(&mut self, r: &Running, signal: i32, process: u32) -> abi::Result<()> {
+    /// Sends a signal to a program of `exec`.
+    fn signal_process(&mut self, r: &Running, sender: Sender, signal: i32, process: u32) {
         if signal == libc::SIGKILL {
             self.kills.entry(process).or_insert_with(|| Kill {
                 deadline: Instant::now() + limits::KILL,
                 again: None,
             });
+            return self.kill(r, sender, process);
         }
-        r.send_signal(signal, process)
+        self.tell(r, sender, Message::Signal { signal, process });
+    }
+
+    /// Sends SIGKILL. Read or not, the end comes: that is the monitor's business from here on.
+    fn kill(&mut self, r: &Running, sender: Sender, process: u32) {
+        let signal = libc::SIGKILL;
+        self.tell(r, Sender::OWN, Message::Signal { signal, process });
+        self.confirm(sender);
     }
 
     /// The process of a client's own, as long as it has not ended.
@@ -222,19 +277,16 @@ impl Monitor {
         self.processes.contains_key(&process).then_some(process)
     }
 
-    fn request(&mut self, r: &Running, id: u64, request: Request, given: &[HostFd]) {
-        let fds: Vec<i32> = given.iter().map(HostFd::raw).collect();
+    fn request(&mut self, r: &Running, id: u64, request: Request, given: Vec<HostFd>) {
         let wrong = |s: Status| Reply::Error(format!("cannot do that in the {s} state"));
         match request {
             Request::Status => self.reply(id, &Reply::Status(self.phase)),
             Request::Ping => {
-                self.ask(r, Some(id), control::PING, &[]);
+                self.ask(r, Some(id), control::PING, Vec::new());
             }
             Request::Start if self.clients.get(&id).is_some_and(|c| c.process.is_some()) => {
-                if let Some(p) = self.own(id)
-                    && r.ask(control::START, p, &[]).is_err()
-                {
-                    self.reply(id, &Reply::Error(NO_ANSWER.into()));
+                if let Some(p) = self.own(id) {
+                    self.tell(r, Sender::silent(id), Message::Begin(p));
                 }
             }
             Request::Start if self.phase == Status::Created => {
@@ -260,29 +312,33 @@ impl Monitor {
                 process: process @ 1..,
                 ..
             } => {
-                let sent = if self.processes.contains_key(&process) {
-                    answered(self.signal_process(r, signal, process))
+                if self.processes.contains_key(&process) {
+                    self.signal_process(r, Sender::confirmed(id), signal, process);
                 } else {
-                    Reply::Error(NO_PROCESS.into())
-                };
-                self.reply(id, &sent);
+                    self.reply(id, &Reply::Error(NO_PROCESS.into()));
+                }
             }
             // Who started a process sends its signals without waiting.
             Request::Signal {
                 signal, all: false, ..
             } if self.clients.get(&id).is_some_and(|c| c.process.is_some()) => {
                 if let Some(p) = self.own(id) {
-                    let _ = self.signal_process(r, signal, p);
+                    self.signal_process(r, Sender::silent(id), signal, p);
                 }
             }
             Request::Signal { signal, all, .. } => {
                 let target = if all { control::ALL } else { 0 };
-                let sent = self.signal(r, signal, target);
-                self.reply(id, &answered(sent));
+                self.signal(r, Sender::confirmed(id), signal, target);
             }
             Request::Window { rows, cols } => {
                 let own = self.clients.get(&id).and_then(|c| c.process);
-                r.send_window(rows, cols, own.unwrap_or(0));
+                let process = own.unwrap_or(0);
+                let message = Message::Window {
+                    rows,
+                    cols,
+                    process,
+                };
+                self.tell(r, Sender::silent(id), message);
             }
             // What a connection started ends with it: it can be one program only.
             Request::Exec if self.started_one(id) => {
@@ -292,33 +348,33 @@ impl Monitor {
             Request::Exec if matches!(self.phase, Status::Running | Status::Created) => {
                 let execs = self.pending.values().filter(|p| p.kind == control::EXEC);
                 if execs.count() < EXECS_MAX {
-                    self.ask(r, Some(id), control::EXEC, &fds);
+                    self.ask(r, Some(id), control::EXEC, given);
                 } else {
                     let text = "too many programs are being made ready in the container";
                     self.reply(id, &Reply::Error(text.into()));
                 }
             }
             Request::Join if matches!(self.phase, Status::Running | Status::Created) => {
-                self.ask(r, Some(id), control::JOIN, &fds);
+                self.ask(r, Some(id), control::JOIN, given);
             }
             Request::Pause if self.phase == Status::Running => {
-                self.ask(r, Some(id), control::PAUSE, &[]);
+                self.ask(r, Some(id), control::PAUSE, Vec::new());
             }
             Request::Resume if self.phase == Status::Paused => {
-                self.ask(r, Some(id), control::RESUME, &[]);
+                self.ask(r, Some(id), control::RESUME, Vec::new());
             }
-            Request::PidsLimit { limit } => {
-                r.set_pids_limit(limit);
-                self.reply(id, &Reply::Done(0));
+            Request::Limits(new) => {
+                let body = serde_json::to_vec(&new).unwrap_or_default();
+                self.tell(r, Sender::confirmed(id), Message::Limits(body));
             }
             Request::Exec | Request::Join | Request::Pause | Request::Resume => {
                 self.reply(id, &wrong(self.phase));
             }
             Request::Census => {
-                self.ask(r, Some(id), control::CENSUS, &fds);
+                self.ask(r, Some(id), control::CENSUS, given);
             }
             Request::Changes => {
-                self.ask(r, Some(id), control::CHANGES, &fds);
+                self.ask(r, Some(id), control::CHANGES, given);
             }
             Request::Wait => {
                 if let Some(c) = self.clients.get_mut(&id) {
@@ -344,6 +400,7 @@ impl Monitor {
                 fd,
                 process: None,
                 waits: false,
+                is_held: false,
             };
             self.clients.insert(self.next, c);
             self.next += 1;
@@ -359,10 +416,13 @@ impl Monitor {
         let counts = |kind| matches!(kind, control::EXEC | control::PAUSE | control::RESUME);
         self.pending
             .retain(|_, p| p.client != Some(id) || counts(p.kind));
+        for number in self.outbox.forget(id) {
+            self.pending.remove(&number);
+        }
         if let Some(p) = self.clients.remove(&id).and_then(|c| c.process) {
             // Nobody is left who could learn of its end: as if its process on the host had been killed.
             if self.processes.remove(&p).is_some() {
-                let _ = self.signal_process(r, libc::SIGKILL, p);
+                self.signal_process(r, Sender::OWN, libc::SIGKILL, p);
             }
         }
     }
@@ -371,43 +431,37 @@ impl Monitor {
         match (signal, &self.terminal) {
             (libc::SIGWINCH, Some(t)) => {
                 if let Some((rows, cols)) = terminal::size(t) {
-                    r.send_window(rows, cols, 0);
+                    let message = Message::Window {
+                        rows,
+                        cols,
+                        process: 0,
+                    };
+                    self.tell(r, Sender::OWN, message);
                 }
             }
             (libc::SIGWINCH, None) => {}
-            (s, _) => {
-                let _ = self.signal(r, s, 0);
-            }
+            (s, _) => self.signal(r, Sender::OWN, s, 0),
         }
-    }
-}
-
-/// Where the Sentry does not read what it is told.
-const NO_ANSWER: &str = "the Sentry does not answer: delete the container with --force";
-
-/// Whether a signal went out.
-fn answered(sent: abi::Result<()>) -> Reply {
-    match sent {
-        Ok(()) => Reply::Done(0),
-        Err(_) => Reply::Error(NO_ANSWER.into()),
     }
 }
 
 impl Attendant for Monitor {
     fn poll(&mut self, fds: &mut Vec<libc::pollfd>) {
-        let mut add = |fd: i32| {
+        let mut add = |fd: i32, events| {
             fds.push(libc::pollfd {
                 fd,
-                events: libc::POLLIN,
+                events,
                 revents: 0,
             });
         };
-        add(self.signals.raw());
-        add(self.listener.as_raw_fd());
+        add(self.signals.raw(), libc::POLLIN);
+        add(self.listener.as_raw_fd(), libc::POLLIN);
         self.polled.clear();
         for (id, c) in &self.clients {
             self.polled.push(*id);
-            add(c.fd.as_raw_fd());
+            // (That it hangs up is told whatever is waited for.)
+            let events = if c.is_held { 0 } else { libc::POLLIN };
+            add(c.fd.as_raw_fd(), events);
         }
     }
 
@@ -431,12 +485,22 @@ impl Attendant for Monitor {
             // (What it said before it went, and nobody has read, it has given up.)
             let request = if gone { None } else { client::read_request(fd) };
             match request {
-                Some((request, given)) => self.request(r, id, request, &given),
+                Some((request, given)) => self.request(r, id, request, given),
                 None => self.hung_up(r, id),
             }
         }
         if fds[1].revents != 0 {
             self.accept();
+        }
+    }
+
+    fn wants_room(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    fn room(&mut self, r: &Running) {
+        for (w, sent) in self.outbox.flush(|m| m.send(r)) {
+            self.told(&w, sent);
         }
     }
 
@@ -471,7 +535,7 @@ impl Attendant for Monitor {
                         }
                         // It is not run.
                         None => {
-                            let _ = self.signal_process(r, libc::SIGKILL, result);
+                            self.signal_process(r, Sender::OWN, libc::SIGKILL, result);
                         }
                     },
                     _ => {}
@@ -512,9 +576,11 @@ impl Attendant for Monitor {
             return;
         }
         for process in &late {
-            let _ = r.send_signal(libc::SIGKILL, *process);
+            let signal = libc::SIGKILL;
+            let process = *process;
+            self.tell(r, Sender::OWN, Message::Signal { signal, process });
         }
-        let ping = Some(self.ask(r, None, control::PING, &[]));
+        let ping = Some(self.ask(r, None, control::PING, Vec::new()));
         for process in late {
             if let Some(k) = self.kills.get_mut(&process) {
                 self.overdue |= k.again.is_some();

@@ -322,11 +322,36 @@ words! {
         #[serde(skip_serializing_if = "Option::is_none")]
         memory: Option<Memory>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        hugepage_limits: Vec<serde_json::Value>,
+        hugepage_limits: Vec<HugepageLimit>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        network: Option<serde_json::Value>,
+        network: Option<Network>,
         #[serde(skip_serializing_if = "Option::is_none")]
         rdma: Option<serde_json::Value>,
+    }
+}
+
+words! {
+    /// One of `hugepageLimits`: bytes in pages of a size, as `2MB`.
+    HugepageLimit {
+        page_size: String,
+        limit: u64,
+    }
+}
+
+words! {
+    /// `network`.
+    Network {
+        #[serde(rename = "classID")]
+        class_id: Option<u32>,
+        priorities: Vec<InterfacePriority>,
+    }
+}
+
+words! {
+    /// The priority of one interface's traffic.
+    InterfacePriority {
+        name: String,
+        priority: u32,
     }
 }
 

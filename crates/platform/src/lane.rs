@@ -35,6 +35,10 @@ const ZF: u64 = 0x40;
 /// The calls that may be answered by what is offered beside the program.
 pub const OFFERED: [u32; 3] = [lane::OFFERED[0].0, lane::OFFERED[1].0, lane::OFFERED[2].0];
 
+/// The call that may be answered there, too, with one of its commands: ioctl(2) with FIONREAD.
+pub const COUNTED: u32 = lane::COUNTED;
+pub const FIONREAD: u32 = lane::FIONREAD;
+
 /// The calls that may be answered where they are made.
 pub const LOCAL: [u32; lane::LOCAL.len()] = {
     let mut out = [0; lane::LOCAL.len()];

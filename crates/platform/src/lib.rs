@@ -7,7 +7,7 @@
 //! One Sentry thread drives one `AppThread`: it resumes the application with [`AppThread::run`] and gets the
 //! next [`Event`]. All lanes end in the same events.
 
-mod frame;
+pub mod frame;
 mod kick;
 pub mod lane;
 pub mod notify;
@@ -219,6 +219,8 @@ pub trait AddressSpace: Send + Sync {
     }
     /// Nothing is offered here any more, for as long as it lives: the Sentry is asked.
     fn end_offers(&self) {}
+    /// How much there is to be read is not told here any more: the Sentry is asked (ioctl(2) with FIONREAD).
+    fn end_counts(&self) {}
     /// One more (`1`), or one less (`-1`), waits for a futex word of this address space: counted before the word is looked
     /// at. Where nobody waits, a wake-up may do nothing without the Sentry.
     fn count_waiter(&self, _va: u64, _by: i32) {}

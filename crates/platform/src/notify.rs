@@ -118,6 +118,9 @@ impl AddressSpace for Space {
     fn end_offers(&self) {
         self.0.end_offers();
     }
+    fn end_counts(&self) {
+        self.0.end_counts();
+    }
     fn count_waiter(&self, va: u64, by: i32) {
         self.0.count_waiter(va, by);
     }
@@ -186,8 +189,8 @@ enum From {
 impl Thread {
     fn new(process: Arc<Process>, mut raw: RawThread) -> Result<Thread> {
         let listener = raw.listener.take().ok_or(EINVAL)?;
-        let raw_tid = raw.tid;
-        let kick = Kick::new(process.pid, raw_tid, raw.unit, Arc::downgrade(&process));
+        let (waits, clock_due) = (raw.waits.take(), raw.served);
+        let kick = Kick::new(process.pid, raw.tid, raw.unit, Arc::downgrade(&process));
         let mut t = Thread {
             process,
             raw: Some(raw),
@@ -199,7 +202,7 @@ impl Thread {
             regs_changed: false,
             bases_changed: false,
             missed: None,
-            clock_due: false,
+            clock_due,
             habits: Habits::default(),
             sites: (Arc::default(), 0),
             here: true,
@@ -209,13 +212,9 @@ impl Thread {
             offered: 0,
             hot: Hot::default(),
         };
-        t.waits = match t.raw.as_mut().and_then(|r| r.rests.take()) {
-            Some((id, uc)) => {
-                t.clock_due = true;
-                Waits::Event { id, uc }
-            }
-            None => t.started(raw_tid)?,
-        };
+        if let Some((id, uc)) = waits {
+            t.waits = Waits::Event { id, uc };
+        }
         let Some(f) = t.frame() else {
             t.process.kill();
             return Err(ESRCH);
@@ -231,27 +230,6 @@ impl Thread {
         t.regs_changed = true;
         t.process.add_kick(t.kick.clone());
         Ok(t)
-    }
-
-    /// The start event; its frame is laid out here.
-    fn started(&self, raw_tid: i32) -> Result<Waits> {
-        let n = match recv(self.listener()) {
-            Ok(n) => n,
-            // Nobody is left behind its listener; and yet the thread may be elsewhere, in its area.
-            Err(_) => {
-                self.process.kill();
-                return Err(ESRCH);
-            }
-        };
-        let (area, base) = self.area();
-        let uc = Frame::fresh(area, base).address();
-        let [what, _, said, ..] = n.data.args;
-        if (n.pid as i32, what, said) != (raw_tid, stub::EVENT_START, uc) {
-            // Another thread's listener, or none that waits at its start: the number was false.
-            self.process.kill();
-            return Err(ESRCH);
-        }
-        Ok(Waits::Event { id: n.id, uc })
     }
 
     fn area(&self) -> (hostcall::MemSlice<'_>, u64) {
@@ -824,7 +802,7 @@ impl Drop for Thread {
         let mut raw = self.raw.take().expect("only here");
         raw.listener = self.listener.take();
         if let (Some(id), Some(uc)) = (id, uc) {
-            raw.rests = Some((id, uc));
+            (raw.waits, raw.served) = (Some((id, uc)), true);
             raw = match self.process.rest(raw) {
                 Ok(()) => return,
                 Err(raw) => raw,

@@ -30,6 +30,10 @@ pub struct Area {
     slots: Vec<Slot>,
     /// How many offers there were.
     number: AtomicU32,
+    /// The pieces that no offer has: a bit for each.
+    free: AtomicU32,
+    /// How much there is to be read is not told any more.
+    untold: AtomicBool,
     /// How many changes have been taken.
     taken: Mutex<u32>,
     /// Descriptors that are read where an offer is looked for.
@@ -40,6 +44,8 @@ pub struct Area {
 struct Slot {
     /// The number of the offer there; 0 for none.
     live: AtomicU32,
+    /// Bits of the piece that the offer has; 0: its data are in the slot.
+    piece: AtomicU32,
 }
 
 /// A change of an epoll's set as the application laid it there: nothing of it is checked.
@@ -62,6 +68,19 @@ pub enum InSet {
     Yes,
 }
 
+/// All pieces, and those of which there are more.
+const ALL: u32 = (1 << (at::SMALL_COUNT + at::LARGE_COUNT)) - 1;
+const SMALL: u32 = (1 << at::SMALL_COUNT) - 1;
+
+/// Where a piece is, by its bit.
+fn piece_at(bit: u32) -> u64 {
+    let i = u64::from(bit.trailing_zeros());
+    match i.checked_sub(at::SMALL_COUNT) {
+        None => at::PIECES + i * at::SMALL,
+        Some(large) => at::PIECES + at::SMALL_COUNT * at::SMALL + large * at::LARGE,
+    }
+}
+
 impl Area {
     pub(crate) fn new(factory: Arc<Factory>, run: Run, command: Unit) -> Area {
         let a = Area {
@@ -71,6 +90,8 @@ impl Area {
             ended: AtomicBool::new(false),
             slots: (0..at::COUNT).map(|_| Slot::default()).collect(),
             number: AtomicU32::new(0),
+            free: AtomicU32::new(ALL),
+            untold: AtomicBool::new(false),
             taken: Mutex::new(0),
             wanted: Default::default(),
         };
@@ -91,6 +112,15 @@ impl Area {
     pub(crate) fn unmapped(&self) {
         self.end();
         *self.command.lock() = None;
+    }
+
+    /// Writes there as an application may.
+    #[cfg(fuzzing)]
+    pub fn forge(&self, offset: u64, bytes: &[u8]) {
+        let m = self.memory();
+        let at = offset as usize % m.len();
+        let n = bytes.len().min(m.len() - at);
+        m.sub(at, n).copy_from(&bytes[..n]);
     }
 
     fn say(&self, count: u32) {
@@ -125,6 +155,42 @@ impl Area {
         for (i, s) in self.slots.iter().enumerate() {
             if s.live.load(Ordering::SeqCst) != 0 {
                 self.slot(i as u32).1.fetch_or(at::CLOSED, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// From now on the Sentry is asked how much there is to be read.
+    pub fn end_counts(&self) {
+        self.untold.store(true, Ordering::SeqCst);
+        for slot in 0..at::COUNT as u32 {
+            self.behind(slot).store(at::UNTOLD, Ordering::SeqCst);
+        }
+    }
+
+    fn behind(&self, slot: u32) -> &AtomicU32 {
+        let m = self.slot(slot).0.sub(at::SLOT_BEHIND as usize, 4);
+        m.atomic_u32().expect("aligned")
+    }
+
+    /// Room for so many bytes: 0 for the slot's own, or the bit of a piece.
+    fn take_piece(&self, len: u64) -> Option<u32> {
+        if len <= at::OWN {
+            return Some(0);
+        }
+        let fit = if len <= at::SMALL { ALL } else { ALL & !SMALL };
+        let mut free = self.free.load(Ordering::Relaxed);
+        loop {
+            let bit = (free & fit) & (free & fit).wrapping_neg();
+            if bit == 0 || len > at::MAX {
+                return None;
+            }
+            let left = free & !bit;
+            match self
+                .free
+                .compare_exchange_weak(free, left, Ordering::SeqCst, Ordering::Relaxed)
+            {
+                Ok(_) => return Some(bit),
+                Err(now) => free = now,
             }
         }
     }
@@ -210,27 +276,50 @@ impl Area {
     }
 }
 
+/// The highest bit of an offer's number, which is always set, and the others.
+const NUMBER_BIT: u32 = 63 - at::NUMBER_SHIFT as u32;
+const NUMBER_MASK: u32 = (1 << NUMBER_BIT) - 1;
+
 impl Place for Area {
     fn put(&self, slot: u32, parts: [&[u8]; 2], then: Then) -> Option<u32> {
         let len = parts[0].len() + parts[1].len();
         let own = self.slots.get(slot as usize)?;
-        if self.has_ended() || len as u64 > at::MAX {
+        if self.has_ended() {
             return None;
         }
+        let piece = self.take_piece(len as u64)?;
         // Never 0.
-        let number = self.number.fetch_add(1, Ordering::Relaxed) | 1 << 31;
-        own.live
-            .compare_exchange(0, number, Ordering::SeqCst, Ordering::Relaxed)
-            .ok()?;
+        let number = self.number.fetch_add(1, Ordering::Relaxed) & NUMBER_MASK | 1 << NUMBER_BIT;
+        let claimed = own
+            .live
+            .compare_exchange(0, number, Ordering::SeqCst, Ordering::Relaxed);
+        if claimed.is_err() {
+            self.free.fetch_or(piece, Ordering::SeqCst);
+            return None;
+        }
+        own.piece.store(piece, Ordering::Relaxed);
         let (m, word) = self.slot(slot);
-        let data = at::SLOT_DATA as usize;
-        m.sub(data, parts[0].len()).copy_from(parts[0]);
-        m.sub(data + parts[0].len(), parts[1].len())
-            .copy_from(parts[1]);
-        let then = match then {
-            Then::Ask => 0,
-            Then::Empty => at::THEN_EMPTY,
+        let data = match piece {
+            0 => at::SLOTS + u64::from(slot) * at::SLOT_LEN + at::SLOT_DATA,
+            bit => piece_at(bit),
         };
+        let place = self.memory().sub(data as usize, len);
+        place.sub(0, parts[0].len()).copy_from(parts[0]);
+        place
+            .sub(parts[0].len(), parts[1].len())
+            .copy_from(parts[1]);
+        m.sub(at::SLOT_AT as usize, 4)
+            .copy_from(&(data as u32).to_le_bytes());
+        let (then, behind) = match then {
+            Then::Ask => (0, 0),
+            Then::Empty => (at::THEN_EMPTY, 0),
+            Then::More(behind) => (at::THEN_MORE, behind),
+        };
+        self.behind(slot).store(behind, Ordering::SeqCst);
+        // Who ends counts sees this, or is seen here.
+        if self.untold.load(Ordering::SeqCst) {
+            self.behind(slot).store(at::UNTOLD, Ordering::SeqCst);
+        }
         let w =
             at::LIVE | then | (len as u64) << at::LEN_SHIFT | u64::from(number) << at::NUMBER_SHIFT;
         word.store(w, Ordering::SeqCst);
@@ -245,11 +334,14 @@ impl Place for Area {
         let Some(own) = self.slots.get(slot as usize) else {
             return 0;
         };
-        if own.live.load(Ordering::SeqCst) != number {
+        // (No offer has the number 0, which stands for none.)
+        if number == 0 || own.live.load(Ordering::SeqCst) != number {
             return 0;
         }
         let w = self.slot(slot).1.swap(0, Ordering::SeqCst);
+        let piece = own.piece.swap(0, Ordering::Relaxed);
         own.live.store(0, Ordering::SeqCst);
+        self.free.fetch_or(piece, Ordering::SeqCst);
         (w >> at::TAKEN_SHIFT & at::LEN_MASK) as usize
     }
 }
@@ -315,11 +407,11 @@ mod tests {
             let all = 0..stub::offers::LEN;
             for slot in [0, 7, LAST] {
                 let before = a.bytes(all.clone());
-                let parts: [&[u8]; 2] = [&[1; 1000], &[2; at::MAX as usize - 1000]];
+                let parts: [&[u8]; 2] = [&[1; 1000], &[2; at::OWN as usize - 1000]];
                 let n = a.put(slot, parts, Then::Empty).unwrap();
                 let now = a.bytes(all.clone());
                 let from = (at::SLOTS + u64::from(slot) * at::SLOT_LEN) as usize;
-                let (own, len) = (from..from + at::SLOT_LEN as usize, at::MAX as usize);
+                let (own, len) = (from..from + at::SLOT_LEN as usize, at::OWN as usize);
                 assert_eq!(now[..own.start], before[..own.start]);
                 assert_eq!(now[own.end..], before[own.end..]);
                 let data = &now[from + at::SLOT_DATA as usize..own.end];
@@ -331,13 +423,72 @@ mod tests {
                     len,
                     "{word:#x}"
                 );
-                assert_eq!(word as u32 & 0xff, (at::LIVE | at::THEN_EMPTY) as u32);
+                assert_eq!(word & 0xf, at::LIVE | at::THEN_EMPTY);
                 // One at a time.
                 assert_eq!(a.put(slot, [b"x", b""], Then::Ask), None);
                 assert_eq!(Place::end(a, slot, n), 0);
                 let next = a.put(slot, [b"x", b""], Then::Ask).unwrap();
                 assert_ne!(next, n);
             }
+        });
+    }
+
+    /// What a slot says of an offer: how many bytes more there are, and those that are offered.
+    fn laid(a: &Area, slot: u32) -> (u32, Vec<u8>) {
+        let from = at::SLOTS + u64::from(slot) * at::SLOT_LEN;
+        let word = u64::from_le_bytes(a.bytes(from..from + 8).try_into().unwrap());
+        let half = |at: u64| u32::from_le_bytes(a.bytes(at..at + 4).try_into().unwrap());
+        let data = u64::from(half(from + at::SLOT_AT));
+        let len = word >> at::LEN_SHIFT & at::LEN_MASK;
+        (half(from + at::SLOT_BEHIND), a.bytes(data..data + len))
+    }
+
+    #[test]
+    fn larger_offers_have_pieces_of_their_own() {
+        with_area(|a| {
+            let parts = |len: usize, b: u8| (vec![b; len / 3], vec![b; len - len / 3]);
+            let mut live = Vec::new();
+            for (slot, len) in (0..).zip([5000, 1, 1984, 1985, 8192, 8193, 65_536]) {
+                let (x, y) = parts(len, slot as u8 + 1);
+                let n = a.put(slot, [&x, &y], Then::More(70_000 + slot)).unwrap();
+                live.push((slot, n, len));
+            }
+            for (slot, _, len) in &live {
+                assert_eq!(laid(a, *slot), (70_000 + slot, vec![*slot as u8 + 1; *len]));
+            }
+            // As many large ones as there are, and small ones in their place.
+            let mut more = 0;
+            while let Some(n) = a.put(10 + more, [&[7; 8193], b""], Then::Ask) {
+                live.push((10 + more, n, 8193));
+                more += 1;
+            }
+            assert_eq!(u64::from(more), at::LARGE_COUNT - 2);
+            while let Some(n) = a.put(10 + more, [&[8; 8192], b""], Then::Ask) {
+                live.push((10 + more, n, 8192));
+                more += 1;
+            }
+            assert_eq!(u64::from(more), at::LARGE_COUNT - 2 + at::SMALL_COUNT - 3);
+            assert!(
+                a.put(100, [&[9; at::OWN as usize], b""], Then::Ask)
+                    .is_some()
+            );
+            for (slot, n, len) in live {
+                assert_eq!(laid(a, slot).1.len(), len);
+                assert_eq!(Place::end(a, slot, n), 0);
+            }
+            assert_eq!(a.free.load(Ordering::SeqCst), ALL);
+        });
+    }
+
+    #[test]
+    fn counts_end_for_good() {
+        with_area(|a| {
+            a.put(1, [b"x", b""], Then::More(5)).unwrap();
+            assert_eq!(laid(a, 1).0, 5);
+            a.end_counts();
+            assert_eq!(laid(a, 1), (at::UNTOLD, b"x".to_vec()));
+            a.put(2, [b"y", b""], Then::More(5)).unwrap();
+            assert_eq!(laid(a, 2), (at::UNTOLD, b"y".to_vec()));
         });
     }
 
@@ -372,6 +523,7 @@ mod tests {
                 assert_eq!(a.slot(3).1.load(Ordering::SeqCst), 0);
                 a.slot(3).1.store(forged, Ordering::SeqCst);
                 assert_eq!(Place::end(a, 3, n), 0);
+                assert_eq!(Place::end(a, 3, 0), 0);
             }
         });
     }

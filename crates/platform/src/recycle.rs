@@ -20,11 +20,13 @@
 //! already, does it itself, as on Linux. A process that does not end (it waits for a device of the host's) holds up
 //! nobody: the reaper looks at all that are dying at once. What it had is not given to others before it is gone.
 //!
+//! Memory that the allocator keeps after many ends is given back to the host, once it is quiet.
+//!
 //! Lock order: the queue's and the pool's locks are leaves. A process is made ready again without a lock of these.
 
 use crate::process::{Drive, Factory, Process, readable_within};
 use hostcall::RawFd;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Deref;
@@ -39,6 +41,10 @@ const QUEUE: usize = 32;
 const BYTES: u64 = 256 << 20;
 /// How long who ends a process waits for its end, where it does that itself.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// So many processes have ended since the allocator's free memory was last given back to the host,
+const MANY: u64 = 16;
+/// and nothing ended for so long: it is given back again.
+const QUIET: Duration = Duration::from_secs(1);
 /// How often the reaper looks for others while some die: the longest interval, in milliseconds.
 const LOOK_MAX: i32 = 64;
 /// How long the end of the platform waits for the last.
@@ -219,6 +225,7 @@ impl Queue {
     fn run(&self) {
         let mut dying: Vec<(u64, Remains)> = Vec::new();
         let mut look = 1;
+        let mut trimmed = 0;
         loop {
             let next = {
                 let mut s = self.state.lock();
@@ -227,7 +234,12 @@ impl Queue {
                         s.up = false;
                         return;
                     }
-                    self.more.wait(&mut s);
+                    if s.next - trimmed < MANY {
+                        self.more.wait(&mut s);
+                    } else if self.more.wait_for(&mut s, QUIET).timed_out() {
+                        trimmed = s.next;
+                        MutexGuard::unlocked(&mut s, hostcall::process::trim_allocator);
+                    }
                 }
                 s.remains.pop_front()
             };

@@ -7,12 +7,12 @@ use crate::{EXIT_BROKEN, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_NOT_STARTED};
 use abi::Result;
 use hostcall::{RawFd, sock};
 pub use sentry::boot::config::control::{
-    ALL, CENSUS, CHANGES, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, JOIN, NOT_EXECUTABLE, NOT_FOUND,
-    PAUSE, PIDS_LIMIT, PING, READY, REFUSED, RESUME, SIGNAL, START, WINDOW,
+    ALL, CENSUS, CHANGES, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, JOIN, LIMITS, NOT_EXECUTABLE,
+    NOT_FOUND, PAUSE, PING, READY, REFUSED, RESUME, SIGNAL, START, WINDOW,
 };
 
 /// The longest packet.
-const MAX: usize = 2048;
+pub(crate) const MAX: usize = 2048;
 
 /// What the Sentry says of what it was asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,7 +36,7 @@ pub enum Answer {
 
 /// What a child says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Said {
+pub enum Said {
     Exit(i32),
     /// There is no sandbox, or none any more: why, and the starter's exit status for it.
     Failed(String, u8),
@@ -70,7 +70,9 @@ pub(crate) fn receive(fd: RawFd) -> Said {
     }
 }
 
-fn decode(packet: &[u8]) -> Said {
+/// What a packet says; whatever it is.
+#[must_use]
+pub fn decode(packet: &[u8]) -> Said {
     let Some((kind, payload)) = packet.split_first_chunk::<4>() else {
         return Said::Nothing;
     };

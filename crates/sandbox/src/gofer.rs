@@ -1,15 +1,18 @@
 //! The Gofer's side of the start.
 
 use crate::privilege::{self as own, Network, Standing};
-use crate::spawn::REPORT;
+use crate::spawn::{self, REPORT};
 use crate::{Access, Confine, Failure, RootSpec, Spec, step};
 use abi::Result;
-use abi::errno::{ENOSYS, EPERM};
+use abi::errno::{EINVAL, ENOSYS, EPERM};
+use gofer::kernel_fs::{self, Kind};
 use hostcall::landlock::{self, Ruleset};
 use hostcall::table::Process;
 use hostcall::{HostFd, file, path, process, start as host};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
+
+const MOUNT_ATTR_RDONLY: u64 = 1;
 
 /// What the Gofer starts with.
 pub struct GoferSide {
@@ -21,6 +24,8 @@ pub struct GoferSide {
     pub max_descriptors: u64,
     /// Whether its mounts are its own, out of reach of what is mounted on the host from now on.
     pub own_mounts: bool,
+    /// What a procfs among the roots shows as `net`.
+    pub network: Option<HostFd>,
     /// To be called before the first message is read.
     pub confine: Confine,
 }
@@ -33,12 +38,18 @@ pub fn prepare(
 ) -> std::result::Result<GoferSide, Failure> {
     let [report, channel] = <[HostFd; 2]>::try_from(fds)
         .map_err(|_| Failure("could not find its descriptors".into()))?;
+    if standing == Standing::Privileged {
+        spawn::await_admission(&report)?;
+    }
     // It stays open as long as the process.
     let _ = report.into_raw();
     step("leave the terminal", host::setsid())?;
     step("leave its directory", host::chdir(c"/"))?;
     step("follow the starter", own::die_with_starter(REPORT))?;
-    let max_descriptors = own::raise_limits(standing);
+    let max_descriptors = match standing {
+        Standing::Privileged => step("read its limits", host::rlimit(libc::RLIMIT_NOFILE))?.0,
+        Standing::Ordinary { .. } => own::raise_limits(standing, 0),
+    };
     let roots = match standing {
         Standing::Privileged => own_view(spec, network)?,
         Standing::Ordinary { .. } => host_view(spec)?,
@@ -47,6 +58,7 @@ pub fn prepare(
         Standing::Privileged => None,
         Standing::Ordinary { .. } => step("limit itself to its files", limits(spec, &roots))?,
     };
+    let network = roots.iter().find_map(|(fd, _)| network_in(fd));
     let keep = capabilities(spec);
     let confine: Confine = Box::new(move || {
         if standing == Standing::Privileged {
@@ -64,6 +76,7 @@ pub fn prepare(
         roots,
         max_descriptors,
         own_mounts: standing == Standing::Privileged,
+        network,
         confine,
     })
 }
@@ -73,19 +86,107 @@ fn capabilities(spec: &Spec) -> u64 {
     let writes = spec.roots.iter().any(|r| r.access == Access::Writable);
     own::CAP_DAC_READ_SEARCH
         | if writes {
-            own::CAP_DAC_OVERRIDE
-                | own::CAP_CHOWN
-                | own::CAP_FOWNER
-                | own::CAP_FSETID
-                | own::CAP_MKNOD
+            own::CAP_DAC_OVERRIDE | own::CAP_CHOWN | own::CAP_FOWNER | own::CAP_FSETID
         } else {
             0
         }
 }
 
-fn open(path: &CStr) -> std::result::Result<HostFd, Failure> {
-    let what = || format!("open {}", path.to_string_lossy());
-    plain(path).map_err(|e| Failure::new(&what(), e))
+/// Opens a root by its path, and tells what its files are.
+fn named(path: &CStr) -> std::result::Result<(HostFd, Kind), Failure> {
+    let shown = path.to_string_lossy();
+    let what = format!("open {shown}");
+    let fd = step(&what, plain(path))?;
+    match step(&what, kernel_fs::of(&fd))? {
+        (Kind::Closed, name) => Err(Failure(format!(
+            "does not show {shown}: it is the host's {}",
+            name.unwrap_or_default()
+        ))),
+        (Kind::Proc, _) => match step(&what, within_proc(path))? {
+            Some(fd) => Ok((fd, Kind::Proc)),
+            None => Err(Failure(format!(
+                "does not show {shown}: of the host's procfs it shows no processes, keys and memory"
+            ))),
+        },
+        (kind, _) => Ok((fd, kind)),
+    }
+}
+
+/// A path within a procfs, if it is among what is shown of that.
+fn within_proc(path: &CStr) -> Result<Option<HostFd>> {
+    let bytes = path.to_bytes();
+    let ends = (1..bytes.len()).rev().filter(|i| bytes[*i] == b'/');
+    for end in ends {
+        let above = CString::new(&bytes[..end]).map_err(|_| EINVAL)?;
+        let top = plain(&above)?;
+        match kernel_fs::of(&top)?.0 {
+            Kind::ProcTop => {
+                let rest = &bytes[end + 1..];
+                let name = rest.split(|b| *b == b'/').next().unwrap_or_default();
+                if name == kernel_fs::NET || !kernel_fs::is_shown(name) {
+                    return Ok(None);
+                }
+                let rest = CString::new(rest).map_err(|_| EINVAL)?;
+                let resolve = abi::linux::RESOLVE_BENEATH
+                    | abi::linux::RESOLVE_NO_XDEV
+                    | abi::linux::RESOLVE_NO_SYMLINKS;
+                let flags = (libc::O_PATH | libc::O_NOFOLLOW) as u64;
+                return path::openat2(top.raw(), &rest, flags, 0, resolve.into()).map(Some);
+            }
+            Kind::Proc => {}
+            _ => break,
+        }
+    }
+    Ok(None)
+}
+
+/// The starter's network namespace as a procfs shows it, if this is the top of one that shows the
+/// starter. (Its number there is asked of that procfs: it may be of another pid namespace than the
+/// one on `/proc`.)
+fn network_in(root: &HostFd) -> Option<HostFd> {
+    if kernel_fs::of(root).ok()?.0 != Kind::ProcTop {
+        return None;
+    }
+    let stat = path::openat2(root.raw(), c"self/stat", 0, 0, 0).ok()?;
+    let mut text = [0u8; 512];
+    let n = file::read(stat.raw(), &mut text).ok()?;
+    // pid (comm) state ppid ...
+    let text = std::str::from_utf8(&text[..n]).ok()?;
+    let starter = text.rsplit(')').next()?.split_whitespace().nth(1)?;
+    let net = CString::new(format!("{starter}/net")).ok()?;
+    let flags = (libc::O_PATH | libc::O_NOFOLLOW | libc::O_DIRECTORY) as u64;
+    path::openat2(root.raw(), &net, flags, 0, 0).ok()
+}
+
+/// Makes the kernel's own file systems read-only in this process's mount namespace. (The server
+/// refuses to write there by itself: this stands behind it.)
+fn close_kernel_mounts() {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    for line in table.split(|b| *b == b'\n') {
+        let Some(path) = line.split(|b| *b == b' ').nth(4) else {
+            continue;
+        };
+        let opened = CString::new(unescaped(path)).map_err(|_| EINVAL);
+        let Ok(at) = opened.and_then(|p| plain(&p)) else {
+            continue;
+        };
+        if kernel_fs::of(&at).is_ok_and(|(kind, _)| !kind.is_plain()) {
+            let _ = host::set_mount_attributes(&at, MOUNT_ATTR_RDONLY);
+        }
+    }
+}
+
+/// A path of mountinfo, in which `\ooo` is a byte.
+fn unescaped(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((first, more)) = rest.split_first() {
+        let octal = more.get(..3).filter(|_| *first == b'\\');
+        let byte = octal.and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 8).ok());
+        out.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &more[3..] } else { more };
+    }
+    out
 }
 
 /// By a path without links: who puts one there after the path was resolved gets nothing opened.
@@ -97,7 +198,7 @@ fn plain(path: &CStr) -> Result<HostFd> {
 
 /// The roots as everybody sees them.
 fn host_view(spec: &Spec) -> std::result::Result<Vec<(HostFd, Access)>, Failure> {
-    let open = |r: &RootSpec| Ok((open(&r.path)?, r.access));
+    let open = |r: &RootSpec| Ok((named(&r.path)?.0, r.access));
     spec.roots.iter().map(open).collect()
 }
 
@@ -109,29 +210,38 @@ fn own_view(spec: &Spec, network: Network) -> std::result::Result<Vec<(HostFd, A
     step("detach its mounts", r)?;
     let cloned = |r: &RootSpec| {
         let what = format!("open {}", r.path.to_string_lossy());
-        Ok((step(&what, tree(r))?, r.access))
+        let (at, kind) = named(&r.path)?;
+        Ok((step(&what, tree(r, at, kind))?, r.access))
     };
+    if spec
+        .roots
+        .iter()
+        .any(|r| r.recursive && r.access == Access::Writable)
+    {
+        close_kernel_mounts();
+    }
     let mut roots = Vec::new();
     for r in &spec.roots {
         roots.push((!r.is_host_root()).then(|| cloned(r)).transpose()?);
     }
-    // The sandbox has its own of these; the host's would show processes and devices. What was asked for below
-    // them is cloned by now.
-    if spec.roots.iter().any(RootSpec::is_host_root) {
-        for p in [c"/proc", c"/sys", c"/dev"] {
-            // As many as are stacked there; each goes with what is mounted below it.
-            for _ in 0..16 {
-                if host::umount_detach(p).is_err() {
-                    break;
-                }
-            }
-        }
+    // The sandbox has its own of these; the host's would show processes and devices. What was
+    // asked for below them is cloned by now. (In a user namespace of its own it may cover them,
+    // but not take them away.)
+    let covered = spec.roots.iter().any(RootSpec::is_host_root);
+    let hidden = [c"/proc", c"/sys", c"/dev"].into_iter();
+    let hidden: Vec<_> = hidden.filter(|p| covered && plain(p).is_ok()).collect();
+    for p in &hidden {
+        step("cover the host's files", own::cover(p))?;
     }
     let roots = roots
         .into_iter()
         .zip(&spec.roots)
         .map(|(made, r)| made.map_or_else(|| cloned(r), Ok))
         .collect::<std::result::Result<Vec<_>, Failure>>()?;
+    // Its own /proc is needed for a while.
+    for p in &hidden {
+        step("uncover them", host::umount_detach(p))?;
+    }
     if !std::fs::exists("/proc/self/fd").unwrap_or(false) {
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         let proc = Some(c"proc");
@@ -144,15 +254,13 @@ fn own_view(spec: &Spec, network: Network) -> std::result::Result<Vec<(HostFd, A
 }
 
 /// The mounts at and below `path`: what the application may not do there is refused by the kernel.
-fn tree(root: &RootSpec) -> Result<HostFd> {
-    const MOUNT_ATTR_RDONLY: u64 = 1;
+fn tree(root: &RootSpec, at: HostFd, kind: Kind) -> Result<HostFd> {
     const MOUNT_ATTR_NOSUID: u64 = 2;
     const MOUNT_ATTR_NODEV: u64 = 4;
     let mut attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-    if root.access == Access::ReadOnly {
+    if root.access == Access::ReadOnly || !kind.is_plain() {
         attributes |= MOUNT_ATTR_RDONLY;
     }
-    let at = plain(&root.path)?;
     let made = host::clone_mounts(&at, root.recursive)
         .and_then(|t| host::harden_mounts(&t, attributes).map(|()| t));
     match made {

@@ -2,7 +2,7 @@
 
 use crate::privilege::{self as own, Network, Standing};
 use crate::spawn::REPORT;
-use crate::{Confine, Failure, step};
+use crate::{Confine, Failure, spawn, step};
 use abi::Result;
 use abi::errno::EBUSY;
 use hostcall::table::Process;
@@ -28,6 +28,7 @@ pub fn prepare(
     fds: Vec<HostFd>,
     network: Network,
     host_network: bool,
+    traces: bool,
 ) -> std::result::Result<SentrySide, Failure> {
     let mut fds = fds.into_iter();
     let (Some(report), Some(control), Some(gofer)) = (fds.next(), fds.next(), fds.next()) else {
@@ -39,44 +40,61 @@ pub fn prepare(
     step("leave the terminal", host::setsid())?;
     // The exchange of the root directory takes along who stands there, stub processes too.
     step("leave its directory", host::chdir(c"/"))?;
-    own::raise_limits(standing);
     match standing {
         Standing::Privileged => {
-            step("make its namespaces", own::own_namespaces(network))?;
+            spawn::await_admission(&control)?;
             step(
                 "become nobody",
                 own::become_nobody(own::CAP_SYS_ADMIN | own::CAP_SETPCAP),
             )?;
+            step("make its namespaces", own::own_namespaces(network))?;
         }
         Standing::Ordinary { uid, gid } => {
+            own::raise_limits(standing, 0);
             map_ids(uid, gid)?;
             step("make its namespaces", own::own_namespaces(network))?;
         }
     }
+    // For stub processes, too, which are made before the rest is given up.
+    step("empty its bounding set", own::bound())?;
     // Both of these are lost when the user changes. Stub processes must be traceable by the Sentry.
     step("allow tracing", process::prctl(libc::PR_SET_DUMPABLE, 1, 0))?;
     step("follow the starter", own::die_with_starter(REPORT))?;
+    let score = prefer_children();
     Ok(SentrySide {
         control,
         gofer,
         broker,
         descriptors: fds.collect(),
-        seal: Box::new(move || seal(host_network)),
+        seal: Box::new(move || seal(host_network, traces, score)),
     })
 }
 
-fn seal(host_network: bool) -> Result<()> {
+/// What the host's killer of processes adds for this one when memory is out (`oom_score_adj`).
+const SCORE: &str = "/proc/self/oom_score_adj";
+
+fn set_score(n: i32) -> std::io::Result<()> {
+    std::fs::write(SCORE, n.to_string())
+}
+
+/// Makes what is cloned from now on worth more to the killer than this process is: an application goes, not the sandbox.
+/// Gives what to go back to, for the Sentry itself; a host that does not let it, leaves all alike.
+fn prefer_children() -> Option<i32> {
+    let own: i32 = std::fs::read_to_string(SCORE).ok()?.trim().parse().ok()?;
+    set_score((own + 1000) / 2).ok().map(|()| own)
+}
+
+fn seal(host_network: bool, traces: bool, score: Option<i32>) -> Result<()> {
     if !host::is_single_threaded() {
         return Err(EBUSY);
     }
+    // Stub processes keep what they were cloned with.
+    if let Some(n) = score {
+        let _ = set_score(n);
+    }
     own::empty_root()?;
     own::keep_capabilities(0)?;
-    let list = if host_network {
-        Process::SentryOnHostNetwork
-    } else {
-        Process::Sentry
-    };
-    own::lock_down(list, REPORT)
+    own::lock_down(Process::sentry(host_network, traces), REPORT)
 }
 
 /// The user's way: the new user namespace knows this user and group only.

@@ -5,12 +5,15 @@
 //!
 //! | | Gofer | Sentry |
 //! |---|---|---|
-//! | namespaces | as root: pid, mount, ipc, uts; else none, so that owners of files stay true | pid (it is pid 1), mount, net, ipc, uts; not as root: user |
+//! | namespaces | as root: pid, mount, ipc, uts, cgroup, user (where the host allows it); else none, so that owners of files stay true | pid (it is pid 1), mount, net, ipc, uts, cgroup, user (as root: where the host allows it) |
 //! | network | as root: an empty namespace, both in the same one, which costs half as much; neither may make a socket | else: its own |
 //! | user | the starter's | as root: nobody; else the starter's |
 //! | root directory | as root: empty; it holds descriptors of cloned mount trees | empty |
 //! | capabilities | those that reading (and, for writable roots, changing) files needs | none |
 //! | host calls | its allow-list | its allow-list |
+//!
+//! The starter itself can be confined once both run ([`Running::confine`]), as the monitor of a
+//! container is.
 //!
 //! As root, the mount trees that the Gofer works on are its own copies: the host's root without `/proc`,
 //! `/sys` and `/dev`, read-only as the kernel enforces it, without devices and set-uid programs. Otherwise
@@ -92,6 +95,15 @@ impl RootSpec {
     }
 }
 
+/// The name of the kernel's own file system (procfs, sysfs, cgroup2, ...) that a path lies in:
+/// nothing there can be made writable. `None` for all others.
+#[must_use]
+pub fn kernel_fs(path: &std::ffi::CStr) -> Option<&'static str> {
+    let flags = libc::O_PATH as u64;
+    let fd = hostcall::path::openat2(libc::AT_FDCWD, path, flags, 0, 0).ok()?;
+    ::gofer::kernel_fs::of(&fd).ok()?.1
+}
+
 /// What to start.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
@@ -101,6 +113,8 @@ pub struct Spec {
     pub descriptors: Vec<RawFd>,
     /// Whether there is a broker that makes sockets in the starter's network namespace.
     pub host_network: bool,
+    /// Whether the Sentry traces the application's processes: the ptrace platform.
+    pub traces: bool,
 }
 
 /// Why there is no sandbox: a sentence for the person.
@@ -143,12 +157,13 @@ where
     let (report, reports) = step("make a channel", sock::seqpacket_pair())?;
     let child = spawn::child(
         spawn::Who::Gofer,
-        standing.gofer_namespaces(),
+        standing.gofer_namespaces(spec),
         null,
         // Its report socket comes first, in all processes.
         &[reports.raw(), gofer_end.raw()],
         |fds| gofer::prepare(spec, standing, network, fds).and_then(main),
     )?;
+    let child = child.admit(standing, &report)?;
     Ok(Gofer {
         child,
         channel,
@@ -218,7 +233,7 @@ where
         wanted.push(ours.raw());
         let made = spawn::child(
             spawn::Who::Broker,
-            standing.sentry_namespaces(),
+            standing.broker_namespaces(),
             &null,
             // Both report on one: what either says is told.
             &[gofer.reports.raw(), theirs.raw()],
@@ -241,9 +256,12 @@ where
         standing.sentry_namespaces(),
         &null,
         &wanted,
-        |fds| kernel::prepare(standing, fds, network, spec.host_network).and_then(sentry),
+        |fds| {
+            kernel::prepare(standing, fds, network, spec.host_network, spec.traces).and_then(sentry)
+        },
     );
     drop((sentry_control, gofer.channel));
+    let sentry = sentry.and_then(|child| child.admit(standing, &control));
     let broker = broker.map(|(child, _)| child);
     match sentry {
         Ok(sentry) => Ok(Running::new(

@@ -1,11 +1,12 @@
 //! What the starter may do, and giving it up.
 
-use crate::{Failure, step};
-use abi::Result;
-use abi::errno::{EINVAL, EPERM};
+use crate::{Failure, Spec, step};
+use abi::errno::{EINVAL, EIO, EPERM};
+use abi::{Errno, Result};
 use hostcall::bpf::{self, AllThreads};
 use hostcall::table::Process;
 use hostcall::{HostFd, RawFd, file, path, process, start as host};
+use std::ffi::CStr;
 
 /// Capabilities that the start and the Gofer know (`linux/capability.h`).
 pub const CAP_CHOWN: u64 = 1 << 0;
@@ -13,18 +14,22 @@ pub const CAP_DAC_OVERRIDE: u64 = 1 << 1;
 pub const CAP_DAC_READ_SEARCH: u64 = 1 << 2;
 pub const CAP_FOWNER: u64 = 1 << 3;
 pub const CAP_FSETID: u64 = 1 << 4;
+pub const CAP_KILL: u64 = 1 << 5;
 pub const CAP_SETGID: u64 = 1 << 6;
 pub const CAP_SETUID: u64 = 1 << 7;
 pub const CAP_SETPCAP: u64 = 1 << 8;
 pub const CAP_NET_BIND_SERVICE: u64 = 1 << 10;
 pub const CAP_SYS_ADMIN: u64 = 1 << 21;
-pub const CAP_MKNOD: u64 = 1 << 27;
+pub const CAP_SETFCAP: u64 = 1 << 31;
 
 /// The user and group that a Sentry runs as where the starter is root.
 pub const NOBODY: u32 = 65534;
 
-const ALL_BUT_USER: i32 =
-    libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+const ALL_BUT_USER: i32 = libc::CLONE_NEWNS
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWCGROUP;
 
 /// Who makes a child's network namespace, which has nothing in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +64,20 @@ impl Away {
     }
 }
 
+/// The namespaces (`CLONE_NEW*`) that a process begins in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Namespaces {
+    pub needed: i32,
+    /// Left out where the host does not allow them.
+    pub wished: i32,
+}
+
+impl Namespaces {
+    fn needed(needed: i32) -> Namespaces {
+        Namespaces { needed, wished: 0 }
+    }
+}
+
 /// How the starter stands towards the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
@@ -83,27 +102,53 @@ impl Standing {
         })
     }
     /// The namespaces that must be made with the process itself.
-    pub fn gofer_namespaces(self) -> i32 {
+    ///
+    /// In a user namespace of its own a Gofer can copy mounts with all that is mounted below them
+    /// only.
+    pub fn gofer_namespaces(self, spec: &Spec) -> Namespaces {
         match self {
-            Standing::Privileged => libc::CLONE_NEWPID,
-            Standing::Ordinary { .. } => 0,
+            Standing::Privileged if spec.roots.iter().all(|r| r.recursive) => self.with_user(),
+            Standing::Privileged => Namespaces::needed(libc::CLONE_NEWPID),
+            Standing::Ordinary { .. } => Namespaces::needed(0),
         }
     }
     /// As above.
-    pub fn sentry_namespaces(self) -> i32 {
-        match self {
+    pub fn broker_namespaces(self) -> Namespaces {
+        Namespaces::needed(match self {
             Standing::Privileged => libc::CLONE_NEWPID,
             Standing::Ordinary { .. } => libc::CLONE_NEWPID | libc::CLONE_NEWUSER,
+        })
+    }
+    /// As above.
+    pub fn sentry_namespaces(self) -> Namespaces {
+        match self {
+            Standing::Privileged => self.with_user(),
+            Standing::Ordinary { .. } => self.broker_namespaces(),
+        }
+    }
+    /// Those of root's processes. Their user namespace knows root, too, which only a starter with
+    /// CAP_SETFCAP may give it.
+    fn with_user(self) -> Namespaces {
+        let maps = host::capabilities().is_ok_and(|c| c & CAP_SETFCAP != 0);
+        Namespaces {
+            needed: libc::CLONE_NEWPID,
+            wished: if maps { libc::CLONE_NEWUSER } else { 0 },
         }
     }
 }
 
 /// The other namespaces, made by the child: while one child waits for the host's, the other goes on.
 pub fn own_namespaces(network: Network) -> Result<()> {
-    host::unshare(match network {
-        Network::Own => ALL_BUT_USER,
-        Network::Given => ALL_BUT_USER & !libc::CLONE_NEWNET,
-    })
+    host::unshare(network.own())
+}
+
+impl Network {
+    fn own(self) -> i32 {
+        match self {
+            Network::Own => ALL_BUT_USER,
+            Network::Given => ALL_BUT_USER & !libc::CLONE_NEWNET,
+        }
+    }
 }
 
 /// Root's way: an unprivileged user, with the capabilities that the further steps need.
@@ -123,9 +168,10 @@ pub fn become_nobody(needed: u64) -> Result<()> {
     host::set_capabilities(needed)
 }
 
-/// Raises the limits that would hit the sandbox's own processes: the application's are kept by the Sentry.
-/// Gives the number of descriptors that are allowed now.
-pub fn raise_limits(standing: Standing) -> u64 {
+/// Raises the limits that would hit the sandbox's own processes: the application's are kept by the
+/// Sentry. Gives the number of descriptors that are allowed now. Of a child (0 for the caller)
+/// whose limits are still the caller's.
+pub fn raise_limits(standing: Standing, child: i32) -> u64 {
     let unlimited = libc::RLIM_INFINITY;
     for r in [
         libc::RLIMIT_AS,
@@ -136,27 +182,53 @@ pub fn raise_limits(standing: Standing) -> u64 {
         libc::RLIMIT_CPU,
         libc::RLIMIT_SIGPENDING,
     ] {
-        let raised =
-            standing == Standing::Privileged && host::set_rlimit(r, unlimited, unlimited).is_ok();
+        let raised = standing == Standing::Privileged
+            && host::set_rlimit_of(child, r, unlimited, unlimited).is_ok();
         if let (false, Ok((_, hard))) = (raised, host::rlimit(r)) {
-            let _ = host::set_rlimit(r, hard, hard);
+            let _ = host::set_rlimit_of(child, r, hard, hard);
         }
     }
     // A core file would hold the application's memory. 0 does not keep it from a program that core_pattern names;
     // 1 does (`fs/coredump.c`), and is too little for a file.
-    let _ = host::set_rlimit(libc::RLIMIT_CORE, 1, 1)
-        .or_else(|_| host::set_rlimit(libc::RLIMIT_CORE, 0, 0));
+    let _ = host::set_rlimit_of(child, libc::RLIMIT_CORE, 1, 1)
+        .or_else(|_| host::set_rlimit_of(child, libc::RLIMIT_CORE, 0, 0));
     let (soft, hard) = host::rlimit(libc::RLIMIT_NOFILE).unwrap_or((1024, 1024));
     let most = std::fs::read_to_string("/proc/sys/fs/nr_open")
         .ok()
         .and_then(|s| s.trim().parse().ok())
         .filter(|_| standing == Standing::Privileged);
     for n in [most.unwrap_or(hard), hard] {
-        if n >= hard && host::set_rlimit(libc::RLIMIT_NOFILE, n, n).is_ok() {
+        if n >= hard && host::set_rlimit_of(child, libc::RLIMIT_NOFILE, n, n).is_ok() {
             return n;
         }
     }
     soft
+}
+
+/// Gives a child's user namespace the ids of the caller's, each as itself: the owners of files
+/// that it sees are true.
+pub fn map_as_here(child: i32) -> Result<()> {
+    let failed = |e: std::io::Error| e.raw_os_error().and_then(Errno::new).unwrap_or(EIO);
+    for file in ["uid_map", "gid_map"] {
+        let here = std::fs::read_to_string(format!("/proc/self/{file}")).map_err(failed)?;
+        let mut map = String::new();
+        for line in here.lines() {
+            let mut words = line.split_whitespace();
+            if let (Some(first), Some(_), Some(count)) = (words.next(), words.next(), words.next())
+            {
+                map += &format!("{first} {first} {count}\n");
+            }
+        }
+        std::fs::write(format!("/proc/{child}/{file}"), map).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Mounts an empty directory that cannot be written over a directory.
+pub fn cover(at: &CStr) -> Result<()> {
+    let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    let size = c"mode=555,size=4k,nr_inodes=2";
+    host::mount(Some(c"none"), at, Some(c"tmpfs"), flags, Some(size))
 }
 
 /// Exchanges the root directory for an empty one that cannot be written, and lets the old one go.
@@ -165,9 +237,7 @@ pub fn empty_root() -> Result<()> {
     host::mount(None, c"/", None, private, None)?;
     // Any directory that every host has; it is gone with the old root.
     let at = c"/proc";
-    let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    let size = c"mode=555,size=4k,nr_inodes=2";
-    host::mount(Some(c"none"), at, Some(c"tmpfs"), flags, Some(size))?;
+    cover(at)?;
     host::chdir(at)?;
     match host::pivot_root_here() {
         Ok(()) => host::umount_detach(c".")?,
@@ -181,13 +251,19 @@ pub fn empty_root() -> Result<()> {
     host::chdir(c"/")
 }
 
-/// Gives up all capabilities but `keep`, in every set.
+/// Empties the bounding set, where the caller may: no program that is executed gains anything.
+pub fn bound() -> Result<()> {
+    if host::capabilities()? & CAP_SETPCAP != 0 {
+        host::bound_capabilities(0)?;
+    }
+    Ok(())
+}
+
+/// Gives up all capabilities but `keep`, which stays permitted and effective only.
 pub fn keep_capabilities(keep: u64) -> Result<()> {
     const PR_CAP_AMBIENT_CLEAR_ALL: usize = 4;
     let have = host::capabilities()?;
-    if have & CAP_SETPCAP != 0 {
-        host::bound_capabilities(keep)?;
-    }
+    bound()?;
     process::prctl(libc::PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0)?;
     host::set_capabilities(keep & have)
 }

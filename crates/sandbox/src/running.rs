@@ -2,8 +2,10 @@
 
 use crate::control::{self, Answer, SIGNAL, Said, WINDOW};
 use crate::spawn::{Child, Who};
-use crate::{EXIT_BROKEN, EXIT_KILLED};
+use crate::{EXIT_BROKEN, EXIT_KILLED, EXIT_NOT_STARTED, Failure, privilege as own, step};
 use abi::Result;
+use hostcall::bpf::{self, AllThreads};
+use hostcall::table::Process;
 use hostcall::{HostFd, RawFd, file, inet, process, time};
 use sentry::boot::config::limits;
 use std::time::Instant;
@@ -48,6 +50,12 @@ pub trait Attendant {
     fn poll(&mut self, fds: &mut Vec<libc::pollfd>);
     /// Some of them may be ready; in the same order.
     fn ready(&mut self, running: &Running, fds: &[libc::pollfd]);
+    /// Whether it has something to tell the Sentry that there was no room for.
+    fn wants_room(&self) -> bool {
+        false
+    }
+    /// There is room.
+    fn room(&mut self, _: &Running) {}
     /// The Sentry said something.
     fn answer(&mut self, _: &Running, _: Answer) {}
     /// When [`Attendant::late`] is to be called; `None` for never.
@@ -101,20 +109,18 @@ impl Running {
     }
 
     /// Tells the Sentry a terminal's new size: the first program's (0), or that of a process.
-    pub fn send_window(&self, rows: u16, cols: u16, process: u32) {
+    pub fn send_window(&self, rows: u16, cols: u16, process: u32) -> Result<()> {
         let size = u32::from(rows) | u32::from(cols) << 16;
         let m = [size.to_le_bytes(), process.to_le_bytes()].concat();
-        let _ = control::tell(self.control.raw(), WINDOW, &m, &[]);
+        control::tell(self.control.raw(), WINDOW, &m, &[])
     }
 
-    /// Tells the Sentry how many tasks there may be inside; 0 for no limit.
-    pub fn set_pids_limit(&self, limit: u32) {
-        let _ = control::tell(
-            self.control.raw(),
-            control::PIDS_LIMIT,
-            &limit.to_le_bytes(),
-            &[],
-        );
+    /// Tells the Sentry limits that have changed: the body of [`control::LIMITS`].
+    pub fn set_limits(&self, body: &[u8]) -> Result<()> {
+        if body.len() > control::MAX - 4 {
+            return Err(abi::errno::E2BIG);
+        }
+        control::tell(self.control.raw(), control::LIMITS, body, &[])
     }
 
     /// Asks the Sentry for something; `number` comes back with the answer.
@@ -127,6 +133,21 @@ impl Running {
     pub fn pids(&self) -> (i32, i32) {
         let pid = |c: &Option<Child>| c.as_ref().map_or(0, |c| c.pid);
         (pid(&self.sentry), pid(&self.gofer))
+    }
+
+    /// Confines the caller, which watches over the sandbox from now on: no capability but that to
+    /// end its children, which are other users', and only the calls that [`Running::wait`] and a
+    /// container's monitor make. To be called once, with one thread.
+    pub fn confine(&self) -> std::result::Result<(), Failure> {
+        let confined = own::keep_capabilities(own::CAP_KILL)
+            .and_then(|()| process::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0))
+            .and_then(|_| {
+                let children = [&self.sentry, &self.gofer, &self.broker];
+                let children: Vec<i32> = children.into_iter().flatten().map(|c| c.pid).collect();
+                let list = bpf::allow_list_with(Process::Monitor, &children);
+                bpf::install(&list, AllThreads::Yes)
+            });
+        step("confine the monitor", confined)
     }
 
     /// Waits for the end, and cleans up.
@@ -164,11 +185,19 @@ impl Running {
             let wait = left.map_or(-1, |ms| ms.clamp(0, 60_000) as i32);
             fds.truncate(OWN);
             attendant.poll(&mut fds);
+            if attendant.wants_room() {
+                fds[CONTROL].events |= libc::POLLOUT;
+            }
             match file::poll(&mut fds, wait) {
                 Ok(_) if until.is_none_or(|d| now() < d) => {}
                 Err(abi::errno::EINTR) if until.is_none_or(|d| now() < d) => continue,
                 _ => break,
             }
+            if fds[CONTROL].revents & libc::POLLOUT != 0 {
+                attendant.room(&self);
+            }
+            fds[CONTROL].events = libc::POLLIN;
+            fds[CONTROL].revents &= !libc::POLLOUT;
             attendant.ready(&self, &fds[OWN..]);
             if attendant.deadline().is_some_and(|d| d <= Instant::now()) {
                 attendant.late(&self);
@@ -231,6 +260,13 @@ impl Running {
             // (Where the Gofer went first, that is what ended it.)
             seen.exit = status.filter(|_| seen.gofer.is_none());
         }
+        if !self.joined
+            && seen.text.is_some()
+            && seen.exit.is_none()
+            && self.gofer.as_ref().is_some_and(|g| ends_within(g, GRACE))
+        {
+            seen.gofer = reap(&mut self.gofer);
+        }
         seen.ending(&mut self)
     }
 
@@ -287,7 +323,13 @@ impl Seen {
             let note = self.text.map(|(t, _)| t);
             return Ending::Program { status, note };
         }
-        if let Some((text, exit)) = self.text {
+        // A Sentry that lost its Gofer or broker says so, and may be heard before their end is seen.
+        // (One that ended with these has said why itself.)
+        let told = [EXIT_NOT_STARTED, EXIT_BROKEN].map(|e| i32::from(e) << 8);
+        let faulty = |s: Option<i32>| s.is_some_and(|s| s != 0 && !told.contains(&s));
+        if let Some((text, exit)) = self.text
+            && (running.joined || !faulty(self.gofer) && !faulty(self.broker))
+        {
             return Ending::Broken { text, exit };
         }
         if running.joined && self.gofer.is_none_or(|g| g == 0) {

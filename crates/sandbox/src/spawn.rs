@@ -1,11 +1,12 @@
 //! One child process: its descriptors, and its end.
 
 use crate::control::{self, CRASH, ERROR};
-use crate::{EXIT_BROKEN, EXIT_NOT_STARTED, Failure, step};
+use crate::privilege::{self, Namespaces, Standing};
+use crate::{EXIT_BROKEN, EXIT_NOT_STARTED, Failure, running, step};
 use abi::Result;
-use abi::errno::{EBUSY, ENOSPC, ENOSYS, EPERM, EUSERS};
+use abi::errno::{EBUSY, EINVAL, ENOSPC, ENOSYS, EPERM, EPIPE, EUSERS};
 use hostcall::start::{self as host, Side};
-use hostcall::{HostFd, RawFd, process};
+use hostcall::{HostFd, RawFd, process, sock};
 use std::convert::Infallible;
 use std::fmt;
 
@@ -33,6 +34,47 @@ impl fmt::Display for Who {
 pub struct Child {
     pub pid: i32,
     pub pidfd: HostFd,
+    /// Whether it has the namespaces that were wished.
+    pub has_wished: bool,
+}
+
+/// The starter's first word to a child of root's.
+const ADMITTED: [u8; 8] = *b"admitted";
+
+impl Child {
+    /// Does for a child of root's what it cannot do itself in a user namespace of its own, and
+    /// lets it go on.
+    pub fn admit(self, standing: Standing, socket: &HostFd) -> std::result::Result<Child, Failure> {
+        if standing != Standing::Privileged {
+            return Ok(self);
+        }
+        privilege::raise_limits(standing, self.pid);
+        let mapped = if self.has_wished {
+            privilege::map_as_here(self.pid)
+        } else {
+            Ok(())
+        };
+        let told = mapped.and_then(|()| sock::send(socket.raw(), &ADMITTED, &[]));
+        match told {
+            // What has ended by now says why.
+            Ok(_) | Err(EPIPE) => Ok(self),
+            Err(e) => {
+                running::abandon(self);
+                Err(Failure::new("admit a process of the sandbox", e))
+            }
+        }
+    }
+}
+
+/// Waits until its limits and its ids are set.
+pub fn await_admission(socket: &HostFd) -> std::result::Result<(), Failure> {
+    let mut word = [0; ADMITTED.len()];
+    step("wait for the starter", sock::recv(socket.raw(), &mut word))?;
+    if word == ADMITTED {
+        Ok(())
+    } else {
+        Err(Failure("was not admitted by the starter".into()))
+    }
 }
 
 /// Where a child finds its report socket.
@@ -55,13 +97,26 @@ pub fn null() -> std::result::Result<HostFd, Failure> {
 /// and runs `main` there with them.
 pub fn child(
     who: Who,
-    namespaces: i32,
+    namespaces: Namespaces,
     null: &HostFd,
     wanted: &[RawFd],
     main: impl FnOnce(Vec<HostFd>) -> std::result::Result<Infallible, Failure>,
 ) -> std::result::Result<Child, Failure> {
-    match host::clone_process(namespaces) {
-        Ok(Side::Parent { pid, pidfd }) => Ok(Child { pid, pidfd }),
+    let Namespaces { needed, wished } = namespaces;
+    let mut has_wished = wished != 0;
+    let cloned = match host::clone_process(needed | wished) {
+        Err(EPERM | ENOSPC | EUSERS | EINVAL) if has_wished => {
+            has_wished = false;
+            host::clone_process(needed)
+        }
+        r => r,
+    };
+    match cloned {
+        Ok(Side::Parent { pid, pidfd }) => Ok(Child {
+            pid,
+            pidfd,
+            has_wished,
+        }),
         Ok(Side::Child) => {
             let r = step("arrange descriptors", take_over(null.raw(), wanted));
             let e = match r.and_then(|fds| {

@@ -130,7 +130,7 @@ fn tries(who: Process, all: bool) -> Vec<Try> {
     } else {
         WANTED.iter().map(|n| (nr(*n), [0; 6])).collect()
     };
-    if matches!(who, Process::Sentry | Process::SentryOnHostNetwork) {
+    if !matches!(who, Process::Gofer | Process::Broker) {
         // Not the Sentry's: the Gofer's.
         let files = [
             libc::SYS_openat2,
@@ -206,12 +206,19 @@ fn tries(who: Process, all: bool) -> Vec<Try> {
         (nr(libc::SYS_prctl), [libc::PR_SET_MM as u64, 0, 0, 0, 0, 0]),
     ]);
     match who {
-        Process::Sentry | Process::SentryOnHostNetwork => v.extend([
+        Process::Gofer | Process::Broker => v.push((nr(libc::SYS_tgkill), [2, 2, 9, 0, 0, 0])),
+        Process::Monitor => v.extend([
+            (nr(libc::SYS_tgkill), [2, 2, 9, 0, 0, 0]),
+            (nr(libc::SYS_kill), [1, 0, 0, 0, 0, 0]),
+            (nr(libc::SYS_kill), [u64::MAX, 0, 0, 0, 0, 0]),
+            (nr(libc::SYS_pidfd_send_signal), [0, 19, 0, 0, 0, 0]),
+            (nr(libc::SYS_ioctl), [2, libc::TIOCSTI, 0, 0, 0, 0]),
+        ]),
+        _ => v.extend([
             (nr(libc::SYS_ioctl), [2, libc::TIOCSTI, 0, 0, 0, 0]),
             (nr(libc::SYS_ioctl), [2, libc::TIOCSCTTY, 0, 0, 0, 0]),
             (nr(libc::SYS_ioctl), [0, libc::FIOASYNC, 0, 0, 0, 0]),
         ]),
-        Process::Gofer | Process::Broker => v.push((nr(libc::SYS_tgkill), [2, 2, 9, 0, 0, 0])),
     }
     v
 }
@@ -242,8 +249,11 @@ fn main() {
         for (name, who) in [
             ("sentry", Process::Sentry),
             ("sentry-net", Process::SentryOnHostNetwork),
+            ("sentry-traces", Process::TracingSentry),
+            ("sentry-net-traces", Process::TracingSentryOnHostNetwork),
             ("gofer", Process::Gofer),
             ("broker", Process::Broker),
+            ("monitor", Process::Monitor),
         ] {
             let started = Instant::now();
             let tries = tries(who, all);
@@ -300,10 +310,17 @@ fn as_starter(who: &str, number: u64, args: [u64; 6]) {
             recursive: true,
         }],
         descriptors: vec![],
-        host_network: who == "sentry-net",
+        host_network: who.starts_with("sentry-net"),
+        traces: who.ends_with("-traces"),
     };
     let tries_sentry = who.starts_with("sentry");
-    let (tries_gofer, tries_broker) = (who == "gofer", who == "broker");
+    let tries_gofer = who == "gofer";
+    // Those that let nobody in.
+    let list = match who {
+        "broker" => Some(Process::Broker),
+        "monitor" => Some(Process::Monitor),
+        _ => None,
+    };
     let attempt = move || -> ! {
         if number & GATE_32 != 0 {
             probe::attempt_32_bit(number as u32)
@@ -314,9 +331,9 @@ fn as_starter(who: &str, number: u64, args: [u64; 6]) {
         None,
         &spec,
         move |g: GoferSide| -> std::result::Result<Infallible, sandbox::Failure> {
-            if tries_broker {
-                // Its list, in the Gofer's place: the broker itself lets nobody in.
-                let list = bpf::allow_list(Process::Broker);
+            if let Some(whose) = list {
+                // Its list, in the Gofer's place.
+                let list = bpf::allow_list(whose);
                 process::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).unwrap();
                 bpf::install(&list, bpf::AllThreads::Yes).unwrap();
                 attempt()

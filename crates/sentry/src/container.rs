@@ -17,10 +17,11 @@
 //!   `waiting`, which takes none once the container has ended. No lock is taken under that of `waiting`.
 
 use crate::boot::Launch;
-use crate::boot::config::{control, limits};
+use crate::boot::config::{IdRange, control, limits};
+use crate::cgroup::Limits;
 use crate::kernel::Kernel;
 use crate::ns::NsProxy;
-use crate::task::clone::TASKS_MAX;
+use crate::task::quota::{OF_CONTAINER, TASKS_MAX};
 use crate::task::seccomp::bpf::Insn;
 use crate::task::{Task, ThreadGroup};
 use abi::signal::SIGKILL;
@@ -73,6 +74,8 @@ pub struct Container {
     /// Tasks that there may be, and that there are.
     task_limit: AtomicU32,
     tasks: AtomicU32,
+    /// Whether others share the sandbox.
+    shares: AtomicBool,
 }
 
 /// Its files.
@@ -80,6 +83,8 @@ pub struct Root {
     pub mounts: Arc<MountNamespace>,
     /// The root file system, if it is an overlay: what its changes are asked of.
     pub overlay: Option<Arc<vfs::Dentry>>,
+    /// Its users and groups on the host, where the bundle maps them.
+    pub ids: [Vec<IdRange>; 2],
 }
 
 /// What a container is made of.
@@ -90,8 +95,7 @@ pub struct Parts {
     pub seccomp: Vec<Insn>,
     pub is_managed: bool,
     pub control: HostFd,
-    /// 0 for no limit but our own.
-    pub task_limit: u32,
+    pub limits: Limits,
 }
 
 impl Container {
@@ -110,10 +114,11 @@ impl Container {
             waiting: Mutex::default(),
             frozen: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            task_limit: AtomicU32::new(0),
+            task_limit: AtomicU32::new(TASKS_MAX as u32),
             tasks: AtomicU32::new(0),
+            shares: AtomicBool::new(false),
         };
-        c.set_task_limit(p.task_limit);
+        c.update_limits(p.limits);
         Arc::new(c)
     }
 
@@ -205,16 +210,33 @@ impl Container {
         self.tell(control::EXITED, &m);
     }
 
-    /// 0 for no limit but our own.
-    pub fn set_task_limit(&self, n: u32) {
-        let most = TASKS_MAX as u32;
-        let n = if n == 0 { most } else { n.min(most) };
-        self.task_limit.store(n, Ordering::Relaxed);
+    /// Keeps the limit of tasks, and shows what the host keeps of the others.
+    pub fn update_limits(&self, new: Limits) {
+        if new.pids.is_some() {
+            let most = TASKS_MAX as u32;
+            let n = match new.task_limit() {
+                0 => most,
+                n => n.min(most),
+            };
+            self.task_limit.store(n, Ordering::Relaxed);
+        }
+        self.ns.cgroup.update_limits(new);
+        // Of application processes the host's killer thinks that they have half of the limit more than they do.
+        self.clas
+            .limit_view(self.ns.cgroup.memory_max().map_or(u64::MAX, |m| m / 4));
     }
     /// Whether one more task would be too many (`pids.max`). Under the task list's lock.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.tasks.load(Ordering::Relaxed) >= self.task_limit.load(Ordering::Relaxed)
+        let mut most = self.task_limit.load(Ordering::Relaxed);
+        if self.shares.load(Ordering::Relaxed) {
+            most = most.min(OF_CONTAINER as u32);
+        }
+        self.tasks.load(Ordering::Relaxed) >= most
+    }
+    /// From now on it leaves some tasks to others.
+    pub fn share(&self) {
+        self.shares.store(true, Ordering::Relaxed);
     }
     /// A task came or went; under the task list's lock.
     pub fn count_task(&self, came: bool) {

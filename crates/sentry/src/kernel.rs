@@ -61,7 +61,6 @@ pub struct Kernel {
     /// What runs them.
     pub threads: crate::task::threads::TaskThreads,
     pub futexes: futex::Table,
-    pub queued_signals: crate::task::signal::QueueCount,
     pub timers: Arc<TimerService>,
     /// The initial namespaces.
     pub initial: Arc<NsProxy>,
@@ -109,15 +108,25 @@ pub struct Parts {
     pub drain: std::time::Duration,
     /// As a container manager expects it: process 1 is protected, and has its terminal at /dev/console.
     pub is_container: bool,
-    /// The root container's seccomp filter, and how many tasks it may have (0: no limit).
+    /// The root container's seccomp filter and limits.
     pub seccomp: Vec<Insn>,
-    pub task_limit: u32,
+    pub limits: crate::cgroup::Limits,
+}
+
+/// How much of the kernel's memory one user may have whose limits hold: a part of all, so that some users do not end
+/// the sandbox.
+fn user_memory(total: u64) -> i64 {
+    (total / 64).clamp(32 << 20, 512 << 20) as i64
 }
 
 impl Kernel {
     #[must_use]
     pub fn new(p: Parts) -> Arc<Kernel> {
         let cgroups = crate::cgroup::Hierarchy::new();
+        let limits = vfs::userns::UserNs::default();
+        limits
+            .limits()
+            .set(vfs::ucounts::Kind::Kmem, user_memory(p.total_memory));
         let mut boot_id = [0u8; 16];
         hostcall::time::random(&mut boot_id);
         let initial = NsProxy::initial(
@@ -135,7 +144,7 @@ impl Kernel {
             seccomp: p.seccomp,
             is_managed: p.is_container,
             control: p.control,
-            task_limit: p.task_limit,
+            limits: p.limits,
         });
         Arc::new(Kernel {
             platform: p.platform,
@@ -144,7 +153,6 @@ impl Kernel {
             no_memory: Mm::none(p.clas),
             tasks: Mutex::default(),
             futexes: futex::Table::new(),
-            queued_signals: Default::default(),
             timers: p.timers,
             initial,
             cgroups,

@@ -91,6 +91,23 @@ impl Strace {
 }
 
 /// strace's classes that people use most.
+/// What [`Strace::new`] takes behind `%`.
+pub const CLASSES: [&str; 7] = [
+    "file", "desc", "memory", "process", "signal", "net", "network",
+];
+
+/// Whether a filter may name this: a system call, or a class of them.
+#[must_use]
+pub fn is_known(name: &str) -> bool {
+    match name.strip_prefix('%') {
+        Some(class) => CLASSES.contains(&class),
+        None => crate::syscalls::TABLE
+            .iter()
+            .flatten()
+            .any(|c| c.name == name),
+    }
+}
+
 fn in_class(call: &Call, class: &str) -> bool {
     let has = |f: fn(&Arg) -> bool| call.args.iter().any(f);
     match class {

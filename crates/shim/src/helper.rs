@@ -154,6 +154,8 @@ pub fn call(
 
 /// The helper's life; `parent` is the shim's pid.
 pub fn run(parent: &str) -> Result<(), String> {
+    // A monitor, which is a copy, would keep whatever the shim's starter left open.
+    hostcall::process::close_from(3).map_err(|e| e.to_string())?;
     // A shim that is killed takes it along; what it may have left, `delete` finds.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|e| e.to_string())?;

@@ -3,7 +3,7 @@
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use containerd_shim_protos::protobuf::{CodedInputStream, Message};
 use containerd_shim_protos::shim::oci::Options as RuncOptions;
-use oci::{Format, Log, Overlay, Runtime};
+use oci::{Annotated, Format, Log, Overlay, Runtime};
 use sentry::boot::config::PlatformKind;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -37,6 +37,9 @@ pub struct Words {
     /// As `cloister --overlay` has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlay: Option<String>,
+    /// As `cloister --annotations` has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<String>,
     /// sandbox or host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub net: Option<String>,
@@ -166,6 +169,7 @@ impl Settings {
                 path: Some(self.log.clone()),
                 format: Format::Json,
                 debug: w.debug,
+                open: None,
             },
             systemd_cgroup: w.systemd_cgroup,
             platform: match w.platform.as_deref() {
@@ -181,6 +185,10 @@ impl Settings {
             overlay: match &w.overlay {
                 None => Overlay::default(),
                 Some(o) => o.parse().map_err(|e| format!("overlay {o:?}: {e}"))?,
+            },
+            annotated: match &w.annotations {
+                None => Annotated::default(),
+                Some(a) => a.parse().map_err(|e| format!("annotations: {e}"))?,
             },
             strace: w.strace.clone(),
             debug_drop: 0,

@@ -8,7 +8,8 @@
 //!   rt_sigprocmask and sigaltstack, since mask and stack are in the area while the thread is in application code; a
 //!   futex's wake-up where nobody waits; sched_yield;
 //! - **offers**: reads of what the Sentry has laid beside the program ([`super::offers`]), which the call then claims;
-//!   and changes of an epoll that nobody else can look at, which it lays there for the Sentry;
+//!   how much there is to be read; and changes of an epoll that nobody else can look at, which it lays there for the
+//!   Sentry;
 //! - **mailbox**: where the thread of the Sentry's spins ([`SPINS`]), the call is laid into the area, and its
 //!   answer awaited there; after [`PATIENCE`] rounds by the event call ([`super::EVENT_PARK`]);
 //! - **slow**: else, and for calls that need all registers, a system call is made here, whose filter treats it
@@ -91,14 +92,18 @@ pub const KIND_OWN: u8 = 1;
 pub const KIND_READ: u8 = 8;
 pub const KIND_RECV: u8 = 9;
 pub const KIND_EPOLL_CTL: u8 = 10;
+/// ioctl(2): the same, with FIONREAD.
+pub const KIND_IOCTL: u8 = 11;
+/// Its number, and the command that asks how many bytes can be read.
+pub const COUNTED: u32 = 16;
+pub const FIONREAD: u32 = 0x541b;
 /// These calls, by Linux's numbers.
 pub const OFFERED: [(u32, u8); 3] = [(0, KIND_READ), (45, KIND_RECV), (233, KIND_EPOLL_CTL)];
 /// EPOLLEXCLUSIVE and EPOLLWAKEUP: the Sentry is asked.
 pub const EPOLL_ODD: u32 = 0x3000_0000;
-/// From here on nothing is read or written for the application: less than the longest transfer may be left of its
-/// part of the address space.
+/// From here on nothing is read or written for the application: less than a page may be left of its part of the address
+/// space.
 pub const USER_END: u64 = 0x7ff0_0000_0000 - 0x1000;
-const _: () = assert!(super::offers::MAX <= 0x1000);
 const _: () = assert!(KINDS_AT + KINDS == TEXT + super::TEXT_LEN);
 const _: () = assert!(area::NEW_MASK + 8 <= area::WORDS_END && area::SID < 256);
 const _: () = assert!(area::WORDS_END <= area::STACK_AT && area::STACK_AT + 4 <= area::STACKS);

@@ -6,7 +6,7 @@
 //! - the **spawner**, the process's first thread: sleeps on a futex in the command page and clones what the
 //!   Sentry asks for (new processes in the zygote, threads elsewhere). It has no listener of its own, because
 //!   a thread that has one cannot make threads that get theirs. It tells a new thread's id by the position
-//!   (lseek) of the control file: all memory that it can write, application code can write, too.
+//!   (lseek) of a file: all memory that it can write, application code can write, too.
 //! - the **service thread**: makes the memory calls. Application code never runs on it. It takes batches of
 //!   calls from the command page and hands the result back as arguments of the next notification, so that
 //!   the application can falsify neither (the page is read-only here, registers are its own).
@@ -155,14 +155,16 @@ pub const REPLY_BASES: u64 = 2;
 /// In the reply to an event: note the thread's CPU time in its area.
 pub const REPLY_CLOCK: u64 = 4;
 
-/// In the control file's position, which tells what the spawner's clone(2) of a thread gave (its id): set
-/// where it failed, above the errno.
+/// In the position of the file that tells what the spawner's clone(2) of a thread gave (its id): set where it failed,
+/// above the errno.
 pub const FAILED_BIT: u32 = 32;
 
 /// Spawner operation: a new process.
 pub const OP_PROCESS: u64 = 1;
 /// Spawner operation: a new thread.
 pub const OP_THREAD: u64 = 2;
+/// The zygote's operation: a new file whose position will tell of the start of threads.
+pub const OP_POSITION: u64 = 3;
 
 /// Offset of the spawner's operation in the command page.
 pub const CMD_OP: u64 = 8;
@@ -181,7 +183,7 @@ pub const CMD_OFFERS: u64 = 0x80;
 /// there for it. The application may write all of it.
 pub mod offers {
     /// Its length.
-    pub const LEN: u64 = 16 * super::AREA_LEN;
+    pub const LEN: u64 = 32 * super::AREA_LEN;
     /// `u32`: the descriptor of the epoll whose changes may lie here; [`NO_EPOLL`] for none.
     pub const EPOLL: u64 = 0;
     pub const NO_EPOLL: u32 = u32::MAX;
@@ -202,11 +204,21 @@ pub mod offers {
     pub const RING_ENTRY: u64 = 32;
     /// How many may lie there.
     pub const RING_LEN: u64 = 64;
-    /// Descriptor `i`'s slot is at `SLOTS + i * SLOT_LEN`: a `u64` word, and data.
+    /// Descriptor `i`'s slot is at `SLOTS + i * SLOT_LEN`: a `u64` word, a `u32` that says where here the data are, one that
+    /// says how many more bytes there are than those ([`UNTOLD`]: ask), and room for data.
     pub const SLOTS: u64 = 0x1000;
     pub const SLOT_SHIFT: u64 = 11;
     pub const SLOT_LEN: u64 = 1 << SLOT_SHIFT;
+    pub const SLOT_AT: u64 = 8;
+    pub const SLOT_BEHIND: u64 = 12;
     pub const SLOT_DATA: u64 = 64;
+    pub const UNTOLD: u32 = u32::MAX;
+    /// Room for more data than a slot has: smaller pieces, and larger ones behind them.
+    pub const PIECES: u64 = SLOTS + COUNT * SLOT_LEN;
+    pub const SMALL: u64 = 0x2000;
+    pub const SMALL_COUNT: u64 = 24;
+    pub const LARGE: u64 = 0x10000;
+    pub const LARGE_COUNT: u64 = 5;
     /// How many descriptors have one.
     pub const COUNT: u64 = 240;
     /// In the word: there is an offer.
@@ -215,18 +227,21 @@ pub mod offers {
     pub const THEN_EMPTY: u64 = 2;
     /// Nothing more may be taken.
     pub const CLOSED: u64 = 4;
-    /// Twelve bits: bytes that were taken.
-    pub const TAKEN_SHIFT: u64 = 8;
-    /// Twelve bits: bytes that there were.
-    pub const LEN_SHIFT: u64 = 20;
-    pub const LEN_MASK: u64 = 0xfff;
+    /// A read of more than is left asks: there is more.
+    pub const THEN_MORE: u64 = 8;
+    /// Seventeen bits: bytes that were taken.
+    pub const TAKEN_SHIFT: u64 = 4;
+    /// Seventeen bits: bytes that there were.
+    pub const LEN_SHIFT: u64 = 21;
+    pub const LEN_MASK: u64 = 0x1_ffff;
     /// The rest: the offer's number, so that a claim is of the offer that was read.
-    pub const NUMBER_SHIFT: u64 = 32;
-    /// The most bytes of an offer.
-    pub const MAX: u64 = SLOT_LEN - SLOT_DATA;
+    pub const NUMBER_SHIFT: u64 = 38;
+    /// The most bytes of an offer in its slot, and of any.
+    pub const OWN: u64 = SLOT_LEN - SLOT_DATA;
+    pub const MAX: u64 = LARGE;
     const _: () = assert!(MAX <= LEN_MASK && COUNT <= RING - STATES);
     const _: () = assert!(RING + RING_LEN * RING_ENTRY <= SLOTS);
-    const _: () = assert!(SLOTS + COUNT * SLOT_LEN + LEN_MASK <= LEN);
+    const _: () = assert!(PIECES + SMALL_COUNT * SMALL + LARGE_COUNT * LARGE <= LEN);
     const _: () = assert!(super::OFFERS + LEN <= super::AREAS);
 }
 
@@ -301,6 +316,28 @@ global_asm!(
     mov r8, qword ptr [r11 + {l_args} + 32]
     mov r9, qword ptr [r11 + {l_args} + 40]
     .endm
+    // The offer to the descriptor in eax: its slot in rdi, its word in rax. None that lives: 224.
+    .macro find_offer
+    shl eax, {slot_shift}
+    movabs rdi, {slots}
+    add rdi, rax
+    mov rax, qword ptr [rdi]
+    mov ecx, eax
+    and ecx, {live} + {closed}
+    cmp ecx, {live}
+    jne 224b
+    .endm
+    // What is left of the offer with the word rax: so many bytes in r8d, behind r9d that were taken.
+    .macro count_left
+    mov r8, rax
+    shr r8, {len_shift}
+    and r8d, {len_mask}
+    mov r9, rax
+    shr r9, {taken_shift}
+    and r9d, {len_mask}
+    sub r8d, r9d
+    jb 224b
+    .endm
 cloister_stub_begin:
 
     // ---- zygote: r12 = sequence already seen, r13 = end of the host's vDSO. Unmaps everything but the
@@ -348,7 +385,14 @@ cloister_stub_zygote:
     mov r13, qword ptr [r15 + 40]   // thread area
     mov r14, qword ptr [r15 + 48]   // offset of the new command page
     mov r9,  qword ptr [r15 + 56]   // control descriptor
-    xor esi, esi
+    cmp rbx, {op_position}
+    jne 26f
+    lea rdi, [rip + cloister_stub_position_name]
+    mov esi, 1                      // MFD_CLOEXEC
+    mov eax, 319                    // memfd_create
+    syscall
+    jmp 24f
+26: xor esi, esi
     xor r10d, r10d
     mov r8, r9                      // tls argument: unused without CLONE_SETTLS; keeps r9 across
     mov eax, 56
@@ -358,7 +402,7 @@ cloister_stub_zygote:
     cmp rbx, 2
     jne 24f
     mov rdi, r9                     // a thread: the result goes where no application code can write, into
-    mov rsi, rax                    // the control file's position; an error is above all thread ids
+    mov rsi, rax                    // a file's position; an error is above all thread ids
     test rax, rax
     jns 25f
     neg rsi
@@ -562,7 +606,7 @@ cloister_lane_chosen:
     je 80f
     mov eax, ecx
     sub eax, {kind_read}
-    cmp eax, 3
+    cmp eax, 4
     jb 220f
     cmp ecx, {kinds_special}
     jb 60f
@@ -642,6 +686,12 @@ cloister_lane_offers:
     mov eax, edi
     jmp 223f
 222:
+    cmp ecx, {kind_ioctl}
+    jne 231f
+    cmp esi, {fionread}
+    je 221b
+    jmp 70b
+231:
     mov eax, edx
 223:
     movabs rcx, {command}
@@ -651,40 +701,54 @@ cloister_lane_offers:
 cloister_lane_offers_saved:
     cmp dword ptr [r11 + {l_nr}], {nr_epoll_ctl}
     je 235f
+    cmp dword ptr [r11 + {l_nr}], {nr_ioctl}
+    je 240f
     jmp 225f
 224:                                // not here: as if nothing had been tried
     load_args
     jmp 70b
 225:                                // eax = the descriptor, rsi = buffer, rdx = its length
-    shl eax, {slot_shift}
-    movabs rdi, {slots}
-    add rdi, rax
-    mov rax, qword ptr [rdi]
-    mov ecx, eax
-    and ecx, {live} + {closed}
-    cmp ecx, {live}
-    jne 224b
+    find_offer
     movabs rcx, {user_end}          // nothing of the stub's is the application's
     cmp rsi, rcx
     jae 224b
-    mov rcx, rdx
-    shr rcx, 30
+    mov r8, rdx
+    shr r8, 30
     jnz 224b
     test edx, edx
     jz 224b
-    mov r8d, eax
-    shr r8d, {len_shift}
-    mov ecx, eax
-    shr ecx, {taken_shift}
-    and ecx, {len_mask}
-    sub r8d, ecx
-    jb 224b
+    count_left
     jz 229f
     cmp edx, r8d
-    cmova edx, r8d
-    lea r9, [rdi + rcx + {slot_data}]
+    jbe 232f
+    test eax, {then_more}
+    jnz 224b
+    mov edx, r8d
+232:
+    lea r10, [rsi + rdx]
+    cmp r10, rcx
+    ja 224b
+    mov ecx, dword ptr [rdi + {slot_at}]
+    movabs r10, {offers}
+    add r10, rcx
+    add r9, r10
     mov r10d, edx
-226:                                // the direction flag is the application's: no string instructions
+233:                                // the direction flag is the application's: no string instructions
+    cmp r10d, 32
+    jb 226f
+    mov rcx, qword ptr [r9]
+    mov r8, qword ptr [r9 + 8]
+    mov qword ptr [rsi], rcx
+    mov qword ptr [rsi + 8], r8
+    mov rcx, qword ptr [r9 + 16]
+    mov r8, qword ptr [r9 + 24]
+    mov qword ptr [rsi + 16], rcx
+    mov qword ptr [rsi + 24], r8
+    add r9, 32
+    add rsi, 32
+    sub r10d, 32
+    jmp 233b
+226:
     cmp r10d, 8
     jb 227f
     mov rcx, qword ptr [r9]
@@ -705,7 +769,7 @@ cloister_lane_offers_saved:
 228:
     mov ecx, edx
     mov qword ptr [r11 + {l_result}], rcx
-    shl ecx, {taken_shift}
+    shl rcx, {taken_shift}
     add rcx, rax
     lock cmpxchg qword ptr [rdi], rcx
 cloister_lane_offers_claimed:
@@ -720,6 +784,22 @@ cloister_lane_offers_change:
     test eax, {then_empty}
     jz 224b
     mov qword ptr [r11 + {l_result}], {eagain}
+    jmp 230b
+240:                                // FIONREAD: eax = the descriptor, rdx = where to. Done again, it is as it was.
+    find_offer
+    movabs rcx, {user_end}
+    cmp rdx, rcx
+    jae 224b
+    count_left
+    mov ecx, dword ptr [rdi + {slot_behind}]
+    cmp ecx, {untold}
+    je 224b
+    add r8d, ecx
+    cmp rax, qword ptr [rdi]        // both are of one offer
+    jne 224b
+    mov dword ptr [rdx], r8d
+    mov qword ptr [r11 + {l_result}], 0
+    inc dword ptr [r11 + {l_offered}]
     jmp 230b
 235:                                // edi = epoll, esi = operation, eax = descriptor, r10 = event
     movabs r8, {offers}
@@ -987,6 +1067,8 @@ cloister_lane_stack_done:
     jmp cloister_lane_out
 cloister_lane_end:
     hlt
+cloister_stub_position_name:
+    .asciz "cloister-start"
 
 cloister_stub_end:
     .previous
@@ -998,6 +1080,7 @@ cloister_stub_end:
     host_vdso = const HOST_VDSO,
     area0_end = const AREAS + AREA_LEN,
     failed_bit = const FAILED_BIT,
+    op_position = const OP_POSITION,
     command_len = const COMMAND_LEN,
     app_filter = const APP_PROG,
     service_filter = const SERVICE_PROG,
@@ -1031,14 +1114,20 @@ cloister_stub_end:
     kind_read = const lane::KIND_READ,
     kind_recv = const lane::KIND_RECV,
     nr_epoll_ctl = const lane::OFFERED[2].0,
+    kind_ioctl = const lane::KIND_IOCTL,
+    nr_ioctl = const lane::COUNTED,
+    fionread = const lane::FIONREAD,
     cmd_offers = const CMD_OFFERS,
     offers = const OFFERS,
     slots = const OFFERS + offers::SLOTS,
     slot_shift = const offers::SLOT_SHIFT,
-    slot_data = const offers::SLOT_DATA,
+    slot_at = const offers::SLOT_AT,
+    slot_behind = const offers::SLOT_BEHIND,
+    untold = const offers::UNTOLD as i32,
     live = const offers::LIVE,
     closed = const offers::CLOSED,
     then_empty = const offers::THEN_EMPTY,
+    then_more = const offers::THEN_MORE,
     len_shift = const offers::LEN_SHIFT,
     taken_shift = const offers::TAKEN_SHIFT,
     len_mask = const offers::LEN_MASK,

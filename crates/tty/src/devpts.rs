@@ -9,7 +9,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use vfs::FileOps;
-use vfs::file::{O_ACCMODE, O_NOCTTY, O_WRONLY};
+use vfs::file::{O_ACCMODE, O_NOCTTY, O_RDONLY, O_RDWR};
 use vfs::vfs::{Device, DeviceOpen};
 
 /// `kernel.pty.max`.
@@ -20,9 +20,6 @@ pub struct Devpts {
     me: Weak<Devpts>,
     jobs: Arc<dyn JobControl>,
     state: Mutex<BTreeMap<u32, Weak<Pty>>>,
-    /// Owner, group and mode of new slaves: mount options `gid=5,mode=620`.
-    pub group: u32,
-    pub mode: u32,
 }
 
 impl Devpts {
@@ -32,16 +29,19 @@ impl Devpts {
             me: me.clone(),
             jobs,
             state: Mutex::new(BTreeMap::new()),
-            group: 5,
-            mode: 0o620,
         })
     }
 
-    /// A new pair: the open of `/dev/ptmx`. The slave is locked until TIOCSPTLCK.
+    /// A new pair of root's: see [`Devpts::open_master_as`].
     pub fn open_master(&self) -> Result<Arc<Master>> {
+        self.open_master_as((0, 0))
+    }
+
+    /// A new pair: the open of `/dev/ptmx` by this user and group. The slave is locked until TIOCSPTLCK.
+    pub fn open_master_as(&self, opener: (u32, u32)) -> Result<Arc<Master>> {
         let mut s = self.state.lock();
         let index = (0..MAX).find(|i| !s.contains_key(i)).ok_or(ENOSPC)?;
-        let pty = Pty::new(index, self.jobs.clone(), self.me.clone());
+        let pty = Pty::new(index, opener, self.jobs.clone(), self.me.clone());
         s.insert(index, Arc::downgrade(&pty));
         Ok(Master::new(pty))
     }
@@ -63,6 +63,13 @@ impl Devpts {
         self.state.lock().keys().copied().collect()
     }
 
+    /// Who opened the master of this number.
+    #[must_use]
+    pub fn opener(&self, index: u32) -> Option<(u32, u32)> {
+        let pty = self.state.lock().get(&index)?.upgrade()?;
+        Some(pty.opener)
+    }
+
     pub(crate) fn forget(&self, index: u32) {
         self.state.lock().remove(&index);
     }
@@ -81,7 +88,9 @@ pub(crate) fn open_slave(pty: &Arc<Pty>, flags: u32, task: &dyn Any) -> Result<A
         }
     }
     let slave = Slave::new(pty);
-    let may_control = flags & O_NOCTTY == 0 && flags & O_ACCMODE != O_WRONLY && p.leader;
+    // A terminal that can be written only gives nobody the rights of a controlling one (`tty_open_proc_set_tty`).
+    let reads = matches!(flags & O_ACCMODE, O_RDONLY | O_RDWR);
+    let may_control = flags & O_NOCTTY == 0 && reads && p.leader;
     if may_control && pty.session().is_none() && pty.jobs.controlling(task).is_none() {
         pty.adopt(p.session, p.group);
         pty.jobs.set_controlling(task, Some(pty.clone()));
@@ -101,8 +110,9 @@ impl Pty {
 pub struct PtmxDevice(pub Arc<Devpts>);
 
 impl Device for PtmxDevice {
-    fn open(&self, _: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>> {
-        Ok(self.0.open_master()?)
+    fn open(&self, open: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>> {
+        let cred = open.caller.cred;
+        Ok(self.0.open_master_as((cred.fsuid, cred.fsgid))?)
     }
 }
 

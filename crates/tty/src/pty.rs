@@ -19,6 +19,8 @@ use wait::{Blocker, Events, WaitQueue, block_until, deadline_after};
 pub struct Pty {
     /// N of `/dev/pts/N`.
     pub index: u32,
+    /// User and group that opened the master.
+    pub(crate) opener: (u32, u32),
     pub(crate) jobs: Arc<dyn JobControl>,
     registry: Weak<Devpts>,
     pub(crate) state: Mutex<State>,
@@ -54,9 +56,15 @@ pub(crate) struct After {
 }
 
 impl Pty {
-    pub(crate) fn new(index: u32, jobs: Arc<dyn JobControl>, registry: Weak<Devpts>) -> Arc<Pty> {
+    pub(crate) fn new(
+        index: u32,
+        opener: (u32, u32),
+        jobs: Arc<dyn JobControl>,
+        registry: Weak<Devpts>,
+    ) -> Arc<Pty> {
         Arc::new(Pty {
             index,
+            opener,
             jobs,
             registry,
             state: Mutex::new(State {
@@ -338,6 +346,9 @@ impl FileOps for Master {
         }
         e & (mask | Events::ALWAYS)
     }
+    fn can_splice(&self) -> bool {
+        true
+    }
     fn wait_queue(&self) -> Option<&WaitQueue> {
         Some(&self.pty.master_queue)
     }
@@ -546,6 +557,9 @@ impl FileOps for Slave {
             e |= Events::WRITABLE;
         }
         e & (mask | Events::ALWAYS)
+    }
+    fn can_splice(&self) -> bool {
+        true
     }
     fn wait_queue(&self) -> Option<&WaitQueue> {
         Some(&self.pty.slave_queue)

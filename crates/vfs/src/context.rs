@@ -12,7 +12,7 @@ use abi::errno::{EBADF, ENOTDIR};
 use parking_lot::RwLock;
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use wait::Blocker;
 
 /// The caller, as file systems see it.
@@ -28,6 +28,7 @@ pub struct FsContext {
     places: RwLock<(Path, Path)>,
     umask: AtomicU32,
     ns: RwLock<Arc<MountNamespace>>,
+    in_exec: AtomicBool,
 }
 
 impl FsContext {
@@ -39,6 +40,7 @@ impl FsContext {
             places: RwLock::new((root.clone(), root)),
             umask: AtomicU32::new(0o022),
             ns: RwLock::new(ns.clone()),
+            in_exec: AtomicBool::new(false),
         });
         ns.vfs().register_context(&cx);
         cx
@@ -50,9 +52,18 @@ impl FsContext {
             places: RwLock::new(self.places.read().clone()),
             umask: AtomicU32::new(self.umask()),
             ns: RwLock::new(self.ns()),
+            in_exec: AtomicBool::new(false),
         });
         self.ns().vfs().register_context(&cx);
         cx
+    }
+    /// Whether a program with more rights is about to run with it: nobody may begin to share it.
+    #[must_use]
+    pub fn in_exec(&self) -> bool {
+        self.in_exec.load(Ordering::SeqCst)
+    }
+    pub fn set_in_exec(&self, on: bool) {
+        self.in_exec.store(on, Ordering::SeqCst);
     }
     #[must_use]
     pub fn root(&self) -> Path {

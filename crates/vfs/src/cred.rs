@@ -68,6 +68,8 @@ pub struct Credentials {
     pub securebits: u32,
     /// Where the capabilities hold. The ids are the initial namespace's, see [`crate::userns`].
     pub user_ns: UserNs,
+    /// What their user holds.
+    pub counts: crate::ucounts::Cell,
 }
 
 impl Credentials {
@@ -94,6 +96,7 @@ impl Credentials {
             ambient: Caps::empty(),
             securebits: 0,
             user_ns: UserNs::default(),
+            counts: Default::default(),
         }
     }
     /// Root with every capability.

@@ -55,6 +55,11 @@ pub trait FileSystem: Any + Send + Sync {
     fn caching(&self) -> Caching {
         Caching::Owned
     }
+    /// Whether names that are missing are worth remembering: not where a look costs as little (Linux's
+    /// `simple_dentry_operations`).
+    fn remembers_missing(&self) -> bool {
+        true
+    }
     /// Dentries that are kept though nobody uses them: no more are added than this says then.
     fn max_cached(&self) -> usize {
         1 << 15
@@ -66,6 +71,10 @@ pub trait FileSystem: Any + Send + Sync {
     /// The options of its own for `/proc/mounts`, each with a comma before it: `,size=64k`.
     fn options(&self) -> String {
         String::new()
+    }
+    /// Where its root lies in what it is a part of: a bind mount's, of the host's file system. Empty for `/`.
+    fn shown_root(&self) -> &str {
+        ""
     }
     /// `mount -o remount` with new options.
     fn remount(&self, _data: &str) -> Result<()> {
@@ -89,6 +98,7 @@ pub struct SuperBlock {
     pub dev: u64,
     pub fs: Arc<dyn FileSystem>,
     caching: Caching,
+    remembers_missing: bool,
     /// `mount -o ro` of the file system as a whole.
     read_only: AtomicBool,
     /// Who mounted it (`s_user_ns`).
@@ -117,10 +127,12 @@ impl SuperBlock {
     #[must_use]
     pub fn new(dev: u64, fs: Arc<dyn FileSystem>) -> Arc<SuperBlock> {
         let caching = fs.caching();
+        let remembers_missing = caching == Caching::Owned && fs.remembers_missing();
         Arc::new(SuperBlock {
             dev,
             fs,
             caching,
+            remembers_missing,
             read_only: AtomicBool::new(false),
             owner: OnceLock::new(),
             rename_lock: Mutex::new(()),
@@ -521,7 +533,9 @@ impl Dentry {
                 }
                 Ok(d)
             }
-            Err(ENOENT) if owned && !self.is_unhashed() => Ok(self.attach(name, None)),
+            Err(ENOENT) if self.sb.remembers_missing && !self.is_unhashed() => {
+                Ok(self.attach(name, None))
+            }
             Err(ENOENT) => Ok(self.missing(name)),
             Err(e) => Err(e),
         }
@@ -617,11 +631,12 @@ impl Dentry {
         }
     }
 
-    /// After a removal: `child` goes, and names that are owned are remembered as missing.
+    /// After a removal: `child` goes, and names that are worth it are remembered as missing. A directory's lock is held.
     pub(crate) fn removed(self: &Arc<Self>, child: &Arc<Dentry>) {
         let name = child.name();
         self.detach(child);
-        if self.sb.caching == Caching::Owned && !self.is_unhashed() {
+        child.forget_missing();
+        if self.sb.remembers_missing && !self.is_unhashed() {
             self.attach(&name, None);
         }
     }
@@ -653,8 +668,9 @@ impl Dentry {
             && !Arc::ptr_eq(&r, child)
         {
             r.unhash();
+            r.forget_missing();
         }
-        if self.sb.caching == Caching::Owned && !self.is_unhashed() && self.cached(&old).is_none() {
+        if self.sb.remembers_missing && !self.is_unhashed() && self.cached(&old).is_none() {
             self.attach(&old, None);
         }
         drop(before);
@@ -684,6 +700,14 @@ impl Dentry {
     pub(crate) fn forget(&self, name: &[u8]) {
         if let Some(d) = self.cached(name) {
             self.detach(&d);
+        }
+    }
+
+    /// What was remembered of a directory that is gone, and empty: it would keep the directory and its inode. No more
+    /// comes, since the directory is unhashed.
+    fn forget_missing(&self) {
+        if self.is_dir() {
+            self.forget_children();
         }
     }
 

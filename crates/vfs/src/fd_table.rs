@@ -10,8 +10,10 @@
 //! A slot can be *reserved* before its file exists, as Linux does: `open(2)` fails with `EMFILE` before it
 //! creates anything.
 
+use crate::cred::Credentials;
 use crate::file::File;
 use crate::locks;
+use crate::ucounts::{Charge, Kind};
 use abi::Result;
 use abi::errno::{EBADF, EBUSY, EINVAL, EMFILE};
 use parking_lot::RwLock;
@@ -111,7 +113,12 @@ struct Inner {
     used: Bits,
     cloexec: Vec<u64>,
     gone: Gone,
+    /// What a large table takes.
+    memory: Option<Charge>,
 }
+
+/// A table of so many descriptors is charged with its process.
+const SMALL: usize = 4096;
 
 /// Which descriptors stand for another file, or for none, since that was last asked.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -133,6 +140,15 @@ impl Gone {
 }
 
 impl Inner {
+    /// A large table is charged to who made it so, or has copied it.
+    fn charge(&mut self, cred: &Credentials) {
+        let bytes = self.files.capacity() * size_of::<Option<Arc<File>>>();
+        if self.files.len() > SMALL {
+            let user = cred.ucounts();
+            let m = self.memory.get_or_insert_with(|| user.force(Kind::Kmem, 0));
+            m.set(bytes as u64);
+        }
+    }
     fn set_cloexec(&mut self, fd: usize, on: CloseOnExec) {
         let (w, b) = (fd / 64, fd % 64);
         if self.cloexec.len() <= w {
@@ -160,6 +176,9 @@ impl Inner {
     fn put(&mut self, fd: usize, file: Arc<File>, cloexec: CloseOnExec) -> Option<Arc<File>> {
         if self.files.len() <= fd {
             self.files.resize_with(fd + 1, || None);
+            if fd >= SMALL {
+                self.charge(&file.cred);
+            }
         }
         self.used.set(fd);
         self.set_cloexec(fd, cloexec);
@@ -264,6 +283,7 @@ impl FdTable {
     }
     /// Puts a file at the lowest free number. `limit` is `RLIMIT_NOFILE`.
     pub fn install(&self, file: Arc<File>, cloexec: CloseOnExec, limit: u64) -> Result<i32> {
+        file.may_stay()?;
         let mut inner = self.inner.write();
         let fd = inner.reserve(0, limit)?;
         inner.put(fd, file, cloexec);
@@ -358,7 +378,7 @@ impl FdTable {
     }
     /// A copy, for fork(2) without `CLONE_FILES` and `unshare(CLONE_FILES)`.
     #[must_use]
-    pub fn fork(&self) -> Arc<FdTable> {
+    pub fn fork(&self, cred: &Credentials) -> Arc<FdTable> {
         let inner = self.inner.read();
         let mut used = Bits::default();
         for (fd, f) in inner.files.iter().enumerate() {
@@ -366,13 +386,15 @@ impl FdTable {
                 used.set(fd);
             }
         }
-        let copy = Inner {
+        let mut copy = Inner {
             files: inner.files.clone(),
             used,
             cloexec: inner.cloexec.clone(),
             gone: Gone::Many,
+            memory: None,
         };
         drop(inner);
+        copy.charge(cred);
         Arc::new(Self::with(copy))
     }
     /// execve(2): closes what is marked.

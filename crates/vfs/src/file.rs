@@ -8,6 +8,7 @@
 //! (see the `wait` crate).
 
 use crate::cred::Credentials;
+use crate::ucounts::Kind;
 use abi::Result;
 use abi::errno::{EINVAL, ENODEV, ENOTDIR, ENOTTY, ESPIPE};
 use clas::Mappable;
@@ -149,6 +150,10 @@ pub trait FileOps: Any + Send + Sync {
     fn seekable(&self) -> bool {
         false
     }
+    /// Whether splice(2) can read from it (Linux's `splice_read`).
+    fn can_splice(&self) -> bool {
+        self.seekable()
+    }
     /// Whether lseek(2) succeeds and does nothing (`noop_llseek`).
     fn ignores_seek(&self) -> bool {
         false
@@ -269,6 +274,10 @@ pub struct File {
     release: Mutex<Vec<(u64, Weak<dyn ReleaseListener>)>>,
 }
 
+/// What an open file takes of the kernel's memory, with an object as a socket or a pipe's end behind it, bytes: charged
+/// to its opener.
+const FILE: u64 = 1024;
+
 /// Told when a [`File`]'s last reference goes (Linux's `__fput`): epoll's entries vanish then.
 pub trait ReleaseListener: Send + Sync {
     /// Runs before the ops are dropped, in the thread that dropped the file, under whatever locks it
@@ -287,6 +296,16 @@ pub use abi::linux::{
 pub const O_ASYNC: u32 = 0o20000;
 
 static NEXT_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+/// How many are gone.
+static CLOSED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+/// How many open files there are (`fs.file-nr`).
+#[must_use]
+pub fn open_files() -> u64 {
+    // Those that are gone first: none is counted that has not been made.
+    let gone = CLOSED.load(Ordering::Relaxed);
+    (NEXT_ID.load(Ordering::Relaxed) - 1).saturating_sub(gone)
+}
 
 impl File {
     #[must_use]
@@ -296,6 +315,7 @@ impl File {
         path: Option<crate::Path>,
         cred: Arc<Credentials>,
     ) -> Arc<File> {
+        cred.ucounts().take(FILE);
         let flags = flags & !(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC);
         Arc::new(File {
             ops,
@@ -308,6 +328,13 @@ impl File {
             writer: AtomicBool::new(false),
             release: Mutex::new(Vec::new()),
         })
+    }
+    /// `ENFILE` where the opener's user has no more of the kernel's memory: such a file gets no descriptor.
+    pub fn may_stay(&self) -> Result<()> {
+        if self.cred.ucounts().is_over(Kind::Kmem) && !self.cred.passes_limits() {
+            return Err(abi::errno::ENFILE);
+        }
+        Ok(())
     }
     /// It takes over a count of `InodeExt::get_write_access`.
     pub(crate) fn holds_write_access(&self) {
@@ -380,14 +407,24 @@ impl File {
             self.accessed();
             return Ok(n);
         }
-        let mut pos = self.pos.lock();
-        let n = self.ops.read(self, dst, *pos)?;
-        *pos += n as u64;
-        drop(pos);
+        let n = self.at_position(|pos| self.ops.read(self, dst, pos))?;
         if n > 0 {
             self.accessed();
         }
         Ok(n)
+    }
+    /// Runs a transfer at the position, which nobody else moves meanwhile, and moves it by what was transferred.
+    pub fn at_position(&self, transfer: impl FnOnce(u64) -> Result<usize>) -> Result<usize> {
+        let mut pos = self.pos.lock();
+        let n = transfer(*pos)?;
+        *pos += n as u64;
+        Ok(n)
+    }
+    /// Whether calls that use the position take turns, each as a whole (Linux's `FMODE_ATOMIC_POS`).
+    #[must_use]
+    pub fn has_atomic_position(&self) -> bool {
+        let inode = self.path.as_ref().and_then(|p| p.inode().ok());
+        inode.is_some_and(|i| i.file_type() == crate::FileType::Regular)
     }
     /// Writes at the position, or at the end with O_APPEND, and moves it.
     pub fn write(&self, src: &mut dyn Source) -> Result<usize> {
@@ -399,10 +436,7 @@ impl File {
         if self.flags() & O_APPEND != 0 {
             return self.append(src);
         }
-        let mut pos = self.pos.lock();
-        let n = self.ops.write(self, src, *pos)?;
-        *pos += n as u64;
-        drop(pos);
+        let n = self.at_position(|pos| self.ops.write(self, src, pos))?;
         if n > 0 {
             self.modified();
         }
@@ -431,6 +465,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
+        CLOSED.fetch_add(1, Ordering::Relaxed);
         for (key, l) in std::mem::take(self.release.get_mut()) {
             if let Some(l) = l.upgrade() {
                 l.released(self, key);
@@ -443,6 +478,7 @@ impl Drop for File {
         {
             inode.ext().put_write_access();
         }
+        self.cred.ucounts().give_back(FILE);
     }
 }
 

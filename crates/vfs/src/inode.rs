@@ -4,6 +4,7 @@
 //! with the directory's lock held for everything that changes or looks up names. A file system checks only
 //! what it alone knows (space, quotas, what its host says).
 
+use crate::acl::{Acl, acl_permission};
 use crate::context::Caller;
 use crate::cred::{Caps, Credentials};
 use crate::file::FileOps;
@@ -180,7 +181,13 @@ pub trait Inode: Any + Send + Sync {
     }
     /// Whether the caller may do `want`. The default is Linux's `generic_permission`.
     fn permission(&self, cx: &Caller<'_>, want: Want) -> Result<()> {
-        generic_permission(self.perm()?, self.file_type(), cx.cred, want)
+        let acl = || self.acl();
+        acl_permission(self.perm()?, self.file_type(), cx.cred, want, acl)
+    }
+    /// Its POSIX ACL, if it has one that says more than the mode. Asked right after
+    /// [`Inode::perm`].
+    fn acl(&self) -> Option<Arc<Acl>> {
+        None
     }
 
     // Directories
@@ -305,6 +312,9 @@ pub trait Inode: Any + Send + Sync {
     fn remove_xattr(&self, _name: &[u8]) -> Result<()> {
         Err(EOPNOTSUPP)
     }
+    /// Drops the capabilities that the file gives a program, since what it runs has changed, or its
+    /// owner (`cap_inode_killpriv`). Nothing to do where the host does it.
+    fn forget_capabilities(&self) {}
     /// The names.
     fn list_xattr(&self) -> Result<Vec<Vec<u8>>> {
         Ok(Vec::new())
@@ -336,24 +346,23 @@ pub fn generic_permission(p: Perm, kind: FileType, cred: &Credentials, want: Wan
     if want.bits() & !bits == 0 {
         return Ok(());
     }
+    if capable_over(p, kind, cred, want) {
+        Ok(())
+    } else {
+        Err(EACCES)
+    }
+}
+
+/// Whether capabilities give the right (`generic_permission`'s second half).
+#[must_use]
+pub fn capable_over(p: Perm, kind: FileType, cred: &Credentials, want: Want) -> bool {
     let over = |cap| cred.has_over(cap, p.uid, p.gid);
     if kind == FileType::Directory {
-        if !want.contains(Want::WRITE) && over(Caps::DAC_READ_SEARCH) {
-            return Ok(());
-        }
-        return if over(Caps::DAC_OVERRIDE) {
-            Ok(())
-        } else {
-            Err(EACCES)
-        };
+        return !want.contains(Want::WRITE) && over(Caps::DAC_READ_SEARCH)
+            || over(Caps::DAC_OVERRIDE);
     }
-    if want == Want::READ && over(Caps::DAC_READ_SEARCH) {
-        return Ok(());
-    }
-    if (!want.contains(Want::EXEC) || p.mode & 0o111 != 0) && over(Caps::DAC_OVERRIDE) {
-        return Ok(());
-    }
-    Err(EACCES)
+    want == Want::READ && over(Caps::DAC_READ_SEARCH)
+        || (!want.contains(Want::EXEC) || p.mode & 0o111 != 0) && over(Caps::DAC_OVERRIDE)
 }
 
 /// `inode_owner_or_capable`.
@@ -374,16 +383,26 @@ impl Slot {
     }
     /// The object, made by `make` if none lives there.
     pub fn get_or_make<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        match self.try_get_or_make(|| Ok::<_, std::convert::Infallible>(make())) {
+            Ok(t) => t,
+            Err(never) => match never {},
+        }
+    }
+    /// As above, where it may be that none can be made.
+    pub fn try_get_or_make<T: Any + Send + Sync, E>(
+        &self,
+        make: impl FnOnce() -> core::result::Result<Arc<T>, E>,
+    ) -> core::result::Result<Arc<T>, E> {
         let mut slot = self.0.lock();
         if let Some(live) = slot.as_ref().and_then(Weak::upgrade)
             && let Ok(t) = live.downcast()
         {
-            return t;
+            return Ok(t);
         }
-        let t = make();
+        let t = make()?;
         let any: Arc<dyn Any + Send + Sync> = t.clone();
         *slot = Some(Arc::downgrade(&any));
-        t
+        Ok(t)
     }
     /// Puts an object there.
     pub fn set(&self, object: Weak<dyn Any + Send + Sync>) {
@@ -476,6 +495,11 @@ impl XattrMap {
         }
         self.0.insert(name.to_vec(), value.to_vec());
         Ok(())
+    }
+    /// Bytes of names and values.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.0.iter().map(|(k, v)| k.len() + v.len()).sum()
     }
     pub fn remove(&mut self, name: &[u8]) -> Result<()> {
         self.0.remove(name).map(|_| ()).ok_or(ENODATA)

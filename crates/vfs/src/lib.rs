@@ -30,6 +30,7 @@
 //! lock is held across nothing.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod context;
 pub mod cred;
 pub mod dentry;
@@ -41,6 +42,7 @@ pub mod locks;
 pub mod mount;
 pub mod namespace;
 pub mod ops;
+pub mod ucounts;
 pub mod userns;
 pub mod vfs;
 pub mod walk;

@@ -3,7 +3,9 @@
 //! POSIX locks belong to a descriptor table, and go at *any* close of the file through it; the other two
 //! kinds belong to the open file. Only POSIX locks have deadlock detection, as in Linux.
 
+use crate::cred::Credentials;
 use crate::file::File;
+use crate::ucounts::{Charge, Kind, Ucounts};
 use abi::Result;
 use abi::errno::{EAGAIN, EDEADLK, EINVAL, ENOLCK, EOVERFLOW};
 use parking_lot::Mutex;
@@ -96,7 +98,12 @@ struct Inner {
     flock: HashMap<u64, LockKind>,
     /// By owner; each one's ranges are disjoint, by start.
     records: HashMap<Owner, BTreeMap<u64, Held>>,
+    /// What an owner's ranges take of the kernel's memory, as its user's.
+    memory: HashMap<Owner, Charge>,
 }
+
+/// What a locked range takes, bytes.
+const RANGE: u64 = 128;
 
 impl Inner {
     fn flock_conflict(&self, id: u64, kind: LockKind) -> bool {
@@ -203,6 +210,31 @@ impl Inner {
         }
         Ok(freed)
     }
+    /// After a change of an owner's ranges.
+    fn recount(&mut self, owner: Owner, user: Option<&Arc<Ucounts>>) {
+        let n = self.records.get(&owner).map_or(0, BTreeMap::len) as u64;
+        if n == 0 {
+            self.memory.remove(&owner);
+        } else if let Some(c) = self.memory.get_mut(&owner) {
+            c.set(n * RANGE);
+        } else if let Some(u) = user {
+            self.memory.insert(owner, u.force(Kind::Kmem, n * RANGE));
+        }
+    }
+    /// Locks a range that nothing is in the way of; `ENOLCK` where the user has no more memory.
+    fn take(
+        &mut self,
+        owner: Owner,
+        kind: LockKind,
+        r: LockRange,
+        pid: i32,
+        cred: &Credentials,
+    ) -> Result<bool> {
+        cred.may_take_more(ENOLCK)?;
+        let freed = self.set(owner, Some(kind), r, pid)?;
+        self.recount(owner, Some(cred.ucounts()));
+        Ok(freed)
+    }
 }
 
 /// The locks on one file.
@@ -260,18 +292,29 @@ impl FileLocks {
     }
     /// Unlocks a range.
     pub fn unlock(&self, owner: Owner, r: LockRange) -> Result<()> {
-        if self.inner.lock().set(owner, None, r, 0)? {
+        let mut inner = self.inner.lock();
+        let freed = inner.set(owner, None, r, 0)?;
+        inner.recount(owner, None);
+        drop(inner);
+        if freed {
             self.freed();
         }
         Ok(())
     }
     /// `F_SETLK`: `EAGAIN` on conflict.
-    pub fn lock(&self, owner: Owner, kind: LockKind, r: LockRange, pid: i32) -> Result<()> {
+    pub fn lock(
+        &self,
+        owner: Owner,
+        kind: LockKind,
+        r: LockRange,
+        pid: i32,
+        cred: &Credentials,
+    ) -> Result<()> {
         let mut inner = self.inner.lock();
         if inner.conflict(owner, kind, r).is_some() {
             return Err(EAGAIN);
         }
-        let freed = inner.set(owner, Some(kind), r, pid)?;
+        let freed = inner.take(owner, kind, r, pid, cred)?;
         drop(inner);
         // From a write lock to a read lock: others may read now.
         if freed {
@@ -286,6 +329,7 @@ impl FileLocks {
         kind: LockKind,
         r: LockRange,
         pid: i32,
+        cred: &Credentials,
         graph: &WaitGraph,
         blocker: &dyn Blocker,
     ) -> Result<()> {
@@ -298,7 +342,7 @@ impl FileLocks {
                 }
                 return Err(EAGAIN);
             }
-            inner.set(owner, Some(kind), r, pid)
+            inner.take(owner, kind, r, pid, cred)
         });
         drop(edge);
         if result? {
@@ -308,7 +352,11 @@ impl FileLocks {
     }
     /// Lets go of everything that `owner` has.
     pub fn release(&self, owner: Owner) {
-        if self.inner.lock().records.remove(&owner).is_some() {
+        let mut inner = self.inner.lock();
+        let had = inner.records.remove(&owner).is_some();
+        inner.memory.remove(&owner);
+        drop(inner);
+        if had {
             self.freed();
         }
     }
@@ -316,6 +364,7 @@ impl FileLocks {
         let mut inner = self.inner.lock();
         let a = inner.flock.remove(&id).is_some();
         let b = inner.records.remove(&Owner::OpenFile(id)).is_some();
+        inner.memory.remove(&Owner::OpenFile(id));
         drop(inner);
         if a || b {
             self.freed();

@@ -6,7 +6,7 @@ use abi::Result;
 use abi::errno::EROFS;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 bitflags::bitflags! {
@@ -28,6 +28,10 @@ bitflags::bitflags! {
 }
 
 impl MountFlags {
+    /// How access times go.
+    pub const ATIME: MountFlags = MountFlags::NOATIME
+        .union(MountFlags::NODIRATIME)
+        .union(MountFlags::RELATIME);
     /// The flags that `MS_*` ask for; the access times' rule is relatime where nothing else is said.
     #[must_use]
     pub fn from_ms(ms: u32) -> MountFlags {
@@ -39,6 +43,20 @@ impl MountFlags {
             f -= MountFlags::RELATIME;
         }
         f
+    }
+    /// What a remount with these flags of mount(2) makes of what a mount had: a remount that says nothing about access
+    /// times leaves them (fs/namespace.c, `path_mount`).
+    #[must_use]
+    pub fn remounted(self, ms: u32) -> MountFlags {
+        let told = abi::linux::MS_STRICTATIME
+            | abi::linux::MS_NOATIME
+            | abi::linux::MS_NODIRATIME
+            | abi::linux::MS_RELATIME;
+        let new = MountFlags::from_ms(ms);
+        if ms & told != 0 {
+            return new;
+        }
+        (new - MountFlags::ATIME) | (self & MountFlags::ATIME)
     }
     /// As `/proc/mounts` writes them: `rw,nosuid,relatime`.
     #[must_use]
@@ -83,6 +101,8 @@ pub struct Mount {
     flags: AtomicU32,
     /// Flags that cannot be taken away: the mount came from a more privileged namespace (`MNT_LOCK_*`).
     kept: AtomicU32,
+    /// The number of the mount namespace that it is in, 0 for none: a tree that is copied, or was taken out.
+    namespace: AtomicU64,
     pub(crate) attached: RwLock<Option<Attached>>,
     /// By the address of the dentry that each is mounted on, which the child holds.
     pub(crate) children: RwLock<BTreeMap<usize, Arc<Mount>>>,
@@ -101,6 +121,7 @@ impl Mount {
             source: source.to_owned(),
             flags: AtomicU32::new(flags.bits()),
             kept: AtomicU32::new(0),
+            namespace: AtomicU64::new(0),
             attached: RwLock::new(None),
             children: RwLock::new(BTreeMap::new()),
         })
@@ -118,6 +139,12 @@ impl Mount {
     }
     pub(crate) fn keep(&self, f: MountFlags) {
         self.kept.fetch_or(f.bits(), Ordering::Relaxed);
+    }
+    pub(crate) fn namespace(&self) -> u64 {
+        self.namespace.load(Ordering::Relaxed)
+    }
+    pub(crate) fn set_namespace(&self, id: u64) {
+        self.namespace.store(id, Ordering::Relaxed);
     }
     /// Whether it is locked to what it covers.
     #[must_use]

@@ -6,14 +6,16 @@
 use crate::dentry::Dentry;
 use crate::fs::dynamic::DynInode;
 use crate::mount::{Mount, MountFlags, Path};
+use crate::ucounts::{Charge, Kind, Ucounts};
 use crate::userns::{NsId, UserNs};
 use crate::vfs::Vfs;
 use abi::Result;
 use abi::errno::{EAGAIN, EBUSY, EINVAL, ELOOP, ENOENT, ENOSPC, ENOTDIR, EPERM};
 use abi::linux::{MNT_DETACH, MNT_EXPIRE, MNT_FORCE};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The most mounts in one namespace (`fs.mount-max`).
 const MOUNT_MAX: usize = 100_000;
@@ -26,12 +28,25 @@ pub struct MountNamespace {
     ns: NsId,
     user: UserNs,
     root: RwLock<Arc<Mount>>,
+    /// How many mounts it has, each of which says whose it is. Changed under the mount lock.
+    count: AtomicUsize,
+    /// What they take of the kernel's memory, as its owner's.
+    memory: Mutex<Charge>,
+}
+
+/// What a mount takes, bytes.
+const MOUNT: u64 = 1024;
+
+/// As whose a namespace's mounts count: who made its user namespace.
+fn payer(user: &UserNs) -> Arc<Ucounts> {
+    match user.parent() {
+        Some(p) => p.ucounts(user.owner()),
+        None => user.ucounts(0),
+    }
 }
 
 /// The rules for access times.
-const ATIME: MountFlags = MountFlags::NOATIME
-    .union(MountFlags::NODIRATIME)
-    .union(MountFlags::RELATIME);
+const ATIME: MountFlags = MountFlags::ATIME;
 
 /// Mounts of a copy, by the ids of what they are copies of.
 pub type ById = HashMap<u64, Arc<Mount>>;
@@ -53,9 +68,13 @@ impl MountNamespace {
         source: &str,
     ) -> Arc<MountNamespace> {
         let m = Mount::new(vfs.new_id(), root, flags, source);
+        let id = vfs.new_id();
+        m.set_namespace(id);
         Arc::new(MountNamespace {
             vfs: vfs.clone(),
-            id: vfs.new_id(),
+            id,
+            count: AtomicUsize::new(1),
+            memory: Mutex::new(payer(&UserNs::default()).force(Kind::Kmem, MOUNT)),
             ns: NsId::initial(0xf000_0000),
             user: UserNs::default(),
             root: RwLock::new(m),
@@ -86,8 +105,25 @@ impl MountNamespace {
         p.follow_down();
         p
     }
-    fn owns(&self, m: &Arc<Mount>) -> bool {
-        Arc::ptr_eq(&m.top(), &self.root.read())
+    /// Whether a mount is one of this namespace's (`check_mnt`).
+    #[must_use]
+    pub fn owns(&self, m: &Arc<Mount>) -> bool {
+        m.namespace() == self.id
+    }
+    /// Mounts that hang together come, or leave. Under the mount lock.
+    fn enter(&self, all: &[Arc<Mount>]) {
+        all.iter().for_each(|m| m.set_namespace(self.id));
+        self.count.fetch_add(all.len(), Ordering::Relaxed);
+        self.recount();
+    }
+    fn recount(&self) {
+        let n = self.count.load(Ordering::Relaxed) as u64;
+        self.memory.lock().set(n * MOUNT);
+    }
+    fn leave(&self, all: &[Arc<Mount>]) {
+        all.iter().for_each(|m| m.set_namespace(0));
+        self.count.fetch_sub(all.len(), Ordering::Relaxed);
+        self.recount();
     }
     /// Every mount, parents before children.
     #[must_use]
@@ -100,7 +136,8 @@ impl MountNamespace {
         holds_mounts(d).is_some_and(|n| n == 0 || n > self.id)
     }
     fn room(&self, more: usize) -> Result<()> {
-        if self.mounts().len() + more > MOUNT_MAX {
+        let over = self.memory.lock().user().is_over(Kind::Kmem);
+        if over || self.count.load(Ordering::Relaxed) + more > MOUNT_MAX {
             Err(ENOSPC)
         } else {
             Ok(())
@@ -140,6 +177,7 @@ impl MountNamespace {
         }
         let m = Mount::new(self.vfs.new_id(), root, flags, source);
         m.attach(&t.mnt, &t.dentry);
+        self.enter(std::slice::from_ref(&m));
         Ok(m)
     }
 
@@ -158,6 +196,7 @@ impl MountNamespace {
         }
         let m = self.copy_tree(&from.mnt, &from.dentry, recursive, &mut HashMap::new())?;
         m.attach(&t.mnt, &t.dentry);
+        self.enter(&subtree(&m));
         Ok(m)
     }
 
@@ -179,6 +218,7 @@ impl MountNamespace {
         top.set_flags(top.flags() - MountFlags::LOCKED);
         map.insert(m.id, top.clone());
         if recursive == Recursive::No {
+            self.room(1)?;
             return Ok(top);
         }
         let all = subtree(m);
@@ -252,13 +292,15 @@ impl MountNamespace {
             }
         }
         mnt.detach();
+        self.leave(&subtree(&mnt));
         if flags & MNT_DETACH == 0 {
             mnt.sb().fs.sync()?;
         }
         Ok(())
     }
 
-    /// `MS_REMOUNT|MS_BIND`: changes one mount's flags.
+    /// `MS_REMOUNT|MS_BIND`: changes one mount's flags. (How access times go stays as it is if `new` was not asked to
+    /// say it: [`MountFlags::remounted`].)
     pub fn set_flags(&self, path: &Path, flags: MountFlags) -> Result<()> {
         let _g = self.vfs.mount_lock.lock();
         if !path.is_mount_root() || !self.owns(&path.mnt) {
@@ -370,13 +412,17 @@ impl MountNamespace {
                 }
             }
         }
+        let all = subtree(&top);
         let ns = MountNamespace {
             vfs: self.vfs.clone(),
             id: self.vfs.new_id(),
             ns,
             user: user.clone(),
             root: RwLock::new(top),
+            count: AtomicUsize::new(0),
+            memory: Mutex::new(payer(user).force(Kind::Kmem, 0)),
         };
+        ns.enter(&all);
         Ok((Arc::new(ns), map))
     }
 
@@ -415,7 +461,10 @@ impl MountNamespace {
 
     fn table(&self, root: &Path, line: impl Fn(&mut Vec<u8>, &Arc<Mount>, &[u8], &str)) -> Vec<u8> {
         let mut out = Vec::new();
-        for m in self.mounts() {
+        let mut mounts = self.mounts();
+        // In the order in which they were made (`mnt_add_to_ns`), wherever they hang.
+        mounts.sort_by_key(|m| m.id);
+        for m in mounts {
             let name = Path::root_of(&m).describe(root);
             if !name.reachable {
                 continue;
@@ -428,14 +477,13 @@ impl MountNamespace {
     }
 }
 
-/// `m` and everything below it, parents before children.
+/// `m` and everything below it, each mount before those below it, and those before the next beside it (`next_mnt`).
 fn subtree(m: &Arc<Mount>) -> Vec<Arc<Mount>> {
-    let mut all = vec![m.clone()];
-    let mut i = 0;
-    while i < all.len() {
-        let kids = all[i].children();
-        all.extend(kids);
-        i += 1;
+    let mut all = Vec::new();
+    let mut next = vec![m.clone()];
+    while let Some(m) = next.pop() {
+        next.extend(m.children().into_iter().rev());
+        all.push(m);
     }
     all
 }
@@ -451,6 +499,16 @@ fn holds_mounts(d: &Arc<Dentry>) -> Option<u64> {
 
 /// The path of `d` inside its file system.
 fn subpath(d: &Arc<Dentry>) -> Vec<u8> {
+    let fs = &d.sb().fs;
+    let above = fs.shown_root().trim_end_matches('/').as_bytes();
+    match (above, below_root(d)) {
+        (b"", below) => below,
+        (above, below) if below == b"/" => above.to_vec(),
+        (above, below) => [above, &below].concat(),
+    }
+}
+
+fn below_root(d: &Arc<Dentry>) -> Vec<u8> {
     let mut parts = Vec::new();
     let mut d = d.clone();
     while let Some(p) = d.parent() {

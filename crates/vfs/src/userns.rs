@@ -9,9 +9,10 @@
 //! initial namespace; a namespace is at most [`DEPTH_MAX`] levels deep. The maps need no lock.
 
 use crate::cred::{Caps, Credentials};
+use crate::ucounts::{Charge, Kind, Limits, Users};
 use abi::Result;
 use abi::errno::{EINVAL, ENOSPC, EPERM};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What stands for an id without a number (`kernel.overflowuid`).
@@ -22,35 +23,27 @@ pub const INVALID: u32 = u32::MAX;
 pub const DEPTH_MAX: u32 = 32;
 /// Lines of a map (`UID_GID_MAP_MAX_EXTENTS`).
 const EXTENTS_MAX: usize = 340;
-/// Namespaces of all kinds that a sandbox may have.
-const NAMESPACES_MAX: usize = 16_384;
-
-/// Numbers namespaces of every kind, and counts those that live.
+/// Numbers namespaces of every kind.
 #[derive(Debug)]
 pub struct Registry {
     next: AtomicU32,
-    live: Arc<AtomicUsize>,
 }
 
 impl Default for Registry {
     fn default() -> Self {
         Registry {
             next: AtomicU32::new(0xf000_0100),
-            live: Arc::default(),
         }
     }
 }
 
 impl Registry {
-    /// The identity of a new namespace; `ENOSPC` where there are too many.
-    pub fn new_id(&self) -> Result<NsId> {
-        if self.live.fetch_add(1, Ordering::Relaxed) >= NAMESPACES_MAX {
-            self.live.fetch_sub(1, Ordering::Relaxed);
-            return Err(ENOSPC);
-        }
+    /// The identity of a new namespace, which counts for its maker; `ENOSPC` where that has too many.
+    pub fn new_id(&self, kind: Kind, maker: &Credentials) -> Result<NsId> {
+        let charge = maker.user_ns.ucounts(maker.euid).charge(kind, 1, u64::MAX);
         Ok(NsId {
+            _charge: Some(charge.ok_or(ENOSPC)?),
             ino: self.next.fetch_add(1, Ordering::Relaxed),
-            live: Some(self.live.clone()),
         })
     }
 }
@@ -59,22 +52,14 @@ impl Registry {
 #[derive(Debug)]
 pub struct NsId {
     pub ino: u32,
-    live: Option<Arc<AtomicUsize>>,
+    _charge: Option<Charge>,
 }
 
 impl NsId {
     /// That of an initial namespace, which Linux has fixed (`include/linux/proc_ns.h`).
     #[must_use]
     pub const fn initial(ino: u32) -> NsId {
-        NsId { ino, live: None }
-    }
-}
-
-impl Drop for NsId {
-    fn drop(&mut self) {
-        if let Some(l) = &self.live {
-            l.fetch_sub(1, Ordering::Relaxed);
-        }
+        NsId { ino, _charge: None }
     }
 }
 
@@ -137,15 +122,25 @@ struct Inner {
     setgroups: AtomicBool,
     /// Whether who made it had CAP_SETFCAP there: needed to map the parent's root.
     parent_could_setfcap: bool,
+    users: Users,
+    limits: Limits,
 }
 
 /// A user namespace; the default is the initial one.
+///
+/// The initial one is one for all containers, but each container's users are counted for themselves: see
+/// [`UserNs::of_container`].
 #[derive(Clone, Debug, Default)]
-pub struct UserNs(Option<Arc<Inner>>);
+pub struct UserNs {
+    /// `None`: the initial one.
+    inner: Option<Arc<Inner>>,
+    /// Whose users are meant in the initial one; 0 in others.
+    container: u32,
+}
 
 impl PartialEq for UserNs {
     fn eq(&self, other: &UserNs) -> bool {
-        match (&self.0, &other.0) {
+        match (&self.inner, &other.inner) {
             (None, None) => true,
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             _ => false,
@@ -156,6 +151,18 @@ impl PartialEq for UserNs {
 impl Eq for UserNs {}
 
 impl UserNs {
+    /// The initial one as a container's processes see it: the same as that of others, but their users' counts are not
+    /// these users'. The number is that of the container's memory (`Clas::number`).
+    #[must_use]
+    pub fn of_container(container: u32) -> UserNs {
+        UserNs {
+            inner: None,
+            container,
+        }
+    }
+    pub(crate) fn container(&self) -> u32 {
+        self.container
+    }
     /// Makes a child of the caller's, and gives the caller's credentials in it (`create_user_ns`).
     pub fn create(registry: &Registry, cred: &Credentials) -> Result<Credentials> {
         let parent = &cred.user_ns;
@@ -167,15 +174,21 @@ impl UserNs {
             return Err(EPERM);
         }
         let inner = Inner {
-            id: registry.new_id()?,
+            id: registry.new_id(Kind::UserNamespaces, cred)?,
             parent: parent.clone(),
             level,
             owner: cred.euid,
             maps: Default::default(),
             setgroups: AtomicBool::new(parent.setgroups_allowed()),
             parent_could_setfcap: cred.effective.contains(Caps::SETFCAP),
+            users: Users::default(),
+            limits: Limits::none(),
         };
-        Ok(Self(Some(Arc::new(inner))).enter(cred))
+        let new = UserNs {
+            inner: Some(Arc::new(inner)),
+            container: 0,
+        };
+        Ok(new.enter(cred))
     }
     /// Credentials with all rights in this namespace, and none elsewhere (`set_cred_user_ns`).
     #[must_use]
@@ -190,26 +203,32 @@ impl UserNs {
         c.user_ns = self.clone();
         c
     }
+    pub(crate) fn own_users(&self) -> Option<&Users> {
+        self.inner.as_ref().map(|i| &i.users)
+    }
+    pub(crate) fn own_limits(&self) -> Option<&Limits> {
+        self.inner.as_ref().map(|i| &i.limits)
+    }
     #[must_use]
     pub fn is_initial(&self) -> bool {
-        self.0.is_none()
+        self.inner.is_none()
     }
     #[must_use]
     pub fn ino(&self) -> u32 {
-        self.0.as_ref().map_or(0xefff_fffd, |i| i.id.ino)
+        self.inner.as_ref().map_or(0xefff_fffd, |i| i.id.ino)
     }
     #[must_use]
     pub fn level(&self) -> u32 {
-        self.0.as_ref().map_or(0, |i| i.level)
+        self.inner.as_ref().map_or(0, |i| i.level)
     }
     #[must_use]
     pub fn parent(&self) -> Option<UserNs> {
-        self.0.as_ref().map(|i| i.parent.clone())
+        self.inner.as_ref().map(|i| i.parent.clone())
     }
     /// Who made it: an id of the initial namespace.
     #[must_use]
     pub fn owner(&self) -> u32 {
-        self.0.as_ref().map_or(0, |i| i.owner)
+        self.inner.as_ref().map_or(0, |i| i.owner)
     }
     /// Whether it is `other` or below it.
     #[must_use]
@@ -225,13 +244,13 @@ impl UserNs {
     }
 
     fn to_kernel(&self, kind: IdKind, id: u32, count: u32) -> Option<u32> {
-        match &self.0 {
+        match &self.inner {
             None => (id != INVALID && count <= INVALID - id).then_some(id),
             Some(i) => i.maps[kind as usize].get()?.down(id, count),
         }
     }
     fn number(&self, kind: IdKind, id: u32) -> Option<u32> {
-        match &self.0 {
+        match &self.inner {
             None => (id != INVALID).then_some(id),
             Some(i) => i.maps[kind as usize].get()?.up(id),
         }
@@ -254,14 +273,14 @@ impl UserNs {
     /// The number to show (`from_kuid_munged`).
     #[must_use]
     pub fn uid_shown(&self, id: u32) -> u32 {
-        match &self.0 {
+        match &self.inner {
             None => id,
             Some(_) => self.uid_number(id).unwrap_or(OVERFLOW),
         }
     }
     #[must_use]
     pub fn gid_shown(&self, id: u32) -> u32 {
-        match &self.0 {
+        match &self.inner {
             None => id,
             Some(_) => self.gid_number(id).unwrap_or(OVERFLOW),
         }
@@ -274,14 +293,14 @@ impl UserNs {
     /// Whether the number space of both maps is there.
     #[must_use]
     pub fn setgroups_allowed(&self) -> bool {
-        self.0
+        self.inner
             .as_ref()
             .is_none_or(|i| i.setgroups.load(Ordering::Acquire))
     }
     /// Whether setgroups(2) may be called (`userns_may_setgroups`).
     #[must_use]
     pub fn may_setgroups(&self) -> bool {
-        self.0
+        self.inner
             .as_ref()
             .is_none_or(|i| i.maps[IdKind::Group as usize].get().is_some())
             && self.setgroups_allowed()
@@ -289,7 +308,7 @@ impl UserNs {
     /// What is written to `/proc/PID/setgroups` (`proc_setgroups_write`).
     pub fn set_setgroups(&self, text: &[u8]) -> Result<()> {
         let text = text.trim_ascii_end();
-        match (&self.0, text) {
+        match (&self.inner, text) {
             (_, b"allow") if self.setgroups_allowed() => Ok(()),
             (_, b"allow") | (None, b"deny") => Err(EPERM),
             (Some(i), b"deny") => {
@@ -311,7 +330,7 @@ impl UserNs {
             lower: 0,
             count: INVALID,
         }];
-        let lines = match &self.0 {
+        let lines = match &self.inner {
             None => &whole[..],
             Some(i) => i.maps[kind as usize]
                 .get()
@@ -332,7 +351,7 @@ impl UserNs {
 
     /// What is written to such a file, by `cred` (`map_write`).
     pub fn set_map(&self, kind: IdKind, cred: &Credentials, text: &[u8]) -> Result<()> {
-        let Some(inner) = &self.0 else {
+        let Some(inner) = &self.inner else {
             return Err(EPERM);
         };
         if cred.user_ns != *self && cred.user_ns != inner.parent {

@@ -11,7 +11,7 @@ use abi::Result;
 use abi::errno::{ENODEV, ENXIO};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use wait::Blocker;
 
@@ -19,8 +19,13 @@ use wait::Blocker;
 pub trait SpecialFiles: Send + Sync {
     /// Opens a FIFO: finds or makes the pipe in `slot` and waits for the other end, as fifo(7) says.
     /// `EAGAIN` waits are made with `blocker`.
-    fn open_fifo(&self, slot: &Slot, flags: u32, blocker: &dyn Blocker)
-    -> Result<Arc<dyn FileOps>>;
+    fn open_fifo(
+        &self,
+        slot: &Slot,
+        flags: u32,
+        cred: &crate::Credentials,
+        blocker: &dyn Blocker,
+    ) -> Result<Arc<dyn FileOps>>;
 }
 
 /// A device that is being opened.
@@ -80,6 +85,28 @@ pub trait FsType: Send + Sync {
     }
 }
 
+/// How far a sticky directory that everybody may write to protects its users from each other
+/// (`fs.protected_*`). Links are 0 or 1, the others up to 2.
+#[derive(Debug)]
+pub struct Protections {
+    pub hardlinks: AtomicU8,
+    pub symlinks: AtomicU8,
+    pub fifos: AtomicU8,
+    pub regular: AtomicU8,
+}
+
+impl Default for Protections {
+    /// As distributions set them.
+    fn default() -> Protections {
+        Protections {
+            hardlinks: AtomicU8::new(1),
+            symlinks: AtomicU8::new(1),
+            fifos: AtomicU8::new(1),
+            regular: AtomicU8::new(2),
+        }
+    }
+}
+
 /// The root object.
 pub struct Vfs {
     next_id: AtomicU64,
@@ -92,6 +119,7 @@ pub struct Vfs {
     contexts: Mutex<Vec<Weak<FsContext>>>,
     /// Who waits for whose lock.
     pub(crate) lock_waits: WaitGraph,
+    pub protections: Protections,
 }
 
 impl Vfs {
@@ -106,6 +134,7 @@ impl Vfs {
             special: RwLock::new(None),
             contexts: Mutex::new(Vec::new()),
             lock_waits: WaitGraph::default(),
+            protections: Protections::default(),
         });
         crate::fs::dev::register_memory_devices(&vfs.devices);
         vfs

@@ -258,6 +258,9 @@ impl<'a> Walker<'a> {
         if link.mnt.flags().contains(MountFlags::NOSYMFOLLOW) {
             return Err(ELOOP);
         }
+        if self.last {
+            self.cx.may_follow(&self.here, link)?;
+        }
         match link.inode()?.follow(&self.cx.caller)? {
             Follow::Jump(p) => {
                 if self.flags.contains(Walk::NO_MAGICLINKS) {

@@ -8,7 +8,7 @@
 /// Where offers lie: slots, by descriptor.
 pub trait Place: Send + Sync {
     /// Copies `parts` to `slot` and lets it be taken; when all is, the next finds that there is nothing if `then` says
-    /// so. The offer's number; `None` where that is too much, or the slot has an offer.
+    /// so. The offer's number; `None` where there is no room for so much, or the slot has an offer.
     fn put(&self, slot: u32, parts: [&[u8]; 2], then: Then) -> Option<u32>;
     /// Ends an offer: from now on nobody takes of it. How many bytes were taken, by what the reader may have forged: the
     /// caller bounds it by what it offered.
@@ -20,6 +20,8 @@ pub trait Place: Send + Sync {
 pub enum Then {
     /// It asks.
     Ask,
+    /// It asks, and so does a read of more than is left: there are so many more bytes than are offered.
+    More(u32),
     /// `EAGAIN`.
     Empty,
 }

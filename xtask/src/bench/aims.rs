@@ -199,6 +199,12 @@ const AIMS: &[Aim] = &[
         )
     },
     aim(
+        "`run` of /bin/true beside busy loops",
+        "start-busy",
+        "run of /bin/true, busy",
+        Times(1.0, "runc"),
+    ),
+    aim(
         "idle sandbox, PSS of all its processes",
         "idle",
         "PSS of one",
@@ -528,7 +534,8 @@ mod tests {
                 a.experiment
             );
             // Series' names are put together as they run; starts and idle memory are measured from outside.
-            let made = a.line.contains('@') || ["start-static", "idle"].contains(&a.experiment);
+            let made = a.line.contains('@')
+                || ["start-static", "start-busy", "idle"].contains(&a.experiment);
             assert!(made || sources.contains(a.line), "{}", a.line);
             if let Some(f) = a.reference {
                 assert!(made || sources.contains(f.line), "{}", f.line);

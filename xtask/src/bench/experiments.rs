@@ -21,12 +21,21 @@ pub enum What {
     Inside(&'static [&'static str]),
     /// The time that a container of this program takes, from start to end.
     Start(&'static [&'static str]),
+    /// The same beside a busy loop on each CPU.
+    StartBusy(&'static [&'static str]),
     /// Containers created and destroyed, by so many threads at a time.
     Rate(&'static [u32]),
     /// Memory of sandboxes that sleep.
     Idle,
     /// A client in the container with the host's network, and a server outside.
     HostDownload,
+}
+
+impl What {
+    /// Whether a container's start is what is timed.
+    pub fn is_start(&self) -> bool {
+        matches!(self, What::Start(_) | What::StartBusy(_))
+    }
 }
 
 /// How often, and on how many CPUs.
@@ -142,6 +151,16 @@ pub const ALL: &[Experiment] = &[
     Experiment {
         what: What::Start(&["/bin/true"]),
         ..inside("start-true", "`run` of /bin/true", &[], Turns::Unpinned, 30)
+    },
+    Experiment {
+        what: What::StartBusy(&["/bin/true"]),
+        ..inside(
+            "start-busy",
+            "`run` of /bin/true beside a busy loop on each CPU",
+            &[],
+            Turns::Unpinned,
+            30,
+        )
     },
     Experiment {
         what: What::Idle,

@@ -8,7 +8,7 @@ use super::turns::{Turn, owned};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Containers created and destroyed in a second, by so many threads at a time.
@@ -46,6 +46,31 @@ pub fn rate(turn: &Turn, threads: &[u32]) -> Result<Vec<Line>> {
         ));
     }
     Ok(found)
+}
+
+/// What is measured beside a busy loop on each CPU.
+pub fn beside_loops(measure: impl FnOnce() -> Result<Vec<Line>>) -> Result<Vec<Line>> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let over = AtomicBool::new(false);
+    let found = std::thread::scope(|s| {
+        for _ in 0..cpus {
+            s.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        // Until all of them run.
+        std::thread::sleep(Duration::from_millis(20));
+        let found = measure();
+        over.store(true, Ordering::Relaxed);
+        found
+    })?;
+    let beside = |l| match l {
+        Line::Value(name, value, unit) => Line::Value(format!("{name}, busy"), value, unit),
+        l => l,
+    };
+    Ok(found.into_iter().map(beside).collect())
 }
 
 /// Memory of one sandbox, and of each of ten, in which a program sleeps.

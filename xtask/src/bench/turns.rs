@@ -136,7 +136,7 @@ fn experiment(
 
 /// What crun runs is native code, as with runc: only its start is of interest.
 fn takes_part(peer: &Peer, e: &Experiment) -> bool {
-    peer.kind != Kind::Crun || matches!(e.what, What::Start(_))
+    peer.kind != Kind::Crun || e.what.is_start()
 }
 
 pub fn last_cpu() -> usize {
@@ -157,6 +157,7 @@ impl Turn<'_> {
         match &e.what {
             What::Inside(args) => self.inside(&owned(args), Net::Own),
             What::Start(args) => self.start(&owned(args)),
+            What::StartBusy(args) => outside::beside_loops(|| self.start(&owned(args))),
             What::Rate(threads) => outside::rate(self, threads),
             What::Idle => outside::idle(self),
             What::HostDownload => outside::download(self),

@@ -6,6 +6,7 @@
 mod ops;
 mod table;
 
+use crate::kernel_fs::Kind;
 use crate::line::{BUFFER, Line};
 use crate::proto::{Reply, Request};
 use crate::wire::{Hello, MAX_CONNECTIONS, MIN_CONNECTIONS, VERSION, connection_of};
@@ -66,6 +67,8 @@ pub struct Server {
     gid: u32,
     own_mounts: bool,
     fine_times: bool,
+    /// `net` of a procfs: see [`Server::with_network`].
+    network: Option<Node>,
 }
 
 /// Handles for a client where the descriptor limit does not say less.
@@ -87,7 +90,7 @@ impl Server {
         let limit = u32::try_from(max_fds.saturating_sub(128)).unwrap_or(MAX_HANDLES);
         let roots = roots
             .into_iter()
-            .map(|r| Ok((r.name, Arc::new(Node::new(r.fd, r.writable)?.1))))
+            .map(|r| Ok((r.name, Arc::new(Node::root(&proc_fd, r.fd, r.writable)?))))
             .collect::<Result<_>>()?;
         Ok(Server {
             roots,
@@ -99,6 +102,7 @@ impl Server {
             gid,
             own_mounts: false,
             fine_times: process::is_linux(6, 13),
+            network: None,
         })
     }
 
@@ -106,6 +110,15 @@ impl Server {
     #[must_use]
     pub fn with_own_mounts(mut self, own: bool) -> Server {
         self.own_mounts = own;
+        self
+    }
+
+    /// What a procfs below the roots shows as `net`: a directory of that procfs, of the network
+    /// namespace that the container may see. Without it there is no such name.
+    #[must_use]
+    pub fn with_network(mut self, directory: Option<HostFd>) -> Server {
+        let node = directory.and_then(|fd| Node::root(&self.proc_fd, fd, false).ok());
+        self.network = node.filter(|n| n.fs == Kind::Proc);
         self
     }
 

@@ -1,15 +1,16 @@
 //! What each request does.
 
-use super::table::{Node, attr, attr_at, version};
+use super::table::{ACL_NAME, Node, attr, attr_at, open_file_has_acl, proc_name, version};
 use super::{Server, component};
+use crate::kernel_fs::{self, Kind};
 use crate::proto::{
-    Access, Attr, Entry, Handle, Named, New, Reply, Request, Seen, SetAttr, StatFs, Step, Then,
+    ACL, Access, Attr, Entry, Handle, Named, New, Reply, Request, Seen, SetAttr, StatFs, Step, Then,
 };
 use crate::wire::MAX_STRING;
 use abi::Result;
 use abi::errno::{
-    EACCES, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENODATA, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP,
-    EPERM, EROFS,
+    EACCES, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENODATA, ENOENT, ENOSYS, ENOTDIR, ENXIO,
+    EOPNOTSUPP, EPERM, EROFS,
 };
 use hostcall::{HostFd, file, path};
 use std::ffi::{CStr, CString};
@@ -58,12 +59,6 @@ fn timespec(t: Option<i64>) -> libc::timespec {
 }
 
 impl Server {
-    /// The name of a descriptor below `/proc/self/fd`.
-    fn proc_name(fd: &HostFd) -> CString {
-        // Digits have no NUL.
-        CString::new(fd.raw().to_string()).unwrap_or_default()
-    }
-
     /// Opens a regular file or a directory that is held by `O_PATH`.
     fn reopen(&self, n: &Node, flags: i32) -> Result<HostFd> {
         match n.kind {
@@ -72,8 +67,9 @@ impl Server {
             // A device, FIFO or socket of the host is never opened.
             _ => return Err(ENXIO),
         }
+        n.check_opens()?;
         let flags = (flags | libc::O_NONBLOCK | libc::O_NOCTTY) as u64;
-        path::openat2(self.proc_fd.raw(), &Self::proc_name(&n.fd), flags, 0, 0)
+        path::openat2(self.proc_fd.raw(), &proc_name(&n.fd), flags, 0, 0)
     }
 
     fn dir_for_change(&self, h: Handle, name: &[u8]) -> Result<(Arc<Node>, CString)> {
@@ -85,14 +81,30 @@ impl Server {
 
     /// A handle to what was just made or found.
     fn look(&self, dir: &Node, name: &CStr) -> Result<(Attr, Handle)> {
+        if !dir.fs.is_plain() {
+            dir.check_opens()?;
+            if dir.fs == Kind::ProcTop && !self.shows(dir, name.to_bytes()) {
+                return Err(ENOENT);
+            }
+            if let (Kind::ProcTop, kernel_fs::NET) = (dir.fs, name.to_bytes()) {
+                return self.insert(self.network.as_ref().ok_or(ENOENT)?.again(&self.proc_fd)?);
+            }
+        }
         let flags = (libc::O_PATH | libc::O_NOFOLLOW) as u64;
         let fd = path::openat2(dir.fd.raw(), name, flags, 0, RESOLVE_LINK)?;
-        self.keep(fd, dir.writable)
+        self.insert(Node::below(&self.proc_fd, dir, fd)?)
     }
 
-    fn keep(&self, fd: HostFd, writable: bool) -> Result<(Attr, Handle)> {
-        let (attr, node) = Node::new(fd, writable)?;
+    fn insert(&self, (attr, node): (Attr, Node)) -> Result<(Attr, Handle)> {
         Ok((attr, self.table.insert(node)?))
+    }
+
+    /// Whether the top directory of a procfs has a name here.
+    fn shows(&self, top: &Node, name: &[u8]) -> bool {
+        match name {
+            kernel_fs::NET => self.network.as_ref().is_some_and(|n| n.is_beside(top)),
+            _ => kernel_fs::is_shown(name),
+        }
     }
 
     /// Gives a new file its owner. Where the server may not, the host's choice stays: rootless, every file
@@ -130,7 +142,10 @@ impl Server {
                 beside,
                 then,
             } => self.walk(from, &names, &beside, then),
-            Request::GetAttr { file } => Ok((Reply::Attr(attr(&self.table.get(file)?.fd)?), None)),
+            Request::GetAttr { file } => Ok((
+                Reply::Attr(attr(&self.proc_fd, &self.table.get(file)?.fd)?),
+                None,
+            )),
             Request::SetAttr { file, attr } => self.set_attr(file, &attr),
             Request::Open { file, access } => self.open(file, access),
             Request::Create { dir, name, new } => self.create(dir, &name, new, also),
@@ -194,7 +209,7 @@ impl Server {
             .iter()
             .find(|r| r.0.as_bytes() == root)
             .ok_or(ENOENT)?;
-        let (attr, handle) = self.keep(root.fd.duplicate()?, root.writable)?;
+        let (attr, handle) = self.insert(root.again(&self.proc_fd)?)?;
         Ok((
             Reply::Node {
                 attr,
@@ -380,8 +395,8 @@ impl Server {
                 return Ok((attr, self.table.insert(held)?, seen));
             }
             let flags = libc::O_PATH as u64;
-            let held = path::openat2(self.proc_fd.raw(), &Self::proc_name(&fd), flags, 0, 0)?;
-            let (attr, handle) = self.keep(held, true)?;
+            let held = path::openat2(self.proc_fd.raw(), &proc_name(&fd), flags, 0, 0)?;
+            let (attr, handle) = self.insert(Node::below(&self.proc_fd, &dir, held)?)?;
             Ok((attr, handle, None))
         });
         match made {
@@ -405,9 +420,15 @@ impl Server {
     fn held(&self, dir: &Node, name: &CStr, fd: &HostFd) -> Option<(Attr, Node)> {
         let flags = (libc::O_PATH | libc::O_NOFOLLOW) as u64;
         let held = path::openat2(dir.fd.raw(), name, flags, 0, RESOLVE_LINK).ok()?;
-        let (attr, node) = Node::new(held, true).ok()?;
+        let mut attr = attr_at(&held, c"", libc::AT_EMPTY_PATH).ok()?;
         let open = file::fstat(fd.raw()).ok()?;
-        ((attr.dev, attr.ino) == (open.st_dev, open.st_ino)).then_some((attr, node))
+        if (attr.dev, attr.ino) != (open.st_dev, open.st_ino) {
+            return None;
+        }
+        // By the descriptor, which leads there without a walk.
+        attr.acl = open_file_has_acl(fd);
+        let node = Node::found(dir, held, &attr).ok()?;
+        Some((attr, node))
     }
 
     fn own_fd(&self, fd: &HostFd, new: New) -> Result<()> {
@@ -420,7 +441,7 @@ impl Server {
         }
         // A change of owner takes set-id bits away.
         if new.mode & 0o6000 != 0 {
-            let name = Self::proc_name(fd);
+            let name = proc_name(fd);
             path::fchmodat(self.proc_fd.raw(), &name, new.mode & 0o7777)?;
         }
         Ok(())
@@ -434,7 +455,7 @@ impl Server {
         let mode = u64::from(new.mode & 0o7777);
         let fd = path::openat2(dir.fd.raw(), c".", flags, mode, RESOLVE)?;
         self.own_fd(&fd, new)?;
-        let (attr, handle) = self.keep(fd.duplicate()?, true)?;
+        let (attr, handle) = self.insert(Node::below(&self.proc_fd, &dir, fd.duplicate()?)?)?;
         Ok((
             Reply::Node {
                 attr,
@@ -463,8 +484,8 @@ impl Server {
             }
             let n = self.table.get(h)?;
             let proc = self.proc_fd.raw();
-            path::fchmodat(proc, &Self::proc_name(&n.fd), new.mode & 0o7777)?;
-            Ok((attr(&n.fd)?, h, v))
+            path::fchmodat(proc, &proc_name(&n.fd), new.mode & 0o7777)?;
+            Ok((attr(&self.proc_fd, &n.fd)?, h, v))
         });
         made.inspect_err(|_| {
             let _ = path::unlinkat(dir.fd.raw(), &name, libc::AT_REMOVEDIR);
@@ -522,9 +543,9 @@ impl Server {
         if n.kind == libc::S_IFDIR || !n.writable {
             return Err(EPERM);
         }
-        let proc_name = Self::proc_name(&n.fd);
+        let source = proc_name(&n.fd);
         let flags = libc::AT_SYMLINK_FOLLOW;
-        path::linkat(self.proc_fd.raw(), &proc_name, dir.fd.raw(), &name, flags)?;
+        path::linkat(self.proc_fd.raw(), &source, dir.fd.raw(), &name, flags)?;
         Ok(Self::seen(&dir, also, || Self::named(&dir, &name)))
     }
 
@@ -570,10 +591,11 @@ impl Server {
     }
 
     fn read_dir(&self, dir: Handle, cookie: u64) -> Answer {
-        let n = self.table.get(dir)?;
-        is_dir(&n)?;
+        let node = self.table.get(dir)?;
+        is_dir(&node)?;
+        node.check_opens()?;
         let fd = path::openat2(
-            n.fd.raw(),
+            node.fd.raw(),
             c".",
             (libc::O_RDONLY | libc::O_DIRECTORY) as u64,
             0,
@@ -606,10 +628,16 @@ impl Server {
                 .split(|b| *b == 0)
                 .next()
                 .unwrap_or_default();
-            if name != b"." && name != b".." {
+            let shown = node.fs != Kind::ProcTop || self.shows(&node, name);
+            if name != b"." && name != b".." && shown {
                 list.push(Entry {
                     ino: u64::from_le_bytes(*ino),
-                    kind: *kind,
+                    kind: if *kind == libc::DT_LNK && node.fs == Kind::ProcTop {
+                        // `net`, of all that is shown.
+                        libc::DT_DIR
+                    } else {
+                        *kind
+                    },
                     name: name.to_vec(),
                 });
             }
@@ -644,13 +672,13 @@ impl Server {
             if n.kind == libc::S_IFLNK {
                 return Err(EOPNOTSUPP);
             }
-            path::fchmodat(self.proc_fd.raw(), &Self::proc_name(&n.fd), mode & 0o7777)?;
+            path::fchmodat(self.proc_fd.raw(), &proc_name(&n.fd), mode & 0o7777)?;
         }
         if a.atime.is_some() || a.mtime.is_some() {
             let times = [timespec(a.atime), timespec(a.mtime)];
             path::utimensat(n.fd.raw(), c"", times, libc::AT_EMPTY_PATH)?;
         }
-        Ok((Reply::Attr(attr(&n.fd)?), None))
+        Ok((Reply::Attr(attr(&self.proc_fd, &n.fd)?), None))
     }
 
     fn stat_fs(&self, h: Handle) -> Answer {
@@ -677,10 +705,19 @@ impl Server {
     }
 
     fn get_xattr(&self, h: Handle, name: &[u8]) -> Answer {
-        if !name.starts_with(b"user.") && name != b"security.capability" {
+        let n = self.table.get(h)?;
+        if name == ACL {
+            let mut buf = vec![0u8; MAX_STRING.min(65536)];
+            match path::getxattrat(self.proc_fd.raw(), &proc_name(&n.fd), ACL_NAME, &mut buf) {
+                Err(ENOSYS) => {}
+                len => {
+                    buf.truncate(len?);
+                    return Ok((Reply::Bytes(buf), None));
+                }
+            }
+        } else if !name.starts_with(b"user.") && name != b"security.capability" {
             return Err(ENODATA);
         }
-        let n = self.table.get(h)?;
         let fd = self
             .reopen(&n, libc::O_RDONLY)
             .map_err(|e| if e == EACCES { e } else { ENODATA })?;

@@ -1,11 +1,12 @@
 //! The handles of a client.
 
+use crate::kernel_fs::{self, Kind};
 use crate::proto::{Attr, Handle};
 use abi::Result;
-use abi::errno::{EBADF, EMFILE};
+use abi::errno::{EACCES, EBADF, EMFILE, ENODATA, ENOSYS, EOPNOTSUPP};
 use hostcall::{HostFd, path};
 use parking_lot::RwLock;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,27 +16,106 @@ pub struct Node {
     /// The `S_IFMT` bits, which never change.
     pub kind: u32,
     pub writable: bool,
+    pub fs: Kind,
+    dev: u64,
     /// A directory whose names the client remembers by its change time, which is fine.
     pub remembered: AtomicBool,
 }
 
 impl Node {
-    pub fn new(fd: HostFd, writable: bool) -> Result<(Attr, Node)> {
-        let attr = attr(&fd)?;
-        let node = Node {
+    /// A root. One that lies within a procfs was allowed by whoever named it.
+    pub fn root(proc: &HostFd, fd: HostFd, writable: bool) -> Result<Node> {
+        let attr = attr(proc, &fd)?;
+        let fs = kernel_fs::of(&fd)?.0;
+        Ok(Self::new(fd, &attr, writable, fs))
+    }
+    /// What was found in a directory.
+    pub fn below(proc: &HostFd, dir: &Node, fd: HostFd) -> Result<(Attr, Node)> {
+        let attr = attr(proc, &fd)?;
+        let node = Self::found(dir, fd, &attr)?;
+        Ok((attr, node))
+    }
+    /// As [`Node::below`], with the attributes that it has.
+    pub fn found(dir: &Node, fd: HostFd, attr: &Attr) -> Result<Node> {
+        let fs = dir.fs.below(&fd, attr.dev == dir.dev)?;
+        Ok(Self::new(fd, attr, dir.writable, fs))
+    }
+    /// The same file.
+    pub fn again(&self, proc: &HostFd) -> Result<(Attr, Node)> {
+        let fd = self.fd.duplicate()?;
+        let attr = attr(proc, &fd)?;
+        let node = Self::new(fd, &attr, self.writable, self.fs);
+        Ok((attr, node))
+    }
+    fn new(fd: HostFd, attr: &Attr, writable: bool, fs: Kind) -> Node {
+        Node {
             fd,
             kind: attr.mode & libc::S_IFMT,
-            writable,
+            writable: writable && fs.is_plain(),
+            fs,
+            dev: attr.dev,
             remembered: AtomicBool::new(false),
-        };
-        Ok((attr, node))
+        }
+    }
+    /// Whether both are on one file system.
+    pub fn is_beside(&self, other: &Node) -> bool {
+        self.dev == other.dev
+    }
+    /// Whether it may be opened, or searched: see [`kernel_fs`].
+    pub fn check_opens(&self) -> Result<()> {
+        let mode = || attr_at(&self.fd, c"", libc::AT_EMPTY_PATH).map(|a| a.mode);
+        if self.fs.is_plain() || self.fs.opens(mode()?) {
+            Ok(())
+        } else {
+            Err(EACCES)
+        }
     }
 }
 
-/// The attributes of a file.
-pub fn attr(fd: &HostFd) -> Result<Attr> {
-    attr_at(fd, c"", libc::AT_EMPTY_PATH)
+/// The attributes of a file; `proc` is `/proc/self/fd`.
+pub fn attr(proc: &HostFd, fd: &HostFd) -> Result<Attr> {
+    let mut a = attr_at(fd, c"", libc::AT_EMPTY_PATH)?;
+    a.acl = has_acl(proc, fd, a.mode);
+    Ok(a)
 }
+
+/// The name of a descriptor below `/proc/self/fd`.
+pub fn proc_name(fd: &HostFd) -> CString {
+    // Digits have no NUL.
+    CString::new(fd.raw().to_string()).unwrap_or_default()
+}
+
+/// Whether a file, which is held by `O_PATH`, has a POSIX ACL.
+fn has_acl(proc: &HostFd, fd: &HostFd, mode: u32) -> Option<bool> {
+    if mode & libc::S_IFMT == libc::S_IFLNK {
+        return Some(false);
+    }
+    /// Set on Linux before 6.13.
+    static MISSING: AtomicBool = AtomicBool::new(false);
+    if MISSING.load(Ordering::Relaxed) {
+        return None;
+    }
+    let asked = path::getxattrat(proc.raw(), &proc_name(fd), ACL_NAME, &mut []);
+    if asked == Err(ENOSYS) {
+        MISSING.store(true, Ordering::Relaxed);
+    }
+    acl_there(asked)
+}
+
+/// Whether an open file has a POSIX ACL, which it has from its directory.
+pub fn open_file_has_acl(fd: &HostFd) -> Option<bool> {
+    acl_there(path::fgetxattr(fd.raw(), ACL_NAME, &mut []))
+}
+
+fn acl_there(asked: Result<usize>) -> Option<bool> {
+    match asked {
+        Ok(_) => Some(true),
+        Err(ENODATA | EOPNOTSUPP) => Some(false),
+        Err(_) => None,
+    }
+}
+
+pub const ACL_NAME: &CStr = c"system.posix_acl_access";
 
 /// The attributes of what a name leads to, with flags of `statx(2)`.
 pub fn attr_at(fd: &HostFd, name: &CStr, flags: i32) -> Result<Attr> {
@@ -60,6 +140,7 @@ pub fn attr_at(fd: &HostFd, name: &CStr, flags: i32) -> Result<Attr> {
         atime: time(s.stx_atime),
         mtime: time(s.stx_mtime),
         ctime: time(s.stx_ctime),
+        acl: None,
         btime: if s.stx_mask & libc::STATX_BTIME != 0 {
             time(s.stx_btime)
         } else {
@@ -73,7 +154,7 @@ pub fn version(dir: &Node) -> Option<i64> {
     if !dir.remembered.load(Ordering::Relaxed) {
         return None;
     }
-    let a = attr(&dir.fd).ok()?;
+    let a = attr_at(&dir.fd, c"", libc::AT_EMPTY_PATH).ok()?;
     // Whole seconds: the file system keeps no more.
     (a.nlink > 0 && a.ctime % 1_000_000_000 != 0).then_some(a.ctime)
 }

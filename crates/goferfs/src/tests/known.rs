@@ -158,3 +158,19 @@ fn mounts_share_what_is_kept() {
     let _second = GoferFs::mountable(&r.vfs, &r.client, "root", Options::default()).unwrap();
     assert_eq!(fs.max_cached(), alone / 2);
 }
+
+/// Inodes that are gone do not stay in memory for the ring of those that had descriptors.
+#[test]
+fn what_has_ended_is_not_kept() {
+    let r = Rig::new(Sharing::Exclusive, |_| {});
+    let root = r.fs.root().dentry.inode().unwrap().clone();
+    let root: &GoferInode = vfs::inode::downcast(&root).unwrap();
+    let kept = root.fs.options.kept.clone();
+    for i in 0..300 {
+        let name = format!("/f{i}");
+        drop(r.open(&name, O_CREAT | O_RDWR).unwrap());
+        r.cx().unlink(&At::Cwd, name.as_bytes()).unwrap();
+    }
+    let left = kept.ring.lock().len();
+    assert!(left < 150, "{left}");
+}

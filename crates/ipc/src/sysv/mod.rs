@@ -16,6 +16,7 @@ use abi::errno::{EACCES, EEXIST, EINVAL, ENOENT, ENOSPC, EPERM};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
+use vfs::ucounts::{Charge, Kind};
 use vfs::userns::UserNs;
 use vfs::{Caps, Credentials};
 
@@ -35,6 +36,8 @@ pub const WRITE: u32 = 0o222;
 
 /// The most objects of one kind (`kernel.shmmni` and its kin).
 pub const MAX_OBJECTS: usize = 32_000;
+/// How many of them one user may have who does not pass limits. (On Linux one user can take all.)
+const OF_USER: u64 = MAX_OBJECTS as u64 / 2;
 const INDEX_BITS: u32 = 15;
 
 /// Seconds since the epoch.
@@ -124,6 +127,7 @@ struct Entry<T> {
     id: i32,
     key: i32,
     object: Arc<T>,
+    _counted: Charge,
 }
 
 struct Inner<T> {
@@ -137,19 +141,21 @@ struct Inner<T> {
 
 /// All objects of one kind.
 pub struct Registry<T> {
+    kind: Kind,
     user: UserNs,
     inner: Mutex<Inner<T>>,
 }
 
 impl<T> Default for Registry<T> {
     fn default() -> Self {
-        Self::owned_by(&UserNs::default())
+        Self::owned_by(&UserNs::default(), Kind::ShmIds)
     }
 }
 
 impl<T> Registry<T> {
-    fn owned_by(user: &UserNs) -> Self {
+    fn owned_by(user: &UserNs, kind: Kind) -> Self {
         Registry {
+            kind,
             user: user.clone(),
             inner: Mutex::new(Inner {
                 by_index: BTreeMap::new(),
@@ -190,6 +196,12 @@ impl<T: Object> Registry<T> {
         if i.by_index.len() >= MAX_OBJECTS {
             return Err(ENOSPC);
         }
+        let most = if cred.passes_limits() {
+            u64::MAX
+        } else {
+            OF_USER
+        };
+        let counted = cred.ucounts().charge(self.kind, 1, most).ok_or(ENOSPC)?;
         let index = i.free.first().copied().unwrap_or(i.next);
         let seq = i.seq;
         let id = (i32::from(seq) << INDEX_BITS | index as i32) & i32::MAX;
@@ -207,7 +219,15 @@ impl<T: Object> Registry<T> {
         if !i.free.remove(&index) {
             i.next += 1;
         }
-        i.by_index.insert(index, Entry { id, key, object: t });
+        i.by_index.insert(
+            index,
+            Entry {
+                id,
+                key,
+                object: t,
+                _counted: counted,
+            },
+        );
         if key != IPC_PRIVATE {
             i.by_key.insert(key, id);
         }
@@ -291,9 +311,9 @@ impl IpcNamespace {
     #[must_use]
     pub fn owned_by(user: &UserNs) -> Arc<IpcNamespace> {
         Arc::new_cyclic(|me| IpcNamespace {
-            shm: Registry::owned_by(user),
-            sem: Registry::owned_by(user),
-            msg: Registry::owned_by(user),
+            shm: Registry::owned_by(user, Kind::ShmIds),
+            sem: Registry::owned_by(user, Kind::SemIds),
+            msg: Registry::owned_by(user, Kind::MsgIds),
             undo_users: std::sync::atomic::AtomicUsize::new(0),
             me: me.clone(),
         })

@@ -2,10 +2,11 @@
 
 use super::{IPC_NOWAIT, IpcNamespace, Object, Perm, READ, WRITE, now};
 use abi::Result;
-use abi::errno::{E2BIG, EAGAIN, EIDRM, ENOMSG, EPERM, ERESTARTNOHAND, ERESTARTSYS};
+use abi::errno::{E2BIG, EAGAIN, EIDRM, ENOMEM, ENOMSG, EPERM, ERESTARTNOHAND, ERESTARTSYS};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
+use vfs::ucounts::Charge;
 use vfs::{Caps, Credentials};
 use wait::{Blocker, Events, WaitQueue, block_until};
 
@@ -19,6 +20,9 @@ pub const MSG_STAT_ANY: u32 = 13;
 /// `kernel.msgmax`, `kernel.msgmnb`.
 pub const MSGMAX: usize = 8192;
 pub const MSGMNB: usize = 16_384;
+
+/// What a message takes beyond its bytes.
+const MSG: usize = 64;
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +44,8 @@ struct State {
     perm: Perm,
     msgs: VecDeque<Msg>,
     bytes: usize,
+    /// What the messages take, as the maker's of the queue.
+    memory: Charge,
     max_bytes: usize,
     stime: i64,
     rtime: i64,
@@ -102,15 +108,22 @@ fn interrupted<T>(r: Result<T>) -> Result<T> {
 }
 
 impl MsgQueue {
-    #[must_use]
-    pub fn new(ns: &IpcNamespace, id: i32, perm: Perm) -> Arc<MsgQueue> {
-        Arc::new(MsgQueue {
+    /// `ENOMEM` where its maker has no more of the kernel's memory.
+    pub fn new(
+        ns: &IpcNamespace,
+        id: i32,
+        perm: Perm,
+        cred: &Credentials,
+    ) -> Result<Arc<MsgQueue>> {
+        let memory = cred.kmem(size_of::<MsgQueue>(), ENOMEM)?;
+        Ok(Arc::new(MsgQueue {
             id,
             ns: ns.me.clone(),
             state: Mutex::new(State {
                 perm,
                 msgs: VecDeque::new(),
                 bytes: 0,
+                memory,
                 max_bytes: MSGMNB,
                 stime: 0,
                 rtime: 0,
@@ -120,7 +133,7 @@ impl MsgQueue {
                 removed: false,
             }),
             queue: WaitQueue::new(),
-        })
+        }))
     }
 
     /// `msgsnd(2)`; the caller has checked type and size.
@@ -142,6 +155,9 @@ impl MsgQueue {
             let n = msg.as_ref().map_or(0, |m| m.data.len());
             if n + s.bytes > s.max_bytes || s.msgs.len() + 1 > s.max_bytes {
                 return Err(EAGAIN);
+            }
+            if !s.memory.grow((n + MSG) as u64, u64::MAX) {
+                return Err(ENOMEM);
             }
             s.msgs.extend(msg.take());
             s.bytes += n;
@@ -179,6 +195,8 @@ impl MsgQueue {
             }
             let m = s.msgs.remove(at).ok_or(EAGAIN)?;
             s.bytes -= m.data.len();
+            let left = s.memory.amount() - (m.data.len() + MSG) as u64;
+            s.memory.set(left);
             s.rtime = now();
             s.lrpid = pid;
             Ok(m)

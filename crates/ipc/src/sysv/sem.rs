@@ -2,13 +2,14 @@
 
 use super::{IPC_NOWAIT, IpcNamespace, Object, Perm, READ, WRITE, now};
 use abi::Result;
-use abi::errno::{EAGAIN, EFBIG, EIDRM, EINTR, EINVAL, ERANGE, ERESTARTSYS, ETIMEDOUT};
+use abi::errno::{EAGAIN, EFBIG, EIDRM, EINTR, EINVAL, ENOMEM, ERANGE, ERESTARTSYS, ETIMEDOUT};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 use vfs::Credentials;
+use vfs::ucounts::Charge;
 use wait::{Blocker, Events, WaitQueue, block_until};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -59,8 +60,9 @@ struct State {
     otime: i64,
     ctime: i64,
     removed: bool,
+    _memory: Charge,
     /// By process: what is added to each value at its end.
-    undo: BTreeMap<i32, Vec<i32>>,
+    undo: BTreeMap<i32, (Vec<i32>, Charge)>,
     /// Who sleeps, and for what: a semaphore's growth, or its zero.
     sleepers: BTreeMap<u64, (u16, For)>,
     next_sleeper: u64,
@@ -94,9 +96,16 @@ impl Object for SemSet {
 }
 
 impl SemSet {
-    #[must_use]
-    pub fn new(ns: &IpcNamespace, id: i32, perm: Perm, count: usize) -> Arc<SemSet> {
-        Arc::new(SemSet {
+    /// `ENOMEM` where its maker has no more of the kernel's memory.
+    pub fn new(
+        ns: &IpcNamespace,
+        id: i32,
+        perm: Perm,
+        count: usize,
+        cred: &Credentials,
+    ) -> Result<Arc<SemSet>> {
+        let memory = cred.kmem(size_of::<SemSet>() + count * size_of::<Sem>(), ENOMEM)?;
+        Ok(Arc::new(SemSet {
             id,
             ns: ns.me.clone(),
             state: Mutex::new(State {
@@ -105,12 +114,13 @@ impl SemSet {
                 otime: 0,
                 ctime: now(),
                 removed: false,
+                _memory: memory,
                 undo: BTreeMap::new(),
                 sleepers: BTreeMap::new(),
                 next_sleeper: 0,
             }),
             queue: WaitQueue::new(),
-        })
+        }))
     }
     #[must_use]
     pub fn len(&self) -> usize {
@@ -132,7 +142,15 @@ impl SemSet {
     }
 
     /// All operations or none.
-    fn attempt(&self, s: &mut State, ops: &[SemOp], pid: i32) -> Result<Tried> {
+    fn attempt(&self, s: &mut State, ops: &[SemOp], pid: i32, cred: &Credentials) -> Result<Tried> {
+        let undoes = ops.iter().any(|o| o.flags & SEM_UNDO != 0 && o.op != 0);
+        // An own list for each process that asks, as long as the set.
+        let list = if undoes && !s.undo.contains_key(&pid) {
+            let n = s.sems.len();
+            Some((vec![0; n], cred.kmem(n * size_of::<i32>() + 64, ENOMEM)?))
+        } else {
+            None
+        };
         let mut done: Vec<(usize, i32)> = Vec::with_capacity(ops.len());
         let mut tried = Ok(Tried::Done);
         for o in ops {
@@ -150,7 +168,7 @@ impl SemSet {
                     .filter(|p| p.num == o.num && p.flags & SEM_UNDO != 0)
                     .map(|p| i32::from(p.op))
                     .sum();
-                let adj = s.undo.get(&pid).map_or(0, |u| u[at]) - pending - op;
+                let adj = s.undo.get(&pid).map_or(0, |u| u.0[at]) - pending - op;
                 if !(-SEMVMX - 1..=SEMVMX).contains(&adj) {
                     tried = Err(ERANGE);
                 }
@@ -164,16 +182,17 @@ impl SemSet {
             done.push((at, old));
             s.sems[at].value = new;
         }
+        if let Some(list) = list {
+            s.undo.insert(pid, list);
+            if let Some(ns) = self.ns.upgrade() {
+                ns.undo_users.fetch_add(1, Ordering::Relaxed);
+            }
+        }
         for o in ops {
             s.sems[usize::from(o.num)].pid = pid;
-            if o.flags & SEM_UNDO != 0 && o.op != 0 {
-                let n = s.sems.len();
-                if !s.undo.contains_key(&pid)
-                    && let Some(ns) = self.ns.upgrade()
-                {
-                    ns.undo_users.fetch_add(1, Ordering::Relaxed);
-                }
-                let u = s.undo.entry(pid).or_insert_with(|| vec![0; n]);
+            if o.flags & SEM_UNDO != 0
+                && let Some((u, _)) = s.undo.get_mut(&pid)
+            {
                 u[usize::from(o.num)] -= i32::from(o.op);
             }
         }
@@ -207,7 +226,7 @@ impl SemSet {
             if s.removed {
                 return Err(EIDRM);
             }
-            match self.attempt(&mut s, ops, pid)? {
+            match self.attempt(&mut s, ops, pid, cred)? {
                 Tried::Done => Ok(Ok(())),
                 Tried::Waits(o) if o.flags as u16 as u32 & IPC_NOWAIT != 0 => Ok(Err(EAGAIN)),
                 Tried::Waits(o) => {
@@ -266,7 +285,7 @@ impl SemSet {
             s.perm.check(cred, WRITE)?;
             let at = usize::try_from(num).map_err(|_| EINVAL)?;
             *s.sems.get_mut(at).ok_or(EINVAL)? = Sem { value, pid };
-            for u in s.undo.values_mut() {
+            for (u, _) in s.undo.values_mut() {
                 u[at] = 0;
             }
             s.ctime = now();
@@ -291,7 +310,7 @@ impl SemSet {
                     pid,
                 };
             }
-            for u in s.undo.values_mut() {
+            for (u, _) in s.undo.values_mut() {
                 u.fill(0);
             }
             s.ctime = now();
@@ -330,9 +349,10 @@ impl SemSet {
     fn undo(&self, pid: i32) {
         {
             let mut s = self.state.lock();
-            let Some(u) = s.undo.get(&pid).cloned() else {
+            let Some((u, _)) = s.undo.get_mut(&pid) else {
                 return;
             };
+            let u = std::mem::take(u);
             for (sem, adj) in s.sems.iter_mut().zip(u) {
                 if adj != 0 {
                     *sem = Sem {

@@ -21,7 +21,7 @@ fn make_sem(ns: &IpcNamespace, key: i32, n: usize, flags: u32) -> Result<i32> {
         flags,
         &root(),
         |_| Ok(()),
-        |id, p| Ok(SemSet::new(ns, id, p, n)),
+        |id, p| SemSet::new(ns, id, p, n, &root()),
     )
 }
 
@@ -97,7 +97,7 @@ fn messages_by_type() {
             IPC_CREAT | 0o600,
             &root(),
             |_| Ok(()),
-            |id, p| Ok(MsgQueue::new(&ns, id, p)),
+            |id, p| MsgQueue::new(&ns, id, p, &root()),
         )
         .unwrap();
     let q = ns.msg.get(id).unwrap();

@@ -32,6 +32,19 @@ fn what_is_not_touched_is_not_mapped() {
     a.check();
 }
 
+/// An anonymous mapping that is to be filled from its first whole huge page on.
+fn to_fill(a: &App, len: u64) -> u64 {
+    a.anon(len, RW, 0).unwrap().0.next_multiple_of(2 << 20)
+}
+
+/// Writes, with a fault first where the host has no page.
+fn write_at(a: &App, va: u64, bytes: &[u8]) {
+    if !a.space.pages.lock().contains_key(&(va / P)) {
+        a.store(va, 1).unwrap();
+    }
+    a.mm.copy_out(Va(va), bytes).unwrap();
+}
+
 /// Whether a touch of shared memory may bring a huge page, whatever we do.
 fn host_makes_huge_pages() -> bool {
     let at = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
@@ -47,17 +60,11 @@ fn steps_grow_where_memory_is_filled() {
     let clas = Clas::new().unwrap();
     let a = App::new(&clas);
     let len = 60u64 << 20;
-    let at = a.anon(len, RW, 0).unwrap();
-    // From a huge page's border on.
-    let at = at.0.next_multiple_of(2 << 20);
+    let at = to_fill(&a, len);
     let page = [1u8; P as usize];
     let before = a.mm.sizes().faults;
     for i in 0..(50 << 20) / P {
-        // As the host would, where it has the page.
-        if !a.space.pages.lock().contains_key(&(at / P + i)) {
-            a.store(at + i * P, 1).unwrap();
-        }
-        a.mm.copy_out(Va(at + i * P), &page).unwrap();
+        write_at(&a, at + i * P, &page);
         if i % 100 == 0 {
             // Little more is in memory than was touched.
             let (touched, there) = (i * P, clas.stats().resident);
@@ -76,16 +83,9 @@ fn steps_grow_where_memory_is_filled() {
     // Filled, and unmapped behind: little more than is there.
     let clas = Clas::new().unwrap();
     let d = App::new(&clas);
-    let at = d
-        .anon(200 << 20, RW, 0)
-        .unwrap()
-        .0
-        .next_multiple_of(2 << 20);
+    let at = to_fill(&d, 200 << 20);
     for i in 0..(180 << 20) / P {
-        if !d.space.pages.lock().contains_key(&(at / P + i)) {
-            d.store(at + i * P, 1).unwrap();
-        }
-        d.mm.copy_out(Va(at + i * P), &page).unwrap();
+        write_at(&d, at + i * P, &page);
         if i >= 1024 && i % 512 == 0 {
             d.mm.munmap(Va(at + (i - 1024) * P), 512 * P).unwrap();
             let there = clas.stats().resident;
@@ -96,23 +96,12 @@ fn steps_grow_where_memory_is_filled() {
     // Filled at first, then a word here and there: what nobody has written is no reason for more.
     let clas = Clas::new().unwrap();
     let c = App::new(&clas);
-    let at = c
-        .anon(200 << 20, RW, 0)
-        .unwrap()
-        .0
-        .next_multiple_of(2 << 20);
+    let at = to_fill(&c, 200 << 20);
     for i in 0..(4 << 20) / P {
-        if !c.space.pages.lock().contains_key(&(at / P + i)) {
-            c.store(at + i * P, 1).unwrap();
-        }
-        c.mm.copy_out(Va(at + i * P), &page).unwrap();
+        write_at(&c, at + i * P, &page);
     }
     for i in 2..90 {
-        let va = at + (i << 21);
-        if !c.space.pages.lock().contains_key(&(va / P)) {
-            c.store(va, 1).unwrap();
-        }
-        c.mm.copy_out(Va(va), &[1]).unwrap();
+        write_at(&c, at + (i << 21), &[1]);
     }
     let there = clas.stats().resident;
     assert!(there <= 10 << 20 || host_makes_huge_pages(), "{there}");

@@ -361,3 +361,13 @@ fn udp() {
     assert_eq!(bytes(&d, 9).unwrap(), b"def");
     assert_eq!(bytes(&d, 9).unwrap(), b"g");
 }
+
+/// What is listed in /proc/net is there.
+#[test]
+fn files_of_proc_net_have_contents() {
+    let w = World::new();
+    for name in crate::PROC_NET {
+        assert!(w.ns.proc_net(name).is_some(), "{name}");
+    }
+    assert_eq!(w.ns.proc_net("softnet_stat"), None);
+}

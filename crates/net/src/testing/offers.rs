@@ -59,8 +59,20 @@ impl Beside {
         if got.is_empty() {
             return (s.then == Some(Then::Empty)).then_some(Err(abi::errno::EAGAIN));
         }
+        if n > left.len() && matches!(s.then, Some(Then::More(_))) {
+            return None;
+        }
         s.taken += got.len();
         Some(Ok(got))
+    }
+    /// How much there is to be read, for who asks the program's side.
+    fn count(&self) -> Option<usize> {
+        let s = self.state.lock();
+        let behind = match s.then {
+            Some(Then::More(n)) => n as usize,
+            _ => 0,
+        };
+        s.live.then(|| s.data.len() - s.taken + behind)
     }
 }
 
@@ -177,11 +189,15 @@ fn only_what_a_read_would_give_is_offered() {
         assert_eq!(c.beside.read(9), Some(Ok(b"a".to_vec())));
         assert_eq!(c.beside.read(9), None);
         c.file.set_flags(O_RDWR | O_NONBLOCK);
-        // Much.
-        c.send(&[1; 4000]);
+        // Much, to who has read little so far.
+        c.send(&[1; 20_000]);
         c.offer();
         assert!(!c.live());
-        bytes(&c.reader, 4000).unwrap();
+        // And to who reads much at a time.
+        bytes(&c.reader, 9000).unwrap();
+        c.offer();
+        assert!(!c.live());
+        bytes(&c.reader, 20_000).unwrap();
         c.world.set(&c.reader, SOL_SOCKET, 18, 2).unwrap();
         c.send(b"a");
         c.offer();
@@ -202,6 +218,129 @@ fn only_what_a_read_would_give_is_offered() {
     w.send_files(&b, b"y", vec![w.file(b.clone())]).unwrap();
     a.offer(&file, &place, 5);
     assert!(!beside.state.lock().live);
+}
+
+/// Of much, the first bytes are offered to who reads in pieces: more each time that all are taken, fewer where not.
+#[test]
+fn pieces_of_much() {
+    cases(|c| {
+        let all: Vec<u8> = (0..90_000u32).map(|i| (i % 251) as u8).collect();
+        c.send(&all);
+        let mut got = Vec::new();
+        let call = |got: &mut Vec<u8>| got.extend(bytes(&c.reader, 4000).unwrap());
+        let left = |got: &Vec<u8>| all.len() - got.len();
+        for offered in [16 << 10, 32 << 10] {
+            call(&mut got);
+            c.offer();
+            assert_eq!(c.beside.count(), Some(left(&got)));
+            let begin = got.len();
+            while let Some(b) = c.beside.read(4000) {
+                got.extend(b.unwrap());
+                assert_eq!(c.beside.count(), Some(left(&got)));
+            }
+            // What is left of it is less than a read asks for.
+            assert_eq!(got.len() - begin, offered / 4000 * 4000);
+            got.extend(c.beside.read(offered % 4000).unwrap().unwrap());
+            assert_eq!(c.beside.read(1), None);
+        }
+        // It is not wanted.
+        for _ in 0..5 {
+            call(&mut got);
+            c.offer();
+        }
+        assert!(!c.live());
+        assert_eq!(c.beside.count(), None);
+        while left(&got) > 0 {
+            call(&mut got);
+        }
+        assert_eq!(got, all);
+    });
+}
+
+/// What is taken of an offer does not change whether the writer may write, also where it waits for room.
+#[test]
+fn a_writer_that_waits_is_told_in_time() {
+    cases(|c| {
+        while c.world.send(&c.writer, &[5; 30_000]).is_ok() {}
+        let may_write = || poll(&c.writer).contains(Events::OUT);
+        let mut taken = 0;
+        while !may_write() {
+            taken += bytes(&c.reader, 3000).unwrap().len();
+            if may_write() {
+                break;
+            }
+            c.offer();
+            while let Some(Ok(b)) = c.beside.read(3000) {
+                taken += b.len();
+                assert!(c.live() && !may_write());
+            }
+        }
+        let all = taken + bytes(&c.reader, 10_000_000).unwrap().len();
+        // With a third free, and a read more at most.
+        assert!(
+            taken * 3 >= all - 3 && (taken - 6000) * 3 <= all,
+            "{taken} of {all}"
+        );
+    });
+}
+
+/// Whatever is written, read and offered: all bytes come once, in order, the count is theirs, and the writer sees no
+/// difference.
+#[test]
+fn many_steps_by_both_ways() {
+    let world = World::new();
+    let (reader, writer) = super::inet::connected(&world);
+    let file = File::new(
+        reader.clone(),
+        O_RDWR | O_NONBLOCK,
+        None,
+        world.cred.clone(),
+    );
+    let beside = Arc::new(Beside::default());
+    let place: Arc<dyn Place> = beside.clone();
+    let may_write = || poll(&writer).contains(Events::OUT);
+    let (mut sent, mut got) = (0usize, 0usize);
+    let byte = |i: usize| (i % 251) as u8;
+    let mut seed = 1u32;
+    let mut random = |n: u32| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 8) % n
+    };
+    let take = |got: &mut usize, b: Vec<u8>| {
+        assert!(b.iter().enumerate().all(|(i, x)| *x == byte(*got + i)));
+        *got += b.len();
+    };
+    for _ in 0..20_000 {
+        match random(6) {
+            0 => {
+                let n = [100, 5000, 40_000, 300_000][random(4) as usize];
+                let b: Vec<u8> = (sent..sent + n).map(byte).collect();
+                sent += world.send(&writer, &b).unwrap_or(0);
+            }
+            1 => take(&mut got, bytes(&reader, 3000).unwrap_or_default()),
+            2 => reader.offer(&file, &place, 5),
+            _ => {
+                if let Some(Ok(b)) = beside.read(3000) {
+                    take(&mut got, b);
+                }
+            }
+        }
+        if let Some(n) = beside.count() {
+            assert_eq!(n, sent - got);
+        }
+        // Whether or not it is known what was taken.
+        let before = may_write();
+        if random(20) == 0 {
+            reader.settle();
+            assert_eq!(may_write(), before);
+        }
+    }
+    while let Ok(b) = bytes(&reader, 100_000)
+        && !b.is_empty()
+    {
+        take(&mut got, b);
+    }
+    assert_eq!(got, sent);
 }
 
 /// More than was offered cannot be taken.

@@ -55,13 +55,14 @@ impl UnixSock {
         }
         let cred = identity(who, control.cred)?;
         if self.is_stream() {
-            return self.send_stream(src, dest, cred, &control);
+            return self.send_stream(who, src, dest, cred, &control);
         }
         self.send_packet(who, src, dest, cred, &control)
     }
 
     fn send_stream(
         &self,
+        who: &Caller<'_>,
         src: &mut dyn Source,
         dest: Option<&[u8]>,
         cred: Ucred,
@@ -77,7 +78,7 @@ impl UnixSock {
             return Err(EISCONN);
         }
         if !control.files.is_empty() {
-            files = InFlight::new(&self.common.ns, &control.files, tx.holder)?;
+            files = InFlight::new(who, &self.common.ns, &control.files, tx.holder)?;
         }
         tx.write(src, Gone::Epipe, Some((cred, &mut files)))
     }
@@ -133,7 +134,7 @@ impl UnixSock {
         } else {
             self.common.ns.max_dgram_qlen.load(Ordering::Relaxed) as usize
         };
-        let files = InFlight::new(&self.common.ns, &control.files, to.holder)?;
+        let files = InFlight::new(who, &self.common.ns, &control.files, to.holder)?;
         let mut files = Some(files);
         let r = to.send(&self.common, sndbuf, max_msgs, || {
             let data = take_all(src)?;

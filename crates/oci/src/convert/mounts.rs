@@ -95,6 +95,9 @@ fn mount_options(m: &Mount, warnings: &mut Vec<String>) -> Result<MountOptions, 
     Ok(o)
 }
 
+/// Options that new file systems have, and bind mounts have not.
+const OF_FILE_SYSTEMS: [&str; 5] = ["mode", "size", "nr_inodes", "uid", "gid"];
+
 /// `None` for what is not mounted.
 pub fn mount(
     bundle: &Path,
@@ -133,20 +136,37 @@ pub fn mount(
                 path.display()
             ))
         })?;
-        if let Some(word) = o.data.first() {
-            return Err(refuse(format!(
-                "mount {}: option {word} is not known for a bind mount",
+        for word in &o.data {
+            // mount(2) looks at none for a bind mount. Some bundles have those of the file system that they mean.
+            if !OF_FILE_SYSTEMS.contains(&word.split_once('=').map_or("", |w| w.0)) {
+                return Err(refuse(format!(
+                    "mount {}: option {word} is not known for a bind mount",
+                    made.target
+                )));
+            }
+            warnings.push(format!(
+                "mount {}: {word} has no effect: a bind mount shows the files as they are",
                 made.target
-            )));
+            ));
         }
         made.kind = MountKind::Host {
             root: roots.len() as u32,
             exclusive: o.exclusive,
         };
         made.source = path.display().to_string();
+        let path = c_path(&path)?;
+        if made.flags & RDONLY == 0
+            && let Some(fs) = sandbox::kernel_fs(&path)
+        {
+            made.flags |= RDONLY;
+            warnings.push(format!(
+                "mount {}: it is read-only, since {} is the host's {fs}",
+                made.target, made.source
+            ));
+        }
         roots.push(RootSpec {
-            path: c_path(&path)?,
-            access: access(o.flags & RDONLY == 0),
+            path,
+            access: access(made.flags & RDONLY == 0),
             recursive: o.bind.unwrap_or(true),
         });
         return Ok(Some(made));

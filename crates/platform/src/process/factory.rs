@@ -2,7 +2,7 @@
 
 use super::filters::{LONG, TRAPPED, app_filter, service_filter};
 use super::lanes::{NO_UNIT, Offers};
-use super::listener::{Claimed, Listener};
+use super::listener::Listeners;
 use super::{Areas, Process, Service, Spawner, distance, has_ended, read_i32, word, write_words};
 use crate::Lanes;
 use abi::errno::{EAGAIN, ESRCH};
@@ -40,10 +40,9 @@ pub struct Factory {
     pub(super) zygote: Mutex<Zygote>,
     /// Readable when the zygote has ended.
     pub zygote_end: HostFd,
-    /// Held from a thread's clone until its descriptor or its tracer is known to be its own.
-    pub thread_start: Mutex<()>,
-    /// The descriptors that are listeners in use.
-    pub(super) listeners: Claimed,
+    /// Files whose positions tell what became of a thread's clone; each start has one of its own meanwhile.
+    positions: Mutex<Vec<HostFd>>,
+    pub(super) listeners: Listeners,
     /// Where the search for lost ones goes on, and the end of all.
     pub(super) sweep: Mutex<RawFd>,
     pub(super) sweep_end: RawFd,
@@ -135,8 +134,8 @@ impl Factory {
                 area: zarea,
                 seq: 0,
             }),
-            thread_start: Mutex::new(()),
-            listeners: Claimed::default(),
+            positions: Mutex::default(),
+            listeners: Listeners::default(),
             sweep: Mutex::new(0),
             sweep_end: hostcall::start::rlimit(libc::RLIMIT_NOFILE)
                 .map_or(SWEEP_MAX, |(_, hard)| hard.min(SWEEP_MAX)) as RawFd,
@@ -234,6 +233,8 @@ impl Factory {
             threads: AtomicU32::new(0),
             spare: Mutex::new(None),
             resting: Mutex::default(),
+            hid_listener: AtomicBool::new(false),
+            lost: Mutex::default(),
             ended_by_host: AtomicBool::new(false),
             cpu_before: AtomicU64::new(0),
             sites: Mutex::new(Arc::default()),
@@ -244,32 +245,43 @@ impl Factory {
             kicks: Mutex::new(Vec::new()),
             offers: Mutex::new(Offers::None),
             offers_ended: AtomicBool::new(false),
+            counts_ended: AtomicBool::new(false),
         };
         p.start_service()?;
         Ok(p)
     }
 
-    /// Closes some of the listeners that nobody knows of: of threads of hostile applications, which hid the number
-    /// from us. The caller holds `thread_start`, so that there are no others.
+    /// Closes some of the listeners that hostile applications hid from us, whose threads have ended.
     pub(super) fn sweep_listeners(&self) {
         let mut at = self.sweep.lock();
         let end = (*at + SWEEP).min(self.sweep_end);
-        for fd in *at..end {
-            drop(Listener::claim(fd, &self.listeners));
-        }
+        self.listeners.sweep(*at, end);
         *at = if end == self.sweep_end { 0 } else { end };
+    }
+
+    /// A file for one start of a thread.
+    pub(super) fn take_position(&self) -> Result<HostFd> {
+        let kept = self.positions.lock().pop();
+        match kept {
+            Some(p) => Ok(p),
+            None => Ok(HostFd::from_raw(self.ask_zygote(
+                &mut self.zygote.lock(),
+                &[stub::OP_POSITION, 0, 0, 0, AREAS, 0, 0],
+            )?)),
+        }
+    }
+
+    /// Takes back one that no spawner will set any more.
+    pub(super) fn give_position(&self, p: HostFd) {
+        self.positions.lock().push(p);
     }
 
     /// Has the zygote make a process; its id and its descriptor.
     pub(super) fn clone_zygote(&self, command: Unit, area0: Unit) -> Result<(i32, HostFd)> {
         let mut z = self.zygote.lock();
-        let cmd = self.unit(z.command);
-        let za = self.unit(z.area);
-        za.sub(area::READY as usize, 4).zero();
         let flags = libc::CLONE_PARENT | libc::CLONE_FILES | libc::CLONE_PIDFD | libc::SIGCHLD;
-        write_words(
-            cmd,
-            stub::CMD_OP,
+        let pid = self.ask_zygote(
+            &mut z,
             &[
                 stub::OP_PROCESS,
                 flags as u64,
@@ -279,16 +291,24 @@ impl Factory {
                 command.offset(),
                 self.control.raw() as u64,
             ],
-        );
+        )?;
+        let za = self.unit(z.area);
+        // In the descriptor table that we share.
+        Ok((pid, HostFd::from_raw(read_i32(za, area::PIDFD))))
+    }
+
+    /// Has the zygote do something; what it gives, above 0, or an error.
+    fn ask_zygote(&self, z: &mut Zygote, words: &[u64; 7]) -> Result<i32> {
+        let (cmd, za) = (self.unit(z.command), self.unit(z.area));
+        za.sub(area::READY as usize, 4).zero();
+        write_words(cmd, stub::CMD_OP, words);
         z.seq = z.seq.wrapping_add(1);
         kick_spawner(cmd, z.seq);
         wait_ready(za, &self.zygote_end)?;
-        let pid = read_i32(za, area::RESULT);
-        if pid <= 0 {
-            return Err(Errno::new(-pid).unwrap_or(EAGAIN));
+        match read_i32(za, area::RESULT) {
+            n if n > 0 => Ok(n),
+            e => Err(Errno::new(e.wrapping_neg()).unwrap_or(EAGAIN)),
         }
-        // In the descriptor table that we share.
-        Ok((pid, HostFd::from_raw(read_i32(za, area::PIDFD))))
     }
 }
 
@@ -339,6 +359,7 @@ pub(super) fn text_image() -> Result<HostFd> {
     for (nr, kind) in stub::lane::OFFERED {
         image[kinds + nr as usize] = kind;
     }
+    image[kinds + stub::lane::COUNTED as usize] = stub::lane::KIND_IOCTL;
     hostcall::file::pwrite(fd.raw(), &image, 0)?;
     Ok(fd)
 }

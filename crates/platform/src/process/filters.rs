@@ -111,7 +111,7 @@ pub(super) fn service_filter() -> Program {
 }
 
 /// The filter of the zygote, inherited by every stub thread: what comes from the stub's code is limited to
-/// what that code does, and no other call is ever made. Application code has its thread's own filter, which
+/// what that code does (memfd_create is the zygote's own: `stub::OP_POSITION`), and no other call is ever made. Application code has its thread's own filter, which
 /// is newer and so is the one that notifies; where it should be missing, this one, which nobody listens to,
 /// gives `ENOSYS`. (A traced call never gets here.)
 pub fn base_filter() -> Program {
@@ -130,6 +130,7 @@ pub fn base_filter() -> Program {
         libc::SYS_sigaltstack,
         libc::SYS_seccomp,
         libc::SYS_lseek,
+        libc::SYS_memfd_create,
         libc::SYS_exit,
     ] {
         stub_part.ret_if_eq(nr as u32, bpf::ALLOW);

@@ -37,10 +37,13 @@ impl Process {
     pub fn offers(&self) -> Option<Arc<Area>> {
         let a = self.make_offers();
         // Who ends them beside this does not wait.
-        if self.offers_ended.load(Ordering::SeqCst)
-            && let Some(a) = &a
-        {
-            a.end();
+        if let Some(a) = &a {
+            if self.offers_ended.load(Ordering::SeqCst) {
+                a.end();
+            }
+            if self.counts_ended.load(Ordering::SeqCst) {
+                a.end_counts();
+            }
         }
         a
     }
@@ -87,6 +90,16 @@ impl Process {
         {
             // It stays mapped, and the process's.
             a.end();
+        }
+    }
+
+    /// See [`crate::AddressSpace::end_counts`].
+    pub fn end_counts(&self) {
+        self.counts_ended.store(true, Ordering::SeqCst);
+        if let Some(o) = self.offers.try_lock()
+            && let Offers::Area(a) = &*o
+        {
+            a.end_counts();
         }
     }
 

@@ -14,7 +14,9 @@
 //! - A process is ended, and waited for, by its descriptor: its number may be another's when it has ended.
 //! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`. `Process::kicks`
 //!   is a leaf. `Process::offers` → `Process::service`. None is held while waiting for application code.
-//!   `Factory::thread_start` comes before `spawner` and `service`; it *is* held while a thread starts.
+//! - No lock of the factory's is held while a thread starts: an application can make that last (it may hide the word
+//!   that is waited for), and others start theirs meanwhile. `Process::spawner` is, while the spawner clones: other
+//!   threads of the same program wait for it.
 
 mod factory;
 mod filters;
@@ -91,8 +93,8 @@ pub fn readable_within(fds: &[RawFd], millis: i32) -> bool {
     hostcall::file::poll(&mut f, millis).is_ok_and(|n| n > 0)
 }
 
-/// How long a thread's start may take, and the end of one that failed. Only hostile code makes them last: all
-/// threads of the sandbox start one after the other.
+/// How long a thread's start may take, and the end of one that failed. Only hostile code, and a host without a free
+/// CPU, make them last.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// The same where nobody waits for it, and no application code runs.
@@ -142,6 +144,10 @@ pub struct Process {
     /// Threads whose tasks have ended, at most [`RESTING_MAX`]: they wait in the event call for other tasks of the same
     /// program. They are none of `threads`.
     resting: Mutex<SmallVec<[RawThread; 1]>>,
+    /// A thread of it may have a listener that nobody knows of.
+    hid_listener: AtomicBool,
+    /// Positions of starts that were given up: its spawner may set them until it is gone.
+    lost: Mutex<Vec<HostFd>>,
     /// It had ended before anybody here ended it.
     ended_by_host: AtomicBool,
     /// CPU time that earlier programs used.
@@ -158,6 +164,7 @@ pub struct Process {
     offers: Mutex<Offers>,
     /// There shall be none any more.
     offers_ended: AtomicBool,
+    counts_ended: AtomicBool,
     /// The unit is not mapped yet: that comes with the first mapping of the application's.
     table_due: AtomicBool,
     /// Counts the calls that trap and could be answered where they are made. A leaf.
@@ -183,13 +190,17 @@ impl Drop for Process {
         if let Offers::Area(a) | Offers::Failed(Some(a)) = &offers {
             a.unmapped();
         }
+        let lost = std::mem::take(self.lost.get_mut());
         if self.wait_gone(DROP_LIMIT) {
             for u in units {
                 factory.give_unit(u);
             }
+            if *self.hid_listener.get_mut() {
+                factory.sweep_listeners();
+            }
         } else {
-            // Nor may its memory be another's.
-            std::mem::forget(offers);
+            // Nor may its memory be another's, nor these numbers.
+            std::mem::forget((offers, lost));
         }
     }
 }
@@ -197,9 +208,8 @@ impl Drop for Process {
 impl Process {
     fn start_service(&self) -> Result<()> {
         let start = stub::address(Symbol::Service);
-        let t = self.spawn(start, 0, self.area0, Listens::Yes, START_LIMIT)?;
-        let listener = t.listener.expect("asked for");
-        let n = recv(&listener).map_err(|_| ESRCH)?;
+        let (t, first) = self.spawn(start, 0, self.area0, Listens::Yes, START_LIMIT)?;
+        let (listener, n) = t.listener.zip(first).ok_or(ESRCH)?;
         *self.service.lock() = Service::Up { listener, id: n.id };
         Ok(())
     }
@@ -251,6 +261,7 @@ impl Process {
             a.unmapped();
         }
         self.offers_ended.store(false, Ordering::SeqCst);
+        self.counts_ended.store(false, Ordering::SeqCst);
         self.change_sites(|s| *s = Sites::default());
         self.site_unit.store(NO_UNIT, Ordering::Release);
         self.table_due.store(false, Ordering::Release);

@@ -1,12 +1,15 @@
 //! The threads of a stub process: how they start, rest and serve again.
 
 use super::factory::{Drive, Unit, kick_spawner};
-use super::listener::Listener;
-use super::{Areas, Process, RENEW_LIMIT, START_LIMIT, has_ended, read_i32, word, write_words};
-use crate::frame::u64_at;
+use super::listener::{Claim, Listener};
+use super::{
+    Areas, Process, RENEW_LIMIT, START_LIMIT, has_ended, read_i32, readable_within, word,
+    write_words,
+};
+use crate::frame::{Frame, u64_at};
 use abi::errno::{EAGAIN, ESRCH};
 use abi::{Errno, Result};
-use hostcall::{HostFd, MemSlice, process as host};
+use hostcall::{HostFd, MemSlice, RawFd, process as host};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,9 +27,14 @@ pub struct RawThread {
     pub unit: Unit,
     /// Only with [`Drive::Notify`].
     pub listener: Option<Listener>,
-    /// It has served: it waits in this event, by its number and the address of its frame.
-    pub rests: Option<(u64, u64)>,
+    /// With a listener: the event that it waits in, by its number and the address of its frame.
+    pub waits: Option<(u64, u64)>,
+    /// It has run for another task before.
+    pub served: bool,
 }
+
+/// How long the listener of a thread that starts is waited for before what others may have received is looked at.
+const GLANCE_MILLIS: i32 = 10;
 
 /// Whether a thread has a listener.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,7 +92,7 @@ pub fn release_after(p: &Process, area_no: u32, listener: Listener, ended: bool,
 }
 
 impl Process {
-    /// Clones a thread at `start`; returns when it is up.
+    /// Clones a thread at `start`; returns when it is up, with its first notification if it has a listener.
     pub(super) fn spawn(
         &self,
         start: u64,
@@ -92,7 +100,7 @@ impl Process {
         unit: Unit,
         listens: Listens,
         limit: Duration,
-    ) -> Result<RawThread> {
+    ) -> Result<(RawThread, Option<libc::seccomp_notif>)> {
         let a = self.factory.unit(unit);
         let va = AREAS + u64::from(area_no) * AREA_LEN;
         a.sub(0, area::PID as usize).zero();
@@ -111,76 +119,87 @@ impl Process {
             | libc::CLONE_SIGHAND
             | libc::CLONE_THREAD
             | libc::CLONE_SYSVSEM;
-        let control = self.factory.control.raw();
-        let _one_at_a_time = self.factory.thread_start.lock();
         let until = Instant::now() + limit;
-        let cmd = self.factory.unit(self.command);
-        let mut s = self.spawner.lock();
-        // No thread has this number.
-        hostcall::file::set_position(control, 0)?;
-        write_words(
-            cmd,
-            stub::CMD_OP,
-            &[
-                stub::OP_THREAD,
-                flags as u64,
-                0,
-                start,
-                va,
-                0,
-                control as u64,
-            ],
-        );
-        s.seq = s.seq.wrapping_add(1);
-        kick_spawner(cmd, s.seq);
-        let result = wait_start(a, &self.pidfd, until, || {
-            Ok(Some(hostcall::file::position(control)?).filter(|p| *p != 0))
-        });
-        drop(s);
+        let position = self.factory.take_position()?;
+        let result = self.clone_thread(flags, start, va, a, &position, until);
         let tid = match result {
-            Ok(n) if n >> stub::FAILED_BIT != 0 => {
-                return Err(Errno::new(n as u32 as i32).unwrap_or(EAGAIN));
-            }
-            Ok(n) => n as i32,
             Err(e) => {
+                // The spawner may still set it.
+                self.lost.lock().push(position);
+                // So may the thread, with a listener.
+                self.hid_listener.store(true, Ordering::Release);
                 self.kill();
-                self.factory.sweep_listeners();
                 return Err(e);
             }
+            Ok(n) => {
+                self.factory.give_position(position);
+                if n >> stub::FAILED_BIT != 0 {
+                    return Err(Errno::new(n as u32 as i32).unwrap_or(EAGAIN));
+                }
+                n as i32
+            }
         };
-        let listener = match listens {
-            Listens::No => None,
-            Listens::Yes => Some(self.find_listener(a, tid, until)?),
+        let (listener, first) = match listens {
+            Listens::No => (None, None),
+            Listens::Yes => {
+                let (l, n) = self.find_listener(a, tid, until)?;
+                (Some(l), Some(n))
+            }
         };
-        if let Some(l) = &listener {
-            // Before 6.6 there is no synchronous wake-up; everything works without.
-            let _ = host::notif_sync_wake_up(l.raw(), true);
-        }
-        Ok(RawThread {
+        let thread = RawThread {
             tid,
             area_no,
             unit,
             listener,
-            rests: None,
+            waits: None,
+            served: false,
+        };
+        Ok((thread, first))
+    }
+
+    /// Has the spawner clone a thread; its id, or an errno above [`stub::FAILED_BIT`]. `ESRCH` when the process is gone
+    /// or time is up.
+    fn clone_thread(
+        &self,
+        flags: i32,
+        start: u64,
+        va: u64,
+        a: MemSlice<'_>,
+        position: &HostFd,
+        until: Instant,
+    ) -> Result<u64> {
+        let cmd = self.factory.unit(self.command);
+        let mut s = self.spawner.lock();
+        // No thread has this number.
+        hostcall::file::set_position(position.raw(), 0)?;
+        let fd = position.raw() as u64;
+        write_words(
+            cmd,
+            stub::CMD_OP,
+            &[stub::OP_THREAD, flags as u64, 0, start, va, 0, fd],
+        );
+        s.seq = s.seq.wrapping_add(1);
+        kick_spawner(cmd, s.seq);
+        wait_start(a, &self.pidfd, until, || {
+            Ok(Some(hostcall::file::position(position.raw())?).filter(|p| *p != 0))
         })
     }
 
-    /// The listener of a thread that starts. Its number stands in the thread's area, where other threads of
-    /// the application can write: a false one ends the process, and the thread's first notification shows
-    /// whose it is.
+    /// The listener of a thread that starts, and its first notification. The number stands in the thread's area, where
+    /// other threads of the application can write: who says a false one, or none, is ended.
     pub(super) fn find_listener(
         &self,
         a: MemSlice<'_>,
         tid: i32,
         until: Instant,
-    ) -> Result<Listener> {
+    ) -> Result<(Listener, libc::seccomp_notif)> {
         let said = wait_start(a, &self.pidfd, until, || {
             Ok(Some(read_i32(a, area::LISTENER)).filter(|fd| *fd != 0))
         });
         let failed = match said {
-            Ok(fd) if fd > 0 => match Listener::claim(fd, &self.factory.listeners) {
-                Some(l) => return Ok(l),
-                None => ESRCH,
+            Ok(fd) if fd > 0 => match self.receive_first(fd, tid, until) {
+                Ok(found) => return Ok(found),
+                Err(e) => e,
             },
             // Without a filter the thread ends: there is no descriptor, or no memory.
             Ok(e) => {
@@ -194,9 +213,31 @@ impl Process {
             }
             Err(e) => e,
         };
+        self.hid_listener.store(true, Ordering::Release);
         self.kill();
-        self.factory.sweep_listeners();
         Err(failed)
+    }
+
+    /// Waits for the first notification of the thread `tid`, whose listener is said to be `fd`.
+    fn receive_first(
+        &self,
+        fd: RawFd,
+        tid: i32,
+        until: Instant,
+    ) -> Result<(Listener, libc::seccomp_notif)> {
+        // Whose ever it is: all have it. (Before 6.6 there is no synchronous wake-up; everything works without.)
+        let _ = host::notif_sync_wake_up(fd, true);
+        loop {
+            match self.factory.listeners.claim(fd, tid) {
+                Claim::Own(l, n) => return Ok((l, n)),
+                Claim::False => return Err(ESRCH),
+                Claim::Silent => {}
+            }
+            if Instant::now() > until || has_ended(&self.pidfd) {
+                return Err(ESRCH);
+            }
+            readable_within(&[fd], GLANCE_MILLIS);
+        }
     }
 
     /// A new application thread.
@@ -244,7 +285,7 @@ impl Process {
         all.fetch_sub(n, Ordering::Relaxed);
         self.threads.fetch_add(n, Ordering::Relaxed);
         let end = |t: &RawThread| {
-            let (listener, (id, _)) = (t.listener.as_ref()?, t.rests?);
+            let (listener, (id, _)) = (t.listener.as_ref()?, t.waits?);
             host::notif_send(listener.raw(), id, stub::REPLY_EXIT as i64).ok()
         };
         let told: SmallVec<[bool; RESTING_MAX]> =
@@ -265,8 +306,20 @@ impl Process {
         };
         self.threads.fetch_add(1, Ordering::Relaxed);
         // Where that fails there is no thread, or soon no process.
-        self.spawn(stub::address(start), area_no, unit, listens, limit)
-            .inspect_err(|_| self.give_area(area_no))
+        let (mut t, first) = self
+            .spawn(stub::address(start), area_no, unit, listens, limit)
+            .inspect_err(|_| self.give_area(area_no))?;
+        if let Some(n) = first {
+            let (a, base) = self.area(area_no, unit);
+            let uc = Frame::fresh(a, base).address();
+            let [what, _, said, ..] = n.data.args;
+            if (what, said) != (stub::EVENT_START, uc) {
+                self.kill();
+                return Err(ESRCH);
+            }
+            t.waits = Some((n.id, uc));
+        }
+        Ok(t)
     }
 
     /// An area that is mapped and that no thread uses.
@@ -329,8 +382,9 @@ impl Process {
         self.threads.load(Ordering::Relaxed)
     }
 
-    /// CPU time of one thread, since it began to serve its task. The host tells it within the process only, so the service thread asks. What is read
-    /// from the thread's area is the application's claim about itself, and does not count against anyone else.
+    /// CPU time of one thread, since it began to serve its task. The host tells it within the process only, so the service
+    /// thread asks. What is read from the thread's area is the application's claim about itself, and does not count against
+    /// anyone else.
     pub(super) fn thread_cpu_nanos(&self, tid: i32, area_no: u32, unit: Unit) -> u64 {
         let (a, base) = self.area(area_no, unit);
         // CPUCLOCK_PERTHREAD, CPUCLOCK_SCHED.

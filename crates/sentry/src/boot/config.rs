@@ -1,5 +1,6 @@
 //! What the starter tells the Sentry.
 
+pub use crate::cgroup::Limits;
 use crate::task::seccomp::bpf::Insn;
 use hostcall::HostFd;
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,17 @@ pub enum Layer {
     File,
     /// To the root directory itself.
     None,
+}
+
+/// What may be done with a container's mounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Propagation {
+    #[default]
+    Private,
+    /// Nobody can show the root at another place.
+    Unbindable,
+    /// Nor what is mounted below it.
+    AllUnbindable,
 }
 
 /// The root file system.
@@ -128,14 +140,14 @@ pub struct ContainerSpec {
     pub devices: Vec<DeviceNode>,
     /// The standard nodes and links in /dev, whatever is mounted there.
     pub standard_devices: bool,
+    pub propagation: Propagation,
     /// Paths that show nothing.
     pub masked: Vec<String>,
     /// Paths that nobody can write below.
     pub read_only: Vec<String>,
     /// `kernel.hostname`-like names, and values.
     pub sysctls: Vec<(String, String)>,
-    /// Tasks that there may be; 0 for no limit but the kernel's own.
-    pub pids_limit: u32,
+    pub limits: Limits,
     /// The seccomp filter of every program that is started from outside, and so of all; empty for none.
     pub seccomp: Vec<Insn>,
 }
@@ -287,8 +299,8 @@ pub mod control {
     /// Sentry → starter: the program cannot be executed; text as for [`ERROR`].
     pub const NOT_EXECUTABLE: u32 = 33;
 
-    /// Starter → Sentry: tasks that there may be, 0 for no limit; `u32`.
-    pub const PIDS_LIMIT: u32 = 16;
+    /// Starter → Sentry: limits that change, as JSON: [`Limits`](super::Limits).
+    pub const LIMITS: u32 = 16;
 
     /// Starter → Sentry, from the root container's only: one more container; `u32` number; descriptors: a file
     /// with a [`JoinSpec`](super::JoinSpec), then those that [`join`](super::super::join) names.

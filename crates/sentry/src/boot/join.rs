@@ -10,7 +10,6 @@ use clas::Clas;
 use gofer::client::Client;
 use hostcall::HostFd;
 use std::sync::Arc;
-use vfs::userns::UserNs;
 
 /// Makes the container up to its first instruction, tells its starter that it is ready, and serves that.
 ///
@@ -41,7 +40,7 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
     ];
     let flags = own.iter().filter(|o| o.0).fold(0, |all, o| all | o.1);
     let old = &kernel.initial;
-    let user = UserNs::default();
+    let user = vfs::Credentials::root();
     let ns = or(
         change::copy(
             kernel,
@@ -77,8 +76,10 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
         seccomp: spec.container.seccomp.clone(),
         is_managed: true,
         control,
-        task_limit: spec.container.pids_limit,
+        limits: spec.container.limits.clone(),
     });
+    kernel.root.share();
+    container.share();
     // Without its Gofer a container can find no file; its starter, which sees that too, ends it.
     let client = or(
         Client::connect(&channel, Box::new(|| {})),

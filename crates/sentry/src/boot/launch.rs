@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::fd_table::CloseOnExec;
 use vfs::file::{File, O_RDWR};
+use vfs::userns::UserNs;
 use vfs::walk::Walk;
 use vfs::{At, Caller, Caps, Credentials, FdTable, FsContext, PathCx};
 
@@ -108,7 +109,8 @@ pub fn prepare(
     stdio: Stdio,
     preserved: Vec<HostFd>,
 ) -> core::result::Result<Launch, Failure> {
-    let cred = credentials(&spec);
+    let mut cred = credentials(&spec);
+    cred.user_ns = UserNs::of_container(container.clas.number());
     let name = String::from_utf8_lossy(spec.argv.first().map_or(b"", Vec::as_slice)).into_owned();
     let root = container.root().ok_or("the container is not ready")?;
     let fs = FsContext::new(&root.mounts);
@@ -128,13 +130,14 @@ pub fn prepare(
     let actions = Arc::new(RwLock::new(actions(&spec)));
     let group = ThreadGroup::new(pid, container, actions, limits(&spec));
     let is_first = container.note_first(tgid);
+    group.from_outside.store(!is_first, Ordering::Relaxed);
     // Process 1 of a namespace below the initial one is protected anyway.
     if tgid == 1 && container.is_managed {
         group.unkillable.store(true, Ordering::Relaxed);
     }
-    group
-        .oom_score_adj
-        .store(spec.oom_score_adj, Ordering::Relaxed);
+    for o in [&group.oom_score_adj, &group.oom_score_adj_min] {
+        o.store(spec.oom_score_adj, Ordering::Relaxed);
+    }
     let task = Task::first(
         kernel,
         group.clone(),
@@ -163,8 +166,10 @@ pub fn prepare(
         stop_report: None,
         continue_report: false,
         exit_signal: abi::signal::SIGCHLD.number(),
+        parent_exec_id: 0,
         has_execed: false,
         uid: cred.uid,
+        counted: None,
         cpu: Default::default(),
     });
     list.add_task(&task);
@@ -276,7 +281,7 @@ fn explain(e: abi::Errno, name: &str) -> String {
         ENOENT | ENOTDIR => "no such file or directory".into(),
         EACCES => "permission denied".into(),
         ENOEXEC => "exec format error".into(),
-        e => e.to_string(),
+        e => e.words().to_lowercase(),
     }
 }
 

@@ -115,7 +115,8 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         }
     };
     let total_memory = hostcall::process::total_memory();
-    let cpus = hostcall::process::cpu_count();
+    // Those it may run on: a quota of time is told by the control group's files.
+    let cpus = hostcall::process::cpus().len().max(1) as u32;
     let (_, descriptors) = hostcall::start::rlimit(libc::RLIMIT_NOFILE).unwrap_or((1024, 1024));
     laps.lap("memory");
     // Needs one thread, and the zygote cloned before.
@@ -156,7 +157,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         drain: config.drain,
         is_container: config.container.standard_devices,
         seccomp: config.container.seccomp.clone(),
-        task_limit: config.container.pids_limit,
+        limits: config.container.limits.clone(),
     });
     kernel.terminals.attach(&kernel);
     if let Some(h) = host_network {

@@ -1,17 +1,18 @@
 //! A container's mount tree: its root with a writable layer, what the kernel provides, and what was asked for.
 
-use super::config::{ContainerSpec, DeviceNode, IdRange, Layer, MountKind, MountSpec};
+use super::config::{ContainerSpec, DeviceNode, IdRange, Layer, MountKind, MountSpec, Propagation};
 use super::{Failure, or};
 use crate::Kernel;
 use crate::container::{Container, Root};
 use abi::Result;
-use abi::errno::{EEXIST, ENOENT};
+use abi::errno::{EEXIST, ENODEV, ENOENT, EPERM};
 use abi::linux::MS_BIND;
 use clas::Clas;
 use gofer::client::Client;
 use goferfs::{GoferFs, IdMaps, Ids, Options, Sharing};
 use hostcall::HostFd;
 use std::sync::{Arc, Weak};
+use vfs::dentry::ReadOnly;
 use vfs::file::FileOps;
 use vfs::fs::overlay::Overlay;
 use vfs::fs::tmpfs::{self, Tmpfs, TmpfsType};
@@ -19,16 +20,22 @@ use vfs::namespace::Recursive;
 use vfs::vfs::{FsType, SpecialFiles};
 use vfs::walk::Walk;
 use vfs::{
-    At, Caller, Credentials, Dentry, FsContext, MountFlags, MountNamespace, Path, PathCx, Slot,
-    makedev,
+    At, Caller, Credentials, Dentry, FileType, FsContext, MountFlags, MountNamespace, Path, PathCx,
+    Slot, makedev,
 };
 use wait::Blocker;
 
 struct Fifos;
 
 impl SpecialFiles for Fifos {
-    fn open_fifo(&self, slot: &Slot, flags: u32, b: &dyn Blocker) -> Result<Arc<dyn FileOps>> {
-        ipc::pipe::open_fifo(slot, flags, b)
+    fn open_fifo(
+        &self,
+        slot: &Slot,
+        flags: u32,
+        cred: &vfs::Credentials,
+        b: &dyn Blocker,
+    ) -> Result<Arc<dyn FileOps>> {
+        ipc::pipe::open_fifo(slot, flags, cred, b)
     }
 }
 
@@ -72,10 +79,18 @@ impl FsType for OwnTmpfs {
         data: &str,
     ) -> Result<Arc<Dentry>> {
         let kernel = self.kernel.upgrade().ok_or(ENOENT)?;
+        // It shows what belongs to the ipc namespace.
+        if self.name == "mqueue"
+            && let Some(t) = crate::fs::terminals::task_of(cx.task)
+            && !cx.cred.has_in(&t.ns().ipc.user, vfs::Caps::SYS_ADMIN)
+        {
+            return Err(EPERM);
+        }
         let t = TmpfsType {
             clas: kernel.container_of(cx.task).clas.clone(),
             default: tmpfs::Options {
                 max_pages: self.pages / 2,
+                max_inodes: self.pages / 2,
                 ..Default::default()
             },
             total_pages: self.pages,
@@ -95,8 +110,9 @@ pub fn tree(
 ) -> core::result::Result<Root, Failure> {
     let vfs = &kernel.vfs;
     let ids = ids(spec);
-    let attach = |root: u32, sharing: Sharing| {
+    let attach = |root: u32, sharing: Sharing, shown: &str| {
         let o = Options {
+            shown: shown.to_owned(),
             sharing,
             ids: ids.clone(),
             kept: kernel.kept_files.clone(),
@@ -108,14 +124,25 @@ pub fn tree(
     };
     // What is written is gone with the container.
     let layered = |root: u32, memory: &Arc<Clas>, what: &str| {
-        let lower = attach(root, Sharing::Exclusive)?;
-        let (upper, _) = Tmpfs::new(vfs.new_dev(), memory, tmpfs::Options::default());
+        let lower = attach(root, Sharing::Exclusive, "")?;
+        // As much as a tmpfs has where nothing is said.
+        let half = kernel.total_memory / abi::PAGE_SIZE / 2;
+        let in_memory = Arc::ptr_eq(memory, &container.clas);
+        let limits = tmpfs::Options {
+            max_pages: if in_memory { half } else { 0 },
+            max_inodes: half,
+            ..Default::default()
+        };
+        let (upper, _) = Tmpfs::new(vfs.new_dev(), memory, limits);
         or(Overlay::over(vfs, &[lower], &upper), what)
     };
     let (root, layer) = match spec.root.layer {
         Layer::Memory | Layer::File => {
             let memory = match layer_file {
-                Some(f) => or(Clas::on_disk(f), "use the file for the root's changes")?,
+                Some(f) => or(
+                    Clas::on_disk(f, &container.clas),
+                    "use the file for the root's changes",
+                )?,
                 None => container.clas.clone(),
             };
             let over = layered(
@@ -126,9 +153,9 @@ pub fn tree(
             (over.clone(), Some(over))
         }
         // Who wants the writes on the host wants to see the host's, too.
-        Layer::None => (attach(spec.root.root, Sharing::Shared)?, None),
+        Layer::None => (attach(spec.root.root, Sharing::Shared, "")?, None),
     };
-    let ns = MountNamespace::new(vfs, root, MountFlags::empty(), "overlay");
+    let ns = MountNamespace::new(vfs, root, MountFlags::RELATIME, "overlay");
     let fs = FsContext::new(&ns);
     let cred = Arc::new(Credentials::root());
     let boot = super::Boot(Arc::default());
@@ -141,6 +168,14 @@ pub fn tree(
         },
         blocker: &boot,
     };
+    // The Gofer makes no devices in a root that is the host's directory itself.
+    let has_dev = |m: &MountSpec| m.target.trim_end_matches('/') == "/dev";
+    if spec.standard_devices && layer.is_none() && !spec.mounts.iter().any(has_dev) {
+        or(
+            layer_over_dev(&cx, &ns, &container.clas),
+            "lay a writable layer over /dev",
+        )?;
+    }
     for m in &spec.mounts {
         let what = format!("mount {}", m.target);
         let made = match &m.kind {
@@ -150,7 +185,7 @@ pub fn tree(
                 } else {
                     Sharing::Shared
                 };
-                Ok(attach(*root, sharing)?)
+                Ok(attach(*root, sharing, &m.source)?)
             }
             MountKind::Layered { root } => Ok(layered(*root, &container.clas, &what)?),
             MountKind::Devices => fs_root(&cx, "devtmpfs", &m.data),
@@ -161,6 +196,13 @@ pub fn tree(
             continue;
         };
         let flags = MountFlags::from_ms(m.flags);
+        // As mount(2) does; a tmpfs is made for what the bundle mounts in it, and read-only only where it is mounted.
+        if let MountKind::Fs(kind) = &m.kind
+            && kind != "tmpfs"
+            && flags.contains(MountFlags::RDONLY)
+        {
+            dentry.sb().set_read_only(ReadOnly::Yes);
+        }
         or(ns.mount(&at, dentry, flags, &m.source), &what)?;
         if m.kind == MountKind::Devices {
             or(crate::fs::dev::populate(&cx), "fill /dev")?;
@@ -181,6 +223,17 @@ pub fn tree(
     for p in &spec.masked {
         or(mask(&cx, &ns, p), &format!("hide {p}"))?;
     }
+    let below = match spec.propagation {
+        Propagation::Private => None,
+        Propagation::Unbindable => Some(Recursive::No),
+        Propagation::AllUnbindable => Some(Recursive::Yes),
+    };
+    if let Some(recursive) = below {
+        or(
+            ns.set_unbindable(&ns.root(), true, recursive),
+            "make the root unbindable",
+        )?;
+    }
     if spec.root.read_only {
         or(
             ns.set_flags(&ns.root(), MountFlags::RDONLY),
@@ -190,7 +243,26 @@ pub fn tree(
     Ok(Root {
         mounts: ns,
         overlay: layer,
+        ids: [spec.uids.clone(), spec.gids.clone()],
     })
+}
+
+/// How many pages, and files, the layer over a root's /dev takes: 64 MiB, as runc's tmpfs there.
+const DEV_PAGES: u64 = (64 << 20) / abi::PAGE_SIZE;
+
+/// Has what is made in /dev in memory, over what the root has there.
+fn layer_over_dev(cx: &PathCx<'_>, ns: &Arc<MountNamespace>, memory: &Arc<Clas>) -> Result<()> {
+    let at = make_dirs(cx, "/dev")?;
+    // Devices and links: little.
+    let limits = tmpfs::Options {
+        max_pages: DEV_PAGES,
+        max_inodes: DEV_PAGES,
+        ..Default::default()
+    };
+    let (upper, _) = Tmpfs::new(cx.vfs.new_dev(), memory, limits);
+    let over = Overlay::over(cx.vfs, std::slice::from_ref(&at.dentry), &upper)?;
+    ns.mount(&at, over, MountFlags::RELATIME, "overlay")?;
+    Ok(())
 }
 
 fn ids(spec: &ContainerSpec) -> Ids {
@@ -311,7 +383,13 @@ fn mask(cx: &PathCx<'_>, ns: &MountNamespace, path: &str) -> Result<()> {
         let dentry = fs_root(cx, "tmpfs", "size=0k,mode=755")?;
         ns.mount(&at, dentry, MountFlags::RDONLY, "tmpfs")?;
     } else {
-        let null = cx.resolve(&At::Cwd, b"/dev/null", Walk::FOLLOW)?;
+        // The image may have put something else there, or a link to it: it would be shown instead
+        // of nothing.
+        let null = cx.resolve(&At::Cwd, b"/dev/null", Walk::empty())?;
+        let inode = null.dentry.inode()?;
+        if inode.file_type() != FileType::Char || inode.stat()?.rdev != makedev(1, 3) {
+            return Err(ENODEV);
+        }
         ns.bind(&null, &at, Recursive::No)?;
     }
     Ok(())

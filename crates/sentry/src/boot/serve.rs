@@ -124,7 +124,11 @@ impl Server {
                     return Err(e.text);
                 }
             }
-            Some(control::PIDS_LIMIT) => container.set_task_limit(number),
+            Some(control::LIMITS) => {
+                if let Ok(new) = serde_json::from_slice(&m[4..n]) {
+                    container.update_limits(new);
+                }
+            }
             Some(control::PING) => request.done(0),
             Some(control::PAUSE) => {
                 kernel.freeze(container);
@@ -346,7 +350,7 @@ fn census(r: &Request) -> Census {
         - hostcall::time::clock_nanos(libc::CLOCK_BOOTTIME))
         / 1_000_000_000;
     let mut c = Census {
-        memory: container.clas.stats().resident * abi::PAGE_SIZE,
+        memory: container.clas.stats().resident,
         ..Census::default()
     };
     for (g, ppid, sid, threads) in groups {

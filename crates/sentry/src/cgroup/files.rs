@@ -6,7 +6,7 @@ use crate::fs::terminals::task_of;
 use crate::task::list::PID_MAX;
 use crate::{Kernel, Task};
 use abi::Result;
-use abi::errno::{EINVAL, ENODEV, ENOENT, EPERM, ESRCH};
+use abi::errno::{EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM, ESRCH};
 use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -71,7 +71,10 @@ struct Kind {
 enum Place {
     Everywhere,
     NotRoot,
-    WithPids,
+    /// At the root of a container's tree, as at that of a cgroup namespace.
+    Root,
+    /// There, and where the `pids` controller is.
+    RootAndPids,
 }
 
 const fn kind(name: &'static str, mode: u32, place: Place) -> Kind {
@@ -90,11 +93,27 @@ const KINDS: &[Kind] = &[
     kind("cgroup.subtree_control", 0o644, Place::Everywhere),
     kind("cgroup.threads", 0o644, Place::Everywhere),
     kind("cgroup.type", 0o644, Place::NotRoot),
-    kind("pids.current", 0o444, Place::WithPids),
-    kind("pids.events", 0o444, Place::WithPids),
-    kind("pids.events.local", 0o444, Place::WithPids),
-    kind("pids.max", 0o644, Place::WithPids),
-    kind("pids.peak", 0o444, Place::WithPids),
+    kind("cpu.max", 0o644, Place::Root),
+    kind("cpu.stat", 0o444, Place::Root),
+    kind("cpu.weight", 0o644, Place::Root),
+    kind("cpuset.cpus", 0o644, Place::Root),
+    kind("cpuset.cpus.effective", 0o444, Place::Root),
+    kind("cpuset.mems", 0o644, Place::Root),
+    kind("cpuset.mems.effective", 0o444, Place::Root),
+    kind("memory.current", 0o444, Place::Root),
+    kind("memory.events", 0o444, Place::Root),
+    kind("memory.high", 0o644, Place::Root),
+    kind("memory.low", 0o644, Place::Root),
+    kind("memory.max", 0o644, Place::Root),
+    kind("memory.min", 0o644, Place::Root),
+    kind("memory.stat", 0o444, Place::Root),
+    kind("memory.swap.current", 0o444, Place::Root),
+    kind("memory.swap.max", 0o644, Place::Root),
+    kind("pids.current", 0o444, Place::RootAndPids),
+    kind("pids.events", 0o444, Place::RootAndPids),
+    kind("pids.events.local", 0o444, Place::RootAndPids),
+    kind("pids.max", 0o644, Place::RootAndPids),
+    kind("pids.peak", 0o444, Place::RootAndPids),
 ];
 
 impl Kind {
@@ -102,7 +121,8 @@ impl Kind {
         match self.place {
             Place::Everywhere => true,
             Place::NotRoot => !c.is_root(),
-            Place::WithPids => !c.is_root() && c.has_pids(),
+            Place::Root => c.is_root(),
+            Place::RootAndPids => c.has_pids(),
         }
     }
 }
@@ -246,13 +266,13 @@ impl DynFile for CgroupFile {
             gid: self.group.gid,
         }
     }
-    fn bound(&self, cx: &Caller<'_>) -> Option<Arc<dyn DynFile>> {
-        Some(Arc::new(CgroupFile {
+    fn bound(&self, cx: &Caller<'_>) -> Result<Option<Arc<dyn DynFile>>> {
+        Ok(Some(Arc::new(CgroupFile {
             kernel: self.kernel.clone(),
             group: self.group.clone(),
             kind: self.kind,
             by: task_of(cx.task).map(Arc::downgrade),
-        }))
+        })))
     }
     fn generate(&self, _: &File) -> Result<Vec<u8>> {
         let k = self.kernel.upgrade().ok_or(ENODEV)?;
@@ -262,6 +282,10 @@ impl DynFile for CgroupFile {
         }
         let p = &c.pids;
         let text = match self.kind.name {
+            name if c.is_root() && !name.starts_with("cgroup.") => {
+                c.container_file(&k, &*self.opener()?, name)
+            }
+            "cgroup.controllers" if c.is_root() => "cpuset cpu memory pids\n".into(),
             "cgroup.controllers" if c.has_pids() => "pids\n".into(),
             "cgroup.subtree_control" if c.inner.lock().controls => "pids\n".into(),
             "cgroup.events" => format!(
@@ -310,6 +334,8 @@ impl DynFile for CgroupFile {
         }
         let text = std::str::from_utf8(data).map_err(|_| EINVAL)?.trim();
         match self.kind.name {
+            // The values are the host's.
+            name if c.is_root() && !name.starts_with("cgroup.") => return Err(EPERM),
             "cgroup.procs" | "cgroup.threads" => self.attach(&k, file, text)?,
             "cgroup.kill" => match text {
                 "1" => Hierarchy::kill(&k, c),
@@ -341,6 +367,8 @@ impl DynFile for CgroupFile {
                     match word {
                         "+pids" => on = Some(true),
                         "-pids" => on = Some(false),
+                        // They are the host's, and end at the container.
+                        "+cpu" | "+cpuset" | "+memory" => return Err(EOPNOTSUPP),
                         _ => return Err(EINVAL),
                     }
                 }

@@ -7,6 +7,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`files`] | the files that a group shows |
+//! | [`limits`] | what the host limits a container to, as its root group tells it |
 //!
 //! Lock order: [`Hierarchy::change`] (the shape of the tree, moves, freezing) → the task list → a group's `inner` →
 //! a process's cell of its group. Fork and exit take the task list's lock alone, which they hold anyway: under it
@@ -16,6 +17,9 @@
 //! children is never dead; `freezers` is how many of a group and those above it have been told to freeze.
 
 pub mod files;
+pub mod limits;
+
+pub use limits::Limits;
 
 use crate::ns::{CgroupNs, Ns};
 use crate::task::list::TaskList;
@@ -27,6 +31,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use vfs::ucounts::Kind;
 use vfs::userns::{NsId, UserNs};
 
 /// How many groups a tree may have.
@@ -58,6 +63,8 @@ pub struct Cgroup {
     /// Groups below it; changed under [`Hierarchy::change`].
     descendants: AtomicU64,
     pids: Pids,
+    /// Of a container's root group. A leaf lock.
+    limits: Mutex<Limits>,
 }
 
 struct Inner {
@@ -112,6 +119,7 @@ impl Cgroup {
                 events: AtomicU64::new(0),
                 own_events: AtomicU64::new(0),
             },
+            limits: Mutex::default(),
         })
     }
     /// For a process that was never listed.
@@ -484,7 +492,8 @@ impl Default for Hierarchy {
 
 impl Cgroup {
     /// Groups below it.
-    fn descendants(&self) -> u64 {
+    #[must_use]
+    pub fn descendants(&self) -> u64 {
         self.descendants.load(Ordering::Relaxed)
     }
     /// Lets a tree go that nobody is in any more: groups hold each other.
@@ -499,9 +508,11 @@ impl Cgroup {
 impl Kernel {
     /// A tree for another container, as a namespace.
     pub fn new_cgroups(&self) -> Result<Arc<CgroupNs>> {
-        let id = self.cgroups.next_id.fetch_add(1, Ordering::Relaxed);
-        let root = Cgroup::new(id, b"", None, 0, 0);
-        Ok(Ns::new(self.namespaces.new_id()?, &UserNs::default(), root))
+        let number = self.cgroups.next_id.fetch_add(1, Ordering::Relaxed);
+        let root = Cgroup::new(number, b"", None, 0, 0);
+        let maker = vfs::Credentials::root();
+        let id = self.namespaces.new_id(Kind::CgroupNamespaces, &maker)?;
+        Ok(Ns::new(id, &UserNs::default(), root))
     }
 }
 

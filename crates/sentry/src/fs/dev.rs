@@ -2,20 +2,19 @@
 
 use super::terminals::task_of;
 use crate::Kernel;
-use crate::boot::MadeBy;
 use abi::Result;
-use abi::errno::{EEXIST, ENOENT, ENXIO};
+use abi::errno::{EEXIST, EINVAL, ENOENT, ENXIO};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tty::{Devpts, PtmxDevice, SlaveDevice};
 use vfs::file::{File, FileOps};
 use vfs::fs::dev::{LINKS, STANDARD};
-use vfs::fs::dynamic::{DynDir, DynEntry, DynFs, DynNode};
+use vfs::fs::dynamic::{DynDir, DynEntry, DynFs, DynNode, DynOptions};
 use vfs::fs::tmpfs::{self, Node, Tmpfs};
 use vfs::inode::Inode;
-use vfs::vfs::{Device, DeviceOpen};
-use vfs::{At, Caller, FileType, NewNode, PathCx, makedev};
+use vfs::vfs::{Device, DeviceOpen, FsType};
+use vfs::{At, Caller, FileType, NewNode, PathCx, Perm, makedev};
 
 /// `/dev/tty` (5:0): the caller's controlling terminal.
 struct ControllingTerminal;
@@ -30,9 +29,87 @@ impl Device for ControllingTerminal {
     }
 }
 
+/// The options of a devpts mount (`Documentation/filesystems/devpts.rst`). Ids are the kernel's.
+#[derive(Clone, Copy, Debug)]
+struct PtsOptions {
+    /// Whose new slaves are; those who open the master own them where nothing is said.
+    uid: Option<u32>,
+    gid: Option<u32>,
+    mode: u32,
+    ptmx_mode: u32,
+    max: u32,
+}
+
+/// `NR_UNIX98_PTY_MAX`.
+const PTY_MAX: u32 = 1 << 20;
+
+impl Default for PtsOptions {
+    fn default() -> PtsOptions {
+        PtsOptions {
+            uid: None,
+            gid: None,
+            mode: 0o600,
+            ptmx_mode: 0,
+            max: PTY_MAX,
+        }
+    }
+}
+
+impl PtsOptions {
+    fn parse(data: &str, ns: &vfs::userns::UserNs) -> Result<PtsOptions> {
+        let mut o = PtsOptions::default();
+        let number = |v: &str| v.parse::<u32>().map_err(|_| EINVAL);
+        let mode = |v: &str| {
+            let m = u32::from_str_radix(v, 8).map_err(|_| EINVAL)?;
+            Ok::<_, abi::Errno>(m & 0o7777)
+        };
+        for word in data.split(',').filter(|w| !w.is_empty()) {
+            match word.split_once('=') {
+                Some(("uid", v)) => o.uid = Some(ns.uid_from(number(v)?)?),
+                Some(("gid", v)) => o.gid = Some(ns.gid_from(number(v)?)?),
+                Some(("mode", v)) => o.mode = mode(v)?,
+                Some(("ptmxmode", v)) => o.ptmx_mode = mode(v)?,
+                Some(("max", v)) => {
+                    o.max = number(v).ok().filter(|n| *n <= PTY_MAX).ok_or(EINVAL)?
+                }
+                // Every devpts is an instance of its own, as Linux's since 4.7.
+                None if word == "newinstance" => {}
+                _ => return Err(EINVAL),
+            }
+        }
+        Ok(o)
+    }
+}
+
+/// What a mount was asked for, until a remount asks for something else.
+struct PtsMount(Mutex<PtsOptions>, vfs::userns::UserNs);
+
+impl DynOptions for PtsMount {
+    fn shown(&self) -> String {
+        let o = *self.0.lock();
+        let mut s = String::new();
+        if let Some(n) = o.uid {
+            s += &format!(",uid={n}");
+        }
+        if let Some(n) = o.gid {
+            s += &format!(",gid={n}");
+        }
+        s += &format!(",mode={:03o},ptmxmode={:03o}", o.mode, o.ptmx_mode);
+        if o.max < PTY_MAX {
+            s += &format!(",max={}", o.max);
+        }
+        s
+    }
+    fn change(&self, data: &str) -> Result<()> {
+        *self.0.lock() = PtsOptions::parse(data, &self.1)?;
+        Ok(())
+    }
+}
+
 /// `/dev/pts`.
 struct PtsDir {
     devpts: Arc<Devpts>,
+    options: Arc<PtsMount>,
     /// Holds the nodes' inodes.
     nodes: Arc<Tmpfs>,
     /// A node stays the same as long as its terminal, with its number, mode and owner (ttyname(3) compares
@@ -41,7 +118,7 @@ struct PtsDir {
 }
 
 impl PtsDir {
-    fn node(&self, mode: u32, gid: u32, rdev: u64) -> Result<DynNode> {
+    fn node(&self, mode: u32, (uid, gid): (u32, u32), rdev: u64) -> Result<DynNode> {
         let mut made = self.made.lock();
         if let Some(n) = made.get(&rdev) {
             return Ok(DynNode::Inode(n.clone()));
@@ -49,7 +126,7 @@ impl PtsDir {
         // Those of terminals that are gone.
         let live = self.devpts.list();
         made.retain(|d, _| *d == makedev(5, 2) || live.iter().any(|n| makedev(136, *n) == *d));
-        let new = NewNode { mode, uid: 0, gid };
+        let new = NewNode { mode, uid, gid };
         let node = Node::detached(&self.nodes, FileType::Char, rdev, new, &[])?;
         made.insert(rdev, node.clone());
         Ok(DynNode::Inode(node))
@@ -57,19 +134,28 @@ impl PtsDir {
 }
 
 impl DynDir for PtsDir {
+    fn perm(&self) -> Perm {
+        Perm {
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+        }
+    }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
+        let o = *self.options.0.lock();
         if name == b"ptmx" {
-            return self.node(0o666, 0, makedev(5, 2));
+            return self.node(o.ptmx_mode, (0, 0), makedev(5, 2));
         }
         let n: u32 = std::str::from_utf8(name)
             .ok()
             .and_then(|s| s.parse().ok())
             .ok_or(ENOENT)?;
-        if !self.devpts.list().contains(&n) {
+        let Some((uid, gid)) = self.devpts.opener(n) else {
             self.made.lock().remove(&makedev(136, n));
             return Err(ENOENT);
-        }
-        self.node(self.devpts.mode, self.devpts.group, makedev(136, n))
+        };
+        let owner = (o.uid.unwrap_or(uid), o.gid.unwrap_or(gid));
+        self.node(o.mode, owner, makedev(136, n))
     }
     fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
         let numbers = self.devpts.list().into_iter().map(|n| n.to_string());
@@ -106,20 +192,39 @@ pub fn register(k: &Arc<Kernel>) {
         .devices
         .register(5, Some(0), Arc::new(ControllingTerminal));
     let kernel = Arc::downgrade(k);
-    k.vfs.register_fs(
-        "devpts",
-        Arc::new(MadeBy(move |vfs: &Arc<vfs::Vfs>, caller: &Caller<'_>| {
-            let kernel = kernel.upgrade().ok_or(ENXIO)?;
-            let c = kernel.container_of(caller.task);
-            let (nodes, _) = Tmpfs::new(vfs.new_dev(), &c.clas, tmpfs::Options::default());
-            let dir = PtsDir {
-                devpts: c.devpts.clone(),
-                nodes,
-                made: Mutex::default(),
-            };
-            Ok(DynFs::mountable(vfs, "devpts", 0x1cd1, Arc::new(dir)))
-        })),
-    );
+    k.vfs.register_fs("devpts", Arc::new(PtsType(kernel)));
+}
+
+struct PtsType(Weak<Kernel>);
+
+impl FsType for PtsType {
+    fn mount(
+        &self,
+        vfs: &Arc<vfs::Vfs>,
+        caller: &Caller<'_>,
+        _: &str,
+        data: &str,
+    ) -> Result<Arc<vfs::Dentry>> {
+        let kernel = self.0.upgrade().ok_or(ENXIO)?;
+        let c = kernel.container_of(caller.task);
+        let ns = caller.cred.user_ns.clone();
+        let options = PtsOptions::parse(data, &ns)?;
+        let options = Arc::new(PtsMount(Mutex::new(options), ns));
+        let (nodes, _) = Tmpfs::new(vfs.new_dev(), &c.clas, tmpfs::Options::default());
+        let dir = PtsDir {
+            devpts: c.devpts.clone(),
+            options: options.clone(),
+            nodes,
+            made: Mutex::default(),
+        };
+        Ok(DynFs::with_options(
+            vfs,
+            "devpts",
+            0x1cd1,
+            Arc::new(dir),
+            Some(options),
+        ))
+    }
 }
 
 /// Fills /dev; what is there already stays.

@@ -11,11 +11,22 @@ pub mod sys;
 pub mod terminals;
 
 use crate::Kernel;
+use crate::container::Container;
 
-/// Memory in all and free, bytes: the container's limit, or the host's size.
+/// Memory in all and free, bytes: a container's limit, or the host's size.
 #[must_use]
-pub fn meminfo(k: &Kernel) -> (u64, u64) {
-    let s = k.root.clas.stats();
-    let total = k.total_memory.min(s.limit);
+pub fn meminfo(k: &Kernel, c: &Container) -> (u64, u64) {
+    let s = c.clas.stats();
+    let limit = c.ns.cgroup.memory_max().unwrap_or(u64::MAX);
+    let total = k.total_memory.min(s.limit).min(limit);
     (total, total.saturating_sub(s.resident))
+}
+
+/// All CPUs of a machine that has `n`, as lists of CPUs are written.
+#[must_use]
+pub fn cpu_list(n: u32) -> String {
+    match n {
+        0 | 1 => "0".into(),
+        n => format!("0-{}", n - 1),
+    }
 }

@@ -3,7 +3,7 @@
 mod global;
 mod pid;
 
-pub use pid::{command_line, may_inspect};
+pub use pid::command_line;
 
 use crate::boot::MadeBy;
 use crate::fs::terminals::task_of;
@@ -37,7 +37,7 @@ pub fn register(k: &Arc<Kernel>) {
             let root = Root {
                 kernel: kernel.clone(),
                 ns,
-                fixed: global::files(&k),
+                fixed: global::files(&k, &k.container_of(cx.task)),
             };
             Ok(DynFs::mountable(vfs, "proc", MAGIC, Arc::new(root)))
         })),

@@ -1,10 +1,16 @@
 //! /sys: what programs look for in it.
+//!
+//! The machine is one package of `Kernel::cpus` cores with a thread each, one memory node, and no
+//! devices but those of the kernel's own. Sizes of caches are the processor's, by CPUID; nothing
+//! tells which of the host's CPUs they are.
+
+mod cpu;
 
 use crate::Kernel;
 use crate::boot::MadeBy;
+use crate::container::Container;
 use crate::fs::terminals::task_of;
-use std::fmt::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use vfs::Caller;
 use vfs::fs::dynamic::{DynFs, StaticDir};
 
@@ -13,7 +19,7 @@ const MAGIC: u64 = 0x6265_6572;
 
 /// Registers sysfs.
 pub fn register(k: &Arc<Kernel>) {
-    let cpus = k.cpus.max(1);
+    let kernel = Arc::downgrade(k);
     k.vfs.register_fs(
         "sysfs",
         Arc::new(MadeBy(move |vfs: &Arc<vfs::Vfs>, cx: &Caller<'_>| {
@@ -23,49 +29,62 @@ pub fn register(k: &Arc<Kernel>) {
             {
                 return Err(abi::errno::EPERM);
             }
-            Ok(DynFs::mountable(vfs, "sysfs", MAGIC, Arc::new(root(cpus))))
+            let k = kernel.upgrade().ok_or(abi::errno::ENOENT)?;
+            let machine = Machine {
+                cpus: k.cpus.max(1),
+                kernel: kernel.clone(),
+                container: Arc::downgrade(&k.container_of(cx.task)),
+            };
+            Ok(DynFs::mountable(
+                vfs,
+                "sysfs",
+                MAGIC,
+                Arc::new(root(machine)),
+            ))
         })),
     );
 }
 
-fn root(cpus: u32) -> StaticDir {
-    let range = if cpus == 1 {
-        "0\n".to_string()
-    } else {
-        format!("0-{}\n", cpus - 1)
-    };
-    let mut cpu = StaticDir::new()
-        .text("online", range.clone())
-        .text("possible", range.clone())
-        .text("present", range.clone())
-        .text("offline", "\n")
-        .text("kernel_max", "8191\n");
-    for n in 0..cpus {
-        let mut siblings = String::new();
-        let _ = writeln!(siblings, "{n}");
-        let topology = StaticDir::new()
-            .text("core_id", format!("{n}\n"))
-            .text("physical_package_id", "0\n")
-            .text("thread_siblings_list", siblings.clone())
-            .text("core_siblings_list", range.clone());
-        let mut one = StaticDir::new().dir("topology", topology);
-        if n > 0 {
-            one = one.text("online", "1\n");
+/// What is shown: of which kernel and container. Not held: the container's own mounts hold this.
+struct Machine {
+    cpus: u32,
+    kernel: Weak<Kernel>,
+    container: Weak<Container>,
+}
+
+impl Machine {
+    /// Memory in all and free, bytes.
+    fn memory(&self) -> impl Fn() -> (u64, u64) + Send + Sync + 'static {
+        let (kernel, container) = (self.kernel.clone(), self.container.clone());
+        move || match (kernel.upgrade(), container.upgrade()) {
+            (Some(k), Some(c)) => super::meminfo(&k, &c),
+            _ => (0, 0),
         }
-        cpu = cpu.dir(&format!("cpu{n}"), one);
     }
-    let node0 = StaticDir::new().text("cpulist", range.clone());
-    let node = StaticDir::new()
-        .text("online", "0\n")
-        .text("possible", "0\n")
-        .dir("node0", node0);
-    let system = StaticDir::new().dir("cpu", cpu).dir("node", node);
+}
+
+fn root(m: Machine) -> StaticDir {
+    let cpus = m.cpus;
+    let bus = cpu::Lazy::new(move || bus(cpus));
+    let system = cpu::Lazy::new(move || {
+        StaticDir::new()
+            .dir("cpu", cpu::all(m.cpus))
+            .dir("node", cpu::nodes(&m))
+    });
     let lo = StaticDir::new()
+        .text("addr_len", "6\n")
         .text("address", "00:00:00:00:00:00\n")
-        .text("mtu", "65536\n")
+        .text("broadcast", "00:00:00:00:00:00\n")
+        .text("carrier", "1\n")
+        .text("dev_id", "0x0\n")
+        .text("flags", "0x9\n")
         .text("ifindex", "1\n")
+        .text("iflink", "1\n")
+        .text("link_mode", "0\n")
+        .text("mtu", "65536\n")
         .text("operstate", "unknown\n")
-        .text("flags", "0x9\n");
+        .text("tx_queue_len", "1000\n")
+        .text("type", "772\n");
     let thp = StaticDir::new()
         .text("enabled", "always madvise [never]\n")
         .text("defrag", "always defer defer+madvise madvise [never]\n")
@@ -74,21 +93,47 @@ fn root(cpus: u32) -> StaticDir {
             "shmem_enabled",
             "always within_size advise [never] deny force\n",
         );
+    let class = ["block", "mem", "misc", "power_supply", "thermal", "tty"]
+        .iter()
+        .fold(StaticDir::new(), |d, name| d.dir(name, StaticDir::new()))
+        .dir("net", StaticDir::new().dir("lo", lo));
+    let dev = StaticDir::new()
+        .dir("block", StaticDir::new())
+        .dir("char", StaticDir::new());
+    let mm = StaticDir::new()
+        .dir("transparent_hugepage", thp)
+        .dir("hugepages", StaticDir::new());
     StaticDir::new()
         .dir("block", StaticDir::new())
-        .dir("bus", StaticDir::new())
-        .dir(
-            "class",
-            StaticDir::new().dir("net", StaticDir::new().dir("lo", lo)),
-        )
-        .dir("dev", StaticDir::new())
+        .dir("bus", bus)
+        .dir("class", class)
+        .dir("dev", dev)
         .dir("devices", StaticDir::new().dir("system", system))
         .dir("firmware", StaticDir::new())
         .dir("fs", StaticDir::new().dir("cgroup", StaticDir::new()))
-        .dir(
-            "kernel",
-            StaticDir::new().dir("mm", StaticDir::new().dir("transparent_hugepage", thp)),
-        )
+        .dir("kernel", StaticDir::new().dir("mm", mm))
         .dir("module", StaticDir::new())
         .dir("power", StaticDir::new())
+}
+
+/// `/sys/bus`: CPUs and the memory node are found there, too.
+fn bus(cpus: u32) -> StaticDir {
+    let links = |kind: &str, n: u32| {
+        let devices = (0..n).fold(StaticDir::new(), |d, i| {
+            let to = format!("../../../devices/system/{kind}/{kind}{i}");
+            d.link(&format!("{kind}{i}"), &to)
+        });
+        StaticDir::new()
+            .dir("devices", devices)
+            .dir("drivers", StaticDir::new())
+    };
+    StaticDir::new()
+        .dir("cpu", links("cpu", cpus))
+        .dir("node", links("node", 1))
+        .dir(
+            "pci",
+            StaticDir::new()
+                .dir("devices", StaticDir::new())
+                .dir("drivers", StaticDir::new()),
+        )
 }

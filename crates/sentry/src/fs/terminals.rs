@@ -68,12 +68,16 @@ impl JobControl for Jobs {
         let Some(t) = task_of(task) else {
             return Process::default();
         };
+        // `do`'s program is alone in its session, but never asked to lead one (`signal->leader`): Linux would let it have
+        // no terminal but that which it began with.
+        let (id, c) = (t.group.tgid, &t.group.container);
+        let leads = c.is_managed || c.first() != id || self.sessions.lock().contains_key(&id);
         let l = t.kernel.tasks.lock();
         let (session, group) = (l.sid(t.group.tgid), l.pgid(t.group.tgid));
         Process {
             session,
             group,
-            leader: session == t.group.tgid,
+            leader: leads && session == id,
             orphaned: l.is_orphaned(group, None),
             admin: t.cred().has(vfs::Caps::SYS_ADMIN),
         }

@@ -5,6 +5,7 @@ use super::pid::PidNs;
 use super::{Names, Ns, NsProxy};
 use crate::Kernel;
 use crate::cgroup::Cgroup;
+use crate::task::access::{By, may_access};
 use crate::task::{Context, Task};
 use abi::Result;
 use abi::errno::{EINVAL, EPERM};
@@ -13,6 +14,7 @@ use abi::linux::{
     CLONE_NEWUSER, CLONE_NEWUTS, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD, CLONE_VM,
 };
 use std::sync::Arc;
+use vfs::ucounts::Kind;
 use vfs::userns::UserNs;
 use vfs::{Caps, Credentials, MountNamespace};
 
@@ -39,6 +41,7 @@ pub fn fresh(t: &Task, flags: u32) -> Result<Fresh> {
             return Err(EPERM);
         }
         cred = Arc::new(UserNs::create(&kernel.namespaces, &cred)?);
+        keep_limits(t, &cred.user_ns);
     }
     let old = t.ns();
     if flags & (IN_PROXY | CLONE_NEWNS) == 0 {
@@ -47,49 +50,63 @@ pub fn fresh(t: &Task, flags: u32) -> Result<Fresh> {
     if !cred.has_own(Caps::SYS_ADMIN) {
         return Err(EPERM);
     }
-    let proxy = copy(
-        kernel,
-        &t.pid.ns,
-        &old,
-        &cred.user_ns,
-        &t.group.cgroup(),
-        flags,
-    )?;
+    let proxy = copy(kernel, &t.pid.ns, &old, &cred, &t.group.cgroup(), flags)?;
     Ok(Fresh { cred, proxy })
 }
 
-/// New namespaces for those that the flags name, which belong to `user`; the others stay (`copy_namespaces`).
+/// Whoever makes a user namespace passes its limits no more through it (`set_userns_rlimit_max`).
+fn keep_limits(t: &Task, ns: &UserNs) {
+    use crate::task::limits::{NPROC, SIGPENDING};
+    let l = t.group.limits.lock();
+    for (kind, n) in [(Kind::Processes, NPROC), (Kind::Signals, SIGPENDING)] {
+        let most = i64::try_from(l.0[n].current).unwrap_or(i64::MAX);
+        let free = kind == Kind::Processes && t.cred().passes_limits();
+        ns.limits().set(kind, if free { i64::MAX } else { most });
+    }
+}
+
+/// New namespaces for those that the flags name, which belong to the maker's user namespace; the others stay (`copy_namespaces`).
 /// `active`: the pid namespace of who asks; `group`: its control group.
 pub fn copy(
     kernel: &Kernel,
     active: &Arc<PidNs>,
     old: &Arc<NsProxy>,
-    user: &UserNs,
+    maker: &Credentials,
     group: &Arc<Cgroup>,
     flags: u32,
 ) -> Result<Arc<NsProxy>> {
     let mut new = NsProxy::clone(old);
-    let id = || kernel.namespaces.new_id();
+    let user = &maker.user_ns;
+    let id = |kind| kernel.namespaces.new_id(kind, maker);
     if flags & CLONE_NEWUTS != 0 {
-        new.uts = Ns::new(id()?, user, Names::new(old.uts.get()));
+        new.uts = Ns::new(id(Kind::UtsNamespaces)?, user, Names::new(old.uts.get()));
     }
     if flags & CLONE_NEWIPC != 0 {
-        new.ipc = Ns::new(id()?, user, ipc::sysv::IpcNamespace::owned_by(user));
+        new.ipc = Ns::new(
+            id(Kind::IpcNamespaces)?,
+            user,
+            ipc::sysv::IpcNamespace::owned_by(user),
+        );
     }
     if flags & CLONE_NEWPID != 0 {
         // Whose children already go elsewhere cannot be sent further.
         if !Arc::ptr_eq(active, &old.pid_for_children) {
             return Err(EINVAL);
         }
-        new.pid_for_children = active.create(&kernel.namespaces, user)?;
+        new.pid_for_children = active.create(&kernel.namespaces, maker)?;
     }
     if flags & CLONE_NEWNET != 0 {
-        new.net = Ns::new(id()?, user, old.net.sibling(user));
+        new.net = Ns::new(id(Kind::NetNamespaces)?, user, old.net.sibling(user));
     }
     if flags & CLONE_NEWCGROUP != 0 {
-        new.cgroup = Ns::new(id()?, user, group.clone());
+        new.cgroup = Ns::new(id(Kind::CgroupNamespaces)?, user, group.clone());
     }
     Ok(Arc::new(new))
+}
+
+/// The identity of a new mount namespace.
+pub fn new_mounts(t: &Task, maker: &Credentials) -> Result<vfs::userns::NsId> {
+    t.kernel.namespaces.new_id(Kind::MntNamespaces, maker)
 }
 
 /// `unshare(2)`.
@@ -113,13 +130,13 @@ pub fn unshare(cx: &Context, flags: u32) -> Result<()> {
     if flags & CLONE_FS != 0 {
         let fs = cx.fs().fork();
         if flags & CLONE_NEWNS != 0 {
-            fs.unshare_ns(cx.kernel.namespaces.new_id()?, &new.cred.user_ns)?;
+            fs.unshare_ns(new_mounts(cx, &new.cred)?, &new.cred.user_ns)?;
         }
         cx.task.set_fs(fs);
     }
     if flags & CLONE_FILES != 0 {
         cx.mm().address_space().end_offers();
-        let own = cx.files().fork();
+        let own = cx.files().fork(&cx.cred());
         cx.task.set_files(own);
     }
     if flags & (CLONE_NEWIPC | CLONE_SYSVSEM) != 0 {
@@ -127,7 +144,7 @@ pub fn unshare(cx: &Context, flags: u32) -> Result<()> {
     }
     cx.task.set_ns(new.proxy);
     if flags & CLONE_NEWUSER != 0 {
-        cx.task.set_cred(Credentials::clone(&new.cred));
+        cx.task.commit_cred(Credentials::clone(&new.cred));
     }
     Ok(())
 }
@@ -236,7 +253,7 @@ pub fn setns(cx: &Context, target: &Target, flags: u32) -> Result<()> {
             if flags == 0 || flags & !(ALL | NsRef::Time.clone_flag()) != 0 {
                 return Err(EINVAL);
             }
-            crate::fs::proc::may_inspect(cx, t).map_err(|_| EPERM)?;
+            may_access(cx, t, By::Real)?;
             let ns = t.ns();
             let all = [
                 NsRef::User(t.cred().user_ns.clone()),
@@ -261,7 +278,7 @@ pub fn setns(cx: &Context, target: &Target, flags: u32) -> Result<()> {
     }
     cx.task.set_ns(Arc::new(set.proxy));
     if set.user {
-        cx.task.set_cred(Credentials::clone(&set.cred));
+        cx.task.commit_cred(Credentials::clone(&set.cred));
     }
     Ok(())
 }

@@ -23,6 +23,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use vfs::Credentials;
+use vfs::ucounts::Kind;
 use vfs::userns::{NsId, Registry, UserNs};
 use wait::{Events, Listener, WaitQueue};
 
@@ -68,7 +70,12 @@ impl PidNs {
         })
     }
     /// A child of this one (`create_pid_namespace`).
-    pub fn create(self: &Arc<Self>, registry: &Registry, user: &UserNs) -> Result<Arc<PidNs>> {
+    pub fn create(
+        self: &Arc<Self>,
+        registry: &Registry,
+        maker: &Credentials,
+    ) -> Result<Arc<PidNs>> {
+        let user = &maker.user_ns;
         if !user.is_below(&self.user) {
             return Err(EINVAL);
         }
@@ -76,7 +83,7 @@ impl PidNs {
             return Err(ENOSPC);
         }
         Ok(Arc::new(PidNs {
-            id: registry.new_id()?,
+            id: registry.new_id(Kind::PidNamespaces, maker)?,
             level: self.level + 1,
             parent: Some(self.clone()),
             user: user.clone(),

@@ -11,6 +11,7 @@ pub mod ioctl;
 pub mod limits;
 pub mod locks;
 pub mod memory;
+pub mod mempolicy;
 pub mod mounts;
 pub mod ns;
 pub mod paths;
@@ -44,6 +45,7 @@ pub const ALL: &[&[Call]] = &[
     limits::CALLS,
     locks::CALLS,
     memory::CALLS,
+    mempolicy::CALLS,
     mounts::CALLS,
     ns::CALLS,
     paths::CALLS,

@@ -2,6 +2,7 @@
 
 use super::list::Process;
 use super::run::{self, Context};
+use super::signal::From;
 use super::{Pending, Task, ThreadGroup, VforkDone};
 use crate::ns::NsProxy;
 use abi::errno::{EAGAIN, EINVAL, EPERM};
@@ -10,8 +11,8 @@ use abi::{AltStack, Result, Va};
 use parking_lot::{Mutex, RwLock};
 use platform::AppThread;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use vfs::{Caps, FdTable};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use vfs::FdTable;
 use wait::Events;
 
 /// What is asked for, from either system call.
@@ -31,12 +32,6 @@ pub struct CloneArgs {
     /// `CLONE_INTO_CGROUP`: the descriptor.
     pub cgroup: Option<i32>,
 }
-
-/// How many threads a sandbox may have. Each costs up to four of the host's (the Sentry's, the application's, and
-/// a process's spawner and service thread), and a host of 32,768 process ids must survive a fork bomb.
-pub const TASKS_MAX: usize = 4_000;
-/// How many processes, with zombies that nobody has waited for: those cost the Sentry's memory only.
-pub const PROCESSES_MAX: usize = 32_000;
 
 /// Makes the child; gives its tid. The registers are known (the call trapped).
 pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
@@ -68,26 +63,8 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         None => None,
     };
     let kernel = cx.kernel.clone();
-    {
-        let l = kernel.tasks.lock();
-        if l.task_count() >= TASKS_MAX
-            || cx.group.container.is_full()
-            || l.process_count() >= PROCESSES_MAX
-        {
-            return Err(EAGAIN);
-        }
-        let limit = cx.group.limits.lock().0[super::limits::NPROC].current;
-        let uid = cx.cred().uid;
-        let exempt =
-            uid == 0 || cx.cred().has(Caps::SYS_RESOURCE) || cx.cred().has(Caps::SYS_ADMIN);
-        // A limit above what there can be needs no count.
-        let reachable = limit < (TASKS_MAX + PROCESSES_MAX) as u64;
-        if !exempt && reachable && l.count_of_user(uid) as u64 >= limit {
-            return Err(EAGAIN);
-        }
-    }
-
     let new = crate::ns::change::fresh(cx, a.flags as u32)?;
+    let counted = super::quota::admit(cx, &kernel.tasks.lock(), &new.cred)?;
     let parent_mm = cx.mm();
     let mm = if has(CLONE_VM) {
         parent_mm.clone()
@@ -109,7 +86,10 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         cx.fs().fork()
     };
     if has(CLONE_NEWNS) {
-        fs.unshare_ns(kernel.namespaces.new_id()?, &new.cred.user_ns)?;
+        fs.unshare_ns(
+            crate::ns::change::new_mounts(cx, &new.cred)?,
+            &new.cred.user_ns,
+        )?;
     }
     super::offers::end(&cx.task);
     // From now on a number stands for different files in one address space.
@@ -119,7 +99,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     let files: Arc<FdTable> = if has(CLONE_FILES) {
         cx.files()
     } else {
-        cx.files().fork()
+        cx.files().fork(&cx.cred())
     };
     let actions = if has(CLONE_SIGHAND) {
         cx.group.actions()
@@ -136,6 +116,9 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     // A group that is ending takes no new members (`fatal_signal_pending` in copy_process).
     if cx.is_killed() || cx.group.container.is_closed() {
         return Err(abi::errno::ERESTARTNOINTR);
+    }
+    if has(CLONE_FS) && fs.in_exec() {
+        return Err(EAGAIN);
     }
     let pid = list.new_pid(&new.proxy.pid_for_children)?;
     let tid = pid.id;
@@ -167,12 +150,16 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         );
         *g.exe.write() = cx.group.exe.read().clone();
         *g.exe_guard.lock() = cx.group.exe_guard.lock().clone();
-        g.dumpable
-            .store(cx.group.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
-        g.oom_score_adj.store(
-            cx.group.oom_score_adj.load(Ordering::Relaxed),
+        g.from_outside.store(
+            cx.group.from_outside.load(Ordering::Relaxed),
             Ordering::Relaxed,
         );
+        for (to, from) in [
+            (&g.oom_score_adj, &cx.group.oom_score_adj),
+            (&g.oom_score_adj_min, &cx.group.oom_score_adj_min),
+        ] {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         g
     };
     let numbers = (pid.seen_in(&cx.pid.ns), pid.own());
@@ -186,6 +173,8 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         fs: RwLock::new(fs),
         files: RwLock::new(Some(files)),
         cred: RwLock::new(new.cred),
+        counted: Mutex::new(Some(counted)),
+        over_limit: AtomicBool::new(cx.over_limit.load(Ordering::Relaxed)),
         pending: Pending::default(),
         mask: AtomicU64::new(cx.mask().0),
         killed: AtomicBool::new(false),
@@ -212,6 +201,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         sleeping: AtomicBool::new(false),
         nice: AtomicI32::new(cx.nice.load(Ordering::Relaxed)),
         policy: AtomicI32::new(cx.policy.load(Ordering::Relaxed)),
+        numa_policy: AtomicU32::new(cx.numa_policy.load(Ordering::Relaxed)),
         start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
         timer_slack: AtomicU64::new(cx.timer_slack.load(Ordering::Relaxed)),
         cpu: Default::default(),
@@ -222,11 +212,12 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
             list.release(tid);
             return Err(EAGAIN);
         };
-        let (pgid, sid, grandparent, own_signal) = (me.pgid, me.sid, me.parent, me.exit_signal);
-        let (parent, exit_signal) = if has(CLONE_PARENT) {
-            (grandparent, own_signal)
+        let (pgid, sid) = (me.pgid, me.sid);
+        let (parent, exit_signal, parent_exec_id) = if has(CLONE_PARENT) {
+            (me.parent, me.exit_signal, me.parent_exec_id)
         } else {
-            (cx.group.tgid, a.exit_signal as i32)
+            let exec_id = cx.group.exec_id.load(Ordering::SeqCst);
+            (cx.group.tgid, a.exit_signal as i32, exec_id)
         };
         crate::cgroup::begin(&list, &group, &cgroup);
         list.add_process(Process {
@@ -241,8 +232,10 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
             stop_report: None,
             continue_report: false,
             exit_signal,
+            parent_exec_id,
             has_execed: false,
             uid: cx.cred().uid,
+            counted: None,
             cpu: Default::default(),
         });
     }
@@ -375,6 +368,8 @@ impl Task {
             mm: RwLock::new(mm),
             fs: RwLock::new(fs),
             files: RwLock::new(Some(files)),
+            counted: Mutex::new(Some(super::quota::Counted::force(&cred))),
+            over_limit: AtomicBool::new(false),
             cred: RwLock::new(Arc::new(cred)),
             pending: Pending::default(),
             mask: AtomicU64::new(0),
@@ -398,6 +393,7 @@ impl Task {
             sleeping: AtomicBool::new(false),
             nice: AtomicI32::new(0),
             policy: AtomicI32::new(0),
+            numa_policy: AtomicU32::new(0),
             start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
             timer_slack: AtomicU64::new(50_000),
             cpu: Default::default(),
@@ -423,7 +419,7 @@ impl Task {
         new.set_mask(old.mask());
         new.set_comm(&old.comm());
         for info in std::iter::from_fn(|| old.pending.take(abi::SigSet::ALL)) {
-            let _ = new.pending.push(info, &old.kernel.queued_signals, u64::MAX);
+            let _ = new.pending.push(info, &old, u64::MAX, From::Within);
         }
         for (to, from) in [
             (&new.pdeath_signal, &old.pdeath_signal),
@@ -442,6 +438,10 @@ impl Task {
         let mut l = old.kernel.tasks.lock();
         l.remove_task(&old);
         l.add_task(&new);
+        // The leader that ended before counted as a zombie; the new one counts itself.
+        if let Some(p) = l.process_mut(old.group.tgid) {
+            p.counted = None;
+        }
         drop(l);
         *new.interrupter.lock() = old.interrupter.lock().take();
         new.cpu.take_from(&old.cpu);

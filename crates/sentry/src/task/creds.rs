@@ -37,15 +37,7 @@ fn fix_capabilities(old: &Credentials, new: &mut Credentials) {
 
 fn commit(t: &Task, old: &Credentials, mut new: Credentials) {
     fix_capabilities(old, &mut new);
-    let raised = new.euid != old.euid || new.egid != old.egid;
-    if raised {
-        t.group
-            .dumpable
-            .store(0, std::sync::atomic::Ordering::Relaxed);
-        t.pdeath_signal
-            .store(0, std::sync::atomic::Ordering::Relaxed);
-    }
-    t.set_cred(new);
+    t.commit_cred(new);
 }
 
 pub fn setuid(t: &Task, uid: u32) -> Result<()> {
@@ -191,12 +183,13 @@ pub fn setfsuid(t: &Task, uid: u32) -> u32 {
             | Caps::LINUX_IMMUTABLE
             | Caps::MKNOD;
         let root = old.user_ns.root_uid();
-        if old.fsuid == root && uid != root {
+        let fixed = new.securebits & NO_SETUID_FIXUP == 0;
+        if fixed && old.fsuid == root && uid != root {
             new.effective.remove(fs_caps);
-        } else if old.fsuid != root && uid == root {
+        } else if fixed && old.fsuid != root && uid == root {
             new.effective |= new.permitted & fs_caps;
         }
-        t.set_cred(new);
+        t.commit_cred(new);
     }
     old.fsuid
 }
@@ -206,7 +199,7 @@ pub fn setfsgid(t: &Task, gid: u32) -> u32 {
     if old.has_own(Caps::SETGID) || [old.gid, old.egid, old.sgid, old.fsgid].contains(&gid) {
         let mut new = (*old).clone();
         new.fsgid = gid;
-        t.set_cred(new);
+        t.commit_cred(new);
     }
     old.fsgid
 }

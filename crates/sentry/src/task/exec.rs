@@ -1,5 +1,6 @@
 //! execve(2) (`fs/exec.c`).
 
+use super::access::CredGuard;
 use super::{Context, Task};
 use abi::errno::*;
 use abi::{Result, Va};
@@ -9,11 +10,12 @@ use platform::AppThread;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::file::{BufSink, File};
-use vfs::inode::FileType;
+use vfs::inode::{FileType, Want};
 use vfs::mount::MountFlags;
 use vfs::ops::open::ExecGuard;
+use vfs::userns::UserNs;
 use vfs::walk::Walk;
-use vfs::{At, Caps, Credentials};
+use vfs::{At, Caps, Credentials, FsContext};
 use wait::Events;
 
 /// What to execute.
@@ -82,7 +84,7 @@ struct Opened {
     file: Arc<File>,
     guard: ExecGuard,
     elf: Elf,
-    interpreter: Option<(Elf, ExecGuard)>,
+    interpreter: Option<(Elf, Arc<File>, ExecGuard)>,
     argv: Vec<Vec<u8>>,
     filename: Vec<u8>,
 }
@@ -119,10 +121,8 @@ fn open(task: &Arc<Task>, req: &ExecRequest) -> Result<Opened> {
                     Some(name) => {
                         let (f, g) =
                             task.with_paths(|p| p.open_exec(&At::Cwd, name, Walk::FOLLOW))?;
-                        Some((
-                            Elf::parse_interpreter(Arc::new(FileImage(f, root.clone())))?,
-                            g,
-                        ))
+                        let image = Arc::new(FileImage(f.clone(), root.clone()));
+                        Some((Elf::parse_interpreter(image)?, f, g))
                     }
                 };
                 let filename = req.by_fd.as_ref().map_or(&req.path, |b| &b.name).clone();
@@ -145,8 +145,7 @@ struct Built {
     opened: Opened,
     mm: Arc<Mm>,
     thread: Box<dyn AppThread>,
-    cred: Credentials,
-    secure: bool,
+    raise: Raise,
 }
 
 fn build(
@@ -155,11 +154,12 @@ fn build(
     memory: impl FnOnce() -> Result<Arc<Mm>>,
 ) -> Result<Built> {
     let opened = open(task, req)?;
-    let (cred, secure) = credentials(task, &opened.file)?;
+    let raise = credentials(task, &opened.file)?;
     let mm = memory()?;
     task.kernel.prepare_mm(&mm);
     mm.begin_loading();
-    let loaded = load(task, &mm, &opened, req, &cred, secure)?;
+    let loaded = load(task, &mm, &opened, req, &raise)?;
+    protect(task, &mm, &opened);
     mm.loaded();
     let mut thread = mm.address_space().new_thread()?;
     let r = thread.regs();
@@ -176,8 +176,7 @@ fn build(
         opened,
         mm,
         thread,
-        cred,
-        secure,
+        raise,
     })
 }
 
@@ -187,7 +186,7 @@ fn adopt(task: &Task, o: Opened) {
     task.set_comm(name);
     *task.group.exe.write() = o.file.path.clone();
     let mut guards = vec![o.guard];
-    guards.extend(o.interpreter.map(|(_, g)| g));
+    guards.extend(o.interpreter.map(|(_, _, g)| g));
     let old = std::mem::replace(&mut *task.group.exe_guard.lock(), guards);
     drop(old);
 }
@@ -196,19 +195,21 @@ fn adopt(task: &Task, o: Opened) {
 /// After an error the task can only be dropped.
 pub fn prepare(task: &Arc<Task>, req: &ExecRequest) -> Result<Box<dyn AppThread>> {
     let b = build(task, req, || Ok(task.mm()))?;
-    task.set_cred(b.cred);
+    task.set_cred(b.raise.cred);
     adopt(task, b.opened);
     Ok(b.thread)
 }
 
 /// Replaces the program. Registers are known; on success they are final.
 pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
+    cx.may_exec()?;
+    // What the credentials follow from stays as it is until they are installed.
+    let _guard = CredGuard::lock(cx)?;
     let Built {
         opened: o,
         mm,
         thread,
-        cred,
-        secure,
+        raise,
     } = build(&cx.task, &req, || {
         let space = cx.kernel.platform.new_address_space()?;
         Ok(Mm::new(cx.group.container.clas.clone(), space))
@@ -219,7 +220,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
 
     super::futex::exit_robust_list(&cx.task);
     cx.task.robust_list.store(0, Ordering::Relaxed);
-    let old = cx.task.replace_mm(mm);
+    let old = install(cx, mm, &raise);
     // The vfork parent's memory stays; our own goes.
     let ctid = cx.task.clear_child_tid.swap(0, Ordering::Relaxed);
     if ctid != 0 && Arc::strong_count(&old) > 1 {
@@ -241,34 +242,33 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     let files = cx.files();
     // A table shared by CLONE_FILES without CLONE_THREAD is copied first.
     let files = if Arc::strong_count(&files) > 2 {
-        files.fork()
+        files.fork(&cx.cred())
     } else {
         files
     };
     files.exec();
     cx.task.set_files(files);
-    let dumpable = i32::from(!secure && cred.euid == cred.uid && cred.egid == cred.gid);
-    group.dumpable.store(dumpable, Ordering::Relaxed);
-    cx.task.pdeath_signal.store(
-        if secure {
-            0
-        } else {
-            cx.pdeath_signal.load(Ordering::Relaxed)
-        },
-        Ordering::Relaxed,
-    );
-    cx.task.set_cred(cred);
     adopt(&cx.task, o);
     if let Some(p) = cx.kernel.tasks.lock().process_mut(group.tgid) {
         p.has_execed = true;
-        p.exit_signal = if p.exit_signal == 0 {
-            0
-        } else {
-            abi::signal::SIGCHLD.number()
-        };
+        p.exit_signal = abi::signal::SIGCHLD.number();
     }
     cx.regs_final = true;
     Ok(())
+}
+
+/// Installs memory and credentials in one step for those who look in from outside; gives the old
+/// memory.
+fn install(cx: &Context, mm: Arc<Mm>, raise: &Raise) -> Arc<Mm> {
+    let task = &cx.task;
+    let _update = task.group.exec_update.write();
+    task.group.exec_id.fetch_add(1, Ordering::SeqCst);
+    let old = task.replace_mm(mm);
+    task.commit_cred(raise.cred.clone());
+    if raise.secure {
+        task.pdeath_signal.store(0, Ordering::Relaxed);
+    }
+    old
 }
 
 fn load(
@@ -276,16 +276,16 @@ fn load(
     mm: &Arc<Mm>,
     o: &Opened,
     req: &ExecRequest,
-    cred: &Credentials,
-    secure: bool,
+    raise: &Raise,
 ) -> Result<loader::Loaded> {
+    let cred = &raise.cred;
     let vdso = task.kernel.vdso();
     let mut map_vdso = |_: &Mm| Ok(vdso);
     loader::load(
         mm,
         LoadRequest {
             program: &o.elf,
-            interpreter: o.interpreter.as_ref().map(|(e, _)| e),
+            interpreter: o.interpreter.as_ref().map(|(e, ..)| e),
             filename: &o.filename,
             argv: &o.argv,
             envp: &req.envp,
@@ -293,7 +293,7 @@ fn load(
             euid: cred.user_ns.uid_shown(cred.euid),
             gid: cred.user_ns.gid_shown(cred.gid),
             egid: cred.user_ns.gid_shown(cred.egid),
-            secure,
+            secure: raise.secure,
             hardware: loader::Hardware::host(),
             randomize: loader::Randomize::Yes,
             limits: task.mm_limits(),
@@ -302,64 +302,152 @@ fn load(
     )
 }
 
-/// The credentials after the call: set-uid and set-gid bits, capabilities (`cap_bprm_creds_from_file`).
-/// True with them if privileges were raised.
-fn credentials(task: &Task, file: &File) -> Result<(Credentials, bool)> {
+/// What a program makes of the caller's rights.
+struct Raise {
+    cred: Credentials,
+    /// `AT_SECURE`.
+    secure: bool,
+    /// Held while nobody else may come to share the root and working directory of a raised program.
+    _alone: Option<Alone>,
+}
+
+/// The credentials after the call: set-uid and set-gid bits, capabilities (`bprm_fill_uid`,
+/// `cap_bprm_creds_from_file`).
+fn credentials(task: &Task, file: &File) -> Result<Raise> {
     let old = task.cred();
     let mut c = (*old).clone();
-    let st = file.ops.stat()?;
-    let nosuid = file
-        .path
-        .as_ref()
-        .is_some_and(|p| p.mnt.flags().contains(MountFlags::NOSUID))
-        || task.no_new_privs.load(Ordering::Relaxed);
-    let regular = FileType::from_mode(st.mode) == Some(FileType::Regular);
-    // Not for owners without a number here, nor from file systems that others mounted (`mnt_may_suid`).
-    let ns = &old.user_ns;
-    let known = ns.uid_number(st.uid).is_some() && ns.gid_number(st.gid).is_some();
-    let trusted = file
-        .path
-        .as_ref()
-        .is_none_or(|p| ns.is_below(&p.mnt.sb().owner()));
-    if regular && !nosuid && known && trusted {
-        if st.mode & 0o4000 != 0 {
-            c.euid = st.uid;
-        }
-        // Set-gid without group execution means something else (mandatory locking).
-        if st.mode & 0o2010 == 0o2010 {
-            c.egid = st.gid;
+    let no_new_privs = task.no_new_privs.load(Ordering::SeqCst);
+    if !no_new_privs {
+        take_owner(task, &mut c, file)?;
+    }
+    // A file without capabilities of its own gives none, but for root (no SECBIT_NOROOT).
+    const NOROOT: u32 = 1;
+    let root_uid = old.user_ns.root_uid();
+    let privileged = old.securebits & NOROOT == 0;
+    c.permitted = if privileged && (c.euid == root_uid || c.uid == root_uid) {
+        (c.inheritable | old.bounding) & Caps::FULL
+    } else {
+        Caps::empty()
+    };
+    let effective = privileged && c.euid == root_uid;
+    let changed = |c: &Credentials| c.euid != old.euid || !old.in_group(c.egid);
+    let id_changed = changed(&c);
+    let mut alone = None;
+    if id_changed || !old.permitted.contains(c.permitted) {
+        alone = Alone::with(task);
+        if no_new_privs || alone.is_none() {
+            // It gets no more than the caller had, and maybe less.
+            if no_new_privs || !old.has_own(Caps::SETUID) {
+                c.euid = c.uid;
+                c.egid = c.gid;
+            }
+            c.permitted &= old.permitted;
         }
     }
-    c.suid = c.euid;
-    c.fsuid = c.euid;
-    c.sgid = c.egid;
-    c.fsgid = c.egid;
-    let changed = c.euid != old.euid || c.egid != old.egid;
-    // Root's files have all capabilities (no SECBIT_NOROOT).
-    const NOROOT: u32 = 1;
-    let root_uid = ns.root_uid();
-    let root = old.securebits & NOROOT == 0 && (c.euid == root_uid || c.uid == root_uid);
-    if changed {
+    (c.suid, c.fsuid) = (c.euid, c.euid);
+    (c.sgid, c.fsgid) = (c.egid, c.egid);
+    if id_changed {
         c.ambient = Caps::empty();
     }
-    if root {
-        c.permitted = (c.inheritable | Caps::FULL) & c.bounding;
-        c.permitted |= c.inheritable & old.bounding;
-        c.effective = if c.euid == root_uid {
-            c.permitted
-        } else {
-            c.ambient
-        };
-    } else {
-        c.permitted = c.ambient;
-        c.effective = c.ambient;
-    }
+    c.permitted |= c.ambient;
+    c.effective = if effective { c.permitted } else { c.ambient };
     // SECBIT_KEEP_CAPS is cleared.
     c.securebits &= !(1 << 4);
-    let secure = c.euid != old.uid
+    let secure = id_changed
+        || c.euid != old.uid
         || c.egid != old.gid
-        || (old.uid != root_uid && !c.effective.difference(c.ambient).is_empty());
-    Ok((c, secure))
+        || (c.uid != root_uid && (effective || !c.ambient.contains(c.permitted)));
+    Ok(Raise {
+        cred: c,
+        secure,
+        _alone: alone,
+    })
+}
+
+/// The effective ids that a program's file gives (`bprm_fill_uid`).
+fn take_owner(task: &Task, c: &mut Credentials, file: &File) -> Result<()> {
+    let st = file.ops.stat()?;
+    if FileType::from_mode(st.mode) != Some(FileType::Regular) || st.mode & 0o6000 == 0 {
+        return Ok(());
+    }
+    // Not for owners without a number here.
+    let ns = &c.user_ns;
+    let known = ns.uid_number(st.uid).is_some() && ns.gid_number(st.gid).is_some();
+    if !known || !may_suid(task, ns, file) {
+        return Ok(());
+    }
+    if st.mode & 0o4000 != 0 {
+        c.euid = st.uid;
+    }
+    // Set-gid without group execution means something else (mandatory locking).
+    if st.mode & 0o2010 == 0o2010 {
+        c.egid = st.gid;
+    }
+    Ok(())
+}
+
+/// Whether set-id bits count where the file is (`mnt_may_suid`): on a mount of the caller's
+/// namespace, and of a file system that nobody below mounted.
+fn may_suid(task: &Task, ns: &UserNs, file: &File) -> bool {
+    let Some(p) = &file.path else { return true };
+    let mine = || task.fs().ns().owns(&p.mnt);
+    !p.mnt.flags().contains(MountFlags::NOSUID) && ns.is_below(&p.mnt.sb().owner()) && mine()
+}
+
+/// No other process shares the task's root, working directory and umask (`CLONE_FS`), and none
+/// begins to (`fs_struct::in_exec`).
+struct Alone(Arc<FsContext>);
+
+impl Alone {
+    /// `None` where another process shares them (`LSM_UNSAFE_SHARE`).
+    fn with(task: &Task) -> Option<Alone> {
+        let fs = task.fs();
+        let list = task.kernel.tasks.lock();
+        let shared = list
+            .all()
+            .any(|t| !Arc::ptr_eq(&t.group, &task.group) && Arc::ptr_eq(&t.fs(), &fs));
+        // Under the list's lock, as the check in clone(2).
+        (!shared).then(|| {
+            fs.set_in_exec(true);
+            Alone(fs)
+        })
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        self.0.set_in_exec(false);
+    }
+}
+
+/// Makes the new memory private where the program is not to be looked into (`would_dump`,
+/// `begin_new_exec`).
+fn protect(task: &Arc<Task>, mm: &Mm, o: &Opened) {
+    let cred = task.cred();
+    let mut dumpable = cred.euid == cred.uid && cred.egid == cred.gid;
+    let mut ns = cred.user_ns.clone();
+    let caller = vfs::Caller { cred: &cred, task };
+    for f in [Some(&o.file), o.interpreter.as_ref().map(|(_, f, _)| f)] {
+        let Some(Ok(inode)) = f.and_then(|f| f.path.as_ref()).map(vfs::Path::inode) else {
+            continue;
+        };
+        if inode.permission(&caller, Want::READ).is_ok() {
+            continue;
+        }
+        // The namespace that may look in knows the file's owner.
+        dumpable = false;
+        let owner = inode.perm().ok();
+        let knows = |ns: &UserNs| {
+            owner.is_some_and(|p| ns.uid_number(p.uid).is_some() && ns.gid_number(p.gid).is_some())
+        };
+        while !knows(&ns)
+            && let Some(parent) = ns.parent()
+        {
+            ns = parent;
+        }
+    }
+    mm.privacy().set_user_ns(ns);
+    mm.privacy().set_dumpable(dumpable);
 }
 
 /// Ends the other threads of the group and waits for them. The caller takes the group's id. Of two threads that

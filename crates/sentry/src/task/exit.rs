@@ -133,7 +133,7 @@ impl Kernel {
             self.tell_parent_of_exit(c);
         }
         for c in bereaved {
-            self.send_pdeath(c);
+            self.send_pdeath(c, last);
         }
         if session_leader {
             self.end_session(sid);
@@ -150,10 +150,14 @@ impl Kernel {
         drop(gone);
     }
 
-    fn send_pdeath(&self, tgid: i32) {
+    /// Sends the signals that a process asked for at its parent's death, as far as the parent may
+    /// (`reparent_leader`).
+    fn send_pdeath(&self, tgid: i32, parent: &super::Task) {
         let threads = self.tasks.lock().threads(tgid);
         for t in threads {
-            if let Some(s) = Signal::new(t.pdeath_signal.load(Ordering::Relaxed)) {
+            if let Some(s) = Signal::new(t.pdeath_signal.load(Ordering::Relaxed))
+                && super::signal::check_permission(parent, &t, Some(s)).is_ok()
+            {
                 let _ = self.send_to_task(&t, SigInfo::new(s, abi::signal::SI_USER));
             }
         }
@@ -183,11 +187,16 @@ impl Kernel {
             let pid = p.group.pid.seen_in(&parent.pid.ns);
             let mut info = SigInfo::child(code, pid, uid_for(&l, &parent, p.uid), value);
             info.signo = p.exit_signal;
+            // The program that agreed to another signal is gone, and the new one may have more
+            // rights.
+            if p.parent_exec_id != parent.exec_id.load(Ordering::SeqCst) {
+                info.signo = SIGCHLD.number();
+            }
+            let plain = info.signo == SIGCHLD.number();
             let a = parent.actions().read().get(SIGCHLD);
-            let auto = p.exit_signal == SIGCHLD.number()
-                && (a.handler == SIG_IGN || a.flags & SA_NOCLDWAIT != 0);
-            let quiet = a.handler == SIG_IGN;
-            (parent, info, (p.exit_signal, quiet), auto)
+            let auto = plain && (a.handler == SIG_IGN || a.flags & SA_NOCLDWAIT != 0);
+            let quiet = plain && a.handler == SIG_IGN;
+            (parent, info, (info.signo, quiet), auto)
         };
         if auto {
             self.reap(tgid);

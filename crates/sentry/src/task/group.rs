@@ -8,7 +8,7 @@ use crate::ns::pid::Pid;
 use abi::Signal;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use wait::WaitQueue;
 
 /// What the threads of a process share.
@@ -38,8 +38,12 @@ pub struct ThreadGroup {
     leader_status: AtomicI32,
     /// The signal of the job-control stop that is in force, 0 if none.
     stopped: AtomicI32,
-    /// `prctl(PR_SET_DUMPABLE)`.
-    pub dumpable: AtomicI32,
+    /// See [`super::access`].
+    pub cred_guard: super::access::CredGuard,
+    /// See [`super::access`].
+    pub exec_update: RwLock<()>,
+    /// How many programs it has been (`self_exec_id`).
+    pub exec_id: AtomicU64,
     /// `prctl(PR_SET_CHILD_SUBREAPER)`.
     pub subreaper: AtomicBool,
     /// Timers of the process.
@@ -53,6 +57,10 @@ pub struct ThreadGroup {
     pub exe_guard: Mutex<Vec<vfs::ops::open::ExecGuard>>,
     /// `oom_score_adj`, kept for who reads it back.
     pub oom_score_adj: AtomicI32,
+    /// The least that an unprivileged process may set.
+    pub oom_score_adj_min: AtomicI32,
+    /// Whether it, or one above, was started beside the container's first (`exec`): see [`super::quota`].
+    pub from_outside: AtomicBool,
 }
 
 impl ThreadGroup {
@@ -78,7 +86,9 @@ impl ThreadGroup {
             exit_status: Mutex::new(None),
             leader_status: AtomicI32::new(0),
             stopped: AtomicI32::new(0),
-            dumpable: AtomicI32::new(1),
+            cred_guard: Default::default(),
+            exec_update: RwLock::new(()),
+            exec_id: AtomicU64::new(0),
             subreaper: AtomicBool::new(false),
             timers: crate::task::jobs::Timers::default(),
             exe: RwLock::new(None),
@@ -86,6 +96,8 @@ impl ThreadGroup {
             cpu_children: Default::default(),
             exe_guard: Mutex::new(Vec::new()),
             oom_score_adj: AtomicI32::new(0),
+            oom_score_adj_min: AtomicI32::new(0),
+            from_outside: AtomicBool::new(false),
         })
     }
     /// Its control group. Asked only of processes that are in the task list, or were.

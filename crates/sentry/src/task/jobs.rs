@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use vfs::ucounts::{Charge, Kind};
 
 /// All timers of a process.
 #[derive(Default)]
@@ -22,7 +23,7 @@ pub struct Timers {
     limit: Mutex<Option<Timer>>,
 }
 
-/// The most POSIX timers of a process; Linux bounds them by RLIMIT_SIGPENDING.
+/// The most POSIX timers of a process, whatever RLIMIT_SIGPENDING says.
 const POSIX_MAX: usize = 4096;
 
 /// A POSIX timer. It stands still from the moment that its signal is queued until that is taken
@@ -32,6 +33,8 @@ pub struct PosixTimer {
     /// Expirations beyond the one whose signal was delivered.
     pub overrun: AtomicU64,
     notify: Notify,
+    /// Its signal, which its user may have so many of.
+    _counted: Charge,
 }
 
 impl Notify {
@@ -238,6 +241,10 @@ impl Timers {
         if p.len() >= POSIX_MAX {
             return Err(EAGAIN);
         }
+        let limit = task.group.limits.lock().0[super::limits::SIGPENDING].current;
+        let cred = task.cred();
+        let counted = cred.ucounts().charge(Kind::Signals, 1, limit);
+        let counted = counted.ok_or(EAGAIN)?;
         let id = (0..)
             .find(|i| !p.contains_key(i))
             .expect("fewer than POSIX_MAX");
@@ -284,6 +291,7 @@ impl Timers {
             timer,
             overrun,
             notify,
+            _counted: counted,
         };
         p.insert(id, Arc::new(t));
         Ok(id)

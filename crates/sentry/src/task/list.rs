@@ -34,10 +34,14 @@ pub struct Process {
     pub continue_report: bool,
     /// The signal for the parent at exit; 0 for none.
     pub exit_signal: i32,
+    /// The parent's [`ThreadGroup::exec_id`] when it agreed to that signal.
+    pub parent_exec_id: u64,
     /// Whether it has called execve(2): setpgid(2) then says `EACCES`.
     pub has_execed: bool,
     /// What zombies tell: the real uid, and CPU time.
     pub uid: u32,
+    /// What a zombie counts for its user.
+    pub counted: Option<super::quota::Counted>,
     pub cpu: super::cpu::Cpu,
 }
 
@@ -158,6 +162,10 @@ impl TaskList {
             Some(p) => {
                 p.threads.remove(&t.tid);
                 p.leaving.remove(&t.tid);
+                let counted = t.take_counted();
+                if t.is_leader() {
+                    p.counted = counted.map(super::quota::Counted::into_zombie);
+                }
                 p.threads.len()
             }
             None => 0,
@@ -191,13 +199,6 @@ impl TaskList {
     #[must_use]
     pub fn process_count(&self) -> usize {
         self.processes.len()
-    }
-    /// What RLIMIT_NPROC counts: a user's threads, and its zombies.
-    #[must_use]
-    pub fn count_of_user(&self, uid: u32) -> usize {
-        let zombies = self.processes.values().filter(|p| p.zombie.is_some());
-        self.tasks.values().filter(|t| t.cred().uid == uid).count()
-            + zombies.filter(|p| p.uid == uid).count()
     }
     #[must_use]
     pub fn last_pid(&self) -> i32 {
@@ -326,9 +327,7 @@ impl TaskList {
                 // Before anybody can have waited for the old one.
                 p.threads.values().for_each(|t| t.withdraw_local());
                 // A new parent is always told by SIGCHLD.
-                if p.exit_signal != 0 {
-                    p.exit_signal = abi::signal::SIGCHLD.number();
-                }
+                p.exit_signal = abi::signal::SIGCHLD.number();
             }
         }
         if let Some(p) = self.processes.get_mut(&to) {
@@ -417,7 +416,7 @@ mod tests {
             seccomp: Vec::new(),
             is_managed: false,
             control: hostcall::HostFd::from_raw(-1),
-            task_limit: 0,
+            limits: crate::cgroup::Limits::default(),
         })
     }
 
@@ -437,8 +436,10 @@ mod tests {
             stop_report: None,
             continue_report: false,
             exit_signal: 17,
+            parent_exec_id: 0,
             has_execed: false,
             uid: 0,
+            counted: None,
             cpu: Default::default(),
         });
         id

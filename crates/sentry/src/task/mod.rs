@@ -12,6 +12,7 @@
 //! system-call boundary and in every interruptible sleep; or in application code, marked by
 //! [`Task::in_app`]. Both sides store first and load second (SeqCst), so one of them sees the other.
 
+pub mod access;
 pub mod clone;
 pub mod cpu;
 pub mod creds;
@@ -25,6 +26,7 @@ mod late;
 pub mod limits;
 pub mod list;
 pub mod offers;
+pub mod quota;
 pub mod run;
 pub mod seccomp;
 pub mod signal;
@@ -43,7 +45,7 @@ use parking_lot::{Mutex, RwLock};
 use platform::Interrupter;
 use signal::Pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use vfs::file::File;
 use vfs::{Credentials, FdTable, FsContext, PathCx};
 use wait::{Blocker, Parker, WaitQueue};
@@ -62,6 +64,10 @@ pub struct Task {
     /// `None` once the task has begun to exit.
     files: RwLock<Option<Arc<FdTable>>>,
     cred: RwLock<Arc<Credentials>>,
+    /// What it counts for its user; `None` once it has ended.
+    counted: Mutex<Option<quota::Counted>>,
+    /// It changed to a user that has too many tasks.
+    over_limit: AtomicBool,
     /// Signals for this thread alone.
     pub pending: Pending,
     /// The blocked signals; written by this task only.
@@ -102,6 +108,8 @@ pub struct Task {
     pub nice: AtomicI32,
     /// `SCHED_*`: OTHER, BATCH or IDLE.
     pub policy: AtomicI32,
+    /// Its NUMA policy, as [`mm::policy::Policy::bits`] gives it.
+    pub numa_policy: AtomicU32,
     /// Start, nanoseconds of CLOCK_BOOTTIME.
     pub start: i64,
     /// `alarm`-like state, timer slack in nanoseconds.
@@ -166,8 +174,33 @@ impl Task {
         self.cred.read().clone()
     }
     pub fn set_cred(&self, c: Credentials) {
-        *self.cred.write() = Arc::new(c);
+        let new = Arc::new(c);
+        *self.cred.write() = new.clone();
         self.local_stale.store(true, Ordering::Release);
+        self.recount(&new);
+    }
+    /// It counts for the user of its new credentials.
+    fn recount(&self, cred: &Credentials) {
+        let mut counted = self.counted.lock();
+        if counted.as_ref().is_some_and(|c| !c.is_of(cred)) {
+            *counted = Some(quota::Counted::force(cred));
+            drop(counted);
+            let over = quota::is_over(self);
+            self.over_limit.store(over, Ordering::Relaxed);
+        }
+    }
+    /// It has ended.
+    pub(crate) fn take_counted(&self) -> Option<quota::Counted> {
+        self.counted.lock().take()
+    }
+    /// Whether it may become another program: not one that has changed to a user with too many tasks, until that has
+    /// fewer (execve(2)'s `EAGAIN`).
+    pub fn may_exec(&self) -> Result<()> {
+        if self.over_limit.load(Ordering::Relaxed) && quota::is_over(self) {
+            return Err(abi::errno::EAGAIN);
+        }
+        self.over_limit.store(false, Ordering::Relaxed);
+        Ok(())
     }
     /// What it is has changed by another's doing, or its filters have, which must see the calls, too, that are answered
     /// where they are made: when this returns, they ask the Sentry. After the change: see [`run::Context::publish`].
@@ -180,6 +213,8 @@ impl Task {
         self.local_stale.store(true, Ordering::SeqCst);
         if !self.seccomp.allows_offers() {
             self.mm().address_space().end_offers();
+        } else if !self.seccomp.allows_counts() {
+            self.mm().address_space().end_counts();
         }
     }
     /// Its namespaces.

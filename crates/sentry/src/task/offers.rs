@@ -23,7 +23,8 @@
 //! - it is not watched by another epoll;
 //! - the descriptor is a socket's of our own stack, whose state does not depend on who watches it;
 //! - the result is certain: not in the set and to be added, or in it, not EPOLLEXCLUSIVE, and to be changed or taken
-//!   out. (There is no limit on watches: `max_user_watches` is a number that is shown.)
+//!   out. The user has room for many more watches than changes can wait ([`ROOM`]): what others of the user's tasks take
+//!   of it meanwhile does not take back what was promised.
 //!
 //! **Nobody sees that it happens later.** An epoll's set is looked at by who waits for it, changes it, or reads its
 //! fdinfo. The first two need a descriptor of it. While the task is in application code only it has one, and it comes to
@@ -50,7 +51,7 @@
 use super::{Context, Task};
 use crate::syscalls::families::events::control;
 use ipc::Epoll;
-use ipc::epoll::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLEXCLUSIVE, EpollEvent};
+use ipc::epoll::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLEXCLUSIVE, EpollEvent, Room};
 use net::Socket;
 use platform::offers::{Area, InSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,7 +93,7 @@ impl Deferral {
                 data: c.data,
                 fd: c.fd,
             };
-            let r = control(task, &files, &ep, c.op, event);
+            let r = control(task, &files, &ep, c.op, event, Room::Promised);
             done += u64::from(r.is_ok());
             // Another leaves the states as they are, and the changes as not the task's: it asks when it goes on.
             if by == By::Itself {
@@ -118,8 +119,12 @@ impl Deferral {
     }
 }
 
+/// So many watches more than there are must be allowed where changes wait.
+const ROOM: u64 = 1 << 10;
+
 fn is_plain(ep: &File) -> bool {
-    ep.ops::<Epoll>().is_some_and(Epoll::is_unwatched)
+    ep.ops::<Epoll>()
+        .is_some_and(|e| e.is_unwatched() && e.has_room(ROOM))
 }
 
 /// What is known of a descriptor behind a change.
@@ -227,6 +232,9 @@ impl Context {
             if area.is_some() && !self.seccomp.allows_offers() {
                 space.end_offers();
             }
+            if area.is_some() && !self.seccomp.allows_counts() {
+                space.end_counts();
+            }
             self.offers = Some(area);
         }
         self.offers.clone().flatten()
@@ -255,6 +263,14 @@ pub fn after_read(cx: &mut Context, fd: i32, f: &File) {
     let Some(area) = cx.offers() else { return };
     area.want(fd);
     offer(cx, &area, fd);
+}
+
+/// How much there is to be read of a socket was asked: the next call may be told beside the program.
+pub fn after_count(cx: &mut Context, f: &File) {
+    let own = |s: &Socket| s.kind() == net::sys::SOCK_STREAM && s.is_own();
+    if !cx.thread.by_lane() && f.ops::<Socket>().is_some_and(own) {
+        cx.site_pays |= f.nonblocking();
+    }
 }
 
 /// A wait has said that these are readable.

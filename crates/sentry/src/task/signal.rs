@@ -12,8 +12,9 @@ use abi::{Result, SigInfo, SigSet, Signal};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use vfs::Caps;
+use vfs::ucounts::{Charge, Kind};
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -30,45 +31,19 @@ pub struct Pending {
 /// A signal that waits. Real-time ones are counted: each time they are sent they take room.
 struct Queued {
     info: SigInfo,
-    _counted: Option<Counted>,
+    _counted: Option<Charge>,
 }
 
-/// One of the sandbox's queued real-time signals.
-struct Counted(Arc<AtomicUsize>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// How many real-time signals may be queued in a sandbox whatever RLIMIT_SIGPENDING says. (Linux counts for
-/// each user.)
+/// How many real-time signals may be queued for a user whatever RLIMIT_SIGPENDING says.
 const QUEUED_MAX: u64 = 131_072;
-
-/// How many real-time signals wait in a sandbox's queues.
-#[derive(Default)]
-pub struct QueueCount(Arc<AtomicUsize>);
-
-impl QueueCount {
-    /// `EAGAIN` when there are `limit` already.
-    fn take(&self, limit: u64) -> Result<Counted> {
-        let limit = limit.min(QUEUED_MAX);
-        if self.0.fetch_add(1, Ordering::Relaxed) as u64 >= limit {
-            self.0.fetch_sub(1, Ordering::Relaxed);
-            return Err(EAGAIN);
-        }
-        Ok(Counted(self.0.clone()))
-    }
-}
 
 impl Pending {
     #[must_use]
     pub fn bits(&self) -> SigSet {
         SigSet(self.bits.load(Ordering::SeqCst))
     }
-    /// Queues a signal. `EAGAIN` if a real-time one finds `limit` of them in the sandbox.
-    pub(super) fn push(&self, info: SigInfo, count: &QueueCount, limit: u64) -> Result<()> {
+    /// Queues a signal for `to` or its process. `EAGAIN` if a real-time one finds `limit` of them queued for the user.
+    pub(super) fn push(&self, info: SigInfo, to: &Task, limit: u64, from: From) -> Result<()> {
         let Some(s) = info.signal() else {
             return Ok(());
         };
@@ -76,7 +51,16 @@ impl Pending {
         if !s.is_realtime() && self.bits().contains(s) {
             return Ok(());
         }
-        let counted = match s.is_realtime().then(|| count.take(limit)) {
+        let take = || {
+            let cred = to.cred();
+            // It was counted with the timer, and waits once. (Anybody may send what looks like a timer's.)
+            if from == From::Timer {
+                return Ok(cred.ucounts().force(Kind::Signals, 0));
+            }
+            let most = limit.min(QUEUED_MAX);
+            cred.ucounts().charge(Kind::Signals, 1, most).ok_or(EAGAIN)
+        };
+        let counted = match s.is_realtime().then(take) {
             None => None,
             Some(Ok(c)) => Some(c),
             // kill(2) does not fail: what it sends is pending at least once.
@@ -237,9 +221,11 @@ pub fn may_signal(from: &vfs::Credentials, to: &vfs::Credentials) -> bool {
 
 /// Where a signal comes from, for a process 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum From {
+pub(super) enum From {
     /// Its own pid namespace, or below.
     Within,
+    /// A timer of its own.
+    Timer,
     /// Above, or the kernel.
     Above,
 }
@@ -247,7 +233,7 @@ enum From {
 impl From {
     fn kernel(info: &SigInfo) -> From {
         if info.code == SI_TIMER {
-            From::Within
+            From::Timer
         } else {
             From::Above
         }
@@ -350,7 +336,7 @@ impl Kernel {
             self.kill_group(&t.group, s.number());
             return Ok(());
         }
-        self.queue(&t.pending, &t.group, info)?;
+        self.queue(&t.pending, t, info, from)?;
         t.kick();
         Ok(())
     }
@@ -375,7 +361,7 @@ impl Kernel {
             self.kill_group(g, s.number());
             return Ok(());
         }
-        self.queue(&g.shared, g, info)?;
+        self.queue(&g.shared, main, info, from)?;
         // Those that are there now: who comes later looks at the queue itself, who came meanwhile did not see it.
         let threads = self.tasks.lock().threads(g.tgid);
         let main = threads.iter().find(|t| t.is_leader());
@@ -393,9 +379,9 @@ impl Kernel {
     }
 
     /// Queues within the receiver's RLIMIT_SIGPENDING.
-    fn queue(&self, to: &Pending, g: &ThreadGroup, info: SigInfo) -> Result<()> {
-        let limit = g.limits.lock().0[super::limits::SIGPENDING].current;
-        to.push(info, &self.queued_signals, limit)
+    fn queue(&self, to: &Pending, t: &Task, info: SigInfo, from: From) -> Result<()> {
+        let limit = t.group.limits.lock().0[super::limits::SIGPENDING].current;
+        to.push(info, t, limit, from)
     }
 
     /// Sends to every member of a process group. `false` if it has none.
@@ -437,7 +423,7 @@ impl Kernel {
             self.kill_group(&t.group, SIGKILL.number());
             return;
         }
-        let _ = t.pending.push(info, &self.queued_signals, u64::MAX);
+        let _ = t.pending.push(info, t, u64::MAX, From::Within);
         t.kick();
     }
 }

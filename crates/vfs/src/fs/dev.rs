@@ -112,6 +112,9 @@ impl FileOps for MemFile {
     fn seekable(&self) -> bool {
         true
     }
+    fn can_splice(&self) -> bool {
+        self.0 != Kind::Null
+    }
     fn seek_from(&self, _: u32, _: i64) -> Result<u64> {
         Ok(0)
     }

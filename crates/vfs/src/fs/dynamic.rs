@@ -117,9 +117,9 @@ pub trait DynFile: Any + Send + Sync {
     fn write(&self, _file: &File, _data: &[u8], _offset: u64) -> Result<usize> {
         Err(EINVAL)
     }
-    /// What an open file of it is instead, where that depends on who opens it.
-    fn bound(&self, _cx: &Caller<'_>) -> Option<Arc<dyn DynFile>> {
-        None
+    /// What an open file of it is instead, where that depends on who opens it, or on when.
+    fn bound(&self, _cx: &Caller<'_>) -> Result<Option<Arc<dyn DynFile>>> {
+        Ok(None)
     }
     /// Opens it; override for files that are no text (`/proc/PID/mem`), or to look at the caller.
     fn open(self: Arc<Self>, _cx: &Caller<'_>, _flags: u32) -> Result<Option<Arc<dyn FileOps>>> {
@@ -168,6 +168,16 @@ pub struct DynFs {
     dev: u64,
     /// When it was made: the times of everything on it that has none of its own.
     born: i64,
+    /// What was asked for at mount(2).
+    options: Option<Arc<dyn DynOptions>>,
+}
+
+/// The options of a generated file system.
+pub trait DynOptions: Send + Sync {
+    /// As [`FileSystem::options`].
+    fn shown(&self) -> String;
+    /// As [`FileSystem::remount`].
+    fn change(&self, data: &str) -> Result<()>;
 }
 
 impl FileSystem for DynFs {
@@ -189,6 +199,12 @@ impl FileSystem for DynFs {
     fn no_exec(&self) -> bool {
         self.name == "proc" || self.name == "sysfs"
     }
+    fn options(&self) -> String {
+        self.options.as_ref().map(|o| o.shown()).unwrap_or_default()
+    }
+    fn remount(&self, data: &str) -> Result<()> {
+        self.options.as_ref().map_or(Ok(()), |o| o.change(data))
+    }
 }
 
 impl DynFs {
@@ -200,12 +216,24 @@ impl DynFs {
         magic: u64,
         root: Arc<dyn DynDir>,
     ) -> Arc<Dentry> {
+        Self::with_options(vfs, name, magic, root, None)
+    }
+    /// As [`DynFs::mountable`], with options of its own.
+    #[must_use]
+    pub fn with_options(
+        vfs: &Vfs,
+        name: &'static str,
+        magic: u64,
+        root: Arc<dyn DynDir>,
+        options: Option<Arc<dyn DynOptions>>,
+    ) -> Arc<Dentry> {
         let dev = vfs.new_dev();
         let fs = Arc::new(DynFs {
             name,
             magic,
             dev,
             born: now(),
+            options,
         });
         let inode = DynInode::wrap(&fs, 1, DynNode::Dir(root));
         Dentry::new_root(&SuperBlock::new(dev, fs), inode)
@@ -222,6 +250,7 @@ pub fn detached(vfs: &Vfs, name: &'static str, node: DynNode) -> Path {
         magic: 0,
         dev,
         born: now(),
+        options: None,
     });
     let inode = DynInode::wrap(&fs, 1, node);
     let root = Dentry::new_root(&SuperBlock::new(dev, fs), inode);
@@ -379,7 +408,7 @@ impl Inode for DynInode {
                     return Ok(ops);
                 }
                 Ok(Arc::new(OpenDynFile {
-                    file: f.bound(cx).unwrap_or_else(|| f.clone()),
+                    file: f.bound(cx)?.unwrap_or_else(|| f.clone()),
                     inode: self,
                     text: Mutex::default(),
                 }))

@@ -235,14 +235,12 @@ impl PathCx<'_> {
         }
         let mut mode = None;
         if inode.file_type() != FileType::Directory {
-            let mut m = perm.mode & !S_ISUID;
-            // Without the group's execute bit it once meant mandatory locks, and stays for group members.
-            let kill = perm.mode & 0o010 != 0
-                || (!cred.in_group(perm.gid) && !cred.has_over(Caps::FSETID, perm.uid, perm.gid));
-            if kill {
-                m &= !S_ISGID;
-            }
+            let m = perm.mode & !S_ISUID & !super::dropped_sgid(perm, cred);
             if m != perm.mode {
+                // That is a change of the mode, too (`setattr_prepare`).
+                if !owner_or_capable(perm, cred) {
+                    return Err(EPERM);
+                }
                 mode = Some(m);
             }
         }
@@ -254,7 +252,11 @@ impl PathCx<'_> {
                 mode,
                 ..SetAttr::default()
             },
-        )
+        )?;
+        if inode.file_type() != FileType::Directory {
+            inode.forget_capabilities();
+        }
+        Ok(())
     }
 
     /// `utimensat(2)` with a path: access and modification time.
@@ -319,7 +321,7 @@ impl PathCx<'_> {
         self.permission(&p, Want::WRITE)?;
         inode.ext().get_write_access()?;
         let r = inode.perm().and_then(|perm| {
-            let mode = super::without_privileges(perm.mode, self.cred());
+            let mode = super::without_privileges(perm, self.cred());
             self.set_attr(
                 &p,
                 &SetAttr {
@@ -330,7 +332,9 @@ impl PathCx<'_> {
             )
         });
         inode.ext().put_write_access();
-        r
+        r?;
+        inode.forget_capabilities();
+        Ok(())
     }
 
     /// `ftruncate(2)`.
@@ -345,18 +349,42 @@ impl PathCx<'_> {
             if inode.file_type() != FileType::Regular {
                 return Err(EINVAL);
             }
-            if let Some(mode) = super::without_privileges(inode.perm()?.mode, self.cred()) {
-                self.set_attr(
-                    p,
-                    &SetAttr {
-                        mode: Some(mode),
-                        ..SetAttr::default()
-                    },
-                )?;
-            }
+            self.remove_privileges(p)?;
         }
         file.ops.truncate(size)?;
         file.modified();
+        Ok(())
+    }
+
+    /// `fallocate(2)`; the range is checked.
+    pub fn fallocate(&self, file: &File, mode: i32, offset: u64, len: u64) -> Result<()> {
+        file.ops.allocate(mode, offset, len)?;
+        self.contents_changed(file)
+    }
+
+    /// Takes away what a file loses when the caller changes its contents.
+    pub fn contents_changed(&self, file: &File) -> Result<()> {
+        file.path
+            .as_ref()
+            .map_or(Ok(()), |p| self.remove_privileges(p))
+    }
+
+    /// With a change of a file's contents (`file_remove_privs`).
+    fn remove_privileges(&self, p: &Path) -> Result<()> {
+        let inode = p.inode()?;
+        if inode.file_type() != FileType::Regular {
+            return Ok(());
+        }
+        if let Some(mode) = super::without_privileges(inode.perm()?, self.cred()) {
+            self.set_attr(
+                p,
+                &SetAttr {
+                    mode: Some(mode),
+                    ..SetAttr::default()
+                },
+            )?;
+        }
+        inode.forget_capabilities();
         Ok(())
     }
 

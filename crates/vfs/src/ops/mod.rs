@@ -4,6 +4,7 @@ mod attr;
 mod mounts;
 mod names;
 pub mod open;
+mod protect;
 mod record_locks;
 mod rename;
 mod xattr;
@@ -17,7 +18,7 @@ pub use xattr::XattrOf;
 use crate::context::PathCx;
 use crate::cred::{Caps, Credentials};
 use crate::dentry::Dentry;
-use crate::inode::{FileType, Inode, NewNode, SetAttr, Want};
+use crate::inode::{FileType, Inode, NewNode, Perm, SetAttr, Want};
 use crate::mount::Path;
 use crate::watch;
 use abi::errno::{EBUSY, EEXIST, EISDIR, ENOENT, ENOTDIR, EPERM, EROFS};
@@ -156,15 +157,21 @@ fn new_node(dir: &dyn Inode, cred: &Credentials, mut mode: u32, kind: FileType) 
     })
 }
 
-/// The mode without what a write by `cred` takes away (`file_remove_privs`); `None` where it stays.
+/// The mode without what a change of the contents by `cred` takes away
+/// (`setattr_should_drop_suidgid`); `None` where it stays.
 #[must_use]
-pub fn without_privileges(mode: u32, cred: &Credentials) -> Option<u32> {
-    if mode & (S_ISUID | S_ISGID) == 0 || cred.has(Caps::FSETID) {
+pub fn without_privileges(p: Perm, cred: &Credentials) -> Option<u32> {
+    if p.mode & (S_ISUID | S_ISGID) == 0 || cred.has(Caps::FSETID) {
         return None;
     }
-    let mut new = mode & !S_ISUID;
-    if mode & 0o010 != 0 {
-        new &= !S_ISGID;
-    }
-    (new != mode).then_some(new)
+    let new = p.mode & !S_ISUID & !dropped_sgid(p, cred);
+    (new != p.mode).then_some(new)
+}
+
+/// The set-group-ID bit, where a change by `cred` takes it away (`setattr_should_drop_sgid`).
+/// Without the group's execute bit it once meant mandatory locks, and stays for group members.
+fn dropped_sgid(p: Perm, cred: &Credentials) -> u32 {
+    let stays =
+        p.mode & 0o010 == 0 && (cred.in_group(p.gid) || cred.has_over(Caps::FSETID, p.uid, p.gid));
+    if stays { 0 } else { S_ISGID }
 }

@@ -56,7 +56,7 @@ impl PathCx<'_> {
         const PROPAGATION: u32 = MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE;
         if flags & MS_REMOUNT != 0 {
             at.follow_down();
-            let new = MountFlags::from_ms(flags);
+            let new = at.mnt.flags().remounted(flags);
             if flags & MS_BIND != 0 {
                 return ns.set_flags(&at, new);
             }

@@ -137,6 +137,7 @@ impl PathCx<'_> {
             if !Arc::ptr_eq(&source.mnt, &dir.mnt) {
                 return Err(EXDEV);
             }
+            self.may_link(&**inode)?;
             self.may_create(&dir)?;
             if inode.file_type() == FileType::Directory {
                 return Err(EPERM);

@@ -160,7 +160,7 @@ impl PathCx<'_> {
                 return Err(EEXIST);
             }
             let p = w.mounted(Path {
-                mnt: dir.mnt,
+                mnt: dir.mnt.clone(),
                 dentry: d,
             })?;
             if p.dentry.file_type() == Some(FileType::Symlink) {
@@ -170,10 +170,12 @@ impl PathCx<'_> {
                 w.follow(&p)?;
                 if !w.has_more() {
                     // A magic link leads to a place that exists.
+                    self.may_reuse(&dir, &w.here)?;
                     return self.open_at(w.here.clone(), flags, want, Made::No);
                 }
                 continue;
             }
+            self.may_reuse(&dir, &p)?;
             return self.open_at(p, flags, want, Made::No);
         }
     }
@@ -293,8 +295,7 @@ impl PathCx<'_> {
             } else {
                 Some(WriteAccess::new(&inode)?)
             };
-            let perm = inode.perm()?;
-            let mode = super::without_privileges(perm.mode, self.cred());
+            let mode = super::without_privileges(inode.perm()?, self.cred());
             self.set_attr(
                 &p,
                 &SetAttr {
@@ -303,6 +304,7 @@ impl PathCx<'_> {
                     ..SetAttr::default()
                 },
             )?;
+            inode.forget_capabilities();
         }
         let ops = self.open_inode(&p, inode, flags)?;
         let file = File::new(ops, flags, Some(p), self.cred().clone());
@@ -318,10 +320,11 @@ impl PathCx<'_> {
     fn open_inode(&self, p: &Path, inode: Arc<dyn Inode>, flags: u32) -> Result<Arc<dyn FileOps>> {
         match inode.file_type() {
             FileType::Regular | FileType::Directory => inode.open(&self.caller, flags),
-            FileType::Fifo => self
-                .vfs
-                .special()?
-                .open_fifo(&inode.ext().fifo, flags, self.blocker),
+            FileType::Fifo => {
+                self.vfs
+                    .special()?
+                    .open_fifo(&inode.ext().fifo, flags, self.cred(), self.blocker)
+            }
             FileType::Char => {
                 let rdev = inode.stat()?.rdev;
                 let open = DeviceOpen {

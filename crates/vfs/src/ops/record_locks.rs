@@ -53,8 +53,11 @@ impl PathCx<'_> {
             None => l.unlock(owner, range),
             Some(LockKind::Read) if !file.readable() => Err(EBADF),
             Some(LockKind::Write) if !file.writable() => Err(EBADF),
-            Some(k) if wait == Wait::No => l.lock(owner, k, range, pid),
-            Some(k) => l.lock_wait(owner, k, range, pid, &self.vfs.lock_waits, self.blocker),
+            Some(k) if wait == Wait::No => l.lock(owner, k, range, pid, self.cred()),
+            Some(k) => {
+                let (graph, blocker) = (&self.vfs.lock_waits, self.blocker);
+                l.lock_wait(owner, k, range, pid, self.cred(), graph, blocker)
+            }
         }
     }
 }

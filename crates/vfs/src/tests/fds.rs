@@ -88,7 +88,7 @@ proptest! {
             }
         }
         prop_assert_eq!(t.list(0), model.keys().copied().collect::<Vec<_>>());
-        let f = t.fork();
+        let f = t.fork(&crate::Credentials::root());
         prop_assert_eq!(f.list(0), t.list(0));
         drop(t);
         f.close_all();

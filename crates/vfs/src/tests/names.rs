@@ -1,4 +1,5 @@
 use super::*;
+use crate::walk::Walk;
 use abi::errno::*;
 use abi::linux::*;
 
@@ -222,4 +223,90 @@ fn a_dev_directory() {
     }
     assert_eq!(r.stat("/dev/null").unwrap().mode, S_IFCHR | 0o666);
     assert_eq!(r.list("/dev").unwrap().len(), 14);
+}
+
+/// What a user's names take, on a tree that starts empty: each name that a link made, its linker's, while it is there.
+pub(super) fn links_are_charged_while_they_are_there(root: &Rig, uid: u32) {
+    use crate::ucounts::Kind;
+    root.mkdir("/links").unwrap();
+    root.cx().chmod(&At::Cwd, b"/links", 0o777, 0).unwrap();
+    let (a, b) = (root.user(uid, uid), root.user(uid + 1, uid + 1));
+    let held = |r: &Rig| r.cred.ucounts().count(Kind::Kmem);
+    a.put("/links/f", b"x").unwrap();
+    root.cx().chmod(&At::Cwd, b"/links/f", 0o666, 0).unwrap();
+    let file = held(&a);
+    assert_eq!(held(&b), 0);
+    for _ in 0..3 {
+        b.link("/links/f", "/links/g").unwrap();
+        assert!(held(&b) >= 512 && held(&a) == file);
+        b.unlink("/links/g").unwrap();
+        assert_eq!((held(&a), held(&b)), (file, 0));
+    }
+    // A name takes its charge along, and gives it back when another goes over it.
+    for _ in 0..3 {
+        b.link("/links/f", "/links/g").unwrap();
+        let one = held(&b);
+        b.rename("/links/g", "/links/h", 0).unwrap();
+        assert_eq!(held(&b), one);
+        a.put("/links/other", b"").unwrap();
+        a.rename("/links/other", "/links/h", 0).unwrap();
+        assert_eq!(held(&b), 0);
+        a.unlink("/links/h").unwrap();
+    }
+    // So it does when names are exchanged: the file that goes leaves the other's name charged.
+    b.link("/links/f", "/links/g").unwrap();
+    let one = held(&b);
+    b.put("/links/h", b"").unwrap();
+    b.rename("/links/g", "/links/h", RENAME_EXCHANGE).unwrap();
+    b.unlink("/links/g").unwrap();
+    assert_eq!(held(&b), one);
+    b.unlink("/links/h").unwrap();
+    assert_eq!((held(&a), held(&b)), (file, 0));
+    // Where there is no more, there is no name more.
+    let rest = crate::userns::UserNs::default().limits().get(Kind::Kmem) as u64;
+    let full = b.cred.ucounts().force(Kind::Kmem, rest);
+    assert_eq!(b.link("/links/f", "/links/g"), Err(ENOSPC));
+    assert_eq!(a.stat("/links/f").unwrap().nlink, 1);
+    drop(full);
+    a.unlink("/links/f").unwrap();
+}
+
+#[test]
+fn links_on_tmpfs_are_charged_while_they_are_there() {
+    links_are_charged_while_they_are_there(&Rig::new(), 77_030);
+}
+
+/// What was looked for in a directory does not keep it, once it is gone.
+#[test]
+fn a_removed_directory_is_not_kept() {
+    let (r, _below) = overlay::overlay();
+    let watch = |name: &str| {
+        let p = r.cx().resolve(&At::Cwd, name.as_bytes(), Walk::empty());
+        Arc::downgrade(&p.unwrap().dentry)
+    };
+    for d in ["/removed", "/replaced", "/other"] {
+        r.mkdir(d).unwrap();
+        assert_eq!(r.stat(&format!("{d}/missing")), Err(ENOENT));
+    }
+    let (removed, replaced) = (watch("/removed"), watch("/replaced"));
+    r.rmdir("/removed").unwrap();
+    assert!(removed.upgrade().is_none());
+    r.rename("/other", "/replaced", 0).unwrap();
+    assert!(replaced.upgrade().is_none());
+}
+
+/// In memory a look at a directory costs as little as one at what is remembered of it.
+#[test]
+fn tmpfs_remembers_no_missing_names() {
+    let r = Rig::new();
+    let root = r.fs.root().dentry.clone();
+    let before = Arc::strong_count(&root);
+    for i in 0..50 {
+        let (a, b) = (format!("/a{i}"), format!("/b{i}"));
+        assert_eq!(r.stat(&a), Err(ENOENT));
+        r.put(&a, b"").unwrap();
+        r.rename(&a, &b, 0).unwrap();
+        r.unlink(&b).unwrap();
+    }
+    assert_eq!(Arc::strong_count(&root), before);
 }

@@ -22,7 +22,7 @@ fn populate(r: &Rig) {
 }
 
 /// An overlay over one populated tmpfs, and what lies below.
-fn overlay() -> (Rig, Rig) {
+pub(super) fn overlay() -> (Rig, Rig) {
     let below = Rig::new();
     populate(&below);
     let clas = below.clas.clone();
@@ -369,4 +369,9 @@ fn changes_are_told_parents_first() {
         "+new/x",
     ];
     assert_eq!(told, want);
+}
+
+#[test]
+fn links_on_the_overlay_are_charged_while_they_are_there() {
+    super::names::links_are_charged_while_they_are_there(&overlay().0, 77_040);
 }

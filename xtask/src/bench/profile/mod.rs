@@ -214,7 +214,7 @@ fn repeated(turn: &Turn, e: &experiments::Experiment, line: Option<&str>) -> Res
         }
         rounds += 1.0;
         // These take their time by themselves.
-        let once = turn.plan.smoke || !matches!(e.what, What::Start(_));
+        let once = turn.plan.smoke || !e.what.is_start();
         if once || start.elapsed() > REPEATED || turn.stop.is_set() {
             break;
         }
@@ -223,7 +223,7 @@ fn repeated(turn: &Turn, e: &experiments::Experiment, line: Option<&str>) -> Res
     Ok(Told {
         window: (began, now()),
         value: values.get(values.len() / 2).map(|&v| (v, unit)),
-        rounds: matches!(e.what, What::Start(_)).then_some(rounds),
+        rounds: e.what.is_start().then_some(rounds),
     })
 }
 

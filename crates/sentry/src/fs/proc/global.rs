@@ -2,16 +2,21 @@
 
 use super::Text;
 use crate::Kernel;
+use crate::container::Container;
 use crate::fs::terminals::task_of;
 use crate::kernel::{RELEASE, VERSION};
 use crate::ns::{NetNs, NsProxy, UtsNs};
 use abi::linux::{CLOCK_BOOTTIME, CLOCK_REALTIME};
 use hostcall::time::clock_nanos;
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::file::File;
 use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynNode, StaticDir};
+use vfs::inode::Want;
+use vfs::ucounts::Kind;
+use vfs::userns::UserNs;
+use vfs::vfs::Protections;
 use vfs::{Caller, Perm};
 
 /// A file made from the kernel's state.
@@ -27,9 +32,18 @@ fn text(
     })
 }
 
-/// Files that never change.
-pub fn files(k: &Arc<Kernel>) -> StaticDir {
+/// Files that never change, of a container.
+pub fn files(k: &Arc<Kernel>, c: &Arc<Container>) -> StaticDir {
+    // Not held: its own mounts hold this.
+    let container = Arc::downgrade(c);
+    let of = container.clone();
     StaticDir::new()
+        .file(
+            "cgroups",
+            text(k, move |_| {
+                of.upgrade().map(|c| cgroups(&c)).unwrap_or_default()
+            }),
+        )
         .text("cmdline", "cloister\n")
         .file("cpuinfo", text(k, |k| cpuinfo(k.cpus)))
         .text(
@@ -38,7 +52,22 @@ pub fn files(k: &Arc<Kernel>) -> StaticDir {
         )
         .file("filesystems", text(k, |k| k.vfs.filesystems()))
         .file("loadavg", text(k, loadavg))
-        .file("meminfo", text(k, meminfo))
+        .file(
+            "meminfo",
+            text(k, move |k| {
+                let c = container.upgrade();
+                c.map(|c| meminfo(k, &c)).unwrap_or_default()
+            }),
+        )
+        // No block devices, no hardware: nothing but the headings.
+        .text("diskstats", "")
+        .text("partitions", "major minor  #blocks  name\n\n")
+        .file("interrupts", text(k, |k| interrupts(k.cpus)))
+        .file("softirqs", text(k, |k| softirqs(k.cpus)))
+        .file("schedstat", text(k, |k| schedstat(k.cpus)))
+        .text("consoles", "")
+        .text("execdomains", "0-0\tLinux           \t[kernel]\n")
+        .dir("pressure", pressure())
         .text("modules", "")
         .link("mounts", "self/mounts")
         .link("net", "self/net")
@@ -52,31 +81,46 @@ pub fn files(k: &Arc<Kernel>) -> StaticDir {
             "version",
             format!("Linux version {RELEASE} (cloister) {VERSION}\n"),
         )
-        .text("vmstat", "nr_free_pages 0\n")
+        // What the host pages, and for whom, is not told.
+        .text(
+            "vmstat",
+            "nr_free_pages 0\npgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\noom_kill 0\n",
+        )
         .dir("sys", Sysctl(Arc::downgrade(k)))
         .dir("sysvipc", sysvipc())
 }
 
+/// `/proc/schedstat`: what only the host counts says 0.
+fn schedstat(cpus: u32) -> String {
+    let mut s = format!(
+        "version 16\ntimestamp {}\n",
+        clock_nanos(CLOCK_BOOTTIME as i32) / 4_000_000
+    );
+    for n in 0..cpus {
+        let _ = writeln!(s, "cpu{n} 0 0 0 0 0 0 0 0 0");
+    }
+    s
+}
+
+/// `/proc/net/softnet_stat`: no packets move; the last but two is the CPU's number (`softnet_seq_show`).
+fn softnet_stat(cpus: u32) -> String {
+    let zeros = |n: usize| vec!["00000000"; n].join(" ");
+    (0..cpus)
+        .map(|n| format!("{} {n:08x} {}\n", zeros(12), zeros(2)))
+        .collect()
+}
+
 /// `/proc/PID/net`.
-pub fn net(ns: &Arc<NetNs>) -> StaticDir {
-    [
-        "dev", "tcp", "tcp6", "udp", "udp6", "unix", "if_inet6", "route", "raw", "arp", "snmp",
-        "netlink", "sockstat",
-    ]
-    .into_iter()
-    .fold(
-        StaticDir::new().with_identity(u64::from(ns.id.ino)),
-        |d, name| {
-            if ns.proc_net(name).is_none() {
-                return d;
-            }
-            let ns = ns.clone();
-            d.file(
-                name,
-                Text(move || ns.proc_net(name).unwrap_or_default().into_bytes()),
-            )
-        },
-    )
+pub fn net(ns: &Arc<NetNs>, cpus: u32) -> StaticDir {
+    let softnet = Text(move || softnet_stat(cpus).into_bytes());
+    let dir = StaticDir::new()
+        .with_identity(u64::from(ns.id.ino))
+        .file("softnet_stat", softnet);
+    net::PROC_NET.into_iter().fold(dir, |d, name| {
+        let ns = ns.clone();
+        let text = move || ns.proc_net(name).unwrap_or_default().into_bytes();
+        d.file(name, Text(text))
+    })
 }
 
 fn uptime(k: &Kernel) -> String {
@@ -99,8 +143,67 @@ fn loadavg(k: &Kernel) -> String {
     )
 }
 
-fn meminfo(k: &Kernel) -> String {
-    let (total, free) = crate::fs::meminfo(k);
+/// `/proc/interrupts`: there are no devices that interrupt.
+fn interrupts(cpus: u32) -> String {
+    let mut s = " ".repeat(11);
+    for n in 0..cpus {
+        let _ = write!(s, "{:<11}", format!("CPU{n}"));
+    }
+    s.push('\n');
+    for (name, what) in [
+        ("NMI", "Non-maskable interrupts"),
+        ("LOC", "Local timer interrupts"),
+        ("RES", "Rescheduling interrupts"),
+        ("CAL", "Function call interrupts"),
+        ("TLB", "TLB shootdowns"),
+    ] {
+        let counts = format!("{:>10} ", 0).repeat(cpus as usize);
+        let _ = writeln!(s, "{name:>3}: {counts}  {what}");
+    }
+    s.push_str("ERR:          0\nMIS:          0\n");
+    s
+}
+
+/// `/proc/softirqs`.
+fn softirqs(cpus: u32) -> String {
+    let mut s = " ".repeat(20);
+    for n in 0..cpus {
+        let _ = write!(s, "{:<11}", format!("CPU{n}"));
+    }
+    s.push('\n');
+    for name in [
+        "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER",
+        "RCU",
+    ] {
+        let counts = format!(" {:>10}", 0).repeat(cpus as usize);
+        let _ = writeln!(s, "{name:>12}:{counts}");
+    }
+    s
+}
+
+/// `/proc/pressure`: the host's stalls are not told.
+fn pressure() -> StaticDir {
+    let line = |who| format!("{who} avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+    let both = line("some") + &line("full");
+    ["cpu", "io", "memory"]
+        .iter()
+        .fold(StaticDir::new(), |d, name| d.text(name, both.clone()))
+}
+
+/// All controllers are of version 2, whose hierarchy is 0.
+fn cgroups(c: &Container) -> String {
+    let n = c.ns.cgroup.descendants() + 1;
+    let mut s = "#subsys_name\thierarchy\tnum_cgroups\tenabled\n".to_string();
+    for name in [
+        "cpuset", "cpu", "cpuacct", "blkio", "memory", "devices", "freezer", "pids",
+    ] {
+        let _ = writeln!(s, "{name}\t0\t{n}\t1");
+    }
+    s
+}
+
+fn meminfo(k: &Kernel, c: &Container) -> String {
+    let (total, free) = crate::fs::meminfo(k, c);
     let (t, f) = (total / 1024, free / 1024);
     let used = t - f;
     let mut s = String::new();
@@ -257,6 +360,43 @@ fn owned(user: &vfs::userns::UserNs) -> Perm {
     }
 }
 
+/// `fs.protected_*`: for the machine's root, whatever its capabilities (`sysctl_perm`).
+struct Protected {
+    kernel: Weak<Kernel>,
+    level: fn(&Protections) -> &AtomicU8,
+    most: u8,
+}
+
+impl DynFile for Protected {
+    fn perm(&self) -> Perm {
+        Perm {
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+        }
+    }
+    fn permission(&self, cx: &Caller<'_>, want: Want) -> abi::Result<()> {
+        if want == Want::READ || cx.cred.euid == 0 && !want.contains(Want::EXEC) {
+            Ok(())
+        } else {
+            Err(abi::errno::EACCES)
+        }
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        let k = self.kernel.upgrade().ok_or(abi::errno::ENOENT)?;
+        let level = (self.level)(&k.vfs.protections).load(Ordering::Relaxed);
+        Ok(format!("{level}\n").into_bytes())
+    }
+    fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        let text = std::str::from_utf8(data).map_err(|_| abi::errno::EINVAL)?;
+        let level = text.trim().parse().ok().filter(|n| *n <= self.most);
+        let k = self.kernel.upgrade().ok_or(abi::errno::ENOENT)?;
+        let level = level.ok_or(abi::errno::EINVAL)?;
+        (self.level)(&k.vfs.protections).store(level, Ordering::Relaxed);
+        Ok(data.len())
+    }
+}
+
 /// The host name and the domain name, writable.
 struct Hostname(Arc<UtsNs>, Name, Weak<Kernel>);
 
@@ -312,7 +452,55 @@ impl DynDir for Sysctl {
         sysctl(&k, &k.initial).list(file)
     }
     fn subdirs(&self) -> u32 {
-        4
+        5
+    }
+}
+
+/// A limit of every user, of the sandbox's initial user namespace.
+struct UserLimit(Kind);
+
+/// A setting that the kernel keeps in one place.
+struct Own(&'static AtomicI64);
+
+const SETTING: Perm = Perm {
+    mode: 0o644,
+    uid: 0,
+    gid: 0,
+};
+
+/// A whole number that is not negative, from what was written to a setting.
+fn number(data: &[u8]) -> abi::Result<i64> {
+    let text = std::str::from_utf8(data).map_err(|_| abi::errno::EINVAL)?;
+    let n: i32 = text.trim().parse().map_err(|_| abi::errno::EINVAL)?;
+    u32::try_from(n)
+        .map(i64::from)
+        .map_err(|_| abi::errno::EINVAL)
+}
+
+impl DynFile for UserLimit {
+    fn perm(&self) -> Perm {
+        SETTING
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        let n = UserNs::default().limits().get(self.0);
+        Ok(format!("{n}\n").into_bytes())
+    }
+    fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        UserNs::default().limits().set(self.0, number(data)?);
+        Ok(data.len())
+    }
+}
+
+impl DynFile for Own {
+    fn perm(&self) -> Perm {
+        SETTING
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        Ok(format!("{}\n", self.0.load(Ordering::Relaxed)).into_bytes())
+    }
+    fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        self.0.store(number(data)?, Ordering::Relaxed);
+        Ok(data.len())
     }
 }
 
@@ -373,21 +561,50 @@ fn sysctl(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
         .text("shmmni", "4096\n")
         .text(
             "threads-max",
-            format!("{}\n", crate::task::clone::TASKS_MAX),
+            format!("{}\n", crate::task::quota::TASKS_MAX),
         )
         .text("version", format!("{VERSION}\n"))
         .dir("yama", StaticDir::new().text("ptrace_scope", "1\n"));
+    let protected = |level, most| Protected {
+        kernel: Arc::downgrade(k),
+        level,
+        most,
+    };
     let fs = StaticDir::new()
+        .file("protected_fifos", protected(|p| &p.fifos, 2))
+        .file("protected_hardlinks", protected(|p| &p.hardlinks, 1))
+        .file("protected_regular", protected(|p| &p.regular, 2))
+        .file("protected_symlinks", protected(|p| &p.symlinks, 1))
         .text("file-max", "1048576\n")
+        .file(
+            "file-nr",
+            text(k, |_| format!("{}\t0\t1048576\n", vfs::file::open_files())),
+        )
         .text("nr_open", "1048576\n")
         .text("pipe-max-size", "1048576\n")
+        .file("pipe-user-pages-soft", Own(&ipc::pipe::USER_PAGES_SOFT))
+        .file("pipe-user-pages-hard", Own(&ipc::pipe::USER_PAGES_HARD))
+        .dir(
+            "epoll",
+            StaticDir::new().file("max_user_watches", UserLimit(Kind::EpollWatches)),
+        )
         .dir(
             "inotify",
             StaticDir::new()
                 .text("max_queued_events", "16384\n")
-                .text("max_user_instances", "128\n")
-                .text("max_user_watches", "65536\n"),
+                .file("max_user_instances", UserLimit(Kind::InotifyInstances))
+                .file("max_user_watches", UserLimit(Kind::InotifyWatches)),
         );
+    let user = StaticDir::new()
+        .file("max_cgroup_namespaces", UserLimit(Kind::CgroupNamespaces))
+        .file("max_inotify_instances", UserLimit(Kind::InotifyInstances))
+        .file("max_inotify_watches", UserLimit(Kind::InotifyWatches))
+        .file("max_ipc_namespaces", UserLimit(Kind::IpcNamespaces))
+        .file("max_mnt_namespaces", UserLimit(Kind::MntNamespaces))
+        .file("max_net_namespaces", UserLimit(Kind::NetNamespaces))
+        .file("max_pid_namespaces", UserLimit(Kind::PidNamespaces))
+        .file("max_user_namespaces", UserLimit(Kind::UserNamespaces))
+        .file("max_uts_namespaces", UserLimit(Kind::UtsNamespaces));
     let vm = StaticDir::new()
         .text("max_map_count", "1048576\n")
         .text("mmap_min_addr", "65536\n")
@@ -444,6 +661,7 @@ fn sysctl(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
         .dir("fs", fs)
         .dir("kernel", kernel.with_identity(u64::from(ns.uts.id.ino)))
         .dir("net", net.with_identity(u64::from(ns.net.id.ino)))
+        .dir("user", user)
         .dir("vm", vm)
 }
 

@@ -4,6 +4,7 @@ mod fds;
 mod links;
 mod maps;
 mod mem;
+mod pagemap;
 mod status;
 mod texts;
 
@@ -12,19 +13,20 @@ pub use texts::command_line;
 use super::global;
 use crate::fs::terminals::task_of;
 use crate::ns::pid::PidNs;
+use crate::task::access::{self, By};
 use crate::{Kernel, Task, ThreadGroup};
-use abi::Result;
-use abi::errno::{EACCES, ENOENT, ESRCH};
+use abi::errno::{EACCES, ENOENT, EPERM, ESRCH};
+use abi::{Errno, Result};
 use fds::FdDir;
 use links::{NsDir, PlaceLink};
 use mem::MemNode;
-use std::sync::atomic::Ordering;
+use pagemap::PageMapNode;
 use std::sync::{Arc, Weak};
 use texts::{About, FILES};
 use vfs::file::File;
 use vfs::fs::dynamic::{DynDir, DynEntry, DynNode};
 use vfs::userns::UserNs;
-use vfs::{Caller, Caps, FileType, Perm};
+use vfs::{Caller, FileType, Perm};
 
 /// A process's or a thread's directory.
 pub struct PidDir {
@@ -48,8 +50,10 @@ pub struct Subject {
     task: Weak<Task>,
     tgid: i32,
     tid: i32,
-    uid: u32,
-    gid: u32,
+    /// The memory as it was when the file was opened, where the file is about memory.
+    mm: Option<Weak<mm::Mm>>,
+    /// Whether the reader may look into the process.
+    shows_all: bool,
     /// Who reads: whose numbers are shown.
     viewer: UserNs,
     reader: Weak<Task>,
@@ -70,41 +74,78 @@ impl Subject {
             .or_else(|| l.some_thread(self.tgid))
             .ok_or(ESRCH)
     }
+    /// What `fstat` tells of an open file of the process's that is no text.
+    fn open_stat(&self, mode: u32) -> vfs::Stat {
+        let p = self.perm(mode);
+        vfs::Stat {
+            mode: p.mode,
+            uid: p.uid,
+            gid: p.gid,
+            nlink: 1,
+            blksize: 1024,
+            ..vfs::Stat::default()
+        }
+    }
+    /// The owner that its files have now (`task_dump_owner`): one's own processes' are root's where
+    /// one may not look into them. A directory that shows nothing secret always tells the user.
     fn perm(&self, mode: u32) -> Perm {
+        let Ok(t) = self.task() else {
+            let uid = if mode == 0o555 { self.zombie_uid() } else { 0 };
+            return Perm { mode, uid, gid: 0 };
+        };
+        let mm = t.mm();
+        if mode == 0o555 || mm.privacy().is_dumpable() {
+            let c = t.cred();
+            let (uid, gid) = (c.euid, c.egid);
+            return Perm { mode, uid, gid };
+        }
+        let ns = mm.privacy().user_ns();
         Perm {
             mode,
-            uid: self.uid,
-            gid: self.gid,
+            uid: ns.uid_from(0).unwrap_or(0),
+            gid: ns.gid_from(0).unwrap_or(0),
         }
     }
-    /// Whether the caller may look inside (`ptrace_may_access`).
-    fn may_inspect(&self, caller: &Task) -> Result<()> {
-        if caller.group.tgid == self.tgid {
-            return Ok(());
-        }
-        may_inspect(caller, &*self.task()?)
+    fn zombie_uid(&self) -> u32 {
+        self.kernel().map_or(0, |k| {
+            k.tasks.lock().process(self.tgid).map_or(0, |p| p.uid)
+        })
+    }
+    /// Whether the caller is of the process itself.
+    fn is_own(&self, cx: &Caller<'_>) -> bool {
+        task_of(cx.task).is_some_and(|t| t.group.tgid == self.tgid)
+    }
+    /// What `read` gives of the task, if the caller may look inside; `EACCES`.
+    fn guarded<T>(&self, cx: &Caller<'_>, read: impl FnOnce(&Task) -> Result<T>) -> Result<T> {
+        let (caller, task) = (task_of(cx.task).ok_or(EACCES)?, self.task()?);
+        access::guarded(caller, &task, By::Fs, || read(&task)).map_err(no_access)
     }
     fn check(&self, cx: &Caller<'_>) -> Result<()> {
-        self.may_inspect(task_of(cx.task).ok_or(EACCES)?)
+        self.guarded(cx, |_| Ok(()))
+    }
+    /// The memory that a file is to be about for as long as it is open (`proc_mem_open`).
+    fn open_memory(&self, cx: &Caller<'_>) -> Result<Weak<mm::Mm>> {
+        let (caller, task) = (task_of(cx.task).ok_or(EACCES)?, self.task()?);
+        let mm = access::memory(caller, &task, By::Fs).map_err(no_access)?;
+        Ok(Arc::downgrade(&mm))
+    }
+    /// The memory that an open file is about, while anybody runs in it.
+    fn pinned(&self) -> Option<Arc<mm::Mm>> {
+        self.mm.as_ref()?.upgrade()
+    }
+    /// Whether whoever opened a file may look inside now.
+    fn shows_all(&self, file: &File) -> bool {
+        let (reader, task) = (self.reader.upgrade(), self.task());
+        task.is_ok_and(|t| {
+            reader.is_some_and(|r| Arc::ptr_eq(&r.group, &t.group))
+                || access::may_access_as(&file.cred, &t, By::Fs).is_ok()
+        })
     }
 }
 
-/// Whether a task may look inside another (`ptrace_may_access` with PTRACE_MODE_READ_FSCREDS).
-pub fn may_inspect(caller: &Task, other: &Task) -> Result<()> {
-    if Arc::ptr_eq(&caller.group, &other.group) {
-        return Ok(());
-    }
-    let (c, t) = (caller.cred(), other.cred());
-    let same = [t.uid, t.euid, t.suid].iter().all(|u| *u == c.fsuid)
-        && [t.gid, t.egid, t.sgid].iter().all(|g| *g == c.fsgid);
-    let dumpable = other.group.dumpable.load(Ordering::Relaxed) == 1;
-    // Who has more rights, or has them elsewhere, is not looked into by its user either (`cap_ptrace_access_check`).
-    let no_more = c.user_ns == t.user_ns && c.effective.contains(t.permitted);
-    if same && dumpable && no_more || c.has_in(&t.user_ns, Caps::SYS_PTRACE) {
-        Ok(())
-    } else {
-        Err(EACCES)
-    }
+/// What /proc says where ptrace(2) says `EPERM`.
+fn no_access(e: Errno) -> Errno {
+    if e == EPERM { EACCES } else { e }
 }
 
 impl PidDir {
@@ -126,9 +167,6 @@ impl PidDir {
         g: &Arc<ThreadGroup>,
         task: Option<Arc<Task>>,
     ) -> Subject {
-        let cred = task.as_ref().map(|t| t.cred());
-        let dumpable = g.dumpable.load(Ordering::Relaxed) == 1;
-        let owner = cred.filter(|_| dumpable);
         Subject {
             kernel: Arc::downgrade(k),
             ns: ns.clone(),
@@ -136,8 +174,8 @@ impl PidDir {
             task: task.as_ref().map(Arc::downgrade).unwrap_or_default(),
             tgid: g.tgid,
             tid: task.map_or(g.tgid, |t| t.tid),
-            uid: owner.as_ref().map_or(0, |c| c.euid),
-            gid: owner.as_ref().map_or(0, |c| c.egid),
+            mm: None,
+            shows_all: false,
             viewer: UserNs::default(),
             reader: Weak::new(),
         }
@@ -165,15 +203,13 @@ impl DynDir for PidDir {
         }
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
-        if let Some((name, mode, private, make)) = FILES.iter().find(|f| f.0.as_bytes() == name) {
-            let f = About {
+        if let Some(entry) = FILES.iter().find(|f| f.0.as_bytes() == name) {
+            return Ok(DynNode::File(Arc::new(About {
                 me: self.me.clone(),
-                name,
-                mode: *mode,
-                make: *make,
-                private: *private,
-            };
-            return Ok(DynNode::File(Arc::new(f)));
+                kind: self.kind,
+                entry,
+                text: None,
+            })));
         }
         Ok(match name {
             b"cwd" | b"exe" | b"root" => DynNode::Link(Arc::new(PlaceLink {
@@ -189,7 +225,11 @@ impl DynDir for PidDir {
                 info: true,
             })),
             b"mem" => DynNode::File(Arc::new(MemNode(self.me.clone()))),
-            b"net" => DynNode::Dir(Arc::new(global::net(&self.me.task()?.ns().net))),
+            b"pagemap" => DynNode::File(Arc::new(PageMapNode(self.me.clone()))),
+            b"net" => {
+                let t = self.me.task()?;
+                DynNode::Dir(Arc::new(global::net(&t.ns().net, t.kernel.cpus)))
+            }
             b"ns" => DynNode::Dir(Arc::new(NsDir(self.me.clone()))),
             b"task" if self.kind == Kind::Process => {
                 DynNode::Dir(Arc::new(TaskDir(self.me.clone())))
@@ -204,7 +244,7 @@ impl DynDir for PidDir {
         Ok(FILES
             .iter()
             .map(|f| DynEntry::new(f.0, FileType::Regular))
-            .chain([DynEntry::new("mem", FileType::Regular)])
+            .chain(["mem", "pagemap"].map(|n| DynEntry::new(n, FileType::Regular)))
             .chain(LINKS.iter().map(|n| DynEntry::new(*n, FileType::Symlink)))
             .chain(dirs.map(|n| DynEntry::new(*n, FileType::Directory)))
             .collect())

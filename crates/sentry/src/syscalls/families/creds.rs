@@ -132,7 +132,7 @@ fn setgroups(cx: &mut Context, a: &Args) -> SysResult {
     groups.sort_unstable();
     let mut c = (*cx.cred()).clone();
     c.groups = groups;
-    cx.task.set_cred(c);
+    cx.task.commit_cred(c);
     Ok(0)
 }
 
@@ -191,11 +191,11 @@ fn capset(cx: &mut Context, a: &Args) -> SysResult {
     };
     let (e, p, i) = (set(0), set(1), set(2));
     let old = cx.cred();
-    let limit = if old.has_own(Caps::SETPCAP) {
-        old.inheritable | old.bounding
-    } else {
-        old.inheritable | old.permitted
-    };
+    // Nothing beyond the bounding set, and without CAP_SETPCAP nothing that was not permitted.
+    let mut limit = old.bounding;
+    if !old.has_own(Caps::SETPCAP) {
+        limit &= old.permitted;
+    }
     if !limit.contains(i & !old.inheritable) || !old.permitted.contains(p) || !p.contains(e) {
         return Err(EPERM);
     }
@@ -204,7 +204,7 @@ fn capset(cx: &mut Context, a: &Args) -> SysResult {
     c.permitted = p;
     c.inheritable = i;
     c.ambient &= p & i;
-    cx.task.set_cred(c);
+    cx.task.commit_cred(c);
     Ok(0)
 }
 

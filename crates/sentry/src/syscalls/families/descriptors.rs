@@ -22,7 +22,7 @@ fn close_range(cx: &mut Context, a: &Args) -> SysResult {
     if flags & 2 != 0 {
         // CLOSE_RANGE_UNSHARE
         cx.mm().address_space().end_offers();
-        let own = cx.files().fork();
+        let own = cx.files().fork(&cx.cred());
         cx.task.set_files(own);
     }
     if flags & 4 != 0 {

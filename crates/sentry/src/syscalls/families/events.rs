@@ -9,7 +9,7 @@ use crate::task::{Context, Task};
 use abi::errno::*;
 use abi::linux::{O_CLOEXEC, O_DIRECT, O_EXCL, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
 use abi::{Result, SigSet, Va};
-use ipc::epoll::{EPOLL_CTL_DEL, EpollEvent};
+use ipc::epoll::{EPOLL_CTL_DEL, EpollEvent, Room};
 use ipc::eventfd::EFD_SEMAPHORE;
 use ipc::inotify::{Inotify, WatchList};
 use ipc::{Epoll, EventFd, TimerFd, new_pipe};
@@ -45,6 +45,7 @@ pub fn install(cx: &Context, ops: Arc<dyn FileOps>, mode: u32, flags: u32) -> Sy
 
 /// Writes two descriptors' numbers to the application, and installs the files when that worked.
 pub fn install_pair(cx: &Context, out: Va, files: [Arc<File>; 2], flags: u32) -> SysResult {
+    files.iter().try_for_each(|f| f.may_stay())?;
     let (table, limit) = (cx.files(), cx.nofile_limit());
     let (a, b) = (table.reserve(limit)?, table.reserve(limit)?);
     cx.mm().write_obj(out, &[a.number(), b.number()])?;
@@ -63,7 +64,7 @@ fn do_pipe(cx: &Context, out: Va, flags: u32) -> SysResult {
     if flags & O_EXCL != 0 {
         return Err(ENOPKG);
     }
-    let (r, w) = new_pipe();
+    let (r, w) = new_pipe(&cx.cred())?;
     let r = File::new(r, O_RDONLY | (flags & O_NONBLOCK), None, cx.cred());
     let w = File::new(
         w,
@@ -161,14 +162,14 @@ fn signalfd4(cx: &mut Context, a: &Args) -> SysResult {
 
 /// `inotify_init()`.
 fn inotify_init(cx: &mut Context, _: &Args) -> SysResult {
-    install(cx, Inotify::new(), O_RDONLY, 0)
+    install(cx, Inotify::new(&cx.cred())?, O_RDONLY, 0)
 }
 /// `inotify_init1(flags)`.
 fn inotify_init1(cx: &mut Context, a: &Args) -> SysResult {
     if a.u32(0) & !(O_CLOEXEC | O_NONBLOCK) != 0 {
         return Err(EINVAL);
     }
-    install(cx, Inotify::new(), O_RDONLY, a.u32(0))
+    install(cx, Inotify::new(&cx.cred())?, O_RDONLY, a.u32(0))
 }
 
 /// `inotify_add_watch(fd, path, mask)`.
@@ -218,14 +219,14 @@ fn epoll_create(cx: &mut Context, a: &Args) -> SysResult {
     if a.i32(0) <= 0 {
         return Err(EINVAL);
     }
-    install(cx, Epoll::new(), O_RDWR, 0)
+    install(cx, Epoll::new(&cx.cred()), O_RDWR, 0)
 }
 /// `epoll_create1(flags)`.
 fn epoll_create1(cx: &mut Context, a: &Args) -> SysResult {
     if a.u32(0) & !O_CLOEXEC != 0 {
         return Err(EINVAL);
     }
-    install(cx, Epoll::new(), O_RDWR, a.u32(0))
+    install(cx, Epoll::new(&cx.cred()), O_RDWR, a.u32(0))
 }
 
 /// `sizeof(struct epoll_event)`, which is packed on x86-64.
@@ -249,7 +250,7 @@ fn epoll_ctl(cx: &mut Context, a: &Args) -> SysResult {
         }
     };
     let ep = real_fd(cx, epfd)?;
-    control(&cx.task, &cx.files(), &ep, op, event)?;
+    control(&cx.task, &cx.files(), &ep, op, event, Room::Needed)?;
     crate::task::offers::after_change(cx, epfd, op, fd, event.events, &ep);
     Ok(0)
 }
@@ -261,6 +262,7 @@ pub fn control(
     ep: &File,
     op: u32,
     event: EpollEvent,
+    room: Room,
 ) -> Result<()> {
     let target = not_path(files.get(event.fd)?)?;
     if target.ops.wait_queue().is_none() {
@@ -271,7 +273,7 @@ pub fn control(
     }
     ep.ops::<Epoll>()
         .ok_or(EINVAL)?
-        .control(op, event.fd, &target, event)
+        .change(op, event.fd, &target, event, room)
 }
 
 fn do_epoll_wait(

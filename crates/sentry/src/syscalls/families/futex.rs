@@ -2,14 +2,13 @@
 
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
+use crate::task::access::{By, guarded};
 use crate::task::futex::{self, Scope, instant_of};
 use abi::Result;
 use abi::errno::*;
 use abi::linux::*;
 use abi::time::Timespec;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::Caps;
 
 fn set_tid_address(cx: &mut Context, a: &Args) -> SysResult {
     cx.clear_child_tid.store(a.u64(0), Ordering::Relaxed);
@@ -29,14 +28,11 @@ fn get_robust_list(cx: &mut Context, a: &Args) -> SysResult {
         0 => cx.task.clone(),
         pid => cx.find_task(pid)?,
     };
-    let (me, c) = (cx.cred(), t.cred());
-    let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
-        && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
-    if !Arc::ptr_eq(&t.group, &cx.group) && !same && !me.has_in(&c.user_ns, Caps::SYS_PTRACE) {
-        return Err(EPERM);
-    }
+    let head = guarded(cx, &t, By::Real, || {
+        Ok(t.robust_list.load(Ordering::Relaxed))
+    })?;
     let mm = cx.mm();
-    mm.write_obj(a.va(1), &t.robust_list.load(Ordering::Relaxed))?;
+    mm.write_obj(a.va(1), &head)?;
     mm.write_obj(a.va(2), &24u64)?;
     Ok(0)
 }

@@ -10,6 +10,7 @@ use abi::{Result, SigInfo, Va};
 use mm::{UserIo, UserRange};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use vfs::Caps;
 use vfs::file::{File, O_APPEND, Sink, Source};
 use wait::{Events, block_until};
 use zerocopy::IntoBytes;
@@ -49,6 +50,16 @@ pub(super) enum At {
     Offset(u64),
 }
 
+impl At {
+    /// So many bytes further.
+    fn plus(self, n: usize) -> At {
+        match self {
+            At::Position => At::Position,
+            At::Offset(o) => At::Offset(o + n as u64),
+        }
+    }
+}
+
 const RWF_KNOWN: u32 = 0x1f;
 const RWF_NOWAIT: u32 = 8;
 const RWF_APPEND: u32 = 16;
@@ -70,15 +81,50 @@ pub(super) fn do_read(
         return Ok(0);
     }
     let nb = f.nonblocking() || flags & RWF_NOWAIT != 0;
-    let r = if f.ops.seekable() {
-        read_file(f, dst, at)
-    } else {
-        read_stream(cx, f, dst, nb)
-    };
-    if let (At::Offset(_), Ok(1..)) = (at, &r) {
+    if !f.ops.seekable() {
+        return read_stream(cx, f, dst, nb);
+    }
+    if at == At::Position && dst.len() <= PIECE && !dst.is_vectored() {
+        return f.read(dst);
+    }
+    let r = transfer(f, at, |at| read_pieces(cx, f, dst, at));
+    if let Ok(1..) = r {
         f.accessed();
     }
     r
+}
+
+/// So much of a file is read or written before a look at whether the task is to end.
+const PIECE: usize = 8 << 20;
+
+/// Reads or writes of more than a piece, or of several buffers, by `pieces`. At the position of a regular file, the
+/// position is held for the whole call, so that two threads' calls neither share nor leave out a part.
+fn transfer(f: &File, at: At, pieces: impl FnOnce(At) -> SysResult) -> SysResult {
+    if at != At::Position || !f.has_atomic_position() {
+        return pieces(at);
+    }
+    f.at_position(|offset| pieces(At::Offset(offset)))
+}
+
+/// A long call stops for SIGKILL (Linux looks after each page).
+fn read_pieces(cx: &Context, f: &Arc<File>, dst: &mut UserIo<'_>, at: At) -> SysResult {
+    let mut done = 0;
+    while dst.len() > PIECE {
+        if cx.is_killed() {
+            return Ok(done);
+        }
+        match read_file(f, &mut dst.split(PIECE), at.plus(done)) {
+            Ok(PIECE) => done += PIECE,
+            Ok(n) => return Ok(done + n),
+            Err(_) if done > 0 => return Ok(done),
+            Err(e) => return Err(e),
+        }
+    }
+    match read_file(f, dst, at.plus(done)) {
+        Ok(n) => Ok(done + n),
+        Err(_) if done > 0 => Ok(done),
+        r => r,
+    }
 }
 
 /// Files with a position never block. A list of buffers is filled in several steps where they lie in memory of
@@ -149,11 +195,64 @@ pub(super) fn do_write(
     if let Some(tty) = f.ops::<tty::Slave>() {
         tty.check_write(&cx.task)?;
     }
-    let r = write_all(cx, f, src, at, flags, nb);
-    if let (At::Offset(_), Ok(1..)) = (at, &r) {
-        f.modified();
+    let appends = flags & RWF_APPEND != 0 || f.flags() & O_APPEND != 0;
+    let long = src.len() > PIECE || src.is_vectored();
+    let in_pieces = long && f.ops.seekable() && !appends;
+    let r = if in_pieces {
+        transfer(f, at, |at| write_pieces(cx, f, src, at, flags))
+    } else {
+        write_all(cx, f, src, at, flags, nb)
+    };
+    if let Ok(1..) = r {
+        if in_pieces || at != At::Position {
+            f.modified();
+        }
+        written(cx, f)?;
     }
     r
+}
+
+/// After a write: what the caller's writes take away, though the opener's would not.
+pub(super) fn written(cx: &Context, f: &File) -> Result<()> {
+    if opener_could_more(cx, f) {
+        cx.task.with_paths(|p| p.contents_changed(f))?;
+    }
+    Ok(())
+}
+
+/// Whether the file was opened by somebody whose writes leave set-id bits, which the caller's do
+/// not: file systems know the opener only.
+fn opener_could_more(cx: &Context, f: &File) -> bool {
+    f.cred.has(Caps::FSETID) && f.ops.seekable() && {
+        let me = cx.cred();
+        !Arc::ptr_eq(&me, &f.cred) && !me.has(Caps::FSETID)
+    }
+}
+
+/// As [`read_pieces`].
+fn write_pieces(
+    cx: &Context,
+    f: &Arc<File>,
+    src: &mut UserIo<'_>,
+    at: At,
+    flags: u32,
+) -> SysResult {
+    let mut done = 0;
+    while !src.is_empty() && !cx.is_killed() {
+        let mut piece = src.split(PIECE);
+        let len = piece.len();
+        match write_all(cx, f, &mut piece, at.plus(done), flags, false) {
+            Ok(n) => {
+                done += n;
+                if n < len {
+                    break;
+                }
+            }
+            Err(_) if done > 0 => break,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
 }
 
 fn write_all(

@@ -31,6 +31,7 @@ impl IoctlContext for Caller<'_> {
 }
 
 const TIOCGPTPEER: u32 = 0x5441;
+const FIONREAD: u32 = platform::lane::FIONREAD;
 
 /// `ioctl(TIOCGPTPEER)`: opens the other side of a terminal, by its name where /dev/pts is mounted.
 fn open_peer(cx: &Context, m: &tty::Master, flags: u32) -> SysResult {
@@ -110,13 +111,16 @@ fn ioctl(cx: &mut Context, a: &Args) -> SysResult {
         }
         _ => {}
     }
+    if cmd == FIONREAD {
+        crate::task::offers::after_count(cx, &f);
+    }
     let nb = f.nonblocking();
     blocking(cx, &f, Events::READABLE | Events::WRITABLE, nb, || {
         f.ops.ioctl(&f, &Caller(cx), cmd, a.u64(2))
     })
     .or_else(|e| {
         // FIONREAD of a regular file: what is left.
-        if e == ENOTTY && cmd == 0x541b && f.ops.seekable() {
+        if e == ENOTTY && cmd == FIONREAD && f.ops.seekable() {
             let left = f.ops.stat()?.size as i64 - *f.pos.lock() as i64;
             cx.mm().write_obj(a.va(2), &(left as i32))?;
             return Ok(0);

@@ -1,13 +1,12 @@
 //! Memory.
 
-use crate::Task;
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
+use crate::task::access::{self, By};
 use crate::task::exec::map_file;
 use abi::errno::*;
 use abi::linux::{MAP_ANONYMOUS, O_PATH};
 use mm::MmapRequest;
-use std::sync::atomic::Ordering;
 
 const PROT: &[(u64, &str)] = &[
     (1, "PROT_READ"),
@@ -117,28 +116,13 @@ fn munlockall(cx: &mut Context, _: &Args) -> SysResult {
     Ok(0)
 }
 
-/// Whether the caller may reach into another process (`ptrace_may_access` with PTRACE_MODE_ATTACH_REALCREDS).
-pub fn may_access(cx: &Context, t: &Task) -> abi::Result<()> {
-    let (me, c) = (cx.cred(), t.cred());
-    let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
-        && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
-    let dumpable = t.group.dumpable.load(Ordering::Relaxed) == 1;
-    let allowed = same && dumpable && me.permitted.contains(c.permitted);
-    if t.group.tgid == cx.group.tgid || allowed || me.has_in(&c.user_ns, vfs::Caps::SYS_PTRACE) {
-        Ok(())
-    } else {
-        Err(EPERM)
-    }
-}
-
 /// `process_vm_readv` and `process_vm_writev` between processes of one user.
 fn process_vm(cx: &Context, a: &Args, write: bool) -> SysResult {
     if a.u64(5) != 0 {
         return Err(EINVAL);
     }
     let t = cx.find_task(a.i32(0))?;
-    may_access(cx, &t)?;
-    let (mm, other) = (cx.mm(), t.mm());
+    let (mm, other) = (cx.mm(), access::memory(cx, &t, By::Real)?);
     let list = |va, n: u64| -> abi::Result<Vec<[u64; 2]>> {
         if n > 1024 {
             return Err(EINVAL);

@@ -34,6 +34,7 @@ fn do_open(cx: &Context, dirfd: i32, va: Va, how: OpenHow) -> SysResult {
         At::new(&files, dirfd, &path)?
     };
     // The number first: a full table must not leave a new file behind.
+    cx.cred().may_take_more(ENFILE)?;
     let slot = files.reserve(cx.nofile_limit())?;
     let f = cx.task.with_paths(|p| p.open(&at, &path, how))?;
     Ok(slot.install(f, CloseOnExec::from_flags(how.flags)) as usize)

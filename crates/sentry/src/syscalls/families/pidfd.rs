@@ -2,6 +2,7 @@
 
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
+use crate::task::access::{self, By};
 use abi::errno::*;
 use abi::{SigInfo, Signal};
 
@@ -78,8 +79,7 @@ fn pidfd_getfd(cx: &mut Context, a: &Args) -> SysResult {
         let l = cx.kernel.tasks.lock();
         p.group(&l).and_then(|_| l.some_thread(pid)).ok_or(ESRCH)?
     };
-    super::memory::may_access(cx, &t)?;
-    let got = t.fd(a.i32(1))?;
+    let got = access::guarded(cx, &t, By::Real, || t.fd(a.i32(1)))?;
     crate::task::offers::taken(&t, &got);
     let fd = cx
         .files()

@@ -2,6 +2,7 @@
 
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
+use crate::task::access::CredGuard;
 use crate::task::seccomp::{self, bpf};
 use abi::Va;
 use abi::errno::*;
@@ -25,12 +26,12 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
         2 => mm
             .write_obj(a.va(1), &cx.pdeath_signal.load(Ordering::Relaxed))
             .map(|()| 0),
-        3 => Ok(cx.group.dumpable.load(Ordering::Relaxed) as usize),
+        3 => Ok(usize::from(mm.privacy().is_dumpable())),
         4 => {
             if a.u64(1) > 1 {
                 return Err(EINVAL);
             }
-            cx.group.dumpable.store(a.i32(1), Ordering::Relaxed);
+            mm.privacy().set_dumpable(a.u64(1) == 1);
             Ok(0)
         }
         // PR_GET_KEEPCAPS, PR_SET_KEEPCAPS
@@ -45,7 +46,7 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
                 return Err(EPERM);
             }
             c.securebits = (c.securebits & !(1 << 4)) | ((on as u32) << 4);
-            cx.task.set_cred(c);
+            cx.task.commit_cred(c);
             Ok(0)
         }
         // PR_GET_TIMING: statistical; PR_SET_TIMING likewise only
@@ -101,7 +102,7 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
             }
             let mut c = (*c).clone();
             c.bounding.remove(bit);
-            cx.task.set_cred(c);
+            cx.task.commit_cred(c);
             Ok(0)
         }
         // PR_GET_TSC: allowed
@@ -130,7 +131,7 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
                 return Err(EPERM);
             }
             c.securebits = new;
-            cx.task.set_cred(c);
+            cx.task.commit_cred(c);
             Ok(0)
         }
         29 => {
@@ -185,7 +186,14 @@ fn add_filter(cx: &Context, va: Va, flags: u64) -> SysResult {
     seccomp::may_install(cx)?;
     let mut insns = vec![<bpf::Insn as zerocopy::FromZeros>::new_zeroed(); len];
     mm.copy_in(Va(code), insns.as_mut_slice().as_mut_bytes())?;
-    match seccomp::install(cx, &insns, flags) {
+    // What the other threads may become must not change while one of them computes it.
+    let guard = match flags & seccomp::FLAG_TSYNC {
+        0 => None,
+        _ => Some(CredGuard::lock(cx)?),
+    };
+    let installed = seccomp::install(cx, &insns, flags);
+    drop(guard);
+    match installed {
         Ok(()) => Ok(0),
         Err(seccomp::Refused::Thread(tid)) => Ok(cx.number_of(tid) as usize),
         Err(seccomp::Refused::Errno(e)) => Err(e),
@@ -233,7 +241,7 @@ fn ambient(cx: &Context, a: &Args) -> SysResult {
             return Err(EINVAL);
         }
         c.ambient = Caps::empty();
-        cx.task.set_cred(c);
+        cx.task.commit_cred(c);
         return Ok(0);
     }
     if n > 40 {
@@ -254,7 +262,7 @@ fn ambient(cx: &Context, a: &Args) -> SysResult {
         3 => c.ambient.remove(bit),
         _ => return Err(EINVAL),
     }
-    cx.task.set_cred(c);
+    cx.task.commit_cred(c);
     Ok(0)
 }
 

@@ -1,7 +1,7 @@
 //! Scheduling: what is asked is answered; the host schedules.
 
 use crate::syscalls::{Arg, Args, Call, SysResult};
-use crate::task::Context;
+use crate::task::{Context, limits};
 use abi::Result;
 use abi::errno::*;
 use abi::time::Timespec;
@@ -22,9 +22,10 @@ fn sched_yield(_cx: &mut Context, _: &Args) -> SysResult {
     Ok(0)
 }
 
-/// All CPUs of the sandbox, as bytes of a `cpu_set_t`.
+/// All CPUs of the container, as bytes of a `cpu_set_t`.
 fn cpu_mask(cx: &Context) -> Vec<u8> {
-    let n = cx.kernel.cpus.max(1) as usize;
+    let all = cx.kernel.cpus.max(1);
+    let n = cx.task.group.container.ns.cgroup.cpus(all) as usize;
     let mut m = vec![0u8; n.div_ceil(64) * 8];
     for i in 0..n {
         m[i / 8] |= 1 << (i % 8);
@@ -45,10 +46,14 @@ fn sched_getaffinity(cx: &mut Context, a: &Args) -> SysResult {
 
 /// Accepted where it names a CPU that is there; threads are not bound to it.
 fn sched_setaffinity(cx: &mut Context, a: &Args) -> SysResult {
-    task_of(cx, a.i32(0))?;
     let all = cpu_mask(cx);
     let mut m = vec![0u8; a.usize(1).min(all.len())];
     cx.mm().copy_in(a.va(2), &mut m)?;
+    let t = task_of(cx, a.i32(0))?;
+    if !same_owner(cx, &t) && !cx.cred().has_in(&t.cred().user_ns, Caps::SYS_NICE) {
+        return Err(EPERM);
+    }
+    is_safe(cx, &t)?;
     if m.iter().zip(&all).all(|(x, y)| x & y == 0) {
         return Err(EINVAL);
     }
@@ -76,13 +81,50 @@ fn sched_getparam(cx: &mut Context, a: &Args) -> SysResult {
     Ok(0)
 }
 
-/// Only the policies without priority: OTHER, BATCH, IDLE.
+/// Whether the caller is the task's user (`check_same_owner`).
+fn same_owner(cx: &Context, t: &crate::Task) -> bool {
+    let c = t.cred();
+    [c.uid, c.euid].contains(&cx.cred().euid)
+}
+
+/// Whether the task has no more rights than the caller, or the caller may schedule it all the same
+/// (`cap_safe_nice`).
+fn is_safe(cx: &Context, t: &crate::Task) -> Result<()> {
+    let (me, c) = (cx.cred(), t.cred());
+    if me.permitted.contains(c.permitted) || me.has_in(&c.user_ns, Caps::SYS_NICE) {
+        Ok(())
+    } else {
+        Err(EPERM)
+    }
+}
+
+/// Whether a nice value needs no privilege: it is no better, or RLIMIT_NICE allows it
+/// (`is_nice_reduction`).
+fn may_be_nice(t: &crate::Task, nice: i32) -> bool {
+    let limit = t.group.limits.lock().0[limits::NICE].current;
+    nice >= t.nice.load(Ordering::Relaxed) || (20 - nice) as u64 <= limit
+}
+
+const SCHED_IDLE: i32 = 5;
+const SCHED_RESET_ON_FORK: u32 = 0x4000_0000;
+
+/// Only the policies without priority: OTHER, BATCH, IDLE (`user_check_sched_setscheduler`).
 fn set_policy(cx: &Context, pid: i32, policy: u32, priority: i32) -> SysResult {
     let t = task_of(cx, pid)?;
-    match policy & !0x4000_0000 {
-        0 | 3 | 5 if priority == 0 => {
-            t.policy
-                .store((policy & !0x4000_0000) as i32, Ordering::Relaxed);
+    let policy = (policy & !SCHED_RESET_ON_FORK) as i32;
+    match policy {
+        0 | 3 | SCHED_IDLE if priority == 0 => {
+            let old = t.policy.load(Ordering::Relaxed);
+            // Leaving SCHED_IDLE is as a better nice value.
+            let wakes = old == SCHED_IDLE && policy != SCHED_IDLE;
+            let limit = t.group.limits.lock().0[limits::NICE].current;
+            let nice = (20 - t.nice.load(Ordering::Relaxed)) as u64;
+            let fine = same_owner(cx, &t) && (!wakes || nice <= limit);
+            if !fine && !cx.cred().has(Caps::SYS_NICE) {
+                return Err(EPERM);
+            }
+            is_safe(cx, &t)?;
+            t.policy.store(policy, Ordering::Relaxed);
             Ok(0)
         }
         1 | 2 if (1..=99).contains(&priority) => Err(EPERM),
@@ -173,32 +215,58 @@ fn getpriority(cx: &mut Context, a: &Args) -> SysResult {
 fn setpriority(cx: &mut Context, a: &Args) -> SysResult {
     let nice = a.i32(2).clamp(-20, 19);
     let me = cx.cred();
-    for t in tasks_of(cx, a.u32(0), a.i32(1))? {
-        let c = t.cred();
-        if me.euid != c.uid && me.euid != c.euid && !me.has_in(&c.user_ns, Caps::SYS_NICE) {
+    let set = |t: &crate::Task| -> Result<()> {
+        if !same_owner(cx, t) && !me.has_in(&t.cred().user_ns, Caps::SYS_NICE) {
             return Err(EPERM);
         }
-        if nice < t.nice.load(Ordering::Relaxed) && !me.has(Caps::SYS_NICE) {
+        if !may_be_nice(t, nice) && !me.has(Caps::SYS_NICE) {
             return Err(EACCES);
         }
+        is_safe(cx, t)?;
         t.nice.store(nice, Ordering::Relaxed);
+        Ok(())
+    };
+    // All that may be are set; the last refusal is told.
+    let all = tasks_of(cx, a.u32(0), a.i32(1))?;
+    let mut result = Ok(0);
+    for t in &all {
+        result = set(t).map_or_else(Err, |()| result);
     }
-    Ok(0)
+    result
+}
+
+/// `IOPRIO_WHO_*`: the tasks meant, as getpriority(2)'s which counts them.
+fn io_tasks(cx: &Context, a: &Args) -> Result<Vec<Arc<crate::Task>>> {
+    match a.u32(0) {
+        w @ 1..=3 => tasks_of(cx, w - 1, a.i32(1)),
+        _ => Err(EINVAL),
+    }
 }
 
 fn ioprio_get(cx: &mut Context, a: &Args) -> SysResult {
-    match a.u32(0) {
-        1 => task_of(cx, a.i32(1)).map(|_| 0),
-        2 | 3 => Ok(0),
-        _ => Err(EINVAL),
-    }
+    io_tasks(cx, a).map(|_| 0)
 }
+
+/// Checked (`ioprio_check_cap`, `set_task_ioprio`), and without effect.
 fn ioprio_set(cx: &mut Context, a: &Args) -> SysResult {
-    match a.u32(0) {
-        1 => task_of(cx, a.i32(1)).map(|_| 0),
-        2 | 3 => Ok(0),
-        _ => Err(EINVAL),
+    const LEVELS: u32 = 8;
+    let (class, level) = ((a.u32(2) >> 13) & 7, a.u32(2) & 7);
+    let me = cx.cred();
+    match class {
+        1 if !me.has(Caps::SYS_ADMIN) && !me.has(Caps::SYS_NICE) => return Err(EPERM),
+        1 | 2 if level < LEVELS => {}
+        0 if level == 0 => {}
+        3 => {}
+        _ => return Err(EINVAL),
     }
+    for t in io_tasks(cx, a)? {
+        let owner = t.cred().uid;
+        if ![me.euid, me.uid].contains(&owner) && !me.has(Caps::SYS_NICE) {
+            return Err(EPERM);
+        }
+        is_safe(cx, &t)?;
+    }
+    Ok(0)
 }
 
 /// `membarrier(cmd, flags, cpu)`.

@@ -55,6 +55,9 @@ impl PathNames for Names<'_> {
     fn lookup(&self, path: &[u8]) -> Result<Arc<dyn Any + Send + Sync>> {
         self.0.task.with_paths(|p| p.find_socket(&At::Cwd, path))
     }
+    fn files_limit(&self) -> u64 {
+        self.0.nofile_limit()
+    }
 }
 
 /// Runs a call with the caller's identity.
@@ -200,6 +203,7 @@ fn do_accept(cx: &Context, a: &Args, flags: u32) -> SysResult {
     let s = socket_of(&f)?;
     // The number first: a full table must not lose a connection.
     let table = cx.files();
+    cx.cred().may_take_more(ENFILE)?;
     let slot = table.reserve(cx.nofile_limit())?;
     let new = waiting(
         cx,
@@ -389,12 +393,15 @@ fn header(mm: &Mm, va: Va) -> Result<MsgHdr> {
 
 /// The process and the ids that a claimed `struct ucred` means.
 fn claimed(cx: &Context, u: Ucred) -> Result<Ucred> {
-    let ns = &cx.cred().user_ns;
-    Ok(Ucred {
-        pid: cx.id_of(u.pid)?,
-        uid: ns.uid_from(u.uid)?,
-        gid: ns.gid_from(u.gid)?,
-    })
+    let cred = cx.cred();
+    let (uid, gid) = (cred.user_ns.uid_from(u.uid)?, cred.user_ns.gid_from(u.gid)?);
+    // No number of a process: only who may claim any is told so.
+    if u.pid <= 0 {
+        let any = cred.has_in(&cx.pid.ns.user, vfs::Caps::SYS_ADMIN);
+        return Err(if any { ESRCH } else { EPERM });
+    }
+    let pid = cx.id_of(u.pid)?;
+    Ok(Ucred { pid, uid, gid })
 }
 
 /// A `struct ucred` in the caller's numbers.

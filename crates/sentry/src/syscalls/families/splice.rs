@@ -1,6 +1,8 @@
 //! From one descriptor to another: sendfile, copy_file_range, splice and its kin.
 
-use crate::syscalls::families::io::{At, MAX_RW, blocking, do_read, do_write, iovec, within_limit};
+use crate::syscalls::families::io::{
+    At, MAX_RW, blocking, do_read, do_write, iovec, within_limit, written,
+};
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use abi::errno::*;
@@ -40,7 +42,10 @@ fn copy_between(
                 to.write(&mut src)
             }) {
                 Ok(0) => break,
-                Ok(w) => put += w,
+                Ok(w) => {
+                    written(cx, to)?;
+                    put += w;
+                }
                 Err(e) if done + put == 0 => return Err(e),
                 Err(_) => return Ok(done + put),
             }
@@ -64,7 +69,17 @@ fn offset_at(cx: &Context, va: Option<Va>) -> Result<Option<u64>> {
     }
 }
 
-/// `sendfile(out, in, offset, count)`.
+/// `EINVAL` where splice(2) cannot read from `from` (fs/splice.c, `do_splice_read`).
+fn spliceable(from: &File) -> Result<()> {
+    let is_dir = from.path.as_ref().is_some_and(|p| p.dentry.is_dir());
+    (from.ops.can_splice() && !is_dir)
+        .then_some(())
+        .ok_or(EINVAL)
+}
+
+/// `sendfile(out, in, offset, count)`. Only into a pipe it reads from what has no position, as splice(2) does: else
+/// bytes that the other side does not take would be lost (fs/splice.c, `splice_direct_to_actor`). Programs rely on the
+/// error: Go's `io.Copy` goes on with reads and writes.
 fn sendfile(cx: &mut Context, a: &Args) -> SysResult {
     if a.i64(3) < 0 {
         return Err(EINVAL);
@@ -80,6 +95,14 @@ fn sendfile(cx: &mut Context, a: &Args) -> SysResult {
     if start.is_some() && !from.ops.seekable() {
         return Err(ESPIPE);
     }
+    let to_pipe = to.ops::<ipc::pipe::PipeEnd>().is_some();
+    if !to_pipe && !from.ops.seekable() && !from.ops.ignores_seek() {
+        return Err(EINVAL);
+    }
+    if a.i64(3) == 0 {
+        return Ok(0);
+    }
+    spliceable(&from)?;
     let max = within_limit(cx, &to, At::Position, a.usize(3).min(MAX_RW))?;
     transfer(cx, &from, &to, start, a.va_opt(2), max)
 }
@@ -169,6 +192,9 @@ fn copy_file_range(cx: &mut Context, a: &Args) -> SysResult {
             break;
         }
     }
+    if done > 0 {
+        written(cx, &to)?;
+    }
     let mm = cx.mm();
     match a.va_opt(1) {
         Some(va) => mm.write_obj(va, &(begin1 + done as u64))?,
@@ -217,6 +243,7 @@ fn splice(cx: &mut Context, a: &Args) -> SysResult {
         }
         (None, Some(o)) => {
             let start = offset_at(cx, a.va_opt(1))?;
+            spliceable(&from)?;
             let room = blocking(cx, &to, Events::WRITABLE, nb || to.nonblocking(), || {
                 ipc::splice::room(o)
             })?;
@@ -244,6 +271,9 @@ fn splice(cx: &mut Context, a: &Args) -> SysResult {
                 },
             );
             let n = r.as_ref().copied().unwrap_or(0);
+            if n > 0 {
+                written(cx, &to)?;
+            }
             if n < bytes.len() {
                 ipc::splice::give_back(i, &bytes[n..]);
             }

@@ -55,8 +55,8 @@ fn fallocate(cx: &mut Context, a: &Args) -> SysResult {
     if a.u32(1) & FALLOC_FL_KEEP_SIZE == 0 && end as u64 > f.ops.stat()?.size {
         check_size(cx, end)?;
     }
-    f.ops
-        .allocate(a.i32(1), offset as u64, len as u64)
+    cx.task
+        .with_paths(|p| p.fallocate(&f, a.i32(1), offset as u64, len as u64))
         .map(|()| 0)
 }
 

@@ -62,7 +62,7 @@ fn getrandom(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn sysinfo(cx: &mut Context, a: &Args) -> SysResult {
-    let (total, free) = crate::fs::meminfo(&cx.kernel);
+    let (total, free) = crate::fs::meminfo(&cx.kernel, &cx.task.group.container);
     let up = (hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32) - cx.kernel.boot)
         / abi::time::NSEC_PER_SEC;
     let procs = cx.kernel.tasks.lock().task_count() as u64;

@@ -72,10 +72,11 @@ fn stat_of<T: Object>(r: &Registry<T>, id: i32, by_index: bool) -> Result<(usize
     }
 }
 
-/// The `ipc_perm` part of IPC_SET's argument.
-fn perm_arg(cx: &Context, va: Va) -> Result<[u8; Perm::SIZE]> {
+/// The `ipc_perm` part of IPC_SET's argument, for who `may` set it.
+fn perm_arg(cx: &Context, va: Va, may: impl FnOnce() -> Result<()>) -> Result<[u8; Perm::SIZE]> {
     let mut raw = [0; Perm::SIZE];
     cx.mm().copy_in(va, &mut raw)?;
+    may()?;
     let ns = &cx.cred().user_ns;
     let word = |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
     let (uid, gid) = (ns.uid_from(word(4))?, ns.gid_from(word(8))?);
@@ -243,7 +244,8 @@ fn shmctl(cx: &mut Context, a: &Args) -> SysResult {
             Ok(r)
         }
         IPC_SET => {
-            let raw = perm_arg(cx, buf)?;
+            let may = || ns(cx).shm.get(id)?.perm(|p| p.check_owner(&cred));
+            let raw = perm_arg(cx, buf, may)?;
             ns(cx).shm.get(id)?.set(&cred, &raw).map(|()| 0)
         }
         IPC_RMID => ns(cx).shm.get(id)?.remove(&cred).map(|()| 0),
@@ -259,11 +261,12 @@ fn semget(cx: &mut Context, a: &Args) -> SysResult {
         .filter(|n| *n <= SEMMSL)
         .ok_or(EINVAL)?;
     let fits = |s: &SemSet| if count > s.len() { Err(EINVAL) } else { Ok(()) };
+    let cred = cx.cred();
     let make = |id, perm| {
         if count == 0 {
             return Err(EINVAL);
         }
-        Ok(SemSet::new(&ns(cx), id, perm, count))
+        SemSet::new(&ns(cx), id, perm, count, &cred)
     };
     ns(cx)
         .sem
@@ -353,7 +356,8 @@ fn semctl(cx: &mut Context, a: &Args) -> SysResult {
             s.set_all(&cred, &values, pid).map(|()| 0)
         }
         IPC_SET => {
-            let raw = perm_arg(cx, arg)?;
+            let may = || ns(cx).sem.get(id)?.perm(|p| p.check_owner(&cred));
+            let raw = perm_arg(cx, arg, may)?;
             ns(cx).sem.get(id)?.set(&cred, &raw).map(|()| 0)
         }
         IPC_RMID => ns(cx).sem.get(id)?.remove(&cred).map(|()| 0),
@@ -363,7 +367,8 @@ fn semctl(cx: &mut Context, a: &Args) -> SysResult {
 
 /// `msgget(key, flags)`.
 fn msgget(cx: &mut Context, a: &Args) -> SysResult {
-    let make = |id, perm| Ok(MsgQueue::new(&ns(cx), id, perm));
+    let cred = cx.cred();
+    let make = |id, perm| MsgQueue::new(&ns(cx), id, perm, &cred);
     ns(cx)
         .msg
         .get_or_make(a.i32(0), a.u32(1), &cx.cred(), |_| Ok(()), make)
@@ -451,7 +456,8 @@ fn msgctl(cx: &mut Context, a: &Args) -> SysResult {
             Ok(r)
         }
         IPC_SET => {
-            let raw = perm_arg(cx, buf)?;
+            let may = || ns(cx).msg.get(id)?.perm(|p| p.check_owner(&cred));
+            let raw = perm_arg(cx, buf, may)?;
             let max: u64 = mm.read_obj(buf.offset(QBYTES))?;
             ns(cx).msg.get(id)?.set(&cred, &raw, max).map(|()| 0)
         }

@@ -17,6 +17,8 @@ use bpf::{ARCH, Data, Insn, Program};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use vfs::Credentials;
+use vfs::ucounts::Charge;
 
 pub const FLAG_TSYNC: u64 = 1;
 pub const FLAG_LOG: u64 = 2;
@@ -71,15 +73,28 @@ pub struct Filter {
     /// Of the chain.
     count: usize,
     size: usize,
+    /// What it takes, as its maker's.
+    _memory: Charge,
 }
 
+/// What a filter takes of the kernel's memory beyond its program, and for each instruction, bytes.
+const FILTER: usize = 512;
+const INSTRUCTION: usize = 16;
+
 impl Filter {
-    fn new(program: Program, own: &Bitmap, prev: Option<Arc<Filter>>) -> Result<Arc<Filter>> {
+    fn new(
+        program: Program,
+        own: &Bitmap,
+        prev: Option<Arc<Filter>>,
+        cred: &Credentials,
+    ) -> Result<Arc<Filter>> {
         let (size, count) = prev.as_ref().map_or((0, 0), |p| (p.size, p.count));
         // What is there already counts with a surcharge for each, what is new without (`seccomp_attach_filter`).
         if size + program.weight() > CHAIN_MAX {
             return Err(ENOMEM);
         }
+        let bytes = FILTER + program.weight() * INSTRUCTION;
+        let memory = cred.kmem(bytes, ENOMEM)?;
         let mut allowed = *own;
         if let Some(p) = &prev {
             allowed
@@ -93,6 +108,7 @@ impl Filter {
             program,
             prev,
             allowed,
+            _memory: memory,
         }))
     }
 
@@ -203,6 +219,11 @@ impl Seccomp {
         let always = self.always();
         platform::lane::OFFERED.iter().all(|nr| always(*nr))
     }
+    /// Whether ioctl(2) is, one command of which tells how much is offered.
+    #[must_use]
+    pub fn allows_counts(&self) -> bool {
+        self.always()(platform::lane::COUNTED)
+    }
     /// How many filters there are, for `/proc/PID/status`.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -293,7 +314,7 @@ pub fn install(task: &Task, code: &[Insn], flags: u64) -> core::result::Result<(
             });
         }
     }
-    let f = Filter::new(program, &own, mine)?;
+    let f = Filter::new(program, &own, mine, &task.cred())?;
     for t in &others {
         t.seccomp.set(f.clone());
         t.withdraw_local();
@@ -374,7 +395,7 @@ mod tests {
         }];
         let program = Program::new(&code).unwrap();
         let own = allowed(&program);
-        Filter::new(program, &own, prev).unwrap()
+        Filter::new(program, &own, prev, &Credentials::root()).unwrap()
     }
 
     #[test]
@@ -415,7 +436,7 @@ mod tests {
         };
         let own = allowed(&program());
         let mut n = 1;
-        while let Ok(next) = Filter::new(program(), &own, Some(f.clone())) {
+        while let Ok(next) = Filter::new(program(), &own, Some(f.clone()), &Credentials::root()) {
             f = next;
             n += 1;
         }

@@ -6,11 +6,12 @@ use super::{Key, Overlay, UPPER_BIT, new_node};
 use crate::Stat;
 use crate::context::Caller;
 use crate::file::{BufSink, File, FileOps, O_ACCMODE, O_RDONLY};
-use crate::fs::tmpfs::Node;
+use crate::fs::tmpfs::{Node, name_memory};
 use crate::inode::{
     FileType, Inode, InodeExt, Looked, NewNode, Onward, Perm, RenameFlags, SetAttr, downcast,
     downcast_arc,
 };
+use crate::ucounts::Charge;
 use abi::Result;
 use abi::errno::{EINVAL, ENOENT, EXDEV};
 use clas::MappingRegistry;
@@ -28,6 +29,8 @@ pub(super) struct State {
     /// A regular file of which only the attributes were copied up.
     pub data_below: bool,
     pub delta: Delta,
+    /// What names of the delta take that are not their inode's first.
+    paid: HashMap<Arc<[u8]>, Charge>,
     /// Names that are known to be missing below, which never changes.
     absent: HashSet<Box<[u8]>>,
 }
@@ -234,15 +237,22 @@ impl OvlInode {
         self.fs.wrap(found)
     }
 
-    /// Sets what `name` is, and gives what was known of it.
-    fn set_name(&self, name: &[u8], to: Arc<OvlInode>) -> Result<()> {
+    /// Sets what `name` is, and what it takes unless it is the inode's first.
+    fn set_name(&self, name: &[u8], to: Arc<OvlInode>, paid: Option<Charge>) -> Result<()> {
         self.copy_up()?;
-        let _old = self.state.write().delta.insert(Arc::from(name), Some(to));
+        let key: Arc<[u8]> = Arc::from(name);
+        let mut s = self.state.write();
+        let _was = match paid {
+            Some(c) => s.paid.insert(key.clone(), c),
+            None => s.paid.remove(name),
+        };
+        let _old = s.delta.insert(key, Some(to));
+        drop(s);
         Ok(())
     }
 
-    /// Removes a name: hides it where it is below.
-    fn clear_name(&self, cx: &Caller<'_>, name: &[u8]) -> Result<()> {
+    /// Removes a name: hides it where it is below. Gives what it took.
+    fn clear_name(&self, cx: &Caller<'_>, name: &[u8]) -> Result<Option<Charge>> {
         self.copy_up()?;
         let hide = match self.below(cx, name) {
             Ok(_) => true,
@@ -255,7 +265,7 @@ impl OvlInode {
         } else {
             s.delta.remove(name)
         };
-        Ok(())
+        Ok(s.paid.remove(name))
     }
 
     /// A name of it went.
@@ -285,7 +295,7 @@ impl OvlInode {
     fn add(&self, name: &[u8], node: Arc<Node>) -> Result<Arc<dyn Inode>> {
         let dir = node.file_type() == FileType::Directory;
         let i = OvlInode::new_upper(&self.fs, node);
-        self.set_name(name, i.clone())?;
+        self.set_name(name, i.clone(), None)?;
         self.modified(i32::from(dir))?;
         Ok(i)
     }
@@ -334,6 +344,10 @@ impl Inode for OvlInode {
         s.dev = self.fs.dev;
         s.ino = self.ino;
         Ok(s)
+    }
+    fn acl(&self) -> Option<Arc<crate::acl::Acl>> {
+        // It stays the file's when that is copied up: nothing here changes it.
+        self.lowers.first()?.acl()
     }
     fn perm(&self) -> Result<Perm> {
         if let Some(n) = &self.state.read().upper {
@@ -429,11 +443,13 @@ impl Inode for OvlInode {
         node.set_nlink(0);
         Ok(OvlInode::new_upper(&self.fs, node))
     }
-    fn link(&self, _: &Caller<'_>, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
+    fn link(&self, cx: &Caller<'_>, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
         let t = own(target)?;
         let node = t.copy_up()?;
-        self.set_name(name, t.clone())?;
-        node.add_links(1);
+        self.copy_up()?;
+        let memory = name_memory(cx, name)?;
+        node.add_name()?;
+        self.set_name(name, t.clone(), Some(memory))?;
         self.fs.pin(&t);
         self.modified(0)
     }
@@ -475,8 +491,10 @@ impl Inode for OvlInode {
         if flags.contains(RenameFlags::EXCHANGE) {
             let t = own(target.ok_or(ENOENT)?)?;
             t.copy_up()?.add_links(0);
-            self.set_name(name, t.clone())?;
-            to.set_name(new_name, c.clone())?;
+            let its = self.state.write().paid.remove(name);
+            let others = to.state.write().paid.remove(new_name);
+            self.set_name(name, t.clone(), others)?;
+            to.set_name(new_name, c.clone(), its)?;
             self.modified(is_dir(&t) - is_dir(&c))?;
             return to.modified(is_dir(&c) - is_dir(&t));
         }
@@ -487,8 +505,8 @@ impl Inode for OvlInode {
             }
             t.copy_up()?;
         }
-        self.clear_name(cx, name)?;
-        to.set_name(new_name, c.clone())?;
+        let paid = self.clear_name(cx, name)?;
+        to.set_name(new_name, c.clone(), paid)?;
         if let Some(t) = &old {
             t.lost_name()?;
         }
@@ -544,6 +562,12 @@ impl Inode for OvlInode {
     fn remove_xattr(&self, name: &[u8]) -> Result<()> {
         self.get_xattr(name)?;
         self.copy_up()?.remove_xattr(name)
+    }
+    fn forget_capabilities(&self) {
+        // Whatever calls this has copied the file up.
+        if let Some(n) = self.upper() {
+            n.forget_capabilities();
+        }
     }
     fn list_xattr(&self) -> Result<Vec<Vec<u8>>> {
         match self.upper() {

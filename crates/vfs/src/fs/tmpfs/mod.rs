@@ -17,11 +17,13 @@ mod open;
 mod shm;
 
 pub use node::Node;
+pub(crate) use node::name_memory;
 pub use shm::{ShmFs, add_seals, get_seals};
 
 use crate::context::Caller;
 use crate::dentry::{Dentry, FileSystem, StatFs, SuperBlock};
-use crate::inode::{FileType, NewNode};
+use crate::inode::NewNode;
+use crate::userns::UserNs;
 use crate::vfs::{FsType, Vfs};
 use abi::errno::{EINVAL, ENOSPC};
 use abi::{PAGE_SIZE, Result};
@@ -102,9 +104,18 @@ pub struct Tmpfs {
     /// What `statfs(2)` and `/proc/mounts` call it.
     name: &'static str,
     shown: Options,
+    /// What was not asked for is not shown.
+    default: Limits,
 }
 
+/// Pages and inodes.
+type Limits = (u64, u64);
+
 impl Tmpfs {
+    /// Those whose inodes these are: a file's owner is an id of the initial namespace.
+    fn users(&self) -> UserNs {
+        UserNs::of_container(self.clas.number())
+    }
     /// A file system and its root directory.
     #[must_use]
     pub fn new(dev: u64, clas: &Arc<Clas>, o: Options) -> (Arc<Tmpfs>, Arc<Node>) {
@@ -118,6 +129,16 @@ impl Tmpfs {
         clas: &Arc<Clas>,
         o: Options,
     ) -> (Arc<Tmpfs>, Arc<Node>) {
+        Self::with_default(name, dev, clas, o, (0, 0))
+    }
+    /// As [`Tmpfs::named`], where a mount that says nothing has these limits.
+    fn with_default(
+        name: &'static str,
+        dev: u64,
+        clas: &Arc<Clas>,
+        o: Options,
+        default: Limits,
+    ) -> (Arc<Tmpfs>, Arc<Node>) {
         let fs = Arc::new(Tmpfs {
             clas: clas.clone(),
             dev,
@@ -128,13 +149,14 @@ impl Tmpfs {
             next_ino: AtomicU64::new(1),
             name,
             shown: o,
+            default,
         });
         let new = NewNode {
             mode: o.mode,
             uid: o.uid,
             gid: o.gid,
         };
-        let root = Node::new(&fs, FileType::Directory, 0, new, Box::default());
+        let root = Node::root(&fs, new);
         (fs, root)
     }
     /// A file system ready to be mounted.
@@ -180,6 +202,9 @@ impl FileSystem for Tmpfs {
     fn name(&self) -> &'static str {
         self.name
     }
+    fn remembers_missing(&self) -> bool {
+        false
+    }
     fn stat_fs(&self) -> Result<StatFs> {
         let (blocks, used) = (
             self.max_pages.load(Ordering::Relaxed),
@@ -205,15 +230,15 @@ impl FileSystem for Tmpfs {
     fn options(&self) -> String {
         let mut s = String::new();
         let pages = self.max_pages.load(Ordering::Relaxed);
-        if pages != 0 {
+        if pages != self.default.0 {
             s += &format!(",size={}k", pages * (PAGE_SIZE / 1024));
         }
         let inodes = self.max_inodes.load(Ordering::Relaxed);
-        if inodes != 0 {
+        if inodes != self.default.1 {
             s += &format!(",nr_inodes={inodes}");
         }
         if self.shown.mode != 0o1777 {
-            s += &format!(",mode={:o}", self.shown.mode);
+            s += &format!(",mode={:03o}", self.shown.mode);
         }
         if self.shown.uid != 0 {
             s += &format!(",uid={}", self.shown.uid);
@@ -254,15 +279,27 @@ pub struct TmpfsType {
 impl FsType for TmpfsType {
     fn mount(&self, vfs: &Arc<Vfs>, cx: &Caller<'_>, _: &str, data: &str) -> Result<Arc<Dentry>> {
         let ns = &cx.cred.user_ns;
-        let o = Options {
-            uid: ns.uid_shown(cx.cred.fsuid),
-            gid: ns.gid_shown(cx.cred.fsgid),
+        let (uid, gid) = (cx.cred.fsuid, cx.cred.fsgid);
+        let own = Options {
+            uid: ns.uid_shown(uid),
+            gid: ns.gid_shown(gid),
             ..self.default
         };
-        let mut o = o.parse(data, self.total_pages)?;
-        (o.uid, o.gid) = (ns.uid_from(o.uid)?, ns.gid_from(o.gid)?);
+        let mut o = own.parse(data, self.total_pages)?;
+        // The caller's own need no number in its namespace.
+        o.uid = if o.uid == own.uid {
+            uid
+        } else {
+            ns.uid_from(o.uid)?
+        };
+        o.gid = if o.gid == own.gid {
+            gid
+        } else {
+            ns.gid_from(o.gid)?
+        };
         let dev = vfs.new_dev();
-        let (fs, root) = Tmpfs::named(self.name, dev, &self.clas, o);
+        let default = (self.default.max_pages, self.default.max_inodes);
+        let (fs, root) = Tmpfs::with_default(self.name, dev, &self.clas, o, default);
         Ok(Dentry::new_root(&SuperBlock::new(dev, fs), root))
     }
 }

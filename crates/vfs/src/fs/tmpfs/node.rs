@@ -9,8 +9,11 @@ use crate::inode::{
     FileType, Inode, InodeExt, NewNode, Perm, RenameFlags, SetAttr, XattrMap, downcast,
     downcast_arc,
 };
+use crate::ucounts::{Charge, Kind};
 use crate::{Stat, now};
-use abi::errno::{EFBIG, EINVAL, EMLINK, ENOENT, ENOTDIR, ENOTEMPTY, EOPNOTSUPP, EPERM, EXDEV};
+use abi::errno::{
+    EFBIG, EINVAL, EMLINK, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, EOPNOTSUPP, EPERM, EXDEV,
+};
 use abi::{PAGE_SIZE, Result, Va};
 use clas::{Access, Backing, Mappable, MappingObserver, MappingRegistry};
 use parking_lot::Mutex;
@@ -34,11 +37,40 @@ pub(super) struct Meta {
     pub ctime: i64,
     pub btime: i64,
     pub xattrs: Option<Box<XattrMap>>,
+    /// What it takes of the kernel's memory, as its maker's.
+    pub memory: Charge,
+}
+
+/// What an inode takes, with its name in a directory and a dentry, bytes; a further name.
+const NODE: usize = 1024;
+const NAME: usize = 512;
+
+impl Meta {
+    pub fn perm(&self) -> Perm {
+        Perm {
+            mode: self.mode,
+            uid: self.uid,
+            gid: self.gid,
+        }
+    }
+}
+
+/// What a further name of an inode takes, as its linker's; the first one's is the inode's.
+pub(crate) fn name_memory(cx: &Caller<'_>, name: &[u8]) -> Result<Charge> {
+    cx.cred.kmem(NAME + name.len(), ENOSPC)
+}
+
+/// A name of a directory.
+pub(super) struct Name {
+    cookie: u64,
+    pub node: Arc<Node>,
+    /// Goes where the name goes; `None` for an inode's first name.
+    memory: Option<Charge>,
 }
 
 /// The names of a directory.
 pub(super) struct Dir {
-    pub names: HashMap<Arc<[u8]>, (u64, Arc<Node>)>,
+    pub names: HashMap<Arc<[u8]>, Name>,
     /// In the order of their making: what `readdir` shows, by a cookie that never changes.
     pub order: BTreeMap<u64, Arc<[u8]>>,
     next: u64,
@@ -56,20 +88,36 @@ impl Default for Dir {
 }
 
 impl Dir {
-    fn insert(&mut self, name: &[u8], node: Arc<Node>) -> Option<Arc<Node>> {
+    /// Gives what had the name.
+    fn insert(
+        &mut self,
+        name: &[u8],
+        node: Arc<Node>,
+        memory: Option<Charge>,
+    ) -> Option<Arc<Node>> {
         if let Some(e) = self.names.get_mut(name) {
-            return Some(std::mem::replace(&mut e.1, node));
+            e.memory = memory;
+            return Some(std::mem::replace(&mut e.node, node));
         }
         let key: Arc<[u8]> = Arc::from(name);
-        self.order.insert(self.next, key.clone());
-        self.names.insert(key, (self.next, node));
+        let cookie = self.next;
+        self.order.insert(cookie, key.clone());
+        let e = Name {
+            cookie,
+            node,
+            memory,
+        };
+        self.names.insert(key, e);
         self.next += 1;
         None
     }
-    fn remove(&mut self, name: &[u8]) -> Option<Arc<Node>> {
-        let (cookie, node) = self.names.remove(name)?;
-        self.order.remove(&cookie);
-        Some(node)
+    fn remove(&mut self, name: &[u8]) -> Option<Name> {
+        let e = self.names.remove(name)?;
+        self.order.remove(&e.cookie);
+        Some(e)
+    }
+    fn take_memory(&mut self, name: &[u8]) -> Option<Charge> {
+        self.names.get_mut(name)?.memory.take()
     }
 }
 
@@ -92,6 +140,15 @@ pub(super) enum Body {
     Special(u64),
 }
 
+/// Takes the count of an inode back that could not be made.
+struct Counted<'a>(&'a Tmpfs);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.give_inode();
+    }
+}
+
 /// An inode of tmpfs.
 pub struct Node {
     pub(super) fs: Arc<Tmpfs>,
@@ -103,13 +160,30 @@ pub struct Node {
 }
 
 impl Node {
-    /// An inode that has been counted (`Tmpfs::take_inode`). Its link count is that of one name.
+    /// An inode that has been counted (`Tmpfs::take_inode`), which this takes back after an error. Its link count is
+    /// that of one name.
     pub(super) fn new(
         fs: &Arc<Tmpfs>,
         kind: FileType,
         rdev: u64,
         new: NewNode,
         target: Box<[u8]>,
+    ) -> Result<Arc<Node>> {
+        let counted = Counted(fs);
+        // By the owner, which is the maker: an id of the initial namespace.
+        let user = fs.users().ucounts(new.uid);
+        let bytes = (NODE + target.len()) as u64;
+        let memory = user.charge(Kind::Kmem, bytes, u64::MAX).ok_or(ENOSPC)?;
+        std::mem::forget(counted);
+        Ok(Node::with(fs, kind, rdev, new, target, memory))
+    }
+    fn with(
+        fs: &Arc<Tmpfs>,
+        kind: FileType,
+        rdev: u64,
+        new: NewNode,
+        target: Box<[u8]>,
+        memory: Charge,
     ) -> Arc<Node> {
         let t = now();
         let body = match kind {
@@ -138,10 +212,16 @@ impl Node {
                 ctime: t,
                 btime: t,
                 xattrs: None,
+                memory,
             }),
             body,
             ext: InodeExt::default(),
         })
+    }
+    /// A file system's root directory, which whoever may mount may make.
+    pub(super) fn root(fs: &Arc<Tmpfs>, new: NewNode) -> Arc<Node> {
+        let memory = fs.users().ucounts(new.uid).force(Kind::Kmem, NODE as u64);
+        Node::with(fs, FileType::Directory, 0, new, Box::default(), memory)
     }
     /// An inode that no directory names: for a file system that keeps names of its own (overlay).
     pub fn detached(
@@ -152,7 +232,7 @@ impl Node {
         target: &[u8],
     ) -> Result<Arc<Node>> {
         fs.take_inode()?;
-        Ok(Node::new(fs, kind, rdev, new, target.into()))
+        Node::new(fs, kind, rdev, new, target.into())
     }
     /// Sets what the name-keeper of a detached inode knows.
     pub fn set_nlink(&self, nlink: u32) {
@@ -217,6 +297,13 @@ impl Node {
         m.mtime = t;
         m.ctime = t;
     }
+    /// A name more; `EMLINK` where there are as many as can be counted.
+    pub(crate) fn add_name(&self) -> Result<()> {
+        let mut m = self.meta.lock();
+        m.nlink = m.nlink.checked_add(1).ok_or(EMLINK)?;
+        m.ctime = now();
+        Ok(())
+    }
     pub(crate) fn add_links(&self, n: i32) {
         let mut m = self.meta.lock();
         m.nlink = m.nlink.saturating_add_signed(n);
@@ -233,8 +320,8 @@ impl Node {
     ) -> Result<Arc<dyn Inode>> {
         let dir = self.dir()?;
         self.fs.take_inode()?;
-        let node = Node::new(&self.fs, kind, rdev, new, target);
-        dir.lock().insert(name, node.clone());
+        let node = Node::new(&self.fs, kind, rdev, new, target)?;
+        dir.lock().insert(name, node.clone(), None);
         if kind == FileType::Directory {
             self.add_links(1);
         }
@@ -322,15 +409,10 @@ impl Inode for Node {
         })
     }
     fn perm(&self) -> Result<Perm> {
-        let m = self.meta.lock();
-        Ok(Perm {
-            mode: m.mode,
-            uid: m.uid,
-            gid: m.gid,
-        })
+        Ok(self.meta.lock().perm())
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<Arc<dyn Inode>> {
-        let node = self.dir()?.lock().names.get(name).map(|e| e.1.clone());
+        let node = self.dir()?.lock().names.get(name).map(|e| e.node.clone());
         Ok(node.ok_or(ENOENT)?)
     }
     fn create(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
@@ -363,30 +445,25 @@ impl Inode for Node {
     ) -> Result<Arc<dyn Inode>> {
         self.add(name, FileType::Symlink, 0, new, target.into())
     }
-    fn link(&self, _: &Caller<'_>, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
+    fn link(&self, cx: &Caller<'_>, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
         let node = downcast_arc::<Node>(target).ok_or(EXDEV)?;
-        {
-            let mut m = node.meta.lock();
-            if m.nlink == u32::MAX {
-                return Err(EMLINK);
-            }
-            m.nlink += 1;
-            m.ctime = now();
-        }
-        self.dir()?.lock().insert(name, node);
+        let dir = self.dir()?;
+        let memory = name_memory(cx, name)?;
+        node.add_name()?;
+        dir.lock().insert(name, node, Some(memory));
         self.modified();
         Ok(())
     }
     fn unlink(&self, _: &Caller<'_>, name: &[u8], _: &Arc<dyn Inode>) -> Result<()> {
         let gone = self.dir()?.lock().remove(name).ok_or(ENOENT)?;
-        gone.add_links(-1);
+        gone.node.add_links(-1);
         self.modified();
         Ok(())
     }
     fn rmdir(&self, _: &Caller<'_>, name: &[u8], child: &Arc<dyn Inode>) -> Result<()> {
         downcast::<Node>(child).ok_or(EXDEV)?.check_empty()?;
         let gone = self.dir()?.lock().remove(name).ok_or(ENOENT)?;
-        gone.add_links(-2);
+        gone.node.add_links(-2);
         self.add_links(-1);
         self.modified();
         Ok(())
@@ -410,8 +487,11 @@ impl Inode for Node {
         let is_dir = |k: FileType| k == FileType::Directory;
         if flags.contains(RenameFlags::EXCHANGE) {
             let other = target.and_then(downcast_arc::<Node>).ok_or(ENOENT)?;
-            self.dir()?.lock().insert(name, other.clone());
-            to.dir()?.lock().insert(new_name, node.clone());
+            let (a, b) = (self.dir()?, to.dir()?);
+            let its = a.lock().take_memory(name);
+            let others = b.lock().take_memory(new_name);
+            a.lock().insert(name, other.clone(), others);
+            b.lock().insert(new_name, node.clone(), its);
             if !same && is_dir(node.kind) != is_dir(other.kind) {
                 let n = if is_dir(node.kind) { 1 } else { -1 };
                 self.add_links(-n);
@@ -422,21 +502,23 @@ impl Inode for Node {
             if let Some(t) = target.filter(|t| is_dir(t.file_type())) {
                 downcast::<Node>(t).ok_or(EXDEV)?.check_empty()?;
             }
-            let whiteout = flags.contains(RenameFlags::WHITEOUT);
-            if whiteout {
+            let whiteout = if flags.contains(RenameFlags::WHITEOUT) {
                 self.fs.take_inode()?;
-            }
-            self.dir()?.lock().remove(name).ok_or(ENOENT)?;
-            let old = to.dir()?.lock().insert(new_name, node.clone());
-            if whiteout {
-                let p = self.perm()?;
                 let new = NewNode {
                     mode: 0,
                     uid: cx.cred.fsuid,
-                    gid: p.gid,
+                    gid: self.perm()?.gid,
                 };
-                let w = Node::new(&self.fs, FileType::Char, 0, new, Box::default());
-                self.dir()?.lock().insert(name, w);
+                let target = Box::default();
+                Some(Node::new(&self.fs, FileType::Char, 0, new, target)?)
+            } else {
+                None
+            };
+            let (a, b) = (self.dir()?, to.dir()?);
+            let moved = a.lock().remove(name).ok_or(ENOENT)?;
+            let old = b.lock().insert(new_name, node.clone(), moved.memory);
+            if let Some(w) = whiteout {
+                a.lock().insert(name, w, None);
             }
             if let Some(old) = old {
                 old.add_links(if is_dir(old.kind) { -2 } else { -1 });
@@ -458,7 +540,7 @@ impl Inode for Node {
     }
     fn tmpfile(&self, _: &Caller<'_>, new: NewNode) -> Result<Arc<dyn Inode>> {
         self.fs.take_inode()?;
-        let node = Node::new(&self.fs, FileType::Regular, 0, new, Box::default());
+        let node = Node::new(&self.fs, FileType::Regular, 0, new, Box::default())?;
         node.meta.lock().nlink = 0;
         Ok(node)
     }
@@ -523,19 +605,35 @@ impl Inode for Node {
     }
     fn set_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
         let mut m = self.meta.lock();
-        m.xattrs
-            .get_or_insert_default()
-            .set(name, value, flags, XATTR_LIMIT)?;
+        // What the new one takes, before the old one goes.
+        if !m.memory.grow((name.len() + value.len()) as u64, u64::MAX) {
+            return Err(ENOSPC);
+        }
+        let m = &mut *m;
+        let old = m.xattrs.as_ref().map_or(0, |x| x.size());
+        let attributes = m.xattrs.get_or_insert_default();
+        let r = attributes.set(name, value, flags, XATTR_LIMIT);
+        let more = attributes.size() as u64 + m.memory.amount();
+        m.memory.set(more - (old + name.len() + value.len()) as u64);
+        r?;
         m.ctime = now();
         Ok(())
     }
     fn remove_xattr(&self, name: &[u8]) -> Result<()> {
         let mut m = self.meta.lock();
-        m.xattrs
-            .as_mut()
-            .map_or(Err(abi::errno::ENODATA), |x| x.remove(name))?;
+        let attributes = m.xattrs.as_mut().ok_or(abi::errno::ENODATA)?;
+        let old = attributes.size();
+        attributes.remove(name)?;
+        let gone = (old - attributes.size()) as u64;
+        let left = m.memory.amount() - gone;
+        m.memory.set(left);
         m.ctime = now();
         Ok(())
+    }
+    fn forget_capabilities(&self) {
+        if let Some(x) = &mut self.meta.lock().xattrs {
+            let _ = x.remove(b"security.capability");
+        }
     }
     fn list_xattr(&self) -> Result<Vec<Vec<u8>>> {
         Ok(self
@@ -612,7 +710,7 @@ impl Node {
             Body::Dir(d) => std::mem::take(d.get_mut())
                 .names
                 .into_values()
-                .map(|e| e.1)
+                .map(|e| e.node)
                 .collect(),
             _ => Vec::new(),
         }

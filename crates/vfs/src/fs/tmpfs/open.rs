@@ -101,7 +101,7 @@ impl OpenFile {
         m.mtime = t;
         m.ctime = t;
         if m.mode & (S_ISUID | S_ISGID) != 0
-            && let Some(mode) = crate::ops::without_privileges(m.mode, &file.cred)
+            && let Some(mode) = crate::ops::without_privileges(m.perm(), &file.cred)
         {
             m.mode = mode;
         }
@@ -239,7 +239,7 @@ impl FileOps for OpenDir {
                     .range(*pos..)
                     .take(BATCH)
                     .filter_map(|(&cookie, name)| {
-                        let n = &d.names.get(name)?.1;
+                        let n = &d.names.get(name)?.node;
                         Some((cookie, name.clone(), n.ino(), n.file_type().dt()))
                     })
                     .collect()

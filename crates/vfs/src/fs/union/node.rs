@@ -242,11 +242,13 @@ impl UnionNode {
             }
         }
         let link = self.kind == FileType::Symlink;
+        // The copy has no ACL.
+        let mode = from.acl().map_or(s.mode, |a| a.without(s.mode));
         cx.chown(at, name, Some(s.uid), Some(s.gid), AT_SYMLINK_NOFOLLOW)?;
         to.set_attr(
             &cx.caller,
             &SetAttr {
-                mode: (!link).then_some(s.mode & 0o7777),
+                mode: (!link).then_some(mode & 0o7777),
                 atime: Some(s.atime),
                 mtime: Some(s.mtime),
                 ..SetAttr::default()
@@ -620,6 +622,9 @@ impl Inode for UnionNode {
         let p = self.copy_up()?;
         p.inode()?.set_attr(&self.fs.caller(), a)
     }
+    fn acl(&self) -> Option<Arc<crate::acl::Acl>> {
+        self.real().ok()?.inode().ok()?.acl()
+    }
     fn get_xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
         if self.is_mark(name) {
             return Err(ENODATA);
@@ -639,6 +644,13 @@ impl Inode for UnionNode {
         // What is not there needs no copy.
         self.get_xattr(name)?;
         self.copy_up()?.inode()?.remove_xattr(name)
+    }
+    fn forget_capabilities(&self) {
+        if let Ok(p) = self.real()
+            && let Ok(i) = p.inode()
+        {
+            i.forget_capabilities();
+        }
     }
     fn list_xattr(&self) -> Result<Vec<Vec<u8>>> {
         let mut v = self.real()?.inode()?.list_xattr()?;

@@ -21,11 +21,14 @@ impl DynDir for FdDir {
         self.me.perm(if self.info { 0o555 } else { 0o500 })
     }
     fn permission(&self, cx: &Caller<'_>, want: vfs::inode::Want) -> Result<()> {
-        // One's own descriptors can always be looked at.
-        if task_of(cx.task).is_some_and(|t| t.group.tgid == self.me.tgid) {
+        // One's own descriptors can always be looked at (`proc_fd_permission`,
+        // `proc_fdinfo_permission`).
+        if !self.info && self.me.is_own(cx) {
             return Ok(());
         }
-        self.me.check(cx)?;
+        if self.info {
+            self.me.check(cx)?;
+        }
         vfs::inode::generic_permission(self.perm(), FileType::Directory, cx.cred, want)
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
@@ -69,6 +72,12 @@ struct FdLink {
     flags: u32,
 }
 
+impl FdLink {
+    fn file(&self, cx: &Caller<'_>) -> Result<Arc<File>> {
+        self.me.guarded(cx, |t| t.fd(self.fd).map_err(|_| ENOENT))
+    }
+}
+
 impl DynLink for FdLink {
     fn perm(&self) -> Perm {
         let bits = match self.flags & vfs::file::O_ACCMODE {
@@ -82,15 +91,15 @@ impl DynLink for FdLink {
         self.id
     }
     fn read(&self, cx: &Caller<'_>) -> Result<Vec<u8>> {
-        let f = self.me.task()?.fd(self.fd).map_err(|_| ENOENT)?;
+        let f = self.file(cx)?;
         let root = task_of(cx.task).ok_or(EACCES)?.fs().root();
         Ok(match &f.path {
             Some(p) if f.ops::<NsFile>().is_none() => p.describe(&root).display(),
             _ => f.ops.describe().into_bytes(),
         })
     }
-    fn jump(&self, _: &Caller<'_>) -> Result<Option<Path>> {
-        let f = self.me.task()?.fd(self.fd).map_err(|_| ENOENT)?;
+    fn jump(&self, cx: &Caller<'_>) -> Result<Option<Path>> {
+        let f = self.file(cx)?;
         match &f.path {
             Some(p) => Ok(Some(p.clone())),
             // Pipes and sockets: the VFS opens the file anew by `reopen`.
@@ -140,7 +149,7 @@ struct FdInfo {
 
 impl DynFile for FdInfo {
     fn perm(&self) -> Perm {
-        self.me.perm(0o400)
+        self.me.perm(0o444)
     }
     fn generate(&self, _: &File) -> Result<Vec<u8>> {
         let task = self.me.task()?;

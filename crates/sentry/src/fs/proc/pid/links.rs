@@ -36,9 +36,8 @@ struct NsLink(Subject, &'static str);
 
 impl NsLink {
     fn namespace(&self, cx: &Caller<'_>) -> Result<NsRef> {
-        self.0.check(cx)?;
-        let t = self.0.task()?;
-        NsRef::of(&t, self.1.as_bytes()).ok_or(ENOENT)
+        self.0
+            .guarded(cx, |t| NsRef::of(t, self.1.as_bytes()).ok_or(ENOENT))
     }
 }
 
@@ -63,16 +62,18 @@ pub(super) struct PlaceLink {
 
 impl PlaceLink {
     fn place(&self, cx: &Caller<'_>) -> Result<Path> {
-        self.me.check(cx)?;
-        match self.what {
-            b'e' => self.me.group()?.exe.read().clone().ok_or(ENOENT),
-            b'c' => Ok(self.me.task()?.fs().cwd()),
-            _ => Ok(self.me.task()?.fs().root()),
-        }
+        self.me.guarded(cx, |t| match self.what {
+            b'e' => t.group.exe.read().clone().ok_or(ENOENT),
+            b'c' => Ok(t.fs().cwd()),
+            _ => Ok(t.fs().root()),
+        })
     }
 }
 
 impl DynLink for PlaceLink {
+    fn perm(&self) -> Perm {
+        self.me.perm(0o777)
+    }
     fn read(&self, cx: &Caller<'_>) -> Result<Vec<u8>> {
         let p = self.place(cx)?;
         let root = task_of(cx.task).ok_or(EACCES)?.fs().root();

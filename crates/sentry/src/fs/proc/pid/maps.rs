@@ -2,6 +2,9 @@
 
 use super::Subject;
 use abi::Result;
+use abi::errno::ESRCH;
+use mm::policy::Policy;
+use std::sync::Arc;
 
 fn map_line(v: &mm::VmaInfo) -> Vec<u8> {
     let (dev, ino) = v.dev_ino();
@@ -37,9 +40,17 @@ fn map_line(v: &mm::VmaInfo) -> Vec<u8> {
     line
 }
 
+/// The memory of a process that there still is; none where it runs another program now.
+fn of(me: &Subject) -> Result<Option<Arc<mm::Mm>>> {
+    me.task()?;
+    Ok(me.pinned())
+}
+
 pub(super) fn maps(me: &Subject) -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    me.task()?.mm().for_each_vma(|v| out.extend(map_line(v)));
+    if let Some(mm) = of(me)? {
+        mm.for_each_vma(|v| out.extend(map_line(v)));
+    }
     Ok(out)
 }
 
@@ -58,8 +69,37 @@ fn usage_lines(rss: u64, anonymous: u64, shared: u64) -> String {
     )
 }
 
+/// The two-letter names, in Linux's order (`show_smap_vma_flags`).
+fn vm_flags(v: &mm::VmaInfo) -> Vec<&'static str> {
+    use mm::{Prot, VmaFlags as F};
+    let accounted = v.prot.contains(Prot::WRITE) && !v.flags.intersects(F::SHARED | F::NORESERVE);
+    let all = [
+        (v.prot.contains(Prot::READ), "rd"),
+        (v.prot.contains(Prot::WRITE), "wr"),
+        (v.prot.contains(Prot::EXEC), "ex"),
+        (
+            v.flags.contains(F::SHARED) && v.max_prot.contains(Prot::WRITE),
+            "sh",
+        ),
+        (v.max_prot.contains(Prot::READ), "mr"),
+        (v.max_prot.contains(Prot::WRITE), "mw"),
+        (v.max_prot.contains(Prot::EXEC), "me"),
+        (v.flags.contains(F::SHARED), "ms"),
+        (v.flags.contains(F::GROWSDOWN), "gd"),
+        (v.flags.contains(F::LOCKED), "lo"),
+        (v.flags.contains(F::DONTFORK), "dc"),
+        (accounted, "ac"),
+        (v.flags.contains(F::NORESERVE), "nr"),
+        (v.flags.contains(F::WIPEONFORK), "wf"),
+        (v.flags.contains(F::DONTDUMP), "dd"),
+    ];
+    all.iter().filter(|f| f.0).map(|f| f.1).collect()
+}
+
 pub(super) fn smaps(me: &Subject) -> Result<Vec<u8>> {
-    let mm = me.task()?.mm();
+    let Some(mm) = of(me)? else {
+        return Ok(Vec::new());
+    };
     let mut out = Vec::new();
     for v in mm.vmas() {
         out.extend(map_line(&v));
@@ -69,12 +109,17 @@ pub(super) fn smaps(me: &Subject) -> Result<Vec<u8>> {
             format!("Size:           {size:8} kB\nKernelPageSize:        4 kB\nMMUPageSize:           4 kB\n").as_bytes(),
         );
         out.extend_from_slice(usage_lines(u.rss, u.anonymous, u.shared).as_bytes());
-        out.extend_from_slice(b"THPeligible:           0\nVmFlags: \n");
+        out.extend_from_slice(b"THPeligible:           0\nVmFlags:");
+        for flag in vm_flags(&v) {
+            out.extend_from_slice(b" ");
+            out.extend_from_slice(flag.as_bytes());
+        }
+        out.extend_from_slice(b" \n");
     }
     Ok(out)
 }
 pub(super) fn smaps_rollup(me: &Subject) -> Result<Vec<u8>> {
-    let mm = me.task()?.mm();
+    let mm = of(me)?.ok_or(ESRCH)?;
     let (mut r, mut a, mut s) = (0, 0, 0);
     let vmas = mm.vmas();
     for v in &vmas {
@@ -90,4 +135,56 @@ pub(super) fn smaps_rollup(me: &Subject) -> Result<Vec<u8>> {
     let mut out = format!("{start:08x}-{end:08x} ---p 00000000 00:00 0 [rollup]\n");
     out.push_str(&usage_lines(r, a, s));
     Ok(out.into_bytes())
+}
+
+/// All memory is on the one node (`show_numa_map`).
+pub(super) fn numa_maps(me: &Subject) -> Result<Vec<u8>> {
+    let Some(mm) = of(me)? else {
+        return Ok(Vec::new());
+    };
+    let mut out = Vec::new();
+    let bits = me
+        .task()?
+        .numa_policy
+        .load(std::sync::atomic::Ordering::Relaxed);
+    let of_task = Policy::from_bits(bits);
+    for v in mm.vmas() {
+        let own = v.flags.policy();
+        let shown = if own == Policy::default() {
+            of_task
+        } else {
+            own
+        };
+        out.extend(format!("{:08x} {}", v.start, shown.describe()).into_bytes());
+        let name = v.name();
+        match name.as_slice() {
+            b"[heap]" => out.extend(b" heap"),
+            b"[stack]" => out.extend(b" stack"),
+            _ if v.is_file() => {
+                out.extend(b" file=");
+                for b in name {
+                    match b {
+                        b'\n' | b'\t' | b' ' | b'=' | b'\\' => {
+                            out.extend(format!("\\{b:03o}").into_bytes());
+                        }
+                        b => out.push(b),
+                    }
+                }
+            }
+            _ => {}
+        }
+        let u = mm.vma_usage(v.start, v.end);
+        let (all, anon) = (u.rss / abi::PAGE_SIZE, u.anonymous / abi::PAGE_SIZE);
+        if anon > 0 {
+            out.extend(format!(" anon={anon} dirty={anon}").into_bytes());
+        }
+        if all > anon {
+            out.extend(format!(" mapped={all}").into_bytes());
+        }
+        if all > 0 {
+            out.extend(format!(" N0={all} kernelpagesize_kB=4").into_bytes());
+        }
+        out.push(b'\n');
+    }
+    Ok(out)
 }

@@ -20,8 +20,7 @@ impl DynFile for MemNode {
         Err(EIO)
     }
     fn open(self: Arc<Self>, cx: &Caller<'_>, _: u32) -> Result<Option<Arc<dyn FileOps>>> {
-        self.0.check(cx)?;
-        let mm = Arc::downgrade(&self.0.task()?.mm());
+        let mm = self.0.open_memory(cx)?;
         Ok(Some(Arc::new(MemFile {
             mm,
             me: self.0.clone(),
@@ -72,15 +71,7 @@ impl FileOps for MemFile {
         true
     }
     fn stat(&self) -> Result<Stat> {
-        let p = self.me.perm(0o100_600);
-        Ok(Stat {
-            mode: p.mode,
-            uid: p.uid,
-            gid: p.gid,
-            nlink: 1,
-            blksize: 1024,
-            ..Stat::default()
-        })
+        Ok(self.me.open_stat(0o100_600))
     }
     fn as_any(&self) -> &dyn Any {
         self

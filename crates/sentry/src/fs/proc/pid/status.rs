@@ -51,7 +51,17 @@ pub(super) fn stat(me: &Subject) -> Result<Vec<u8>> {
         (Some(t), s) if s != 'Z' => {
             let mm = t.mm();
             let u = mm.usage();
-            (u.size, u.rss / 4096, mm.layout())
+            // Where things lie is for those who may look inside.
+            let layout = if me.shows_all {
+                mm.layout()
+            } else {
+                mm::Layout {
+                    start_code: 1,
+                    end_code: 1,
+                    ..mm::Layout::default()
+                }
+            };
+            (u.size, u.rss / 4096, layout)
         }
         _ => (0, 0, mm::Layout::default()),
     };
@@ -176,6 +186,7 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
     }
     let _ = writeln!(s, "CoreDumping:\t0\nTHP_enabled:\t1\nThreads:\t{threads}");
     let limit = t.group.limits.lock().0[limits::SIGPENDING].current;
+    let queued = t.cred().ucounts().count(vfs::ucounts::Kind::Signals);
     let actions = t.group.actions();
     let (mut ign, mut cgt) = (0u64, 0u64);
     for n in 1..=64 {
@@ -190,7 +201,7 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
     }
     let _ = writeln!(
         s,
-        "SigQ:\t0/{limit}\nSigPnd:\t{:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{:016x}\nSigIgn:\t{ign:016x}\nSigCgt:\t{cgt:016x}",
+        "SigQ:\t{queued}/{limit}\nSigPnd:\t{:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{:016x}\nSigIgn:\t{ign:016x}\nSigCgt:\t{cgt:016x}",
         t.pending.bits().0,
         t.group.shared.bits().0,
         t.mask().0

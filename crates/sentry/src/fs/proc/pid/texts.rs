@@ -1,95 +1,159 @@
 //! The files of text in a process's directory: the table of all, and those of a few lines.
 
-use super::Subject;
-use super::maps::{maps, smaps, smaps_rollup};
+use super::maps::{maps, numa_maps, smaps, smaps_rollup};
 use super::status::{stat, statm, status};
+use super::{Kind, Subject};
 use crate::Task;
+use crate::boot::config::IdRange;
 use crate::fs::terminals::task_of;
 use crate::task::limits;
-use abi::Result;
 use abi::errno::{EACCES, EINVAL, EPERM};
+use abi::{Errno, Result};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::file::{File, FileOps};
 use vfs::fs::dynamic::DynFile;
-use vfs::userns::IdKind;
-use vfs::{Caller, Caps, Perm};
+use vfs::inode::{Want, generic_permission};
+use vfs::userns::{IdKind, UserNs};
+use vfs::{Caller, Caps, FileType, Perm};
 
 type Make = fn(&Subject) -> Result<Vec<u8>>;
+
+/// For whom a file's text is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum For {
+    /// Everybody who may open it.
+    All,
+    /// Those who may look into the process when they open it; it is about the memory of that
+    /// moment, whatever the process runs later.
+    Memory,
+    /// As `Memory`, and the text is that of the moment, too.
+    Opened,
+    /// Those who may look into the process when it is read; others get this error.
+    Inspectors(Errno),
+}
+
+/// Name, mode, for whom, and the text.
+pub(super) type Entry = (&'static str, u32, For, Make);
 
 /// A text about a process.
 pub(super) struct About {
     pub(super) me: Subject,
-    pub(super) name: &'static str,
-    pub(super) mode: u32,
-    pub(super) make: Make,
-    /// Only for those who may look inside.
-    pub(super) private: bool,
+    pub(super) kind: Kind,
+    pub(super) entry: &'static Entry,
+    /// What it says, if that was settled when it was opened.
+    pub(super) text: Option<Vec<u8>>,
+}
+
+impl About {
+    fn set_id_map(&self, file: &File, kind: Option<IdKind>, data: &[u8]) -> Result<()> {
+        let ns = self.me.task()?.cred().user_ns.clone();
+        match kind {
+            Some(kind) => ns.set_map(kind, &file.cred, data),
+            None if !file.cred.has_in(&ns, Caps::SYS_ADMIN) => Err(EPERM),
+            None if data.len() >= 8 => Err(EINVAL),
+            None => ns.set_setgroups(data),
+        }
+    }
+    /// `comm_write`: a process names its own threads only.
+    fn set_comm(&self, name: &[u8]) -> Result<()> {
+        let t = self.me.task()?;
+        let writer = self.me.reader.upgrade().ok_or(EINVAL)?;
+        if !Arc::ptr_eq(&writer.group, &t.group) {
+            return Err(EINVAL);
+        }
+        t.set_comm(name);
+        Ok(())
+    }
+    /// `__set_oom_adj`: below what a privileged process set last needs privilege.
+    fn set_oom_score_adj(&self, file: &File, text: &str) -> Result<()> {
+        let v: i32 = text.parse().map_err(|_| EINVAL)?;
+        if !(-1000..=1000).contains(&v) {
+            return Err(EINVAL);
+        }
+        let g = self.me.group()?;
+        let privileged = file.cred.has(Caps::SYS_RESOURCE);
+        if v < g.oom_score_adj_min.load(Ordering::Relaxed) && !privileged {
+            return Err(EACCES);
+        }
+        g.oom_score_adj.store(v, Ordering::Relaxed);
+        if privileged {
+            g.oom_score_adj_min.store(v, Ordering::Relaxed);
+        }
+        Ok(())
+    }
 }
 
 impl DynFile for About {
     fn perm(&self) -> Perm {
-        self.me.perm(self.mode)
+        self.me.perm(self.entry.1)
     }
-    fn bound(&self, cx: &Caller<'_>) -> Option<Arc<dyn DynFile>> {
-        let reader = task_of(cx.task).map(Arc::downgrade).unwrap_or_default();
-        Some(Arc::new(About {
-            me: Subject {
-                reader,
-                ..self.me.clone()
-            },
+    fn permission(&self, cx: &Caller<'_>, want: Want) -> Result<()> {
+        // Threads name each other (`proc_tid_comm_permission`).
+        if self.entry.0 == "comm" && self.kind == Kind::Thread && self.me.is_own(cx) {
+            return Ok(());
+        }
+        generic_permission(self.perm(), FileType::Regular, cx.cred, want)
+    }
+    fn bound(&self, cx: &Caller<'_>) -> Result<Option<Arc<dyn DynFile>>> {
+        let mm = match self.entry.2 {
+            For::Memory | For::Opened => Some(self.me.open_memory(cx)?),
+            _ => None,
+        };
+        let me = Subject {
+            reader: task_of(cx.task).map(Arc::downgrade).unwrap_or_default(),
+            mm,
+            ..self.me.clone()
+        };
+        let text = (self.entry.2 == For::Opened).then(|| (self.entry.3)(&me));
+        Ok(Some(Arc::new(About {
+            me,
+            text: text.transpose()?,
             ..*self
-        }))
+        })))
     }
     fn generate(&self, file: &File) -> Result<Vec<u8>> {
         let me = Subject {
             viewer: file.cred.user_ns.clone(),
+            shows_all: self.me.shows_all(file),
             ..self.me.clone()
         };
-        (self.make)(&me)
+        // `proc_pid_stack`: before the question whose process it is.
+        if self.entry.0 == "stack" && !file.cred.has(Caps::SYS_ADMIN) {
+            return Err(EACCES);
+        }
+        match (&self.entry.2, &self.text) {
+            (_, Some(text)) => Ok(text.clone()),
+            (For::Inspectors(e), _) if !me.shows_all => Err(*e),
+            _ => (self.entry.3)(&me),
+        }
     }
     fn write(&self, file: &File, data: &[u8], offset: u64) -> Result<usize> {
-        let map = match self.name {
+        let map = match self.entry.0 {
             "uid_map" => Some(IdKind::User),
             "gid_map" => Some(IdKind::Group),
             "projid_map" => Some(IdKind::Project),
             _ => None,
         };
-        if map.is_some() || self.name == "setgroups" {
+        if map.is_some() || self.entry.0 == "setgroups" {
             if offset != 0 {
                 return Err(EINVAL);
             }
-            let ns = self.me.task()?.cred().user_ns.clone();
-            match map {
-                Some(kind) => ns.set_map(kind, &file.cred, data)?,
-                None if !file.cred.has_in(&ns, Caps::SYS_ADMIN) => return Err(EPERM),
-                None if data.len() >= 8 => return Err(EINVAL),
-                None => ns.set_setgroups(data)?,
-            }
+            self.set_id_map(file, map, data)?;
             return Ok(data.len());
         }
         let text = std::str::from_utf8(data).map_err(|_| EINVAL)?.trim_end();
-        if self.name == "comm" {
-            self.me.task()?.set_comm(text.as_bytes());
-            return Ok(data.len());
+        match self.entry.0 {
+            "comm" => self.set_comm(text.as_bytes())?,
+            "oom_score_adj" => self.set_oom_score_adj(file, text)?,
+            _ => return Err(EPERM),
         }
-        if self.name == "oom_score_adj" {
-            let v: i32 = text.parse().map_err(|_| EINVAL)?;
-            if !(-1000..=1000).contains(&v) {
-                return Err(EINVAL);
-            }
-            self.me.group()?.oom_score_adj.store(v, Ordering::Relaxed);
-            return Ok(data.len());
-        }
-        Err(EPERM)
+        Ok(data.len())
     }
     fn open(self: Arc<Self>, cx: &Caller<'_>, flags: u32) -> Result<Option<Arc<dyn FileOps>>> {
-        if self.private {
-            self.me.check(cx)?;
-        }
         let writes = flags & vfs::file::O_ACCMODE != 0;
-        if writes && self.name == "setgroups" {
+        if writes && self.entry.0 == "setgroups" {
             let ns = self.me.task()?.cred().user_ns.clone();
             if !cx.cred.has_in(&ns, Caps::SYS_ADMIN) {
                 return Err(EACCES);
@@ -99,30 +163,36 @@ impl DynFile for About {
     }
 }
 
-/// Name, mode, whether private, and the text.
-pub(super) const FILES: &[(&str, u32, bool, Make)] = &[
-    ("auxv", 0o400, true, auxv),
-    ("cgroup", 0o444, false, cgroup),
-    ("cmdline", 0o444, false, cmdline),
-    ("comm", 0o644, false, comm),
-    ("coredump_filter", 0o644, false, |_| {
+pub(super) static FILES: &[Entry] = &[
+    ("auxv", 0o400, For::Opened, auxv),
+    ("cgroup", 0o444, For::All, cgroup),
+    ("cmdline", 0o444, For::All, cmdline),
+    ("comm", 0o644, For::All, comm),
+    ("coredump_filter", 0o644, For::All, |_| {
         Ok(b"00000033\n".to_vec())
     }),
-    ("environ", 0o400, true, environ),
-    ("gid_map", 0o644, false, |s| id_map(s, IdKind::Group)),
-    ("io", 0o400, true, io),
-    ("limits", 0o444, false, limits_text),
-    ("loginuid", 0o644, false, |_| Ok(b"4294967295".to_vec())),
-    ("maps", 0o444, true, maps),
-    ("mountinfo", 0o444, false, mountinfo),
-    ("mounts", 0o444, false, mounts),
-    ("oom_adj", 0o644, false, |_| Ok(b"0\n".to_vec())),
-    ("oom_score", 0o444, false, |_| Ok(b"0\n".to_vec())),
-    ("oom_score_adj", 0o644, false, oom_score_adj),
-    ("personality", 0o400, true, |_| Ok(b"00000000\n".to_vec())),
-    ("projid_map", 0o644, false, |s| id_map(s, IdKind::Project)),
-    ("sessionid", 0o444, false, |_| Ok(b"4294967295".to_vec())),
-    ("setgroups", 0o644, false, |s| {
+    ("environ", 0o400, For::Memory, environ),
+    ("gid_map", 0o644, For::All, |s| id_map(s, IdKind::Group)),
+    ("io", 0o400, For::Inspectors(EACCES), io),
+    ("limits", 0o444, For::All, limits_text),
+    ("loginuid", 0o644, For::All, |_| Ok(b"4294967295".to_vec())),
+    ("maps", 0o444, For::Memory, maps),
+    ("mountinfo", 0o444, For::All, mountinfo),
+    ("mounts", 0o444, For::All, mounts),
+    ("numa_maps", 0o444, For::Memory, numa_maps),
+    ("oom_adj", 0o644, For::All, |_| Ok(b"0\n".to_vec())),
+    ("oom_score", 0o444, For::All, |_| Ok(b"0\n".to_vec())),
+    ("oom_score_adj", 0o644, For::All, oom_score_adj),
+    ("personality", 0o400, For::Inspectors(EPERM), |_| {
+        Ok(b"00000000\n".to_vec())
+    }),
+    ("projid_map", 0o644, For::All, |s| {
+        id_map(s, IdKind::Project)
+    }),
+    ("sched", 0o644, For::All, sched),
+    ("schedstat", 0o444, For::All, schedstat),
+    ("sessionid", 0o444, For::All, |_| Ok(b"4294967295".to_vec())),
+    ("setgroups", 0o644, For::All, |s| {
         let allowed = s.task()?.cred().user_ns.setgroups_allowed();
         Ok(if allowed {
             b"allow\n".to_vec()
@@ -130,23 +200,24 @@ pub(super) const FILES: &[(&str, u32, bool, Make)] = &[
             b"deny\n".to_vec()
         })
     }),
-    ("smaps", 0o444, true, smaps),
-    ("smaps_rollup", 0o444, true, smaps_rollup),
-    ("stat", 0o444, false, stat),
-    ("statm", 0o444, false, statm),
-    ("status", 0o444, false, status),
-    ("uid_map", 0o644, false, |s| id_map(s, IdKind::User)),
-    ("wchan", 0o444, false, |_| Ok(b"0".to_vec())),
+    ("smaps", 0o444, For::Memory, smaps),
+    ("smaps_rollup", 0o444, For::Memory, smaps_rollup),
+    // Nobody's kernel stack is the kernel's: there is nothing to show.
+    ("stack", 0o400, For::Inspectors(EPERM), |_| Ok(Vec::new())),
+    ("stat", 0o444, For::All, stat),
+    ("statm", 0o444, For::All, statm),
+    ("status", 0o444, For::All, status),
+    ("uid_map", 0o644, For::All, |s| id_map(s, IdKind::User)),
+    ("wchan", 0o444, For::All, |_| Ok(b"0".to_vec())),
 ];
 
-/// A range of the process's own memory: its arguments, its environment.
-fn range(me: &Subject, f: fn(&mm::Layout) -> (u64, u64)) -> Result<Vec<u8>> {
-    let mm = me.task()?.mm();
+/// A range of a process's memory: its arguments, its environment.
+fn range(mm: &mm::Mm, f: fn(&mm::Layout) -> (u64, u64)) -> Vec<u8> {
     let (start, end) = f(&mm.layout());
     let mut b = vec![0u8; end.saturating_sub(start).min(2 << 20) as usize];
     let n = mm.read_forced(abi::Va(start), &mut b);
     b.truncate(n);
-    Ok(b)
+    b
 }
 /// A process's command line as one line of text.
 pub fn command_line(t: &Arc<Task>) -> String {
@@ -165,15 +236,20 @@ pub fn command_line(t: &Arc<Task>) -> String {
 
 fn cmdline(me: &Subject) -> Result<Vec<u8>> {
     // A zombie has none.
-    Ok(range(me, |l| (l.arg_start, l.arg_end)).unwrap_or_default())
+    Ok(me.task().map_or_else(
+        |_| Vec::new(),
+        |t| range(&t.mm(), |l| (l.arg_start, l.arg_end)),
+    ))
 }
 fn environ(me: &Subject) -> Result<Vec<u8>> {
-    range(me, |l| (l.env_start, l.env_end))
+    Ok(me
+        .pinned()
+        .map_or_else(Vec::new, |mm| range(&mm, |l| (l.env_start, l.env_end))))
 }
 fn auxv(me: &Subject) -> Result<Vec<u8>> {
-    let l = me.task()?.mm().layout();
     let mut out = Vec::new();
-    for (k, v) in l.auxv {
+    let auxv = me.pinned().map(|mm| mm.layout().auxv);
+    for (k, v) in auxv.into_iter().flatten() {
         out.extend_from_slice(&k.to_le_bytes());
         out.extend_from_slice(&v.to_le_bytes());
     }
@@ -186,6 +262,45 @@ fn comm(me: &Subject) -> Result<Vec<u8>> {
 }
 fn oom_score_adj(me: &Subject) -> Result<Vec<u8>> {
     Ok(format!("{}\n", me.group()?.oom_score_adj.load(Ordering::Relaxed)).into_bytes())
+}
+/// CPU time of the thread, nanoseconds.
+fn cpu_of(me: &Subject) -> Result<u64> {
+    Ok(me.task()?.cpu.get().total())
+}
+/// Time that it ran, time that it waited for a CPU, and how often it ran. The host schedules it, and
+/// counts the last two.
+fn schedstat(me: &Subject) -> Result<Vec<u8>> {
+    Ok(format!("{} 0 0\n", cpu_of(me)?).into_bytes())
+}
+fn sched(me: &Subject) -> Result<Vec<u8>> {
+    let (k, t) = (me.kernel()?, me.task()?);
+    let ran = cpu_of(me)?;
+    let millis = |n: u64| format!("{}.{:06}", n / 1_000_000, n % 1_000_000);
+    let nice = t.nice.load(Ordering::Relaxed);
+    let (number, threads) = {
+        let l = k.tasks.lock();
+        (l.number(t.tid, &me.ns), l.threads(me.tgid).len())
+    };
+    let comm = t.comm();
+    let mut s = format!(
+        "{} ({number}, #threads: {threads})\n{}\n",
+        String::from_utf8_lossy(&comm),
+        "-".repeat(67)
+    );
+    for (name, value) in [
+        ("se.exec_start", millis((t.start - k.boot).max(0) as u64)),
+        ("se.vruntime", millis(ran)),
+        ("se.sum_exec_runtime", millis(ran)),
+        ("se.nr_migrations", "0".into()),
+        ("nr_switches", "0".into()),
+        ("nr_voluntary_switches", "0".into()),
+        ("nr_involuntary_switches", "0".into()),
+        ("policy", "0".into()),
+        ("prio", (120 + nice).to_string()),
+    ] {
+        let _ = writeln!(s, "{name:<45}:{value:>21}");
+    }
+    Ok(s.into_bytes())
 }
 /// As the task sees it that opened the file.
 fn cgroup(me: &Subject) -> Result<Vec<u8>> {
@@ -200,7 +315,22 @@ fn cgroup(me: &Subject) -> Result<Vec<u8>> {
     Ok(text)
 }
 fn id_map(me: &Subject, kind: IdKind) -> Result<Vec<u8>> {
-    let ns = me.task()?.cred().user_ns.clone();
+    let task = me.task()?;
+    let ns = task.cred().user_ns.clone();
+    // The Gofer translates a container's ids: its first namespace has them all, and the host those of the bundle.
+    if ns == me.viewer
+        && ns == UserNs::default()
+        && let Some(root) = task.group.container.root()
+        && let Some(ids) = match kind {
+            IdKind::User => Some(&root.ids[0]),
+            IdKind::Group => Some(&root.ids[1]),
+            IdKind::Project => None,
+        }
+        && !ids.is_empty()
+    {
+        let line = |r: &IdRange| format!("{:>10} {:>10} {:>10}\n", r.inside, r.outside, r.count);
+        return Ok(ids.iter().map(line).collect::<String>().into_bytes());
+    }
     Ok(ns.map_text(kind, &me.viewer).into_bytes())
 }
 fn io(_: &Subject) -> Result<Vec<u8>> {

@@ -1,0 +1,49 @@
+//! Who may look into an address space (`mm_struct::flags` and `mm_struct::user_ns`).
+//!
+//! It goes with the memory, not with a process: `CLONE_VM` shares it, fork(2) copies it, execve(2)
+//! begins anew.
+
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use vfs::userns::UserNs;
+
+/// Whether processes of the same user may look in, and whose capability always may.
+pub struct Privacy {
+    /// `SUID_DUMP_USER`; without it the memory is for CAP_SYS_PTRACE in `user_ns` only.
+    dumpable: AtomicBool,
+    /// Changed before the memory is anybody's, and by nobody afterwards.
+    user_ns: Mutex<UserNs>,
+}
+
+impl Default for Privacy {
+    fn default() -> Privacy {
+        Privacy {
+            dumpable: AtomicBool::new(true),
+            user_ns: Mutex::default(),
+        }
+    }
+}
+
+impl Privacy {
+    #[must_use]
+    pub fn is_dumpable(&self) -> bool {
+        self.dumpable.load(Ordering::SeqCst)
+    }
+    pub fn set_dumpable(&self, dumpable: bool) {
+        self.dumpable.store(dumpable, Ordering::SeqCst);
+    }
+    /// The user namespace that owns the memory.
+    #[must_use]
+    pub fn user_ns(&self) -> UserNs {
+        self.user_ns.lock().clone()
+    }
+    /// Before anybody else can see the memory.
+    pub fn set_user_ns(&self, ns: UserNs) {
+        *self.user_ns.lock() = ns;
+    }
+    /// As that of the memory that this is a copy of.
+    pub(crate) fn inherit(&self, from: &Privacy) {
+        self.set_dumpable(from.is_dumpable());
+        self.set_user_ns(from.user_ns());
+    }
+}

@@ -1,0 +1,123 @@
+//! How many tasks there may be, and whose.
+//!
+//! A task costs up to four of the host's threads, which the sandbox has a bounded number of. Of these, and of the
+//! places in the table of processes ([`PROCESSES_MAX`]):
+//!
+//! * nobody but who passes limits (root, CAP_SYS_RESOURCE or CAP_SYS_ADMIN of the initial user namespace) takes the
+//!   last [`FOR_ROOT`], so that root can look, and end what goes too far;
+//! * nobody but programs that were started from outside (`exec`), and what they start, takes the last [`FOR_EXEC`];
+//! * one user takes at most [`OF_USER`] tasks (and half of the places), counted with the user namespaces that it owns,
+//!   and one container of several at most [`OF_CONTAINER`].
+//!
+//! Before these come Linux's own limits: `RLIMIT_NPROC` by user and user namespace, the `pids` controller. Counts are
+//! in [`vfs::ucounts`]; a task holds its part as a [`Counted`], and what is left of it is the zombie's.
+
+use super::Context;
+use super::limits::NPROC;
+use super::list::TaskList;
+use abi::Result;
+use abi::errno::{EAGAIN, ENOMEM};
+use std::sync::atomic::Ordering;
+use vfs::Credentials;
+use vfs::ucounts::{Charge, Kind};
+
+/// How many threads a sandbox may have (`kernel.threads-max`). Each costs up to four of the host's (the Sentry's, the
+/// application's, and a process's spawner and service thread), and a host of 32,768 process ids must survive a fork
+/// bomb.
+pub const TASKS_MAX: usize = 4_000;
+/// How many processes, with zombies that nobody has waited for: those cost the Sentry's memory only.
+pub const PROCESSES_MAX: usize = 32_000;
+/// What is kept of the tasks for programs that are started from outside.
+pub const FOR_EXEC: usize = 100;
+/// What is kept of the others for who passes limits.
+pub const FOR_ROOT: usize = 400;
+/// The most tasks of one user that does not, and the most of a container that shares its sandbox.
+pub const OF_USER: usize = vfs::ucounts::TASKS as usize;
+pub const OF_CONTAINER: usize = 3_000;
+
+/// A task's part of what its user holds.
+pub struct Counted {
+    task: Option<Charge>,
+    process: Charge,
+}
+
+impl Counted {
+    /// Counts a task that nothing refuses.
+    #[must_use]
+    pub fn force(cred: &Credentials) -> Counted {
+        let u = cred.ucounts();
+        Counted {
+            task: Some(u.force(Kind::Tasks, 1)),
+            process: u.force(Kind::Processes, 1),
+        }
+    }
+    /// It has ended, and waits to be waited for.
+    #[must_use]
+    pub fn into_zombie(mut self) -> Counted {
+        self.task = None;
+        self
+    }
+    /// Whether it counts for the user of these credentials.
+    #[must_use]
+    pub fn is_of(&self, cred: &Credentials) -> bool {
+        std::sync::Arc::ptr_eq(self.process.user(), cred.ucounts())
+    }
+}
+
+/// Whether RLIMIT_NPROC is not for these (`copy_process`).
+fn is_exempt(cred: &Credentials) -> bool {
+    cred.uid == 0 || cred.passes_limits()
+}
+
+/// How many tasks, and how many processes, are kept from whom.
+fn kept(from_outside: bool, exempt: bool) -> usize {
+    match (from_outside, exempt) {
+        (true, _) => 0,
+        (false, true) => FOR_EXEC,
+        (false, false) => FOR_EXEC + FOR_ROOT,
+    }
+}
+
+/// Counts a task that the caller is about to make, which will have these credentials; `EAGAIN` where there are enough.
+pub fn admit(cx: &Context, l: &TaskList, cred: &Credentials) -> Result<Counted> {
+    let exempt = is_exempt(&cx.cred());
+    let kept = kept(cx.group.from_outside.load(Ordering::Relaxed), exempt);
+    if l.task_count() >= TASKS_MAX - kept
+        || l.process_count() >= PROCESSES_MAX - kept
+        || cx.group.container.is_full()
+    {
+        return Err(EAGAIN);
+    }
+    if exempt {
+        return Ok(Counted::force(cred));
+    }
+    cred.may_take_more(ENOMEM)?;
+    let limit = cx.group.limits.lock().0[NPROC].current;
+    let u = cred.ucounts();
+    Ok(Counted {
+        process: u.charge(Kind::Processes, 1, limit).ok_or(EAGAIN)?,
+        task: Some(u.charge(Kind::Tasks, 1, u64::MAX).ok_or(EAGAIN)?),
+    })
+}
+
+/// Whether a process that has changed its user since then may not become another program: its user has too many
+/// (`PF_NPROC_EXCEEDED`, execve(2)'s `EAGAIN`).
+#[must_use]
+pub fn is_over(t: &super::Task) -> bool {
+    let cred = t.cred();
+    let limit = t.group.limits.lock().0[NPROC].current;
+    !is_exempt(&cred) && cred.ucounts().count(Kind::Processes) as u64 > limit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_users_leave_room_for_root_and_exec() {
+        assert!(2 * vfs::ucounts::PROCESSES as usize <= PROCESSES_MAX);
+        assert_eq!(kept(false, false), kept(false, true) + FOR_ROOT);
+        assert_eq!(kept(false, true), kept(true, false) + FOR_EXEC);
+        assert_eq!(kept(true, true), 0);
+    }
+}

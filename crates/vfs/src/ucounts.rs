@@ -1,0 +1,636 @@
+//! What each user holds (Linux's `kernel/ucount.c`).
+//!
+//! A [`Ucounts`] counts what one user of one user namespace holds. What is charged to it is charged to the owner of the
+//! namespace, too, in the namespace above, and so on up to the initial one: nobody escapes a limit by a namespace of
+//! his own, and no user's limit is another's. A user of one container is another than that of another container, whatever
+//! its number.
+//!
+//! Linux charges the kernel's memory for objects to control groups. Here it is charged to users ([`Kind::Kmem`]): the
+//! kernel is one process of the host, so what one user takes without a limit, all lose.
+//!
+//! Invariants: a count is the sum of the [`Charge`]s that live here and below; a refused charge leaves no trace. The
+//! table of users is a leaf lock; counts need none. Memory is charged by most calls of all threads of a user, so its
+//! count is kept in parts, a thread's in one of them ([`Parts`]).
+
+use crate::cred::{Caps, Credentials};
+use crate::userns::UserNs;
+use abi::Result;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock, Weak};
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    UserNamespaces,
+    PidNamespaces,
+    UtsNamespaces,
+    IpcNamespaces,
+    NetNamespaces,
+    MntNamespaces,
+    CgroupNamespaces,
+    InotifyInstances,
+    InotifyWatches,
+    EpollWatches,
+    /// Threads.
+    Tasks,
+    /// Threads, and processes that have ended and wait to be waited for: `RLIMIT_NPROC`.
+    Processes,
+    /// Queued signals and POSIX timers: `RLIMIT_SIGPENDING`.
+    Signals,
+    /// Files in SCM_RIGHTS messages that wait.
+    FilesInFlight,
+    /// System V objects of each kind.
+    ShmIds,
+    SemIds,
+    MsgIds,
+    /// Pages that pipes may fill.
+    PipePages,
+    /// Bytes of the kernel's memory.
+    Kmem,
+}
+
+impl Kind {
+    /// Whether the limit is a process's.
+    fn is_rlimit(self) -> bool {
+        matches!(
+            self,
+            Kind::Tasks | Kind::Processes | Kind::Signals | Kind::FilesInFlight
+        )
+    }
+}
+
+const KINDS: usize = Kind::Kmem as usize + 1;
+
+/// A count of bytes that many threads change, as Linux's `percpu_counter`: each changes a part that few others do, and
+/// brings a part that has become large to the total. So the total is wrong by less than [`Parts::SLACK`], and exact
+/// with the parts.
+#[derive(Debug, Default)]
+struct Parts {
+    total: AtomicI64,
+    parts: [Part; Parts::COUNT],
+}
+
+/// In a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Part(AtomicI64);
+
+impl Parts {
+    const COUNT: usize = 16;
+    /// The most that stays in one part.
+    const BATCH: i64 = 32 << 10;
+    const SLACK: i64 = Self::BATCH * Self::COUNT as i64;
+
+    /// The part of the calling thread.
+    fn own(&self) -> &AtomicI64 {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed) % Parts::COUNT;
+        }
+        // A thread that ends may have none any more.
+        &self.parts[OWN.try_with(|i| *i).unwrap_or(0)].0
+    }
+    fn add(&self, n: i64) {
+        let own = self.own();
+        let now = own.fetch_add(n, Ordering::Relaxed) + n;
+        if now.abs() >= Self::BATCH {
+            self.total
+                .fetch_add(own.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+    fn get(&self) -> i64 {
+        let parts = self.parts.iter().map(|p| p.0.load(Ordering::Relaxed));
+        self.total.load(Ordering::Relaxed) + parts.sum::<i64>()
+    }
+    /// Whether it is more than `limit`; the parts are asked only where they make the difference.
+    fn is_above(&self, limit: i64) -> bool {
+        let total = self.total.load(Ordering::Relaxed);
+        total > limit.saturating_sub(Self::SLACK) && self.get() > limit
+    }
+}
+
+/// The most of each kind that a user may hold, where nothing else says it.
+#[derive(Debug)]
+pub struct Limits([AtomicI64; KINDS]);
+
+/// Threads and processes are the largest kind: as on Linux, half of what there can be.
+const NAMESPACES: i64 = 2_000;
+/// Threads of one user: each costs threads of the host's, which the sandbox has a bounded number of.
+pub const TASKS: i64 = 3_000;
+/// Processes of one user, with zombies: half of what there can be.
+pub const PROCESSES: i64 = 16_000;
+/// Files of one user in flight, whatever its RLIMIT_NOFILE says: the collection of garbage walks them all.
+pub const FILES_IN_FLIGHT: i64 = 16_384;
+/// What a user's objects may take of the kernel's memory, bytes, before the machine's memory is known.
+const KMEM: i64 = 256 << 20;
+
+impl Limits {
+    fn initial() -> Limits {
+        let l = Limits::none();
+        for k in 0..=Kind::CgroupNamespaces as usize {
+            l.0[k].store(NAMESPACES, Ordering::Relaxed);
+        }
+        l.set(Kind::InotifyInstances, 128);
+        l.set(Kind::InotifyWatches, 65_536);
+        l.set(Kind::EpollWatches, 1 << 18);
+        l.set(Kind::Tasks, TASKS);
+        l.set(Kind::Processes, PROCESSES);
+        l.set(Kind::FilesInFlight, FILES_IN_FLIGHT);
+        l.set(Kind::Kmem, KMEM);
+        l
+    }
+    /// Those of a namespace that a user made: what counts is the limit above.
+    pub(crate) fn none() -> Limits {
+        Limits(std::array::from_fn(|_| AtomicI64::new(i64::MAX)))
+    }
+    #[must_use]
+    pub fn get(&self, k: Kind) -> i64 {
+        self.0[k as usize].load(Ordering::Relaxed)
+    }
+    pub fn set(&self, k: Kind, n: i64) {
+        self.0[k as usize].store(n, Ordering::Relaxed);
+    }
+}
+
+/// The users of a namespace that hold something, by container and id.
+#[derive(Debug, Default)]
+pub(crate) struct Users(Mutex<HashMap<(u32, u32), Weak<Ucounts>>>);
+
+/// Those of the initial namespace, which has no object of its own: a Sentry has one.
+static INITIAL: LazyLock<(Users, Limits)> = LazyLock::new(|| (Users::default(), Limits::initial()));
+
+/// What one user of a namespace holds.
+#[derive(Debug)]
+pub struct Ucounts {
+    ns: UserNs,
+    uid: u32,
+    /// The namespace's owner, in the namespace above.
+    above: Option<Arc<Ucounts>>,
+    /// Of all kinds but [`Kind::Kmem`].
+    counts: [AtomicI64; KINDS - 1],
+    kmem: Parts,
+    /// How often a charge was refused.
+    refused: AtomicU64,
+}
+
+impl Drop for Ucounts {
+    fn drop(&mut self) {
+        let mut users = self.ns.users().0.lock();
+        // The user may have come back meanwhile.
+        if users
+            .get(&self.key())
+            .is_some_and(|w| w.strong_count() == 0)
+        {
+            users.remove(&self.key());
+        }
+    }
+}
+
+impl UserNs {
+    fn users(&self) -> &Users {
+        self.own_users().unwrap_or(&INITIAL.0)
+    }
+    /// The limits that hold in this namespace.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        self.own_limits().unwrap_or(&INITIAL.1)
+    }
+    /// What a user (an id of the initial namespace) holds here.
+    #[must_use]
+    pub fn ucounts(&self, uid: u32) -> Arc<Ucounts> {
+        let key = (self.container(), uid);
+        let find = |u: &HashMap<_, Weak<Ucounts>>| u.get(&key).and_then(Weak::upgrade);
+        if let Some(u) = find(&self.users().0.lock()) {
+            return u;
+        }
+        let above = self.parent().map(|p| p.ucounts(self.owner()));
+        let new = Arc::new(Ucounts {
+            ns: self.clone(),
+            uid,
+            above,
+            counts: Default::default(),
+            kmem: Parts::default(),
+            refused: AtomicU64::new(0),
+        });
+        let mut users = self.users().0.lock();
+        if let Some(u) = find(&users) {
+            // `new` counts nothing; its end takes the lock.
+            drop(users);
+            return u;
+        }
+        users.insert(key, Arc::downgrade(&new));
+        new
+    }
+}
+
+impl Ucounts {
+    fn key(&self) -> (u32, u32) {
+        (self.ns.container(), self.uid)
+    }
+    fn upwards(&self) -> impl Iterator<Item = &Ucounts> {
+        std::iter::successors(Some(self), |u| u.above.as_deref())
+    }
+    #[must_use]
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+    /// How much this user holds, and the users of namespaces that it owns.
+    #[must_use]
+    pub fn count(&self, k: Kind) -> i64 {
+        match self.counts.get(k as usize) {
+            Some(n) => n.load(Ordering::Relaxed),
+            None => self.kmem.get(),
+        }
+    }
+    /// Whether it is more than `limit`.
+    fn is_above(&self, k: Kind, limit: i64) -> bool {
+        match k {
+            Kind::Kmem => self.kmem.is_above(limit),
+            _ => self.count(k) > limit,
+        }
+    }
+    /// Adds `n` at this level alone; whether it is more than `limit` then.
+    fn add_here(&self, k: Kind, n: i64, limit: i64) -> bool {
+        match self.counts.get(k as usize) {
+            Some(count) => count.fetch_add(n, Ordering::Relaxed) + n > limit,
+            None => {
+                self.kmem.add(n);
+                self.kmem.is_above(limit)
+            }
+        }
+    }
+    /// How often this user was refused something.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+    fn add(&self, k: Kind, n: i64) {
+        for u in self.upwards() {
+            u.add_here(k, n, i64::MAX);
+        }
+    }
+    /// Adds bytes of the kernel's memory that the caller gives back by [`Ucounts::give_back`], whatever the limits: a
+    /// [`Charge`] without a reference of its own.
+    pub(crate) fn take(&self, bytes: u64) {
+        self.add(Kind::Kmem, bytes as i64);
+    }
+    /// See [`Ucounts::take`].
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.add(Kind::Kmem, -(bytes as i64));
+    }
+    fn is_root(&self) -> bool {
+        self.uid == 0 && self.ns.is_initial()
+    }
+    /// What its namespace lets this user hold. Root's memory is the sandbox's.
+    fn limit(&self, k: Kind) -> i64 {
+        if k == Kind::Kmem && self.is_root() {
+            return i64::MAX;
+        }
+        self.ns.limits().get(k)
+    }
+    /// What no user of any namespace holds more of, whatever limits its processes have. Root's is the sandbox's.
+    fn ceiling(&self, k: Kind) -> i64 {
+        if k.is_rlimit() && !self.is_root() {
+            INITIAL.1.get(k)
+        } else {
+            i64::MAX
+        }
+    }
+    /// Adds `n` unless a count would come above its namespace's limit, or `own` for this user.
+    ///
+    /// The limits of processes (RLIMIT_*) are the caller's at its own level, and what was the maker's when it made the
+    /// namespace at the level above (`inc_rlimit_ucounts`). The sandbox's ceiling holds at every level.
+    fn try_add(&self, k: Kind, n: i64, own: i64) -> bool {
+        let mut limit = own;
+        for u in self.upwards() {
+            let is_own = std::ptr::eq(u, self);
+            if !k.is_rlimit() {
+                limit = u.limit(k).min(if is_own { own } else { i64::MAX });
+            }
+            if u.add_here(k, n, limit.min(u.ceiling(k))) {
+                for v in self.upwards() {
+                    v.add_here(k, -n, i64::MAX);
+                    if std::ptr::eq(v, u) {
+                        break;
+                    }
+                }
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return false;
+            }
+            limit = u.ns.limits().get(k);
+        }
+        true
+    }
+    /// The most that this user, or one above, holds: for limits that are the same for all. Root's is left out unless
+    /// it is root who asks.
+    #[must_use]
+    pub fn most(&self, k: Kind) -> i64 {
+        let asks = |u: &&Ucounts| u.uid == self.uid || !u.is_root();
+        let counts = self.upwards().filter(asks).map(|u| u.count(k));
+        counts.max().unwrap_or(0)
+    }
+    /// Whether this user holds more than `own` in any of its namespaces, or one above more than the sandbox's ceiling.
+    #[must_use]
+    pub fn has_more_than(&self, k: Kind, own: i64) -> bool {
+        let most = |u: &Ucounts| if u.uid == self.uid { own } else { i64::MAX };
+        self.upwards()
+            .any(|u| u.count(k) > most(u).min(u.ceiling(k)))
+    }
+    /// Whether this user, or one above, holds more than a limit.
+    #[must_use]
+    pub fn is_over(&self, k: Kind) -> bool {
+        self.upwards().any(|u| u.is_above(k, u.limit(k)))
+    }
+    /// Whether this user, or one above, holds more than half of a limit: what is idle is given back.
+    #[must_use]
+    pub fn is_tight(&self, k: Kind) -> bool {
+        self.upwards().any(|u| u.is_above(k, u.limit(k) / 2))
+    }
+    /// Whether `n` more would fit by now.
+    #[must_use]
+    pub fn has_room(&self, k: Kind, n: u64) -> bool {
+        let n = i64::try_from(n).unwrap_or(i64::MAX);
+        self.upwards()
+            .all(|u| u.count(k).saturating_add(n) <= u.limit(k))
+    }
+    /// Charges `n`; `None` where a limit is in the way. `own` is this user's limit where a process has one.
+    #[must_use]
+    pub fn charge(self: &Arc<Self>, k: Kind, n: u64, own: u64) -> Option<Charge> {
+        let mut c = self.force(k, 0);
+        c.grow(n, own).then_some(c)
+    }
+    /// Charges `n` whatever the limits.
+    #[must_use]
+    pub fn force(self: &Arc<Self>, k: Kind, n: u64) -> Charge {
+        self.add(k, n as i64);
+        Charge {
+            to: self.clone(),
+            kind: k,
+            n,
+        }
+    }
+}
+
+/// Something that a user holds; dropped, it is given back.
+#[derive(Debug)]
+pub struct Charge {
+    to: Arc<Ucounts>,
+    kind: Kind,
+    n: u64,
+}
+
+impl Charge {
+    #[must_use]
+    pub fn amount(&self) -> u64 {
+        self.n
+    }
+    #[must_use]
+    pub fn user(&self) -> &Arc<Ucounts> {
+        &self.to
+    }
+    /// Adds `n`; whether the limits allow it.
+    #[must_use]
+    pub fn grow(&mut self, n: u64, own: u64) -> bool {
+        let own = i64::try_from(own).unwrap_or(i64::MAX);
+        let Ok(add) = i64::try_from(n) else {
+            return false;
+        };
+        let ok = n == 0 || self.to.try_add(self.kind, add, own);
+        self.n += if ok { n } else { 0 };
+        ok
+    }
+    /// Makes it `n` whatever the limits.
+    pub fn set(&mut self, n: u64) {
+        if n != self.n {
+            self.to.add(self.kind, n as i64 - self.n as i64);
+            self.n = n;
+        }
+    }
+    /// Makes it `n` unless that goes more than a quarter beyond a limit: for the little without which what there is
+    /// makes no progress.
+    #[must_use]
+    pub fn resize_at_need(&mut self, n: u64) -> bool {
+        let (k, was) = (self.kind, self.n);
+        self.set(n);
+        let most = |u: &Ucounts| u.limit(k).saturating_add(u.limit(k) / 4);
+        let ok = n <= was || self.to.upwards().all(|u| u.count(k) <= most(u));
+        if !ok {
+            self.set(was);
+        }
+        ok
+    }
+    /// Makes it `n`; whether the limits allow it. Less is always allowed.
+    #[must_use]
+    pub fn resize(&mut self, n: u64) -> bool {
+        if n > self.n {
+            return self.grow(n - self.n, u64::MAX);
+        }
+        self.set(n);
+        true
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if self.n > 0 {
+            self.to.add(self.kind, -(self.n as i64));
+        }
+    }
+}
+
+/// The counts of credentials, looked up at the first use. A copy of credentials looks anew: its user may change.
+#[derive(Default)]
+pub struct Cell(OnceLock<Arc<Ucounts>>);
+
+impl Clone for Cell {
+    fn clone(&self) -> Cell {
+        Cell::default()
+    }
+}
+impl PartialEq for Cell {
+    fn eq(&self, _: &Cell) -> bool {
+        true
+    }
+}
+impl Eq for Cell {}
+impl std::fmt::Debug for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ucounts")
+    }
+}
+
+impl Credentials {
+    /// What the real user of these credentials holds. Credentials that are in use do not change.
+    pub fn ucounts(&self) -> &Arc<Ucounts> {
+        self.counts.0.get_or_init(|| self.user_ns.ucounts(self.uid))
+    }
+    /// Whether limits of users do not hold for it: root, or who may pass limits, of the initial namespace.
+    #[must_use]
+    pub fn passes_limits(&self) -> bool {
+        self.has(Caps::SYS_RESOURCE) || self.has(Caps::SYS_ADMIN)
+    }
+    /// `e` where their user has more of the kernel's memory than it may.
+    pub fn may_take_more(&self, e: abi::Errno) -> Result<()> {
+        if self.ucounts().is_over(Kind::Kmem) && !self.passes_limits() {
+            return Err(e);
+        }
+        Ok(())
+    }
+    /// Charges bytes of the kernel's memory; `e` where the user has no more. Who passes limits is counted only.
+    pub fn kmem(&self, bytes: usize, e: abi::Errno) -> Result<Charge> {
+        let u = self.ucounts();
+        if self.passes_limits() {
+            return Ok(u.force(Kind::Kmem, bytes as u64));
+        }
+        u.charge(Kind::Kmem, bytes as u64, u64::MAX).ok_or(e)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::userns::Registry;
+
+    #[test]
+    fn a_user_of_a_namespace_counts_for_its_owner_too() {
+        let user = Credentials::user(77_000, 77_000, vec![]);
+        let inside = UserNs::create(&Registry::default(), &user).unwrap();
+        let (out, own) = (user.ucounts(), inside.ucounts());
+        assert_eq!(out.count(Kind::UserNamespaces), 1);
+        let a = own.charge(Kind::Processes, 3, 3).unwrap();
+        assert_eq!(
+            (own.count(Kind::Processes), out.count(Kind::Processes)),
+            (3, 3)
+        );
+        assert!(own.charge(Kind::Processes, 1, 3).is_none());
+        assert_eq!(
+            (own.count(Kind::Processes), out.count(Kind::Processes)),
+            (3, 3)
+        );
+        // The limit of one user is not the other's.
+        assert!(out.charge(Kind::Processes, 1, 4).is_some());
+        drop(a);
+        assert_eq!(
+            (own.count(Kind::Processes), out.count(Kind::Processes)),
+            (0, 0)
+        );
+        // The limit of the namespace above holds below.
+        let most = UserNs::default().limits().get(Kind::InotifyInstances) as u64;
+        let b = own.charge(Kind::InotifyInstances, most, u64::MAX).unwrap();
+        assert!(own.charge(Kind::InotifyInstances, 1, u64::MAX).is_none());
+        assert!(out.charge(Kind::InotifyInstances, 1, u64::MAX).is_none());
+        let other = Credentials::user(77_001, 77_001, vec![]);
+        assert!(
+            other
+                .ucounts()
+                .charge(Kind::InotifyInstances, 1, u64::MAX)
+                .is_some()
+        );
+        drop(b);
+    }
+
+    #[test]
+    fn namespaces_are_no_way_past_the_sandboxs_ceilings() {
+        let user = Credentials::user(77_010, 77_010, vec![]);
+        let registry = Registry::default();
+        let two = [0, 1].map(|_| UserNs::create(&registry, &user).unwrap().ucounts().clone());
+        for (k, most) in [
+            (Kind::Tasks, TASKS),
+            (Kind::Processes, PROCESSES),
+            (Kind::FilesInFlight, FILES_IN_FLIGHT),
+        ] {
+            let most = most as u64;
+            assert!(two[0].charge(k, most + 1, u64::MAX).is_none());
+            let all = two[0].charge(k, most, u64::MAX).unwrap();
+            assert!(two[1].charge(k, 1, u64::MAX).is_none(), "{k:?}");
+            assert!(user.ucounts().charge(k, 1, u64::MAX).is_none());
+            drop(all);
+            assert!(two[1].charge(k, 1, u64::MAX).is_some());
+        }
+        let _held = two[0].force(Kind::PipePages, 10);
+        assert_eq!(two[1].most(Kind::PipePages), 10);
+        let _files = two[0].force(Kind::FilesInFlight, 10);
+        assert!(two[1].has_more_than(Kind::FilesInFlight, 9));
+        assert!(!two[1].has_more_than(Kind::FilesInFlight, 10));
+        let _many = two[0].force(Kind::FilesInFlight, FILES_IN_FLIGHT as u64);
+        assert!(two[1].has_more_than(Kind::FilesInFlight, i64::MAX));
+    }
+
+    /// In parts, it is as if it were one count: also where one thread takes and another gives back.
+    #[test]
+    fn memory_is_counted_by_many_threads() {
+        let user = Credentials::user(77_004, 77_004, vec![]);
+        let u = user.ucounts();
+        let most = UserNs::default().limits().get(Kind::Kmem) as u64;
+        std::thread::scope(|s| {
+            for _ in 0..Parts::COUNT + 3 {
+                s.spawn(|| {
+                    for n in 1..1000 {
+                        u.take(n);
+                    }
+                });
+            }
+        });
+        let held = 499_500 * (Parts::COUNT as u64 + 3);
+        assert_eq!(u.count(Kind::Kmem) as u64, held);
+        // Limits are exact.
+        let rest = u.charge(Kind::Kmem, most - held, u64::MAX).unwrap();
+        assert!(u.charge(Kind::Kmem, 1, u64::MAX).is_none() && !u.is_over(Kind::Kmem));
+        u.take(1);
+        assert!(u.is_over(Kind::Kmem) && u.is_tight(Kind::Kmem));
+        u.give_back(1);
+        drop(rest);
+        u.give_back(held);
+        assert_eq!(u.count(Kind::Kmem), 0);
+        assert!(!u.is_over(Kind::Kmem) && !u.is_tight(Kind::Kmem));
+    }
+
+    #[test]
+    fn users_without_anything_are_forgotten() {
+        let uid = 77_002;
+        drop(UserNs::default().ucounts(uid));
+        assert!(!INITIAL.0.0.lock().contains_key(&(0, uid)));
+        let u = UserNs::default().ucounts(uid);
+        assert!(Arc::ptr_eq(&u, &UserNs::default().ucounts(uid)));
+    }
+
+    #[test]
+    fn a_user_of_another_container_is_another() {
+        let (a, b) = (UserNs::of_container(1), UserNs::of_container(2));
+        assert_eq!(a, b);
+        let (u, v) = (a.ucounts(77_005), b.ucounts(77_005));
+        let most = a.limits().get(Kind::Kmem) as u64;
+        let all = u.charge(Kind::Kmem, most, u64::MAX).unwrap();
+        assert!(u.charge(Kind::Kmem, 1, u64::MAX).is_none());
+        assert_eq!(v.count(Kind::Kmem), 0);
+        assert!(v.charge(Kind::Kmem, most, u64::MAX).is_some());
+        // What it makes in a namespace of its own counts for it, and not for its namesake.
+        drop(all);
+        let cred = Credentials {
+            user_ns: a,
+            ..Credentials::user(77_005, 77_005, vec![])
+        };
+        let inside = UserNs::create(&Default::default(), &cred).unwrap();
+        let _some = inside.ucounts().force(Kind::Kmem, 5);
+        assert_eq!((u.count(Kind::Kmem), v.count(Kind::Kmem)), (5, 0));
+    }
+
+    #[test]
+    fn only_who_passes_limits_goes_over_the_kernels_memory() {
+        let user = Credentials::user(77_003, 77_003, vec![]);
+        let most = UserNs::default().limits().get(Kind::Kmem) as usize;
+        let mut all = user.kmem(most, abi::errno::ENOMEM).unwrap();
+        assert_eq!(
+            user.kmem(1, abi::errno::ENOMEM).err(),
+            Some(abi::errno::ENOMEM)
+        );
+        assert!(!all.resize(most as u64 + 1) && all.resize(5) && all.amount() == 5);
+        assert!(
+            Credentials::root()
+                .kmem(most + 1, abi::errno::ENOMEM)
+                .is_ok()
+        );
+    }
+}
