@@ -22,14 +22,45 @@ const MAX_PENDING: usize = 1024;
 /// When the Gofer dies, every call gives `EIO`, and the callback is called once.
 pub struct Client {
     hello: Hello,
-    /// Each in its place, when it is free: the one for the caller's CPU is taken first.
-    free: Mutex<Vec<Option<Connection>>>,
+    free: Mutex<Free>,
+    /// A connection became free.
     freed: Condvar,
+    /// As `freed`, for who has a request that changes something.
+    may_change: Condvar,
     pending: Mutex<Vec<Handle>>,
     dead: AtomicBool,
     requests: AtomicU64,
     attached: AtomicUsize,
     on_death: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+/// The connections that nobody uses.
+///
+/// Requests that change something take at most half of all: a host's file system lets them wait, for its journal or
+/// until a large file is freed (seconds), and who only opens files of other directories does not wait for them.
+struct Free {
+    /// Each in its place: the one for the caller's CPU is taken first.
+    places: Vec<Option<Connection>>,
+    /// Requests under way that change something.
+    changing: usize,
+}
+
+impl Free {
+    fn take(&mut self, changes: bool) -> Option<(usize, Connection)> {
+        let n = self.places.len();
+        if changes && self.changing >= (n / 2).max(1) {
+            return None;
+        }
+        let best = connection_of(hostcall::process::current_cpu(), n);
+        let mut places = (0..n).map(|i| (best + i) % n);
+        let found = places.find_map(|p| Some((p, self.places[p].take()?)))?;
+        self.changing += usize::from(changes);
+        Some(found)
+    }
+    fn put(&mut self, place: usize, c: Connection, changes: bool) {
+        self.places[place] = Some(c);
+        self.changing -= usize::from(changes);
+    }
 }
 
 /// One connection to the server, and what belongs to it.
@@ -117,8 +148,12 @@ impl Client {
         };
         Ok(Arc::new(Client {
             hello,
-            free: Mutex::new(lines.into_iter().map(connection).collect()),
+            free: Mutex::new(Free {
+                places: lines.into_iter().map(connection).collect(),
+                changing: 0,
+            }),
             freed: Condvar::new(),
+            may_change: Condvar::new(),
             pending: Mutex::new(Vec::new()),
             dead: AtomicBool::new(false),
             requests: AtomicU64::new(0),
@@ -153,6 +188,7 @@ impl Client {
             self.dead.store(true, Ordering::Release);
         }
         self.freed.notify_all();
+        self.may_change.notify_all();
         let callback = self.on_death.lock().take();
         if let Some(f) = callback {
             f();
@@ -160,22 +196,28 @@ impl Client {
     }
 
     /// A free connection, and its place; waits for one.
-    fn take(&self) -> Result<(usize, Connection)> {
+    fn take(&self, changes: bool) -> Result<(usize, Connection)> {
         let mut free = self.free.lock();
         loop {
             if self.is_dead() {
                 return Err(EIO);
             }
-            let n = free.len();
-            let best = connection_of(hostcall::process::current_cpu(), n);
-            for i in 0..n {
-                let place = (best + i) % n;
-                if let Some(c) = free[place].take() {
-                    return Ok((place, c));
-                }
+            if let Some(c) = free.take(changes) {
+                return Ok(c);
             }
-            self.freed.wait(&mut free);
+            let what = if changes {
+                &self.may_change
+            } else {
+                &self.freed
+            };
+            what.wait(&mut free);
         }
+    }
+    /// Both kinds of waiters are told: who comes late waits again, and is told by who was first.
+    fn put(&self, place: usize, c: Connection, changes: bool) {
+        self.free.lock().put(place, c, changes);
+        self.freed.notify_one();
+        self.may_change.notify_one();
     }
 
     fn call(&self, request: &Request) -> Result<(Reply, Vec<HostFd>)> {
@@ -183,7 +225,8 @@ impl Client {
     }
     fn call_with(&self, request: &Request, also: &[Vec<u8>]) -> Result<(Reply, Vec<HostFd>)> {
         let also = &also[..also.len().min(MAX_ALSO)];
-        let (place, mut conn) = self.take()?;
+        let changes = request.changes();
+        let (place, mut conn) = self.take(changes)?;
         self.requests.fetch_add(1, Ordering::Relaxed);
         let closes: Vec<Handle> = {
             let mut p = self.pending.lock();
@@ -193,8 +236,7 @@ impl Client {
         let r = conn.exchange(&request.encode_with(&closes, also), request.brings_fd());
         match r {
             Ok((reply, fds)) => {
-                self.free.lock()[place] = Some(conn);
-                self.freed.notify_one();
+                self.put(place, conn, changes);
                 // A malformed reply says nothing about the file: an I/O error for the application.
                 match reply {
                     Ok(reply) => Ok((reply, fds)),
@@ -255,6 +297,13 @@ impl Client {
                 break;
             }
         }
+    }
+    /// Gives a handle back now: of a file whose end takes the host time. As a rider it would be the time of whoever
+    /// asks next.
+    pub fn close_now(&self, h: Handle) {
+        self.close(h);
+        // What fails here has ended the connection, and with it all handles.
+        let _ = self.done(&Request::Nop);
     }
 
     /// The root of this name, and whether it may be changed.

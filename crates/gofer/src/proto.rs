@@ -277,6 +277,16 @@ impl Request {
             _ => false,
         }
     }
+    /// Whether it changes something on the host, or frees it (`Nop`, which brings handles to close).
+    #[must_use]
+    pub fn changes(&self) -> bool {
+        use Request::*;
+        match self {
+            Attach { .. } | Walk { .. } | GetAttr { .. } | Open { .. } | Readlink { .. } => false,
+            ReadDir { .. } | StatFs { .. } | GetXattr { .. } | ListXattr { .. } => false,
+            _ => true,
+        }
+    }
     /// The message, with handles to close on the way (at most [`MAX_CLOSES`]).
     #[must_use]
     pub fn encode(&self, closes: &[Handle]) -> Vec<u8> {

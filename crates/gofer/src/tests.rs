@@ -9,9 +9,10 @@ use proptest::prelude::*;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A directory of the host that goes at the end.
 struct Temp(PathBuf);
@@ -286,6 +287,70 @@ fn a_dead_server_is_an_io_error() {
     liar.join().unwrap();
     assert_eq!(c.attach("x").err(), Some(EIO));
     assert_eq!(told.load(Ordering::SeqCst), 1);
+}
+
+/// A server of four connections that answers no request which changes something until it is told to.
+fn slow_server() -> (Arc<Client>, mpsc::Receiver<bool>, mpsc::Sender<()>) {
+    let (ours, theirs) = sock::seqpacket_pair().unwrap();
+    let lines: Vec<_> = (0..4).map(|_| Line::pair().unwrap()).collect();
+    let hello = Hello {
+        version: 1,
+        max_handles: 10,
+        uid: 0,
+        gid: 0,
+    };
+    let fds: Vec<_> = lines.iter().flat_map(|(a, _)| a.fds()).collect();
+    sock::send(theirs.raw(), &hello.encode(), &fds).unwrap();
+    let (asked, seen) = mpsc::channel();
+    let (go, gate) = mpsc::channel();
+    let gate = Arc::new(Mutex::new(gate));
+    for (_, line) in lines {
+        let (asked, gate) = (asked.clone(), gate.clone());
+        std::thread::spawn(move || {
+            let mut buf = [0; 1000];
+            while let Ok(m) = line.receive(&mut buf) {
+                let changes = Request::decode(m).unwrap().0.changes();
+                asked.send(changes).unwrap();
+                if changes {
+                    gate.lock().unwrap().recv().unwrap();
+                }
+                if line.send(&Reply::encode(&Err(ENOENT))).is_err() {
+                    break;
+                }
+            }
+        });
+    }
+    let c = Client::connect(&ours, Box::new(|| {})).unwrap();
+    (c, seen, go)
+}
+
+#[test]
+fn who_only_reads_does_not_wait_for_changes() {
+    const CHANGES: usize = 6;
+    let (c, seen, go) = slow_server();
+    let dir = Handle(1);
+    let next = || seen.recv_timeout(Duration::from_secs(20));
+    let unlink = |c: &Arc<Client>| {
+        let c = c.clone();
+        std::thread::spawn(move || c.unlink(dir, b"x").err())
+    };
+    let changes: Vec<_> = (0..CHANGES).map(|_| unlink(&c)).collect();
+    // Two are under way; whoever else would be, without a limit, has time to be.
+    assert_eq!((next(), next()), (Ok(true), Ok(true)));
+    std::thread::sleep(Duration::from_millis(200));
+    let reader = {
+        let c = c.clone();
+        std::thread::spawn(move || c.get_attr(dir).err())
+    };
+    assert_eq!(next(), Ok(false));
+    assert_eq!(reader.join().unwrap(), Some(ENOENT));
+    // Each is answered in the end: none sleeps for good.
+    for _ in 0..CHANGES {
+        go.send(()).unwrap();
+    }
+    for t in changes {
+        assert_eq!(t.join().unwrap(), Some(ENOENT));
+    }
 }
 
 #[test]

@@ -29,6 +29,9 @@ struct Look {
     fine: bool,
 }
 
+/// Bytes: a shorter file is freed within a request of somebody else, which its handle rides on.
+const LONG: u64 = 1 << 20;
+
 /// Host descriptors of a file.
 #[derive(Clone, Default)]
 struct Fds {
@@ -100,6 +103,8 @@ pub struct GoferInode {
     pub(crate) mappable: Mutex<Weak<HostMappable>>,
     /// Mapped writable and shared: the application changes it without a call.
     pub(crate) mapped_writable: AtomicBool,
+    /// It has grown to [`LONG`] or more since its size was asked for.
+    long: AtomicBool,
     ext: InodeExt,
 }
 
@@ -133,6 +138,7 @@ impl GoferInode {
             mappings: MappingRegistry::new(),
             mappable: Mutex::default(),
             mapped_writable: AtomicBool::new(false),
+            long: AtomicBool::new(false),
             writers: AtomicU32::new(0),
             acl: Mutex::default(),
             ext: InodeExt::default(),
@@ -169,6 +175,18 @@ impl GoferInode {
             self.fs.changes.fetch_add(1, order);
         }
         c.changes += 1;
+    }
+    /// Bytes were written, or made room for, up to `end`.
+    pub(crate) fn grew(&self, end: u64) {
+        if end >= LONG && !self.long.load(Ordering::Relaxed) {
+            self.long.store(true, Ordering::Relaxed);
+        }
+    }
+    /// Whether the host may have much to free when this inode's handle is given back: it was removed, and is long.
+    fn ends_slowly(&mut self) -> bool {
+        let c = self.cached.get_mut();
+        let removed = c.stale || c.attr.nlink == 0;
+        removed && self.kind == FileType::Regular && (*self.long.get_mut() || c.attr.size >= LONG)
     }
     /// Something was done that changed the attributes.
     pub(crate) fn changed(&self) {
@@ -433,6 +451,7 @@ impl GoferInode {
         let fd = self.write_fd()?;
         let old = self.attrs()?.size;
         hostcall::file::ftruncate(fd.raw(), size)?;
+        self.grew(size);
         self.changed();
         if size < old {
             let from = size.next_multiple_of(abi::PAGE_SIZE);
@@ -795,7 +814,12 @@ impl Drop for GoferInode {
                 inodes.remove(&self.key);
             }
         }
-        self.fs.client.close(self.handle);
+        if self.ends_slowly() {
+            // Before our own descriptors: who has the last one frees it, this thread where it can be.
+            self.fs.client.close_now(self.handle);
+        } else {
+            self.fs.client.close(self.handle);
+        }
     }
 }
 

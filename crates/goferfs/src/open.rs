@@ -92,6 +92,7 @@ impl FileOps for OpenHostFile {
             at += n as u64;
             Ok(n)
         });
+        self.inode.grew(at);
         self.inode.changed();
         if let Some(l) = &mut *length {
             *l = at.max(*l);
@@ -120,6 +121,7 @@ impl FileOps for OpenHostFile {
             Some(l) => l + n as u64,
             None => host::position(fd)?,
         };
+        self.inode.grew(end);
         if self.inode.fs.exclusive() {
             *length = Some(end);
         }
@@ -160,6 +162,7 @@ impl FileOps for OpenHostFile {
         let mut length = self.inode.write_lock.lock();
         *length = None;
         host::fallocate(self.fd().raw(), mode, offset, len)?;
+        self.inode.grew(offset.saturating_add(len));
         self.inode.changed();
         Ok(())
     }

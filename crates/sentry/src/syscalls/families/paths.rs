@@ -1,10 +1,12 @@
 //! Files by name: opening, making, removing, renaming, links.
 
+use super::time::sleep_until;
 use crate::syscalls::{Arg, Args, Call, SysResult, path_arg, read_sized};
 use crate::task::Context;
 use abi::errno::*;
 use abi::linux::*;
 use abi::{Result, Va};
+use std::time::{Duration, Instant};
 use vfs::fd_table::CloseOnExec;
 use vfs::ops::OpenHow;
 use vfs::walk::Walk;
@@ -25,6 +27,9 @@ pub(super) fn with<R>(
 
 pub(super) const CWD: i32 = AT_FDCWD;
 
+/// How often an open that a lease of the host delays is tried again.
+const LEASE_POLL: Duration = Duration::from_millis(10);
+
 fn do_open(cx: &Context, dirfd: i32, va: Va, how: OpenHow) -> SysResult {
     let files = cx.files();
     let path = path_arg(cx, va)?;
@@ -36,7 +41,16 @@ fn do_open(cx: &Context, dirfd: i32, va: Va, how: OpenHow) -> SysResult {
     // The number first: a full table must not leave a new file behind.
     cx.cred().may_take_more(ENFILE)?;
     let slot = files.reserve(cx.nofile_limit())?;
-    let f = cx.task.with_paths(|p| p.open(&at, &path, how))?;
+    let f = loop {
+        match cx.task.with_paths(|p| p.open(&at, &path, how)) {
+            // Somebody on the host has a lease on the file (fcntl(2)). The host has asked for it back, and takes it
+            // after `fs.lease-break-time`.
+            Err(EAGAIN) if how.flags & O_NONBLOCK == 0 => {
+                sleep_until(cx, Some(Instant::now() + LEASE_POLL))?;
+            }
+            r => break r?,
+        }
+    };
     Ok(slot.install(f, CloseOnExec::from_flags(how.flags)) as usize)
 }
 

@@ -122,7 +122,7 @@ fn time(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 /// Sleeps until `deadline`. `ERESTARTSYS` if a signal interrupts.
-fn sleep_until(cx: &Context, deadline: Option<Instant>) -> Result<()> {
+pub(super) fn sleep_until(cx: &Context, deadline: Option<Instant>) -> Result<()> {
     cx.sleeping.store(true, Ordering::Relaxed);
     let r = loop {
         if deadline.is_some_and(|d| Instant::now() >= d) {
