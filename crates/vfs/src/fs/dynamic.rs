@@ -18,10 +18,11 @@ use crate::context::Caller;
 use crate::dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
 use crate::file::{File, FileOps, Sink, Source};
 use crate::inode::{FileType, Follow, Inode, InodeExt, Perm, SetAttr, Want, generic_permission};
+use crate::ucounts::Charge;
 use crate::vfs::Vfs;
 use crate::{DirEntry, Path, Stat, now};
 use abi::Result;
-use abi::errno::{EACCES, EINVAL, EISDIR, ENOENT, EPERM};
+use abi::errno::{EACCES, EINVAL, EISDIR, ENOENT, ENOMEM, EPERM};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -432,11 +433,11 @@ impl DynInode {
     }
 }
 
-/// An open generated file: the text is a picture taken when it was last read from the start.
+/// An open generated file: the text is a picture taken when it was last read from the start. Its memory is the opener's.
 struct OpenDynFile {
     file: Arc<dyn DynFile>,
     inode: Arc<DynInode>,
-    text: Mutex<Option<Arc<[u8]>>>,
+    text: Mutex<Option<(Arc<[u8]>, Charge)>>,
 }
 
 /// The most that one write(2) hands to [`DynFile::write`].
@@ -450,13 +451,14 @@ impl FileOps for OpenDynFile {
         let old = if offset == 0 {
             None
         } else {
-            self.text.lock().clone()
+            self.text.lock().as_ref().map(|t| t.0.clone())
         };
         let text = match old {
             Some(t) => t,
             None => {
                 let t: Arc<[u8]> = self.file.generate(file)?.into();
-                *self.text.lock() = Some(t.clone());
+                let charge = file.cred.kmem(t.len(), ENOMEM)?;
+                *self.text.lock() = Some((t.clone(), charge));
                 t
             }
         };

@@ -3,13 +3,18 @@
 use super::tmpfs::emit_dots;
 use crate::DirEntry;
 use crate::file::File;
+use crate::ucounts::Charge;
 use abi::Result;
+use abi::errno::ENOMEM;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// The names of an open directory as they were when it was last read from its start. Cookies are positions in
-/// that list.
-pub struct Listing<E>(Mutex<Option<Arc<[E]>>>);
+/// that list, whose memory is the opener's.
+pub struct Listing<E>(Mutex<Option<(Arc<[E]>, Charge)>>);
+
+/// What a name takes beside its entry.
+const NAME: usize = 32;
 
 impl<E> Default for Listing<E> {
     fn default() -> Listing<E> {
@@ -36,13 +41,15 @@ impl<E> Listing<E> {
         let old = if start == 0 {
             None
         } else {
-            self.0.lock().clone()
+            self.0.lock().as_ref().map(|l| l.0.clone())
         };
         let all = match old {
             Some(l) => l,
             None => {
                 let l = list()?;
-                *self.0.lock() = Some(l.clone());
+                let bytes = l.len() * (size_of::<E>() + NAME);
+                let charge = file.cred.kmem(bytes, ENOMEM)?;
+                *self.0.lock() = Some((l.clone(), charge));
                 l
             }
         };

@@ -276,6 +276,46 @@ fn links_on_tmpfs_are_charged_while_they_are_there() {
     links_are_charged_while_they_are_there(&Rig::new(), 77_030);
 }
 
+/// What an open file keeps of a generated text, and an open directory of its names, is the opener's.
+#[test]
+fn texts_and_listings_are_charged_to_who_reads() {
+    use crate::fs::dynamic::{DynFs, StaticDir};
+    use crate::ucounts::Kind;
+    let (r, _below) = overlay::overlay();
+    for i in 0..100 {
+        r.put(&format!("/a/file{i}"), b"").unwrap();
+    }
+    let texts = StaticDir::new().text("long", vec![b'x'; 50_000]);
+    let texts = DynFs::mountable(&r.vfs, "texts", 0, Arc::new(texts));
+    let texts = Rig::on(r.vfs.clone(), r.clas.clone(), texts);
+    let of = |rig: &Rig| rig.user(77_040, 77_040);
+    let u = of(&r).cred.ucounts().clone();
+    let held = || u.count(Kind::Kmem);
+
+    let dir = of(&r).open("/a", O_RDONLY | O_DIRECTORY).unwrap();
+    let before = held();
+    list(&dir).unwrap();
+    assert!(held() >= before + 100 * 32, "{} {before}", held());
+    let open = || of(&texts).open("/long", O_RDONLY).unwrap();
+    let file = open();
+    let before = held();
+    read(&file, 8).unwrap();
+    read(&file, 8).unwrap();
+    assert_eq!(held(), before + 50_000);
+
+    let rest = crate::userns::UserNs::default().limits().get(Kind::Kmem) as u64;
+    let full = u.force(Kind::Kmem, rest);
+    assert_eq!(read(&open(), 8), Err(ENOMEM));
+    let again = of(&r).open("/a", O_RDONLY | O_DIRECTORY).unwrap();
+    assert_eq!(list(&again).err(), Some(ENOMEM));
+    // What is there can be read on.
+    assert_eq!(read(&file, 8).unwrap().len(), 8);
+    drop(again);
+    drop(full);
+    drop((dir, file));
+    assert_eq!(held(), 0);
+}
+
 /// What was looked for in a directory does not keep it, once it is gone.
 #[test]
 fn a_removed_directory_is_not_kept() {
