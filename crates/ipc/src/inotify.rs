@@ -44,6 +44,22 @@ struct State {
     last_wd: i32,
     watches: BTreeMap<i32, Watch>,
     events: VecDeque<Event>,
+    /// The memory of `events`, its user's.
+    memory: Option<Charge>,
+}
+
+impl State {
+    /// Whether there may be one more event of this size.
+    fn has_room(&mut self, bytes: u64) -> bool {
+        let memory = self.memory.as_mut();
+        self.events.len() < MAX_QUEUED && memory.is_none_or(|m| m.resize(m.amount() + bytes))
+    }
+    /// The first event leaves.
+    fn pop(&mut self) {
+        if let (Some(e), Some(m)) = (self.events.pop_front(), &mut self.memory) {
+            m.set(m.amount().saturating_sub(e.memory()));
+        }
+    }
 }
 
 struct Watch {
@@ -71,6 +87,13 @@ impl Event {
     }
     fn size(&self) -> usize {
         16 + self.name_len()
+    }
+    /// What it takes of the kernel's memory. That nothing more fits costs nothing: there is one such event.
+    fn memory(&self) -> u64 {
+        match self.mask {
+            IN_Q_OVERFLOW => 0,
+            _ => (size_of::<Event>() + self.name.len() + 16) as u64,
+        }
     }
     fn encode(&self) -> Vec<u8> {
         let mut v = Vec::with_capacity(self.size());
@@ -150,7 +173,10 @@ impl Inotify {
         let instance = instance.ok_or(EMFILE)?;
         Ok(Arc::new_cyclic(|me| Inotify {
             me: me.clone(),
-            state: Mutex::new(State::default()),
+            state: Mutex::new(State {
+                memory: Some(user.force(Kind::Kmem, 0)),
+                ..State::default()
+            }),
             queue: WaitQueue::new(),
             instance,
         }))
@@ -262,7 +288,7 @@ impl Inotify {
             if s.events.back() == Some(&e) {
                 return;
             }
-            if s.events.len() >= MAX_QUEUED {
+            if !s.has_room(e.memory()) {
                 if s.events.back().is_none_or(|l| l.mask != IN_Q_OVERFLOW) {
                     let over = Event {
                         wd: -1,
@@ -294,7 +320,7 @@ impl FileOps for Inotify {
                     }
                     Some(e) => {
                         let b = e.encode();
-                        s.events.pop_front();
+                        s.pop();
                         b
                     }
                 }
@@ -386,5 +412,31 @@ mod tests {
         assert_eq!(i.remove_watch(wd), Err(EINVAL));
         assert_eq!(&read(&f, 99).unwrap()[4..8], &IN_IGNORED.to_le_bytes());
         assert_eq!(dir.count.load(Ordering::Relaxed), 0);
+    }
+
+    /// What nobody reads is its user's memory: where that has no more, events are lost, as where there are too many.
+    #[test]
+    fn events_are_charged_until_they_are_read() {
+        let cred = Credentials::user(77_140, 77_140, vec![]);
+        let u = cred.ucounts();
+        let i = Inotify::new(&cred).unwrap();
+        let f = file(i.clone(), 0);
+        let dir = WatchList::new();
+        i.add_watch(&dir, 0x100).unwrap();
+        let own = u.count(Kind::Kmem);
+        let event = |n: u32| notify(&dir, 0x100, 0, format!("{n:0>250}").as_bytes());
+        (0..10).for_each(event);
+        assert!(u.count(Kind::Kmem) >= own + 2500);
+        let rest = cred.user_ns.limits().get(Kind::Kmem) - u.count(Kind::Kmem);
+        let full = u.force(Kind::Kmem, rest as u64);
+        (10..20).for_each(event);
+        assert_eq!(i.state.lock().events.len(), 11);
+        while read(&f, 1 << 20).is_ok() {}
+        drop(full);
+        assert_eq!(u.count(Kind::Kmem), own);
+        event(0);
+        assert_eq!(i.state.lock().events.len(), 1);
+        drop((i, f));
+        assert_eq!(u.count(Kind::Kmem), 0);
     }
 }
