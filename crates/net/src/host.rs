@@ -283,7 +283,11 @@ impl Protocol for HostSocket {
 
     fn accept(&self) -> Result<Socket> {
         let fd = host::accept(self.fd.raw())?;
-        HostSocket::register(Common::inherit(&self.common), &self.network, fd)
+        HostSocket::register(
+            Common::inherit(&self.common, &self.common),
+            &self.network,
+            fd,
+        )
     }
 
     fn local_name(&self) -> Result<Vec<u8>> {

@@ -9,7 +9,7 @@ use abi::errno::{EDOM, EINVAL, ENODEV, ENOPROTOOPT, EPERM, Errno};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use vfs::ucounts::Ucounts;
+use vfs::ucounts::{Charge, Kind, Ucounts};
 use vfs::{Caps, Credentials};
 use wait::{Events, WaitQueue};
 
@@ -89,6 +89,8 @@ pub struct Common {
     pub creator: OnceLock<Ucred>,
     /// Whose memory its buffers are: the creator's, the listener's. None in tests, and for the kernel's own.
     pub user: OnceLock<Arc<Ucounts>>,
+    /// What a connection takes that no open file stands for yet: its maker's.
+    memory: OnceLock<Charge>,
     pub queue: WaitQueue,
     /// SO_ERROR: what the next call must report, 0 for nothing.
     error: AtomicI32,
@@ -107,6 +109,9 @@ pub struct Common {
     others: Mutex<Vec<(i32, i32)>>,
 }
 
+/// What a connection takes of the kernel's memory while it waits to be accepted.
+const CONNECTION: u64 = 2048;
+
 impl Common {
     pub fn new(ns: &Arc<NetNamespace>, family: u16, kind: u32, protocol: i32) -> Arc<Common> {
         let tcp = kind == SOCK_STREAM && crate::addr::is_inet(family);
@@ -118,6 +123,7 @@ impl Common {
             ino: ns.next_ino(),
             creator: OnceLock::new(),
             user: OnceLock::new(),
+            memory: OnceLock::new(),
             queue: WaitQueue::new(),
             error: AtomicI32::new(0),
             flags: Flags::default(),
@@ -134,9 +140,12 @@ impl Common {
         })
     }
 
-    /// A connection that a listener gives: its options are the listener's.
-    pub fn inherit(from: &Common) -> Arc<Common> {
+    /// A connection that a listener gives to `to`: its options are the listener's, its memory is counted for who connects.
+    pub fn inherit(from: &Common, to: &Common) -> Arc<Common> {
         let c = Common::new(&from.ns, from.family, from.kind, from.protocol);
+        if let Some(u) = to.user.get() {
+            let _ = c.memory.set(u.force(Kind::Kmem, CONNECTION));
+        }
         for (a, b) in c.flags.0.iter().zip(&from.flags.0) {
             a.store(b.load(Ordering::Relaxed), Ordering::Relaxed);
         }

@@ -14,7 +14,7 @@ use crate::sys::*;
 use abi::Result;
 use abi::errno::{
     EACCES, EADDRNOTAVAIL, EAGAIN, EALREADY, ECONNABORTED, ECONNREFUSED, ECONNRESET, EINPROGRESS,
-    EINVAL, EISCONN, ENETUNREACH, ENOENT, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM, EPIPE,
+    EINVAL, EISCONN, ENETUNREACH, ENOBUFS, ENOENT, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM, EPIPE,
 };
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
@@ -186,7 +186,7 @@ impl Tcp {
         remote: Endpoint,
         announced: bool,
     ) {
-        let theirs = Common::inherit(&l.common);
+        let theirs = Common::inherit(&l.common, &self.common);
         let out = Half::new(&self.common, &theirs, 0);
         let back = Half::new(&theirs, &self.common, 0);
         let binding = self.common.ns.tcp.share(&l.binding, remote.ip, &theirs);
@@ -387,6 +387,7 @@ impl Tcp {
             }
         }
         let to = parse_inet(addr, self.common.family)?;
+        who.cred.may_take_more(ENOBUFS)?;
         let (remote, source) = route(&self.common, &self.options, s.local, to)?;
         let port = match &s.binding {
             Some(b) => b.port,

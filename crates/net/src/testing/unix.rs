@@ -47,6 +47,46 @@ fn pairs() {
     assert_eq!(bytes(&b, 9).unwrap(), b"");
 }
 
+/// A connection that waits to be accepted is the memory of who made it, though its own socket is gone.
+#[test]
+fn waiting_connections_are_charged_to_who_connects() {
+    use vfs::ucounts::Kind;
+    let mut w = World::new();
+    w.cred = Arc::new(Credentials::user(77_150, 77_150, vec![]));
+    let u = w.cred.ucounts().clone();
+    for (family, own, to) in [
+        (AF_UNIX, path("\0waiting"), path("\0waiting")),
+        (
+            AF_INET,
+            [2u8, 0, 0, 0, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0].into(),
+            Vec::new(),
+        ),
+    ] {
+        let l = w.socket(family, SOCK_STREAM);
+        l.bind(&w.who(), &own).unwrap();
+        l.listen(&w.who(), 100).unwrap();
+        let to = if to.is_empty() {
+            l.local_name().unwrap()
+        } else {
+            to
+        };
+        let before = u.count(Kind::Kmem);
+        for _ in 0..50 {
+            w.connect(&w.socket(family, SOCK_STREAM), &to).unwrap();
+        }
+        assert!(u.count(Kind::Kmem) >= before + 50 * 1024);
+        let rest = w.cred.user_ns.limits().get(Kind::Kmem) as u64;
+        let full = u.force(Kind::Kmem, rest);
+        let late = w.socket(family, SOCK_STREAM);
+        let refused = if family == AF_UNIX { ENOMEM } else { ENOBUFS };
+        assert_eq!(w.connect(&late, &to), Err(refused));
+        drop(full);
+        assert_eq!(w.connect(&late, &to), Ok(()));
+        drop((late, l));
+        assert_eq!(u.count(Kind::Kmem), 0);
+    }
+}
+
 #[test]
 fn names_and_credentials() {
     let w = World::new();

@@ -10,8 +10,8 @@ use crate::stream::{End, Half};
 use crate::sys::{AF_UNSPEC, SOL_SOCKET};
 use abi::Result;
 use abi::errno::{
-    EADDRINUSE, EAGAIN, ECONNREFUSED, EINVAL, EISCONN, ENOENT, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP,
-    EPERM, EPROTOTYPE,
+    EADDRINUSE, EAGAIN, ECONNREFUSED, EINVAL, EISCONN, ENOENT, ENOMEM, ENOPROTOOPT, ENOTCONN,
+    EOPNOTSUPP, EPERM, EPROTOTYPE,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -71,6 +71,7 @@ impl UnixSock {
         if target.common.kind != self.common.kind {
             return Err(EPROTOTYPE);
         }
+        who.cred.may_take_more(ENOMEM)?;
         let (l, theirs_name) = {
             let t = target.state.read();
             match &t.link {
@@ -94,7 +95,7 @@ impl UnixSock {
                 }
                 return Err(EAGAIN);
             }
-            let server = make(Common::inherit(&l.common), theirs_name);
+            let server = make(Common::inherit(&l.common, &self.common), theirs_name);
             let to_them = Peer {
                 sock: server.me.clone(),
                 cred: l.cred,
