@@ -10,6 +10,7 @@ use clas::Cla;
 use platform::AddressSpace;
 use std::ops::Range;
 use std::sync::Arc;
+use vfs::ucounts::{Kind, Ucounts};
 
 /// Who may write to an address space while it is copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,13 +25,20 @@ pub enum Writers {
 impl Mm {
     /// A copy in `space`, which is empty: private memory is shared until either side writes, shared memory
     /// is shared for good. Where earlier children of this family faulted, the child has host mappings from the
-    /// start, and both have their own frames of what those wrote.
-    pub fn fork(&self, space: Arc<dyn AddressSpace>, writers: Writers) -> Result<Arc<Mm>> {
+    /// start, and both have their own frames of what those wrote. It is charged to `user`.
+    pub fn fork(
+        &self,
+        space: Arc<dyn AddressSpace>,
+        writers: Writers,
+        user: Option<&Arc<Ucounts>>,
+    ) -> Result<Arc<Mm>> {
         let child = Mm::new(self.clas.clone(), space);
         child.privacy.inherit(&self.privacy);
+        child.state.lock().kmem = user.map(|u| u.force(Kind::Kmem, 0));
         let unpinned = self.pins.write();
         self.with(|st| {
             let mut to = child.state.lock();
+            to.charge_entries(st.vmas.len() + st.pmas.len())?;
             to.take_mappings(st.vmas.len())?;
             if !st.patches.is_empty()
                 && let Some(sites) = self.space.sites()

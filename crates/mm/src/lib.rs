@@ -80,6 +80,7 @@ use platform::{AddressSpace, AppThread, MapOp};
 use state::State;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use vfs::ucounts::{Charge, Kind, Ucounts};
 
 pub use fork::Writers;
 pub use futex::FutexKey;
@@ -129,6 +130,13 @@ impl Mm {
                 privacy: Privacy::default(),
             }
         })
+    }
+
+    /// What it takes of the kernel's memory is this user's from now on.
+    pub fn charge_to(&self, user: &Arc<Ucounts>) {
+        let mut st = self.state.lock();
+        let bytes = st.kmem.as_ref().map_or(0, Charge::amount);
+        st.kmem = Some(user.force(Kind::Kmem, bytes));
     }
 
     /// Who may look into it.
@@ -265,6 +273,7 @@ impl Mm {
         let foreign = std::mem::take(&mut st.dead_foreign);
         let files = std::mem::take(&mut st.dead_files);
         self.clas.give_mappings(std::mem::take(&mut st.extra));
+        st.kmem = None;
         drop(st);
         let clas = self.clas.clone();
         clas.is_ending();

@@ -13,6 +13,7 @@ use platform::{AddressSpace, MapOp, Prot, USER_MAX, USER_MIN};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::thread::ThreadId;
+use vfs::ucounts::Charge;
 
 /// Pages of each kind, as Linux's `mm_struct` counts them.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub(crate) struct State {
     pub(crate) max_map_count: usize,
     /// Mappings that it has taken from the container's.
     pub(crate) extra: u64,
+    /// What its VMAs and PMAs take of the kernel's memory, from a user's; `None` where nobody counts.
+    pub(crate) kmem: Option<Charge>,
     /// The application side was ended, and changes of its mappings are not made any more.
     pub(crate) gone: bool,
     /// What is done now is a guess: it waits for nothing.
@@ -102,6 +105,7 @@ impl State {
             def_flags: VmaFlags::empty(),
             max_map_count: crate::MAX_MAP_COUNT,
             extra: 0,
+            kmem: None,
             gone: false,
             guessing: false,
             faults: 0,

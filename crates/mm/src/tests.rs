@@ -132,7 +132,7 @@ impl App {
     pub(crate) fn fork(&self) -> App {
         let space = Arc::new(FakeSpace::default());
         App {
-            mm: self.mm.fork(space.clone(), Writers::None).unwrap(),
+            mm: self.mm.fork(space.clone(), Writers::None, None).unwrap(),
             space,
         }
     }

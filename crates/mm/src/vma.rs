@@ -10,9 +10,19 @@ use platform::Prot;
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
+use vfs::ucounts::Charge;
 
 /// Mappings are taken from the container's so many at a time.
 const MAPPINGS_STEP: u64 = 1024;
+/// So many VMAs and PMAs are what an address space costs anyway; more are charged to its user, this much each.
+const OWN_ENTRIES: usize = 2048;
+const ENTRY: u64 = 128;
+
+/// What so many VMAs and PMAs are charged for: in steps, as most calls change their number.
+fn entries_charged(n: usize) -> u64 {
+    let more = n.saturating_sub(OWN_ENTRIES) as u64;
+    more.next_multiple_of(MAPPINGS_STEP) * ENTRY
+}
 
 bitflags::bitflags! {
     /// Properties of a VMA besides its protection (`VM_*`).
@@ -179,8 +189,20 @@ impl State {
         self.take_mappings(n + 1)
     }
 
+    /// Makes sure that its user may have so many VMAs and PMAs.
+    pub(crate) fn charge_entries(&mut self, n: usize) -> Result<()> {
+        let bytes = entries_charged(n);
+        let fits = |c: &mut Charge| bytes <= c.amount() || c.resize(bytes);
+        if self.kmem.as_mut().is_none_or(fits) {
+            Ok(())
+        } else {
+            Err(ENOMEM)
+        }
+    }
+
     /// Makes sure that there may be `n` VMAs.
     pub(crate) fn take_mappings(&mut self, n: usize) -> Result<()> {
+        self.charge_entries(n + self.pmas.len())?;
         let beyond = n.saturating_sub(crate::OWN_MAPPINGS) as u64;
         if beyond > self.extra {
             // Some at a time; the last ones are asked for one by one.
@@ -196,6 +218,11 @@ impl State {
 
     /// Gives back what is not needed any more of what [`State::take_mappings`] took.
     fn spare_mappings(&mut self) {
+        let few = self.vmas.len() + self.pmas.len() + 2 * MAPPINGS_STEP as usize;
+        let most = entries_charged(few);
+        if let Some(c) = self.kmem.as_mut().filter(|c| c.amount() > most) {
+            c.set(most);
+        }
         let beyond = (self.vmas.len() + 3).saturating_sub(crate::OWN_MAPPINGS) as u64;
         if self.extra > beyond + 2 * MAPPINGS_STEP {
             self.clas.give_mappings(self.extra - beyond);

@@ -540,7 +540,7 @@ fn frames_of_another_clas_are_held() {
     let at = a.map(Va(0), P, RW, MAP_SHARED, Some(f.file())).unwrap();
     a.store(at.0, 1).unwrap();
     let child =
-        a.mm.fork(a.mm.address_space().clone(), Writers::Others)
+        a.mm.fork(a.mm.address_space().clone(), Writers::Others, None)
             .unwrap();
     let (frame, _) = f.frames.lock().unwrap();
     assert_eq!(other.exclusive_prefix(frame, 1), 0);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::Writers;
 use abi::linux::*;
+use vfs::ucounts::Kind;
 
 const RW: u32 = PROT_READ | PROT_WRITE;
 
@@ -147,7 +148,7 @@ fn fork_learns_what_children_write() {
     }
     // With other threads nothing is copied ahead, but all is still right.
     let space = Arc::new(FakeSpace::default());
-    let mm = a.mm.fork(space.clone(), Writers::Others).unwrap();
+    let mm = a.mm.fork(space.clone(), Writers::Others, None).unwrap();
     let c = App { mm, space };
     c.store(at + 5 * P, 200).unwrap();
     assert_eq!((a.load(at + 5 * P), c.load(at + 5 * P)), (Ok(5), Ok(200)));
@@ -235,6 +236,41 @@ fn frames_of_a_process_that_dies_are_not_given_to_others() {
     assert_eq!(clas.stats().allocated, 0);
 }
 
+/// Many areas are their user's memory, and so are the copies that fork makes.
+#[test]
+fn many_areas_are_charged() {
+    let clas = Clas::new().unwrap();
+    let u = vfs::Credentials::user(77_160, 77_160, vec![]);
+    let u = u.ucounts();
+    let held = || u.count(Kind::Kmem) as u64;
+    let a = App::new(&clas);
+    a.mm.charge_to(u);
+    let base = 0x1000_0000;
+    for i in 0..10_000 {
+        let prot = if i % 2 == 0 { PROT_READ } else { PROT_NONE };
+        a.map(Va(base + i * P), P, prot, MAP_ANONYMOUS | MAP_FIXED, None)
+            .unwrap();
+    }
+    let one = held();
+    assert!((500_000..5_000_000).contains(&one), "{one}");
+    let fork = || {
+        let space = Arc::new(FakeSpace::default());
+        a.mm.fork(space, Writers::None, Some(u))
+    };
+    let child = fork().unwrap();
+    assert!(held() >= 2 * one - 300_000);
+    drop(child);
+    assert_eq!(held(), one);
+    let rest = vfs::userns::UserNs::default().limits().get(Kind::Kmem) as u64;
+    let full = u.force(Kind::Kmem, rest - one);
+    assert_eq!(fork().err(), Some(abi::errno::ENOMEM));
+    drop(full);
+    a.mm.munmap(Va(base), 10_000 * P).unwrap();
+    assert!(held() < 500_000);
+    drop(a);
+    assert_eq!(held(), 0);
+}
+
 #[test]
 fn many_mappings_are_the_containers() {
     let clas = Clas::new().unwrap();
@@ -261,7 +297,7 @@ fn many_mappings_are_the_containers() {
     // A child would have as many.
     let space = Arc::new(FakeSpace::default());
     assert_eq!(
-        a.mm.fork(space, Writers::None).err(),
+        a.mm.fork(space, Writers::None, None).err(),
         Some(abi::errno::ENOMEM)
     );
     a.mm.munmap(Va(base), 5000 * P).unwrap();

@@ -118,6 +118,7 @@ pub fn prepare(
     let files = FdTable::new();
     let space = or(kernel.platform.new_address_space(), "make an address space")?;
     let mm = mm::Mm::new(container.clas.clone(), space);
+    mm.charge_to(cred.ucounts());
     let mut list = kernel.tasks.lock();
     if container.is_closed() {
         return Err("the container has ended".into());

@@ -75,7 +75,8 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         } else {
             mm::Writers::Others
         };
-        parent_mm.fork(kernel.platform.new_address_space()?, writers)?
+        let space = kernel.platform.new_address_space()?;
+        parent_mm.fork(space, writers, Some(new.cred.ucounts()))?
     };
     let mut thread = mm.address_space().new_thread()?;
     child_state(cx, a, thread.as_mut())?;

@@ -212,7 +212,9 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
         raise,
     } = build(&cx.task, &req, || {
         let space = cx.kernel.platform.new_address_space()?;
-        Ok(Mm::new(cx.group.container.clas.clone(), space))
+        let mm = Mm::new(cx.group.container.clas.clone(), space);
+        mm.charge_to(cx.cred().ucounts());
+        Ok(mm)
     })?;
 
     // From here on there is no way back: the other threads end first.
