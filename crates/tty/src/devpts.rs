@@ -3,17 +3,20 @@
 use crate::pty::{Master, Pty, Slave};
 use crate::{JobControl, Process};
 use abi::Result;
-use abi::errno::{EBUSY, EIO, ENOSPC, ENXIO};
+use abi::errno::{EBUSY, EIO, ENOMEM, ENOSPC, ENXIO};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use vfs::FileOps;
 use vfs::file::{O_ACCMODE, O_NOCTTY, O_RDONLY, O_RDWR};
+use vfs::ucounts::Charge;
 use vfs::vfs::{Device, DeviceOpen};
+use vfs::{Credentials, FileOps};
 
 /// `kernel.pty.max`.
 const MAX: u32 = 4096;
+/// What a pair takes of the kernel's memory with all buffers full, bytes.
+const PAIR: usize = 80 << 10;
 
 /// See the module.
 pub struct Devpts {
@@ -34,14 +37,19 @@ impl Devpts {
 
     /// A new pair of root's: see [`Devpts::open_master_as`].
     pub fn open_master(&self) -> Result<Arc<Master>> {
-        self.open_master_as((0, 0))
+        self.make((0, 0), None)
     }
 
-    /// A new pair: the open of `/dev/ptmx` by this user and group. The slave is locked until TIOCSPTLCK.
-    pub fn open_master_as(&self, opener: (u32, u32)) -> Result<Arc<Master>> {
+    /// A new pair: the open of `/dev/ptmx` by who has these credentials. The slave is locked until TIOCSPTLCK.
+    pub fn open_master_as(&self, cred: &Credentials) -> Result<Arc<Master>> {
+        let memory = cred.kmem(PAIR, ENOMEM)?;
+        self.make((cred.fsuid, cred.fsgid), Some(memory))
+    }
+
+    fn make(&self, opener: (u32, u32), memory: Option<Charge>) -> Result<Arc<Master>> {
         let mut s = self.state.lock();
         let index = (0..MAX).find(|i| !s.contains_key(i)).ok_or(ENOSPC)?;
-        let pty = Pty::new(index, opener, self.jobs.clone(), self.me.clone());
+        let pty = Pty::new(index, opener, self.jobs.clone(), self.me.clone(), memory);
         s.insert(index, Arc::downgrade(&pty));
         Ok(Master::new(pty))
     }
@@ -111,8 +119,7 @@ pub struct PtmxDevice(pub Arc<Devpts>);
 
 impl Device for PtmxDevice {
     fn open(&self, open: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>> {
-        let cred = open.caller.cred;
-        Ok(self.0.open_master_as((cred.fsuid, cred.fsgid))?)
+        Ok(self.0.open_master_as(open.caller.cred)?)
     }
 }
 

@@ -12,6 +12,7 @@ use std::any::Any;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use vfs::file::IoctlContext;
+use vfs::ucounts::Charge;
 use vfs::{File, FileOps, Sink, Source, Stat};
 use wait::{Blocker, Events, WaitQueue, block_until, deadline_after};
 
@@ -23,6 +24,8 @@ pub struct Pty {
     pub(crate) opener: (u32, u32),
     pub(crate) jobs: Arc<dyn JobControl>,
     registry: Weak<Devpts>,
+    /// What it may take, the opener's.
+    _memory: Option<Charge>,
     pub(crate) state: Mutex<State>,
     master_queue: WaitQueue,
     slave_queue: WaitQueue,
@@ -61,12 +64,14 @@ impl Pty {
         opener: (u32, u32),
         jobs: Arc<dyn JobControl>,
         registry: Weak<Devpts>,
+        memory: Option<Charge>,
     ) -> Arc<Pty> {
         Arc::new(Pty {
             index,
             opener,
             jobs,
             registry,
+            _memory: memory,
             state: Mutex::new(State {
                 line: Line::new(),
                 window: [0; 4],

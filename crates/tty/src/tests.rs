@@ -299,6 +299,23 @@ const TIOCNOTTY: u32 = 0x5422;
 const TIOCGPTN: u32 = 0x8004_5430;
 const TIOCSPTLCK: u32 = 0x4004_5431;
 
+/// A pair's buffers are the memory of who opened it, as long as one side is open.
+#[test]
+fn pairs_are_charged() {
+    use vfs::ucounts::Kind;
+    let cred = vfs::Credentials::user(77_170, 77_170, vec![]);
+    let u = cred.ucounts();
+    let pts = Devpts::new(Arc::new(Jobs::default()));
+    let pairs = [(); 3].map(|()| pts.open_master_as(&cred).unwrap());
+    assert!(u.count(Kind::Kmem) >= 3 * 65_536);
+    let rest = cred.user_ns.limits().get(Kind::Kmem) as u64;
+    let full = u.force(Kind::Kmem, rest);
+    assert_eq!(pts.open_master_as(&cred).err(), Some(ENOMEM));
+    assert_eq!(pts.list(), [0, 1, 2]);
+    drop((full, pairs));
+    assert_eq!(u.count(Kind::Kmem), 0);
+}
+
 #[test]
 fn a_session_on_a_pty() {
     let jobs = Arc::new(Jobs::default());
