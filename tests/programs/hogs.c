@@ -31,6 +31,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
@@ -389,6 +390,66 @@ static int one_areas(void) {
     return 0;
 }
 static int areas(void) { return by_four(one_areas); }
+// Copies of many areas.
+static int forks(void) {
+    char *p = mmap(0, 60000 * 8192ul, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return errno;
+    for (int i = 0; i < 30000; i++)
+        if (mprotect(p + i * 8192ul, 4096, PROT_READ | PROT_WRITE)) return errno;
+    deadline = now() + hog_time * 3;
+    do {
+        pid_t k = fork();
+        if (k < 0) return errno;
+        if (k == 0) for (;;) pause();
+    } while (more());
+    return 0;
+}
+// Texts and names that open files remember.
+static int one_texts(void) {
+    char b[1];
+    many_files();
+    char *p = mmap(0, 4000 * 8192ul, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return errno;
+    for (int i = 0; i < 4000; i++) mprotect(p + i * 8192ul, 4096, PROT_READ | PROT_WRITE);
+    do {
+        int f = open("/proc/self/maps", O_RDONLY);
+        if (f < 0 || read(f, b, 1) < 0) return errno;
+    } while (more());
+    return 0;
+}
+static int texts(void) { return by_four(one_texts); }
+static int one_listings(void) {
+    char b[1024];
+    many_files();
+    do {
+        int f = open("/usr/bin", O_RDONLY | O_DIRECTORY);
+        if (f < 0 || syscall(SYS_getdents64, f, b, sizeof b) < 0) return errno;
+    } while (more());
+    return 0;
+}
+static int listings(void) { return by_four(one_listings); }
+// Connections that nobody accepts.
+static int backlogs(void) {
+    many_files();
+    do {
+        struct sockaddr_un a = {.sun_family = AF_UNIX};
+        int l = socket(AF_UNIX, SOCK_STREAM, 0), len = snprintf(a.sun_path + 1, 20, "hog%ld", count) + 3;
+        if (l < 0 || bind(l, (void *)&a, len) || listen(l, 4096)) return errno;
+        for (int i = 0; i < 4096; i++) {
+            int s = socket(AF_UNIX, SOCK_STREAM, 0);
+            if (s < 0 || connect(s, (void *)&a, len)) return errno;
+            close(s);
+        }
+    } while (more());
+    return 0;
+}
+static int terminals(void) {
+    many_files();
+    do
+        if (open("/dev/ptmx", O_RDWR | O_NOCTTY) < 0) return errno;
+    while (more());
+    return 0;
+}
 static int tables(void) {
     many_files();
     struct rlimit r;
@@ -438,7 +499,8 @@ static int mounts(void) {
 static const struct { const char *name; int (*run)(void); } hogs[] = {H(tasks), H(threads), H(zombies), H(in_flight),
     H(namespaces), H(semaphores), H(undo), H(messages), H(segments), H(pipes), H(sockets), H(datagrams), H(tcp), H(udp),
     H(netlink), H(symlinks), H(files), H(links), H(xattrs), H(nests), H(epolls), H(inotifies), H(watches), H(file_locks),
-    H(timers), H(signals), H(areas), H(tables), H(filters), H(memfds), H(mounts)};
+    H(timers), H(signals), H(areas), H(forks), H(texts), H(listings),
+    H(backlogs), H(terminals), H(tables), H(filters), H(memfds), H(mounts)};
 
 static void *thread(void *p) { return p; }
 // What somebody needs who works: a word for what does not, or nothing.
