@@ -1,6 +1,7 @@
 /* Pseudo-terminals: line discipline, signals, job control, ioctls. */
 #define AREA "tty"
 #include "check.h"
+#include <sys/mount.h>
 #include <termios.h>
 
 static int slave_of(int m)
@@ -642,8 +643,34 @@ static void controlling(void)
 	T(first_took);
 }
 
+/* Nobody comes to another's terminal by a node of his own. */
+static void strangers(void)
+{
+	char name[64], path[64];
+	int m, s = pair(&m), old = posix_openpt(O_RDWR | O_NOCTTY);
+	ptsname_r(m, name, sizeof name);
+	/* A mount of devpts says which mode what is on it has. */
+	mkdir("p", 0755);
+	snprintf(path, sizeof path, "p/%s", name + strlen("/dev/pts/"));
+	T(CHILD(
+		if (unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 && mount("devpts", "p", "devpts", 0, "mode=666") == 0)
+			_exit(open(path, O_RDWR | O_NOCTTY) < 0 ? errno : 0);
+		_exit(ENOENT)));
+	close(s);
+	close(m);
+	/* The node of a terminal that is gone is not the next one's, which may have its number. */
+	ptsname_r(old, name, sizeof name);
+	int node = open(name, O_PATH);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", node);
+	close(old);
+	s = pair(&m);
+	int s2 = pair(&old);
+	T(open(path, O_RDWR | O_NOCTTY));
+	close(s), close(s2);
+}
+
 static const struct check all[] = {
-	CHECK(opening), CHECK(canonical), CHECK(output), CHECK(modes), CHECK(sizes), CHECK(sessions), CHECK(controlling),
+	CHECK(strangers), CHECK(opening), CHECK(canonical), CHECK(output), CHECK(modes), CHECK(sizes), CHECK(sessions), CHECK(controlling),
 	CHECK(keyboard_signals), CHECK(hang_up), CHECK(background), CHECK(polling), CHECK(much), CHECK(shell),
 };
 int main(int argc, char **argv)

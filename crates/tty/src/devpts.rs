@@ -10,11 +10,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use vfs::file::{O_ACCMODE, O_NOCTTY, O_RDONLY, O_RDWR};
 use vfs::ucounts::Charge;
+use vfs::userns::UserNs;
 use vfs::vfs::{Device, DeviceOpen};
 use vfs::{Credentials, FileOps};
 
 /// `kernel.pty.max`.
 const MAX: u32 = 4096;
+/// What is kept of these for root, and for programs that are started from outside (`kernel.pty.reserve`).
+const RESERVE: u32 = 1024;
 /// What a pair takes of the kernel's memory with all buffers full, bytes.
 const PAIR: usize = 80 << 10;
 
@@ -37,18 +40,29 @@ impl Devpts {
 
     /// A new pair of root's: see [`Devpts::open_master_as`].
     pub fn open_master(&self) -> Result<Arc<Master>> {
-        self.make((0, 0), None)
+        self.make(((0, 0), UserNs::default()), None, MAX)
     }
 
     /// A new pair: the open of `/dev/ptmx` by who has these credentials. The slave is locked until TIOCSPTLCK.
     pub fn open_master_as(&self, cred: &Credentials) -> Result<Arc<Master>> {
         let memory = cred.kmem(PAIR, ENOMEM)?;
-        self.make((cred.fsuid, cred.fsgid), Some(memory))
+        let opener = ((cred.fsuid, cred.fsgid), cred.user_ns.clone());
+        let most = if cred.passes_limits() {
+            MAX
+        } else {
+            MAX - RESERVE
+        };
+        self.make(opener, Some(memory), most)
     }
 
-    fn make(&self, opener: (u32, u32), memory: Option<Charge>) -> Result<Arc<Master>> {
+    fn make(
+        &self,
+        opener: ((u32, u32), UserNs),
+        memory: Option<Charge>,
+        most: u32,
+    ) -> Result<Arc<Master>> {
         let mut s = self.state.lock();
-        let index = (0..MAX).find(|i| !s.contains_key(i)).ok_or(ENOSPC)?;
+        let index = (0..most).find(|i| !s.contains_key(i)).ok_or(ENOSPC)?;
         let pty = Pty::new(index, opener, self.jobs.clone(), self.me.clone(), memory);
         s.insert(index, Arc::downgrade(&pty));
         Ok(Master::new(pty))
@@ -56,12 +70,7 @@ impl Devpts {
 
     /// Opens `/dev/pts/N`, and makes it the caller's controlling terminal where Linux does.
     pub fn open_slave(&self, index: u32, flags: u32, task: &dyn Any) -> Result<Arc<Slave>> {
-        let pty = self
-            .state
-            .lock()
-            .get(&index)
-            .and_then(Weak::upgrade)
-            .ok_or(ENXIO)?;
+        let pty = self.find(index).ok_or(ENXIO)?;
         open_slave(&pty, flags, task)
     }
 
@@ -71,11 +80,10 @@ impl Devpts {
         self.state.lock().keys().copied().collect()
     }
 
-    /// Who opened the master of this number.
+    /// The pair with this number.
     #[must_use]
-    pub fn opener(&self, index: u32) -> Option<(u32, u32)> {
-        let pty = self.state.lock().get(&index)?.upgrade()?;
-        Some(pty.opener)
+    pub fn find(&self, index: u32) -> Option<Arc<Pty>> {
+        self.state.lock().get(&index)?.upgrade()
     }
 
     pub(crate) fn forget(&self, index: u32) {
@@ -128,8 +136,11 @@ pub struct SlaveDevice(pub Arc<Devpts>);
 
 impl Device for SlaveDevice {
     fn open(&self, open: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>> {
-        Ok(self
-            .0
-            .open_slave(vfs::minor(open.rdev), open.flags, open.caller.task)?)
+        let pty = self.0.find(vfs::minor(open.rdev)).ok_or(ENXIO)?;
+        // The number may be another's by now, and a node that somebody made is none of devpts's.
+        if !pty.has_node(open.path.inode()?) {
+            return Err(EIO);
+        }
+        Ok(open_slave(&pty, open.flags, open.caller.task)?)
     }
 }

@@ -13,15 +13,19 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use vfs::file::IoctlContext;
 use vfs::ucounts::Charge;
-use vfs::{File, FileOps, Sink, Source, Stat};
+use vfs::userns::UserNs;
+use vfs::{File, FileOps, Inode, Sink, Source, Stat};
 use wait::{Blocker, Events, WaitQueue, block_until, deadline_after};
 
 /// What the two sides share.
 pub struct Pty {
     /// N of `/dev/pts/N`.
     pub index: u32,
-    /// User and group that opened the master.
-    pub(crate) opener: (u32, u32),
+    /// User and group that opened the master, and in which user namespace.
+    opener: (u32, u32),
+    user_ns: UserNs,
+    /// The nodes that stand for it. One that is left of another terminal with its number does not.
+    nodes: Mutex<Vec<Weak<dyn Inode>>>,
     pub(crate) jobs: Arc<dyn JobControl>,
     registry: Weak<Devpts>,
     /// What it may take, the opener's.
@@ -61,14 +65,16 @@ pub(crate) struct After {
 impl Pty {
     pub(crate) fn new(
         index: u32,
-        opener: (u32, u32),
+        opener: ((u32, u32), UserNs),
         jobs: Arc<dyn JobControl>,
         registry: Weak<Devpts>,
         memory: Option<Charge>,
     ) -> Arc<Pty> {
         Arc::new(Pty {
             index,
-            opener,
+            opener: opener.0,
+            user_ns: opener.1,
+            nodes: Mutex::default(),
             jobs,
             registry,
             _memory: memory,
@@ -88,6 +94,30 @@ impl Pty {
             master_queue: WaitQueue::new(),
             slave_queue: WaitQueue::new(),
         })
+    }
+
+    /// Who opened the master.
+    #[must_use]
+    pub fn opener(&self) -> (u32, u32) {
+        self.opener
+    }
+
+    /// Whether a mount of devpts that was made in a user namespace shows it: not what those above have.
+    #[must_use]
+    pub fn is_of(&self, ns: &UserNs) -> bool {
+        self.user_ns.is_below(ns)
+    }
+
+    /// From now on this node stands for it.
+    pub fn add_node(&self, node: &Arc<dyn Inode>) {
+        let mut nodes = self.nodes.lock();
+        nodes.retain(|n| n.strong_count() > 0);
+        nodes.push(Arc::downgrade(node));
+    }
+
+    pub(crate) fn has_node(&self, node: &Arc<dyn Inode>) -> bool {
+        let is_it = |n: &Weak<dyn Inode>| std::ptr::addr_eq(n.as_ptr(), Arc::as_ptr(node));
+        self.nodes.lock().iter().any(is_it)
     }
 
     /// Changes the state, and afterwards sends the signals and tells who waits.

@@ -6,8 +6,8 @@ use abi::Result;
 use abi::errno::{EEXIST, EINVAL, ENOENT, ENXIO};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
-use tty::{Devpts, PtmxDevice, SlaveDevice};
+use std::sync::{Arc, OnceLock, Weak};
+use tty::{Devpts, PtmxDevice, Pty, SlaveDevice};
 use vfs::file::{File, FileOps};
 use vfs::fs::dev::{LINKS, STANDARD};
 use vfs::fs::dynamic::{DynDir, DynEntry, DynFs, DynNode, DynOptions};
@@ -106,6 +106,9 @@ impl DynOptions for PtsMount {
     }
 }
 
+/// A node, and the terminal that it stands for.
+type Made = (Weak<Pty>, Arc<dyn Inode>);
+
 /// `/dev/pts`.
 struct PtsDir {
     devpts: Arc<Devpts>,
@@ -113,23 +116,39 @@ struct PtsDir {
     /// Holds the nodes' inodes.
     nodes: Arc<Tmpfs>,
     /// A node stays the same as long as its terminal, with its number, mode and owner (ttyname(3) compares
-    /// them). By device number.
-    made: Mutex<HashMap<u64, Arc<dyn Inode>>>,
+    /// them). By number; the terminal says which of those that have had it.
+    made: Mutex<HashMap<u32, Made>>,
+    ptmx: OnceLock<Arc<dyn Inode>>,
 }
 
 impl PtsDir {
-    fn node(&self, mode: u32, (uid, gid): (u32, u32), rdev: u64) -> Result<DynNode> {
+    fn node(&self, mode: u32, (uid, gid): (u32, u32), rdev: u64) -> Result<Arc<dyn Inode>> {
+        let new = NewNode { mode, uid, gid };
+        Ok(Node::detached(&self.nodes, FileType::Char, rdev, new, &[])?)
+    }
+
+    /// The node of a terminal.
+    fn slave(&self, pty: &Arc<Pty>, o: PtsOptions) -> Result<Arc<dyn Inode>> {
         let mut made = self.made.lock();
-        if let Some(n) = made.get(&rdev) {
-            return Ok(DynNode::Inode(n.clone()));
+        if let Some((of, node)) = made.get(&pty.index)
+            && std::ptr::eq(of.as_ptr(), Arc::as_ptr(pty))
+        {
+            return Ok(node.clone());
         }
         // Those of terminals that are gone.
-        let live = self.devpts.list();
-        made.retain(|d, _| *d == makedev(5, 2) || live.iter().any(|n| makedev(136, *n) == *d));
-        let new = NewNode { mode, uid, gid };
-        let node = Node::detached(&self.nodes, FileType::Char, rdev, new, &[])?;
-        made.insert(rdev, node.clone());
-        Ok(DynNode::Inode(node))
+        made.retain(|_, (of, _)| of.strong_count() > 0);
+        let (uid, gid) = pty.opener();
+        let owner = (o.uid.unwrap_or(uid), o.gid.unwrap_or(gid));
+        let node = self.node(o.mode, owner, makedev(136, pty.index))?;
+        pty.add_node(&node);
+        made.insert(pty.index, (Arc::downgrade(pty), node.clone()));
+        Ok(node)
+    }
+
+    /// A terminal that this mount shows: whoever mounts devpts chooses modes and owners, and may do so for what is of
+    /// the own user namespace only. (On Linux each mount has terminals of its own.)
+    fn find(&self, n: u32) -> Option<Arc<Pty>> {
+        self.devpts.find(n).filter(|p| p.is_of(&self.options.1))
     }
 }
 
@@ -144,21 +163,25 @@ impl DynDir for PtsDir {
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
         let o = *self.options.0.lock();
         if name == b"ptmx" {
-            return self.node(o.ptmx_mode, (0, 0), makedev(5, 2));
+            if let Some(node) = self.ptmx.get() {
+                return Ok(DynNode::Inode(node.clone()));
+            }
+            let node = self.node(o.ptmx_mode, (0, 0), makedev(5, 2))?;
+            return Ok(DynNode::Inode(self.ptmx.get_or_init(|| node).clone()));
         }
         let n: u32 = std::str::from_utf8(name)
             .ok()
             .and_then(|s| s.parse().ok())
             .ok_or(ENOENT)?;
-        let Some((uid, gid)) = self.devpts.opener(n) else {
-            self.made.lock().remove(&makedev(136, n));
+        let Some(pty) = self.find(n) else {
             return Err(ENOENT);
         };
-        let owner = (o.uid.unwrap_or(uid), o.gid.unwrap_or(gid));
-        self.node(o.mode, owner, makedev(136, n))
+        Ok(DynNode::Inode(self.slave(&pty, o)?))
     }
     fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
-        let numbers = self.devpts.list().into_iter().map(|n| n.to_string());
+        let shown = |n: &u32| self.find(*n).is_some();
+        let numbers = self.devpts.list().into_iter().filter(shown);
+        let numbers = numbers.map(|n| n.to_string());
         Ok(numbers
             .chain(["ptmx".to_string()])
             .map(|n| DynEntry::new(n, FileType::Char))
@@ -216,6 +239,7 @@ impl FsType for PtsType {
             options: options.clone(),
             nodes,
             made: Mutex::default(),
+            ptmx: OnceLock::new(),
         };
         Ok(DynFs::with_options(
             vfs,
