@@ -842,6 +842,14 @@ static void numa(void)
 	munmap(p + 5 * 4096, 4096);
 	T(syscall(SYS_mbind, p, 8 * 4096, LOCAL, NULL, 0, 0));
 	told("after a hole", at, 2);
+	T(syscall(SYS_mbind, p + 4 * 4096, 4 * 4096, DEFAULT, NULL, 0, 1));
+	told("default around a hole", at + 4 * 4096, 2);
+	T(syscall(SYS_mbind, p + 4 * 4096, 2 * 4096, DEFAULT, NULL, 0, 0));
+	T(syscall(SYS_mbind, p + 5 * 4096, 4096, DEFAULT, NULL, 0, 0));
+	T(syscall(SYS_mbind, p, 4096, BIND | BALANCING, NODES(3), 8, 0));
+	told("more nodes than there are", at, 2);
+	T(syscall(SYS_get_mempolicy, NULL, NODES(0), -1L, p, 2));
+	T(syscall(SYS_mbind, p, 4096, LOCAL, NULL, 0, 0));
 	T(syscall(450, p + 4096, 4096, 0, 0));
 	T(syscall(450, p + 4096, 4096, 1, 0));
 	T(syscall(450, p + 4096, 4096, 0, 1));

@@ -175,6 +175,13 @@ impl State {
         Some(parts.found.into_iter().map(|(r, v)| (r, v.flags)).collect())
     }
 
+    /// As [`State::mapped_parts`]; `None` if nothing is mapped.
+    pub(crate) fn some_parts(&self, r: &Range<u64>) -> Option<Vec<(Range<u64>, VmaFlags)>> {
+        let found = self.parts(r).found;
+        let parts: Vec<_> = found.into_iter().map(|(r, v)| (r, v.flags)).collect();
+        (!parts.is_empty()).then_some(parts)
+    }
+
     fn madvise(&mut self, r: Range<u64>, advice: u32) -> Result<()> {
         let parts = self.parts(&r);
         for (part, vma) in &parts.found {

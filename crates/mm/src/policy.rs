@@ -48,7 +48,8 @@ impl Policy {
         let asked = u64::from(self.0 >> 6);
         match self.mode() {
             DEFAULT | LOCAL => 0,
-            _ if self.flags() & (STATIC_NODES | RELATIVE_NODES) != 0 => asked,
+            // `mpol_store_user_nodemask`.
+            _ if self.flags() != 0 => asked,
             _ => 1,
         }
     }
@@ -121,14 +122,19 @@ impl Mm {
         Ok((len != 0).then_some(va.0..end))
     }
 
-    /// `mbind(2)`: `EFAULT` where something is not mapped.
+    /// `mbind(2)`: `EFAULT` where something is not mapped; the default may be set around holes.
     pub fn set_policy(&self, va: Va, len: u64, p: Policy) -> Result<()> {
         let Some(r) = Self::policy_range(va, len)? else {
             return Ok(());
         };
         let r = user_range(va, r.end - r.start).ok_or(EFAULT)?;
         self.with(|st| {
-            let parts = st.mapped_parts(&r).ok_or(EFAULT)?;
+            let parts = if p == Policy::default() {
+                st.some_parts(&r)
+            } else {
+                st.mapped_parts(&r)
+            };
+            let parts = parts.ok_or(EFAULT)?;
             for (part, flags) in parts {
                 if flags.policy() != p {
                     st.too_many(st.cuts(&part))?;

@@ -178,7 +178,8 @@ fn get_mempolicy(cx: &mut Context, a: &Args) -> SysResult {
 
 /// `copy_nodes_to_user`: as many words as `len` bits need, of which one says something.
 fn put_nodes(cx: &Context, va: Va, len: u64, nodes: u64) -> Result<()> {
-    let bytes = (len - 1).div_ceil(64) * 8;
+    // It wraps around, as Linux's does: as if there were no mask.
+    let bytes = ((len - 1).wrapping_add(63) & !63) / 8;
     if bytes > abi::PAGE_SIZE {
         return Err(EINVAL);
     }
