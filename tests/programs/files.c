@@ -1107,6 +1107,15 @@ static void memfds(void)
 	T(ftruncate(fd, 10));
 	T(write(fd, "defg", 4));
 	T(ftruncate(fd, 2));
+	int page = memfd_create("p", MFD_ALLOW_SEALING);
+	ftruncate(page, 3 * 4096 + 5), fcntl(page, F_ADD_SEALS, F_SEAL_GROW);
+	char *five = calloc(5, 4096);
+	T(write(page, five, 5 * 4096));
+	T(lseek(page, 0, SEEK_CUR));
+	T(write(page, five, 5));
+	T(write(page, five, 6));
+	T(pwrite(page, five, 5 * 4096, 100));
+	T(pwritev(page, (struct iovec[]){ { five, 10 }, { five, 4 * 4096 } }, 2, 4090));
 	T(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK));
 	T(ftruncate(fd, 1));
 	T(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE));

@@ -5,6 +5,7 @@ use crate::file::{DataOnly, File, FileOps, O_NOATIME, Sink, Source};
 use crate::inode::Inode;
 use crate::mount::{MountFlags, Path};
 use crate::{DirEntry, Stat, now};
+use abi::PAGE_SIZE;
 use abi::Result;
 use abi::errno::{EFBIG, EINVAL, EISDIR, EOPNOTSUPP, EPERM};
 use abi::linux::{
@@ -88,7 +89,12 @@ impl OpenFile {
             return Err(EPERM);
         }
         if seals & F_SEAL_GROW != 0 && offset + n as u64 > size {
-            return Err(EPERM);
+            // By pages, up to the one that would make it larger (`shmem_write_begin`).
+            let whole = (size & !(PAGE_SIZE - 1)).saturating_sub(offset);
+            if whole == 0 {
+                return Err(EPERM);
+            }
+            n = whole as usize;
         }
         let mut at = offset;
         let done = src.drain(n, &mut |iov| {
