@@ -1034,6 +1034,60 @@ static void copying_kinds(void)
 	}
 }
 
+/* Transfers that would end beyond the largest offset. */
+static void largest_offset(void)
+{
+	static char big[9 << 20];
+	struct iovec two[] = { { big, 10 }, { big, 10 } };
+	long end = LONG_MAX - 15;
+	int f = open("f", O_CREAT | O_RDWR, 0644);
+	put("/dev/shm/largest", "0123456789");
+	int shm = open("/dev/shm/largest", O_RDWR);
+	unlink("/dev/shm/largest");
+	for (int i = 0; i < 2; i++) {
+		int fd = i ? shm : f;
+		T(pread(fd, big, 20, end));
+		T(pwrite(fd, big, 20, end));
+		T(preadv(fd, two, 2, end));
+		T(pwritev(fd, two, 2, end));
+		T(pread(fd, big, sizeof big, LONG_MAX - (5 << 20)));
+		T(pwrite(fd, big, sizeof big, LONG_MAX - (5 << 20)));
+		T(pread(fd, big, 0, end));
+	}
+	lseek(shm, end, SEEK_SET);
+	T(read(shm, big, 20));
+	T(write(shm, big, 20));
+	T(writev(shm, two, 2));
+	T(readv(shm, two, 2));
+	T(lseek(shm, 0, SEEK_CUR) == end);
+	struct stat s;
+	fstat(shm, &s);
+	T(s.st_size);
+}
+
+/* Places that splice does not take: an end that moves, and offsets of what has none. */
+static void splice_places(void)
+{
+	int p[2], s[2];
+	pipe2(p, O_NONBLOCK), socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, s);
+	int appends = open("a", O_CREAT | O_RDWR | O_APPEND, 0644), tty = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK);
+	loff_t o = 0;
+	T(splice(p[0], NULL, appends, NULL, 4, 0));
+	write(p[1], "in the pipe", 11), write(s[1], "in the socket", 13);
+	T(splice(p[0], NULL, appends, NULL, 4, 0));
+	T(splice(p[0], NULL, appends, &o, 4, 0));
+	T(splice(p[0], NULL, s[0], &o, 4, 0));
+	T(splice(p[0], NULL, tty, &o, 4, 0));
+	T(splice(s[0], &o, p[1], NULL, 4, 0));
+	T(splice(tty, &o, p[1], NULL, 4, SPLICE_F_NONBLOCK));
+	T(splice(p[0], &o, s[0], NULL, 4, 0));
+	T(lseek(appends, 0, SEEK_END));
+	T(o);
+	int n = 0;
+	T(ioctl(p[0], FIONREAD, &n));
+	T(n);
+}
+
 /* What copies obeys RLIMIT_FSIZE too. (In a child: the limit is on our own output as well.) */
 static void copying_limited(void)
 {
@@ -1197,7 +1251,7 @@ static const struct check all[] = {
 	CHECK(append), CHECK(append_together), CHECK(seeking), CHECK(sparse), CHECK(truncation), CHECK(attributes),
 	CHECK(permissions), CHECK(sticky), CHECK(directories), CHECK(listing), CHECK(working_directory),
 	CHECK(links), CHECK(renaming), CHECK(unlinked), CHECK(times), CHECK(extended), CHECK(flocks),
-	CHECK(record_locks), CHECK(lock_and_close), CHECK(removed_directory), CHECK(deadlock), CHECK(allocation), CHECK(copying), CHECK(copying_kinds), CHECK(copying_limited), CHECK(openat2s),
+	CHECK(record_locks), CHECK(lock_and_close), CHECK(removed_directory), CHECK(deadlock), CHECK(allocation), CHECK(copying), CHECK(copying_kinds), CHECK(largest_offset), CHECK(splice_places), CHECK(copying_limited), CHECK(openat2s),
 	CHECK(memfds), CHECK(devices), CHECK(proc_self),
 };
 MAIN(all)

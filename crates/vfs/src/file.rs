@@ -407,7 +407,10 @@ impl File {
             self.accessed();
             return Ok(n);
         }
-        let n = self.at_position(|pos| self.ops.read(self, dst, pos))?;
+        let n = self.at_position(|pos| {
+            self.check_range(pos, dst.remaining())?;
+            self.ops.read(self, dst, pos)
+        })?;
         if n > 0 {
             self.accessed();
         }
@@ -419,6 +422,23 @@ impl File {
         let n = transfer(*pos)?;
         *pos += n as u64;
         Ok(n)
+    }
+    /// `EINVAL` where a transfer of so much would end beyond the largest offset (`rw_verify_area`). Addresses of memory
+    /// may be beyond it.
+    pub fn check_range(&self, offset: u64, len: usize) -> Result<()> {
+        const MAX: u64 = i64::MAX as u64;
+        let beyond = offset <= MAX && offset.saturating_add(len as u64) > MAX;
+        if beyond && self.has_atomic_position() {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+    /// The flags that are told: what open(2) has opened may be large (`force_o_largefile`).
+    #[must_use]
+    pub fn flags_told(&self) -> u32 {
+        let flags = self.flags();
+        let opened = self.path.is_some() && flags & O_PATH == 0;
+        flags | if opened { O_LARGEFILE } else { 0 }
     }
     /// Whether calls that use the position take turns, each as a whole (Linux's `FMODE_ATOMIC_POS`).
     #[must_use]
@@ -436,7 +456,10 @@ impl File {
         if self.flags() & O_APPEND != 0 {
             return self.append(src);
         }
-        let n = self.at_position(|pos| self.ops.write(self, src, pos))?;
+        let n = self.at_position(|pos| {
+            self.check_range(pos, src.remaining())?;
+            self.ops.write(self, src, pos)
+        })?;
         if n > 0 {
             self.modified();
         }

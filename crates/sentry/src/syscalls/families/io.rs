@@ -80,6 +80,9 @@ pub(super) fn do_read(
     if dst.is_empty() {
         return Ok(0);
     }
+    if let At::Offset(o) = at {
+        f.check_range(o, dst.len())?;
+    }
     let nb = f.nonblocking() || flags & RWF_NOWAIT != 0;
     if !f.ops.seekable() {
         return read_stream(cx, f, dst, nb);
@@ -87,7 +90,7 @@ pub(super) fn do_read(
     if at == At::Position && dst.len() <= PIECE && !dst.is_vectored() {
         return f.read(dst);
     }
-    let r = transfer(f, at, |at| read_pieces(cx, f, dst, at));
+    let r = transfer(f, at, dst.len(), |at| read_pieces(cx, f, dst, at));
     if let Ok(1..) = r {
         f.accessed();
     }
@@ -99,11 +102,14 @@ const PIECE: usize = 8 << 20;
 
 /// Reads or writes of more than a piece, or of several buffers, by `pieces`. At the position of a regular file, the
 /// position is held for the whole call, so that two threads' calls neither share nor leave out a part.
-fn transfer(f: &File, at: At, pieces: impl FnOnce(At) -> SysResult) -> SysResult {
+fn transfer(f: &File, at: At, len: usize, pieces: impl FnOnce(At) -> SysResult) -> SysResult {
     if at != At::Position || !f.has_atomic_position() {
         return pieces(at);
     }
-    f.at_position(|offset| pieces(At::Offset(offset)))
+    f.at_position(|offset| {
+        f.check_range(offset, len)?;
+        pieces(At::Offset(offset))
+    })
 }
 
 /// A long call stops for SIGKILL (Linux looks after each page).
@@ -185,6 +191,9 @@ pub(super) fn do_write(
     if at != At::Position && !f.ops.seekable() {
         return Err(ESPIPE);
     }
+    if let At::Offset(o) = at {
+        f.check_range(o, src.len())?;
+    }
     if let Some(room) = room_in_file(cx, f, at)? {
         src.limit(usize::try_from(room).unwrap_or(usize::MAX));
     }
@@ -199,7 +208,7 @@ pub(super) fn do_write(
     let long = src.len() > PIECE || src.is_vectored();
     let in_pieces = long && f.ops.seekable() && !appends;
     let r = if in_pieces {
-        transfer(f, at, |at| write_pieces(cx, f, src, at, flags))
+        transfer(f, at, src.len(), |at| write_pieces(cx, f, src, at, flags))
     } else {
         write_all(cx, f, src, at, flags, nb)
     };

@@ -224,6 +224,14 @@ fn splice(cx: &mut Context, a: &Args) -> SysResult {
     if (pi.is_some() && a.u64(1) != 0) || (po.is_some() && a.u64(3) != 0) {
         return Err(ESPIPE);
     }
+    let placeless = |f: &File, offset: u64| offset != 0 && !f.ops.seekable();
+    if placeless(&from, a.u64(1)) || placeless(&to, a.u64(3)) {
+        return Err(EINVAL);
+    }
+    // What a pipe holds goes to a place, not to whatever the end is by then.
+    if pi.is_some() && po.is_none() && to.flags() & O_APPEND != 0 {
+        return Err(EINVAL);
+    }
     let max = a.usize(4).min(MAX_RW);
     let nb = flags & 2 != 0;
     match (pi, po) {
