@@ -74,6 +74,32 @@ static void flags(void)
 	T(fcntl(p[0], F_SETSIG, 100));
 }
 
+/* Only what open(2) has opened may be large, and only a regular file has something left. */
+static void large(void)
+{
+	static const char *names[] = { "pipe", "socket", "eventfd", "epoll", "pidfd", "memfd", "file", "directory", "path", "null", "fifo" };
+	int p[2], s[2];
+	pipe(p), socketpair(AF_UNIX, SOCK_STREAM, 0, s), mkfifo("fifo", 0600);
+	int fds[] = { p[1], s[0], eventfd(0, 0), epoll_create1(0), syscall(SYS_pidfd_open, getpid(), 0), memfd_create("m", 0),
+		open("f", O_CREAT | O_RDWR, 0644), open(".", O_RDONLY), open(".", O_PATH), open("/dev/null", O_WRONLY), open("fifo", O_RDWR) };
+	for (unsigned i = 0; i < sizeof fds / sizeof *fds; i++) {
+		char name[40], line[100];
+		unsigned told = 0;
+		int left = -1;
+		snprintf(name, sizeof name, "/proc/self/fdinfo/%d", fds[i]);
+		FILE *f = fopen(name, "r");
+		while (f && fgets(line, sizeof line, f))
+			sscanf(line, "flags: %o", &told);
+		say(names[i], "%#x %#x", fcntl(fds[i], F_GETFL), told);
+		fclose(f);
+		if (i < 6 && i != 1 && i != 5) continue;
+		errno = 0;
+		long r = ioctl(fds[i], FIONREAD, &left);
+		report(names[i], r, errno);
+		say(names[i], "%d", left);
+	}
+}
+
 static void ranges(void)
 {
 	for (int i = 3; i < 20; i++)
@@ -262,7 +288,7 @@ static void closed_while_used(void)
 }
 
 static const struct check all[] = {
-	CHECK(numbers), CHECK(flags), CHECK(ranges), CHECK(shared), CHECK(bad_everywhere), CHECK(in_proc),
+	CHECK(numbers), CHECK(flags), CHECK(large), CHECK(ranges), CHECK(shared), CHECK(bad_everywhere), CHECK(in_proc),
 	CHECK(many), CHECK(closed_while_used),
 };
 MAIN(all)

@@ -112,12 +112,7 @@ fn fcntl(cx: &mut Context, a: &Args) -> SysResult {
             };
             files.set_cloexec(fd, on).map(|()| 0)
         }
-        F_GETFL => Ok((f.flags()
-            | if f.flags() & O_PATH == 0 {
-                O_LARGEFILE
-            } else {
-                0
-            }) as usize),
+        F_GETFL => Ok(f.flags_told() as usize),
         F_SETFL => {
             // Append-only files are not kept.
             let new = a.u32(2);

@@ -11,6 +11,7 @@ use std::any::Any;
 use std::sync::Arc;
 use vfs::fd_table::CloseOnExec;
 use vfs::file::{File, IoctlContext};
+use vfs::inode::FileType;
 use wait::Events;
 
 struct Caller<'a>(&'a Context);
@@ -121,7 +122,11 @@ fn ioctl(cx: &mut Context, a: &Args) -> SysResult {
     .or_else(|e| {
         // FIONREAD of a regular file: what is left.
         if e == ENOTTY && cmd == FIONREAD && f.ops.seekable() {
-            let left = f.ops.stat()?.size as i64 - *f.pos.lock() as i64;
+            let stat = f.ops.stat()?;
+            if FileType::from_mode(stat.mode) != Some(FileType::Regular) {
+                return Err(e);
+            }
+            let left = stat.size as i64 - *f.pos.lock() as i64;
             cx.mm().write_obj(a.va(2), &(left as i32))?;
             return Ok(0);
         }
