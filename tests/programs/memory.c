@@ -648,6 +648,15 @@ static void maps_file(void)
 		heapseen += strstr(line, "[heap]") != NULL;
 		stackseen += strstr(line, "[stack]") != NULL;
 	}
+	fclose(f);
+	f = fopen("/proc/self/smaps", "r");
+	static const char *fields[] = { "Rss", "Pss", "Shared_Clean", "Private_Dirty", "Anonymous", "LazyFree", "AnonHugePages",
+		"ShmemPmdMapped", "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb", "Swap", "SwapPss", "Locked" };
+	unsigned seen = 0;
+	while (f && fgets(line, sizeof line, f))
+		for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++)
+			if (!strncmp(line, fields[i], strlen(fields[i])) && line[strlen(fields[i])] == ':' && strstr(line, " kB\n")) seen |= 1u << i;
+	say("fields of smaps", "%#x", seen);
 	T(found);
 	Y(heapseen > 0);
 	T(stackseen);

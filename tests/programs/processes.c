@@ -537,6 +537,7 @@ static void prctls(void)
 	T(prctl(PR_SET_NAME, "a very long name indeed"));
 	prctl(PR_GET_NAME, name);
 	S(name, 15);
+	Y((access("/proc/sys/kernel/yama/ptrace_scope", F_OK) == 0) == (prctl(PR_SET_PTRACER, -1L, 0, 0, 0) == 0));
 	T(prctl(PR_GET_DUMPABLE));
 	T(prctl(PR_SET_DUMPABLE, 0));
 	T(prctl(PR_GET_DUMPABLE));

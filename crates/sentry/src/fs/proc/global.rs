@@ -563,8 +563,7 @@ fn sysctl(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
             "threads-max",
             format!("{}\n", crate::task::quota::TASKS_MAX),
         )
-        .text("version", format!("{VERSION}\n"))
-        .dir("yama", StaticDir::new().text("ptrace_scope", "1\n"));
+        .text("version", format!("{VERSION}\n"));
     let protected = |level, most| Protected {
         kernel: Arc::downgrade(k),
         level,

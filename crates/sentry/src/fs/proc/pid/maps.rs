@@ -58,9 +58,14 @@ fn usage_lines(rss: u64, anonymous: u64, shared: u64) -> String {
     let (r, a, s) = (rss / 1024, anonymous / 1024, shared / 1024);
     let clean = r.saturating_sub(a);
     format!(
-        "Rss:            {r:8} kB\nPss:            {r:8} kB\nShared_Clean:   {clean:8} kB\nShared_Dirty:   {s:8} kB\nPrivate_Clean:  {:8} kB\nPrivate_Dirty:  {:8} kB\nReferenced:     {r:8} kB\nAnonymous:      {a:8} kB\nLazyFree:       {:8} kB\nAnonHugePages:  {:8} kB\nSwap:           {:8} kB\nSwapPss:        {:8} kB\nLocked:         {:8} kB\n",
+        "Rss:            {r:8} kB\nPss:            {r:8} kB\nPss_Dirty:      {a:8} kB\nShared_Clean:   {clean:8} kB\nShared_Dirty:   {s:8} kB\nPrivate_Clean:  {:8} kB\nPrivate_Dirty:  {:8} kB\nReferenced:     {r:8} kB\nAnonymous:      {a:8} kB\nKSM:            {:8} kB\nLazyFree:       {:8} kB\nAnonHugePages:  {:8} kB\nShmemPmdMapped: {:8} kB\nFilePmdMapped:  {:8} kB\nShared_Hugetlb: {:8} kB\nPrivate_Hugetlb: {:7} kB\nSwap:           {:8} kB\nSwapPss:        {:8} kB\nLocked:         {:8} kB\n",
         0,
         a.saturating_sub(s),
+        0,
+        0,
+        0,
+        0,
+        0,
         0,
         0,
         0,
