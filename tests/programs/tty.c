@@ -313,6 +313,12 @@ static void sessions(void)
 	T(SESSION(s, pid_t c = fork(); if (!c) { ms(30); _exit(0); } setpgid(c, c);
 		int r = tcsetpgrp(s, c) == 0 && tcgetpgrp(s) == c; kill(c, SIGKILL); _exit(r)));
 	T(SESSION(s, signal(SIGHUP, SIG_IGN); int r = ioctl(s, TIOCNOTTY) == 0; _exit(r * 10 + (open("/dev/tty", O_RDWR) == -1))));
+	/* Who does not lead the session gives it up for itself alone, and for its children. */
+	T(SESSION(s, int r = CHILD(ioctl(s, TIOCNOTTY); int lost = (open("/dev/tty", O_RDWR) == -1) + 2 * (tcgetsid(s) == -1);
+			_exit(10 * lost + CHILD(_exit(open("/dev/tty", O_RDWR) == -1 && ioctl(s, TIOCNOTTY) == -1))));
+		_exit(2 * r + (open("/dev/tty", O_RDWR) >= 0 && tcgetsid(s) == getpid()))));
+	T(SESSION(s, _exit(CHILD(ioctl(s, TIOCNOTTY); int m2, s2 = pair(&m2); setsid(); ioctl(s2, TIOCSCTTY, 0);
+		_exit(2 * (open("/dev/tty", O_RDWR) >= 0) + (tcgetsid(s2) == getpid()))))));
 }
 
 static void keyboard_signals(void)

@@ -362,7 +362,7 @@ fn census(r: &Request) -> Census {
         };
         let tty = kernel
             .terminals
-            .of_session(sid)
+            .of(&g, sid)
             .map_or_else(|| "?".into(), |p| format!("pts/{}", p.index));
         c.processes.push(CensusProcess {
             pid: g.pid.seen_in(ns),

@@ -23,7 +23,7 @@ impl Device for ControllingTerminal {
     fn open(&self, open: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>> {
         let t = task_of(open.caller.task).ok_or(ENXIO)?;
         let sid = t.kernel.tasks.lock().sid(t.group.tgid);
-        let pty = t.kernel.terminals.of_session(sid).ok_or(ENXIO)?;
+        let pty = t.kernel.terminals.of(&t.group, sid).ok_or(ENXIO)?;
         let s = pty.open(open.flags | vfs::file::O_NOCTTY, open.caller.task)?;
         Ok(s)
     }

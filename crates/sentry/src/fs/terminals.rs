@@ -1,11 +1,13 @@
 //! Terminals and job control: what the line discipline asks of the task list.
 
+use crate::task::ThreadGroup;
 use crate::{Kernel, Task};
 use abi::signal::{SI_KERNEL, SIGCONT, SIGHUP};
 use abi::{SigInfo, Signal};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use tty::{Devpts, JobControl, Process, Pty};
 
@@ -38,6 +40,12 @@ impl Terminals {
     /// Once, when the kernel is made.
     pub fn attach(&self, k: &Arc<Kernel>) {
         let _ = self.jobs.kernel.set(Arc::downgrade(k));
+    }
+    /// The controlling terminal of a process of this session.
+    #[must_use]
+    pub fn of(&self, group: &ThreadGroup, sid: i32) -> Option<Arc<Pty>> {
+        let has = !group.without_terminal.load(Ordering::Relaxed);
+        has.then(|| self.of_session(sid)).flatten()
     }
     /// The controlling terminal of a session.
     #[must_use]
@@ -103,15 +111,21 @@ impl JobControl for Jobs {
     fn controlling(&self, task: &dyn Any) -> Option<Arc<Pty>> {
         let t = task_of(task)?;
         let sid = t.kernel.tasks.lock().sid(t.group.tgid);
-        self.sessions.lock().get(&sid).cloned()
+        t.kernel.terminals.of(&t.group, sid)
     }
     fn set_controlling(&self, task: &dyn Any, tty: Option<Arc<Pty>>) {
         let Some(t) = task_of(task) else { return };
         let sid = t.kernel.tasks.lock().sid(t.group.tgid);
         match tty {
-            Some(p) => self.sessions.lock().insert(sid, p),
-            None => self.sessions.lock().remove(&sid),
-        };
+            Some(p) => {
+                self.sessions.lock().insert(sid, p);
+            }
+            // The others of the session keep it.
+            None if sid != t.group.tgid => t.group.without_terminal.store(true, Ordering::Relaxed),
+            None => {
+                self.sessions.lock().remove(&sid);
+            }
+        }
     }
     fn clear_session(&self, session: i32) {
         self.sessions.lock().remove(&session);

@@ -155,6 +155,10 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
             cx.group.from_outside.load(Ordering::Relaxed),
             Ordering::Relaxed,
         );
+        g.without_terminal.store(
+            cx.group.without_terminal.load(Ordering::Relaxed),
+            Ordering::Relaxed,
+        );
         for (to, from) in [
             (&g.oom_score_adj, &cx.group.oom_score_adj),
             (&g.oom_score_adj_min, &cx.group.oom_score_adj_min),

@@ -44,6 +44,8 @@ pub struct ThreadGroup {
     pub exec_update: RwLock<()>,
     /// How many programs it has been (`self_exec_id`).
     pub exec_id: AtomicU64,
+    /// It gave its session's terminal up for itself (`TIOCNOTTY` of who does not lead the session).
+    pub without_terminal: AtomicBool,
     /// `prctl(PR_SET_CHILD_SUBREAPER)`.
     pub subreaper: AtomicBool,
     /// Timers of the process.
@@ -89,6 +91,7 @@ impl ThreadGroup {
             cred_guard: Default::default(),
             exec_update: RwLock::new(()),
             exec_id: AtomicU64::new(0),
+            without_terminal: AtomicBool::new(false),
             subreaper: AtomicBool::new(false),
             timers: crate::task::jobs::Timers::default(),
             exe: RwLock::new(None),

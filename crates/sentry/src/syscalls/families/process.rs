@@ -12,6 +12,7 @@ use abi::errno::*;
 use abi::linux::*;
 use abi::signal::SIGCHLD;
 use abi::{Result, SigInfo, Va};
+use std::sync::atomic::Ordering;
 use vfs::At;
 use vfs::walk::Walk;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -354,6 +355,7 @@ fn id_of(cx: &Context, pid: i32, f: fn(&crate::task::list::Process) -> i32) -> S
 }
 fn setsid(cx: &mut Context, _: &Args) -> SysResult {
     cx.kernel.tasks.lock().new_session(cx.group.tgid)?;
+    cx.group.without_terminal.store(false, Ordering::Relaxed);
     Ok(cx.group.pid.own() as usize)
 }
 

@@ -35,7 +35,7 @@ pub(super) fn stat(me: &Subject) -> Result<Vec<u8>> {
         )
     };
     let number = |id| k.tasks.lock().number(id, &me.ns);
-    let tty = k.terminals.of_session(sid);
+    let tty = k.terminals.of(&*me.group()?, sid);
     let [ppid, pgid, sid] = [ppid, pgid, sid].map(number);
     let tty_nr = tty
         .as_ref()
