@@ -500,6 +500,18 @@ static void limits(void)
 	T(prlimit(999999999, RLIMIT_FSIZE, NULL, &o));
 }
 
+static void status_line(const char *name)
+{
+	char line[200];
+	FILE *f = fopen("/proc/self/status", "r");
+	while (f && fgets(line, sizeof line, f))
+		if (!strncmp(line, name, strlen(name))) {
+			line[strcspn(line, "\n")] = 0;
+			say("status", "%s", line);
+		}
+	fclose(f);
+}
+
 static void priorities(void)
 {
 	T(getpriority(PRIO_PROCESS, 0));
@@ -526,6 +538,23 @@ static void priorities(void)
 	T(sched_setaffinity(0, sizeof c, &c));
 	CPU_ZERO(&c);
 	T(sched_setaffinity(0, sizeof c, &c));
+	CPU_SET(0, &c);
+	T(sched_setaffinity(0, sizeof c, &c));
+	CPU_ZERO(&c);
+	T(sched_getaffinity(0, sizeof c, &c));
+	T(CPU_COUNT(&c));
+	T(CHILD(cpu_set_t d; sched_getaffinity(0, sizeof d, &d); _exit(CPU_COUNT(&d))));
+	status_line("Cpus_allowed:"), status_line("Cpus_allowed_list:");
+	static const int priorities[] = { 2 << 13 | 3, 3 << 13, 1 << 13 | 5, 0, 2 << 13 | 9, 7 << 13, 0 };
+	for (unsigned i = 0; i < sizeof priorities / sizeof *priorities; i++) {
+		T(syscall(SYS_ioprio_set, 1, 0, priorities[i]));
+		T(syscall(SYS_ioprio_get, 1, 0));
+		T(CHILD(_exit(syscall(SYS_ioprio_get, 1, 0) >> 8)));
+	}
+	setpgid(0, 0);
+	T(syscall(SYS_ioprio_get, 2, 0));
+	T(syscall(SYS_ioprio_set, 2, 0, 2 << 13 | 1));
+	T(syscall(SYS_ioprio_get, 2, 0));
 	unsigned cpu = 9999;
 	T(syscall(SYS_getcpu, &cpu, NULL, NULL));
 	Y(cpu < 9999);
@@ -694,6 +723,25 @@ static void exec_among_threads(void)
 	T(bad);
 }
 
+static void *execs_bound(void *p)
+{
+	cpu_set_t first;
+	CPU_ZERO(&first);
+	CPU_SET(0, &first);
+	sched_setaffinity(0, sizeof first, &first);
+	syscall(SYS_set_mempolicy, 3, &(unsigned long){ 1 }, 8);
+	syscall(SYS_ioprio_set, 1, 0, 3 << 13);
+	execl("/bin/sh", "sh", "-c", "r=0; grep -q '^Cpus_allowed_list:.0$' /proc/self/status && r=$((r + 1)); "
+		"grep -q interleave /proc/self/numa_maps && r=$((r + 2)); ionice | grep -q idle && r=$((r + 4)); exit $r", NULL);
+	return p;
+}
+
+/* What a thread has set for itself is the program's that it becomes. */
+static void exec_keeps(void)
+{
+	T(CHILD(pthread_t t; pthread_create(&t, NULL, execs_bound, NULL); pause()));
+}
+
 /* A pidfd means its process, also when that is gone. */
 static void pidfd_gone(void)
 {
@@ -728,6 +776,6 @@ static const struct check all[] = {
 	CHECK(exits), CHECK(waiting), CHECK(many), CHECK(inherited), CHECK(orphans), CHECK(executing),
 	CHECK(big_arguments), CHECK(over_exec), CHECK(vforked), CHECK(cloning), CHECK(pidfds), CHECK(groups),
 	CHECK(limits), CHECK(priorities), CHECK(prctls), CHECK(system_info), CHECK(threads),
-	CHECK(exec_among_threads), CHECK(pidfd_gone), CHECK(user_limit),
+	CHECK(exec_among_threads), CHECK(exec_keeps), CHECK(pidfd_gone), CHECK(user_limit),
 };
 MAIN(all)

@@ -206,6 +206,8 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         sleeping: AtomicBool::new(false),
         nice: AtomicI32::new(cx.nice.load(Ordering::Relaxed)),
         policy: AtomicI32::new(cx.policy.load(Ordering::Relaxed)),
+        affinity: RwLock::new(cx.affinity.read().clone()),
+        io_priority: AtomicI32::new(cx.io_priority.load(Ordering::Relaxed)),
         numa_policy: AtomicU32::new(cx.numa_policy.load(Ordering::Relaxed)),
         start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
         timer_slack: AtomicU64::new(cx.timer_slack.load(Ordering::Relaxed)),
@@ -398,6 +400,8 @@ impl Task {
             sleeping: AtomicBool::new(false),
             nice: AtomicI32::new(0),
             policy: AtomicI32::new(0),
+            affinity: RwLock::default(),
+            io_priority: AtomicI32::new(0),
             numa_policy: AtomicU32::new(0),
             start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
             timer_slack: AtomicU64::new(50_000),
@@ -430,9 +434,13 @@ impl Task {
             (&new.pdeath_signal, &old.pdeath_signal),
             (&new.nice, &old.nice),
             (&new.policy, &old.policy),
+            (&new.io_priority, &old.io_priority),
         ] {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
+        *new.affinity.write() = old.affinity.read().clone();
+        new.numa_policy
+            .store(old.numa_policy.load(Ordering::Relaxed), Ordering::Relaxed);
         new.no_new_privs
             .store(old.no_new_privs.load(Ordering::Relaxed), Ordering::Relaxed);
         new.clear_child_tid.store(

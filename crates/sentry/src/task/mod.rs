@@ -108,6 +108,10 @@ pub struct Task {
     pub nice: AtomicI32,
     /// `SCHED_*`: OTHER, BATCH or IDLE.
     pub policy: AtomicI32,
+    /// The CPUs that sched_setaffinity(2) named, as bytes of a `cpu_set_t`: told, and not kept to. `None` for all.
+    pub affinity: RwLock<Option<Box<[u8]>>>,
+    /// `ioprio_set(2)`: told, and without effect.
+    pub io_priority: AtomicI32,
     /// Its NUMA policy, as [`mm::policy::Policy::bits`] gives it.
     pub numa_policy: AtomicU32,
     /// Start, nanoseconds of CLOCK_BOOTTIME.

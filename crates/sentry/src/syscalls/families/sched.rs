@@ -22,10 +22,10 @@ fn sched_yield(_cx: &mut Context, _: &Args) -> SysResult {
     Ok(0)
 }
 
-/// All CPUs of the container, as bytes of a `cpu_set_t`.
-fn cpu_mask(cx: &Context) -> Vec<u8> {
-    let all = cx.kernel.cpus.max(1);
-    let n = cx.task.group.container.ns.cgroup.cpus(all) as usize;
+/// All CPUs of a task's container, as bytes of a `cpu_set_t`.
+fn cpu_mask(t: &crate::Task) -> Vec<u8> {
+    let all = t.kernel.cpus.max(1);
+    let n = t.group.container.ns.cgroup.cpus(all) as usize;
     let mut m = vec![0u8; n.div_ceil(64) * 8];
     for i in 0..n {
         m[i / 8] |= 1 << (i % 8);
@@ -33,9 +33,25 @@ fn cpu_mask(cx: &Context) -> Vec<u8> {
     m
 }
 
+/// Those of them that it may run on, as it is told.
+#[must_use]
+pub fn allowed_cpus(t: &crate::Task) -> Vec<u8> {
+    let mut m = cpu_mask(t);
+    if let Some(asked) = &*t.affinity.read() {
+        let mut both = m.clone();
+        for (i, b) in both.iter_mut().enumerate() {
+            *b &= asked.get(i).copied().unwrap_or(0);
+        }
+        // The container may have fewer by now.
+        if both.iter().any(|b| *b != 0) {
+            m = both;
+        }
+    }
+    m
+}
+
 fn sched_getaffinity(cx: &mut Context, a: &Args) -> SysResult {
-    task_of(cx, a.i32(0))?;
-    let m = cpu_mask(cx);
+    let m = allowed_cpus(&*task_of(cx, a.i32(0))?);
     let len = a.usize(1);
     if !len.is_multiple_of(8) || len < m.len() {
         return Err(EINVAL);
@@ -44,7 +60,7 @@ fn sched_getaffinity(cx: &mut Context, a: &Args) -> SysResult {
     Ok(m.len())
 }
 
-/// Accepted where it names a CPU that is there; threads are not bound to it.
+/// Accepted where it names a CPU that is there, and told; threads are not bound to it.
 fn sched_setaffinity(cx: &mut Context, a: &Args) -> SysResult {
     let all = cpu_mask(cx);
     let mut m = vec![0u8; a.usize(1).min(all.len())];
@@ -57,6 +73,7 @@ fn sched_setaffinity(cx: &mut Context, a: &Args) -> SysResult {
     if m.iter().zip(&all).all(|(x, y)| x & y == 0) {
         return Err(EINVAL);
     }
+    *t.affinity.write() = Some(m.into());
     Ok(0)
 }
 
@@ -243,11 +260,31 @@ fn io_tasks(cx: &Context, a: &Args) -> Result<Vec<Arc<crate::Task>>> {
     }
 }
 
-fn ioprio_get(cx: &mut Context, a: &Args) -> SysResult {
-    io_tasks(cx, a).map(|_| 0)
+const IOPRIO_CLASS_BE: i32 = 2;
+const IOPRIO_CLASS_IDLE: i32 = 3;
+const IOPRIO_SHIFT: i32 = 13;
+
+/// What a task's priority comes to: by its nice value, where none was set (`__get_task_ioprio`).
+fn io_priority(t: &crate::Task) -> i32 {
+    let nice = t.nice.load(Ordering::Relaxed);
+    match t.io_priority.load(Ordering::Relaxed) {
+        p if p >> IOPRIO_SHIFT != 0 => p,
+        _ if t.policy.load(Ordering::Relaxed) == SCHED_IDLE => IOPRIO_CLASS_IDLE << IOPRIO_SHIFT,
+        _ => (IOPRIO_CLASS_BE << IOPRIO_SHIFT) | ((nice + 20) / 5),
+    }
 }
 
-/// Checked (`ioprio_check_cap`, `set_task_ioprio`), and without effect.
+/// Of one task what was set, of several the best.
+fn ioprio_get(cx: &mut Context, a: &Args) -> SysResult {
+    let all = io_tasks(cx, a)?;
+    let best = match all.as_slice() {
+        [one] if a.u32(0) == 1 => one.io_priority.load(Ordering::Relaxed),
+        all => all.iter().map(|t| io_priority(t)).min().unwrap_or(0),
+    };
+    Ok(best as usize)
+}
+
+/// Checked (`ioprio_check_cap`, `set_task_ioprio`), told, and without effect.
 fn ioprio_set(cx: &mut Context, a: &Args) -> SysResult {
     const LEVELS: u32 = 8;
     let (class, level) = ((a.u32(2) >> 13) & 7, a.u32(2) & 7);
@@ -265,6 +302,8 @@ fn ioprio_set(cx: &mut Context, a: &Args) -> SysResult {
             return Err(EPERM);
         }
         is_safe(cx, &t)?;
+        t.io_priority
+            .store((a.u32(2) & 0xffff) as i32, Ordering::Relaxed);
     }
     Ok(0)
 }
@@ -334,7 +373,7 @@ pub const CALLS: &[Call] = &[
         &[Arg::Int, Arg::Uint, Arg::Ptr],
         sched_setaffinity,
     )
-    .note("checked, without effect on the host"),
+    .note("told, without effect on the host"),
     Call::new(
         204,
         "sched_getaffinity",
@@ -347,7 +386,7 @@ pub const CALLS: &[Call] = &[
         &[Arg::Int, Arg::Int, Arg::Hex],
         ioprio_set,
     )
-    .note("without effect"),
+    .note("told, without effect"),
     Call::new(252, "ioprio_get", &[Arg::Int, Arg::Int], ioprio_get),
     Call::new(309, "getcpu", &[Arg::Ptr, Arg::Ptr], getcpu),
     Call::new(

@@ -215,23 +215,53 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
         c.bounding.bits(),
         c.ambient.bits()
     );
-    let cpus = k.cpus.max(1);
-    let mask = if cpus >= 64 {
-        u64::MAX
-    } else {
-        (1u64 << cpus) - 1
-    };
-    let list = if cpus == 1 {
-        "0".into()
-    } else {
-        format!("0-{}", cpus - 1)
-    };
+    let (mask, list) = cpus_allowed(&crate::syscalls::families::sched::allowed_cpus(&t));
     let _ = writeln!(
         s,
-        "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\nSpeculation_Store_Bypass:\tvulnerable\nCpus_allowed:\t{mask:x}\nCpus_allowed_list:\t{list}\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0",
+        "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\nSpeculation_Store_Bypass:\tvulnerable\nCpus_allowed:\t{mask}\nCpus_allowed_list:\t{list}\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0",
         i32::from(t.no_new_privs.load(Ordering::Relaxed)),
         t.seccomp.mode() as u8,
         t.seccomp.count()
     );
     Ok(s.into_bytes())
+}
+
+/// A mask of CPUs as words, the highest first, and as a list of ranges (`%*pb`, `%*pbl`).
+fn cpus_allowed(mask: &[u8]) -> (String, String) {
+    let has = |cpu: usize| mask.get(cpu / 8).is_some_and(|b| b >> (cpu % 8) & 1 != 0);
+    let words = mask.rchunks(4).map(|w| {
+        let bits = w.iter().rev().fold(0u32, |n, b| n << 8 | u32::from(*b));
+        format!("{bits:08x}")
+    });
+    let words = words.collect::<Vec<_>>().join(",");
+    let mut list = String::new();
+    for first in (0..mask.len() * 8).filter(|&c| has(c) && (c == 0 || !has(c - 1))) {
+        let last = (first..).find(|&c| !has(c + 1)).unwrap_or(first);
+        let comma = if list.is_empty() { "" } else { "," };
+        let _ = match last - first {
+            0 => write!(list, "{comma}{first}"),
+            _ => write!(list, "{comma}{first}-{last}"),
+        };
+    }
+    let short = words.trim_start_matches(['0', ',']);
+    (short.to_owned(), list)
+}
+
+#[cfg(test)]
+mod cpu_tests {
+    use super::cpus_allowed;
+
+    #[test]
+    fn masks_of_cpus() {
+        let told = |m: &[u8]| {
+            let (mask, list) = cpus_allowed(m);
+            format!("{mask} {list}")
+        };
+        assert_eq!(told(&[3, 0, 0, 0, 0, 0, 0, 0]), "3 0-1");
+        assert_eq!(told(&[0b1011, 0, 0, 0, 0, 0, 0, 0]), "b 0-1,3");
+        assert_eq!(
+            told(&[0xff, 0, 0, 0x80, 1, 0, 0, 0]),
+            "1,800000ff 0-7,31-32"
+        );
+    }
 }
