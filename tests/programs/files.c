@@ -1215,6 +1215,23 @@ static void devices(void)
 	T(ioctl(null, TCGETS, b));
 }
 
+/* How a number is written to /proc. */
+static void proc_numbers(void)
+{
+	static const char *texts[] = { "5", "6\n", " 7 \n", "0x10", "021", "+18", "0X13", "20x", "", "\n", "0x", "--5", "+ 5", "99999999999", "08", "0" };
+	char was[16] = "";
+	for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
+		int fd = open("/proc/self/oom_score_adj", O_RDWR);
+		errno = 0;
+		long r = write(fd, texts[i], strlen(texts[i]));
+		report("write", r, errno);
+		memset(was, 0, sizeof was);
+		pread(fd, was, 15, 0);
+		S(was, 6);
+		close(fd);
+	}
+}
+
 static void proc_self(void)
 {
 	char b[4096], t[4096], name[64];
@@ -1252,6 +1269,6 @@ static const struct check all[] = {
 	CHECK(permissions), CHECK(sticky), CHECK(directories), CHECK(listing), CHECK(working_directory),
 	CHECK(links), CHECK(renaming), CHECK(unlinked), CHECK(times), CHECK(extended), CHECK(flocks),
 	CHECK(record_locks), CHECK(lock_and_close), CHECK(removed_directory), CHECK(deadlock), CHECK(allocation), CHECK(copying), CHECK(copying_kinds), CHECK(largest_offset), CHECK(splice_places), CHECK(copying_limited), CHECK(openat2s),
-	CHECK(memfds), CHECK(devices), CHECK(proc_self),
+	CHECK(memfds), CHECK(devices), CHECK(proc_self), CHECK(proc_numbers),
 };
 MAIN(all)

@@ -7,7 +7,7 @@ use crate::Task;
 use crate::boot::config::IdRange;
 use crate::fs::terminals::task_of;
 use crate::task::limits;
-use abi::errno::{EACCES, EINVAL, EPERM};
+use abi::errno::{EACCES, EINVAL, EPERM, ERANGE};
 use abi::{Errno, Result};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl About {
     }
     /// `__set_oom_adj`: below what a privileged process set last needs privilege.
     fn set_oom_score_adj(&self, file: &File, text: &str) -> Result<()> {
-        let v: i32 = text.parse().map_err(|_| EINVAL)?;
+        let v = integer(text.trim())?;
         if !(-1000..=1000).contains(&v) {
             return Err(EINVAL);
         }
@@ -83,6 +83,21 @@ impl About {
         }
         Ok(())
     }
+}
+
+/// A number with a sign, of base 8 after `0`, 16 after `0x` (`kstrtoint` with base 0); `ERANGE` where it is too large.
+fn integer(text: &str) -> Result<i32> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (digits, base) = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {
+        Some(hex) => (hex, 16),
+        None if digits.starts_with('0') => (digits, 8),
+        None => (digits, 10),
+    };
+    if digits.is_empty() || !digits.chars().all(|c| c.is_digit(base)) {
+        return Err(EINVAL);
+    }
+    let n = i32::from_str_radix(digits, base).map_err(|_| ERANGE)?;
+    Ok(if text.starts_with('-') { -n } else { n })
 }
 
 impl DynFile for About {
