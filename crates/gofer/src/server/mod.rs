@@ -204,8 +204,7 @@ impl Server {
                 });
             let reply = Reply::encode(&result);
             let sent = if brings_fd {
-                let fds: Vec<i32> = out.iter().map(HostFd::raw).collect();
-                conn.send_with(&reply, &fds)
+                send_with(conn, &reply, out.as_ref())
             } else {
                 conn.send(&reply)
             };
@@ -213,6 +212,16 @@ impl Server {
                 return;
             }
         }
+    }
+}
+
+/// The descriptor is a gift: the host refuses to carry it where other processes of this user have too many on the way
+/// (`ETOOMANYREFS`, unix(7)), or for want of memory. The connection goes on, and the client sees that it is missing.
+fn send_with(conn: &Line, reply: &[u8], fd: Option<&HostFd>) -> Result<()> {
+    let sent = fd.map(|fd| conn.send_with(reply, &[fd.raw()]));
+    match sent {
+        Some(Ok(())) => Ok(()),
+        _ => conn.send_with(reply, &[]),
     }
 }
 
