@@ -116,7 +116,7 @@ pub struct Parts {
 /// How much of the kernel's memory one user may have whose limits hold: a part of all, so that some users do not end
 /// the sandbox.
 fn user_memory(total: u64) -> i64 {
-    (total / 64).clamp(32 << 20, 512 << 20) as i64
+    (total / 16).clamp(32 << 20, 384 << 20) as i64
 }
 
 impl Kernel {
