@@ -1,12 +1,15 @@
 //! Signals: sending, dispositions, masks, waiting for them.
 
+use crate::ThreadGroup;
 use crate::syscalls::{Arg, Args, Call, SysResult};
+use crate::task::list::TaskList;
 use crate::task::signal::{SA_NODEFER, SigAction, check_permission};
 use crate::task::{Context, Task, frame};
 use abi::errno::*;
 use abi::signal::*;
 use abi::time::Timespec;
 use abi::{AltStack, Result, SigInfo, SigSet, Signal, Va};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use wait::{Blocker, Events, block_until};
@@ -28,31 +31,47 @@ pub fn sender_info(cx: &Context, s: Signal, code: i32) -> SigInfo {
     SigInfo::from_sender(s, code, cx.group.pid.own(), c.user_ns.uid_shown(c.uid))
 }
 
+/// Sends a signal, or only asks whether it might (`None`), to one process.
+fn send_process(cx: &Context, g: &Arc<ThreadGroup>, s: Option<Signal>) -> Result<()> {
+    let t = cx.kernel.tasks.lock().some_thread(g.tgid);
+    // A zombie may be signalled, to no effect.
+    let Some(t) = t else { return Ok(()) };
+    check_permission(cx, &t, s)?;
+    match s {
+        Some(s) => cx
+            .kernel
+            .send_from(cx, g, None, sender_info(cx, s, SI_USER)),
+        None => Ok(()),
+    }
+}
+
+/// As [`send_process`], to all that `members` finds. Who is killed makes no more children (`clone` looks under the
+/// list's lock), and those that were made meanwhile are found by looking again.
+fn send_many(
+    cx: &Context,
+    s: Option<Signal>,
+    members: impl Fn(&TaskList) -> Vec<Arc<ThreadGroup>>,
+) -> SysResult {
+    let (mut told, mut any, mut last) = (HashSet::new(), false, ESRCH);
+    loop {
+        let groups = members(&cx.kernel.tasks.lock());
+        let mut sent = false;
+        for g in groups.iter().filter(|g| told.insert(g.tgid)) {
+            match send_process(cx, g, s) {
+                Ok(()) => sent = true,
+                Err(e) => last = e,
+            }
+        }
+        any |= sent;
+        if !sent || s.map(Signal::number) != Some(SIGKILL.number()) {
+            return if any { Ok(0) } else { Err(last) };
+        }
+    }
+}
+
 /// `kill(pid, sig)`.
 fn kill(cx: &mut Context, a: &Args) -> SysResult {
     let (pid, s) = (a.i32(0), signal_or_zero(a.i32(1))?);
-    let send = |g: &Arc<crate::ThreadGroup>| -> Result<()> {
-        let t = cx.kernel.tasks.lock().some_thread(g.tgid);
-        // A zombie may be signalled, to no effect.
-        let Some(t) = t else { return Ok(()) };
-        check_permission(cx, &t, s)?;
-        match s {
-            Some(s) => cx
-                .kernel
-                .send_from(cx, g, None, sender_info(cx, s, SI_USER)),
-            None => Ok(()),
-        }
-    };
-    let many = |groups: Vec<Arc<crate::ThreadGroup>>| -> SysResult {
-        let (mut found, mut last) = (false, Err(ESRCH));
-        for g in groups {
-            match send(&g) {
-                Ok(()) => found = true,
-                Err(e) => last = Err(e),
-            }
-        }
-        if found { Ok(0) } else { last }
-    };
     match pid {
         1.. => {
             let g = {
@@ -61,32 +80,24 @@ fn kill(cx: &mut Context, a: &Args) -> SysResult {
                 let id = cx.id_of(pid)?;
                 l.group(id).or_else(|| l.task(id).map(|t| t.group.clone()))
             };
-            send(&g.ok_or(ESRCH)?).map(|()| 0)
+            send_process(cx, &g.ok_or(ESRCH)?, s).map(|()| 0)
         }
         0 => {
-            let l = cx.kernel.tasks.lock();
-            let g = l.group_members(l.pgid(cx.group.tgid));
-            drop(l);
-            many(g)
+            let pgid = cx.kernel.tasks.lock().pgid(cx.group.tgid);
+            send_many(cx, s, |l| l.group_members(pgid))
         }
         -1 => {
-            let me = cx.group.tgid;
-            let l = cx.kernel.tasks.lock();
-            let g = l
-                .processes()
-                .map(|p| p.group.clone())
-                .filter(|g| g.pid.seen_in(&cx.pid.ns) > 1 && g.tgid != me)
-                .collect();
-            drop(l);
-            many(g)
+            let others =
+                |g: &Arc<ThreadGroup>| g.pid.seen_in(&cx.pid.ns) > 1 && g.tgid != cx.group.tgid;
+            send_many(cx, s, |l| {
+                let groups = l.processes().map(|p| p.group.clone());
+                groups.filter(others).collect()
+            })
         }
         i32::MIN => Err(ESRCH),
         _ => {
-            let g = {
-                let l = cx.kernel.tasks.lock();
-                l.group_members(cx.id_of(-pid)?)
-            };
-            many(g)
+            let pgid = cx.id_of(-pid)?;
+            send_many(cx, s, |l| l.group_members(pgid))
         }
     }
 }
