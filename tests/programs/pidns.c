@@ -1,7 +1,9 @@
 /* Pid namespaces, and namespaces as files. What needs root makes a user namespace first where we are not. */
 #define AREA "pidns"
 #include "check.h"
+#include <grp.h>
 #include <linux/sched.h>
+#include <sys/mount.h>
 #ifndef NS_GET_USERNS
 #define NS_GET_USERNS 0xb701
 #define NS_GET_PARENT 0xb702
@@ -533,6 +535,68 @@ static void mounted(void)
 	T(finish(p));
 }
 
+/* What an ordinary user sees of a mount of proc. Process 2 is root's. */
+static void ordinary(void)
+{
+	struct stat st;
+	int seen = 0, others = 0;
+	if (setgroups(0, NULL) || setresgid(1000, 1000, 1000) || setresuid(1000, 1000, 1000))
+		_exit(errno);
+	DIR *d = opendir("proc");
+	for (struct dirent *e; d && (e = readdir(d));)
+		if (e->d_name[0] >= '0' && e->d_name[0] <= '9')
+			seen++;
+		else
+			others += e->d_name[0] != '.';
+	say("processes", "%d %s", seen, others == 2 ? "alone" : "with files");
+	T(stat("proc/2", &st));
+	T(open("proc/2", O_RDONLY));
+	T(open("proc/2/status", O_RDONLY));
+	T(open("proc/2/task/2/status", O_RDONLY));
+	T(open("proc/self/status", O_RDONLY));
+	T(access("proc/uptime", F_OK));
+}
+
+static void look(const char *options)
+{
+	char b[512] = "";
+	say("options", "%s", options);
+	if (mount("proc", "proc", "proc", 0, options)) {
+		say("mount", "%s", strerrorname_np(errno));
+		return;
+	}
+	FILE *f = fopen("/proc/self/mounts", "r");
+	while (f && fgets(b, sizeof b, f))
+		if (strstr(b, "/proc proc rw") && !strstr(b, " /proc proc"))
+			say("shown", "%s", strstr(b, " proc rw"));
+	if (f)
+		fclose(f);
+	T(CHILD(ordinary()));
+	T(access("proc/2/status", R_OK));
+	T(mount("", "proc", "", MS_REMOUNT, "hidepid=0"));
+	T(CHILD(setresuid(1000, 1000, 1000); T(access("proc/2/status", R_OK))));
+	T(umount2("proc", 2));
+}
+
+static void hidden(void)
+{
+	static const char *const options[] = { "hidepid=0", "hidepid=1", "hidepid=2", "hidepid=4", "hidepid=invisible,gid=1000", "hidepid=ptraceable,gid=1000", "hidepid=noaccess", "subset=pid", "hidepid=3", "hidepid=no", "subset=all", "colour=red" };
+	rights();
+	pid_t p = ns_fork(CLONE_NEWPID | CLONE_NEWNS);
+	if (p == 0) {
+		if (fork() == 0) {
+			pause();
+			_exit(0);
+		}
+		mount(NULL, "/", NULL, 0x44000, NULL);
+		mkdir("proc", 0755);
+		for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+			look(options[i]);
+		_exit(0);
+	}
+	T(finish(p));
+}
+
 static void messages(void)
 {
 	rights();
@@ -642,7 +706,7 @@ static void threads(void)
 
 static const struct check list[] = {
 	CHECK(numbers), CHECK(unshared), CHECK(nested), CHECK(init_signals), CHECK(orphans), CHECK(flags),
-	CHECK(by_root), CHECK(entering), CHECK(files), CHECK(relations), CHECK(mounted), CHECK(messages),
+	CHECK(by_root), CHECK(entering), CHECK(files), CHECK(relations), CHECK(mounted), CHECK(hidden), CHECK(messages),
 	CHECK(siblings), CHECK(threads),
 };
 MAIN(list)

@@ -176,7 +176,8 @@ pub fn mount(
             made.kind = MountKind::Fs("tmpfs".into());
             o.data.join(",")
         }
-        "proc" | "sysfs" => String::new(),
+        "proc" => o.data.join(","),
+        "sysfs" => String::new(),
         "devpts" => o
             .data
             .iter()

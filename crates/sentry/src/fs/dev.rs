@@ -72,7 +72,7 @@ impl PtsOptions {
                 Some(("max", v)) => {
                     o.max = number(v).ok().filter(|n| *n <= PTY_MAX).ok_or(EINVAL)?
                 }
-                // Every devpts is an instance of its own, as Linux's since 4.7.
+                // It does nothing, as on Linux since 4.7.
                 None if word == "newinstance" => {}
                 _ => return Err(EINVAL),
             }

@@ -1,11 +1,13 @@
 //! /proc (`proc(5)`).
 
 mod global;
+mod options;
 mod pid;
 
 pub use pid::command_line;
 
-use crate::boot::MadeBy;
+use options::ProcMount;
+
 use crate::fs::terminals::task_of;
 use crate::ns::pid::PidNs;
 use crate::{Kernel, Task};
@@ -14,6 +16,7 @@ use abi::errno::{ENOENT, EPERM};
 use std::sync::{Arc, Weak};
 use vfs::file::File;
 use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynFs, DynLink, DynNode, StaticDir};
+use vfs::vfs::FsType;
 use vfs::{Caller, FileType};
 
 /// `PROC_SUPER_MAGIC`.
@@ -21,27 +24,44 @@ const MAGIC: u64 = 0x9fa0;
 
 /// Registers proc.
 pub fn register(k: &Arc<Kernel>) {
-    let kernel = Arc::downgrade(k);
-    k.vfs.register_fs(
-        "proc",
-        Arc::new(MadeBy(move |vfs: &Arc<vfs::Vfs>, cx: &Caller<'_>| {
-            let k = kernel.upgrade().ok_or(ENOENT)?;
-            // It shows the pid namespace of who mounts it.
-            let ns = task_of(cx.task).map_or_else(
-                || k.container_of(cx.task).ns.pid_for_children.clone(),
-                |t| t.pid.ns.clone(),
-            );
-            if !cx.cred.has_in(&ns.user, vfs::Caps::SYS_ADMIN) {
-                return Err(EPERM);
-            }
-            let root = Root {
-                kernel: kernel.clone(),
-                ns,
-                fixed: global::files(&k, &k.container_of(cx.task)),
-            };
-            Ok(DynFs::mountable(vfs, "proc", MAGIC, Arc::new(root)))
-        })),
-    );
+    k.vfs
+        .register_fs("proc", Arc::new(ProcType(Arc::downgrade(k))));
+}
+
+struct ProcType(Weak<Kernel>);
+
+impl FsType for ProcType {
+    fn mount(
+        &self,
+        vfs: &Arc<vfs::Vfs>,
+        cx: &Caller<'_>,
+        _: &str,
+        data: &str,
+    ) -> Result<Arc<vfs::Dentry>> {
+        let k = self.0.upgrade().ok_or(ENOENT)?;
+        // It shows the pid namespace of who mounts it.
+        let ns = task_of(cx.task).map_or_else(
+            || k.container_of(cx.task).ns.pid_for_children.clone(),
+            |t| t.pid.ns.clone(),
+        );
+        if !cx.cred.has_in(&ns.user, vfs::Caps::SYS_ADMIN) {
+            return Err(EPERM);
+        }
+        let mount = Arc::new(ProcMount::new(data, cx.cred.user_ns.clone())?);
+        let root = Root {
+            kernel: self.0.clone(),
+            ns,
+            fixed: global::files(&k, &k.container_of(cx.task)),
+            mount: mount.clone(),
+        };
+        Ok(DynFs::with_options(
+            vfs,
+            "proc",
+            MAGIC,
+            Arc::new(root),
+            Some(mount),
+        ))
+    }
 }
 
 /// A file whose text a function makes.
@@ -68,6 +88,7 @@ struct Root {
     kernel: Weak<Kernel>,
     ns: Arc<PidNs>,
     fixed: StaticDir,
+    mount: Arc<ProcMount>,
 }
 
 impl DynDir for Root {
@@ -90,7 +111,11 @@ impl DynDir for Root {
             _ => {}
         }
         if let Some(n) = self.fixed.get(name) {
-            return Ok(n.clone());
+            return if self.mount.pids_only() {
+                Err(ENOENT)
+            } else {
+                Ok(n.clone())
+            };
         }
         let n: i32 = std::str::from_utf8(name)
             .ok()
@@ -98,7 +123,6 @@ impl DynDir for Root {
             .and_then(|s| s.parse().ok())
             .ok_or(ENOENT)?;
         let k = self.kernel.upgrade().ok_or(ENOENT)?;
-        let _ = cx;
         let (group, task) = {
             let l = k.tasks.lock();
             let n = self.ns.id_of(n).ok_or(ENOENT)?;
@@ -111,26 +135,34 @@ impl DynDir for Root {
         };
         let group = group.ok_or(ENOENT)?;
         let task = task.or_else(|| k.tasks.lock().some_thread(group.tgid));
+        if task.as_ref().is_some_and(|t| !self.mount.shows(cx, t)) {
+            return Err(ENOENT);
+        }
+        let mount = self.mount.clone();
         Ok(DynNode::Dir(Arc::new(pid::PidDir::process(
-            &k, &self.ns, &group, task,
+            &k, &self.ns, &group, task, mount,
         ))))
     }
-    fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
+    fn list(&self, file: &File) -> Result<Vec<DynEntry>> {
         let k = self.kernel.upgrade().ok_or(ENOENT)?;
-        let mut v = self.fixed.entries();
+        let mut v = Vec::new();
+        if !self.mount.pids_only() {
+            v = self.fixed.entries();
+        }
         v.push(DynEntry::new("self", FileType::Symlink));
         v.push(DynEntry::new("thread-self", FileType::Symlink));
-        let l = k.tasks.lock();
-        let mut numbers: Vec<i32> = l
-            .processes()
-            .map(|p| p.group.pid.seen_in(&self.ns))
-            .filter(|n| *n > 0)
-            .collect();
-        numbers.sort_unstable();
+        let mut all: Vec<(i32, Option<Arc<Task>>)> = {
+            let l = k.tasks.lock();
+            l.processes()
+                .map(|p| (p.group.pid.seen_in(&self.ns), l.some_thread(p.group.tgid)))
+                .filter(|(n, _)| *n > 0)
+                .collect()
+        };
+        all.retain(|(_, t)| t.as_ref().is_none_or(|t| self.mount.lists(&file.cred, t)));
+        all.sort_unstable_by_key(|(n, _)| *n);
         v.extend(
-            numbers
-                .into_iter()
-                .map(|n| DynEntry::new(n.to_string(), FileType::Directory)),
+            all.into_iter()
+                .map(|(n, _)| DynEntry::new(n.to_string(), FileType::Directory)),
         );
         Ok(v)
     }

@@ -11,6 +11,7 @@ mod texts;
 pub use texts::command_line;
 
 use super::global;
+use super::options::ProcMount;
 use crate::fs::terminals::task_of;
 use crate::ns::pid::PidNs;
 use crate::task::access::{self, By};
@@ -25,6 +26,7 @@ use std::sync::{Arc, Weak};
 use texts::{About, FILES};
 use vfs::file::File;
 use vfs::fs::dynamic::{DynDir, DynEntry, DynNode};
+use vfs::inode::{Want, generic_permission};
 use vfs::userns::UserNs;
 use vfs::{Caller, FileType, Perm};
 
@@ -32,6 +34,8 @@ use vfs::{Caller, FileType, Perm};
 pub struct PidDir {
     me: Subject,
     kind: Kind,
+    /// Says who may enter; a thread's directory is within one that does.
+    mount: Option<Arc<ProcMount>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -155,10 +159,12 @@ impl PidDir {
         ns: &Arc<PidNs>,
         g: &Arc<ThreadGroup>,
         task: Option<Arc<Task>>,
+        mount: Arc<ProcMount>,
     ) -> PidDir {
         PidDir {
             me: Self::subject(k, ns, g, task),
             kind: Kind::Process,
+            mount: Some(mount),
         }
     }
     fn subject(
@@ -201,6 +207,13 @@ impl DynDir for PidDir {
             Kind::Process => l.process(self.me.tgid).is_some(),
             Kind::Thread => l.task(self.me.tid).is_some(),
         }
+    }
+    fn permission(&self, cx: &Caller<'_>, want: Want) -> Result<()> {
+        let hidden = |m: &Arc<ProcMount>| Some(!m.opens(cx, &*self.me.task().ok()?));
+        if self.mount.as_ref().and_then(hidden) == Some(true) {
+            return Err(EPERM);
+        }
+        generic_permission(self.perm(), FileType::Directory, cx.cred, want)
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
         if let Some(entry) = FILES.iter().find(|f| f.0.as_bytes() == name) {
@@ -273,6 +286,7 @@ impl DynDir for TaskDir {
         Ok(DynNode::Dir(Arc::new(PidDir {
             me,
             kind: Kind::Thread,
+            mount: None,
         })))
     }
     fn list(&self, _: &File) -> Result<Vec<DynEntry>> {

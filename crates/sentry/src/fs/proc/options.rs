@@ -1,0 +1,135 @@
+//! Options of a proc mount: who sees whose processes (proc(5), "Mount options").
+
+use crate::Task;
+use crate::task::access::{self, By};
+use abi::Result;
+use abi::errno::EINVAL;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use vfs::fs::dynamic::DynOptions;
+use vfs::userns::UserNs;
+use vfs::{Caller, Credentials};
+
+/// `hidepid=`: what there is of processes that the caller may not trace, in Linux's order.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Hidden {
+    /// Everything.
+    #[default]
+    Nothing,
+    /// The directory, which cannot be entered.
+    Contents,
+    /// Nothing.
+    Names,
+    /// Nothing, for the members of the group `gid=`, too.
+    NamesFromAll,
+}
+
+impl Hidden {
+    fn parse(word: &str) -> Result<Hidden> {
+        Ok(match word {
+            "off" | "0" => Hidden::Nothing,
+            "noaccess" | "1" => Hidden::Contents,
+            "invisible" | "2" => Hidden::Names,
+            "ptraceable" | "4" => Hidden::NamesFromAll,
+            _ => return Err(EINVAL),
+        })
+    }
+    fn word(self) -> &'static str {
+        match self {
+            Hidden::Nothing => "off",
+            Hidden::Contents => "noaccess",
+            Hidden::Names => "invisible",
+            Hidden::NamesFromAll => "ptraceable",
+        }
+    }
+}
+
+/// What a mount was asked for. The group is the kernel's number.
+#[derive(Clone, Copy, Default, Debug)]
+struct Options {
+    hidden: Hidden,
+    gid: u32,
+    pids_only: bool,
+}
+
+impl Options {
+    /// The options that `data` names; others stay.
+    fn change(&mut self, data: &str, ns: &UserNs) -> Result<()> {
+        for word in data.split(',').filter(|w| !w.is_empty()) {
+            match word.split_once('=') {
+                Some(("hidepid", v)) => self.hidden = Hidden::parse(v)?,
+                Some(("gid", v)) => self.gid = ns.gid_from(v.parse().map_err(|_| EINVAL)?)?,
+                Some(("subset", "pid")) => self.pids_only = true,
+                _ => return Err(EINVAL),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The options of one mount, until a remount asks for something else.
+pub struct ProcMount(Mutex<Options>, UserNs);
+
+impl ProcMount {
+    pub fn new(data: &str, ns: UserNs) -> Result<ProcMount> {
+        let mut o = Options::default();
+        o.change(data, &ns)?;
+        Ok(ProcMount(Mutex::new(o), ns))
+    }
+
+    /// Whether it shows nothing but processes.
+    pub fn pids_only(&self) -> bool {
+        self.0.lock().pids_only
+    }
+
+    /// Whether the caller sees the name of `target`'s directory.
+    pub fn shows(&self, cx: &Caller<'_>, target: &Task) -> bool {
+        self.passes(Hidden::Names, cx.cred, || may_read(cx, target))
+    }
+    /// As [`ProcMount::shows`], to who has opened /proc: itself, which its credentials tell, and others.
+    pub fn lists(&self, reader: &Arc<Credentials>, target: &Task) -> bool {
+        self.passes(Hidden::Names, reader, || {
+            Arc::ptr_eq(reader, &target.cred())
+                || access::may_access_as(reader, target, By::Fs).is_ok()
+        })
+    }
+    /// Whether the caller may enter `target`'s directory.
+    pub fn opens(&self, cx: &Caller<'_>, target: &Task) -> bool {
+        self.passes(Hidden::Contents, cx.cred, || may_read(cx, target))
+    }
+
+    fn passes(&self, from: Hidden, cred: &Credentials, may: impl FnOnce() -> bool) -> bool {
+        let o = *self.0.lock();
+        if o.hidden == Hidden::NamesFromAll {
+            return may();
+        }
+        o.hidden < from || cred.in_group(o.gid) || may()
+    }
+}
+
+fn may_read(cx: &Caller<'_>, target: &Task) -> bool {
+    match crate::fs::terminals::task_of(cx.task) {
+        Some(t) => access::may_access(t, target, By::Fs).is_ok(),
+        None => access::may_access_as(cx.cred, target, By::Fs).is_ok(),
+    }
+}
+
+impl DynOptions for ProcMount {
+    fn shown(&self) -> String {
+        let o = *self.0.lock();
+        let mut s = String::new();
+        if o.gid != 0 {
+            s += &format!(",gid={}", o.gid);
+        }
+        if o.hidden != Hidden::Nothing {
+            s += &format!(",hidepid={}", o.hidden.word());
+        }
+        if o.pids_only {
+            s += ",subset=pid";
+        }
+        s
+    }
+    fn change(&self, data: &str) -> Result<()> {
+        self.0.lock().change(data, &self.1)
+    }
+}
