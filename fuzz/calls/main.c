@@ -148,7 +148,11 @@ static void command(const char *script, const char *a, const char *b) {
     int st;
     while (waitpid(p, &st, 0) < 0 && errno == EINTR) {}
 }
-// What sessions have left, also where its owner may not enter, and what the victim had.
+// What sessions have left: in an hour it is more than can be removed at the end.
+static void sweep(const char *base, const char *volume) {
+    command("set -- /dev/shm/fz.* \"$0\"/* ${1:+\"$1\"/*}; chmod -R u+rwx \"$@\" 2>/dev/null; rm -rf \"$@\"", base, volume);
+}
+// The same, also where its owner may not enter, and what the victim had.
 static void remove_all(const char *dir, const char *volume) {
     command("chmod -R u+rwx /dev/shm/fz.* \"$0\"/f ${1:+\"$1\"/f} 2>/dev/null; rm -rf /dev/shm/fz.* \"$0\"/f \"$0\"/victim ${1:+\"$1\"/f \"$1\"/victim}; ipcrm -a", dir, volume);
 }
@@ -167,7 +171,7 @@ static u64 fuzz_for(double seconds, u64 seed, const char *roles, const char *bas
         for (int i = 0; i < slot_count; i++)
             if (!slots[i].pid) start_session(&slots[i], mixed(seed, i, sessions++), roles[i], base, volume);
         usleep(5000);
-        if (sessions / 256 != last) last = sessions / 256, end_users(), command("rm -rf /dev/shm/fz.*", "", "");
+        if (sessions / 256 != last) last = sessions / 256, end_users(), sweep(base, volume);
     }
     for (int i = 0; i < slot_count; i++)
         if (slots[i].pid) kill(slots[i].pid, SIGKILL), slots[i].killed = 1, slots[i].since = now() - LONGEST;
@@ -181,14 +185,23 @@ static u64 fuzz_for(double seconds, u64 seed, const char *roles, const char *bas
     return sessions;
 }
 
-// With everybody gone, nobody but the keeper is there.
-static void processes(void) {
+// How many processes there are besides the keeper.
+static int others(int say_so) {
+    int n = 0;
     DIR *d = opendir("/proc");
     for (struct dirent *e; d && (e = readdir(d));) {
         int p = atoi(e->d_name);
-        if (p && p != getpid()) say("FAILED: a process is left:", p, 0), failed = 1;
+        if (!p || p == getpid()) continue;
+        n++;
+        if (say_so) say("FAILED: a process is left:", p, 0), tell_state(p);
     }
     closedir(d);
+    return n;
+}
+// With everybody killed, nobody but the keeper is there soon.
+static void processes(void) {
+    for (double limit = now() + END; others(0) && now() < limit; usleep(5000)) look();
+    if (others(1)) failed = 1;
 }
 static void tell(u64 sessions) {
     u64 made = 0, well = 0;
