@@ -281,11 +281,18 @@ impl Request {
     #[must_use]
     pub fn changes(&self) -> bool {
         use Request::*;
-        match self {
-            Attach { .. } | Walk { .. } | GetAttr { .. } | Open { .. } | Readlink { .. } => false,
-            ReadDir { .. } | StatFs { .. } | GetXattr { .. } | ListXattr { .. } => false,
-            _ => true,
-        }
+        !matches!(
+            self,
+            Attach { .. }
+                | Walk { .. }
+                | GetAttr { .. }
+                | Open { .. }
+                | Readlink { .. }
+                | ReadDir { .. }
+                | StatFs { .. }
+                | GetXattr { .. }
+                | ListXattr { .. }
+        )
     }
     /// The message, with handles to close on the way (at most [`MAX_CLOSES`]).
     #[must_use]
