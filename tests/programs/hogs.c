@@ -397,12 +397,7 @@ static int forks(void) {
     for (int i = 0; i < 30000; i++)
         if (mprotect(p + i * 8192ul, 4096, PROT_READ | PROT_WRITE)) return errno;
     deadline = now() + hog_time * 3;
-    do {
-        pid_t k = fork();
-        if (k < 0) return errno;
-        if (k == 0) for (;;) pause();
-    } while (more());
-    return 0;
+    return tasks();
 }
 // Texts and names that open files remember.
 static int one_texts(void) {
@@ -455,12 +450,7 @@ static int tables(void) {
     struct rlimit r;
     getrlimit(RLIMIT_NOFILE, &r);
     if (dup2(0, r.rlim_cur - 1) < 0) return errno;
-    do {
-        pid_t p = fork();
-        if (p < 0) return errno;
-        if (p == 0) for (;;) pause();
-    } while (more());
-    return 0;
+    return tasks();
 }
 static int filters(void) {
     static struct sock_filter f[4096];

@@ -176,17 +176,8 @@ pub fn mount(
             made.kind = MountKind::Fs("tmpfs".into());
             o.data.join(",")
         }
-        "proc" => o.data.join(","),
-        "sysfs" => String::new(),
-        "devpts" => o
-            .data
-            .iter()
-            // Every devpts is an instance of its own.
-            .filter(|w| *w != "newinstance")
-            .cloned()
-            .collect::<Vec<_>>()
-            .join(","),
-        "mqueue" => String::new(),
+        "proc" | "devpts" => o.data.join(","),
+        "sysfs" | "mqueue" => String::new(),
         "cgroup" | "cgroup2" => {
             made.kind = MountKind::Fs("cgroup2".into());
             made.source = "cgroup".into();

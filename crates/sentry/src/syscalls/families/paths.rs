@@ -33,7 +33,8 @@ const LEASE_POLL: Duration = Duration::from_millis(10);
 fn do_open(cx: &Context, dirfd: i32, va: Va, how: OpenHow) -> SysResult {
     let files = cx.files();
     let path = path_arg(cx, va)?;
-    let at = if how.resolve.intersects(Walk::BENEATH | Walk::IN_ROOT) {
+    let scoped = how.resolve.intersects(Walk::BENEATH | Walk::IN_ROOT);
+    let at = if scoped {
         At::scoped(&files, dirfd)?
     } else {
         At::new(&files, dirfd, &path)?
@@ -44,8 +45,9 @@ fn do_open(cx: &Context, dirfd: i32, va: Va, how: OpenHow) -> SysResult {
     let f = loop {
         match cx.task.with_paths(|p| p.open(&at, &path, how)) {
             // Somebody on the host has a lease on the file (fcntl(2)). The host has asked for it back, and takes it
-            // after `fs.lease-break-time`.
-            Err(EAGAIN) if how.flags & O_NONBLOCK == 0 => {
+            // after `fs.lease-break-time`. (Of a walk that may not leave a directory, openat2(2) says it of a race, too:
+            // the caller's to try again.)
+            Err(EAGAIN) if how.flags & O_NONBLOCK == 0 && !scoped => {
                 sleep_until(cx, Some(Instant::now() + LEASE_POLL))?;
             }
             r => break r?,
