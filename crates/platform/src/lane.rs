@@ -9,6 +9,7 @@
 
 use crate::frame::{put_u64, u64_at};
 use crate::sites::Sites;
+use crate::words::{mailbox, signals};
 use crate::{Local, Regs};
 use abi::AltStack;
 use hostcall::MemSlice;
@@ -302,25 +303,15 @@ pub fn mask(area: MemSlice<'_>) -> u64 {
     word64(area, area::MASK).load(Ordering::SeqCst)
 }
 
-/// A thread is about to go into application code with this mask. `pending` tells what waits and may be for it.
-///
-/// Who adds to what waits does so first, then calls [`note_pending`]: either `pending` tells of it here, or it is added
-/// to the word after this.
+/// A thread is about to go into application code with this mask: see [`signals::enter`].
 pub fn put_mask(area: MemSlice<'_>, mask: u64, pending: impl Fn() -> u64) {
-    let word = word64(area, area::MASK);
-    if word.load(Ordering::SeqCst) != mask {
-        word.store(mask, Ordering::SeqCst);
-    }
-    let word = word64(area, area::PENDING);
-    if word.load(Ordering::SeqCst) != pending() {
-        word.store(0, Ordering::SeqCst);
-        word.fetch_or(pending(), Ordering::SeqCst);
-    }
+    let (own, told) = (word64(area, area::MASK), word64(area, area::PENDING));
+    signals::enter(own, told, mask, pending);
 }
 
 /// Signals wait that this thread may be the one to take, when it blocks them no more.
 pub fn note_pending(area: MemSlice<'_>, set: u64) {
-    word64(area, area::PENDING).fetch_or(set, Ordering::SeqCst);
+    signals::note(word64(area, area::PENDING), set);
 }
 
 /// The alternate signal stack of a thread that has just come out of application code. Anything may stand there.
@@ -459,7 +450,7 @@ impl Habits {
         // A call that comes from a site that is not patched yet comes soon, too.
         self.answered = Instant::now().checked_sub(t);
         // Asked in the last moment: it is answered as any other.
-        state.fetch_and(!lane::SPINS, Ordering::SeqCst) & lane::ASKED != 0
+        mailbox::give_up(state)
     }
 
     /// A call has come from the mailbox. It may take long: others may spin meanwhile.

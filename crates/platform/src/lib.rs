@@ -16,6 +16,7 @@ mod process;
 pub mod ptrace;
 mod recycle;
 pub mod sites;
+mod words;
 mod zygote;
 
 use abi::{AltStack, Result};

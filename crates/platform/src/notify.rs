@@ -22,14 +22,13 @@ use crate::process::{
 };
 use crate::recycle::Held;
 use crate::sites::{Site, Sites};
+use crate::words::mailbox;
 use crate::{AddressSpace, AppThread, Event, Interrupter, Lanes, Local, MapOp, Platform, Regs};
 use abi::errno::{EINVAL, ESRCH};
 use abi::{AltStack, Result};
 use hostcall::process as host;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
-use stub::lane::{ANSWERED, PARKED, SPINS};
 
 /// How long an application thread takes to end, at most.
 const END_LIMIT: Duration = Duration::from_secs(1);
@@ -221,7 +220,7 @@ impl Thread {
         };
         let _ = f.set_fp_state(None);
         let (area, _) = t.area();
-        lane::state(area).store(0, Ordering::SeqCst);
+        mailbox::reset(lane::state(area));
         lane::publish(area, None);
         let offered = lane::offered(area);
         t.offered = offered;
@@ -339,13 +338,7 @@ impl Thread {
         let again = self.habits.again(all);
         let (area, _) = self.area();
         lane::put_result(area, self.ret);
-        // One step: a thread that has parked is not spun for; one that has not finds both at once.
-        let answer = |s: u32| {
-            let spins = again && s & PARKED == 0;
-            Some(ANSWERED | if spins { SPINS } else { 0 })
-        };
-        let before = lane::state(area).fetch_update(Ordering::SeqCst, Ordering::SeqCst, answer);
-        let parked = before.unwrap_or_else(|s| s) & PARKED != 0;
+        let parked = mailbox::answer(lane::state(area), again);
         self.ret = 0;
         if parked || !again {
             *held = None;
@@ -364,7 +357,7 @@ impl Thread {
         let all = &self.process.factory.spinners;
         if self.process.factory.lanes >= Lanes::All && self.habits.answering(all) {
             let (area, _) = self.area();
-            lane::state(area).store(SPINS, Ordering::SeqCst);
+            mailbox::begin(lane::state(area));
             *held = None;
             // It is to be woken elsewhere: this CPU is busy.
             self.wake_here(false);
@@ -555,7 +548,7 @@ impl Thread {
         if stopped != Stopped::Outside {
             self.regs_changed = true;
             // What it was about to ask, or was being answered, is settled.
-            lane::state(self.area().0).store(0, Ordering::SeqCst);
+            mailbox::reset(lane::state(self.area().0));
             self.rest();
         }
         if stopped == Stopped::Trap {

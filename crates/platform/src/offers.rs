@@ -13,6 +13,7 @@
 //! Lock order: `Area::taken` is held while changes are applied. What giving the memory back takes is a leaf.
 
 use crate::process::{Factory, Run, Unit};
+use crate::words::offer as words;
 use hostcall::MemSlice;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -154,7 +155,7 @@ impl Area {
         self.defer_for(None);
         for (i, s) in self.slots.iter().enumerate() {
             if s.live.load(Ordering::SeqCst) != 0 {
-                self.slot(i as u32).1.fetch_or(at::CLOSED, Ordering::SeqCst);
+                words::close(self.slot(i as u32).1);
             }
         }
     }
@@ -322,10 +323,11 @@ impl Place for Area {
         }
         let w =
             at::LIVE | then | (len as u64) << at::LEN_SHIFT | u64::from(number) << at::NUMBER_SHIFT;
-        word.store(w, Ordering::SeqCst);
-        // Who ends all sees it live, or is seen here.
-        if self.has_ended() {
-            word.fetch_or(at::CLOSED, Ordering::SeqCst);
+        if !words::put(word, w, || self.has_ended()) {
+            own.piece.store(0, Ordering::Relaxed);
+            own.live.store(0, Ordering::SeqCst);
+            self.free.fetch_or(piece, Ordering::SeqCst);
+            return None;
         }
         Some(number)
     }
@@ -338,11 +340,11 @@ impl Place for Area {
         if number == 0 || own.live.load(Ordering::SeqCst) != number {
             return 0;
         }
-        let w = self.slot(slot).1.swap(0, Ordering::SeqCst);
+        let taken = words::end(self.slot(slot).1);
         let piece = own.piece.swap(0, Ordering::Relaxed);
         own.live.store(0, Ordering::SeqCst);
         self.free.fetch_or(piece, Ordering::SeqCst);
-        (w >> at::TAKEN_SHIFT & at::LEN_MASK) as usize
+        taken as usize
     }
 }
 
