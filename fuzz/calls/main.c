@@ -29,6 +29,7 @@ struct tally *tally;
 static int failed;
 static struct slot { pid_t pid; double since; int killed; u64 seed; char role; } slots[16];
 static int slot_count;
+static u64 not_begun;
 static pid_t victim, bystander;
 
 static double now(void) {
@@ -77,8 +78,11 @@ static pid_t start_bystander(const char *path) {
     }
     return p;
 }
+// As an ordinary user's, the sessions' places are theirs to lock: they are opened again.
 static void start_session(struct slot *s, u64 seed, char role, const char *base, const char *volume) {
     *s = (struct slot){0, now(), 0, seed, role};
+    chmod(base, 0777);
+    if (*volume) chmod(volume, 0777);
     s->pid = begin();
     if (s->pid == 0) silent(), session(seed, role, base, volume, victim);
 }
@@ -119,7 +123,7 @@ static void look(void) {
         int mine = 0;
         for (int i = 0; i < slot_count; i++)
             if (slots[i].pid == p) slots[i].pid = 0, mine = 1;
-        if (mine && WIFEXITED(st) && WEXITSTATUS(st) > 2 && WEXITSTATUS(st) < 7) say("a session did not begin", WEXITSTATUS(st), 0);
+        if (mine && WIFEXITED(st) && WEXITSTATUS(st) > 2 && WEXITSTATUS(st) < 7 && not_begun++ < 10) say("a session did not begin", WEXITSTATUS(st), 0);
         if (!mine) other_ended(p, st);
     }
     for (int i = 0; i < slot_count; i++) {
@@ -206,7 +210,9 @@ static void processes(void) {
 static void tell(u64 sessions) {
     u64 made = 0, well = 0;
     for (int i = 0; i < call_count; i++) made += tally[i].made, well += tally[i].well;
-    printf("sessions %lu, calls %lu, of which %lu succeeded\n", sessions, made, well);
+    printf("sessions %lu (%lu did not begin), calls %lu, of which %lu succeeded\n", sessions, not_begun, made, well);
+    // Few are made by many where something keeps them from it, and nothing is tried.
+    if (not_begun > 8 + sessions / 16 || (sessions > 100 && made < 50 * sessions)) say("FAILED: hardly any calls were made", made, 0), failed = 1;
     printf("never succeeded:");
     for (int i = 0; i < call_count; i++)
         if (!tally[i].well) printf(" %s(%lu)", calls[i].name, tally[i].made);

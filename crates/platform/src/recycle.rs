@@ -20,7 +20,7 @@
 //! already, does it itself, as on Linux. A process that does not end (it waits for a device of the host's) holds up
 //! nobody: the reaper looks at all that are dying at once. What it had is not given to others before it is gone.
 //!
-//! Memory that the allocator keeps after many ends is given back to the host, once it is quiet.
+//! Memory that the allocator keeps after ends is given back to the host, once it is quiet.
 //!
 //! Lock order: the queue's and the pool's locks are leaves. A process is made ready again without a lock of these.
 
@@ -41,10 +41,11 @@ const QUEUE: usize = 32;
 const BYTES: u64 = 256 << 20;
 /// How long who ends a process waits for its end, where it does that itself.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// So many processes have ended since the allocator's free memory was last given back to the host,
-const MANY: u64 = 16;
-/// and nothing ended for so long: it is given back again.
+/// Nothing has ended for so long after many ends, or after a few: the allocator's free memory is given back to the host.
+/// By then the threads that served the last tasks have ended, too, with what the allocator kept for them.
 const QUIET: Duration = Duration::from_secs(1);
+const QUIET_AFTER_FEW: Duration = Duration::from_secs(12);
+const MANY: u64 = 16;
 /// How often the reaper looks for others while some die: the longest interval, in milliseconds.
 const LOOK_MAX: i32 = 64;
 /// How long the end of the platform waits for the last.
@@ -234,10 +235,17 @@ impl Queue {
                         s.up = false;
                         return;
                     }
-                    if s.next - trimmed < MANY {
-                        self.more.wait(&mut s);
-                    } else if self.more.wait_for(&mut s, QUIET).timed_out() {
-                        trimmed = s.next;
+                    let quiet = match s.next - trimmed {
+                        0 => {
+                            self.more.wait(&mut s);
+                            continue;
+                        }
+                        1..MANY => QUIET_AFTER_FEW,
+                        MANY.. => QUIET,
+                    };
+                    if self.more.wait_for(&mut s, quiet).timed_out() {
+                        // Once more after this, for what ends later than processes do.
+                        trimmed = s.next - u64::from(s.next - trimmed >= MANY);
                         MutexGuard::unlocked(&mut s, hostcall::process::trim_allocator);
                     }
                 }

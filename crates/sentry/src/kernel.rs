@@ -11,7 +11,7 @@ use clas::Clas;
 use hostcall::HostFd;
 use ipc::timer::TimerService;
 use mm::Mm;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use platform::Platform;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -56,6 +56,9 @@ pub struct Kernel {
     pub platform: Arc<dyn Platform>,
     pub vfs: Arc<Vfs>,
     pub tasks: Mutex<TaskList>,
+    /// Who makes a process reads it, from the last look at its signals until the child is in the list. Who sends to many
+    /// writes it: see [`Kernel::send_to_all`]. Before the list's lock.
+    pub births: RwLock<()>,
     /// What a task has for memory when its process has ended.
     pub no_memory: Arc<Mm>,
     /// What runs them.
@@ -152,6 +155,7 @@ impl Kernel {
             vfs: p.vfs,
             no_memory: Mm::none(p.clas),
             tasks: Mutex::default(),
+            births: RwLock::default(),
             futexes: futex::Table::new(),
             timers: p.timers,
             initial,

@@ -5,7 +5,7 @@ use super::run::{self, Context};
 use super::signal::From;
 use super::{Pending, Task, ThreadGroup, VforkDone};
 use crate::ns::NsProxy;
-use abi::errno::{EAGAIN, EINVAL, EPERM};
+use abi::errno::{EAGAIN, EINVAL, EPERM, ERESTARTNOINTR};
 use abi::linux::*;
 use abi::{AltStack, Result, Va};
 use parking_lot::{Mutex, RwLock};
@@ -57,6 +57,11 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     }
     if has(CLONE_PARENT) && (cx.group.tgid == 1 || cx.group.unkillable.load(Ordering::Relaxed)) {
         return Err(EINVAL);
+    }
+    // What is sent from here on to it as one of many is looked for below; what was sent before is taken first.
+    let sent_as_many = cx.group.sent_as_many.load(Ordering::SeqCst);
+    if cx.has_work() {
+        return Err(ERESTARTNOINTR);
     }
     let into = match a.cgroup {
         Some(fd) => Some(crate::cgroup::files::target(cx, &*cx.fd(fd)?)?),
@@ -113,10 +118,13 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     };
 
     let vfork = has(CLONE_VFORK).then(|| Arc::new(VforkDone::default()));
+    let births = kernel.births.read();
     let mut list = kernel.tasks.lock();
-    // A group that is ending takes no new members (`fatal_signal_pending` in copy_process).
-    if cx.is_killed() || cx.group.container.is_closed() {
-        return Err(abi::errno::ERESTARTNOINTR);
+    // A group that is ending takes no new members (`fatal_signal_pending` in copy_process). And whoever sends to many has
+    // not found the child. (Other signals do not begin it anew: a timer's would again and again.)
+    let sent = || cx.group.sent_as_many.load(Ordering::SeqCst) != sent_as_many && cx.has_work();
+    if cx.is_killed() || cx.group.container.is_closed() || sent() {
+        return Err(ERESTARTNOINTR);
     }
     if has(CLONE_FS) && fs.in_exec() {
         return Err(EAGAIN);
@@ -248,6 +256,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     }
     list.add_task(&child);
     drop(list);
+    drop(births);
 
     if has(CLONE_PARENT_SETTID) {
         let _ = parent_mm.write_obj(Va(a.parent_tid), &numbers.0);

@@ -28,6 +28,8 @@ pub struct ThreadGroup {
     pub actions: RwLock<Arc<RwLock<Actions>>>,
     /// Signals for the process: any of its threads may take one.
     pub shared: Pending,
+    /// How often it was sent a signal as one of many.
+    pub sent_as_many: AtomicU64,
     /// Notified when a child changes state, and with `IN` for pidfds when this process ends.
     pub child_wait: WaitQueue,
     pub exit_wait: WaitQueue,
@@ -82,6 +84,7 @@ impl ThreadGroup {
             container: container.clone(),
             actions: RwLock::new(actions),
             shared: Pending::default(),
+            sent_as_many: AtomicU64::new(0),
             child_wait: WaitQueue::new(),
             exit_wait: WaitQueue::new(),
             limits: Mutex::new(limits),

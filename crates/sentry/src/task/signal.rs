@@ -4,6 +4,7 @@
 //! is dropped when sent, unless it is blocked (its disposition may change). SIGCONT and the stop signals
 //! act when sent, whatever their disposition: each removes the others from the queues.
 
+use super::list::TaskList;
 use super::{Task, ThreadGroup};
 use crate::Kernel;
 use abi::errno::{EAGAIN, EPERM};
@@ -384,13 +385,33 @@ impl Kernel {
         to.push(info, t, limit, from)
     }
 
+    /// Sends to all that `members` finds. Of these none makes a child unseen meanwhile: one that has come so far before is
+    /// found, and one that has not looks at its signals again, and takes this one before it has a child, or instead
+    /// (`copy_process`).
+    pub fn send_to_all(
+        &self,
+        members: impl FnOnce(&TaskList) -> Vec<Arc<ThreadGroup>>,
+        mut send: impl FnMut(&Arc<ThreadGroup>),
+    ) {
+        let _none_is_born = self.births.write();
+        let groups = members(&self.tasks.lock());
+        for g in &groups {
+            g.sent_as_many.fetch_add(1, Ordering::SeqCst);
+            send(g);
+        }
+    }
+
     /// Sends to every member of a process group. `false` if it has none.
     pub fn send_to_pgrp(&self, pgid: i32, info: SigInfo) -> bool {
-        let members = self.tasks.lock().group_members(pgid);
-        for g in &members {
-            let _ = self.send_to_group(g, info);
-        }
-        !members.is_empty()
+        let mut any = false;
+        self.send_to_all(
+            |l| l.group_members(pgid),
+            |g| {
+                any = true;
+                let _ = self.send_to_group(g, info);
+            },
+        );
+        any
     }
 
     /// Ends a group with this wait status.

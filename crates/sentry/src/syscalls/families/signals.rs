@@ -9,7 +9,6 @@ use abi::errno::*;
 use abi::signal::*;
 use abi::time::Timespec;
 use abi::{AltStack, Result, SigInfo, SigSet, Signal, Va};
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use wait::{Blocker, Events, block_until};
@@ -45,28 +44,19 @@ fn send_process(cx: &Context, g: &Arc<ThreadGroup>, s: Option<Signal>) -> Result
     }
 }
 
-/// As [`send_process`], to all that `members` finds. Who is killed makes no more children (`clone` looks under the
-/// list's lock), and those that were made meanwhile are found by looking again.
+/// As [`send_process`], to all that `members` finds.
 fn send_many(
     cx: &Context,
     s: Option<Signal>,
-    members: impl Fn(&TaskList) -> Vec<Arc<ThreadGroup>>,
+    members: impl FnOnce(&TaskList) -> Vec<Arc<ThreadGroup>>,
 ) -> SysResult {
-    let (mut told, mut any, mut last) = (HashSet::new(), false, ESRCH);
-    loop {
-        let groups = members(&cx.kernel.tasks.lock());
-        let mut sent = false;
-        for g in groups.iter().filter(|g| told.insert(g.tgid)) {
-            match send_process(cx, g, s) {
-                Ok(()) => sent = true,
-                Err(e) => last = e,
-            }
-        }
-        any |= sent;
-        if !sent || s.map(Signal::number) != Some(SIGKILL.number()) {
-            return if any { Ok(0) } else { Err(last) };
-        }
-    }
+    let (mut any, mut last) = (false, ESRCH);
+    let send = |g: &Arc<ThreadGroup>| match send_process(cx, g, s) {
+        Ok(()) => any = true,
+        Err(e) => last = e,
+    };
+    cx.kernel.send_to_all(members, send);
+    if any { Ok(0) } else { Err(last) }
 }
 
 /// `kill(pid, sig)`.
