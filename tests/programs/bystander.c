@@ -26,11 +26,15 @@ static double now(void) {
     return t.tv_sec * 1e3 + t.tv_nsec / 1e6;
 }
 
+// How the last child ended, where that was wrong.
+static int how;
 static int ended(pid_t p) {
     int st;
     while (waitpid(p, &st, 0) < 0)
         if (errno != EINTR) return -1;
-    return WIFEXITED(st) && WEXITSTATUS(st) == 7 ? 0 : -1;
+    if (WIFEXITED(st) && WEXITSTATUS(st) == 7) return 0;
+    errno = 0, how = st;
+    return -1;
 }
 static int do_fork(void) {
     pid_t p = fork();
@@ -56,7 +60,7 @@ static int do_exec(void) {
     pid_t p = fork();
     if (p == 0) {
         execl("/proc/self/exe", "bystander", "-7", (char *)0);
-        _exit(8);
+        _exit(64 + errno);
     }
     return p < 0 ? -1 : ended(p);
 }
@@ -84,7 +88,7 @@ int main(int argc, char **argv) {
         for (int i = 0; i < 4; i++) {
             double t = now();
             if (all[i].run() && !over) {
-                if (!failed++) printf("bystander: %s: %s\n", all[i].name, strerror(errno));
+                if (!failed++) printf("bystander: %s: %s, a child's status %#x (exit with 64 and more: execve's errno)\n", all[i].name, strerror(errno), how);
             }
             t = now() - t;
             if (t > most[i]) most[i] = t;
