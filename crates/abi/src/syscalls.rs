@@ -27,6 +27,13 @@ pub const GONE: &[u16] = &[
     236, // vserver: never
 ];
 
+/// What Linux calls a number.
+#[must_use]
+pub fn name(nr: u64) -> Option<&'static str> {
+    let at = NAMES.binary_search_by_key(&nr, |n| n.nr.into()).ok()?;
+    Some(NAMES[at].name)
+}
+
 const fn n(nr: u16, name: &'static str) -> Name {
     Name { nr, name }
 }

@@ -161,11 +161,14 @@ pub enum Debug {
 
 #[derive(Args, Debug)]
 pub struct Form {
+    /// Only these calls
+    #[arg(value_name = "CALL")]
+    pub names: Vec<String>,
     /// As JSON
     #[arg(long)]
     pub json: bool,
     /// As docs/compatibility.md
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "names"])]
     pub markdown: bool,
 }
 

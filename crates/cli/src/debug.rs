@@ -193,7 +193,12 @@ fn markdown(lines: &[Line]) -> String {
 }
 
 pub fn syscalls(form: Form) -> ExitCode {
-    let lines = lines();
+    let mut lines = lines();
+    if let Some(n) = form.names.iter().find(|n| lines.iter().all(|l| l.name != **n)) {
+        crate::complain(&format!("Linux has no system call {n}"));
+        return ExitCode::from(2);
+    }
+    lines.retain(|l| form.names.is_empty() || form.names.iter().any(|n| *n == l.name));
     if form.markdown {
         return print(&markdown(&lines));
     }

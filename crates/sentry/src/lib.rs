@@ -3,6 +3,8 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`kernel`] | the root object: everything hangs from it |
+//! | [`boot`] | from what the command says to the first process; the requests that come later |
+//! | [`container`] | the containers of a sandbox |
 //! | [`cgroup`] | control groups |
 //! | [`ns`] | namespaces: pid, user, and the others |
 //! | [`task`] | tasks, thread groups, signals; the loop that drives an application thread |

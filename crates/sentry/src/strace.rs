@@ -96,15 +96,12 @@ pub const CLASSES: [&str; 7] = [
     "file", "desc", "memory", "process", "signal", "net", "network",
 ];
 
-/// Whether a filter may name this: a system call, or a class of them.
+/// Whether a filter may name this: a system call of Linux's, or a class of them.
 #[must_use]
 pub fn is_known(name: &str) -> bool {
     match name.strip_prefix('%') {
         Some(class) => CLASSES.contains(&class),
-        None => crate::syscalls::TABLE
-            .iter()
-            .flatten()
-            .any(|c| c.name == name),
+        None => abi::syscalls::NAMES.iter().any(|n| n.name == name),
     }
 }
 
@@ -146,8 +143,12 @@ fn in_class(call: &Call, class: &str) -> bool {
 
 /// A call that is not in the table.
 pub fn unknown(cx: &Context, nr: u64, args: &Args) {
-    if let Some(t) = &cx.kernel.strace {
-        t.line(cx.tid, &format!("syscall_{nr}({:x?}) = -1 ENOSYS", args.0));
+    let Some(t) = &cx.kernel.strace else { return };
+    let name = abi::syscalls::name(nr).map_or_else(|| format!("syscall_{nr}"), Into::into);
+    if t.filter.is_empty() || t.filter.contains(&name) {
+        let all = args.0.map(|a| format!("{a:#x}")).join(", ");
+        let text = format!("{name}({all}) = -1 ENOSYS (not in Cloister)");
+        t.line(cx.tid, &text);
     }
 }
 

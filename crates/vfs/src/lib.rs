@@ -11,6 +11,8 @@
 //! | [`file`], [`fd_table`] | open files and descriptors |
 //! | [`locks`] | flock(2), POSIX and open-file-description locks |
 //! | [`watch`] | telling inotify |
+//! | [`userns`], [`ucounts`] | user namespaces, and what each user of one holds: limits, the kernel's memory |
+//! | [`acl`] | POSIX ACLs |
 //! | [`fs`] | tmpfs, overlay, devices, and the toolkit for generated file systems |
 //!
 //! # Lock order

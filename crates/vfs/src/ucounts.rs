@@ -6,7 +6,10 @@
 //! its number.
 //!
 //! Linux charges the kernel's memory for objects to control groups. Here it is charged to users ([`Kind::Kmem`]): the
-//! kernel is one process of the host, so what one user takes without a limit, all lose.
+//! kernel is one process of the host, so what one user takes without a limit, all lose. How much a user may have,
+//! `sentry::kernel` says. A new kind of object is charged so: `cred.ucounts().charge(Kind::Kmem, bytes, u64::MAX)`, no
+//! charge is ENOMEM, and the object keeps the [`Charge`]. Where it cannot fail, [`Ucounts::force`], and who makes it is
+//! asked before ([`Credentials::may_take_more`]).
 //!
 //! Invariants: a count is the sum of the [`Charge`]s that live here and below; a refused charge leaves no trace. The
 //! table of users is a leaf lock; counts need none. Memory is charged by most calls of all threads of a user, so its
