@@ -109,11 +109,18 @@ static void other_ended(pid_t p, int st) {
 // Of a process that does not end, what the kernel says.
 static void tell_state(pid_t p) {
     char path[64], line[256];
-    snprintf(path, sizeof path, "/proc/%d/status", p);
-    FILE *f = fopen(path, "r");
-    while (f && fgets(line, sizeof line, f))
-        if (!strncmp(line, "Name", 4) || !strncmp(line, "State", 5) || !strncmp(line, "S", 1)) printf("    %s", line);
-    if (f) fclose(f);
+    DIR *d;
+    snprintf(path, sizeof path, "/proc/%d/task", p), d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!atoi(e->d_name)) continue;
+        snprintf(path, sizeof path, "/proc/%d/task/%s/status", p, e->d_name);
+        FILE *f = fopen(path, "r");
+        while (f && fgets(line, sizeof line, f))
+            if (!strncmp(line, "Name", 4) || !strncmp(line, "S", 1)) line[strcspn(line, "\n")] = ' ', printf("    %s", line);
+        if (f) fclose(f);
+        printf("\n");
+    }
+    if (d) closedir(d);
     fflush(stdout);
 }
 // Takes note of who has ended; a session that was ended must be gone soon.
