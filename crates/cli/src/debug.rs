@@ -194,7 +194,11 @@ fn markdown(lines: &[Line]) -> String {
 
 pub fn syscalls(form: Form) -> ExitCode {
     let mut lines = lines();
-    if let Some(n) = form.names.iter().find(|n| lines.iter().all(|l| l.name != **n)) {
+    if let Some(n) = form
+        .names
+        .iter()
+        .find(|n| lines.iter().all(|l| l.name != **n))
+    {
         crate::complain(&format!("Linux has no system call {n}"));
         return ExitCode::from(2);
     }

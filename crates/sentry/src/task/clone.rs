@@ -1,18 +1,22 @@
 //! clone(2), clone3(2), fork(2), vfork(2).
 
 use super::list::Process;
+use super::quota::Counted;
 use super::run::{self, Context};
-use super::signal::From;
+use super::signal::{Actions, From};
 use super::{Pending, Task, ThreadGroup, VforkDone};
+use crate::cgroup::Cgroup;
 use crate::ns::NsProxy;
-use abi::errno::{EAGAIN, EINVAL, EPERM, ERESTARTNOINTR};
+use crate::ns::change::Fresh;
+use crate::ns::pid::Pid;
+use abi::errno::{EAGAIN, EINVAL, ENODEV, EOPNOTSUPP, EPERM, ERESTARTNOINTR};
 use abi::linux::*;
 use abi::{AltStack, Result, Va};
 use parking_lot::{Mutex, RwLock};
 use platform::AppThread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use vfs::FdTable;
+use vfs::{FdTable, FsContext};
 use wait::Events;
 
 /// What is asked for, from either system call.
@@ -33,36 +37,79 @@ pub struct CloneArgs {
     pub cgroup: Option<i32>,
 }
 
+impl CloneArgs {
+    fn has(&self, flag: u32) -> bool {
+        self.flags & u64::from(flag) != 0
+    }
+
+    /// What Linux refuses by looking at the flags and the caller alone (`copy_process`).
+    fn check(&self, cx: &Context) -> Result<()> {
+        let has = |f| self.has(f);
+        // A thread has its process's namespaces of pids and users.
+        let elsewhere = || !Arc::ptr_eq(&cx.ns().pid_for_children, &cx.pid.ns);
+        let first = || cx.group.tgid == 1 || cx.group.unkillable.load(Ordering::Relaxed);
+        let bad = (has(CLONE_THREAD) && !has(CLONE_SIGHAND))
+            || (has(CLONE_SIGHAND) && !has(CLONE_VM))
+            || (has(CLONE_NEWNS) && has(CLONE_FS))
+            || (has(CLONE_PIDFD) && has(CLONE_THREAD) && has(CLONE_DETACHED))
+            || (has(CLONE_SIGHAND) && self.flags & CLONE_CLEAR_SIGHAND != 0)
+            || (has(CLONE_FS) && has(CLONE_NEWUSER))
+            || (has(CLONE_NEWIPC) && has(CLONE_SYSVSEM))
+            || (has(CLONE_THREAD) && (has(CLONE_NEWUSER) || has(CLONE_NEWPID) || elsewhere()))
+            || self.exit_signal > 64
+            || (has(CLONE_THREAD) && self.exit_signal != 0 && has(CLONE_PARENT))
+            || (has(CLONE_PARENT) && first());
+        if bad { Err(EINVAL) } else { Ok(()) }
+    }
+}
+
+/// What a child is made of: its parent's, or copies.
+struct Made {
+    new: Fresh,
+    /// The cgroup that it is to be in, if that is another than its parent's.
+    into: Option<Arc<Cgroup>>,
+    counted: Counted,
+    mm: Arc<mm::Mm>,
+    thread: Box<dyn AppThread>,
+    fs: Arc<FsContext>,
+    files: Arc<FdTable>,
+    actions: Arc<RwLock<Actions>>,
+    vfork: Option<Arc<VforkDone>>,
+}
+
 /// Makes the child; gives its tid. The registers are known (the call trapped).
 pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
-    let has = |f: u32| a.flags & u64::from(f) != 0;
-    if (has(CLONE_THREAD) && !has(CLONE_SIGHAND))
-        || (has(CLONE_SIGHAND) && !has(CLONE_VM))
-        || (has(CLONE_NEWNS) && has(CLONE_FS))
-        || (has(CLONE_PIDFD) && has(CLONE_THREAD) && has(CLONE_DETACHED))
-        || (has(CLONE_SIGHAND) && a.flags & CLONE_CLEAR_SIGHAND != 0)
-    {
-        return Err(EINVAL);
-    }
-    if (has(CLONE_FS) && has(CLONE_NEWUSER)) || (has(CLONE_NEWIPC) && has(CLONE_SYSVSEM)) {
-        return Err(EINVAL);
-    }
-    // A thread has its process's namespaces of pids and users.
-    let elsewhere = !Arc::ptr_eq(&cx.ns().pid_for_children, &cx.pid.ns);
-    if has(CLONE_THREAD) && (has(CLONE_NEWUSER) || has(CLONE_NEWPID) || elsewhere) {
-        return Err(EINVAL);
-    }
-    if a.exit_signal > 64 || (has(CLONE_THREAD) && a.exit_signal != 0 && has(CLONE_PARENT)) {
-        return Err(EINVAL);
-    }
-    if has(CLONE_PARENT) && (cx.group.tgid == 1 || cx.group.unkillable.load(Ordering::Relaxed)) {
-        return Err(EINVAL);
-    }
-    // What is sent from here on to it as one of many is looked for below; what was sent before is taken first.
+    a.check(cx)?;
+    // What is sent from here on to it as one of many is looked for when the child is listed; what was sent before is taken
+    // first.
     let sent_as_many = cx.group.sent_as_many.load(Ordering::SeqCst);
     if cx.has_work() {
         return Err(ERESTARTNOINTR);
     }
+    let parent_mm = cx.mm();
+    let made = make(cx, a, &parent_mm)?;
+    let vfork = made.vfork.clone();
+    let (child, thread) = list(cx, a, made, sent_as_many)?;
+    let number = child.pid.seen_in(&cx.pid.ns);
+    let altstack = if a.has(CLONE_VM) && !a.has(CLONE_VFORK) {
+        AltStack::RESET
+    } else {
+        cx.altstack
+    };
+    let begun =
+        tell(cx, a, &child, &parent_mm).and_then(|()| start(child.clone(), thread, altstack));
+    if let Err(e) = begun {
+        abandon(&child);
+        return Err(e);
+    }
+    if let Some(v) = vfork {
+        wait_vfork(cx, &v);
+    }
+    Ok(number as usize)
+}
+
+/// Copies what is to be the child's own.
+fn make(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<Made> {
     let into = match a.cgroup {
         Some(fd) => Some(crate::cgroup::files::target(cx, &*cx.fd(fd)?)?),
         None => None,
@@ -70,12 +117,11 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     let kernel = cx.kernel.clone();
     let new = crate::ns::change::fresh(cx, a.flags as u32)?;
     let counted = super::quota::admit(cx, &kernel.tasks.lock(), &new.cred)?;
-    let parent_mm = cx.mm();
-    let mm = if has(CLONE_VM) {
+    let mm = if a.has(CLONE_VM) {
         parent_mm.clone()
     } else {
-        // The task's own reference and the one here: no other thread, no vfork(2) parent.
-        let writers = if Arc::strong_count(&parent_mm) <= 2 {
+        // The task's own reference and the caller's: no other thread, no vfork(2) parent.
+        let writers = if Arc::strong_count(parent_mm) <= 2 {
             mm::Writers::None
         } else {
             mm::Writers::Others
@@ -86,12 +132,12 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     let mut thread = mm.address_space().new_thread()?;
     child_state(cx, a, thread.as_mut())?;
 
-    let fs = if has(CLONE_FS) {
+    let fs = if a.has(CLONE_FS) {
         cx.fs()
     } else {
         cx.fs().fork()
     };
-    if has(CLONE_NEWNS) {
+    if a.has(CLONE_NEWNS) {
         fs.unshare_ns(
             crate::ns::change::new_mounts(cx, &new.cred)?,
             &new.cred.user_ns,
@@ -99,25 +145,46 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     }
     super::offers::end(&cx.task);
     // From now on a number stands for different files in one address space.
-    if has(CLONE_VM) && !has(CLONE_FILES) {
+    if a.has(CLONE_VM) && !a.has(CLONE_FILES) {
         parent_mm.address_space().end_offers();
     }
-    let files: Arc<FdTable> = if has(CLONE_FILES) {
+    let files = if a.has(CLONE_FILES) {
         cx.files()
     } else {
         cx.files().fork(&cx.cred())
     };
-    let actions = if has(CLONE_SIGHAND) {
-        cx.group.actions()
-    } else {
-        let mut copy = cx.group.actions().read().clone();
-        if a.flags & CLONE_CLEAR_SIGHAND != 0 {
-            copy.clear_handlers();
-        }
-        Arc::new(RwLock::new(copy))
-    };
+    Ok(Made {
+        new,
+        into,
+        counted,
+        mm,
+        thread,
+        fs,
+        files,
+        actions: actions(cx, a),
+        vfork: a.has(CLONE_VFORK).then(Arc::default),
+    })
+}
 
-    let vfork = has(CLONE_VFORK).then(|| Arc::new(VforkDone::default()));
+fn actions(cx: &Context, a: &CloneArgs) -> Arc<RwLock<Actions>> {
+    if a.has(CLONE_SIGHAND) {
+        return cx.group.actions();
+    }
+    let mut copy = cx.group.actions().read().clone();
+    if a.flags & CLONE_CLEAR_SIGHAND != 0 {
+        copy.clear_handlers();
+    }
+    Arc::new(RwLock::new(copy))
+}
+
+/// Puts the child into the list, unless something has come that the parent takes first.
+fn list(
+    cx: &Context,
+    a: &CloneArgs,
+    made: Made,
+    sent_as_many: u64,
+) -> Result<(Arc<Task>, Box<dyn AppThread>)> {
+    let kernel = cx.kernel.clone();
     let births = kernel.births.read();
     let mut list = kernel.tasks.lock();
     // A group that is ending takes no new members (`fatal_signal_pending` in copy_process). And whoever sends to many has
@@ -126,165 +193,155 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     if cx.is_killed() || cx.group.container.is_closed() || sent() {
         return Err(ERESTARTNOINTR);
     }
-    if has(CLONE_FS) && fs.in_exec() {
+    if a.has(CLONE_FS) && made.fs.in_exec() {
         return Err(EAGAIN);
     }
-    let pid = list.new_pid(&new.proxy.pid_for_children)?;
+    let pid = list.new_pid(&made.new.proxy.pid_for_children)?;
     let tid = pid.id;
-    let cgroup = match &into {
-        // It may have gone meanwhile.
-        Some(c) if c.is_dead() => Err(abi::errno::ENODEV),
-        // Threads are where their process is.
-        Some(c) if has(CLONE_THREAD) && !Arc::ptr_eq(c, &cx.group.cgroup()) => {
-            Err(abi::errno::EOPNOTSUPP)
-        }
-        Some(c) => Ok(c.clone()),
-        None => Ok(cx.group.cgroup()),
-    };
-    let cgroup = match cgroup.and_then(|c| c.try_charge().map(|()| c)) {
+    let cgroup = cgroup_of(cx, a, made.into.as_ref()).and_then(|c| c.try_charge().map(|()| c));
+    let cgroup = match cgroup {
         Ok(c) => c,
         Err(e) => {
             list.release(tid);
             return Err(e);
         }
     };
-    let group = if has(CLONE_THREAD) {
-        cx.group.clone()
-    } else {
-        let g = ThreadGroup::new(
-            pid.clone(),
-            &cx.group.container,
-            actions,
-            cx.group.limits.lock().clone(),
-        );
-        *g.exe.write() = cx.group.exe.read().clone();
-        *g.exe_guard.lock() = cx.group.exe_guard.lock().clone();
-        g.from_outside.store(
-            cx.group.from_outside.load(Ordering::Relaxed),
-            Ordering::Relaxed,
-        );
-        g.without_terminal.store(
-            cx.group.without_terminal.load(Ordering::Relaxed),
-            Ordering::Relaxed,
-        );
-        for (to, from) in [
-            (&g.oom_score_adj, &cx.group.oom_score_adj),
-            (&g.oom_score_adj_min, &cx.group.oom_score_adj_min),
-        ] {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    let process = match list.process(cx.group.tgid) {
+        _ if a.has(CLONE_THREAD) => None,
+        Some(me) => {
+            let group = new_group(cx, &pid, &made.actions);
+            Some(new_process(cx, a, group, me))
         }
-        g
-    };
-    let numbers = (pid.seen_in(&cx.pid.ns), pid.own());
-    let child = Arc::new(Task {
-        tid,
-        pid,
-        ns: RwLock::new(new.proxy),
-        kernel: kernel.clone(),
-        group: group.clone(),
-        mm: RwLock::new(mm),
-        fs: RwLock::new(fs),
-        files: RwLock::new(Some(files)),
-        cred: RwLock::new(new.cred),
-        counted: Mutex::new(Some(counted)),
-        over_limit: AtomicBool::new(cx.over_limit.load(Ordering::Relaxed)),
-        pending: Pending::default(),
-        mask: AtomicU64::new(cx.mask().0),
-        killed: AtomicBool::new(false),
-        in_app: AtomicBool::new(false),
-        attention: AtomicBool::new(true),
-        parker: kernel.parker(),
-        interrupter: Mutex::new(None),
-        local_stale: AtomicBool::new(true),
-        deferral: Mutex::new(None),
-        deferring: AtomicBool::new(false),
-        comm: Mutex::new(cx.comm()),
-        clear_child_tid: AtomicU64::new(if has(CLONE_CHILD_CLEARTID) {
-            a.child_tid
-        } else {
-            0
-        }),
-        robust_list: AtomicU64::new(0),
-        pdeath_signal: AtomicI32::new(0),
-        no_new_privs: AtomicBool::new(cx.no_new_privs.load(Ordering::Relaxed)),
-        seccomp: cx.seccomp.inherit(),
-        exit_signal: AtomicI32::new(a.exit_signal as i32),
-        vfork_done: Mutex::new(vfork.clone()),
-        held: AtomicBool::new(false),
-        sleeping: AtomicBool::new(false),
-        nice: AtomicI32::new(cx.nice.load(Ordering::Relaxed)),
-        policy: AtomicI32::new(cx.policy.load(Ordering::Relaxed)),
-        affinity: RwLock::new(cx.affinity.read().clone()),
-        io_priority: AtomicI32::new(cx.io_priority.load(Ordering::Relaxed)),
-        numa_policy: AtomicU32::new(cx.numa_policy.load(Ordering::Relaxed)),
-        start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
-        timer_slack: AtomicU64::new(cx.timer_slack.load(Ordering::Relaxed)),
-        cpu: Default::default(),
-    });
-    if !has(CLONE_THREAD) {
-        let Some(me) = list.process(cx.group.tgid) else {
+        None => {
             cgroup.uncharge(1);
             list.release(tid);
             return Err(EAGAIN);
-        };
-        let (pgid, sid) = (me.pgid, me.sid);
-        let (parent, exit_signal, parent_exec_id) = if has(CLONE_PARENT) {
-            (me.parent, me.exit_signal, me.parent_exec_id)
-        } else {
-            let exec_id = cx.group.exec_id.load(Ordering::SeqCst);
-            (cx.group.tgid, a.exit_signal as i32, exec_id)
-        };
-        crate::cgroup::begin(&list, &group, &cgroup);
-        list.add_process(Process {
-            group,
-            parent,
-            children: Default::default(),
-            pgid,
-            sid,
-            threads: Default::default(),
-            leaving: Default::default(),
-            zombie: None,
-            stop_report: None,
-            continue_report: false,
-            exit_signal,
-            parent_exec_id,
-            has_execed: false,
-            uid: cx.cred().uid,
-            counted: None,
-            cpu: Default::default(),
-        });
+        }
+    };
+    let group = process.as_ref().map_or(&cx.group, |p| &p.group).clone();
+    let (child, thread) = new_task(cx, a, pid, group, made);
+    if let Some(p) = process {
+        crate::cgroup::begin(&list, &child.group, &cgroup);
+        list.add_process(p);
     }
     list.add_task(&child);
     drop(list);
     drop(births);
+    Ok((child, thread))
+}
 
-    if has(CLONE_PARENT_SETTID) {
-        let _ = parent_mm.write_obj(Va(a.parent_tid), &numbers.0);
+/// The child's cgroup.
+fn cgroup_of(cx: &Context, a: &CloneArgs, into: Option<&Arc<Cgroup>>) -> Result<Arc<Cgroup>> {
+    match into {
+        // It may have gone meanwhile.
+        Some(c) if c.is_dead() => Err(ENODEV),
+        // Threads are where their process is.
+        Some(c) if a.has(CLONE_THREAD) && !Arc::ptr_eq(c, &cx.group.cgroup()) => Err(EOPNOTSUPP),
+        Some(c) => Ok(c.clone()),
+        None => Ok(cx.group.cgroup()),
     }
-    if has(CLONE_CHILD_SETTID) {
-        let _ = child.mm().write_obj(Va(a.child_tid), &numbers.1);
+}
+
+fn new_group(cx: &Context, pid: &Arc<Pid>, actions: &Arc<RwLock<Actions>>) -> Arc<ThreadGroup> {
+    let old = &cx.group;
+    let limits = old.limits.lock().clone();
+    let g = ThreadGroup::new(pid.clone(), &old.container, actions.clone(), limits);
+    *g.exe.write() = old.exe.read().clone();
+    *g.exe_guard.lock() = old.exe_guard.lock().clone();
+    for (to, from) in [
+        (&g.from_outside, &old.from_outside),
+        (&g.without_terminal, &old.without_terminal),
+    ] {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
-    if has(CLONE_PIDFD) {
-        let r = crate::fs::pidfd::open(cx, &child.group, 0)
-            .and_then(|fd| parent_mm.write_obj(Va(a.pidfd), &fd));
-        if let Err(e) = r {
-            abandon(&child);
-            return Err(e);
-        }
+    for (to, from) in [
+        (&g.oom_score_adj, &old.oom_score_adj),
+        (&g.oom_score_adj_min, &old.oom_score_adj_min),
+    ] {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
-    let altstack = if has(CLONE_VM) && !has(CLONE_VFORK) {
-        AltStack::RESET
+    g
+}
+
+/// The child's entry in the list; `me` is its maker's.
+fn new_process(cx: &Context, a: &CloneArgs, group: Arc<ThreadGroup>, me: &Process) -> Process {
+    let (parent, exit_signal, parent_exec_id) = if a.has(CLONE_PARENT) {
+        (me.parent, me.exit_signal, me.parent_exec_id)
     } else {
-        cx.altstack
+        let exec_id = cx.group.exec_id.load(Ordering::SeqCst);
+        (cx.group.tgid, a.exit_signal as i32, exec_id)
     };
-    if let Err(e) = start(child.clone(), thread, altstack) {
-        abandon(&child);
-        return Err(e);
+    Process {
+        group,
+        parent,
+        children: Default::default(),
+        pgid: me.pgid,
+        sid: me.sid,
+        threads: Default::default(),
+        leaving: Default::default(),
+        zombie: None,
+        stop_report: None,
+        continue_report: false,
+        exit_signal,
+        parent_exec_id,
+        has_execed: false,
+        uid: cx.cred().uid,
+        counted: None,
+        cpu: Default::default(),
     }
-    if let Some(v) = vfork {
-        wait_vfork(cx, &v);
+}
+
+fn new_task(
+    cx: &Context,
+    a: &CloneArgs,
+    pid: Arc<Pid>,
+    group: Arc<ThreadGroup>,
+    made: Made,
+) -> (Arc<Task>, Box<dyn AppThread>) {
+    let same = |n: &AtomicI32| AtomicI32::new(n.load(Ordering::Relaxed));
+    let mut t = Task::new(
+        &cx.kernel,
+        pid,
+        group,
+        made.mm,
+        made.fs,
+        made.files,
+        made.new,
+        made.counted,
+    );
+    t.over_limit = AtomicBool::new(cx.over_limit.load(Ordering::Relaxed));
+    t.mask = AtomicU64::new(cx.mask().0);
+    t.comm = Mutex::new(cx.comm());
+    if a.has(CLONE_CHILD_CLEARTID) {
+        t.clear_child_tid = AtomicU64::new(a.child_tid);
     }
-    Ok(numbers.0 as usize)
+    t.no_new_privs = AtomicBool::new(cx.no_new_privs.load(Ordering::Relaxed));
+    t.seccomp = cx.seccomp.inherit();
+    t.exit_signal = AtomicI32::new(a.exit_signal as i32);
+    t.vfork_done = Mutex::new(made.vfork);
+    t.nice = same(&cx.nice);
+    t.policy = same(&cx.policy);
+    t.io_priority = same(&cx.io_priority);
+    t.affinity = RwLock::new(cx.affinity.read().clone());
+    t.numa_policy = AtomicU32::new(cx.numa_policy.load(Ordering::Relaxed));
+    t.timer_slack = AtomicU64::new(cx.timer_slack.load(Ordering::Relaxed));
+    (Arc::new(t), made.thread)
+}
+
+/// Writes what the flags ask for: the child's number, a descriptor of it.
+fn tell(cx: &Context, a: &CloneArgs, child: &Arc<Task>, parent_mm: &mm::Mm) -> Result<()> {
+    if a.has(CLONE_PARENT_SETTID) {
+        let number = child.pid.seen_in(&cx.pid.ns);
+        let _ = parent_mm.write_obj(Va(a.parent_tid), &number);
+    }
+    if a.has(CLONE_CHILD_SETTID) {
+        let _ = child.mm().write_obj(Va(a.child_tid), &child.pid.own());
+    }
+    if a.has(CLONE_PIDFD) {
+        let fd = crate::fs::pidfd::open(cx, &child.group, 0)?;
+        parent_mm.write_obj(Va(a.pidfd), &fd)?;
+    }
+    Ok(())
 }
 
 /// Takes a child back that never ran.
@@ -365,28 +422,30 @@ impl Task {
         }
     }
 
-    /// The first task of a sandbox.
-    pub fn first(
+    /// A task that nothing is told of but what it must have.
+    #[allow(clippy::too_many_arguments)]
+    fn new(
         kernel: &Arc<crate::Kernel>,
+        pid: Arc<Pid>,
         group: Arc<ThreadGroup>,
         mm: Arc<mm::Mm>,
-        fs: Arc<vfs::FsContext>,
+        fs: Arc<FsContext>,
         files: Arc<FdTable>,
-        cred: vfs::Credentials,
-        ns: Arc<NsProxy>,
-    ) -> Arc<Task> {
-        Arc::new(Task {
-            tid: group.tgid,
-            pid: group.pid.clone(),
-            ns: RwLock::new(ns),
-            kernel: kernel.clone(),
+        new: Fresh,
+        counted: Counted,
+    ) -> Task {
+        Task {
+            tid: pid.id,
+            pid,
             group,
+            ns: RwLock::new(new.proxy),
+            kernel: kernel.clone(),
             mm: RwLock::new(mm),
             fs: RwLock::new(fs),
             files: RwLock::new(Some(files)),
-            counted: Mutex::new(Some(super::quota::Counted::force(&cred))),
+            cred: RwLock::new(new.cred),
+            counted: Mutex::new(Some(counted)),
             over_limit: AtomicBool::new(false),
-            cred: RwLock::new(Arc::new(cred)),
             pending: Pending::default(),
             mask: AtomicU64::new(0),
             killed: AtomicBool::new(false),
@@ -415,7 +474,26 @@ impl Task {
             start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
             timer_slack: AtomicU64::new(50_000),
             cpu: Default::default(),
-        })
+        }
+    }
+
+    /// The first task of a sandbox.
+    pub fn first(
+        kernel: &Arc<crate::Kernel>,
+        group: Arc<ThreadGroup>,
+        mm: Arc<mm::Mm>,
+        fs: Arc<FsContext>,
+        files: Arc<FdTable>,
+        cred: vfs::Credentials,
+        proxy: Arc<NsProxy>,
+    ) -> Arc<Task> {
+        let counted = Counted::force(&cred);
+        let new = Fresh {
+            cred: Arc::new(cred),
+            proxy,
+        };
+        let pid = group.pid.clone();
+        Arc::new(Task::new(kernel, pid, group, mm, fs, files, new, counted))
     }
 
     /// execve(2) from another thread than the main one: the caller goes on as the main thread.
