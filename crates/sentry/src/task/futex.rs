@@ -415,8 +415,8 @@ pub fn exit_robust_list(task: &Task) {
     }
     let mm = task.mm();
     let word = |va: u64| mm.read_obj::<u64>(Va(va));
-    let (Ok(mut entry), Ok(offset), Ok(pending)) = (word(head), word(head + 8), word(head + 16))
-    else {
+    let behind = |n: u64| word(head.wrapping_add(n));
+    let (Ok(mut entry), Ok(offset), Ok(pending)) = (word(head), behind(8), behind(16)) else {
         return;
     };
     let handle = |e: u64, is_pending: bool| {
