@@ -3,6 +3,7 @@
 //! Before it is confined, the process makes a [`Server`] with its roots; afterwards it calls
 //! [`Server::run`], which needs no path but what lies below descriptors it holds.
 
+mod made;
 mod ops;
 mod table;
 

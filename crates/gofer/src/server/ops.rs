@@ -1,5 +1,6 @@
 //! What each request does.
 
+use super::made::{self, Birth};
 use super::table::{ACL_NAME, Node, attr, attr_at, open_file_has_acl, proc_name, version};
 use super::{Server, component};
 use crate::kernel_fs::{self, Kind};
@@ -26,7 +27,8 @@ const RESOLVE: u64 = (abi::linux::RESOLVE_BENEATH
     | abi::linux::RESOLVE_NO_MAGICLINKS
     | abi::linux::RESOLVE_NO_SYMLINKS) as u64;
 /// For the last component, which may itself be a link: `O_NOFOLLOW` stands at it.
-const RESOLVE_LINK: u64 = (abi::linux::RESOLVE_BENEATH | abi::linux::RESOLVE_NO_MAGICLINKS) as u64;
+pub(super) const RESOLVE_LINK: u64 =
+    (abi::linux::RESOLVE_BENEATH | abi::linux::RESOLVE_NO_MAGICLINKS) as u64;
 
 /// For looks at names beside the one that was asked for.
 const BESIDE: Duration = Duration::from_millis(1);
@@ -95,7 +97,7 @@ impl Server {
         self.insert(Node::below(&self.proc_fd, dir, fd)?)
     }
 
-    fn insert(&self, (attr, node): (Attr, Node)) -> Result<(Attr, Handle)> {
+    pub(super) fn insert(&self, (attr, node): (Attr, Node)) -> Result<(Attr, Handle)> {
         Ok((attr, self.table.insert(node)?))
     }
 
@@ -104,19 +106,6 @@ impl Server {
         match name {
             kernel_fs::NET => self.network.as_ref().is_some_and(|n| n.is_beside(top)),
             _ => kernel_fs::is_shown(name),
-        }
-    }
-
-    /// Gives a new file its owner. Where the server may not, the host's choice stays: rootless, every file
-    /// is the server's.
-    fn own(&self, dir: &Node, name: &CStr, new: New) -> Result<()> {
-        if new.uid == u32::MAX && new.gid == u32::MAX {
-            return Ok(());
-        }
-        let flags = libc::AT_SYMLINK_NOFOLLOW;
-        match path::fchownat(dir.fd.raw(), name, new.uid, new.gid, flags) {
-            Err(EPERM) if self.uid != 0 => Ok(()),
-            r => r,
         }
     }
 
@@ -347,7 +336,7 @@ impl Server {
         Self::seen_at(dir, version(dir)?, also, first)
     }
     /// As [`Server::seen`], for a version that was read before.
-    fn seen_at(
+    pub(super) fn seen_at(
         dir: &Node,
         version: i64,
         also: &[Vec<u8>],
@@ -365,20 +354,6 @@ impl Server {
             Err(ENOENT) => Named::Missing,
             Err(_) => Named::Unknown,
         }
-    }
-
-    /// A handle to what was just made, and what was seen in its directory then.
-    fn made(
-        &self,
-        dir: &Node,
-        name: &CStr,
-        also: &[Vec<u8>],
-    ) -> Result<(Attr, Handle, Option<Seen>)> {
-        let version = version(dir);
-        let (attr, handle) = self.look(dir, name)?;
-        let file = || Named::File(attr.dev, attr.ino);
-        let seen = version.and_then(|v| Self::seen_at(dir, v, also, file));
-        Ok((attr, handle, seen))
     }
 
     fn create(&self, dir: Handle, name: &[u8], new: New, also: &[Vec<u8>]) -> Answer {
@@ -410,7 +385,9 @@ impl Server {
                 Ok((reply, Some(fd)))
             }
             Err(e) => {
-                let _ = path::unlinkat(dir.fd.raw(), &name, 0);
+                if let Ok(s) = file::fstat(fd.raw()) {
+                    made::remove(&dir, &name, |a| (a.dev, a.ino) == (s.st_dev, s.st_ino));
+                }
                 Err(e)
             }
         }
@@ -475,21 +452,9 @@ impl Server {
         also: &[Vec<u8>],
     ) -> Result<(Attr, Handle, Option<Seen>)> {
         let (dir, name) = self.dir_for_change(dir, name)?;
+        let birth = Birth::now(libc::S_IFDIR);
         path::mkdirat(dir.fd.raw(), &name, new.mode & 0o7777)?;
-        let made = self.own(&dir, &name, new).and_then(|()| {
-            let (a, h, v) = self.made(&dir, &name, also)?;
-            // mkdir(2) and chown(2) drop bits that the application's file shall have.
-            if a.mode & 0o7777 == new.mode & 0o7777 {
-                return Ok((a, h, v));
-            }
-            let n = self.table.get(h)?;
-            let proc = self.proc_fd.raw();
-            path::fchmodat(proc, &proc_name(&n.fd), new.mode & 0o7777)?;
-            Ok((attr(&self.proc_fd, &n.fd)?, h, v))
-        });
-        made.inspect_err(|_| {
-            let _ = path::unlinkat(dir.fd.raw(), &name, libc::AT_REMOVEDIR);
-        })
+        self.made(&dir, &name, new, &birth, also)
     }
 
     fn mknod(
@@ -500,18 +465,15 @@ impl Server {
         also: &[Vec<u8>],
     ) -> Result<(Attr, Handle, Option<Seen>)> {
         let (dir, name) = self.dir_for_change(dir, name)?;
-        match new.mode & libc::S_IFMT {
+        let kind = new.mode & libc::S_IFMT;
+        match kind {
             libc::S_IFIFO | libc::S_IFSOCK => {}
             // A device of the host's is nothing that a container may make.
             _ => return Err(EPERM),
         }
-        path::mknodat(dir.fd.raw(), &name, new.mode & (libc::S_IFMT | 0o7777))?;
-        let made = self
-            .own(&dir, &name, new)
-            .and_then(|()| self.made(&dir, &name, also));
-        made.inspect_err(|_| {
-            let _ = path::unlinkat(dir.fd.raw(), &name, 0);
-        })
+        let birth = Birth::now(kind);
+        path::mknodat(dir.fd.raw(), &name, kind | new.mode & 0o7777)?;
+        self.made(&dir, &name, new, &birth, also)
     }
 
     fn symlink(
@@ -527,13 +489,9 @@ impl Server {
             return Err(ENAMETOOLONG);
         }
         let target = CString::new(target).map_err(|_| EINVAL)?;
+        let birth = Birth::now(libc::S_IFLNK);
         path::symlinkat(&target, dir.fd.raw(), &name)?;
-        let made = self
-            .own(&dir, &name, new)
-            .and_then(|()| self.made(&dir, &name, also));
-        made.inspect_err(|_| {
-            let _ = path::unlinkat(dir.fd.raw(), &name, 0);
-        })
+        self.made(&dir, &name, new, &birth, also)
     }
 
     fn link(&self, h: Handle, dir: Handle, name: &[u8], also: &[Vec<u8>]) -> Result<Option<Seen>> {
