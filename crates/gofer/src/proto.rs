@@ -107,6 +107,39 @@ pub struct SetAttr {
     pub size: Option<u64>,
     pub atime: Option<i64>,
     pub mtime: Option<i64>,
+    /// What the change was decided by: `EBUSY`, and nothing is changed, where it is not so any more.
+    pub before: Option<Before>,
+}
+
+/// A file's owner and mode (permission bits).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Before {
+    pub uid: u32,
+    pub gid: u32,
+    pub mode: u32,
+}
+
+impl Before {
+    #[must_use]
+    pub fn of(a: &Attr) -> Before {
+        Before {
+            uid: a.uid,
+            gid: a.gid,
+            mode: a.mode & 0o7777,
+        }
+    }
+    fn encode(self, w: &mut Writer) {
+        w.u32(self.uid);
+        w.u32(self.gid);
+        w.u32(self.mode);
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Before> {
+        Ok(Before {
+            uid: r.u32()?,
+            gid: r.u32()?,
+            mode: r.u32()?,
+        })
+    }
 }
 
 /// What a new file shall be like. Ids of `u32::MAX` are left to the host.
@@ -343,6 +376,7 @@ impl Request {
                 opt(w, attr.size, Writer::u64);
                 opt(w, attr.atime, Writer::i64);
                 opt(w, attr.mtime, Writer::i64);
+                opt(w, attr.before, |w, b| b.encode(w));
             }
             Request::Open { file, access } => {
                 op(w, 5, *file);
@@ -497,6 +531,7 @@ impl Request {
                     size: get_opt(r, Reader::u64)?,
                     atime: get_opt(r, Reader::i64)?,
                     mtime: get_opt(r, Reader::i64)?,
+                    before: get_opt(r, Before::decode)?,
                 },
             },
             5 => {

@@ -3,19 +3,20 @@
 mod known;
 mod order;
 
+use crate::locks::AttrLock;
 use crate::open::{HostMappable, OpenHostDir, OpenHostFile};
 use crate::{GoferFs, Listed, Sharing};
 use abi::Result;
-use abi::errno::{EINVAL, EIO, ENODATA, ENOENT, EXDEV};
+use abi::errno::{EBUSY, EINVAL, EIO, ENODATA, ENOENT, EXDEV};
 use clas::MappingRegistry;
-use gofer::proto::{ACL, Access, Attr, Entry, New, SetAttr as HostSetAttr};
+use gofer::proto::{ACL, Access, Attr, Before, Entry, New, SetAttr as HostSetAttr};
 use gofer::wire::MAX_NAMES;
 use gofer::{Handle, Then, Walked};
 use hostcall::HostFd;
 pub(crate) use known::Version;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use vfs::acl::{Acl, acl_permission};
 use vfs::file::{FileOps, O_ACCMODE, O_RDONLY};
 use vfs::inode::{Ahead, InodeExt, Looked, Onward, Seen, Want, downcast};
@@ -57,15 +58,22 @@ struct Cached {
     attr: Attr,
     /// Whether something was done that changed the attributes on the host.
     stale: bool,
+    /// Owner and group as the host has them.
+    ids: (u32, u32),
     /// How often they were set, or said to be stale: what was fetched before is not stored after.
     changes: u64,
 }
 
 impl Cached {
+    /// Stores what the host told.
+    fn set(&mut self, fs: &GoferFs, told: Attr) {
+        (self.attr, self.ids) = (fs.seen(told), (told.uid, told.gid));
+        self.stale = false;
+    }
     /// Stores what was asked for when there had been `since` changes.
-    fn fetched(&mut self, attr: Attr, since: u64) {
+    fn fetched(&mut self, fs: &GoferFs, told: Attr, since: u64) {
         if self.changes == since {
-            (self.attr, self.stale) = (attr, false);
+            self.set(fs, told);
         }
     }
 }
@@ -105,6 +113,8 @@ pub struct GoferInode {
     pub(crate) mapped_writable: AtomicBool,
     /// It has grown to [`LONG`] or more since its size was asked for.
     long: AtomicBool,
+    /// Made with the first change of attributes.
+    attr_lock: OnceLock<AttrLock>,
     ext: InodeExt,
 }
 
@@ -125,6 +135,7 @@ impl GoferInode {
             cached: Mutex::new(Cached {
                 attr: fs.seen(attr),
                 stale: false,
+                ids: (attr.uid, attr.gid),
                 changes: 0,
             }),
             target,
@@ -141,6 +152,7 @@ impl GoferInode {
             long: AtomicBool::new(false),
             writers: AtomicU32::new(0),
             acl: Mutex::default(),
+            attr_lock: OnceLock::new(),
             ext: InodeExt::default(),
         })
     }
@@ -151,7 +163,7 @@ impl GoferInode {
     pub(crate) fn set_attrs(&self, attr: Attr, since: u64) {
         let mut c = self.cached.lock();
         if self.fs.changes.load(Ordering::Relaxed) == since {
-            (c.attr, c.stale) = (self.fs.seen(attr), false);
+            c.set(&self.fs, attr);
         } else {
             c.stale = true;
         }
@@ -169,7 +181,7 @@ impl GoferInode {
             .compare_exchange(since, since + 1, order, order)
             .is_ok();
         if alone {
-            (c.attr, c.stale) = (self.fs.seen(attr), false);
+            c.set(&self.fs, attr);
         } else {
             c.stale = true;
             self.fs.changes.fetch_add(1, order);
@@ -298,21 +310,42 @@ impl GoferInode {
             }
             c.changes
         };
-        let fresh = match self.any_fd().or_else(|| Some(self.look()?.fd)) {
-            Some(fd) => hostcall::file::fstat(fd.raw()).map(|s| self.stat_to_attr(&s)),
-            None => self.fs.client.get_attr(self.handle),
-        };
-        match fresh {
+        match self.ask_attrs() {
             Ok(a) => {
-                let a = self.fs.seen(a);
-                self.cached.lock().fetched(a, since);
-                Ok(a)
+                self.cached.lock().fetched(&self.fs, a, since);
+                Ok(self.fs.seen(a))
             }
             Err(e) => {
                 self.changed();
                 Err(e)
             }
         }
+    }
+
+    /// The attributes as the host has them now.
+    fn ask_attrs(&self) -> Result<Attr> {
+        match self.any_fd().or_else(|| Some(self.look()?.fd)) {
+            Some(fd) => hostcall::file::fstat(fd.raw()).map(|s| self.stat_to_attr(&s)),
+            None => self.fs.client.get_attr(self.handle),
+        }
+    }
+
+    /// What a change was decided by, as the host has it: ids that look the same may be different there.
+    fn before(&self, seen: Perm) -> Result<Before> {
+        let (a, (uid, gid)) = {
+            let c = self.cached.lock();
+            (c.attr, c.ids)
+        };
+        if perm_of(&a) == seen {
+            let mode = seen.mode;
+            return Ok(Before { uid, gid, mode });
+        }
+        let told = self.ask_attrs()?;
+        if perm_of(&self.fs.seen(told)) != seen {
+            self.changed();
+            return Err(EBUSY);
+        }
+        Ok(Before::of(&told))
     }
 
     fn any_fd(&self) -> Option<Arc<HostFd>> {
@@ -357,7 +390,7 @@ impl GoferInode {
         let s = hostcall::file::fstat(look.fd.raw()).ok()?;
         let attr = self.stat_to_attr(&s);
         let seen = self.fs.seen(attr);
-        self.cached.lock().fetched(seen, since);
+        self.cached.lock().fetched(&self.fs, attr, since);
         // A file system that keeps whole seconds tells too little.
         let whole = attr.ctime % SECOND == 0;
         let now = || hostcall::time::clock_nanos(abi::linux::CLOCK_REALTIME as i32);
@@ -479,6 +512,9 @@ impl Inode for GoferInode {
     }
     fn ext(&self) -> &InodeExt {
         &self.ext
+    }
+    fn lock_attributes(&self) -> MutexGuard<'_, ()> {
+        self.attr_lock.get_or_init(|| AttrLock::of(self.key)).lock()
     }
     fn perm(&self) -> Result<Perm> {
         let c = self.cached.lock();
@@ -756,6 +792,10 @@ impl Inode for GoferInode {
         }))
     }
     fn set_attr(&self, _: &Caller<'_>, a: &SetAttr) -> Result<()> {
+        let before = match a.seen.filter(|_| !self.fs.exclusive()) {
+            Some(seen) => Some(self.before(seen)?),
+            None => None,
+        };
         if let Some(size) = a.size {
             self.resize(size)?;
         }
@@ -766,8 +806,10 @@ impl Inode for GoferInode {
             size: None,
             atime: a.atime,
             mtime: a.mtime,
+            before: None,
         };
         if host != HostSetAttr::default() {
+            let host = HostSetAttr { before, ..host };
             let since = self.fs.changes.load(Ordering::Relaxed);
             match self.fs.client.set_attr(self.handle, host) {
                 Ok(new) => self.set_changed(new, since),

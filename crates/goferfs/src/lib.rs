@@ -48,11 +48,13 @@
 //!
 //! # Lock order
 //!
-//! Below the VFS's locks: `GoferInode::write_lock` → (an address space's lock) → `GoferFs::inodes` →
-//! `listing` → leaves (`cached`, `fds`, `order`, the ring of descriptors). The client is called with none of them held.
+//! Below the VFS's locks, of which that of attributes is in [`locks`]: `GoferInode::write_lock` → (an address space's lock) → `GoferFs::inodes` →
+//! `listing` → leaves (`cached`, `fds`, `order`, the ring of descriptors). The client is called with none of
+//! them held, but with that of attributes: of the one file that is being changed.
 #![forbid(unsafe_code)]
 
 mod inode;
+mod locks;
 mod open;
 
 pub use inode::GoferInode;

@@ -13,7 +13,7 @@ use crate::{Path, Stat};
 use abi::Result;
 use abi::errno::{EACCES, EINVAL, ENODATA, ENOTDIR, EOPNOTSUPP, EPERM, ETXTBSY};
 use abi::linux::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -102,6 +102,9 @@ pub struct SetAttr {
     /// Nanoseconds since the epoch.
     pub atime: Option<i64>,
     pub mtime: Option<i64>,
+    /// What the change was decided by. `EBUSY` where a file system that others change, too, finds it different: it is to
+    /// be decided again.
+    pub seen: Option<Perm>,
 }
 
 bitflags::bitflags! {
@@ -170,6 +173,16 @@ pub trait Inode: Any + Send + Sync {
     fn stat(&self) -> Result<Stat>;
     /// What the VFS hangs on every inode.
     fn ext(&self) -> &InodeExt;
+    /// Held from the look at owner and mode by which a change of them is decided until it is done (`inode_lock` around
+    /// `notify_change`). The same one for all inodes that are one file.
+    fn lock_attributes(&self) -> MutexGuard<'_, ()> {
+        self.ext().attributes.lock()
+    }
+    /// As [`Inode::stat`], with owner and mode as they were at one moment: for set-id bits. With the lock of
+    /// [`Inode::lock_attributes`] held.
+    fn stat_at_once(&self) -> Result<Stat> {
+        self.stat()
+    }
     /// Owner and mode, asked at each step of a walk: cheap.
     fn perm(&self) -> Result<Perm> {
         let s = self.stat()?;
@@ -418,6 +431,8 @@ impl Slot {
 /// What the VFS hangs on every inode.
 #[derive(Default)]
 pub struct InodeExt {
+    /// See [`Inode::lock_attributes`].
+    attributes: Mutex<()>,
     locks: OnceLock<Box<FileLocks>>,
     /// The pipe behind a FIFO.
     pub fifo: Slot,

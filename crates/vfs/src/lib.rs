@@ -23,11 +23,12 @@
 //! 2. `SuperBlock::rename_lock`: renames between directories of one file system
 //! 3. `Dentry::dir_lock`: changes of one directory and look-ups that miss. Two of them only in a rename,
 //!    an ancestor before its descendant, else by address
-//! 4. locks of a file system's inodes (overlay before what it is made of)
-//! 5. leaves: `Dentry::{children, place}`, `Mount::{children, attached}`, the dentry ring, slots, locks'
+//! 4. [`Inode::lock_attributes`], an overlay's before 2-4 of the trees it is made of
+//! 5. locks of a file system's inodes (overlay before what it is made of)
+//! 6. leaves: `Dentry::{children, place}`, `Mount::{children, attached}`, the dentry ring, slots, locks'
 //!    tables, `clas`
 //!
-//! Application memory (`Sink`, `Source`) is never touched with a lock of 2-5 held outside of the closures
+//! Application memory (`Sink`, `Source`) is never touched with a lock of 2-6 held outside of the closures
 //! given to `fill` and `drain`: resolving it may call back into a file's `Mappable`. The descriptor table's
 //! lock is held across nothing.
 #![forbid(unsafe_code)]

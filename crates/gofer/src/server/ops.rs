@@ -5,12 +5,13 @@ use super::table::{ACL_NAME, Node, attr, attr_at, open_file_has_acl, proc_name, 
 use super::{Server, component};
 use crate::kernel_fs::{self, Kind};
 use crate::proto::{
-    ACL, Access, Attr, Entry, Handle, Named, New, Reply, Request, Seen, SetAttr, StatFs, Step, Then,
+    ACL, Access, Attr, Before, Entry, Handle, Named, New, Reply, Request, Seen, SetAttr, StatFs,
+    Step, Then,
 };
 use crate::wire::MAX_STRING;
 use abi::Result;
 use abi::errno::{
-    EACCES, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENODATA, ENOENT, ENOSYS, ENOTDIR, ENXIO,
+    EACCES, EBUSY, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENODATA, ENOENT, ENOSYS, ENOTDIR, ENXIO,
     EOPNOTSUPP, EPERM, EROFS,
 };
 use hostcall::{HostFd, file, path};
@@ -34,6 +35,7 @@ pub(super) const RESOLVE_LINK: u64 =
 const BESIDE: Duration = Duration::from_millis(1);
 /// Room for entries in one reply; the longest entry is far smaller than what is left.
 const DENTS: usize = 32 << 10;
+const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 
 fn is_dir(n: &Node) -> Result<()> {
     if n.kind == libc::S_IFDIR {
@@ -615,6 +617,12 @@ impl Server {
     fn set_attr(&self, h: Handle, a: &SetAttr) -> Answer {
         let n = self.table.get(h)?;
         writable(&n)?;
+        let now = || attr_at(&n.fd, c"", libc::AT_EMPTY_PATH);
+        if let Some(before) = a.before
+            && Before::of(&now()?) != before
+        {
+            return Err(EBUSY);
+        }
         if let Some(size) = a.size {
             if n.kind != libc::S_IFREG {
                 return Err(EINVAL);
@@ -630,7 +638,19 @@ impl Server {
             if n.kind == libc::S_IFLNK {
                 return Err(EOPNOTSUPP);
             }
-            path::fchmodat(self.proc_fd.raw(), &proc_name(&n.fd), mode & 0o7777)?;
+            let name = proc_name(&n.fd);
+            path::fchmodat(self.proc_fd.raw(), &name, mode & 0o7777)?;
+            // Somebody may have given it away meanwhile: the bits are not for the new owner. Both changes wait for each
+            // other on the host, so this look is after theirs, or theirs takes the bits away.
+            if let Some(b) = a.before.filter(|_| mode & SET_ID != 0) {
+                let owner = (a.uid.unwrap_or(b.uid), a.gid.unwrap_or(b.gid));
+                let found = now()?;
+                if found.mode & SET_ID != 0 && (found.uid, found.gid) != owner {
+                    let left = found.mode & 0o7777 & !SET_ID;
+                    path::fchmodat(self.proc_fd.raw(), &name, left)?;
+                    return Err(EBUSY);
+                }
+            }
         }
         if a.atime.is_some() || a.mtime.is_some() {
             let times = [timespec(a.atime), timespec(a.mtime)];

@@ -4,7 +4,7 @@ use crate::context::{At, PathCx};
 use crate::cred::{Caps, Credentials};
 use crate::dentry::StatFs;
 use crate::file::File;
-use crate::inode::{FileType, SetAttr, Want, owner_or_capable};
+use crate::inode::{FileType, Perm, SetAttr, Want, owner_or_capable};
 use crate::mount::{MountFlags, Path};
 use crate::walk::{Place, Walk};
 use crate::{Stat, now};
@@ -174,23 +174,22 @@ impl PathCx<'_> {
         if inode.file_type() == FileType::Symlink {
             return Err(EOPNOTSUPP);
         }
-        let perm = inode.perm()?;
-        if !owner_or_capable(perm, self.cred()) {
-            return Err(EPERM);
-        }
-        let mut mode = mode & 0o7777;
-        if !self.cred().in_group(perm.gid)
-            && !self.cred().has_over(Caps::FSETID, perm.uid, perm.gid)
-        {
-            mode &= !S_ISGID;
-        }
-        self.set_attr(
-            p,
-            &SetAttr {
+        let _held = inode.lock_attributes();
+        self.change_attr(p, |perm| {
+            if !owner_or_capable(perm, self.cred()) {
+                return Err(EPERM);
+            }
+            let mut mode = mode & 0o7777;
+            if !self.cred().in_group(perm.gid)
+                && !self.cred().has_over(Caps::FSETID, perm.uid, perm.gid)
+            {
+                mode &= !S_ISGID;
+            }
+            Ok(Some(SetAttr {
                 mode: Some(mode),
                 ..SetAttr::default()
-            },
-        )
+            }))
+        })
     }
 
     /// `fchownat(2)`: `None` leaves an id as it is.
@@ -222,7 +221,37 @@ impl PathCx<'_> {
     fn chown_path(&self, p: &Path, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         p.want_write()?;
         let inode = p.inode()?;
-        let perm = inode.perm()?;
+        let is_dir = inode.file_type() == FileType::Directory;
+        let _held = inode.lock_attributes();
+        self.change_attr(p, |perm| {
+            self.may_chown(perm, uid, gid)?;
+            let mut mode = None;
+            if !is_dir {
+                let cred = self.cred();
+                let m = perm.mode & !S_ISUID & !super::dropped_sgid(perm, cred);
+                if m != perm.mode {
+                    // That is a change of the mode, too (`setattr_prepare`).
+                    if !owner_or_capable(perm, cred) {
+                        return Err(EPERM);
+                    }
+                    mode = Some(m);
+                }
+            }
+            Ok(Some(SetAttr {
+                uid,
+                gid,
+                mode,
+                ..SetAttr::default()
+            }))
+        })?;
+        if !is_dir {
+            inode.forget_capabilities();
+        }
+        Ok(())
+    }
+
+    /// Whether a file may be given to others (`chown_ok`, `chgrp_ok`).
+    fn may_chown(&self, perm: Perm, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         let cred = self.cred();
         let owner = cred.fsuid == perm.uid;
         if !cred.has_over(Caps::CHOWN, perm.uid, perm.gid) {
@@ -232,29 +261,6 @@ impl PathCx<'_> {
             if gid.is_some_and(|g| !owner || (g != perm.gid && !cred.in_group(g))) {
                 return Err(EPERM);
             }
-        }
-        let mut mode = None;
-        if inode.file_type() != FileType::Directory {
-            let m = perm.mode & !S_ISUID & !super::dropped_sgid(perm, cred);
-            if m != perm.mode {
-                // That is a change of the mode, too (`setattr_prepare`).
-                if !owner_or_capable(perm, cred) {
-                    return Err(EPERM);
-                }
-                mode = Some(m);
-            }
-        }
-        self.set_attr(
-            p,
-            &SetAttr {
-                uid,
-                gid,
-                mode,
-                ..SetAttr::default()
-            },
-        )?;
-        if inode.file_type() != FileType::Directory {
-            inode.forget_capabilities();
         }
         Ok(())
     }
@@ -285,14 +291,7 @@ impl PathCx<'_> {
     fn utimens_path(&self, p: &Path, times: [UtimeArg; 2]) -> Result<()> {
         p.want_write()?;
         let inode = p.inode()?;
-        let perm = inode.perm()?;
-        if !owner_or_capable(perm, self.cred()) {
-            if times != [UtimeArg::Now; 2] {
-                return Err(EPERM);
-            }
-            // Now, for both, needs only the right to write.
-            self.permission(p, Want::WRITE)?;
-        }
+        let _held = inode.lock_attributes();
         let now = now();
         let time = |t| match t {
             UtimeArg::Now => Some(now),
@@ -304,7 +303,31 @@ impl PathCx<'_> {
             mtime: time(times[1]),
             ..SetAttr::default()
         };
-        self.set_attr(p, &attr)
+        self.change_attr(p, |perm| {
+            if !owner_or_capable(perm, self.cred()) {
+                if times != [UtimeArg::Now; 2] {
+                    return Err(EPERM);
+                }
+                // Now, for both, needs only the right to write.
+                self.permission(p, Want::WRITE)?;
+            }
+            Ok(Some(attr))
+        })
+    }
+
+    /// Sets the size, which was checked, with what that takes away.
+    pub(super) fn change_size(&self, p: &Path, size: u64) -> Result<()> {
+        let inode = p.inode()?;
+        let _held = inode.lock_attributes();
+        self.change_attr(p, |perm| {
+            Ok(Some(SetAttr {
+                size: Some(size),
+                mode: super::without_privileges(perm, self.cred()),
+                ..SetAttr::default()
+            }))
+        })?;
+        inode.forget_capabilities();
+        Ok(())
     }
 
     /// `truncate(2)`.
@@ -320,21 +343,9 @@ impl PathCx<'_> {
         p.want_write()?;
         self.permission(&p, Want::WRITE)?;
         inode.ext().get_write_access()?;
-        let r = inode.perm().and_then(|perm| {
-            let mode = super::without_privileges(perm, self.cred());
-            self.set_attr(
-                &p,
-                &SetAttr {
-                    size: Some(size),
-                    mode,
-                    ..SetAttr::default()
-                },
-            )
-        });
+        let r = self.change_size(&p, size);
         inode.ext().put_write_access();
-        r?;
-        inode.forget_capabilities();
-        Ok(())
+        r
     }
 
     /// `ftruncate(2)`.
@@ -375,14 +386,16 @@ impl PathCx<'_> {
         if inode.file_type() != FileType::Regular {
             return Ok(());
         }
-        if let Some(mode) = super::without_privileges(inode.perm()?, self.cred()) {
-            self.set_attr(
-                p,
-                &SetAttr {
+        let drops = |perm| super::without_privileges(perm, self.cred());
+        // The lock only where there is something to do: this is asked at each write.
+        if drops(inode.perm()?).is_some() {
+            let _held = inode.lock_attributes();
+            self.change_attr(p, |perm| {
+                Ok(drops(perm).map(|mode| SetAttr {
                     mode: Some(mode),
                     ..SetAttr::default()
-                },
-            )?;
+                }))
+            })?;
         }
         inode.forget_capabilities();
         Ok(())

@@ -51,6 +51,31 @@ impl PathCx<'_> {
         Ok(())
     }
 
+    /// Changes attributes as `decide` says by owner and mode, with the inode's lock held ([`Inode::lock_attributes`]): in
+    /// one step for all in here, and for others as far as the file system can tell.
+    fn change_attr(
+        &self,
+        p: &Path,
+        decide: impl Fn(Perm) -> Result<Option<SetAttr>>,
+    ) -> Result<()> {
+        /// Who loses as often has somebody against him.
+        const TRIES: u32 = 16;
+        let inode = p.inode()?;
+        for n in 1..=TRIES {
+            let perm = inode.perm()?;
+            let Some(mut a) = decide(perm)? else {
+                return Ok(());
+            };
+            // Who may change everybody's files is not kept from it by them.
+            a.seen = (n < TRIES || !self.cred().has(Caps::FOWNER)).then_some(perm);
+            match self.set_attr(p, &a) {
+                Err(EBUSY) => {}
+                r => return r,
+            }
+        }
+        Err(EBUSY)
+    }
+
     /// Whether a name may be made in `dir` (`may_create`), whose lock is held.
     fn may_create(&self, dir: &Path) -> Result<()> {
         if dir.dentry.is_unhashed() && !dir.is_mount_root() {

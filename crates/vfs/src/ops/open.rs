@@ -6,7 +6,7 @@ use crate::file::{
     File, FileOps, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH,
     O_RDONLY, O_TMPFILE, O_TRUNC, O_WRONLY,
 };
-use crate::inode::{FileType, Inode, SetAttr, Want, owner_or_capable};
+use crate::inode::{FileType, Inode, Want, owner_or_capable};
 use crate::mount::{MountFlags, Path};
 use crate::vfs::DeviceOpen;
 use crate::walk::{Last, Walk, Walker};
@@ -295,16 +295,7 @@ impl PathCx<'_> {
             } else {
                 Some(WriteAccess::new(&inode)?)
             };
-            let mode = super::without_privileges(inode.perm()?, self.cred());
-            self.set_attr(
-                &p,
-                &SetAttr {
-                    size: Some(0),
-                    mode,
-                    ..SetAttr::default()
-                },
-            )?;
-            inode.forget_capabilities();
+            self.change_size(&p, 0)?;
         }
         let ops = self.open_inode(&p, inode, flags)?;
         let file = File::new(ops, flags, Some(p), self.cred().clone());

@@ -93,9 +93,11 @@ impl PathCx<'_> {
             return Err(E2BIG);
         }
         let p = self.xattr_place(of)?;
+        let inode = p.inode()?;
+        let _held = inode.lock_attributes();
         self.xattr_permission(&p, name, Want::WRITE)?;
         known(name)?;
-        p.inode()?.set_xattr(name, value, flags)?;
+        inode.set_xattr(name, value, flags)?;
         crate::watch::happened(&p.dentry, crate::watch::IN_ATTRIB);
         Ok(())
     }
@@ -104,9 +106,11 @@ impl PathCx<'_> {
     pub fn remove_xattr(&self, of: &XattrOf<'_>, name: &[u8]) -> Result<()> {
         check_name(name)?;
         let p = self.xattr_place(of)?;
+        let inode = p.inode()?;
+        let _held = inode.lock_attributes();
         self.xattr_permission(&p, name, Want::WRITE)?;
         known(name)?;
-        p.inode()?.remove_xattr(name)?;
+        inode.remove_xattr(name)?;
         crate::watch::happened(&p.dentry, crate::watch::IN_ATTRIB);
         Ok(())
     }
