@@ -425,3 +425,71 @@ fn the_tables_are_printed() {
     let o = output(&["debug", "syscalls", "--markdown"]);
     assert!(text(&o.stdout).contains("| 0 | `read` |"));
 }
+
+/// What a shell's script leaves in a file that is its standard output; `$C` runs a program in a sandbox.
+fn written_by(name: &str, script: &str) -> String {
+    let path = std::env::temp_dir().join(format!("cloister-{name}.{}", std::process::id()));
+    let file = std::fs::File::create(&path).unwrap();
+    let status = Command::new("sh")
+        .args(["-c", script])
+        .env("C", format!("{} do --", env!("CARGO_BIN_EXE_cloister")))
+        .current_dir("/")
+        .stdout(file)
+        .status()
+        .unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(status.success(), "{script}: {text}");
+    text
+}
+
+#[test]
+fn a_file_as_output_keeps_what_others_write() {
+    let lines = "$C sh -c 'for i in $(seq 200); do echo line $i; done' & ";
+    let text = written_by("two", &format!("{lines}{lines}wait"));
+    assert_eq!(text.lines().count(), 400, "{text}");
+    // The other writes while the program waits for it.
+    let dir = std::env::temp_dir().join(format!("cloister-fifos.{}", std::process::id()));
+    std::fs::create_dir(&dir).unwrap();
+    let (to, from) = (dir.join("to"), dir.join("from"));
+    let text = written_by(
+        "turns",
+        &format!(
+            "mkfifo {to} {from}; (read x < {from}; echo XXXX; echo go > {to}) & \
+             $C sh -c 'echo a; echo done >&2; read x; echo b' 2> {from} <> {to}; wait; echo end",
+            to = to.display(),
+            from = from.display(),
+        ),
+    );
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert_eq!(text, "a\nXXXX\nb\nend\n");
+}
+
+#[test]
+fn a_file_as_input_is_read_once() {
+    let script = "f=$(mktemp); seq 5 > $f; (read x; echo $x; $C head -c 2; read x; echo $x; \
+                  $C sh -c 'read x; echo $x; grep pos: /proc/self/fdinfo/0'; read x; echo $x) < $f; rm $f";
+    assert_eq!(written_by("input", script), "1\n2\n3\n4\npos:\t8\n5\n");
+}
+
+#[test]
+fn seeks_and_appends_move_the_callers_position() {
+    let program = r#"
+import fcntl, os
+os.write(1, b"0123456789")
+os.pwrite(1, b"AB", 2)
+os.lseek(1, -4, os.SEEK_END)
+os.write(os.dup(1), b"wxyz")
+old = fcntl.fcntl(1, fcntl.F_GETFL)
+os.lseek(1, 0, 0)
+fcntl.fcntl(1, fcntl.F_SETFL, old | os.O_APPEND)
+os.write(1, b"END\n")
+assert os.lseek(1, 0, 1) == 14
+fcntl.fcntl(1, fcntl.F_SETFL, old)
+os.lseek(1, 10, os.SEEK_DATA)
+os.lseek(1, -2, os.SEEK_CUR)
+assert open("/proc/self/fdinfo/1").readline() == "pos:\t8\n"
+"#;
+    let script = format!("$C python3 -c '{program}' && printf 12");
+    assert_eq!(written_by("seeks", &script), "01AB45wx12END\n");
+}

@@ -136,6 +136,17 @@ impl Source for BufSource<'_> {
     }
 }
 
+/// A position that the host keeps, since others outside share it: that of an inherited descriptor.
+pub trait HostPosition {
+    fn get(&self) -> Result<u64>;
+    /// `lseek(2)`, with the host's checks and errors.
+    fn seek(&self, offset: i64, whence: u32) -> Result<u64>;
+    /// Reads there and moves it, in one step towards the others.
+    fn read(&self, dst: &mut dyn Sink) -> Result<usize>;
+    /// Writes there and moves it, in one step towards the others.
+    fn write(&self, src: &mut dyn Source) -> Result<usize>;
+}
+
 /// What one kind of open file does. The defaults are Linux's answers for a file without that operation.
 pub trait FileOps: Any + Send + Sync {
     /// Reads at `offset` (ignored by streams). 0 at the end. `EAGAIN` where a stream has nothing yet.
@@ -149,6 +160,10 @@ pub trait FileOps: Any + Send + Sync {
     /// Whether there is a position: pread, pwrite and lseek work.
     fn seekable(&self) -> bool {
         false
+    }
+    /// Where the position is not [`File`]'s own.
+    fn host_position(&self) -> Option<&dyn HostPosition> {
+        None
     }
     /// Whether splice(2) can read from it (Linux's `splice_read`).
     fn can_splice(&self) -> bool {
@@ -258,7 +273,8 @@ pub struct File {
     pub ops: Arc<dyn FileOps>,
     /// O_* status flags and the access mode; creation flags are not kept.
     flags: AtomicU32,
-    /// The position; its lock makes reads and writes atomic towards each other, as `f_pos_lock` does.
+    /// The position; its lock makes reads and writes atomic towards each other, as `f_pos_lock` does. Unused where
+    /// the host keeps it ([`FileOps::host_position`]): look with [`File::position`].
     pub pos: Mutex<u64>,
     /// Where it was opened; `None` for anonymous files.
     pub path: Option<crate::Path>,
@@ -388,6 +404,9 @@ impl File {
         if !self.ops.seekable() {
             return Err(ESPIPE);
         }
+        if let Some(host) = self.ops.host_position() {
+            return host.seek(offset, whence);
+        }
         let mut pos = self.pos.lock();
         let new = match whence {
             0 => u64::try_from(offset).map_err(|_| EINVAL)?,
@@ -400,6 +419,24 @@ impl File {
         *pos = new;
         Ok(new)
     }
+    /// Where the next read or write begins.
+    pub fn position(&self) -> Result<u64> {
+        match self.ops.host_position() {
+            Some(host) => host.get(),
+            None => Ok(*self.pos.lock()),
+        }
+    }
+    /// Moves the position to what a transfer at offsets has reached.
+    pub fn set_position(&self, to: u64) -> Result<()> {
+        match self.ops.host_position() {
+            Some(host) => {
+                let to = i64::try_from(to).map_err(|_| EINVAL)?;
+                host.seek(to, 0)?;
+            }
+            None => *self.pos.lock() = to,
+        }
+        Ok(())
+    }
     /// Reads at the position and moves it (streams have none). Access mode is checked by the caller.
     pub fn read(&self, dst: &mut dyn Sink) -> Result<usize> {
         if !self.ops.seekable() {
@@ -407,16 +444,20 @@ impl File {
             self.accessed();
             return Ok(n);
         }
-        let n = self.at_position(|pos| {
-            self.check_range(pos, dst.remaining())?;
-            self.ops.read(self, dst, pos)
-        })?;
+        let n = match self.ops.host_position() {
+            Some(host) => host.read(dst)?,
+            None => self.at_position(|pos| {
+                self.check_range(pos, dst.remaining())?;
+                self.ops.read(self, dst, pos)
+            })?,
+        };
         if n > 0 {
             self.accessed();
         }
         Ok(n)
     }
-    /// Runs a transfer at the position, which nobody else moves meanwhile, and moves it by what was transferred.
+    /// Runs a transfer at the position, which nobody else moves meanwhile, and moves it by what was transferred. Not
+    /// for a position of the host's.
     pub fn at_position(&self, transfer: impl FnOnce(u64) -> Result<usize>) -> Result<usize> {
         let mut pos = self.pos.lock();
         let n = transfer(*pos)?;
@@ -456,10 +497,13 @@ impl File {
         if self.flags() & O_APPEND != 0 {
             return self.append(src);
         }
-        let n = self.at_position(|pos| {
-            self.check_range(pos, src.remaining())?;
-            self.ops.write(self, src, pos)
-        })?;
+        let n = match self.ops.host_position() {
+            Some(host) => host.write(src)?,
+            None => self.at_position(|pos| {
+                self.check_range(pos, src.remaining())?;
+                self.ops.write(self, src, pos)
+            })?,
+        };
         if n > 0 {
             self.modified();
         }
@@ -473,7 +517,10 @@ impl File {
             return self.ops.write(self, src, *pos);
         }
         let (n, end) = self.ops.append(self, src)?;
-        *pos = end;
+        // The host has moved its own.
+        if self.ops.host_position().is_none() {
+            *pos = end;
+        }
         drop(pos);
         if n > 0 {
             self.modified();

@@ -321,10 +321,8 @@ fn inherited(task: &Task, fd: HostFd) -> core::result::Result<Arc<File>, Failure
         hostcall::file::status_flags(fd.raw()),
         "look at a standard stream",
     )?;
-    let (ops, pos) = or(HostStream::new(fd), "take over a standard stream")?;
-    let f = File::new(ops, flags, None, task.cred());
-    *f.pos.lock() = pos;
-    Ok(f)
+    let ops = or(HostStream::new(fd), "take over a standard stream")?;
+    Ok(File::new(ops, flags, None, task.cred()))
 }
 
 fn streams(
@@ -341,12 +339,13 @@ fn streams(
             for (n, fd) in fds.into_iter().enumerate() {
                 let Some(fd) = fd else { continue };
                 let f = inherited(task, fd)?;
-                // `>file 2>&1` is one open file with one position. Who it is cannot be asked of the host from
-                // here: the same file, opened alike, at the same position is taken for it.
-                let (st, pos) = (
-                    or(f.ops.stat(), "look at a standard stream")?,
-                    *f.pos.lock(),
-                );
+                // `>file 2>&1` is one open file, which shares its flags. Who it is cannot be asked of the host
+                // from here: the same file, opened alike, at the same position is taken for it.
+                let st = or(f.ops.stat(), "look at a standard stream")?;
+                let pos = match f.ops.seekable() {
+                    true => or(f.position(), "look at a standard stream")?,
+                    false => 0,
+                };
                 let twin = seen.iter().find(|(s, flags, p, _)| {
                     (s.dev, s.ino, *flags, *p) == (st.dev, st.ino, f.flags(), pos)
                 });

@@ -1,18 +1,18 @@
 //! Descriptors of the host as the first program's standard streams.
 //!
-//! A regular file keeps its position on the host, which others share (the shell's `>` for several
-//! commands). Pipes, sockets and terminals are read and written only when the host says that it can be
+//! A regular file keeps its position on the host alone, since others share it (the shell's `>` for several
+//! commands, at the same time even). Pipes, sockets and terminals are read and written only when the host says that it can be
 //! done at once; a watcher thread, started when somebody first waits, turns the host's readiness into
 //! notifications.
 
 use abi::Result;
-use abi::errno::{EAGAIN, EIO, ENOTTY};
+use abi::errno::{EAGAIN, EINVAL, EIO, ENOTTY};
 use hostcall::HostFd;
 use hostcall::file as host;
 use parking_lot::{Condvar, Mutex};
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
-use vfs::file::{DataOnly, File, FileOps, IoctlContext};
+use vfs::file::{DataOnly, File, FileOps, HostPosition, IoctlContext};
 use vfs::{Sink, Source, Stat};
 use wait::{Events, WaitQueue};
 
@@ -38,18 +38,13 @@ struct Shared {
 }
 
 impl HostStream {
-    /// Takes the descriptor. Gives the file's position at the start.
-    pub fn new(fd: HostFd) -> Result<(Arc<HostStream>, u64)> {
+    /// Takes the descriptor.
+    pub fn new(fd: HostFd) -> Result<Arc<HostStream>> {
         let st = host::fstat(fd.raw())?;
         let kind = if st.st_mode & libc::S_IFMT == libc::S_IFREG {
             Kind::Regular
         } else {
             Kind::Stream
-        };
-        let pos = if kind == Kind::Regular {
-            host::position(fd.raw())?
-        } else {
-            0
         };
         let shared = Arc::new(Shared {
             fd,
@@ -58,7 +53,7 @@ impl HostStream {
             changed: Condvar::new(),
             watcher: OnceLock::new(),
         });
-        Ok((Arc::new(HostStream { shared, kind }), pos))
+        Ok(Arc::new(HostStream { shared, kind }))
     }
 
     fn ready(&self, mask: Events) -> Events {
@@ -127,14 +122,31 @@ impl HostStream {
     }
 }
 
+/// Of a regular file.
+impl HostPosition for HostStream {
+    fn get(&self) -> Result<u64> {
+        host::position(self.shared.fd.raw())
+    }
+    fn seek(&self, offset: i64, whence: u32) -> Result<u64> {
+        let whence = i32::try_from(whence).map_err(|_| EINVAL)?;
+        hostcall::path::lseek(self.shared.fd.raw(), offset, whence)
+    }
+    fn read(&self, dst: &mut dyn Sink) -> Result<usize> {
+        let fd = self.shared.fd.raw();
+        dst.fill(dst.remaining(), &mut |iov| host::readv(fd, iov))
+    }
+    fn write(&self, src: &mut dyn Source) -> Result<usize> {
+        let fd = self.shared.fd.raw();
+        src.drain(src.remaining(), &mut |iov| host::writev(fd, iov))
+    }
+}
+
 impl FileOps for HostStream {
     fn read(&self, _: &File, dst: &mut dyn Sink, offset: u64) -> Result<usize> {
         let fd = self.shared.fd.raw();
         let max = dst.remaining();
         if self.kind == Kind::Regular {
-            let n = dst.fill(max, &mut |iov| host::preadv(fd, iov, offset))?;
-            host::set_position(fd, offset + n as u64)?;
-            return Ok(n);
+            return dst.fill(max, &mut |iov| host::preadv(fd, iov, offset));
         }
         if self.ready(Events::IN).is_empty() {
             self.watch(Events::IN);
@@ -146,9 +158,7 @@ impl FileOps for HostStream {
         let fd = self.shared.fd.raw();
         let max = src.remaining();
         if self.kind == Kind::Regular {
-            let n = src.drain(max, &mut |iov| host::pwritev(fd, iov, offset))?;
-            host::set_position(fd, offset + n as u64)?;
-            return Ok(n);
+            return src.drain(max, &mut |iov| host::pwritev(fd, iov, offset));
         }
         if self.ready(Events::OUT).is_empty() {
             self.watch(Events::OUT);
@@ -159,6 +169,9 @@ impl FileOps for HostStream {
     }
     fn seekable(&self) -> bool {
         self.kind == Kind::Regular
+    }
+    fn host_position(&self) -> Option<&dyn HostPosition> {
+        (self.kind == Kind::Regular).then_some(self)
     }
     fn append(&self, _: &File, src: &mut dyn Source) -> Result<(usize, u64)> {
         let fd = self.shared.fd.raw();

@@ -336,7 +336,7 @@ fn room_in_file(cx: &Context, f: &File, at: At) -> Result<Option<u64>> {
     let offset = match at {
         At::Offset(o) => o,
         At::Position if f.flags() & O_APPEND != 0 => f.ops.append_offset()?,
-        At::Position => *f.pos.lock(),
+        At::Position => f.position()?,
     };
     if offset >= limit {
         let _ = cx

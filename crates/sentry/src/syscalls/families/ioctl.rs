@@ -126,7 +126,7 @@ fn ioctl(cx: &mut Context, a: &Args) -> SysResult {
             if FileType::from_mode(stat.mode) != Some(FileType::Regular) {
                 return Err(e);
             }
-            let left = stat.size as i64 - *f.pos.lock() as i64;
+            let left = stat.size as i64 - f.position()? as i64;
             cx.mm().write_obj(a.va(2), &(left as i32))?;
             return Ok(0);
         }

@@ -27,7 +27,7 @@ struct Flock {
 fn lock_range(f: &File, l: &Flock) -> Result<LockRange> {
     let base = match l.whence {
         0 => 0,
-        1 => *f.pos.lock(),
+        1 => f.position()?,
         2 => f.ops.stat()?.size,
         _ => return Err(EINVAL),
     };

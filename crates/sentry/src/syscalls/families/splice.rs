@@ -117,7 +117,7 @@ fn transfer(
     max: usize,
 ) -> SysResult {
     let begin = start.unwrap_or(if from.ops.seekable() {
-        *from.pos.lock()
+        from.position()?
     } else {
         0
     });
@@ -136,7 +136,7 @@ fn transfer(
     )?;
     match (start, back) {
         (Some(_), Some(va)) => cx.mm().write_obj(va, &((begin + n as u64) as i64))?,
-        _ if from.ops.seekable() => *from.pos.lock() = begin + n as u64,
+        _ if from.ops.seekable() => from.set_position(begin + n as u64)?,
         _ => {}
     }
     Ok(n)
@@ -160,8 +160,8 @@ fn copy_file_range(cx: &mut Context, a: &Args) -> SysResult {
         }
     }
     let (o1, o2) = (offset_at(cx, a.va_opt(1))?, offset_at(cx, a.va_opt(3))?);
-    let begin1 = o1.unwrap_or(*from.pos.lock());
-    let begin2 = o2.unwrap_or(*to.pos.lock());
+    let begin1 = o1.map_or_else(|| from.position(), Ok)?;
+    let begin2 = o2.map_or_else(|| to.position(), Ok)?;
     let max = a.usize(4).min(MAX_RW);
     if (s1.dev, s1.ino) == (s2.dev, s2.ino)
         && begin1 < begin2.saturating_add(max as u64)
@@ -198,11 +198,11 @@ fn copy_file_range(cx: &mut Context, a: &Args) -> SysResult {
     let mm = cx.mm();
     match a.va_opt(1) {
         Some(va) => mm.write_obj(va, &(begin1 + done as u64))?,
-        None => *from.pos.lock() = begin1 + done as u64,
+        None => from.set_position(begin1 + done as u64)?,
     }
     match a.va_opt(3) {
         Some(va) => mm.write_obj(va, &(begin2 + done as u64))?,
-        None => *to.pos.lock() = begin2 + done as u64,
+        None => to.set_position(begin2 + done as u64)?,
     }
     Ok(done)
 }

@@ -160,7 +160,7 @@ impl DynFile for FdInfo {
         let flags = f.flags_told() | if cloexec { vfs::file::O_CLOEXEC } else { 0 };
         let ino = f.ops.stat().map_or(0, |s| s.ino);
         let mnt = f.path.as_ref().map_or(0, |p| p.mnt.id);
-        let pos = *f.pos.lock();
+        let pos = f.position()?;
         let more = match f.ops::<crate::fs::pidfd::PidFd>() {
             Some(p) => p.info(&self.me.ns),
             None => f.ops.fdinfo(),
