@@ -1,19 +1,22 @@
 //! The root file system: mounts that a snapshotter asks for, at the bundle's `rootfs`.
 
 use containerd_shim_protos::types::mount::Mount;
-use rustix::fs::CWD;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
     UnmountFlags,
 };
 use std::ffi::CString;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
 
 /// mount(2) takes a page of options, the final zero included.
 const DATA_MAX: usize = 4095;
 /// Mounts on one directory that are taken away, at most.
 const STACKED_MAX: u32 = 64;
+/// Looks at a path in which directories are being renamed, at most.
+const RENAMED_MAX: u32 = 128;
 
 /// Words of fstab(5) that are flags: set or cleared.
 fn flag(word: &str) -> Option<(MountFlags, bool)> {
@@ -100,27 +103,48 @@ pub fn mount_all(mounts: &[Mount], rootfs: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// A place to mount on.
+struct Target {
+    fd: OwnedFd,
+}
+
+impl Target {
+    /// Where `below` leads in the root file system. An image's links lead nowhere else: its `/etc` is not the host's.
+    fn find(rootfs: &Path, below: &Path) -> rustix::io::Result<Target> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let root = rustix::fs::open(rootfs, flags | OFlags::DIRECTORY, Mode::empty())?;
+        if below.as_os_str().is_empty() {
+            return Ok(Target { fd: root });
+        }
+        let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let fd = rustix::io::retry_on_intr(|| {
+            // Something was renamed meanwhile.
+            let find = || rustix::fs::openat2(&root, below, flags, Mode::empty(), within);
+            (0..RENAMED_MAX)
+                .map(|_| find())
+                .find(|r| !matches!(r, Err(Errno::AGAIN)))
+                .unwrap_or(Err(Errno::AGAIN))
+        })?;
+        Ok(Target { fd })
+    }
+    /// A path for mount(2) to what was found, whatever is at its name by now.
+    fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.fd.as_raw_fd()).into()
+    }
+}
+
 fn one(m: &Mount, rootfs: &Path) -> Result<(), String> {
     let p = plan(m)?;
-    let target: PathBuf = if m.target.is_empty() {
-        rootfs.into()
-    } else {
-        let below = Path::new(&m.target);
-        let plain = |c| {
-            matches!(
-                c,
-                std::path::Component::Normal(_) | std::path::Component::RootDir
-            )
-        };
-        if !below.components().all(plain) {
-            return Err(format!(
-                "the mount's target {:?} is not a plain path",
-                m.target
-            ));
-        }
-        rootfs.join(below.strip_prefix("/").unwrap_or(below))
-    };
+    let below = Path::new(&m.target);
+    let plain = |c| matches!(c, Component::Normal(_) | Component::RootDir);
+    if !below.components().all(plain) {
+        return Err(format!(
+            "the mount's target {:?} is not a plain path",
+            m.target
+        ));
+    }
     let failed = |e: Errno| {
+        let target = rootfs.join(below.strip_prefix("/").unwrap_or(below));
         format!(
             "could not mount {} ({}) on {}: {e}",
             m.source,
@@ -128,6 +152,9 @@ fn one(m: &Mount, rootfs: &Path) -> Result<(), String> {
             target.display()
         )
     };
+    let find = || Target::find(rootfs, below).map_err(failed);
+    let found = find()?;
+    let target = found.path();
     let data = p.data.join(",");
     if p.bind {
         let flags = p.flags;
@@ -137,7 +164,10 @@ fn one(m: &Mount, rootfs: &Path) -> Result<(), String> {
         }
         .map_err(failed)?;
         if !flags.is_empty() {
-            rustix::mount::mount_remount(&target, MountFlags::BIND | flags, "").map_err(failed)?;
+            // The descriptor is of what lies under the mount: the place is looked up again.
+            let mounted = find()?;
+            let flags = MountFlags::BIND | flags;
+            rustix::mount::mount_remount(mounted.path(), flags, "").map_err(failed)?;
         }
     } else if data.len() > DATA_MAX {
         long(m, &p, &target).map_err(failed)?;
@@ -153,7 +183,8 @@ fn one(m: &Mount, rootfs: &Path) -> Result<(), String> {
         .map_err(failed)?;
     }
     if let Some(f) = p.propagation {
-        rustix::mount::mount_change(&target, f).map_err(failed)?;
+        let mounted = find()?;
+        rustix::mount::mount_change(mounted.path(), f).map_err(failed)?;
     }
     Ok(())
 }
@@ -196,7 +227,7 @@ fn long(m: &Mount, p: &Plan, target: &Path) -> rustix::io::Result<()> {
         "",
         CWD,
         target,
-        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS,
     )
 }
 
@@ -239,5 +270,65 @@ mod tests {
         assert!(!p.bind && p.flags.is_empty());
         assert_eq!(p.data, ["index=off", "lowerdir=/a:/b"]);
         assert!(plan(&m("ext4", &["loop"])).is_err());
+    }
+
+    const INSIDE: &str = "MOUNTS_TEST_INSIDE";
+
+    /// In a mount namespace of its own, below `$MOUNTS_TEST_INSIDE`.
+    #[test]
+    fn an_images_links_do_not_lead_out() {
+        let Ok(dir) = std::env::var(INSIDE) else {
+            return apart("mounts::tests::an_images_links_do_not_lead_out");
+        };
+        let dir = Path::new(&dir);
+        let (rootfs, outside) = (dir.join("rootfs"), dir.join("outside"));
+        let within = format!("{}{}", rootfs.display(), outside.display());
+        std::fs::create_dir_all(&within).unwrap();
+        std::fs::create_dir(&outside).unwrap();
+        std::os::unix::fs::symlink(&outside, rootfs.join("data")).unwrap();
+        std::os::unix::fs::symlink("/nowhere", rootfs.join("broken")).unwrap();
+        let mount = |kind: &str, target: &str, options: &[&str]| Mount {
+            type_: kind.into(),
+            source: outside.display().to_string(),
+            target: target.into(),
+            options: options.iter().map(|o| (*o).into()).collect(),
+            ..Mount::default()
+        };
+        let long = "x".repeat(DATA_MAX + 1);
+        mount_all(&[mount("tmpfs", "/data", &["noexec"])], &rootfs).unwrap();
+        mount_all(&[mount("bind", "/data/../data", &[])], &rootfs).unwrap_err();
+        mount_all(
+            &[mount("bind", "/data", &["rbind", "ro", "private"])],
+            &rootfs,
+        )
+        .unwrap();
+        one(&mount("tmpfs", "/data", &[&long]), &rootfs).unwrap_err();
+        one(&mount("tmpfs", "/broken", &[]), &rootfs).unwrap_err();
+        let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let ours: Vec<&str> = table.lines().filter(|l| l.contains(INSIDE)).collect();
+        assert!(ours.len() >= 2, "{table}");
+        let at = |l: &&str| l.split(' ').nth(4).unwrap().to_owned();
+        assert!(ours.iter().all(|l| at(l) == within), "{ours:?}");
+        let last = ours.last().unwrap().split(' ').nth(5).unwrap();
+        assert!(last.starts_with("ro"), "{ours:?}");
+    }
+
+    /// Runs a test of this name where mounts are nobody else's.
+    fn apart(test: &str) {
+        let dir = std::env::temp_dir().join(format!("{INSIDE}.{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let done = std::process::Command::new("unshare")
+            .args(["-rm", "--"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env(INSIDE, &dir)
+            .output()
+            .unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
     }
 }
