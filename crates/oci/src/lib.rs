@@ -42,6 +42,7 @@ pub mod spec;
 mod state;
 mod streams;
 mod terminal;
+pub mod whole;
 
 pub use cgroup::Cgroups;
 pub use client::check_request;

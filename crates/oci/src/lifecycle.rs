@@ -9,6 +9,7 @@ use crate::spec::{self, Hooks, Spec};
 use crate::state::{self, Dir, Info, Lock, Record, Sandbox, Status, check_id};
 use crate::{
     Failure, NOT_RUNNING, OVERLAY_ANNOTATION, Overlay, Result, Runtime, Streams, Tried, hooks,
+    whole,
 };
 use hostcall::start::{self as host, Side};
 use hostcall::time::Laps;
@@ -164,11 +165,8 @@ fn running_sandbox(rt: &Runtime, id: &str) -> Result<Sandbox> {
 
 /// Writes a pid file, whole or not at all.
 pub fn write_pid(path: &Path, pid: i32) -> Result<()> {
-    let what = format!("write {}", path.display());
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let new = path.with_file_name(format!(".{name}.new"));
-    std::fs::write(&new, pid.to_string()).tried(&what)?;
-    std::fs::rename(&new, path).tried(&what)
+    let written = whole::write(path, pid.to_string().as_bytes());
+    written.tried(&format!("write {}", path.display()))
 }
 
 /// The monitor's first word to its parent.

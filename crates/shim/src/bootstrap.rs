@@ -178,9 +178,7 @@ pub fn start(f: &Flags) -> Result<(), String> {
     drop(lock);
     let url = format!("unix://{}", address.socket.display());
     // containerd reads it when it was restarted.
-    let new = bundle.join(".address");
-    std::fs::write(&new, &url)
-        .and_then(|()| std::fs::rename(&new, bundle.join("address")))
+    oci::whole::write(&bundle.join("address"), url.as_bytes())
         .map_err(|e| format!("could not write the address: {e}"))?;
     print!("{url}");
     Ok(())

@@ -131,9 +131,7 @@ impl Settings {
         let wrong =
             |e: std::io::Error| format!("could not keep the settings in {}: {e}", bundle.display());
         let text = serde_json::to_vec(self).map_err(|e| e.to_string())?;
-        let new = bundle.join(".cloister.json.new");
-        std::fs::write(&new, text).map_err(wrong)?;
-        std::fs::rename(&new, bundle.join(FILE)).map_err(wrong)
+        oci::whole::write(&bundle.join(FILE), &text).map_err(wrong)
     }
 
     /// Takes away what `save` kept.
