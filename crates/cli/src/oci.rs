@@ -383,8 +383,8 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
     match execute(&rt, command) {
         Ok(code) => ExitCode::from(code),
         Err(e) => {
-            rt.log.error(&e.0);
-            ExitCode::from(e.signal().map_or(FAILED, |s| 128 + s))
+            rt.log.error(&e.text);
+            ExitCode::from(e.interrupted_status().unwrap_or(FAILED))
         }
     }
 }
@@ -400,7 +400,7 @@ fn take_preserved(count: u32) -> oci::Result<()> {
 fn check_preserved(count: u32) -> oci::Result<()> {
     for fd in 3..3 + count as RawFd {
         hostcall::file::fstat(fd).map_err(|e| {
-            Failure(format!(
+            Failure::new(format!(
                 "unable to stat preserved-fd {} (of {count}): descriptor {fd}: {e}",
                 fd - 2
             ))
@@ -411,7 +411,7 @@ fn check_preserved(count: u32) -> oci::Result<()> {
 
 fn close_rest(count: u32) -> oci::Result<()> {
     hostcall::process::close_from(3 + count as RawFd)
-        .map_err(|e| Failure(format!("could not close what was inherited: {e}")))
+        .map_err(|e| Failure::new(format!("could not close what was inherited: {e}")))
 }
 
 fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
@@ -434,8 +434,8 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
             // As runc: not a status that a program has.
             let ended = check_preserved(e.preserve_fds).and_then(|()| exec(rt, *e));
             return ended.or_else(|e| {
-                rt.log.error(&e.0);
-                Ok(e.signal().map_or(255, |s| 128 + s))
+                rt.log.error(&e.text);
+                Ok(e.interrupted_status().unwrap_or(255))
             });
         }
         Command::State { id } => print(&pretty(&oci::state(rt, &id)?)),
@@ -459,11 +459,11 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
         Command::Spec { bundle, rootless } => {
             let path = bundle.join("config.json");
             if path.exists() {
-                return Err(Failure(format!("{} is there already", path.display())));
+                return Err(Failure::new(format!("{} is there already", path.display())));
             }
             let text = pretty(&example(rootless));
             std::fs::write(&path, text + "\n")
-                .map_err(|e| Failure(format!("could not write {}: {e}", path.display())))?;
+                .map_err(|e| Failure::new(format!("could not write {}: {e}", path.display())))?;
         }
         Command::Tar { file, id } => tar(rt, &id, file.as_deref())?,
         Command::Features => print(&pretty(&features())),
@@ -481,8 +481,8 @@ struct OwnTerminal {
 impl OwnTerminal {
     fn new(wanted: bool) -> oci::Result<OwnTerminal> {
         if wanted && term::settings(0).is_err() {
-            return Err(Failure(
-                "the program wants a terminal, and standard input is none: give one with --console-socket".into(),
+            return Err(Failure::new(
+                "the program wants a terminal, and standard input is none: give one with --console-socket",
             ));
         }
         Ok(OwnTerminal { wanted, raw: None })
@@ -492,7 +492,8 @@ impl OwnTerminal {
     fn begins(&mut self) -> oci::Result<()> {
         if self.wanted {
             let raw = RawMode::enter();
-            self.raw = Some(raw.map_err(|e| Failure(format!("could not set the terminal: {e}")))?);
+            self.raw =
+                Some(raw.map_err(|e| Failure::new(format!("could not set the terminal: {e}")))?);
         }
         Ok(())
     }
@@ -501,13 +502,14 @@ impl OwnTerminal {
 fn tar(rt: &Runtime, id: &str, file: Option<&Path>) -> oci::Result<()> {
     let Some(path) = file else {
         if term::settings(1).is_ok() {
-            return Err(Failure(
-                "an archive is nothing for a terminal: use --file, or a pipe".into(),
+            return Err(Failure::new(
+                "an archive is nothing for a terminal: use --file, or a pipe",
             ));
         }
         return oci::tar(rt, id, &std::io::stdout());
     };
-    let cannot = |e: std::io::Error| Failure(format!("could not write {}: {e}", path.display()));
+    let cannot =
+        |e: std::io::Error| Failure::new(format!("could not write {}: {e}", path.display()));
     let f = std::fs::File::create_new(path).map_err(cannot)?;
     oci::tar(rt, id, &f).inspect_err(|_| {
         let _ = std::fs::remove_file(path);
@@ -545,7 +547,7 @@ fn exec(rt: &Runtime, e: ExecArgs) -> oci::Result<u8> {
         None => {
             let base = oci::base(rt, &e.id)?;
             if e.command.is_empty() {
-                return Err(Failure("name a program to run".into()));
+                return Err(Failure::new("name a program to run"));
             }
             Process {
                 args: e.command,

@@ -94,7 +94,7 @@ fn relative(path: &str, id: &str, systemd: bool) -> Result<PathBuf> {
     let p = if systemd && path.contains(':') {
         let parts: Vec<&str> = path.split(':').collect();
         let [slice, prefix, name] = parts[..] else {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "cgroupsPath {path:?} is not slice:prefix:name"
             )));
         };
@@ -127,7 +127,9 @@ fn relative(path: &str, id: &str, systemd: bool) -> Result<PathBuf> {
     };
     let plain = |c: std::path::Component<'_>| matches!(c, std::path::Component::Normal(_));
     if p.as_os_str().is_empty() || !p.components().all(plain) {
-        return Err(Failure(format!("cgroupsPath {path:?} is not a plain path")));
+        return Err(Failure::new(format!(
+            "cgroupsPath {path:?} is not a plain path"
+        )));
     }
     Ok(p)
 }
@@ -207,7 +209,7 @@ impl Cgroups {
         }
         if let Err(e) = made {
             let _ = self.remove();
-            let e = Failure(format!("could not make the cgroups: {e}"));
+            let e = Failure::new(format!("could not make the cgroups: {e}"));
             if rustix::process::geteuid().is_root() && !path.is_empty() {
                 return Err(e);
             }
@@ -317,7 +319,7 @@ impl Cgroups {
                 let dir = self.v2.as_deref().unwrap_or(Path::new("/"));
                 for (file, value) in u {
                     if file.contains('/') || file.starts_with("cgroup.") {
-                        return Err(Failure(format!(
+                        return Err(Failure::new(format!(
                             "linux.resources.unified: {file:?} may not be set"
                         )));
                     }
@@ -325,8 +327,8 @@ impl Cgroups {
                 }
             }
             Some(u) if !u.is_empty() => {
-                return Err(Failure(
-                    "linux.resources.unified: this host's cgroups are version 1".into(),
+                return Err(Failure::new(
+                    "linux.resources.unified: this host's cgroups are version 1",
                 ));
             }
             _ => {}
@@ -342,7 +344,7 @@ impl Cgroups {
             self.v1.get(controller)
         };
         dir.map(PathBuf::as_path)
-            .ok_or_else(|| Failure(format!("this host has no cgroup controller {controller}")))
+            .ok_or_else(|| Failure::new(format!("this host has no cgroup controller {controller}")))
     }
 
     fn set(&self, controller: &str, file: &str, value: &str) -> Result<()> {
@@ -352,7 +354,7 @@ impl Cgroups {
     fn huge_pages(&self, h: &HugepageLimit) -> Result<()> {
         // It becomes part of a file's name.
         if !h.page_size.chars().all(|c| c.is_ascii_alphanumeric()) {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "linux.resources.hugepageLimits: {:?} is no page size",
                 h.page_size
             )));
@@ -410,8 +412,8 @@ impl Cgroups {
                 (Some(s), _) if s < 0 => self.set("memory", "memory.swap.max", "max")?,
                 (Some(s), Some(n)) if n > 0 => {
                     if s < n {
-                        return Err(Failure(
-                            "linux.resources.memory.swap is below the limit".into(),
+                        return Err(Failure::new(
+                            "linux.resources.memory.swap is below the limit",
                         ));
                     }
                     self.set("memory", "memory.swap.max", &(s - n).to_string())?;
@@ -626,7 +628,7 @@ impl Cgroups {
                         if e.kind() == std::io::ErrorKind::ResourceBusy
                             && self.directories().contains(d) =>
                     {
-                        return Err(Failure(format!(
+                        return Err(Failure::new(format!(
                             "a process in {} was killed and does not end",
                             d.display()
                         )));

@@ -11,7 +11,7 @@
 //! - Whatever takes long by its nature is waited for as long as the Sentry answers a [`Request::Ping`].
 
 use crate::state::{Dir, Status};
-use crate::{Failure, NOT_RUNNING, Result, Tried, hooks};
+use crate::{Failure, Result, Tried, hooks};
 use abi::errno::{ECONNRESET, EPIPE};
 use hostcall::{HostFd, RawFd, sock, start as host};
 use rustix::io::Errno;
@@ -72,7 +72,7 @@ pub enum Reply {
     Status(Status),
     /// Done; for `Exec`, the process id inside.
     Done(u32),
-    Error(String),
+    Error(Failure),
     /// A wait status.
     Exited(i32),
 }
@@ -103,7 +103,7 @@ pub fn socket() -> Result<OwnedFd> {
 
 /// Of a monitor that is stopped, or of a Sentry that does not do what it is asked.
 fn no_answer(within: Duration) -> Failure {
-    Failure(format!(
+    Failure::new(format!(
         "the container did not answer within {} s: delete it with --force",
         within.as_secs()
     ))
@@ -114,7 +114,7 @@ impl Connection {
     pub fn open(dir: &Dir) -> Result<Connection> {
         Connection::to(dir)?.map_err(|e| match e {
             Errno::AGAIN => no_answer(PATIENCE),
-            _ => Failure(NOT_RUNNING.into()),
+            _ => Failure::not_running(),
         })
     }
 
@@ -130,7 +130,7 @@ impl Connection {
     pub fn send(&self, r: &Request, given: &[RawFd]) -> Result<()> {
         let text = serde_json::to_vec(r).tried("ask")?;
         if given.len() > sock::MAX_FDS {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "{} descriptors cannot be given to a container: at most {} can",
                 given.len(),
                 sock::MAX_FDS
@@ -140,10 +140,10 @@ impl Connection {
             Ok(_) => Ok(()),
             // The monitor has hung up: it may have said why.
             Err(EPIPE | ECONNRESET) => Err(match self.receive() {
-                Ok(Reply::Error(e)) => Failure(e),
-                _ => Failure(NOT_RUNNING.into()),
+                Ok(Reply::Error(e)) => e,
+                _ => Failure::not_running(),
             }),
-            Err(_) => Err(Failure(NOT_RUNNING.into())),
+            Err(_) => Err(Failure::not_running()),
         }
     }
 
@@ -164,7 +164,7 @@ impl Connection {
             if let (Ok(1..), Some(s)) = (polled, signals)
                 && let Ok(n) = host::next_signal(s)
             {
-                return Err(Failure::interrupted(n));
+                return Err(Failure::interrupted(u8::try_from(n).unwrap_or(u8::MAX)));
             }
             match polled {
                 Ok(1..) if fds[0].revents != 0 => return Ok(true),
@@ -196,7 +196,7 @@ impl Connection {
             Ok((n, _)) if n > 0 => {
                 serde_json::from_slice(&buf[..n]).tried("understand the container's monitor")
             }
-            _ => Err(Failure(NOT_RUNNING.into())),
+            _ => Err(Failure::not_running()),
         }
     }
 
@@ -221,7 +221,7 @@ impl Connection {
                     process => return Ok(process),
                 }
             } else if deadline.is_some_and(|d| d <= until) {
-                return Err(Failure("the program was not ready in time".into()));
+                return Err(Failure::new("the program was not ready in time"));
             } else if asked {
                 return Err(no_answer(PATIENCE));
             } else {
@@ -257,8 +257,10 @@ impl Connection {
     fn done(&self) -> Result<u32> {
         match self.receive()? {
             Reply::Done(n) => Ok(n),
-            Reply::Error(e) => Err(Failure(e)),
-            other => Err(Failure(format!("the container's monitor said {other:?}"))),
+            Reply::Error(e) => Err(e),
+            other => Err(Failure::new(format!(
+                "the container's monitor said {other:?}"
+            ))),
         }
     }
 }
@@ -268,7 +270,7 @@ pub fn status(dir: &Dir) -> Result<Option<Status>> {
     let c = match Connection::to(dir)? {
         Ok(c) => c,
         Err(Errno::AGAIN) => return Ok(None),
-        Err(_) => return Err(Failure(NOT_RUNNING.into())),
+        Err(_) => return Err(Failure::not_running()),
     };
     c.send(&Request::Status, &[])?;
     if !c.answers_within(STATUS_PATIENCE) {
@@ -276,7 +278,9 @@ pub fn status(dir: &Dir) -> Result<Option<Status>> {
     }
     match c.receive()? {
         Reply::Status(s) => Ok(Some(s)),
-        other => Err(Failure(format!("the container's monitor said {other:?}"))),
+        other => Err(Failure::new(format!(
+            "the container's monitor said {other:?}"
+        ))),
     }
 }
 
@@ -304,6 +308,24 @@ pub fn read_request(fd: RawFd) -> Option<(Request, Vec<HostFd>)> {
 #[must_use]
 pub fn check_request(packet: &[u8]) -> bool {
     serde_json::from_slice::<Request>(packet).is_ok()
+}
+
+/// What a monitor says first to the command that it is a copy of: the process that is ready, or why there is none.
+pub type FirstWord = Result<u32>;
+
+/// `false` where the command is gone.
+pub fn say_first(fd: RawFd, word: &FirstWord) -> bool {
+    let word = word.clone().map_err(Failure::fit);
+    serde_json::to_vec(&word).is_ok_and(|text| sock::send(fd, &text, &[]).is_ok())
+}
+
+/// `None` where the monitor has ended without it.
+pub fn hear_first(fd: RawFd) -> Option<FirstWord> {
+    let mut buf = vec![0; MAX];
+    match sock::recv(fd, &mut buf) {
+        Ok((n, _)) if n > 0 => serde_json::from_slice(&buf[..n]).ok(),
+        _ => None,
+    }
 }
 
 pub fn write_reply(fd: RawFd, r: &Reply) {

@@ -101,7 +101,7 @@ pub enum Network {
 }
 
 fn refuse(text: impl Into<String>) -> Failure {
-    Failure(text.into())
+    Failure::new(text.into())
 }
 
 const RDONLY: u32 = libc::MS_RDONLY as u32;
@@ -125,9 +125,9 @@ pub fn plan(
     let rootfs = bundle.join(&root.path);
     let rootfs = rootfs
         .canonicalize()
-        .map_err(|e| Failure(format!("cannot find the root {}: {e}", rootfs.display())))?;
+        .map_err(|e| Failure::new(format!("cannot find the root {}: {e}", rootfs.display())))?;
     if !rootfs.is_dir() {
-        return Err(Failure(format!(
+        return Err(Failure::new(format!(
             "the root {} is not a directory",
             rootfs.display()
         )));
@@ -306,7 +306,7 @@ fn host_name(name: &str, word: &str) -> Result<String, Failure> {
 
 fn c_path(p: &Path) -> Result<CString, Failure> {
     CString::new(p.as_os_str().as_bytes())
-        .map_err(|_| Failure(format!("{} has a zero byte", p.display())))
+        .map_err(|_| Failure::new(format!("{} has a zero byte", p.display())))
 }
 
 /// What is made on the way to a path is made one by one.

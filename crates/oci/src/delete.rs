@@ -53,7 +53,7 @@ pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> 
         Err(_) if force && !dir.is_there() => return Ok(()),
         // No command works on it, and none can come.
         Err(e) if force && dir.is_unlockable() => {
-            rt.log.warning(&e.0);
+            rt.log.warning(&e.text);
             None
         }
         Err(e) => return Err(e),
@@ -63,7 +63,7 @@ pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> 
             return if force {
                 Ok(())
             } else {
-                Err(Failure(format!("container {id:?} does not exist")))
+                Err(Failure::missing(id))
             };
         }
         Ok(Some(r)) => r,
@@ -73,7 +73,7 @@ pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> 
         // A record that makes no sense goes; one that cannot be read now may tell of a container that runs.
         Err(e) if !force || !dir.is_readable() => return Err(e),
         Err(e) => {
-            rt.log.warning(&e.0);
+            rt.log.warning(&e.text);
             return remove(&dir, lock);
         }
     };
@@ -84,7 +84,7 @@ pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> 
         match record.status(&dir) {
             Status::Stopped | Status::Created => end(&dir, &record)?,
             s => {
-                return Err(Failure(format!(
+                return Err(Failure::new(format!(
                     "cannot delete container {id} that is not stopped: {s}"
                 )));
             }
@@ -95,11 +95,11 @@ pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> 
             return Err(e);
         }
         // Gone, but for files that are left.
-        rt.log.warning(&e.0);
+        rt.log.warning(&e.text);
     }
     drop(lock);
     if let Err(e) = hooks::run("poststop", &record.poststop, &record, Status::Stopped) {
-        rt.log.warning(&e.0);
+        rt.log.warning(&e.text);
     }
     Ok(())
 }
@@ -115,7 +115,7 @@ fn lock_by_force(dir: &Dir, is_foreign: &dyn Fn(&Record) -> bool) -> Result<Lock
         end_process(r.pid, r.pid_start)?;
     }
     let lock = dir.lock_within(LOCK_LIMIT)?;
-    lock.ok_or_else(|| Failure("another command works on the container, and does not end".into()))
+    lock.ok_or_else(|| Failure::new("another command works on the container, and does not end"))
 }
 
 fn remove(dir: &Dir, lock: Option<Lock>) -> Result<()> {
@@ -138,7 +138,7 @@ fn end(dir: &Dir, record: &Record) -> Result<()> {
     if dir.is_left_within(END_LIMIT)? {
         Ok(())
     } else {
-        Err(Failure(format!(
+        Err(Failure::new(format!(
             "the sandbox {} does not end the container: nothing was deleted",
             s.id
         )))
@@ -191,7 +191,7 @@ impl Reached {
             match hostcall::file::poll(&mut fds, hooks::left(Some(deadline))) {
                 Ok(1..) => return Ok(()),
                 _ if Instant::now() >= deadline => {
-                    return Err(Failure(format!(
+                    return Err(Failure::new(format!(
                         "the container's monitor, process {}, was killed and does not end: nothing was deleted",
                         self.pid
                     )));

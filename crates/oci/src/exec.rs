@@ -44,7 +44,7 @@ pub fn base(rt: &Runtime, id: &str) -> Result<spec::Process> {
     let dir = Dir::open(&rt.root, id)?;
     match dir.load()? {
         Some(r) => Ok(r.process),
-        None => Err(Failure(format!("container {id:?} does not exist"))),
+        None => Err(Failure::missing(id)),
     }
 }
 
@@ -65,18 +65,18 @@ pub fn exec(rt: &Runtime, e: &Exec, begins: impl FnOnce() -> Result<()>) -> Resu
 
 fn prepare(rt: &Runtime, e: &Exec) -> Result<(Dir, ExecSpec)> {
     let dir = Dir::open(&rt.root, &e.id)?;
-    let record = dir
-        .load()?
-        .ok_or_else(|| Failure(format!("container {:?} does not exist", e.id)))?;
+    let record = dir.load()?.ok_or_else(|| Failure::missing(&e.id))?;
     match record.status(&dir) {
         Status::Running | Status::Created => {}
         s => {
-            return Err(Failure(format!("cannot exec in a container that is {s}")));
+            return Err(Failure::new(format!(
+                "cannot exec in a container that is {s}"
+            )));
         }
     }
     if e.process.terminal && e.console_socket.is_none() && e.detach {
-        return Err(Failure(
-            "a detached program with a terminal needs --console-socket".into(),
+        return Err(Failure::new(
+            "a detached program with a terminal needs --console-socket",
         ));
     }
     let mut warnings = Vec::new();
@@ -97,7 +97,6 @@ fn prepare(rt: &Runtime, e: &Exec) -> Result<(Dir, ExecSpec)> {
 }
 
 /// The exec monitor's first word to its parent; the pid inside follows.
-const READY: &[u8] = b"ready ";
 /// The parent's word: nothing can fail any more.
 const RUN: &[u8] = b"run";
 
@@ -112,15 +111,8 @@ pub fn exec_detached(
     match host::clone_process(0).tried("start the program's monitor")? {
         Side::Parent { pid, .. } => {
             drop(theirs);
-            let mut buf = vec![0; client::MAX];
-            let n = match sock::recv(ours.raw(), &mut buf) {
-                Ok((n, _)) if n > 0 => n,
-                _ => return Err(Failure("the program's monitor ended unexpectedly".into())),
-            };
-            let text = String::from_utf8_lossy(&buf[..n]);
-            let ready = buf[..n].strip_prefix(READY);
-            let inside = ready.and_then(|n| std::str::from_utf8(n).ok()?.parse().ok());
-            let inside = inside.ok_or_else(|| Failure(text.into_owned()))?;
+            let lost = || Err(Failure::new("the program's monitor ended unexpectedly"));
+            let inside = client::hear_first(ours.raw()).unwrap_or_else(lost)?;
             if let Some(f) = &e.pid_file {
                 write_pid(f, pid)?;
             }
@@ -142,13 +134,14 @@ pub fn exec_detached(
             let ended = make_ready(&dir, e, spec).and_then(|r| {
                 silence();
                 e.streams.let_go();
-                let word = [READY, r.inside.to_string().as_bytes()].concat();
                 // Who wants it may have gone meanwhile.
-                sock::send(theirs.raw(), &word, &[]).tried("tell that it is ready")?;
+                if !client::say_first(theirs.raw(), &Ok(r.inside)) {
+                    return Err(Failure::new("nobody waits for it any more"));
+                }
                 told = true;
                 match sock::recv(theirs.raw(), &mut [0; 8]) {
                     Ok((n, _)) if n > 0 => r.run(),
-                    _ => Err(Failure("it was given up".into())),
+                    _ => Err(Failure::new("it was given up")),
                 }
             });
             let code = match ended {
@@ -156,8 +149,7 @@ pub fn exec_detached(
                 // It is known, and may be waited for: what does not come to run, or has no end, was killed.
                 Err(_) if told => 128 + libc::SIGKILL as u8,
                 Err(f) => {
-                    let text = &f.0.as_bytes()[..f.0.len().min(client::MAX)];
-                    let _ = sock::send(theirs.raw(), text, &[]);
+                    client::say_first(theirs.raw(), &Err(f));
                     sandbox::EXIT_NOT_STARTED
                 }
             };
@@ -228,7 +220,7 @@ impl Ready {
             },
             &mut |c| match c.receive() {
                 Ok(Reply::Exited(status)) => Ok(Some(status)),
-                Ok(Reply::Error(e)) => Err(Failure(e)),
+                Ok(Reply::Error(e)) => Err(e),
                 Ok(_) => Ok(None),
                 // The container has ended, and takes its programs with it as a pid namespace does.
                 Err(_) => Ok(Some(libc::SIGKILL)),
@@ -306,7 +298,7 @@ pub fn hook(dir: &Dir, record: &Record, h: &Hook, signals: Option<&HostFd>) -> R
     let deadline = hooks::deadline(h);
     let c = Connection::open(dir)?;
     let late = || {
-        Failure(format!(
+        Failure::new(format!(
             "{path} did not end within {} s",
             h.timeout.unwrap_or(0)
         ))
@@ -323,9 +315,9 @@ pub fn hook(dir: &Dir, record: &Record, h: &Hook, signals: Option<&HostFd>) -> R
         match c.receive()? {
             Reply::Exited(status) => match exit_code(status) {
                 0 => return Ok(()),
-                code => return Err(Failure(format!("{path} ended with status {code}"))),
+                code => return Err(Failure::new(format!("{path} ended with status {code}"))),
             },
-            Reply::Error(e) => return Err(Failure(e)),
+            Reply::Error(e) => return Err(e),
             _ => {}
         }
     }

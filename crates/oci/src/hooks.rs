@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Runs them in order; the first that fails is the failure of all.
 pub fn run(name: &str, hooks: &[Hook], record: &Record, status: Status) -> Result<()> {
     for (n, h) in hooks.iter().enumerate() {
-        one(h, record, status).map_err(|e| Failure(format!("{name} hook #{n}: {e}")))?;
+        one(h, record, status).map_err(|e| e.within(&format!("{name} hook #{n}")))?;
     }
     Ok(())
 }
@@ -71,7 +71,7 @@ fn end(child: &mut Child, deadline: Option<Instant>) -> std::io::Result<Option<E
 
 fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
     if !h.path.is_absolute() {
-        return Err(Failure(format!(
+        return Err(Failure::new(format!(
             "{} is not an absolute path",
             h.path.display()
         )));
@@ -105,7 +105,7 @@ fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
         let _ = child.kill();
         let _ = child.wait();
         ended.tried("wait for it")?;
-        return Err(Failure(format!(
+        return Err(Failure::new(format!(
             "{} did not end within {} s",
             h.path.display(),
             h.timeout.unwrap_or(0)
@@ -121,7 +121,7 @@ fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
         Some(s) => format!("was ended by signal {s}"),
         None => format!("ended with status {}", ended.code().unwrap_or(-1)),
     };
-    Err(Failure(format!(
+    Err(Failure::new(format!(
         "{} {how}: {}",
         h.path.display(),
         String::from_utf8_lossy(&text).trim()

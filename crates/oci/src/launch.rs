@@ -212,12 +212,12 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
             sandbox.id
         ));
         if let Some(Err(e)) = reached.map(|r| r.end()) {
-            log.error(&e.0);
+            log.error(&e.text);
         }
     }
     if let Some(s) = monitor.ended_by {
         if monitor.phase == Status::Creating {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "signal {s} ended the container before it was created"
             )));
         }
@@ -232,7 +232,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
             monitor.tell_end(status);
             Ok(exit_code(status))
         }
-        Ending::Broken { text, .. } if monitor.phase == Status::Creating => Err(Failure(text)),
+        Ending::Broken { text, .. } if monitor.phase == Status::Creating => Err(Failure::new(text)),
         Ending::Broken { .. } if monitor.overdue => {
             let text = "the Sentry did not obey SIGKILL: the container was ended";
             log.error(text);

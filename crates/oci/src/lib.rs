@@ -59,22 +59,20 @@ pub use state::{Info, Status, check_id};
 pub use streams::Streams;
 
 use sentry::boot::config::PlatformKind;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What went wrong: a sentence for the person.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Failure(pub String);
-
-/// What runc says, and those who call it look for.
-pub(crate) const NOT_RUNNING: &str = "container not running";
-pub(crate) const NO_PROCESS: &str = "no such process";
-pub(crate) const EXISTS: &str = "container with given ID already exists";
-
-const INTERRUPTED: &str = "interrupted by signal ";
+/// What went wrong: a sentence for the person, and its kind for programs. It crosses processes as both: what kind it is
+/// is never read out of the sentence, which may have been said by a hook, or by the Sentry.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
+#[error("{text}")]
+pub struct Failure {
+    pub text: String,
+    kind: Kind,
+}
 
 /// What kind of failure it is, for callers that have codes of their own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Kind {
     /// There is no container of that name.
     NotFound,
@@ -82,35 +80,78 @@ pub enum Kind {
     Exists,
     /// The container, or the process, has ended.
     NotRunning,
+    /// A signal made the command give up.
+    Interrupted(u8),
     Other,
 }
 
 impl Failure {
-    /// Told by the sentence: it is what crosses processes, as it does from runc to those who call it.
     #[must_use]
-    pub fn kind(&self) -> Kind {
-        match self.0.as_str() {
-            NOT_RUNNING | NO_PROCESS => Kind::NotRunning,
-            EXISTS => Kind::Exists,
-            s if s.starts_with("container ") && s.ends_with(" does not exist") => Kind::NotFound,
-            _ => Kind::Other,
+    pub fn new(text: impl Into<String>) -> Failure {
+        Failure::of(Kind::Other, text)
+    }
+
+    fn of(kind: Kind, text: impl Into<String>) -> Failure {
+        Failure {
+            text: text.into(),
+            kind,
         }
     }
 
-    fn interrupted(signal: i32) -> Failure {
-        Failure(format!("{INTERRUPTED}{signal}"))
+    // The words are runc's: those who call it look for them.
+    fn not_running() -> Failure {
+        Failure::of(Kind::NotRunning, "container not running")
     }
 
-    /// The signal that made the command give up, if one did.
+    fn no_process() -> Failure {
+        Failure::of(Kind::NotRunning, "no such process")
+    }
+
+    fn exists() -> Failure {
+        Failure::of(Kind::Exists, "container with given ID already exists")
+    }
+
+    fn missing(id: &str) -> Failure {
+        Failure::of(Kind::NotFound, format!("container {id:?} does not exist"))
+    }
+
+    fn interrupted(signal: u8) -> Failure {
+        Failure::of(
+            Kind::Interrupted(signal),
+            format!("interrupted by signal {signal}"),
+        )
+    }
+
+    /// With so much of the sentence as fits into a packet, whatever must be escaped there.
+    fn fit(mut self) -> Failure {
+        let end = self.text.floor_char_boundary(client::MAX / 8);
+        self.text.truncate(end);
+        self
+    }
+
+    /// Says in what it happened.
+    fn within(self, what: &str) -> Failure {
+        Failure::of(self.kind, format!("{what}: {}", self.text))
+    }
+
     #[must_use]
-    pub fn signal(&self) -> Option<u8> {
-        self.0.rsplit_once(INTERRUPTED)?.1.parse().ok()
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The exit status of a command that a signal made give up, as shells tell it.
+    #[must_use]
+    pub fn interrupted_status(&self) -> Option<u8> {
+        match self.kind {
+            Kind::Interrupted(signal) => Some(128u8.saturating_add(signal)),
+            _ => None,
+        }
     }
 }
 
 impl From<sandbox::Failure> for Failure {
     fn from(f: sandbox::Failure) -> Failure {
-        Failure(f.0)
+        Failure::new(f.0)
     }
 }
 
@@ -123,7 +164,7 @@ pub(crate) trait Tried<T> {
 
 impl<T, E: std::fmt::Display> Tried<T> for std::result::Result<T, E> {
     fn tried(self, what: &str) -> Result<T> {
-        self.map_err(|e| Failure(format!("could not {what}: {e}")))
+        self.map_err(|e| Failure::new(format!("could not {what}: {e}")))
     }
 }
 

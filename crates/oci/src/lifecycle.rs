@@ -7,10 +7,7 @@ use crate::delete::{clean_up, delete, end_process};
 use crate::launch::{self, Start, exit_code};
 use crate::spec::{self, Hooks, Spec};
 use crate::state::{self, Dir, Info, Lock, Record, Sandbox, Status, check_id};
-use crate::{
-    Failure, NOT_RUNNING, OVERLAY_ANNOTATION, Overlay, Result, Runtime, Streams, Tried, hooks,
-    whole,
-};
+use crate::{Failure, OVERLAY_ANNOTATION, Overlay, Result, Runtime, Streams, Tried, hooks, whole};
 use hostcall::start::{self as host, Side};
 use hostcall::time::Laps;
 use hostcall::{HostFd, process, sock};
@@ -53,7 +50,7 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
     let sandbox = match convert::sandbox_id(&spec)? {
         Some(id) if rt.annotated.pod => Some(running_sandbox(rt, id)?),
         Some(id) => {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "annotations may not choose to join the sandbox {id}: allow it with --annotations=pod"
             )));
         }
@@ -67,14 +64,13 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
     let terminal = spec.process.as_ref().is_some_and(|p| p.terminal);
     match (terminal, &c.console_socket) {
         (true, None) if !own_terminal => {
-            return Err(Failure(
-                "process.terminal is set: name a socket for the terminal with --console-socket"
-                    .into(),
+            return Err(Failure::new(
+                "process.terminal is set: name a socket for the terminal with --console-socket",
             ));
         }
         (false, Some(_)) => {
-            return Err(Failure(
-                "--console-socket is given, but process.terminal is not set".into(),
+            return Err(Failure::new(
+                "--console-socket is given, but process.terminal is not set",
             ));
         }
         _ => {}
@@ -123,7 +119,7 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
         // (No program has run: its Sentry lets go of it some time, and is not waited for.)
         let ended = end_process(record.pid, record.pid_start);
         if let Err(e) = ended.and_then(|()| clean_up(&dir, &record)) {
-            rt.log.warning(&e.0);
+            rt.log.warning(&e.text);
         }
     }
     drop(lock);
@@ -135,7 +131,7 @@ fn overlay(rt: &Runtime, spec: &Spec) -> Result<Overlay> {
     let Some(word) = spec.annotations.get(OVERLAY_ANNOTATION) else {
         return Ok(rt.overlay.clone());
     };
-    let refused = |e: &str| Failure(format!("annotation {OVERLAY_ANNOTATION}: {e}"));
+    let refused = |e: &str| Failure::new(format!("annotation {OVERLAY_ANNOTATION}: {e}"));
     match word.parse().map_err(|e: String| refused(&e))? {
         Overlay::Dir(d) if !rt.annotated.overlay_dir => Err(refused(&format!(
             "annotations may not choose a directory of the host ({}): allow it with --annotations=overlay-dir",
@@ -157,7 +153,7 @@ fn running_sandbox(rt: &Runtime, id: &str) -> Result<Sandbox> {
             pid: record.pid,
             pid_start: record.pid_start,
         }),
-        s => Err(Failure(format!(
+        s => Err(Failure::new(format!(
             "cannot join the sandbox {id}: it is in the {s} state"
         ))),
     }
@@ -168,9 +164,6 @@ pub fn write_pid(path: &Path, pid: i32) -> Result<()> {
     let written = whole::write(path, pid.to_string().as_bytes());
     written.tried(&format!("write {}", path.display()))
 }
-
-/// The monitor's first word to its parent.
-const READY: &[u8] = b"ready";
 
 fn fork_monitor(
     rt: &Runtime,
@@ -193,14 +186,9 @@ fn fork_monitor(
             dir.save(record)?;
             // It waits for the state to be there: its hooks may ask for it.
             let _ = sock::send(ours.raw(), b"go", &[]);
-            let mut buf = vec![0; client::MAX];
-            match sock::recv(ours.raw(), &mut buf) {
-                Ok((n, _)) if &buf[..n] == READY => Ok(pid),
-                Ok((n, _)) if n > 0 => {
-                    Err(Failure(String::from_utf8_lossy(&buf[..n]).into_owned()))
-                }
-                _ => Err(Failure("the container's monitor ended unexpectedly".into())),
-            }
+            let lost = || Err(Failure::new("the container's monitor ended unexpectedly"));
+            let ready = client::hear_first(ours.raw()).unwrap_or_else(lost);
+            ready.map(|_| pid)
         }
         Side::Child => {
             drop(ours);
@@ -224,8 +212,7 @@ fn monitor(
     report: HostFd,
 ) -> u8 {
     let failed = |e: &Failure| {
-        let text = &e.0.as_bytes()[..e.0.len().min(client::MAX)];
-        let _ = sock::send(report.raw(), text, &[]);
+        client::say_first(report.raw(), &Err(e.clone()));
     };
     // While the state is being written.
     let away = if launch::network_comes_later(&plan, &hooks) {
@@ -262,8 +249,7 @@ fn monitor(
     };
     let word = report.duplicate();
     let ready = move || {
-        let told = word.and_then(|w| sock::send(w.raw(), READY, &[]));
-        if told.is_err() {
+        if !word.is_ok_and(|w| client::say_first(w.raw(), &Ok(1))) {
             // Who created this is gone, and nobody knows of it.
             process::exit_group(i32::from(sandbox::EXIT_NOT_STARTED));
         }
@@ -287,7 +273,7 @@ fn open(rt: &Runtime, id: &str) -> Result<(Dir, Record)> {
 }
 
 pub fn missing_record(id: &str) -> Failure {
-    Failure(format!(
+    Failure::new(format!(
         "container {id:?} was never created as a whole: delete it with --force"
     ))
 }
@@ -309,10 +295,10 @@ fn start_attended(
     match record.status(&dir) {
         Status::Created => {}
         Status::Stopped => {
-            return Err(Failure("cannot start a container that has stopped".into()));
+            return Err(Failure::new("cannot start a container that has stopped"));
         }
         s => {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "cannot start a container in the {s} state"
             )));
         }
@@ -331,7 +317,7 @@ fn start_attended(
                     &[],
                 )
             });
-            return Err(Failure(format!("startContainer hook #{n}: {e}")));
+            return Err(e.within(&format!("startContainer hook #{n}")));
         }
     }
     begins()?;
@@ -339,7 +325,7 @@ fn start_attended(
     // It runs: hooks that take long keep nobody from it.
     drop(lock);
     if let Err(e) = hooks::run("poststart", &record.poststart, &record, Status::Running) {
-        rt.log.warning(&e.0);
+        rt.log.warning(&e.text);
     }
     Ok(())
 }
@@ -369,7 +355,7 @@ pub fn kill(rt: &Runtime, id: &str, signal: i32, all: bool) -> Result<()> {
         return if all {
             Ok(())
         } else {
-            Err(Failure(NOT_RUNNING.into()))
+            Err(Failure::not_running())
         };
     }
     let request = Request::Signal {
@@ -401,7 +387,7 @@ pub fn cgroups(rt: &Runtime, id: &str) -> Result<Cgroups> {
 fn simple(rt: &Runtime, id: &str, r: &Request) -> Result<()> {
     let (dir, record) = open(rt, id)?;
     if record.status(&dir) == Status::Stopped {
-        return Err(Failure(NOT_RUNNING.into()));
+        return Err(Failure::not_running());
     }
     Connection::open(&dir)?.ask(r, &[]).map(|_| ())
 }
@@ -473,7 +459,7 @@ pub fn update(rt: &Runtime, id: &str, r: &spec::Resources) -> Result<Vec<String>
     let (dir, record) = open(rt, id)?;
     let _lock = dir.lock()?;
     if record.status(&dir) == Status::Stopped {
-        return Err(Failure(NOT_RUNNING.into()));
+        return Err(Failure::not_running());
     }
     let mut warnings = Vec::new();
     record.cgroups.apply(r, &mut warnings)?;
@@ -491,7 +477,9 @@ pub fn wait(rt: &Runtime, id: &str) -> Result<u8> {
     c.send(&Request::Wait, &[])?;
     match c.receive()? {
         Reply::Exited(status) => Ok(exit_code(status)),
-        other => Err(Failure(format!("the container's monitor said {other:?}"))),
+        other => Err(Failure::new(format!(
+            "the container's monitor said {other:?}"
+        ))),
     }
 }
 
@@ -526,7 +514,7 @@ pub fn run(
         }
         crate::exec::attend(&connection, &signals, size, &mut |c| match c.receive() {
             Ok(Reply::Exited(status)) => Ok(Some(status)),
-            Ok(Reply::Error(e)) => Err(Failure(e)),
+            Ok(Reply::Error(e)) => Err(e),
             Ok(_) => Ok(None),
             // It has ended: its own status is the container's.
             Err(_) => Ok(Some(-1)),
@@ -536,8 +524,7 @@ pub fn run(
         && let Err(e) = delete(rt, &c.id, true)
     {
         // What went wrong first is the answer.
-        rt.log
-            .warning(&format!("cannot delete the container: {}", e.0));
+        rt.log.warning(&format!("cannot delete the container: {e}"));
     }
     let status = process::wait(created.pid, 0).map_or(0, |(_, s)| s);
     if !keep && ended.is_ok() {

@@ -19,7 +19,7 @@ use crate::client::{self, Reply, Request};
 use crate::outbox::{Message, Outbox, Sender, Waiting};
 use crate::state::Status;
 use crate::terminal;
-use crate::{NO_PROCESS, Result, Tried};
+use crate::{Failure, Result, Tried};
 use hostcall::HostFd;
 use hostcall::start::{self as host, SignalSet};
 use sandbox::{Answer, Attendant, Running, control};
@@ -180,7 +180,10 @@ impl Monitor {
         }
         match sent {
             Ok(()) => self.confirm(w.sender),
-            Err(e) => self.reply(id, &Reply::Error(format!("the Sentry cannot be told: {e}"))),
+            Err(e) => self.reply(
+                id,
+                &Reply::Error(Failure::new(format!("the Sentry cannot be told: {e}"))),
+            ),
         }
     }
 
@@ -212,7 +215,7 @@ impl Monitor {
             && self.pending.len() >= PENDING_MAX
         {
             let text = "the container has too many questions to answer";
-            self.reply(c, &Reply::Error(text.into()));
+            self.reply(c, &Reply::Error(Failure::new(text)));
             return number;
         }
         self.pending.insert(number, Pending { client, kind });
@@ -278,7 +281,8 @@ impl Monitor {
     }
 
     fn request(&mut self, r: &Running, id: u64, request: Request, given: Vec<HostFd>) {
-        let wrong = |s: Status| Reply::Error(format!("cannot do that in the {s} state"));
+        let wrong =
+            |s: Status| Reply::Error(Failure::new(format!("cannot do that in the {s} state")));
         match request {
             Request::Status => self.reply(id, &Reply::Status(self.phase)),
             Request::Ping => {
@@ -302,10 +306,13 @@ impl Monitor {
                         "been started"
                     }
                 );
-                self.reply(id, &Reply::Error(text));
+                self.reply(id, &Reply::Error(Failure::new(text)));
             }
             Request::Signal { signal, .. } if !(0..=64).contains(&signal) => {
-                self.reply(id, &Reply::Error(format!("there is no signal {signal}")));
+                self.reply(
+                    id,
+                    &Reply::Error(Failure::new(format!("there is no signal {signal}"))),
+                );
             }
             Request::Signal {
                 signal,
@@ -315,7 +322,7 @@ impl Monitor {
                 if self.processes.contains_key(&process) {
                     self.signal_process(r, Sender::confirmed(id), signal, process);
                 } else {
-                    self.reply(id, &Reply::Error(NO_PROCESS.into()));
+                    self.reply(id, &Reply::Error(Failure::no_process()));
                 }
             }
             // Who started a process sends its signals without waiting.
@@ -343,7 +350,7 @@ impl Monitor {
             // What a connection started ends with it: it can be one program only.
             Request::Exec if self.started_one(id) => {
                 let text = "this connection has started a program already";
-                self.reply(id, &Reply::Error(text.into()));
+                self.reply(id, &Reply::Error(Failure::new(text)));
             }
             Request::Exec if matches!(self.phase, Status::Running | Status::Created) => {
                 let execs = self.pending.values().filter(|p| p.kind == control::EXEC);
@@ -351,7 +358,7 @@ impl Monitor {
                     self.ask(r, Some(id), control::EXEC, given);
                 } else {
                     let text = "too many programs are being made ready in the container";
-                    self.reply(id, &Reply::Error(text.into()));
+                    self.reply(id, &Reply::Error(Failure::new(text)));
                 }
             }
             Request::Join if matches!(self.phase, Status::Running | Status::Created) => {
@@ -406,7 +413,7 @@ impl Monitor {
             self.next += 1;
         } else {
             let text = "the container has too many clients";
-            client::write_reply(fd.as_raw_fd(), &Reply::Error(text.into()));
+            client::write_reply(fd.as_raw_fd(), &Reply::Error(Failure::new(text)));
         }
     }
 
@@ -546,7 +553,7 @@ impl Attendant for Monitor {
             }
             Answer::Refused { number, text } => {
                 if let Some(c) = self.pending.remove(&number).and_then(|p| p.client) {
-                    self.reply(c, &Reply::Error(text));
+                    self.reply(c, &Reply::Error(Failure::new(text)));
                 }
             }
             Answer::Exited { pid, status } => {

@@ -38,9 +38,7 @@ fn insn(code: u16, k: u32, jt: usize, jf: usize) -> Insn {
 
 fn action(name: &str, errno: Option<u32>) -> Result<u32, Failure> {
     if errno.is_some_and(|e| e > 4095) {
-        return Err(Failure(
-            "linux.seccomp: errnoRet is larger than 4095".into(),
-        ));
+        return Err(Failure::new("linux.seccomp: errnoRet is larger than 4095"));
     }
     Ok(match name {
         "SCMP_ACT_ALLOW" => ALLOW,
@@ -51,13 +49,12 @@ fn action(name: &str, errno: Option<u32>) -> Result<u32, Failure> {
         "SCMP_ACT_TRACE" => TRACE | errno.unwrap_or(EPERM),
         "SCMP_ACT_LOG" => LOG,
         "SCMP_ACT_NOTIFY" => {
-            return Err(Failure(
-                "linux.seccomp: SCMP_ACT_NOTIFY is not supported: there are no seccomp listeners"
-                    .into(),
+            return Err(Failure::new(
+                "linux.seccomp: SCMP_ACT_NOTIFY is not supported: there are no seccomp listeners",
             ));
         }
         _ => {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "linux.seccomp: action {name:?} is unknown"
             )));
         }
@@ -85,7 +82,7 @@ struct Condition {
 impl Condition {
     fn new(a: &SeccompArg) -> Result<Condition, Failure> {
         if a.index > 5 {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "linux.seccomp: there is no argument {}",
                 a.index
             )));
@@ -99,7 +96,7 @@ impl Condition {
             "SCMP_CMP_LT" => (Test::GreaterOrEqual(a.value), true),
             "SCMP_CMP_MASKED_EQ" => (Test::Masked(a.value, a.value_two & a.value), false),
             op => {
-                return Err(Failure(format!(
+                return Err(Failure::new(format!(
                     "linux.seccomp: operator {op:?} is unknown"
                 )));
             }
@@ -244,14 +241,16 @@ pub fn features() -> serde_json::Value {
 /// Compiles a profile.
 pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Failure> {
     if !p.listener_path.is_empty() {
-        return Err(Failure(
-            "linux.seccomp.listenerPath is not supported: there are no seccomp listeners".into(),
+        return Err(Failure::new(
+            "linux.seccomp.listenerPath is not supported: there are no seccomp listeners",
         ));
     }
     for f in &p.flags {
         // What they ask for is so anyway, or has no meaning for a kernel without speculation or a log.
         if !FLAGS.contains(&f.as_str()) {
-            return Err(Failure(format!("linux.seccomp: flag {f} is not supported")));
+            return Err(Failure::new(format!(
+                "linux.seccomp: flag {f} is not supported"
+            )));
         }
     }
     let default = action(&p.default_action, p.default_errno_ret)?;
@@ -313,7 +312,7 @@ pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Failure> {
     ];
     out.append(&mut search(&ranges));
     if out.len() > MAX_INSNS {
-        return Err(Failure(format!(
+        return Err(Failure::new(format!(
             "linux.seccomp: the profile is too large ({} instructions, {MAX_INSNS} at most)",
             out.len()
         )));
@@ -415,7 +414,7 @@ mod tests {
             ),
         ] {
             let (p, _) = crate::spec::parse::<Seccomp>(text.as_bytes()).unwrap();
-            let Err(Failure(why)) = compile(&p) else {
+            let Err(Failure { text: why, .. }) = compile(&p) else {
                 panic!("{text} is accepted")
             };
             assert!(why.contains(word), "{why}");

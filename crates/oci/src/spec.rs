@@ -443,8 +443,8 @@ pub fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<(T, Vec<String>),
     } else {
         crate::state::read_file(path, MAX)
     };
-    let text = text.map_err(|e| Failure(format!("cannot read {shown}: {e}")))?;
-    parse(&text).map_err(|e| Failure(format!("{shown} is not understood: {e}")))
+    let text = text.map_err(|e| Failure::new(format!("cannot read {shown}: {e}")))?;
+    parse(&text).map_err(|e| Failure::new(format!("{shown} is not understood: {e}")))
 }
 
 /// As [`read`], from memory.

@@ -1,7 +1,7 @@
 //! State directories: `ROOT/ID` with `state.json`, the lock, and the monitor's socket.
 
 use crate::spec::Hook;
-use crate::{EXISTS, Failure, Result, Tried, client};
+use crate::{Failure, Result, Tried, client};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -162,7 +162,7 @@ impl Drop for Lock {
 pub fn check_id(id: &str) -> Result<()> {
     let fine = |b: u8| b.is_ascii_alphanumeric() || b"_+-.".contains(&b);
     if id.is_empty() || id.len() > 255 || id == "." || id == ".." || !id.bytes().all(fine) {
-        return Err(Failure(format!(
+        return Err(Failure::new(format!(
             "{id:?} is no container ID: letters, digits and _+-. make one"
         )));
     }
@@ -179,7 +179,7 @@ fn open_root(root: &Path) -> Result<OwnedFd> {
     let s = rustix::fs::fstat(&fd).tried(&what)?;
     let own = |uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw();
     if !own(s.st_uid) || !own(link.st_uid) || s.st_mode & 0o022 != 0 {
-        return Err(Failure(format!(
+        return Err(Failure::new(format!(
             "{} is another user's, or others may write there: name a directory of yours with --root",
             root.display()
         )));
@@ -203,7 +203,7 @@ impl Dir {
         let all = open_root(root)?;
         let what = format!("make {}", root.join(id).display());
         match rustix::fs::mkdirat(&all, id, Mode::from_raw_mode(0o700)) {
-            Err(rustix::io::Errno::EXIST) => return Err(Failure(EXISTS.into())),
+            Err(rustix::io::Errno::EXIST) => return Err(Failure::exists()),
             r => r.tried(&what)?,
         }
         let opened = Dir::open_at(&all, root, id)
@@ -221,7 +221,7 @@ impl Dir {
     /// An existing one.
     pub fn open(root: &Path, id: &str) -> Result<Dir> {
         check_id(id)?;
-        let none = || Failure(format!("container {id:?} does not exist"));
+        let none = || Failure::missing(id);
         if !root.is_dir() {
             return Err(none());
         }
@@ -246,7 +246,7 @@ impl Dir {
         let fd = self.open_lock()?;
         while let Err(e) = rustix::fs::flock(&fd, FlockOperation::LockExclusive) {
             if e != rustix::io::Errno::INTR {
-                return Err(Failure(format!("could not lock the container: {e}")));
+                return Err(Failure::new(format!("could not lock the container: {e}")));
             }
         }
         self.still_there(Lock(fd))
@@ -263,7 +263,7 @@ impl Dir {
         if self.is_there() {
             Ok(lock)
         } else {
-            Err(Failure(format!("{} is gone", self.path.display())))
+            Err(Failure::new(format!("{} is gone", self.path.display())))
         }
     }
 
@@ -383,12 +383,17 @@ impl Dir {
         let text = match read {
             Ok(t) => t,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Failure(format!("could not read {}: {e}", path.display()))),
+            Err(e) => {
+                return Err(Failure::new(format!(
+                    "could not read {}: {e}",
+                    path.display()
+                )));
+            }
         };
         let r: Record = serde_json::from_slice(&text)
-            .map_err(|e| Failure(format!("{} is not understood: {e}", path.display())))?;
+            .map_err(|e| Failure::new(format!("{} is not understood: {e}", path.display())))?;
         if r.version > VERSION {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "{} was written by a later version of this runtime",
                 path.display()
             )));
@@ -526,7 +531,7 @@ pub fn start_time(pid: i32) -> Result<u64> {
     let found = stat(pid).tried("look when the monitor started")?;
     found
         .map(|s| s.1)
-        .ok_or_else(|| Failure("the container's monitor ended unexpectedly".into()))
+        .ok_or_else(|| Failure::new("the container's monitor ended unexpectedly"))
 }
 
 /// Whether it is this process, and has not ended. One that cannot be looked at, for want of a descriptor, counts as

@@ -64,9 +64,9 @@ pub fn failed(f: &oci::Failure) -> ttrpc::Error {
         oci::Kind::NotFound => Code::NOT_FOUND,
         oci::Kind::Exists => Code::ALREADY_EXISTS,
         oci::Kind::NotRunning => Code::FAILED_PRECONDITION,
-        oci::Kind::Other => Code::UNKNOWN,
+        oci::Kind::Interrupted(_) | oci::Kind::Other => Code::UNKNOWN,
     };
-    error(code, &f.0)
+    error(code, &f.text)
 }
 
 fn told(f: &Failed) -> ttrpc::Error {

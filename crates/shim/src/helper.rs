@@ -80,7 +80,7 @@ pub struct Done {
     pub inside: u32,
 }
 
-type Answer = Result<Done, String>;
+type Answer = Result<Done, oci::Failure>;
 
 /// Why it was not done.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,12 +94,12 @@ pub enum Failed {
 impl Failed {
     /// By the shim itself, beforehand.
     pub fn nothing_done(text: String) -> Failed {
-        Failed::Refused(oci::Failure(text))
+        Failed::Refused(oci::Failure::new(text))
     }
 
     pub fn text(&self) -> &str {
         match self {
-            Failed::Refused(f) => &f.0,
+            Failed::Refused(f) => &f.text,
             Failed::Lost(s) => s,
         }
     }
@@ -141,7 +141,7 @@ pub fn call(
     drop(child);
     let answer: Answer = serde_json::from_str(&line)
         .map_err(|_| Failed::Lost("the helper ended unexpectedly".into()))?;
-    let done = answer.map_err(|e| Failed::Refused(oci::Failure(e)))?;
+    let done = answer.map_err(Failed::Refused)?;
     claim(done);
     if is_exec {
         // Where the helper is gone, the program never runs, and its monitor's end is told.
@@ -213,8 +213,7 @@ fn heard() -> usize {
 
 /// `begins` is called before a program of `exec` runs, with the answer; where it fails, the program never does.
 fn work(o: &Order, begins: &mut dyn FnMut(Done) -> Result<(), String>) -> Answer {
-    let rt = o.settings.runtime()?;
-    let said = |e: oci::Failure| e.0;
+    let rt = o.settings.runtime().map_err(oci::Failure::new)?;
     match &o.work {
         Work::Create {
             id,
@@ -227,18 +226,17 @@ fn work(o: &Order, begins: &mut dyn FnMut(Done) -> Result<(), String>) -> Answer
                     id: id.clone(),
                     bundle: bundle.clone(),
                     console_socket: program.console.clone(),
-                    streams: streams(program)?,
+                    streams: streams(program).map_err(oci::Failure::new)?,
                     ..Create::default()
                 },
-            )
-            .map_err(said)?;
+            )?;
             c.warnings.iter().for_each(|w| rt.log.warning(w));
             Ok(Done {
                 pid: c.pid,
                 inside: 1,
             })
         }
-        Work::Start { id } => oci::start(&rt, id).map(|()| Done::default()).map_err(said),
+        Work::Start { id } => oci::start(&rt, id).map(|()| Done::default()),
         Work::Exec {
             id,
             process,
@@ -255,17 +253,16 @@ fn work(o: &Order, begins: &mut dyn FnMut(Done) -> Result<(), String>) -> Answer
                     process: (**process).clone(),
                     detach: true,
                     console_socket: program.console.clone(),
-                    streams: streams(program)?,
+                    streams: streams(program).map_err(oci::Failure::new)?,
                     ..Exec::default()
                 },
-                |d| begins(done(d)).map_err(oci::Failure),
-            )
-            .map_err(said)?;
+                |d| begins(done(d)).map_err(oci::Failure::new),
+            )?;
             Ok(done(d))
         }
-        Work::Delete { id, bundle, force } => oci::delete_of(&rt, id, *force, Some(bundle))
-            .map(|()| Done::default())
-            .map_err(said),
+        Work::Delete { id, bundle, force } => {
+            oci::delete_of(&rt, id, *force, Some(bundle)).map(|()| Done::default())
+        }
     }
 }
 

@@ -102,7 +102,7 @@ impl Service {
         self.lock().note(&r.id);
         let bundle = PathBuf::from(&r.bundle);
         let (spec, _): (oci::spec::Spec, _) = oci::spec::read(&bundle.join("config.json"))
-            .map_err(|e| error(Code::INVALID_ARGUMENT, e.0))?;
+            .map_err(|e| error(Code::INVALID_ARGUMENT, e.text))?;
         let linux = spec.linux.unwrap_or_default();
         let settings = Settings::new(&r.options, &self.namespace, &bundle, &linux.cgroups_path)
             .map_err(|e| error(Code::INVALID_ARGUMENT, e))?;
@@ -166,7 +166,7 @@ impl Service {
         let groups = container
             .settings
             .runtime()
-            .and_then(|rt| oci::cgroups(&rt, &r.id).map_err(|e| e.0));
+            .and_then(|rt| oci::cgroups(&rt, &r.id).map_err(|e| e.text));
         // Without a record it has been deleted meanwhile.
         if let Ok(groups) = groups {
             container.watch_memory(&groups);
@@ -228,7 +228,7 @@ fn unmount(rootfs: &Path) {
 }
 
 fn check(words: &[&str]) -> ttrpc::Result<()> {
-    let wrong = |e: oci::Failure| error(Code::INVALID_ARGUMENT, e.0);
+    let wrong = |e: oci::Failure| error(Code::INVALID_ARGUMENT, e.text);
     words
         .iter()
         .try_for_each(|w| oci::check_id(w).map_err(wrong))

@@ -34,7 +34,11 @@ pub fn list(rt: &Runtime, format: &str, quiet: bool) -> oci::Result<()> {
             });
             table(&["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"], rows);
         }
-        f => return Err(Failure(format!("{f} is no format: write table or json"))),
+        f => {
+            return Err(Failure::new(format!(
+                "{f} is no format: write table or json"
+            )));
+        }
     }
     Ok(())
 }
@@ -76,7 +80,7 @@ pub fn ps(rt: &Runtime, format: &str, id: &str) -> oci::Result<()> {
             table(&["UID", "PID", "PPID", "TTY", "TIME", "CMD"], rows);
         }
         f => {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "{f} is no format: write table, json or json-inside"
             )));
         }
@@ -90,7 +94,7 @@ pub fn events(rt: &Runtime, id: &str, once: bool, interval: &str) -> oci::Result
         .parse()
         .ok()
         .filter(|s| (0.01..1e6).contains(s))
-        .ok_or_else(|| Failure(format!("--interval {interval}: write seconds, as in 5s")))?;
+        .ok_or_else(|| Failure::new(format!("--interval {interval}: write seconds, as in 5s")))?;
     loop {
         print(&oci::events(rt, id)?.to_string());
         if once {

@@ -130,7 +130,7 @@ pub fn mount(
     if kind == "bind" || o.bind.is_some() {
         let path = bundle.join(&source);
         let path = path.canonicalize().map_err(|e| {
-            Failure(format!(
+            Failure::new(format!(
                 "mount {}: cannot find {}: {e}",
                 made.target,
                 path.display()
