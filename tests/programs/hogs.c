@@ -23,6 +23,7 @@
 #include <sys/inotify.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -484,13 +485,53 @@ static int mounts(void) {
     while (more());
     return 0;
 }
-
+// A tree of many mounts, in what may be a namespace of one's own: /tmp/hog.m, and /tmp/hog.d to show it.
+static int many_mounts(int doubled) {
+    char p[64];
+    many_files();
+    prctl(PR_SET_DUMPABLE, 1);
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS)) return errno;
+    // A namespace is made by who has numbers.
+    static const char *const maps[][2] = {{"setgroups", "deny"}, {"uid_map", "0 1000 1"}, {"gid_map", "0 1000 1"}};
+    for (int i = 0; i < 3; i++) {
+        snprintf(p, sizeof p, "/proc/self/%s", maps[i][0]);
+        if (write(open(p, O_WRONLY), maps[i][1], strlen(maps[i][1])) < 0) return errno;
+    }
+    mkdir("/tmp/hog.m", 0777), mkdir("/tmp/hog.d", 0777);
+    if (mount("none", "/tmp/hog.m", "tmpfs", 0, "size=1m")) return errno;
+    for (int i = 0; i < doubled; i++) snprintf(p, sizeof p, "/tmp/hog.m/%d", i), mkdir(p, 0777);
+    for (int i = 0; i < doubled; i++) {
+        snprintf(p, sizeof p, "/tmp/hog.m/%d", i);
+        if (mount("/tmp/hog.m", p, 0, MS_BIND | MS_REC, 0)) return errno;
+    }
+    return 0;
+}
+// Copies of it that are on no tree any more, each held by one file.
+static int detached_copies(void) {
+    do {
+        if (mount("/tmp/hog.m", "/tmp/hog.d", 0, MS_BIND | MS_REC, 0)) return errno;
+        if (open("/tmp/hog.d", O_PATH | O_DIRECTORY) < 0) return errno;
+        if (umount2("/tmp/hog.d", MNT_DETACH)) return errno;
+    } while (more());
+    return 0;
+}
+static int mounts_cut(void) {
+    int e = many_mounts(13);
+    return e ? e : detached_copies();
+}
+// Mounts that came from a namespace above stay together.
+static int mounts_kept(void) {
+    int e = many_mounts(13);
+    if (e) return e;
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS)) return errno;
+    return detached_copies();
+}
 #define H(f) {#f, f}
 static const struct { const char *name; int (*run)(void); } hogs[] = {H(tasks), H(threads), H(zombies), H(in_flight),
     H(namespaces), H(semaphores), H(undo), H(messages), H(segments), H(pipes), H(sockets), H(datagrams), H(tcp), H(udp),
     H(netlink), H(symlinks), H(files), H(links), H(xattrs), H(nests), H(epolls), H(inotifies), H(watches), H(file_locks),
     H(timers), H(signals), H(areas), H(forks), H(texts), H(listings),
-    H(backlogs), H(terminals), H(tables), H(filters), H(memfds), H(mounts)};
+    H(backlogs), H(terminals), H(tables), H(filters), H(memfds), H(mounts), H(mounts_cut), H(mounts_kept)};
 
 static void *thread(void *p) { return p; }
 // What somebody needs who works: a word for what does not, or nothing.
@@ -573,7 +614,7 @@ static int one(const char *bystander, const char *name, int (*run)(void)) {
         setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (setgid(HOG) || setuid(HOG)) _exit(9);
-        int is_slow = run == tasks || run == threads;
+        int is_slow = run == tasks || run == threads || run == mounts_cut || run == mounts_kept;
         deadline = now() + hog_time * (is_slow ? 5 : 1);
         int r[2] = {run(), 0};
         r[1] = count;

@@ -434,6 +434,72 @@ static void mounts(void)
 	T(umount("ns"));
 }
 
+/* What a lazy unmount, or the end of a namespace, leaves to who has a file in it: each mount on its own, but for those
+ * that are locked to what they cover. */
+static void looks(int a, const char *what)
+{
+	struct stat st;
+	say(what, "b/inner %s", fstatat(a, "b/inner", &st, 0) ? strerrorname_np(errno) : "there");
+	say(what, "b %s", fstatat(a, "b", &st, 0) ? strerrorname_np(errno) : "there");
+}
+
+static void lazy(void)
+{
+	become();
+	T(unshare(CLONE_NEWNS));
+	T(mount("t", ".", "tmpfs", 0, NULL));
+	int here = open("/proc/self/cwd", O_PATH);
+	char top[64];
+	sprintf(top, "/proc/self/fd/%d", here);
+	T(chdir(top));
+	mkdir("a", 0755), mkdir("c", 0755);
+	T(mount("u", "a", "tmpfs", 0, NULL));
+	mkdir("a/b", 0755);
+	T(mount("v", "a/b", "tmpfs", 0, NULL));
+	mkdir("a/b/inner", 0755);
+	int a = open("a", O_PATH | O_DIRECTORY), b = open("a/b", O_PATH | O_DIRECTORY);
+	looks(a, "before");
+	T(umount2("a", MNT_DETACH));
+	looks(a, "detached");
+	struct stat st;
+	T(fstatat(b, "inner", &st, 0));
+	struct stat up, self;
+	fstatat(b, "..", &up, 0), fstatat(b, ".", &self, 0);
+	Y(up.st_ino == self.st_ino && up.st_dev == self.st_dev);
+	T(rmdir("a"));
+	mkdir("a", 0755);
+	/* A namespace that ends while its parent has a file of it. */
+	pid_t p = syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
+	if (p == 0) {
+		if (unshare(CLONE_NEWNS) || mount("u", "a", "tmpfs", 0, NULL) || mkdir("a/b", 0755))
+			_exit(1);
+		if (mount("v", "a/b", "tmpfs", 0, NULL) || mkdir("a/b/inner", 0755))
+			_exit(2);
+		_exit(dup2(open("a", O_PATH | O_DIRECTORY), 100) == 100 ? 0 : 3);
+	}
+	int status = 0;
+	waitpid(p, &status, 0);
+	T(status);
+	a = 100;
+	ms(100);
+	looks(a, "ended");
+	/* Locked mounts stay. */
+	T(mount("u", "a", "tmpfs", 0, NULL));
+	mkdir("a/b", 0755), mkdir("a/b/under", 0755);
+	T(mount("v", "a/b", "tmpfs", 0, NULL));
+	mkdir("a/b/inner", 0755);
+	T(unshare(CLONE_NEWUSER | CLONE_NEWNS));
+	T(umount2("a", MNT_DETACH));
+	T(mount("a", "c", NULL, MS_BIND | MS_REC, NULL));
+	a = open("c", O_PATH | O_DIRECTORY);
+	T(mount("w", "c/b/inner", "tmpfs", 0, NULL));
+	mkdir("c/b/inner/top", 0755);
+	T(umount2("c", MNT_DETACH));
+	looks(a, "locked");
+	T(fstatat(a, "b/under", &st, 0));
+	T(fstatat(a, "b/inner/top", &st, 0));
+}
+
 static void signals(void)
 {
 	int pi[2];
@@ -685,6 +751,6 @@ static void mount_options(void)
 
 static const struct check list[] = {
 	CHECK(mount_options), CHECK(maps), CHECK(parent_maps), CHECK(files), CHECK(elsewhere), CHECK(uts), CHECK(ipc), CHECK(network),
-	CHECK(bubblewrap), CHECK(mounts), CHECK(signals), CHECK(exec_caps), CHECK(refused), CHECK(looking), CHECK(messages),
+	CHECK(bubblewrap), CHECK(mounts), CHECK(lazy), CHECK(signals), CHECK(exec_caps), CHECK(refused), CHECK(looking), CHECK(messages),
 };
 MAIN(list)

@@ -2,12 +2,13 @@
 
 use crate::dentry::{Dentry, SuperBlock};
 use crate::inode::Inode;
+use crate::ucounts::Charge;
 use abi::Result;
 use abi::errno::EROFS;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 bitflags::bitflags! {
     /// What a mount forbids, with the numbers of `MS_*`.
@@ -103,6 +104,8 @@ pub struct Mount {
     kept: AtomicU32,
     /// The number of the mount namespace that it is in, 0 for none: a tree that is copied, or was taken out.
     namespace: AtomicU64,
+    /// What it takes of the kernel's memory, as long as it is there. Set when it comes into its namespace.
+    charge: OnceLock<Charge>,
     pub(crate) attached: RwLock<Option<Attached>>,
     /// By the address of the dentry that each is mounted on, which the child holds.
     pub(crate) children: RwLock<BTreeMap<usize, Arc<Mount>>>,
@@ -122,6 +125,7 @@ impl Mount {
             flags: AtomicU32::new(flags.bits()),
             kept: AtomicU32::new(0),
             namespace: AtomicU64::new(0),
+            charge: OnceLock::new(),
             attached: RwLock::new(None),
             children: RwLock::new(BTreeMap::new()),
         })
@@ -145,6 +149,9 @@ impl Mount {
     }
     pub(crate) fn set_namespace(&self, id: u64) {
         self.namespace.store(id, Ordering::Relaxed);
+    }
+    pub(crate) fn set_charge(&self, c: Charge) {
+        let _ = self.charge.set(c);
     }
     /// Whether it is locked to what it covers.
     #[must_use]

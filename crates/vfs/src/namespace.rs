@@ -6,14 +6,14 @@
 use crate::dentry::Dentry;
 use crate::fs::dynamic::DynInode;
 use crate::mount::{Mount, MountFlags, Path};
-use crate::ucounts::{Charge, Kind, Ucounts};
+use crate::ucounts::{Kind, Ucounts};
 use crate::userns::{NsId, UserNs};
 use crate::vfs::Vfs;
 use abi::Result;
 use abi::errno::{EAGAIN, EBUSY, EINVAL, ELOOP, ENOENT, ENOSPC, ENOTDIR, EPERM};
 use abi::linux::{MNT_DETACH, MNT_EXPIRE, MNT_FORCE};
-use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
+use parking_lot::RwLock;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -30,11 +30,11 @@ pub struct MountNamespace {
     root: RwLock<Arc<Mount>>,
     /// How many mounts it has, each of which says whose it is. Changed under the mount lock.
     count: AtomicUsize,
-    /// What they take of the kernel's memory, as its owner's.
-    memory: Mutex<Charge>,
+    /// Whose memory they take. Each mount keeps its charge, so what stays of a tree that was taken out is still paid for.
+    payer: Arc<Ucounts>,
 }
 
-/// What a mount takes, bytes.
+/// What a mount takes of the kernel's memory, bytes.
 const MOUNT: u64 = 1024;
 
 /// As whose a namespace's mounts count: who made its user namespace.
@@ -68,17 +68,17 @@ impl MountNamespace {
         source: &str,
     ) -> Arc<MountNamespace> {
         let m = Mount::new(vfs.new_id(), root, flags, source);
-        let id = vfs.new_id();
-        m.set_namespace(id);
-        Arc::new(MountNamespace {
+        let ns = MountNamespace {
             vfs: vfs.clone(),
-            id,
-            count: AtomicUsize::new(1),
-            memory: Mutex::new(payer(&UserNs::default()).force(Kind::Kmem, MOUNT)),
+            id: vfs.new_id(),
+            count: AtomicUsize::new(0),
+            payer: payer(&UserNs::default()),
             ns: NsId::initial(0xf000_0000),
             user: UserNs::default(),
-            root: RwLock::new(m),
-        })
+            root: RwLock::new(m.clone()),
+        };
+        ns.enter(&[m]);
+        Arc::new(ns)
     }
     /// As `/proc/PID/ns/mnt` shows it.
     #[must_use]
@@ -110,20 +110,26 @@ impl MountNamespace {
     pub fn owns(&self, m: &Arc<Mount>) -> bool {
         m.namespace() == self.id
     }
-    /// Mounts that hang together come, or leave. Under the mount lock.
+    /// Mounts that hang together come. Under the mount lock.
     fn enter(&self, all: &[Arc<Mount>]) {
-        all.iter().for_each(|m| m.set_namespace(self.id));
+        for m in all {
+            m.set_namespace(self.id);
+            m.set_charge(self.payer.force(Kind::Kmem, MOUNT));
+        }
         self.count.fetch_add(all.len(), Ordering::Relaxed);
-        self.recount();
     }
-    fn recount(&self) {
-        let n = self.count.load(Ordering::Relaxed) as u64;
-        self.memory.lock().set(n * MOUNT);
-    }
-    fn leave(&self, all: &[Arc<Mount>]) {
-        all.iter().for_each(|m| m.set_namespace(0));
+    /// A mount leaves with all below it, each of which is on its own then, but for those that are locked to what they
+    /// cover: what they hide stays hidden (`umount_tree`). Gives them, to be dropped without the mount lock.
+    fn leave(&self, top: &Arc<Mount>) -> Vec<Arc<Mount>> {
+        let all = subtree(top);
+        for m in &all {
+            m.set_namespace(0);
+            if Arc::ptr_eq(m, top) || !m.is_locked() {
+                m.detach();
+            }
+        }
         self.count.fetch_sub(all.len(), Ordering::Relaxed);
-        self.recount();
+        all
     }
     /// Every mount, parents before children.
     #[must_use]
@@ -135,9 +141,10 @@ impl MountNamespace {
     fn may_show_namespace(&self, d: &Arc<Dentry>) -> bool {
         holds_mounts(d).is_some_and(|n| n == 0 || n > self.id)
     }
-    fn room(&self, more: usize) -> Result<()> {
-        let over = self.memory.lock().user().is_over(Kind::Kmem);
-        if over || self.count.load(Ordering::Relaxed) + more > MOUNT_MAX {
+    /// Whether `more` mounts have room beside what is here, at the cost of `payer`.
+    fn room(&self, payer: &Ucounts, more: usize) -> Result<()> {
+        let all = self.count.load(Ordering::Relaxed) + more;
+        if all > MOUNT_MAX || !payer.has_room(Kind::Kmem, more as u64 * MOUNT) {
             Err(ENOSPC)
         } else {
             Ok(())
@@ -169,7 +176,7 @@ impl MountNamespace {
         source: &str,
     ) -> Result<Arc<Mount>> {
         let _g = self.vfs.mount_lock.lock();
-        self.room(1)?;
+        self.room(&self.payer, 1)?;
         let t = self.target(target, root.is_dir())?;
         // The same file system twice in a row on the same place.
         if t.is_mount_root() && Arc::ptr_eq(&t.dentry, &root) {
@@ -194,20 +201,43 @@ impl MountNamespace {
         if recursive == Recursive::No && from.mnt.has_locked_below(&from.dentry) {
             return Err(EINVAL);
         }
-        let m = self.copy_tree(&from.mnt, &from.dentry, recursive, &mut HashMap::new())?;
+        let (m, _) = self.copy_tree(&from.mnt, &from.dentry, recursive, &self.payer)?;
         m.attach(&t.mnt, &t.dentry);
         self.enter(&subtree(&m));
         Ok(m)
     }
 
-    /// A copy of the mount `m` with `root` as its root, and of what is mounted below `root`.
+    /// What a copy of `m` from `root` down has besides `m`, parents before children.
+    fn copied_below(m: &Arc<Mount>, root: &Arc<Dentry>) -> Vec<Arc<Mount>> {
+        let mut copied = HashSet::from([m.id]);
+        let mut all = subtree(m);
+        all.retain(|old| {
+            let Some((parent, at)) = old.parent() else {
+                return false;
+            };
+            let names_mounts = holds_mounts(&old.root).is_some_and(|n| n > 0);
+            copied.contains(&parent.id)
+                && !old.flags().contains(MountFlags::UNBINDABLE)
+                && !names_mounts
+                && (!Arc::ptr_eq(&parent, m) || at.is_below(root))
+                && copied.insert(old.id)
+        });
+        all
+    }
+
+    /// A copy of the mount `m` with `root` as its root, and of what is mounted below `root`, at the cost of `payer`.
     fn copy_tree(
         &self,
         m: &Arc<Mount>,
         root: &Arc<Dentry>,
         recursive: Recursive,
-        map: &mut HashMap<u64, Arc<Mount>>,
-    ) -> Result<Arc<Mount>> {
+        payer: &Ucounts,
+    ) -> Result<(Arc<Mount>, ById)> {
+        let below = match recursive {
+            Recursive::Yes => Self::copied_below(m, root),
+            Recursive::No => Vec::new(),
+        };
+        self.room(payer, below.len() + 1)?;
         let make = |m: &Mount, root: Arc<Dentry>| {
             let flags = m.flags() - MountFlags::UNBINDABLE;
             let new = Mount::new(self.vfs.new_id(), root, flags, &m.source);
@@ -216,32 +246,18 @@ impl MountNamespace {
         };
         let top = make(m, root.clone());
         top.set_flags(top.flags() - MountFlags::LOCKED);
-        map.insert(m.id, top.clone());
-        if recursive == Recursive::No {
-            self.room(1)?;
-            return Ok(top);
-        }
-        let all = subtree(m);
-        self.room(all.len())?;
-        for old in all.iter().skip(1) {
+        let mut map = HashMap::from([(m.id, top.clone())]);
+        for old in &below {
             let Some((parent, at)) = old.parent() else {
                 continue;
             };
-            let names_mounts = holds_mounts(&old.root).is_some_and(|n| n > 0);
-            if old.flags().contains(MountFlags::UNBINDABLE) || names_mounts {
-                continue;
+            if let Some(new_parent) = map.get(&parent.id) {
+                let new = make(old, old.root.clone());
+                new.attach(new_parent, &at);
+                map.insert(old.id, new);
             }
-            if Arc::ptr_eq(&parent, m) && !at.is_below(root) {
-                continue;
-            }
-            let Some(new_parent) = map.get(&parent.id).cloned() else {
-                continue;
-            };
-            let new = make(old, old.root.clone());
-            new.attach(&new_parent, &at);
-            map.insert(old.id, new);
         }
-        Ok(top)
+        Ok((top, map))
     }
 
     /// `MS_MOVE`.
@@ -272,7 +288,7 @@ impl MountNamespace {
         if flags & MNT_EXPIRE != 0 && flags & (MNT_FORCE | MNT_DETACH) != 0 {
             return Err(EINVAL);
         }
-        let _g = self.vfs.mount_lock.lock();
+        let guard = self.vfs.mount_lock.lock();
         path.follow_down();
         if !path.is_mount_root() || !self.owns(&path.mnt) || path.mnt.is_locked() {
             return Err(EINVAL);
@@ -291,8 +307,9 @@ impl MountNamespace {
                 return Err(EAGAIN);
             }
         }
-        mnt.detach();
-        self.leave(&subtree(&mnt));
+        let gone = self.leave(&mnt);
+        drop(guard);
+        drop(gone);
         if flags & MNT_DETACH == 0 {
             mnt.sb().fs.sync()?;
         }
@@ -396,9 +413,8 @@ impl MountNamespace {
     /// A copy of the whole namespace that `user` owns, and which mount became which (by the old one's id).
     pub fn copy(&self, ns: NsId, user: &UserNs) -> Result<(Arc<MountNamespace>, ById)> {
         let _g = self.vfs.mount_lock.lock();
-        let root = self.root_mount();
-        let mut map = HashMap::new();
-        let top = self.copy_tree(&root, &root.root, Recursive::Yes, &mut map)?;
+        let (root, payer) = (self.root_mount(), payer(user));
+        let (top, map) = self.copy_tree(&root, &root.root, Recursive::Yes, &payer)?;
         // Who had no say over the mounts before cannot take one from another, nor a flag (`lock_mnt_tree`).
         if *user != self.user {
             const FLAGS: MountFlags = MountFlags::RDONLY
@@ -420,7 +436,7 @@ impl MountNamespace {
             user: user.clone(),
             root: RwLock::new(top),
             count: AtomicUsize::new(0),
-            memory: Mutex::new(payer(user).force(Kind::Kmem, 0)),
+            payer,
         };
         ns.enter(&all);
         Ok((Arc::new(ns), map))
@@ -474,6 +490,14 @@ impl MountNamespace {
             line(&mut out, &m, &name.name, &flags.describe());
         }
         out
+    }
+}
+
+impl Drop for MountNamespace {
+    /// Its mounts end, those that files are open in as by `MNT_DETACH` (`put_mnt_ns`). Without the mount lock: nobody else
+    /// changes a tree whose namespace is gone, and namespaces end wherever the last of their mounts' namespaces does.
+    fn drop(&mut self) {
+        self.leave(&self.root_mount());
     }
 }
 
