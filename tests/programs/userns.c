@@ -500,6 +500,25 @@ static void lazy(void)
 	T(fstatat(a, "b/inner/top", &st, 0));
 }
 
+/* A devpts of one's own is one's own. */
+static void terminals(void)
+{
+	become();
+	T(unshare(CLONE_NEWNS));
+	mkdir("p", 0755);
+	T(mount("d", "p", "devpts", 0, "newinstance"));
+	struct stat st;
+	T(stat("p", &st));
+	say("p", "%u:%u %o", st.st_uid, st.st_gid, st.st_mode);
+	T(stat("p/ptmx", &st));
+	say("p/ptmx", "%u:%u %o", st.st_uid, st.st_gid, st.st_mode);
+	T(chmod("p/ptmx", 0666));
+	int m = open("p/ptmx", O_RDWR | O_NOCTTY);
+	Y(m >= 0);
+	T(stat("p/0", &st));
+	say("p/0", "%u:%u %o", st.st_uid, st.st_gid, st.st_mode);
+}
+
 static void signals(void)
 {
 	int pi[2];
@@ -751,6 +770,6 @@ static void mount_options(void)
 
 static const struct check list[] = {
 	CHECK(mount_options), CHECK(maps), CHECK(parent_maps), CHECK(files), CHECK(elsewhere), CHECK(uts), CHECK(ipc), CHECK(network),
-	CHECK(bubblewrap), CHECK(mounts), CHECK(lazy), CHECK(signals), CHECK(exec_caps), CHECK(refused), CHECK(looking), CHECK(messages),
+	CHECK(bubblewrap), CHECK(mounts), CHECK(lazy), CHECK(terminals), CHECK(signals), CHECK(exec_caps), CHECK(refused), CHECK(looking), CHECK(messages),
 };
 MAIN(list)

@@ -6,7 +6,7 @@ use abi::Result;
 use abi::errno::{EEXIST, EINVAL, ENOENT, ENXIO};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use tty::{Devpts, PtmxDevice, Pty, SlaveDevice};
 use vfs::file::{File, FileOps};
 use vfs::fs::dev::{LINKS, STANDARD};
@@ -118,15 +118,17 @@ struct PtsDir {
     /// A node stays the same as long as its terminal, with its number, mode and owner (ttyname(3) compares
     /// them). By number; the terminal says which of those that have had it.
     made: Mutex<HashMap<u32, Made>>,
-    ptmx: OnceLock<Arc<dyn Inode>>,
+    /// Made by the mount, as its maker's (`mknod_ptmx`).
+    ptmx: Arc<dyn Inode>,
+}
+
+fn node(fs: &Arc<Tmpfs>, mode: u32, owner: (u32, u32), rdev: u64) -> Result<Arc<dyn Inode>> {
+    let (uid, gid) = owner;
+    let new = NewNode { mode, uid, gid };
+    Ok(Node::detached(fs, FileType::Char, rdev, new, &[])?)
 }
 
 impl PtsDir {
-    fn node(&self, mode: u32, (uid, gid): (u32, u32), rdev: u64) -> Result<Arc<dyn Inode>> {
-        let new = NewNode { mode, uid, gid };
-        Ok(Node::detached(&self.nodes, FileType::Char, rdev, new, &[])?)
-    }
-
     /// The node of a terminal.
     fn slave(&self, pty: &Arc<Pty>, o: PtsOptions) -> Result<Arc<dyn Inode>> {
         let mut made = self.made.lock();
@@ -139,7 +141,7 @@ impl PtsDir {
         made.retain(|_, (of, _)| of.strong_count() > 0);
         let (uid, gid) = pty.opener();
         let owner = (o.uid.unwrap_or(uid), o.gid.unwrap_or(gid));
-        let node = self.node(o.mode, owner, makedev(136, pty.index))?;
+        let node = node(&self.nodes, o.mode, owner, makedev(136, pty.index))?;
         pty.add_node(&node);
         made.insert(pty.index, (Arc::downgrade(pty), node.clone()));
         Ok(node)
@@ -154,21 +156,19 @@ impl PtsDir {
 
 impl DynDir for PtsDir {
     fn perm(&self) -> Perm {
+        // The root's of the user namespace that it was mounted in.
+        let ns = &self.options.1;
         Perm {
             mode: 0o755,
-            uid: 0,
-            gid: 0,
+            uid: ns.uid_from(0).unwrap_or(u32::MAX),
+            gid: ns.gid_from(0).unwrap_or(u32::MAX),
         }
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
-        let o = *self.options.0.lock();
         if name == b"ptmx" {
-            if let Some(node) = self.ptmx.get() {
-                return Ok(DynNode::Inode(node.clone()));
-            }
-            let node = self.node(o.ptmx_mode, (0, 0), makedev(5, 2))?;
-            return Ok(DynNode::Inode(self.ptmx.get_or_init(|| node).clone()));
+            return Ok(DynNode::Inode(self.ptmx.clone()));
         }
+        let o = *self.options.0.lock();
         let n: u32 = std::str::from_utf8(name)
             .ok()
             .and_then(|s| s.parse().ok())
@@ -232,14 +232,16 @@ impl FsType for PtsType {
         let c = kernel.container_of(caller.task);
         let ns = caller.cred.user_ns.clone();
         let options = PtsOptions::parse(data, &ns)?;
-        let options = Arc::new(PtsMount(Mutex::new(options), ns));
         let (nodes, _) = Tmpfs::new(vfs.new_dev(), &c.clas, tmpfs::Options::default());
+        let owner = (caller.cred.fsuid, caller.cred.fsgid);
+        let ptmx = node(&nodes, options.ptmx_mode, owner, makedev(5, 2))?;
+        let options = Arc::new(PtsMount(Mutex::new(options), ns));
         let dir = PtsDir {
             devpts: c.devpts.clone(),
             options: options.clone(),
             nodes,
             made: Mutex::default(),
-            ptmx: OnceLock::new(),
+            ptmx,
         };
         Ok(DynFs::with_options(
             vfs,
