@@ -517,6 +517,21 @@ static void terminals(void)
 	Y(m >= 0);
 	T(stat("p/0", &st));
 	say("p/0", "%u:%u %o", st.st_uid, st.st_gid, st.st_mode);
+	/* A remount holds for what is there. */
+	T(mount(NULL, "p", NULL, MS_REMOUNT, "ptmxmode=640,max=1"));
+	T(stat("p/ptmx", &st) ? -1 : st.st_mode);
+	T(open("p/ptmx", O_RDWR | O_NOCTTY));
+	T(mount(NULL, "p", NULL, MS_REMOUNT, "ptmxmode=604,max=2"));
+	T(stat("p/ptmx", &st) ? -1 : st.st_mode);
+	int m2 = open("p/ptmx", O_RDWR | O_NOCTTY);
+	Y(m2 >= 0);
+	T(open("p/ptmx", O_RDWR | O_NOCTTY));
+	close(m);
+	Y(open("p/ptmx", O_RDWR | O_NOCTTY) >= 0);
+	T(mount(NULL, "p", NULL, MS_REMOUNT, "max=0"));
+	Y(open("p/ptmx", O_RDWR | O_NOCTTY) >= 0);
+	T(mount(NULL, "p", NULL, MS_REMOUNT, "colour=1,mode=600"));
+	T(stat("p/ptmx", &st) ? -1 : st.st_mode);
 }
 
 static void signals(void)

@@ -122,15 +122,6 @@ impl Pty {
     }
 }
 
-/// `/dev/ptmx`: character device 5:2.
-pub struct PtmxDevice(pub Arc<Devpts>);
-
-impl Device for PtmxDevice {
-    fn open(&self, open: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>> {
-        Ok(self.0.open_master_as(open.caller.cred)?)
-    }
-}
-
 /// `/dev/pts/N`: character devices 136:N.
 pub struct SlaveDevice(pub Arc<Devpts>);
 

@@ -23,7 +23,7 @@ mod line;
 mod pty;
 pub mod termios;
 
-pub use devpts::{Devpts, PtmxDevice, SlaveDevice};
+pub use devpts::{Devpts, SlaveDevice};
 pub use pty::{Master, Pty, Slave};
 pub use termios::Termios;
 

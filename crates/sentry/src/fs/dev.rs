@@ -3,11 +3,11 @@
 use super::terminals::task_of;
 use crate::Kernel;
 use abi::Result;
-use abi::errno::{EEXIST, EINVAL, ENOENT, ENXIO};
+use abi::errno::{EEXIST, EINVAL, ENOENT, ENOSPC, ENXIO};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use tty::{Devpts, PtmxDevice, Pty, SlaveDevice};
+use tty::{Devpts, Master, Pty, SlaveDevice};
 use vfs::file::{File, FileOps};
 use vfs::fs::dev::{LINKS, STANDARD};
 use vfs::fs::dynamic::{DynDir, DynEntry, DynFs, DynNode, DynOptions};
@@ -81,12 +81,41 @@ impl PtsOptions {
     }
 }
 
-/// What a mount was asked for, until a remount asks for something else.
-struct PtsMount(Mutex<PtsOptions>, vfs::userns::UserNs);
+/// A devpts mount.
+struct PtsMount {
+    /// What it was asked for, until a remount asks for something else.
+    options: Mutex<PtsOptions>,
+    ns: vfs::userns::UserNs,
+    /// Made by the mount, as its maker's (`mknod_ptmx`).
+    ptmx: Arc<Node>,
+    /// The terminals that were opened by its ptmx, and some that are gone.
+    opened: Mutex<Vec<Weak<Pty>>>,
+}
+
+impl PtsMount {
+    /// A new terminal by this mount's ptmx; `ENOSPC` where it has as many as it may have.
+    fn open(&self, open: impl FnOnce() -> Result<Arc<Master>>) -> Result<Arc<Master>> {
+        // None is as many as there can be (`ida_alloc_max`).
+        let max = match self.options.lock().max {
+            0 => PTY_MAX,
+            n => n,
+        };
+        let mut opened = self.opened.lock();
+        if opened.len() == opened.capacity() || opened.len() >= max as usize {
+            opened.retain(|p| p.strong_count() > 0);
+        }
+        if opened.len() >= max as usize {
+            return Err(ENOSPC);
+        }
+        let master = open()?;
+        opened.push(Arc::downgrade(master.pty()));
+        Ok(master)
+    }
+}
 
 impl DynOptions for PtsMount {
     fn shown(&self) -> String {
-        let o = *self.0.lock();
+        let o = *self.options.lock();
         let mut s = String::new();
         if let Some(n) = o.uid {
             s += &format!(",uid={n}");
@@ -101,7 +130,9 @@ impl DynOptions for PtsMount {
         s
     }
     fn change(&self, data: &str) -> Result<()> {
-        *self.0.lock() = PtsOptions::parse(data, &self.1)?;
+        let mut o = self.options.lock();
+        *o = PtsOptions::parse(data, &self.ns)?;
+        self.ptmx.set_mode(o.ptmx_mode);
         Ok(())
     }
 }
@@ -112,20 +143,17 @@ type Made = (Weak<Pty>, Arc<dyn Inode>);
 /// `/dev/pts`.
 struct PtsDir {
     devpts: Arc<Devpts>,
-    options: Arc<PtsMount>,
+    mount: Arc<PtsMount>,
     /// Holds the nodes' inodes.
     nodes: Arc<Tmpfs>,
     /// A node stays the same as long as its terminal, with its number, mode and owner (ttyname(3) compares
     /// them). By number; the terminal says which of those that have had it.
     made: Mutex<HashMap<u32, Made>>,
-    /// Made by the mount, as its maker's (`mknod_ptmx`).
-    ptmx: Arc<dyn Inode>,
 }
 
-fn node(fs: &Arc<Tmpfs>, mode: u32, owner: (u32, u32), rdev: u64) -> Result<Arc<dyn Inode>> {
-    let (uid, gid) = owner;
+fn node(fs: &Arc<Tmpfs>, mode: u32, (uid, gid): (u32, u32), rdev: u64) -> Result<Arc<Node>> {
     let new = NewNode { mode, uid, gid };
-    Ok(Node::detached(fs, FileType::Char, rdev, new, &[])?)
+    Node::detached(fs, FileType::Char, rdev, new, &[])
 }
 
 impl PtsDir {
@@ -141,7 +169,7 @@ impl PtsDir {
         made.retain(|_, (of, _)| of.strong_count() > 0);
         let (uid, gid) = pty.opener();
         let owner = (o.uid.unwrap_or(uid), o.gid.unwrap_or(gid));
-        let node = node(&self.nodes, o.mode, owner, makedev(136, pty.index))?;
+        let node: Arc<dyn Inode> = node(&self.nodes, o.mode, owner, makedev(136, pty.index))?;
         pty.add_node(&node);
         made.insert(pty.index, (Arc::downgrade(pty), node.clone()));
         Ok(node)
@@ -150,14 +178,14 @@ impl PtsDir {
     /// A terminal that this mount shows: whoever mounts devpts chooses modes and owners, and may do so for what is of
     /// the own user namespace only. (On Linux each mount has terminals of its own.)
     fn find(&self, n: u32) -> Option<Arc<Pty>> {
-        self.devpts.find(n).filter(|p| p.is_of(&self.options.1))
+        self.devpts.find(n).filter(|p| p.is_of(&self.mount.ns))
     }
 }
 
 impl DynDir for PtsDir {
     fn perm(&self) -> Perm {
         // The root's of the user namespace that it was mounted in.
-        let ns = &self.options.1;
+        let ns = &self.mount.ns;
         Perm {
             mode: 0o755,
             uid: ns.uid_from(0).unwrap_or(u32::MAX),
@@ -166,9 +194,9 @@ impl DynDir for PtsDir {
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
         if name == b"ptmx" {
-            return Ok(DynNode::Inode(self.ptmx.clone()));
+            return Ok(DynNode::Inode(self.mount.ptmx.clone()));
         }
-        let o = *self.options.0.lock();
+        let o = *self.mount.options.lock();
         let n: u32 = std::str::from_utf8(name)
             .ok()
             .and_then(|s| s.parse().ok())
@@ -189,9 +217,12 @@ impl DynDir for PtsDir {
     }
 }
 
+/// The devpts mounts, by their device numbers.
+type PtsMounts = Mutex<HashMap<u64, Weak<PtsMount>>>;
+
 /// The terminals of the caller's container.
 enum Which {
-    Ptmx,
+    Ptmx(Arc<PtsMounts>),
     Slave,
 }
 
@@ -200,7 +231,14 @@ impl Device for Which {
         let t = task_of(open.caller.task).ok_or(ENXIO)?;
         let devpts = t.group.container.devpts.clone();
         match self {
-            Which::Ptmx => PtmxDevice(devpts).open(open),
+            Which::Ptmx(mounts) => {
+                let (dev, new) = (open.path.mnt.sb().dev, || devpts.open_master_as(open.caller.cred));
+                let mount = mounts.lock().get(&dev).and_then(Weak::upgrade);
+                Ok(match mount {
+                    Some(m) => m.open(new)?,
+                    None => new()?,
+                })
+            }
             Which::Slave => SlaveDevice(devpts).open(open),
         }
     }
@@ -208,17 +246,23 @@ impl Device for Which {
 
 /// Registers the devices and devpts.
 pub fn register(k: &Arc<Kernel>) {
-    for (major, minor, which) in [(5, Some(2), Which::Ptmx), (136, None, Which::Slave)] {
+    let mounts = Arc::<PtsMounts>::default();
+    let ptmx = Which::Ptmx(mounts.clone());
+    for (major, minor, which) in [(5, Some(2), ptmx), (136, None, Which::Slave)] {
         k.vfs.devices.register(major, minor, Arc::new(which));
     }
     k.vfs
         .devices
         .register(5, Some(0), Arc::new(ControllingTerminal));
     let kernel = Arc::downgrade(k);
-    k.vfs.register_fs("devpts", Arc::new(PtsType(kernel)));
+    k.vfs
+        .register_fs("devpts", Arc::new(PtsType { kernel, mounts }));
 }
 
-struct PtsType(Weak<Kernel>);
+struct PtsType {
+    kernel: Weak<Kernel>,
+    mounts: Arc<PtsMounts>,
+}
 
 impl FsType for PtsType {
     fn mount(
@@ -228,28 +272,31 @@ impl FsType for PtsType {
         _: &str,
         data: &str,
     ) -> Result<Arc<vfs::Dentry>> {
-        let kernel = self.0.upgrade().ok_or(ENXIO)?;
+        let kernel = self.kernel.upgrade().ok_or(ENXIO)?;
         let c = kernel.container_of(caller.task);
         let ns = caller.cred.user_ns.clone();
         let options = PtsOptions::parse(data, &ns)?;
         let (nodes, _) = Tmpfs::new(vfs.new_dev(), &c.clas, tmpfs::Options::default());
         let owner = (caller.cred.fsuid, caller.cred.fsgid);
         let ptmx = node(&nodes, options.ptmx_mode, owner, makedev(5, 2))?;
-        let options = Arc::new(PtsMount(Mutex::new(options), ns));
+        let mount = Arc::new(PtsMount {
+            options: Mutex::new(options),
+            ns,
+            ptmx,
+            opened: Mutex::default(),
+        });
         let dir = PtsDir {
             devpts: c.devpts.clone(),
-            options: options.clone(),
+            mount: mount.clone(),
             nodes,
             made: Mutex::default(),
-            ptmx,
         };
-        Ok(DynFs::with_options(
-            vfs,
-            "devpts",
-            0x1cd1,
-            Arc::new(dir),
-            Some(options),
-        ))
+        let root =
+            DynFs::with_options(vfs, "devpts", 0x1cd1, Arc::new(dir), Some(mount.clone()));
+        let mut mounts = self.mounts.lock();
+        mounts.retain(|_, m| m.strong_count() > 0);
+        mounts.insert(root.sb().dev, Arc::downgrade(&mount));
+        Ok(root)
     }
 }
 

@@ -240,6 +240,12 @@ impl Node {
         m.nlink = nlink;
         m.ctime = now();
     }
+    /// Sets the mode, as whose inode it is.
+    pub fn set_mode(&self, mode: u32) {
+        let mut m = self.meta.lock();
+        m.mode = mode & 0o7777;
+        m.ctime = now();
+    }
     /// Sets all times, for a copy of another file.
     pub fn set_times(&self, atime: i64, mtime: i64, ctime: i64) {
         let mut m = self.meta.lock();
