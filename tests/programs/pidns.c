@@ -597,6 +597,53 @@ static void hidden(void)
 	T(finish(p));
 }
 
+static int processes(DIR *d)
+{
+	int n = 0;
+	rewinddir(d);
+	for (struct dirent *e; (e = readdir(d));)
+		n += e->d_name[0] >= '0' && e->d_name[0] <= '9';
+	return n;
+}
+
+/* The zombies of others are hidden, too; a listing is the reader's, and a remount all or nothing. */
+static void hidden_more(void)
+{
+	rights();
+	pid_t p = ns_fork(CLONE_NEWPID | CLONE_NEWNS);
+	if (p == 0) {
+		pid_t z = fork();
+		if (z == 0)
+			_exit(3);
+		siginfo_t si;
+		waitid(P_PID, z, &si, WEXITED | WNOWAIT);
+		mount(NULL, "/", NULL, 0x44000, NULL);
+		mkdir("proc", 0755);
+		T(mount("proc", "proc", "proc", 0, "hidepid=2"));
+		DIR *d = opendir("proc");
+		T(processes(d));
+		T(access("proc/2/stat", F_OK));
+		T(CHILD(
+			setresgid(1000, 1000, 1000), setgroups(0, NULL), setresuid(1000, 1000, 1000);
+			prctl(PR_SET_DUMPABLE, 1);
+			T(access("proc/1", F_OK));
+			T(access("proc/2", F_OK));
+			T(processes(d));
+			pid_t own = fork();
+			if (own == 0)
+				_exit(4);
+			waitid(P_PID, own, &si, WEXITED | WNOWAIT);
+			T(access("proc/4", F_OK));
+			T(processes(d))));
+		T(mount("", "proc", "", MS_REMOUNT, "hidepid=0,colour=red"));
+		T(CHILD(setresgid(1000, 1000, 1000), setgroups(0, NULL), setresuid(1000, 1000, 1000); T(access("proc/1", F_OK)); T(access("proc/2", F_OK))));
+		T(mount("", "proc", "", MS_REMOUNT, "hidepid=1"));
+		T(CHILD(setresgid(1000, 1000, 1000), setgroups(0, NULL), setresuid(1000, 1000, 1000); T(access("proc/2", F_OK)); T(access("proc/2/stat", F_OK))));
+		_exit(0);
+	}
+	T(finish(p));
+}
+
 static void messages(void)
 {
 	rights();
@@ -706,7 +753,7 @@ static void threads(void)
 
 static const struct check list[] = {
 	CHECK(numbers), CHECK(unshared), CHECK(nested), CHECK(init_signals), CHECK(orphans), CHECK(flags),
-	CHECK(by_root), CHECK(entering), CHECK(files), CHECK(relations), CHECK(mounted), CHECK(hidden), CHECK(messages),
+	CHECK(by_root), CHECK(entering), CHECK(files), CHECK(relations), CHECK(mounted), CHECK(hidden), CHECK(hidden_more), CHECK(messages),
 	CHECK(siblings), CHECK(threads),
 };
 MAIN(list)

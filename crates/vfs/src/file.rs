@@ -7,6 +7,7 @@
 //! `FileOps` never block: `EAGAIN` says "not now", and the caller waits on [`FileOps::wait_queue`]
 //! (see the `wait` crate).
 
+use crate::context::Caller;
 use crate::cred::Credentials;
 use crate::ucounts::Kind;
 use abi::Result;
@@ -206,6 +207,16 @@ pub trait FileOps: Any + Send + Sync {
         _emit: &mut dyn FnMut(crate::DirEntry<'_>) -> bool,
     ) -> Result<()> {
         Err(ENOTDIR)
+    }
+    /// As [`FileOps::read_dir`], for what a reader sees that another does not.
+    fn read_dir_as(
+        &self,
+        file: &File,
+        _reader: &Caller<'_>,
+        pos: &mut u64,
+        emit: &mut dyn FnMut(crate::DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.read_dir(file, pos, emit)
     }
     /// Which of `mask` (and ERR, HUP) hold now.
     fn poll(&self, _file: &File, mask: Events) -> Events {

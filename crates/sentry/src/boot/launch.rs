@@ -169,7 +169,7 @@ pub fn prepare(
         exit_signal: abi::signal::SIGCHLD.number(),
         parent_exec_id: 0,
         has_execed: false,
-        uid: cred.uid,
+        ended: None,
         counted: None,
         cpu: Default::default(),
     });

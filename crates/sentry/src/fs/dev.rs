@@ -232,7 +232,9 @@ impl Device for Which {
         let devpts = t.group.container.devpts.clone();
         match self {
             Which::Ptmx(mounts) => {
-                let (dev, new) = (open.path.mnt.sb().dev, || devpts.open_master_as(open.caller.cred));
+                let (dev, new) = (open.path.mnt.sb().dev, || {
+                    devpts.open_master_as(open.caller.cred)
+                });
                 let mount = mounts.lock().get(&dev).and_then(Weak::upgrade);
                 Ok(match mount {
                     Some(m) => m.open(new)?,
@@ -291,8 +293,7 @@ impl FsType for PtsType {
             nodes,
             made: Mutex::default(),
         };
-        let root =
-            DynFs::with_options(vfs, "devpts", 0x1cd1, Arc::new(dir), Some(mount.clone()));
+        let root = DynFs::with_options(vfs, "devpts", 0x1cd1, Arc::new(dir), Some(mount.clone()));
         let mut mounts = self.mounts.lock();
         mounts.retain(|_, m| m.strong_count() > 0);
         mounts.insert(root.sb().dev, Arc::downgrade(&mount));

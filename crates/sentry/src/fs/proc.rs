@@ -7,7 +7,7 @@ mod pid;
 
 pub use pid::command_line;
 
-use options::ProcMount;
+use options::{ProcMount, Target};
 
 use crate::fs::terminals::task_of;
 use crate::ns::pid::PidNs;
@@ -124,19 +124,19 @@ impl DynDir for Root {
             .and_then(|s| s.parse().ok())
             .ok_or(ENOENT)?;
         let k = self.kernel.upgrade().ok_or(ENOENT)?;
-        let (group, task) = {
+        let (group, task, target) = {
             let l = k.tasks.lock();
             let n = self.ns.id_of(n).ok_or(ENOENT)?;
             let task = l.task(n);
-            (
-                l.group(n)
-                    .or_else(|| task.as_ref().map(|t| t.group.clone())),
-                task,
-            )
+            let group = l
+                .group(n)
+                .or_else(|| task.as_ref().map(|t| t.group.clone()))
+                .ok_or(ENOENT)?;
+            let task = task.or_else(|| l.some_thread(group.tgid));
+            let target = Target::new(&l, group.tgid, task.clone());
+            (group, task, target)
         };
-        let group = group.ok_or(ENOENT)?;
-        let task = task.or_else(|| k.tasks.lock().some_thread(group.tgid));
-        if task.as_ref().is_some_and(|t| !self.mount.shows(cx, t)) {
+        if !self.mount.shows(cx, &target) {
             return Err(ENOENT);
         }
         let mount = self.mount.clone();
@@ -144,7 +144,17 @@ impl DynDir for Root {
             &k, &self.ns, &group, task, mount,
         ))))
     }
+    /// As who has opened it.
     fn list(&self, file: &File) -> Result<Vec<DynEntry>> {
+        self.list_as(
+            file,
+            &Caller {
+                cred: &file.cred,
+                task: &(),
+            },
+        )
+    }
+    fn list_as(&self, _: &File, reader: &Caller<'_>) -> Result<Vec<DynEntry>> {
         let k = self.kernel.upgrade().ok_or(ENOENT)?;
         let mut v = Vec::new();
         if !self.mount.pids_only() {
@@ -152,14 +162,15 @@ impl DynDir for Root {
         }
         v.push(DynEntry::new("self", FileType::Symlink));
         v.push(DynEntry::new("thread-self", FileType::Symlink));
-        let mut all: Vec<(i32, Option<Arc<Task>>)> = {
+        let mut all: Vec<(i32, Target)> = {
             let l = k.tasks.lock();
             l.processes()
-                .map(|p| (p.group.pid.seen_in(&self.ns), l.some_thread(p.group.tgid)))
+                .map(|p| (p.group.pid.seen_in(&self.ns), p.group.tgid))
                 .filter(|(n, _)| *n > 0)
+                .map(|(n, tgid)| (n, Target::new(&l, tgid, None)))
                 .collect()
         };
-        all.retain(|(_, t)| t.as_ref().is_none_or(|t| self.mount.lists(&file.cred, t)));
+        all.retain(|(_, t)| self.mount.shows(reader, t));
         all.sort_unstable_by_key(|(n, _)| *n);
         v.extend(
             all.into_iter()

@@ -47,6 +47,11 @@ pub fn may_access_as(cred: &Credentials, target: &Task, by: By) -> Result<()> {
     check(cred, &target.cred(), owner.as_ref(), by)
 }
 
+/// As [`may_access_as`], for a process without memory, that ended with the credentials `it`.
+pub fn may_access_ended(cred: &Credentials, it: &Credentials, by: By) -> Result<()> {
+    check(cred, it, None, by)
+}
+
 /// The rule itself; `private` is the user namespace that owns the memory, where that is not
 /// dumpable.
 fn check(me: &Credentials, it: &Credentials, private: Option<&UserNs>, by: By) -> Result<()> {

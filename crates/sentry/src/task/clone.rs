@@ -285,7 +285,7 @@ fn new_process(cx: &Context, a: &CloneArgs, group: Arc<ThreadGroup>, me: &Proces
         exit_signal,
         parent_exec_id,
         has_execed: false,
-        uid: cx.cred().uid,
+        ended: None,
         counted: None,
         cpu: Default::default(),
     }

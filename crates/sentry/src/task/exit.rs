@@ -109,7 +109,7 @@ impl Kernel {
                 p.zombie = Some(status);
                 crate::cgroup::end(group);
                 p.cpu = group.cpu_ended.get();
-                p.uid = last.cred().uid;
+                p.ended = Some(super::list::Ended::new(last));
             }
             for (g, was) in before {
                 if !was && l.is_orphaned(g, None) && l.has_stopped(g) && !hangup.contains(&g) {
@@ -185,7 +185,7 @@ impl Kernel {
                 (CLD_KILLED, status & 0x7f)
             };
             let pid = p.group.pid.seen_in(&parent.pid.ns);
-            let mut info = SigInfo::child(code, pid, uid_for(&l, &parent, p.uid), value);
+            let mut info = SigInfo::child(code, pid, uid_for(&l, &parent, p.uid()), value);
             info.signo = p.exit_signal;
             // The program that agreed to another signal is gone, and the new one may have more
             // rights.

@@ -7,6 +7,7 @@ use abi::Result;
 use abi::errno::{EAGAIN, EPERM, ESRCH};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use vfs::Credentials;
 
 /// The highest thread id (`kernel.pid_max`).
 pub const PID_MAX: i32 = 4_194_304;
@@ -38,11 +39,33 @@ pub struct Process {
     pub parent_exec_id: u64,
     /// Whether it has called execve(2): setpgid(2) then says `EACCES`.
     pub has_execed: bool,
-    /// What zombies tell: the real uid, and CPU time.
-    pub uid: u32,
+    /// What zombies tell: who they were, and CPU time.
+    pub ended: Option<Arc<Ended>>,
     /// What a zombie counts for its user.
     pub counted: Option<super::quota::Counted>,
     pub cpu: super::cpu::Cpu,
+}
+
+/// What is told of a process that has ended: as its last thread was.
+pub struct Ended {
+    pub cred: Arc<Credentials>,
+}
+
+impl Ended {
+    #[must_use]
+    pub fn new(last: &Task) -> Arc<Ended> {
+        Arc::new(Ended { cred: last.cred() })
+    }
+}
+
+impl Process {
+    /// The real user: of its threads, or of the last.
+    #[must_use]
+    pub fn uid(&self) -> u32 {
+        let live = self.threads.values().next().map(|t| t.cred().uid);
+        live.or_else(|| self.ended.as_ref().map(|e| e.cred.uid))
+            .unwrap_or(0)
+    }
 }
 
 /// All processes, by tgid.
@@ -438,7 +461,7 @@ mod tests {
             exit_signal: 17,
             parent_exec_id: 0,
             has_execed: false,
-            uid: 0,
+            ended: None,
             counted: None,
             cpu: Default::default(),
         });

@@ -104,7 +104,7 @@ fn look(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
         any |= p.zombie.is_none() || options & WEXITED != 0;
         let number = p.group.pid.seen_in(&cx.pid.ns);
         let keep = options & WNOWAIT != 0;
-        let uid = p.threads.values().next().map_or(p.uid, |t| t.cred().uid);
+        let uid = p.uid();
         let uid = cx.cred().user_ns.uid_shown(uid);
         if let Some(status) = p.zombie {
             if options & WEXITED == 0 {

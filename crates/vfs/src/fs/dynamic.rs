@@ -80,6 +80,10 @@ pub trait DynDir: Any + Send + Sync {
     fn lookup(&self, cx: &Caller<'_>, name: &[u8]) -> Result<DynNode>;
     /// Every child, in the order to show; asked when a directory is read from its start.
     fn list(&self, file: &File) -> Result<Vec<DynEntry>>;
+    /// As [`DynDir::list`], for what a reader sees that another does not.
+    fn list_as(&self, file: &File, _reader: &Caller<'_>) -> Result<Vec<DynEntry>> {
+        self.list(file)
+    }
     fn alive(&self) -> bool {
         true
     }
@@ -505,15 +509,13 @@ struct OpenDynDir {
     list: Listing<DynEntry>,
 }
 
-impl FileOps for OpenDynDir {
-    fn read(&self, _: &File, _: &mut dyn Sink, _: u64) -> Result<usize> {
-        Err(EISDIR)
-    }
-    fn read_dir(
+impl OpenDynDir {
+    fn read_list(
         &self,
         file: &File,
         pos: &mut u64,
         emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+        list: impl FnOnce(&dyn DynDir) -> Result<Vec<DynEntry>>,
     ) -> Result<()> {
         let dir = self.inode.dir()?;
         if !dir.alive() {
@@ -524,9 +526,32 @@ impl FileOps for OpenDynDir {
             self.inode.ino,
             pos,
             emit,
-            || Ok(dir.list(file)?.into()),
+            || Ok(list(&**dir)?.into()),
             |e| (child_ino(self.inode.ino, &e.name), e.kind.dt(), &e.name),
         )
+    }
+}
+
+impl FileOps for OpenDynDir {
+    fn read(&self, _: &File, _: &mut dyn Sink, _: u64) -> Result<usize> {
+        Err(EISDIR)
+    }
+    fn read_dir(
+        &self,
+        file: &File,
+        pos: &mut u64,
+        emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.read_list(file, pos, emit, |dir| dir.list(file))
+    }
+    fn read_dir_as(
+        &self,
+        file: &File,
+        reader: &Caller<'_>,
+        pos: &mut u64,
+        emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.read_list(file, pos, emit, |dir| dir.list_as(file, reader))
     }
     fn seekable(&self) -> bool {
         true

@@ -2,6 +2,7 @@
 
 use crate::Task;
 use crate::task::access::{self, By};
+use crate::task::list::TaskList;
 use abi::Result;
 use abi::errno::EINVAL;
 use parking_lot::Mutex;
@@ -83,18 +84,11 @@ impl ProcMount {
     }
 
     /// Whether the caller sees the name of `target`'s directory.
-    pub fn shows(&self, cx: &Caller<'_>, target: &Task) -> bool {
+    pub fn shows(&self, cx: &Caller<'_>, target: &Target) -> bool {
         self.passes(Hidden::Names, cx.cred, || may_read(cx, target))
     }
-    /// As [`ProcMount::shows`], to who has opened /proc: itself, which its credentials tell, and others.
-    pub fn lists(&self, reader: &Arc<Credentials>, target: &Task) -> bool {
-        self.passes(Hidden::Names, reader, || {
-            Arc::ptr_eq(reader, &target.cred())
-                || access::may_access_as(reader, target, By::Fs).is_ok()
-        })
-    }
     /// Whether the caller may enter `target`'s directory.
-    pub fn opens(&self, cx: &Caller<'_>, target: &Task) -> bool {
+    pub fn opens(&self, cx: &Caller<'_>, target: &Target) -> bool {
         self.passes(Hidden::Contents, cx.cred, || may_read(cx, target))
     }
 
@@ -107,11 +101,34 @@ impl ProcMount {
     }
 }
 
-fn may_read(cx: &Caller<'_>, target: &Task) -> bool {
-    match crate::fs::terminals::task_of(cx.task) {
-        Some(t) => access::may_access(t, target, By::Fs).is_ok(),
-        None => access::may_access_as(cx.cred, target, By::Fs).is_ok(),
+/// Who a directory is of.
+pub enum Target {
+    Task(Arc<Task>),
+    /// A process that waits to be waited for, by its last credentials.
+    Ended(Arc<Credentials>),
+    /// One between the two.
+    Ending,
+}
+
+impl Target {
+    /// What there is of a process. `task` is one of its threads.
+    pub fn new(l: &TaskList, tgid: i32, task: Option<Arc<Task>>) -> Target {
+        let ended = || Some(l.process(tgid)?.ended.as_ref()?.cred.clone());
+        match task.or_else(|| l.some_thread(tgid)) {
+            Some(t) => Target::Task(t),
+            None => ended().map_or(Target::Ending, Target::Ended),
+        }
     }
+}
+
+fn may_read(cx: &Caller<'_>, target: &Target) -> bool {
+    let r = match (target, crate::fs::terminals::task_of(cx.task)) {
+        (Target::Task(it), Some(t)) => access::may_access(t, it, By::Fs),
+        (Target::Task(it), None) => access::may_access_as(cx.cred, it, By::Fs),
+        (Target::Ended(it), _) => access::may_access_ended(cx.cred, it, By::Fs),
+        (Target::Ending, _) => return false,
+    };
+    r.is_ok()
 }
 
 impl DynOptions for ProcMount {
@@ -130,6 +147,11 @@ impl DynOptions for ProcMount {
         s
     }
     fn change(&self, data: &str) -> Result<()> {
-        self.0.lock().change(data, &self.1)
+        let mut o = self.0.lock();
+        // All of it, or nothing.
+        let mut new = *o;
+        new.change(data, &self.1)?;
+        *o = new;
+        Ok(())
     }
 }

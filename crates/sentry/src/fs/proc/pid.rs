@@ -11,7 +11,7 @@ mod texts;
 pub use texts::command_line;
 
 use super::global;
-use super::options::ProcMount;
+use super::options::{ProcMount, Target};
 use crate::fs::terminals::task_of;
 use crate::ns::pid::PidNs;
 use crate::task::access::{self, By};
@@ -112,7 +112,8 @@ impl Subject {
     }
     fn zombie_uid(&self) -> u32 {
         self.kernel().map_or(0, |k| {
-            k.tasks.lock().process(self.tgid).map_or(0, |p| p.uid)
+            let l = k.tasks.lock();
+            l.process(self.tgid).map_or(0, |p| p.uid())
         })
     }
     /// Whether the caller is of the process itself.
@@ -209,8 +210,16 @@ impl DynDir for PidDir {
         }
     }
     fn permission(&self, cx: &Caller<'_>, want: Want) -> Result<()> {
-        let hidden = |m: &Arc<ProcMount>| Some(!m.opens(cx, &*self.me.task().ok()?));
-        if self.mount.as_ref().and_then(hidden) == Some(true) {
+        let hidden = |m: &Arc<ProcMount>, k: Arc<Kernel>| {
+            let target = {
+                let l = k.tasks.lock();
+                Target::new(&l, self.me.tgid, l.task(self.me.tid))
+            };
+            !m.opens(cx, &target)
+        };
+        if let (Some(m), Ok(k)) = (&self.mount, self.me.kernel())
+            && hidden(m, k)
+        {
             return Err(EPERM);
         }
         generic_permission(self.perm(), FileType::Directory, cx.cred, want)

@@ -45,7 +45,12 @@ fn dirents(cx: &Context, a: &Args, old: bool) -> SysResult {
     let mut too_small = false;
     let mut pos = f.pos.lock();
     let mut p = *pos;
-    f.ops.read_dir(&f, &mut p, &mut |e| {
+    let cred = cx.cred();
+    let reader = vfs::Caller {
+        cred: &cred,
+        task: &cx.task,
+    };
+    f.ops.read_dir_as(&f, &reader, &mut p, &mut |e| {
         let head = if old { 18 } else { 19 };
         let len = (head + e.name.len() + 1 + usize::from(old)).next_multiple_of(8);
         if out.len() + len > room {
