@@ -124,8 +124,9 @@ impl Failure {
 
     /// With so much of the sentence as fits into a packet, whatever must be escaped there.
     fn fit(mut self) -> Failure {
-        let end = self.text.floor_char_boundary(client::MAX / 8);
-        self.text.truncate(end);
+        let whole = |at: &usize| self.text.is_char_boundary(*at);
+        let end = (0..=self.text.len().min(client::MAX / 8)).rev().find(whole);
+        self.text.truncate(end.unwrap_or(0));
         self
     }
 
