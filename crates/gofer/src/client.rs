@@ -298,12 +298,18 @@ impl Client {
             }
         }
     }
-    /// Gives a handle back now: of a file whose end takes the host time. As a rider it would be the time of whoever
-    /// asks next.
+    /// Gives a handle back now: of a file whose end takes the host time. It waits for its turn as what changes something
+    /// does, and is nobody's rider meanwhile: whoever asked next would wait for the host.
     pub fn close_now(&self, h: Handle) {
-        self.close(h);
         // What fails here has ended the connection, and with it all handles.
-        let _ = self.done(&Request::Nop);
+        let Ok((place, mut conn)) = self.take(true) else {
+            return;
+        };
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        match conn.exchange(&Request::Nop.encode_with(&[h], &[]), false) {
+            Ok(_) => self.put(place, conn, true),
+            Err(_) => self.died(),
+        }
     }
 
     /// The root of this name, and whether it may be changed.

@@ -289,8 +289,11 @@ fn a_dead_server_is_an_io_error() {
     assert_eq!(told.load(Ordering::SeqCst), 1);
 }
 
+/// Whether a request changes something, and how many handles are closed with it.
+type Seen = (bool, usize);
+
 /// A server of four connections that answers no request which changes something until it is told to.
-fn slow_server() -> (Arc<Client>, mpsc::Receiver<bool>, mpsc::Sender<()>) {
+fn slow_server() -> (Arc<Client>, mpsc::Receiver<Seen>, mpsc::Sender<()>) {
     let (ours, theirs) = sock::seqpacket_pair().unwrap();
     let lines: Vec<_> = (0..4).map(|_| Line::pair().unwrap()).collect();
     let hello = Hello {
@@ -309,8 +312,9 @@ fn slow_server() -> (Arc<Client>, mpsc::Receiver<bool>, mpsc::Sender<()>) {
         std::thread::spawn(move || {
             let mut buf = [0; 1000];
             while let Ok(m) = line.receive(&mut buf) {
-                let changes = Request::decode(m).unwrap().0.changes();
-                asked.send(changes).unwrap();
+                let (request, riders) = Request::decode(m).unwrap();
+                let changes = request.changes();
+                asked.send((changes, riders.closes.len())).unwrap();
                 if changes {
                     gate.lock().unwrap().recv().unwrap();
                 }
@@ -336,21 +340,33 @@ fn who_only_reads_does_not_wait_for_changes() {
     };
     let changes: Vec<_> = (0..CHANGES).map(|_| unlink(&c)).collect();
     // Two are under way; whoever else would be, without a limit, has time to be.
-    assert_eq!((next(), next()), (Ok(true), Ok(true)));
+    assert_eq!((next(), next()), (Ok((true, 0)), Ok((true, 0))));
     std::thread::sleep(Duration::from_millis(200));
     let reader = {
         let c = c.clone();
         std::thread::spawn(move || c.get_attr(dir).err())
     };
-    assert_eq!(next(), Ok(false));
+    assert_eq!(next(), Ok((false, 0)));
     assert_eq!(reader.join().unwrap(), Some(ENOENT));
+    // Nor does it pay for a large file whose end waits for its turn.
+    let closer = {
+        let c = c.clone();
+        std::thread::spawn(move || c.close_now(Handle(2)))
+    };
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(c.get_attr(dir).err(), Some(ENOENT));
+    assert_eq!(next(), Ok((false, 0)));
     // Each is answered in the end: none sleeps for good.
     for _ in 0..CHANGES {
         go.send(()).unwrap();
     }
+    go.send(()).unwrap();
     for t in changes {
         assert_eq!(t.join().unwrap(), Some(ENOENT));
     }
+    closer.join().unwrap();
+    let closes = seen.try_iter().filter(|s| *s == (true, 1)).count();
+    assert_eq!(closes, 1);
 }
 
 #[test]
