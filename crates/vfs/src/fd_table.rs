@@ -15,7 +15,7 @@ use crate::file::File;
 use crate::locks;
 use crate::ucounts::{Charge, Kind};
 use abi::Result;
-use abi::errno::{EBADF, EBUSY, EINVAL, EMFILE};
+use abi::errno::{EBADF, EBUSY, EINVAL, EMFILE, ENOMEM};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -113,12 +113,22 @@ struct Inner {
     used: Bits,
     cloexec: Vec<u64>,
     gone: Gone,
-    /// What a large table takes.
-    memory: Option<Charge>,
+    /// What a large table takes, of each who made it larger.
+    memory: Vec<Charge>,
 }
 
 /// A table of so many descriptors is charged with its process.
 const SMALL: usize = 4096;
+
+/// How far a table may grow, and at whose cost.
+pub struct Room {
+    /// `RLIMIT_NOFILE`.
+    pub limit: u64,
+    /// The caller's, whoever opened the files.
+    pub cred: Arc<Credentials>,
+}
+
+const SLOT: usize = size_of::<Option<Arc<File>>>();
 
 /// Which descriptors stand for another file, or for none, since that was last asked.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -140,14 +150,22 @@ impl Gone {
 }
 
 impl Inner {
-    /// A large table is charged to who made it so, or has copied it.
-    fn charge(&mut self, cred: &Credentials) {
-        let bytes = self.files.capacity() * size_of::<Option<Arc<File>>>();
-        if self.files.len() > SMALL {
-            let user = cred.ucounts();
-            let m = self.memory.get_or_insert_with(|| user.force(Kind::Kmem, 0));
-            m.set(bytes as u64);
+    /// Makes the table reach `fd`; `ENOMEM` where it is a large one, and the caller's user has no more memory.
+    fn reach(&mut self, fd: usize, cred: &Credentials) -> Result<()> {
+        if fd < self.files.len() {
+            return Ok(());
         }
+        if fd >= self.files.capacity() {
+            let all = (fd + 1).max(2 * self.files.capacity());
+            if all > SMALL {
+                let charged: u64 = self.memory.iter().map(Charge::amount).sum();
+                let more = (all * SLOT).saturating_sub(charged as usize);
+                self.memory.push(cred.kmem(more, ENOMEM)?);
+            }
+            self.files.reserve_exact(all - self.files.len());
+        }
+        self.files.resize_with(fd + 1, || None);
+        Ok(())
     }
     fn set_cloexec(&mut self, fd: usize, on: CloseOnExec) {
         let (w, b) = (fd / 64, fd % 64);
@@ -173,13 +191,8 @@ impl Inner {
             CloseOnExec::No
         }
     }
+    /// Within what the table reaches.
     fn put(&mut self, fd: usize, file: Arc<File>, cloexec: CloseOnExec) -> Option<Arc<File>> {
-        if self.files.len() <= fd {
-            self.files.resize_with(fd + 1, || None);
-            if fd >= SMALL {
-                self.charge(&file.cred);
-            }
-        }
         self.used.set(fd);
         self.set_cloexec(fd, cloexec);
         let old = self.files[fd].replace(file);
@@ -197,11 +210,12 @@ impl Inner {
         self.set_cloexec(fd, CloseOnExec::No);
         Some(f)
     }
-    fn reserve(&mut self, min: usize, limit: u64) -> Result<usize> {
+    fn reserve(&mut self, min: usize, room: &Room) -> Result<usize> {
         let fd = self.used.first_clear(min);
-        if fd as u64 >= limit.min(NR_OPEN) {
+        if fd as u64 >= room.limit.min(NR_OPEN) {
             return Err(EMFILE);
         }
+        self.reach(fd, &room.cred)?;
         self.used.set(fd);
         Ok(fd)
     }
@@ -281,11 +295,11 @@ impl FdTable {
             _ => Err(EBADF),
         }
     }
-    /// Puts a file at the lowest free number. `limit` is `RLIMIT_NOFILE`.
-    pub fn install(&self, file: Arc<File>, cloexec: CloseOnExec, limit: u64) -> Result<i32> {
+    /// Puts a file at the lowest free number.
+    pub fn install(&self, file: Arc<File>, cloexec: CloseOnExec, room: &Room) -> Result<i32> {
         file.may_stay()?;
         let mut inner = self.inner.write();
-        let fd = inner.reserve(0, limit)?;
+        let fd = inner.reserve(0, room)?;
         inner.put(fd, file, cloexec);
         Ok(fd as i32)
     }
@@ -295,20 +309,20 @@ impl FdTable {
         min: i32,
         file: Arc<File>,
         cloexec: CloseOnExec,
-        limit: u64,
+        room: &Room,
     ) -> Result<i32> {
         let min = usize::try_from(min).map_err(|_| EINVAL)?;
-        if min as u64 >= limit {
+        if min as u64 >= room.limit {
             return Err(EINVAL);
         }
         let mut inner = self.inner.write();
-        let fd = inner.reserve(min, limit)?;
+        let fd = inner.reserve(min, room)?;
         inner.put(fd, file, cloexec);
         Ok(fd as i32)
     }
     /// Takes the lowest free number for a file that is still to be made.
-    pub fn reserve(&self, limit: u64) -> Result<Reserved<'_>> {
-        let fd = self.inner.write().reserve(0, limit)?;
+    pub fn reserve(&self, room: &Room) -> Result<Reserved<'_>> {
+        let fd = self.inner.write().reserve(0, room)?;
         Ok(Reserved {
             table: self,
             fd,
@@ -322,10 +336,10 @@ impl FdTable {
         new: i32,
         file: Arc<File>,
         cloexec: CloseOnExec,
-        limit: u64,
+        room: &Room,
     ) -> Result<i32> {
         let i = index(new)?;
-        if i as u64 >= limit.min(NR_OPEN) {
+        if i as u64 >= room.limit.min(NR_OPEN) {
             return Err(EBADF);
         }
         let old = {
@@ -333,6 +347,7 @@ impl FdTable {
             if inner.used.get(i) && inner.files.get(i).is_none_or(Option::is_none) {
                 return Err(EBUSY);
             }
+            inner.reach(i, &room.cred)?;
             inner.put(i, file, cloexec)
         };
         if let Some(old) = old {
@@ -376,26 +391,39 @@ impl FdTable {
             }
         }
     }
-    /// A copy, for fork(2) without `CLONE_FILES` and `unshare(CLONE_FILES)`.
+    /// A copy, for fork(2) without `CLONE_FILES` and `unshare(CLONE_FILES)`; `ENOMEM`.
+    pub fn fork(&self, cred: &Credentials) -> Result<Arc<FdTable>> {
+        self.copy(|bytes| cred.kmem(bytes, ENOMEM))
+    }
+    /// A copy whatever the limits: for execve(2), which cannot fail any more.
     #[must_use]
-    pub fn fork(&self, cred: &Credentials) -> Arc<FdTable> {
+    pub fn fork_for_exec(&self, cred: &Credentials) -> Arc<FdTable> {
+        let force = |bytes| Ok(cred.ucounts().force(Kind::Kmem, bytes as u64));
+        self.copy(force).unwrap_or_else(|_| FdTable::new())
+    }
+    fn copy(&self, charge: impl Fn(usize) -> Result<Charge>) -> Result<Arc<FdTable>> {
         let inner = self.inner.read();
+        let last = inner.files.iter().rposition(Option::is_some);
+        let files = &inner.files[..last.map_or(0, |n| n + 1)];
+        let mut memory = Vec::new();
+        if files.len() > SMALL {
+            memory.push(charge(files.len() * SLOT)?);
+        }
         let mut used = Bits::default();
-        for (fd, f) in inner.files.iter().enumerate() {
+        for (fd, f) in files.iter().enumerate() {
             if f.is_some() {
                 used.set(fd);
             }
         }
-        let mut copy = Inner {
-            files: inner.files.clone(),
+        let copy = Inner {
+            files: files.to_vec(),
             used,
             cloexec: inner.cloexec.clone(),
             gone: Gone::Many,
-            memory: None,
+            memory,
         };
         drop(inner);
-        copy.charge(cred);
-        Arc::new(Self::with(copy))
+        Ok(Arc::new(Self::with(copy)))
     }
     /// execve(2): closes what is marked.
     pub fn exec(&self) {

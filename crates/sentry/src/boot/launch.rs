@@ -18,7 +18,7 @@ use parking_lot::RwLock;
 use platform::AppThread;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::fd_table::CloseOnExec;
+use vfs::fd_table::{CloseOnExec, Room};
 use vfs::file::{File, O_RDWR};
 use vfs::userns::UserNs;
 use vfs::walk::Walk;
@@ -205,7 +205,11 @@ pub fn prepare(
     for (n, fd) in preserved.into_iter().enumerate() {
         let f = inherited(&task, fd)?;
         let n = 3 + n as i32;
-        let put = files.install_at(n, f, CloseOnExec::No, n as u64 + 1);
+        let room = Room {
+            limit: n as u64 + 1,
+            cred: f.cred.clone(),
+        };
+        let put = files.install_at(n, f, CloseOnExec::No, &room);
         or(put.map(|_| ()), "install a preserved descriptor")?;
     }
     let cannot_run = |e| cannot_run(&name, e);
@@ -332,7 +336,10 @@ fn streams(
     root: &PathCx<'_>,
     is_first: bool,
 ) -> core::result::Result<(), Failure> {
-    let install = |n: i32, f: Arc<File>| files.install_at(n, f, CloseOnExec::No, 3);
+    let install = |n: i32, f: Arc<File>| {
+        let cred = f.cred.clone();
+        files.install_at(n, f, CloseOnExec::No, &Room { limit: 3, cred })
+    };
     match stdio {
         Stdio::Inherited(fds) => {
             let mut seen: Vec<(vfs::Stat, u32, u64, Arc<File>)> = Vec::new();

@@ -94,6 +94,6 @@ pub fn open(cx: &Context, group: &Arc<ThreadGroup>, flags: u32) -> Result<i32> {
         kernel: Arc::downgrade(&cx.kernel),
     });
     let f = File::new(ops, O_RDWR | (flags & O_NONBLOCK), None, cx.cred());
-    let limit = cx.nofile_limit();
-    cx.files().install(f, CloseOnExec::Yes, limit)
+    let room = cx.room();
+    cx.files().install(f, CloseOnExec::Yes, &room)
 }

@@ -136,7 +136,7 @@ pub fn unshare(cx: &Context, flags: u32) -> Result<()> {
     }
     if flags & CLONE_FILES != 0 {
         cx.mm().address_space().end_offers();
-        let own = cx.files().fork(&cx.cred());
+        let own = cx.files().fork(&cx.cred())?;
         cx.task.set_files(own);
     }
     if flags & (CLONE_NEWIPC | CLONE_SYSVSEM) != 0 {

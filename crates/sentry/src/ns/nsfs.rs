@@ -234,6 +234,6 @@ impl FileOps for NsFile {
 /// Installs an open namespace in the caller's table.
 fn give(t: &Arc<Task>, ns: &NsRef) -> Result<u64> {
     let f = File::new(ns.open(), 0, Some(ns.place(&t.kernel.vfs)), t.cred());
-    let fd = t.files().install(f, CloseOnExec::Yes, t.nofile_limit())?;
+    let fd = t.files().install(f, CloseOnExec::Yes, &t.room())?;
     Ok(fd as u64)
 }

@@ -151,7 +151,7 @@ fn make(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<Made
     let files = if a.has(CLONE_FILES) {
         cx.files()
     } else {
-        cx.files().fork(&cx.cred())
+        cx.files().fork(&cx.cred())?
     };
     Ok(Made {
         new,

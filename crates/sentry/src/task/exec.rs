@@ -244,7 +244,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     let files = cx.files();
     // A table shared by CLONE_FILES without CLONE_THREAD is copied first.
     let files = if Arc::strong_count(&files) > 2 {
-        files.fork(&cx.cred())
+        files.fork_for_exec(&cx.cred())
     } else {
         files
     };

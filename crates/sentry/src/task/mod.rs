@@ -46,6 +46,7 @@ use platform::Interrupter;
 use signal::Pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use vfs::fd_table::Room;
 use vfs::file::File;
 use vfs::{Credentials, FdTable, FsContext, PathCx};
 use wait::{Blocker, Parker, WaitQueue};
@@ -374,6 +375,14 @@ impl Task {
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.tid == self.group.tgid
+    }
+    /// How far it may make its table of descriptors grow, and at whose cost.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        Room {
+            limit: self.nofile_limit(),
+            cred: self.cred(),
+        }
     }
     /// `RLIMIT_NOFILE`.
     #[must_use]

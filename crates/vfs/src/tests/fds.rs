@@ -1,6 +1,7 @@
 use super::*;
 use crate::FdTable;
-use crate::fd_table::CloseOnExec;
+use crate::fd_table::{CloseOnExec, NR_OPEN, Room};
+use crate::ucounts::Kind;
 use abi::errno::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -38,10 +39,11 @@ proptest! {
         let file = r.open("/", 0).unwrap();
         let t = FdTable::new();
         let limit = 4200u64;
+        let room = &Room { limit, cred: r.cred.clone() };
         let mut model: BTreeMap<i32, u64> = BTreeMap::new();
         let lowest = |m: &BTreeMap<i32, u64>, min: i32| (min..).find(|fd| !m.contains_key(fd)).unwrap();
         for i in 0..dense.min(limit as usize) {
-            prop_assert_eq!(t.install(file.clone(), CloseOnExec::No, limit), Ok(i as i32));
+            prop_assert_eq!(t.install(file.clone(), CloseOnExec::No, room), Ok(i as i32));
             model.insert(i as i32, 0);
         }
         for (n, op) in ops.into_iter().enumerate() {
@@ -51,19 +53,19 @@ proptest! {
                 Op::Install => {
                     let fd = lowest(&model, 0);
                     let want = if (fd as u64) < limit { Ok(fd) } else { Err(EMFILE) };
-                    prop_assert_eq!(t.install(file.clone(), cloexec, limit), want);
+                    prop_assert_eq!(t.install(file.clone(), cloexec, room), want);
                     if want.is_ok() { model.insert(fd, mark); }
                 }
                 Op::From(min) => {
                     let fd = lowest(&model, min);
                     let want = if min as u64 >= limit { Err(EINVAL) }
                         else if (fd as u64) < limit { Ok(fd) } else { Err(EMFILE) };
-                    prop_assert_eq!(t.install_from(min, file.clone(), cloexec, limit), want);
+                    prop_assert_eq!(t.install_from(min, file.clone(), cloexec, room), want);
                     if want.is_ok() { model.insert(fd, mark); }
                 }
                 Op::At(fd) => {
                     let want = if (fd as u64) < limit { Ok(fd) } else { Err(EBADF) };
-                    prop_assert_eq!(t.install_at(fd, file.clone(), cloexec, limit), want);
+                    prop_assert_eq!(t.install_at(fd, file.clone(), cloexec, room), want);
                     if want.is_ok() { model.insert(fd, mark); }
                 }
                 Op::Close(fd) => {
@@ -75,10 +77,10 @@ proptest! {
                     model.retain(|&fd, _| (fd as u32) < a || (fd as u32) > b);
                 }
                 Op::Reserve => {
-                    if let Ok(res) = t.reserve(limit) {
+                    if let Ok(res) = t.reserve(room) {
                         prop_assert_eq!(res.number(), lowest(&model, 0));
                         prop_assert_eq!(t.get(res.number()).err(), Some(EBADF));
-                        prop_assert_eq!(t.install_at(res.number(), file.clone(), cloexec, limit), Err(EBUSY));
+                        prop_assert_eq!(t.install_at(res.number(), file.clone(), cloexec, room), Err(EBUSY));
                     }
                 }
                 Op::Exec => {
@@ -88,10 +90,39 @@ proptest! {
             }
         }
         prop_assert_eq!(t.list(0), model.keys().copied().collect::<Vec<_>>());
-        let f = t.fork(&crate::Credentials::root());
+        let f = t.fork(&crate::Credentials::root()).unwrap();
         prop_assert_eq!(f.list(0), t.list(0));
         drop(t);
         f.close_all();
         prop_assert_eq!(Arc::strong_count(&file), 1);
     }
+}
+
+#[test]
+fn a_large_table_is_its_users_whoever_opened_the_file() {
+    let r = Rig::new();
+    let file = r.open("/", 0).unwrap();
+    let cred = Arc::new(Credentials::user(71_000, 71_000, vec![]));
+    let room = Room {
+        limit: NR_OPEN,
+        cred: cred.clone(),
+    };
+    let held = |c: &Credentials| c.ucounts().count(Kind::Kmem);
+    let mut tables = Vec::new();
+    let refused = loop {
+        let t = FdTable::new();
+        if let Err(e) = t.install_at(NR_OPEN as i32 - 1, file.clone(), CloseOnExec::No, &room) {
+            break e;
+        }
+        tables.push(t);
+    };
+    assert_eq!(refused, ENOMEM);
+    assert_eq!(held(&cred), tables.len() as i64 * 8 * NR_OPEN as i64);
+    assert_eq!(tables[0].fork(&cred).err(), Some(ENOMEM));
+    // A copy has room for what is open.
+    tables[0].install(file, CloseOnExec::No, &room).unwrap();
+    tables[0].close(NR_OPEN as i32 - 1).unwrap();
+    assert!(tables[0].fork(&cred).is_ok());
+    tables.clear();
+    assert_eq!(held(&cred), 0);
 }

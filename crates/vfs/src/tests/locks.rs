@@ -28,7 +28,11 @@ fn any_close_releases_posix_locks_and_the_last_one_the_others() {
     let (a, b) = (FdTable::new(), FdTable::new());
     let open = || r.open("/f", O_RDWR).unwrap();
     let (f, g, h) = (open(), open(), open());
-    let second = a.install(open(), CloseOnExec::No, 10).unwrap();
+    let room = crate::fd_table::Room {
+        limit: 10,
+        cred: r.cred.clone(),
+    };
+    let second = a.install(open(), CloseOnExec::No, &room).unwrap();
     let c = r.cx();
     let (pa, pb) = (Owner::Posix(a.id()), Owner::Posix(b.id()));
     let w = Some(LockKind::Write);

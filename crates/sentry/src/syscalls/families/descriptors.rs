@@ -22,7 +22,7 @@ fn close_range(cx: &mut Context, a: &Args) -> SysResult {
     if flags & 2 != 0 {
         // CLOSE_RANGE_UNSHARE
         cx.mm().address_space().end_offers();
-        let own = cx.files().fork(&cx.cred());
+        let own = cx.files().fork(&cx.cred())?;
         cx.task.set_files(own);
     }
     if flags & 4 != 0 {
@@ -36,7 +36,7 @@ fn close_range(cx: &mut Context, a: &Args) -> SysResult {
 fn dup(cx: &mut Context, a: &Args) -> SysResult {
     let f = cx.fd(a.i32(0))?;
     cx.files()
-        .install(f, CloseOnExec::No, cx.nofile_limit())
+        .install(f, CloseOnExec::No, &cx.room())
         .map(|n| n as usize)
 }
 fn dup2(cx: &mut Context, a: &Args) -> SysResult {
@@ -45,7 +45,7 @@ fn dup2(cx: &mut Context, a: &Args) -> SysResult {
         return Ok(a.usize(1));
     }
     cx.files()
-        .install_at(a.i32(1), f, CloseOnExec::No, cx.nofile_limit())?;
+        .install_at(a.i32(1), f, CloseOnExec::No, &cx.room())?;
     Ok(a.i32(1) as usize)
 }
 fn dup3(cx: &mut Context, a: &Args) -> SysResult {
@@ -53,12 +53,8 @@ fn dup3(cx: &mut Context, a: &Args) -> SysResult {
         return Err(EINVAL);
     }
     let f = cx.fd(a.i32(0))?;
-    cx.files().install_at(
-        a.i32(1),
-        f,
-        CloseOnExec::from_flags(a.u32(2)),
-        cx.nofile_limit(),
-    )?;
+    cx.files()
+        .install_at(a.i32(1), f, CloseOnExec::from_flags(a.u32(2)), &cx.room())?;
     Ok(a.i32(1) as usize)
 }
 
@@ -90,8 +86,8 @@ fn fcntl(cx: &mut Context, a: &Args) -> SysResult {
     let files = cx.files();
     match cmd {
         F_DUPFD | F_DUPFD_CLOEXEC => {
-            let limit = cx.nofile_limit();
-            if a.i32(2) < 0 || a.u64(2) >= limit {
+            let room = &cx.room();
+            if a.i32(2) < 0 || a.u64(2) >= room.limit {
                 return Err(EINVAL);
             }
             let c = if cmd == F_DUPFD {
@@ -99,9 +95,7 @@ fn fcntl(cx: &mut Context, a: &Args) -> SysResult {
             } else {
                 CloseOnExec::Yes
             };
-            files
-                .install_from(a.i32(2), f, c, limit)
-                .map(|n| n as usize)
+            files.install_from(a.i32(2), f, c, room).map(|n| n as usize)
         }
         F_GETFD => Ok(usize::from(files.cloexec(fd)? == CloseOnExec::Yes)),
         F_SETFD => {
@@ -199,9 +193,7 @@ fn memfd_create(cx: &mut Context, a: &Args) -> SysResult {
     } else {
         CloseOnExec::No
     };
-    cx.files()
-        .install(f, c, cx.nofile_limit())
-        .map(|n| n as usize)
+    cx.files().install(f, c, &cx.room()).map(|n| n as usize)
 }
 
 /// See [`crate::syscalls::families::ALL`].

@@ -39,14 +39,14 @@ fn not_path(f: Arc<File>) -> Result<Arc<File>> {
 pub fn install(cx: &Context, ops: Arc<dyn FileOps>, mode: u32, flags: u32) -> SysResult {
     let f = File::new(ops, mode | (flags & O_NONBLOCK), None, cx.cred());
     cx.files()
-        .install(f, CloseOnExec::from_flags(flags), cx.nofile_limit())
+        .install(f, CloseOnExec::from_flags(flags), &cx.room())
         .map(|n| n as usize)
 }
 
 /// Writes two descriptors' numbers to the application, and installs the files when that worked.
 pub fn install_pair(cx: &Context, out: Va, files: [Arc<File>; 2], flags: u32) -> SysResult {
     files.iter().try_for_each(|f| f.may_stay())?;
-    let (table, limit) = (cx.files(), cx.nofile_limit());
+    let (table, limit) = (cx.files(), &cx.room());
     let (a, b) = (table.reserve(limit)?, table.reserve(limit)?);
     cx.mm().write_obj(out, &[a.number(), b.number()])?;
     let [x, y] = files;

@@ -37,7 +37,7 @@ const FIONREAD: u32 = platform::lane::FIONREAD;
 /// `ioctl(TIOCGPTPEER)`: opens the other side of a terminal, by its name where /dev/pts is mounted.
 fn open_peer(cx: &Context, m: &tty::Master, flags: u32) -> SysResult {
     let files = cx.files();
-    let slot = files.reserve(cx.nofile_limit())?;
+    let slot = files.reserve(&cx.room())?;
     let flags = flags & (O_ACCMODE | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
     let how = vfs::ops::OpenHow::new(flags, 0);
     let name = format!("/dev/pts/{}", m.pty().index);

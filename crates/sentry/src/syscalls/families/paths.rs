@@ -41,7 +41,7 @@ fn do_open(cx: &Context, dirfd: i32, va: Va, how: OpenHow) -> SysResult {
     };
     // The number first: a full table must not leave a new file behind.
     cx.cred().may_take_more(ENFILE)?;
-    let slot = files.reserve(cx.nofile_limit())?;
+    let slot = files.reserve(&cx.room())?;
     let f = loop {
         match cx.task.with_paths(|p| p.open(&at, &path, how)) {
             // Somebody on the host has a lease on the file (fcntl(2)). The host has asked for it back, and takes it

@@ -83,7 +83,7 @@ fn pidfd_getfd(cx: &mut Context, a: &Args) -> SysResult {
     crate::task::offers::taken(&t, &got);
     let fd = cx
         .files()
-        .install(got, vfs::fd_table::CloseOnExec::Yes, cx.nofile_limit())?;
+        .install(got, vfs::fd_table::CloseOnExec::Yes, &cx.room())?;
     Ok(fd as usize)
 }
 

@@ -145,7 +145,7 @@ fn socket(cx: &mut Context, a: &Args) -> SysResult {
     })?;
     let f = file_of(cx, s, flags);
     cx.files()
-        .install(f, CloseOnExec::from_flags(flags), cx.nofile_limit())
+        .install(f, CloseOnExec::from_flags(flags), &cx.room())
         .map(|n| n as usize)
 }
 
@@ -204,7 +204,7 @@ fn do_accept(cx: &Context, a: &Args, flags: u32) -> SysResult {
     // The number first: a full table must not lose a connection.
     let table = cx.files();
     cx.cred().may_take_more(ENFILE)?;
-    let slot = table.reserve(cx.nofile_limit())?;
+    let slot = table.reserve(&cx.room())?;
     let new = waiting(
         cx,
         &f,
@@ -548,10 +548,10 @@ fn receive_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
     } else {
         CloseOnExec::No
     };
-    let (table, limit) = (cx.files(), cx.nofile_limit());
+    let (table, growth) = (cx.files(), cx.room());
     let mut new = Vec::new();
     let (bytes, cut) = r.control.encode(room, &mut |file| {
-        let fd = table.install(file, cloexec, limit)?;
+        let fd = table.install(file, cloexec, &growth)?;
         new.push(fd);
         Ok(fd)
     });
