@@ -235,6 +235,15 @@ impl Ucounts {
     fn upwards(&self) -> impl Iterator<Item = &Ucounts> {
         std::iter::successors(Some(self), |u| u.above.as_deref())
     }
+    /// The user of the initial namespace that all this counts for: for what stays when namespaces end, and keeps none.
+    #[must_use]
+    pub fn outermost(self: &Arc<Self>) -> Arc<Ucounts> {
+        let mut u = self;
+        while let Some(above) = &u.above {
+            u = above;
+        }
+        u.clone()
+    }
     #[must_use]
     pub fn uid(&self) -> u32 {
         self.uid

@@ -11,7 +11,7 @@ use tty::{Devpts, Master, Pty, SlaveDevice};
 use vfs::file::{File, FileOps};
 use vfs::fs::dev::{LINKS, STANDARD};
 use vfs::fs::dynamic::{DynDir, DynEntry, DynFs, DynNode, DynOptions};
-use vfs::fs::tmpfs::{self, Node, Tmpfs};
+use vfs::fs::tmpfs::{self, Node, Payer, Tmpfs};
 use vfs::inode::Inode;
 use vfs::vfs::{Device, DeviceOpen, FsType};
 use vfs::{At, Caller, FileType, NewNode, PathCx, Perm, makedev};
@@ -151,9 +151,10 @@ struct PtsDir {
     made: Mutex<HashMap<u32, Made>>,
 }
 
+/// For the kernel's own: terminals are paid for by who opens them.
 fn node(fs: &Arc<Tmpfs>, mode: u32, (uid, gid): (u32, u32), rdev: u64) -> Result<Arc<Node>> {
     let new = NewNode { mode, uid, gid };
-    Node::detached(fs, FileType::Char, rdev, new, &[])
+    Node::detached(fs, FileType::Char, rdev, new, &[], Payer::Owner)
 }
 
 impl PtsDir {

@@ -214,3 +214,41 @@ fn memory_devices() {
     assert_eq!(r.open("/unknown", O_RDWR).err(), Some(ENXIO));
     assert_eq!(crate::ops::fstat(&open("/null")).unwrap().rdev, 0x103);
 }
+
+#[test]
+fn an_inode_is_paid_for_by_who_makes_it() {
+    use crate::ucounts::Kind;
+    use crate::userns::UserNs;
+    let r = Rig::new();
+    let outside = Credentials::user(72_000, 72_000, vec![]);
+    let held = |c: &Credentials| c.ucounts().count(Kind::Kmem);
+    let mut inside = UserNs::create(&crate::userns::Registry::default(), &outside).unwrap();
+    // A user of a range that its maker was given.
+    let other = Credentials::user(72_001, 72_001, vec![]);
+    (inside.uid, inside.fsuid) = (72_001, 72_001);
+    inside.counts = Default::default();
+    r.mkdir("/all").unwrap();
+    r.cx().chmod(&At::Cwd, b"/all", 0o777, 0).unwrap();
+    let dir = r.open("/all", O_DIRECTORY).unwrap();
+    let dir = dir.path.as_ref().unwrap().inode().unwrap();
+    let cred = Arc::new(inside);
+    let caller = Caller {
+        cred: &cred,
+        task: &(),
+    };
+    let new = crate::NewNode {
+        mode: 0o600,
+        uid: 72_001,
+        gid: 72_001,
+    };
+    let (before, others) = (held(&outside), held(&other));
+    let made = dir.create(&caller, b"f", new).unwrap();
+    made.set_xattr(b"security.capability", &[0; 1000], 0)
+        .unwrap();
+    assert!(held(&outside) > before + 1000);
+    assert_eq!(held(&other), others);
+    // Which goes with the attribute.
+    made.forget_capabilities();
+    assert!(held(&outside) < before + 1000);
+    assert_eq!(made.get_xattr(b"security.capability").err(), Some(ENODATA));
+}

@@ -6,7 +6,7 @@ use super::{Key, Overlay, UPPER_BIT, new_node};
 use crate::Stat;
 use crate::context::Caller;
 use crate::file::{BufSink, File, FileOps, O_ACCMODE, O_RDONLY};
-use crate::fs::tmpfs::{Node, name_memory};
+use crate::fs::tmpfs::{Node, Payer, name_memory};
 use crate::inode::{
     FileType, Inode, InodeExt, Looked, NewNode, Onward, Perm, RenameFlags, SetAttr, downcast,
     downcast_arc,
@@ -139,7 +139,7 @@ impl OvlInode {
             uid: s.uid,
             gid: s.gid,
         };
-        let node = new_node(&self.fs, self.kind, s.rdev, new, &target)?;
+        let node = new_node(&self.fs, self.kind, s.rdev, new, &target, Payer::Owner)?;
         for name in below.list_xattr().unwrap_or_default() {
             let ours = name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.");
             if !ours && let Ok(v) = below.get_xattr(&name) {
@@ -413,33 +413,73 @@ impl Inode for OvlInode {
         })
     }
 
-    fn create(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
-        self.add(name, new_node(&self.fs, FileType::Regular, 0, new, &[])?)
+    fn create(&self, cx: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
+        self.add(
+            name,
+            new_node(
+                &self.fs,
+                FileType::Regular,
+                0,
+                new,
+                &[],
+                Payer::Caller(cx.cred),
+            )?,
+        )
     }
-    fn mkdir(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
-        self.add(name, new_node(&self.fs, FileType::Directory, 0, new, &[])?)
+    fn mkdir(&self, cx: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
+        self.add(
+            name,
+            new_node(
+                &self.fs,
+                FileType::Directory,
+                0,
+                new,
+                &[],
+                Payer::Caller(cx.cred),
+            )?,
+        )
     }
     fn mknod(
         &self,
-        _: &Caller<'_>,
+        cx: &Caller<'_>,
         name: &[u8],
         kind: FileType,
         rdev: u64,
         new: NewNode,
     ) -> Result<Arc<dyn Inode>> {
-        self.add(name, new_node(&self.fs, kind, rdev, new, &[])?)
+        self.add(
+            name,
+            new_node(&self.fs, kind, rdev, new, &[], Payer::Caller(cx.cred))?,
+        )
     }
     fn symlink(
         &self,
-        _: &Caller<'_>,
+        cx: &Caller<'_>,
         name: &[u8],
         target: &[u8],
         new: NewNode,
     ) -> Result<Arc<dyn Inode>> {
-        self.add(name, new_node(&self.fs, FileType::Symlink, 0, new, target)?)
+        self.add(
+            name,
+            new_node(
+                &self.fs,
+                FileType::Symlink,
+                0,
+                new,
+                target,
+                Payer::Caller(cx.cred),
+            )?,
+        )
     }
-    fn tmpfile(&self, _: &Caller<'_>, new: NewNode) -> Result<Arc<dyn Inode>> {
-        let node = new_node(&self.fs, FileType::Regular, 0, new, &[])?;
+    fn tmpfile(&self, cx: &Caller<'_>, new: NewNode) -> Result<Arc<dyn Inode>> {
+        let node = new_node(
+            &self.fs,
+            FileType::Regular,
+            0,
+            new,
+            &[],
+            Payer::Caller(cx.cred),
+        )?;
         node.set_nlink(0);
         Ok(OvlInode::new_upper(&self.fs, node))
     }

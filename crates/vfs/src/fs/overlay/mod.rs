@@ -29,7 +29,7 @@ mod inode;
 pub use changes::{Change, changes};
 pub use inode::OvlInode;
 
-use super::tmpfs::{Node, Tmpfs};
+use super::tmpfs::{Node, Payer, Tmpfs};
 use crate::cred::Credentials;
 use crate::dentry::{Dentry, FileSystem, StatFs, SuperBlock};
 use crate::inode::{FileType, Inode};
@@ -212,6 +212,7 @@ fn new_node(
     rdev: u64,
     new: crate::NewNode,
     target: &[u8],
+    payer: Payer<'_>,
 ) -> Result<Arc<Node>> {
-    Node::detached(&fs.upper, kind, rdev, new, target)
+    Node::detached(&fs.upper, kind, rdev, new, target, payer)
 }

@@ -16,8 +16,8 @@ mod node;
 mod open;
 mod shm;
 
-pub use node::Node;
 pub(crate) use node::name_memory;
+pub use node::{Node, Payer};
 pub use shm::{ShmFs, add_seals, get_seals};
 
 use crate::context::Caller;

@@ -4,6 +4,7 @@ use super::content::Content;
 use super::open::{OpenDir, OpenFile};
 use super::{Tmpfs, shm};
 use crate::context::Caller;
+use crate::cred::Credentials;
 use crate::file::FileOps;
 use crate::inode::{
     FileType, Inode, InodeExt, NewNode, Perm, RenameFlags, SetAttr, XattrMap, downcast,
@@ -149,6 +150,27 @@ impl Drop for Counted<'_> {
     }
 }
 
+impl Meta {
+    /// Without an attribute, and what it takes.
+    fn remove_xattr(&mut self, name: &[u8]) -> Result<()> {
+        let attributes = self.xattrs.as_mut().ok_or(abi::errno::ENODATA)?;
+        let old = attributes.size();
+        attributes.remove(name)?;
+        let gone = (old - attributes.size()) as u64;
+        self.memory.set(self.memory.amount() - gone);
+        Ok(())
+    }
+}
+
+/// Who pays for a new inode.
+#[derive(Clone, Copy)]
+pub enum Payer<'a> {
+    /// Who makes it, whatever owner it gets: an id of a namespace is no user of its own.
+    Caller(&'a Credentials),
+    /// Its owner: what the kernel makes of another file.
+    Owner,
+}
+
 /// An inode of tmpfs.
 pub struct Node {
     pub(super) fs: Arc<Tmpfs>,
@@ -168,12 +190,18 @@ impl Node {
         rdev: u64,
         new: NewNode,
         target: Box<[u8]>,
+        payer: Payer<'_>,
     ) -> Result<Arc<Node>> {
         let counted = Counted(fs);
-        // By the owner, which is the maker: an id of the initial namespace.
-        let user = fs.users().ucounts(new.uid);
-        let bytes = (NODE + target.len()) as u64;
-        let memory = user.charge(Kind::Kmem, bytes, u64::MAX).ok_or(ENOSPC)?;
+        let bytes = NODE + target.len();
+        let user = match payer {
+            // Files stay when namespaces end.
+            Payer::Caller(cred) => cred.ucounts().outermost(),
+            Payer::Owner => fs.users().ucounts(new.uid),
+        };
+        let memory = user
+            .charge(Kind::Kmem, bytes as u64, u64::MAX)
+            .ok_or(ENOSPC)?;
         std::mem::forget(counted);
         Ok(Node::with(fs, kind, rdev, new, target, memory))
     }
@@ -230,9 +258,10 @@ impl Node {
         rdev: u64,
         new: NewNode,
         target: &[u8],
+        payer: Payer<'_>,
     ) -> Result<Arc<Node>> {
         fs.take_inode()?;
-        Node::new(fs, kind, rdev, new, target.into())
+        Node::new(fs, kind, rdev, new, target.into(), payer)
     }
     /// Sets what the name-keeper of a detached inode knows.
     pub fn set_nlink(&self, nlink: u32) {
@@ -318,6 +347,7 @@ impl Node {
 
     fn add(
         &self,
+        cx: &Caller<'_>,
         name: &[u8],
         kind: FileType,
         rdev: u64,
@@ -326,7 +356,8 @@ impl Node {
     ) -> Result<Arc<dyn Inode>> {
         let dir = self.dir()?;
         self.fs.take_inode()?;
-        let node = Node::new(&self.fs, kind, rdev, new, target)?;
+        let payer = Payer::Caller(cx.cred);
+        let node = Node::new(&self.fs, kind, rdev, new, target, payer)?;
         dir.lock().insert(name, node.clone(), None);
         if kind == FileType::Directory {
             self.add_links(1);
@@ -421,15 +452,15 @@ impl Inode for Node {
         let node = self.dir()?.lock().names.get(name).map(|e| e.node.clone());
         Ok(node.ok_or(ENOENT)?)
     }
-    fn create(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
-        self.add(name, FileType::Regular, 0, new, Box::default())
+    fn create(&self, cx: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
+        self.add(cx, name, FileType::Regular, 0, new, Box::default())
     }
-    fn mkdir(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
-        self.add(name, FileType::Directory, 0, new, Box::default())
+    fn mkdir(&self, cx: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
+        self.add(cx, name, FileType::Directory, 0, new, Box::default())
     }
     fn mknod(
         &self,
-        _: &Caller<'_>,
+        cx: &Caller<'_>,
         name: &[u8],
         kind: FileType,
         rdev: u64,
@@ -440,16 +471,16 @@ impl Inode for Node {
         } else {
             0
         };
-        self.add(name, kind, rdev, new, Box::default())
+        self.add(cx, name, kind, rdev, new, Box::default())
     }
     fn symlink(
         &self,
-        _: &Caller<'_>,
+        cx: &Caller<'_>,
         name: &[u8],
         target: &[u8],
         new: NewNode,
     ) -> Result<Arc<dyn Inode>> {
-        self.add(name, FileType::Symlink, 0, new, target.into())
+        self.add(cx, name, FileType::Symlink, 0, new, target.into())
     }
     fn link(&self, cx: &Caller<'_>, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
         let node = downcast_arc::<Node>(target).ok_or(EXDEV)?;
@@ -516,7 +547,14 @@ impl Inode for Node {
                     gid: self.perm()?.gid,
                 };
                 let target = Box::default();
-                Some(Node::new(&self.fs, FileType::Char, 0, new, target)?)
+                Some(Node::new(
+                    &self.fs,
+                    FileType::Char,
+                    0,
+                    new,
+                    target,
+                    Payer::Caller(cx.cred),
+                )?)
             } else {
                 None
             };
@@ -544,9 +582,10 @@ impl Inode for Node {
         }
         Ok(())
     }
-    fn tmpfile(&self, _: &Caller<'_>, new: NewNode) -> Result<Arc<dyn Inode>> {
+    fn tmpfile(&self, cx: &Caller<'_>, new: NewNode) -> Result<Arc<dyn Inode>> {
         self.fs.take_inode()?;
-        let node = Node::new(&self.fs, FileType::Regular, 0, new, Box::default())?;
+        let (kind, payer) = (FileType::Regular, Payer::Caller(cx.cred));
+        let node = Node::new(&self.fs, kind, 0, new, Box::default(), payer)?;
         node.meta.lock().nlink = 0;
         Ok(node)
     }
@@ -627,19 +666,12 @@ impl Inode for Node {
     }
     fn remove_xattr(&self, name: &[u8]) -> Result<()> {
         let mut m = self.meta.lock();
-        let attributes = m.xattrs.as_mut().ok_or(abi::errno::ENODATA)?;
-        let old = attributes.size();
-        attributes.remove(name)?;
-        let gone = (old - attributes.size()) as u64;
-        let left = m.memory.amount() - gone;
-        m.memory.set(left);
+        m.remove_xattr(name)?;
         m.ctime = now();
         Ok(())
     }
     fn forget_capabilities(&self) {
-        if let Some(x) = &mut self.meta.lock().xattrs {
-            let _ = x.remove(b"security.capability");
-        }
+        let _ = self.meta.lock().remove_xattr(b"security.capability");
     }
     fn list_xattr(&self) -> Result<Vec<Vec<u8>>> {
         Ok(self

@@ -1,6 +1,6 @@
 //! Files without a name: memfd_create(2), shared anonymous memory, System V shared memory; and seals.
 
-use super::node::Node;
+use super::node::{Node, Payer};
 use super::open::OpenFile;
 use super::{Options, Tmpfs};
 use crate::cred::Credentials;
@@ -46,7 +46,14 @@ impl ShmFs {
             uid: cred.fsuid,
             gid: cred.fsgid,
         };
-        let node = Node::detached(&self.fs, FileType::Regular, 0, new, &[])?;
+        let node = Node::detached(
+            &self.fs,
+            FileType::Regular,
+            0,
+            new,
+            &[],
+            Payer::Caller(cred),
+        )?;
         node.set_nlink(0);
         Ok(node)
     }
