@@ -772,7 +772,31 @@ static void user_limit(void)
 	T(pthread_create(&t, NULL, execs, NULL));
 }
 
+/* A number is written in one way. */
+static void names(void)
+{
+	static const char *const names[] = { "/proc/01", "/proc/+1", "/proc/00", "/proc/0", "/proc/self/fd/01", "/proc/self/fd/+1",
+		"/proc/self/fd/00", "/proc/self/fd/0", "/proc/self/fd/1 ", "/proc/self/fd/-1", "/proc/self/fd/", "/proc/self/fdinfo/01",
+		"/dev/pts/ptmx", "/dev/pts/000", "/dev/pts/+0" };
+	struct stat st;
+	char own[64];
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		say(names[i], "%s", lstat(names[i], &st) ? strerrorname_np(errno) : "there");
+	for (int i = 0; i < 3; i++) {
+		sprintf(own, "/proc/self/task/%s%d", (const char *[]){ "", "0", "+" }[i], getpid());
+		say((const char *[]){ "task", "task 0", "task +" }[i], "%s", lstat(own, &st) ? strerrorname_np(errno) : "there");
+	}
+	unsigned long m[128];
+	T(syscall(SYS_sched_getaffinity, -1, sizeof m, m));
+	T(syscall(SYS_sched_getaffinity, -1, 3, m));
+	T(syscall(SYS_sched_getaffinity, 999999, 3, m));
+	T(syscall(SYS_sched_getaffinity, 999999, sizeof m, m));
+	T(syscall(SYS_sched_setaffinity, -1, sizeof m, m));
+	T(sched_getscheduler(-1));
+}
+
 static const struct check all[] = {
+	CHECK(names),
 	CHECK(exits), CHECK(waiting), CHECK(many), CHECK(inherited), CHECK(orphans), CHECK(executing),
 	CHECK(big_arguments), CHECK(over_exec), CHECK(vforked), CHECK(cloning), CHECK(pidfds), CHECK(groups),
 	CHECK(limits), CHECK(priorities), CHECK(prctls), CHECK(system_info), CHECK(threads),

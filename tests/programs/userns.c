@@ -517,6 +517,8 @@ static void terminals(void)
 	Y(m >= 0);
 	T(stat("p/0", &st));
 	say("p/0", "%u:%u %o", st.st_uid, st.st_gid, st.st_mode);
+	T(stat("p/00", &st));
+	T(stat("p/+0", &st));
 	/* A remount holds for what is there. */
 	T(mount(NULL, "p", NULL, MS_REMOUNT, "ptmxmode=640,max=1"));
 	T(stat("p/ptmx", &st) ? -1 : st.st_mode);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use tty::{Devpts, Master, Pty, SlaveDevice};
 use vfs::file::{File, FileOps};
 use vfs::fs::dev::{LINKS, STANDARD};
-use vfs::fs::dynamic::{DynDir, DynEntry, DynFs, DynNode, DynOptions};
+use vfs::fs::dynamic::{DynDir, DynEntry, DynFs, DynNode, DynOptions, number};
 use vfs::fs::tmpfs::{self, Node, Payer, Tmpfs};
 use vfs::inode::Inode;
 use vfs::vfs::{Device, DeviceOpen, FsType};
@@ -198,11 +198,8 @@ impl DynDir for PtsDir {
             return Ok(DynNode::Inode(self.mount.ptmx.clone()));
         }
         let o = *self.mount.options.lock();
-        let n: u32 = std::str::from_utf8(name)
-            .ok()
-            .and_then(|s| s.parse().ok())
-            .ok_or(ENOENT)?;
-        let Some(pty) = self.find(n) else {
+        let n = number(name).ok_or(ENOENT)?;
+        let Some(pty) = self.find(n.unsigned_abs()) else {
             return Err(ENOENT);
         };
         Ok(DynNode::Inode(self.slave(&pty, o)?))

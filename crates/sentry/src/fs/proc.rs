@@ -16,7 +16,7 @@ use abi::Result;
 use abi::errno::{ENOENT, EPERM};
 use std::sync::{Arc, Weak};
 use vfs::file::File;
-use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynFs, DynLink, DynNode, StaticDir};
+use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynFs, DynLink, DynNode, StaticDir, number};
 use vfs::vfs::FsType;
 use vfs::{Caller, FileType};
 
@@ -118,11 +118,7 @@ impl DynDir for Root {
                 Ok(n.clone())
             };
         }
-        let n: i32 = std::str::from_utf8(name)
-            .ok()
-            .filter(|s| !s.starts_with(['0', '+']))
-            .and_then(|s| s.parse().ok())
-            .ok_or(ENOENT)?;
+        let n = number(name).ok_or(ENOENT)?;
         let k = self.kernel.upgrade().ok_or(ENOENT)?;
         let (group, task, target) = {
             let l = k.tasks.lock();

@@ -67,6 +67,15 @@ impl DynEntry {
     }
 }
 
+/// The number that a name is, written as it is shown: without sign and leading zeros (`name_to_int`).
+#[must_use]
+pub fn number(name: &[u8]) -> Option<i32> {
+    let plain =
+        name.iter().all(u8::is_ascii_digit) && (name.len() == 1 || name.first() != Some(&b'0'));
+    let text = std::str::from_utf8(name).ok().filter(|_| plain)?;
+    text.parse().ok()
+}
+
 /// A generated directory.
 pub trait DynDir: Any + Send + Sync {
     fn perm(&self) -> Perm {

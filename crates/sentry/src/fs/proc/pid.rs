@@ -25,7 +25,7 @@ use pagemap::PageMapNode;
 use std::sync::{Arc, Weak};
 use texts::{About, FILES};
 use vfs::file::File;
-use vfs::fs::dynamic::{DynDir, DynEntry, DynNode};
+use vfs::fs::dynamic::{DynDir, DynEntry, DynNode, number};
 use vfs::inode::{Want, generic_permission};
 use vfs::userns::UserNs;
 use vfs::{Caller, FileType, Perm};
@@ -280,10 +280,7 @@ impl DynDir for TaskDir {
         self.0.perm(0o555)
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
-        let tid: i32 = std::str::from_utf8(name)
-            .ok()
-            .and_then(|s| s.parse().ok())
-            .ok_or(ENOENT)?;
+        let tid = number(name).ok_or(ENOENT)?;
         let k = self.0.kernel()?;
         let t = k
             .tasks

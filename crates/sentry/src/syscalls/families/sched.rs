@@ -50,10 +50,21 @@ pub fn allowed_cpus(t: &crate::Task) -> Vec<u8> {
     m
 }
 
+/// As [`task_of`], where a negative number is one that nobody has.
+fn affinity_of(cx: &Context, pid: i32) -> Result<Arc<crate::Task>> {
+    match pid {
+        0 => Ok(cx.task.clone()),
+        n => cx.find_task(n),
+    }
+}
+
 fn sched_getaffinity(cx: &mut Context, a: &Args) -> SysResult {
-    let m = allowed_cpus(&*task_of(cx, a.i32(0))?);
-    let len = a.usize(1);
-    if !len.is_multiple_of(8) || len < m.len() {
+    let len = a.u32(1) as usize;
+    if !len.is_multiple_of(8) || len < cpu_mask(cx).len() {
+        return Err(EINVAL);
+    }
+    let m = allowed_cpus(&*affinity_of(cx, a.i32(0))?);
+    if len < m.len() {
         return Err(EINVAL);
     }
     cx.mm().copy_out(a.va(2), &m)?;
@@ -65,7 +76,7 @@ fn sched_setaffinity(cx: &mut Context, a: &Args) -> SysResult {
     let all = cpu_mask(cx);
     let mut m = vec![0u8; a.usize(1).min(all.len())];
     cx.mm().copy_in(a.va(2), &mut m)?;
-    let t = task_of(cx, a.i32(0))?;
+    let t = affinity_of(cx, a.i32(0))?;
     if !same_owner(cx, &t) && !cx.cred().has_in(&t.cred().user_ns, Caps::SYS_NICE) {
         return Err(EPERM);
     }

@@ -32,10 +32,7 @@ impl DynDir for FdDir {
         vfs::inode::generic_permission(self.perm(), FileType::Directory, cx.cred, want)
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
-        let fd: i32 = std::str::from_utf8(name)
-            .ok()
-            .and_then(|s| s.parse().ok())
-            .ok_or(ENOENT)?;
+        let fd = dynamic::number(name).ok_or(ENOENT)?;
         let f = self.me.task()?.fd(fd).map_err(|_| ENOENT)?;
         Ok(if self.info {
             DynNode::File(Arc::new(FdInfo {
