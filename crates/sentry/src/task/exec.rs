@@ -315,7 +315,7 @@ struct Raise {
 
 /// The credentials after the call: set-uid and set-gid bits, capabilities (`bprm_fill_uid`,
 /// `cap_bprm_creds_from_file`).
-fn credentials(task: &Task, file: &File) -> Result<Raise> {
+fn credentials(task: &Arc<Task>, file: &File) -> Result<Raise> {
     let old = task.cred();
     let mut c = (*old).clone();
     let no_new_privs = task.no_new_privs.load(Ordering::SeqCst);
@@ -367,10 +367,23 @@ fn credentials(task: &Task, file: &File) -> Result<Raise> {
 }
 
 /// The effective ids that a program's file gives (`bprm_fill_uid`).
-fn take_owner(task: &Task, c: &mut Credentials, file: &File) -> Result<()> {
-    let st = file.ops.stat()?;
-    if FileType::from_mode(st.mode) != Some(FileType::Regular) || st.mode & 0o6000 == 0 {
+fn take_owner(task: &Arc<Task>, c: &mut Credentials, file: &File) -> Result<()> {
+    let set_id = |st: &vfs::Stat| {
+        FileType::from_mode(st.mode) == Some(FileType::Regular) && st.mode & 0o6000 != 0
+    };
+    let mut st = file.ops.stat()?;
+    if !set_id(&st) {
         return Ok(());
+    }
+    if let Some(p) = &file.path {
+        // Owner and mode of one moment, and of one at which the caller may run it.
+        let inode = p.inode()?;
+        let _held = inode.lock_attributes();
+        st = inode.stat_at_once()?;
+        let may = task.with_paths(|cx| cx.permission(p, Want::EXEC));
+        if !set_id(&st) || may.is_err() {
+            return Ok(());
+        }
     }
     // Not for owners without a number here.
     let ns = &c.user_ns;

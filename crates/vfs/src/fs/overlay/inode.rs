@@ -345,6 +345,20 @@ impl Inode for OvlInode {
         s.ino = self.ino;
         Ok(s)
     }
+    fn stat_at_once(&self) -> Result<Stat> {
+        let real = match self.upper() {
+            Some(n) => n.stat_at_once()?,
+            None => self.lower()?.stat_at_once()?,
+        };
+        let Stat { uid, gid, mode, .. } = real;
+        let s = self.stat()?;
+        Ok(Stat {
+            uid,
+            gid,
+            mode,
+            ..s
+        })
+    }
     fn acl(&self) -> Option<Arc<crate::acl::Acl>> {
         // It stays the file's when that is copied up: nothing here changes it.
         self.lowers.first()?.acl()
