@@ -806,3 +806,41 @@ fn speed() {
         });
     }
 }
+
+/// The host gives a set-uid file to root and back, again and again: it is never seen as root's with the bit.
+#[test]
+fn set_id_bits_are_seen_with_their_owner() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use vfs::Inode;
+    let r = Rig::new(Sharing::Shared, tree);
+    let file = r.host.join("a/b/c/f");
+    if chown(&file, Some(1000), None).is_err() {
+        // Not root.
+        return;
+    }
+    let place = r
+        .cx()
+        .resolve(&At::Cwd, b"/a/b/c/f", vfs::walk::Walk::empty());
+    let place = place.unwrap();
+    let i: &GoferInode = vfs::inode::downcast(place.inode().unwrap()).unwrap();
+    let _keeps = r.open("/a/b/c/f", 0).unwrap();
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                chown(&file, Some(1000), None).unwrap();
+                std::fs::set_permissions(&file, PermissionsExt::from_mode(0o4755)).unwrap();
+                chown(&file, Some(0), None).unwrap();
+            }
+        });
+        let begun = std::time::Instant::now();
+        let mut seen = 0;
+        while begun.elapsed() < std::time::Duration::from_secs(2) {
+            let _held = i.lock_attributes();
+            let st = i.stat_at_once().unwrap();
+            seen += u32::from(st.mode & 0o4000 != 0 && st.uid == 0);
+        }
+        ends.store(true, Ordering::Relaxed);
+        assert_eq!(seen, 0, "root's with the bit");
+    });
+}
