@@ -453,25 +453,6 @@ static int tables(void) {
     if (dup2(0, r.rlim_cur - 1) < 0) return errno;
     return tasks();
 }
-// Each process makes a table of its own large, with a file that root opened.
-static int tables_far(void) {
-    many_files();
-    struct rlimit r;
-    int p[2], e = 0;
-    getrlimit(RLIMIT_NOFILE, &r);
-    if (pipe(p)) return errno;
-    do {
-        pid_t k = fork();
-        if (k < 0) return errno;
-        if (k == 0) {
-            e = dup2(0, r.rlim_cur - 1) < 0 ? errno : 0;
-            if (write(p[1], &e, sizeof e)) {}
-            for (;;) pause();
-        }
-        if (read(p[0], &e, sizeof e) != sizeof e) return errno;
-    } while (!e && more());
-    return e;
-}
 static int filters(void) {
     static struct sock_filter f[4096];
     for (int i = 0; i < 4095; i++) f[i] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0);
@@ -550,7 +531,7 @@ static const struct { const char *name; int (*run)(void); } hogs[] = {H(tasks), 
     H(namespaces), H(semaphores), H(undo), H(messages), H(segments), H(pipes), H(sockets), H(datagrams), H(tcp), H(udp),
     H(netlink), H(symlinks), H(files), H(links), H(xattrs), H(nests), H(epolls), H(inotifies), H(watches), H(file_locks),
     H(timers), H(signals), H(areas), H(forks), H(texts), H(listings),
-    H(backlogs), H(terminals), H(tables), H(tables_far), H(filters), H(memfds), H(mounts), H(mounts_cut), H(mounts_kept)};
+    H(backlogs), H(terminals), H(tables), H(filters), H(memfds), H(mounts), H(mounts_cut), H(mounts_kept)};
 
 static void *thread(void *p) { return p; }
 // What somebody needs who works: a word for what does not, or nothing.
@@ -633,7 +614,7 @@ static int one(const char *bystander, const char *name, int (*run)(void)) {
         setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (setgid(HOG) || setuid(HOG)) _exit(9);
-        int is_slow = run == tasks || run == threads || run == tables_far || run == mounts_cut || run == mounts_kept;
+        int is_slow = run == tasks || run == threads || run == mounts_cut || run == mounts_kept;
         deadline = now() + hog_time * (is_slow ? 5 : 1);
         int r[2] = {run(), 0};
         r[1] = count;
