@@ -795,8 +795,54 @@ static void names(void)
 	T(sched_getscheduler(-1));
 }
 
+/* What is told of a process that nobody has waited for. */
+static void zombie(void)
+{
+	int hold[2];
+	pipe(hold);
+	pid_t p = fork();
+	if (p == 0) {
+		prctl(PR_SET_NAME, "gone (with) it");
+		signal(SIGUSR1, SIG_IGN);
+		errno = 0;
+		if (nice(7) != -1 || errno == 0)
+			_exit(3);
+		_exit(4);
+	}
+	siginfo_t si;
+	T(waitid(P_PID, p, &si, WEXITED | WNOWAIT));
+	T(si.si_status);
+	char path[64], b[4096];
+	sprintf(path, "/proc/%d/comm", p);
+	int fd = open(path, O_RDONLY), n = read(fd, b, sizeof b - 1);
+	bytes("comm", b, n > 0 ? n : 0);
+	sprintf(path, "/proc/%d/stat", p);
+	fd = open(path, O_RDONLY), n = read(fd, b, sizeof b - 1);
+	b[n > 0 ? n : 0] = 0;
+	char *at = strchr(b, '('), *end = strrchr(b, ')');
+	if (at && end) {
+		bytes("stat", at, end - at + 1);
+		long f[30] = { 0 };
+		int k = 4;
+		for (char *w = strtok(end + 4, " "); w && k < 30; w = strtok(NULL, " "))
+			f[k++] = atol(w);
+		say("stat", "%c %d %ld %ld %ld %ld", end[2], f[4] == getpid(), f[18], f[19], f[20], f[23]);
+		Y(f[22] > 0);
+	}
+	sprintf(path, "/proc/%d/status", p);
+	FILE *f = fopen(path, "r");
+	while (f && fgets(b, sizeof b, f)) {
+		static const char *const told[] = { "Name", "Umask", "State", "TracerPid", "Uid", "Gid", "FDSize", "Vm", "Rss", "CoreDumping",
+			"THP", "Threads", "SigPnd", "SigBlk", "SigIgn", "SigCgt", "NoNewPrivs", "Seccomp:" };
+		b[strcspn(b, "\n")] = 0;
+		for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+			if (!strncmp(b, told[i], strlen(told[i])))
+				say("status", "%s", b);
+	}
+}
+
 static const struct check all[] = {
-	CHECK(names),
+	CHECK(names), CHECK(zombie),
 	CHECK(exits), CHECK(waiting), CHECK(many), CHECK(inherited), CHECK(orphans), CHECK(executing),
 	CHECK(big_arguments), CHECK(over_exec), CHECK(vforked), CHECK(cloning), CHECK(pidfds), CHECK(groups),
 	CHECK(limits), CHECK(priorities), CHECK(prctls), CHECK(system_info), CHECK(threads),

@@ -356,7 +356,8 @@ impl File {
             release: Mutex::new(Vec::new()),
         })
     }
-    /// `ENFILE` where the opener's user has no more of the kernel's memory: such a file gets no descriptor.
+    /// `ENFILE` where the opener's user has no more of the kernel's memory: such a file gets no descriptor by what makes
+    /// files, nor by dup(2). dup2(2) and `F_DUPFD` do not ask: the file is open already.
     pub fn may_stay(&self) -> Result<()> {
         if self.cred.ucounts().is_over(Kind::Kmem) && !self.cred.passes_limits() {
             return Err(abi::errno::ENFILE);

@@ -3,10 +3,11 @@
 
 use super::{Task, ThreadGroup};
 use crate::ns::pid::{Pid, PidNs};
-use abi::Result;
 use abi::errno::{EAGAIN, EPERM, ESRCH};
+use abi::{Result, SigSet};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use vfs::Credentials;
 
 /// The highest thread id (`kernel.pid_max`).
@@ -49,12 +50,32 @@ pub struct Process {
 /// What is told of a process that has ended: as its last thread was.
 pub struct Ended {
     pub cred: Arc<Credentials>,
+    pub comm: Vec<u8>,
+    pub nice: i32,
+    /// See [`Task::start`].
+    pub start: i64,
+    pub mask: SigSet,
+    pub no_new_privs: bool,
+    /// Its mode, and how many filters.
+    pub seccomp: (u8, usize),
+    /// See [`Task::affinity`].
+    pub cpus: Vec<u8>,
 }
 
 impl Ended {
+    /// As a task is now.
     #[must_use]
     pub fn new(last: &Task) -> Arc<Ended> {
-        Arc::new(Ended { cred: last.cred() })
+        Arc::new(Ended {
+            cred: last.cred(),
+            comm: last.comm(),
+            nice: last.nice.load(Ordering::Relaxed),
+            start: last.start,
+            mask: last.mask(),
+            no_new_privs: last.no_new_privs.load(Ordering::Relaxed),
+            seccomp: (last.seccomp.mode() as u8, last.seccomp.count()),
+            cpus: crate::syscalls::families::sched::allowed_cpus(last),
+        })
     }
 }
 

@@ -15,6 +15,7 @@ use super::options::{ProcMount, Target};
 use crate::fs::terminals::task_of;
 use crate::ns::pid::PidNs;
 use crate::task::access::{self, By};
+use crate::task::list::Ended;
 use crate::{Kernel, Task, ThreadGroup};
 use abi::errno::{EACCES, ENOENT, EPERM, ESRCH};
 use abi::{Errno, Result};
@@ -76,6 +77,17 @@ impl Subject {
         let l = k.tasks.lock();
         l.task(self.tid)
             .or_else(|| l.some_thread(self.tgid))
+            .ok_or(ESRCH)
+    }
+    /// What is told of the task, or of the process after its end.
+    fn told(&self) -> Result<Arc<Ended>> {
+        if let Some(t) = self.task().ok().or_else(|| self.task.upgrade()) {
+            return Ok(Ended::new(&t));
+        }
+        let k = self.kernel()?;
+        let l = k.tasks.lock();
+        l.process(self.tgid)
+            .and_then(|p| p.ended.clone())
             .ok_or(ESRCH)
     }
     /// What `fstat` tells of an open file of the process's that is no text.

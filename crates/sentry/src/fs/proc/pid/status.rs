@@ -4,7 +4,6 @@ use super::Subject;
 use crate::Kernel;
 use crate::task::limits;
 use abi::Result;
-use abi::errno::ESRCH;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
@@ -31,9 +30,10 @@ pub(super) fn stat(me: &Subject) -> Result<Vec<u8>> {
             l.parent(me.tgid),
             l.pgid(me.tgid),
             l.sid(me.tgid),
-            l.threads(me.tgid).len(),
+            l.threads(me.tgid).len().max(1),
         )
     };
+    let told = me.told()?;
     let number = |id| k.tasks.lock().number(id, &me.ns);
     let tty = k.terminals.of(&*me.group()?, sid);
     let [ppid, pgid, sid] = [ppid, pgid, sid].map(number);
@@ -41,7 +41,6 @@ pub(super) fn stat(me: &Subject) -> Result<Vec<u8>> {
         .as_ref()
         .map_or(0, |p| vfs::makedev(136, p.index) as i64);
     let tpgid = tty.as_ref().and_then(|p| p.foreground()).map_or(-1, number);
-    let comm = t.as_ref().map(|t| t.comm()).unwrap_or_default();
     let g = me.group()?;
     let cpu = k.cpu_time(&g);
     let children = g.cpu_children.get();
@@ -65,18 +64,16 @@ pub(super) fn stat(me: &Subject) -> Result<Vec<u8>> {
         }
         _ => (0, 0, mm::Layout::default()),
     };
-    let nice = t.as_ref().map_or(0, |t| t.nice.load(Ordering::Relaxed));
-    let start = t
-        .as_ref()
-        .map_or(0, |t| (t.start - k.boot).max(0) / 10_000_000);
+    let nice = told.nice;
+    let start = (told.start - k.boot).max(0) / 10_000_000;
     let rsslim = g.limits.lock().0[limits::RSS].current;
-    let mask = t.as_ref().map_or(0, |t| t.mask().0);
+    let mask = told.mask.0;
     let pending = t.as_ref().map_or(0, |t| t.pending.bits().0);
     let exit_signal = 17;
     let s = format!(
         "{} ({}) {st} {ppid} {pgid} {sid} {tty_nr} {tpgid} 0 0 0 0 0 {utime} {stime} {cutime} {cstime} {} {nice} {threads} 0 {start} {size} {rss} {rsslim} {} {} {} 0 0 {pending} {mask} 0 0 0 0 0 {exit_signal} 0 0 0 0 0 0 {} {} {} {} {} {} {} 0\n",
         number(me.tid),
-        String::from_utf8_lossy(&comm),
+        String::from_utf8_lossy(&told.comm),
         20 + nice,
         layout.start_code,
         layout.end_code,
@@ -113,14 +110,17 @@ pub(super) fn statm(me: &Subject) -> Result<Vec<u8>> {
 pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
     let k = me.kernel()?;
     let st = state(&k, me);
-    let t = me.task().ok().or_else(|| me.task.upgrade()).ok_or(ESRCH)?;
-    let c = t.cred();
+    let told = me.told()?;
+    let t = me.task().ok().or_else(|| me.task.upgrade());
+    // What a zombie has no more.
+    let alive = t.as_ref().filter(|_| st != 'Z');
+    let c = &told.cred;
     let (ppid, threads, tgid, pid, numbers) = {
         let l = k.tasks.lock();
         let ids = [me.tgid, me.tid, l.pgid(me.tgid), l.sid(me.tgid)];
         (
             l.number(l.parent(me.tgid), &me.ns),
-            l.threads(me.tgid).len(),
+            l.threads(me.tgid).len().max(1),
             l.number(me.tgid, &me.ns),
             l.number(me.tid, &me.ns),
             ids.map(|i| {
@@ -137,8 +137,10 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
         _ => "zombie",
     };
     let mut s = String::new();
-    let _ = writeln!(s, "Name:\t{}", String::from_utf8_lossy(&t.comm()));
-    let _ = writeln!(s, "Umask:\t{:04o}", t.fs().umask());
+    let _ = writeln!(s, "Name:\t{}", String::from_utf8_lossy(&told.comm));
+    if let Some(t) = alive {
+        let _ = writeln!(s, "Umask:\t{:04o}", t.fs().umask());
+    }
     let _ = writeln!(s, "State:\t{st} ({long})");
     let _ = writeln!(
         s,
@@ -149,7 +151,7 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
     let _ = writeln!(s, "Uid:\t{u}\t{e}\t{v}\t{f}");
     let [u, e, v, f] = [c.gid, c.egid, c.sgid, c.fsgid].map(|g| me.viewer.gid_shown(g));
     let _ = writeln!(s, "Gid:\t{u}\t{e}\t{v}\t{f}");
-    let size = t.files().capacity();
+    let size = alive.map_or(0, |t| t.files().capacity());
     let groups: String = c
         .groups
         .iter()
@@ -161,7 +163,7 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
         "NStgid:\t{}\nNSpid:\t{}\nNSpgid:\t{}\nNSsid:\t{}",
         numbers[0], numbers[1], numbers[2], numbers[3]
     );
-    if st != 'Z' {
+    if let Some(t) = alive {
         let u = t.mm().usage();
         let kb = |b: u64| b / 1024;
         let lib = 0;
@@ -184,10 +186,14 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
             0
         );
     }
-    let _ = writeln!(s, "CoreDumping:\t0\nTHP_enabled:\t1\nThreads:\t{threads}");
-    let limit = t.group.limits.lock().0[limits::SIGPENDING].current;
-    let queued = t.cred().ucounts().count(vfs::ucounts::Kind::Signals);
-    let actions = t.group.actions();
+    if alive.is_some() {
+        s += "CoreDumping:\t0\nTHP_enabled:\t1\n";
+    }
+    let _ = writeln!(s, "Threads:\t{threads}");
+    let group = me.group()?;
+    let limit = group.limits.lock().0[limits::SIGPENDING].current;
+    let queued = c.ucounts().count(vfs::ucounts::Kind::Signals);
+    let actions = group.actions();
     let (mut ign, mut cgt) = (0u64, 0u64);
     for n in 1..=64 {
         let Some(sig) = abi::Signal::new(n) else {
@@ -202,9 +208,9 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
     let _ = writeln!(
         s,
         "SigQ:\t{queued}/{limit}\nSigPnd:\t{:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{:016x}\nSigIgn:\t{ign:016x}\nSigCgt:\t{cgt:016x}",
-        t.pending.bits().0,
-        t.group.shared.bits().0,
-        t.mask().0
+        t.as_ref().map_or(0, |t| t.pending.bits().0),
+        group.shared.bits().0,
+        told.mask.0
     );
     let _ = writeln!(
         s,
@@ -215,13 +221,13 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
         c.bounding.bits(),
         c.ambient.bits()
     );
-    let (mask, list) = cpus_allowed(&crate::syscalls::families::sched::allowed_cpus(&t));
+    let (mask, list) = cpus_allowed(&told.cpus);
     let _ = writeln!(
         s,
         "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\nSpeculation_Store_Bypass:\tvulnerable\nCpus_allowed:\t{mask}\nCpus_allowed_list:\t{list}\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0",
-        i32::from(t.no_new_privs.load(Ordering::Relaxed)),
-        t.seccomp.mode() as u8,
-        t.seccomp.count()
+        i32::from(told.no_new_privs),
+        told.seccomp.0,
+        told.seccomp.1
     );
     Ok(s.into_bytes())
 }

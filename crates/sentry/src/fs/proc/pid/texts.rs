@@ -271,7 +271,7 @@ fn auxv(me: &Subject) -> Result<Vec<u8>> {
     Ok(out)
 }
 fn comm(me: &Subject) -> Result<Vec<u8>> {
-    let mut c = me.task()?.comm();
+    let mut c = me.told()?.comm.clone();
     c.push(b'\n');
     Ok(c)
 }
