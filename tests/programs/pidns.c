@@ -644,6 +644,48 @@ static void hidden_more(void)
 	T(finish(p));
 }
 
+/* Mount namespaces, each of which is mounted in the one before, as far as that goes: all end with the first. */
+static void chained(void)
+{
+	enum { LENGTH = 1500 };
+	char x = 0, path[64];
+	rights();
+	put("f", "");
+	char *file = realpath("f", NULL);
+	pid_t first = fork();
+	if (first == 0) {
+		int done[2], up[2], down[2];
+		pipe(done);
+		unshare(CLONE_NEWNS);
+		mount(NULL, "/", NULL, 0x44000, NULL);
+		for (int level = 0;; level++) {
+			pipe(up), pipe(down);
+			pid_t p = fork();
+			if (p == 0) {
+				x = unshare(CLONE_NEWNS) ? errno : 0;
+				umount(file);
+				write(up[1], &x, 1), read(down[0], &x, 1);
+				close(up[0]), close(up[1]), close(down[0]), close(down[1]);
+				if (!x && level < LENGTH)
+					continue;
+				write(done[1], "x", 1);
+				_exit(0);
+			}
+			read(up[0], &x, 1);
+			sprintf(path, "/proc/%d/ns/mnt", p);
+			if (!x && mount(path, file, NULL, MS_BIND, NULL))
+				x = errno;
+			write(down[1], &x, 1);
+			if (level == 0)
+				read(done[0], &x, 1);
+			_exit(0);
+		}
+	}
+	T(finish(first));
+	ms(500);
+	T(unshare(CLONE_NEWNS));
+}
+
 static void messages(void)
 {
 	rights();
@@ -753,7 +795,7 @@ static void threads(void)
 
 static const struct check list[] = {
 	CHECK(numbers), CHECK(unshared), CHECK(nested), CHECK(init_signals), CHECK(orphans), CHECK(flags),
-	CHECK(by_root), CHECK(entering), CHECK(files), CHECK(relations), CHECK(mounted), CHECK(hidden), CHECK(hidden_more), CHECK(messages),
+	CHECK(by_root), CHECK(entering), CHECK(files), CHECK(relations), CHECK(mounted), CHECK(hidden), CHECK(hidden_more), CHECK(chained), CHECK(messages),
 	CHECK(siblings), CHECK(threads),
 };
 MAIN(list)

@@ -13,6 +13,7 @@ use abi::Result;
 use abi::errno::{EAGAIN, EBUSY, EINVAL, ELOOP, ENOENT, ENOSPC, ENOTDIR, EPERM};
 use abi::linux::{MNT_DETACH, MNT_EXPIRE, MNT_FORCE};
 use parking_lot::RwLock;
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -497,7 +498,41 @@ impl Drop for MountNamespace {
     /// Its mounts end, those that files are open in as by `MNT_DETACH` (`put_mnt_ns`). Without the mount lock: nobody else
     /// changes a tree whose namespace is gone, and namespaces end wherever the last of their mounts' namespaces does.
     fn drop(&mut self) {
-        self.leave(&self.root_mount());
+        end(self.leave(&self.root_mount()));
+    }
+}
+
+thread_local! {
+    /// Mounts whose end waits for that of others, while there is such an end.
+    static ENDING: RefCell<Option<Vec<Arc<Mount>>>> = const { RefCell::new(None) };
+}
+
+/// Drops mounts, not by recursion: a mount may hold a namespace (its file), whose mounts hold the next.
+fn end(mounts: Vec<Arc<Mount>>) {
+    let first = ENDING.try_with(|e| match &mut *e.borrow_mut() {
+        Some(waiting) => {
+            waiting.extend(mounts);
+            false
+        }
+        none => {
+            *none = Some(mounts);
+            true
+        }
+    });
+    let next = || {
+        ENDING.try_with(|e| {
+            let mut e = e.borrow_mut();
+            let m = e.as_mut().and_then(Vec::pop);
+            if m.is_none() {
+                *e = None;
+            }
+            m
+        })
+    };
+    if first == Ok(true) {
+        while let Ok(Some(m)) = next() {
+            drop(m);
+        }
     }
 }
 
