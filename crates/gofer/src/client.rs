@@ -225,15 +225,23 @@ impl Client {
     }
     fn call_with(&self, request: &Request, also: &[Vec<u8>]) -> Result<(Reply, Vec<HostFd>)> {
         let also = &also[..also.len().min(MAX_ALSO)];
-        let changes = request.changes();
-        let (place, mut conn) = self.take(changes)?;
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        let closes: Vec<Handle> = {
+        self.exchange(request, request.changes(), also, || {
             let mut p = self.pending.lock();
             let keep = p.len().saturating_sub(MAX_CLOSES);
             p.split_off(keep)
-        };
-        let r = conn.exchange(&request.encode_with(&closes, also), request.brings_fd());
+        })
+    }
+    /// On a connection of its turn, with handles to close that are asked for when that has come.
+    fn exchange(
+        &self,
+        request: &Request,
+        changes: bool,
+        also: &[Vec<u8>],
+        closes: impl FnOnce() -> Vec<Handle>,
+    ) -> Result<(Reply, Vec<HostFd>)> {
+        let (place, mut conn) = self.take(changes)?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let r = conn.exchange(&request.encode_with(&closes(), also), request.brings_fd());
         match r {
             Ok((reply, fds)) => {
                 self.put(place, conn, changes);
@@ -302,14 +310,7 @@ impl Client {
     /// does, and is nobody's rider meanwhile: whoever asked next would wait for the host.
     pub fn close_now(&self, h: Handle) {
         // What fails here has ended the connection, and with it all handles.
-        let Ok((place, mut conn)) = self.take(true) else {
-            return;
-        };
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        match conn.exchange(&Request::Nop.encode_with(&[h], &[]), false) {
-            Ok(_) => self.put(place, conn, true),
-            Err(_) => self.died(),
-        }
+        let _ = self.exchange(&Request::Nop, true, &[], || vec![h]);
     }
 
     /// The root of this name, and whether it may be changed.

@@ -7,7 +7,7 @@
 //! What remains: a file that the server has made at the very same time for somebody else, as empty and as young.
 
 use super::Server;
-use super::ops::RESOLVE_LINK;
+use super::ops::{RESOLVE_LINK, is_stamped_here};
 use super::table::{Node, attr_at, proc_name};
 use crate::proto::{Attr, Handle, Named, New, Seen};
 use abi::Result;
@@ -21,16 +21,6 @@ pub(super) struct Birth {
     /// On the clock that the host stamps files by.
     since: i64,
 }
-
-/// ext4, XFS, btrfs, f2fs, tmpfs, overlayfs: times are the host's own, and no coarser than its clock's ticks.
-const OWN_CLOCK: [i64; 6] = [
-    0xef53,
-    0x5846_5342,
-    0x9123_683e,
-    0xf2f5_2010,
-    0x0102_1994,
-    0x794c_7630,
-];
 
 impl Birth {
     /// To be asked for before the file is made.
@@ -57,7 +47,7 @@ impl Birth {
     /// Where the time of birth does not tell: the clock is another's, or it is not kept. Then a directory must have
     /// nothing in it.
     fn may_be_old(&self, fd: &HostFd, a: &Attr) -> Result<bool> {
-        if a.btime != 0 && OWN_CLOCK.contains(&path::fstatfs(fd.raw())?.f_type) {
+        if a.btime != 0 && is_stamped_here(path::fstatfs(fd.raw())?.f_type) {
             return Ok(false);
         }
         Ok(self.kind != libc::S_IFDIR || is_empty(fd)?)

@@ -37,6 +37,17 @@ const BESIDE: Duration = Duration::from_millis(1);
 const DENTS: usize = 32 << 10;
 const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 
+/// ext4, XFS, btrfs.
+const FINE: [i64; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
+/// f2fs, overlayfs; and tmpfs, where link(2) and unlink(2) give a directory the file's new time, which is no
+/// finer than the clock's ticks though the directory's was looked at.
+const LOCAL: [i64; 3] = [0xf2f5_2010, 0x794c_7630, 0x0102_1994];
+
+/// Whether the times of a file system (`f_type`) are the host's own, and no coarser than its clock's ticks.
+pub(super) fn is_stamped_here(fs: i64) -> bool {
+    FINE.contains(&fs) || LOCAL.contains(&fs)
+}
+
 fn is_dir(n: &Node) -> Result<()> {
     if n.kind == libc::S_IFDIR {
         Ok(())
@@ -316,17 +327,12 @@ impl Server {
     /// name, which changes no directory. And whether the time tells two changes apart that are seen one by
     /// one: since Linux 6.13 a change after the time was looked at has a finer one (multigrain timestamps).
     fn look_at(&self, n: &Node) -> Result<(HostFd, bool)> {
-        /// ext4, XFS, btrfs.
-        const FINE: [i64; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
-        /// f2fs, overlayfs; and tmpfs, where link(2) and unlink(2) give a directory the file's new time, which is no
-        /// finer than the clock's ticks though the directory's was looked at.
-        const LOCAL: [i64; 3] = [0xf2f5_2010, 0x794c_7630, 0x0102_1994];
         let shown = matches!(n.kind, libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK);
         if !shown || !self.own_mounts {
             return Err(EOPNOTSUPP);
         }
         let fs = path::fstatfs(n.fd.raw())?.f_type;
-        if !FINE.contains(&fs) && !LOCAL.contains(&fs) {
+        if !is_stamped_here(fs) {
             return Err(EOPNOTSUPP);
         }
         Ok((n.fd.duplicate()?, self.fine_times && FINE.contains(&fs)))
