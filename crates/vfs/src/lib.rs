@@ -91,6 +91,19 @@ pub struct Stat {
     pub btime: i64,
 }
 
+impl Stat {
+    /// The same, with another's owner and mode.
+    #[must_use]
+    pub fn owned_as(self, other: &Stat) -> Stat {
+        Stat {
+            uid: other.uid,
+            gid: other.gid,
+            mode: other.mode,
+            ..self
+        }
+    }
+}
+
 /// One entry for `getdents64(2)`.
 pub struct DirEntry<'a> {
     pub ino: u64,

@@ -350,14 +350,7 @@ impl Inode for OvlInode {
             Some(n) => n.stat_at_once()?,
             None => self.lower()?.stat_at_once()?,
         };
-        let Stat { uid, gid, mode, .. } = real;
-        let s = self.stat()?;
-        Ok(Stat {
-            uid,
-            gid,
-            mode,
-            ..s
-        })
+        Ok(self.stat()?.owned_as(&real))
     }
     fn acl(&self) -> Option<Arc<crate::acl::Acl>> {
         // It stays the file's when that is copied up: nothing here changes it.

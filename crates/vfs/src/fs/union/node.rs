@@ -403,14 +403,7 @@ impl Inode for UnionNode {
     }
     fn stat_at_once(&self) -> Result<Stat> {
         let real = self.real()?.inode()?.stat_at_once()?;
-        let Stat { uid, gid, mode, .. } = real;
-        let s = self.stat()?;
-        Ok(Stat {
-            uid,
-            gid,
-            mode,
-            ..s
-        })
+        Ok(self.stat()?.owned_as(&real))
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<Arc<dyn Inode>> {
         let (mut upper, mut lowers, mut more) = (None, Vec::new(), true);
