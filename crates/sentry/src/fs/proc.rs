@@ -120,19 +120,19 @@ impl DynDir for Root {
         }
         let n = number(name).ok_or(ENOENT)?;
         let k = self.kernel.upgrade().ok_or(ENOENT)?;
-        let (group, task, target) = {
+        let (id, group, task) = {
             let l = k.tasks.lock();
-            let n = self.ns.id_of(n).ok_or(ENOENT)?;
-            let task = l.task(n);
+            let id = self.ns.id_of(n).ok_or(ENOENT)?;
+            let task = l.task(id);
             let group = l
-                .group(n)
+                .group(id)
                 .or_else(|| task.as_ref().map(|t| t.group.clone()))
                 .ok_or(ENOENT)?;
             let task = task.or_else(|| l.some_thread(group.tgid));
-            let target = Target::new(&l, group.tgid, task.clone());
-            (group, task, target)
+            (id, group, task)
         };
-        if !self.mount.shows(cx, &target) {
+        let target = || Target::new(&k, group.tgid, id);
+        if !self.mount.shows(cx, target) {
             return Err(ENOENT);
         }
         let mount = self.mount.clone();
@@ -158,15 +158,14 @@ impl DynDir for Root {
         }
         v.push(DynEntry::new("self", FileType::Symlink));
         v.push(DynEntry::new("thread-self", FileType::Symlink));
-        let mut all: Vec<(i32, Target)> = {
+        let mut all: Vec<(i32, i32)> = {
             let l = k.tasks.lock();
             l.processes()
                 .map(|p| (p.group.pid.seen_in(&self.ns), p.group.tgid))
                 .filter(|(n, _)| *n > 0)
-                .map(|(n, tgid)| (n, Target::new(&l, tgid, None)))
                 .collect()
         };
-        all.retain(|(_, t)| self.mount.shows(reader, t));
+        all.retain(|&(_, tgid)| self.mount.shows(reader, || Target::new(&k, tgid, tgid)));
         all.sort_unstable_by_key(|(n, _)| *n);
         v.extend(
             all.into_iter()

@@ -1,8 +1,7 @@
 //! Options of a proc mount: who sees whose processes (proc(5), "Mount options").
 
-use crate::Task;
 use crate::task::access::{self, By};
-use crate::task::list::TaskList;
+use crate::{Kernel, Task};
 use abi::Result;
 use abi::errno::EINVAL;
 use parking_lot::Mutex;
@@ -83,13 +82,13 @@ impl ProcMount {
         self.0.lock().pids_only
     }
 
-    /// Whether the caller sees the name of `target`'s directory.
-    pub fn shows(&self, cx: &Caller<'_>, target: &Target) -> bool {
-        self.passes(Hidden::Names, cx.cred, || may_read(cx, target))
+    /// Whether the caller sees the name of a directory. `target` is asked only where that depends on whose it is.
+    pub fn shows(&self, cx: &Caller<'_>, target: impl FnOnce() -> Target) -> bool {
+        self.passes(Hidden::Names, cx.cred, || may_read(cx, &target()))
     }
-    /// Whether the caller may enter `target`'s directory.
-    pub fn opens(&self, cx: &Caller<'_>, target: &Target) -> bool {
-        self.passes(Hidden::Contents, cx.cred, || may_read(cx, target))
+    /// Whether the caller may enter it.
+    pub fn opens(&self, cx: &Caller<'_>, target: impl FnOnce() -> Target) -> bool {
+        self.passes(Hidden::Contents, cx.cred, || may_read(cx, &target()))
     }
 
     fn passes(&self, from: Hidden, cred: &Credentials, may: impl FnOnce() -> bool) -> bool {
@@ -111,10 +110,11 @@ pub enum Target {
 }
 
 impl Target {
-    /// What there is of a process. `task` is one of its threads.
-    pub fn new(l: &TaskList, tgid: i32, task: Option<Arc<Task>>) -> Target {
+    /// What there is of a process, if it can be of its thread `tid`.
+    pub fn new(k: &Kernel, tgid: i32, tid: i32) -> Target {
+        let l = k.tasks.lock();
         let ended = || Some(l.process(tgid)?.ended.as_ref()?.cred.clone());
-        match task.or_else(|| l.some_thread(tgid)) {
+        match l.task(tid).or_else(|| l.some_thread(tgid)) {
             Some(t) => Target::Task(t),
             None => ended().map_or(Target::Ending, Target::Ended),
         }

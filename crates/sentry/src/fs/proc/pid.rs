@@ -222,15 +222,8 @@ impl DynDir for PidDir {
         }
     }
     fn permission(&self, cx: &Caller<'_>, want: Want) -> Result<()> {
-        let hidden = |m: &Arc<ProcMount>, k: Arc<Kernel>| {
-            let target = {
-                let l = k.tasks.lock();
-                Target::new(&l, self.me.tgid, l.task(self.me.tid))
-            };
-            !m.opens(cx, &target)
-        };
         if let (Some(m), Ok(k)) = (&self.mount, self.me.kernel())
-            && hidden(m, k)
+            && !m.opens(cx, || Target::new(&k, self.me.tgid, self.me.tid))
         {
             return Err(EPERM);
         }
