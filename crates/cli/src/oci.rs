@@ -500,20 +500,27 @@ impl OwnTerminal {
 }
 
 fn tar(rt: &Runtime, id: &str, file: Option<&Path>) -> oci::Result<()> {
-    let Some(path) = file else {
-        if term::settings(1).is_ok() {
-            return Err(Failure::new(
-                "an archive is nothing for a terminal: use --file, or a pipe",
-            ));
-        }
-        return oci::tar(rt, id, &std::io::stdout());
+    let left_out = if let Some(path) = file {
+        let cannot =
+            |e: std::io::Error| Failure::new(format!("could not write {}: {e}", path.display()));
+        let mut f = std::fs::File::create_new(path).map_err(cannot)?;
+        oci::tar(rt, id, &mut f).inspect_err(|_| {
+            let _ = std::fs::remove_file(path);
+        })?
+    } else if term::settings(1).is_ok() {
+        return Err(Failure::new(
+            "an archive is nothing for a terminal: use --file, or a pipe",
+        ));
+    } else {
+        oci::tar(rt, id, &mut std::io::stdout())?
     };
-    let cannot =
-        |e: std::io::Error| Failure::new(format!("could not write {}: {e}", path.display()));
-    let f = std::fs::File::create_new(path).map_err(cannot)?;
-    oci::tar(rt, id, &f).inspect_err(|_| {
-        let _ = std::fs::remove_file(path);
-    })
+    if left_out > 0 {
+        rt.log.warning(&format!(
+            "{left_out} changes are not in the archive: it has no words for names that begin with .wh., for what is \
+             below them, and for paths of 4096 bytes and more"
+        ));
+    }
+    Ok(())
 }
 
 fn run_container(rt: &Runtime, c: Create, detach: bool, keep: bool) -> oci::Result<u8> {

@@ -240,21 +240,18 @@ impl Connection {
     pub fn ask(&self, r: &Request, given: &[RawFd]) -> Result<u32> {
         self.send(r, given)?;
         let patience = match r {
-            // An archive takes as long as its reader does.
-            Request::Changes => None,
             // Its root may be far away.
-            Request::Join => Some(crate::monitor::READY_LIMIT),
-            _ => Some(PATIENCE),
+            Request::Join => crate::monitor::READY_LIMIT,
+            _ => PATIENCE,
         };
-        if let Some(p) = patience
-            && !self.answers_within(p)
-        {
-            return Err(no_answer(p));
+        if !self.answers_within(patience) {
+            return Err(no_answer(patience));
         }
         self.done()
     }
 
-    fn done(&self) -> Result<u32> {
+    /// What a `Done` carries that is still to come.
+    pub fn done(&self) -> Result<u32> {
         match self.receive()? {
             Reply::Done(n) => Ok(n),
             Reply::Error(e) => Err(e),

@@ -12,8 +12,12 @@ use hostcall::start::{self as host, Side};
 use hostcall::time::Laps;
 use hostcall::{HostFd, process, sock};
 use sentry::boot::config::{Census, Limits};
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+
+/// Bytes of the pipe that an archive comes through, where an ordinary user may have as many.
+const ARCHIVE_PIPE: usize = 1 << 20;
 
 /// What `create` and `run` are told.
 #[derive(Clone, Debug, Default)]
@@ -430,11 +434,20 @@ pub fn ps(rt: &Runtime, id: &str) -> Result<Ps> {
     })
 }
 
-/// `tar`: what the container changed in its root, as a layer of an image, into an open file.
-pub fn tar(rt: &Runtime, id: &str, out: &impl AsRawFd) -> Result<()> {
+/// `tar`: what the container changed in its root, as a layer of an image. Gives how many changes have no place in one.
+///
+/// The Sentry gets a pipe, and nothing that it could reach behind: what it writes is only bytes to copy. It ends with
+/// its reader, too.
+pub fn tar(rt: &Runtime, id: &str, out: &mut impl Write) -> Result<u32> {
     let (dir, _) = open(rt, id)?;
-    Connection::open(&dir)?.ask(&Request::Changes, &[out.as_raw_fd()])?;
-    Ok(())
+    let connection = Connection::open(&dir)?;
+    let (reader, writer) = std::io::pipe().tried("make a pipe")?;
+    // (Where it cannot be larger, it stays as it is.)
+    let _ = rustix::pipe::fcntl_setpipe_size(&reader, ARCHIVE_PIPE);
+    connection.send(&Request::Changes, &[writer.as_raw_fd()])?;
+    drop(writer);
+    std::io::copy(&mut &reader, out).tried("write the archive")?;
+    connection.done()
 }
 
 /// `events --stats`, as runc words it; what the Sentry tells of itself besides.

@@ -2,17 +2,21 @@
 //! specification, "Image Layer Filesystem Changeset").
 //!
 //! Files whose own names begin with the whiteouts' prefix cannot be told from whiteouts in such an archive:
-//! they are left out, as are sockets.
+//! they are left out and counted, with all that lies below them; so are paths that are longer than any that can be
+//! named. Sockets are left out, too: an archive has no word for them.
+//!
+//! Of a file with holes, only the data is in the archive, as GNU tar's `--sparse` writes it (old GNU format).
 
 use crate::container::Root;
-use abi::errno::{EINVAL, EIO};
+use abi::errno::{EFBIG, EINVAL, EIO, ENXIO};
 use hostcall::HostFd;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use tar::{Builder, EntryType, Header};
+use tar::{Builder, EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
 use vfs::file::{BufSink, File, O_NONBLOCK, O_RDONLY};
 use vfs::fs::overlay::{Change, changes};
 use vfs::inode::{FileType, Inode};
@@ -23,27 +27,37 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 /// Bytes that are moved at once.
 const CHUNK: usize = 256 << 10;
 
-/// Writes the archive. `EINVAL` where the container writes to the host's directory itself.
-pub fn write(root: &Root, out: &HostFd) -> abi::Result<()> {
+/// Writes the archive, and gives how many changes it had to leave out. `EINVAL` where the container writes to the
+/// host's directory itself.
+pub fn write(root: &Root, out: &HostFd) -> abi::Result<u32> {
     let root = root.overlay.as_ref().ok_or(EINVAL)?;
     let mut archive = Archive {
         to: Builder::new(io::BufWriter::with_capacity(CHUNK, Output(out))),
         cred: Arc::new(Credentials::root()),
         links: HashMap::new(),
     };
+    let mut left_out = 0u32;
     changes(root, &mut |path, change| {
+        if matches!(change, Change::TooDeep) || looks_like_whiteout(path) {
+            left_out = left_out.saturating_add(1);
+            return Ok(());
+        }
         let told = match change {
             Change::Hidden => archive.mark(&beside(path, WHITEOUT)),
             Change::Opaque => archive.mark(&[path, b"/", OPAQUE].concat()),
             Change::File(i) => archive.file(path, i)?,
+            Change::TooDeep => Ok(()),
         };
         told.map_err(errno)
     })?;
-    archive
-        .to
-        .into_inner()
-        .and_then(|mut w| w.flush())
-        .map_err(errno)
+    let mut to = archive.to.into_inner().map_err(errno)?;
+    to.flush().map_err(errno)?;
+    Ok(left_out)
+}
+
+/// Whether a name on the path begins as marks do.
+fn looks_like_whiteout(path: &[u8]) -> bool {
+    path.split(|b| *b == b'/').any(|n| n.starts_with(WHITEOUT))
 }
 
 fn errno(e: io::Error) -> abi::Errno {
@@ -67,19 +81,111 @@ impl Write for Output<'_> {
     }
 }
 
-/// A file's contents.
+/// Where a file has data, in ascending order; all of it where its file system cannot tell. `EFBIG` where the parts
+/// are more than a million: of 4 KiB each they are 4 GiB, or somebody makes more of them meanwhile.
+fn extents(file: &File, size: u64) -> io::Result<Vec<Range<u64>>> {
+    const MOST: usize = 1 << 20;
+    const SEEK_DATA: u32 = 3;
+    const SEEK_HOLE: u32 = 4;
+    /// Bytes of a part: the walk goes on, whatever is done to the file beside it.
+    const LEAST: u64 = 4096;
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let offset = i64::try_from(at).unwrap_or(i64::MAX);
+        let from = match file.ops.seek_from(SEEK_DATA, offset) {
+            Ok(n) if n >= at => n,
+            Err(ENXIO) => break,
+            _ => at,
+        };
+        let offset = i64::try_from(from).unwrap_or(i64::MAX);
+        let to = file.ops.seek_from(SEEK_HOLE, offset).unwrap_or(size);
+        // (Where a hole was made meanwhile, or the file was cut off, its zeros are taken for data.)
+        let to = to.max(from.saturating_add(LEAST)).min(size);
+        if from < to {
+            found.push(from..to);
+        }
+        if found.len() > MOST {
+            return Err(io::Error::from_raw_os_error(EFBIG.raw()));
+        }
+        at = to.max(from);
+    }
+    Ok(found)
+}
+
+/// The parts of a file that are data, one behind the other. What was cut off meanwhile reads as zeros: the header has
+/// told the length.
 struct Contents {
     file: Arc<File>,
-    at: u64,
+    parts: std::vec::IntoIter<Range<u64>>,
+    part: Range<u64>,
+}
+
+impl Contents {
+    fn new(file: Arc<File>, parts: Vec<Range<u64>>) -> Contents {
+        Contents {
+            file,
+            parts: parts.into_iter(),
+            part: 0..0,
+        }
+    }
 }
 
 impl Read for Contents {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let mut sink = BufSink::new(buf);
-        let n = self.file.ops.read(&self.file, &mut sink, self.at);
-        let n = n.map_err(|e| io::Error::from_raw_os_error(e.raw()))?;
-        self.at += n as u64;
+        while self.part.is_empty() {
+            match self.parts.next() {
+                Some(p) => self.part = p,
+                None => return Ok(0),
+            }
+        }
+        let left = usize::try_from(self.part.end - self.part.start).unwrap_or(usize::MAX);
+        let wanted = left.min(buf.len());
+        let buf = &mut buf[..wanted];
+        let read = {
+            let mut sink = BufSink::new(buf);
+            self.file.ops.read(&self.file, &mut sink, self.part.start)
+        };
+        let n = match read.map_err(|e| io::Error::from_raw_os_error(e.raw()))? {
+            0 => {
+                buf.fill(0);
+                wanted
+            }
+            n => n,
+        };
+        self.part.start += n as u64;
         Ok(n)
+    }
+}
+
+/// Makes `h` that of a file with holes, whose data is at `parts`, and gives what of the map does not fit into it.
+/// ("GNU tar: Basic Tar Format", Sparse Formats, Old GNU Format.)
+fn sparse(h: &mut Header, size: u64, parts: &[Range<u64>]) -> Vec<u8> {
+    h.set_entry_type(EntryType::GNUSparse);
+    h.set_size(parts.iter().map(|p| p.end - p.start).sum());
+    // (The end of the last entry is the file's.)
+    let end = size..size;
+    let mut map = parts.iter().chain(std::iter::once(&end)).peekable();
+    let mut more = Vec::new();
+    if let Some(gnu) = h.as_gnu_mut() {
+        gnu.set_real_size(size);
+        fill(&mut gnu.sparse, &mut map);
+        gnu.set_is_extended(map.peek().is_some());
+    }
+    while map.peek().is_some() {
+        let mut next = GnuExtSparseHeader::new();
+        fill(&mut next.sparse, &mut map);
+        next.set_is_extended(map.peek().is_some());
+        more.extend_from_slice(next.as_bytes());
+    }
+    more
+}
+
+fn fill<'a>(slots: &mut [GnuSparseHeader], map: &mut impl Iterator<Item = &'a Range<u64>>) {
+    // (The slots are first: a part is taken only where there is one.)
+    for (slot, part) in slots.iter_mut().zip(map) {
+        slot.set_offset(part.start);
+        slot.set_length(part.end - part.start);
     }
 }
 
@@ -100,9 +206,8 @@ impl<W: Write> Archive<W> {
     }
 
     fn file(&mut self, path: &[u8], inode: Arc<dyn Inode>) -> abi::Result<io::Result<()>> {
-        let last = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
         let kind = inode.file_type();
-        if last.starts_with(WHITEOUT) || kind == FileType::Socket {
+        if kind == FileType::Socket {
             return Ok(Ok(()));
         }
         let s = inode.stat()?;
@@ -127,17 +232,9 @@ impl<W: Write> Archive<W> {
         };
         let empty = match kind {
             FileType::Regular => {
-                h.set_entry_type(EntryType::Regular);
-                h.set_size(s.size);
-                let file = File::new(
-                    inode.open(&caller, O_RDONLY | O_NONBLOCK)?,
-                    O_RDONLY,
-                    None,
-                    cred,
-                );
-                // One that shrinks meanwhile is filled up: the header has told its size.
-                let all = Contents { file, at: 0 }.chain(io::repeat(0)).take(s.size);
-                return Ok(self.to.append_data(&mut h, name(path), all));
+                let ops = inode.open(&caller, O_RDONLY | O_NONBLOCK)?;
+                let file = File::new(ops, O_RDONLY, None, cred);
+                return Ok(self.regular(path, h, file, s.size));
             }
             FileType::Symlink => {
                 h.set_entry_type(EntryType::Symlink);
@@ -159,6 +256,26 @@ impl<W: Write> Archive<W> {
             return Ok(Err(e));
         }
         Ok(self.to.append_data(&mut h, name(path), io::empty()))
+    }
+
+    fn regular(
+        &mut self,
+        path: &[u8],
+        mut h: Header,
+        file: Arc<File>,
+        size: u64,
+    ) -> io::Result<()> {
+        let parts = extents(&file, size)?;
+        let data: u64 = parts.iter().map(|p| p.end - p.start).sum();
+        let mut map = Vec::new();
+        if data < size {
+            map = sparse(&mut h, size, &parts);
+        } else {
+            h.set_entry_type(EntryType::Regular);
+            h.set_size(size);
+        }
+        let all = map.as_slice().chain(Contents::new(file, parts));
+        self.to.append_data(&mut h, name(path), all)
     }
 }
 

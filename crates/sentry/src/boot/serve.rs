@@ -159,8 +159,7 @@ impl Server {
                     );
                 }
                 let out = given.first().ok_or("there is nowhere to write to")?;
-                or(changes::write(root, out), "write the changes")?;
-                Ok(Some(0))
+                Ok(Some(or(changes::write(root, out), "write the changes")?))
             }),
             Some(control::CENSUS) => request.aside(move |r| {
                 let body = serde_json::to_vec(&census(r)).map_err(|e| e.to_string())?;

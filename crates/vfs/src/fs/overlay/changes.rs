@@ -7,7 +7,7 @@ use crate::context::Caller;
 use crate::dentry::Dentry;
 use crate::inode::{FileType, Inode, downcast_arc};
 use abi::Result;
-use abi::errno::{EINVAL, ENAMETOOLONG, ENOENT};
+use abi::errno::{EINVAL, ENOENT};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -22,6 +22,8 @@ pub enum Change {
     Opaque,
     /// A file as it is now: new, changed, or the parent of one that is.
     File(Arc<dyn Inode>),
+    /// A file whose path is longer than any that can be named; nothing below it is told.
+    TooDeep,
 }
 
 /// A directory on the way.
@@ -39,8 +41,7 @@ struct Frame {
 }
 
 /// Walks the tree whose root was given by [`Overlay::mountable`] and tells each difference with its path,
-/// parents first. What changes meanwhile may be told or not. `EINVAL` for a tree that is no overlay,
-/// `ENAMETOOLONG` where it is deeper than a path can tell.
+/// parents first. What changes meanwhile may be told or not. `EINVAL` for a tree that is no overlay.
 pub fn changes(
     root: &Arc<Dentry>,
     tell: &mut dyn FnMut(&[u8], Change) -> Result<()>,
@@ -87,7 +88,8 @@ pub fn changes(
         path.extend_from_slice(&e.name);
         // Nobody could name it; and as deep as the tree may be, what is kept of it here is bounded.
         if path.len() >= PATH_MAX {
-            return Err(ENAMETOOLONG);
+            tell(&path, Change::TooDeep)?;
+            continue;
         }
         if is_dir {
             let below = if listed {
