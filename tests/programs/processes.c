@@ -530,6 +530,18 @@ static void priorities(void)
 	T(sched_setscheduler(0, SCHED_BATCH, &s));
 	T(sched_getscheduler(0));
 	T(sched_getparam(0, &s));
+	T(sched_setscheduler(0, SCHED_IDLE | SCHED_RESET_ON_FORK, &s));
+	T(sched_getscheduler(0));
+	T(sched_setparam(0, &s));
+	T(sched_getscheduler(0));
+	T(CHILD(_exit(sched_getscheduler(0))));
+	T(CHILD(drop_root(); _exit(sched_setscheduler(0, SCHED_IDLE | SCHED_RESET_ON_FORK, &s) ? errno : 0)));
+	T(CHILD(setpriority(PRIO_PROCESS, 0, -5); sched_setscheduler(0, SCHED_BATCH | SCHED_RESET_ON_FORK, &s); drop_root();
+		pid_t c = fork(); if (!c) _exit(getpriority(PRIO_PROCESS, 0) + 100); int w; waitpid(c, &w, 0); _exit(WEXITSTATUS(w))));
+	T(CHILD(sched_setscheduler(0, SCHED_BATCH | SCHED_RESET_ON_FORK, &s); drop_root();
+		_exit(sched_setscheduler(0, SCHED_BATCH, &s) ? errno : 0)));
+	T(CHILD(sched_setscheduler(0, SCHED_BATCH | SCHED_RESET_ON_FORK, &s); _exit(sched_setscheduler(0, SCHED_BATCH, &s) ? errno : 0)));
+	T(sched_setscheduler(0, SCHED_BATCH, &s));
 	T(sched_yield());
 	cpu_set_t c;
 	T(sched_getaffinity(0, sizeof c, &c));

@@ -319,8 +319,9 @@ fn new_task(
     t.seccomp = cx.seccomp.inherit();
     t.exit_signal = AtomicI32::new(a.exit_signal as i32);
     t.vfork_done = Mutex::new(made.vfork);
-    t.nice = same(&cx.nice);
-    t.policy = same(&cx.policy);
+    let (policy, nice) = cx.inherited_priority();
+    t.nice = AtomicI32::new(nice);
+    t.policy = AtomicI32::new(policy);
     t.io_priority = same(&cx.io_priority);
     t.affinity = RwLock::new(cx.affinity.read().clone());
     t.numa_policy = AtomicU32::new(cx.numa_policy.load(Ordering::Relaxed));

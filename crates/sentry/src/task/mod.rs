@@ -107,7 +107,7 @@ pub struct Task {
     pub sleeping: AtomicBool,
     /// Nice value; scheduling is the host's, this is what is reported.
     pub nice: AtomicI32,
-    /// `SCHED_*`: OTHER, BATCH or IDLE.
+    /// `SCHED_*`: OTHER, BATCH or IDLE, and RESET_ON_FORK.
     pub policy: AtomicI32,
     /// The CPUs that sched_setaffinity(2) named, as bytes of a `cpu_set_t`: told, and not kept to. `None` for all.
     pub affinity: RwLock<Option<Box<[u8]>>>,
@@ -154,7 +154,21 @@ pub struct VforkDone {
     pub queue: WaitQueue,
 }
 
+/// Beside a policy: no child inherits a priority (sched(7)).
+pub const SCHED_RESET_ON_FORK: i32 = 0x4000_0000;
+
 impl Task {
+    /// The policy and the nice value that a child begins with (`sched_fork`).
+    fn inherited_priority(&self) -> (i32, i32) {
+        let policy = self.policy.load(Ordering::Relaxed);
+        let nice = self.nice.load(Ordering::Relaxed);
+        if policy & SCHED_RESET_ON_FORK == 0 {
+            (policy, nice)
+        } else {
+            (policy & !SCHED_RESET_ON_FORK, nice.max(0))
+        }
+    }
+
     #[must_use]
     pub fn mm(&self) -> Arc<Mm> {
         self.mm.read().clone()

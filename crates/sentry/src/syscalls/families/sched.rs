@@ -1,7 +1,7 @@
 //! Scheduling: what is asked is answered; the host schedules.
 
 use crate::syscalls::{Arg, Args, Call, SysResult};
-use crate::task::{Context, limits};
+use crate::task::{Context, SCHED_RESET_ON_FORK, limits};
 use abi::Result;
 use abi::errno::*;
 use abi::time::Timespec;
@@ -134,25 +134,31 @@ fn may_be_nice(t: &crate::Task, nice: i32) -> bool {
 }
 
 const SCHED_IDLE: i32 = 5;
-const SCHED_RESET_ON_FORK: u32 = 0x4000_0000;
+
+/// The policy alone.
+fn policy_of(t: &crate::Task) -> i32 {
+    t.policy.load(Ordering::Relaxed) & !SCHED_RESET_ON_FORK
+}
 
 /// Only the policies without priority: OTHER, BATCH, IDLE (`user_check_sched_setscheduler`).
-fn set_policy(cx: &Context, pid: i32, policy: u32, priority: i32) -> SysResult {
+fn set_policy(cx: &Context, pid: i32, word: i32, priority: i32) -> SysResult {
     let t = task_of(cx, pid)?;
-    let policy = (policy & !SCHED_RESET_ON_FORK) as i32;
+    let policy = word & !SCHED_RESET_ON_FORK;
     match policy {
         0 | 3 | SCHED_IDLE if priority == 0 => {
-            let old = t.policy.load(Ordering::Relaxed);
+            let old = policy_of(&t);
             // Leaving SCHED_IDLE is as a better nice value.
             let wakes = old == SCHED_IDLE && policy != SCHED_IDLE;
             let limit = t.group.limits.lock().0[limits::NICE].current;
             let nice = (20 - t.nice.load(Ordering::Relaxed)) as u64;
-            let fine = same_owner(cx, &t) && (!wakes || nice <= limit);
+            let keeps = word | !t.policy.load(Ordering::Relaxed);
+            let fine =
+                same_owner(cx, &t) && (!wakes || nice <= limit) && keeps & SCHED_RESET_ON_FORK != 0;
             if !fine && !cx.cred().has(Caps::SYS_NICE) {
                 return Err(EPERM);
             }
             is_safe(cx, &t)?;
-            t.policy.store(policy, Ordering::Relaxed);
+            t.policy.store(word, Ordering::Relaxed);
             Ok(0)
         }
         1 | 2 if (1..=99).contains(&priority) => Err(EPERM),
@@ -162,13 +168,13 @@ fn set_policy(cx: &Context, pid: i32, policy: u32, priority: i32) -> SysResult {
 
 fn sched_setscheduler(cx: &mut Context, a: &Args) -> SysResult {
     let priority: i32 = cx.mm().read_obj(a.va(2))?;
-    set_policy(cx, a.i32(0), a.u32(1), priority)
+    set_policy(cx, a.i32(0), a.i32(1), priority)
 }
 
 fn sched_setparam(cx: &mut Context, a: &Args) -> SysResult {
     let priority: i32 = cx.mm().read_obj(a.va(1))?;
-    let policy = task_of(cx, a.i32(0))?.policy.load(Ordering::Relaxed) as u32;
-    set_policy(cx, a.i32(0), policy, priority)
+    let word = task_of(cx, a.i32(0))?.policy.load(Ordering::Relaxed);
+    set_policy(cx, a.i32(0), word, priority)
 }
 
 fn priority_bounds(a: &Args, bound: usize) -> SysResult {
@@ -280,7 +286,7 @@ fn io_priority(t: &crate::Task) -> i32 {
     let nice = t.nice.load(Ordering::Relaxed);
     match t.io_priority.load(Ordering::Relaxed) {
         p if p >> IOPRIO_SHIFT != 0 => p,
-        _ if t.policy.load(Ordering::Relaxed) == SCHED_IDLE => IOPRIO_CLASS_IDLE << IOPRIO_SHIFT,
+        _ if policy_of(t) == SCHED_IDLE => IOPRIO_CLASS_IDLE << IOPRIO_SHIFT,
         _ => (IOPRIO_CLASS_BE << IOPRIO_SHIFT) | ((nice + 20) / 5),
     }
 }
