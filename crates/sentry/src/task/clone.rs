@@ -9,7 +9,7 @@ use crate::cgroup::Cgroup;
 use crate::ns::NsProxy;
 use crate::ns::change::Fresh;
 use crate::ns::pid::Pid;
-use abi::errno::{EAGAIN, EINVAL, ENODEV, EOPNOTSUPP, EPERM, ERESTARTNOINTR};
+use abi::errno::{EAGAIN, EINVAL, ENODEV, EOPNOTSUPP, EPERM, ERESTARTNOINTR, ESRCH};
 use abi::linux::*;
 use abi::{AltStack, Result, Va};
 use parking_lot::{Mutex, RwLock};
@@ -117,6 +117,8 @@ fn make(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<Made
     let kernel = cx.kernel.clone();
     let new = crate::ns::change::fresh(cx, a.flags as u32)?;
     let counted = super::quota::admit(cx, &kernel.tasks.lock(), &new.cred)?;
+    // What does not come up in time (on a host without a free CPU) is gone to the platform; clone(2) knows no ESRCH.
+    let not_up = |e| if e == ESRCH { EAGAIN } else { e };
     let mm = if a.has(CLONE_VM) {
         parent_mm.clone()
     } else {
@@ -126,10 +128,11 @@ fn make(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<Made
         } else {
             mm::Writers::Others
         };
-        let space = kernel.platform.new_address_space()?;
-        parent_mm.fork(space, writers, Some(new.cred.ucounts()))?
+        let space = kernel.platform.new_address_space().map_err(not_up)?;
+        let ucounts = Some(new.cred.ucounts());
+        parent_mm.fork(space, writers, ucounts).map_err(not_up)?
     };
-    let mut thread = mm.address_space().new_thread()?;
+    let mut thread = mm.address_space().new_thread().map_err(not_up)?;
     child_state(cx, a, thread.as_mut())?;
 
     let fs = if a.has(CLONE_FS) {
