@@ -357,18 +357,55 @@ pub fn unblock_signals(set: SignalSet) -> Result<()> {
     Ok(())
 }
 
-/// Has a command's program begin with no signal blocked, as programs expect it: the mask would be inherited.
-pub fn begin_unblocked(c: &mut std::process::Command) {
+/// Makes `words` what ps(1) shows as this process's command line: written over its arguments, as far as there is room.
+/// For a process of one thread that does not look at its arguments any more. Does nothing where /proc is not that of
+/// this process.
+pub fn set_title(words: &[u8]) {
+    let Some((start, end)) = arguments() else {
+        return;
+    };
+    // The last byte stays zero: else the kernel shows what follows, too (`get_mm_cmdline`).
+    let Some(room) = end.checked_sub(start + 1).filter(|n| *n < 1 << 20) else {
+        return;
+    };
+    let n = words.len().min(room);
+    let at = std::ptr::with_exposed_provenance_mut::<u8>(start);
+    // SAFETY: where the kernel put this process's arguments: room + 1 bytes on its stack, which nobody else uses now.
+    unsafe {
+        at.copy_from_nonoverlapping(words.as_ptr(), n);
+        at.add(n).write_bytes(0, room - n + 1);
+    }
+}
+
+/// Where the arguments of this process are (proc_pid_stat(5): arg_start and arg_end, numbers 48 and 49).
+fn arguments() -> Option<(usize, usize)> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // (The name, in parentheses, may hold anything.)
+    let (first, rest) = (stat.split_once(' ')?.0, stat.rsplit_once(") ")?.1);
+    if first.parse() != Ok(std::process::id()) {
+        return None;
+    }
+    let mut words = rest.split(' ').skip(48 - 3).map(|w| w.parse().ok());
+    words.next()?.zip(words.next()?)
+}
+
+/// Has a command's program begin with no signal blocked, as programs expect it (the mask would be inherited), and with
+/// its three streams alone: what the caller was given for others is not its business.
+pub fn begin_clean(c: &mut std::process::Command) {
     use std::os::unix::process::CommandExt;
-    let empty = || {
+    let clean = || {
         let none = SignalSet::default();
         // SAFETY: a sigset of 8 bytes.
-        unsafe { sys!(RtSigprocmask, libc::SIG_SETMASK, &raw const none.0, 0, 8) }
-            .map(|_| ())
-            .map_err(|e| std::io::Error::from_raw_os_error(e.raw()))
+        let unblocked = unsafe { sys!(RtSigprocmask, libc::SIG_SETMASK, &raw const none.0, 0, 8) };
+        // SAFETY: no pointers. (Closed by exec: the parent hears through one of them if that fails.)
+        let closed = unsafe { sys!(CloseRange, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+        match unblocked.and(closed) {
+            Ok(_) => Ok(()),
+            Err(e) => Err(std::io::Error::from_raw_os_error(e.raw())),
+        }
     };
-    // SAFETY: between fork and exec there is one system call, and no memory is allocated.
-    unsafe { c.pre_exec(empty) };
+    // SAFETY: between fork and exec there are two system calls, and no memory is allocated.
+    unsafe { c.pre_exec(clean) };
 }
 
 /// A descriptor from which blocked signals are read; non-blocking.

@@ -93,8 +93,8 @@ fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
         .stdout(Stdio::null())
         .stderr(words.try_clone().tried("keep its words")?)
         .process_group(0);
-    // The monitor, and `run`, block those that they pass on.
-    hostcall::start::begin_unblocked(&mut c);
+    // The monitor, and `run`, block the signals that they pass on, and hold what `--preserve-fds` gave.
+    hostcall::start::begin_clean(&mut c);
     let deadline = deadline(h);
     let mut child = c.spawn().tried(&format!("run {}", h.path.display()))?;
     let ended = end(&mut child, deadline);

@@ -113,6 +113,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     };
     let preserved_count = preserved.len() as u32;
     let (container, init) = (start.plan.container, start.plan.init);
+    let title = init.argv.join(&0);
     let (runtime, kind, logs) = (start.runtime, streams.kind, log.is_some());
     let has_layer = layer.is_some();
     let sandbox = start.plan.pod.as_ref().map(|p| p.sandbox.clone());
@@ -203,6 +204,8 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
         on_ready();
     });
     let mut monitor = Monitor::new(listener, signals, slave, on_ready);
+    // For `docker top`, and whoever looks at the host's processes: this is the container's first program there.
+    host::set_title(&title);
     running.confine()?;
     let ending = running.wait(&mut monitor);
     if let (true, Some(sandbox)) = (monitor.left, sandbox) {
