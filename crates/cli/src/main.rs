@@ -24,6 +24,11 @@ fn main() -> ExitCode {
             // Help and version come this way, too.
             let failed = e.use_stderr();
             let _ = e.print();
+            if let Some(name) = misplaced(&e) {
+                complain(&format!(
+                    "{name} comes before the command: cloister {name} ... COMMAND ..."
+                ));
+            }
             return ExitCode::from(if failed { sandbox::EXIT_NOT_STARTED } else { 0 });
         }
     };
@@ -49,6 +54,20 @@ fn given_for_containers(matches: &clap::ArgMatches) -> Option<String> {
     all.get_arguments()
         .filter(|a| matches.value_source(a.get_id().as_str()) == Some(ValueSource::CommandLine))
         .find_map(|a| a.get_long().map(str::to_owned))
+}
+
+/// An option of [`oci::RuntimeArgs`] that followed a command.
+fn misplaced(e: &clap::Error) -> Option<&str> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let (ErrorKind::UnknownArgument, Some(ContextValue::String(given))) =
+        (e.kind(), e.get(ContextKind::InvalidArg))
+    else {
+        return None;
+    };
+    let name = given.strip_prefix("--")?;
+    let all = oci::RuntimeArgs::augment_args(clap::Command::new("options"));
+    let is_one = all.get_arguments().any(|a| a.get_long() == Some(name));
+    is_one.then_some(given)
 }
 
 /// Tells the person, in one sentence.

@@ -6,7 +6,7 @@ mod words;
 
 use documents::{example, features};
 use show::{events, list, pretty, print, ps};
-use words::{signal, user};
+use words::{signal, size, user};
 
 use crate::args::{Lanes, Net, Platform};
 use crate::stdio::RawMode;
@@ -282,14 +282,14 @@ pub struct UpdateArgs {
     /// A file with the specification's resources; - for standard input
     #[arg(long, short, value_name = "FILE")]
     resources: Option<PathBuf>,
-    /// Bytes
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    /// Bytes, or as in 50M; -1 for no limit
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = size)]
     memory: Option<i64>,
     /// Bytes
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = size)]
     memory_reservation: Option<i64>,
     /// Memory and swap together, bytes
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = size)]
     memory_swap: Option<i64>,
     /// Microseconds
     #[arg(long, value_name = "US")]

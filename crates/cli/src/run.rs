@@ -19,6 +19,9 @@ use std::time::Duration;
 /// How long the first program's last output is waited for.
 const DRAIN: Duration = Duration::from_secs(1);
 
+/// The status where there is no such program, as shells have it.
+const NOT_FOUND: i32 = 127;
+
 pub fn run(args: Do) -> ExitCode {
     match try_run(args) {
         Ok(code) => code,
@@ -29,7 +32,23 @@ pub fn run(args: Do) -> ExitCode {
     }
 }
 
+/// What a person may have meant who named a program that is not there.
+fn hint(args: &Do) -> Option<String> {
+    let program = args.command.first()?.to_str()?;
+    if args.verbose > 0 && program.contains(":/") {
+        return Some(format!(
+            "-v says more; to show a directory, write --volume {program}"
+        ));
+    }
+    (program.starts_with("/tmp/") && std::path::Path::new(program).exists()).then(|| {
+        format!(
+            "the sandbox has a /tmp of its own; to show yours, write --volume {program}:{program}"
+        )
+    })
+}
+
 fn try_run(args: Do) -> Result<ExitCode, String> {
+    let hint = hint(&args);
     let init = init_process(&args)?;
     let (spec_roots, binds) = binds(&args, &init.cwd)?;
     let streams = Streams::of_caller();
@@ -79,7 +98,8 @@ fn try_run(args: Do) -> Result<ExitCode, String> {
     Ok(match ending {
         Ending::Program { status, note } => {
             if let Some(text) = note {
-                complain(&text);
+                let hint = hint.filter(|_| libc::WEXITSTATUS(status) == NOT_FOUND);
+                complain(&hint.map_or(text.clone(), |h| format!("{text} ({h})")));
             }
             if libc::WIFSIGNALED(status) {
                 let signal = libc::WTERMSIG(status);

@@ -108,6 +108,11 @@ fn mistakes_are_told() {
         (&["do", "--strace=nosuch", "true"], "nosuch"),
         (&["do", "--strace=%fiel", "true"], "%file"),
         (&["undo"], "undo"),
+        (
+            &["run", "--overlay", "none", "x"],
+            "--overlay comes before the command",
+        ),
+        (&["update", "--memory", "5x", "x"], "50M"),
     ] {
         let o = output(args);
         assert_eq!(o.status.code(), Some(125), "{args:?}");
@@ -136,6 +141,43 @@ fn a_program_that_cannot_run_is_told_as_shells_do() {
             text(&o.stderr)
         );
         assert_eq!(o.stdout, b"", "{program}");
+    }
+}
+
+#[test]
+fn what_may_have_been_meant_is_told() {
+    let script = tempfile();
+    let o = output(&["do", "--", &script]);
+    assert_eq!(o.status.code(), Some(127));
+    let want = format!("--volume {script}:{script}");
+    assert!(text(&o.stderr).contains(&want), "{}", text(&o.stderr));
+    std::fs::remove_file(&script).unwrap();
+    let o = output(&["do", "-v", "/etc:/x", "ls", "/x"]);
+    assert_eq!(o.status.code(), Some(127));
+    let want = "--volume /etc:/x";
+    assert!(text(&o.stderr).contains(want), "{}", text(&o.stderr));
+}
+
+/// An empty file in /tmp.
+fn tempfile() -> String {
+    let path = format!("/tmp/cloister-test-{}", std::process::id());
+    std::fs::File::create_new(&path).unwrap();
+    path
+}
+
+#[test]
+fn too_little_address_space_is_told() {
+    let me = env!("CARGO_BIN_EXE_cloister");
+    let script = format!("ulimit -v 8000000; {me} do -- sh -c 'ulimit -v'");
+    let o = Command::new("sh").args(["-c", &script]).output().unwrap();
+    // (Who has CAP_SYS_RESOURCE raises the limit for the sandbox; the program keeps its own.)
+    match o.status.code() {
+        Some(0) => assert_eq!(text(&o.stdout), "8000000\n"),
+        other => {
+            assert_eq!(other, Some(125));
+            let want = "limited to 7812 MiB (ulimit -v)";
+            assert!(text(&o.stderr).contains(want), "{}", text(&o.stderr));
+        }
     }
 }
 

@@ -51,7 +51,7 @@ pub use privilege::Away;
 pub use running::{Attendant, Ending, Running};
 
 use abi::{Errno, Result};
-use hostcall::{HostFd, RawFd, sock};
+use hostcall::{HostFd, RawFd, sock, start as host};
 use privilege::{Network, Standing};
 use std::convert::Infallible;
 use std::ffi::CString;
@@ -199,12 +199,31 @@ where
         away => away,
     };
     let standing = Standing::of_caller()?;
+    check_address_space()?;
     let Some(away) = away else {
         return start_both(spec, standing, Network::Own, gofer, sentry);
     };
     let running = start_both(spec, standing, Network::Given, gofer, sentry);
     away.come_back()?;
     running
+}
+
+/// Address space is no memory, but without it nothing can be mapped.
+fn check_address_space() -> std::result::Result<(), Failure> {
+    /// Bytes: the smallest that is reserved for the memory of applications (8 GiB), what the Sentry has beside it, and
+    /// some room.
+    const LEAST: u64 = 16 << 30;
+    let (_, hard) = step("read its limits", host::rlimit(libc::RLIMIT_AS))?;
+    let may_be_raised = host::capabilities().is_ok_and(|c| c & privilege::CAP_SYS_RESOURCE != 0);
+    if hard >= LEAST || may_be_raised {
+        return Ok(());
+    }
+    Err(Failure(format!(
+        "the address space of a process is limited to {} MiB (ulimit -v), and a sandbox reserves {} MiB: raise the limit, \
+         and set the program's own inside",
+        hard >> 20,
+        LEAST >> 20
+    )))
 }
 
 fn start_both<G, S>(

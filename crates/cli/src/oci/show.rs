@@ -8,6 +8,19 @@ pub fn pretty<T: serde::Serialize>(v: &T) -> String {
     serde_json::to_string_pretty(v).unwrap_or_default()
 }
 
+/// The same, where text may be a program's: no character is left that a terminal obeys (JSON itself escapes only those
+/// below a space).
+fn pretty_and_plain<T: serde::Serialize>(v: &T) -> String {
+    pretty(v).chars().fold(String::new(), |mut text, c| {
+        if c.is_control() && c != '\n' {
+            text.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            text.push(c);
+        }
+        text
+    })
+}
+
 /// Writes a text to standard output. Who closed it does not want it.
 pub fn print(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
@@ -63,7 +76,7 @@ pub fn ps(rt: &Runtime, format: &str, id: &str) -> oci::Result<()> {
     match format {
         // What container managers look up among the host's processes.
         "json" => print(&json!([p.monitor]).to_string()),
-        "json-inside" => print(&pretty(&p.census)),
+        "json-inside" => print(&pretty_and_plain(&p.census)),
         "table" => {
             let rows = p.census.processes.iter().map(|p| {
                 // The program may have written anything there.
