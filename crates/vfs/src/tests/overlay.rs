@@ -350,6 +350,7 @@ fn changes_are_told_parents_first() {
             Change::Hidden => "-",
             Change::Opaque => "=",
             Change::File(_) => "+",
+            Change::TooDeep => "!",
         };
         told.push(format!("{what}{}", std::str::from_utf8(path).unwrap()));
         Ok(())
