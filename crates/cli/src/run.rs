@@ -20,7 +20,7 @@ use std::time::Duration;
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// The status where there is no such program, as shells have it.
-const NOT_FOUND: i32 = 127;
+const NOT_FOUND: u8 = 127;
 
 pub fn run(args: Do) -> ExitCode {
     match try_run(args) {
@@ -98,8 +98,7 @@ fn try_run(args: Do) -> Result<ExitCode, String> {
     Ok(match ending {
         Ending::Program { status, note } => {
             if let Some(text) = note {
-                let hint = hint.filter(|_| libc::WEXITSTATUS(status) == NOT_FOUND);
-                complain(&hint.map_or(text.clone(), |h| format!("{text} ({h})")));
+                complain(&text);
             }
             if libc::WIFSIGNALED(status) {
                 let signal = libc::WTERMSIG(status);
@@ -110,7 +109,8 @@ fn try_run(args: Do) -> Result<ExitCode, String> {
             }
         }
         Ending::Broken { text, exit } => {
-            complain(&text);
+            let hint = hint.filter(|_| exit == NOT_FOUND);
+            complain(&hint.map_or(text.clone(), |h| format!("{text} ({h})")));
             ExitCode::from(exit)
         }
     })
