@@ -396,6 +396,9 @@ impl FileSystem for GoferFs {
             Caching::Revalidate
         }
     }
+    fn holds_host_files(&self) -> bool {
+        true
+    }
     fn max_cached(&self) -> usize {
         // Each cached name may hold a handle, of which all mounts share what there is; leave some for what is open.
         let mounts = self.client.attached().max(1);

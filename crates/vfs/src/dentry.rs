@@ -60,6 +60,11 @@ pub trait FileSystem: Any + Send + Sync {
     fn remembers_missing(&self) -> bool {
         true
     }
+    /// Whether its open files hold handles of the Gofer's and descriptors of this process, of which there are few
+    /// ([`crate::ucounts::Kind::HostFiles`]).
+    fn holds_host_files(&self) -> bool {
+        false
+    }
     /// Dentries that are kept though nobody uses them: no more are added than this says then.
     fn max_cached(&self) -> usize {
         1 << 15
@@ -99,6 +104,7 @@ pub struct SuperBlock {
     pub fs: Arc<dyn FileSystem>,
     caching: Caching,
     remembers_missing: bool,
+    holds_host_files: bool,
     /// `mount -o ro` of the file system as a whole.
     read_only: AtomicBool,
     /// Who mounted it (`s_user_ns`).
@@ -115,6 +121,11 @@ pub struct SuperBlock {
 }
 
 impl SuperBlock {
+    /// See [`FileSystem::holds_host_files`].
+    #[must_use]
+    pub fn holds_host_files(&self) -> bool {
+        self.holds_host_files
+    }
     /// Who may change it as a whole.
     #[must_use]
     pub fn owner(&self) -> UserNs {
@@ -127,12 +138,14 @@ impl SuperBlock {
     #[must_use]
     pub fn new(dev: u64, fs: Arc<dyn FileSystem>) -> Arc<SuperBlock> {
         let caching = fs.caching();
+        let holds_host_files = fs.holds_host_files();
         let remembers_missing = caching == Caching::Owned && fs.remembers_missing();
         Arc::new(SuperBlock {
             dev,
             fs,
             caching,
             remembers_missing,
+            holds_host_files,
             read_only: AtomicBool::new(false),
             owner: OnceLock::new(),
             rename_lock: Mutex::new(()),

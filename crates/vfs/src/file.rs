@@ -9,7 +9,7 @@
 
 use crate::context::Caller;
 use crate::cred::Credentials;
-use crate::ucounts::Kind;
+use crate::ucounts::{Charge, Kind};
 use abi::Result;
 use abi::errno::{EINVAL, ENODEV, ENOTDIR, ENOTTY, ESPIPE};
 use clas::Mappable;
@@ -297,6 +297,8 @@ pub struct File {
     pub id: u64,
     /// Whether it is counted as a writer of its inode.
     writer: AtomicBool,
+    /// What it counts for among the host's files, where it is one: given back with it.
+    _host: Option<Charge>,
     /// Who wants to know when the last reference goes, each under a number of its own.
     release: Mutex<Vec<(u64, Weak<dyn ReleaseListener>)>>,
 }
@@ -343,6 +345,9 @@ impl File {
         cred: Arc<Credentials>,
     ) -> Arc<File> {
         cred.ucounts().take(FILE);
+        let is_host = |p: &crate::Path| p.dentry.sb().holds_host_files();
+        let host = path.as_ref().is_some_and(is_host);
+        let host = host.then(|| cred.ucounts().force(Kind::HostFiles, 1));
         let flags = flags & !(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC);
         Arc::new(File {
             ops,
@@ -353,6 +358,7 @@ impl File {
             owner: Mutex::new((0, 0)),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             writer: AtomicBool::new(false),
+            _host: host,
             release: Mutex::new(Vec::new()),
         })
     }

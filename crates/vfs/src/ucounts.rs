@@ -18,6 +18,7 @@
 use crate::cred::{Caps, Credentials};
 use crate::userns::UserNs;
 use abi::Result;
+use abi::errno::ENFILE;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -50,6 +51,8 @@ pub enum Kind {
     MsgIds,
     /// Pages that pipes may fill.
     PipePages,
+    /// Open files of the host: each holds a descriptor of the Gofer's and of this process, of which all have few.
+    HostFiles,
     /// Bytes of the kernel's memory.
     Kmem,
 }
@@ -141,6 +144,7 @@ impl Limits {
         l.set(Kind::Tasks, TASKS);
         l.set(Kind::Processes, PROCESSES);
         l.set(Kind::FilesInFlight, FILES_IN_FLIGHT);
+        l.set(Kind::HostFiles, i64::MAX);
         l.set(Kind::Kmem, KMEM);
         l
     }
@@ -490,6 +494,13 @@ impl Credentials {
         }
         Ok(())
     }
+    /// `ENFILE` where their user has as many of the host's files open as it may.
+    pub fn may_open_host_file(&self) -> Result<()> {
+        if self.ucounts().has_room(Kind::HostFiles, 1) || self.passes_limits() {
+            return Ok(());
+        }
+        Err(ENFILE)
+    }
     /// Charges bytes of the kernel's memory; `e` where the user has no more. Who passes limits is counted only.
     pub fn kmem(&self, bytes: usize, e: abi::Errno) -> Result<Charge> {
         let u = self.ucounts();
@@ -541,6 +552,25 @@ mod tests {
                 .is_some()
         );
         drop(b);
+    }
+
+    #[test]
+    fn who_has_many_host_files_open_is_refused_alone() {
+        UserNs::default().limits().set(Kind::HostFiles, 1000);
+        let user = Credentials::user(77_020, 77_020, vec![]);
+        let held = user.ucounts().force(Kind::HostFiles, 999);
+        user.may_open_host_file().unwrap();
+        let last = user.ucounts().force(Kind::HostFiles, 1);
+        assert_eq!(user.may_open_host_file(), Err(ENFILE));
+        // A namespace is no way past it.
+        let inside = UserNs::create(&Registry::default(), &user).unwrap();
+        assert!(!inside.ucounts().has_room(Kind::HostFiles, 1));
+        let other = Credentials::user(77_021, 77_021, vec![]);
+        other.may_open_host_file().unwrap();
+        Credentials::root().may_open_host_file().unwrap();
+        drop(last);
+        user.may_open_host_file().unwrap();
+        drop(held);
     }
 
     #[test]

@@ -139,6 +139,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         "reach the Gofer",
     )?;
     laps.lap("Gofer");
+    let max_handles = client.server().max_handles;
     let vfs = Vfs::new();
     let kernel = Kernel::new(Parts {
         platform,
@@ -159,6 +160,11 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         seccomp: config.container.seccomp.clone(),
         limits: config.container.limits.clone(),
     });
+    // Half of the handles is for names that are remembered; of the rest, no user but root has more than half.
+    let handles = descriptors.min(max_handles.into());
+    let limits = vfs::userns::UserNs::default();
+    let most = i64::try_from(handles / 4).unwrap_or(i64::MAX);
+    limits.limits().set(vfs::ucounts::Kind::HostFiles, most);
     kernel.terminals.attach(&kernel);
     if let Some(h) = host_network {
         let k = kernel.clone();

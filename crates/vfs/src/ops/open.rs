@@ -262,6 +262,9 @@ impl PathCx<'_> {
         if flags & O_DIRECTORY != 0 && kind != FileType::Directory {
             return Err(ENOTDIR);
         }
+        if p.dentry.sb().holds_host_files() {
+            self.cred().may_open_host_file()?;
+        }
         if flags & O_PATH != 0 {
             let ops = Arc::new(PathOnly(inode));
             return Ok(File::new(ops, flags, Some(p), self.cred().clone()));
