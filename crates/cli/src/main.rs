@@ -48,15 +48,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// An option of [`oci::RuntimeArgs`] that was given.
+/// The options of [`oci::RuntimeArgs`].
+fn runtime_options() -> clap::Command {
+    oci::RuntimeArgs::augment_args(clap::Command::new("options"))
+}
+
+/// One of them that was given.
 fn given_for_containers(matches: &clap::ArgMatches) -> Option<String> {
-    let all = oci::RuntimeArgs::augment_args(clap::Command::new("options"));
-    all.get_arguments()
+    runtime_options()
+        .get_arguments()
         .filter(|a| matches.value_source(a.get_id().as_str()) == Some(ValueSource::CommandLine))
         .find_map(|a| a.get_long().map(str::to_owned))
 }
 
-/// An option of [`oci::RuntimeArgs`] that followed a command.
+/// One of them that followed a command.
 fn misplaced(e: &clap::Error) -> Option<&str> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(given))) =
@@ -65,8 +70,9 @@ fn misplaced(e: &clap::Error) -> Option<&str> {
         return None;
     };
     let name = given.strip_prefix("--")?;
-    let all = oci::RuntimeArgs::augment_args(clap::Command::new("options"));
-    let is_one = all.get_arguments().any(|a| a.get_long() == Some(name));
+    let is_one = runtime_options()
+        .get_arguments()
+        .any(|a| a.get_long() == Some(name));
     is_one.then_some(given)
 }
 

@@ -5,7 +5,7 @@ use crate::complain;
 use crate::signals;
 use crate::stdio::{Errors, RawMode, Streams};
 use hostcall::{HostFd, path, start as host, term};
-use sandbox::{Access, EXIT_NOT_STARTED, Ending, RootSpec, SentrySide, Spec};
+use sandbox::{Access, EXIT_NOT_FOUND, EXIT_NOT_STARTED, Ending, RootSpec, SentrySide, Spec};
 use sentry::boot::config::{
     Config, ContainerSpec, MountKind, MountSpec, Net, PlatformKind, ProcessSpec, RootFs, Stdio,
     TraceConfig,
@@ -18,9 +18,6 @@ use std::time::Duration;
 
 /// How long the first program's last output is waited for.
 const DRAIN: Duration = Duration::from_secs(1);
-
-/// The status where there is no such program, as shells have it.
-const NOT_FOUND: u8 = 127;
 
 pub fn run(args: Do) -> ExitCode {
     match try_run(args) {
@@ -109,8 +106,10 @@ fn try_run(args: Do) -> Result<ExitCode, String> {
             }
         }
         Ending::Broken { text, exit } => {
-            let hint = hint.filter(|_| exit == NOT_FOUND);
-            complain(&hint.map_or(text.clone(), |h| format!("{text} ({h})")));
+            match hint {
+                Some(h) if exit == EXIT_NOT_FOUND => complain(&format!("{text} ({h})")),
+                _ => complain(&text),
+            }
             ExitCode::from(exit)
         }
     })
