@@ -403,6 +403,7 @@ fn wait_vfork(cx: &Context, v: &VforkDone) {
     let t = v
         .queue
         .register(parker.clone() as Arc<dyn Listener>, Events::IN);
+    let _state = cx.task.sleeps_killably();
     while !v.done.load(Ordering::SeqCst) && !cx.is_killed() {
         parker.park(None);
     }
@@ -469,7 +470,7 @@ impl Task {
             exit_signal: AtomicI32::new(abi::signal::SIGCHLD.number()),
             vfork_done: Mutex::new(None),
             held: AtomicBool::new(false),
-            sleeping: AtomicBool::new(false),
+            killable_sleep: AtomicBool::new(false),
             nice: AtomicI32::new(0),
             policy: AtomicI32::new(0),
             affinity: RwLock::default(),

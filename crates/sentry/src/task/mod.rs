@@ -103,8 +103,8 @@ pub struct Task {
     vfork_done: Mutex<Option<Arc<VforkDone>>>,
     /// It stands still because of [`Task::must_hold`].
     pub held: AtomicBool,
-    /// What the task does, for `/proc/PID/stat`: `R`, `S` or `T`.
-    pub sleeping: AtomicBool,
+    /// Its sleep is one that only SIGKILL ends (`TASK_KILLABLE`): see [`Task::sleeps_killably`].
+    killable_sleep: AtomicBool,
     /// Nice value; scheduling is the host's, this is what is reported.
     pub nice: AtomicI32,
     /// `SCHED_*`: OTHER, BATCH or IDLE, and RESET_ON_FORK.
@@ -418,6 +418,37 @@ impl Task {
             stack: l.0[limits::STACK].current,
             memlock: locked,
         }
+    }
+}
+
+/// See [`Task::sleeps_killably`].
+struct KillableSleep<'a>(&'a Task);
+
+impl Drop for KillableSleep<'_> {
+    fn drop(&mut self) {
+        self.0.killable_sleep.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Task {
+    /// How far it is from running, as `/proc/PID/stat` says it of what is neither stopped nor ended: `R` runs or
+    /// could, `S` sleeps, `D` sleeps so that only SIGKILL ends it.
+    #[must_use]
+    pub fn state_letter(&self) -> char {
+        match (
+            self.parker.is_parked(),
+            self.killable_sleep.load(Ordering::Relaxed),
+        ) {
+            (false, _) => 'R',
+            (true, false) => 'S',
+            (true, true) => 'D',
+        }
+    }
+
+    /// What it sleeps for until this is dropped is ended by SIGKILL only.
+    fn sleeps_killably(&self) -> KillableSleep<'_> {
+        self.killable_sleep.store(true, Ordering::Relaxed);
+        KillableSleep(self)
     }
 }
 

@@ -14,7 +14,6 @@ use ipc::eventfd::EFD_SEMAPHORE;
 use ipc::inotify::{Inotify, WatchList};
 use ipc::{Epoll, EventFd, TimerFd, new_pipe};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use vfs::fd_table::{CloseOnExec, FdTable};
 use vfs::file::{File, FileOps};
 use vfs::inode::Want;
@@ -295,10 +294,7 @@ fn do_epoll_wait(
     }
     let f = real_fd(cx, epfd)?;
     let ep = f.ops::<Epoll>().ok_or(EINVAL)?;
-    cx.sleeping.store(true, Ordering::Relaxed);
-    let r = ep.wait(&*cx.task, max as usize, poll_wait(timeout));
-    cx.sleeping.store(false, Ordering::Relaxed);
-    let got = r?;
+    let got = ep.wait(&*cx.task, max as usize, poll_wait(timeout))?;
     let raw: Vec<[u32; 3]> = got
         .iter()
         .map(|e| [e.events, e.data as u32, (e.data >> 32) as u32])

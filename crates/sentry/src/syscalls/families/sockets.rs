@@ -18,7 +18,6 @@ use net::sys::{
 use net::{Block, Control, PathNames, Received, Socket, Ucred};
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use vfs::fd_table::CloseOnExec;
 use vfs::file::{File, Sink, Source};
@@ -94,10 +93,7 @@ fn waiting<T>(
         return Err(EAGAIN);
     };
     let deadline = limit.and_then(deadline_after);
-    cx.sleeping.store(true, Ordering::Relaxed);
-    let r = block_until(&*cx.task, &[(q, events)], deadline, op);
-    cx.sleeping.store(false, Ordering::Relaxed);
-    match r {
+    match block_until(&*cx.task, &[(q, events)], deadline, op) {
         Err(ETIMEDOUT) if deadline.is_some_and(|d| Instant::now() >= d) => Err(EAGAIN),
         Err(ERESTARTSYS) if limit.is_some() => Err(EINTR),
         r => r,
