@@ -146,10 +146,10 @@ fn make(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<Made
             &new.cred.user_ns,
         )?;
     }
-    super::offers::end(&cx.task);
+    super::lanes::slots::end(&cx.task);
     // From now on a number stands for different files in one address space.
     if a.has(CLONE_VM) && !a.has(CLONE_FILES) {
-        parent_mm.address_space().end_offers();
+        super::lanes::slots::end_offers(parent_mm);
     }
     let files = if a.has(CLONE_FILES) {
         cx.files()
@@ -458,9 +458,7 @@ impl Task {
             attention: AtomicBool::new(true),
             parker: kernel.parker(),
             interrupter: Mutex::new(None),
-            local_stale: AtomicBool::new(true),
-            deferral: Mutex::new(None),
-            deferring: AtomicBool::new(false),
+            lanes: super::lanes::Shared::default(),
             comm: Mutex::new(Vec::new()),
             clear_child_tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),

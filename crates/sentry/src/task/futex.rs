@@ -9,7 +9,7 @@
 //! nothing waits for the latter with the former (`at_word`). Lock order: buckets by index → a waiter's key.
 //!
 //! A wake-up where nobody waits may be done beside the program, without the Sentry: so who waits by a private key is
-//! counted in the address space (`platform::AddressSpace::count_waiter`) *before* it looks at the word, and as long as
+//! counted in the address space (`platform::lanes::SpaceLanes::count_waiter`) *before* it looks at the word, and as long as
 //! it may be woken. The application changes the word, then looks at the count: one of both sees the other. A requeue
 //! counts at the target first.
 
@@ -40,8 +40,10 @@ struct Waiter {
 
 /// Counts who waits at a private key's word, whose memory this is.
 fn count(mm: &Mm, key: &FutexKey, by: i32) {
-    if let FutexKey::Private { va, .. } = key {
-        mm.address_space().count_waiter(va.0, by);
+    if let FutexKey::Private { va, .. } = key
+        && let Some(l) = mm.address_space().lanes()
+    {
+        l.count_waiter(va.0, by);
     }
 }
 

@@ -392,7 +392,7 @@ fn read(cx: &mut Context, a: &Args) -> SysResult {
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
     let r = do_read(cx, &f, &mut buffer(&mm, a)?, At::Position, 0);
     if let Ok(1..) | Err(EAGAIN) = r {
-        crate::task::offers::after_read(cx, a.i32(0), &f);
+        crate::task::lanes::slots::after_read(cx, a.i32(0), &f);
     }
     r
 }

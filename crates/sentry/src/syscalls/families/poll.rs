@@ -4,7 +4,7 @@ use crate::fs::signalfd::SignalFd;
 use crate::syscalls::families::signals::{mask_arg, restore_mask, set_temporary_mask};
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
-use crate::task::offers::after_wait;
+use crate::task::lanes::slots::after_wait;
 use abi::errno::*;
 use abi::linux::O_PATH;
 use abi::time::{NSEC_PER_SEC, Timespec, Timeval};

@@ -514,7 +514,7 @@ fn recvfrom(cx: &mut Context, a: &Args) -> SysResult {
     let mut dst = UserIo::new(&mm, a.va(1), a.usize(2).min(MAX_RW));
     let r = receive_on(cx, &f, &mut dst, a.u32(3));
     if a.u32(3) == 0 && a.u64(4) == 0 && matches!(&r, Ok(Received { n: 1.., .. }) | Err(EAGAIN)) {
-        crate::task::offers::after_read(cx, a.i32(0), &f);
+        crate::task::lanes::slots::after_read(cx, a.i32(0), &f);
     }
     let r = r?;
     if let Some(va) = a.va_opt(4) {
