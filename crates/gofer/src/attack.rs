@@ -2,10 +2,11 @@
 //! or in a read-only one changes or is handed out, and what it holds stays bounded.
 
 use crate::line::{BUFFER, Line};
-use crate::proto::{Access, Handle, New, Reply, Request, SetAttr, Then};
+use crate::proto::{Access, Handle, Reply, Request, Then};
 use crate::server::{Root, Server, Writable};
 use crate::wire::{MAX_CLOSES, MIN_CONNECTIONS};
 use abi::Result;
+use abi::attr::{NewNode, SetAttr};
 use hostcall::{HostFd, sock};
 use proptest::prelude::*;
 use std::ffi::CString;
@@ -221,7 +222,7 @@ fn walk(from: Handle, names: &[&str]) -> Request {
 
 fn request(m: &Move, h: impl Fn(usize) -> Handle) -> Request {
     let (file, dir, name) = (h(m.a), h(m.b), m.name.clone());
-    let new = New {
+    let new = NewNode {
         // Not so odd that the test could not clean up.
         mode: m.n & 0o177_777 | 0o700,
         uid: if m.n.is_multiple_of(3) { m.n } else { u32::MAX },
@@ -461,7 +462,7 @@ fn exchanged_links_lead_nowhere() {
                         let Ok(Reply::Walked { steps, .. }) = reply else {
                             continue;
                         };
-                        assert!(steps.iter().all(|s| s.attr.ino != secret), "outside");
+                        assert!(steps.iter().all(|s| s.attr.stat.ino != secret), "outside");
                         let link = steps.first().is_some_and(|s| s.target.is_some());
                         assert!(!(link && steps.len() > 1), "through a link");
                         outcomes.lock().unwrap()[if link { 0 } else { steps.len().min(2) }] += 1;

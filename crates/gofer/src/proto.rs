@@ -4,6 +4,7 @@
 //! its fields. A reply is: version, an error number (0: done), and only then the operation's fields.
 
 use crate::wire::{MAX_ALSO, MAX_CLOSES, MAX_NAMES, Reader, VERSION, Writer};
+use abi::attr::{NewNode, Perm, SetAttr, Stat, StatFs};
 use abi::errno::EBADMSG;
 use abi::{Errno, Result};
 
@@ -11,24 +12,10 @@ use abi::{Errno, Result};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Handle(pub u64);
 
-/// A file's attributes. Times are nanoseconds since the epoch.
+/// A file's attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Attr {
-    /// Encoded as `st_dev`.
-    pub dev: u64,
-    pub ino: u64,
-    pub mode: u32,
-    pub nlink: u32,
-    pub uid: u32,
-    pub gid: u32,
-    pub rdev: u64,
-    pub size: u64,
-    pub blksize: u32,
-    pub blocks: u64,
-    pub atime: i64,
-    pub mtime: i64,
-    pub ctime: i64,
-    pub btime: i64,
+    pub stat: Stat,
     /// Whether it has a POSIX ACL; `None` where that is not known.
     pub acl: Option<bool>,
 }
@@ -37,24 +24,24 @@ pub struct Attr {
 pub const ACL: &[u8] = b"system.posix_acl_access";
 
 impl Attr {
-    pub fn encode(&self, w: &mut Writer) {
-        w.u64(self.dev);
-        w.u64(self.ino);
-        w.u32(self.mode);
-        w.u32(self.nlink);
-        w.u32(self.uid);
-        w.u32(self.gid);
-        w.u64(self.rdev);
-        w.u64(self.size);
-        w.u32(self.blksize);
-        w.u64(self.blocks);
-        for t in [self.atime, self.mtime, self.ctime, self.btime] {
+    fn encode(&self, w: &mut Writer) {
+        let s = &self.stat;
+        w.u64(s.dev);
+        w.u64(s.ino);
+        for v in [s.mode, s.nlink, s.uid, s.gid] {
+            w.u32(v);
+        }
+        w.u64(s.rdev);
+        w.u64(s.size);
+        w.u32(s.blksize);
+        w.u64(s.blocks);
+        for t in [s.atime, s.mtime, s.ctime, s.btime] {
             w.i64(t);
         }
         w.u8(self.acl.map_or(2, u8::from));
     }
-    pub fn decode(r: &mut Reader<'_>) -> Result<Attr> {
-        Ok(Attr {
+    fn decode(r: &mut Reader<'_>) -> Result<Attr> {
+        let stat = Stat {
             dev: r.u64()?,
             ino: r.u64()?,
             mode: r.u32()?,
@@ -69,12 +56,13 @@ impl Attr {
             mtime: r.i64()?,
             ctime: r.i64()?,
             btime: r.i64()?,
-            acl: match r.u8()? {
-                0 => Some(false),
-                1 => Some(true),
-                _ => None,
-            },
-        })
+        };
+        let acl = match r.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        };
+        Ok(Attr { stat, acl })
     }
 }
 
@@ -98,59 +86,7 @@ pub enum Access {
     Look,
 }
 
-/// Attributes to change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SetAttr {
-    pub mode: Option<u32>,
-    pub uid: Option<u32>,
-    pub gid: Option<u32>,
-    pub size: Option<u64>,
-    pub atime: Option<i64>,
-    pub mtime: Option<i64>,
-    /// What the change was decided by: `EBUSY`, and nothing is changed, where it is not so any more.
-    pub before: Option<Before>,
-}
-
-/// A file's owner and mode (permission bits).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Before {
-    pub uid: u32,
-    pub gid: u32,
-    pub mode: u32,
-}
-
-impl Before {
-    #[must_use]
-    pub fn of(a: &Attr) -> Before {
-        Before {
-            uid: a.uid,
-            gid: a.gid,
-            mode: a.mode & 0o7777,
-        }
-    }
-    fn encode(self, w: &mut Writer) {
-        w.u32(self.uid);
-        w.u32(self.gid);
-        w.u32(self.mode);
-    }
-    fn decode(r: &mut Reader<'_>) -> Result<Before> {
-        Ok(Before {
-            uid: r.u32()?,
-            gid: r.u32()?,
-            mode: r.u32()?,
-        })
-    }
-}
-
-/// What a new file shall be like. Ids of `u32::MAX` are left to the host.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct New {
-    pub mode: u32,
-    pub uid: u32,
-    pub gid: u32,
-}
-
-/// A request. Names are checked by the server.
+/// A request. Names are checked by the server. Ids of `u32::MAX` in a [`NewNode`] are left to the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
     Nop,
@@ -181,28 +117,28 @@ pub enum Request {
     Create {
         dir: Handle,
         name: Vec<u8>,
-        new: New,
+        new: NewNode,
     },
     Mkdir {
         dir: Handle,
         name: Vec<u8>,
-        new: New,
+        new: NewNode,
     },
     /// A FIFO or a socket: `new.mode` has its type.
     Mknod {
         dir: Handle,
         name: Vec<u8>,
-        new: New,
+        new: NewNode,
     },
     Symlink {
         dir: Handle,
         name: Vec<u8>,
         target: Vec<u8>,
-        new: New,
+        new: NewNode,
     },
     TmpFile {
         dir: Handle,
-        new: New,
+        new: NewNode,
     },
     Link {
         file: Handle,
@@ -275,19 +211,32 @@ fn get_opt<'a, T>(
     }
 }
 
-impl New {
-    fn encode(self, w: &mut Writer) {
-        w.u32(self.mode);
-        w.u32(self.uid);
-        w.u32(self.gid);
-    }
-    fn decode(r: &mut Reader<'_>) -> Result<New> {
-        Ok(New {
-            mode: r.u32()?,
-            uid: r.u32()?,
-            gid: r.u32()?,
-        })
-    }
+fn put_perm(w: &mut Writer, p: Perm) {
+    w.u32(p.uid);
+    w.u32(p.gid);
+    w.u32(p.mode);
+}
+
+fn get_perm(r: &mut Reader<'_>) -> Result<Perm> {
+    Ok(Perm {
+        uid: r.u32()?,
+        gid: r.u32()?,
+        mode: r.u32()?,
+    })
+}
+
+fn put_new(w: &mut Writer, n: NewNode) {
+    w.u32(n.mode);
+    w.u32(n.uid);
+    w.u32(n.gid);
+}
+
+fn get_new(r: &mut Reader<'_>) -> Result<NewNode> {
+    Ok(NewNode {
+        mode: r.u32()?,
+        uid: r.u32()?,
+        gid: r.u32()?,
+    })
 }
 
 /// What is sent with a request.
@@ -376,7 +325,7 @@ impl Request {
                 opt(w, attr.size, Writer::u64);
                 opt(w, attr.atime, Writer::i64);
                 opt(w, attr.mtime, Writer::i64);
-                opt(w, attr.before, |w, b| b.encode(w));
+                opt(w, attr.seen, put_perm);
             }
             Request::Open { file, access } => {
                 op(w, 5, *file);
@@ -389,17 +338,17 @@ impl Request {
             Request::Create { dir, name, new } => {
                 op(w, 6, *dir);
                 w.bytes(name);
-                new.encode(w);
+                put_new(w, *new);
             }
             Request::Mkdir { dir, name, new } => {
                 op(w, 7, *dir);
                 w.bytes(name);
-                new.encode(w);
+                put_new(w, *new);
             }
             Request::Mknod { dir, name, new } => {
                 op(w, 8, *dir);
                 w.bytes(name);
-                new.encode(w);
+                put_new(w, *new);
             }
             Request::Symlink {
                 dir,
@@ -410,11 +359,11 @@ impl Request {
                 op(w, 9, *dir);
                 w.bytes(name);
                 w.bytes(target);
-                new.encode(w);
+                put_new(w, *new);
             }
             Request::TmpFile { dir, new } => {
                 op(w, 10, *dir);
-                new.encode(w);
+                put_new(w, *new);
             }
             Request::Link { file, dir, name } => {
                 op(w, 11, *file);
@@ -531,7 +480,7 @@ impl Request {
                     size: get_opt(r, Reader::u64)?,
                     atime: get_opt(r, Reader::i64)?,
                     mtime: get_opt(r, Reader::i64)?,
-                    before: get_opt(r, Before::decode)?,
+                    seen: get_opt(r, get_perm)?,
                 },
             },
             5 => {
@@ -547,27 +496,27 @@ impl Request {
             6 => Request::Create {
                 dir: h(r)?,
                 name: s(r)?,
-                new: New::decode(r)?,
+                new: get_new(r)?,
             },
             7 => Request::Mkdir {
                 dir: h(r)?,
                 name: s(r)?,
-                new: New::decode(r)?,
+                new: get_new(r)?,
             },
             8 => Request::Mknod {
                 dir: h(r)?,
                 name: s(r)?,
-                new: New::decode(r)?,
+                new: get_new(r)?,
             },
             9 => Request::Symlink {
                 dir: h(r)?,
                 name: s(r)?,
                 target: s(r)?,
-                new: New::decode(r)?,
+                new: get_new(r)?,
             },
             10 => Request::TmpFile {
                 dir: h(r)?,
-                new: New::decode(r)?,
+                new: get_new(r)?,
             },
             11 => Request::Link {
                 file: h(r)?,
@@ -634,19 +583,6 @@ pub struct Entry {
     /// `DT_*`.
     pub kind: u8,
     pub name: Vec<u8>,
-}
-
-/// What statfs(2) tells.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct StatFs {
-    pub magic: u64,
-    pub bsize: u64,
-    pub blocks: u64,
-    pub bfree: u64,
-    pub bavail: u64,
-    pub files: u64,
-    pub ffree: u64,
-    pub namelen: u64,
 }
 
 /// What a name leads to.
@@ -911,6 +847,7 @@ impl Reply {
                 files: r.u64()?,
                 ffree: r.u64()?,
                 namelen: r.u64()?,
+                ..StatFs::default()
             }),
             7 => Reply::Changed {
                 dir: Seen::decode(r)?,

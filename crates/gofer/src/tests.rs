@@ -1,8 +1,9 @@
 use crate::client::Client;
 use crate::line::Line;
-use crate::proto::{Access, Before, Handle, New, Reply, Request, SetAttr, Step, Then};
+use crate::proto::{Access, Handle, Reply, Request, Step, Then};
 use crate::server::{Root, Server, Writable};
 use crate::wire::{Hello, MAX_MESSAGE};
+use abi::attr::{NewNode, Perm, SetAttr};
 use abi::errno::*;
 use hostcall::{HostFd, file, sock};
 use proptest::prelude::*;
@@ -67,7 +68,7 @@ fn names(s: &str) -> Vec<Vec<u8>> {
     s.split('/').map(|n| n.as_bytes().to_vec()).collect()
 }
 
-const NEW: New = New {
+const NEW: NewNode = NewNode {
     mode: 0o644,
     uid: u32::MAX,
     gid: u32::MAX,
@@ -104,12 +105,12 @@ fn a_tree_of_the_host() {
     assert_eq!(c.attach("other").err(), Some(ENOENT));
     let (attr, root, writable) = c.attach("root").unwrap();
     assert!(writable);
-    assert_eq!(attr.mode & libc::S_IFMT, libc::S_IFDIR);
+    assert_eq!(attr.stat.mode & libc::S_IFMT, libc::S_IFDIR);
 
     let (steps, stop) = walk(&c, root, names("a/b/f")).unwrap();
     assert_eq!((steps.len(), stop), (3, None));
     let f = steps[2].handle;
-    assert_eq!(steps[2].attr.size, 4);
+    assert_eq!(steps[2].attr.stat.size, 4);
     let fd = c.open(f, Access::Read).unwrap().0;
     let mut b = [0; 8];
     assert_eq!(file::pread(fd.raw(), &mut b, 0), Ok(4));
@@ -143,35 +144,35 @@ fn a_tree_of_the_host() {
     let g = made.handle;
     assert_eq!(file::pwrite(fd.raw(), b"hello", 0), Ok(5));
     assert_eq!(c.create(root, b"new", NEW).err(), Some(EEXIST));
-    assert_eq!(c.get_attr(g).unwrap().size, 5);
+    assert_eq!(c.get_attr(g).unwrap().stat.size, 5);
     let set = SetAttr {
         mode: Some(0o600),
         size: Some(2),
         mtime: Some(7),
         ..SetAttr::default()
     };
-    let a = c.set_attr(g, set).unwrap();
+    let a = c.set_attr(g, set).unwrap().stat;
     assert_eq!((a.mode & 0o7777, a.size, a.mtime), (0o600, 2, 7));
     let d = c
         .mkdir(
             root,
             b"dir",
-            New {
+            NewNode {
                 mode: 0o1777,
                 ..NEW
             },
         )
         .unwrap()
         .handle;
-    assert_eq!(c.get_attr(d).unwrap().mode & 0o7777, 0o1777);
+    assert_eq!(c.get_attr(d).unwrap().stat.mode & 0o7777, 0o1777);
     c.link(g, d, b"second").unwrap();
-    assert_eq!(c.get_attr(g).unwrap().nlink, 2);
+    assert_eq!(c.get_attr(g).unwrap().stat.nlink, 2);
     c.rename(root, b"new", d, b"moved", 0).unwrap();
     c.symlink(d, b"sym", b"anything", NEW).unwrap();
     c.mknod(
         d,
         b"fifo",
-        New {
+        NewNode {
             mode: libc::S_IFIFO | 0o600,
             ..NEW
         },
@@ -181,7 +182,7 @@ fn a_tree_of_the_host() {
         c.mknod(
             d,
             b"dev",
-            New {
+            NewNode {
                 mode: libc::S_IFCHR,
                 ..NEW
             }
@@ -225,18 +226,18 @@ fn a_change_by_what_was_is_refused() {
     let (c, server) = client(&dir.0, Writable::Yes);
     let (_, root, _) = c.attach("root").unwrap();
     let (steps, _) = walk(&c, root, names("a/b/f")).unwrap();
-    let (f, before) = (steps[2].handle, Before::of(&steps[2].attr));
+    let (f, before) = (steps[2].handle, steps[2].attr.stat.perm());
     let chmod = |mode, before| {
         let attr = SetAttr {
             mode: Some(mode),
-            before: Some(before),
+            seen: Some(before),
             ..SetAttr::default()
         };
-        c.set_attr(f, attr).map(|a| Before::of(&a))
+        c.set_attr(f, attr).map(|a| a.stat.perm())
     };
     let path = dir.0.join("a/b/f");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
-    let other = Before {
+    let other = Perm {
         uid: before.uid + 1,
         mode: 0o600,
         ..before
@@ -246,11 +247,11 @@ fn a_change_by_what_was_is_refused() {
     }
     let mode = || std::fs::metadata(&path).unwrap().mode() & 0o7777;
     assert_eq!(mode(), 0o600);
-    let now = Before {
+    let now = Perm {
         mode: 0o600,
         ..before
     };
-    let new = Before {
+    let new = Perm {
         mode: 0o4755,
         ..before
     };
@@ -663,7 +664,7 @@ fn sysfs_is_read_only_and_debugging_is_closed() {
     }
     // A cgroup can be read, and none be made.
     if let Ok(group) = reach(&c, root, "fs/cgroup") {
-        let new = New { mode: 0o755, ..NEW };
+        let new = NewNode { mode: 0o755, ..NEW };
         assert_eq!(c.mkdir(group, b"x", new).err(), Some(EROFS));
     }
 }

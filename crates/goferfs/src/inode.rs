@@ -9,7 +9,7 @@ use crate::{GoferFs, Listed, Sharing};
 use abi::Result;
 use abi::errno::{EBUSY, EINVAL, EIO, ENODATA, ENOENT, EXDEV};
 use clas::MappingRegistry;
-use gofer::proto::{ACL, Access, Attr, Before, Entry, New, SetAttr as HostSetAttr};
+use gofer::proto::{ACL, Access, Attr, Entry};
 use gofer::wire::MAX_NAMES;
 use gofer::{Handle, Then, Walked};
 use hostcall::HostFd;
@@ -67,7 +67,7 @@ struct Cached {
 impl Cached {
     /// Stores what the host told.
     fn set(&mut self, fs: &GoferFs, told: Attr) {
-        (self.attr, self.ids) = (fs.seen(told), (told.uid, told.gid));
+        (self.attr, self.ids) = (fs.seen(told), (told.stat.uid, told.stat.gid));
         self.stale = false;
     }
     /// Stores what was asked for when there had been `since` changes.
@@ -129,13 +129,13 @@ impl GoferInode {
             me: me.clone(),
             fs: fs.clone(),
             handle,
-            kind: FileType::from_mode(attr.mode).unwrap_or(FileType::Regular),
-            key: (attr.dev, attr.ino),
-            dev: fs.map_dev(attr.dev),
+            kind: FileType::from_mode(attr.stat.mode).unwrap_or(FileType::Regular),
+            key: (attr.stat.dev, attr.stat.ino),
+            dev: fs.map_dev(attr.stat.dev),
             cached: Mutex::new(Cached {
                 attr: fs.seen(attr),
                 stale: false,
-                ids: (attr.uid, attr.gid),
+                ids: (attr.stat.uid, attr.stat.gid),
                 changes: 0,
             }),
             target,
@@ -197,8 +197,10 @@ impl GoferInode {
     /// Whether the host may have much to free when this inode's handle is given back: it was removed, and is long.
     fn ends_slowly(&mut self) -> bool {
         let c = self.cached.get_mut();
-        let removed = c.stale || c.attr.nlink == 0;
-        removed && self.kind == FileType::Regular && (*self.long.get_mut() || c.attr.size >= LONG)
+        let removed = c.stale || c.attr.stat.nlink == 0;
+        removed
+            && self.kind == FileType::Regular
+            && (*self.long.get_mut() || c.attr.stat.size >= LONG)
     }
     /// Something was done that changed the attributes.
     pub(crate) fn changed(&self) {
@@ -331,21 +333,20 @@ impl GoferInode {
     }
 
     /// What a change was decided by, as the host has it: ids that look the same may be different there.
-    fn before(&self, seen: Perm) -> Result<Before> {
+    fn before(&self, seen: Perm) -> Result<Perm> {
         let (a, (uid, gid)) = {
             let c = self.cached.lock();
             (c.attr, c.ids)
         };
-        if perm_of(&a) == seen {
-            let mode = seen.mode;
-            return Ok(Before { uid, gid, mode });
+        if a.stat.perm() == seen {
+            return Ok(Perm { uid, gid, ..seen });
         }
         let told = self.ask_attrs()?;
-        if perm_of(&self.fs.seen(told)) != seen {
+        if self.fs.seen(told).stat.perm() != seen {
             self.changed();
             return Err(EBUSY);
         }
-        Ok(Before::of(&told))
+        Ok(told.stat.perm())
     }
 
     fn any_fd(&self) -> Option<Arc<HostFd>> {
@@ -392,11 +393,11 @@ impl GoferInode {
         let seen = self.fs.seen(attr);
         self.cached.lock().fetched(&self.fs, attr, since);
         // A file system that keeps whole seconds tells too little.
-        let whole = attr.ctime % SECOND == 0;
+        let whole = attr.stat.ctime % SECOND == 0;
         let now = || hostcall::time::clock_nanos(abi::linux::CLOCK_REALTIME as i32);
-        let version = (attr.nlink > 0).then(|| Version {
-            ctime: attr.ctime,
-            settled: !whole && (look.fine || now().saturating_sub(attr.ctime) >= SETTLED),
+        let version = (attr.stat.nlink > 0).then(|| Version {
+            ctime: attr.stat.ctime,
+            settled: !whole && (look.fine || now().saturating_sub(attr.stat.ctime) >= SETTLED),
         });
         Some((seen, version))
     }
@@ -427,11 +428,10 @@ impl GoferInode {
         let (btime, acl) = {
             let c = self.cached.lock();
             // A change of it would show.
-            let same = c.attr.ctime == ns(s.st_ctime, s.st_ctime_nsec);
-            (c.attr.btime, c.attr.acl.filter(|_| same))
+            let same = c.attr.stat.ctime == ns(s.st_ctime, s.st_ctime_nsec);
+            (c.attr.stat.btime, c.attr.acl.filter(|_| same))
         };
-        Attr {
-            acl,
+        let stat = Stat {
             dev: s.st_dev,
             ino: s.st_ino,
             mode: s.st_mode,
@@ -446,10 +446,11 @@ impl GoferInode {
             mtime: ns(s.st_mtime, s.st_mtime_nsec),
             ctime: ns(s.st_ctime, s.st_ctime_nsec),
             btime,
-        }
+        };
+        Attr { stat, acl }
     }
 
-    fn new_ids(&self, new: NewNode, kind: u32) -> Result<New> {
+    fn new_ids(&self, new: NewNode, kind: u32) -> Result<NewNode> {
         let me = self.fs.client.server();
         let (uid, gid) = (self.fs.host_uid(new.uid)?, self.fs.host_gid(new.gid)?);
         let same = (uid, gid) == (me.uid, me.gid);
@@ -459,7 +460,7 @@ impl GoferInode {
         } else {
             (uid, gid)
         };
-        Ok(New {
+        Ok(NewNode {
             mode: new.mode | kind,
             uid,
             gid,
@@ -482,7 +483,7 @@ impl GoferInode {
         let mut length = self.write_lock.lock();
         *length = None;
         let fd = self.write_fd()?;
-        let old = self.attrs()?.size;
+        let old = self.attrs()?.stat.size;
         hostcall::file::ftruncate(fd.raw(), size)?;
         self.grew(size);
         self.changed();
@@ -491,14 +492,6 @@ impl GoferInode {
             self.mappings.truncated(from);
         }
         Ok(())
-    }
-}
-
-fn perm_of(a: &Attr) -> Perm {
-    Perm {
-        mode: a.mode & 0o7777,
-        uid: a.uid,
-        gid: a.gid,
     }
 }
 
@@ -527,7 +520,7 @@ impl Inode for GoferInode {
         } else {
             attr
         };
-        Ok(perm_of(&a))
+        Ok(a.stat.perm())
     }
     fn acl(&self) -> Option<Arc<Acl>> {
         let a = self.cached.lock().attr;
@@ -535,31 +528,18 @@ impl Inode for GoferInode {
             return None;
         }
         if let Some((ctime, acl)) = &*self.acl.lock()
-            && *ctime == a.ctime
+            && *ctime == a.stat.ctime
         {
             return acl.clone();
         }
         let acl = self.fetch_acl();
-        *self.acl.lock() = Some((a.ctime, acl.clone()));
+        *self.acl.lock() = Some((a.stat.ctime, acl.clone()));
         acl
     }
     fn stat(&self) -> Result<Stat> {
-        let a = self.attrs()?;
         Ok(Stat {
             dev: self.dev,
-            ino: a.ino,
-            mode: a.mode,
-            nlink: a.nlink,
-            uid: a.uid,
-            gid: a.gid,
-            rdev: a.rdev,
-            size: a.size,
-            blksize: a.blksize,
-            blocks: a.blocks,
-            atime: a.atime,
-            mtime: a.mtime,
-            ctime: a.ctime,
-            btime: a.btime,
+            ..self.attrs()?.stat
         })
     }
     /// fstat(2) takes no lock of the host's inode: it may see the new owner of a chown(2) that has not yet taken the
@@ -688,7 +668,7 @@ impl Inode for GoferInode {
         match &now {
             Some((a, _)) => {
                 let acl = || self.acl();
-                acl_permission(perm_of(a), self.kind, cx.cred, Want::EXEC, acl)?;
+                acl_permission(a.stat.perm(), self.kind, cx.cred, Want::EXEC, acl)?;
             }
             None => self.permission(cx, Want::EXEC)?,
         }
@@ -825,17 +805,18 @@ impl Inode for GoferInode {
         if let Some(size) = a.size {
             self.resize(size)?;
         }
-        let host = HostSetAttr {
-            mode: a.mode,
+        let host = SetAttr {
             uid: a.uid.map(|u| self.fs.host_uid(u)).transpose()?,
             gid: a.gid.map(|g| self.fs.host_gid(g)).transpose()?,
             size: None,
-            atime: a.atime,
-            mtime: a.mtime,
-            before: None,
+            seen: None,
+            ..*a
         };
-        if host != HostSetAttr::default() {
-            let host = HostSetAttr { before, ..host };
+        if host != SetAttr::default() {
+            let host = SetAttr {
+                seen: before,
+                ..host
+            };
             let since = self.fs.changes.load(Ordering::Relaxed);
             match self.fs.client.set_attr(self.handle, host) {
                 Ok(new) => self.set_changed(new, since),

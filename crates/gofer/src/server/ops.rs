@@ -4,12 +4,10 @@ use super::made::{self, Birth};
 use super::table::{ACL_NAME, Node, attr, attr_at, open_file_has_acl, proc_name, version};
 use super::{Server, component};
 use crate::kernel_fs::{self, Kind};
-use crate::proto::{
-    ACL, Access, Attr, Before, Entry, Handle, Named, New, Reply, Request, Seen, SetAttr, StatFs,
-    Step, Then,
-};
+use crate::proto::{ACL, Access, Attr, Entry, Handle, Named, Reply, Request, Seen, Step, Then};
 use crate::wire::MAX_STRING;
 use abi::Result;
+use abi::attr::{NewNode, SetAttr, StatFs};
 use abi::errno::{
     EACCES, EBUSY, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENODATA, ENOENT, ENOSYS, ENOTDIR, ENXIO,
     EOPNOTSUPP, EPERM, EROFS,
@@ -226,7 +224,7 @@ impl Server {
     /// What a name in a directory is.
     fn step(&self, dir: &Node, name: &[u8]) -> Result<Step> {
         let (attr, handle) = self.look(dir, &component(name)?)?;
-        let target = (attr.mode & libc::S_IFMT == libc::S_IFLNK)
+        let target = (attr.stat.mode & libc::S_IFMT == libc::S_IFLNK)
             .then(|| {
                 let n = self.table.get(handle)?;
                 path::readlinkat(n.fd.raw(), c"")
@@ -250,7 +248,7 @@ impl Server {
             match self.step(&at, name) {
                 Ok(s) => {
                     let node = self.table.get(s.handle);
-                    let kind = s.attr.mode & libc::S_IFMT;
+                    let kind = s.attr.stat.mode & libc::S_IFMT;
                     // A path of long links must fit into one message.
                     let full = steps.iter().any(|s| s.target.is_some());
                     steps.push(s);
@@ -267,7 +265,7 @@ impl Server {
         }
         let last = steps.last().filter(|s| {
             let whole = stopped.is_none() && steps.len() == names.len();
-            then == Then::Read && whole && s.attr.mode & libc::S_IFMT == libc::S_IFREG
+            then == Then::Read && whole && s.attr.stat.mode & libc::S_IFMT == libc::S_IFREG
         });
         // Whether it may be opened, and why not, is told to who opens.
         let fd = last.and_then(|s| {
@@ -364,7 +362,7 @@ impl Server {
         }
     }
 
-    fn create(&self, dir: Handle, name: &[u8], new: New, also: &[Vec<u8>]) -> Answer {
+    fn create(&self, dir: Handle, name: &[u8], new: NewNode, also: &[Vec<u8>]) -> Answer {
         let (dir, name) = self.dir_for_change(dir, name)?;
         let flags = (libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW) as u64;
         let mode = u64::from(new.mode & 0o7777);
@@ -373,7 +371,7 @@ impl Server {
             let version = version(&dir);
             // By the name, which is cheaper; but it may lead elsewhere by now.
             if let Some((attr, held)) = self.held(&dir, &name, &fd) {
-                let file = || Named::File(attr.dev, attr.ino);
+                let file = || Named::File(attr.stat.dev, attr.stat.ino);
                 let seen = version.and_then(|v| Self::seen_at(&dir, v, also, file));
                 return Ok((attr, self.table.insert(held)?, seen));
             }
@@ -405,18 +403,18 @@ impl Server {
     fn held(&self, dir: &Node, name: &CStr, fd: &HostFd) -> Option<(Attr, Node)> {
         let flags = (libc::O_PATH | libc::O_NOFOLLOW) as u64;
         let held = path::openat2(dir.fd.raw(), name, flags, 0, RESOLVE_LINK).ok()?;
-        let mut attr = attr_at(&held, c"", libc::AT_EMPTY_PATH).ok()?;
+        let stat = attr_at(&held, c"", libc::AT_EMPTY_PATH).ok()?;
         let open = file::fstat(fd.raw()).ok()?;
-        if (attr.dev, attr.ino) != (open.st_dev, open.st_ino) {
+        if (stat.dev, stat.ino) != (open.st_dev, open.st_ino) {
             return None;
         }
         // By the descriptor, which leads there without a walk.
-        attr.acl = open_file_has_acl(fd);
-        let node = Node::found(dir, held, &attr).ok()?;
-        Some((attr, node))
+        let acl = open_file_has_acl(fd);
+        let node = Node::found(dir, held, &stat).ok()?;
+        Some((Attr { stat, acl }, node))
     }
 
-    fn own_fd(&self, fd: &HostFd, new: New) -> Result<()> {
+    fn own_fd(&self, fd: &HostFd, new: NewNode) -> Result<()> {
         if new.uid == u32::MAX && new.gid == u32::MAX {
             return Ok(());
         }
@@ -432,7 +430,7 @@ impl Server {
         Ok(())
     }
 
-    fn tmpfile(&self, dir: Handle, new: New) -> Answer {
+    fn tmpfile(&self, dir: Handle, new: NewNode) -> Answer {
         let dir = self.table.get(dir)?;
         is_dir(&dir)?;
         writable(&dir)?;
@@ -456,7 +454,7 @@ impl Server {
         &self,
         dir: Handle,
         name: &[u8],
-        new: New,
+        new: NewNode,
         also: &[Vec<u8>],
     ) -> Result<(Attr, Handle, Option<Seen>)> {
         let (dir, name) = self.dir_for_change(dir, name)?;
@@ -469,7 +467,7 @@ impl Server {
         &self,
         dir: Handle,
         name: &[u8],
-        new: New,
+        new: NewNode,
         also: &[Vec<u8>],
     ) -> Result<(Attr, Handle, Option<Seen>)> {
         let (dir, name) = self.dir_for_change(dir, name)?;
@@ -489,7 +487,7 @@ impl Server {
         dir: Handle,
         name: &[u8],
         target: Vec<u8>,
-        new: New,
+        new: NewNode,
         also: &[Vec<u8>],
     ) -> Result<(Attr, Handle, Option<Seen>)> {
         let (dir, name) = self.dir_for_change(dir, name)?;
@@ -624,8 +622,8 @@ impl Server {
         let n = self.table.get(h)?;
         writable(&n)?;
         let now = || attr_at(&n.fd, c"", libc::AT_EMPTY_PATH);
-        if let Some(before) = a.before
-            && Before::of(&now()?) != before
+        if let Some(before) = a.seen
+            && now()?.perm() != before
         {
             return Err(EBUSY);
         }
@@ -648,7 +646,7 @@ impl Server {
             path::fchmodat(self.proc_fd.raw(), &name, mode & 0o7777)?;
             // Somebody may have given it away meanwhile: the bits are not for the new owner. Both changes wait for each
             // other on the host, so this look is after theirs, or theirs takes the bits away.
-            if let Some(b) = a.before.filter(|_| mode & SET_ID != 0) {
+            if let Some(b) = a.seen.filter(|_| mode & SET_ID != 0) {
                 let owner = (a.uid.unwrap_or(b.uid), a.gid.unwrap_or(b.gid));
                 let found = now()?;
                 if found.mode & SET_ID != 0 && (found.uid, found.gid) != owner {
@@ -676,6 +674,7 @@ impl Server {
             files: s.f_files,
             ffree: s.f_ffree,
             namelen: s.f_namelen as u64,
+            ..StatFs::default()
         };
         Ok((Reply::StatFs(stat), None))
     }
