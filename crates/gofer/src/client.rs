@@ -244,10 +244,11 @@ impl Client {
         match r {
             Ok((reply, fds)) => {
                 self.put(place, conn, changes);
-                // A malformed reply says nothing about the file: an I/O error for the application.
+                // A malformed reply, or one of another kind, says nothing about the file: an I/O
+                // error for the application.
                 match reply {
-                    Ok(reply) => Ok((reply, fds)),
-                    Err(EBADMSG) => Err(EIO),
+                    Ok(reply) if request.is_answered_by(&reply) => Ok((reply, fds)),
+                    Ok(_) | Err(EBADMSG) => Err(EIO),
                     Err(e) => Err(e),
                 }
             }

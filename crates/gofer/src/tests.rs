@@ -1,11 +1,13 @@
 use crate::client::Client;
 use crate::line::Line;
-use crate::proto::{Access, Handle, Reply, Request, Step, Then};
+use crate::proto::{Access, Handle, Named, Reply, Request, Riders, Seen, Step, Then};
+use crate::sample::{Sample, Samples};
 use crate::server::{Root, Server, Writable};
-use crate::wire::{Hello, MAX_MESSAGE};
+use crate::wire::{Hello, MAX_ALSO, MAX_CLOSES, MAX_MESSAGE, MAX_NAMES, MAX_STRING};
 use abi::attr::{NewNode, Perm, SetAttr};
 use abi::errno::*;
 use hostcall::{HostFd, file, sock};
+use proptest::collection::vec;
 use proptest::prelude::*;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -334,10 +336,11 @@ fn a_dead_server_is_an_io_error() {
 }
 
 /// Whether a request changes something, and how many handles are closed with it.
-type Seen = (bool, usize);
+type Asked = (bool, usize);
 
-/// A server of four connections that answers no request which changes something until it is told to.
-fn slow_server() -> (Arc<Client>, mpsc::Receiver<Seen>, mpsc::Sender<()>) {
+/// A server of four connections that answers no request which changes something until it is told
+/// to.
+fn slow_server() -> (Arc<Client>, mpsc::Receiver<Asked>, mpsc::Sender<()>) {
     let (ours, theirs) = sock::seqpacket_pair().unwrap();
     let lines: Vec<_> = (0..4).map(|_| Line::pair().unwrap()).collect();
     let hello = Hello {
@@ -506,7 +509,7 @@ fn garbage_is_refused_and_the_connection_goes_on() {
 
 proptest! {
     #[test]
-    fn decoding_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn decoding_never_panics(bytes in vec(any::<u8>(), 0..300)) {
         let mut b = vec![1, 0, 0, 0, 0];
         b.extend(&bytes);
         let _ = Request::decode(&b);
@@ -518,6 +521,65 @@ proptest! {
             prop_assert_eq!(Request::decode(&again), Ok((r, with)));
         }
     }
+
+    /// Each row of the tables: what is sent arrives, whole and with nothing behind it.
+    #[test]
+    fn messages_arrive_as_they_were_sent(numbers in vec(any::<u64>(), 0..80)) {
+        let s = &mut Samples::new(&numbers, &[]);
+        let request = Request::sample(s);
+        let (closes, also) = (vec![Handle(1), Handle(2)], names("a/b"));
+        let sent = request.encode_with(&closes, &also);
+        prop_assert_eq!(Request::decode(&sent), Ok((request, Riders { closes, also })));
+        let reply = Ok(Reply::sample(s));
+        let answered = Reply::encode(&reply);
+        prop_assert_eq!(Reply::decode(&answered), reply.clone());
+        for n in 0..sent.len() {
+            prop_assert_eq!(Request::decode(&sent[..n]).err(), Some(EBADMSG));
+        }
+        prop_assert_eq!(Request::decode(&[&sent[..], &[0]].concat()).err(), Some(EBADMSG));
+        // A list of entries ends with the message.
+        if !matches!(reply, Ok(Reply::Entries { .. })) {
+            for n in 0..answered.len() {
+                prop_assert_eq!(Reply::decode(&answered[..n]).err(), Some(EBADMSG));
+            }
+        }
+        prop_assert_eq!(Reply::decode(&[&answered[..], &[0]].concat()).err(), Some(EBADMSG));
+    }
+}
+
+#[test]
+fn lists_are_bounded() {
+    let refused = |names, beside| {
+        let (from, then) = (Handle(1), Then::Read);
+        let names = vec![b"n".to_vec(); names];
+        let beside = vec![b"n".to_vec(); beside];
+        let walk = Request::Walk {
+            from,
+            then,
+            beside,
+            names,
+        };
+        Request::decode(&walk.encode(&[])).err()
+    };
+    assert_eq!(refused(MAX_NAMES, MAX_NAMES), None);
+    assert_eq!(refused(MAX_NAMES + 1, 0), Some(EBADMSG));
+    assert_eq!(refused(0, MAX_NAMES + 1), Some(EBADMSG));
+    let with = |closes, also| {
+        let (closes, also) = (vec![Handle(1); closes], vec![Vec::new(); also]);
+        Request::decode(&Request::Nop.encode_with(&closes, &also)).err()
+    };
+    assert_eq!(with(MAX_CLOSES, MAX_ALSO), None);
+    assert_eq!(with(MAX_CLOSES + 1, 0), Some(EBADMSG));
+    assert_eq!(with(0, MAX_ALSO + 1), Some(EBADMSG));
+    let seen = |n| {
+        let (version, names) = (1, vec![Named::Missing; n]);
+        let dir = Some(Seen { version, names });
+        Reply::decode(&Reply::encode(&Ok(Reply::Changed { dir, old: None }))).err()
+    };
+    assert_eq!(seen(1 + MAX_ALSO), None);
+    assert_eq!(seen(2 + MAX_ALSO), Some(EBADMSG));
+    let long = Reply::Bytes(vec![0; MAX_STRING + 1]);
+    assert_eq!(Reply::decode(&Reply::encode(&Ok(long))), Err(EBADMSG));
 }
 
 /// `cargo test --release -p gofer speed -- --ignored --nocapture`
