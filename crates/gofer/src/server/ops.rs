@@ -132,10 +132,7 @@ impl Server {
                 beside,
                 then,
             } => self.walk(from, &names, &beside, then),
-            Request::GetAttr { file } => Ok((
-                Reply::Attr(attr(&self.proc_fd, &self.table.get(file)?.fd)?),
-                None,
-            )),
+            Request::GetAttr { file } => self.get_attr(file),
             Request::SetAttr { file, attr } => self.set_attr(file, &attr),
             Request::Open { file, access } => self.open(file, access),
             Request::Create { dir, name, new } => self.create(dir, &name, new, also),
@@ -161,13 +158,7 @@ impl Server {
                 new_name,
                 flags,
             } => self.rename((dir, &name), (new_dir, &new_name), flags, also),
-            Request::Readlink { file } => {
-                let n = self.table.get(file)?;
-                if n.kind != libc::S_IFLNK {
-                    return Err(EINVAL);
-                }
-                Ok((Reply::Bytes(path::readlinkat(n.fd.raw(), c"")?), None))
-            }
+            Request::Readlink { file } => self.readlink(file),
             Request::ReadDir { dir, cookie } => self.read_dir(dir, cookie),
             Request::StatFs { file } => self.stat_fs(file),
             Request::Sync { file } => {
@@ -389,6 +380,19 @@ impl Server {
             },
             None,
         ))
+    }
+
+    fn readlink(&self, h: Handle) -> Answer {
+        let n = self.table.get(h)?;
+        if n.kind != libc::S_IFLNK {
+            return Err(EINVAL);
+        }
+        Ok((Reply::Bytes(path::readlinkat(n.fd.raw(), c"")?), None))
+    }
+
+    fn get_attr(&self, h: Handle) -> Answer {
+        let n = self.table.get(h)?;
+        Ok((Reply::Attr(attr(&self.proc_fd, &n.fd)?), None))
     }
 
     fn set_attr(&self, h: Handle, a: &SetAttr) -> Answer {
