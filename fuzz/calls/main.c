@@ -165,13 +165,15 @@ static void command(const char *script, const char *a, const char *b) {
     int st;
     while (waitpid(p, &st, 0) < 0 && errno == EINTR) {}
 }
-// What sessions have left: in an hour it is more than can be removed at the end.
+// What sessions have left: in an hour it is more than can be removed at the end. (No chmod -R: a session may have left a
+// link to the whole tree in the place of its directory, and that of a sandbox in memory is copied by it.)
+#define OPEN_ALL "find \"$@\" -type d ! -perm -700 -exec chmod u+rwx {} \\; 2>/dev/null; "
 static void sweep(const char *base, const char *volume) {
-    command("set -- /dev/shm/fz.* \"$0\"/* ${1:+\"$1\"/*}; chmod -R u+rwx \"$@\" 2>/dev/null; rm -rf \"$@\"", base, volume);
+    command("set -- /dev/shm/fz.* \"$0\"/* ${1:+\"$1\"/*}; " OPEN_ALL "rm -rf \"$@\"", base, volume);
 }
 // The same, also where its owner may not enter, and what the victim had.
 static void remove_all(const char *dir, const char *volume) {
-    command("chmod -R u+rwx /dev/shm/fz.* \"$0\"/f ${1:+\"$1\"/f} 2>/dev/null; rm -rf /dev/shm/fz.* \"$0\"/f \"$0\"/victim ${1:+\"$1\"/f \"$1\"/victim}; ipcrm -a", dir, volume);
+    command("set -- /dev/shm/fz.* \"$0\"/f \"$0\"/victim ${1:+\"$1\"/f \"$1\"/victim}; " OPEN_ALL "rm -rf \"$@\"; ipcrm -a", dir, volume);
 }
 
 static void told(const char *what) {

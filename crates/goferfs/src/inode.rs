@@ -24,6 +24,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use vfs::acl::{Acl, acl_permission};
 use vfs::file::{FileOps, O_ACCMODE, O_RDONLY};
 use vfs::inode::{Ahead, InodeExt, Looked, Onward, Seen, Want, downcast};
+use vfs::ucounts::{Charge, Ucounts};
 use vfs::{Caller, FileType, Inode, NewNode, Perm, RenameFlags, SetAttr, Stat};
 
 /// Bytes: a shorter file is freed within a request of somebody else, which its handle rides on.
@@ -69,6 +70,8 @@ pub struct GoferInode {
     /// Made with the first change of attributes.
     attr_lock: OnceLock<AttrLock>,
     ext: InodeExt,
+    /// For its handle: of who looked it up first.
+    charge: Charge,
 }
 
 impl GoferInode {
@@ -77,7 +80,9 @@ impl GoferInode {
         attr: Attr,
         handle: Handle,
         target: Option<Vec<u8>>,
+        charge: Charge,
     ) -> Arc<GoferInode> {
+        fs.options.kept.handles.live.fetch_add(1, Ordering::Relaxed);
         Arc::new_cyclic(|me| GoferInode {
             me: me.clone(),
             fs: fs.clone(),
@@ -107,6 +112,7 @@ impl GoferInode {
             acl: Mutex::default(),
             attr_lock: OnceLock::new(),
             ext: InodeExt::default(),
+            charge,
         })
     }
     pub(crate) fn is_type(&self, mode: u32) -> bool {
@@ -139,6 +145,9 @@ impl Inode for GoferInode {
     }
     fn ext(&self) -> &InodeExt {
         &self.ext
+    }
+    fn host_user(&self) -> Option<Arc<Ucounts>> {
+        Some(self.charge.user().clone())
     }
     fn lock_attributes(&self) -> MutexGuard<'_, ()> {
         self.attr_lock.get_or_init(|| AttrLock::of(self.key)).lock()
@@ -207,7 +216,7 @@ impl Inode for GoferInode {
     fn lookup(&self, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<dyn Inode>> {
         Ok(self.lookup_ahead(cx, name, Onward::default())?.inode)
     }
-    fn lookup_ahead(&self, _: &Caller<'_>, name: &[u8], onward: Onward<'_>) -> Result<Looked> {
+    fn lookup_ahead(&self, cx: &Caller<'_>, name: &[u8], onward: Onward<'_>) -> Result<Looked> {
         let mut names = vec![name.to_vec()];
         let version = self.version();
         if let Some(v) = version
@@ -232,6 +241,7 @@ impl Inode for GoferInode {
         } else {
             Then::Nothing
         };
+        self.fs.may_hold(cx)?;
         let since = self.fs.changes.load(Ordering::Relaxed);
         let alone = onward.rest.is_empty() && self.fs.exclusive() && onward.near > 0;
         let others = if alone {
@@ -254,7 +264,7 @@ impl Inode for GoferInode {
         let last = steps.len();
         for (i, s) in steps.into_iter().enumerate() {
             let Some(name) = names.next() else { break };
-            let inode = self.fs.inode(s.attr, s.handle, s.target, since);
+            let inode = self.fs.inode(s.attr, s.handle, s.target, since, cx.cred);
             if i + 1 == last
                 && inode.kind == FileType::Regular
                 && let Some(fd) = fd.take()
@@ -272,7 +282,7 @@ impl Inode for GoferInode {
         }
         let beside = others.into_iter().zip(beside).filter_map(|(name, s)| {
             let s = s?;
-            let inode: Arc<dyn Inode> = self.fs.inode(s.attr, s.handle, s.target, since);
+            let inode: Arc<dyn Inode> = self.fs.inode(s.attr, s.handle, s.target, since, cx.cred);
             Some((name, inode))
         });
         let beside = beside.collect();
@@ -286,11 +296,11 @@ impl Inode for GoferInode {
             _ => Err(stopped.unwrap_or(EIO)),
         }
     }
-    fn revalidate(&self, _: &Caller<'_>, name: &[u8], child: Option<&Arc<dyn Inode>>) -> bool {
+    fn revalidate(&self, cx: &Caller<'_>, name: &[u8], child: Option<&Arc<dyn Inode>>) -> bool {
         let child = child.and_then(downcast::<GoferInode>);
         let version = self.version();
         let same = |v| self.seen_at(v, name, child) == Seen::Same;
-        version.is_some_and(same) || self.ask_again(version, name, child)
+        version.is_some_and(same) || self.ask_again(cx, version, name, child)
     }
     fn glance(&self, name: &[u8], child: Option<&Arc<dyn Inode>>) -> Seen {
         let child = child.and_then(downcast::<GoferInode>);
@@ -310,55 +320,60 @@ impl Inode for GoferInode {
         let version = now.and_then(|(_, v)| v);
         let child = child.and_then(downcast::<GoferInode>);
         let seen = version.map_or(Seen::Unknown, |v| self.seen_at(v, name, child));
-        if seen == Seen::Unknown && child.is_some() && self.ask_again(version, name, child) {
+        if seen == Seen::Unknown && child.is_some() && self.ask_again(cx, version, name, child) {
             return Ok(Seen::Same);
         }
         Ok(seen)
     }
 
-    fn create(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
+    fn create(&self, cx: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
+        self.fs.may_hold(cx)?;
         let new = self.new_ids(new, 0)?;
         let also = self.also(name);
         let (node, fd) = self.fs.client.create(self.with(&also), name, new)?;
-        let inode = self.made(name, node, None, &also);
+        let inode = self.made(cx, name, node, None, &also);
         inode.keep(|fds| fds.write = Some(Arc::new(fd)));
         Ok(inode)
     }
-    fn tmpfile(&self, _: &Caller<'_>, new: NewNode) -> Result<Arc<dyn Inode>> {
+    fn tmpfile(&self, cx: &Caller<'_>, new: NewNode) -> Result<Arc<dyn Inode>> {
+        self.fs.may_hold(cx)?;
         let (node, fd) = self.fs.client.tmpfile(self.handle, self.new_ids(new, 0)?)?;
         let since = self.fs.changes.load(Ordering::Relaxed);
-        let inode = self.fs.inode(node.attr, node.handle, None, since);
+        let inode = self.fs.inode(node.attr, node.handle, None, since, cx.cred);
         inode.keep(|fds| fds.write = Some(Arc::new(fd)));
         Ok(inode)
     }
-    fn mkdir(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
+    fn mkdir(&self, cx: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
+        self.fs.may_hold(cx)?;
         let (new, also) = (self.new_ids(new, 0)?, self.also(name));
         let node = self.fs.client.mkdir(self.with(&also), name, new)?;
-        Ok(self.made(name, node, None, &also))
+        Ok(self.made(cx, name, node, None, &also))
     }
     fn mknod(
         &self,
-        _: &Caller<'_>,
+        cx: &Caller<'_>,
         name: &[u8],
         kind: FileType,
         _: u64,
         new: NewNode,
     ) -> Result<Arc<dyn Inode>> {
+        self.fs.may_hold(cx)?;
         let (new, also) = (self.new_ids(new, kind.bits())?, self.also(name));
         let node = self.fs.client.mknod(self.with(&also), name, new)?;
-        Ok(self.made(name, node, None, &also))
+        Ok(self.made(cx, name, node, None, &also))
     }
     fn symlink(
         &self,
-        _: &Caller<'_>,
+        cx: &Caller<'_>,
         name: &[u8],
         target: &[u8],
         new: NewNode,
     ) -> Result<Arc<dyn Inode>> {
+        self.fs.may_hold(cx)?;
         let (new, also) = (self.new_ids(new, 0)?, self.also(name));
         let client = &self.fs.client;
         let node = client.symlink(self.with(&also), name, target, new)?;
-        Ok(self.made(name, node, Some(target.to_vec()), &also))
+        Ok(self.made(cx, name, node, Some(target.to_vec()), &also))
     }
     fn link(&self, _: &Caller<'_>, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
         let t = own(target)?;
@@ -487,6 +502,12 @@ impl Inode for GoferInode {
 
 impl Drop for GoferInode {
     fn drop(&mut self) {
+        self.fs
+            .options
+            .kept
+            .handles
+            .live
+            .fetch_sub(1, Ordering::Relaxed);
         self.forget_known();
         if self.fds.get_mut().ringed {
             self.fs.options.kept.end();

@@ -61,7 +61,7 @@ pub use inode::GoferInode;
 pub use open::OpenHostFile;
 
 use abi::Result;
-use abi::errno::EOVERFLOW;
+use abi::errno::{ENFILE, EOVERFLOW};
 use gofer::proto::Attr;
 use gofer::{Client, Handle};
 use parking_lot::Mutex;
@@ -69,7 +69,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::dentry::{Caching, ReadOnly, StatFs};
-use vfs::{Dentry, FileSystem, SuperBlock, Vfs};
+use vfs::ucounts::Kind;
+use vfs::{Caller, Credentials, Dentry, FileSystem, SuperBlock, Vfs};
 
 /// Who else may change the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,6 +156,24 @@ pub struct Kept {
     ended: AtomicUsize,
     /// Names in listings of directories that are remembered.
     listed: AtomicUsize,
+    handles: Handles,
+}
+
+/// The Gofer's handles: as many as there are inodes, about.
+#[derive(Debug)]
+struct Handles {
+    live: AtomicUsize,
+    max: usize,
+}
+
+impl Handles {
+    /// The last eighth is for root.
+    fn are_for_root(&self) -> bool {
+        self.live.load(Ordering::Relaxed) >= self.max - self.max / 8
+    }
+    fn are_few(&self) -> bool {
+        self.live.load(Ordering::Relaxed) >= self.max - self.max / 6
+    }
 }
 
 /// Names in all remembered listings together: some 100 bytes each.
@@ -192,14 +211,20 @@ impl Kept {
             ring: Mutex::default(),
             ended: AtomicUsize::new(0),
             listed: AtomicUsize::new(0),
+            handles: Handles {
+                live: AtomicUsize::new(0),
+                max: usize::MAX,
+            },
         }
     }
-    /// For a process that may have `limit` descriptors (`RLIMIT_NOFILE`).
+    /// For a process that may have `limit` descriptors (`RLIMIT_NOFILE`), and a Gofer of so many handles.
     #[must_use]
-    pub fn for_limit(limit: u64) -> Kept {
+    pub fn for_limit(limit: u64, handles: u64) -> Kept {
         // Each holds a file, and often an inode, in the host's memory.
         const MOST: usize = 8192;
-        Self::new(usize::try_from(limit / 8).map_or(MOST, |n| n.clamp(64, MOST)))
+        let mut kept = Self::new(usize::try_from(limit / 8).map_or(MOST, |n| n.clamp(64, MOST)));
+        kept.handles.max = usize::try_from(handles).unwrap_or(usize::MAX);
+        kept
     }
     /// An inode ends that is in the ring. When half of the ring's have, they leave it.
     fn end(&self) {
@@ -278,7 +303,7 @@ impl GoferFs {
             known: AtomicUsize::new(0),
             changes: AtomicU64::new(0),
         });
-        let root = fs.inode(attr, handle, None, 0);
+        let root = fs.inode(attr, handle, None, 0, &Credentials::root());
         let sb = SuperBlock::new(dev, fs);
         if !writable {
             sb.set_read_only(ReadOnly::Yes);
@@ -340,6 +365,27 @@ impl GoferFs {
         }
     }
 
+    /// Before the Gofer is asked for another handle for the caller: `ENFILE` where its user has
+    /// what it may, or all but root have. Names that nobody uses are forgotten first.
+    fn may_hold(&self, cx: &Caller<'_>) -> Result<()> {
+        let handles = &self.options.kept.handles;
+        let check = || {
+            cx.cred.may_hold_host_file()?;
+            match handles.are_for_root() && !cx.cred.may_hold_all_host_files() {
+                true => Err(ENFILE),
+                false => Ok(()),
+            }
+        };
+        let user = cx.cred.ucounts();
+        if cx.cred.may_hold_host_file().is_err() {
+            user.make_room(|| user.count(Kind::HostFiles), vfs::dentry::shrink_all);
+        } else if handles.are_few() {
+            let live = || i64::try_from(handles.live.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+            user.make_room(live, vfs::dentry::shrink_all);
+        }
+        check()
+    }
+
     /// The inode of a file, of which `handle` is one more handle. The attributes were asked for when there had
     /// been `since` changes.
     fn inode(
@@ -348,6 +394,7 @@ impl GoferFs {
         handle: Handle,
         target: Option<Vec<u8>>,
         since: u64,
+        cred: &Credentials,
     ) -> Arc<GoferInode> {
         let key = (attr.stat.dev, attr.stat.ino);
         let mut inodes = self.inodes.lock();
@@ -362,7 +409,8 @@ impl GoferFs {
             }
             stale = Some(i);
         }
-        let i = GoferInode::new(self, attr, handle, target);
+        let charge = cred.ucounts().force(Kind::HostFiles, 1);
+        let i = GoferInode::new(self, attr, handle, target, charge);
         inodes.insert(key, Arc::downgrade(&i));
         drop(inodes);
         drop(stale);
@@ -386,9 +434,6 @@ impl FileSystem for GoferFs {
         } else {
             Caching::Revalidate
         }
-    }
-    fn holds_host_files(&self) -> bool {
-        true
     }
     fn max_cached(&self) -> usize {
         // Each cached name may hold a handle, of which all mounts share what there is; leave some for what is open.

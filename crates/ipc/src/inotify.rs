@@ -64,6 +64,8 @@ impl State {
 
 struct Watch {
     _counted: Charge,
+    /// For the file that it keeps in use.
+    _held: Option<Charge>,
     mask: u32,
     list: Weak<WatchList>,
 }
@@ -182,9 +184,10 @@ impl Inotify {
         }))
     }
 
-    /// `inotify_add_watch(2)` on the inode with this list. Path flags (IN_ONLYDIR, IN_DONT_FOLLOW) are the
+    /// `inotify_add_watch(2)` on the inode with this list; `held` is what the watch counts for by
+    /// keeping that ([`vfs::Credentials::hold`]). Path flags (IN_ONLYDIR, IN_DONT_FOLLOW) are the
     /// caller's.
-    pub fn add_watch(&self, list: &Arc<WatchList>, mask: u32) -> Result<i32> {
+    pub fn add_watch(&self, list: &Arc<WatchList>, mask: u32, held: Option<Charge>) -> Result<i32> {
         if mask == 0 || (mask & IN_MASK_ADD != 0 && mask & IN_MASK_CREATE != 0) {
             return Err(EINVAL);
         }
@@ -218,6 +221,7 @@ impl Inotify {
             wd,
             Watch {
                 _counted: counted,
+                _held: held,
                 mask: keep,
                 list: Arc::downgrade(list),
             },
@@ -391,10 +395,10 @@ mod tests {
         let i = Inotify::new(&Credentials::root()).unwrap();
         let f = file(i.clone(), 0);
         let dir = WatchList::new();
-        assert_eq!(i.add_watch(&dir, 0), Err(EINVAL));
-        let wd = i.add_watch(&dir, 0x100 | 0x200).unwrap();
-        assert_eq!(i.add_watch(&dir, 0x2 | IN_MASK_CREATE), Err(EEXIST));
-        assert_eq!(i.add_watch(&dir, 0x2 | IN_MASK_ADD), Ok(wd));
+        assert_eq!(i.add_watch(&dir, 0, None), Err(EINVAL));
+        let wd = i.add_watch(&dir, 0x100 | 0x200, None).unwrap();
+        assert_eq!(i.add_watch(&dir, 0x2 | IN_MASK_CREATE, None), Err(EEXIST));
+        assert_eq!(i.add_watch(&dir, 0x2 | IN_MASK_ADD, None), Ok(wd));
         notify(&dir, 0x1, 0, b"ignored");
         notify(&dir, 0x100, 0, b"new");
         notify(&dir, 0x100, 0, b"new");
@@ -422,7 +426,7 @@ mod tests {
         let i = Inotify::new(&cred).unwrap();
         let f = file(i.clone(), 0);
         let dir = WatchList::new();
-        i.add_watch(&dir, 0x100).unwrap();
+        i.add_watch(&dir, 0x100, None).unwrap();
         let own = u.count(Kind::Kmem);
         let event = |n: u32| notify(&dir, 0x100, 0, format!("{n:0>250}").as_bytes());
         (0..10).for_each(event);

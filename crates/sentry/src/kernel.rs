@@ -86,6 +86,8 @@ pub struct Kernel {
     pub total_memory: u64,
     /// The host's descriptors that file systems keep for the next use.
     pub kept_files: Arc<goferfs::Kept>,
+    /// How many tasks there may be ([`crate::task::quota::tasks_for`]).
+    pub tasks_max: usize,
     /// `kernel.random.boot_id`.
     pub boot_id: [u8; 16],
     /// Number of forks since the start, for /proc/stat.
@@ -108,6 +110,7 @@ pub struct Parts {
     pub cpus: u32,
     pub total_memory: u64,
     pub kept_files: goferfs::Kept,
+    pub tasks_max: usize,
     pub drain: std::time::Duration,
     /// As a container manager expects it: process 1 is protected, and has its terminal at /dev/console.
     pub is_container: bool,
@@ -171,6 +174,7 @@ impl Kernel {
             cpus: p.cpus,
             total_memory: p.total_memory,
             kept_files: Arc::new(p.kept_files),
+            tasks_max: p.tasks_max,
             boot_id,
             forks: AtomicU32::new(0),
             drain: p.drain,

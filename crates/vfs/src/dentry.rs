@@ -45,11 +45,6 @@ pub trait FileSystem: Any + Send + Sync {
     fn remembers_missing(&self) -> bool {
         true
     }
-    /// Whether its open files hold handles of the Gofer's and descriptors of this process, of which there are few
-    /// ([`crate::ucounts::Kind::HostFiles`]).
-    fn holds_host_files(&self) -> bool {
-        false
-    }
     /// Dentries that are kept though nobody uses them: no more are added than this says then.
     fn max_cached(&self) -> usize {
         1 << 15
@@ -82,6 +77,21 @@ pub trait FileSystem: Any + Send + Sync {
     }
 }
 
+/// Those that remember names. A leaf; lists of ended ones are cleared when it is full.
+static SUPER_BLOCKS: Mutex<Vec<Weak<SuperBlock>>> = Mutex::new(Vec::new());
+
+/// Forgets the unused dentries of all file systems (`drop_caches`).
+pub fn shrink_all() {
+    let all: Vec<_> = SUPER_BLOCKS
+        .lock()
+        .iter()
+        .filter_map(Weak::upgrade)
+        .collect();
+    for sb in all {
+        sb.shrink();
+    }
+}
+
 /// A mounted file system's share of the VFS.
 pub struct SuperBlock {
     /// `st_dev`.
@@ -89,7 +99,6 @@ pub struct SuperBlock {
     pub fs: Arc<dyn FileSystem>,
     caching: Caching,
     remembers_missing: bool,
-    holds_host_files: bool,
     /// `mount -o ro` of the file system as a whole.
     read_only: AtomicBool,
     /// Who mounted it (`s_user_ns`).
@@ -106,11 +115,6 @@ pub struct SuperBlock {
 }
 
 impl SuperBlock {
-    /// See [`FileSystem::holds_host_files`].
-    #[must_use]
-    pub fn holds_host_files(&self) -> bool {
-        self.holds_host_files
-    }
     /// Who may change it as a whole.
     #[must_use]
     pub fn owner(&self) -> UserNs {
@@ -123,14 +127,12 @@ impl SuperBlock {
     #[must_use]
     pub fn new(dev: u64, fs: Arc<dyn FileSystem>) -> Arc<SuperBlock> {
         let caching = fs.caching();
-        let holds_host_files = fs.holds_host_files();
         let remembers_missing = caching == Caching::Owned && fs.remembers_missing();
-        Arc::new(SuperBlock {
+        let sb = Arc::new(SuperBlock {
             dev,
             fs,
             caching,
             remembers_missing,
-            holds_host_files,
             read_only: AtomicBool::new(false),
             owner: OnceLock::new(),
             rename_lock: Mutex::new(()),
@@ -138,7 +140,15 @@ impl SuperBlock {
             watched: Mutex::default(),
             has_watches: AtomicBool::new(false),
             mounts: AtomicUsize::new(0),
-        })
+        });
+        if caching != Caching::Never {
+            let mut all = SUPER_BLOCKS.lock();
+            if all.len() == all.capacity() {
+                all.retain(|s| s.strong_count() != 0);
+            }
+            all.push(Arc::downgrade(&sb));
+        }
+        sb
     }
     #[must_use]
     pub fn is_read_only(&self) -> bool {

@@ -297,7 +297,8 @@ pub struct File {
     pub id: u64,
     /// Whether it is counted as a writer of its inode.
     writer: AtomicBool,
-    /// What it counts for among the host's files, where it is one: given back with it.
+    /// What it counts for where its file holds a descriptor of the host's that another is charged
+    /// for.
     _host: Option<Charge>,
     /// Who wants to know when the last reference goes, each under a number of its own.
     release: Mutex<Vec<(u64, Weak<dyn ReleaseListener>)>>,
@@ -345,9 +346,8 @@ impl File {
         cred: Arc<Credentials>,
     ) -> Arc<File> {
         cred.ucounts().take(FILE);
-        let is_host = |p: &crate::Path| p.dentry.sb().holds_host_files();
-        let host = path.as_ref().is_some_and(is_host);
-        let host = host.then(|| cred.ucounts().force(Kind::HostFiles, 1));
+        let inode = path.as_ref().and_then(|p| p.inode().ok());
+        let host = inode.and_then(|i| cred.ucounts().hold(&**i));
         let flags = flags & !(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC);
         Arc::new(File {
             ops,

@@ -141,6 +141,11 @@ pub trait Inode: Any + Send + Sync {
     fn stat(&self) -> Result<Stat>;
     /// What the VFS hangs on every inode.
     fn ext(&self) -> &InodeExt;
+    /// Who is charged for the descriptor of the host that it holds; `None` where it holds none
+    /// ([`crate::ucounts::Kind::HostFiles`]).
+    fn host_user(&self) -> Option<Arc<crate::ucounts::Ucounts>> {
+        None
+    }
     /// Held from the look at owner and mode by which a change of them is decided until it is done (`inode_lock` around
     /// `notify_change`). The same one for all inodes that are one file.
     fn lock_attributes(&self) -> MutexGuard<'_, ()> {

@@ -2,7 +2,7 @@
 
 use crate::dentry::{Dentry, SuperBlock};
 use crate::inode::Inode;
-use crate::ucounts::Charge;
+use crate::ucounts::{Charge, Ucounts};
 use abi::Result;
 use abi::errno::EROFS;
 use parking_lot::RwLock;
@@ -106,6 +106,8 @@ pub struct Mount {
     namespace: AtomicU64,
     /// What it takes of the kernel's memory, as long as it is there. Set when it comes into its namespace.
     charge: OnceLock<Charge>,
+    /// For its root's descriptor, where another is charged for that.
+    held: OnceLock<Charge>,
     pub(crate) attached: RwLock<Option<Attached>>,
     /// By the address of the dentry that each is mounted on, which the child holds.
     pub(crate) children: RwLock<BTreeMap<usize, Arc<Mount>>>,
@@ -126,6 +128,7 @@ impl Mount {
             kept: AtomicU32::new(0),
             namespace: AtomicU64::new(0),
             charge: OnceLock::new(),
+            held: OnceLock::new(),
             attached: RwLock::new(None),
             children: RwLock::new(BTreeMap::new()),
         })
@@ -152,6 +155,15 @@ impl Mount {
     }
     pub(crate) fn set_charge(&self, c: Charge) {
         let _ = self.charge.set(c);
+    }
+    /// See [`crate::Credentials::hold`].
+    pub(crate) fn set_held(&self, payer: &Arc<Ucounts>) {
+        if self.held.get().is_none()
+            && let Ok(inode) = self.root.inode()
+            && let Some(c) = payer.hold(&**inode)
+        {
+            let _ = self.held.set(c);
+        }
     }
     /// Whether it is locked to what it covers.
     #[must_use]

@@ -116,6 +116,7 @@ impl MountNamespace {
         for m in all {
             m.set_namespace(self.id);
             m.set_charge(self.payer.force(Kind::Kmem, MOUNT));
+            m.set_held(&self.payer);
         }
         self.count.fetch_add(all.len(), Ordering::Relaxed);
     }

@@ -16,6 +16,7 @@
 //! count is kept in parts, a thread's in one of them ([`Parts`]).
 
 use crate::cred::{Caps, Credentials};
+use crate::inode::Inode;
 use crate::userns::UserNs;
 use abi::Result;
 use abi::errno::ENFILE;
@@ -23,6 +24,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +53,9 @@ pub enum Kind {
     MsgIds,
     /// Pages that pipes may fill.
     PipePages,
-    /// Open files of the host: each holds a descriptor of the Gofer's and of this process, of which all have few.
+    /// Descriptors of the host, of which the Gofer and this process have few: one for each file of
+    /// the host's that is in use or remembered, charged to who looked it up first. Who keeps
+    /// another's in use is charged, too ([`Credentials::hold`]).
     HostFiles,
     /// Bytes of the kernel's memory.
     Kmem,
@@ -180,6 +184,8 @@ pub struct Ucounts {
     kmem: Parts,
     /// How often a charge was refused.
     refused: AtomicU64,
+    /// See [`Ucounts::make_room`].
+    in_vain_until: Mutex<Option<Instant>>,
 }
 
 impl Drop for Ucounts {
@@ -220,6 +226,7 @@ impl UserNs {
             counts: Default::default(),
             kmem: Parts::default(),
             refused: AtomicU64::new(0),
+            in_vain_until: Mutex::new(None),
         });
         let mut users = self.users().0.lock();
         if let Some(u) = find(&users) {
@@ -299,9 +306,32 @@ impl Ucounts {
     fn is_root(&self) -> bool {
         self.uid == 0 && self.ns.is_initial()
     }
-    /// What its namespace lets this user hold. Root's memory is the sandbox's.
+    /// Calls `free`, by which the count that `used` tells should fall, for this user's want. Not
+    /// again and again where it frees little: what it forgets is of use to others.
+    pub fn make_room(&self, used: impl Fn() -> i64, free: impl FnOnce()) {
+        const PAUSE: Duration = Duration::from_millis(250);
+        if self
+            .in_vain_until
+            .lock()
+            .is_some_and(|t| Instant::now() < t)
+        {
+            return;
+        }
+        let before = used();
+        free();
+        if before - used() <= before / 16 {
+            *self.in_vain_until.lock() = Some(Instant::now() + PAUSE);
+        }
+    }
+    /// See [`Credentials::hold`], whether there is room or not.
+    #[must_use]
+    pub fn hold(self: &Arc<Self>, inode: &dyn Inode) -> Option<Charge> {
+        let of = inode.host_user()?;
+        (!Arc::ptr_eq(&of, self)).then(|| self.force(Kind::HostFiles, 1))
+    }
+    /// What its namespace lets this user hold. Root's memory and descriptors are the sandbox's.
     fn limit(&self, k: Kind) -> i64 {
-        if k == Kind::Kmem && self.is_root() {
+        if matches!(k, Kind::Kmem | Kind::HostFiles) && self.is_root() {
             return i64::MAX;
         }
         self.ns.limits().get(k)
@@ -494,12 +524,26 @@ impl Credentials {
         }
         Ok(())
     }
-    /// `ENFILE` where their user has as many of the host's files open as it may.
-    pub fn may_open_host_file(&self) -> Result<()> {
-        if self.ucounts().has_room(Kind::HostFiles, 1) || self.passes_limits() {
+    /// Whether they may hold as many of the host's descriptors as there are.
+    #[must_use]
+    pub fn may_hold_all_host_files(&self) -> bool {
+        self.ucounts().is_root() || self.passes_limits()
+    }
+    /// `ENFILE` where their user has as many of the host's descriptors as it may.
+    pub fn may_hold_host_file(&self) -> Result<()> {
+        if self.ucounts().has_room(Kind::HostFiles, 1) || self.may_hold_all_host_files() {
             return Ok(());
         }
         Err(ENFILE)
+    }
+    /// For something of theirs that keeps a file (a mount, a watch, an open file): what it counts
+    /// for where another is charged for the file's descriptor. `ENFILE` as above.
+    pub fn hold(&self, inode: &dyn Inode) -> Result<Option<Charge>> {
+        let charge = self.ucounts().hold(inode);
+        if charge.is_some() && self.ucounts().is_over(Kind::HostFiles) {
+            self.may_hold_host_file()?;
+        }
+        Ok(charge)
     }
     /// Charges bytes of the kernel's memory; `e` where the user has no more. Who passes limits is counted only.
     pub fn kmem(&self, bytes: usize, e: abi::Errno) -> Result<Charge> {
@@ -559,17 +603,17 @@ mod tests {
         UserNs::default().limits().set(Kind::HostFiles, 1000);
         let user = Credentials::user(77_020, 77_020, vec![]);
         let held = user.ucounts().force(Kind::HostFiles, 999);
-        user.may_open_host_file().unwrap();
+        user.may_hold_host_file().unwrap();
         let last = user.ucounts().force(Kind::HostFiles, 1);
-        assert_eq!(user.may_open_host_file(), Err(ENFILE));
+        assert_eq!(user.may_hold_host_file(), Err(ENFILE));
         // A namespace is no way past it.
         let inside = UserNs::create(&Registry::default(), &user).unwrap();
         assert!(!inside.ucounts().has_room(Kind::HostFiles, 1));
         let other = Credentials::user(77_021, 77_021, vec![]);
-        other.may_open_host_file().unwrap();
-        Credentials::root().may_open_host_file().unwrap();
+        other.may_hold_host_file().unwrap();
+        Credentials::root().may_hold_host_file().unwrap();
         drop(last);
-        user.may_open_host_file().unwrap();
+        user.may_hold_host_file().unwrap();
         drop(held);
     }
 

@@ -7,7 +7,7 @@ use abi::errno::ENOENT;
 use gofer::Then;
 use gofer::proto::Attr;
 use std::sync::atomic::Ordering;
-use vfs::NewNode;
+use vfs::{Caller, NewNode};
 
 /// How much older than now a change time must be for the next change to have another one, where it
 /// is no finer than the host's clock's ticks of at most 10 ms. Nanoseconds.
@@ -50,6 +50,7 @@ impl GoferInode {
     /// Asks whether `name` still is `child`; the version is of before.
     pub(super) fn ask_again(
         &self,
+        cx: &Caller<'_>,
         version: Option<Version>,
         name: &[u8],
         child: Option<&GoferInode>,
@@ -70,7 +71,9 @@ impl GoferInode {
             return found.stopped == Some(ENOENT) && child.is_none();
         };
         // One more handle to a file that is known, most of the time.
-        let found = self.fs.inode(step.attr, step.handle, step.target, since);
+        let found = self
+            .fs
+            .inode(step.attr, step.handle, step.target, since, cx.cred);
         self.asked_for(version, name, Some(&found));
         child.is_some_and(|c| std::ptr::eq(c, &*found))
     }

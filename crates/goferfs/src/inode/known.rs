@@ -14,8 +14,8 @@ use gofer::{In, Made};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use vfs::Inode;
 use vfs::inode::Seen;
+use vfs::{Caller, Inode};
 
 /// Names that are remembered of all shared directories of a mount: some 300 bytes each.
 const MAX_KNOWN: usize = 1 << 16;
@@ -181,6 +181,7 @@ impl GoferInode {
     /// What was made in this directory, by this name.
     pub(super) fn made(
         &self,
+        cx: &Caller<'_>,
         name: &[u8],
         node: Made,
         target: Option<Vec<u8>>,
@@ -188,7 +189,9 @@ impl GoferInode {
     ) -> Arc<GoferInode> {
         // Of a number that was used before, nothing is known that is younger.
         let since = self.fs.changes.load(Ordering::Relaxed);
-        let inode = self.fs.inode(node.attr, node.handle, target, since);
+        let inode = self
+            .fs
+            .inode(node.attr, node.handle, target, since, cx.cred);
         self.names_changed();
         self.told(node.dir, name, also);
         inode

@@ -139,7 +139,8 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         "reach the Gofer",
     )?;
     laps.lap("Gofer");
-    let max_handles = client.server().max_handles;
+    let handles = descriptors.min(client.server().max_handles.into());
+    let tasks_max = crate::task::quota::tasks_for(descriptors);
     let vfs = Vfs::new();
     let kernel = Kernel::new(Parts {
         platform,
@@ -154,17 +155,20 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         random_drop: config.random_drop,
         cpus,
         total_memory,
-        kept_files: goferfs::Kept::for_limit(descriptors),
+        kept_files: goferfs::Kept::for_limit(descriptors, handles),
+        tasks_max,
         drain: config.drain,
         is_container: config.container.standard_devices,
         seccomp: config.container.seccomp.clone(),
         limits: config.container.limits.clone(),
     });
-    // Half of the handles is for names that are remembered; of the rest, no user but root has more than half.
-    let handles = descriptors.min(max_handles.into());
+    // No user but root holds more than half of the Gofer's, or a quarter of this process's.
     let limits = vfs::userns::UserNs::default();
-    let most = i64::try_from(handles / 4).unwrap_or(i64::MAX);
+    let most = i64::try_from((handles / 2).min(descriptors / 4)).unwrap_or(i64::MAX);
     limits.limits().set(vfs::ucounts::Kind::HostFiles, most);
+    // Nor more than half of few tasks.
+    let most = (tasks_max / 2).min(crate::task::quota::OF_USER);
+    limits.limits().set(vfs::ucounts::Kind::Tasks, most as i64);
     kernel.terminals.attach(&kernel);
     if let Some(h) = host_network {
         let k = kernel.clone();

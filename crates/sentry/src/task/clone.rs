@@ -117,8 +117,15 @@ fn make(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<Made
     let kernel = cx.kernel.clone();
     let new = crate::ns::change::fresh(cx, a.flags as u32)?;
     let counted = super::quota::admit(cx, &kernel.tasks.lock(), &new.cred)?;
-    // What does not come up in time (on a host without a free CPU) is gone to the platform; clone(2) knows no ESRCH.
-    let not_up = |e| if e == ESRCH { EAGAIN } else { e };
+    // What does not come up in time (on a host without a free CPU) is gone to the platform, and a process takes
+    // descriptors: clone(2) knows none of these errors.
+    let not_up = |e| {
+        if [ESRCH, abi::errno::EMFILE, abi::errno::ENFILE].contains(&e) {
+            EAGAIN
+        } else {
+            e
+        }
+    };
     let mm = if a.has(CLONE_VM) {
         parent_mm.clone()
     } else {

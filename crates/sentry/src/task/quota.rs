@@ -69,21 +69,29 @@ fn is_exempt(cred: &Credentials) -> bool {
     cred.uid == 0 || cred.passes_limits()
 }
 
-/// How many tasks, and how many processes, are kept from whom.
-fn kept(from_outside: bool, exempt: bool) -> usize {
+/// How many tasks a process with so many descriptors may have: each takes three or more of them.
+#[must_use]
+pub fn tasks_for(descriptors: u64) -> usize {
+    usize::try_from(descriptors / 5).map_or(TASKS_MAX, |n| n.clamp(16, TASKS_MAX))
+}
+
+/// How many of `max` tasks or processes are kept from whom.
+fn kept(max: usize, from_outside: bool, exempt: bool) -> usize {
+    let (exec, root) = (FOR_EXEC.min(max / 8), FOR_ROOT.min(max / 8));
     match (from_outside, exempt) {
         (true, _) => 0,
-        (false, true) => FOR_EXEC,
-        (false, false) => FOR_EXEC + FOR_ROOT,
+        (false, true) => exec,
+        (false, false) => exec + root,
     }
 }
 
 /// Counts a task that the caller is about to make, which will have these credentials; `EAGAIN` where there are enough.
 pub fn admit(cx: &Context, l: &TaskList, cred: &Credentials) -> Result<Counted> {
     let exempt = is_exempt(&cx.cred());
-    let kept = kept(cx.group.from_outside.load(Ordering::Relaxed), exempt);
-    if l.task_count() >= TASKS_MAX - kept
-        || l.process_count() >= PROCESSES_MAX - kept
+    let outside = cx.group.from_outside.load(Ordering::Relaxed);
+    let most = cx.kernel.tasks_max;
+    if l.task_count() >= most - kept(most, outside, exempt)
+        || l.process_count() >= PROCESSES_MAX - kept(PROCESSES_MAX, outside, exempt)
         || cx.group.container.is_full()
     {
         return Err(EAGAIN);
@@ -116,8 +124,14 @@ mod tests {
     #[test]
     fn two_users_leave_room_for_root_and_exec() {
         assert!(2 * vfs::ucounts::PROCESSES as usize <= PROCESSES_MAX);
-        assert_eq!(kept(false, false), kept(false, true) + FOR_ROOT);
-        assert_eq!(kept(false, true), kept(true, false) + FOR_EXEC);
-        assert_eq!(kept(true, true), 0);
+        assert_eq!(
+            kept(TASKS_MAX, false, false),
+            kept(TASKS_MAX, false, true) + FOR_ROOT
+        );
+        assert_eq!(
+            kept(TASKS_MAX, false, true),
+            kept(TASKS_MAX, true, false) + FOR_EXEC
+        );
+        assert_eq!(kept(TASKS_MAX, true, true), 0);
     }
 }

@@ -73,6 +73,7 @@ impl PathCx<'_> {
         }
         if flags & MS_BIND != 0 {
             let from = self.mount_source(args.source)?;
+            self.cred().hold(&**from.inode()?)?;
             ns.bind(&from, &at, recursive)?;
             return Ok(());
         }

@@ -262,8 +262,9 @@ impl PathCx<'_> {
         if flags & O_DIRECTORY != 0 && kind != FileType::Directory {
             return Err(ENOTDIR);
         }
-        if p.dentry.sb().holds_host_files() {
-            self.cred().may_open_host_file()?;
+        // Not for what was just made: that is the caller's already, and was allowed.
+        if made == Made::No {
+            self.cred().hold(&*inode)?;
         }
         if flags & O_PATH != 0 {
             let ops = Arc::new(PathOnly(inode));

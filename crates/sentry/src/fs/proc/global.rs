@@ -556,10 +556,7 @@ fn sysctl(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
         .text("shmall", "18446744073692774399\n")
         .text("shmmax", "18446744073692774399\n")
         .text("shmmni", "4096\n")
-        .text(
-            "threads-max",
-            format!("{}\n", crate::task::quota::TASKS_MAX),
-        )
+        .text("threads-max", format!("{}\n", k.tasks_max))
         .text("version", format!("{VERSION}\n"));
     let protected = |level, most| Protected {
         kernel: Arc::downgrade(k),

@@ -197,7 +197,8 @@ fn inotify_add_watch(cx: &mut Context, a: &Args) -> SysResult {
             let at = p.resolve(&At::Cwd, &path, walk)?;
             p.permission(&at, Want::READ)?;
             let list = WatchList::of(&at)?;
-            inotify.add_watch(&list, mask)
+            let held = p.cred().hold(&**at.inode()?)?;
+            inotify.add_watch(&list, mask, held)
         })
         .map(|wd| wd as usize)
 }

@@ -345,6 +345,9 @@ impl Inode for OvlInode {
         s.ino = self.ino;
         Ok(s)
     }
+    fn host_user(&self) -> Option<Arc<crate::ucounts::Ucounts>> {
+        self.lowers.first()?.host_user()
+    }
     fn stat_at_once(&self) -> Result<Stat> {
         let real = match self.upper() {
             Some(n) => n.stat_at_once()?,

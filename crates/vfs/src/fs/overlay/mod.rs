@@ -167,9 +167,6 @@ impl FileSystem for Overlay {
     fn name(&self) -> &'static str {
         "overlay"
     }
-    fn holds_host_files(&self) -> bool {
-        self.below.iter().any(|fs| fs.holds_host_files())
-    }
     fn max_cached(&self) -> usize {
         let most = self.below.iter().map(|fs| fs.max_cached());
         most.min().unwrap_or(0)

@@ -270,10 +270,6 @@ impl FileSystem for Union {
     fn stack_depth(&self) -> u32 {
         self.depth
     }
-    /// (One of its layers may.)
-    fn holds_host_files(&self) -> bool {
-        true
-    }
     fn options(&self) -> String {
         self.options.clone()
     }

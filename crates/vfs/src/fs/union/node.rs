@@ -379,6 +379,9 @@ impl UnionNode {
 }
 
 impl Inode for UnionNode {
+    fn host_user(&self) -> Option<Arc<crate::ucounts::Ucounts>> {
+        self.real().ok()?.inode().ok()?.host_user()
+    }
     fn file_type(&self) -> FileType {
         self.kind
     }
