@@ -528,11 +528,33 @@ static void priorities(void)
 	T(sched_get_priority_min(SCHED_OTHER));
 	T(sched_get_priority_max(99));
 	struct sched_param s = { 0 };
+	/* What is looked at first. */
+	T(sched_setscheduler(0, SCHED_OTHER, NULL));
+	T(sched_setscheduler(0, -1, (void *)8));
+	T(sched_setscheduler(0, SCHED_OTHER, (void *)8));
+	T(sched_setscheduler(-1, SCHED_OTHER, &s));
+	T(sched_setscheduler(999999, SCHED_OTHER, NULL));
+	T(sched_setscheduler(999999, SCHED_OTHER, &s));
+	T(sched_setparam(0, NULL));
+	T(sched_setparam(-1, &s));
+	T(sched_getparam(0, NULL));
+	T(sched_getparam(-1, &s));
+	T(sched_getparam(999999, NULL));
+	T(sched_getparam(999999, (void *)8));
+	T(sched_getparam(0, (void *)8));
 	T(sched_setscheduler(0, SCHED_BATCH, &s));
 	T(sched_getscheduler(0));
 	T(sched_getparam(0, &s));
 	T(sched_setscheduler(0, SCHED_IDLE | SCHED_RESET_ON_FORK, &s));
 	T(sched_getscheduler(0));
+	char line[4096] = "";
+	int fd = open("/proc/self/stat", O_RDONLY);
+	read(fd, line, sizeof line - 1);
+	close(fd);
+	char *at = strrchr(line, ')');
+	for (int k = 2; at && k < 41; k++)
+		at = strchr(at + 1, ' ');
+	T(at ? atoi(at) : -1);
 	T(sched_setparam(0, &s));
 	T(sched_getscheduler(0));
 	T(CHILD(_exit(sched_getscheduler(0))));

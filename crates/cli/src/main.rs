@@ -25,9 +25,13 @@ fn main() -> ExitCode {
             let failed = e.use_stderr();
             let _ = e.print();
             if let Some(name) = misplaced(&e) {
-                complain(&format!(
-                    "{name} comes before the command: cloister {name} ... COMMAND ..."
-                ));
+                let is_do = std::env::args_os().nth(1).is_some_and(|a| a == "do");
+                complain(&match is_do {
+                    true => format!("{name} is for containers: see cloister do --help"),
+                    false => {
+                        format!("{name} comes before the command: cloister {name} ... COMMAND ...")
+                    }
+                });
             }
             return ExitCode::from(if failed { sandbox::EXIT_NOT_STARTED } else { 0 });
         }

@@ -213,9 +213,10 @@ fn check_address_space() -> std::result::Result<(), Failure> {
     /// Bytes: the smallest that is reserved for the memory of applications (8 GiB), what the Sentry has beside it, and
     /// some room.
     const LEAST: u64 = 16 << 30;
-    let (_, hard) = step("read its limits", host::rlimit(libc::RLIMIT_AS))?;
-    let may_be_raised = host::capabilities().is_ok_and(|c| c & privilege::CAP_SYS_RESOURCE != 0);
-    if hard >= LEAST || may_be_raised {
+    let (soft, hard) = step("read its limits", host::rlimit(libc::RLIMIT_AS))?;
+    // By trying: a capability in a user namespace does not count for this.
+    let raised = || host::set_rlimit(libc::RLIMIT_AS, soft, hard + 1).is_ok();
+    if hard >= LEAST || raised() && host::set_rlimit(libc::RLIMIT_AS, soft, hard).is_ok() {
         return Ok(());
     }
     Err(Failure(format!(

@@ -20,7 +20,6 @@ pub const CAP_SETUID: u64 = 1 << 7;
 pub const CAP_SETPCAP: u64 = 1 << 8;
 pub const CAP_NET_BIND_SERVICE: u64 = 1 << 10;
 pub const CAP_SYS_ADMIN: u64 = 1 << 21;
-pub const CAP_SYS_RESOURCE: u64 = 1 << 24;
 pub const CAP_SETFCAP: u64 = 1 << 31;
 
 /// The user and group that a Sentry runs as where the starter is root.

@@ -8,7 +8,7 @@
 //! Of a file with holes, only the data is in the archive, as GNU tar's `--sparse` writes it (old GNU format).
 
 use crate::container::Root;
-use abi::errno::{EFBIG, EINVAL, EIO, ENXIO};
+use abi::errno::{EINVAL, EIO, ENXIO};
 use hostcall::HostFd;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -81,16 +81,19 @@ impl Write for Output<'_> {
     }
 }
 
-/// Where a file has data, in ascending order; all of it where its file system cannot tell. `EFBIG` where the parts
-/// are more than a million: of 4 KiB each they are 4 GiB, or somebody makes more of them meanwhile.
-fn extents(file: &File, size: u64) -> io::Result<Vec<Range<u64>>> {
-    const MOST: usize = 1 << 20;
+/// Where a file has data, in ascending order; all of it where its file system cannot tell. Short holes count as data:
+/// readers of archives are slow with many parts.
+fn extents(file: &File, size: u64) -> Vec<Range<u64>> {
+    /// Where there are more, longer holes count as data, too.
+    const MOST: usize = 4096;
+    /// Bytes: what holes are at least.
+    const HOLE: u64 = 64 << 10;
     const SEEK_DATA: u32 = 3;
     const SEEK_HOLE: u32 = 4;
     /// Bytes of a part: the walk goes on, whatever is done to the file beside it.
     const LEAST: u64 = 4096;
-    let mut found = Vec::new();
-    let mut at = 0;
+    let mut found: Vec<Range<u64>> = Vec::new();
+    let (mut at, mut hole) = (0, HOLE);
     while at < size {
         let offset = i64::try_from(at).unwrap_or(i64::MAX);
         let from = match file.ops.seek_from(SEEK_DATA, offset) {
@@ -103,14 +106,25 @@ fn extents(file: &File, size: u64) -> io::Result<Vec<Range<u64>>> {
         // (Where a hole was made meanwhile, or the file was cut off, its zeros are taken for data.)
         let to = to.max(from.saturating_add(LEAST)).min(size);
         if from < to {
-            found.push(from..to);
+            join(&mut found, from..to, hole);
         }
-        if found.len() > MOST {
-            return Err(io::Error::from_raw_os_error(EFBIG.raw()));
+        while found.len() > MOST {
+            hole *= 2;
+            for r in std::mem::take(&mut found) {
+                join(&mut found, r, hole);
+            }
         }
         at = to.max(from);
     }
-    Ok(found)
+    found
+}
+
+/// Appends a part, or makes the last one longer where the hole between them is shorter than `hole`.
+fn join(parts: &mut Vec<Range<u64>>, next: Range<u64>, hole: u64) {
+    match parts.last_mut() {
+        Some(last) if next.start - last.end < hole => last.end = next.end,
+        _ => parts.push(next),
+    }
 }
 
 /// The parts of a file that are data, one behind the other. What was cut off meanwhile reads as zeros: the header has
@@ -265,7 +279,7 @@ impl<W: Write> Archive<W> {
         file: Arc<File>,
         size: u64,
     ) -> io::Result<()> {
-        let parts = extents(&file, size)?;
+        let parts = extents(&file, size);
         let data: u64 = parts.iter().map(|p| p.end - p.start).sum();
         let mut map = Vec::new();
         if data < size {
@@ -303,4 +317,23 @@ fn attributes(inode: &dyn Inode) -> Vec<(String, Vec<u8>)> {
             Some((format!("SCHILY.xattr.{text}"), inode.get_xattr(n).ok()?))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::join;
+
+    #[test]
+    fn a_short_hole_is_data() {
+        let mut parts = Vec::new();
+        for r in [0..10, 15..20, 30..40] {
+            join(&mut parts, r, 10);
+        }
+        assert_eq!(parts, [0..20, 30..40]);
+        for r in std::mem::take(&mut parts) {
+            join(&mut parts, r, 20);
+        }
+        assert_eq!(parts.len(), 1);
+        assert_eq!(parts[0], 0..40);
+    }
 }

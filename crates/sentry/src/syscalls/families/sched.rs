@@ -2,9 +2,9 @@
 
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::{Context, SCHED_RESET_ON_FORK, limits};
-use abi::Result;
 use abi::errno::*;
 use abi::time::Timespec;
+use abi::{Result, Va};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::Caps;
@@ -104,9 +104,18 @@ fn sched_getscheduler(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn sched_getparam(cx: &mut Context, a: &Args) -> SysResult {
+    let param = param(a, 1)?;
     task_of(cx, a.i32(0))?;
-    cx.mm().write_obj(a.va(1), &0i32)?;
+    cx.mm().write_obj(param, &0i32)?;
     Ok(0)
+}
+
+/// A `struct sched_param`, which is looked at before the task is.
+fn param(a: &Args, at: usize) -> Result<Va> {
+    if a.i32(0) < 0 {
+        return Err(EINVAL);
+    }
+    a.va_opt(at).ok_or(EINVAL)
 }
 
 /// Whether the caller is the task's user (`check_same_owner`).
@@ -167,19 +176,23 @@ fn set_policy(cx: &Context, pid: i32, word: i32, priority: i32) -> SysResult {
 }
 
 fn sched_setscheduler(cx: &mut Context, a: &Args) -> SysResult {
-    let priority: i32 = cx.mm().read_obj(a.va(2))?;
+    if a.i32(1) < 0 {
+        return Err(EINVAL);
+    }
+    let priority: i32 = cx.mm().read_obj(param(a, 2)?)?;
     set_policy(cx, a.i32(0), a.i32(1), priority)
 }
 
 fn sched_setparam(cx: &mut Context, a: &Args) -> SysResult {
-    let priority: i32 = cx.mm().read_obj(a.va(1))?;
+    let priority: i32 = cx.mm().read_obj(param(a, 1)?)?;
     let word = task_of(cx, a.i32(0))?.policy.load(Ordering::Relaxed);
     set_policy(cx, a.i32(0), word, priority)
 }
 
 fn priority_bounds(a: &Args, bound: usize) -> SysResult {
     match a.u32(0) {
-        0 | 3 | 5 | 6 => Ok(0),
+        // OTHER, BATCH, IDLE, DEADLINE, EXT.
+        0 | 3 | 5 | 6 | 7 => Ok(0),
         1 | 2 => Ok(bound),
         _ => Err(EINVAL),
     }

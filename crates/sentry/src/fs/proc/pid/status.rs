@@ -5,6 +5,7 @@ use crate::Kernel;
 use crate::task::limits;
 use abi::Result;
 use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
 
 /// `R`, `S`, `D`, `T` or `Z`.
 fn state(k: &Kernel, me: &Subject) -> char {
@@ -66,8 +67,10 @@ pub(super) fn stat(me: &Subject) -> Result<Vec<u8>> {
     let mask = told.mask.0;
     let pending = t.as_ref().map_or(0, |t| t.pending.bits().0);
     let exit_signal = 17;
+    let policy = t.as_ref().map_or(0, |t| t.policy.load(Ordering::Relaxed));
+    let policy = policy & !crate::task::SCHED_RESET_ON_FORK;
     let s = format!(
-        "{} ({}) {st} {ppid} {pgid} {sid} {tty_nr} {tpgid} 0 0 0 0 0 {utime} {stime} {cutime} {cstime} {} {nice} {threads} 0 {start} {size} {rss} {rsslim} {} {} {} 0 0 {pending} {mask} 0 0 0 0 0 {exit_signal} 0 0 0 0 0 0 {} {} {} {} {} {} {} 0\n",
+        "{} ({}) {st} {ppid} {pgid} {sid} {tty_nr} {tpgid} 0 0 0 0 0 {utime} {stime} {cutime} {cstime} {} {nice} {threads} 0 {start} {size} {rss} {rsslim} {} {} {} 0 0 {pending} {mask} 0 0 0 0 0 {exit_signal} 0 0 {policy} 0 0 0 {} {} {} {} {} {} {} 0\n",
         number(me.tid),
         String::from_utf8_lossy(&told.comm),
         20 + nice,
