@@ -7,9 +7,8 @@
 //!   the Sentry that it joined has let go of its lock ([`Dir::lock_for_sandbox`]). A Sentry that does not is ended, with
 //!   the whole pod.
 
-use crate::lifecycle::missing_record;
 use crate::state::{self, Dir, Lock, Record, Status, check_id};
-use crate::{Failure, Result, Runtime, Tried, hooks};
+use crate::{Failure, Result, Runtime, Tried, deadline, hooks};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sentry::boot::config::limits;
@@ -69,7 +68,7 @@ pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> 
         Ok(Some(r)) => r,
         // `create` was killed before it had a monitor.
         Ok(None) if force => return remove(&dir, lock),
-        Ok(None) => return Err(missing_record(id)),
+        Ok(None) => return Err(Failure::incomplete(id)),
         // A record that makes no sense goes; one that cannot be read now may tell of a container that runs.
         Err(e) if !force || !dir.is_readable() => return Err(e),
         Err(e) => {
@@ -188,7 +187,7 @@ impl Reached {
                 events: libc::POLLIN,
                 revents: 0,
             }];
-            match hostcall::file::poll(&mut fds, hooks::left(Some(deadline))) {
+            match hostcall::file::poll(&mut fds, deadline::left(Some(deadline))) {
                 Ok(1..) => return Ok(()),
                 _ if Instant::now() >= deadline => {
                     return Err(Failure::new(format!(

@@ -6,10 +6,9 @@
 use crate::client::{self, Connection, Reply, Request};
 use crate::convert;
 use crate::launch::{exit_code, silence};
-use crate::lifecycle::write_pid;
 use crate::spec::{self, Hook};
 use crate::state::{Dir, Record, Status};
-use crate::{Failure, Result, Runtime, Streams, Tried, hooks, monitor, terminal};
+use crate::{Failure, Result, Runtime, Streams, Tried, files, hooks, monitor, terminal};
 use hostcall::start::{self as host, Side};
 use hostcall::{HostFd, RawFd, process, sock};
 use sentry::boot::config::ExecSpec;
@@ -57,7 +56,7 @@ pub fn exec(rt: &Runtime, e: &Exec, begins: impl FnOnce() -> Result<()>) -> Resu
     let (dir, spec) = prepare(rt, e)?;
     let ready = make_ready(&dir, e, spec)?;
     if let Some(f) = &e.pid_file {
-        write_pid(f, std::process::id() as i32)?;
+        files::write_pid(f, std::process::id() as i32)?;
     }
     begins()?;
     ready.run().map(exit_code)
@@ -114,7 +113,7 @@ pub fn exec_detached(
             let lost = || Err(Failure::new("the program's monitor ended unexpectedly"));
             let inside = client::hear_first(ours.raw()).unwrap_or_else(lost)?;
             if let Some(f) = &e.pid_file {
-                write_pid(f, pid)?;
+                files::write_pid(f, pid)?;
             }
             let program = Detached { pid, inside };
             let begun = begins(program).and_then(|()| {
@@ -192,7 +191,7 @@ fn make_ready(dir: &Dir, e: &Exec, spec: ExecSpec) -> Result<Ready> {
     }
     given.extend(3..3 + e.preserve_fds as RawFd);
     let own_terminal = spec.terminal.is_some() && slave.is_none();
-    let body = client::body(&serde_json::to_vec(&spec).tried("ask for the program")?)?;
+    let body = files::in_memory(&serde_json::to_vec(&spec).tried("ask for the program")?)?;
     given.insert(body_at, body.as_raw_fd());
     let connection = Connection::open(dir)?;
     let interrupts = monitor::interrupts()?;
@@ -293,8 +292,8 @@ pub fn hook(dir: &Dir, record: &Record, h: &Hook, signals: Option<&HostFd>) -> R
         streams: [true, false, false],
         preserved: 0,
     };
-    let body = client::body(&serde_json::to_vec(&spec).tried("ask for the hook")?)?;
-    let input = client::body(&hooks::state(record, Status::Created))?;
+    let body = files::in_memory(&serde_json::to_vec(&spec).tried("ask for the hook")?)?;
+    let input = files::in_memory(&hooks::state(record, Status::Created))?;
     let deadline = hooks::deadline(h);
     let c = Connection::open(dir)?;
     let late = || {

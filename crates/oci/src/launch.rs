@@ -4,7 +4,9 @@ use crate::convert::{Network, Plan};
 use crate::monitor::{self, Monitor};
 use crate::spec::Hooks;
 use crate::state::{Dir, Record, Status};
-use crate::{Failure, Log, Result, Runtime, Streams, Tried, client, delete, hooks, terminal};
+use crate::{
+    Failure, Log, Result, Runtime, Streams, Tried, client, delete, files, hooks, terminal,
+};
 use gofer::server::{Root, Server, Writable};
 use hostcall::time::Laps;
 use hostcall::{HostFd, RawFd, process, start as host};
@@ -270,7 +272,7 @@ fn hand_over(
     side: &JoinSide,
     given: &[RawFd],
 ) -> Result<()> {
-    let body = client::body(&serde_json::to_vec(spec).tried("describe the container")?)?;
+    let body = files::in_memory(&serde_json::to_vec(spec).tried("describe the container")?)?;
     let memory = hostcall::mem::memfd(c"cloister-memory").tried("make the memory file")?;
     // From here on it is the Sentry's alone: this process's copy ends before the container does.
     let lock = own.lock_for_sandbox()?;

@@ -29,8 +29,10 @@
 mod cgroup;
 mod client;
 pub mod convert;
+mod deadline;
 mod delete;
 mod exec;
+pub mod files;
 mod hooks;
 mod launch;
 mod lifecycle;
@@ -42,7 +44,6 @@ pub mod spec;
 mod state;
 mod streams;
 mod terminal;
-pub mod whole;
 
 pub use cgroup::Cgroups;
 pub use client::check_request;
@@ -113,6 +114,12 @@ impl Failure {
 
     fn missing(id: &str) -> Failure {
         Failure::of(Kind::NotFound, format!("container {id:?} does not exist"))
+    }
+
+    fn incomplete(id: &str) -> Failure {
+        Failure::new(format!(
+            "container {id:?} was never created as a whole: delete it with --force"
+        ))
     }
 
     fn interrupted(signal: u8) -> Failure {

@@ -7,14 +7,14 @@ use crate::delete::{clean_up, delete, end_process};
 use crate::launch::{self, Start, exit_code};
 use crate::spec::{self, Hooks, Spec};
 use crate::state::{self, Dir, Info, Lock, Record, Sandbox, Status, check_id};
-use crate::{Failure, OVERLAY_ANNOTATION, Overlay, Result, Runtime, Streams, Tried, hooks, whole};
+use crate::{Failure, OVERLAY_ANNOTATION, Overlay, Result, Runtime, Streams, Tried, files, hooks};
 use hostcall::start::{self as host, Side};
 use hostcall::time::Laps;
 use hostcall::{HostFd, process, sock};
 use sentry::boot::config::{Census, Limits};
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Bytes of the pipe that an archive comes through, where an ordinary user may have as many.
 const ARCHIVE_PIPE: usize = 1 << 20;
@@ -112,7 +112,7 @@ fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created
         .and_then(|()| fork_monitor(rt, c, &dir, &lock, &mut record, plan, hooks, own_terminal));
     let result = result.and_then(|pid| {
         if let Some(f) = &c.pid_file {
-            write_pid(f, pid)?;
+            files::write_pid(f, pid)?;
         }
         Ok(Created { pid, warnings })
     });
@@ -161,12 +161,6 @@ fn running_sandbox(rt: &Runtime, id: &str) -> Result<Sandbox> {
             "cannot join the sandbox {id}: it is in the {s} state"
         ))),
     }
-}
-
-/// Writes a pid file, whole or not at all.
-pub fn write_pid(path: &Path, pid: i32) -> Result<()> {
-    let written = whole::write(path, pid.to_string().as_bytes());
-    written.tried(&format!("write {}", path.display()))
 }
 
 fn fork_monitor(
@@ -272,14 +266,8 @@ fn open(rt: &Runtime, id: &str) -> Result<(Dir, Record)> {
     let dir = Dir::open(&rt.root, id)?;
     match dir.load()? {
         Some(r) => Ok((dir, r)),
-        None => Err(missing_record(id)),
+        None => Err(Failure::incomplete(id)),
     }
-}
-
-pub fn missing_record(id: &str) -> Failure {
-    Failure::new(format!(
-        "container {id:?} was never created as a whole: delete it with --force"
-    ))
 }
 
 /// `start`.
@@ -419,7 +407,7 @@ pub struct Ps {
 pub fn ps(rt: &Runtime, id: &str) -> Result<Ps> {
     let (dir, record) = open(rt, id)?;
     let c = Connection::open(&dir)?;
-    let file = client::body(&[])?;
+    let file = files::in_memory(&[])?;
     c.ask(&Request::Census, &[file.as_raw_fd()])?;
     let mut f = std::fs::File::from(file);
     std::io::Seek::rewind(&mut f).tried("read the census")?;

@@ -26,10 +26,8 @@ use sandbox::{Answer, Attendant, Running, control};
 use sentry::boot::config::limits;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// How long the Sentry may take to be ready for the start: it reads the root file system, which may be far away.
-pub const READY_LIMIT: Duration = Duration::from_secs(120);
 /// Questions to the Sentry at one time; the monitor's own come on top, one for each kill at most.
 const PENDING_MAX: usize = 1024;
 /// Programs that it makes ready at one time, also for clients that have gone: each takes a thread there.
@@ -142,7 +140,7 @@ impl Monitor {
             polled: Vec::new(),
             phase: Status::Creating,
             ended_by: None,
-            deadline: Some(Instant::now() + READY_LIMIT),
+            deadline: Some(Instant::now() + client::READY_LIMIT),
             overdue: false,
             left: false,
             on_ready: Some(on_ready),

@@ -1,5 +1,6 @@
 //! State directories: `ROOT/ID` with `state.json`, the lock, and the monitor's socket.
 
+use crate::files::{self, TO_READ};
 use crate::spec::Hook;
 use crate::{Failure, Result, Tried, client};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
@@ -20,32 +21,6 @@ const REMOVED: &str = "~";
 /// So often one is tried.
 const SWEEPS: u32 = 10;
 const PRIVATE: Mode = Mode::RWXU;
-
-/// Opening never waits, as that of a FIFO would.
-const TO_READ: OFlags = OFlags::RDONLY
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOCTTY)
-    .union(OFlags::CLOEXEC);
-
-/// A regular file of at most `max` bytes.
-pub(crate) fn read_file(path: &Path, max: u64) -> std::io::Result<Vec<u8>> {
-    read_opened(rustix::fs::open(path, TO_READ, Mode::empty())?, max)
-}
-
-fn read_opened(fd: OwnedFd, max: u64) -> std::io::Result<Vec<u8>> {
-    use std::io::{Error, Read};
-    let f = std::fs::File::from(fd);
-    let m = f.metadata()?;
-    if !m.is_file() {
-        return Err(Error::other("it is not a regular file"));
-    }
-    if m.len() > max {
-        return Err(Error::other(format!("it is longer than {max} bytes")));
-    }
-    let mut text = Vec::new();
-    f.take(max).read_to_end(&mut text)?;
-    Ok(text)
-}
 
 const LOCK: &str = "lock";
 /// Of a pod's member: locked as long as the sandbox that it has joined may run its programs.
@@ -379,7 +354,7 @@ impl Dir {
         );
         let read = opened
             .map_err(std::io::Error::from)
-            .and_then(|f| read_opened(f, RECORD_MAX));
+            .and_then(|f| files::read_opened(f, RECORD_MAX));
         let text = match read {
             Ok(t) => t,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),

@@ -178,7 +178,7 @@ pub fn start(f: &Flags) -> Result<(), String> {
     drop(lock);
     let url = format!("unix://{}", address.socket.display());
     // containerd reads it when it was restarted.
-    oci::whole::write(&bundle.join("address"), url.as_bytes())
+    oci::files::write(&bundle.join("address"), url.as_bytes())
         .map_err(|e| format!("could not write the address: {e}"))?;
     print!("{url}");
     Ok(())
