@@ -7,6 +7,7 @@
 //!   the Sentry that it joined has let go of its lock ([`Dir::lock_for_sandbox`]). A Sentry that does not is ended, with
 //!   the whole pod.
 
+use crate::container::Container;
 use crate::state::{self, Dir, Lock, Record, Status, check_id};
 use crate::{Failure, Result, Runtime, Tried, deadline, hooks};
 use rustix::io::Errno;
@@ -76,12 +77,13 @@ pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> 
             return remove(&dir, lock);
         }
     };
+    let c = Container { dir, record };
     if force {
         // A monitor that does not answer ends as well.
-        end(&dir, &record)?;
+        end(&c)?;
     } else {
-        match record.status(&dir) {
-            Status::Stopped | Status::Created => end(&dir, &record)?,
+        match c.status() {
+            Status::Stopped | Status::Created => end(&c)?,
             s => {
                 return Err(Failure::new(format!(
                     "cannot delete container {id} that is not stopped: {s}"
@@ -89,15 +91,15 @@ pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> 
             }
         }
     }
-    if let Err(e) = clean_up(&dir, &record) {
-        if dir.is_there() {
+    if let Err(e) = clean_up(&c.dir, &c.record) {
+        if c.dir.is_there() {
             return Err(e);
         }
         // Gone, but for files that are left.
         rt.log.warning(&e.text);
     }
     drop(lock);
-    if let Err(e) = hooks::run("poststop", &record.poststop, &record, Status::Stopped) {
+    if let Err(e) = hooks::run("poststop", &c.record.poststop, &c.record, Status::Stopped) {
         rt.log.warning(&e.text);
     }
     Ok(())
@@ -124,7 +126,7 @@ fn remove(dir: &Dir, lock: Option<Lock>) -> Result<()> {
 }
 
 /// Ends all that runs of a container.
-fn end(dir: &Dir, record: &Record) -> Result<()> {
+fn end(Container { dir, record }: &Container) -> Result<()> {
     end_process(record.pid, record.pid_start)?;
     let Some(s) = &record.sandbox else {
         return Ok(());

@@ -4,10 +4,11 @@
 //! says it when nothing of its own can fail any more, and its caller is still there.
 
 use crate::client::{self, Connection, Reply, Request};
+use crate::container::Container;
 use crate::convert;
 use crate::launch::{exit_code, silence};
 use crate::spec::{self, Hook};
-use crate::state::{Dir, Record, Status};
+use crate::state::{Dir, Status};
 use crate::{Failure, Result, Runtime, Streams, Tried, files, hooks, monitor, terminal};
 use hostcall::start::{self as host, Side};
 use hostcall::{HostFd, RawFd, process, sock};
@@ -65,7 +66,8 @@ pub fn exec(rt: &Runtime, e: &Exec, begins: impl FnOnce() -> Result<()>) -> Resu
 fn prepare(rt: &Runtime, e: &Exec) -> Result<(Dir, ExecSpec)> {
     let dir = Dir::open(&rt.root, &e.id)?;
     let record = dir.load()?.ok_or_else(|| Failure::missing(&e.id))?;
-    match record.status(&dir) {
+    let c = Container { dir, record };
+    match c.status() {
         Status::Running | Status::Created => {}
         s => {
             return Err(Failure::new(format!(
@@ -92,7 +94,7 @@ fn prepare(rt: &Runtime, e: &Exec) -> Result<(Dir, ExecSpec)> {
         streams: [true; 3],
         preserved: e.preserve_fds,
     };
-    Ok((dir, spec))
+    Ok((c.dir, spec))
 }
 
 /// The exec monitor's first word to its parent; the pid inside follows.
@@ -268,7 +270,8 @@ pub fn attend(
 
 /// Runs a startContainer hook: inside, with the state on standard input; but not longer than until one of `signals`
 /// comes.
-pub fn hook(dir: &Dir, record: &Record, h: &Hook, signals: Option<&HostFd>) -> Result<()> {
+pub fn hook(container: &Container, h: &Hook, signals: Option<&HostFd>) -> Result<()> {
+    let record = &container.record;
     let path = h.path.display().to_string();
     let args = if h.args.is_empty() {
         vec![path.clone()]
@@ -295,7 +298,7 @@ pub fn hook(dir: &Dir, record: &Record, h: &Hook, signals: Option<&HostFd>) -> R
     let body = files::in_memory(&serde_json::to_vec(&spec).tried("ask for the hook")?)?;
     let input = files::in_memory(&hooks::state(record, Status::Created))?;
     let deadline = hooks::deadline(h);
-    let c = Connection::open(dir)?;
+    let c = container.connect()?;
     let late = || {
         Failure::new(format!(
             "{path} did not end within {} s",

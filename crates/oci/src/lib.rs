@@ -28,6 +28,7 @@
 
 mod cgroup;
 mod client;
+mod container;
 pub mod convert;
 mod deadline;
 mod delete;
@@ -47,6 +48,7 @@ mod terminal;
 
 pub use cgroup::Cgroups;
 pub use client::check_request;
+pub use container::Info;
 pub use delete::{delete, delete_of};
 pub use exec::{Detached, Exec, base, exec, exec_detached};
 pub use launch::run_gofer;
@@ -56,7 +58,7 @@ pub use lifecycle::{
 };
 pub use log::{Format, Log, in_words};
 pub use seccomp::features as seccomp_features;
-pub use state::{Info, Status, check_id};
+pub use state::{Status, check_id};
 pub use streams::Streams;
 
 use sentry::boot::config::PlatformKind;

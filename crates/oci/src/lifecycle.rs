@@ -1,13 +1,16 @@
 //! The commands: create, start, state, kill, run, ps, list, pause, resume, events, update, tar, wait.
 
 use crate::cgroup::{Cgroups, Wanted};
-use crate::client::{self, Connection, Reply, Request};
+use crate::client::{self, Reply, Request};
+use crate::container::{Container, Info};
 use crate::convert;
 use crate::delete::{clean_up, delete, end_process};
 use crate::launch::{self, Start, exit_code};
 use crate::spec::{self, Hooks, Spec};
-use crate::state::{self, Dir, Info, Lock, Record, Sandbox, Status, check_id};
-use crate::{Failure, OVERLAY_ANNOTATION, Overlay, Result, Runtime, Streams, Tried, files, hooks};
+use crate::state::{self, Dir, Lock, Record, Sandbox, Status, check_id};
+use crate::{
+    Failure, OVERLAY_ANNOTATION, Overlay, Result, Runtime, Streams, Tried, exec, files, hooks,
+};
 use hostcall::start::{self as host, Side};
 use hostcall::time::Laps;
 use hostcall::{HostFd, process, sock};
@@ -150,12 +153,12 @@ fn overlay(rt: &Runtime, spec: &Spec) -> Result<Overlay> {
 
 /// A sandbox that can be joined.
 fn running_sandbox(rt: &Runtime, id: &str) -> Result<Sandbox> {
-    let (dir, record) = open(rt, id)?;
-    match record.status(&dir) {
+    let c = open(rt, id)?;
+    match c.status() {
         Status::Created | Status::Running => Ok(Sandbox {
             id: id.to_owned(),
-            pid: record.pid,
-            pid_start: record.pid_start,
+            pid: c.record.pid,
+            pid_start: c.record.pid_start,
         }),
         s => Err(Failure::new(format!(
             "cannot join the sandbox {id}: it is in the {s} state"
@@ -261,13 +264,9 @@ fn monitor(
     }
 }
 
-/// An existing container, with its record.
-fn open(rt: &Runtime, id: &str) -> Result<(Dir, Record)> {
-    let dir = Dir::open(&rt.root, id)?;
-    match dir.load()? {
-        Some(r) => Ok((dir, r)),
-        None => Err(Failure::incomplete(id)),
-    }
+/// An existing container.
+fn open(rt: &Runtime, id: &str) -> Result<Container> {
+    Container::open(&rt.root, id)
 }
 
 /// `start`.
@@ -282,9 +281,9 @@ fn start_attended(
     signals: Option<&HostFd>,
     begins: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    let (dir, record) = open(rt, id)?;
-    let lock = dir.lock()?;
-    match record.status(&dir) {
+    let c = open(rt, id)?;
+    let lock = c.dir.lock()?;
+    match c.status() {
         Status::Created => {}
         Status::Stopped => {
             return Err(Failure::new("cannot start a container that has stopped"));
@@ -295,28 +294,24 @@ fn start_attended(
             )));
         }
     }
-    for (n, h) in record.start_container.iter().enumerate() {
-        let ended = crate::exec::hook(&dir, &record, h, signals);
-        if let Err(e) = ended {
+    for (n, h) in c.record.start_container.iter().enumerate() {
+        if let Err(e) = exec::hook(&c, h, signals) {
             // The container is not to run (runc ends it, too).
-            let _ = Connection::open(&dir).and_then(|c| {
-                c.ask(
-                    &Request::Signal {
-                        signal: libc::SIGKILL,
-                        all: true,
-                        process: 0,
-                    },
-                    &[],
-                )
-            });
+            let kill = Request::Signal {
+                signal: libc::SIGKILL,
+                all: true,
+                process: 0,
+            };
+            let _ = c.ask(&kill, &[]);
             return Err(e.within(&format!("startContainer hook #{n}")));
         }
     }
     begins()?;
-    Connection::open(&dir)?.ask(&Request::Start, &[])?;
+    c.ask(&Request::Start, &[])?;
     // It runs: hooks that take long keep nobody from it.
     drop(lock);
-    if let Err(e) = hooks::run("poststart", &record.poststart, &record, Status::Running) {
+    let poststart = &c.record.poststart;
+    if let Err(e) = hooks::run("poststart", poststart, &c.record, Status::Running) {
         rt.log.warning(&e.text);
     }
     Ok(())
@@ -324,25 +319,24 @@ fn start_attended(
 
 /// `state`.
 pub fn state(rt: &Runtime, id: &str) -> Result<Info> {
-    let (dir, record) = open(rt, id)?;
-    Ok(record.info(&dir))
+    Ok(open(rt, id)?.info())
 }
 
 /// `list`: those that can be read.
 pub fn list(rt: &Runtime) -> Vec<Info> {
     state::all(&rt.root)
-        .iter()
-        .filter_map(|d| {
-            let r = d.load().ok()??;
-            Some(r.info(d))
+        .into_iter()
+        .filter_map(|dir| {
+            let record = dir.load().ok()??;
+            Some(Container { dir, record }.info())
         })
         .collect()
 }
 
 /// `kill`.
 pub fn kill(rt: &Runtime, id: &str, signal: i32, all: bool) -> Result<()> {
-    let (dir, record) = open(rt, id)?;
-    if record.status(&dir) == Status::Stopped {
+    let c = open(rt, id)?;
+    if c.status() == Status::Stopped {
         // As with runc: with --all there may simply be nobody left.
         return if all {
             Ok(())
@@ -355,7 +349,7 @@ pub fn kill(rt: &Runtime, id: &str, signal: i32, all: bool) -> Result<()> {
         all,
         process: 0,
     };
-    Connection::open(&dir)?.ask(&request, &[]).map(|_| ())
+    c.ask(&request, &[]).map(|_| ())
 }
 
 /// Sends a signal to a process that `exec` started: by its pid inside.
@@ -373,15 +367,15 @@ pub fn kill_process(rt: &Runtime, id: &str, signal: i32, process: u32) -> Result
 
 /// The host's cgroups that hold a container.
 pub fn cgroups(rt: &Runtime, id: &str) -> Result<Cgroups> {
-    Ok(open(rt, id)?.1.cgroups)
+    Ok(open(rt, id)?.record.cgroups)
 }
 
 fn simple(rt: &Runtime, id: &str, r: &Request) -> Result<()> {
-    let (dir, record) = open(rt, id)?;
-    if record.status(&dir) == Status::Stopped {
+    let c = open(rt, id)?;
+    if c.status() == Status::Stopped {
         return Err(Failure::not_running());
     }
-    Connection::open(&dir)?.ask(r, &[]).map(|_| ())
+    c.ask(r, &[]).map(|_| ())
 }
 
 /// `pause`.
@@ -405,10 +399,10 @@ pub struct Ps {
 
 /// `ps`.
 pub fn ps(rt: &Runtime, id: &str) -> Result<Ps> {
-    let (dir, record) = open(rt, id)?;
-    let c = Connection::open(&dir)?;
+    let c = open(rt, id)?;
+    let connection = c.connect()?;
     let file = files::in_memory(&[])?;
-    c.ask(&Request::Census, &[file.as_raw_fd()])?;
+    connection.ask(&Request::Census, &[file.as_raw_fd()])?;
     let mut f = std::fs::File::from(file);
     std::io::Seek::rewind(&mut f).tried("read the census")?;
     // Said by the Sentry: bounded, and only shown.
@@ -417,7 +411,7 @@ pub fn ps(rt: &Runtime, id: &str) -> Result<Ps> {
         .tried("read the census")?;
     let census = serde_json::from_slice(&text).tried("understand the census")?;
     Ok(Ps {
-        monitor: record.pid,
+        monitor: c.record.pid,
         census,
     })
 }
@@ -427,8 +421,7 @@ pub fn ps(rt: &Runtime, id: &str) -> Result<Ps> {
 /// The Sentry gets a pipe, and nothing that it could reach behind: what it writes is only bytes to copy. It ends with
 /// its reader, too.
 pub fn tar(rt: &Runtime, id: &str, out: &mut impl Write) -> Result<u32> {
-    let (dir, _) = open(rt, id)?;
-    let connection = Connection::open(&dir)?;
+    let connection = open(rt, id)?.connect()?;
     let (reader, writer) = std::io::pipe().tried("make a pipe")?;
     // (Where it cannot be larger, it stays as it is.)
     let _ = rustix::pipe::fcntl_setpipe_size(&reader, ARCHIVE_PIPE);
@@ -441,7 +434,7 @@ pub fn tar(rt: &Runtime, id: &str, out: &mut impl Write) -> Result<u32> {
 /// `events --stats`, as runc words it; what the Sentry tells of itself besides.
 pub fn events(rt: &Runtime, id: &str) -> Result<serde_json::Value> {
     let census = ps(rt, id)?.census;
-    let (_, record) = open(rt, id)?;
+    let record = open(rt, id)?.record;
     Ok(serde_json::json!({
         "type": "stats",
         "id": id,
@@ -457,24 +450,23 @@ pub fn events(rt: &Runtime, id: &str) -> Result<serde_json::Value> {
 
 /// `update`: sets limits of the running container.
 pub fn update(rt: &Runtime, id: &str, r: &spec::Resources) -> Result<Vec<String>> {
-    let (dir, record) = open(rt, id)?;
-    let _lock = dir.lock()?;
-    if record.status(&dir) == Status::Stopped {
+    let c = open(rt, id)?;
+    let _lock = c.dir.lock()?;
+    if c.status() == Status::Stopped {
         return Err(Failure::not_running());
     }
     let mut warnings = Vec::new();
-    record.cgroups.apply(r, &mut warnings)?;
-    let limits = crate::convert::limits(r);
+    c.record.cgroups.apply(r, &mut warnings)?;
+    let limits = convert::limits(r);
     if limits != Limits::default() {
-        Connection::open(&dir)?.ask(&Request::Limits(limits), &[])?;
+        c.ask(&Request::Limits(limits), &[])?;
     }
     Ok(warnings)
 }
 
 /// `wait`: the exit status.
 pub fn wait(rt: &Runtime, id: &str) -> Result<u8> {
-    let (dir, _) = open(rt, id)?;
-    let c = Connection::open(&dir)?;
+    let c = open(rt, id)?.connect()?;
     c.send(&Request::Wait, &[])?;
     match c.receive()? {
         Reply::Exited(status) => Ok(exit_code(status)),
@@ -499,21 +491,22 @@ pub fn run(
     }
     // Before the start: a program that ends at once takes its monitor with it.
     let waiting = crate::monitor::signals().and_then(|signals| {
-        let (dir, record) = open(rt, &c.id)?;
-        let connection = Connection::open(&dir)?;
+        let container = open(rt, &c.id)?;
+        let connection = container.connect()?;
         connection.send(&Request::Wait, &[])?;
-        Ok((signals, connection, dir, record))
+        Ok((signals, connection, container))
     });
-    let ended = waiting.and_then(|(signals, connection, dir, record)| {
+    let ended = waiting.and_then(|(signals, connection, container)| {
+        let record = &container.record;
         if record.start_container.is_empty() && record.poststart.is_empty() {
             // Its monitor says whether it can be started.
             begins()?;
-            Connection::open(&dir)?.ask(&Request::Start, &[])?;
+            container.ask(&Request::Start, &[])?;
         } else {
             let interrupts = crate::monitor::interrupts()?;
             start_attended(rt, &c.id, Some(&interrupts), begins)?;
         }
-        crate::exec::attend(&connection, &signals, size, &mut |c| match c.receive() {
+        exec::attend(&connection, &signals, size, &mut |c| match c.receive() {
             Ok(Reply::Exited(status)) => Ok(Some(status)),
             Ok(Reply::Error(e)) => Err(e),
             Ok(_) => Ok(None),

@@ -2,7 +2,7 @@
 
 use crate::files::{self, TO_READ};
 use crate::spec::Hook;
-use crate::{Failure, Result, Tried, client};
+use crate::{Failure, Result, Tried};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -87,25 +87,6 @@ impl std::fmt::Display for Status {
             Status::Stopped => "stopped",
         })
     }
-}
-
-/// What `state` and `list` print.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Info {
-    pub oci_version: String,
-    pub id: String,
-    pub pid: i32,
-    pub status: Status,
-    pub bundle: PathBuf,
-    pub rootfs: PathBuf,
-    pub created: String,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub annotations: BTreeMap<String, String>,
-    pub owner: String,
-    /// The monitor is there, and has not told the status in time.
-    #[serde(skip)]
-    pub is_guessed: bool,
 }
 
 /// A container's directory.
@@ -417,47 +398,6 @@ impl Record {
             created: crate::log::now(),
             owner: user_name(),
             ..Record::default()
-        }
-    }
-
-    /// What it does now: the monitor is asked.
-    #[must_use]
-    pub fn status(&self, dir: &Dir) -> Status {
-        // A monitor that is there and says nothing is held, or very busy.
-        self.told(dir).unwrap_or(Status::Running)
-    }
-
-    /// `None` where the monitor does not answer in time.
-    fn told(&self, dir: &Dir) -> Option<Status> {
-        if !is_alive(self.pid, self.pid_start) {
-            return Some(Status::Stopped);
-        }
-        match client::status(dir) {
-            Ok(s) => s,
-            Err(_) if is_alive(self.pid, self.pid_start) => Some(Status::Creating),
-            Err(_) => Some(Status::Stopped),
-        }
-    }
-
-    #[must_use]
-    pub fn info(&self, dir: &Dir) -> Info {
-        let told = self.told(dir);
-        let status = told.unwrap_or(Status::Running);
-        Info {
-            oci_version: self.oci_version.clone(),
-            id: self.id.clone(),
-            pid: if status == Status::Stopped {
-                0
-            } else {
-                self.pid
-            },
-            status,
-            bundle: self.bundle.clone(),
-            rootfs: self.rootfs.clone(),
-            created: self.created.clone(),
-            annotations: self.annotations.clone(),
-            owner: self.owner.clone(),
-            is_guessed: told.is_none(),
         }
     }
 }
