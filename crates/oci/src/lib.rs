@@ -30,6 +30,7 @@ mod cgroup;
 mod client;
 mod container;
 pub mod convert;
+mod create;
 mod deadline;
 mod delete;
 mod exec;
@@ -49,12 +50,13 @@ mod terminal;
 pub use cgroup::Cgroups;
 pub use client::check_request;
 pub use container::Info;
+pub use create::{Create, Created, create};
 pub use delete::{delete, delete_of};
 pub use exec::{Detached, Exec, base, exec, exec_detached};
 pub use launch::run_gofer;
 pub use lifecycle::{
-    Create, Created, Ps, cgroups, create, events, kill, kill_process, list, pause, ps, resume, run,
-    start, state, tar, update, wait,
+    Ps, cgroups, events, kill, kill_process, list, pause, ps, resume, run, start, state, tar,
+    update, wait,
 };
 pub use log::{Format, Log, in_words};
 pub use seccomp::features as seccomp_features;
