@@ -15,6 +15,22 @@
 //! `run` in the foreground is `create` and `start`; then the command passes signals and window sizes on, waits
 //! for the monitor, ends as it does, and deletes the container.
 //!
+//! # Modules
+//!
+//! Each stands on those below it, and calls none above:
+//!
+//! ```text
+//! lifecycle                         the commands, and `run`
+//! exec, create                      one more program; a bundle to a monitor
+//! launch                            the monitor's beginning and end
+//! monitor (outbox), delete          while the container lives; its end
+//! container                         a container that exists: directory, record, status
+//! client, hooks, convert, terminal  words for the monitor; hooks; a bundle to a plan
+//! state                             state directories and records
+//! cgroup, seccomp                   the host's groups; profiles
+//! spec, log, files, deadline        `config.json`; messages; files; moments
+//! ```
+//!
 //! # Invariants
 //!
 //! - The state directory is made by mkdir(2), once, and is locked while it changes: of two `create` of one
