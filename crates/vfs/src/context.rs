@@ -1,5 +1,6 @@
-//! Who asks, and from where: what every path operation needs to know about its caller.
+//! From where somebody asks: what every path operation needs to know besides its [`Caller`].
 
+use crate::caller::Caller;
 use crate::cred::Credentials;
 use crate::fd_table::FdTable;
 use crate::file::File;
@@ -10,18 +11,9 @@ use crate::vfs::Vfs;
 use abi::Result;
 use abi::errno::{EBADF, ENOTDIR};
 use parking_lot::RwLock;
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use wait::Blocker;
-
-/// The caller, as file systems see it.
-#[derive(Clone, Copy)]
-pub struct Caller<'a> {
-    pub cred: &'a Arc<Credentials>,
-    /// The task, for `/proc/self` and terminals: downcast in the Sentry.
-    pub task: &'a dyn Any,
-}
 
 /// The root, the working directory and the umask: Linux's `fs_struct`, shared with `CLONE_FS`.
 pub struct FsContext {

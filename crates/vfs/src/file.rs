@@ -7,7 +7,7 @@
 //! `FileOps` never block: `EAGAIN` says "not now", and the caller waits on [`FileOps::wait_queue`]
 //! (see the `wait` crate).
 
-use crate::context::Caller;
+use crate::caller::Caller;
 use crate::cred::Credentials;
 use crate::ucounts::{Charge, Kind};
 use abi::Result;

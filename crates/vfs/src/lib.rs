@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acl;
+pub mod caller;
 pub mod context;
 pub mod cred;
 pub mod dentry;
@@ -42,6 +43,7 @@ pub mod file;
 pub mod fs;
 pub mod inode;
 pub mod locks;
+pub mod mode;
 pub mod mount;
 pub mod namespace;
 pub mod ops;
@@ -51,14 +53,14 @@ pub mod vfs;
 pub mod walk;
 pub mod watch;
 
-pub use context::{At, Caller, FsContext, PathCx};
+pub use caller::Caller;
+pub use context::{At, FsContext, PathCx};
 pub use cred::{Caps, Credentials};
 pub use dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
 pub use fd_table::FdTable;
 pub use file::{File, FileOps, Sink, Source};
-pub use inode::{
-    FileType, Follow, Inode, InodeExt, Looked, NewNode, Perm, RenameFlags, SetAttr, Slot,
-};
+pub use inode::{Follow, Inode, InodeExt, Looked, NewNode, RenameFlags, SetAttr, Slot};
+pub use mode::{FileType, Perm};
 pub use mount::{Mount, MountFlags, Path};
 pub use namespace::MountNamespace;
 pub use vfs::Vfs;

@@ -1,6 +1,7 @@
 //! The root object of the VFS: numbers, registries and hooks. One in a Sentry.
 
-use crate::context::{Caller, FsContext};
+use crate::caller::Caller;
+use crate::context::FsContext;
 use crate::dentry::Dentry;
 use crate::file::FileOps;
 use crate::inode::Slot;

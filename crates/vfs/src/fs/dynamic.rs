@@ -14,10 +14,11 @@
 //! ```
 
 use super::listing::Listing;
-use crate::context::Caller;
+use crate::caller::Caller;
 use crate::dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
 use crate::file::{File, FileOps, Sink, Source};
-use crate::inode::{FileType, Follow, Inode, InodeExt, Perm, SetAttr, Want, generic_permission};
+use crate::inode::{Follow, Inode, InodeExt, SetAttr};
+use crate::mode::{FileType, Perm, Want, generic_permission};
 use crate::ucounts::Charge;
 use crate::vfs::Vfs;
 use crate::{DirEntry, Path, Stat, now};

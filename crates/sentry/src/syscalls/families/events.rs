@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::fd_table::{CloseOnExec, FdTable};
 use vfs::file::{File, FileOps};
-use vfs::inode::Want;
+use vfs::mode::Want;
 use vfs::walk::Walk;
 use vfs::{At, Caps};
 use zerocopy::IntoBytes;
