@@ -7,7 +7,7 @@ use crate::file::File;
 use crate::mount::Path;
 use crate::namespace::MountNamespace;
 use crate::userns::{NsId, UserNs};
-use crate::vfs::Vfs;
+use crate::vfs::{Standpoint, Vfs};
 use abi::Result;
 use abi::errno::{EBADF, ENOTDIR};
 use parking_lot::RwLock;
@@ -34,7 +34,7 @@ impl FsContext {
             ns: RwLock::new(ns.clone()),
             in_exec: AtomicBool::new(false),
         });
-        ns.vfs().register_context(&cx);
+        cx.register(ns);
         cx
     }
     /// A copy of its own, for fork(2) without `CLONE_FS`.
@@ -46,7 +46,7 @@ impl FsContext {
             ns: RwLock::new(self.ns()),
             in_exec: AtomicBool::new(false),
         });
-        self.ns().vfs().register_context(&cx);
+        cx.register(&self.ns());
         cx
     }
     /// Whether a program with more rights is about to run with it: nobody may begin to share it.
@@ -104,8 +104,14 @@ impl FsContext {
         *self.places.write() = (root.clone(), root);
         *self.ns.write() = ns.clone();
     }
-    /// `pivot_root(2)`: whoever stands at `old` stands at `new` afterwards.
-    pub(crate) fn replace(&self, old: &Path, new: &Path) {
+    fn register(self: &Arc<Self>, ns: &MountNamespace) {
+        let weak = Arc::downgrade(self);
+        ns.vfs().register_standpoint(weak);
+    }
+}
+
+impl Standpoint for FsContext {
+    fn replace(&self, old: &Path, new: &Path) {
         let mut p = self.places.write();
         if p.0 == *old {
             p.0 = new.clone();

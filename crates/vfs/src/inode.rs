@@ -131,6 +131,11 @@ pub trait Inode: Any + Send + Sync {
         None
     }
 
+    /// What a generated file says it stands for. Of a file of nsfs: the mount namespace's number, 0 for the other kinds.
+    fn identity(&self) -> Option<u64> {
+        None
+    }
+
     // Directories
 
     /// The file of this name; `ENOENT` where there is none.

@@ -1,19 +1,29 @@
 //! The virtual file system: mounts, the path walk, open files and the file systems that live in memory.
 //!
+//! # Modules
+//!
+//! Each stands on those below it. Three arrows run upwards, as the types hold each other: a file gives its locks
+//! back ([`file`] to [`locks`]), and users, their namespaces and their counts are one knot ([`userns`] to
+//! [`cred`] and [`ucounts`]).
+//!
 //! | module | what it holds |
 //! |---|---|
-//! | [`cred`] | credentials and capabilities |
-//! | [`inode`] | [`Inode`]: what a file system implements; types of files, attributes |
-//! | [`dentry`] | [`Dentry`] and [`SuperBlock`]: the cache of names |
-//! | [`mount`], [`namespace`] | [`Mount`], [`Path`], and the mount tree's operations |
-//! | [`walk`] | from a path name to a [`Path`] |
-//! | [`ops`] | the operations that system calls are made of: methods of [`PathCx`] |
-//! | [`file`], [`fd_table`] | open files and descriptors |
-//! | [`locks`] | flock(2), POSIX and open-file-description locks |
-//! | [`watch`] | telling inotify |
-//! | [`userns`], [`ucounts`] | user namespaces, and what each user of one holds: limits, the kernel's memory |
-//! | [`acl`] | POSIX ACLs |
 //! | [`fs`] | tmpfs, overlay, devices, and the toolkit for generated file systems |
+//! | [`ops`] | the operations that system calls are made of: methods of [`PathCx`] |
+//! | [`walk`] | from a path name to a [`Path`] |
+//! | [`context`] | from where somebody asks: root, working directory, descriptors |
+//! | [`namespace`] | the mount tree's operations |
+//! | [`vfs`] | the root object: numbers, registries |
+//! | [`watch`] | telling inotify |
+//! | [`mount`] | [`Mount`], [`Path`] |
+//! | [`dentry`] | [`Dentry`] and [`SuperBlock`]: the cache of names |
+//! | [`inode`] | [`Inode`]: what a file system implements |
+//! | [`fd_table`] | descriptors |
+//! | [`locks`] | flock(2), POSIX and open-file-description locks |
+//! | [`file`] | open files |
+//! | [`acl`], [`mode`] | POSIX ACLs; types of files, permissions |
+//! | [`caller`], [`cred`] | who asks: credentials and capabilities |
+//! | [`ucounts`], [`userns`] | what each user holds: limits, the kernel's memory; user namespaces |
 //!
 //! # Lock order
 //!

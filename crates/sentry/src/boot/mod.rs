@@ -141,6 +141,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     laps.lap("Gofer");
     let max_handles = client.server().max_handles;
     let vfs = Vfs::new();
+    vfs::fs::dev::register_memory_devices(&vfs.devices);
     let kernel = Kernel::new(Parts {
         platform,
         clas,

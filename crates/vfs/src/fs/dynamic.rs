@@ -305,16 +305,6 @@ impl DynInode {
             _ => Err(abi::errno::ENOTDIR),
         }
     }
-    /// What its node says who it is.
-    #[must_use]
-    pub fn identity(&self) -> u64 {
-        match &self.node {
-            DynNode::Dir(d) => d.identity(),
-            DynNode::File(f) => f.identity(),
-            DynNode::Link(l) => l.identity(),
-            DynNode::Inode(_) => 0,
-        }
-    }
 }
 
 impl Inode for DynInode {
@@ -323,6 +313,14 @@ impl Inode for DynInode {
     }
     fn ext(&self) -> &InodeExt {
         &self.ext
+    }
+    fn identity(&self) -> Option<u64> {
+        Some(match &self.node {
+            DynNode::Dir(d) => d.identity(),
+            DynNode::File(f) => f.identity(),
+            DynNode::Link(l) => l.identity(),
+            DynNode::Inode(_) => 0,
+        })
     }
     fn perm(&self) -> Result<Perm> {
         Ok(match &self.node {
