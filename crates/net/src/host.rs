@@ -11,8 +11,10 @@
 //! - A token of a socket that is gone wakes another socket for nothing at worst.
 
 use crate::control::Control;
+use crate::interface::Interface;
 use crate::options::Common;
-use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
+use crate::protocol::{Block, Caller, Protocol, Received, Shutdown};
+use crate::socket::Socket;
 use crate::sys::*;
 use abi::errno::{
     EACCES, EAGAIN, EALREADY, EBADF, EFAULT, EINPROGRESS, EINVAL, EIO, EMSGSIZE, ENOPROTOOPT,
@@ -21,7 +23,6 @@ use abi::{Errno, Result};
 use hostcall::inet::{self as host, Edges};
 use hostcall::{HostFd, file, mem, sock};
 use parking_lot::Mutex;
-use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::{Caps, Credentials, Sink, Source};
@@ -36,17 +37,6 @@ pub mod broker {
     pub const BIND: u32 = 2;
     /// The longest request.
     pub const REQUEST_MAX: usize = 4 + hostcall::inet::ADDR_MAX;
-}
-
-/// An interface of the host, as it was when the sandbox started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
-    pub name: String,
-    pub index: i32,
-    /// `IFF_*`.
-    pub flags: u32,
-    pub mtu: u32,
-    pub addresses: Vec<(IpAddr, u8)>,
 }
 
 /// The host's network.

@@ -11,7 +11,8 @@
 //! An `InFlight` must not be dropped under a lock.
 
 use crate::ns::NetNamespace;
-use crate::socket::{Caller, Socket};
+use crate::protocol::Caller;
+use crate::socket::Socket;
 use abi::Result;
 use abi::errno::ETOOMANYREFS;
 use parking_lot::Mutex;

@@ -24,9 +24,11 @@
 
 mod addr;
 pub mod control;
+mod family;
 pub mod host;
 mod inet;
 mod inflight;
+pub mod interface;
 mod ioctl;
 mod msgqueue;
 mod netlink;
@@ -35,6 +37,7 @@ mod options;
 pub use options::SO_PEERCRED;
 pub use procnet::PROC_NET;
 mod procnet;
+mod protocol;
 mod socket;
 mod stream;
 mod tcp;
@@ -43,8 +46,10 @@ mod unix;
 
 pub use addr::unix_path;
 pub use control::{Control, Ucred};
+pub use family::{socket, socketpair};
 pub use ns::NetNamespace;
-pub use socket::{Block, Caller, PathNames, Received, Socket, socket, socketpair};
+pub use protocol::{Block, Caller, PathNames, Received};
+pub use socket::Socket;
 
 /// Numbers of the socket interface (`<sys/socket.h>` and the kernel's headers).
 pub mod sys {

@@ -1,11 +1,12 @@
 //! NETLINK_ROUTE (`rtnetlink(7)`): what can be asked about the loopback interface, which is all there is.
 
 use crate::control::{Control, Ucred};
-use crate::host::Interface;
+use crate::interface::{Interface, LO_INDEX};
 use crate::msgqueue::{Msg, MsgQueue, take_all};
 use crate::ns::{LOOPBACKS, NetNamespace};
-use crate::options::{Common, LO_INDEX, SO_ACCEPTCONN};
-use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
+use crate::options::{Common, SO_ACCEPTCONN};
+use crate::protocol::{Block, Caller, Protocol, Received, Shutdown};
+use crate::socket::Socket;
 use crate::stream::Take;
 use crate::sys::*;
 use abi::Result;

@@ -3,10 +3,12 @@
 use crate::addr::{Endpoint, family_of, parse_inet};
 use crate::control::Control;
 use crate::inet::*;
+use crate::interface::LO_INDEX;
 use crate::msgqueue::{put_all, take_all};
 use crate::ns::{Binding, NetNamespace, Rule};
-use crate::options::{Common, LO_INDEX, SO_ACCEPTCONN, SO_BROADCAST, SO_TIMESTAMP, SO_TIMESTAMPNS};
-use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
+use crate::options::{Common, SO_ACCEPTCONN, SO_BROADCAST, SO_TIMESTAMP, SO_TIMESTAMPNS};
+use crate::protocol::{Block, Caller, Protocol, Received, Shutdown};
+use crate::socket::Socket;
 use crate::sys::*;
 use crate::tcp::{bindable, route};
 use abi::Result;

@@ -6,7 +6,7 @@ use crate::control::{Control, Ucred};
 use crate::inflight::InFlight;
 use crate::msgqueue::{Msg, take_all};
 use crate::options::SO_PASSCRED;
-use crate::socket::{Caller, Received};
+use crate::protocol::{Caller, Received};
 use crate::stream::{End, Gone, Take};
 use crate::sys::{MSG_OOB, MSG_PEEK, MSG_TRUNC};
 use abi::Result;
