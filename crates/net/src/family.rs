@@ -4,7 +4,8 @@ use crate::ns::NetNamespace;
 use crate::protocol::Caller;
 use crate::socket::Socket;
 use crate::sys::*;
-use crate::{host, netlink, tcp, udp, unix};
+use crate::unix::{self, UnixSock};
+use crate::{host, netlink, tcp, udp};
 use abi::Result;
 use abi::errno::{EAFNOSUPPORT, EINVAL, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub fn socket(
     if kind > 10 || !(0..=262).contains(&protocol) {
         return Err(EINVAL);
     }
-    let s = match family as u16 {
+    let parts = match family as u16 {
         AF_UNIX => {
             if protocol != 0 && protocol != i32::from(AF_UNIX) {
                 return Err(EPROTONOSUPPORT);
@@ -60,9 +61,9 @@ pub fn socket(
         AF_PACKET if !who.cred.has_in(&ns.user, Caps::NET_RAW) => return Err(EPERM),
         _ => return Err(EAFNOSUPPORT),
     };
-    let _ = s.common.creator.set(who.ucred());
-    let _ = s.common.user.set(who.cred.ucounts().clone());
-    Ok(Arc::new(s))
+    let _ = parts.common.creator.set(who.ucred());
+    let _ = parts.common.user.set(who.cred.ucounts().clone());
+    Ok(Arc::new(Socket::new(parts)))
 }
 
 /// `socketpair(2)`.
@@ -75,7 +76,7 @@ pub fn socketpair(
 ) -> Result<(Arc<Socket>, Arc<Socket>)> {
     let a = socket(ns, family, kind, protocol, who)?;
     let b = socket(ns, family, kind, protocol, who)?;
-    match (a.protocol.as_unix(), b.protocol.as_unix()) {
+    match (a.downcast::<UnixSock>(), b.downcast::<UnixSock>()) {
         (Some(x), Some(y)) => unix::join(x, y, who.ucred()),
         _ => return Err(EOPNOTSUPP),
     }

@@ -13,8 +13,7 @@
 use crate::control::Control;
 use crate::interface::Interface;
 use crate::options::Common;
-use crate::protocol::{Block, Caller, Protocol, Received, Shutdown};
-use crate::socket::Socket;
+use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::sys::*;
 use abi::errno::{
     EACCES, EAGAIN, EALREADY, EBADF, EFAULT, EINPROGRESS, EINVAL, EIO, EMSGSIZE, ENOPROTOOPT,
@@ -136,7 +135,7 @@ pub fn new(
     family: u16,
     kind: u32,
     protocol: i32,
-) -> Result<Socket> {
+) -> Result<Parts> {
     let fd = network.socket(family, kind, protocol)?;
     let protocol = match (kind, protocol) {
         (SOCK_STREAM, 0) => IPPROTO_TCP,
@@ -147,7 +146,7 @@ pub fn new(
 }
 
 impl HostSocket {
-    fn register(common: Arc<Common>, network: &Arc<HostNetwork>, fd: HostFd) -> Result<Socket> {
+    fn register(common: Arc<Common>, network: &Arc<HostNetwork>, fd: HostFd) -> Result<Parts> {
         let token = {
             let mut t = network.sockets.lock();
             let at = t.free.pop().unwrap_or_else(|| {
@@ -164,7 +163,7 @@ impl HostSocket {
             token,
         };
         network.edges.add(s.fd.raw(), token as u64)?;
-        Ok(Socket::new(common, Arc::new(s)))
+        Ok(Parts::new(common, Arc::new(s)))
     }
 
     /// With SO_LINGER the host's close would wait, up to hours, where nobody can end the wait: what is unsent goes
@@ -271,7 +270,7 @@ impl Protocol for HostSocket {
         host::listen(self.fd.raw(), backlog)
     }
 
-    fn accept(&self) -> Result<Socket> {
+    fn accept(&self) -> Result<Parts> {
         let fd = host::accept(self.fd.raw())?;
         HostSocket::register(
             Common::inherit(&self.common, &self.common),

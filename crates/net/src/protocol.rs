@@ -1,8 +1,8 @@
 //! What a family and type of sockets does, and what a call brings along.
 
 use crate::control::{Control, Ucred};
-use crate::socket::Socket;
-use crate::unix;
+use crate::inflight::InFlight;
+use crate::options::Common;
 use abi::Result;
 use abi::errno::{ENOPROTOOPT, EOPNOTSUPP};
 use std::any::Any;
@@ -64,14 +64,14 @@ pub struct Received {
 }
 
 /// What a family and type do.
-pub trait Protocol: Send + Sync + 'static {
+pub trait Protocol: Any + Send + Sync {
     fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()>;
     /// `EINPROGRESS` only with `Block::No`; `EAGAIN` where a blocking caller waits for OUT and calls again.
     fn connect(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()>;
     fn listen(&self, _who: &Caller<'_>, _backlog: i32) -> Result<()> {
         Err(EOPNOTSUPP)
     }
-    fn accept(&self) -> Result<Socket> {
+    fn accept(&self) -> Result<Parts> {
         Err(EOPNOTSUPP)
     }
     fn local_name(&self) -> Result<Vec<u8>>;
@@ -86,7 +86,7 @@ pub trait Protocol: Send + Sync + 'static {
     ) -> Result<usize>;
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received>;
     fn shutdown(&self, how: Shutdown) -> Result<()>;
-    /// See [`Socket::offer`].
+    /// See [`crate::Socket::offer`].
     fn offer(&self, _place: &Arc<dyn Place>, _slot: u32, _nonblocking: &dyn Fn() -> bool) {}
     /// Ends what was offered.
     fn settle(&self) {}
@@ -97,7 +97,7 @@ pub trait Protocol: Send + Sync + 'static {
     fn get_option(&self, _level: i32, _name: i32) -> Result<Vec<u8>> {
         Err(ENOPROTOOPT)
     }
-    /// An option at SOL_SOCKET that is not kept in [`crate::options::Common`].
+    /// An option at SOL_SOCKET that is not kept in [`Common`].
     fn set_socket_option(&self, _name: i32, _v: &[u8]) -> Option<Result<()>> {
         None
     }
@@ -117,8 +117,21 @@ pub trait Protocol: Send + Sync + 'static {
     }
     /// The open file's last reference went.
     fn close(&self);
-    fn as_unix(&self) -> Option<&unix::UnixSock> {
-        None
+    /// Files that wait in its queues, which it gives up: it is garbage ([`crate::inflight`]).
+    fn take_in_flight(&self) -> Vec<InFlight> {
+        Vec::new()
+    }
+}
+
+/// A socket without its open file: what families make.
+pub struct Parts {
+    pub common: Arc<Common>,
+    pub protocol: Arc<dyn Protocol>,
+}
+
+impl Parts {
+    pub fn new(common: Arc<Common>, protocol: Arc<dyn Protocol>) -> Parts {
+        Parts { common, protocol }
     }
 }
 

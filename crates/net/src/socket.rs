@@ -1,11 +1,11 @@
 //! The open file of a socket, and the calls of the socket interface on one.
 
 use crate::control::Control;
+use crate::inflight::{self, InFlight};
 use crate::ns::NetNamespace;
 use crate::options::Common;
-use crate::protocol::{Block, Caller, PathNames, Protocol, Received, Shutdown};
+use crate::protocol::{Block, Caller, Parts, PathNames, Protocol, Received, Shutdown};
 use crate::sys::*;
-use crate::unix;
 use abi::Result;
 use abi::errno::EINVAL;
 use std::any::Any;
@@ -25,26 +25,28 @@ const MAX_ADDR: usize = 128;
 /// A socket as an open file. Dropping it closes it.
 pub struct Socket {
     pub(crate) common: Arc<Common>,
-    pub(crate) protocol: Arc<dyn Protocol>,
+    protocol: Arc<dyn Protocol>,
 }
 
 impl Socket {
-    pub(crate) fn new(common: Arc<Common>, protocol: Arc<dyn Protocol>) -> Socket {
-        Socket { common, protocol }
+    pub(crate) fn new(parts: Parts) -> Socket {
+        Socket {
+            common: parts.common,
+            protocol: parts.protocol,
+        }
     }
+    /// Its number, where files can travel to it.
     pub(crate) fn unix_id(&self) -> Option<u64> {
-        self.protocol.as_unix().map(|_| self.common.ino)
+        (self.common.family == AF_UNIX).then_some(self.common.ino)
     }
-    pub(crate) fn take_in_flight(&self) -> Vec<crate::inflight::InFlight> {
-        self.protocol
-            .as_unix()
-            .map(unix::UnixSock::take_in_flight)
-            .unwrap_or_default()
+    /// Its protocol as its own type.
+    pub(crate) fn downcast<P: Protocol>(&self) -> Option<&P> {
+        let any: &dyn Any = &*self.protocol;
+        any.downcast_ref()
     }
 
-    #[cfg(test)]
-    pub(crate) fn unread_messages(&self) -> usize {
-        self.protocol.as_unix().map_or(0, unix::UnixSock::queued)
+    pub(crate) fn take_in_flight(&self) -> Vec<InFlight> {
+        self.protocol.take_in_flight()
     }
 
     #[must_use]
@@ -92,7 +94,7 @@ impl Socket {
     }
     /// The next connection; its address is its `peer_name`.
     pub fn accept(&self) -> Result<Arc<Socket>> {
-        self.protocol.accept().map(Arc::new)
+        self.protocol.accept().map(Socket::new).map(Arc::new)
     }
     /// `getsockname(2)`.
     pub fn local_name(&self) -> Result<Vec<u8>> {
@@ -267,7 +269,7 @@ impl Drop for Socket {
     fn drop(&mut self) {
         self.protocol.close();
         if self.common.family == AF_UNIX {
-            crate::inflight::after_close(&self.common.ns);
+            inflight::after_close(&self.common.ns.in_flight);
         }
     }
 }

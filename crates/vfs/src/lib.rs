@@ -3,7 +3,7 @@
 //! # Modules
 //!
 //! Each stands on those below it. Three arrows run upwards, as the types hold each other: a file gives its locks
-//! back ([`file`] to [`locks`]), and users, their namespaces and their counts are one knot ([`userns`] to
+//! back ([file](mod@file) to [`locks`]), and users, their namespaces and their counts are one knot ([`userns`] to
 //! [`cred`] and [`ucounts`]).
 //!
 //! | module | what it holds |
@@ -20,7 +20,7 @@
 //! | [`inode`] | [`Inode`]: what a file system implements |
 //! | [`fd_table`] | descriptors |
 //! | [`locks`] | flock(2), POSIX and open-file-description locks |
-//! | [`file`] | open files |
+//! | [file](mod@file) | open files |
 //! | [`acl`], [`mode`] | POSIX ACLs; types of files, permissions |
 //! | [`caller`], [`cred`] | who asks: credentials and capabilities |
 //! | [`ucounts`], [`userns`] | what each user holds: limits, the kernel's memory; user namespaces |
