@@ -11,9 +11,10 @@
 //!
 //! # Modules
 //!
-//! Each stands on those below it. Arrows run upwards where types hold each other: a namespace has the tables of what
-//! is bound in it ([`NetNamespace`] to `tcp`, `udp`, `unix`, `host`), the shared part of a socket its namespace, and
-//! the collection of garbage finds sockets among files (`inflight` to `socket`).
+//! Each stands on those below it. Arrows run upwards where types hold each other: a namespace has
+//! the tables of what is bound in it ([`NetNamespace`] to `tcp`, `udp`, `unix`, `host`), the
+//! shared part of a socket its namespace, and the collection of garbage finds sockets among files
+//! (`inflight` to `socket`).
 //!
 //! ```text
 //! family                           socket(2), socketpair(2): which family and type does what

@@ -36,14 +36,14 @@ impl Caller<'_> {
     }
 }
 
-/// UNIX sockets' names in the file system. The system-call layer implements it with the caller's root and
-/// working directory.
+/// UNIX sockets' names in the file system. The system-call layer implements it with the caller's
+/// root and working directory.
 pub trait PathNames {
-    /// Makes a socket node (mode 0777 less umask) and attaches `endpoint` to its inode, weakly: it lives as
-    /// long as the socket is open. `EADDRINUSE` where the path exists.
+    /// Makes a socket node (mode 0777 less umask) and attaches `endpoint` to its inode, weakly: it
+    /// lives as long as the socket is open. `EADDRINUSE` where the path exists.
     fn bind(&self, path: &[u8], endpoint: Arc<dyn Any + Send + Sync>) -> Result<()>;
-    /// What is attached to the node; `ECONNREFUSED` where it is no socket or nothing is attached; needs
-    /// write permission (`EACCES`).
+    /// What is attached to the node; `ECONNREFUSED` where it is no socket or nothing is attached;
+    /// needs write permission (`EACCES`).
     fn lookup(&self, path: &[u8]) -> Result<Arc<dyn Any + Send + Sync>>;
     /// RLIMIT_NOFILE: how many files of the caller's user may wait in messages.
     fn files_limit(&self) -> u64 {
@@ -66,7 +66,8 @@ pub struct Received {
 /// What a family and type do.
 pub trait Protocol: Any + Send + Sync {
     fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()>;
-    /// `EINPROGRESS` only with `Block::No`; `EAGAIN` where a blocking caller waits for OUT and calls again.
+    /// `EINPROGRESS` only with `Block::No`; `EAGAIN` where a blocking caller waits for OUT and
+    /// calls again.
     fn connect(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()>;
     fn listen(&self, _who: &Caller<'_>, _backlog: i32) -> Result<()> {
         Err(EOPNOTSUPP)

@@ -28,7 +28,8 @@ pub const MAX: usize = 16 << 10;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a monitor may take to tell its status.
 const STATUS_PATIENCE: Duration = Duration::from_secs(5);
-/// How long the Sentry may take to be ready for the start: it reads the root file system, which may be far away.
+/// How long the Sentry may take to be ready for the start: it reads the root file system, which
+/// may be far away.
 pub const READY_LIMIT: Duration = Duration::from_secs(120);
 
 /// What is asked.

@@ -220,7 +220,8 @@ fn layer(overlay: &Overlay, root: &spec::Root, rootfs: &Path) -> (Layer, Option<
         Overlay::Memory => (Layer::Memory, None),
         Overlay::Itself => (Layer::File, Some(rootfs.to_owned())),
         Overlay::Dir(dir) => (Layer::File, Some(dir.clone())),
-        // Nothing is written: what is made at the start (mount points, devices) need not stay on the host.
+        // Nothing is written: what is made at the start (mount points, devices) need not stay on
+        // the host.
         Overlay::None if root.readonly => (Layer::Memory, None),
         Overlay::None => (Layer::None, None),
     }

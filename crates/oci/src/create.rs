@@ -155,7 +155,8 @@ impl Bundle {
         }
     }
 
-    /// Makes the container's cgroups with its limits; what is about to be made is in the saved record.
+    /// Makes the container's cgroups with its limits; what is about to be made is in the saved
+    /// record.
     fn group(
         &self,
         rt: &Runtime,
@@ -233,7 +234,8 @@ struct Monitor<'a> {
 }
 
 impl Monitor<'_> {
-    /// Starts it, and waits until the container is created; gives its pid, which is in the record from early on.
+    /// Starts it, and waits until the container is created; gives its pid, which is in the record
+    /// from early on.
     fn fork(self) -> Result<i32> {
         let (ours, theirs) = sock::seqpacket_pair().tried("make a channel")?;
         let cloned = self.record.cgroups.clone_process();
@@ -260,8 +262,8 @@ impl Monitor<'_> {
         }
     }
 
-    /// Its life, in its own process; gives its exit status. What fails before the container is created is
-    /// reported.
+    /// Its life, in its own process; gives its exit status. What fails before the container is
+    /// created is reported.
     fn live(self, in_v2: bool, report: &HostFd) -> u8 {
         let failed = |e: Failure| {
             client::say_first(report.raw(), &Err(e));

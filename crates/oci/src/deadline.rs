@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-/// Milliseconds for poll(2) until then; at most an hour, after which one looks again. -1 without a deadline.
+/// Milliseconds for poll(2) until then; at most an hour, after which one looks again. -1 without a
+/// deadline.
 pub fn left(deadline: Option<Instant>) -> i32 {
     deadline.map_or(-1, |d| {
         let left = d.saturating_duration_since(Instant::now());

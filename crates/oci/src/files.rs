@@ -1,4 +1,5 @@
-//! Small files: read up to a bound and without waiting, written as a whole or not at all, or without a name.
+//! Small files: read up to a bound and without waiting, written as a whole or not at all, or
+//! without a name.
 //!
 //! Others may write to the directories that they lie in.
 

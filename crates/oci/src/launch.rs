@@ -123,7 +123,8 @@ fn run_hooks(start: &Start<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The terminal of a container with a console socket, its master handed over; the controlling one of this process.
+/// The terminal of a container with a console socket, its master handed over; the controlling one
+/// of this process.
 fn own_slave(start: &Start<'_>) -> Result<Option<OwnedFd>> {
     let (Some(socket), Some(size)) = (&start.console_socket, start.plan.terminal) else {
         return Ok(None);

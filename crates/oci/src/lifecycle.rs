@@ -1,5 +1,5 @@
-//! The commands on a container that exists: start, state, kill, ps, list, pause, resume, events, update, tar, wait;
-//! and `run`.
+//! The commands on a container that exists: start, state, kill, ps, list, pause, resume, events,
+//! update, tar, wait; and `run`.
 
 use crate::cgroup::Cgroups;
 use crate::client::{Reply, Request};

@@ -401,7 +401,8 @@ impl Monitor {
         }
     }
 
-    /// Has a program made ready. What a connection started ends with it: it can be one program only.
+    /// Has a program made ready. What a connection started ends with it: it can be one program
+    /// only.
     fn exec_for(&mut self, r: &Running, id: u64, given: Vec<HostFd>) {
         if self.started_one(id) {
             self.refuse(id, "this connection has started a program already");

@@ -122,8 +122,8 @@ impl Credentials {
 
 /// How far the capabilities reach.
 impl Credentials {
-    /// Whether a capability reaches into `ns` (`cap_capable`): held in it or above it; who made a namespace
-    /// has all in it.
+    /// Whether a capability reaches into `ns` (`cap_capable`): held in it or above it; who made a
+    /// namespace has all in it.
     #[must_use]
     pub fn has_in(&self, ns: &UserNs, cap: Caps) -> bool {
         let mut at = ns.clone();
@@ -170,7 +170,8 @@ impl Credentials {
     pub fn ucounts(&self) -> &Arc<Ucounts> {
         self.counts.get_or_init(|| self.user_ns.ucounts(self.uid))
     }
-    /// Whether limits of users do not hold for it: root, or who may pass limits, of the initial namespace.
+    /// Whether limits of users do not hold for it: root, or who may pass limits, of the initial
+    /// namespace.
     #[must_use]
     pub fn passes_limits(&self) -> bool {
         self.has(Caps::SYS_RESOURCE) || self.has(Caps::SYS_ADMIN)
@@ -189,7 +190,8 @@ impl Credentials {
         }
         Err(ENFILE)
     }
-    /// Charges bytes of the kernel's memory; `e` where the user has no more. Who passes limits is counted only.
+    /// Charges bytes of the kernel's memory; `e` where the user has no more. Who passes limits is
+    /// counted only.
     pub fn kmem(&self, bytes: usize, e: abi::Errno) -> Result<Charge> {
         let u = self.ucounts();
         if self.passes_limits() {

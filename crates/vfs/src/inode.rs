@@ -131,7 +131,8 @@ pub trait Inode: Any + Send + Sync {
         None
     }
 
-    /// What a generated file says it stands for. Of a file of nsfs: the mount namespace's number, 0 for the other kinds.
+    /// What a generated file says it stands for. Of a file of nsfs: the mount namespace's number,
+    /// 0 for the other kinds.
     fn identity(&self) -> Option<u64> {
         None
     }
@@ -326,8 +327,8 @@ impl Slot {
 
 /// Who watches one inode.
 pub trait Watcher: Any + Send + Sync {
-    /// Something happened to the inode (`name` empty), or to the entry `name` of the directory. `cookie`
-    /// joins the two halves of a rename. Takes only leaf locks.
+    /// Something happened to the inode (`name` empty), or to the entry `name` of the directory.
+    /// `cookie` joins the two halves of a rename. Takes only leaf locks.
     fn event(&self, mask: u32, cookie: u32, name: &[u8]);
     /// The inode is gone.
     fn end(&self);

@@ -2,9 +2,9 @@
 //!
 //! # Modules
 //!
-//! Each stands on those below it. Three arrows run upwards, as the types hold each other: a file gives its locks
-//! back ([file](mod@file) to [`locks`]), and users, their namespaces and their counts are one knot ([`userns`] to
-//! [`cred`] and [`ucounts`]).
+//! Each stands on those below it. Three arrows run upwards, as the types hold each other: a file
+//! gives its locks back ([file](mod@file) to [`locks`]), and users, their namespaces and their
+//! counts are one knot ([`userns`] to [`cred`] and [`ucounts`]).
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -109,7 +109,8 @@ impl Default for Protections {
 
 /// Places that somebody stands at: a root and a working directory.
 pub trait Standpoint: Send + Sync {
-    /// `pivot_root(2)`: whoever stands at `old` stands at `new` afterwards. Runs with the mount lock held.
+    /// `pivot_root(2)`: whoever stands at `old` stands at `new` afterwards. Runs with the mount
+    /// lock held.
     fn replace(&self, old: &Path, new: &Path);
 }
 
