@@ -22,14 +22,34 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 /// How long another command may hold a container that is to go by force.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
+/// Whether a container that runs, or of which only a part is left, is deleted, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Force {
+    No,
+    Yes,
+}
+
+impl From<bool> for Force {
+    /// From an option of a command line.
+    fn from(is_given: bool) -> Force {
+        if is_given { Force::Yes } else { Force::No }
+    }
+}
+
 /// `delete`.
-pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
+///
+/// # Errors
+///
+/// There is no such container, it runs, or it does not end. With [`Force::Yes`] a container that is
+/// missing is none.
+pub fn delete(rt: &Runtime, id: &str, force: Force) -> Result<()> {
     delete_of(rt, id, force, None)
 }
 
 /// The same; with a bundle, only the container that was made from it: one of that name from another is somebody
 /// else's, and for this caller there is none.
-pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> Result<()> {
+pub fn delete_of(rt: &Runtime, id: &str, force: Force, bundle: Option<&Path>) -> Result<()> {
+    let force = force == Force::Yes;
     let dir = match Dir::open(&rt.root, id) {
         Ok(d) => d,
         // Only where there is none: one that cannot be reached is not deleted.

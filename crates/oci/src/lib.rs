@@ -67,12 +67,12 @@ pub use cgroup::Cgroups;
 pub use client::check_request;
 pub use container::Info;
 pub use create::{Create, Created, create};
-pub use delete::{delete, delete_of};
+pub use delete::{Force, delete, delete_of};
 pub use exec::{Detached, Exec, base, exec, exec_detached};
 pub use launch::run_gofer;
 pub use lifecycle::{
-    Ps, cgroups, events, kill, kill_process, list, pause, ps, resume, run, start, state, tar,
-    update, wait,
+    After, Ps, Scope, cgroups, events, kill, kill_process, list, pause, ps, resume, run, start,
+    state, tar, update, wait,
 };
 pub use log::{Format, Log, in_words};
 pub use seccomp::features as seccomp_features;

@@ -5,7 +5,7 @@ use crate::cgroup::Cgroups;
 use crate::client::{Reply, Request};
 use crate::container::{Container, Info};
 use crate::create::{Create, start_monitor};
-use crate::delete::delete;
+use crate::delete::{Force, delete};
 use crate::launch::exit_code;
 use crate::state::{self, Status};
 use crate::{Failure, Result, Runtime, Tried, convert, exec, files, hooks, spec};
@@ -86,8 +86,22 @@ pub fn list(rt: &Runtime) -> Vec<Info> {
         .collect()
 }
 
+/// What a signal goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// The first program.
+    First,
+    /// All processes of the container.
+    All,
+}
+
 /// `kill`.
-pub fn kill(rt: &Runtime, id: &str, signal: i32, all: bool) -> Result<()> {
+///
+/// # Errors
+///
+/// There is no such container, or it does not run; with [`Scope::All`] the latter is none.
+pub fn kill(rt: &Runtime, id: &str, signal: i32, scope: Scope) -> Result<()> {
+    let all = scope == Scope::All;
     let c = open(rt, id)?;
     if c.status() == Status::Stopped {
         // As with runc: with --all there may simply be nobody left.
@@ -229,12 +243,19 @@ pub fn wait(rt: &Runtime, id: &str) -> Result<u8> {
     }
 }
 
+/// What `run` does with a container that has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum After {
+    Delete,
+    Keep,
+}
+
 /// `run` in the foreground: gives the exit status. `begins` is called before the program runs: until then, a signal
 /// ends the wait for hooks. `size` tells the caller's window, where the program has a terminal joined to it.
 pub fn run(
     rt: &Runtime,
     c: &Create,
-    keep: bool,
+    after: After,
     begins: impl FnOnce() -> Result<()>,
     size: &dyn Fn() -> Option<(u16, u16)>,
 ) -> Result<u8> {
@@ -268,14 +289,14 @@ pub fn run(
         })
     });
     if ended.is_err()
-        && let Err(e) = delete(rt, &c.id, true)
+        && let Err(e) = delete(rt, &c.id, Force::Yes)
     {
         // What went wrong first is the answer.
         rt.log.warning(&format!("cannot delete the container: {e}"));
     }
     let status = process::wait(created.pid, 0).map_or(0, |(_, s)| s);
-    if !keep && ended.is_ok() {
-        delete(rt, &c.id, true)?;
+    if after == After::Delete && ended.is_ok() {
+        delete(rt, &c.id, Force::Yes)?;
     }
     match ended? {
         // The connection broke before it told: the monitor's own status says.

@@ -301,7 +301,8 @@ fn end(s: Settings, id: &str, bundle: &Path) -> Result<(), String> {
         Settings { words, ..s.clone() }.runtime()
     };
     let rt = s.runtime().or_else(plain)?;
-    oci::delete_of(&rt, id, true, Some(bundle)).map_err(|e| format!("could not delete {id}: {e}"))
+    oci::delete_of(&rt, id, oci::Force::Yes, Some(bundle))
+        .map_err(|e| format!("could not delete {id}: {e}"))
 }
 
 /// `delete`: after the shim was killed, or could not create. Prints how the container ended, whatever happens: without
