@@ -117,6 +117,14 @@ static void requeueing(void)
 	T(futex(&other, FUTEX_WAKE | PRIV, 10, NULL, NULL, 0));
 	for (int i = 0; i < 4; i++)
 		pthread_join(t[i], NULL);
+	/* To where they are: they stay, and are counted. */
+	for (int i = 0; i < 3; i++)
+		t[i] = start(&a[i]);
+	T(futex(&word, FUTEX_REQUEUE | PRIV, 1, (void *)1, &word, 0));
+	T(futex(&word, FUTEX_CMP_REQUEUE | PRIV, 0, (void *)9, &word, 0));
+	T(futex(&word, FUTEX_WAKE | PRIV, 10, NULL, NULL, 0));
+	for (int i = 0; i < 3; i++)
+		pthread_join(t[i], NULL);
 	/* FUTEX_WAKE_OP: other = 7 if it was 0, wakes both. */
 	a[0] = (struct arg){ &word, FUTEX_WAIT | PRIV, 0 };
 	a[1] = (struct arg){ &other, FUTEX_WAIT | PRIV, 0 };

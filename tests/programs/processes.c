@@ -1,6 +1,7 @@
 /* Processes: fork, exec, wait, groups, sessions, limits, threads. */
 #define AREA "processes"
 #include "check.h"
+#include <sys/file.h>
 #include <linux/sched.h>
 #include <sys/utsname.h>
 #include <sys/times.h>
@@ -855,8 +856,114 @@ static void zombie(void)
 	}
 }
 
+/* What each kind of sleep looks like from outside. */
+static int sleep_fd[2], sleep_fifo[2];
+static void s_pause(void) { pause(); }
+static void s_read(void) { char c; read(sleep_fd[0], &c, 1); }
+static void s_splice(void) { splice(sleep_fd[0], NULL, sleep_fifo[1], NULL, 10, 0); }
+static void s_flock(void) { flock(open("held", O_RDWR), LOCK_EX); }
+static void s_setlkw(void)
+{
+	struct flock l = { .l_type = F_WRLCK, .l_len = 1 };
+	fcntl(open("held", O_RDWR), F_SETLKW, &l);
+}
+static void s_fifo(void) { open("fifo", O_RDONLY); }
+static void s_signal(void)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	sigtimedwait(&set, NULL, NULL);
+}
+static void s_suspend(void)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigsuspend(&set);
+}
+static void s_futex(void)
+{
+	int word = 0;
+	syscall(SYS_futex, &word, 0, 0, NULL, NULL, 0);
+}
+static void s_nanosleep(void) { sleep(100); }
+static void s_poll(void) { poll(NULL, 0, -1); }
+static void s_wait(void)
+{
+	pid_t p = fork();
+	if (p == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+	}
+	waitpid(p, NULL, 0);
+}
+static void s_vfork(void)
+{
+	if (vfork() == 0) {
+		char c;
+		/* Ends with the check's last descriptor. */
+		read(sleep_fd[0], &c, 1);
+		_exit(0);
+	}
+}
+static void s_stopped(void) { raise(SIGSTOP); }
+static void s_runs(void)
+{
+	for (;;)
+		;
+}
+
+static void states(void)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+		char want;
+	} ways[] = { { "pause", s_pause, 'S' }, { "read", s_read, 'S' }, { "splice", s_splice, 'S' }, { "flock", s_flock, 'S' },
+		{ "F_SETLKW", s_setlkw, 'S' }, { "open of a FIFO", s_fifo, 'S' }, { "sigtimedwait", s_signal, 'S' },
+		{ "sigsuspend", s_suspend, 'S' }, { "futex", s_futex, 'S' }, { "nanosleep", s_nanosleep, 'S' },
+		{ "poll", s_poll, 'S' }, { "wait", s_wait, 'S' }, { "vfork", s_vfork, 'D' }, { "stopped", s_stopped, 'T' },
+		{ "loop", s_runs, 'R' } };
+	struct flock l = { .l_type = F_WRLCK, .l_len = 1 };
+	pipe(sleep_fd), pipe(sleep_fifo);
+	mkfifo("fifo", 0600);
+	int held = open("held", O_RDWR | O_CREAT, 0600);
+	flock(held, LOCK_EX), fcntl(held, F_SETLK, &l);
+	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+		pid_t p = fork();
+		if (p == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			close(sleep_fd[1]);
+			ways[i].run();
+			_exit(0);
+		}
+		char path[64], b[512], seen = '?', line[80] = "";
+		sprintf(path, "/proc/%d/stat", p);
+		for (int k = 0; k < 500; k++, usleep(10000)) {
+			int fd = open(path, O_RDONLY), n = read(fd, b, sizeof b - 1);
+			close(fd);
+			b[n > 0 ? n : 0] = 0;
+			char *end = strrchr(b, ')');
+			seen = end ? end[2] : '?';
+			if (seen == ways[i].want && k > 2)
+				break;
+		}
+		sprintf(path, "/proc/%d/status", p);
+		FILE *f = fopen(path, "r");
+		while (f && fgets(line, sizeof line, f) && strncmp(line, "State:", 6))
+			;
+		if (f)
+			fclose(f);
+		line[strcspn(line, "\n")] = 0;
+		say(ways[i].name, "%c %s", seen, line);
+		kill(p, SIGKILL);
+		waitpid(p, NULL, 0);
+	}
+}
+
 static const struct check all[] = {
-	CHECK(names), CHECK(zombie),
+	CHECK(names), CHECK(zombie), CHECK(states),
 	CHECK(exits), CHECK(waiting), CHECK(many), CHECK(inherited), CHECK(orphans), CHECK(executing),
 	CHECK(big_arguments), CHECK(over_exec), CHECK(vforked), CHECK(cloning), CHECK(pidfds), CHECK(groups),
 	CHECK(limits), CHECK(priorities), CHECK(prctls), CHECK(system_info), CHECK(threads),

@@ -1,11 +1,10 @@
 //! The Sentry's side.
 
 use crate::line::{BUFFER, Line};
-use crate::proto::{
-    Access, Attr, Entry, Handle, New, Reply, Request, Seen, SetAttr, StatFs, Step, Then,
-};
+use crate::proto::{Access, Attr, Entry, Handle, Reply, Request, Seen, Step, Then};
 use crate::wire::{Hello, MAX_ALSO, MAX_CLOSES, connection_of};
 use abi::Result;
+use abi::attr::{NewNode, SetAttr, StatFs};
 use abi::errno::{EBADMSG, EIO, ENFILE};
 use hostcall::{HostFd, sock};
 use parking_lot::{Condvar, Mutex};
@@ -245,10 +244,11 @@ impl Client {
         match r {
             Ok((reply, fds)) => {
                 self.put(place, conn, changes);
-                // A malformed reply says nothing about the file: an I/O error for the application.
+                // A malformed reply, or one of another kind, says nothing about the file: an I/O
+                // error for the application.
                 match reply {
-                    Ok(reply) => Ok((reply, fds)),
-                    Err(EBADMSG) => Err(EIO),
+                    Ok(reply) if request.is_answered_by(&reply) => Ok((reply, fds)),
+                    Ok(_) | Err(EBADMSG) => Err(EIO),
                     Err(e) => Err(e),
                 }
             }
@@ -397,22 +397,22 @@ impl Client {
         &self,
         dir: impl Into<In<'a>>,
         name: &[u8],
-        new: New,
+        new: NewNode,
     ) -> Result<(Made, HostFd)> {
         let In { dir, also } = dir.into();
         let name = name.to_vec();
         self.node_and_fd(&Request::Create { dir, name, new }, also)
     }
     /// A regular file without a name.
-    pub fn tmpfile(&self, dir: Handle, new: New) -> Result<(Made, HostFd)> {
+    pub fn tmpfile(&self, dir: Handle, new: NewNode) -> Result<(Made, HostFd)> {
         self.node_and_fd(&Request::TmpFile { dir, new }, &[])
     }
-    pub fn mkdir<'a>(&self, dir: impl Into<In<'a>>, name: &[u8], new: New) -> Result<Made> {
+    pub fn mkdir<'a>(&self, dir: impl Into<In<'a>>, name: &[u8], new: NewNode) -> Result<Made> {
         let In { dir, also } = dir.into();
         let name = name.to_vec();
         self.node(&Request::Mkdir { dir, name, new }, also)
     }
-    pub fn mknod<'a>(&self, dir: impl Into<In<'a>>, name: &[u8], new: New) -> Result<Made> {
+    pub fn mknod<'a>(&self, dir: impl Into<In<'a>>, name: &[u8], new: NewNode) -> Result<Made> {
         let In { dir, also } = dir.into();
         let name = name.to_vec();
         self.node(&Request::Mknod { dir, name, new }, also)
@@ -422,7 +422,7 @@ impl Client {
         dir: impl Into<In<'a>>,
         name: &[u8],
         target: &[u8],
-        new: New,
+        new: NewNode,
     ) -> Result<Made> {
         let In { dir, also } = dir.into();
         let request = Request::Symlink {

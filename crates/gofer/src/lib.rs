@@ -43,4 +43,6 @@ pub use server::{Root, Server};
 #[cfg(test)]
 mod attack;
 #[cfg(test)]
+mod sample;
+#[cfg(test)]
 mod tests;

@@ -1,11 +1,16 @@
+//! A server and its client.
+
+mod kernel_fs;
+mod messages;
+
 use crate::client::Client;
 use crate::line::Line;
-use crate::proto::{Access, Before, Handle, New, Reply, Request, SetAttr, Step, Then};
+use crate::proto::{Access, Handle, Reply, Request, Step, Then};
 use crate::server::{Root, Server, Writable};
-use crate::wire::{Hello, MAX_MESSAGE};
+use crate::wire::Hello;
+use abi::attr::{NewNode, Perm, SetAttr};
 use abi::errno::*;
 use hostcall::{HostFd, file, sock};
-use proptest::prelude::*;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -67,7 +72,7 @@ fn names(s: &str) -> Vec<Vec<u8>> {
     s.split('/').map(|n| n.as_bytes().to_vec()).collect()
 }
 
-const NEW: New = New {
+const NEW: NewNode = NewNode {
     mode: 0o644,
     uid: u32::MAX,
     gid: u32::MAX,
@@ -104,12 +109,12 @@ fn a_tree_of_the_host() {
     assert_eq!(c.attach("other").err(), Some(ENOENT));
     let (attr, root, writable) = c.attach("root").unwrap();
     assert!(writable);
-    assert_eq!(attr.mode & libc::S_IFMT, libc::S_IFDIR);
+    assert_eq!(attr.stat.mode & libc::S_IFMT, libc::S_IFDIR);
 
     let (steps, stop) = walk(&c, root, names("a/b/f")).unwrap();
     assert_eq!((steps.len(), stop), (3, None));
     let f = steps[2].handle;
-    assert_eq!(steps[2].attr.size, 4);
+    assert_eq!(steps[2].attr.stat.size, 4);
     let fd = c.open(f, Access::Read).unwrap().0;
     let mut b = [0; 8];
     assert_eq!(file::pread(fd.raw(), &mut b, 0), Ok(4));
@@ -143,35 +148,35 @@ fn a_tree_of_the_host() {
     let g = made.handle;
     assert_eq!(file::pwrite(fd.raw(), b"hello", 0), Ok(5));
     assert_eq!(c.create(root, b"new", NEW).err(), Some(EEXIST));
-    assert_eq!(c.get_attr(g).unwrap().size, 5);
+    assert_eq!(c.get_attr(g).unwrap().stat.size, 5);
     let set = SetAttr {
         mode: Some(0o600),
         size: Some(2),
         mtime: Some(7),
         ..SetAttr::default()
     };
-    let a = c.set_attr(g, set).unwrap();
+    let a = c.set_attr(g, set).unwrap().stat;
     assert_eq!((a.mode & 0o7777, a.size, a.mtime), (0o600, 2, 7));
     let d = c
         .mkdir(
             root,
             b"dir",
-            New {
+            NewNode {
                 mode: 0o1777,
                 ..NEW
             },
         )
         .unwrap()
         .handle;
-    assert_eq!(c.get_attr(d).unwrap().mode & 0o7777, 0o1777);
+    assert_eq!(c.get_attr(d).unwrap().stat.mode & 0o7777, 0o1777);
     c.link(g, d, b"second").unwrap();
-    assert_eq!(c.get_attr(g).unwrap().nlink, 2);
+    assert_eq!(c.get_attr(g).unwrap().stat.nlink, 2);
     c.rename(root, b"new", d, b"moved", 0).unwrap();
     c.symlink(d, b"sym", b"anything", NEW).unwrap();
     c.mknod(
         d,
         b"fifo",
-        New {
+        NewNode {
             mode: libc::S_IFIFO | 0o600,
             ..NEW
         },
@@ -181,7 +186,7 @@ fn a_tree_of_the_host() {
         c.mknod(
             d,
             b"dev",
-            New {
+            NewNode {
                 mode: libc::S_IFCHR,
                 ..NEW
             }
@@ -225,18 +230,18 @@ fn a_change_by_what_was_is_refused() {
     let (c, server) = client(&dir.0, Writable::Yes);
     let (_, root, _) = c.attach("root").unwrap();
     let (steps, _) = walk(&c, root, names("a/b/f")).unwrap();
-    let (f, before) = (steps[2].handle, Before::of(&steps[2].attr));
+    let (f, before) = (steps[2].handle, steps[2].attr.stat.perm());
     let chmod = |mode, before| {
         let attr = SetAttr {
             mode: Some(mode),
-            before: Some(before),
+            seen: Some(before),
             ..SetAttr::default()
         };
-        c.set_attr(f, attr).map(|a| Before::of(&a))
+        c.set_attr(f, attr).map(|a| a.stat.perm())
     };
     let path = dir.0.join("a/b/f");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
-    let other = Before {
+    let other = Perm {
         uid: before.uid + 1,
         mode: 0o600,
         ..before
@@ -246,11 +251,11 @@ fn a_change_by_what_was_is_refused() {
     }
     let mode = || std::fs::metadata(&path).unwrap().mode() & 0o7777;
     assert_eq!(mode(), 0o600);
-    let now = Before {
+    let now = Perm {
         mode: 0o600,
         ..before
     };
-    let new = Before {
+    let new = Perm {
         mode: 0o4755,
         ..before
     };
@@ -333,10 +338,11 @@ fn a_dead_server_is_an_io_error() {
 }
 
 /// Whether a request changes something, and how many handles are closed with it.
-type Seen = (bool, usize);
+type Asked = (bool, usize);
 
-/// A server of four connections that answers no request which changes something until it is told to.
-fn slow_server() -> (Arc<Client>, mpsc::Receiver<Seen>, mpsc::Sender<()>) {
+/// A server of four connections that answers no request which changes something until it is told
+/// to.
+fn slow_server() -> (Arc<Client>, mpsc::Receiver<Asked>, mpsc::Sender<()>) {
     let (ours, theirs) = sock::seqpacket_pair().unwrap();
     let lines: Vec<_> = (0..4).map(|_| Line::pair().unwrap()).collect();
     let hello = Hello {
@@ -412,113 +418,6 @@ fn who_only_reads_does_not_wait_for_changes() {
     assert_eq!(closes, 1);
 }
 
-#[test]
-fn garbage_is_refused_and_the_connection_goes_on() {
-    let dir = Temp::new();
-    let (ours, server) = start(&dir.0, Writable::Yes);
-    let mut buf = vec![0; MAX_MESSAGE + 100];
-    let conns = Line::from_fds(sock::recv(ours.raw(), &mut buf).unwrap().1);
-    let conn = &conns[0];
-    let mut ask = |m: &[u8]| {
-        conn.send(m).unwrap();
-        if Request::decode(m).is_ok_and(|(r, _)| r.brings_fd()) {
-            Reply::decode(conn.receive_with(&mut buf).unwrap().0)
-        } else {
-            Reply::decode(conn.receive(&mut buf).unwrap())
-        }
-    };
-    // A simple generator: what matters is many near misses.
-    let mut seed = 0x1234_5678_9abc_def0u64;
-    let mut random = move || {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed
-    };
-    let root = match ask(&Request::Attach {
-        root: b"root".to_vec(),
-    }
-    .encode(&[]))
-    {
-        Ok(Reply::Node { handle, .. }) => handle,
-        r => panic!("{r:?}"),
-    };
-    let name = b"name".to_vec();
-    let good: Vec<Vec<u8>> = [
-        Request::Walk {
-            from: root,
-            names: vec![name.clone(); 3],
-            beside: vec![name.clone(); 2],
-            then: Then::Read,
-        },
-        Request::Create {
-            dir: root,
-            name: name.clone(),
-            new: NEW,
-        },
-        Request::Rename {
-            dir: root,
-            name: name.clone(),
-            new_dir: root,
-            new_name: b"b".to_vec(),
-            flags: 0,
-        },
-        Request::SetXattr {
-            file: root,
-            name: b"user.x".to_vec(),
-            value: vec![1; 9],
-            flags: 0,
-        },
-        Request::ReadDir {
-            dir: root,
-            cookie: 0,
-        },
-        Request::SetAttr {
-            file: root,
-            attr: SetAttr::default(),
-        },
-    ]
-    .iter()
-    .map(|r| r.encode(&[Handle(1), Handle(u64::MAX)]))
-    .collect();
-    for i in 0..4000 {
-        let mut m = good[i % good.len()].clone();
-        match random() % 4 {
-            0 => m.truncate(random() as usize % (m.len() + 1)),
-            1 => m.extend((0..random() % 50).map(|_| random() as u8)),
-            _ => {
-                for _ in 0..1 + random() % 4 {
-                    let at = random() as usize % m.len();
-                    m[at] = random() as u8;
-                }
-            }
-        }
-        if !m.is_empty() {
-            let _ = ask(&m);
-        }
-    }
-    assert_eq!(ask(&vec![0; MAX_MESSAGE + 50]), Err(EBADMSG));
-    assert!(ask(&Request::Nop.encode(&[])).is_ok());
-    drop(conns);
-    server.join().unwrap();
-}
-
-proptest! {
-    #[test]
-    fn decoding_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let mut b = vec![1, 0, 0, 0, 0];
-        b.extend(&bytes);
-        let _ = Request::decode(&b);
-        let mut b = vec![1, 0, 0, 0, 0, 0];
-        b.extend(&bytes);
-        let _ = Reply::decode(&b);
-        if let Ok((r, with)) = Request::decode(&bytes) {
-            let again = r.encode_with(&with.closes, &with.also);
-            prop_assert_eq!(Request::decode(&again), Ok((r, with)));
-        }
-    }
-}
-
 /// `cargo test --release -p gofer speed -- --ignored --nocapture`
 #[test]
 #[ignore = "prints times"]
@@ -546,124 +445,4 @@ fn speed() {
         c.unlink(root, b"x").unwrap();
         c.close(h);
     });
-}
-
-/// What a client sees by a path.
-fn reach(c: &Client, root: Handle, path: &str) -> abi::Result<Handle> {
-    let (steps, stopped) = walk(c, root, names(path))?;
-    match stopped {
-        Some(e) => Err(e),
-        None if steps.len() < names(path).len() => Err(ENOTDIR),
-        None => Ok(steps.last().unwrap().handle),
-    }
-}
-
-fn list(c: &Client, dir: Handle) -> Vec<String> {
-    let (mut all, mut cookie) = (Vec::new(), 0);
-    loop {
-        let (entries, next, end) = c.read_dir(dir, cookie).unwrap();
-        all.extend(
-            entries
-                .into_iter()
-                .map(|e| String::from_utf8(e.name).unwrap()),
-        );
-        if end {
-            return all;
-        }
-        cookie = next;
-    }
-}
-
-#[test]
-fn procfs_shows_numbers_only() {
-    let (c, _server) = client(Path::new("/proc"), Writable::Yes);
-    let (_, root, _) = c.attach("root").unwrap();
-    let own = std::process::id().to_string();
-    for hidden in [
-        "self",
-        "thread-self",
-        "1",
-        &own,
-        "keys",
-        "key-users",
-        "kcore",
-        "kmsg",
-        "kallsyms",
-        "mounts",
-        "net",
-        "sysrq-trigger",
-        "kpageflags",
-        "iomem",
-        "modules",
-        "timer_list",
-        "locks",
-        "fs",
-        "irq",
-        "bus",
-        "vmallocinfo",
-    ] {
-        assert_eq!(reach(&c, root, hidden).err(), Some(ENOENT), "{hidden}");
-    }
-    assert_eq!(reach(&c, root, "self/mem").err(), Some(ENOENT));
-    let shown = list(&c, root);
-    assert!(shown.contains(&"meminfo".into()));
-    let odd = |n: &&String| !crate::kernel_fs::is_shown(n.as_bytes()) || *n == "net";
-    assert_eq!(shown.iter().find(odd), None);
-    for name in ["stat", "meminfo", "loadavg", "sys/kernel/osrelease"] {
-        let file = reach(&c, root, name).unwrap();
-        let fd = c.open(file, Access::Read).unwrap().0;
-        let mut text = [0u8; 4096];
-        assert!(file::read(fd.raw(), &mut text).unwrap() > 0, "{name}");
-        assert_eq!(c.open(file, Access::ReadWrite).err(), Some(EROFS), "{name}");
-    }
-    let domain = reach(&c, root, "sys/kernel/domainname").unwrap();
-    let attr = SetAttr {
-        mode: Some(0o666),
-        ..SetAttr::default()
-    };
-    assert_eq!(c.set_attr(domain, attr).err(), Some(EROFS));
-    // Not everybody's to read.
-    let secret = reach(&c, root, "slabinfo").unwrap();
-    assert_eq!(c.open(secret, Access::Read).err(), Some(EACCES));
-}
-
-#[test]
-fn sysfs_is_read_only_and_debugging_is_closed() {
-    let (c, _server) = client(Path::new("/sys"), Writable::Yes);
-    let (_, root, _) = c.attach("root").unwrap();
-    let file =
-        reach(&c, root, "kernel/profiling").or_else(|_| reach(&c, root, "kernel/mm/ksm/run"));
-    if let Ok(file) = file {
-        c.open(file, Access::Read).unwrap();
-        assert_eq!(c.open(file, Access::ReadWrite).err(), Some(EROFS));
-    }
-    for (path, below) in [
-        ("kernel/debug", "x"),
-        ("kernel/tracing", "trace"),
-        ("kernel/security", "lsm"),
-        ("fs/bpf", "x"),
-        ("kernel/config", "x"),
-    ] {
-        let own = Path::new("/sys").join(path);
-        let fd = hostcall::path::openat2(
-            libc::AT_FDCWD,
-            &CString::new(own.as_os_str().as_bytes()).unwrap(),
-            libc::O_PATH as u64,
-            0,
-            0,
-        );
-        let closed = |fd: &HostFd| {
-            crate::kernel_fs::of(fd).is_ok_and(|k| k.0 == crate::kernel_fs::Kind::Closed)
-        };
-        if fd.as_ref().is_ok_and(closed) {
-            let dir = reach(&c, root, path).unwrap();
-            assert_eq!(c.read_dir(dir, 0).err(), Some(EACCES), "{path}");
-            assert_eq!(reach(&c, dir, below).err(), Some(EACCES), "{path}");
-        }
-    }
-    // A cgroup can be read, and none be made.
-    if let Ok(group) = reach(&c, root, "fs/cgroup") {
-        let new = New { mode: 0o755, ..NEW };
-        assert_eq!(c.mkdir(group, b"x", new).err(), Some(EROFS));
-    }
 }

@@ -1,12 +1,18 @@
 //! Bytes of messages: little-endian numbers and counted strings, read with checks.
 
+mod field;
+
 use abi::Result;
 use abi::errno::EBADMSG;
+pub use field::Field;
+pub(crate) use field::{fields, get_list, tagged};
 
 /// The protocol's version: both sides come from one release, and refuse any other.
 pub const VERSION: u16 = 1;
 /// The longest message, in bytes.
 pub const MAX_MESSAGE: usize = 72 << 10;
+/// What most messages take at most, in bytes.
+const USUAL: usize = 256;
 /// The longest string in a message.
 pub const MAX_STRING: usize = 66 << 10;
 /// Names that one walk takes.
@@ -40,21 +46,14 @@ pub struct Hello {
 impl Hello {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u16(self.version);
-        w.u32(self.max_handles);
-        w.u32(self.uid);
-        w.u32(self.gid);
+        let mut w = Writer::new();
+        self.put(&mut w);
         w.0
     }
+    /// `EBADMSG` where it is malformed, or of another version.
     pub fn decode(bytes: &[u8]) -> Result<Hello> {
-        let mut r = Reader::new(bytes);
-        let h = Hello {
-            version: r.u16()?,
-            max_handles: r.u32()?,
-            uid: r.u32()?,
-            gid: r.u32()?,
-        };
+        let r = &mut Reader::new(bytes);
+        let h = Hello::get(r)?;
         r.end()?;
         if h.version == VERSION {
             Ok(h)
@@ -64,11 +63,18 @@ impl Hello {
     }
 }
 
+fields! { Hello { version, max_handles, uid, gid } }
+
 /// Writes a message.
-#[derive(Default, Clone)]
+#[derive(Clone)]
 pub struct Writer(pub Vec<u8>);
 
 impl Writer {
+    /// With room for what most messages take.
+    #[must_use]
+    pub fn new() -> Writer {
+        Writer(Vec::with_capacity(USUAL))
+    }
     pub fn u8(&mut self, v: u8) {
         self.0.push(v);
     }
@@ -84,8 +90,8 @@ impl Writer {
     pub fn i64(&mut self, v: i64) {
         self.u64(v as u64);
     }
-    /// A string of at most [`MAX_STRING`] bytes; what is longer is a fault of the writer, and the reader
-    /// will refuse it.
+    /// A string of at most [`MAX_STRING`] bytes; what is longer is a fault of the writer, and the
+    /// reader will refuse it.
     pub fn bytes(&mut self, v: &[u8]) {
         self.u32(v.len() as u32);
         self.0.extend_from_slice(v);

@@ -271,7 +271,7 @@ impl GoferFs {
             client: client.clone(),
             root: handle,
             options,
-            devs: Mutex::new(HashMap::from([(attr.dev, dev)])),
+            devs: Mutex::new(HashMap::from([(attr.stat.dev, dev)])),
             vfs: Arc::downgrade(vfs),
             dev,
             inodes: Mutex::default(),
@@ -303,8 +303,8 @@ impl GoferFs {
 
     /// The attributes as the container sees them.
     fn seen(&self, mut a: Attr) -> Attr {
-        a.uid = self.seen_uid(a.uid);
-        a.gid = self.seen_gid(a.gid);
+        a.stat.uid = self.seen_uid(a.stat.uid);
+        a.stat.gid = self.seen_gid(a.stat.gid);
         a
     }
     fn seen_uid(&self, uid: u32) -> u32 {
@@ -349,12 +349,12 @@ impl GoferFs {
         target: Option<Vec<u8>>,
         since: u64,
     ) -> Arc<GoferInode> {
-        let key = (attr.dev, attr.ino);
+        let key = (attr.stat.dev, attr.stat.ino);
         let mut inodes = self.inodes.lock();
         // What is dropped here may be the last reference, whose end takes the lock.
         let mut stale = None;
         if let Some(i) = inodes.get(&key).and_then(Weak::upgrade) {
-            if i.is_type(attr.mode) {
+            if i.is_type(attr.stat.mode) {
                 drop(inodes);
                 i.set_attrs(attr, since);
                 self.client.close(handle);
@@ -375,18 +375,9 @@ impl FileSystem for GoferFs {
         "gofer"
     }
     fn stat_fs(&self) -> Result<StatFs> {
-        let s = self.client.stat_fs(self.root)?;
         Ok(StatFs {
-            magic: s.magic,
-            bsize: s.bsize,
-            blocks: s.blocks,
-            bfree: s.bfree,
-            bavail: s.bavail,
-            files: s.files,
-            ffree: s.ffree,
             fsid: self.dev,
-            namelen: s.namelen,
-            flags: 0,
+            ..self.client.stat_fs(self.root)?
         })
     }
     fn caching(&self) -> Caching {

@@ -196,7 +196,7 @@ impl Mappable for HostMappable {
         };
         // What nobody else changes is known.
         let size = if self.inode.fs.exclusive() {
-            self.inode.attrs()?.size
+            self.inode.attrs()?.stat.size
         } else {
             host::fstat(fd.raw())?.st_size as u64
         };
@@ -260,7 +260,7 @@ impl FileOps for OpenHostDir {
     ) -> Result<()> {
         self.list.read(
             file,
-            self.inode.attrs()?.ino,
+            self.inode.attrs()?.stat.ino,
             pos,
             emit,
             || self.inode.entries(),

@@ -238,7 +238,7 @@ fn the_later_change_of_attributes_stays() {
     let i: &GoferInode = vfs::inode::downcast(d.inode().unwrap()).unwrap();
     let since = i.fs.changes.load(Ordering::Relaxed);
     let chmod = |mode| {
-        let attr = gofer::proto::SetAttr {
+        let attr = vfs::SetAttr {
             mode: Some(mode),
             ..Default::default()
         };

@@ -480,27 +480,62 @@ impl Mm {
         }
         self.with(|st| {
             let (backing, _) = st.piece(va.0, 4, Mode::of(access)).map_err(|_| EFAULT)?;
-            match backing {
-                Backing::Frames(at) => Ok(f(self.clas.slice(at, 4).atomic_u32().ok_or(EINVAL)?)),
-                b if let Some((c, at)) = st.foreign_frames(b) => {
-                    Ok(f(c.slice(at, 4).atomic_u32().ok_or(EINVAL)?))
-                }
-                // Mapping the file here would let whoever cuts it short on the host end the Sentry by SIGBUS.
-                // So this is atomic towards the Sentry's other threads only.
-                Backing::Host { fd, offset } => {
-                    let mut word = [0; 4];
-                    read_file(fd, offset, &mut word).map_err(|_| EFAULT)?;
-                    let old = u32::from_ne_bytes(word);
-                    let atomic = AtomicU32::new(old);
-                    let r = f(&atomic);
-                    let new = atomic.into_inner();
-                    if new != old {
-                        write_file(fd, offset, &new.to_ne_bytes()).map_err(|_| EFAULT)?;
-                    }
-                    Ok(r)
-                }
-            }
+            self.atomic_u32_in(st, backing, f)
         })
+    }
+
+    /// As [`Mm::with_atomic_u32`], but for callers that hold what others need: `None` where the
+    /// address space is being changed, where the page is not present, and where it may not be
+    /// accessed. The caller lets go of what it holds, calls [`Mm::with_atomic_u32`], which waits
+    /// and says what is wrong, and tries again.
+    pub fn try_atomic_u32<R>(
+        &self,
+        va: Va,
+        access: Access,
+        f: impl FnOnce(&AtomicU32) -> R,
+    ) -> Option<R> {
+        if !va.0.is_multiple_of(4) {
+            return None;
+        }
+        let mode = Mode::of(access);
+        let st = self.state.try_lock()?;
+        let (vr, vma) = st.vmas.get(va.0)?;
+        let (pr, p) = st.pmas.get(va.0)?;
+        if !mode.allowed(vma) || (mode.is_write() && !p.writable()) {
+            return None;
+        }
+        debug_assert!(vr.contains(&va.0));
+        let backing = p.after(va.0 - pr.start).backing;
+        self.atomic_u32_in(&st, backing, f).ok()
+    }
+
+    /// The word that `backing` begins with.
+    fn atomic_u32_in<R>(
+        &self,
+        st: &State,
+        backing: Backing,
+        f: impl FnOnce(&AtomicU32) -> R,
+    ) -> Result<R> {
+        match backing {
+            Backing::Frames(at) => Ok(f(self.clas.slice(at, 4).atomic_u32().ok_or(EINVAL)?)),
+            b if let Some((c, at)) = st.foreign_frames(b) => {
+                Ok(f(c.slice(at, 4).atomic_u32().ok_or(EINVAL)?))
+            }
+            // Mapping the file here would let whoever cuts it short on the host end the Sentry by
+            // SIGBUS. So this is atomic towards the Sentry's other threads only.
+            Backing::Host { fd, offset } => {
+                let mut word = [0; 4];
+                read_file(fd, offset, &mut word).map_err(|_| EFAULT)?;
+                let old = u32::from_ne_bytes(word);
+                let atomic = AtomicU32::new(old);
+                let r = f(&atomic);
+                let new = atomic.into_inner();
+                if new != old {
+                    write_file(fd, offset, &new.to_ne_bytes()).map_err(|_| EFAULT)?;
+                }
+                Ok(r)
+            }
+        }
     }
 
     /// The 32-bit word at `va`, read atomically.

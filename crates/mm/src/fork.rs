@@ -41,9 +41,9 @@ impl Mm {
             to.charge_entries(st.vmas.len() + st.pmas.len())?;
             to.take_mappings(st.vmas.len())?;
             if !st.patches.is_empty()
-                && let Some(sites) = self.space.sites()
+                && let (Some(parent), Some(copy)) = (self.space.lanes(), child.space.lanes())
             {
-                child.space.inherit_sites(&sites)?;
+                copy.inherit_sites(&parent.sites())?;
             }
             st.fork_into(&mut to, writers);
             to.keep_inherited(&st.patches);

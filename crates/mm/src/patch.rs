@@ -261,7 +261,7 @@ impl State {
         if !pma.writable() {
             self.unshare(call, &r, pma, Some(PAGE)).ok()?;
         }
-        let Some(entry) = self.space.add_site(site) else {
+        let Some(entry) = self.space.lanes().and_then(|l| l.add_site(site)) else {
             // None can be had any more.
             self.patches.full = true;
             return None;
@@ -327,7 +327,9 @@ impl State {
         }
         self.flush();
         // All that lie between are among them.
-        self.space.retire_sites(hull.clone());
+        if let Some(l) = self.space.lanes() {
+            l.retire_sites(hull.clone());
+        }
         ended.extend(self.patches.overlapping(&hull));
         for (at, _) in &ended {
             self.patches.sites.remove(at);
@@ -370,7 +372,9 @@ impl State {
         if r.start < table.end && table.start < r.end && !self.patches.off {
             self.unpatch(&(0..u64::MAX));
             self.patches.off = true;
-            self.space.drop_sites();
+            if let Some(l) = self.space.lanes() {
+                l.drop_sites();
+            }
         }
     }
 }

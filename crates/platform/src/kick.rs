@@ -5,6 +5,7 @@
 //! a thread that should have taken the kick first (see `notify`), and for one that makes no calls the
 //! watchdog, which ends a process that went on computing for seconds with a kick unanswered.
 
+use crate::lanes::RemoteLanes;
 use crate::process::{KICK, Process, Unit};
 use crate::{Interrupter, Lanes};
 use hostcall::process as host;
@@ -128,7 +129,13 @@ impl Interrupter for Kick {
         self.watch();
     }
 
-    fn withdraw_local(&self) {
+    fn lanes(&self) -> Option<&dyn RemoteLanes> {
+        Some(self)
+    }
+}
+
+impl RemoteLanes for Kick {
+    fn withdraw(&self) {
         self.with_area(|area| crate::lane::publish(area, None));
     }
     fn mask(&self) -> Option<u64> {

@@ -7,10 +7,11 @@
 //! - Who may spin for a mailbox, [`wait::spin`] tells.
 //! - Who spins for a mailbox also looks, every few microseconds, whether the thread has come another way.
 
+use crate::Regs;
 use crate::frame::{put_u64, u64_at};
+use crate::lanes::Local;
 use crate::sites::Sites;
 use crate::words::{mailbox, signals};
-use crate::{Local, Regs};
 use abi::AltStack;
 use hostcall::MemSlice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -638,7 +639,7 @@ mod tests {
             word.atomic_u32().unwrap().load(Ordering::SeqCst)
         };
         with_area(|area| {
-            let names: crate::Names = core::array::from_fn(|i| i as u8);
+            let names: crate::lanes::Names = core::array::from_fn(|i| i as u8);
             publish(area, Some(Local::new(|_| Some(0)).with_names(names)));
             let mut got = [0; 390];
             area.sub(area::NAMES as usize, 390).copy_to(&mut got);

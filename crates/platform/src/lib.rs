@@ -5,11 +5,12 @@
 //! nor signals, so that KVM fits beside [`notify`] and [`ptrace`].
 //!
 //! One Sentry thread drives one `AppThread`: it resumes the application with [`AppThread::run`] and gets the
-//! next [`Event`]. All lanes end in the same events.
+//! next [`Event`]. Fast paths are apart ([`lanes`]): a platform may have none.
 
 pub mod frame;
 mod kick;
 pub mod lane;
+pub mod lanes;
 pub mod notify;
 pub mod offers;
 mod process;
@@ -19,8 +20,9 @@ pub mod sites;
 mod words;
 mod zygote;
 
-use abi::{AltStack, Result};
+use abi::Result;
 use hostcall::RawFd;
+use lanes::{RemoteLanes, SpaceLanes, ThreadLanes};
 use std::sync::Arc;
 
 /// The lowest address that an application may map (`vm.mmap_min_addr` is at most this).
@@ -56,43 +58,6 @@ impl Lanes {
         } else {
             Lanes::None
         }
-    }
-}
-
-/// What calls give that are answered where they are made, as long as the Sentry says nothing else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Local {
-    words: [u32; stub::lane::WORDS],
-    names: Names,
-}
-
-/// `struct new_utsname`: what uname(2) gives.
-pub type Names = [u8; stub::area::NAMES_LEN as usize];
-
-impl Local {
-    /// `word` gives the answer to a call, by its number, where it may be given: 0 for those that are done and have no
-    /// answer of their own. Calls that share a word ([`lane::LOCAL`]) give the same, or one of them `None`.
-    #[must_use]
-    pub fn new(mut word: impl FnMut(u32) -> Option<u32>) -> Local {
-        let mut words = [None; stub::lane::WORDS];
-        for (nr, _, at) in stub::lane::LOCAL {
-            let w = word(nr).unwrap_or(stub::lane::ASK);
-            let slot = &mut words[((at - stub::area::PID) / 4) as usize];
-            *slot = Some(match *slot {
-                Some(stub::lane::ASK) => stub::lane::ASK,
-                _ => w,
-            });
-        }
-        Local {
-            words: words.map(|w| w.unwrap_or(stub::lane::ASK)),
-            names: [0; stub::area::NAMES_LEN as usize],
-        }
-    }
-
-    /// What uname(2) gives, if it is answered.
-    #[must_use]
-    pub fn with_names(self, names: Names) -> Local {
-        Local { names, ..self }
     }
 }
 
@@ -195,39 +160,13 @@ pub trait AddressSpace: Send + Sync {
     /// mapped is mapped any more; then `then` is called, by whatever thread. Where that gives back many `bytes`, it
     /// has come about when the address space is dropped.
     fn retire(&self, bytes: u64, then: Box<dyn FnOnce() + Send>);
-    /// Makes a trampoline for a call site, which is live from now on: gives the address of the pointer to it, for
-    /// [`sites::jump`]. `None` where the platform has no lanes, or no more trampolines.
-    fn add_site(&self, _site: sites::Site) -> Option<u32> {
-        None
-    }
-    /// The sites of `r` are live no more. The caller has unmapped their pages, and maps them again, with what was
-    /// there before, afterwards: this returns when no thread stands at a place that only a live site explains.
-    fn retire_sites(&self, _r: std::ops::Range<u64>) {}
-    /// There are no lanes any more: no site is live, and what lies at the table's place is unmapped.
-    fn drop_sites(&self) {}
-    /// The sites that have trampolines.
-    fn sites(&self) -> Option<Arc<sites::Sites>> {
-        None
-    }
-    /// Gives this address space, where nothing has run yet, the sites of the one that it is made a copy of.
-    fn inherit_sites(&self, _parent: &Arc<sites::Sites>) -> Result<()> {
-        Ok(())
-    }
-    /// Where what its reads may find is offered, and changes of an epoll are laid: mapped now if it was not. `None` where
-    /// the platform has no lanes, or [`AddressSpace::end_offers`] was called first.
-    fn offers(&self) -> Option<Arc<offers::Area>> {
-        None
-    }
-    /// Nothing is offered here any more, for as long as it lives: the Sentry is asked.
-    fn end_offers(&self) {}
-    /// How much there is to be read is not told here any more: the Sentry is asked (ioctl(2) with FIONREAD).
-    fn end_counts(&self) {}
-    /// One more (`1`), or one less (`-1`), waits for a futex word of this address space: counted before the word is looked
-    /// at. Where nobody waits, a wake-up may do nothing without the Sentry.
-    fn count_waiter(&self, _va: u64, _by: i32) {}
     /// CPU time that its threads have used on the host, in nanoseconds; 0 where that cannot be told.
     fn cpu_nanos(&self) -> u64 {
         0
+    }
+    /// Its fast paths; `None` where it has none.
+    fn lanes(&self) -> Option<&dyn SpaceLanes> {
+        None
     }
 }
 
@@ -294,13 +233,6 @@ pub trait AppThread: Send {
     /// [`AppThread::set_return`] set (0 if it was not called).
     fn run(&mut self) -> Event;
 
-    /// As [`AppThread::run`]; the caller's wake-ups that wait are made when the application has been let go on, before
-    /// anybody waits for it; by a platform that does not know when that is, before.
-    fn run_then_wake(&mut self, held: Option<wait::wakes::Hold>) -> Event {
-        drop(held);
-        self.run()
-    }
-
     /// The result of the system call that stopped it: `rax` when it goes on.
     fn set_return(&mut self, value: u64);
 
@@ -337,53 +269,16 @@ pub trait AppThread: Send {
     /// resets it to the initial state (execve).
     fn set_fp_state(&mut self, state: Option<&[u8]>) -> Result<()>;
 
-    /// The address behind a `syscall` instruction that is run often and not patched, once: the event just given
-    /// came from it.
-    fn hot_site(&mut self) -> Option<u64> {
-        None
-    }
-    /// Whether the call just given came from a patched site.
-    fn by_lane(&self) -> bool {
-        false
-    }
-    /// The call just given could have been answered where it was made: notes its site. As [`AppThread::hot_site`], where
-    /// it has become hot by that.
-    fn note_site(&mut self) -> Option<u64> {
-        None
-    }
-    /// The call just given would have been answered where it was made, but memory that it names was not mapped on the
-    /// host: the access that failed there, by address and the processor's error code.
-    fn missed(&mut self) -> Option<(u64, u64)> {
-        None
-    }
-    /// Whether calls are ever answered where they are made.
-    fn answers(&self) -> bool {
-        false
-    }
-    /// What calls give that are answered where they are made; `None`: the Sentry is asked.
-    fn publish(&mut self, _local: Option<Local>) {}
-    /// Before [`AppThread::run`]: the blocked signals, and how to know which wait and may be for this thread. The
-    /// application may change what it blocks without the Sentry, as long as nothing waits that it blocks no more;
-    /// [`Interrupter::mask`] tells, and [`AppThread::mask`] when it has come out.
-    fn put_mask(&mut self, _mask: u64, _pending: &dyn Fn() -> u64) {}
-    /// What the application blocks by now; `None` where only the Sentry changes that. Any number may come.
-    fn mask(&self) -> Option<u64> {
-        None
-    }
-
-    /// Before [`AppThread::run`]: its alternate signal stack. The application may change it without the Sentry;
-    /// [`AppThread::stack`] tells when it has come out.
-    fn put_stack(&mut self, _stack: &AltStack) {}
-    /// The alternate signal stack by now; `None` where only the Sentry changes that. Anything may come.
-    fn stack(&self) -> Option<AltStack> {
-        None
-    }
-
     /// Interrupts this thread from another.
     fn interrupter(&self) -> Arc<dyn Interrupter>;
 
     /// Tells the CPU time that this thread has used in application code.
     fn cpu_clock(&self) -> CpuClock;
+
+    /// Its fast paths; `None` where it has none.
+    fn lanes(&mut self) -> Option<&mut dyn ThreadLanes> {
+        None
+    }
 }
 
 /// A thread's CPU time in application code, nanoseconds; 0 when it has ended. May be asked from any thread.
@@ -394,13 +289,8 @@ pub trait Interrupter: Send + Sync {
     /// Makes the thread's current or next stay in application code end with [`Event::Interrupted`], soon. May
     /// be called at any time; too many calls give at worst spurious events.
     fn interrupt(&self);
-    /// As [`AppThread::publish`] of `None`, from another thread.
-    fn withdraw_local(&self) {}
-    /// As [`AppThread::mask`], of a thread in application code.
-    fn mask(&self) -> Option<u64> {
+    /// The fast paths of the thread; `None` where it has none, or has ended.
+    fn lanes(&self) -> Option<&dyn RemoteLanes> {
         None
     }
-    /// These signals wait, and it may be this thread that takes them when it blocks them no more: then it comes out. To
-    /// be called between queueing and a look at [`Interrupter::mask`].
-    fn note_pending(&self, _set: u64) {}
 }

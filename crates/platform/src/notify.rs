@@ -15,6 +15,7 @@
 use crate::frame::Frame;
 use crate::kick::Kick;
 use crate::lane::{self, Habits, Hot, Stopped, Why};
+use crate::lanes::{Came, Local, Own, SpaceLanes, ThreadLanes};
 use crate::offers::Area;
 use crate::process::{
     Drive, Factory, KICK, Listener, Process, RawThread, TRAPPED, readable_within, recv,
@@ -23,9 +24,9 @@ use crate::process::{
 use crate::recycle::Held;
 use crate::sites::{Site, Sites};
 use crate::words::mailbox;
-use crate::{AddressSpace, AppThread, Event, Interrupter, Lanes, Local, MapOp, Platform, Regs};
+use crate::{AddressSpace, AppThread, Event, Interrupter, Lanes, MapOp, Platform, Regs};
+use abi::Result;
 use abi::errno::{EINVAL, ESRCH};
-use abi::{AltStack, Result};
 use hostcall::process as host;
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,6 +97,12 @@ impl AddressSpace for Space {
     fn cpu_nanos(&self) -> u64 {
         self.0.cpu_nanos()
     }
+    fn lanes(&self) -> Option<&dyn SpaceLanes> {
+        (self.0.factory.lanes != Lanes::None).then_some(self)
+    }
+}
+
+impl SpaceLanes for Space {
     fn add_site(&self, site: Site) -> Option<u32> {
         self.0.add_site(site)
     }
@@ -105,8 +112,8 @@ impl AddressSpace for Space {
     fn drop_sites(&self) {
         self.0.drop_sites();
     }
-    fn sites(&self) -> Option<Arc<Sites>> {
-        Some(self.0.sites().0)
+    fn sites(&self) -> Arc<Sites> {
+        self.0.sites().0
     }
     fn inherit_sites(&self, parent: &Arc<Sites>) -> Result<()> {
         self.0.inherit_sites(parent)
@@ -157,7 +164,7 @@ struct Thread {
     regs: Regs,
     regs_changed: bool,
     bases_changed: bool,
-    /// See [`AppThread::missed`].
+    /// See [`Came::missed`].
     missed: Option<(u64, u64)>,
     /// It serves again: what it had used of the CPU before is to be noted.
     clock_due: bool,
@@ -595,6 +602,20 @@ impl Thread {
         }
     }
 
+    /// Lets it go on until the next event; what is `held` is woken when it runs.
+    fn run_with(&mut self, mut held: Option<wait::wakes::Hold>) -> Event {
+        // A thread that looks into its mailbox takes the kick when it comes.
+        let mail = matches!(self.waits, Waits::Mail { .. });
+        let due = self.entered() && !mail;
+        if self.answer(&mut held).is_err() {
+            self.left();
+            self.waits = Waits::Gone;
+            return Event::Gone;
+        }
+        drop(held);
+        self.next(due, None)
+    }
+
     /// The system call that its registers are those of.
     fn trapped(&mut self) -> Event {
         self.from = From::Patched;
@@ -611,20 +632,7 @@ impl Thread {
 
 impl AppThread for Thread {
     fn run(&mut self) -> Event {
-        self.run_then_wake(None)
-    }
-
-    fn run_then_wake(&mut self, mut held: Option<wait::wakes::Hold>) -> Event {
-        // A thread that looks into its mailbox takes the kick when it comes.
-        let mail = matches!(self.waits, Waits::Mail { .. });
-        let due = self.entered() && !mail;
-        if self.answer(&mut held).is_err() {
-            self.left();
-            self.waits = Waits::Gone;
-            return Event::Gone;
-        }
-        drop(held);
-        self.next(due, None)
+        self.run_with(None)
     }
 
     fn set_return(&mut self, value: u64) {
@@ -656,7 +664,7 @@ impl AppThread for Thread {
             let ret = std::mem::take(&mut self.ret);
             self.next(false, Some(ret))
         } else {
-            self.run()
+            self.run_with(None)
         };
         match event {
             Event::Interrupted => {
@@ -704,57 +712,6 @@ impl AppThread for Thread {
         }
     }
 
-    fn hot_site(&mut self) -> Option<u64> {
-        self.hot.found.take()
-    }
-
-    fn by_lane(&self) -> bool {
-        self.from == From::Patched
-    }
-
-    fn note_site(&mut self) -> Option<u64> {
-        match self.from {
-            From::Site(ip) if self.process.factory.lanes != Lanes::None => {
-                self.hot.note(ip);
-                self.hot.found.take()
-            }
-            _ => None,
-        }
-    }
-
-    fn missed(&mut self) -> Option<(u64, u64)> {
-        self.missed.take()
-    }
-
-    fn answers(&self) -> bool {
-        self.process.factory.lanes != Lanes::None
-    }
-
-    fn publish(&mut self, local: Option<Local>) {
-        let (area, _) = self.area();
-        lane::publish(area, local);
-    }
-
-    fn put_mask(&mut self, mask: u64, pending: &dyn Fn() -> u64) {
-        if self.answers() {
-            lane::put_mask(self.area().0, mask, pending);
-        }
-    }
-
-    fn mask(&self) -> Option<u64> {
-        self.answers().then(|| lane::mask(self.area().0))
-    }
-
-    fn put_stack(&mut self, stack: &AltStack) {
-        if self.answers() {
-            lane::put_stack(self.area().0, stack);
-        }
-    }
-
-    fn stack(&self) -> Option<AltStack> {
-        self.answers().then(|| lane::stack(self.area().0))
-    }
-
     fn interrupter(&self) -> Arc<dyn Interrupter> {
         self.kick.clone()
     }
@@ -762,6 +719,56 @@ impl AppThread for Thread {
     fn cpu_clock(&self) -> crate::CpuClock {
         let raw = self.raw.as_ref().expect("until drop");
         self.process.thread_clock(raw)
+    }
+
+    fn lanes(&mut self) -> Option<&mut dyn ThreadLanes> {
+        match self.process.factory.lanes {
+            Lanes::None => None,
+            _ => Some(self),
+        }
+    }
+}
+
+impl ThreadLanes for Thread {
+    fn publish(&mut self, local: Option<Local>) {
+        lane::publish(self.area().0, local);
+    }
+
+    fn put(&mut self, own: &Own, pending: &dyn Fn() -> u64) {
+        let (area, _) = self.area();
+        lane::put_mask(area, own.mask, pending);
+        lane::put_stack(area, &own.stack);
+    }
+
+    fn run(&mut self, deferred: Option<wait::wakes::Hold>) -> Event {
+        self.run_with(deferred)
+    }
+
+    fn own(&self) -> Own {
+        let (area, _) = self.area();
+        Own {
+            mask: lane::mask(area),
+            stack: lane::stack(area),
+        }
+    }
+
+    fn came(&mut self) -> Came {
+        Came {
+            hot_site: self.hot.found.take(),
+            missed: self.missed.take(),
+        }
+    }
+
+    fn by_lane(&self) -> bool {
+        self.from == From::Patched
+    }
+
+    fn note_site(&mut self) -> Option<u64> {
+        let From::Site(ip) = self.from else {
+            return None;
+        };
+        self.hot.note(ip);
+        self.hot.found.take()
     }
 }
 

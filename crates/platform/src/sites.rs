@@ -7,7 +7,7 @@
 //! - A site is *live* from before its bytes are written until they are gone: put back, unmapped, or thrown away. Only
 //!   of a live site are the places known where a thread may stand or trap that the original code has not: the `int3`
 //!   over its `syscall` instruction, and its slot. What happens at the place of another is the application's own.
-//! - A site ends ([`crate::AddressSpace::retire_sites`]) while its page is not mapped, and not before every thread that
+//! - A site ends ([`crate::lanes::SpaceLanes::retire_sites`]) while its page is not mapped, and not before every thread that
 //!   was in application code has been stopped once: where one stood at such a place, or had just trapped there, its
 //!   registers have been made the application's by then.
 //! - [`Sites`] is never changed, but replaced by another: who drives a thread keeps the one that it knows, and compares

@@ -358,7 +358,7 @@ fn a_site_ends_when_nobody_stands_in_it() {
     let (space, mut t) = start(&s, &[0xeb, 0xfe]);
     let call = CODE + 0x40;
     let site = platform::sites::Site::by_slot(call, CODE);
-    if space.add_site(site).is_none() {
+    if space.lanes().and_then(|l| l.add_site(site)).is_none() {
         // A CPU without BMI2.
         return;
     }
@@ -368,7 +368,9 @@ fn a_site_ends_when_nobody_stands_in_it() {
         let other = std::thread::spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(20));
             if live {
-                ends.retire_sites(CODE..CODE + 0x1000);
+                if let Some(l) = ends.lanes() {
+                    l.retire_sites(CODE..CODE + 0x1000);
+                }
             } else {
                 i.interrupt();
             }
@@ -396,7 +398,7 @@ fn a_new_process_finds_no_trampolines_of_an_old_one() {
         {
             let (space, mut t) = start(&s, &call);
             let site = platform::sites::Site::by_slot(CODE + 0x40, CODE);
-            if space.add_site(site).is_none() {
+            if space.lanes().and_then(|l| l.add_site(site)).is_none() {
                 // A CPU without BMI2.
                 return;
             }
@@ -404,7 +406,7 @@ fn a_new_process_finds_no_trampolines_of_an_old_one() {
         }
         assert!(s.platform.settle(std::time::Duration::from_secs(10)));
         let (space, mut t) = start(&s, &look);
-        assert!(space.sites().is_none_or(|s| s.is_empty()));
+        assert!(space.lanes().is_none_or(|l| l.sites().is_empty()));
         let mut r = t.regs();
         r.rdi = place;
         t.set_regs(&r);

@@ -27,9 +27,9 @@ pub struct Uts {
 impl Uts {
     /// `struct new_utsname`.
     #[must_use]
-    pub fn utsname(&self) -> platform::Names {
+    pub fn utsname(&self) -> platform::lanes::Names {
         const FIELD: usize = 65;
-        let mut out: platform::Names = [0; 6 * FIELD];
+        let mut out: platform::lanes::Names = [0; 6 * FIELD];
         let fields = [
             b"Linux".as_slice(),
             &self.nodename,

@@ -14,6 +14,7 @@ use crate::inode::{Ahead, Inode, Onward, Seen};
 use crate::mode::{FileType, Want};
 use crate::userns::UserNs;
 use abi::Result;
+pub use abi::attr::StatFs;
 use abi::errno::ENOENT;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::any::Any;
@@ -30,22 +31,6 @@ pub enum Caching {
     Revalidate,
     /// Names are generated: as `Revalidate`, and unused dentries are not kept.
     Never,
-}
-
-/// `statfs(2)`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StatFs {
-    pub magic: u64,
-    pub bsize: u64,
-    pub blocks: u64,
-    pub bfree: u64,
-    pub bavail: u64,
-    pub files: u64,
-    pub ffree: u64,
-    pub fsid: u64,
-    pub namelen: u64,
-    /// `ST_*`; the mount's own flags are added by the VFS.
-    pub flags: u64,
 }
 
 /// A file system as a whole.

@@ -4,43 +4,20 @@
 //! with the directory's lock held for everything that changes or looks up names. A file system checks only
 //! what it alone knows (space, quotas, what its host says).
 
+use crate::Path;
 use crate::acl::{Acl, acl_permission};
 use crate::caller::Caller;
 use crate::file::FileOps;
 use crate::locks::FileLocks;
-use crate::mode::{FileType, Perm, Want};
-use crate::{Path, Stat};
+use crate::mode::{FileType, Want};
 use abi::Result;
+use abi::attr::Stat;
+pub use abi::attr::{NewNode, Perm, SetAttr};
 use abi::errno::{EACCES, EINVAL, ENODATA, ENOTDIR, EOPNOTSUPP, EPERM, ETXTBSY};
 use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-
-/// The attributes of a file to be made: umask, set-group-id and defaults are already in them.
-#[derive(Clone, Copy, Debug)]
-pub struct NewNode {
-    /// Permission bits only.
-    pub mode: u32,
-    pub uid: u32,
-    pub gid: u32,
-}
-
-/// Attributes to change; all checked. The change time becomes now.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SetAttr {
-    /// Permission bits only.
-    pub mode: Option<u32>,
-    pub uid: Option<u32>,
-    pub gid: Option<u32>,
-    pub size: Option<u64>,
-    /// Nanoseconds since the epoch.
-    pub atime: Option<i64>,
-    pub mtime: Option<i64>,
-    /// What the change was decided by. `EBUSY` where a file system that others change, too, finds it different: it is to
-    /// be decided again.
-    pub seen: Option<Perm>,
-}
 
 bitflags::bitflags! {
     /// `renameat2(2)`.
@@ -113,12 +90,7 @@ pub trait Inode: Any + Send + Sync {
     }
     /// Owner and mode, asked at each step of a walk: cheap.
     fn perm(&self) -> Result<Perm> {
-        let s = self.stat()?;
-        Ok(Perm {
-            mode: s.mode & 0o7777,
-            uid: s.uid,
-            gid: s.gid,
-        })
+        Ok(self.stat()?.perm())
     }
     /// Whether the caller may do `want`. The default is Linux's `generic_permission`.
     fn permission(&self, cx: &Caller<'_>, want: Want) -> Result<()> {

@@ -63,14 +63,15 @@ pub mod vfs;
 pub mod walk;
 pub mod watch;
 
+pub use abi::attr::{NewNode, Perm, SetAttr, Stat, StatFs};
 pub use caller::Caller;
 pub use context::{At, FsContext, PathCx};
 pub use cred::{Caps, Credentials};
-pub use dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
+pub use dentry::{Caching, Dentry, FileSystem, SuperBlock};
 pub use fd_table::FdTable;
 pub use file::{File, FileOps, Sink, Source};
-pub use inode::{Follow, Inode, InodeExt, Looked, NewNode, RenameFlags, SetAttr, Slot};
-pub use mode::{FileType, Perm};
+pub use inode::{Follow, Inode, InodeExt, Looked, RenameFlags, Slot};
+pub use mode::FileType;
 pub use mount::{Mount, MountFlags, Path};
 pub use namespace::MountNamespace;
 pub use vfs::Vfs;
@@ -79,42 +80,6 @@ pub use vfs::Vfs;
 pub const PATH_MAX: usize = 4096;
 /// The longest name in a directory.
 pub const NAME_MAX: usize = 255;
-
-/// What `stat(2)` and `statx(2)` tell. Times are nanoseconds since the epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stat {
-    /// As [`makedev`] encodes it.
-    pub dev: u64,
-    pub ino: u64,
-    /// Type and permission bits, as `st_mode`.
-    pub mode: u32,
-    pub nlink: u32,
-    pub uid: u32,
-    pub gid: u32,
-    pub rdev: u64,
-    pub size: u64,
-    pub blksize: u32,
-    /// In units of 512 bytes.
-    pub blocks: u64,
-    pub atime: i64,
-    pub mtime: i64,
-    pub ctime: i64,
-    /// Zero where the file system does not keep it.
-    pub btime: i64,
-}
-
-impl Stat {
-    /// The same, with another's owner and mode.
-    #[must_use]
-    pub fn owned_as(self, other: &Stat) -> Stat {
-        Stat {
-            uid: other.uid,
-            gid: other.gid,
-            mode: other.mode,
-            ..self
-        }
-    }
-}
 
 /// One entry for `getdents64(2)`.
 pub struct DirEntry<'a> {

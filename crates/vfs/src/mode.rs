@@ -2,6 +2,7 @@
 
 use crate::cred::{Caps, Credentials};
 use abi::Result;
+pub use abi::attr::Perm;
 use abi::errno::EACCES;
 use abi::linux::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
 
@@ -58,15 +59,6 @@ impl FileType {
             FileType::Regular | FileType::Directory | FileType::Symlink
         )
     }
-}
-
-/// Who may do what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Perm {
-    /// The permission bits, with set-id and sticky bits.
-    pub mode: u32,
-    pub uid: u32,
-    pub gid: u32,
 }
 
 bitflags::bitflags! {

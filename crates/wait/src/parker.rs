@@ -146,6 +146,12 @@ impl Parker {
         self.thread.lock().clone()
     }
 
+    /// Whether its thread waits here, asleep or looking for its wake-up.
+    #[must_use]
+    pub fn is_parked(&self) -> bool {
+        matches!(self.state.load(SeqCst), SPINNING | ASLEEP)
+    }
+
     #[cfg(test)]
     pub(crate) fn is_asleep(&self) -> bool {
         self.state.load(SeqCst) == ASLEEP

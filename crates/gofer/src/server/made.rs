@@ -9,8 +9,9 @@
 use super::Server;
 use super::ops::{RESOLVE_LINK, is_stamped_here};
 use super::table::{Node, attr_at, proc_name};
-use crate::proto::{Attr, Handle, Named, New, Seen};
+use crate::proto::{Attr, Handle, Named, Seen};
 use abi::Result;
+use abi::attr::{NewNode, Stat};
 use abi::errno::{ENOENT, EPERM};
 use hostcall::{HostFd, path};
 use std::ffi::CStr;
@@ -30,7 +31,7 @@ impl Birth {
     }
 
     /// Whether it can be the file: all that its attributes tell.
-    fn fits(&self, a: &Attr, uid: u32) -> bool {
+    fn fits(&self, a: &Stat, uid: u32) -> bool {
         let alone = match self.kind {
             libc::S_IFDIR => a.nlink <= 2,
             libc::S_IFLNK => a.nlink == 1,
@@ -40,13 +41,13 @@ impl Birth {
     }
 
     /// Whether it is as young.
-    fn is_young(&self, a: &Attr) -> bool {
+    fn is_young(&self, a: &Stat) -> bool {
         a.btime >= self.since
     }
 
     /// Where the time of birth does not tell: the clock is another's, or it is not kept. Then a directory must have
     /// nothing in it.
-    fn may_be_old(&self, fd: &HostFd, a: &Attr) -> Result<bool> {
+    fn may_be_old(&self, fd: &HostFd, a: &Stat) -> Result<bool> {
         if a.btime != 0 && is_stamped_here(path::fstatfs(fd.raw())?.f_type) {
             return Ok(false);
         }
@@ -63,7 +64,7 @@ fn is_empty(dir: &HostFd) -> Result<bool> {
 }
 
 /// Takes a name away that still leads to what was made, as far as can be told.
-pub(super) fn remove(dir: &Node, name: &CStr, same: impl FnOnce(&Attr) -> bool) {
+pub(super) fn remove(dir: &Node, name: &CStr, same: impl FnOnce(&Stat) -> bool) {
     let Ok(a) = attr_at(&dir.fd, name, libc::AT_SYMLINK_NOFOLLOW) else {
         return;
     };
@@ -80,7 +81,7 @@ impl Server {
         &self,
         dir: &Node,
         name: &CStr,
-        new: New,
+        new: NewNode,
         birth: &Birth,
         also: &[Vec<u8>],
     ) -> Result<(Attr, Handle, Option<Seen>)> {
@@ -92,20 +93,20 @@ impl Server {
         })?;
         let first = attr_at(&fd, c"", libc::AT_EMPTY_PATH)?;
         let own = birth.fits(&first, self.uid) && birth.is_young(&first);
-        let is_ours = |a: &Attr| own && (a.dev, a.ino) == (first.dev, first.ino);
+        let is_ours = |a: &Stat| own && (a.dev, a.ino) == (first.dev, first.ino);
         let made = self
             .settle(&fd, &first, new, birth)
             .and_then(|()| self.insert(Node::below(&self.proc_fd, dir, fd)?));
         let (attr, handle) = made.inspect_err(|_| {
             remove(dir, name, is_ours);
         })?;
-        let file = || Named::File(attr.dev, attr.ino);
+        let file = || Named::File(attr.stat.dev, attr.stat.ino);
         let seen = version.and_then(|v| Self::seen_at(dir, v, also, file));
         Ok((attr, handle, seen))
     }
 
     /// `ENOENT` where it is another file.
-    fn settle(&self, fd: &HostFd, first: &Attr, new: New, birth: &Birth) -> Result<()> {
+    fn settle(&self, fd: &HostFd, first: &Stat, new: NewNode, birth: &Birth) -> Result<()> {
         let chown = new.uid != u32::MAX || new.gid != u32::MAX;
         // mkdir(2) drops bits that the application's file shall have, and chown(2) drops some of others.
         let chmod = match birth.kind {

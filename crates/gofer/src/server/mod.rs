@@ -4,8 +4,10 @@
 //! [`Server::run`], which needs no path but what lies below descriptors it holds.
 
 mod made;
+mod names;
 mod ops;
 mod table;
+mod xattr;
 
 use crate::kernel_fs::Kind;
 use crate::line::{BUFFER, Line};

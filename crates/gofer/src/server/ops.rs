@@ -1,30 +1,24 @@
 //! What each request does.
 
-use super::made::{self, Birth};
-use super::table::{ACL_NAME, Node, attr, attr_at, open_file_has_acl, proc_name, version};
+use super::table::{Node, attr, attr_at, proc_name};
 use super::{Server, component};
 use crate::kernel_fs::{self, Kind};
-use crate::proto::{
-    ACL, Access, Attr, Before, Entry, Handle, Named, New, Reply, Request, Seen, SetAttr, StatFs,
-    Step, Then,
-};
+use crate::proto::{Access, Attr, Entry, Handle, Reply, Request, Step, Then};
 use crate::wire::MAX_STRING;
 use abi::Result;
-use abi::errno::{
-    EACCES, EBUSY, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENODATA, ENOENT, ENOSYS, ENOTDIR, ENXIO,
-    EOPNOTSUPP, EPERM, EROFS,
-};
+use abi::attr::{SetAttr, StatFs};
+use abi::errno::{EACCES, EBUSY, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP, EROFS};
 use hostcall::{HostFd, file, path};
-use std::ffi::{CStr, CString};
-use std::sync::Arc;
+use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-type Answer = Result<(Reply, Option<HostFd>)>;
+/// A reply, and the descriptor that goes with it.
+pub(super) type Answer = Result<(Reply, Option<HostFd>)>;
 
-/// One component below a directory, never through a link. (`RESOLVE_NO_XDEV` is missing on purpose: a
-/// root may have host mounts in it.)
-const RESOLVE: u64 = (abi::linux::RESOLVE_BENEATH
+/// One component below a directory, never through a link. (`RESOLVE_NO_XDEV` is missing on
+/// purpose: a root may have host mounts in it.)
+pub(super) const RESOLVE: u64 = (abi::linux::RESOLVE_BENEATH
     | abi::linux::RESOLVE_NO_MAGICLINKS
     | abi::linux::RESOLVE_NO_SYMLINKS) as u64;
 /// For the last component, which may itself be a link: `O_NOFOLLOW` stands at it.
@@ -39,16 +33,17 @@ const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 
 /// ext4, XFS, btrfs.
 const FINE: [i64; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
-/// f2fs, overlayfs; and tmpfs, where link(2) and unlink(2) give a directory the file's new time, which is no
-/// finer than the clock's ticks though the directory's was looked at.
+/// f2fs, overlayfs; and tmpfs, where link(2) and unlink(2) give a directory the file's new time,
+/// which is no finer than the clock's ticks though the directory's was looked at.
 const LOCAL: [i64; 3] = [0xf2f5_2010, 0x794c_7630, 0x0102_1994];
 
-/// Whether the times of a file system (`f_type`) are the host's own, and no coarser than its clock's ticks.
+/// Whether the times of a file system (`f_type`) are the host's own, and no coarser than its
+/// clock's ticks.
 pub(super) fn is_stamped_here(fs: i64) -> bool {
     FINE.contains(&fs) || LOCAL.contains(&fs)
 }
 
-fn is_dir(n: &Node) -> Result<()> {
+pub(super) fn is_dir(n: &Node) -> Result<()> {
     if n.kind == libc::S_IFDIR {
         Ok(())
     } else {
@@ -56,7 +51,7 @@ fn is_dir(n: &Node) -> Result<()> {
     }
 }
 
-fn writable(n: &Node) -> Result<()> {
+pub(super) fn writable(n: &Node) -> Result<()> {
     if n.writable { Ok(()) } else { Err(EROFS) }
 }
 
@@ -75,7 +70,7 @@ fn timespec(t: Option<i64>) -> libc::timespec {
 
 impl Server {
     /// Opens a regular file or a directory that is held by `O_PATH`.
-    fn reopen(&self, n: &Node, flags: i32) -> Result<HostFd> {
+    pub(super) fn reopen(&self, n: &Node, flags: i32) -> Result<HostFd> {
         match n.kind {
             libc::S_IFREG | libc::S_IFDIR => {}
             libc::S_IFLNK => return Err(ELOOP),
@@ -85,13 +80,6 @@ impl Server {
         n.check_opens()?;
         let flags = (flags | libc::O_NONBLOCK | libc::O_NOCTTY) as u64;
         path::openat2(self.proc_fd.raw(), &proc_name(&n.fd), flags, 0, 0)
-    }
-
-    fn dir_for_change(&self, h: Handle, name: &[u8]) -> Result<(Arc<Node>, CString)> {
-        let dir = self.table.get(h)?;
-        is_dir(&dir)?;
-        writable(&dir)?;
-        Ok((dir, component(name)?))
     }
 
     /// A handle to what was just made or found.
@@ -144,10 +132,7 @@ impl Server {
                 beside,
                 then,
             } => self.walk(from, &names, &beside, then),
-            Request::GetAttr { file } => Ok((
-                Reply::Attr(attr(&self.proc_fd, &self.table.get(file)?.fd)?),
-                None,
-            )),
+            Request::GetAttr { file } => self.get_attr(file),
             Request::SetAttr { file, attr } => self.set_attr(file, &attr),
             Request::Open { file, access } => self.open(file, access),
             Request::Create { dir, name, new } => self.create(dir, &name, new, also),
@@ -173,13 +158,7 @@ impl Server {
                 new_name,
                 flags,
             } => self.rename((dir, &name), (new_dir, &new_name), flags, also),
-            Request::Readlink { file } => {
-                let n = self.table.get(file)?;
-                if n.kind != libc::S_IFLNK {
-                    return Err(EINVAL);
-                }
-                Ok((Reply::Bytes(path::readlinkat(n.fd.raw(), c"")?), None))
-            }
+            Request::Readlink { file } => self.readlink(file),
             Request::ReadDir { dir, cookie } => self.read_dir(dir, cookie),
             Request::StatFs { file } => self.stat_fs(file),
             Request::Sync { file } => {
@@ -226,7 +205,7 @@ impl Server {
     /// What a name in a directory is.
     fn step(&self, dir: &Node, name: &[u8]) -> Result<Step> {
         let (attr, handle) = self.look(dir, &component(name)?)?;
-        let target = (attr.mode & libc::S_IFMT == libc::S_IFLNK)
+        let target = (attr.stat.mode & libc::S_IFMT == libc::S_IFLNK)
             .then(|| {
                 let n = self.table.get(handle)?;
                 path::readlinkat(n.fd.raw(), c"")
@@ -250,7 +229,7 @@ impl Server {
             match self.step(&at, name) {
                 Ok(s) => {
                     let node = self.table.get(s.handle);
-                    let kind = s.attr.mode & libc::S_IFMT;
+                    let kind = s.attr.stat.mode & libc::S_IFMT;
                     // A path of long links must fit into one message.
                     let full = steps.iter().any(|s| s.target.is_some());
                     steps.push(s);
@@ -267,15 +246,15 @@ impl Server {
         }
         let last = steps.last().filter(|s| {
             let whole = stopped.is_none() && steps.len() == names.len();
-            then == Then::Read && whole && s.attr.mode & libc::S_IFMT == libc::S_IFREG
+            then == Then::Read && whole && s.attr.stat.mode & libc::S_IFMT == libc::S_IFREG
         });
         // Whether it may be opened, and why not, is told to who opens.
         let fd = last.and_then(|s| {
             let n = self.table.get(s.handle).ok()?;
             self.reopen(&n, libc::O_RDONLY).ok()
         });
-        // Links may be long, and all must fit into one message. And who asked for one name waits: where a look takes
-        // long, others are not worth it.
+        // Links may be long, and all must fit into one message. And who asked for one name waits:
+        // where a look takes long, others are not worth it.
         let mut room = MAX_STRING / 4;
         let begun = Instant::now();
         let beside = beside.iter().map(|name| {
@@ -322,10 +301,11 @@ impl Server {
         Ok((Reply::Opened { fine }, Some(fd)))
     }
 
-    /// A descriptor by which the client sees a file's attributes, and a change of a directory's names by its
-    /// change time. Only where Linux itself keeps that time, and where nobody can mount anything over a
-    /// name, which changes no directory. And whether the time tells two changes apart that are seen one by
-    /// one: since Linux 6.13 a change after the time was looked at has a finer one (multigrain timestamps).
+    /// A descriptor by which the client sees a file's attributes, and a change of a directory's
+    /// names by its change time. Only where Linux itself keeps that time, and where nobody can
+    /// mount anything over a name, which changes no directory. And whether the time tells two
+    /// changes apart that are seen one by one: since Linux 6.13 a change after the time was looked
+    /// at has a finer one (multigrain timestamps).
     fn look_at(&self, n: &Node) -> Result<(HostFd, bool)> {
         let shown = matches!(n.kind, libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK);
         if !shown || !self.own_mounts {
@@ -336,224 +316,6 @@ impl Server {
             return Err(EOPNOTSUPP);
         }
         Ok((n.fd.duplicate()?, self.fine_times && FINE.contains(&fs)))
-    }
-
-    /// What is to be seen of a directory, where the client remembers its names; `first` tells of the name that was
-    /// changed, and is asked **after** the version was read.
-    fn seen(dir: &Node, also: &[Vec<u8>], first: impl FnOnce() -> Named) -> Option<Seen> {
-        Self::seen_at(dir, version(dir)?, also, first)
-    }
-    /// As [`Server::seen`], for a version that was read before.
-    pub(super) fn seen_at(
-        dir: &Node,
-        version: i64,
-        also: &[Vec<u8>],
-        first: impl FnOnce() -> Named,
-    ) -> Option<Seen> {
-        let other = |n: &Vec<u8>| component(n).map_or(Named::Unknown, |n| Self::named(dir, &n));
-        let names = std::iter::once(first())
-            .chain(also.iter().map(other))
-            .collect();
-        Some(Seen { version, names })
-    }
-    fn named(dir: &Node, name: &CStr) -> Named {
-        match attr_at(&dir.fd, name, libc::AT_SYMLINK_NOFOLLOW) {
-            Ok(a) => Named::File(a.dev, a.ino),
-            Err(ENOENT) => Named::Missing,
-            Err(_) => Named::Unknown,
-        }
-    }
-
-    fn create(&self, dir: Handle, name: &[u8], new: New, also: &[Vec<u8>]) -> Answer {
-        let (dir, name) = self.dir_for_change(dir, name)?;
-        let flags = (libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW) as u64;
-        let mode = u64::from(new.mode & 0o7777);
-        let fd = path::openat2(dir.fd.raw(), &name, flags, mode, RESOLVE)?;
-        let made = self.own_fd(&fd, new).and_then(|()| {
-            let version = version(&dir);
-            // By the name, which is cheaper; but it may lead elsewhere by now.
-            if let Some((attr, held)) = self.held(&dir, &name, &fd) {
-                let file = || Named::File(attr.dev, attr.ino);
-                let seen = version.and_then(|v| Self::seen_at(&dir, v, also, file));
-                return Ok((attr, self.table.insert(held)?, seen));
-            }
-            let flags = libc::O_PATH as u64;
-            let held = path::openat2(self.proc_fd.raw(), &proc_name(&fd), flags, 0, 0)?;
-            let (attr, handle) = self.insert(Node::below(&self.proc_fd, &dir, held)?)?;
-            Ok((attr, handle, None))
-        });
-        match made {
-            Ok((attr, handle, dir)) => {
-                let reply = Reply::Node {
-                    attr,
-                    handle,
-                    writable: true,
-                    dir,
-                };
-                Ok((reply, Some(fd)))
-            }
-            Err(e) => {
-                if let Ok(s) = file::fstat(fd.raw()) {
-                    made::remove(&dir, &name, |a| (a.dev, a.ino) == (s.st_dev, s.st_ino));
-                }
-                Err(e)
-            }
-        }
-    }
-
-    /// The open file, held by its name, if it is still the one that this leads to.
-    fn held(&self, dir: &Node, name: &CStr, fd: &HostFd) -> Option<(Attr, Node)> {
-        let flags = (libc::O_PATH | libc::O_NOFOLLOW) as u64;
-        let held = path::openat2(dir.fd.raw(), name, flags, 0, RESOLVE_LINK).ok()?;
-        let mut attr = attr_at(&held, c"", libc::AT_EMPTY_PATH).ok()?;
-        let open = file::fstat(fd.raw()).ok()?;
-        if (attr.dev, attr.ino) != (open.st_dev, open.st_ino) {
-            return None;
-        }
-        // By the descriptor, which leads there without a walk.
-        attr.acl = open_file_has_acl(fd);
-        let node = Node::found(dir, held, &attr).ok()?;
-        Some((attr, node))
-    }
-
-    fn own_fd(&self, fd: &HostFd, new: New) -> Result<()> {
-        if new.uid == u32::MAX && new.gid == u32::MAX {
-            return Ok(());
-        }
-        match path::fchownat(fd.raw(), c"", new.uid, new.gid, libc::AT_EMPTY_PATH) {
-            Err(EPERM) if self.uid != 0 => return Ok(()),
-            r => r?,
-        }
-        // A change of owner takes set-id bits away.
-        if new.mode & 0o6000 != 0 {
-            let name = proc_name(fd);
-            path::fchmodat(self.proc_fd.raw(), &name, new.mode & 0o7777)?;
-        }
-        Ok(())
-    }
-
-    fn tmpfile(&self, dir: Handle, new: New) -> Answer {
-        let dir = self.table.get(dir)?;
-        is_dir(&dir)?;
-        writable(&dir)?;
-        let flags = (libc::O_RDWR | libc::O_TMPFILE) as u64;
-        let mode = u64::from(new.mode & 0o7777);
-        let fd = path::openat2(dir.fd.raw(), c".", flags, mode, RESOLVE)?;
-        self.own_fd(&fd, new)?;
-        let (attr, handle) = self.insert(Node::below(&self.proc_fd, &dir, fd.duplicate()?)?)?;
-        Ok((
-            Reply::Node {
-                attr,
-                handle,
-                writable: true,
-                dir: None,
-            },
-            Some(fd),
-        ))
-    }
-
-    fn mkdir(
-        &self,
-        dir: Handle,
-        name: &[u8],
-        new: New,
-        also: &[Vec<u8>],
-    ) -> Result<(Attr, Handle, Option<Seen>)> {
-        let (dir, name) = self.dir_for_change(dir, name)?;
-        let birth = Birth::now(libc::S_IFDIR);
-        path::mkdirat(dir.fd.raw(), &name, new.mode & 0o7777)?;
-        self.made(&dir, &name, new, &birth, also)
-    }
-
-    fn mknod(
-        &self,
-        dir: Handle,
-        name: &[u8],
-        new: New,
-        also: &[Vec<u8>],
-    ) -> Result<(Attr, Handle, Option<Seen>)> {
-        let (dir, name) = self.dir_for_change(dir, name)?;
-        let kind = new.mode & libc::S_IFMT;
-        match kind {
-            libc::S_IFIFO | libc::S_IFSOCK => {}
-            // A device of the host's is nothing that a container may make.
-            _ => return Err(EPERM),
-        }
-        let birth = Birth::now(kind);
-        path::mknodat(dir.fd.raw(), &name, kind | new.mode & 0o7777)?;
-        self.made(&dir, &name, new, &birth, also)
-    }
-
-    fn symlink(
-        &self,
-        dir: Handle,
-        name: &[u8],
-        target: Vec<u8>,
-        new: New,
-        also: &[Vec<u8>],
-    ) -> Result<(Attr, Handle, Option<Seen>)> {
-        let (dir, name) = self.dir_for_change(dir, name)?;
-        if target.len() >= libc::PATH_MAX as usize {
-            return Err(ENAMETOOLONG);
-        }
-        let target = CString::new(target).map_err(|_| EINVAL)?;
-        let birth = Birth::now(libc::S_IFLNK);
-        path::symlinkat(&target, dir.fd.raw(), &name)?;
-        self.made(&dir, &name, new, &birth, also)
-    }
-
-    fn link(&self, h: Handle, dir: Handle, name: &[u8], also: &[Vec<u8>]) -> Result<Option<Seen>> {
-        let (dir, name) = self.dir_for_change(dir, name)?;
-        let n = self.table.get(h)?;
-        // From one root into another would be a way around a read-only one.
-        if n.kind == libc::S_IFDIR || !n.writable {
-            return Err(EPERM);
-        }
-        let source = proc_name(&n.fd);
-        let flags = libc::AT_SYMLINK_FOLLOW;
-        path::linkat(self.proc_fd.raw(), &source, dir.fd.raw(), &name, flags)?;
-        Ok(Self::seen(&dir, also, || Self::named(&dir, &name)))
-    }
-
-    fn unlink(
-        &self,
-        dir: Handle,
-        name: &[u8],
-        flags: i32,
-        also: &[Vec<u8>],
-    ) -> Result<Option<Seen>> {
-        let (dir, name) = self.dir_for_change(dir, name)?;
-        path::unlinkat(dir.fd.raw(), &name, flags)?;
-        Ok(Self::seen(&dir, also, || Self::named(&dir, &name)))
-    }
-
-    fn rename(
-        &self,
-        from: (Handle, &[u8]),
-        to: (Handle, &[u8]),
-        flags: u32,
-        also: &[Vec<u8>],
-    ) -> Answer {
-        let (dir, name) = self.dir_for_change(from.0, from.1)?;
-        let (new_dir, new_name) = self.dir_for_change(to.0, to.1)?;
-        if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
-            return Err(EINVAL);
-        }
-        path::renameat2(dir.fd.raw(), &name, new_dir.fd.raw(), &new_name, flags)?;
-        let new_version = version(&new_dir);
-        let old_version = if Arc::ptr_eq(&dir, &new_dir) {
-            new_version
-        } else {
-            version(&dir)
-        };
-        let seen = |dir: &Node, version: Option<i64>, name: &CStr, also: &[Vec<u8>]| {
-            Self::seen_at(dir, version?, also, || Self::named(dir, name))
-        };
-        let reply = Reply::Changed {
-            dir: seen(&new_dir, new_version, &new_name, also),
-            old: seen(&dir, old_version, &name, &[]),
-        };
-        Ok((reply, None))
     }
 
     fn read_dir(&self, dir: Handle, cookie: u64) -> Answer {
@@ -620,12 +382,25 @@ impl Server {
         ))
     }
 
+    fn readlink(&self, h: Handle) -> Answer {
+        let n = self.table.get(h)?;
+        if n.kind != libc::S_IFLNK {
+            return Err(EINVAL);
+        }
+        Ok((Reply::Bytes(path::readlinkat(n.fd.raw(), c"")?), None))
+    }
+
+    fn get_attr(&self, h: Handle) -> Answer {
+        let n = self.table.get(h)?;
+        Ok((Reply::Attr(attr(&self.proc_fd, &n.fd)?), None))
+    }
+
     fn set_attr(&self, h: Handle, a: &SetAttr) -> Answer {
         let n = self.table.get(h)?;
         writable(&n)?;
         let now = || attr_at(&n.fd, c"", libc::AT_EMPTY_PATH);
-        if let Some(before) = a.before
-            && Before::of(&now()?) != before
+        if let Some(before) = a.seen
+            && now()?.perm() != before
         {
             return Err(EBUSY);
         }
@@ -646,9 +421,10 @@ impl Server {
             }
             let name = proc_name(&n.fd);
             path::fchmodat(self.proc_fd.raw(), &name, mode & 0o7777)?;
-            // Somebody may have given it away meanwhile: the bits are not for the new owner. Both changes wait for each
-            // other on the host, so this look is after theirs, or theirs takes the bits away.
-            if let Some(b) = a.before.filter(|_| mode & SET_ID != 0) {
+            // Somebody may have given it away meanwhile: the bits are not for the new owner. Both
+            // changes wait for each other on the host, so this look is after theirs, or theirs
+            // takes the bits away.
+            if let Some(b) = a.seen.filter(|_| mode & SET_ID != 0) {
                 let owner = (a.uid.unwrap_or(b.uid), a.gid.unwrap_or(b.gid));
                 let found = now()?;
                 if found.mode & SET_ID != 0 && (found.uid, found.gid) != owner {
@@ -676,66 +452,8 @@ impl Server {
             files: s.f_files,
             ffree: s.f_ffree,
             namelen: s.f_namelen as u64,
+            ..StatFs::default()
         };
         Ok((Reply::StatFs(stat), None))
-    }
-
-    /// Only `user.` attributes are the container's, and file capabilities can be read.
-    fn xattr_name(name: &[u8]) -> Result<CString> {
-        if name.len() > 255 {
-            return Err(EINVAL);
-        }
-        CString::new(name).map_err(|_| EINVAL)
-    }
-
-    fn get_xattr(&self, h: Handle, name: &[u8]) -> Answer {
-        let n = self.table.get(h)?;
-        if name == ACL {
-            let mut buf = vec![0u8; MAX_STRING.min(65536)];
-            match path::getxattrat(self.proc_fd.raw(), &proc_name(&n.fd), ACL_NAME, &mut buf) {
-                Err(ENOSYS) => {}
-                len => {
-                    buf.truncate(len?);
-                    return Ok((Reply::Bytes(buf), None));
-                }
-            }
-        } else if !name.starts_with(b"user.") && name != b"security.capability" {
-            return Err(ENODATA);
-        }
-        let fd = self
-            .reopen(&n, libc::O_RDONLY)
-            .map_err(|e| if e == EACCES { e } else { ENODATA })?;
-        let mut buf = vec![0u8; MAX_STRING.min(65536)];
-        let len = path::fgetxattr(fd.raw(), &Self::xattr_name(name)?, &mut buf)?;
-        buf.truncate(len);
-        Ok((Reply::Bytes(buf), None))
-    }
-
-    fn xattr_for_change(&self, h: Handle, name: &[u8]) -> Result<(HostFd, CString)> {
-        let n = self.table.get(h)?;
-        writable(&n)?;
-        if !name.starts_with(b"user.") {
-            return Err(EPERM);
-        }
-        let fd = self.reopen(&n, libc::O_RDONLY)?;
-        Ok((fd, Self::xattr_name(name)?))
-    }
-
-    fn list_xattr(&self, h: Handle) -> Answer {
-        let n = self.table.get(h)?;
-        if n.kind != libc::S_IFREG && n.kind != libc::S_IFDIR {
-            return Ok((Reply::Bytes(Vec::new()), None));
-        }
-        let fd = self.reopen(&n, libc::O_RDONLY)?;
-        let mut buf = vec![0u8; MAX_STRING.min(65536)];
-        let len = path::flistxattr(fd.raw(), &mut buf)?;
-        let mut names = Vec::new();
-        for name in buf[..len].split(|b| *b == 0) {
-            if name.starts_with(b"user.") || name == b"security.capability" {
-                names.extend_from_slice(name);
-                names.push(0);
-            }
-        }
-        Ok((Reply::Bytes(names), None))
     }
 }

@@ -3,6 +3,7 @@
 use crate::kernel_fs::{self, Kind};
 use crate::proto::{Attr, Handle};
 use abi::Result;
+use abi::attr::Stat;
 use abi::errno::{EACCES, EBADF, EMFILE, ENODATA, ENOSYS, EOPNOTSUPP};
 use hostcall::{HostFd, path};
 use parking_lot::RwLock;
@@ -27,16 +28,16 @@ impl Node {
     pub fn root(proc: &HostFd, fd: HostFd, writable: bool) -> Result<Node> {
         let attr = attr(proc, &fd)?;
         let fs = kernel_fs::of(&fd)?.0;
-        Ok(Self::new(fd, &attr, writable, fs))
+        Ok(Self::new(fd, &attr.stat, writable, fs))
     }
     /// What was found in a directory.
     pub fn below(proc: &HostFd, dir: &Node, fd: HostFd) -> Result<(Attr, Node)> {
         let attr = attr(proc, &fd)?;
-        let node = Self::found(dir, fd, &attr)?;
+        let node = Self::found(dir, fd, &attr.stat)?;
         Ok((attr, node))
     }
     /// As [`Node::below`], with the attributes that it has.
-    pub fn found(dir: &Node, fd: HostFd, attr: &Attr) -> Result<Node> {
+    pub fn found(dir: &Node, fd: HostFd, attr: &Stat) -> Result<Node> {
         let fs = dir.fs.below(&fd, attr.dev == dir.dev)?;
         Ok(Self::new(fd, attr, dir.writable, fs))
     }
@@ -44,10 +45,10 @@ impl Node {
     pub fn again(&self, proc: &HostFd) -> Result<(Attr, Node)> {
         let fd = self.fd.duplicate()?;
         let attr = attr(proc, &fd)?;
-        let node = Self::new(fd, &attr, self.writable, self.fs);
+        let node = Self::new(fd, &attr.stat, self.writable, self.fs);
         Ok((attr, node))
     }
-    fn new(fd: HostFd, attr: &Attr, writable: bool, fs: Kind) -> Node {
+    fn new(fd: HostFd, attr: &Stat, writable: bool, fs: Kind) -> Node {
         Node {
             fd,
             kind: attr.mode & libc::S_IFMT,
@@ -74,9 +75,9 @@ impl Node {
 
 /// The attributes of a file; `proc` is `/proc/self/fd`.
 pub fn attr(proc: &HostFd, fd: &HostFd) -> Result<Attr> {
-    let mut a = attr_at(fd, c"", libc::AT_EMPTY_PATH)?;
-    a.acl = has_acl(proc, fd, a.mode);
-    Ok(a)
+    let stat = attr_at(fd, c"", libc::AT_EMPTY_PATH)?;
+    let acl = has_acl(proc, fd, stat.mode);
+    Ok(Attr { stat, acl })
 }
 
 /// The name of a descriptor below `/proc/self/fd`.
@@ -118,7 +119,7 @@ fn acl_there(asked: Result<usize>) -> Option<bool> {
 pub const ACL_NAME: &CStr = c"system.posix_acl_access";
 
 /// The attributes of what a name leads to, with flags of `statx(2)`.
-pub fn attr_at(fd: &HostFd, name: &CStr, flags: i32) -> Result<Attr> {
+pub fn attr_at(fd: &HostFd, name: &CStr, flags: i32) -> Result<Stat> {
     let s = path::statx(fd.raw(), name, flags)?;
     let dev = |ma: u32, mi: u32| libc::makedev(ma, mi);
     let time = |t: libc::statx_timestamp| {
@@ -126,7 +127,7 @@ pub fn attr_at(fd: &HostFd, name: &CStr, flags: i32) -> Result<Attr> {
             .saturating_mul(1_000_000_000)
             .saturating_add(i64::from(t.tv_nsec))
     };
-    Ok(Attr {
+    Ok(Stat {
         dev: dev(s.stx_dev_major, s.stx_dev_minor),
         ino: s.stx_ino,
         mode: u32::from(s.stx_mode),
@@ -140,7 +141,6 @@ pub fn attr_at(fd: &HostFd, name: &CStr, flags: i32) -> Result<Attr> {
         atime: time(s.stx_atime),
         mtime: time(s.stx_mtime),
         ctime: time(s.stx_ctime),
-        acl: None,
         btime: if s.stx_mask & libc::STATX_BTIME != 0 {
             time(s.stx_btime)
         } else {

@@ -33,7 +33,7 @@ pub(super) const NO_UNIT: u32 = 0;
 pub(super) const DROPPED: u32 = u32::MAX;
 
 impl Process {
-    /// See [`crate::AddressSpace::offers`].
+    /// See [`crate::lanes::SpaceLanes::offers`].
     pub fn offers(&self) -> Option<Arc<Area>> {
         let a = self.make_offers();
         // Who ends them beside this does not wait.
@@ -81,7 +81,7 @@ impl Process {
         Some(a)
     }
 
-    /// See [`crate::AddressSpace::end_offers`].
+    /// See [`crate::lanes::SpaceLanes::end_offers`].
     pub fn end_offers(&self) {
         self.offers_ended.store(true, Ordering::SeqCst);
         // Callers hold locks that all share. Who makes them now, which takes a service call, looks afterwards.
@@ -93,7 +93,7 @@ impl Process {
         }
     }
 
-    /// See [`crate::AddressSpace::end_counts`].
+    /// See [`crate::lanes::SpaceLanes::end_counts`].
     pub fn end_counts(&self) {
         self.counts_ended.store(true, Ordering::SeqCst);
         if let Some(o) = self.offers.try_lock()
@@ -153,7 +153,7 @@ impl Process {
         self.change_sites(|s| s.add(self.factory.unit(unit), site))
     }
 
-    /// See [`crate::AddressSpace::retire_sites`].
+    /// See [`crate::lanes::SpaceLanes::retire_sites`].
     pub fn retire_sites(&self, r: &Range<u64>) {
         if !self.sites().0.has_live(r) {
             return;
@@ -224,7 +224,7 @@ impl Process {
         Some(unit)
     }
 
-    /// See [`crate::AddressSpace::drop_sites`].
+    /// See [`crate::lanes::SpaceLanes::drop_sites`].
     pub fn drop_sites(&self) {
         self.retire_sites(&(0..u64::MAX));
         let before = self.site_unit.swap(DROPPED, Ordering::AcqRel);
@@ -255,7 +255,7 @@ impl Process {
         Ok(())
     }
 
-    /// See [`crate::AddressSpace::count_waiter`].
+    /// See [`crate::lanes::SpaceLanes::count_waiter`].
     pub fn count_waiter(&self, va: u64, by: i32) {
         if self.factory.lanes == Lanes::None {
             return;

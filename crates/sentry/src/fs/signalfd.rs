@@ -144,10 +144,7 @@ impl SignalFd {
                     (&t.group.shared.wait, Events::READABLE),
                     (&self.relay.queue, Events::READABLE),
                 ];
-                cx.sleeping.store(true, Ordering::Relaxed);
-                let r = block_until(&**t, &q, None, || take_signal(t, self.mask()).ok_or(EAGAIN));
-                cx.sleeping.store(false, Ordering::Relaxed);
-                r?
+                block_until(&**t, &q, None, || take_signal(t, self.mask()).ok_or(EAGAIN))?
             }
         };
         put_all(dst, first, || take_signal(t, self.mask()))

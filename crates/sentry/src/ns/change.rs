@@ -135,7 +135,7 @@ pub fn unshare(cx: &Context, flags: u32) -> Result<()> {
         cx.task.set_fs(fs);
     }
     if flags & CLONE_FILES != 0 {
-        cx.mm().address_space().end_offers();
+        crate::task::lanes::slots::end_offers(&cx.mm());
         let own = cx.files().fork(&cx.cred())?;
         cx.task.set_files(own);
     }

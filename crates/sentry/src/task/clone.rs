@@ -146,10 +146,10 @@ fn make(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<Made
             &new.cred.user_ns,
         )?;
     }
-    super::offers::end(&cx.task);
+    super::lanes::slots::end(&cx.task);
     // From now on a number stands for different files in one address space.
     if a.has(CLONE_VM) && !a.has(CLONE_FILES) {
-        parent_mm.address_space().end_offers();
+        super::lanes::slots::end_offers(parent_mm);
     }
     let files = if a.has(CLONE_FILES) {
         cx.files()
@@ -403,6 +403,7 @@ fn wait_vfork(cx: &Context, v: &VforkDone) {
     let t = v
         .queue
         .register(parker.clone() as Arc<dyn Listener>, Events::IN);
+    let _state = cx.task.sleeps_killably();
     while !v.done.load(Ordering::SeqCst) && !cx.is_killed() {
         parker.park(None);
     }
@@ -457,9 +458,7 @@ impl Task {
             attention: AtomicBool::new(true),
             parker: kernel.parker(),
             interrupter: Mutex::new(None),
-            local_stale: AtomicBool::new(true),
-            deferral: Mutex::new(None),
-            deferring: AtomicBool::new(false),
+            lanes: super::lanes::Shared::default(),
             comm: Mutex::new(Vec::new()),
             clear_child_tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
@@ -469,7 +468,7 @@ impl Task {
             exit_signal: AtomicI32::new(abi::signal::SIGCHLD.number()),
             vfork_done: Mutex::new(None),
             held: AtomicBool::new(false),
-            sleeping: AtomicBool::new(false),
+            killable_sleep: AtomicBool::new(false),
             nice: AtomicI32::new(0),
             policy: AtomicI32::new(0),
             affinity: RwLock::default(),

@@ -485,6 +485,8 @@ fn de_thread(cx: &mut Context) -> Result<()> {
         Ok(others.is_empty())
     };
     let parker = cx.task.parker().clone();
+    let task = cx.task.clone();
+    let _state = task.sleeps_killably();
     let ticket = cx
         .group
         .exit_wait

@@ -2,10 +2,14 @@
 //!
 //! Waiters hang in a table of buckets by key. The check of the word and the queueing are one step under the
 //! bucket's lock, and a waker takes the same lock after the application changed the word; so a wake-up
-//! cannot fall between.
+//! cannot fall between. The same holds for the check of `FUTEX_CMP_REQUEUE` and the change of
+//! `FUTEX_WAKE_OP`, under the locks of both keys' buckets.
+//!
+//! A bucket is shared by all processes, and an address space's lock is held as long as its threads like: so
+//! nothing waits for the latter with the former (`at_word`). Lock order: buckets by index → a waiter's key.
 //!
 //! A wake-up where nobody waits may be done beside the program, without the Sentry: so who waits by a private key is
-//! counted in the address space (`platform::AddressSpace::count_waiter`) *before* it looks at the word, and as long as
+//! counted in the address space (`platform::lanes::SpaceLanes::count_waiter`) *before* it looks at the word, and as long as
 //! it may be woken. The application changes the word, then looks at the count: one of both sees the other. A requeue
 //! counts at the target first.
 
@@ -14,10 +18,10 @@ use abi::errno::*;
 use abi::{Result, Va};
 use mm::futex::FutexKey;
 use mm::{Access, Mm};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::collections::hash_map::{DefaultHasher, HashMap};
-use std::hash::{Hash, Hasher};
+use std::collections::hash_map::{HashMap, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
@@ -36,8 +40,10 @@ struct Waiter {
 
 /// Counts who waits at a private key's word, whose memory this is.
 fn count(mm: &Mm, key: &FutexKey, by: i32) {
-    if let FutexKey::Private { va, .. } = key {
-        mm.address_space().count_waiter(va.0, by);
+    if let FutexKey::Private { va, .. } = key
+        && let Some(l) = mm.address_space().lanes()
+    {
+        l.count_waiter(va.0, by);
     }
 }
 
@@ -60,11 +66,15 @@ impl Drop for Counted<'_> {
     }
 }
 
-type Bucket = Mutex<HashMap<FutexKey, VecDeque<Arc<Waiter>>>>;
+/// Of each key, in the order in which they came.
+type Waiters = HashMap<FutexKey, VecDeque<Arc<Waiter>>>;
+type Bucket = Mutex<Waiters>;
 
 /// All waiters of a kernel.
 pub struct Table {
     buckets: Vec<Bucket>,
+    /// No program knows which bucket another's key is in.
+    hasher: RandomState,
 }
 
 impl Table {
@@ -72,37 +82,30 @@ impl Table {
     pub fn new() -> Table {
         Table {
             buckets: (0..BUCKETS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
         }
     }
-    fn index(key: &FutexKey) -> usize {
-        let mut h = DefaultHasher::new();
-        key.hash(&mut h);
-        h.finish() as usize % BUCKETS
+    fn index(&self, key: &FutexKey) -> usize {
+        self.hasher.hash_one(key) as usize % BUCKETS
     }
     fn bucket(&self, key: &FutexKey) -> &Bucket {
-        &self.buckets[Self::index(key)]
+        &self.buckets[self.index(key)]
+    }
+    /// Locks the buckets of both keys, or the one bucket of both: by index, so that nobody holds
+    /// them the other way round.
+    fn lock_both(&self, first: &FutexKey, second: &FutexKey) -> Both<'_> {
+        let (i, j) = (self.index(first), self.index(second));
+        let low = self.buckets[i.min(j)].lock();
+        let high = (i != j).then(|| self.buckets[i.max(j)].lock());
+        Both {
+            low,
+            high,
+            swapped: i > j,
+        }
     }
     fn wake(&self, key: &FutexKey, max: usize, bitset: u32) -> usize {
         let _hold = wait::wakes::hold();
-        let mut b = self.bucket(key).lock();
-        let Some(q) = b.get_mut(key) else { return 0 };
-        // From the front, and no further than needed: waking one of thousands is usual.
-        let (mut n, mut at) = (0, 0);
-        while n < max && at < q.len() {
-            if q[at].bitset & bitset == 0 {
-                at += 1;
-                continue;
-            }
-            if let Some(w) = q.remove(at) {
-                n += 1;
-                w.woken.store(true, Ordering::SeqCst);
-                w.parker.unpark();
-            }
-        }
-        if q.is_empty() {
-            b.remove(key);
-        }
-        n
+        wake_in(&mut self.bucket(key).lock(), key, max, bitset)
     }
     fn remove(&self, w: &Arc<Waiter>) {
         loop {
@@ -120,62 +123,94 @@ impl Table {
             return;
         }
     }
-    /// Moves up to `max` waiters to another key.
-    fn requeue(
-        &self,
-        mm: &Mm,
-        (from, to): (&FutexKey, &FutexKey),
-        wake: usize,
-        max: usize,
-    ) -> (usize, usize) {
-        let woken = self.wake(from, wake, !0);
-        let (i, j) = (Self::index(from), Self::index(to));
-        let mut moved = 0;
-        let mut take = |q: &mut VecDeque<Arc<Waiter>>, out: &mut Vec<Arc<Waiter>>| {
-            while moved < max
-                && let Some(w) = q.pop_front()
-            {
-                // Private keys of both are of the same memory.
-                count(mm, to, 1);
-                let before = std::mem::replace(&mut *w.key.lock(), *to);
-                count(mm, &before, -1);
-                out.push(w);
-                moved += 1;
-            }
-        };
-        let mut out = Vec::new();
-        if i == j {
-            let mut b = self.buckets[i].lock();
-            if from != to
-                && let Some(mut q) = b.remove(from)
-            {
-                take(&mut q, &mut out);
-                if !q.is_empty() {
-                    b.insert(*from, q);
-                }
-            }
-            b.entry(*to).or_default().extend(out);
-            b.retain(|_, q| !q.is_empty());
-        } else {
-            // Two buckets: by index, so that nobody holds them the other way round.
-            let (mut lo, mut hi) = (self.buckets[i.min(j)].lock(), self.buckets[i.max(j)].lock());
-            let (src, dst) = if i < j {
-                (&mut *lo, &mut *hi)
-            } else {
-                (&mut *hi, &mut *lo)
-            };
-            if let Some(mut q) = src.remove(from) {
-                take(&mut q, &mut out);
-                if !q.is_empty() {
-                    src.insert(*from, q);
-                }
-            }
-            if !out.is_empty() {
-                dst.entry(*to).or_default().extend(out);
-            }
+}
+
+/// Locks what `lock` says and calls `f` with the word at `va`, in one step.
+fn at_word<L, R>(
+    mm: &Mm,
+    va: Va,
+    access: Access,
+    lock: impl Fn() -> L,
+    f: impl Fn(&AtomicU32) -> R,
+) -> Result<(L, R)> {
+    loop {
+        let locked = lock();
+        if let Some(r) = mm.try_atomic_u32(va, access, &f) {
+            return Ok((locked, r));
         }
-        (woken, moved)
+        drop(locked);
+        // Waits, makes the page present.
+        mm.with_atomic_u32(va, access, |_| ())?;
     }
+}
+
+/// The locked buckets of two keys, which may be one.
+struct Both<'a> {
+    low: MutexGuard<'a, Waiters>,
+    high: Option<MutexGuard<'a, Waiters>>,
+    /// The first key's bucket is `high`.
+    swapped: bool,
+}
+
+impl Both<'_> {
+    fn first(&mut self) -> &mut Waiters {
+        match &mut self.high {
+            Some(h) if self.swapped => h,
+            _ => &mut self.low,
+        }
+    }
+    fn second(&mut self) -> &mut Waiters {
+        match &mut self.high {
+            Some(h) if !self.swapped => h,
+            _ => &mut self.low,
+        }
+    }
+
+    /// Moves up to `max` waiters from the first key to the second: how many.
+    fn move_waiters(&mut self, mm: &Mm, (from, to): (&FutexKey, &FutexKey), max: usize) -> usize {
+        let Some(q) = self.first().get_mut(from) else {
+            return 0;
+        };
+        let n = max.min(q.len());
+        // Where it is one key they stay in their order; Linux counts them as well.
+        if n == 0 || from == to {
+            return n;
+        }
+        let moved: Vec<_> = q.drain(..n).collect();
+        if q.is_empty() {
+            self.first().remove(from);
+        }
+        for w in &moved {
+            // Private keys of both are of the same memory.
+            count(mm, to, 1);
+            let before = std::mem::replace(&mut *w.key.lock(), *to);
+            count(mm, &before, -1);
+        }
+        self.second().entry(*to).or_default().extend(moved);
+        n
+    }
+}
+
+/// Wakes up to `max` of a key's waiters, those in `bitset` only: how many.
+fn wake_in(b: &mut Waiters, key: &FutexKey, max: usize, bitset: u32) -> usize {
+    let Some(q) = b.get_mut(key) else { return 0 };
+    // From the front, and no further than needed: waking one of thousands is usual.
+    let (mut n, mut at) = (0, 0);
+    while n < max && at < q.len() {
+        if q[at].bitset & bitset == 0 {
+            at += 1;
+            continue;
+        }
+        if let Some(w) = q.remove(at) {
+            n += 1;
+            w.woken.store(true, Ordering::SeqCst);
+            w.parker.unpark();
+        }
+    }
+    if q.is_empty() {
+        b.remove(key);
+    }
+    n
 }
 
 impl Default for Table {
@@ -196,6 +231,10 @@ fn key(mm: &Mm, va: Va, scope: Scope, access: Access) -> Result<FutexKey> {
         Scope::Private => mm.futex_key_private(va),
         Scope::Shared => mm.futex_key_shared(va, access),
     }
+}
+
+fn load(word: &AtomicU32) -> u32 {
+    word.load(Ordering::SeqCst)
 }
 
 /// `FUTEX_WAIT_BITSET`: `EAGAIN` if the word is not `expected`, `ETIMEDOUT`, `ERESTARTSYS`.
@@ -223,15 +262,13 @@ pub fn wait(
     // Before it looks at the word.
     let _counted = Counted::new(&mm, &w.key);
     {
-        // The page may have to be made present, which takes other locks: do it before.
-        mm.load_u32(va)?;
-        let mut b = table.bucket(&key).lock();
-        if mm.load_u32(va)? != expected {
+        let lock = || table.bucket(&key).lock();
+        let (mut b, seen) = at_word(&mm, va, Access::Read, lock, load)?;
+        if seen != expected {
             return Err(EAGAIN);
         }
         b.entry(key).or_default().push_back(w.clone());
     }
-    task.sleeping.store(true, Ordering::Relaxed);
     let r = loop {
         if w.woken.load(Ordering::SeqCst) {
             break Ok(());
@@ -244,7 +281,6 @@ pub fn wait(
         }
         task.parker().park(deadline);
     };
-    task.sleeping.store(false, Ordering::Relaxed);
     if r.is_err() {
         table.remove(&w);
         // A wake-up that came with the signal counts: the waker was told that it woke somebody.
@@ -284,15 +320,20 @@ pub fn requeue(
     let mm = task.mm();
     let k1 = key(&mm, from, scope, Access::Read)?;
     let k2 = key(&mm, to, scope, Access::Write)?;
-    if let Some(e) = expected
-        && mm.load_u32(from)? != e
-    {
-        return Err(EAGAIN);
-    }
-    Ok(task
-        .kernel
-        .futexes
-        .requeue(&mm, (&k1, &k2), wake as usize, max as usize))
+    let _hold = wait::wakes::hold();
+    let lock = || task.kernel.futexes.lock_both(&k1, &k2);
+    let mut both = match expected {
+        None => lock(),
+        Some(expected) => {
+            let (both, seen) = at_word(&mm, from, Access::Read, lock, load)?;
+            if seen != expected {
+                return Err(EAGAIN);
+            }
+            both
+        }
+    };
+    let woken = wake_in(both.first(), &k1, wake as usize, !0);
+    Ok((woken, both.move_waiters(&mm, (&k1, &k2), max as usize)))
 }
 
 /// `FUTEX_WAKE_OP`.
@@ -314,7 +355,9 @@ pub fn wake_op(
     } else {
         oparg
     } as u32;
-    let old = mm.with_atomic_u32(va2, Access::Write, |w: &AtomicU32| {
+    let _hold = wait::wakes::hold();
+    let lock = || task.kernel.futexes.lock_both(&k1, &k2);
+    let (mut both, old) = at_word(&mm, va2, Access::Write, lock, |w| {
         w.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |v| {
             match (op >> 28) & 7 {
                 0 => Some(oparg),
@@ -337,9 +380,9 @@ pub fn wake_op(
         5 => old >= cmparg,
         _ => return Err(ENOSYS),
     };
-    let mut n = task.kernel.futexes.wake(&k1, at_least_one(wake1), !0);
+    let mut n = wake_in(both.first(), &k1, at_least_one(wake1), !0);
     if holds {
-        n += task.kernel.futexes.wake(&k2, at_least_one(wake2), !0);
+        n += wake_in(both.second(), &k2, at_least_one(wake2), !0);
     }
     Ok(n)
 }

@@ -16,16 +16,16 @@ pub mod access;
 pub mod clone;
 pub mod cpu;
 pub mod creds;
+pub mod epoll;
 pub mod exec;
 pub mod exit;
 pub mod frame;
 pub mod futex;
 pub mod group;
 pub mod jobs;
-mod late;
+pub mod lanes;
 pub mod limits;
 pub mod list;
-pub mod offers;
 pub mod quota;
 pub mod run;
 pub mod seccomp;
@@ -81,12 +81,8 @@ pub struct Task {
     attention: AtomicBool,
     parker: Arc<Parker>,
     interrupter: Mutex<Option<Arc<dyn Interrupter>>>,
-    /// What it is has changed since its thread was told ([`run::Context::publish`]).
-    local_stale: AtomicBool,
-    /// The epoll whose changes may wait until this task comes out of application code.
-    deferral: Mutex<Option<offers::Deferral>>,
-    /// Whether there is one; changed by this task.
-    deferring: AtomicBool,
+    /// What others change of its fast paths.
+    lanes: lanes::Shared,
     /// `comm`, at most 15 bytes.
     comm: Mutex<Vec<u8>>,
     /// `set_tid_address(2)`: zeroed and woken at exit.
@@ -103,8 +99,8 @@ pub struct Task {
     vfork_done: Mutex<Option<Arc<VforkDone>>>,
     /// It stands still because of [`Task::must_hold`].
     pub held: AtomicBool,
-    /// What the task does, for `/proc/PID/stat`: `R`, `S` or `T`.
-    pub sleeping: AtomicBool,
+    /// Its sleep is one that only SIGKILL ends (`TASK_KILLABLE`): see [`Task::sleeps_killably`].
+    killable_sleep: AtomicBool,
     /// Nice value; scheduling is the host's, this is what is reported.
     pub nice: AtomicI32,
     /// `SCHED_*`: OTHER, BATCH or IDLE, and RESET_ON_FORK.
@@ -195,7 +191,7 @@ impl Task {
     pub fn set_cred(&self, c: Credentials) {
         let new = Arc::new(c);
         *self.cred.write() = new.clone();
-        self.local_stale.store(true, Ordering::Release);
+        self.local_is_stale();
         self.recount(&new);
     }
     /// It counts for the user of its new credentials.
@@ -221,21 +217,6 @@ impl Task {
         self.over_limit.store(false, Ordering::Relaxed);
         Ok(())
     }
-    /// What it is has changed by another's doing, or its filters have, which must see the calls, too, that are answered
-    /// where they are made: when this returns, they ask the Sentry. After the change: see [`run::Context::publish`].
-    pub fn withdraw_local(&self) {
-        self.local_stale.store(true, Ordering::SeqCst);
-        if let Some(i) = &*self.interrupter.lock() {
-            i.withdraw_local();
-        }
-        // Where they were published anew meanwhile, by what they are now, they are again.
-        self.local_stale.store(true, Ordering::SeqCst);
-        if !self.seccomp.allows_offers() {
-            self.mm().address_space().end_offers();
-        } else if !self.seccomp.allows_counts() {
-            self.mm().address_space().end_counts();
-        }
-    }
     /// Its namespaces.
     #[must_use]
     pub fn ns(&self) -> Arc<NsProxy> {
@@ -245,7 +226,7 @@ impl Task {
     pub fn set_ns(&self, ns: Arc<NsProxy>) {
         // The old ones are dropped after the lock.
         let _old = std::mem::replace(&mut *self.ns.write(), ns);
-        self.local_stale.store(true, Ordering::SeqCst);
+        self.local_is_stale();
     }
     /// The id that a number stands for where this task is. It may be nobody's.
     pub fn id_of(&self, number: i32) -> Result<i32> {
@@ -283,7 +264,11 @@ impl Task {
         if !self.in_app.load(Ordering::SeqCst) {
             return own();
         }
-        let shared = self.interrupter.lock().as_ref().and_then(|i| i.mask());
+        let shared = self
+            .interrupter
+            .lock()
+            .as_ref()
+            .and_then(|i| i.lanes()?.mask());
         shared.map_or_else(own, |m| SigSet(m).minus(SigSet::UNBLOCKABLE))
     }
     /// It comes out of application code, and has changed its mask there perhaps.
@@ -329,8 +314,10 @@ impl Task {
     }
     /// These signals of its process wait: its thread comes out when it does not block them any more.
     fn note_pending(&self, set: SigSet) {
-        if let Some(i) = &*self.interrupter.lock() {
-            i.note_pending(set.0);
+        if let Some(i) = &*self.interrupter.lock()
+            && let Some(l) = i.lanes()
+        {
+            l.note_pending(set.0);
         }
     }
     #[must_use]
@@ -418,6 +405,37 @@ impl Task {
             stack: l.0[limits::STACK].current,
             memlock: locked,
         }
+    }
+}
+
+/// See [`Task::sleeps_killably`].
+struct KillableSleep<'a>(&'a Task);
+
+impl Drop for KillableSleep<'_> {
+    fn drop(&mut self) {
+        self.0.killable_sleep.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Task {
+    /// How far it is from running, as `/proc/PID/stat` says it of what is neither stopped nor ended: `R` runs or
+    /// could, `S` sleeps, `D` sleeps so that only SIGKILL ends it.
+    #[must_use]
+    pub fn state_letter(&self) -> char {
+        match (
+            self.parker.is_parked(),
+            self.killable_sleep.load(Ordering::Relaxed),
+        ) {
+            (false, _) => 'R',
+            (true, false) => 'S',
+            (true, true) => 'D',
+        }
+    }
+
+    /// What it sleeps for until this is dropped is ended by SIGKILL only.
+    fn sleeps_killably(&self) -> KillableSleep<'_> {
+        self.killable_sleep.store(true, Ordering::Relaxed);
+        KillableSleep(self)
     }
 }
 

@@ -5,7 +5,7 @@
 //! application's registers (a handler runs first), as `arch/x86/kernel/signal.c` does.
 
 use super::Task;
-use super::late::{self, Habit};
+use super::lanes::{self, Lanes};
 use super::signal::{DefaultAction, SA_RESETHAND, SA_RESTART, SIG_DFL, SIG_IGN, default_action};
 use crate::syscalls::{self, Args, SysResult};
 use abi::errno::*;
@@ -15,8 +15,7 @@ use platform::{AppThread, Event, Regs};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
-use wait::wakes::{self, Hold};
+use wait::wakes;
 
 /// What only the task's own host thread touches.
 pub struct Context {
@@ -36,10 +35,8 @@ pub struct Context {
     pub trap: Trap,
     /// The task is to end with this wait status (`exit(2)`).
     pub exit: Option<i32>,
-    /// Where something is offered to its address space; `None` if that is not known yet.
-    pub offers: Option<Option<Arc<platform::offers::Area>>>,
-    /// The call could have been answered where it was made, were its site patched.
-    pub site_pays: bool,
+    /// What it knows of its fast paths.
+    pub(super) lanes: lanes::Known,
 }
 
 /// An exception of the processor, as every signal frame tells of the last one (`setup_sigcontext`).
@@ -69,9 +66,6 @@ impl Deref for Context {
     }
 }
 
-/// How often what a thread may answer itself is looked up, where it changes meanwhile.
-const PUBLISH_TRIES: usize = 4;
-
 /// The application side ended.
 struct Gone;
 
@@ -97,8 +91,7 @@ impl Context {
             regs_final: false,
             trap: Trap::default(),
             exit: None,
-            offers: None,
-            site_pays: false,
+            lanes: lanes::Known::default(),
         }
     }
 
@@ -108,64 +101,9 @@ impl Context {
         self.task.cpu.begin(thread.cpu_clock());
         let old = std::mem::replace(&mut self.thread, thread);
         drop(old);
-        self.offers = None;
-        super::offers::forget(&self.task);
-        self.task.local_stale.store(true, Ordering::SeqCst);
-    }
-
-    /// Tells the application thread what it may answer itself.
-    ///
-    /// Others change that, too, and call [`Task::withdraw_local`] then: they say that it is stale, and then take back
-    /// what has been told. Here it is said not to be stale, then looked up, told, and asked whether it is stale by now;
-    /// so what was looked up before a change does not stay told after it.
-    fn publish(&mut self) {
-        for _ in 0..PUBLISH_TRIES {
-            if !self.task.local_stale.swap(false, Ordering::SeqCst) || !self.thread.answers() {
-                return;
-            }
-            let local = self.local();
-            self.thread.publish(Some(local));
-        }
-        // Somebody changes it again and again: so the Sentry is asked this time.
-        self.thread.publish(None);
-        self.task.local_stale.store(true, Ordering::SeqCst);
-    }
-
-    /// What calls give that are answered where they are made.
-    fn local(&self) -> platform::Local {
-        let allowed = self.task.seccomp.always();
-        let cred = self.task.cred();
-        // What another namespace shows changes with its maps.
-        let known = cred.user_ns.is_initial();
-        let (parent, pgid, sid) = {
-            let l = self.task.kernel.tasks.lock();
-            let number = |id| l.number(id, &self.task.pid.ns) as u32;
-            let me = self.task.group.tgid;
-            (number(l.parent(me)), number(l.pgid(me)), number(l.sid(me)))
-        };
-        let names = allowed(63).then(|| self.task.ns().uts.get().utsname());
-        let local = platform::Local::new(|nr| {
-            let word = match nr {
-                39 => self.task.group.pid.own() as u32,
-                186 => self.task.pid.own() as u32,
-                110 => parent,
-                111 | 121 => pgid,
-                124 => sid,
-                // rt_sigprocmask, sched_yield, uname, sigaltstack, futex: done where they are made.
-                14 | 24 | 63 | 131 | 202 => 0,
-                _ if !known => return None,
-                102 => cred.uid,
-                107 => cred.euid,
-                104 => cred.gid,
-                108 => cred.egid,
-                _ => return None,
-            };
-            allowed(nr).then_some(word)
-        });
-        match names {
-            Some(n) => local.with_names(n),
-            None => local,
-        }
+        self.lanes = lanes::Known::default();
+        lanes::slots::forget(&self.task);
+        self.task.local_is_stale();
     }
 
     /// The registers. Only in calls that trap with them: clone, execve, rt_sigreturn, and the like.
@@ -179,35 +117,16 @@ impl Context {
 pub fn run(mut cx: Context) {
     let parker = cx.parker.clone();
     parker.begins();
-    let mut habit = Habit::default();
-    // What the last call woke, until it is answered.
-    let mut held = None;
-    while boundary(&mut cx, &mut held) == Flow::Go {
-        let woke = wakes::take_woke().then(Instant::now);
-        let Some(event) = enter_app(&mut cx, held.take()) else {
+    let mut lanes = Lanes::default();
+    while boundary(&mut cx, &mut lanes) == Flow::Go {
+        let Some(event) = enter_app(&mut cx, &mut lanes) else {
             continue;
         };
-        if let Some(t) = woke {
-            habit.note(t.elapsed());
-        }
         match event {
             Event::Syscall { nr, args, ip } => {
-                if let Some((addr, error)) = cx.thread.missed() {
-                    // The next time it is there; if it cannot be, the call says so.
-                    let info = mm::FaultInfo::from_event(SIGSEGV.number(), addr, error);
-                    let _ = cx.mm().handle_fault(info);
-                }
-                if let Some(site) = cx.thread.hot_site() {
-                    cx.mm().patch_call(abi::Va(site), nr, &args);
-                }
-                held = (habit.is_late() && late::fits(&cx.files(), nr, &args)).then(wakes::hold);
+                lanes.call(&mut cx, nr, &args);
                 system_call(&mut cx, nr, args, ip);
-                if std::mem::take(&mut cx.site_pays)
-                    && let Some(site) = cx.thread.note_site()
-                {
-                    held = None;
-                    cx.mm().patch_call(abi::Va(site), nr, &args);
-                }
+                lanes.called(&mut cx, nr, &args);
             }
             Event::Fault {
                 signal,
@@ -227,7 +146,7 @@ pub fn run(mut cx: Context) {
             }
         }
     }
-    drop(held);
+    drop(lanes);
     super::exit::finish(cx);
     parker.ends();
 }
@@ -241,34 +160,18 @@ fn end_lost(cx: &Context) {
     cx.kernel.kill_group(&cx.group, s.number());
 }
 
-/// Runs application code until the next event; `None` if there is work first. What is `held` is woken when it runs.
-fn enter_app(cx: &mut Context, held: Option<Hold>) -> Option<Event> {
-    if cx.task.local_stale.load(Ordering::SeqCst) {
-        cx.publish();
-    }
-    // Before others look there for the mask.
-    let (mask, task) = (cx.task.mask.load(Ordering::Relaxed), &cx.task);
-    cx.thread.put_mask(mask, &|| task.waiting());
-    cx.thread.put_stack(&cx.altstack);
+/// Runs application code until the next event; `None` if there is work first.
+fn enter_app(cx: &mut Context, lanes: &mut Lanes) -> Option<Event> {
+    lanes.before(cx);
     cx.task.in_app.store(true, Ordering::SeqCst);
     if cx.task.attention.load(Ordering::SeqCst) && cx.task.has_work() {
         cx.task.in_app.store(false, Ordering::SeqCst);
         return None;
     }
-    super::offers::review(&cx.task);
-    let e = cx.thread.run_then_wake(held);
-    if let Some(m) = cx.thread.mask() {
-        cx.task.take_mask(m);
-    }
-    if let Some(new) = cx.thread.stack()
-        && new != cx.altstack
-        && let Ok(new) = new.checked(&cx.altstack)
-    {
-        cx.altstack = new;
-    }
+    let event = lanes.run(cx);
     cx.task.in_app.store(false, Ordering::SeqCst);
-    super::offers::settle(&cx.task);
-    Some(e)
+    lanes.after(cx);
+    Some(event)
 }
 
 const fn neg(e: Errno) -> u64 {
@@ -338,7 +241,7 @@ fn fault(cx: &mut Context, signal: i32, code: i32, addr: u64, error: u64) {
 /// The system-call boundary: ends, stops and signals. `End` if the task is to end.
 ///
 /// A loop and not a recursion: a sender could interrupt a sleep as often as it likes by signals that do nothing.
-fn boundary(cx: &mut Context, held: &mut Option<Hold>) -> Flow {
+fn boundary(cx: &mut Context, lanes: &mut Lanes) -> Flow {
     let mut look = cx.restart.is_some() || cx.saved_mask.is_some();
     loop {
         if cx.exit.is_some() {
@@ -348,7 +251,7 @@ fn boundary(cx: &mut Context, held: &mut Option<Hold>) -> Flow {
             return Flow::Go;
         }
         look = true;
-        *held = None;
+        lanes.wake();
         if take_signals(cx) == Flow::End {
             return Flow::End;
         }

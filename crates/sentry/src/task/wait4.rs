@@ -6,7 +6,6 @@ use abi::errno::{EAGAIN, ECHILD, EINVAL};
 use abi::linux::{__WALL, __WCLONE, __WNOTHREAD, WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WSTOPPED};
 use abi::signal::{SIGCHLD, SIGCONT};
 use abi::{Result, SigInfo};
-use std::sync::atomic::Ordering;
 use wait::{Events, block_until};
 
 /// Which children.
@@ -66,10 +65,7 @@ pub fn wait(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
             r => r,
         };
     }
-    cx.sleeping.store(true, Ordering::Relaxed);
-    let r = block_until(&*cx.task, &[(q, Events::IN)], None, attempt);
-    cx.sleeping.store(false, Ordering::Relaxed);
-    r
+    block_until(&*cx.task, &[(q, Events::IN)], None, attempt)
 }
 
 fn look(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {

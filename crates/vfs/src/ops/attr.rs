@@ -125,12 +125,7 @@ impl PathCx<'_> {
         let p = match cx.resolve_or_file(at, path, walk_flags(flags))? {
             Place::Path(p) => p,
             Place::File(f) => {
-                let s = f.ops.stat()?;
-                let perm = crate::Perm {
-                    mode: s.mode & 0o7777,
-                    uid: s.uid,
-                    gid: s.gid,
-                };
+                let perm = f.ops.stat()?.perm();
                 let want = Want::from_bits_truncate(mode);
                 return crate::mode::generic_permission(perm, FileType::Fifo, &cred, want);
             }

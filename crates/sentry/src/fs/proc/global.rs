@@ -131,10 +131,7 @@ fn uptime(k: &Kernel) -> String {
 fn loadavg(k: &Kernel) -> String {
     let l = k.tasks.lock();
     let all: Vec<_> = l.processes().flat_map(|p| p.threads.values()).collect();
-    let running = all
-        .iter()
-        .filter(|t| !t.sleeping.load(Ordering::Relaxed))
-        .count();
+    let running = all.iter().filter(|t| t.state_letter() == 'R').count();
     format!(
         "0.00 0.00 0.00 {}/{} {}\n",
         running.max(1),

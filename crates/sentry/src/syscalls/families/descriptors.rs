@@ -21,7 +21,7 @@ fn close_range(cx: &mut Context, a: &Args) -> SysResult {
     }
     if flags & 2 != 0 {
         // CLOSE_RANGE_UNSHARE
-        cx.mm().address_space().end_offers();
+        crate::task::lanes::slots::end_offers(&cx.mm());
         let own = cx.files().fork(&cx.cred())?;
         cx.task.set_files(own);
     }

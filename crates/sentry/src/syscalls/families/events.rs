@@ -5,7 +5,8 @@ use crate::syscalls::families::poll::poll_wait;
 use crate::syscalls::families::signals::{mask_arg, restore_mask, set_temporary_mask};
 use crate::syscalls::families::time::{ItimerSpec, timespec_arg};
 use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
-use crate::task::{Context, Task};
+use crate::task::Context;
+use crate::task::epoll::control;
 use abi::errno::*;
 use abi::linux::{O_CLOEXEC, O_DIRECT, O_EXCL, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
 use abi::{Result, SigSet, Va};
@@ -14,8 +15,7 @@ use ipc::eventfd::EFD_SEMAPHORE;
 use ipc::inotify::{Inotify, WatchList};
 use ipc::{Epoll, EventFd, TimerFd, new_pipe};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use vfs::fd_table::{CloseOnExec, FdTable};
+use vfs::fd_table::CloseOnExec;
 use vfs::file::{File, FileOps};
 use vfs::mode::Want;
 use vfs::walk::Walk;
@@ -24,10 +24,7 @@ use zerocopy::IntoBytes;
 
 /// The open file behind a descriptor; `EBADF` also for those that only name a place (O_PATH).
 pub fn real_fd(cx: &Context, fd: i32) -> Result<Arc<File>> {
-    not_path(cx.fd(fd)?)
-}
-
-fn not_path(f: Arc<File>) -> Result<Arc<File>> {
+    let f = cx.fd(fd)?;
     if f.flags() & O_PATH != 0 {
         Err(EBADF)
     } else {
@@ -251,29 +248,8 @@ fn epoll_ctl(cx: &mut Context, a: &Args) -> SysResult {
     };
     let ep = real_fd(cx, epfd)?;
     control(&cx.task, &cx.files(), &ep, op, event, Room::Needed)?;
-    crate::task::offers::after_change(cx, epfd, op, fd, event.events, &ep);
+    crate::task::lanes::slots::after_change(cx, epfd, op, fd, event.events, &ep);
     Ok(0)
-}
-
-/// Changes an epoll's set: `event.fd` is the descriptor.
-pub fn control(
-    task: &Arc<Task>,
-    files: &FdTable,
-    ep: &File,
-    op: u32,
-    event: EpollEvent,
-    room: Room,
-) -> Result<()> {
-    let target = not_path(files.get(event.fd)?)?;
-    if target.ops.wait_queue().is_none() {
-        return Err(EPERM);
-    }
-    if let Some(s) = target.ops::<SignalFd>() {
-        s.watch_for(task);
-    }
-    ep.ops::<Epoll>()
-        .ok_or(EINVAL)?
-        .change(op, event.fd, &target, event, room)
 }
 
 fn do_epoll_wait(
@@ -295,17 +271,14 @@ fn do_epoll_wait(
     }
     let f = real_fd(cx, epfd)?;
     let ep = f.ops::<Epoll>().ok_or(EINVAL)?;
-    cx.sleeping.store(true, Ordering::Relaxed);
-    let r = ep.wait(&*cx.task, max as usize, poll_wait(timeout));
-    cx.sleeping.store(false, Ordering::Relaxed);
-    let got = r?;
+    let got = ep.wait(&*cx.task, max as usize, poll_wait(timeout))?;
     let raw: Vec<[u32; 3]> = got
         .iter()
         .map(|e| [e.events, e.data as u32, (e.data >> 32) as u32])
         .collect();
     cx.mm().copy_out(out, raw.as_slice().as_bytes())?;
     let readable = got.iter().filter(|e| e.events & 1 != 0);
-    crate::task::offers::after_wait(cx, readable.map(|e| e.fd));
+    crate::task::lanes::slots::after_wait(cx, readable.map(|e| e.fd));
     Ok(got.len())
 }
 

@@ -35,12 +35,7 @@ pub(super) fn blocking<T>(
     let Some(q) = f.ops.wait_queue() else {
         return Err(EAGAIN);
     };
-    cx.sleeping
-        .store(true, std::sync::atomic::Ordering::Relaxed);
-    let r = block_until(&*cx.task, &[(q, events)], None, op);
-    cx.sleeping
-        .store(false, std::sync::atomic::Ordering::Relaxed);
-    r
+    block_until(&*cx.task, &[(q, events)], None, op)
 }
 
 /// Where a transfer happens.
@@ -167,12 +162,7 @@ fn read_stream(cx: &Context, f: &Arc<File>, dst: &mut UserIo<'_>, nb: bool) -> S
     if let Some(tty) = ops.downcast_ref::<tty::Slave>() {
         tty.check_read(&cx.task)?;
         if !nb {
-            cx.sleeping
-                .store(true, std::sync::atomic::Ordering::Relaxed);
-            let r = tty.read_blocking(&*cx.task, dst);
-            cx.sleeping
-                .store(false, std::sync::atomic::Ordering::Relaxed);
-            return r;
+            return tty.read_blocking(&*cx.task, dst);
         }
     }
     blocking(cx, f, Events::READABLE, nb, || f.read(dst))
@@ -402,7 +392,7 @@ fn read(cx: &mut Context, a: &Args) -> SysResult {
     let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
     let r = do_read(cx, &f, &mut buffer(&mm, a)?, At::Position, 0);
     if let Ok(1..) | Err(EAGAIN) = r {
-        crate::task::offers::after_read(cx, a.i32(0), &f);
+        crate::task::lanes::slots::after_read(cx, a.i32(0), &f);
     }
     r
 }

@@ -113,7 +113,7 @@ fn ioctl(cx: &mut Context, a: &Args) -> SysResult {
         _ => {}
     }
     if cmd == FIONREAD {
-        crate::task::offers::after_count(cx, &f);
+        crate::task::lanes::slots::after_count(cx, &f);
     }
     let nb = f.nonblocking();
     blocking(cx, &f, Events::READABLE | Events::WRITABLE, nb, || {

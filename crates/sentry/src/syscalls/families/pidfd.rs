@@ -80,7 +80,7 @@ fn pidfd_getfd(cx: &mut Context, a: &Args) -> SysResult {
         p.group(&l).and_then(|_| l.some_thread(pid)).ok_or(ESRCH)?
     };
     let got = access::guarded(cx, &t, By::Real, || t.fd(a.i32(1)))?;
-    crate::task::offers::taken(&t, &got);
+    crate::task::lanes::slots::taken(&t, &got);
     let fd = cx
         .files()
         .install(got, vfs::fd_table::CloseOnExec::Yes, &cx.room())?;

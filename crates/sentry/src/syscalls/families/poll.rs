@@ -4,14 +4,13 @@ use crate::fs::signalfd::SignalFd;
 use crate::syscalls::families::signals::{mask_arg, restore_mask, set_temporary_mask};
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
-use crate::task::offers::after_wait;
+use crate::task::lanes::slots::after_wait;
 use abi::errno::*;
 use abi::linux::O_PATH;
 use abi::time::{NSEC_PER_SEC, Timespec, Timeval};
 use abi::{Result, Va};
 use ipc::poll::{PollItem, Wait};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 use vfs::File;
 use wait::Events;
@@ -45,13 +44,6 @@ fn pollable(cx: &Context, fd: i32) -> Option<Arc<File>> {
     }
 }
 
-fn sleeping<R>(cx: &Context, f: impl FnOnce() -> R) -> R {
-    cx.sleeping.store(true, Ordering::Relaxed);
-    let r = f();
-    cx.sleeping.store(false, Ordering::Relaxed);
-    r
-}
-
 /// Waits; what holds is written back even when nothing does. `ERESTARTNOHAND` if a signal interrupts.
 fn do_poll(cx: &mut Context, va: Va, count: u32, wait: Wait) -> SysResult {
     if u64::from(count) > cx.nofile_limit() {
@@ -72,7 +64,7 @@ fn do_poll(cx: &mut Context, va: Va, count: u32, wait: Wait) -> SysResult {
             }
         })
         .collect();
-    let r = sleeping(cx, || ipc::poll::poll(&*cx.task, &mut items, wait));
+    let r = ipc::poll::poll(&*cx.task, &mut items, wait);
     for (p, i) in fds.iter_mut().zip(&items) {
         p.revents = i.ready.bits() as u16;
     }
@@ -199,7 +191,7 @@ fn do_select(cx: &mut Context, n: i32, sets: [Option<Va>; 3], wait: Wait) -> Sys
         });
         fds.push(fd);
     }
-    sleeping(cx, || ipc::poll::select(&*cx.task, &mut items, wait))?;
+    ipc::poll::select(&*cx.task, &mut items, wait)?;
     let mut count = 0;
     for (at, set) in bits.iter_mut().enumerate() {
         let asked = std::mem::replace(set, vec![0; words]);

@@ -272,13 +272,9 @@ fn rt_sigsuspend(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn sleep_for_signal(cx: &Context) -> SysResult {
-    cx.sleeping
-        .store(true, std::sync::atomic::Ordering::Relaxed);
     while !cx.interrupted() {
         cx.task.parker().park(None);
     }
-    cx.sleeping
-        .store(false, std::sync::atomic::Ordering::Relaxed);
     Err(ERESTARTNOHAND)
 }
 

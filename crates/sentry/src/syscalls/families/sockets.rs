@@ -18,7 +18,6 @@ use net::sys::{
 use net::{Block, Control, PathNames, Received, Socket, Ucred};
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use vfs::fd_table::CloseOnExec;
 use vfs::file::{File, Sink, Source};
@@ -94,10 +93,7 @@ fn waiting<T>(
         return Err(EAGAIN);
     };
     let deadline = limit.and_then(deadline_after);
-    cx.sleeping.store(true, Ordering::Relaxed);
-    let r = block_until(&*cx.task, &[(q, events)], deadline, op);
-    cx.sleeping.store(false, Ordering::Relaxed);
-    match r {
+    match block_until(&*cx.task, &[(q, events)], deadline, op) {
         Err(ETIMEDOUT) if deadline.is_some_and(|d| Instant::now() >= d) => Err(EAGAIN),
         Err(ERESTARTSYS) if limit.is_some() => Err(EINTR),
         r => r,
@@ -518,7 +514,7 @@ fn recvfrom(cx: &mut Context, a: &Args) -> SysResult {
     let mut dst = UserIo::new(&mm, a.va(1), a.usize(2).min(MAX_RW));
     let r = receive_on(cx, &f, &mut dst, a.u32(3));
     if a.u32(3) == 0 && a.u64(4) == 0 && matches!(&r, Ok(Received { n: 1.., .. }) | Err(EAGAIN)) {
-        crate::task::offers::after_read(cx, a.i32(0), &f);
+        crate::task::lanes::slots::after_read(cx, a.i32(0), &f);
     }
     let r = r?;
     if let Some(va) = a.va_opt(4) {

@@ -24,17 +24,8 @@ use ipc::sysv::{
 };
 use mm::{MapFile, MmapRequest};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use wait::deadline_after;
 use zerocopy::IntoBytes;
-
-/// Runs something that may sleep.
-fn sleeping<R>(cx: &Context, f: impl FnOnce() -> R) -> R {
-    cx.sleeping.store(true, Ordering::Relaxed);
-    let r = f();
-    cx.sleeping.store(false, Ordering::Relaxed);
-    r
-}
 
 fn ns(cx: &Context) -> Arc<IpcNamespace> {
     Arc::clone(&cx.ns().ipc)
@@ -287,10 +278,8 @@ fn do_semop(cx: &Context, a: &Args, timeout: Option<i64>) -> SysResult {
         .copy_in(a.va(1), ops.as_mut_slice().as_mut_bytes())?;
     let set = ns(cx).sem.get(a.i32(0))?;
     let deadline = timeout.and_then(|n| deadline_after(std::time::Duration::from_nanos(n as u64)));
-    sleeping(cx, || {
-        set.operate(&*cx.task, &cx.cred(), cx.group.tgid, &ops, deadline)
-    })
-    .map(|()| 0)
+    set.operate(&*cx.task, &cx.cred(), cx.group.tgid, &ops, deadline)
+        .map(|()| 0)
 }
 /// `semop(id, ops, count)`.
 fn semop(cx: &mut Context, a: &Args) -> SysResult {
@@ -386,10 +375,8 @@ fn msgsnd(cx: &mut Context, a: &Args) -> SysResult {
     mm.copy_in(a.va(1).offset(8), &mut data)?;
     let q = ns(cx).msg.get(a.i32(0))?;
     let msg = Msg { kind, data };
-    sleeping(cx, || {
-        q.send(&*cx.task, &cx.cred(), cx.group.tgid, msg, a.u32(3))
-    })
-    .map(|()| 0)
+    q.send(&*cx.task, &cx.cred(), cx.group.tgid, msg, a.u32(3))
+        .map(|()| 0)
 }
 
 /// `msgrcv(id, msg, size, type, flags)`.
@@ -403,16 +390,14 @@ fn msgrcv(cx: &mut Context, a: &Args) -> SysResult {
     }
     let q = ns(cx).msg.get(id)?;
     let want = Want::new(a.i64(3), flags);
-    let m = sleeping(cx, || {
-        q.receive(
-            &*cx.task,
-            &cx.cred(),
-            cx.group.tgid,
-            a.usize(2),
-            want,
-            flags,
-        )
-    })?;
+    let m = q.receive(
+        &*cx.task,
+        &cx.cred(),
+        cx.group.tgid,
+        a.usize(2),
+        want,
+        flags,
+    )?;
     let mm = cx.mm();
     mm.write_obj(a.va(1), &m.kind)?;
     mm.copy_out(a.va(1).offset(8), &m.data)?;

@@ -123,18 +123,15 @@ fn time(cx: &mut Context, a: &Args) -> SysResult {
 
 /// Sleeps until `deadline`. `ERESTARTSYS` if a signal interrupts.
 pub(super) fn sleep_until(cx: &Context, deadline: Option<Instant>) -> Result<()> {
-    cx.sleeping.store(true, Ordering::Relaxed);
-    let r = loop {
+    loop {
         if deadline.is_some_and(|d| Instant::now() >= d) {
-            break Ok(());
+            return Ok(());
         }
         if cx.interrupted() {
-            break Err(ERESTARTSYS);
+            return Err(ERESTARTSYS);
         }
         cx.task.parker().park(deadline);
-    };
-    cx.sleeping.store(false, Ordering::Relaxed);
-    r
+    }
 }
 
 /// Sleeps for a relative time, and goes on after an interruption where it stopped.

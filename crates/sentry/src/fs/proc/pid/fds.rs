@@ -150,7 +150,7 @@ impl DynFile for FdInfo {
     }
     fn generate(&self, _: &File) -> Result<Vec<u8>> {
         let task = self.me.task()?;
-        crate::task::offers::look(&task);
+        crate::task::lanes::slots::look(&task);
         let files = task.files();
         let f = files.get(self.fd).map_err(|_| ENOENT)?;
         let cloexec = files.cloexec(self.fd)? == vfs::fd_table::CloseOnExec::Yes;

@@ -5,18 +5,14 @@ use crate::Kernel;
 use crate::task::limits;
 use abi::Result;
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
 
-/// `R`, `S`, `T` or `Z`.
+/// `R`, `S`, `D`, `T` or `Z`.
 fn state(k: &Kernel, me: &Subject) -> char {
     let l = k.tasks.lock();
     match l.process(me.tgid) {
         Some(p) if p.zombie.is_some() => 'Z',
         Some(p) if p.group.is_stopping() => 'T',
-        _ => match l.task(me.tid) {
-            Some(t) if t.sleeping.load(Ordering::Relaxed) => 'S',
-            _ => 'R',
-        },
+        _ => l.task(me.tid).map_or('R', |t| t.state_letter()),
     }
 }
 
@@ -133,6 +129,7 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
     let long = match st {
         'R' => "running",
         'S' => "sleeping",
+        'D' => "disk sleep",
         'T' => "stopped",
         _ => "zombie",
     };

@@ -46,15 +46,17 @@
 //!
 //! If the task is killed between T and D, its changes are lost, with the epoll.
 //!
-//! Lock order: `Task::deferral` → `platform::offers::Area::taken` → the epoll's.
+//! Lock order: `Deferrals::of` → `platform::offers::Area::taken` → the epoll's.
 
-use super::{Context, Task};
-use crate::syscalls::families::events::control;
+use crate::task::epoll::control;
+use crate::task::{Context, Task};
 use ipc::Epoll;
 use ipc::epoll::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLEXCLUSIVE, EpollEvent, Room};
+use mm::Mm;
 use net::Socket;
+use parking_lot::Mutex;
 use platform::offers::{Area, InSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::FdTable;
 use vfs::fd_table::Gone;
@@ -70,6 +72,14 @@ pub struct Deferral {
     /// The epoll's [`Epoll::changes`] that were this task's, and those before it began. Another number says that somebody
     /// else has changed the set, however shortly he had the epoll: then what the application was told of it is not true.
     own: AtomicU64,
+}
+
+/// A task's.
+#[derive(Default)]
+pub(super) struct Deferrals {
+    of: Mutex<Option<Deferral>>,
+    /// Whether there is one; changed by this task.
+    any: AtomicBool,
 }
 
 /// Who takes the changes.
@@ -139,8 +149,8 @@ fn state(op: u32, events: u32, done: bool) -> InSet {
 
 /// The task has come out of application code: what it laid there is done now.
 pub fn settle(task: &Arc<Task>) {
-    if task.deferring.load(Ordering::Relaxed)
-        && let Some(d) = &*task.deferral.lock()
+    if task.lanes.deferral.any.load(Ordering::Relaxed)
+        && let Some(d) = &*task.lanes.deferral.of.lock()
     {
         d.apply(task, By::Itself);
     }
@@ -148,10 +158,10 @@ pub fn settle(task: &Arc<Task>) {
 
 /// The task is about to go on: changes may wait only where nobody else can look by now.
 pub fn review(task: &Task) {
-    if !task.deferring.load(Ordering::Relaxed) {
+    if !task.lanes.deferral.any.load(Ordering::Relaxed) {
         return;
     }
-    let mut deferral = task.deferral.lock();
+    let mut deferral = task.lanes.deferral.of.lock();
     let Some(d) = &*deferral else { return };
     let fine = d.is_alone()
         && match d.files.upgrade().map(|f| f.take_gone()) {
@@ -171,20 +181,20 @@ fn end_of(task: &Task, deferral: &mut Option<Deferral>) {
     if let Some(d) = deferral.take() {
         d.area.defer_for(None);
     }
-    task.deferring.store(false, Ordering::Relaxed);
+    task.lanes.deferral.any.store(false, Ordering::Relaxed);
 }
 
 /// The task, which is in a call, is about to share what it has: its epoll, its table, or its memory. The other may run
 /// before the task goes on.
 pub fn end(task: &Task) {
-    if task.deferring.load(Ordering::Relaxed) {
-        end_of(task, &mut task.deferral.lock());
+    if task.lanes.deferral.any.load(Ordering::Relaxed) {
+        end_of(task, &mut task.lanes.deferral.of.lock());
     }
 }
 
 /// Another is about to look at an epoll of the task's.
 pub fn look(task: &Arc<Task>) {
-    if let Some(d) = &*task.deferral.lock() {
+    if let Some(d) = &*task.lanes.deferral.of.lock() {
         d.apply(task, By::Another);
     }
 }
@@ -195,7 +205,7 @@ pub fn taken(task: &Arc<Task>, file: &File) {
         return;
     }
     {
-        let deferral = task.deferral.lock();
+        let deferral = task.lanes.deferral.of.lock();
         let Some(d) = &*deferral else { return };
         d.area.defer_for(None);
         d.apply(task, By::Another);
@@ -208,36 +218,48 @@ pub fn taken(task: &Arc<Task>, file: &File) {
 
 /// The task has another address space.
 pub fn forget(task: &Task) {
-    *task.deferral.lock() = None;
-    task.deferring.store(false, Ordering::Relaxed);
+    *task.lanes.deferral.of.lock() = None;
+    task.lanes.deferral.any.store(false, Ordering::Relaxed);
+}
+
+/// Whether the call just given came from a patched site.
+fn by_lane(cx: &mut Context) -> bool {
+    cx.thread.lanes().is_some_and(|l| l.by_lane())
+}
+
+/// Its slots are for one descriptor table only, and there is to be another: they end for good.
+pub fn end_offers(mm: &Mm) {
+    if let Some(l) = mm.address_space().lanes() {
+        l.end_offers();
+    }
 }
 
 impl Context {
     /// Where something is offered to this address space, made now if `by_lane`. `None`: nothing is.
     fn offers(&mut self) -> Option<Arc<Area>> {
-        if self.offers.is_none() {
-            if !self.thread.by_lane() {
+        if self.lanes.offers.is_none() {
+            if !by_lane(self) {
                 return None;
             }
-            let space = self.mm();
-            let space = space.address_space();
+            let mm = self.mm();
+            let lanes = mm.address_space().lanes()?;
             let allowed = self.kernel.strace.is_none();
             let area = if allowed && self.seccomp.allows_offers() {
                 // It may have to be made.
-                wait::wakes::unheld(|| space.offers())
+                wait::wakes::unheld(|| lanes.offers())
             } else {
                 None
             };
             // A filter that another thread has set meanwhile: it ends them before or after this.
             if area.is_some() && !self.seccomp.allows_offers() {
-                space.end_offers();
+                lanes.end_offers();
             }
             if area.is_some() && !self.seccomp.allows_counts() {
-                space.end_counts();
+                lanes.end_counts();
             }
-            self.offers = Some(area);
+            self.lanes.offers = Some(area);
         }
-        self.offers.clone().flatten()
+        self.lanes.offers.clone().flatten()
     }
 }
 
@@ -256,8 +278,8 @@ pub fn after_read(cx: &mut Context, fd: i32, f: &File) {
     if s.kind() != net::sys::SOCK_STREAM || !s.is_own() {
         return;
     }
-    if !cx.thread.by_lane() {
-        cx.site_pays |= f.nonblocking();
+    if !by_lane(cx) {
+        cx.lanes.site_pays |= f.nonblocking();
         return;
     }
     let Some(area) = cx.offers() else { return };
@@ -268,14 +290,14 @@ pub fn after_read(cx: &mut Context, fd: i32, f: &File) {
 /// How much there is to be read of a socket was asked: the next call may be told beside the program.
 pub fn after_count(cx: &mut Context, f: &File) {
     let own = |s: &Socket| s.kind() == net::sys::SOCK_STREAM && s.is_own();
-    if !cx.thread.by_lane() && f.ops::<Socket>().is_some_and(own) {
-        cx.site_pays |= f.nonblocking();
+    if !by_lane(cx) && f.ops::<Socket>().is_some_and(own) {
+        cx.lanes.site_pays |= f.nonblocking();
     }
 }
 
 /// A wait has said that these are readable.
 pub fn after_wait(cx: &mut Context, fds: impl Iterator<Item = i32>) {
-    if let Some(Some(area)) = &cx.offers {
+    if let Some(Some(area)) = &cx.lanes.offers {
         for fd in fds {
             if area.wants(fd) {
                 offer(cx, area, fd);
@@ -294,7 +316,7 @@ pub fn after_change(cx: &mut Context, epfd: i32, op: u32, fd: i32, events: u32, 
         own = f.ops::<Socket>().is_some_and(Socket::is_own);
     });
     let is_it = |d: &&Deferral| d.epfd == epfd && Weak::ptr_eq(&d.ep, &Arc::downgrade(ep));
-    if let Some(d) = cx.task.deferral.lock().as_ref().filter(is_it) {
+    if let Some(d) = cx.task.lanes.deferral.of.lock().as_ref().filter(is_it) {
         d.own.fetch_add(1, Ordering::Relaxed);
         let known = match own {
             true => state(op, events, true),
@@ -306,12 +328,12 @@ pub fn after_change(cx: &mut Context, epfd: i32, op: u32, fd: i32, events: u32, 
     if !alone || !own {
         return;
     }
-    if !cx.thread.by_lane() {
-        cx.site_pays = true;
+    if !by_lane(cx) {
+        cx.lanes.site_pays = true;
         return;
     }
     let Some(area) = cx.offers() else { return };
-    let mut deferral = cx.task.deferral.lock();
+    let mut deferral = cx.task.lanes.deferral.of.lock();
     let changes = ep.ops::<Epoll>().map(Epoll::changes);
     if let (None, Some(changes)) = (&*deferral, changes) {
         files.take_gone();
@@ -325,6 +347,6 @@ pub fn after_change(cx: &mut Context, epfd: i32, op: u32, fd: i32, events: u32, 
             files: Arc::downgrade(&files),
             own: AtomicU64::new(changes),
         });
-        cx.task.deferring.store(true, Ordering::Relaxed);
+        cx.task.lanes.deferral.any.store(true, Ordering::Relaxed);
     }
 }
