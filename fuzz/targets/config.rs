@@ -1,11 +1,19 @@
 //! A bundle's config.json: a plan or one sentence.
 #![no_main]
 
+use oci::Overlay;
+use oci::convert::Asked;
 use oci::spec::{Spec, parse};
 use std::path::Path;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Ok((spec, _)) = parse::<Spec>(bytes) {
-        let _ = oci::convert::plan(Path::new("/"), &spec, oci::Overlay::Memory, false, None);
+        let _ = oci::convert::plan(&Asked {
+            bundle: Path::new("/"),
+            spec: &spec,
+            overlay: Overlay::Memory,
+            host_network: false,
+            sandbox: None,
+        });
     }
 });

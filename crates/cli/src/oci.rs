@@ -13,7 +13,7 @@ use crate::stdio::RawMode;
 use clap::{Args, Subcommand, ValueEnum};
 use hostcall::{RawFd, term};
 use oci::spec::{self, Process};
-use oci::{Create, Exec, Failure, Format, Log, Overlay, Runtime};
+use oci::{After, Create, Exec, Failure, Force, Format, Log, Overlay, Runtime, Scope};
 use sentry::boot::config::PlatformKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -439,8 +439,11 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
             });
         }
         Command::State { id } => print(&pretty(&oci::state(rt, &id)?)),
-        Command::Kill { all, id, signal } => oci::kill(rt, &id, signal, all)?,
-        Command::Delete { force, id } => oci::delete(rt, &id, force)?,
+        Command::Kill { all, id, signal } => {
+            let scope = if all { Scope::All } else { Scope::First };
+            oci::kill(rt, &id, signal, scope)?;
+        }
+        Command::Delete { force, id } => oci::delete(rt, &id, force.into())?,
         Command::List { format, quiet } => list(rt, &format, quiet)?,
         Command::Ps {
             format,
@@ -528,7 +531,7 @@ fn run_container(rt: &Runtime, c: Create, detach: bool, keep: bool) -> oci::Resu
         let created = oci::create(rt, &c)?;
         created.warnings.iter().for_each(|w| rt.log.warning(w));
         if let Err(e) = oci::start(rt, &c.id) {
-            let _ = oci::delete(rt, &c.id, true);
+            let _ = oci::delete(rt, &c.id, Force::Yes);
             return Err(e);
         }
         return Ok(0);
@@ -538,7 +541,8 @@ fn run_container(rt: &Runtime, c: Create, detach: bool, keep: bool) -> oci::Resu
     let wants = spec.process.is_some_and(|p| p.terminal) && c.console_socket.is_none();
     let mut terminal = OwnTerminal::new(wants)?;
     let size = || wants.then(|| term::window(0).ok()).flatten();
-    oci::run(rt, &c, keep, || terminal.begins(), &size)
+    let after = if keep { After::Keep } else { After::Delete };
+    oci::run(rt, &c, after, || terminal.begins(), &size)
 }
 
 fn exec(rt: &Runtime, e: ExecArgs) -> oci::Result<u8> {

@@ -23,7 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::acl::{Acl, acl_permission};
 use vfs::file::{FileOps, O_ACCMODE, O_RDONLY};
-use vfs::inode::{Ahead, InodeExt, Looked, Onward, Seen, Want, downcast};
+use vfs::inode::{Ahead, InodeExt, Looked, Onward, Seen, downcast};
+use vfs::mode::Want;
 use vfs::ucounts::{Charge, Ucounts};
 use vfs::{Caller, FileType, Inode, NewNode, Perm, RenameFlags, SetAttr, Stat};
 

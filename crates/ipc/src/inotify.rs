@@ -144,7 +144,7 @@ impl WatchList {
     }
 }
 
-impl vfs::watch::Watcher for WatchList {
+impl vfs::inode::Watcher for WatchList {
     fn event(&self, mask: u32, cookie: u32, name: &[u8]) {
         notify(self, mask, cookie, name);
     }

@@ -11,8 +11,9 @@
 //! - A token of a socket that is gone wakes another socket for nothing at worst.
 
 use crate::control::Control;
+use crate::interface::Interface;
 use crate::options::Common;
-use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
+use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::sys::*;
 use abi::errno::{
     EACCES, EAGAIN, EALREADY, EBADF, EFAULT, EINPROGRESS, EINVAL, EIO, EMSGSIZE, ENOPROTOOPT,
@@ -21,7 +22,6 @@ use abi::{Errno, Result};
 use hostcall::inet::{self as host, Edges};
 use hostcall::{HostFd, file, mem, sock};
 use parking_lot::Mutex;
-use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::{Caps, Credentials, Sink, Source};
@@ -36,17 +36,6 @@ pub mod broker {
     pub const BIND: u32 = 2;
     /// The longest request.
     pub const REQUEST_MAX: usize = 4 + hostcall::inet::ADDR_MAX;
-}
-
-/// An interface of the host, as it was when the sandbox started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
-    pub name: String,
-    pub index: i32,
-    /// `IFF_*`.
-    pub flags: u32,
-    pub mtu: u32,
-    pub addresses: Vec<(IpAddr, u8)>,
 }
 
 /// The host's network.
@@ -146,7 +135,7 @@ pub fn new(
     family: u16,
     kind: u32,
     protocol: i32,
-) -> Result<Socket> {
+) -> Result<Parts> {
     let fd = network.socket(family, kind, protocol)?;
     let protocol = match (kind, protocol) {
         (SOCK_STREAM, 0) => IPPROTO_TCP,
@@ -157,7 +146,7 @@ pub fn new(
 }
 
 impl HostSocket {
-    fn register(common: Arc<Common>, network: &Arc<HostNetwork>, fd: HostFd) -> Result<Socket> {
+    fn register(common: Arc<Common>, network: &Arc<HostNetwork>, fd: HostFd) -> Result<Parts> {
         let token = {
             let mut t = network.sockets.lock();
             let at = t.free.pop().unwrap_or_else(|| {
@@ -174,7 +163,7 @@ impl HostSocket {
             token,
         };
         network.edges.add(s.fd.raw(), token as u64)?;
-        Ok(Socket::new(common, Arc::new(s)))
+        Ok(Parts::new(common, Arc::new(s)))
     }
 
     /// With SO_LINGER the host's close would wait, up to hours, where nobody can end the wait: what is unsent goes
@@ -281,7 +270,7 @@ impl Protocol for HostSocket {
         host::listen(self.fd.raw(), backlog)
     }
 
-    fn accept(&self) -> Result<Socket> {
+    fn accept(&self) -> Result<Parts> {
         let fd = host::accept(self.fd.raw())?;
         HostSocket::register(
             Common::inherit(&self.common, &self.common),

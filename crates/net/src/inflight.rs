@@ -10,21 +10,20 @@
 //!
 //! An `InFlight` must not be dropped under a lock.
 
-use crate::ns::NetNamespace;
-use crate::socket::{Caller, Socket};
+use crate::socket::Socket;
 use abi::Result;
 use abi::errno::ETOOMANYREFS;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use vfs::File;
 use vfs::ucounts::{Charge, FILES_IN_FLIGHT, Kind};
+use vfs::{Credentials, File};
 
 /// What one takes of the kernel's memory, bytes.
 const ENTRY: usize = 128;
 
-/// The registry of one namespace. Its lock is a leaf.
+/// The registry of one sandbox: see [`crate::NetNamespace`]. Its lock is a leaf.
 #[derive(Default)]
 pub struct InFlightRegistry {
     state: Mutex<State>,
@@ -59,7 +58,7 @@ struct Graveyard {
 
 /// The files of one waiting message.
 pub struct InFlight {
-    ns: Arc<NetNamespace>,
+    registry: Arc<InFlightRegistry>,
     files: Vec<Arc<File>>,
     ids: Vec<u64>,
     /// The sender's, and their memory.
@@ -82,27 +81,25 @@ fn unix_id(f: &File) -> Option<u64> {
 }
 
 impl InFlight {
-    /// Registers files that go to the queue of socket `holder`; `None` for no files. `ETOOMANYREFS` where those of the
-    /// sender's user are more than its RLIMIT_NOFILE (`too_many_unix_fds`).
+    /// Registers files that go to the queue of socket `holder`. `ETOOMANYREFS` where those of the
+    /// sender's user are more than `limit`, its RLIMIT_NOFILE (`too_many_unix_fds`).
     pub fn new(
-        who: &Caller<'_>,
-        ns: &Arc<NetNamespace>,
+        cred: &Credentials,
+        limit: u64,
+        registry: &Arc<InFlightRegistry>,
         files: &[Arc<File>],
         holder: u64,
-    ) -> Result<Option<InFlight>> {
-        if files.is_empty() {
-            return Ok(None);
-        }
-        let user = who.cred.ucounts();
-        let own = i64::try_from(who.paths.files_limit()).unwrap_or(i64::MAX);
+    ) -> Result<InFlight> {
+        let user = cred.ucounts();
+        let own = i64::try_from(limit).unwrap_or(i64::MAX);
         let many = user.has_more_than(Kind::FilesInFlight, own.min(FILES_IN_FLIGHT));
-        if many && !who.cred.passes_limits() {
+        if many && !cred.passes_limits() {
             return Err(ETOOMANYREFS);
         }
         let n = files.len() as u64;
-        let memory = who.cred.kmem(files.len() * ENTRY, ETOOMANYREFS)?;
+        let memory = cred.kmem(files.len() * ENTRY, ETOOMANYREFS)?;
         let counted = [user.force(Kind::FilesInFlight, n), memory];
-        let r = &ns.in_flight;
+        let r = registry;
         let mut s = r.state.lock();
         let mut ids = Vec::with_capacity(files.len());
         for f in files {
@@ -122,12 +119,12 @@ impl InFlight {
             );
             ids.push(id);
         }
-        Ok(Some(InFlight {
-            ns: ns.clone(),
+        Ok(InFlight {
+            registry: registry.clone(),
             files: files.to_vec(),
             ids,
             _counted: counted,
-        }))
+        })
     }
     /// The files, for MSG_PEEK.
     pub fn peek(&self) -> Vec<Arc<File>> {
@@ -141,7 +138,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let r = &self.ns.in_flight;
+        let r = &self.registry;
         let mut gone = Vec::with_capacity(self.ids.len());
         {
             let mut s = r.state.lock();
@@ -155,17 +152,17 @@ impl Drop for InFlight {
             }
         }
         drop(gone);
-        bury(&self.ns, std::mem::take(&mut self.files));
+        bury(&self.registry, std::mem::take(&mut self.files));
     }
 }
 
 /// Drops files without recursion.
-fn bury(ns: &NetNamespace, files: Vec<Arc<File>>) {
+fn bury(r: &InFlightRegistry, files: Vec<Arc<File>>) {
     if files.is_empty() {
         return;
     }
     {
-        let mut g = ns.in_flight.graveyard.lock();
+        let mut g = r.graveyard.lock();
         g.files.extend(files);
         if g.draining {
             return;
@@ -174,7 +171,7 @@ fn bury(ns: &NetNamespace, files: Vec<Arc<File>>) {
     }
     loop {
         let next = {
-            let mut g = ns.in_flight.graveyard.lock();
+            let mut g = r.graveyard.lock();
             let f = g.files.pop();
             if f.is_none() {
                 g.draining = false;
@@ -189,19 +186,17 @@ fn bury(ns: &NetNamespace, files: Vec<Arc<File>>) {
 }
 
 /// After a UNIX socket was closed: looks for garbage now and then, so that closing stays cheap on average.
-pub fn after_close(ns: &Arc<NetNamespace>) {
-    let r = &ns.in_flight;
+pub fn after_close(r: &InFlightRegistry) {
     let n = r.sockets.load(Ordering::Relaxed);
     if n == 0 || r.closes.fetch_add(1, Ordering::Relaxed) < n / 8 {
         return;
     }
     r.closes.store(0, Ordering::Relaxed);
-    collect(ns);
+    collect(r);
 }
 
 /// Frees sockets that only messages among themselves refer to.
-pub fn collect(ns: &Arc<NetNamespace>) {
-    let r = &ns.in_flight;
+pub fn collect(r: &InFlightRegistry) {
     if r.collecting.swap(true, Ordering::AcqRel) {
         return;
     }
@@ -251,6 +246,6 @@ pub fn collect(ns: &Arc<NetNamespace>) {
         }
     }
     drop(dropped);
-    bury(ns, held.into_values().map(|(f, _)| f).collect());
+    bury(r, held.into_values().map(|(f, _)| f).collect());
     r.collecting.store(false, Ordering::Release);
 }

@@ -1,8 +1,8 @@
 //! Sockets' ioctls (`netdevice(7)`), for interfaces that cannot be changed.
 
-use crate::host::Interface;
+use crate::interface::Interface;
 use crate::options::Common;
-use crate::socket::Protocol;
+use crate::protocol::Protocol;
 use crate::sys::AF_INET;
 use abi::errno::{EADDRNOTAVAIL, EINVAL, ENODEV, ENOENT, ENOTTY, EOPNOTSUPP, EPERM};
 use abi::{Result, Va};

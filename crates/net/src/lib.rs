@@ -9,6 +9,26 @@
 //! on the socket's queue (IN to receive, accept; OUT to send, connect) and tries again. **Sends and receives
 //! may be short**: a blocking send on a stream goes on with the rest, and so does MSG_WAITALL.
 //!
+//! # Modules
+//!
+//! Each stands on those below it. Arrows run upwards where types hold each other: a namespace has
+//! the tables of what is bound in it ([`NetNamespace`] to `tcp`, `udp`, `unix`, `host`), the
+//! shared part of a socket its namespace, and the collection of garbage finds sockets among files
+//! (`inflight` to `socket`).
+//!
+//! ```text
+//! family                           socket(2), socketpair(2): which family and type does what
+//! socket                           the open file of a socket
+//! tcp, udp, unix, netlink, host    what each family does
+//! ioctl, procnet                   what is told of interfaces and bindings
+//! protocol                         the trait that they implement; what a call brings along
+//! msgqueue, stream                 receive queues and rings
+//! inflight                         files on their way
+//! inet, options                    options of a family's sockets, and of all
+//! ns                               namespaces, ports, names
+//! addr, control, interface         addresses; ancillary data; interfaces
+//! ```
+//!
 //! # Lock order
 //!
 //! ```text
@@ -24,9 +44,11 @@
 
 mod addr;
 pub mod control;
+mod family;
 pub mod host;
 mod inet;
 mod inflight;
+pub mod interface;
 mod ioctl;
 mod msgqueue;
 mod netlink;
@@ -35,6 +57,7 @@ mod options;
 pub use options::SO_PEERCRED;
 pub use procnet::PROC_NET;
 mod procnet;
+mod protocol;
 mod socket;
 mod stream;
 mod tcp;
@@ -43,8 +66,10 @@ mod unix;
 
 pub use addr::unix_path;
 pub use control::{Control, Ucred};
+pub use family::{socket, socketpair};
 pub use ns::NetNamespace;
-pub use socket::{Block, Caller, PathNames, Received, Socket, socket, socketpair};
+pub use protocol::{Block, Caller, PathNames, Received};
+pub use socket::Socket;
 
 /// Numbers of the socket interface (`<sys/socket.h>` and the kernel's headers).
 pub mod sys {

@@ -1,11 +1,11 @@
 //! NETLINK_ROUTE (`rtnetlink(7)`): what can be asked about the loopback interface, which is all there is.
 
 use crate::control::{Control, Ucred};
-use crate::host::Interface;
+use crate::interface::{Interface, LO_INDEX};
 use crate::msgqueue::{Msg, MsgQueue, take_all};
 use crate::ns::{LOOPBACKS, NetNamespace};
-use crate::options::{Common, LO_INDEX, SO_ACCEPTCONN};
-use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
+use crate::options::{Common, SO_ACCEPTCONN};
+use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::stream::Take;
 use crate::sys::*;
 use abi::Result;
@@ -58,7 +58,7 @@ struct State {
     connected: bool,
 }
 
-pub fn new(ns: &Arc<NetNamespace>, kind: u32) -> Socket {
+pub fn new(ns: &Arc<NetNamespace>, kind: u32) -> Parts {
     let common = Common::new(ns, AF_NETLINK, kind, 0);
     let rx = MsgQueue::new(&common, 0);
     let nl = Netlink {
@@ -66,7 +66,7 @@ pub fn new(ns: &Arc<NetNamespace>, kind: u32) -> Socket {
         rx,
         state: Mutex::new(State::default()),
     };
-    Socket::new(common, Arc::new(nl))
+    Parts::new(common, Arc::new(nl))
 }
 
 fn sockaddr(port: u32, groups: u32) -> Vec<u8> {

@@ -1,9 +1,10 @@
 //! A network namespace: the ports, the abstract names and the addresses of one sandbox or container.
 
 use crate::addr::Endpoint;
-use crate::host::{HostNetwork, Interface};
+use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
-use crate::options::{Common, LO_INDEX, SO_REUSEADDR, SO_REUSEPORT};
+use crate::interface::{Interface, LO_INDEX};
+use crate::options::{Common, SO_REUSEADDR, SO_REUSEPORT};
 use crate::tcp::Listener;
 use crate::udp::UdpRx;
 use crate::unix::UnixSock;

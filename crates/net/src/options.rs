@@ -2,6 +2,7 @@
 //! its protocol and its peers share.
 
 use crate::control::Ucred;
+use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
 use crate::sys::SOCK_STREAM;
 use abi::Result;
@@ -70,8 +71,6 @@ pub const BUF_MAX: u32 = 212_992;
 /// The smallest buffers: SOCK_MIN_SNDBUF, SOCK_MIN_RCVBUF.
 const SNDBUF_MIN: u32 = 4608;
 const RCVBUF_MIN: u32 = 2304;
-/// The only interface.
-pub const LO_INDEX: i32 = 1;
 
 /// On/off options: bit N for option N, which are all below 128.
 #[derive(Default)]

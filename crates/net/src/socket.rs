@@ -1,20 +1,19 @@
-//! The open file of a socket, and the calls of the socket interface.
+//! The open file of a socket, and the calls of the socket interface on one.
 
-use crate::control::{Control, Ucred};
+use crate::control::Control;
+use crate::inflight::{self, InFlight};
 use crate::ns::NetNamespace;
 use crate::options::Common;
+use crate::protocol::{Block, Caller, Parts, PathNames, Protocol, Received, Shutdown};
 use crate::sys::*;
-use crate::{netlink, tcp, udp, unix};
 use abi::Result;
-use abi::errno::{
-    EAFNOSUPPORT, EINVAL, ENOPROTOOPT, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT,
-};
+use abi::errno::EINVAL;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use vfs::file::IoctlContext;
-use vfs::{Caps, Credentials, File, FileOps, Sink, Source, Stat};
+use vfs::{Credentials, File, FileOps, Sink, Source, Stat};
 use wait::offer::Place;
 use wait::{Events, WaitQueue};
 
@@ -23,226 +22,31 @@ const SOCKFS_DEV: u64 = 9;
 /// The most bytes that one address may have (`struct sockaddr_storage`).
 const MAX_ADDR: usize = 128;
 
-/// Who makes a call.
-pub struct Caller<'a> {
-    /// Its id; what receivers see of it is the system-call layer's.
-    pub pid: i32,
-    /// Its pid as it sees it.
-    pub number: i32,
-    /// Whether it may claim to be any process (CAP_SYS_ADMIN over its pid namespace).
-    pub any_pid: bool,
-    pub cred: &'a Arc<Credentials>,
-    /// The caller's file system, for UNIX sockets' names.
-    pub paths: &'a dyn PathNames,
-}
-
-impl Caller<'_> {
-    /// SO_PEERCRED's answer about this caller.
-    #[must_use]
-    pub fn ucred(&self) -> Ucred {
-        Ucred {
-            pid: self.pid,
-            uid: self.cred.euid,
-            gid: self.cred.egid,
-        }
-    }
-}
-
-/// UNIX sockets' names in the file system. The system-call layer implements it with the caller's root and
-/// working directory.
-pub trait PathNames {
-    /// Makes a socket node (mode 0777 less umask) and attaches `endpoint` to its inode, weakly: it lives as
-    /// long as the socket is open. `EADDRINUSE` where the path exists.
-    fn bind(&self, path: &[u8], endpoint: Arc<dyn Any + Send + Sync>) -> Result<()>;
-    /// What is attached to the node; `ECONNREFUSED` where it is no socket or nothing is attached; needs
-    /// write permission (`EACCES`).
-    fn lookup(&self, path: &[u8]) -> Result<Arc<dyn Any + Send + Sync>>;
-    /// RLIMIT_NOFILE: how many files of the caller's user may wait in messages.
-    fn files_limit(&self) -> u64 {
-        u64::MAX
-    }
-}
-
-/// What `recvmsg` gives.
-#[derive(Default)]
-pub struct Received {
-    /// The call's result: bytes copied, or the message's whole length where MSG_TRUNC was asked.
-    pub n: usize,
-    /// The sender's address; empty where there is none to tell.
-    pub addr: Vec<u8>,
-    pub control: Control,
-    /// `msg_flags`: MSG_TRUNC, MSG_EOR (MSG_CTRUNC is the encoder's).
-    pub flags: u32,
-}
-
-/// What a family and type do.
-pub trait Protocol: Send + Sync + 'static {
-    fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()>;
-    /// `EINPROGRESS` only with `Block::No`; `EAGAIN` where a blocking caller waits for OUT and calls again.
-    fn connect(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()>;
-    fn listen(&self, _who: &Caller<'_>, _backlog: i32) -> Result<()> {
-        Err(EOPNOTSUPP)
-    }
-    fn accept(&self) -> Result<Socket> {
-        Err(EOPNOTSUPP)
-    }
-    fn local_name(&self) -> Result<Vec<u8>>;
-    fn peer_name(&self) -> Result<Vec<u8>>;
-    fn send(
-        &self,
-        who: &Caller<'_>,
-        src: &mut dyn Source,
-        dest: Option<&[u8]>,
-        control: Control,
-        flags: u32,
-    ) -> Result<usize>;
-    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received>;
-    fn shutdown(&self, how: Shutdown) -> Result<()>;
-    /// See [`Socket::offer`].
-    fn offer(&self, _place: &Arc<dyn Place>, _slot: u32, _nonblocking: &dyn Fn() -> bool) {}
-    /// Ends what was offered.
-    fn settle(&self) {}
-    fn poll(&self) -> Events;
-    fn set_option(&self, _who: &Credentials, _level: i32, _name: i32, _v: &[u8]) -> Result<()> {
-        Err(ENOPROTOOPT)
-    }
-    fn get_option(&self, _level: i32, _name: i32) -> Result<Vec<u8>> {
-        Err(ENOPROTOOPT)
-    }
-    /// An option at SOL_SOCKET that is not kept in [`Common`].
-    fn set_socket_option(&self, _name: i32, _v: &[u8]) -> Option<Result<()>> {
-        None
-    }
-    /// As above.
-    fn socket_option(&self, _name: i32) -> Option<Result<Vec<u8>>> {
-        None
-    }
-    /// Whether `MSG_ERRQUEUE` can find anything.
-    fn has_error_queue(&self) -> bool {
-        false
-    }
-    /// SIOCINQ.
-    fn unread(&self) -> Result<usize>;
-    /// SIOCOUTQ.
-    fn unsent(&self) -> usize {
-        0
-    }
-    /// The open file's last reference went.
-    fn close(&self);
-    fn as_unix(&self) -> Option<&unix::UnixSock> {
-        None
-    }
-}
-
-/// Whether the call may wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Block {
-    No,
-    Yes,
-}
-
-/// Which halves to shut.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shutdown {
-    pub read: bool,
-    pub write: bool,
-}
-
 /// A socket as an open file. Dropping it closes it.
 pub struct Socket {
     pub(crate) common: Arc<Common>,
     protocol: Arc<dyn Protocol>,
 }
 
-/// `socket(2)`; `kind` without SOCK_NONBLOCK and SOCK_CLOEXEC.
-pub fn socket(
-    ns: &Arc<NetNamespace>,
-    family: i32,
-    kind: u32,
-    protocol: i32,
-    who: &Caller<'_>,
-) -> Result<Arc<Socket>> {
-    if !(0..46).contains(&family) {
-        return Err(EAFNOSUPPORT);
-    }
-    if kind > 10 || !(0..=262).contains(&protocol) {
-        return Err(EINVAL);
-    }
-    let s = match family as u16 {
-        AF_UNIX => {
-            if protocol != 0 && protocol != i32::from(AF_UNIX) {
-                return Err(EPROTONOSUPPORT);
-            }
-            let kind = match kind {
-                SOCK_STREAM | SOCK_DGRAM | SOCK_SEQPACKET => kind,
-                SOCK_RAW => SOCK_DGRAM,
-                _ => return Err(ESOCKTNOSUPPORT),
-            };
-            unix::new(ns, kind)
-        }
-        f @ (AF_INET | AF_INET6) => match (kind, protocol) {
-            (SOCK_STREAM, 0 | IPPROTO_TCP)
-            | (SOCK_DGRAM, 0 | IPPROTO_UDP | IPPROTO_ICMP | IPPROTO_ICMPV6)
-                if let Some(h) = &ns.host =>
-            {
-                crate::host::new(ns, h, f, kind, protocol)?
-            }
-            (SOCK_STREAM, 0 | IPPROTO_TCP) => tcp::new(ns, f),
-            (SOCK_DGRAM, 0 | IPPROTO_UDP) => udp::new(ns, f),
-            // Ping sockets: net.ipv4.ping_group_range is empty.
-            (SOCK_DGRAM, IPPROTO_ICMP | IPPROTO_ICMPV6) => return Err(abi::errno::EACCES),
-            (SOCK_STREAM | SOCK_DGRAM, _) => return Err(EPROTONOSUPPORT),
-            (SOCK_RAW, _) if protocol == 0 => return Err(EPROTONOSUPPORT),
-            (SOCK_RAW, _) => return Err(EPERM),
-            _ => return Err(ESOCKTNOSUPPORT),
-        },
-        AF_NETLINK => match (kind, protocol) {
-            (SOCK_RAW | SOCK_DGRAM, 0) => netlink::new(ns, kind),
-            (SOCK_RAW | SOCK_DGRAM, _) => return Err(EPROTONOSUPPORT),
-            _ => return Err(ESOCKTNOSUPPORT),
-        },
-        AF_PACKET if !who.cred.has_in(&ns.user, Caps::NET_RAW) => return Err(EPERM),
-        _ => return Err(EAFNOSUPPORT),
-    };
-    let _ = s.common.creator.set(who.ucred());
-    let _ = s.common.user.set(who.cred.ucounts().clone());
-    Ok(Arc::new(s))
-}
-
-/// `socketpair(2)`.
-pub fn socketpair(
-    ns: &Arc<NetNamespace>,
-    family: i32,
-    kind: u32,
-    protocol: i32,
-    who: &Caller<'_>,
-) -> Result<(Arc<Socket>, Arc<Socket>)> {
-    let a = socket(ns, family, kind, protocol, who)?;
-    let b = socket(ns, family, kind, protocol, who)?;
-    match (a.protocol.as_unix(), b.protocol.as_unix()) {
-        (Some(x), Some(y)) => unix::join(x, y, who.ucred()),
-        _ => return Err(EOPNOTSUPP),
-    }
-    Ok((a, b))
-}
-
 impl Socket {
-    pub(crate) fn new(common: Arc<Common>, protocol: Arc<dyn Protocol>) -> Socket {
-        Socket { common, protocol }
+    pub(crate) fn new(parts: Parts) -> Socket {
+        Socket {
+            common: parts.common,
+            protocol: parts.protocol,
+        }
     }
+    /// Its number, where files can travel to it.
     pub(crate) fn unix_id(&self) -> Option<u64> {
-        self.protocol.as_unix().map(|_| self.common.ino)
+        (self.common.family == AF_UNIX).then_some(self.common.ino)
     }
-    pub(crate) fn take_in_flight(&self) -> Vec<crate::inflight::InFlight> {
-        self.protocol
-            .as_unix()
-            .map(unix::UnixSock::take_in_flight)
-            .unwrap_or_default()
+    /// Its protocol as its own type.
+    pub(crate) fn downcast<P: Protocol>(&self) -> Option<&P> {
+        let any: &dyn Any = &*self.protocol;
+        any.downcast_ref()
     }
 
-    #[cfg(test)]
-    pub(crate) fn unread_messages(&self) -> usize {
-        self.protocol.as_unix().map_or(0, unix::UnixSock::queued)
+    pub(crate) fn take_in_flight(&self) -> Vec<InFlight> {
+        self.protocol.take_in_flight()
     }
 
     #[must_use]
@@ -290,7 +94,7 @@ impl Socket {
     }
     /// The next connection; its address is its `peer_name`.
     pub fn accept(&self) -> Result<Arc<Socket>> {
-        self.protocol.accept().map(Arc::new)
+        self.protocol.accept().map(Socket::new).map(Arc::new)
     }
     /// `getsockname(2)`.
     pub fn local_name(&self) -> Result<Vec<u8>> {
@@ -465,7 +269,7 @@ impl Drop for Socket {
     fn drop(&mut self) {
         self.protocol.close();
         if self.common.family == AF_UNIX {
-            crate::inflight::after_close(&self.common.ns);
+            inflight::after_close(&self.common.ns.in_flight);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::control::Control;
 use crate::inet::{IP_FREEBIND, IPV6_FREEBIND, IPV6_V6ONLY, InetOptions};
 use crate::ns::{Binding, NetNamespace, Rule};
 use crate::options::{Common, SO_ACCEPTCONN};
-use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
+use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::stream::{End, Gone, Half, Take};
 use crate::sys::*;
 use abi::Result;
@@ -103,7 +103,7 @@ impl AcceptQueue {
     }
 }
 
-pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Socket {
+pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Parts {
     let common = Common::new(ns, family, SOCK_STREAM, IPPROTO_TCP);
     let state = State {
         phase: Phase::Idle,
@@ -112,7 +112,7 @@ pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Socket {
         chosen: false,
     };
     let tcp = Tcp::make(common.clone(), InetOptions::default(), state);
-    Socket::new(common, tcp)
+    Parts::new(common, tcp)
 }
 
 /// The address that a caller may bind (`EADDRNOTAVAIL`, `EACCES`), for TCP and UDP.
@@ -565,7 +565,7 @@ impl Protocol for Tcp {
         Ok(())
     }
 
-    fn accept(&self) -> Result<Socket> {
+    fn accept(&self) -> Result<Parts> {
         let l = match &self.state.read().phase {
             Phase::Listening(l) => l.clone(),
             _ => return Err(EINVAL),
@@ -578,7 +578,7 @@ impl Protocol for Tcp {
             q.ready.pop_front().ok_or(EAGAIN)?
         };
         Tcp::admit(&l);
-        Ok(Socket::new(got.common.clone(), got))
+        Ok(Parts::new(got.common.clone(), got))
     }
 
     fn local_name(&self) -> Result<Vec<u8>> {

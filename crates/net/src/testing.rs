@@ -7,7 +7,7 @@ mod offers;
 mod unix;
 
 use crate::control::Control;
-use crate::socket::Block;
+use crate::protocol::Block;
 use crate::sys::*;
 use crate::{Caller, NetNamespace, PathNames, Received, Socket, socket, socketpair};
 use abi::Result;

@@ -3,10 +3,11 @@
 use crate::addr::{Endpoint, family_of, parse_inet};
 use crate::control::Control;
 use crate::inet::*;
+use crate::interface::LO_INDEX;
 use crate::msgqueue::{put_all, take_all};
 use crate::ns::{Binding, NetNamespace, Rule};
-use crate::options::{Common, LO_INDEX, SO_ACCEPTCONN, SO_BROADCAST, SO_TIMESTAMP, SO_TIMESTAMPNS};
-use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
+use crate::options::{Common, SO_ACCEPTCONN, SO_BROADCAST, SO_TIMESTAMP, SO_TIMESTAMPNS};
+use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::sys::*;
 use crate::tcp::{bindable, route};
 use abi::Result;
@@ -73,7 +74,7 @@ struct Datagram {
     tos: u8,
 }
 
-pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Socket {
+pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Parts {
     let common = Common::new(ns, family, SOCK_DGRAM, IPPROTO_UDP);
     let rx = Arc::new(UdpRx {
         common: common.clone(),
@@ -87,7 +88,7 @@ pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Socket {
         state: Mutex::new(State::default()),
         shut_write: AtomicBool::new(false),
     });
-    Socket::new(common, udp)
+    Parts::new(common, udp)
 }
 
 impl Udp {

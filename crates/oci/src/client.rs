@@ -11,7 +11,7 @@
 //! - Whatever takes long by its nature is waited for as long as the Sentry answers a [`Request::Ping`].
 
 use crate::state::{Dir, Status};
-use crate::{Failure, Result, Tried, hooks};
+use crate::{Failure, Result, Tried, deadline};
 use abi::errno::{ECONNRESET, EPIPE};
 use hostcall::{HostFd, RawFd, sock, start as host};
 use rustix::io::Errno;
@@ -28,6 +28,9 @@ pub const MAX: usize = 16 << 10;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a monitor may take to tell its status.
 const STATUS_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the Sentry may take to be ready for the start: it reads the root file system, which
+/// may be far away.
+pub const READY_LIMIT: Duration = Duration::from_secs(120);
 
 /// What is asked.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -160,7 +163,7 @@ impl Connection {
                     events: libc::POLLIN,
                     revents: 0,
                 });
-            let polled = hostcall::file::poll(&mut fds, hooks::left(deadline));
+            let polled = hostcall::file::poll(&mut fds, deadline::left(deadline));
             if let (Ok(1..), Some(s)) = (polled, signals)
                 && let Ok(n) = host::next_signal(s)
             {
@@ -241,7 +244,7 @@ impl Connection {
         self.send(r, given)?;
         let patience = match r {
             // Its root may be far away.
-            Request::Join => crate::monitor::READY_LIMIT,
+            Request::Join => READY_LIMIT,
             _ => PATIENCE,
         };
         if !self.answers_within(patience) {
@@ -279,17 +282,6 @@ pub fn status(dir: &Dir) -> Result<Option<Status>> {
             "the container's monitor said {other:?}"
         ))),
     }
-}
-
-/// A file in memory with these bytes, to be passed on, and read from its beginning.
-pub fn body(bytes: &[u8]) -> Result<OwnedFd> {
-    let fd = rustix::fs::memfd_create("request", rustix::fs::MemfdFlags::CLOEXEC)
-        .tried("make a file in memory")?;
-    let mut f = std::fs::File::from(fd);
-    std::io::Write::write_all(&mut f, bytes)
-        .and_then(|()| std::io::Seek::rewind(&mut f))
-        .tried("write a file in memory")?;
-    Ok(f.into())
 }
 
 /// Reads a packet of a client: `None` at the end, or where it makes no sense.

@@ -106,67 +106,145 @@ fn refuse(text: impl Into<String>) -> Failure {
 
 const RDONLY: u32 = libc::MS_RDONLY as u32;
 
+/// What a plan is made from.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    /// The bundle's directory: relative paths begin there.
+    pub bundle: &'a Path,
+    pub spec: &'a Spec,
+    /// Where writes to the root go.
+    pub overlay: Overlay,
+    /// Whether the network's sockets are passed through.
+    pub host_network: bool,
+    /// What it joins.
+    pub sandbox: Option<&'a Sandbox>,
+}
+
 /// Reads the plan out of a bundle.
 ///
-/// `sandbox`: what it joins.
-pub fn plan(
-    bundle: &Path,
-    spec: &Spec,
-    overlay: Overlay,
-    host_network: bool,
-    sandbox: Option<Sandbox>,
-) -> Result<Plan, Failure> {
+/// # Errors
+///
+/// A word that cannot be honoured, by its name; or the root is not there.
+pub fn plan(asked: &Asked<'_>) -> Result<Plan, Failure> {
+    let spec = asked.spec;
     let mut warnings = Vec::new();
     check_version(&spec.oci_version)?;
-    let root = spec
-        .root
-        .as_ref()
-        .ok_or_else(|| refuse("config.json has no root"))?;
-    let rootfs = bundle.join(&root.path);
-    let rootfs = rootfs
-        .canonicalize()
-        .map_err(|e| Failure::new(format!("cannot find the root {}: {e}", rootfs.display())))?;
-    if !rootfs.is_dir() {
-        return Err(Failure::new(format!(
-            "the root {} is not a directory",
-            rootfs.display()
-        )));
-    }
-    let (layer, layer_dir) = match overlay {
-        Overlay::Memory => (Layer::Memory, None),
-        Overlay::Itself => (Layer::File, Some(rootfs.clone())),
-        Overlay::Dir(dir) => (Layer::File, Some(dir)),
-        // Nothing is written: what is made at the start (mount points, devices) need not stay on the host.
-        Overlay::None if root.readonly => (Layer::Memory, None),
-        Overlay::None => (Layer::None, None),
-    };
+    let root = spec.root.as_ref();
+    let root = root.ok_or_else(|| refuse("config.json has no root"))?;
+    let rootfs = root_directory(asked.bundle, root)?;
+    let (layer, layer_dir) = layer(&asked.overlay, root, &rootfs);
     let linux = spec.linux.clone().unwrap_or_default();
-    let writable = layer == Layer::None;
     let mut roots = vec![RootSpec {
         path: c_path(&rootfs)?,
-        access: access(writable),
+        access: access(layer == Layer::None),
         recursive: true,
     }];
-    let network = namespaces(&linux, sandbox.as_ref().map(|s| s.pid), &mut warnings)?;
-    let has_own = |kind| {
-        linux
-            .namespaces
-            .iter()
-            .any(|n| n.kind == kind && n.path.is_empty())
-    };
-    let pod = sandbox.map(|sandbox| Pod {
-        sandbox,
-        own_pids: has_own("pid"),
-        own_uts: has_own("uts"),
-        own_ipc: has_own("ipc"),
-        own_net: has_own("network"),
-    });
+    let sandbox_pid = asked.sandbox.map(|s| s.pid);
+    let network = namespaces(&linux, sandbox_pid, &mut warnings)?;
+    let pod = asked.sandbox.map(|s| Pod::new(s, &linux));
     // An ordinary user's new network namespace is the Sentry's own: there is nothing in it to pass through.
     let host_network =
-        host_network && (network != Network::New || rustix::process::geteuid().is_root());
+        asked.host_network && (network != Network::New || rustix::process::geteuid().is_root());
     if !host_network && pod.is_none() {
         warnings.extend(loopback_only(&network));
     }
+    check_words(&linux, &mut warnings)?;
+    let propagation = propagation(&linux.rootfs_propagation, &mut warnings)?;
+    let (uids, gids) = ids(&linux, &mut warnings)?;
+    let mut mounts = Vec::new();
+    for m in &spec.mounts {
+        mounts.extend(mount(asked.bundle, m, &mut roots, &mut warnings)?);
+    }
+    let devices: Result<Vec<_>, _> = linux.devices.iter().map(device).collect();
+    let devices = devices?;
+    let process = spec.process.clone().unwrap_or_default();
+    let terminal = process.terminal.then(|| window(&process));
+    let init = self::process(&process, &mut warnings)?;
+    let seccomp = linux.seccomp.as_ref().map(crate::seccomp::compile);
+    let seccomp = seccomp.transpose()?;
+    let container = ContainerSpec {
+        hostname: match spec.hostname.as_str() {
+            "" => HOSTNAME.to_owned(),
+            name => host_name(name, "hostname")?,
+        },
+        domainname: host_name(&spec.domainname, "domainname")?,
+        root: RootFs {
+            root: 0,
+            layer,
+            read_only: root.readonly,
+        },
+        uids,
+        gids,
+        mounts,
+        devices,
+        standard_devices: true,
+        propagation,
+        masked: linux.masked_paths,
+        read_only: linux.readonly_paths,
+        sysctls: linux.sysctl.into_iter().collect(),
+        limits: linux.resources.as_ref().map(limits).unwrap_or_default(),
+        seccomp: seccomp.unwrap_or_default(),
+    };
+    Ok(Plan {
+        roots,
+        container,
+        init,
+        terminal,
+        network,
+        host_network,
+        rootfs,
+        layer_dir,
+        pod,
+        warnings,
+    })
+}
+
+/// The root directory on the host, without links.
+fn root_directory(bundle: &Path, root: &spec::Root) -> Result<PathBuf, Failure> {
+    let path = bundle.join(&root.path);
+    let path = path
+        .canonicalize()
+        .map_err(|e| Failure::new(format!("cannot find the root {}: {e}", path.display())))?;
+    if !path.is_dir() {
+        return Err(Failure::new(format!(
+            "the root {} is not a directory",
+            path.display()
+        )));
+    }
+    Ok(path)
+}
+
+/// What the root's changes are kept in, and the directory that has room for them.
+fn layer(overlay: &Overlay, root: &spec::Root, rootfs: &Path) -> (Layer, Option<PathBuf>) {
+    match overlay {
+        Overlay::Memory => (Layer::Memory, None),
+        Overlay::Itself => (Layer::File, Some(rootfs.to_owned())),
+        Overlay::Dir(dir) => (Layer::File, Some(dir.clone())),
+        // Nothing is written: what is made at the start (mount points, devices) need not stay on
+        // the host.
+        Overlay::None if root.readonly => (Layer::Memory, None),
+        Overlay::None => (Layer::None, None),
+    }
+}
+
+impl Pod {
+    fn new(sandbox: &Sandbox, linux: &spec::Linux) -> Pod {
+        let has_own = |kind| {
+            let mut all = linux.namespaces.iter();
+            all.any(|n| n.kind == kind && n.path.is_empty())
+        };
+        Pod {
+            sandbox: sandbox.clone(),
+            own_pids: has_own("pid"),
+            own_uts: has_own("uts"),
+            own_ipc: has_own("ipc"),
+            own_net: has_own("network"),
+        }
+    }
+}
+
+/// Refuses, or warns of, words that do nothing else.
+fn check_words(linux: &spec::Linux, warnings: &mut Vec<String>) -> Result<(), Failure> {
     for (word, is_set) in [
         ("linux.mountLabel", !linux.mount_label.is_empty()),
         ("linux.intelRdt", linux.intel_rdt.is_some()),
@@ -188,22 +266,32 @@ pub fn plan(
     if linux.time_offsets.is_some() {
         return Err(refuse("linux.timeOffsets: there are no time namespaces"));
     }
-    let propagation = match linux.rootfs_propagation.as_str() {
-        "" | "private" | "rprivate" => Propagation::Private,
-        "unbindable" => Propagation::Unbindable,
-        "runbindable" => Propagation::AllUnbindable,
-        p @ ("shared" | "rshared" | "slave" | "rslave") => {
+    Ok(())
+}
+
+/// `linux.rootfsPropagation`.
+fn propagation(word: &str, warnings: &mut Vec<String>) -> Result<Propagation, Failure> {
+    match word {
+        "" | "private" | "rprivate" => Ok(Propagation::Private),
+        "unbindable" => Ok(Propagation::Unbindable),
+        "runbindable" => Ok(Propagation::AllUnbindable),
+        "shared" | "rshared" | "slave" | "rslave" => {
             warnings.push(format!(
-                "linux.rootfsPropagation {p} has no effect: mounts inside never reach the host"
+                "linux.rootfsPropagation {word} has no effect: mounts inside never reach the host"
             ));
-            Propagation::Private
+            Ok(Propagation::Private)
         }
-        p => {
-            return Err(refuse(format!(
-                "linux.rootfsPropagation: {p:?} is not known"
-            )));
-        }
-    };
+        p => Err(refuse(format!(
+            "linux.rootfsPropagation: {p:?} is not known"
+        ))),
+    }
+}
+
+/// The ids of users and of groups.
+fn ids(
+    linux: &spec::Linux,
+    warnings: &mut Vec<String>,
+) -> Result<(Vec<IdRange>, Vec<IdRange>), Failure> {
     let uids = id_ranges(&linux.uid_mappings, "uidMappings")?;
     let gids = id_ranges(&linux.gid_mappings, "gidMappings")?;
     if !rustix::process::geteuid().is_root() && uids.iter().chain(&gids).any(|r| r.count > 1) {
@@ -212,59 +300,7 @@ pub fn plan(
                 .into(),
         );
     }
-    let mut mounts = Vec::new();
-    for m in &spec.mounts {
-        if let Some(made) = mount(bundle, m, &mut roots, &mut warnings)? {
-            mounts.push(made);
-        }
-    }
-    let devices = linux
-        .devices
-        .iter()
-        .map(device)
-        .collect::<Result<Vec<_>, _>>()?;
-    let process = spec.process.clone().unwrap_or_default();
-    let terminal = process.terminal.then(|| window(&process));
-    let init = self::process(&process, &mut warnings)?;
-    let seccomp = linux
-        .seccomp
-        .as_ref()
-        .map(crate::seccomp::compile)
-        .transpose()?;
-    Ok(Plan {
-        roots,
-        container: ContainerSpec {
-            hostname: match spec.hostname.as_str() {
-                "" => HOSTNAME.to_owned(),
-                name => host_name(name, "hostname")?,
-            },
-            domainname: host_name(&spec.domainname, "domainname")?,
-            root: RootFs {
-                root: 0,
-                layer,
-                read_only: root.readonly,
-            },
-            uids,
-            gids,
-            mounts,
-            devices,
-            standard_devices: true,
-            propagation,
-            masked: linux.masked_paths,
-            read_only: linux.readonly_paths,
-            sysctls: linux.sysctl.into_iter().collect(),
-            limits: linux.resources.as_ref().map(limits).unwrap_or_default(),
-            seccomp: seccomp.unwrap_or_default(),
-        },
-        init,
-        terminal,
-        network,
-        host_network,
-        rootfs,
-        layer_dir,
-        pod,
-        warnings,
-    })
+    Ok((uids, gids))
 }
 
 impl Plan {

@@ -7,9 +7,9 @@
 //!   the Sentry that it joined has let go of its lock ([`Dir::lock_for_sandbox`]). A Sentry that does not is ended, with
 //!   the whole pod.
 
-use crate::lifecycle::missing_record;
+use crate::container::Container;
 use crate::state::{self, Dir, Lock, Record, Status, check_id};
-use crate::{Failure, Result, Runtime, Tried, hooks};
+use crate::{Failure, Result, Runtime, Tried, deadline, hooks};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sentry::boot::config::limits;
@@ -22,14 +22,34 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 /// How long another command may hold a container that is to go by force.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
+/// Whether a container that runs, or of which only a part is left, is deleted, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Force {
+    No,
+    Yes,
+}
+
+impl From<bool> for Force {
+    /// From an option of a command line.
+    fn from(is_given: bool) -> Force {
+        if is_given { Force::Yes } else { Force::No }
+    }
+}
+
 /// `delete`.
-pub fn delete(rt: &Runtime, id: &str, force: bool) -> Result<()> {
+///
+/// # Errors
+///
+/// There is no such container, it runs, or it does not end. With [`Force::Yes`] a container that is
+/// missing is none.
+pub fn delete(rt: &Runtime, id: &str, force: Force) -> Result<()> {
     delete_of(rt, id, force, None)
 }
 
 /// The same; with a bundle, only the container that was made from it: one of that name from another is somebody
 /// else's, and for this caller there is none.
-pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> Result<()> {
+pub fn delete_of(rt: &Runtime, id: &str, force: Force, bundle: Option<&Path>) -> Result<()> {
+    let force = force == Force::Yes;
     let dir = match Dir::open(&rt.root, id) {
         Ok(d) => d,
         // Only where there is none: one that cannot be reached is not deleted.
@@ -69,7 +89,7 @@ pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> 
         Ok(Some(r)) => r,
         // `create` was killed before it had a monitor.
         Ok(None) if force => return remove(&dir, lock),
-        Ok(None) => return Err(missing_record(id)),
+        Ok(None) => return Err(Failure::incomplete(id)),
         // A record that makes no sense goes; one that cannot be read now may tell of a container that runs.
         Err(e) if !force || !dir.is_readable() => return Err(e),
         Err(e) => {
@@ -77,12 +97,13 @@ pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> 
             return remove(&dir, lock);
         }
     };
+    let c = Container { dir, record };
     if force {
         // A monitor that does not answer ends as well.
-        end(&dir, &record)?;
+        end(&c)?;
     } else {
-        match record.status(&dir) {
-            Status::Stopped | Status::Created => end(&dir, &record)?,
+        match c.status() {
+            Status::Stopped | Status::Created => end(&c)?,
             s => {
                 return Err(Failure::new(format!(
                     "cannot delete container {id} that is not stopped: {s}"
@@ -90,15 +111,15 @@ pub fn delete_of(rt: &Runtime, id: &str, force: bool, bundle: Option<&Path>) -> 
             }
         }
     }
-    if let Err(e) = clean_up(&dir, &record) {
-        if dir.is_there() {
+    if let Err(e) = clean_up(&c.dir, &c.record) {
+        if c.dir.is_there() {
             return Err(e);
         }
         // Gone, but for files that are left.
         rt.log.warning(&e.text);
     }
     drop(lock);
-    if let Err(e) = hooks::run("poststop", &record.poststop, &record, Status::Stopped) {
+    if let Err(e) = hooks::run("poststop", &c.record.poststop, &c.record, Status::Stopped) {
         rt.log.warning(&e.text);
     }
     Ok(())
@@ -125,7 +146,7 @@ fn remove(dir: &Dir, lock: Option<Lock>) -> Result<()> {
 }
 
 /// Ends all that runs of a container.
-fn end(dir: &Dir, record: &Record) -> Result<()> {
+fn end(Container { dir, record }: &Container) -> Result<()> {
     end_process(record.pid, record.pid_start)?;
     let Some(s) = &record.sandbox else {
         return Ok(());
@@ -188,7 +209,7 @@ impl Reached {
                 events: libc::POLLIN,
                 revents: 0,
             }];
-            match hostcall::file::poll(&mut fds, hooks::left(Some(deadline))) {
+            match hostcall::file::poll(&mut fds, deadline::left(Some(deadline))) {
                 Ok(1..) => return Ok(()),
                 _ if Instant::now() >= deadline => {
                     return Err(Failure::new(format!(

@@ -4,12 +4,12 @@
 //! says it when nothing of its own can fail any more, and its caller is still there.
 
 use crate::client::{self, Connection, Reply, Request};
+use crate::container::Container;
 use crate::convert;
 use crate::launch::{exit_code, silence};
-use crate::lifecycle::write_pid;
 use crate::spec::{self, Hook};
-use crate::state::{Dir, Record, Status};
-use crate::{Failure, Result, Runtime, Streams, Tried, hooks, monitor, terminal};
+use crate::state::{Dir, Status};
+use crate::{Failure, Result, Runtime, Streams, Tried, files, hooks, monitor, terminal};
 use hostcall::start::{self as host, Side};
 use hostcall::{HostFd, RawFd, process, sock};
 use sentry::boot::config::ExecSpec;
@@ -57,7 +57,7 @@ pub fn exec(rt: &Runtime, e: &Exec, begins: impl FnOnce() -> Result<()>) -> Resu
     let (dir, spec) = prepare(rt, e)?;
     let ready = make_ready(&dir, e, spec)?;
     if let Some(f) = &e.pid_file {
-        write_pid(f, std::process::id() as i32)?;
+        files::write_pid(f, std::process::id() as i32)?;
     }
     begins()?;
     ready.run().map(exit_code)
@@ -66,7 +66,8 @@ pub fn exec(rt: &Runtime, e: &Exec, begins: impl FnOnce() -> Result<()>) -> Resu
 fn prepare(rt: &Runtime, e: &Exec) -> Result<(Dir, ExecSpec)> {
     let dir = Dir::open(&rt.root, &e.id)?;
     let record = dir.load()?.ok_or_else(|| Failure::missing(&e.id))?;
-    match record.status(&dir) {
+    let c = Container { dir, record };
+    match c.status() {
         Status::Running | Status::Created => {}
         s => {
             return Err(Failure::new(format!(
@@ -93,7 +94,7 @@ fn prepare(rt: &Runtime, e: &Exec) -> Result<(Dir, ExecSpec)> {
         streams: [true; 3],
         preserved: e.preserve_fds,
     };
-    Ok((dir, spec))
+    Ok((c.dir, spec))
 }
 
 /// The exec monitor's first word to its parent; the pid inside follows.
@@ -114,7 +115,7 @@ pub fn exec_detached(
             let lost = || Err(Failure::new("the program's monitor ended unexpectedly"));
             let inside = client::hear_first(ours.raw()).unwrap_or_else(lost)?;
             if let Some(f) = &e.pid_file {
-                write_pid(f, pid)?;
+                files::write_pid(f, pid)?;
             }
             let program = Detached { pid, inside };
             let begun = begins(program).and_then(|()| {
@@ -192,7 +193,7 @@ fn make_ready(dir: &Dir, e: &Exec, spec: ExecSpec) -> Result<Ready> {
     }
     given.extend(3..3 + e.preserve_fds as RawFd);
     let own_terminal = spec.terminal.is_some() && slave.is_none();
-    let body = client::body(&serde_json::to_vec(&spec).tried("ask for the program")?)?;
+    let body = files::in_memory(&serde_json::to_vec(&spec).tried("ask for the program")?)?;
     given.insert(body_at, body.as_raw_fd());
     let connection = Connection::open(dir)?;
     let interrupts = monitor::interrupts()?;
@@ -269,7 +270,8 @@ pub fn attend(
 
 /// Runs a startContainer hook: inside, with the state on standard input; but not longer than until one of `signals`
 /// comes.
-pub fn hook(dir: &Dir, record: &Record, h: &Hook, signals: Option<&HostFd>) -> Result<()> {
+pub fn hook(container: &Container, h: &Hook, signals: Option<&HostFd>) -> Result<()> {
+    let record = &container.record;
     let path = h.path.display().to_string();
     let args = if h.args.is_empty() {
         vec![path.clone()]
@@ -293,10 +295,10 @@ pub fn hook(dir: &Dir, record: &Record, h: &Hook, signals: Option<&HostFd>) -> R
         streams: [true, false, false],
         preserved: 0,
     };
-    let body = client::body(&serde_json::to_vec(&spec).tried("ask for the hook")?)?;
-    let input = client::body(&hooks::state(record, Status::Created))?;
+    let body = files::in_memory(&serde_json::to_vec(&spec).tried("ask for the hook")?)?;
+    let input = files::in_memory(&hooks::state(record, Status::Created))?;
     let deadline = hooks::deadline(h);
-    let c = Connection::open(dir)?;
+    let c = container.connect()?;
     let late = || {
         Failure::new(format!(
             "{path} did not end within {} s",

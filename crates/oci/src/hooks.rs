@@ -3,7 +3,7 @@
 
 use crate::spec::Hook;
 use crate::state::{Record, Status};
-use crate::{Failure, Result, Tried, client};
+use crate::{Failure, Result, Tried, deadline, files};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -39,14 +39,6 @@ pub fn deadline(h: &Hook) -> Option<Instant> {
     Instant::now().checked_add(Duration::from_secs(h.timeout?))
 }
 
-/// Milliseconds for poll(2) until then; at most an hour, after which one looks again.
-pub fn left(deadline: Option<Instant>) -> i32 {
-    deadline.map_or(-1, |d| {
-        let left = d.saturating_duration_since(Instant::now());
-        left.as_millis().min(3_600_000) as i32
-    })
-}
-
 /// How it ended; `None` at the deadline.
 fn end(child: &mut Child, deadline: Option<Instant>) -> std::io::Result<Option<ExitStatus>> {
     let flags = rustix::process::PidfdFlags::empty();
@@ -65,7 +57,7 @@ fn end(child: &mut Child, deadline: Option<Instant>) -> std::io::Result<Option<E
             revents: 0,
         }];
         // Interrupted or not, it looks again.
-        let _ = hostcall::file::poll(&mut fds, left(deadline));
+        let _ = hostcall::file::poll(&mut fds, deadline::left(deadline));
     }
 }
 
@@ -86,7 +78,7 @@ fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
         c.env(k, v);
     }
     // Files: what it writes nobody need read while it runs, and nobody waits for it to read the state.
-    let input = client::body(&state(record, status))?;
+    let input = files::in_memory(&state(record, status))?;
     let words = rustix::fs::memfd_create("hook", rustix::fs::MemfdFlags::CLOEXEC);
     let words = std::fs::File::from(words.tried("keep its words")?);
     c.stdin(input)

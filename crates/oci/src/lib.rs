@@ -15,6 +15,22 @@
 //! `run` in the foreground is `create` and `start`; then the command passes signals and window sizes on, waits
 //! for the monitor, ends as it does, and deletes the container.
 //!
+//! # Modules
+//!
+//! Each stands on those below it, and calls none above:
+//!
+//! ```text
+//! lifecycle                         the commands, and `run`
+//! exec, create                      one more program; a bundle to a monitor
+//! launch                            the monitor's beginning and end
+//! monitor (outbox), delete          while the container lives; its end
+//! container                         a container that exists: directory, record, status
+//! client, hooks, convert, terminal  words for the monitor; hooks; a bundle to a plan
+//! state                             state directories and records
+//! cgroup, seccomp                   the host's groups; profiles
+//! spec, log, files, deadline        `config.json`; messages; files; moments
+//! ```
+//!
 //! # Invariants
 //!
 //! - The state directory is made by mkdir(2), once, and is locked while it changes: of two `create` of one
@@ -28,9 +44,13 @@
 
 mod cgroup;
 mod client;
+mod container;
 pub mod convert;
+mod create;
+mod deadline;
 mod delete;
 mod exec;
+pub mod files;
 mod hooks;
 mod launch;
 mod lifecycle;
@@ -42,20 +62,21 @@ pub mod spec;
 mod state;
 mod streams;
 mod terminal;
-pub mod whole;
 
 pub use cgroup::Cgroups;
 pub use client::check_request;
-pub use delete::{delete, delete_of};
+pub use container::Info;
+pub use create::{Create, Created, create};
+pub use delete::{Force, delete, delete_of};
 pub use exec::{Detached, Exec, base, exec, exec_detached};
 pub use launch::run_gofer;
 pub use lifecycle::{
-    Create, Created, Ps, cgroups, create, events, kill, kill_process, list, pause, ps, resume, run,
-    start, state, tar, update, wait,
+    After, Ps, Scope, cgroups, events, kill, kill_process, list, pause, ps, resume, run, start,
+    state, tar, update, wait,
 };
 pub use log::{Format, Log, in_words};
 pub use seccomp::features as seccomp_features;
-pub use state::{Info, Status, check_id};
+pub use state::{Status, check_id};
 pub use streams::Streams;
 
 use sentry::boot::config::PlatformKind;
@@ -113,6 +134,12 @@ impl Failure {
 
     fn missing(id: &str) -> Failure {
         Failure::of(Kind::NotFound, format!("container {id:?} does not exist"))
+    }
+
+    fn incomplete(id: &str) -> Failure {
+        Failure::new(format!(
+            "container {id:?} was never created as a whole: delete it with --force"
+        ))
     }
 
     fn interrupted(signal: u8) -> Failure {

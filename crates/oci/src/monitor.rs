@@ -26,10 +26,8 @@ use sandbox::{Answer, Attendant, Running, control};
 use sentry::boot::config::limits;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// How long the Sentry may take to be ready for the start: it reads the root file system, which may be far away.
-pub const READY_LIMIT: Duration = Duration::from_secs(120);
 /// Questions to the Sentry at one time; the monitor's own come on top, one for each kill at most.
 const PENDING_MAX: usize = 1024;
 /// Programs that it makes ready at one time, also for clients that have gone: each takes a thread there.
@@ -90,6 +88,26 @@ struct Kill {
     again: Option<u32>,
 }
 
+/// What a client's signal goes to.
+#[derive(Clone, Copy)]
+enum Target {
+    /// A process that some client started.
+    Process(u32),
+    All,
+    /// The process that this client started, or else the first program.
+    Own,
+}
+
+impl Target {
+    fn of(process: u32, all: bool) -> Target {
+        match process {
+            1.. => Target::Process(process),
+            0 if all => Target::All,
+            0 => Target::Own,
+        }
+    }
+}
+
 /// What the monitor knows.
 pub struct Monitor {
     listener: OwnedFd,
@@ -142,7 +160,7 @@ impl Monitor {
             polled: Vec::new(),
             phase: Status::Creating,
             ended_by: None,
-            deadline: Some(Instant::now() + READY_LIMIT),
+            deadline: Some(Instant::now() + client::READY_LIMIT),
             overdue: false,
             left: false,
             on_ready: Some(on_ready),
@@ -281,62 +299,15 @@ impl Monitor {
     }
 
     fn request(&mut self, r: &Running, id: u64, request: Request, given: Vec<HostFd>) {
-        let wrong =
-            |s: Status| Reply::Error(Failure::new(format!("cannot do that in the {s} state")));
         match request {
             Request::Status => self.reply(id, &Reply::Status(self.phase)),
-            Request::Ping => {
-                self.ask(r, Some(id), control::PING, Vec::new());
-            }
-            Request::Start if self.clients.get(&id).is_some_and(|c| c.process.is_some()) => {
-                if let Some(p) = self.own(id) {
-                    self.tell(r, Sender::silent(id), Message::Begin(p));
-                }
-            }
-            Request::Start if self.phase == Status::Created => {
-                self.start(r);
-                self.reply(id, &Reply::Done(0));
-            }
-            Request::Start => {
-                let text = format!(
-                    "cannot start a container that has {}",
-                    if self.phase == Status::Creating {
-                        "not been created"
-                    } else {
-                        "been started"
-                    }
-                );
-                self.reply(id, &Reply::Error(Failure::new(text)));
-            }
-            Request::Signal { signal, .. } if !(0..=64).contains(&signal) => {
-                self.reply(
-                    id,
-                    &Reply::Error(Failure::new(format!("there is no signal {signal}"))),
-                );
-            }
+            Request::Ping => self.ask_for(r, id, control::PING, Vec::new()),
+            Request::Start => self.start_for(r, id),
             Request::Signal {
                 signal,
-                process: process @ 1..,
-                ..
-            } => {
-                if self.processes.contains_key(&process) {
-                    self.signal_process(r, Sender::confirmed(id), signal, process);
-                } else {
-                    self.reply(id, &Reply::Error(Failure::no_process()));
-                }
-            }
-            // Who started a process sends its signals without waiting.
-            Request::Signal {
-                signal, all: false, ..
-            } if self.clients.get(&id).is_some_and(|c| c.process.is_some()) => {
-                if let Some(p) = self.own(id) {
-                    self.signal_process(r, Sender::silent(id), signal, p);
-                }
-            }
-            Request::Signal { signal, all, .. } => {
-                let target = if all { control::ALL } else { 0 };
-                self.signal(r, Sender::confirmed(id), signal, target);
-            }
+                all,
+                process,
+            } => self.signal_for(r, id, signal, Target::of(process, all)),
             Request::Window { rows, cols } => {
                 let own = self.clients.get(&id).and_then(|c| c.process);
                 let process = own.unwrap_or(0);
@@ -347,42 +318,23 @@ impl Monitor {
                 };
                 self.tell(r, Sender::silent(id), message);
             }
-            // What a connection started ends with it: it can be one program only.
-            Request::Exec if self.started_one(id) => {
-                let text = "this connection has started a program already";
-                self.reply(id, &Reply::Error(Failure::new(text)));
-            }
-            Request::Exec if matches!(self.phase, Status::Running | Status::Created) => {
-                let execs = self.pending.values().filter(|p| p.kind == control::EXEC);
-                if execs.count() < EXECS_MAX {
-                    self.ask(r, Some(id), control::EXEC, given);
-                } else {
-                    let text = "too many programs are being made ready in the container";
-                    self.reply(id, &Reply::Error(Failure::new(text)));
-                }
-            }
+            Request::Exec => self.exec_for(r, id, given),
             Request::Join if matches!(self.phase, Status::Running | Status::Created) => {
-                self.ask(r, Some(id), control::JOIN, given);
+                self.ask_for(r, id, control::JOIN, given);
             }
             Request::Pause if self.phase == Status::Running => {
-                self.ask(r, Some(id), control::PAUSE, Vec::new());
+                self.ask_for(r, id, control::PAUSE, Vec::new());
             }
             Request::Resume if self.phase == Status::Paused => {
-                self.ask(r, Some(id), control::RESUME, Vec::new());
+                self.ask_for(r, id, control::RESUME, Vec::new());
             }
+            Request::Join | Request::Pause | Request::Resume => self.refuse_in_phase(id),
             Request::Limits(new) => {
                 let body = serde_json::to_vec(&new).unwrap_or_default();
                 self.tell(r, Sender::confirmed(id), Message::Limits(body));
             }
-            Request::Exec | Request::Join | Request::Pause | Request::Resume => {
-                self.reply(id, &wrong(self.phase));
-            }
-            Request::Census => {
-                self.ask(r, Some(id), control::CENSUS, given);
-            }
-            Request::Changes => {
-                self.ask(r, Some(id), control::CHANGES, given);
-            }
+            Request::Census => self.ask_for(r, id, control::CENSUS, given),
+            Request::Changes => self.ask_for(r, id, control::CHANGES, given),
             Request::Wait => {
                 if let Some(c) = self.clients.get_mut(&id) {
                     c.waits = true;
@@ -391,10 +343,89 @@ impl Monitor {
         }
     }
 
+    fn refuse(&self, id: u64, text: impl Into<String>) {
+        self.reply(id, &Reply::Error(Failure::new(text)));
+    }
+
+    fn refuse_in_phase(&self, id: u64) {
+        self.refuse(id, format!("cannot do that in the {} state", self.phase));
+    }
+
+    /// Asks the Sentry for a client.
+    fn ask_for(&mut self, r: &Running, id: u64, kind: u32, given: Vec<HostFd>) {
+        self.ask(r, Some(id), kind, given);
+    }
+
+    /// Whether this client has made a program ready; it may have ended.
+    fn has_process(&self, id: u64) -> bool {
+        self.clients.get(&id).is_some_and(|c| c.process.is_some())
+    }
+
+    /// Starts what the client made ready; or else the first program.
+    fn start_for(&mut self, r: &Running, id: u64) {
+        if self.has_process(id) {
+            if let Some(p) = self.own(id) {
+                self.tell(r, Sender::silent(id), Message::Begin(p));
+            }
+            return;
+        }
+        match self.phase {
+            Status::Created => {
+                self.start(r);
+                self.reply(id, &Reply::Done(0));
+            }
+            Status::Creating => {
+                self.refuse(id, "cannot start a container that has not been created");
+            }
+            _ => self.refuse(id, "cannot start a container that has been started"),
+        }
+    }
+
+    fn signal_for(&mut self, r: &Running, id: u64, signal: i32, target: Target) {
+        if !(0..=64).contains(&signal) {
+            return self.refuse(id, format!("there is no signal {signal}"));
+        }
+        match target {
+            Target::Process(p) if self.processes.contains_key(&p) => {
+                self.signal_process(r, Sender::confirmed(id), signal, p);
+            }
+            Target::Process(_) => self.reply(id, &Reply::Error(Failure::no_process())),
+            Target::All => self.signal(r, Sender::confirmed(id), signal, control::ALL),
+            // A client that started a process sends its signals without waiting.
+            Target::Own if self.has_process(id) => {
+                if let Some(p) = self.own(id) {
+                    self.signal_process(r, Sender::silent(id), signal, p);
+                }
+            }
+            Target::Own => self.signal(r, Sender::confirmed(id), signal, 0),
+        }
+    }
+
+    /// Has a program made ready. What a connection started ends with it: it can be one program
+    /// only.
+    fn exec_for(&mut self, r: &Running, id: u64, given: Vec<HostFd>) {
+        if self.started_one(id) {
+            self.refuse(id, "this connection has started a program already");
+        } else if !matches!(self.phase, Status::Running | Status::Created) {
+            self.refuse_in_phase(id);
+        } else if self.are_execs_full() {
+            self.refuse(
+                id,
+                "too many programs are being made ready in the container",
+            );
+        } else {
+            self.ask_for(r, id, control::EXEC, given);
+        }
+    }
+
+    fn are_execs_full(&self) -> bool {
+        let execs = self.pending.values().filter(|p| p.kind == control::EXEC);
+        execs.count() >= EXECS_MAX
+    }
+
     fn started_one(&self, id: u64) -> bool {
         let starts = |p: &Pending| p.client == Some(id) && p.kind == control::EXEC;
-        self.pending.values().any(starts)
-            || self.clients.get(&id).is_some_and(|c| c.process.is_some())
+        self.pending.values().any(starts) || self.has_process(id)
     }
 
     fn accept(&mut self) {
@@ -448,6 +479,36 @@ impl Monitor {
             }
             (libc::SIGWINCH, None) => {}
             (s, _) => self.signal(r, Sender::OWN, s, 0),
+        }
+    }
+}
+
+impl Monitor {
+    /// The Sentry has done what it was asked.
+    fn done(&mut self, r: &Running, p: &Pending, number: u32, result: u32) {
+        match p.kind {
+            // It has read what was told before.
+            control::PING if p.client.is_none() => {
+                self.kills.retain(|_, k| k.again != Some(number));
+            }
+            control::PAUSE => self.phase = Status::Paused,
+            control::RESUME => self.phase = Status::Running,
+            control::EXEC => self.made_ready(r, p.client, result),
+            _ => {}
+        }
+        if let Some(c) = p.client {
+            self.reply(c, &Reply::Done(result));
+        }
+    }
+
+    /// A program of `exec` is ready. One without a client is not run.
+    fn made_ready(&mut self, r: &Running, client: Option<u64>, process: u32) {
+        let client = client.and_then(|id| Some((id, self.clients.get_mut(&id)?)));
+        if let Some((id, c)) = client {
+            c.process = Some(process);
+            self.processes.insert(process, id);
+        } else {
+            self.signal_process(r, Sender::OWN, libc::SIGKILL, process);
         }
     }
 }
@@ -523,32 +584,8 @@ impl Attendant for Monitor {
                 }
             }
             Answer::Done { number, result } => {
-                let Some(p) = self.pending.remove(&number) else {
-                    return;
-                };
-                match p.kind {
-                    // It has read what was told before.
-                    control::PING if p.client.is_none() => {
-                        self.kills.retain(|_, k| k.again != Some(number));
-                    }
-                    control::PAUSE => self.phase = Status::Paused,
-                    control::RESUME => self.phase = Status::Running,
-                    control::EXEC => match p.client.filter(|c| self.clients.contains_key(c)) {
-                        Some(id) => {
-                            self.processes.insert(result, id);
-                            if let Some(c) = self.clients.get_mut(&id) {
-                                c.process = Some(result);
-                            }
-                        }
-                        // It is not run.
-                        None => {
-                            self.signal_process(r, Sender::OWN, libc::SIGKILL, result);
-                        }
-                    },
-                    _ => {}
-                }
-                if let Some(c) = p.client {
-                    self.reply(c, &Reply::Done(result));
+                if let Some(p) = self.pending.remove(&number) {
+                    self.done(r, &p, number, result);
                 }
             }
             Answer::Refused { number, text } => {

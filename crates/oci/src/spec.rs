@@ -441,7 +441,7 @@ pub fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<(T, Vec<String>),
             _ => Ok(text),
         })
     } else {
-        crate::state::read_file(path, MAX)
+        crate::files::read(path, MAX)
     };
     let text = text.map_err(|e| Failure::new(format!("cannot read {shown}: {e}")))?;
     parse(&text).map_err(|e| Failure::new(format!("{shown} is not understood: {e}")))

@@ -1,7 +1,8 @@
 //! State directories: `ROOT/ID` with `state.json`, the lock, and the monitor's socket.
 
+use crate::files::{self, TO_READ};
 use crate::spec::Hook;
-use crate::{Failure, Result, Tried, client};
+use crate::{Failure, Result, Tried};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,32 +21,6 @@ const REMOVED: &str = "~";
 /// So often one is tried.
 const SWEEPS: u32 = 10;
 const PRIVATE: Mode = Mode::RWXU;
-
-/// Opening never waits, as that of a FIFO would.
-const TO_READ: OFlags = OFlags::RDONLY
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOCTTY)
-    .union(OFlags::CLOEXEC);
-
-/// A regular file of at most `max` bytes.
-pub(crate) fn read_file(path: &Path, max: u64) -> std::io::Result<Vec<u8>> {
-    read_opened(rustix::fs::open(path, TO_READ, Mode::empty())?, max)
-}
-
-fn read_opened(fd: OwnedFd, max: u64) -> std::io::Result<Vec<u8>> {
-    use std::io::{Error, Read};
-    let f = std::fs::File::from(fd);
-    let m = f.metadata()?;
-    if !m.is_file() {
-        return Err(Error::other("it is not a regular file"));
-    }
-    if m.len() > max {
-        return Err(Error::other(format!("it is longer than {max} bytes")));
-    }
-    let mut text = Vec::new();
-    f.take(max).read_to_end(&mut text)?;
-    Ok(text)
-}
 
 const LOCK: &str = "lock";
 /// Of a pod's member: locked as long as the sandbox that it has joined may run its programs.
@@ -112,25 +87,6 @@ impl std::fmt::Display for Status {
             Status::Stopped => "stopped",
         })
     }
-}
-
-/// What `state` and `list` print.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Info {
-    pub oci_version: String,
-    pub id: String,
-    pub pid: i32,
-    pub status: Status,
-    pub bundle: PathBuf,
-    pub rootfs: PathBuf,
-    pub created: String,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub annotations: BTreeMap<String, String>,
-    pub owner: String,
-    /// The monitor is there, and has not told the status in time.
-    #[serde(skip)]
-    pub is_guessed: bool,
 }
 
 /// A container's directory.
@@ -379,7 +335,7 @@ impl Dir {
         );
         let read = opened
             .map_err(std::io::Error::from)
-            .and_then(|f| read_opened(f, RECORD_MAX));
+            .and_then(|f| files::read_opened(f, RECORD_MAX));
         let text = match read {
             Ok(t) => t,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -442,47 +398,6 @@ impl Record {
             created: crate::log::now(),
             owner: user_name(),
             ..Record::default()
-        }
-    }
-
-    /// What it does now: the monitor is asked.
-    #[must_use]
-    pub fn status(&self, dir: &Dir) -> Status {
-        // A monitor that is there and says nothing is held, or very busy.
-        self.told(dir).unwrap_or(Status::Running)
-    }
-
-    /// `None` where the monitor does not answer in time.
-    fn told(&self, dir: &Dir) -> Option<Status> {
-        if !is_alive(self.pid, self.pid_start) {
-            return Some(Status::Stopped);
-        }
-        match client::status(dir) {
-            Ok(s) => s,
-            Err(_) if is_alive(self.pid, self.pid_start) => Some(Status::Creating),
-            Err(_) => Some(Status::Stopped),
-        }
-    }
-
-    #[must_use]
-    pub fn info(&self, dir: &Dir) -> Info {
-        let told = self.told(dir);
-        let status = told.unwrap_or(Status::Running);
-        Info {
-            oci_version: self.oci_version.clone(),
-            id: self.id.clone(),
-            pid: if status == Status::Stopped {
-                0
-            } else {
-                self.pid
-            },
-            status,
-            bundle: self.bundle.clone(),
-            rootfs: self.rootfs.clone(),
-            created: self.created.clone(),
-            annotations: self.annotations.clone(),
-            owner: self.owner.clone(),
-            is_guessed: told.is_none(),
         }
     }
 }

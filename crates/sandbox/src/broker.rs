@@ -11,8 +11,8 @@ use abi::Result;
 use abi::errno::{EINVAL, EPROTONOSUPPORT};
 use hostcall::table::Process;
 use hostcall::{HostFd, inet, process, sock, start as host};
-use net::host::Interface;
 use net::host::broker::{BIND, REQUEST_MAX, SOCKET};
+use net::interface::Interface;
 use std::convert::Infallible;
 
 pub fn run(standing: Standing, fds: Vec<HostFd>) -> std::result::Result<Infallible, Failure> {

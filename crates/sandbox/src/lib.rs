@@ -46,7 +46,7 @@ pub use broker::interfaces;
 pub use control::Answer;
 pub use gofer::GoferSide;
 pub use kernel::SentrySide;
-pub use net::host::Interface;
+pub use net::interface::Interface;
 pub use privilege::Away;
 pub use running::{Attendant, Ending, Running};
 

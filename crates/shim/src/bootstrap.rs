@@ -178,7 +178,7 @@ pub fn start(f: &Flags) -> Result<(), String> {
     drop(lock);
     let url = format!("unix://{}", address.socket.display());
     // containerd reads it when it was restarted.
-    oci::whole::write(&bundle.join("address"), url.as_bytes())
+    oci::files::write(&bundle.join("address"), url.as_bytes())
         .map_err(|e| format!("could not write the address: {e}"))?;
     print!("{url}");
     Ok(())
@@ -301,7 +301,8 @@ fn end(s: Settings, id: &str, bundle: &Path) -> Result<(), String> {
         Settings { words, ..s.clone() }.runtime()
     };
     let rt = s.runtime().or_else(plain)?;
-    oci::delete_of(&rt, id, true, Some(bundle)).map_err(|e| format!("could not delete {id}: {e}"))
+    oci::delete_of(&rt, id, oci::Force::Yes, Some(bundle))
+        .map_err(|e| format!("could not delete {id}: {e}"))
 }
 
 /// `delete`: after the shim was killed, or could not create. Prints how the container ended, whatever happens: without

@@ -612,7 +612,12 @@ impl Container {
         };
         let rt = self.settings.runtime().map_err(unknown)?;
         let sent = if exec.is_empty() {
-            oci::kill(&rt, &self.id, signal, all)
+            let scope = if all {
+                oci::Scope::All
+            } else {
+                oci::Scope::First
+            };
+            oci::kill(&rt, &self.id, signal, scope)
         } else {
             oci::kill_process(&rt, &self.id, signal, inside)
         };

@@ -261,7 +261,7 @@ fn work(o: &Order, begins: &mut dyn FnMut(Done) -> Result<(), String>) -> Answer
             Ok(done(d))
         }
         Work::Delete { id, bundle, force } => {
-            oci::delete_of(&rt, id, *force, Some(bundle)).map(|()| Done::default())
+            oci::delete_of(&rt, id, (*force).into(), Some(bundle)).map(|()| Done::default())
         }
     }
 }

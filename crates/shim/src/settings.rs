@@ -131,7 +131,7 @@ impl Settings {
         let wrong =
             |e: std::io::Error| format!("could not keep the settings in {}: {e}", bundle.display());
         let text = serde_json::to_vec(self).map_err(|e| e.to_string())?;
-        oci::whole::write(&bundle.join(FILE), &text).map_err(wrong)
+        oci::files::write(&bundle.join(FILE), &text).map_err(wrong)
     }
 
     /// Takes away what `save` kept.

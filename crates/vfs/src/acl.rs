@@ -5,7 +5,7 @@
 //! Lists come from the host with its files; they cannot be set here.
 
 use crate::cred::Credentials;
-use crate::inode::{FileType, Perm, Want, capable_over, generic_permission};
+use crate::mode::{FileType, Perm, Want, capable_over, generic_permission};
 use abi::Result;
 use abi::errno::EACCES;
 use std::sync::Arc;

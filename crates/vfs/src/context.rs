@@ -1,27 +1,19 @@
-//! Who asks, and from where: what every path operation needs to know about its caller.
+//! From where somebody asks: what every path operation needs to know besides its [`Caller`].
 
+use crate::caller::Caller;
 use crate::cred::Credentials;
 use crate::fd_table::FdTable;
 use crate::file::File;
 use crate::mount::Path;
 use crate::namespace::MountNamespace;
 use crate::userns::{NsId, UserNs};
-use crate::vfs::Vfs;
+use crate::vfs::{Standpoint, Vfs};
 use abi::Result;
 use abi::errno::{EBADF, ENOTDIR};
 use parking_lot::RwLock;
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use wait::Blocker;
-
-/// The caller, as file systems see it.
-#[derive(Clone, Copy)]
-pub struct Caller<'a> {
-    pub cred: &'a Arc<Credentials>,
-    /// The task, for `/proc/self` and terminals: downcast in the Sentry.
-    pub task: &'a dyn Any,
-}
 
 /// The root, the working directory and the umask: Linux's `fs_struct`, shared with `CLONE_FS`.
 pub struct FsContext {
@@ -42,7 +34,7 @@ impl FsContext {
             ns: RwLock::new(ns.clone()),
             in_exec: AtomicBool::new(false),
         });
-        ns.vfs().register_context(&cx);
+        cx.register(ns);
         cx
     }
     /// A copy of its own, for fork(2) without `CLONE_FS`.
@@ -54,7 +46,7 @@ impl FsContext {
             ns: RwLock::new(self.ns()),
             in_exec: AtomicBool::new(false),
         });
-        self.ns().vfs().register_context(&cx);
+        cx.register(&self.ns());
         cx
     }
     /// Whether a program with more rights is about to run with it: nobody may begin to share it.
@@ -112,8 +104,14 @@ impl FsContext {
         *self.places.write() = (root.clone(), root);
         *self.ns.write() = ns.clone();
     }
-    /// `pivot_root(2)`: whoever stands at `old` stands at `new` afterwards.
-    pub(crate) fn replace(&self, old: &Path, new: &Path) {
+    fn register(self: &Arc<Self>, ns: &MountNamespace) {
+        let weak = Arc::downgrade(self);
+        ns.vfs().register_standpoint(weak);
+    }
+}
+
+impl Standpoint for FsContext {
+    fn replace(&self, old: &Path, new: &Path) {
         let mut p = self.places.write();
         if p.0 == *old {
             p.0 = new.clone();

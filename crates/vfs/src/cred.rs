@@ -1,6 +1,10 @@
 //! Credentials (`credentials(7)`, `capabilities(7)`).
 
+use crate::ucounts::{self, Charge, Kind, Ucounts};
 use crate::userns::UserNs;
+use abi::Result;
+use abi::errno::ENFILE;
+use std::sync::Arc;
 
 bitflags::bitflags! {
     /// Capabilities, bit N for capability number N (`include/uapi/linux/capability.h`).
@@ -69,7 +73,7 @@ pub struct Credentials {
     /// Where the capabilities hold. The ids are the initial namespace's, see [`crate::userns`].
     pub user_ns: UserNs,
     /// What their user holds.
-    pub counts: crate::ucounts::Cell,
+    pub counts: ucounts::Cell,
 }
 
 impl Credentials {
@@ -113,5 +117,101 @@ impl Credentials {
     #[must_use]
     pub fn in_group(&self, gid: u32) -> bool {
         self.fsgid == gid || self.groups.binary_search(&gid).is_ok()
+    }
+}
+
+/// How far the capabilities reach.
+impl Credentials {
+    /// Whether a capability reaches into `ns` (`cap_capable`): held in it or above it; who made a
+    /// namespace has all in it.
+    #[must_use]
+    pub fn has_in(&self, ns: &UserNs, cap: Caps) -> bool {
+        let mut at = ns.clone();
+        loop {
+            if at == self.user_ns {
+                return self.effective.contains(cap);
+            }
+            if at.level() <= self.user_ns.level() {
+                return false;
+            }
+            let Some(parent) = at.parent() else {
+                return false;
+            };
+            if parent == self.user_ns && at.owner() == self.euid {
+                return true;
+            }
+            at = parent;
+        }
+    }
+    /// Whether a capability holds in the own namespace (`ns_capable(current_user_ns())`).
+    #[must_use]
+    pub fn has_own(&self, cap: Caps) -> bool {
+        self.effective.contains(cap)
+    }
+    /// Whether a capability holds over a file of this owner (`inode_owner_or_capable`).
+    #[must_use]
+    pub fn has_over_user(&self, cap: Caps, uid: u32) -> bool {
+        self.effective.contains(cap)
+            && (self.user_ns.is_initial() || self.user_ns.uid_number(uid).is_some())
+    }
+    /// Whether a capability holds over a file of these owners: both have numbers here
+    /// (`capable_wrt_inode_uidgid`).
+    #[must_use]
+    pub fn has_over(&self, cap: Caps, uid: u32, gid: u32) -> bool {
+        self.effective.contains(cap)
+            && (self.user_ns.is_initial()
+                || self.user_ns.uid_number(uid).is_some() && self.user_ns.gid_number(gid).is_some())
+    }
+}
+
+/// What their user holds, and may hold.
+impl Credentials {
+    /// What the real user of these credentials holds. Credentials that are in use do not change.
+    pub fn ucounts(&self) -> &Arc<Ucounts> {
+        self.counts.get_or_init(|| self.user_ns.ucounts(self.uid))
+    }
+    /// Whether limits of users do not hold for it: root, or who may pass limits, of the initial
+    /// namespace.
+    #[must_use]
+    pub fn passes_limits(&self) -> bool {
+        self.has(Caps::SYS_RESOURCE) || self.has(Caps::SYS_ADMIN)
+    }
+    /// `e` where their user has more of the kernel's memory than it may.
+    pub fn may_take_more(&self, e: abi::Errno) -> Result<()> {
+        if self.ucounts().is_over(Kind::Kmem) && !self.passes_limits() {
+            return Err(e);
+        }
+        Ok(())
+    }
+    /// Whether they may hold as many of the host's descriptors as there are.
+    #[must_use]
+    pub fn may_hold_all_host_files(&self) -> bool {
+        self.ucounts().is_root() || self.passes_limits()
+    }
+    /// `ENFILE` where their user has as many of the host's descriptors as it may.
+    pub fn may_hold_host_file(&self) -> Result<()> {
+        if self.ucounts().has_room(Kind::HostFiles, 1) || self.may_hold_all_host_files() {
+            return Ok(());
+        }
+        Err(ENFILE)
+    }
+    /// For something of theirs that keeps a file in use (a mount, a watch, an open file): what it
+    /// counts for where another is `charged` for the file's descriptor ([`crate::Inode::host_user`]).
+    /// `ENFILE` as above.
+    pub fn hold(&self, charged: Option<Arc<Ucounts>>) -> Result<Option<Charge>> {
+        let charge = self.ucounts().hold(charged);
+        if charge.is_some() && self.ucounts().is_over(Kind::HostFiles) {
+            self.may_hold_host_file()?;
+        }
+        Ok(charge)
+    }
+    /// Charges bytes of the kernel's memory; `e` where the user has no more. Who passes limits is
+    /// counted only.
+    pub fn kmem(&self, bytes: usize, e: abi::Errno) -> Result<Charge> {
+        let u = self.ucounts();
+        if self.passes_limits() {
+            return Ok(u.force(Kind::Kmem, bytes as u64));
+        }
+        u.charge(Kind::Kmem, bytes as u64, u64::MAX).ok_or(e)
     }
 }

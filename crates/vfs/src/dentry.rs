@@ -9,8 +9,9 @@
 //! A dentry's inode never changes: making a file replaces the negative dentry, and removing one takes the
 //! dentry out of its directory ("unhashed") and leaves the inode to those who still hold it.
 
-use crate::context::Caller;
-use crate::inode::{Ahead, FileType, Inode, Onward, Seen, Want};
+use crate::caller::Caller;
+use crate::inode::{Ahead, Inode, Onward, Seen};
+use crate::mode::{FileType, Want};
 use crate::userns::UserNs;
 use abi::Result;
 pub use abi::attr::StatFs;

@@ -7,7 +7,7 @@
 //! `FileOps` never block: `EAGAIN` says "not now", and the caller waits on [`FileOps::wait_queue`]
 //! (see the `wait` crate).
 
-use crate::context::Caller;
+use crate::caller::Caller;
 use crate::cred::Credentials;
 use crate::ucounts::{Charge, Kind};
 use abi::Result;
@@ -347,7 +347,7 @@ impl File {
     ) -> Arc<File> {
         cred.ucounts().take(FILE);
         let inode = path.as_ref().and_then(|p| p.inode().ok());
-        let host = inode.and_then(|i| cred.ucounts().hold(&**i));
+        let host = inode.and_then(|i| cred.ucounts().hold(i.host_user()));
         let flags = flags & !(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC);
         Arc::new(File {
             ops,

@@ -6,74 +6,18 @@
 
 use crate::Path;
 use crate::acl::{Acl, acl_permission};
-use crate::context::Caller;
-use crate::cred::{Caps, Credentials};
+use crate::caller::Caller;
 use crate::file::FileOps;
 use crate::locks::FileLocks;
+use crate::mode::{FileType, Want};
 use abi::Result;
 use abi::attr::Stat;
 pub use abi::attr::{NewNode, Perm, SetAttr};
 use abi::errno::{EACCES, EINVAL, ENODATA, ENOTDIR, EOPNOTSUPP, EPERM, ETXTBSY};
-use abi::linux::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
 use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-
-/// The type of a file: the `S_IFMT` bits of its mode.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FileType {
-    Regular,
-    Directory,
-    Symlink,
-    Char,
-    Block,
-    Fifo,
-    Socket,
-}
-
-impl FileType {
-    /// From `st_mode`; `None` for bits that mean nothing.
-    #[must_use]
-    pub fn from_mode(mode: u32) -> Option<FileType> {
-        Some(match mode & S_IFMT {
-            S_IFREG => FileType::Regular,
-            S_IFDIR => FileType::Directory,
-            S_IFLNK => FileType::Symlink,
-            S_IFCHR => FileType::Char,
-            S_IFBLK => FileType::Block,
-            S_IFIFO => FileType::Fifo,
-            S_IFSOCK => FileType::Socket,
-            _ => return None,
-        })
-    }
-    /// The bits of `st_mode`.
-    #[must_use]
-    pub fn bits(self) -> u32 {
-        match self {
-            FileType::Regular => S_IFREG,
-            FileType::Directory => S_IFDIR,
-            FileType::Symlink => S_IFLNK,
-            FileType::Char => S_IFCHR,
-            FileType::Block => S_IFBLK,
-            FileType::Fifo => S_IFIFO,
-            FileType::Socket => S_IFSOCK,
-        }
-    }
-    /// `DT_*` of `getdents64(2)`.
-    #[must_use]
-    pub fn dt(self) -> u8 {
-        (self.bits() >> 12) as u8
-    }
-    /// Whether it is a device, a FIFO or a socket.
-    #[must_use]
-    pub fn is_special(self) -> bool {
-        !matches!(
-            self,
-            FileType::Regular | FileType::Directory | FileType::Symlink
-        )
-    }
-}
 
 bitflags::bitflags! {
     /// `renameat2(2)`.
@@ -82,13 +26,6 @@ bitflags::bitflags! {
         const NOREPLACE = 1;
         const EXCHANGE = 2;
         const WHITEOUT = 4;
-    }
-    /// What a permission is asked for.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub struct Want: u32 {
-        const EXEC = 1;
-        const WRITE = 2;
-        const READ = 4;
     }
 }
 
@@ -168,6 +105,12 @@ pub trait Inode: Any + Send + Sync {
     /// Its POSIX ACL, if it has one that says more than the mode. Asked right after
     /// [`Inode::perm`].
     fn acl(&self) -> Option<Arc<Acl>> {
+        None
+    }
+
+    /// What a generated file says it stands for. Of a file of nsfs: the mount namespace's number,
+    /// 0 for the other kinds.
+    fn identity(&self) -> Option<u64> {
         None
     }
 
@@ -315,43 +258,6 @@ pub fn downcast_arc<T: Inode>(inode: &Arc<dyn Inode>) -> Option<Arc<T>> {
     any.downcast().ok()
 }
 
-/// `generic_permission`: mode bits, then capabilities.
-pub fn generic_permission(p: Perm, kind: FileType, cred: &Credentials, want: Want) -> Result<()> {
-    let bits = if cred.fsuid == p.uid {
-        p.mode >> 6
-    } else if cred.in_group(p.gid) {
-        p.mode >> 3
-    } else {
-        p.mode
-    } & 7;
-    if want.bits() & !bits == 0 {
-        return Ok(());
-    }
-    if capable_over(p, kind, cred, want) {
-        Ok(())
-    } else {
-        Err(EACCES)
-    }
-}
-
-/// Whether capabilities give the right (`generic_permission`'s second half).
-#[must_use]
-pub fn capable_over(p: Perm, kind: FileType, cred: &Credentials, want: Want) -> bool {
-    let over = |cap| cred.has_over(cap, p.uid, p.gid);
-    if kind == FileType::Directory {
-        return !want.contains(Want::WRITE) && over(Caps::DAC_READ_SEARCH)
-            || over(Caps::DAC_OVERRIDE);
-    }
-    want == Want::READ && over(Caps::DAC_READ_SEARCH)
-        || (!want.contains(Want::EXEC) || p.mode & 0o111 != 0) && over(Caps::DAC_OVERRIDE)
-}
-
-/// `inode_owner_or_capable`.
-#[must_use]
-pub fn owner_or_capable(p: Perm, cred: &Credentials) -> bool {
-    cred.fsuid == p.uid || cred.has_over_user(Caps::FOWNER, p.uid)
-}
-
 /// A place for an object that lives as long as its users: a FIFO's pipe, a socket bound to a name.
 #[derive(Default)]
 pub struct Slot(Mutex<Option<Weak<dyn Any + Send + Sync>>>);
@@ -396,6 +302,15 @@ impl Slot {
     }
 }
 
+/// Who watches one inode.
+pub trait Watcher: Any + Send + Sync {
+    /// Something happened to the inode (`name` empty), or to the entry `name` of the directory.
+    /// `cookie` joins the two halves of a rename. Takes only leaf locks.
+    fn event(&self, mask: u32, cookie: u32, name: &[u8]);
+    /// The inode is gone.
+    fn end(&self);
+}
+
 /// What the VFS hangs on every inode.
 #[derive(Default)]
 pub struct InodeExt {
@@ -407,7 +322,7 @@ pub struct InodeExt {
     /// The socket bound to this name.
     pub socket: Slot,
     /// Who watches it.
-    pub(crate) watcher: OnceLock<Arc<dyn crate::watch::Watcher>>,
+    pub(crate) watcher: OnceLock<Arc<dyn Watcher>>,
     /// Without a name, but one may be given (O_TMPFILE without O_EXCL).
     pub(crate) linkable: AtomicBool,
     /// Open for writing (positive), or running (negative): `i_writecount`.

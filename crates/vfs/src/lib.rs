@@ -1,19 +1,29 @@
 //! The virtual file system: mounts, the path walk, open files and the file systems that live in memory.
 //!
+//! # Modules
+//!
+//! Each stands on those below it. Three arrows run upwards, as the types hold each other: a file
+//! gives its locks back ([file](mod@file) to [`locks`]), and users, their namespaces and their
+//! counts are one knot ([`userns`] to [`cred`] and [`ucounts`]).
+//!
 //! | module | what it holds |
 //! |---|---|
-//! | [`cred`] | credentials and capabilities |
-//! | [`inode`] | [`Inode`]: what a file system implements; types of files, attributes |
-//! | [`dentry`] | [`Dentry`] and [`SuperBlock`]: the cache of names |
-//! | [`mount`], [`namespace`] | [`Mount`], [`Path`], and the mount tree's operations |
-//! | [`walk`] | from a path name to a [`Path`] |
-//! | [`ops`] | the operations that system calls are made of: methods of [`PathCx`] |
-//! | [`file`], [`fd_table`] | open files and descriptors |
-//! | [`locks`] | flock(2), POSIX and open-file-description locks |
-//! | [`watch`] | telling inotify |
-//! | [`userns`], [`ucounts`] | user namespaces, and what each user of one holds: limits, the kernel's memory |
-//! | [`acl`] | POSIX ACLs |
 //! | [`fs`] | tmpfs, overlay, devices, and the toolkit for generated file systems |
+//! | [`ops`] | the operations that system calls are made of: methods of [`PathCx`] |
+//! | [`walk`] | from a path name to a [`Path`] |
+//! | [`context`] | from where somebody asks: root, working directory, descriptors |
+//! | [`namespace`] | the mount tree's operations |
+//! | [`vfs`] | the root object: numbers, registries |
+//! | [`watch`] | telling inotify |
+//! | [`mount`] | [`Mount`], [`Path`] |
+//! | [`dentry`] | [`Dentry`] and [`SuperBlock`]: the cache of names |
+//! | [`inode`] | [`Inode`]: what a file system implements |
+//! | [`fd_table`] | descriptors |
+//! | [`locks`] | flock(2), POSIX and open-file-description locks |
+//! | [file](mod@file) | open files |
+//! | [`acl`], [`mode`] | POSIX ACLs; types of files, permissions |
+//! | [`caller`], [`cred`] | who asks: credentials and capabilities |
+//! | [`ucounts`], [`userns`] | what each user holds: limits, the kernel's memory; user namespaces |
 //!
 //! # Lock order
 //!
@@ -34,6 +44,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acl;
+pub mod caller;
 pub mod context;
 pub mod cred;
 pub mod dentry;
@@ -42,6 +53,7 @@ pub mod file;
 pub mod fs;
 pub mod inode;
 pub mod locks;
+pub mod mode;
 pub mod mount;
 pub mod namespace;
 pub mod ops;
@@ -52,12 +64,14 @@ pub mod walk;
 pub mod watch;
 
 pub use abi::attr::{NewNode, Perm, SetAttr, Stat, StatFs};
-pub use context::{At, Caller, FsContext, PathCx};
+pub use caller::Caller;
+pub use context::{At, FsContext, PathCx};
 pub use cred::{Caps, Credentials};
 pub use dentry::{Caching, Dentry, FileSystem, SuperBlock};
 pub use fd_table::FdTable;
 pub use file::{File, FileOps, Sink, Source};
-pub use inode::{FileType, Follow, Inode, InodeExt, Looked, RenameFlags, Slot};
+pub use inode::{Follow, Inode, InodeExt, Looked, RenameFlags, Slot};
+pub use mode::FileType;
 pub use mount::{Mount, MountFlags, Path};
 pub use namespace::MountNamespace;
 pub use vfs::Vfs;

@@ -160,7 +160,7 @@ impl Mount {
     pub(crate) fn set_held(&self, payer: &Arc<Ucounts>) {
         if self.held.get().is_none()
             && let Ok(inode) = self.root.inode()
-            && let Some(c) = payer.hold(&**inode)
+            && let Some(c) = payer.hold(inode.host_user())
         {
             let _ = self.held.set(c);
         }

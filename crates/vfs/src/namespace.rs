@@ -4,7 +4,6 @@
 //! `mount --make-rprivate /`. Requests to change propagation are accepted; only `unbindable` has an effect.
 
 use crate::dentry::Dentry;
-use crate::fs::dynamic::DynInode;
 use crate::mount::{Mount, MountFlags, Path};
 use crate::ucounts::{Kind, Ucounts};
 use crate::userns::{NsId, UserNs};
@@ -406,8 +405,8 @@ impl MountNamespace {
             None => *self.root.write() = new.mnt.clone(),
         }
         root.mnt.attach(&old.mnt, &old.dentry);
-        for cx in self.vfs.contexts() {
-            cx.replace(root, new);
+        for s in self.vfs.standpoints() {
+            s.replace(root, new);
         }
         Ok(())
     }
@@ -553,8 +552,7 @@ fn holds_mounts(d: &Arc<Dentry>) -> Option<u64> {
     if d.sb().fs.name() != "nsfs" {
         return None;
     }
-    let inode = d.inode().ok()?;
-    crate::inode::downcast::<DynInode>(inode).map(DynInode::identity)
+    d.inode().ok()?.identity()
 }
 
 /// The path of `d` inside its file system.

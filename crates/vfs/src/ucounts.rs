@@ -9,17 +9,13 @@
 //! kernel is one process of the host, so what one user takes without a limit, all lose. How much a user may have,
 //! `sentry::kernel` says. A new kind of object is charged so: `cred.ucounts().charge(Kind::Kmem, bytes, u64::MAX)`, no
 //! charge is ENOMEM, and the object keeps the [`Charge`]. Where it cannot fail, [`Ucounts::force`], and who makes it is
-//! asked before ([`Credentials::may_take_more`]).
+//! asked before ([`crate::Credentials::may_take_more`]).
 //!
 //! Invariants: a count is the sum of the [`Charge`]s that live here and below; a refused charge leaves no trace. The
 //! table of users is a leaf lock; counts need none. Memory is charged by most calls of all threads of a user, so its
 //! count is kept in parts, a thread's in one of them ([`Parts`]).
 
-use crate::cred::{Caps, Credentials};
-use crate::inode::Inode;
 use crate::userns::UserNs;
-use abi::Result;
-use abi::errno::ENFILE;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -55,7 +51,7 @@ pub enum Kind {
     PipePages,
     /// Descriptors of the host, of which the Gofer and this process have few: one for each file of
     /// the host's that is in use or remembered, charged to who looked it up first. Who keeps
-    /// another's in use is charged, too ([`Credentials::hold`]).
+    /// another's in use is charged, too ([`crate::Credentials::hold`]).
     HostFiles,
     /// Bytes of the kernel's memory.
     Kmem,
@@ -303,7 +299,7 @@ impl Ucounts {
     pub(crate) fn give_back(&self, bytes: u64) {
         self.add(Kind::Kmem, -(bytes as i64));
     }
-    fn is_root(&self) -> bool {
+    pub(crate) fn is_root(&self) -> bool {
         self.uid == 0 && self.ns.is_initial()
     }
     /// Calls `free`, by which the count that `used` tells should fall, for this user's want. Not
@@ -323,11 +319,11 @@ impl Ucounts {
             *self.in_vain_until.lock() = Some(Instant::now() + PAUSE);
         }
     }
-    /// See [`Credentials::hold`], whether there is room or not.
+    /// See [`crate::Credentials::hold`], whether there is room or not.
     #[must_use]
-    pub fn hold(self: &Arc<Self>, inode: &dyn Inode) -> Option<Charge> {
-        let of = inode.host_user()?;
-        (!Arc::ptr_eq(&of, self)).then(|| self.force(Kind::HostFiles, 1))
+    pub fn hold(self: &Arc<Self>, charged: Option<Arc<Ucounts>>) -> Option<Charge> {
+        let another = charged.filter(|u| !Arc::ptr_eq(u, self));
+        another.map(|_| self.force(Kind::HostFiles, 1))
     }
     /// What its namespace lets this user hold. Root's memory and descriptors are the sandbox's.
     fn limit(&self, k: Kind) -> i64 {
@@ -490,6 +486,12 @@ impl Drop for Charge {
 #[derive(Default)]
 pub struct Cell(OnceLock<Arc<Ucounts>>);
 
+impl Cell {
+    pub(crate) fn get_or_init(&self, look_up: impl FnOnce() -> Arc<Ucounts>) -> &Arc<Ucounts> {
+        self.0.get_or_init(look_up)
+    }
+}
+
 impl Clone for Cell {
     fn clone(&self) -> Cell {
         Cell::default()
@@ -507,216 +509,5 @@ impl std::fmt::Debug for Cell {
     }
 }
 
-impl Credentials {
-    /// What the real user of these credentials holds. Credentials that are in use do not change.
-    pub fn ucounts(&self) -> &Arc<Ucounts> {
-        self.counts.0.get_or_init(|| self.user_ns.ucounts(self.uid))
-    }
-    /// Whether limits of users do not hold for it: root, or who may pass limits, of the initial namespace.
-    #[must_use]
-    pub fn passes_limits(&self) -> bool {
-        self.has(Caps::SYS_RESOURCE) || self.has(Caps::SYS_ADMIN)
-    }
-    /// `e` where their user has more of the kernel's memory than it may.
-    pub fn may_take_more(&self, e: abi::Errno) -> Result<()> {
-        if self.ucounts().is_over(Kind::Kmem) && !self.passes_limits() {
-            return Err(e);
-        }
-        Ok(())
-    }
-    /// Whether they may hold as many of the host's descriptors as there are.
-    #[must_use]
-    pub fn may_hold_all_host_files(&self) -> bool {
-        self.ucounts().is_root() || self.passes_limits()
-    }
-    /// `ENFILE` where their user has as many of the host's descriptors as it may.
-    pub fn may_hold_host_file(&self) -> Result<()> {
-        if self.ucounts().has_room(Kind::HostFiles, 1) || self.may_hold_all_host_files() {
-            return Ok(());
-        }
-        Err(ENFILE)
-    }
-    /// For something of theirs that keeps a file (a mount, a watch, an open file): what it counts
-    /// for where another is charged for the file's descriptor. `ENFILE` as above.
-    pub fn hold(&self, inode: &dyn Inode) -> Result<Option<Charge>> {
-        let charge = self.ucounts().hold(inode);
-        if charge.is_some() && self.ucounts().is_over(Kind::HostFiles) {
-            self.may_hold_host_file()?;
-        }
-        Ok(charge)
-    }
-    /// Charges bytes of the kernel's memory; `e` where the user has no more. Who passes limits is counted only.
-    pub fn kmem(&self, bytes: usize, e: abi::Errno) -> Result<Charge> {
-        let u = self.ucounts();
-        if self.passes_limits() {
-            return Ok(u.force(Kind::Kmem, bytes as u64));
-        }
-        u.charge(Kind::Kmem, bytes as u64, u64::MAX).ok_or(e)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::userns::Registry;
-
-    #[test]
-    fn a_user_of_a_namespace_counts_for_its_owner_too() {
-        let user = Credentials::user(77_000, 77_000, vec![]);
-        let inside = UserNs::create(&Registry::default(), &user).unwrap();
-        let (out, own) = (user.ucounts(), inside.ucounts());
-        assert_eq!(out.count(Kind::UserNamespaces), 1);
-        let a = own.charge(Kind::Processes, 3, 3).unwrap();
-        assert_eq!(
-            (own.count(Kind::Processes), out.count(Kind::Processes)),
-            (3, 3)
-        );
-        assert!(own.charge(Kind::Processes, 1, 3).is_none());
-        assert_eq!(
-            (own.count(Kind::Processes), out.count(Kind::Processes)),
-            (3, 3)
-        );
-        // The limit of one user is not the other's.
-        assert!(out.charge(Kind::Processes, 1, 4).is_some());
-        drop(a);
-        assert_eq!(
-            (own.count(Kind::Processes), out.count(Kind::Processes)),
-            (0, 0)
-        );
-        // The limit of the namespace above holds below.
-        let most = UserNs::default().limits().get(Kind::InotifyInstances) as u64;
-        let b = own.charge(Kind::InotifyInstances, most, u64::MAX).unwrap();
-        assert!(own.charge(Kind::InotifyInstances, 1, u64::MAX).is_none());
-        assert!(out.charge(Kind::InotifyInstances, 1, u64::MAX).is_none());
-        let other = Credentials::user(77_001, 77_001, vec![]);
-        assert!(
-            other
-                .ucounts()
-                .charge(Kind::InotifyInstances, 1, u64::MAX)
-                .is_some()
-        );
-        drop(b);
-    }
-
-    #[test]
-    fn who_has_many_host_files_open_is_refused_alone() {
-        UserNs::default().limits().set(Kind::HostFiles, 1000);
-        let user = Credentials::user(77_020, 77_020, vec![]);
-        let held = user.ucounts().force(Kind::HostFiles, 999);
-        user.may_hold_host_file().unwrap();
-        let last = user.ucounts().force(Kind::HostFiles, 1);
-        assert_eq!(user.may_hold_host_file(), Err(ENFILE));
-        // A namespace is no way past it.
-        let inside = UserNs::create(&Registry::default(), &user).unwrap();
-        assert!(!inside.ucounts().has_room(Kind::HostFiles, 1));
-        let other = Credentials::user(77_021, 77_021, vec![]);
-        other.may_hold_host_file().unwrap();
-        Credentials::root().may_hold_host_file().unwrap();
-        drop(last);
-        user.may_hold_host_file().unwrap();
-        drop(held);
-    }
-
-    #[test]
-    fn namespaces_are_no_way_past_the_sandboxs_ceilings() {
-        let user = Credentials::user(77_010, 77_010, vec![]);
-        let registry = Registry::default();
-        let two = [0, 1].map(|_| UserNs::create(&registry, &user).unwrap().ucounts().clone());
-        for (k, most) in [
-            (Kind::Tasks, TASKS),
-            (Kind::Processes, PROCESSES),
-            (Kind::FilesInFlight, FILES_IN_FLIGHT),
-        ] {
-            let most = most as u64;
-            assert!(two[0].charge(k, most + 1, u64::MAX).is_none());
-            let all = two[0].charge(k, most, u64::MAX).unwrap();
-            assert!(two[1].charge(k, 1, u64::MAX).is_none(), "{k:?}");
-            assert!(user.ucounts().charge(k, 1, u64::MAX).is_none());
-            drop(all);
-            assert!(two[1].charge(k, 1, u64::MAX).is_some());
-        }
-        let _held = two[0].force(Kind::PipePages, 10);
-        assert_eq!(two[1].most(Kind::PipePages), 10);
-        let _files = two[0].force(Kind::FilesInFlight, 10);
-        assert!(two[1].has_more_than(Kind::FilesInFlight, 9));
-        assert!(!two[1].has_more_than(Kind::FilesInFlight, 10));
-        let _many = two[0].force(Kind::FilesInFlight, FILES_IN_FLIGHT as u64);
-        assert!(two[1].has_more_than(Kind::FilesInFlight, i64::MAX));
-    }
-
-    /// In parts, it is as if it were one count: also where one thread takes and another gives back.
-    #[test]
-    fn memory_is_counted_by_many_threads() {
-        let user = Credentials::user(77_004, 77_004, vec![]);
-        let u = user.ucounts();
-        let most = UserNs::default().limits().get(Kind::Kmem) as u64;
-        std::thread::scope(|s| {
-            for _ in 0..Parts::COUNT + 3 {
-                s.spawn(|| {
-                    for n in 1..1000 {
-                        u.take(n);
-                    }
-                });
-            }
-        });
-        let held = 499_500 * (Parts::COUNT as u64 + 3);
-        assert_eq!(u.count(Kind::Kmem) as u64, held);
-        // Limits are exact.
-        let rest = u.charge(Kind::Kmem, most - held, u64::MAX).unwrap();
-        assert!(u.charge(Kind::Kmem, 1, u64::MAX).is_none() && !u.is_over(Kind::Kmem));
-        u.take(1);
-        assert!(u.is_over(Kind::Kmem) && u.is_tight(Kind::Kmem));
-        u.give_back(1);
-        drop(rest);
-        u.give_back(held);
-        assert_eq!(u.count(Kind::Kmem), 0);
-        assert!(!u.is_over(Kind::Kmem) && !u.is_tight(Kind::Kmem));
-    }
-
-    #[test]
-    fn users_without_anything_are_forgotten() {
-        let uid = 77_002;
-        drop(UserNs::default().ucounts(uid));
-        assert!(!INITIAL.0.0.lock().contains_key(&(0, uid)));
-        let u = UserNs::default().ucounts(uid);
-        assert!(Arc::ptr_eq(&u, &UserNs::default().ucounts(uid)));
-    }
-
-    #[test]
-    fn a_user_of_another_container_is_another() {
-        let (a, b) = (UserNs::of_container(1), UserNs::of_container(2));
-        assert_eq!(a, b);
-        let (u, v) = (a.ucounts(77_005), b.ucounts(77_005));
-        let most = a.limits().get(Kind::Kmem) as u64;
-        let all = u.charge(Kind::Kmem, most, u64::MAX).unwrap();
-        assert!(u.charge(Kind::Kmem, 1, u64::MAX).is_none());
-        assert_eq!(v.count(Kind::Kmem), 0);
-        assert!(v.charge(Kind::Kmem, most, u64::MAX).is_some());
-        // What it makes in a namespace of its own counts for it, and not for its namesake.
-        drop(all);
-        let cred = Credentials {
-            user_ns: a,
-            ..Credentials::user(77_005, 77_005, vec![])
-        };
-        let inside = UserNs::create(&Default::default(), &cred).unwrap();
-        let _some = inside.ucounts().force(Kind::Kmem, 5);
-        assert_eq!((u.count(Kind::Kmem), v.count(Kind::Kmem)), (5, 0));
-    }
-
-    #[test]
-    fn only_who_passes_limits_goes_over_the_kernels_memory() {
-        let user = Credentials::user(77_003, 77_003, vec![]);
-        let most = UserNs::default().limits().get(Kind::Kmem) as usize;
-        let mut all = user.kmem(most, abi::errno::ENOMEM).unwrap();
-        assert_eq!(
-            user.kmem(1, abi::errno::ENOMEM).err(),
-            Some(abi::errno::ENOMEM)
-        );
-        assert!(!all.resize(most as u64 + 1) && all.resize(5) && all.amount() == 5);
-        assert!(
-            Credentials::root()
-                .kmem(most + 1, abi::errno::ENOMEM)
-                .is_ok()
-        );
-    }
-}
+mod tests;

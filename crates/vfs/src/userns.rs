@@ -449,49 +449,6 @@ fn parse(text: &[u8]) -> Result<Vec<Extent>> {
     Ok(v)
 }
 
-impl Credentials {
-    /// Whether a capability reaches into `ns` (`cap_capable`): held in it or above it; who made a namespace
-    /// has all in it.
-    #[must_use]
-    pub fn has_in(&self, ns: &UserNs, cap: Caps) -> bool {
-        let mut at = ns.clone();
-        loop {
-            if at == self.user_ns {
-                return self.effective.contains(cap);
-            }
-            if at.level() <= self.user_ns.level() {
-                return false;
-            }
-            let Some(parent) = at.parent() else {
-                return false;
-            };
-            if parent == self.user_ns && at.owner() == self.euid {
-                return true;
-            }
-            at = parent;
-        }
-    }
-    /// Whether a capability holds in the own namespace (`ns_capable(current_user_ns())`).
-    #[must_use]
-    pub fn has_own(&self, cap: Caps) -> bool {
-        self.effective.contains(cap)
-    }
-    /// Whether a capability holds over a file of this owner (`inode_owner_or_capable`).
-    #[must_use]
-    pub fn has_over_user(&self, cap: Caps, uid: u32) -> bool {
-        self.effective.contains(cap)
-            && (self.user_ns.is_initial() || self.user_ns.uid_number(uid).is_some())
-    }
-    /// Whether a capability holds over a file of these owners: both have numbers here
-    /// (`capable_wrt_inode_uidgid`).
-    #[must_use]
-    pub fn has_over(&self, cap: Caps, uid: u32, gid: u32) -> bool {
-        self.effective.contains(cap)
-            && (self.user_ns.is_initial()
-                || self.user_ns.uid_number(uid).is_some() && self.user_ns.gid_number(gid).is_some())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

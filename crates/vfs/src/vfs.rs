@@ -1,6 +1,6 @@
 //! The root object of the VFS: numbers, registries and hooks. One in a Sentry.
 
-use crate::context::{Caller, FsContext};
+use crate::caller::Caller;
 use crate::dentry::Dentry;
 use crate::file::FileOps;
 use crate::inode::Slot;
@@ -107,6 +107,13 @@ impl Default for Protections {
     }
 }
 
+/// Places that somebody stands at: a root and a working directory.
+pub trait Standpoint: Send + Sync {
+    /// `pivot_root(2)`: whoever stands at `old` stands at `new` afterwards. Runs with the mount
+    /// lock held.
+    fn replace(&self, old: &Path, new: &Path);
+}
+
 /// The root object.
 pub struct Vfs {
     next_id: AtomicU64,
@@ -116,28 +123,28 @@ pub struct Vfs {
     pub devices: DeviceRegistry,
     fs_types: RwLock<BTreeMap<String, Arc<dyn FsType>>>,
     special: RwLock<Option<Arc<dyn SpecialFiles>>>,
-    contexts: Mutex<Vec<Weak<FsContext>>>,
+    /// Those that [`Standpoint::replace`] is told to.
+    standpoints: Mutex<Vec<Weak<dyn Standpoint>>>,
     /// Who waits for whose lock.
     pub(crate) lock_waits: WaitGraph,
     pub protections: Protections,
 }
 
 impl Vfs {
+    /// One without devices and file systems: see [`crate::fs::dev::register_memory_devices`].
     #[must_use]
     pub fn new() -> Arc<Vfs> {
-        let vfs = Arc::new(Vfs {
+        Arc::new(Vfs {
             next_id: AtomicU64::new(1),
             next_dev: AtomicU64::new(1),
             mount_lock: Mutex::new(()),
             devices: DeviceRegistry::default(),
             fs_types: RwLock::new(BTreeMap::new()),
             special: RwLock::new(None),
-            contexts: Mutex::new(Vec::new()),
+            standpoints: Mutex::new(Vec::new()),
             lock_waits: WaitGraph::default(),
             protections: Protections::default(),
-        });
-        crate::fs::dev::register_memory_devices(&vfs.devices);
-        vfs
+        })
     }
     /// An unused `st_dev` with major number 0.
     pub fn new_dev(&self) -> u64 {
@@ -177,15 +184,15 @@ impl Vfs {
     pub fn kernel_mount(&self, root: Arc<Dentry>) -> Arc<Mount> {
         Mount::new(self.new_id(), root, MountFlags::empty(), "none")
     }
-    pub(crate) fn register_context(&self, cx: &Arc<FsContext>) {
-        let mut all = self.contexts.lock();
+    pub(crate) fn register_standpoint(&self, new: Weak<dyn Standpoint>) {
+        let mut all = self.standpoints.lock();
         if all.len() == all.capacity() {
             all.retain(|w| w.strong_count() > 0);
         }
-        all.push(Arc::downgrade(cx));
+        all.push(new);
     }
-    pub(crate) fn contexts(&self) -> Vec<Arc<FsContext>> {
-        self.contexts
+    pub(crate) fn standpoints(&self) -> Vec<Arc<dyn Standpoint>> {
+        self.standpoints
             .lock()
             .iter()
             .filter_map(Weak::upgrade)

@@ -7,7 +7,8 @@
 use crate::context::{At, PathCx};
 use crate::dentry::Dentry;
 use crate::file::File;
-use crate::inode::{FileType, Follow, Onward, Want};
+use crate::inode::{Follow, Onward};
+use crate::mode::{FileType, Want};
 use crate::mount::{MountFlags, Path};
 use crate::{NAME_MAX, PATH_MAX};
 use abi::Result;

@@ -5,7 +5,8 @@
 
 use crate::dentry::Dentry;
 use crate::file::File;
-use crate::inode::FileType;
+use crate::inode::Watcher;
+use crate::mode::FileType;
 use crate::mount::Path;
 use abi::Result;
 use std::any::Any;
@@ -25,15 +26,6 @@ pub const IN_DELETE: u32 = 0x200;
 pub const IN_DELETE_SELF: u32 = 0x400;
 pub const IN_MOVE_SELF: u32 = 0x800;
 const IN_ISDIR: u32 = 0x4000_0000;
-
-/// Who watches one inode.
-pub trait Watcher: Any + Send + Sync {
-    /// Something happened to the inode (`name` empty), or to the entry `name` of the directory. `cookie`
-    /// joins the two halves of a rename. Takes only leaf locks.
-    fn event(&self, mask: u32, cookie: u32, name: &[u8]);
-    /// The inode is gone.
-    fn end(&self);
-}
 
 /// The watcher of the file at `p`, made by `make` if it has none. The file stays in memory from now on, so
 /// that its watches do.

@@ -160,7 +160,7 @@ fn names_and_credentials() {
     );
     // A full queue stops the sender until somebody reads.
     while w.send(&b, b"x").is_ok() {}
-    assert_eq!(a.unread_messages(), 11);
+    assert_eq!(a.downcast::<crate::unix::UnixSock>().unwrap().queued(), 11);
     assert!(!poll(&b).contains(Events::OUT));
     bytes(&a, 1).unwrap();
     assert!(poll(&b).contains(Events::OUT));
@@ -233,7 +233,7 @@ fn a_listener_in_the_queue_of_its_own_connection_is_collected() {
     w.connect(&c, &path("\0cycle")).unwrap();
     w.send_files(&c, b"x", vec![f.clone()]).unwrap();
     drop((l, f, c));
-    crate::inflight::collect(&w.ns);
+    crate::inflight::collect(&w.ns.in_flight);
     assert_eq!(weak.strong_count(), 0);
 }
 
@@ -261,11 +261,11 @@ fn cycles_are_collected_and_depth_is_harmless() {
     w.send_files(&c, b"x", vec![fd.clone()]).unwrap();
     w.send_files(&x, b"x", vec![fd]).unwrap();
     drop(d);
-    crate::inflight::collect(&w.ns);
+    crate::inflight::collect(&w.ns.in_flight);
     assert!(gone(&wa) && gone(&wb));
     assert!(!gone(&wd));
     drop(y);
-    crate::inflight::collect(&w.ns);
+    crate::inflight::collect(&w.ns.in_flight);
     assert!(gone(&wd));
     // A chain as long as one likes.
     let (mut head, first) = w.pair(SOCK_STREAM);

@@ -3,9 +3,10 @@
 use super::{AcceptQueue, Link, Listener, Peer, UnixSock, make};
 use crate::addr::{UnixName, family_of};
 use crate::control::{Control, Ucred};
+use crate::inflight::InFlight;
 use crate::msgqueue::MsgQueue;
 use crate::options::{Common, SO_ACCEPTCONN, SO_PASSCRED, SO_PEERCRED};
-use crate::socket::{Block, Caller, Protocol, Received, Shutdown, Socket};
+use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::stream::{End, Half};
 use crate::sys::{AF_UNSPEC, SOL_SOCKET};
 use abi::Result;
@@ -221,7 +222,7 @@ impl Protocol for UnixSock {
         }
     }
 
-    fn accept(&self) -> Result<Socket> {
+    fn accept(&self) -> Result<Parts> {
         let l = match &self.state.read().link {
             Link::Listening(l) => l.clone(),
             _ if self.is_dgram() => return Err(EOPNOTSUPP),
@@ -239,7 +240,7 @@ impl Protocol for UnixSock {
             w.notify(Events::WRITABLE);
         }
         self.common.ns.in_flight.waits_no_more(got.common.ino);
-        Ok(Socket::new(got.common.clone(), got))
+        Ok(Parts::new(got.common.clone(), got))
     }
 
     fn local_name(&self) -> Result<Vec<u8>> {
@@ -356,7 +357,7 @@ impl Protocol for UnixSock {
     fn close(&self) {
         self.end(false);
     }
-    fn as_unix(&self) -> Option<&UnixSock> {
-        Some(self)
+    fn take_in_flight(&self) -> Vec<InFlight> {
+        UnixSock::take_in_flight(self)
     }
 }

@@ -13,7 +13,7 @@ use crate::inflight::InFlight;
 use crate::msgqueue::MsgQueue;
 use crate::ns::NetNamespace;
 use crate::options::Common;
-use crate::socket::{Caller, Socket};
+use crate::protocol::{Caller, Parts};
 use crate::stream::{End, Half};
 use crate::sys::{AF_UNIX, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM};
 use abi::Result;
@@ -94,10 +94,10 @@ fn make(common: Arc<Common>, name: UnixName) -> Arc<UnixSock> {
     })
 }
 
-pub fn new(ns: &Arc<NetNamespace>, kind: u32) -> Socket {
+pub fn new(ns: &Arc<NetNamespace>, kind: u32) -> Parts {
     let common = Common::new(ns, AF_UNIX, kind, 0);
     let sock = make(common.clone(), UnixName::Unnamed);
-    Socket::new(common, sock)
+    Parts::new(common, sock)
 }
 
 /// Joins two new sockets (`socketpair(2)`).

@@ -6,7 +6,7 @@ use crate::control::{Control, Ucred};
 use crate::inflight::InFlight;
 use crate::msgqueue::{Msg, take_all};
 use crate::options::SO_PASSCRED;
-use crate::socket::{Caller, Received};
+use crate::protocol::{Caller, Received};
 use crate::stream::{End, Gone, Take};
 use crate::sys::{MSG_OOB, MSG_PEEK, MSG_TRUNC};
 use abi::Result;
@@ -78,9 +78,19 @@ impl UnixSock {
             return Err(EISCONN);
         }
         if !control.files.is_empty() {
-            files = InFlight::new(who, &self.common.ns, &control.files, tx.holder)?;
+            files = self.in_flight(who, control, tx.holder)?;
         }
         tx.write(src, Gone::Epipe, Some((cred, &mut files)))
+    }
+
+    /// The files of a message to the queue of socket `holder`; `None` for no files.
+    fn in_flight(&self, who: &Caller<'_>, c: &Control, holder: u64) -> Result<Option<InFlight>> {
+        if c.files.is_empty() {
+            return Ok(None);
+        }
+        let registry = &self.common.ns.in_flight;
+        let limit = who.paths.files_limit();
+        InFlight::new(who.cred, limit, registry, &c.files, holder).map(Some)
     }
 
     fn send_packet(
@@ -134,7 +144,7 @@ impl UnixSock {
         } else {
             self.common.ns.max_dgram_qlen.load(Ordering::Relaxed) as usize
         };
-        let files = InFlight::new(who, &self.common.ns, &control.files, to.holder)?;
+        let files = self.in_flight(who, control, to.holder)?;
         let mut files = Some(files);
         let r = to.send(&self.common, sndbuf, max_msgs, || {
             let data = take_all(src)?;

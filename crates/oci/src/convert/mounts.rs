@@ -118,58 +118,16 @@ pub fn mount(
         )));
     }
     let kind = m.kind.as_deref().unwrap_or("bind");
-    let source = m.source.clone().unwrap_or_else(|| kind.to_owned());
     let mut made = MountSpec {
         target,
         kind: MountKind::Fs(kind.to_owned()),
-        source: source.clone(),
+        source: m.source.clone().unwrap_or_else(|| kind.to_owned()),
         flags: o.flags,
         data: String::new(),
         optional: false,
     };
     if kind == "bind" || o.bind.is_some() {
-        let path = bundle.join(&source);
-        let path = path.canonicalize().map_err(|e| {
-            Failure::new(format!(
-                "mount {}: cannot find {}: {e}",
-                made.target,
-                path.display()
-            ))
-        })?;
-        for word in &o.data {
-            // mount(2) looks at none for a bind mount. Some bundles have those of the file system that they mean.
-            if !OF_FILE_SYSTEMS.contains(&word.split_once('=').map_or("", |w| w.0)) {
-                return Err(refuse(format!(
-                    "mount {}: option {word} is not known for a bind mount",
-                    made.target
-                )));
-            }
-            warnings.push(format!(
-                "mount {}: {word} has no effect: a bind mount shows the files as they are",
-                made.target
-            ));
-        }
-        made.kind = MountKind::Host {
-            root: roots.len() as u32,
-            exclusive: o.exclusive,
-        };
-        made.source = path.display().to_string();
-        let path = c_path(&path)?;
-        if made.flags & RDONLY == 0
-            && let Some(fs) = sandbox::kernel_fs(&path)
-        {
-            made.flags |= RDONLY;
-            warnings.push(format!(
-                "mount {}: it is read-only, since {} is the host's {fs}",
-                made.target, made.source
-            ));
-        }
-        roots.push(RootSpec {
-            path,
-            access: access(made.flags & RDONLY == 0),
-            recursive: o.bind.unwrap_or(true),
-        });
-        return Ok(Some(made));
+        return bind(bundle, made, &o, roots, warnings).map(Some);
     }
     made.data = match kind {
         "tmpfs" | "ramfs" => {
@@ -191,6 +149,59 @@ pub fn mount(
         }
     };
     Ok(Some(made))
+}
+
+/// A bind mount of what `made.source` names on the host: one more root of the Gofer's.
+fn bind(
+    bundle: &Path,
+    mut made: MountSpec,
+    o: &MountOptions,
+    roots: &mut Vec<RootSpec>,
+    warnings: &mut Vec<String>,
+) -> Result<MountSpec, Failure> {
+    let path = bundle.join(&made.source);
+    let path = path.canonicalize().map_err(|e| {
+        Failure::new(format!(
+            "mount {}: cannot find {}: {e}",
+            made.target,
+            path.display()
+        ))
+    })?;
+    for word in &o.data {
+        // mount(2) looks at none for a bind mount. Some bundles have those of the file system that
+        // they mean.
+        if !OF_FILE_SYSTEMS.contains(&word.split_once('=').map_or("", |w| w.0)) {
+            return Err(refuse(format!(
+                "mount {}: option {word} is not known for a bind mount",
+                made.target
+            )));
+        }
+        warnings.push(format!(
+            "mount {}: {word} has no effect: a bind mount shows the files as they are",
+            made.target
+        ));
+    }
+    made.kind = MountKind::Host {
+        root: roots.len() as u32,
+        exclusive: o.exclusive,
+    };
+    made.source = path.display().to_string();
+    let path = c_path(&path)?;
+    if made.flags & RDONLY == 0
+        && let Some(fs) = sandbox::kernel_fs(&path)
+    {
+        made.flags |= RDONLY;
+        warnings.push(format!(
+            "mount {}: it is read-only, since {} is the host's {fs}",
+            made.target, made.source
+        ));
+    }
+    roots.push(RootSpec {
+        path,
+        access: access(made.flags & RDONLY == 0),
+        recursive: o.bind.unwrap_or(true),
+    });
+    Ok(made)
 }
 
 pub fn device(d: &spec::Device) -> Result<DeviceNode, Failure> {

@@ -19,7 +19,8 @@ use std::sync::Arc;
 use tar::{Builder, EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
 use vfs::file::{BufSink, File, O_NONBLOCK, O_RDONLY};
 use vfs::fs::overlay::{Change, changes};
-use vfs::inode::{FileType, Inode};
+use vfs::inode::Inode;
+use vfs::mode::FileType;
 use vfs::{Caller, Credentials, Stat};
 
 const WHITEOUT: &[u8] = b".wh.";

@@ -24,7 +24,7 @@ pub enum Net {
     Host {
         /// Makes them.
         broker: HostFd,
-        interfaces: Vec<net::host::Interface>,
+        interfaces: Vec<net::interface::Interface>,
     },
 }
 

@@ -142,6 +142,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     let handles = descriptors.min(client.server().max_handles.into());
     let tasks_max = crate::task::quota::tasks_for(descriptors);
     let vfs = Vfs::new();
+    vfs::fs::dev::register_memory_devices(&vfs.devices);
     let kernel = Kernel::new(Parts {
         platform,
         clas,

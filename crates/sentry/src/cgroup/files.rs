@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::file::File;
 use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynFs, DynInode, DynNode};
-use vfs::inode::{Want, generic_permission};
+use vfs::mode::{Want, generic_permission};
 use vfs::{Caller, Caps, Credentials, FileType, Perm};
 
 /// `CGROUP2_SUPER_MAGIC`.

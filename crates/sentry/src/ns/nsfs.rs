@@ -15,7 +15,7 @@ use std::sync::Arc;
 use vfs::fd_table::CloseOnExec;
 use vfs::file::{File, FileOps, IoctlContext};
 use vfs::fs::dynamic::{self, DynFile, DynNode};
-use vfs::inode::{Want, generic_permission};
+use vfs::mode::{Want, generic_permission};
 use vfs::userns::UserNs;
 use vfs::{Caller, FileType, MountNamespace, Path, Perm, Stat};
 

@@ -10,7 +10,7 @@ use platform::AppThread;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::file::{BufSink, File};
-use vfs::inode::{FileType, Want};
+use vfs::mode::{FileType, Want};
 use vfs::mount::MountFlags;
 use vfs::ops::open::ExecGuard;
 use vfs::userns::UserNs;

@@ -45,7 +45,8 @@ pub const LINKS: [(&str, &str); 5] = [
     ("ptmx", "pts/ptmx"),
 ];
 
-pub(crate) fn register_memory_devices(r: &DeviceRegistry) {
+/// Registers the memory devices (mem(4), null(4), random(4)): of major number 1.
+pub fn register_memory_devices(r: &DeviceRegistry) {
     for k in ALL {
         r.register(1, Some(k as u32), Arc::new(MemDevice(k)));
     }

@@ -14,10 +14,11 @@
 //! ```
 
 use super::listing::Listing;
-use crate::context::Caller;
+use crate::caller::Caller;
 use crate::dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
 use crate::file::{File, FileOps, Sink, Source};
-use crate::inode::{FileType, Follow, Inode, InodeExt, Perm, SetAttr, Want, generic_permission};
+use crate::inode::{Follow, Inode, InodeExt, SetAttr};
+use crate::mode::{FileType, Perm, Want, generic_permission};
 use crate::ucounts::Charge;
 use crate::vfs::Vfs;
 use crate::{DirEntry, Path, Stat, now};
@@ -304,16 +305,6 @@ impl DynInode {
             _ => Err(abi::errno::ENOTDIR),
         }
     }
-    /// What its node says who it is.
-    #[must_use]
-    pub fn identity(&self) -> u64 {
-        match &self.node {
-            DynNode::Dir(d) => d.identity(),
-            DynNode::File(f) => f.identity(),
-            DynNode::Link(l) => l.identity(),
-            DynNode::Inode(_) => 0,
-        }
-    }
 }
 
 impl Inode for DynInode {
@@ -322,6 +313,14 @@ impl Inode for DynInode {
     }
     fn ext(&self) -> &InodeExt {
         &self.ext
+    }
+    fn identity(&self) -> Option<u64> {
+        Some(match &self.node {
+            DynNode::Dir(d) => d.identity(),
+            DynNode::File(f) => f.identity(),
+            DynNode::Link(l) => l.identity(),
+            DynNode::Inode(_) => 0,
+        })
     }
     fn perm(&self) -> Result<Perm> {
         Ok(match &self.node {

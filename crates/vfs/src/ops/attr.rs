@@ -4,7 +4,8 @@ use crate::context::{At, PathCx};
 use crate::cred::{Caps, Credentials};
 use crate::dentry::StatFs;
 use crate::file::File;
-use crate::inode::{FileType, Perm, SetAttr, Want, owner_or_capable};
+use crate::inode::SetAttr;
+use crate::mode::{FileType, Perm, Want, owner_or_capable};
 use crate::mount::{MountFlags, Path};
 use crate::walk::{Place, Walk};
 use crate::{Stat, now};
@@ -126,7 +127,7 @@ impl PathCx<'_> {
             Place::File(f) => {
                 let perm = f.ops.stat()?.perm();
                 let want = Want::from_bits_truncate(mode);
-                return crate::inode::generic_permission(perm, FileType::Fifo, &cred, want);
+                return crate::mode::generic_permission(perm, FileType::Fifo, &cred, want);
             }
         };
         let inode = p.inode()?;

@@ -73,7 +73,7 @@ impl PathCx<'_> {
         }
         if flags & MS_BIND != 0 {
             let from = self.mount_source(args.source)?;
-            self.cred().hold(&**from.inode()?)?;
+            self.cred().hold(from.inode()?.host_user())?;
             ns.bind(&from, &at, recursive)?;
             return Ok(());
         }

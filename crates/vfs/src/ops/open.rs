@@ -6,7 +6,8 @@ use crate::file::{
     File, FileOps, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH,
     O_RDONLY, O_TMPFILE, O_TRUNC, O_WRONLY,
 };
-use crate::inode::{FileType, Inode, Want, owner_or_capable};
+use crate::inode::Inode;
+use crate::mode::{FileType, Want, owner_or_capable};
 use crate::mount::{MountFlags, Path};
 use crate::vfs::DeviceOpen;
 use crate::walk::{Last, Walk, Walker};
@@ -264,7 +265,7 @@ impl PathCx<'_> {
         }
         // Not for what was just made: that is the caller's already, and was allowed.
         if made == Made::No {
-            self.cred().hold(&*inode)?;
+            self.cred().hold(inode.host_user())?;
         }
         if flags & O_PATH != 0 {
             let ops = Arc::new(PathOnly(inode));

@@ -1,7 +1,8 @@
 //! What keeps users of a shared directory from each other's traps (`fs/namei.c`; `fs.protected_*`).
 
 use crate::context::PathCx;
-use crate::inode::{FileType, Inode, Perm, Want, owner_or_capable};
+use crate::inode::Inode;
+use crate::mode::{FileType, Perm, Want, owner_or_capable};
 use crate::mount::Path;
 use abi::Result;
 use abi::errno::{EACCES, EPERM};

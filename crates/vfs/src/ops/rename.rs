@@ -3,7 +3,8 @@
 use super::AsDir;
 use crate::context::{At, PathCx};
 use crate::dentry::Dentry;
-use crate::inode::{RenameFlags, Want};
+use crate::inode::RenameFlags;
+use crate::mode::Want;
 use crate::mount::Path;
 use crate::walk::Last;
 use crate::watch;

@@ -3,7 +3,7 @@
 use crate::context::{At, PathCx};
 use crate::cred::Caps;
 use crate::file::File;
-use crate::inode::{FileType, Want, owner_or_capable};
+use crate::mode::{FileType, Want, owner_or_capable};
 use crate::mount::Path;
 use crate::walk::Walk;
 use abi::Result;

@@ -54,6 +54,7 @@ impl Rig {
     }
     pub fn with(o: Options) -> Rig {
         let vfs = Vfs::new();
+        crate::fs::dev::register_memory_devices(&vfs.devices);
         let clas = Clas::new().unwrap();
         let root = Tmpfs::mountable(&vfs, &clas, o);
         Self::on(vfs, clas, root)

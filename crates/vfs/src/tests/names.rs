@@ -160,7 +160,7 @@ fn xattrs() {
 
 #[derive(Default)]
 struct Log(parking_lot::Mutex<Vec<(u32, String)>>);
-impl crate::watch::Watcher for Log {
+impl crate::inode::Watcher for Log {
     fn event(&self, mask: u32, _: u32, name: &[u8]) {
         self.0
             .lock()

@@ -1,6 +1,6 @@
 use super::*;
 use crate::fs::dynamic::{DynDir, DynEntry, DynFs, DynLink, DynNode};
-use crate::inode::FileType;
+use crate::mode::FileType;
 use crate::walk::Walk;
 use abi::errno::*;
 use abi::linux::*;

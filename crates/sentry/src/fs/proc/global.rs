@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::file::File;
 use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynNode, StaticDir};
-use vfs::inode::Want;
+use vfs::mode::Want;
 use vfs::ucounts::Kind;
 use vfs::userns::UserNs;
 use vfs::vfs::Protections;

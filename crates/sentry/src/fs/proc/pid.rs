@@ -27,7 +27,7 @@ use std::sync::{Arc, Weak};
 use texts::{About, FILES};
 use vfs::file::File;
 use vfs::fs::dynamic::{DynDir, DynEntry, DynNode, number};
-use vfs::inode::{Want, generic_permission};
+use vfs::mode::{Want, generic_permission};
 use vfs::userns::UserNs;
 use vfs::{Caller, FileType, Perm};
 

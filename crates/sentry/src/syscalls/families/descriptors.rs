@@ -112,7 +112,7 @@ fn fcntl(cx: &mut Context, a: &Args) -> SysResult {
             let new = a.u32(2);
             if new & O_NOATIME & !f.flags() != 0
                 && let Some(p) = &f.path
-                && !vfs::inode::owner_or_capable(p.inode()?.perm()?, &cx.cred())
+                && !vfs::mode::owner_or_capable(p.inode()?.perm()?, &cx.cred())
             {
                 return Err(EPERM);
             }

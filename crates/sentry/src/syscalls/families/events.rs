@@ -17,7 +17,7 @@ use ipc::{Epoll, EventFd, TimerFd, new_pipe};
 use std::sync::Arc;
 use vfs::fd_table::CloseOnExec;
 use vfs::file::{File, FileOps};
-use vfs::inode::Want;
+use vfs::mode::Want;
 use vfs::walk::Walk;
 use vfs::{At, Caps};
 use zerocopy::IntoBytes;
@@ -197,7 +197,7 @@ fn inotify_add_watch(cx: &mut Context, a: &Args) -> SysResult {
             let at = p.resolve(&At::Cwd, &path, walk)?;
             p.permission(&at, Want::READ)?;
             let list = WatchList::of(&at)?;
-            let held = p.cred().hold(&**at.inode()?)?;
+            let held = p.cred().hold(at.inode()?.host_user())?;
             inotify.add_watch(&list, mask, held)
         })
         .map(|wd| wd as usize)

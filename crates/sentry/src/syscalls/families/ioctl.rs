@@ -11,7 +11,7 @@ use std::any::Any;
 use std::sync::Arc;
 use vfs::fd_table::CloseOnExec;
 use vfs::file::{File, IoctlContext};
-use vfs::inode::FileType;
+use vfs::mode::FileType;
 use wait::Events;
 
 struct Caller<'a>(&'a Context);

@@ -3,9 +3,10 @@
 use super::Overlay;
 use super::dir::Entry;
 use super::inode::OvlInode;
-use crate::context::Caller;
+use crate::caller::Caller;
 use crate::dentry::Dentry;
-use crate::inode::{FileType, Inode, downcast_arc};
+use crate::inode::{Inode, downcast_arc};
+use crate::mode::FileType;
 use abi::Result;
 use abi::errno::{EINVAL, ENOENT};
 use std::collections::HashSet;

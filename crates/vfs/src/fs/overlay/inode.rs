@@ -4,13 +4,13 @@ use super::dir::OpenOvlDir;
 use super::file::{OpenOvlFile, OvlMappable};
 use super::{Key, Overlay, UPPER_BIT, new_node};
 use crate::Stat;
-use crate::context::Caller;
+use crate::caller::Caller;
 use crate::file::{BufSink, File, FileOps, O_ACCMODE, O_RDONLY};
 use crate::fs::tmpfs::{Node, Payer, name_memory};
 use crate::inode::{
-    FileType, Inode, InodeExt, Looked, NewNode, Onward, Perm, RenameFlags, SetAttr, downcast,
-    downcast_arc,
+    Inode, InodeExt, Looked, NewNode, Onward, RenameFlags, SetAttr, downcast, downcast_arc,
 };
+use crate::mode::{FileType, Perm};
 use crate::ucounts::Charge;
 use abi::Result;
 use abi::errno::{EINVAL, ENOENT, EXDEV};

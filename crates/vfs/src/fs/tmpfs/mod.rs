@@ -20,7 +20,7 @@ pub(crate) use node::name_memory;
 pub use node::{Node, Payer};
 pub use shm::{ShmFs, add_seals, get_seals};
 
-use crate::context::Caller;
+use crate::caller::Caller;
 use crate::dentry::{Dentry, FileSystem, StatFs, SuperBlock};
 use crate::inode::NewNode;
 use crate::userns::UserNs;

@@ -3,13 +3,13 @@
 use super::content::Content;
 use super::open::{OpenDir, OpenFile};
 use super::{Tmpfs, shm};
-use crate::context::Caller;
+use crate::caller::Caller;
 use crate::cred::Credentials;
 use crate::file::FileOps;
 use crate::inode::{
-    FileType, Inode, InodeExt, NewNode, Perm, RenameFlags, SetAttr, XattrMap, downcast,
-    downcast_arc,
+    Inode, InodeExt, NewNode, RenameFlags, SetAttr, XattrMap, downcast, downcast_arc,
 };
+use crate::mode::{FileType, Perm};
 use crate::ucounts::{Charge, Kind};
 use crate::{Stat, now};
 use abi::errno::{

@@ -19,11 +19,13 @@ mod open;
 pub use node::UnionNode;
 
 use crate::Stat;
-use crate::context::{At, Caller, FsContext, PathCx};
+use crate::caller::Caller;
+use crate::context::{At, FsContext, PathCx};
 use crate::cred::Credentials;
 use crate::dentry::{Dentry, FileSystem, ReadOnly, StatFs, SuperBlock};
 use crate::file::{File, FileOps, O_PATH};
-use crate::inode::{FileType, Inode, Want};
+use crate::inode::Inode;
+use crate::mode::{FileType, Want};
 use crate::mount::{Mount, MountFlags, Path};
 use crate::namespace::MountNamespace;
 use crate::vfs::Vfs;

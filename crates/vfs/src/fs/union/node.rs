@@ -3,12 +3,14 @@
 use super::open::{OpenUnionDir, OpenUnionFile};
 use super::{Union, is_whiteout};
 use crate::Stat;
-use crate::context::{At, Caller, PathCx};
+use crate::caller::Caller;
+use crate::context::{At, PathCx};
 use crate::cred::Credentials;
 use crate::file::{
     BufSink, BufSource, File, FileOps, O_ACCMODE, O_CREAT, O_EXCL, O_RDONLY, O_WRONLY,
 };
-use crate::inode::{FileType, Inode, InodeExt, NewNode, RenameFlags, SetAttr, downcast_arc};
+use crate::inode::{Inode, InodeExt, NewNode, RenameFlags, SetAttr, downcast_arc};
+use crate::mode::FileType;
 use crate::mount::Path;
 use crate::ops::OpenHow;
 use abi::Result;

@@ -20,7 +20,7 @@ impl DynDir for FdDir {
     fn perm(&self) -> Perm {
         self.me.perm(if self.info { 0o555 } else { 0o500 })
     }
-    fn permission(&self, cx: &Caller<'_>, want: vfs::inode::Want) -> Result<()> {
+    fn permission(&self, cx: &Caller<'_>, want: vfs::mode::Want) -> Result<()> {
         // One's own descriptors can always be looked at (`proc_fd_permission`,
         // `proc_fdinfo_permission`).
         if !self.info && self.me.is_own(cx) {
@@ -29,7 +29,7 @@ impl DynDir for FdDir {
         if self.info {
             self.me.check(cx)?;
         }
-        vfs::inode::generic_permission(self.perm(), FileType::Directory, cx.cred, want)
+        vfs::mode::generic_permission(self.perm(), FileType::Directory, cx.cred, want)
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
         let fd = dynamic::number(name).ok_or(ENOENT)?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::file::{File, FileOps};
 use vfs::fs::dynamic::DynFile;
-use vfs::inode::{Want, generic_permission};
+use vfs::mode::{Want, generic_permission};
 use vfs::userns::{IdKind, UserNs};
 use vfs::{Caller, Caps, FileType, Perm};
 

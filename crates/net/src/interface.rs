@@ -1,0 +1,17 @@
+//! Network interfaces, as programs are told of them.
+
+use std::net::IpAddr;
+
+/// The index of the loopback interface, the only one of a network in memory.
+pub(crate) const LO_INDEX: i32 = 1;
+
+/// An interface; one of the host's as it was when the sandbox started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    pub name: String,
+    pub index: i32,
+    /// `IFF_*`.
+    pub flags: u32,
+    pub mtu: u32,
+    pub addresses: Vec<(IpAddr, u8)>,
+}

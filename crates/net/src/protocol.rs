@@ -1,0 +1,151 @@
+//! What a family and type of sockets does, and what a call brings along.
+
+use crate::control::{Control, Ucred};
+use crate::inflight::InFlight;
+use crate::options::Common;
+use abi::Result;
+use abi::errno::{ENOPROTOOPT, EOPNOTSUPP};
+use std::any::Any;
+use std::sync::Arc;
+use vfs::{Credentials, Sink, Source};
+use wait::Events;
+use wait::offer::Place;
+
+/// Who makes a call.
+pub struct Caller<'a> {
+    /// Its id; what receivers see of it is the system-call layer's.
+    pub pid: i32,
+    /// Its pid as it sees it.
+    pub number: i32,
+    /// Whether it may claim to be any process (CAP_SYS_ADMIN over its pid namespace).
+    pub any_pid: bool,
+    pub cred: &'a Arc<Credentials>,
+    /// The caller's file system, for UNIX sockets' names.
+    pub paths: &'a dyn PathNames,
+}
+
+impl Caller<'_> {
+    /// SO_PEERCRED's answer about this caller.
+    #[must_use]
+    pub fn ucred(&self) -> Ucred {
+        Ucred {
+            pid: self.pid,
+            uid: self.cred.euid,
+            gid: self.cred.egid,
+        }
+    }
+}
+
+/// UNIX sockets' names in the file system. The system-call layer implements it with the caller's
+/// root and working directory.
+pub trait PathNames {
+    /// Makes a socket node (mode 0777 less umask) and attaches `endpoint` to its inode, weakly: it
+    /// lives as long as the socket is open. `EADDRINUSE` where the path exists.
+    fn bind(&self, path: &[u8], endpoint: Arc<dyn Any + Send + Sync>) -> Result<()>;
+    /// What is attached to the node; `ECONNREFUSED` where it is no socket or nothing is attached;
+    /// needs write permission (`EACCES`).
+    fn lookup(&self, path: &[u8]) -> Result<Arc<dyn Any + Send + Sync>>;
+    /// RLIMIT_NOFILE: how many files of the caller's user may wait in messages.
+    fn files_limit(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+/// What `recvmsg` gives.
+#[derive(Default)]
+pub struct Received {
+    /// The call's result: bytes copied, or the message's whole length where MSG_TRUNC was asked.
+    pub n: usize,
+    /// The sender's address; empty where there is none to tell.
+    pub addr: Vec<u8>,
+    pub control: Control,
+    /// `msg_flags`: MSG_TRUNC, MSG_EOR (MSG_CTRUNC is the encoder's).
+    pub flags: u32,
+}
+
+/// What a family and type do.
+pub trait Protocol: Any + Send + Sync {
+    fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()>;
+    /// `EINPROGRESS` only with `Block::No`; `EAGAIN` where a blocking caller waits for OUT and
+    /// calls again.
+    fn connect(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()>;
+    fn listen(&self, _who: &Caller<'_>, _backlog: i32) -> Result<()> {
+        Err(EOPNOTSUPP)
+    }
+    fn accept(&self) -> Result<Parts> {
+        Err(EOPNOTSUPP)
+    }
+    fn local_name(&self) -> Result<Vec<u8>>;
+    fn peer_name(&self) -> Result<Vec<u8>>;
+    fn send(
+        &self,
+        who: &Caller<'_>,
+        src: &mut dyn Source,
+        dest: Option<&[u8]>,
+        control: Control,
+        flags: u32,
+    ) -> Result<usize>;
+    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received>;
+    fn shutdown(&self, how: Shutdown) -> Result<()>;
+    /// See [`crate::Socket::offer`].
+    fn offer(&self, _place: &Arc<dyn Place>, _slot: u32, _nonblocking: &dyn Fn() -> bool) {}
+    /// Ends what was offered.
+    fn settle(&self) {}
+    fn poll(&self) -> Events;
+    fn set_option(&self, _who: &Credentials, _level: i32, _name: i32, _v: &[u8]) -> Result<()> {
+        Err(ENOPROTOOPT)
+    }
+    fn get_option(&self, _level: i32, _name: i32) -> Result<Vec<u8>> {
+        Err(ENOPROTOOPT)
+    }
+    /// An option at SOL_SOCKET that is not kept in [`Common`].
+    fn set_socket_option(&self, _name: i32, _v: &[u8]) -> Option<Result<()>> {
+        None
+    }
+    /// As above.
+    fn socket_option(&self, _name: i32) -> Option<Result<Vec<u8>>> {
+        None
+    }
+    /// Whether `MSG_ERRQUEUE` can find anything.
+    fn has_error_queue(&self) -> bool {
+        false
+    }
+    /// SIOCINQ.
+    fn unread(&self) -> Result<usize>;
+    /// SIOCOUTQ.
+    fn unsent(&self) -> usize {
+        0
+    }
+    /// The open file's last reference went.
+    fn close(&self);
+    /// Files that wait in its queues, which it gives up: it is garbage ([`crate::inflight`]).
+    fn take_in_flight(&self) -> Vec<InFlight> {
+        Vec::new()
+    }
+}
+
+/// A socket without its open file: what families make.
+pub struct Parts {
+    pub common: Arc<Common>,
+    pub protocol: Arc<dyn Protocol>,
+}
+
+impl Parts {
+    pub fn new(common: Arc<Common>, protocol: Arc<dyn Protocol>) -> Parts {
+        Parts { common, protocol }
+    }
+}
+
+/// Whether the call may wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Block {
+    No,
+    Yes,
+}
+
+/// Which halves to shut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shutdown {
+    pub read: bool,
+    pub write: bool,
+}
