@@ -1,7 +1,7 @@
 //! An application's filter: what is accepted ends, and says the same of a call as its short form does.
 #![no_main]
 
-use sentry::task::seccomp::bpf::{ARCH, Insn, Program};
+use seccomp::bpf::{ARCH, Insn, Program};
 use zerocopy::FromBytes;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

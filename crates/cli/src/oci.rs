@@ -11,10 +11,10 @@ use words::{signal, size, user};
 use crate::args::{Lanes, Net, Platform};
 use crate::stdio::RawMode;
 use clap::{Args, Subcommand, ValueEnum};
+use config::PlatformKind;
 use hostcall::{RawFd, term};
 use oci::spec::{self, Process};
 use oci::{After, Create, Exec, Failure, Force, Format, Log, Overlay, Runtime, Scope};
-use sentry::boot::config::PlatformKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

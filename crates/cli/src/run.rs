@@ -4,12 +4,12 @@ use crate::args::{self, Do, real_path};
 use crate::complain;
 use crate::signals;
 use crate::stdio::{Errors, RawMode, Streams};
-use hostcall::{HostFd, path, start as host, term};
-use sandbox::{Access, EXIT_NOT_FOUND, EXIT_NOT_STARTED, Ending, RootSpec, SentrySide, Spec};
-use sentry::boot::config::{
+use config::{
     Config, ContainerSpec, MountKind, MountSpec, Net, PlatformKind, ProcessSpec, RootFs, Stdio,
     TraceConfig,
 };
+use hostcall::{HostFd, path, start as host, term};
+use sandbox::{Access, EXIT_NOT_FOUND, EXIT_NOT_STARTED, Ending, RootSpec, SentrySide, Spec};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::ffi::OsStringExt;

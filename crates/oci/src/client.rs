@@ -13,11 +13,11 @@
 use crate::state::{Dir, Status};
 use crate::{Failure, Result, Tried, deadline};
 use abi::errno::{ECONNRESET, EPIPE};
+use config::Limits;
 use hostcall::{HostFd, RawFd, sock, start as host};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use sentry::boot::config::Limits;
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};

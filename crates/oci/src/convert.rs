@@ -11,12 +11,10 @@ use crate::cgroup::weight;
 use crate::spec::{self, IdMapping, Spec};
 use crate::state::Sandbox;
 use crate::{Failure, Overlay, Tried};
+use config::{ContainerSpec, IdRange, Layer, Limits, ProcessSpec, Propagation, RootFs};
 use mounts::{device, mount};
 use rustix::fs::{Mode, OFlags};
 use sandbox::{Access, RootSpec};
-use sentry::boot::config::{
-    ContainerSpec, IdRange, Layer, Limits, ProcessSpec, Propagation, RootFs,
-};
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;

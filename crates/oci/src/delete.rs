@@ -10,9 +10,9 @@
 use crate::container::Container;
 use crate::state::{self, Dir, Lock, Record, Status, check_id};
 use crate::{Failure, Result, Runtime, Tried, deadline, hooks};
+use config::limits;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use sentry::boot::config::limits;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -6,14 +6,12 @@ use crate::monitor::{self, Monitor};
 use crate::spec::Hooks;
 use crate::state::{Dir, Record, Sandbox, Status};
 use crate::{Failure, Log, Result, Runtime, Streams, Tried, client, files, hooks, terminal};
+use config::{Config, ExecSpec, JoinSpec, Net, PlatformKind, Stdio, TraceConfig, limits};
 use gofer::server::{Root, Server, Writable};
 use hostcall::time::Laps;
 use hostcall::{HostFd, RawFd, process, start as host};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sandbox::{Access, EXIT_KILLED, Ending, GoferSide, JoinSide, Running, SentrySide, Spec};
-use sentry::boot::config::{
-    Config, ExecSpec, JoinSpec, Net, PlatformKind, Stdio, TraceConfig, limits,
-};
 use std::convert::Infallible;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;

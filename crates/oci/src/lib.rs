@@ -79,7 +79,7 @@ pub use seccomp::features as seccomp_features;
 pub use state::{Status, check_id};
 pub use streams::Streams;
 
-use sentry::boot::config::PlatformKind;
+use config::PlatformKind;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

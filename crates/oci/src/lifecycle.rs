@@ -9,8 +9,8 @@ use crate::delete::{Force, delete};
 use crate::launch::exit_code;
 use crate::state::{self, Status};
 use crate::{Failure, Result, Runtime, Tried, convert, exec, files, hooks, spec};
+use config::{Census, Limits};
 use hostcall::{HostFd, process};
-use sentry::boot::config::{Census, Limits};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 

@@ -9,10 +9,8 @@
 
 use crate::Failure;
 use crate::spec::{Seccomp, SeccompArg};
-use sentry::task::seccomp::bpf::{
-    AND_K, ARCH, Insn, JA, JEQ_K, JGE_K, JGT_K, LD_ABS, MAX_INSNS, RET_K,
-};
-use sentry::task::seccomp::{ALLOW, ERRNO, KILL_PROCESS, KILL_THREAD, LOG, TRACE, TRAP};
+use seccomp::bpf::{AND_K, ARCH, Insn, JA, JEQ_K, JGE_K, JGT_K, LD_ABS, MAX_INSNS, RET_K};
+use seccomp::{ALLOW, ERRNO, KILL_PROCESS, KILL_THREAD, LOG, TRACE, TRAP};
 use std::collections::BTreeMap;
 
 /// Offsets in `struct seccomp_data`.
@@ -345,7 +343,7 @@ fn split(all: Vec<Condition>, action: u32) -> Result<Vec<Rule>, Failure> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use sentry::task::seccomp::bpf::Program;
+    use seccomp::bpf::Program;
 
     fn run(program: &Program, nr: u32, args: [u64; 6]) -> u32 {
         let mut data = [0u32; 16];

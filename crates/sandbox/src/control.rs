@@ -5,11 +5,11 @@
 
 use crate::{EXIT_BROKEN, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_NOT_STARTED};
 use abi::Result;
-use hostcall::{RawFd, sock};
-pub use sentry::boot::config::control::{
+pub use config::control::{
     ALL, CENSUS, CHANGES, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, JOIN, LIMITS, NOT_EXECUTABLE,
     NOT_FOUND, PAUSE, PING, READY, REFUSED, RESUME, SIGNAL, START, WINDOW,
 };
+use hostcall::{RawFd, sock};
 
 /// The longest packet.
 pub(crate) const MAX: usize = 2048;

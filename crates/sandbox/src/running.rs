@@ -4,10 +4,10 @@ use crate::control::{self, Answer, SIGNAL, Said, WINDOW};
 use crate::spawn::{Child, Who};
 use crate::{EXIT_BROKEN, EXIT_KILLED, EXIT_NOT_STARTED, Failure, privilege as own, step};
 use abi::Result;
+use config::limits;
 use hostcall::bpf::{self, AllThreads};
 use hostcall::table::Process;
 use hostcall::{HostFd, RawFd, file, inet, process, time};
-use sentry::boot::config::limits;
 use std::time::Instant;
 
 /// A started sandbox. Dropping it kills it.

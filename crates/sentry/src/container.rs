@@ -17,17 +17,17 @@
 //!   `waiting`, which takes none once the container has ended. No lock is taken under that of `waiting`.
 
 use crate::boot::Launch;
-use crate::boot::config::{IdRange, control, limits};
-use crate::cgroup::Limits;
 use crate::kernel::Kernel;
 use crate::ns::NsProxy;
 use crate::task::quota::{OF_CONTAINER, TASKS_MAX};
-use crate::task::seccomp::bpf::Insn;
 use crate::task::{Task, ThreadGroup};
 use abi::signal::SIGKILL;
 use clas::Clas;
+use config::Limits;
+use config::{IdRange, control, limits};
 use hostcall::HostFd;
 use parking_lot::Mutex;
+use seccomp::bpf::Insn;
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};

@@ -1,18 +1,18 @@
 //! The root object: all state of a sandbox's kernel hangs from one [`Kernel`].
 
-use crate::boot::config::control;
 use crate::container::{self, Container};
 use crate::ns::NsProxy;
 use crate::strace::Strace;
-use crate::task::seccomp::bpf::Insn;
 use crate::task::{futex, list::TaskList};
 use abi::Va;
 use clas::Clas;
+use config::control;
 use hostcall::HostFd;
 use ipc::timer::TimerService;
 use mm::Mm;
 use parking_lot::{Mutex, RwLock};
 use platform::Platform;
+use seccomp::bpf::Insn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use vfs::Vfs;
@@ -78,7 +78,7 @@ pub struct Kernel {
     pub root: Arc<Container>,
     /// Start, nanoseconds of CLOCK_BOOTTIME.
     pub boot: i64,
-    /// Debugging: see [`crate::boot::config::Config::random_drop`].
+    /// Debugging: see [`config::Config::random_drop`].
     random_drop: u32,
     drop_seed: AtomicU64,
     pub cpus: u32,
@@ -116,7 +116,7 @@ pub struct Parts {
     pub is_container: bool,
     /// The root container's seccomp filter and limits.
     pub seccomp: Vec<Insn>,
-    pub limits: crate::cgroup::Limits,
+    pub limits: config::Limits,
 }
 
 /// How much of the kernel's memory one user may have whose limits hold: a part of all, so that some users do not end

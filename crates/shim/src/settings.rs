@@ -1,10 +1,10 @@
 //! How a container is run: what containerd's options say, kept beside the bundle for `delete`.
 
+use config::PlatformKind;
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use containerd_shim_protos::protobuf::{CodedInputStream, Message};
 use containerd_shim_protos::shim::oci::Options as RuncOptions;
 use oci::{Annotated, Format, Log, Overlay, Runtime};
-use sentry::boot::config::PlatformKind;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 

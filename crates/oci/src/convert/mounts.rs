@@ -3,8 +3,8 @@
 use super::{RDONLY, access, c_path, check_depth, refuse};
 use crate::Failure;
 use crate::spec::{self, Mount};
+use config::{DeviceNode, MountKind, MountSpec};
 use sandbox::RootSpec;
-use sentry::boot::config::{DeviceNode, MountKind, MountSpec};
 use std::path::Path;
 
 /// A mount's options, read.

@@ -3,7 +3,7 @@
 use super::{check_depth, refuse};
 use crate::Failure;
 use crate::spec::{self, Capabilities, Rlimit};
-use sentry::boot::config::{CapSets, ProcessSpec};
+use config::{CapSets, ProcessSpec};
 
 /// Rows and columns that a terminal begins with.
 #[must_use]

@@ -1,12 +1,12 @@
 //! A container that joins a running sandbox.
 
-use super::config::{JoinSpec, control};
 use super::{Failure, launch, mounts, or, serve};
 use crate::container::{Container, Parts};
 use crate::kernel::Kernel;
 use crate::ns::{NsProxy, change};
 use abi::linux::{CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWPID, CLONE_NEWUTS};
 use clas::Clas;
+use config::{JoinSpec, control};
 use gofer::client::Client;
 use hostcall::HostFd;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! Programs that are started from outside: the first one, and those of `exec`.
 
-use super::config::{ProcessSpec, Stdio, control};
 use super::{Boot, Failure, mounts, or};
 use crate::container::Container;
 use crate::fs::console;
@@ -13,6 +12,7 @@ use crate::task::signal::{Actions, SIG_IGN, SigAction};
 use crate::task::{Task, ThreadGroup, clone, exec, seccomp};
 use abi::errno::{EACCES, EAGAIN, ENOENT, ENOEXEC, ENOMEM, ENOTDIR, ESRCH};
 use abi::{AltStack, Result, SigSet, Signal};
+use config::{ProcessSpec, Stdio, control};
 use hostcall::HostFd;
 use parking_lot::RwLock;
 use platform::AppThread;

@@ -5,7 +5,6 @@
 //! the service threads.
 
 mod changes;
-pub mod config;
 mod join;
 mod launch;
 mod mounts;

@@ -1,6 +1,5 @@
 //! A container's mount tree: its root with a writable layer, what the kernel provides, and what was asked for.
 
-use super::config::{ContainerSpec, DeviceNode, IdRange, Layer, MountKind, MountSpec, Propagation};
 use super::{Failure, or};
 use crate::Kernel;
 use crate::container::{Container, Root};
@@ -8,6 +7,7 @@ use abi::Result;
 use abi::errno::{EEXIST, ENODEV, ENOENT, EPERM};
 use abi::linux::MS_BIND;
 use clas::Clas;
+use config::{ContainerSpec, DeviceNode, IdRange, Layer, MountKind, MountSpec, Propagation};
 use gofer::client::Client;
 use goferfs::{GoferFs, IdMaps, Ids, Options, Sharing};
 use hostcall::HostFd;

@@ -2,7 +2,6 @@
 //!
 //! Nothing that can wait for a file or a task is done on this thread: signals must always get through.
 
-use super::config::{Census, CensusProcess, ExecSpec, Stdio, control};
 use super::launch::{self, Launch};
 use super::{Failure, changes, join, or};
 use crate::container::Container;
@@ -10,6 +9,7 @@ use crate::kernel::Kernel;
 use crate::task::ThreadGroup;
 use abi::errno::EINTR;
 use abi::{SigInfo, Signal};
+use config::{Census, CensusProcess, ExecSpec, Stdio, control};
 use hostcall::HostFd;
 use std::sync::Arc;
 

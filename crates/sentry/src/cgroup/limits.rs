@@ -10,128 +10,53 @@
 use super::Cgroup;
 use crate::container::Container;
 use crate::{Kernel, Task};
-use serde::{Deserialize, Serialize};
+use config::Limits;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The period of CPU time, microseconds, and the weight, where nothing is asked for.
 const PERIOD: u64 = 100_000;
 const WEIGHT: u64 = 100;
-/// As many CPUs as a host has at most.
-const CPUS_MAX: u32 = 8192;
 
-/// What a starter says. `None` leaves a limit as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// Bytes; negative for no limit. So are `memory_and_swap` and `reservation`.
-    pub memory: Option<i64>,
-    pub memory_and_swap: Option<i64>,
-    pub reservation: Option<i64>,
-    /// Microseconds of CPU time in each period; not positive for no limit.
-    pub quota: Option<i64>,
-    pub period: Option<u64>,
-    /// As cpu.weight (1..10000).
-    pub weight: Option<u64>,
-    /// Lists of CPUs and of memory nodes.
-    pub cpus: Option<String>,
-    pub mems: Option<String>,
-    /// Tasks; not positive for no limit but the kernel's own.
-    pub pids: Option<i64>,
-}
-
-impl Limits {
-    /// Takes over what `new` says.
-    pub fn update(&mut self, new: Limits) {
-        fn set<T>(old: &mut Option<T>, new: Option<T>) {
-            if new.is_some() {
-                *old = new;
-            }
-        }
-        set(&mut self.memory, new.memory);
-        set(&mut self.memory_and_swap, new.memory_and_swap);
-        set(&mut self.reservation, new.reservation);
-        set(&mut self.quota, new.quota);
-        set(&mut self.period, new.period);
-        set(&mut self.weight, new.weight);
-        set(&mut self.cpus, new.cpus);
-        set(&mut self.mems, new.mems);
-        set(&mut self.pids, new.pids);
-    }
-
-    /// The limit of memory, bytes.
-    #[must_use]
-    pub fn memory_max(&self) -> Option<u64> {
-        self.memory.and_then(|n| u64::try_from(n).ok())
-    }
-
-    /// How many CPUs there are, of the `all` that the sandbox began with. They are numbered from 0,
-    /// whichever of the host's they are; so is the one memory node.
-    #[must_use]
-    pub fn cpus(&self, all: u32) -> u32 {
-        let listed = self.cpus.as_deref().map_or(0, count);
-        if listed == 0 { all } else { all.min(listed) }
-    }
-
-    /// The limit of tasks, 0 for none.
-    #[must_use]
-    pub fn task_limit(&self) -> u32 {
-        let n = self.pids.unwrap_or(0);
-        u32::try_from(n.max(0)).unwrap_or(u32::MAX)
-    }
-
-    /// The text of a file that only tells a limit.
-    fn file(&self, name: &str, cpus: u32) -> Option<String> {
-        let bytes = |n: Option<i64>, none: &str| match n.and_then(|n| u64::try_from(n).ok()) {
-            // As the kernel does, in whole pages.
-            Some(n) => format!("{}\n", n & !(abi::PAGE_SIZE - 1)),
-            None => format!("{none}\n"),
-        };
-        Some(match name {
-            "memory.max" => bytes(self.memory, "max"),
-            "memory.low" => bytes(self.reservation, "0"),
-            "memory.high" => "max\n".into(),
-            "memory.min" => "0\n".into(),
-            "memory.swap.max" => {
-                let swap = self.memory.zip(self.memory_and_swap);
-                bytes(
-                    swap.filter(|s| s.0 >= 0 && s.1 >= s.0).map(|s| s.1 - s.0),
-                    "max",
-                )
-            }
-            "memory.swap.current" => "0\n".into(),
-            "cpu.max" => {
-                let quota = self.quota.filter(|n| *n > 0);
-                let quota = quota.map_or("max".into(), |n| n.to_string());
-                format!("{quota} {}\n", self.period.unwrap_or(PERIOD))
-            }
-            "cpu.weight" => format!("{}\n", self.weight.unwrap_or(WEIGHT)),
-            "cpuset.cpus" => match self.cpus {
-                Some(_) => format!("{}\n", crate::fs::cpu_list(self.cpus(cpus))),
-                None => "\n".into(),
-            },
-            "cpuset.mems" => if self.mems.is_some() { "0\n" } else { "\n" }.into(),
-            "cpuset.cpus.effective" => format!("{}\n", crate::fs::cpu_list(self.cpus(cpus))),
-            "cpuset.mems.effective" => "0\n".into(),
-            "pids.max" => match self.task_limit() {
-                0 => "max\n".into(),
-                n => format!("{n}\n"),
-            },
-            _ => return None,
-        })
-    }
-}
-
-/// How many numbers a list has, as `0-3,8`; 0 where it is none.
-fn count(list: &str) -> u32 {
-    let of = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        let last = (last < CPUS_MAX).then_some(last)?;
-        Some(last.checked_sub(first)? + 1)
+/// The text of a file that only tells a limit.
+fn file(l: &Limits, name: &str, cpus: u32) -> Option<String> {
+    let bytes = |n: Option<i64>, none: &str| match n.and_then(|n| u64::try_from(n).ok()) {
+        // As the kernel does, in whole pages.
+        Some(n) => format!("{}\n", n & !(abi::PAGE_SIZE - 1)),
+        None => format!("{none}\n"),
     };
-    let counts = list.trim().split(',').map(|r| of(r.trim()));
-    counts.sum::<Option<u32>>().unwrap_or(0)
+    Some(match name {
+        "memory.max" => bytes(l.memory, "max"),
+        "memory.low" => bytes(l.reservation, "0"),
+        "memory.high" => "max\n".into(),
+        "memory.min" => "0\n".into(),
+        "memory.swap.max" => {
+            let swap = l.memory.zip(l.memory_and_swap);
+            bytes(
+                swap.filter(|s| s.0 >= 0 && s.1 >= s.0).map(|s| s.1 - s.0),
+                "max",
+            )
+        }
+        "memory.swap.current" => "0\n".into(),
+        "cpu.max" => {
+            let quota = l.quota.filter(|n| *n > 0);
+            let quota = quota.map_or("max".into(), |n| n.to_string());
+            format!("{quota} {}\n", l.period.unwrap_or(PERIOD))
+        }
+        "cpu.weight" => format!("{}\n", l.weight.unwrap_or(WEIGHT)),
+        "cpuset.cpus" => match l.cpus {
+            Some(_) => format!("{}\n", crate::fs::cpu_list(l.cpus(cpus))),
+            None => "\n".into(),
+        },
+        "cpuset.mems" => if l.mems.is_some() { "0\n" } else { "\n" }.into(),
+        "cpuset.cpus.effective" => format!("{}\n", crate::fs::cpu_list(l.cpus(cpus))),
+        "cpuset.mems.effective" => "0\n".into(),
+        "pids.max" => match l.task_limit() {
+            0 => "max\n".into(),
+            n => format!("{n}\n"),
+        },
+        _ => return None,
+    })
 }
 
 impl Cgroup {
@@ -154,7 +79,7 @@ impl Cgroup {
 
     /// The text of a file that the root of a container's tree has, as `reader` sees it.
     pub(super) fn container_file(&self, k: &Kernel, reader: &Task, name: &str) -> String {
-        if let Some(text) = self.limits.lock().file(name, k.cpus.max(1)) {
+        if let Some(text) = file(&self.limits.lock(), name, k.cpus.max(1)) {
             return text;
         }
         let p = &self.pids;
@@ -231,25 +156,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_counted() {
-        let counts = [
-            "0",
-            "0-3",
-            "1,3",
-            "0-1, 4-7",
-            "",
-            "x",
-            "3-1",
-            "0-4294967295",
-        ]
-        .map(count);
-        assert_eq!(counts, [1, 4, 2, 6, 0, 0, 0, 0]);
-    }
-
-    #[test]
     fn files_tell_what_was_said_last() {
         let mut l = Limits::default();
-        let of = |l: &Limits, name| l.file(name, 4).unwrap();
+        let of = |l: &Limits, name| file(l, name, 4).unwrap();
         assert_eq!(of(&l, "memory.max"), "max\n");
         assert_eq!(of(&l, "cpu.max"), "max 100000\n");
         assert_eq!(of(&l, "cpuset.cpus.effective"), "0-3\n");

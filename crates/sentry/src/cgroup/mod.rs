@@ -19,8 +19,6 @@
 pub mod files;
 pub mod limits;
 
-pub use limits::Limits;
-
 use crate::ns::{CgroupNs, Ns};
 use crate::task::list::TaskList;
 use crate::{Kernel, ThreadGroup};
@@ -64,7 +62,7 @@ pub struct Cgroup {
     descendants: AtomicU64,
     pids: Pids,
     /// Of a container's root group. A leaf lock.
-    limits: Mutex<Limits>,
+    limits: Mutex<config::Limits>,
 }
 
 struct Inner {

@@ -460,7 +460,7 @@ mod tests {
             seccomp: Vec::new(),
             is_managed: false,
             control: hostcall::HostFd::from_raw(-1),
-            limits: crate::cgroup::Limits::default(),
+            limits: config::Limits::default(),
         })
     }
 

@@ -3,7 +3,8 @@
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use crate::task::access::CredGuard;
-use crate::task::seccomp::{self, bpf};
+use crate::task::seccomp;
+use ::seccomp::bpf;
 use abi::Va;
 use abi::errno::*;
 use std::sync::atomic::Ordering;

@@ -7,14 +7,13 @@
 //! Filters change under the task list's lock, so that `SECCOMP_FILTER_FLAG_TSYNC` sees all threads as they are.
 //! A task without filters pays one load for each call.
 
-pub mod bpf;
-
 use super::{Context, Task};
 use abi::errno::{EACCES, EINVAL, ENOMEM, ENOSYS, ESRCH};
 use abi::signal::{SIGKILL, SIGSYS};
 use abi::{Errno, Result, SigInfo};
-use bpf::{ARCH, Data, Insn, Program};
 use parking_lot::RwLock;
+use seccomp::bpf::{ARCH, Data, Insn, Program};
+use seccomp::{ALLOW, ERRNO, KILL_PROCESS, KILL_THREAD, LOG, TRACE, TRAP, USER_NOTIF};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use vfs::Credentials;
@@ -24,16 +23,6 @@ pub const FLAG_TSYNC: u64 = 1;
 pub const FLAG_LOG: u64 = 2;
 pub const FLAG_SPEC_ALLOW: u64 = 4;
 pub const FLAG_TSYNC_ESRCH: u64 = 16;
-
-// `SECCOMP_RET_*`.
-pub const KILL_PROCESS: u32 = 0x8000_0000;
-pub const KILL_THREAD: u32 = 0;
-pub const TRAP: u32 = 0x0003_0000;
-pub const ERRNO: u32 = 0x0005_0000;
-const USER_NOTIF: u32 = 0x7fc0_0000;
-pub const TRACE: u32 = 0x7ff0_0000;
-pub const LOG: u32 = 0x7ffc_0000;
-pub const ALLOW: u32 = 0x7fff_0000;
 
 /// What `SECCOMP_GET_ACTION_AVAIL` says. There are no listeners, so nobody could be notified.
 #[must_use]

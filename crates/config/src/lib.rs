@@ -1,8 +1,13 @@
-//! What the starter tells the Sentry.
+//! What the starter tells the Sentry: the configuration of a sandbox, of a container and of a program, their limits,
+//! and the words of the control channels. Types only, so that who starts sandboxes need not know the kernel.
+#![forbid(unsafe_code)]
 
-pub use crate::cgroup::Limits;
-use crate::task::seccomp::bpf::Insn;
+mod resources;
+
+pub use resources::Limits;
+
 use hostcall::HostFd;
+use seccomp::bpf::Insn;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
