@@ -9,7 +9,6 @@
 
 use crate::Regs;
 use crate::frame::{put_u64, u64_at};
-use crate::lanes::Local;
 use crate::sites::Sites;
 use crate::words::{mailbox, signals};
 use abi::AltStack;
@@ -273,6 +272,43 @@ pub fn back(area: MemSlice<'_>) -> u64 {
 /// Lays a call's result into the mailbox.
 pub fn put_result(area: MemSlice<'_>, value: u64) {
     put_u64(area, area::LANE_RESULT as usize, value);
+}
+
+/// What calls give that are answered where they are made, as long as the Sentry says nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Local {
+    pub(crate) words: [u32; stub::lane::WORDS],
+    pub(crate) names: Names,
+}
+
+/// `struct new_utsname`: what uname(2) gives.
+pub type Names = [u8; stub::area::NAMES_LEN as usize];
+
+impl Local {
+    /// `word` gives the answer to a call, by its number, where it may be given: 0 for those that are done and have no
+    /// answer of their own. Calls that share a word ([`lane::LOCAL`]) give the same, or one of them `None`.
+    #[must_use]
+    pub fn new(mut word: impl FnMut(u32) -> Option<u32>) -> Local {
+        let mut words = [None; stub::lane::WORDS];
+        for (nr, _, at) in stub::lane::LOCAL {
+            let w = word(nr).unwrap_or(stub::lane::ASK);
+            let slot = &mut words[((at - stub::area::PID) / 4) as usize];
+            *slot = Some(match *slot {
+                Some(stub::lane::ASK) => stub::lane::ASK,
+                _ => w,
+            });
+        }
+        Local {
+            words: words.map(|w| w.unwrap_or(stub::lane::ASK)),
+            names: [0; stub::area::NAMES_LEN as usize],
+        }
+    }
+
+    /// What uname(2) gives, if it is answered.
+    #[must_use]
+    pub fn with_names(self, names: Names) -> Local {
+        Local { names, ..self }
+    }
 }
 
 /// Writes what calls give that are answered where they are made. With names only while the thread stands still: it
@@ -639,7 +675,7 @@ mod tests {
             word.atomic_u32().unwrap().load(Ordering::SeqCst)
         };
         with_area(|area| {
-            let names: crate::lanes::Names = core::array::from_fn(|i| i as u8);
+            let names: crate::lane::Names = core::array::from_fn(|i| i as u8);
             publish(area, Some(Local::new(|_| Some(0)).with_names(names)));
             let mut got = [0; 390];
             area.sub(area::NAMES as usize, 390).copy_to(&mut got);

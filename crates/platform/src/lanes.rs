@@ -9,46 +9,10 @@
 //!   Sentry has laid ready ([`crate::offers`]), and the rest is laid into a *mailbox* or traps after all.
 //! - The area is memory of the application's: what comes from it is checked by whoever takes it.
 
+pub use crate::lane::{Local, Names};
 use crate::{Event, offers, sites};
 use abi::{AltStack, Result};
 use std::sync::Arc;
-
-/// What calls give that are answered where they are made, as long as the Sentry says nothing else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Local {
-    pub(crate) words: [u32; stub::lane::WORDS],
-    pub(crate) names: Names,
-}
-
-/// `struct new_utsname`: what uname(2) gives.
-pub type Names = [u8; stub::area::NAMES_LEN as usize];
-
-impl Local {
-    /// `word` gives the answer to a call, by its number, where it may be given: 0 for those that are done and have no
-    /// answer of their own. Calls that share a word ([`lane::LOCAL`]) give the same, or one of them `None`.
-    #[must_use]
-    pub fn new(mut word: impl FnMut(u32) -> Option<u32>) -> Local {
-        let mut words = [None; stub::lane::WORDS];
-        for (nr, _, at) in stub::lane::LOCAL {
-            let w = word(nr).unwrap_or(stub::lane::ASK);
-            let slot = &mut words[((at - stub::area::PID) / 4) as usize];
-            *slot = Some(match *slot {
-                Some(stub::lane::ASK) => stub::lane::ASK,
-                _ => w,
-            });
-        }
-        Local {
-            words: words.map(|w| w.unwrap_or(stub::lane::ASK)),
-            names: [0; stub::area::NAMES_LEN as usize],
-        }
-    }
-
-    /// What uname(2) gives, if it is answered.
-    #[must_use]
-    pub fn with_names(self, names: Names) -> Local {
-        Local { names, ..self }
-    }
-}
 
 /// What a thread changes of its own without the Sentry, as it was when it went on and is when it comes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

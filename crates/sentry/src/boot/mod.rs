@@ -11,7 +11,6 @@ mod mounts;
 mod serve;
 
 pub(crate) use launch::Launch;
-pub use mounts::MadeBy;
 
 use crate::fs::terminals::Terminals;
 use crate::kernel::{Kernel, Parts};

@@ -407,15 +407,3 @@ pub fn show_at(cx: &PathCx<'_>, what: &str, place: &str) -> Result<()> {
     };
     cx.mount(place.as_bytes(), u64::from(MS_BIND), args)
 }
-
-/// A type of file systems whose root is made by a function that looks at who mounts it.
-pub struct MadeBy<F>(pub F);
-
-impl<F> FsType for MadeBy<F>
-where
-    F: Fn(&Arc<vfs::Vfs>, &Caller<'_>) -> Result<Arc<Dentry>> + Send + Sync,
-{
-    fn mount(&self, vfs: &Arc<vfs::Vfs>, cx: &Caller<'_>, _: &str, _: &str) -> Result<Arc<Dentry>> {
-        (self.0)(vfs, cx)
-    }
-}

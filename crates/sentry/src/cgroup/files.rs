@@ -1,7 +1,7 @@
 //! The files of a control group.
 
 use super::{Cgroup, Hierarchy, NO_LIMIT, no_threads};
-use crate::boot::MadeBy;
+use crate::fs::made_by::MadeBy;
 use crate::fs::terminals::task_of;
 use crate::task::list::PID_MAX;
 use crate::{Kernel, Task};

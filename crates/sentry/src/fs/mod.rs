@@ -3,6 +3,7 @@
 pub mod console;
 pub mod dev;
 pub mod host_stream;
+pub mod made_by;
 pub mod overlay;
 pub mod pidfd;
 pub mod proc;

@@ -7,8 +7,8 @@
 mod cpu;
 
 use crate::Kernel;
-use crate::boot::MadeBy;
 use crate::container::Container;
+use crate::fs::made_by::MadeBy;
 use crate::fs::terminals::task_of;
 use std::sync::{Arc, Weak};
 use vfs::Caller;

@@ -7,6 +7,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`pid`] | pid namespaces: numbers, the end of process 1 |
+//! | [`uts`] | host and domain names |
 //! | [`nsfs`] | namespaces as files: `/proc/PID/ns`, their ioctls |
 //! | [`change`] | clone(2), unshare(2), setns(2) |
 //!
@@ -15,13 +16,14 @@
 pub mod change;
 pub mod nsfs;
 pub mod pid;
+pub mod uts;
 
 use crate::Kernel;
-use crate::kernel::Uts;
 use parking_lot::RwLock;
 use pid::PidNs;
 use std::ops::Deref;
 use std::sync::Arc;
+use uts::Uts;
 use vfs::userns::{NsId, UserNs};
 
 /// A namespace that holds a `T`.

@@ -448,7 +448,7 @@ mod tests {
 
     /// Groups and sessions do not look at it.
     fn container() -> Arc<crate::container::Container> {
-        let uts = crate::kernel::Uts {
+        let uts = crate::ns::uts::Uts {
             nodename: Vec::new(),
             domainname: Vec::new(),
         };

@@ -4,7 +4,7 @@ use super::Text;
 use crate::Kernel;
 use crate::container::Container;
 use crate::fs::terminals::task_of;
-use crate::kernel::{RELEASE, VERSION};
+use crate::ns::uts::{RELEASE, VERSION};
 use crate::ns::{NetNs, NsProxy, UtsNs};
 use abi::linux::{CLOCK_BOOTTIME, CLOCK_REALTIME};
 use hostcall::time::clock_nanos;
