@@ -115,9 +115,14 @@ pub fn notif_send(fd: RawFd, id: u64, val: i64) -> Result<()> {
         error: 0,
         flags: 0,
     };
-    // SAFETY: room for the struct.
-    unsafe { sys!(Ioctl, fd, SEND, &raw mut r) }?;
-    Ok(())
+    loop {
+        // SAFETY: room for the struct.
+        match unsafe { sys!(Ioctl, fd, SEND, &raw mut r) } {
+            // It waits for the listener's lock (`mutex_lock_interruptible`), and has done nothing.
+            Err(abi::errno::EINTR) => {}
+            r => return r.map(|_| ()),
+        }
+    }
 }
 
 /// `SECCOMP_IOCTL_NOTIF_SET_FLAGS`: whether wake-ups are synchronous (Linux 6.6; `EINVAL` before).

@@ -81,7 +81,7 @@ impl FsType for OwnTmpfs {
         let kernel = self.kernel.upgrade().ok_or(ENOENT)?;
         // It shows what belongs to the ipc namespace.
         if self.name == "mqueue"
-            && let Some(t) = crate::fs::terminals::task_of(cx.task)
+            && let Some(t) = crate::task::task_of(cx.task)
             && !cx.cred.has_in(&t.ns().ipc.user, vfs::Caps::SYS_ADMIN)
         {
             return Err(EPERM);

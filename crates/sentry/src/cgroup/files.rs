@@ -2,8 +2,8 @@
 
 use super::{Cgroup, Hierarchy, NO_LIMIT, no_threads};
 use crate::fs::made_by::MadeBy;
-use crate::fs::terminals::task_of;
 use crate::task::list::PID_MAX;
+use crate::task::task_of;
 use crate::{Kernel, Task};
 use abi::Result;
 use abi::errno::{EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM, ESRCH};

@@ -1,7 +1,7 @@
 //! /dev: the standard nodes, terminals.
 
-use super::terminals::task_of;
 use crate::Kernel;
+use crate::task::task_of;
 use abi::Result;
 use abi::errno::{EEXIST, EINVAL, ENOENT, ENOSPC, ENXIO};
 use parking_lot::Mutex;

@@ -1,7 +1,7 @@
 //! overlay as a type for mount(2): its options (`Documentation/filesystems/overlayfs.rst`).
 
 use crate::Kernel;
-use crate::fs::terminals::task_of;
+use crate::task::task_of;
 use abi::Result;
 use abi::errno::{EINVAL, EPERM};
 use std::sync::Arc;

@@ -9,8 +9,8 @@ pub use pid::command_line;
 
 use options::{ProcMount, Target};
 
-use crate::fs::terminals::task_of;
 use crate::ns::pid::PidNs;
+use crate::task::task_of;
 use crate::{Kernel, Task};
 use abi::Result;
 use abi::errno::{ENOENT, EPERM};

@@ -7,7 +7,6 @@
 //!
 //! Lock order: `SignalFd::watcher` → the watcher's signal queues' wait queues → `Relay::queue`.
 
-use crate::syscalls::families::signals::take_signal;
 use crate::{Context, Task, ThreadGroup};
 use abi::errno::{EAGAIN, EINVAL};
 use abi::signal::{
@@ -134,7 +133,7 @@ impl SignalFd {
             return Err(EINVAL);
         }
         let t = &cx.task;
-        let first = match take_signal(t, self.mask()) {
+        let first = match t.take_signal(self.mask()) {
             None if nonblocking => return Err(EAGAIN),
             Some(i) => i,
             None => {
@@ -144,10 +143,10 @@ impl SignalFd {
                     (&t.group.shared.wait, Events::READABLE),
                     (&self.relay.queue, Events::READABLE),
                 ];
-                block_until(&**t, &q, None, || take_signal(t, self.mask()).ok_or(EAGAIN))?
+                block_until(&**t, &q, None, || t.take_signal(self.mask()).ok_or(EAGAIN))?
             }
         };
-        put_all(dst, first, || take_signal(t, self.mask()))
+        put_all(dst, first, || t.take_signal(self.mask()))
     }
 }
 
@@ -233,7 +232,7 @@ impl FileOps for SignalFd {
             (w.task.upgrade(), w.group.clone())
         };
         let take = || match &task {
-            Some(t) => take_signal(t, self.mask()),
+            Some(t) => t.take_signal(self.mask()),
             None => group.shared.take(self.mask()),
         };
         put_all(dst, take().ok_or(EAGAIN)?, take)

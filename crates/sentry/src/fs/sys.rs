@@ -9,7 +9,7 @@ mod cpu;
 use crate::Kernel;
 use crate::container::Container;
 use crate::fs::made_by::MadeBy;
-use crate::fs::terminals::task_of;
+use crate::task::task_of;
 use std::sync::{Arc, Weak};
 use vfs::Caller;
 use vfs::fs::dynamic::{DynFs, StaticDir};

@@ -1,7 +1,8 @@
 //! Terminals and job control: what the line discipline asks of the task list.
 
+use crate::Kernel;
 use crate::task::ThreadGroup;
-use crate::{Kernel, Task};
+use crate::task::task_of;
 use abi::signal::{SI_KERNEL, SIGCONT, SIGHUP};
 use abi::{SigInfo, Signal};
 use parking_lot::Mutex;
@@ -57,12 +58,6 @@ impl Terminals {
         pty.adopt(sid, sid);
         self.jobs.sessions.lock().insert(sid, pty.clone());
     }
-}
-
-/// The task that a caller is.
-#[must_use]
-pub fn task_of(any: &dyn Any) -> Option<&Arc<Task>> {
-    any.downcast_ref()
 }
 
 impl Jobs {

@@ -3,7 +3,7 @@
 use super::pid::PidNs;
 use super::{CgroupNs, IpcNs, NetNs, UtsNs};
 use crate::Task;
-use crate::fs::terminals::task_of;
+use crate::task::task_of;
 use abi::errno::{EINVAL, ENOTTY, EPERM, ESRCH};
 use abi::linux::{
     CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER,

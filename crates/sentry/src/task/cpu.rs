@@ -146,3 +146,33 @@ impl Kernel {
         g.cpu_ended.get() + Cpu { user, system }
     }
 }
+
+impl Task {
+    /// All CPUs of a task's container, as bytes of a `cpu_set_t`.
+    pub fn cpu_mask(&self) -> Vec<u8> {
+        let all = self.kernel.cpus.max(1);
+        let n = self.group.container.ns.cgroup.cpus(all) as usize;
+        let mut m = vec![0u8; n.div_ceil(64) * 8];
+        for i in 0..n {
+            m[i / 8] |= 1 << (i % 8);
+        }
+        m
+    }
+
+    /// Those of them that it may run on, as it is told.
+    #[must_use]
+    pub fn allowed_cpus(&self) -> Vec<u8> {
+        let mut m = self.cpu_mask();
+        if let Some(asked) = &*self.affinity.read() {
+            let mut both = m.clone();
+            for (i, b) in both.iter_mut().enumerate() {
+                *b &= asked.get(i).copied().unwrap_or(0);
+            }
+            // The container may have fewer by now.
+            if both.iter().any(|b| *b != 0) {
+                m = both;
+            }
+        }
+        m
+    }
+}

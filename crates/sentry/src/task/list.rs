@@ -74,7 +74,7 @@ impl Ended {
             mask: last.mask(),
             no_new_privs: last.no_new_privs.load(Ordering::Relaxed),
             seccomp: (last.seccomp.mode() as u8, last.seccomp.count()),
-            cpus: crate::syscalls::families::sched::allowed_cpus(last),
+            cpus: last.allowed_cpus(),
         })
     }
 }

@@ -143,6 +143,12 @@ pub fn offer(threads: &[Arc<Task>], waiting: SigSet) {
     }
 }
 
+/// The task that a caller of the VFS is.
+#[must_use]
+pub fn task_of(any: &dyn std::any::Any) -> Option<&Arc<Task>> {
+    any.downcast_ref()
+}
+
 /// A vfork(2) parent waits here.
 #[derive(Default)]
 pub struct VforkDone {

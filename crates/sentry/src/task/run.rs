@@ -294,7 +294,7 @@ fn take_signals(cx: &mut Context) -> Flow {
             continue;
         }
         let deliverable = SigSet(!cx.mask().0);
-        let Some(info) = syscalls::families::signals::take_signal(cx, deliverable) else {
+        let Some(info) = cx.take_signal(deliverable) else {
             return Flow::Go;
         };
         crate::strace::signal(cx, &info);

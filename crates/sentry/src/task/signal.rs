@@ -484,3 +484,19 @@ pub fn check_permission(from: &Task, to: &Task, s: Option<Signal>) -> Result<()>
     }
     Err(EPERM)
 }
+impl Task {
+    /// Takes a pending signal of `set`, the thread's own first.
+    #[must_use]
+    pub fn take_signal(&self, set: SigSet) -> Option<SigInfo> {
+        let mut info = self
+            .pending
+            .take(set)
+            .or_else(|| self.group.shared.take(set))?;
+        if info.code == SI_TIMER {
+            self.group.timers.delivered(&mut info);
+        } else if info.signo == SIGALRM.number() && info.code == SI_KERNEL {
+            self.group.timers.real_delivered();
+        }
+        Some(info)
+    }
+}

@@ -3,9 +3,9 @@
 use super::Text;
 use crate::Kernel;
 use crate::container::Container;
-use crate::fs::terminals::task_of;
 use crate::ns::uts::{RELEASE, VERSION};
 use crate::ns::{NetNs, NsProxy, UtsNs};
+use crate::task::task_of;
 use abi::linux::{CLOCK_BOOTTIME, CLOCK_REALTIME};
 use hostcall::time::clock_nanos;
 use std::fmt::Write as _;

@@ -122,7 +122,7 @@ impl Target {
 }
 
 fn may_read(cx: &Caller<'_>, target: &Target) -> bool {
-    let r = match (target, crate::fs::terminals::task_of(cx.task)) {
+    let r = match (target, crate::task::task_of(cx.task)) {
         (Target::Task(it), Some(t)) => access::may_access(t, it, By::Fs),
         (Target::Task(it), None) => access::may_access_as(cx.cred, it, By::Fs),
         (Target::Ended(it), _) => access::may_access_ended(cx.cred, it, By::Fs),

@@ -12,10 +12,10 @@ pub use texts::command_line;
 
 use super::global;
 use super::options::{ProcMount, Target};
-use crate::fs::terminals::task_of;
 use crate::ns::pid::PidNs;
 use crate::task::access::{self, By};
 use crate::task::list::Ended;
+use crate::task::task_of;
 use crate::{Kernel, Task, ThreadGroup};
 use abi::errno::{EACCES, ENOENT, EPERM, ESRCH};
 use abi::{Errno, Result};

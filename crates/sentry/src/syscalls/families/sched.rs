@@ -22,34 +22,6 @@ fn sched_yield(_cx: &mut Context, _: &Args) -> SysResult {
     Ok(0)
 }
 
-/// All CPUs of a task's container, as bytes of a `cpu_set_t`.
-fn cpu_mask(t: &crate::Task) -> Vec<u8> {
-    let all = t.kernel.cpus.max(1);
-    let n = t.group.container.ns.cgroup.cpus(all) as usize;
-    let mut m = vec![0u8; n.div_ceil(64) * 8];
-    for i in 0..n {
-        m[i / 8] |= 1 << (i % 8);
-    }
-    m
-}
-
-/// Those of them that it may run on, as it is told.
-#[must_use]
-pub fn allowed_cpus(t: &crate::Task) -> Vec<u8> {
-    let mut m = cpu_mask(t);
-    if let Some(asked) = &*t.affinity.read() {
-        let mut both = m.clone();
-        for (i, b) in both.iter_mut().enumerate() {
-            *b &= asked.get(i).copied().unwrap_or(0);
-        }
-        // The container may have fewer by now.
-        if both.iter().any(|b| *b != 0) {
-            m = both;
-        }
-    }
-    m
-}
-
 /// As [`task_of`], where a negative number is one that nobody has.
 fn affinity_of(cx: &Context, pid: i32) -> Result<Arc<crate::Task>> {
     match pid {
@@ -60,10 +32,10 @@ fn affinity_of(cx: &Context, pid: i32) -> Result<Arc<crate::Task>> {
 
 fn sched_getaffinity(cx: &mut Context, a: &Args) -> SysResult {
     let len = a.u32(1) as usize;
-    if !len.is_multiple_of(8) || len < cpu_mask(cx).len() {
+    if !len.is_multiple_of(8) || len < cx.cpu_mask().len() {
         return Err(EINVAL);
     }
-    let m = allowed_cpus(&*affinity_of(cx, a.i32(0))?);
+    let m = affinity_of(cx, a.i32(0))?.allowed_cpus();
     if len < m.len() {
         return Err(EINVAL);
     }
@@ -73,7 +45,7 @@ fn sched_getaffinity(cx: &mut Context, a: &Args) -> SysResult {
 
 /// Accepted where it names a CPU that is there, and told; threads are not bound to it.
 fn sched_setaffinity(cx: &mut Context, a: &Args) -> SysResult {
-    let all = cpu_mask(cx);
+    let all = cx.cpu_mask();
     let mut m = vec![0u8; a.usize(1).min(all.len())];
     cx.mm().copy_in(a.va(2), &mut m)?;
     let t = affinity_of(cx, a.i32(0))?;

@@ -4,7 +4,7 @@ use crate::ThreadGroup;
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::list::TaskList;
 use crate::task::signal::{SA_NODEFER, SigAction, check_permission};
-use crate::task::{Context, Task, frame};
+use crate::task::{Context, frame};
 use abi::errno::*;
 use abi::signal::*;
 use abi::time::Timespec;
@@ -283,18 +283,6 @@ fn pause(cx: &mut Context, _: &Args) -> SysResult {
     sleep_for_signal(cx)
 }
 
-/// Takes a pending signal of `set`, the thread's own first.
-#[must_use]
-pub fn take_signal(t: &Task, set: SigSet) -> Option<SigInfo> {
-    let mut info = t.pending.take(set).or_else(|| t.group.shared.take(set))?;
-    if info.code == SI_TIMER {
-        t.group.timers.delivered(&mut info);
-    } else if info.signo == SIGALRM.number() && info.code == SI_KERNEL {
-        t.group.timers.real_delivered();
-    }
-    Some(info)
-}
-
 /// `rt_sigtimedwait(set, info, timeout, sigsetsize)`.
 fn rt_sigtimedwait(cx: &mut Context, a: &Args) -> SysResult {
     if a.usize(3) != SIGSET {
@@ -309,7 +297,7 @@ fn rt_sigtimedwait(cx: &mut Context, a: &Args) -> SysResult {
     };
     let deadline = timeout.and_then(|n| wait::deadline_after(Duration::from_nanos(n as u64)));
     let got = if timeout == Some(0) {
-        take_signal(cx, set)
+        cx.take_signal(set)
     } else {
         // While it waits, the signals of the set count as unblocked for the sender's choice of a thread;
         // they are taken here, because the queues' listeners wake us before the boundary is reached.
@@ -318,7 +306,7 @@ fn rt_sigtimedwait(cx: &mut Context, a: &Args) -> SysResult {
             (&own.pending.wait, Events::READABLE),
             (&own.group.shared.wait, Events::READABLE),
         ];
-        match block_until(&*own, &q, deadline, || take_signal(&own, set).ok_or(EAGAIN)) {
+        match block_until(&*own, &q, deadline, || own.take_signal(set).ok_or(EAGAIN)) {
             Ok(i) => Some(i),
             Err(ETIMEDOUT) => None,
             Err(_) => return Err(EINTR),

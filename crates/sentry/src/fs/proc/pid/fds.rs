@@ -1,8 +1,8 @@
 //! `/proc/PID/fd` and `/proc/PID/fdinfo`.
 
 use super::Subject;
-use crate::fs::terminals::task_of;
 use crate::ns::nsfs::NsFile;
+use crate::task::task_of;
 use abi::Result;
 use abi::errno::{EACCES, EINVAL, ENOENT, ENXIO};
 use std::sync::Arc;

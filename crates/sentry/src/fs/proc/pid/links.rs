@@ -1,8 +1,8 @@
 //! Links out of `/proc/PID`: to its namespaces (`ns`), to its directories and its program (`cwd`, `root`, `exe`).
 
 use super::Subject;
-use crate::fs::terminals::task_of;
 use crate::ns::nsfs::NsRef;
+use crate::task::task_of;
 use abi::Result;
 use abi::errno::{EACCES, ENOENT};
 use std::sync::Arc;
