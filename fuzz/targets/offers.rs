@@ -25,7 +25,7 @@ fn area() -> Option<&'static Arc<Area>> {
     AREA.get_or_init(|| {
         let platform = Notify::new(Lanes::All).expect("a platform");
         let space = platform.new_address_space().expect("an address space");
-        let area = space.offers();
+        let area = space.lanes().and_then(|l| l.offers());
         std::mem::forget((platform, space));
         area
     })
