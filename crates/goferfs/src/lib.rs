@@ -167,7 +167,7 @@ struct Handles {
 }
 
 impl Handles {
-    /// The last eighth is for root.
+    /// The last eighth is for root: then they are few, too.
     fn are_for_root(&self) -> bool {
         self.live.load(Ordering::Relaxed) >= self.max - self.max / 8
     }
@@ -369,21 +369,19 @@ impl GoferFs {
     /// what it may, or all but root have. Names that nobody uses are forgotten first.
     fn may_hold(&self, cx: &Caller<'_>) -> Result<()> {
         let handles = &self.options.kept.handles;
-        let check = || {
-            cx.cred.may_hold_host_file()?;
-            match handles.are_for_root() && !cx.cred.may_hold_all_host_files() {
-                true => Err(ENFILE),
-                false => Ok(()),
-            }
-        };
         let user = cx.cred.ucounts();
         if cx.cred.may_hold_host_file().is_err() {
             user.make_room(|| user.count(Kind::HostFiles), vfs::dentry::shrink_all);
         } else if handles.are_few() {
             let live = || i64::try_from(handles.live.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
             user.make_room(live, vfs::dentry::shrink_all);
+        } else {
+            return Ok(());
         }
-        check()
+        if handles.are_for_root() && !cx.cred.may_hold_all_host_files() {
+            return Err(ENFILE);
+        }
+        cx.cred.may_hold_host_file()
     }
 
     /// The inode of a file, of which `handle` is one more handle. The attributes were asked for when there had

@@ -104,6 +104,29 @@ pub fn fstat(fd: RawFd) -> Result<libc::stat> {
     // SAFETY: zeroed, then filled; all bit patterns are valid.
     Ok(unsafe { st.assume_init() })
 }
+
+/// The same as the VFS has it; when the file was made, fstat(2) does not tell (0).
+#[must_use]
+pub fn attributes(s: &HostStat) -> abi::attr::Stat {
+    let ns = |sec: i64, nsec: i64| sec.saturating_mul(1_000_000_000).saturating_add(nsec);
+    abi::attr::Stat {
+        dev: s.st_dev,
+        ino: s.st_ino,
+        mode: s.st_mode,
+        nlink: s.st_nlink as u32,
+        uid: s.st_uid,
+        gid: s.st_gid,
+        rdev: s.st_rdev,
+        size: s.st_size as u64,
+        blksize: s.st_blksize as u32,
+        blocks: s.st_blocks as u64,
+        atime: ns(s.st_atime, s.st_atime_nsec),
+        mtime: ns(s.st_mtime, s.st_mtime_nsec),
+        ctime: ns(s.st_ctime, s.st_ctime_nsec),
+        btime: 0,
+    }
+}
+
 /// What [`poll`] asks for and tells.
 pub type PollFd = libc::pollfd;
 

@@ -119,30 +119,17 @@ impl GoferInode {
         Ok(told.stat.perm())
     }
     pub(super) fn stat_to_attr(&self, s: &hostcall::file::HostStat) -> Attr {
-        let ns = |sec: i64, nsec: i64| sec.saturating_mul(1_000_000_000).saturating_add(nsec);
+        let now = hostcall::file::attributes(s);
         let (btime, acl) = {
             let c = self.cached.lock();
             // A change of it would show.
-            let same = c.attr.stat.ctime == ns(s.st_ctime, s.st_ctime_nsec);
+            let same = c.attr.stat.ctime == now.ctime;
             (c.attr.stat.btime, c.attr.acl.filter(|_| same))
         };
-        let stat = Stat {
-            dev: s.st_dev,
-            ino: s.st_ino,
-            mode: s.st_mode,
-            nlink: s.st_nlink as u32,
-            uid: s.st_uid,
-            gid: s.st_gid,
-            rdev: s.st_rdev,
-            size: s.st_size as u64,
-            blksize: s.st_blksize as u32,
-            blocks: s.st_blocks as u64,
-            atime: ns(s.st_atime, s.st_atime_nsec),
-            mtime: ns(s.st_mtime, s.st_mtime_nsec),
-            ctime: ns(s.st_ctime, s.st_ctime_nsec),
-            btime,
-        };
-        Attr { stat, acl }
+        Attr {
+            stat: Stat { btime, ..now },
+            acl,
+        }
     }
     /// Asks for the ACL.
     pub(super) fn fetch_acl(&self) -> Option<Arc<Acl>> {

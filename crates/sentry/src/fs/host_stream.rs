@@ -183,23 +183,7 @@ impl FileOps for HostStream {
     }
     fn stat(&self) -> Result<Stat> {
         let s = host::fstat(self.shared.fd.raw()).map_err(|_| EIO)?;
-        let ns = |s: i64, n: i64| s.saturating_mul(1_000_000_000).saturating_add(n);
-        Ok(Stat {
-            dev: s.st_dev,
-            ino: s.st_ino,
-            mode: s.st_mode,
-            nlink: s.st_nlink as u32,
-            uid: s.st_uid,
-            gid: s.st_gid,
-            rdev: s.st_rdev,
-            size: s.st_size as u64,
-            blksize: s.st_blksize as u32,
-            blocks: s.st_blocks as u64,
-            atime: ns(s.st_atime, s.st_atime_nsec),
-            mtime: ns(s.st_mtime, s.st_mtime_nsec),
-            ctime: ns(s.st_ctime, s.st_ctime_nsec),
-            btime: 0,
-        })
+        Ok(hostcall::file::attributes(&s))
     }
     fn poll(&self, _: &File, mask: Events) -> Events {
         if self.kind == Kind::Regular {

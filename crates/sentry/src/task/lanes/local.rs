@@ -24,7 +24,8 @@ impl Default for Stale {
 impl Context {
     /// Tells the application thread what it may answer itself.
     pub(super) fn publish(&mut self) {
-        if !self.task.lanes.local.0.load(Ordering::SeqCst) {
+        // (Without lanes it stays stale, and nothing is looked up.)
+        if !self.task.lanes.local.0.load(Ordering::SeqCst) || self.thread.lanes().is_none() {
             return;
         }
         for _ in 0..PUBLISH_TRIES {
@@ -32,9 +33,8 @@ impl Context {
                 return;
             }
             let local = self.local();
-            match self.thread.lanes() {
-                Some(l) => l.publish(Some(local)),
-                None => return,
+            if let Some(l) = self.thread.lanes() {
+                l.publish(Some(local));
             }
         }
         // Somebody changes it again and again: so the Sentry is asked this time.
