@@ -12,13 +12,26 @@
 //! - Only a thread's first notification is received by whoever claims its listener. Where another had claimed it, falsely,
 //!   both wait in [`State::strays`] for the start that they belong to.
 //! - The lock is a leaf, held for calls that do not sleep. Nobody waits for one start to let another begin.
+//!
+//! ## Pace
+//!
+//! A listener keeps its filter, and the host frees a filter's code in a kernel worker, some thousands a second. Where
+//! more than 1,024 of these jobs wait on a CPU, Linux (6.18) locks up: the one that holds the lock of all BPF code
+//! waits for another job of the same queue. Then no thread of the host can install a filter any more
+//! (docs/decisions/0020). So [`BURST`] listeners are closed in a millisecond; what is more waits for a thread that
+//! closes the rest at that pace. They stay in [`State::owned`] until then.
 
 use abi::Result;
 use abi::errno::{EINTR, ENOENT};
 use hostcall::{HostFd, RawFd, process as host};
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// So many listeners are closed in each [`PERIOD`] at most.
+const BURST: u32 = 8;
+const PERIOD: Duration = Duration::from_millis(1);
 
 /// The listeners of all application and service threads.
 #[derive(Clone, Default)]
@@ -29,6 +42,28 @@ struct State {
     owned: HashSet<RawFd>,
     /// By the id of the thread that has made the notification.
     strays: HashMap<i32, (RawFd, libc::seccomp_notif)>,
+    /// Those to be closed later. Where there are some, a thread closes them.
+    late: VecDeque<RawFd>,
+    pace: Pace,
+}
+
+/// How many listeners were closed in the period that has begun then.
+#[derive(Default)]
+struct Pace {
+    begun: Option<Instant>,
+    closed: u32,
+}
+
+impl Pace {
+    /// Whether one more may be closed now. It counts as closed.
+    fn allows(&mut self, now: Instant) -> bool {
+        if self.begun.is_none_or(|t| now.duration_since(t) >= PERIOD) {
+            (self.begun, self.closed) = (Some(now), 0);
+        }
+        let allowed = self.closed < BURST;
+        self.closed += u32::from(allowed);
+        allowed
+    }
 }
 
 /// What a claimed number turned out to be.
@@ -43,8 +78,7 @@ pub(super) enum Claim {
 
 /// A seccomp listener that is ours.
 pub struct Listener {
-    /// `None` only while dropped.
-    fd: Option<HostFd>,
+    fd: RawFd,
     all: Listeners,
 }
 
@@ -87,7 +121,7 @@ impl Listeners {
     fn own(&self, s: &mut State, fd: RawFd) -> Listener {
         s.owned.insert(fd);
         Listener {
-            fd: Some(HostFd::from_raw(fd)),
+            fd,
             all: self.clone(),
         }
     }
@@ -101,24 +135,63 @@ impl Listeners {
                 continue;
             }
             s.strays.retain(|_, (stray, _)| *stray != fd);
-            drop(HostFd::from_raw(fd));
+            s.owned.insert(fd);
+            self.close(&mut s, fd);
         }
+    }
+
+    /// Closes a listener that is owned: now, or soon where many were closed just now.
+    fn close(&self, s: &mut State, fd: RawFd) {
+        if s.late.is_empty() && s.pace.allows(Instant::now()) {
+            return s.close_now(fd);
+        }
+        s.late.push_back(fd);
+        if s.late.len() == 1 {
+            let all = self.clone();
+            let thread = std::thread::Builder::new().name("closer".into());
+            if thread.spawn(move || all.close_late()).is_err() {
+                // The host has no thread for it.
+                s.late.clear();
+                s.close_now(fd);
+            }
+        }
+    }
+
+    /// Closes what waits to be closed.
+    fn close_late(&self) {
+        loop {
+            std::thread::sleep(PERIOD);
+            let mut s = self.0.lock();
+            for _ in 0..BURST {
+                let Some(fd) = s.late.front().copied() else {
+                    break;
+                };
+                s.close_now(fd);
+                s.late.pop_front();
+            }
+            if s.late.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+impl State {
+    fn close_now(&mut self, fd: RawFd) {
+        drop(HostFd::from_raw(fd));
+        self.owned.remove(&fd);
     }
 }
 
 impl Listener {
     pub fn raw(&self) -> RawFd {
-        self.fd.as_ref().expect("until drop").raw()
+        self.fd
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let all = self.all.clone();
-        let mut s = all.0.lock();
-        let fd = self.raw();
-        self.fd = None;
-        s.owned.remove(&fd);
+        self.all.close(&mut self.all.0.lock(), self.fd);
     }
 }
 
@@ -161,5 +234,47 @@ pub(super) fn zeroed_notif() -> libc::seccomp_notif {
             instruction_pointer: 0,
             args: [0; 6],
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_has_a_burst() {
+        let (mut pace, begun) = (Pace::default(), Instant::now());
+        for _ in 0..BURST {
+            assert!(pace.allows(begun));
+        }
+        assert!(!pace.allows(begun + PERIOD / 2));
+        assert!(pace.allows(begun + PERIOD));
+    }
+
+    #[test]
+    fn what_is_late_is_owned_until_it_is_closed() {
+        let all = Listeners::default();
+        let open: Vec<Listener> = (0..10 * BURST)
+            .map(|_| {
+                let fd = hostcall::mem::memfd(c"listener").unwrap();
+                let fd = std::mem::ManuallyDrop::new(fd).raw();
+                all.own(&mut all.0.lock(), fd)
+            })
+            .collect();
+        let fds: Vec<RawFd> = open.iter().map(Listener::raw).collect();
+        // All in one period, but for a stall.
+        let begun = Some(Instant::now() + Duration::from_secs(60));
+        all.0.lock().pace = Pace { begun, closed: 0 };
+        drop(open);
+        {
+            let s = all.0.lock();
+            let closed = fds.iter().filter(|fd| !s.owned.contains(fd)).count();
+            assert!(closed >= BURST as usize);
+            assert_eq!(closed + s.late.len(), fds.len());
+        }
+        while !all.0.lock().late.is_empty() {
+            std::thread::yield_now();
+        }
+        assert!(all.0.lock().owned.is_empty());
     }
 }
