@@ -266,6 +266,28 @@ static void big_arguments(void)
 	T(run("/bin/sh", many, NULL) - 100);
 }
 
+/* Field n, from 3 on, of a process's or a thread's stat. */
+static long stat_field(const char *path, int n)
+{
+	char b[4096];
+	int fd = open(path, O_RDONLY), k = read(fd, b, sizeof b - 1);
+	close(fd);
+	b[k > 0 ? k : 0] = 0;
+	char *at = strrchr(b, ')');
+	for (int i = 2; at && i < n; i++)
+		at = strchr(at + 1, ' ');
+	return at ? atol(at) : -100;
+}
+
+static void *execs_later(void *p)
+{
+	/* Two ticks after the main thread. */
+	usleep(30000);
+	prctl(PR_SET_TIMERSLACK, 12345);
+	execv("/bin/sh", p);
+	return p;
+}
+
 static void over_exec(void)
 {
 	int fd = open("f", O_CREAT | O_RDWR, 0644), ce = open("f", O_RDWR | O_CLOEXEC);
@@ -294,6 +316,14 @@ static void over_exec(void)
 		pthread_t t;
 		void *exec(void *v) { execv("/bin/sh", v); return NULL; }
 		pthread_create(&t, NULL, exec, a);
+		for (;;) pause()));
+	/* Nor does the time at which it began change; what the thread has set for itself stays. */
+	T(CHILD(
+		sprintf(cmd, "read x < /proc/$$/stat; set -- ${x##*)}; test ${20} = %ld || exit 34; "
+			"test -e /proc/$$/timerslack_ns || exit 35; read x < /proc/$$/timerslack_ns; test $x = 12345 && exit 36",
+			stat_field("/proc/self/stat", 22));
+		pthread_t t;
+		pthread_create(&t, NULL, execs_later, a);
 		for (;;) pause()));
 }
 
@@ -384,6 +414,18 @@ static void cloning(void)
 	T(syscall(SYS_clone3, &c, sizeof c));
 	c.flags = 0, c.exit_signal = 1000;
 	T(syscall(SYS_clone3, &c, sizeof c));
+	/* What the parent is told by is field 38. */
+	c.exit_signal = SIGUSR1;
+	signal(SIGUSR1, SIG_IGN);
+	p = syscall(SYS_clone3, &c, sizeof c);
+	if (!p)
+		pause();
+	char path[64];
+	sprintf(path, "/proc/%d/stat", p);
+	T(stat_field(path, 38));
+	kill(p, SIGKILL);
+	waitpid(p, &st, __WALL);
+	T(stat_field("/proc/self/stat", 38));
 }
 
 static void pidfds(void)
@@ -870,6 +912,17 @@ static void zombie(void)
 		say("stat", "%c %d %ld %ld %ld %ld", end[2], f[4] == getpid(), f[18], f[19], f[20], f[23]);
 		Y(f[22] > 0);
 	}
+	/* Its main thread is there until it is waited for. */
+	sprintf(path, "/proc/%d/task/%d/stat", p, p);
+	T(access(path, F_OK));
+	sprintf(path, "/proc/%d/task", p);
+	DIR *d = opendir(path);
+	for (struct dirent *e; d && (e = readdir(d));)
+		if (e->d_name[0] != '.')
+			say("task", "%d", atoi(e->d_name) == p);
+	struct stat dir;
+	T(stat(path, &dir));
+	T(dir.st_nlink);
 	sprintf(path, "/proc/%d/status", p);
 	FILE *f = fopen(path, "r");
 	while (f && fgets(b, sizeof b, f)) {

@@ -4,6 +4,7 @@
 mod global;
 mod options;
 mod pid;
+mod sysctl;
 
 pub use pid::command_line;
 

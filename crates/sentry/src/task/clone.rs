@@ -327,7 +327,6 @@ fn new_task(
     }
     t.no_new_privs = AtomicBool::new(cx.no_new_privs.load(Ordering::Relaxed));
     t.seccomp = cx.seccomp.inherit();
-    t.exit_signal = AtomicI32::new(a.exit_signal as i32);
     t.vfork_done = Mutex::new(made.vfork);
     let (policy, nice) = cx.inherited_priority();
     t.nice = AtomicI32::new(nice);
@@ -446,6 +445,10 @@ impl Task {
         new: Fresh,
         counted: Counted,
     ) -> Task {
+        let start = match pid.id == group.tgid {
+            true => group.start,
+            false => hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
+        };
         Task {
             tid: pid.id,
             pid,
@@ -472,7 +475,6 @@ impl Task {
             pdeath_signal: AtomicI32::new(0),
             no_new_privs: AtomicBool::new(false),
             seccomp: super::seccomp::Seccomp::default(),
-            exit_signal: AtomicI32::new(abi::signal::SIGCHLD.number()),
             vfork_done: Mutex::new(None),
             held: AtomicBool::new(false),
             killable_sleep: AtomicBool::new(false),
@@ -481,8 +483,8 @@ impl Task {
             affinity: RwLock::default(),
             io_priority: AtomicI32::new(0),
             numa_policy: AtomicU32::new(0),
-            start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
-            timer_slack: AtomicU64::new(50_000),
+            start,
+            timer_slack: AtomicU64::new(super::TIMER_SLACK),
             cpu: Default::default(),
         }
     }
@@ -521,6 +523,7 @@ impl Task {
         // Nobody else has it yet.
         if let Some(t) = Arc::get_mut(&mut new) {
             t.seccomp = old.seccomp.inherit();
+            t.timer_slack = AtomicU64::new(old.timer_slack.load(Ordering::Relaxed));
         }
         new.set_mask(old.mask());
         new.set_comm(&old.comm());

@@ -6,6 +6,7 @@ use crate::cgroup::Cgroup;
 use crate::container::Container;
 use crate::ns::pid::Pid;
 use abi::Signal;
+use abi::linux::CLOCK_BOOTTIME;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -17,6 +18,8 @@ pub struct ThreadGroup {
     pub tgid: i32,
     pub pid: Arc<Pid>,
     pub container: Arc<Container>,
+    /// When its first thread began, nanoseconds of CLOCK_BOOTTIME: also when another has become the main one.
+    pub start: i64,
     /// Signals that it has no handler for do not end or stop it, but for SIGKILL and SIGSTOP from above its pid
     /// namespace (`SIGNAL_UNKILLABLE`): process 1 of a container or a namespace.
     pub unkillable: AtomicBool,
@@ -82,6 +85,7 @@ impl ThreadGroup {
             unkillable: AtomicBool::new(pid.is_init()),
             pid,
             container: container.clone(),
+            start: hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
             actions: RwLock::new(actions),
             shared: Pending::default(),
             sent_as_many: AtomicU64::new(0),

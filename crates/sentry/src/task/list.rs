@@ -256,6 +256,13 @@ impl TaskList {
             .map(|p| p.threads.values().cloned().collect())
             .unwrap_or_default()
     }
+    /// How many threads a process has, with a main one that has ended: that is there until it is waited for.
+    #[must_use]
+    pub fn thread_count(&self, tgid: i32) -> usize {
+        self.processes.get(&tgid).map_or(0, |p| {
+            p.threads.len() + usize::from(!p.threads.contains_key(&tgid))
+        })
+    }
     /// Any live thread of a process, the main one first.
     #[must_use]
     pub fn some_thread(&self, tgid: i32) -> Option<Arc<Task>> {

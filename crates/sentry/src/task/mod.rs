@@ -93,8 +93,6 @@ pub struct Task {
     pub pdeath_signal: AtomicI32,
     pub no_new_privs: AtomicBool,
     pub seccomp: seccomp::Seccomp,
-    /// Whether it still exists for `wait4` of `__WCLONE` kinds: the signal sent to the parent at exit.
-    pub exit_signal: AtomicI32,
     /// Told when a vfork child lets go of the memory.
     vfork_done: Mutex<Option<Arc<VforkDone>>>,
     /// It stands still because of [`Task::must_hold`].
@@ -117,6 +115,9 @@ pub struct Task {
     pub timer_slack: AtomicU64,
     pub cpu: cpu::TaskCpu,
 }
+
+/// The timer slack of a sandbox's first task, in nanoseconds.
+pub const TIMER_SLACK: u64 = 50_000;
 
 /// Makes those of a process's threads look that do not block all of what has been queued for it.
 ///
@@ -325,6 +326,11 @@ impl Task {
         {
             l.note_pending(set.0);
         }
+    }
+    /// Sets its timer slack in nanoseconds; 0 for what it began with.
+    pub fn set_timer_slack(&self, nanos: u64) {
+        let n = if nanos == 0 { TIMER_SLACK } else { nanos };
+        self.timer_slack.store(n, Ordering::Relaxed);
     }
     #[must_use]
     pub fn comm(&self) -> Vec<u8> {

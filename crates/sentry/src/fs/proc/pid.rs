@@ -217,8 +217,9 @@ impl DynDir for PidDir {
         };
         let l = k.tasks.lock();
         match self.kind {
-            Kind::Process => l.process(self.me.tgid).is_some(),
-            Kind::Thread => l.task(self.me.tid).is_some(),
+            Kind::Thread if self.me.tid != self.me.tgid => l.task(self.me.tid).is_some(),
+            // The main thread is there until the process is waited for.
+            Kind::Process | Kind::Thread => l.process(self.me.tgid).is_some(),
         }
     }
     fn permission(&self, cx: &Caller<'_>, want: Want) -> Result<()> {
@@ -287,13 +288,14 @@ impl DynDir for TaskDir {
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
         let tid = number(name).ok_or(ENOENT)?;
         let k = self.0.kernel()?;
-        let t = k
-            .tasks
-            .lock()
-            .task(self.0.ns.id_of(tid).ok_or(ENOENT)?)
-            .filter(|t| t.group.tgid == self.0.tgid)
-            .ok_or(ENOENT)?;
-        let me = PidDir::subject(&k, &self.0.ns, &t.group.clone(), Some(t));
+        let tid = self.0.ns.id_of(tid).ok_or(ENOENT)?;
+        let task = k.tasks.lock().task(tid);
+        let task = task.filter(|t| t.group.tgid == self.0.tgid);
+        // The main thread is there until the process is waited for.
+        if task.is_none() && tid != self.0.tgid {
+            return Err(ENOENT);
+        }
+        let me = PidDir::subject(&k, &self.0.ns, &self.0.group()?, task);
         Ok(DynNode::Dir(Arc::new(PidDir {
             me,
             kind: Kind::Thread,
@@ -303,14 +305,15 @@ impl DynDir for TaskDir {
     fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
         let k = self.0.kernel()?;
         let threads = k.tasks.lock().threads(self.0.tgid);
-        Ok(threads
-            .iter()
-            .map(|t| DynEntry::new(t.pid.seen_in(&self.0.ns).to_string(), FileType::Directory))
+        let others = threads.iter().filter(|t| t.tid != self.0.tgid);
+        Ok(std::iter::once(self.0.group()?.pid.clone())
+            .chain(others.map(|t| t.pid.clone()))
+            .map(|pid| DynEntry::new(pid.seen_in(&self.0.ns).to_string(), FileType::Directory))
             .collect())
     }
     fn subdirs(&self) -> u32 {
         self.0
             .kernel()
-            .map_or(0, |k| k.tasks.lock().threads(self.0.tgid).len() as u32)
+            .map_or(0, |k| k.tasks.lock().thread_count(self.0.tgid) as u32)
     }
 }

@@ -136,9 +136,7 @@ fn prctl(cx: &mut Context, a: &Args) -> SysResult {
             Ok(0)
         }
         29 => {
-            let ns = a.u64(1);
-            cx.timer_slack
-                .store(if ns == 0 { 50_000 } else { ns }, Ordering::Relaxed);
+            cx.set_timer_slack(a.u64(1));
             Ok(0)
         }
         30 => Ok(cx.timer_slack.load(Ordering::Relaxed) as usize),

@@ -21,13 +21,18 @@ pub(super) fn stat(me: &Subject) -> Result<Vec<u8>> {
     let k = me.kernel()?;
     let st = state(&k, me);
     let t = me.task().ok().or_else(|| me.task.upgrade());
-    let (ppid, pgid, sid, threads) = {
+    let (ppid, pgid, sid, threads, exit_signal) = {
         let l = k.tasks.lock();
+        let exit_signal = match me.tid == me.tgid {
+            true => l.process(me.tgid).map_or(0, |p| p.exit_signal),
+            false => -1,
+        };
         (
             l.parent(me.tgid),
             l.pgid(me.tgid),
             l.sid(me.tgid),
-            l.threads(me.tgid).len().max(1),
+            l.thread_count(me.tgid),
+            exit_signal,
         )
     };
     let told = me.told()?;
@@ -66,7 +71,6 @@ pub(super) fn stat(me: &Subject) -> Result<Vec<u8>> {
     let rsslim = g.limits.lock().0[limits::RSS].current;
     let mask = told.mask.0;
     let pending = t.as_ref().map_or(0, |t| t.pending.bits().0);
-    let exit_signal = 17;
     let policy = t.as_ref().map_or(0, |t| t.policy.load(Ordering::Relaxed));
     let policy = policy & !crate::task::SCHED_RESET_ON_FORK;
     let s = format!(
@@ -119,7 +123,7 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
         let ids = [me.tgid, me.tid, l.pgid(me.tgid), l.sid(me.tgid)];
         (
             l.number(l.parent(me.tgid), &me.ns),
-            l.threads(me.tgid).len().max(1),
+            l.thread_count(me.tgid),
             l.number(me.tgid, &me.ns),
             l.number(me.tid, &me.ns),
             ids.map(|i| {

@@ -162,6 +162,10 @@ impl DynFile for About {
         match self.entry.0 {
             "comm" => self.set_comm(text.as_bytes())?,
             "oom_score_adj" => self.set_oom_score_adj(file, text)?,
+            "timerslack_ns" => {
+                let n: u64 = text.trim().parse().map_err(|_| EINVAL)?;
+                slack_of(&self.me)?.set_timer_slack(n);
+            }
             _ => return Err(EPERM),
         }
         Ok(data.len())
@@ -222,6 +226,7 @@ pub(super) static FILES: &[Entry] = &[
     ("stat", 0o444, For::All, stat),
     ("statm", 0o444, For::All, statm),
     ("status", 0o444, For::All, status),
+    ("timerslack_ns", 0o666, For::All, timer_slack),
     ("uid_map", 0o644, For::All, |s| id_map(s, IdKind::User)),
     ("wchan", 0o444, For::All, |_| Ok(b"0".to_vec())),
 ];
@@ -277,6 +282,16 @@ fn comm(me: &Subject) -> Result<Vec<u8>> {
 }
 fn oom_score_adj(me: &Subject) -> Result<Vec<u8>> {
     Ok(format!("{}\n", me.group()?.oom_score_adj.load(Ordering::Relaxed)).into_bytes())
+}
+/// The task whose timer slack may be told and set: the reader's own, or that of a process that it may give a priority.
+fn slack_of(me: &Subject) -> Result<Arc<Task>> {
+    let (reader, t) = (me.reader.upgrade().ok_or(EPERM)?, me.task()?);
+    let may = Arc::ptr_eq(&reader, &t) || reader.cred().has_in(&t.cred().user_ns, Caps::SYS_NICE);
+    may.then_some(t).ok_or(EPERM)
+}
+fn timer_slack(me: &Subject) -> Result<Vec<u8>> {
+    let n = slack_of(me)?.timer_slack.load(Ordering::Relaxed);
+    Ok(format!("{n}\n").into_bytes())
 }
 /// CPU time of the thread, nanoseconds.
 fn cpu_of(me: &Subject) -> Result<u64> {

@@ -1,0 +1,447 @@
+//! `/proc/sys`: the settings of the namespaces that its reader is in (`man 5 proc_sys`).
+
+use super::Text;
+use super::global::text;
+use crate::Kernel;
+use crate::ns::uts::{RELEASE, VERSION};
+use crate::ns::{NetNs, NsProxy, UtsNs};
+use crate::task::task_of;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+use vfs::file::File;
+use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynNode, StaticDir};
+use vfs::mode::Want;
+use vfs::ucounts::Kind;
+use vfs::userns::UserNs;
+use vfs::vfs::Protections;
+use vfs::{Caller, Perm};
+
+/// Numbers of a network namespace that can be set: some mean something here, the others are kept for who reads
+/// them back.
+struct Numbers {
+    ns: Arc<NetNs>,
+    what: Number,
+}
+
+enum Number {
+    UnprivilegedPortStart,
+    MaxConnections,
+    /// As many numbers as it begins with. There are no ping sockets: their groups stand here.
+    Kept(&'static str, &'static [i64]),
+}
+
+impl DynFile for Numbers {
+    fn perm(&self) -> Perm {
+        owned(&self.ns.user)
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        let text = match &self.what {
+            Number::UnprivilegedPortStart => self
+                .ns
+                .unprivileged_port_start
+                .load(Ordering::Relaxed)
+                .to_string(),
+            Number::MaxConnections => self.ns.somaxconn.load(Ordering::Relaxed).to_string(),
+            Number::Kept(name, first) => {
+                let kept = self.ns.kept.lock();
+                let v = kept.get(name).map_or(*first, Vec::as_slice);
+                let all: Vec<String> = v.iter().map(ToString::to_string).collect();
+                all.join("\t")
+            }
+        };
+        Ok(format!("{text}\n").into_bytes())
+    }
+    fn write(&self, file: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        const EINVAL: abi::Errno = abi::errno::EINVAL;
+        if !file.cred.has_in(&self.ns.user, vfs::Caps::NET_ADMIN) {
+            return Err(abi::errno::EPERM);
+        }
+        let text = std::str::from_utf8(&data[..data.len().min(256)]).map_err(|_| EINVAL)?;
+        let given = text
+            .split_ascii_whitespace()
+            .map(|w| w.parse::<i64>().map_err(|_| EINVAL))
+            .collect::<abi::Result<Vec<_>>>()?;
+        match (&self.what, given.as_slice()) {
+            (Number::UnprivilegedPortStart, [n]) => {
+                let n = u16::try_from(*n).map_err(|_| EINVAL)?;
+                self.ns.unprivileged_port_start.store(n, Ordering::Relaxed);
+            }
+            (Number::MaxConnections, [n]) => {
+                let n = u32::try_from(*n).map_err(|_| EINVAL)?;
+                self.ns.somaxconn.store(n, Ordering::Relaxed);
+            }
+            (Number::Kept(name, first), all) if all.len() == first.len() => {
+                self.ns.kept.lock().insert(name, given);
+            }
+            _ => return Err(EINVAL),
+        }
+        Ok(data.len())
+    }
+}
+
+/// A setting of a namespace belongs to the root of the user namespace that owns it.
+fn owned(user: &vfs::userns::UserNs) -> Perm {
+    let id = user.root_uid();
+    Perm {
+        mode: 0o644,
+        uid: if id == vfs::userns::INVALID { 0 } else { id },
+        gid: 0,
+    }
+}
+
+/// `fs.protected_*`: for the machine's root, whatever its capabilities (`sysctl_perm`).
+struct Protected {
+    kernel: Weak<Kernel>,
+    level: fn(&Protections) -> &AtomicU8,
+    most: u8,
+}
+
+impl DynFile for Protected {
+    fn perm(&self) -> Perm {
+        Perm {
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+        }
+    }
+    fn permission(&self, cx: &Caller<'_>, want: Want) -> abi::Result<()> {
+        if want == Want::READ || cx.cred.euid == 0 && !want.contains(Want::EXEC) {
+            Ok(())
+        } else {
+            Err(abi::errno::EACCES)
+        }
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        let k = self.kernel.upgrade().ok_or(abi::errno::ENOENT)?;
+        let level = (self.level)(&k.vfs.protections).load(Ordering::Relaxed);
+        Ok(format!("{level}\n").into_bytes())
+    }
+    fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        let text = std::str::from_utf8(data).map_err(|_| abi::errno::EINVAL)?;
+        let level = text.trim().parse().ok().filter(|n| *n <= self.most);
+        let k = self.kernel.upgrade().ok_or(abi::errno::ENOENT)?;
+        let level = level.ok_or(abi::errno::EINVAL)?;
+        (self.level)(&k.vfs.protections).store(level, Ordering::Relaxed);
+        Ok(data.len())
+    }
+}
+
+/// The host name and the domain name, writable.
+struct Hostname(Arc<UtsNs>, Name, Weak<Kernel>);
+
+#[derive(Clone, Copy)]
+enum Name {
+    Host,
+    Domain,
+}
+
+impl DynFile for Hostname {
+    fn perm(&self) -> Perm {
+        Perm {
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+        }
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        let u = self.0.get();
+        let mut n = match self.1 {
+            Name::Host => u.nodename,
+            Name::Domain => u.domainname,
+        };
+        n.push(b'\n');
+        Ok(n)
+    }
+    fn write(&self, file: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        if !file.cred.has_in(&self.0.user, vfs::Caps::SYS_ADMIN) {
+            return Err(abi::errno::EPERM);
+        }
+        let line = data.split(|b| *b == b'\n').next().unwrap_or_default();
+        let line = line[..line.len().min(64)].to_vec();
+        let kernel = self.2.upgrade().ok_or(abi::errno::ENOENT)?;
+        self.0.change(&kernel, |u| match self.1 {
+            Name::Host => u.nodename = line,
+            Name::Domain => u.domainname = line,
+        });
+        Ok(data.len())
+    }
+}
+
+/// The directory itself.
+pub struct Sysctl(pub Weak<Kernel>);
+
+impl DynDir for Sysctl {
+    fn lookup(&self, cx: &Caller<'_>, name: &[u8]) -> abi::Result<DynNode> {
+        let k = self.0.upgrade().ok_or(abi::errno::ENOENT)?;
+        let ns = task_of(cx.task).map_or_else(|| k.initial.clone(), |t| t.ns());
+        sysctl(&k, &ns).lookup(cx, name)
+    }
+    fn list(&self, file: &File) -> abi::Result<Vec<DynEntry>> {
+        let k = self.0.upgrade().ok_or(abi::errno::ENOENT)?;
+        sysctl(&k, &k.initial).list(file)
+    }
+    fn subdirs(&self) -> u32 {
+        5
+    }
+}
+
+/// A limit of every user, of the sandbox's initial user namespace.
+struct UserLimit(Kind);
+
+/// A setting that the kernel keeps in one place.
+struct Own(&'static AtomicI64);
+
+const SETTING: Perm = Perm {
+    mode: 0o644,
+    uid: 0,
+    gid: 0,
+};
+
+/// A whole number that is not negative, from what was written to a setting.
+fn number(data: &[u8]) -> abi::Result<i64> {
+    let text = std::str::from_utf8(data).map_err(|_| abi::errno::EINVAL)?;
+    let n: i32 = text.trim().parse().map_err(|_| abi::errno::EINVAL)?;
+    u32::try_from(n)
+        .map(i64::from)
+        .map_err(|_| abi::errno::EINVAL)
+}
+
+impl DynFile for UserLimit {
+    fn perm(&self) -> Perm {
+        SETTING
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        let n = UserNs::default().limits().get(self.0);
+        Ok(format!("{n}\n").into_bytes())
+    }
+    fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        UserNs::default().limits().set(self.0, number(data)?);
+        Ok(data.len())
+    }
+}
+
+impl DynFile for Own {
+    fn perm(&self) -> Perm {
+        SETTING
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        Ok(format!("{}\n", self.0.load(Ordering::Relaxed)).into_bytes())
+    }
+    fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        self.0.store(number(data)?, Ordering::Relaxed);
+        Ok(data.len())
+    }
+}
+
+fn uuid(b: &[u8; 16]) -> String {
+    let h: String = b.iter().fold(String::new(), |mut s, x| {
+        let _ = write!(s, "{x:02x}");
+        s
+    });
+    format!(
+        "{}-{}-4{}-a{}-{}\n",
+        &h[..8],
+        &h[8..12],
+        &h[13..16],
+        &h[17..20],
+        &h[20..]
+    )
+}
+
+/// `vm.drop_caches`: names that nobody uses are forgotten (2, 3). Pages are the host's.
+struct DropCaches;
+
+impl DynFile for DropCaches {
+    fn perm(&self) -> Perm {
+        Perm {
+            mode: 0o200,
+            uid: 0,
+            gid: 0,
+        }
+    }
+    fn permission(&self, cx: &Caller<'_>, want: Want) -> abi::Result<()> {
+        if want == Want::WRITE && cx.cred.euid == 0 {
+            Ok(())
+        } else {
+            Err(abi::errno::EACCES)
+        }
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        Ok(b"0\n".to_vec())
+    }
+    fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        let what = number(data)?;
+        if !(1..=4).contains(&what) {
+            return Err(abi::errno::EINVAL);
+        }
+        if what & 2 != 0 {
+            vfs::dentry::shrink_all();
+        }
+        Ok(data.len())
+    }
+}
+
+fn sysctl(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
+    let [of_uts, of_net] = [ns.uts.id.ino, ns.net.id.ino].map(u64::from);
+    StaticDir::new()
+        .dir("fs", fs(k))
+        .dir("kernel", kernel(k, ns).with_identity(of_uts))
+        .dir("net", net(&ns.net).with_identity(of_net))
+        .dir("user", user())
+        .dir("vm", vm())
+}
+
+/// `kernel.*`.
+fn kernel(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
+    let boot_id = uuid(&k.boot_id);
+    let random = StaticDir::new()
+        .text("boot_id", boot_id)
+        .file(
+            "uuid",
+            Text(|| {
+                let mut b = [0u8; 16];
+                hostcall::time::random(&mut b);
+                uuid(&b).into_bytes()
+            }),
+        )
+        .text("entropy_avail", "256\n")
+        .text("poolsize", "256\n");
+    let name = |n| Hostname(ns.uts.clone(), n, Arc::downgrade(k));
+    StaticDir::new()
+        .text("cap_last_cap", "40\n")
+        .file("hostname", name(Name::Host))
+        .file("domainname", name(Name::Domain))
+        .text("msgmax", "8192\n")
+        .text("msgmnb", "16384\n")
+        .text("msgmni", "32000\n")
+        .text("ngroups_max", "65536\n")
+        .text("osrelease", format!("{RELEASE}\n"))
+        .text("ostype", "Linux\n")
+        .text("overflowgid", "65534\n")
+        .text("overflowuid", "65534\n")
+        .text("pid_max", format!("{}\n", crate::task::list::PID_MAX))
+        .dir(
+            "pty",
+            StaticDir::new()
+                .text("max", "4096\n")
+                .text("reserve", "1024\n"),
+        )
+        .dir("random", random)
+        .text("randomize_va_space", "2\n")
+        .text("sem", "32000\t1024000000\t500\t32000\n")
+        .text("shmall", "18446744073692774399\n")
+        .text("shmmax", "18446744073692774399\n")
+        .text("shmmni", "4096\n")
+        .text("threads-max", format!("{}\n", k.tasks_max))
+        .text("version", format!("{VERSION}\n"))
+}
+
+/// `fs.*`.
+fn fs(k: &Arc<Kernel>) -> StaticDir {
+    let protected = |level, most| Protected {
+        kernel: Arc::downgrade(k),
+        level,
+        most,
+    };
+    StaticDir::new()
+        .file("protected_fifos", protected(|p| &p.fifos, 2))
+        .file("protected_hardlinks", protected(|p| &p.hardlinks, 1))
+        .file("protected_regular", protected(|p| &p.regular, 2))
+        .file("protected_symlinks", protected(|p| &p.symlinks, 1))
+        .text("file-max", "1048576\n")
+        .file(
+            "file-nr",
+            text(k, |_| format!("{}\t0\t1048576\n", vfs::file::open_files())),
+        )
+        .text("nr_open", "1048576\n")
+        .text("pipe-max-size", "1048576\n")
+        .file("pipe-user-pages-soft", Own(&ipc::pipe::USER_PAGES_SOFT))
+        .file("pipe-user-pages-hard", Own(&ipc::pipe::USER_PAGES_HARD))
+        .dir(
+            "epoll",
+            StaticDir::new().file("max_user_watches", UserLimit(Kind::EpollWatches)),
+        )
+        .dir(
+            "inotify",
+            StaticDir::new()
+                .text("max_queued_events", "16384\n")
+                .file("max_user_instances", UserLimit(Kind::InotifyInstances))
+                .file("max_user_watches", UserLimit(Kind::InotifyWatches)),
+        )
+}
+
+/// `user.*`.
+fn user() -> StaticDir {
+    StaticDir::new()
+        .file("max_cgroup_namespaces", UserLimit(Kind::CgroupNamespaces))
+        .file("max_inotify_instances", UserLimit(Kind::InotifyInstances))
+        .file("max_inotify_watches", UserLimit(Kind::InotifyWatches))
+        .file("max_ipc_namespaces", UserLimit(Kind::IpcNamespaces))
+        .file("max_mnt_namespaces", UserLimit(Kind::MntNamespaces))
+        .file("max_net_namespaces", UserLimit(Kind::NetNamespaces))
+        .file("max_pid_namespaces", UserLimit(Kind::PidNamespaces))
+        .file("max_user_namespaces", UserLimit(Kind::UserNamespaces))
+        .file("max_uts_namespaces", UserLimit(Kind::UtsNamespaces))
+}
+
+/// `vm.*`.
+fn vm() -> StaticDir {
+    StaticDir::new()
+        .file("drop_caches", DropCaches)
+        .text("max_map_count", "1048576\n")
+        .text("mmap_min_addr", "65536\n")
+        .text("overcommit_memory", "0\n")
+        .text("overcommit_ratio", "50\n")
+        .text("swappiness", "60\n")
+}
+
+/// `net.*`.
+fn net(ns: &Arc<NetNs>) -> StaticDir {
+    let kept = |name, first| Numbers {
+        ns: ns.clone(),
+        what: Number::Kept(name, first),
+    };
+    let ipv4 = StaticDir::new()
+        .text("ip_local_port_range", "32768\t60999\n")
+        .file(
+            "ip_unprivileged_port_start",
+            Numbers {
+                ns: ns.clone(),
+                what: Number::UnprivilegedPortStart,
+            },
+        )
+        .file("ping_group_range", kept("ping_group_range", &[1, 0]))
+        .file("ip_forward", kept("ip_forward", &[0]))
+        .file("tcp_keepalive_time", kept("tcp_keepalive_time", &[7200]))
+        .file("tcp_keepalive_intvl", kept("tcp_keepalive_intvl", &[75]))
+        .file("tcp_keepalive_probes", kept("tcp_keepalive_probes", &[9]))
+        .file("tcp_syncookies", kept("tcp_syncookies", &[1]))
+        .file("tcp_fin_timeout", kept("tcp_fin_timeout", &[60]))
+        .file("tcp_max_syn_backlog", kept("tcp_max_syn_backlog", &[1024]))
+        .text("tcp_rmem", "4096\t131072\t6291456\n")
+        .text("tcp_wmem", "4096\t16384\t4194304\n")
+        .text("tcp_fastopen", "1\n");
+    let core = StaticDir::new()
+        .file(
+            "somaxconn",
+            Numbers {
+                ns: ns.clone(),
+                what: Number::MaxConnections,
+            },
+        )
+        .text("rmem_max", "212992\n")
+        .text("wmem_max", "212992\n")
+        .text("rmem_default", "212992\n")
+        .text("wmem_default", "212992\n");
+    let ipv6 = StaticDir::new().dir(
+        "conf",
+        StaticDir::new()
+            .dir("all", StaticDir::new().text("disable_ipv6", "0\n"))
+            .dir("lo", StaticDir::new().text("disable_ipv6", "0\n")),
+    );
+    StaticDir::new()
+        .dir("core", core)
+        .dir("ipv4", ipv4)
+        .dir("ipv6", ipv6)
+}
