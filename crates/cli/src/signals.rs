@@ -55,6 +55,9 @@ impl Attendant for PassOn<'_> {
             arrived(running, self.terminal, s);
         }
     }
+    fn note(&mut self, text: &str) {
+        crate::complain(text);
+    }
 }
 
 /// One came.

@@ -429,7 +429,7 @@ fn whoever_is_killed_takes_all_with_it() {
     }
 }
 
-/// What the host ends, as when memory is used up, has ended as a process that the kernel killed.
+/// What the host ends, as when memory is used up, has ended as a process that the kernel killed. The person is told.
 #[test]
 fn a_program_that_the_host_kills() {
     let mut c = started("echo ready; while :; do :; done");
@@ -445,6 +445,10 @@ fn a_program_that_the_host_kills() {
     };
     kill(program, libc::SIGKILL);
     assert_eq!(c.wait().unwrap().signal(), Some(libc::SIGKILL));
+    let mut told = String::new();
+    c.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.contains(" (sh) was ended on the host"), "{told}");
 }
 
 #[test]

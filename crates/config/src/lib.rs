@@ -314,6 +314,9 @@ pub mod control {
     /// Starter → Sentry: is it there; `u32` number.
     pub const PING: u32 = 18;
 
+    /// Sentry → starter: something that the person may want to know, and that ends nothing; UTF-8 text.
+    pub const NOTE: u32 = 19;
+
     /// Every process.
     pub const ALL: u32 = u32::MAX;
 }

@@ -97,8 +97,18 @@ const SEND: u32 = 0xc018_2101;
 const ID_VALID: u32 = 0x4008_2102;
 const SET_FLAGS: u32 = 0x4008_2104;
 
+/// `PIDFD_GET_INFO` with the first version of its struct (64 bytes).
+const GET_INFO: u32 = 0xc040_ff0b;
+
 /// The requests of ioctl(2) that confined processes make.
-pub const IOCTLS: [u32; 5] = [RECV, SEND, ID_VALID, SET_FLAGS, libc::FIONREAD as u32];
+pub const IOCTLS: [u32; 6] = [
+    RECV,
+    SEND,
+    ID_VALID,
+    SET_FLAGS,
+    GET_INFO,
+    libc::FIONREAD as u32,
+];
 
 /// `SECCOMP_IOCTL_NOTIF_RECV`: fills `notif`, which must be zero before.
 pub fn notif_recv(fd: RawFd, notif: &mut libc::seccomp_notif) -> Result<()> {
@@ -130,6 +140,19 @@ pub fn notif_sync_wake_up(fd: RawFd, sync: bool) -> Result<()> {
     // SAFETY: the flags go by value.
     unsafe { sys!(Ioctl, fd, SET_FLAGS, usize::from(sync)) }?;
     Ok(())
+}
+
+/// The wait status of the ended process of a descriptor, whoever reaped it (`PIDFD_GET_INFO` with `PIDFD_INFO_EXIT`,
+/// Linux 6.15). `None` where it has not ended, or the host cannot tell.
+#[must_use]
+pub fn pidfd_status(fd: RawFd) -> Option<i32> {
+    const EXIT: u64 = 1 << 3;
+    // `struct pidfd_info`: the mask, and at the end the status.
+    let mut info = [0u64; 8];
+    info[0] = EXIT;
+    // SAFETY: room for the struct of this version.
+    unsafe { sys!(Ioctl, fd, GET_INFO, info.as_mut_ptr()) }.ok()?;
+    (info[0] & EXIT != 0).then_some((info[7] >> 32) as i32)
 }
 
 /// Whether `fd` is a seccomp listener.

@@ -89,7 +89,7 @@ pub fn run(start: Start<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
         None => None,
     };
     let on_ready = told_in_log(laps, log.clone(), on_ready);
-    let mut monitor = Monitor::new(listener, signals, slave, on_ready);
+    let mut monitor = Monitor::new(listener, signals, slave, on_ready, log.clone());
     // For `docker top`, and whoever looks at the host's processes: this is the container's first program there.
     host::set_title(&title);
     running.confine()?;

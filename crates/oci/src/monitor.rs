@@ -16,6 +16,7 @@
 //! - A program of `exec` runs when its client says so: see [`client`]. One without a client is killed.
 
 use crate::client::{self, Reply, Request};
+use crate::log::Log;
 use crate::outbox::{Message, Outbox, Sender, Waiting};
 use crate::state::Status;
 use crate::terminal;
@@ -135,6 +136,7 @@ pub struct Monitor {
     pub left: bool,
     /// To be called once all is ready.
     on_ready: Option<Box<dyn FnOnce()>>,
+    log: Log,
 }
 
 impl Monitor {
@@ -143,8 +145,10 @@ impl Monitor {
         signals: HostFd,
         terminal: Option<OwnedFd>,
         on_ready: Box<dyn FnOnce()>,
+        log: Log,
     ) -> Monitor {
         Monitor {
+            log,
             listener,
             signals,
             terminal,
@@ -514,6 +518,10 @@ impl Monitor {
 }
 
 impl Attendant for Monitor {
+    fn note(&mut self, text: &str) {
+        self.log.error(text);
+    }
+
     fn poll(&mut self, fds: &mut Vec<libc::pollfd>) {
         let mut add = |fd: i32, events| {
             fds.push(libc::pollfd {

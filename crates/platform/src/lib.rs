@@ -80,6 +80,9 @@ pub trait Platform: Send + Sync {
     fn end(&self) -> Option<RawFd> {
         None
     }
+    /// Has `f` called once nothing has ended for a while after ends: what is remembered of them can be let go of. On a
+    /// thread of the platform's, before it gives unused memory back to the host. Once.
+    fn when_quiet(&self, _f: Box<dyn Fn() + Send + Sync>) {}
     /// Waits until nothing is mapped any more of address spaces that were dropped before, `limit` at most; whether
     /// that came about.
     fn settle(&self, _limit: std::time::Duration) -> bool {
@@ -140,6 +143,15 @@ impl Prot {
     }
 }
 
+/// What ended an address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpaceEnd {
+    /// [`AddressSpace::kill`], called by the platform itself or by others.
+    Killed,
+    /// The host: with this wait status, where it can be told.
+    Host(Option<i32>),
+}
+
 /// One application's address space on the host.
 pub trait AddressSpace: Send + Sync {
     /// Applies the changes in order, in as few hand-overs as possible. Stops at the first that fails, but for
@@ -151,10 +163,9 @@ pub trait AddressSpace: Send + Sync {
     fn new_thread(&self) -> Result<Box<dyn AppThread>>;
     /// Ends every thread of it, wherever they are: their `run` gives [`Event::Gone`].
     fn kill(&self);
-    /// Whether [`AddressSpace::kill`] was called, by the platform itself or by others, and has ended it: else, if its
-    /// threads are gone, the host has.
-    fn was_killed(&self) -> bool {
-        true
+    /// What has ended it, where its threads are gone.
+    fn end(&self) -> SpaceEnd {
+        SpaceEnd::Killed
     }
     /// Nobody needs it any more, and no thread of it will run: soon after it is dropped, nothing of what it had
     /// mapped is mapped any more; then `then` is called, by whatever thread. Where that gives back many `bytes`, it

@@ -18,13 +18,13 @@ use crate::lane::{self, Habits, Hot, Stopped, Why};
 use crate::lanes::{Came, Local, Own, SpaceLanes, ThreadLanes};
 use crate::offers::Area;
 use crate::process::{
-    Drive, Factory, KICK, Listener, Process, RawThread, TRAPPED, readable_within, recv,
-    release_after,
+    Drive, End, Factory, KICK, Listener, Patience, Process, RawThread, TRAPPED, readable_within,
+    recv, release_after,
 };
 use crate::recycle::Held;
 use crate::sites::{Site, Sites};
 use crate::words::mailbox;
-use crate::{AddressSpace, AppThread, Event, Interrupter, Lanes, MapOp, Platform, Regs};
+use crate::{AddressSpace, AppThread, Event, Interrupter, Lanes, MapOp, Platform, Regs, SpaceEnd};
 use abi::Result;
 use abi::errno::{EINVAL, ESRCH};
 use hostcall::process as host;
@@ -60,6 +60,9 @@ impl Platform for Notify {
     fn spinners(&self) -> Option<Arc<wait::Spinners>> {
         (self.0.lanes >= Lanes::Local).then(|| self.0.spinners.clone())
     }
+    fn when_quiet(&self, f: Box<dyn Fn() + Send + Sync>) {
+        self.0.reaper.when_quiet(f);
+    }
     fn settle(&self, limit: Duration) -> bool {
         self.0.reaper.settle(limit)
     }
@@ -88,8 +91,8 @@ impl AddressSpace for Space {
     fn kill(&self) {
         self.0.kill();
     }
-    fn was_killed(&self) -> bool {
-        self.0.was_killed()
+    fn end(&self) -> SpaceEnd {
+        self.0.ended()
     }
     fn retire(&self, bytes: u64, then: Box<dyn FnOnce() + Send>) {
         self.0.retire(bytes, then);
@@ -810,7 +813,10 @@ impl Drop for Thread {
         }
         let listener = raw.listener.expect("with this platform");
         let end = |id| host::notif_send(listener.raw(), id, stub::REPLY_EXIT as i64);
-        let ended = id.is_none_or(|id| end(id).is_err());
-        release_after(&self.process, raw.area_no, listener, ended, END_LIMIT);
+        let end = match id.map(end) {
+            Some(Ok(())) => End::Within(Patience::fair(END_LIMIT)),
+            _ => End::Seen,
+        };
+        release_after(&self.process, raw.area_no, listener, end);
     }
 }

@@ -9,7 +9,9 @@ use crate::frame::merge_fp;
 use crate::kick::Kick;
 use crate::process::{Drive, Factory, KICK, Process, RawThread};
 use crate::recycle::Held;
-use crate::{AddressSpace, AppThread, ERROR_UNKNOWN, Event, Interrupter, MapOp, Platform, Regs};
+use crate::{
+    AddressSpace, AppThread, ERROR_UNKNOWN, Event, Interrupter, MapOp, Platform, Regs, SpaceEnd,
+};
 use abi::Result;
 use abi::errno::{EINTR, EINVAL};
 use hostcall::process as host;
@@ -37,6 +39,9 @@ impl Platform for Ptrace {
     }
     fn end(&self) -> Option<hostcall::RawFd> {
         Some(self.0.zygote_end.raw())
+    }
+    fn when_quiet(&self, f: Box<dyn Fn() + Send + Sync>) {
+        self.0.reaper.when_quiet(f);
     }
     fn settle(&self, limit: std::time::Duration) -> bool {
         self.0.reaper.settle(limit)
@@ -73,8 +78,8 @@ impl AddressSpace for Space {
     fn kill(&self) {
         self.0.kill();
     }
-    fn was_killed(&self) -> bool {
-        self.0.was_killed()
+    fn end(&self) -> SpaceEnd {
+        self.0.ended()
     }
     fn retire(&self, bytes: u64, then: Box<dyn FnOnce() + Send>) {
         self.0.retire(bytes, then);

@@ -20,7 +20,9 @@
 //! already, does it itself, as on Linux. A process that does not end (it waits for a device of the host's) holds up
 //! nobody: the reaper looks at all that are dying at once. What it had is not given to others before it is gone.
 //!
-//! Memory that the allocator keeps after ends is given back to the host, once it is quiet.
+//! Memory that the allocator keeps after ends is given back to the host, once it is quiet. Where that lasts, what the
+//! kernel remembers without need goes first ([`crate::Platform::when_quiet`]): names in caches lie between what was
+//! freed, and keep its pages.
 //!
 //! Lock order: the queue's and the pool's locks are leaves. A process is made ready again without a lock of these.
 
@@ -30,7 +32,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Processes that wait for a program at most; each is some tens of KB of the host's.
@@ -138,6 +140,7 @@ struct Queue {
     state: Mutex<Waiting>,
     more: Condvar,
     less: Condvar,
+    when_quiet: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -201,6 +204,11 @@ impl Reaper {
         self.0.more.notify_one();
     }
 
+    /// See [`crate::Platform::when_quiet`].
+    pub fn when_quiet(&self, f: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.0.when_quiet.set(f);
+    }
+
     /// See [`crate::Platform::settle`].
     pub fn settle(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
@@ -245,8 +253,14 @@ impl Queue {
                     };
                     if self.more.wait_for(&mut s, quiet).timed_out() {
                         // Once more after this, for what ends later than processes do.
-                        trimmed = s.next - u64::from(s.next - trimmed >= MANY);
-                        MutexGuard::unlocked(&mut s, hostcall::process::trim_allocator);
+                        let many = s.next - trimmed >= MANY;
+                        trimmed = s.next - u64::from(many);
+                        MutexGuard::unlocked(&mut s, || {
+                            if let Some(f) = self.when_quiet.get().filter(|_| !many) {
+                                f();
+                            }
+                            hostcall::process::trim_allocator();
+                        });
                     }
                 }
                 s.remains.pop_front()

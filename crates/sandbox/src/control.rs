@@ -7,7 +7,7 @@ use crate::{EXIT_BROKEN, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_NOT_STARTED};
 use abi::Result;
 pub use config::control::{
     ALL, CENSUS, CHANGES, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, JOIN, LIMITS, NOT_EXECUTABLE,
-    NOT_FOUND, PAUSE, PING, READY, REFUSED, RESUME, SIGNAL, START, WINDOW,
+    NOT_FOUND, NOTE, PAUSE, PING, READY, REFUSED, RESUME, SIGNAL, START, WINDOW,
 };
 use hostcall::{RawFd, sock};
 
@@ -41,6 +41,8 @@ pub enum Said {
     /// There is no sandbox, or none any more: why, and the starter's exit status for it.
     Failed(String, u8),
     Answer(Answer),
+    /// Something to be told to the person.
+    Note(String),
     /// It has closed its end.
     HungUp,
     /// Something that this version does not know.
@@ -97,6 +99,7 @@ pub fn decode(packet: &[u8]) -> Said {
             status: word(4).unwrap_or(0) as i32,
         }),
         (ERROR, _) => Said::Failed(plain(payload), EXIT_NOT_STARTED),
+        (NOTE, _) => Said::Note(plain(payload)),
         (CRASH, _) => Said::Failed(plain(payload), EXIT_BROKEN),
         (NOT_FOUND, _) => Said::Failed(plain(payload), EXIT_NOT_FOUND),
         (NOT_EXECUTABLE, _) => Said::Failed(plain(payload), EXIT_NOT_EXECUTABLE),
@@ -128,5 +131,6 @@ mod tests {
             decode(b"\x04\0\0\0no \x1b[31mroom\n"),
             Said::Failed("no  [31mroom".into(), EXIT_NOT_STARTED)
         );
+        assert_eq!(decode(b"\x13\0\0\0a\nb"), Said::Note("a b".into()));
     }
 }

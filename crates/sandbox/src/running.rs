@@ -58,6 +58,8 @@ pub trait Attendant {
     fn room(&mut self, _: &Running) {}
     /// The Sentry said something.
     fn answer(&mut self, _: &Running, _: Answer) {}
+    /// The Sentry has something for the person: a sentence.
+    fn note(&mut self, _: &str) {}
     /// When [`Attendant::late`] is to be called; `None` for never.
     fn deadline(&self) -> Option<Instant> {
         None
@@ -221,7 +223,8 @@ impl Running {
                         until = near(GRACE);
                     }
                     Said::Answer(a) if i == CONTROL => attendant.answer(&self, a),
-                    Said::Exit(_) | Said::Answer(_) | Said::Nothing => {}
+                    Said::Note(text) if i == CONTROL => attendant.note(&text),
+                    Said::Exit(_) | Said::Answer(_) | Said::Note(_) | Said::Nothing => {}
                 }
             }
             if self.joined && (seen.exit.is_some() || fds[CONTROL].fd == -1) {
@@ -300,7 +303,7 @@ impl Running {
                 Said::Exit(status) => return (true, Some(status)),
                 Said::HungUp => return (true, None),
                 // Said before it was hung up on: it tries once more.
-                Said::Failed(..) | Said::Answer(_) | Said::Nothing => {}
+                Said::Failed(..) | Said::Answer(_) | Said::Note(_) | Said::Nothing => {}
             }
         }
     }

@@ -76,6 +76,8 @@ pub struct Container {
     tasks: AtomicU32,
     /// Whether others share the sandbox.
     shares: AtomicBool,
+    /// Whether its starter knows that the host ends processes.
+    told_of_loss: AtomicBool,
 }
 
 /// Its files.
@@ -117,6 +119,7 @@ impl Container {
             task_limit: AtomicU32::new(TASKS_MAX as u32),
             tasks: AtomicU32::new(0),
             shares: AtomicBool::new(false),
+            told_of_loss: AtomicBool::new(false),
         };
         c.update_limits(p.limits);
         Arc::new(c)
@@ -264,6 +267,14 @@ impl Container {
         let mut m = kind.to_le_bytes().to_vec();
         m.extend_from_slice(payload);
         let _ = hostcall::file::write(self.control.raw(), &m);
+    }
+    /// Tells the starter that the host has ended a process of it: once, as there may be many, and without waiting.
+    pub fn tell_of_loss(&self, process: &str) {
+        if !self.told_of_loss.swap(true, Ordering::Relaxed) {
+            let text = format!("{process} (said once)");
+            let m = [&control::NOTE.to_le_bytes(), text.as_bytes()].concat();
+            let _ = hostcall::sock::try_send(self.control.raw(), &m, &[]);
+        }
     }
     /// Where the starter is heard.
     #[must_use]

@@ -15,7 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use platform::Platform;
 use seccomp::bpf::Insn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use vfs::Vfs;
 
 /// A sandbox's kernel.
@@ -57,8 +57,6 @@ pub struct Kernel {
     pub tasks_max: usize,
     /// `kernel.random.boot_id`.
     pub boot_id: [u8; 16],
-    /// Number of forks since the start, for /proc/stat.
-    pub forks: AtomicU32,
     pub drain: std::time::Duration,
 }
 
@@ -119,6 +117,8 @@ impl Kernel {
             control: p.control,
             limits: p.limits,
         });
+        // Names that nobody uses would keep the allocator's pages.
+        p.platform.when_quiet(Box::new(vfs::dentry::shrink_all));
         Arc::new(Kernel {
             platform: p.platform,
             shm: Arc::new(vfs::fs::tmpfs::ShmFs::new(&p.vfs, &p.clas)),
@@ -143,7 +143,6 @@ impl Kernel {
             kept_files: Arc::new(p.kept_files),
             tasks_max: p.tasks_max,
             boot_id,
-            forks: AtomicU32::new(0),
             drain: p.drain,
         })
     }

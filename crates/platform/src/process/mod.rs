@@ -23,13 +23,16 @@ mod filters;
 mod lanes;
 mod listener;
 mod maps;
+mod patience;
 mod threads;
 
 pub use factory::{Drive, Factory, Run, Unit};
 pub use filters::{TRAPPED, base_filter};
 pub use listener::{Listener, recv};
-pub use threads::{RawThread, release_after};
+pub use patience::Patience;
+pub use threads::{End, RawThread, release_after};
 
+use crate::SpaceEnd;
 use crate::kick::Kick;
 use crate::lane::Hot;
 use crate::sites::Sites;
@@ -93,8 +96,8 @@ pub fn readable_within(fds: &[RawFd], millis: i32) -> bool {
     hostcall::file::poll(&mut f, millis).is_ok_and(|n| n > 0)
 }
 
-/// How long a thread's start may take, and the end of one that failed. Only hostile code, and a host without a free
-/// CPU, make them last.
+/// How long a thread's start may take, and the end of one that failed. Only hostile code makes them last, and a host
+/// without a free CPU, whose time does not count ([`Patience`]).
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// The same where nobody waits for it, and no application code runs.
@@ -208,7 +211,8 @@ impl Drop for Process {
 impl Process {
     fn start_service(&self) -> Result<()> {
         let start = stub::address(Symbol::Service);
-        let (t, first) = self.spawn(start, 0, self.area0, Listens::Yes, START_LIMIT)?;
+        let patience = Patience::fair(START_LIMIT);
+        let (t, first) = self.spawn(start, 0, self.area0, Listens::Yes, patience)?;
         let (listener, n) = t.listener.zip(first).ok_or(ESRCH)?;
         *self.service.lock() = Service::Up { listener, id: n.id };
         Ok(())
@@ -219,9 +223,12 @@ impl Process {
         self.thread_count() == 0 && !self.dead.load(Ordering::Acquire)
     }
 
-    /// See [`crate::AddressSpace::was_killed`].
-    pub fn was_killed(&self) -> bool {
-        self.dead.load(Ordering::Acquire) && !self.ended_by_host.load(Ordering::Acquire)
+    /// See [`crate::AddressSpace::end`].
+    pub fn ended(&self) -> SpaceEnd {
+        if self.dead.load(Ordering::Acquire) && !self.ended_by_host.load(Ordering::Acquire) {
+            return SpaceEnd::Killed;
+        }
+        SpaceEnd::Host(host::pidfd_status(self.pidfd.raw()))
     }
 
     /// Whether the host still has it.
@@ -284,7 +291,7 @@ impl Process {
         self.factory.unit(self.command).sub(batch, len).zero();
         let used = hostcall::time::clock_nanos(self.cpu_clock()) as u64;
         self.cpu_before.store(used, Ordering::Relaxed);
-        let t = self.new_thread_within(RENEW_LIMIT);
+        let t = self.new_thread_within(Patience::strict(RENEW_LIMIT));
         t.map(|t| *self.spare.lock() = Some(t)).is_ok()
     }
 

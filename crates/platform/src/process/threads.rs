@@ -2,6 +2,7 @@
 
 use super::factory::{Drive, Unit, kick_spawner};
 use super::listener::{Claim, Listener};
+use super::patience::Patience;
 use super::{
     Areas, Process, RENEW_LIMIT, START_LIMIT, has_ended, read_i32, readable_within, word,
     write_words,
@@ -13,7 +14,6 @@ use hostcall::{HostFd, MemSlice, RawFd, process as host};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 use stub::{AREA_LEN, AREAS, Symbol, area};
 
 /// How many threads of a process rest at most, and how many of all: each is a thread of the host's.
@@ -36,6 +36,9 @@ pub struct RawThread {
 /// How long the listener of a thread that starts is waited for before what others may have received is looked at.
 const GLANCE_MILLIS: i32 = 10;
 
+/// How often it is looked whether a thread that ends has had its time.
+const LOOK_MILLIS: i32 = 100;
+
 /// Whether a thread has a listener.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Listens {
@@ -46,9 +49,9 @@ pub(super) enum Listens {
 /// Waits until `f` gives something, woken by the thread whose area this is. What the area says is only a
 /// reason to look: application code can write it. `ESRCH` when the process is gone or time is up.
 pub(super) fn wait_start<T>(
+    p: &Process,
     a: MemSlice<'_>,
-    pidfd: &HostFd,
-    until: Instant,
+    patience: &mut Patience,
     mut f: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let ready = word(a, area::READY);
@@ -56,11 +59,11 @@ pub(super) fn wait_start<T>(
         if let Some(x) = f()? {
             return Ok(x);
         }
-        if Instant::now() > until {
+        if patience.is_over(p) {
             return Err(ESRCH);
         }
         if let Err(e) = host::futex_wait(ready, 0, 50) {
-            if has_ended(pidfd) {
+            if has_ended(&p.pidfd) {
                 return Err(ESRCH);
             }
             if e == EAGAIN {
@@ -73,22 +76,42 @@ pub(super) fn wait_start<T>(
 
 /// Gives back what a thread used, once it runs no more: a listener whose thread still ends reports it by
 /// its hang-up.
-pub fn release_after(p: &Process, area_no: u32, listener: Listener, ended: bool, limit: Duration) {
-    if !ended {
+pub fn release_after(p: &Process, area_no: u32, listener: Listener, end: End) {
+    // It is a few instructions from its end; a hostile one may not be: then its area is not reused.
+    if let End::Within(patience) = end
+        && !has_hung_up(p, &listener, patience)
+    {
+        p.kill();
+        return;
+    }
+    drop(listener);
+    p.give_area(area_no);
+}
+
+/// How it is known that a thread has ended.
+pub enum End {
+    /// The host has said so.
+    Seen,
+    /// Its listener will hang up within this time.
+    Within(Patience),
+}
+
+/// Waits until a listener's thread has ended; whether it has.
+fn has_hung_up(p: &Process, listener: &Listener, mut patience: Patience) -> bool {
+    loop {
         let mut f = [libc::pollfd {
             fd: listener.raw(),
             events: 0,
             revents: 0,
         }];
-        // It is a few instructions from its end; a hostile one may not be: then its area is not reused.
-        let _ = hostcall::file::poll(&mut f, limit.as_millis() as i32);
-        if f[0].revents & libc::POLLHUP == 0 {
-            p.kill();
-            return;
+        let _ = hostcall::file::poll(&mut f, LOOK_MILLIS);
+        if f[0].revents & libc::POLLHUP != 0 {
+            return true;
+        }
+        if patience.is_over(p) {
+            return false;
         }
     }
-    drop(listener);
-    p.give_area(area_no);
 }
 
 impl Process {
@@ -99,7 +122,7 @@ impl Process {
         area_no: u32,
         unit: Unit,
         listens: Listens,
-        limit: Duration,
+        mut patience: Patience,
     ) -> Result<(RawThread, Option<libc::seccomp_notif>)> {
         let a = self.factory.unit(unit);
         let va = AREAS + u64::from(area_no) * AREA_LEN;
@@ -119,9 +142,8 @@ impl Process {
             | libc::CLONE_SIGHAND
             | libc::CLONE_THREAD
             | libc::CLONE_SYSVSEM;
-        let until = Instant::now() + limit;
         let position = self.factory.take_position()?;
-        let result = self.clone_thread(flags, start, va, a, &position, until);
+        let result = self.clone_thread(flags, start, va, a, &position, &mut patience);
         let tid = match result {
             Err(e) => {
                 // The spawner may still set it.
@@ -142,7 +164,7 @@ impl Process {
         let (listener, first) = match listens {
             Listens::No => (None, None),
             Listens::Yes => {
-                let (l, n) = self.find_listener(a, tid, until)?;
+                let (l, n) = self.find_listener(a, tid, &mut patience)?;
                 (Some(l), Some(n))
             }
         };
@@ -166,7 +188,7 @@ impl Process {
         va: u64,
         a: MemSlice<'_>,
         position: &HostFd,
-        until: Instant,
+        patience: &mut Patience,
     ) -> Result<u64> {
         let cmd = self.factory.unit(self.command);
         let mut s = self.spawner.lock();
@@ -180,7 +202,7 @@ impl Process {
         );
         s.seq = s.seq.wrapping_add(1);
         kick_spawner(cmd, s.seq);
-        wait_start(a, &self.pidfd, until, || {
+        wait_start(self, a, patience, || {
             Ok(Some(hostcall::file::position(position.raw())?).filter(|p| *p != 0))
         })
     }
@@ -191,19 +213,19 @@ impl Process {
         &self,
         a: MemSlice<'_>,
         tid: i32,
-        until: Instant,
+        patience: &mut Patience,
     ) -> Result<(Listener, libc::seccomp_notif)> {
-        let said = wait_start(a, &self.pidfd, until, || {
+        let said = wait_start(self, a, patience, || {
             Ok(Some(read_i32(a, area::LISTENER)).filter(|fd| *fd != 0))
         });
         let failed = match said {
-            Ok(fd) if fd > 0 => match self.receive_first(fd, tid, until) {
+            Ok(fd) if fd > 0 => match self.receive_first(fd, tid, patience) {
                 Ok(found) => return Ok(found),
                 Err(e) => e,
             },
             // Without a filter the thread ends: there is no descriptor, or no memory.
             Ok(e) => {
-                let ended = wait_start(a, &self.pidfd, until, || {
+                let ended = wait_start(self, a, patience, || {
                     Ok(host::tgkill(self.pid, tid, 0).is_err().then_some(()))
                 });
                 match ended {
@@ -223,7 +245,7 @@ impl Process {
         &self,
         fd: RawFd,
         tid: i32,
-        until: Instant,
+        patience: &mut Patience,
     ) -> Result<(Listener, libc::seccomp_notif)> {
         // Whose ever it is: all have it. (Before 6.6 there is no synchronous wake-up; everything works without.)
         let _ = host::notif_sync_wake_up(fd, true);
@@ -233,7 +255,7 @@ impl Process {
                 Claim::False => return Err(ESRCH),
                 Claim::Silent => {}
             }
-            if Instant::now() > until || has_ended(&self.pidfd) {
+            if patience.is_over(self) || has_ended(&self.pidfd) {
                 return Err(ESRCH);
             }
             readable_within(&[fd], GLANCE_MILLIS);
@@ -254,7 +276,7 @@ impl Process {
                 write_words(self.factory.unit(t.unit), area::CPU_BEGIN, &[u64::MAX; 2]);
                 Ok(t)
             }
-            None => self.new_thread_within(START_LIMIT),
+            None => self.new_thread_within(Patience::fair(START_LIMIT)),
         }
     }
 
@@ -290,15 +312,19 @@ impl Process {
         };
         let told: SmallVec<[bool; RESTING_MAX]> =
             resting.iter().map(|t| end(t).is_some()).collect();
-        let until = Instant::now() + RENEW_LIMIT;
+        let patience = Patience::strict(RENEW_LIMIT);
         for (t, told) in resting.into_iter().zip(told) {
-            let limit = until.saturating_duration_since(Instant::now());
             let Some(listener) = t.listener else { continue };
-            release_after(self, t.area_no, listener, !told, limit);
+            let end = if told {
+                End::Within(patience)
+            } else {
+                End::Seen
+            };
+            release_after(self, t.area_no, listener, end);
         }
     }
 
-    pub(super) fn new_thread_within(&self, limit: Duration) -> Result<RawThread> {
+    pub(super) fn new_thread_within(&self, patience: Patience) -> Result<RawThread> {
         let (area_no, unit) = self.take_area()?;
         let (start, listens) = match self.factory.drive {
             Drive::Notify => (Symbol::Thread, Listens::Yes),
@@ -307,7 +333,7 @@ impl Process {
         self.threads.fetch_add(1, Ordering::Relaxed);
         // Where that fails there is no thread, or soon no process.
         let (mut t, first) = self
-            .spawn(stub::address(start), area_no, unit, listens, limit)
+            .spawn(stub::address(start), area_no, unit, listens, patience)
             .inspect_err(|_| self.give_area(area_no))?;
         if let Some(n) = first {
             let (a, base) = self.area(area_no, unit);

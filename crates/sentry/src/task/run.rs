@@ -11,7 +11,7 @@ use crate::syscalls::{self, Args, SysResult};
 use abi::errno::*;
 use abi::signal::*;
 use abi::{AltStack, SigInfo, SigSet, Signal};
-use platform::{AppThread, Event, Regs};
+use platform::{AppThread, Event, Regs, SpaceEnd};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -153,9 +153,22 @@ pub fn run(mut cx: Context) {
 
 /// Its process on the host is gone: by its own doing, it destroyed its stub; or by the host's, whose memory was used up.
 fn end_lost(cx: &Context) {
-    let s = match cx.mm().address_space().was_killed() {
-        true => SIGSEGV,
-        false => SIGKILL,
+    let s = match cx.mm().address_space().end() {
+        SpaceEnd::Killed => SIGSEGV,
+        SpaceEnd::Host(status) => {
+            let how = match status {
+                Some(s) if libc::WIFSIGNALED(s) => format!(" by signal {}", libc::WTERMSIG(s)),
+                Some(s) => format!(" with wait status {s:#x}"),
+                None => String::new(),
+            };
+            let comm = cx.task.comm();
+            cx.group.container.tell_of_loss(&format!(
+                "process {} ({}) was ended on the host{how}, as when memory runs out there",
+                cx.group.tgid,
+                String::from_utf8_lossy(&comm)
+            ));
+            SIGKILL
+        }
     };
     cx.kernel.kill_group(&cx.group, s.number());
 }
