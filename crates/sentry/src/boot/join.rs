@@ -85,8 +85,13 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
         Client::connect(&channel, Box::new(|| {})),
         "reach the Gofer",
     )?;
-    let root = mounts::tree(kernel, &container, &client, &spec.container, layer)?;
-    container.set_root(root);
+    let mounts = mounts::Builder {
+        kernel,
+        container: &container,
+        client: &client,
+        spec: &spec.container,
+    };
+    container.set_root(mounts.tree(layer)?);
     let first = launch::prepare(kernel, &container, spec.first.process, stdio, preserved)?;
     let (k, c) = (kernel.clone(), container.clone());
     let made = std::thread::Builder::new()

@@ -112,72 +112,10 @@ pub fn prepare(
     let mut cred = credentials(&spec);
     cred.user_ns = UserNs::of_container(container.clas.number());
     let name = String::from_utf8_lossy(spec.argv.first().map_or(b"", Vec::as_slice)).into_owned();
-    let root = container.root().ok_or("the container is not ready")?;
-    let fs = FsContext::new(&root.mounts);
-    fs.set_umask(spec.umask);
-    let files = FdTable::new();
-    let space = or(kernel.platform.new_address_space(), "make an address space")?;
-    let mm = mm::Mm::new(container.clas.clone(), space);
-    mm.charge_to(cred.ucounts());
-    let mut list = kernel.tasks.lock();
-    if container.is_closed() {
-        return Err("the container has ended".into());
-    }
-    let pid = or(
-        list.new_pid(&container.ns.pid_for_children),
-        "number the process",
-    )?;
-    let tgid = pid.id;
-    let actions = Arc::new(RwLock::new(actions(&spec)));
-    let group = ThreadGroup::new(pid, container, actions, limits(&spec));
-    let is_first = container.note_first(tgid);
-    group.from_outside.store(!is_first, Ordering::Relaxed);
-    // Process 1 of a namespace below the initial one is protected anyway.
-    if tgid == 1 && container.is_managed {
-        group.unkillable.store(true, Ordering::Relaxed);
-    }
-    for o in [&group.oom_score_adj, &group.oom_score_adj_min] {
-        o.store(spec.oom_score_adj, Ordering::Relaxed);
-    }
-    let task = Task::first(
-        kernel,
-        group.clone(),
-        mm,
-        fs.clone(),
-        files.clone(),
-        cred.clone(),
-        container.ns.clone(),
-    );
-    task.set_mask(SigSet(spec.blocked));
-    task.no_new_privs
-        .store(spec.no_new_privs, Ordering::Relaxed);
-    // Its container's root, which has no limit.
-    let cgroup = Arc::clone(&container.ns.cgroup);
-    cgroup.try_charge().unwrap_or_default();
-    crate::cgroup::begin(&list, &group, &cgroup);
-    list.add_process(Process {
-        group,
-        parent: 0,
-        children: Default::default(),
-        pgid: tgid,
-        sid: tgid,
-        threads: Default::default(),
-        leaving: Default::default(),
-        zombie: None,
-        stop_report: None,
-        continue_report: false,
-        exit_signal: abi::signal::SIGCHLD.number(),
-        parent_exec_id: 0,
-        has_execed: false,
-        ended: None,
-        counted: None,
-        cpu: Default::default(),
-    });
-    list.add_task(&task);
-    drop(list);
+    let (task, is_first) = process(kernel, container, &spec, &cred)?;
     let undo = Undo(Some(task.clone()));
-    let cred = Arc::new(cred);
-    let root = Arc::new(Credentials::root());
+    let (fs, files) = (task.fs(), task.files());
+    let [cred, root] = [cred, Credentials::root()].map(Arc::new);
     let boot = Boot(Arc::default());
     let as_user = |cred| PathCx {
         vfs: &kernel.vfs,
@@ -185,23 +123,12 @@ pub fn prepare(
         caller: Caller { cred, task: &task },
         blocker: &boot,
     };
-    let cx = as_user(&cred);
-    let changed = match cx.chdir(&spec.cwd) {
-        Err(ENOENT) if spec.make_cwd => {
-            let cwd = String::from_utf8_lossy(&spec.cwd);
-            let made = mounts::make_dirs(&as_user(&root), &cwd);
-            or(made, &format!("make the working directory {cwd}"))?;
-            cx.chdir(&spec.cwd)
-        }
-        // As root's where the user may not go: what runc does, too.
-        Err(EACCES) if spec.make_cwd => as_user(&root).chdir(&spec.cwd),
-        r => r,
-    };
+    let (cx, as_root) = (as_user(&cred), as_user(&root));
     or(
-        changed,
+        enter(&cx, &as_root, &spec)?,
         &format!("change to directory {}", String::from_utf8_lossy(&spec.cwd)),
     )?;
-    streams(&task, &files, stdio, &as_user(&root), is_first)?;
+    streams(&task, &files, stdio, &as_root, is_first)?;
     for (n, fd) in preserved.into_iter().enumerate() {
         let f = inherited(&task, fd)?;
         let n = 3 + n as i32;
@@ -231,6 +158,79 @@ pub fn prepare(
     Ok(Launch {
         task,
         thread: Some(thread),
+    })
+}
+
+/// A process of the container's without a program, and its task, in the list; whether it is the container's first.
+fn process(
+    kernel: &Arc<Kernel>,
+    container: &Arc<Container>,
+    spec: &ProcessSpec,
+    cred: &Credentials,
+) -> core::result::Result<(Arc<Task>, bool), Failure> {
+    let root = container.root().ok_or("the container is not ready")?;
+    let fs = FsContext::new(&root.mounts);
+    fs.set_umask(spec.umask);
+    let space = or(kernel.platform.new_address_space(), "make an address space")?;
+    let mm = mm::Mm::new(container.clas.clone(), space);
+    mm.charge_to(cred.ucounts());
+    let mut list = kernel.tasks.lock();
+    if container.is_closed() {
+        return Err("the container has ended".into());
+    }
+    let pid = or(
+        list.new_pid(&container.ns.pid_for_children),
+        "number the process",
+    )?;
+    let tgid = pid.id;
+    let actions = Arc::new(RwLock::new(actions(spec)));
+    let group = ThreadGroup::new(pid, container, actions, limits(spec));
+    let is_first = container.note_first(tgid);
+    group.from_outside.store(!is_first, Ordering::Relaxed);
+    // Process 1 of a namespace below the initial one is protected anyway.
+    if tgid == 1 && container.is_managed {
+        group.unkillable.store(true, Ordering::Relaxed);
+    }
+    for o in [&group.oom_score_adj, &group.oom_score_adj_min] {
+        o.store(spec.oom_score_adj, Ordering::Relaxed);
+    }
+    let task = Task::first(
+        kernel,
+        group.clone(),
+        mm,
+        fs,
+        FdTable::new(),
+        cred.clone(),
+        container.ns.clone(),
+    );
+    task.set_mask(SigSet(spec.blocked));
+    task.no_new_privs
+        .store(spec.no_new_privs, Ordering::Relaxed);
+    // Its container's root, which has no limit.
+    let cgroup = Arc::clone(&container.ns.cgroup);
+    cgroup.try_charge().unwrap_or_default();
+    crate::cgroup::begin(&list, &group, &cgroup);
+    list.add_process(Process::leading(group));
+    list.add_task(&task);
+    Ok((task, is_first))
+}
+
+/// Changes to the working directory, which is made where that is asked for.
+fn enter(
+    cx: &PathCx<'_>,
+    as_root: &PathCx<'_>,
+    spec: &ProcessSpec,
+) -> core::result::Result<Result<()>, Failure> {
+    Ok(match cx.chdir(&spec.cwd) {
+        Err(ENOENT) if spec.make_cwd => {
+            let cwd = String::from_utf8_lossy(&spec.cwd);
+            let made = mounts::make_dirs(as_root, &cwd);
+            or(made, &format!("make the working directory {cwd}"))?;
+            cx.chdir(&spec.cwd)
+        }
+        // As root's where the user may not go: what runc does, too.
+        Err(EACCES) if spec.make_cwd => as_root.chdir(&spec.cwd),
+        r => r,
     })
 }
 

@@ -21,9 +21,12 @@ use config::{Config, PlatformKind, control};
 use gofer::client::Client;
 use hostcall::time::Laps;
 use ipc::timer::TimerService;
+use net::NetNamespace;
+use net::host::HostNetwork;
 use platform::Platform;
 use std::sync::Arc;
 use vfs::Vfs;
+use vfs::ucounts::Kind;
 use wait::{Blocker, Parker};
 
 /// The exit status of a Sentry that could not start its program.
@@ -86,32 +89,10 @@ impl Blocker for Boot {
 /// Makes the kernel; gives the first program if it is held.
 fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), Failure> {
     let mut laps = Laps::start(config.trace.verbosity > 0);
-    // What is traced must come here.
-    let lanes = if config.trace.strace {
-        platform::Lanes::None
-    } else {
-        config.lanes
-    };
-    let platform: Arc<dyn Platform> = match config.platform {
-        PlatformKind::Notify => Arc::new(or(
-            platform::notify::Notify::new(lanes),
-            "start the notify platform (Linux 5.19 or later with seccomp is needed; try --platform=ptrace)",
-        )?),
-        PlatformKind::Ptrace => Arc::new(or(
-            platform::ptrace::Ptrace::new(),
-            "start the ptrace platform",
-        )?),
-    };
+    let platform = platform(&config)?;
     laps.lap("platform");
     let clas = or(Clas::new(), "make the memory file")?;
-    let (net, host_network) = match config.net {
-        config::Net::None => (net::NetNamespace::new(), None),
-        config::Net::Host { broker, interfaces } => {
-            let edges = or(hostcall::inet::Edges::new(), "watch the host's sockets")?;
-            let h = net::host::HostNetwork::new(broker, edges, interfaces);
-            (net::NetNamespace::of_host(h.clone()), Some(h))
-        }
-    };
+    let (net, host_network) = network(config.net)?;
     let total_memory = hostcall::process::total_memory();
     // Those it may run on: a quota of time is told by the control group's files.
     let cpus = hostcall::process::cpus().len().max(1) as u32;
@@ -126,16 +107,9 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
             config.trace.filter.clone(),
         ))
     });
-    let client = or(
-        Client::connect(
-            &config.gofer,
-            Box::new(|| {
-                // Without the Gofer no file can be found any more: end, the starter says why.
-                hostcall::process::exit_group(71);
-            }),
-        ),
-        "reach the Gofer",
-    )?;
+    // Without the Gofer no file can be found any more: end, the starter says why.
+    let lost = Box::new(|| hostcall::process::exit_group(71));
+    let client = or(Client::connect(&config.gofer, lost), "reach the Gofer")?;
     laps.lap("Gofer");
     let handles = descriptors.min(client.server().max_handles.into());
     let tasks_max = crate::task::quota::tasks_for(descriptors);
@@ -161,22 +135,9 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         seccomp: config.container.seccomp.clone(),
         limits: config.container.limits.clone(),
     });
-    // No user but root holds more than half of the Gofer's, or a quarter of this process's.
-    let limits = vfs::userns::UserNs::default();
-    let most = i64::try_from((handles / 2).min(descriptors / 4)).unwrap_or(i64::MAX);
-    limits.limits().set(vfs::ucounts::Kind::HostFiles, most);
-    // Nor more than half of few tasks.
-    let most = (tasks_max / 2).min(crate::task::quota::OF_USER);
-    limits.limits().set(vfs::ucounts::Kind::Tasks, most as i64);
+    limit_users(&kernel, (handles / 2).min(descriptors / 4));
     kernel.terminals.attach(&kernel);
-    if let Some(h) = host_network {
-        let k = kernel.clone();
-        let made = std::thread::Builder::new()
-            .name("host-network".into())
-            .stack_size(64 << 10)
-            .spawn(move || k.guard(|| h.serve()));
-        made.map_err(|_| "no thread can be made for the host's network")?;
-    }
+    serve_network(&kernel, host_network)?;
     mounts::register(&kernel);
     kernel.initial.uts.change(&kernel, |names| {
         names.domainname = match config.container.domainname.as_str() {
@@ -185,22 +146,16 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         };
     });
     laps.lap("kernel");
-    let root = mounts::tree(
-        &kernel,
-        &kernel.root,
-        &client,
-        &config.container,
-        config.layer,
-    )?;
-    kernel.root.set_root(root);
+    let mounts = mounts::Builder {
+        kernel: &kernel,
+        container: &kernel.root,
+        client: &client,
+        spec: &config.container,
+    };
+    kernel.root.set_root(mounts.tree(config.layer)?);
     laps.lap("mounts");
-    let first = launch::prepare(
-        &kernel,
-        &kernel.root,
-        config.init,
-        config.stdio,
-        config.preserved,
-    )?;
+    let (init, stdio, preserved) = (config.init, config.stdio, config.preserved);
+    let first = launch::prepare(&kernel, &kernel.root, init, stdio, preserved)?;
     laps.lap("first program");
     if !laps.told().is_empty() {
         let text = format!("cloister: the Sentry's start: {}\n", laps.told());
@@ -212,4 +167,61 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     }
     first.start()?;
     Ok((kernel, None))
+}
+
+/// The platform that was asked for.
+fn platform(config: &Config) -> core::result::Result<Arc<dyn Platform>, Failure> {
+    // What is traced must come here.
+    let lanes = if config.trace.strace {
+        platform::Lanes::None
+    } else {
+        config.lanes
+    };
+    Ok(match config.platform {
+        PlatformKind::Notify => Arc::new(or(
+            platform::notify::Notify::new(lanes),
+            "start the notify platform (Linux 5.19 or later with seccomp is needed; try --platform=ptrace)",
+        )?),
+        PlatformKind::Ptrace => Arc::new(or(
+            platform::ptrace::Ptrace::new(),
+            "start the ptrace platform",
+        )?),
+    })
+}
+
+/// The first network namespace; with what passes the host's sockets through, if they are asked for.
+fn network(
+    asked: config::Net,
+) -> core::result::Result<(Arc<NetNamespace>, Option<Arc<HostNetwork>>), Failure> {
+    let config::Net::Host { broker, interfaces } = asked else {
+        return Ok((NetNamespace::new(), None));
+    };
+    let edges = or(hostcall::inet::Edges::new(), "watch the host's sockets")?;
+    let h = HostNetwork::new(broker, edges, interfaces);
+    Ok((NetNamespace::of_host(h.clone()), Some(h)))
+}
+
+/// Has the host's sockets served by a thread.
+fn serve_network(
+    kernel: &Arc<Kernel>,
+    host: Option<Arc<HostNetwork>>,
+) -> core::result::Result<(), Failure> {
+    let Some(h) = host else { return Ok(()) };
+    let k = kernel.clone();
+    let made = std::thread::Builder::new()
+        .name("host-network".into())
+        .stack_size(64 << 10)
+        .spawn(move || k.guard(|| h.serve()));
+    made.map_err(|_| "no thread can be made for the host's network")?;
+    Ok(())
+}
+
+/// No user but root holds more of the host's files than this, half of the Gofer's or a quarter of this process's; nor
+/// more than half of few tasks.
+fn limit_users(kernel: &Kernel, host_files: u64) {
+    let limits = vfs::userns::UserNs::default();
+    let most = i64::try_from(host_files).unwrap_or(i64::MAX);
+    limits.limits().set(Kind::HostFiles, most);
+    let most = (kernel.tasks_max / 2).min(crate::task::quota::OF_USER);
+    limits.limits().set(Kind::Tasks, most as i64);
 }

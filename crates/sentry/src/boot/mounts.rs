@@ -100,83 +100,110 @@ impl FsType for OwnTmpfs {
     }
 }
 
-/// Builds the tree.
-pub fn tree(
-    kernel: &Arc<Kernel>,
-    container: &Arc<Container>,
-    client: &Arc<Client>,
-    spec: &ContainerSpec,
-    layer_file: Option<HostFd>,
-) -> core::result::Result<Root, Failure> {
-    let vfs = &kernel.vfs;
-    let ids = ids(spec);
-    let attach = |root: u32, sharing: Sharing, shown: &str| {
+/// What a tree is built of.
+pub struct Builder<'a> {
+    pub kernel: &'a Arc<Kernel>,
+    pub container: &'a Arc<Container>,
+    /// Its files on the host.
+    pub client: &'a Arc<Client>,
+    pub spec: &'a ContainerSpec,
+}
+
+type Tried<T> = core::result::Result<T, Failure>;
+
+impl Builder<'_> {
+    /// Builds the tree. `layer_file`: where changes of the root go, if not to memory.
+    pub fn tree(&self, layer_file: Option<HostFd>) -> Tried<Root> {
+        let (vfs, spec) = (&self.kernel.vfs, self.spec);
+        let (root, layer) = self.root(layer_file)?;
+        let ns = MountNamespace::new(vfs, root, MountFlags::RELATIME, "overlay");
+        let fs = FsContext::new(&ns);
+        let cred = Arc::new(Credentials::root());
+        let boot = super::Boot(Arc::default());
+        let cx = PathCx {
+            vfs,
+            fs: &fs,
+            caller: Caller {
+                cred: &cred,
+                task: self.container,
+            },
+            blocker: &boot,
+        };
+        // The Gofer makes no devices in a root that is the host's directory itself.
+        let has_dev = |m: &MountSpec| m.target.trim_end_matches('/') == "/dev";
+        if spec.standard_devices && layer.is_none() && !spec.mounts.iter().any(has_dev) {
+            or(
+                layer_over_dev(&cx, &ns, &self.container.clas),
+                "lay a writable layer over /dev",
+            )?;
+        }
+        for m in &spec.mounts {
+            self.mount(&cx, &ns, m)?;
+        }
+        if spec.standard_devices {
+            or(crate::fs::dev::populate(&cx), "fill /dev")?;
+        }
+        for d in &spec.devices {
+            or(node(&cx, d), &format!("make {}", d.path))?;
+        }
+        for (name, value) in &spec.sysctls {
+            or(sysctl(&cx, name, value), &format!("set {name}"))?;
+        }
+        protect(&cx, &ns, spec)?;
+        Ok(Root {
+            mounts: ns,
+            overlay: layer,
+            ids: [spec.uids.clone(), spec.gids.clone()],
+        })
+    }
+
+    /// The root of one of the Gofer's trees.
+    fn attach(&self, root: u32, sharing: Sharing, shown: &str) -> Tried<Arc<Dentry>> {
         let o = Options {
             shown: shown.to_owned(),
             sharing,
-            ids: ids.clone(),
-            kept: kernel.kept_files.clone(),
+            ids: ids(self.spec),
+            kept: self.kernel.kept_files.clone(),
         };
         or(
-            GoferFs::mountable(vfs, client, &root.to_string(), o),
+            GoferFs::mountable(&self.kernel.vfs, self.client, &root.to_string(), o),
             "show the host's files",
         )
-    };
-    // What is written is gone with the container.
-    let layered = |root: u32, memory: &Arc<Clas>, what: &str| {
-        let lower = attach(root, Sharing::Exclusive, "")?;
+    }
+
+    /// The same under a layer in memory: what is written is gone with the container.
+    fn layered(&self, root: u32, memory: &Arc<Clas>, what: &str) -> Tried<Arc<Dentry>> {
+        let lower = self.attach(root, Sharing::Exclusive, "")?;
         // As much as a tmpfs has where nothing is said.
-        let half = kernel.total_memory / abi::PAGE_SIZE / 2;
-        let in_memory = Arc::ptr_eq(memory, &container.clas);
+        let half = self.kernel.total_memory / abi::PAGE_SIZE / 2;
+        let in_memory = Arc::ptr_eq(memory, &self.container.clas);
         let limits = tmpfs::Options {
             max_pages: if in_memory { half } else { 0 },
             max_inodes: half,
             ..Default::default()
         };
-        let (upper, _) = Tmpfs::new(vfs.new_dev(), memory, limits);
-        or(Overlay::over(vfs, &[lower], &upper), what)
-    };
-    let (root, layer) = match spec.root.layer {
-        Layer::Memory | Layer::File => {
-            let memory = match layer_file {
-                Some(f) => or(
-                    Clas::on_disk(f, &container.clas),
-                    "use the file for the root's changes",
-                )?,
-                None => container.clas.clone(),
-            };
-            let over = layered(
-                spec.root.root,
-                &memory,
-                "lay a writable layer over the root",
-            )?;
-            (over.clone(), Some(over))
-        }
-        // Who wants the writes on the host wants to see the host's, too.
-        Layer::None => (attach(spec.root.root, Sharing::Shared, "")?, None),
-    };
-    let ns = MountNamespace::new(vfs, root, MountFlags::RELATIME, "overlay");
-    let fs = FsContext::new(&ns);
-    let cred = Arc::new(Credentials::root());
-    let boot = super::Boot(Arc::default());
-    let cx = PathCx {
-        vfs,
-        fs: &fs,
-        caller: Caller {
-            cred: &cred,
-            task: container,
-        },
-        blocker: &boot,
-    };
-    // The Gofer makes no devices in a root that is the host's directory itself.
-    let has_dev = |m: &MountSpec| m.target.trim_end_matches('/') == "/dev";
-    if spec.standard_devices && layer.is_none() && !spec.mounts.iter().any(has_dev) {
-        or(
-            layer_over_dev(&cx, &ns, &container.clas),
-            "lay a writable layer over /dev",
-        )?;
+        let (upper, _) = Tmpfs::new(self.kernel.vfs.new_dev(), memory, limits);
+        or(Overlay::over(&self.kernel.vfs, &[lower], &upper), what)
     }
-    for m in &spec.mounts {
+
+    /// The root file system, and again if it is an overlay.
+    fn root(&self, layer_file: Option<HostFd>) -> Tried<(Arc<Dentry>, Option<Arc<Dentry>>)> {
+        let spec = &self.spec.root;
+        // Who wants the writes on the host wants to see the host's, too.
+        if spec.layer == Layer::None {
+            return Ok((self.attach(spec.root, Sharing::Shared, "")?, None));
+        }
+        let own = &self.container.clas;
+        let memory = match layer_file {
+            Some(f) => or(Clas::on_disk(f, own), "use the file for the root's changes")?,
+            None => own.clone(),
+        };
+        let over = self.layered(spec.root, &memory, "lay a writable layer over the root")?;
+        Ok((over.clone(), Some(over)))
+    }
+
+    /// One of the mounts that were asked for.
+    fn mount(&self, cx: &PathCx<'_>, ns: &Arc<MountNamespace>, m: &MountSpec) -> Tried<()> {
         let what = format!("mount {}", m.target);
         let made = match &m.kind {
             MountKind::Host { root, exclusive } => {
@@ -185,15 +212,15 @@ pub fn tree(
                 } else {
                     Sharing::Shared
                 };
-                Ok(attach(*root, sharing, &m.source)?)
+                Ok(self.attach(*root, sharing, &m.source)?)
             }
-            MountKind::Layered { root } => Ok(layered(*root, &container.clas, &what)?),
-            MountKind::Devices => fs_root(&cx, "devtmpfs", &m.data),
-            MountKind::Fs(kind) => fs_root(&cx, kind, &m.data),
+            MountKind::Layered { root } => Ok(self.layered(*root, &self.container.clas, &what)?),
+            MountKind::Devices => fs_root(cx, "devtmpfs", &m.data),
+            MountKind::Fs(kind) => fs_root(cx, kind, &m.data),
         };
         let dentry = or(made, &what)?;
-        let Some(at) = or(mount_point(&cx, m, &dentry), &what)? else {
-            continue;
+        let Some(at) = or(mount_point(cx, m, &dentry), &what)? else {
+            return Ok(());
         };
         let flags = MountFlags::from_ms(m.flags);
         // As mount(2) does; a tmpfs is made for what the bundle mounts in it, and read-only only where it is mounted.
@@ -205,23 +232,19 @@ pub fn tree(
         }
         or(ns.mount(&at, dentry, flags, &m.source), &what)?;
         if m.kind == MountKind::Devices {
-            or(crate::fs::dev::populate(&cx), "fill /dev")?;
+            or(crate::fs::dev::populate(cx), "fill /dev")?;
         }
+        Ok(())
     }
-    if spec.standard_devices {
-        or(crate::fs::dev::populate(&cx), "fill /dev")?;
-    }
-    for d in &spec.devices {
-        or(node(&cx, d), &format!("make {}", d.path))?;
-    }
-    for (name, value) in &spec.sysctls {
-        or(sysctl(&cx, name, value), &format!("set {name}"))?;
-    }
+}
+
+/// Takes away what the container may not write, see or bind.
+fn protect(cx: &PathCx<'_>, ns: &Arc<MountNamespace>, spec: &ContainerSpec) -> Tried<()> {
     for p in &spec.read_only {
-        or(read_only(&cx, &ns, p), &format!("protect {p}"))?;
+        or(read_only(cx, ns, p), &format!("protect {p}"))?;
     }
     for p in &spec.masked {
-        or(mask(&cx, &ns, p), &format!("hide {p}"))?;
+        or(mask(cx, ns, p), &format!("hide {p}"))?;
     }
     let below = match spec.propagation {
         Propagation::Private => None,
@@ -240,11 +263,7 @@ pub fn tree(
             "make the root read-only",
         )?;
     }
-    Ok(Root {
-        mounts: ns,
-        overlay: layer,
-        ids: [spec.uids.clone(), spec.gids.clone()],
-    })
+    Ok(())
 }
 
 /// How many pages, and files, the layer over a root's /dev takes: 64 MiB, as runc's tmpfs there.

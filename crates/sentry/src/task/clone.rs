@@ -282,22 +282,12 @@ fn new_process(cx: &Context, a: &CloneArgs, group: Arc<ThreadGroup>, me: &Proces
         (cx.group.tgid, a.exit_signal as i32, exec_id)
     };
     Process {
-        group,
         parent,
-        children: Default::default(),
         pgid: me.pgid,
         sid: me.sid,
-        threads: Default::default(),
-        leaving: Default::default(),
-        zombie: None,
-        stop_report: None,
-        continue_report: false,
         exit_signal,
         parent_exec_id,
-        has_execed: false,
-        ended: None,
-        counted: None,
-        cpu: Default::default(),
+        ..Process::leading(group)
     }
 }
 

@@ -47,6 +47,32 @@ pub struct Process {
     pub cpu: super::cpu::Cpu,
 }
 
+impl Process {
+    /// One without a parent, that leads a group and a session of its own.
+    #[must_use]
+    pub fn leading(group: Arc<ThreadGroup>) -> Process {
+        let id = group.tgid;
+        Process {
+            group,
+            parent: 0,
+            children: BTreeSet::new(),
+            pgid: id,
+            sid: id,
+            threads: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+            zombie: None,
+            stop_report: None,
+            continue_report: false,
+            exit_signal: abi::signal::SIGCHLD.number(),
+            parent_exec_id: 0,
+            has_execed: false,
+            ended: None,
+            counted: None,
+            cpu: super::cpu::Cpu::default(),
+        }
+    }
+}
+
 /// What is told of a process that has ended: as its last thread was.
 pub struct Ended {
     pub cred: Arc<Credentials>,
@@ -475,23 +501,12 @@ mod tests {
         let pid = l.new_pid(&PidNs::initial()).unwrap();
         let id = pid.id;
         let actions = Arc::new(RwLock::new(Actions::default()));
+        let group = ThreadGroup::new(pid, &container(), actions, Limits::default());
         l.add_process(Process {
-            group: ThreadGroup::new(pid, &container(), actions, Limits::default()),
             parent,
-            children: BTreeSet::new(),
             pgid: if pgid == 0 { id } else { pgid },
             sid: if sid == 0 { id } else { sid },
-            threads: BTreeMap::new(),
-            leaving: Default::default(),
-            zombie: None,
-            stop_report: None,
-            continue_report: false,
-            exit_signal: 17,
-            parent_exec_id: 0,
-            has_execed: false,
-            ended: None,
-            counted: None,
-            cpu: Default::default(),
+            ..Process::leading(group)
         });
         id
     }

@@ -52,52 +52,21 @@ impl PathCx<'_> {
         let child = old_dir.dentry.lookup_locked(&self.caller, name)?;
         let inode = child.inode()?.clone();
         let target = new_dir.dentry.lookup_locked(&self.caller, new_name)?;
-        if flags.contains(RenameFlags::NOREPLACE) && !target.is_negative() {
-            return Err(EEXIST);
-        }
-        if exchange {
-            if target.is_negative() {
-                return Err(ENOENT);
-            }
-            if !target.is_dir() && to.slashes {
-                return Err(ENOTDIR);
-            }
-        }
-        if !child.is_dir() && (from.slashes || (!exchange && to.slashes)) {
-            return Err(ENOTDIR);
-        }
-        if child.is_dir() && new_dir.dentry.is_below(&child) {
-            return Err(EINVAL);
-        }
-        if target.is_dir() && old_dir.dentry.is_below(&target) {
-            return Err(if exchange { EINVAL } else { ENOTEMPTY });
-        }
+        let plan = Plan {
+            old_dir,
+            new_dir,
+            child: &child,
+            target: &target,
+            flags,
+        };
+        plan.fits([from.slashes, to.slashes])?;
         // Two names of one file: nothing to do.
         if let Ok(t) = target.inode()
             && Arc::ptr_eq(t, &inode)
         {
             return Ok(());
         }
-        self.may_delete(old_dir, &child, kind(&child))?;
-        if target.is_negative() {
-            self.may_create(new_dir)?;
-        } else {
-            let as_dir = if exchange {
-                kind(&target)
-            } else {
-                kind(&child)
-            };
-            self.may_delete(new_dir, &target, as_dir)?;
-        }
-        if !same_dir {
-            // Their `..` changes.
-            if child.is_dir() {
-                self.permission(&on(old_dir, &child), Want::WRITE)?;
-            }
-            if exchange && target.is_dir() {
-                self.permission(&on(new_dir, &target), Want::WRITE)?;
-            }
-        }
+        self.may_rename(&plan)?;
         self.not_mounted(old_dir, &child)?;
         if !target.is_negative() {
             self.not_mounted(new_dir, &target)?;
@@ -113,20 +82,89 @@ impl PathCx<'_> {
             target.inode().ok(),
             flags,
         )?;
-        if exchange {
-            Dentry::exchanged(&child, &target);
-            watch::moved(&old_dir.dentry, name, &new_dir.dentry, &child, None);
-            watch::moved(&new_dir.dentry, new_name, &old_dir.dentry, &target, None);
+        plan.done(name, new_name);
+        Ok(())
+    }
+
+    /// Whether the caller may.
+    fn may_rename(&self, p: &Plan<'_>) -> Result<()> {
+        self.may_delete(p.old_dir, p.child, kind(p.child))?;
+        if p.target.is_negative() {
+            self.may_create(p.new_dir)?;
         } else {
-            old_dir.dentry.moved(&child, &new_dir.dentry, new_name);
-            let over = (!target.is_negative()).then_some(&target);
-            watch::moved(&old_dir.dentry, name, &new_dir.dentry, &child, over);
-            if flags.contains(RenameFlags::WHITEOUT) {
-                // A whiteout stands at the old name now: look it up again.
-                old_dir.dentry.forget(name);
+            let as_dir = kind(if p.exchange() { p.target } else { p.child });
+            self.may_delete(p.new_dir, p.target, as_dir)?;
+        }
+        if !Arc::ptr_eq(&p.old_dir.dentry, &p.new_dir.dentry) {
+            // Their `..` changes.
+            if p.child.is_dir() {
+                self.permission(&on(p.old_dir, p.child), Want::WRITE)?;
+            }
+            if p.exchange() && p.target.is_dir() {
+                self.permission(&on(p.new_dir, p.target), Want::WRITE)?;
             }
         }
         Ok(())
+    }
+}
+
+/// What is renamed, to what; both directories are locked.
+struct Plan<'a> {
+    old_dir: &'a Path,
+    new_dir: &'a Path,
+    child: &'a Arc<Dentry>,
+    /// What stands at the new name; negative for nothing.
+    target: &'a Arc<Dentry>,
+    flags: RenameFlags,
+}
+
+impl Plan<'_> {
+    fn exchange(&self) -> bool {
+        self.flags.contains(RenameFlags::EXCHANGE)
+    }
+
+    /// Whether what there is can be renamed so. `slashes`: after the old name, after the new one.
+    fn fits(&self, slashes: [bool; 2]) -> Result<()> {
+        let (child, target, exchange) = (self.child, self.target, self.exchange());
+        if self.flags.contains(RenameFlags::NOREPLACE) && !target.is_negative() {
+            return Err(EEXIST);
+        }
+        if exchange {
+            if target.is_negative() {
+                return Err(ENOENT);
+            }
+            if !target.is_dir() && slashes[1] {
+                return Err(ENOTDIR);
+            }
+        }
+        if !child.is_dir() && (slashes[0] || (!exchange && slashes[1])) {
+            return Err(ENOTDIR);
+        }
+        if child.is_dir() && self.new_dir.dentry.is_below(child) {
+            return Err(EINVAL);
+        }
+        if target.is_dir() && self.old_dir.dentry.is_below(target) {
+            return Err(if exchange { EINVAL } else { ENOTEMPTY });
+        }
+        Ok(())
+    }
+
+    /// The file system has done it: names move, and watches are told.
+    fn done(&self, name: &[u8], new_name: &[u8]) {
+        let (old_dir, new_dir) = (&self.old_dir.dentry, &self.new_dir.dentry);
+        if self.exchange() {
+            Dentry::exchanged(self.child, self.target);
+            watch::moved(old_dir, name, new_dir, self.child, None);
+            watch::moved(new_dir, new_name, old_dir, self.target, None);
+            return;
+        }
+        old_dir.moved(self.child, new_dir, new_name);
+        let over = (!self.target.is_negative()).then_some(self.target);
+        watch::moved(old_dir, name, new_dir, self.child, over);
+        if self.flags.contains(RenameFlags::WHITEOUT) {
+            // A whiteout stands at the old name now: look it up again.
+            old_dir.forget(name);
+        }
     }
 }
 

@@ -2,9 +2,12 @@
 
 use super::Subject;
 use crate::Kernel;
-use crate::task::limits;
+use crate::task::list::Ended;
+use crate::task::signal::{SIG_DFL, SIG_IGN};
+use crate::task::{Task, ThreadGroup, limits};
 use abi::Result;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// `R`, `S`, `D`, `T` or `Z`.
@@ -13,7 +16,8 @@ fn state(k: &Kernel, me: &Subject) -> char {
     match l.process(me.tgid) {
         Some(p) if p.zombie.is_some() => 'Z',
         Some(p) if p.group.is_stopping() => 'T',
-        _ => l.task(me.tid).map_or('R', |t| t.state_letter()),
+        // (A main thread that has ended is one, too.)
+        _ => l.task(me.tid).map_or('Z', |t| t.state_letter()),
     }
 }
 
@@ -114,16 +118,56 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
     let k = me.kernel()?;
     let st = state(&k, me);
     let told = me.told()?;
-    let t = me.task().ok().or_else(|| me.task.upgrade());
+    let group = me.group()?;
+    let task = me.task().ok().or_else(|| me.task.upgrade());
     // What a zombie has no more.
-    let alive = t.as_ref().filter(|_| st != 'Z');
+    let alive = task.as_ref().filter(|_| st != 'Z');
+    let mut s = String::new();
+    identity(&mut s, me, &k, (st, &told), alive);
+    if let Some(t) = alive {
+        memory(&mut s, &t.mm().usage());
+    }
+    let threads = k.tasks.lock().thread_count(me.tgid);
+    let _ = writeln!(s, "Threads:\t{threads}");
+    let pending = task.as_ref().map_or(0, |t| t.pending.bits().0);
+    signals(&mut s, &group, &told, pending);
     let c = &told.cred;
-    let (ppid, threads, tgid, pid, numbers) = {
+    for (name, set) in [
+        ("Inh", c.inheritable),
+        ("Prm", c.permitted),
+        ("Eff", c.effective),
+        ("Bnd", c.bounding),
+        ("Amb", c.ambient),
+    ] {
+        let _ = writeln!(s, "Cap{name}:\t{:016x}", set.bits());
+    }
+    let (mask, list) = cpus_allowed(&told.cpus);
+    let _ = writeln!(
+        s,
+        "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\n\
+         Speculation_Store_Bypass:\tvulnerable\nCpus_allowed:\t{mask}\nCpus_allowed_list:\t{list}\n\
+         Mems_allowed:\t1\nMems_allowed_list:\t0\n\
+         voluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0",
+        i32::from(told.no_new_privs),
+        told.seccomp.0,
+        told.seccomp.1
+    );
+    Ok(s.into_bytes())
+}
+
+/// From `Name` to `NSsid`.
+fn identity(
+    s: &mut String,
+    me: &Subject,
+    k: &Kernel,
+    (state, told): (char, &Ended),
+    alive: Option<&Arc<Task>>,
+) {
+    let (ppid, tgid, pid, numbers) = {
         let l = k.tasks.lock();
         let ids = [me.tgid, me.tid, l.pgid(me.tgid), l.sid(me.tgid)];
         (
             l.number(l.parent(me.tgid), &me.ns),
-            l.thread_count(me.tgid),
             l.number(me.tgid, &me.ns),
             l.number(me.tid, &me.ns),
             ids.map(|i| {
@@ -133,24 +177,22 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
             }),
         )
     };
-    let long = match st {
+    let long = match state {
         'R' => "running",
         'S' => "sleeping",
         'D' => "disk sleep",
         'T' => "stopped",
         _ => "zombie",
     };
-    let mut s = String::new();
     let _ = writeln!(s, "Name:\t{}", String::from_utf8_lossy(&told.comm));
     if let Some(t) = alive {
         let _ = writeln!(s, "Umask:\t{:04o}", t.fs().umask());
     }
-    let _ = writeln!(s, "State:\t{st} ({long})");
     let _ = writeln!(
         s,
-        "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{ppid}\nTracerPid:\t0",
-        tgid, pid
+        "State:\t{state} ({long})\nTgid:\t{tgid}\nNgid:\t0\nPid:\t{pid}\nPPid:\t{ppid}\nTracerPid:\t0"
     );
+    let c = &told.cred;
     let [u, e, v, f] = [c.uid, c.euid, c.suid, c.fsuid].map(|u| me.viewer.uid_shown(u));
     let _ = writeln!(s, "Uid:\t{u}\t{e}\t{v}\t{f}");
     let [u, e, v, f] = [c.gid, c.egid, c.sgid, c.fsgid].map(|g| me.viewer.gid_shown(g));
@@ -162,78 +204,56 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
         .map(|g| format!("{} ", me.viewer.gid_shown(*g)))
         .collect();
     let _ = writeln!(s, "FDSize:\t{size}\nGroups:\t{groups}");
-    let _ = writeln!(
-        s,
-        "NStgid:\t{}\nNSpid:\t{}\nNSpgid:\t{}\nNSsid:\t{}",
-        numbers[0], numbers[1], numbers[2], numbers[3]
-    );
-    if let Some(t) = alive {
-        let u = t.mm().usage();
-        let kb = |b: u64| b / 1024;
-        let lib = 0;
-        let _ = writeln!(
-            s,
-            "VmPeak:\t{:8} kB\nVmSize:\t{:8} kB\nVmLck:\t{:8} kB\nVmPin:\t{:8} kB\nVmHWM:\t{:8} kB\nVmRSS:\t{:8} kB\nRssAnon:\t{:8} kB\nRssFile:\t{:8} kB\nRssShmem:\t{:8} kB\nVmData:\t{:8} kB\nVmStk:\t{:8} kB\nVmExe:\t{:8} kB\nVmLib:\t{lib:8} kB\nVmPTE:\t{:8} kB\nVmSwap:\t{:8} kB",
-            kb(u.peak),
-            kb(u.size),
-            kb(u.locked),
-            0,
-            kb(u.rss),
-            kb(u.rss),
-            kb(u.rss_anon),
-            kb(u.rss.saturating_sub(u.rss_anon)),
-            0,
-            kb(u.data),
-            kb(u.stack),
-            kb(u.exec),
-            4,
-            0
-        );
+    for (name, n) in ["tgid", "pid", "pgid", "sid"].iter().zip(&numbers) {
+        let _ = writeln!(s, "NS{name}:\t{n}");
     }
-    if alive.is_some() {
-        s += "CoreDumping:\t0\nTHP_enabled:\t1\n";
+}
+
+/// From `VmPeak` to `THP_enabled`.
+fn memory(s: &mut String, u: &mm::Usage) {
+    for (name, bytes) in [
+        ("VmPeak", u.peak),
+        ("VmSize", u.size),
+        ("VmLck", u.locked),
+        ("VmPin", 0),
+        ("VmHWM", u.rss),
+        ("VmRSS", u.rss),
+        ("RssAnon", u.rss_anon),
+        ("RssFile", u.rss.saturating_sub(u.rss_anon)),
+        ("RssShmem", 0),
+        ("VmData", u.data),
+        ("VmStk", u.stack),
+        ("VmExe", u.exec),
+        ("VmLib", 0),
+        ("VmPTE", 4096),
+        ("VmSwap", 0),
+    ] {
+        let _ = writeln!(s, "{name}:\t{:8} kB", bytes / 1024);
     }
-    let _ = writeln!(s, "Threads:\t{threads}");
-    let group = me.group()?;
+    *s += "CoreDumping:\t0\nTHP_enabled:\t1\n";
+}
+
+/// From `SigQ` to `SigCgt`. `pending`: of the thread.
+fn signals(s: &mut String, group: &ThreadGroup, told: &Ended, pending: u64) {
     let limit = group.limits.lock().0[limits::SIGPENDING].current;
-    let queued = c.ucounts().count(vfs::ucounts::Kind::Signals);
+    let queued = told.cred.ucounts().count(vfs::ucounts::Kind::Signals);
     let actions = group.actions();
     let (mut ign, mut cgt) = (0u64, 0u64);
-    for n in 1..=64 {
-        let Some(sig) = abi::Signal::new(n) else {
-            continue;
-        };
+    for sig in (1..=64).filter_map(abi::Signal::new) {
+        let bit = 1 << (sig.number() - 1);
         match actions.read().get(sig).handler {
-            0 => {}
-            1 => ign |= 1 << (n - 1),
-            _ => cgt |= 1 << (n - 1),
+            SIG_DFL => {}
+            SIG_IGN => ign |= bit,
+            _ => cgt |= bit,
         }
     }
     let _ = writeln!(
         s,
-        "SigQ:\t{queued}/{limit}\nSigPnd:\t{:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{:016x}\nSigIgn:\t{ign:016x}\nSigCgt:\t{cgt:016x}",
-        t.as_ref().map_or(0, |t| t.pending.bits().0),
+        "SigQ:\t{queued}/{limit}\nSigPnd:\t{pending:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{:016x}\n\
+         SigIgn:\t{ign:016x}\nSigCgt:\t{cgt:016x}",
         group.shared.bits().0,
         told.mask.0
     );
-    let _ = writeln!(
-        s,
-        "CapInh:\t{:016x}\nCapPrm:\t{:016x}\nCapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}",
-        c.inheritable.bits(),
-        c.permitted.bits(),
-        c.effective.bits(),
-        c.bounding.bits(),
-        c.ambient.bits()
-    );
-    let (mask, list) = cpus_allowed(&told.cpus);
-    let _ = writeln!(
-        s,
-        "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\nSpeculation_Store_Bypass:\tvulnerable\nCpus_allowed:\t{mask}\nCpus_allowed_list:\t{list}\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0",
-        i32::from(told.no_new_privs),
-        told.seccomp.0,
-        told.seccomp.1
-    );
-    Ok(s.into_bytes())
 }
 
 /// A mask of CPUs as words, the highest first, and as a list of ranges (`%*pb`, `%*pbl`).
