@@ -216,7 +216,7 @@ static void become(char role) {
     in_child_of_this(), in_child_of_this();
     mount(0, "/", 0, MS_REC | MS_PRIVATE, 0), mount("proc", "/proc", "proc", 0, 0);
 }
-// What root may change of the files that all see: its own directories only.
+// What those may change who own the files that all see: their own directories only.
 static void others_are_read_only(const char *const own[3]) {
     static const char *const trees[] = {"/", "/dev", "/dev/shm", "/dev/mqueue", "/tmp", "/fz"};
     for (int i = 0; i < 3; i++)
@@ -229,12 +229,14 @@ void session(u64 seed, char role, const char *base, const char *volume, int vict
     static char dir[256], shm[256], vol[256];
     umask(0);
     snprintf(dir, sizeof dir, "%s/%016lx", base, seed), snprintf(shm, sizeof shm, "/dev/shm/fz.%016lx", seed), snprintf(vol, sizeof vol, "%s/%016lx", volume, seed);
+    // In an ordinary user's sandbox all sessions are that user's, who owns what the victim's and the bystander's directories lie in.
+    int owns_all = role == 'R' || getuid() != 0;
     become(role);
     limits(role);
     // One of three places is home: tmpfs, the root's overlay, a directory of the host's.
     mkdir(dir, 0777), mkdir(shm, 0777);
     if (*volume) mkdir(vol, 0777);
-    if (role == 'R') others_are_read_only((const char *const[]){dir, shm, *volume ? vol : ""});
+    if (owns_all) others_are_read_only((const char *const[]){dir, shm, *volume ? vol : ""});
     if (chdir(seed % 3 == 0 ? shm : seed % 3 == 1 && *volume ? vol : dir)) _exit(5);
     on_fault_go_on();
     uint8_t *arena = make_arena();
