@@ -154,108 +154,47 @@ impl Running {
 
     /// Waits for the end, and cleans up.
     pub fn wait(mut self, attendant: &mut dyn Attendant) -> Ending {
-        let mut seen = Seen::default();
-        let fd = |c: &Option<Child>| c.as_ref().map_or(-1, |c| c.pidfd.raw());
-        let mut fds = [
-            self.control.raw(),
-            self.report.raw(),
-            fd(&self.sentry),
-            fd(&self.gofer),
-            fd(&self.broker),
-        ]
-        .map(|fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        })
-        .to_vec();
-        // Set once the end is near: `None` waits for ever.
-        let mut deadline: Option<i64> = None;
-        let mut near = |ms: i64| {
-            let at = now() + ms;
-            deadline = Some(deadline.map_or(at, |d: i64| d.min(at)));
-            deadline
-        };
-        let mut until: Option<i64> = None;
+        let mut w = Watch::over(&self);
         while self.sentry.is_some() || self.joined {
             let late_in = attendant.deadline().map(|d| {
                 let left = d.saturating_duration_since(Instant::now());
                 // Not a moment too early: that would be a turn for nothing.
                 i64::try_from(left.as_millis()).map_or(i64::MAX, |ms| ms.saturating_add(1))
             });
-            let left = until.map(|d| d - now()).into_iter().chain(late_in).min();
+            let left = w.until.map(|d| d - now()).into_iter().chain(late_in).min();
             let wait = left.map_or(-1, |ms| ms.clamp(0, 60_000) as i32);
-            fds.truncate(OWN);
-            attendant.poll(&mut fds);
+            w.fds.truncate(OWN);
+            attendant.poll(&mut w.fds);
             if attendant.wants_room() {
-                fds[CONTROL].events |= libc::POLLOUT;
+                w.fds[CONTROL].events |= libc::POLLOUT;
             }
-            match file::poll(&mut fds, wait) {
-                Ok(_) if until.is_none_or(|d| now() < d) => {}
-                Err(abi::errno::EINTR) if until.is_none_or(|d| now() < d) => continue,
+            match file::poll(&mut w.fds, wait) {
+                Ok(_) if !w.is_over() => {}
+                Err(abi::errno::EINTR) if !w.is_over() => continue,
                 _ => break,
             }
-            if fds[CONTROL].revents & libc::POLLOUT != 0 {
+            if w.fds[CONTROL].revents & libc::POLLOUT != 0 {
                 attendant.room(&self);
             }
-            fds[CONTROL].events = libc::POLLIN;
-            fds[CONTROL].revents &= !libc::POLLOUT;
-            attendant.ready(&self, &fds[OWN..]);
+            w.fds[CONTROL].events = libc::POLLIN;
+            w.fds[CONTROL].revents &= !libc::POLLOUT;
+            attendant.ready(&self, &w.fds[OWN..]);
             if attendant.deadline().is_some_and(|d| d <= Instant::now()) {
                 attendant.late(&self);
             }
             if attendant.is_over() {
                 break;
             }
-            for (i, socket) in [(REPORT, self.report.raw()), (CONTROL, self.control.raw())] {
-                if fds[i].revents == 0 {
-                    continue;
-                }
-                match control::receive(socket) {
-                    Said::HungUp => fds[i].fd = -1,
-                    // Only the Sentry speaks for the program.
-                    Said::Exit(s) if i == CONTROL => {
-                        seen.exit.get_or_insert(s);
-                        until = near(SENTRY_GRACE);
-                    }
-                    Said::Failed(text, exit) => {
-                        seen.text.get_or_insert((text, exit));
-                        until = near(GRACE);
-                    }
-                    Said::Answer(a) if i == CONTROL => attendant.answer(&self, a),
-                    Said::Note(text) if i == CONTROL => attendant.note(&text),
-                    Said::Exit(_) | Said::Answer(_) | Said::Note(_) | Said::Nothing => {}
-                }
-            }
-            if self.joined && (seen.exit.is_some() || fds[CONTROL].fd == -1) {
+            w.hear(&self, attendant);
+            if self.joined && (w.seen.exit.is_some() || w.fds[CONTROL].fd == -1) {
                 break;
             }
-            if fds[GOFER].revents != 0 {
-                fds[GOFER].fd = -1;
-                // Without fault where the Sentry hung up first: then the Sentry is about to end.
-                seen.gofer = reap(&mut self.gofer);
-                until = near(if seen.gofer == Some(0) { GRACE } else { 0 });
-                if until.is_some_and(|d| d <= now()) {
-                    break;
-                }
-            }
-            if fds[BROKER].revents != 0 {
-                fds[BROKER].fd = -1;
-                seen.broker = reap(&mut self.broker);
-                until = near(if seen.broker == Some(0) { GRACE } else { 0 });
-                if until.is_some_and(|d| d <= now()) {
-                    break;
-                }
-            }
-            if fds[SENTRY].revents != 0 {
-                // What it said last is read before its end counts.
-                until = near(GRACE);
-                if fds[CONTROL].fd == -1 || file::poll(&mut fds[..=CONTROL], 0) == Ok(0) {
-                    seen.sentry = reap(&mut self.sentry);
-                }
+            if w.take_note_of_ends(&mut self) {
+                break;
             }
         }
-        if self.joined && seen.exit.is_none() && fds[CONTROL].fd != -1 {
+        let mut seen = w.seen;
+        if self.joined && seen.exit.is_none() && w.fds[CONTROL].fd != -1 {
             let (ended, status) = self.leave();
             if !ended {
                 attendant.left();
@@ -306,6 +245,106 @@ impl Running {
                 Said::Failed(..) | Said::Answer(_) | Said::Note(_) | Said::Nothing => {}
             }
         }
+    }
+}
+
+/// What [`Running::wait`] looks at.
+struct Watch {
+    /// See [`CONTROL`] and the like.
+    fds: Vec<libc::pollfd>,
+    /// When it ends, in milliseconds of [`now`]. Set once the end is near: `None` waits for ever.
+    until: Option<i64>,
+    seen: Seen,
+}
+
+impl Watch {
+    fn over(r: &Running) -> Watch {
+        let fd = |c: &Option<Child>| c.as_ref().map_or(-1, |c| c.pidfd.raw());
+        let fds = [
+            r.control.raw(),
+            r.report.raw(),
+            fd(&r.sentry),
+            fd(&r.gofer),
+            fd(&r.broker),
+        ]
+        .map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .to_vec();
+        Watch {
+            fds,
+            until: None,
+            seen: Seen::default(),
+        }
+    }
+
+    /// The end comes in so many milliseconds at the latest.
+    fn near(&mut self, ms: i64) {
+        let at = now() + ms;
+        self.until = Some(self.until.map_or(at, |d| d.min(at)));
+    }
+
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|d| d <= now())
+    }
+
+    /// What children have said.
+    fn hear(&mut self, r: &Running, attendant: &mut dyn Attendant) {
+        for (i, socket) in [(REPORT, r.report.raw()), (CONTROL, r.control.raw())] {
+            if self.fds[i].revents == 0 {
+                continue;
+            }
+            match control::receive(socket) {
+                Said::HungUp => self.fds[i].fd = -1,
+                // Only the Sentry speaks for the program.
+                Said::Exit(s) if i == CONTROL => {
+                    self.seen.exit.get_or_insert(s);
+                    self.near(SENTRY_GRACE);
+                }
+                Said::Failed(text, exit) => {
+                    self.seen.text.get_or_insert((text, exit));
+                    self.near(GRACE);
+                }
+                Said::Answer(a) if i == CONTROL => attendant.answer(r, a),
+                Said::Note(text) if i == CONTROL => attendant.note(&text),
+                Said::Exit(_) | Said::Answer(_) | Said::Note(_) | Said::Nothing => {}
+            }
+        }
+    }
+
+    /// Reaps children that have ended; whether that is all.
+    fn take_note_of_ends(&mut self, r: &mut Running) -> bool {
+        if self.fds[GOFER].revents != 0 {
+            self.fds[GOFER].fd = -1;
+            self.seen.gofer = reap(&mut r.gofer);
+            if self.follows(self.seen.gofer) {
+                return true;
+            }
+        }
+        if self.fds[BROKER].revents != 0 {
+            self.fds[BROKER].fd = -1;
+            self.seen.broker = reap(&mut r.broker);
+            if self.follows(self.seen.broker) {
+                return true;
+            }
+        }
+        if self.fds[SENTRY].revents != 0 {
+            // What it said last is read before its end counts.
+            self.near(GRACE);
+            if self.fds[CONTROL].fd == -1 || file::poll(&mut self.fds[..=CONTROL], 0) == Ok(0) {
+                self.seen.sentry = reap(&mut r.sentry);
+            }
+        }
+        false
+    }
+
+    /// The Sentry ends after a child that has ended so: soon where it was without fault, as the Sentry has hung up
+    /// then; else at once.
+    fn follows(&mut self, child: Option<i32>) -> bool {
+        self.near(if child == Some(0) { GRACE } else { 0 });
+        self.is_over()
     }
 }
 
