@@ -9,33 +9,29 @@
 //! - A process belongs to its parent's container for ever; what is started from outside belongs to the one
 //!   that it is started in.
 //! - A container's starter speaks on a socket of its own, and reaches that container only.
-//! - Once a container has ended ([`Kernel::close_container`]) it gets no more processes; that, and the making of
+//! - Once a container has ended ([`crate::Kernel::close_container`]) it gets no more processes; that, and the making of
 //!   one, happen under the task list's lock.
-//! - After [`Kernel::end_container`] has told the end, no process of the container runs application code. Where one
+//! - After [`crate::Kernel::end_container`] has told the end, no process of the container runs application code. Where one
 //!   cannot be ended, that is told instead, and the starter ends the sandbox.
 //! - A program of `exec` runs only when its asker, who has been told its process, says so. Until then it is in
 //!   `waiting`, which takes none once the container has ended. No lock is taken under that of `waiting`.
 
-use crate::boot::Launch;
-use crate::kernel::Kernel;
 use crate::ns::NsProxy;
+use crate::task::launch::Launch;
 use crate::task::quota::{OF_CONTAINER, TASKS_MAX};
-use crate::task::{Task, ThreadGroup};
 use abi::signal::SIGKILL;
 use clas::Clas;
 use config::Limits;
-use config::{IdRange, control, limits};
+use config::{IdRange, control};
 use hostcall::HostFd;
 use parking_lot::Mutex;
 use seccomp::bpf::Insn;
-use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tty::Devpts;
 use vfs::MountNamespace;
-use wait::{Events, Listener, Parker};
 
 /// The person's terminal: has its last output delivered at the end.
 pub trait Console: Send + Sync {
@@ -167,7 +163,7 @@ impl Container {
         }
     }
     /// Delivers the last output of a process's terminal, and lets the host's terminal go.
-    fn close_console(&self, id: i32, drain: Duration) {
+    pub fn close_console(&self, id: i32, drain: Duration) {
         let c = self.consoles.lock().remove(&id);
         if let Some((c, _)) = c {
             c.drain(drain);
@@ -256,6 +252,15 @@ impl Container {
         self.closed.load(Ordering::Relaxed)
     }
 
+    /// It gets no more processes from now on. Under the task list's lock.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Its tasks are held at the boundary from now on, or not any more.
+    pub fn set_frozen(&self, frozen: bool) {
+        self.frozen.store(frozen, Ordering::SeqCst);
+    }
     /// Whether its tasks are held at the boundary.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
@@ -286,155 +291,5 @@ impl Container {
 impl Drop for Container {
     fn drop(&mut self) {
         self.ns.cgroup.dismantle();
-    }
-}
-
-impl Kernel {
-    /// The container that a caller is in: of a task, or of the kernel while it makes one.
-    #[must_use]
-    pub fn container_of(&self, caller: &dyn Any) -> Arc<Container> {
-        if let Some(t) = caller.downcast_ref::<Arc<Task>>() {
-            return t.group.container.clone();
-        }
-        let made = caller.downcast_ref::<Arc<Container>>();
-        made.unwrap_or(&self.root).clone()
-    }
-
-    /// The processes of a container.
-    #[must_use]
-    pub fn members(&self, c: &Arc<Container>) -> Vec<Arc<ThreadGroup>> {
-        let l = self.tasks.lock();
-        l.processes()
-            .filter(|p| Arc::ptr_eq(&p.group.container, c))
-            .map(|p| p.group.clone())
-            .collect()
-    }
-
-    /// Holds every task of a container at its next boundary, and has it come there. A task that sleeps in a
-    /// system call restarts the call afterwards.
-    pub fn freeze(&self, c: &Arc<Container>) {
-        c.frozen.store(true, Ordering::SeqCst);
-        self.kick(c);
-    }
-    /// Lets them go on.
-    pub fn thaw(&self, c: &Arc<Container>) {
-        c.frozen.store(false, Ordering::SeqCst);
-        self.kick(c);
-    }
-    fn kick(&self, c: &Arc<Container>) {
-        for t in self.tasks.lock().all() {
-            if Arc::ptr_eq(&t.group.container, c) {
-                t.kick();
-            }
-        }
-    }
-
-    /// Ends all processes that a container has.
-    pub fn kill_container(&self, c: &Arc<Container>) {
-        // Who is being told to end makes no more children (`clone` looks under the list's lock): the next time
-        // finds those that were made meanwhile.
-        loop {
-            let mut all = self.members(c);
-            all.retain(|g| g.exit_status().is_none());
-            if all.is_empty() {
-                return;
-            }
-            for g in all {
-                self.kill_group(&g, SIGKILL.number());
-            }
-        }
-    }
-
-    /// Ends all processes of a container, which gets no more.
-    pub fn close_container(&self, c: &Arc<Container>) {
-        {
-            let _list = self.tasks.lock();
-            c.closed.store(true, Ordering::Relaxed);
-        }
-        c.withdraw(None);
-        self.kill_container(c);
-    }
-
-    /// Waits until none of these processes, which have been killed, runs any more. Where one does not obey, what it
-    /// runs is ended under it.
-    pub fn see_off(&self, groups: &[Arc<ThreadGroup>]) -> bool {
-        self.await_end(groups, limits::OBEY) || {
-            for g in groups {
-                self.end_space(g);
-            }
-            self.await_end(groups, limits::FORCED)
-        }
-    }
-
-    /// Ends an address space, unless somebody shares it who is to live. Whether no code of the process's can run
-    /// any more.
-    fn end_space(&self, g: &ThreadGroup) -> bool {
-        let l = self.tasks.lock();
-        let Some(mm) = l.memory_of(g.tgid, &self.no_memory) else {
-            return true;
-        };
-        let doomed = l.all().all(|t| t.is_killed() || !Arc::ptr_eq(&t.mm(), &mm));
-        drop(l);
-        if doomed {
-            mm.address_space().kill();
-        }
-        doomed
-    }
-
-    /// Waits until none of these processes runs any more: whether that came in time.
-    fn await_end(&self, groups: &[Arc<ThreadGroup>], limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
-        let mut ended = true;
-        for g in groups {
-            let parker: Arc<Parker> = Arc::default();
-            let ticket = g
-                .exit_wait
-                .register(parker.clone() as Arc<dyn Listener>, Events::READABLE);
-            let lives = || {
-                let l = self.tasks.lock();
-                l.process(g.tgid).is_some_and(|p| p.zombie.is_none())
-            };
-            while lives() && Instant::now() < deadline {
-                parker.park(Some(deadline));
-            }
-            g.exit_wait.unregister(ticket);
-            ended &= !lives();
-        }
-        ended
-    }
-
-    /// A process that was started from outside has ended, and is reaped.
-    pub fn end_outsider(&self, g: &ThreadGroup, status: i32) {
-        let c = &g.container;
-        if g.tgid == c.first() {
-            self.end_container(c, status);
-            return;
-        }
-        c.close_console(g.tgid, self.drain);
-        self.platform.settle(limits::SETTLE);
-        c.tell_exited(g.tgid, status);
-    }
-
-    /// The first process of a container has ended: the others end, the starter is told. With the root
-    /// container the sandbox ends, and this process exits. Whether no code of the container's can run any more.
-    pub fn end_container(&self, c: &Arc<Container>, status: i32) -> bool {
-        let is_root = Arc::ptr_eq(c, &self.root);
-        self.close_container(c);
-        // What waits for the host, and can run no more code, is no reason to keep the status back.
-        let ended = is_root
-            || self.see_off(&self.members(c))
-            || self.members(c).iter().all(|g| self.end_space(g));
-        if !ended {
-            c.tell(control::ERROR, b"a process of the container does not end");
-            return false;
-        }
-        c.close_console(c.first(), self.drain);
-        self.platform.settle(limits::SETTLE);
-        c.tell(control::EXIT, &(status as u32).to_le_bytes());
-        if is_root {
-            // The namespace's first process ends here, and everything in it.
-            hostcall::process::exit_group(0);
-        }
-        true
     }
 }

@@ -1,5 +1,7 @@
 //! The root object: all state of a sandbox's kernel hangs from one [`Kernel`].
 
+mod containers;
+
 use crate::container::{self, Container};
 use crate::ns::NsProxy;
 use crate::ns::uts::Uts;

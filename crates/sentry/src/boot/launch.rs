@@ -6,16 +6,16 @@ use crate::fs::console;
 use crate::fs::host_stream::HostStream;
 use crate::kernel::Kernel;
 use crate::task::exec::ExecRequest;
+use crate::task::launch::{Launch, Unready};
 use crate::task::limits::{COUNT, Limit, Limits};
 use crate::task::list::Process;
 use crate::task::signal::{Actions, SIG_IGN, SigAction};
-use crate::task::{Task, ThreadGroup, clone, exec, seccomp};
+use crate::task::{Task, ThreadGroup, exec, seccomp};
 use abi::errno::{EACCES, EAGAIN, ENOENT, ENOEXEC, ENOMEM, ENOTDIR, ESRCH};
-use abi::{AltStack, Result, SigSet, Signal};
+use abi::{Result, SigSet, Signal};
 use config::{ProcessSpec, Stdio, control};
 use hostcall::HostFd;
 use parking_lot::RwLock;
-use platform::AppThread;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::fd_table::{CloseOnExec, Room};
@@ -23,48 +23,6 @@ use vfs::file::{File, O_RDWR};
 use vfs::userns::UserNs;
 use vfs::walk::Walk;
 use vfs::{At, Caller, Caps, Credentials, FdTable, FsContext, PathCx};
-
-/// A program that is ready to run. Dropped unstarted, it leaves nothing behind.
-pub struct Launch {
-    task: Arc<Task>,
-    thread: Option<Box<dyn AppThread>>,
-}
-
-impl Launch {
-    #[must_use]
-    pub fn pid(&self) -> i32 {
-        self.task.tid
-    }
-    pub fn start(mut self) -> core::result::Result<(), Failure> {
-        let Some(thread) = self.thread.take() else {
-            return Ok(());
-        };
-        let started = clone::start(self.task.clone(), thread, AltStack::FIRST);
-        if started.is_err() {
-            forget(&self.task);
-        }
-        or(started, "start the first thread")
-    }
-}
-
-impl Drop for Launch {
-    fn drop(&mut self) {
-        if self.thread.is_some() {
-            forget(&self.task);
-        }
-    }
-}
-
-/// Takes a task that never ran out of the list.
-fn forget(task: &Arc<Task>) {
-    drop(task.take_files());
-    let mut l = task.kernel.tasks.lock();
-    l.remove_task(task);
-    task.group.container.forget_first(task.tid);
-    let gone = l.reap(task.tid);
-    drop(l);
-    drop(gone);
-}
 
 fn credentials(p: &ProcessSpec) -> Credentials {
     let mut c = Credentials::user(p.uid, p.gid, p.groups.clone());
@@ -113,7 +71,7 @@ pub fn prepare(
     cred.user_ns = UserNs::of_container(container.clas.number());
     let name = String::from_utf8_lossy(spec.argv.first().map_or(b"", Vec::as_slice)).into_owned();
     let (task, is_first) = process(kernel, container, &spec, &cred)?;
-    let undo = Undo(Some(task.clone()));
+    let unready = Unready::new(&task);
     let (fs, files) = (task.fs(), task.files());
     let [cred, root] = [cred, Credentials::root()].map(Arc::new);
     let boot = Boot(Arc::default());
@@ -154,11 +112,7 @@ pub fn prepare(
     if !filter.is_empty() && seccomp::install(&task, filter, 0).is_err() {
         return Err("the seccomp filter cannot be installed".into());
     }
-    undo.keep();
-    Ok(Launch {
-        task,
-        thread: Some(thread),
-    })
+    Ok(unready.ready(thread))
 }
 
 /// A process of the container's without a program, and its task, in the list; whether it is the container's first.
@@ -232,23 +186,6 @@ fn enter(
         Err(EACCES) if spec.make_cwd => as_root.chdir(&spec.cwd),
         r => r,
     })
-}
-
-/// Takes the task out of the list again, unless it is kept.
-struct Undo(Option<Arc<Task>>);
-
-impl Undo {
-    fn keep(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Undo {
-    fn drop(&mut self) {
-        if let Some(t) = &self.0 {
-            forget(t);
-        }
-    }
 }
 
 fn actions(p: &ProcessSpec) -> Actions {

@@ -10,11 +10,10 @@ mod launch;
 mod mounts;
 mod serve;
 
-pub(crate) use launch::Launch;
-
 use crate::fs::terminals::Terminals;
 use crate::kernel::{Kernel, Parts};
 use crate::strace::Strace;
+use crate::task::launch::Launch;
 use abi::Result;
 use clas::Clas;
 use config::{Config, PlatformKind, control};
@@ -165,7 +164,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         kernel.root.tell(control::READY, &[]);
         return Ok((kernel, Some(first)));
     }
-    first.start()?;
+    or(first.start(), "start the first thread")?;
     Ok((kernel, None))
 }
 

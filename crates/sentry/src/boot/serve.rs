@@ -2,11 +2,12 @@
 //!
 //! Nothing that can wait for a file or a task is done on this thread: signals must always get through.
 
-use super::launch::{self, Launch};
+use super::launch;
 use super::{Failure, changes, join, or};
 use crate::container::Container;
 use crate::kernel::Kernel;
 use crate::task::ThreadGroup;
+use crate::task::launch::Launch;
 use abi::errno::EINTR;
 use abi::{SigInfo, Signal};
 use config::{Census, CensusProcess, ExecSpec, Stdio, control};
@@ -121,7 +122,7 @@ impl Server {
                 if let Some(first) = self.held.take()
                     && let Err(e) = first.start()
                 {
-                    return Err(e.text);
+                    return Err(format!("cannot start the first thread: {e}"));
                 }
             }
             Some(control::LIMITS) => {

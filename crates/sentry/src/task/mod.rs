@@ -24,6 +24,7 @@ pub mod futex;
 pub mod group;
 pub mod jobs;
 pub mod lanes;
+pub mod launch;
 pub mod limits;
 pub mod list;
 pub mod quota;
