@@ -32,43 +32,7 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
     let stdio = serve::stdio(&spec.first, &mut given)?;
     let preserved = given.take(spec.first.preserved as usize).collect();
 
-    let own = [
-        (spec.own_pids, CLONE_NEWPID),
-        (spec.own_uts, CLONE_NEWUTS),
-        (spec.own_ipc, CLONE_NEWIPC),
-        (spec.own_net, CLONE_NEWNET),
-    ];
-    let flags = own.iter().filter(|o| o.0).fold(0, |all, o| all | o.1);
-    let old = &kernel.initial;
-    let user = vfs::Credentials::root();
-    let ns = or(
-        change::copy(
-            kernel,
-            &old.pid_for_children,
-            old,
-            &user,
-            &kernel.cgroups.root,
-            flags,
-        ),
-        "make its namespaces",
-    )?;
-    if spec.own_net {
-        // As container runtimes do.
-        or(ns.net.set_up(true), "take its loopback up")?;
-    }
-    if spec.own_uts {
-        ns.uts.change(kernel, |names| {
-            names.nodename = spec.container.hostname.clone().into_bytes();
-            if !spec.container.domainname.is_empty() {
-                names.domainname = spec.container.domainname.clone().into_bytes();
-            }
-        });
-    }
-    // Containers do not reach each other's control groups: each has a tree.
-    let ns = Arc::new(NsProxy {
-        cgroup: or(kernel.new_cgroups(), "make its control groups")?,
-        ..NsProxy::clone(&ns)
-    });
+    let ns = namespaces(kernel, &spec)?;
     let container = Container::new(Parts {
         clas: memory,
         ns,
@@ -104,4 +68,48 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
     made.map_err(|_| "no more threads can be made")?;
     container.tell(control::READY, &[]);
     Ok(())
+}
+
+/// Its namespaces: the sandbox's first ones, but for those that it has of its own.
+fn namespaces(
+    kernel: &Arc<Kernel>,
+    spec: &JoinSpec,
+) -> core::result::Result<Arc<NsProxy>, Failure> {
+    let own = [
+        (spec.own_pids, CLONE_NEWPID),
+        (spec.own_uts, CLONE_NEWUTS),
+        (spec.own_ipc, CLONE_NEWIPC),
+        (spec.own_net, CLONE_NEWNET),
+    ];
+    let flags = own.iter().filter(|o| o.0).fold(0, |all, o| all | o.1);
+    let old = &kernel.initial;
+    let user = vfs::Credentials::root();
+    let ns = or(
+        change::copy(
+            kernel,
+            &old.pid_for_children,
+            old,
+            &user,
+            &kernel.cgroups.root,
+            flags,
+        ),
+        "make its namespaces",
+    )?;
+    if spec.own_net {
+        // As container runtimes do.
+        or(ns.net.set_up(true), "take its loopback up")?;
+    }
+    if spec.own_uts {
+        ns.uts.change(kernel, |names| {
+            names.nodename = spec.container.hostname.clone().into_bytes();
+            if !spec.container.domainname.is_empty() {
+                names.domainname = spec.container.domainname.clone().into_bytes();
+            }
+        });
+    }
+    // Containers do not reach each other's control groups: each has a tree.
+    Ok(Arc::new(NsProxy {
+        cgroup: or(kernel.new_cgroups(), "make its control groups")?,
+        ..NsProxy::clone(&ns)
+    }))
 }
