@@ -21,14 +21,6 @@ impl Va {
     pub const fn page_down(self) -> Va {
         Va(self.0 & !(PAGE_SIZE - 1))
     }
-    /// Rounds up to a page; `None` past the end of the address space.
-    #[must_use]
-    pub const fn page_up(self) -> Option<Va> {
-        match self.0.checked_add(PAGE_SIZE - 1) {
-            Some(v) => Some(Va(v & !(PAGE_SIZE - 1))),
-            None => None,
-        }
-    }
     #[must_use]
     pub const fn is_page_aligned(self) -> bool {
         self.0.is_multiple_of(PAGE_SIZE)
@@ -80,12 +72,5 @@ impl VaRange {
     #[must_use]
     pub const fn contains(&self, va: Va) -> bool {
         self.start.0 <= va.0 && va.0 < self.end.0
-    }
-    /// The common part, empty ranges included as `None`.
-    #[must_use]
-    pub fn intersect(&self, other: &VaRange) -> Option<VaRange> {
-        let start = self.start.max(other.start);
-        let end = self.end.min(other.end);
-        (start < end).then_some(VaRange { start, end })
     }
 }

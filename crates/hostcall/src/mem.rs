@@ -95,12 +95,6 @@ impl<'a> MemSlice<'a> {
             // SAFETY: valid, aligned, and only accessed atomically by us.
             .then(|| unsafe { AtomicU64::from_ptr(self.ptr.cast()) })
     }
-    /// The offset of the first zero byte: for strings. Racing writers can only make the answer stale.
-    #[must_use]
-    pub fn find_zero(&self) -> Option<usize> {
-        // SAFETY: inside; volatile, because the application may write.
-        (0..self.len).find(|i| unsafe { self.ptr.add(*i).read_volatile() } == 0)
-    }
     /// Orders earlier writes before later ones as seen by the application.
     pub fn fence() {
         core::sync::atomic::fence(Ordering::SeqCst);

@@ -124,10 +124,6 @@ impl NetNamespace {
         }
         n
     }
-    /// Adds an address of this host that is reached in memory (the container's own).
-    pub fn add_address(&self, ip: IpAddr) {
-        self.local.write().push(ip.to_canonical());
-    }
     /// The interfaces, as programs are told of them.
     pub(crate) fn interfaces(&self) -> Vec<Interface> {
         if let Some(h) = &self.host {

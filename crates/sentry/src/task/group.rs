@@ -142,10 +142,6 @@ impl ThreadGroup {
     pub fn is_stopping(&self) -> bool {
         self.stopped.load(Ordering::SeqCst) != 0
     }
-    #[must_use]
-    pub fn stop_signal(&self) -> Option<Signal> {
-        Signal::new(self.stopped.load(Ordering::SeqCst))
-    }
     /// Begins a job-control stop. False if one is in force.
     pub fn begin_stop(&self, s: Signal) -> bool {
         self.stopped

@@ -11,7 +11,7 @@ use crate::walk::{Last, Place, Walk};
 use crate::watch;
 use abi::Result;
 use abi::errno::{
-    EBADF, EBUSY, EEXIST, EINVAL, EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, EXDEV,
+    EBUSY, EEXIST, EINVAL, EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, EXDEV,
 };
 use abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, S_IFMT, S_ISVTX};
 use std::sync::Arc;
@@ -282,10 +282,5 @@ impl PathCx<'_> {
         }
         self.fs.set_root(p);
         Ok(())
-    }
-
-    /// The path of an open file, for those that need one.
-    pub fn path_of(&self, file: &crate::File) -> Result<Path> {
-        file.path.clone().ok_or(EBADF)
     }
 }

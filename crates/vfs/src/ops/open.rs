@@ -1,6 +1,5 @@
 //! open(2), openat2(2), opening for execve(2), and bound sockets.
 
-use super::AsDir;
 use crate::context::{At, PathCx};
 use crate::file::{
     File, FileOps, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH,
@@ -15,7 +14,7 @@ use crate::watch;
 use crate::{Dentry, Stat};
 use abi::Result;
 use abi::errno::{
-    EACCES, EBADF, ECONNREFUSED, EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, ENXIO, EPERM,
+    EACCES, EBADF, ECONNREFUSED, EEXIST, EINVAL, EISDIR, ELOOP, ENOTDIR, ENXIO, EPERM,
 };
 use std::any::Any;
 use std::sync::atomic::Ordering;
@@ -336,12 +335,6 @@ impl PathCx<'_> {
         }
     }
 
-    /// Opens a place that is known: `/proc/self/fd/N` and the like, with the checks of open(2).
-    pub fn open_path(&self, p: Path, flags: u32) -> Result<Arc<File>> {
-        let how = OpenHow::new(flags & !(O_CREAT | O_EXCL), 0);
-        self.open_at(p, how.flags, wanted(how.flags), Made::No)
-    }
-
     /// Opens a program or its interpreter for execve(2) (`do_open_execat`): a regular file with a right to
     /// execute it, on a mount that allows it. The guard keeps writers out while it lives.
     pub fn open_exec(&self, at: &At, path: &[u8], flags: Walk) -> Result<(Arc<File>, ExecGuard)> {
@@ -387,21 +380,6 @@ impl PathCx<'_> {
             return Err(ECONNREFUSED);
         }
         inode.ext().socket.any().ok_or(ECONNREFUSED)
-    }
-
-    /// Removes a name that was just made, where what it was made for failed.
-    pub fn remove_path(&self, p: &Path) -> Result<()> {
-        let dir = Path {
-            mnt: p.mnt.clone(),
-            dentry: p.dentry.parent().ok_or(ENOENT)?,
-        };
-        let _g = dir.dentry.lock_dir();
-        self.may_delete(&dir, &p.dentry, AsDir::No)?;
-        dir.inode()?
-            .unlink(&self.caller, &p.dentry.name(), p.inode()?)?;
-        dir.dentry.removed(&p.dentry);
-        watch::removed(&dir.dentry, &p.dentry);
-        Ok(())
     }
 }
 
