@@ -813,8 +813,9 @@ impl Drop for Thread {
         }
         let listener = raw.listener.expect("with this platform");
         let end = |id| host::notif_send(listener.raw(), id, stub::REPLY_EXIT as i64);
+        let mut patience = Patience::new(END_LIMIT);
         let end = match id.map(end) {
-            Some(Ok(())) => End::Within(Patience::fair(END_LIMIT)),
+            Some(Ok(())) => End::Within(&mut patience),
             _ => End::Seen,
         };
         release_after(&self.process, raw.area_no, listener, end);

@@ -211,7 +211,7 @@ impl Drop for Process {
 impl Process {
     fn start_service(&self) -> Result<()> {
         let start = stub::address(Symbol::Service);
-        let patience = Patience::fair(START_LIMIT);
+        let patience = Patience::new(START_LIMIT);
         let (t, first) = self.spawn(start, 0, self.area0, Listens::Yes, patience)?;
         let (listener, n) = t.listener.zip(first).ok_or(ESRCH)?;
         *self.service.lock() = Service::Up { listener, id: n.id };
@@ -291,7 +291,7 @@ impl Process {
         self.factory.unit(self.command).sub(batch, len).zero();
         let used = hostcall::time::clock_nanos(self.cpu_clock()) as u64;
         self.cpu_before.store(used, Ordering::Relaxed);
-        let t = self.new_thread_within(Patience::strict(RENEW_LIMIT));
+        let t = self.new_thread_within(Patience::new(RENEW_LIMIT));
         t.map(|t| *self.spare.lock() = Some(t)).is_ok()
     }
 

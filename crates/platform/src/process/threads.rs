@@ -2,7 +2,7 @@
 
 use super::factory::{Drive, Unit, kick_spawner};
 use super::listener::{Claim, Listener};
-use super::patience::Patience;
+use super::patience::{LOOK, Patience};
 use super::{
     Areas, Process, RENEW_LIMIT, START_LIMIT, has_ended, read_i32, readable_within, word,
     write_words,
@@ -36,9 +36,6 @@ pub struct RawThread {
 /// How long the listener of a thread that starts is waited for before what others may have received is looked at.
 const GLANCE_MILLIS: i32 = 10;
 
-/// How often it is looked whether a thread that ends has had its time.
-const LOOK_MILLIS: i32 = 100;
-
 /// Whether a thread has a listener.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Listens {
@@ -59,10 +56,10 @@ pub(super) fn wait_start<T>(
         if let Some(x) = f()? {
             return Ok(x);
         }
-        if patience.is_over(p) {
+        if patience.is_over() {
             return Err(ESRCH);
         }
-        if let Err(e) = host::futex_wait(ready, 0, 50) {
+        if let Err(e) = host::futex_wait(ready, 0, LOOK.as_millis() as u64) {
             if has_ended(&p.pidfd) {
                 return Err(ESRCH);
             }
@@ -76,10 +73,10 @@ pub(super) fn wait_start<T>(
 
 /// Gives back what a thread used, once it runs no more: a listener whose thread still ends reports it by
 /// its hang-up.
-pub fn release_after(p: &Process, area_no: u32, listener: Listener, end: End) {
+pub fn release_after(p: &Process, area_no: u32, listener: Listener, end: End<'_>) {
     // It is a few instructions from its end; a hostile one may not be: then its area is not reused.
     if let End::Within(patience) = end
-        && !has_hung_up(p, &listener, patience)
+        && !has_hung_up(&listener, patience)
     {
         p.kill();
         return;
@@ -89,26 +86,26 @@ pub fn release_after(p: &Process, area_no: u32, listener: Listener, end: End) {
 }
 
 /// How it is known that a thread has ended.
-pub enum End {
+pub enum End<'a> {
     /// The host has said so.
     Seen,
     /// Its listener will hang up within this time.
-    Within(Patience),
+    Within(&'a mut Patience),
 }
 
 /// Waits until a listener's thread has ended; whether it has.
-fn has_hung_up(p: &Process, listener: &Listener, mut patience: Patience) -> bool {
+fn has_hung_up(listener: &Listener, patience: &mut Patience) -> bool {
     loop {
         let mut f = [libc::pollfd {
             fd: listener.raw(),
             events: 0,
             revents: 0,
         }];
-        let _ = hostcall::file::poll(&mut f, LOOK_MILLIS);
+        let _ = hostcall::file::poll(&mut f, LOOK.as_millis() as i32);
         if f[0].revents & libc::POLLHUP != 0 {
             return true;
         }
-        if patience.is_over(p) {
+        if patience.is_over() {
             return false;
         }
     }
@@ -255,7 +252,7 @@ impl Process {
                 Claim::False => return Err(ESRCH),
                 Claim::Silent => {}
             }
-            if patience.is_over(self) || has_ended(&self.pidfd) {
+            if patience.is_over() || has_ended(&self.pidfd) {
                 return Err(ESRCH);
             }
             readable_within(&[fd], GLANCE_MILLIS);
@@ -276,7 +273,7 @@ impl Process {
                 write_words(self.factory.unit(t.unit), area::CPU_BEGIN, &[u64::MAX; 2]);
                 Ok(t)
             }
-            None => self.new_thread_within(Patience::fair(START_LIMIT)),
+            None => self.new_thread_within(Patience::new(START_LIMIT)),
         }
     }
 
@@ -312,11 +309,11 @@ impl Process {
         };
         let told: SmallVec<[bool; RESTING_MAX]> =
             resting.iter().map(|t| end(t).is_some()).collect();
-        let patience = Patience::strict(RENEW_LIMIT);
+        let mut patience = Patience::new(RENEW_LIMIT);
         for (t, told) in resting.into_iter().zip(told) {
             let Some(listener) = t.listener else { continue };
             let end = if told {
-                End::Within(patience)
+                End::Within(&mut patience)
             } else {
                 End::Seen
             };
