@@ -59,6 +59,7 @@ mod lock;
 mod map;
 mod padding;
 mod patch;
+mod patches;
 mod pma;
 pub mod policy;
 mod predict;
@@ -265,7 +266,7 @@ impl Mm {
     fn release(&self) {
         let mut st = self.state.lock();
         // The application side goes as a whole, and its patched sites with it.
-        st.patches = patch::Patches::default();
+        st.patches = patches::Patches::default();
         st.host.clear();
         st.vma_remove(0..u64::MAX);
         st.ops.clear();

@@ -78,7 +78,7 @@ pub(crate) struct State {
     /// So many faults are still noted there.
     pub(crate) watched: u8,
     /// The call sites that are patched.
-    pub(crate) patches: crate::patch::Patches,
+    pub(crate) patches: crate::patches::Patches,
 }
 
 impl State {
@@ -118,7 +118,7 @@ impl State {
             copied: Run::default(),
             family: Arc::default(),
             watched: 0,
-            patches: crate::patch::Patches::default(),
+            patches: crate::patches::Patches::default(),
         }
     }
 
