@@ -228,8 +228,9 @@ impl State {
         if (vma.flags | set) - clear == vma.flags {
             return Ok(());
         }
-        self.too_many(self.cuts(&part))?;
-        self.vma_change(part, |v| v.flags = (v.flags | set) - clear);
+        self.reserve_vmas(self.vmas.cuts(&part))?;
+        self.vmas
+            .change(part, |_, flags| *flags = (*flags | set) - clear);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ impl Mm {
     pub fn brk(&self, to: Va) -> Va {
         self.with(|st| {
             st.brk(to.0);
-            Va(st.layout.brk)
+            Va(st.room.layout().brk)
         })
     }
 }
@@ -19,12 +19,13 @@ impl Mm {
 impl State {
     /// Moves the break; `None` where it stays.
     fn brk(&mut self, to: u64) -> Option<()> {
-        let l = &self.layout;
+        let l = self.room.layout();
         if to < l.start_brk || to > USER_MAX {
             return None;
         }
         let data = (to - l.start_brk).saturating_add(l.end_data.saturating_sub(l.start_data));
-        if self.limits.data != u64::MAX && data > self.limits.data {
+        let most = self.room.limits().data;
+        if most != u64::MAX && data > most {
             return None;
         }
         let old = page_align(l.brk)?;
@@ -32,19 +33,16 @@ impl State {
         if new < old {
             self.munmap(new..old).ok()?;
         } else if new > old {
-            let mut flags = self.def_flags;
-            if flags.contains(VmaFlags::LOCKED)
-                && self.counts.locked * PAGE + (new - old) > self.limits.memlock
+            let flags = self.room.default_flags();
+            let now = self.vmas.counts();
+            if !self.room.may_lock(now, flags, new - old)
+                // One page stays free above it.
+                || !self.vmas.is_free(old, new - old + PAGE)
+                || !self.room.may_expand(now, Prot::RW, flags, new - old)
             {
                 return None;
             }
-            flags -= VmaFlags::GROWSDOWN;
-            // One page stays free above it.
-            if !self.is_free(old, new - old + PAGE) || !self.may_expand(Prot::RW, flags, new - old)
-            {
-                return None;
-            }
-            self.too_many(0).ok()?;
+            self.reserve_vmas(0).ok()?;
             let vma = Vma {
                 prot: Prot::RW,
                 max_prot: Prot(7),
@@ -58,7 +56,7 @@ impl State {
                 self.map_at_once(old..new);
             }
         }
-        self.layout.brk = to;
+        self.room.layout_mut().brk = to;
         Some(())
     }
 }

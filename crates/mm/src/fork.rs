@@ -5,12 +5,12 @@ use crate::predict::WATCHED;
 use crate::state::State;
 use crate::vma::{Vma, VmaFlags};
 use crate::{Mm, PAGE, Result};
-use abi::{Errno, Va};
+use abi::Errno;
 use clas::Cla;
 use platform::AddressSpace;
 use std::ops::Range;
 use std::sync::Arc;
-use vfs::ucounts::{Kind, Ucounts};
+use vfs::ucounts::Ucounts;
 
 /// Who may write to an address space while it is copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,12 +34,14 @@ impl Mm {
     ) -> Result<Arc<Mm>> {
         let child = Mm::new(self.clas.clone(), space);
         child.privacy.inherit(&self.privacy);
-        child.state.lock().kmem = user.map(|u| u.force(Kind::Kmem, 0));
+        if let Some(user) = user {
+            child.charge_to(user);
+        }
         let unpinned = self.pins.write();
         self.with(|st| {
             let mut to = child.state.lock();
-            to.charge_entries(st.vmas.len() + st.pmas.len())?;
-            to.take_mappings(st.vmas.len())?;
+            let entries = st.vmas.len() + st.pmas.len();
+            to.quota.take(&self.clas, st.vmas.len(), entries)?;
             if !st.patches.is_empty()
                 && let (Some(parent), Some(copy)) = (self.space.lanes(), child.space.lanes())
             {
@@ -68,9 +70,8 @@ impl State {
             Writers::None => self.copies_for_fork(&spots),
             Writers::Others => Vec::new(),
         };
-        to.layout = self.layout.clone();
-        to.limits = self.limits;
-        to.max_map_count = self.max_map_count;
+        to.room.inherit(&self.room);
+        to.quota.inherit(&self.quota);
         to.foreign = self.foreign.clone();
         let vmas: Vec<(Range<u64>, Vma)> = self
             .vmas
@@ -114,13 +115,7 @@ impl State {
                     debug_assert!(free);
                 }
             }
-            to.account(&vma, r.end - r.start, 1);
-            if let Some(f) = &vma.file {
-                let m = &f.file.mappable;
-                m.add_mapping(to.me.clone(), Va(r.start), f.offset, r.end - r.start);
-            }
-            let free = to.vmas.insert(r, vma).is_ok();
-            debug_assert!(free);
+            to.vmas.inherit(r, vma);
         }
         self.clas.incref_all(&shared);
         // Copies of what the child does not have.

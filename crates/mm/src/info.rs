@@ -1,5 +1,6 @@
-//! What `/proc` tells, and where the parts of the image lie.
+//! What `/proc` tells.
 
+use crate::room::Layout;
 use crate::state::State;
 use crate::types::MapName;
 use crate::vma::{FileRef, Vma, VmaFlags};
@@ -8,49 +9,6 @@ use clas::Backing;
 use platform::{Prot, USER_MAX};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Where the parts of an image lie, as in Linux's `mm_struct`. Set by the loader.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// New mappings go below it.
-    pub mmap_base: u64,
-    pub start_brk: u64,
-    pub brk: u64,
-    pub start_code: u64,
-    pub end_code: u64,
-    pub start_data: u64,
-    pub end_data: u64,
-    pub start_stack: u64,
-    pub arg_start: u64,
-    pub arg_end: u64,
-    pub env_start: u64,
-    pub env_end: u64,
-    /// The auxiliary vector, as it was put on the stack.
-    pub auxv: Vec<(u64, u64)>,
-    /// Where the vDSO is; zero for none.
-    pub vdso: u64,
-}
-
-impl Default for Layout {
-    fn default() -> Self {
-        Layout {
-            mmap_base: USER_MAX - (128 << 20),
-            start_brk: 0,
-            brk: 0,
-            start_code: 0,
-            end_code: 0,
-            start_data: 0,
-            end_data: 0,
-            start_stack: 0,
-            arg_start: 0,
-            arg_end: 0,
-            env_start: 0,
-            env_end: 0,
-            auxv: Vec::new(),
-            vdso: 0,
-        }
-    }
-}
 
 /// One line of `/proc/PID/maps`.
 #[derive(Clone)]
@@ -143,12 +101,12 @@ pub struct Usage {
 impl Mm {
     #[must_use]
     pub fn layout(&self) -> Layout {
-        self.state.lock().layout.clone()
+        self.state.lock().room.layout().clone()
     }
 
     /// Changes the layout (the loader; `prctl(PR_SET_MM)`).
     pub fn update_layout(&self, f: impl FnOnce(&mut Layout)) {
-        f(&mut self.state.lock().layout);
+        f(self.state.lock().room.layout_mut());
     }
 
     /// All VMAs, upwards.
@@ -192,7 +150,7 @@ impl Mm {
     #[must_use]
     pub fn sizes(&self) -> Usage {
         let st = self.state.lock();
-        let c = st.counts;
+        let c = st.vmas.counts();
         Usage {
             size: c.total * PAGE,
             peak: c.peak * PAGE,
@@ -219,13 +177,13 @@ impl Mm {
 
     /// `vm.max_map_count` for this address space.
     pub fn set_max_map_count(&self, n: usize) {
-        self.state.lock().max_map_count = n;
+        self.state.lock().quota.set_max(n);
     }
 }
 
 impl State {
     fn describe(&self, r: Range<u64>, v: &Vma) -> VmaInfo {
-        let l = &self.layout;
+        let l = self.room.layout();
         let special = if v.file.is_some() {
             ""
         } else if r.start <= l.brk && r.end >= l.start_brk && l.start_brk < l.brk {

@@ -65,13 +65,16 @@ pub mod policy;
 mod predict;
 mod privacy;
 mod protect;
+mod quota;
 mod remap;
+mod room;
 mod shared_anon;
 mod stack;
 mod state;
 mod types;
 mod user;
 mod vma;
+mod vmas;
 
 use abi::errno::ESRCH;
 use abi::{Errno, Va};
@@ -81,13 +84,14 @@ use platform::{AddressSpace, AppThread, MapOp};
 use state::State;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use vfs::ucounts::{Charge, Kind, Ucounts};
+use vfs::ucounts::Ucounts;
 
 pub use fork::Writers;
 pub use futex::FutexKey;
-pub use info::{Layout, Usage, VmaInfo, VmaUsage};
+pub use info::{Usage, VmaInfo, VmaUsage};
 pub use platform::{Prot, USER_MAX, USER_MIN};
 pub use privacy::Privacy;
+pub use room::Layout;
 pub use types::{Access, Fault, FaultInfo, Limits, MapFile, MapName, MmapRequest};
 pub use user::{UserIo, UserRange};
 pub use vma::VmaFlags;
@@ -135,9 +139,7 @@ impl Mm {
 
     /// What it takes of the kernel's memory is this user's from now on.
     pub fn charge_to(&self, user: &Arc<Ucounts>) {
-        let mut st = self.state.lock();
-        let bytes = st.kmem.as_ref().map_or(0, Charge::amount);
-        st.kmem = Some(user.force(Kind::Kmem, bytes));
+        self.state.lock().quota.charge_to(user);
     }
 
     /// Who may look into it.
@@ -172,7 +174,7 @@ impl Mm {
     /// The resource limits that its operations check from now on: call it when they (or the capability
     /// behind `memlock`) change.
     pub fn set_limits(&self, limits: Limits) {
-        self.state.lock().limits = limits;
+        self.state.lock().room.set_limits(limits);
     }
 
     /// Runs `f` on the state, then does what it put off: host mappings first; then, without the lock, giving
@@ -191,7 +193,7 @@ impl Mm {
                 std::mem::take(&mut st.dead_foreign),
             )
         };
-        let files = std::mem::take(&mut st.dead_files);
+        let files = st.vmas.take_dropped();
         drop(st);
         for (at, pages) in frames {
             self.clas.decref(at, pages);
@@ -272,9 +274,8 @@ impl Mm {
         st.ops.clear();
         let frames = std::mem::take(&mut st.dead_frames);
         let foreign = std::mem::take(&mut st.dead_foreign);
-        let files = std::mem::take(&mut st.dead_files);
-        self.clas.give_mappings(std::mem::take(&mut st.extra));
-        st.kmem = None;
+        let files = st.vmas.take_dropped();
+        st.quota.give_back(&self.clas);
         drop(st);
         let clas = self.clas.clone();
         clas.is_ending();

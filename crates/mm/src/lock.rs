@@ -36,7 +36,7 @@ impl Mm {
         }
         let set = if flags == 0 { VmaFlags::LOCKED } else { BOTH };
         self.with(|st| {
-            if st.limits.memlock == 0 {
+            if st.room.limits().memlock == 0 {
                 return Err(EPERM);
             }
             let r = touched(va, len)?;
@@ -46,8 +46,8 @@ impl Mm {
                 .filter(|(_, v)| v.flags.contains(VmaFlags::LOCKED))
                 .map(|(e, _)| e.end.min(r.end) - e.start.max(r.start))
                 .sum();
-            let would = (st.counts.locked * PAGE).saturating_add(r.end - r.start) - already;
-            if would > st.limits.memlock {
+            let would = (st.vmas.counts().locked * PAGE).saturating_add(r.end - r.start) - already;
+            if would > st.room.limits().memlock {
                 return Err(ENOMEM);
             }
             st.set_locked(r.clone(), set)?;
@@ -77,16 +77,18 @@ impl Mm {
             VmaFlags::LOCKED
         };
         self.with(|st| {
-            if st.limits.memlock == 0 {
+            if st.room.limits().memlock == 0 {
                 return Err(EPERM);
             }
-            if flags & MCL_CURRENT != 0 && st.counts.total * PAGE > st.limits.memlock {
+            let total = st.vmas.counts().total * PAGE;
+            if flags & MCL_CURRENT != 0 && total > st.room.limits().memlock {
                 return Err(ENOMEM);
             }
-            st.def_flags -= BOTH;
-            if flags & MCL_FUTURE != 0 {
-                st.def_flags |= set;
-            }
+            st.room.lock_new(if flags & MCL_FUTURE != 0 {
+                set
+            } else {
+                VmaFlags::empty()
+            });
             if flags & MCL_CURRENT != 0 {
                 let all: Vec<Range<u64>> = st.vmas.iter().map(|(r, _)| r).collect();
                 for r in all {
@@ -103,7 +105,7 @@ impl Mm {
     /// `munlockall(2)`.
     pub fn munlockall(&self) {
         self.with(|st| {
-            st.def_flags -= BOTH;
+            st.room.lock_new(VmaFlags::empty());
             let all: Vec<Range<u64>> = st.vmas.iter().map(|(r, _)| r).collect();
             for r in all {
                 let _ = st.set_locked(r, VmaFlags::empty());
@@ -122,8 +124,9 @@ impl State {
             at = part.end;
             // What is droppable is not locked, and nobody is told (`mlock_fixup`).
             if v.flags & BOTH != set && !v.flags.contains(VmaFlags::DROPPABLE) {
-                self.too_many(self.cuts(&part))?;
-                self.vma_change(part, |v| v.flags = (v.flags - BOTH) | set);
+                self.reserve_vmas(self.vmas.cuts(&part))?;
+                self.vmas
+                    .change(part, |_, flags| *flags = (*flags - BOTH) | set);
             }
         }
         Ok(())

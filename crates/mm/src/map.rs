@@ -4,7 +4,7 @@ use crate::shared_anon::SharedAnon;
 use crate::state::State;
 use crate::types::MmapRequest;
 use crate::vma::{FileAt, FileRef, Vma, VmaFlags};
-use crate::{Mm, PAGE, Result, STACK_GUARD_PAGES, page_align};
+use crate::{Mm, PAGE, Result, page_align};
 use abi::Va;
 use abi::errno::{EACCES, EAGAIN, EEXIST, EINVAL, ENOMEM, EOPNOTSUPP, EOVERFLOW, EPERM};
 use abi::linux::{
@@ -87,7 +87,7 @@ impl State {
         if req.file.is_some() && offset.checked_add(len).is_none() {
             return Err(EOVERFLOW);
         }
-        self.too_many(0)?;
+        self.reserve_vmas(0)?;
         let start = self.place(addr, len, flags)?;
         let r = start..start + len;
         if flags & MAP_FIXED_NOREPLACE != 0 && self.vmas.overlaps(r.clone()) {
@@ -95,16 +95,14 @@ impl State {
         }
         let prot = Prot(req.prot & 7);
         let (mut vma_flags, mut max_prot) = checked_flags(&req, prot)?;
-        vma_flags |= self.def_flags;
+        vma_flags |= self.room.default_flags();
         if flags & MAP_LOCKED != 0 {
-            if self.limits.memlock == 0 {
+            if self.room.limits().memlock == 0 {
                 return Err(EPERM);
             }
             vma_flags |= VmaFlags::LOCKED;
         }
-        if vma_flags.contains(VmaFlags::LOCKED)
-            && self.counts.locked * PAGE + len > self.limits.memlock
-        {
+        if !self.room.may_lock(self.vmas.counts(), vma_flags, len) {
             return Err(EAGAIN);
         }
         self.check_room(&r, prot, vma_flags, fixed)?;
@@ -185,7 +183,8 @@ impl State {
     /// Checks the limits for a new mapping that may replace others.
     fn check_room(&self, r: &Range<u64>, prot: Prot, flags: VmaFlags, fixed: bool) -> Result<()> {
         let len = r.end - r.start;
-        if self.may_expand(prot, flags, len) {
+        let now = self.vmas.counts();
+        if self.room.may_expand(now, prot, flags, len) {
             return Ok(());
         }
         // What it replaces makes room.
@@ -194,7 +193,7 @@ impl State {
             .range(r.clone())
             .map(|(e, _)| e.end.min(r.end) - e.start.max(r.start))
             .sum();
-        if fixed && self.may_expand(prot, flags, len - replaced) {
+        if fixed && self.room.may_expand(now, prot, flags, len - replaced) {
             return Ok(());
         }
         Err(ENOMEM)
@@ -219,58 +218,24 @@ impl State {
         }
         if addr.page_down().0 != 0 {
             let hint = addr.page_down().0.max(USER_MIN);
-            if hint <= USER_MAX - len && self.find_highest(len, hint..hint + len).is_some() {
+            if hint <= USER_MAX - len && self.vmas.find_highest(len, hint..hint + len).is_some() {
                 return Ok(hint);
             }
         }
         if flags & MAP_32BIT != 0 {
             return self
+                .vmas
                 .find_lowest(len, 0x4000_0000..0x8000_0000)
                 .ok_or(ENOMEM);
         }
-        let base = self.layout.mmap_base.clamp(USER_MIN, USER_MAX);
-        self.find_highest(len, USER_MIN..base)
-            .or_else(|| self.find_lowest(len, (USER_MAX / 3) & !(PAGE - 1)..USER_MAX))
+        let base = self.room.layout().mmap_base.clamp(USER_MIN, USER_MAX);
+        self.vmas
+            .find_highest(len, USER_MIN..base)
+            .or_else(|| {
+                self.vmas
+                    .find_lowest(len, (USER_MAX / 3) & !(PAGE - 1)..USER_MAX)
+            })
             .ok_or(ENOMEM)
-    }
-
-    /// How far below `at` a mapping must end: stacks keep a gap below them.
-    fn guarded(&self, at: u64) -> Option<(u64, u64)> {
-        let (e, v) = self.vmas.first_from(at)?;
-        let guard = if v.flags.contains(VmaFlags::GROWSDOWN) {
-            STACK_GUARD_PAGES * PAGE
-        } else {
-            0
-        };
-        Some((e.start.saturating_sub(guard), e.end))
-    }
-
-    fn find_highest(&self, len: u64, within: Range<u64>) -> Option<u64> {
-        let mut end = within.end;
-        loop {
-            let at = self.vmas.highest_gap(len, within.start..end)?;
-            match self.guarded(at + len) {
-                Some((limit, _)) if limit < at + len => end = limit,
-                _ => return Some(at),
-            }
-        }
-    }
-
-    fn find_lowest(&self, len: u64, within: Range<u64>) -> Option<u64> {
-        let mut start = within.start;
-        loop {
-            let at = self.vmas.lowest_gap(len, start..within.end)?;
-            match self.guarded(at + len) {
-                Some((limit, next)) if limit < at + len => start = next,
-                _ => return Some(at),
-            }
-        }
-    }
-
-    /// Whether `[at, at + len)` is free, with the gap that a stack above keeps.
-    pub(crate) fn is_free(&self, at: u64, len: u64) -> bool {
-        at.checked_add(len)
-            .is_some_and(|end| end <= USER_MAX && self.find_highest(len, at..end).is_some())
     }
 
     pub(crate) fn munmap(&mut self, r: Range<u64>) -> Result<()> {
@@ -280,7 +245,7 @@ impl State {
             .get(r.start)
             .is_some_and(|(e, _)| e.start < r.start && r.end < e.end)
         {
-            self.too_many(1)?;
+            self.reserve_vmas(1)?;
         }
         self.judge_before(&r);
         self.vma_remove(r);

@@ -137,8 +137,9 @@ impl Mm {
             let parts = parts.ok_or(EFAULT)?;
             for (part, flags) in parts {
                 if flags.policy() != p {
-                    st.too_many(st.cuts(&part))?;
-                    st.vma_change(part, |v| v.flags = v.flags.with_policy(p));
+                    st.reserve_vmas(st.vmas.cuts(&part))?;
+                    st.vmas
+                        .change(part, |_, flags| *flags = flags.with_policy(p));
                 }
             }
             Ok(())

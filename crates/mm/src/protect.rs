@@ -60,20 +60,20 @@ impl State {
                 return Err(EACCES);
             }
             let becomes_data = Vma::is_data(prot, vma.flags) && !Vma::is_data(vma.prot, vma.flags);
-            if becomes_data && !self.data_fits(part.end - part.start) {
+            if becomes_data
+                && !self
+                    .room
+                    .may_add_data(self.vmas.counts(), part.end - part.start)
+            {
                 return Err(ENOMEM);
             }
-            self.too_many(self.cuts(&part))?;
+            self.reserve_vmas(self.vmas.cuts(&part))?;
             if prot.contains(Prot::WRITE) {
                 self.unpatch(&part);
             }
-            self.vma_change(part.clone(), |v| v.prot = prot);
+            self.vmas.change(part.clone(), |p, _| *p = prot);
             self.host_protect(part);
         }
         Ok(())
-    }
-
-    fn data_fits(&self, len: u64) -> bool {
-        self.counts.data + len / crate::PAGE <= self.limits.data / crate::PAGE
     }
 }

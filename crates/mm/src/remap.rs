@@ -3,7 +3,7 @@
 use crate::map::user_range;
 use crate::state::State;
 use crate::vma::{Vma, VmaFlags};
-use crate::{Mm, PAGE, Result, page_align};
+use crate::{Mm, Result, page_align};
 use abi::Va;
 use abi::errno::{EAGAIN, EFAULT, EINVAL, ENOMEM, EPERM};
 use abi::linux::{MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE};
@@ -59,7 +59,7 @@ impl State {
                 if to.start < USER_MIN {
                     return Err(EPERM);
                 }
-                self.too_many(2)?;
+                self.reserve_vmas(2)?;
                 self.munmap(to)?;
             }
             if old_len > new_len {
@@ -68,7 +68,11 @@ impl State {
                 old_len = new_len;
             }
             let vma = self.resizable(old, old_len, new_len)?;
-            if dontunmap && !self.may_expand(vma.prot, vma.flags, new_len) {
+            if dontunmap
+                && !self
+                    .room
+                    .may_expand(self.vmas.counts(), vma.prot, vma.flags, new_len)
+            {
                 return Err(ENOMEM);
             }
             let to = if flags & MREMAP_FIXED != 0 {
@@ -90,7 +94,7 @@ impl State {
         let end = old + old_len;
         let more = new_len - old_len;
         let at_end = self.vmas.get(old).is_some_and(|(e, _)| e.end == end);
-        if old_len > 0 && at_end && self.is_free(end, more) {
+        if old_len > 0 && at_end && self.vmas.is_free(end, more) {
             let mut tail = vma.clone();
             if let Some(f) = &mut tail.file {
                 f.offset += old_len;
@@ -130,12 +134,11 @@ impl State {
             {
                 return Err(EINVAL);
             }
-            if vma.flags.contains(VmaFlags::LOCKED)
-                && self.counts.locked * PAGE + more > self.limits.memlock
-            {
+            let now = self.vmas.counts();
+            if !self.room.may_lock(now, vma.flags, more) {
                 return Err(EAGAIN);
             }
-            if !self.may_expand(vma.prot, vma.flags, more) {
+            if !self.room.may_expand(now, vma.prot, vma.flags, more) {
                 return Err(ENOMEM);
             }
         }
@@ -151,7 +154,7 @@ impl State {
         vma: Vma,
         dontunmap: bool,
     ) -> Result<u64> {
-        self.too_many(3)?;
+        self.reserve_vmas(3)?;
         self.unpatch(&from);
         self.host_unmap(from.clone());
         let pmas = self.pma_take(from.clone());
@@ -161,8 +164,8 @@ impl State {
             self.pma_insert(at..at + (r.end - r.start), pma);
         }
         if dontunmap {
-            self.vma_change(from, |v| {
-                v.flags -= VmaFlags::LOCKED | VmaFlags::LOCKONFAULT
+            self.vmas.change(from, |_, flags| {
+                *flags -= VmaFlags::LOCKED | VmaFlags::LOCKONFAULT;
             });
         } else if !from.is_empty() {
             self.vma_remove(from);

@@ -33,15 +33,14 @@ impl State {
         let exact = Va(va).page_down().0;
         for start in [(va & !(STEP - 1)).max(lowest).min(exact), exact] {
             let more = r.start - start;
-            let locked_fits = !vma.flags.contains(VmaFlags::LOCKED)
-                || self.counts.locked * PAGE + more <= self.limits.memlock;
+            let now = self.vmas.counts();
             if start >= lowest
-                && r.end - start <= self.limits.stack
-                && locked_fits
-                && self.may_expand(vma.prot, vma.flags, more)
-                && self.vmas.resize(r.start, start..r.end)
+                && r.end - start <= self.room.limits().stack
+                && self.room.may_lock(now, vma.flags, more)
+                && self.room.may_expand(now, vma.prot, vma.flags, more)
+                && self.vmas.grow_down(&r, start)
             {
-                self.occupy(&(start..r.start), &vma);
+                self.make_way(&(start..r.start));
                 return Ok(());
             }
         }

@@ -1,63 +1,42 @@
 //! What an [`Mm`](crate::Mm)'s lock protects.
 
-use crate::info::Layout;
+use crate::Result;
 use crate::pma::Pma;
 use crate::predict::{Files, Hot, Run, Touch};
-use crate::types::Limits;
-use crate::vma::{FileRef, Vma, VmaFlags};
-use abi::errno::ESRCH;
+use crate::quota::Quota;
+use crate::room::Room;
+use crate::vma::Vma;
+use crate::vmas::Vmas;
+use abi::errno::{ENOMEM, ESRCH};
 use clas::{Cla, Clas, MappingObserver};
 use gap_tree::GapTree;
 use parking_lot::Mutex;
 use platform::{AddressSpace, MapOp, Prot, USER_MAX, USER_MIN};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::thread::ThreadId;
-use vfs::ucounts::Charge;
-
-/// Pages of each kind, as Linux's `mm_struct` counts them.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) total: u64,
-    pub(crate) data: u64,
-    pub(crate) stack: u64,
-    pub(crate) exec: u64,
-    pub(crate) locked: u64,
-    /// The highest `total` has been.
-    pub(crate) peak: u64,
-}
 
 /// Invariants, where no operation is in progress: every PMA lies in VMAs; every entry of `host` lies in
 /// PMAs and is what the host has mapped there; `ops` and the dead lists are empty.
 pub(crate) struct State {
-    /// The `Mm` itself, for files.
-    pub(crate) me: Weak<dyn MappingObserver>,
     pub(crate) clas: Arc<Clas>,
     /// Others that files mapped here have had frames of. Those stay while a PMA may have some: a PMA knows its
     /// frames' CLAS by its descriptor only.
     pub(crate) foreign: Vec<Arc<Clas>>,
     pub(crate) space: Arc<dyn AddressSpace>,
-    pub(crate) vmas: GapTree<Vma>,
+    pub(crate) vmas: Vmas,
+    pub(crate) room: Room,
+    pub(crate) quota: Quota,
     pub(crate) pmas: GapTree<Pma>,
     /// What the host has mapped, with which protection.
     pub(crate) host: GapTree<Prot>,
     /// Host changes that `flush` will make.
     pub(crate) ops: Vec<MapOp>,
-    /// Frames to give back, and files to drop, once the host changes are made and the lock is released. Where the
+    /// Frames to give back, once the host changes are made and the lock is released. Where the
     /// application side is `gone`, frames stay here until nothing of it can run any more.
     pub(crate) dead_frames: Vec<(Cla, u64)>,
     pub(crate) dead_foreign: Vec<(Arc<Clas>, Cla, u64)>,
-    pub(crate) dead_files: Vec<Arc<FileRef>>,
-    pub(crate) layout: Layout,
-    pub(crate) limits: Limits,
-    pub(crate) counts: Counts,
-    /// `mlockall(MCL_FUTURE)`: flags that new mappings get.
-    pub(crate) def_flags: VmaFlags,
-    pub(crate) max_map_count: usize,
-    /// Mappings that it has taken from the container's.
-    pub(crate) extra: u64,
-    /// What its VMAs and PMAs take of the kernel's memory, from a user's; `None` where nobody counts.
-    pub(crate) kmem: Option<Charge>,
     /// The application side was ended, and changes of its mappings are not made any more.
     pub(crate) gone: bool,
     /// What is done now is a guess: it waits for nothing.
@@ -88,24 +67,17 @@ impl State {
         space: Arc<dyn AddressSpace>,
     ) -> State {
         State {
-            me,
             clas,
             foreign: Vec::new(),
             space,
-            vmas: GapTree::new(),
+            vmas: Vmas::new(me),
+            room: Room::new(),
+            quota: Quota::new(),
             pmas: GapTree::new(),
             host: GapTree::new(),
             ops: Vec::new(),
             dead_frames: Vec::new(),
             dead_foreign: Vec::new(),
-            dead_files: Vec::new(),
-            layout: Layout::default(),
-            limits: Limits::default(),
-            counts: Counts::default(),
-            def_flags: VmaFlags::empty(),
-            max_map_count: crate::MAX_MAP_COUNT,
-            extra: 0,
-            kmem: None,
             gone: false,
             guessing: false,
             faults: 0,
@@ -120,6 +92,30 @@ impl State {
             watched: 0,
             patches: crate::patches::Patches::default(),
         }
+    }
+
+    /// Makes sure that there may be one more VMA than there are now, plus `more`.
+    pub(crate) fn reserve_vmas(&mut self, more: usize) -> Result<()> {
+        let n = self.vmas.len() + more;
+        if !self.quota.allows(n) {
+            return Err(ENOMEM);
+        }
+        self.quota.take(&self.clas, n + 1, n + 1 + self.pmas.len())
+    }
+
+    /// Adds a VMA where there is none; what of the platform's is there makes way.
+    pub(crate) fn vma_insert(&mut self, r: Range<u64>, vma: Vma) {
+        self.make_way(&r);
+        self.vmas.insert(r, vma);
+    }
+
+    /// Removes the VMAs of `r` with all that serves them.
+    pub(crate) fn vma_remove(&mut self, r: Range<u64>) {
+        self.retire(&r);
+        self.pma_remove(r.clone());
+        self.vmas.remove(r);
+        let vmas = self.vmas.len();
+        self.quota.spare(&self.clas, vmas, vmas + self.pmas.len());
     }
 
     /// Makes the host changes; whether they could be made. If not, nothing is mapped any more.

@@ -218,7 +218,7 @@ impl App {
 
     fn check_with(&self, references: bool) {
         let st = self.mm.state.lock();
-        assert!(st.ops.is_empty() && st.dead_frames.is_empty() && st.dead_files.is_empty());
+        assert!(st.ops.is_empty() && st.dead_frames.is_empty() && !st.vmas.has_dropped());
         st.vmas.check();
         st.pmas.check();
         st.host.check();
@@ -257,14 +257,14 @@ impl App {
             assert_eq!(covered, r.end - r.start, "a PMA outside of VMAs");
         }
         let total: u64 = st.vmas.iter().map(|(r, _)| (r.end - r.start) / P).sum();
-        assert_eq!(st.counts.total, total);
+        assert_eq!(st.vmas.counts().total, total);
         let data: u64 = st
             .vmas
             .iter()
             .filter(|(_, v)| crate::vma::Vma::is_data(v.prot, v.flags))
             .map(|(r, _)| (r.end - r.start) / P)
             .sum();
-        assert_eq!(st.counts.data, data);
+        assert_eq!(st.vmas.counts().data, data);
     }
 }
 
