@@ -16,7 +16,7 @@ use abi::linux::{
     MADV_UNMERGEABLE, MADV_WILLNEED, MADV_WIPEONFORK, MS_ASYNC, MS_INVALIDATE, MS_SYNC,
 };
 use clas::Backing;
-use platform::{MapOp, Prot};
+use platform::Prot;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -268,19 +268,8 @@ impl State {
 
     fn collapse(&mut self, part: Range<u64>) {
         self.populate_anon(part.clone());
-        if self.flush() {
-            let mapped: Vec<Range<u64>> = self
-                .host
-                .range(part.clone())
-                .map(|(e, _)| e.start.max(part.start)..e.end.min(part.end))
-                .collect();
-            for e in mapped {
-                let _ = self.space.apply(&[MapOp::Advise {
-                    va: e.start,
-                    len: e.end - e.start,
-                    advice: MADV_COLLAPSE as i32,
-                }]);
-            }
+        if self.host.flush() {
+            self.host.advise_now(part, |_| MADV_COLLAPSE);
         }
     }
 

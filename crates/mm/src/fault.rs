@@ -22,7 +22,7 @@ impl Mm {
 impl State {
     fn fault(&mut self, info: FaultInfo) -> Result<(), Bad> {
         self.faults += 1;
-        self.random_drop.hold = true;
+        self.host.hold();
         let va = info.addr.0;
         if va >= USER_MAX {
             return Err(Bad::Unmapped);
@@ -76,7 +76,7 @@ impl State {
         } else {
             window(va, EAGER, &r)
         };
-        match self.host_hole(va, near) {
+        match self.host.hole(va, near) {
             Ok(hole) if own => {
                 let step = self.step(va, &vr, &vma, hole);
                 self.host_map(step);
@@ -91,14 +91,14 @@ impl State {
             Err(_) => self.host_map(page..page + PAGE),
         }
         // Where the host has no room, everything was dropped; a small mapping must do.
-        if !self.flush() {
+        if !self.host.flush() {
             self.host_map(page..page + PAGE);
-            if !self.flush() {
+            if !self.host.flush() {
                 self.without_host_file(va, &r, &vma, pma)?;
             }
         }
         if nothing_missing {
-            self.suspects.add(va);
+            self.host.suspects().add(va);
         }
         Ok(())
     }
@@ -120,7 +120,7 @@ impl State {
         self.unshare(va, r, pma, None)?;
         let page = Va(va).page_down().0;
         self.host_map(page..page + PAGE);
-        if self.flush() {
+        if self.host.flush() {
             Ok(())
         } else {
             Err(Bad::Memory)
@@ -131,7 +131,7 @@ impl State {
     /// is allowed is mapped, another thread was faster, or it does what is forbidden: then the same thread
     /// faults there again, with nothing taken away in between.
     fn guess(&mut self, va: u64, vma: &Vma, nothing_missing: &mut bool) -> Result<Access, Bad> {
-        let again = self.suspects.take(va);
+        let again = self.host.suspects().take(va);
         match self.host.get(va) {
             None => Ok(Access::Read),
             Some((_, p)) if !p.contains(Prot::WRITE) && vma.allows(Access::Write) => {

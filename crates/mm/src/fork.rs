@@ -51,8 +51,8 @@ impl Mm {
             to.keep_inherited(&st.patches);
             st.patches.forked();
             // Before the child can run or be seen: nobody writes to what is shared now.
-            st.flush();
-            to.flush();
+            st.host.flush();
+            to.host.flush();
             Ok::<(), Errno>(())
         })?;
         drop(unpinned);

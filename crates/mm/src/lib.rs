@@ -54,6 +54,7 @@ mod fault;
 mod fork;
 pub mod futex;
 mod host;
+mod host_map;
 mod info;
 mod lock;
 mod map;
@@ -71,6 +72,7 @@ mod room;
 mod shared_anon;
 mod stack;
 mod state;
+mod suspects;
 mod types;
 mod user;
 mod vma;
@@ -182,9 +184,9 @@ impl Mm {
     fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut st = self.state.lock();
         let r = f(&mut st);
-        st.debug_drop();
-        st.flush();
-        let (frames, foreign) = if st.gone {
+        st.host.drop_at_random();
+        st.host.flush();
+        let (frames, foreign) = if st.host.is_gone() {
             // Its threads may still run, for a moment.
             Default::default()
         } else {
@@ -207,23 +209,23 @@ impl Mm {
 
     /// Drops all host mappings: the application's next accesses rebuild what it needs.
     pub fn drop_host_mappings(&self) {
-        self.with(|st| st.host_unmap(0..USER_MAX));
+        self.with(|st| st.host.unmap(0..USER_MAX));
     }
 
     /// Drops the host mappings of `[va, va + len)`.
     pub fn drop_host_range(&self, va: Va, len: u64) {
-        self.with(|st| st.host_unmap(va.0..va.0.saturating_add(len).min(USER_MAX)));
+        self.with(|st| st.host.unmap(va.0..va.0.saturating_add(len).min(USER_MAX)));
     }
 
     /// For tests of the central invariant: every `every`th operation drops a host mapping at random. Zero
     /// ends it.
     pub fn set_random_drop(&self, seed: u64, every: u32) {
-        self.state.lock().random_drop = state::RandomDrop::new(seed, every);
+        self.state.lock().host.set_random_drop(seed, every);
     }
 
     /// The calling thread serves no thread of this address space any more.
     pub fn forget_thread(&self) {
-        self.state.lock().suspects.forget();
+        self.state.lock().host.suspects().forget();
     }
 
     /// A program is about to be loaded: nothing is mapped on the host until [`Mm::loaded`].
@@ -235,7 +237,7 @@ impl Mm {
     pub fn loaded(&self) {
         self.with(|st| {
             st.running = true;
-            st.random_drop.hold = true;
+            st.host.hold();
             st.map_all();
         });
     }
@@ -269,9 +271,8 @@ impl Mm {
         let mut st = self.state.lock();
         // The application side goes as a whole, and its patched sites with it.
         st.patches = patches::Patches::default();
-        st.host.clear();
+        st.host.forget();
         st.vma_remove(0..u64::MAX);
-        st.ops.clear();
         let frames = std::mem::take(&mut st.dead_frames);
         let foreign = std::mem::take(&mut st.dead_foreign);
         let files = st.vmas.take_dropped();

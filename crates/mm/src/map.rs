@@ -8,12 +8,12 @@ use crate::{Mm, PAGE, Result, page_align};
 use abi::Va;
 use abi::errno::{EACCES, EAGAIN, EEXIST, EINVAL, ENOMEM, EOPNOTSUPP, EOVERFLOW, EPERM};
 use abi::linux::{
-    MAP_32BIT, MAP_ANONYMOUS, MAP_DENYWRITE, MAP_DROPPABLE, MAP_EXECUTABLE, MAP_FIXED,
-    MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE,
-    MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE,
-    MAP_UNINITIALIZED,
+    MADV_POPULATE_READ, MADV_POPULATE_WRITE, MAP_32BIT, MAP_ANONYMOUS, MAP_DENYWRITE,
+    MAP_DROPPABLE, MAP_EXECUTABLE, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB,
+    MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED,
+    MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE, MAP_UNINITIALIZED,
 };
-use platform::{MapOp, Prot, USER_MAX, USER_MIN};
+use platform::{Prot, USER_MAX, USER_MIN};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -36,8 +36,6 @@ const KNOWN: u32 = MAP_SHARED
     | MAP_HUGETLB
     | MAP_32BIT
     | MAP_HUGE_BITS;
-const MADV_POPULATE_READ: i32 = abi::linux::MADV_POPULATE_READ as i32;
-const MADV_POPULATE_WRITE: i32 = abi::linux::MADV_POPULATE_WRITE as i32;
 
 impl Mm {
     /// `mmap(2)`: gives the address.
@@ -280,22 +278,14 @@ impl State {
                 }
             }
         }
-        if self.flush() {
-            let done: Vec<(Range<u64>, Prot)> = self
-                .host
-                .range(r.start..at)
-                .map(|(e, p)| (e.start.max(r.start)..e.end.min(at), *p))
-                .collect();
-            for (e, p) in done {
-                let advice = if p.contains(Prot::WRITE) {
+        if self.host.flush() {
+            self.host.advise_now(r.start..at, |p| {
+                if p.contains(Prot::WRITE) {
                     MADV_POPULATE_WRITE
                 } else {
                     MADV_POPULATE_READ
-                };
-                let (va, len) = (e.start, e.end - e.start);
-                // Only a head start: it may fail for many reasons.
-                let _ = self.space.apply(&[MapOp::Advise { va, len, advice }]);
-            }
+                }
+            });
         }
         result
     }

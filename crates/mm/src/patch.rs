@@ -84,7 +84,7 @@ impl State {
         if !pma.writable() {
             self.unshare(call, &r, pma, Some(PAGE)).ok()?;
         }
-        let Some(entry) = self.space.lanes().and_then(|l| l.add_site(site)) else {
+        let Some(entry) = self.host.space().lanes().and_then(|l| l.add_site(site)) else {
             // None can be had any more.
             self.patches.full = true;
             return None;
@@ -114,9 +114,9 @@ impl State {
             };
             self.patches.sites.insert(*at, patch);
         }
-        self.host_unmap(page..page + PAGE);
+        self.host.unmap(page..page + PAGE);
         // Where that fails, nothing at all is mapped any more.
-        self.flush();
+        self.host.flush();
         self.write_code(page, &parts);
         Some(())
     }
@@ -126,7 +126,7 @@ impl State {
         for (at, bytes) in parts {
             if self.write(*at, bytes, Mode::ForceWrite) != bytes.len() {
                 // There is no memory for a copy: half a jump must not be run.
-                self.space.kill();
+                self.host.space().kill();
             }
         }
         self.host_map(page..page + PAGE);
@@ -146,11 +146,11 @@ impl State {
         };
         let hull = *first..*last + PAGE;
         for page in &pages {
-            self.host_unmap(*page..*page + PAGE);
+            self.host.unmap(*page..*page + PAGE);
         }
-        self.flush();
+        self.host.flush();
         // All that lie between are among them.
-        if let Some(l) = self.space.lanes() {
+        if let Some(l) = self.host.space().lanes() {
             l.retire_sites(hull.clone());
         }
         ended.extend(self.patches.overlapping(&hull));
@@ -195,7 +195,7 @@ impl State {
         if r.start < table.end && table.start < r.end && !self.patches.off {
             self.unpatch(&(0..u64::MAX));
             self.patches.off = true;
-            if let Some(l) = self.space.lanes() {
+            if let Some(l) = self.host.space().lanes() {
                 l.drop_sites();
             }
         }

@@ -133,7 +133,7 @@ impl State {
 
     /// Removes the PMAs of `r` and what the host has mapped of them.
     pub(crate) fn pma_remove(&mut self, r: Range<u64>) {
-        self.host_unmap(r.clone());
+        self.host.unmap(r.clone());
         self.pma_kill(r);
     }
 

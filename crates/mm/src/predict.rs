@@ -16,7 +16,7 @@ use crate::state::State;
 use crate::types::Access;
 use crate::vma::{Vma, VmaFlags, identity};
 use clas::{Beside, Cla, Wait};
-use platform::{MapOp, Prot, USER_MAX};
+use platform::{Prot, USER_MAX};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -197,11 +197,7 @@ impl State {
                 .is_some_and(|(e, p)| r.end <= e.end && *p == Prot::RW)
         {
             made = true;
-            self.ops.push(MapOp::Advise {
-                va: r.start,
-                len,
-                advice: abi::linux::MADV_POPULATE_WRITE as i32,
-            });
+            self.host.advise(r.clone(), abi::linux::MADV_POPULATE_WRITE);
         }
         // Frames that were just in use, or are made now, are in memory whoever touches them.
         let fresh = |(at, n)| !self.clas.was_written(at, n);

@@ -156,7 +156,7 @@ impl State {
     ) -> Result<u64> {
         self.reserve_vmas(3)?;
         self.unpatch(&from);
-        self.host_unmap(from.clone());
+        self.host.unmap(from.clone());
         let pmas = self.pma_take(from.clone());
         self.vma_insert(to..to + new_len, vma.clone());
         for (r, pma) in pmas {
