@@ -257,6 +257,7 @@ impl State {
                             let vma = self.vmas.get(r.va.0.wrapping_add(done));
                             let file = vma.and_then(|(_, v)| v.file.as_ref());
                             let pin = self
+                                .pmas
                                 .foreign_frames(backing)
                                 .map(|(c, at)| ForeignPin::new(c, at, g.bytes as u64));
                             g.host = Some(HostPiece {
@@ -518,7 +519,7 @@ impl Mm {
     ) -> Result<R> {
         match backing {
             Backing::Frames(at) => Ok(f(self.clas.slice(at, 4).atomic_u32().ok_or(EINVAL)?)),
-            b if let Some((c, at)) = st.foreign_frames(b) => {
+            b if let Some((c, at)) = st.pmas.foreign_frames(b) => {
                 Ok(f(c.slice(at, 4).atomic_u32().ok_or(EINVAL)?))
             }
             // Mapping the file here would let whoever cuts it short on the host end the Sentry by

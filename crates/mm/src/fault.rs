@@ -1,6 +1,7 @@
 //! Faults of application code.
 
-use crate::pma::{EAGER, Pma, window};
+use crate::pma::{Pma, window};
+use crate::resolve::EAGER;
 use crate::state::State;
 use crate::types::{Access, Bad, Fault, FaultInfo};
 use crate::vma::Vma;

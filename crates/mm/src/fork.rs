@@ -1,12 +1,12 @@
 //! fork(2).
 
-use crate::pma::{Pma, PmaKind};
+use crate::pma::Pma;
 use crate::predict::WATCHED;
 use crate::state::State;
 use crate::vma::{Vma, VmaFlags};
 use crate::{Mm, PAGE, Result};
 use abi::Errno;
-use clas::Cla;
+use clas::{Backing, Cla};
 use platform::AddressSpace;
 use std::ops::Range;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl State {
         };
         to.room.inherit(&self.room);
         to.quota.inherit(&self.quota);
-        to.foreign = self.foreign.clone();
+        to.pmas.inherit_foreign(&self.pmas);
         let vmas: Vec<(Range<u64>, Vma)> = self
             .vmas
             .iter()
@@ -84,15 +84,8 @@ impl State {
             // Locks are not inherited.
             vma.flags -= VmaFlags::LOCKED | VmaFlags::LOCKONFAULT;
             if !vma.flags.contains(VmaFlags::WIPEONFORK) {
-                let mut hid = false;
-                self.pmas.for_each_mut(r.clone(), |e, p| {
-                    // A PMA may reach over several VMAs: one before may have marked it already.
-                    hid |= !p.is_file();
-                    if p.kind == PmaKind::Anon && !copies.iter().any(|c| c.0 == e) {
-                        p.kind = PmaKind::AnonCow;
-                    }
-                });
-                if hid {
+                let kept = |e: &Range<u64>| copies.iter().any(|c| c.0 == *e);
+                if self.pmas.share(r.clone(), kept) {
                     self.host_protect(r.clone());
                 }
                 for (pr, p) in self.pmas.range(r.clone()) {
@@ -100,19 +93,17 @@ impl State {
                     if x == pr
                         && let Some(i) = copies.iter().position(|c| c.0 == pr)
                     {
-                        let free = to.pmas.insert(x, Pma::anon(copies.swap_remove(i).1));
-                        debug_assert!(free.is_ok());
+                        to.pmas.inherit(x, Pma::anon(copies.swap_remove(i).1));
                         continue;
                     }
                     let p = p.after(x.start - pr.start);
                     let pages = (x.end - x.start) / PAGE;
                     if let Some(at) = p.frames() {
                         shared.push((at, pages));
-                    } else if let Some((theirs, at)) = self.foreign_frames(p.backing) {
+                    } else if let Some((theirs, at)) = self.pmas.foreign_frames(p.backing) {
                         theirs.incref(at, pages);
                     }
-                    let free = to.pmas.insert(x, p).is_ok();
-                    debug_assert!(free);
+                    to.pmas.inherit(x, p);
                 }
             }
             to.vmas.inherit(r, vma);
@@ -120,7 +111,8 @@ impl State {
         self.clas.incref_all(&shared);
         // Copies of what the child does not have.
         for (r, at) in copies {
-            self.dead_frames.push((at, (r.end - r.start) / PAGE));
+            let pages = (r.end - r.start) / PAGE;
+            self.pmas.release(Backing::Frames(at), pages);
         }
         for (spot, write) in spots {
             if write {

@@ -62,12 +62,14 @@ mod padding;
 mod patch;
 mod patches;
 mod pma;
+mod pmas;
 pub mod policy;
 mod predict;
 mod privacy;
 mod protect;
 mod quota;
 mod remap;
+mod resolve;
 mod room;
 mod shared_anon;
 mod stack;
@@ -83,6 +85,7 @@ use abi::{Errno, Va};
 use clas::{Clas, MappingObserver};
 use parking_lot::{Mutex, RwLock};
 use platform::{AddressSpace, AppThread, MapOp};
+use pmas::Freed;
 use state::State;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -186,23 +189,15 @@ impl Mm {
         let r = f(&mut st);
         st.host.drop_at_random();
         st.host.flush();
-        let (frames, foreign) = if st.host.is_gone() {
+        let freed = if st.host.is_gone() {
             // Its threads may still run, for a moment.
-            Default::default()
+            Freed::default()
         } else {
-            (
-                std::mem::take(&mut st.dead_frames),
-                std::mem::take(&mut st.dead_foreign),
-            )
+            st.pmas.take_freed()
         };
         let files = st.vmas.take_dropped();
         drop(st);
-        for (at, pages) in frames {
-            self.clas.decref(at, pages);
-        }
-        for (theirs, at, pages) in foreign {
-            theirs.decref(at, pages);
-        }
+        freed.decref(&self.clas);
         drop(files);
         r
     }
@@ -273,21 +268,15 @@ impl Mm {
         st.patches = patches::Patches::default();
         st.host.forget();
         st.vma_remove(0..u64::MAX);
-        let frames = std::mem::take(&mut st.dead_frames);
-        let foreign = std::mem::take(&mut st.dead_foreign);
+        let freed = st.pmas.take_freed();
         let files = st.vmas.take_dropped();
         st.quota.give_back(&self.clas);
         drop(st);
         let clas = self.clas.clone();
         clas.is_ending();
-        let pages: u64 = frames.iter().map(|f| f.1).sum();
+        let pages = freed.own_pages();
         let then = Box::new(move || {
-            for (at, pages) in frames {
-                clas.decref(at, pages);
-            }
-            for (theirs, at, pages) in foreign {
-                theirs.decref(at, pages);
-            }
+            freed.decref(&clas);
             clas.has_ended();
         });
         self.space.retire(pages * PAGE, then);

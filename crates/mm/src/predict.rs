@@ -201,20 +201,13 @@ impl State {
         }
         // Frames that were just in use, or are made now, are in memory whoever touches them.
         let fresh = |(at, n)| !self.clas.was_written(at, n);
-        let seen = !made && self.frames_of(&r).is_some_and(fresh);
+        let seen = !made && self.pmas.frames_of(&r).is_some_and(fresh);
         let t = &mut self.touch;
         (t.last, t.unseen) = if seen {
             (Some(r), 0)
         } else {
             (None, t.unseen + 1)
         };
-    }
-
-    /// The frames that serve `r` from its start on, and how many.
-    fn frames_of(&self, r: &Range<u64>) -> Option<(Cla, u64)> {
-        let (e, p) = self.pmas.get(r.start)?;
-        let at = p.after(r.start - e.start).frames()?;
-        Some((at, (r.end.min(e.end) - r.start) / crate::PAGE))
     }
 
     /// A new mapping of a file: mapped at once, if those before were read soon.
@@ -271,7 +264,7 @@ impl State {
         let Some(last) = self.touch.last.take() else {
             return;
         };
-        let Some((at, pages)) = self.frames_of(&last) else {
+        let Some((at, pages)) = self.pmas.frames_of(&last) else {
             return;
         };
         let step = if !self.clas.was_written(at, pages) {
@@ -429,7 +422,7 @@ impl State {
     /// Finds what serves a mapping, with copies of small data that will be written, and maps it.
     fn map_ahead(&mut self, r: &Range<u64>, v: &Vma) {
         let len = r.end - r.start;
-        if v.prot == Prot::NONE || v.is_shared() || len > crate::pma::EAGER {
+        if v.prot == Prot::NONE || v.is_shared() || len > crate::resolve::EAGER {
             return;
         }
         if v.file.is_none() {
@@ -488,7 +481,7 @@ impl State {
                 let Ok(to) = self.clas.copy_of(at, pages, Beside::default(), Wait::No) else {
                     return out;
                 };
-                self.pma_cut(&part);
+                self.pmas.cut(&part);
                 out.push((part, to));
             }
         }

@@ -103,7 +103,7 @@ impl State {
             if vma.flags.contains(VmaFlags::LOCKED) {
                 let _ = self.populate(end..end + more);
             } else if vma.is_private_anon() && self.pmas.get(end - 1).is_some() {
-                self.populate_anon(end..end + more.min(crate::pma::EAGER));
+                self.populate_anon(end..end + more.min(crate::resolve::EAGER));
             }
             return Ok(old);
         }
@@ -156,12 +156,11 @@ impl State {
     ) -> Result<u64> {
         self.reserve_vmas(3)?;
         self.unpatch(&from);
-        self.host.unmap(from.clone());
-        let pmas = self.pma_take(from.clone());
+        let pmas = self.pmas.take(from.clone(), &mut self.host);
         self.vma_insert(to..to + new_len, vma.clone());
         for (r, pma) in pmas {
             let at = to + (r.start - from.start);
-            self.pma_insert(at..at + (r.end - r.start), pma);
+            self.pmas.insert(at..at + (r.end - r.start), pma);
         }
         if dontunmap {
             self.vmas.change(from, |_, flags| {
@@ -174,7 +173,7 @@ impl State {
             let _ = self.populate(to..to + new_len);
         } else {
             // What was mapped is in use: one hand-over for all of it now, rather than faults.
-            self.host_map(to..to + new_len.min(crate::pma::EAGER));
+            self.host_map(to..to + new_len.min(crate::resolve::EAGER));
         }
         Ok(to)
     }

@@ -2,15 +2,14 @@
 
 use crate::Result;
 use crate::host_map::HostMap;
-use crate::pma::Pma;
+use crate::pmas::Pmas;
 use crate::predict::{Files, Hot, Run, Touch};
 use crate::quota::Quota;
 use crate::room::Room;
 use crate::vma::Vma;
 use crate::vmas::Vmas;
 use abi::errno::ENOMEM;
-use clas::{Cla, Clas, MappingObserver};
-use gap_tree::GapTree;
+use clas::{Clas, MappingObserver};
 use parking_lot::Mutex;
 use platform::AddressSpace;
 use std::ops::Range;
@@ -20,18 +19,11 @@ use std::sync::{Arc, Weak};
 /// PMAs and is what the host has mapped there; `ops` and the dead lists are empty.
 pub(crate) struct State {
     pub(crate) clas: Arc<Clas>,
-    /// Others that files mapped here have had frames of. Those stay while a PMA may have some: a PMA knows its
-    /// frames' CLAS by its descriptor only.
-    pub(crate) foreign: Vec<Arc<Clas>>,
     pub(crate) vmas: Vmas,
     pub(crate) room: Room,
     pub(crate) quota: Quota,
-    pub(crate) pmas: GapTree<Pma>,
+    pub(crate) pmas: Pmas,
     pub(crate) host: HostMap,
-    /// Frames to give back, once the host changes are made and the lock is released. Where the
-    /// application side is `gone`, frames stay here until nothing of it can run any more.
-    pub(crate) dead_frames: Vec<(Cla, u64)>,
-    pub(crate) dead_foreign: Vec<(Arc<Clas>, Cla, u64)>,
     /// What is done now is a guess: it waits for nothing.
     pub(crate) guessing: bool,
     pub(crate) faults: u64,
@@ -58,14 +50,11 @@ impl State {
     ) -> State {
         State {
             clas,
-            foreign: Vec::new(),
             vmas: Vmas::new(me),
             room: Room::new(),
             quota: Quota::new(),
-            pmas: GapTree::new(),
+            pmas: Pmas::default(),
             host: HostMap::new(space),
-            dead_frames: Vec::new(),
-            dead_foreign: Vec::new(),
             guessing: false,
             faults: 0,
             running: true,

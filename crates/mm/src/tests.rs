@@ -218,7 +218,7 @@ impl App {
 
     fn check_with(&self, references: bool) {
         let st = self.mm.state.lock();
-        assert!(st.host.is_flushed() && st.dead_frames.is_empty() && !st.vmas.has_dropped());
+        assert!(st.host.is_flushed() && !st.pmas.has_freed() && !st.vmas.has_dropped());
         st.vmas.check();
         st.pmas.check();
         st.host.check();

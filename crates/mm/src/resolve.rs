@@ -1,0 +1,275 @@
+//! Which PMA serves an access. [`State::resolve`] is the heart: it finds it, or makes it.
+
+use crate::PAGE;
+use crate::pma::{Pma, PmaKind, window};
+use crate::state::State;
+use crate::types::Bad;
+use crate::vma::{FileAt, Vma, VmaFlags};
+use abi::errno::ENOMEM;
+use abi::{Errno, Va};
+use clas::{Access, Backing, Beside, Cla, Wait};
+use std::ops::Range;
+
+/// Mappings up to this size are served by one run of frames at once: frames are sparse, so that costs
+/// nothing, and the host takes the faults.
+pub(crate) const EAGER: u64 = 64 << 20;
+/// Larger ones, and those with MAP_NORESERVE, by runs of this size.
+const CHUNK: u64 = 2 << 20;
+
+impl State {
+    /// Removes the PMAs of `r` and what the host has mapped of them.
+    pub(crate) fn pma_remove(&mut self, r: Range<u64>) {
+        self.pmas.remove(r, &mut self.host);
+    }
+
+    /// Forgets what files serve in `r`; private copies stay.
+    pub(crate) fn forget_file(&mut self, r: Range<u64>) {
+        let found: Vec<Range<u64>> = self
+            .pmas
+            .range(r.clone())
+            .filter(|(_, p)| p.is_file())
+            .map(|(e, _)| e.start.max(r.start)..e.end.min(r.end))
+            .collect();
+        for e in found {
+            self.pma_remove(e);
+        }
+    }
+
+    /// As [`State::forget_file`], and private copies of what the files no longer have go too. The files are
+    /// asked, page by page where need be: what is mapped in `r` may be another file by now.
+    pub(crate) fn forget_behind_end(&mut self, r: Range<u64>) {
+        self.forget_file(r.clone());
+        let private: Vec<(Range<u64>, Vma)> = self
+            .vmas
+            .range(r.clone())
+            .filter(|(_, v)| v.file.is_some() && !v.is_shared())
+            .map(|(e, v)| {
+                let s = e.start.max(r.start);
+                (s..e.end.min(r.end), v.after(s - e.start))
+            })
+            .collect();
+        for (part, vma) in private {
+            let Some(f) = &vma.file else { continue };
+            let mut at = part.start;
+            while at < part.end && self.pmas.overlaps(at..part.end) {
+                let offset = f.offset + (at - part.start);
+                let file = &*f.file.mappable;
+                let len = part.end - at;
+                match self
+                    .pmas
+                    .backing(&self.clas, file, offset, len, Access::Read)
+                {
+                    Ok((backing, got)) => {
+                        let got = got.min(part.end - at) & !(PAGE - 1);
+                        self.pmas.release(backing, got / PAGE);
+                        if got == 0 {
+                            break;
+                        }
+                        at += got;
+                    }
+                    Err(_) => {
+                        self.retire(&(at..part.end));
+                        self.pma_remove(at..part.end);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts `pma` in the place of what serves `r`; what the host has mapped there follows.
+    fn pma_replace(&mut self, r: Range<u64>, pma: Pma) {
+        if self.pmas.replace(r.clone(), pma, &self.host) {
+            self.host_map(r);
+        }
+    }
+
+    /// The PMA that serves `va` in the VMA `vma` at `vr`, clipped to it; made if there is none. With
+    /// `write`, one that may be written. The caller has checked the VMA's protection.
+    pub(crate) fn resolve(
+        &mut self,
+        va: u64,
+        vr: &Range<u64>,
+        vma: &Vma,
+        write: bool,
+    ) -> Result<(Range<u64>, Pma), Bad> {
+        // Fetching, then copying: two steps at most; a file that changes its mind ends as SIGBUS.
+        for _ in 0..4 {
+            let Some((pr, pma)) = self.pmas.get(va).map(|(r, p)| (r, *p)) else {
+                self.fetch(va, vr, vma, write)?;
+                continue;
+            };
+            let r = pr.start.max(vr.start)..pr.end.min(vr.end);
+            if !write || pma.writable() {
+                return Ok((r.clone(), pma.after(r.start - pr.start)));
+            }
+            let pma = pma.after(r.start - pr.start);
+            match pma.kind {
+                PmaKind::File if vma.is_shared() => self.pma_remove(r),
+                _ => self.unshare(va, &r, pma, None)?,
+            }
+        }
+        Err(Bad::Bus)
+    }
+
+    /// Makes private frames of a part around `va` of the PMA `pma` at `r`: `most` bytes if they must be copied, or as
+    /// many as are expected to be written.
+    pub(crate) fn unshare(
+        &mut self,
+        va: u64,
+        r: &Range<u64>,
+        pma: Pma,
+        most: Option<u64>,
+    ) -> Result<(), Bad> {
+        if pma.kind == PmaKind::AnonCow
+            && let Some(at) = pma.frames()
+            && let Some((lo, hi)) =
+                self.clas
+                    .exclusive_run(at.add(va - r.start), at, at.add(r.end - r.start))
+        {
+            // Nobody else has them (any more): take them over without a copy.
+            let mine = r.start + (lo.0 - at.0)..r.start + (hi.0 - at.0);
+            self.pmas.own(&mine);
+            self.host_protect(mine);
+            return Ok(());
+        }
+        let least = match pma.backing {
+            Backing::Frames(_) => 0,
+            Backing::Host { .. } => crate::predict::COPY_FILE,
+        };
+        let mut part = match most {
+            Some(most) => window(va, most, r),
+            None => self.copy_part(va, r, least),
+        };
+        let mut from = pma.after(part.start - r.start);
+        let beside = self.pmas.beside(&part);
+        let to = match self.private_copy(from, part.end - part.start, beside) {
+            Err(ENOMEM) if part.end - part.start > PAGE && !self.guessing => {
+                let page = Va(va).page_down().0;
+                from = from.after(page - part.start);
+                part = page..page + PAGE;
+                self.private_copy(from, PAGE, Beside::default())
+            }
+            r => r,
+        };
+        let to = to.map_err(|e| if e == ENOMEM { Bad::Memory } else { Bad::Bus })?;
+        self.pma_replace(part, Pma::anon(to));
+        Ok(())
+    }
+
+    /// New frames with the contents of `len` bytes of what serves a mapping.
+    fn private_copy(&self, from: Pma, len: u64, beside: Beside) -> Result<Cla, Errno> {
+        // More than a page is a guess.
+        let wait = if len > PAGE || self.guessing {
+            Wait::No
+        } else {
+            Wait::ForEnding
+        };
+        from.copy(&self.clas, len, beside, wait)
+    }
+
+    /// Makes a PMA for `va`, which has none.
+    fn fetch(&mut self, va: u64, vr: &Range<u64>, vma: &Vma, write: bool) -> Result<(), Bad> {
+        let around = self.pmas.hole(va);
+        let hole = around.within(vr);
+        match &vma.file {
+            None => {
+                let eager = !vma.flags.contains(VmaFlags::NORESERVE) && vr.end - vr.start <= EAGER;
+                let r = if eager {
+                    hole
+                } else {
+                    window(va, CHUNK, &hole)
+                };
+                let near = around.beside(&r);
+                let (at, r) = match self.clas.allocate_near(
+                    (r.end - r.start) / PAGE,
+                    near.before,
+                    near.after,
+                    Va(r.start),
+                    Wait::No,
+                ) {
+                    Ok(at) => (at, r),
+                    Err(_) if self.guessing => return Err(Bad::Memory),
+                    Err(_) => {
+                        let page = Va(va).page_down().0;
+                        let at = self.clas.allocate(1, None).map_err(|_| Bad::Memory)?;
+                        (at, page..page + PAGE)
+                    }
+                };
+                self.pmas.insert(r, Pma::anon(at));
+                Ok(())
+            }
+            Some(f) => self.fetch_file(va, vr, vma, f, hole, write),
+        }
+    }
+
+    fn fetch_file(
+        &mut self,
+        va: u64,
+        vr: &Range<u64>,
+        vma: &Vma,
+        f: &FileAt,
+        hole: Range<u64>,
+        write: bool,
+    ) -> Result<(), Bad> {
+        let for_write = vma.is_shared() && (write || vma.flags.contains(VmaFlags::ANON_SHARED));
+        let (access, kind, size) = if for_write {
+            (Access::Write, PmaKind::FileWritable, CHUNK)
+        } else {
+            (Access::Read, PmaKind::File, EAGER)
+        };
+        let page = Va(va).page_down().0;
+        let around = window(va, size, &hole);
+        // First around the fault; then, if the file's run there ends before it, from it on.
+        for start in [around.start, page] {
+            let offset = f.offset + (start - vr.start);
+            let len = around.end - start;
+            let file = &*f.file.mappable;
+            match self.pmas.backing(&self.clas, file, offset, len, access) {
+                Ok((backing, got)) => {
+                    let got = got.min(len) & !(PAGE - 1);
+                    if got == 0 {
+                        return Err(Bad::Bus);
+                    }
+                    let r = start..start + got;
+                    if self.pmas.overlaps(r.clone()) {
+                        // The first try served a part already.
+                        self.pmas.release(backing, got / PAGE);
+                        return Err(Bad::Bus);
+                    }
+                    self.pmas.insert(r.clone(), Pma { backing, kind });
+                    if r.contains(&va) {
+                        return Ok(());
+                    }
+                }
+                Err(e) if start == page => {
+                    return Err(if e == ENOMEM { Bad::Memory } else { Bad::Bus });
+                }
+                Err(_) => {}
+            }
+        }
+        Err(Bad::Bus)
+    }
+
+    /// Makes PMAs and host mappings for all of `r` that is private anonymous memory of one VMA, as far as
+    /// memory goes: a head start that nobody relies on.
+    pub(crate) fn populate_anon(&mut self, r: Range<u64>) {
+        let Some((vr, vma)) = self.vmas.get(r.start).map(|(e, v)| (e, v.clone())) else {
+            return;
+        };
+        if !vma.is_private_anon() || vma.prot == platform::Prot::NONE {
+            return;
+        }
+        let mut at = r.start;
+        while at < r.end {
+            let Some((pr, _)) = self.guess_pma(at, &vr, &vma, false) else {
+                return;
+            };
+            let part = at..pr.end.min(r.end);
+            if !self.host.overlaps(part.clone()) {
+                self.host_map(part);
+            }
+            at = pr.end;
+        }
+    }
+}
