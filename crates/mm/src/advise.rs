@@ -2,6 +2,7 @@
 
 use crate::map::user_range;
 use crate::pma::PmaKind;
+use crate::resolve::Effort;
 use crate::state::State;
 use crate::types::Bad;
 use crate::vma::{FileRef, Vma, VmaFlags};
@@ -290,7 +291,7 @@ impl State {
                         return Err(ENOMEM);
                     };
                     at = self
-                        .resolve(at, &vr, &v, true)
+                        .resolve(at, &vr, &v, true, Effort::Needed)
                         .map_err(populate_errno)?
                         .0
                         .end;

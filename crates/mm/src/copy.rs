@@ -3,6 +3,7 @@
 //! Every access honours VMAs as the application's own would, and stops at the first byte that cannot be
 //! reached; what was done before stays done.
 
+use crate::resolve::Effort;
 use crate::state::State;
 use crate::types::{Access, Bad};
 use crate::user::UserRange;
@@ -137,7 +138,7 @@ impl State {
             }
             None => {
                 let vma = vma.clone();
-                self.resolve(va, &vr, &vma, mode.is_write())?
+                self.resolve(va, &vr, &vma, mode.is_write(), Effort::Needed)?
             }
         };
         Ok((pma.after(va - r.start).backing, max.min(r.end - va)))

@@ -1,7 +1,7 @@
 //! Faults of application code.
 
 use crate::pma::{Pma, window};
-use crate::resolve::EAGER;
+use crate::resolve::{EAGER, Effort};
 use crate::state::State;
 use crate::types::{Access, Bad, Fault, FaultInfo};
 use crate::vma::Vma;
@@ -37,7 +37,7 @@ impl State {
         let mut nothing_missing = false;
         let access = match info.access {
             Some(a) => a,
-            None => self.guess(va, &vma, &mut nothing_missing)?,
+            None => self.kind_of_access(va, &vma, &mut nothing_missing)?,
         };
         if !vma.allows(access) {
             return Err(Bad::Forbidden);
@@ -52,9 +52,9 @@ impl State {
         let library = self.library(&vr, &vma);
         // A library's data is written soon.
         if !library.is_empty() && access != Access::Write && vma.allows(Access::Write) {
-            let _ = self.resolve(va, &vr, &vma, true);
+            let _ = self.resolve(va, &vr, &vma, true, Effort::Needed);
         }
-        let (r, pma) = self.resolve(va, &vr, &vma, access == Access::Write)?;
+        let (r, pma) = self.resolve(va, &vr, &vma, access == Access::Write, Effort::Needed)?;
         let page = Va(va).page_down().0;
         if info.bus {
             match pma.after(page - r.start).backing {
@@ -118,7 +118,7 @@ impl State {
             Backing::Host { .. } => {}
             Backing::Frames(_) => return Err(Bad::Memory),
         }
-        self.unshare(va, r, pma, None)?;
+        self.unshare(va, r, pma, None, Effort::Needed)?;
         let page = Va(va).page_down().0;
         self.host_map(page..page + PAGE);
         if self.host.flush() {
@@ -131,7 +131,12 @@ impl State {
     /// What an access was that the platform cannot tell, from what the host has mapped there. Where all that
     /// is allowed is mapped, another thread was faster, or it does what is forbidden: then the same thread
     /// faults there again, with nothing taken away in between.
-    fn guess(&mut self, va: u64, vma: &Vma, nothing_missing: &mut bool) -> Result<Access, Bad> {
+    fn kind_of_access(
+        &mut self,
+        va: u64,
+        vma: &Vma,
+        nothing_missing: &mut bool,
+    ) -> Result<Access, Bad> {
         let again = self.host.suspects().take(va);
         match self.host.get(va) {
             None => Ok(Access::Read),

@@ -1,5 +1,6 @@
 //! mmap(2) and munmap(2).
 
+use crate::resolve::Effort;
 use crate::shared_anon::SharedAnon;
 use crate::state::State;
 use crate::types::MmapRequest;
@@ -264,7 +265,7 @@ impl State {
                 break;
             }
             let write = vma.prot.contains(Prot::WRITE) && !vma.is_shared();
-            match self.resolve(at, &vr, &vma, write) {
+            match self.resolve(at, &vr, &vma, write, Effort::Needed) {
                 Ok((pr, _)) => {
                     let end = pr.end.min(r.end);
                     if self.host.get(at).is_none_or(|(e, _)| end > e.end) {

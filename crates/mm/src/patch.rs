@@ -27,6 +27,7 @@
 use crate::copy::Mode;
 use crate::padding::{JUMP, slot};
 use crate::patches::{LONGEST, Patch, Patches, SYSCALL, displaceable, patch};
+use crate::resolve::Effort;
 use crate::state::State;
 use crate::{Mm, PAGE};
 use abi::Va;
@@ -80,9 +81,10 @@ impl State {
             (Site::by_slot(call, slot), 0)
         };
         // A private copy of this page alone.
-        let (r, pma) = self.resolve(call, &vr, &vma, false).ok()?;
+        let (r, pma) = self.resolve(call, &vr, &vma, false, Effort::Needed).ok()?;
         if !pma.writable() {
-            self.unshare(call, &r, pma, Some(PAGE)).ok()?;
+            self.unshare(call, &r, pma, Some(PAGE), Effort::Needed)
+                .ok()?;
         }
         let Some(entry) = self.host.space().lanes().and_then(|l| l.add_site(site)) else {
             // None can be had any more.

@@ -12,6 +12,7 @@
 //! - *Libraries*: the first fault in one of a library's mappings serves all of them.
 
 use crate::pma::Pma;
+use crate::resolve::Effort;
 use crate::state::State;
 use crate::types::Access;
 use crate::vma::{Vma, VmaFlags, identity};
@@ -151,7 +152,7 @@ impl Hot {
 }
 
 impl State {
-    /// [`State::resolve`] where nobody needs it yet: it waits for nothing, and does with nothing rather than little.
+    /// [`State::resolve`] where nobody needs it yet.
     pub(crate) fn guess_pma(
         &mut self,
         va: u64,
@@ -159,10 +160,7 @@ impl State {
         vma: &Vma,
         write: bool,
     ) -> Option<(Range<u64>, Pma)> {
-        self.guessing = true;
-        let found = self.resolve(va, vr, vma, write);
-        self.guessing = false;
-        found.ok()
+        self.resolve(va, vr, vma, write, Effort::Guess).ok()
     }
 
     /// Whether new anonymous memory is to be mapped at once.

@@ -16,6 +16,15 @@ pub(crate) const EAGER: u64 = 64 << 20;
 /// Larger ones, and those with MAP_NORESERVE, by runs of this size.
 const CHUNK: u64 = 2 << 20;
 
+/// What is done for memory that is to serve an access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effort {
+    /// The access is being made: it waits for memory, and does with a page.
+    Needed,
+    /// Nobody needs it yet: it waits for nothing, and does with nothing rather than little.
+    Guess,
+}
+
 impl State {
     /// Removes the PMAs of `r` and what the host has mapped of them.
     pub(crate) fn pma_remove(&mut self, r: Range<u64>) {
@@ -92,11 +101,12 @@ impl State {
         vr: &Range<u64>,
         vma: &Vma,
         write: bool,
+        effort: Effort,
     ) -> Result<(Range<u64>, Pma), Bad> {
         // Fetching, then copying: two steps at most; a file that changes its mind ends as SIGBUS.
         for _ in 0..4 {
             let Some((pr, pma)) = self.pmas.get(va).map(|(r, p)| (r, *p)) else {
-                self.fetch(va, vr, vma, write)?;
+                self.fetch(va, vr, vma, write, effort)?;
                 continue;
             };
             let r = pr.start.max(vr.start)..pr.end.min(vr.end);
@@ -106,7 +116,7 @@ impl State {
             let pma = pma.after(r.start - pr.start);
             match pma.kind {
                 PmaKind::File if vma.is_shared() => self.pma_remove(r),
-                _ => self.unshare(va, &r, pma, None)?,
+                _ => self.unshare(va, &r, pma, None, effort)?,
             }
         }
         Err(Bad::Bus)
@@ -120,6 +130,7 @@ impl State {
         r: &Range<u64>,
         pma: Pma,
         most: Option<u64>,
+        effort: Effort,
     ) -> Result<(), Bad> {
         if pma.kind == PmaKind::AnonCow
             && let Some(at) = pma.frames()
@@ -143,12 +154,12 @@ impl State {
         };
         let mut from = pma.after(part.start - r.start);
         let beside = self.pmas.beside(&part);
-        let to = match self.private_copy(from, part.end - part.start, beside) {
-            Err(ENOMEM) if part.end - part.start > PAGE && !self.guessing => {
+        let to = match self.private_copy(from, part.end - part.start, beside, effort) {
+            Err(ENOMEM) if part.end - part.start > PAGE && effort == Effort::Needed => {
                 let page = Va(va).page_down().0;
                 from = from.after(page - part.start);
                 part = page..page + PAGE;
-                self.private_copy(from, PAGE, Beside::default())
+                self.private_copy(from, PAGE, Beside::default(), effort)
             }
             r => r,
         };
@@ -158,9 +169,15 @@ impl State {
     }
 
     /// New frames with the contents of `len` bytes of what serves a mapping.
-    fn private_copy(&self, from: Pma, len: u64, beside: Beside) -> Result<Cla, Errno> {
+    fn private_copy(
+        &self,
+        from: Pma,
+        len: u64,
+        beside: Beside,
+        effort: Effort,
+    ) -> Result<Cla, Errno> {
         // More than a page is a guess.
-        let wait = if len > PAGE || self.guessing {
+        let wait = if len > PAGE || effort == Effort::Guess {
             Wait::No
         } else {
             Wait::ForEnding
@@ -169,7 +186,14 @@ impl State {
     }
 
     /// Makes a PMA for `va`, which has none.
-    fn fetch(&mut self, va: u64, vr: &Range<u64>, vma: &Vma, write: bool) -> Result<(), Bad> {
+    fn fetch(
+        &mut self,
+        va: u64,
+        vr: &Range<u64>,
+        vma: &Vma,
+        write: bool,
+        effort: Effort,
+    ) -> Result<(), Bad> {
         let around = self.pmas.hole(va);
         let hole = around.within(vr);
         match &vma.file {
@@ -189,7 +213,7 @@ impl State {
                     Wait::No,
                 ) {
                     Ok(at) => (at, r),
-                    Err(_) if self.guessing => return Err(Bad::Memory),
+                    Err(_) if effort == Effort::Guess => return Err(Bad::Memory),
                     Err(_) => {
                         let page = Va(va).page_down().0;
                         let at = self.clas.allocate(1, None).map_err(|_| Bad::Memory)?;

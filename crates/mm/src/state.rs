@@ -24,8 +24,6 @@ pub(crate) struct State {
     pub(crate) quota: Quota,
     pub(crate) pmas: Pmas,
     pub(crate) host: HostMap,
-    /// What is done now is a guess: it waits for nothing.
-    pub(crate) guessing: bool,
     pub(crate) faults: u64,
     /// Not while a program is loaded: nothing touches its memory yet.
     pub(crate) running: bool,
@@ -55,7 +53,6 @@ impl State {
             quota: Quota::new(),
             pmas: Pmas::default(),
             host: HostMap::new(space),
-            guessing: false,
             faults: 0,
             running: true,
             touch: Touch::default(),
