@@ -48,6 +48,7 @@
 #![forbid(unsafe_code)]
 
 mod advise;
+mod ahead;
 mod brk;
 mod copy;
 mod fault;
