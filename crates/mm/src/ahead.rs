@@ -1,15 +1,24 @@
 //! What is made and mapped before it is needed, as [`crate::predict`] has it.
 
+use crate::PAGE;
 use crate::pma::Pma;
-use crate::predict::*;
+use crate::predict::{AtOnce, Fate, Files, STEP, Touch};
 use crate::resolve::Effort;
 use crate::state::State;
 use crate::types::Access;
 use crate::vma::{Vma, VmaFlags, identity};
+use abi::linux::MADV_POPULATE_WRITE;
 use clas::{Beside, Cla, Wait};
 use platform::{Prot, USER_MAX};
 use smallvec::SmallVec;
 use std::ops::Range;
+
+/// Neighbours of a library's mapping that are looked at, in each direction.
+const NEIGHBOURS: usize = 4;
+/// A library's data is written soon after it is mapped, if it is not more than this.
+const DATA_MAX: u64 = 64 << 10;
+/// Mappings of a new program that are looked at.
+const ALL_MAX: usize = 64;
 
 impl State {
     /// [`State::resolve`] where nobody needs it yet.
@@ -25,135 +34,68 @@ impl State {
 
     /// Whether new anonymous memory is to be mapped at once.
     pub(crate) fn will_touch(&mut self) -> bool {
-        let t = &mut self.touch;
-        t.count = (t.count + 1) % TOUCH_TEST;
-        if t.score == TOUCH_MAX && t.count != 0 {
-            // Sure enough.
-            (t.last, t.probe) = (None, None);
-        } else {
+        if self.predictor.touch.is_due() {
             self.judge_last();
         }
-        self.running && self.touch.score >= 0
+        !self.predictor.loading && self.predictor.touch.is_expected()
     }
 
     /// Maps new anonymous memory at once, with all its pages if those before were written as a whole.
     pub(crate) fn map_at_once(&mut self, r: Range<u64>) {
-        let t = &mut self.touch;
-        if t.unseen >= UNSEEN_MAX {
-            t.unseen = 0;
-            t.probe = Some(r);
+        let plan = self.predictor.touch.plan(&r);
+        if plan == AtOnce::Probe {
             return;
         }
         self.populate_anon(r.clone());
-        let mut made = false;
-        let len = r.end - r.start;
-        if self.touch.full >= 2
-            && (FULL_MIN..=FULL_MAX).contains(&len)
-            && self
-                .host
-                .get(r.start)
-                .is_some_and(|(e, p)| r.end <= e.end && *p == Prot::RW)
-        {
-            made = true;
-            self.host.advise(r.clone(), abi::linux::MADV_POPULATE_WRITE);
+        let is_whole = |(e, p): (Range<u64>, &Prot)| r.end <= e.end && *p == Prot::RW;
+        let fill = plan == AtOnce::MapFilled && self.host.get(r.start).is_some_and(is_whole);
+        if fill {
+            self.host.advise(r.clone(), MADV_POPULATE_WRITE);
         }
-        // Frames that were just in use, or are made now, are in memory whoever touches them.
+        // Frames that were just in use, or are made now, are in memory whether they are touched or not.
         let fresh = |(at, n)| !self.clas.was_written(at, n);
-        let seen = !made && self.pmas.frames_of(&r).is_some_and(fresh);
-        let t = &mut self.touch;
-        (t.last, t.unseen) = if seen {
-            (Some(r), 0)
+        if !fill && self.pmas.frames_of(&r).is_some_and(fresh) {
+            self.predictor.touch.mapped(r);
         } else {
-            (None, t.unseen + 1)
-        };
-    }
-
-    /// A new mapping of a file: mapped at once, if those before were read soon.
-    pub(crate) fn file_mapped(&mut self, r: &Range<u64>, vma: &Vma) {
-        if vma.is_shared() || vma.prot != Prot::READ || r.end - r.start > FILE_MAX || !self.running
-        {
-            return;
+            self.predictor.touch.mapped_unseen();
         }
-        let f = &mut self.files;
-        if f.last.take().is_some() {
-            f.score = (f.score - 1).max(-2);
-        }
-        f.count = (f.count + 1) % FILE_TEST;
-        if f.score >= 2 && f.count != 0 {
-            let _ = self.guess_pma(r.start, r, vma, false);
-            self.host_map(r.clone());
-        } else {
-            f.last = Some(r.clone());
-        }
-    }
-
-    /// Something of a file is touched that was not mapped.
-    pub(crate) fn file_touched(&mut self, va: u64) {
-        let f = &mut self.files;
-        if f.last.as_ref().is_some_and(|r| r.contains(&va)) {
-            f.last = None;
-            f.score = (f.score + 1).min(3);
-        }
-    }
-
-    /// Memory that was not mapped is touched.
-    pub(crate) fn touched_late(&mut self) {
-        self.touch.probe = None;
-        self.touch.score = (self.touch.score + 2).min(TOUCH_MAX);
     }
 
     /// Before `r` goes: what became of it?
     pub(crate) fn judge_before(&mut self, r: &Range<u64>) {
-        let hit = |l: &Range<u64>| l.start < r.end && r.start < l.end;
-        let t = &self.touch;
-        if t.last.iter().chain(&t.probe).any(hit) {
+        if self.predictor.touch.concerns(r) {
             self.judge_last();
         }
     }
 
     fn judge_last(&mut self) {
-        let t = &mut self.touch;
-        if t.probe.take().is_some() {
-            // Two of these, and it is not expected any more.
-            t.score = (t.score - 2).max(-TOUCH_MAX);
-            t.unseen = UNSEEN_MAX;
-            t.full = 0;
-        }
-        let Some(last) = self.touch.last.take() else {
+        let last = self.predictor.touch.to_judge();
+        let Some((at, pages)) = last.and_then(|r| self.pmas.frames_of(&r)) else {
             return;
         };
-        let Some((at, pages)) = self.pmas.frames_of(&last) else {
-            return;
-        };
-        let step = if !self.clas.was_written(at, pages) {
-            -1
+        let fate = if !self.clas.was_written(at, pages) {
+            Fate::Untouched
+        } else if Touch::may_be_filled(pages * PAGE) && self.clas.is_full(at, pages) {
+            Fate::Filled
         } else {
-            1
+            Fate::Written
         };
-        let large = pages * crate::PAGE >= FULL_MIN;
-        self.touch.full = if step > 0 && large && self.clas.is_full(at, pages) {
-            (self.touch.full + 1).min(2)
-        } else {
-            0
-        };
-        self.touch.score = (self.touch.score + step).clamp(-TOUCH_MAX, TOUCH_MAX);
+        self.predictor.touch.judge(fate);
     }
 
-    /// How much a copy on write at `va` copies of `r`.
-    pub(crate) fn copy_part(&mut self, va: u64, r: &Range<u64>, least: u64) -> Range<u64> {
-        let page = va & !(crate::PAGE - 1);
-        let least = least.max(COPY);
-        let part = if self.copied.end == page {
-            let len = (self.copied.len * 2).min(COPY_MAX);
-            page..r.end.min(page.saturating_add(len))
-        } else {
-            crate::pma::window(va, least, r)
-        };
-        self.copied = Run {
-            end: part.end,
-            len: (part.end - part.start).max(least),
-        };
-        part
+    /// A new mapping of a file: mapped at once, if those before were read soon.
+    pub(crate) fn file_mapped(&mut self, r: &Range<u64>, vma: &Vma) {
+        if vma.is_shared()
+            || vma.prot != Prot::READ
+            || r.end - r.start > Files::MAX
+            || self.predictor.loading
+        {
+            return;
+        }
+        if self.predictor.files.plan(r) {
+            let _ = self.guess_pma(r.start, r, vma, false);
+            self.host_map(r.clone());
+        }
     }
 
     /// What is mapped for a touch at `va` of private anonymous memory, of which `hole` is not mapped: where it is
@@ -173,23 +115,13 @@ impl State {
         let Some((below, pma)) = below.filter(|(r, _)| r.end >= around.start) else {
             return around;
         };
-        // (What lay below may have been unmapped since.)
-        let filled = if self.grown.end == around.start {
-            self.grown.len.min(around.start - below.start)
-        } else {
-            STEP
-        };
-        // About as long as the last step was, too.
-        let len = ((filled / AHEAD) & !(STEP - 1)).clamp(STEP, STEP_MAX);
-        let last = below.start.max(around.start.saturating_sub(len))..around.start;
-        if !self.is_filled(&last, &pma.after(last.start - below.start)) {
+        let plan = self.predictor.filling.plan(around.start, below.start);
+        if !self.is_filled(&plan.by, &pma.after(plan.by.start - below.start)) {
             return around;
         }
         let mut end = around.start;
         let mut first = None;
-        let to = (around.start & !(STEP - 1))
-            .saturating_add(len)
-            .min(hole.end);
+        let to = plan.to.min(hole.end);
         while end < to {
             let Some((r, pma)) = self.guess_pma(end, vr, vma, false) else {
                 break;
@@ -212,8 +144,7 @@ impl State {
             let run = r.end.min(end) - around.start;
             self.clas.make_huge(at, at.add(run));
         }
-        let len = filled + end.saturating_sub(around.start);
-        self.grown = Run { end, len };
+        self.predictor.filling.grew(&plan, end);
         around.start..end.max(around.end)
     }
 
@@ -304,14 +235,6 @@ impl State {
         self.map_library(&all);
     }
 
-    /// Notes a fault, if it is one of the first after a fork.
-    pub(crate) fn note_fault(&mut self, va: u64, access: Access) {
-        if let Some(n) = self.watched.checked_sub(1) {
-            self.watched = n;
-            self.family.lock().note(va, access == Access::Write);
-        }
-    }
-
     /// Copies of the places that are written after forks, for the child; what is ours alone stays so.
     pub(crate) fn copies_for_fork(
         &mut self,
@@ -332,7 +255,7 @@ impl State {
                 })
                 .collect();
             for (part, at) in found {
-                let pages = (part.end - part.start) / crate::PAGE;
+                let pages = (part.end - part.start) / PAGE;
                 if !self.clas.was_written(at, pages) {
                     continue;
                 }

@@ -42,12 +42,12 @@ impl State {
         if !vma.allows(access) {
             return Err(Bad::Forbidden);
         }
-        self.note_fault(va, access);
+        self.predictor.forks.note(va, access == Access::Write);
         let before = self.host.get(va).map(|(_, p)| *p);
         if before.is_none() && vma.is_private_anon() {
-            self.touched_late();
+            self.predictor.touch.touched_late();
         } else if before.is_none() {
-            self.file_touched(va);
+            self.predictor.files.touched(va);
         }
         let library = self.library(&vr, &vma);
         // A library's data is written soon.

@@ -1,7 +1,6 @@
 //! fork(2).
 
 use crate::pma::Pma;
-use crate::predict::WATCHED;
 use crate::state::State;
 use crate::vma::{Vma, VmaFlags};
 use crate::{Mm, PAGE, Result};
@@ -62,10 +61,7 @@ impl Mm {
 
 impl State {
     fn fork_into(&mut self, to: &mut State, writers: Writers) {
-        to.family = self.family.clone();
-        let spots = self.family.lock().for_fork();
-        self.watched = WATCHED;
-        to.watched = WATCHED;
+        let spots = self.predictor.forks.fork(&mut to.predictor.forks);
         let mut copies = match writers {
             Writers::None => self.copies_for_fork(&spots),
             Writers::Others => Vec::new(),

@@ -226,13 +226,13 @@ impl Mm {
 
     /// A program is about to be loaded: nothing is mapped on the host until [`Mm::loaded`].
     pub fn begin_loading(&self) {
-        self.state.lock().running = false;
+        self.state.lock().predictor.loading = true;
     }
 
     /// The program is loaded: maps all that it has, in one hand-over.
     pub fn loaded(&self) {
         self.with(|st| {
-            st.running = true;
+            st.predictor.loading = false;
             st.host.hold();
             st.map_all();
         });

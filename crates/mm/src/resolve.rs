@@ -150,7 +150,7 @@ impl State {
         };
         let mut part = match most {
             Some(most) => window(va, most, r),
-            None => self.copy_part(va, r, least),
+            None => self.predictor.copies.plan(va, r, least),
         };
         let mut from = pma.after(part.start - r.start);
         let beside = self.pmas.beside(&part);

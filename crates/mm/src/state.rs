@@ -3,14 +3,13 @@
 use crate::Result;
 use crate::host_map::HostMap;
 use crate::pmas::Pmas;
-use crate::predict::{Files, Hot, Run, Touch};
+use crate::predict::Predictor;
 use crate::quota::Quota;
 use crate::room::Room;
 use crate::vma::Vma;
 use crate::vmas::Vmas;
 use abi::errno::ENOMEM;
 use clas::{Clas, MappingObserver};
-use parking_lot::Mutex;
 use platform::AddressSpace;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -25,17 +24,7 @@ pub(crate) struct State {
     pub(crate) pmas: Pmas,
     pub(crate) host: HostMap,
     pub(crate) faults: u64,
-    /// Not while a program is loaded: nothing touches its memory yet.
-    pub(crate) running: bool,
-    pub(crate) touch: Touch,
-    pub(crate) files: Files,
-    /// Steps of memory that is being filled, and of copies on write.
-    pub(crate) grown: Run,
-    pub(crate) copied: Run,
-    /// Shared with all that came from the same program by fork. Its lock is a leaf.
-    pub(crate) family: Arc<Mutex<Hot>>,
-    /// So many faults are still noted there.
-    pub(crate) watched: u8,
+    pub(crate) predictor: Predictor,
     /// The call sites that are patched.
     pub(crate) patches: crate::patches::Patches,
 }
@@ -54,13 +43,7 @@ impl State {
             pmas: Pmas::default(),
             host: HostMap::new(space),
             faults: 0,
-            running: true,
-            touch: Touch::default(),
-            files: Files::default(),
-            grown: Run::default(),
-            copied: Run::default(),
-            family: Arc::default(),
-            watched: 0,
+            predictor: Predictor::default(),
             patches: crate::patches::Patches::default(),
         }
     }
