@@ -62,6 +62,7 @@ mod map;
 mod padding;
 mod patch;
 mod patches;
+mod place;
 mod pma;
 mod pmas;
 pub mod policy;

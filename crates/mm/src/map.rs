@@ -1,20 +1,21 @@
 //! mmap(2) and munmap(2).
 
+use crate::place::Place;
 use crate::resolve::Effort;
 use crate::shared_anon::SharedAnon;
 use crate::state::State;
-use crate::types::MmapRequest;
+use crate::types::{MapFile, MmapRequest};
 use crate::vma::{FileAt, FileRef, Vma, VmaFlags};
 use crate::{Mm, PAGE, Result, page_align};
 use abi::Va;
-use abi::errno::{EACCES, EAGAIN, EEXIST, EINVAL, ENOMEM, EOPNOTSUPP, EOVERFLOW, EPERM};
+use abi::errno::{EACCES, EAGAIN, EINVAL, ENOMEM, EOPNOTSUPP, EOVERFLOW, EPERM};
 use abi::linux::{
     MADV_POPULATE_READ, MADV_POPULATE_WRITE, MAP_32BIT, MAP_ANONYMOUS, MAP_DENYWRITE,
     MAP_DROPPABLE, MAP_EXECUTABLE, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB,
     MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED,
     MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE, MAP_UNINITIALIZED,
 };
-use platform::{Prot, USER_MAX, USER_MIN};
+use platform::{Prot, USER_MAX};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -62,75 +63,58 @@ pub(crate) fn user_range(va: Va, len: u64) -> Option<Range<u64>> {
 
 impl State {
     fn mmap(&mut self, req: MmapRequest) -> Result<u64> {
-        let MmapRequest {
-            addr,
-            flags,
-            offset,
-            ..
-        } = req;
-        let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
-        if !offset.is_multiple_of(PAGE) {
-            return Err(EINVAL);
-        }
-        if flags & MAP_HUGETLB != 0 {
-            // No huge pages are reserved.
-            return Err(match req.file {
-                None if flags & MAP_TYPE != MAP_DROPPABLE => ENOMEM,
-                _ => EINVAL,
-            });
-        }
-        if req.len == 0 {
-            return Err(EINVAL);
-        }
-        let len = page_align(req.len).ok_or(ENOMEM)?;
-        if req.file.is_some() && offset.checked_add(len).is_none() {
-            return Err(EOVERFLOW);
-        }
+        let len = checked_len(&req)?;
+        let place = Place::of_flags(req.addr, req.flags);
         self.reserve_vmas(0)?;
-        let start = self.place(addr, len, flags)?;
+        let start = place.find(len, &self.vmas, &self.room)?;
         let r = start..start + len;
-        if flags & MAP_FIXED_NOREPLACE != 0 && self.vmas.overlaps(r.clone()) {
-            return Err(EEXIST);
+        let replaces = matches!(place, Place::Fixed(_));
+        let populates = req.flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE;
+        let vma = self.new_vma(req, &r, replaces)?;
+        // An error drops the VMA's file, which the caller has open.
+        if replaces {
+            self.munmap(r.clone())?;
         }
+        let flags = vma.flags;
+        let maps_file = vma.file.is_some() && !replaces;
+        let at_once = vma.is_private_anon()
+            && !flags.contains(VmaFlags::NORESERVE)
+            && len <= crate::predict::STEP
+            && self.will_touch();
+        self.vma_insert(r.clone(), vma);
+        let locked = flags.contains(VmaFlags::LOCKED) && !flags.contains(VmaFlags::LOCKONFAULT);
+        if locked || populates {
+            let _ = self.populate(r);
+        } else if at_once {
+            self.map_at_once(r);
+        } else if maps_file {
+            self.map_file_ahead(r);
+        }
+        Ok(start)
+    }
+
+    /// The VMA that a call asks for at `r`, if limits and its file allow it.
+    fn new_vma(&self, req: MmapRequest, r: &Range<u64>, replaces: bool) -> Result<Vma> {
+        let len = r.end - r.start;
         let prot = Prot(req.prot & 7);
-        let (mut vma_flags, mut max_prot) = checked_flags(&req, prot)?;
-        vma_flags |= self.room.default_flags();
-        if flags & MAP_LOCKED != 0 {
+        let (mut flags, mut max_prot) = checked_flags(&req, prot)?;
+        flags |= self.room.default_flags();
+        if req.flags & MAP_LOCKED != 0 {
             if self.room.limits().memlock == 0 {
                 return Err(EPERM);
             }
-            vma_flags |= VmaFlags::LOCKED;
+            flags |= VmaFlags::LOCKED;
         }
-        if !self.room.may_lock(self.vmas.counts(), vma_flags, len) {
+        if !self.room.may_lock(self.vmas.counts(), flags, len) {
             return Err(EAGAIN);
         }
-        self.check_room(&r, prot, vma_flags, fixed)?;
-        // Nothing may fail between this and the `FileRef` that gives the count back.
-        let counted = match &req.file {
-            Some(f) if vma_flags.contains(VmaFlags::SHARED) && max_prot.contains(Prot::WRITE) => {
-                match f.mappable.map_writable() {
-                    Ok(()) => true,
-                    Err(e) if prot.contains(Prot::WRITE) => return Err(e),
-                    // Sealed: it may be mapped as long as it stays unwritten.
-                    Err(_) => {
-                        max_prot = max_prot.without(Prot::WRITE);
-                        false
-                    }
-                }
-            }
-            _ => false,
-        };
+        self.check_room(r, prot, flags, replaces)?;
         let file = match req.file {
             Some(f) => Some(FileAt {
-                file: Arc::new(FileRef {
-                    mappable: f.mappable,
-                    name: f.name,
-                    keep: f.keep,
-                    counted,
-                }),
-                offset,
+                file: file_to_map(f, prot, flags, &mut max_prot)?,
+                offset: req.offset,
             }),
-            None if vma_flags.contains(VmaFlags::SHARED) => {
+            None if flags.contains(VmaFlags::SHARED) => {
                 let shared = SharedAnon::new(self.clas.clone(), len);
                 Some(FileAt {
                     file: Arc::new(FileRef {
@@ -144,32 +128,12 @@ impl State {
             }
             None => None,
         };
-        // An error drops `file`, which the caller has open.
-        if fixed {
-            self.munmap(r.clone())?;
-        }
-        let vma = Vma {
+        Ok(Vma {
             prot,
             max_prot,
-            flags: vma_flags,
+            flags,
             file,
-        };
-        let is_file = vma.file.is_some() && flags & MAP_FIXED == 0;
-        let eager = vma.is_private_anon()
-            && !vma_flags.contains(VmaFlags::NORESERVE)
-            && len <= crate::predict::STEP
-            && self.will_touch();
-        self.vma_insert(r.clone(), vma);
-        let locked =
-            vma_flags.contains(VmaFlags::LOCKED) && !vma_flags.contains(VmaFlags::LOCKONFAULT);
-        if locked || flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE {
-            let _ = self.populate(r);
-        } else if eager {
-            self.map_at_once(r);
-        } else if is_file {
-            self.map_file_ahead(r);
-        }
-        Ok(start)
+        })
     }
 
     fn map_file_ahead(&mut self, r: Range<u64>) {
@@ -180,7 +144,13 @@ impl State {
     }
 
     /// Checks the limits for a new mapping that may replace others.
-    fn check_room(&self, r: &Range<u64>, prot: Prot, flags: VmaFlags, fixed: bool) -> Result<()> {
+    fn check_room(
+        &self,
+        r: &Range<u64>,
+        prot: Prot,
+        flags: VmaFlags,
+        replaces: bool,
+    ) -> Result<()> {
         let len = r.end - r.start;
         let now = self.vmas.counts();
         if self.room.may_expand(now, prot, flags, len) {
@@ -192,49 +162,10 @@ impl State {
             .range(r.clone())
             .map(|(e, _)| e.end.min(r.end) - e.start.max(r.start))
             .sum();
-        if fixed && self.room.may_expand(now, prot, flags, len - replaced) {
+        if replaces && self.room.may_expand(now, prot, flags, len - replaced) {
             return Ok(());
         }
         Err(ENOMEM)
-    }
-
-    /// Where a new mapping goes (`get_unmapped_area`).
-    pub(crate) fn place(&self, addr: Va, len: u64, flags: u32) -> Result<u64> {
-        if len > USER_MAX {
-            return Err(ENOMEM);
-        }
-        if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
-            if addr.0 > USER_MAX - len {
-                return Err(ENOMEM);
-            }
-            if !addr.is_page_aligned() {
-                return Err(EINVAL);
-            }
-            if addr.0 < USER_MIN {
-                return Err(EPERM);
-            }
-            return Ok(addr.0);
-        }
-        if addr.page_down().0 != 0 {
-            let hint = addr.page_down().0.max(USER_MIN);
-            if hint <= USER_MAX - len && self.vmas.find_highest(len, hint..hint + len).is_some() {
-                return Ok(hint);
-            }
-        }
-        if flags & MAP_32BIT != 0 {
-            return self
-                .vmas
-                .find_lowest(len, 0x4000_0000..0x8000_0000)
-                .ok_or(ENOMEM);
-        }
-        let base = self.room.layout().mmap_base.clamp(USER_MIN, USER_MAX);
-        self.vmas
-            .find_highest(len, USER_MIN..base)
-            .or_else(|| {
-                self.vmas
-                    .find_lowest(len, (USER_MAX / 3) & !(PAGE - 1)..USER_MAX)
-            })
-            .ok_or(ENOMEM)
     }
 
     pub(crate) fn munmap(&mut self, r: Range<u64>) -> Result<()> {
@@ -290,6 +221,52 @@ impl State {
         }
         result
     }
+}
+
+/// The length of a mapping that a call may ask for, in whole pages.
+fn checked_len(req: &MmapRequest) -> Result<u64> {
+    if !req.offset.is_multiple_of(PAGE) {
+        return Err(EINVAL);
+    }
+    if req.flags & MAP_HUGETLB != 0 {
+        // No huge pages are reserved.
+        return Err(match req.file {
+            None if req.flags & MAP_TYPE != MAP_DROPPABLE => ENOMEM,
+            _ => EINVAL,
+        });
+    }
+    if req.len == 0 {
+        return Err(EINVAL);
+    }
+    let len = page_align(req.len).ok_or(ENOMEM)?;
+    if req.file.is_some() && req.offset.checked_add(len).is_none() {
+        return Err(EOVERFLOW);
+    }
+    Ok(len)
+}
+
+/// A file as it is mapped, counted as written if it may be: then what is given has the count.
+fn file_to_map(
+    f: MapFile,
+    prot: Prot,
+    flags: VmaFlags,
+    max_prot: &mut Prot,
+) -> Result<Arc<FileRef>> {
+    let mut counted = false;
+    if flags.contains(VmaFlags::SHARED) && max_prot.contains(Prot::WRITE) {
+        match f.mappable.map_writable() {
+            Ok(()) => counted = true,
+            Err(e) if prot.contains(Prot::WRITE) => return Err(e),
+            // Sealed: it may be mapped as long as it stays unwritten.
+            Err(_) => *max_prot = max_prot.without(Prot::WRITE),
+        }
+    }
+    Ok(Arc::new(FileRef {
+        mappable: f.mappable,
+        name: f.name,
+        keep: f.keep,
+        counted,
+    }))
 }
 
 /// The VMA's flags and the most that its protection can become.

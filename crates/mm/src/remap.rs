@@ -1,6 +1,7 @@
 //! mremap(2).
 
 use crate::map::user_range;
+use crate::place::Place;
 use crate::state::State;
 use crate::vma::{Vma, VmaFlags};
 use crate::{Mm, Result, page_align};
@@ -78,7 +79,7 @@ impl State {
             let to = if flags & MREMAP_FIXED != 0 {
                 new_va.0
             } else {
-                self.place(new_va, new_len, 0)?
+                Place::Hint(new_va).find(new_len, &self.vmas, &self.room)?
             };
             return self.move_vma(old..old + old_len, to, new_len, vma, dontunmap);
         }
@@ -110,7 +111,7 @@ impl State {
         if flags & MREMAP_MAYMOVE == 0 {
             return Err(ENOMEM);
         }
-        let to = self.place(Va::NULL, new_len, 0)?;
+        let to = Place::Anywhere.find(new_len, &self.vmas, &self.room)?;
         self.move_vma(old..end, to, new_len, vma, false)
     }
 
