@@ -3,9 +3,9 @@
 //! Linux keeps VMAs ("what the application asked for") and page tables ("which frame serves it"). Here:
 //!
 //! ```text
-//! VMA:       VA ──► file:offset, or anonymous    what the application asked for    `vma`
-//! PMA:       VA ──► frames, or a host file       what serves it                    `pma`
-//! host map:  VA ──► the same, in the stub        a cache of the PMA                `host`
+//! VMA:       VA ──► file:offset, or anonymous    what the application asked for    `vmas`
+//! PMA:       VA ──► frames, or a host file       what serves it                    `pmas`
+//! host map:  VA ──► the same, in the stub        a cache of the PMA                `host_map`
 //! ```
 //!
 //! **The central invariant: a host mapping is a cache entry of a PMA.** It may be dropped at any moment, and
@@ -29,7 +29,29 @@
 //!
 //! # Prediction
 //!
-//! When to map and how much is a guess, by what the application did before (`predict`).
+//! When to map and how much is a guess, by what the application did before. `predict` makes plans of history; `ahead`
+//! does what they say, and looks at what became of it.
+//!
+//! # Where what is
+//!
+//! `State` has parts with private fields, which keep what can be kept by one of them alone:
+//!
+//! | part | holds |
+//! |---|---|
+//! | `vmas` | the VMAs, their counts, and the files to be dropped |
+//! | `pmas` | the PMAs, and the frames to be given back |
+//! | `host_map` | what the host has mapped, and the batch of changes |
+//! | `room` | the limits and the layout of the image |
+//! | `quota` | what is taken of the container's mappings and the user's memory |
+//! | `predict` | what history tells |
+//! | `patches` | the patched call sites |
+//!
+//! Below them are single VMAs (`vma`), PMAs (`pma`) and what goes in and out (`types`). Above them are operations:
+//! `resolve` finds or makes the PMA for an access; `host` makes the cache agree with VMAs and PMAs; `place` finds an
+//! address; and there is a file for each group of calls (`map`, `remap`, `protect`, `brk`, `advise`, `lock`, `policy`,
+//! `fork`), for faults (`fault`, `stack`), for the Sentry's accesses (`copy`, `user`, `futex`), for code (`patch`) and
+//! for `/proc` (`info`). An operation ends in `Mm::with`: the batch is made, then, without the lock, frames are
+//! given back and files dropped.
 //!
 //! # Lock order
 //!
@@ -40,7 +62,7 @@
 //!       Mappable::backing's lock, MappingRegistry
 //!         Clas
 //!       AddressSpace::apply
-//!       the family's hot places
+//!       the family's hot places (`predict`)
 //! ```
 //!
 //! `Mm::state` is never held while a file's last reference is dropped, nor while a `MappingRegistry` calls

@@ -1,7 +1,9 @@
-//! What an [`Mm`](crate::Mm)'s lock protects.
+//! What an [`Mm`](crate::Mm)'s lock protects, in parts. Each part has private fields, and says in its module what it
+//! keeps; operations (mmap, a fault, fork) are methods of [`State`] in files of their own that use several.
 
 use crate::Result;
 use crate::host_map::HostMap;
+use crate::patches::Patches;
 use crate::pmas::Pmas;
 use crate::predict::Predictor;
 use crate::quota::Quota;
@@ -14,19 +16,23 @@ use platform::AddressSpace;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-/// Invariants, where no operation is in progress: every PMA lies in VMAs; every entry of `host` lies in
-/// PMAs and is what the host has mapped there; `ops` and the dead lists are empty.
+/// Invariants between the parts, where no operation is in progress: every PMA lies in VMAs; every entry of `host` lies
+/// in PMAs and is what the host has mapped there; its batch is empty, and no file or frame waits to be dropped (but
+/// frames of an application side that is gone). All of it is protected by `Mm::state`.
 pub(crate) struct State {
+    /// Immutable.
     pub(crate) clas: Arc<Clas>,
     pub(crate) vmas: Vmas,
-    pub(crate) room: Room,
-    pub(crate) quota: Quota,
     pub(crate) pmas: Pmas,
     pub(crate) host: HostMap,
-    pub(crate) faults: u64,
+    pub(crate) room: Room,
+    pub(crate) quota: Quota,
+    /// What it knows of its family is shared with others, under a lock of its own, a leaf.
     pub(crate) predictor: Predictor,
     /// The call sites that are patched.
-    pub(crate) patches: crate::patches::Patches,
+    pub(crate) patches: Patches,
+    /// Faults served.
+    pub(crate) faults: u64,
 }
 
 impl State {
@@ -38,13 +44,13 @@ impl State {
         State {
             clas,
             vmas: Vmas::new(me),
-            room: Room::new(),
-            quota: Quota::new(),
             pmas: Pmas::default(),
             host: HostMap::new(space),
-            faults: 0,
+            room: Room::new(),
+            quota: Quota::new(),
             predictor: Predictor::default(),
-            patches: crate::patches::Patches::default(),
+            patches: Patches::default(),
+            faults: 0,
         }
     }
 
