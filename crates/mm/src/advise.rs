@@ -235,8 +235,8 @@ impl State {
         Ok(())
     }
 
-    /// Throws private contents away: anonymous memory reads as zeros again, a private file mapping as the
-    /// file. A shared mapping only loses its cache.
+    /// Throws private contents away: anonymous memory reads as zeros again, a private file mapping
+    /// as the file. A shared mapping only loses its cache.
     fn dont_need(&mut self, part: Range<u64>) {
         self.unpatch(&part);
         let found: Vec<_> = self
@@ -253,8 +253,8 @@ impl State {
                 .get(r.start)
                 .is_some_and(|(e, v)| v.is_private_anon() && r.end <= e.end);
             match (p.kind, p.backing) {
-                // Frames of our own: empty them in place, with the mapping as it is. (Of the stack of a thread that ends,
-                // nothing mostly was touched.)
+                // Frames of our own: empty them in place, with the mapping as it is. (Of the stack
+                // of a thread that ends, nothing mostly was touched.)
                 (PmaKind::Anon, Backing::Frames(at)) if anonymous => {
                     let pages = (r.end - r.start) / PAGE;
                     if self.clas.was_written(at, pages) {

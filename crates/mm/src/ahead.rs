@@ -40,7 +40,8 @@ impl State {
         !self.predictor.loading && self.predictor.touch.is_expected()
     }
 
-    /// Maps new anonymous memory at once, with all its pages if those before were written as a whole.
+    /// Maps new anonymous memory at once, with all its pages if those before were written as a
+    /// whole.
     pub(crate) fn map_at_once(&mut self, r: Range<u64>) {
         let plan = self.predictor.touch.plan(&r);
         if plan == AtOnce::Probe {
@@ -52,7 +53,8 @@ impl State {
         if fill {
             self.host.advise(r.clone(), MADV_POPULATE_WRITE);
         }
-        // Frames that were just in use, or are made now, are in memory whether they are touched or not.
+        // Frames that were just in use, or are made now, are in memory whether they are touched or
+        // not.
         let fresh = |(at, n)| !self.clas.was_written(at, n);
         if !fill && self.pmas.frames_of(&r).is_some_and(fresh) {
             self.predictor.touch.mapped(r);
@@ -98,8 +100,9 @@ impl State {
         }
     }
 
-    /// What is mapped for a touch at `va` of private anonymous memory, of which `hole` is not mapped: where it is
-    /// being filled upwards, a longer step than the last, in huge pages; else what is around.
+    /// What is mapped for a touch at `va` of private anonymous memory, of which `hole` is not
+    /// mapped: where it is being filled upwards, a longer step than the last, in huge pages; else
+    /// what is around.
     pub(crate) fn step(
         &mut self,
         va: u64,
@@ -155,8 +158,8 @@ impl State {
         pma.writable() && len >= STEP / 2 && pma.frames().is_some_and(dense)
     }
 
-    /// The mappings that belong to the same library as `vma` at `vr`, with it; empty if it is no library's, or
-    /// was used already.
+    /// The mappings that belong to the same library as `vma` at `vr`, with it; empty if it is no
+    /// library's, or was used already.
     pub(crate) fn library(&self, vr: &Range<u64>, vma: &Vma) -> SmallVec<[(Range<u64>, Vma); 8]> {
         let mut found: SmallVec<[(Range<u64>, Vma); 8]> = SmallVec::new();
         let Some(f) = vma.file.as_ref().filter(|_| !vma.is_shared()) else {
@@ -235,7 +238,8 @@ impl State {
         self.map_library(&all);
     }
 
-    /// Copies of the places that are written after forks, for the child; what is ours alone stays so.
+    /// Copies of the places that are written after forks, for the child; what is ours alone stays
+    /// so.
     pub(crate) fn copies_for_fork(
         &mut self,
         spots: &[(Range<u64>, bool)],

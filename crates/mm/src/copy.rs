@@ -1,7 +1,7 @@
 //! The Sentry's accesses to application memory.
 //!
-//! Every access honours VMAs as the application's own would, and stops at the first byte that cannot be
-//! reached; what was done before stays done.
+//! Every access honours VMAs as the application's own would, and stops at the first byte that
+//! cannot be reached; what was done before stays done.
 
 use crate::resolve::Effort;
 use crate::state::State;
@@ -69,9 +69,11 @@ struct HostPiece {
     len: usize,
     /// What is there, where that is known already: code whose patches must not be seen.
     bytes: Option<Vec<u8>>,
-    /// Keeps the descriptor open: the lock is let go before it is used, and another thread may unmap the file.
+    /// Keeps the descriptor open: the lock is let go before it is used, and another thread may
+    /// unmap the file.
     _file: Option<Arc<FileRef>>,
-    /// Keeps frames of another CLAS: another thread may cut the file short, and they would become others'.
+    /// Keeps frames of another CLAS: another thread may cut the file short, and they would become
+    /// others'.
     _pin: Option<ForeignPin>,
 }
 
@@ -380,15 +382,16 @@ impl Mm {
         self.copy_out(va, v.as_bytes())
     }
 
-    /// The string at `va`, without its NUL, which must be among the first `max` bytes: else `ENAMETOOLONG`;
-    /// `EFAULT` if memory ends first.
+    /// The string at `va`, without its NUL, which must be among the first `max` bytes: else
+    /// `ENAMETOOLONG`; `EFAULT` if memory ends first.
     pub fn read_cstr(&self, va: Va, max: usize) -> Result<Vec<u8>> {
         let mut out: Vec<u8> = Vec::new();
         self.with(|st| {
             let mut chunk = [0u8; 256];
             while out.len() < max {
                 let at = va.0.checked_add(out.len() as u64).ok_or(EFAULT)?;
-                // Not over the page's end: what lies behind need not be mapped, nor should it be touched.
+                // Not over the page's end: what lies behind need not be mapped, nor should it be
+                // touched.
                 let in_page = (PAGE - at % PAGE) as usize;
                 let n = chunk.len().min(max - out.len()).min(in_page);
                 let n = st.read(at, &mut chunk[..n], Mode::Read);
@@ -406,8 +409,8 @@ impl Mm {
         Ok(out)
     }
 
-    /// Offers `[va, va + len)` itself to `f`, as far as it can be accessed; gives what `f` gives. `EFAULT` if
-    /// not even the first byte can be.
+    /// Offers `[va, va + len)` itself to `f`, as far as it can be accessed; gives what `f` gives.
+    /// `EFAULT` if not even the first byte can be.
     ///
     /// `f` must not touch application memory otherwise (the lock may be held).
     pub fn with_slices(
@@ -424,8 +427,8 @@ impl Mm {
         self.with_ranges(&[r], len, access, f)
     }
 
-    /// As [`Mm::with_slices`], for the first `max` bytes of a list. It may offer less than that; the caller
-    /// asks again for the rest.
+    /// As [`Mm::with_slices`], for the first `max` bytes of a list. It may offer less than that;
+    /// the caller asks again for the rest.
     pub fn with_ranges(
         &self,
         ranges: &[UserRange],
@@ -469,8 +472,8 @@ impl Mm {
         done
     }
 
-    /// Runs `f` on the 32-bit word at `va` as an atomic. `EINVAL` if it is not aligned, `EFAULT` if it
-    /// cannot be accessed.
+    /// Runs `f` on the 32-bit word at `va` as an atomic. `EINVAL` if it is not aligned, `EFAULT`
+    /// if it cannot be accessed.
     pub fn with_atomic_u32<R>(
         &self,
         va: Va,
@@ -547,8 +550,8 @@ impl Mm {
         })
     }
 
-    /// Makes `[va, va + len)` accessible as far as it can be; gives the bytes. For calls that must not
-    /// fail half-way.
+    /// Makes `[va, va + len)` accessible as far as it can be; gives the bytes. For calls that must
+    /// not fail half-way.
     pub fn prefault(&self, va: Va, len: u64, access: Access) -> u64 {
         self.with(|st| {
             let mut done = 0;

@@ -12,8 +12,9 @@ use platform::{Prot, USER_MAX};
 use std::ops::Range;
 
 impl Mm {
-    /// Serves a fault: makes what is missing and maps it. An error is what the application must see.
-    /// A fault that is already served (the mapping had been dropped, another thread was faster) is no error.
+    /// Serves a fault: makes what is missing and maps it. An error is what the application must
+    /// see. A fault that is already served (the mapping had been dropped, another thread was
+    /// faster) is no error.
     pub fn handle_fault(&self, info: FaultInfo) -> Result<(), Fault> {
         self.with(|st| st.fault(info))
             .map_err(|bad| bad.fault(info.addr))
@@ -104,8 +105,9 @@ impl State {
         Ok(())
     }
 
-    /// A single page could not be mapped. If it is a host file's, the host may not let it be mapped like this
-    /// (a mount without execution, a file system without mmap): a private mapping can do with a copy.
+    /// A single page could not be mapped. If it is a host file's, the host may not let it be
+    /// mapped like this (a mount without execution, a file system without mmap): a private mapping
+    /// can do with a copy.
     fn without_host_file(
         &mut self,
         va: u64,
@@ -128,9 +130,9 @@ impl State {
         }
     }
 
-    /// What an access was that the platform cannot tell, from what the host has mapped there. Where all that
-    /// is allowed is mapped, another thread was faster, or it does what is forbidden: then the same thread
-    /// faults there again, with nothing taken away in between.
+    /// What an access was that the platform cannot tell, from what the host has mapped there.
+    /// Where all that is allowed is mapped, another thread was faster, or it does what is
+    /// forbidden: then the same thread faults there again, with nothing taken away in between.
     fn kind_of_access(
         &mut self,
         va: u64,

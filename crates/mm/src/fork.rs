@@ -16,15 +16,16 @@ use vfs::ucounts::Ucounts;
 pub enum Writers {
     /// Nobody: its only thread is in fork(2).
     None,
-    /// Other threads run. A page that they write meanwhile is in the child as it was at one moment, as on Linux;
-    /// so nothing is copied before it is write-protected.
+    /// Other threads run. A page that they write meanwhile is in the child as it was at one
+    /// moment, as on Linux; so nothing is copied before it is write-protected.
     Others,
 }
 
 impl Mm {
-    /// A copy in `space`, which is empty: private memory is shared until either side writes, shared memory
-    /// is shared for good. Where earlier children of this family faulted, the child has host mappings from the
-    /// start, and both have their own frames of what those wrote. It is charged to `user`.
+    /// A copy in `space`, which is empty: private memory is shared until either side writes,
+    /// shared memory is shared for good. Where earlier children of this family faulted, the child
+    /// has host mappings from the start, and both have their own frames of what those wrote. It is
+    /// charged to `user`.
     pub fn fork(
         &self,
         space: Arc<dyn AddressSpace>,

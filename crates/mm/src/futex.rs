@@ -26,15 +26,16 @@ impl Mm {
         if !va.0.is_multiple_of(4) {
             return Err(EINVAL);
         }
-        // No page need be there, and so none of ours: what counts is where Linux's part ends (`access_ok`).
+        // No page need be there, and so none of ours: what counts is where Linux's part ends
+        // (`access_ok`).
         if va.0 >= LINUX_USER_MAX {
             return Err(EFAULT);
         }
         Ok(FutexKey::Private { mm: self.id, va })
     }
 
-    /// The key of the word at `va` for a shared call. `EINVAL` if it is not aligned, `EFAULT` if it cannot be
-    /// accessed.
+    /// The key of the word at `va` for a shared call. `EINVAL` if it is not aligned, `EFAULT` if
+    /// it cannot be accessed.
     pub fn futex_key_shared(&self, va: Va, access: Access) -> Result<FutexKey> {
         // As get_user_pages: the page must be there.
         self.with_atomic_u32(va, access, |_| ())?;

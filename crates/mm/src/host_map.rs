@@ -2,11 +2,13 @@
 //!
 //! # Invariants
 //!
-//! - The tree is what the host has mapped once the batch is made ([`HostMap::flush`]): both change together.
+//! - The tree is what the host has mapped once the batch is made ([`HostMap::flush`]): both change
+//!   together.
 //! - An entry may go at any moment. It lies in PMAs, and grants no more than VMA and PMA do:
-//!   [`State::host_map`] and [`State::host_protect`] see to that, and what removes a PMA unmaps it first.
-//! - Where the host cannot make a batch, nothing is mapped any more; where it cannot unmap all either, the application
-//!   is ended.
+//!   [`State::host_map`] and [`State::host_protect`] see to that, and what removes a PMA unmaps it
+//!   first.
+//! - Where the host cannot make a batch, nothing is mapped any more; where it cannot unmap all
+//!   either, the application is ended.
 //!
 //! [`State::host_map`]: crate::state::State::host_map
 //! [`State::host_protect`]: crate::state::State::host_protect
@@ -26,7 +28,8 @@ pub(crate) struct Target {
     pub(crate) sharing: Sharing,
 }
 
-/// See the module's documentation. It is read as the tree that it holds: what is mapped, with which protection.
+/// See the module's documentation. It is read as the tree that it holds: what is mapped, with
+/// which protection.
 pub(crate) struct HostMap {
     tree: GapTree<Prot>,
     /// Changes that [`HostMap::flush`] makes.
@@ -152,8 +155,8 @@ impl HostMap {
         });
     }
 
-    /// Has the host advised, now, on what is mapped of `r`, where the batch is made. It is a head start only: it may
-    /// fail for many reasons.
+    /// Has the host advised, now, on what is mapped of `r`, where the batch is made. It is a head
+    /// start only: it may fail for many reasons.
     pub(crate) fn advise_now(&self, r: Range<u64>, advice: impl Fn(Prot) -> u32) {
         for (e, p) in self.tree.range(r.clone()) {
             let (va, end) = (e.start.max(r.start), e.end.min(r.end));
@@ -165,7 +168,8 @@ impl HostMap {
         }
     }
 
-    /// The part of `r` around `va` where nothing is mapped; `Err` with the mapped part if `va` is mapped.
+    /// The part of `r` around `va` where nothing is mapped; `Err` with the mapped part if `va` is
+    /// mapped.
     pub(crate) fn hole(&self, va: u64, r: Range<u64>) -> Result<Range<u64>, (Range<u64>, Prot)> {
         let mut hole = r.clone();
         if let Some((e, p)) = self.tree.first_from(va) {
@@ -224,7 +228,8 @@ impl HostMap {
         self.tree.clear();
     }
 
-    /// Where the caller's application thread faulted last, though all that is allowed was mapped there.
+    /// Where the caller's application thread faulted last, though all that is allowed was mapped
+    /// there.
     pub(crate) fn suspects(&mut self) -> &mut Suspects {
         &mut self.suspects
     }

@@ -1,6 +1,7 @@
 //! The memory manager: one application address space.
 //!
-//! Linux keeps VMAs ("what the application asked for") and page tables ("which frame serves it"). Here:
+//! Linux keeps VMAs ("what the application asked for") and page tables ("which frame serves it").
+//! Here:
 //!
 //! ```text
 //! VMA:       VA ──► file:offset, or anonymous    what the application asked for    `vmas`
@@ -8,13 +9,13 @@
 //! host map:  VA ──► the same, in the stub        a cache of the PMA                `host_map`
 //! ```
 //!
-//! **The central invariant: a host mapping is a cache entry of a PMA.** It may be dropped at any moment, and
-//! the next fault rebuilds it. It never grants more than VMA and PMA together allow: in particular no write
-//! to frames that others may share. When the host runs out of mappings, all of this address space's are
-//! dropped at once ([`Mm::drop_host_mappings`]).
+//! **The central invariant: a host mapping is a cache entry of a PMA.** It may be dropped at any
+//! moment, and the next fault rebuilds it. It never grants more than VMA and PMA together allow:
+//! in particular no write to frames that others may share. When the host runs out of mappings, all
+//! of this address space's are dropped at once ([`Mm::drop_host_mappings`]).
 //!
-//! The Sentry reads and writes application memory by PMAs, through the CLAS's own mapping, never through
-//! the host mapping.
+//! The Sentry reads and writes application memory by PMAs, through the CLAS's own mapping, never
+//! through the host mapping.
 //!
 //! # Copy-on-write
 //!
@@ -29,8 +30,8 @@
 //!
 //! # Prediction
 //!
-//! When to map and how much is a guess, by what the application did before. `predict` makes plans of history; `ahead`
-//! does what they say, and looks at what became of it.
+//! When to map and how much is a guess, by what the application did before. `predict` makes plans
+//! of history; `ahead` does what they say, and looks at what became of it.
 //!
 //! # Where what is
 //!
@@ -46,12 +47,13 @@
 //! | `predict` | what history tells |
 //! | `patches` | the patched call sites |
 //!
-//! Below them are single VMAs (`vma`), PMAs (`pma`) and what goes in and out (`types`). Above them are operations:
-//! `resolve` finds or makes the PMA for an access; `host` makes the cache agree with VMAs and PMAs; `place` finds an
-//! address; and there is a file for each group of calls (`map`, `remap`, `protect`, `brk`, `advise`, `lock`, `policy`,
-//! `fork`), for faults (`fault`, `stack`), for the Sentry's accesses (`copy`, `user`, `futex`), for code (`patch`) and
-//! for `/proc` (`info`). An operation ends in `Mm::with`: the batch is made, then, without the lock, frames are
-//! given back and files dropped.
+//! Below them are single VMAs (`vma`), PMAs (`pma`) and what goes in and out (`types`). Above them
+//! are operations: `resolve` finds or makes the PMA for an access; `host` makes the cache agree
+//! with VMAs and PMAs; `place` finds an address; and there is a file for each group of calls
+//! (`map`, `remap`, `protect`, `brk`, `advise`, `lock`, `policy`, `fork`), for faults (`fault`,
+//! `stack`), for the Sentry's accesses (`copy`, `user`, `futex`), for code (`patch`) and for
+//! `/proc` (`info`). An operation ends in `Mm::with`: the batch is made, then, without the lock,
+//! frames are given back and files dropped.
 //!
 //! # Lock order
 //!
@@ -65,8 +67,8 @@
 //!       the family's hot places (`predict`)
 //! ```
 //!
-//! `Mm::state` is never held while a file's last reference is dropped, nor while a `MappingRegistry` calls
-//! observers (they take it), nor while a file is synced.
+//! `Mm::state` is never held while a file's last reference is dropped, nor while a
+//! `MappingRegistry` calls observers (they take it), nor while a file is synced.
 #![forbid(unsafe_code)]
 
 mod advise;
@@ -125,9 +127,9 @@ pub use types::{Access, Fault, FaultInfo, Limits, MapFile, MapName, MmapRequest}
 pub use user::{UserIo, UserRange};
 pub use vma::VmaFlags;
 
-/// `vm.max_map_count`: as distributions for large programs set it. The host's does not matter: its mappings are a
-/// cache. Beyond [`OWN_MAPPINGS`], an address space has them from what the container has for all
-/// ([`clas::MAPPINGS`]): each costs the Sentry memory.
+/// `vm.max_map_count`: as distributions for large programs set it. The host's does not matter: its
+/// mappings are a cache. Beyond [`OWN_MAPPINGS`], an address space has them from what the
+/// container has for all ([`clas::MAPPINGS`]): each costs the Sentry memory.
 pub const MAX_MAP_COUNT: usize = 1 << 20;
 /// What every address space may have: Linux's own default.
 pub const OWN_MAPPINGS: usize = 65_530;
@@ -141,8 +143,8 @@ pub struct Mm {
     clas: Arc<Clas>,
     space: Arc<dyn AddressSpace>,
     state: Mutex<State>,
-    /// Held shared while an access uses frames without `state`, exclusive by fork: what such an access
-    /// writes must not end in the child.
+    /// Held shared while an access uses frames without `state`, exclusive by fork: what such an
+    /// access writes must not end in the child.
     pins: RwLock<()>,
     privacy: Privacy,
 }
@@ -200,14 +202,14 @@ impl Mm {
         &self.clas
     }
 
-    /// The resource limits that its operations check from now on: call it when they (or the capability
-    /// behind `memlock`) change.
+    /// The resource limits that its operations check from now on: call it when they (or the
+    /// capability behind `memlock`) change.
     pub fn set_limits(&self, limits: Limits) {
         self.state.lock().room.set_limits(limits);
     }
 
-    /// Runs `f` on the state, then does what it put off: host mappings first; then, without the lock, giving
-    /// frames back and dropping files.
+    /// Runs `f` on the state, then does what it put off: host mappings first; then, without the
+    /// lock, giving frames back and dropping files.
     fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut st = self.state.lock();
         let r = f(&mut st);
@@ -236,8 +238,8 @@ impl Mm {
         self.with(|st| st.host.unmap(va.0..va.0.saturating_add(len).min(USER_MAX)));
     }
 
-    /// For tests of the central invariant: every `every`th operation drops a host mapping at random. Zero
-    /// ends it.
+    /// For tests of the central invariant: every `every`th operation drops a host mapping at
+    /// random. Zero ends it.
     pub fn set_random_drop(&self, seed: u64, every: u32) {
         self.state.lock().host.set_random_drop(seed, every);
     }
@@ -284,8 +286,8 @@ impl Drop for Mm {
 }
 
 impl Mm {
-    /// Gives everything back. Files go at once: others may wait for their last user. Frames go when nothing of
-    /// them is mapped any more, which the platform tells: nobody waits for that.
+    /// Gives everything back. Files go at once: others may wait for their last user. Frames go
+    /// when nothing of them is mapped any more, which the platform tells: nobody waits for that.
     fn release(&self) {
         let mut st = self.state.lock();
         // The application side goes as a whole, and its patched sites with it.

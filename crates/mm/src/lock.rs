@@ -1,5 +1,5 @@
-//! mlock(2) and its relatives. The Sentry pins nothing on the host; it keeps Linux's accounts, and makes
-//! the pages so that later accesses do not fail.
+//! mlock(2) and its relatives. The Sentry pins nothing on the host; it keeps Linux's accounts, and
+//! makes the pages so that later accesses do not fail.
 
 use crate::map::user_range;
 use crate::state::State;

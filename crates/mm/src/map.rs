@@ -182,7 +182,8 @@ impl State {
         Ok(())
     }
 
-    /// Makes and maps all of `r`, as MAP_POPULATE and mlock do. Errors as madvise(MADV_POPULATE_READ).
+    /// Makes and maps all of `r`, as MAP_POPULATE and mlock do. Errors as
+    /// madvise(MADV_POPULATE_READ).
     pub(crate) fn populate(&mut self, r: Range<u64>) -> std::result::Result<(), crate::types::Bad> {
         let mut at = r.start;
         let mut result = Ok(());

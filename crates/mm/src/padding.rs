@@ -1,14 +1,16 @@
 //! Padding between functions, where a call site's second jump can lie.
 //!
-//! What must not happen is that something runs through it, or that something else than padding is taken for it. So a
-//! slot is used only where all of this holds:
+//! What must not happen is that something runs through it, or that something else than padding is
+//! taken for it. So a slot is used only where all of this holds:
 //!
-//! - decoding from the call on comes to a return or a jump, and behind it to nothing but `nop` and `int3` up to the
-//!   next address that is a multiple of 16, where something begins; the slot ends there;
-//! - that is how assemblers fill up: all of it `int3`, or few long `nop`s. What `-fpatchable-function-entry` leaves,
-//!   single bytes that are run, is not like that; what begins at a multiple of 16 is a function's entry, not padding;
-//! - nothing on the page jumps there: neither the code around, decoded, nor any bytes that could be a jump with a
-//!   32-bit distance.
+//! - decoding from the call on comes to a return or a jump, and behind it to nothing but `nop` and
+//!   `int3` up to the next address that is a multiple of 16, where something begins; the slot ends
+//!   there;
+//! - that is how assemblers fill up: all of it `int3`, or few long `nop`s. What
+//!   `-fpatchable-function-entry` leaves, single bytes that are run, is not like that; what begins
+//!   at a multiple of 16 is a function's entry, not padding;
+//! - nothing on the page jumps there: neither the code around, decoded, nor any bytes that could
+//!   be a jump with a 32-bit distance.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
 use std::ops::Range;
@@ -169,7 +171,8 @@ mod tests {
 
     #[test]
     fn what_a_function_begins_with_is_no_padding() {
-        // -fpatchable-function-entry: nops of one byte each, at an entry that is not aligned; one that is.
+        // -fpatchable-function-entry: nops of one byte each, at an entry that is not aligned; one
+        // that is.
         assert_eq!(slot(&with(&[0xc3], &[0x90; 13]), 0x100), None);
         let mut aligned = page(&[], PUSH);
         aligned[0x10f] = 0xc3;

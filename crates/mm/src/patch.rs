@@ -1,28 +1,35 @@
-//! Patched call sites: `syscall` instructions that are run often become jumps to the platform's lanes.
+//! Patched call sites: `syscall` instructions that are run often become jumps to the platform's
+//! lanes.
 //!
-//! What is patched is a private copy of the page; the file's own page is what others see. A page changes while
-//! nothing can run on it: it is unmapped on the host first. So a thread executes either the old bytes or the
-//! new; one that stood before the `syscall` instruction finds an `int3` there, which the platform knows.
+//! What is patched is a private copy of the page; the file's own page is what others see. A page
+//! changes while nothing can run on it: it is unmapped on the host first. So a thread executes
+//! either the old bytes or the new; one that stood before the `syscall` instruction finds an
+//! `int3` there, which the platform knows.
 //!
-//! Two kinds of sites are done. **P**: the instruction before is at least five bytes long and loads a constant or an
-//! address. It, or what does the same there, is displaced to the trampoline; in its place, and over the `syscall`
-//! instruction, comes one jump, made as long as both. **K**: over the `syscall` instruction comes a short jump to a
-//! slot, padding near by that nothing reaches ([`crate::padding`]). A seven-byte jump lies there.
+//! Two kinds of sites are done. **P**: the instruction before is at least five bytes long and
+//! loads a constant or an address. It, or what does the same there, is displaced to the
+//! trampoline; in its place, and over the `syscall` instruction, comes one jump, made as long as
+//! both. **K**: over the `syscall` instruction comes a short jump to a slot, padding near by that
+//! nothing reaches ([`crate::padding`]). A seven-byte jump lies there.
 //!
 //! # Invariants
 //!
 //! - A site, with its slot, lies within one page, in a private mapping that cannot be written.
-//! - The entries of [`Patches`] are the platform's live sites ([`platform::sites`]): both begin before the bytes are
-//!   written; both end ([`State::retire`]) before what is there changes in any other way than by a fault.
-//! - So whatever takes code away or lets it be changed comes here first: [`State::unpatch`] where what is there stays,
-//!   puts the original back (mprotect to PROT_WRITE, mremap, a debugger's write, MADV_DONTNEED, the table's addresses
-//!   mapped); [`State::retire`] where it goes (munmap, what is mapped over it, a file cut short). A fork's child has
-//!   copies of both; exec begins with none.
-//! - Between the unmapping of a page and the end of its sites every thread in application code is stopped once. One
-//!   that stands at a slot is put back to its call by that; a P site has one instruction, so none stands within it.
-//! - A page that has been given back is patched once more, and then no more: who changes code again and again pays for
-//!   two rounds only.
-//! - What the application has the Sentry read of such a page is the original ([`Patches::show_original`]).
+//! - The entries of [`Patches`] are the platform's live sites ([`platform::sites`]): both begin
+//!   before the bytes are written; both end ([`State::retire`]) before what is there changes in
+//!   any other way than by a fault.
+//! - So whatever takes code away or lets it be changed comes here first: [`State::unpatch`] where
+//!   what is there stays, puts the original back (mprotect to PROT_WRITE, mremap, a debugger's
+//!   write, MADV_DONTNEED, the table's addresses mapped); [`State::retire`] where it goes (munmap,
+//!   what is mapped over it, a file cut short). A fork's child has copies of both; exec begins
+//!   with none.
+//! - Between the unmapping of a page and the end of its sites every thread in application code is
+//!   stopped once. One that stands at a slot is put back to its call by that; a P site has one
+//!   instruction, so none stands within it.
+//! - A page that has been given back is patched once more, and then no more: who changes code
+//!   again and again pays for two rounds only.
+//! - What the application has the Sentry read of such a page is the original
+//!   ([`Patches::show_original`]).
 
 use crate::copy::Mode;
 use crate::padding::{JUMP, slot};
@@ -37,8 +44,8 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 impl Mm {
-    /// Patches the site of the system call that returns to `back`, which the application was seen to make with
-    /// `nr` and `args`, if that can be done.
+    /// Patches the site of the system call that returns to `back`, which the application was seen
+    /// to make with `nr` and `args`, if that can be done.
     pub fn patch_call(&self, back: Va, nr: u64, args: &[u64; 6]) -> bool {
         self.with(|st| st.patch_call(back.0, nr, args).is_some())
     }
@@ -134,8 +141,9 @@ impl State {
         self.host_map(page..page + PAGE);
     }
 
-    /// Ends the sites on the pages of `r`, which are not mapped on the host when this returns; what is in memory there
-    /// is left as it is. The caller takes it away, or maps it again by a fault, with the original put back.
+    /// Ends the sites on the pages of `r`, which are not mapped on the host when this returns;
+    /// what is in memory there is left as it is. The caller takes it away, or maps it again by a
+    /// fault, with the original put back.
     pub(crate) fn retire(&mut self, r: &Range<u64>) -> SmallVec<[(u64, Patch); 8]> {
         let mut ended = SmallVec::new();
         if self.patches.is_empty() {
@@ -162,7 +170,8 @@ impl State {
         ended
     }
 
-    /// Puts the original code back in the pages of `r`: the application is about to move or to change it.
+    /// Puts the original code back in the pages of `r`: the application is about to move or to
+    /// change it.
     pub(crate) fn unpatch(&mut self, r: &Range<u64>) {
         let ended = self.retire(r);
         for on_page in ended.chunk_by(|a, b| a.0 / PAGE == b.0 / PAGE) {

@@ -1,8 +1,8 @@
 //! The patched call sites of an address space: what was at each, and what is there now.
 //!
-//! An entry says what was there, and what was written; only where the memory still has what was written is it put back.
-//! What the application has the Sentry read of such a page is the original ([`Patches::show_original`]). [`crate::patch`]
-//! changes the code, and says what always holds.
+//! An entry says what was there, and what was written; only where the memory still has what was
+//! written is it put back. What the application has the Sentry read of such a page is the original
+//! ([`Patches::show_original`]). [`crate::patch`] changes the code, and says what always holds.
 
 use crate::PAGE;
 use crate::padding::JUMP;
@@ -20,7 +20,8 @@ pub(crate) const LONGEST: usize = DISPLACED_MAX + SYSCALL.len();
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patch {
     pub(crate) original: [u8; LONGEST],
-    /// What is there now, unless the application has thrown the page away or mapped something else.
+    /// What is there now, unless the application has thrown the page away or mapped something
+    /// else.
     pub(crate) new: [u8; LONGEST],
     pub(crate) len: usize,
 }
@@ -85,7 +86,8 @@ impl Patches {
     /// Forks between two sites that were used often: beyond, patching does not pay.
     pub(crate) const FEW_FORKS: u32 = 4;
 
-    /// How often a page is given back before it is left alone, and of how many pages that is remembered.
+    /// How often a page is given back before it is left alone, and of how many pages that is
+    /// remembered.
     const ROUNDS: u8 = 2;
     const REMEMBERED: usize = 4096;
 
@@ -119,9 +121,9 @@ impl Patches {
     }
 }
 
-/// The instruction before a `syscall` that can be displaced: its length, and what does the same at any other place.
-/// `before` ends where the call is, at `call`. What it loads must be what the call was seen with: the bytes could be the
-/// end of a longer instruction.
+/// The instruction before a `syscall` that can be displaced: its length, and what does the same at
+/// any other place. `before` ends where the call is, at `call`. What it loads must be what the
+/// call was seen with: the bytes could be the end of a longer instruction.
 pub(crate) fn displaceable(
     before: &[u8],
     call: u64,
@@ -142,7 +144,8 @@ pub(crate) fn displaceable(
     {
         return as_it_is(b);
     }
-    // lea of an address relative to rip, which is the call's: a constant (the masks of pthread_create).
+    // lea of an address relative to rip, which is the call's: a constant (the masks of
+    // pthread_create).
     if let Some(b) = tail(7)
         && !prefixed(7)
         && let Some((n, [rex, op])) = match b[..3] {
@@ -177,7 +180,8 @@ pub(crate) fn displaceable(
     None
 }
 
-/// What comes in the place of `len` bytes and a `syscall` instruction: one jump whose last two bytes lie over that.
+/// What comes in the place of `len` bytes and a `syscall` instruction: one jump whose last two
+/// bytes lie over that.
 pub(crate) fn patch(len: usize, entry: u32) -> ([u8; LONGEST], usize) {
     // Prefixes that say nothing in 64-bit mode (CS) make it as long.
     let mut out = [0x2e; LONGEST];

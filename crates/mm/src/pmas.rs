@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //!
-//! - Every PMA with frames, of the own CLAS or of another, holds a reference to each. Whoever puts one in hands those
-//!   over; what takes one away keeps them until [`Pmas::take_freed`]: a frame goes when the host has nothing mapped of
-//!   it any more, which the batch of [`HostMap`] sees to.
+//! - Every PMA with frames, of the own CLAS or of another, holds a reference to each. Whoever puts
+//!   one in hands those over; what takes one away keeps them until [`Pmas::take_freed`]: a frame
+//!   goes when the host has nothing mapped of it any more, which the batch of [`HostMap`] sees to.
 //! - Every PMA lies in VMAs ([`State::vma_remove`]).
 //! - What the host has mapped lies in PMAs: what takes PMAs away unmaps them in the same step.
 //! - No two PMAs that could be one lie side by side, except where fork(2) put them.
@@ -72,8 +72,8 @@ impl Hole {
 #[derive(Default)]
 pub(crate) struct Pmas {
     tree: GapTree<Pma>,
-    /// Other CLAS that files mapped here have had frames of. Those stay while a PMA may have some: a PMA knows its
-    /// frames' CLAS by its descriptor only.
+    /// Other CLAS that files mapped here have had frames of. Those stay while a PMA may have some:
+    /// a PMA knows its frames' CLAS by its descriptor only.
     foreign: Vec<Arc<Clas>>,
     freed: Freed,
 }
@@ -87,7 +87,8 @@ impl Deref for Pmas {
 }
 
 impl Pmas {
-    /// What is to be given back. Where the application side is gone but may still run, the caller leaves it here.
+    /// What is to be given back. Where the application side is gone but may still run, the caller
+    /// leaves it here.
     pub(crate) fn take_freed(&mut self) -> Freed {
         std::mem::take(&mut self.freed)
     }
@@ -133,7 +134,8 @@ impl Pmas {
         }
     }
 
-    /// Takes the PMAs of `r` out, with their references, and unmaps what the host has mapped of them.
+    /// Takes the PMAs of `r` out, with their references, and unmaps what the host has mapped of
+    /// them.
     pub(crate) fn take(&mut self, r: Range<u64>, host: &mut HostMap) -> Vec<(Range<u64>, Pma)> {
         host.unmap(r.clone());
         self.cut(&r);
@@ -163,8 +165,8 @@ impl Pmas {
         }
     }
 
-    /// Puts `pma` in the place of what serves `r`. Gives whether the host has mapped what was there: then the caller
-    /// maps it anew.
+    /// Puts `pma` in the place of what serves `r`. Gives whether the host has mapped what was
+    /// there: then the caller maps it anew.
     #[must_use]
     pub(crate) fn replace(&mut self, r: Range<u64>, pma: Pma, host: &HostMap) -> bool {
         self.kill(r.clone());
@@ -182,8 +184,9 @@ impl Pmas {
         self.merge(r.end);
     }
 
-    /// Before a fork's child gets what serves `r`: frames that may be written are copied on write from now on, but
-    /// those that are `kept`. Gives whether any of `r` is no file's, so that less may be mapped on the host.
+    /// Before a fork's child gets what serves `r`: frames that may be written are copied on write
+    /// from now on, but those that are `kept`. Gives whether any of `r` is no file's, so that less
+    /// may be mapped on the host.
     pub(crate) fn share(&mut self, r: Range<u64>, kept: impl Fn(&Range<u64>) -> bool) -> bool {
         let mut hid = false;
         self.tree.for_each_mut(r, |e, p| {
@@ -220,9 +223,9 @@ impl Pmas {
         Some((at, (r.end.min(e.end) - r.start) / PAGE))
     }
 
-    /// What backs a part of a file. Frames of another CLAS are given as what they are on the host, a part of a
-    /// file; with their references, for [`Pmas::release`] to give back: what maps them may move, or be copied
-    /// by fork(2), while the one that cuts the file short looks for it.
+    /// What backs a part of a file. Frames of another CLAS are given as what they are on the host,
+    /// a part of a file; with their references, for [`Pmas::release`] to give back: what maps them
+    /// may move, or be copied by fork(2), while the one that cuts the file short looks for it.
     pub(crate) fn backing(
         &mut self,
         own: &Arc<Clas>,

@@ -1,5 +1,5 @@
-//! NUMA policies of memory (`numa(7)`): kept and told. The machine that is shown has one node, so that none changes
-//! where a page lies.
+//! NUMA policies of memory (`numa(7)`): kept and told. The machine that is shown has one node, so
+//! that none changes where a page lies.
 
 use crate::map::user_range;
 use crate::vma::VmaFlags;
@@ -41,8 +41,8 @@ impl Policy {
     pub fn flags(self) -> u8 {
         (self.0 >> 3 & 7) as u8
     }
-    /// What `get_mempolicy(2)` tells of its nodes: the mask as it was asked for if the policy is of that, the node
-    /// that there is, or none.
+    /// What `get_mempolicy(2)` tells of its nodes: the mask as it was asked for if the policy is
+    /// of that, the node that there is, or none.
     #[must_use]
     pub fn nodes(self) -> u64 {
         let asked = u64::from(self.0 >> 6);
@@ -172,7 +172,8 @@ impl Mm {
         })
     }
 
-    /// Where a page is (`move_pages(2)`): a node, `ENOENT` where it is not in memory, `EFAULT` where nothing is mapped.
+    /// Where a page is (`move_pages(2)`): a node, `ENOENT` where it is not in memory, `EFAULT`
+    /// where nothing is mapped.
     pub fn node_of(&self, va: Va) -> Result<u32> {
         let at = va.0 & !(PAGE - 1);
         self.with(|st| {

@@ -1,17 +1,20 @@
-//! What the application will do next, judged by what it did: history in, plans out. Nothing here looks at memory or
-//! changes it; `ahead` asks for plans, does what they say, and tells what became of it. Nothing relies on a plan: a
-//! wrong guess costs a fault, or a mapping that nobody uses.
+//! What the application will do next, judged by what it did: history in, plans out. Nothing here
+//! looks at memory or changes it; `ahead` asks for plans, does what they say, and tells what
+//! became of it. Nothing relies on a plan: a wrong guess costs a fault, or a mapping that nobody
+//! uses.
 //!
-//! - *New anonymous memory* ([`Touch`]): mapped at once if what was mapped so last has been written by now, else when
-//!   it is touched. A program that maps and does not touch pays for no host call; one that touches what it maps, for
-//!   no fault.
+//! - *New anonymous memory* ([`Touch`]): mapped at once if what was mapped so last has been
+//!   written by now, else when it is touched. A program that maps and does not touch pays for no
+//!   host call; one that touches what it maps, for no fault.
 //! - *Files* ([`Files`]): mapped at once if those before were read soon.
-//! - *Memory that is filled from one end to the other* ([`Filling`]): mapped in growing steps, and in huge pages. A
-//!   large mapping that is touched here and there is mapped in small parts, and takes no more memory than it touches.
+//! - *Memory that is filled from one end to the other* ([`Filling`]): mapped in growing steps, and
+//!   in huge pages. A large mapping that is touched here and there is mapped in small parts, and
+//!   takes no more memory than it touches.
 //! - *Copies on write* ([`Copies`]) that follow each other grow, too.
-//! - *fork(2)* ([`AfterFork`]): where earlier children and their parents faulted ([`Hot`]) the next child gets its own
-//!   copies, and host mappings, from the start.
-//! - *Libraries*: the first fault in one of a library's mappings serves all of them. That needs no history: `ahead`.
+//! - *fork(2)* ([`AfterFork`]): where earlier children and their parents faulted ([`Hot`]) the
+//!   next child gets its own copies, and host mappings, from the start.
+//! - *Libraries*: the first fault in one of a library's mappings serves all of them. That needs no
+//!   history: `ahead`.
 
 use crate::PAGE;
 use crate::pma::window;
@@ -44,10 +47,11 @@ pub(crate) struct Touch {
     score: i8,
     /// When that is at its highest, one of [`Touch::TEST`] is judged.
     count: u8,
-    /// What was mapped at once last, of frames that were not in memory: so that one can see whether they are written.
+    /// What was mapped at once last, of frames that were not in memory: so that one can see
+    /// whether they are written.
     last: Option<Range<u64>>,
-    /// So many in a row could not be judged like that, up to [`Touch::UNSEEN_MAX`]: then one is not mapped, to see
-    /// whether it is touched.
+    /// So many in a row could not be judged like that, up to [`Touch::UNSEEN_MAX`]: then one is
+    /// not mapped, to see whether it is touched.
     unseen: u8,
     probe: Option<Range<u64>>,
     /// How many were written as a whole, one after the other; up to 2.
@@ -175,7 +179,8 @@ impl Touch {
     }
 }
 
-/// Whether files that are mapped are read soon. Only small ones count, and no programs and libraries.
+/// Whether files that are mapped are read soon. Only small ones count, and no programs and
+/// libraries.
 #[derive(Default)]
 pub(crate) struct Files {
     /// From -2 to 3; from 2 on they are mapped at once.
@@ -220,7 +225,8 @@ struct Run {
     len: u64,
 }
 
-/// Memory that is filled from one end to the other. Of its last run it knows how long all steps were.
+/// Memory that is filled from one end to the other. Of its last run it knows how long all steps
+/// were.
 #[derive(Default)]
 pub(crate) struct Filling(Run);
 
@@ -236,8 +242,8 @@ pub(crate) struct Step {
 impl Filling {
     /// The longest step.
     const MAX: u64 = 32 << 20;
-    /// Beyond what is filled one part in so many is mapped, and may be in memory before it is touched: a container may
-    /// have little more than it uses.
+    /// Beyond what is filled one part in so many is mapped, and may be in memory before it is
+    /// touched: a container may have little more than it uses.
     const AHEAD: u64 = 8;
 
     /// The step at `at`, up to which memory is served from `below` on.

@@ -1,9 +1,10 @@
-//! What an address space takes of what others have, too: mappings of the container's, kernel memory of its user's.
+//! What an address space takes of what others have, too: mappings of the container's, kernel
+//! memory of its user's.
 //!
 //! # Invariants
 //!
-//! - What is taken covers the VMAs and PMAs that there are: it is taken before they are made ([`Quota::take`]), and
-//!   given back after they are gone ([`Quota::spare`]), both in steps.
+//! - What is taken covers the VMAs and PMAs that there are: it is taken before they are made
+//!   ([`Quota::take`]), and given back after they are gone ([`Quota::spare`]), both in steps.
 //! - All of it is given back at the end ([`Quota::give_back`]).
 
 use crate::{OWN_MAPPINGS, Result};
@@ -14,7 +15,8 @@ use vfs::ucounts::{Charge, Kind, Ucounts};
 
 /// Mappings are taken from the container's so many at a time.
 const STEP: u64 = 1024;
-/// So many VMAs and PMAs are what an address space costs anyway; more are charged to its user, this much each.
+/// So many VMAs and PMAs are what an address space costs anyway; more are charged to its user,
+/// this much each.
 const OWN_ENTRIES: usize = 2048;
 const ENTRY: u64 = 128;
 
@@ -30,7 +32,8 @@ pub(crate) struct Quota {
     max: usize,
     /// Mappings that it has taken from the container's.
     extra: u64,
-    /// What its VMAs and PMAs take of the kernel's memory, from a user's; `None` where nobody counts.
+    /// What its VMAs and PMAs take of the kernel's memory, from a user's; `None` where nobody
+    /// counts.
     kmem: Option<Charge>,
 }
 

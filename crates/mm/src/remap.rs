@@ -146,7 +146,8 @@ impl State {
         Ok(vma)
     }
 
-    /// Moves `from` (part of one VMA, empty to duplicate a shared one) to the free `[to, to + new_len)`.
+    /// Moves `from` (part of one VMA, empty to duplicate a shared one) to the free `[to, to +
+    /// new_len)`.
     fn move_vma(
         &mut self,
         from: Range<u64>,

@@ -10,8 +10,8 @@ use abi::{Errno, Va};
 use clas::{Access, Backing, Beside, Cla, Wait};
 use std::ops::Range;
 
-/// Mappings up to this size are served by one run of frames at once: frames are sparse, so that costs
-/// nothing, and the host takes the faults.
+/// Mappings up to this size are served by one run of frames at once: frames are sparse, so that
+/// costs nothing, and the host takes the faults.
 pub(crate) const EAGER: u64 = 64 << 20;
 /// Larger ones, and those with MAP_NORESERVE, by runs of this size.
 const CHUNK: u64 = 2 << 20;
@@ -44,8 +44,9 @@ impl State {
         }
     }
 
-    /// As [`State::forget_file`], and private copies of what the files no longer have go too. The files are
-    /// asked, page by page where need be: what is mapped in `r` may be another file by now.
+    /// As [`State::forget_file`], and private copies of what the files no longer have go too. The
+    /// files are asked, page by page where need be: what is mapped in `r` may be another file by
+    /// now.
     pub(crate) fn forget_behind_end(&mut self, r: Range<u64>) {
         self.forget_file(r.clone());
         let private: Vec<(Range<u64>, Vma)> = self
@@ -93,8 +94,8 @@ impl State {
         }
     }
 
-    /// The PMA that serves `va` in the VMA `vma` at `vr`, clipped to it; made if there is none. With
-    /// `write`, one that may be written. The caller has checked the VMA's protection.
+    /// The PMA that serves `va` in the VMA `vma` at `vr`, clipped to it; made if there is none.
+    /// With `write`, one that may be written. The caller has checked the VMA's protection.
     pub(crate) fn resolve(
         &mut self,
         va: u64,
@@ -122,8 +123,8 @@ impl State {
         Err(Bad::Bus)
     }
 
-    /// Makes private frames of a part around `va` of the PMA `pma` at `r`: `most` bytes if they must be copied, or as
-    /// many as are expected to be written.
+    /// Makes private frames of a part around `va` of the PMA `pma` at `r`: `most` bytes if they
+    /// must be copied, or as many as are expected to be written.
     pub(crate) fn unshare(
         &mut self,
         va: u64,
@@ -275,8 +276,8 @@ impl State {
         Err(Bad::Bus)
     }
 
-    /// Makes PMAs and host mappings for all of `r` that is private anonymous memory of one VMA, as far as
-    /// memory goes: a head start that nobody relies on.
+    /// Makes PMAs and host mappings for all of `r` that is private anonymous memory of one VMA, as
+    /// far as memory goes: a head start that nobody relies on.
     pub(crate) fn populate_anon(&mut self, r: Range<u64>) {
         let Some((vr, vma)) = self.vmas.get(r.start).map(|(e, v)| (e, v.clone())) else {
             return;

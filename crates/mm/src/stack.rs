@@ -7,7 +7,8 @@ use crate::{PAGE, STACK_GUARD_PAGES};
 use abi::Va;
 use platform::{Prot, USER_MIN};
 
-/// A stack grows by up to this much at a time: only how soon differs from Linux, which grows page by page.
+/// A stack grows by up to this much at a time: only how soon differs from Linux, which grows page
+/// by page.
 const STEP: u64 = 64 << 10;
 
 impl State {

@@ -1,5 +1,6 @@
-//! What an [`Mm`](crate::Mm)'s lock protects, in parts. Each part has private fields, and says in its module what it
-//! keeps; operations (mmap, a fault, fork) are methods of [`State`] in files of their own that use several.
+//! What an [`Mm`](crate::Mm)'s lock protects, in parts. Each part has private fields, and says in
+//! its module what it keeps; operations (mmap, a fault, fork) are methods of [`State`] in files of
+//! their own that use several.
 
 use crate::Result;
 use crate::host_map::HostMap;
@@ -16,9 +17,10 @@ use platform::AddressSpace;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-/// Invariants between the parts, where no operation is in progress: every PMA lies in VMAs; every entry of `host` lies
-/// in PMAs and is what the host has mapped there; its batch is empty, and no file or frame waits to be dropped (but
-/// frames of an application side that is gone). All of it is protected by `Mm::state`.
+/// Invariants between the parts, where no operation is in progress: every PMA lies in VMAs; every
+/// entry of `host` lies in PMAs and is what the host has mapped there; its batch is empty, and no
+/// file or frame waits to be dropped (but frames of an application side that is gone). All of it
+/// is protected by `Mm::state`.
 pub(crate) struct State {
     /// Immutable.
     pub(crate) clas: Arc<Clas>,

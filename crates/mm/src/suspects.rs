@@ -4,8 +4,8 @@ use platform::MapOp;
 use std::collections::VecDeque;
 use std::thread::ThreadId;
 
-/// Threads and where each of them faulted last, though all that is allowed was mapped there. (An application's
-/// thread is served by one thread of the Sentry's.)
+/// Threads and where each of them faulted last, though all that is allowed was mapped there. (An
+/// application's thread is served by one thread of the Sentry's.)
 #[derive(Default)]
 pub(crate) struct Suspects(VecDeque<(ThreadId, u64)>);
 

@@ -62,7 +62,8 @@ pub struct MapFile {
     pub noexec: bool,
 }
 
-/// The arguments of `mmap(2)`. `file` is `None` for anonymous memory, where the descriptor is ignored.
+/// The arguments of `mmap(2)`. `file` is `None` for anonymous memory, where the descriptor is
+/// ignored.
 #[derive(Clone)]
 pub struct MmapRequest {
     pub addr: Va,

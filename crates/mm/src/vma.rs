@@ -33,8 +33,8 @@ pub(crate) struct FileRef {
     pub(crate) mappable: Arc<dyn Mappable>,
     pub(crate) name: Option<Arc<dyn MapName>>,
     pub(crate) keep: Option<Arc<dyn Any + Send + Sync>>,
-    /// Whether it counts as a shared mapping that may be written ([`Mappable::map_writable`]): the count goes
-    /// with the last VMA that came from one mmap.
+    /// Whether it counts as a shared mapping that may be written ([`Mappable::map_writable`]): the
+    /// count goes with the last VMA that came from one mmap.
     pub(crate) counted: bool,
 }
 

@@ -5,7 +5,8 @@
 //! - The counts are those of the tree: both change in the same methods, and in no other place.
 //! - A file that is mapped knows of it ([`clas::Mappable::add_mapping`]).
 //! - No two VMAs that could be one lie side by side, except where fork(2) or mremap(2) put them.
-//! - A file is dropped by whoever takes [`Vmas::take_dropped`], without a lock: its last reference may have much to do.
+//! - A file is dropped by whoever takes [`Vmas::take_dropped`], without a lock: its last reference
+//!   may have much to do.
 
 use crate::vma::{FileRef, Vma, VmaFlags};
 use crate::{PAGE, STACK_GUARD_PAGES};
@@ -150,8 +151,8 @@ impl Vmas {
         }
     }
 
-    /// Changes the protection and flags of every VMA of `r`, for which the caller has checked that there may be two
-    /// more, and joins what can be joined.
+    /// Changes the protection and flags of every VMA of `r`, for which the caller has checked that
+    /// there may be two more, and joins what can be joined.
     pub(crate) fn change(&mut self, r: Range<u64>, mut f: impl FnMut(&mut Prot, &mut VmaFlags)) {
         self.split(r.start);
         self.split(r.end);
