@@ -71,7 +71,7 @@ impl State {
     }
 
     fn judge_last(&mut self) {
-        let last = self.predictor.touch.to_judge();
+        let last = self.predictor.touch.take_unjudged();
         let Some((at, pages)) = last.and_then(|r| self.pmas.frames_of(&r)) else {
             return;
         };

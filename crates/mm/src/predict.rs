@@ -146,7 +146,7 @@ impl Touch {
     }
 
     /// Takes what is to be judged out: what was mapped at once last.
-    pub(crate) fn to_judge(&mut self) -> Option<Range<u64>> {
+    pub(crate) fn take_unjudged(&mut self) -> Option<Range<u64>> {
         if self.probe.take().is_some() {
             // It has not been touched. Two of these, and it is not expected any more.
             self.score = (self.score - 2).max(-Self::MOST);
@@ -161,7 +161,7 @@ impl Touch {
         len >= Self::FULL_MIN
     }
 
-    /// What [`Touch::to_judge`] gave has come to this.
+    /// What [`Touch::take_unjudged`] gave has come to this.
     pub(crate) fn judge(&mut self, fate: Fate) {
         let step = if fate == Fate::Untouched { -1 } else { 1 };
         self.score = (self.score + step).clamp(-Self::MOST, Self::MOST);
@@ -384,7 +384,7 @@ mod tests {
 
     /// What is done with new memory, and what comes of it.
     fn map(t: &mut Touch, r: &Range<u64>, fate: Fate) -> Option<AtOnce> {
-        if t.is_due() && t.to_judge().is_some() {
+        if t.is_due() && t.take_unjudged().is_some() {
             t.judge(fate);
         }
         let plan = t.is_expected().then(|| t.plan(r));
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(t.plan(&r), AtOnce::Probe);
         assert!(t.concerns(&r) && !t.concerns(&(0..P)));
         // It was not touched.
-        assert_eq!((t.to_judge(), t.is_expected()), (None, false));
+        assert_eq!((t.take_unjudged(), t.is_expected()), (None, false));
         assert!(!t.concerns(&r));
     }
 
@@ -460,7 +460,7 @@ mod tests {
         for _ in 0..100 {
             let s = f.plan(at, 0);
             let len = s.to - at;
-            assert!(len >= STEP && len <= Filling::MAX);
+            assert!((STEP..=Filling::MAX).contains(&len));
             assert!(len <= STEP.max(at / Filling::AHEAD));
             assert_eq!(s.by, at - len..at);
             f.grew(&s, s.to);
