@@ -131,7 +131,7 @@ impl Status {
 
 /// One line of the compatibility page.
 struct Line {
-    nr: u16,
+    nr: u32,
     name: &'static str,
     status: Status,
     note: &'static str,

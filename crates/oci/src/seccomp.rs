@@ -212,7 +212,7 @@ fn search(ranges: &[(u32, Vec<Insn>)]) -> Vec<Insn> {
 
 fn number(name: &str) -> Option<u32> {
     let all = abi::syscalls::NAMES;
-    all.iter().find(|n| n.name == name).map(|n| n.nr.into())
+    all.iter().find(|n| n.name == name).map(|n| n.nr)
 }
 
 const FLAGS: [&str; 3] = [
@@ -455,7 +455,7 @@ mod tests {
             let p = profile(&text);
             for (at, n) in abi::syscalls::NAMES.iter().enumerate() {
                 let want = if picked.contains(&at) { ALLOW } else { LOG };
-                prop_assert_eq!(run(&p, n.nr.into(), [0; 6]), want);
+                prop_assert_eq!(run(&p, n.nr, [0; 6]), want);
             }
         }
     }

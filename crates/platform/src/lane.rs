@@ -11,7 +11,7 @@ use crate::Regs;
 use crate::frame::{put_u64, u64_at};
 use crate::sites::Sites;
 use crate::words::{mailbox, signals};
-use abi::AltStack;
+use abi::{AltStack, nr};
 use hostcall::MemSlice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -399,18 +399,18 @@ const LATE_COSTS: Duration = Duration::from_micros(40);
 /// often the longer others take.
 pub fn achieves(nr: u64, result: u64) -> bool {
     let waits = [
-        libc::SYS_poll,
-        libc::SYS_ppoll,
-        libc::SYS_select,
-        libc::SYS_pselect6,
-        libc::SYS_epoll_wait,
-        libc::SYS_epoll_pwait,
-        libc::SYS_epoll_pwait2,
-        libc::SYS_futex,
-        libc::SYS_nanosleep,
-        libc::SYS_clock_nanosleep,
+        nr::POLL,
+        nr::PPOLL,
+        nr::SELECT,
+        nr::PSELECT6,
+        nr::EPOLL_WAIT,
+        nr::EPOLL_PWAIT,
+        nr::EPOLL_PWAIT2,
+        nr::FUTEX,
+        nr::NANOSLEEP,
+        nr::CLOCK_NANOSLEEP,
     ];
-    result as i64 > 0 || result == 0 && !waits.contains(&(nr as i64))
+    result as i64 > 0 || result == 0 && !waits.contains(&(nr as u32))
 }
 
 /// One thread's habits, and whether it is among the spinners.
@@ -682,7 +682,7 @@ mod tests {
             assert_eq!((got, open(area)), (names, 0));
             publish(area, None);
             assert_eq!(open(area), lane::ASK);
-            publish(area, Some(Local::new(|nr| (nr != 63).then_some(0))));
+            publish(area, Some(Local::new(|nr| (nr != nr::UNAME).then_some(0))));
             assert_eq!(open(area), lane::ASK);
         });
     }

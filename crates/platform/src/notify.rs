@@ -27,6 +27,7 @@ use crate::words::mailbox;
 use crate::{AddressSpace, AppThread, Event, Interrupter, Lanes, MapOp, Platform, Regs, SpaceEnd};
 use abi::Result;
 use abi::errno::{EINVAL, ESRCH};
+use abi::syscalls::X32;
 use hostcall::process as host;
 use std::sync::Arc;
 use std::time::Duration;
@@ -427,7 +428,7 @@ impl Thread {
         }
         let (nr, args, ip) = request?;
         // The lane never asks these this way: they need registers, which only a trap shows.
-        if nr >= 0x4000_0000 || TRAPPED.contains(&(nr as i64)) {
+        if nr >= X32.into() || TRAPPED.contains(&(nr as u32)) {
             return Some(self.broken());
         }
         self.left();

@@ -14,6 +14,7 @@ use crate::{
 };
 use abi::Result;
 use abi::errno::{EINTR, EINVAL};
+use abi::syscalls::X32;
 use hostcall::process as host;
 use std::sync::Arc;
 
@@ -281,7 +282,7 @@ impl Thread {
 
     /// Whether the call came by another gate than `syscall`: the instruction before says so.
     fn is_foreign(&self, nr: u64) -> bool {
-        if nr as u32 >= 0x4000_0000 {
+        if nr as u32 >= X32 {
             return true;
         }
         let mut info = [0u8; 88];

@@ -35,6 +35,7 @@
 //! [`Place`] tells.
 
 use super::{TEXT, area};
+use abi::nr;
 
 /// Where the table of trampolines' addresses is mapped, read-only: in reach of an absolute 32-bit operand. Its
 /// bytes in `jmp qword ptr [TABLE + 8 * i]` are chosen: where the `syscall` instruction was, `int3` comes to lie.
@@ -95,10 +96,14 @@ pub const KIND_EPOLL_CTL: u8 = 10;
 /// ioctl(2): the same, with FIONREAD.
 pub const KIND_IOCTL: u8 = 11;
 /// Its number, and the command that asks how many bytes can be read.
-pub const COUNTED: u32 = 16;
+pub const COUNTED: u32 = nr::IOCTL;
 pub const FIONREAD: u32 = 0x541b;
-/// These calls, by Linux's numbers.
-pub const OFFERED: [(u32, u8); 3] = [(0, KIND_READ), (45, KIND_RECV), (233, KIND_EPOLL_CTL)];
+/// These calls, with their kinds.
+pub const OFFERED: [(u32, u8); 3] = [
+    (nr::READ, KIND_READ),
+    (nr::RECVFROM, KIND_RECV),
+    (nr::EPOLL_CTL, KIND_EPOLL_CTL),
+];
 /// EPOLLEXCLUSIVE and EPOLLWAKEUP: the Sentry is asked.
 pub const EPOLL_ODD: u32 = 0x3000_0000;
 /// From here on nothing is read or written for the application: less than a page may be left of its part of the address
@@ -114,24 +119,24 @@ const _: () = assert!(area::NAMES + area::NAMES_LEN <= area::FIRST_UC);
 pub const WORDS: usize = 14;
 const _: () = assert!(area::PID + 4 * WORDS as u64 == area::MASK);
 
-/// The calls that are answered where they are made, by Linux's numbers: their kinds, and their words: 0 or the answer,
+/// The calls that are answered where they are made, with their kinds, and their words: 0 or the answer,
 /// or [`ASK`].
 pub const LOCAL: [(u32, u8, u64); 15] = [
-    (14, KIND_MASK, area::MASKS_OPEN),
-    (24, KIND_YIELD, area::YIELDS_OPEN),
-    (39, area::PID as u8, area::PID),
-    (63, KIND_NAMES, area::NAMES_OPEN),
-    (102, area::UID as u8, area::UID),
-    (104, area::GID as u8, area::GID),
-    (107, area::EUID as u8, area::EUID),
-    (108, area::EGID as u8, area::EGID),
-    (110, area::PPID as u8, area::PPID),
-    (111, area::PGID as u8, area::PGID),
-    (121, area::PGID as u8 | KIND_OWN, area::PGID),
-    (124, area::SID as u8 | KIND_OWN, area::SID),
-    (131, KIND_STACK, area::STACKS_OPEN),
-    (186, area::TID as u8, area::TID),
-    (202, KIND_WAKE, area::WAKES_OPEN),
+    (nr::RT_SIGPROCMASK, KIND_MASK, area::MASKS_OPEN),
+    (nr::SCHED_YIELD, KIND_YIELD, area::YIELDS_OPEN),
+    (nr::GETPID, area::PID as u8, area::PID),
+    (nr::UNAME, KIND_NAMES, area::NAMES_OPEN),
+    (nr::GETUID, area::UID as u8, area::UID),
+    (nr::GETGID, area::GID as u8, area::GID),
+    (nr::GETEUID, area::EUID as u8, area::EUID),
+    (nr::GETEGID, area::EGID as u8, area::EGID),
+    (nr::GETPPID, area::PPID as u8, area::PPID),
+    (nr::GETPGRP, area::PGID as u8, area::PGID),
+    (nr::GETPGID, area::PGID as u8 | KIND_OWN, area::PGID),
+    (nr::GETSID, area::SID as u8 | KIND_OWN, area::SID),
+    (nr::SIGALTSTACK, KIND_STACK, area::STACKS_OPEN),
+    (nr::GETTID, area::TID as u8, area::TID),
+    (nr::FUTEX, KIND_WAKE, area::WAKES_OPEN),
 ];
 
 unsafe extern "C" {

@@ -33,6 +33,7 @@
 
 pub mod lane;
 
+use abi::nr;
 use core::arch::global_asm;
 
 /// Where the stub's code is mapped.
@@ -345,7 +346,7 @@ cloister_stub_begin:
     .macro unmap_to end
     movabs rsi, \end
     sub rsi, rdi
-    mov eax, 11
+    mov eax, {nr_munmap}
     syscall
     test rax, rax
     jnz 33f
@@ -373,7 +374,7 @@ cloister_stub_zygote:
     xor esi, esi                    // FUTEX_WAIT (shared)
     mov edx, r12d
     xor r10d, r10d
-    mov eax, 202
+    mov eax, {nr_futex}
     syscall
     jmp 20b
 21:
@@ -389,13 +390,13 @@ cloister_stub_zygote:
     jne 26f
     lea rdi, [rip + cloister_stub_position_name]
     mov esi, 1                      // MFD_CLOEXEC
-    mov eax, 319                    // memfd_create
+    mov eax, {nr_memfd_create}
     syscall
     jmp 24f
 26: xor esi, esi
     xor r10d, r10d
     mov r8, r9                      // tls argument: unused without CLONE_SETTLS; keeps r9 across
-    mov eax, 56
+    mov eax, {nr_clone}
     syscall
     test rax, rax
     jz 23f
@@ -409,7 +410,7 @@ cloister_stub_zygote:
     bts rsi, {failed_bit}
 25: mov ebx, eax
     xor edx, edx                    // SEEK_SET
-    mov eax, 8                      // lseek
+    mov eax, {nr_lseek}
     syscall
     test ebx, ebx                   // a thread says itself that it is up
     jns 20b
@@ -418,7 +419,7 @@ cloister_stub_zygote:
     lea rdi, [r13 + {a_ready}]
     mov esi, 1                      // FUTEX_WAKE
     mov edx, 1
-    mov eax, 202
+    mov eax, {nr_futex}
     syscall
     jmp 20b
 23:
@@ -432,7 +433,7 @@ cloister_stub_zygote:
     mov r10d, 0x11                  // MAP_SHARED | MAP_FIXED
     // r8 already holds the control descriptor
     mov r9, r14
-    mov eax, 9
+    mov eax, {nr_mmap}
     syscall
     cmp rax, -4095
     jae 33f
@@ -440,7 +441,7 @@ cloister_stub_zygote:
     mov esi, {area_len}
     mov edx, 3                      // PROT_READ | PROT_WRITE
     mov r9, rbp
-    mov eax, 9
+    mov eax, {nr_mmap}
     syscall
     cmp rax, -4095
     jae 33f
@@ -451,12 +452,12 @@ cloister_stub_zygote:
 cloister_stub_thread:
     mov rdi, r13
     xor esi, esi
-    mov eax, 131                    // sigaltstack
+    mov eax, {nr_sigaltstack}
     syscall
     mov edi, 1                      // SECCOMP_SET_MODE_FILTER
     mov esi, {listener_flags}
     movabs rdx, {app_filter}
-    mov eax, 317
+    mov eax, {nr_seccomp}
     syscall
     mov ebx, eax
     mov dword ptr [r13 + {a_listener}], eax
@@ -464,7 +465,7 @@ cloister_stub_thread:
     lea rdi, [r13 + {a_ready}]
     mov esi, 1                      // FUTEX_WAKE
     mov edx, 1
-    mov eax, 202
+    mov eax, {nr_futex}
     syscall
     test ebx, ebx                   // without its filter it may not reach application code
     js 33f
@@ -478,20 +479,20 @@ cloister_stub_thread:
 cloister_stub_thread_traced:
     mov rdi, r13
     xor esi, esi
-    mov eax, 131
+    mov eax, {nr_sigaltstack}
     syscall
     mov dword ptr [r13 + {a_ready}], 1
     lea rdi, [r13 + {a_ready}]
     mov esi, 1
     mov edx, 1
-    mov eax, 202
+    mov eax, {nr_futex}
     syscall
 40:
     lea rdi, [r13 + {a_ready}]
     xor esi, esi
     mov edx, 1
     xor r10d, r10d
-    mov eax, 202
+    mov eax, {nr_futex}
     syscall
     jmp 40b
 
@@ -521,17 +522,17 @@ cloister_stub_handler:
     jz 34f
     mov edi, 3                      // CLOCK_THREAD_CPUTIME_ID
     lea rsi, [r13 + {a_cpu_begin}]
-    mov eax, 228                    // clock_gettime
+    mov eax, {nr_clock_gettime}
     syscall
 34:
     mov rsp, r12
 cloister_stub_restorer:
-    mov eax, 15                     // rt_sigreturn
+    mov eax, {nr_rt_sigreturn}
     syscall
 33:
 cloister_stub_exit:
     xor edi, edi
-    mov eax, 60                     // exit
+    mov eax, {nr_exit}
     syscall
     hlt
 
@@ -540,7 +541,7 @@ cloister_stub_service:
     mov edi, 1
     mov esi, {listener_flags}
     movabs rdx, {service_filter}
-    mov eax, 317
+    mov eax, {nr_seccomp}
     syscall
     mov ebx, eax
     mov dword ptr [r13 + {a_listener}], eax
@@ -548,7 +549,7 @@ cloister_stub_service:
     lea rdi, [r13 + {a_ready}]
     mov esi, 1
     mov edx, 1
-    mov eax, 202
+    mov eax, {nr_futex}
     syscall
     test ebx, ebx
     js 33b
@@ -1113,9 +1114,9 @@ cloister_stub_end:
     kind_trap = const lane::KIND_TRAP,
     kind_read = const lane::KIND_READ,
     kind_recv = const lane::KIND_RECV,
-    nr_epoll_ctl = const lane::OFFERED[2].0,
+    nr_epoll_ctl = const nr::EPOLL_CTL,
     kind_ioctl = const lane::KIND_IOCTL,
-    nr_ioctl = const lane::COUNTED,
+    nr_ioctl = const nr::IOCTL,
     fionread = const lane::FIONREAD,
     cmd_offers = const CMD_OFFERS,
     offers = const OFFERS,
@@ -1161,7 +1162,18 @@ cloister_stub_end:
     user_high = const STUB_HIGH,
     wake_private = const 1 | 128,
     wake_bits_private = const 10 | 128,
-    nr_yield = const 24,
+    nr_yield = const nr::SCHED_YIELD,
+    nr_clock_gettime = const nr::CLOCK_GETTIME,
+    nr_clone = const nr::CLONE,
+    nr_exit = const nr::EXIT,
+    nr_futex = const nr::FUTEX,
+    nr_lseek = const nr::LSEEK,
+    nr_memfd_create = const nr::MEMFD_CREATE,
+    nr_mmap = const nr::MMAP,
+    nr_munmap = const nr::MUNMAP,
+    nr_rt_sigreturn = const nr::RT_SIGRETURN,
+    nr_seccomp = const nr::SECCOMP,
+    nr_sigaltstack = const nr::SIGALTSTACK,
     waiters = const COMMAND + WAITERS,
     waiters_slots = const WAITERS_SLOTS,
     l_masks_open = const area::MASKS_OPEN,

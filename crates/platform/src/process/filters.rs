@@ -1,5 +1,7 @@
 //! What a stub process may ask of the host.
 
+use abi::nr;
+use abi::syscalls::X32;
 use hostcall::bpf::{self, Program};
 
 /// The high half of every stub address.
@@ -17,27 +19,27 @@ pub(super) fn unless_from_stub(p: &mut Program, n: u8) {
 
 /// Calls that need the full registers: they trap instead of notifying. (Those that end a thread: one that waits in
 /// the handler ends by an answer.)
-pub const TRAPPED: [i64; 12] = [
-    libc::SYS_clone,
-    libc::SYS_clone3,
-    libc::SYS_fork,
-    libc::SYS_vfork,
-    libc::SYS_execve,
-    libc::SYS_execveat,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-    libc::SYS_arch_prctl,
-    libc::SYS_sigaltstack,
-    libc::SYS_rt_sigsuspend,
+pub const TRAPPED: [u32; 12] = [
+    nr::CLONE,
+    nr::CLONE3,
+    nr::FORK,
+    nr::VFORK,
+    nr::EXECVE,
+    nr::EXECVEAT,
+    nr::RT_SIGRETURN,
+    nr::EXIT,
+    nr::EXIT_GROUP,
+    nr::ARCH_PRCTL,
+    nr::SIGALTSTACK,
+    nr::RT_SIGSUSPEND,
 ];
 
 /// Calls that wait long: nobody should spin for their end.
-pub(super) const LONG: [i64; 4] = [
-    libc::SYS_pause,
-    libc::SYS_nanosleep,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_exit_group,
+pub(super) const LONG: [u32; 4] = [
+    nr::PAUSE,
+    nr::NANOSLEEP,
+    nr::CLOCK_NANOSLEEP,
+    nr::EXIT_GROUP,
 ];
 
 /// Skips the `n` instructions that follow if the call is one that the slow lane makes for the application.
@@ -56,14 +58,14 @@ pub(super) fn app_filter() -> Program {
     stub_part
         .load(bpf::NR)
         .ret_if_eq(stub::EVENT_NR, bpf::USER_NOTIF)
-        .ret_if_eq(libc::SYS_rt_sigreturn as u32, bpf::ALLOW)
-        .ret_if_eq(libc::SYS_exit as u32, bpf::ALLOW)
-        .ret_if_eq(libc::SYS_sched_yield as u32, bpf::ALLOW)
-        .skip_if_ne(libc::SYS_futex as u32, 4)
+        .ret_if_eq(nr::RT_SIGRETURN, bpf::ALLOW)
+        .ret_if_eq(nr::EXIT, bpf::ALLOW)
+        .ret_if_eq(nr::SCHED_YIELD, bpf::ALLOW)
+        .skip_if_ne(nr::FUTEX, 4)
         .load(bpf::arg_low(1))
         .ret_if_eq(libc::FUTEX_WAKE as u32, bpf::ALLOW)
         .ret(bpf::KILL)
-        .skip_if_ne(libc::SYS_clock_gettime as u32, 3)
+        .skip_if_ne(nr::CLOCK_GETTIME, 3)
         .load(bpf::arg_low(0))
         .ret_if_eq(libc::CLOCK_THREAD_CPUTIME_ID as u32, bpf::ALLOW)
         .ret(bpf::KILL);
@@ -74,9 +76,9 @@ pub(super) fn app_filter() -> Program {
     unless_from_stub(&mut p, stub_part.len() as u8 + 2);
     if_from_lane(&mut p, stub_part.len() as u8);
     p.append(&stub_part);
-    p.load(bpf::NR).skip_if_lt(0x4000_0000, 1).ret(bpf::TRAP);
+    p.load(bpf::NR).skip_if_lt(X32, 1).ret(bpf::TRAP);
     for nr in TRAPPED {
-        p.ret_if_eq(nr as u32, bpf::TRAP);
+        p.ret_if_eq(nr, bpf::TRAP);
     }
     p.ret(bpf::USER_NOTIF);
     p
@@ -90,15 +92,15 @@ pub(super) fn service_filter() -> Program {
         .load(bpf::NR)
         .ret_if_eq(stub::EVENT_NR, bpf::USER_NOTIF);
     for nr in [
-        libc::SYS_mmap,
-        libc::SYS_munmap,
-        libc::SYS_mprotect,
-        libc::SYS_madvise,
-        libc::SYS_futex,
-        libc::SYS_clock_gettime,
-        libc::SYS_exit,
+        nr::MMAP,
+        nr::MUNMAP,
+        nr::MPROTECT,
+        nr::MADVISE,
+        nr::FUTEX,
+        nr::CLOCK_GETTIME,
+        nr::EXIT,
     ] {
-        stub_part.ret_if_eq(nr as u32, bpf::ALLOW);
+        stub_part.ret_if_eq(nr, bpf::ALLOW);
     }
     let mut p = Program::new();
     p.load(bpf::ARCH)
@@ -118,22 +120,22 @@ pub fn base_filter() -> Program {
     let mut stub_part = Program::new();
     stub_part.load(bpf::NR);
     for nr in [
-        libc::SYS_futex,
-        libc::SYS_rt_sigreturn,
-        libc::SYS_sched_yield,
-        libc::SYS_mmap,
-        libc::SYS_munmap,
-        libc::SYS_mprotect,
-        libc::SYS_madvise,
-        libc::SYS_clock_gettime,
-        libc::SYS_clone,
-        libc::SYS_sigaltstack,
-        libc::SYS_seccomp,
-        libc::SYS_lseek,
-        libc::SYS_memfd_create,
-        libc::SYS_exit,
+        nr::FUTEX,
+        nr::RT_SIGRETURN,
+        nr::SCHED_YIELD,
+        nr::MMAP,
+        nr::MUNMAP,
+        nr::MPROTECT,
+        nr::MADVISE,
+        nr::CLOCK_GETTIME,
+        nr::CLONE,
+        nr::SIGALTSTACK,
+        nr::SECCOMP,
+        nr::LSEEK,
+        nr::MEMFD_CREATE,
+        nr::EXIT,
     ] {
-        stub_part.ret_if_eq(nr as u32, bpf::ALLOW);
+        stub_part.ret_if_eq(nr, bpf::ALLOW);
     }
     stub_part
         .ret_if_eq(stub::EVENT_NR, bpf::USER_NOTIF)
@@ -155,7 +157,7 @@ mod tests {
     use super::*;
 
     /// What the filter answers (classic BPF: the instructions that [`Program`] makes).
-    fn verdict(p: &Program, nr: i64, ip: u64, args: [u32; 2]) -> u32 {
+    fn verdict(p: &Program, nr: u32, ip: u64, args: [u32; 2]) -> u32 {
         let bytes = p.bytes();
         let code: Vec<&[u8]> = bytes.chunks(8).collect();
         let (mut pc, mut a) = (0usize, 0u32);
@@ -167,7 +169,7 @@ mod tests {
             let skip = |yes: bool| usize::from(if yes { i[2] } else { i[3] });
             match op {
                 0x20 if k == bpf::ARCH => a = bpf::ARCH_X86_64,
-                0x20 if k == bpf::NR => a = nr as u32,
+                0x20 if k == bpf::NR => a = nr,
                 0x20 if k == bpf::IP_LOW => a = ip as u32,
                 0x20 if k == bpf::IP_HIGH => a = (ip >> 32) as u32,
                 0x20 if k == bpf::arg_low(0) => a = args[0],
@@ -184,15 +186,15 @@ mod tests {
     fn filters_allow_no_more_than_they_say() {
         let (app, service, base) = (app_filter(), service_filter(), base_filter());
         let stub_ip = stub::TEXT + 0x40;
-        for nr in (0..600).chain([i64::from(stub::EVENT_NR), 0x4000_0001]) {
+        for nr in (0..600).chain([stub::EVENT_NR, X32 | 1]) {
             let args = [0, 1, 3, 128, 129];
             for arg in args.into_iter().flat_map(|a| args.map(|b| [a, b])) {
-                let wake = nr == libc::SYS_futex && arg[1] == libc::FUTEX_WAKE as u32;
-                let own_time = nr == libc::SYS_clock_gettime && arg[0] == 3;
-                let harmless = nr == libc::SYS_rt_sigreturn
+                let wake = nr == nr::FUTEX && arg[1] == libc::FUTEX_WAKE as u32;
+                let own_time = nr == nr::CLOCK_GETTIME && arg[0] == 3;
+                let harmless = nr == nr::RT_SIGRETURN
                     || own_time
-                    || nr == libc::SYS_exit
-                    || nr == libc::SYS_sched_yield
+                    || nr == nr::EXIT
+                    || nr == nr::SCHED_YIELD
                     || wake;
                 let v = verdict(&app, nr, stub_ip, arg);
                 assert_eq!(v == bpf::ALLOW, harmless, "call {nr} of the stub");
@@ -217,10 +219,7 @@ mod tests {
                 }
             }
             let none = [0; 2];
-            assert_ne!(
-                verdict(&service, libc::SYS_clone, stub_ip, none),
-                bpf::ALLOW
-            );
+            assert_ne!(verdict(&service, nr::CLONE, stub_ip, none), bpf::ALLOW);
         }
     }
 }

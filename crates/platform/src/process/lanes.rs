@@ -7,7 +7,7 @@ use crate::Lanes;
 use crate::kick::Kick;
 use crate::offers::Area;
 use crate::sites::{Site, Sites};
-use abi::Result;
+use abi::{Result, nr};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -63,7 +63,7 @@ impl Process {
         let run = self.factory.take_run().ok()?;
         let a = Arc::new(Area::new(self.factory.clone(), run, self.command));
         let call = [
-            libc::SYS_mmap as u64,
+            nr::MMAP.into(),
             stub::OFFERS,
             stub::offers::LEN,
             (libc::PROT_READ | libc::PROT_WRITE) as u64,
@@ -123,7 +123,7 @@ impl Process {
         let flags = (libc::MAP_SHARED | libc::MAP_FIXED) as u64;
         let control = self.factory.control.raw() as u64;
         let read = libc::PROT_READ as u64;
-        let mmap = libc::SYS_mmap as u64;
+        let mmap = u64::from(nr::MMAP);
         [mmap, TABLE, TABLE_LEN, read, flags, control, unit.offset()]
     }
 
@@ -232,7 +232,7 @@ impl Process {
             return;
         }
         if before != NO_UNIT && before != DROPPED {
-            let call = [libc::SYS_munmap as u64, TABLE, TABLE_LEN, 0, 0, 0, 0];
+            let call = [nr::MUNMAP.into(), TABLE, TABLE_LEN, 0, 0, 0, 0];
             if self.batch(&[call]).is_err() {
                 self.kill();
             }

@@ -6,7 +6,7 @@ use super::listener::recv;
 use super::{LOST_MILLIS, Process, Service, readable_within, write_words};
 use crate::{MapOp, Prot, Sharing};
 use abi::errno::{EINVAL, ENOMEM, ESRCH};
-use abi::{Errno, Result};
+use abi::{Errno, Result, nr};
 use hostcall::{MemSlice, process as host};
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
@@ -47,7 +47,7 @@ pub(super) fn encode(op: &MapOp) -> Result<Call> {
             };
             let flags = (kind | libc::MAP_FIXED | libc::MAP_NORESERVE) as u64;
             [
-                libc::SYS_mmap as u64,
+                nr::MMAP.into(),
                 va,
                 len,
                 u64::from(prot.0),
@@ -58,23 +58,15 @@ pub(super) fn encode(op: &MapOp) -> Result<Call> {
         }
         MapOp::Unmap { va, len } => {
             check(va, len)?;
-            [libc::SYS_munmap as u64, va, len, 0, 0, 0, 0]
+            [nr::MUNMAP.into(), va, len, 0, 0, 0, 0]
         }
         MapOp::Protect { va, len, prot } => {
             check(va, len)?;
-            [
-                libc::SYS_mprotect as u64,
-                va,
-                len,
-                u64::from(prot.0),
-                0,
-                0,
-                0,
-            ]
+            [nr::MPROTECT.into(), va, len, u64::from(prot.0), 0, 0, 0]
         }
         MapOp::Advise { va, len, advice } => {
             check(va, len)?;
-            [libc::SYS_madvise as u64, va, len, advice as u64, 0, 0, 0]
+            [nr::MADVISE.into(), va, len, advice as u64, 0, 0, 0]
         }
     })
 }
@@ -157,7 +149,7 @@ impl Process {
                 // Advice that is not taken changes nothing.
                 let advice = calls
                     .get(from + at)
-                    .is_some_and(|c| c[0] == libc::SYS_madvise as u64);
+                    .is_some_and(|c| c[0] == u64::from(nr::MADVISE));
                 if e == ESRCH || !advice {
                     return Err(e);
                 }

@@ -38,6 +38,7 @@ use crate::lane::Hot;
 use crate::sites::Sites;
 use abi::Result;
 use abi::errno::ESRCH;
+use abi::nr;
 use hostcall::{HostFd, MemSlice, RawFd, process as host};
 use lanes::{NO_UNIT, Offers};
 use maps::Call;
@@ -245,7 +246,7 @@ impl Process {
         if areas > AREAS_KEPT as u64 || !self.is_idle() {
             return false;
         }
-        let unmap = |at: u64, len: u64| [libc::SYS_munmap as u64, at, len, 0, 0, 0, 0];
+        let unmap = |at: u64, len: u64| [nr::MUNMAP.into(), at, len, 0, 0, 0, 0];
         let mut calls: SmallVec<[Call; 3]> = SmallVec::new();
         if areas > 1 {
             calls.push(unmap(AREAS + 2 * AREA_LEN, (areas - 1) * AREA_LEN));

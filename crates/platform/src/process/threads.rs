@@ -9,7 +9,7 @@ use super::{
 };
 use crate::frame::{Frame, u64_at};
 use abi::errno::{EAGAIN, ESRCH};
-use abi::{Errno, Result};
+use abi::{Errno, Result, nr};
 use hostcall::{HostFd, MemSlice, RawFd, process as host};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -363,7 +363,7 @@ impl Process {
         };
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         let mapped = self.batch(&[[
-            libc::SYS_mmap as u64,
+            nr::MMAP.into(),
             AREAS + u64::from(no) * AREA_LEN,
             AREA_LEN,
             3,
@@ -413,7 +413,7 @@ impl Process {
         // CPUCLOCK_PERTHREAD, CPUCLOCK_SCHED.
         let clock = (!tid << 3) | 6;
         let call = [
-            libc::SYS_clock_gettime as u64,
+            nr::CLOCK_GETTIME.into(),
             clock as u32 as u64,
             base + area::CPU_TIME,
             0,

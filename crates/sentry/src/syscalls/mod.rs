@@ -16,9 +16,6 @@ pub use args::Arg;
 /// What a system call gives.
 pub type SysResult = core::result::Result<usize, Errno>;
 
-/// `restart_syscall(2)`.
-pub const RESTART_SYSCALL: u64 = 219;
-
 /// The six arguments, raw.
 #[derive(Clone, Copy, Debug)]
 pub struct Args(pub [u64; 6]);
@@ -64,7 +61,7 @@ pub type Handler = fn(&mut Context, &Args) -> SysResult;
 
 /// An entry of the table.
 pub struct Call {
-    pub nr: u16,
+    pub nr: u32,
     pub name: &'static str,
     /// How its arguments are shown.
     pub args: &'static [Arg],
@@ -77,7 +74,7 @@ impl Call {
     #[must_use]
     pub const fn new(nr: u32, name: &'static str, args: &'static [Arg], handler: Handler) -> Call {
         Call {
-            nr: nr as u16,
+            nr,
             name,
             args,
             handler,

@@ -10,7 +10,7 @@ use super::signal::{DefaultAction, SA_RESETHAND, SA_RESTART, SIG_DFL, SIG_IGN, d
 use crate::syscalls::{self, Args, SysResult};
 use abi::errno::*;
 use abi::signal::*;
-use abi::{AltStack, SigInfo, SigSet, Signal};
+use abi::{AltStack, SigInfo, SigSet, Signal, nr};
 use platform::{AppThread, Event, Regs, SpaceEnd};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -278,7 +278,7 @@ fn boundary(cx: &mut Context, lanes: &mut Lanes) -> Flow {
                 cx.task.set_mask(m);
             }
             let nr = if r.code == ERESTART_RESTARTBLOCK {
-                syscalls::RESTART_SYSCALL
+                nr::RESTART_SYSCALL.into()
             } else {
                 r.nr
             };

@@ -13,6 +13,7 @@
 //!   it takes an idle CPU to wake up. One that was not, and it is over until there were [`OFTEN`] again.
 
 use abi::linux::{FUTEX_CMD_MASK, FUTEX_WAKE, FUTEX_WAKE_BITSET};
+use abi::nr;
 use ipc::{EventFd, PipeEnd};
 use net::Socket;
 use net::sys::MSG_WAITALL;
@@ -69,12 +70,13 @@ pub fn fits(files: &FdTable, nr: u64, args: &[u64; 6]) -> bool {
         });
         fits && len <= SMALL
     };
-    match nr {
-        // read, write.
-        0 | 1 => small(),
-        // sendto, recvfrom, without an address; not until there are many pieces.
-        44 | 45 => args[4] == 0 && args[3] & u64::from(MSG_WAITALL) == 0 && small(),
-        202 => wake(),
+    match nr as u32 {
+        nr::READ | nr::WRITE => small(),
+        // Without an address; not until there are many pieces.
+        nr::SENDTO | nr::RECVFROM => {
+            args[4] == 0 && args[3] & u64::from(MSG_WAITALL) == 0 && small()
+        }
+        nr::FUTEX => wake(),
         _ => false,
     }
 }

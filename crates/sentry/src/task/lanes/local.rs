@@ -5,6 +5,7 @@
 //! stale by now; so what was looked up before a change does not stay told after it.
 
 use crate::task::{Context, Task};
+use abi::nr;
 use platform::lanes::Local;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -56,21 +57,21 @@ impl Context {
             let me = self.task.group.tgid;
             (number(l.parent(me)), number(l.pgid(me)), number(l.sid(me)))
         };
-        let names = allowed(63).then(|| self.task.ns().uts.get().utsname());
+        let names = allowed(nr::UNAME).then(|| self.task.ns().uts.get().utsname());
         let local = Local::new(|nr| {
             let word = match nr {
-                39 => self.task.group.pid.own() as u32,
-                186 => self.task.pid.own() as u32,
-                110 => parent,
-                111 | 121 => pgid,
-                124 => sid,
-                // rt_sigprocmask, sched_yield, uname, sigaltstack, futex: done where they are made.
-                14 | 24 | 63 | 131 | 202 => 0,
+                nr::GETPID => self.task.group.pid.own() as u32,
+                nr::GETTID => self.task.pid.own() as u32,
+                nr::GETPPID => parent,
+                nr::GETPGRP | nr::GETPGID => pgid,
+                nr::GETSID => sid,
+                // Done where they are made.
+                nr::RT_SIGPROCMASK | nr::SCHED_YIELD | nr::UNAME | nr::SIGALTSTACK | nr::FUTEX => 0,
                 _ if !known => return None,
-                102 => cred.uid,
-                107 => cred.euid,
-                104 => cred.gid,
-                108 => cred.egid,
+                nr::GETUID => cred.uid,
+                nr::GETEUID => cred.euid,
+                nr::GETGID => cred.gid,
+                nr::GETEGID => cred.egid,
                 _ => return None,
             };
             allowed(nr).then_some(word)

@@ -10,7 +10,7 @@
 use super::{Context, Task};
 use abi::errno::{EACCES, EINVAL, ENOMEM, ENOSYS, ESRCH};
 use abi::signal::{SIGKILL, SIGSYS};
-use abi::{Errno, Result, SigInfo};
+use abi::{Errno, Result, SigInfo, nr};
 use parking_lot::RwLock;
 use seccomp::bpf::{ARCH, Data, Insn, Program};
 use seccomp::{ALLOW, ERRNO, KILL_PROCESS, KILL_THREAD, LOG, TRACE, TRAP, USER_NOTIF};
@@ -334,8 +334,7 @@ pub fn check(cx: &mut Context, nr: u64, args: &[u64; 6], ip: u64) -> Verdict {
     let filter = match cx.seccomp.mode() {
         Mode::Disabled => return Verdict::Go,
         Mode::Strict => {
-            // read, write, rt_sigreturn, exit
-            if matches!(nr, 0 | 1 | 15 | 60) {
+            if matches!(nr, nr::READ | nr::WRITE | nr::RT_SIGRETURN | nr::EXIT) {
                 return Verdict::Go;
             }
             cx.exit = Some(SIGKILL.number());
