@@ -13,7 +13,7 @@
 //! | [`strace`] | decoding system calls for people |
 //!
 //! The life of a system call: `platform` gives an event → [`task::run`] (the task loop) →
-//! [`syscalls::dispatch`] → the family's function → the object. The result goes back the same way.
+//! [`syscalls::dispatch`] → the call's function → the object. The result goes back the same way.
 //!
 //! # Lock order
 //!

@@ -1,11 +1,39 @@
 //! System calls: the table and the dispatcher.
 //!
-//! Each family has a file, which ends in its part of the table, `CALLS`. A function opens with what the call
+//! Each file holds what a part of Linux does, and ends in its part of the table, `CALLS`. A function opens with what the call
 //! does, decodes raw numbers into types on its first lines, and hands on to the object that does the work.
 //! What is not in the table gives `ENOSYS`.
 
 pub mod args;
-pub mod families;
+mod attributes;
+mod creds;
+mod descriptors;
+mod directories;
+mod events;
+mod futex;
+mod io;
+mod ioctl;
+mod limits;
+mod locks;
+mod memory;
+mod mempolicy;
+mod mounts;
+mod ns;
+mod paths;
+mod pidfd;
+mod poll;
+mod prctl;
+mod process;
+mod sched;
+mod signals;
+mod sockets;
+mod splice;
+mod stat;
+mod sync;
+mod system;
+mod sysv;
+mod time;
+mod xattrs;
 
 use crate::strace;
 use crate::task::Context;
@@ -89,6 +117,39 @@ impl Call {
     }
 }
 
+/// The parts of the table.
+const ALL: &[&[Call]] = &[
+    attributes::CALLS,
+    creds::CALLS,
+    descriptors::CALLS,
+    directories::CALLS,
+    events::CALLS,
+    futex::CALLS,
+    io::CALLS,
+    ioctl::CALLS,
+    limits::CALLS,
+    locks::CALLS,
+    memory::CALLS,
+    mempolicy::CALLS,
+    mounts::CALLS,
+    ns::CALLS,
+    paths::CALLS,
+    pidfd::CALLS,
+    poll::CALLS,
+    prctl::CALLS,
+    process::CALLS,
+    sched::CALLS,
+    signals::CALLS,
+    sockets::CALLS,
+    splice::CALLS,
+    stat::CALLS,
+    sync::CALLS,
+    system::CALLS,
+    sysv::CALLS,
+    time::CALLS,
+    xattrs::CALLS,
+];
+
 /// The highest number in the table, plus one.
 pub const MAX: usize = 512;
 
@@ -98,8 +159,8 @@ pub static TABLE: [Option<&'static Call>; MAX] = build();
 const fn build() -> [Option<&'static Call>; MAX] {
     let mut t: [Option<&'static Call>; MAX] = [None; MAX];
     let mut f = 0;
-    while f < families::ALL.len() {
-        let calls = families::ALL[f];
+    while f < ALL.len() {
+        let calls = ALL[f];
         let mut i = 0;
         while i < calls.len() {
             let nr = calls[i].nr as usize;

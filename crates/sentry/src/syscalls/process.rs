@@ -1,6 +1,6 @@
 //! Processes: making, replacing, ending and waiting for them; their ids, groups and sessions.
 
-use crate::syscalls::families::limits::rusage;
+use super::limits::rusage;
 use crate::syscalls::{Arg, Args, Call, SysResult, path_arg, read_sized};
 use crate::task::Context;
 use crate::task::clone::{CloneArgs, clone as make_task};
@@ -396,7 +396,7 @@ fn setpgid(cx: &mut Context, a: &Args) -> SysResult {
     Ok(0)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(39, "getpid", &[], getpid),
     Call::new(

@@ -77,7 +77,7 @@ fn sysinfo(cx: &mut Context, a: &Args) -> SysResult {
     Ok(0)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(63, "uname", &[Arg::Ptr], uname),
     Call::new(99, "sysinfo", &[Arg::Ptr], sysinfo),

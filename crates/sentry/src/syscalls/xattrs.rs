@@ -108,7 +108,7 @@ xattr_calls! {
     fremovexattr = do_removexattr Fd;
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(
         188,

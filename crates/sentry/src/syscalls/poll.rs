@@ -1,7 +1,7 @@
 //! Waiting for many descriptors: poll(2), select(2) and their kin (`fs/select.c`).
 
+use super::signals::{mask_arg, restore_mask, set_temporary_mask};
 use crate::fs::signalfd::SignalFd;
-use crate::syscalls::families::signals::{mask_arg, restore_mask, set_temporary_mask};
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use crate::task::lanes::slots::after_wait;
@@ -253,7 +253,7 @@ fn pselect6(cx: &mut Context, a: &Args) -> SysResult {
     finish(cx, a.va_opt(4), wait, Left::Timespec, r)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(7, "poll", &[Arg::Ptr, Arg::Uint, Arg::Int], poll),
     Call::new(

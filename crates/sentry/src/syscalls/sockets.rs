@@ -1,8 +1,8 @@
 //! Sockets (`net/socket.c`): the objects are in the `net` crate, which never blocks; waiting, time limits
 //! and the application's memory are here.
 
-use crate::syscalls::families::events::{install_pair, real_fd};
-use crate::syscalls::families::io::iovec;
+use super::events::{install_pair, real_fd};
+use super::io::iovec;
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use abi::errno::*;
@@ -703,7 +703,7 @@ const LEVELS: &[(u64, &str)] = &[
     (270, "SOL_NETLINK"),
 ];
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(
         41,

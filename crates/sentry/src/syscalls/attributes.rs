@@ -1,6 +1,6 @@
 //! Files' attributes: mode, owner, times, length.
 
-use crate::syscalls::families::paths::{CWD, with};
+use super::paths::{CWD, with};
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use abi::errno::*;
@@ -151,7 +151,7 @@ fn ftruncate(cx: &mut Context, a: &Args) -> SysResult {
         .map(|()| 0)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(76, "truncate", &[Arg::Path, Arg::Uint], truncate),
     Call::new(77, "ftruncate", &[Arg::Fd, Arg::Uint], ftruncate),

@@ -208,7 +208,7 @@ fn capset(cx: &mut Context, a: &Args) -> SysResult {
     Ok(0)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(102, "getuid", &[], getuid),
     Call::new(104, "getgid", &[], getgid),

@@ -177,7 +177,7 @@ fn process_vm_writev(cx: &mut Context, a: &Args) -> SysResult {
     process_vm(cx, a, true)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(
         9,

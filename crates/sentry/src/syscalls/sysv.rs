@@ -488,7 +488,7 @@ const SEMCTL: &[(u64, &str)] = &[
     (17, "SETALL"),
 ];
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(
         29,

@@ -107,7 +107,7 @@ fn getrusage(cx: &mut Context, a: &Args) -> SysResult {
     Ok(0)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(97, "getrlimit", &[Arg::Int, Arg::Ptr], getrlimit),
     Call::new(98, "getrusage", &[Arg::Int, Arg::Ptr], getrusage),

@@ -1,9 +1,9 @@
 //! What is waited for through descriptors: pipes, event files, timers, signal files, inotify, epoll.
 
+use super::poll::poll_wait;
+use super::signals::{mask_arg, restore_mask, set_temporary_mask};
+use super::time::{ItimerSpec, timespec_arg};
 use crate::fs::signalfd::SignalFd;
-use crate::syscalls::families::poll::poll_wait;
-use crate::syscalls::families::signals::{mask_arg, restore_mask, set_temporary_mask};
-use crate::syscalls::families::time::{ItimerSpec, timespec_arg};
 use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
 use crate::task::Context;
 use crate::task::epoll::control;
@@ -356,7 +356,7 @@ const INOTIFY: &[(u64, &str)] = &[
     (0x8000_0000, "IN_ONESHOT"),
 ];
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(22, "pipe", &[Arg::FdPair], pipe),
     Call::new(213, "epoll_create", &[Arg::Int], epoll_create),

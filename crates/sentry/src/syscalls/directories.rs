@@ -1,6 +1,6 @@
 //! Directories: the one that a process works in, its root, and what is in one.
 
-use crate::syscalls::families::paths::{CWD, with};
+use super::paths::{CWD, with};
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use abi::errno::*;
@@ -85,7 +85,7 @@ fn getdents64(cx: &mut Context, a: &Args) -> SysResult {
     dirents(cx, a, false)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(78, "getdents", &[Arg::Fd, Arg::Ptr, Arg::Uint], getdents),
     Call::new(79, "getcwd", &[Arg::Out, Arg::Uint], getcwd),

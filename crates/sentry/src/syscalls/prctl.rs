@@ -292,7 +292,7 @@ fn personality(_cx: &mut Context, a: &Args) -> SysResult {
     }
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(135, "personality", &[Arg::Hex], personality).note("PER_LINUX only"),
     Call::new(

@@ -409,7 +409,7 @@ fn adjtimex(cx: &mut Context, a: &Args) -> SysResult {
     Ok(5)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(35, "nanosleep", &[Arg::Timespec, Arg::Ptr], nanosleep),
     Call::new(36, "getitimer", &[Arg::Int, Arg::Ptr], getitimer),

@@ -1,8 +1,6 @@
 //! From one descriptor to another: sendfile, copy_file_range, splice and its kin.
 
-use crate::syscalls::families::io::{
-    At, MAX_RW, blocking, do_read, do_write, iovec, within_limit, written,
-};
+use super::io::{At, MAX_RW, blocking, do_read, do_write, iovec, within_limit, written};
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use abi::errno::*;
@@ -327,7 +325,7 @@ fn vmsplice(cx: &mut Context, a: &Args) -> SysResult {
     }
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(
         40,

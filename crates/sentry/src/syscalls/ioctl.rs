@@ -1,7 +1,7 @@
 //! ioctl: what concerns every descriptor, and how a file's own commands reach the caller's memory.
 
-use crate::syscalls::families::descriptors::{owner_id, owner_number};
-use crate::syscalls::families::io::blocking;
+use super::descriptors::{owner_id, owner_number};
+use super::io::blocking;
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use abi::errno::*;
@@ -135,7 +135,7 @@ fn ioctl(cx: &mut Context, a: &Args) -> SysResult {
     .map(|v| v as usize)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[Call::new(
     16,
     "ioctl",

@@ -25,7 +25,7 @@ fn setns(cx: &mut Context, a: &Args) -> SysResult {
     change::setns(cx, &target, a.u32(1)).map(|()| 0)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(272, "unshare", &[Arg::Hex], unshare).note("no time namespaces"),
     Call::new(308, "setns", &[Arg::Fd, Arg::Hex], setns).note("time namespaces: one"),

@@ -1,6 +1,6 @@
 //! What there is to know of files and file systems: stat, statx, statfs.
 
-use crate::syscalls::families::paths::{CWD, with};
+use super::paths::{CWD, with};
 use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
 use crate::task::Context;
 use abi::Va;
@@ -234,7 +234,7 @@ fn fstatfs(cx: &mut Context, a: &Args) -> SysResult {
     put_statfs(cx, a.va(1), &s)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(4, "stat", &[Arg::Path, Arg::Stat], stat),
     Call::new(5, "fstat", &[Arg::Fd, Arg::Stat], fstat),

@@ -490,7 +490,7 @@ impl Left for UserIo<'_> {
     }
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(0, "read", &[Arg::Fd, Arg::Out, Arg::Uint], read),
     Call::new(1, "write", &[Arg::Fd, Arg::In(2), Arg::Uint], write),

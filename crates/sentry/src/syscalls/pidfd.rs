@@ -87,7 +87,7 @@ fn pidfd_getfd(cx: &mut Context, a: &Args) -> SysResult {
     Ok(fd as usize)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(
         424,

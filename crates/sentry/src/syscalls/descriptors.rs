@@ -1,6 +1,6 @@
 //! Descriptors: closing, duplicating, fcntl; files that only descriptors reach (memfd).
 
-use crate::syscalls::families::locks::fcntl_lock;
+use super::locks::fcntl_lock;
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use abi::Result;
@@ -196,7 +196,7 @@ fn memfd_create(cx: &mut Context, a: &Args) -> SysResult {
     cx.files().install(f, c, &cx.room()).map(|n| n as usize)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(3, "close", &[Arg::Fd], close),
     Call::new(32, "dup", &[Arg::Fd], dup),

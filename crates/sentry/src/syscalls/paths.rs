@@ -214,7 +214,7 @@ fn readlinkat(cx: &mut Context, a: &Args) -> SysResult {
     do_readlink(cx, a.i32(0), a.va(1), a.va(2), a.i32(3))
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(2, "open", &[Arg::Path, Arg::OpenFlags, Arg::Mode], open),
     Call::new(21, "access", &[Arg::Path, Arg::Mode], access),

@@ -131,7 +131,7 @@ fn sys_futex(cx: &mut Context, a: &Args) -> SysResult {
     }
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(
         202,

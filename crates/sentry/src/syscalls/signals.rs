@@ -348,7 +348,7 @@ fn rt_sigreturn(cx: &mut Context, _: &Args) -> SysResult {
     Ok(0)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(
         13,

@@ -330,7 +330,7 @@ fn membarrier(_cx: &mut Context, a: &Args) -> SysResult {
     }
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(24, "sched_yield", &[], sched_yield),
     Call::new(140, "getpriority", &[Arg::Int, Arg::Int], getpriority),

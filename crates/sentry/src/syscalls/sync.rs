@@ -1,6 +1,6 @@
 //! What files hold: written out to where they lie, room made for it, advice about it.
 
-use crate::syscalls::families::io::check_size;
+use super::io::check_size;
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use abi::errno::*;
@@ -84,7 +84,7 @@ fn readahead(cx: &mut Context, a: &Args) -> SysResult {
     }
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(74, "fsync", &[Arg::Fd], fsync),
     Call::new(75, "fdatasync", &[Arg::Fd], fdatasync),

@@ -1,6 +1,6 @@
 //! Mounts.
 
-use crate::syscalls::families::paths::{CWD, with};
+use super::paths::{CWD, with};
 use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
 use crate::task::Context;
 use abi::Va;
@@ -34,7 +34,7 @@ fn pivot_root(cx: &mut Context, a: &Args) -> SysResult {
     cx.task.with_paths(|p| p.pivot_root(&new, &old)).map(|()| 0)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[
     Call::new(155, "pivot_root", &[Arg::Path, Arg::Path], pivot_root),
     Call::new(

@@ -114,5 +114,5 @@ fn flock(cx: &mut Context, a: &Args) -> SysResult {
     Ok(0)
 }
 
-/// See [`crate::syscalls::families::ALL`].
+/// See [`super::ALL`].
 pub const CALLS: &[Call] = &[Call::new(73, "flock", &[Arg::Fd, Arg::Hex], flock)];
