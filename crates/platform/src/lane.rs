@@ -1,11 +1,14 @@
-//! The lanes of patched call sites, seen from the Sentry: trampolines, a thread's mailbox, and what its registers
-//! are where a signal stopped it in the stub's code. See [`stub::lane`] for the other side.
+//! The lanes of patched call sites, seen from the Sentry: trampolines, a thread's mailbox, and what
+//! its registers are where a signal stopped it in the stub's code. See [`stub::lane`] for the other
+//! side.
 //!
 //! ## Invariants
 //!
-//! - What the application may write (its threads' areas) is believed in nothing but what concerns it.
+//! - What the application may write (its threads' areas) is believed in nothing but what concerns
+//!   it.
 //! - Who may spin for a mailbox, [`wait::spin`] tells.
-//! - Who spins for a mailbox also looks, every few microseconds, whether the thread has come another way.
+//! - Who spins for a mailbox also looks, every few microseconds, whether the thread has come
+//!   another way.
 
 use crate::Regs;
 use crate::frame::{put_u64, u64_at};
@@ -17,7 +20,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stub::area;
 use stub::lane::{self, Place};
-use wait::spin::{Credit, End, Spinners};
+use wait::spin::table::{FIRST_LIMIT, HOT_SITE_CALLS, LATE_ANSWER_COSTS, LOOK_ASIDE, MAILBOX};
+use wait::spin::{End, SpinBudget, Spinners};
 use zerocopy::IntoBytes;
 
 const _: () =
@@ -68,9 +72,6 @@ impl<const SITES: usize> Default for Hot<SITES> {
 }
 
 impl<const SITES: usize> Hot<SITES> {
-    /// Patching costs as much as seven calls, and more in what is forked: most programs end before it pays.
-    const OFTEN: u8 = 128;
-
     pub fn note(&mut self, ip: u64) {
         let slot = ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let (at, n) = &mut self.counts[slot as usize % SITES];
@@ -83,9 +84,10 @@ impl<const SITES: usize> Hot<SITES> {
             *at = ip;
         }
         *n += 1;
-        if *n == Self::OFTEN {
+        if *n == HOT_SITE_CALLS {
             self.found = Some(ip);
-            // Told again after as many: what could not be patched with these arguments, others may show.
+            // Told again after as many: what could not be patched with these arguments, others may
+            // show.
             *n = 0;
         }
     }
@@ -130,8 +132,8 @@ impl Why {
     }
 }
 
-/// Makes the application's registers of those of a thread that was stopped; `pending`: the result of a call that
-/// the Sentry has taken from the mailbox and not answered yet.
+/// Makes the application's registers of those of a thread that was stopped; `pending`: the result
+/// of a call that the Sentry has taken from the mailbox and not answered yet.
 pub fn outside(
     area: MemSlice<'_>,
     sites: &Sites,
@@ -140,7 +142,8 @@ pub fn outside(
     pending: Option<u64>,
 ) -> Stopped {
     if let Some((site, offset)) = sites.trampoline(regs.rip) {
-        // Any signal may stop it behind the int3: that is also where the test of the GS base jumps to.
+        // Any signal may stop it behind the int3: that is also where the test of the GS base jumps
+        // to.
         if why == Why::Int3 && site.is_trap(offset) {
             regs.rip = site.back;
             return Stopped::Trap;
@@ -285,8 +288,9 @@ pub struct Local {
 pub type Names = [u8; stub::area::NAMES_LEN as usize];
 
 impl Local {
-    /// `word` gives the answer to a call, by its number, where it may be given: 0 for those that are done and have no
-    /// answer of their own. Calls that share a word ([`lane::LOCAL`]) give the same, or one of them `None`.
+    /// `word` gives the answer to a call, by its number, where it may be given: 0 for those that
+    /// are done and have no answer of their own. Calls that share a word ([`lane::LOCAL`]) give the
+    /// same, or one of them `None`.
     #[must_use]
     pub fn new(mut word: impl FnMut(u32) -> Option<u32>) -> Local {
         let mut words = [None; stub::lane::WORDS];
@@ -311,8 +315,8 @@ impl Local {
     }
 }
 
-/// Writes what calls give that are answered where they are made. With names only while the thread stands still: it
-/// copies them in many steps.
+/// Writes what calls give that are answered where they are made. With names only while the thread
+/// stands still: it copies them in many steps.
 pub fn publish(area: MemSlice<'_>, local: Option<Local>) {
     if let Some(l) = &local {
         area.sub(area::NAMES as usize, l.names.len())
@@ -329,13 +333,15 @@ fn word64(area: MemSlice<'_>, at: u64) -> &AtomicU64 {
     area.sub(at as usize, 8).atomic_u64().expect("aligned")
 }
 
-/// How many calls have got something done by offers and what is laid beside them, wrapping; any number may stand there.
+/// How many calls have got something done by offers and what is laid beside them, wrapping; any
+/// number may stand there.
 pub fn offered(area: MemSlice<'_>) -> u32 {
     let word = area.sub(area::OFFERED as usize, 4);
     word.atomic_u32().expect("aligned").load(Ordering::Relaxed)
 }
 
-/// The blocked signals of a thread in application code, or that has just come out. Any number may stand there.
+/// The blocked signals of a thread in application code, or that has just come out. Any number may
+/// stand there.
 pub fn mask(area: MemSlice<'_>) -> u64 {
     word64(area, area::MASK).load(Ordering::SeqCst)
 }
@@ -351,7 +357,8 @@ pub fn note_pending(area: MemSlice<'_>, set: u64) {
     signals::note(word64(area, area::PENDING), set);
 }
 
-/// The alternate signal stack of a thread that has just come out of application code. Anything may stand there.
+/// The alternate signal stack of a thread that has just come out of application code. Anything may
+/// stand there.
 pub fn stack(area: MemSlice<'_>) -> AltStack {
     let mut which = [0; 4];
     area.sub(area::STACK_AT as usize, 4).copy_to(&mut which);
@@ -379,24 +386,8 @@ pub fn put_stack(area: MemSlice<'_>, new: &AltStack) {
     }
 }
 
-/// How long a thread spins after an answer, at most: what a call by another way costs it is little, but to wake up
-/// an idle CPU may cost ten times as much.
-const SPIN: Duration = Duration::from_micros(100);
-/// How long it spins for a thread that is woken on another CPU.
-const WAKE: Duration = Duration::from_micros(200);
-/// A thread that spins looks this often whether the other comes another way.
-const LOOK_ASIDE: Duration = Duration::from_micros(4);
-/// The next call comes soon if it comes within this: two hand-overs are in it.
-const SOON: Duration = Duration::from_micros(60);
-/// What a call by a lane that came soon would have saved, in microseconds; what one from the mailbox saves; what one
-/// must have saved to begin; and what an answer costs that comes when nobody looks for it any more.
-const SOON_GIVES: i32 = 2;
-const MAIL_GIVES: i32 = 5;
-const BEGIN: i32 = 250;
-const LATE_COSTS: Duration = Duration::from_micros(40);
-
-/// Whether a call has got something done, by its result: waits that end with nothing, and what fails, may be made the more
-/// often the longer others take.
+/// Whether a call has got something done, by its result: waits that end with nothing, and what
+/// fails, may be made the more often the longer others take.
 pub fn achieves(nr: u64, result: u64) -> bool {
     let waits = [
         nr::POLL,
@@ -413,23 +404,37 @@ pub fn achieves(nr: u64, result: u64) -> bool {
     result as i64 > 0 || result == 0 && !waits.contains(&(nr as u32))
 }
 
-/// One thread's habits, and whether it is among the spinners.
-#[derive(Debug, Default)]
-pub struct Habits {
-    credit: Credit,
+/// The spinning of one thread of the Sentry for its application thread's mailbox.
+#[derive(Debug)]
+pub struct MailboxSpin {
+    budget: SpinBudget,
     /// When the last answer was given; `None` where that says nothing of the next call.
     answered: Option<Instant>,
+    /// It is among the spinners.
     pub spins: bool,
     /// It has just begun to: the other side is being woken on another CPU.
     first: bool,
 }
 
-impl Habits {
-    /// A call has come, but not from the mailbox. Whether it came soon after the answer to the one before.
+impl Default for MailboxSpin {
+    fn default() -> MailboxSpin {
+        MailboxSpin {
+            budget: SpinBudget::new(&MAILBOX),
+            answered: None,
+            spins: false,
+            first: false,
+        }
+    }
+}
+
+impl MailboxSpin {
+    /// A call has come, but not from the mailbox. Whether it came soon after the answer to the one
+    /// before.
     pub fn called(&mut self, by_lane: bool) -> bool {
-        let soon = self.answered.take().is_some_and(|t| t.elapsed() < SOON);
+        let answered = self.answered.take();
+        let soon = answered.is_some_and(|t| self.budget.is_soon(t.elapsed()));
         if soon && by_lane {
-            self.credit.earn(SOON_GIVES);
+            self.budget.came_soon();
         }
         soon
     }
@@ -440,7 +445,7 @@ impl Habits {
             return false;
         }
         self.answered = all.possible().then(Instant::now);
-        if (self.credit.get() >= BEGIN || all.always()) && all.calm() && all.enter() {
+        if (self.budget.suffices() || all.always()) && all.has_idle_cpu() && all.enter() {
             self.spins = true;
             self.first = true;
             return true;
@@ -450,12 +455,12 @@ impl Habits {
 
     /// A call from the mailbox is about to be answered. Whether the thread spins for the next.
     pub fn again(&mut self, all: &Spinners) -> bool {
-        self.spins = self.spins || (self.credit.get() > 0 || all.always()) && all.enter();
+        self.spins = self.spins || (self.budget.has_any() || all.always()) && all.enter();
         self.spins
     }
 
-    /// Spins until the state has [`lane::ASKED`]; whether it has. If not, it spins no more. `elsewhere`: whether the
-    /// other has come another way, which the state need not tell.
+    /// Spins until the state has [`lane::ASKED`]; whether it has. If not, it spins no more.
+    /// `elsewhere`: whether the other has come another way, which the state need not tell.
     pub fn spin(
         &mut self,
         state: &AtomicU32,
@@ -463,9 +468,9 @@ impl Habits {
         mut elsewhere: impl FnMut() -> bool,
     ) -> bool {
         let limit = match std::mem::take(&mut self.first) {
-            true => WAKE,
-            false if all.always() => SPIN,
-            false => SPIN.min(self.credit.time()),
+            true => FIRST_LIMIT,
+            false if all.always() => MAILBOX.limit,
+            false => self.budget.limit(),
         };
         // No more spun for: it comes another way.
         let done = || state.load(Ordering::Acquire) & (lane::ASKED | lane::SPINS) != lane::SPINS;
@@ -479,10 +484,13 @@ impl Habits {
         };
         let (end, t) = all.spin(limit, done, aside);
         if end == End::Found && state.load(Ordering::Acquire) & lane::ASKED != 0 {
-            self.asked(all);
+            self.budget.found(all, t);
+            // The call may take long: others may spin meanwhile.
+            self.spins = false;
+            all.leave();
             return true;
         }
-        self.credit.pay(t);
+        self.budget.in_vain(all, t);
         self.rest(all);
         // A call that comes from a site that is not patched yet comes soon, too.
         self.answered = Instant::now().checked_sub(t);
@@ -490,16 +498,9 @@ impl Habits {
         mailbox::give_up(state)
     }
 
-    /// A call has come from the mailbox. It may take long: others may spin meanwhile.
-    fn asked(&mut self, all: &Spinners) {
-        self.credit.earn(MAIL_GIVES);
-        self.spins = false;
-        all.leave();
-    }
-
     /// The answer came so late that the other looks for it no more.
     pub fn late(&mut self, all: &Spinners) {
-        self.credit.pay(LATE_COSTS);
+        self.budget.pay(LATE_ANSWER_COSTS);
         self.rest(all);
     }
 
@@ -508,6 +509,7 @@ impl Habits {
         if std::mem::take(&mut self.spins) {
             all.leave();
         }
+        self.budget.tell(all);
         self.answered = None;
     }
 }
@@ -631,7 +633,8 @@ mod tests {
         });
     }
 
-    /// The alternate stack is what was put, or what the application has made; of what it forges, one of the two.
+    /// The alternate stack is what was put, or what the application has made; of what it forges,
+    /// one of the two.
     #[test]
     fn the_stack_is_the_one_that_is_chosen() {
         with_area(|area| {
@@ -703,61 +706,59 @@ mod tests {
         assert_eq!(h.found, None);
     }
 
-    fn spinning(all: &Spinners) -> Habits {
+    fn spinning(all: &Spinners) -> MailboxSpin {
         assert!(all.enter());
-        Habits {
+        MailboxSpin {
             spins: true,
             first: true,
-            ..Habits::default()
+            ..MailboxSpin::default()
         }
     }
 
     #[test]
-    fn who_spins_looks_aside() {
+    fn a_thread_that_spins_looks_aside() {
         let all = Spinners::new(2, false);
         let state = AtomicU32::new(lane::SPINS);
         let mut looks = 0;
-        let mut h = spinning(&all);
-        let asked = h.spin(&state, &all, || {
+        let mut m = spinning(&all);
+        let asked = m.spin(&state, &all, || {
             looks += 1;
             looks == 2
         });
-        assert!(!asked && !h.spins && looks <= 2);
+        assert!(!asked && !m.spins && looks <= 2);
         assert_eq!(state.load(Ordering::Relaxed), 0);
         // Both CPUs can be had again.
         assert!(all.enter() && all.enter());
     }
 
-    /// Who spins in vain again and again needs many calls for each time.
+    /// A thread that spins in vain again and again needs many calls for each time.
     #[test]
     fn spinning_is_paid_for() {
         let all = Spinners::new(8, false);
-        while !all.calm() {
+        while !all.has_idle_cpu() {
             std::thread::yield_now();
         }
-        let mut h = Habits::default();
+        let mut m = MailboxSpin::default();
         let mut begun = 0;
         for _ in 0..2000 {
-            h.credit.earn(SOON_GIVES);
-            if h.answering(&all) {
+            m.budget.came_soon();
+            if m.answering(&all) {
                 begun += 1;
                 let state = AtomicU32::new(lane::SPINS);
-                assert!(!h.spin(&state, &all, || false));
-                assert!(h.credit.get() < BEGIN);
+                assert!(!m.spin(&state, &all, || false));
+                assert!(!m.budget.suffices());
             }
         }
         // Each takes 200 us, 100 calls' worth, unless the host pre-empted it.
         assert!((1..=40).contains(&begun), "{begun}");
+        // One that no neighbour has made stop.
         let all = Spinners::new(8, false);
         let state = AtomicU32::new(lane::SPINS | lane::ASKED);
-        while h.credit.get() < 100 {
-            let credit = std::mem::take(&mut h.credit);
-            h = Habits {
-                credit,
-                ..spinning(&all)
-            };
-            assert!(h.spin(&state, &all, || false));
+        while m.budget.left() < 100 {
+            assert!(all.enter());
+            (m.spins, m.first) = (true, true);
+            assert!(m.spin(&state, &all, || false));
         }
-        assert!(h.again(&all));
+        assert!(m.again(&all));
     }
 }

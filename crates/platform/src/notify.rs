@@ -1,20 +1,21 @@
 //! The notify platform: seccomp user notification with synchronous wake-up.
 //!
-//! Each application thread has its own filter with its own listener, so that one Sentry thread waits for it
-//! alone. A system call is a notification: number, arguments and instruction pointer, no registers. Calls
-//! that need the registers, faults and interrupts go through the stub's signal handler, which makes the
-//! *event call*, another notification, whose arguments say where the register frame lies.
+//! Each application thread has its own filter with its own listener, so that one Sentry thread
+//! waits for it alone. A system call is a notification: number, arguments and instruction pointer,
+//! no registers. Calls that need the registers, faults and interrupts go through the stub's signal
+//! handler, which makes the *event call*, another notification, whose arguments say where the
+//! register frame lies.
 //!
-//! `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV` holds signals back while a received call waits for its answer;
-//! so a kick sent before the answer is taken right after the call returns, before any application
-//! instruction. That is how registers are fetched after a plain notification.
+//! `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV` holds signals back while a received call waits for its
+//! answer; so a kick sent before the answer is taken right after the call returns, before any
+//! application instruction. That is how registers are fetched after a plain notification.
 //!
-//! Call sites that are used often are patched ([`crate::lane`]): some calls are then answered where they are
-//! made, others come by a mailbox while this thread spins for them, the rest as before.
+//! Call sites that are used often are patched ([`crate::lane`]): some calls are then answered where
+//! they are made, others come by a mailbox while this thread spins for them, the rest as before.
 
 use crate::frame::Frame;
 use crate::kick::Kick;
-use crate::lane::{self, Habits, Hot, Stopped, Why};
+use crate::lane::{self, Hot, MailboxSpin, Stopped, Why};
 use crate::lanes::{Came, Local, Own, SpaceLanes, ThreadLanes};
 use crate::offers::Area;
 use crate::process::{
@@ -31,6 +32,8 @@ use abi::syscalls::X32;
 use hostcall::process as host;
 use std::sync::Arc;
 use std::time::Duration;
+use wait::spin::CallCount;
+use wait::spin::table::BESIDE_MOST;
 
 /// How long an application thread takes to end, at most.
 const END_LIMIT: Duration = Duration::from_secs(1);
@@ -172,7 +175,7 @@ struct Thread {
     missed: Option<(u64, u64)>,
     /// It serves again: what it had used of the CPU before is to be noted.
     clock_due: bool,
-    habits: Habits,
+    spin: MailboxSpin,
     hot: Hot<64>,
     /// Where the call just given came from.
     from: From,
@@ -183,7 +186,7 @@ struct Thread {
     /// The thread may not go to the CPU where this one was when it began to spin.
     away: bool,
     /// Its calls that are not counted yet, and what [`lane::offered`] was when they last were.
-    pace: wait::Pace,
+    calls: CallCount,
     offered: u32,
 }
 
@@ -213,12 +216,12 @@ impl Thread {
             bases_changed: false,
             missed: None,
             clock_due,
-            habits: Habits::default(),
+            spin: MailboxSpin::default(),
             sites: (Arc::default(), 0),
             here: true,
             from: From::Patched,
             away: false,
-            pace: wait::Pace::default(),
+            calls: CallCount::default(),
             offered: 0,
             hot: Hot::default(),
         };
@@ -271,7 +274,8 @@ impl Thread {
 
     /// Lets the thread go on with what was set.
     ///
-    /// Wake-ups that are `held` are not held while it begins or ends to spin, which takes calls of the host.
+    /// Wake-ups that are `held` are not held while it begins or ends to spin, which takes calls of
+    /// the host.
     fn answer(&mut self, held: &mut Option<wait::wakes::Hold>) -> Result<()> {
         let (id, val) = match self.waits {
             Waits::Gone => return Err(ESRCH),
@@ -329,24 +333,22 @@ impl Thread {
     fn count(&mut self, nr: u64) {
         if self.process.factory.lanes >= Lanes::All
             && lane::achieves(nr, self.ret)
-            && self.pace.called()
+            && self.calls.called()
         {
-            // Any number may stand there.
-            const MOST: u32 = 1000 * wait::Pace::MANY;
             let offered = lane::offered(self.area().0);
             let before = std::mem::replace(&mut self.offered, offered);
-            let more = offered.wrapping_sub(before).min(MOST);
+            let more = offered.wrapping_sub(before).min(BESIDE_MOST);
             self.process
                 .factory
                 .spinners
-                .count(&mut self.pace, more.into());
+                .count_calls(&mut self.calls, more.into());
         }
     }
 
     /// Answers what lies in the mailbox.
     fn answer_mail(&mut self, held: &mut Option<wait::wakes::Hold>) {
         let all = &self.process.factory.spinners;
-        let again = self.habits.again(all);
+        let again = self.spin.again(all);
         let (area, _) = self.area();
         lane::put_result(area, self.ret);
         let parked = mailbox::answer(lane::state(area), again);
@@ -357,7 +359,7 @@ impl Thread {
         if parked {
             self.wake_here(true);
             self.let_move();
-            self.habits.late(&self.process.factory.spinners);
+            self.spin.late(&self.process.factory.spinners);
         } else if !again {
             self.rest();
         }
@@ -366,7 +368,7 @@ impl Thread {
     /// Begins to spin for the mailbox if calls have been coming fast.
     fn begin_to_spin(&mut self, held: &mut Option<wait::wakes::Hold>) {
         let all = &self.process.factory.spinners;
-        if self.process.factory.lanes >= Lanes::All && self.habits.answering(all) {
+        if self.process.factory.lanes >= Lanes::All && self.spin.answering(all) {
             let (area, _) = self.area();
             mailbox::begin(lane::state(area));
             *held = None;
@@ -380,8 +382,9 @@ impl Thread {
         self.raw.as_ref().expect("until drop").tid
     }
 
-    /// Where the host wakes the thread next, which sleeps, is not where this one spins. Left to itself a host with
-    /// few CPUs mostly wakes it on the same one, in the place of this thread, which then does not look.
+    /// Where the host wakes the thread next, which sleeps, is not where this one spins. Left to
+    /// itself a host with few CPUs mostly wakes it on the same one, in the place of this thread,
+    /// which then does not look.
     fn move_away(&mut self) {
         let here = host::current_cpu();
         let mut others = host::cpus();
@@ -397,7 +400,8 @@ impl Thread {
         }
     }
 
-    /// Whether who wakes the other leaves its CPU to it: so while this thread sleeps for the other, not while it spins.
+    /// Whether who wakes the other leaves its CPU to it: so while this thread sleeps for the other,
+    /// not while it spins.
     fn wake_here(&mut self, here: bool) {
         if self.here != here {
             self.here = here;
@@ -409,7 +413,7 @@ impl Thread {
     fn rest(&mut self) {
         self.wake_here(true);
         self.let_move();
-        self.habits.rest(&self.process.factory.spinners);
+        self.spin.rest(&self.process.factory.spinners);
     }
 
     /// Spins for the mailbox; the call found there.
@@ -420,7 +424,7 @@ impl Thread {
         let listener = self.listener.as_ref().expect("until drop").raw();
         // A call of a site that is not patched leaves the state as it is.
         let elsewhere = || readable_within(&[listener], 0);
-        let asked = self.habits.spin(lane::state(area), all, elsewhere);
+        let asked = self.spin.spin(lane::state(area), all, elsewhere);
         let request = asked.then(|| lane::request(area));
         if request.is_none() {
             self.wake_here(true);
@@ -450,10 +454,10 @@ impl Thread {
         }
     }
 
-    /// `due`: the kick had been sent before the thread went on. `pending`: the result of a call from the mailbox
-    /// that it has not been given.
+    /// `due`: the kick had been sent before the thread went on. `pending`: the result of a call
+    /// from the mailbox that it has not been given.
     fn next(&mut self, due: bool, pending: Option<u64>) -> Event {
-        if self.habits.spins
+        if self.spin.spins
             && pending.is_none()
             && let Some(e) = self.spin()
         {
@@ -492,14 +496,14 @@ impl Thread {
         let by_lane = d.instruction_pointer == stub::lane::called();
         if by_lane || !in_stub(d.instruction_pointer) {
             if due {
-                // The kick was sent before the thread went on, and is taken before anything else unless the
-                // application blocked it by a frame of its own.
+                // The kick was sent before the thread went on, and is taken before anything else
+                // unless the application blocked it by a frame of its own.
                 return Some(self.broken());
             }
             let lanes = self.process.factory.lanes;
             let soon = lanes >= Lanes::All
-                && self.habits.called(by_lane)
-                && self.process.factory.spinners.calm();
+                && self.spin.called(by_lane)
+                && self.process.factory.spinners.has_idle_cpu();
             let ip = if by_lane {
                 self.from = From::Patched;
                 lane::back(self.area().0)
@@ -591,8 +595,8 @@ impl Thread {
         })
     }
 
-    /// A call that traps has come from a site that is not patched. Threads make those that a lane may help once or twice
-    /// each: all of a program are counted together.
+    /// A call that traps has come from a site that is not patched. Threads make those that a lane
+    /// may help once or twice each: all of a program are counted together.
     fn note_trapped(&mut self) {
         let lanes = self.process.factory.lanes;
         let r = &self.regs;
@@ -778,7 +782,8 @@ impl ThreadLanes for Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        // In the handler it can end, or wait for another task; a thread in application code is kicked there first.
+        // In the handler it can end, or wait for another task; a thread in application code is
+        // kicked there first.
         let (id, uc) = match self.waits {
             Waits::Gone => (None, None),
             Waits::Event { id, uc } => (Some(id), Some(uc)),
@@ -788,8 +793,8 @@ impl Drop for Thread {
                 if let Waits::Call { id, .. } = self.waits {
                     let _ = host::notif_send(self.listener().raw(), id, 0);
                 }
-                // What hostile code sends next is answered as if it were the handler: another call of its
-                // own returns, and the wait below tells that the thread has not ended.
+                // What hostile code sends next is answered as if it were the handler: another call
+                // of its own returns, and the wait below tells that the thread has not ended.
                 let n = self.receive();
                 let kicked = |n: &&libc::seccomp_notif| {
                     let event = n.data.nr == stub::EVENT_NR as i32;

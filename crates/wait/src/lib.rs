@@ -1,18 +1,17 @@
 //! Waiting: how a task blocks until an object is ready, and how poll, select and epoll watch many.
 //!
-//! An object (pipe, socket, terminal, child list) owns a [`WaitQueue`]. Objects never block: an operation
-//! that cannot go on gives `EAGAIN`, and the caller registers on the queue, **tries again**, and only then
-//! sleeps (registering first is what makes a wake-up impossible to miss). The object calls
-//! [`WaitQueue::notify`] after it changed, with the events that may now hold.
+//! An object (pipe, socket, terminal, child list) owns a [`WaitQueue`]. Objects never block: an
+//! operation that cannot go on gives `EAGAIN`, and the caller registers on the queue, **tries
+//! again**, and only then sleeps (registering first is what makes a wake-up impossible to miss).
+//! The object calls [`WaitQueue::notify`] after it changed, with the events that may now hold.
 //!
-//! Lock order: an object's own locks → the queue's lock → the listener's lock. A listener must not call
-//! back into the object from `notify`.
+//! Lock order: an object's own locks → the queue's lock → the listener's lock. A listener must not
+//! call back into the object from `notify`.
 #![forbid(unsafe_code)]
 
 pub mod offer;
 mod parker;
 pub mod spin;
-pub mod trial;
 pub mod wakes;
 
 use abi::errno::{self, Errno};
@@ -52,10 +51,11 @@ impl Events {
 
 /// Who is told when an object changes.
 pub trait Listener: Send + Sync {
-    /// Some of `events` may hold now. Runs under the queue's lock: short, and never back into the object.
+    /// Some of `events` may hold now. Runs under the queue's lock: short, and never back into the
+    /// object.
     fn notify(&self, events: Events);
-    /// As [`Listener::notify`], for one that was registered by [`WaitQueue::register_exclusive`]: whether that woke
-    /// somebody, so that the others can sleep on.
+    /// As [`Listener::notify`], for one that was registered by [`WaitQueue::register_exclusive`]:
+    /// whether that woke somebody, so that the others can sleep on.
     fn notify_exclusive(&self, events: Events) -> bool {
         self.notify(events);
         true
@@ -101,8 +101,8 @@ impl WaitQueue {
         })
     }
 
-    /// As [`WaitQueue::register`]; but of all listeners registered so, a change is told to one that it wakes
-    /// (`__wake_up` with one exclusive waiter).
+    /// As [`WaitQueue::register`]; but of all listeners registered so, a change is told to one that
+    /// it wakes (`__wake_up` with one exclusive waiter).
     pub fn register_exclusive(&self, listener: Arc<dyn Listener>, events: Events) -> Ticket {
         self.exclusive.fetch_add(1, Ordering::SeqCst);
         self.add(Entry {
@@ -131,8 +131,8 @@ impl WaitQueue {
 
     /// Tells all who listen for any of `events`. Call after the change is visible.
     pub fn notify(&self, events: Events) {
-        // Pairs with the SeqCst store in `register`: who registered before our change sees it by trying
-        // again, who registered after is counted here.
+        // Pairs with the SeqCst store in `register`: who registered before our change sees it by
+        // trying again, who registered after is counted here.
         std::sync::atomic::fence(Ordering::SeqCst);
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
@@ -164,7 +164,6 @@ impl WaitQueue {
 
 pub use parker::Parker;
 pub use spin::Spinners;
-pub use trial::Pace;
 
 impl Listener for Parker {
     fn notify(&self, _: Events) {
@@ -183,8 +182,8 @@ pub trait Blocker {
 /// Blocks until `attempt` gives something other than `Err(EAGAIN)`.
 ///
 /// `attempt` runs at once, and again whenever one of `queues` is notified of its events. Gives
-/// `ERESTARTSYS` when a signal interrupts and `ETIMEDOUT` past the deadline; in both cases `attempt` has
-/// just failed with `EAGAIN`, so nothing was done.
+/// `ERESTARTSYS` when a signal interrupts and `ETIMEDOUT` past the deadline; in both cases
+/// `attempt` has just failed with `EAGAIN`, so nothing was done.
 pub fn block_until<T>(
     b: &dyn Blocker,
     queues: &[(&WaitQueue, Events)],

@@ -12,15 +12,16 @@
 //!    └── SPINNING ─────┴───────┘
 //! ```
 //!
-//! Only the thread itself leaves IDLE but for WOKEN, and only it leaves WOKEN. Whoever moves the state away from ASLEEP,
-//! a waker or the sleeper at its deadline, is the one who counts the task as awake again: so each sleep is counted once.
-//! The sleeper says which thread it is before it is ASLEEP; a waker looks there after it has changed the state, and
-//! unparks that thread, whose next `park` of the standard library's ends at once if it has not begun: so no wake-up is
-//! missed, however late it is ([`crate::wakes`]). An unpark that finds WOKEN does so, too: the one before may be late. One
-//! too many only makes the sleeper look at the state.
+//! Only the thread itself leaves IDLE but for WOKEN, and only it leaves WOKEN. Whoever moves the
+//! state away from ASLEEP, a waker or the sleeper at its deadline, is the one who counts the task
+//! as awake again: so each sleep is counted once. The sleeper says which thread it is before it is
+//! ASLEEP; a waker looks there after it has changed the state, and unparks that thread, whose next
+//! `park` of the standard library's ends at once if it has not begun: so no wake-up is missed,
+//! however late it is ([`crate::wakes`]). An unpark that finds WOKEN does so, too: the one before
+//! may be late. One too many only makes the sleeper look at the state.
 
-use crate::spin::{Credit, End, Spinners};
-use crate::trial::Tracked;
+use crate::spin::table::{SAME_CPU_SAVES, SLEEP};
+use crate::spin::{End, SeenAwake, SpinBudget, Spinners};
 use crate::wakes;
 use hostcall::process::current_cpu;
 use parking_lot::Mutex;
@@ -30,24 +31,12 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const IDLE: u32 = 0;
 const WOKEN: u32 = 1;
 const SPINNING: u32 = 2;
 const ASLEEP: u32 = 3;
-
-/// How long a task that is about to sleep looks for its wake-up.
-const SPIN: Duration = Duration::from_micros(50);
-/// A sleep that lasts so long, the time to wake up included, would have been shorter.
-const SHORT: Duration = Duration::from_micros(60);
-/// What it saves, in microseconds.
-const SAVES: i32 = 25;
-/// What a short sleep gives whose waker ran on the sleeper's CPU: a thread that spun would only have kept it from there.
-/// So it is tried once in fifty times, since a host that has an idle CPU by now may move one of both.
-const SAME_CPU: i32 = 1;
-/// What a thread may spin before it has saved anything.
-const BEGIN: i32 = 100;
 
 /// A flag that is set by wake-ups and taken by the one thread that sleeps here.
 pub struct Parker {
@@ -56,8 +45,8 @@ pub struct Parker {
     thread: Mutex<Option<Thread>>,
     /// For a task: the CPUs that it may spin on.
     spinners: Option<Arc<Spinners>>,
-    tracked: Tracked,
-    credit: Credit,
+    seen: SeenAwake,
+    budget: SpinBudget,
     /// The CPU that the last waker ran on. It only guides.
     woken_on: AtomicU32,
     /// How often it spun in vain.
@@ -79,15 +68,16 @@ impl Parker {
             state: AtomicU32::new(IDLE),
             thread: Mutex::new(None),
             spinners: None,
-            tracked: Tracked::new(),
-            credit: Credit::new(BEGIN),
+            seen: SeenAwake::new(),
+            budget: SpinBudget::new(&SLEEP),
             woken_on: AtomicU32::new(0),
             #[cfg(test)]
             in_vain: AtomicU32::new(0),
         }
     }
 
-    /// One of a task, which counts in `spinners` from [`Parker::begins`] to [`Parker::ends`]: as awake, but while it sleeps.
+    /// One of a task, which counts in `spinners` from [`Parker::begins`] to [`Parker::ends`]: as
+    /// awake, but while it sleeps.
     #[must_use]
     pub fn of_task(spinners: Option<Arc<Spinners>>) -> Parker {
         Parker {
@@ -104,7 +94,8 @@ impl Parker {
     /// Its task has ended.
     pub fn ends(&self) {
         if let Some(s) = &self.spinners {
-            s.sleeps(&self.tracked);
+            s.sleeps(&self.seen);
+            self.budget.tell(s);
         }
     }
 
@@ -113,7 +104,8 @@ impl Parker {
         self.unpark_by(wakes::wake);
     }
 
-    /// As [`Parker::unpark`], whatever the calling thread holds, or one that has woken it and holds that.
+    /// As [`Parker::unpark`], whatever the calling thread holds, or one that has woken it and holds
+    /// that.
     pub fn unpark_now(&self) {
         self.unpark_by(|t, _| t.unpark());
     }
@@ -138,7 +130,7 @@ impl Parker {
     /// The task is awake from here on.
     fn count(&self) {
         if let Some(s) = &self.spinners {
-            s.wakes(&self.tracked);
+            s.wakes(&self.seen);
         }
     }
 
@@ -184,20 +176,19 @@ impl Parker {
 
     /// Looks for a wake-up for a while; if none comes, or it may not look, the state is IDLE.
     fn spin(&self, s: &Spinners, deadline: Option<Instant>) -> bool {
-        // All of it, or nothing: a little is spun in vain again and again.
-        if self.credit.time() < SPIN {
+        if !self.budget.suffices() {
             return false;
         }
-        let mut limit = SPIN;
+        let mut limit = self.budget.limit();
         if let Some(d) = deadline {
             limit = limit.min(d.saturating_duration_since(Instant::now()));
         }
         if limit.is_zero() {
             return false;
         }
-        s.sleeps(&self.tracked);
+        s.sleeps(&self.seen);
         if !s.enter() {
-            s.wakes(&self.tracked);
+            s.wakes(&self.seen);
             return false;
         }
         self.state
@@ -206,11 +197,11 @@ impl Parker {
         let woken = || self.state.load(SeqCst) == WOKEN;
         let (end, t) = s.spin(limit, woken, |_| false);
         s.leave();
-        s.wakes(&self.tracked);
+        s.wakes(&self.seen);
         if end == End::Found {
-            self.credit.earn(SAVES - t.as_micros() as i32);
+            self.budget.found(s, t);
         } else {
-            self.credit.pay(t);
+            self.budget.in_vain(s, t);
             #[cfg(test)]
             self.in_vain.fetch_add(1, Relaxed);
             if self.take(SPINNING) {
@@ -222,21 +213,24 @@ impl Parker {
 
     fn sleep_counted(&self, s: &Spinners, deadline: Option<Instant>) -> bool {
         let (begin, here) = (Instant::now(), current_cpu());
-        s.sleeps(&self.tracked);
+        s.sleeps(&self.seen);
         if self
             .state
             .compare_exchange(IDLE, ASLEEP, SeqCst, SeqCst)
             .is_err()
         {
-            s.wakes(&self.tracked);
+            s.wakes(&self.seen);
             return self.take(WOKEN);
         }
         let woken = self.sleep(deadline);
         if !woken {
-            s.wakes(&self.tracked);
-        } else if begin.elapsed() < SHORT {
-            let elsewhere = self.woken_on.load(Relaxed) != here;
-            self.credit.earn(if elsewhere { SAVES } else { SAME_CPU });
+            s.wakes(&self.seen);
+        } else if self.budget.is_soon(begin.elapsed()) {
+            if self.woken_on.load(Relaxed) != here {
+                self.budget.came_soon();
+            } else {
+                self.budget.earn(SAME_CPU_SAVES);
+            }
         }
         woken
     }
@@ -272,10 +266,11 @@ impl Parker {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     fn task(cpus: u32) -> (Arc<Spinners>, Arc<Parker>) {
         let s = Arc::new(Spinners::new(cpus, false));
-        s.wakes(&Tracked::default());
+        s.wakes(&SeenAwake::default());
         (s.clone(), Arc::new(Parker::of_task(Some(s))))
     }
 
@@ -289,8 +284,8 @@ mod tests {
         assert!(!p.park(Some(soon)));
     }
 
-    /// Two tasks wake each other as fast as they can, with deadlines that expire beside the wake-ups: none is lost,
-    /// and the counts are at the end what they were.
+    /// Two tasks wake each other as fast as they can, with deadlines that expire beside the
+    /// wake-ups: none is lost, and the counts are at the end what they were.
     #[test]
     fn two_wake_each_other() {
         for cpus in [1, 2, 8] {
@@ -302,7 +297,7 @@ mod tests {
                 .map(|me| {
                     let (p, turn, s) = (parkers.clone(), turn.clone(), s.clone());
                     std::thread::spawn(move || {
-                        s.wakes(&Tracked::default());
+                        s.wakes(&SeenAwake::default());
                         for n in 0..3000 {
                             while turn.load(Ordering::SeqCst) % 2 != me as u32 {
                                 let d = (n % 3 == 0)
@@ -312,7 +307,7 @@ mod tests {
                             turn.fetch_add(1, Ordering::SeqCst);
                             p[1 - me].unpark();
                         }
-                        s.sleeps(&Tracked::default());
+                        s.sleeps(&SeenAwake::default());
                     })
                 })
                 .collect();
@@ -332,11 +327,12 @@ mod tests {
         for _ in 0..5 {
             assert!(!p.park(Some(Instant::now() + Duration::from_millis(2))));
         }
-        assert!(p.credit.get() <= 0);
+        assert!(p.budget.left() <= 0);
         assert!(!p.spin(&s, None));
     }
 
-    /// Two on one CPU, though there seem to be more: whoever spins keeps the other from it, and so spins seldom.
+    /// Two on one CPU, though there seem to be more: whoever spins keeps the other from it, and so
+    /// spins seldom.
     #[test]
     fn nobody_spins_for_its_own_cpu() {
         in_turns_on_one_cpu(Parker::unpark);
@@ -356,7 +352,7 @@ mod tests {
                 let (p, turn, s) = (parkers.clone(), turn.clone(), s.clone());
                 std::thread::spawn(move || {
                     hostcall::process::keep_on(0, vec![cpu]).unwrap();
-                    s.wakes(&Tracked::default());
+                    s.wakes(&SeenAwake::default());
                     while turn.load(SeqCst) < ROUNDS {
                         if turn.load(SeqCst) as usize % 2 == me {
                             turn.fetch_add(1, SeqCst);
@@ -366,7 +362,7 @@ mod tests {
                         }
                     }
                     p[1 - me].unpark();
-                    s.sleeps(&Tracked::default());
+                    s.sleeps(&SeenAwake::default());
                 })
             })
             .collect();

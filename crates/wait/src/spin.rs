@@ -1,377 +1,69 @@
-//! Who may spin: wait for something soon to come by looking again and again, on a CPU that has nothing else to do.
+//! Spinning: waiting for something that comes soon by looking again and again. One budget for all
+//! of it.
 //!
-//! Waking an idle CPU costs more than most system calls (25 to 200 us on a virtual machine, whose host has to be asked
-//! for it); a CPU that spins need not be woken.
+//! Waking an idle CPU costs more than most system calls (25 to 200 us on a virtual machine, whose
+//! host has to be asked for it). A CPU that spins need not be woken, but nobody else has it
+//! meanwhile. Decision 14 has the figures. All numbers are in [`table`].
 //!
-//! ## Invariants
+//! ## What spins
 //!
-//! - Of one Sentry, tasks that are awake and threads that spin are together no more than there are CPUs when a thread
-//!   begins to spin, but for [`Spinners::extra`]; so none spins where there is one CPU. Who spins looks all the time whether that still holds, and
-//!   ends if not: a task that wakes is counted by who wakes it, before the host is asked to run it.
-//! - Spinning is paid for ([`Credit`]): what is spun in vain is never more than what was saved by spinning, but for a
-//!   bounded sum to begin with.
-//! - A thread that has to move its other half to another CPU first ([`Spinners::calm`]) does so only where no task has
-//!   wanted a CPU in vain for a while.
-//! - One that finds itself pre-empted, by other processes of the host, makes all stop for a while, longer each time.
-//! - Where it was tried and found better ([`super::trial`]), some more may spin than CPUs are idle ([`Spinners::extra`]),
-//!   and being pre-empted says nothing.
+//! | use | who waits for what | the most at once |
+//! |---|---|---|
+//! | [`table::SLEEP`] | a task about to sleep, for its wake-up ([`crate::Parker`]) | 50 us |
+//! | [`table::MAILBOX`] | the Sentry's thread, for the next call of its application thread (`platform::lane`) | 100 us |
+//! | [`table::DEFERRED`] | nobody: a wake-up waits for the answer to its waker (`sentry::task::lanes`) | one call |
 //!
-//! The counts only guide: nothing depends on their being right but how much is spun.
+//! The application's side of a mailbox looks for its answer, too: `stub::lane::PATIENCE` rounds, at
+//! its own expense.
+//!
+//! ## Who pays
+//!
+//! Each thread has a [`SpinBudget`] for each use. What is spun in vain is paid from it; what
+//! spinning has saved, or would have saved, is earned. So a thread never loses more by spinning
+//! than it has saved by it, but for the sum that it begins with. The time is also the task's system
+//! time. A deferred wake-up spends the sleeper's time in place of a CPU's; one that was late costs
+//! the whole budget.
+//!
+//! ## What is measured
+//!
+//! - How soon the awaited came, whether it was spun for or slept for: each use's [`Use::soon`].
+//! - Which CPU a sleeper's waker ran on: a sleeper that spins on its waker's CPU only keeps it from
+//!   there.
+//! - For a whole Sentry ([`Spinners`]): awake tasks, spinning threads, when all CPUs were last
+//!   wanted, and when others on the host last took one.
+//! - Where no CPU is idle, which of both ways gets more calls done (`trial`). The trial does not
+//!   replace the budget: it only raises the number of CPUs that [`Spinners::enter`] believes in.
+//!
+//! ## When it stops
+//!
+//! - What was waited for has come, or the use's limit or the budget is spent.
+//! - Awake tasks and spinning threads are more than the CPUs. A waker counts the task that it wakes
+//!   before it asks the host to run it, so a woken task finds its CPU free. Where there is one CPU,
+//!   nobody spins.
+//! - A gap between two looks shows that others on the host wanted the CPU. Then all of this Sentry
+//!   stop for a while, longer each time ([`table::BACK_OFF`]).
+//! - Spinning for a mailbox moves the application's thread to another CPU. So it begins only where
+//!   a CPU has been idle for a while ([`Spinners::has_idle_cpu`]).
+//!
+//! ## What hostile code can do
+//!
+//! Words in stub memory are hostile. By the state word of its mailbox an application ends or
+//! prolongs the spinning of its own Sentry thread; each call that it forges there is a call that it
+//! makes. By calls, and by the count of those answered beside the Sentry, it earns a budget that it
+//! does not deserve: that is bounded by [`table::BUDGET_MOST`] and [`table::BESIDE_MOST`], and
+//! spends the CPU time of its own sandbox, on CPUs that no task of it wants. No word says how long
+//! to spin, and nothing depends on these counts but how much is spun.
+//!
+//! ## What was spun
+//!
+//! Each budget counts for itself and adds to the Sentry's totals ([`Spinners::turns`]) now and then
+//! (`cloister events --stats` shows them): no cache line is shared for each turn.
 
-use crate::trial::{Pace, Tracked, Trials};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+mod budget;
+mod spinners;
+pub mod table;
+mod trial;
 
-/// A gap like this between two looks: something else wanted the CPU.
-const PREEMPTED: Duration = Duration::from_micros(200);
-/// Then nobody spins for so long; twice as long each time that it happens again soon, up to [`BACK_OFF_MOST`].
-const BACK_OFF: Duration = Duration::from_millis(2);
-const BACK_OFF_MOST: Duration = Duration::from_millis(500);
-/// Not soon is what comes after so many times the last such time.
-const FORGET: u64 = 16;
-/// For so long a CPU must have been idle.
-const CALM: Duration = Duration::from_millis(4);
-/// For so long others on the host must have left the CPUs alone before spinning is tried where none is idle.
-const ALONE: Duration = Duration::from_secs(1);
-/// So often between two looks at the clock.
-const LOOKS: u32 = 32;
-
-/// The CPUs of one Sentry, and who is on them.
-#[derive(Debug)]
-pub struct Spinners {
-    cpus: u32,
-    /// Tasks that do not sleep: in application code, or in a call.
-    awake: AtomicU32,
-    /// Threads that spin.
-    now: AtomicU32,
-    began: Instant,
-    /// Nobody spins before this, in microseconds since `began`.
-    not_before: AtomicU64,
-    /// How long the last back-off was, in microseconds.
-    back_off: AtomicU64,
-    /// When there was last no CPU idle, in microseconds since `began`.
-    crowded_at: AtomicU64,
-    /// When others on the host last took a CPU from who spun, in microseconds since `began`; 0: never.
-    others_at: AtomicU64,
-    /// Whatever the machine does: for tests.
-    always: bool,
-    trials: Trials,
-}
-
-/// How spinning ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// What was waited for has come.
-    Found,
-    /// The time is up, or the CPU is wanted.
-    GaveUp,
-}
-
-impl Spinners {
-    /// For a process that may use so many CPUs. `always`: nobody is asked whether a CPU is idle.
-    #[must_use]
-    pub fn new(cpus: u32, always: bool) -> Spinners {
-        Spinners {
-            cpus,
-            awake: AtomicU32::new(0),
-            now: AtomicU32::new(0),
-            began: Instant::now(),
-            not_before: AtomicU64::new(0),
-            back_off: AtomicU64::new(0),
-            crowded_at: AtomicU64::new(0),
-            others_at: AtomicU64::new(0),
-            always,
-            trials: Trials::default(),
-        }
-    }
-
-    /// A task has made many calls that achieved something, and `more` that were answered where they were made.
-    pub fn count(&self, pace: &mut Pace, more: u64) {
-        if !self.possible() || self.always {
-            pace.take();
-            return;
-        }
-        let awake = self.awake.load(Relaxed);
-        let now = self.clock();
-        // Others on the host have wanted its CPUs of late: they would pay.
-        let others_at = self.others_at.load(Relaxed);
-        let alone = others_at == 0 || others_at + ALONE.as_micros() as u64 <= now;
-        let crowded = !self.quiet(awake, || now) && alone;
-        self.trials
-            .count(pace, more, now, (awake, self.cpus, crowded));
-    }
-
-    /// Whether threads may spin although no CPU is idle.
-    fn eager(&self) -> bool {
-        self.trials.eager(|| self.clock())
-    }
-
-    /// How many more may be awake and spin than there are CPUs.
-    fn extra(&self) -> u32 {
-        if self.eager() { self.cpus / 2 } else { 0 }
-    }
-
-    /// Whether anybody ever spins.
-    #[must_use]
-    pub fn possible(&self) -> bool {
-        self.cpus > 1 || self.always
-    }
-
-    /// Whether tests want all to spin.
-    #[must_use]
-    pub fn always(&self) -> bool {
-        self.always
-    }
-
-    /// A task begins, or one that slept is about to run.
-    pub fn wakes(&self, task: &Tracked) {
-        self.trials.wakes(task);
-        if self.awake.fetch_add(1, Relaxed).wrapping_add(1) >= self.cpus && self.possible() {
-            self.crowded_at.store(self.clock(), Relaxed);
-        }
-    }
-
-    /// A task goes to sleep, or has ended.
-    pub fn sleeps(&self, task: &Tracked) {
-        self.trials.sleeps(task);
-        self.awake.fetch_sub(1, Relaxed);
-    }
-
-    /// In microseconds.
-    fn clock(&self) -> u64 {
-        self.began.elapsed().as_micros() as u64
-    }
-
-    /// Whether a CPU has been idle for a while, or all are to spin as if one had.
-    #[must_use]
-    pub fn calm(&self) -> bool {
-        self.always || self.eager() || self.quiet(self.awake.load(Relaxed), || self.clock())
-    }
-
-    /// Whether a CPU has been idle for a while. The clock is read only if it matters.
-    fn quiet(&self, awake: u32, now: impl FnOnce() -> u64) -> bool {
-        awake < self.cpus && self.crowded_at.load(Relaxed) + (CALM.as_micros() as u64) < now()
-    }
-
-    /// Whether more want CPUs than there are.
-    fn crowded(&self) -> bool {
-        let wanted = self.awake.load(Relaxed) + self.now.load(Relaxed);
-        wanted > self.cpus && !self.always && wanted > self.cpus + self.extra()
-    }
-
-    /// Whether one more thread may spin; it counts as spinning from then on, until [`Spinners::leave`].
-    #[must_use]
-    pub fn enter(&self) -> bool {
-        if self.always {
-            self.now.fetch_add(1, Relaxed);
-            return true;
-        }
-        let not_before = self.not_before.load(Relaxed);
-        let extra = self.extra();
-        let backs_off = extra == 0 && not_before != 0 && self.clock() < not_before;
-        if !self.possible() || backs_off {
-            return false;
-        }
-        let awake = self.awake.load(Relaxed);
-        let one_more = |n: u32| (n + awake < self.cpus + extra).then_some(n + 1);
-        self.now.fetch_update(Relaxed, Relaxed, one_more).is_ok()
-    }
-
-    /// It spins no more.
-    pub fn leave(&self) {
-        self.now.fetch_sub(1, Relaxed);
-    }
-
-    /// Spins until `done` or `limit`; between [`Spinners::enter`] and [`Spinners::leave`]. How long it took comes with
-    /// it. `aside` is asked every few microseconds whether there is no sense in it any more.
-    pub fn spin(
-        &self,
-        limit: Duration,
-        mut done: impl FnMut() -> bool,
-        mut aside: impl FnMut(Duration) -> bool,
-    ) -> (End, Duration) {
-        let begin = Instant::now();
-        let mut last = begin;
-        loop {
-            for _ in 0..LOOKS {
-                if done() {
-                    return (End::Found, last - begin);
-                }
-                std::hint::spin_loop();
-            }
-            let now = Instant::now();
-            let pre_empted = now - last > PREEMPTED && !self.always;
-            if pre_empted && !self.eager() {
-                self.note_others(now - last);
-                self.back_off();
-            }
-            if pre_empted || now - begin > limit || self.crowded() || aside(now - begin) {
-                return (End::GaveUp, now - begin);
-            }
-            last = now;
-        }
-    }
-
-    /// One that spun did not run for so long: if not for tasks of this sandbox, then for others.
-    fn note_others(&self, gap: Duration) {
-        let now = self.clock();
-        let own = self.crowded_at.load(Relaxed) + gap.as_micros() as u64 >= now;
-        if !own && !self.crowded() {
-            self.others_at.store(now, Relaxed);
-        }
-    }
-
-    /// Two at once may count once: that only guides.
-    fn back_off(&self) {
-        let (now, until) = (self.clock(), self.not_before.load(Relaxed));
-        let last = self.back_off.load(Relaxed);
-        let least = BACK_OFF.as_micros() as u64;
-        let next = if now > until + FORGET * last {
-            least
-        } else {
-            (2 * last).clamp(least, BACK_OFF_MOST.as_micros() as u64)
-        };
-        self.back_off.store(next, Relaxed);
-        self.not_before.fetch_max(now + next, Relaxed);
-    }
-}
-
-/// What one thread may still spin in vain, in microseconds.
-#[derive(Debug, Default)]
-pub struct Credit(AtomicI32);
-
-impl Credit {
-    /// What one that has most has.
-    const MOST: i32 = 1000;
-
-    /// `begin`: what it may spend before it has saved anything.
-    #[must_use]
-    pub const fn new(begin: i32) -> Credit {
-        Credit(AtomicI32::new(begin))
-    }
-
-    /// Spinning has saved so much, or would have. Only its own thread changes it.
-    pub fn earn(&self, us: i32) {
-        self.0.store((self.get() + us).min(Self::MOST), Relaxed);
-    }
-
-    /// So long was spun in vain.
-    pub fn pay(&self, t: Duration) {
-        let us = i32::try_from(t.as_micros()).unwrap_or(Self::MOST);
-        let us = us.clamp(1, Self::MOST);
-        self.0.store((self.get() - us).max(-Self::MOST), Relaxed);
-    }
-
-    #[must_use]
-    pub fn get(&self) -> i32 {
-        self.0.load(Relaxed)
-    }
-
-    /// The same as a time; zero where there is none.
-    #[must_use]
-    pub fn time(&self) -> Duration {
-        Duration::from_micros(self.get().max(0) as u64)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_spins_where_no_cpu_is_idle() {
-        let all = Spinners::new(3, false);
-        // The caller's own task is one of those that are awake.
-        all.wakes(&Tracked::default());
-        assert!(all.enter() && all.enter() && !all.enter());
-        all.leave();
-        all.wakes(&Tracked::default());
-        assert!(!all.enter());
-        all.sleeps(&Tracked::default());
-        assert!(all.enter());
-        let one = Spinners::new(1, false);
-        assert!(!one.enter());
-        let two = Spinners::new(2, false);
-        two.wakes(&Tracked::default());
-        assert!(two.enter());
-        two.leave();
-        two.back_off();
-        assert!(!two.enter());
-        assert!(Spinners::new(1, true).enter());
-    }
-
-    /// Where all CPUs were wanted a moment ago, nobody is moved.
-    #[test]
-    fn calm_takes_time() {
-        let all = Spinners::new(2, false);
-        let wait = || std::thread::sleep(CALM + Duration::from_millis(1));
-        wait();
-        all.wakes(&Tracked::default());
-        assert!(all.calm());
-        all.wakes(&Tracked::default());
-        assert!(!all.calm());
-        wait();
-        assert!(!all.calm());
-        all.sleeps(&Tracked::default());
-        assert!(all.calm());
-        all.wakes(&Tracked::default());
-        all.sleeps(&Tracked::default());
-        assert!(!all.calm());
-    }
-
-    /// Whoever wakes a task ends the spinning that keeps a CPU from it, however long that was to be.
-    #[test]
-    fn who_wakes_has_the_cpu() {
-        let all = Spinners::new(2, false);
-        all.wakes(&Tracked::default());
-        assert!(all.enter());
-        let mut looks = 0;
-        let long = Duration::from_secs(3600);
-        let (end, _) = all.spin(
-            long,
-            || {
-                looks += 1;
-                if looks == 100 {
-                    all.wakes(&Tracked::default());
-                }
-                false
-            },
-            |_| false,
-        );
-        assert_eq!(end, End::GaveUp);
-        // But for a host that pre-empted this very test.
-        assert!((32..=128).contains(&looks), "{looks}");
-    }
-
-    /// However long the machine is busy: little is spun for nothing; and what is over is forgotten.
-    #[test]
-    fn back_offs_grow() {
-        let all = Spinners::new(2, false);
-        let left = || all.not_before.load(Relaxed).saturating_sub(all.clock());
-        all.back_off();
-        assert!(left() <= 2000);
-        for _ in 0..20 {
-            all.back_off();
-        }
-        assert!((400_000..=500_000).contains(&left()));
-        all.not_before.store(0, Relaxed);
-        all.back_off.store(1, Relaxed);
-        std::thread::sleep(Duration::from_millis(1));
-        all.back_off();
-        assert!(left() <= 2000);
-    }
-
-    #[test]
-    fn spinning_is_paid_for() {
-        let c = Credit::new(50);
-        c.pay(Duration::from_micros(80));
-        assert_eq!((c.get(), c.time()), (-30, Duration::ZERO));
-        c.earn(70);
-        assert_eq!(c.time(), Duration::from_micros(40));
-        c.earn(5000);
-        c.pay(Duration::from_secs(9));
-        assert_eq!(c.get(), 0);
-        c.pay(Duration::from_secs(9));
-        assert_eq!(c.get(), -1000);
-    }
-}
+pub use budget::{Kind, SpinBudget, Turns, Use};
+pub use spinners::{End, Spinners};
+pub use trial::{CallCount, SeenAwake};

@@ -1,21 +1,24 @@
 //! Wake-ups that are made when the waker holds no lock any more (as Linux's `wake_q`).
 //!
-//! A thread that is woken often runs at once, in its waker's place; and the first that it does is to take the lock
-//! under which it was woken: its queue's, to leave it. If its waker still holds that, it was woken in vain: two switches
-//! and a `sched_yield`, of all that a hand-over by a pipe costs on one CPU a tenth. So whoever wakes under a lock
-//! [`hold`]s its wake-ups first, then takes the lock, and lets go in the opposite order.
+//! A thread that is woken often runs at once, in its waker's place; and the first that it does is
+//! to take the lock under which it was woken: its queue's, to leave it. If its waker still holds
+//! that, it was woken in vain: two switches and a `sched_yield`, of all that a hand-over by a pipe
+//! costs on one CPU a tenth. So whoever wakes under a lock [`hold`]s its wake-ups first, then takes
+//! the lock, and lets go in the opposite order.
 //!
 //! ## Invariants
 //!
-//! - Only the host's part of a wake-up waits. That the sleeper is woken is said at once ([`crate::Parker`]'s state, and
-//!   the count of awake tasks): who looks, or spins, or comes to its deadline, finds it.
-//! - A wake-up waits no longer than the outermost [`Hold`] of its thread lives, and no thread sleeps in a
-//!   [`crate::Parker`] before it has made those that it holds.
-//! - As long as one lives its thread waits for nothing else that may need the one to be woken: it takes locks, but nobody
-//!   sleeps in a parker with a lock held that it takes.
+//! - Only the host's part of a wake-up waits. That the sleeper is woken is said at once
+//!   ([`crate::Parker`]'s state, and the count of awake tasks): who looks, or spins, or comes to
+//!   its deadline, finds it.
+//! - A wake-up waits no longer than the outermost [`Hold`] of its thread lives, and no thread
+//!   sleeps in a [`crate::Parker`] before it has made those that it holds.
+//! - As long as one lives its thread waits for nothing else that may need the one to be woken: it
+//!   takes locks, but nobody sleeps in a parker with a lock held that it takes.
 //! - They are made in the order in which they came.
-//! - Nobody else's wake-up of the same sleeper waits for them: each waker that finds it woken makes that, too, since it may
-//!   be late, and what must end or stop a task waits for none ([`crate::Parker::unpark_now`]).
+//! - Nobody else's wake-up of the same sleeper waits for them: each waker that finds it woken makes
+//!   that, too, since it may be late, and what must end or stop a task waits for none
+//!   ([`crate::Parker::unpark_now`]).
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -35,8 +38,8 @@ thread_local! {
 #[derive(Debug)]
 pub struct Hold(PhantomData<*const ()>);
 
-/// This thread's wake-ups wait until what is returned is dropped. To be called before a lock is taken, so that it is
-/// dropped after that.
+/// This thread's wake-ups wait until what is returned is dropped. To be called before a lock is
+/// taken, so that it is dropped after that.
 pub fn hold() -> Hold {
     HOLDS.set(HOLDS.get() + 1);
     Hold(PhantomData)
@@ -153,7 +156,8 @@ mod tests {
         assert!(!is_held());
     }
 
-    /// Two that wait for each other, each with a hold all the time: whoever sleeps wakes the other first.
+    /// Two that wait for each other, each with a hold all the time: whoever sleeps wakes the other
+    /// first.
     #[test]
     fn who_sleeps_wakes_first() {
         let parkers: [Arc<Parker>; 2] = std::array::from_fn(|_| Arc::new(Parker::new()));

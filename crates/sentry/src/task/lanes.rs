@@ -1,17 +1,19 @@
 //! The kernel's side of the fast paths ([`platform::lanes`]).
 //!
-//! The life of a system call ([`super::run`]) has one hook before application code runs ([`Lanes::before`]), one that
-//! runs it ([`Lanes::run`]), one after it ([`Lanes::after`]), and one on each side of a call ([`Lanes::call`],
-//! [`Lanes::called`]). On a platform without lanes they do nothing.
+//! The life of a system call ([`super::run`]) has one hook before application code runs
+//! ([`Lanes::before`]), one that runs it ([`Lanes::run`]), one after it ([`Lanes::after`]), and one
+//! on each side of a call ([`Lanes::call`], [`Lanes::called`]). On a platform without lanes they do
+//! nothing.
 //!
-//! - [`local`]: what a thread answers itself: ids, names, its mask and alternate stack. What changes them withdraws the
-//!   answers first ([`Task::withdraw_local`]).
-//! - [`slots`]: reads and counts of sockets that are answered from what was laid ready, and changes of an epoll that are
-//!   made later. The calls on sockets and epolls tell what they have done (`slots::after_*`).
+//! - [`local`]: what a thread answers itself: ids, names, its mask and alternate stack. What
+//!   changes them withdraws the answers first ([`Task::withdraw_local`]).
+//! - [`slots`]: reads and counts of sockets that are answered from what was laid ready, and changes
+//!   of an epoll that are made later. The calls on sockets and epolls tell what they have done
+//!   (`slots::after_*`).
 //! - [`deferred`]: wake-ups that are made after the answer.
 //!
-//! Everything that comes from the application's side is checked here or by the object that takes it; nothing of it is
-//! believed of another task.
+//! Everything that comes from the application's side is checked here or by the object that takes
+//! it; nothing of it is believed of another task.
 
 mod deferred;
 pub mod local;
@@ -19,13 +21,14 @@ pub mod slots;
 
 use super::run::Context;
 use abi::signal::SIGSEGV;
-use deferred::Habit;
 use platform::Event;
 use platform::lanes::Own;
 use platform::offers::Area;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+use wait::spin::SpinBudget;
+use wait::spin::table::DEFERRED;
 use wait::wakes::{self, Hold};
 
 /// What only the task's own thread knows of its lanes.
@@ -45,13 +48,23 @@ pub struct Shared {
 }
 
 /// The hooks of one task's loop.
-#[derive(Default)]
 pub(super) struct Lanes {
-    habit: Habit,
+    /// Whether its wake-ups wait for the answer.
+    deferral: SpinBudget,
     /// What the last call woke, until it is answered.
     deferred: Option<Hold>,
     /// When the application was let go on after a call that woke somebody.
     woke: Option<Instant>,
+}
+
+impl Default for Lanes {
+    fn default() -> Lanes {
+        Lanes {
+            deferral: SpinBudget::new(&DEFERRED),
+            deferred: None,
+            woke: None,
+        }
+    }
 }
 
 impl Lanes {
@@ -94,7 +107,10 @@ impl Lanes {
     pub fn after(&mut self, cx: &Context) {
         slots::settle(&cx.task);
         if let Some(t) = self.woke.take() {
-            self.habit.note(t.elapsed());
+            match self.deferral.is_soon(t.elapsed()) {
+                true => self.deferral.came_soon(),
+                false => self.deferral.forfeit(),
+            }
         }
     }
 
@@ -110,7 +126,7 @@ impl Lanes {
         if let Some(site) = came.hot_site {
             cx.mm().patch_call(abi::Va(site), nr, args);
         }
-        if self.habit.is_late() && deferred::fits(&cx.files(), nr, args) {
+        if self.deferral.suffices() && deferred::fits(&cx.files(), nr, args) {
             self.deferred = Some(wakes::hold());
         }
     }

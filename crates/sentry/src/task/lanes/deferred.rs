@@ -1,57 +1,35 @@
 //! Wake-ups that are made after the answer to the call that made them.
 //!
-//! A task that has woken another has to be answered, too; and soon its Sentry thread sleeps until the next call. Where
-//! all share a CPU, the order decides how often that CPU changes hands. If the other is woken first, it runs at once in
-//! the waker's place, and the waker's thread comes back just to answer and to sleep: six switches for each step of a ring
-//! of pipes. If the answer is first, its application often has made the next call before the thread looks for it: five.
+//! A task that has woken another has to be answered, too; and soon its Sentry thread sleeps until
+//! the next call. Where all share a CPU, the order decides how often that CPU changes hands. If the
+//! other is woken first, it runs at once in the waker's place, and the waker's thread comes back
+//! just to answer and to sleep: six switches for each step of a ring of pipes. If the answer is
+//! first, its application often has made the next call before the thread looks for it: five.
 //!
-//! But who is answered may run at once, too, in the place of the Sentry thread, and for as long as it likes; meanwhile
-//! nobody has woken the other, though a CPU be idle. So this is done only
+//! But who is answered may run at once, too, in the place of the Sentry thread, and for as long as
+//! it likes; meanwhile nobody has woken the other, though a CPU be idle. So this is done only
 //!
-//! - for calls that return after their wake-up, and wait for nothing ([`fits`]): see [`wait::wakes`];
-//! - for tasks whose last calls that woke somebody were each followed by the next within [`SOON`], which is no more than
-//!   it takes an idle CPU to wake up. One that was not, and it is over until there were [`OFTEN`] again.
+//! - for calls that return after their wake-up, and wait for nothing ([`fits`]): see
+//!   [`wait::wakes`];
+//! - for tasks whose last calls that woke somebody were each followed by the next soon:
+//!   [`wait::spin::table::DEFERRED`] is their budget. One that was not, and it is over until there
+//!   were as many again.
 
 use abi::linux::{FUTEX_CMD_MASK, FUTEX_WAKE, FUTEX_WAKE_BITSET};
 use abi::nr;
 use ipc::{EventFd, PipeEnd};
 use net::Socket;
 use net::sys::MSG_WAITALL;
-use std::time::Duration;
 use vfs::FdTable;
-
-/// The next event after an answer is soon if it comes within this.
-const SOON: Duration = Duration::from_micros(30);
-/// So many in a row have been soon before the next is presumed to be.
-const OFTEN: u8 = 8;
-
-/// What a task did after its last calls that woke somebody.
-#[derive(Debug, Default)]
-pub struct Habit(u8);
-
-impl Habit {
-    /// Whether its wake-ups wait for the answer.
-    #[must_use]
-    pub fn is_late(&self) -> bool {
-        self.0 >= OFTEN
-    }
-
-    /// So long after the answer to a call that woke somebody came the next event.
-    pub fn note(&mut self, t: Duration) {
-        self.0 = match t <= SOON {
-            true => self.0.saturating_add(1),
-            false => 0,
-        };
-    }
-}
 
 /// What is read or written at once: nothing is copied, and no file asked, after the wake-up.
 const SMALL: u64 = 4096;
 
-/// Whether a call's wake-ups may wait for its answer: it moves little between memory and a pipe, an eventfd or a socket of
-/// our own, from one place in memory, mostly in one piece, or wakes a futex. What comes after its wake-up takes locks that
-/// nobody sleeps with, or sleeps in a [`wait::Parker`], which makes the wake-up first; files that came with bytes, and an
-/// area for offers, are closed and made without a hold ([`wait::wakes::unheld`]).
+/// Whether a call's wake-ups may wait for its answer: it moves little between memory and a pipe, an
+/// eventfd or a socket of our own, from one place in memory, mostly in one piece, or wakes a futex.
+/// What comes after its wake-up takes locks that nobody sleeps with, or sleeps in a
+/// [`wait::Parker`], which makes the wake-up first; files that came with bytes, and an area for
+/// offers, are closed and made without a hold ([`wait::wakes::unheld`]).
 #[must_use]
 pub fn fits(files: &FdTable, nr: u64, args: &[u64; 6]) -> bool {
     let [fd, op, len, ..] = *args;
@@ -78,32 +56,5 @@ pub fn fits(files: &FdTable, nr: u64, args: &[u64; 6]) -> bool {
         }
         nr::FUTEX => wake(),
         _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// One that goes on to compute is not late for a long time.
-    #[test]
-    fn only_who_comes_back_soon_is_late() {
-        let mut h = Habit::default();
-        let (soon, long) = (Duration::from_micros(5), Duration::from_micros(50));
-        for _ in 0..OFTEN {
-            assert!(!h.is_late());
-            h.note(soon);
-        }
-        assert!(h.is_late());
-        h.note(long);
-        for _ in 0..OFTEN {
-            assert!(!h.is_late());
-            h.note(soon);
-        }
-        assert!(h.is_late());
-        for _ in 0..1000 {
-            h.note(soon);
-        }
-        assert!(h.is_late());
     }
 }

@@ -1,67 +1,61 @@
 //! Whether to spin where no CPU is idle: tried, and compared.
 //!
-//! Tasks that ask often on busy CPUs may be served faster by threads that spin: a call costs less, but its two threads
-//! need two CPUs at a time. Which is more differs from program to program (nginx and wrk: half as much again; redis: a
-//! third less), and nothing known of a program tells it before. So where all CPUs are busy with tasks that call all the
-//! time, both ways are run for slots of 20 ms in all each, in the order A B A, and the better one is kept for a while.
+//! Tasks that ask often on busy CPUs may be served faster by threads that spin: a call costs less,
+//! but its two threads need two CPUs at a time. Which is more differs from program to program
+//! (nginx and wrk: half as much again; redis: a third less), and nothing known of a program tells
+//! it before. So where all CPUs are busy with tasks that call all the time, both ways are run for
+//! 20 ms each, in the order A B A ([`super::table::TRIAL_PARTS`]), and the better one is kept for a
+//! while.
+//!
+//! The trial is no budget of its own: while it has found spinning better,
+//! [`super::Spinners::enter`] lets some more threads begin than CPUs are idle, and each still
+//! spends its own [`super::SpinBudget`].
 //!
 //! ## Invariants
 //!
-//! - What is compared is what the tasks got done: calls that achieved something, those answered beside the Sentry
-//!   included. What an application adds to that, it adds to a count that only guides how its own sandbox is run.
-//! - A trial begins, and what it showed is kept, only where every task that was awake in a slot called often in it: one that
-//!   computes would pay for the others. [`Tracked`] tells a slot's tasks apart: it began with some awake, others woke.
-//! - What was measured just after a change is not counted: affinities and call sites are still being changed.
-//! - A trial that is not finished counts as lost, and so does what somebody who computes ends before it was compared again:
-//!   a load with pauses does not begin it again and again. After the n-th lost one in a row nothing is tried for 2^(n-1) s,
-//!   up to 16 s; what is found better is held for at least six times as long as the
-//!   next comparison takes.
-//! - [`Trials::eager`] ends by itself, soon after calls have become few: nobody has to end it.
-//! - A thread's calls touch nothing that is shared but every [`Pace::MANY`] calls.
+//! - What is compared is what the tasks got done: calls that achieved something, those answered
+//!   beside the Sentry included. What an application adds to that, it adds to a count that only
+//!   guides how its own sandbox is run.
+//! - A trial begins, and what it showed is kept, only where every task that was awake in a slot
+//!   called often in it: one that computes would pay for the others. [`SeenAwake`] tells a slot's
+//!   tasks apart: it began with some awake, others woke.
+//! - What was measured just after a change is not counted: affinities and call sites are still
+//!   being changed.
+//! - A trial that is not finished counts as lost, and so does what a task that computes ends before
+//!   it was compared again: a load with pauses does not begin it again and again. After the n-th
+//!   lost one in a row nothing is tried for 2^(n-1) s, up to 16 s; what is found better is held for
+//!   at least six times as long as the next comparison takes.
+//! - [`Trials::oversubscribed`] ends by itself, soon after calls have become few: nobody has to end
+//!   it.
+//! - A thread's calls touch nothing that is shared but every [`super::table::CALLS_AT_ONCE`] calls.
 
+use super::table::{
+    CALLS_AT_ONCE, TRIAL_AGAIN, TRIAL_BETTER, TRIAL_CALLS_PER_MS, TRIAL_HOLDS, TRIAL_LATE,
+    TRIAL_PARTS, TRIAL_SLOT, TRIAL_UNSUITED,
+};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
-/// How long a slot is in which nothing is tried, in microseconds, as all times here.
-const LOOK: u64 = 20_000;
-/// A trial's slots: whether eager, how long, whether what is done in it counts. In the first, call sites are found and
-/// patched; a later comparison begins behind it.
-const PARTS: [(bool, u64, bool); 6] = [
-    (true, 30_000, false),
-    (true, 10_000, true),
-    (false, 5_000, false),
-    (false, 20_000, true),
-    (true, 5_000, false),
-    (true, 10_000, true),
-];
-/// So many slots in a row with tasks that compute end what is held.
-const UNSUITED: u32 = 3;
-/// How many calls of a CPU in a millisecond are often.
-const OFTEN: u64 = 30;
-/// So much better must eager be, in hundredths.
-const BETTER: u64 = 115;
-/// For so long what came out holds, at first and at most: where eager was better, and where not.
-const HOLD: (u64, u64) = (500_000, 4_000_000);
-const WAIT: (u64, u64) = (1_000_000, 16_000_000);
-/// A slot that takes so many times as long has few calls in it.
-const LATE: u64 = 4;
+/// All times here are in microseconds.
+const fn us(t: Duration) -> u64 {
+    t.as_micros() as u64
+}
 
 /// One thread's calls that have not been counted yet.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub struct CallCount {
     calls: u32,
     /// The slot that it last was a caller in.
     slot: u32,
 }
 
-impl Pace {
-    /// So many calls are counted at once.
-    pub const MANY: u32 = 64;
-
-    /// A call has been answered that achieved something. Whether there are enough to be counted by [`super::Spinners::count`].
+impl CallCount {
+    /// A call has been answered that achieved something. Whether there are enough to be counted by
+    /// [`super::Spinners::count_calls`].
     pub fn called(&mut self) -> bool {
         self.calls += 1;
-        self.calls >= Pace::MANY
+        self.calls >= CALLS_AT_ONCE
     }
 
     pub(crate) fn take(&mut self) -> u32 {
@@ -71,13 +65,13 @@ impl Pace {
 
 /// The last slot that a task was seen awake in.
 #[derive(Debug, Default)]
-pub struct Tracked(AtomicU32);
+pub struct SeenAwake(AtomicU32);
 
-impl Tracked {
+impl SeenAwake {
     /// One of a task that was not seen yet.
     #[must_use]
-    pub const fn new() -> Tracked {
-        Tracked(AtomicU32::new(0))
+    pub const fn new() -> SeenAwake {
+        SeenAwake(AtomicU32::new(0))
     }
 }
 
@@ -85,7 +79,7 @@ impl Tracked {
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
     /// Until when threads may spin where no CPU is idle; 0 where they may not.
-    eager_until: AtomicU64,
+    spins_until: AtomicU64,
     /// The slot: its number, its end, and what was counted in it.
     slot: AtomicU32,
     ends: AtomicU64,
@@ -111,9 +105,9 @@ enum Phase {
     /// Nothing is tried before `not_before`.
     #[default]
     Look,
-    /// Of [`PARTS`].
+    /// Of [`TRIAL_PARTS`].
     Part(usize),
-    /// Eager was better.
+    /// Spinning was better.
     Hold,
 }
 
@@ -127,7 +121,7 @@ struct Turn {
     hold_until: u64,
     hold: u64,
     wait: u64,
-    /// Calls and time of this trial, eager and not.
+    /// Calls and time of this trial, spinning and not.
     got: [(u64, u64); 2],
     /// What fewer calls in a second end a hold.
     floor: u64,
@@ -135,11 +129,11 @@ struct Turn {
 }
 
 impl Turn {
-    /// The slot has ended. Whether the next is eager, and how long it is.
+    /// The slot has ended. Whether threads spin in the next, and how long it is.
     fn next(&mut self, seen: Seen, often: u64) -> (bool, u64) {
         let took = (seen.now - self.began).max(1);
         let rate = seen.calls * 1_000_000 / took;
-        let late = took > LATE * self.len;
+        let late = took > TRIAL_LATE * self.len;
         match self.phase {
             Phase::Look => {
                 if !late && seen.suits && rate >= often && seen.now >= self.not_before {
@@ -148,13 +142,13 @@ impl Turn {
             }
             Phase::Part(_) if late => self.lose(seen.now),
             Phase::Part(i) => {
-                let (eager, _, counts) = PARTS[i];
-                if counts {
-                    let (calls, time) = &mut self.got[usize::from(!eager)];
+                let part = TRIAL_PARTS[i];
+                if part.counts {
+                    let (calls, time) = &mut self.got[usize::from(!part.spins)];
                     *calls += seen.calls;
                     *time += took;
                 }
-                if i + 1 < PARTS.len() {
+                if i + 1 < TRIAL_PARTS.len() {
                     self.phase = Phase::Part(i + 1);
                 } else {
                     self.decide(seen.now);
@@ -163,13 +157,13 @@ impl Turn {
             Phase::Hold => self.keep(seen, rate, late),
         }
         self.began = seen.now;
-        let (eager, len) = match self.phase {
-            Phase::Look => (false, LOOK),
-            Phase::Part(i) => (PARTS[i].0, PARTS[i].1),
-            Phase::Hold => (true, LOOK),
+        let (spins, len) = match self.phase {
+            Phase::Look => (false, us(TRIAL_SLOT)),
+            Phase::Part(i) => (TRIAL_PARTS[i].spins, us(TRIAL_PARTS[i].lasts)),
+            Phase::Hold => (true, us(TRIAL_SLOT)),
         };
         self.len = len;
-        (eager, len)
+        (spins, len)
     }
 
     fn compare(&mut self, from: usize) {
@@ -184,15 +178,15 @@ impl Turn {
 
     fn lose(&mut self, now: u64) {
         self.hold = 0;
-        self.wait = (2 * self.wait).clamp(WAIT.0, WAIT.1);
+        self.wait = (2 * self.wait).clamp(us(TRIAL_AGAIN[0]), us(TRIAL_AGAIN[1]));
         self.look(now + self.wait);
     }
 
     fn decide(&mut self, now: u64) {
-        let [eager, modest] = self
+        let [with, without] = self
             .got
             .map(|(calls, time)| calls * 1_000_000 / time.max(1));
-        if eager * 100 <= modest * BETTER {
+        if with * 100 <= without * TRIAL_BETTER {
             return self.lose(now);
         }
         self.phase = Phase::Hold;
@@ -200,10 +194,10 @@ impl Turn {
         if self.hold > 0 {
             self.wait = 0;
         }
-        self.hold = (2 * self.hold).clamp(HOLD.0, HOLD.1);
+        self.hold = (2 * self.hold).clamp(us(TRIAL_HOLDS[0]), us(TRIAL_HOLDS[1]));
         self.unsuited = 0;
         self.hold_until = now + self.hold;
-        self.floor = modest;
+        self.floor = without;
     }
 
     /// A slot of a hold. A late one says nothing: there was little to do.
@@ -213,12 +207,12 @@ impl Turn {
         } else {
             self.unsuited + 1
         };
-        if self.unsuited == UNSUITED && self.hold == HOLD.0 {
+        if self.unsuited == TRIAL_UNSUITED && self.hold == us(TRIAL_HOLDS[0]) {
             self.lose(seen.now);
-        } else if self.unsuited == UNSUITED || !late && rate < self.floor {
+        } else if self.unsuited == TRIAL_UNSUITED || !late && rate < self.floor {
             // It no longer is better, or another load has begun.
             self.hold = 0;
-            self.look(seen.now + HOLD.0);
+            self.look(seen.now + us(TRIAL_HOLDS[0]));
         } else if seen.now >= self.hold_until {
             self.compare(1);
         }
@@ -226,14 +220,15 @@ impl Turn {
 }
 
 impl Trials {
-    /// Whether threads may spin at `now` although no CPU is idle. The clock is read only if it matters.
-    pub(crate) fn eager(&self, now: impl FnOnce() -> u64) -> bool {
-        let until = self.eager_until.load(Relaxed);
+    /// Whether threads may spin at `now` although no CPU is idle. The clock is read only if it
+    /// matters.
+    pub(crate) fn oversubscribed(&self, now: impl FnOnce() -> u64) -> bool {
+        let until = self.spins_until.load(Relaxed);
         until != 0 && now() < until
     }
 
     /// A task begins, or has been woken.
-    pub(crate) fn wakes(&self, task: &Tracked) {
+    pub(crate) fn wakes(&self, task: &SeenAwake) {
         let slot = self.slot.load(Relaxed);
         if task.0.load(Relaxed) != slot {
             task.0.store(slot, Relaxed);
@@ -242,27 +237,28 @@ impl Trials {
     }
 
     /// A task goes to sleep: if it did not wake in this slot, the slot began with it.
-    pub(crate) fn sleeps(&self, task: &Tracked) {
+    pub(crate) fn sleeps(&self, task: &SeenAwake) {
         let slot = self.slot.load(Relaxed);
         if task.0.load(Relaxed) != slot {
             task.0.store(slot, Relaxed);
         }
     }
 
-    /// A thread has made [`Pace::MANY`] calls, and `more` beside. So many tasks are awake, on so many CPUs; whether all
-    /// CPUs were wanted a moment ago, by this sandbox alone.
+    /// A thread has made [`super::table::CALLS_AT_ONCE`] calls, and `more` beside. So many tasks
+    /// are awake, on so many CPUs; whether all CPUs were wanted a moment ago, by this sandbox
+    /// alone.
     pub(crate) fn count(
         &self,
-        pace: &mut Pace,
+        of: &mut CallCount,
         more: u64,
         now: u64,
         (awake, cpus, crowded): (u32, u32, bool),
     ) {
-        let calls = u64::from(pace.take()) + more;
+        let calls = u64::from(of.take()) + more;
         self.calls.fetch_add(calls, Relaxed);
         let slot = self.slot.load(Relaxed);
         // The first slot is 0: who has called in none is no caller in it, which only delays.
-        if std::mem::replace(&mut pace.slot, slot) != slot {
+        if std::mem::replace(&mut of.slot, slot) != slot {
             self.callers.fetch_add(1, Relaxed);
         }
         if crowded && !self.crowded.load(Relaxed) {
@@ -287,10 +283,10 @@ impl Trials {
             calls: self.calls.swap(0, Relaxed),
             suits: self.crowded.swap(false, Relaxed) && tasks >= cpus && tasks <= callers,
         };
-        let (eager, len) = turn.next(seen, 1000 * OFTEN * u64::from(cpus));
+        let (spins, len) = turn.next(seen, 1000 * TRIAL_CALLS_PER_MS * u64::from(cpus));
         self.ends.store(now + len, Relaxed);
-        let until = if eager { now + LATE * len } else { 0 };
-        self.eager_until.store(until, Relaxed);
+        let until = if spins { now + TRIAL_LATE * len } else { 0 };
+        self.spins_until.store(until, Relaxed);
     }
 }
 
@@ -303,7 +299,7 @@ mod tests {
     struct Load {
         turn: Turn,
         now: u64,
-        /// Calls in a second, eager and not.
+        /// Calls in a second, spinning and not.
         rates: (u64, u64),
         suits: bool,
         /// Busy and idle for so long, by turns.
@@ -313,7 +309,7 @@ mod tests {
     impl Load {
         fn new(rates: (u64, u64)) -> Load {
             let turn = Turn {
-                len: LOOK,
+                len: us(TRIAL_SLOT),
                 ..Turn::default()
             };
             Load {
@@ -325,11 +321,11 @@ mod tests {
             }
         }
 
-        /// Goes on until `end`; what part of the busy time was eager.
+        /// Goes on until `end`; what part of the busy time was spun in.
         fn run(&mut self, end: u64) -> f64 {
             const STEP: u64 = 500;
-            let (mut eager_for, mut busy_for, mut calls) = (0, 0, 0);
-            let (mut eager, mut len) = (false, LOOK);
+            let (mut spun_for, mut busy_for, mut calls) = (0, 0, 0);
+            let (mut spins, mut len) = (false, us(TRIAL_SLOT));
             let mut until = 0;
             while self.now < end {
                 self.now += STEP;
@@ -338,9 +334,13 @@ mod tests {
                     continue;
                 }
                 busy_for += STEP;
-                let is_eager = eager && self.now < until;
-                eager_for += if is_eager { STEP } else { 0 };
-                let rate = if is_eager { self.rates.0 } else { self.rates.1 };
+                let spins_now = spins && self.now < until;
+                spun_for += if spins_now { STEP } else { 0 };
+                let rate = if spins_now {
+                    self.rates.0
+                } else {
+                    self.rates.1
+                };
                 calls += rate * STEP / 1_000_000;
                 if self.now >= self.turn.began + len {
                     let seen = Seen {
@@ -348,11 +348,11 @@ mod tests {
                         calls: std::mem::take(&mut calls),
                         suits: self.suits,
                     };
-                    (eager, len) = self.turn.next(seen, OFTEN);
-                    until = self.now + LATE * len;
+                    (spins, len) = self.turn.next(seen, OFTEN);
+                    until = self.now + TRIAL_LATE * len;
                 }
             }
-            eager_for as f64 / busy_for as f64
+            spun_for as f64 / busy_for as f64
         }
     }
 
@@ -417,20 +417,21 @@ mod tests {
         }
     }
 
-    /// One task calls, the other sleeps; `others` are awake all the time. Whether it was ever eager.
+    /// One task calls, the other sleeps; `others` are awake all the time. Whether it was ever
+    /// tried.
     fn in_turns(t: &Trials, others: u32, now: &mut u64, end: u64) -> bool {
-        let mut paces = [Pace::default(), Pace::default()];
-        let tasks = [Tracked::default(), Tracked::default()];
+        let mut counts = [CallCount::default(), CallCount::default()];
+        let tasks = [SeenAwake::default(), SeenAwake::default()];
         let mut tried = false;
         t.wakes(&tasks[0]);
         while *now < end {
-            for (i, p) in paces.iter_mut().enumerate() {
+            for (i, p) in counts.iter_mut().enumerate() {
                 while !p.called() {}
                 t.count(p, 0, *now, (1 + others, 2, true));
                 t.wakes(&tasks[1 - i]);
                 t.sleeps(&tasks[i]);
             }
-            tried |= t.eager(|| *now);
+            tried |= t.oversubscribed(|| *now);
             *now += 200;
         }
         tried
@@ -450,7 +451,7 @@ mod tests {
 
     /// It ends with the calls, without anybody who ends it.
     #[test]
-    fn eager_ends_by_itself() {
+    fn it_ends_by_itself() {
         let (t, mut now) = (Trials::default(), 1000);
         loop {
             let end = now + 10_000;
@@ -458,7 +459,7 @@ mod tests {
                 break;
             }
         }
-        assert!(t.eager(|| now));
-        assert!(!t.eager(|| now + LATE * PARTS[0].1));
+        assert!(t.oversubscribed(|| now));
+        assert!(!t.oversubscribed(|| now + TRIAL_LATE * us(TRIAL_PARTS[0].lasts)));
     }
 }
