@@ -124,6 +124,7 @@ pub enum Lanes {
     #[default]
     All,
     /// For tests: always, even where no CPU is idle
+    #[value(hide = true)]
     Mailbox,
 }
 

@@ -355,6 +355,30 @@ pub struct Census {
     /// CPU time of all of it, nanoseconds.
     pub cpu: u64,
     pub threads: u64,
+    /// What the Sentry's threads have spun, those of all its containers; `None` where none ever spins.
+    #[serde(default)]
+    pub spinning: Option<Spinning>,
+}
+
+/// What has been spun (`wait::spin`), by what was waited for.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Spinning {
+    /// Wake-ups, by tasks about to sleep.
+    pub sleep: Turns,
+    /// Calls that are laid into a mailbox.
+    pub mailbox: Turns,
+}
+
+/// Turns of spinning since the start.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Turns {
+    pub begun: u64,
+    /// What was waited for came.
+    pub won: u64,
+    /// It did not, in time.
+    pub given_up: u64,
+    /// What they took, nanoseconds.
+    pub nanos: u64,
 }
 
 /// One process.

@@ -211,6 +211,7 @@ pub fn events(rt: &Runtime, id: &str) -> Result<serde_json::Value> {
             "memory": census.memory,
             "processes": census.processes.len(),
             "threads": census.threads,
+            "spinning": census.spinning,
         },
     }))
 }

@@ -49,10 +49,11 @@
 //!
 //! Words in stub memory are hostile. By the state word of its mailbox an application ends or
 //! prolongs the spinning of its own Sentry thread; each call that it forges there is a call that it
-//! makes. By calls, and by the count of those answered beside the Sentry, it earns a budget that it
-//! does not deserve: that is bounded by [`table::BUDGET_MOST`] and [`table::BESIDE_MOST`], and
-//! spends the CPU time of its own sandbox, on CPUs that no task of it wants. No word says how long
-//! to spin, and nothing depends on these counts but how much is spun.
+//! makes. By calls it earns a budget that it does not deserve, [`table::BUDGET_MOST`] at most; by
+//! the count of those answered beside the Sentry, of which [`table::BESIDE_MOST`] are believed at
+//! once, it sways the trial. Both spend the CPU time of its own sandbox, within the CPUs that this
+//! may use. No word says how long to spin, and nothing depends on these counts but how much is
+//! spun.
 //!
 //! ## What was spun
 //!

@@ -10,9 +10,10 @@ use crate::task::ThreadGroup;
 use crate::task::launch::Launch;
 use abi::errno::EINTR;
 use abi::{SigInfo, Signal};
-use config::{Census, CensusProcess, ExecSpec, Stdio, control};
+use config::{Census, CensusProcess, ExecSpec, Spinning, Stdio, Turns, control};
 use hostcall::HostFd;
 use std::sync::Arc;
+use wait::spin::Kind;
 
 /// The longest body that is read from a descriptor.
 const BODY_MAX: usize = 16 << 20;
@@ -332,6 +333,22 @@ fn write_all(fd: &HostFd, mut bytes: &[u8]) -> abi::Result<()> {
     Ok(())
 }
 
+fn spinning(all: &wait::Spinners) -> Spinning {
+    let of = |kind| {
+        let t = all.turns(kind);
+        Turns {
+            begun: t.begun(),
+            won: t.won,
+            given_up: t.given_up,
+            nanos: t.nanos,
+        }
+    };
+    Spinning {
+        sleep: of(Kind::Sleep),
+        mailbox: of(Kind::Mailbox),
+    }
+}
+
 fn census(r: &Request) -> Census {
     let (kernel, container) = (&r.kernel, &r.container);
     let ns = &container.ns.pid_for_children;
@@ -351,6 +368,7 @@ fn census(r: &Request) -> Census {
         / 1_000_000_000;
     let mut c = Census {
         memory: container.clas.stats().resident,
+        spinning: kernel.platform.spinners().map(|s| spinning(&s)),
         ..Census::default()
     };
     for (g, ppid, sid, threads) in groups {

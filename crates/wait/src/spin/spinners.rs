@@ -112,12 +112,6 @@ impl Spinners {
         self.totals(kind).get()
     }
 
-    /// Tasks that are awake and threads that spin, at this moment.
-    #[must_use]
-    pub fn at_work(&self) -> (u32, u32) {
-        (self.awake.load(Relaxed), self.now.load(Relaxed))
-    }
-
     /// Whether anybody ever spins.
     #[must_use]
     pub fn possible(&self) -> bool {

@@ -234,7 +234,7 @@ pub fn is_idle(frames: &[&str]) -> bool {
 
 /// A host call by name; of those that are asked for two ends, which.
 pub fn call(nr: u64, second: u64) -> String {
-    const IOCTL: u64 = 16;
+    const IOCTL: u64 = abi::nr::IOCTL as u64;
     match (nr, second) {
         // <linux/seccomp.h>
         (IOCTL, 0xc050_2100) => return "ioctl NOTIF_RECV".to_owned(),
@@ -242,7 +242,7 @@ pub fn call(nr: u64, second: u64) -> String {
         (IOCTL, 0x4018_2103) => return "ioctl NOTIF_ADDFD".to_owned(),
         _ => {}
     }
-    let known = u16::try_from(nr).ok();
+    let known = u32::try_from(nr).ok();
     let found = abi::syscalls::NAMES.iter().find(|n| Some(n.nr) == known);
     found.map_or_else(|| format!("call {nr}"), |n| n.name.to_owned())
 }
