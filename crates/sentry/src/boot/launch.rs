@@ -5,10 +5,13 @@ use crate::container::Container;
 use crate::fs::console;
 use crate::fs::host_stream::HostStream;
 use crate::kernel::Kernel;
+use crate::ns::change::Fresh;
+use crate::task::birth::{Attributes, Inherit};
 use crate::task::exec::ExecRequest;
 use crate::task::launch::{Launch, Unready};
 use crate::task::limits::{COUNT, Limit, Limits};
 use crate::task::list::Process;
+use crate::task::quota::Counted;
 use crate::task::signal::{Actions, SIG_IGN, SigAction};
 use crate::task::{Task, ThreadGroup, exec, seccomp};
 use abi::errno::{EACCES, EAGAIN, ENOENT, ENOEXEC, ENOMEM, ENOTDIR, ESRCH};
@@ -132,10 +135,11 @@ fn process(
     if container.is_closed() {
         return Err("the container has ended".into());
     }
-    let pid = or(
-        list.new_pid(&container.ns.pid_for_children),
-        "number the process",
-    )?;
+    let ns = &container.ns.pid_for_children;
+    let number = or(list.take_number(ns), "number the process")?;
+    // Its container's root, which has no limit.
+    let charge = or(container.ns.cgroup.try_charge(), "count the process")?;
+    let pid = number.keep();
     let tgid = pid.id;
     let actions = Arc::new(RwLock::new(actions(spec)));
     let group = ThreadGroup::new(pid, container, actions, limits(spec));
@@ -148,21 +152,25 @@ fn process(
     for o in [&group.oom_score_adj, &group.oom_score_adj_min] {
         o.store(spec.oom_score_adj, Ordering::Relaxed);
     }
-    let task = Task::first(
-        kernel,
-        group.clone(),
+    let from = Inherit {
+        pid: group.pid.clone(),
+        group: group.clone(),
         mm,
         fs,
-        FdTable::new(),
-        cred.clone(),
-        container.ns.clone(),
-    );
-    task.set_mask(SigSet(spec.blocked));
-    task.no_new_privs
-        .store(spec.no_new_privs, Ordering::Relaxed);
-    // Its container's root, which has no limit.
-    let cgroup = Arc::clone(&container.ns.cgroup);
-    cgroup.try_charge().unwrap_or_default();
+        files: FdTable::new(),
+        new: Fresh {
+            cred: Arc::new(cred.clone()),
+            proxy: container.ns.clone(),
+        },
+        counted: Counted::force(cred),
+        attributes: Attributes {
+            mask: SigSet(spec.blocked),
+            no_new_privs: spec.no_new_privs,
+            ..Attributes::default()
+        },
+    };
+    let task = Task::new(kernel, from);
+    let cgroup = charge.keep();
     crate::cgroup::begin(&list, &group, &cgroup);
     list.add_process(Process::leading(group));
     list.add_task(&task);

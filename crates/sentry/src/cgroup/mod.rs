@@ -208,7 +208,11 @@ impl Cgroup {
         }
     }
     /// One more task; `EAGAIN` where a limit of this group or one above forbids it.
-    pub fn try_charge(&self) -> Result<()> {
+    pub fn try_charge(self: &Arc<Self>) -> Result<TaskCharge> {
+        self.charge_one()?;
+        Ok(TaskCharge(Some(self.clone())))
+    }
+    fn charge_one(&self) -> Result<()> {
         for c in self.upwards() {
             let now = c.pids.current.fetch_add(1, Ordering::Relaxed) + 1;
             if now > c.pids.max.load(Ordering::Relaxed) && c.has_pids() {
@@ -514,6 +518,25 @@ impl Kernel {
     }
 }
 
+/// The charge of a task that is not in the list yet. Dropped before it is kept, it is taken back.
+#[must_use]
+pub struct TaskCharge(Option<Arc<Cgroup>>);
+
+impl TaskCharge {
+    /// The task is listed: what takes it from the list uncharges its group. Gives the group.
+    pub fn keep(mut self) -> Arc<Cgroup> {
+        self.0.take().unwrap_or_else(Cgroup::nowhere)
+    }
+}
+
+impl Drop for TaskCharge {
+    fn drop(&mut self) {
+        if let Some(c) = self.0.take() {
+            c.uncharge(1);
+        }
+    }
+}
+
 /// A new process begins in `c`, which has been charged for it. Under the task list's lock.
 pub fn begin(_: &TaskList, g: &ThreadGroup, c: &Arc<Cgroup>) {
     g.set_cgroup(c.clone());
@@ -545,10 +568,10 @@ mod tests {
         h.set_control(&a, true).unwrap();
         a.pids.max.store(3, Ordering::Relaxed);
         b.pids.max.store(2, Ordering::Relaxed);
-        assert!(b.try_charge().is_ok() && b.try_charge().is_ok());
-        assert_eq!(b.try_charge(), Err(EAGAIN));
-        assert!(a.try_charge().is_ok());
-        assert_eq!(a.try_charge(), Err(EAGAIN));
+        let [first, second] = [&b, &b].map(|c| c.try_charge().unwrap());
+        assert_eq!(b.try_charge().err(), Some(EAGAIN));
+        let other = a.try_charge().unwrap();
+        assert_eq!(a.try_charge().err(), Some(EAGAIN));
         let seen = |c: &Cgroup| {
             let p = &c.pids;
             let own = p.own_events.load(Ordering::Relaxed);
@@ -559,7 +582,10 @@ mod tests {
             )
         };
         assert_eq!((seen(&b), seen(&a)), ((2, 1, 1), (3, 2, 1)));
-        b.uncharge(2);
+        // What is not kept goes back; what is kept is the listed task's.
+        drop((first, other));
+        assert_eq!((seen(&b).0, seen(&a).0, seen(&h.root).0), (1, 1, 1));
+        second.keep();
         assert_eq!(h.root.pids.current.load(Ordering::Relaxed), 1);
         assert_eq!(h.set_control(&h.root, false), Err(EBUSY));
     }

@@ -1,21 +1,25 @@
 //! clone(2), clone3(2), fork(2), vfork(2).
+//!
+//! Three steps: [`CloneArgs::check`] looks at what is asked for; [`prepare`] makes what is to be the child's, which
+//! nobody sees yet; [`commit`] lists it, under the list's lock. Until that is done, each part gives back by being
+//! dropped what it took: the user's count, the number, the cgroup's.
 
+use super::birth::{Attributes, Inherit};
 use super::list::Process;
 use super::quota::Counted;
 use super::run::{self, Context};
-use super::signal::{Actions, From};
-use super::{Pending, Task, ThreadGroup, VforkDone};
+use super::signal::Actions;
+use super::{Task, ThreadGroup, VforkDone};
 use crate::cgroup::Cgroup;
-use crate::ns::NsProxy;
 use crate::ns::change::Fresh;
 use crate::ns::pid::Pid;
 use abi::errno::{EAGAIN, EINVAL, ENODEV, EOPNOTSUPP, EPERM, ERESTARTNOINTR, ESRCH};
 use abi::linux::*;
 use abi::{AltStack, Result, Va};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use platform::AppThread;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use vfs::{FdTable, FsContext};
 use wait::Events;
 
@@ -63,8 +67,8 @@ impl CloneArgs {
     }
 }
 
-/// What a child is made of: its parent's, or copies.
-struct Made {
+/// What a child is made of: its parent's, or copies. Dropped, it gives all of it back.
+struct Prepared {
     new: Fresh,
     /// The cgroup that it is to be in, if that is another than its parent's.
     into: Option<Arc<Cgroup>>,
@@ -87,9 +91,9 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         return Err(ERESTARTNOINTR);
     }
     let parent_mm = cx.mm();
-    let made = make(cx, a, &parent_mm)?;
-    let vfork = made.vfork.clone();
-    let (child, thread) = list(cx, a, made, sent_as_many)?;
+    let prepared = prepare(cx, a, &parent_mm)?;
+    let vfork = prepared.vfork.clone();
+    let (child, thread) = commit(cx, a, prepared, sent_as_many)?;
     let number = child.pid.seen_in(&cx.pid.ns);
     let altstack = if a.has(CLONE_VM) && !a.has(CLONE_VFORK) {
         AltStack::RESET
@@ -109,7 +113,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
 }
 
 /// Copies what is to be the child's own.
-fn make(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<Made> {
+fn prepare(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<Prepared> {
     let into = match a.cgroup {
         Some(fd) => Some(crate::cgroup::files::target(cx, &*cx.fd(fd)?)?),
         None => None,
@@ -163,7 +167,7 @@ fn make(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<Made
     } else {
         cx.files().fork(&cx.cred())?
     };
-    Ok(Made {
+    Ok(Prepared {
         new,
         into,
         counted,
@@ -187,11 +191,12 @@ fn actions(cx: &Context, a: &CloneArgs) -> Arc<RwLock<Actions>> {
     Arc::new(RwLock::new(copy))
 }
 
-/// Puts the child into the list, unless something has come that the parent takes first.
-fn list(
+/// Puts the child into the list, unless something has come that the parent takes first. Nothing can fail once the child
+/// is in it; what was taken for it until then goes back by itself.
+fn commit(
     cx: &Context,
     a: &CloneArgs,
-    made: Made,
+    made: Prepared,
     sent_as_many: u64,
 ) -> Result<(Arc<Task>, Box<dyn AppThread>)> {
     let kernel = cx.kernel.clone();
@@ -206,30 +211,29 @@ fn list(
     if a.has(CLONE_FS) && made.fs.in_exec() {
         return Err(EAGAIN);
     }
-    let pid = list.new_pid(&made.new.proxy.pid_for_children)?;
-    let tid = pid.id;
-    let cgroup = cgroup_of(cx, a, made.into.as_ref()).and_then(|c| c.try_charge().map(|()| c));
-    let cgroup = match cgroup {
-        Ok(c) => c,
-        Err(e) => {
-            list.release(tid);
-            return Err(e);
-        }
+    let number = list.take_number(&made.new.proxy.pid_for_children)?;
+    let charge = cgroup_of(cx, a, made.into.as_ref())?.try_charge()?;
+    let process = if a.has(CLONE_THREAD) {
+        None
+    } else {
+        let me = number.list().process(cx.group.tgid).ok_or(EAGAIN)?;
+        let group = new_group(cx, number.pid(), &made.actions);
+        Some(new_process(cx, a, group, me))
     };
-    let process = match list.process(cx.group.tgid) {
-        _ if a.has(CLONE_THREAD) => None,
-        Some(me) => {
-            let group = new_group(cx, &pid, &made.actions);
-            Some(new_process(cx, a, group, me))
-        }
-        None => {
-            cgroup.uncharge(1);
-            list.release(tid);
-            return Err(EAGAIN);
-        }
-    };
+    let pid = number.keep();
     let group = process.as_ref().map_or(&cx.group, |p| &p.group).clone();
-    let (child, thread) = new_task(cx, a, pid, group, made);
+    let from = Inherit {
+        pid,
+        group,
+        mm: made.mm,
+        fs: made.fs,
+        files: made.files,
+        new: made.new,
+        counted: made.counted,
+        attributes: Attributes::of_child(cx, a, made.vfork),
+    };
+    let child = Task::new(&kernel, from);
+    let cgroup = charge.keep();
     if let Some(p) = process {
         crate::cgroup::begin(&list, &child.group, &cgroup);
         list.add_process(p);
@@ -237,7 +241,7 @@ fn list(
     list.add_task(&child);
     drop(list);
     drop(births);
-    Ok((child, thread))
+    Ok((child, made.thread))
 }
 
 /// The child's cgroup.
@@ -289,43 +293,6 @@ fn new_process(cx: &Context, a: &CloneArgs, group: Arc<ThreadGroup>, me: &Proces
         parent_exec_id,
         ..Process::leading(group)
     }
-}
-
-fn new_task(
-    cx: &Context,
-    a: &CloneArgs,
-    pid: Arc<Pid>,
-    group: Arc<ThreadGroup>,
-    made: Made,
-) -> (Arc<Task>, Box<dyn AppThread>) {
-    let same = |n: &AtomicI32| AtomicI32::new(n.load(Ordering::Relaxed));
-    let mut t = Task::new(
-        &cx.kernel,
-        pid,
-        group,
-        made.mm,
-        made.fs,
-        made.files,
-        made.new,
-        made.counted,
-    );
-    t.over_limit = AtomicBool::new(cx.over_limit.load(Ordering::Relaxed));
-    t.mask = AtomicU64::new(cx.mask().0);
-    t.comm = Mutex::new(cx.comm());
-    if a.has(CLONE_CHILD_CLEARTID) {
-        t.clear_child_tid = AtomicU64::new(a.child_tid);
-    }
-    t.no_new_privs = AtomicBool::new(cx.no_new_privs.load(Ordering::Relaxed));
-    t.seccomp = cx.seccomp.inherit();
-    t.vfork_done = Mutex::new(made.vfork);
-    let (policy, nice) = cx.inherited_priority();
-    t.nice = AtomicI32::new(nice);
-    t.policy = AtomicI32::new(policy);
-    t.io_priority = same(&cx.io_priority);
-    t.affinity = RwLock::new(cx.affinity.read().clone());
-    t.numa_policy = AtomicU32::new(cx.numa_policy.load(Ordering::Relaxed));
-    t.timer_slack = AtomicU64::new(cx.timer_slack.load(Ordering::Relaxed));
-    (Arc::new(t), made.thread)
 }
 
 /// Writes what the flags ask for: the child's number, a descriptor of it.
@@ -421,142 +388,5 @@ impl Task {
             v.done.store(true, Ordering::SeqCst);
             v.queue.notify(Events::IN);
         }
-    }
-
-    /// A task that nothing is told of but what it must have.
-    #[allow(clippy::too_many_arguments)]
-    fn new(
-        kernel: &Arc<crate::Kernel>,
-        pid: Arc<Pid>,
-        group: Arc<ThreadGroup>,
-        mm: Arc<mm::Mm>,
-        fs: Arc<FsContext>,
-        files: Arc<FdTable>,
-        new: Fresh,
-        counted: Counted,
-    ) -> Task {
-        let start = match pid.id == group.tgid {
-            true => group.start,
-            false => hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32),
-        };
-        Task {
-            tid: pid.id,
-            pid,
-            group,
-            ns: RwLock::new(new.proxy),
-            kernel: kernel.clone(),
-            mm: RwLock::new(mm),
-            fs: RwLock::new(fs),
-            files: RwLock::new(Some(files)),
-            cred: RwLock::new(new.cred),
-            counted: Mutex::new(Some(counted)),
-            over_limit: AtomicBool::new(false),
-            pending: Pending::default(),
-            mask: AtomicU64::new(0),
-            killed: AtomicBool::new(false),
-            in_app: AtomicBool::new(false),
-            attention: AtomicBool::new(true),
-            parker: kernel.parker(),
-            interrupter: Mutex::new(None),
-            lanes: super::lanes::Shared::default(),
-            comm: Mutex::new(Vec::new()),
-            clear_child_tid: AtomicU64::new(0),
-            robust_list: AtomicU64::new(0),
-            pdeath_signal: AtomicI32::new(0),
-            no_new_privs: AtomicBool::new(false),
-            seccomp: super::seccomp::Seccomp::default(),
-            vfork_done: Mutex::new(None),
-            held: AtomicBool::new(false),
-            killable_sleep: AtomicBool::new(false),
-            nice: AtomicI32::new(0),
-            policy: AtomicI32::new(0),
-            affinity: RwLock::default(),
-            io_priority: AtomicI32::new(0),
-            numa_policy: AtomicU32::new(0),
-            start,
-            timer_slack: AtomicU64::new(super::TIMER_SLACK),
-            cpu: Default::default(),
-        }
-    }
-
-    /// The first task of a sandbox.
-    pub fn first(
-        kernel: &Arc<crate::Kernel>,
-        group: Arc<ThreadGroup>,
-        mm: Arc<mm::Mm>,
-        fs: Arc<FsContext>,
-        files: Arc<FdTable>,
-        cred: vfs::Credentials,
-        proxy: Arc<NsProxy>,
-    ) -> Arc<Task> {
-        let counted = Counted::force(&cred);
-        let new = Fresh {
-            cred: Arc::new(cred),
-            proxy,
-        };
-        let pid = group.pid.clone();
-        Arc::new(Task::new(kernel, pid, group, mm, fs, files, new, counted))
-    }
-
-    /// execve(2) from another thread than the main one: the caller goes on as the main thread.
-    pub fn become_leader(cx: &mut Context) {
-        let old = cx.task.clone();
-        let mut new = Task::first(
-            &old.kernel,
-            old.group.clone(),
-            old.mm(),
-            old.fs(),
-            old.files(),
-            (*old.cred()).clone(),
-            old.ns(),
-        );
-        // Nobody else has it yet.
-        if let Some(t) = Arc::get_mut(&mut new) {
-            t.seccomp = old.seccomp.inherit();
-            t.timer_slack = AtomicU64::new(old.timer_slack.load(Ordering::Relaxed));
-        }
-        new.set_mask(old.mask());
-        new.set_comm(&old.comm());
-        for info in std::iter::from_fn(|| old.pending.take(abi::SigSet::ALL)) {
-            let _ = new.pending.push(info, &old, u64::MAX, From::Within);
-        }
-        for (to, from) in [
-            (&new.pdeath_signal, &old.pdeath_signal),
-            (&new.nice, &old.nice),
-            (&new.policy, &old.policy),
-            (&new.io_priority, &old.io_priority),
-        ] {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-        *new.affinity.write() = old.affinity.read().clone();
-        new.numa_policy
-            .store(old.numa_policy.load(Ordering::Relaxed), Ordering::Relaxed);
-        new.no_new_privs
-            .store(old.no_new_privs.load(Ordering::Relaxed), Ordering::Relaxed);
-        new.clear_child_tid.store(
-            old.clear_child_tid.load(Ordering::Relaxed),
-            Ordering::Relaxed,
-        );
-        *new.vfork_done.lock() = old.vfork_done.lock().take();
-        let mut l = old.kernel.tasks.lock();
-        l.remove_task(&old);
-        l.add_task(&new);
-        // The leader that ended before counted as a zombie; the new one counts itself.
-        if let Some(p) = l.process_mut(old.group.tgid) {
-            p.counted = None;
-        }
-        drop(l);
-        *new.interrupter.lock() = old.interrupter.lock().take();
-        new.cpu.take_from(&old.cpu);
-        cx.task = new;
-    }
-
-    /// Replaces the memory (execve); gives the old one.
-    pub fn replace_mm(&self, mm: Arc<mm::Mm>) -> Arc<mm::Mm> {
-        std::mem::replace(&mut *self.mm.write(), mm)
-    }
-    /// Lets the descriptor table go (exit); gives it.
-    pub fn take_files(&self) -> Option<Arc<FdTable>> {
-        self.files.write().take()
     }
 }

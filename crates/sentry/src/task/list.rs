@@ -130,10 +130,50 @@ pub struct TaskList {
     last: i32,
 }
 
+/// The numbers of a task that is about to be listed. Dropped before they are kept, they are free again.
+pub struct NewPid<'a> {
+    list: &'a mut TaskList,
+    pid: Arc<Pid>,
+    kept: bool,
+}
+
+impl NewPid<'_> {
+    #[must_use]
+    pub fn pid(&self) -> &Arc<Pid> {
+        &self.pid
+    }
+    #[must_use]
+    pub fn list(&self) -> &TaskList {
+        self.list
+    }
+    /// The task that has them enters the list before its lock is let go.
+    #[must_use]
+    pub fn keep(mut self) -> Arc<Pid> {
+        self.kept = true;
+        self.pid.clone()
+    }
+}
+
+impl Drop for NewPid<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.list.release(self.pid.id);
+        }
+    }
+}
+
 impl TaskList {
-    /// Numbers for a new task in a pid namespace. They are taken back when nothing has the id any more; if
-    /// nothing ever got it, by [`TaskList::release`].
-    pub fn new_pid(&mut self, ns: &Arc<PidNs>) -> Result<Arc<Pid>> {
+    /// Numbers for a new task in a pid namespace, free again unless they are kept.
+    pub fn take_number(&mut self, ns: &Arc<PidNs>) -> Result<NewPid<'_>> {
+        let pid = self.new_pid(ns)?;
+        Ok(NewPid {
+            list: self,
+            pid,
+            kept: false,
+        })
+    }
+    /// Numbers for a new task in a pid namespace. They are taken back when nothing has the id any more.
+    fn new_pid(&mut self, ns: &Arc<PidNs>) -> Result<Arc<Pid>> {
         let id = self.new_tid()?;
         let p = Pid::new(id, ns)?;
         if !ns.is_initial() {
@@ -148,7 +188,7 @@ impl TaskList {
             || self.sessions.contains_key(&id)
     }
     /// Takes the numbers of an id back if nothing has it.
-    pub fn release(&mut self, id: i32) {
+    fn release(&mut self, id: i32) {
         if !self.is_used(id)
             && let Some(p) = self.pids.remove(&id)
         {

@@ -13,6 +13,7 @@
 //! [`Task::in_app`]. Both sides store first and load second (SeqCst), so one of them sees the other.
 
 pub mod access;
+pub mod birth;
 pub mod clone;
 pub mod cpu;
 pub mod creds;
@@ -181,6 +182,10 @@ impl Task {
     pub fn fs(&self) -> Arc<FsContext> {
         self.fs.read().clone()
     }
+    /// Replaces the memory (execve); gives the old one.
+    pub fn replace_mm(&self, mm: Arc<Mm>) -> Arc<Mm> {
+        std::mem::replace(&mut *self.mm.write(), mm)
+    }
     pub fn set_fs(&self, fs: Arc<FsContext>) {
         *self.fs.write() = fs;
     }
@@ -191,6 +196,10 @@ impl Task {
     }
     pub fn set_files(&self, files: Arc<FdTable>) {
         *self.files.write() = Some(files);
+    }
+    /// Lets the descriptor table go (exit); gives it.
+    pub fn take_files(&self) -> Option<Arc<FdTable>> {
+        self.files.write().take()
     }
     #[must_use]
     pub fn cred(&self) -> Arc<Credentials> {
