@@ -16,6 +16,7 @@ pub mod wakes;
 
 use abi::errno::{self, Errno};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -179,6 +180,19 @@ pub trait Blocker {
     fn interrupted(&self) -> bool;
 }
 
+/// A thread of our own that waits: no signal interrupts it.
+#[derive(Default)]
+pub struct Steady(pub Arc<Parker>);
+
+impl Blocker for Steady {
+    fn parker(&self) -> &Arc<Parker> {
+        &self.0
+    }
+    fn interrupted(&self) -> bool {
+        false
+    }
+}
+
 /// Blocks until `attempt` gives something other than `Err(EAGAIN)`.
 ///
 /// `attempt` runs at once, and again whenever one of `queues` is notified of its events. Gives
@@ -191,11 +205,20 @@ pub fn block_until<T>(
     mut attempt: impl FnMut() -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     match attempt() {
-        Err(errno::EAGAIN) => {}
-        r => return r,
+        Err(errno::EAGAIN) => retry_until(b, queues, deadline, attempt),
+        r => r,
     }
+}
+
+/// As [`block_until`], for a caller whose first attempt has failed. Nothing else parks a thread.
+pub fn retry_until<T>(
+    b: &dyn Blocker,
+    queues: &[(&WaitQueue, Events)],
+    deadline: Option<Instant>,
+    mut attempt: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
     let parker = b.parker();
-    let tickets: Vec<(&WaitQueue, Ticket)> = queues
+    let tickets: SmallVec<[(&WaitQueue, Ticket); 4]> = queues
         .iter()
         .map(|(q, e)| (*q, q.register(parker.clone() as Arc<dyn Listener>, *e)))
         .collect();
@@ -228,16 +251,6 @@ pub fn deadline_after(timeout: Duration) -> Option<Instant> {
 mod tests {
     use super::*;
 
-    struct NoSignals(Arc<Parker>);
-    impl Blocker for NoSignals {
-        fn parker(&self) -> &Arc<Parker> {
-            &self.0
-        }
-        fn interrupted(&self) -> bool {
-            false
-        }
-    }
-
     #[test]
     fn a_wake_up_between_try_and_sleep_is_not_lost() {
         let q = Arc::new(WaitQueue::new());
@@ -249,7 +262,7 @@ mod tests {
                 r2.store(1, Ordering::SeqCst);
                 q2.notify(Events::IN);
             });
-            let b = NoSignals(Arc::new(Parker::new()));
+            let b = Steady::default();
             let got = block_until(&b, &[(&q, Events::IN)], None, || {
                 if ready.load(Ordering::SeqCst) == 1 {
                     Ok(7)
@@ -266,7 +279,7 @@ mod tests {
     #[test]
     fn a_deadline_ends_the_wait() {
         let q = WaitQueue::new();
-        let b = NoSignals(Arc::new(Parker::new()));
+        let b = Steady::default();
         let r: Result<(), _> = block_until(
             &b,
             &[(&q, Events::IN)],

@@ -150,7 +150,7 @@ impl Parker {
     }
 
     /// Sleeps until woken or until `deadline`. True if woken.
-    pub fn park(&self, deadline: Option<Instant>) -> bool {
+    pub(crate) fn park(&self, deadline: Option<Instant>) -> bool {
         if self.take(WOKEN) {
             return true;
         }

@@ -1,6 +1,6 @@
 //! Programs that are started from outside: the first one, and those of `exec`.
 
-use super::{Boot, Failure, mounts, or};
+use super::{Failure, mounts, or};
 use crate::container::Container;
 use crate::fs::console;
 use crate::fs::host_stream::HostStream;
@@ -26,6 +26,7 @@ use vfs::file::{File, O_RDWR};
 use vfs::userns::UserNs;
 use vfs::walk::Walk;
 use vfs::{At, Caller, Caps, Credentials, FdTable, FsContext, PathCx};
+use wait::Steady;
 
 fn credentials(p: &ProcessSpec) -> Credentials {
     let mut c = Credentials::user(p.uid, p.gid, p.groups.clone());
@@ -77,7 +78,8 @@ pub fn prepare(
     let unready = Unready::new(&task);
     let (fs, files) = (task.fs(), task.files());
     let [cred, root] = [cred, Credentials::root()].map(Arc::new);
-    let boot = Boot(Arc::default());
+    // Waits at boot are never interrupted.
+    let boot = Steady::default();
     let as_user = |cred| PathCx {
         vfs: &kernel.vfs,
         fs: &fs,

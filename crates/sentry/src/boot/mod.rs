@@ -26,7 +26,6 @@ use platform::Platform;
 use std::sync::Arc;
 use vfs::Vfs;
 use vfs::ucounts::Kind;
-use wait::{Blocker, Parker};
 
 /// The exit status of a Sentry that could not start its program.
 const CANNOT_START: i32 = 1;
@@ -71,18 +70,6 @@ impl<T: Into<String>> From<T> for Failure {
 
 fn or<T>(r: Result<T>, what: &str) -> core::result::Result<T, Failure> {
     r.map_err(|e| format!("cannot {what}: {e}").into())
-}
-
-/// The signal of nobody: waits at boot are never interrupted.
-struct Boot(Arc<Parker>);
-
-impl Blocker for Boot {
-    fn parker(&self) -> &Arc<Parker> {
-        &self.0
-    }
-    fn interrupted(&self) -> bool {
-        false
-    }
 }
 
 /// Makes the kernel; gives the first program if it is held.

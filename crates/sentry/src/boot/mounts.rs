@@ -119,7 +119,7 @@ impl Builder<'_> {
         let ns = MountNamespace::new(vfs, root, MountFlags::RELATIME, "overlay");
         let fs = FsContext::new(&ns);
         let cred = Arc::new(Credentials::root());
-        let boot = super::Boot(Arc::default());
+        let boot = wait::Steady::default();
         let cx = PathCx {
             vfs,
             fs: &fs,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tty::Master;
 use vfs::file::FileOps;
-use wait::{Events, Listener, Parker};
+use wait::{Events, Parker, Steady, block_until};
 
 /// The joint.
 pub struct HostConsole {
@@ -87,42 +87,54 @@ fn type_in(fd: i32, c: &HostConsole) {
 }
 
 fn show(fd: i32, c: &HostConsole) {
-    let parker = c.parker.clone();
-    let _ticket = c
+    let me = Steady(c.parker.clone());
+    let watched: Vec<_> = c
         .master
         .wait_queue()
-        .map(|q| q.register(parker.clone() as Arc<dyn Listener>, Events::READABLE));
+        .map(|q| (q, Events::READABLE))
+        .into_iter()
+        .collect();
     let mut buf = [0u8; 4096];
     loop {
-        match c.master.read_bytes(&mut buf) {
+        // What comes, or nothing when it is to stop.
+        let look = || match c.master.read_bytes(&mut buf) {
             Ok(n) if n > 0 => {
                 c.idle.store(false, Ordering::SeqCst);
-                let mut rest = &buf[..n];
-                while !rest.is_empty() {
-                    match hostcall::file::write(fd, rest) {
-                        Ok(w) => rest = &rest[w..],
-                        Err(EINTR) => {}
-                        Err(EAGAIN) => {
-                            let mut p = [libc::pollfd {
-                                fd,
-                                events: libc::POLLOUT,
-                                revents: 0,
-                            }];
-                            let _ = hostcall::file::poll(&mut p, -1);
-                        }
-                        Err(_) => return,
-                    }
-                }
+                Ok(n)
             }
             _ => {
                 c.idle.store(true, Ordering::SeqCst);
-                if c.stop.load(Ordering::SeqCst) {
-                    return;
-                }
-                parker.park(Some(Instant::now() + Duration::from_millis(500)));
+                let stop = c.stop.load(Ordering::SeqCst);
+                if stop { Ok(0) } else { Err(EAGAIN) }
             }
+        };
+        let until = Instant::now() + Duration::from_millis(500);
+        match block_until(&me, &watched, Some(until), look) {
+            Ok(0) => return,
+            Ok(n) if put_out(fd, &buf[..n]).is_err() => return,
+            _ => {}
         }
     }
+}
+
+/// Writes all of it to the host's terminal.
+fn put_out(fd: i32, mut rest: &[u8]) -> abi::Result<()> {
+    while !rest.is_empty() {
+        match hostcall::file::write(fd, rest) {
+            Ok(w) => rest = &rest[w..],
+            Err(EINTR) => {}
+            Err(EAGAIN) => {
+                let mut p = [libc::pollfd {
+                    fd,
+                    events: libc::POLLOUT,
+                    revents: 0,
+                }];
+                let _ = hostcall::file::poll(&mut p, -1);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }
 
 impl Console for HostConsole {

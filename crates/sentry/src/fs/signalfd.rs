@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::Stat;
 use vfs::file::{File, FileOps, Sink};
-use wait::{Events, Listener, Ticket, WaitQueue, block_until};
+use wait::{Events, Listener, Ticket, WaitQueue};
 
 /// `sizeof(struct signalfd_siginfo)`.
 const INFO: usize = 128;
@@ -143,7 +143,7 @@ impl SignalFd {
                     (&t.group.shared.wait, Events::READABLE),
                     (&self.relay.queue, Events::READABLE),
                 ];
-                block_until(&**t, &q, None, || t.take_signal(self.mask()).ok_or(EAGAIN))?
+                t.block(&q, None, || t.take_signal(self.mask()).ok_or(EAGAIN))?
             }
         };
         put_all(dst, first, || t.take_signal(self.mask()))

@@ -3,12 +3,13 @@
 use super::Kernel;
 use crate::container::Container;
 use crate::task::{Task, ThreadGroup};
+use abi::errno::EAGAIN;
 use abi::signal::SIGKILL;
 use config::{control, limits};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wait::{Events, Listener, Parker};
+use wait::{Events, Steady, block_until};
 
 impl Kernel {
     /// The container that a caller is in: of a task, or of the kernel while it makes one.
@@ -107,19 +108,13 @@ impl Kernel {
         let deadline = Instant::now() + limit;
         let mut ended = true;
         for g in groups {
-            let parker: Arc<Parker> = Arc::default();
-            let ticket = g
-                .exit_wait
-                .register(parker.clone() as Arc<dyn Listener>, Events::READABLE);
-            let lives = || {
+            let ends = || {
                 let l = self.tasks.lock();
-                l.process(g.tgid).is_some_and(|p| p.zombie.is_none())
+                let lives = l.process(g.tgid).is_some_and(|p| p.zombie.is_none());
+                if lives { Err(EAGAIN) } else { Ok(()) }
             };
-            while lives() && Instant::now() < deadline {
-                parker.park(Some(deadline));
-            }
-            g.exit_wait.unregister(ticket);
-            ended &= !lives();
+            let end = [(&g.exit_wait, Events::READABLE)];
+            ended &= block_until(&Steady::default(), &end, Some(deadline), ends).is_ok();
         }
         ended
     }

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use vfs::Credentials;
 use vfs::ucounts::Kind;
 use vfs::userns::{NsId, Registry, UserNs};
-use wait::{Events, Listener, WaitQueue};
+use wait::{Events, Steady, WaitQueue, block_until};
 
 /// How deep they may nest (`MAX_PID_NS_LEVEL`).
 const DEPTH_MAX: u32 = 32;
@@ -252,8 +252,8 @@ impl Pid {
 
 impl Kernel {
     /// Process 1 of a namespace has ended all its threads: ends every other member, and waits until they are
-    /// reaped (`zap_pid_ns_processes`).
-    pub fn end_namespace(&self, init: &Arc<ThreadGroup>) {
+    /// reaped (`zap_pid_ns_processes`). `me`: where the last of its threads sleeps.
+    pub fn end_namespace(&self, init: &Arc<ThreadGroup>, me: &Steady) {
         let ns = &init.pid.ns;
         ns.state.lock().closed = true;
         // Its children need nobody to wait for them.
@@ -262,42 +262,41 @@ impl Kernel {
             ..Default::default()
         };
         init.actions().write().set(SIGCHLD, ignore);
-        let parker = self.parker();
-        let ticket = ns
-            .gone
-            .register(parker.clone() as Arc<dyn Listener>, Events::IN);
-        loop {
-            let mut reaped = Vec::new();
-            let members: Vec<_> = {
-                let mut l = self.tasks.lock();
-                let children: Vec<i32> = l
-                    .process(init.tgid)
-                    .map(|p| p.children.iter().copied().collect())
-                    .unwrap_or_default();
-                for c in children {
-                    if l.process(c).is_some_and(|p| p.zombie.is_some()) {
-                        reaped.push(l.reap(c));
-                    }
+        let gone = [(&ns.gone, Events::IN)];
+        let soon = || Some(Instant::now() + Duration::from_millis(200));
+        while block_until(me, &gone, soon(), || self.end_members(init)).is_err() {}
+    }
+
+    /// Ends the other members of process 1's namespace, and reaps those that have ended; `EAGAIN` while there are any.
+    fn end_members(&self, init: &ThreadGroup) -> abi::Result<()> {
+        let ns = &init.pid.ns;
+        let mut reaped = Vec::new();
+        let members: Vec<_> = {
+            let mut l = self.tasks.lock();
+            let children: Vec<i32> = l
+                .process(init.tgid)
+                .map(|p| p.children.iter().copied().collect())
+                .unwrap_or_default();
+            for c in children {
+                if l.process(c).is_some_and(|p| p.zombie.is_some()) {
+                    reaped.push(l.reap(c));
                 }
-                let mut ids: Vec<i32> = ns.state.lock().ids.values().copied().collect();
-                // An id that is only a group's or a session's is nobody to wait for: process 1 may be in it.
-                ids.retain(|i| {
-                    *i != init.tgid && (l.process(*i).is_some() || l.task(*i).is_some())
-                });
-                if ids.is_empty() {
-                    break;
-                }
-                ids.iter()
-                    .filter_map(|i| l.group(*i))
-                    .filter(|g| g.exit_status().is_none())
-                    .collect()
-            };
-            drop(reaped);
-            for g in members {
-                self.kill_group(&g, SIGKILL.number());
             }
-            parker.park(Some(Instant::now() + Duration::from_millis(200)));
+            let mut ids: Vec<i32> = ns.state.lock().ids.values().copied().collect();
+            // An id that is only a group's or a session's is nobody to wait for: process 1 may be in it.
+            ids.retain(|i| *i != init.tgid && (l.process(*i).is_some() || l.task(*i).is_some()));
+            if ids.is_empty() {
+                return Ok(());
+            }
+            ids.iter()
+                .filter_map(|i| l.group(*i))
+                .filter(|g| g.exit_status().is_none())
+                .collect()
+        };
+        drop(reaped);
+        for g in members {
+            self.kill_group(&g, SIGKILL.number());
         }
-        ns.gone.unregister(ticket);
+        Err(EAGAIN)
     }
 }

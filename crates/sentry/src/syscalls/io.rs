@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use vfs::Caps;
 use vfs::file::{File, O_APPEND, Sink, Source};
-use wait::{Events, block_until};
+use wait::Events;
 use zerocopy::IntoBytes;
 
 /// The most bytes of one read or write (`MAX_RW_COUNT`).
@@ -28,14 +28,10 @@ pub(super) fn blocking<T>(
     nonblocking: bool,
     mut op: impl FnMut() -> Result<T>,
 ) -> Result<T> {
-    match op() {
-        Err(EAGAIN) if !nonblocking => {}
-        r => return r,
+    match f.ops.wait_queue() {
+        Some(q) if !nonblocking => cx.block(&[(q, events)], None, op),
+        _ => op(),
     }
-    let Some(q) = f.ops.wait_queue() else {
-        return Err(EAGAIN);
-    };
-    block_until(&*cx.task, &[(q, events)], None, op)
 }
 
 /// Where a transfer happens.

@@ -10,6 +10,7 @@ use abi::linux::O_PATH;
 use abi::time::{NSEC_PER_SEC, Timespec, Timeval};
 use abi::{Result, Va};
 use ipc::poll::{PollItem, Wait};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 use vfs::File;
@@ -52,7 +53,7 @@ fn do_poll(cx: &mut Context, va: Va, count: u32, wait: Wait) -> SysResult {
     let mm = cx.mm();
     let mut fds = vec![PollFd::default(); count as usize];
     mm.copy_in(va, fds.as_mut_slice().as_mut_bytes())?;
-    let mut items: Vec<PollItem> = fds
+    let items: Vec<PollItem> = fds
         .iter()
         .map(|p| {
             let file = if p.fd < 0 { None } else { pollable(cx, p.fd) };
@@ -60,13 +61,13 @@ fn do_poll(cx: &mut Context, va: Va, count: u32, wait: Wait) -> SysResult {
             PollItem {
                 file,
                 events: Events::from_bits_retain(u32::from(p.events)),
-                ready: if bad { Events::NVAL } else { Events::empty() },
+                ready: Cell::new(if bad { Events::NVAL } else { Events::empty() }),
             }
         })
         .collect();
-    let r = ipc::poll::poll(&*cx.task, &mut items, wait);
+    let r = ipc::poll::poll(&*cx.task, &items, wait);
     for (p, i) in fds.iter_mut().zip(&items) {
-        p.revents = i.ready.bits() as u16;
+        p.revents = i.ready.get().bits() as u16;
     }
     mm.copy_out(va, fds.as_slice().as_bytes())?;
     let readable = fds.iter().filter(|p| p.revents & 1 != 0);
@@ -187,16 +188,16 @@ fn do_select(cx: &mut Context, n: i32, sets: [Option<Va>; 3], wait: Wait) -> Sys
         items.push(PollItem {
             file,
             events,
-            ready,
+            ready: Cell::new(ready),
         });
         fds.push(fd);
     }
-    ipc::poll::select(&*cx.task, &mut items, wait)?;
+    ipc::poll::select(&*cx.task, &items, wait)?;
     let mut count = 0;
     for (at, set) in bits.iter_mut().enumerate() {
         let asked = std::mem::replace(set, vec![0; words]);
         for (fd, i) in fds.iter().zip(&items) {
-            if has(&asked, *fd) && i.ready.intersects(SETS[at]) {
+            if has(&asked, *fd) && i.ready.get().intersects(SETS[at]) {
                 set[fd / 64] |= 1 << (fd % 64);
                 count += 1;
             }

@@ -11,7 +11,7 @@ use abi::time::Timespec;
 use abi::{AltStack, Result, SigInfo, SigSet, Signal, Va};
 use std::sync::Arc;
 use std::time::Duration;
-use wait::{Blocker, Events, block_until};
+use wait::Events;
 
 /// The size that every `sigset_t` argument must have.
 const SIGSET: usize = 8;
@@ -272,10 +272,8 @@ fn rt_sigsuspend(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 fn sleep_for_signal(cx: &Context) -> SysResult {
-    while !cx.interrupted() {
-        cx.task.parker().park(None);
-    }
-    Err(ERESTARTNOHAND)
+    let never = || Err(EAGAIN);
+    cx.block(&[], None, never).map_err(|_| ERESTARTNOHAND)
 }
 
 /// `pause()`.
@@ -306,7 +304,7 @@ fn rt_sigtimedwait(cx: &mut Context, a: &Args) -> SysResult {
             (&own.pending.wait, Events::READABLE),
             (&own.group.shared.wait, Events::READABLE),
         ];
-        match block_until(&*own, &q, deadline, || own.take_signal(set).ok_or(EAGAIN)) {
+        match own.block(&q, deadline, || own.take_signal(set).ok_or(EAGAIN)) {
             Ok(i) => Some(i),
             Err(ETIMEDOUT) => None,
             Err(_) => return Err(EINTR),

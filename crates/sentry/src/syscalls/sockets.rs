@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use vfs::fd_table::CloseOnExec;
 use vfs::file::{File, Sink, Source};
 use vfs::{At, Credentials};
-use wait::{Events, block_until, deadline_after, wakes};
+use wait::{Events, deadline_after, wakes};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const SOCK_CLOEXEC: u32 = vfs::file::O_CLOEXEC;
@@ -85,15 +85,11 @@ fn waiting<T>(
     nonblocking: bool,
     mut op: impl FnMut() -> Result<T>,
 ) -> Result<T> {
-    match op() {
-        Err(EAGAIN) if !nonblocking => {}
-        r => return r,
-    }
-    let Some(q) = f.ops.wait_queue() else {
-        return Err(EAGAIN);
+    let Some(q) = f.ops.wait_queue().filter(|_| !nonblocking) else {
+        return op();
     };
     let deadline = limit.and_then(deadline_after);
-    match block_until(&*cx.task, &[(q, events)], deadline, op) {
+    match cx.block(&[(q, events)], deadline, op) {
         Err(ETIMEDOUT) if deadline.is_some_and(|d| Instant::now() >= d) => Err(EAGAIN),
         Err(ERESTARTSYS) if limit.is_some() => Err(EINTR),
         r => r,

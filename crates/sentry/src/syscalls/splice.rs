@@ -7,7 +7,7 @@ use abi::errno::*;
 use abi::{Result, Va};
 use std::sync::Arc;
 use vfs::file::{File, O_APPEND};
-use wait::{Events, block_until};
+use wait::Events;
 
 /// Copies between two files through a buffer; gives the bytes.
 fn copy_between(
@@ -238,12 +238,9 @@ fn splice(cx: &mut Context, a: &Args) -> SysResult {
             let go = || ipc::splice::pipe_to_pipe(i, o, max);
             let block = !(nb || from.nonblocking() || to.nonblocking());
             match (block, qi, qo) {
-                (true, Some(qi), Some(qo)) => block_until(
-                    &*cx.task,
-                    &[(qi, Events::READABLE), (qo, Events::WRITABLE)],
-                    None,
-                    go,
-                ),
+                (true, Some(qi), Some(qo)) => {
+                    cx.block(&[(qi, Events::READABLE), (qo, Events::WRITABLE)], None, go)
+                }
                 _ => go(),
             }
         }

@@ -17,7 +17,6 @@ use hostcall::time::clock_nanos;
 use ipc::timer::{Clock, From, Setting};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use wait::Blocker;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Reads an optional `struct timespec`.
@@ -123,14 +122,14 @@ fn time(cx: &mut Context, a: &Args) -> SysResult {
 
 /// Sleeps until `deadline`. `ERESTARTSYS` if a signal interrupts.
 pub(super) fn sleep_until(cx: &Context, deadline: Option<Instant>) -> Result<()> {
-    loop {
-        if deadline.is_some_and(|d| Instant::now() >= d) {
-            return Ok(());
-        }
-        if cx.interrupted() {
-            return Err(ERESTARTSYS);
-        }
-        cx.task.parker().park(deadline);
+    // The time that is over counts before a signal that has come.
+    let over = || match deadline.is_some_and(|d| Instant::now() >= d) {
+        true => Ok(()),
+        false => Err(EAGAIN),
+    };
+    match cx.block(&[], deadline, over) {
+        Err(ETIMEDOUT) => Ok(()),
+        r => r,
     }
 }
 

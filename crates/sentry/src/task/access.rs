@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vfs::userns::UserNs;
 use vfs::{Caps, Credentials};
-use wait::{Events, WaitQueue, block_until};
+use wait::{Events, WaitQueue};
 
 /// What of the caller counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,7 +146,7 @@ impl CredGuard {
             false => Ok(()),
             true => Err(EAGAIN),
         };
-        block_until(&*cx.task, &[(&me.freed, Events::IN)], None, take)
+        cx.block(&[(&me.freed, Events::IN)], None, take)
             .map_err(|_| ERESTARTNOINTR)?;
         Ok(Held(group.clone()))
     }

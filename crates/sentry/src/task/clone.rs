@@ -9,7 +9,7 @@ use super::list::Process;
 use super::quota::Counted;
 use super::run::{self, Context};
 use super::signal::Actions;
-use super::{Task, ThreadGroup, VforkDone};
+use super::{Sleep, Task, ThreadGroup, VforkDone};
 use crate::cgroup::Cgroup;
 use crate::ns::change::Fresh;
 use crate::ns::pid::Pid;
@@ -361,16 +361,12 @@ pub fn start(task: Arc<Task>, thread: Box<dyn AppThread>, altstack: AltStack) ->
 
 /// Waits until the vfork child lets go of the memory. Only SIGKILL ends the wait early.
 fn wait_vfork(cx: &Context, v: &VforkDone) {
-    use wait::{Blocker, Listener};
-    let parker = cx.task.parker();
-    let t = v
-        .queue
-        .register(parker.clone() as Arc<dyn Listener>, Events::IN);
-    let _state = cx.task.sleeps_killably();
-    while !v.done.load(Ordering::SeqCst) && !cx.is_killed() {
-        parker.park(None);
-    }
-    v.queue.unregister(t);
+    let done = || match v.done.load(Ordering::SeqCst) {
+        true => Ok(()),
+        false => Err(EAGAIN),
+    };
+    let queue = [(&v.queue, Events::IN)];
+    let _ = cx.block_as(Sleep::Killable, &queue, None, done);
     // Signals that arrived meanwhile are looked at now.
     cx.task.attention.store(true, Ordering::SeqCst);
 }

@@ -1,7 +1,7 @@
 //! execve(2) (`fs/exec.c`).
 
 use super::access::CredGuard;
-use super::{Context, Task};
+use super::{Context, Sleep, Task};
 use abi::errno::*;
 use abi::{Result, Va};
 use loader::{Elf, Image, LoadRequest, Program};
@@ -9,6 +9,7 @@ use mm::{MapFile, MapName, Mm};
 use platform::AppThread;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 use vfs::file::{BufSink, File};
 use vfs::mode::{FileType, Want};
 use vfs::mount::MountFlags;
@@ -468,10 +469,9 @@ fn protect(task: &Arc<Task>, mm: &Mm, o: &Opened) {
 /// Ends the other threads of the group and waits for them. The caller takes the group's id. Of two threads that
 /// come here, one ends by the other's hand.
 fn de_thread(cx: &mut Context) -> Result<()> {
-    use wait::{Blocker, Listener};
     let kernel = cx.kernel.clone();
     // Again and again: one that was making a thread when it was told to end may have made it.
-    let alone = |cx: &Context| {
+    let alone = || {
         let l = kernel.tasks.lock();
         // Under the list's lock, so that of two only one ends the other.
         if cx.is_killed() {
@@ -482,27 +482,21 @@ fn de_thread(cx: &mut Context) -> Result<()> {
         for t in others.iter().filter(|t| !t.is_killed()) {
             t.kill();
         }
-        Ok(others.is_empty())
-    };
-    let parker = cx.task.parker().clone();
-    let task = cx.task.clone();
-    let _state = task.sleeps_killably();
-    let ticket = cx
-        .group
-        .exit_wait
-        .register(parker.clone() as Arc<dyn Listener>, Events::IN);
-    let r = loop {
-        match alone(cx) {
-            Ok(true) => break Ok(()),
-            Ok(false) => {}
-            Err(e) => break Err(e),
+        if others.is_empty() {
+            Ok(())
+        } else {
+            Err(EAGAIN)
         }
-        parker.park(Some(
-            std::time::Instant::now() + std::time::Duration::from_millis(100),
-        ));
     };
-    cx.group.exit_wait.unregister(ticket);
-    r?;
+    let queue = [(&cx.group.exit_wait, Events::IN)];
+    let soon = || Some(Instant::now() + Duration::from_millis(100));
+    loop {
+        match cx.block_as(Sleep::Killable, &queue, soon(), alone) {
+            Ok(()) => break,
+            Err(ETIMEDOUT) => {}
+            Err(_) => return Err(EINTR),
+        }
+    }
     if !cx.is_leader() {
         super::Task::become_leader(cx);
     }

@@ -10,7 +10,7 @@ use abi::signal::{SIGCHLD, SIGCONT, SIGHUP};
 use abi::{SigInfo, SigSet, Signal, Va};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use wait::Events;
+use wait::{Events, Steady};
 
 /// The wait status of an exit code.
 #[must_use]
@@ -60,7 +60,7 @@ pub fn finish(cx: Context) {
     if remaining == 0 {
         task.ns().ipc.process_ended(group.tgid);
         if group.pid.is_init() {
-            kernel.end_namespace(&group);
+            kernel.end_namespace(&group, &Steady(task.parker.clone()));
         }
         // The main thread's own status counts if nothing ended the group as a whole.
         let status = group.exit_status().unwrap_or(group.leader_status());

@@ -269,18 +269,11 @@ pub fn wait(
         }
         b.entry(key).or_default().push_back(w.clone());
     }
-    let r = loop {
-        if w.woken.load(Ordering::SeqCst) {
-            break Ok(());
-        }
-        if task.interrupted() {
-            break Err(ERESTARTSYS);
-        }
-        if deadline.is_some_and(|d| Instant::now() >= d) {
-            break Err(ETIMEDOUT);
-        }
-        task.parker().park(deadline);
+    let woken = || match w.woken.load(Ordering::SeqCst) {
+        true => Ok(()),
+        false => Err(EAGAIN),
     };
+    let r = task.block(&[], deadline, woken);
     if r.is_err() {
         table.remove(&w);
         // A wake-up that came with the signal counts: the waker was told that it woke somebody.

@@ -48,10 +48,11 @@ use platform::Interrupter;
 use signal::Pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
 use vfs::fd_table::Room;
 use vfs::file::File;
 use vfs::{Credentials, FdTable, FsContext, PathCx};
-use wait::{Blocker, Parker, WaitQueue};
+use wait::{Blocker, Events, Parker, WaitQueue, block_until};
 
 /// One thread of the application.
 pub struct Task {
@@ -99,7 +100,7 @@ pub struct Task {
     vfork_done: Mutex<Option<Arc<VforkDone>>>,
     /// It stands still because of [`Task::must_hold`].
     pub held: AtomicBool,
-    /// Its sleep is one that only SIGKILL ends (`TASK_KILLABLE`): see [`Task::sleeps_killably`].
+    /// Its sleep is one that only SIGKILL ends (`TASK_KILLABLE`): see [`Sleep::Killable`].
     killable_sleep: AtomicBool,
     /// Nice value; scheduling is the host's, this is what is reported.
     pub nice: AtomicI32,
@@ -430,18 +431,52 @@ impl Task {
     }
 }
 
-/// See [`Task::sleeps_killably`].
-struct KillableSleep<'a>(&'a Task);
+/// How a task's sleep shows, and what ends it early.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sleep {
+    /// A signal ends it (`TASK_INTERRUPTIBLE`).
+    Interruptible,
+    /// Only the task's end does (`TASK_KILLABLE`).
+    Killable,
+    /// As that; but what it stands still for is shown elsewhere: a stop, a freezer.
+    Still,
+}
 
-impl Drop for KillableSleep<'_> {
+/// A task that sleeps so that only its end ends it.
+struct Killably<'a> {
+    task: &'a Task,
+    sleep: Sleep,
+}
+
+impl<'a> Killably<'a> {
+    fn new(task: &'a Task, sleep: Sleep) -> Self {
+        task.killable_sleep
+            .store(sleep == Sleep::Killable, Ordering::Relaxed);
+        Killably { task, sleep }
+    }
+}
+
+impl Blocker for Killably<'_> {
+    fn parker(&self) -> &Arc<Parker> {
+        &self.task.parker
+    }
+    fn interrupted(&self) -> bool {
+        self.task.is_killed()
+    }
+}
+
+impl Drop for Killably<'_> {
     fn drop(&mut self) {
-        self.0.killable_sleep.store(false, Ordering::Relaxed);
+        if self.sleep == Sleep::Killable {
+            self.task.killable_sleep.store(false, Ordering::Relaxed);
+        }
     }
 }
 
 impl Task {
     /// How far it is from running, as `/proc/PID/stat` says it of what is neither stopped nor ended: `R` runs or
-    /// could, `S` sleeps, `D` sleeps so that only SIGKILL ends it.
+    /// could, `S` sleeps, `D` sleeps so that only SIGKILL ends it. It follows from where its thread is: whatever it
+    /// waits for, it waits in [`wait::retry_until`].
     #[must_use]
     pub fn state_letter(&self) -> char {
         match (
@@ -454,10 +489,29 @@ impl Task {
         }
     }
 
-    /// What it sleeps for until this is dropped is ended by SIGKILL only.
-    fn sleeps_killably(&self) -> KillableSleep<'_> {
-        self.killable_sleep.store(true, Ordering::Relaxed);
-        KillableSleep(self)
+    /// Blocks until `attempt` gives something other than `EAGAIN`, as [`wait::block_until`] tells it: the one way in
+    /// which a system call sleeps. `ERESTARTSYS` when a signal comes, `ETIMEDOUT` at the deadline.
+    pub fn block<T>(
+        &self,
+        queues: &[(&WaitQueue, Events)],
+        deadline: Option<Instant>,
+        attempt: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        block_until(self, queues, deadline, attempt)
+    }
+
+    /// As [`Task::block`], for a sleep of another kind.
+    pub fn block_as<T>(
+        &self,
+        sleep: Sleep,
+        queues: &[(&WaitQueue, Events)],
+        deadline: Option<Instant>,
+        attempt: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        match sleep {
+            Sleep::Interruptible => self.block(queues, deadline, attempt),
+            s => block_until(&Killably::new(self, s), queues, deadline, attempt),
+        }
     }
 }
 

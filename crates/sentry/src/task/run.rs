@@ -4,9 +4,9 @@
 //! unwinds to here with a restart code; it is either dispatched again (no handler ran) or rewound in the
 //! application's registers (a handler runs first), as `arch/x86/kernel/signal.c` does.
 
-use super::Task;
 use super::lanes::{self, Lanes};
 use super::signal::{DefaultAction, SA_RESETHAND, SA_RESTART, SIG_DFL, SIG_IGN, default_action};
+use super::{Sleep, Task};
 use crate::syscalls::{self, Args, SysResult};
 use abi::errno::*;
 use abi::signal::*;
@@ -392,18 +392,18 @@ fn deliver(
 
 /// Sleeps as long as the group is stopped, or everything is frozen. `Err` if there is no application side any more.
 fn stop_here(cx: &mut Context) -> core::result::Result<(), Gone> {
-    use wait::Blocker;
     if cx.thread.hold() == Event::Gone {
         return Err(Gone);
     }
-    while !cx.is_killed() {
+    let go_on = || {
         let hold = cx.must_hold();
         cx.held.store(hold, Ordering::SeqCst);
-        if !hold && !cx.group.is_stopping() {
-            break;
+        match hold || cx.group.is_stopping() {
+            true => Err(EAGAIN),
+            false => Ok(()),
         }
-        cx.task.parker().park(None);
-    }
+    };
+    let _ = cx.block_as(Sleep::Still, &[], None, go_on);
     cx.held.store(false, Ordering::SeqCst);
     Ok(())
 }

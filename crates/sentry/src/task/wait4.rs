@@ -6,7 +6,7 @@ use abi::errno::{EAGAIN, ECHILD, EINVAL};
 use abi::linux::{__WALL, __WCLONE, __WNOTHREAD, WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WSTOPPED};
 use abi::signal::{SIGCHLD, SIGCONT};
 use abi::{Result, SigInfo};
-use wait::{Events, block_until};
+use wait::Events;
 
 /// Which children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub fn wait(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {
             r => r,
         };
     }
-    block_until(&*cx.task, &[(q, Events::IN)], None, attempt)
+    cx.block(&[(q, Events::IN)], None, attempt)
 }
 
 fn look(cx: &Context, who: Who, options: u32) -> Result<Option<Change>> {

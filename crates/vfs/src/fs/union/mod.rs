@@ -37,7 +37,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use wait::{Blocker, Parker};
+use wait::Steady;
 
 /// The most layers below (`OVL_MAX_STACK`).
 pub const LAYERS_MAX: usize = 500;
@@ -73,18 +73,6 @@ pub struct Union {
     next_temporary: AtomicU64,
     top: Path,
     depth: u32,
-}
-
-/// Nobody interrupts it.
-struct Quiet(Arc<Parker>);
-
-impl Blocker for Quiet {
-    fn parker(&self) -> &Arc<Parker> {
-        &self.0
-    }
-    fn interrupted(&self) -> bool {
-        false
-    }
 }
 
 /// A place as a descriptor would name it.
@@ -204,7 +192,7 @@ impl Union {
         self.with_cred(&self.cred, f)
     }
     fn with_cred<R>(&self, cred: &Arc<Credentials>, f: impl FnOnce(&PathCx<'_>) -> R) -> R {
-        let quiet = Quiet(Arc::default());
+        let quiet = Steady::default();
         f(&PathCx {
             vfs: &self.vfs,
             fs: &self.context,
