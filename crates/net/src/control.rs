@@ -52,6 +52,18 @@ pub struct Control {
     pub other: Vec<(i32, i32, Vec<u8>)>,
 }
 
+impl Control {
+    /// The same once more, for another attempt to send it.
+    #[must_use]
+    pub fn again(&self) -> Control {
+        Control {
+            files: self.files.clone(),
+            cred: self.cred,
+            other: self.other.clone(),
+        }
+    }
+}
+
 const HEADER: usize = 16;
 
 fn le32(b: &[u8]) -> i32 {

@@ -7,7 +7,8 @@
 //!
 //! All state hangs from a [`NetNamespace`]. Operations never block: `EAGAIN` says "not now", the caller waits
 //! on the socket's queue (IN to receive, accept; OUT to send, connect) and tries again. **Sends and receives
-//! may be short**: a blocking send on a stream goes on with the rest, and so does MSG_WAITALL.
+//! may be short**: a blocking send on a stream goes on with the rest, and so does MSG_WAITALL. These two loops are
+//! [`Socket::send_all`] and [`Socket::receive_all`]: a caller's whole call, which waits as its [`vfs::file::Io`] lets it.
 //!
 //! # Modules
 //!

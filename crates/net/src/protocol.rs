@@ -63,6 +63,17 @@ pub struct Received {
     pub flags: u32,
 }
 
+impl Received {
+    /// How many bytes were received. Files that came with them are closed, which may take long.
+    #[must_use]
+    pub fn without_files(self) -> usize {
+        if !self.control.files.is_empty() {
+            wait::wakes::unheld(|| drop(self.control));
+        }
+        self.n
+    }
+}
+
 /// What a family and type do.
 pub trait Protocol: Any + Send + Sync {
     fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()>;

@@ -7,11 +7,12 @@ use crate::options::Common;
 use crate::protocol::{Block, Caller, Parts, PathNames, Protocol, Received, Shutdown};
 use crate::sys::*;
 use abi::Result;
-use abi::errno::EINVAL;
+use abi::errno::{EINVAL, EPIPE};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use vfs::file::Io;
 use vfs::file::IoctlContext;
 use vfs::{Credentials, File, FileOps, Sink, Source, Stat};
 use wait::offer::Place;
@@ -138,6 +139,82 @@ impl Socket {
         }
         self.protocol.receive(dst, flags)
     }
+    /// A caller's whole send: a stream that blocks goes on until all is taken. SIGPIPE for a stream whose reader is
+    /// gone, unless MSG_NOSIGNAL.
+    pub fn send_all(
+        &self,
+        io: &Io<'_>,
+        who: &Caller<'_>,
+        src: &mut dyn Source,
+        dest: Option<&[u8]>,
+        control: Control,
+        flags: u32,
+    ) -> Result<usize> {
+        let now = if io.nonblocking { MSG_DONTWAIT } else { 0 };
+        let stream = self.common.kind == SOCK_STREAM;
+        let total = src.remaining();
+        let mut done = 0;
+        let r = io.wait(Events::WRITABLE, self.send_timeout(), || {
+            loop {
+                // Descriptors and credentials go with the first bytes.
+                let c = if done == 0 {
+                    control.again()
+                } else {
+                    Control::default()
+                };
+                let n = self.send(who, src, dest, c, flags & !MSG_NOSIGNAL | now)?;
+                done += n;
+                if !stream || n == 0 || done >= total {
+                    return Ok(());
+                }
+            }
+        });
+        match r {
+            _ if done > 0 => Ok(done),
+            Err(EPIPE) if stream && flags & MSG_NOSIGNAL == 0 => {
+                io.caller.broken_pipe();
+                Err(EPIPE)
+            }
+            r => r.map(|()| 0),
+        }
+    }
+    /// A caller's whole receive: MSG_WAITALL and SO_RCVLOWAT make a stream wait for more than the first bytes.
+    pub fn receive_all(&self, io: &Io<'_>, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        let room = dst.remaining();
+        let target = if self.common.kind != SOCK_STREAM || flags & MSG_PEEK != 0 {
+            1
+        } else if flags & MSG_WAITALL != 0 {
+            room
+        } else {
+            self.receive_low_water().min(room)
+        };
+        let mut got: Option<Received> = None;
+        let r = io.wait(Events::READABLE, self.receive_timeout(), || {
+            loop {
+                let r = self.receive(dst, flags)?;
+                let (n, files) = (r.n, !r.control.files.is_empty());
+                let all = match &mut got {
+                    None => {
+                        got = Some(r);
+                        n
+                    }
+                    Some(g) => {
+                        g.n += n;
+                        g.control.files.extend(r.control.files);
+                        g.n
+                    }
+                };
+                // Descriptors end a read, so that it is clear which bytes they came with.
+                if n == 0 || files || all >= target || dst.remaining() == 0 {
+                    return Ok(());
+                }
+            }
+        });
+        match got {
+            Some(g) => Ok(g),
+            None => r.map(|()| Received::default()),
+        }
+    }
     pub fn shutdown(&self, how: u32) -> Result<()> {
         let how = match how {
             SHUT_RD => Shutdown {
@@ -216,8 +293,24 @@ impl FileOps for Socket {
         // Descriptors that come with the bytes are lost, as with read(2) on Linux.
         self.protocol.receive(dst, 0).map(|r| r.n)
     }
-    /// Who calls is unknown here, so what is sent carries the creator's pid: the system-call layer uses
-    /// [`Socket::send`].
+    /// Descriptors that come with the bytes are lost, as on Linux.
+    fn read_as(&self, io: &Io<'_>, dst: &mut dyn Sink) -> Result<usize> {
+        let flags = if io.nonblocking { MSG_DONTWAIT } else { 0 };
+        self.receive_all(io, dst, flags)
+            .map(Received::without_files)
+    }
+    fn write_as(&self, io: &Io<'_>, src: &mut dyn Source) -> Result<usize> {
+        let (pid, number) = io.caller.process();
+        let who = Caller {
+            pid,
+            number,
+            any_pid: false,
+            cred: &io.caller.credentials(),
+            paths: &NoPaths,
+        };
+        self.send_all(io, &who, src, None, Control::default(), 0)
+    }
+    /// Who calls is unknown here, so what is sent carries the creator's pid.
     fn write(&self, file: &File, src: &mut dyn Source, _: u64) -> Result<usize> {
         let pid = self.common.creator.get().map_or(0, |c| c.pid);
         let who = Caller {

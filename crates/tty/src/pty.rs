@@ -11,6 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use vfs::file::Io;
 use vfs::file::IoctlContext;
 use vfs::ucounts::Charge;
 use vfs::userns::UserNs;
@@ -521,6 +522,18 @@ impl Slave {
 }
 
 impl FileOps for Slave {
+    fn read_as(&self, io: &Io<'_>, dst: &mut dyn Sink) -> Result<usize> {
+        self.check_read(io.caller.task())?;
+        if io.nonblocking {
+            io.file.read(dst)
+        } else {
+            self.read_blocking(io.caller, dst)
+        }
+    }
+    fn write_as(&self, io: &Io<'_>, src: &mut dyn Source) -> Result<usize> {
+        self.check_write(io.caller.task())?;
+        io.write_all(src)
+    }
     fn read(&self, file: &File, dst: &mut dyn Sink, _: u64) -> Result<usize> {
         let min = {
             let s = self.pty.state.lock();

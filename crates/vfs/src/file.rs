@@ -4,8 +4,9 @@
 //! pipes, sockets, event files, terminals). [`File`] is Linux's `struct file`: the ops with the status
 //! flags and the position that `dup(2)` and `fork(2)` share.
 //!
-//! `FileOps` never block: `EAGAIN` says "not now", and the caller waits on [`FileOps::wait_queue`]
-//! (see the `wait` crate).
+//! Operations never block: `EAGAIN` says "not now", and the caller waits on [`FileOps::wait_queue`]
+//! (see the `wait` crate). The exceptions are [`FileOps::read_as`] and [`FileOps::write_as`], which are
+//! a caller's whole call on a stream, with its waits; they block as the caller lets them ([`Io`]).
 
 use crate::caller::Caller;
 use crate::cred::Credentials;
@@ -13,129 +14,14 @@ use crate::ucounts::{Charge, Kind};
 use abi::Result;
 use abi::errno::{EINVAL, ENODEV, ENOTDIR, ENOTTY, ESPIPE};
 use clas::Mappable;
-use hostcall::MemSlice;
 use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use wait::{Events, WaitQueue};
 
-/// Where read bytes go: application memory (a `readv` list) or a kernel buffer.
-pub trait Sink {
-    /// Room left, in bytes.
-    fn remaining(&self) -> usize;
-    /// Copies as much of `src` as fits and advances. `EFAULT` only if nothing could be copied.
-    fn put(&mut self, src: &[u8]) -> Result<usize>;
-    /// Offers up to `max` bytes of the destination itself, in order, to `fill` (a host read, a copy
-    /// between frames); advances by what `fill` says it filled.
-    fn fill(
-        &mut self,
-        max: usize,
-        fill: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
-    ) -> Result<usize>;
-    /// Fills up to `n` bytes with zeros and advances.
-    fn put_zeros(&mut self, n: usize) -> Result<usize> {
-        let n = n.min(self.remaining());
-        self.fill(n, &mut |iov| {
-            Ok(iov
-                .iter()
-                .map(|s| {
-                    s.zero();
-                    s.len()
-                })
-                .sum())
-        })
-    }
-}
-
-/// Where written bytes come from.
-pub trait Source {
-    /// Bytes left.
-    fn remaining(&self) -> usize;
-    /// Copies up to `dst.len()` bytes out, once, and advances. `EFAULT` only if nothing could be copied.
-    fn take(&mut self, dst: &mut [u8]) -> Result<usize>;
-    /// Offers up to `max` bytes of the source itself, in order, to `drain`; advances by what it says.
-    fn drain(
-        &mut self,
-        max: usize,
-        drain: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
-    ) -> Result<usize>;
-}
-
-/// A [`Sink`] into our own buffer.
-pub struct BufSink<'a> {
-    buf: &'a mut [u8],
-    done: usize,
-}
-
-impl<'a> BufSink<'a> {
-    #[must_use]
-    pub fn new(buf: &'a mut [u8]) -> Self {
-        Self { buf, done: 0 }
-    }
-    /// Bytes put so far.
-    #[must_use]
-    pub fn done(&self) -> usize {
-        self.done
-    }
-}
-
-impl Sink for BufSink<'_> {
-    fn remaining(&self) -> usize {
-        self.buf.len() - self.done
-    }
-    fn put(&mut self, src: &[u8]) -> Result<usize> {
-        let n = src.len().min(self.remaining());
-        self.buf[self.done..self.done + n].copy_from_slice(&src[..n]);
-        self.done += n;
-        Ok(n)
-    }
-    fn fill(
-        &mut self,
-        max: usize,
-        fill: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
-    ) -> Result<usize> {
-        let n = max.min(self.remaining());
-        let r =
-            hostcall::mem::with_slice_mut(&mut self.buf[self.done..self.done + n], |s| fill(&[s]))?;
-        self.done += r.min(n);
-        Ok(r)
-    }
-}
-
-/// A [`Source`] from our own buffer.
-pub struct BufSource<'a> {
-    buf: &'a [u8],
-}
-
-impl<'a> BufSource<'a> {
-    #[must_use]
-    pub fn new(buf: &'a [u8]) -> Self {
-        Self { buf }
-    }
-}
-
-impl Source for BufSource<'_> {
-    fn remaining(&self) -> usize {
-        self.buf.len()
-    }
-    fn take(&mut self, dst: &mut [u8]) -> Result<usize> {
-        let n = dst.len().min(self.buf.len());
-        dst[..n].copy_from_slice(&self.buf[..n]);
-        self.buf = &self.buf[n..];
-        Ok(n)
-    }
-    fn drain(
-        &mut self,
-        max: usize,
-        drain: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
-    ) -> Result<usize> {
-        let mut copy = self.buf[..max.min(self.buf.len())].to_vec();
-        let r = hostcall::mem::with_slice_mut(&mut copy, |s| drain(&[s]))?;
-        self.buf = &self.buf[r.min(self.buf.len())..];
-        Ok(r)
-    }
-}
+mod io;
+pub use io::{BufSink, BufSource, Io, IoCaller, Sink, Source};
 
 /// A position that the host keeps, since others outside share it: that of an inherited descriptor.
 pub trait HostPosition {
@@ -157,6 +43,16 @@ pub trait FileOps: Any + Send + Sync {
     /// Writes at `offset` (ignored by streams), with `O_APPEND`, too: that is for [`FileOps::append`].
     fn write(&self, _file: &File, _src: &mut dyn Source, _offset: u64) -> Result<usize> {
         Err(EINVAL)
+    }
+    /// A caller's whole read of a stream: waits where it may. Kinds that must know who reads, or wait by rules of their
+    /// own, have their own.
+    fn read_as(&self, io: &Io<'_>, dst: &mut dyn Sink) -> Result<usize> {
+        io.wait(Events::READABLE, None, || io.file.read(dst))
+    }
+    /// A caller's whole write to a stream: waits where it may, until all is taken. SIGPIPE is the stream's to raise
+    /// ([`IoCaller::broken_pipe`]).
+    fn write_as(&self, io: &Io<'_>, src: &mut dyn Source) -> Result<usize> {
+        io.write_all(src)
     }
     /// Whether there is a position: pread, pwrite and lseek work.
     fn seekable(&self) -> bool {

@@ -1,13 +1,13 @@
 //! signalfds (`signalfd(2)`): signals as something to read.
 //!
 //! Linux reads and polls the queues of *whoever calls*. A read comes with its caller
-//! ([`SignalFd::read_as`]), and poll and select look through the caller's own view ([`SignalFd::view`]).
+//! ([`FileOps::read_as`]), and poll and select look through the caller's own view ([`SignalFd::view`]).
 //! Where no caller is known (epoll, splice) the file stands for its *watcher*: the task that made it, or the
 //! process that last added it to an epoll.
 //!
 //! Lock order: `SignalFd::watcher` → the watcher's signal queues' wait queues → `Relay::queue`.
 
-use crate::{Context, Task, ThreadGroup};
+use crate::task::{Task, ThreadGroup, task_of};
 use abi::errno::{EAGAIN, EINVAL};
 use abi::signal::{
     SI_KERNEL, SI_TIMER, SI_USER, SIGBUS, SIGCHLD, SIGFPE, SIGILL, SIGIO, SIGSEGV, SIGSYS, SIGTRAP,
@@ -18,7 +18,7 @@ use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::Stat;
-use vfs::file::{File, FileOps, Sink};
+use vfs::file::{File, FileOps, Io, Sink};
 use wait::{Events, Listener, Ticket, WaitQueue};
 
 /// `sizeof(struct signalfd_siginfo)`.
@@ -127,27 +127,6 @@ impl SignalFd {
         drop(old);
         self.relay.queue.notify(Events::READABLE);
     }
-    /// read(2) by the calling task: as many as fit, at least one.
-    pub fn read_as(&self, cx: &Context, nonblocking: bool, dst: &mut dyn Sink) -> Result<usize> {
-        if dst.remaining() < INFO {
-            return Err(EINVAL);
-        }
-        let t = &cx.task;
-        let first = match t.take_signal(self.mask()) {
-            None if nonblocking => return Err(EAGAIN),
-            Some(i) => i,
-            None => {
-                // The file's own queue too: its mask may change.
-                let q = [
-                    (&t.pending.wait, Events::READABLE),
-                    (&t.group.shared.wait, Events::READABLE),
-                    (&self.relay.queue, Events::READABLE),
-                ];
-                t.block(&q, None, || t.take_signal(self.mask()).ok_or(EAGAIN))?
-            }
-        };
-        put_all(dst, first, || t.take_signal(self.mask()))
-    }
 }
 
 fn put_all(
@@ -223,6 +202,26 @@ fn encode(i: &SigInfo) -> [u8; INFO] {
 }
 
 impl FileOps for SignalFd {
+    /// By the calling task: as many as fit, at least one.
+    fn read_as(&self, io: &Io<'_>, dst: &mut dyn Sink) -> Result<usize> {
+        if dst.remaining() < INFO {
+            return Err(EINVAL);
+        }
+        let t = task_of(io.caller.task()).ok_or(EINVAL)?;
+        let take = || t.take_signal(self.mask()).ok_or(EAGAIN);
+        let first = if io.nonblocking {
+            take()?
+        } else {
+            // The file's own queue too: its mask may change.
+            let q = [
+                (&t.pending.wait, Events::READABLE),
+                (&t.group.shared.wait, Events::READABLE),
+                (&self.relay.queue, Events::READABLE),
+            ];
+            io.block(&q, None, take)?
+        };
+        put_all(dst, first, || t.take_signal(self.mask()))
+    }
     fn read(&self, _: &File, dst: &mut dyn Sink, _: u64) -> Result<usize> {
         if dst.remaining() < INFO {
             return Err(EINVAL);

@@ -1,17 +1,16 @@
 //! Reading and writing: buffers, lists of buffers, positions.
 
-use crate::fs::signalfd::SignalFd;
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use abi::errno::*;
 use abi::linux::O_PATH;
-use abi::signal::{SIGPIPE, SIGXFSZ};
+use abi::signal::SIGXFSZ;
 use abi::{Result, SigInfo, Va};
 use mm::{UserIo, UserRange};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use vfs::Caps;
-use vfs::file::{File, O_APPEND, Sink, Source};
+use vfs::file::{File, Io, IoCaller, O_APPEND, Sink, Source};
 use wait::Events;
 use zerocopy::IntoBytes;
 
@@ -26,11 +25,17 @@ pub(super) fn blocking<T>(
     f: &File,
     events: Events,
     nonblocking: bool,
-    mut op: impl FnMut() -> Result<T>,
+    op: impl FnMut() -> Result<T>,
 ) -> Result<T> {
-    match f.ops.wait_queue() {
-        Some(q) if !nonblocking => cx.block(&[(q, events)], None, op),
-        _ => op(),
+    call(cx, f, nonblocking).wait(events, None, op)
+}
+
+/// This task's call on a stream.
+pub(super) fn call<'a>(cx: &'a Context, file: &'a File, nonblocking: bool) -> Io<'a> {
+    Io {
+        file,
+        caller: cx,
+        nonblocking,
     }
 }
 
@@ -76,7 +81,7 @@ pub(super) fn do_read(
     }
     let nb = f.nonblocking() || flags & RWF_NOWAIT != 0;
     if !f.ops.seekable() {
-        return read_stream(cx, f, dst, nb);
+        return f.ops.read_as(&call(cx, f, nb), dst);
     }
     if at == At::Position && dst.len() <= PIECE && !dst.is_vectored() {
         return f.read(dst);
@@ -146,24 +151,6 @@ fn read_file(f: &Arc<File>, dst: &mut UserIo<'_>, at: At) -> SysResult {
     }
 }
 
-/// Streams: some kinds must know who reads.
-fn read_stream(cx: &Context, f: &Arc<File>, dst: &mut UserIo<'_>, nb: bool) -> SysResult {
-    let ops = f.ops.as_any();
-    if ops.is::<net::Socket>() {
-        return super::sockets::read(cx, f, dst, nb);
-    }
-    if let Some(s) = ops.downcast_ref::<SignalFd>() {
-        return s.read_as(cx, nb, dst);
-    }
-    if let Some(tty) = ops.downcast_ref::<tty::Slave>() {
-        tty.check_read(&cx.task)?;
-        if !nb {
-            return tty.read_blocking(&*cx.task, dst);
-        }
-    }
-    blocking(cx, f, Events::READABLE, nb, || f.read(dst))
-}
-
 pub(super) fn do_write(
     cx: &Context,
     f: &Arc<File>,
@@ -184,15 +171,12 @@ pub(super) fn do_write(
         src.limit(usize::try_from(room).unwrap_or(usize::MAX));
     }
     let nb = f.nonblocking() || flags & RWF_NOWAIT != 0;
-    if f.ops.as_any().is::<net::Socket>() {
-        return super::sockets::write(cx, f, src, nb);
-    }
-    if let Some(tty) = f.ops::<tty::Slave>() {
-        tty.check_write(&cx.task)?;
+    if !f.ops.seekable() {
+        return f.ops.write_as(&call(cx, f, nb), src);
     }
     let appends = flags & RWF_APPEND != 0 || f.flags() & O_APPEND != 0;
     let long = src.len() > PIECE || src.is_vectored();
-    let in_pieces = long && f.ops.seekable() && !appends;
+    let in_pieces = long && !appends;
     let r = if in_pieces {
         transfer(f, at, src.len(), |at| write_pieces(cx, f, src, at, flags))
     } else {
@@ -261,7 +245,7 @@ fn write_all(
     let total = src.len();
     let mut done = 0;
     let r = blocking(cx, f, Events::WRITABLE, nb, || {
-        // A stream may take a part: a blocking write goes on until all is taken.
+        // A file may take a part: goes on until all is taken.
         loop {
             let r = match at {
                 At::Position if flags & RWF_APPEND == 0 => f.write(src),
@@ -272,14 +256,13 @@ fn write_all(
                 {
                     f.ops.append(f, src).map(|(n, _)| n)
                 }
-                At::Position if !f.ops.seekable() => f.write(src),
                 At::Position => f.append(src),
                 At::Offset(o) => f.ops.write(f, src, o + done as u64),
             };
             match r {
                 Ok(n) => {
                     done += n;
-                    if (nb && !f.ops.seekable()) || n == 0 || done >= total {
+                    if n == 0 || done >= total {
                         return Ok(done);
                     }
                 }
@@ -291,10 +274,7 @@ fn write_all(
     match r {
         Err(_) if done > 0 => Ok(done),
         Err(EPIPE) => {
-            let _ = cx.kernel.send_to_task(
-                &cx.task,
-                super::signals::sender_info(cx, SIGPIPE, abi::signal::SI_USER),
-            );
+            cx.broken_pipe();
             Err(EPIPE)
         }
         r => r,

@@ -1,28 +1,24 @@
-//! Sockets (`net/socket.c`): the objects are in the `net` crate, which never blocks; waiting, time limits
-//! and the application's memory are here.
+//! Sockets (`net/socket.c`): the objects are in the `net` crate, with their time limits; the caller's numbers and the
+//! application's memory are here.
 
 use super::events::{install_pair, real_fd};
-use super::io::iovec;
+use super::io::{call, iovec};
 use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use abi::errno::*;
 use abi::linux::{O_NONBLOCK, O_RDWR};
-use abi::signal::{SI_USER, SIGPIPE};
 use abi::time::Timespec;
 use abi::{Result, Va};
 use mm::{Mm, UserIo};
-use net::sys::{
-    AF_UNIX, MSG_CMSG_CLOEXEC, MSG_CTRUNC, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL,
-    SOCK_STREAM,
-};
+use net::sys::{AF_UNIX, MSG_CMSG_CLOEXEC, MSG_CTRUNC, MSG_DONTWAIT};
 use net::{Block, Control, PathNames, Received, Socket, Ucred};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vfs::fd_table::CloseOnExec;
-use vfs::file::{File, Sink, Source};
+use vfs::file::File;
 use vfs::{At, Credentials};
-use wait::{Events, deadline_after, wakes};
+use wait::{Events, deadline_after};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const SOCK_CLOEXEC: u32 = vfs::file::O_CLOEXEC;
@@ -73,27 +69,6 @@ fn as_caller<R>(cx: &Context, f: impl FnOnce(&net::Caller<'_>) -> R) -> R {
 
 fn socket_of(f: &File) -> Result<&Socket> {
     f.ops::<Socket>().ok_or(ENOTSOCK)
-}
-
-/// Waits like Linux's `sk_wait_event`: `EAGAIN` when the socket's own time limit is over; a limit also makes
-/// an interrupted call `EINTR`, since a restart would wait for the whole time again.
-fn waiting<T>(
-    cx: &Context,
-    f: &File,
-    events: Events,
-    limit: Option<Duration>,
-    nonblocking: bool,
-    mut op: impl FnMut() -> Result<T>,
-) -> Result<T> {
-    let Some(q) = f.ops.wait_queue().filter(|_| !nonblocking) else {
-        return op();
-    };
-    let deadline = limit.and_then(deadline_after);
-    match cx.block(&[(q, events)], deadline, op) {
-        Err(ETIMEDOUT) if deadline.is_some_and(|d| Instant::now() >= d) => Err(EAGAIN),
-        Err(ERESTARTSYS) if limit.is_some() => Err(EINTR),
-        r => r,
-    }
 }
 
 /// Copies an address in (`move_addr_to_kernel`).
@@ -170,7 +145,7 @@ fn connect(cx: &mut Context, a: &Args) -> SysResult {
     let addr = addr_in(&cx.mm(), a.va(1), a.i32(2))?;
     let nb = f.nonblocking();
     let block = if nb { Block::No } else { Block::Yes };
-    let r = waiting(cx, &f, Events::WRITABLE, s.send_timeout(), nb, || {
+    let r = call(cx, &f, nb).wait(Events::WRITABLE, s.send_timeout(), || {
         as_caller(cx, |who| s.connect(who, &addr, block))
     });
     match r {
@@ -197,14 +172,8 @@ fn do_accept(cx: &Context, a: &Args, flags: u32) -> SysResult {
     let table = cx.files();
     cx.cred().may_take_more(ENFILE)?;
     let slot = table.reserve(&cx.room())?;
-    let new = waiting(
-        cx,
-        &f,
-        Events::READABLE,
-        s.receive_timeout(),
-        f.nonblocking(),
-        || s.accept(),
-    )?;
+    let new =
+        call(cx, &f, f.nonblocking()).wait(Events::READABLE, s.receive_timeout(), || s.accept())?;
     if let Some(va) = a.va_opt(1) {
         let name = new.peer_name().map_err(|_| ECONNABORTED)?;
         addr_out(&cx.mm(), &name, va, a.va(2))?;
@@ -233,17 +202,8 @@ fn getpeername(cx: &mut Context, a: &Args) -> SysResult {
     addr_out(&cx.mm(), &name, a.va(1), a.va(2)).map(|()| 0)
 }
 
-/// A message's ancillary data, to be given out again for each attempt.
-fn copy_of(c: &Control) -> Control {
-    Control {
-        files: c.files.clone(),
-        cred: c.cred,
-        other: c.other.clone(),
-    }
-}
-
-/// Sends; a stream that blocks goes on until all is taken. SIGPIPE for streams whose reader is gone.
-pub fn send_on(
+/// Sends, with SIGPIPE for the thread that wrote to a stream without a reader.
+fn send_on(
     cx: &Context,
     f: &File,
     src: &mut UserIo<'_>,
@@ -252,74 +212,8 @@ pub fn send_on(
     flags: u32,
 ) -> SysResult {
     let s = socket_of(f)?;
-    let nb = f.nonblocking() || flags & MSG_DONTWAIT != 0;
-    let flags = flags & !MSG_NOSIGNAL | if nb { MSG_DONTWAIT } else { 0 };
-    let stream = s.kind() == SOCK_STREAM;
-    let total = Source::remaining(src);
-    let mut done = 0;
-    let r = waiting(cx, f, Events::WRITABLE, s.send_timeout(), nb, || {
-        loop {
-            // Descriptors and credentials go with the first bytes.
-            let c = if done == 0 {
-                copy_of(&control)
-            } else {
-                Control::default()
-            };
-            let n = as_caller(cx, |who| s.send(who, src, dest, c, flags))?;
-            done += n;
-            if !stream || n == 0 || done >= total {
-                return Ok(());
-            }
-        }
-    });
-    if done > 0 {
-        return Ok(done);
-    }
-    r.map(|()| 0)
-}
-
-/// SIGPIPE for the thread that wrote to a stream without a reader.
-fn broken_pipe(cx: &Context, f: &File, flags: u32) {
-    let stream = f.ops::<Socket>().is_some_and(|s| s.kind() == SOCK_STREAM);
-    if stream && flags & MSG_NOSIGNAL == 0 {
-        let info = super::signals::sender_info(cx, SIGPIPE, SI_USER);
-        let _ = cx.kernel.send_to_task(&cx.task, info);
-    }
-}
-
-fn send_or_signal(
-    cx: &Context,
-    f: &File,
-    src: &mut UserIo<'_>,
-    dest: Option<&[u8]>,
-    control: Control,
-    flags: u32,
-) -> SysResult {
-    let r = send_on(cx, f, src, dest, control, flags);
-    if r == Err(EPIPE) {
-        broken_pipe(cx, f, flags);
-    }
-    r
-}
-
-/// write(2) and writev(2) on a socket.
-pub fn write(cx: &Context, f: &File, src: &mut UserIo<'_>, nonblocking: bool) -> SysResult {
-    let flags = if nonblocking { MSG_DONTWAIT } else { 0 };
-    send_or_signal(cx, f, src, None, Control::default(), flags)
-}
-
-/// read(2) and readv(2) on a socket. Descriptors that come with the bytes are lost, as on Linux.
-pub fn read(cx: &Context, f: &File, dst: &mut UserIo<'_>, nonblocking: bool) -> SysResult {
-    let flags = if nonblocking { MSG_DONTWAIT } else { 0 };
-    receive_on(cx, f, dst, flags).map(without_files)
-}
-
-/// How many bytes were received. Files that came with them are closed, which may take long.
-fn without_files(r: Received) -> usize {
-    if !r.control.files.is_empty() {
-        wakes::unheld(|| drop(r.control));
-    }
-    r.n
+    let io = call(cx, f, f.nonblocking() || flags & MSG_DONTWAIT != 0);
+    as_caller(cx, |who| s.send_all(&io, who, src, dest, control, flags))
 }
 
 /// `sendto(fd, buf, len, flags, addr, addrlen)`.
@@ -335,7 +229,7 @@ fn sendto(cx: &mut Context, a: &Args) -> SysResult {
     let dest =
         dest.filter(|d| !d.is_empty() || f.ops::<Socket>().is_some_and(|s| s.family() != AF_UNIX));
     let mut src = UserIo::new(&mm, a.va(1), a.usize(2).min(MAX_RW));
-    send_or_signal(
+    send_on(
         cx,
         &f,
         &mut src,
@@ -427,7 +321,7 @@ fn send_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
     if let Some(u) = &mut control.cred {
         *u = claimed(cx, *u)?;
     }
-    send_or_signal(cx, f, &mut src, dest.as_deref(), control, flags & !INTERNAL)
+    send_on(cx, f, &mut src, dest.as_deref(), control, flags & !INTERNAL)
 }
 
 /// `sendmsg(fd, msg, flags)`.
@@ -462,44 +356,11 @@ fn sendmmsg(cx: &mut Context, a: &Args) -> SysResult {
     Ok(sent as usize)
 }
 
-/// Receives; MSG_WAITALL and SO_RCVLOWAT make a stream wait for more than the first bytes.
+/// Receives as [`Socket::receive_all`].
 fn receive_on(cx: &Context, f: &File, dst: &mut UserIo<'_>, flags: u32) -> Result<Received> {
     let s = socket_of(f)?;
-    let nb = f.nonblocking() || flags & MSG_DONTWAIT != 0;
-    let room = Sink::remaining(dst);
-    let target = if s.kind() != SOCK_STREAM || flags & MSG_PEEK != 0 {
-        1
-    } else if flags & MSG_WAITALL != 0 {
-        room
-    } else {
-        s.receive_low_water().min(room)
-    };
-    let mut got: Option<Received> = None;
-    let r = waiting(cx, f, Events::READABLE, s.receive_timeout(), nb, || {
-        loop {
-            let r = s.receive(dst, flags)?;
-            let (n, files) = (r.n, !r.control.files.is_empty());
-            let all = match &mut got {
-                None => {
-                    got = Some(r);
-                    n
-                }
-                Some(g) => {
-                    g.n += n;
-                    g.control.files.extend(r.control.files);
-                    g.n
-                }
-            };
-            // Descriptors end a read, so that it is clear which bytes they came with.
-            if n == 0 || files || all >= target || Sink::remaining(dst) == 0 {
-                return Ok(());
-            }
-        }
-    });
-    match got {
-        Some(g) => Ok(g),
-        None => r.map(|()| Received::default()),
-    }
+    let io = call(cx, f, f.nonblocking() || flags & MSG_DONTWAIT != 0);
+    s.receive_all(&io, dst, flags)
 }
 
 /// `recvfrom(fd, buf, len, flags, addr, addrlen)`.
@@ -516,7 +377,7 @@ fn recvfrom(cx: &mut Context, a: &Args) -> SysResult {
     if let Some(va) = a.va_opt(4) {
         addr_out(&mm, &r.addr, va, a.va(5))?;
     }
-    Ok(without_files(r))
+    Ok(r.without_files())
 }
 
 fn receive_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {

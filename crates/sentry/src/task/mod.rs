@@ -41,7 +41,8 @@ pub use run::Context;
 use crate::Kernel;
 use crate::ns::NsProxy;
 use crate::ns::pid::Pid;
-use abi::{Result, SigSet};
+use abi::signal::{SI_USER, SIGPIPE};
+use abi::{Result, SigInfo, SigSet};
 use mm::Mm;
 use parking_lot::{Mutex, RwLock};
 use platform::Interrupter;
@@ -50,7 +51,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 use vfs::fd_table::Room;
-use vfs::file::File;
+use vfs::file::{File, IoCaller};
 use vfs::{Credentials, FdTable, FsContext, PathCx};
 use wait::{Blocker, Events, Parker, WaitQueue, block_until};
 
@@ -512,6 +513,33 @@ impl Task {
             Sleep::Interruptible => self.block(queues, deadline, attempt),
             s => block_until(&Killably::new(self, s), queues, deadline, attempt),
         }
+    }
+}
+
+impl Blocker for Context {
+    fn parker(&self) -> &Arc<Parker> {
+        &self.task.parker
+    }
+    fn interrupted(&self) -> bool {
+        self.task.has_work()
+    }
+}
+
+impl IoCaller for Context {
+    fn task(&self) -> &dyn std::any::Any {
+        &self.task
+    }
+    fn credentials(&self) -> Arc<Credentials> {
+        self.cred()
+    }
+    fn process(&self) -> (i32, i32) {
+        (self.group.tgid, self.group.pid.own())
+    }
+    fn broken_pipe(&self) {
+        let c = self.cred();
+        let (pid, uid) = (self.group.pid.own(), c.user_ns.uid_shown(c.uid));
+        let info = SigInfo::from_sender(SIGPIPE, SI_USER, pid, uid);
+        let _ = self.kernel.send_to_task(self, info);
     }
 }
 
