@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use platform::offers::{Area, InSet};
+use platform::lanes::offers::{Area, InSet};
 use platform::{Lanes, Platform, notify::Notify};
 use std::sync::{Arc, OnceLock};
 use wait::offer::{Place, Then};

@@ -15,7 +15,7 @@
 //! # Invariants
 //!
 //! - A site, with its slot, lies within one page, in a private mapping that cannot be written.
-//! - The entries of [`Patches`] are the platform's live sites ([`platform::sites`]): both begin
+//! - The entries of [`Patches`] are the platform's live sites ([`platform::lanes::sites`]): both begin
 //!   before the bytes are written; both end ([`State::retire`]) before what is there changes in
 //!   any other way than by a fault.
 //! - So whatever takes code away or lets it be changed comes here first: [`State::unpatch`] where
@@ -38,7 +38,7 @@ use crate::resolve::Effort;
 use crate::state::State;
 use crate::{Mm, PAGE};
 use abi::Va;
-use platform::sites::{DISPLACED_MAX, Site, jump};
+use platform::lanes::sites::{DISPLACED_MAX, Site, jump};
 use platform::{Prot, stub_table};
 use smallvec::SmallVec;
 use std::ops::Range;

@@ -6,7 +6,7 @@
 
 use crate::PAGE;
 use crate::padding::JUMP;
-use platform::sites::{DISPLACED_MAX, MOVED_MAX, jump};
+use platform::lanes::sites::{DISPLACED_MAX, MOVED_MAX, jump};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -8,17 +8,10 @@
 //! next [`Event`]. Fast paths are apart ([`lanes`]): a platform may have none.
 
 pub mod frame;
-mod kick;
-pub mod lane;
 pub mod lanes;
 pub mod notify;
-pub mod offers;
 mod process;
 pub mod ptrace;
-mod recycle;
-pub mod sites;
-mod words;
-mod zygote;
 
 use abi::Result;
 use hostcall::RawFd;

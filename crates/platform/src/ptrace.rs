@@ -6,9 +6,9 @@
 //! thread, not a process.
 
 use crate::frame::merge_fp;
-use crate::kick::Kick;
+use crate::process::kick::Kick;
+use crate::process::recycle::Held;
 use crate::process::{Drive, Factory, KICK, Process, RawThread};
-use crate::recycle::Held;
 use crate::{
     AddressSpace, AppThread, ERROR_UNKNOWN, Event, Interrupter, MapOp, Platform, Regs, SpaceEnd,
 };

@@ -357,7 +357,7 @@ fn a_site_ends_when_nobody_stands_in_it() {
     // jmp to itself: who stands there for ever.
     let (space, mut t) = start(&s, &[0xeb, 0xfe]);
     let call = CODE + 0x40;
-    let site = platform::sites::Site::by_slot(call, CODE);
+    let site = platform::lanes::sites::Site::by_slot(call, CODE);
     if space.lanes().and_then(|l| l.add_site(site)).is_none() {
         // A CPU without BMI2.
         return;
@@ -397,7 +397,7 @@ fn a_new_process_finds_no_trampolines_of_an_old_one() {
     for place in [stub::lane::TABLE, stub::TRAMPOLINES, stub::lane::TABLE] {
         {
             let (space, mut t) = start(&s, &call);
-            let site = platform::sites::Site::by_slot(CODE + 0x40, CODE);
+            let site = platform::lanes::sites::Site::by_slot(CODE + 0x40, CODE);
             if space.lanes().and_then(|l| l.add_site(site)).is_none() {
                 // A CPU without BMI2.
                 return;

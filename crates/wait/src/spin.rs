@@ -10,7 +10,7 @@
 //! | use | who waits for what | the most at once |
 //! |---|---|---|
 //! | [`table::SLEEP`] | a task about to sleep, for its wake-up ([`crate::Parker`]) | 50 us |
-//! | [`table::MAILBOX`] | the Sentry's thread, for the next call of its application thread (`platform::lane`) | 100 us |
+//! | [`table::MAILBOX`] | the Sentry's thread, for the next call of its application thread (`platform::lanes`) | 100 us |
 //! | [`table::DEFERRED`] | nobody: a wake-up waits for the answer to its waker (`sentry::task::lanes`) | one call |
 //!
 //! The application's side of a mailbox looks for its answer, too: `stub::lane::PATIENCE` rounds, at

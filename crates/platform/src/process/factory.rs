@@ -49,11 +49,11 @@ pub struct Factory {
     /// The stub's code. The zygote maps it by number, soon after its start: it must stay open.
     pub(super) _text: HostFd,
     /// Ends processes that block the kick.
-    pub watchdog: crate::kick::Watchdog,
+    pub watchdog: crate::process::kick::Watchdog,
     /// Takes ended processes down.
-    pub reaper: crate::recycle::Reaper,
+    pub reaper: crate::process::recycle::Reaper,
     /// Keeps them for the next program.
-    pub pool: crate::recycle::Pool,
+    pub pool: crate::process::recycle::Pool,
     /// How many threads rest.
     pub(super) resting: AtomicU32,
     /// Where the host's vDSO is in every stub process.
@@ -78,7 +78,7 @@ pub(super) struct Units {
     pub(super) runs: Vec<u32>,
 }
 
-/// Units in a row, for what is offered ([`crate::offers`]).
+/// Units in a row, for what is offered ([`crate::lanes::offers`]).
 pub struct Run(pub(super) u32);
 
 pub(super) const RUN: u32 = (stub::offers::LEN / AREA_LEN) as u32;
@@ -114,8 +114,8 @@ impl Factory {
         };
         let (command, zarea) = (take(), take());
         host::reap_children_by_host()?;
-        let vdso = crate::zygote::host_vdso();
-        let zygote_end = crate::zygote::start(
+        let vdso = crate::process::zygote::host_vdso();
+        let zygote_end = crate::process::zygote::start(
             &text,
             &control,
             command.offset(),
@@ -140,11 +140,11 @@ impl Factory {
             sweep_end: hostcall::start::rlimit(libc::RLIMIT_NOFILE)
                 .map_or(SWEEP_MAX, |(_, hard)| hard.min(SWEEP_MAX)) as RawFd,
             _text: text,
-            watchdog: crate::kick::Watchdog::default(),
-            reaper: crate::recycle::Reaper::default(),
-            pool: crate::recycle::Pool::default(),
+            watchdog: crate::process::kick::Watchdog::default(),
+            reaper: crate::process::recycle::Reaper::default(),
+            pool: crate::process::recycle::Pool::default(),
             resting: AtomicU32::new(0),
-            host_vdso: crate::zygote::moved_vdso(&vdso),
+            host_vdso: crate::process::zygote::moved_vdso(&vdso),
             lanes: lanes.possible(),
             spinners: Arc::new(Spinners::new(host::cpu_count(), lanes == Lanes::Mailbox)),
         }))

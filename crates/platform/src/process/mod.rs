@@ -20,11 +20,14 @@
 
 mod factory;
 mod filters;
+pub mod kick;
 mod lanes;
 mod listener;
 mod maps;
 mod patience;
+pub mod recycle;
 mod threads;
+pub mod zygote;
 
 pub use factory::{Drive, Factory, Run, Unit};
 pub use filters::{TRAPPED, base_filter};
@@ -33,9 +36,9 @@ pub use patience::Patience;
 pub use threads::{End, RawThread, release_after};
 
 use crate::SpaceEnd;
-use crate::kick::Kick;
-use crate::lane::Hot;
-use crate::sites::Sites;
+use crate::lanes::hot::Hot;
+use crate::lanes::sites::Sites;
+use crate::process::kick::Kick;
 use abi::Result;
 use abi::errno::ESRCH;
 use abi::nr;

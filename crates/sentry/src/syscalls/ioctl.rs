@@ -32,7 +32,7 @@ impl IoctlContext for Caller<'_> {
 }
 
 const TIOCGPTPEER: u32 = 0x5441;
-const FIONREAD: u32 = platform::lane::FIONREAD;
+const FIONREAD: u32 = platform::lanes::FIONREAD;
 
 /// `ioctl(TIOCGPTPEER)`: opens the other side of a terminal, by its name where /dev/pts is mounted.
 fn open_peer(cx: &Context, m: &tty::Master, flags: u32) -> SysResult {

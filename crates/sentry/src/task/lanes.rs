@@ -6,7 +6,7 @@
 //! nothing.
 //!
 //! - [`local`]: what a thread answers itself: ids, names, its mask and alternate stack. What
-//!   changes them withdraws the answers first ([`Task::withdraw_local`]).
+//!   changes them withdraws the answers then ([`Task::withdraw_local`]).
 //! - [`slots`]: reads and counts of sockets that are answered from what was laid ready, and changes
 //!   of an epoll that are made later. The calls on sockets and epolls tell what they have done
 //!   (`slots::after_*`).
@@ -23,7 +23,7 @@ use super::run::Context;
 use abi::signal::SIGSEGV;
 use platform::Event;
 use platform::lanes::Own;
-use platform::offers::Area;
+use platform::lanes::offers::Area;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What is answered beside the Sentry: reads of sockets, and changes of an epoll's set ([`platform::offers`]).
+//! What is answered beside the Sentry: reads of sockets, and changes of an epoll's set ([`platform::lanes::offers`]).
 //!
 //! ## Offers
 //!
@@ -46,7 +46,7 @@
 //!
 //! If the task is killed between T and D, its changes are lost, with the epoll.
 //!
-//! Lock order: `Deferrals::of` → `platform::offers::Area::taken` → the epoll's.
+//! Lock order: `Deferrals::of` → `platform::lanes::offers::Area::taken` → the epoll's.
 
 use crate::task::epoll::control;
 use crate::task::{Context, Task};
@@ -55,7 +55,7 @@ use ipc::epoll::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLEXCLUSIVE, Ep
 use mm::Mm;
 use net::Socket;
 use parking_lot::Mutex;
-use platform::offers::{Area, InSet};
+use platform::lanes::offers::{Area, InSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::FdTable;

@@ -206,12 +206,12 @@ impl Seccomp {
     #[must_use]
     pub fn allows_offers(&self) -> bool {
         let always = self.always();
-        platform::lane::OFFERED.iter().all(|nr| always(*nr))
+        platform::lanes::OFFERED.iter().all(|nr| always(*nr))
     }
     /// Whether ioctl(2) is, one command of which tells how much is offered.
     #[must_use]
     pub fn allows_counts(&self) -> bool {
-        self.always()(platform::lane::COUNTED)
+        self.always()(platform::lanes::COUNTED)
     }
     /// How many filters there are, for `/proc/PID/status`.
     #[must_use]

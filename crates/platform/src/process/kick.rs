@@ -6,6 +6,7 @@
 //! watchdog, which ends a process that went on computing for seconds with a kick unanswered.
 
 use crate::lanes::RemoteLanes;
+use crate::lanes::area::ThreadArea;
 use crate::process::{KICK, Process, Unit};
 use crate::{Interrupter, Lanes};
 use hostcall::process as host;
@@ -65,13 +66,13 @@ impl Kick {
         self.live.store(false, Ordering::Release);
     }
     /// Looks at its area, as long as it is its own: later it may be part of another's process, and hold anything.
-    fn with_area<R>(&self, f: impl FnOnce(hostcall::MemSlice<'_>) -> R) -> Option<R> {
+    fn with_area<R>(&self, f: impl FnOnce(ThreadArea<'_>) -> R) -> Option<R> {
         let _one = self.sending.lock();
         if !self.live.load(Ordering::Acquire) {
             return None;
         }
         let p = self.process.upgrade()?;
-        (p.factory.lanes != Lanes::None).then(|| f(p.factory.unit(self.unit)))
+        (p.factory.lanes != Lanes::None).then(|| f(ThreadArea::of(p.factory.unit(self.unit))))
     }
     /// The kick was taken.
     pub fn served(&self) {
@@ -136,13 +137,13 @@ impl Interrupter for Kick {
 
 impl RemoteLanes for Kick {
     fn withdraw(&self) {
-        self.with_area(|area| crate::lane::publish(area, None));
+        self.with_area(|area| area.publish(None));
     }
     fn mask(&self) -> Option<u64> {
-        self.with_area(crate::lane::mask)
+        self.with_area(|area| area.mask())
     }
     fn note_pending(&self, set: u64) {
-        self.with_area(|area| crate::lane::note_pending(area, set));
+        self.with_area(|area| area.note_pending(set));
     }
 }
 

@@ -3,7 +3,7 @@
 //! What stands there the application can forge, and so deceives itself. With an application that does not, no call is
 //! lost, none is answered twice, and no signal waits unseen. That holds in every order of steps and stores: the tests
 //! try them all by loom, with the application's half as the instructions of `stub` make it. Where the words lie, and
-//! what comes with them, is [`crate::lane`]'s and [`crate::offers`]'s.
+//! what comes with them, is [`super::area`]'s and [`crate::lanes::offers`]'s.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 

@@ -125,6 +125,23 @@ fn child(
     host::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)?;
     // The Sentry still has some, for its own confinement; no stub process may ever.
     hostcall::start::set_capabilities(0)?;
+    take_over_signals(rseq)?;
+    map_stub(text, control, command_offset, area_offset, vdso)?;
+    install(filter, AllThreads::No)?;
+    // SAFETY: the stub's code is mapped there; it uses no memory of this program.
+    unsafe {
+        core::arch::asm!(
+            "jmp {entry}",
+            entry = in(reg) stub::address(Symbol::Zygote),
+            in("r12") 0u64,
+            in("r13") vdso_end(vdso),
+            options(noreturn)
+        )
+    }
+}
+
+/// The stub's handler takes all signals from here on, and libc has registered nothing any more.
+fn take_over_signals(rseq: Option<u64>) -> Result<()> {
     let handler = KernelSigaction {
         handler: stub::address(Symbol::Handler),
         // SA_RESTORER | SA_SIGINFO | SA_ONSTACK | SA_RESTART
@@ -133,8 +150,7 @@ fn child(
         mask: !0,
     };
     let all = !0u64;
-    // SAFETY: every pointer is to a local; every mapping goes to the stub's area, where this process has
-    // nothing; the process does not return to code that could miss what is changed.
+    // SAFETY: every pointer is to a local; the process does not return to code that could miss what is changed.
     unsafe {
         for s in HANDLED {
             sys!(RtSigaction, s, &raw const handler, 0, 8)?;
@@ -146,6 +162,20 @@ fn child(
             let _ = sys!(Rseq, area, 32, 1, 0x5305_3053u32);
         }
         sys!(SetRobustList, 0, 24)?;
+    }
+    Ok(())
+}
+
+/// Maps the stub's code, its command page and its first area, and moves the vDSO to its place.
+fn map_stub(
+    text: &HostFd,
+    control: &HostFd,
+    command_offset: u64,
+    area_offset: u64,
+    vdso: &[VdsoPiece],
+) -> Result<()> {
+    // SAFETY: every mapping goes to the stub's area, where this process has nothing.
+    unsafe {
         let fixed = libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE;
         let code = libc::PROT_READ | libc::PROT_EXEC;
         sys!(Mmap, stub::TEXT, stub::TEXT_LEN, code, fixed, text.raw(), 0)?;
@@ -177,17 +207,7 @@ fn child(
             }
         }
     }
-    install(filter, AllThreads::No)?;
-    // SAFETY: the stub's code is mapped there; it uses no memory of this program.
-    unsafe {
-        core::arch::asm!(
-            "jmp {entry}",
-            entry = in(reg) stub::address(Symbol::Zygote),
-            in("r12") 0u64,
-            in("r13") vdso_end(vdso),
-            options(noreturn)
-        )
-    }
+    Ok(())
 }
 
 /// Where libc registered this thread's rseq area: the kernel would write there after it is unmapped.
