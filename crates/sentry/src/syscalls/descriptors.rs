@@ -1,31 +1,51 @@
 //! Descriptors: closing, duplicating, fcntl; files that only descriptors reach (memfd).
 
-use super::locks::fcntl_lock;
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::SysResult;
+use super::args::*;
+use super::locks::{LockCmd, LockOwner, LockWhat, fcntl_lock};
 use crate::task::Context;
-use abi::Result;
 use abi::errno::*;
-use abi::linux::*;
+use abi::linux::{F_UNLCK, FD_CLOEXEC, O_NOATIME, O_PATH};
+use abi::{Result, Va};
+use vfs::File;
 use vfs::fd_table::CloseOnExec;
 use vfs::fs::tmpfs;
+use vfs::ops::Wait;
 
-fn close(cx: &mut Context, a: &Args) -> SysResult {
-    cx.files().close(a.i32(0)).map(|()| 0)
+flags! {
+    /// Of close_range(2).
+    struct CloseRangeFlags: u32, refused {
+        CLOSE_RANGE_UNSHARE = 1 << 1,
+        CLOSE_RANGE_CLOEXEC = 1 << 2,
+    }
+}
+
+flags! {
+    /// Of memfd_create(2); tmpfs checks them.
+    struct MemfdFlags: u32, kept {
+        MFD_CLOEXEC,
+        MFD_ALLOW_SEALING,
+        MFD_HUGETLB,
+        MFD_NOEXEC_SEAL,
+        MFD_EXEC,
+    }
+}
+
+fn close(cx: &mut Context, fd: Fd) -> SysResult {
+    cx.files().close(fd.0).map(|()| 0)
 }
 
 /// `close_range(first, last, flags)`.
-fn close_range(cx: &mut Context, a: &Args) -> SysResult {
-    let (first, last, flags) = (a.u32(0), a.u32(1), a.u32(2));
-    if flags & !6 != 0 || first > last {
+fn close_range(cx: &mut Context, first: u32, last: u32, flags: CloseRangeFlags) -> SysResult {
+    if first > last {
         return Err(EINVAL);
     }
-    if flags & 2 != 0 {
-        // CLOSE_RANGE_UNSHARE
+    if flags.contains(CloseRangeFlags::CLOSE_RANGE_UNSHARE) {
         crate::task::lanes::slots::end_offers(&cx.mm());
         let own = cx.files().fork(&cx.cred())?;
         cx.task.set_files(own);
     }
-    if flags & 4 != 0 {
+    if flags.contains(CloseRangeFlags::CLOSE_RANGE_CLOEXEC) {
         cx.files().cloexec_range(first, last);
     } else {
         cx.files().close_range(first, last);
@@ -33,29 +53,28 @@ fn close_range(cx: &mut Context, a: &Args) -> SysResult {
     Ok(0)
 }
 
-fn dup(cx: &mut Context, a: &Args) -> SysResult {
-    let f = cx.fd(a.i32(0))?;
+fn dup(cx: &mut Context, old: Fd) -> SysResult {
+    let f = old.any_file(cx)?;
     cx.files()
         .install(f, CloseOnExec::No, &cx.room())
         .map(|n| n as usize)
 }
-fn dup2(cx: &mut Context, a: &Args) -> SysResult {
-    let f = cx.fd(a.i32(0))?;
-    if a.i32(0) == a.i32(1) {
-        return Ok(a.usize(1));
+fn dup2(cx: &mut Context, old: Fd, new: Fd) -> SysResult {
+    let f = old.any_file(cx)?;
+    if old != new {
+        cx.files()
+            .install_at(new.0, f, CloseOnExec::No, &cx.room())?;
     }
-    cx.files()
-        .install_at(a.i32(1), f, CloseOnExec::No, &cx.room())?;
-    Ok(a.i32(1) as usize)
+    Ok(new.0 as usize)
 }
-fn dup3(cx: &mut Context, a: &Args) -> SysResult {
-    if a.u32(2) & !O_CLOEXEC != 0 || a.i32(0) == a.i32(1) {
+fn dup3(cx: &mut Context, old: Fd, new: Fd, flags: CloexecFlag) -> SysResult {
+    if old == new {
         return Err(EINVAL);
     }
-    let f = cx.fd(a.i32(0))?;
-    cx.files()
-        .install_at(a.i32(1), f, CloseOnExec::from_flags(a.u32(2)), &cx.room())?;
-    Ok(a.i32(1) as usize)
+    let f = old.any_file(cx)?;
+    let close = CloseOnExec::from_flags(flags.bits());
+    cx.files().install_at(new.0, f, close, &cx.room())?;
+    Ok(new.0 as usize)
 }
 
 /// The owner that a number means: a process, or negative a process group. `ESRCH` for one that is not to be seen.
@@ -74,140 +93,259 @@ pub(super) fn owner_number(cx: &Context, id: i32) -> i32 {
     if id < 0 { -n } else { n }
 }
 
-/// `fcntl(fd, cmd, arg)`.
-fn fcntl(cx: &mut Context, a: &Args) -> SysResult {
-    let (fd, cmd) = (a.i32(0), a.u32(1));
-    let f = cx.fd(fd)?;
-    if f.flags() & O_PATH != 0
-        && !matches!(cmd, F_DUPFD | F_DUPFD_CLOEXEC | F_GETFD | F_SETFD | F_GETFL)
-    {
-        return Err(EBADF);
-    }
-    let files = cx.files();
-    match cmd {
-        F_DUPFD | F_DUPFD_CLOEXEC => {
-            let room = &cx.room();
-            if a.i32(2) < 0 || a.u64(2) >= room.limit {
-                return Err(EINVAL);
-            }
-            let c = if cmd == F_DUPFD {
-                CloseOnExec::No
-            } else {
-                CloseOnExec::Yes
-            };
-            files.install_from(a.i32(2), f, c, room).map(|n| n as usize)
-        }
-        F_GETFD => Ok(usize::from(files.cloexec(fd)? == CloseOnExec::Yes)),
-        F_SETFD => {
-            let on = if a.u32(2) & FD_CLOEXEC != 0 {
-                CloseOnExec::Yes
-            } else {
-                CloseOnExec::No
-            };
-            files.set_cloexec(fd, on).map(|()| 0)
-        }
-        F_GETFL => Ok(f.flags_told() as usize),
-        F_SETFL => {
-            // Append-only files are not kept.
-            let new = a.u32(2);
-            if new & O_NOATIME & !f.flags() != 0
-                && let Some(p) = &f.path
-                && !vfs::mode::owner_or_capable(p.inode()?.perm()?, &cx.cred())
-            {
-                return Err(EPERM);
-            }
-            f.set_flags(new);
-            Ok(0)
-        }
-        F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW => {
-            fcntl_lock(cx, fd, &f, cmd, a.va(2))
-        }
-        F_SETOWN => {
-            let owner = owner_id(cx, a.i32(2))?;
-            f.owner.lock().0 = owner;
-            Ok(0)
-        }
-        F_GETOWN => {
-            let owner = f.owner.lock().0;
-            Ok(owner_number(cx, owner) as usize)
-        }
-        F_SETOWN_EX => {
-            let [kind, pid]: [i32; 2] = cx.mm().read_obj(a.va(2))?;
-            let owner = owner_id(
-                cx,
-                match kind {
-                    0 | 1 => pid,
-                    2 => pid.checked_neg().ok_or(EINVAL)?,
-                    _ => return Err(EINVAL),
-                },
-            )?;
-            f.owner.lock().0 = owner;
-            Ok(0)
-        }
-        F_GETOWN_EX => {
-            let o = f.owner.lock().0;
-            let o = owner_number(cx, o);
-            let ex = if o < 0 { [2, -o] } else { [1, o] };
-            cx.mm().write_obj(a.va(2), &ex)?;
-            Ok(0)
-        }
-        F_SETSIG => {
-            if a.u64(2) > 64 {
-                return Err(EINVAL);
-            }
-            f.owner.lock().1 = a.i32(2);
-            Ok(0)
-        }
-        F_GETSIG => Ok(f.owner.lock().1 as usize),
-        // F_SETPIPE_SZ, F_GETPIPE_SZ
-        1031 | 1032 => {
-            let p = f.ops::<ipc::pipe::PipeEnd>().ok_or(EBADF)?;
-            if cmd == 1032 {
-                return Ok(p.capacity());
-            }
-            let privileged = if cx.cred().has(vfs::Caps::SYS_RESOURCE) {
-                ipc::pipe::Privileged::Yes
-            } else {
-                ipc::pipe::Privileged::No
-            };
-            p.set_capacity(a.u32(2), privileged)
-        }
-        // F_ADD_SEALS, F_GET_SEALS
-        1033 => tmpfs::add_seals(&f, a.u32(2)).map(|()| 0),
-        1034 => tmpfs::get_seals(&f).map(|s| s as usize),
-        // F_GETLEASE: none is held
-        1025 => Ok(2),
-        _ => Err(EINVAL),
+named! {
+    /// fcntl(2)'s command.
+    struct FcntlOp(u32) {
+        F_DUPFD,
+        F_GETFD,
+        F_SETFD,
+        F_GETFL,
+        F_SETFL,
+        F_GETLK,
+        F_SETLK,
+        F_SETLKW,
+        F_SETOWN,
+        F_GETOWN,
+        F_SETSIG,
+        F_GETSIG,
+        F_SETOWN_EX,
+        F_GETOWN_EX,
+        F_OFD_GETLK,
+        F_OFD_SETLK,
+        F_OFD_SETLKW,
+        F_SETLEASE,
+        F_GETLEASE,
+        F_NOTIFY,
+        F_DUPFD_CLOEXEC,
+        F_SETPIPE_SZ,
+        F_GETPIPE_SZ,
+        F_ADD_SEALS,
+        F_GET_SEALS,
     }
 }
 
+/// What fcntl(2) is to do, with its argument.
+#[derive(Clone, Copy)]
+enum FcntlCmd {
+    Dup { from: u64, close: CloseOnExec },
+    GetFd,
+    SetFd(CloseOnExec),
+    GetFlags,
+    SetFlags(u32),
+    Lock(LockCmd),
+    SetOwner(i32),
+    GetOwner,
+    SetOwnerEx(UserIn<[i32; 2]>),
+    GetOwnerEx(UserOut<[i32; 2]>),
+    SetSignal(i32),
+    GetSignal,
+    SetPipeSize(u32),
+    GetPipeSize,
+    AddSeals(u32),
+    GetSeals,
+    GetLease,
+}
+
+impl FcntlCmd {
+    /// `EINVAL` for what there is not.
+    fn new(op: FcntlOp, arg: u64) -> Result<FcntlCmd> {
+        let lock = |owner, what| {
+            let at = UserPtr::new(Va(arg));
+            FcntlCmd::Lock(LockCmd { owner, what, at })
+        };
+        Ok(match op {
+            FcntlOp::F_DUPFD => FcntlCmd::Dup {
+                from: arg,
+                close: CloseOnExec::No,
+            },
+            FcntlOp::F_DUPFD_CLOEXEC => FcntlCmd::Dup {
+                from: arg,
+                close: CloseOnExec::Yes,
+            },
+            FcntlOp::F_GETFD => FcntlCmd::GetFd,
+            FcntlOp::F_SETFD => FcntlCmd::SetFd(match arg as u32 & FD_CLOEXEC {
+                0 => CloseOnExec::No,
+                _ => CloseOnExec::Yes,
+            }),
+            FcntlOp::F_GETFL => FcntlCmd::GetFlags,
+            FcntlOp::F_SETFL => FcntlCmd::SetFlags(arg as u32),
+            FcntlOp::F_GETLK => lock(LockOwner::Process, LockWhat::Get),
+            FcntlOp::F_SETLK => lock(LockOwner::Process, LockWhat::Set(Wait::No)),
+            FcntlOp::F_SETLKW => lock(LockOwner::Process, LockWhat::Set(Wait::Yes)),
+            FcntlOp::F_OFD_GETLK => lock(LockOwner::OpenFile, LockWhat::Get),
+            FcntlOp::F_OFD_SETLK => lock(LockOwner::OpenFile, LockWhat::Set(Wait::No)),
+            FcntlOp::F_OFD_SETLKW => lock(LockOwner::OpenFile, LockWhat::Set(Wait::Yes)),
+            FcntlOp::F_SETOWN => FcntlCmd::SetOwner(arg as i32),
+            FcntlOp::F_GETOWN => FcntlCmd::GetOwner,
+            FcntlOp::F_SETOWN_EX => FcntlCmd::SetOwnerEx(UserIn::new(Va(arg))),
+            FcntlOp::F_GETOWN_EX => FcntlCmd::GetOwnerEx(UserOut::new(Va(arg))),
+            FcntlOp::F_SETSIG if arg <= 64 => FcntlCmd::SetSignal(arg as i32),
+            FcntlOp::F_GETSIG => FcntlCmd::GetSignal,
+            FcntlOp::F_SETPIPE_SZ => FcntlCmd::SetPipeSize(arg as u32),
+            FcntlOp::F_GETPIPE_SZ => FcntlCmd::GetPipeSize,
+            FcntlOp::F_ADD_SEALS => FcntlCmd::AddSeals(arg as u32),
+            FcntlOp::F_GET_SEALS => FcntlCmd::GetSeals,
+            FcntlOp::F_GETLEASE => FcntlCmd::GetLease,
+            _ => return Err(EINVAL),
+        })
+    }
+
+    /// Whether a descriptor that only names a place will do (`check_fcntl_cmd`).
+    const fn works_on_places(self) -> bool {
+        matches!(
+            self,
+            FcntlCmd::Dup { .. } | FcntlCmd::GetFd | FcntlCmd::SetFd(_) | FcntlCmd::GetFlags
+        )
+    }
+}
+
+/// `fcntl(fd, cmd, arg)`.
+fn fcntl(cx: &mut Context, fd: Fd, op: FcntlOp, arg: Bits) -> SysResult {
+    let f = fd.any_file(cx)?;
+    let cmd = FcntlCmd::new(op, arg.0);
+    if f.flags() & O_PATH != 0 && !cmd.is_ok_and(FcntlCmd::works_on_places) {
+        return Err(EBADF);
+    }
+    let files = cx.files();
+    match cmd? {
+        FcntlCmd::Dup { from, close } => {
+            let room = &cx.room();
+            if (from as i32) < 0 || from >= room.limit {
+                return Err(EINVAL);
+            }
+            let new = files.install_from(from as i32, f, close, room)?;
+            return Ok(new as usize);
+        }
+        FcntlCmd::GetFd => return Ok((files.cloexec(fd.0)? == CloseOnExec::Yes).into()),
+        FcntlCmd::SetFd(close) => files.set_cloexec(fd.0, close)?,
+        FcntlCmd::GetFlags => return Ok(f.flags_told() as usize),
+        FcntlCmd::SetFlags(new) => set_flags(cx, &f, new)?,
+        FcntlCmd::Lock(cmd) => fcntl_lock(cx, fd, &f, cmd)?,
+        FcntlCmd::SetOwner(n) => set_owner(&f, owner_id(cx, n)?),
+        FcntlCmd::GetOwner => {
+            let owner = f.owner.lock().0;
+            return Ok(owner_number(cx, owner) as usize);
+        }
+        FcntlCmd::SetOwnerEx(from) => {
+            let n = match from.read(&cx.mm())? {
+                [F_OWNER_TID | F_OWNER_PID, pid] => pid,
+                [F_OWNER_PGRP, pgid] => pgid.checked_neg().ok_or(EINVAL)?,
+                _ => return Err(EINVAL),
+            };
+            set_owner(&f, owner_id(cx, n)?);
+        }
+        FcntlCmd::GetOwnerEx(out) => {
+            let owner = f.owner.lock().0;
+            let pair = match owner_number(cx, owner) {
+                n if n < 0 => [F_OWNER_PGRP, -n],
+                n => [F_OWNER_PID, n],
+            };
+            out.write(&cx.mm(), &pair)?;
+        }
+        FcntlCmd::SetSignal(signal) => f.owner.lock().1 = signal,
+        FcntlCmd::GetSignal => return Ok(f.owner.lock().1 as usize),
+        FcntlCmd::SetPipeSize(size) => return set_pipe_size(cx, &f, size),
+        FcntlCmd::GetPipeSize => {
+            let pipe = f.ops::<ipc::pipe::PipeEnd>().ok_or(EBADF)?;
+            return Ok(pipe.capacity());
+        }
+        FcntlCmd::AddSeals(seals) => tmpfs::add_seals(&f, seals)?,
+        FcntlCmd::GetSeals => return tmpfs::get_seals(&f).map(|s| s as usize),
+        // None is held.
+        FcntlCmd::GetLease => return Ok(F_UNLCK as usize),
+    }
+    Ok(0)
+}
+
+const F_OWNER_TID: i32 = abi::linux::F_OWNER_TID as i32;
+const F_OWNER_PID: i32 = abi::linux::F_OWNER_PID as i32;
+const F_OWNER_PGRP: i32 = abi::linux::F_OWNER_PGRP as i32;
+
+/// `F_SETFL`. Append-only files are not kept.
+fn set_flags(cx: &Context, f: &File, new: u32) -> Result<()> {
+    if new & O_NOATIME & !f.flags() != 0
+        && let Some(p) = &f.path
+        && !vfs::mode::owner_or_capable(p.inode()?.perm()?, &cx.cred())
+    {
+        return Err(EPERM);
+    }
+    f.set_flags(new);
+    Ok(())
+}
+
+fn set_owner(f: &File, owner: i32) {
+    f.owner.lock().0 = owner;
+}
+
+fn set_pipe_size(cx: &Context, f: &File, size: u32) -> SysResult {
+    let pipe = f.ops::<ipc::pipe::PipeEnd>().ok_or(EBADF)?;
+    let privileged = if cx.cred().has(vfs::Caps::SYS_RESOURCE) {
+        ipc::pipe::Privileged::Yes
+    } else {
+        ipc::pipe::Privileged::No
+    };
+    pipe.set_capacity(size, privileged)
+}
+
 /// `memfd_create(name, flags)`.
-fn memfd_create(cx: &mut Context, a: &Args) -> SysResult {
+fn memfd_create(cx: &mut Context, name: StrPtr, flags: MemfdFlags) -> SysResult {
     let name = cx
         .mm()
-        .read_cstr(a.va(0), 250)
+        .read_cstr(name.0, 250)
         .map_err(|e| if e == ENAMETOOLONG { EINVAL } else { e })?;
-    let f = cx.kernel.shm.memfd(&name, a.u32(1), &cx.cred())?;
-    let c = if a.u32(1) & 1 != 0 {
+    let f = cx.kernel.shm.memfd(&name, flags.bits(), &cx.cred())?;
+    let close = if flags.contains(MemfdFlags::MFD_CLOEXEC) {
         CloseOnExec::Yes
     } else {
         CloseOnExec::No
     };
-    cx.files().install(f, c, &cx.room()).map(|n| n as usize)
+    cx.files().install(f, close, &cx.room()).map(|n| n as usize)
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(3, "close", &[Arg::Fd], close),
-    Call::new(32, "dup", &[Arg::Fd], dup),
-    Call::new(33, "dup2", &[Arg::Fd, Arg::Fd], dup2),
-    Call::new(72, "fcntl", &[Arg::Fd, Arg::Int, Arg::Hex], fcntl).note("no leases, no dnotify"),
-    Call::new(292, "dup3", &[Arg::Fd, Arg::Fd, Arg::OpenFlags], dup3),
-    Call::new(319, "memfd_create", &[Arg::Path, Arg::Hex], memfd_create),
-    Call::new(
-        436,
-        "close_range",
-        &[Arg::Fd, Arg::Fd, Arg::Hex],
-        close_range,
-    ),
-];
+calls! {
+    close,
+    dup,
+    dup2,
+    fcntl: "no leases, no dnotify",
+    dup3,
+    memfd_create,
+    close_range,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_come_with_their_arguments() {
+        let new = |op, arg| FcntlCmd::new(op, arg);
+        assert!(matches!(
+            new(FcntlOp::F_SETFD, 1),
+            Ok(FcntlCmd::SetFd(CloseOnExec::Yes))
+        ));
+        assert!(matches!(
+            new(FcntlOp::F_DUPFD_CLOEXEC, 7),
+            Ok(FcntlCmd::Dup {
+                from: 7,
+                close: CloseOnExec::Yes
+            })
+        ));
+        assert!(matches!(
+            new(FcntlOp::F_OFD_SETLKW, 0x1000),
+            Ok(FcntlCmd::Lock(LockCmd {
+                owner: LockOwner::OpenFile,
+                what: LockWhat::Set(Wait::Yes),
+                ..
+            }))
+        ));
+        assert_eq!(new(FcntlOp::F_SETSIG, 65).err(), Some(EINVAL));
+        assert_eq!(new(FcntlOp(999), 0).err(), Some(EINVAL));
+    }
+
+    #[test]
+    fn a_place_can_be_duplicated_and_asked() {
+        let works = |op| FcntlCmd::new(op, 0).is_ok_and(FcntlCmd::works_on_places);
+        assert!(works(FcntlOp::F_DUPFD) && works(FcntlOp::F_GETFL) && works(FcntlOp::F_SETFD));
+        assert!(!works(FcntlOp::F_SETFL) && !works(FcntlOp::F_SETLK) && !works(FcntlOp::F_GETOWN));
+    }
+}

@@ -1,37 +1,43 @@
 //! Directories: the one that a process works in, its root, and what is in one.
 
-use super::paths::{CWD, with};
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::SysResult;
+use super::args::*;
+use super::paths::with;
 use crate::task::Context;
 use abi::errno::*;
-use abi::linux::*;
 
-fn getcwd(cx: &mut Context, a: &Args) -> SysResult {
+fn getcwd(cx: &mut Context, buf: BytesOut) -> SysResult {
     let mut p = cx.task.with_paths(|p| p.getcwd())?;
     p.push(0);
-    if p.len() > a.usize(1) {
+    if p.len() > buf.len {
         return Err(ERANGE);
     }
-    cx.mm().copy_out(a.va(0), &p)?;
+    cx.mm().copy_out(buf.va, &p)?;
     Ok(p.len())
 }
-fn chdir(cx: &mut Context, a: &Args) -> SysResult {
-    with(cx, CWD, a.va(0), |p, _, path| p.chdir(path)).map(|()| 0)
+fn chdir(cx: &mut Context, path: PathPtr) -> SysResult {
+    with(cx, DirFd::CWD, path, |p, _, path| p.chdir(path)).map(|()| 0)
 }
-fn fchdir(cx: &mut Context, a: &Args) -> SysResult {
-    let f = cx.fd(a.i32(0))?;
+fn fchdir(cx: &mut Context, fd: Fd) -> SysResult {
+    let f = fd.any_file(cx)?;
     cx.task.with_paths(|p| p.fchdir(&f)).map(|()| 0)
 }
-fn chroot(cx: &mut Context, a: &Args) -> SysResult {
-    with(cx, CWD, a.va(0), |p, _, path| p.chroot(path)).map(|()| 0)
+fn chroot(cx: &mut Context, path: PathPtr) -> SysResult {
+    with(cx, DirFd::CWD, path, |p, _, path| p.chroot(path)).map(|()| 0)
 }
 
-/// Writes directory entries; `old` is getdents(2)'s layout, with the type at the end.
-fn dirents(cx: &Context, a: &Args, old: bool) -> SysResult {
-    let f = cx.fd(a.i32(0))?;
-    if f.flags() & O_PATH != 0 {
-        return Err(EBADF);
-    }
+/// How a directory entry is laid out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// getdents(2)'s, with the type at the end.
+    Old,
+    /// getdents64(2)'s.
+    New,
+}
+
+/// Writes directory entries.
+fn dirents(cx: &Context, fd: Fd, to: BytesOut<u32>, layout: Layout) -> SysResult {
+    let f = fd.file(cx)?;
     // A directory that was removed (`IS_DEADDIR`).
     if let Some(p) = &f.path
         && p.dentry.is_unhashed()
@@ -40,7 +46,8 @@ fn dirents(cx: &Context, a: &Args, old: bool) -> SysResult {
     {
         return Err(ENOENT);
     }
-    let room = (a.u64(2) as u32 as usize).min(1 << 20);
+    let old = layout == Layout::Old;
+    let room = (to.len as usize).min(1 << 20);
     let mut out: Vec<u8> = Vec::with_capacity(room.min(32 << 10));
     let mut too_small = false;
     let mut pos = f.pos.lock();
@@ -74,28 +81,22 @@ fn dirents(cx: &Context, a: &Args, old: bool) -> SysResult {
     if too_small {
         return Err(EINVAL);
     }
-    cx.mm().copy_out(a.va(1), &out)?;
+    cx.mm().copy_out(to.va, &out)?;
     *pos = p;
     Ok(out.len())
 }
-fn getdents(cx: &mut Context, a: &Args) -> SysResult {
-    dirents(cx, a, true)
+fn getdents(cx: &mut Context, fd: Fd, entries: BytesOut<u32>) -> SysResult {
+    dirents(cx, fd, entries, Layout::Old)
 }
-fn getdents64(cx: &mut Context, a: &Args) -> SysResult {
-    dirents(cx, a, false)
+fn getdents64(cx: &mut Context, fd: Fd, entries: BytesOut<u32>) -> SysResult {
+    dirents(cx, fd, entries, Layout::New)
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(78, "getdents", &[Arg::Fd, Arg::Ptr, Arg::Uint], getdents),
-    Call::new(79, "getcwd", &[Arg::Out, Arg::Uint], getcwd),
-    Call::new(80, "chdir", &[Arg::Path], chdir),
-    Call::new(81, "fchdir", &[Arg::Fd], fchdir),
-    Call::new(161, "chroot", &[Arg::Path], chroot),
-    Call::new(
-        217,
-        "getdents64",
-        &[Arg::Fd, Arg::Ptr, Arg::Uint],
-        getdents64,
-    ),
-];
+calls! {
+    getdents,
+    getcwd,
+    chdir,
+    fchdir,
+    chroot,
+    getdents64,
+}

@@ -1,163 +1,255 @@
 //! Futexes, and what a thread's end finds in memory: where its id goes, and its robust list.
 
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::SysResult;
+use super::args::*;
+use super::time::timespec_arg;
 use crate::task::Context;
 use crate::task::access::{By, guarded};
 use crate::task::futex::{self, Scope, instant_of};
-use abi::Result;
 use abi::errno::*;
 use abi::linux::*;
-use abi::time::Timespec;
+use abi::{Result, Va};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-fn set_tid_address(cx: &mut Context, a: &Args) -> SysResult {
-    cx.clear_child_tid.store(a.u64(0), Ordering::Relaxed);
+fn set_tid_address(cx: &mut Context, tid: Va) -> SysResult {
+    cx.clear_child_tid.store(tid.0, Ordering::Relaxed);
     Ok(cx.pid.own() as usize)
 }
 
-fn set_robust_list(cx: &mut Context, a: &Args) -> SysResult {
-    if a.u64(1) != 24 {
+fn set_robust_list(cx: &mut Context, head: Va, len: usize) -> SysResult {
+    if len != 24 {
         return Err(EINVAL);
     }
-    cx.robust_list.store(a.u64(0), Ordering::Relaxed);
+    cx.robust_list.store(head.0, Ordering::Relaxed);
     Ok(0)
 }
 
-fn get_robust_list(cx: &mut Context, a: &Args) -> SysResult {
-    let t = match a.i32(0) {
-        0 => cx.task.clone(),
-        pid => cx.find_task(pid)?,
-    };
-    let head = guarded(cx, &t, By::Real, || {
+fn get_robust_list(cx: &mut Context, tid: Tid, head: UserOut<u64>, len: UserOut<u64>) -> SysResult {
+    let t = tid.task_or_caller(&cx.task)?;
+    let at = guarded(cx, &t, By::Real, || {
         Ok(t.robust_list.load(Ordering::Relaxed))
     })?;
     let mm = cx.mm();
-    mm.write_obj(a.va(1), &head)?;
-    mm.write_obj(a.va(2), &24u64)?;
+    head.write(&mm, &at)?;
+    len.write(&mm, &24u64)?;
     Ok(0)
 }
 
-const FUTEX_NAMES: &[(u64, &str)] = &[
-    (0, "FUTEX_WAIT"),
-    (1, "FUTEX_WAKE"),
-    (3, "FUTEX_REQUEUE"),
-    (4, "FUTEX_CMP_REQUEUE"),
-    (5, "FUTEX_WAKE_OP"),
-    (128, "FUTEX_WAIT_PRIVATE"),
-    (129, "FUTEX_WAKE_PRIVATE"),
-    (132, "FUTEX_CMP_REQUEUE_PRIVATE"),
-    (137, "FUTEX_WAIT_BITSET_PRIVATE"),
-    (393, "FUTEX_WAIT_BITSET_PRIVATE|FUTEX_CLOCK_REALTIME"),
-];
+named! {
+    /// What futex(2) does.
+    struct FutexCmd(u32) {
+        FUTEX_WAIT,
+        FUTEX_WAKE,
+        FUTEX_REQUEUE,
+        FUTEX_CMP_REQUEUE,
+        FUTEX_WAKE_OP,
+        FUTEX_LOCK_PI,
+        FUTEX_UNLOCK_PI,
+        FUTEX_TRYLOCK_PI,
+        FUTEX_WAIT_BITSET,
+        FUTEX_WAKE_BITSET,
+        FUTEX_WAIT_REQUEUE_PI,
+        FUTEX_CMP_REQUEUE_PI,
+        FUTEX_LOCK_PI2,
+    }
+}
+
+/// futex(2)'s operation: what to do, in which scope, and by which clock a deadline is.
+///
+/// ```text
+///  31              9    8      7    6         0
+/// +----------------+-------+-------+-----------+
+/// |     (none)     | CLOCK | PRIV. |  command  |
+/// +----------------+-------+-------+-----------+
+///                      |       +-- FUTEX_PRIVATE_FLAG: used within one address space
+///                      +-- FUTEX_CLOCK_REALTIME: else CLOCK_MONOTONIC
+/// ```
+///
+/// Bits above are part of the command: there is none with them (`FUTEX_CMD_MASK`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct FutexOp {
+    cmd: FutexCmd,
+    scope: Scope,
+    clock: ClockId,
+}
+
+impl FutexOp {
+    fn new(word: u32) -> FutexOp {
+        FutexOp {
+            cmd: FutexCmd(word & FUTEX_CMD_MASK as u32),
+            scope: if word & FUTEX_PRIVATE_FLAG != 0 {
+                Scope::Private
+            } else {
+                Scope::Shared
+            },
+            clock: if word & FUTEX_CLOCK_REALTIME != 0 {
+                ClockId::CLOCK_REALTIME
+            } else {
+                ClockId::CLOCK_MONOTONIC
+            },
+        }
+    }
+
+    /// `ENOSYS` where the command has no deadline by the clock of the day.
+    fn checked(self) -> Result<FutexOp> {
+        match self.cmd {
+            FutexCmd::FUTEX_WAIT
+            | FutexCmd::FUTEX_WAIT_BITSET
+            | FutexCmd::FUTEX_WAIT_REQUEUE_PI
+            | FutexCmd::FUTEX_LOCK_PI2 => Ok(self),
+            _ if self.clock == ClockId::CLOCK_REALTIME => Err(ENOSYS),
+            _ => Ok(self),
+        }
+    }
+}
+
+impl Argument for FutexOp {
+    const SHOW: Show = Show::Words(|raw| {
+        let op = FutexOp::new(raw[0] as u32);
+        let mut s = match FutexCmd::SHOW {
+            Show::Words(show) => show(&[op.cmd.0.into()]),
+            Show::Read(_) | Show::Written(_) => text::hex(raw[0]),
+        };
+        if op.scope == Scope::Private {
+            s += "_PRIVATE";
+        }
+        if op.clock == ClockId::CLOCK_REALTIME {
+            s += "|FUTEX_CLOCK_REALTIME";
+        }
+        s
+    });
+    #[inline(always)]
+    fn decode(raw: &[u64]) -> Result<Self> {
+        Ok(FutexOp::new(raw[0] as u32))
+    }
+}
 
 /// `futex(uaddr, op, val, timeout or val2, uaddr2, val3)`.
-fn sys_futex(cx: &mut Context, a: &Args) -> SysResult {
-    let op = a.u32(1);
-    let scope = if op & FUTEX_PRIVATE_FLAG != 0 {
-        Scope::Private
-    } else {
-        Scope::Shared
-    };
-    let realtime = op & FUTEX_CLOCK_REALTIME != 0;
-    let cmd = op & FUTEX_CMD_MASK as u32;
-    if realtime
-        && !matches!(
-            cmd,
-            FUTEX_WAIT | FUTEX_WAIT_BITSET | FUTEX_WAIT_REQUEUE_PI | FUTEX_LOCK_PI2
-        )
-    {
-        return Err(ENOSYS);
-    }
-    let (va, val, va2) = (a.va(0), a.u32(2), a.va(4));
-    let timeout = || -> Result<Option<i64>> {
-        match a.va_opt(3) {
-            None => Ok(None),
-            Some(t) => Ok(Some(
-                cx.mm().read_obj::<Timespec>(t)?.to_nanos().ok_or(EINVAL)?,
-            )),
-        }
-    };
-    let clock = if realtime {
-        CLOCK_REALTIME
-    } else {
-        CLOCK_MONOTONIC
-    } as i32;
+fn futex(
+    cx: &mut Context,
+    va: Va,
+    op: FutexOp,
+    val: u32,
+    arg4: Timeout,
+    va2: Va,
+    val3: u32,
+) -> SysResult {
+    let FutexOp { cmd, scope, clock } = op.checked()?;
+    let count = val as i32;
+    let count2 = arg4.count();
+    let both = (va, va2);
     match cmd {
-        FUTEX_WAIT => {
-            let t = timeout()?;
-            let deadline =
-                t.and_then(|n| wait::deadline_after(std::time::Duration::from_nanos(n as u64)));
-            let r = futex::wait(cx, va, scope, val, !0, deadline);
-            match r {
-                Ok(()) => Ok(0),
-                Err(ERESTARTSYS) if t.is_some() => {
-                    cx.restart_block = Some(Box::new(move |cx| {
-                        futex::wait(cx, va, scope, val, !0, deadline)
-                            .map(|()| 0)
-                            .map_err(|e| if e == ERESTARTSYS { EINTR } else { e })
-                    }));
-                    Err(ERESTART_RESTARTBLOCK)
-                }
-                Err(e) => Err(e),
-            }
+        FutexCmd::FUTEX_WAIT => wait_relative(cx, va, scope, val, arg4.nanos(cx)?),
+        FutexCmd::FUTEX_WAIT_BITSET => {
+            let deadline = arg4.nanos(cx)?.and_then(|n| instant_of(clock.0, n));
+            futex::wait(cx, va, scope, val, val3, deadline).map(|()| 0)
         }
-        FUTEX_WAIT_BITSET => {
-            let t = timeout()?;
-            let deadline = t.and_then(|n| instant_of(clock, n));
-            futex::wait(cx, va, scope, val, a.u32(5), deadline).map(|()| 0)
+        FutexCmd::FUTEX_WAKE => futex::wake(cx, va, scope, count, !0),
+        FutexCmd::FUTEX_WAKE_BITSET => futex::wake(cx, va, scope, count, val3),
+        FutexCmd::FUTEX_REQUEUE => {
+            futex::requeue(cx, both, scope, (count, count2), None).map(|(w, m)| w + m)
         }
-        FUTEX_WAKE => futex::wake(cx, va, scope, val as i32, !0),
-        FUTEX_WAKE_BITSET => futex::wake(cx, va, scope, val as i32, a.u32(5)),
-        FUTEX_REQUEUE => {
-            futex::requeue(cx, (va, va2), scope, (val as i32, a.i32(3)), None).map(|(w, m)| w + m)
+        FutexCmd::FUTEX_CMP_REQUEUE => {
+            futex::requeue(cx, both, scope, (count, count2), Some(val3)).map(|(w, m)| w + m)
         }
-        FUTEX_CMP_REQUEUE => {
-            futex::requeue(cx, (va, va2), scope, (val as i32, a.i32(3)), Some(a.u32(5)))
-                .map(|(w, m)| w + m)
+        FutexCmd::FUTEX_WAKE_OP => futex::wake_op(cx, both, scope, (count, count2), val3),
+        FutexCmd::FUTEX_LOCK_PI => lock_pi(cx, va, scope, ClockId::CLOCK_REALTIME, arg4),
+        FutexCmd::FUTEX_LOCK_PI2 => lock_pi(cx, va, scope, clock, arg4),
+        FutexCmd::FUTEX_TRYLOCK_PI => {
+            futex::lock_pi(cx, va, scope, futex::IfTaken::Fail).map(|()| 0)
         }
-        FUTEX_WAKE_OP => futex::wake_op(cx, (va, va2), scope, (val as i32, a.i32(3)), a.u32(5)),
-        FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => {
-            let clock = if cmd == FUTEX_LOCK_PI {
-                CLOCK_REALTIME as i32
-            } else {
-                clock
-            };
-            let deadline = timeout()?.and_then(|n| instant_of(clock, n));
-            futex::lock_pi(cx, va, scope, futex::IfTaken::Wait(deadline)).map(|()| 0)
-        }
-        FUTEX_TRYLOCK_PI => futex::lock_pi(cx, va, scope, futex::IfTaken::Fail).map(|()| 0),
-        FUTEX_UNLOCK_PI => futex::unlock_pi(cx, va, scope).map(|()| 0),
+        FutexCmd::FUTEX_UNLOCK_PI => futex::unlock_pi(cx, va, scope).map(|()| 0),
         _ => Err(ENOSYS),
     }
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(
-        202,
-        "futex",
-        &[
-            Arg::Ptr,
-            Arg::Enum(FUTEX_NAMES),
-            Arg::Uint,
-            Arg::Ptr,
-            Arg::Ptr,
-            Arg::Hex,
-        ],
-        sys_futex,
-    )
-    .note("PI futexes without priorities; no requeue to PI"),
-    Call::new(218, "set_tid_address", &[Arg::Ptr], set_tid_address),
-    Call::new(
-        273,
-        "set_robust_list",
-        &[Arg::Ptr, Arg::Uint],
-        set_robust_list,
-    ),
-    Call::new(
-        274,
-        "get_robust_list",
-        &[Arg::Int, Arg::Ptr, Arg::Ptr],
-        get_robust_list,
-    ),
-];
+/// The fourth argument: where a time lies, or for some commands a second count.
+#[derive(Clone, Copy)]
+struct Timeout(u64);
+
+impl Timeout {
+    const fn count(self) -> i32 {
+        self.0 as i32
+    }
+    fn nanos(self, cx: &Context) -> Result<Option<i64>> {
+        timespec_arg(cx, Option::decode(&[self.0])?)
+    }
+}
+
+impl Argument for Timeout {
+    const SHOW: Show = Show::Words(|raw| text::pointer(raw[0]));
+    #[inline(always)]
+    fn decode(raw: &[u64]) -> Result<Self> {
+        Ok(Timeout(raw[0]))
+    }
+}
+
+/// Waits for a time that begins now, and goes on after an interruption until that time's end.
+fn wait_relative(
+    cx: &mut Context,
+    va: Va,
+    scope: Scope,
+    val: u32,
+    nanos: Option<i64>,
+) -> SysResult {
+    let after = |n| wait::deadline_after(Duration::from_nanos(n as u64));
+    let deadline = nanos.and_then(after);
+    match futex::wait(cx, va, scope, val, !0, deadline) {
+        Ok(()) => Ok(0),
+        Err(ERESTARTSYS) if nanos.is_some() => {
+            cx.restart_block = Some(Box::new(move |cx| {
+                futex::wait(cx, va, scope, val, !0, deadline)
+                    .map(|()| 0)
+                    .map_err(|e| if e == ERESTARTSYS { EINTR } else { e })
+            }));
+            Err(ERESTART_RESTARTBLOCK)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+fn lock_pi(cx: &Context, va: Va, scope: Scope, clock: ClockId, until: Timeout) -> SysResult {
+    let deadline = until.nanos(cx)?.and_then(|n| instant_of(clock.0, n));
+    futex::lock_pi(cx, va, scope, futex::IfTaken::Wait(deadline)).map(|()| 0)
+}
+
+calls! {
+    futex: "PI futexes without priorities; no requeue to PI",
+    set_tid_address,
+    set_robust_list,
+    get_robust_list,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_is_a_command_a_scope_and_a_clock() {
+        let op = FutexOp::new(9 | FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
+        assert_eq!(op.cmd, FutexCmd::FUTEX_WAIT_BITSET);
+        assert_eq!(op.scope, Scope::Private);
+        assert_eq!(op.clock, ClockId::CLOCK_REALTIME);
+        assert_eq!(op.checked(), Ok(op));
+        // A wake has no deadline.
+        assert_eq!(
+            FutexOp::new(1 | FUTEX_CLOCK_REALTIME).checked(),
+            Err(ENOSYS)
+        );
+        // Higher bits are part of the command: there is none with them.
+        assert_eq!(FutexOp::new(1 << 9 | 1).cmd, FutexCmd(513));
+    }
+
+    #[test]
+    fn an_operation_looks_as_strace_shows_it() {
+        let Show::Words(show) = FutexOp::SHOW else {
+            panic!("it shows memory");
+        };
+        assert_eq!(show(&[1]), "FUTEX_WAKE");
+        assert_eq!(
+            show(&[393]),
+            "FUTEX_WAIT_BITSET_PRIVATE|FUTEX_CLOCK_REALTIME"
+        );
+    }
+}

@@ -1,9 +1,9 @@
 //! Reading and writing: buffers, lists of buffers, positions.
 
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::SysResult;
+use super::args::*;
 use crate::task::Context;
 use abi::errno::*;
-use abi::linux::O_PATH;
 use abi::signal::SIGXFSZ;
 use abi::{Result, SigInfo, Va};
 use mm::{UserIo, UserRange};
@@ -13,6 +13,28 @@ use vfs::Caps;
 use vfs::file::{File, Io, IoCaller, O_APPEND, Sink, Source};
 use wait::Events;
 use zerocopy::IntoBytes;
+
+flags! {
+    /// Of preadv2(2) and pwritev2(2): others than these give `EOPNOTSUPP`.
+    struct RwFlags: u32, kept {
+        RWF_HIPRI,
+        RWF_DSYNC,
+        RWF_SYNC,
+        RWF_NOWAIT,
+        RWF_APPEND,
+    }
+}
+
+named! {
+    /// Where lseek(2) counts from.
+    struct Whence(u32) {
+        SEEK_SET,
+        SEEK_CUR,
+        SEEK_END,
+        SEEK_DATA,
+        SEEK_HOLE,
+    }
+}
 
 /// The most bytes of one read or write (`MAX_RW_COUNT`).
 pub(super) const MAX_RW: usize = 0x7fff_f000;
@@ -56,9 +78,8 @@ impl At {
     }
 }
 
-const RWF_KNOWN: u32 = 0x1f;
-const RWF_NOWAIT: u32 = 8;
-const RWF_APPEND: u32 = 16;
+const RWF_NOWAIT: u32 = RwFlags::RWF_NOWAIT.bits();
+const RWF_APPEND: u32 = RwFlags::RWF_APPEND.bits();
 
 pub(super) fn do_read(
     cx: &Context,
@@ -321,8 +342,7 @@ pub(super) fn within_limit(cx: &Context, f: &File, at: At, max: usize) -> Result
 
 /// The buffer of `read(2)` and `write(2)`; `EFAULT` where it is not in the application's part of the address
 /// space at all (`access_ok`).
-fn buffer<'a>(mm: &'a mm::Mm, a: &Args) -> Result<UserIo<'a>> {
-    let (va, len) = (a.va(1), a.usize(2));
+fn buffer(mm: &mm::Mm, va: Va, len: usize) -> Result<UserIo<'_>> {
     access_ok(va, len as u64)?;
     Ok(UserIo::new(mm, va, len.min(MAX_RW)))
 }
@@ -364,93 +384,99 @@ fn offset_arg(raw: i64) -> Result<At> {
     u64::try_from(raw).map(At::Offset).map_err(|_| EINVAL)
 }
 
-fn read(cx: &mut Context, a: &Args) -> SysResult {
-    let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    let r = do_read(cx, &f, &mut buffer(&mm, a)?, At::Position, 0);
+fn read(cx: &mut Context, fd: Fd, buf: BytesOut) -> SysResult {
+    let (f, mm) = (fd.any_file(cx)?, cx.mm());
+    let r = do_read(cx, &f, &mut buffer(&mm, buf.va, buf.len)?, At::Position, 0);
     if let Ok(1..) | Err(EAGAIN) = r {
-        crate::task::lanes::slots::after_read(cx, a.i32(0), &f);
+        crate::task::lanes::slots::after_read(cx, fd.0, &f);
     }
     r
 }
-fn write(cx: &mut Context, a: &Args) -> SysResult {
-    let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_write(cx, &f, &mut buffer(&mm, a)?, At::Position, 0)
+fn write(cx: &mut Context, fd: Fd, buf: BytesIn) -> SysResult {
+    let (f, mm) = (fd.any_file(cx)?, cx.mm());
+    do_write(cx, &f, &mut buffer(&mm, buf.va, buf.len)?, At::Position, 0)
 }
-fn pread64(cx: &mut Context, a: &Args) -> SysResult {
-    let at = offset_arg(a.i64(3))?;
-    let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_read(cx, &f, &mut buffer(&mm, a)?, at, 0)
+fn pread64(cx: &mut Context, fd: Fd, buf: BytesOut, offset: i64) -> SysResult {
+    let at = offset_arg(offset)?;
+    let (f, mm) = (fd.any_file(cx)?, cx.mm());
+    do_read(cx, &f, &mut buffer(&mm, buf.va, buf.len)?, at, 0)
 }
-fn pwrite64(cx: &mut Context, a: &Args) -> SysResult {
-    let at = offset_arg(a.i64(3))?;
-    let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_write(cx, &f, &mut buffer(&mm, a)?, at, 0)
+fn pwrite64(cx: &mut Context, fd: Fd, buf: BytesIn, offset: i64) -> SysResult {
+    let at = offset_arg(offset)?;
+    let (f, mm) = (fd.any_file(cx)?, cx.mm());
+    do_write(cx, &f, &mut buffer(&mm, buf.va, buf.len)?, at, 0)
 }
-fn readv(cx: &mut Context, a: &Args) -> SysResult {
-    let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
+fn readv(cx: &mut Context, fd: Fd, list: IovecOut) -> SysResult {
+    let (f, mm) = (fd.any_file(cx)?, cx.mm());
+    do_read(cx, &f, &mut iovec(&mm, list.va, list.len)?, At::Position, 0)
+}
+fn writev(cx: &mut Context, fd: Fd, list: IovecIn) -> SysResult {
+    let (f, mm) = (fd.any_file(cx)?, cx.mm());
+    do_write(cx, &f, &mut iovec(&mm, list.va, list.len)?, At::Position, 0)
+}
+fn preadv(cx: &mut Context, fd: Fd, list: IovecOut, offset: i64, _high: u64) -> SysResult {
+    let at = offset_arg(offset)?;
+    let (f, mm) = (fd.any_file(cx)?, cx.mm());
+    do_read(cx, &f, &mut iovec(&mm, list.va, list.len)?, at, 0)
+}
+fn pwritev(cx: &mut Context, fd: Fd, list: IovecIn, offset: i64, _high: u64) -> SysResult {
+    let at = offset_arg(offset)?;
+    let (f, mm) = (fd.any_file(cx)?, cx.mm());
+    do_write(cx, &f, &mut iovec(&mm, list.va, list.len)?, at, 0)
+}
+/// The second versions: -1 means the position, and there are flags.
+fn at2(offset: i64, flags: RwFlags) -> Result<At> {
+    if !RwFlags::all().contains(flags) {
+        return Err(EOPNOTSUPP);
+    }
+    match offset {
+        -1 => Ok(At::Position),
+        _ => offset_arg(offset),
+    }
+}
+fn preadv2(
+    cx: &mut Context,
+    fd: Fd,
+    list: IovecOut,
+    offset: i64,
+    _high: u64,
+    flags: RwFlags,
+) -> SysResult {
+    let at = at2(offset, flags)?;
+    let (f, mm) = (fd.any_file(cx)?, cx.mm());
     do_read(
         cx,
         &f,
-        &mut iovec(&mm, a.va(1), a.usize(2))?,
-        At::Position,
-        0,
+        &mut iovec(&mm, list.va, list.len)?,
+        at,
+        flags.bits(),
     )
 }
-fn writev(cx: &mut Context, a: &Args) -> SysResult {
-    let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
+fn pwritev2(
+    cx: &mut Context,
+    fd: Fd,
+    list: IovecIn,
+    offset: i64,
+    _high: u64,
+    flags: RwFlags,
+) -> SysResult {
+    let at = at2(offset, flags)?;
+    let (f, mm) = (fd.any_file(cx)?, cx.mm());
     do_write(
         cx,
         &f,
-        &mut iovec(&mm, a.va(1), a.usize(2))?,
-        At::Position,
-        0,
+        &mut iovec(&mm, list.va, list.len)?,
+        at,
+        flags.bits(),
     )
 }
-fn preadv(cx: &mut Context, a: &Args) -> SysResult {
-    let at = offset_arg(a.i64(3))?;
-    let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_read(cx, &f, &mut iovec(&mm, a.va(1), a.usize(2))?, at, 0)
-}
-fn pwritev(cx: &mut Context, a: &Args) -> SysResult {
-    let at = offset_arg(a.i64(3))?;
-    let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_write(cx, &f, &mut iovec(&mm, a.va(1), a.usize(2))?, at, 0)
-}
-/// The second versions: -1 means the position, and there are flags.
-fn at2(a: &Args) -> Result<(At, u32)> {
-    let flags = a.u32(5);
-    if flags & !RWF_KNOWN != 0 {
-        return Err(EOPNOTSUPP);
-    }
-    Ok((
-        if a.i64(3) == -1 {
-            At::Position
-        } else {
-            offset_arg(a.i64(3))?
-        },
-        flags,
-    ))
-}
-fn preadv2(cx: &mut Context, a: &Args) -> SysResult {
-    let (at, flags) = at2(a)?;
-    let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_read(cx, &f, &mut iovec(&mm, a.va(1), a.usize(2))?, at, flags)
-}
-fn pwritev2(cx: &mut Context, a: &Args) -> SysResult {
-    let (at, flags) = at2(a)?;
-    let (f, mm) = (cx.fd(a.i32(0))?, cx.mm());
-    do_write(cx, &f, &mut iovec(&mm, a.va(1), a.usize(2))?, at, flags)
-}
 
-fn lseek(cx: &mut Context, a: &Args) -> SysResult {
-    let f = cx.fd(a.i32(0))?;
-    if f.flags() & O_PATH != 0 {
-        return Err(EBADF);
-    }
-    if a.u32(2) > 4 {
+fn lseek(cx: &mut Context, fd: Fd, offset: i64, whence: Whence) -> SysResult {
+    let f = fd.file(cx)?;
+    if whence.0 > Whence::SEEK_HOLE.0 {
         return Err(EINVAL);
     }
-    f.seek(a.i64(1), a.u32(2)).map(|p| p as usize)
+    f.seek(offset, whence.0).map(|p| p as usize)
 }
 
 /// Bytes left, for the helpers above.
@@ -466,54 +492,16 @@ impl Left for UserIo<'_> {
     }
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(0, "read", &[Arg::Fd, Arg::Out, Arg::Uint], read),
-    Call::new(1, "write", &[Arg::Fd, Arg::In(2), Arg::Uint], write),
-    Call::new(8, "lseek", &[Arg::Fd, Arg::Int, Arg::Int], lseek),
-    Call::new(
-        17,
-        "pread64",
-        &[Arg::Fd, Arg::Out, Arg::Uint, Arg::Uint],
-        pread64,
-    ),
-    Call::new(
-        18,
-        "pwrite64",
-        &[Arg::Fd, Arg::In(2), Arg::Uint, Arg::Uint],
-        pwrite64,
-    ),
-    Call::new(19, "readv", &[Arg::Fd, Arg::Ptr, Arg::Uint], readv),
-    Call::new(20, "writev", &[Arg::Fd, Arg::Iovec(2), Arg::Uint], writev),
-    Call::new(
-        295,
-        "preadv",
-        &[Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Uint],
-        preadv,
-    ),
-    Call::new(
-        296,
-        "pwritev",
-        &[Arg::Fd, Arg::Iovec(2), Arg::Uint, Arg::Uint],
-        pwritev,
-    ),
-    Call::new(
-        327,
-        "preadv2",
-        &[Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Uint, Arg::Uint, Arg::Hex],
-        preadv2,
-    ),
-    Call::new(
-        328,
-        "pwritev2",
-        &[
-            Arg::Fd,
-            Arg::Iovec(2),
-            Arg::Uint,
-            Arg::Uint,
-            Arg::Uint,
-            Arg::Hex,
-        ],
-        pwritev2,
-    ),
-];
+calls! {
+    read,
+    write,
+    lseek,
+    pread64,
+    pwrite64,
+    readv,
+    writev,
+    preadv,
+    pwritev,
+    preadv2,
+    pwritev2,
+}

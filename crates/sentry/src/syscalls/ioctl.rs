@@ -1,8 +1,9 @@
 //! ioctl: what concerns every descriptor, and how a file's own commands reach the caller's memory.
 
+use super::SysResult;
+use super::args::*;
 use super::descriptors::{owner_id, owner_number};
 use super::io::blocking;
-use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use abi::errno::*;
 use abi::linux::*;
@@ -13,6 +14,25 @@ use vfs::fd_table::CloseOnExec;
 use vfs::file::{File, IoctlContext};
 use vfs::mode::FileType;
 use wait::Events;
+
+named! {
+    /// A command: those that concern every descriptor, and some that people see often.
+    struct IoctlCmd(u32) {
+        TCGETS = 0x5401,
+        TCSETS = 0x5402,
+        TIOCGWINSZ = 0x5413,
+        FIONREAD = platform::lanes::FIONREAD,
+        FIONBIO = 0x5421,
+        TIOCGPTPEER = 0x5441,
+        FIONCLEX = 0x5450,
+        FIOCLEX = 0x5451,
+        FIOASYNC = 0x5452,
+        FIOSETOWN = 0x8901,
+        SIOCSPGRP = 0x8902,
+        FIOGETOWN = 0x8903,
+        SIOCGPGRP = 0x8904,
+    }
+}
 
 struct Caller<'a>(&'a Context);
 
@@ -30,9 +50,6 @@ impl IoctlContext for Caller<'_> {
         &self.0.task
     }
 }
-
-const TIOCGPTPEER: u32 = 0x5441;
-const FIONREAD: u32 = platform::lanes::FIONREAD;
 
 /// `ioctl(TIOCGPTPEER)`: opens the other side of a terminal, by its name where /dev/pts is mounted.
 fn open_peer(cx: &Context, m: &tty::Master, flags: u32) -> SysResult {
@@ -58,76 +75,68 @@ fn open_peer(cx: &Context, m: &tty::Master, flags: u32) -> SysResult {
 }
 
 /// `ioctl(fd, cmd, arg)`: what concerns every descriptor is here, the rest is the file's.
-fn ioctl(cx: &mut Context, a: &Args) -> SysResult {
-    let f = cx.fd(a.i32(0))?;
-    if f.flags() & O_PATH != 0 {
-        return Err(EBADF);
+fn ioctl(cx: &mut Context, fd: Fd, cmd: IoctlCmd, arg: Va) -> SysResult {
+    let f = fd.file(cx)?;
+    match of_any_file(cx, fd, &f, cmd, arg)? {
+        Some(result) => Ok(result),
+        None => of_this_file(cx, &f, cmd, arg),
     }
-    let cmd = a.u32(1);
+}
+
+/// `None` for a command that is the file's own.
+fn of_any_file(
+    cx: &Context,
+    fd: Fd,
+    f: &Arc<File>,
+    cmd: IoctlCmd,
+    arg: Va,
+) -> Result<Option<usize>> {
+    let is_socket = || f.ops::<net::Socket>().is_some();
     match cmd {
-        // FIONCLEX, FIOCLEX
-        0x5450 => {
-            return cx
-                .files()
-                .set_cloexec(a.i32(0), CloseOnExec::No)
-                .map(|()| 0);
-        }
-        0x5451 => {
-            return cx
-                .files()
-                .set_cloexec(a.i32(0), CloseOnExec::Yes)
-                .map(|()| 0);
-        }
-        // FIONBIO, FIOASYNC
-        0x5421 | 0x5452 => {
-            let on: i32 = cx.mm().read_obj(a.va(2))?;
-            let bit = if cmd == 0x5421 {
-                O_NONBLOCK
-            } else {
-                vfs::file::O_ASYNC
-            };
-            let flags = if on != 0 {
-                f.flags() | bit
-            } else {
-                f.flags() & !bit
-            };
-            f.set_flags(flags);
-            return Ok(0);
-        }
-        // FIOSETOWN, SIOCSPGRP; FIOGETOWN, SIOCGPGRP: of sockets only
-        0x8901 | 0x8902 if f.ops::<net::Socket>().is_some() => {
-            let owner = owner_id(cx, cx.mm().read_obj::<i32>(a.va(2))?)?;
+        IoctlCmd::FIONCLEX => cx.files().set_cloexec(fd.0, CloseOnExec::No)?,
+        IoctlCmd::FIOCLEX => cx.files().set_cloexec(fd.0, CloseOnExec::Yes)?,
+        IoctlCmd::FIONBIO => set_flag(f, O_NONBLOCK, cx.mm().read_obj(arg)?),
+        IoctlCmd::FIOASYNC => set_flag(f, vfs::file::O_ASYNC, cx.mm().read_obj(arg)?),
+        IoctlCmd::FIOSETOWN | IoctlCmd::SIOCSPGRP if is_socket() => {
+            let owner = owner_id(cx, cx.mm().read_obj(arg)?)?;
             f.owner.lock().0 = owner;
-            return Ok(0);
         }
-        0x8903 | 0x8904 if f.ops::<net::Socket>().is_some() => {
+        IoctlCmd::FIOGETOWN | IoctlCmd::SIOCGPGRP if is_socket() => {
             let owner = f.owner.lock().0;
-            cx.mm().write_obj(a.va(2), &owner_number(cx, owner))?;
-            return Ok(0);
+            cx.mm().write_obj(arg, &owner_number(cx, owner))?;
         }
-        TIOCGPTPEER => {
-            if let Some(m) = f.ops::<tty::Master>() {
-                return open_peer(cx, m, a.u32(2));
-            }
+        IoctlCmd::TIOCGPTPEER => {
+            let master = f.ops::<tty::Master>();
+            return master.map(|m| open_peer(cx, m, arg.0 as u32)).transpose();
         }
-        _ => {}
+        _ => return Ok(None),
     }
-    if cmd == FIONREAD {
-        crate::task::lanes::slots::after_count(cx, &f);
+    Ok(Some(0))
+}
+
+/// Sets a flag of the open file to what the application's `int` says.
+fn set_flag(f: &File, bit: u32, on: i32) {
+    let others = f.flags() & !bit;
+    f.set_flags(if on != 0 { others | bit } else { others });
+}
+
+fn of_this_file(cx: &mut Context, f: &Arc<File>, cmd: IoctlCmd, arg: Va) -> SysResult {
+    if cmd == IoctlCmd::FIONREAD {
+        crate::task::lanes::slots::after_count(cx, f);
     }
     let nb = f.nonblocking();
-    blocking(cx, &f, Events::READABLE | Events::WRITABLE, nb, || {
-        f.ops.ioctl(&f, &Caller(cx), cmd, a.u64(2))
+    blocking(cx, f, Events::READABLE | Events::WRITABLE, nb, || {
+        f.ops.ioctl(f, &Caller(cx), cmd.0, arg.0)
     })
     .or_else(|e| {
         // FIONREAD of a regular file: what is left.
-        if e == ENOTTY && cmd == FIONREAD && f.ops.seekable() {
+        if e == ENOTTY && cmd == IoctlCmd::FIONREAD && f.ops.seekable() {
             let stat = f.ops.stat()?;
             if FileType::from_mode(stat.mode) != Some(FileType::Regular) {
                 return Err(e);
             }
             let left = stat.size as i64 - f.position()? as i64;
-            cx.mm().write_obj(a.va(2), &(left as i32))?;
+            cx.mm().write_obj(arg, &(left as i32))?;
             return Ok(0);
         }
         Err(e)
@@ -135,10 +144,6 @@ fn ioctl(cx: &mut Context, a: &Args) -> SysResult {
     .map(|v| v as usize)
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[Call::new(
-    16,
-    "ioctl",
-    &[Arg::Fd, Arg::Hex, Arg::Hex],
+calls! {
     ioctl,
-)];
+}

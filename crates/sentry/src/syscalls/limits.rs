@@ -1,6 +1,7 @@
 //! Limits of resources, and what was used of them.
 
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::SysResult;
+use super::args::*;
 use crate::task::Context;
 use crate::task::cpu::Cpu;
 use crate::task::limits::{self, Limit};
@@ -10,25 +11,59 @@ use abi::time::Timeval;
 use std::sync::Arc;
 use vfs::Caps;
 
-fn prlimit(cx: &Context, t: &crate::Task, n: u32, new: Option<Limit>) -> Result<Limit> {
-    if n as usize >= limits::COUNT {
+opaque! { Limit }
+
+named! {
+    /// A limit of resources.
+    struct Resource(u32) {
+        RLIMIT_CPU,
+        RLIMIT_FSIZE,
+        RLIMIT_DATA,
+        RLIMIT_STACK,
+        RLIMIT_CORE,
+        RLIMIT_RSS,
+        RLIMIT_NPROC,
+        RLIMIT_NOFILE,
+        RLIMIT_MEMLOCK,
+        RLIMIT_AS,
+        RLIMIT_LOCKS,
+        RLIMIT_SIGPENDING,
+        RLIMIT_MSGQUEUE,
+        RLIMIT_NICE,
+        RLIMIT_RTPRIO,
+        RLIMIT_RTTIME,
+    }
+}
+
+named! {
+    /// Whose usage getrusage(2) tells.
+    struct UsageOf(i32) {
+        RUSAGE_SELF,
+        RUSAGE_CHILDREN,
+        RUSAGE_THREAD,
+    }
+}
+
+fn prlimit(cx: &Context, t: &crate::Task, resource: Resource, new: Option<Limit>) -> Result<Limit> {
+    let n = resource.0 as usize;
+    if n >= limits::COUNT {
         return Err(EINVAL);
     }
     let mut l = t.group.limits.lock();
-    let old = l.0[n as usize];
+    let old = l.0[n];
     if let Some(new) = new {
         if new.current > new.max {
             return Err(EINVAL);
         }
-        if n as usize == limits::NOFILE && new.max > vfs::fd_table::NR_OPEN {
+        if n == limits::NOFILE && new.max > vfs::fd_table::NR_OPEN {
             return Err(EPERM);
         }
         if new.max > old.max && !cx.cred().has(Caps::SYS_RESOURCE) {
             return Err(EPERM);
         }
-        l.0[n as usize] = new;
+        l.0[n] = new;
         drop(l);
-        if n as usize == limits::CPU {
+        if n == limits::CPU {
             t.group.timers.watch_cpu_limit(&t.kernel, &t.group);
         } else {
             t.mm().set_limits(t.mm_limits());
@@ -37,43 +72,40 @@ fn prlimit(cx: &Context, t: &crate::Task, n: u32, new: Option<Limit>) -> Result<
     Ok(old)
 }
 
-fn getrlimit(cx: &mut Context, a: &Args) -> SysResult {
-    let old = prlimit(cx, cx, a.u32(0), None)?;
-    cx.mm().write_obj(a.va(1), &old)?;
+fn getrlimit(cx: &mut Context, resource: Resource, limit: UserOut<Limit>) -> SysResult {
+    let old = prlimit(cx, cx, resource, None)?;
+    limit.write(&cx.mm(), &old)?;
     Ok(0)
 }
 
-fn setrlimit(cx: &mut Context, a: &Args) -> SysResult {
-    let new: Limit = cx.mm().read_obj(a.va(1))?;
-    prlimit(cx, cx, a.u32(0), Some(new))?;
+fn setrlimit(cx: &mut Context, resource: Resource, limit: UserIn<Limit>) -> SysResult {
+    let new = limit.read(&cx.mm())?;
+    prlimit(cx, cx, resource, Some(new))?;
     Ok(0)
 }
 
-fn prlimit64(cx: &mut Context, a: &Args) -> SysResult {
+fn prlimit64(
+    cx: &mut Context,
+    tid: Tid,
+    resource: Resource,
+    new: Option<UserIn<Limit>>,
+    old: Option<UserOut<Limit>>,
+) -> SysResult {
     let mm = cx.mm();
-    let new = match a.va_opt(2) {
-        None => None,
-        Some(va) => Some(mm.read_obj::<Limit>(va)?),
-    };
-    let t = match a.i32(0) {
-        0 => cx.task.clone(),
-        pid => {
-            let t = cx.find_task(pid)?;
-            let (me, c) = (cx.cred(), t.cred());
-            let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
-                && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
-            if !Arc::ptr_eq(&t.group, &cx.group)
-                && !same
-                && !me.has_in(&c.user_ns, Caps::SYS_RESOURCE)
-            {
-                return Err(EPERM);
-            }
-            t
+    let new = new.map(|new| new.read(&mm)).transpose()?;
+    let t = tid.task_or_caller(&cx.task)?;
+    if tid.0 != 0 {
+        let (me, c) = (cx.cred(), t.cred());
+        let same = [c.uid, c.euid, c.suid].iter().all(|i| *i == me.uid)
+            && [c.gid, c.egid, c.sgid].iter().all(|i| *i == me.gid);
+        if !Arc::ptr_eq(&t.group, &cx.group) && !same && !me.has_in(&c.user_ns, Caps::SYS_RESOURCE)
+        {
+            return Err(EPERM);
         }
-    };
-    let old = prlimit(cx, &t, a.u32(1), new)?;
-    if let Some(va) = a.va_opt(3) {
-        mm.write_obj(va, &old)?;
+    }
+    let before = prlimit(cx, &t, resource, new)?;
+    if let Some(old) = old {
+        old.write(&mm, &before)?;
     }
     Ok(0)
 }
@@ -90,32 +122,24 @@ pub(super) fn rusage(cpu: Cpu, maxrss_kib: u64) -> [u64; 18] {
     r
 }
 
-fn getrusage(cx: &mut Context, a: &Args) -> SysResult {
-    let cpu = match a.i32(0) {
-        0 => cx.kernel.cpu_time(&cx.group),
-        // RUSAGE_THREAD
-        1 => cx.cpu.get(),
-        -1 => cx.group.cpu_children.get(),
+fn getrusage(cx: &mut Context, who: UsageOf, usage: UserOut<[u64; 18]>) -> SysResult {
+    let cpu = match who {
+        UsageOf::RUSAGE_SELF => cx.kernel.cpu_time(&cx.group),
+        UsageOf::RUSAGE_THREAD => cx.cpu.get(),
+        UsageOf::RUSAGE_CHILDREN => cx.group.cpu_children.get(),
         _ => return Err(EINVAL),
     };
-    let rss = if a.i32(0) == -1 {
-        0
-    } else {
-        cx.mm().usage().rss / 1024
+    let rss = match who {
+        UsageOf::RUSAGE_CHILDREN => 0,
+        _ => cx.mm().usage().rss / 1024,
     };
-    cx.mm().write_obj(a.va(1), &rusage(cpu, rss))?;
+    usage.write(&cx.mm(), &rusage(cpu, rss))?;
     Ok(0)
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(97, "getrlimit", &[Arg::Int, Arg::Ptr], getrlimit),
-    Call::new(98, "getrusage", &[Arg::Int, Arg::Ptr], getrusage),
-    Call::new(160, "setrlimit", &[Arg::Int, Arg::Ptr], setrlimit),
-    Call::new(
-        302,
-        "prlimit64",
-        &[Arg::Int, Arg::Int, Arg::Ptr, Arg::Ptr],
-        prlimit64,
-    ),
-];
+calls! {
+    getrlimit,
+    getrusage,
+    setrlimit,
+    prlimit64,
+}

@@ -1,20 +1,32 @@
 //! Locks on files: those of fcntl and of flock.
 
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::SysResult;
+use super::args::*;
 use crate::task::Context;
+use abi::Result;
 use abi::errno::*;
-use abi::linux::*;
-use abi::{Result, Va};
 use std::sync::Arc;
 use vfs::file::File;
 use vfs::locks::{LockKind, LockRange, Owner};
 use vfs::ops::Wait;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+opaque! { Flock }
+
+flags! {
+    /// What flock(2) does: one of the first three, and perhaps LOCK_NB.
+    struct FlockOp: u32, kept {
+        LOCK_SH,
+        LOCK_EX,
+        LOCK_UN,
+        LOCK_NB,
+    }
+}
+
 /// `struct flock`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-struct Flock {
+pub(super) struct Flock {
     kind: i16,
     whence: i16,
     pad: i32,
@@ -34,17 +46,39 @@ fn lock_range(f: &File, l: &Flock) -> Result<LockRange> {
     LockRange::new(base, l.start, l.len)
 }
 
-pub(super) fn fcntl_lock(cx: &Context, fd: i32, f: &Arc<File>, cmd: u32, va: Va) -> SysResult {
+/// Whose the locks of fcntl(2) are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum LockOwner {
+    Process,
+    /// The open file's: `F_OFD_*`.
+    OpenFile,
+}
+
+/// What is to be done with one.
+#[derive(Clone, Copy)]
+pub(super) enum LockWhat {
+    /// Told which lock stands against it.
+    Get,
+    Set(Wait),
+}
+
+/// A command of fcntl(2) about locks.
+#[derive(Clone, Copy)]
+pub(super) struct LockCmd {
+    pub owner: LockOwner,
+    pub what: LockWhat,
+    pub at: UserPtr<Flock>,
+}
+
+pub(super) fn fcntl_lock(cx: &Context, fd: Fd, f: &Arc<File>, cmd: LockCmd) -> Result<()> {
     let mm = cx.mm();
-    let mut l: Flock = mm.read_obj(va)?;
-    let ofd = cmd >= F_OFD_GETLK;
-    if ofd && l.pid != 0 {
+    let mut l = cmd.at.read(&mm)?;
+    if cmd.owner == LockOwner::OpenFile && l.pid != 0 {
         return Err(EINVAL);
     }
-    let (owner, pid) = if ofd {
-        (Owner::OpenFile(f.id), -1)
-    } else {
-        (Owner::Posix(cx.files().id()), cx.group.tgid)
+    let (owner, pid) = match cmd.owner {
+        LockOwner::OpenFile => (Owner::OpenFile(f.id), -1),
+        LockOwner::Process => (Owner::Posix(cx.files().id()), cx.group.tgid),
     };
     let kind = match l.kind {
         0 => Some(LockKind::Read),
@@ -53,7 +87,7 @@ pub(super) fn fcntl_lock(cx: &Context, fd: i32, f: &Arc<File>, cmd: u32, va: Va)
         _ => return Err(EINVAL),
     };
     let range = lock_range(f, &l)?;
-    if matches!(cmd, F_GETLK | F_OFD_GETLK) {
+    let LockWhat::Set(wait) = cmd.what else {
         let kind = kind.ok_or(EINVAL)?;
         match cx.task.with_paths(|p| p.get_lock(f, owner, kind, range))? {
             None => l.kind = 2,
@@ -73,46 +107,44 @@ pub(super) fn fcntl_lock(cx: &Context, fd: i32, f: &Arc<File>, cmd: u32, va: Va)
                 };
             }
         }
-        mm.write_obj(va, &l)?;
-        return Ok(0);
-    }
+        return cmd.at.write(&mm, &l);
+    };
     match kind {
         Some(LockKind::Read) if !f.readable() => return Err(EBADF),
         Some(LockKind::Write) if !f.writable() => return Err(EBADF),
         _ => {}
     }
-    let wait = if matches!(cmd, F_SETLKW | F_OFD_SETLKW) {
-        Wait::Yes
-    } else {
-        Wait::No
-    };
     cx.task
         .with_paths(|p| p.set_lock(f, owner, kind, range, pid, wait))?;
     // A close of the descriptor in the meantime found nothing to let go.
-    if !ofd && kind.is_some() && !cx.fd(fd).is_ok_and(|now| Arc::ptr_eq(&now, f)) {
+    if cmd.owner == LockOwner::Process
+        && kind.is_some()
+        && !fd.any_file(cx).is_ok_and(|now| Arc::ptr_eq(&now, f))
+    {
         cx.task
             .with_paths(|p| p.set_lock(f, owner, None, range, pid, Wait::No))?;
         return Err(EBADF);
     }
-    Ok(0)
+    Ok(())
 }
 
-fn flock(cx: &mut Context, a: &Args) -> SysResult {
-    let f = cx.fd(a.i32(0))?;
-    if f.flags() & O_PATH != 0 {
-        return Err(EBADF);
-    }
-    let op = a.u32(1);
-    let wait = if op & 4 != 0 { Wait::No } else { Wait::Yes };
-    let kind = match op & !4 {
-        1 => Some(LockKind::Read),
-        2 => Some(LockKind::Write),
-        8 => None,
+fn flock(cx: &mut Context, fd: Fd, op: FlockOp) -> SysResult {
+    let f = fd.file(cx)?;
+    let wait = if op.contains(FlockOp::LOCK_NB) {
+        Wait::No
+    } else {
+        Wait::Yes
+    };
+    let kind = match op - FlockOp::LOCK_NB {
+        FlockOp::LOCK_SH => Some(LockKind::Read),
+        FlockOp::LOCK_EX => Some(LockKind::Write),
+        FlockOp::LOCK_UN => None,
         _ => return Err(EINVAL),
     };
     cx.task.with_paths(|p| p.flock(&f, kind, wait))?;
     Ok(0)
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[Call::new(73, "flock", &[Arg::Fd, Arg::Hex], flock)];
+calls! {
+    flock,
+}

@@ -1,139 +1,243 @@
 //! Memory.
 
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::SysResult;
+use super::args::*;
 use crate::task::Context;
 use crate::task::access::{self, By};
 use crate::task::exec::map_file;
 use abi::errno::*;
-use abi::linux::{MAP_ANONYMOUS, O_PATH};
-use mm::MmapRequest;
+use abi::{Result, Va};
+use mm::{Mm, MmapRequest};
 
-const PROT: &[(u64, &str)] = &[
-    (1, "PROT_READ"),
-    (2, "PROT_WRITE"),
-    (4, "PROT_EXEC"),
-    (0, "PROT_NONE"),
-];
-const MAP: &[(u64, &str)] = &[
-    (3, "MAP_SHARED_VALIDATE"),
-    (1, "MAP_SHARED"),
-    (2, "MAP_PRIVATE"),
-    (8, "MAP_DROPPABLE"),
-    (0x10, "MAP_FIXED"),
-    (0x20, "MAP_ANONYMOUS"),
-    (0x100, "MAP_GROWSDOWN"),
-    (0x800, "MAP_DENYWRITE"),
-    (0x2000, "MAP_LOCKED"),
-    (0x4000, "MAP_NORESERVE"),
-    (0x8000, "MAP_POPULATE"),
-    (0x2_0000, "MAP_STACK"),
-    (0x10_0000, "MAP_FIXED_NOREPLACE"),
-];
+flags! {
+    /// What a mapping allows; [`mm`] checks it.
+    struct Prot: u32, kept {
+        PROT_NONE,
+        PROT_READ,
+        PROT_WRITE,
+        PROT_EXEC,
+    }
+}
+
+flags! {
+    /// Flags of mmap(2); [`mm`] checks them.
+    struct MapFlags: u32, kept {
+        MAP_SHARED_VALIDATE,
+        MAP_SHARED,
+        MAP_PRIVATE,
+        MAP_DROPPABLE,
+        MAP_FIXED,
+        MAP_ANONYMOUS,
+        MAP_32BIT,
+        MAP_GROWSDOWN,
+        MAP_DENYWRITE,
+        MAP_EXECUTABLE,
+        MAP_LOCKED,
+        MAP_NORESERVE,
+        MAP_POPULATE,
+        MAP_NONBLOCK,
+        MAP_STACK,
+        MAP_HUGETLB,
+        MAP_SYNC,
+        MAP_FIXED_NOREPLACE,
+    }
+}
+
+flags! {
+    /// Flags of mremap(2); [`mm`] checks them.
+    struct RemapFlags: u32, kept {
+        MREMAP_MAYMOVE,
+        MREMAP_FIXED,
+        MREMAP_DONTUNMAP,
+    }
+}
+
+flags! {
+    /// Flags of msync(2); [`mm`] checks them.
+    struct SyncFlags: u32, kept {
+        MS_ASYNC,
+        MS_INVALIDATE,
+        MS_SYNC,
+    }
+}
+
+flags! {
+    /// Flags of mlock2(2); [`mm`] checks them.
+    struct LockFlags: u32, kept {
+        MLOCK_ONFAULT,
+    }
+}
+
+flags! {
+    /// Flags of mlockall(2); [`mm`] checks them.
+    struct LockAllFlags: u32, kept {
+        MCL_CURRENT,
+        MCL_FUTURE,
+        MCL_ONFAULT,
+    }
+}
+
+named! {
+    /// What madvise(2) says.
+    struct Advice(u32) {
+        MADV_NORMAL,
+        MADV_RANDOM,
+        MADV_SEQUENTIAL,
+        MADV_WILLNEED,
+        MADV_DONTNEED,
+        MADV_FREE,
+        MADV_REMOVE,
+        MADV_DONTFORK,
+        MADV_DOFORK,
+        MADV_HWPOISON,
+        MADV_MERGEABLE,
+        MADV_UNMERGEABLE,
+        MADV_HUGEPAGE,
+        MADV_NOHUGEPAGE,
+        MADV_DONTDUMP,
+        MADV_DODUMP,
+        MADV_WIPEONFORK,
+        MADV_KEEPONFORK,
+        MADV_COLD,
+        MADV_PAGEOUT,
+        MADV_POPULATE_READ,
+        MADV_POPULATE_WRITE,
+        MADV_DONTNEED_LOCKED,
+        MADV_COLLAPSE,
+    }
+}
 
 /// `mmap(addr, len, prot, flags, fd, offset)`.
-fn mmap(cx: &mut Context, a: &Args) -> SysResult {
-    let (flags, offset) = (a.u32(3), a.u64(5));
-    if offset % abi::PAGE_SIZE != 0 {
+fn mmap(
+    cx: &mut Context,
+    addr: Va,
+    len: u64,
+    prot: Prot,
+    flags: MapFlags,
+    fd: Fd,
+    offset: u64,
+) -> SysResult {
+    if !offset.is_multiple_of(abi::PAGE_SIZE) {
         return Err(EINVAL);
     }
-    if flags & MAP_ANONYMOUS == 0 {
+    if !flags.contains(MapFlags::MAP_ANONYMOUS) {
         // The file's last mapped byte must have an offset.
-        let end = offset.checked_add(a.u64(1)).ok_or(EOVERFLOW)?;
+        let end = offset.checked_add(len).ok_or(EOVERFLOW)?;
         if end > i64::MAX as u64 {
             return Err(EOVERFLOW);
         }
     }
-    let file = if flags & MAP_ANONYMOUS != 0 {
+    let file = if flags.contains(MapFlags::MAP_ANONYMOUS) {
         None
     } else {
-        let f = cx.fd(a.i32(4))?;
-        if f.flags() & O_PATH != 0 {
-            return Err(EBADF);
-        }
+        let f = fd.file(cx)?;
         Some(map_file(&f, &cx.fs().root())?)
     };
     let req = MmapRequest {
-        addr: a.va(0),
-        len: a.u64(1),
-        prot: a.u32(2),
-        flags,
+        addr,
+        len,
+        prot: prot.bits(),
+        flags: flags.bits(),
         offset,
         file,
     };
     cx.mm().mmap(req).map(|va| va.0 as usize)
 }
-fn munmap(cx: &mut Context, a: &Args) -> SysResult {
-    cx.mm().munmap(a.va(0), a.u64(1)).map(|()| 0)
+fn munmap(cx: &mut Context, addr: Va, len: u64) -> SysResult {
+    cx.mm().munmap(addr, len).map(|()| 0)
 }
-fn mprotect(cx: &mut Context, a: &Args) -> SysResult {
-    cx.mm().mprotect(a.va(0), a.u64(1), a.u32(2)).map(|()| 0)
+fn mprotect(cx: &mut Context, addr: Va, len: u64, prot: Prot) -> SysResult {
+    cx.mm().mprotect(addr, len, prot.bits()).map(|()| 0)
 }
 /// No protection keys: only key -1.
-fn pkey_mprotect(cx: &mut Context, a: &Args) -> SysResult {
-    if a.i32(3) != -1 {
+fn pkey_mprotect(cx: &mut Context, addr: Va, len: u64, prot: Prot, key: i32) -> SysResult {
+    if key != -1 {
         return Err(EINVAL);
     }
-    mprotect(cx, a)
+    mprotect(cx, addr, len, prot)
 }
-fn mremap(cx: &mut Context, a: &Args) -> SysResult {
+fn mremap(
+    cx: &mut Context,
+    old: Va,
+    old_len: u64,
+    new_len: u64,
+    flags: RemapFlags,
+    new: Va,
+) -> SysResult {
     cx.mm()
-        .mremap(a.va(0), a.u64(1), a.u64(2), a.u32(3), a.va(4))
+        .mremap(old, old_len, new_len, flags.bits(), new)
         .map(|va| va.0 as usize)
 }
-fn brk(cx: &mut Context, a: &Args) -> SysResult {
-    Ok(cx.mm().brk(a.va(0)).0 as usize)
+fn brk(cx: &mut Context, end: Va) -> SysResult {
+    Ok(cx.mm().brk(end).0 as usize)
 }
-fn madvise(cx: &mut Context, a: &Args) -> SysResult {
-    cx.mm().madvise(a.va(0), a.u64(1), a.u32(2)).map(|()| 0)
+fn madvise(cx: &mut Context, addr: Va, len: u64, advice: Advice) -> SysResult {
+    cx.mm().madvise(addr, len, advice.0).map(|()| 0)
 }
-fn msync(cx: &mut Context, a: &Args) -> SysResult {
-    cx.mm().msync(a.va(0), a.u64(1), a.u32(2)).map(|()| 0)
+fn msync(cx: &mut Context, addr: Va, len: u64, flags: SyncFlags) -> SysResult {
+    cx.mm().msync(addr, len, flags.bits()).map(|()| 0)
 }
-fn mincore(cx: &mut Context, a: &Args) -> SysResult {
+fn mincore(cx: &mut Context, addr: Va, len: u64, pages: Va) -> SysResult {
     let mm = cx.mm();
-    let mut to = a.va(2);
-    mm.mincore(a.va(0), a.u64(1), &mut |bytes| {
+    let mut to = pages;
+    mm.mincore(addr, len, &mut |bytes| {
         mm.copy_out(to, bytes)?;
         to = to.offset(bytes.len() as u64);
         Ok(())
     })?;
     Ok(0)
 }
-fn mlock(cx: &mut Context, a: &Args) -> SysResult {
-    cx.mm().mlock(a.va(0), a.u64(1), 0).map(|()| 0)
+fn mlock(cx: &mut Context, addr: Va, len: u64) -> SysResult {
+    cx.mm().mlock(addr, len, 0).map(|()| 0)
 }
-fn mlock2(cx: &mut Context, a: &Args) -> SysResult {
-    cx.mm().mlock(a.va(0), a.u64(1), a.u32(2)).map(|()| 0)
+fn mlock2(cx: &mut Context, addr: Va, len: u64, flags: LockFlags) -> SysResult {
+    cx.mm().mlock(addr, len, flags.bits()).map(|()| 0)
 }
-fn munlock(cx: &mut Context, a: &Args) -> SysResult {
-    cx.mm().munlock(a.va(0), a.u64(1)).map(|()| 0)
+fn munlock(cx: &mut Context, addr: Va, len: u64) -> SysResult {
+    cx.mm().munlock(addr, len).map(|()| 0)
 }
-fn mlockall(cx: &mut Context, a: &Args) -> SysResult {
-    cx.mm().mlockall(a.u32(0)).map(|()| 0)
+fn mlockall(cx: &mut Context, flags: LockAllFlags) -> SysResult {
+    cx.mm().mlockall(flags.bits()).map(|()| 0)
 }
-fn munlockall(cx: &mut Context, _: &Args) -> SysResult {
+fn munlockall(cx: &mut Context) -> SysResult {
     cx.mm().munlockall();
     Ok(0)
 }
 
-/// `process_vm_readv` and `process_vm_writev` between processes of one user.
-fn process_vm(cx: &Context, a: &Args, write: bool) -> SysResult {
-    if a.u64(5) != 0 {
-        return Err(EINVAL);
+/// A list of buffers for process_vm_readv(2).
+#[derive(Clone, Copy)]
+struct Buffers {
+    at: UserArray<[u64; 2]>,
+    count: u64,
+}
+
+impl Buffers {
+    const fn new(va: Va, count: u64) -> Buffers {
+        Buffers {
+            at: UserArray::new(va),
+            count,
+        }
     }
-    let t = cx.find_task(a.i32(0))?;
-    let (mm, other) = (cx.mm(), access::memory(cx, &t, By::Real)?);
-    let list = |va, n: u64| -> abi::Result<Vec<[u64; 2]>> {
-        if n > 1024 {
+    fn read(self, mm: &Mm) -> Result<Vec<[u64; 2]>> {
+        if self.count > 1024 {
             return Err(EINVAL);
         }
-        let mut v = Vec::new();
-        for i in 0..n {
-            v.push(mm.read_obj::<[u64; 2]>(abi::Va(va).offset(16 * i))?);
-        }
-        Ok(v)
-    };
-    let (local, remote) = (list(a.u64(1), a.u64(2))?, list(a.u64(3), a.u64(4))?);
+        (0..self.count).map(|i| self.at.at(i).read(mm)).collect()
+    }
+}
+
+/// Which way process_vm_readv(2) and process_vm_writev(2) copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    FromOther,
+    ToOther,
+}
+
+/// `process_vm_readv` and `process_vm_writev` between processes of one user.
+fn process_vm(cx: &Context, tid: Tid, local: Buffers, remote: Buffers, way: Way) -> SysResult {
+    let t = tid.task(cx)?;
+    let (mm, other) = (cx.mm(), access::memory(cx, &t, By::Real)?);
+    let (local, remote) = (local.read(&mm)?, remote.read(&mm)?);
     let mut buf = vec![0u8; 64 << 10];
     let (mut li, mut lo, mut done) = (0usize, 0u64, 0usize);
     // MAX_RW_COUNT; nothing on the way could be interrupted.
@@ -149,13 +253,13 @@ fn process_vm(cx: &Context, a: &Args, write: bool) -> SysResult {
             }
             let n = (len - at).min(llen - lo).min(buf.len() as u64) as usize;
             let n = n.min(most - done);
-            let (src, dst) = (abi::Va(base).offset(at), abi::Va(lbase).offset(lo));
-            let got = if write {
+            let (src, dst) = (Va(base).offset(at), Va(lbase).offset(lo));
+            let got = if way == Way::ToOther {
                 mm.read_bytes(dst, &mut buf[..n])
             } else {
                 other.read_bytes(src, &mut buf[..n])
             };
-            let put = if write {
+            let put = if way == Way::ToOther {
                 other.write_bytes(src, &buf[..got])
             } else {
                 mm.write_bytes(dst, &buf[..got])
@@ -170,69 +274,54 @@ fn process_vm(cx: &Context, a: &Args, write: bool) -> SysResult {
     }
     Ok(done)
 }
-fn process_vm_readv(cx: &mut Context, a: &Args) -> SysResult {
-    process_vm(cx, a, false)
+fn process_vm_readv(
+    cx: &mut Context,
+    tid: Tid,
+    local: IovecOut<u64>,
+    remote: IovecOut<u64>,
+    flags: u64,
+) -> SysResult {
+    if flags != 0 {
+        return Err(EINVAL);
+    }
+    let (local, remote) = (
+        Buffers::new(local.va, local.len),
+        Buffers::new(remote.va, remote.len),
+    );
+    process_vm(cx, tid, local, remote, Way::FromOther)
 }
-fn process_vm_writev(cx: &mut Context, a: &Args) -> SysResult {
-    process_vm(cx, a, true)
+fn process_vm_writev(
+    cx: &mut Context,
+    tid: Tid,
+    local: IovecIn<u64>,
+    remote: IovecOut<u64>,
+    flags: u64,
+) -> SysResult {
+    if flags != 0 {
+        return Err(EINVAL);
+    }
+    let (local, remote) = (
+        Buffers::new(local.va, local.len),
+        Buffers::new(remote.va, remote.len),
+    );
+    process_vm(cx, tid, local, remote, Way::ToOther)
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(
-        9,
-        "mmap",
-        &[
-            Arg::Ptr,
-            Arg::Uint,
-            Arg::Flags(PROT),
-            Arg::Flags(MAP),
-            Arg::Fd,
-            Arg::Hex,
-        ],
-        mmap,
-    )
-    .note("no huge pages"),
-    Call::new(
-        10,
-        "mprotect",
-        &[Arg::Ptr, Arg::Uint, Arg::Flags(PROT)],
-        mprotect,
-    ),
-    Call::new(11, "munmap", &[Arg::Ptr, Arg::Uint], munmap),
-    Call::new(12, "brk", &[Arg::Ptr], brk),
-    Call::new(
-        25,
-        "mremap",
-        &[Arg::Ptr, Arg::Uint, Arg::Uint, Arg::Hex, Arg::Ptr],
-        mremap,
-    ),
-    Call::new(26, "msync", &[Arg::Ptr, Arg::Uint, Arg::Hex], msync),
-    Call::new(27, "mincore", &[Arg::Ptr, Arg::Uint, Arg::Ptr], mincore),
-    Call::new(28, "madvise", &[Arg::Ptr, Arg::Uint, Arg::Int], madvise),
-    Call::new(149, "mlock", &[Arg::Ptr, Arg::Uint], mlock)
-        .note("accounted, not pinned on the host"),
-    Call::new(150, "munlock", &[Arg::Ptr, Arg::Uint], munlock),
-    Call::new(151, "mlockall", &[Arg::Hex], mlockall).note("accounted, not pinned on the host"),
-    Call::new(152, "munlockall", &[], munlockall),
-    Call::new(
-        310,
-        "process_vm_readv",
-        &[Arg::Int, Arg::Ptr, Arg::Uint, Arg::Ptr, Arg::Uint, Arg::Hex],
-        process_vm_readv,
-    ),
-    Call::new(
-        311,
-        "process_vm_writev",
-        &[Arg::Int, Arg::Ptr, Arg::Uint, Arg::Ptr, Arg::Uint, Arg::Hex],
-        process_vm_writev,
-    ),
-    Call::new(325, "mlock2", &[Arg::Ptr, Arg::Uint, Arg::Hex], mlock2),
-    Call::new(
-        329,
-        "pkey_mprotect",
-        &[Arg::Ptr, Arg::Uint, Arg::Flags(PROT), Arg::Int],
-        pkey_mprotect,
-    )
-    .note("no protection keys"),
-];
+calls! {
+    mmap: "no huge pages",
+    mprotect,
+    munmap,
+    brk,
+    mremap,
+    msync,
+    mincore,
+    madvise,
+    mlock: "accounted, not pinned on the host",
+    munlock,
+    mlockall: "accounted, not pinned on the host",
+    munlockall,
+    process_vm_readv,
+    process_vm_writev,
+    mlock2,
+    pkey_mprotect: "no protection keys",
+}

@@ -1,30 +1,59 @@
 //! NUMA policies (`mm/mempolicy.c`, `mm/migrate.c`), on a machine of one node: checked, kept and told as Linux does;
 //! where pages lie there is nothing to choose.
 
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::SysResult;
+use super::args::*;
 use crate::task::Context;
 use crate::task::access::{self, By};
 use abi::errno::*;
 use abi::{Result, Va};
 use mm::policy::{self, Policy};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::Caps;
+
+named! {
+    /// How pages are placed; with it come flags, in the bits from 13 on.
+    struct PolicyMode(u32) {
+        MPOL_DEFAULT = 0,
+        MPOL_PREFERRED = 1,
+        MPOL_BIND = 2,
+        MPOL_INTERLEAVE = 3,
+        MPOL_LOCAL = 4,
+        MPOL_PREFERRED_MANY = 5,
+        MPOL_WEIGHTED_INTERLEAVE = 6,
+    }
+}
+
+flags! {
+    /// Of get_mempolicy(2).
+    struct AskFlags: u64, refused {
+        MPOL_F_NODE = 1,
+        MPOL_F_ADDR = 2,
+        MPOL_F_MEMS_ALLOWED = 4,
+    }
+}
+
+flags! {
+    /// Of mbind(2), which looks at the mode and the nodes first.
+    struct BindFlags: u64, kept {
+        MPOL_MF_STRICT = 1,
+        MPOL_MF_MOVE = 2,
+        MPOL_MF_MOVE_ALL = 4,
+    }
+}
+
+flags! {
+    /// Of move_pages(2).
+    struct MoveFlags: u64, refused {
+        MPOL_MF_MOVE = 2,
+        MPOL_MF_MOVE_ALL = 4,
+    }
+}
 
 /// `MAX_NUMNODES`.
 const NODES_MAX: u64 = 1024;
 /// Bits of a page: longer masks are refused.
 const MASK_MAX: u64 = abi::PAGE_SIZE * 8;
-
-/// Flags of get_mempolicy.
-const F_NODE: u64 = 1;
-const F_ADDR: u64 = 2;
-const F_MEMS_ALLOWED: u64 = 4;
-
-/// Flags of mbind and move_pages.
-const MF_STRICT: u64 = 1;
-const MF_MOVE: u64 = 2;
-const MF_MOVE_ALL: u64 = 4;
 
 /// A mask of nodes, of which the first 16 are remembered.
 #[derive(Clone, Copy, Default)]
@@ -72,9 +101,9 @@ fn nodes(cx: &Context, va: Va, len: u64) -> Result<Nodes> {
 }
 
 /// A mode and its flags (`sanitize_mpol_flags`).
-fn mode(word: u32) -> Result<(u8, u8)> {
+fn mode(word: PolicyMode) -> Result<(u8, u8)> {
     const FLAGS: u32 = 7 << 13;
-    let (mode, flags) = (word & !FLAGS, (word >> 13 & 7) as u8);
+    let (mode, flags) = (word.0 & !FLAGS, (word.0 >> 13 & 7) as u8);
     if mode > u32::from(policy::WEIGHTED_INTERLEAVE) {
         return Err(EINVAL);
     }
@@ -106,74 +135,88 @@ fn policy_for((mode, flags): (u8, u8), nodes: Nodes) -> Result<Policy> {
 }
 
 /// `set_mempolicy(mode, nodemask, maxnode)`.
-fn set_mempolicy(cx: &mut Context, a: &Args) -> SysResult {
-    let mode = mode(a.u32(0))?;
-    let p = policy_for(mode, nodes(cx, a.va(1), a.u64(2))?)?;
+fn set_mempolicy(cx: &mut Context, mode: PolicyMode, mask: Va, max: u64) -> SysResult {
+    let mode = self::mode(mode)?;
+    let p = policy_for(mode, nodes(cx, mask, max)?)?;
     cx.numa_policy.store(p.bits(), Ordering::Relaxed);
     Ok(0)
 }
 
 /// `mbind(addr, len, mode, nodemask, maxnode, flags)`.
-fn mbind(cx: &mut Context, a: &Args) -> SysResult {
-    let mode = mode(a.u32(2))?;
-    let nodes = nodes(cx, a.va(3), a.u64(4))?;
-    let flags = a.u64(5);
-    if flags & !(MF_STRICT | MF_MOVE | MF_MOVE_ALL) != 0 {
+fn mbind(
+    cx: &mut Context,
+    addr: Va,
+    len: u64,
+    mode: PolicyMode,
+    mask: Va,
+    max: u64,
+    flags: BindFlags,
+) -> SysResult {
+    let mode = self::mode(mode)?;
+    let nodes = nodes(cx, mask, max)?;
+    if !BindFlags::all().contains(flags) {
         return Err(EINVAL);
     }
-    if flags & MF_MOVE_ALL != 0 && !cx.cred().has(Caps::SYS_NICE) {
+    if flags.contains(BindFlags::MPOL_MF_MOVE_ALL) && !cx.cred().has(Caps::SYS_NICE) {
         return Err(EPERM);
     }
-    if !a.va(0).is_page_aligned() {
+    if !addr.is_page_aligned() {
         return Err(EINVAL);
     }
-    if a.u64(1).wrapping_add(abi::PAGE_SIZE - 1) < abi::PAGE_SIZE {
+    if len.wrapping_add(abi::PAGE_SIZE - 1) < abi::PAGE_SIZE {
         return Ok(0);
     }
     let p = policy_for(mode, nodes)?;
-    cx.mm().set_policy(a.va(0), a.u64(1), p).map(|()| 0)
+    cx.mm().set_policy(addr, len, p).map(|()| 0)
 }
 
 /// `get_mempolicy(mode, nodemask, maxnode, addr, flags)`.
-fn get_mempolicy(cx: &mut Context, a: &Args) -> SysResult {
-    let (len, flags) = (a.u64(2), a.u64(4));
-    let mask = a.va_opt(1);
-    if mask.is_some() && len < 1 || flags & !(F_NODE | F_ADDR | F_MEMS_ALLOWED) != 0 {
+fn get_mempolicy(
+    cx: &mut Context,
+    mode: Option<UserOut<u32>>,
+    mask: Option<Va>,
+    max: u64,
+    addr: Va,
+    flags: AskFlags,
+) -> SysResult {
+    if mask.is_some() && max < 1 {
         return Err(EINVAL);
     }
-    let mm = cx.mm();
-    let (word, nodes) = if flags & F_MEMS_ALLOWED != 0 {
-        if flags != F_MEMS_ALLOWED {
-            return Err(EINVAL);
-        }
-        (0, 1)
-    } else {
-        let own = Policy::from_bits(cx.numa_policy.load(Ordering::Relaxed));
-        let p = match flags & F_ADDR {
-            0 if a.u64(3) != 0 => return Err(EINVAL),
-            0 => own,
-            _ => mm.policy_at(a.va(3))?,
-        };
-        let interleaves = matches!(p.mode(), policy::INTERLEAVE | policy::WEIGHTED_INTERLEAVE);
-        let word = match flags & (F_NODE | F_ADDR) {
-            // The node of the page, which is brought in; or where the next page would lie.
-            3 => {
-                mm.read_obj::<u8>(a.va(3))?;
-                0
-            }
-            F_NODE if interleaves => 0,
-            F_NODE => return Err(EINVAL),
-            _ => u32::from(p.mode()) | u32::from(p.flags()) << 13,
-        };
-        (word, p.nodes())
+    let (word, nodes) = match flags {
+        AskFlags::MPOL_F_MEMS_ALLOWED => (0, 1),
+        _ if flags.contains(AskFlags::MPOL_F_MEMS_ALLOWED) => return Err(EINVAL),
+        _ => asked(cx, addr, flags)?,
     };
-    if let Some(va) = a.va_opt(0) {
-        mm.write_obj(va, &word)?;
+    if let Some(mode) = mode {
+        mode.write(&cx.mm(), &word)?;
     }
     if let Some(va) = mask {
-        put_nodes(cx, va, len, nodes)?;
+        put_nodes(cx, va, max, nodes)?;
     }
     Ok(0)
+}
+
+/// The policy that is asked for, of the task or at an address: its mode or a node, and its nodes.
+fn asked(cx: &Context, addr: Va, flags: AskFlags) -> Result<(u32, u64)> {
+    let mm = cx.mm();
+    let at_address = flags.contains(AskFlags::MPOL_F_ADDR);
+    let p = match at_address {
+        false if !addr.is_null() => return Err(EINVAL),
+        false => Policy::from_bits(cx.numa_policy.load(Ordering::Relaxed)),
+        true => mm.policy_at(addr)?,
+    };
+    let interleaves = matches!(p.mode(), policy::INTERLEAVE | policy::WEIGHTED_INTERLEAVE);
+    let word = match (flags.contains(AskFlags::MPOL_F_NODE), at_address) {
+        // The node of the page, which is brought in; or where the next page would lie.
+        (true, true) => {
+            mm.read_obj::<u8>(addr)?;
+            0
+        }
+        (true, false) if interleaves => 0,
+        (true, false) => return Err(EINVAL),
+        (false, _) => u32::from(p.mode()) | u32::from(p.flags()) << 13,
+    };
+    Ok((word, p.nodes()))
 }
 
 /// `copy_nodes_to_user`: as many words as `len` bits need, of which one says something.
@@ -190,19 +233,11 @@ fn put_nodes(cx: &Context, va: Va, len: u64, nodes: u64) -> Result<()> {
     cx.mm().copy_out(va, &out)
 }
 
-/// The task that is meant; 0 is the caller.
-fn target(cx: &Context, pid: i32) -> Result<Arc<crate::Task>> {
-    match pid {
-        0 => Ok(cx.task.clone()),
-        pid => cx.find_task(pid),
-    }
-}
-
 /// `migrate_pages(pid, maxnode, old_nodes, new_nodes)`: nothing lies elsewhere.
-fn migrate_pages(cx: &mut Context, a: &Args) -> SysResult {
-    nodes(cx, a.va(2), a.u64(1))?;
-    let new = nodes(cx, a.va(3), a.u64(1))?;
-    let t = target(cx, a.i32(0))?;
+fn migrate_pages(cx: &mut Context, tid: Tid, max: u64, old: Va, new: Va) -> SysResult {
+    nodes(cx, old, max)?;
+    let new = nodes(cx, new, max)?;
+    let t = tid.task_or_caller(&cx.task)?;
     access::memory(cx, &t, By::Real)?;
     if new.others && !cx.cred().has(Caps::SYS_NICE) {
         return Err(EPERM);
@@ -211,28 +246,31 @@ fn migrate_pages(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 /// `move_pages(pid, count, pages, nodes, status, flags)`.
-fn move_pages(cx: &mut Context, a: &Args) -> SysResult {
-    let flags = a.u64(5);
-    if flags & !(MF_MOVE | MF_MOVE_ALL) != 0 {
-        return Err(EINVAL);
-    }
-    if flags & MF_MOVE_ALL != 0 && !cx.cred().has(Caps::SYS_NICE) {
+fn move_pages(
+    cx: &mut Context,
+    tid: Tid,
+    count: u64,
+    pages: UserArray<u64>,
+    nodes: Option<UserArray<i32>>,
+    status: UserArray<i32>,
+    flags: MoveFlags,
+) -> SysResult {
+    if flags.contains(MoveFlags::MPOL_MF_MOVE_ALL) && !cx.cred().has(Caps::SYS_NICE) {
         return Err(EPERM);
     }
-    let t = target(cx, a.i32(0))?;
+    let t = tid.task_or_caller(&cx.task)?;
     let (mm, other) = (cx.mm(), access::memory(cx, &t, By::Real)?);
-    for i in 0..a.u64(1) {
-        let page: u64 = mm.read_obj(a.va(2).offset(i.wrapping_mul(8)))?;
-        if let Some(nodes) = a.va_opt(3) {
-            match mm.read_obj::<i32>(nodes.offset(i.wrapping_mul(4)))? {
-                0 => {}
-                _ => return Err(ENODEV),
-            }
+    for i in 0..count {
+        let page = pages.at(i).read(&mm)?;
+        if let Some(nodes) = nodes
+            && nodes.at(i).read(&mm)? != 0
+        {
+            return Err(ENODEV);
         }
-        let status = other
+        let node = other
             .node_of(Va(page))
             .map_or_else(|e| -e.raw(), |n| n as i32);
-        mm.write_obj(a.va(4).offset(i.wrapping_mul(4)), &status)?;
+        status.at(i).write(&mm, &node)?;
         if i % 1024 == 0 && cx.is_killed() {
             return Err(EINTR);
         }
@@ -241,56 +279,26 @@ fn move_pages(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 /// `set_mempolicy_home_node(addr, len, node, flags)`.
-fn set_mempolicy_home_node(cx: &mut Context, a: &Args) -> SysResult {
-    if !a.va(0).is_page_aligned() || a.u64(3) != 0 || a.u64(2) != 0 {
+fn set_mempolicy_home_node(
+    cx: &mut Context,
+    addr: Va,
+    len: u64,
+    node: u64,
+    flags: u64,
+) -> SysResult {
+    if !addr.is_page_aligned() || flags != 0 || node != 0 {
         return Err(EINVAL);
     }
-    cx.mm().set_home_node(a.va(0), a.u64(1)).map(|()| 0)
+    cx.mm().set_home_node(addr, len).map(|()| 0)
 }
 
 const NOTE: &str = "one node";
 
-pub const CALLS: &[Call] = &[
-    Call::new(
-        237,
-        "mbind",
-        &[Arg::Ptr, Arg::Uint, Arg::Hex, Arg::Ptr, Arg::Uint, Arg::Hex],
-        mbind,
-    )
-    .note(NOTE),
-    Call::new(
-        238,
-        "set_mempolicy",
-        &[Arg::Hex, Arg::Ptr, Arg::Uint],
-        set_mempolicy,
-    )
-    .note(NOTE),
-    Call::new(
-        239,
-        "get_mempolicy",
-        &[Arg::Ptr, Arg::Ptr, Arg::Uint, Arg::Ptr, Arg::Hex],
-        get_mempolicy,
-    )
-    .note(NOTE),
-    Call::new(
-        256,
-        "migrate_pages",
-        &[Arg::Int, Arg::Uint, Arg::Ptr, Arg::Ptr],
-        migrate_pages,
-    )
-    .note(NOTE),
-    Call::new(
-        279,
-        "move_pages",
-        &[Arg::Int, Arg::Uint, Arg::Ptr, Arg::Ptr, Arg::Ptr, Arg::Hex],
-        move_pages,
-    )
-    .note(NOTE),
-    Call::new(
-        450,
-        "set_mempolicy_home_node",
-        &[Arg::Ptr, Arg::Uint, Arg::Uint, Arg::Hex],
-        set_mempolicy_home_node,
-    )
-    .note(NOTE),
-];
+calls! {
+    mbind: NOTE,
+    set_mempolicy: NOTE,
+    get_mempolicy: NOTE,
+    migrate_pages: NOTE,
+    move_pages: NOTE,
+    set_mempolicy_home_node: NOTE,
+}

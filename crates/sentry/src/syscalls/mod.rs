@@ -1,7 +1,7 @@
 //! System calls: the table and the dispatcher.
 //!
-//! Each file holds what a part of Linux does, and ends in its part of the table, `CALLS`. A function opens with what the call
-//! does, decodes raw numbers into types on its first lines, and hands on to the object that does the work.
+//! Each file holds what a part of Linux does, and ends in its part of the table, `calls!`. A function opens with
+//! what the call does; its parameters have the types of [`args`]; it hands on to the object that does the work.
 //! What is not in the table gives `ENOSYS`.
 
 pub mod args;
@@ -39,82 +39,20 @@ use crate::strace;
 use crate::task::Context;
 use abi::errno::{E2BIG, ENOSYS};
 use abi::{Errno, Result, Va};
-pub use args::Arg;
+use args::{Param, Raw};
 
 /// What a system call gives.
 pub type SysResult = core::result::Result<usize, Errno>;
 
-/// The six arguments, raw.
-#[derive(Clone, Copy, Debug)]
-pub struct Args(pub [u64; 6]);
-
-impl Args {
-    #[must_use]
-    pub const fn u64(&self, i: usize) -> u64 {
-        self.0[i]
-    }
-    #[must_use]
-    pub const fn i64(&self, i: usize) -> i64 {
-        self.0[i] as i64
-    }
-    #[must_use]
-    pub const fn u32(&self, i: usize) -> u32 {
-        self.0[i] as u32
-    }
-    #[must_use]
-    pub const fn i32(&self, i: usize) -> i32 {
-        self.0[i] as i32
-    }
-    #[must_use]
-    pub const fn usize(&self, i: usize) -> usize {
-        self.0[i] as usize
-    }
-    #[must_use]
-    pub const fn va(&self, i: usize) -> Va {
-        Va(self.0[i])
-    }
-    /// `None` for a null pointer.
-    #[must_use]
-    pub const fn va_opt(&self, i: usize) -> Option<Va> {
-        if self.0[i] == 0 {
-            None
-        } else {
-            Some(Va(self.0[i]))
-        }
-    }
-}
-
-/// What does a system call.
-pub type Handler = fn(&mut Context, &Args) -> SysResult;
-
-/// An entry of the table.
+/// An entry of the table. A file's rows are made by [`args::calls!`].
 pub struct Call {
     pub nr: u32,
     pub name: &'static str,
-    /// How its arguments are shown.
-    pub args: &'static [Arg],
-    pub handler: Handler,
+    pub params: &'static [Param],
+    /// Decodes the words and calls the function.
+    pub handler: fn(&mut Context, &Raw) -> SysResult,
     /// For the compatibility page: what is missing, empty if nothing.
     pub note: &'static str,
-}
-
-impl Call {
-    #[must_use]
-    pub const fn new(nr: u32, name: &'static str, args: &'static [Arg], handler: Handler) -> Call {
-        Call {
-            nr,
-            name,
-            args,
-            handler,
-            note: "",
-        }
-    }
-    /// With what is missing, for the compatibility page.
-    #[must_use]
-    pub const fn note(mut self, note: &'static str) -> Call {
-        self.note = note;
-        self
-    }
 }
 
 /// The parts of the table.
@@ -180,7 +118,7 @@ pub fn lookup(nr: u64) -> Option<&'static Call> {
 }
 
 /// Does system call `nr`.
-pub fn dispatch(cx: &mut Context, nr: u64, args: &Args) -> SysResult {
+pub fn dispatch(cx: &mut Context, nr: u64, args: &Raw) -> SysResult {
     let Some(call) = lookup(nr) else {
         strace::unknown(cx, nr, args);
         return Err(ENOSYS);
@@ -193,11 +131,6 @@ pub fn dispatch(cx: &mut Context, nr: u64, args: &Args) -> SysResult {
     let r = (call.handler)(cx, args);
     trace.exit(cx, call, args, entered, &r);
     r
-}
-
-/// Reads a NUL-terminated path. `ENOENT` is left to the walk; `ENAMETOOLONG` past PATH_MAX.
-pub fn path_arg(cx: &Context, va: Va) -> Result<Vec<u8>> {
-    cx.mm().read_cstr(va, vfs::PATH_MAX)
 }
 
 /// Reads a struct whose size the caller names: longer ones must be zero at the end (`copy_struct_from_user`).

@@ -1,47 +1,91 @@
 //! Mounts.
 
-use super::paths::{CWD, with};
-use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
+use super::SysResult;
+use super::args::*;
+use super::paths::with;
 use crate::task::Context;
 use abi::Va;
 use vfs::ops::MountArgs;
 
+flags! {
+    /// Of mount(2); the VFS checks them.
+    struct MountFlags: u64, kept {
+        MS_RDONLY,
+        MS_NOSUID,
+        MS_NODEV,
+        MS_NOEXEC,
+        MS_SYNCHRONOUS,
+        MS_REMOUNT,
+        MS_MANDLOCK,
+        MS_DIRSYNC,
+        MS_NOSYMFOLLOW,
+        MS_NOATIME,
+        MS_NODIRATIME,
+        MS_BIND,
+        MS_MOVE,
+        MS_REC,
+        MS_SILENT,
+        MS_POSIXACL,
+        MS_UNBINDABLE,
+        MS_PRIVATE,
+        MS_SLAVE,
+        MS_SHARED,
+        MS_RELATIME,
+        MS_STRICTATIME,
+        MS_LAZYTIME,
+    }
+}
+
+flags! {
+    /// Of umount2(2); the VFS checks them.
+    struct UmountFlags: u32, kept {
+        MNT_FORCE,
+        MNT_DETACH,
+        MNT_EXPIRE,
+        UMOUNT_NOFOLLOW,
+    }
+}
+
 /// `mount(source, target, type, flags, data)`.
-fn mount(cx: &mut Context, a: &Args) -> SysResult {
-    let text = |va: Va| {
-        if va.is_null() {
+fn mount(
+    cx: &mut Context,
+    source: StrPtr,
+    target: PathPtr,
+    fs_type: StrPtr,
+    flags: MountFlags,
+    data: Va,
+) -> SysResult {
+    let text = |s: StrPtr| {
+        if s.0.is_null() {
             Ok(Vec::new())
         } else {
-            path_arg(cx, va)
+            cx.mm().read_cstr(s.0, vfs::PATH_MAX)
         }
     };
-    let (source, fs_type, data) = (text(a.va(0))?, text(a.va(2))?, text(a.va(4))?);
-    let target = path_arg(cx, a.va(1))?;
+    let (source, fs_type, data) = (text(source)?, text(fs_type)?, text(StrPtr(data))?);
+    let target = target.read(cx)?;
     let args = MountArgs {
         source: &source,
         fs_type: &fs_type,
         data: &data,
     };
     cx.task
-        .with_paths(|p| p.mount(&target, a.u64(3), args))
+        .with_paths(|p| p.mount(&target, flags.bits(), args))
         .map(|()| 0)
 }
-fn umount2(cx: &mut Context, a: &Args) -> SysResult {
-    with(cx, CWD, a.va(0), |p, _, path| p.umount(path, a.u32(1))).map(|()| 0)
+fn umount2(cx: &mut Context, path: PathPtr, flags: UmountFlags) -> SysResult {
+    with(cx, DirFd::CWD, path, |p, _, path| {
+        p.umount(path, flags.bits())
+    })
+    .map(|()| 0)
 }
-fn pivot_root(cx: &mut Context, a: &Args) -> SysResult {
-    let (new, old) = (path_arg(cx, a.va(0))?, path_arg(cx, a.va(1))?);
+fn pivot_root(cx: &mut Context, new: PathPtr, old: PathPtr) -> SysResult {
+    let (new, old) = (new.read(cx)?, old.read(cx)?);
     cx.task.with_paths(|p| p.pivot_root(&new, &old)).map(|()| 0)
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(155, "pivot_root", &[Arg::Path, Arg::Path], pivot_root),
-    Call::new(
-        165,
-        "mount",
-        &[Arg::Path, Arg::Path, Arg::Path, Arg::Hex, Arg::Ptr],
-        mount,
-    ),
-    Call::new(166, "umount2", &[Arg::Path, Arg::Hex], umount2),
-];
+calls! {
+    pivot_root,
+    mount,
+    umount2,
+}

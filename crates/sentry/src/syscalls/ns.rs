@@ -1,18 +1,39 @@
 //! Namespaces: leaving them for new ones, joining those of others.
 
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::SysResult;
+use super::args::*;
 use crate::task::Context;
 use abi::errno::*;
 
+flags! {
+    /// What unshare(2) leaves, and what setns(2) joins; [`crate::ns::change`] checks them.
+    struct NsFlags: u32, kept {
+        CLONE_NEWTIME,
+        CLONE_VM,
+        CLONE_FS,
+        CLONE_FILES,
+        CLONE_SIGHAND,
+        CLONE_THREAD,
+        CLONE_NEWNS,
+        CLONE_SYSVSEM,
+        CLONE_NEWCGROUP,
+        CLONE_NEWUTS,
+        CLONE_NEWIPC,
+        CLONE_NEWUSER,
+        CLONE_NEWPID,
+        CLONE_NEWNET,
+    }
+}
+
 /// `unshare(flags)`.
-fn unshare(cx: &mut Context, a: &Args) -> SysResult {
-    crate::ns::change::unshare(cx, a.u32(0)).map(|()| 0)
+fn unshare(cx: &mut Context, flags: NsFlags) -> SysResult {
+    crate::ns::change::unshare(cx, flags.bits()).map(|()| 0)
 }
 
 /// `setns(fd, type)`.
-fn setns(cx: &mut Context, a: &Args) -> SysResult {
+fn setns(cx: &mut Context, fd: Fd, flags: NsFlags) -> SysResult {
     use crate::ns::{change, nsfs::NsFile};
-    let f = cx.fd(a.i32(0))?;
+    let f = fd.any_file(cx)?;
     let target = if let Some(n) = f.ops::<NsFile>() {
         change::Target::One(n.0.clone())
     } else if let Some(p) = f.ops::<crate::fs::pidfd::PidFd>() {
@@ -22,11 +43,10 @@ fn setns(cx: &mut Context, a: &Args) -> SysResult {
     } else {
         return Err(EINVAL);
     };
-    change::setns(cx, &target, a.u32(1)).map(|()| 0)
+    change::setns(cx, &target, flags.bits()).map(|()| 0)
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(272, "unshare", &[Arg::Hex], unshare).note("no time namespaces"),
-    Call::new(308, "setns", &[Arg::Fd, Arg::Hex], setns).note("time namespaces: one"),
-];
+calls! {
+    unshare: "no time namespaces",
+    setns: "time namespaces: one",
+}

@@ -1,15 +1,23 @@
 //! Descriptors of processes: opening them, signals through them, files out of them.
 
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::SysResult;
+use super::args::*;
 use crate::task::Context;
 use crate::task::access::{self, By};
+use abi::SigInfo;
 use abi::errno::*;
-use abi::{SigInfo, Signal};
+
+flags! {
+    /// Of pidfd_open(2).
+    struct PidfdFlags: u32, refused {
+        PIDFD_NONBLOCK = vfs::file::O_NONBLOCK,
+    }
+}
 
 /// `pidfd_open(pid, flags)`.
-fn pidfd_open(cx: &mut Context, a: &Args) -> SysResult {
-    let (pid, flags) = (a.i32(0), a.u32(1));
-    if flags & !vfs::file::O_NONBLOCK != 0 || pid <= 0 {
+fn pidfd_open(cx: &mut Context, tid: Tid, flags: PidfdFlags) -> SysResult {
+    let pid = tid.0;
+    if pid <= 0 {
         return Err(EINVAL);
     }
     let g = {
@@ -21,22 +29,24 @@ fn pidfd_open(cx: &mut Context, a: &Args) -> SysResult {
             None => return Err(ESRCH),
         }
     };
-    crate::fs::pidfd::open(cx, &g, flags).map(|fd| fd as usize)
+    crate::fs::pidfd::open(cx, &g, flags.bits()).map(|fd| fd as usize)
 }
 
 /// `pidfd_send_signal(pidfd, sig, info, flags)`.
-fn pidfd_send_signal(cx: &mut Context, a: &Args) -> SysResult {
-    if a.u32(3) != 0 {
+fn pidfd_send_signal(
+    cx: &mut Context,
+    pidfd: Fd,
+    signal: SignalNumber,
+    info: Option<UserIn<SigInfo>>,
+    flags: u32,
+) -> SysResult {
+    if flags != 0 {
         return Err(EINVAL);
     }
-    let f = cx.fd(a.i32(0))?;
+    let f = pidfd.any_file(cx)?;
     let p = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?;
     let pid = p.pid();
-    let s = if a.i32(1) == 0 {
-        None
-    } else {
-        Some(Signal::new(a.i32(1)).ok_or(EINVAL)?)
-    };
+    let s = signal.signal_or_none()?;
     let (g, t) = {
         let l = cx.kernel.tasks.lock();
         let g = p.group(&l).ok_or(ESRCH)?;
@@ -50,10 +60,10 @@ fn pidfd_send_signal(cx: &mut Context, a: &Args) -> SysResult {
     let Some(t) = t else { return Ok(0) };
     crate::task::signal::check_permission(cx, &t, s)?;
     let Some(s) = s else { return Ok(0) };
-    let info = match a.va_opt(2) {
+    let info = match info {
         None => super::signals::sender_info(cx, s, abi::signal::SI_USER),
         Some(va) => {
-            let i: SigInfo = cx.mm().read_obj(va)?;
+            let i = va.read(&cx.mm())?;
             if i.signo != s.number() {
                 return Err(EINVAL);
             }
@@ -68,18 +78,18 @@ fn pidfd_send_signal(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 /// `pidfd_getfd(pidfd, fd, flags)`.
-fn pidfd_getfd(cx: &mut Context, a: &Args) -> SysResult {
-    if a.u32(2) != 0 {
+fn pidfd_getfd(cx: &mut Context, pidfd: Fd, fd: Fd, flags: u32) -> SysResult {
+    if flags != 0 {
         return Err(EINVAL);
     }
-    let f = cx.fd(a.i32(0))?;
+    let f = pidfd.any_file(cx)?;
     let p = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?;
     let pid = p.pid();
     let t = {
         let l = cx.kernel.tasks.lock();
         p.group(&l).and_then(|_| l.some_thread(pid)).ok_or(ESRCH)?
     };
-    let got = access::guarded(cx, &t, By::Real, || t.fd(a.i32(1)))?;
+    let got = access::guarded(cx, &t, By::Real, || fd.any_file(&t))?;
     crate::task::lanes::slots::taken(&t, &got);
     let fd = cx
         .files()
@@ -87,19 +97,8 @@ fn pidfd_getfd(cx: &mut Context, a: &Args) -> SysResult {
     Ok(fd as usize)
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(
-        424,
-        "pidfd_send_signal",
-        &[Arg::Fd, Arg::Signal, Arg::Ptr, Arg::Hex],
-        pidfd_send_signal,
-    ),
-    Call::new(434, "pidfd_open", &[Arg::Int, Arg::Hex], pidfd_open),
-    Call::new(
-        438,
-        "pidfd_getfd",
-        &[Arg::Fd, Arg::Int, Arg::Hex],
-        pidfd_getfd,
-    ),
-];
+calls! {
+    pidfd_send_signal,
+    pidfd_open,
+    pidfd_getfd,
+}

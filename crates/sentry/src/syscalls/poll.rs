@@ -1,14 +1,15 @@
 //! Waiting for many descriptors: poll(2), select(2) and their kin (`fs/select.c`).
 
-use super::signals::{mask_arg, restore_mask, set_temporary_mask};
+use super::SysResult;
+use super::args::*;
+use super::signals::{Ended, MaskArg, restore_mask, set_temporary_mask};
 use crate::fs::signalfd::SignalFd;
-use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
 use crate::task::lanes::slots::after_wait;
+use abi::Result;
 use abi::errno::*;
 use abi::linux::O_PATH;
 use abi::time::{NSEC_PER_SEC, Timespec, Timeval};
-use abi::{Result, Va};
 use ipc::poll::{PollItem, Wait};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,6 +17,11 @@ use std::time::Instant;
 use vfs::File;
 use wait::Events;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+opaque! { PollFd }
+
+/// Bits of descriptors, as many as the call's first argument says.
+type FdSet = UserArray<u64>;
 
 /// `struct pollfd`.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -46,13 +52,13 @@ fn pollable(cx: &Context, fd: i32) -> Option<Arc<File>> {
 }
 
 /// Waits; what holds is written back even when nothing does. `ERESTARTNOHAND` if a signal interrupts.
-fn do_poll(cx: &mut Context, va: Va, count: u32, wait: Wait) -> SysResult {
+fn do_poll(cx: &mut Context, at: UserArray<PollFd>, count: u32, wait: Wait) -> SysResult {
     if u64::from(count) > cx.nofile_limit() {
         return Err(EINVAL);
     }
     let mm = cx.mm();
     let mut fds = vec![PollFd::default(); count as usize];
-    mm.copy_in(va, fds.as_mut_slice().as_mut_bytes())?;
+    mm.copy_in(at.va(), fds.as_mut_slice().as_mut_bytes())?;
     let items: Vec<PollItem> = fds
         .iter()
         .map(|p| {
@@ -69,50 +75,49 @@ fn do_poll(cx: &mut Context, va: Va, count: u32, wait: Wait) -> SysResult {
     for (p, i) in fds.iter_mut().zip(&items) {
         p.revents = i.ready.get().bits() as u16;
     }
-    mm.copy_out(va, fds.as_slice().as_bytes())?;
+    mm.copy_out(at.va(), fds.as_slice().as_bytes())?;
     let readable = fds.iter().filter(|p| p.revents & 1 != 0);
     after_wait(cx, readable.map(|p| p.fd));
     r
 }
 
 /// `poll(fds, nfds, timeout)`.
-fn poll(cx: &mut Context, a: &Args) -> SysResult {
-    let ms = a.i32(2);
-    let wait = poll_wait((ms >= 0).then_some(i64::from(ms) * 1_000_000));
-    poll_until(cx, a.va(0), a.u32(1), wait)
+fn poll(cx: &mut Context, fds: UserArray<PollFd>, count: u32, timeout: i32) -> SysResult {
+    let wait = poll_wait((timeout >= 0).then_some(i64::from(timeout) * 1_000_000));
+    poll_until(cx, fds, count, wait)
 }
 
-fn poll_until(cx: &mut Context, va: Va, count: u32, wait: Wait) -> SysResult {
-    match do_poll(cx, va, count, wait) {
+fn poll_until(cx: &mut Context, fds: UserArray<PollFd>, count: u32, wait: Wait) -> SysResult {
+    match do_poll(cx, fds, count, wait) {
         Err(ERESTARTNOHAND) => {
-            cx.restart_block = Some(Box::new(move |cx| poll_until(cx, va, count, wait)));
+            cx.restart_block = Some(Box::new(move |cx| poll_until(cx, fds, count, wait)));
             Err(ERESTART_RESTARTBLOCK)
         }
         r => r,
     }
 }
 
-/// How a call with a timeout tells what is left of it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Where a call with a timeout tells what is left of it.
+#[derive(Clone, Copy)]
 enum Left {
-    Timespec,
-    Timeval,
+    Timespec(UserPtr<Timespec>),
+    Timeval(UserPtr<Timeval>),
 }
 
 /// The end of a call with a timeout and a mask (`poll_select_finish`): the mask is put back unless a handler
 /// is to run under the temporary one, and what is left of the time is written.
-fn finish(cx: &mut Context, out: Option<Va>, wait: Wait, kind: Left, r: SysResult) -> SysResult {
-    restore_mask(cx, r == Err(ERESTARTNOHAND));
-    let (Some(va), Wait::Until(deadline)) = (out, wait) else {
+fn finish(cx: &mut Context, left: Option<Left>, wait: Wait, r: SysResult) -> SysResult {
+    restore_mask(cx, Ended::with(&r, ERESTARTNOHAND));
+    let (Some(left), Wait::Until(deadline)) = (left, wait) else {
         return r;
     };
     let ns = deadline
         .saturating_duration_since(Instant::now())
         .as_nanos() as i64;
     let mm = cx.mm();
-    let written = match kind {
-        Left::Timespec => mm.write_obj(va, &Timespec::from_nanos(ns)),
-        Left::Timeval => mm.write_obj(va, &Timeval::from_nanos(ns)),
+    let written = match left {
+        Left::Timespec(at) => at.write(&mm, &Timespec::from_nanos(ns)),
+        Left::Timeval(at) => at.write(&mm, &Timeval::from_nanos(ns)),
     };
     // A restart would wait for the whole time again where the rest could not be written.
     if written.is_err() && r == Err(ERESTARTNOHAND) {
@@ -122,18 +127,25 @@ fn finish(cx: &mut Context, out: Option<Va>, wait: Wait, kind: Left, r: SysResul
     }
 }
 
-fn timespec(cx: &Context, va: Option<Va>) -> Result<Wait> {
-    Ok(poll_wait(super::time::timespec_arg(cx, va)?))
+fn timespec(cx: &Context, from: Option<UserPtr<Timespec>>) -> Result<Wait> {
+    let nanos = super::time::timespec_arg(cx, from.map(UserPtr::input))?;
+    Ok(poll_wait(nanos))
 }
 
 /// `ppoll(fds, nfds, timeout, sigmask, sigsetsize)`.
-fn ppoll(cx: &mut Context, a: &Args) -> SysResult {
-    let wait = timespec(cx, a.va_opt(2))?;
-    if let Some(m) = mask_arg(cx, a.va(3), a.usize(4))? {
+fn ppoll(
+    cx: &mut Context,
+    fds: UserArray<PollFd>,
+    count: u32,
+    timeout: Option<UserPtr<Timespec>>,
+    mask: MaskArg,
+) -> SysResult {
+    let wait = timespec(cx, timeout)?;
+    if let Some(m) = mask.read(cx)? {
         set_temporary_mask(cx, m);
     }
-    let r = do_poll(cx, a.va(0), a.u32(1), wait);
-    finish(cx, a.va_opt(2), wait, Left::Timespec, r)
+    let r = do_poll(cx, fds, count, wait);
+    finish(cx, timeout.map(Left::Timespec), wait, r)
 }
 
 /// What each of select's three sets means (`POLLIN_SET` and so on).
@@ -151,17 +163,17 @@ const SETS: [Events; 3] = [
 ];
 
 /// Waits on three sets of `n` bits. `ERESTARTNOHAND` if a signal interrupts: the sets are not written then.
-fn do_select(cx: &mut Context, n: i32, sets: [Option<Va>; 3], wait: Wait) -> SysResult {
+fn do_select(cx: &mut Context, n: i32, sets: [Option<FdSet>; 3], wait: Wait) -> SysResult {
     let n = usize::try_from(n)
         .map_err(|_| EINVAL)?
         .min(cx.files().capacity());
     let words = n.div_ceil(64);
     let mm = cx.mm();
     let mut bits = [const { Vec::<u64>::new() }; 3];
-    for (set, va) in bits.iter_mut().zip(sets) {
+    for (set, at) in bits.iter_mut().zip(sets) {
         set.resize(words, 0);
-        if let Some(va) = va {
-            mm.copy_in(va, set.as_mut_slice().as_mut_bytes())?;
+        if let Some(at) = at {
+            mm.copy_in(at.va(), set.as_mut_slice().as_mut_bytes())?;
         }
     }
     let has = |set: &[u64], fd: usize| set[fd / 64] >> (fd % 64) & 1 != 0;
@@ -203,9 +215,9 @@ fn do_select(cx: &mut Context, n: i32, sets: [Option<Va>; 3], wait: Wait) -> Sys
             }
         }
     }
-    for (set, va) in bits.iter().zip(sets) {
-        if let Some(va) = va {
-            mm.copy_out(va, set.as_slice().as_bytes())?;
+    for (set, at) in bits.iter().zip(sets) {
+        if let Some(at) = at {
+            mm.copy_out(at.va(), set.as_slice().as_bytes())?;
         }
     }
     let readable = fds.iter().filter(|fd| has(&bits[0], **fd));
@@ -213,16 +225,19 @@ fn do_select(cx: &mut Context, n: i32, sets: [Option<Va>; 3], wait: Wait) -> Sys
     Ok(count)
 }
 
-fn sets(a: &Args) -> [Option<Va>; 3] {
-    [a.va_opt(1), a.va_opt(2), a.va_opt(3)]
-}
-
 /// `select(nfds, readfds, writefds, exceptfds, timeout)`.
-fn select(cx: &mut Context, a: &Args) -> SysResult {
-    let nanos = match a.va_opt(4) {
+fn select(
+    cx: &mut Context,
+    count: i32,
+    read: Option<FdSet>,
+    write: Option<FdSet>,
+    except: Option<FdSet>,
+    timeout: Option<UserPtr<Timeval>>,
+) -> SysResult {
+    let nanos = match timeout {
         None => None,
-        Some(va) => {
-            let t: Timeval = cx.mm().read_obj(va)?;
+        Some(at) => {
+            let t = at.read(&cx.mm())?;
             // Microseconds may be more than a second's, but neither may be negative.
             if t.sec < 0 || t.usec < 0 {
                 return Err(EINVAL);
@@ -236,50 +251,35 @@ fn select(cx: &mut Context, a: &Args) -> SysResult {
         }
     };
     let wait = poll_wait(nanos);
-    let r = do_select(cx, a.i32(0), sets(a), wait);
-    finish(cx, a.va_opt(4), wait, Left::Timeval, r)
+    let r = do_select(cx, count, [read, write, except], wait);
+    finish(cx, timeout.map(Left::Timeval), wait, r)
 }
 
 /// `pselect6(nfds, readfds, writefds, exceptfds, timeout, {sigmask, sigsetsize})`.
-fn pselect6(cx: &mut Context, a: &Args) -> SysResult {
-    let (mask, size) = match a.va_opt(5) {
-        None => (0, 0),
-        Some(va) => cx.mm().read_obj::<[u64; 2]>(va)?.into(),
+fn pselect6(
+    cx: &mut Context,
+    count: i32,
+    read: Option<FdSet>,
+    write: Option<FdSet>,
+    except: Option<FdSet>,
+    timeout: Option<UserPtr<Timespec>>,
+    mask: Option<UserIn<[u64; 2]>>,
+) -> SysResult {
+    let mask = match mask {
+        None => MaskArg::new(None, 0),
+        Some(at) => MaskArg::decode(&at.read(&cx.mm())?)?,
     };
-    let wait = timespec(cx, a.va_opt(4))?;
-    if let Some(m) = mask_arg(cx, Va(mask), size as usize)? {
+    let wait = timespec(cx, timeout)?;
+    if let Some(m) = mask.read(cx)? {
         set_temporary_mask(cx, m);
     }
-    let r = do_select(cx, a.i32(0), sets(a), wait);
-    finish(cx, a.va_opt(4), wait, Left::Timespec, r)
+    let r = do_select(cx, count, [read, write, except], wait);
+    finish(cx, timeout.map(Left::Timespec), wait, r)
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(7, "poll", &[Arg::Ptr, Arg::Uint, Arg::Int], poll),
-    Call::new(
-        23,
-        "select",
-        &[Arg::Int, Arg::Ptr, Arg::Ptr, Arg::Ptr, Arg::Ptr],
-        select,
-    ),
-    Call::new(
-        270,
-        "pselect6",
-        &[
-            Arg::Int,
-            Arg::Ptr,
-            Arg::Ptr,
-            Arg::Ptr,
-            Arg::Timespec,
-            Arg::Ptr,
-        ],
-        pselect6,
-    ),
-    Call::new(
-        271,
-        "ppoll",
-        &[Arg::Ptr, Arg::Uint, Arg::Timespec, Arg::SigSet, Arg::Uint],
-        ppoll,
-    ),
-];
+calls! {
+    poll,
+    select,
+    pselect6,
+    ppoll,
+}

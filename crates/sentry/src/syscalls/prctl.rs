@@ -1,183 +1,333 @@
 //! What a process or a thread sets about itself: prctl, seccomp, arch_prctl, personality.
 
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::SysResult;
+use super::args::*;
 use crate::task::Context;
 use crate::task::access::CredGuard;
 use crate::task::seccomp;
 use ::seccomp::bpf;
-use abi::Va;
 use abi::errno::*;
+use abi::{Result, Va};
 use std::sync::atomic::Ordering;
 use vfs::{Caps, Credentials};
 use zerocopy::IntoBytes;
 
-/// `prctl(option, …)`.
-fn prctl(cx: &mut Context, a: &Args) -> SysResult {
-    let mm = cx.mm();
-    let rest_zero = a.u64(2) == 0 && a.u64(3) == 0 && a.u64(4) == 0;
-    match a.i32(0) {
-        1 => {
-            let s = a.u64(1);
-            if s > 64 {
-                return Err(EINVAL);
-            }
-            cx.pdeath_signal.store(s as i32, Ordering::Relaxed);
-            Ok(0)
-        }
-        2 => mm
-            .write_obj(a.va(1), &cx.pdeath_signal.load(Ordering::Relaxed))
-            .map(|()| 0),
-        3 => Ok(usize::from(mm.privacy().is_dumpable())),
-        4 => {
-            if a.u64(1) > 1 {
-                return Err(EINVAL);
-            }
-            mm.privacy().set_dumpable(a.u64(1) == 1);
-            Ok(0)
-        }
-        // PR_GET_KEEPCAPS, PR_SET_KEEPCAPS
-        7 => Ok(usize::from(cx.cred().securebits & (1 << 4) != 0)),
-        8 => {
-            let on = a.u64(1);
-            if on > 1 {
-                return Err(EINVAL);
-            }
-            let mut c = (*cx.cred()).clone();
-            if c.securebits & (1 << 5) != 0 {
-                return Err(EPERM);
-            }
-            c.securebits = (c.securebits & !(1 << 4)) | ((on as u32) << 4);
-            cx.task.commit_cred(c);
-            Ok(0)
-        }
-        // PR_GET_TIMING: statistical; PR_SET_TIMING likewise only
-        13 => Ok(0),
-        14 => {
-            if a.u64(1) == 0 {
-                Ok(0)
-            } else {
-                Err(EINVAL)
-            }
-        }
-        15 => {
-            let mut b = [0u8; 16];
-            let s = mm.read_cstr(a.va(1), 16).or_else(|e| {
-                // Longer names are cut.
-                if e == ENAMETOOLONG {
-                    mm.copy_in(a.va(1), &mut b)?;
-                    Ok(b.to_vec())
-                } else {
-                    Err(e)
-                }
-            })?;
-            cx.task.set_comm(&s);
-            Ok(0)
-        }
-        16 => {
-            let mut b = [0u8; 16];
-            let c = cx.comm();
-            b[..c.len()].copy_from_slice(&c);
-            mm.copy_out(a.va(1), &b).map(|()| 0)
-        }
-        // PR_GET_SECCOMP; strict mode does not let it come here
-        21 => Ok(cx.seccomp.mode() as usize),
-        // PR_SET_SECCOMP
-        22 => match a.u64(1) {
-            1 => seccomp::set_strict(cx).map(|()| 0),
-            2 => add_filter(cx, a.va(2), 0),
-            _ => Err(EINVAL),
-        },
-        // PR_CAPBSET_READ, PR_CAPBSET_DROP
-        23 | 24 => {
-            let n = a.u64(1);
-            if n > 40 {
-                return Err(EINVAL);
-            }
-            let bit = Caps::from_bits_retain(1 << n);
-            let c = cx.cred();
-            if a.i32(0) == 23 {
-                return Ok(usize::from(c.bounding.contains(bit)));
-            }
-            if !c.has_own(Caps::SETPCAP) {
-                return Err(EPERM);
-            }
-            let mut c = (*c).clone();
-            c.bounding.remove(bit);
-            cx.task.commit_cred(c);
-            Ok(0)
-        }
-        // PR_GET_TSC: allowed
-        25 => mm.write_obj(a.va(1), &1i32).map(|()| 0),
-        26 => {
-            if a.u64(1) == 1 {
-                Ok(0)
-            } else {
-                Err(EINVAL)
-            }
-        }
-        27 => Ok(cx.cred().securebits as usize),
-        28 => {
-            let old = cx.cred();
-            if !old.has_own(Caps::SETPCAP) {
-                return Err(EPERM);
-            }
-            let mut c = (*old).clone();
-            let new = a.u32(1);
-            // Locked bits stay, and unknown ones are refused.
-            let locked = (old.securebits & 0xaa) >> 1;
-            if new & !0xff != 0
-                || (old.securebits ^ new) & locked != 0
-                || old.securebits & !new & 0xaa != 0
-            {
-                return Err(EPERM);
-            }
-            c.securebits = new;
-            cx.task.commit_cred(c);
-            Ok(0)
-        }
-        29 => {
-            cx.set_timer_slack(a.u64(1));
-            Ok(0)
-        }
-        30 => Ok(cx.timer_slack.load(Ordering::Relaxed) as usize),
-        36 => {
-            cx.group.subreaper.store(a.u64(1) != 0, Ordering::Relaxed);
-            Ok(0)
-        }
-        37 => mm
-            .write_obj(
-                a.va(1),
-                &i32::from(cx.group.subreaper.load(Ordering::Relaxed)),
-            )
-            .map(|()| 0),
-        38 => {
-            if a.u64(1) != 1 || !rest_zero {
-                return Err(EINVAL);
-            }
-            cx.no_new_privs.store(true, Ordering::Relaxed);
-            Ok(0)
-        }
-        39 => {
-            if a.u64(1) != 0 || !rest_zero {
-                return Err(EINVAL);
-            }
-            Ok(usize::from(cx.no_new_privs.load(Ordering::Relaxed)))
-        }
-        // PR_GET_THP_DISABLE
-        42 => Ok(0),
-        41 => Ok(0),
-        // PR_CAP_AMBIENT
-        47 => ambient(cx, a),
-        // PR_SET_VMA: names for anonymous memory are not kept (as without CONFIG_ANON_VMA_NAME)
-        0x5356_4d41 => Err(EINVAL),
+named! {
+    /// What prctl(2) does.
+    struct PrctlOption(i32) {
+        PR_SET_PDEATHSIG = 1,
+        PR_GET_PDEATHSIG = 2,
+        PR_GET_DUMPABLE = 3,
+        PR_SET_DUMPABLE = 4,
+        PR_GET_KEEPCAPS = 7,
+        PR_SET_KEEPCAPS = 8,
+        PR_GET_TIMING = 13,
+        PR_SET_TIMING = 14,
+        PR_SET_NAME = 15,
+        PR_GET_NAME = 16,
+        PR_GET_SECCOMP = 21,
+        PR_SET_SECCOMP = 22,
+        PR_CAPBSET_READ = 23,
+        PR_CAPBSET_DROP = 24,
+        PR_GET_TSC = 25,
+        PR_SET_TSC = 26,
+        PR_GET_SECUREBITS = 27,
+        PR_SET_SECUREBITS = 28,
+        PR_SET_TIMERSLACK = 29,
+        PR_GET_TIMERSLACK = 30,
+        PR_SET_CHILD_SUBREAPER = 36,
+        PR_GET_CHILD_SUBREAPER = 37,
+        PR_SET_NO_NEW_PRIVS = 38,
+        PR_GET_NO_NEW_PRIVS = 39,
+        PR_SET_THP_DISABLE = 41,
+        PR_GET_THP_DISABLE = 42,
+        PR_CAP_AMBIENT = 47,
+        PR_SET_VMA = 0x5356_4d41,
+    }
+}
+
+/// A capability's number; `EINVAL` past the last (`cap_valid`).
+fn capability(n: u64) -> Result<Caps> {
+    /// CAP_CHECKPOINT_RESTORE.
+    const LAST: u64 = 40;
+    match n {
+        0..=LAST => Ok(Caps::from_bits_retain(1 << n)),
         _ => Err(EINVAL),
     }
 }
 
-/// Adds the filter of a `struct sock_fprog`. With TSYNC, the id of a thread that stands against it.
-fn add_filter(cx: &Context, va: Va, flags: u64) -> SysResult {
+/// A switch; `EINVAL` for what is neither 0 nor 1.
+fn switch(n: u64) -> Result<bool> {
+    match n {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(EINVAL),
+    }
+}
+
+/// What prctl(2) is to do, with its arguments.
+#[derive(Clone, Copy)]
+enum PrctlCmd {
+    SetPdeathSignal(i32),
+    GetPdeathSignal(UserOut<i32>),
+    GetDumpable,
+    SetDumpable(bool),
+    GetKeepCaps,
+    SetKeepCaps(bool),
+    /// Statistical, which is all there is.
+    GetTiming,
+    SetTiming,
+    SetName(StrPtr),
+    GetName(Va),
+    GetSeccomp,
+    SetSeccompStrict,
+    SetSeccompFilter(UserIn<[u64; 2]>),
+    InBounding(Caps),
+    /// The number: the caller's right to drop any is asked first.
+    DropBounding(u64),
+    GetTsc(UserOut<i32>),
+    SetTsc,
+    GetSecureBits,
+    SetSecureBits(u32),
+    SetTimerSlack(u64),
+    GetTimerSlack,
+    SetSubreaper(bool),
+    GetSubreaper(UserOut<i32>),
+    SetNoNewPrivs,
+    GetNoNewPrivs,
+    SetThpDisable,
+    GetThpDisable,
+    Ambient(AmbientCmd),
+}
+
+/// What `PR_CAP_AMBIENT` is to do.
+#[derive(Clone, Copy)]
+enum AmbientCmd {
+    IsSet(Caps),
+    Raise(Caps),
+    Lower(Caps),
+    ClearAll,
+}
+
+impl PrctlCmd {
+    /// `EINVAL` for what there is not, and for arguments that are wrong whoever asks. (There are no
+    /// names for anonymous memory: `PR_SET_VMA`, as without CONFIG_ANON_VMA_NAME.)
+    fn new(option: PrctlOption, [arg2, arg3, arg4, arg5]: [u64; 4]) -> Result<PrctlCmd> {
+        use PrctlOption as O;
+        let rest_is_zero = [arg3, arg4, arg5] == [0; 3];
+        let out = UserOut::new(Va(arg2));
+        Ok(match option {
+            O::PR_SET_PDEATHSIG if arg2 <= 64 => PrctlCmd::SetPdeathSignal(arg2 as i32),
+            O::PR_GET_PDEATHSIG => PrctlCmd::GetPdeathSignal(out),
+            O::PR_GET_DUMPABLE => PrctlCmd::GetDumpable,
+            O::PR_SET_DUMPABLE => PrctlCmd::SetDumpable(switch(arg2)?),
+            O::PR_GET_KEEPCAPS => PrctlCmd::GetKeepCaps,
+            O::PR_SET_KEEPCAPS => PrctlCmd::SetKeepCaps(switch(arg2)?),
+            O::PR_GET_TIMING => PrctlCmd::GetTiming,
+            O::PR_SET_TIMING if arg2 == 0 => PrctlCmd::SetTiming,
+            O::PR_SET_NAME => PrctlCmd::SetName(StrPtr(Va(arg2))),
+            O::PR_GET_NAME => PrctlCmd::GetName(Va(arg2)),
+            O::PR_GET_SECCOMP => PrctlCmd::GetSeccomp,
+            O::PR_SET_SECCOMP if arg2 == 1 => PrctlCmd::SetSeccompStrict,
+            O::PR_SET_SECCOMP if arg2 == 2 => PrctlCmd::SetSeccompFilter(UserIn::new(Va(arg3))),
+            O::PR_CAPBSET_READ => PrctlCmd::InBounding(capability(arg2)?),
+            O::PR_CAPBSET_DROP => PrctlCmd::DropBounding(arg2),
+            O::PR_GET_TSC => PrctlCmd::GetTsc(out),
+            O::PR_SET_TSC if arg2 == 1 => PrctlCmd::SetTsc,
+            O::PR_GET_SECUREBITS => PrctlCmd::GetSecureBits,
+            O::PR_SET_SECUREBITS => PrctlCmd::SetSecureBits(arg2 as u32),
+            O::PR_SET_TIMERSLACK => PrctlCmd::SetTimerSlack(arg2),
+            O::PR_GET_TIMERSLACK => PrctlCmd::GetTimerSlack,
+            O::PR_SET_CHILD_SUBREAPER => PrctlCmd::SetSubreaper(arg2 != 0),
+            O::PR_GET_CHILD_SUBREAPER => PrctlCmd::GetSubreaper(out),
+            O::PR_SET_NO_NEW_PRIVS if arg2 == 1 && rest_is_zero => PrctlCmd::SetNoNewPrivs,
+            O::PR_GET_NO_NEW_PRIVS if arg2 == 0 && rest_is_zero => PrctlCmd::GetNoNewPrivs,
+            O::PR_SET_THP_DISABLE => PrctlCmd::SetThpDisable,
+            O::PR_GET_THP_DISABLE => PrctlCmd::GetThpDisable,
+            O::PR_CAP_AMBIENT if arg4 == 0 && arg5 == 0 => {
+                PrctlCmd::Ambient(AmbientCmd::new(arg2, arg3)?)
+            }
+            _ => return Err(EINVAL),
+        })
+    }
+}
+
+impl AmbientCmd {
+    fn new(what: u64, capability_number: u64) -> Result<AmbientCmd> {
+        let cap = capability(capability_number);
+        Ok(match what {
+            1 => AmbientCmd::IsSet(cap?),
+            2 => AmbientCmd::Raise(cap?),
+            3 => AmbientCmd::Lower(cap?),
+            4 if capability_number == 0 => AmbientCmd::ClearAll,
+            _ => return Err(EINVAL),
+        })
+    }
+}
+
+/// `prctl(option, ...)`.
+fn prctl(
+    cx: &mut Context,
+    option: PrctlOption,
+    arg2: u64,
+    arg3: u64,
+    arg4: u64,
+    arg5: u64,
+) -> SysResult {
     let mm = cx.mm();
-    let [len, code]: [u64; 2] = mm.read_obj(va)?;
+    match PrctlCmd::new(option, [arg2, arg3, arg4, arg5])? {
+        PrctlCmd::SetPdeathSignal(s) => cx.pdeath_signal.store(s, Ordering::Relaxed),
+        PrctlCmd::GetPdeathSignal(out) => {
+            out.write(&mm, &cx.pdeath_signal.load(Ordering::Relaxed))?;
+        }
+        PrctlCmd::GetDumpable => return Ok(mm.privacy().is_dumpable().into()),
+        PrctlCmd::SetDumpable(on) => mm.privacy().set_dumpable(on),
+        PrctlCmd::GetKeepCaps => return Ok((cx.cred().securebits & KEEP_CAPS != 0).into()),
+        PrctlCmd::SetKeepCaps(on) => set_keep_caps(cx, on)?,
+        PrctlCmd::SetName(name) => set_name(cx, name)?,
+        PrctlCmd::GetName(to) => {
+            let mut name = [0u8; 16];
+            let c = cx.comm();
+            name[..c.len()].copy_from_slice(&c);
+            mm.copy_out(to, &name)?;
+        }
+        // Strict mode does not let it come here.
+        PrctlCmd::GetSeccomp => return Ok(cx.seccomp.mode() as usize),
+        PrctlCmd::SetSeccompStrict => seccomp::set_strict(cx)?,
+        PrctlCmd::SetSeccompFilter(program) => {
+            return add_filter(cx, program, SeccompFlags::empty());
+        }
+        PrctlCmd::InBounding(cap) => return Ok(cx.cred().bounding.contains(cap).into()),
+        PrctlCmd::DropBounding(n) => drop_bounding(cx, n)?,
+        // The counter may be read, and always.
+        PrctlCmd::GetTsc(out) => out.write(&mm, &1)?,
+        PrctlCmd::GetSecureBits => return Ok(cx.cred().securebits as usize),
+        PrctlCmd::SetSecureBits(bits) => set_secure_bits(cx, bits)?,
+        PrctlCmd::SetTimerSlack(nanos) => cx.set_timer_slack(nanos),
+        PrctlCmd::GetTimerSlack => return Ok(cx.timer_slack.load(Ordering::Relaxed) as usize),
+        PrctlCmd::SetSubreaper(on) => cx.group.subreaper.store(on, Ordering::Relaxed),
+        PrctlCmd::GetSubreaper(out) => {
+            out.write(&mm, &cx.group.subreaper.load(Ordering::Relaxed).into())?;
+        }
+        PrctlCmd::SetNoNewPrivs => cx.no_new_privs.store(true, Ordering::Relaxed),
+        PrctlCmd::GetNoNewPrivs => return Ok(cx.no_new_privs.load(Ordering::Relaxed).into()),
+        PrctlCmd::Ambient(cmd) => return ambient(cx, cmd),
+        PrctlCmd::GetTiming
+        | PrctlCmd::SetTiming
+        | PrctlCmd::SetTsc
+        | PrctlCmd::SetThpDisable
+        | PrctlCmd::GetThpDisable => {}
+    }
+    Ok(0)
+}
+
+/// Bits of `securebits`; each has a lock, which is the bit above.
+const KEEP_CAPS: u32 = 1 << 4;
+const NO_AMBIENT_RAISE: u32 = 1 << 6;
+const LOCKS: u32 = 0xaa;
+const ALL_BITS: u32 = 0xff;
+
+fn set_keep_caps(cx: &Context, on: bool) -> Result<()> {
+    let mut c = (*cx.cred()).clone();
+    if c.securebits & (KEEP_CAPS << 1) != 0 {
+        return Err(EPERM);
+    }
+    c.securebits &= !KEEP_CAPS;
+    if on {
+        c.securebits |= KEEP_CAPS;
+    }
+    cx.task.commit_cred(c);
+    Ok(())
+}
+
+/// Locked bits stay, and unknown ones are refused.
+fn set_secure_bits(cx: &Context, new: u32) -> Result<()> {
+    let old = cx.cred();
+    let locked = (old.securebits & LOCKS) >> 1;
+    if !old.has_own(Caps::SETPCAP)
+        || new & !ALL_BITS != 0
+        || (old.securebits ^ new) & locked != 0
+        || old.securebits & !new & LOCKS != 0
+    {
+        return Err(EPERM);
+    }
+    let mut c = (*old).clone();
+    c.securebits = new;
+    cx.task.commit_cred(c);
+    Ok(())
+}
+
+/// Longer names are cut.
+fn set_name(cx: &Context, name: StrPtr) -> Result<()> {
+    let mut cut = [0u8; 16];
+    let mm = cx.mm();
+    let name = mm.read_cstr(name.0, cut.len()).or_else(|e| {
+        if e != ENAMETOOLONG {
+            return Err(e);
+        }
+        mm.copy_in(name.0, &mut cut)?;
+        Ok(cut.to_vec())
+    })?;
+    cx.task.set_comm(&name);
+    Ok(())
+}
+
+/// The right to drop any is asked before the number is looked at (`cap_prctl_drop`).
+fn drop_bounding(cx: &Context, n: u64) -> Result<()> {
+    let c = cx.cred();
+    if !c.has_own(Caps::SETPCAP) {
+        return Err(EPERM);
+    }
+    let mut c = (*c).clone();
+    c.bounding.remove(capability(n)?);
+    cx.task.commit_cred(c);
+    Ok(())
+}
+
+fn ambient(cx: &Context, cmd: AmbientCmd) -> SysResult {
+    let mut c: Credentials = (*cx.cred()).clone();
+    match cmd {
+        AmbientCmd::IsSet(cap) => return Ok(c.ambient.contains(cap).into()),
+        AmbientCmd::Raise(cap) => {
+            if !c.permitted.contains(cap)
+                || !c.inheritable.contains(cap)
+                || c.securebits & NO_AMBIENT_RAISE != 0
+            {
+                return Err(EPERM);
+            }
+            c.ambient |= cap;
+        }
+        AmbientCmd::Lower(cap) => c.ambient.remove(cap),
+        AmbientCmd::ClearAll => c.ambient = Caps::empty(),
+    }
+    cx.task.commit_cred(c);
+    Ok(0)
+}
+
+named! {
+    /// What seccomp(2) does.
+    struct SeccompOp(u32) {
+        SECCOMP_SET_MODE_STRICT = 0,
+        SECCOMP_SET_MODE_FILTER = 1,
+        SECCOMP_GET_ACTION_AVAIL = 2,
+        SECCOMP_GET_NOTIF_SIZES = 3,
+    }
+}
+
+flags! {
+    /// Of seccomp(2). NEW_LISTENER is refused as by kernels that do not know it.
+    pub(crate) struct SeccompFlags: u32, kept {
+        SECCOMP_FILTER_FLAG_TSYNC = 1 << 0,
+        SECCOMP_FILTER_FLAG_LOG = 1 << 1,
+        SECCOMP_FILTER_FLAG_SPEC_ALLOW = 1 << 2,
+        SECCOMP_FILTER_FLAG_TSYNC_ESRCH = 1 << 4,
+    }
+}
+
+/// Adds the filter of a `struct sock_fprog`. With TSYNC, the id of a thread that stands against it.
+fn add_filter(cx: &Context, program: UserIn<[u64; 2]>, flags: SeccompFlags) -> SysResult {
+    let mm = cx.mm();
+    let [len, code] = program.read(&mm)?;
     let len = usize::from(len as u16);
     if len == 0 || len > bpf::MAX_INSNS {
         return Err(EINVAL);
@@ -186,11 +336,11 @@ fn add_filter(cx: &Context, va: Va, flags: u64) -> SysResult {
     let mut insns = vec![<bpf::Insn as zerocopy::FromZeros>::new_zeroed(); len];
     mm.copy_in(Va(code), insns.as_mut_slice().as_mut_bytes())?;
     // What the other threads may become must not change while one of them computes it.
-    let guard = match flags & seccomp::FLAG_TSYNC {
-        0 => None,
-        _ => Some(CredGuard::lock(cx)?),
+    let guard = match flags.contains(SeccompFlags::SECCOMP_FILTER_FLAG_TSYNC) {
+        false => None,
+        true => Some(CredGuard::lock(cx)?),
     };
-    let installed = seccomp::install(cx, &insns, flags);
+    let installed = seccomp::install(cx, &insns, flags.bits().into());
     drop(guard);
     match installed {
         Ok(()) => Ok(0),
@@ -200,25 +350,16 @@ fn add_filter(cx: &Context, va: Va, flags: u64) -> SysResult {
 }
 
 /// `seccomp(operation, flags, args)`.
-fn sys_seccomp(cx: &mut Context, a: &Args) -> SysResult {
-    let (flags, va) = (u64::from(a.u32(1)), a.va(2));
-    match a.u32(0) {
-        // SECCOMP_SET_MODE_STRICT
-        0 if flags == 0 && va.is_null() => seccomp::set_strict(cx).map(|()| 0),
-        // SECCOMP_SET_MODE_FILTER. NEW_LISTENER is refused as by kernels that do not know it.
-        1 => {
-            let known = seccomp::FLAG_TSYNC
-                | seccomp::FLAG_LOG
-                | seccomp::FLAG_SPEC_ALLOW
-                | seccomp::FLAG_TSYNC_ESRCH;
-            if flags & !known != 0 {
-                return Err(EINVAL);
-            }
-            add_filter(cx, va, flags)
+fn seccomp(cx: &mut Context, op: SeccompOp, flags: SeccompFlags, args: Va) -> SysResult {
+    match op {
+        SeccompOp::SECCOMP_SET_MODE_STRICT if flags.is_empty() && args.is_null() => {
+            seccomp::set_strict(cx).map(|()| 0)
         }
-        // SECCOMP_GET_ACTION_AVAIL
-        2 if flags == 0 => {
-            let action: u32 = cx.mm().read_obj(va)?;
+        SeccompOp::SECCOMP_SET_MODE_FILTER if SeccompFlags::all().contains(flags) => {
+            add_filter(cx, UserIn::new(args), flags)
+        }
+        SeccompOp::SECCOMP_GET_ACTION_AVAIL if flags.is_empty() => {
+            let action: u32 = cx.mm().read_obj(args)?;
             if seccomp::action_available(action) {
                 Ok(0)
             } else {
@@ -229,80 +370,103 @@ fn sys_seccomp(cx: &mut Context, a: &Args) -> SysResult {
     }
 }
 
-fn ambient(cx: &Context, a: &Args) -> SysResult {
-    let (op, n) = (a.u64(1), a.u64(2));
-    if a.u64(3) != 0 || a.u64(4) != 0 {
-        return Err(EINVAL);
+named! {
+    /// What arch_prctl(2) does.
+    struct ArchOp(u32) {
+        ARCH_SET_GS = 0x1001,
+        ARCH_SET_FS = 0x1002,
+        ARCH_GET_FS = 0x1003,
+        ARCH_GET_GS = 0x1004,
+        ARCH_GET_CPUID = 0x1011,
     }
-    let mut c: Credentials = (*cx.cred()).clone();
-    if op == 4 {
-        if n != 0 {
-            return Err(EINVAL);
-        }
-        c.ambient = Caps::empty();
-        cx.task.commit_cred(c);
-        return Ok(0);
-    }
-    if n > 40 {
-        return Err(EINVAL);
-    }
-    let bit = Caps::from_bits_retain(1 << n);
-    match op {
-        1 => return Ok(usize::from(c.ambient.contains(bit))),
-        2 => {
-            if !c.permitted.contains(bit)
-                || !c.inheritable.contains(bit)
-                || c.securebits & (1 << 6) != 0
-            {
-                return Err(EPERM);
-            }
-            c.ambient |= bit;
-        }
-        3 => c.ambient.remove(bit),
-        _ => return Err(EINVAL),
-    }
-    cx.task.commit_cred(c);
-    Ok(0)
 }
 
 /// `arch_prctl(op, addr)`.
-fn arch_prctl(cx: &mut Context, a: &Args) -> SysResult {
+fn arch_prctl(cx: &mut Context, op: ArchOp, addr: Va) -> SysResult {
     let mut r = cx.regs();
-    let v = a.u64(1);
-    match a.u32(0) {
-        // ARCH_SET_GS, ARCH_SET_FS
-        0x1001 | 0x1002 if v >= platform::USER_MAX => return Err(EPERM),
-        0x1001 => r.gs_base = v,
-        0x1002 => r.fs_base = v,
-        0x1003 => return cx.mm().write_obj(Va(v), &r.fs_base).map(|()| 0),
-        0x1004 => return cx.mm().write_obj(Va(v), &r.gs_base).map(|()| 0),
-        // ARCH_GET_CPUID: not faulting
-        0x1011 => return Ok(1),
+    match op {
+        ArchOp::ARCH_SET_GS | ArchOp::ARCH_SET_FS if addr.0 >= platform::USER_MAX => {
+            return Err(EPERM);
+        }
+        ArchOp::ARCH_SET_GS => r.gs_base = addr.0,
+        ArchOp::ARCH_SET_FS => r.fs_base = addr.0,
+        ArchOp::ARCH_GET_FS => return cx.mm().write_obj(addr, &r.fs_base).map(|()| 0),
+        ArchOp::ARCH_GET_GS => return cx.mm().write_obj(addr, &r.gs_base).map(|()| 0),
+        // Not faulting.
+        ArchOp::ARCH_GET_CPUID => return Ok(1),
         _ => return Err(EINVAL),
     }
     cx.thread.set_regs(&r);
     Ok(0)
 }
 
-fn personality(_cx: &mut Context, a: &Args) -> SysResult {
+fn personality(_cx: &mut Context, persona: u32) -> SysResult {
     // Only PER_LINUX; 0xffffffff asks.
-    match a.u32(0) {
+    match persona {
         0 | u32::MAX => Ok(0),
         _ => Err(EINVAL),
     }
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(135, "personality", &[Arg::Hex], personality).note("PER_LINUX only"),
-    Call::new(
-        157,
-        "prctl",
-        &[Arg::Int, Arg::Hex, Arg::Hex, Arg::Hex, Arg::Hex],
-        prctl,
-    )
-    .note("no names of memory"),
-    Call::new(158, "arch_prctl", &[Arg::Hex, Arg::Hex], arch_prctl),
-    Call::new(317, "seccomp", &[Arg::Int, Arg::Hex, Arg::Ptr], sys_seccomp)
-        .note("no listeners (SECCOMP_FILTER_FLAG_NEW_LISTENER), nothing is logged"),
-];
+calls! {
+    personality: "PER_LINUX only",
+    prctl: "no names of memory",
+    arch_prctl,
+    seccomp: "no listeners (SECCOMP_FILTER_FLAG_NEW_LISTENER), nothing is logged",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cmd(option: i32, args: [u64; 4]) -> Result<PrctlCmd> {
+        PrctlCmd::new(PrctlOption(option), args)
+    }
+
+    #[test]
+    fn commands_come_with_their_arguments() {
+        assert!(matches!(
+            cmd(1, [9, 0, 0, 0]),
+            Ok(PrctlCmd::SetPdeathSignal(9))
+        ));
+        assert!(matches!(
+            cmd(4, [1, 0, 0, 0]),
+            Ok(PrctlCmd::SetDumpable(true))
+        ));
+        assert!(matches!(
+            cmd(47, [2, 10, 0, 0]),
+            Ok(PrctlCmd::Ambient(AmbientCmd::Raise(_)))
+        ));
+        let name = cmd(15, [0x1000, 0, 0, 0]);
+        assert!(matches!(name, Ok(PrctlCmd::SetName(StrPtr(Va(0x1000))))));
+    }
+
+    #[test]
+    fn wrong_arguments_are_refused_whoever_asks() {
+        for (option, args) in [
+            (0, [0; 4]),                 // no such command
+            (1, [65, 0, 0, 0]),          // no such signal
+            (4, [2, 0, 0, 0]),           // neither on nor off
+            (22, [3, 0, 0, 0]),          // no such mode
+            (23, [41, 0, 0, 0]),         // no such capability
+            (38, [1, 1, 0, 0]),          // the rest must be zero
+            (39, [0, 0, 0, 1]),          // likewise
+            (47, [1, 41, 0, 0]),         // no such capability
+            (47, [2, 1, 1, 0]),          // the rest must be zero
+            (47, [4, 1, 0, 0]),          // all means no one
+            (47, [5, 1, 0, 0]),          // no such command
+            (0x5356_4d41, [0, 0, 0, 0]), // names of memory are not kept
+        ] {
+            assert_eq!(cmd(option, args).err(), Some(EINVAL), "{option} {args:?}");
+        }
+    }
+
+    /// The caller's right to drop any comes first: the number is looked at after it.
+    #[test]
+    fn dropping_keeps_the_number() {
+        assert!(matches!(
+            cmd(24, [99, 0, 0, 0]),
+            Ok(PrctlCmd::DropBounding(99))
+        ));
+    }
+}

@@ -1,7 +1,8 @@
 //! Processes: making, replacing, ending and waiting for them; their ids, groups and sessions.
 
+use super::args::*;
 use super::limits::rusage;
-use crate::syscalls::{Arg, Args, Call, SysResult, path_arg, read_sized};
+use super::{SysResult, read_sized};
 use crate::task::Context;
 use crate::task::clone::{CloneArgs, clone as make_task};
 use crate::task::exec::{ByFd, ExecRequest, exec};
@@ -9,50 +10,153 @@ use crate::task::exit::exited;
 use crate::task::limits;
 use crate::task::wait4::{Change, Who, wait};
 use abi::errno::*;
-use abi::linux::*;
+use abi::linux::{
+    CLONE_CLEAR_SIGHAND, CLONE_DETACHED, CLONE_INTO_CGROUP, CLONE_PARENT, CLONE_THREAD,
+    CLONE_VFORK, CLONE_VM, WEXITED,
+};
 use abi::signal::SIGCHLD;
-use abi::{Result, SigInfo, Va};
+use abi::{Result, SigInfo, Signal, Va};
 use std::sync::atomic::Ordering;
 use vfs::At;
 use vfs::walk::Walk;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-const CLONE_NAMES: &[(u64, &str)] = &[
-    (CLONE_VM as u64, "CLONE_VM"),
-    (CLONE_FS as u64, "CLONE_FS"),
-    (CLONE_FILES as u64, "CLONE_FILES"),
-    (CLONE_SIGHAND as u64, "CLONE_SIGHAND"),
-    (CLONE_VFORK as u64, "CLONE_VFORK"),
-    (CLONE_THREAD as u64, "CLONE_THREAD"),
-    (CLONE_SETTLS as u64, "CLONE_SETTLS"),
-    (CLONE_PARENT_SETTID as u64, "CLONE_PARENT_SETTID"),
-    (CLONE_CHILD_SETTID as u64, "CLONE_CHILD_SETTID"),
-    (CLONE_CHILD_CLEARTID as u64, "CLONE_CHILD_CLEARTID"),
-    (17, "SIGCHLD"),
-];
+flags! {
+    /// Of wait4(2).
+    struct WaitOptions: u32, refused {
+        WNOHANG,
+        WUNTRACED,
+        WCONTINUED,
+        __WNOTHREAD,
+        __WALL,
+        __WCLONE,
+    }
+}
+
+flags! {
+    /// Of waitid(2).
+    struct WaitIdOptions: u32, refused {
+        WNOHANG,
+        WSTOPPED,
+        WEXITED,
+        WCONTINUED,
+        WNOWAIT,
+        __WNOTHREAD,
+        __WALL,
+        __WCLONE,
+    }
+}
+
+named! {
+    /// What waitid(2)'s number is.
+    struct WaitFor(u32) {
+        P_ALL,
+        P_PID,
+        P_PGID,
+        P_PIDFD,
+    }
+}
+
+flags! {
+    /// Of clone(2): what the child shares, and what is told of it.
+    struct CloneFlags: u64, kept {
+        CLONE_VM,
+        CLONE_FS,
+        CLONE_FILES,
+        CLONE_SIGHAND,
+        CLONE_PIDFD,
+        CLONE_PTRACE,
+        CLONE_VFORK,
+        CLONE_PARENT,
+        CLONE_THREAD,
+        CLONE_NEWNS,
+        CLONE_SYSVSEM,
+        CLONE_SETTLS,
+        CLONE_PARENT_SETTID,
+        CLONE_CHILD_CLEARTID,
+        CLONE_DETACHED,
+        CLONE_UNTRACED,
+        CLONE_CHILD_SETTID,
+        CLONE_NEWCGROUP,
+        CLONE_NEWUTS,
+        CLONE_NEWIPC,
+        CLONE_NEWUSER,
+        CLONE_NEWPID,
+        CLONE_NEWNET,
+        CLONE_IO,
+    }
+}
+
+/// clone(2)'s first word. Its upper half is not looked at.
+///
+/// ```text
+///  31                      8 7              0
+/// +-------------------------+----------------+
+/// | CLONE_VM, CLONE_FS, ... | signal at exit |
+/// +-------------------------+----------------+
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct CloneWord {
+    flags: CloneFlags,
+    exit_signal: u8,
+}
+
+impl CloneWord {
+    const fn new(raw: u64) -> CloneWord {
+        CloneWord {
+            flags: CloneFlags::from_bits_retain(raw & 0xffff_ff00),
+            exit_signal: raw as u8,
+        }
+    }
+}
+
+impl Argument for CloneWord {
+    const SHOW: Show = Show::Words(|raw| {
+        let word = CloneWord::new(raw[0]);
+        let flags = match CloneFlags::SHOW {
+            Show::Words(show) => show(&[word.flags.bits()]),
+            Show::Read(_) | Show::Written(_) => text::hex(raw[0]),
+        };
+        match Signal::new(word.exit_signal.into()) {
+            Some(s) if word.flags.is_empty() => format!("{s:?}"),
+            Some(s) => format!("{flags}|{s:?}"),
+            None => flags,
+        }
+    });
+    fn decode(raw: &[u64]) -> Result<Self> {
+        Ok(CloneWord::new(raw[0]))
+    }
+}
 
 /// `clone(flags, stack, parent_tid, child_tid, tls)`.
-fn clone(cx: &mut Context, a: &Args) -> SysResult {
-    let flags = a.u64(0) & 0xffff_ffff;
+fn clone(
+    cx: &mut Context,
+    word: CloneWord,
+    stack: Va,
+    parent_tid: Va,
+    child_tid: Va,
+    tls: Bits,
+) -> SysResult {
+    // Both would lie in the same place.
+    let both = CloneFlags::CLONE_PIDFD | CloneFlags::CLONE_PARENT_SETTID;
+    if word.flags.contains(both) {
+        return Err(EINVAL);
+    }
     let args = CloneArgs {
-        flags: flags & !0xff,
-        exit_signal: flags & 0xff,
-        stack: a.u64(1),
-        parent_tid: a.u64(2),
-        child_tid: a.u64(3),
-        tls: a.u64(4),
-        pidfd: a.u64(2),
+        flags: word.flags.bits(),
+        exit_signal: word.exit_signal.into(),
+        stack: stack.0,
+        parent_tid: parent_tid.0,
+        child_tid: child_tid.0,
+        tls: tls.0,
+        pidfd: parent_tid.0,
         set_tid: None,
         cgroup: None,
     };
-    let both = u64::from(CLONE_PIDFD | CLONE_PARENT_SETTID);
-    if flags & both == both {
-        return Err(EINVAL);
-    }
     make_task(cx, &args)
 }
 
-fn fork(cx: &mut Context, _: &Args) -> SysResult {
+fn fork(cx: &mut Context) -> SysResult {
     make_task(
         cx,
         &CloneArgs {
@@ -62,7 +166,7 @@ fn fork(cx: &mut Context, _: &Args) -> SysResult {
     )
 }
 
-fn vfork(cx: &mut Context, _: &Args) -> SysResult {
+fn vfork(cx: &mut Context) -> SysResult {
     let flags = u64::from(CLONE_VFORK | CLONE_VM);
     make_task(
         cx,
@@ -92,8 +196,7 @@ struct RawCloneArgs {
 }
 
 /// `clone3(args, size)`.
-fn clone3(cx: &mut Context, a: &Args) -> SysResult {
-    let size = a.usize(1);
+fn clone3(cx: &mut Context, args: Va, size: usize) -> SysResult {
     if size > 4096 {
         return Err(E2BIG);
     }
@@ -101,7 +204,7 @@ fn clone3(cx: &mut Context, a: &Args) -> SysResult {
         return Err(EINVAL);
     }
     let mut raw = [0u8; 88];
-    read_sized(cx, a.va(0), size, &mut raw)?;
+    read_sized(cx, args, size, &mut raw)?;
     let r = RawCloneArgs::read_from_bytes(&raw).map_err(|_| EINVAL)?;
     // CLONE_DETACHED, and the exit signal in the flags, belong to clone(2).
     if r.flags & !(0xffff_ff00 | CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP) != 0
@@ -147,8 +250,9 @@ fn clone3(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 /// Reads a null-terminated array of strings.
-fn strings(cx: &Context, va: Va) -> Result<Vec<Vec<u8>>> {
+fn strings(cx: &Context, list: StringsPtr) -> Result<Vec<Vec<u8>>> {
     let mut out = Vec::new();
+    let va = list.0;
     if va.is_null() {
         return Ok(out);
     }
@@ -173,22 +277,22 @@ fn strings(cx: &Context, va: Va) -> Result<Vec<Vec<u8>>> {
 }
 
 /// `execve(path, argv, envp)`.
-fn execve(cx: &mut Context, a: &Args) -> SysResult {
-    let path = path_arg(cx, a.va(0))?;
+fn execve(cx: &mut Context, path: PathPtr, argv: StringsPtr, envp: Va) -> SysResult {
+    let path = path.read(cx)?;
     let req = ExecRequest {
         at: At::Cwd,
         path,
         walk: Walk::FOLLOW,
         by_fd: None,
-        argv: argv(cx, a.va(1))?,
-        envp: strings(cx, a.va(2))?,
+        argv: argv_of(cx, argv)?,
+        envp: strings(cx, StringsPtr(envp))?,
     };
     exec(cx, req).map(|()| 0)
 }
 
 /// An empty argv becomes one empty string, as Linux 5.18 does.
-fn argv(cx: &Context, va: Va) -> Result<Vec<Vec<u8>>> {
-    let mut v = strings(cx, va)?;
+fn argv_of(cx: &Context, list: StringsPtr) -> Result<Vec<Vec<u8>>> {
+    let mut v = strings(cx, list)?;
     if v.is_empty() {
         v.push(Vec::new());
     }
@@ -196,78 +300,82 @@ fn argv(cx: &Context, va: Va) -> Result<Vec<Vec<u8>>> {
 }
 
 /// `execveat(dirfd, path, argv, envp, flags)`.
-fn execveat(cx: &mut Context, a: &Args) -> SysResult {
-    let flags = a.u32(4);
-    if flags & !(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0 {
+fn execveat(
+    cx: &mut Context,
+    dirfd: DirFd,
+    path: PathPtr,
+    argv: StringsPtr,
+    envp: Va,
+    flags: AtFlags,
+) -> SysResult {
+    if !(AtFlags::AT_EMPTY_PATH | AtFlags::AT_SYMLINK_NOFOLLOW).contains(flags) {
         return Err(EINVAL);
     }
-    let path = path_arg(cx, a.va(1))?;
-    let walk = if flags & AT_SYMLINK_NOFOLLOW != 0 {
+    let path = path.read(cx)?;
+    let mut walk = if flags.contains(AtFlags::AT_SYMLINK_NOFOLLOW) {
         Walk::empty()
     } else {
         Walk::FOLLOW
     };
-    let dirfd = a.i32(0);
     let files = cx.files();
     let by_fd = match path.is_empty() {
-        true if flags & AT_EMPTY_PATH == 0 => return Err(ENOENT),
+        true if !flags.contains(AtFlags::AT_EMPTY_PATH) => return Err(ENOENT),
         true => Some(ByFd {
-            name: format!("/dev/fd/{dirfd}").into_bytes(),
-            closes: files.cloexec(dirfd)? == vfs::fd_table::CloseOnExec::Yes,
+            name: format!("/dev/fd/{}", dirfd.0).into_bytes(),
+            closes: files.cloexec(dirfd.0)? == vfs::fd_table::CloseOnExec::Yes,
         }),
         false => None,
     };
-    let walk = if by_fd.is_some() {
-        walk | Walk::EMPTY
-    } else {
-        walk
-    };
+    if by_fd.is_some() {
+        walk |= Walk::EMPTY;
+    }
     let req = ExecRequest {
-        at: At::new(&files, dirfd, &path)?,
+        at: At::new(&files, dirfd.0, &path)?,
         path,
         walk,
         by_fd,
-        argv: argv(cx, a.va(2))?,
-        envp: strings(cx, a.va(3))?,
+        argv: argv_of(cx, argv)?,
+        envp: strings(cx, StringsPtr(envp))?,
     };
     exec(cx, req).map(|()| 0)
 }
 
-fn exit(cx: &mut Context, a: &Args) -> SysResult {
-    cx.exit = Some(exited(a.i32(0)));
+fn exit(cx: &mut Context, status: i32) -> SysResult {
+    cx.exit = Some(exited(status));
     Ok(0)
 }
 
-fn exit_group(cx: &mut Context, a: &Args) -> SysResult {
-    let status = exited(a.i32(0));
+fn exit_group(cx: &mut Context, status: i32) -> SysResult {
+    let status = exited(status);
     let kernel = cx.kernel.clone();
     kernel.kill_group(&cx.group, status);
     cx.exit = Some(status);
     Ok(0)
 }
 
-fn wait4(cx: &mut Context, a: &Args) -> SysResult {
-    let pid = a.i32(0);
-    let who = match pid {
+fn wait4(
+    cx: &mut Context,
+    tid: Tid,
+    status: Option<UserOut<i32>>,
+    options: WaitOptions,
+    usage: Option<UserOut<[u64; 18]>>,
+) -> SysResult {
+    let who = match tid.0 {
         -1 => Who::Any,
         0 => Who::Group(cx.kernel.tasks.lock().pgid(cx.group.tgid)),
         i32::MIN => return Err(ESRCH),
         p if p < 0 => Who::Group(cx.id_of(-p).map_err(|_| ECHILD)?),
         p => Who::Pid(cx.id_of(p).map_err(|_| ECHILD)?),
     };
-    let options = a.u32(2);
-    if options & !(WNOHANG | WUNTRACED | WCONTINUED | __WNOTHREAD | __WCLONE | __WALL) != 0 {
-        return Err(EINVAL);
-    }
-    let Some(c) = wait(cx, who, options | WEXITED)? else {
+    let Some(c) = wait(cx, who, options.bits() | WEXITED)? else {
         return Ok(0);
     };
     let mm = cx.mm();
-    if let Some(va) = a.va_opt(1) {
-        mm.write_obj(va, &c.status)?;
+    if let Some(status) = status {
+        status.write(&mm, &c.status)?;
     }
-    if let Some(va) = a.va_opt(3) {
-        mm.write_obj(va, &rusage(c.cpu, 0))?;
+    if let Some(usage) = usage {
+        usage.write(&mm, &rusage(c.cpu, 0))?;
     }
     Ok(c.pid as usize)
 }
@@ -284,84 +392,88 @@ fn put_info(mm: &mm::Mm, va: Va, c: Option<&Change>) -> Result<()> {
 }
 
 /// `waitid(which, id, info, options, rusage)`.
-fn waitid(cx: &mut Context, a: &Args) -> SysResult {
-    let (id, options) = (a.i32(1), a.u32(3));
-    if options & (WEXITED | WSTOPPED | WCONTINUED) == 0 {
+fn waitid(
+    cx: &mut Context,
+    which: WaitFor,
+    id: i32,
+    info: Option<Va>,
+    options: WaitIdOptions,
+    usage: Option<UserOut<[u64; 18]>>,
+) -> SysResult {
+    let kinds = WaitIdOptions::WEXITED | WaitIdOptions::WSTOPPED | WaitIdOptions::WCONTINUED;
+    if !options.intersects(kinds) {
         return Err(EINVAL);
     }
-    let who = match a.u32(0) {
-        0 => Who::Any,
-        1 if id > 0 => Who::Pid(cx.id_of(id).map_err(|_| ECHILD)?),
-        2 if id >= 0 => Who::Group(if id == 0 {
-            cx.kernel.tasks.lock().pgid(cx.group.tgid)
-        } else {
-            cx.id_of(id).map_err(|_| ECHILD)?
-        }),
-        3 => {
-            let f = cx.fd(id)?;
+    let who = match which {
+        WaitFor::P_ALL => Who::Any,
+        WaitFor::P_PID if id > 0 => Who::Pid(cx.id_of(id).map_err(|_| ECHILD)?),
+        WaitFor::P_PGID if id == 0 => Who::Group(cx.kernel.tasks.lock().pgid(cx.group.tgid)),
+        WaitFor::P_PGID if id > 0 => Who::Group(cx.id_of(id).map_err(|_| ECHILD)?),
+        WaitFor::P_PIDFD => {
+            let f = Fd(id).any_file(cx)?;
             let p = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?;
             let l = cx.kernel.tasks.lock();
             Who::Pid(p.group(&l).ok_or(ECHILD)?.tgid)
         }
         _ => return Err(EINVAL),
     };
-    let r = wait(cx, who, options);
+    let r = wait(cx, who, options.bits());
     let mm = cx.mm();
-    if let (Err(e), Some(va)) = (&r, a.va_opt(2)) {
+    if let (Err(e), Some(va)) = (&r, info) {
         // The info is written even where the call fails (`kernel/exit.c`).
         put_info(&mm, va, None)?;
         return Err(*e);
     }
     let c: Option<Change> = r?;
-    if let (Some(va), Some(c)) = (a.va_opt(4), &c) {
-        mm.write_obj(va, &rusage(c.cpu, 0))?;
+    if let (Some(va), Some(c)) = (usage, &c) {
+        va.write(&mm, &rusage(c.cpu, 0))?;
     }
-    if let Some(va) = a.va_opt(2) {
+    if let Some(va) = info {
         put_info(&mm, va, c.as_ref())?;
     }
     Ok(0)
 }
 
-fn getpid(cx: &mut Context, _: &Args) -> SysResult {
+fn getpid(cx: &mut Context) -> SysResult {
     Ok(cx.group.pid.own() as usize)
 }
-fn gettid(cx: &mut Context, _: &Args) -> SysResult {
+fn gettid(cx: &mut Context) -> SysResult {
     Ok(cx.pid.own() as usize)
 }
-fn getppid(cx: &mut Context, _: &Args) -> SysResult {
+fn getppid(cx: &mut Context) -> SysResult {
     let l = cx.kernel.tasks.lock();
     Ok(l.number(l.parent(cx.group.tgid), &cx.pid.ns) as usize)
 }
-fn getpgrp(cx: &mut Context, _: &Args) -> SysResult {
+fn getpgrp(cx: &mut Context) -> SysResult {
     let l = cx.kernel.tasks.lock();
     Ok(l.number(l.pgid(cx.group.tgid), &cx.pid.ns) as usize)
 }
-fn getpgid(cx: &mut Context, a: &Args) -> SysResult {
-    id_of(cx, a.i32(0), |p| p.pgid)
+fn getpgid(cx: &mut Context, tid: Tid) -> SysResult {
+    id_of(cx, tid, |p| p.pgid)
 }
-fn getsid(cx: &mut Context, a: &Args) -> SysResult {
-    id_of(cx, a.i32(0), |p| p.sid)
+fn getsid(cx: &mut Context, tid: Tid) -> SysResult {
+    id_of(cx, tid, |p| p.sid)
 }
-fn id_of(cx: &Context, pid: i32, f: fn(&crate::task::list::Process) -> i32) -> SysResult {
+fn id_of(cx: &Context, tid: Tid, f: fn(&crate::task::list::Process) -> i32) -> SysResult {
     let l = cx.kernel.tasks.lock();
-    let tgid = if pid == 0 {
+    let tgid = if tid.0 == 0 {
         cx.group.tgid
     } else {
-        let id = cx.id_of(pid)?;
+        let id = cx.id_of(tid.0)?;
         l.task(id).map_or(id, |t| t.group.tgid)
     };
     let id = l.process(tgid).map(f).ok_or(ESRCH)?;
     Ok(l.number(id, &cx.pid.ns) as usize)
 }
-fn setsid(cx: &mut Context, _: &Args) -> SysResult {
+fn setsid(cx: &mut Context) -> SysResult {
     cx.kernel.tasks.lock().new_session(cx.group.tgid)?;
     cx.group.without_terminal.store(false, Ordering::Relaxed);
     Ok(cx.group.pid.own() as usize)
 }
 
 /// `setpgid(pid, pgid)`.
-fn setpgid(cx: &mut Context, a: &Args) -> SysResult {
-    let (pid, pgid) = (a.i32(0), a.i32(1));
+fn setpgid(cx: &mut Context, tid: Tid, pgid: Tid) -> SysResult {
+    let (pid, pgid) = (tid.0, pgid.0);
     if pgid < 0 {
         return Err(EINVAL);
     }
@@ -396,51 +508,41 @@ fn setpgid(cx: &mut Context, a: &Args) -> SysResult {
     Ok(0)
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(39, "getpid", &[], getpid),
-    Call::new(
-        56,
-        "clone",
-        &[
-            Arg::Flags(CLONE_NAMES),
-            Arg::Ptr,
-            Arg::Ptr,
-            Arg::Ptr,
-            Arg::Hex,
-        ],
-        clone,
-    )
-    .note("no time namespaces"),
-    Call::new(57, "fork", &[], fork),
-    Call::new(58, "vfork", &[], vfork),
-    Call::new(59, "execve", &[Arg::Path, Arg::Strings, Arg::Ptr], execve),
-    Call::new(60, "exit", &[Arg::Int], exit),
-    Call::new(
-        61,
-        "wait4",
-        &[Arg::Int, Arg::IntOut, Arg::Hex, Arg::Ptr],
-        wait4,
-    ),
-    Call::new(109, "setpgid", &[Arg::Int, Arg::Int], setpgid),
-    Call::new(110, "getppid", &[], getppid),
-    Call::new(111, "getpgrp", &[], getpgrp),
-    Call::new(112, "setsid", &[], setsid),
-    Call::new(121, "getpgid", &[Arg::Int], getpgid),
-    Call::new(124, "getsid", &[Arg::Int], getsid),
-    Call::new(186, "gettid", &[], gettid),
-    Call::new(231, "exit_group", &[Arg::Int], exit_group),
-    Call::new(
-        247,
-        "waitid",
-        &[Arg::Int, Arg::Int, Arg::Ptr, Arg::Hex, Arg::Ptr],
-        waitid,
-    ),
-    Call::new(
-        322,
-        "execveat",
-        &[Arg::DirFd, Arg::Path, Arg::Strings, Arg::Ptr, Arg::Hex],
-        execveat,
-    ),
-    Call::new(435, "clone3", &[Arg::Ptr, Arg::Uint], clone3).note("no set_tid; no time namespaces"),
-];
+calls! {
+    getpid,
+    clone: "no time namespaces",
+    fork,
+    vfork,
+    execve,
+    exit,
+    wait4,
+    setpgid,
+    getppid,
+    getpgrp,
+    setsid,
+    getpgid,
+    getsid,
+    gettid,
+    exit_group,
+    waitid,
+    execveat,
+    clone3: "no set_tid; no time namespaces",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_word_is_flags_and_a_signal() {
+        let word = CloneWord::new(u64::from(CLONE_VM) | 17 | 1 << 40);
+        assert_eq!(word.flags, CloneFlags::CLONE_VM);
+        assert_eq!(word.exit_signal, 17);
+        let Show::Words(show) = CloneWord::SHOW else {
+            panic!("it shows memory");
+        };
+        assert_eq!(show(&[17]), "SIGCHLD");
+        assert_eq!(show(&[u64::from(CLONE_VM) | 17]), "CLONE_VM|SIGCHLD");
+        assert_eq!(show(&[CLONE_VM.into()]), "CLONE_VM");
+    }
+}

@@ -1,6 +1,7 @@
 //! Scheduling: what is asked is answered; the host schedules.
 
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::SysResult;
+use super::args::*;
 use crate::task::{Context, SCHED_RESET_ON_FORK, limits};
 use abi::errno::*;
 use abi::time::Timespec;
@@ -9,46 +10,66 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::Caps;
 
-fn task_of(cx: &Context, pid: i32) -> Result<Arc<crate::Task>> {
-    match pid {
-        0 => Ok(cx.task.clone()),
-        n if n < 0 => Err(EINVAL),
-        n => cx.find_task(n),
+named! {
+    /// Whom getpriority(2) means.
+    struct PriorityOf(u32) {
+        PRIO_PROCESS,
+        PRIO_PGRP,
+        PRIO_USER,
     }
 }
 
-fn sched_yield(_cx: &mut Context, _: &Args) -> SysResult {
+named! {
+    /// Whom ioprio_get(2) means.
+    struct IoPriorityOf(u32) {
+        IOPRIO_WHO_PROCESS = 1,
+        IOPRIO_WHO_PGRP = 2,
+        IOPRIO_WHO_USER = 3,
+    }
+}
+
+named! {
+    /// What membarrier(2) does.
+    struct MembarrierCmd(u32) {
+        MEMBARRIER_CMD_QUERY = 0,
+        MEMBARRIER_CMD_GLOBAL = 1 << 0,
+        MEMBARRIER_CMD_PRIVATE_EXPEDITED = 1 << 3,
+        MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED = 1 << 4,
+    }
+}
+
+/// `EINVAL` for a negative number.
+fn task_of(cx: &Context, tid: Tid) -> Result<Arc<crate::Task>> {
+    if tid.0 < 0 {
+        return Err(EINVAL);
+    }
+    tid.task_or_caller(&cx.task)
+}
+
+fn sched_yield(_cx: &mut Context) -> SysResult {
     std::thread::yield_now();
     Ok(0)
 }
 
-/// As [`task_of`], where a negative number is one that nobody has.
-fn affinity_of(cx: &Context, pid: i32) -> Result<Arc<crate::Task>> {
-    match pid {
-        0 => Ok(cx.task.clone()),
-        n => cx.find_task(n),
-    }
-}
-
-fn sched_getaffinity(cx: &mut Context, a: &Args) -> SysResult {
-    let len = a.u32(1) as usize;
+fn sched_getaffinity(cx: &mut Context, tid: Tid, len: u32, mask: Va) -> SysResult {
+    let len = len as usize;
     if !len.is_multiple_of(8) || len < cx.cpu_mask().len() {
         return Err(EINVAL);
     }
-    let m = affinity_of(cx, a.i32(0))?.allowed_cpus();
+    let m = tid.task_or_caller(&cx.task)?.allowed_cpus();
     if len < m.len() {
         return Err(EINVAL);
     }
-    cx.mm().copy_out(a.va(2), &m)?;
+    cx.mm().copy_out(mask, &m)?;
     Ok(m.len())
 }
 
 /// Accepted where it names a CPU that is there, and told; threads are not bound to it.
-fn sched_setaffinity(cx: &mut Context, a: &Args) -> SysResult {
+fn sched_setaffinity(cx: &mut Context, tid: Tid, len: usize, mask: Va) -> SysResult {
     let all = cx.cpu_mask();
-    let mut m = vec![0u8; a.usize(1).min(all.len())];
-    cx.mm().copy_in(a.va(2), &mut m)?;
-    let t = affinity_of(cx, a.i32(0))?;
+    let mut m = vec![0u8; len.min(all.len())];
+    cx.mm().copy_in(mask, &mut m)?;
+    let t = tid.task_or_caller(&cx.task)?;
     if !same_owner(cx, &t) && !cx.cred().has_in(&t.cred().user_ns, Caps::SYS_NICE) {
         return Err(EPERM);
     }
@@ -60,34 +81,34 @@ fn sched_setaffinity(cx: &mut Context, a: &Args) -> SysResult {
     Ok(0)
 }
 
-fn getcpu(cx: &mut Context, a: &Args) -> SysResult {
+fn getcpu(cx: &mut Context, cpu: Option<UserOut<u32>>, node: Option<UserOut<u32>>) -> SysResult {
     let mm = cx.mm();
-    if let Some(va) = a.va_opt(0) {
-        mm.write_obj(va, &0u32)?;
+    if let Some(cpu) = cpu {
+        cpu.write(&mm, &0u32)?;
     }
-    if let Some(va) = a.va_opt(1) {
-        mm.write_obj(va, &0u32)?;
+    if let Some(node) = node {
+        node.write(&mm, &0u32)?;
     }
     Ok(0)
 }
 
-fn sched_getscheduler(cx: &mut Context, a: &Args) -> SysResult {
-    Ok(task_of(cx, a.i32(0))?.policy.load(Ordering::Relaxed) as usize)
+fn sched_getscheduler(cx: &mut Context, tid: Tid) -> SysResult {
+    Ok(task_of(cx, tid)?.policy.load(Ordering::Relaxed) as usize)
 }
 
-fn sched_getparam(cx: &mut Context, a: &Args) -> SysResult {
-    let param = param(a, 1)?;
-    task_of(cx, a.i32(0))?;
-    cx.mm().write_obj(param, &0i32)?;
+fn sched_getparam(cx: &mut Context, tid: Tid, param: Option<UserOut<i32>>) -> SysResult {
+    let param = checked(tid, param)?;
+    task_of(cx, tid)?;
+    param.write(&cx.mm(), &0)?;
     Ok(0)
 }
 
 /// A `struct sched_param`, which is looked at before the task is.
-fn param(a: &Args, at: usize) -> Result<Va> {
-    if a.i32(0) < 0 {
+fn checked<P>(tid: Tid, param: Option<P>) -> Result<P> {
+    if tid.0 < 0 {
         return Err(EINVAL);
     }
-    a.va_opt(at).ok_or(EINVAL)
+    param.ok_or(EINVAL)
 }
 
 /// Whether the caller is the task's user (`check_same_owner`).
@@ -122,8 +143,8 @@ fn policy_of(t: &crate::Task) -> i32 {
 }
 
 /// Only the policies without priority: OTHER, BATCH, IDLE (`user_check_sched_setscheduler`).
-fn set_policy(cx: &Context, pid: i32, word: i32, priority: i32) -> SysResult {
-    let t = task_of(cx, pid)?;
+fn set_policy(cx: &Context, tid: Tid, word: i32, priority: i32) -> SysResult {
+    let t = task_of(cx, tid)?;
     let policy = word & !SCHED_RESET_ON_FORK;
     match policy {
         0 | 3 | SCHED_IDLE if priority == 0 => {
@@ -147,53 +168,52 @@ fn set_policy(cx: &Context, pid: i32, word: i32, priority: i32) -> SysResult {
     }
 }
 
-fn sched_setscheduler(cx: &mut Context, a: &Args) -> SysResult {
-    if a.i32(1) < 0 {
+fn sched_setscheduler(
+    cx: &mut Context,
+    tid: Tid,
+    policy: i32,
+    param: Option<UserIn<i32>>,
+) -> SysResult {
+    if policy < 0 {
         return Err(EINVAL);
     }
-    let priority: i32 = cx.mm().read_obj(param(a, 2)?)?;
-    set_policy(cx, a.i32(0), a.i32(1), priority)
+    let priority = checked(tid, param)?.read(&cx.mm())?;
+    set_policy(cx, tid, policy, priority)
 }
 
-fn sched_setparam(cx: &mut Context, a: &Args) -> SysResult {
-    let priority: i32 = cx.mm().read_obj(param(a, 1)?)?;
-    let word = task_of(cx, a.i32(0))?.policy.load(Ordering::Relaxed);
-    set_policy(cx, a.i32(0), word, priority)
+fn sched_setparam(cx: &mut Context, tid: Tid, param: Option<UserIn<i32>>) -> SysResult {
+    let priority = checked(tid, param)?.read(&cx.mm())?;
+    let word = task_of(cx, tid)?.policy.load(Ordering::Relaxed);
+    set_policy(cx, tid, word, priority)
 }
 
-fn priority_bounds(a: &Args, bound: usize) -> SysResult {
-    match a.u32(0) {
+fn priority_bounds(policy: u32, bound: usize) -> SysResult {
+    match policy {
         // OTHER, BATCH, IDLE, DEADLINE, EXT.
         0 | 3 | 5 | 6 | 7 => Ok(0),
         1 | 2 => Ok(bound),
         _ => Err(EINVAL),
     }
 }
-fn sched_get_priority_max(_cx: &mut Context, a: &Args) -> SysResult {
-    priority_bounds(a, 99)
+fn sched_get_priority_max(_cx: &mut Context, policy: u32) -> SysResult {
+    priority_bounds(policy, 99)
 }
-fn sched_get_priority_min(_cx: &mut Context, a: &Args) -> SysResult {
-    priority_bounds(a, 1)
+fn sched_get_priority_min(_cx: &mut Context, policy: u32) -> SysResult {
+    priority_bounds(policy, 1)
 }
-fn sched_rr_get_interval(cx: &mut Context, a: &Args) -> SysResult {
-    task_of(cx, a.i32(0))?;
-    cx.mm().write_obj(
-        a.va(1),
-        &Timespec {
-            sec: 0,
-            nsec: 4_000_000,
-        },
-    )?;
+fn sched_rr_get_interval(cx: &mut Context, tid: Tid, interval: UserOut<Timespec>) -> SysResult {
+    task_of(cx, tid)?;
+    interval.write(&cx.mm(), &Timespec::from_nanos(4_000_000))?;
     Ok(0)
 }
 
 /// The tasks that `getpriority(2)`'s which and who mean.
-fn tasks_of(cx: &Context, which: u32, who: i32) -> Result<Vec<Arc<crate::Task>>> {
+fn tasks_of(cx: &Context, which: PriorityOf, who: i32) -> Result<Vec<Arc<crate::Task>>> {
     let l = cx.kernel.tasks.lock();
     let v: Vec<_> = match which {
-        0 if who == 0 => vec![cx.task.clone()],
-        0 => l.task(cx.id_of(who)?).into_iter().collect(),
-        1 => {
+        PriorityOf::PRIO_PROCESS if who == 0 => vec![cx.task.clone()],
+        PriorityOf::PRIO_PROCESS => l.task(cx.id_of(who)?).into_iter().collect(),
+        PriorityOf::PRIO_PGRP => {
             let pgid = if who == 0 {
                 l.pgid(cx.group.tgid)
             } else {
@@ -204,7 +224,7 @@ fn tasks_of(cx: &Context, which: u32, who: i32) -> Result<Vec<Arc<crate::Task>>>
                 .flat_map(|g| l.threads(g.tgid))
                 .collect()
         }
-        2 => {
+        PriorityOf::PRIO_USER => {
             let uid = if who == 0 {
                 cx.cred().uid
             } else {
@@ -220,8 +240,8 @@ fn tasks_of(cx: &Context, which: u32, who: i32) -> Result<Vec<Arc<crate::Task>>>
     if v.is_empty() { Err(ESRCH) } else { Ok(v) }
 }
 
-fn getpriority(cx: &mut Context, a: &Args) -> SysResult {
-    let t = tasks_of(cx, a.u32(0), a.i32(1))?;
+fn getpriority(cx: &mut Context, which: PriorityOf, who: i32) -> SysResult {
+    let t = tasks_of(cx, which, who)?;
     let nice = t
         .iter()
         .map(|t| t.nice.load(Ordering::Relaxed))
@@ -231,8 +251,8 @@ fn getpriority(cx: &mut Context, a: &Args) -> SysResult {
     Ok((20 - nice) as usize)
 }
 
-fn setpriority(cx: &mut Context, a: &Args) -> SysResult {
-    let nice = a.i32(2).clamp(-20, 19);
+fn setpriority(cx: &mut Context, which: PriorityOf, who: i32, nice: i32) -> SysResult {
+    let nice = nice.clamp(-20, 19);
     let me = cx.cred();
     let set = |t: &crate::Task| -> Result<()> {
         if !same_owner(cx, t) && !me.has_in(&t.cred().user_ns, Caps::SYS_NICE) {
@@ -246,7 +266,7 @@ fn setpriority(cx: &mut Context, a: &Args) -> SysResult {
         Ok(())
     };
     // All that may be are set; the last refusal is told.
-    let all = tasks_of(cx, a.u32(0), a.i32(1))?;
+    let all = tasks_of(cx, which, who)?;
     let mut result = Ok(0);
     for t in &all {
         result = set(t).map_or_else(Err, |()| result);
@@ -254,12 +274,15 @@ fn setpriority(cx: &mut Context, a: &Args) -> SysResult {
     result
 }
 
-/// `IOPRIO_WHO_*`: the tasks meant, as getpriority(2)'s which counts them.
-fn io_tasks(cx: &Context, a: &Args) -> Result<Vec<Arc<crate::Task>>> {
-    match a.u32(0) {
-        w @ 1..=3 => tasks_of(cx, w - 1, a.i32(1)),
-        _ => Err(EINVAL),
-    }
+/// The tasks that ioprio_get(2)'s which and who mean.
+fn io_tasks(cx: &Context, which: IoPriorityOf, who: i32) -> Result<Vec<Arc<crate::Task>>> {
+    let which = match which {
+        IoPriorityOf::IOPRIO_WHO_PROCESS => PriorityOf::PRIO_PROCESS,
+        IoPriorityOf::IOPRIO_WHO_PGRP => PriorityOf::PRIO_PGRP,
+        IoPriorityOf::IOPRIO_WHO_USER => PriorityOf::PRIO_USER,
+        _ => return Err(EINVAL),
+    };
+    tasks_of(cx, which, who)
 }
 
 const IOPRIO_CLASS_BE: i32 = 2;
@@ -277,19 +300,21 @@ fn io_priority(t: &crate::Task) -> i32 {
 }
 
 /// Of one task what was set, of several the best.
-fn ioprio_get(cx: &mut Context, a: &Args) -> SysResult {
-    let all = io_tasks(cx, a)?;
+fn ioprio_get(cx: &mut Context, which: IoPriorityOf, who: i32) -> SysResult {
+    let all = io_tasks(cx, which, who)?;
     let best = match all.as_slice() {
-        [one] if a.u32(0) == 1 => one.io_priority.load(Ordering::Relaxed),
+        [one] if which == IoPriorityOf::IOPRIO_WHO_PROCESS => {
+            one.io_priority.load(Ordering::Relaxed)
+        }
         all => all.iter().map(|t| io_priority(t)).min().unwrap_or(0),
     };
     Ok(best as usize)
 }
 
 /// Checked (`ioprio_check_cap`, `set_task_ioprio`), told, and without effect.
-fn ioprio_set(cx: &mut Context, a: &Args) -> SysResult {
+fn ioprio_set(cx: &mut Context, which: IoPriorityOf, who: i32, priority: u32) -> SysResult {
     const LEVELS: u32 = 8;
-    let (class, level) = ((a.u32(2) >> 13) & 7, a.u32(2) & 7);
+    let (class, level) = ((priority >> 13) & 7, priority & 7);
     let me = cx.cred();
     match class {
         1 if !me.has(Caps::SYS_ADMIN) && !me.has(Caps::SYS_NICE) => return Err(EPERM),
@@ -298,30 +323,34 @@ fn ioprio_set(cx: &mut Context, a: &Args) -> SysResult {
         3 => {}
         _ => return Err(EINVAL),
     }
-    for t in io_tasks(cx, a)? {
+    for t in io_tasks(cx, which, who)? {
         let owner = t.cred().uid;
         if ![me.euid, me.uid].contains(&owner) && !me.has(Caps::SYS_NICE) {
             return Err(EPERM);
         }
         is_safe(cx, &t)?;
         t.io_priority
-            .store((a.u32(2) & 0xffff) as i32, Ordering::Relaxed);
+            .store((priority & 0xffff) as i32, Ordering::Relaxed);
     }
     Ok(0)
 }
 
 /// `membarrier(cmd, flags, cpu)`.
-fn membarrier(_cx: &mut Context, a: &Args) -> SysResult {
-    const GLOBAL: u32 = 1;
-    const PRIVATE_EXPEDITED: u32 = 8;
-    const REGISTER_PRIVATE_EXPEDITED: u32 = 16;
-    if a.u32(1) != 0 {
+fn membarrier(_cx: &mut Context, cmd: MembarrierCmd, flags: u32) -> SysResult {
+    if flags != 0 {
         return Err(EINVAL);
     }
-    match a.u32(0) {
-        0 => Ok((GLOBAL | PRIVATE_EXPEDITED | REGISTER_PRIVATE_EXPEDITED) as usize),
-        REGISTER_PRIVATE_EXPEDITED => Ok(0),
-        GLOBAL | PRIVATE_EXPEDITED => {
+    match cmd {
+        MembarrierCmd::MEMBARRIER_CMD_QUERY => {
+            let known = [
+                MembarrierCmd::MEMBARRIER_CMD_GLOBAL,
+                MembarrierCmd::MEMBARRIER_CMD_PRIVATE_EXPEDITED,
+                MembarrierCmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
+            ];
+            Ok(known.iter().fold(0, |all, cmd| all | cmd.0) as usize)
+        }
+        MembarrierCmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED => Ok(0),
+        MembarrierCmd::MEMBARRIER_CMD_GLOBAL | MembarrierCmd::MEMBARRIER_CMD_PRIVATE_EXPEDITED => {
             // Every thread on the host passes a barrier: slow (some ms), and right.
             hostcall::process::membarrier_global()?;
             Ok(0)
@@ -330,72 +359,21 @@ fn membarrier(_cx: &mut Context, a: &Args) -> SysResult {
     }
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(24, "sched_yield", &[], sched_yield),
-    Call::new(140, "getpriority", &[Arg::Int, Arg::Int], getpriority),
-    Call::new(
-        141,
-        "setpriority",
-        &[Arg::Int, Arg::Int, Arg::Int],
-        setpriority,
-    )
-    .note("reported, without effect on the host"),
-    Call::new(142, "sched_setparam", &[Arg::Int, Arg::Ptr], sched_setparam),
-    Call::new(143, "sched_getparam", &[Arg::Int, Arg::Ptr], sched_getparam),
-    Call::new(
-        144,
-        "sched_setscheduler",
-        &[Arg::Int, Arg::Int, Arg::Ptr],
-        sched_setscheduler,
-    )
-    .note("no real-time policies"),
-    Call::new(145, "sched_getscheduler", &[Arg::Int], sched_getscheduler),
-    Call::new(
-        146,
-        "sched_get_priority_max",
-        &[Arg::Int],
-        sched_get_priority_max,
-    ),
-    Call::new(
-        147,
-        "sched_get_priority_min",
-        &[Arg::Int],
-        sched_get_priority_min,
-    ),
-    Call::new(
-        148,
-        "sched_rr_get_interval",
-        &[Arg::Int, Arg::Ptr],
-        sched_rr_get_interval,
-    ),
-    Call::new(
-        203,
-        "sched_setaffinity",
-        &[Arg::Int, Arg::Uint, Arg::Ptr],
-        sched_setaffinity,
-    )
-    .note("told, without effect on the host"),
-    Call::new(
-        204,
-        "sched_getaffinity",
-        &[Arg::Int, Arg::Uint, Arg::Ptr],
-        sched_getaffinity,
-    ),
-    Call::new(
-        251,
-        "ioprio_set",
-        &[Arg::Int, Arg::Int, Arg::Hex],
-        ioprio_set,
-    )
-    .note("told, without effect"),
-    Call::new(252, "ioprio_get", &[Arg::Int, Arg::Int], ioprio_get),
-    Call::new(309, "getcpu", &[Arg::Ptr, Arg::Ptr], getcpu),
-    Call::new(
-        324,
-        "membarrier",
-        &[Arg::Int, Arg::Hex, Arg::Int],
-        membarrier,
-    )
-    .note("GLOBAL and PRIVATE_EXPEDITED"),
-];
+calls! {
+    sched_yield,
+    getpriority,
+    setpriority: "reported, without effect on the host",
+    sched_setparam,
+    sched_getparam,
+    sched_setscheduler: "no real-time policies",
+    sched_getscheduler,
+    sched_get_priority_max,
+    sched_get_priority_min,
+    sched_rr_get_interval,
+    sched_setaffinity: "told, without effect on the host",
+    sched_getaffinity,
+    ioprio_set: "told, without effect",
+    ioprio_get,
+    getcpu,
+    membarrier: "GLOBAL and PRIVATE_EXPEDITED",
+}

@@ -1,28 +1,33 @@
 //! Signals: sending, dispositions, masks, waiting for them.
 
+use super::SysResult;
+use super::args::*;
+use super::time::timespec_arg;
 use crate::ThreadGroup;
-use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::list::TaskList;
-use crate::task::signal::{SA_NODEFER, SigAction, check_permission};
+use crate::task::signal::{SigAction, check_permission};
 use crate::task::{Context, frame};
 use abi::errno::*;
 use abi::signal::*;
 use abi::time::Timespec;
-use abi::{AltStack, Result, SigInfo, SigSet, Signal, Va};
+use abi::{AltStack, Errno, Result, SigInfo, SigSet, Signal, Va};
 use std::sync::Arc;
 use std::time::Duration;
 use wait::Events;
 
-/// The size that every `sigset_t` argument must have.
-const SIGSET: usize = 8;
+opaque! { SigInfo SigAction AltStack }
 
-fn signal_or_zero(n: i32) -> Result<Option<Signal>> {
-    if n == 0 {
-        Ok(None)
-    } else {
-        Signal::new(n).map(Some).ok_or(EINVAL)
+named! {
+    /// What rt_sigprocmask(2) does with its set.
+    struct MaskHow(u32) {
+        SIG_BLOCK,
+        SIG_UNBLOCK,
+        SIG_SETMASK,
     }
 }
+
+/// The size that every `sigset_t` argument must have.
+const SIGSET: usize = 8;
 
 /// What kill(2) and its kin tell of the sender, as it sees itself.
 pub fn sender_info(cx: &Context, s: Signal, code: i32) -> SigInfo {
@@ -60,8 +65,8 @@ fn send_many(
 }
 
 /// `kill(pid, sig)`.
-fn kill(cx: &mut Context, a: &Args) -> SysResult {
-    let (pid, s) = (a.i32(0), signal_or_zero(a.i32(1))?);
+fn kill(cx: &mut Context, tid: Tid, signal: SignalNumber) -> SysResult {
+    let (pid, s) = (tid.0, signal.signal_or_none()?);
     match pid {
         1.. => {
             let g = {
@@ -92,18 +97,19 @@ fn kill(cx: &mut Context, a: &Args) -> SysResult {
     }
 }
 
+/// Sends to one thread, of the process `tgid` if one is named; without a signal it only asks.
 fn send_thread(
     cx: &Context,
-    tgid: Option<i32>,
-    tid: i32,
+    tgid: Option<Tid>,
+    tid: Tid,
     s: Option<Signal>,
     info: SigInfo,
 ) -> SysResult {
-    if tid <= 0 || tgid.is_some_and(|t| t <= 0) {
+    if tid.0 <= 0 || tgid.is_some_and(|t| t.0 <= 0) {
         return Err(EINVAL);
     }
-    let t = cx.find_task(tid)?;
-    if tgid.is_some_and(|g| g != t.group.pid.seen_in(&cx.pid.ns)) {
+    let t = tid.task(cx)?;
+    if tgid.is_some_and(|g| g.0 != t.group.pid.seen_in(&cx.pid.ns)) {
         return Err(ESRCH);
     }
     check_permission(cx, &t, s)?;
@@ -114,23 +120,25 @@ fn send_thread(
 }
 
 /// `tgkill(tgid, tid, sig)`.
-fn tgkill(cx: &mut Context, a: &Args) -> SysResult {
-    let s = signal_or_zero(a.i32(2))?;
+fn tgkill(cx: &mut Context, tgid: Tid, tid: Tid, signal: SignalNumber) -> SysResult {
+    let s = signal.signal_or_none()?;
     let info = s.map_or(SigInfo::new(SIGKILL, 0), |s| sender_info(cx, s, SI_TKILL));
-    send_thread(cx, Some(a.i32(0)), a.i32(1), s, info)
+    send_thread(cx, Some(tgid), tid, s, info)
 }
 
 /// `tkill(tid, sig)`.
-fn tkill(cx: &mut Context, a: &Args) -> SysResult {
-    let s = signal_or_zero(a.i32(1))?;
+fn tkill(cx: &mut Context, tid: Tid, signal: SignalNumber) -> SysResult {
+    let s = signal.signal_or_none()?;
     let info = s.map_or(SigInfo::new(SIGKILL, 0), |s| sender_info(cx, s, SI_TKILL));
-    send_thread(cx, None, a.i32(0), s, info)
+    send_thread(cx, None, tid, s, info)
 }
 
-fn read_info(cx: &Context, va: Va, s: Option<Signal>, to_self: bool) -> Result<SigInfo> {
-    let mut info: SigInfo = cx.mm().read_obj(va)?;
+/// Reads what is claimed of a signal's sender. Only the kernel and kill(2) may claim some codes to
+/// others than the caller itself.
+fn read_info(cx: &Context, from: UserIn<SigInfo>, s: Option<Signal>, tgid: Tid) -> Result<SigInfo> {
+    let mut info = from.read(&cx.mm())?;
     info.signo = s.map_or(0, Signal::number);
-    // Only the kernel and kill(2) may claim these codes.
+    let to_self = tgid.0 == cx.group.pid.own();
     if (info.code >= 0 || info.code == SI_TKILL) && !to_self {
         return Err(EPERM);
     }
@@ -138,10 +146,15 @@ fn read_info(cx: &Context, va: Va, s: Option<Signal>, to_self: bool) -> Result<S
 }
 
 /// `rt_sigqueueinfo(tgid, sig, info)`.
-fn rt_sigqueueinfo(cx: &mut Context, a: &Args) -> SysResult {
-    let (pid, s) = (a.i32(0), signal_or_zero(a.i32(1))?);
-    let info = read_info(cx, a.va(2), s, pid == cx.group.pid.own())?;
-    let g = cx.find_group(pid)?;
+fn rt_sigqueueinfo(
+    cx: &mut Context,
+    tgid: Tid,
+    signal: SignalNumber,
+    info: UserIn<SigInfo>,
+) -> SysResult {
+    let s = signal.signal_or_none()?;
+    let info = read_info(cx, info, s, tgid)?;
+    let g = cx.find_group(tgid.0)?;
     let thread = cx.kernel.tasks.lock().some_thread(g.tgid);
     if let Some(t) = thread {
         check_permission(cx, &t, s)?;
@@ -153,35 +166,59 @@ fn rt_sigqueueinfo(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 /// `rt_tgsigqueueinfo(tgid, tid, sig, info)`.
-fn rt_tgsigqueueinfo(cx: &mut Context, a: &Args) -> SysResult {
-    let s = signal_or_zero(a.i32(2))?;
-    let info = read_info(cx, a.va(3), s, a.i32(0) == cx.group.pid.own())?;
-    send_thread(cx, Some(a.i32(0)), a.i32(1), s, info)
+fn rt_tgsigqueueinfo(
+    cx: &mut Context,
+    tgid: Tid,
+    tid: Tid,
+    signal: SignalNumber,
+    info: UserIn<SigInfo>,
+) -> SysResult {
+    let s = signal.signal_or_none()?;
+    let info = read_info(cx, info, s, tgid)?;
+    send_thread(cx, Some(tgid), tid, s, info)
+}
+
+/// The size of the sets: `EINVAL` before anything else where it is not `sizeof(sigset_t)`.
+#[derive(Clone, Copy)]
+struct SigSetSize;
+
+impl Argument for SigSetSize {
+    const SHOW: Show = <usize as Argument>::SHOW;
+    #[inline(always)]
+    fn decode(raw: &[u64]) -> Result<Self> {
+        if raw[0] == SIGSET as u64 {
+            Ok(SigSetSize)
+        } else {
+            Err(EINVAL)
+        }
+    }
 }
 
 /// `rt_sigaction(sig, act, oldact, sigsetsize)`.
-fn rt_sigaction(cx: &mut Context, a: &Args) -> SysResult {
-    if a.usize(3) != SIGSET {
-        return Err(EINVAL);
-    }
-    let s = Signal::new(a.i32(0)).ok_or(EINVAL)?;
+fn rt_sigaction(
+    cx: &mut Context,
+    signal: SignalNumber,
+    new: Option<UserIn<SigAction>>,
+    old: Option<UserOut<SigAction>>,
+    _size: SigSetSize,
+) -> SysResult {
+    let s = signal.signal()?;
     let mm = cx.mm();
-    let new = match a.va_opt(1) {
+    let new = match new {
         None => None,
         Some(va) => {
             if SigSet::UNBLOCKABLE.contains(s) {
                 return Err(EINVAL);
             }
-            let mut act: SigAction = mm.read_obj(va)?;
+            let mut act = va.read(&mm)?;
             act.mask = act.mask.minus(SigSet::UNBLOCKABLE);
             // Flags that the kernel knows; the rest reads back as zero (SA_UNSUPPORTED is how to ask).
             act.flags &= 0xdc00_0807;
-            let _ = SA_NODEFER;
             Some(act)
         }
     };
     let actions = cx.group.actions();
-    let old = actions.read().get(s);
+    let before = actions.read().get(s);
     if let Some(new) = new {
         let ignored = {
             let mut w = actions.write();
@@ -197,42 +234,44 @@ fn rt_sigaction(cx: &mut Context, a: &Args) -> SysResult {
             cx.group.timers.dropped(s);
         }
     }
-    if let Some(va) = a.va_opt(2) {
-        mm.write_obj(va, &old)?;
+    if let Some(old) = old {
+        old.write(&mm, &before)?;
     }
     Ok(0)
 }
 
 /// `rt_sigprocmask(how, set, oldset, sigsetsize)`.
-fn rt_sigprocmask(cx: &mut Context, a: &Args) -> SysResult {
-    if a.usize(3) != SIGSET {
-        return Err(EINVAL);
-    }
+fn rt_sigprocmask(
+    cx: &mut Context,
+    how: MaskHow,
+    new: Option<UserIn<SigSet>>,
+    old: Option<UserOut<SigSet>>,
+    _size: SigSetSize,
+) -> SysResult {
     let mm = cx.mm();
-    let old = cx.mask();
-    if let Some(va) = a.va_opt(1) {
-        let set: SigSet = mm.read_obj(va)?;
-        cx.task.set_mask(match a.i32(0) {
-            0 => old.union(set),
-            1 => old.minus(set),
-            2 => set,
+    let before = cx.mask();
+    if let Some(new) = new {
+        let set = new.read(&mm)?;
+        cx.task.set_mask(match how {
+            MaskHow::SIG_BLOCK => before.union(set),
+            MaskHow::SIG_UNBLOCK => before.minus(set),
+            MaskHow::SIG_SETMASK => set,
             _ => return Err(EINVAL),
         });
     }
-    if let Some(va) = a.va_opt(2) {
-        mm.write_obj(va, &old)?;
+    if let Some(old) = old {
+        old.write(&mm, &before)?;
     }
     Ok(0)
 }
 
 /// `rt_sigpending(set, sigsetsize)`.
-fn rt_sigpending(cx: &mut Context, a: &Args) -> SysResult {
-    let len = a.usize(1);
-    if len > SIGSET {
+fn rt_sigpending(cx: &mut Context, set: Va, size: usize) -> SysResult {
+    if size > SIGSET {
         return Err(EINVAL);
     }
-    let set = cx.pending.bits().union(cx.group.shared.bits()).0 & cx.mask().0;
-    cx.mm().copy_out(a.va(0), &set.to_le_bytes()[..len])?;
+    let pending = cx.pending.bits().union(cx.group.shared.bits()).0 & cx.mask().0;
+    cx.mm().copy_out(set, &pending.to_le_bytes()[..size])?;
     Ok(0)
 }
 
@@ -242,31 +281,73 @@ pub fn set_temporary_mask(cx: &mut Context, mask: SigSet) {
     cx.task.set_mask(mask);
 }
 
+/// How a call under a temporary mask ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    ByItself,
+    BySignal,
+}
+
+impl Ended {
+    /// `interrupted` is what the call gives where a signal interrupted it.
+    #[must_use]
+    pub fn with(r: &SysResult, interrupted: Errno) -> Ended {
+        if *r == Err(interrupted) {
+            Ended::BySignal
+        } else {
+            Ended::ByItself
+        }
+    }
+}
+
 /// Ends a temporary mask, unless a signal interrupted: then its handler still runs under it
 /// (`restore_saved_sigmask_unless`).
-pub fn restore_mask(cx: &mut Context, interrupted: bool) {
-    if !interrupted && let Some(m) = cx.saved_mask.take() {
+pub fn restore_mask(cx: &mut Context, ended: Ended) {
+    if ended == Ended::ByItself
+        && let Some(m) = cx.saved_mask.take()
+    {
         cx.task.set_mask(m);
     }
 }
 
-/// Reads the `sigset_t` argument of `ppoll(2)` and its kin; `None` for a null pointer.
-pub fn mask_arg(cx: &Context, va: Va, len: usize) -> Result<Option<SigSet>> {
-    if va.is_null() {
-        return Ok(None);
+/// The `sigset_t` argument of `ppoll(2)` and its kin, with its size, which counts only where there
+/// is a mask.
+#[derive(Clone, Copy)]
+pub struct MaskArg {
+    mask: Option<UserIn<SigSet>>,
+    size: usize,
+}
+
+impl MaskArg {
+    #[must_use]
+    pub const fn new(mask: Option<UserIn<SigSet>>, size: usize) -> MaskArg {
+        MaskArg { mask, size }
     }
-    if len != SIGSET {
-        return Err(EINVAL);
+    /// `None` for a null pointer.
+    pub fn read(self, cx: &Context) -> Result<Option<SigSet>> {
+        match self.mask {
+            None => Ok(None),
+            Some(_) if self.size != SIGSET => Err(EINVAL),
+            Some(mask) => mask.read(&cx.mm()).map(Some),
+        }
     }
-    Ok(Some(cx.mm().read_obj(va)?))
+}
+
+impl Argument for MaskArg {
+    const WORDS: usize = 2;
+    const SHOW: Show = Show::Read(|mm, raw| match UserIn::<SigSet>::SHOW {
+        Show::Read(show) => format!("{}, {}", show(mm, raw), raw[1]),
+        Show::Words(_) | Show::Written(_) => text::pointer(raw[0]),
+    });
+    #[inline(always)]
+    fn decode(raw: &[u64]) -> Result<Self> {
+        Ok(MaskArg::new(Option::decode(raw)?, raw[1] as usize))
+    }
 }
 
 /// `rt_sigsuspend(mask, sigsetsize)`.
-fn rt_sigsuspend(cx: &mut Context, a: &Args) -> SysResult {
-    if a.usize(1) != SIGSET {
-        return Err(EINVAL);
-    }
-    let mask: SigSet = cx.mm().read_obj(a.va(0))?;
+fn rt_sigsuspend(cx: &mut Context, mask: UserIn<SigSet>, _size: SigSetSize) -> SysResult {
+    let mask = mask.read(&cx.mm())?;
     set_temporary_mask(cx, mask);
     sleep_for_signal(cx)
 }
@@ -277,22 +358,21 @@ fn sleep_for_signal(cx: &Context) -> SysResult {
 }
 
 /// `pause()`.
-fn pause(cx: &mut Context, _: &Args) -> SysResult {
+fn pause(cx: &mut Context) -> SysResult {
     sleep_for_signal(cx)
 }
 
 /// `rt_sigtimedwait(set, info, timeout, sigsetsize)`.
-fn rt_sigtimedwait(cx: &mut Context, a: &Args) -> SysResult {
-    if a.usize(3) != SIGSET {
-        return Err(EINVAL);
-    }
+fn rt_sigtimedwait(
+    cx: &mut Context,
+    set: UserIn<SigSet>,
+    info: Option<UserOut<SigInfo>>,
+    timeout: Option<UserIn<Timespec>>,
+    _size: SigSetSize,
+) -> SysResult {
     let mm = cx.mm();
-    let set: SigSet = mm.read_obj(a.va(0))?;
-    let set = set.minus(SigSet::UNBLOCKABLE);
-    let timeout = match a.va_opt(2) {
-        None => None,
-        Some(va) => Some(mm.read_obj::<Timespec>(va)?.to_nanos().ok_or(EINVAL)?),
-    };
+    let set = set.read(&mm)?.minus(SigSet::UNBLOCKABLE);
+    let timeout = timespec_arg(cx, timeout)?;
     let deadline = timeout.and_then(|n| wait::deadline_after(Duration::from_nanos(n as u64)));
     let got = if timeout == Some(0) {
         cx.take_signal(set)
@@ -310,34 +390,38 @@ fn rt_sigtimedwait(cx: &mut Context, a: &Args) -> SysResult {
             Err(_) => return Err(EINTR),
         }
     };
-    let info = got.ok_or(EAGAIN)?;
-    if let Some(va) = a.va_opt(1) {
-        mm.write_obj(va, &info)?;
+    let got = got.ok_or(EAGAIN)?;
+    if let Some(info) = info {
+        info.write(&mm, &got)?;
     }
-    Ok(info.signo as usize)
+    Ok(got.signo as usize)
 }
 
 /// `sigaltstack(ss, old_ss)`. Traps, for it depends on the stack pointer; or is answered where it is made
 /// (`stub::lane`).
-fn sigaltstack(cx: &mut Context, a: &Args) -> SysResult {
+fn sigaltstack(
+    cx: &mut Context,
+    new: Option<UserIn<AltStack>>,
+    old: Option<UserOut<AltStack>>,
+) -> SysResult {
     let mm = cx.mm();
     let sp = cx.regs().rsp;
-    let old = cx.altstack;
-    if let Some(va) = a.va_opt(0) {
-        let new: AltStack = mm.read_obj(va)?;
-        if old.holds(sp) {
+    let before = cx.altstack;
+    if let Some(new) = new {
+        let new = new.read(&mm)?;
+        if before.holds(sp) {
             return Err(EPERM);
         }
-        cx.altstack = new.checked(&old)?;
+        cx.altstack = new.checked(&before)?;
     }
-    if let Some(va) = a.va_opt(1) {
-        mm.write_obj(va, &old.shown(sp))?;
+    if let Some(old) = old {
+        old.write(&mm, &before.shown(sp))?;
     }
     Ok(0)
 }
 
 /// `rt_sigreturn()`.
-fn rt_sigreturn(cx: &mut Context, _: &Args) -> SysResult {
+fn rt_sigreturn(cx: &mut Context) -> SysResult {
     if frame::pop(cx).is_err() {
         let segv = SigInfo::new(SIGSEGV, SI_KERNEL);
         cx.kernel.force(&cx.task, segv);
@@ -346,49 +430,18 @@ fn rt_sigreturn(cx: &mut Context, _: &Args) -> SysResult {
     Ok(0)
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(
-        13,
-        "rt_sigaction",
-        &[Arg::Signal, Arg::Ptr, Arg::Ptr, Arg::Uint],
-        rt_sigaction,
-    ),
-    Call::new(
-        14,
-        "rt_sigprocmask",
-        &[Arg::Int, Arg::SigSet, Arg::Ptr, Arg::Uint],
-        rt_sigprocmask,
-    ),
-    Call::new(15, "rt_sigreturn", &[], rt_sigreturn),
-    Call::new(34, "pause", &[], pause),
-    Call::new(62, "kill", &[Arg::Int, Arg::Signal], kill),
-    Call::new(127, "rt_sigpending", &[Arg::Ptr, Arg::Uint], rt_sigpending),
-    Call::new(
-        128,
-        "rt_sigtimedwait",
-        &[Arg::SigSet, Arg::Ptr, Arg::Timespec, Arg::Uint],
-        rt_sigtimedwait,
-    ),
-    Call::new(
-        129,
-        "rt_sigqueueinfo",
-        &[Arg::Int, Arg::Signal, Arg::Ptr],
-        rt_sigqueueinfo,
-    ),
-    Call::new(
-        130,
-        "rt_sigsuspend",
-        &[Arg::SigSet, Arg::Uint],
-        rt_sigsuspend,
-    ),
-    Call::new(131, "sigaltstack", &[Arg::Ptr, Arg::Ptr], sigaltstack),
-    Call::new(200, "tkill", &[Arg::Int, Arg::Signal], tkill),
-    Call::new(234, "tgkill", &[Arg::Int, Arg::Int, Arg::Signal], tgkill),
-    Call::new(
-        297,
-        "rt_tgsigqueueinfo",
-        &[Arg::Int, Arg::Int, Arg::Signal, Arg::Ptr],
-        rt_tgsigqueueinfo,
-    ),
-];
+calls! {
+    rt_sigaction,
+    rt_sigprocmask,
+    rt_sigreturn,
+    pause,
+    kill,
+    rt_sigpending,
+    rt_sigtimedwait,
+    rt_sigqueueinfo,
+    rt_sigsuspend,
+    sigaltstack,
+    tkill,
+    tgkill,
+    rt_tgsigqueueinfo,
+}

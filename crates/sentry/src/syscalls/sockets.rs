@@ -1,9 +1,11 @@
 //! Sockets (`net/socket.c`): the objects are in the `net` crate, with their time limits; the caller's numbers and the
 //! application's memory are here.
 
-use super::events::{install_pair, real_fd};
+use super::SysResult;
+use super::args::*;
+use super::events::install_pair;
 use super::io::{call, iovec};
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::time::timespec_arg;
 use crate::task::Context;
 use abi::errno::*;
 use abi::linux::{O_NONBLOCK, O_RDWR};
@@ -21,19 +23,98 @@ use vfs::{At, Credentials};
 use wait::{Events, deadline_after};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-const SOCK_CLOEXEC: u32 = vfs::file::O_CLOEXEC;
-const SOCK_NONBLOCK: u32 = O_NONBLOCK;
+named! {
+    /// A family of addresses.
+    struct Family(i32) {
+        AF_UNSPEC = 0,
+        AF_UNIX = 1,
+        AF_INET = 2,
+        AF_INET6 = 10,
+        AF_NETLINK = 16,
+        AF_PACKET = 17,
+    }
+}
+
+flags! {
+    /// Of accept4(2), and with a socket's type.
+    struct SocketFlags: u32, kept {
+        SOCK_NONBLOCK = O_NONBLOCK,
+        SOCK_CLOEXEC = vfs::file::O_CLOEXEC,
+    }
+}
+
+named! {
+    /// A socket's type, without flags.
+    struct SocketKind(u32) {
+        SOCK_STREAM = 1,
+        SOCK_DGRAM = 2,
+        SOCK_RAW = 3,
+        SOCK_RDM = 4,
+        SOCK_SEQPACKET = 5,
+    }
+}
+
+flags! {
+    /// Of sending and receiving.
+    struct MsgFlags: u32, kept {
+        MSG_OOB = 0x1,
+        MSG_PEEK = 0x2,
+        MSG_DONTROUTE = 0x4,
+        MSG_TRUNC = 0x20,
+        MSG_DONTWAIT = 0x40,
+        MSG_EOR = 0x80,
+        MSG_WAITALL = 0x100,
+        MSG_ERRQUEUE = 0x2000,
+        MSG_NOSIGNAL = 0x4000,
+        MSG_MORE = 0x8000,
+        MSG_WAITFORONE = 0x10000,
+        MSG_FASTOPEN = 0x2000_0000,
+        MSG_CMSG_CLOEXEC = 0x4000_0000,
+        MSG_CMSG_COMPAT = 0x8000_0000,
+    }
+}
+
+named! {
+    /// What shutdown(2) ends.
+    struct ShutdownHow(u32) {
+        SHUT_RD = 0,
+        SHUT_WR = 1,
+        SHUT_RDWR = 2,
+    }
+}
+
+named! {
+    /// Whose an option is.
+    struct OptionLevel(i32) {
+        SOL_IP = 0,
+        SOL_SOCKET = 1,
+        SOL_TCP = 6,
+        SOL_UDP = 17,
+        SOL_IPV6 = 41,
+        SOL_NETLINK = 270,
+    }
+}
+
 /// `sizeof(struct sockaddr_storage)`.
 const MAX_ADDR: usize = 128;
 /// `net.core.optmem_max`: the most ancillary data of one message.
 const MAX_CONTROL: usize = 131_072;
 /// `UIO_MAXIOV`.
 const MAX_IOV: usize = 1024;
-const MSG_WAITFORONE: u32 = 0x10000;
-const MSG_CMSG_COMPAT: u32 = 0x8000_0000;
+const MSG_WAITFORONE: u32 = MsgFlags::MSG_WAITFORONE.bits();
 /// Flags of send that only the kernel itself may use (`MSG_INTERNAL_SENDMSG_FLAGS`): taken away.
 const INTERNAL: u32 = 0x0811_0000;
 const MAX_RW: usize = 0x7fff_f000;
+
+impl MsgFlags {
+    /// Of sendmsg(2) and its kin: `EINVAL` for what 32-bit programs' calls are marked with.
+    fn native(self) -> Result<u32> {
+        if self.contains(MsgFlags::MSG_CMSG_COMPAT) {
+            return Err(EINVAL);
+        }
+        Ok(self.bits())
+    }
+}
 
 /// UNIX sockets' names, from the caller's root and working directory.
 struct Names<'a>(&'a Context);
@@ -72,77 +153,135 @@ fn socket_of(f: &File) -> Result<&Socket> {
 }
 
 /// Copies an address in (`move_addr_to_kernel`).
-fn addr_in(mm: &Mm, va: Va, len: i32) -> Result<Vec<u8>> {
-    let len = usize::try_from(len).map_err(|_| EINVAL)?;
+fn addr_in(mm: &Mm, from: AddressIn<i32>) -> Result<Vec<u8>> {
+    let len = usize::try_from(from.len).map_err(|_| EINVAL)?;
     if len > MAX_ADDR {
         return Err(EINVAL);
     }
     let mut v = vec![0; len];
-    mm.copy_in(va, &mut v)?;
+    mm.copy_in(from.va, &mut v)?;
     Ok(v)
 }
 
-/// Copies an address out, cut to the room there is, and its whole length (`move_addr_to_user`).
-fn addr_out(mm: &Mm, addr: &[u8], va: Va, len_va: Va) -> Result<()> {
-    let room: i32 = mm.read_obj(len_va)?;
-    let room = usize::try_from(room).map_err(|_| EINVAL)?;
-    mm.copy_out(va, &addr[..addr.len().min(room)])?;
-    mm.write_obj(len_va, &(addr.len() as i32))
+/// Where an address goes, and where its length is told, before and after.
+#[derive(Clone, Copy)]
+struct AddressOut {
+    va: Va,
+    len: UserPtr<i32>,
 }
 
-/// `SOCK_*` flags, and the type without them.
-fn kind_and_flags(raw: u32) -> Result<(u32, u32)> {
-    let flags = raw & !0xf;
-    if flags & !(SOCK_CLOEXEC | SOCK_NONBLOCK) != 0 {
-        Err(EINVAL)
-    } else {
-        Ok((raw & 0xf, flags))
+impl AddressOut {
+    /// Copies an address out, cut to the room there is, and its whole length (`move_addr_to_user`).
+    fn write(self, mm: &Mm, addr: &[u8]) -> Result<()> {
+        let room = usize::try_from(self.len.read(mm)?).map_err(|_| EINVAL)?;
+        mm.copy_out(self.va, &addr[..addr.len().min(room)])?;
+        self.len.write(mm, &(addr.len() as i32))
     }
 }
 
-fn file_of(cx: &Context, s: Arc<Socket>, flags: u32) -> Arc<File> {
-    File::new(s, O_RDWR | (flags & SOCK_NONBLOCK), None, cx.cred())
+impl Nullable for AddressOut {}
+
+impl Argument for AddressOut {
+    const WORDS: usize = 2;
+    const KIND: Kind = Kind::Address;
+    const SHOW: Show = Show::Written(|mm, raw, result| {
+        let len = mm.read_obj::<i32>(Va(raw[1]));
+        match (result, len) {
+            (Some(_), Ok(len)) if raw[0] != 0 => {
+                let shown = text::sockaddr_at(mm, raw[0], len.max(0) as usize);
+                format!("{shown}, [{len}]")
+            }
+            _ => format!("{}, {}", text::pointer(raw[0]), text::pointer(raw[1])),
+        }
+    });
+    fn decode(raw: &[u64]) -> Result<Self> {
+        Ok(AddressOut {
+            va: Va(raw[0]),
+            len: UserPtr::new(Va(raw[1])),
+        })
+    }
+}
+
+/// A socket's type, and flags with it.
+///
+/// ```text
+///  31                        4 3      0
+/// +---------------------------+--------+
+/// | SOCK_CLOEXEC, SOCK_NONBL. |  type  |
+/// +---------------------------+--------+
+/// ```
+///
+/// Other flags give `EINVAL` before anything else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct SocketType {
+    kind: SocketKind,
+    flags: SocketFlags,
+}
+
+impl Argument for SocketType {
+    const SHOW: Show = Show::Words(|raw| {
+        let (kind, flags) = (raw[0] & 0xf, raw[0] as u32 as u64 & !0xf);
+        match (SocketKind::SHOW, SocketFlags::SHOW) {
+            (Show::Words(show), _) if flags == 0 => show(&[kind]),
+            (Show::Words(kind_text), Show::Words(flags_text)) => {
+                format!("{}|{}", kind_text(&[kind]), flags_text(&[flags]))
+            }
+            _ => text::hex(raw[0]),
+        }
+    });
+    fn decode(raw: &[u64]) -> Result<Self> {
+        let raw = raw[0] as u32;
+        Ok(SocketType {
+            kind: SocketKind(raw & 0xf),
+            flags: SocketFlags::from_bits(raw & !0xf).ok_or(EINVAL)?,
+        })
+    }
+}
+
+fn file_of(cx: &Context, s: Arc<Socket>, flags: SocketFlags) -> Arc<File> {
+    let flags = (flags & SocketFlags::SOCK_NONBLOCK).bits();
+    File::new(s, O_RDWR | flags, None, cx.cred())
 }
 
 /// `socket(family, type, protocol)`.
-fn socket(cx: &mut Context, a: &Args) -> SysResult {
-    let (kind, flags) = kind_and_flags(a.u32(1))?;
+fn socket(cx: &mut Context, family: Family, of: SocketType, protocol: i32) -> SysResult {
     let s = as_caller(cx, |who| {
-        net::socket(&cx.ns().net, a.i32(0), kind, a.i32(2), who)
+        net::socket(&cx.ns().net, family.0, of.kind.0, protocol, who)
     })?;
-    let f = file_of(cx, s, flags);
+    let f = file_of(cx, s, of.flags);
     cx.files()
-        .install(f, CloseOnExec::from_flags(flags), &cx.room())
+        .install(f, CloseOnExec::from_flags(of.flags.bits()), &cx.room())
         .map(|n| n as usize)
 }
 
 /// `socketpair(family, type, protocol, fds)`.
-fn socketpair(cx: &mut Context, a: &Args) -> SysResult {
-    let (kind, flags) = kind_and_flags(a.u32(1))?;
+fn socketpair(
+    cx: &mut Context,
+    family: Family,
+    of: SocketType,
+    protocol: i32,
+    fds: UserOut<[i32; 2]>,
+) -> SysResult {
     let (x, y) = as_caller(cx, |who| {
-        net::socketpair(&cx.ns().net, a.i32(0), kind, a.i32(2), who)
+        net::socketpair(&cx.ns().net, family.0, of.kind.0, protocol, who)
     })?;
-    install_pair(
-        cx,
-        a.va(3),
-        [file_of(cx, x, flags), file_of(cx, y, flags)],
-        flags,
-    )
+    let files = [file_of(cx, x, of.flags), file_of(cx, y, of.flags)];
+    install_pair(cx, fds, files, of.flags.bits())
 }
 
 /// `bind(fd, addr, len)`.
-fn bind(cx: &mut Context, a: &Args) -> SysResult {
-    let f = real_fd(cx, a.i32(0))?;
+fn bind(cx: &mut Context, fd: Fd, addr: AddressIn<i32>) -> SysResult {
+    let f = fd.file(cx)?;
     let s = socket_of(&f)?;
-    let addr = addr_in(&cx.mm(), a.va(1), a.i32(2))?;
+    let addr = addr_in(&cx.mm(), addr)?;
     as_caller(cx, |who| s.bind(who, &addr)).map(|()| 0)
 }
 
 /// `connect(fd, addr, len)`.
-fn connect(cx: &mut Context, a: &Args) -> SysResult {
-    let f = real_fd(cx, a.i32(0))?;
+fn connect(cx: &mut Context, fd: Fd, addr: AddressIn<i32>) -> SysResult {
+    let f = fd.file(cx)?;
     let s = socket_of(&f)?;
-    let addr = addr_in(&cx.mm(), a.va(1), a.i32(2))?;
+    let addr = addr_in(&cx.mm(), addr)?;
     let nb = f.nonblocking();
     let block = if nb { Block::No } else { Block::Yes };
     let r = call(cx, &f, nb).wait(Events::WRITABLE, s.send_timeout(), || {
@@ -156,17 +295,22 @@ fn connect(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 /// `listen(fd, backlog)`.
-fn listen(cx: &mut Context, a: &Args) -> SysResult {
-    let f = real_fd(cx, a.i32(0))?;
+fn listen(cx: &mut Context, fd: Fd, backlog: i32) -> SysResult {
+    let f = fd.file(cx)?;
     let s = socket_of(&f)?;
-    as_caller(cx, |who| s.listen(who, a.i32(1))).map(|()| 0)
+    as_caller(cx, |who| s.listen(who, backlog)).map(|()| 0)
 }
 
-fn do_accept(cx: &Context, a: &Args, flags: u32) -> SysResult {
-    if flags & !(SOCK_CLOEXEC | SOCK_NONBLOCK) != 0 {
+/// `accept(fd, addr, len)`.
+fn accept(cx: &mut Context, fd: Fd, peer: Option<AddressOut>) -> SysResult {
+    accept4(cx, fd, peer, SocketFlags::empty())
+}
+/// `accept4(fd, addr, len, flags)`.
+fn accept4(cx: &mut Context, fd: Fd, peer: Option<AddressOut>, flags: SocketFlags) -> SysResult {
+    if !SocketFlags::all().contains(flags) {
         return Err(EINVAL);
     }
-    let f = real_fd(cx, a.i32(0))?;
+    let f = fd.file(cx)?;
     let s = socket_of(&f)?;
     // The number first: a full table must not lose a connection.
     let table = cx.files();
@@ -174,32 +318,25 @@ fn do_accept(cx: &Context, a: &Args, flags: u32) -> SysResult {
     let slot = table.reserve(&cx.room())?;
     let new =
         call(cx, &f, f.nonblocking()).wait(Events::READABLE, s.receive_timeout(), || s.accept())?;
-    if let Some(va) = a.va_opt(1) {
+    if let Some(out) = peer {
         let name = new.peer_name().map_err(|_| ECONNABORTED)?;
-        addr_out(&cx.mm(), &name, va, a.va(2))?;
+        out.write(&cx.mm(), &name)?;
     }
-    Ok(slot.install(file_of(cx, new, flags), CloseOnExec::from_flags(flags)) as usize)
-}
-/// `accept(fd, addr, len)`.
-fn accept(cx: &mut Context, a: &Args) -> SysResult {
-    do_accept(cx, a, 0)
-}
-/// `accept4(fd, addr, len, flags)`.
-fn accept4(cx: &mut Context, a: &Args) -> SysResult {
-    do_accept(cx, a, a.u32(3))
+    let close = CloseOnExec::from_flags(flags.bits());
+    Ok(slot.install(file_of(cx, new, flags), close) as usize)
 }
 
 /// `getsockname(fd, addr, len)`.
-fn getsockname(cx: &mut Context, a: &Args) -> SysResult {
-    let f = real_fd(cx, a.i32(0))?;
+fn getsockname(cx: &mut Context, fd: Fd, out: AddressOut) -> SysResult {
+    let f = fd.file(cx)?;
     let name = socket_of(&f)?.local_name()?;
-    addr_out(&cx.mm(), &name, a.va(1), a.va(2)).map(|()| 0)
+    out.write(&cx.mm(), &name).map(|()| 0)
 }
 /// `getpeername(fd, addr, len)`.
-fn getpeername(cx: &mut Context, a: &Args) -> SysResult {
-    let f = real_fd(cx, a.i32(0))?;
+fn getpeername(cx: &mut Context, fd: Fd, out: AddressOut) -> SysResult {
+    let f = fd.file(cx)?;
     let name = socket_of(&f)?.peer_name()?;
-    addr_out(&cx.mm(), &name, a.va(1), a.va(2)).map(|()| 0)
+    out.write(&cx.mm(), &name).map(|()| 0)
 }
 
 /// Sends, with SIGPIPE for the thread that wrote to a stream without a reader.
@@ -217,25 +354,28 @@ fn send_on(
 }
 
 /// `sendto(fd, buf, len, flags, addr, addrlen)`.
-fn sendto(cx: &mut Context, a: &Args) -> SysResult {
-    let f = real_fd(cx, a.i32(0))?;
+fn sendto(
+    cx: &mut Context,
+    fd: Fd,
+    buf: BytesIn,
+    flags: MsgFlags,
+    to: Option<AddressIn<i32>>,
+) -> SysResult {
+    let f = fd.file(cx)?;
     socket_of(&f)?;
     let mm = cx.mm();
-    let dest = match a.va_opt(4) {
-        Some(va) => Some(addr_in(&mm, va, a.i32(5))?),
-        None => None,
-    };
+    let dest = to.map(|to| addr_in(&mm, to)).transpose()?;
     // For UNIX sockets an empty address is none.
     let dest =
         dest.filter(|d| !d.is_empty() || f.ops::<Socket>().is_some_and(|s| s.family() != AF_UNIX));
-    let mut src = UserIo::new(&mm, a.va(1), a.usize(2).min(MAX_RW));
+    let mut src = UserIo::new(&mm, buf.va, buf.len.min(MAX_RW));
     send_on(
         cx,
         &f,
         &mut src,
         dest.as_deref(),
         Control::default(),
-        a.u32(3) & !INTERNAL,
+        flags.bits() & !INTERNAL,
     )
 }
 
@@ -309,7 +449,13 @@ fn send_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
     let dest = if h.name == 0 || h.name_len == 0 {
         None
     } else {
-        Some(addr_in(&mm, Va(h.name), h.name_len)?)
+        Some(addr_in(
+            &mm,
+            AddressIn {
+                va: Va(h.name),
+                len: h.name_len,
+            },
+        )?)
     };
     let mut src = iovec(&mm, Va(h.iov), h.iov_len as usize)?;
     if h.control_len > MAX_CONTROL as u64 {
@@ -317,7 +463,7 @@ fn send_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
     }
     let mut raw = vec![0; h.control_len as usize];
     mm.copy_in(Va(h.control), &mut raw)?;
-    let mut control = Control::parse(&raw, &mut |fd| real_fd(cx, fd))?;
+    let mut control = Control::parse(&raw, &mut |fd| Fd(fd).file(cx))?;
     if let Some(u) = &mut control.cred {
         *u = claimed(cx, *u)?;
     }
@@ -325,27 +471,23 @@ fn send_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
 }
 
 /// `sendmsg(fd, msg, flags)`.
-fn sendmsg(cx: &mut Context, a: &Args) -> SysResult {
-    if a.u32(2) & MSG_CMSG_COMPAT != 0 {
-        return Err(EINVAL);
-    }
-    let f = real_fd(cx, a.i32(0))?;
+fn sendmsg(cx: &mut Context, fd: Fd, msg: Va, flags: MsgFlags) -> SysResult {
+    let flags = flags.native()?;
+    let f = fd.file(cx)?;
     socket_of(&f)?;
-    send_message(cx, &f, a.va(1), a.u32(2))
+    send_message(cx, &f, msg, flags)
 }
 
 /// `sendmmsg(fd, msgs, count, flags)`.
-fn sendmmsg(cx: &mut Context, a: &Args) -> SysResult {
-    if a.u32(3) & MSG_CMSG_COMPAT != 0 {
-        return Err(EINVAL);
-    }
-    let f = real_fd(cx, a.i32(0))?;
+fn sendmmsg(cx: &mut Context, fd: Fd, msgs: Va, count: u32, flags: MsgFlags) -> SysResult {
+    let flags = flags.native()?;
+    let f = fd.file(cx)?;
     socket_of(&f)?;
-    let count = u64::from(a.u32(2)).min(MAX_IOV as u64);
+    let count = u64::from(count).min(MAX_IOV as u64);
     let mut sent = 0;
     while sent < count {
-        let at = a.va(1).offset(sent * MMSG);
-        let r = send_message(cx, &f, at, a.u32(3))
+        let at = msgs.offset(sent * MMSG);
+        let r = send_message(cx, &f, at, flags)
             .and_then(|n| cx.mm().write_obj(at.offset(MMSG_LEN), &(n as u32)));
         match r {
             Ok(()) => sent += 1,
@@ -364,18 +506,25 @@ fn receive_on(cx: &Context, f: &File, dst: &mut UserIo<'_>, flags: u32) -> Resul
 }
 
 /// `recvfrom(fd, buf, len, flags, addr, addrlen)`.
-fn recvfrom(cx: &mut Context, a: &Args) -> SysResult {
-    let f = real_fd(cx, a.i32(0))?;
+fn recvfrom(
+    cx: &mut Context,
+    fd: Fd,
+    buf: BytesOut,
+    flags: MsgFlags,
+    from: Option<AddressOut>,
+) -> SysResult {
+    let f = fd.file(cx)?;
     socket_of(&f)?;
     let mm = cx.mm();
-    let mut dst = UserIo::new(&mm, a.va(1), a.usize(2).min(MAX_RW));
-    let r = receive_on(cx, &f, &mut dst, a.u32(3));
-    if a.u32(3) == 0 && a.u64(4) == 0 && matches!(&r, Ok(Received { n: 1.., .. }) | Err(EAGAIN)) {
-        crate::task::lanes::slots::after_read(cx, a.i32(0), &f);
+    let mut dst = UserIo::new(&mm, buf.va, buf.len.min(MAX_RW));
+    let r = receive_on(cx, &f, &mut dst, flags.bits());
+    let plain = flags.is_empty() && from.is_none();
+    if plain && matches!(&r, Ok(Received { n: 1.., .. }) | Err(EAGAIN)) {
+        crate::task::lanes::slots::after_read(cx, fd.0, &f);
     }
     let r = r?;
-    if let Some(va) = a.va_opt(4) {
-        addr_out(&mm, &r.addr, va, a.va(5))?;
+    if let Some(out) = from {
+        out.write(&mm, &r.addr)?;
     }
     Ok(r.without_files())
 }
@@ -389,7 +538,11 @@ fn receive_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
         *u = shown(cx, *u);
     }
     if h.name != 0 {
-        addr_out(&mm, &r.addr, Va(h.name), va.offset(NAME_LEN))?;
+        let out = AddressOut {
+            va: Va(h.name),
+            len: UserPtr::new(va.offset(NAME_LEN)),
+        };
+        out.write(&mm, &r.addr)?;
     }
     let room = if h.control == 0 {
         0
@@ -423,35 +576,34 @@ fn receive_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
 }
 
 /// `recvmsg(fd, msg, flags)`.
-fn recvmsg(cx: &mut Context, a: &Args) -> SysResult {
-    if a.u32(2) & MSG_CMSG_COMPAT != 0 {
-        return Err(EINVAL);
-    }
-    let f = real_fd(cx, a.i32(0))?;
+fn recvmsg(cx: &mut Context, fd: Fd, msg: Va, flags: MsgFlags) -> SysResult {
+    let flags = flags.native()?;
+    let f = fd.file(cx)?;
     socket_of(&f)?;
-    receive_message(cx, &f, a.va(1), a.u32(2))
+    receive_message(cx, &f, msg, flags)
 }
 
 /// `recvmmsg(fd, msgs, count, flags, timeout)`. As on Linux, the time is looked at only between messages.
-fn recvmmsg(cx: &mut Context, a: &Args) -> SysResult {
-    let mut flags = a.u32(3);
-    if flags & MSG_CMSG_COMPAT != 0 {
-        return Err(EINVAL);
-    }
+fn recvmmsg(
+    cx: &mut Context,
+    fd: Fd,
+    msgs: Va,
+    count: u32,
+    flags: MsgFlags,
+    timeout: Option<UserPtr<Timespec>>,
+) -> SysResult {
+    let mut flags = flags.native()?;
     let mm = cx.mm();
-    let limit = match a.va_opt(4) {
-        None => None,
-        Some(va) => Some(mm.read_obj::<Timespec>(va)?.to_nanos().ok_or(EINVAL)?),
-    };
+    let limit = timespec_arg(cx, timeout.map(UserPtr::input))?;
     let deadline = limit.and_then(|n| deadline_after(Duration::from_nanos(n as u64)));
-    let f = real_fd(cx, a.i32(0))?;
+    let f = fd.file(cx)?;
     socket_of(&f)?;
-    let count = u64::from(a.u32(2));
+    let count = u64::from(count);
     let wait_for_one = flags & MSG_WAITFORONE != 0;
     flags &= !MSG_WAITFORONE;
     let mut got = 0;
     while got < count {
-        let at = a.va(1).offset(got * MMSG);
+        let at = msgs.offset(got * MMSG);
         let r = receive_message(cx, &f, at, flags)
             .and_then(|n| mm.write_obj(at.offset(MMSG_LEN), &(n as u32)));
         match r {
@@ -466,203 +618,106 @@ fn recvmmsg(cx: &mut Context, a: &Args) -> SysResult {
             break;
         }
     }
-    if let (Some(va), Some(d)) = (a.va_opt(4), deadline) {
+    if let (Some(out), Some(d)) = (timeout, deadline) {
         let left = d.saturating_duration_since(Instant::now()).as_nanos() as i64;
-        mm.write_obj(va, &Timespec::from_nanos(left))?;
+        out.write(&mm, &Timespec::from_nanos(left))?;
     }
     Ok(got as usize)
 }
 
 /// `shutdown(fd, how)`.
-fn shutdown(cx: &mut Context, a: &Args) -> SysResult {
-    let f = real_fd(cx, a.i32(0))?;
-    socket_of(&f)?.shutdown(a.u32(1)).map(|()| 0)
+fn shutdown(cx: &mut Context, fd: Fd, how: ShutdownHow) -> SysResult {
+    let f = fd.file(cx)?;
+    socket_of(&f)?.shutdown(how.0).map(|()| 0)
 }
 
 /// The longest option value that is looked at.
 const MAX_OPTION: usize = 4096;
 
 /// `setsockopt(fd, level, name, value, len)`.
-fn setsockopt(cx: &mut Context, a: &Args) -> SysResult {
-    let len = usize::try_from(a.i32(4)).map_err(|_| EINVAL)?;
-    let f = real_fd(cx, a.i32(0))?;
+fn setsockopt(
+    cx: &mut Context,
+    fd: Fd,
+    level: OptionLevel,
+    name: i32,
+    value: BytesIn<i32>,
+) -> SysResult {
+    let len = usize::try_from(value.len).map_err(|_| EINVAL)?;
+    let f = fd.file(cx)?;
     let s = socket_of(&f)?;
     let mut v = vec![0; len.min(MAX_OPTION)];
-    cx.mm().copy_in(a.va(3), &mut v)?;
-    s.set_option(&cx.cred(), a.i32(1), a.i32(2), &v).map(|()| 0)
+    cx.mm().copy_in(value.va, &mut v)?;
+    s.set_option(&cx.cred(), level.0, name, &v).map(|()| 0)
 }
 
 /// `getsockopt(fd, level, name, value, len)`.
-fn getsockopt(cx: &mut Context, a: &Args) -> SysResult {
-    let f = real_fd(cx, a.i32(0))?;
+fn getsockopt(
+    cx: &mut Context,
+    fd: Fd,
+    level: OptionLevel,
+    name: i32,
+    value: Va,
+    len: UserPtr<i32>,
+) -> SysResult {
+    let f = fd.file(cx)?;
     let s = socket_of(&f)?;
     let mm = cx.mm();
-    let room: i32 = mm.read_obj(a.va(4))?;
-    let room = usize::try_from(room).map_err(|_| EINVAL)?;
-    let mut v = s.get_option(a.i32(1), a.i32(2))?;
-    if (a.i32(1), a.i32(2)) == (1, net::SO_PEERCRED)
+    let room = usize::try_from(len.read(&mm)?).map_err(|_| EINVAL)?;
+    let mut v = s.get_option(level.0, name)?;
+    if level == OptionLevel::SOL_SOCKET
+        && name == net::SO_PEERCRED
         && let Some(u) = Ucred::decode(&v)
     {
         v = shown(cx, u).encode();
     }
     let n = v.len().min(room);
-    mm.copy_out(a.va(3), &v[..n])?;
-    mm.write_obj(a.va(4), &(n as i32))?;
+    mm.copy_out(value, &v[..n])?;
+    len.write(&mm, &(n as i32))?;
     Ok(0)
 }
 
-const FAMILIES: &[(u64, &str)] = &[
-    (0, "AF_UNSPEC"),
-    (1, "AF_UNIX"),
-    (2, "AF_INET"),
-    (10, "AF_INET6"),
-    (16, "AF_NETLINK"),
-    (17, "AF_PACKET"),
-];
-/// Types are numbers in the low bits, shown whole where no flag is with them.
-const TYPES: &[(u64, &str)] = &[
-    (1, "SOCK_STREAM"),
-    (2, "SOCK_DGRAM"),
-    (3, "SOCK_RAW"),
-    (5, "SOCK_SEQPACKET"),
-    (0o2000001, "SOCK_STREAM|SOCK_CLOEXEC"),
-    (0o2000002, "SOCK_DGRAM|SOCK_CLOEXEC"),
-    (0o2000003, "SOCK_RAW|SOCK_CLOEXEC"),
-    (0o4001, "SOCK_STREAM|SOCK_NONBLOCK"),
-    (0o4002, "SOCK_DGRAM|SOCK_NONBLOCK"),
-    (0o2004001, "SOCK_STREAM|SOCK_CLOEXEC|SOCK_NONBLOCK"),
-    (0o2004002, "SOCK_DGRAM|SOCK_CLOEXEC|SOCK_NONBLOCK"),
-];
-const SOCK_FLAGS: &[(u64, &str)] = &[(0o4000, "SOCK_NONBLOCK"), (0o2000000, "SOCK_CLOEXEC")];
-const MSG: &[(u64, &str)] = &[
-    (0, "0"),
-    (1, "MSG_OOB"),
-    (2, "MSG_PEEK"),
-    (4, "MSG_DONTROUTE"),
-    (0x20, "MSG_TRUNC"),
-    (0x40, "MSG_DONTWAIT"),
-    (0x80, "MSG_EOR"),
-    (0x100, "MSG_WAITALL"),
-    (0x2000, "MSG_ERRQUEUE"),
-    (0x4000, "MSG_NOSIGNAL"),
-    (0x8000, "MSG_MORE"),
-    (0x10000, "MSG_WAITFORONE"),
-    (0x2000_0000, "MSG_FASTOPEN"),
-    (0x4000_0000, "MSG_CMSG_CLOEXEC"),
-];
-const HOW: &[(u64, &str)] = &[(0, "SHUT_RD"), (1, "SHUT_WR"), (2, "SHUT_RDWR")];
-const LEVELS: &[(u64, &str)] = &[
-    (0, "SOL_IP"),
-    (1, "SOL_SOCKET"),
-    (6, "SOL_TCP"),
-    (17, "SOL_UDP"),
-    (41, "SOL_IPV6"),
-    (270, "SOL_NETLINK"),
-];
+calls! {
+    socket: "AF_UNIX, AF_INET and AF_INET6 over loopback, NETLINK_ROUTE",
+    connect,
+    accept,
+    sendto,
+    recvfrom,
+    sendmsg,
+    recvmsg,
+    shutdown,
+    bind,
+    listen,
+    getsockname,
+    getpeername,
+    socketpair,
+    setsockopt,
+    getsockopt,
+    accept4,
+    recvmmsg,
+    sendmmsg,
+}
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(
-        41,
-        "socket",
-        &[Arg::Enum(FAMILIES), Arg::Enum(TYPES), Arg::Int],
-        socket,
-    )
-    .note("AF_UNIX, AF_INET and AF_INET6 over loopback, NETLINK_ROUTE"),
-    Call::new(
-        42,
-        "connect",
-        &[Arg::Fd, Arg::SockAddr(2), Arg::Int],
-        connect,
-    ),
-    Call::new(43, "accept", &[Arg::Fd, Arg::Ptr, Arg::Ptr], accept),
-    Call::new(
-        44,
-        "sendto",
-        &[
-            Arg::Fd,
-            Arg::In(2),
-            Arg::Uint,
-            Arg::Flags(MSG),
-            Arg::SockAddr(5),
-            Arg::Int,
-        ],
-        sendto,
-    ),
-    Call::new(
-        45,
-        "recvfrom",
-        &[
-            Arg::Fd,
-            Arg::Out,
-            Arg::Uint,
-            Arg::Flags(MSG),
-            Arg::Ptr,
-            Arg::Ptr,
-        ],
-        recvfrom,
-    ),
-    Call::new(
-        46,
-        "sendmsg",
-        &[Arg::Fd, Arg::Ptr, Arg::Flags(MSG)],
-        sendmsg,
-    ),
-    Call::new(
-        47,
-        "recvmsg",
-        &[Arg::Fd, Arg::Ptr, Arg::Flags(MSG)],
-        recvmsg,
-    ),
-    Call::new(48, "shutdown", &[Arg::Fd, Arg::Enum(HOW)], shutdown),
-    Call::new(49, "bind", &[Arg::Fd, Arg::SockAddr(2), Arg::Int], bind),
-    Call::new(50, "listen", &[Arg::Fd, Arg::Int], listen),
-    Call::new(
-        51,
-        "getsockname",
-        &[Arg::Fd, Arg::Ptr, Arg::Ptr],
-        getsockname,
-    ),
-    Call::new(
-        52,
-        "getpeername",
-        &[Arg::Fd, Arg::Ptr, Arg::Ptr],
-        getpeername,
-    ),
-    Call::new(
-        53,
-        "socketpair",
-        &[Arg::Enum(FAMILIES), Arg::Enum(TYPES), Arg::Int, Arg::FdPair],
-        socketpair,
-    ),
-    Call::new(
-        54,
-        "setsockopt",
-        &[Arg::Fd, Arg::Enum(LEVELS), Arg::Int, Arg::In(4), Arg::Int],
-        setsockopt,
-    ),
-    Call::new(
-        55,
-        "getsockopt",
-        &[Arg::Fd, Arg::Enum(LEVELS), Arg::Int, Arg::Ptr, Arg::Ptr],
-        getsockopt,
-    ),
-    Call::new(
-        288,
-        "accept4",
-        &[Arg::Fd, Arg::Ptr, Arg::Ptr, Arg::Flags(SOCK_FLAGS)],
-        accept4,
-    ),
-    Call::new(
-        299,
-        "recvmmsg",
-        &[Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Flags(MSG), Arg::Timespec],
-        recvmmsg,
-    ),
-    Call::new(
-        307,
-        "sendmmsg",
-        &[Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Flags(MSG)],
-        sendmmsg,
-    ),
-];
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_comes_with_flags() {
+        let close = vfs::file::O_CLOEXEC;
+        let of = SocketType::decode(&[u64::from(close | 2)]);
+        assert_eq!(
+            of,
+            Ok(SocketType {
+                kind: SocketKind::SOCK_DGRAM,
+                flags: SocketFlags::SOCK_CLOEXEC
+            })
+        );
+        // No such flag, whatever the type is.
+        assert_eq!(SocketType::decode(&[0x11]), Err(EINVAL));
+        let Show::Words(show) = SocketType::SHOW else {
+            panic!("it shows memory");
+        };
+        assert_eq!(show(&[1]), "SOCK_STREAM");
+        assert_eq!(show(&[u64::from(close | 1)]), "SOCK_STREAM|SOCK_CLOEXEC");
+    }
+}

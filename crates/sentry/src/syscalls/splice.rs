@@ -1,13 +1,24 @@
 //! From one descriptor to another: sendfile, copy_file_range, splice and its kin.
 
+use super::SysResult;
+use super::args::*;
 use super::io::{At, MAX_RW, blocking, do_read, do_write, iovec, within_limit, written};
-use crate::syscalls::{Arg, Args, Call, SysResult};
 use crate::task::Context;
+use abi::Result;
 use abi::errno::*;
-use abi::{Result, Va};
 use std::sync::Arc;
 use vfs::file::{File, O_APPEND};
 use wait::Events;
+
+flags! {
+    /// Of splice(2), tee(2) and vmsplice(2).
+    struct SpliceFlags: u32, refused {
+        SPLICE_F_MOVE,
+        SPLICE_F_NONBLOCK,
+        SPLICE_F_MORE,
+        SPLICE_F_GIFT,
+    }
+}
 
 /// Copies between two files through a buffer; gives the bytes.
 fn copy_between(
@@ -56,15 +67,13 @@ fn copy_between(
     Ok(done)
 }
 
-/// Takes an `off_t *` argument: `None` for a null pointer.
-fn offset_at(cx: &Context, va: Option<Va>) -> Result<Option<u64>> {
-    match va {
-        None => Ok(None),
-        Some(va) => {
-            let o: i64 = cx.mm().read_obj(va)?;
-            u64::try_from(o).map(Some).map_err(|_| EINVAL)
-        }
-    }
+/// Where an `off_t` argument lies.
+type OffsetPtr = UserPtr<i64>;
+
+/// Reads an `off_t *` argument: `None` for a null pointer.
+fn offset_at(cx: &Context, at: Option<OffsetPtr>) -> Result<Option<u64>> {
+    at.map(|at| u64::try_from(at.read(&cx.mm())?).map_err(|_| EINVAL))
+        .transpose()
 }
 
 /// `EINVAL` where splice(2) cannot read from `from` (fs/splice.c, `do_splice_read`).
@@ -78,18 +87,24 @@ fn spliceable(from: &File) -> Result<()> {
 /// `sendfile(out, in, offset, count)`. Only into a pipe it reads from what has no position, as splice(2) does: else
 /// bytes that the other side does not take would be lost (fs/splice.c, `splice_direct_to_actor`). Programs rely on the
 /// error: Go's `io.Copy` goes on with reads and writes.
-fn sendfile(cx: &mut Context, a: &Args) -> SysResult {
-    if a.i64(3) < 0 {
+fn sendfile(
+    cx: &mut Context,
+    to: Fd,
+    from: Fd,
+    offset: Option<OffsetPtr>,
+    count: i64,
+) -> SysResult {
+    if count < 0 {
         return Err(EINVAL);
     }
-    let (to, from) = (cx.fd(a.i32(0))?, cx.fd(a.i32(1))?);
+    let (to, from) = (to.any_file(cx)?, from.any_file(cx)?);
     if !from.readable() || !to.writable() {
         return Err(EBADF);
     }
     if to.flags() & O_APPEND != 0 {
         return Err(EINVAL);
     }
-    let start = offset_at(cx, a.va_opt(2))?;
+    let start = offset_at(cx, offset)?;
     if start.is_some() && !from.ops.seekable() {
         return Err(ESPIPE);
     }
@@ -97,12 +112,12 @@ fn sendfile(cx: &mut Context, a: &Args) -> SysResult {
     if !to_pipe && !from.ops.seekable() && !from.ops.ignores_seek() {
         return Err(EINVAL);
     }
-    if a.i64(3) == 0 {
+    if count == 0 {
         return Ok(0);
     }
     spliceable(&from)?;
-    let max = within_limit(cx, &to, At::Position, a.usize(3).min(MAX_RW))?;
-    transfer(cx, &from, &to, start, a.va_opt(2), max)
+    let max = within_limit(cx, &to, At::Position, (count as usize).min(MAX_RW))?;
+    transfer(cx, &from, &to, start, offset, max)
 }
 
 /// Reads at `start` (or the position) and writes at the other's position; only what was written moves.
@@ -111,7 +126,7 @@ fn transfer(
     from: &Arc<File>,
     to: &Arc<File>,
     start: Option<u64>,
-    back: Option<Va>,
+    back: Option<OffsetPtr>,
     max: usize,
 ) -> SysResult {
     let begin = start.unwrap_or(if from.ops.seekable() {
@@ -133,7 +148,7 @@ fn transfer(
         max,
     )?;
     match (start, back) {
-        (Some(_), Some(va)) => cx.mm().write_obj(va, &((begin + n as u64) as i64))?,
+        (Some(_), Some(at)) => at.write(&cx.mm(), &((begin + n as u64) as i64))?,
         _ if from.ops.seekable() => from.set_position(begin + n as u64)?,
         _ => {}
     }
@@ -141,11 +156,19 @@ fn transfer(
 }
 
 /// `copy_file_range(in, off_in, out, off_out, len, flags)`.
-fn copy_file_range(cx: &mut Context, a: &Args) -> SysResult {
-    if a.u32(5) != 0 {
+fn copy_file_range(
+    cx: &mut Context,
+    from: Fd,
+    from_offset: Option<OffsetPtr>,
+    to: Fd,
+    to_offset: Option<OffsetPtr>,
+    len: usize,
+    flags: u32,
+) -> SysResult {
+    if flags != 0 {
         return Err(EINVAL);
     }
-    let (from, to) = (cx.fd(a.i32(0))?, cx.fd(a.i32(2))?);
+    let (from, to) = (from.any_file(cx)?, to.any_file(cx)?);
     if !from.readable() || !to.writable() || to.flags() & O_APPEND != 0 {
         return Err(EBADF);
     }
@@ -157,10 +180,10 @@ fn copy_file_range(cx: &mut Context, a: &Args) -> SysResult {
             _ => return Err(EINVAL),
         }
     }
-    let (o1, o2) = (offset_at(cx, a.va_opt(1))?, offset_at(cx, a.va_opt(3))?);
+    let (o1, o2) = (offset_at(cx, from_offset)?, offset_at(cx, to_offset)?);
     let begin1 = o1.map_or_else(|| from.position(), Ok)?;
     let begin2 = o2.map_or_else(|| to.position(), Ok)?;
-    let max = a.usize(4).min(MAX_RW);
+    let max = len.min(MAX_RW);
     if (s1.dev, s1.ino) == (s2.dev, s2.ino)
         && begin1 < begin2.saturating_add(max as u64)
         && begin2 < begin1.saturating_add(max as u64)
@@ -194,24 +217,28 @@ fn copy_file_range(cx: &mut Context, a: &Args) -> SysResult {
         written(cx, &to)?;
     }
     let mm = cx.mm();
-    match a.va_opt(1) {
-        Some(va) => mm.write_obj(va, &(begin1 + done as u64))?,
+    match from_offset {
+        Some(at) => at.write(&mm, &((begin1 + done as u64) as i64))?,
         None => from.set_position(begin1 + done as u64)?,
     }
-    match a.va_opt(3) {
-        Some(va) => mm.write_obj(va, &(begin2 + done as u64))?,
+    match to_offset {
+        Some(at) => at.write(&mm, &((begin2 + done as u64) as i64))?,
         None => to.set_position(begin2 + done as u64)?,
     }
     Ok(done)
 }
 
 /// `splice(in, off_in, out, off_out, len, flags)`: one side is a pipe.
-fn splice(cx: &mut Context, a: &Args) -> SysResult {
-    let flags = a.u32(5);
-    if flags & !15 != 0 {
-        return Err(EINVAL);
-    }
-    let (from, to) = (cx.fd(a.i32(0))?, cx.fd(a.i32(2))?);
+fn splice(
+    cx: &mut Context,
+    from: Fd,
+    from_offset: Option<OffsetPtr>,
+    to: Fd,
+    to_offset: Option<OffsetPtr>,
+    len: usize,
+    flags: SpliceFlags,
+) -> SysResult {
+    let (from, to) = (from.any_file(cx)?, to.any_file(cx)?);
     if !from.readable() || !to.writable() {
         return Err(EBADF);
     }
@@ -219,19 +246,19 @@ fn splice(cx: &mut Context, a: &Args) -> SysResult {
         from.ops::<ipc::pipe::PipeEnd>(),
         to.ops::<ipc::pipe::PipeEnd>(),
     );
-    if (pi.is_some() && a.u64(1) != 0) || (po.is_some() && a.u64(3) != 0) {
+    if (pi.is_some() && from_offset.is_some()) || (po.is_some() && to_offset.is_some()) {
         return Err(ESPIPE);
     }
-    let placeless = |f: &File, offset: u64| offset != 0 && !f.ops.seekable();
-    if placeless(&from, a.u64(1)) || placeless(&to, a.u64(3)) {
+    let placeless = |f: &File, offset: Option<OffsetPtr>| offset.is_some() && !f.ops.seekable();
+    if placeless(&from, from_offset) || placeless(&to, to_offset) {
         return Err(EINVAL);
     }
     // What a pipe holds goes to a place, not to whatever the end is by then.
     if pi.is_some() && po.is_none() && to.flags() & O_APPEND != 0 {
         return Err(EINVAL);
     }
-    let max = a.usize(4).min(MAX_RW);
-    let nb = flags & 2 != 0;
+    let max = len.min(MAX_RW);
+    let nb = flags.contains(SpliceFlags::SPLICE_F_NONBLOCK);
     match (pi, po) {
         (Some(i), Some(o)) => {
             let (qi, qo) = (from.ops.wait_queue(), to.ops.wait_queue());
@@ -245,15 +272,15 @@ fn splice(cx: &mut Context, a: &Args) -> SysResult {
             }
         }
         (None, Some(o)) => {
-            let start = offset_at(cx, a.va_opt(1))?;
+            let start = offset_at(cx, from_offset)?;
             spliceable(&from)?;
             let room = blocking(cx, &to, Events::WRITABLE, nb || to.nonblocking(), || {
                 ipc::splice::room(o)
             })?;
-            transfer(cx, &from, &to, start, a.va_opt(1), max.min(room))
+            transfer(cx, &from, &to, start, from_offset, max.min(room))
         }
         (Some(i), None) => {
-            let start = offset_at(cx, a.va_opt(3))?;
+            let start = offset_at(cx, to_offset)?;
             let max = within_limit(cx, &to, start.map_or(At::Position, At::Offset), max)?;
             let bytes = blocking(
                 cx,
@@ -280,8 +307,8 @@ fn splice(cx: &mut Context, a: &Args) -> SysResult {
             if n < bytes.len() {
                 ipc::splice::give_back(i, &bytes[n..]);
             }
-            if let (Some(va), Some(o)) = (a.va_opt(3), start) {
-                cx.mm().write_obj(va, &(o + n as u64))?;
+            if let (Some(at), Some(o)) = (to_offset, start) {
+                at.write(&cx.mm(), &((o + n as u64) as i64))?;
             }
             r
         }
@@ -290,31 +317,25 @@ fn splice(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 /// `tee(in, out, len, flags)`.
-fn tee(cx: &mut Context, a: &Args) -> SysResult {
-    if a.u32(3) & !15 != 0 {
-        return Err(EINVAL);
-    }
-    let (from, to) = (cx.fd(a.i32(0))?, cx.fd(a.i32(1))?);
+fn tee(cx: &mut Context, from: Fd, to: Fd, len: usize, flags: SpliceFlags) -> SysResult {
+    let (from, to) = (from.any_file(cx)?, to.any_file(cx)?);
     let i = from.ops::<ipc::pipe::PipeEnd>().ok_or(EINVAL)?;
     let o = to.ops::<ipc::pipe::PipeEnd>().ok_or(EINVAL)?;
     if !from.readable() || !to.writable() {
         return Err(EBADF);
     }
-    let nb = a.u32(3) & 2 != 0 || from.nonblocking();
+    let nb = flags.contains(SpliceFlags::SPLICE_F_NONBLOCK) || from.nonblocking();
     blocking(cx, &from, Events::READABLE, nb, || {
-        ipc::splice::tee(i, o, a.usize(2).min(MAX_RW))
+        ipc::splice::tee(i, o, len.min(MAX_RW))
     })
 }
 
 /// `vmsplice(fd, iov, count, flags)`: copies.
-fn vmsplice(cx: &mut Context, a: &Args) -> SysResult {
-    if a.u32(3) & !15 != 0 {
-        return Err(EINVAL);
-    }
-    let f = cx.fd(a.i32(0))?;
+fn vmsplice(cx: &mut Context, fd: Fd, list: IovecIn, _flags: SpliceFlags) -> SysResult {
+    let f = fd.any_file(cx)?;
     f.ops::<ipc::pipe::PipeEnd>().ok_or(EBADF)?;
     let mm = cx.mm();
-    let mut io = iovec(&mm, a.va(1), a.usize(2))?;
+    let mut io = iovec(&mm, list.va, list.len)?;
     if f.writable() {
         do_write(cx, &f, &mut io, At::Position, 0)
     } else {
@@ -322,32 +343,10 @@ fn vmsplice(cx: &mut Context, a: &Args) -> SysResult {
     }
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(
-        40,
-        "sendfile",
-        &[Arg::Fd, Arg::Fd, Arg::Ptr, Arg::Uint],
-        sendfile,
-    ),
-    Call::new(
-        275,
-        "splice",
-        &[Arg::Fd, Arg::Ptr, Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Hex],
-        splice,
-    ),
-    Call::new(276, "tee", &[Arg::Fd, Arg::Fd, Arg::Uint, Arg::Hex], tee),
-    Call::new(
-        278,
-        "vmsplice",
-        &[Arg::Fd, Arg::Iovec(2), Arg::Uint, Arg::Hex],
-        vmsplice,
-    )
-    .note("copies"),
-    Call::new(
-        326,
-        "copy_file_range",
-        &[Arg::Fd, Arg::Ptr, Arg::Fd, Arg::Ptr, Arg::Uint, Arg::Hex],
-        copy_file_range,
-    ),
-];
+calls! {
+    sendfile,
+    splice,
+    tee,
+    vmsplice: "copies",
+    copy_file_range,
+}

@@ -1,15 +1,37 @@
 //! What there is to know of files and file systems: stat, statx, statfs.
 
-use super::paths::{CWD, with};
-use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
+use super::SysResult;
+use super::args::*;
+use super::paths::with;
 use crate::task::Context;
-use abi::Va;
 use abi::errno::*;
-use abi::linux::*;
+use abi::linux::AT_SYMLINK_NOFOLLOW;
 use abi::time::Timespec;
+use abi::{Result, Va};
 use vfs::dentry::StatFs;
 use vfs::{At, Stat};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+flags! {
+    /// What statx(2) is asked for.
+    struct StatxMask: u32, kept {
+        STATX_BASIC_STATS,
+        STATX_TYPE,
+        STATX_MODE,
+        STATX_NLINK,
+        STATX_UID,
+        STATX_GID,
+        STATX_ATIME,
+        STATX_MTIME,
+        STATX_CTIME,
+        STATX_INO,
+        STATX_SIZE,
+        STATX_BLOCKS,
+        STATX_BTIME,
+        STATX_MNT_ID,
+        STATX__RESERVED,
+    }
+}
 
 /// `struct stat` of x86-64.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -32,7 +54,16 @@ struct KernelStat {
     unused: [i64; 3],
 }
 
-fn put_stat(cx: &Context, va: Va, s: &Stat) -> SysResult {
+impl Pointee for KernelStat {
+    fn text(&self) -> Option<String> {
+        let (mode, size) = (self.mode, self.size);
+        Some(format!("{{st_mode={mode:#o}, st_size={size}, ...}}"))
+    }
+}
+
+opaque! { Statx }
+
+fn put_stat(cx: &Context, out: UserOut<KernelStat>, s: &Stat) -> SysResult {
     let k = KernelStat {
         dev: s.dev,
         ino: s.ino,
@@ -49,44 +80,64 @@ fn put_stat(cx: &Context, va: Va, s: &Stat) -> SysResult {
         ctime: Timespec::from_nanos(s.ctime),
         ..KernelStat::default()
     };
-    cx.mm().write_obj(va, &k)?;
+    out.write(&cx.mm(), &k)?;
     Ok(0)
 }
 
-fn stat(cx: &mut Context, a: &Args) -> SysResult {
-    let s = with(cx, CWD, a.va(0), |p, at, path| p.stat(at, path, 0))?;
-    put_stat(cx, a.va(1), &s)
+fn stat(cx: &mut Context, path: PathPtr, out: UserOut<KernelStat>) -> SysResult {
+    let s = with(cx, DirFd::CWD, path, |p, at, path| p.stat(at, path, 0))?;
+    put_stat(cx, out, &s)
 }
-fn lstat(cx: &mut Context, a: &Args) -> SysResult {
-    let s = with(cx, CWD, a.va(0), |p, at, path| {
+fn lstat(cx: &mut Context, path: PathPtr, out: UserOut<KernelStat>) -> SysResult {
+    let s = with(cx, DirFd::CWD, path, |p, at, path| {
         p.stat(at, path, AT_SYMLINK_NOFOLLOW)
     })?;
-    put_stat(cx, a.va(1), &s)
+    put_stat(cx, out, &s)
 }
-fn fstat(cx: &mut Context, a: &Args) -> SysResult {
-    let s = vfs::ops::fstat(&*cx.fd(a.i32(0))?)?;
-    put_stat(cx, a.va(1), &s)
+fn fstat(cx: &mut Context, fd: Fd, out: UserOut<KernelStat>) -> SysResult {
+    let s = vfs::ops::fstat(&*fd.any_file(cx)?)?;
+    put_stat(cx, out, &s)
 }
-fn newfstatat(cx: &mut Context, a: &Args) -> SysResult {
-    let flags = a.u32(3);
-    // AT_STATX_SYNC_TYPE is taken too.
-    if flags & !(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | 0x6000) != 0 {
+/// How fresh what statx(2) tells must be.
+const SYNC_TYPE: AtFlags = AtFlags::AT_STATX_FORCE_SYNC.union(AtFlags::AT_STATX_DONT_SYNC);
+
+/// The path of a call that takes an empty one, or none at all, for the descriptor itself:
+/// glibc's fstat is this.
+fn path_or_empty(cx: &Context, path: Option<PathPtr>, flags: AtFlags) -> Result<Vec<u8>> {
+    match path {
+        None if flags.contains(AtFlags::AT_EMPTY_PATH) => Ok(Vec::new()),
+        path => path.unwrap_or(PathPtr(Va(0))).read(cx),
+    }
+}
+
+/// Whether the call is about the descriptor itself.
+fn is_fstat(dirfd: DirFd, path: &[u8], flags: AtFlags) -> bool {
+    path.is_empty() && flags.contains(AtFlags::AT_EMPTY_PATH) && dirfd.0 >= 0
+}
+
+fn newfstatat(
+    cx: &mut Context,
+    dirfd: DirFd,
+    path: Option<PathPtr>,
+    out: UserOut<KernelStat>,
+    flags: AtFlags,
+) -> SysResult {
+    const KNOWN: AtFlags = AtFlags::AT_SYMLINK_NOFOLLOW
+        .union(AtFlags::AT_NO_AUTOMOUNT)
+        .union(AtFlags::AT_EMPTY_PATH)
+        .union(SYNC_TYPE);
+    if !KNOWN.contains(flags) {
         return Err(EINVAL);
     }
-    let flags = flags & !0x6000;
-    // An empty path with AT_EMPTY_PATH is fstat: glibc's fstat is this.
-    let path = if a.u64(1) == 0 && flags & AT_EMPTY_PATH != 0 {
-        Vec::new()
-    } else {
-        path_arg(cx, a.va(1))?
-    };
-    if path.is_empty() && flags & AT_EMPTY_PATH != 0 && a.i32(0) >= 0 {
-        let s = vfs::ops::fstat(&*cx.fd(a.i32(0))?)?;
-        return put_stat(cx, a.va(2), &s);
+    let path = path_or_empty(cx, path, flags)?;
+    if is_fstat(dirfd, &path, flags) {
+        let s = vfs::ops::fstat(&*dirfd.fd().any_file(cx)?)?;
+        return put_stat(cx, out, &s);
     }
-    let at = At::new(&cx.files(), a.i32(0), &path)?;
+    let at = At::new(&cx.files(), dirfd.0, &path)?;
+    let flags = (flags - SYNC_TYPE).bits();
     let s = cx.task.with_paths(|p| p.stat(&at, &path, flags))?;
-    put_stat(cx, a.va(2), &s)
+    put_stat(cx, out, &s)
 }
 
 /// `struct statx_timestamp`.
@@ -134,31 +185,26 @@ fn major_minor(dev: u64) -> (u32, u32) {
     (major as u32, minor as u32)
 }
 
-fn statx(cx: &mut Context, a: &Args) -> SysResult {
-    let (flags, mask) = (a.u32(2), a.u32(3));
-    if mask & 0x8000_0000 != 0 {
+fn statx(
+    cx: &mut Context,
+    dirfd: DirFd,
+    path: Option<PathPtr>,
+    flags: AtFlags,
+    mask: StatxMask,
+    out: UserOut<Statx>,
+) -> SysResult {
+    if mask.contains(StatxMask::STATX__RESERVED) || flags.contains(SYNC_TYPE) {
         return Err(EINVAL);
     }
-    // Both kinds of synchronization at once.
-    if flags & 0x6000 == 0x6000 {
-        return Err(EINVAL);
-    }
-    let path = if a.u64(1) == 0 && flags & AT_EMPTY_PATH != 0 {
-        Vec::new()
+    let path = path_or_empty(cx, path, flags)?;
+    let at = At::new(&cx.files(), dirfd.0, &path)?;
+    let (s, mnt_id, is_root) = if is_fstat(dirfd, &path, flags) {
+        let f = dirfd.fd().any_file(cx)?;
+        let mount = f.path.as_ref().map_or(0, |p| p.mnt.id);
+        (vfs::ops::fstat(&f)?, mount, false)
     } else {
-        path_arg(cx, a.va(1))?
-    };
-    let at = At::new(&cx.files(), a.i32(0), &path)?;
-    let pass = flags & !0x6000;
-    let (s, mnt_id, is_root) = if path.is_empty() && flags & AT_EMPTY_PATH != 0 && a.i32(0) >= 0 {
-        let f = cx.fd(a.i32(0))?;
-        (
-            vfs::ops::fstat(&f)?,
-            f.path.as_ref().map_or(0, |p| p.mnt.id),
-            false,
-        )
-    } else {
-        cx.task.with_paths(|p| p.statx(&at, &path, pass))?
+        let flags = (flags - SYNC_TYPE).bits();
+        cx.task.with_paths(|p| p.statx(&at, &path, flags))?
     };
     let t = |ns: i64| {
         let t = Timespec::from_nanos(ns);
@@ -170,12 +216,11 @@ fn statx(cx: &mut Context, a: &Args) -> SysResult {
     };
     let (rmaj, rmin) = major_minor(s.rdev);
     let (dmaj, dmin) = major_minor(s.dev);
-    const BASIC: u32 = 0x7ff;
-    const BTIME: u32 = 0x800;
-    const MNT_ID: u32 = 0x1000;
     const ATTR_MOUNT_ROOT: u64 = 0x2000;
+    let mut has = StatxMask::STATX_BASIC_STATS | StatxMask::STATX_MNT_ID;
+    has.set(StatxMask::STATX_BTIME, s.btime != 0);
     let x = Statx {
-        mask: BASIC | MNT_ID | if s.btime != 0 { BTIME } else { 0 },
+        mask: has.bits(),
         blksize: s.blksize,
         attributes: if is_root { ATTR_MOUNT_ROOT } else { 0 },
         nlink: s.nlink,
@@ -199,11 +244,11 @@ fn statx(cx: &mut Context, a: &Args) -> SysResult {
         dio: [0; 2],
         spare: [0; 12],
     };
-    cx.mm().write_obj(a.va(4), &x)?;
+    out.write(&cx.mm(), &x)?;
     Ok(0)
 }
 
-fn put_statfs(cx: &Context, va: Va, s: &StatFs) -> SysResult {
+fn put_statfs(cx: &Context, out: UserOut<[u64; 15]>, s: &StatFs) -> SysResult {
     let (low, high) = (s.fsid & 0xffff_ffff, s.fsid >> 32);
     let k: [u64; 15] = [
         s.magic,
@@ -222,35 +267,24 @@ fn put_statfs(cx: &Context, va: Va, s: &StatFs) -> SysResult {
         0,
         0,
     ];
-    cx.mm().write_obj(va, &k)?;
+    out.write(&cx.mm(), &k)?;
     Ok(0)
 }
-fn statfs(cx: &mut Context, a: &Args) -> SysResult {
-    let s = with(cx, CWD, a.va(0), |p, _, path| p.statfs(path))?;
-    put_statfs(cx, a.va(1), &s)
+fn statfs(cx: &mut Context, path: PathPtr, out: UserOut<[u64; 15]>) -> SysResult {
+    let s = with(cx, DirFd::CWD, path, |p, _, path| p.statfs(path))?;
+    put_statfs(cx, out, &s)
 }
-fn fstatfs(cx: &mut Context, a: &Args) -> SysResult {
-    let s = vfs::ops::fstatfs(&*cx.fd(a.i32(0))?)?;
-    put_statfs(cx, a.va(1), &s)
+fn fstatfs(cx: &mut Context, fd: Fd, out: UserOut<[u64; 15]>) -> SysResult {
+    let s = vfs::ops::fstatfs(&*fd.any_file(cx)?)?;
+    put_statfs(cx, out, &s)
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(4, "stat", &[Arg::Path, Arg::Stat], stat),
-    Call::new(5, "fstat", &[Arg::Fd, Arg::Stat], fstat),
-    Call::new(6, "lstat", &[Arg::Path, Arg::Stat], lstat),
-    Call::new(137, "statfs", &[Arg::Path, Arg::Ptr], statfs),
-    Call::new(138, "fstatfs", &[Arg::Fd, Arg::Ptr], fstatfs),
-    Call::new(
-        262,
-        "newfstatat",
-        &[Arg::DirFd, Arg::Path, Arg::Stat, Arg::Hex],
-        newfstatat,
-    ),
-    Call::new(
-        332,
-        "statx",
-        &[Arg::DirFd, Arg::Path, Arg::Hex, Arg::Hex, Arg::Ptr],
-        statx,
-    ),
-];
+calls! {
+    stat,
+    fstat,
+    lstat,
+    statfs,
+    fstatfs,
+    newfstatat,
+    statx,
+}

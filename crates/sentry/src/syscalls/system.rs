@@ -1,54 +1,62 @@
 //! The system as a whole: its names, its memory and uptime, randomness.
 
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::SysResult;
+use super::args::*;
 use crate::task::Context;
-use abi::Result;
 use abi::errno::*;
 use abi::linux::CLOCK_BOOTTIME;
+use abi::{Result, Va};
 use vfs::Caps;
 
-fn uname(cx: &mut Context, a: &Args) -> SysResult {
+flags! {
+    /// Of getrandom(2).
+    struct RandomFlags: u32, refused {
+        GRND_NONBLOCK,
+        GRND_RANDOM,
+        GRND_INSECURE,
+    }
+}
+
+fn uname(cx: &mut Context, out: Va) -> SysResult {
     let names = cx.ns().uts.get().utsname();
-    cx.mm().copy_out(a.va(0), &names)?;
+    cx.mm().copy_out(out, &names)?;
     Ok(0)
 }
 
-fn set_name(cx: &Context, a: &Args) -> Result<Vec<u8>> {
+fn new_name(cx: &Context, name: BytesIn<i32>) -> Result<Vec<u8>> {
     if !cx.cred().has_in(&cx.ns().uts.user, Caps::SYS_ADMIN) {
         return Err(EPERM);
     }
-    let len = a.i32(1);
-    if !(0..=64).contains(&len) {
+    if !(0..=64).contains(&name.len) {
         return Err(EINVAL);
     }
-    let mut b = vec![0u8; len as usize];
-    cx.mm().copy_in(a.va(0), &mut b)?;
+    let mut b = vec![0u8; name.len as usize];
+    cx.mm().copy_in(name.va, &mut b)?;
     Ok(b)
 }
-fn sethostname(cx: &mut Context, a: &Args) -> SysResult {
-    let n = set_name(cx, a)?;
+fn sethostname(cx: &mut Context, name: BytesIn<i32>) -> SysResult {
+    let n = new_name(cx, name)?;
     cx.ns().uts.change(&cx.kernel, |u| u.nodename = n);
     Ok(0)
 }
-fn setdomainname(cx: &mut Context, a: &Args) -> SysResult {
-    let n = set_name(cx, a)?;
+fn setdomainname(cx: &mut Context, name: BytesIn<i32>) -> SysResult {
+    let n = new_name(cx, name)?;
     cx.ns().uts.change(&cx.kernel, |u| u.domainname = n);
     Ok(0)
 }
 
-fn getrandom(cx: &mut Context, a: &Args) -> SysResult {
-    let flags = a.u32(2);
-    if flags & !7 != 0 || flags & 6 == 6 {
+fn getrandom(cx: &mut Context, buf: BytesOut, flags: RandomFlags) -> SysResult {
+    if flags.contains(RandomFlags::GRND_RANDOM | RandomFlags::GRND_INSECURE) {
         return Err(EINVAL);
     }
-    let len = a.usize(1).min(32 << 20);
+    let len = buf.len.min(32 << 20);
     let mm = cx.mm();
     let mut done = 0;
-    let mut buf = [0u8; 1024];
+    let mut piece = [0u8; 1024];
     while done < len {
-        let n = (len - done).min(buf.len());
-        hostcall::time::random(&mut buf[..n]);
-        let w = mm.write_bytes(a.va(0).offset(done as u64), &buf[..n]);
+        let n = (len - done).min(piece.len());
+        hostcall::time::random(&mut piece[..n]);
+        let w = mm.write_bytes(buf.va.offset(done as u64), &piece[..n]);
         done += w;
         if w < n {
             break;
@@ -61,7 +69,7 @@ fn getrandom(cx: &mut Context, a: &Args) -> SysResult {
     }
 }
 
-fn sysinfo(cx: &mut Context, a: &Args) -> SysResult {
+fn sysinfo(cx: &mut Context, out: UserOut<[u64; 14]>) -> SysResult {
     let (total, free) = crate::fs::meminfo(&cx.kernel, &cx.task.group.container);
     let up = (hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32) - cx.kernel.boot)
         / abi::time::NSEC_PER_SEC;
@@ -73,20 +81,14 @@ fn sysinfo(cx: &mut Context, a: &Args) -> SysResult {
     // procs is a u16 after eleven longs; mem_unit a u32 after totalhigh and freehigh.
     s[10] = procs & 0xffff;
     s[13] = 1;
-    cx.mm().write_obj(a.va(0), &s)?;
+    out.write(&cx.mm(), &s)?;
     Ok(0)
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(63, "uname", &[Arg::Ptr], uname),
-    Call::new(99, "sysinfo", &[Arg::Ptr], sysinfo),
-    Call::new(170, "sethostname", &[Arg::In(1), Arg::Int], sethostname),
-    Call::new(171, "setdomainname", &[Arg::In(1), Arg::Int], setdomainname),
-    Call::new(
-        318,
-        "getrandom",
-        &[Arg::Out, Arg::Uint, Arg::Hex],
-        getrandom,
-    ),
-];
+calls! {
+    uname,
+    sysinfo,
+    sethostname,
+    setdomainname,
+    getrandom,
+}

@@ -1,10 +1,13 @@
 //! System V IPC: the objects are in `ipc::sysv`; the application's structures and its mappings are here.
 
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::SysResult;
+use super::args::*;
+use super::time::timespec_arg;
 use crate::task::Context;
 use crate::task::exec::map_file;
 use abi::errno::*;
-use abi::linux::{MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_SHARED};
+use abi::linux::{MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE};
+use abi::time::Timespec;
 use abi::{PAGE_SIZE, Result, Va};
 use ipc::sysv::msg::{
     self, MSG_COPY, MSG_EXCEPT, MSG_INFO, MSG_STAT, MSG_STAT_ANY, MSGMAX, MSGMNB, Msg, MsgQueue,
@@ -26,6 +29,93 @@ use mm::{MapFile, MmapRequest};
 use std::sync::Arc;
 use wait::deadline_after;
 use zerocopy::IntoBytes;
+
+flags! {
+    /// Of shmget(2): below them lie permission bits.
+    struct ShmGetFlags: u32, kept {
+        IPC_CREAT = 0o1000,
+        IPC_EXCL = 0o2000,
+        SHM_HUGETLB = SHM_HUGETLB,
+    }
+}
+
+flags! {
+    /// Of semget(2) and msgget(2): below them lie permission bits.
+    struct IpcGetFlags: u32, kept {
+        IPC_CREAT = 0o1000,
+        IPC_EXCL = 0o2000,
+    }
+}
+
+flags! {
+    /// Of shmat(2).
+    struct ShmAtFlags: u32, kept {
+        SHM_RDONLY = SHM_RDONLY,
+        SHM_RND = SHM_RND,
+        SHM_REMAP = SHM_REMAP,
+        SHM_EXEC = SHM_EXEC,
+    }
+}
+
+flags! {
+    /// Of msgsnd(2) and msgrcv(2).
+    struct MessageFlags: u32, kept {
+        IPC_NOWAIT = IPC_NOWAIT,
+        MSG_NOERROR = 0o10_000,
+        MSG_EXCEPT = MSG_EXCEPT,
+        MSG_COPY = MSG_COPY,
+    }
+}
+
+named! {
+    /// What shmctl(2) does.
+    struct ShmCtl(u32) {
+        IPC_RMID = IPC_RMID,
+        IPC_SET = IPC_SET,
+        IPC_STAT = IPC_STAT,
+        IPC_INFO = IPC_INFO,
+        SHM_LOCK = SHM_LOCK,
+        SHM_UNLOCK = SHM_UNLOCK,
+        SHM_STAT = SHM_STAT,
+        SHM_INFO = SHM_INFO,
+        SHM_STAT_ANY = SHM_STAT_ANY,
+    }
+}
+
+named! {
+    /// What semctl(2) does.
+    struct SemCtl(u32) {
+        IPC_RMID = IPC_RMID,
+        IPC_SET = IPC_SET,
+        IPC_STAT = IPC_STAT,
+        IPC_INFO = IPC_INFO,
+        GETPID = GETPID,
+        GETVAL = GETVAL,
+        GETALL = GETALL,
+        GETNCNT = GETNCNT,
+        GETZCNT = GETZCNT,
+        SETVAL = SETVAL,
+        SETALL = SETALL,
+        SEM_STAT = SEM_STAT,
+        SEM_INFO = SEM_INFO,
+        SEM_STAT_ANY = SEM_STAT_ANY,
+    }
+}
+
+named! {
+    /// What msgctl(2) does.
+    struct MsgCtl(u32) {
+        IPC_RMID = IPC_RMID,
+        IPC_SET = IPC_SET,
+        IPC_STAT = IPC_STAT,
+        IPC_INFO = IPC_INFO,
+        MSG_STAT = MSG_STAT,
+        MSG_INFO = MSG_INFO,
+        MSG_STAT_ANY = MSG_STAT_ANY,
+    }
+}
+
+opaque! { SemOp }
 
 fn ns(cx: &Context) -> Arc<IpcNamespace> {
     Arc::clone(&cx.ns().ipc)
@@ -54,12 +144,19 @@ fn with_numbers(cx: &Context, mut bytes: Vec<u8>, places: &[usize]) -> Vec<u8> {
     bytes
 }
 
+/// What the number of a `*_STAT` command is.
+#[derive(Clone, Copy)]
+enum NumberIs {
+    Id,
+    /// A place in the table.
+    Place,
+}
+
 /// What the `*_STAT` commands find: by identifier, or by place in the table, which gives the identifier.
-fn stat_of<T: Object>(r: &Registry<T>, id: i32, by_index: bool) -> Result<(usize, Arc<T>)> {
-    if by_index {
-        r.at(id).map(|(id, t)| (id as usize, t))
-    } else {
-        r.get(id).map(|t| (0, t))
+fn stat_of<T: Object>(r: &Registry<T>, n: i32, is: NumberIs) -> Result<(usize, Arc<T>)> {
+    match is {
+        NumberIs::Id => r.get(n).map(|t| (0, t)),
+        NumberIs::Place => r.at(n).map(|(id, t)| (id as usize, t)),
     }
 }
 
@@ -77,14 +174,13 @@ fn perm_arg(cx: &Context, va: Va, may: impl FnOnce() -> Result<()>) -> Result<[u
 }
 
 /// `shmget(key, size, flags)`.
-fn shmget(cx: &mut Context, a: &Args) -> SysResult {
-    let (key, size, flags) = (a.i32(0), a.u64(1), a.u32(2));
+fn shmget(cx: &mut Context, key: i32, size: u64, flags: ShmGetFlags) -> SysResult {
     let cred = cx.cred();
     let make = |id, perm| {
         if !(1..=SHMMAX).contains(&size) {
             return Err(EINVAL);
         }
-        if flags & SHM_HUGETLB != 0 {
+        if flags.contains(ShmGetFlags::SHM_HUGETLB) {
             return Err(ENOMEM);
         }
         let name = format!("SYSV{key:08x}");
@@ -93,37 +189,38 @@ fn shmget(cx: &mut Context, a: &Args) -> SysResult {
     };
     ns(cx)
         .shm
-        .get_or_make(key, flags, &cred, |s| s.fits(size), make)
+        .get_or_make(key, flags.bits(), &cred, |s| s.fits(size), make)
         .map(|id| id as usize)
 }
 
 /// `shmat(id, addr, flags)`.
-fn shmat(cx: &mut Context, a: &Args) -> SysResult {
-    let (id, flags) = (a.i32(0), a.u32(2));
-    let mut addr = a.u64(1);
+fn shmat(cx: &mut Context, id: i32, addr: Va, flags: ShmAtFlags) -> SysResult {
+    let remap = flags.contains(ShmAtFlags::SHM_REMAP);
+    let mut addr = addr.0;
     let mut map = MAP_SHARED;
     if !addr.is_multiple_of(PAGE_SIZE) {
-        if flags & SHM_RND == 0 {
+        if !flags.contains(ShmAtFlags::SHM_RND) {
             return Err(EINVAL);
         }
         addr -= addr % PAGE_SIZE;
-        if addr == 0 && flags & SHM_REMAP != 0 {
+        if addr == 0 && remap {
             return Err(EINVAL);
         }
     }
     if addr != 0 {
-        map |= if flags & SHM_REMAP != 0 {
+        map |= if remap {
             MAP_FIXED
         } else {
             MAP_FIXED_NOREPLACE
         };
-    } else if flags & SHM_REMAP != 0 {
+    } else if remap {
         return Err(EINVAL);
     }
     let shm = ns(cx).shm.get(id)?;
-    let attachment = shm.attach(&cx.cred(), flags, cx.group.tgid)?;
-    let write = flags & SHM_RDONLY == 0;
-    let prot = 1 | if write { 2 } else { 0 } | if flags & SHM_EXEC != 0 { 4 } else { 0 };
+    let attachment = shm.attach(&cx.cred(), flags.bits(), cx.group.tgid)?;
+    let write = !flags.contains(ShmAtFlags::SHM_RDONLY);
+    let exec = flags.contains(ShmAtFlags::SHM_EXEC);
+    let prot = PROT_READ | if write { PROT_WRITE } else { 0 } | if exec { PROT_EXEC } else { 0 };
     let file = MapFile {
         keep: Some(attachment),
         writable: write,
@@ -147,8 +244,8 @@ fn shmat(cx: &mut Context, a: &Args) -> SysResult {
 }
 
 /// `shmdt(addr)`: undoes all that is left of the mapping that began there.
-fn shmdt(cx: &mut Context, a: &Args) -> SysResult {
-    let addr = a.u64(0);
+fn shmdt(cx: &mut Context, addr: Va) -> SysResult {
+    let addr = addr.0;
     if !addr.is_multiple_of(PAGE_SIZE) {
         return Err(EINVAL);
     }
@@ -207,47 +304,54 @@ fn attached(cx: &Context, shm: &Arc<Shm>) -> u64 {
 }
 
 /// `shmctl(id, cmd, buf)`.
-fn shmctl(cx: &mut Context, a: &Args) -> SysResult {
-    let (id, cmd, buf) = (a.i32(0), a.u32(1), a.va(2));
+fn shmctl(cx: &mut Context, id: i32, cmd: ShmCtl, buf: Va) -> SysResult {
     let (mm, cred) = (cx.mm(), cx.cred());
     if id < 0 {
         return Err(EINVAL);
     }
     match cmd {
-        IPC_INFO => {
+        ShmCtl::IPC_INFO => {
             let n = MAX_OBJECTS as u64;
             mm.write_obj(buf, &[SHMMAX, 1, n, n, SHMALL, 0, 0, 0, 0])?;
             Ok(ns(cx).shm.highest())
         }
-        SHM_INFO => {
+        ShmCtl::SHM_INFO => {
             let all = ns(cx).shm.all();
             let pages: u64 = all.iter().map(|s| s.size.div_ceil(PAGE_SIZE)).sum();
             mm.write_obj(buf, &[all.len() as u64, pages, 0, 0, 0, 0])?;
             Ok(ns(cx).shm.highest())
         }
-        IPC_STAT | SHM_STAT | SHM_STAT_ANY => {
-            let (r, s) = stat_of(&ns(cx).shm, id, cmd != IPC_STAT)?;
-            if cmd != SHM_STAT_ANY {
+        ShmCtl::IPC_STAT | ShmCtl::SHM_STAT | ShmCtl::SHM_STAT_ANY => {
+            let number = match cmd {
+                ShmCtl::IPC_STAT => NumberIs::Id,
+                _ => NumberIs::Place,
+            };
+            let (r, s) = stat_of(&ns(cx).shm, id, number)?;
+            if cmd != ShmCtl::SHM_STAT_ANY {
                 s.perm(|p| p.check(&cred, READ))?;
             }
             let bytes = with_numbers(cx, s.encode(attached(cx, &s)), &[80, 84]);
             mm.copy_out(buf, &bytes)?;
             Ok(r)
         }
-        IPC_SET => {
+        ShmCtl::IPC_SET => {
             let may = || ns(cx).shm.get(id)?.perm(|p| p.check_owner(&cred));
             let raw = perm_arg(cx, buf, may)?;
             ns(cx).shm.get(id)?.set(&cred, &raw).map(|()| 0)
         }
-        IPC_RMID => ns(cx).shm.get(id)?.remove(&cred).map(|()| 0),
-        SHM_LOCK | SHM_UNLOCK => ns(cx).shm.get(id)?.lock(&cred, cmd == SHM_LOCK).map(|()| 0),
+        ShmCtl::IPC_RMID => ns(cx).shm.get(id)?.remove(&cred).map(|()| 0),
+        ShmCtl::SHM_LOCK | ShmCtl::SHM_UNLOCK => ns(cx)
+            .shm
+            .get(id)?
+            .lock(&cred, cmd == ShmCtl::SHM_LOCK)
+            .map(|()| 0),
         _ => Err(EINVAL),
     }
 }
 
 /// `semget(key, nsems, flags)`.
-fn semget(cx: &mut Context, a: &Args) -> SysResult {
-    let count = usize::try_from(a.i32(1))
+fn semget(cx: &mut Context, key: i32, count: i32, flags: IpcGetFlags) -> SysResult {
+    let count = usize::try_from(count)
         .ok()
         .filter(|n| *n <= SEMMSL)
         .ok_or(EINVAL)?;
@@ -261,49 +365,60 @@ fn semget(cx: &mut Context, a: &Args) -> SysResult {
     };
     ns(cx)
         .sem
-        .get_or_make(a.i32(0), a.u32(2), &cx.cred(), fits, make)
+        .get_or_make(key, flags.bits(), &cx.cred(), fits, make)
         .map(|id| id as usize)
 }
 
-fn do_semop(cx: &Context, a: &Args, timeout: Option<i64>) -> SysResult {
-    let count = a.u32(2) as usize;
-    if count < 1 || a.i32(0) < 0 {
+fn do_semop(
+    cx: &Context,
+    id: i32,
+    ops: UserArray<SemOp>,
+    count: u32,
+    timeout: Option<i64>,
+) -> SysResult {
+    let count = count as usize;
+    if count < 1 || id < 0 {
         return Err(EINVAL);
     }
     if count > SEMOPM {
         return Err(E2BIG);
     }
+    let at = ops.va();
     let mut ops = vec![SemOp::default(); count];
-    cx.mm()
-        .copy_in(a.va(1), ops.as_mut_slice().as_mut_bytes())?;
-    let set = ns(cx).sem.get(a.i32(0))?;
+    cx.mm().copy_in(at, ops.as_mut_slice().as_mut_bytes())?;
+    let set = ns(cx).sem.get(id)?;
     let deadline = timeout.and_then(|n| deadline_after(std::time::Duration::from_nanos(n as u64)));
     set.operate(&*cx.task, &cx.cred(), cx.group.tgid, &ops, deadline)
         .map(|()| 0)
 }
 /// `semop(id, ops, count)`.
-fn semop(cx: &mut Context, a: &Args) -> SysResult {
-    do_semop(cx, a, None)
+fn semop(cx: &mut Context, id: i32, ops: UserArray<SemOp>, count: u32) -> SysResult {
+    do_semop(cx, id, ops, count, None)
 }
 /// `semtimedop(id, ops, count, timeout)`.
-fn semtimedop(cx: &mut Context, a: &Args) -> SysResult {
-    let timeout = super::time::timespec_arg(cx, a.va_opt(3))?;
-    do_semop(cx, a, timeout)
+fn semtimedop(
+    cx: &mut Context,
+    id: i32,
+    ops: UserArray<SemOp>,
+    count: u32,
+    timeout: Option<UserIn<Timespec>>,
+) -> SysResult {
+    let timeout = timespec_arg(cx, timeout)?;
+    do_semop(cx, id, ops, count, timeout)
 }
 
 /// `semctl(id, num, cmd, arg)`.
-fn semctl(cx: &mut Context, a: &Args) -> SysResult {
-    let (id, num, cmd, arg) = (a.i32(0), a.i32(1), a.u32(2), a.va(3));
+fn semctl(cx: &mut Context, id: i32, num: i32, cmd: SemCtl, arg: Va) -> SysResult {
     let (mm, cred, pid) = (cx.mm(), cx.cred(), cx.group.tgid);
     if id < 0 {
         return Err(EINVAL);
     }
     match cmd {
-        IPC_INFO | SEM_INFO => {
+        SemCtl::IPC_INFO | SemCtl::SEM_INFO => {
             let all = ns(cx).sem.all();
             let sems: usize = all.iter().map(|s| s.len()).sum();
             let most = (MAX_OBJECTS * SEMMSL) as i32;
-            let (used, total) = if cmd == SEM_INFO {
+            let (used, total) = if cmd == SemCtl::SEM_INFO {
                 (all.len() as i32, sems as i32)
             } else {
                 (20, SEMVMX)
@@ -315,108 +430,115 @@ fn semctl(cx: &mut Context, a: &Args) -> SysResult {
             )?;
             Ok(ns(cx).sem.highest())
         }
-        IPC_STAT | SEM_STAT | SEM_STAT_ANY => {
-            let (r, s) = stat_of(&ns(cx).sem, id, cmd != IPC_STAT)?;
-            if cmd != SEM_STAT_ANY {
+        SemCtl::IPC_STAT | SemCtl::SEM_STAT | SemCtl::SEM_STAT_ANY => {
+            let number = match cmd {
+                SemCtl::IPC_STAT => NumberIs::Id,
+                _ => NumberIs::Place,
+            };
+            let (r, s) = stat_of(&ns(cx).sem, id, number)?;
+            if cmd != SemCtl::SEM_STAT_ANY {
                 s.perm(|p| p.check(&cred, READ))?;
             }
             mm.copy_out(arg, &with_numbers(cx, s.encode(), &[]))?;
             Ok(r)
         }
-        GETPID => {
-            let id = ns(cx).sem.get(id)?.get(&cred, num, cmd)?;
+        SemCtl::GETPID => {
+            let id = ns(cx).sem.get(id)?.get(&cred, num, cmd.0)?;
             Ok(cx.number_of(id as i32) as usize)
         }
-        GETVAL | GETNCNT | GETZCNT => ns(cx).sem.get(id)?.get(&cred, num, cmd),
-        GETALL => {
+        SemCtl::GETVAL | SemCtl::GETNCNT | SemCtl::GETZCNT => {
+            ns(cx).sem.get(id)?.get(&cred, num, cmd.0)
+        }
+        SemCtl::GETALL => {
             let values = ns(cx).sem.get(id)?.get_all(&cred)?;
             mm.copy_out(arg, values.as_slice().as_bytes())?;
             Ok(0)
         }
-        SETVAL => ns(cx)
+        SemCtl::SETVAL => ns(cx)
             .sem
             .get(id)?
             .set_value(&cred, num, arg.0 as i32, pid)
             .map(|()| 0),
-        SETALL => {
+        SemCtl::SETALL => {
             let s = ns(cx).sem.get(id)?;
             let mut values = vec![0u16; s.len()];
             mm.copy_in(arg, values.as_mut_slice().as_mut_bytes())?;
             s.set_all(&cred, &values, pid).map(|()| 0)
         }
-        IPC_SET => {
+        SemCtl::IPC_SET => {
             let may = || ns(cx).sem.get(id)?.perm(|p| p.check_owner(&cred));
             let raw = perm_arg(cx, arg, may)?;
             ns(cx).sem.get(id)?.set(&cred, &raw).map(|()| 0)
         }
-        IPC_RMID => ns(cx).sem.get(id)?.remove(&cred).map(|()| 0),
+        SemCtl::IPC_RMID => ns(cx).sem.get(id)?.remove(&cred).map(|()| 0),
         _ => Err(EINVAL),
     }
 }
 
 /// `msgget(key, flags)`.
-fn msgget(cx: &mut Context, a: &Args) -> SysResult {
+fn msgget(cx: &mut Context, key: i32, flags: IpcGetFlags) -> SysResult {
     let cred = cx.cred();
     let make = |id, perm| MsgQueue::new(&ns(cx), id, perm, &cred);
     ns(cx)
         .msg
-        .get_or_make(a.i32(0), a.u32(1), &cx.cred(), |_| Ok(()), make)
+        .get_or_make(key, flags.bits(), &cx.cred(), |_| Ok(()), make)
         .map(|id| id as usize)
 }
 
 /// `msgsnd(id, msg, size, flags)`.
-fn msgsnd(cx: &mut Context, a: &Args) -> SysResult {
+fn msgsnd(cx: &mut Context, id: i32, msg: Va, size: usize, flags: MessageFlags) -> SysResult {
     let mm = cx.mm();
-    let kind: i64 = mm.read_obj(a.va(1))?;
-    if a.u64(2) > MSGMAX as u64 || a.i32(0) < 0 || kind < 1 {
+    let kind: i64 = mm.read_obj(msg)?;
+    if size > MSGMAX || id < 0 || kind < 1 {
         return Err(EINVAL);
     }
-    let mut data = vec![0; a.usize(2)];
-    mm.copy_in(a.va(1).offset(8), &mut data)?;
-    let q = ns(cx).msg.get(a.i32(0))?;
+    let mut data = vec![0; size];
+    mm.copy_in(msg.offset(8), &mut data)?;
+    let q = ns(cx).msg.get(id)?;
     let msg = Msg { kind, data };
-    q.send(&*cx.task, &cx.cred(), cx.group.tgid, msg, a.u32(3))
+    q.send(&*cx.task, &cx.cred(), cx.group.tgid, msg, flags.bits())
         .map(|()| 0)
 }
 
 /// `msgrcv(id, msg, size, type, flags)`.
-fn msgrcv(cx: &mut Context, a: &Args) -> SysResult {
-    let (id, flags) = (a.i32(0), a.u32(4));
-    if id < 0 || a.i64(2) < 0 {
+fn msgrcv(
+    cx: &mut Context,
+    id: i32,
+    msg: Va,
+    size: usize,
+    kind: i64,
+    flags: MessageFlags,
+) -> SysResult {
+    if id < 0 || (size as i64) < 0 {
         return Err(EINVAL);
     }
-    if flags & MSG_COPY != 0 && (flags & MSG_EXCEPT != 0 || flags & IPC_NOWAIT == 0) {
+    if flags.contains(MessageFlags::MSG_COPY)
+        && (flags.contains(MessageFlags::MSG_EXCEPT) || !flags.contains(MessageFlags::IPC_NOWAIT))
+    {
         return Err(EINVAL);
     }
     let q = ns(cx).msg.get(id)?;
-    let want = Want::new(a.i64(3), flags);
-    let m = q.receive(
-        &*cx.task,
-        &cx.cred(),
-        cx.group.tgid,
-        a.usize(2),
-        want,
-        flags,
-    )?;
+    let flags = flags.bits();
+    let want = Want::new(kind, flags);
+    let m = q.receive(&*cx.task, &cx.cred(), cx.group.tgid, size, want, flags)?;
     let mm = cx.mm();
-    mm.write_obj(a.va(1), &m.kind)?;
-    mm.copy_out(a.va(1).offset(8), &m.data)?;
+    mm.write_obj(msg, &m.kind)?;
+    mm.copy_out(msg.offset(8), &m.data)?;
     Ok(m.data.len())
 }
 
 /// `msgctl(id, cmd, buf)`.
-fn msgctl(cx: &mut Context, a: &Args) -> SysResult {
+fn msgctl(cx: &mut Context, id: i32, cmd: MsgCtl, buf: Va) -> SysResult {
     /// Where `msg_qbytes` is in `struct msqid64_ds`.
     const QBYTES: u64 = 88;
-    let (id, cmd, buf) = (a.i32(0), a.u32(1), a.va(2));
     let (mm, cred) = (cx.mm(), cx.cred());
     if id < 0 {
         return Err(EINVAL);
     }
     match cmd {
-        IPC_INFO | MSG_INFO => {
+        MsgCtl::IPC_INFO | MsgCtl::MSG_INFO => {
             let (max, queues) = (MSGMNB as i32, MAX_OBJECTS as i32);
-            let (pool, map, tql) = if cmd == MSG_INFO {
+            let (pool, map, tql) = if cmd == MsgCtl::MSG_INFO {
                 let all = ns(cx).msg.all();
                 let used = all
                     .iter()
@@ -432,101 +554,40 @@ fn msgctl(cx: &mut Context, a: &Args) -> SysResult {
             )?;
             Ok(ns(cx).msg.highest())
         }
-        IPC_STAT | MSG_STAT | MSG_STAT_ANY => {
-            let (r, q) = stat_of(&ns(cx).msg, id, cmd != IPC_STAT)?;
-            if cmd != MSG_STAT_ANY {
+        MsgCtl::IPC_STAT | MsgCtl::MSG_STAT | MsgCtl::MSG_STAT_ANY => {
+            let number = match cmd {
+                MsgCtl::IPC_STAT => NumberIs::Id,
+                _ => NumberIs::Place,
+            };
+            let (r, q) = stat_of(&ns(cx).msg, id, number)?;
+            if cmd != MsgCtl::MSG_STAT_ANY {
                 q.perm(|p| p.check(&cred, READ))?;
             }
             mm.copy_out(buf, &with_numbers(cx, q.encode(), &[96, 100]))?;
             Ok(r)
         }
-        IPC_SET => {
+        MsgCtl::IPC_SET => {
             let may = || ns(cx).msg.get(id)?.perm(|p| p.check_owner(&cred));
             let raw = perm_arg(cx, buf, may)?;
             let max: u64 = mm.read_obj(buf.offset(QBYTES))?;
             ns(cx).msg.get(id)?.set(&cred, &raw, max).map(|()| 0)
         }
-        IPC_RMID => ns(cx).msg.get(id)?.remove(&cred).map(|()| 0),
+        MsgCtl::IPC_RMID => ns(cx).msg.get(id)?.remove(&cred).map(|()| 0),
         _ => Err(EINVAL),
     }
 }
 
-const GET: &[(u64, &str)] = &[
-    (0o1000, "IPC_CREAT"),
-    (0o2000, "IPC_EXCL"),
-    (0o4000, "SHM_HUGETLB"),
-];
-const AT: &[(u64, &str)] = &[
-    (0o10000, "SHM_RDONLY"),
-    (0o20000, "SHM_RND"),
-    (0o40000, "SHM_REMAP"),
-    (0o100_000, "SHM_EXEC"),
-];
-const MESSAGE: &[(u64, &str)] = &[
-    (0o4000, "IPC_NOWAIT"),
-    (0o10000, "MSG_NOERROR"),
-    (0o20000, "MSG_EXCEPT"),
-    (0o40000, "MSG_COPY"),
-];
-const CTL: &[(u64, &str)] = &[
-    (0, "IPC_RMID"),
-    (1, "IPC_SET"),
-    (2, "IPC_STAT"),
-    (3, "IPC_INFO"),
-];
-const SEMCTL: &[(u64, &str)] = &[
-    (0, "IPC_RMID"),
-    (1, "IPC_SET"),
-    (2, "IPC_STAT"),
-    (3, "IPC_INFO"),
-    (11, "GETPID"),
-    (12, "GETVAL"),
-    (13, "GETALL"),
-    (14, "GETNCNT"),
-    (15, "GETZCNT"),
-    (16, "SETVAL"),
-    (17, "SETALL"),
-];
-
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(
-        29,
-        "shmget",
-        &[Arg::Hex, Arg::Uint, Arg::Flags(GET)],
-        shmget,
-    )
-    .note("no huge pages"),
-    Call::new(30, "shmat", &[Arg::Int, Arg::Ptr, Arg::Flags(AT)], shmat),
-    Call::new(31, "shmctl", &[Arg::Int, Arg::Enum(CTL), Arg::Ptr], shmctl)
-        .note("SHM_LOCK pins nothing"),
-    Call::new(64, "semget", &[Arg::Hex, Arg::Int, Arg::Flags(GET)], semget),
-    Call::new(65, "semop", &[Arg::Int, Arg::Ptr, Arg::Uint], semop),
-    Call::new(
-        66,
-        "semctl",
-        &[Arg::Int, Arg::Int, Arg::Enum(SEMCTL), Arg::Hex],
-        semctl,
-    ),
-    Call::new(67, "shmdt", &[Arg::Ptr], shmdt),
-    Call::new(68, "msgget", &[Arg::Hex, Arg::Flags(GET)], msgget),
-    Call::new(
-        69,
-        "msgsnd",
-        &[Arg::Int, Arg::Ptr, Arg::Uint, Arg::Flags(MESSAGE)],
-        msgsnd,
-    ),
-    Call::new(
-        70,
-        "msgrcv",
-        &[Arg::Int, Arg::Ptr, Arg::Uint, Arg::Int, Arg::Flags(MESSAGE)],
-        msgrcv,
-    ),
-    Call::new(71, "msgctl", &[Arg::Int, Arg::Enum(CTL), Arg::Ptr], msgctl),
-    Call::new(
-        220,
-        "semtimedop",
-        &[Arg::Int, Arg::Ptr, Arg::Uint, Arg::Timespec],
-        semtimedop,
-    ),
-];
+calls! {
+    shmget: "no huge pages",
+    shmat,
+    shmctl: "SHM_LOCK pins nothing",
+    semget,
+    semop,
+    semctl,
+    shmdt,
+    msgget,
+    msgsnd,
+    msgrcv,
+    msgctl,
+    semtimedop,
+}

@@ -1,48 +1,52 @@
 //! Clocks, sleeping, timers.
 
-use crate::syscalls::{Arg, Args, Call, SysResult};
+use super::SysResult;
+use super::args::*;
 use crate::task::Context;
 use crate::task::futex::instant_of;
 use crate::task::jobs::Notify;
 use abi::errno::*;
-use abi::linux::{
-    CLOCK_BOOTTIME, CLOCK_BOOTTIME_ALARM, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE,
-    CLOCK_MONOTONIC_RAW, CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_REALTIME_ALARM,
-    CLOCK_REALTIME_COARSE, CLOCK_TAI, CLOCK_THREAD_CPUTIME_ID, TIMER_ABSTIME,
-};
 use abi::signal::SIGALRM;
 use abi::time::{Timespec, Timeval};
-use abi::{Result, Signal, Va};
+use abi::{Result, Signal};
 use hostcall::time::clock_nanos;
 use ipc::timer::{Clock, From, Setting};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Reads an optional `struct timespec`.
-pub(super) fn timespec_arg(cx: &Context, va: Option<Va>) -> Result<Option<i64>> {
-    match va {
-        None => Ok(None),
-        Some(va) => Ok(Some(
-            cx.mm().read_obj::<Timespec>(va)?.to_nanos().ok_or(EINVAL)?,
-        )),
+opaque! { ItimerVal SigEvent }
+
+named! {
+    /// Which interval timer.
+    struct Itimer(u32) {
+        ITIMER_REAL,
+        ITIMER_VIRTUAL,
+        ITIMER_PROF,
     }
 }
 
+/// Reads an optional `struct timespec`, in nanoseconds; `EINVAL` for what is none.
+pub(super) fn timespec_arg(cx: &Context, from: Option<UserIn<Timespec>>) -> Result<Option<i64>> {
+    from.map(|t| t.read(&cx.mm())?.to_nanos().ok_or(EINVAL))
+        .transpose()
+}
+
 /// Reads a clock, nanoseconds.
-fn read_clock(cx: &Context, id: i32) -> Result<i64> {
-    match id as u32 {
-        CLOCK_REALTIME
-        | CLOCK_MONOTONIC
-        | CLOCK_MONOTONIC_RAW
-        | CLOCK_REALTIME_COARSE
-        | CLOCK_MONOTONIC_COARSE
-        | CLOCK_BOOTTIME
-        | CLOCK_TAI => Ok(clock_nanos(id)),
-        CLOCK_REALTIME_ALARM => Ok(clock_nanos(0)),
-        CLOCK_BOOTTIME_ALARM => Ok(clock_nanos(7)),
-        CLOCK_PROCESS_CPUTIME_ID => Ok(cx.kernel.cpu_time(&cx.group).total() as i64),
-        CLOCK_THREAD_CPUTIME_ID => Ok(cx.cpu.get().total() as i64),
+fn read_clock(cx: &Context, clock: ClockId) -> Result<i64> {
+    let id = clock.0;
+    match clock {
+        ClockId::CLOCK_REALTIME
+        | ClockId::CLOCK_MONOTONIC
+        | ClockId::CLOCK_MONOTONIC_RAW
+        | ClockId::CLOCK_REALTIME_COARSE
+        | ClockId::CLOCK_MONOTONIC_COARSE
+        | ClockId::CLOCK_BOOTTIME
+        | ClockId::CLOCK_TAI => Ok(clock_nanos(id)),
+        ClockId::CLOCK_REALTIME_ALARM => Ok(clock_nanos(0)),
+        ClockId::CLOCK_BOOTTIME_ALARM => Ok(clock_nanos(7)),
+        ClockId::CLOCK_PROCESS_CPUTIME_ID => Ok(cx.kernel.cpu_time(&cx.group).total() as i64),
+        ClockId::CLOCK_THREAD_CPUTIME_ID => Ok(cx.cpu.get().total() as i64),
         _ if id < 0 => {
             // Somebody's CPU clock: the inverted id, whether a thread's, and CPUCLOCK_*.
             let pid = !(id >> 3);
@@ -72,50 +76,51 @@ fn read_clock(cx: &Context, id: i32) -> Result<i64> {
     }
 }
 
-fn clock_gettime(cx: &mut Context, a: &Args) -> SysResult {
-    let t = read_clock(cx, a.i32(0))?;
-    cx.mm().write_obj(a.va(1), &Timespec::from_nanos(t))?;
+fn clock_gettime(cx: &mut Context, clock: ClockId, out: UserOut<Timespec>) -> SysResult {
+    let t = read_clock(cx, clock)?;
+    out.write(&cx.mm(), &Timespec::from_nanos(t))?;
     Ok(0)
 }
 
-fn clock_getres(cx: &mut Context, a: &Args) -> SysResult {
-    read_clock(cx, a.i32(0))?;
-    let ns = match a.u32(0) {
-        CLOCK_REALTIME_COARSE | CLOCK_MONOTONIC_COARSE => 4_000_000,
+fn clock_getres(cx: &mut Context, clock: ClockId, out: Option<UserOut<Timespec>>) -> SysResult {
+    read_clock(cx, clock)?;
+    let ns = match clock {
+        ClockId::CLOCK_REALTIME_COARSE | ClockId::CLOCK_MONOTONIC_COARSE => 4_000_000,
         _ => 1,
     };
-    if let Some(va) = a.va_opt(1) {
-        cx.mm().write_obj(va, &Timespec::from_nanos(ns))?;
+    if let Some(out) = out {
+        out.write(&cx.mm(), &Timespec::from_nanos(ns))?;
     }
     Ok(0)
 }
 
-fn clock_settime(cx: &mut Context, a: &Args) -> SysResult {
-    cx.mm()
-        .read_obj::<Timespec>(a.va(1))?
-        .to_nanos()
-        .ok_or(EINVAL)?;
-    if a.u32(0) != CLOCK_REALTIME {
+fn clock_settime(cx: &mut Context, clock: ClockId, new: UserIn<Timespec>) -> SysResult {
+    new.read(&cx.mm())?.to_nanos().ok_or(EINVAL)?;
+    if clock != ClockId::CLOCK_REALTIME {
         return Err(EINVAL);
     }
     Err(EPERM)
 }
 
-fn gettimeofday(cx: &mut Context, a: &Args) -> SysResult {
+fn gettimeofday(
+    cx: &mut Context,
+    out: Option<UserOut<Timeval>>,
+    zone: Option<UserOut<[i32; 2]>>,
+) -> SysResult {
     let mm = cx.mm();
-    if let Some(va) = a.va_opt(0) {
-        mm.write_obj(va, &Timeval::from_nanos(clock_nanos(0)))?;
+    if let Some(out) = out {
+        out.write(&mm, &Timeval::from_nanos(clock_nanos(0)))?;
     }
-    if let Some(va) = a.va_opt(1) {
-        mm.write_obj(va, &[0i32, 0])?;
+    if let Some(zone) = zone {
+        zone.write(&mm, &[0i32, 0])?;
     }
     Ok(0)
 }
 
-fn time(cx: &mut Context, a: &Args) -> SysResult {
+fn time(cx: &mut Context, out: Option<UserOut<i64>>) -> SysResult {
     let t = clock_nanos(0) / abi::time::NSEC_PER_SEC;
-    if let Some(va) = a.va_opt(0) {
-        cx.mm().write_obj(va, &t)?;
+    if let Some(out) = out {
+        out.write(&cx.mm(), &t)?;
     }
     Ok(t as usize)
 }
@@ -134,15 +139,19 @@ pub(super) fn sleep_until(cx: &Context, deadline: Option<Instant>) -> Result<()>
 }
 
 /// Sleeps for a relative time, and goes on after an interruption where it stopped.
-fn sleep_relative(cx: &mut Context, deadline: Option<Instant>, remain: Option<Va>) -> SysResult {
+fn sleep_relative(
+    cx: &mut Context,
+    deadline: Option<Instant>,
+    remain: Option<UserOut<Timespec>>,
+) -> SysResult {
     match sleep_until(cx, deadline) {
         Ok(()) => Ok(0),
         Err(_) => {
             let left = deadline.map_or(0, |d| {
                 d.saturating_duration_since(Instant::now()).as_nanos()
             });
-            if let Some(va) = remain {
-                cx.mm().write_obj(va, &Timespec::from_nanos(left as i64))?;
+            if let Some(out) = remain {
+                out.write(&cx.mm(), &Timespec::from_nanos(left as i64))?;
             }
             cx.restart_block = Some(Box::new(move |cx| sleep_relative(cx, deadline, remain)));
             Err(ERESTART_RESTARTBLOCK)
@@ -150,45 +159,50 @@ fn sleep_relative(cx: &mut Context, deadline: Option<Instant>, remain: Option<Va
     }
 }
 
-fn nanosleep(cx: &mut Context, a: &Args) -> SysResult {
-    let ns = cx
-        .mm()
-        .read_obj::<Timespec>(a.va(0))?
-        .to_nanos()
-        .ok_or(EINVAL)?;
+fn nanosleep(
+    cx: &mut Context,
+    wanted: UserIn<Timespec>,
+    left: Option<UserOut<Timespec>>,
+) -> SysResult {
+    let ns = wanted.read(&cx.mm())?.to_nanos().ok_or(EINVAL)?;
     let deadline = wait::deadline_after(Duration::from_nanos(ns as u64));
-    sleep_relative(cx, deadline, a.va_opt(1))
+    sleep_relative(cx, deadline, left)
 }
 
-fn clock_nanosleep(cx: &mut Context, a: &Args) -> SysResult {
-    let (id, flags) = (a.i32(0), a.u32(1));
-    match id as u32 {
-        CLOCK_REALTIME | CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_TAI | CLOCK_REALTIME_ALARM
-        | CLOCK_BOOTTIME_ALARM => {}
-        CLOCK_PROCESS_CPUTIME_ID => return Err(EOPNOTSUPP),
-        CLOCK_THREAD_CPUTIME_ID => return Err(EINVAL),
+fn clock_nanosleep(
+    cx: &mut Context,
+    clock: ClockId,
+    flags: TimerFlags,
+    wanted: UserIn<Timespec>,
+    left: Option<UserOut<Timespec>>,
+) -> SysResult {
+    match clock {
+        ClockId::CLOCK_REALTIME
+        | ClockId::CLOCK_MONOTONIC
+        | ClockId::CLOCK_BOOTTIME
+        | ClockId::CLOCK_TAI
+        | ClockId::CLOCK_REALTIME_ALARM
+        | ClockId::CLOCK_BOOTTIME_ALARM => {}
+        ClockId::CLOCK_PROCESS_CPUTIME_ID => return Err(EOPNOTSUPP),
+        ClockId::CLOCK_THREAD_CPUTIME_ID => return Err(EINVAL),
         _ => {
-            return Err(if read_clock(cx, id).is_ok() {
+            return Err(if read_clock(cx, clock).is_ok() {
                 EOPNOTSUPP
             } else {
                 EINVAL
             });
         }
     }
-    let ns = cx
-        .mm()
-        .read_obj::<Timespec>(a.va(2))?
-        .to_nanos()
-        .ok_or(EINVAL)?;
-    if flags & TIMER_ABSTIME != 0 {
-        sleep_until(cx, instant_of(id, ns)).map_err(|_| ERESTARTNOHAND)?;
+    let ns = wanted.read(&cx.mm())?.to_nanos().ok_or(EINVAL)?;
+    if flags.contains(TimerFlags::TIMER_ABSTIME) {
+        sleep_until(cx, instant_of(clock.0, ns)).map_err(|_| ERESTARTNOHAND)?;
         return Ok(0);
     }
     let deadline = wait::deadline_after(Duration::from_nanos(ns as u64));
-    sleep_relative(cx, deadline, a.va_opt(3))
+    sleep_relative(cx, deadline, left)
 }
 
-fn restart_syscall(cx: &mut Context, _: &Args) -> SysResult {
+fn restart_syscall(cx: &mut Context) -> SysResult {
     match cx.restart_block.take() {
         Some(mut f) => f(cx),
         None => Err(EINTR),
@@ -225,36 +239,41 @@ impl ItimerVal {
 }
 
 /// `getitimer(which, value)`.
-fn getitimer(cx: &mut Context, a: &Args) -> SysResult {
-    let s = match a.u32(0) {
-        0 => cx.group.timers.real(),
-        1 | 2 => cx.group.timers.cpu(cx, a.u32(0)),
+fn getitimer(cx: &mut Context, which: Itimer, out: UserOut<ItimerVal>) -> SysResult {
+    let s = match which {
+        Itimer::ITIMER_REAL => cx.group.timers.real(),
+        Itimer::ITIMER_VIRTUAL | Itimer::ITIMER_PROF => cx.group.timers.cpu(cx, which.0),
         _ => return Err(EINVAL),
     };
-    cx.mm().write_obj(a.va(1), &ItimerVal::of(s))?;
+    out.write(&cx.mm(), &ItimerVal::of(s))?;
     Ok(0)
 }
 
 /// `setitimer(which, new, old)`.
-fn setitimer(cx: &mut Context, a: &Args) -> SysResult {
+fn setitimer(
+    cx: &mut Context,
+    which: Itimer,
+    new: Option<UserIn<ItimerVal>>,
+    old: Option<UserOut<ItimerVal>>,
+) -> SysResult {
     let mm = cx.mm();
-    let new = match a.va_opt(1) {
-        Some(va) => mm.read_obj::<ItimerVal>(va)?.setting()?,
+    let new = match new {
+        Some(va) => va.read(&mm)?.setting()?,
         None => Setting::default(),
     };
-    let old = match a.u32(0) {
-        0 => cx.group.timers.set_real(cx, new),
-        1 | 2 => cx.group.timers.set_cpu(cx, a.u32(0), new),
+    let before = match which {
+        Itimer::ITIMER_REAL => cx.group.timers.set_real(cx, new),
+        Itimer::ITIMER_VIRTUAL | Itimer::ITIMER_PROF => cx.group.timers.set_cpu(cx, which.0, new),
         _ => return Err(EINVAL),
     };
-    if let Some(va) = a.va_opt(2) {
-        mm.write_obj(va, &ItimerVal::of(old))?;
+    if let Some(old) = old {
+        old.write(&mm, &ItimerVal::of(before))?;
     }
     Ok(0)
 }
 
-fn alarm(cx: &mut Context, a: &Args) -> SysResult {
-    let value = i64::from(a.u32(0)) * abi::time::NSEC_PER_SEC;
+fn alarm(cx: &mut Context, seconds: u32) -> SysResult {
+    let value = i64::from(seconds) * abi::time::NSEC_PER_SEC;
     let old = cx.group.timers.set_real(cx, Setting { value, interval: 0 });
     // Rounded, but never to zero while it runs.
     let s = (old.value + abi::time::NSEC_PER_SEC / 2) / abi::time::NSEC_PER_SEC;
@@ -298,15 +317,22 @@ struct SigEvent {
 }
 
 /// `timer_create(clock, sevp, timerid)`.
-fn timer_create(cx: &mut Context, a: &Args) -> SysResult {
+fn timer_create(
+    cx: &mut Context,
+    clock: ClockId,
+    event: Option<UserIn<SigEvent>>,
+    id: UserOut<i32>,
+) -> SysResult {
     let mm = cx.mm();
     // CPU-time clocks cannot drive timers here.
-    let clock = match a.i32(0) {
-        2 | 3 => return Err(EOPNOTSUPP),
-        id if id < 0 => return Err(EOPNOTSUPP),
-        id => Clock::from_id(id).ok_or(EINVAL)?,
+    let clock = match clock {
+        ClockId::CLOCK_PROCESS_CPUTIME_ID | ClockId::CLOCK_THREAD_CPUTIME_ID => {
+            return Err(EOPNOTSUPP);
+        }
+        ClockId(n) if n < 0 => return Err(EOPNOTSUPP),
+        ClockId(n) => Clock::from_id(n).ok_or(EINVAL)?,
     };
-    let id = match a.va_opt(1) {
+    let new = match event {
         // The value defaults to the timer's id; glibc always passes a struct.
         None => cx.group.timers.create(
             cx,
@@ -317,7 +343,7 @@ fn timer_create(cx: &mut Context, a: &Args) -> SysResult {
             },
         )?,
         Some(va) => {
-            let e: SigEvent = mm.read_obj(va)?;
+            let e = va.read(&mm)?;
             let signal = || Signal::new(e.signo).ok_or(EINVAL);
             let notify = match e.notify {
                 0 | 2 => Notify::Signal {
@@ -341,113 +367,95 @@ fn timer_create(cx: &mut Context, a: &Args) -> SysResult {
             cx.group.timers.create(cx, clock, notify)?
         }
     };
-    mm.write_obj(a.va(2), &id).inspect_err(|_| {
-        let _ = cx.group.timers.delete(id);
+    id.write(&mm, &new).inspect_err(|_| {
+        let _ = cx.group.timers.delete(new);
     })?;
     Ok(0)
 }
 
 /// `timer_settime(id, flags, new, old)`.
-fn timer_settime(cx: &mut Context, a: &Args) -> SysResult {
+fn timer_settime(
+    cx: &mut Context,
+    id: i32,
+    flags: TimerFlags,
+    new: UserIn<ItimerSpec>,
+    old: Option<UserOut<ItimerSpec>>,
+) -> SysResult {
     let mm = cx.mm();
-    let new: ItimerSpec = mm.read_obj(a.va(2))?;
-    let new = new.setting()?;
-    let t = cx.group.timers.posix(a.i32(0))?;
-    let from = if a.u32(1) & TIMER_ABSTIME != 0 {
+    let new = new.read(&mm)?.setting()?;
+    let t = cx.group.timers.posix(id)?;
+    let from = if flags.contains(TimerFlags::TIMER_ABSTIME) {
         From::Epoch
     } else {
         From::Now
     };
     t.overrun.store(0, Ordering::Relaxed);
-    let (old, _) = t.timer.set(new, from);
-    if let Some(va) = a.va_opt(3) {
-        mm.write_obj(va, &ItimerSpec::of(old))?;
+    let (before, _) = t.timer.set(new, from);
+    if let Some(old) = old {
+        old.write(&mm, &ItimerSpec::of(before))?;
     }
     Ok(0)
 }
 
-fn timer_gettime(cx: &mut Context, a: &Args) -> SysResult {
-    let t = cx.group.timers.posix(a.i32(0))?;
-    cx.mm().write_obj(a.va(1), &ItimerSpec::of(t.timer.get()))?;
+fn timer_gettime(cx: &mut Context, id: i32, out: UserOut<ItimerSpec>) -> SysResult {
+    let t = cx.group.timers.posix(id)?;
+    out.write(&cx.mm(), &ItimerSpec::of(t.timer.get()))?;
     Ok(0)
 }
 
-fn timer_getoverrun(cx: &mut Context, a: &Args) -> SysResult {
-    let t = cx.group.timers.posix(a.i32(0))?;
+fn timer_getoverrun(cx: &mut Context, id: i32) -> SysResult {
+    let t = cx.group.timers.posix(id)?;
     Ok(t.overrun.load(Ordering::Relaxed).min(i32::MAX as u64) as usize)
 }
 
-fn timer_delete(cx: &mut Context, a: &Args) -> SysResult {
-    cx.group.timers.delete(a.i32(0))?;
+fn timer_delete(cx: &mut Context, id: i32) -> SysResult {
+    cx.group.timers.delete(id)?;
     Ok(0)
 }
 
 /// `struct tms`, in clock ticks of 10 ms.
-fn times(cx: &mut Context, a: &Args) -> SysResult {
+fn times(cx: &mut Context, out: Option<UserOut<[u64; 4]>>) -> SysResult {
     const TICK: u64 = 10_000_000;
-    if let Some(va) = a.va_opt(0) {
+    if let Some(va) = out {
         let own = cx.kernel.cpu_time(&cx.group);
         let children = cx.group.cpu_children.get();
         let ticks = [own.user, own.system, children.user, children.system];
-        cx.mm().write_obj(va, &ticks.map(|t| t / TICK))?;
+        va.write(&cx.mm(), &ticks.map(|t| t / TICK))?;
     }
     Ok((clock_nanos(7) as u64 / TICK) as usize)
 }
 
 /// `adjtimex(2)`, read-only.
-fn adjtimex(cx: &mut Context, a: &Args) -> SysResult {
-    let modes: u32 = cx.mm().read_obj(a.va(0))?;
+fn adjtimex(cx: &mut Context, tx: UserPtr<[u64; 26]>) -> SysResult {
+    let modes = tx.read(&cx.mm())?[0] as u32;
     // Setting needs CAP_SYS_TIME over the host's clock, which nobody here has; reading tells an
     // unsynchronized clock (TIME_ERROR).
     if modes != 0 {
         return Err(EPERM);
     }
-    let mut tx = [0u64; 26];
-    tx[5] = 0x40;
-    cx.mm().write_obj(a.va(0), &tx)?;
+    let mut told = [0u64; 26];
+    told[5] = 0x40;
+    tx.write(&cx.mm(), &told)?;
     Ok(5)
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(35, "nanosleep", &[Arg::Timespec, Arg::Ptr], nanosleep),
-    Call::new(36, "getitimer", &[Arg::Int, Arg::Ptr], getitimer),
-    Call::new(37, "alarm", &[Arg::Uint], alarm),
-    Call::new(38, "setitimer", &[Arg::Int, Arg::Ptr, Arg::Ptr], setitimer),
-    Call::new(96, "gettimeofday", &[Arg::Ptr, Arg::Ptr], gettimeofday),
-    Call::new(100, "times", &[Arg::Ptr], times),
-    Call::new(159, "adjtimex", &[Arg::Ptr], adjtimex).note("reading only"),
-    Call::new(201, "time", &[Arg::Ptr], time),
-    Call::new(219, "restart_syscall", &[], restart_syscall),
-    Call::new(
-        222,
-        "timer_create",
-        &[Arg::Int, Arg::Ptr, Arg::Ptr],
-        timer_create,
-    )
-    .note("no CPU-time clocks"),
-    Call::new(
-        223,
-        "timer_settime",
-        &[Arg::Int, Arg::Hex, Arg::Ptr, Arg::Ptr],
-        timer_settime,
-    ),
-    Call::new(224, "timer_gettime", &[Arg::Int, Arg::Ptr], timer_gettime),
-    Call::new(225, "timer_getoverrun", &[Arg::Int], timer_getoverrun),
-    Call::new(226, "timer_delete", &[Arg::Int], timer_delete),
-    Call::new(
-        227,
-        "clock_settime",
-        &[Arg::Int, Arg::Timespec],
-        clock_settime,
-    )
-    .note("always EPERM"),
-    Call::new(228, "clock_gettime", &[Arg::Int, Arg::Ptr], clock_gettime),
-    Call::new(229, "clock_getres", &[Arg::Int, Arg::Ptr], clock_getres),
-    Call::new(
-        230,
-        "clock_nanosleep",
-        &[Arg::Int, Arg::Hex, Arg::Timespec, Arg::Ptr],
-        clock_nanosleep,
-    ),
-];
+calls! {
+    nanosleep,
+    getitimer,
+    alarm,
+    setitimer,
+    gettimeofday,
+    times,
+    adjtimex: "reading only",
+    time,
+    restart_syscall,
+    timer_create: "no CPU-time clocks",
+    timer_settime,
+    timer_gettime,
+    timer_getoverrun,
+    timer_delete,
+    clock_settime: "always EPERM",
+    clock_gettime,
+    clock_getres,
+    clock_nanosleep,
+}

@@ -1,170 +1,171 @@
 //! Extended attributes.
 
-use crate::syscalls::{Arg, Args, Call, SysResult, path_arg};
+use super::SysResult;
+use super::args::*;
 use crate::task::Context;
+use abi::Result;
 use abi::errno::*;
-use abi::{Result, Va};
 use vfs::ops::XattrOf;
 use vfs::walk::Walk;
 use vfs::{At, PathCx};
+
+flags! {
+    /// Of setxattr(2) and its kin.
+    struct XattrFlags: u32, refused {
+        XATTR_CREATE,
+        XATTR_REPLACE,
+    }
+}
 
 /// The longest name and value of an extended attribute.
 const XATTR_NAME: usize = 255;
 const XATTR_VALUE: usize = 65_536;
 
-fn xattr_name(cx: &Context, va: Va) -> Result<Vec<u8>> {
+fn xattr_name(cx: &Context, name: StrPtr) -> Result<Vec<u8>> {
     let n = cx
         .mm()
-        .read_cstr(va, XATTR_NAME + 1)
+        .read_cstr(name.0, XATTR_NAME + 1)
         .map_err(|e| if e == ENAMETOOLONG { ERANGE } else { e })?;
     if n.is_empty() { Err(ERANGE) } else { Ok(n) }
 }
-/// Runs `f` on what the first argument names: a path, a link itself, or a descriptor.
-fn on<R>(
-    cx: &Context,
-    a: &Args,
-    kind: Of,
-    f: impl FnOnce(&PathCx<'_>, &XattrOf<'_>) -> Result<R>,
-) -> Result<R> {
-    if kind == Of::Fd {
-        let file = cx.fd(a.i32(0))?;
-        return cx.task.with_paths(|p| f(p, &XattrOf::File(&file)));
-    }
-    let path = path_arg(cx, a.va(0))?;
-    let walk = if kind == Of::Path {
-        Walk::FOLLOW
-    } else {
-        Walk::empty()
-    };
-    cx.task.with_paths(|p| {
-        f(
-            p,
-            &XattrOf::Path {
-                at: At::Cwd,
-                path: &path,
-                walk,
-            },
-        )
-    })
-}
-#[derive(Clone, Copy, PartialEq, Eq)]
+
+/// What the attributes are of.
+#[derive(Clone, Copy)]
 enum Of {
-    Path,
-    Link,
-    Fd,
-}
-fn give(cx: &Context, v: &[u8], va: Va, size: usize) -> SysResult {
-    if size == 0 {
-        return Ok(v.len());
-    }
-    if v.len() > size {
-        return Err(ERANGE);
-    }
-    cx.mm().copy_out(va, v)?;
-    Ok(v.len())
-}
-fn do_getxattr(cx: &Context, a: &Args, kind: Of) -> SysResult {
-    let name = xattr_name(cx, a.va(1))?;
-    let v = on(cx, a, kind, |p, of| p.get_xattr(of, &name))?;
-    give(cx, &v, a.va(2), a.usize(3))
-}
-fn do_setxattr(cx: &Context, a: &Args, kind: Of) -> SysResult {
-    if a.u32(4) & !3 != 0 {
-        return Err(EINVAL);
-    }
-    let name = xattr_name(cx, a.va(1))?;
-    if a.usize(3) > XATTR_VALUE {
-        return Err(E2BIG);
-    }
-    let mut v = vec![0u8; a.usize(3)];
-    cx.mm().copy_in(a.va(2), &mut v)?;
-    on(cx, a, kind, |p, of| p.set_xattr(of, &name, &v, a.u32(4))).map(|()| 0)
-}
-fn do_listxattr(cx: &Context, a: &Args, kind: Of) -> SysResult {
-    let v = on(cx, a, kind, |p, of| p.list_xattr(of))?;
-    give(cx, &v, a.va(1), a.usize(2))
-}
-fn do_removexattr(cx: &Context, a: &Args, kind: Of) -> SysResult {
-    let name = xattr_name(cx, a.va(1))?;
-    on(cx, a, kind, |p, of| p.remove_xattr(of, &name)).map(|()| 0)
-}
-macro_rules! xattr_calls {
-    ($($name:ident = $f:ident $kind:ident;)*) => {
-        $(fn $name(cx: &mut Context, a: &Args) -> SysResult { $f(cx, a, Of::$kind) })*
-    };
-}
-xattr_calls! {
-    setxattr = do_setxattr Path;
-    lsetxattr = do_setxattr Link;
-    fsetxattr = do_setxattr Fd;
-    getxattr = do_getxattr Path;
-    lgetxattr = do_getxattr Link;
-    fgetxattr = do_getxattr Fd;
-    listxattr = do_listxattr Path;
-    llistxattr = do_listxattr Link;
-    flistxattr = do_listxattr Fd;
-    removexattr = do_removexattr Path;
-    lremovexattr = do_removexattr Link;
-    fremovexattr = do_removexattr Fd;
+    Path(PathPtr),
+    /// A link itself.
+    Link(PathPtr),
+    Fd(Fd),
 }
 
-/// See [`super::ALL`].
-pub const CALLS: &[Call] = &[
-    Call::new(
-        188,
-        "setxattr",
-        &[Arg::Path, Arg::Path, Arg::In(3), Arg::Uint, Arg::Hex],
-        setxattr,
-    ),
-    Call::new(
-        189,
-        "lsetxattr",
-        &[Arg::Path, Arg::Path, Arg::In(3), Arg::Uint, Arg::Hex],
-        lsetxattr,
-    ),
-    Call::new(
-        190,
-        "fsetxattr",
-        &[Arg::Fd, Arg::Path, Arg::In(3), Arg::Uint, Arg::Hex],
-        fsetxattr,
-    ),
-    Call::new(
-        191,
-        "getxattr",
-        &[Arg::Path, Arg::Path, Arg::Ptr, Arg::Uint],
-        getxattr,
-    ),
-    Call::new(
-        192,
-        "lgetxattr",
-        &[Arg::Path, Arg::Path, Arg::Ptr, Arg::Uint],
-        lgetxattr,
-    ),
-    Call::new(
-        193,
-        "fgetxattr",
-        &[Arg::Fd, Arg::Path, Arg::Ptr, Arg::Uint],
-        fgetxattr,
-    ),
-    Call::new(
-        194,
-        "listxattr",
-        &[Arg::Path, Arg::Ptr, Arg::Uint],
-        listxattr,
-    ),
-    Call::new(
-        195,
-        "llistxattr",
-        &[Arg::Path, Arg::Ptr, Arg::Uint],
-        llistxattr,
-    ),
-    Call::new(
-        196,
-        "flistxattr",
-        &[Arg::Fd, Arg::Ptr, Arg::Uint],
-        flistxattr,
-    ),
-    Call::new(197, "removexattr", &[Arg::Path, Arg::Path], removexattr),
-    Call::new(198, "lremovexattr", &[Arg::Path, Arg::Path], lremovexattr),
-    Call::new(199, "fremovexattr", &[Arg::Fd, Arg::Path], fremovexattr),
-];
+impl Of {
+    /// Runs `f` on it.
+    fn with<R>(
+        self,
+        cx: &Context,
+        f: impl FnOnce(&PathCx<'_>, &XattrOf<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let (path, walk) = match self {
+            Of::Fd(fd) => {
+                let file = fd.any_file(cx)?;
+                return cx.task.with_paths(|p| f(p, &XattrOf::File(&file)));
+            }
+            Of::Path(path) => (path.read(cx)?, Walk::FOLLOW),
+            Of::Link(path) => (path.read(cx)?, Walk::empty()),
+        };
+        let of = XattrOf::Path {
+            at: At::Cwd,
+            path: &path,
+            walk,
+        };
+        cx.task.with_paths(|p| f(p, &of))
+    }
+}
+
+/// Copies out what there is, or tells only how long it is.
+fn give(cx: &Context, v: &[u8], to: BytesOut) -> SysResult {
+    if to.len == 0 {
+        return Ok(v.len());
+    }
+    if v.len() > to.len {
+        return Err(ERANGE);
+    }
+    cx.mm().copy_out(to.va, v)?;
+    Ok(v.len())
+}
+
+fn set(cx: &Context, of: Of, name: StrPtr, value: BytesIn, flags: XattrFlags) -> SysResult {
+    let name = xattr_name(cx, name)?;
+    if value.len > XATTR_VALUE {
+        return Err(E2BIG);
+    }
+    let mut v = vec![0u8; value.len];
+    cx.mm().copy_in(value.va, &mut v)?;
+    of.with(cx, |p, of| p.set_xattr(of, &name, &v, flags.bits()))
+        .map(|()| 0)
+}
+fn setxattr(
+    cx: &mut Context,
+    path: PathPtr,
+    name: StrPtr,
+    value: BytesIn,
+    flags: XattrFlags,
+) -> SysResult {
+    set(cx, Of::Path(path), name, value, flags)
+}
+fn lsetxattr(
+    cx: &mut Context,
+    path: PathPtr,
+    name: StrPtr,
+    value: BytesIn,
+    flags: XattrFlags,
+) -> SysResult {
+    set(cx, Of::Link(path), name, value, flags)
+}
+fn fsetxattr(
+    cx: &mut Context,
+    fd: Fd,
+    name: StrPtr,
+    value: BytesIn,
+    flags: XattrFlags,
+) -> SysResult {
+    set(cx, Of::Fd(fd), name, value, flags)
+}
+
+fn get(cx: &Context, of: Of, name: StrPtr, value: BytesOut) -> SysResult {
+    let name = xattr_name(cx, name)?;
+    let v = of.with(cx, |p, of| p.get_xattr(of, &name))?;
+    give(cx, &v, value)
+}
+fn getxattr(cx: &mut Context, path: PathPtr, name: StrPtr, value: BytesOut) -> SysResult {
+    get(cx, Of::Path(path), name, value)
+}
+fn lgetxattr(cx: &mut Context, path: PathPtr, name: StrPtr, value: BytesOut) -> SysResult {
+    get(cx, Of::Link(path), name, value)
+}
+fn fgetxattr(cx: &mut Context, fd: Fd, name: StrPtr, value: BytesOut) -> SysResult {
+    get(cx, Of::Fd(fd), name, value)
+}
+
+fn list(cx: &Context, of: Of, names: BytesOut) -> SysResult {
+    let v = of.with(cx, |p, of| p.list_xattr(of))?;
+    give(cx, &v, names)
+}
+fn listxattr(cx: &mut Context, path: PathPtr, names: BytesOut) -> SysResult {
+    list(cx, Of::Path(path), names)
+}
+fn llistxattr(cx: &mut Context, path: PathPtr, names: BytesOut) -> SysResult {
+    list(cx, Of::Link(path), names)
+}
+fn flistxattr(cx: &mut Context, fd: Fd, names: BytesOut) -> SysResult {
+    list(cx, Of::Fd(fd), names)
+}
+
+fn remove(cx: &Context, of: Of, name: StrPtr) -> SysResult {
+    let name = xattr_name(cx, name)?;
+    of.with(cx, |p, of| p.remove_xattr(of, &name)).map(|()| 0)
+}
+fn removexattr(cx: &mut Context, path: PathPtr, name: StrPtr) -> SysResult {
+    remove(cx, Of::Path(path), name)
+}
+fn lremovexattr(cx: &mut Context, path: PathPtr, name: StrPtr) -> SysResult {
+    remove(cx, Of::Link(path), name)
+}
+fn fremovexattr(cx: &mut Context, fd: Fd, name: StrPtr) -> SysResult {
+    remove(cx, Of::Fd(fd), name)
+}
+
+calls! {
+    setxattr,
+    lsetxattr,
+    fsetxattr,
+    getxattr,
+    lgetxattr,
+    fgetxattr,
+    listxattr,
+    llistxattr,
+    flistxattr,
+    removexattr,
+    lremovexattr,
+    fremovexattr,
+}

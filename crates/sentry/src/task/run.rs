@@ -7,7 +7,7 @@
 use super::lanes::{self, Lanes};
 use super::signal::{DefaultAction, SA_RESETHAND, SA_RESTART, SIG_DFL, SIG_IGN, default_action};
 use super::{Sleep, Task};
-use crate::syscalls::{self, Args, SysResult};
+use crate::syscalls::{self, SysResult};
 use abi::errno::*;
 use abi::signal::*;
 use abi::{AltStack, SigInfo, SigSet, Signal, nr};
@@ -200,7 +200,7 @@ fn system_call(cx: &mut Context, nr: u64, args: [u64; 6], ip: u64) {
             super::seccomp::Verdict::End => return,
         }
     }
-    let r = syscalls::dispatch(cx, nr, &Args(args));
+    let r = syscalls::dispatch(cx, nr, &args);
     if cx.regs_final || cx.exit.is_some() {
         return;
     }
