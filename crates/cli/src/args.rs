@@ -1,6 +1,8 @@
 //! The command line.
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use config::PlatformKind;
+use sandbox::Access;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -139,6 +141,15 @@ impl From<Lanes> for platform::Lanes {
     }
 }
 
+impl From<Platform> for PlatformKind {
+    fn from(p: Platform) -> PlatformKind {
+        match p {
+            Platform::Notify => PlatformKind::Notify,
+            Platform::Ptrace => PlatformKind::Ptrace,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Default, ValueEnum, Debug)]
 pub enum Net {
     /// A loopback of its own
@@ -178,7 +189,7 @@ pub struct Form {
 pub struct Volume {
     pub source: PathBuf,
     pub target: String,
-    pub writable: bool,
+    pub access: Access,
 }
 
 fn variable(s: &str) -> Result<(String, String), String> {
@@ -188,7 +199,13 @@ fn variable(s: &str) -> Result<(String, String), String> {
     }
 }
 
-/// The words of `--strace`.
+/// The words of `--strace`, one by one.
+pub fn strace_words(filter: &str) -> Vec<String> {
+    let words = filter.split(',').filter(|w| !w.is_empty());
+    words.map(str::to_owned).collect()
+}
+
+/// Checks them.
 pub fn strace_filter(s: &str) -> Result<String, String> {
     match s
         .split(',')
@@ -206,16 +223,16 @@ pub fn strace_filter(s: &str) -> Result<String, String> {
 }
 
 fn volume(s: &str) -> Result<Volume, String> {
-    let (rest, writable) = match s.rsplit_once(':') {
-        Some((rest, "ro")) => (rest, false),
-        Some((rest, "rw")) => (rest, true),
-        _ => (s, false),
+    let (rest, access) = match s.rsplit_once(':') {
+        Some((rest, "ro")) => (rest, Access::ReadOnly),
+        Some((rest, "rw")) => (rest, Access::Writable),
+        _ => (s, Access::ReadOnly),
     };
     match rest.rsplit_once(':') {
         Some((source, target)) if !source.is_empty() && target.starts_with('/') => Ok(Volume {
             source: source.into(),
             target: target.into(),
-            writable,
+            access,
         }),
         _ => Err("write SRC:DST or SRC:DST:rw, with DST an absolute path".into()),
     }
@@ -240,11 +257,12 @@ fn host_name(s: &str) -> Result<String, String> {
 }
 
 /// A path as the host's calls want it: absolute, without links.
-pub fn real_path(path: &Path) -> Result<CString, String> {
+pub fn real_path(path: &Path) -> oci::Result<CString> {
     let p = path
         .canonicalize()
-        .map_err(|e| format!("cannot find {}: {e}", path.display()))?;
-    CString::new(p.as_os_str().as_bytes()).map_err(|e| format!("{}: {e}", p.display()))
+        .map_err(|e| oci::Error::new(format!("cannot find {}: {e}", path.display())))?;
+    CString::new(p.as_os_str().as_bytes())
+        .map_err(|e| oci::Error::new(format!("{}: {e}", p.display())))
 }
 
 #[cfg(test)]
@@ -291,14 +309,14 @@ mod tests {
 
     #[test]
     fn volumes() {
-        let v = |source: &str, target: &str, writable| Volume {
+        let v = |source: &str, target: &str, access| Volume {
             source: source.into(),
             target: target.into(),
-            writable,
+            access,
         };
-        assert_eq!(volume("a:/b"), Ok(v("a", "/b", false)));
-        assert_eq!(volume("a:/b:rw"), Ok(v("a", "/b", true)));
-        assert_eq!(volume("a:c:/b:ro"), Ok(v("a:c", "/b", false)));
+        assert_eq!(volume("a:/b"), Ok(v("a", "/b", Access::ReadOnly)));
+        assert_eq!(volume("a:/b:rw"), Ok(v("a", "/b", Access::Writable)));
+        assert_eq!(volume("a:c:/b:ro"), Ok(v("a:c", "/b", Access::ReadOnly)));
         for bad in ["", ":", "a:b", ":/b", "a", "rw", "a:rw"] {
             assert!(volume(bad).is_err(), "{bad}");
         }

@@ -62,8 +62,15 @@ fn listed() -> impl Iterator<Item = &'static HostCall> {
     HostCall::ALL.iter().filter(on)
 }
 
-pub fn host_calls(json: bool) -> ExitCode {
-    if json {
+/// How something is listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Listing {
+    Table,
+    Json,
+}
+
+pub fn host_calls(listing: Listing) -> ExitCode {
+    if listing == Listing::Json {
         let item = |c: &HostCall| {
             let who: String = COLUMNS
                 .iter()

@@ -47,7 +47,10 @@ fn main() -> ExitCode {
     match args.command {
         args::Command::Do(a) => run::run(a),
         args::Command::Oci(c) => oci::run(args.runtime, c),
-        args::Command::Debug(args::Debug::HostCalls { json }) => debug::host_calls(json),
+        args::Command::Debug(args::Debug::HostCalls { json }) => debug::host_calls(match json {
+            true => debug::Listing::Json,
+            false => debug::Listing::Table,
+        }),
         args::Command::Debug(args::Debug::Syscalls(form)) => debug::syscalls(form),
     }
 }

@@ -4,17 +4,17 @@ mod documents;
 mod show;
 mod words;
 
-use documents::{example, features};
-use show::{events, list, pretty, print, ps};
+use documents::{Whose, example, features};
+use show::{events, list, list_ids, pretty, print, ps, seconds};
 use words::{signal, size, user};
 
 use crate::args::{Lanes, Net, Platform};
 use crate::stdio::RawMode;
 use clap::{Args, Subcommand, ValueEnum};
-use config::PlatformKind;
 use hostcall::{RawFd, term};
 use oci::spec::{self, Process};
-use oci::{After, Create, Exec, Failure, Force, Format, Log, Overlay, Runtime, Scope};
+use oci::start::KernelOptions;
+use oci::{After, Create, Error, Exec, Force, Format, Log, Overlay, Runtime, Scope};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -364,26 +364,21 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
             open: None,
         },
         systemd_cgroup: args.systemd_cgroup,
-        platform: match args.platform {
-            Platform::Notify => PlatformKind::Notify,
-            Platform::Ptrace => PlatformKind::Ptrace,
+        kernel: KernelOptions {
+            platform: args.platform.into(),
+            lanes: args.lanes.into(),
+            strace: args.strace.as_deref().map(crate::args::strace_words),
+            verbosity: u8::from(args.debug),
+            debug_drop: args.debug_drop,
         },
-        lanes: args.lanes.into(),
         overlay: args.overlay,
         annotated: args.annotations,
-        strace: args.strace.map(|f| {
-            f.split(',')
-                .filter(|f| !f.is_empty())
-                .map(str::to_owned)
-                .collect()
-        }),
         host_network: matches!(args.net, Net::Host),
-        debug_drop: args.debug_drop,
     };
     match execute(&rt, command) {
         Ok(code) => ExitCode::from(code),
         Err(e) => {
-            rt.log.error(&e.text);
+            rt.log.error(&e.to_string());
             ExitCode::from(e.interrupted_status().unwrap_or(FAILED))
         }
     }
@@ -400,7 +395,7 @@ fn take_preserved(count: u32) -> oci::Result<()> {
 fn check_preserved(count: u32) -> oci::Result<()> {
     for fd in 3..3 + count as RawFd {
         hostcall::file::fstat(fd).map_err(|e| {
-            Failure::new(format!(
+            Error::new(format!(
                 "unable to stat preserved-fd {} (of {count}): descriptor {fd}: {e}",
                 fd - 2
             ))
@@ -411,7 +406,7 @@ fn check_preserved(count: u32) -> oci::Result<()> {
 
 fn close_rest(count: u32) -> oci::Result<()> {
     hostcall::process::close_from(3 + count as RawFd)
-        .map_err(|e| Failure::new(format!("could not close what was inherited: {e}")))
+        .map_err(|e| Error::new(format!("could not close what was inherited: {e}")))
 }
 
 fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
@@ -434,7 +429,7 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
             // As runc: not a status that a program has.
             let ended = check_preserved(e.preserve_fds).and_then(|()| exec(rt, *e));
             return ended.or_else(|e| {
-                rt.log.error(&e.text);
+                rt.log.error(&e.to_string());
                 Ok(e.interrupted_status().unwrap_or(255))
             });
         }
@@ -444,7 +439,8 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
             oci::kill(rt, &id, signal, scope)?;
         }
         Command::Delete { force, id } => oci::delete(rt, &id, force.into())?,
-        Command::List { format, quiet } => list(rt, &format, quiet)?,
+        Command::List { quiet: true, .. } => list_ids(rt),
+        Command::List { format, .. } => list(rt, &format)?,
         Command::Ps {
             format,
             id,
@@ -456,17 +452,21 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
             stats,
             interval,
             id,
-        } => events(rt, &id, stats, &interval)?,
+        } => {
+            let every = seconds(&interval)?;
+            events(rt, &id, (!stats).then_some(every))?;
+        }
         Command::Update(a) => update(rt, *a)?,
         Command::Wait { id } => return oci::wait(rt, &id),
         Command::Spec { bundle, rootless } => {
             let path = bundle.join("config.json");
             if path.exists() {
-                return Err(Failure::new(format!("{} is there already", path.display())));
+                return Err(Error::new(format!("{} is there already", path.display())));
             }
-            let text = pretty(&example(rootless));
+            let whose = if rootless { Whose::User } else { Whose::Root };
+            let text = pretty(&example(whose));
             std::fs::write(&path, text + "\n")
-                .map_err(|e| Failure::new(format!("could not write {}: {e}", path.display())))?;
+                .map_err(|e| Error::new(format!("could not write {}: {e}", path.display())))?;
         }
         Command::Tar { file, id } => tar(rt, &id, file.as_deref())?,
         Command::Features => print(&pretty(&features())),
@@ -484,7 +484,7 @@ struct OwnTerminal {
 impl OwnTerminal {
     fn new(wanted: bool) -> oci::Result<OwnTerminal> {
         if wanted && term::settings(0).is_err() {
-            return Err(Failure::new(
+            return Err(Error::new(
                 "the program wants a terminal, and standard input is none: give one with --console-socket",
             ));
         }
@@ -496,7 +496,7 @@ impl OwnTerminal {
         if self.wanted {
             let raw = RawMode::enter();
             self.raw =
-                Some(raw.map_err(|e| Failure::new(format!("could not set the terminal: {e}")))?);
+                Some(raw.map_err(|e| Error::new(format!("could not set the terminal: {e}")))?);
         }
         Ok(())
     }
@@ -505,13 +505,13 @@ impl OwnTerminal {
 fn tar(rt: &Runtime, id: &str, file: Option<&Path>) -> oci::Result<()> {
     let left_out = if let Some(path) = file {
         let cannot =
-            |e: std::io::Error| Failure::new(format!("could not write {}: {e}", path.display()));
+            |e: std::io::Error| Error::new(format!("could not write {}: {e}", path.display()));
         let mut f = std::fs::File::create_new(path).map_err(cannot)?;
         oci::tar(rt, id, &mut f).inspect_err(|_| {
             let _ = std::fs::remove_file(path);
         })?
     } else if term::settings(1).is_ok() {
-        return Err(Failure::new(
+        return Err(Error::new(
             "an archive is nothing for a terminal: use --file, or a pipe",
         ));
     } else {
@@ -558,7 +558,7 @@ fn exec(rt: &Runtime, e: ExecArgs) -> oci::Result<u8> {
         None => {
             let base = oci::base(rt, &e.id)?;
             if e.command.is_empty() {
-                return Err(Failure::new("name a program to run"));
+                return Err(Error::new("name a program to run"));
             }
             Process {
                 args: e.command,

@@ -1,36 +1,23 @@
 //! The program's standard streams: the person's terminal, or descriptors as they are.
 
+use config::Stdio;
 use hostcall::term::{self, Settings};
 use hostcall::{RawFd, file};
 
-/// What the streams are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Streams {
-    /// Standard input and output are one terminal, and we are in its foreground: the program gets a
-    /// terminal of its own, joined to this one.
-    Terminal { errors: Errors },
-    /// Anything else: they are passed as they are.
-    Inherited,
-}
-
-/// Where standard error leads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Errors {
-    ToTerminal,
-    Elsewhere,
-}
-
-impl Streams {
-    pub fn of_caller() -> Streams {
-        match (terminal(0), terminal(1)) {
-            (Some(i), Some(o)) if i == o && term::in_foreground(0) => Streams::Terminal {
-                errors: match terminal(2) {
-                    Some(e) if e == i => Errors::ToTerminal,
-                    _ => Errors::Elsewhere,
-                },
-            },
-            _ => Streams::Inherited,
+/// Those of this process. Where standard input and output are one terminal, and this process is in its foreground,
+/// the program gets a terminal of its own, joined to this one; anything else is passed as it is.
+pub fn of_caller() -> Stdio<RawFd> {
+    match (terminal(0), terminal(1)) {
+        (Some(i), Some(o)) if i == o && term::in_foreground(0) => {
+            let (rows, cols) = term::window(0).unwrap_or(term::DEFAULT_WINDOW);
+            Stdio::Terminal {
+                host: 0,
+                rows,
+                cols,
+                stderr: (terminal(2) != Some(i)).then_some(2),
+            }
         }
+        _ => Stdio::default(),
     }
 }
 

@@ -6,7 +6,7 @@ mod resources;
 
 pub use resources::Limits;
 
-use hostcall::HostFd;
+use hostcall::{HostFd, RawFd};
 use seccomp::bpf::Insn;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -33,19 +33,86 @@ pub enum Net {
     },
 }
 
-/// Where the first program's standard streams lead.
-pub enum Stdio {
-    /// A terminal of the sandbox, joined to the person's terminal, which the starter has put into raw mode.
-    /// The Sentry copies between this descriptor and its pty. `rows`, `cols` at the start.
-    /// `stderr` where standard error leads elsewhere (`2>file`).
+/// Where a program's standard streams lead. `D` names a descriptor: it is one of this process's numbers
+/// (`RawFd`), the descriptor itself (`HostFd`), or, in a request, the word that one follows ([`Follows`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Stdio<D> {
+    /// A terminal of the sandbox, joined to a terminal of the host that is in raw mode. The Sentry copies
+    /// between this descriptor and its pty.
     Terminal {
-        host: HostFd,
+        host: D,
+        /// At the start.
         rows: u16,
         cols: u16,
-        stderr: Option<HostFd>,
+        /// Where standard error leads elsewhere (`2>file`).
+        stderr: Option<D>,
     },
     /// Descriptors of the host, as they are. A closed one is `None`.
-    Inherited([Option<HostFd>; 3]),
+    Inherited([Option<D>; 3]),
+}
+
+impl Default for Stdio<RawFd> {
+    /// This process's own.
+    fn default() -> Stdio<RawFd> {
+        Stdio::Inherited([Some(0), Some(1), Some(2)])
+    }
+}
+
+impl<D> Stdio<D> {
+    /// The same streams by the names that `f` gives, in the order of [`Stdio::descriptors`]. One without a name is
+    /// closed; without their terminal, all are.
+    pub fn filter_map<E>(self, mut f: impl FnMut(D) -> Option<E>) -> Stdio<E> {
+        match self {
+            Stdio::Inherited(fds) => Stdio::Inherited(fds.map(|d| d.and_then(&mut f))),
+            Stdio::Terminal {
+                host,
+                rows,
+                cols,
+                stderr,
+            } => match f(host) {
+                Some(host) => Stdio::Terminal {
+                    host,
+                    rows,
+                    cols,
+                    stderr: stderr.and_then(f),
+                },
+                None => Stdio::Inherited([None, None, None]),
+            },
+        }
+    }
+
+    /// The descriptors in the order in which they are handed over.
+    pub fn descriptors(self) -> impl Iterator<Item = D> {
+        let fds = match self {
+            Stdio::Inherited(fds) => fds,
+            Stdio::Terminal { host, stderr, .. } => [Some(host), stderr, None],
+        };
+        fds.into_iter().flatten()
+    }
+
+    /// As the request says it that the descriptors come with.
+    pub fn follows(self) -> Stdio<Follows> {
+        self.filter_map(|_| Some(Follows::Next))
+    }
+}
+
+impl Stdio<Follows> {
+    /// Takes the descriptors from those that came; `None` where there are too few.
+    pub fn take<E>(self, given: &mut impl Iterator<Item = E>) -> Option<Stdio<E>> {
+        let mut missing = false;
+        let taken = self.filter_map(|Follows::Next| {
+            let next = given.next();
+            missing |= next.is_none();
+            next
+        });
+        (!missing).then_some(taken)
+    }
+}
+
+/// In a request: the next descriptor beside it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Follows {
+    Next,
 }
 
 /// Ids of a user namespace: `count` ids from `inside` on are the host's from `outside` on.
@@ -206,19 +273,17 @@ pub struct ProcessSpec {
 }
 
 /// The body of [`control::EXEC`], as JSON.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExecSpec {
     pub process: ProcessSpec,
-    /// Rows and columns: the descriptor after the body is a terminal in raw mode.
-    pub terminal: Option<(u16, u16)>,
-    /// Otherwise: which of the standard streams follow.
-    pub streams: [bool; 3],
+    /// Which of the standard streams follow the body.
+    pub stdio: Stdio<Follows>,
     /// How many descriptors follow them: they become 3 and up.
     pub preserved: u32,
 }
 
 /// The body of [`control::JOIN`], as JSON.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JoinSpec {
     pub container: ContainerSpec,
     pub first: ExecSpec,
@@ -242,7 +307,7 @@ pub struct Config {
     /// For [`Layer::File`]: an empty file without a name, on the host.
     pub layer: Option<HostFd>,
     pub net: Net,
-    pub stdio: Stdio,
+    pub stdio: Stdio<HostFd>,
     /// Descriptors that the first program gets as 3 and up.
     pub preserved: Vec<HostFd>,
     /// A `SOCK_SEQPACKET` socket to the starter: see [`control`].
@@ -394,4 +459,33 @@ pub struct CensusProcess {
     pub start: i64,
     pub tty: String,
     pub command: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_keep_their_order_on_the_way() {
+        let terminal = |stderr| Stdio::Terminal {
+            host: 7,
+            rows: 24,
+            cols: 80,
+            stderr,
+        };
+        for (streams, fds) in [
+            (Stdio::Inherited([Some(4), None, Some(6)]), vec![4, 6]),
+            (Stdio::Inherited([None, None, None]), vec![]),
+            (terminal(None), vec![7]),
+            (terminal(Some(8)), vec![7, 8]),
+        ] {
+            let given: Vec<i32> = streams.descriptors().collect();
+            assert_eq!(given, fds);
+            let text = serde_json::to_string(&streams.follows()).unwrap();
+            let heard: Stdio<Follows> = serde_json::from_str(&text).unwrap();
+            assert_eq!(heard.take(&mut given.iter().copied()), Some(streams));
+            let missing = heard.take(&mut given.iter().skip(1).copied());
+            assert_eq!(missing.is_none(), !fds.is_empty());
+        }
+    }
 }

@@ -123,6 +123,13 @@ pub fn of(fd: &HostFd) -> Result<(Kind, Option<&'static str>)> {
     })
 }
 
+/// The file system that a file lies on, beside its directory's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Device {
+    Same,
+    Other,
+}
+
 impl Kind {
     /// Whether files can be changed at all.
     #[must_use]
@@ -143,17 +150,16 @@ impl Kind {
             Kind::ProcTop | Kind::Proc | Kind::Report => mode & needed == needed,
         }
     }
-    /// What a file is that was found in a directory of this kind, on a file system of its own or
-    /// not.
-    pub fn below(self, fd: &HostFd, same_device: bool) -> Result<Kind> {
-        if same_device && matches!(self, Kind::ProcTop | Kind::Proc) {
+    /// What a file is that was found in a directory of this kind.
+    pub fn below(self, fd: &HostFd, device: Device) -> Result<Kind> {
+        if device == Device::Same && matches!(self, Kind::ProcTop | Kind::Proc) {
             // A procfs, or a process's directory, may be bound within itself.
             return Ok(match of(fd)?.0 {
                 Kind::ProcTop => Kind::Closed,
                 _ => Kind::Proc,
             });
         }
-        if same_device {
+        if device == Device::Same {
             return Ok(self);
         }
         Ok(match of(fd)?.0 {

@@ -60,7 +60,9 @@ impl Rig {
         prepare(&host);
         let path = CString::new(host.as_os_str().as_bytes()).unwrap();
         let root = Root::open("root", &path, Writable::Yes).unwrap();
-        let server = Server::new(vec![root], 5000).unwrap().with_own_mounts(true);
+        let server = Server::new(vec![root], 5000)
+            .unwrap()
+            .with_mounts(gofer::server::Mounts::Own);
         let (ours, theirs) = sock::seqpacket_pair().unwrap();
         std::thread::spawn(move || server.serve(theirs).unwrap());
         let client = Client::connect(&ours, Box::new(|| {})).unwrap();

@@ -135,10 +135,19 @@ pub fn notif_send(fd: RawFd, id: u64, val: i64) -> Result<()> {
     }
 }
 
-/// `SECCOMP_IOCTL_NOTIF_SET_FLAGS`: whether wake-ups are synchronous (Linux 6.6; `EINVAL` before).
-pub fn notif_sync_wake_up(fd: RawFd, sync: bool) -> Result<()> {
+/// How a listener and its thread wake each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WakeUp {
+    /// Where the other runs best.
+    Plain = 0,
+    /// On the CPU of the one who wakes, and is about to sleep (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`).
+    Synchronous = 1,
+}
+
+/// `SECCOMP_IOCTL_NOTIF_SET_FLAGS` (Linux 6.6; `EINVAL` before).
+pub fn notif_wake_up(fd: RawFd, how: WakeUp) -> Result<()> {
     // SAFETY: the flags go by value.
-    unsafe { sys!(Ioctl, fd, SET_FLAGS, usize::from(sync)) }?;
+    unsafe { sys!(Ioctl, fd, SET_FLAGS, how as usize) }?;
     Ok(())
 }
 

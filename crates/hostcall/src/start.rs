@@ -223,13 +223,21 @@ pub fn chdir(path: &CStr) -> Result<()> {
     Ok(())
 }
 
-/// A copy of the mount that `at` (opened with `O_PATH`) lies in, from there on, and of those below it if
-/// `recursive`; attached nowhere (`open_tree(2)`).
-pub fn clone_mounts(at: &HostFd, recursive: bool) -> Result<HostFd> {
+/// What of a tree of mounts is meant, beside its first one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Below {
+    /// All that is mounted below it.
+    All,
+    Nothing,
+}
+
+/// A copy of the mount that `at` (opened with `O_PATH`) lies in, from there on, and of those `below` it; attached
+/// nowhere (`open_tree(2)`).
+pub fn clone_mounts(at: &HostFd, below: Below) -> Result<HostFd> {
     const OPEN_TREE_CLONE: i32 = 1;
     const AT_RECURSIVE: i32 = 0x8000;
     let mut flags = OPEN_TREE_CLONE | libc::AT_EMPTY_PATH | libc::O_CLOEXEC;
-    if recursive {
+    if below == Below::All {
         flags |= AT_RECURSIVE;
     }
     // SAFETY: a NUL-terminated path.

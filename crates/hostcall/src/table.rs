@@ -66,6 +66,21 @@ pub enum Process {
     Monitor,
 }
 
+/// Where a Sentry's sockets lead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sockets {
+    Inside,
+    /// To the host's network, too.
+    Host,
+}
+
+/// How a Sentry learns of its stub processes' calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stubs {
+    Notify,
+    Traced,
+}
+
 impl Process {
     pub const ALL: [Process; 7] = [
         Process::Sentry,
@@ -79,12 +94,12 @@ impl Process {
 
     /// The Sentry's list.
     #[must_use]
-    pub const fn sentry(host_network: bool, traces: bool) -> Process {
-        match (host_network, traces) {
-            (false, false) => Process::Sentry,
-            (true, false) => Process::SentryOnHostNetwork,
-            (false, true) => Process::TracingSentry,
-            (true, true) => Process::TracingSentryOnHostNetwork,
+    pub const fn sentry(sockets: Sockets, stubs: Stubs) -> Process {
+        match (sockets, stubs) {
+            (Sockets::Inside, Stubs::Notify) => Process::Sentry,
+            (Sockets::Host, Stubs::Notify) => Process::SentryOnHostNetwork,
+            (Sockets::Inside, Stubs::Traced) => Process::TracingSentry,
+            (Sockets::Host, Stubs::Traced) => Process::TracingSentryOnHostNetwork,
         }
     }
 

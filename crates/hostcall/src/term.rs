@@ -45,6 +45,9 @@ impl Settings {
     }
 }
 
+/// Rows and columns of a terminal that does not tell.
+pub const DEFAULT_WINDOW: (u16, u16) = (24, 80);
+
 /// Rows and columns.
 pub fn window(fd: RawFd) -> Result<(u16, u16)> {
     let mut w = [0u16; 4];

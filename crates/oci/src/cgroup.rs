@@ -8,7 +8,7 @@
 //! specification for the words.
 
 use crate::spec::{BlockIo, Cpu, HugepageLimit, Memory, Network, Resources, Throttle};
-use crate::{Failure, Result, Tried};
+use crate::{Error, Result, Tried};
 use hostcall::start as host;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,11 +90,11 @@ pub struct Cgroups {
 }
 
 /// The path below the hierarchies that a bundle names.
-fn relative(path: &str, id: &str, systemd: bool) -> Result<PathBuf> {
-    let p = if systemd && path.contains(':') {
+fn relative(path: &str, id: &str, words: PathWords) -> Result<PathBuf> {
+    let p = if words == PathWords::Systemd && path.contains(':') {
         let parts: Vec<&str> = path.split(':').collect();
         let [slice, prefix, name] = parts[..] else {
-            return Err(Failure::new(format!(
+            return Err(Error::new(format!(
                 "cgroupsPath {path:?} is not slice:prefix:name"
             )));
         };
@@ -127,7 +127,7 @@ fn relative(path: &str, id: &str, systemd: bool) -> Result<PathBuf> {
     };
     let plain = |c: std::path::Component<'_>| matches!(c, std::path::Component::Normal(_));
     if p.as_os_str().is_empty() || !p.components().all(plain) {
-        return Err(Failure::new(format!(
+        return Err(Error::new(format!(
             "cgroupsPath {path:?} is not a plain path"
         )));
     }
@@ -144,17 +144,33 @@ fn read(dir: &Path, file: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
+/// The form of a bundle's `cgroupsPath`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathWords {
+    Path,
+    /// slice:prefix:name
+    Systemd,
+}
+
+/// Where a process began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Begun {
+    /// In its cgroup of version 2.
+    Inside,
+    Outside,
+}
+
 impl Cgroups {
     /// What a container will have; nothing is made. To be kept in its record before [`Cgroups::make`], so that
     /// a command that was killed in between leaves nothing that nobody knows of.
     pub fn plan(
         path: &str,
         id: &str,
-        systemd: bool,
+        words: PathWords,
         warnings: &mut Vec<String>,
     ) -> Result<Cgroups> {
-        let relative = relative(path, id, systemd)?;
-        if systemd {
+        let relative = relative(path, id, words)?;
+        if words == PathWords::Systemd {
             warnings
                 .push("--systemd-cgroup: systemd is not asked, the cgroup is made directly".into());
         }
@@ -209,7 +225,7 @@ impl Cgroups {
         }
         if let Err(e) = made {
             let _ = self.remove();
-            let e = Failure::new(format!("could not make the cgroups: {e}"));
+            let e = Error::new(format!("could not make the cgroups: {e}"));
             if rustix::process::geteuid().is_root() && !path.is_empty() {
                 return Err(e);
             }
@@ -255,22 +271,21 @@ impl Cgroups {
 
     /// A clone of this process that begins in the cgroup of version 2, if there is one and the host can do
     /// that; and whether it is there.
-    pub fn clone_process(&self) -> abi::Result<(host::Side, bool)> {
+    pub fn clone_process(&self) -> abi::Result<(host::Side, Begun)> {
         let dir = self.v2.as_ref().and_then(|d| std::fs::File::open(d).ok());
         if let Some(d) = dir
             && let Ok(side) = host::clone_into(0, Some(d.as_raw_fd()))
         {
-            return Ok((side, true));
+            return Ok((side, Begun::Inside));
         }
-        host::clone_process(0).map(|side| (side, false))
+        host::clone_process(0).map(|side| (side, Begun::Outside))
     }
 
-    /// Moves this process, which has one thread, and so what it will start, into them. `in_v2`: it began in
-    /// that of version 2.
-    pub fn enter(&self, in_v2: bool) -> Result<()> {
+    /// Moves this process, which has one thread, and so what it will start, into them.
+    pub fn enter(&self, begun: Begun) -> Result<()> {
         for d in self.directories() {
             if self.v2.as_ref() == Some(d) {
-                if !in_v2 {
+                if begun == Begun::Outside {
                     write(d, "cgroup.procs", "0")?;
                 }
             } else if write(d, "tasks", "0").is_err() {
@@ -319,7 +334,7 @@ impl Cgroups {
                 let dir = self.v2.as_deref().unwrap_or(Path::new("/"));
                 for (file, value) in u {
                     if file.contains('/') || file.starts_with("cgroup.") {
-                        return Err(Failure::new(format!(
+                        return Err(Error::new(format!(
                             "linux.resources.unified: {file:?} may not be set"
                         )));
                     }
@@ -327,7 +342,7 @@ impl Cgroups {
                 }
             }
             Some(u) if !u.is_empty() => {
-                return Err(Failure::new(
+                return Err(Error::new(
                     "linux.resources.unified: this host's cgroups are version 1",
                 ));
             }
@@ -344,7 +359,7 @@ impl Cgroups {
             self.v1.get(controller)
         };
         dir.map(PathBuf::as_path)
-            .ok_or_else(|| Failure::new(format!("this host has no cgroup controller {controller}")))
+            .ok_or_else(|| Error::new(format!("this host has no cgroup controller {controller}")))
     }
 
     fn set(&self, controller: &str, file: &str, value: &str) -> Result<()> {
@@ -354,7 +369,7 @@ impl Cgroups {
     fn huge_pages(&self, h: &HugepageLimit) -> Result<()> {
         // It becomes part of a file's name.
         if !h.page_size.chars().all(|c| c.is_ascii_alphanumeric()) {
-            return Err(Failure::new(format!(
+            return Err(Error::new(format!(
                 "linux.resources.hugepageLimits: {:?} is no page size",
                 h.page_size
             )));
@@ -412,9 +427,7 @@ impl Cgroups {
                 (Some(s), _) if s < 0 => self.set("memory", "memory.swap.max", "max")?,
                 (Some(s), Some(n)) if n > 0 => {
                     if s < n {
-                        return Err(Failure::new(
-                            "linux.resources.memory.swap is below the limit",
-                        ));
+                        return Err(Error::new("linux.resources.memory.swap is below the limit"));
                     }
                     self.set("memory", "memory.swap.max", &(s - n).to_string())?;
                 }
@@ -628,7 +641,7 @@ impl Cgroups {
                         if e.kind() == std::io::ErrorKind::ResourceBusy
                             && self.directories().contains(d) =>
                     {
-                        return Err(Failure::new(format!(
+                        return Err(Error::new(format!(
                             "a process in {} was killed and does not end",
                             d.display()
                         )));
@@ -704,18 +717,19 @@ mod tests {
 
     #[test]
     fn paths() {
-        let p = |s: &str, systemd| relative(s, "id", systemd).map(|p| p.display().to_string());
-        assert_eq!(p("/docker/x", false).unwrap(), "docker/x");
-        assert_eq!(p("", false).unwrap(), "cloister/id");
+        use PathWords::{Path, Systemd};
+        let p = |s: &str, words| relative(s, "id", words).map(|p| p.display().to_string());
+        assert_eq!(p("/docker/x", Path).unwrap(), "docker/x");
+        assert_eq!(p("", Path).unwrap(), "cloister/id");
         assert_eq!(
-            p("a-b.slice:cri:7", true).unwrap(),
+            p("a-b.slice:cri:7", Systemd).unwrap(),
             "a.slice/a-b.slice/cri-7.scope"
         );
-        assert_eq!(p(":d:7", true).unwrap(), "system.slice/d-7.scope");
+        assert_eq!(p(":d:7", Systemd).unwrap(), "system.slice/d-7.scope");
         for bad in ["/", "../x", "/a/../../b", "/a/./.."] {
-            assert!(p(bad, false).is_err(), "{bad}");
+            assert!(p(bad, Path).is_err(), "{bad}");
         }
-        assert!(p("a:b", true).is_err());
+        assert!(p("a:b", Systemd).is_err());
         assert_eq!((weight(2), weight(1024), weight(262_144)), (1, 39, 10000));
     }
 }

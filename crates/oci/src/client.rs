@@ -11,7 +11,7 @@
 //! - Whatever takes long by its nature is waited for as long as the Sentry answers a [`Request::Ping`].
 
 use crate::state::{Dir, Status};
-use crate::{Failure, Result, Tried, deadline};
+use crate::{Error, Result, Tried, deadline};
 use abi::errno::{ECONNRESET, EPIPE};
 use config::Limits;
 use hostcall::{HostFd, RawFd, sock, start as host};
@@ -75,7 +75,7 @@ pub enum Reply {
     Status(Status),
     /// Done; for `Exec`, the process id inside.
     Done(u32),
-    Error(Failure),
+    Error(Error),
     /// A wait status.
     Exited(i32),
 }
@@ -105,8 +105,8 @@ pub fn socket() -> Result<OwnedFd> {
 }
 
 /// Of a monitor that is stopped, or of a Sentry that does not do what it is asked.
-fn no_answer(within: Duration) -> Failure {
-    Failure::new(format!(
+fn no_answer(within: Duration) -> Error {
+    Error::new(format!(
         "the container did not answer within {} s: delete it with --force",
         within.as_secs()
     ))
@@ -117,7 +117,7 @@ impl Connection {
     pub fn open(dir: &Dir) -> Result<Connection> {
         Connection::to(dir)?.map_err(|e| match e {
             Errno::AGAIN => no_answer(PATIENCE),
-            _ => Failure::not_running(),
+            _ => Error::NotRunning,
         })
     }
 
@@ -133,7 +133,7 @@ impl Connection {
     pub fn send(&self, r: &Request, given: &[RawFd]) -> Result<()> {
         let text = serde_json::to_vec(r).tried("ask")?;
         if given.len() > sock::MAX_FDS {
-            return Err(Failure::new(format!(
+            return Err(Error::new(format!(
                 "{} descriptors cannot be given to a container: at most {} can",
                 given.len(),
                 sock::MAX_FDS
@@ -144,9 +144,9 @@ impl Connection {
             // The monitor has hung up: it may have said why.
             Err(EPIPE | ECONNRESET) => Err(match self.receive() {
                 Ok(Reply::Error(e)) => e,
-                _ => Failure::not_running(),
+                _ => Error::NotRunning,
             }),
-            Err(_) => Err(Failure::not_running()),
+            Err(_) => Err(Error::NotRunning),
         }
     }
 
@@ -167,7 +167,7 @@ impl Connection {
             if let (Ok(1..), Some(s)) = (polled, signals)
                 && let Ok(n) = host::next_signal(s)
             {
-                return Err(Failure::interrupted(u8::try_from(n).unwrap_or(u8::MAX)));
+                return Err(Error::Interrupted(u8::try_from(n).unwrap_or(u8::MAX)));
             }
             match polled {
                 Ok(1..) if fds[0].revents != 0 => return Ok(true),
@@ -199,7 +199,7 @@ impl Connection {
             Ok((n, _)) if n > 0 => {
                 serde_json::from_slice(&buf[..n]).tried("understand the container's monitor")
             }
-            _ => Err(Failure::not_running()),
+            _ => Err(Error::NotRunning),
         }
     }
 
@@ -224,7 +224,7 @@ impl Connection {
                     process => return Ok(process),
                 }
             } else if deadline.is_some_and(|d| d <= until) {
-                return Err(Failure::new("the program was not ready in time"));
+                return Err(Error::new("the program was not ready in time"));
             } else if asked {
                 return Err(no_answer(PATIENCE));
             } else {
@@ -258,7 +258,7 @@ impl Connection {
         match self.receive()? {
             Reply::Done(n) => Ok(n),
             Reply::Error(e) => Err(e),
-            other => Err(Failure::new(format!(
+            other => Err(Error::new(format!(
                 "the container's monitor said {other:?}"
             ))),
         }
@@ -270,7 +270,7 @@ pub fn status(dir: &Dir) -> Result<Option<Status>> {
     let c = match Connection::to(dir)? {
         Ok(c) => c,
         Err(Errno::AGAIN) => return Ok(None),
-        Err(_) => return Err(Failure::not_running()),
+        Err(_) => return Err(Error::NotRunning),
     };
     c.send(&Request::Status, &[])?;
     if !c.answers_within(STATUS_PATIENCE) {
@@ -278,7 +278,7 @@ pub fn status(dir: &Dir) -> Result<Option<Status>> {
     }
     match c.receive()? {
         Reply::Status(s) => Ok(Some(s)),
-        other => Err(Failure::new(format!(
+        other => Err(Error::new(format!(
             "the container's monitor said {other:?}"
         ))),
     }
@@ -304,7 +304,7 @@ pub type FirstWord = Result<u32>;
 
 /// `false` where the command is gone.
 pub fn say_first(fd: RawFd, word: &FirstWord) -> bool {
-    let word = word.clone().map_err(Failure::fit);
+    let word = word.clone().map_err(Error::fit);
     serde_json::to_vec(&word).is_ok_and(|text| sock::send(fd, &text, &[]).is_ok())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::client::{self, Connection, Request};
 use crate::state::{self, Dir, Record, Status};
-use crate::{Failure, Result};
+use crate::{Error, Result};
 use hostcall::RawFd;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ impl Container {
         let dir = Dir::open(root, id)?;
         match dir.load()? {
             Some(record) => Ok(Container { dir, record }),
-            None => Err(Failure::incomplete(id)),
+            None => Err(Error::Incomplete(id.to_owned())),
         }
     }
 

@@ -9,9 +9,10 @@ pub use process::{capability, capability_names, process, window};
 
 use crate::cgroup::weight;
 use crate::spec::{self, IdMapping, Spec};
+use crate::start::Plan;
 use crate::state::Sandbox;
-use crate::{Failure, Overlay, Tried};
-use config::{ContainerSpec, IdRange, Layer, Limits, ProcessSpec, Propagation, RootFs};
+use crate::{Error, Overlay, Tried};
+use config::{ContainerSpec, IdRange, Layer, Limits, Propagation, RootFs};
 use mounts::{device, mount};
 use rustix::fs::{Mode, OFlags};
 use sandbox::{Access, RootSpec};
@@ -22,15 +23,12 @@ use std::path::{Path, PathBuf};
 
 /// What a bundle becomes.
 #[derive(Debug)]
-pub struct Plan {
-    pub roots: Vec<RootSpec>,
-    pub container: ContainerSpec,
-    pub init: ProcessSpec,
+pub struct Converted {
+    pub plan: Plan,
+    /// The size of the program's terminal, if it wants one.
     pub terminal: Option<(u16, u16)>,
     /// A network namespace of its own: made, or joined.
     pub network: Network,
-    /// Whether that network's sockets are passed through.
-    pub host_network: bool,
     /// The root file system on the host.
     pub rootfs: PathBuf,
     /// The directory that has room for the root's changes, where they do not go to memory.
@@ -64,7 +62,7 @@ const POD_ANNOTATIONS: [(&str, &str); 2] = [
 ];
 
 /// The container whose sandbox this one is to join.
-pub fn sandbox_id(spec: &Spec) -> Result<Option<&str>, Failure> {
+pub fn sandbox_id(spec: &Spec) -> Result<Option<&str>, Error> {
     for (kind, id) in POD_ANNOTATIONS {
         match spec.annotations.get(kind).map(String::as_str) {
             None | Some("sandbox") => {}
@@ -98,8 +96,8 @@ pub enum Network {
     Join(PathBuf),
 }
 
-fn refuse(text: impl Into<String>) -> Failure {
-    Failure::new(text.into())
+fn refuse(text: impl Into<String>) -> Error {
+    Error::Refused(text.into())
 }
 
 const RDONLY: u32 = libc::MS_RDONLY as u32;
@@ -118,12 +116,12 @@ pub struct Asked<'a> {
     pub sandbox: Option<&'a Sandbox>,
 }
 
-/// Reads the plan out of a bundle.
+/// Reads a plan out of a bundle.
 ///
 /// # Errors
 ///
 /// A word that cannot be honoured, by its name; or the root is not there.
-pub fn plan(asked: &Asked<'_>) -> Result<Plan, Failure> {
+pub fn convert(asked: &Asked<'_>) -> Result<Converted, Error> {
     let spec = asked.spec;
     let mut warnings = Vec::new();
     check_version(&spec.oci_version)?;
@@ -183,13 +181,15 @@ pub fn plan(asked: &Asked<'_>) -> Result<Plan, Failure> {
         limits: linux.resources.as_ref().map(limits).unwrap_or_default(),
         seccomp: seccomp.unwrap_or_default(),
     };
-    Ok(Plan {
-        roots,
-        container,
-        init,
+    Ok(Converted {
+        plan: Plan {
+            roots,
+            container,
+            init,
+            host_network,
+        },
         terminal,
         network,
-        host_network,
         rootfs,
         layer_dir,
         pod,
@@ -198,13 +198,13 @@ pub fn plan(asked: &Asked<'_>) -> Result<Plan, Failure> {
 }
 
 /// The root directory on the host, without links.
-fn root_directory(bundle: &Path, root: &spec::Root) -> Result<PathBuf, Failure> {
+fn root_directory(bundle: &Path, root: &spec::Root) -> Result<PathBuf, Error> {
     let path = bundle.join(&root.path);
     let path = path
         .canonicalize()
-        .map_err(|e| Failure::new(format!("cannot find the root {}: {e}", path.display())))?;
+        .map_err(|e| Error::new(format!("cannot find the root {}: {e}", path.display())))?;
     if !path.is_dir() {
-        return Err(Failure::new(format!(
+        return Err(Error::new(format!(
             "the root {} is not a directory",
             path.display()
         )));
@@ -242,7 +242,7 @@ impl Pod {
 }
 
 /// Refuses, or warns of, words that do nothing else.
-fn check_words(linux: &spec::Linux, warnings: &mut Vec<String>) -> Result<(), Failure> {
+fn check_words(linux: &spec::Linux, warnings: &mut Vec<String>) -> Result<(), Error> {
     for (word, is_set) in [
         ("linux.mountLabel", !linux.mount_label.is_empty()),
         ("linux.intelRdt", linux.intel_rdt.is_some()),
@@ -268,7 +268,7 @@ fn check_words(linux: &spec::Linux, warnings: &mut Vec<String>) -> Result<(), Fa
 }
 
 /// `linux.rootfsPropagation`.
-fn propagation(word: &str, warnings: &mut Vec<String>) -> Result<Propagation, Failure> {
+fn propagation(word: &str, warnings: &mut Vec<String>) -> Result<Propagation, Error> {
     match word {
         "" | "private" | "rprivate" => Ok(Propagation::Private),
         "unbindable" => Ok(Propagation::Unbindable),
@@ -289,7 +289,7 @@ fn propagation(word: &str, warnings: &mut Vec<String>) -> Result<Propagation, Fa
 fn ids(
     linux: &spec::Linux,
     warnings: &mut Vec<String>,
-) -> Result<(Vec<IdRange>, Vec<IdRange>), Failure> {
+) -> Result<(Vec<IdRange>, Vec<IdRange>), Error> {
     let uids = id_ranges(&linux.uid_mappings, "uidMappings")?;
     let gids = id_ranges(&linux.gid_mappings, "gidMappings")?;
     if !rustix::process::geteuid().is_root() && uids.iter().chain(&gids).any(|r| r.count > 1) {
@@ -301,9 +301,9 @@ fn ids(
     Ok((uids, gids))
 }
 
-impl Plan {
+impl Converted {
     /// The file for the root's changes. It never has a name, so it is gone with its last user.
-    pub fn layer_file(&self) -> Result<Option<OwnedFd>, Failure> {
+    pub fn layer_file(&self) -> Result<Option<OwnedFd>, Error> {
         let Some(dir) = &self.layer_dir else {
             return Ok(None);
         };
@@ -316,7 +316,7 @@ impl Plan {
     }
 }
 
-fn check_version(v: &str) -> Result<(), Failure> {
+fn check_version(v: &str) -> Result<(), Error> {
     // Any 1.x: later ones only add words, and those are told.
     match v.split('.').next() {
         Some("1") => Ok(()),
@@ -330,7 +330,7 @@ fn check_version(v: &str) -> Result<(), Failure> {
 /// A container's name where the bundle has none: the host's, which runc's container would keep, need not be known.
 const HOSTNAME: &str = "cloister";
 
-fn host_name(name: &str, word: &str) -> Result<String, Failure> {
+fn host_name(name: &str, word: &str) -> Result<String, Error> {
     // __NEW_UTS_LEN
     if name.len() > 64 || name.contains('\0') {
         return Err(refuse(format!("{word} is longer than 64 bytes")));
@@ -338,13 +338,13 @@ fn host_name(name: &str, word: &str) -> Result<String, Failure> {
     Ok(name.to_owned())
 }
 
-fn c_path(p: &Path) -> Result<CString, Failure> {
+fn c_path(p: &Path) -> Result<CString, Error> {
     CString::new(p.as_os_str().as_bytes())
-        .map_err(|_| Failure::new(format!("{} has a zero byte", p.display())))
+        .map_err(|_| Error::new(format!("{} has a zero byte", p.display())))
 }
 
 /// What is made on the way to a path is made one by one.
-fn check_depth(word: &str, path: &str) -> Result<(), Failure> {
+fn check_depth(word: &str, path: &str) -> Result<(), Error> {
     const DEEPEST: usize = 256;
     if path.split('/').filter(|p| !p.is_empty()).count() > DEEPEST {
         return Err(refuse(format!(
@@ -366,7 +366,7 @@ fn namespaces(
     linux: &spec::Linux,
     sandbox: Option<i32>,
     warnings: &mut Vec<String>,
-) -> Result<Network, Failure> {
+) -> Result<Network, Error> {
     let mut network = Network::Host;
     let mut seen = Vec::new();
     for n in &linux.namespaces {
@@ -412,7 +412,7 @@ fn loopback_only(n: &Network) -> Option<String> {
     ))
 }
 
-fn id_ranges(maps: &[IdMapping], word: &str) -> Result<Vec<IdRange>, Failure> {
+fn id_ranges(maps: &[IdMapping], word: &str) -> Result<Vec<IdRange>, Error> {
     let fits = |start: u32, n: u32| u64::from(start) + u64::from(n) <= u64::from(u32::MAX);
     maps.iter()
         .map(|m| {

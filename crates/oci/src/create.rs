@@ -1,16 +1,17 @@
 //! `create`: from a bundle to a container's monitor.
 
-use crate::cgroup::{Cgroups, Wanted};
+use crate::cgroup::{Begun, Cgroups, PathWords, Wanted};
 use crate::container::Container;
-use crate::convert::{self, Asked};
+use crate::convert::{self, Asked, Converted};
 use crate::delete::{clean_up, end_process};
-use crate::launch::{self, Start};
+use crate::launch::{self, Beginning, OwnTerminal};
 use crate::spec::{self, Hooks, Spec};
 use crate::state::{self, Dir, Lock, Record, Sandbox, Status, check_id};
-use crate::{Failure, OVERLAY_ANNOTATION, Overlay, Result, Runtime, Streams, Tried, client, files};
+use crate::{Error, OVERLAY_ANNOTATION, Overlay, Result, Runtime, Tried, client, files};
+use config::Stdio;
 use hostcall::start::{self as host, Side};
 use hostcall::time::Laps;
-use hostcall::{HostFd, process, sock};
+use hostcall::{HostFd, RawFd, process, sock};
 use std::path::PathBuf;
 
 /// What `create` and `run` are told.
@@ -22,7 +23,7 @@ pub struct Create {
     pub console_socket: Option<PathBuf>,
     pub preserve_fds: u32,
     /// Where there is no terminal.
-    pub streams: Streams,
+    pub stdio: Stdio<RawFd>,
 }
 
 /// A created container's monitor, a child of this process.
@@ -33,31 +34,35 @@ pub struct Created {
 
 /// `create`.
 pub fn create(rt: &Runtime, c: &Create) -> Result<Created> {
-    start_monitor(rt, c, false)
+    start_monitor(rt, c, OwnTerminal::Unused)
 }
 
-/// Creates a container. With `own_terminal` its program's terminal is joined to this process's own.
-pub fn start_monitor(rt: &Runtime, c: &Create, own_terminal: bool) -> Result<Created> {
-    let mut laps = Laps::start(rt.log.debug);
+/// Creates a container. `terminal` tells where the terminal leads that its program may want.
+pub fn start_monitor(rt: &Runtime, c: &Create, terminal: OwnTerminal) -> Result<Created> {
+    let mut laps = rt.log.debug.then(Laps::start).unwrap_or_default();
     check_id(&c.id)?;
     let mut bundle = Bundle::read(rt, c)?;
-    bundle.check_terminal(c, own_terminal)?;
+    bundle.check_terminal(c, terminal)?;
     let (dir, lock) = Dir::create(&rt.root, &c.id)?;
     let mut record = bundle.record(&c.id);
-    let mut warnings = std::mem::take(&mut bundle.plan.warnings);
+    let mut warnings = std::mem::take(&mut bundle.converted.warnings);
     let grouped = bundle.group(rt, &dir, &mut record, &mut warnings);
     laps.lap("bundle, state and cgroups");
     let result = grouped.and_then(|()| {
-        let own_terminal = own_terminal && bundle.has_terminal();
+        let terminal = if bundle.has_terminal() {
+            terminal
+        } else {
+            OwnTerminal::Unused
+        };
         let monitor = Monitor {
             rt,
             create: c,
             dir: &dir,
             lock: &lock,
             record: &mut record,
-            plan: bundle.plan,
+            bundle: bundle.converted,
             hooks: bundle.spec.hooks.unwrap_or_default(),
-            own_terminal,
+            terminal,
         };
         monitor.fork()
     });
@@ -82,7 +87,7 @@ fn undo(rt: &Runtime, dir: &Dir, record: &Record) {
     // (No program has run: its Sentry lets go of it some time, and is not waited for.)
     let ended = end_process(record.pid, record.pid_start);
     if let Err(e) = ended.and_then(|()| clean_up(dir, record)) {
-        rt.log.warning(&e.text);
+        rt.log.warning(&e.to_string());
     }
 }
 
@@ -90,7 +95,7 @@ fn undo(rt: &Runtime, dir: &Dir, record: &Record) {
 struct Bundle {
     path: PathBuf,
     spec: Spec,
-    plan: convert::Plan,
+    converted: Converted,
     /// What it joins.
     sandbox: Option<Sandbox>,
 }
@@ -102,7 +107,7 @@ impl Bundle {
         let (spec, unknown): (Spec, _) = spec::read(&path.join("config.json"))?;
         let overlay = overlay(rt, &spec)?;
         let sandbox = sandbox(rt, &spec)?;
-        let mut plan = convert::plan(&Asked {
+        let mut converted = convert::convert(&Asked {
             bundle: &path,
             spec: &spec,
             overlay,
@@ -112,11 +117,11 @@ impl Bundle {
         let unknown = unknown
             .into_iter()
             .map(|w| format!("{w} is not known to this version"));
-        plan.warnings.extend(unknown);
+        converted.warnings.extend(unknown);
         Ok(Bundle {
             path,
             spec,
-            plan,
+            converted,
             sandbox,
         })
     }
@@ -126,12 +131,12 @@ impl Bundle {
     }
 
     /// Fails where the terminal has no place to go to, or the socket for one nothing to carry.
-    fn check_terminal(&self, c: &Create, own_terminal: bool) -> Result<()> {
+    fn check_terminal(&self, c: &Create, terminal: OwnTerminal) -> Result<()> {
         match (self.has_terminal(), &c.console_socket) {
-            (true, None) if !own_terminal => Err(Failure::new(
+            (true, None) if terminal == OwnTerminal::Unused => Err(Error::new(
                 "process.terminal is set: name a socket for the terminal with --console-socket",
             )),
-            (false, Some(_)) => Err(Failure::new(
+            (false, Some(_)) => Err(Error::new(
                 "--console-socket is given, but process.terminal is not set",
             )),
             _ => Ok(()),
@@ -144,7 +149,7 @@ impl Bundle {
         Record {
             id: id.to_owned(),
             bundle: self.path.clone(),
-            rootfs: self.plan.rootfs.clone(),
+            rootfs: self.converted.rootfs.clone(),
             annotations: self.spec.annotations.clone(),
             start_container: hooks.start_container,
             poststart: hooks.poststart,
@@ -167,7 +172,12 @@ impl Bundle {
         let linux = self.spec.linux.as_ref();
         let path = linux.map_or("", |l| l.cgroups_path.as_str());
         let resources = linux.and_then(|l| l.resources.as_ref());
-        record.cgroups = Cgroups::plan(path, &record.id, rt.systemd_cgroup, warnings)?;
+        let words = if rt.systemd_cgroup {
+            PathWords::Systemd
+        } else {
+            PathWords::Path
+        };
+        record.cgroups = Cgroups::plan(path, &record.id, words, warnings)?;
         dir.save(record)?;
         let asked = !path.is_empty() || resources.is_some();
         let wanted = if asked { Wanted::Yes } else { Wanted::No };
@@ -181,7 +191,7 @@ impl Bundle {
 fn sandbox(rt: &Runtime, spec: &Spec) -> Result<Option<Sandbox>> {
     match convert::sandbox_id(spec)? {
         Some(id) if rt.annotated.pod => running_sandbox(rt, id).map(Some),
-        Some(id) => Err(Failure::new(format!(
+        Some(id) => Err(Error::new(format!(
             "annotations may not choose to join the sandbox {id}: allow it with --annotations=pod"
         ))),
         None => Ok(None),
@@ -193,7 +203,7 @@ fn overlay(rt: &Runtime, spec: &Spec) -> Result<Overlay> {
     let Some(word) = spec.annotations.get(OVERLAY_ANNOTATION) else {
         return Ok(rt.overlay.clone());
     };
-    let refused = |e: &str| Failure::new(format!("annotation {OVERLAY_ANNOTATION}: {e}"));
+    let refused = |e: &str| Error::new(format!("annotation {OVERLAY_ANNOTATION}: {e}"));
     match word.parse().map_err(|e: String| refused(&e))? {
         Overlay::Dir(d) if !rt.annotated.overlay_dir => Err(refused(&format!(
             "annotations may not choose a directory of the host ({}): allow it with --annotations=overlay-dir",
@@ -215,7 +225,7 @@ fn running_sandbox(rt: &Runtime, id: &str) -> Result<Sandbox> {
             pid: c.record.pid,
             pid_start: c.record.pid_start,
         }),
-        s => Err(Failure::new(format!(
+        s => Err(Error::new(format!(
             "cannot join the sandbox {id}: it is in the {s} state"
         ))),
     }
@@ -228,9 +238,9 @@ struct Monitor<'a> {
     dir: &'a Dir,
     lock: &'a Lock,
     record: &'a mut Record,
-    plan: convert::Plan,
+    bundle: Converted,
     hooks: Hooks,
-    own_terminal: bool,
+    terminal: OwnTerminal,
 }
 
 impl Monitor<'_> {
@@ -239,7 +249,7 @@ impl Monitor<'_> {
     fn fork(self) -> Result<i32> {
         let (ours, theirs) = sock::seqpacket_pair().tried("make a channel")?;
         let cloned = self.record.cgroups.clone_process();
-        let (side, in_v2) = cloned.tried("start the monitor")?;
+        let (side, begun) = cloned.tried("start the monitor")?;
         match side {
             Side::Parent { pid, .. } => {
                 drop(theirs);
@@ -249,14 +259,14 @@ impl Monitor<'_> {
                 self.dir.save(self.record)?;
                 // It waits for the state to be there: its hooks may ask for it.
                 let _ = sock::send(ours.raw(), b"go", &[]);
-                let lost = || Err(Failure::new("the container's monitor ended unexpectedly"));
+                let lost = || Err(Error::new("the container's monitor ended unexpectedly"));
                 let ready = client::hear_first(ours.raw()).unwrap_or_else(lost);
                 ready.map(|_| pid)
             }
             Side::Child => {
                 drop(ours);
                 self.lock.leave_to_parent();
-                let code = self.live(in_v2, &theirs);
+                let code = self.live(begun, &theirs);
                 process::exit_group(i32::from(code))
             }
         }
@@ -264,13 +274,13 @@ impl Monitor<'_> {
 
     /// Its life, in its own process; gives its exit status. What fails before the container is
     /// created is reported.
-    fn live(self, in_v2: bool, report: &HostFd) -> u8 {
-        let failed = |e: Failure| {
+    fn live(self, begun: Begun, report: &HostFd) -> u8 {
+        let failed = |e: Error| {
             client::say_first(report.raw(), &Err(e));
             sandbox::EXIT_NOT_STARTED
         };
         // While the state is being written.
-        let away = if launch::network_comes_later(&self.plan, &self.hooks) {
+        let away = if launch::network_comes_later(&self.bundle, &self.hooks) {
             sandbox::go_ahead()
         } else {
             Ok(None)
@@ -286,20 +296,20 @@ impl Monitor<'_> {
         };
         let _ = host::setsid();
         self.record.pid = std::process::id() as i32;
-        let start = Start {
+        let begin = Beginning {
             runtime: self.rt,
             dir: self.dir,
             record: self.record,
-            plan: self.plan,
+            bundle: self.bundle,
             hooks: self.hooks,
             console_socket: self.create.console_socket.clone(),
-            own_terminal: self.own_terminal,
+            terminal: self.terminal,
             preserve_fds: self.create.preserve_fds,
-            in_v2,
+            begun,
             away,
-            streams: self.create.streams,
+            stdio: self.create.stdio,
         };
-        launch::run(start, tells_ready(report)).unwrap_or_else(failed)
+        launch::run(begin, tells_ready(report)).unwrap_or_else(failed)
     }
 }
 

@@ -9,7 +9,7 @@
 
 use crate::container::Container;
 use crate::state::{self, Dir, Lock, Record, Status, check_id};
-use crate::{Failure, Result, Runtime, Tried, deadline, hooks};
+use crate::{Error, Result, Runtime, Tried, deadline, hooks};
 use config::limits;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -73,7 +73,7 @@ pub fn delete_of(rt: &Runtime, id: &str, force: Force, bundle: Option<&Path>) ->
         Err(_) if force && !dir.is_there() => return Ok(()),
         // No command works on it, and none can come.
         Err(e) if force && dir.is_unlockable() => {
-            rt.log.warning(&e.text);
+            rt.log.warning(&e.to_string());
             None
         }
         Err(e) => return Err(e),
@@ -83,17 +83,17 @@ pub fn delete_of(rt: &Runtime, id: &str, force: Force, bundle: Option<&Path>) ->
             return if force {
                 Ok(())
             } else {
-                Err(Failure::missing(id))
+                Err(Error::NotFound(id.to_owned()))
             };
         }
         Ok(Some(r)) => r,
         // `create` was killed before it had a monitor.
         Ok(None) if force => return remove(&dir, lock),
-        Ok(None) => return Err(Failure::incomplete(id)),
+        Ok(None) => return Err(Error::Incomplete(id.to_owned())),
         // A record that makes no sense goes; one that cannot be read now may tell of a container that runs.
         Err(e) if !force || !dir.is_readable() => return Err(e),
         Err(e) => {
-            rt.log.warning(&e.text);
+            rt.log.warning(&e.to_string());
             return remove(&dir, lock);
         }
     };
@@ -105,7 +105,7 @@ pub fn delete_of(rt: &Runtime, id: &str, force: Force, bundle: Option<&Path>) ->
         match c.status() {
             Status::Stopped | Status::Created => end(&c)?,
             s => {
-                return Err(Failure::new(format!(
+                return Err(Error::new(format!(
                     "cannot delete container {id} that is not stopped: {s}"
                 )));
             }
@@ -116,11 +116,11 @@ pub fn delete_of(rt: &Runtime, id: &str, force: Force, bundle: Option<&Path>) ->
             return Err(e);
         }
         // Gone, but for files that are left.
-        rt.log.warning(&e.text);
+        rt.log.warning(&e.to_string());
     }
     drop(lock);
     if let Err(e) = hooks::run("poststop", &c.record.poststop, &c.record, Status::Stopped) {
-        rt.log.warning(&e.text);
+        rt.log.warning(&e.to_string());
     }
     Ok(())
 }
@@ -136,7 +136,7 @@ fn lock_by_force(dir: &Dir, is_foreign: &dyn Fn(&Record) -> bool) -> Result<Lock
         end_process(r.pid, r.pid_start)?;
     }
     let lock = dir.lock_within(LOCK_LIMIT)?;
-    lock.ok_or_else(|| Failure::new("another command works on the container, and does not end"))
+    lock.ok_or_else(|| Error::new("another command works on the container, and does not end"))
 }
 
 fn remove(dir: &Dir, lock: Option<Lock>) -> Result<()> {
@@ -159,7 +159,7 @@ fn end(Container { dir, record }: &Container) -> Result<()> {
     if dir.is_left_within(END_LIMIT)? {
         Ok(())
     } else {
-        Err(Failure::new(format!(
+        Err(Error::new(format!(
             "the sandbox {} does not end the container: nothing was deleted",
             s.id
         )))
@@ -212,7 +212,7 @@ impl Reached {
             match hostcall::file::poll(&mut fds, deadline::left(Some(deadline))) {
                 Ok(1..) => return Ok(()),
                 _ if Instant::now() >= deadline => {
-                    return Err(Failure::new(format!(
+                    return Err(Error::new(format!(
                         "the container's monitor, process {}, was killed and does not end: nothing was deleted",
                         self.pid
                     )));

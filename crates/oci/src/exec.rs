@@ -6,13 +6,13 @@
 use crate::client::{self, Connection, Reply, Request};
 use crate::container::Container;
 use crate::convert;
-use crate::launch::{exit_code, silence};
+use crate::launch::{close, exit_code, silence};
 use crate::spec::{self, Hook};
 use crate::state::{Dir, Status};
-use crate::{Failure, Result, Runtime, Streams, Tried, files, hooks, monitor, terminal};
-use config::ExecSpec;
+use crate::{Error, Result, Runtime, Tried, files, hooks, monitor, terminal};
+use config::{ExecSpec, Follows, ProcessSpec, Stdio};
 use hostcall::start::{self as host, Side};
-use hostcall::{HostFd, RawFd, process, sock};
+use hostcall::{HostFd, RawFd, process, sock, term};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -27,7 +27,7 @@ pub struct Exec {
     pub console_socket: Option<PathBuf>,
     pub preserve_fds: u32,
     /// Where there is no terminal.
-    pub streams: Streams,
+    pub stdio: Stdio<RawFd>,
 }
 
 /// A program that was left to run.
@@ -44,7 +44,7 @@ pub fn base(rt: &Runtime, id: &str) -> Result<spec::Process> {
     let dir = Dir::open(&rt.root, id)?;
     match dir.load()? {
         Some(r) => Ok(r.process),
-        None => Err(Failure::missing(id)),
+        None => Err(Error::NotFound(id.to_owned())),
     }
 }
 
@@ -54,8 +54,8 @@ pub fn exec(rt: &Runtime, e: &Exec, begins: impl FnOnce() -> Result<()>) -> Resu
     if e.detach {
         return exec_detached(rt, e, |_| Ok(())).map(|_| 0);
     }
-    let (dir, spec) = prepare(rt, e)?;
-    let ready = make_ready(&dir, e, spec)?;
+    let (dir, process) = prepare(rt, e)?;
+    let ready = make_ready(&dir, e, process)?;
     if let Some(f) = &e.pid_file {
         files::write_pid(f, std::process::id() as i32)?;
     }
@@ -63,20 +63,20 @@ pub fn exec(rt: &Runtime, e: &Exec, begins: impl FnOnce() -> Result<()>) -> Resu
     ready.run().map(exit_code)
 }
 
-fn prepare(rt: &Runtime, e: &Exec) -> Result<(Dir, ExecSpec)> {
+fn prepare(rt: &Runtime, e: &Exec) -> Result<(Dir, ProcessSpec)> {
     let dir = Dir::open(&rt.root, &e.id)?;
-    let record = dir.load()?.ok_or_else(|| Failure::missing(&e.id))?;
+    let record = dir.load()?.ok_or_else(|| Error::NotFound(e.id.clone()))?;
     let c = Container { dir, record };
     match c.status() {
         Status::Running | Status::Created => {}
         s => {
-            return Err(Failure::new(format!(
+            return Err(Error::new(format!(
                 "cannot exec in a container that is {s}"
             )));
         }
     }
     if e.process.terminal && e.console_socket.is_none() && e.detach {
-        return Err(Failure::new(
+        return Err(Error::new(
             "a detached program with a terminal needs --console-socket",
         ));
     }
@@ -85,16 +85,7 @@ fn prepare(rt: &Runtime, e: &Exec) -> Result<(Dir, ExecSpec)> {
     for w in &warnings {
         rt.log.warning(w);
     }
-    let spec = ExecSpec {
-        process,
-        terminal: e.process.terminal.then(|| match e.console_socket {
-            Some(_) => convert::window(&e.process),
-            None => hostcall::term::window(0).unwrap_or((24, 80)),
-        }),
-        streams: [true; 3],
-        preserved: e.preserve_fds,
-    };
-    Ok((c.dir, spec))
+    Ok((c.dir, process))
 }
 
 /// The exec monitor's first word to its parent; the pid inside follows.
@@ -107,12 +98,12 @@ pub fn exec_detached(
     e: &Exec,
     begins: impl FnOnce(Detached) -> Result<()>,
 ) -> Result<Detached> {
-    let (dir, spec) = prepare(rt, e)?;
+    let (dir, process) = prepare(rt, e)?;
     let (ours, theirs) = sock::seqpacket_pair().tried("make a channel")?;
     match host::clone_process(0).tried("start the program's monitor")? {
         Side::Parent { pid, .. } => {
             drop(theirs);
-            let lost = || Err(Failure::new("the program's monitor ended unexpectedly"));
+            let lost = || Err(Error::new("the program's monitor ended unexpectedly"));
             let inside = client::hear_first(ours.raw()).unwrap_or_else(lost)?;
             if let Some(f) = &e.pid_file {
                 files::write_pid(f, pid)?;
@@ -132,17 +123,17 @@ pub fn exec_detached(
             drop(ours);
             let _ = host::setsid();
             let mut told = false;
-            let ended = make_ready(&dir, e, spec).and_then(|r| {
+            let ended = make_ready(&dir, e, process).and_then(|r| {
                 silence();
-                e.streams.let_go();
+                close(e.stdio);
                 // Who wants it may have gone meanwhile.
                 if !client::say_first(theirs.raw(), &Ok(r.inside)) {
-                    return Err(Failure::new("nobody waits for it any more"));
+                    return Err(Error::new("nobody waits for it any more"));
                 }
                 told = true;
                 match sock::recv(theirs.raw(), &mut [0; 8]) {
                     Ok((n, _)) if n > 0 => r.run(),
-                    _ => Err(Failure::new("it was given up")),
+                    _ => Err(Error::new("it was given up")),
                 }
             });
             let code = match ended {
@@ -170,31 +161,32 @@ struct Ready {
     own_terminal: bool,
 }
 
-fn make_ready(dir: &Dir, e: &Exec, spec: ExecSpec) -> Result<Ready> {
+fn make_ready(dir: &Dir, e: &Exec, process: ProcessSpec) -> Result<Ready> {
     let signals = monitor::signals()?;
-    let slave = match (&e.console_socket, spec.terminal) {
-        (Some(s), Some(size)) => Some(terminal::hand_over(s, size)?),
-        _ => None,
-    };
+    let size = convert::window(&e.process);
+    let wanted = e.console_socket.as_ref().filter(|_| e.process.terminal);
+    let slave = wanted.map(|s| terminal::hand_over(s, size)).transpose()?;
     if let (Some(s), true) = (&slave, e.detach) {
         terminal::control(s)?;
     }
-    let mut spec = spec;
-    let mut given: Vec<RawFd> = Vec::new();
-    let body_at = given.len();
-    if spec.terminal.is_some() {
-        given.push(slave.as_ref().map_or(0, AsRawFd::as_raw_fd));
-    } else {
-        for (open, fd) in spec.streams.iter_mut().zip(e.streams.descriptors()) {
-            let fd = fd.filter(|fd| hostcall::file::fstat(*fd).is_ok());
-            *open = fd.is_some();
-            given.extend(fd);
+    let own_terminal = e.process.terminal && slave.is_none();
+    let stdio = match &slave {
+        Some(s) => terminal::stdio(s.as_raw_fd(), size),
+        None if own_terminal => terminal::stdio(0, term::window(0).unwrap_or(term::DEFAULT_WINDOW)),
+        None => {
+            let open = |fd: &RawFd| hostcall::file::fstat(*fd).is_ok();
+            e.stdio.filter_map(|fd| Some(fd).filter(open))
         }
-    }
-    given.extend(3..3 + e.preserve_fds as RawFd);
-    let own_terminal = spec.terminal.is_some() && slave.is_none();
+    };
+    let spec = ExecSpec {
+        process,
+        stdio: stdio.follows(),
+        preserved: e.preserve_fds,
+    };
     let body = files::in_memory(&serde_json::to_vec(&spec).tried("ask for the program")?)?;
-    given.insert(body_at, body.as_raw_fd());
+    let mut given = vec![body.as_raw_fd()];
+    given.extend(stdio.descriptors());
+    given.extend(3..3 + e.preserve_fds as RawFd);
     let connection = Connection::open(dir)?;
     let interrupts = monitor::interrupts()?;
     let inside = connection.exec(&given, None, Some(&interrupts))?;
@@ -216,7 +208,7 @@ impl Ready {
             &self.signals,
             &|| match &self.terminal {
                 Some(t) => terminal::size(t),
-                None if self.own_terminal => hostcall::term::window(0).ok(),
+                None if self.own_terminal => term::window(0).ok(),
                 None => None,
             },
             &mut |c| match c.receive() {
@@ -291,8 +283,7 @@ pub fn hook(container: &Container, h: &Hook, signals: Option<&HostFd>) -> Result
     process.caps = None;
     let spec = ExecSpec {
         process,
-        terminal: None,
-        streams: [true, false, false],
+        stdio: Stdio::Inherited([Some(Follows::Next), None, None]),
         preserved: 0,
     };
     let body = files::in_memory(&serde_json::to_vec(&spec).tried("ask for the hook")?)?;
@@ -300,7 +291,7 @@ pub fn hook(container: &Container, h: &Hook, signals: Option<&HostFd>) -> Result
     let deadline = hooks::deadline(h);
     let c = container.connect()?;
     let late = || {
-        Failure::new(format!(
+        Error::new(format!(
             "{path} did not end within {} s",
             h.timeout.unwrap_or(0)
         ))
@@ -317,7 +308,7 @@ pub fn hook(container: &Container, h: &Hook, signals: Option<&HostFd>) -> Result
         match c.receive()? {
             Reply::Exited(status) => match exit_code(status) {
                 0 => return Ok(()),
-                code => return Err(Failure::new(format!("{path} ended with status {code}"))),
+                code => return Err(Error::new(format!("{path} ended with status {code}"))),
             },
             Reply::Error(e) => return Err(e),
             _ => {}

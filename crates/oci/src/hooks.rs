@@ -3,7 +3,7 @@
 
 use crate::spec::Hook;
 use crate::state::{Record, Status};
-use crate::{Failure, Result, Tried, deadline, files};
+use crate::{Error, Result, Tried, deadline, files};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -63,7 +63,7 @@ fn end(child: &mut Child, deadline: Option<Instant>) -> std::io::Result<Option<E
 
 fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
     if !h.path.is_absolute() {
-        return Err(Failure::new(format!(
+        return Err(Error::new(format!(
             "{} is not an absolute path",
             h.path.display()
         )));
@@ -97,7 +97,7 @@ fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
         let _ = child.kill();
         let _ = child.wait();
         ended.tried("wait for it")?;
-        return Err(Failure::new(format!(
+        return Err(Error::new(format!(
             "{} did not end within {} s",
             h.path.display(),
             h.timeout.unwrap_or(0)
@@ -113,7 +113,7 @@ fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
         Some(s) => format!("was ended by signal {s}"),
         None => format!("ended with status {}", ended.code().unwrap_or(-1)),
     };
-    Err(Failure::new(format!(
+    Err(Error::new(format!(
         "{} {how}: {}",
         h.path.display(),
         String::from_utf8_lossy(&text).trim()

@@ -23,12 +23,13 @@
 //! lifecycle                         the commands, and `run`
 //! exec, create                      one more program; a bundle to a monitor
 //! launch                            the monitor's beginning and end
+//! start                             a plan to processes; also that of `cloister do`
 //! monitor (outbox), delete          while the container lives; its end
 //! container                         a container that exists: directory, record, status
 //! client, hooks, convert, terminal  words for the monitor; hooks; a bundle to a plan
 //! state                             state directories and records
 //! cgroup, seccomp                   the host's groups; profiles
-//! spec, log, files, deadline        `config.json`; messages; files; moments
+//! spec, log, files, deadline, error `config.json`; messages; files; moments; what went wrong
 //! ```
 //!
 //! # Invariants
@@ -49,6 +50,7 @@ pub mod convert;
 mod create;
 mod deadline;
 mod delete;
+mod error;
 mod exec;
 pub mod files;
 mod hooks;
@@ -59,8 +61,8 @@ mod monitor;
 mod outbox;
 mod seccomp;
 pub mod spec;
+pub mod start;
 mod state;
-mod streams;
 mod terminal;
 
 pub use cgroup::Cgroups;
@@ -68,8 +70,8 @@ pub use client::check_request;
 pub use container::Info;
 pub use create::{Create, Created, create};
 pub use delete::{Force, delete, delete_of};
+pub use error::{Error, Result};
 pub use exec::{Detached, Exec, base, exec, exec_detached};
-pub use launch::run_gofer;
 pub use lifecycle::{
     After, Ps, Scope, cgroups, events, kill, kill_process, list, pause, ps, resume, run, start,
     state, tar, update, wait,
@@ -77,124 +79,9 @@ pub use lifecycle::{
 pub use log::{Format, Log, in_words};
 pub use seccomp::features as seccomp_features;
 pub use state::{Status, check_id};
-pub use streams::Streams;
 
-use config::PlatformKind;
-use serde::{Deserialize, Serialize};
+use error::Tried;
 use std::path::PathBuf;
-
-/// What went wrong: a sentence for the person, and its kind for programs. It crosses processes as both: what kind it is
-/// is never read out of the sentence, which may have been said by a hook, or by the Sentry.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
-#[error("{text}")]
-pub struct Failure {
-    pub text: String,
-    kind: Kind,
-}
-
-/// What kind of failure it is, for callers that have codes of their own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Kind {
-    /// There is no container of that name.
-    NotFound,
-    /// There is one already.
-    Exists,
-    /// The container, or the process, has ended.
-    NotRunning,
-    /// A signal made the command give up.
-    Interrupted(u8),
-    Other,
-}
-
-impl Failure {
-    #[must_use]
-    pub fn new(text: impl Into<String>) -> Failure {
-        Failure::of(Kind::Other, text)
-    }
-
-    fn of(kind: Kind, text: impl Into<String>) -> Failure {
-        Failure {
-            text: text.into(),
-            kind,
-        }
-    }
-
-    // The words are runc's: those who call it look for them.
-    fn not_running() -> Failure {
-        Failure::of(Kind::NotRunning, "container not running")
-    }
-
-    fn no_process() -> Failure {
-        Failure::of(Kind::NotRunning, "no such process")
-    }
-
-    fn exists() -> Failure {
-        Failure::of(Kind::Exists, "container with given ID already exists")
-    }
-
-    fn missing(id: &str) -> Failure {
-        Failure::of(Kind::NotFound, format!("container {id:?} does not exist"))
-    }
-
-    fn incomplete(id: &str) -> Failure {
-        Failure::new(format!(
-            "container {id:?} was never created as a whole: delete it with --force"
-        ))
-    }
-
-    fn interrupted(signal: u8) -> Failure {
-        Failure::of(
-            Kind::Interrupted(signal),
-            format!("interrupted by signal {signal}"),
-        )
-    }
-
-    /// With so much of the sentence as fits into a packet, whatever must be escaped there.
-    fn fit(mut self) -> Failure {
-        let whole = |at: &usize| self.text.is_char_boundary(*at);
-        let end = (0..=self.text.len().min(client::MAX / 8)).rev().find(whole);
-        self.text.truncate(end.unwrap_or(0));
-        self
-    }
-
-    /// Says in what it happened.
-    fn within(self, what: &str) -> Failure {
-        Failure::of(self.kind, format!("{what}: {}", self.text))
-    }
-
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// The exit status of a command that a signal made give up, as shells tell it.
-    #[must_use]
-    pub fn interrupted_status(&self) -> Option<u8> {
-        match self.kind {
-            Kind::Interrupted(signal) => Some(128u8.saturating_add(signal)),
-            _ => None,
-        }
-    }
-}
-
-impl From<sandbox::Failure> for Failure {
-    fn from(f: sandbox::Failure) -> Failure {
-        Failure::new(f.0)
-    }
-}
-
-pub type Result<T> = std::result::Result<T, Failure>;
-
-/// Adds what was tried.
-pub(crate) trait Tried<T> {
-    fn tried(self, what: &str) -> Result<T>;
-}
-
-impl<T, E: std::fmt::Display> Tried<T> for std::result::Result<T, E> {
-    fn tried(self, what: &str) -> Result<T> {
-        self.map_err(|e| Failure::new(format!("could not {what}: {e}")))
-    }
-}
 
 /// Where a container's writes to its root go.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -284,15 +171,11 @@ pub struct Runtime {
     pub root: PathBuf,
     pub log: Log,
     pub systemd_cgroup: bool,
-    pub platform: PlatformKind,
-    pub lanes: platform::Lanes,
+    pub kernel: start::KernelOptions,
     pub overlay: Overlay,
     pub annotated: Annotated,
     /// Whether containers get the sockets of the network namespace that they are in.
     pub host_network: bool,
-    /// System calls to write to the log: names and classes; `None` for none.
-    pub strace: Option<Vec<String>>,
-    pub debug_drop: u32,
 }
 
 /// Where state is kept if nothing is said.

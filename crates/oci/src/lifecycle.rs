@@ -6,9 +6,9 @@ use crate::client::{Reply, Request};
 use crate::container::{Container, Info};
 use crate::create::{Create, start_monitor};
 use crate::delete::{Force, delete};
-use crate::launch::exit_code;
+use crate::launch::{OwnTerminal, exit_code};
 use crate::state::{self, Status};
-use crate::{Failure, Result, Runtime, Tried, convert, exec, files, hooks, spec};
+use crate::{Error, Result, Runtime, Tried, convert, exec, files, hooks, spec};
 use config::{Census, Limits};
 use hostcall::{HostFd, process};
 use std::io::Write;
@@ -39,10 +39,10 @@ fn start_attended(
     match c.status() {
         Status::Created => {}
         Status::Stopped => {
-            return Err(Failure::new("cannot start a container that has stopped"));
+            return Err(Error::new("cannot start a container that has stopped"));
         }
         s => {
-            return Err(Failure::new(format!(
+            return Err(Error::new(format!(
                 "cannot start a container in the {s} state"
             )));
         }
@@ -65,7 +65,7 @@ fn start_attended(
     drop(lock);
     let poststart = &c.record.poststart;
     if let Err(e) = hooks::run("poststart", poststart, &c.record, Status::Running) {
-        rt.log.warning(&e.text);
+        rt.log.warning(&e.to_string());
     }
     Ok(())
 }
@@ -105,11 +105,7 @@ pub fn kill(rt: &Runtime, id: &str, signal: i32, scope: Scope) -> Result<()> {
     let c = open(rt, id)?;
     if c.status() == Status::Stopped {
         // As with runc: with --all there may simply be nobody left.
-        return if all {
-            Ok(())
-        } else {
-            Err(Failure::not_running())
-        };
+        return if all { Ok(()) } else { Err(Error::NotRunning) };
     }
     let request = Request::Signal {
         signal,
@@ -140,7 +136,7 @@ pub fn cgroups(rt: &Runtime, id: &str) -> Result<Cgroups> {
 fn simple(rt: &Runtime, id: &str, r: &Request) -> Result<()> {
     let c = open(rt, id)?;
     if c.status() == Status::Stopped {
-        return Err(Failure::not_running());
+        return Err(Error::NotRunning);
     }
     c.ask(r, &[]).map(|_| ())
 }
@@ -221,7 +217,7 @@ pub fn update(rt: &Runtime, id: &str, r: &spec::Resources) -> Result<Vec<String>
     let c = open(rt, id)?;
     let _lock = c.dir.lock()?;
     if c.status() == Status::Stopped {
-        return Err(Failure::not_running());
+        return Err(Error::NotRunning);
     }
     let mut warnings = Vec::new();
     c.record.cgroups.apply(r, &mut warnings)?;
@@ -238,7 +234,7 @@ pub fn wait(rt: &Runtime, id: &str) -> Result<u8> {
     c.send(&Request::Wait, &[])?;
     match c.receive()? {
         Reply::Exited(status) => Ok(exit_code(status)),
-        other => Err(Failure::new(format!(
+        other => Err(Error::new(format!(
             "the container's monitor said {other:?}"
         ))),
     }
@@ -260,7 +256,11 @@ pub fn run(
     begins: impl FnOnce() -> Result<()>,
     size: &dyn Fn() -> Option<(u16, u16)>,
 ) -> Result<u8> {
-    let created = start_monitor(rt, c, c.console_socket.is_none())?;
+    let terminal = match c.console_socket {
+        Some(_) => OwnTerminal::Unused,
+        None => OwnTerminal::Used,
+    };
+    let created = start_monitor(rt, c, terminal)?;
     for w in &created.warnings {
         rt.log.warning(w);
     }

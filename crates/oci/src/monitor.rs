@@ -20,7 +20,7 @@ use crate::log::Log;
 use crate::outbox::{Message, Outbox, Sender, Waiting};
 use crate::state::Status;
 use crate::terminal;
-use crate::{Failure, Result, Tried};
+use crate::{Error, Result, Tried};
 use config::limits;
 use hostcall::HostFd;
 use hostcall::start::{self as host, SignalSet};
@@ -204,7 +204,7 @@ impl Monitor {
             Ok(()) => self.confirm(w.sender),
             Err(e) => self.reply(
                 id,
-                &Reply::Error(Failure::new(format!("the Sentry cannot be told: {e}"))),
+                &Reply::Error(Error::new(format!("the Sentry cannot be told: {e}"))),
             ),
         }
     }
@@ -237,7 +237,7 @@ impl Monitor {
             && self.pending.len() >= PENDING_MAX
         {
             let text = "the container has too many questions to answer";
-            self.reply(c, &Reply::Error(Failure::new(text)));
+            self.reply(c, &Reply::Error(Error::new(text)));
             return number;
         }
         self.pending.insert(number, Pending { client, kind });
@@ -348,7 +348,7 @@ impl Monitor {
     }
 
     fn refuse(&self, id: u64, text: impl Into<String>) {
-        self.reply(id, &Reply::Error(Failure::new(text)));
+        self.reply(id, &Reply::Error(Error::new(text)));
     }
 
     fn refuse_in_phase(&self, id: u64) {
@@ -393,7 +393,7 @@ impl Monitor {
             Target::Process(p) if self.processes.contains_key(&p) => {
                 self.signal_process(r, Sender::confirmed(id), signal, p);
             }
-            Target::Process(_) => self.reply(id, &Reply::Error(Failure::no_process())),
+            Target::Process(_) => self.reply(id, &Reply::Error(Error::NoProcess)),
             Target::All => self.signal(r, Sender::confirmed(id), signal, control::ALL),
             // A client that started a process sends its signals without waiting.
             Target::Own if self.has_process(id) => {
@@ -448,7 +448,7 @@ impl Monitor {
             self.next += 1;
         } else {
             let text = "the container has too many clients";
-            client::write_reply(fd.as_raw_fd(), &Reply::Error(Failure::new(text)));
+            client::write_reply(fd.as_raw_fd(), &Reply::Error(Error::new(text)));
         }
     }
 
@@ -598,7 +598,7 @@ impl Attendant for Monitor {
             }
             Answer::Refused { number, text } => {
                 if let Some(c) = self.pending.remove(&number).and_then(|p| p.client) {
-                    self.reply(c, &Reply::Error(Failure::new(text)));
+                    self.reply(c, &Reply::Error(Error::new(text)));
                 }
             }
             Answer::Exited { pid, status } => {

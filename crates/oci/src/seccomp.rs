@@ -7,7 +7,7 @@
 //! default refuses, calls newer than every one that the profile names give `ENOSYS`, so that libraries fall
 //! back to what the profile's author knew.
 
-use crate::Failure;
+use crate::Error;
 use crate::spec::{Seccomp, SeccompArg};
 use seccomp::bpf::{AND_K, ARCH, Insn, JA, JEQ_K, JGE_K, JGT_K, LD_ABS, MAX_INSNS, RET_K};
 use seccomp::{ALLOW, ERRNO, KILL_PROCESS, KILL_THREAD, LOG, TRACE, TRAP};
@@ -34,9 +34,9 @@ fn insn(code: u16, k: u32, jt: usize, jf: usize) -> Insn {
     }
 }
 
-fn action(name: &str, errno: Option<u32>) -> Result<u32, Failure> {
+fn action(name: &str, errno: Option<u32>) -> Result<u32, Error> {
     if errno.is_some_and(|e| e > 4095) {
-        return Err(Failure::new("linux.seccomp: errnoRet is larger than 4095"));
+        return Err(Error::new("linux.seccomp: errnoRet is larger than 4095"));
     }
     Ok(match name {
         "SCMP_ACT_ALLOW" => ALLOW,
@@ -47,12 +47,12 @@ fn action(name: &str, errno: Option<u32>) -> Result<u32, Failure> {
         "SCMP_ACT_TRACE" => TRACE | errno.unwrap_or(EPERM),
         "SCMP_ACT_LOG" => LOG,
         "SCMP_ACT_NOTIFY" => {
-            return Err(Failure::new(
+            return Err(Error::new(
                 "linux.seccomp: SCMP_ACT_NOTIFY is not supported: there are no seccomp listeners",
             ));
         }
         _ => {
-            return Err(Failure::new(format!(
+            return Err(Error::new(format!(
                 "linux.seccomp: action {name:?} is unknown"
             )));
         }
@@ -78,9 +78,9 @@ struct Condition {
 }
 
 impl Condition {
-    fn new(a: &SeccompArg) -> Result<Condition, Failure> {
+    fn new(a: &SeccompArg) -> Result<Condition, Error> {
         if a.index > 5 {
-            return Err(Failure::new(format!(
+            return Err(Error::new(format!(
                 "linux.seccomp: there is no argument {}",
                 a.index
             )));
@@ -94,7 +94,7 @@ impl Condition {
             "SCMP_CMP_LT" => (Test::GreaterOrEqual(a.value), true),
             "SCMP_CMP_MASKED_EQ" => (Test::Masked(a.value, a.value_two & a.value), false),
             op => {
-                return Err(Failure::new(format!(
+                return Err(Error::new(format!(
                     "linux.seccomp: operator {op:?} is unknown"
                 )));
             }
@@ -237,16 +237,16 @@ pub fn features() -> serde_json::Value {
 }
 
 /// Compiles a profile.
-pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Failure> {
+pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Error> {
     if !p.listener_path.is_empty() {
-        return Err(Failure::new(
+        return Err(Error::new(
             "linux.seccomp.listenerPath is not supported: there are no seccomp listeners",
         ));
     }
     for f in &p.flags {
         // What they ask for is so anyway, or has no meaning for a kernel without speculation or a log.
         if !FLAGS.contains(&f.as_str()) {
-            return Err(Failure::new(format!(
+            return Err(Error::new(format!(
                 "linux.seccomp: flag {f} is not supported"
             )));
         }
@@ -310,7 +310,7 @@ pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Failure> {
     ];
     out.append(&mut search(&ranges));
     if out.len() > MAX_INSNS {
-        return Err(Failure::new(format!(
+        return Err(Error::new(format!(
             "linux.seccomp: the profile is too large ({} instructions, {MAX_INSNS} at most)",
             out.len()
         )));
@@ -319,7 +319,7 @@ pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Failure> {
 }
 
 /// One rule, or one for each condition where an argument is named twice.
-fn split(all: Vec<Condition>, action: u32) -> Result<Vec<Rule>, Failure> {
+fn split(all: Vec<Condition>, action: u32) -> Result<Vec<Rule>, Error> {
     let twice = all
         .iter()
         .enumerate()
@@ -412,7 +412,7 @@ mod tests {
             ),
         ] {
             let (p, _) = crate::spec::parse::<Seccomp>(text.as_bytes()).unwrap();
-            let Err(Failure { text: why, .. }) = compile(&p) else {
+            let Err(why) = compile(&p).map_err(|e| e.to_string()) else {
                 panic!("{text} is accepted")
             };
             assert!(why.contains(word), "{why}");

@@ -3,7 +3,7 @@
 //! These are types of our own, not the `oci-spec` crate's, because a word that this version does not know
 //! must be told to the caller by its name: that crate drops it in silence.
 
-use crate::Failure;
+use crate::Error;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -429,7 +429,7 @@ fn is_stream(path: &Path) -> bool {
 }
 
 /// Reads JSON from a file; gives the words that it has and this version does not know.
-pub fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<(T, Vec<String>), Failure> {
+pub fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<(T, Vec<String>), Error> {
     let shown = path.display();
     let text = if is_stream(path) {
         let mut text = Vec::new();
@@ -443,8 +443,8 @@ pub fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<(T, Vec<String>),
     } else {
         crate::files::read(path, MAX)
     };
-    let text = text.map_err(|e| Failure::new(format!("cannot read {shown}: {e}")))?;
-    parse(&text).map_err(|e| Failure::new(format!("{shown} is not understood: {e}")))
+    let text = text.map_err(|e| Error::new(format!("cannot read {shown}: {e}")))?;
+    parse(&text).map_err(|e| Error::new(format!("{shown} is not understood: {e}")))
 }
 
 /// As [`read`], from memory.

@@ -2,7 +2,7 @@
 
 use crate::files::{self, TO_READ};
 use crate::spec::Hook;
-use crate::{Failure, Result, Tried};
+use crate::{Error, Result, Tried};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -118,7 +118,7 @@ impl Drop for Lock {
 pub fn check_id(id: &str) -> Result<()> {
     let fine = |b: u8| b.is_ascii_alphanumeric() || b"_+-.".contains(&b);
     if id.is_empty() || id.len() > 255 || id == "." || id == ".." || !id.bytes().all(fine) {
-        return Err(Failure::new(format!(
+        return Err(Error::new(format!(
             "{id:?} is no container ID: letters, digits and _+-. make one"
         )));
     }
@@ -135,7 +135,7 @@ fn open_root(root: &Path) -> Result<OwnedFd> {
     let s = rustix::fs::fstat(&fd).tried(&what)?;
     let own = |uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw();
     if !own(s.st_uid) || !own(link.st_uid) || s.st_mode & 0o022 != 0 {
-        return Err(Failure::new(format!(
+        return Err(Error::new(format!(
             "{} is another user's, or others may write there: name a directory of yours with --root",
             root.display()
         )));
@@ -159,7 +159,7 @@ impl Dir {
         let all = open_root(root)?;
         let what = format!("make {}", root.join(id).display());
         match rustix::fs::mkdirat(&all, id, Mode::from_raw_mode(0o700)) {
-            Err(rustix::io::Errno::EXIST) => return Err(Failure::exists()),
+            Err(rustix::io::Errno::EXIST) => return Err(Error::Exists),
             r => r.tried(&what)?,
         }
         let opened = Dir::open_at(&all, root, id)
@@ -177,7 +177,7 @@ impl Dir {
     /// An existing one.
     pub fn open(root: &Path, id: &str) -> Result<Dir> {
         check_id(id)?;
-        let none = || Failure::missing(id);
+        let none = || Error::NotFound(id.to_owned());
         if !root.is_dir() {
             return Err(none());
         }
@@ -202,7 +202,7 @@ impl Dir {
         let fd = self.open_lock()?;
         while let Err(e) = rustix::fs::flock(&fd, FlockOperation::LockExclusive) {
             if e != rustix::io::Errno::INTR {
-                return Err(Failure::new(format!("could not lock the container: {e}")));
+                return Err(Error::new(format!("could not lock the container: {e}")));
             }
         }
         self.still_there(Lock(fd))
@@ -219,7 +219,7 @@ impl Dir {
         if self.is_there() {
             Ok(lock)
         } else {
-            Err(Failure::new(format!("{} is gone", self.path.display())))
+            Err(Error::new(format!("{} is gone", self.path.display())))
         }
     }
 
@@ -340,16 +340,16 @@ impl Dir {
             Ok(t) => t,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => {
-                return Err(Failure::new(format!(
+                return Err(Error::new(format!(
                     "could not read {}: {e}",
                     path.display()
                 )));
             }
         };
         let r: Record = serde_json::from_slice(&text)
-            .map_err(|e| Failure::new(format!("{} is not understood: {e}", path.display())))?;
+            .map_err(|e| Error::new(format!("{} is not understood: {e}", path.display())))?;
         if r.version > VERSION {
-            return Err(Failure::new(format!(
+            return Err(Error::new(format!(
                 "{} was written by a later version of this runtime",
                 path.display()
             )));
@@ -446,7 +446,7 @@ pub fn start_time(pid: i32) -> Result<u64> {
     let found = stat(pid).tried("look when the monitor started")?;
     found
         .map(|s| s.1)
-        .ok_or_else(|| Failure::new("the container's monitor ended unexpectedly"))
+        .ok_or_else(|| Error::new("the container's monitor ended unexpectedly"))
 }
 
 /// Whether it is this process, and has not ended. One that cannot be looked at, for want of a descriptor, counts as
@@ -640,11 +640,8 @@ mod tests {
         assert!(std::fs::read_to_string(&elsewhere).unwrap().contains('7'));
         symlink(root.join("one"), root.join("link")).unwrap();
         let e = Dir::open(&root, "link").unwrap_err();
-        assert_eq!(e.kind(), crate::Kind::NotFound);
-        assert_eq!(
-            Dir::create(&root, "one").unwrap_err().kind(),
-            crate::Kind::Exists
-        );
+        assert_eq!(e, Error::NotFound("link".into()));
+        assert_eq!(Dir::create(&root, "one").unwrap_err(), Error::Exists);
         for mode in [0o770, 0o707, 0o777] {
             std::fs::set_permissions(&root, std::fs::Permissions::from_mode(mode)).unwrap();
             assert!(Dir::open(&root, "one").is_err(), "{mode:o}");

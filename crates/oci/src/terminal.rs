@@ -2,7 +2,8 @@
 //! other end, in raw mode, to the Sentry, which joins it to a terminal inside.
 
 use crate::{Result, Tried};
-use hostcall::sock;
+use config::Stdio;
+use hostcall::{RawFd, sock};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::pty::OpenptFlags;
 use rustix::termios::{OptionalActions, Winsize};
@@ -38,6 +39,16 @@ pub fn hand_over(socket: &Path, (rows, cols): (u16, u16)) -> Result<OwnedFd> {
     sock::send(s.as_raw_fd(), b"/dev/ptmx", &[master.as_raw_fd()])
         .tried("hand the terminal over")?;
     Ok(slave)
+}
+
+/// A program's streams that are this terminal.
+pub fn stdio(host: RawFd, (rows, cols): (u16, u16)) -> Stdio<RawFd> {
+    Stdio::Terminal {
+        host,
+        rows,
+        cols,
+        stderr: None,
+    }
 }
 
 /// Makes it the controlling terminal of this process, which leads a session: its size changes come as

@@ -6,7 +6,7 @@
 
 use crate::privilege::{self as own, Standing};
 use crate::spawn::REPORT;
-use crate::{Failure, kernel, step};
+use crate::{Error, kernel, step};
 use abi::Result;
 use abi::errno::{EINVAL, EPROTONOSUPPORT};
 use hostcall::table::Process;
@@ -15,9 +15,8 @@ use net::host::broker::{BIND, REQUEST_MAX, SOCKET};
 use net::interface::Interface;
 use std::convert::Infallible;
 
-pub fn run(standing: Standing, fds: Vec<HostFd>) -> std::result::Result<Infallible, Failure> {
-    let [report, channel] = <[HostFd; 2]>::try_from(fds)
-        .map_err(|_| Failure("could not find its descriptors".into()))?;
+pub fn run(standing: Standing, fds: Vec<HostFd>) -> std::result::Result<Infallible, Error> {
+    let [report, channel] = <[HostFd; 2]>::try_from(fds).map_err(|_| Error::NoDescriptors)?;
     // It stays open as long as the process.
     let _ = report.into_raw();
     step("leave the terminal", host::setsid())?;

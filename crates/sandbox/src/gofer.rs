@@ -2,13 +2,15 @@
 
 use crate::privilege::{self as own, Network, Standing};
 use crate::spawn::{self, REPORT};
-use crate::{Access, Confine, Failure, RootSpec, Spec, step};
+use crate::{Access, Confine, Error, RootSpec, Spec, step};
 use abi::Result;
 use abi::errno::{EINVAL, ENOSYS, EPERM};
 use gofer::kernel_fs::{self, Kind};
+use gofer::server::Mounts;
 use hostcall::landlock::{self, Ruleset};
+use hostcall::start::{self as host, Below};
 use hostcall::table::Process;
-use hostcall::{HostFd, file, path, process, start as host};
+use hostcall::{HostFd, file, path, process};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -22,8 +24,7 @@ pub struct GoferSide {
     pub roots: Vec<(HostFd, Access)>,
     /// How many descriptors this process may hold.
     pub max_descriptors: u64,
-    /// Whether its mounts are its own, out of reach of what is mounted on the host from now on.
-    pub own_mounts: bool,
+    pub mounts: Mounts,
     /// What a procfs among the roots shows as `net`.
     pub network: Option<HostFd>,
     /// To be called before the first message is read.
@@ -35,9 +36,8 @@ pub fn prepare(
     standing: Standing,
     network: Network,
     fds: Vec<HostFd>,
-) -> std::result::Result<GoferSide, Failure> {
-    let [report, channel] = <[HostFd; 2]>::try_from(fds)
-        .map_err(|_| Failure("could not find its descriptors".into()))?;
+) -> std::result::Result<GoferSide, Error> {
+    let [report, channel] = <[HostFd; 2]>::try_from(fds).map_err(|_| Error::NoDescriptors)?;
     if standing == Standing::Privileged {
         spawn::await_admission(&report)?;
     }
@@ -75,7 +75,10 @@ pub fn prepare(
         channel,
         roots,
         max_descriptors,
-        own_mounts: standing == Standing::Privileged,
+        mounts: match standing {
+            Standing::Privileged => Mounts::Own,
+            Standing::Ordinary { .. } => Mounts::Hosts,
+        },
         network,
         confine,
     })
@@ -93,20 +96,21 @@ fn capabilities(spec: &Spec) -> u64 {
 }
 
 /// Opens a root by its path, and tells what its files are.
-fn named(path: &CStr) -> std::result::Result<(HostFd, Kind), Failure> {
+fn named(path: &CStr) -> std::result::Result<(HostFd, Kind), Error> {
     let shown = path.to_string_lossy();
     let what = format!("open {shown}");
     let fd = step(&what, plain(path))?;
     match step(&what, kernel_fs::of(&fd))? {
-        (Kind::Closed, name) => Err(Failure(format!(
-            "does not show {shown}: it is the host's {}",
-            name.unwrap_or_default()
-        ))),
+        (Kind::Closed, name) => Err(Error::NotShown {
+            path: shown.into(),
+            why: format!("it is the host's {}", name.unwrap_or_default()),
+        }),
         (Kind::Proc, _) => match step(&what, within_proc(path))? {
             Some(fd) => Ok((fd, Kind::Proc)),
-            None => Err(Failure(format!(
-                "does not show {shown}: of the host's procfs it shows no processes, keys and memory"
-            ))),
+            None => Err(Error::NotShown {
+                path: shown.into(),
+                why: "of the host's procfs it shows no processes, keys and memory".into(),
+            }),
         },
         (kind, _) => Ok((fd, kind)),
     }
@@ -197,13 +201,13 @@ fn plain(path: &CStr) -> Result<HostFd> {
 }
 
 /// The roots as everybody sees them.
-fn host_view(spec: &Spec) -> std::result::Result<Vec<(HostFd, Access)>, Failure> {
+fn host_view(spec: &Spec) -> std::result::Result<Vec<(HostFd, Access)>, Error> {
     let open = |r: &RootSpec| Ok((named(&r.path)?.0, r.access));
     spec.roots.iter().map(open).collect()
 }
 
 /// The roots as mount trees of our own.
-fn own_view(spec: &Spec, network: Network) -> std::result::Result<Vec<(HostFd, Access)>, Failure> {
+fn own_view(spec: &Spec, network: Network) -> std::result::Result<Vec<(HostFd, Access)>, Error> {
     step("make its namespaces", own::own_namespaces(network))?;
     let private = libc::MS_REC | libc::MS_PRIVATE;
     let r = host::mount(None, c"/", None, private, None);
@@ -237,7 +241,7 @@ fn own_view(spec: &Spec, network: Network) -> std::result::Result<Vec<(HostFd, A
         .into_iter()
         .zip(&spec.roots)
         .map(|(made, r)| made.map_or_else(|| cloned(r), Ok))
-        .collect::<std::result::Result<Vec<_>, Failure>>()?;
+        .collect::<std::result::Result<Vec<_>, Error>>()?;
     // Its own /proc is needed for a while.
     for p in &hidden {
         step("uncover them", host::umount_detach(p))?;
@@ -261,7 +265,12 @@ fn tree(root: &RootSpec, at: HostFd, kind: Kind) -> Result<HostFd> {
     if root.access == Access::ReadOnly || !kind.is_plain() {
         attributes |= MOUNT_ATTR_RDONLY;
     }
-    let made = host::clone_mounts(&at, root.recursive)
+    let below = if root.recursive {
+        Below::All
+    } else {
+        Below::Nothing
+    };
+    let made = host::clone_mounts(&at, below)
         .and_then(|t| host::harden_mounts(&t, attributes).map(|()| t));
     match made {
         // Linux before 5.12, or a container that does not allow it: the Gofer's own checks stand alone.

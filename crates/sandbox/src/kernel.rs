@@ -2,10 +2,10 @@
 
 use crate::privilege::{self as own, Network, Standing};
 use crate::spawn::REPORT;
-use crate::{Confine, Failure, spawn, step};
+use crate::{Confine, Error, Spec, spawn, step};
 use abi::Result;
 use abi::errno::EBUSY;
-use hostcall::table::Process;
+use hostcall::table::{Process, Sockets, Stubs};
 use hostcall::{HostFd, process, start as host};
 
 /// What the Sentry starts with.
@@ -24,17 +24,16 @@ pub struct SentrySide {
 }
 
 pub fn prepare(
+    spec: &Spec,
     standing: Standing,
-    fds: Vec<HostFd>,
     network: Network,
-    host_network: bool,
-    traces: bool,
-) -> std::result::Result<SentrySide, Failure> {
+    fds: Vec<HostFd>,
+) -> std::result::Result<SentrySide, Error> {
     let mut fds = fds.into_iter();
     let (Some(report), Some(control), Some(gofer)) = (fds.next(), fds.next(), fds.next()) else {
-        return Err(Failure("could not find its descriptors".into()));
+        return Err(Error::NoDescriptors);
     };
-    let broker = if host_network { fds.next() } else { None };
+    let broker = if spec.host_network { fds.next() } else { None };
     // It stays open as long as the process.
     let _ = report.into_raw();
     step("leave the terminal", host::setsid())?;
@@ -61,12 +60,23 @@ pub fn prepare(
     step("allow tracing", process::prctl(libc::PR_SET_DUMPABLE, 1, 0))?;
     step("follow the starter", own::die_with_starter(REPORT))?;
     let score = prefer_children();
+    let sockets = if spec.host_network {
+        Sockets::Host
+    } else {
+        Sockets::Inside
+    };
+    let stubs = if spec.traces {
+        Stubs::Traced
+    } else {
+        Stubs::Notify
+    };
+    let list = Process::sentry(sockets, stubs);
     Ok(SentrySide {
         control,
         gofer,
         broker,
         descriptors: fds.collect(),
-        seal: Box::new(move || seal(host_network, traces, score)),
+        seal: Box::new(move || seal(list, score)),
     })
 }
 
@@ -84,7 +94,7 @@ fn prefer_children() -> Option<i32> {
     set_score((own + 1000) / 2).ok().map(|()| own)
 }
 
-fn seal(host_network: bool, traces: bool, score: Option<i32>) -> Result<()> {
+fn seal(list: Process, score: Option<i32>) -> Result<()> {
     if !host::is_single_threaded() {
         return Err(EBUSY);
     }
@@ -94,14 +104,14 @@ fn seal(host_network: bool, traces: bool, score: Option<i32>) -> Result<()> {
     }
     own::empty_root()?;
     own::keep_capabilities(0)?;
-    own::lock_down(Process::sentry(host_network, traces), REPORT)
+    own::lock_down(list, REPORT)
 }
 
 /// The user's way: the new user namespace knows this user and group only.
-pub fn map_ids(uid: u32, gid: u32) -> std::result::Result<(), Failure> {
+pub fn map_ids(uid: u32, gid: u32) -> std::result::Result<(), Error> {
     let write = |file: &str, text: String| {
         std::fs::write(format!("/proc/self/{file}"), text)
-            .map_err(|e| Failure(format!("could not set its {file}: {e}")))
+            .map_err(|e| Error::file(&format!("set its {file}"), e))
     };
     write("setgroups", "deny".into())?;
     write("uid_map", format!("{uid} {uid} 1"))?;

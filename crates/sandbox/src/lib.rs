@@ -49,6 +49,7 @@ pub use kernel::SentrySide;
 pub use net::interface::Interface;
 pub use privilege::Away;
 pub use running::{Attendant, Ending, Running};
+pub use spawn::Who;
 
 use abi::{Errno, Result};
 use hostcall::{HostFd, RawFd, sock, start as host};
@@ -117,20 +118,62 @@ pub struct Spec {
     pub traces: bool,
 }
 
-/// Why there is no sandbox: a sentence for the person.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Failure(pub String);
+/// Why there is no sandbox: a sentence for the person. What fails in a child follows on its name ("the Gofer").
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A host call failed.
+    #[error("could not {step}: {errno}")]
+    Step { step: String, errno: Errno },
+    /// The same, of a file.
+    #[error("could not {step}: {source}")]
+    File {
+        step: String,
+        source: std::io::Error,
+    },
+    /// The starter and its child do not agree on what the child is given.
+    #[error("could not find its descriptors")]
+    NoDescriptors,
+    /// The starter has ended, or said something else.
+    #[error("was not admitted by the starter")]
+    NotAdmitted,
+    #[error(
+        "could not make namespaces for the {who} ({errno}): run it as root, or allow user namespaces \
+         (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, \
+         kernel.apparmor_restrict_unprivileged_userns); in a container, give it CAP_SYS_ADMIN"
+    )]
+    NoNamespaces { who: Who, errno: Errno },
+    /// A copy of this process would not be whole.
+    #[error("could not start the {0}: /proc is not mounted, or this process has several threads")]
+    NotAlone(Who),
+    /// Both in bytes.
+    #[error(
+        "the address space of a process is limited to {} MiB (ulimit -v), and a sandbox reserves {} MiB: raise the \
+         limit, and set the program's own inside",
+        .limit >> 20,
+        .needed >> 20
+    )]
+    AddressSpace { limit: u64, needed: u64 },
+    /// A root that no application may see.
+    #[error("does not show {path}: {why}")]
+    NotShown { path: String, why: String },
+}
 
-impl Failure {
-    fn new(what: &str, e: Errno) -> Failure {
-        Failure(format!("could not {what}: {e}"))
+impl Error {
+    /// The step that a host call failed in.
+    pub fn step(step: &str, errno: Errno) -> Error {
+        let step = step.to_owned();
+        Error::Step { step, errno }
+    }
+
+    fn file(step: &str, source: std::io::Error) -> Error {
+        let step = step.to_owned();
+        Error::File { step, source }
     }
 }
 
 /// Names the step that failed.
-fn step<T>(what: &str, r: Result<T>) -> std::result::Result<T, Failure> {
-    r.map_err(|e| Failure::new(what, e))
+fn step<T>(what: &str, r: Result<T>) -> std::result::Result<T, Error> {
+    r.map_err(|e| Error::step(what, e))
 }
 
 /// A started Gofer, and the sockets to it.
@@ -143,16 +186,13 @@ struct Gofer {
     reports: HostFd,
 }
 
-fn start_gofer<G>(
+fn start_gofer(
     spec: &Spec,
     standing: Standing,
     network: Network,
     null: &HostFd,
-    main: G,
-) -> std::result::Result<Gofer, Failure>
-where
-    G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
-{
+    main: GoferMain<'_>,
+) -> std::result::Result<Gofer, Error> {
     let (channel, gofer_end) = step("make a channel", sock::seqpacket_pair())?;
     let (report, reports) = step("make a channel", sock::seqpacket_pair())?;
     let child = spawn::child(
@@ -174,26 +214,55 @@ where
 
 /// What can be done before it is known what to start: goes to the network namespace of the sandbox's
 /// processes. `None` where each of them makes its own.
-pub fn go_ahead() -> std::result::Result<Option<Away>, Failure> {
+pub fn go_ahead() -> std::result::Result<Option<Away>, Error> {
     match Standing::of_caller()? {
         Standing::Privileged => Away::go(),
         Standing::Ordinary { .. } => Ok(None),
     }
 }
 
-/// Starts both processes. `gofer` and `sentry` are what each of them runs; they return only what made
-/// them fail, to follow on "the Gofer" or "the Sentry". `away` is what [`go_ahead`] gave, if it was asked
-/// before (never with `host_network`).
-pub fn start<G, S>(
-    away: Option<Away>,
+/// What a child runs. It returns only what made it fail.
+pub type GoferMain<'a> = Box<dyn FnOnce(GoferSide) -> std::result::Result<Infallible, Error> + 'a>;
+/// The same, of the Sentry.
+pub type SentryMain<'a> =
+    Box<dyn FnOnce(SentrySide) -> std::result::Result<Infallible, Error> + 'a>;
+/// Gives a container to a running Sentry.
+pub type HandOver<'a, E> = Box<dyn FnOnce(JoinSide) -> std::result::Result<(), E> + 'a>;
+
+/// The kernel that a container gets.
+pub enum Kernel<'a, E> {
+    /// A Sentry of its own, which runs `main`. `away` is what [`go_ahead`] gave, if it was asked before (never
+    /// with [`Spec::host_network`]).
+    Own {
+        main: SentryMain<'a>,
+        away: Option<Away>,
+    },
+    /// That of a running sandbox.
+    Running(HandOver<'a, E>),
+}
+
+/// Starts a container's processes: its Gofer, which runs `gofer`, and a Sentry if it gets one of its own.
+///
+/// # Errors
+///
+/// A step that failed. What was started is ended by then.
+pub fn start<E: From<Error>>(
     spec: &Spec,
-    gofer: G,
-    sentry: S,
-) -> std::result::Result<Running, Failure>
-where
-    G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
-    S: FnOnce(SentrySide) -> std::result::Result<Infallible, Failure>,
-{
+    gofer: GoferMain<'_>,
+    kernel: Kernel<'_, E>,
+) -> std::result::Result<Running, E> {
+    match kernel {
+        Kernel::Own { main, away } => Ok(start_alone(spec, away, gofer, main)?),
+        Kernel::Running(hand_over) => join(spec, gofer, hand_over),
+    }
+}
+
+fn start_alone(
+    spec: &Spec,
+    away: Option<Away>,
+    gofer: GoferMain<'_>,
+    sentry: SentryMain<'_>,
+) -> std::result::Result<Running, Error> {
     let away = match away {
         None if !spec.host_network => go_ahead()?,
         away => away,
@@ -209,7 +278,7 @@ where
 }
 
 /// Address space is no memory, but without it nothing can be mapped.
-fn check_address_space() -> std::result::Result<(), Failure> {
+fn check_address_space() -> std::result::Result<(), Error> {
     /// Bytes: the smallest that is reserved for the memory of applications (8 GiB), what the Sentry has beside it, and
     /// some room.
     const LEAST: u64 = 16 << 30;
@@ -219,25 +288,19 @@ fn check_address_space() -> std::result::Result<(), Failure> {
     if hard >= LEAST || raised() && host::set_rlimit(libc::RLIMIT_AS, soft, hard).is_ok() {
         return Ok(());
     }
-    Err(Failure(format!(
-        "the address space of a process is limited to {} MiB (ulimit -v), and a sandbox reserves {} MiB: raise the limit, \
-         and set the program's own inside",
-        hard >> 20,
-        LEAST >> 20
-    )))
+    Err(Error::AddressSpace {
+        limit: hard,
+        needed: LEAST,
+    })
 }
 
-fn start_both<G, S>(
+fn start_both(
     spec: &Spec,
     standing: Standing,
     network: Network,
-    gofer: G,
-    sentry: S,
-) -> std::result::Result<Running, Failure>
-where
-    G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
-    S: FnOnce(SentrySide) -> std::result::Result<Infallible, Failure>,
-{
+    gofer: GoferMain<'_>,
+    sentry: SentryMain<'_>,
+) -> std::result::Result<Running, Error> {
     let null = spawn::null()?;
     let gofer = start_gofer(spec, standing, network, &null, gofer)?;
     // Made after the Gofer: nobody but the Sentry and the starter has ever held an end of it.
@@ -276,9 +339,7 @@ where
         standing.sentry_namespaces(),
         &null,
         &wanted,
-        |fds| {
-            kernel::prepare(standing, fds, network, spec.host_network, spec.traces).and_then(sentry)
-        },
+        |fds| kernel::prepare(spec, standing, network, fds).and_then(sentry),
     );
     drop((sentry_control, gofer.channel));
     let sentry = sentry.and_then(|child| child.admit(standing, &control));
@@ -309,17 +370,11 @@ pub struct JoinSide {
     pub control: HostFd,
 }
 
-/// Starts a Gofer for a container that joins a running sandbox; `hand_over` has its Sentry take the
-/// container over.
-pub fn join<G, E>(
+fn join<E: From<Error>>(
     spec: &Spec,
-    gofer: G,
-    hand_over: impl FnOnce(JoinSide) -> std::result::Result<(), E>,
-) -> std::result::Result<Running, E>
-where
-    G: FnOnce(GoferSide) -> std::result::Result<Infallible, Failure>,
-    E: From<Failure>,
-{
+    gofer: GoferMain<'_>,
+    hand_over: HandOver<'_, E>,
+) -> std::result::Result<Running, E> {
     let gofer = start_gofer(
         spec,
         Standing::of_caller()?,

@@ -1,6 +1,6 @@
 //! What the starter may do, and giving it up.
 
-use crate::{Failure, Spec, step};
+use crate::{Error, Spec, step};
 use abi::errno::{EINVAL, EIO, EPERM};
 use abi::{Errno, Result};
 use hostcall::bpf::{self, AllThreads};
@@ -48,7 +48,7 @@ pub struct Away {
 impl Away {
     /// Goes there; `None` where there is no way back: in a user namespace that has not the network namespace
     /// that it is in.
-    pub(crate) fn go() -> std::result::Result<Option<Away>, Failure> {
+    pub(crate) fn go() -> std::result::Result<Option<Away>, Error> {
         let home = step("find the network namespace", host::network_namespace())?;
         if host::enter_network(&home).is_err() {
             return Ok(None);
@@ -58,7 +58,7 @@ impl Away {
         Ok(Some(Away { home }))
     }
     /// Comes back.
-    pub(crate) fn come_back(self) -> std::result::Result<(), Failure> {
+    pub(crate) fn come_back(self) -> std::result::Result<(), Error> {
         let r = host::enter_network(&self.home);
         step("return to the network namespace", r)
     }
@@ -88,7 +88,7 @@ pub enum Standing {
 }
 
 impl Standing {
-    pub fn of_caller() -> std::result::Result<Standing, Failure> {
+    pub fn of_caller() -> std::result::Result<Standing, Error> {
         const NEEDED: u64 = CAP_SYS_ADMIN | CAP_SETUID | CAP_SETGID | CAP_SETPCAP;
         let caps = step(
             "read the capabilities of this process",

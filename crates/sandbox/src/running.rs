@@ -2,7 +2,7 @@
 
 use crate::control::{self, Answer, SIGNAL, Said, WINDOW};
 use crate::spawn::{Child, Who};
-use crate::{EXIT_BROKEN, EXIT_KILLED, EXIT_NOT_STARTED, Failure, privilege as own, step};
+use crate::{EXIT_BROKEN, EXIT_KILLED, EXIT_NOT_STARTED, Error, privilege as own, step};
 use abi::Result;
 use config::limits;
 use hostcall::bpf::{self, AllThreads};
@@ -140,7 +140,7 @@ impl Running {
     /// Confines the caller, which watches over the sandbox from now on: no capability but that to
     /// end its children, which are other users', and only the calls that [`Running::wait`] and a
     /// container's monitor make. To be called once, with one thread.
-    pub fn confine(&self) -> std::result::Result<(), Failure> {
+    pub fn confine(&self) -> std::result::Result<(), Error> {
         let confined = own::keep_capabilities(own::CAP_KILL)
             .and_then(|()| process::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0))
             .and_then(|_| {

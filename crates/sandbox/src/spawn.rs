@@ -2,7 +2,7 @@
 
 use crate::control::{self, CRASH, ERROR};
 use crate::privilege::{self, Namespaces, Standing};
-use crate::{EXIT_BROKEN, EXIT_NOT_STARTED, Failure, running, step};
+use crate::{EXIT_BROKEN, EXIT_NOT_STARTED, Error, running, step};
 use abi::Result;
 use abi::errno::{EBUSY, EINVAL, ENOSPC, ENOSYS, EPERM, EPIPE, EUSERS};
 use hostcall::start::{self as host, Side};
@@ -44,7 +44,7 @@ const ADMITTED: [u8; 8] = *b"admitted";
 impl Child {
     /// Does for a child of root's what it cannot do itself in a user namespace of its own, and
     /// lets it go on.
-    pub fn admit(self, standing: Standing, socket: &HostFd) -> std::result::Result<Child, Failure> {
+    pub fn admit(self, standing: Standing, socket: &HostFd) -> std::result::Result<Child, Error> {
         if standing != Standing::Privileged {
             return Ok(self);
         }
@@ -60,20 +60,20 @@ impl Child {
             Ok(_) | Err(EPIPE) => Ok(self),
             Err(e) => {
                 running::abandon(self);
-                Err(Failure::new("admit a process of the sandbox", e))
+                Err(Error::step("admit a process of the sandbox", e))
             }
         }
     }
 }
 
 /// Waits until its limits and its ids are set.
-pub fn await_admission(socket: &HostFd) -> std::result::Result<(), Failure> {
+pub fn await_admission(socket: &HostFd) -> std::result::Result<(), Error> {
     let mut word = [0; ADMITTED.len()];
     step("wait for the starter", sock::recv(socket.raw(), &mut word))?;
     if word == ADMITTED {
         Ok(())
     } else {
-        Err(Failure("was not admitted by the starter".into()))
+        Err(Error::NotAdmitted)
     }
 }
 
@@ -81,16 +81,14 @@ pub fn await_admission(socket: &HostFd) -> std::result::Result<(), Failure> {
 pub const REPORT: RawFd = 3;
 
 /// An open `/dev/null`.
-pub fn null() -> std::result::Result<HostFd, Failure> {
+pub fn null() -> std::result::Result<HostFd, Error> {
     use std::os::fd::IntoRawFd;
     let f = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
         .open("/dev/null");
-    match f {
-        Ok(f) => Ok(HostFd::from_raw(f.into_raw_fd())),
-        Err(e) => Err(Failure(format!("could not open /dev/null: {e}"))),
-    }
+    f.map(|f| HostFd::from_raw(f.into_raw_fd()))
+        .map_err(|e| Error::file("open /dev/null", e))
 }
 
 /// Clones a child that holds nothing but standard error and copies of `wanted` (its report socket first),
@@ -100,8 +98,8 @@ pub fn child(
     namespaces: Namespaces,
     null: &HostFd,
     wanted: &[RawFd],
-    main: impl FnOnce(Vec<HostFd>) -> std::result::Result<Infallible, Failure>,
-) -> std::result::Result<Child, Failure> {
+    main: impl FnOnce(Vec<HostFd>) -> std::result::Result<Infallible, Error>,
+) -> std::result::Result<Child, Error> {
     let Namespaces { needed, wished } = namespaces;
     let mut has_wished = wished != 0;
     let cloned = match host::clone_process(needed | wished) {
@@ -130,15 +128,9 @@ pub fn child(
             let _ = control::send(REPORT, ERROR, text.as_bytes());
             process::exit_group(i32::from(EXIT_NOT_STARTED))
         }
-        Err(e @ (EPERM | ENOSPC | EUSERS | ENOSYS)) => Err(Failure(format!(
-            "could not make namespaces for the {who} ({e}): run it as root, or allow user namespaces \
-             (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, \
-             kernel.apparmor_restrict_unprivileged_userns); in a container, give it CAP_SYS_ADMIN"
-        ))),
-        Err(EBUSY) => Err(Failure(format!(
-            "could not start the {who}: /proc is not mounted, or this process has several threads"
-        ))),
-        Err(e) => Err(Failure::new(&format!("start the {who}"), e)),
+        Err(errno @ (EPERM | ENOSPC | EUSERS | ENOSYS)) => Err(Error::NoNamespaces { who, errno }),
+        Err(EBUSY) => Err(Error::NotAlone(who)),
+        Err(e) => Err(Error::step(&format!("start the {who}"), e)),
     }
 }
 

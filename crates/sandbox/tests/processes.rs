@@ -6,7 +6,10 @@
 
 use abi::errno::{EROFS, EXDEV};
 use hostcall::{HostFd, file, path, process, sock, start as host};
-use sandbox::{Access, Attendant, Ending, GoferSide, RootSpec, Running, SentrySide, Spec, control};
+use sandbox::{
+    Access, Attendant, Ending, Error, GoferSide, Kernel, RootSpec, Running, SentrySide, Spec,
+    control,
+};
 use std::convert::Infallible;
 use std::ffi::CString;
 use std::io::{BufRead, BufReader};
@@ -287,13 +290,12 @@ fn as_starter(case: &str) {
     let signals = host::signalfd(usr1).unwrap();
     let (case1, case2) = (case.to_owned(), case.to_owned());
     let file2 = file.clone();
-    let running = sandbox::start(
-        None,
-        &spec,
-        move |g| Ok(gofer(&case1, &file2, g)),
-        move |s| Ok(sentry(&case2, s)),
-    )
-    .unwrap();
+    let kernel = Kernel::Own {
+        main: Box::new(move |s| Ok(sentry(&case2, s))),
+        away: None,
+    };
+    let gofer = Box::new(move |g| Ok(gofer(&case1, &file2, g)));
+    let running = sandbox::start::<Error>(&spec, gofer, kernel).unwrap();
     let (s, g) = running.pids();
     if case.starts_with("kill") || case == "confined" {
         println!("pids {s} {g}");

@@ -8,7 +8,9 @@
 
 use hostcall::table::Process;
 use hostcall::{bpf, path, probe, process, sock};
-use sandbox::{Access, Attendant, Ending, GoferSide, RootSpec, Running, SentrySide, Spec};
+use sandbox::{
+    Access, Attendant, Ending, Error, GoferSide, Kernel, RootSpec, Running, SentrySide, Spec,
+};
 use std::convert::Infallible;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -327,36 +329,36 @@ fn as_starter(who: &str, number: u64, args: [u64; 6]) {
         }
         probe::attempt(number, args)
     };
-    let running = sandbox::start(
-        None,
-        &spec,
-        move |g: GoferSide| -> std::result::Result<Infallible, sandbox::Failure> {
-            if let Some(whose) = list {
-                // Its list, in the Gofer's place.
-                let list = bpf::allow_list(whose);
-                process::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).unwrap();
-                bpf::install(&list, bpf::AllThreads::Yes).unwrap();
-                attempt()
-            }
-            (g.confine)().unwrap();
-            if tries_gofer {
-                attempt()
-            }
-            // Until the Sentry hangs up.
-            let _ = sock::recv(g.channel.raw(), &mut [0u8; 8]);
-            process::exit_group(0)
-        },
-        move |s: SentrySide| -> std::result::Result<Infallible, sandbox::Failure> {
-            (s.seal)().unwrap();
-            if tries_sentry {
-                attempt()
-            }
-            loop {
-                std::thread::sleep(Duration::from_secs(100));
-            }
-        },
-    )
-    .unwrap();
+    let gofer = move |g: GoferSide| -> Result<Infallible, Error> {
+        if let Some(whose) = list {
+            // Its list, in the Gofer's place.
+            let list = bpf::allow_list(whose);
+            process::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).unwrap();
+            bpf::install(&list, bpf::AllThreads::Yes).unwrap();
+            attempt()
+        }
+        (g.confine)().unwrap();
+        if tries_gofer {
+            attempt()
+        }
+        // Until the Sentry hangs up.
+        let _ = sock::recv(g.channel.raw(), &mut [0u8; 8]);
+        process::exit_group(0)
+    };
+    let sentry = move |s: SentrySide| -> Result<Infallible, Error> {
+        (s.seal)().unwrap();
+        if tries_sentry {
+            attempt()
+        }
+        loop {
+            std::thread::sleep(Duration::from_secs(100));
+        }
+    };
+    let kernel = Kernel::Own {
+        main: Box::new(sentry),
+        away: None,
+    };
+    let running = sandbox::start::<Error>(&spec, Box::new(gofer), kernel).unwrap();
     match running.wait(&mut Nobody) {
         Ending::Broken { text, .. } => println!("{text}"),
         Ending::Program { status, .. } => println!("program {status}"),

@@ -52,7 +52,7 @@ fn group(bundle: &Path, id: &str) -> Result<String, String> {
         annotations: Option<BTreeMap<String, String>>,
     }
     let (spec, _): (Annotated, _) =
-        oci::spec::read(&bundle.join("config.json")).map_err(|e| e.text)?;
+        oci::spec::read(&bundle.join("config.json")).map_err(|e| e.to_string())?;
     let annotations = spec.annotations.unwrap_or_default();
     let name = GROUPS.iter().find_map(|g| annotations.get(*g));
     Ok(name.map_or(id, String::as_str).into())

@@ -17,9 +17,9 @@
 
 use crate::events::{Event, Publisher};
 use crate::helper::{self, Done, Failed, Work};
-use crate::io::{Io, Stdio};
+use crate::io::{Asked, Io};
 use crate::oom;
-use crate::paused::Paused;
+use crate::paused::{Paused, Programs};
 use crate::process::{Exit, Phase, Process};
 use crate::reaper::Reaper;
 use crate::settings::Settings;
@@ -59,14 +59,14 @@ fn precondition(text: &str) -> ttrpc::Error {
 }
 
 /// What the runtime says, with the code for it.
-pub fn failed(f: &oci::Failure) -> ttrpc::Error {
-    let code = match f.kind() {
-        oci::Kind::NotFound => Code::NOT_FOUND,
-        oci::Kind::Exists => Code::ALREADY_EXISTS,
-        oci::Kind::NotRunning => Code::FAILED_PRECONDITION,
-        oci::Kind::Interrupted(_) | oci::Kind::Other => Code::UNKNOWN,
+pub fn failed(f: &oci::Error) -> ttrpc::Error {
+    let code = match f.cause() {
+        oci::Error::NotFound(_) => Code::NOT_FOUND,
+        oci::Error::Exists => Code::ALREADY_EXISTS,
+        oci::Error::NotRunning | oci::Error::NoProcess => Code::FAILED_PRECONDITION,
+        _ => Code::UNKNOWN,
     };
-    error(code, &f.text)
+    error(code, f)
 }
 
 fn told(f: &Failed) -> ttrpc::Error {
@@ -134,7 +134,7 @@ impl Container {
         id: &str,
         bundle: PathBuf,
         settings: Settings,
-        stdio: Stdio,
+        stdio: Asked,
         reaper: Arc<Reaper>,
         events: Publisher,
     ) -> Container {
@@ -322,7 +322,7 @@ impl Container {
     /// Takes away, by force, what a `Create` that failed has left; not what another's has.
     fn clean_up(&self) {
         if let Err(e) = self.remove(true) {
-            crate::log::error(&format!("could not delete {}: {}", self.id, e.text()));
+            crate::log::error(&format!("could not delete {}: {e}", self.id));
         }
     }
 
@@ -342,7 +342,7 @@ impl Container {
             .runtime()
             .is_ok_and(|rt| match oci::state(&rt, &self.id) {
                 Ok(other) => Some(other.bundle) != own,
-                Err(e) => e.kind() == oci::Kind::NotFound,
+                Err(e) => matches!(e.cause(), oci::Error::NotFound(_)),
             });
         if gone {
             Settings::forget(&self.bundle);
@@ -363,11 +363,14 @@ impl Container {
     }
 
     /// Pauses it, or lets it go on.
-    pub fn hold<E: Event>(&self, hold: bool, event: &E) -> ttrpc::Result<()> {
+    pub fn hold<E: Event>(&self, state: Programs, event: &E) -> ttrpc::Result<()> {
         let rt = self.settings.runtime().map_err(unknown)?;
-        let act = if hold { oci::pause } else { oci::resume };
+        let act = match state {
+            Programs::Paused => oci::pause,
+            Programs::Running => oci::resume,
+        };
         act(&rt, &self.id).map_err(|e| failed(&e))?;
-        self.paused.set(hold);
+        self.paused.set(state);
         self.events.publish(event);
         Ok(())
     }
@@ -463,7 +466,7 @@ impl Container {
     fn start_exec(
         self: &Arc<Self>,
         exec: &str,
-        stdio: &Stdio,
+        stdio: &Asked,
         process: Box<oci::spec::Process>,
     ) -> Result<Option<(Done, Io)>, Failed> {
         let (mut io, program) =
@@ -486,7 +489,7 @@ impl Container {
     pub fn add(
         self: &Arc<Self>,
         exec: &str,
-        stdio: Stdio,
+        stdio: Asked,
         spec: oci::spec::Process,
     ) -> ttrpc::Result<()> {
         let paused = self.is_paused();
@@ -591,7 +594,7 @@ impl Container {
             .map_err(|_| error(Code::NOT_FOUND, "the process was deleted"))
     }
 
-    pub fn kill(&self, exec: &str, signal: u32, all: bool) -> ttrpc::Result<()> {
+    pub fn kill(&self, exec: &str, signal: u32, scope: oci::Scope) -> ttrpc::Result<()> {
         let signal = i32::try_from(signal).unwrap_or(-1);
         if !(0..=64).contains(&signal) {
             return Err(error(
@@ -612,17 +615,14 @@ impl Container {
         };
         let rt = self.settings.runtime().map_err(unknown)?;
         let sent = if exec.is_empty() {
-            let scope = if all {
-                oci::Scope::All
-            } else {
-                oci::Scope::First
-            };
             oci::kill(&rt, &self.id, signal, scope)
         } else {
             oci::kill_process(&rt, &self.id, signal, inside)
         };
-        sent.map_err(|e| match e.kind() {
-            oci::Kind::NotRunning => error(Code::NOT_FOUND, "process already finished"),
+        sent.map_err(|e| match e.cause() {
+            oci::Error::NotRunning | oci::Error::NoProcess => {
+                error(Code::NOT_FOUND, "process already finished")
+            }
             _ => failed(&e),
         })
     }

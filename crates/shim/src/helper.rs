@@ -16,7 +16,7 @@
 use crate::args;
 use crate::reaper::Reaper;
 use crate::settings::Settings;
-use oci::{Create, Exec, Streams};
+use oci::{Create, Exec};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -80,28 +80,23 @@ pub struct Done {
     pub inside: u32,
 }
 
-type Answer = Result<Done, oci::Failure>;
+type Answer = Result<Done, oci::Error>;
 
 /// Why it was not done.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Failed {
     /// The helper says so; it has left nothing half done.
-    Refused(oci::Failure),
+    #[error("{0}")]
+    Refused(oci::Error),
     /// There is no answer: it may have been done, or a part of it.
+    #[error("{0}")]
     Lost(String),
 }
 
 impl Failed {
     /// By the shim itself, beforehand.
     pub fn nothing_done(text: String) -> Failed {
-        Failed::Refused(oci::Failure::new(text))
-    }
-
-    pub fn text(&self) -> &str {
-        match self {
-            Failed::Refused(f) => &f.text,
-            Failed::Lost(s) => s,
-        }
+        Failed::Refused(oci::Error::new(text))
     }
 }
 
@@ -213,7 +208,7 @@ fn heard() -> usize {
 
 /// `begins` is called before a program of `exec` runs, with the answer; where it fails, the program never does.
 fn work(o: &Order, begins: &mut dyn FnMut(Done) -> Result<(), String>) -> Answer {
-    let rt = o.settings.runtime().map_err(oci::Failure::new)?;
+    let rt = o.settings.runtime().map_err(oci::Error::new)?;
     match &o.work {
         Work::Create {
             id,
@@ -226,7 +221,7 @@ fn work(o: &Order, begins: &mut dyn FnMut(Done) -> Result<(), String>) -> Answer
                     id: id.clone(),
                     bundle: bundle.clone(),
                     console_socket: program.console.clone(),
-                    streams: streams(program).map_err(oci::Failure::new)?,
+                    stdio: streams(program).map_err(oci::Error::new)?,
                     ..Create::default()
                 },
             )?;
@@ -253,10 +248,10 @@ fn work(o: &Order, begins: &mut dyn FnMut(Done) -> Result<(), String>) -> Answer
                     process: (**process).clone(),
                     detach: true,
                     console_socket: program.console.clone(),
-                    streams: streams(program).map_err(oci::Failure::new)?,
+                    stdio: streams(program).map_err(oci::Error::new)?,
                     ..Exec::default()
                 },
-                |d| begins(done(d)).map_err(oci::Failure::new),
+                |d| begins(done(d)).map_err(oci::Error::new),
             )?;
             Ok(done(d))
         }
@@ -267,9 +262,9 @@ fn work(o: &Order, begins: &mut dyn FnMut(Done) -> Result<(), String>) -> Answer
 }
 
 /// Opens a program's streams. The shim holds the other ends of FIFOs: nothing blocks.
-fn streams(p: &Program) -> Result<Streams, String> {
+fn streams(p: &Program) -> Result<config::Stdio<i32>, String> {
     if p.console.is_some() {
-        return Ok(Streams::Own);
+        return Ok(config::Stdio::default());
     }
     // The program is to see a plain stream.
     let plain = |fd: OwnedFd| {
@@ -304,5 +299,5 @@ fn streams(p: &Program) -> Result<Streams, String> {
     } else {
         open(0)?
     };
-    Ok(Streams::Given([input, open(1)?, open(2)?]))
+    Ok(config::Stdio::Inherited([input, open(1)?, open(2)?]))
 }

@@ -8,6 +8,13 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// What a container's programs do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Programs {
+    Running,
+    Paused,
+}
+
 /// What is known.
 #[derive(Debug, Default)]
 pub struct Paused {
@@ -30,9 +37,9 @@ impl Paused {
     }
 
     /// It was paused, or is no more.
-    pub fn set(&self, paused: bool) {
+    pub fn set(&self, state: Programs) {
         let mut k = self.lock();
-        k.paused = paused;
+        k.paused = state == Programs::Paused;
         k.changes += 1;
     }
 
@@ -87,10 +94,10 @@ mod tests {
     #[test]
     fn an_old_answer_does_not_undo_what_was_done_since() {
         let p = Arc::new(Paused::default());
-        p.set(true);
+        p.set(Programs::Paused);
         let (tell, known) = slow(&p);
         assert!(known);
-        p.set(false);
+        p.set(Programs::Running);
         // Who asks now is not told of before.
         assert!(!p.get(SHORT, || unreachable!()));
         tell.send(Some(true)).unwrap();
@@ -102,7 +109,7 @@ mod tests {
     #[test]
     fn no_answer_changes_nothing() {
         let p = Arc::new(Paused::default());
-        p.set(true);
+        p.set(Programs::Paused);
         let (tell, _) = slow(&p);
         tell.send(None).unwrap();
         assert!(settled(&p) && p.get(LONG, || None));

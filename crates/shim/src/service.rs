@@ -3,7 +3,8 @@
 use crate::bootstrap::{Address, Group};
 use crate::container::{Container, error, failed, unknown};
 use crate::events::Publisher;
-use crate::io::Stdio;
+use crate::io::Asked;
+use crate::paused::Programs;
 use crate::process::Phase;
 use crate::reaper::Reaper;
 use crate::settings::Settings;
@@ -97,12 +98,12 @@ impl Service {
         found.ok_or_else(|| error(Code::NOT_FOUND, format!("container {id}: not found")))
     }
 
-    fn create_task(&self, r: &CreateTaskRequest, stdio: Stdio) -> ttrpc::Result<u32> {
+    fn create_task(&self, r: &CreateTaskRequest, stdio: Asked) -> ttrpc::Result<u32> {
         // It has come, whatever becomes of it.
         self.lock().note(&r.id);
         let bundle = PathBuf::from(&r.bundle);
         let (spec, _): (oci::spec::Spec, _) = oci::spec::read(&bundle.join("config.json"))
-            .map_err(|e| error(Code::INVALID_ARGUMENT, e.text))?;
+            .map_err(|e| error(Code::INVALID_ARGUMENT, e))?;
         let linux = spec.linux.unwrap_or_default();
         let settings = Settings::new(&r.options, &self.namespace, &bundle, &linux.cgroups_path)
             .map_err(|e| error(Code::INVALID_ARGUMENT, e))?;
@@ -166,7 +167,7 @@ impl Service {
         let groups = container
             .settings
             .runtime()
-            .and_then(|rt| oci::cgroups(&rt, &r.id).map_err(|e| e.text));
+            .and_then(|rt| oci::cgroups(&rt, &r.id).map_err(|e| e.to_string()));
         // Without a record it has been deleted meanwhile.
         if let Ok(groups) = groups {
             container.watch_memory(&groups);
@@ -228,7 +229,7 @@ fn unmount(rootfs: &Path) {
 }
 
 fn check(words: &[&str]) -> ttrpc::Result<()> {
-    let wrong = |e: oci::Failure| error(Code::INVALID_ARGUMENT, e.text);
+    let wrong = |e: oci::Error| error(Code::INVALID_ARGUMENT, e);
     words
         .iter()
         .try_for_each(|w| oci::check_id(w).map_err(wrong))
@@ -278,7 +279,7 @@ impl containerd_shim_protos::Task for Service {
                 "restoring a checkpoint is not supported",
             ));
         }
-        let stdio = Stdio {
+        let stdio = Asked {
             terminal: r.terminal,
             stdin: r.stdin.clone(),
             stdout: r.stdout.clone(),
@@ -340,7 +341,7 @@ impl containerd_shim_protos::Task for Service {
             container_id: r.id.clone(),
             ..TaskPaused::default()
         };
-        self.container(&r.id)?.hold(true, &event)?;
+        self.container(&r.id)?.hold(Programs::Paused, &event)?;
         Ok(Empty::default())
     }
 
@@ -349,7 +350,7 @@ impl containerd_shim_protos::Task for Service {
             container_id: r.id.clone(),
             ..TaskResumed::default()
         };
-        self.container(&r.id)?.hold(false, &event)?;
+        self.container(&r.id)?.hold(Programs::Running, &event)?;
         Ok(Empty::default())
     }
 
@@ -358,7 +359,12 @@ impl containerd_shim_protos::Task for Service {
     }
 
     fn kill(&self, _: &TtrpcContext, r: KillRequest) -> ttrpc::Result<Empty> {
-        self.container(&r.id)?.kill(&r.exec_id, r.signal, r.all)?;
+        let scope = if r.all {
+            oci::Scope::All
+        } else {
+            oci::Scope::First
+        };
+        self.container(&r.id)?.kill(&r.exec_id, r.signal, scope)?;
         Ok(Empty::default())
     }
 
@@ -372,7 +378,7 @@ impl containerd_shim_protos::Task for Service {
             )
         })?;
         spec.terminal = r.terminal;
-        let stdio = Stdio {
+        let stdio = Asked {
             terminal: r.terminal,
             stdin: r.stdin,
             stdout: r.stdout,
@@ -494,7 +500,7 @@ mod tests {
             "c",
             dir.clone(),
             settings.clone(),
-            Stdio::default(),
+            Asked::default(),
             Arc::default(),
             Publisher::kept(),
         );
@@ -505,7 +511,7 @@ mod tests {
                 bundle: dir.display().to_string(),
                 ..CreateTaskRequest::default()
             };
-            match s.create_task(&r, Stdio::default()) {
+            match s.create_task(&r, Asked::default()) {
                 Err(ttrpc::Error::RpcStatus(s)) => s.code(),
                 other => panic!("{other:?}"),
             }

@@ -4,6 +4,7 @@ use config::PlatformKind;
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use containerd_shim_protos::protobuf::{CodedInputStream, Message};
 use containerd_shim_protos::shim::oci::Options as RuncOptions;
+use oci::start::KernelOptions;
 use oci::{Annotated, Format, Log, Overlay, Runtime};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -170,16 +171,20 @@ impl Settings {
                 open: None,
             },
             systemd_cgroup: w.systemd_cgroup,
-            platform: match w.platform.as_deref() {
-                None | Some("notify") => PlatformKind::Notify,
-                Some("ptrace") => PlatformKind::Ptrace,
-                Some(p) => {
-                    return Err(format!(
-                        "platform {p:?} is not known: write notify or ptrace"
-                    ));
-                }
+            kernel: KernelOptions {
+                platform: match w.platform.as_deref() {
+                    None | Some("notify") => PlatformKind::Notify,
+                    Some("ptrace") => PlatformKind::Ptrace,
+                    Some(p) => {
+                        return Err(format!(
+                            "platform {p:?} is not known: write notify or ptrace"
+                        ));
+                    }
+                },
+                strace: w.strace.clone(),
+                verbosity: u8::from(w.debug),
+                ..KernelOptions::default()
             },
-            lanes: platform::Lanes::default(),
             overlay: match &w.overlay {
                 None => Overlay::default(),
                 Some(o) => o.parse().map_err(|e| format!("overlay {o:?}: {e}"))?,
@@ -188,8 +193,6 @@ impl Settings {
                 None => Annotated::default(),
                 Some(a) => a.parse().map_err(|e| format!("annotations: {e}"))?,
             },
-            strace: w.strace.clone(),
-            debug_drop: 0,
             host_network: match w.net.as_deref() {
                 None | Some("sandbox") => false,
                 Some("host") => true,

@@ -3,8 +3,15 @@
 use oci::spec;
 use serde_json::json;
 
+/// Who is to run a container.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whose {
+    Root,
+    User,
+}
+
 /// The container that `spec` begins with: a shell as root without special rights.
-pub fn example(rootless: bool) -> serde_json::Value {
+pub fn example(whose: Whose) -> serde_json::Value {
     let caps = ["CAP_AUDIT_WRITE", "CAP_KILL", "CAP_NET_BIND_SERVICE"];
     let mount = |at: &str, kind: &str, source: &str, options: &[&str]| json!({"destination": at, "type": kind, "source": source, "options": options});
     let quiet = ["nosuid", "noexec", "nodev"];
@@ -16,7 +23,7 @@ pub fn example(rootless: bool) -> serde_json::Value {
             "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/sys/firmware", "/proc/scsi"],
         "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
     });
-    if rootless {
+    if whose == Whose::User {
         let map = |id: u32| json!([{"containerID": 0, "hostID": id, "size": 1}]);
         let (uid, gid) = hostcall::path::effective_ids();
         linux["uidMappings"] = map(uid);

@@ -1,8 +1,9 @@
 //! What the commands print.
 
-use oci::{Failure, Runtime};
+use oci::{Error, Runtime};
 use serde_json::json;
 use std::io::Write;
+use std::time::Duration;
 
 pub fn pretty<T: serde::Serialize>(v: &T) -> String {
     serde_json::to_string_pretty(v).unwrap_or_default()
@@ -28,12 +29,12 @@ pub fn print(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-pub fn list(rt: &Runtime, format: &str, quiet: bool) -> oci::Result<()> {
+pub fn list_ids(rt: &Runtime) {
+    oci::list(rt).iter().for_each(|c| print(&c.id));
+}
+
+pub fn list(rt: &Runtime, format: &str) -> oci::Result<()> {
     let all = oci::list(rt);
-    if quiet {
-        all.iter().for_each(|c| print(&c.id));
-        return Ok(());
-    }
     match format {
         "json" => print(&serde_json::to_string(&all).unwrap_or_default()),
         "table" => {
@@ -50,9 +51,7 @@ pub fn list(rt: &Runtime, format: &str, quiet: bool) -> oci::Result<()> {
             table(&["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"], rows);
         }
         f => {
-            return Err(Failure::new(format!(
-                "{f} is no format: write table or json"
-            )));
+            return Err(Error::new(format!("{f} is no format: write table or json")));
         }
     }
     Ok(())
@@ -95,7 +94,7 @@ pub fn ps(rt: &Runtime, format: &str, id: &str) -> oci::Result<()> {
             table(&["UID", "PID", "PPID", "TTY", "TIME", "CMD"], rows);
         }
         f => {
-            return Err(Failure::new(format!(
+            return Err(Error::new(format!(
                 "{f} is no format: write table, json or json-inside"
             )));
         }
@@ -103,18 +102,22 @@ pub fn ps(rt: &Runtime, format: &str, id: &str) -> oci::Result<()> {
     Ok(())
 }
 
-pub fn events(rt: &Runtime, id: &str, once: bool, interval: &str) -> oci::Result<()> {
-    let seconds: f64 = interval
-        .trim_end_matches('s')
-        .parse()
-        .ok()
+/// The words of `--interval`.
+pub fn seconds(interval: &str) -> oci::Result<Duration> {
+    let seconds: Option<f64> = interval.trim_end_matches('s').parse().ok();
+    seconds
         .filter(|s| (0.01..1e6).contains(s))
-        .ok_or_else(|| Failure::new(format!("--interval {interval}: write seconds, as in 5s")))?;
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| Error::new(format!("--interval {interval}: write seconds, as in 5s")))
+}
+
+/// Once, or again and again.
+pub fn events(rt: &Runtime, id: &str, every: Option<Duration>) -> oci::Result<()> {
     loop {
         print(&oci::events(rt, id)?.to_string());
-        if once {
-            return Ok(());
+        match every {
+            Some(d) => std::thread::sleep(d),
+            None => return Ok(()),
         }
-        std::thread::sleep(std::time::Duration::from_secs_f64(seconds));
     }
 }

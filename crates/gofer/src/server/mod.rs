@@ -25,7 +25,7 @@ pub struct Root {
     /// By which the client attaches to it.
     pub name: String,
     fd: HostFd,
-    writable: bool,
+    writable: Writable,
 }
 
 /// Whether the container may change what lies below a root.
@@ -33,6 +33,15 @@ pub struct Root {
 pub enum Writable {
     No,
     Yes,
+}
+
+/// The mounts that a Gofer's roots lie on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mounts {
+    /// The host's.
+    Hosts,
+    /// Its own: what anybody mounts on the host later does not show below its roots.
+    Own,
 }
 
 impl Root {
@@ -47,7 +56,7 @@ impl Root {
         Root {
             name: name.to_owned(),
             fd,
-            writable: writable == Writable::Yes,
+            writable,
         }
     }
     #[must_use]
@@ -109,10 +118,9 @@ impl Server {
         })
     }
 
-    /// Its mounts are its own: what anybody mounts on the host later does not show below its roots.
     #[must_use]
-    pub fn with_own_mounts(mut self, own: bool) -> Server {
-        self.own_mounts = own;
+    pub fn with_mounts(mut self, whose: Mounts) -> Server {
+        self.own_mounts = whose == Mounts::Own;
         self
     }
 
@@ -120,7 +128,7 @@ impl Server {
     /// namespace that the container may see. Without it there is no such name.
     #[must_use]
     pub fn with_network(mut self, directory: Option<HostFd>) -> Server {
-        let node = directory.and_then(|fd| Node::root(&self.proc_fd, fd, false).ok());
+        let node = directory.and_then(|fd| Node::root(&self.proc_fd, fd, Writable::No).ok());
         self.network = node.filter(|n| n.fs == Kind::Proc);
         self
     }

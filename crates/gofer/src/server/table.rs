@@ -1,6 +1,7 @@
 //! The handles of a client.
 
-use crate::kernel_fs::{self, Kind};
+use super::Writable;
+use crate::kernel_fs::{self, Device, Kind};
 use crate::proto::{Attr, Handle};
 use abi::Result;
 use abi::attr::Stat;
@@ -25,10 +26,10 @@ pub struct Node {
 
 impl Node {
     /// A root. One that lies within a procfs was allowed by whoever named it.
-    pub fn root(proc: &HostFd, fd: HostFd, writable: bool) -> Result<Node> {
+    pub fn root(proc: &HostFd, fd: HostFd, writable: Writable) -> Result<Node> {
         let attr = attr(proc, &fd)?;
         let fs = kernel_fs::of(&fd)?.0;
-        Ok(Self::new(fd, &attr.stat, writable, fs))
+        Ok(Self::new(fd, &attr.stat, writable == Writable::Yes, fs))
     }
     /// What was found in a directory.
     pub fn below(proc: &HostFd, dir: &Node, fd: HostFd) -> Result<(Attr, Node)> {
@@ -38,7 +39,12 @@ impl Node {
     }
     /// As [`Node::below`], with the attributes that it has.
     pub fn found(dir: &Node, fd: HostFd, attr: &Stat) -> Result<Node> {
-        let fs = dir.fs.below(&fd, attr.dev == dir.dev)?;
+        let device = if attr.dev == dir.dev {
+            Device::Same
+        } else {
+            Device::Other
+        };
+        let fs = dir.fs.below(&fd, device)?;
         Ok(Self::new(fd, attr, dir.writable, fs))
     }
     /// The same file.

@@ -1,7 +1,7 @@
 //! Mounts and devices.
 
 use super::{RDONLY, access, c_path, check_depth, refuse};
-use crate::Failure;
+use crate::Error;
 use crate::spec::{self, Mount};
 use config::{DeviceNode, MountKind, MountSpec};
 use sandbox::RootSpec;
@@ -16,7 +16,7 @@ struct MountOptions {
     exclusive: bool,
 }
 
-fn mount_options(m: &Mount, warnings: &mut Vec<String>) -> Result<MountOptions, Failure> {
+fn mount_options(m: &Mount, warnings: &mut Vec<String>) -> Result<MountOptions, Error> {
     let mut o = MountOptions::default();
     for word in m.options.iter().flatten() {
         let (set, bit) = match word.as_str() {
@@ -104,7 +104,7 @@ pub fn mount(
     m: &Mount,
     roots: &mut Vec<RootSpec>,
     warnings: &mut Vec<String>,
-) -> Result<Option<MountSpec>, Failure> {
+) -> Result<Option<MountSpec>, Error> {
     if m.destination.is_empty() {
         return Err(refuse("a mount has no destination"));
     }
@@ -158,10 +158,10 @@ fn bind(
     o: &MountOptions,
     roots: &mut Vec<RootSpec>,
     warnings: &mut Vec<String>,
-) -> Result<MountSpec, Failure> {
+) -> Result<MountSpec, Error> {
     let path = bundle.join(&made.source);
     let path = path.canonicalize().map_err(|e| {
-        Failure::new(format!(
+        Error::new(format!(
             "mount {}: cannot find {}: {e}",
             made.target,
             path.display()
@@ -204,7 +204,7 @@ fn bind(
     Ok(made)
 }
 
-pub fn device(d: &spec::Device) -> Result<DeviceNode, Failure> {
+pub fn device(d: &spec::Device) -> Result<DeviceNode, Error> {
     let kind = match d.kind.as_str() {
         "c" | "u" => libc::S_IFCHR,
         "b" => libc::S_IFBLK,

@@ -1,7 +1,7 @@
 //! What runs: a process with its user, limits and capabilities.
 
 use super::{check_depth, refuse};
-use crate::Failure;
+use crate::Error;
 use crate::spec::{self, Capabilities, Rlimit};
 use config::{CapSets, ProcessSpec};
 
@@ -11,11 +11,11 @@ pub fn window(p: &spec::Process) -> (u16, u16) {
     p.console_size
         .as_ref()
         .filter(|s| s.height != 0 && s.width != 0)
-        .map_or((24, 80), |s| (s.height, s.width))
+        .map_or(hostcall::term::DEFAULT_WINDOW, |s| (s.height, s.width))
 }
 
 /// `process`.
-pub fn process(p: &spec::Process, warnings: &mut Vec<String>) -> Result<ProcessSpec, Failure> {
+pub fn process(p: &spec::Process, warnings: &mut Vec<String>) -> Result<ProcessSpec, Error> {
     if p.args.is_empty() {
         return Err(refuse("process.args is empty"));
     }
@@ -101,7 +101,7 @@ const RLIMITS: [&str; 16] = [
     "RTTIME",
 ];
 
-fn rlimits(asked: &[Rlimit]) -> Result<Vec<(u32, u64, u64)>, Failure> {
+fn rlimits(asked: &[Rlimit]) -> Result<Vec<(u32, u64, u64)>, Error> {
     let mut all: Vec<(u32, u64, u64)> = Vec::new();
     for r in asked {
         let name = r.kind.strip_prefix("RLIMIT_").unwrap_or_default();

@@ -85,7 +85,12 @@ impl Thread {
     fn wake_here(&mut self, here: bool) {
         if self.here != here {
             self.here = here;
-            let _ = host::notif_sync_wake_up(self.listener().raw(), here);
+            let how = if here {
+                host::WakeUp::Synchronous
+            } else {
+                host::WakeUp::Plain
+            };
+            let _ = host::notif_wake_up(self.listener().raw(), how);
         }
     }
 

@@ -245,7 +245,7 @@ impl Process {
         patience: &mut Patience,
     ) -> Result<(Listener, libc::seccomp_notif)> {
         // Whose ever it is: all have it. (Before 6.6 there is no synchronous wake-up; everything works without.)
-        let _ = host::notif_sync_wake_up(fd, true);
+        let _ = host::notif_wake_up(fd, host::WakeUp::Synchronous);
         loop {
             match self.factory.listeners.claim(fd, tid) {
                 Claim::Own(l, n) => return Ok((l, n)),

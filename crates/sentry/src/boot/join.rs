@@ -29,7 +29,8 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
     let memory = or(Clas::in_memory(next("memory")?), "make its memory")?;
     let lock = next("lock")?;
     let layer = spec.has_layer.then(|| next("layer")).transpose()?;
-    let stdio = serve::stdio(&spec.first, &mut given)?;
+    let stdio = spec.first.stdio.take(&mut given);
+    let stdio = stdio.ok_or("the request has too few descriptors")?;
     let preserved = given.take(spec.first.preserved as usize).collect();
 
     let ns = namespaces(kernel, &spec)?;

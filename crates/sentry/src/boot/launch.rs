@@ -68,7 +68,7 @@ pub fn prepare(
     kernel: &Arc<Kernel>,
     container: &Arc<Container>,
     spec: ProcessSpec,
-    stdio: Stdio,
+    stdio: Stdio<HostFd>,
     preserved: Vec<HostFd>,
 ) -> core::result::Result<Launch, Failure> {
     let mut cred = credentials(&spec);
@@ -279,7 +279,7 @@ fn inherited(task: &Task, fd: HostFd) -> core::result::Result<Arc<File>, Failure
 fn streams(
     task: &Arc<Task>,
     files: &Arc<FdTable>,
-    stdio: Stdio,
+    stdio: Stdio<HostFd>,
     root: &PathCx<'_>,
     is_first: bool,
 ) -> core::result::Result<(), Failure> {

@@ -74,7 +74,8 @@ fn or<T>(r: Result<T>, what: &str) -> core::result::Result<T, Failure> {
 
 /// Makes the kernel; gives the first program if it is held.
 fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), Failure> {
-    let mut laps = Laps::start(config.trace.verbosity > 0);
+    let wanted = config.trace.verbosity > 0;
+    let mut laps = wanted.then(Laps::start).unwrap_or_default();
     let platform = platform(&config)?;
     laps.lap("platform");
     let clas = or(Clas::new(), "make the memory file")?;

@@ -10,7 +10,7 @@ use crate::task::ThreadGroup;
 use crate::task::launch::Launch;
 use abi::errno::EINTR;
 use abi::{SigInfo, Signal};
-use config::{Census, CensusProcess, ExecSpec, Spinning, Stdio, Turns, control};
+use config::{Census, CensusProcess, ExecSpec, Spinning, Turns, control};
 use hostcall::HostFd;
 use std::sync::Arc;
 use wait::spin::Kind;
@@ -286,28 +286,10 @@ fn execute(r: &Request, given: Vec<HostFd>) -> core::result::Result<Launch, Fail
     let body = or(read_all(&body), "read the request")?;
     let spec: ExecSpec =
         serde_json::from_slice(&body).map_err(|e| format!("the request is not understood: {e}"))?;
-    let stdio = stdio(&spec, &mut given)?;
+    let stdio = spec.stdio.take(&mut given);
+    let stdio = stdio.ok_or("the request has too few descriptors")?;
     let preserved = given.take(spec.preserved as usize).collect();
     launch::prepare(&r.kernel, &r.container, spec.process, stdio, preserved)
-}
-
-/// The standard streams among the descriptors that came.
-pub fn stdio(
-    spec: &ExecSpec,
-    given: &mut impl Iterator<Item = HostFd>,
-) -> core::result::Result<Stdio, Failure> {
-    Ok(match spec.terminal {
-        Some((rows, cols)) => Stdio::Terminal {
-            host: given.next().ok_or("the request has no terminal")?,
-            rows,
-            cols,
-            stderr: None,
-        },
-        None => Stdio::Inherited(
-            spec.streams
-                .map(|there| if there { given.next() } else { None }),
-        ),
-    })
 }
 
 pub fn read_all(fd: &HostFd) -> abi::Result<Vec<u8>> {

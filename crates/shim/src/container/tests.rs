@@ -8,14 +8,14 @@ fn running() -> (Arc<Container>, Publisher) {
         "c",
         "/nowhere".into(),
         Settings::default(),
-        Stdio::default(),
+        Asked::default(),
         Arc::default(),
         events.clone(),
     ));
     {
         let mut s = c.lock();
         (s.init.pid, s.init.phase) = (7, Phase::Running);
-        let mut e = Process::new(Stdio::default(), Phase::Running, None);
+        let mut e = Process::new(Asked::default(), Phase::Running, None);
         e.pid = 8;
         s.execs.insert("e".into(), e);
     }
@@ -31,9 +31,9 @@ fn the_first_process_ends_last() {
     let (c, events) = running();
     c.exited("", 3);
     assert!(events.topics().is_empty());
-    assert!(c.start("e").is_err() && c.kill("", 9, false).is_err());
+    assert!(c.start("e").is_err() && c.kill("", 9, oci::Scope::First).is_err());
     assert!(
-        c.add("f", Stdio::default(), oci::spec::Process::default())
+        c.add("f", Asked::default(), oci::spec::Process::default())
             .is_err()
     );
     c.exited("e", 137);
@@ -92,7 +92,7 @@ fn who_waits_while_it_is_deleted_is_answered() {
         }
         t
     };
-    c.add("never", Stdio::default(), oci::spec::Process::default())
+    c.add("never", Asked::default(), oci::spec::Process::default())
         .unwrap();
     c.lock().init.phase = Phase::Deleting;
     let (first, never) = (waiting(""), waiting("never"));
@@ -118,7 +118,7 @@ fn who_waits_while_it_is_deleted_is_answered() {
 #[test]
 fn a_start_that_was_lost_is_not_tried_again() {
     let (c, events) = running();
-    c.add("f", Stdio::default(), oci::spec::Process::default())
+    c.add("f", Asked::default(), oci::spec::Process::default())
         .unwrap();
     events.topics();
     // The helper is this test, which does not understand the order, and ends.
