@@ -27,6 +27,8 @@ pub enum What {
     Rate(&'static [u32]),
     /// Memory of sandboxes that sleep.
     Idle,
+    /// How many calls Cloister's own processes may make.
+    HostCalls,
     /// A client in the container with the host's network, and a server outside.
     HostDownload,
 }
@@ -170,6 +172,16 @@ pub const ALL: &[Experiment] = &[
             &[],
             Turns::Long,
             60,
+        )
+    },
+    Experiment {
+        what: What::HostCalls,
+        ..inside(
+            "host-calls",
+            "lengths of the allow-lists of Cloister's own processes",
+            &[],
+            Turns::Long,
+            30,
         )
     },
     Experiment {

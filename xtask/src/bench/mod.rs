@@ -19,6 +19,7 @@ mod peers;
 mod place;
 mod plot;
 mod profile;
+mod promises;
 mod report;
 mod results;
 mod setup;
@@ -38,7 +39,8 @@ pub type Result<T> = std::result::Result<T, String>;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-PEERS are native, crun, runc, runsc (systrap), runsc-ptrace, notify and ptrace (Cloister's platforms). A peer may
+PEERS are native, crun, runc, runsc (systrap), runsc-ptrace, notify and ptrace (Cloister's platforms), and, for starts
+and idle memory, do and do-ptrace (`cloister do`, of this machine's programs). A peer may
 have options of its own for the runtime, which make it one more column:
   --peers native,runsc,notify --peer 'notify --debug-drop=7'
 
@@ -86,7 +88,10 @@ pub struct Args {
     /// Lists the experiments
     #[arg(long)]
     list: bool,
-    /// Does it work? Each experiment once with tiny counts, native and notify
+    /// Measures what SPECIFICATION.md promises, and fails if a promise is not kept
+    #[arg(long, conflicts_with_all = ["only", "skip", "peers"])]
+    check: bool,
+    /// Does it work? Each experiment once with tiny counts, native, notify and do
     #[arg(long)]
     smoke: bool,
     /// Installs nothing: what is missing is left out
@@ -101,15 +106,18 @@ pub struct Args {
 }
 
 impl Args {
-    fn peers(&self) -> Vec<String> {
+    fn peers(&self) -> Result<Vec<String>> {
         let default = if self.smoke {
-            "native,notify"
+            "native,notify,do"
         } else {
             "native,crun,runc,runsc,runsc-ptrace,notify,ptrace"
         };
-        let named = self.peers.clone();
-        let named = named.unwrap_or_else(|| default.split(',').map(str::to_owned).collect());
-        named.into_iter().chain(self.peer.iter().cloned()).collect()
+        let named = match &self.peers {
+            Some(named) => named.clone(),
+            None if self.check && !self.smoke => promises::peers()?,
+            None => default.split(',').map(str::to_owned).collect(),
+        };
+        Ok(named.into_iter().chain(self.peer.iter().cloned()).collect())
     }
 }
 
@@ -158,7 +166,7 @@ pub fn bench(args: &Args) -> Result<ExitCode> {
     }
     let stop = Stop::on_signals()?;
     let chosen = chosen(args)?;
-    for name in args.peers() {
+    for name in args.peers()? {
         peers::known(&name)?;
     }
     let scratch = tempfile::Builder::new()
@@ -182,6 +190,9 @@ pub fn bench(args: &Args) -> Result<ExitCode> {
         bad.extend(results.failed_lines());
         bad.extend(results.failed_profiles());
     }
+    if (args.check || args.smoke) && !stop.is_set() {
+        bad.extend(promises::broken(&results, args.smoke)?);
+    }
     for words in &bad {
         eprintln!("bench: failed: {words}");
     }
@@ -195,7 +206,7 @@ pub fn bench(args: &Args) -> Result<ExitCode> {
         println!("{} passed, {} failed", results.measured(), bad.len());
         return Ok(ExitCode::from(u8::from(!bad.is_empty())));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(u8::from(args.check && !bad.is_empty())))
 }
 
 fn list() {
@@ -205,11 +216,13 @@ fn list() {
 }
 
 fn chosen(args: &Args) -> Result<Vec<&'static Experiment>> {
+    let promised = promises::all()?;
     let has = |e: &Experiment, words: &[String]| words.iter().any(|w| e.name.contains(w.as_str()));
     let chosen: Vec<_> = experiments::ALL
         .iter()
         .filter(|e| (args.only.is_empty() || has(e, &args.only)) && !has(e, &args.skip))
         .filter(|e| !args.smoke || e.smoke)
+        .filter(|e| !args.check || promised.iter().any(|p| p.experiment == e.name))
         .collect();
     if chosen.is_empty() {
         return Err("no experiment has such a name: see --list".to_owned());

@@ -142,6 +142,21 @@ fn sleepers(turn: &Turn, n: u32, running: &mut Vec<(Group, String)>) -> Result<(
     Ok(())
 }
 
+/// How many calls the processes of a sandbox may make.
+pub fn host_calls(turn: &Turn) -> Result<Vec<Line>> {
+    let mut command = Command::new(&turn.peer.program);
+    command.args(["debug", "host-calls", "--json"]);
+    let told = run(&mut command, turn.limit, turn.stop)?.ok("debug host-calls")?;
+    let calls: Vec<serde_json::Map<String, serde_json::Value>> =
+        serde_json::from_str(&told).map_err(|e| format!("debug host-calls: {e}"))?;
+    let of = |process: &str| {
+        let may = |c: &&serde_json::Map<_, _>| c[process] == serde_json::Value::Bool(true);
+        let count = calls.iter().filter(may).count();
+        Line::Value(process.to_owned(), count as f64, "calls".to_owned())
+    };
+    Ok(vec![of("sentry"), of("gofer")])
+}
+
 /// All in this process namespace: there is nobody else's.
 fn processes() -> BTreeSet<u32> {
     let Ok(dir) = std::fs::read_dir("/proc") else {

@@ -33,6 +33,8 @@ pub enum Kind {
     Runc,
     Runsc,
     Cloister,
+    /// `cloister do`: programs of this machine, and no bundle.
+    Do,
 }
 
 /// The network that a container sees.
@@ -73,6 +75,13 @@ impl Peer {
             words.extend_from_slice(args);
             return words;
         }
+        if self.kind == Kind::Do {
+            let mut words = vec![text(&self.program), "do".to_owned()];
+            words.extend_from_slice(&self.options);
+            words.push("--".to_owned());
+            words.extend_from_slice(args);
+            return words;
+        }
         let mut words = self.runtime(plan, net);
         words.extend([
             "run".to_owned(),
@@ -101,7 +110,7 @@ impl Peer {
 
     /// Deletes a container that may still be there.
     pub fn delete(&self, plan: &Plan, id: &str) {
-        if self.kind == Kind::Native {
+        if matches!(self.kind, Kind::Native | Kind::Do) {
             return;
         }
         let mut words: Vec<String> = self.prefix().iter().map(|&w| w.to_owned()).collect();
@@ -117,7 +126,7 @@ impl Peer {
     }
 
     pub fn is_ours(&self) -> bool {
-        self.kind == Kind::Cloister
+        matches!(self.kind, Kind::Cloister | Kind::Do)
     }
 }
 
@@ -136,6 +145,8 @@ pub fn known(name: &str) -> Result<(Kind, &'static [&'static str])> {
         "runsc-ptrace" => (Kind::Runsc, &["--platform=ptrace", "--ignore-cgroups"]),
         "notify" => (Kind::Cloister, &["--platform=notify"]),
         "ptrace" => (Kind::Cloister, &["--platform=ptrace"]),
+        "do" => (Kind::Do, &["--platform=notify"]),
+        "do-ptrace" => (Kind::Do, &["--platform=ptrace"]),
         _ => return Err(format!("there is no peer {base}: see --help")),
     })
 }
@@ -153,7 +164,7 @@ pub fn find(
     let (kind, options) = known(name)?;
     let found = match kind {
         Kind::Native => Ok(native.to_owned()),
-        Kind::Cloister => Ok(cloister.to_owned()),
+        Kind::Cloister | Kind::Do => Ok(cloister.to_owned()),
         Kind::Crun | Kind::Runc => installer.program(&base, &base, stop),
         Kind::Runsc => runsc(installer, stop),
     };

@@ -122,7 +122,7 @@ pub fn plan(
     std::fs::copy(build(args)?, &cloister).map_err(|e| format!("cloister: {e}"))?;
     let native = material.dir.join("bin/native");
     let mut all = Vec::new();
-    for name in args.peers() {
+    for name in args.peers()? {
         let peer = peers::find(&name, &cloister, &native, &installer, stop)?;
         if let Some(why) = &peer.missing {
             eprintln!("bench: {name} is left out: {why}");

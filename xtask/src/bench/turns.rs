@@ -134,9 +134,16 @@ fn experiment(
     }
 }
 
-/// What crun runs is native code, as with runc: only its start is of interest.
+/// What crun runs is native code, as with runc: only its start is of interest. `do` runs programs of this machine only.
 fn takes_part(peer: &Peer, e: &Experiment) -> bool {
-    peer.kind != Kind::Crun || e.what.is_start()
+    match (peer.kind, &e.what) {
+        (Kind::Do, What::Start(args)) => !args[0].starts_with("/bench"),
+        (Kind::Do, what) => matches!(what, What::Idle),
+        (Kind::Cloister, _) => true,
+        (_, What::HostCalls) => false,
+        (Kind::Crun, what) => what.is_start(),
+        _ => true,
+    }
 }
 
 pub fn last_cpu() -> usize {
@@ -160,6 +167,7 @@ impl Turn<'_> {
             What::StartBusy(args) => outside::beside_loops(|| self.start(&owned(args))),
             What::Rate(threads) => outside::rate(self, threads),
             What::Idle => outside::idle(self),
+            What::HostCalls => outside::host_calls(self),
             What::HostDownload => outside::download(self),
         }
     }
