@@ -13,7 +13,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use vfs::file::{BufSink, BufSource};
-use vfs::fs::overlay::Overlay;
+use vfs::fs::root_layer::RootLayer;
 use vfs::fs::tmpfs::{self, Tmpfs};
 use vfs::ops::OpenHow;
 use vfs::{At, Caller, Credentials, File, FsContext, MountFlags, MountNamespace, PathCx};
@@ -75,7 +75,7 @@ impl Rig {
         if over {
             let clas = clas::Clas::new().unwrap();
             let (upper, _) = Tmpfs::new(vfs.new_dev(), &clas, tmpfs::Options::default());
-            dentry = Overlay::over(&vfs, &[dentry], &upper).unwrap();
+            dentry = RootLayer::over(&vfs, &[dentry], &upper).unwrap();
         }
         let ns = MountNamespace::new(&vfs, dentry, MountFlags::empty(), "root");
         let fs = FsContext::new(&ns);

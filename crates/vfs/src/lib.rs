@@ -8,7 +8,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`fs`] | tmpfs, overlay, devices, and the toolkit for generated file systems |
+//! | [`fs`] | tmpfs, root layer, overlayfs, devices, and the toolkit for generated file systems |
 //! | [`ops`] | the operations that system calls are made of: methods of [`PathCx`] |
 //! | [`walk`] | from a path name to a [`Path`] |
 //! | [`context`] | from where somebody asks: root, working directory, descriptors |
@@ -33,8 +33,8 @@
 //! 2. `SuperBlock::rename_lock`: renames between directories of one file system
 //! 3. `Dentry::dir_lock`: changes of one directory and look-ups that miss. Two of them only in a rename,
 //!    an ancestor before its descendant, else by address
-//! 4. [`Inode::lock_attributes`], an overlay's before 2-4 of the trees it is made of
-//! 5. locks of a file system's inodes (overlay before what it is made of)
+//! 4. [`Inode::lock_attributes`], before 2-4 of the trees that a file system is made of
+//! 5. locks of a file system's inodes (root layer and overlayfs before what they are made of)
 //! 6. leaves: `Dentry::{children, place}`, `Mount::{children, attached}`, the dentry ring, slots, locks'
 //!    tables, `clas`
 //!

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tar::{Builder, EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
 use vfs::file::{BufSink, File, O_NONBLOCK, O_RDONLY};
-use vfs::fs::overlay::{Change, changes};
+use vfs::fs::root_layer::{Change, changes};
 use vfs::inode::Inode;
 use vfs::mode::FileType;
 use vfs::{Caller, Credentials, Stat};

@@ -14,7 +14,7 @@ use hostcall::HostFd;
 use std::sync::{Arc, Weak};
 use vfs::dentry::ReadOnly;
 use vfs::file::FileOps;
-use vfs::fs::overlay::Overlay;
+use vfs::fs::root_layer::RootLayer;
 use vfs::fs::tmpfs::{self, Tmpfs, TmpfsType};
 use vfs::namespace::Recursive;
 use vfs::vfs::{FsType, SpecialFiles};
@@ -183,7 +183,7 @@ impl Builder<'_> {
             ..Default::default()
         };
         let (upper, _) = Tmpfs::new(self.kernel.vfs.new_dev(), memory, limits);
-        or(Overlay::over(&self.kernel.vfs, &[lower], &upper), what)
+        or(RootLayer::over(&self.kernel.vfs, &[lower], &upper), what)
     }
 
     /// The root file system, and again if it is an overlay.
@@ -279,7 +279,7 @@ fn layer_over_dev(cx: &PathCx<'_>, ns: &Arc<MountNamespace>, memory: &Arc<Clas>)
         ..Default::default()
     };
     let (upper, _) = Tmpfs::new(cx.vfs.new_dev(), memory, limits);
-    let over = Overlay::over(cx.vfs, std::slice::from_ref(&at.dentry), &upper)?;
+    let over = RootLayer::over(cx.vfs, std::slice::from_ref(&at.dentry), &upper)?;
     ns.mount(&at, over, MountFlags::RELATIME, "overlay")?;
     Ok(())
 }

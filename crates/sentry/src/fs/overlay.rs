@@ -5,7 +5,7 @@ use crate::task::task_of;
 use abi::Result;
 use abi::errno::{EINVAL, EPERM};
 use std::sync::Arc;
-use vfs::fs::union::{Layers, Union};
+use vfs::fs::overlayfs::{Layers, Overlayfs};
 use vfs::vfs::{FsType, Vfs};
 use vfs::walk::Walk;
 use vfs::{At, Caller, Dentry};
@@ -69,6 +69,6 @@ impl FsType for OverlayType {
             user_xattrs,
             options: format!(",{data}"),
         };
-        Union::mountable(vfs, cx.cred, layers)
+        Overlayfs::mountable(vfs, cx.cred, layers)
     }
 }

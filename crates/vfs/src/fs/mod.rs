@@ -3,8 +3,8 @@
 pub mod dev;
 pub mod dynamic;
 mod listing;
-pub mod overlay;
+pub mod overlayfs;
+pub mod root_layer;
 pub mod tmpfs;
-pub mod union;
 
 pub use listing::Listing;

@@ -4,7 +4,7 @@ mod fds;
 mod locks;
 mod mounts;
 mod names;
-mod overlay;
+mod root_layer;
 mod tmpfs;
 mod walk;
 

@@ -281,7 +281,7 @@ fn links_on_tmpfs_are_charged_while_they_are_there() {
 fn texts_and_listings_are_charged_to_who_reads() {
     use crate::fs::dynamic::{DynFs, StaticDir};
     use crate::ucounts::Kind;
-    let (r, _below) = overlay::overlay();
+    let (r, _below) = root_layer::root_layer();
     for i in 0..100 {
         r.put(&format!("/a/file{i}"), b"").unwrap();
     }
@@ -319,7 +319,7 @@ fn texts_and_listings_are_charged_to_who_reads() {
 /// What was looked for in a directory does not keep it, once it is gone.
 #[test]
 fn a_removed_directory_is_not_kept() {
-    let (r, _below) = overlay::overlay();
+    let (r, _below) = root_layer::root_layer();
     let watch = |name: &str| {
         let p = r.cx().resolve(&At::Cwd, name.as_bytes(), Walk::empty());
         Arc::downgrade(&p.unwrap().dentry)

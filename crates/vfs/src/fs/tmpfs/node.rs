@@ -251,7 +251,7 @@ impl Node {
         let memory = fs.users().ucounts(new.uid).force(Kind::Kmem, NODE as u64);
         Node::with(fs, FileType::Directory, 0, new, Box::default(), memory)
     }
-    /// An inode that no directory names: for a file system that keeps names of its own (overlay).
+    /// An inode that no directory names: for a file system that keeps names of its own (the root layer).
     pub fn detached(
         fs: &Arc<Tmpfs>,
         kind: FileType,

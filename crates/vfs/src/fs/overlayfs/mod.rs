@@ -1,7 +1,7 @@
 //! overlay as mount(2) makes it (`Documentation/filesystems/overlayfs.rst`): directory trees laid over each other,
 //! with what changes kept in an upper *tree*, in Linux's format.
 //!
-//! The container's own root has [`super::overlay`], which keeps changes by inode and knows nothing of trees. Here a
+//! The container's own root has [`super::root_layer`], which keeps changes by inode and knows nothing of trees. Here a
 //! name that is gone is a whiteout (a character device 0:0) in the upper tree, a directory that hides those below
 //! has the attribute `trusted.overlay.opaque`, and a file is copied up whole before it is changed. As there, a
 //! mapping made before a copy-up goes on showing the old file, and a directory from below cannot be renamed
@@ -10,13 +10,13 @@
 //! Layers are reached by mounts of our own, which see nothing mounted on them, with the rights of who mounted the
 //! overlay; all changes go through the layer's own directory entries, so that its users see them.
 //!
-//! Lock order: the overlay's directories → [`UnionNode`]'s `copying`, a parent's before its child's → the layers.
+//! Lock order: the overlay's directories → [`OverlayNode`]'s `copying`, a parent's before its child's → the layers.
 //! `place`, `upper` and `inodes` are leaves.
 
 mod node;
 mod open;
 
-pub use node::UnionNode;
+pub use node::OverlayNode;
 
 use crate::Stat;
 use crate::caller::Caller;
@@ -57,8 +57,47 @@ pub struct Layers {
     pub options: String,
 }
 
+impl Layers {
+    /// What Linux refuses: `EINVAL`. Gives how many file systems lie over each other then.
+    fn check(&self, vfs: &Vfs) -> Result<u32> {
+        let upper = self.upper.iter().flat_map(|u| [&u.0, &u.1]);
+        for d in self.lowers.iter().chain(upper) {
+            // Layers show what is mounted over (`clone_private_mount`).
+            let _g = vfs.mount_lock.lock();
+            if !d.is_dir()
+                || d.mnt.flags().contains(MountFlags::UNBINDABLE)
+                || d.mnt.has_locked_below(&d.dentry)
+            {
+                return Err(EINVAL);
+            }
+        }
+        let lowers = self.lowers.len();
+        if lowers == 0 || lowers > LAYERS_MAX || self.upper.is_none() && lowers < 2 {
+            return Err(EINVAL);
+        }
+        if let Some((up, work)) = &self.upper {
+            let within = |a: &Path, b: &Path| a.dentry.is_below(&b.dentry);
+            if !Arc::ptr_eq(&up.mnt, &work.mnt)
+                || within(up, work)
+                || within(work, up)
+                || up.mnt.sb().fs.name() == "overlay"
+                || up.mnt.is_read_only()
+            {
+                return Err(EINVAL);
+            }
+        }
+        let dirs = self.lowers.iter().chain(self.upper.iter().map(|u| &u.0));
+        let below = dirs.map(|d| d.mnt.sb().fs.stack_depth()).max();
+        let depth = 1 + below.unwrap_or(0);
+        if depth > DEPTH_MAX {
+            return Err(EINVAL);
+        }
+        Ok(depth)
+    }
+}
+
 /// The file system.
-pub struct Union {
+pub struct Overlayfs {
     vfs: Arc<Vfs>,
     dev: u64,
     /// What path operations in the layers start from.
@@ -69,7 +108,7 @@ pub struct Union {
     opaque: &'static [u8],
     options: String,
     devs: Mutex<Vec<u64>>,
-    inodes: Mutex<HashMap<(u64, u64), Weak<UnionNode>>>,
+    inodes: Mutex<HashMap<(u64, u64), Weak<OverlayNode>>>,
     next_temporary: AtomicU64,
     top: Path,
     depth: u32,
@@ -95,59 +134,20 @@ fn root_of(d: &Arc<Dentry>) -> Arc<Dentry> {
     d
 }
 
-impl Union {
+impl Overlayfs {
     /// Lays the trees over each other; gives the root, ready to be mounted.
     pub fn mountable(vfs: &Arc<Vfs>, cred: &Arc<Credentials>, l: Layers) -> Result<Arc<Dentry>> {
-        let dirs = l
-            .lowers
-            .iter()
-            .chain(l.upper.iter().flat_map(|u| [&u.0, &u.1]));
-        for d in dirs {
-            // Layers show what is mounted over (`clone_private_mount`).
-            let _g = vfs.mount_lock.lock();
-            if !d.is_dir()
-                || d.mnt.flags().contains(MountFlags::UNBINDABLE)
-                || d.mnt.has_locked_below(&d.dentry)
-            {
-                return Err(EINVAL);
-            }
-        }
-        if l.lowers.is_empty()
-            || l.lowers.len() > LAYERS_MAX
-            || l.upper.is_none() && l.lowers.len() < 2
-        {
-            return Err(EINVAL);
-        }
-        if let Some((up, work)) = &l.upper {
-            let within = |a: &Path, b: &Path| a.dentry.is_below(&b.dentry);
-            if !Arc::ptr_eq(&up.mnt, &work.mnt)
-                || within(up, work)
-                || within(work, up)
-                || up.mnt.sb().fs.name() == "overlay"
-                || up.mnt.is_read_only()
-            {
-                return Err(EINVAL);
-            }
-        }
-        let dirs = l.lowers.iter().chain(l.upper.iter().map(|u| &u.0));
-        let below = dirs.map(|d| d.mnt.sb().fs.stack_depth()).max();
-        let depth = 1 + below.unwrap_or(0);
-        if depth > DEPTH_MAX {
-            return Err(EINVAL);
-        }
+        let depth = l.check(vfs)?;
         let base = l.upper.as_ref().map_or(&l.lowers[0], |u| &u.0);
         let ns = MountNamespace::new(vfs, root_of(&base.dentry), MountFlags::empty(), "overlay");
         let mnt: Arc<Mount> = ns.root_mount();
         let here = |p: &Path| Path::new(mnt.clone(), p.dentry.clone());
         let context = FsContext::new(&ns);
         context.set_umask(0);
-        let lowers: Vec<Path> = l
-            .lowers
-            .iter()
-            .map(|p| Path::root_of(&vfs.kernel_mount(p.dentry.clone())))
-            .collect();
+        let kernel_mount = |p: &Path| Path::root_of(&vfs.kernel_mount(p.dentry.clone()));
+        let lowers = l.lowers.iter().map(kernel_mount).collect();
         let dev = vfs.new_dev();
-        let mut fs = Union {
+        let mut fs = Overlayfs {
             vfs: vfs.clone(),
             dev,
             context,
@@ -158,33 +158,34 @@ impl Union {
             } else {
                 b"trusted.overlay.opaque"
             },
+            top: here(base),
             options: l.options,
             devs: Mutex::default(),
             inodes: Mutex::default(),
             next_temporary: AtomicU64::new(0),
-            top: here(base),
             depth,
         };
-        let upper = match &l.upper {
-            None => None,
-            Some((up, work)) => {
-                let at = fs.at(&here(work));
-                match fs.with(|cx| cx.mkdir(&at, b"work", 0)) {
-                    Ok(_) | Err(EEXIST) => {}
-                    Err(e) => return Err(e),
-                }
-                fs.work = Some(fs.with(|cx| cx.resolve(&at, b"work", Walk::DIRECTORY))?);
-                Some(here(up))
-            }
-        };
+        if let Some((_, work)) = &l.upper {
+            fs.work = Some(fs.make_work(&here(work))?);
+        }
+        let upper = l.upper.as_ref().map(|(up, _)| here(up));
         let read_only = upper.is_none();
         let fs = Arc::new(fs);
-        let root = UnionNode::root(&fs, upper, lowers)?;
+        let root = OverlayNode::root(&fs, upper, lowers)?;
         let sb = SuperBlock::new(dev, fs);
         if read_only {
             sb.set_read_only(ReadOnly::Yes);
         }
         Ok(Dentry::new_root(&sb, root))
+    }
+
+    /// The directory where copies are made, in the working directory.
+    fn make_work(&self, within: &Path) -> Result<Path> {
+        let at = self.at(within);
+        match self.with(|cx| cx.mkdir(&at, b"work", 0)) {
+            Ok(_) | Err(EEXIST) => self.with(|cx| cx.resolve(&at, b"work", Walk::DIRECTORY)),
+            Err(e) => Err(e),
+        }
     }
 
     /// Does something in the layers with the rights of who mounted.
@@ -247,7 +248,7 @@ fn is_whiteout(p: &Path) -> bool {
         .is_ok_and(|i| i.file_type() == FileType::Char && i.stat().is_ok_and(|s| s.rdev == 0))
 }
 
-impl FileSystem for Union {
+impl FileSystem for Overlayfs {
     fn name(&self) -> &'static str {
         "overlay"
     }

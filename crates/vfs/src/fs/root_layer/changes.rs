@@ -1,8 +1,8 @@
-//! What an overlay's user changed, told as layers of images tell it.
+//! What a root layer's user changed, told as layers of images tell it.
 
-use super::Overlay;
+use super::RootLayer;
 use super::dir::Entry;
-use super::inode::OvlInode;
+use super::inode::LayerInode;
 use crate::caller::Caller;
 use crate::dentry::Dentry;
 use crate::inode::{Inode, downcast_arc};
@@ -29,7 +29,7 @@ pub enum Change {
 
 /// A directory on the way.
 struct Frame {
-    dir: Arc<OvlInode>,
+    dir: Arc<LayerInode>,
     /// Without a slash at its ends; empty for the root.
     path: Vec<u8>,
     /// The rest of its entries, from the back.
@@ -41,13 +41,13 @@ struct Frame {
     opaque: bool,
 }
 
-/// Walks the tree whose root was given by [`Overlay::mountable`] and tells each difference with its path,
-/// parents first. What changes meanwhile may be told or not. `EINVAL` for a tree that is no overlay.
+/// Walks the tree whose root was given by [`RootLayer::mountable`] and tells each difference with its path,
+/// parents first. What changes meanwhile may be told or not. `EINVAL` for a tree that has no root layer.
 pub fn changes(
     root: &Arc<Dentry>,
     tell: &mut dyn FnMut(&[u8], Change) -> Result<()>,
 ) -> Result<()> {
-    let root: Arc<OvlInode> = downcast_arc(root.inode()?).ok_or(EINVAL)?;
+    let root: Arc<LayerInode> = downcast_arc(root.inode()?).ok_or(EINVAL)?;
     let fs = root.fs.clone();
     let caller = fs.caller();
     let changed = fs.changed();
@@ -79,7 +79,7 @@ pub fn changes(
             Err(ENOENT) => continue,
             Err(e) => return Err(e),
         };
-        let Some(child) = downcast_arc::<OvlInode>(&inode) else {
+        let Some(child) = downcast_arc::<LayerInode>(&inode) else {
             continue;
         };
         let mut path = frame.path.clone();
@@ -117,7 +117,7 @@ pub fn changes(
 /// Begins a directory: what it hides comes first.
 fn enter(
     stack: &mut Vec<Frame>,
-    dir: Arc<OvlInode>,
+    dir: Arc<LayerInode>,
     path: Vec<u8>,
     whole: bool,
     opaque: bool,
@@ -168,7 +168,7 @@ fn tell_parents(
     Ok(())
 }
 
-impl OvlInode {
+impl LayerInode {
     fn is_changed(&self) -> bool {
         self.state.read().upper.is_some()
     }
@@ -187,7 +187,7 @@ impl OvlInode {
     }
 }
 
-impl Overlay {
+impl RootLayer {
     /// The numbers of the files from below that were changed.
     fn changed(&self) -> HashSet<u64> {
         let pinned: Vec<_> = {

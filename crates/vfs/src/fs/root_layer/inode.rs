@@ -1,8 +1,8 @@
-//! Inodes of the overlay, and copy-up.
+//! Inodes of the root layer, and copy-up.
 
 use super::dir::OpenOvlDir;
-use super::file::{OpenOvlFile, OvlMappable};
-use super::{Key, Overlay, UPPER_BIT, new_node};
+use super::file::{LayerMappable, OpenOvlFile};
+use super::{Key, RootLayer, UPPER_BIT, new_node};
 use crate::Stat;
 use crate::caller::Caller;
 use crate::file::{BufSink, File, FileOps, O_ACCMODE, O_RDONLY};
@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 /// How a directory's names differ from what lies below: `None` hides a name.
-pub(super) type Delta = HashMap<Arc<[u8]>, Option<Arc<OvlInode>>>;
+pub(super) type Delta = HashMap<Arc<[u8]>, Option<Arc<LayerInode>>>;
 
 #[derive(Default)]
 pub(super) struct State {
@@ -38,10 +38,10 @@ pub(super) struct State {
 /// Missing names that one directory remembers.
 const MAX_ABSENT: usize = 1024;
 
-/// A file of an overlay.
-pub struct OvlInode {
-    pub(super) me: Weak<OvlInode>,
-    pub(super) fs: Arc<Overlay>,
+/// A file of a root layer.
+pub struct LayerInode {
+    pub(super) me: Weak<LayerInode>,
+    pub(super) fs: Arc<RootLayer>,
     pub(super) kind: FileType,
     pub(super) ino: u64,
     /// Its number below; `None` for a new file.
@@ -52,24 +52,24 @@ pub struct OvlInode {
     /// Held by a copy-up.
     copy_lock: Mutex<()>,
     pub(super) mappings: MappingRegistry,
-    pub(super) mappable: Mutex<Weak<OvlMappable>>,
+    pub(super) mappable: Mutex<Weak<LayerMappable>>,
     ext: InodeExt,
 }
 
 /// Bytes that a copy-up moves at once.
 const CHUNK: usize = 256 << 10;
 
-impl OvlInode {
+impl LayerInode {
     fn make(
-        fs: &Arc<Overlay>,
+        fs: &Arc<RootLayer>,
         kind: FileType,
         ino: u64,
         key: Option<Key>,
         lowers: Vec<Arc<dyn Inode>>,
         upper: Option<Arc<Node>>,
-    ) -> Arc<OvlInode> {
+    ) -> Arc<LayerInode> {
         let data_below = upper.is_none() && kind == FileType::Regular;
-        Arc::new_cyclic(|me| OvlInode {
+        Arc::new_cyclic(|me| LayerInode {
             me: me.clone(),
             fs: fs.clone(),
             kind,
@@ -88,15 +88,15 @@ impl OvlInode {
         })
     }
     pub(super) fn from_below(
-        fs: &Arc<Overlay>,
+        fs: &Arc<RootLayer>,
         ino: u64,
         key: Key,
         lowers: Vec<Arc<dyn Inode>>,
-    ) -> Arc<OvlInode> {
+    ) -> Arc<LayerInode> {
         let kind = lowers.first().map_or(FileType::Regular, |l| l.file_type());
         Self::make(fs, kind, ino, Some(key), lowers, None)
     }
-    fn new_upper(fs: &Arc<Overlay>, node: Arc<Node>) -> Arc<OvlInode> {
+    fn new_upper(fs: &Arc<RootLayer>, node: Arc<Node>) -> Arc<LayerInode> {
         let (kind, ino) = (node.file_type(), node.ino() | UPPER_BIT);
         Self::make(fs, kind, ino, None, Vec::new(), Some(node))
     }
@@ -206,7 +206,7 @@ impl OvlInode {
     }
 
     /// What lies below under this name, apart from the delta.
-    pub(super) fn below(&self, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<OvlInode>> {
+    pub(super) fn below(&self, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<LayerInode>> {
         if self.state.read().absent.contains(name) {
             return Err(ENOENT);
         }
@@ -238,7 +238,7 @@ impl OvlInode {
     }
 
     /// Sets what `name` is, and what it takes unless it is the inode's first.
-    fn set_name(&self, name: &[u8], to: Arc<OvlInode>, paid: Option<Charge>) -> Result<()> {
+    fn set_name(&self, name: &[u8], to: Arc<LayerInode>, paid: Option<Charge>) -> Result<()> {
         self.copy_up()?;
         let key: Arc<[u8]> = Arc::from(name);
         let mut s = self.state.write();
@@ -294,18 +294,18 @@ impl OvlInode {
 
     fn add(&self, name: &[u8], node: Arc<Node>) -> Result<Arc<dyn Inode>> {
         let dir = node.file_type() == FileType::Directory;
-        let i = OvlInode::new_upper(&self.fs, node);
+        let i = LayerInode::new_upper(&self.fs, node);
         self.set_name(name, i.clone(), None)?;
         self.modified(i32::from(dir))?;
         Ok(i)
     }
 }
 
-fn own(i: &Arc<dyn Inode>) -> Result<Arc<OvlInode>> {
+fn own(i: &Arc<dyn Inode>) -> Result<Arc<LayerInode>> {
     downcast_arc(i).ok_or(EXDEV)
 }
 
-impl Overlay {
+impl RootLayer {
     pub(super) fn caller(&self) -> Caller<'_> {
         Caller {
             cred: &self.cred,
@@ -314,7 +314,7 @@ impl Overlay {
     }
 }
 
-impl Inode for OvlInode {
+impl Inode for LayerInode {
     fn file_type(&self) -> FileType {
         self.kind
     }
@@ -491,7 +491,7 @@ impl Inode for OvlInode {
             Payer::Caller(cx.cred),
         )?;
         node.set_nlink(0);
-        Ok(OvlInode::new_upper(&self.fs, node))
+        Ok(LayerInode::new_upper(&self.fs, node))
     }
     fn link(&self, cx: &Caller<'_>, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
         let t = own(target)?;
@@ -531,9 +531,9 @@ impl Inode for OvlInode {
         if flags.contains(RenameFlags::WHITEOUT) {
             return Err(EINVAL);
         }
-        let to = downcast::<OvlInode>(new_dir).ok_or(EXDEV)?;
+        let to = downcast::<LayerInode>(new_dir).ok_or(EXDEV)?;
         let c = own(child)?;
-        let is_dir = |i: &OvlInode| i32::from(i.kind == FileType::Directory);
+        let is_dir = |i: &LayerInode| i32::from(i.kind == FileType::Directory);
         // What can fail for lack of memory comes first.
         c.copy_up()?.add_links(0);
         self.copy_up()?;
@@ -627,8 +627,8 @@ impl Inode for OvlInode {
     }
 }
 
-impl OvlInode {
-    fn take_children(&mut self) -> Vec<Arc<OvlInode>> {
+impl LayerInode {
+    fn take_children(&mut self) -> Vec<Arc<LayerInode>> {
         std::mem::take(&mut self.state.get_mut().delta)
             .into_values()
             .flatten()
@@ -636,7 +636,7 @@ impl OvlInode {
     }
 }
 
-impl Drop for OvlInode {
+impl Drop for LayerInode {
     fn drop(&mut self) {
         if let Some(key) = self.key {
             self.fs.forget(key);

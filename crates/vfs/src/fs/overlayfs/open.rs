@@ -1,6 +1,6 @@
 //! Open files and directories of an overlay.
 
-use super::node::{Entry, UnionNode};
+use super::node::{Entry, OverlayNode};
 use crate::file::{DataOnly, File, FileOps, IoctlContext, O_RDONLY, Sink, Source};
 use crate::fs::Listing;
 use crate::inode::Inode;
@@ -14,7 +14,7 @@ use wait::{Events, WaitQueue};
 
 /// An open file.
 pub struct OpenUnionFile {
-    pub(super) inode: Arc<UnionNode>,
+    pub(super) inode: Arc<OverlayNode>,
     /// In the layer that it was in when it was opened.
     pub(super) real: Arc<File>,
     /// The copy, where it was copied up since.
@@ -103,12 +103,12 @@ impl FileOps for OpenUnionFile {
 
 /// An open directory: it shows the names that there were when it was last read from its start.
 pub struct OpenUnionDir {
-    inode: Arc<UnionNode>,
+    inode: Arc<OverlayNode>,
     list: Listing<Entry>,
 }
 
 impl OpenUnionDir {
-    pub(super) fn new(inode: Arc<UnionNode>) -> OpenUnionDir {
+    pub(super) fn new(inode: Arc<OverlayNode>) -> OpenUnionDir {
         OpenUnionDir {
             inode,
             list: Listing::default(),

@@ -1,7 +1,7 @@
-//! The overlay against a model: a tmpfs with the same files.
+//! The root layer against a model: a tmpfs with the same files.
 
 use super::*;
-use crate::fs::overlay::{Change, Overlay, changes};
+use crate::fs::root_layer::{Change, RootLayer, changes};
 use abi::errno::*;
 use abi::linux::*;
 use proptest::prelude::*;
@@ -21,14 +21,14 @@ fn populate(r: &Rig) {
     r.cx().chmod(&At::Cwd, b"/a/g", 0o640, 0).unwrap();
 }
 
-/// An overlay over one populated tmpfs, and what lies below.
-pub(super) fn overlay() -> (Rig, Rig) {
+/// A root layer over one populated tmpfs, and what lies below.
+pub(super) fn root_layer() -> (Rig, Rig) {
     let below = Rig::new();
     populate(&below);
     let clas = below.clas.clone();
     let (upper, _) = Tmpfs::new(below.vfs.new_dev(), &clas, Options::default());
     let lower = below.fs.root().dentry;
-    let root = Overlay::over(&below.vfs, &[lower], &upper).unwrap();
+    let root = RootLayer::over(&below.vfs, &[lower], &upper).unwrap();
     (Rig::on(below.vfs.clone(), clas, root), below)
 }
 
@@ -173,8 +173,8 @@ fn apply(r: &Rig, op: &Op) -> Result<Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn an_overlay_is_a_writable_copy(ops in ops()) {
-        let (o, below) = overlay();
+    fn a_root_layer_is_a_writable_copy(ops in ops()) {
+        let (o, below) = root_layer();
         let before = tree(&below);
         let model = Rig::new();
         populate(&model);
@@ -191,7 +191,7 @@ proptest! {
 
 #[test]
 fn numbers_stay_and_old_descriptors_see_new_contents() {
-    let (r, _below) = overlay();
+    let (r, _below) = root_layer();
     let reader = r.open("/a/g", O_RDONLY).unwrap();
     let map = reader.ops.mappable().unwrap();
     let before = r.stat("/a/g").unwrap();
@@ -255,7 +255,7 @@ fn layers_with_whiteouts() {
         .unwrap();
     let (upper, _) = Tmpfs::new(99, &top.clas, Options::default());
     let lowers = [top.fs.root().dentry, bottom.fs.root().dentry];
-    let root = Overlay::over(&top.vfs, &lowers, &upper).unwrap();
+    let root = RootLayer::over(&top.vfs, &lowers, &upper).unwrap();
     let r = Rig::on(top.vfs.clone(), top.clas.clone(), root);
     assert_eq!(r.list("/").unwrap(), ["a", "d", "e", "link"]);
     assert_eq!(r.list("/a").unwrap(), ["b", "broken", "g"]);
@@ -271,7 +271,7 @@ fn layers_with_whiteouts() {
 
 #[test]
 fn nothing_is_left_behind() {
-    let (r, below) = overlay();
+    let (r, below) = root_layer();
     for i in 0..50 {
         r.put("/tmp", &[1; 5000]).unwrap();
         r.rename("/tmp", "/f", 0).unwrap();
@@ -294,7 +294,7 @@ fn nothing_is_left_behind() {
 
 #[test]
 fn many_threads_at_once() {
-    let (r, _below) = overlay();
+    let (r, _below) = root_layer();
     let r = Arc::new(r);
     let threads: Vec<_> = (0..4u64)
         .map(|t| {
@@ -332,7 +332,7 @@ fn many_threads_at_once() {
 
 #[test]
 fn changes_are_told_parents_first() {
-    let (r, _below) = overlay();
+    let (r, _below) = root_layer();
     r.cx().unlink(&At::Cwd, b"/a/g").unwrap();
     r.put("/a/b/c/i", b"changed").unwrap();
     r.mkdir("/new").unwrap();
@@ -373,6 +373,6 @@ fn changes_are_told_parents_first() {
 }
 
 #[test]
-fn links_on_the_overlay_are_charged_while_they_are_there() {
-    super::names::links_are_charged_while_they_are_there(&overlay().0, 77_040);
+fn links_on_a_root_layer_are_charged_while_they_are_there() {
+    super::names::links_are_charged_while_they_are_there(&root_layer().0, 77_040);
 }

@@ -1,6 +1,6 @@
 //! Reading merged directories.
 
-use super::inode::OvlInode;
+use super::inode::LayerInode;
 use super::is_whiteout;
 use crate::file::{DataOnly, File, FileOps, O_DIRECTORY, Sink};
 use crate::fs::Listing;
@@ -19,7 +19,7 @@ pub(super) struct Entry {
     pub(super) kind: u8,
 }
 
-impl OvlInode {
+impl LayerInode {
     /// Every name of the directory: what differs, and what shows through from below.
     pub(super) fn entries(&self) -> Result<Vec<Entry>> {
         let mut all = Vec::new();
@@ -98,12 +98,12 @@ impl OvlInode {
 
 /// An open directory: it shows the names that were there when it was last read from its start.
 pub struct OpenOvlDir {
-    inode: Arc<OvlInode>,
+    inode: Arc<LayerInode>,
     list: Listing<Entry>,
 }
 
 impl OpenOvlDir {
-    pub(super) fn new(inode: Arc<OvlInode>) -> OpenOvlDir {
+    pub(super) fn new(inode: Arc<LayerInode>) -> OpenOvlDir {
         OpenOvlDir {
             inode,
             list: Listing::default(),

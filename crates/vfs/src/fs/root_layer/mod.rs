@@ -1,7 +1,8 @@
-//! overlay: a writable tree over read-only ones, whose changes live in memory.
+//! The root layer: a writable tree over read-only ones, whose changes live in memory. A container's root has one;
+//! what a program mounts by the name `overlay` is [`super::overlayfs`].
 //!
 //! Linux's overlayfs merges directory trees and keeps what changed in an upper *tree*, with whiteouts and
-//! opaque directories in it. Here the upper layer is kept by inode: an [`OvlInode`] stands for a file below
+//! opaque directories in it. Here the upper layer is kept by inode: an [`LayerInode`] stands for a file below
 //! (or for a new one), and once it was changed it has a tmpfs inode of its own ([`Node`]) for attributes and
 //! contents, and, for a directory, the names that differ from what lies below:
 //!
@@ -15,10 +16,10 @@
 //! directory from below can be renamed without `EXDEV`; hard links from below stay one file when written; a
 //! descriptor and a mapping opened before the copy-up see what is written after it.
 //!
-//! A changed inode from below is *pinned* in [`Overlay`] by its number below, since that is how a later
+//! A changed inode from below is *pinned* in [`RootLayer`] by its number below, since that is how a later
 //! look-up finds it again. Inode numbers stay the same through a copy-up.
 //!
-//! Lock order: `OvlInode::copy_lock` → locks of the layers → `OvlInode::state`, `Overlay::inodes`, which are
+//! Lock order: `LayerInode::copy_lock` → locks of the layers → `LayerInode::state`, `RootLayer::inodes`, which are
 //! leaves except that `Node::meta` comes after `state`.
 
 mod changes;
@@ -27,7 +28,7 @@ mod file;
 mod inode;
 
 pub use changes::{Change, changes};
-pub use inode::OvlInode;
+pub use inode::LayerInode;
 
 use super::tmpfs::{Node, Payer, Tmpfs};
 use crate::cred::Credentials;
@@ -46,13 +47,13 @@ type Key = (u64, u64);
 
 #[derive(Default)]
 struct Slot {
-    live: Weak<OvlInode>,
+    live: Weak<LayerInode>,
     /// Kept because it differs from what lies below.
-    pin: Option<Arc<OvlInode>>,
+    pin: Option<Arc<LayerInode>>,
 }
 
-/// An overlay file system.
-pub struct Overlay {
+/// A root layer's file system.
+pub struct RootLayer {
     /// Makes the inodes and keeps the pages of what changed.
     upper: Arc<Tmpfs>,
     dev: u64,
@@ -70,7 +71,7 @@ pub struct Overlay {
 /// Numbers of new files have this bit, so that they are none of the first layer's.
 const UPPER_BIT: u64 = 1 << 47;
 
-impl Overlay {
+impl RootLayer {
     /// The tree `lowers[0]` over `lowers[1]` and so on, writable, with changes in `upper`. The layers must
     /// not be changed by others. As many unused names are kept as are by all of `below`. Gives the root, ready to be
     /// mounted.
@@ -87,7 +88,7 @@ impl Overlay {
             return Err(abi::errno::ENOTDIR);
         }
         let dev = vfs.new_dev();
-        let fs = Arc::new(Overlay {
+        let fs = Arc::new(RootLayer {
             upper: upper.clone(),
             dev,
             layered: lowers.len() > 1,
@@ -100,7 +101,7 @@ impl Overlay {
         Ok(Dentry::new_root(&SuperBlock::new(dev, fs), root))
     }
 
-    /// As [`Overlay::mountable`], over the roots of file systems that need not be mounted themselves.
+    /// As [`RootLayer::mountable`], over the roots of file systems that need not be mounted themselves.
     pub fn over(vfs: &Vfs, lowers: &[Arc<Dentry>], upper: &Arc<Tmpfs>) -> Result<Arc<Dentry>> {
         let below = lowers.iter().map(|d| d.sb().fs.clone()).collect();
         let lowers = lowers
@@ -121,7 +122,7 @@ impl Overlay {
     }
 
     /// The inode of what lies below: of a file, or of directories that are merged, topmost first.
-    fn wrap(self: &Arc<Self>, lowers: Vec<Arc<dyn Inode>>) -> Result<Arc<OvlInode>> {
+    fn wrap(self: &Arc<Self>, lowers: Vec<Arc<dyn Inode>>) -> Result<Arc<LayerInode>> {
         let top = lowers.first().ok_or(EINVAL)?;
         let s = top.stat()?;
         let key = (s.dev, s.ino);
@@ -131,12 +132,12 @@ impl Overlay {
         if let Some(i) = slot.live.upgrade() {
             return Ok(i);
         }
-        let i = OvlInode::from_below(self, ino, key, lowers);
+        let i = LayerInode::from_below(self, ino, key, lowers);
         slot.live = Arc::downgrade(&i);
         Ok(i)
     }
 
-    fn pin(&self, i: &Arc<OvlInode>) {
+    fn pin(&self, i: &Arc<LayerInode>) {
         if let Some(key) = i.key() {
             let mut inodes = self.inodes.lock();
             let slot = inodes.entry(key).or_default();
@@ -146,7 +147,7 @@ impl Overlay {
     }
 
     /// The file has no name any more: it lives only as long as it is used.
-    fn unpin(&self, i: &OvlInode) {
+    fn unpin(&self, i: &LayerInode) {
         let _gone = i
             .key()
             .and_then(|key| self.inodes.lock().get_mut(&key)?.pin.take());
@@ -164,7 +165,7 @@ impl Overlay {
     }
 }
 
-impl FileSystem for Overlay {
+impl FileSystem for RootLayer {
     fn name(&self) -> &'static str {
         "overlay"
     }
@@ -208,7 +209,7 @@ fn is_opaque(i: &Arc<dyn Inode>) -> bool {
 
 /// A tmpfs inode for a new file, or for a changed one.
 fn new_node(
-    fs: &Overlay,
+    fs: &RootLayer,
     kind: FileType,
     rdev: u64,
     new: crate::NewNode,

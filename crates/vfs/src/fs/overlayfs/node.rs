@@ -1,7 +1,7 @@
 //! Files of an overlay: finding them in the layers, copying them up, changing names.
 
 use super::open::{OpenUnionDir, OpenUnionFile};
-use super::{Union, is_whiteout};
+use super::{Overlayfs, is_whiteout};
 use crate::Stat;
 use crate::caller::Caller;
 use crate::context::{At, PathCx};
@@ -21,13 +21,13 @@ use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 /// A file of an overlay.
-pub struct UnionNode {
-    me: Weak<UnionNode>,
-    pub(super) fs: Arc<Union>,
+pub struct OverlayNode {
+    me: Weak<OverlayNode>,
+    pub(super) fs: Arc<Overlayfs>,
     kind: FileType,
     ino: u64,
     /// Its directory and name there; `None` for the root, and when it has no name any more.
-    place: Mutex<Option<(Arc<UnionNode>, Vec<u8>)>>,
+    place: Mutex<Option<(Arc<OverlayNode>, Vec<u8>)>>,
     is_root: bool,
     /// In the upper tree.
     upper: RwLock<Option<Path>>,
@@ -46,20 +46,20 @@ pub(super) struct Entry {
     pub kind: u8,
 }
 
-impl UnionNode {
+impl OverlayNode {
     pub(super) fn root(
-        fs: &Arc<Union>,
+        fs: &Arc<Overlayfs>,
         upper: Option<Path>,
         lowers: Vec<Path>,
-    ) -> Result<Arc<UnionNode>> {
+    ) -> Result<Arc<OverlayNode>> {
         Self::make(fs, None, upper, lowers)
     }
     fn make(
-        fs: &Arc<Union>,
-        place: Option<(Arc<UnionNode>, Vec<u8>)>,
+        fs: &Arc<Overlayfs>,
+        place: Option<(Arc<OverlayNode>, Vec<u8>)>,
         upper: Option<Path>,
         lowers: Vec<Path>,
-    ) -> Result<Arc<UnionNode>> {
+    ) -> Result<Arc<OverlayNode>> {
         let real = upper.as_ref().or(lowers.first()).ok_or(ENOENT)?;
         let s = real.inode()?.stat()?;
         let key = (s.dev, s.ino);
@@ -74,7 +74,7 @@ impl UnionNode {
         }
         let from = lowers.first().unwrap_or(real).inode()?.stat()?;
         let ino = fs.number(from.dev, from.ino);
-        let n = Arc::new_cyclic(|me| UnionNode {
+        let n = Arc::new_cyclic(|me| OverlayNode {
             me: me.clone(),
             fs: fs.clone(),
             kind,
@@ -102,8 +102,8 @@ impl UnionNode {
             .or_else(|| self.lowers.first().cloned())
             .ok_or(ENOENT)
     }
-    fn node(i: &Arc<dyn Inode>) -> Result<Arc<UnionNode>> {
-        downcast_arc::<UnionNode>(i).ok_or(EXDEV)
+    fn node(i: &Arc<dyn Inode>) -> Result<Arc<OverlayNode>> {
+        downcast_arc::<OverlayNode>(i).ok_or(EXDEV)
     }
     /// Whether a layer below has the name.
     fn is_below(&self, name: &[u8]) -> bool {
@@ -152,13 +152,13 @@ impl UnionNode {
         }
         self.copy_up_here()
     }
-    fn parent(&self) -> Result<Arc<UnionNode>> {
+    fn parent(&self) -> Result<Arc<OverlayNode>> {
         // There are none above the root, which has its place in the upper tree if there is one.
         self.fs.work.as_ref().ok_or(EROFS)?;
         let place = self.place.lock();
         place.as_ref().map(|p| p.0.clone()).ok_or(ENOENT)
     }
-    /// As [`UnionNode::copy_up`]; its directory is there already.
+    /// As [`OverlayNode::copy_up`]; its directory is there already.
     fn copy_up_here(&self) -> Result<Path> {
         let work = self.fs.work.clone().ok_or(EROFS)?;
         let (parent, name) = self.place.lock().clone().ok_or(ENOENT)?;
@@ -373,14 +373,14 @@ impl UnionNode {
         }
         Ok(())
     }
-    fn moved(&self, dir: &UnionNode, name: &[u8]) {
+    fn moved(&self, dir: &OverlayNode, name: &[u8]) {
         if let Some(d) = dir.me.upgrade() {
             *self.place.lock() = Some((d, name.to_vec()));
         }
     }
 }
 
-impl Inode for UnionNode {
+impl Inode for OverlayNode {
     fn host_user(&self) -> Option<Arc<crate::ucounts::Ucounts>> {
         self.real().ok()?.inode().ok()?.host_user()
     }
@@ -546,7 +546,7 @@ impl Inode for UnionNode {
         let (child, to) = (Self::node(child)?, Self::node(new_dir)?);
         let target = target.map(Self::node).transpose()?;
         let exchange = flags.contains(RenameFlags::EXCHANGE);
-        let fixed = |n: &UnionNode| n.kind == FileType::Directory && !n.lowers.is_empty();
+        let fixed = |n: &OverlayNode| n.kind == FileType::Directory && !n.lowers.is_empty();
         if fixed(&child) || exchange && target.as_ref().is_some_and(|t| fixed(t)) {
             return Err(EXDEV);
         }

@@ -1,7 +1,7 @@
-//! Open regular files of the overlay, and mappings of them. Each use looks where the contents are now, so
+//! Open regular files of the root layer, and mappings of them. Each use looks where the contents are now, so
 //! that a copy-up is seen by what was opened and mapped before it.
 
-use super::inode::OvlInode;
+use super::inode::LayerInode;
 use crate::Stat;
 use crate::file::{DataOnly, File, FileOps, Sink, Source};
 use crate::inode::Inode;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 
 /// An open file.
 pub struct OpenOvlFile {
-    pub(super) inode: Arc<OvlInode>,
+    pub(super) inode: Arc<LayerInode>,
     /// The file below, where it had not been copied up when this was opened.
     pub(super) below: Option<Arc<dyn FileOps>>,
 }
@@ -70,7 +70,7 @@ impl FileOps for OpenOvlFile {
         {
             return Ok(m);
         }
-        let m = Arc::new(OvlMappable {
+        let m = Arc::new(LayerMappable {
             inode: self.inode.clone(),
             below,
         });
@@ -98,14 +98,14 @@ impl FileOps for OpenOvlFile {
     }
 }
 
-/// A mapped file of the overlay.
-pub struct OvlMappable {
-    inode: Arc<OvlInode>,
+/// A mapped file of the root layer.
+pub struct LayerMappable {
+    inode: Arc<LayerInode>,
     /// What maps the file below, until it is copied up.
     below: Option<Arc<dyn Mappable>>,
 }
 
-impl Mappable for OvlMappable {
+impl Mappable for LayerMappable {
     fn memory(&self) -> Option<&Arc<clas::Clas>> {
         Some(&self.inode.fs.upper.clas)
     }
