@@ -272,23 +272,7 @@ impl Epoll {
         let item = match (op, found) {
             (EPOLL_CTL_ADD, Some(_)) => return Err(EEXIST),
             (EPOLL_CTL_ADD, None) => {
-                // `fs.epoll.max_user_watches`.
-                let charge = |k, n| match room {
-                    Room::Needed => self.user.charge(k, n, u64::MAX).ok_or(ENOSPC),
-                    Room::Promised => Ok(self.user.force(k, n)),
-                };
-                let counted = [charge(Kind::EpollWatches, 1)?, charge(Kind::Kmem, ITEM)?];
-                let item = Arc::new(Item {
-                    shared: self.shared.clone(),
-                    file: Arc::downgrade(file),
-                    key,
-                    events: AtomicU32::new(events),
-                    data: AtomicU64::new(event.data),
-                    place: AtomicU64::new(0),
-                    dead: AtomicBool::new(false),
-                    ticket: Mutex::new(None),
-                    _counted: counted,
-                });
+                let item = self.item(key, file, event, room)?;
                 items.insert(key, item.clone());
                 file.add_release_listener(fd as u64, as_release(&item));
                 if let Some(t) = target {
@@ -329,6 +313,33 @@ impl Epoll {
             item.make_ready();
         }
         Ok(())
+    }
+
+    /// An item that is in no set yet.
+    fn item(
+        &self,
+        key: (i32, u64),
+        file: &Arc<File>,
+        event: EpollEvent,
+        room: Room,
+    ) -> Result<Arc<Item>> {
+        // `fs.epoll.max_user_watches`.
+        let charge = |k, n| match room {
+            Room::Needed => self.user.charge(k, n, u64::MAX).ok_or(ENOSPC),
+            Room::Promised => Ok(self.user.force(k, n)),
+        };
+        let counted = [charge(Kind::EpollWatches, 1)?, charge(Kind::Kmem, ITEM)?];
+        Ok(Arc::new(Item {
+            shared: self.shared.clone(),
+            file: Arc::downgrade(file),
+            key,
+            events: AtomicU32::new(event.events | Events::ALWAYS.bits()),
+            data: AtomicU64::new(event.data),
+            place: AtomicU64::new(0),
+            dead: AtomicBool::new(false),
+            ticket: Mutex::new(None),
+            _counted: counted,
+        }))
     }
 
     /// How often its set was changed: once by each call that succeeded.

@@ -66,6 +66,11 @@ pub fn ioctl(
         let admin = cx.credentials().has_in(&common.ns.user, Caps::NET_ADMIN);
         return Err(if admin { EOPNOTSUPP } else { EPERM });
     }
+    of_interface(common, cx, cmd, out)
+}
+
+/// What an interface is asked: by a `struct ifreq`.
+fn of_interface(common: &Common, cx: &dyn IoctlContext, cmd: u32, out: Va) -> Result<u64> {
     let mut req = [0; IFREQ];
     cx.copy_in(out, &mut req)?;
     let all = common.ns.interfaces();
@@ -78,45 +83,21 @@ pub fn ioctl(
     let end = req[..16].iter().position(|&b| b == 0).unwrap_or(15);
     let i = all.iter().find(|i| i.name.as_bytes() == &req[..end]);
     let i = i.ok_or(ENODEV)?;
-    let first = || {
-        i.addresses.iter().find_map(|(ip, prefix)| match ip {
-            IpAddr::V4(a) => Some((*a, *prefix)),
-            IpAddr::V6(_) => None,
-        })
-    };
-    let first = || first().ok_or(EADDRNOTAVAIL);
+    let is_admin = cx.credentials().has_in(&common.ns.user, Caps::NET_ADMIN);
     let mut put = |v: &[u8]| {
         req[16..].fill(0);
         req[16..16 + v.len()].copy_from_slice(v);
     };
     match cmd {
         SIOCGIFFLAGS => put(&(i.flags as u16).to_le_bytes()),
+        SIOCSIFFLAGS if !is_admin => return Err(EPERM),
         SIOCSIFFLAGS => {
             let up = req[16] & 1 != 0;
-            return match (
-                cx.credentials().has_in(&common.ns.user, Caps::NET_ADMIN),
-                up,
-            ) {
-                (false, _) => Err(EPERM),
-                (true, up) => common.ns.set_up(up).map(|()| 0),
-            };
+            return common.ns.set_up(up).map(|()| 0);
         }
-        SIOCGIFADDR | SIOCGIFDSTADDR | SIOCGIFBRDADDR | SIOCGIFNETMASK
-            if common.family != AF_INET =>
-        {
-            return Err(if common.family == crate::sys::AF_INET6 {
-                EINVAL
-            } else {
-                EADDRNOTAVAIL
-            });
+        SIOCGIFADDR | SIOCGIFDSTADDR | SIOCGIFBRDADDR | SIOCGIFNETMASK => {
+            put(&inet(address(common.family, i, cmd)?));
         }
-        SIOCGIFADDR | SIOCGIFDSTADDR => put(&inet(first()?.0)),
-        SIOCGIFBRDADDR if i.flags & IFF_LOOPBACK != 0 => put(&inet(Ipv4Addr::UNSPECIFIED)),
-        SIOCGIFBRDADDR => {
-            let (a, prefix) = first()?;
-            put(&inet((a.to_bits() | !mask(prefix)).into()));
-        }
-        SIOCGIFNETMASK => put(&inet(mask(first()?.1).into())),
         SIOCGIFMETRIC | SIOCGIFMAP => put(&[0; 4]),
         SIOCGIFMTU => put(&i.mtu.to_le_bytes()),
         // Addresses of devices are not told.
@@ -125,10 +106,34 @@ pub fn ioctl(
         SIOCGIFINDEX => put(&i.index.to_le_bytes()),
         SIOCGIFTXQLEN => put(&1000i32.to_le_bytes()),
         SIOCETHTOOL => return Err(EOPNOTSUPP),
-        _ if !cx.credentials().has_in(&common.ns.user, Caps::NET_ADMIN) => return Err(EPERM),
+        _ if !is_admin => return Err(EPERM),
         _ => return Err(EOPNOTSUPP),
     }
     cx.copy_out(out, &req).map(|()| 0)
+}
+
+/// An address of an interface, as a socket of this family is told it.
+fn address(family: u16, i: &Interface, cmd: u32) -> Result<Ipv4Addr> {
+    if family != AF_INET {
+        return Err(if family == crate::sys::AF_INET6 {
+            EINVAL
+        } else {
+            EADDRNOTAVAIL
+        });
+    }
+    if cmd == SIOCGIFBRDADDR && i.flags & IFF_LOOPBACK != 0 {
+        return Ok(Ipv4Addr::UNSPECIFIED);
+    }
+    let first = i.addresses.iter().find_map(|(ip, prefix)| match ip {
+        IpAddr::V4(a) => Some((*a, *prefix)),
+        IpAddr::V6(_) => None,
+    });
+    let (a, prefix) = first.ok_or(EADDRNOTAVAIL)?;
+    Ok(match cmd {
+        SIOCGIFBRDADDR => (a.to_bits() | !mask(prefix)).into(),
+        SIOCGIFNETMASK => mask(prefix).into(),
+        _ => a,
+    })
 }
 
 fn mask(prefix: u8) -> u32 {

@@ -348,55 +348,12 @@ impl Netlink {
         port: u32,
     ) -> core::result::Result<(), Errno> {
         if req.kind % 4 == 2 {
-            if req.is_dump() {
-                let parts = self.dump(req, port).ok_or(EOPNOTSUPP)?;
-                let mut batch = Vec::new();
-                for p in parts {
-                    if !batch.is_empty() && batch.len() + p.len() > BATCH {
-                        self.reply(std::mem::take(&mut batch));
-                    }
-                    batch.extend_from_slice(&p);
-                }
-                if !batch.is_empty() {
-                    self.reply(batch);
-                }
-                self.reply(
-                    Builder::new(NLMSG_DONE, NLM_F_MULTI, req, port)
-                        .bytes(&[0; 4])
-                        .finish(),
-                );
-                return Ok(());
-            }
-            match req.kind {
-                RTM_GETLINK => {
-                    let index = word(req.body(), 4) as i32;
-                    let name = req.attr(16, 3).or_else(|| req.attr(16, 53));
-                    let name = name.and_then(|n| n.split(|&b| b == 0).next());
-                    let all = self.common.ns.interfaces();
-                    let found = all.iter().find(|i| match index {
-                        0 => Some(i.name.as_bytes()) == name,
-                        _ => i.index == index,
-                    });
-                    self.reply(link(req, 0, port, found.ok_or(ENODEV)?));
-                }
-                RTM_GETROUTE => {
-                    let ip = match req.attr(12, 1) {
-                        Some([a, b, c, d]) => IpAddr::V4(Ipv4Addr::new(*a, *b, *c, *d)),
-                        Some(b) if b.len() == 16 => {
-                            let mut o = [0; 16];
-                            o.copy_from_slice(b);
-                            IpAddr::from(o)
-                        }
-                        _ => return Err(EINVAL),
-                    };
-                    if !self.common.ns.reaches(ip) {
-                        return Err(ENETUNREACH);
-                    }
-                    self.reply(route(req, 0, port, ip, if ip.is_ipv4() { 32 } else { 128 }));
-                }
-                _ => return Err(EOPNOTSUPP),
-            }
-            return Ok(());
+            return match req.kind {
+                _ if req.is_dump() => self.answer_dump(req, port),
+                RTM_GETLINK => self.get_link(req, port),
+                RTM_GETROUTE => self.get_route(req, port),
+                _ => Err(EOPNOTSUPP),
+            };
         }
         if !who.cred.has_in(&self.common.ns.user, Caps::NET_ADMIN) {
             return Err(EPERM);
@@ -410,25 +367,77 @@ impl Netlink {
                 }
                 Ok(())
             }
-            RTM_NEWADDR if word(req.body(), 4) as i32 == LO_INDEX => {
-                let bytes = req.attr(8, 2).or_else(|| req.attr(8, 1)).ok_or(EINVAL)?;
-                let prefix = req.body()[1];
-                let is_own = |(ip, p): &(IpAddr, u8)| {
-                    u16::from(req.family()) == u16::from(inet_of(*ip))
-                        && prefix == *p
-                        && octets(*ip) == bytes
-                };
-                // It has these addresses from the first time that it is up, and no others.
-                if !LOOPBACKS.iter().any(is_own) {
-                    return Err(EOPNOTSUPP);
-                }
-                if self.common.ns.set_addressed() {
-                    return Err(EEXIST);
-                }
-                Ok(())
-            }
+            RTM_NEWADDR if word(req.body(), 4) as i32 == LO_INDEX => self.add_address(req),
             _ => Err(EOPNOTSUPP),
         }
+    }
+
+    fn answer_dump(&self, req: &Request<'_>, port: u32) -> core::result::Result<(), Errno> {
+        let parts = self.dump(req, port).ok_or(EOPNOTSUPP)?;
+        let mut batch = Vec::new();
+        for p in parts {
+            if !batch.is_empty() && batch.len() + p.len() > BATCH {
+                self.reply(std::mem::take(&mut batch));
+            }
+            batch.extend_from_slice(&p);
+        }
+        if !batch.is_empty() {
+            self.reply(batch);
+        }
+        self.reply(
+            Builder::new(NLMSG_DONE, NLM_F_MULTI, req, port)
+                .bytes(&[0; 4])
+                .finish(),
+        );
+        Ok(())
+    }
+
+    fn get_link(&self, req: &Request<'_>, port: u32) -> core::result::Result<(), Errno> {
+        let index = word(req.body(), 4) as i32;
+        let name = req.attr(16, 3).or_else(|| req.attr(16, 53));
+        let name = name.and_then(|n| n.split(|&b| b == 0).next());
+        let all = self.common.ns.interfaces();
+        let found = all.iter().find(|i| match index {
+            0 => Some(i.name.as_bytes()) == name,
+            _ => i.index == index,
+        });
+        self.reply(link(req, 0, port, found.ok_or(ENODEV)?));
+        Ok(())
+    }
+
+    fn get_route(&self, req: &Request<'_>, port: u32) -> core::result::Result<(), Errno> {
+        let ip = match req.attr(12, 1) {
+            Some([a, b, c, d]) => IpAddr::V4(Ipv4Addr::new(*a, *b, *c, *d)),
+            Some(b) if b.len() == 16 => {
+                let mut o = [0; 16];
+                o.copy_from_slice(b);
+                IpAddr::from(o)
+            }
+            _ => return Err(EINVAL),
+        };
+        if !self.common.ns.reaches(ip) {
+            return Err(ENETUNREACH);
+        }
+        self.reply(route(req, 0, port, ip, if ip.is_ipv4() { 32 } else { 128 }));
+        Ok(())
+    }
+
+    /// Adds an address to the loopback: it has its own from the first time that it is up, and no others.
+    fn add_address(&self, req: &Request<'_>) -> core::result::Result<(), Errno> {
+        let bytes = req.attr(8, 2).or_else(|| req.attr(8, 1)).ok_or(EINVAL)?;
+        let prefix = req.body()[1];
+        let is_own = |(ip, p): &(IpAddr, u8)| {
+            u16::from(req.family()) == u16::from(inet_of(*ip))
+                && prefix == *p
+                && octets(*ip) == bytes
+        };
+        if !LOOPBACKS.iter().any(is_own) {
+            return Err(EOPNOTSUPP);
+        }
+        if self.common.ns.set_addressed() {
+            return Err(EEXIST);
+        }
+        Ok(())
     }
 }
 

@@ -203,14 +203,7 @@ impl Common {
     /// `setsockopt(2)` at SOL_SOCKET.
     pub fn set(&self, name: i32, v: &[u8], cred: &Credentials) -> Result<()> {
         if name == SO_BINDTODEVICE {
-            let end = v.iter().position(|&b| b == 0).unwrap_or(v.len());
-            let index = match &v[..end] {
-                [] => 0,
-                b"lo" => LO_INDEX,
-                _ => return Err(ENODEV),
-            };
-            self.device.store(index, Ordering::Relaxed);
-            return Ok(());
+            return self.bind_to_device(v);
         }
         let int = int_of(v)?;
         let on = int != 0;
@@ -244,26 +237,8 @@ impl Common {
                 let n = self.buffer(name == SO_RCVBUFFORCE, int, cred)?;
                 self.rcvbuf.store(n.max(RCVBUF_MIN), Ordering::Relaxed);
             }
-            SO_PRIORITY => {
-                if !(0..=6).contains(&int) && !cred.has_in(&self.ns.user, Caps::NET_ADMIN) {
-                    return Err(EPERM);
-                }
-                self.priority.store(int, Ordering::Relaxed);
-            }
-            SO_MARK => {
-                if !cred.has_in(&self.ns.user, Caps::NET_ADMIN) {
-                    return Err(EPERM);
-                }
-                self.mark.store(int, Ordering::Relaxed);
-            }
-            SO_LINGER => {
-                if v.len() < 8 {
-                    return Err(EINVAL);
-                }
-                let secs = i32::from_le_bytes([v[4], v[5], v[6], v[7]]);
-                self.linger
-                    .store(if on { secs.max(0) } else { -1 }, Ordering::Relaxed);
-            }
+            SO_PRIORITY | SO_MARK => self.set_routing(name, int, cred)?,
+            SO_LINGER => self.set_linger(v)?,
             SO_RCVLOWAT => {
                 let n = if int < 0 { i32::MAX } else { int.max(1) };
                 self.rcvlowat.store(n, Ordering::Relaxed);
@@ -289,6 +264,44 @@ impl Common {
             SO_DETACH_FILTER => return Err(abi::errno::ENOENT),
             _ => return Err(ENOPROTOOPT),
         }
+        Ok(())
+    }
+
+    /// `SO_BINDTODEVICE`: the device's name, or none.
+    fn bind_to_device(&self, v: &[u8]) -> Result<()> {
+        let end = v.iter().position(|&b| b == 0).unwrap_or(v.len());
+        let index = match &v[..end] {
+            [] => 0,
+            b"lo" => LO_INDEX,
+            _ => return Err(ENODEV),
+        };
+        self.device.store(index, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What packets are marked with: `SO_PRIORITY`, `SO_MARK`.
+    fn set_routing(&self, name: i32, int: i32, cred: &Credentials) -> Result<()> {
+        let is_free = name == SO_PRIORITY && (0..=6).contains(&int);
+        if !is_free && !cred.has_in(&self.ns.user, Caps::NET_ADMIN) {
+            return Err(EPERM);
+        }
+        let mark = match name {
+            SO_PRIORITY => &self.priority,
+            _ => &self.mark,
+        };
+        mark.store(int, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// `SO_LINGER`: a `struct linger`.
+    fn set_linger(&self, v: &[u8]) -> Result<()> {
+        if v.len() < 8 {
+            return Err(EINVAL);
+        }
+        let secs = i32::from_le_bytes([v[4], v[5], v[6], v[7]]);
+        let on = int_of(v)? != 0;
+        let secs = if on { secs.max(0) } else { -1 };
+        self.linger.store(secs, Ordering::Relaxed);
         Ok(())
     }
 

@@ -165,6 +165,14 @@ pub fn route(
     Ok((Endpoint { ip, port: to.port }, source))
 }
 
+/// What a connection is between, seen from the socket that connects.
+struct Ends {
+    local: Endpoint,
+    remote: Endpoint,
+    /// The application knows of it.
+    announced: bool,
+}
+
 impl Tcp {
     fn make(common: Arc<Common>, options: InetOptions, state: State) -> Arc<Tcp> {
         Arc::new_cyclic(|me| Tcp {
@@ -175,17 +183,32 @@ impl Tcp {
         })
     }
 
+    /// The ends of a connection to `addr`: this socket's own, bound by now, and the other one.
+    fn ends(&self, s: &mut State, who: &Caller<'_>, addr: &[u8]) -> Result<(Endpoint, Endpoint)> {
+        let to = parse_inet(addr, self.common.family)?;
+        who.cred.may_take_more(ENOBUFS)?;
+        let (remote, ip) = route(&self.common, &self.options, s.local, to)?;
+        let port = match &s.binding {
+            Some(b) => b.port,
+            None => {
+                let (tcp, uid) = (&self.common.ns.tcp, who.cred.euid);
+                let b = tcp.bind_ephemeral(ip, &self.common, uid, None)?;
+                s.binding.insert(b).port
+            }
+        };
+        let local = Endpoint { ip, port };
+        s.local = Some(local);
+        Ok((local, remote))
+    }
+
     /// Joins this socket to `l` with a new socket on the other side, which goes into the accept queue.
     /// The caller holds this socket's state lock (`state`) and knows that the queue `q` is `l`'s.
-    fn establish(
-        &self,
-        state: &mut State,
-        l: &Listener,
-        q: &mut AcceptQueue,
-        local: Endpoint,
-        remote: Endpoint,
-        announced: bool,
-    ) {
+    fn establish(&self, state: &mut State, l: &Listener, q: &mut AcceptQueue, ends: Ends) {
+        let Ends {
+            local,
+            remote,
+            announced,
+        } = ends;
         let theirs = Common::inherit(&l.common, &self.common);
         let out = Half::new(&self.common, &theirs, 0);
         let back = Half::new(&theirs, &self.common, 0);
@@ -262,7 +285,12 @@ impl Tcp {
                 s.phase = Phase::Refused;
                 self.common.set_error(ECONNREFUSED);
             } else {
-                self.establish(&mut s, l, &mut q, local, remote, false);
+                let ends = Ends {
+                    local,
+                    remote,
+                    announced: false,
+                };
+                self.establish(&mut s, l, &mut q, ends);
             }
         }
         l.common.notify(Events::READABLE);
@@ -386,27 +414,10 @@ impl Tcp {
                 return Ok(());
             }
         }
-        let to = parse_inet(addr, self.common.family)?;
-        who.cred.may_take_more(ENOBUFS)?;
-        let (remote, source) = route(&self.common, &self.options, s.local, to)?;
-        let port = match &s.binding {
-            Some(b) => b.port,
-            None => {
-                let uid = who.cred.euid;
-                let b = self
-                    .common
-                    .ns
-                    .tcp
-                    .bind_ephemeral(source, &self.common, uid, None)?;
-                let port = b.port;
-                s.binding = Some(b);
-                port
-            }
-        };
-        let local = Endpoint { ip: source, port };
-        s.local = Some(local);
-        let listener = self.common.ns.tcp.lookup(remote, |_| Some(0));
-        if let Some(l) = listener {
+        let (local, remote) = self.ends(&mut s, who, addr)?;
+        let waits = block == Block::Yes;
+        let done = |ok| if waits { ok } else { Err(EINPROGRESS) };
+        if let Some(l) = self.common.ns.tcp.lookup(remote, |_| Some(0)) {
             let mut q = l.queue.lock();
             if !q.closed && q.full() {
                 q.wait(self.me.clone());
@@ -416,29 +427,26 @@ impl Tcp {
                     local,
                     remote,
                 };
-                return Err(if block == Block::Yes {
-                    EAGAIN
-                } else {
-                    EINPROGRESS
-                });
+                return done(Err(EAGAIN));
             }
             if !q.closed {
-                self.establish(&mut s, &l, &mut q, local, remote, block == Block::Yes);
+                let ends = Ends {
+                    local,
+                    remote,
+                    announced: waits,
+                };
+                self.establish(&mut s, &l, &mut q, ends);
                 drop(q);
                 drop(s);
                 l.common.notify(Events::READABLE);
                 self.common.notify(Events::WRITABLE);
-                return if block == Block::Yes {
-                    Ok(())
-                } else {
-                    Err(EINPROGRESS)
-                };
+                return done(Ok(()));
             }
         }
-        if block == Block::Yes {
+        if waits {
             return Err(ECONNREFUSED);
         }
-        // As on Linux, who does not wait learns it from SO_ERROR.
+        // As on Linux, a connect that does not wait learns it from SO_ERROR.
         s.phase = Phase::Refused;
         self.common.set_error(ECONNREFUSED);
         drop(s);

@@ -63,14 +63,8 @@ fn entry(f: &Files<'_>, prefix: &str) -> MessageField<v1::MemoryEntry> {
 }
 
 fn version1<'a>(files: &dyn Fn(&'static str) -> Files<'a>, tasks: (u64, u64)) -> v1::Metrics {
-    let (cpu, acct, memory) = (files("cpu"), files("cpuacct"), files("memory"));
-    let throttled = cpu.table("cpu.stat");
-    let times = acct.table("cpuacct.stat");
-    let of = |t: &BTreeMap<String, u64>, name: &str| t.get(name).copied().unwrap_or(0);
-    let stat = memory.table("memory.stat");
-    let m = |name: &str| of(&stat, name);
+    let memory = files("memory");
     let oom = memory.table("memory.oom_control");
-    let per_cpu = acct.text("cpuacct.usage_percpu");
     let io = |file: &str| blkio(&files("blkio").text(file));
     v1::Metrics {
         pids: MessageField::some(v1::PidsStat {
@@ -78,76 +72,94 @@ fn version1<'a>(files: &dyn Fn(&'static str) -> Files<'a>, tasks: (u64, u64)) ->
             limit: tasks.1,
             ..v1::PidsStat::default()
         }),
-        cpu: MessageField::some(v1::CPUStat {
-            usage: MessageField::some(v1::CPUUsage {
-                total: acct.number("cpuacct.usage"),
-                kernel: of(&times, "system") * TICK,
-                user: of(&times, "user") * TICK,
-                per_cpu: per_cpu
-                    .split_whitespace()
-                    .filter_map(|n| n.parse().ok())
-                    .collect(),
-                ..v1::CPUUsage::default()
-            }),
-            throttling: MessageField::some(v1::Throttle {
-                periods: of(&throttled, "nr_periods"),
-                throttled_periods: of(&throttled, "nr_throttled"),
-                throttled_time: of(&throttled, "throttled_time"),
-                ..v1::Throttle::default()
-            }),
-            ..v1::CPUStat::default()
-        }),
-        memory: MessageField::some(v1::MemoryStat {
-            cache: m("cache"),
-            rss: m("rss"),
-            rss_huge: m("rss_huge"),
-            mapped_file: m("mapped_file"),
-            dirty: m("dirty"),
-            writeback: m("writeback"),
-            pg_pg_in: m("pgpgin"),
-            pg_pg_out: m("pgpgout"),
-            pg_fault: m("pgfault"),
-            pg_maj_fault: m("pgmajfault"),
-            inactive_anon: m("inactive_anon"),
-            active_anon: m("active_anon"),
-            inactive_file: m("inactive_file"),
-            active_file: m("active_file"),
-            unevictable: m("unevictable"),
-            hierarchical_memory_limit: m("hierarchical_memory_limit"),
-            hierarchical_swap_limit: m("hierarchical_memsw_limit"),
-            total_cache: m("total_cache"),
-            total_rss: m("total_rss"),
-            total_rss_huge: m("total_rss_huge"),
-            total_mapped_file: m("total_mapped_file"),
-            total_dirty: m("total_dirty"),
-            total_writeback: m("total_writeback"),
-            total_pg_pg_in: m("total_pgpgin"),
-            total_pg_pg_out: m("total_pgpgout"),
-            total_pg_fault: m("total_pgfault"),
-            total_pg_maj_fault: m("total_pgmajfault"),
-            total_inactive_anon: m("total_inactive_anon"),
-            total_active_anon: m("total_active_anon"),
-            total_inactive_file: m("total_inactive_file"),
-            total_active_file: m("total_active_file"),
-            total_unevictable: m("total_unevictable"),
-            usage: entry(&memory, ""),
-            swap: entry(&memory, "memsw."),
-            kernel: entry(&memory, "kmem."),
-            kernel_tcp: entry(&memory, "kmem.tcp."),
-            ..v1::MemoryStat::default()
-        }),
+        cpu: MessageField::some(cpu1(&files("cpu"), &files("cpuacct"))),
+        memory: MessageField::some(memory1(&memory)),
         blkio: MessageField::some(v1::BlkIOStat {
             io_service_bytes_recursive: io("blkio.throttle.io_service_bytes_recursive"),
             io_serviced_recursive: io("blkio.throttle.io_serviced_recursive"),
             ..v1::BlkIOStat::default()
         }),
         memory_oom_control: MessageField::some(v1::MemoryOomControl {
-            oom_kill_disable: of(&oom, "oom_kill_disable"),
-            under_oom: of(&oom, "under_oom"),
-            oom_kill: of(&oom, "oom_kill"),
+            oom_kill_disable: entry_of(&oom, "oom_kill_disable"),
+            under_oom: entry_of(&oom, "under_oom"),
+            oom_kill: entry_of(&oom, "oom_kill"),
             ..v1::MemoryOomControl::default()
         }),
         ..v1::Metrics::default()
+    }
+}
+
+/// A number of a table, 0 where it is not there.
+fn entry_of(table: &BTreeMap<String, u64>, name: &str) -> u64 {
+    table.get(name).copied().unwrap_or(0)
+}
+
+fn cpu1(cpu: &Files<'_>, acct: &Files<'_>) -> v1::CPUStat {
+    let throttled = cpu.table("cpu.stat");
+    let times = acct.table("cpuacct.stat");
+    let per_cpu = acct.text("cpuacct.usage_percpu");
+    v1::CPUStat {
+        usage: MessageField::some(v1::CPUUsage {
+            total: acct.number("cpuacct.usage"),
+            kernel: entry_of(&times, "system") * TICK,
+            user: entry_of(&times, "user") * TICK,
+            per_cpu: per_cpu
+                .split_whitespace()
+                .filter_map(|n| n.parse().ok())
+                .collect(),
+            ..v1::CPUUsage::default()
+        }),
+        throttling: MessageField::some(v1::Throttle {
+            periods: entry_of(&throttled, "nr_periods"),
+            throttled_periods: entry_of(&throttled, "nr_throttled"),
+            throttled_time: entry_of(&throttled, "throttled_time"),
+            ..v1::Throttle::default()
+        }),
+        ..v1::CPUStat::default()
+    }
+}
+
+fn memory1(memory: &Files<'_>) -> v1::MemoryStat {
+    let stat = memory.table("memory.stat");
+    let m = |name: &str| entry_of(&stat, name);
+    v1::MemoryStat {
+        cache: m("cache"),
+        rss: m("rss"),
+        rss_huge: m("rss_huge"),
+        mapped_file: m("mapped_file"),
+        dirty: m("dirty"),
+        writeback: m("writeback"),
+        pg_pg_in: m("pgpgin"),
+        pg_pg_out: m("pgpgout"),
+        pg_fault: m("pgfault"),
+        pg_maj_fault: m("pgmajfault"),
+        inactive_anon: m("inactive_anon"),
+        active_anon: m("active_anon"),
+        inactive_file: m("inactive_file"),
+        active_file: m("active_file"),
+        unevictable: m("unevictable"),
+        hierarchical_memory_limit: m("hierarchical_memory_limit"),
+        hierarchical_swap_limit: m("hierarchical_memsw_limit"),
+        total_cache: m("total_cache"),
+        total_rss: m("total_rss"),
+        total_rss_huge: m("total_rss_huge"),
+        total_mapped_file: m("total_mapped_file"),
+        total_dirty: m("total_dirty"),
+        total_writeback: m("total_writeback"),
+        total_pg_pg_in: m("total_pgpgin"),
+        total_pg_pg_out: m("total_pgpgout"),
+        total_pg_fault: m("total_pgfault"),
+        total_pg_maj_fault: m("total_pgmajfault"),
+        total_inactive_anon: m("total_inactive_anon"),
+        total_active_anon: m("total_active_anon"),
+        total_inactive_file: m("total_inactive_file"),
+        total_active_file: m("total_active_file"),
+        total_unevictable: m("total_unevictable"),
+        usage: entry(memory, ""),
+        swap: entry(memory, "memsw."),
+        kernel: entry(memory, "kmem."),
+        kernel_tcp: entry(memory, "kmem.tcp."),
+        ..v1::MemoryStat::default()
     }
 }
 
@@ -200,7 +212,7 @@ fn version2(f: &Files<'_>, tasks: (u64, u64)) -> v2::Metrics {
         f.table("memory.stat"),
         f.table("memory.events"),
     );
-    let m = |name: &str| of(&stat, name);
+    let m = |name: &str| entry_of(&stat, name);
     v2::Metrics {
         pids: MessageField::some(v2::PidsStat {
             current: tasks.0,

@@ -155,6 +155,36 @@ impl Call<'_> {
         t.is_some_and(|t| Arc::ptr_eq(&t, self.pty))
     }
 
+    /// A `struct termio`.
+    fn get_termio(&self) -> Result<u64> {
+        let t = self.pty.state.lock().line.termios;
+        let mut v = Vec::with_capacity(TERMIO_SIZE + 1);
+        for f in [t.iflag, t.oflag, t.cflag, t.lflag] {
+            v.extend_from_slice(&(f as u16).to_le_bytes());
+        }
+        v.push(t.line);
+        v.extend_from_slice(&t.cc[..NCC]);
+        v.push(0);
+        self.cx.copy_out(Va(self.arg), &v).map(|()| 0)
+    }
+
+    /// Bytes that a read of this side gets.
+    fn unread(&self) -> usize {
+        let s = self.pty.state.lock();
+        match self.side {
+            Side::Slave => s.line.available(),
+            Side::Master => s.line.output.len(),
+        }
+    }
+
+    fn session(&self) -> Result<u64> {
+        if self.side == Side::Slave && !self.controls_caller() {
+            return Err(ENOTTY);
+        }
+        let session = self.pty.session().ok_or(ENOTTY)?;
+        self.put(self.pty.jobs.number_for(self.cx.task(), session))
+    }
+
     fn common(&self, cmd: u32) -> Result<u64> {
         let out = Va(self.arg);
         match cmd {
@@ -167,17 +197,7 @@ impl Call<'_> {
                 let t = self.pty.state.lock().line.termios.encode(size);
                 self.cx.copy_out(out, &t).map(|()| 0)
             }
-            TCGETA => {
-                let t = self.pty.state.lock().line.termios;
-                let mut v = Vec::with_capacity(TERMIO_SIZE + 1);
-                for f in [t.iflag, t.oflag, t.cflag, t.lflag] {
-                    v.extend_from_slice(&(f as u16).to_le_bytes());
-                }
-                v.push(t.line);
-                v.extend_from_slice(&t.cc[..NCC]);
-                v.push(0);
-                self.cx.copy_out(out, &v).map(|()| 0)
-            }
+            TCGETA => self.get_termio(),
             // …W waits for the output to drain, which a pty's has once it is written; …F drops the input too.
             TCSETS..=TCSETSF => self.set_termios(TERMIOS_SIZE, cmd == TCSETSF),
             TCSETS2..=TCSETSF2 => self.set_termios(TERMIOS2_SIZE, cmd == TCSETSF2),
@@ -194,15 +214,7 @@ impl Call<'_> {
                 self.pty.set_window([n(0), n(2), n(4), n(6)]);
                 Ok(0)
             }
-            FIONREAD => {
-                let s = self.pty.state.lock();
-                let n = match self.side {
-                    Side::Slave => s.line.available(),
-                    Side::Master => s.line.output.len(),
-                };
-                drop(s);
-                self.put(n as i32)
-            }
+            FIONREAD => self.put(self.unread() as i32),
             // A pty's output is delivered at once.
             TIOCOUTQ => self.put(0),
             TCSBRK | TCSBRKP | TIOCSBRK | TIOCCBRK => self.check_change().map(|()| 0),
@@ -239,13 +251,7 @@ impl Call<'_> {
                 self.put(self.pty.jobs.number_for(self.cx.task(), group))
             }
             TIOCSPGRP => self.set_foreground(),
-            TIOCGSID => {
-                if self.side == Side::Slave && !self.controls_caller() {
-                    return Err(ENOTTY);
-                }
-                let session = self.pty.session().ok_or(ENOTTY)?;
-                self.put(self.pty.jobs.number_for(self.cx.task(), session))
-            }
+            TIOCGSID => self.session(),
             _ => Err(ENOTTY),
         }
     }

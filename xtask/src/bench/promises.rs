@@ -131,7 +131,9 @@ pub fn broken(results: &Results, smoke: bool) -> Result<Vec<String>> {
     let times = match crun {
         _ if smoke => Times::Ignored,
         Some(ms) if ms > CRUN_LIMIT => {
-            eprintln!("bench: a slow machine, crun took {ms:.1} ms: only ratios, sizes and counts are judged");
+            eprintln!(
+                "bench: a slow machine, crun took {ms:.1} ms: only ratios, sizes and counts are judged"
+            );
             Times::OfSlowMachine
         }
         _ => Times::Judged,
@@ -158,12 +160,17 @@ mod tests {
 
     #[test]
     fn rows_are_read() {
-        let p = Promise::read("| idle: PSS of one | notify | at most 0.25x runsc | 0.2x | |").unwrap();
+        let p =
+            Promise::read("| idle: PSS of one | notify | at most 0.25x runsc | 0.2x | |").unwrap();
         assert_eq!((p.line.as_str(), p.most), ("PSS of one", 0.25));
         assert_eq!(p.peers().collect::<Vec<_>>(), ["notify", "runsc"]);
-        let p = Promise::read("| calls: getpid, wrapper | notify | at most 100 ns | 9 | |").unwrap();
+        let p =
+            Promise::read("| calls: getpid, wrapper | notify | at most 100 ns | 9 | |").unwrap();
         assert_eq!(p.of, Of::Unit("ns".into()));
-        assert_eq!(Promise::read("| bench | subject | promised | measured | |"), None);
+        assert_eq!(
+            Promise::read("| bench | subject | promised | measured | |"),
+            None
+        );
     }
 
     #[test]

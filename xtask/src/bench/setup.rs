@@ -148,20 +148,11 @@ pub fn plan(
     if stop.is_set() {
         return Err("interrupted".to_owned());
     }
-    let mut profile = args
-        .profile
-        .or(args.smoke.then_some(profile::Which::Missed));
-    if profile.is_some() {
-        let there = match args.smoke {
-            true => Ok(PathBuf::new()),
-            false => installer.program("perf", "linux-perf", stop),
-        };
-        if let Err(why) = there.and_then(|_| profile::usable(stop)) {
-            println!("bench: left out: profiles: {why}");
-            left_out.push(("profiles".to_owned(), why));
-            profile = None;
-        }
-    }
+    let profile = profiles(args, &installer, stop).unwrap_or_else(|why| {
+        println!("bench: left out: profiles: {why}");
+        left_out.push(("profiles".to_owned(), why));
+        None
+    });
     let out = |e: &&&Experiment| !left_out.iter().any(|(n, _)| n == e.name);
     Ok(Plan {
         peers: all,
@@ -184,6 +175,19 @@ pub fn plan(
         material,
         results: results.to_owned(),
     })
+}
+
+/// What is to be profiled, or why it cannot be.
+fn profiles(args: &Args, installer: &Installer, stop: &Stop) -> Result<Option<profile::Which>> {
+    let smoke = args.smoke.then_some(profile::Which::Missed);
+    let Some(which) = args.profile.or(smoke) else {
+        return Ok(None);
+    };
+    if !args.smoke {
+        installer.program("perf", "linux-perf", stop)?;
+    }
+    profile::usable(stop)?;
+    Ok(Some(which))
 }
 
 /// The place of this source.

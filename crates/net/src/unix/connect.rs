@@ -86,52 +86,11 @@ impl UnixSock {
                 return Err(ECONNREFUSED);
             }
             if q.ready.len() > q.backlog {
-                q.waiters.retain(|w| w.strong_count() > 0);
-                if !q
-                    .waiters
-                    .iter()
-                    .any(|w| w.as_ptr() == Arc::as_ptr(&self.common))
-                {
-                    q.waiters.push(Arc::downgrade(&self.common));
-                }
+                q.wait(&self.common);
                 return Err(EAGAIN);
             }
             let server = make(Common::inherit(&l.common, &self.common), theirs_name);
-            let to_them = Peer {
-                sock: server.me.clone(),
-                cred: l.cred,
-            };
-            let to_us = Peer {
-                sock: self.me.clone(),
-                cred: who.ucred(),
-            };
-            let (ours, theirs) = if self.is_stream() {
-                let out = Half::new(&self.common, &server.common, server.common.ino);
-                let back = Half::new(&server.common, &self.common, self.common.ino);
-                (
-                    Link::Stream {
-                        rx: back.clone(),
-                        tx: out.clone(),
-                        peer: to_them,
-                    },
-                    Link::Stream {
-                        rx: out,
-                        tx: back,
-                        peer: to_us,
-                    },
-                )
-            } else {
-                (
-                    Link::Packet {
-                        tx: server.rx.clone(),
-                        peer: to_them,
-                    },
-                    Link::Packet {
-                        tx: self.rx.clone(),
-                        peer: to_us,
-                    },
-                )
-            };
+            let (ours, theirs) = self.join(who, &server, l.cred);
             server.state.write().link = theirs;
             let ns = &self.common.ns;
             ns.in_flight.waits(server.common.ino, l.common.ino);
@@ -142,6 +101,43 @@ impl UnixSock {
         l.common.notify(Events::READABLE);
         self.common.notify(Events::WRITABLE);
         Ok(())
+    }
+
+    /// What joins this socket and the listener's new one: the link of each. `cred` is the listener's.
+    fn join(&self, who: &Caller<'_>, server: &Arc<UnixSock>, cred: Ucred) -> (Link, Link) {
+        let to_them = Peer {
+            sock: server.me.clone(),
+            cred,
+        };
+        let to_us = Peer {
+            sock: self.me.clone(),
+            cred: who.ucred(),
+        };
+        if self.is_stream() {
+            let out = Half::new(&self.common, &server.common, server.common.ino);
+            let back = Half::new(&server.common, &self.common, self.common.ino);
+            let ours = Link::Stream {
+                rx: back.clone(),
+                tx: out.clone(),
+                peer: to_them,
+            };
+            let theirs = Link::Stream {
+                rx: out,
+                tx: back,
+                peer: to_us,
+            };
+            (ours, theirs)
+        } else {
+            let ours = Link::Packet {
+                tx: server.rx.clone(),
+                peer: to_them,
+            };
+            let theirs = Link::Packet {
+                tx: self.rx.clone(),
+                peer: to_us,
+            };
+            (ours, theirs)
+        }
     }
 }
 

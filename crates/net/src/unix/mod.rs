@@ -80,6 +80,17 @@ struct AcceptQueue {
     waiters: Vec<Weak<Common>>,
 }
 
+impl AcceptQueue {
+    /// Tells a connect that finds no room when there is some.
+    fn wait(&mut self, connect: &Arc<Common>) {
+        self.waiters.retain(|w| w.strong_count() > 0);
+        let is_there = |w: &Weak<Common>| w.as_ptr() == Arc::as_ptr(connect);
+        if !self.waiters.iter().any(is_there) {
+            self.waiters.push(Arc::downgrade(connect));
+        }
+    }
+}
+
 fn make(common: Arc<Common>, name: UnixName) -> Arc<UnixSock> {
     Arc::new_cyclic(|me| UnixSock {
         me: me.clone(),
