@@ -4,10 +4,10 @@
 use gofer::proto::Request;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Ok((request, riders)) = Request::decode(bytes) {
-        let again = request.encode_with(&riders.closes, &riders.also);
-        let (same, beside) = Request::decode(&again).expect("what is encoded can be decoded");
+    if let Ok((request, piggybacked)) = Request::decode(bytes) {
+        let again = request.encode_with(&piggybacked.closes, &piggybacked.also);
+        let (same, also_same) = Request::decode(&again).expect("what is encoded can be decoded");
         assert_eq!(same, request);
-        assert_eq!((beside.closes, beside.also), (riders.closes, riders.also));
+        assert_eq!((also_same.closes, also_same.also), (piggybacked.closes, piggybacked.also));
     }
 });

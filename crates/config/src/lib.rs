@@ -394,7 +394,7 @@ pub mod control {
 /// | the Sentry | processes that were killed | [`OBEY`](limits::OBEY) |
 /// | | the same, with what they run ended under them | [`FORCED`](limits::FORCED) |
 /// | | the last output | [`DRAIN`](limits::DRAIN) |
-/// | | nothing of theirs mapped any more: files of the host are let go of | [`SETTLE`](limits::SETTLE) |
+/// | | nothing of theirs mapped any more: files of the host are let go of | [`UNMAP`](limits::UNMAP) |
 /// | a monitor | all of these, after SIGKILL to its container or to a program of `exec` | [`KILL`](limits::KILL) |
 /// | that of a pod's member | the same once more, now without its Gofer, before the whole pod ends | [`KILL`](limits::KILL) |
 pub mod limits {
@@ -403,11 +403,11 @@ pub mod limits {
     pub const OBEY: Duration = Duration::from_secs(3);
     pub const FORCED: Duration = Duration::from_secs(1);
     pub const DRAIN: Duration = Duration::from_secs(1);
-    pub const SETTLE: Duration = Duration::from_secs(1);
+    pub const UNMAP: Duration = Duration::from_secs(1);
     pub const KILL: Duration = Duration::from_secs(7);
 
     const _: () = assert!(
-        KILL.as_secs() > OBEY.as_secs() + FORCED.as_secs() + DRAIN.as_secs() + SETTLE.as_secs()
+        KILL.as_secs() > OBEY.as_secs() + FORCED.as_secs() + DRAIN.as_secs() + UNMAP.as_secs()
     );
 }
 

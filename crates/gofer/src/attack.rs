@@ -158,7 +158,7 @@ fn walk(from: Handle, names: &[&str]) -> Request {
     Request::Walk {
         from,
         names: names.iter().map(|n| n.as_bytes().to_vec()).collect(),
-        beside: Vec::new(),
+        siblings: Vec::new(),
         then: Then::Read,
     }
 }

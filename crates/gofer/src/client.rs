@@ -117,7 +117,7 @@ pub struct Walked {
     /// The error that stopped it.
     pub stopped: Option<abi::Errno>,
     /// What the other names are, in their order; `None` where that was not found out.
-    pub beside: Vec<Option<Step>>,
+    pub siblings: Vec<Option<Step>>,
     /// For reading the file at the end: a gift, which may be missing.
     pub fd: Option<HostFd>,
 }
@@ -307,7 +307,7 @@ impl Client {
         }
     }
     /// Gives a handle back now: of a file whose end takes the host time. It waits for its turn as what changes something
-    /// does, and is nobody's rider meanwhile: whoever asked next would wait for the host.
+    /// does, and is piggybacked on no request meanwhile: the next caller would wait for the host.
     pub fn close_now(&self, h: Handle) {
         // What fails here has ended the connection, and with it all handles.
         let _ = self.exchange(&Request::Nop, true, &[], || vec![h]);
@@ -334,20 +334,20 @@ impl Client {
         }
     }
     /// Walks `names` (at most [`crate::wire::MAX_NAMES`]) as far as it goes. It stops without an error behind a
-    /// file that is no directory. `beside` are other names in `from` (as many at most), which are found on the way,
+    /// file that is no directory. `siblings` are other names in `from` (as many at most), which are found on the way,
     /// or not.
     pub fn walk(
         &self,
         from: Handle,
         names: Vec<Vec<u8>>,
-        beside: Vec<Vec<u8>>,
+        siblings: Vec<Vec<u8>>,
         then: Then,
     ) -> Result<Walked> {
-        let (n, others) = (names.len(), beside.len());
+        let (n, others) = (names.len(), siblings.len());
         let request = Request::Walk {
             from,
             names,
-            beside,
+            siblings,
             then,
         };
         match self.call(&request)? {
@@ -355,15 +355,15 @@ impl Client {
                 Reply::Walked {
                     steps,
                     stopped,
-                    beside,
+                    siblings,
                 },
                 mut fds,
-            ) if steps.len() <= n && beside.len() <= others => {
+            ) if steps.len() <= n && siblings.len() <= others => {
                 let whole = then == Then::Read && steps.len() == n && stopped.is_none();
                 Ok(Walked {
                     steps,
                     stopped,
-                    beside,
+                    siblings,
                     fd: fds.pop().filter(|_| whole),
                 })
             }

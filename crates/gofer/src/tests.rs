@@ -297,7 +297,7 @@ fn read_only_roots_and_limits() {
     };
     assert_eq!(full, EMFILE);
     held.into_iter().for_each(|h| c.close(h));
-    // Closing happens beside later requests.
+    // Later requests carry what is to be closed.
     while c.attach("root").is_err() {}
 }
 
@@ -361,9 +361,9 @@ fn slow_server() -> (Arc<Client>, mpsc::Receiver<Asked>, mpsc::Sender<()>) {
         std::thread::spawn(move || {
             let mut buf = [0; 1000];
             while let Ok(m) = line.receive(&mut buf) {
-                let (request, riders) = Request::decode(m).unwrap();
+                let (request, piggybacked) = Request::decode(m).unwrap();
                 let changes = request.changes();
-                asked.send((changes, riders.closes.len())).unwrap();
+                asked.send((changes, piggybacked.closes.len())).unwrap();
                 if changes {
                     gate.lock().unwrap().recv().unwrap();
                 }

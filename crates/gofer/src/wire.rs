@@ -19,9 +19,9 @@ pub const MAX_STRING: usize = 66 << 10;
 pub const MAX_NAMES: usize = 32;
 /// Handles that one request can close.
 pub const MAX_CLOSES: usize = 64;
-/// Names that one request has looked at beside what it does.
+/// Sibling names that one request has looked at.
 pub const MAX_ALSO: usize = 4;
-/// Connections that a server offers at least: some may wait for a disk. One for each CPU up to
+/// Connections that a server has at least: some may wait for a disk. One for each CPU up to
 /// [`MAX_CONNECTIONS`].
 pub const MIN_CONNECTIONS: usize = 4;
 pub const MAX_CONNECTIONS: usize = 8;

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::acl::{Acl, acl_permission};
 use vfs::file::{FileOps, O_ACCMODE, O_RDONLY};
-use vfs::inode::{Ahead, InodeExt, Looked, Onward, Seen, downcast};
+use vfs::inode::{ReadAhead, InodeExt, Looked, NextNames, Seen, downcast};
 use vfs::mode::Want;
 use vfs::ucounts::{Charge, Ucounts};
 use vfs::{Caller, FileType, Inode, NewNode, Perm, RenameFlags, SetAttr, Stat};
@@ -46,7 +46,7 @@ pub struct GoferInode {
     fds: Mutex<Fds>,
     /// The names of a directory, in exclusive mode.
     listing: Mutex<Option<(Arc<[Entry]>, Listed)>>,
-    /// The same, for what is looked up beside a name.
+    /// The same, for a name's siblings.
     order: Mutex<order::Order>,
     /// In shared mode.
     known: Mutex<known::Known>,
@@ -215,9 +215,9 @@ impl Inode for GoferInode {
     }
 
     fn lookup(&self, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<dyn Inode>> {
-        Ok(self.lookup_ahead(cx, name, Onward::default())?.inode)
+        Ok(self.lookup_read_ahead(cx, name, NextNames::default())?.inode)
     }
-    fn lookup_ahead(&self, cx: &Caller<'_>, name: &[u8], onward: Onward<'_>) -> Result<Looked> {
+    fn lookup_read_ahead(&self, cx: &Caller<'_>, name: &[u8], next: NextNames<'_>) -> Result<Looked> {
         let mut names = vec![name.to_vec()];
         let version = self.version();
         if let Some(v) = version
@@ -226,7 +226,7 @@ impl Inode for GoferInode {
             return Err(ENOENT);
         }
         if self.fs.exclusive() {
-            let more = onward
+            let more = next
                 .rest
                 .split(|b| *b == b'/')
                 .filter(|n| !n.is_empty() && *n != b".");
@@ -236,17 +236,17 @@ impl Inode for GoferInode {
                     .map(<[u8]>::to_vec),
             );
         }
-        let all = onward.rest.split(|b| *b == b'/').filter(|n| !n.is_empty());
-        let then = if onward.reads && all.count() + 1 == names.len() {
+        let all = next.rest.split(|b| *b == b'/').filter(|n| !n.is_empty());
+        let then = if next.reads && all.count() + 1 == names.len() {
             Then::Read
         } else {
             Then::Nothing
         };
         self.fs.may_hold(cx)?;
         let since = self.fs.changes.load(Ordering::Relaxed);
-        let alone = onward.rest.is_empty() && self.fs.exclusive() && onward.near > 0;
+        let alone = next.rest.is_empty() && self.fs.exclusive() && next.siblings > 0;
         let others = if alone {
-            self.beside(name, onward.near.min(MAX_NAMES))
+            self.sibling_names(name, next.siblings.min(MAX_NAMES))
         } else {
             Vec::new()
         };
@@ -257,11 +257,11 @@ impl Inode for GoferInode {
         let Walked {
             steps,
             stopped,
-            beside,
+            siblings,
             mut fd,
         } = walked;
         let mut names = names.into_iter();
-        let mut found: Vec<Ahead> = Vec::new();
+        let mut found: Vec<ReadAhead> = Vec::new();
         let last = steps.len();
         for (i, s) in steps.into_iter().enumerate() {
             let Some(name) = names.next() else { break };
@@ -281,18 +281,18 @@ impl Inode for GoferInode {
             self.asked_for(version, &missing, None);
             found.push((missing, None));
         }
-        let beside = others.into_iter().zip(beside).filter_map(|(name, s)| {
+        let siblings = others.into_iter().zip(siblings).filter_map(|(name, s)| {
             let s = s?;
             let inode: Arc<dyn Inode> = self.fs.inode(s.attr, s.handle, s.target, since, cx.cred);
             Some((name, inode))
         });
-        let beside = beside.collect();
+        let siblings = siblings.collect();
         let mut found = found.into_iter();
         match found.next() {
             Some((_, Some(inode))) => Ok(Looked {
                 inode,
-                ahead: found.collect(),
-                beside,
+                read_ahead: found.collect(),
+                siblings,
             }),
             _ => Err(stopped.unwrap_or(EIO)),
         }
@@ -303,7 +303,7 @@ impl Inode for GoferInode {
         let same = |v| self.seen_at(v, name, child) == Seen::Same;
         version.is_some_and(same) || self.ask_again(cx, version, name, child)
     }
-    fn glance(&self, name: &[u8], child: Option<&Arc<dyn Inode>>) -> Seen {
+    fn peek(&self, name: &[u8], child: Option<&Arc<dyn Inode>>) -> Seen {
         let child = child.and_then(downcast::<GoferInode>);
         self.version()
             .map_or(Seen::Unknown, |v| self.seen_at(v, name, child))

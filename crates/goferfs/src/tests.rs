@@ -330,7 +330,7 @@ fn names_beside_each_other() {
         }
         assert_eq!(r.stat("/d/0300"), Err(ENOENT));
     }
-    // Every fourth, from the end: what was looked up beside is not used, and soon nothing is.
+    // Every fourth, from the end: what was read ahead is not used, and soon nothing is.
     let r = Rig::with(
         Sharing::Exclusive,
         |host| {
@@ -451,7 +451,7 @@ fn both(r: &Rig, path: &str) -> [Option<(u32, u64, u32, u32)>; 2] {
 #[test]
 fn shared_and_known() {
     let r = Rig::new(Sharing::Shared, tree);
-    let settle = || std::thread::sleep(std::time::Duration::from_millis(60));
+    let wait_until_stable = || std::thread::sleep(std::time::Duration::from_millis(60));
     let known = |dir: &str, name: &str| {
         let p = r
             .cx()
@@ -462,7 +462,7 @@ fn shared_and_known() {
         i.version()
             .is_some_and(|v| i.known(v, name.as_bytes()).is_some())
     };
-    settle();
+    wait_until_stable();
     for _ in 0..6 {
         assert_eq!(
             r.get("/a/b/c/f").unwrap(),
@@ -488,10 +488,10 @@ fn shared_and_known() {
             .unwrap();
         let i: &GoferInode = vfs::inode::downcast(inode.inode().unwrap()).unwrap();
         let now = i.version().unwrap();
-        assert!(now.settled);
+        assert!(now.is_stable);
         i.learn(
             Some(crate::inode::Version {
-                settled: false,
+                is_stable: false,
                 ..now
             }),
             b"young",
@@ -562,7 +562,7 @@ fn shared_and_known() {
                 }
             }
             if pause {
-                settle();
+                wait_until_stable();
                 for p in paths {
                     let [host, seen] = both(&r, p);
                     assert_eq!(host, seen, "{what}, later: {p}");

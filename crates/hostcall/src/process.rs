@@ -298,16 +298,16 @@ pub fn cpu_count() -> u32 {
 /// Gives the host the pages that the C library's allocator keeps and nothing uses. Takes the arenas' locks for as long
 /// as a look at what is free takes: some milliseconds where that is some ten MB.
 pub fn trim_allocator() {
-    // SAFETY: unused memory only. (It does not shrink arenas: see `settle_allocator`.)
+    // SAFETY: unused memory only. (It does not shrink arenas: see `limit_arenas`.)
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// Settles how many arenas the C library's allocator has. Left to itself it counts CPUs by opening a file of
+/// Limits the arenas that the C library's allocator has. Left to itself it counts CPUs by opening a file of
 /// /sys when threads contend, and asks /proc whether memory is overcommitted when it gives back the end of an
 /// arena, which an allow-list does not let it do. An arena's end is at most 64 MB.
-pub fn settle_allocator() {
+pub fn limit_arenas() {
     // SAFETY: tuning calls; before threads contend.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 4);

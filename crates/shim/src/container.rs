@@ -307,7 +307,7 @@ impl Container {
             pid,
             ..self.settings.clone()
         };
-        if let Err(e) = io.settle(&program).and_then(|()| kept.save(&self.bundle)) {
+        if let Err(e) = io.join_terminal(&program).and_then(|()| kept.save(&self.bundle)) {
             self.clean_up();
             return Err(unknown(e));
         }
@@ -478,7 +478,7 @@ impl Container {
             program: program.clone(),
         };
         let done = self.launch(work, &io, exec)?;
-        if let Err(e) = io.settle(&program) {
+        if let Err(e) = io.join_terminal(&program) {
             // Its terminal is gone, and that ends it.
             crate::log::warning(&format!("exec {exec}: {e}"));
         }

@@ -170,7 +170,7 @@ impl Io {
     }
 
     /// Once the program has its ends: joins its terminal.
-    pub fn settle(&mut self, p: &Program) -> Result<(), String> {
+    pub fn join_terminal(&mut self, p: &Program) -> Result<(), String> {
         if let Some(c) = self.console.take() {
             self.admit();
             self.terminal = Some(Terminal::new(c.receive()?, self.input.take(), &p.files[1])?);

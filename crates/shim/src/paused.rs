@@ -84,7 +84,7 @@ mod tests {
         (tell, known)
     }
 
-    fn settled(p: &Arc<Paused>) -> bool {
+    fn answered(p: &Arc<Paused>) -> bool {
         while p.lock().asking {
             std::thread::yield_now();
         }
@@ -101,7 +101,7 @@ mod tests {
         // Who asks now is not told of before.
         assert!(!p.get(SHORT, || unreachable!()));
         tell.send(Some(true)).unwrap();
-        assert!(!settled(&p));
+        assert!(!answered(&p));
         // Paused by somebody else.
         assert!(p.get(LONG, || Some(true)));
     }
@@ -112,7 +112,7 @@ mod tests {
         p.set(Programs::Paused);
         let (tell, _) = slow(&p);
         tell.send(None).unwrap();
-        assert!(settled(&p) && p.get(LONG, || None));
+        assert!(answered(&p) && p.get(LONG, || None));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! dentry out of its directory ("unhashed") and leaves the inode to those who still hold it.
 
 use crate::caller::Caller;
-use crate::inode::{Ahead, Inode, Onward, Seen};
+use crate::inode::{ReadAhead, Inode, NextNames, Seen};
 use crate::mode::{FileType, Want};
 use crate::userns::UserNs;
 use abi::Result;
@@ -283,19 +283,19 @@ pub struct Dentry {
     children: RwLock<HashMap<Box<[u8]>, Weak<Dentry>>>,
     dir_lock: Mutex<()>,
     /// Only of directories in which much is looked up. A leaf.
-    nearby: Mutex<Option<Box<Nearby>>>,
+    siblings: Mutex<Option<Box<Siblings>>>,
     /// Names that were looked up here and not known.
     unknown: AtomicU32,
 }
 
-/// Which names of a directory were looked up beside others, for a program that goes through all of it: twice as
+/// Which siblings of a name were read ahead, for a program that goes through all of a directory: twice as
 /// many the next time where half of them were used, else half as many.
-struct Nearby {
+struct Siblings {
     window: usize,
     last: Vec<Weak<Dentry>>,
 }
 
-impl Nearby {
+impl Siblings {
     /// Looks in one directory before which nothing is guessed.
     const AFTER: u32 = 8;
     const LEAST: usize = 4;
@@ -332,7 +332,7 @@ impl Dentry {
             mounts: AtomicUsize::new(0),
             children: RwLock::new(HashMap::new()),
             dir_lock: Mutex::new(()),
-            nearby: Mutex::default(),
+            siblings: Mutex::default(),
             unknown: AtomicU32::new(0),
         })
     }
@@ -455,7 +455,7 @@ impl Dentry {
             return Ok(d);
         }
         let _dir = self.lock_dir();
-        self.look(cx, name, Onward::default())
+        self.look(cx, name, NextNames::default())
     }
 
     /// As [`Dentry::lookup`], for a step of a walk, with permission to search. The caller has checked that it
@@ -464,7 +464,7 @@ impl Dentry {
         self: &Arc<Self>,
         cx: &Caller<'_>,
         name: &[u8],
-        onward: Onward<'_>,
+        next: NextNames<'_>,
     ) -> Result<Arc<Dentry>> {
         let inode = self.inode()?;
         let cached = self.cached(name);
@@ -491,14 +491,14 @@ impl Dentry {
             }
         }
         let _dir = self.lock_dir();
-        self.look(cx, name, onward)
+        self.look(cx, name, next)
     }
 
     /// What is known to be there under this name without asking anybody, where names are not owned.
-    pub(crate) fn glance(&self, name: &[u8]) -> Option<Arc<Dentry>> {
+    pub(crate) fn peek(&self, name: &[u8]) -> Option<Arc<Dentry>> {
         let d = self.cached(name)?;
         let here =
-            d.is_mountpoint() || self.inode.as_ref()?.glance(name, d.inode.as_ref()) == Seen::Same;
+            d.is_mountpoint() || self.inode.as_ref()?.peek(name, d.inode.as_ref()) == Seen::Same;
         here.then_some(d)
     }
 
@@ -517,28 +517,28 @@ impl Dentry {
         cx: &Caller<'_>,
         name: &[u8],
     ) -> Result<Arc<Dentry>> {
-        self.look(cx, name, Onward::default())
+        self.look(cx, name, NextNames::default())
     }
 
     fn look(
         self: &Arc<Self>,
         cx: &Caller<'_>,
         name: &[u8],
-        onward: Onward<'_>,
+        next: NextNames<'_>,
     ) -> Result<Arc<Dentry>> {
         if let Some(d) = self.cached_valid(cx, name) {
             return Ok(d);
         }
         let owned = self.sb.caching == Caching::Owned;
-        let near = if owned { self.near() } else { 0 };
-        let onward = Onward { near, ..onward };
-        match self.inode()?.lookup_ahead(cx, name, onward) {
+        let siblings = if owned { self.sibling_count() } else { 0 };
+        let next = NextNames { siblings, ..next };
+        match self.inode()?.lookup_read_ahead(cx, name, next) {
             Ok(found) => {
                 let d = self.attach(name, Some(found.inode));
                 d.used.store(true, Ordering::Relaxed);
                 if owned {
-                    self.attach_beside(found.beside);
-                    d.attach_ahead(found.ahead);
+                    self.attach_siblings(found.siblings);
+                    d.attach_read_ahead(found.read_ahead);
                 }
                 Ok(d)
             }
@@ -550,42 +550,42 @@ impl Dentry {
         }
     }
 
-    /// How many names may be looked up beside one that is not known.
-    fn near(&self) -> usize {
+    /// How many siblings may be read ahead with a name that is not known.
+    fn sibling_count(&self) -> usize {
         let n = self.unknown.fetch_add(1, Ordering::Relaxed);
-        if n < Nearby::AFTER {
+        if n < Siblings::AFTER {
             return 0;
         }
-        let mut nearby = self.nearby.lock();
+        let mut siblings = self.siblings.lock();
         let first = || {
-            Box::new(Nearby {
-                window: Nearby::LEAST,
+            Box::new(Siblings {
+                window: Siblings::LEAST,
                 last: Vec::new(),
             })
         };
-        nearby.get_or_insert_with(first).next(n)
+        siblings.get_or_insert_with(first).next(n)
     }
 
-    /// Caches what was looked up beside a name. This directory's lock is held.
-    fn attach_beside(self: &Arc<Self>, beside: Vec<(Vec<u8>, Arc<dyn Inode>)>) {
-        if beside.is_empty() {
+    /// Caches what was read ahead. This directory's lock is held.
+    fn attach_siblings(self: &Arc<Self>, siblings: Vec<(Vec<u8>, Arc<dyn Inode>)>) {
+        if siblings.is_empty() {
             return;
         }
-        let mut last = Vec::with_capacity(beside.len());
-        for (name, inode) in beside {
+        let mut last = Vec::with_capacity(siblings.len());
+        for (name, inode) in siblings {
             if self.cached(&name).is_none() {
                 last.push(Arc::downgrade(&self.attach(&name, Some(inode))));
             }
         }
-        if let Some(n) = &mut *self.nearby.lock() {
+        if let Some(n) = &mut *self.siblings.lock() {
             n.last = last;
         }
     }
 
     /// Caches what was looked up below this new dentry. (Its parent's lock is held: an ancestor's first.)
-    fn attach_ahead(self: &Arc<Self>, ahead: Vec<Ahead>) {
+    fn attach_read_ahead(self: &Arc<Self>, read_ahead: Vec<ReadAhead>) {
         let mut d = self.clone();
-        for (name, inode) in ahead {
+        for (name, inode) in read_ahead {
             let next = {
                 let _dir = d.lock_dir();
                 if d.cached(&name).is_some() {

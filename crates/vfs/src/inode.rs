@@ -37,27 +37,27 @@ pub enum Follow {
     Jump(Path),
 }
 
-/// A name that was looked up ahead; `None` for a missing one.
-pub type Ahead = (Vec<u8>, Option<Arc<dyn Inode>>);
+/// A name that was read ahead; `None` for a missing one.
+pub type ReadAhead = (Vec<u8>, Option<Arc<dyn Inode>>);
 
 /// What a look-up found, and what it found on the way further down: each name is in the directory before
 /// it; `None` is a missing one, and the last.
 pub struct Looked {
     pub inode: Arc<dyn Inode>,
-    pub ahead: Vec<Ahead>,
+    pub read_ahead: Vec<ReadAhead>,
     /// Other names of the same directory.
-    pub beside: Vec<(Vec<u8>, Arc<dyn Inode>)>,
+    pub siblings: Vec<(Vec<u8>, Arc<dyn Inode>)>,
 }
 
-/// What a walk will want behind a name: a file system to which asking is dear may look ahead.
+/// What a walk will want after a name: a file system whose questions are dear may read ahead.
 #[derive(Clone, Copy, Default)]
-pub struct Onward<'a> {
+pub struct NextNames<'a> {
     /// Path text.
     pub rest: &'a [u8],
     /// The file at the end of `rest` is to be opened for reading.
     pub reads: bool,
     /// How many other names of the directory may be looked up on the way.
-    pub near: usize,
+    pub siblings: usize,
 }
 
 /// What a directory knows of a name.
@@ -120,12 +120,12 @@ pub trait Inode: Any + Send + Sync {
     fn lookup(&self, _cx: &Caller<'_>, _name: &[u8]) -> Result<Arc<dyn Inode>> {
         Err(ENOTDIR)
     }
-    /// As [`Inode::lookup`], where the walk goes on. What it finds ahead is only cached.
-    fn lookup_ahead(&self, cx: &Caller<'_>, name: &[u8], _: Onward<'_>) -> Result<Looked> {
+    /// As [`Inode::lookup`], where the walk goes on. What is read ahead is only cached.
+    fn lookup_read_ahead(&self, cx: &Caller<'_>, name: &[u8], _: NextNames<'_>) -> Result<Looked> {
         Ok(Looked {
             inode: self.lookup(cx, name)?,
-            ahead: Vec::new(),
-            beside: Vec::new(),
+            read_ahead: Vec::new(),
+            siblings: Vec::new(),
         })
     }
     /// Whether `name` still is `child` (`None`: still missing). Asked only where names are not owned.
@@ -133,7 +133,7 @@ pub trait Inode: Any + Send + Sync {
         true
     }
     /// What is known of `name`, remembered as `child`, without asking anybody. Only where names are not owned.
-    fn glance(&self, _name: &[u8], _child: Option<&Arc<dyn Inode>>) -> Seen {
+    fn peek(&self, _name: &[u8], _child: Option<&Arc<dyn Inode>>) -> Seen {
         Seen::Unknown
     }
     /// A step of a walk where names are not owned: permission to search, and whether `name` still is `child`

@@ -7,7 +7,7 @@
 use crate::context::{At, PathCx};
 use crate::dentry::Dentry;
 use crate::file::File;
-use crate::inode::{Follow, Onward};
+use crate::inode::{Follow, NextNames};
 use crate::mode::{FileType, Want};
 use crate::mount::{MountFlags, Path};
 use crate::{NAME_MAX, PATH_MAX};
@@ -211,14 +211,14 @@ impl<'a> Walker<'a> {
             return Err(ENOTDIR);
         }
         let f = self.frames.last().ok_or(ENOENT)?;
-        let onward = Onward {
+        let next = NextNames {
             rest: &f.text[end..],
             reads: self.flags.contains(Walk::READS) && self.frames.len() == 1,
-            near: 0,
+            siblings: 0,
         };
         self.here
             .dentry
-            .search(&self.cx.caller, &f.text[start..end], onward)
+            .search(&self.cx.caller, &f.text[start..end], next)
     }
 
     fn crossed(&self) -> Result<()> {

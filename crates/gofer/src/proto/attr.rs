@@ -1,4 +1,4 @@
-//! Attributes: `abi`'s, with what the Gofer knows beside.
+//! Attributes: `abi`'s, with what else the Gofer knows.
 
 use crate::wire::fields;
 use abi::attr::{NewNode, Perm, SetAttr, Stat, StatFs};

@@ -7,7 +7,7 @@ use abi::errno::EBADMSG;
 use abi::{Errno, Result};
 
 tagged! {
-    /// A reply; descriptors are beside it.
+    /// A reply; descriptors come with it.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum Reply {
         0 = Done,
@@ -25,7 +25,7 @@ tagged! {
             stopped: Option<Errno>,
             steps: Vec<Step>,
             /// The other names, in their order: `None` for what was not looked up.
-            beside: Vec<Option<Step>>,
+            siblings: Vec<Option<Step>>,
         },
         4 = Bytes(bytes: Vec<u8>),
         5 = Entries {
@@ -41,7 +41,7 @@ tagged! {
             /// Of a rename's old directory, and name.
             old: Option<Seen>,
         },
-        /// A descriptor is beside it.
+        /// A descriptor comes with it.
         8 = Opened {
             /// For [`Access::Look`](super::Access::Look): each change of the file that is seen has
             /// a change time of its own.
@@ -114,7 +114,7 @@ pub struct Seen {
     /// epoch.
     pub version: i64,
     /// What was seen **after** that time was read: the name that was changed, then those that came
-    /// with the request ([`Riders::also`](super::Riders::also)).
+    /// with the request ([`Piggybacked::also`](super::Piggybacked::also)).
     pub names: Vec<Named>,
 }
 

@@ -89,7 +89,7 @@ requests! {
         /// With a descriptor of a regular file at the end, where it can be had.
         then: Then,
         /// Other names in `from`, looked up on the way as far as there is room for them.
-        beside: Vec<Vec<u8>>,
+        siblings: Vec<Vec<u8>>,
         names: Vec<Vec<u8>>,
     } -> Walked, Reads;
     3 = GetAttr { file: Handle } -> Attr, Reads;
@@ -128,7 +128,7 @@ requests! {
 
 /// What is sent with a request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Riders {
+pub struct Piggybacked {
     /// Handles to close first.
     pub closes: Vec<Handle>,
     /// Where names of a directory are changed: others in it to look at afterwards (for a rename,
@@ -164,7 +164,7 @@ impl Request {
         w.0
     }
     /// The request and what came with it. `EBADMSG` where it is malformed.
-    pub fn decode(bytes: &[u8]) -> Result<(Request, Riders)> {
+    pub fn decode(bytes: &[u8]) -> Result<(Request, Piggybacked)> {
         let r = &mut Reader::new(bytes);
         if r.u16()? != VERSION {
             return Err(EBADMSG);
@@ -175,6 +175,6 @@ impl Request {
         let also = get_list(r, n.into(), MAX_ALSO)?;
         let request = Request::get(r)?;
         r.end()?;
-        Ok((request, Riders { closes, also }))
+        Ok((request, Piggybacked { closes, also }))
     }
 }

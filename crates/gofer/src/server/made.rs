@@ -95,7 +95,7 @@ impl Server {
         let own = birth.fits(&first, self.uid) && birth.is_young(&first);
         let is_ours = |a: &Stat| own && (a.dev, a.ino) == (first.dev, first.ino);
         let made = self
-            .settle(&fd, &first, new, birth)
+            .give_attributes(&fd, &first, new, birth)
             .and_then(|()| self.insert(Node::below(&self.proc_fd, dir, fd)?));
         let (attr, handle) = made.inspect_err(|_| {
             remove(dir, name, is_ours);
@@ -106,7 +106,7 @@ impl Server {
     }
 
     /// `ENOENT` where it is another file.
-    fn settle(&self, fd: &HostFd, first: &Stat, new: NewNode, birth: &Birth) -> Result<()> {
+    fn give_attributes(&self, fd: &HostFd, first: &Stat, new: NewNode, birth: &Birth) -> Result<()> {
         let chown = new.uid != u32::MAX || new.gid != u32::MAX;
         // mkdir(2) drops bits that the application's file shall have, and chown(2) drops some of others.
         let chmod = match birth.kind {

@@ -136,7 +136,7 @@ impl Server {
     /// Serves until the client is gone. The caller may have confined the process by now: only calls of the
     /// Gofer's allow-list are made from here on.
     pub fn serve(mut self, channel: HostFd) -> Result<()> {
-        process::settle_allocator();
+        process::limit_arenas();
         let (ours, theirs): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.connections).into_iter().unzip();
         let n = ours.len();
@@ -204,12 +204,12 @@ impl Server {
             let mut brings_fd = false;
             let result = message
                 .and_then(Request::decode)
-                .and_then(|(request, riders)| {
+                .and_then(|(request, piggybacked)| {
                     brings_fd = request.brings_fd();
-                    for h in riders.closes {
+                    for h in piggybacked.closes {
                         self.table.remove(h);
                     }
-                    let (reply, fd) = self.handle(request, &riders.also)?;
+                    let (reply, fd) = self.handle(request, &piggybacked.also)?;
                     out = fd;
                     Ok(reply)
                 });

@@ -25,7 +25,7 @@ pub(super) const RESOLVE: u64 = (abi::linux::RESOLVE_BENEATH
 pub(super) const RESOLVE_LINK: u64 =
     (abi::linux::RESOLVE_BENEATH | abi::linux::RESOLVE_NO_MAGICLINKS) as u64;
 
-/// For looks at names beside the one that was asked for.
+/// For looks at siblings of the name that was asked for.
 const BESIDE: Duration = Duration::from_millis(1);
 /// Room for entries in one reply; the longest entry is far smaller than what is left.
 const DENTS: usize = 32 << 10;
@@ -105,7 +105,7 @@ impl Server {
     /// Whether the top directory of a procfs has a name here.
     fn shows(&self, top: &Node, name: &[u8]) -> bool {
         match name {
-            kernel_fs::NET => self.network.as_ref().is_some_and(|n| n.is_beside(top)),
+            kernel_fs::NET => self.network.as_ref().is_some_and(|n| n.is_on_same_fs(top)),
             _ => kernel_fs::is_shown(name),
         }
     }
@@ -129,9 +129,9 @@ impl Server {
             Request::Walk {
                 from,
                 names,
-                beside,
+                siblings,
                 then,
-            } => self.walk(from, &names, &beside, then),
+            } => self.walk(from, &names, &siblings, then),
             Request::GetAttr { file } => self.get_attr(file),
             Request::SetAttr { file, attr } => self.set_attr(file, &attr),
             Request::Open { file, access } => self.open(file, access),
@@ -219,7 +219,7 @@ impl Server {
         })
     }
 
-    fn walk(&self, from: Handle, names: &[Vec<u8>], beside: &[Vec<u8>], then: Then) -> Answer {
+    fn walk(&self, from: Handle, names: &[Vec<u8>], siblings: &[Vec<u8>], then: Then) -> Answer {
         let first = self.table.get(from)?;
         is_dir(&first)?;
         let mut at = first.clone();
@@ -257,7 +257,7 @@ impl Server {
         // where a look takes long, others are not worth it.
         let mut room = MAX_STRING / 4;
         let begun = Instant::now();
-        let beside = beside.iter().map(|name| {
+        let siblings = siblings.iter().map(|name| {
             let s = (room > 0 && begun.elapsed() < BESIDE)
                 .then(|| self.step(&first, name).ok())
                 .flatten()?;
@@ -267,7 +267,7 @@ impl Server {
         let reply = Reply::Walked {
             steps,
             stopped,
-            beside: beside.collect(),
+            siblings: siblings.collect(),
         };
         Ok((reply, fd))
     }

@@ -65,7 +65,7 @@ impl Node {
         }
     }
     /// Whether both are on one file system.
-    pub fn is_beside(&self, other: &Node) -> bool {
+    pub fn is_on_same_fs(&self, other: &Node) -> bool {
         self.dev == other.dev
     }
     /// Whether it may be opened, or searched: see [`kernel_fs`].

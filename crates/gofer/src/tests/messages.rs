@@ -1,7 +1,7 @@
 //! Messages: what is sent arrives, and what is not as it should be is refused.
 
 use super::*;
-use crate::proto::{Named, Riders, Seen};
+use crate::proto::{Named, Piggybacked, Seen};
 use crate::sample::{Sample, Samples};
 use crate::wire::{MAX_ALSO, MAX_CLOSES, MAX_MESSAGE, MAX_NAMES, MAX_STRING};
 use proptest::collection::vec;
@@ -43,7 +43,7 @@ fn garbage_is_refused_and_the_connection_goes_on() {
         Request::Walk {
             from: root,
             names: vec![name.clone(); 3],
-            beside: vec![name.clone(); 2],
+            siblings: vec![name.clone(); 2],
             then: Then::Read,
         },
         Request::Create {
@@ -120,7 +120,7 @@ proptest! {
         let request = Request::sample(s);
         let (closes, also) = (vec![Handle(1), Handle(2)], names("a/b"));
         let sent = request.encode_with(&closes, &also);
-        prop_assert_eq!(Request::decode(&sent), Ok((request, Riders { closes, also })));
+        prop_assert_eq!(Request::decode(&sent), Ok((request, Piggybacked { closes, also })));
         let reply = Ok(Reply::sample(s));
         let answered = Reply::encode(&reply);
         prop_assert_eq!(Reply::decode(&answered), reply.clone());
@@ -140,14 +140,14 @@ proptest! {
 
 #[test]
 fn lists_are_bounded() {
-    let refused = |names, beside| {
+    let refused = |names, siblings| {
         let (from, then) = (Handle(1), Then::Read);
         let names = vec![b"n".to_vec(); names];
-        let beside = vec![b"n".to_vec(); beside];
+        let siblings = vec![b"n".to_vec(); siblings];
         let walk = Request::Walk {
             from,
             then,
-            beside,
+            siblings,
             names,
         };
         Request::decode(&walk.encode(&[])).err()

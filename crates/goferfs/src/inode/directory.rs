@@ -11,7 +11,7 @@ use vfs::{Caller, NewNode};
 
 /// How much older than now a change time must be for the next change to have another one, where it
 /// is no finer than the host's clock's ticks of at most 10 ms. Nanoseconds.
-const SETTLED: i64 = 40_000_000;
+const STABLE: i64 = 40_000_000;
 const SECOND: i64 = 1_000_000_000;
 
 impl GoferInode {
@@ -43,7 +43,7 @@ impl GoferInode {
         let now = || hostcall::time::clock_nanos(abi::linux::CLOCK_REALTIME as i32);
         let version = (attr.stat.nlink > 0).then(|| Version {
             ctime: attr.stat.ctime,
-            settled: !whole && (look.fine || now().saturating_sub(attr.stat.ctime) >= SETTLED),
+            is_stable: !whole && (look.fine || now().saturating_sub(attr.stat.ctime) >= STABLE),
         });
         Some((seen, version))
     }

@@ -55,7 +55,7 @@ impl Known {
 #[derive(Clone, Copy)]
 pub(crate) struct Version {
     pub(crate) ctime: i64,
-    pub(crate) settled: bool,
+    pub(crate) is_stable: bool,
 }
 
 impl GoferFs {
@@ -111,7 +111,7 @@ impl GoferInode {
     }
     /// `name` was looked up after the directory was at `at`.
     pub(crate) fn learn(&self, at: Option<Version>, name: &[u8], inode: Option<&Arc<GoferInode>>) {
-        let Some(at) = at.filter(|v| v.settled) else {
+        let Some(at) = at.filter(|v| v.is_stable) else {
             return;
         };
         let mut k = self.known.lock();
@@ -163,7 +163,7 @@ impl GoferInode {
         let at = Some(Version {
             ctime: told.version,
             // The Gofer has looked afterwards.
-            settled: true,
+            is_stable: true,
         });
         let names = std::iter::once(name).chain(also.iter().map(Vec::as_slice));
         for (name, is) in names.zip(told.names) {

@@ -3,7 +3,7 @@
 //! A program that looks up names one after the other goes through the directory in the order of its listing
 //! (find, rm) or in that of the names (a shell's patterns, git). Where nobody else changes it, the names next in
 //! both orders are looked up by the same request; how many, the VFS says by how many were used before
-//! ([`vfs::inode::Onward::near`]).
+//! ([`vfs::inode::NextNames::siblings`]).
 
 use super::GoferInode;
 use crate::Listed;
@@ -93,7 +93,7 @@ impl GoferInode {
     }
     /// Up to `most` other names that come next, where programs go through a directory in the order of its listing
     /// or in that of the names, and whose files are not in use.
-    pub(super) fn beside(&self, name: &[u8], most: usize) -> Vec<Vec<u8>> {
+    pub(super) fn sibling_names(&self, name: &[u8], most: usize) -> Vec<Vec<u8>> {
         let Order::Sorted(list, sorted) = self.order() else {
             return Vec::new();
         };

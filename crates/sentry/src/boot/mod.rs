@@ -32,7 +32,7 @@ const CANNOT_START: i32 = 1;
 
 /// Runs the Sentry in this process. Never returns.
 pub fn run(config: Config) -> ! {
-    hostcall::process::settle_allocator();
+    hostcall::process::limit_arenas();
     let control = config.control.duplicate();
     let r = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| start(config)));
     let (kind, why) = match r {

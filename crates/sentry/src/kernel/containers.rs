@@ -127,7 +127,7 @@ impl Kernel {
             return;
         }
         c.close_console(g.tgid, self.drain);
-        self.platform.settle(limits::SETTLE);
+        self.platform.settle(limits::UNMAP);
         c.tell_exited(g.tgid, status);
     }
 
@@ -145,7 +145,7 @@ impl Kernel {
             return false;
         }
         c.close_console(c.first(), self.drain);
-        self.platform.settle(limits::SETTLE);
+        self.platform.settle(limits::UNMAP);
         c.tell(control::EXIT, &(status as u32).to_le_bytes());
         if is_root {
             // The namespace's first process ends here, and everything in it.

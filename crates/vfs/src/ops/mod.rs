@@ -96,7 +96,7 @@ impl PathCx<'_> {
     /// change names, only the making itself tells all; and asking costs.
     fn expect_missing(&self, dir: &Path, name: &[u8]) -> Result<()> {
         let old = if dir.dentry.sb().revalidates() {
-            dir.dentry.glance(name)
+            dir.dentry.peek(name)
         } else {
             Some(dir.dentry.lookup_locked(&self.caller, name)?)
         };

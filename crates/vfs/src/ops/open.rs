@@ -144,7 +144,7 @@ impl PathCx<'_> {
             let dir = w.here.clone();
             // Where others change names, only the making itself can tell; and asking costs.
             let old = if dir.dentry.sb().revalidates() {
-                dir.dentry.glance(&name)
+                dir.dentry.peek(&name)
             } else {
                 Some(dir.dentry.lookup(&self.caller, &name)?)
             };

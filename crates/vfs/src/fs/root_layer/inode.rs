@@ -8,7 +8,7 @@ use crate::caller::Caller;
 use crate::file::{BufSink, File, FileOps, O_ACCMODE, O_RDONLY};
 use crate::fs::tmpfs::{Node, Payer, name_memory};
 use crate::inode::{
-    Inode, InodeExt, Looked, NewNode, Onward, RenameFlags, SetAttr, downcast, downcast_arc,
+    Inode, InodeExt, Looked, NewNode, NextNames, RenameFlags, SetAttr, downcast, downcast_arc,
 };
 use crate::mode::{FileType, Perm};
 use crate::ucounts::Charge;
@@ -372,54 +372,54 @@ impl Inode for LayerInode {
         }
         Ok(self.below(cx, name)?)
     }
-    fn lookup_ahead(&self, cx: &Caller<'_>, name: &[u8], onward: Onward<'_>) -> Result<Looked> {
+    fn lookup_read_ahead(&self, cx: &Caller<'_>, name: &[u8], next: NextNames<'_>) -> Result<Looked> {
         let known = self.state.read().delta.contains_key(name);
         let (false, [below]) = (known, &self.lowers[..]) else {
             return Ok(Looked {
                 inode: self.lookup(cx, name)?,
-                ahead: Vec::new(),
-                beside: Vec::new(),
+                read_ahead: Vec::new(),
+                siblings: Vec::new(),
             });
         };
         if self.state.read().absent.contains(name) {
             return Err(ENOENT);
         }
-        let found = below.lookup_ahead(cx, name, onward).inspect_err(|e| {
+        let found = below.lookup_read_ahead(cx, name, next).inspect_err(|e| {
             if *e == ENOENT {
                 self.note_absent(name);
             }
         })?;
         let first = self.fs.wrap(vec![found.inode])?;
         let mut dir = first.clone();
-        let mut ahead: Vec<crate::inode::Ahead> = Vec::new();
-        for (name, inode) in found.ahead {
+        let mut read_ahead: Vec<crate::inode::ReadAhead> = Vec::new();
+        for (name, inode) in found.read_ahead {
             // What changed up here is looked up when the walk gets there.
             if dir.lowers.len() != 1 || dir.state.read().delta.contains_key(&name[..]) {
                 break;
             }
             let Some(inode) = inode else {
-                ahead.push((name, None));
+                read_ahead.push((name, None));
                 break;
             };
             let i = self.fs.wrap(vec![inode])?;
-            ahead.push((name, Some(i.clone())));
+            read_ahead.push((name, Some(i.clone())));
             dir = i;
         }
-        let beside = {
+        let siblings = {
             let s = self.state.read();
-            let mut found = found.beside;
+            let mut found = found.siblings;
             found.retain(|(name, _)| !s.delta.contains_key(&name[..]));
             found
         };
         // Nobody has asked for these.
-        let beside = beside.into_iter().filter_map(|(name, inode)| {
+        let siblings = siblings.into_iter().filter_map(|(name, inode)| {
             let inode: Arc<dyn Inode> = self.fs.wrap(vec![inode]).ok()?;
             Some((name, inode))
         });
         Ok(Looked {
             inode: first,
-            ahead,
-            beside: beside.collect(),
+            read_ahead,
+            siblings: siblings.collect(),
         })
     }
 
