@@ -96,7 +96,7 @@ pub struct Clas {
 /// How much of the frames the Sentry has in its own page tables.
 ///
 /// What calls fill for an application counts there as the Sentry's memory, and where a container's memory is limited, the
-/// host's OOM killer takes who has most: that must not be the Sentry, which all processes lose. So whoever has touched
+/// host's OOM killer takes the largest: that must not be the Sentry, which all processes lose. So a process that has touched
 /// much drops the view; each thread counts for itself. Mapping it again costs as much as filling it, a fault a page.
 struct View(AtomicU64);
 
@@ -284,7 +284,7 @@ impl Clas {
         let mut inner = self.inner.lock();
         let mut until = None;
         while full(&inner) {
-            // Who gives frames back in the background needs no lock that the caller may have.
+            // A thread that gives frames back in the background needs no lock that the caller may have.
             if wait == Wait::No || inner.ending == 0 {
                 return Err(ENOMEM);
             }

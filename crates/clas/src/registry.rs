@@ -1,4 +1,4 @@
-//! Who maps a file: for the implementors of [`Mappable`](crate::Mappable).
+//! The mappers of a file: for the implementors of [`Mappable`](crate::Mappable).
 
 use crate::MappingObserver;
 use abi::Va;
@@ -112,7 +112,7 @@ impl MappingRegistry {
         }
     }
 
-    /// Tells everyone who maps a part of `[offset, offset + len)`. Call it after the file has changed, and
+    /// Tells the mappers of a part of `[offset, offset + len)`. Call it after the file has changed, and
     /// without any lock that [`Mappable::backing`](crate::Mappable::backing) takes.
     pub fn invalidate(&self, offset: u64, len: u64) {
         for (observer, va, len) in self.found(offset, len) {
@@ -131,7 +131,7 @@ impl MappingRegistry {
         }
     }
 
-    /// Who maps a part of `[offset, offset + len)`, and where.
+    /// The mappers of a part of `[offset, offset + len)`, and where.
     fn found(&self, offset: u64, len: u64) -> Vec<(Weak<dyn MappingObserver>, Va, u64)> {
         let end = offset.saturating_add(len);
         let mut found: Vec<(Weak<dyn MappingObserver>, Va, u64)> = Vec::new();

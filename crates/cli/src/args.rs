@@ -83,7 +83,7 @@ pub struct Do {
     /// Shows a file or directory at another place; read-only unless it ends in :rw
     #[arg(long, value_name = "SRC:DST[:ro|rw]", value_parser = volume)]
     pub volume: Vec<Volume>,
-    /// Who the program is, by number [default: you]
+    /// The program's user, by number [default: you]
     #[arg(long, short = 'u', value_name = "UID[:GID]", value_parser = user)]
     pub user: Option<(u32, u32)>,
     /// The machine's name that the program sees

@@ -231,7 +231,7 @@ pub struct ExecArgs {
     /// Gives it a terminal
     #[arg(long, short)]
     tty: bool,
-    /// Who it is
+    /// Its user
     #[arg(long, short, value_name = "UID[:GID]", value_parser = user)]
     user: Option<(u32, Option<u32>)>,
     /// More groups

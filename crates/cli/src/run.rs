@@ -22,7 +22,7 @@ pub fn run(args: Do) -> ExitCode {
     }
 }
 
-/// What a person may have meant who named a program that is not there.
+/// What a person may have meant by the name of a program that is not there.
 fn hint(args: &Do) -> Option<String> {
     let program = args.command.first()?.to_str()?;
     if args.verbose > 0 && program.contains(":/") {

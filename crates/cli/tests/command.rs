@@ -170,7 +170,7 @@ fn too_little_address_space_is_told() {
     let me = env!("CARGO_BIN_EXE_cloister");
     let script = format!("ulimit -v 8000000; {me} do -- sh -c 'ulimit -v'");
     let o = Command::new("sh").args(["-c", &script]).output().unwrap();
-    // (Who has CAP_SYS_RESOURCE raises the limit for the sandbox; the program keeps its own.)
+    // (With CAP_SYS_RESOURCE the limit is raised for the sandbox; the program keeps its own.)
     match o.status.code() {
         Some(0) => assert_eq!(text(&o.stdout), "8000000\n"),
         other => {
@@ -183,7 +183,7 @@ fn too_little_address_space_is_told() {
 
 #[test]
 fn ignored_and_blocked_signals_are_kept() {
-    // The caller is a shell: it ignores them, and execve keeps that. (Who runs the tests may ignore some, too.)
+    // The caller is a shell: it ignores them, and execve keeps that. (The tests' own caller may ignore some, too.)
     let me = env!("CARGO_BIN_EXE_cloister");
     let script = format!(
         "trap '' HUP PIPE USR1; {me} do -- sed -n 's/^SigIgn:.*000\\(....\\)$/\\1/p' /proc/self/status; \
@@ -338,7 +338,7 @@ fn only_named_places_are_written() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// The sandbox has a /tmp of its own, but a caller who works beneath it has not lost their files.
+/// The sandbox has a /tmp of its own, but a caller that works beneath it keeps its files.
 #[test]
 fn the_current_directory_beneath_tmp_is_there() {
     let dir = std::path::PathBuf::from(format!("/tmp/cloister-here-{}", std::process::id()));

@@ -1,5 +1,5 @@
 //! What the starter tells the Sentry: the configuration of a sandbox, of a container and of a program, their limits,
-//! and the words of the control channels. Types only, so that who starts sandboxes need not know the kernel.
+//! and the words of the control channels. Types only, so that a starter of sandboxes need not know the kernel.
 #![forbid(unsafe_code)]
 
 mod resources;
@@ -386,10 +386,10 @@ pub mod control {
     pub const ALL: u32 = u32::MAX;
 }
 
-/// How long the end of a container may take, step by step. Whoever waits for a step has more patience than it
+/// How long the end of a container may take, step by step. The waiter for a step has more patience than it
 /// takes, so that an end in order is never cut off:
 ///
-/// | who | waits for | at most |
+/// | waiter | waits for | at most |
 /// |---|---|---|
 /// | the Sentry | processes that were killed | [`OBEY`](limits::OBEY) |
 /// | | the same, with what they run ended under them | [`FORCED`](limits::FORCED) |

@@ -24,7 +24,7 @@ pub struct Client {
     free: Mutex<Free>,
     /// A connection became free.
     freed: Condvar,
-    /// As `freed`, for who has a request that changes something.
+    /// As `freed`, for requests that change something.
     may_change: Condvar,
     pending: Mutex<Vec<Handle>>,
     dead: AtomicBool,
@@ -36,7 +36,7 @@ pub struct Client {
 /// The connections that nobody uses.
 ///
 /// Requests that change something take at most half of all: a host's file system lets them wait, for its journal or
-/// until a large file is freed (seconds), and who only opens files of other directories does not wait for them.
+/// until a large file is freed (seconds), and a caller that only opens files of other directories does not wait for them.
 struct Free {
     /// Each in its place: the one for the caller's CPU is taken first.
     places: Vec<Option<Connection>>,
@@ -182,7 +182,7 @@ impl Client {
 
     fn died(&self) {
         {
-            // Who has looked whether it lives, and found no connection, waits by now.
+            // A caller that has looked whether it lives, and found no connection, waits by now.
             let _looked = self.free.lock();
             self.dead.store(true, Ordering::Release);
         }
@@ -212,7 +212,7 @@ impl Client {
             what.wait(&mut free);
         }
     }
-    /// Both kinds of waiters are told: who comes late waits again, and is told by who was first.
+    /// Both kinds of waiters are told: a late one waits again, and is told by the first.
     fn put(&self, place: usize, c: Connection, changes: bool) {
         self.free.lock().put(place, c, changes);
         self.freed.notify_one();

@@ -25,7 +25,7 @@
 //! At start, the server sends [`wire::Hello`] over the channel, with a connection for each of its threads: a pipe each
 //! way, and a socket. A client's thread takes a free one, sends a request by the pipe, and receives the reply by the
 //! other, or, where it may bring a descriptor, by the socket ([`line`]); all are of at most [`wire::MAX_MESSAGE`] bytes.
-//! So requests on one connection are strictly alternating (who sends the next before the answer loses the connection),
+//! So requests on one connection are strictly alternating (a client that sends the next before the answer loses the connection),
 //! and as many are under way as there are connections.
 #![forbid(unsafe_code)]
 

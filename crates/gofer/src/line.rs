@@ -93,7 +93,7 @@ impl Line {
                 self.skip((HEAD + len).checked_sub(have).ok_or(EPIPE)?, buf)?;
                 return Err(EBADMSG);
             }
-            // Who sends two at a time does not wait for answers.
+            // A client that sends two at a time does not wait for answers.
             if have > HEAD + len {
                 return Err(EPIPE);
             }

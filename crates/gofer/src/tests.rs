@@ -388,7 +388,7 @@ fn who_only_reads_does_not_wait_for_changes() {
         std::thread::spawn(move || c.unlink(dir, b"x").err())
     };
     let changes: Vec<_> = (0..CHANGES).map(|_| unlink(&c)).collect();
-    // Two are under way; whoever else would be, without a limit, has time to be.
+    // Two are under way; any other that would be, without a limit, has time to be.
     assert_eq!((next(), next()), (Ok((true, 0)), Ok((true, 0))));
     std::thread::sleep(Duration::from_millis(200));
     let reader = {

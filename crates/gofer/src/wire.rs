@@ -26,7 +26,7 @@ pub const MAX_ALSO: usize = 4;
 pub const MIN_CONNECTIONS: usize = 4;
 pub const MAX_CONNECTIONS: usize = 8;
 
-/// Which of `n` connections is for who runs on this CPU.
+/// Which of `n` connections is for callers on this CPU.
 #[must_use]
 pub fn connection_of(cpu: u32, n: usize) -> usize {
     cpu as usize % n.max(1)
@@ -38,7 +38,7 @@ pub struct Hello {
     pub version: u16,
     /// Handles that the client may hold.
     pub max_handles: u32,
-    /// Who the server is on the host.
+    /// The server's user on the host.
     pub uid: u32,
     pub gid: u32,
 }

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::acl::{Acl, acl_permission};
 use vfs::file::{FileOps, O_ACCMODE, O_RDONLY};
-use vfs::inode::{ReadAhead, InodeExt, Looked, NextNames, Seen, downcast};
+use vfs::inode::{InodeExt, Looked, NextNames, ReadAhead, Seen, downcast};
 use vfs::mode::Want;
 use vfs::ucounts::{Charge, Ucounts};
 use vfs::{Caller, FileType, Inode, NewNode, Perm, RenameFlags, SetAttr, Stat};
@@ -71,7 +71,7 @@ pub struct GoferInode {
     /// Made with the first change of attributes.
     attr_lock: OnceLock<AttrLock>,
     ext: InodeExt,
-    /// For its handle: of who looked it up first.
+    /// For its handle: of the user that looked it up first.
     charge: Charge,
 }
 
@@ -193,7 +193,7 @@ impl Inode for GoferInode {
     /// that one, equal looks, change time included, were never wrong (of 434000, and of 639000 on
     /// tmpfs).
     fn stat_at_once(&self) -> Result<Stat> {
-        /// Who changes a file as often gets no set-id program from it.
+        /// A program that changes a file as often gets no set-id program from it.
         const TRIES: u32 = 8;
         let set_id = abi::linux::S_ISUID | abi::linux::S_ISGID;
         let mut seen = self.stat()?;
@@ -215,9 +215,16 @@ impl Inode for GoferInode {
     }
 
     fn lookup(&self, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<dyn Inode>> {
-        Ok(self.lookup_read_ahead(cx, name, NextNames::default())?.inode)
+        Ok(self
+            .lookup_read_ahead(cx, name, NextNames::default())?
+            .inode)
     }
-    fn lookup_read_ahead(&self, cx: &Caller<'_>, name: &[u8], next: NextNames<'_>) -> Result<Looked> {
+    fn lookup_read_ahead(
+        &self,
+        cx: &Caller<'_>,
+        name: &[u8],
+        next: NextNames<'_>,
+    ) -> Result<Looked> {
         let mut names = vec![name.to_vec()];
         let version = self.version();
         if let Some(v) = version
@@ -521,7 +528,7 @@ impl Drop for GoferInode {
             }
         }
         if self.ends_slowly() {
-            // Before our own descriptors: who has the last one frees it, this thread where it can
+            // Before our own descriptors: the holder of the last one frees it, this thread where it can
             // be.
             self.fs.client.close_now(self.handle);
         } else {

@@ -72,7 +72,7 @@ use vfs::dentry::{Caching, ReadOnly, StatFs};
 use vfs::ucounts::Kind;
 use vfs::{Caller, Credentials, Dentry, FileSystem, SuperBlock, Vfs};
 
-/// Who else may change the tree.
+/// The others that may change the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
     /// Nobody.
@@ -239,7 +239,7 @@ impl Kept {
             self.ended.store(0, Ordering::Relaxed);
         }
     }
-    /// `inode` holds a descriptor now, and who was not used for longest gives up its own.
+    /// `inode` holds a descriptor now, and the inode that was not used for longest gives up its own.
     fn add(&self, inode: &Arc<GoferInode>) {
         let mut one = Arc::downgrade(inode);
         // Bounded, so that one addition stays cheap.

@@ -181,7 +181,7 @@ impl FileOps for OpenHostFile {
 pub struct HostMappable {
     inode: Arc<GoferInode>,
     read: Arc<HostFd>,
-    /// Set once someone maps it who may write.
+    /// Set once it is mapped by one that may write.
     write: OnceLock<Arc<HostFd>>,
 }
 

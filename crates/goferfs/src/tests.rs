@@ -275,7 +275,7 @@ fn the_later_change_of_attributes_stays() {
                     meet(4 * n + 2);
                     let stale = i.test_told(told, since);
                     meet(4 * n + 4);
-                    // Whoever came second knows that it was not alone.
+                    // The second knows that it was not alone.
                     if !stale && !i.test_is_stale() {
                         wrong.fetch_add(1, Ordering::Relaxed);
                     }
@@ -323,7 +323,7 @@ fn names_beside_each_other() {
         }
         let asked = r.client.requests() - before;
         assert!(asked < n as u64 / 5, "{asked} requests for {n} names");
-        // Each name is its file's, whoever looked it up.
+        // Each name is its file's, by any look-up.
         for i in 0..n {
             let text = r.get(&format!("/d/{i:04}")).unwrap();
             assert_eq!(text, vec![b'x'; i.min(4096)]);

@@ -140,7 +140,7 @@ pub fn notif_send(fd: RawFd, id: u64, val: i64) -> Result<()> {
 pub enum WakeUp {
     /// Where the other runs best.
     Plain = 0,
-    /// On the CPU of the one who wakes, and is about to sleep (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`).
+    /// On the CPU of the waker, which is about to sleep (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`).
     Synchronous = 1,
 }
 
@@ -151,7 +151,7 @@ pub fn notif_wake_up(fd: RawFd, how: WakeUp) -> Result<()> {
     Ok(())
 }
 
-/// The wait status of the ended process of a descriptor, whoever reaped it (`PIDFD_GET_INFO` with `PIDFD_INFO_EXIT`,
+/// The wait status of the ended process of a descriptor, reaped or not (`PIDFD_GET_INFO` with `PIDFD_INFO_EXIT`,
 /// Linux 6.15). `None` where it has not ended, or the host cannot tell.
 #[must_use]
 pub fn pidfd_status(fd: RawFd) -> Option<i32> {

@@ -212,8 +212,8 @@ impl Cgroups {
         dir
     }
 
-    /// Makes the directories. Where the host does not let us, there are none then, and `warnings` says so to who
-    /// wants them; that is an error only for root, who asked for a path.
+    /// Makes the directories. Where the host does not let us, there are none then, and `warnings` says so if they
+    /// were asked for; that is an error only for root with a path.
     pub fn make(&mut self, path: &str, wanted: Wanted, warnings: &mut Vec<String>) -> Result<()> {
         // Another container's end may take a parent away that was there.
         let mut made = self.make_all();

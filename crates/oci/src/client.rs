@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //!
-//! - Who is told that something failed gets it no more: what a client has given up before the monitor read it is not
+//! - A client that is told of a failure does not get what it asked for later: what a client has given up before the monitor read it is not
 //!   read. (What the Sentry has been asked may still come, where it did not answer in time.)
 //! - A program of `exec` runs only once its client, which has learnt its process, says so ([`Connection::begin`]); one
 //!   whose client has gone never does.
@@ -239,7 +239,7 @@ impl Connection {
         self.send(&Request::Start, &[])
     }
 
-    /// Asks, and gives what `Done` carries. Who drops the connection takes back what was asked for.
+    /// Asks, and gives what `Done` carries. Dropping the connection takes back what was asked for.
     pub fn ask(&self, r: &Request, given: &[RawFd]) -> Result<u32> {
         self.send(r, given)?;
         let patience = match r {

@@ -400,7 +400,7 @@ fn namespaces(
     Ok(network)
 }
 
-/// What a person who set up a network wants to know.
+/// The network was set up, and is not used: a person wants to know.
 fn loopback_only(n: &Network) -> Option<String> {
     let what = match n {
         Network::New => return None,

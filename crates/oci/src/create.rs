@@ -285,7 +285,7 @@ impl Monitor<'_> {
         } else {
             Ok(None)
         };
-        // Read also where that failed: who leaves a word unread is not heard any more.
+        // Read also where that failed: a process that leaves a word unread is not heard any more.
         let mut go = [0; 8];
         if !matches!(sock::recv(report.raw(), &mut go), Ok((n, _)) if n > 0) {
             return sandbox::EXIT_NOT_STARTED;
@@ -318,7 +318,7 @@ fn tells_ready(report: &HostFd) -> Box<dyn FnOnce()> {
     let word = report.duplicate();
     Box::new(move || {
         if !word.is_ok_and(|w| client::say_first(w.raw(), &Ok(1))) {
-            // Who created this is gone, and nobody knows of it.
+            // The command is gone, and nobody knows of the container.
             process::exit_group(i32::from(sandbox::EXIT_NOT_STARTED));
         }
     })

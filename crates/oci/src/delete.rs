@@ -125,7 +125,7 @@ pub fn delete_of(rt: &Runtime, id: &str, force: Force, bundle: Option<&Path>) ->
     Ok(())
 }
 
-/// Who holds the lock may wait for what does not come as long as the container lives: the end of a hook.
+/// The lock's holder may wait for what does not come as long as the container lives: the end of a hook.
 fn lock_by_force(dir: &Dir, is_foreign: &dyn Fn(&Record) -> bool) -> Result<Lock> {
     if let Some(l) = dir.lock_within(LOCK_LIMIT)? {
         return Ok(l);

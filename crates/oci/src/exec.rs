@@ -126,7 +126,7 @@ pub fn exec_detached(
             let ended = make_ready(&dir, e, process).and_then(|r| {
                 silence();
                 close(e.stdio);
-                // Who wants it may have gone meanwhile.
+                // The command may have gone meanwhile.
                 if !client::say_first(theirs.raw(), &Ok(r.inside)) {
                     return Err(Error::new("nobody waits for it any more"));
                 }

@@ -83,7 +83,7 @@ pub fn run(begin: Beginning<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     };
     let on_ready = told_in_log(laps, log.clone(), on_ready);
     let mut monitor = Monitor::new(listener, signals, slave, on_ready, log.clone());
-    // For `docker top`, and whoever looks at the host's processes: this is the container's first program there.
+    // For `docker top`, and other readers of the host's processes: this is the container's first program there.
     host::set_title(&title);
     running.confine()?;
     let ending = running.wait(&mut monitor);
@@ -292,7 +292,7 @@ impl Streams {
     }
 }
 
-/// Closes streams that were given to this process: who reads their other ends must see the program's end. Its own
+/// Closes streams that were given to this process: readers of their other ends must see the program's end. Its own
 /// three stay open for ever: see [`silence`].
 pub fn close(stdio: Stdio<RawFd>) {
     let mut fds: Vec<RawFd> = stdio.descriptors().filter(|fd| *fd > 2).collect();
@@ -307,7 +307,7 @@ pub fn close(stdio: Stdio<RawFd>) {
 /// Above the numbers of preserved descriptors that anyone uses.
 const OUT_OF_THE_WAY: RawFd = 256;
 
-/// Lets go of the standard streams: who reads their other ends must see the container's end.
+/// Lets go of the standard streams: readers of their other ends must see the container's end.
 pub fn silence() {
     if let Ok(null) = std::fs::OpenOptions::new()
         .read(true)

@@ -1,12 +1,12 @@
 //! The OCI runtime: bundles, and the life of containers.
 //!
-//! # Who runs
+//! # Processes
 //!
 //! ```text
 //! cloister create   reads the bundle, makes the state directory, starts the monitor, leaves
 //!    └─ monitor     the container's process on the host: its pid is the pid of the state; it started the
 //!         │         Sentry and the Gofer, watches over them, answers on control.sock, and ends as the
-//!         │         container's first program ends, so that who waits for the pid learns the status
+//!         │         container's first program ends, so that a waiter for the pid learns the status
 //!         ├─ Sentry
 //!         └─ Gofer
 //! cloister exec     asks the monitor; with --detach an *exec monitor* does so, and ends as the program ends
@@ -97,8 +97,8 @@ pub enum Overlay {
     None,
 }
 
-/// What the annotations of a bundle may choose. Who writes annotations may be somebody that may
-/// not choose directories of the host.
+/// What the annotations of a bundle may choose. Their writer may be one that may not
+/// choose directories of the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Annotated {
     /// Where a container's writes go, but for a directory of the host ([`OVERLAY_ANNOTATION`]).

@@ -120,7 +120,7 @@ pub struct Monitor {
     clients_max: usize,
     outbox: Outbox,
     pending: BTreeMap<u32, Pending>,
-    /// By the process inside: who started it.
+    /// The client that started it, by the process inside.
     processes: BTreeMap<u32, u64>,
     kills: BTreeMap<u32, Kill>,
     next: u64,
@@ -216,7 +216,7 @@ impl Monitor {
         }
     }
 
-    /// Tells those who wait how it ended.
+    /// Tells the waiting clients how it ended.
     pub fn tell_end(&self, status: i32) {
         for c in self.clients.values().filter(|c| c.waits) {
             client::write_reply(c.fd.as_raw_fd(), &Reply::Exited(status));
@@ -462,7 +462,7 @@ impl Monitor {
             self.pending.remove(&number);
         }
         if let Some(p) = self.clients.remove(&id).and_then(|c| c.process) {
-            // Nobody is left who could learn of its end: as if its process on the host had been killed.
+            // Nobody can learn of its end: as if its process on the host had been killed.
             if self.processes.remove(&p).is_some() {
                 self.signal_process(r, Sender::OWN, libc::SIGKILL, p);
             }

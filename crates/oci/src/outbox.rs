@@ -230,7 +230,7 @@ mod tests {
         let mut o = Outbox::default();
         assert!(matches!(o.put(client(1, 1), |_| Ok(())), Some((_, Ok(())))));
         assert!(o.put(client(1, 2), full).is_none());
-        // There is room again, but not for whoever comes later.
+        // There is room again, but not for a later one.
         let never = |_: &Message| unreachable!("out of order");
         assert!(o.put(client(2, 3), never).is_none());
         assert!(o.put(client(3, 4), never).is_none());

@@ -151,7 +151,7 @@ impl Dir {
         let private = |p: &Path| {
             std::fs::DirBuilder::new()
                 .recursive(true)
-                // Who reaches the socket there rules the container.
+                // A process that reaches the socket there rules the container.
                 .mode(0o700)
                 .create(p)
         };
@@ -196,7 +196,7 @@ impl Dir {
         Ok(Dir { path, fd })
     }
 
-    /// Waits for the lock. Whoever held it may have removed the directory, and another container may have its
+    /// Waits for the lock. Its last holder may have removed the directory, and another container may have its
     /// name since: that is an error.
     pub fn lock(&self) -> Result<Lock> {
         let fd = self.open_lock()?;
@@ -224,7 +224,7 @@ impl Dir {
     }
 
     /// For a pod's member: what the Sentry that takes it in is given, and closes when no program of it runs any
-    /// more. Locked until then: a lock belongs to the open file, whoever of its holders ends.
+    /// more. Locked until then: a lock belongs to the open file, whichever of its holders ends.
     pub fn lock_for_sandbox(&self) -> Result<OwnedFd> {
         let what = "lock the container for its sandbox";
         // Nothing can be written by it.
@@ -594,7 +594,7 @@ mod tests {
         std::fs::remove_dir_all(&root).unwrap();
     }
 
-    /// Who has opened one that is removed makes no other command fail, and leaves nothing.
+    /// A command that has opened one that is removed makes no other one fail, and leaves nothing.
     #[test]
     fn removed_beside_who_has_it_open() {
         let root = std::env::temp_dir().join(format!("oci-removed-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! A terminal of the host for a container's program: its master goes to who asked (`--console-socket`), its
+//! A terminal of the host for a container's program: its master goes to the caller (`--console-socket`), its
 //! other end, in raw mode, to the Sentry, which joins it to a terminal inside.
 
 use crate::{Result, Tried};
@@ -52,7 +52,7 @@ pub fn stdio(host: RawFd, (rows, cols): (u16, u16)) -> Stdio<RawFd> {
 }
 
 /// Makes it the controlling terminal of this process, which leads a session: its size changes come as
-/// SIGWINCH, and its end, as the session's, hangs it up for all who hold it.
+/// SIGWINCH, and its end, as the session's, hangs it up for all its holders.
 pub fn control(slave: &OwnedFd) -> Result<()> {
     rustix::process::ioctl_tiocsctty(slave).tried("take the terminal")
 }

@@ -1,7 +1,7 @@
 //! The broker: makes and binds the sockets of `--net=host`, and nothing else.
 //!
 //! It stays in the network namespace that the starter is in, and holds no capability but that to bind low
-//! ports. Who asks is the Sentry, which may be compromised: only TCP, UDP and ICMP echo sockets are made, and
+//! ports. It is asked by the Sentry, which may be compromised: only TCP, UDP and ICMP echo sockets are made, and
 //! only such sockets are bound.
 
 use crate::privilege::{self as own, Standing};

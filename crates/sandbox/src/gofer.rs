@@ -193,7 +193,7 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// By a path without links: who puts one there after the path was resolved gets nothing opened.
+/// By a path without links: one that is put there after the path was resolved is not followed.
 fn plain(path: &CStr) -> Result<HostFd> {
     let flags = (libc::O_PATH | libc::O_NOFOLLOW) as u64;
     let resolve = abi::linux::RESOLVE_NO_SYMLINKS | abi::linux::RESOLVE_NO_MAGICLINKS;

@@ -37,7 +37,7 @@ pub fn prepare(
     // It stays open as long as the process.
     let _ = report.into_raw();
     step("leave the terminal", host::setsid())?;
-    // The exchange of the root directory takes along who stands there, stub processes too.
+    // The exchange of the root directory takes along the processes that stand there, stub processes too.
     step("leave its directory", host::chdir(c"/"))?;
     match standing {
         Standing::Privileged => {

@@ -23,7 +23,7 @@
 //!
 //! - A child never returns into the starter's code: it ends by `exit_group`, also when it panics.
 //! - Each of the three has a socket to the starter or to each other, and its other end closes with the
-//!   process that holds it: whoever dies, the others learn of it and end. `PR_SET_PDEATHSIG` ends both
+//!   process that holds it: when one dies, the others learn of it and end. `PR_SET_PDEATHSIG` ends both
 //!   children with the starter; the Sentry's pid namespace ends every stub process with the Sentry.
 //! - The children hold no descriptor but those given to them.
 //!

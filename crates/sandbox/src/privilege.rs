@@ -31,7 +31,7 @@ const ALL_BUT_USER: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
 
-/// Who makes a child's network namespace, which has nothing in it.
+/// The maker of a child's network namespace, which has nothing in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Network {
     /// The child.

@@ -44,7 +44,7 @@ const GOFER: usize = 3;
 const BROKER: usize = 4;
 const OWN: usize = 5;
 
-/// Who takes part in the watch over a sandbox: descriptors of its own, and the Sentry's answers.
+/// A part of the watch over a sandbox: descriptors of its own, and the Sentry's answers.
 pub trait Attendant {
     /// What it wants to be polled now.
     fn poll(&mut self, fds: &mut Vec<libc::pollfd>);
@@ -130,7 +130,7 @@ impl Running {
         control::tell(self.control.raw(), kind, &number.to_le_bytes(), given)
     }
 
-    /// The host's process ids of the Sentry and the Gofer: for tests and for people who look.
+    /// The host's process ids of the Sentry and the Gofer: for tests and for people.
     #[must_use]
     pub fn pids(&self) -> (i32, i32) {
         let pid = |c: &Option<Child>| c.as_ref().map_or(0, |c| c.pid);

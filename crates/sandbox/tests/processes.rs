@@ -233,7 +233,7 @@ fn main() {
             let started = Instant::now();
             let mut run = Run::start(name, *user);
             check(&mut run);
-            // Whoever was killed takes the others with it.
+            // The killed one takes the others with it.
             while !run.left().is_empty() {
                 assert!(
                     started.elapsed() < Duration::from_secs(2),

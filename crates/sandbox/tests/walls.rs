@@ -36,7 +36,7 @@ const fn nr(n: i64) -> u64 {
     n as u64
 }
 
-/// What somebody who has taken a process over would try first.
+/// What an attacker would try first in a process that it has taken over.
 const WANTED: &[i64] = &[
     libc::SYS_open,
     libc::SYS_openat,

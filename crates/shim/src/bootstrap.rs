@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //!
-//! - Whoever makes or removes a group's socket holds the group's lock, a file beside it. So `start` finds a
+//! - A maker or remover of a group's socket holds the group's lock, a file beside it. So `start` finds a
 //!   server that will stay, or none; of two `start` at once, one makes the server and the other finds it.
 //! - `start` leaves its container's name and the time in that file: a server that has not seen the `Create` of each
 //!   that was announced lately does not end yet.
@@ -74,7 +74,7 @@ impl Group {
         let mut all = self.announced();
         all.retain(|_, at| at.elapsed().is_ok_and(|t| t < COMING));
         all.insert(id.into(), SystemTime::now());
-        // Where it cannot be told, a server may end too early, and says so to who comes too late.
+        // Where it cannot be told, a server may end too early, and says so to a late caller.
         if let Ok(text) = serde_json::to_vec(&all) {
             let _ = self
                 .0
@@ -131,7 +131,7 @@ impl Address {
                 Err(rustix::io::Errno::INTR) => continue,
                 r => r.map_err(|e| failed(e.into()))?,
             }
-            // Whoever held it may have removed it, and another may have made a new one.
+            // Its last holder may have removed it, and another may have made a new one.
             let (own, there) = (f.metadata().map_err(failed)?, std::fs::metadata(&path));
             if there.is_ok_and(|t| (t.dev(), t.ino()) == (own.dev(), own.ino())) {
                 return Ok(Group(f));
@@ -392,7 +392,7 @@ mod tests {
         });
         std::thread::sleep(Duration::from_millis(50));
         assert!(!t.is_finished());
-        // Removed by who holds it: who waits gets one that is there.
+        // Its holder removes it: the waiter gets one that is there.
         address.remove();
         drop(held);
         assert!(t.join().unwrap() > before);

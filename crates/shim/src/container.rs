@@ -219,7 +219,7 @@ impl Container {
         }
     }
 
-    /// The end, to all who wait; once.
+    /// The end, to all waiters; once.
     fn announce(&self, p: &mut Process, exec: &str) {
         let Some(exit) = p.exit else { return };
         if p.announced || matches!(p.phase, Phase::Creating | Phase::Starting) {
@@ -242,7 +242,7 @@ impl Container {
             ..TaskExit::default()
         });
         for w in p.waiters.drain(..) {
-            // Who no longer waits need not know.
+            // A waiter that has gone need not know.
             let _ = w.send(exit);
         }
     }
@@ -307,7 +307,10 @@ impl Container {
             pid,
             ..self.settings.clone()
         };
-        if let Err(e) = io.join_terminal(&program).and_then(|()| kept.save(&self.bundle)) {
+        if let Err(e) = io
+            .join_terminal(&program)
+            .and_then(|()| kept.save(&self.bundle))
+        {
             self.clean_up();
             return Err(unknown(e));
         }
@@ -333,7 +336,7 @@ impl Container {
         (Some(&info.bundle) == own.as_ref()).then_some(info)
     }
 
-    /// After a `Create` that failed: it is no more, for all who have heard of it. Its settings stay only where it
+    /// After a `Create` that failed: it is no more, for all that have heard of it. Its settings stay only where it
     /// could not be taken away: `delete` finds it by them.
     pub fn abandon(&self) {
         let own = self.bundle.canonicalize().ok();

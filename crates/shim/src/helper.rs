@@ -2,8 +2,8 @@
 //! their starter, and running hooks, which are waited for. It runs this program anew for each such order.
 //!
 //! The helper's standard input is a socket: one line with the order, one line with the answer; then it stays
-//! until the socket closes. Meanwhile the monitor that it started is its child, so that the shim can say whom to
-//! tell of the end before it becomes the shim's. A monitor lets go of the socket as of all standard streams.
+//! until the socket closes. Meanwhile the monitor that it started is its child, so that the shim can say where the
+//! end is told before it becomes the shim's. A monitor lets go of the socket as of all standard streams.
 //!
 //! A program of `exec` runs only when the shim, which knows its monitor by the answer, says so with one more byte: a
 //! helper that is killed before has started nothing that nobody knows of. Its own last byte says that it has passed

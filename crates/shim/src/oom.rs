@@ -2,7 +2,7 @@
 //!
 //! Version 1: an eventfd joined to `memory.oom_control` (cgroup-v1/memory.rst, chapter 10), which counts before a
 //! process is killed. Version 2: the file `memory.events` polls as changed (cgroup-v2.rst), and its count rises
-//! before the kill. So whoever has learnt of the end of a process, and asks then, misses no kill that was its
+//! before the kill. So a caller that has learnt of the end of a process, and asks then, misses no kill that was its
 //! cause. Both wake up, too, when the cgroup is removed: then the thread ends.
 
 use oci::Cgroups;

@@ -3,7 +3,7 @@
 //! # Invariants
 //!
 //! - What this shim did itself ([`Paused::set`]) is never overwritten by an answer to an older question.
-//! - One question is under way at a time; who comes meanwhile waits for its answer, and not longer than he may.
+//! - One question is under way at a time; a caller that comes meanwhile waits for its answer, and not longer than it may.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -98,7 +98,7 @@ mod tests {
         let (tell, known) = slow(&p);
         assert!(known);
         p.set(Programs::Running);
-        // Who asks now is not told of before.
+        // A caller now is not told of before.
         assert!(!p.get(SHORT, || unreachable!()));
         tell.send(Some(true)).unwrap();
         assert!(!answered(&p));

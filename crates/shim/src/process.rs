@@ -75,7 +75,7 @@ impl Process {
         self.phase == Phase::Starting || (self.pid != 0 && !self.announced)
     }
 
-    /// It is no more: who waits for its end waits in vain, and is told so.
+    /// It is no more: a waiter for its end waits in vain, and is told so.
     pub fn forget(&mut self) {
         self.phase = Phase::Deleted;
         self.announced = true;
@@ -90,7 +90,7 @@ impl Process {
         self.exit = Some(exit);
         self.announced = true;
         for w in self.waiters.drain(..) {
-            // Who no longer waits need not know.
+            // A waiter that has gone need not know.
             let _ = w.send(exit);
         }
     }

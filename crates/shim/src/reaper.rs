@@ -4,7 +4,7 @@
 //! whatever runs programs and waits for them (hooks) is done by a helper.
 //!
 //! A process is reaped with the lock held, and taken out of the list under the same lock: until then its number
-//! cannot be another's, so that who is told is told of the process that was meant.
+//! cannot be another's, so that a listener is told of the process that was meant.
 //!
 //! While a helper is at work, the ends of those that nobody watches are kept: it may be killed after it has told of
 //! a monitor that it started, and the monitor end before it is watched.
@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 type Told = Box<dyn FnOnce(u32) + Send>;
 
-/// Who is told of whose end.
+/// The listeners, by the process whose end they are told.
 #[derive(Default)]
 pub struct Reaper {
     state: Mutex<State>,
@@ -35,7 +35,7 @@ struct State {
     ends: BTreeMap<i32, u32>,
 }
 
-/// A helper's call: as long as it lasts, whoever ends can still be watched.
+/// A helper's call: as long as it lasts, a process that has ended can still be watched.
 pub struct Call<'a>(&'a Reaper);
 
 impl Drop for Call<'_> {

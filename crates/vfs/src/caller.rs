@@ -1,4 +1,4 @@
-//! Who asks.
+//! The caller.
 
 use crate::cred::Credentials;
 use std::any::Any;

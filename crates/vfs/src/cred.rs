@@ -122,7 +122,7 @@ impl Credentials {
 
 /// How far the capabilities reach.
 impl Credentials {
-    /// Whether a capability reaches into `ns` (`cap_capable`): held in it or above it; who made a
+    /// Whether a capability reaches into `ns` (`cap_capable`): held in it or above it; the maker of a
     /// namespace has all in it.
     #[must_use]
     pub fn has_in(&self, ns: &UserNs, cap: Caps) -> bool {
@@ -205,7 +205,7 @@ impl Credentials {
         }
         Ok(charge)
     }
-    /// Charges bytes of the kernel's memory; `e` where the user has no more. Who passes limits is
+    /// Charges bytes of the kernel's memory; `e` where the user has no more. A user that passes limits is
     /// counted only.
     pub fn kmem(&self, bytes: usize, e: abi::Errno) -> Result<Charge> {
         let u = self.ucounts();

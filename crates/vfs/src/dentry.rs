@@ -10,7 +10,7 @@
 //! dentry out of its directory ("unhashed") and leaves the inode to those who still hold it.
 
 use crate::caller::Caller;
-use crate::inode::{ReadAhead, Inode, NextNames, Seen};
+use crate::inode::{Inode, NextNames, ReadAhead, Seen};
 use crate::mode::{FileType, Want};
 use crate::userns::UserNs;
 use abi::Result;
@@ -102,7 +102,7 @@ pub struct SuperBlock {
     remembers_missing: bool,
     /// `mount -o ro` of the file system as a whole.
     read_only: AtomicBool,
-    /// Who mounted it (`s_user_ns`).
+    /// The mounter's user namespace (`s_user_ns`).
     owner: OnceLock<UserNs>,
     /// Held while a dentry moves to another directory.
     rename_lock: Mutex<()>,
@@ -116,7 +116,7 @@ pub struct SuperBlock {
 }
 
 impl SuperBlock {
-    /// Who may change it as a whole.
+    /// The users that may change it as a whole.
     #[must_use]
     pub fn owner(&self) -> UserNs {
         self.owner.get().cloned().unwrap_or_default()

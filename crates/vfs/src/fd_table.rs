@@ -113,7 +113,7 @@ struct Inner {
     used: Bits,
     cloexec: Vec<u64>,
     gone: Gone,
-    /// What a large table takes, of each who made it larger.
+    /// What a large table takes, of each user that made it larger.
     memory: Vec<Charge>,
 }
 
@@ -124,7 +124,7 @@ const SMALL: usize = 4096;
 pub struct Room {
     /// `RLIMIT_NOFILE`.
     pub limit: u64,
-    /// The caller's, whoever opened the files.
+    /// The caller's, not the files' openers'.
     pub cred: Arc<Credentials>,
 }
 

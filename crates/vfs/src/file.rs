@@ -44,7 +44,7 @@ pub trait FileOps: Any + Send + Sync {
     fn write(&self, _file: &File, _src: &mut dyn Source, _offset: u64) -> Result<usize> {
         Err(EINVAL)
     }
-    /// A caller's whole read of a stream: waits where it may. Kinds that must know who reads, or wait by rules of their
+    /// A caller's whole read of a stream: waits where it may. Kinds that must know the reader, or wait by rules of their
     /// own, have their own.
     fn read_as(&self, io: &Io<'_>, dst: &mut dyn Sink) -> Result<usize> {
         io.wait(Events::READABLE, None, || io.file.read(dst))
@@ -196,7 +196,7 @@ pub struct File {
     /// What it counts for where its file holds a descriptor of the host's that another is charged
     /// for.
     _host: Option<Charge>,
-    /// Who wants to know when the last reference goes, each under a number of its own.
+    /// The listeners for the end of the last reference, each under a number of its own.
     release: Mutex<Vec<(u64, Weak<dyn ReleaseListener>)>>,
 }
 

@@ -78,7 +78,7 @@ pub trait Inode: Any + Send + Sync {
     fn stat(&self) -> Result<Stat>;
     /// What the VFS hangs on every inode.
     fn ext(&self) -> &InodeExt;
-    /// Who is charged for the descriptor of the host that it holds; `None` where it holds none
+    /// The user charged for the descriptor of the host that it holds; `None` where it holds none
     /// ([`crate::ucounts::Kind::HostFiles`]).
     fn host_user(&self) -> Option<Arc<crate::ucounts::Ucounts>> {
         None
@@ -302,7 +302,7 @@ impl Slot {
     }
 }
 
-/// Who watches one inode.
+/// The watchers of one inode.
 pub trait Watcher: Any + Send + Sync {
     /// Something happened to the inode (`name` empty), or to the entry `name` of the directory.
     /// `cookie` joins the two halves of a rename. Takes only leaf locks.
@@ -321,7 +321,7 @@ pub struct InodeExt {
     pub fifo: Slot,
     /// The socket bound to this name.
     pub socket: Slot,
-    /// Who watches it.
+    /// Its watchers.
     pub(crate) watcher: OnceLock<Arc<dyn Watcher>>,
     /// Without a name, but one may be given (O_TMPFILE without O_EXCL).
     pub(crate) linkable: AtomicBool,

@@ -22,7 +22,7 @@
 //! | [`locks`] | flock(2), POSIX and open-file-description locks |
 //! | [file](mod@file) | open files |
 //! | [`acl`], [`mode`] | POSIX ACLs; types of files, permissions |
-//! | [`caller`], [`cred`] | who asks: credentials and capabilities |
+//! | [`caller`], [`cred`] | the caller: credentials and capabilities |
 //! | [`ucounts`], [`userns`] | what each user holds: limits, the kernel's memory; user namespaces |
 //!
 //! # Lock order

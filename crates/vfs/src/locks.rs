@@ -407,7 +407,7 @@ pub(crate) fn release_file(file: &File) {
     }
 }
 
-/// Who waits for whom.
+/// The owners that wait, and those they wait for.
 #[derive(Default)]
 pub struct WaitGraph {
     edges: Mutex<HashMap<Owner, Vec<(u64, Owner)>>>,

@@ -1,4 +1,4 @@
-//! What a file's mode says: its type, and who may do what.
+//! What a file's mode says: its type and its rights.
 
 use crate::cred::{Caps, Credentials};
 use abi::Result;

@@ -37,7 +37,7 @@ pub struct MountNamespace {
 /// What a mount takes of the kernel's memory, bytes.
 const MOUNT: u64 = 1024;
 
-/// As whose a namespace's mounts count: who made its user namespace.
+/// The user that a namespace's mounts count for: the maker of its user namespace.
 fn payer(user: &UserNs) -> Arc<Ucounts> {
     match user.parent() {
         Some(p) => p.ucounts(user.owner()),
@@ -85,7 +85,7 @@ impl MountNamespace {
     pub fn ino(&self) -> u32 {
         self.ns.ino
     }
-    /// Who may mount in it.
+    /// The user namespace whose administrators may mount in it.
     #[must_use]
     pub fn user(&self) -> &UserNs {
         &self.user
@@ -416,7 +416,7 @@ impl MountNamespace {
         let _g = self.vfs.mount_lock.lock();
         let (root, payer) = (self.root_mount(), payer(user));
         let (top, map) = self.copy_tree(&root, &root.root, Recursive::Yes, &payer)?;
-        // Who had no say over the mounts before cannot take one from another, nor a flag (`lock_mnt_tree`).
+        // A user that had no say over the mounts before cannot take one from another, nor a flag (`lock_mnt_tree`).
         if *user != self.user {
             const FLAGS: MountFlags = MountFlags::RDONLY
                 .union(MountFlags::NOSUID)

@@ -8,7 +8,7 @@
 //! Linux charges the kernel's memory for objects to control groups. Here it is charged to users ([`Kind::Kmem`]): the
 //! kernel is one process of the host, so what one user takes without a limit, all lose. How much a user may have,
 //! `sentry::kernel` says. A new kind of object is charged so: `cred.ucounts().charge(Kind::Kmem, bytes, u64::MAX)`, no
-//! charge is ENOMEM, and the object keeps the [`Charge`]. Where it cannot fail, [`Ucounts::force`], and who makes it is
+//! charge is ENOMEM, and the object keeps the [`Charge`]. Where it cannot fail, [`Ucounts::force`], and its maker is
 //! asked before ([`crate::Credentials::may_take_more`]).
 //!
 //! Invariants: a count is the sum of the [`Charge`]s that live here and below; a refused charge leaves no trace. The
@@ -50,7 +50,7 @@ pub enum Kind {
     /// Pages that pipes may fill.
     PipePages,
     /// Descriptors of the host, of which the Gofer and this process have few: one for each file of
-    /// the host's that is in use or remembered, charged to who looked it up first. Who keeps
+    /// the host's that is in use or remembered, charged to the user that looked it up first. A user that keeps
     /// another's in use is charged, too ([`crate::Credentials::hold`]).
     HostFiles,
     /// Bytes of the kernel's memory.

@@ -115,12 +115,12 @@ struct Inner {
     id: NsId,
     parent: UserNs,
     level: u32,
-    /// Who made it: an id of the initial namespace.
+    /// Its maker: an id of the initial namespace.
     owner: u32,
     maps: [OnceLock<Map>; 3],
     /// Whether setgroups(2) is allowed (`/proc/PID/setgroups`).
     setgroups: AtomicBool,
-    /// Whether who made it had CAP_SETFCAP there: needed to map the parent's root.
+    /// Whether its maker had CAP_SETFCAP there: needed to map the parent's root.
     parent_could_setfcap: bool,
     users: Users,
     limits: Limits,
@@ -225,7 +225,7 @@ impl UserNs {
     pub fn parent(&self) -> Option<UserNs> {
         self.inner.as_ref().map(|i| i.parent.clone())
     }
-    /// Who made it: an id of the initial namespace.
+    /// Its maker: an id of the initial namespace.
     #[must_use]
     pub fn owner(&self) -> u32 {
         self.inner.as_ref().map_or(0, |i| i.owner)

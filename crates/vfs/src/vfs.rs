@@ -109,7 +109,7 @@ impl Default for Protections {
 
 /// Places that somebody stands at: a root and a working directory.
 pub trait Standpoint: Send + Sync {
-    /// `pivot_root(2)`: whoever stands at `old` stands at `new` afterwards. Runs with the mount
+    /// `pivot_root(2)`: a process that stands at `old` stands at `new` afterwards. Runs with the mount
     /// lock held.
     fn replace(&self, old: &Path, new: &Path);
 }
@@ -125,7 +125,7 @@ pub struct Vfs {
     special: RwLock<Option<Arc<dyn SpecialFiles>>>,
     /// Those that [`Standpoint::replace`] is told to.
     standpoints: Mutex<Vec<Weak<dyn Standpoint>>>,
-    /// Who waits for whose lock.
+    /// The waiters for record locks, and the locks' owners.
     pub(crate) lock_waits: WaitGraph,
     pub protections: Protections,
 }

@@ -57,7 +57,7 @@ pub struct Args {
     /// Leaves out the experiments whose names contain one of these words
     #[arg(long, value_delimiter = ',')]
     skip: Vec<String>,
-    /// Who is measured [default: all]
+    /// The peers that are measured [default: all]
     #[arg(long, value_delimiter = ',')]
     peers: Option<Vec<String>>,
     /// One more peer, whose options may have commas; may be given several times
@@ -233,7 +233,7 @@ fn chosen(args: &Args) -> Result<Vec<&'static Experiment>> {
 /// Starts the second process and waits for it. Whether it ended well.
 fn second_process(plan: &Path, stop: &Stop) -> Result<bool> {
     // A session of its own: a terminal's Ctrl-C is for the first process only, and where the scheduler shares the
-    // CPUs among sessions, this one's share is not that of who else works at this terminal.
+    // CPUs among sessions, this one's share is not that of others at this terminal.
     let mut command = Command::new("setsid");
     command.args([
         "unshare",

@@ -1,4 +1,4 @@
-//! Who is measured: native runs, other runtimes, and Cloister's platforms.
+//! What is measured: native runs, other runtimes, and Cloister's platforms.
 //!
 //! A peer is a name, a program and options, so that a new variant (a platform, a lane) is one line of
 //! [`find`], or no line at all: `--peers 'notify --some-option'`.

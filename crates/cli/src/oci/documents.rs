@@ -3,7 +3,7 @@
 use oci::spec;
 use serde_json::json;
 
-/// Who is to run a container.
+/// The user that is to run a container.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whose {
     Root,

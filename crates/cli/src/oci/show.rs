@@ -24,7 +24,7 @@ fn pretty_and_plain<T: serde::Serialize>(v: &T) -> String {
     })
 }
 
-/// Writes a text to standard output. Who closed it does not want it.
+/// Writes a text to standard output. If it is closed, nobody wants the text.
 pub fn print(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }

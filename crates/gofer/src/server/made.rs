@@ -1,6 +1,6 @@
 //! Owner and mode of what was just made by a name: a directory, a FIFO, a socket, a link.
 //!
-//! Who else may write to the directory can put another file under the name before the server comes back to it. So the
+//! Another process that may write to the directory can put another file under the name before the server comes back to it. So the
 //! file is held first; what is held must be what the server itself has made a moment ago, and is then changed by the
 //! descriptor alone. What it is not is left as it is, and nothing was made: somebody has taken it away.
 //!
@@ -106,7 +106,13 @@ impl Server {
     }
 
     /// `ENOENT` where it is another file.
-    fn give_attributes(&self, fd: &HostFd, first: &Stat, new: NewNode, birth: &Birth) -> Result<()> {
+    fn give_attributes(
+        &self,
+        fd: &HostFd,
+        first: &Stat,
+        new: NewNode,
+        birth: &Birth,
+    ) -> Result<()> {
         let chown = new.uid != u32::MAX || new.gid != u32::MAX;
         // mkdir(2) drops bits that the application's file shall have, and chown(2) drops some of others.
         let chmod = match birth.kind {

@@ -151,7 +151,7 @@ impl Server {
         sock::send(channel.raw(), &hello.encode(), &fds)?;
         drop(theirs);
         let server = &self;
-        // One is served by this thread, which runs already: where who made it may be, too.
+        // One is served by this thread, which runs already: where its maker may be, too.
         let own = connection_of(process::current_cpu(), n);
         std::thread::scope(|s| {
             let first = ours.swap_remove(own).1;
@@ -191,7 +191,7 @@ impl Server {
         let mut cpus = self.cpus.clone();
         cpus.retain(|c| connection_of(*c, n) == index);
         if self.cpus.len() > 1 && !cpus.is_empty() {
-            // Who may not is on any.
+            // Without that right it is on any.
             let _ = process::stay_on(&cpus);
         }
         let mut buf = vec![0u8; BUFFER];

@@ -248,12 +248,12 @@ impl Server {
             let whole = stopped.is_none() && steps.len() == names.len();
             then == Then::Read && whole && s.attr.stat.mode & libc::S_IFMT == libc::S_IFREG
         });
-        // Whether it may be opened, and why not, is told to who opens.
+        // Whether it may be opened, and why not, is told to the opener.
         let fd = last.and_then(|s| {
             let n = self.table.get(s.handle).ok()?;
             self.reopen(&n, libc::O_RDONLY).ok()
         });
-        // Links may be long, and all must fit into one message. And who asked for one name waits:
+        // Links may be long, and all must fit into one message. And the caller, which asked for one name, waits:
         // where a look takes long, others are not worth it.
         let mut room = MAX_STRING / 4;
         let begun = Instant::now();

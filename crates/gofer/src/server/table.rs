@@ -25,7 +25,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A root. One that lies within a procfs was allowed by whoever named it.
+    /// A root. One that lies within a procfs was allowed by its namer.
     pub fn root(proc: &HostFd, fd: HostFd, writable: Writable) -> Result<Node> {
         let attr = attr(proc, &fd)?;
         let fs = kernel_fs::of(&fd)?.0;

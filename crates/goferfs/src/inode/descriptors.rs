@@ -58,7 +58,7 @@ impl GoferInode {
         };
         let fd = match self.fs.client.open(self.handle, Access::Read) {
             Ok((fd, ..)) => Arc::new(fd),
-            // Made so that even its owner may not open it: who has made it may read it.
+            // Made so that even its owner may not open it: its maker may read it.
             Err(e) => return made.ok_or(e),
         };
         self.keep(|fds| fds.read = Some(fd.clone()));

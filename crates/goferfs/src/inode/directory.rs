@@ -20,7 +20,7 @@ impl GoferInode {
     pub(super) fn names_changed(&self) {
         self.changed();
         *self.listing.lock() = None;
-        // Who changes names here asks for new ones: it would be listed for each.
+        // A program that changes names here asks for new ones: it would be listed for each.
         let mut order = self.order.lock();
         if !matches!(*order, Order::Unknown) {
             *order = Order::Vast;

@@ -1,4 +1,4 @@
-//! Files opened with `O_APPEND`, with and without others who append.
+//! Files opened with `O_APPEND`, with and without other appenders.
 
 use super::*;
 use std::io::Write;

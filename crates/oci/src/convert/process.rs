@@ -63,7 +63,7 @@ pub fn process(p: &spec::Process, warnings: &mut Vec<String>) -> Result<ProcessS
         groups: groups(&p.user.additional_gids),
         rlimits: rlimits(&p.rlimits)?,
         umask: p.user.umask.unwrap_or(0o022) & 0o777,
-        // None of whoever called the runtime.
+        // None of the runtime's caller.
         ignored: 0,
         blocked: 0,
         caps: Some(caps(p.capabilities.as_ref(), warnings)),

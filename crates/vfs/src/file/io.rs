@@ -1,4 +1,4 @@
-//! What a read or write moves, and for whom.
+//! What a read or write moves, and its caller.
 
 use super::File;
 use crate::cred::Credentials;
@@ -127,7 +127,7 @@ impl Source for BufSource<'_> {
     }
 }
 
-/// Who reads or writes a stream: a task, as files see it.
+/// The reader or writer of a stream: a task, as files see it.
 pub trait IoCaller: Blocker {
     /// The task, for job control and signal queues: downcast in the Sentry.
     fn task(&self) -> &dyn Any;

@@ -126,13 +126,13 @@ pub trait DynFile: Any + Send + Sync {
         }
     }
     /// All of its contents, asked when it is read from its start (as seq_file does): what follows comes
-    /// from the same picture. `file` tells who opened it.
+    /// from the same picture. `file` tells its opener.
     fn generate(&self, file: &File) -> Result<Vec<u8>>;
     /// What is written, all of one write(2). Gives how much was taken.
     fn write(&self, _file: &File, _data: &[u8], _offset: u64) -> Result<usize> {
         Err(EINVAL)
     }
-    /// What an open file of it is instead, where that depends on who opens it, or on when.
+    /// What an open file of it is instead, where that depends on its opener, or on the time.
     fn bound(&self, _cx: &Caller<'_>) -> Result<Option<Arc<dyn DynFile>>> {
         Ok(None)
     }

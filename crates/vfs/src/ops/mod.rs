@@ -40,7 +40,7 @@ impl PathCx<'_> {
         inode.permission(&self.caller, want)
     }
 
-    /// Changes attributes that were checked, and tells who watches.
+    /// Changes attributes that were checked, and tells the watchers.
     fn set_attr(&self, p: &Path, a: &SetAttr) -> Result<()> {
         p.inode()?.set_attr(&self.caller, a)?;
         let mask = if a.size.is_some() {
@@ -59,7 +59,7 @@ impl PathCx<'_> {
         p: &Path,
         decide: impl Fn(Perm) -> Result<Option<SetAttr>>,
     ) -> Result<()> {
-        /// Who loses as often has somebody against him.
+        /// A caller that loses as often has somebody against it.
         const TRIES: u32 = 16;
         let inode = p.inode()?;
         for n in 1..=TRIES {
@@ -67,7 +67,7 @@ impl PathCx<'_> {
             let Some(mut a) = decide(perm)? else {
                 return Ok(());
             };
-            // Who may change everybody's files is not kept from it by them.
+            // A caller that may change everybody's files is not kept from it by them.
             a.seen = (n < TRIES || !self.cred().has(Caps::FOWNER)).then_some(perm);
             match self.set_attr(p, &a) {
                 Err(EBUSY) => {}

@@ -212,7 +212,7 @@ impl PathCx<'_> {
                     if !d.is_negative() {
                         return Ok(Err(d));
                     }
-                    // Gone again; and who makes and removes it all the time is not waited for.
+                    // Gone again; and a program that makes and removes it all the time is not waited for.
                     if e != EEXIST || tries == 16 {
                         return Err(e);
                     }

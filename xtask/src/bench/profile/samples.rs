@@ -249,7 +249,7 @@ impl Found {
             .filter(|f| f.kernel)
             .map(|f| f.name.as_str())
             .collect();
-        // Who is not in this process namespace has the number 0, as idle CPUs have.
+        // A process that is not in this process namespace has the number 0, as idle CPUs have.
         if pid <= 0 {
             match counts && here {
                 true if is_idle(&kernel) => self.idle += 1,

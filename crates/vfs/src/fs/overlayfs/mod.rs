@@ -7,8 +7,8 @@
 //! mapping made before a copy-up goes on showing the old file, and a directory from below cannot be renamed
 //! (`EXDEV`). There are no redirects, indexes or metadata-only copies.
 //!
-//! Layers are reached by mounts of our own, which see nothing mounted on them, with the rights of who mounted the
-//! overlay; all changes go through the layer's own directory entries, so that its users see them.
+//! Layers are reached by mounts of our own, which see nothing mounted on them, with the rights of the
+//! overlay's mounter; all changes go through the layer's own directory entries, so that its users see them.
 //!
 //! Lock order: the overlay's directories → [`OverlayNode`]'s `copying`, a parent's before its child's → the layers.
 //! `place`, `upper` and `inodes` are leaves.
@@ -188,7 +188,7 @@ impl Overlayfs {
         }
     }
 
-    /// Does something in the layers with the rights of who mounted.
+    /// Does something in the layers with the mounter's rights.
     fn with<R>(&self, f: impl FnOnce(&PathCx<'_>) -> R) -> R {
         self.with_cred(&self.cred, f)
     }
@@ -209,7 +209,7 @@ impl Overlayfs {
             self.cred.clone(),
         ))
     }
-    /// Whether who mounted may read a layer's file: what is copied, shown or opened is so with its rights.
+    /// Whether the mounter may read a layer's file: what is copied, shown or opened is so with its rights.
     fn may_read(&self, i: &dyn Inode) -> Result<()> {
         i.permission(&self.caller(), Want::READ)
     }

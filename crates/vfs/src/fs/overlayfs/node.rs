@@ -195,7 +195,7 @@ impl OverlayNode {
     fn copy(&self, cx: &PathCx<'_>, lower: &Path, at: &At, name: &[u8]) -> Result<()> {
         let from = lower.inode()?;
         let s = from.stat()?;
-        // No files of those who are nobody to who mounted.
+        // No files of users that are nobody to the mounter.
         let ns = &cx.cred().user_ns;
         if ns.uid_number(s.uid).is_none() || ns.gid_number(s.gid).is_none() {
             return Err(EOVERFLOW);
@@ -274,7 +274,7 @@ impl OverlayNode {
         let dir = self.copy_up()?;
         let at = self.fs.at(&dir);
         let covered = self.uncover(&dir, name)?;
-        // It is the caller's, made with the rights of who mounted.
+        // It is the caller's, made with the mounter's rights.
         let cred = Arc::new(Credentials {
             fsuid: new.uid,
             fsgid: new.gid,
@@ -393,7 +393,7 @@ impl Inode for OverlayNode {
     fn stat(&self) -> Result<Stat> {
         let s = self.real()?.inode()?.stat()?;
         let merged = self.kind == FileType::Directory && !self.lowers.is_empty();
-        // Who is open and has no name any more is counted so.
+        // A file that is open and has no name any more is counted so.
         let gone = !self.is_root && self.place.lock().is_none() && self.upper().is_none();
         Ok(Stat {
             dev: self.fs.dev,

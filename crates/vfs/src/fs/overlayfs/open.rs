@@ -22,7 +22,7 @@ pub struct OpenUnionFile {
 }
 
 impl OpenUnionFile {
-    /// Where to read (`ovl_real_file`): who writes has copied up before.
+    /// Where to read (`ovl_real_file`): a writer has copied up before.
     fn current(&self) -> Result<Arc<File>> {
         if let Some(f) = self.copied.get() {
             return Ok(f.clone());

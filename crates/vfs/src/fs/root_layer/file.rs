@@ -59,7 +59,7 @@ impl FileOps for OpenOvlFile {
         self.inode.stat()
     }
     fn mappable(&self) -> Result<Arc<dyn Mappable>> {
-        // Once the contents were copied up, all who map it share one object: it names the file.
+        // Once the contents were copied up, all its mappers share one object: it names the file.
         let below = match &self.below {
             Some(ops) if self.inode.data().is_none() => Some(ops.mappable()?),
             _ => None,
@@ -113,7 +113,7 @@ impl Mappable for LayerMappable {
         match (self.inode.data(), &self.below) {
             (Some(n), _) => n.backing(offset, len, access),
             (None, Some(b)) if access == Access::Read => b.backing(offset, len, access),
-            // Who may write has opened the file for writing, and so copied it up.
+            // A writer has opened the file for writing, and so copied it up.
             (None, _) => Err(EACCES),
         }
     }

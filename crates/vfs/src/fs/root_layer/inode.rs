@@ -189,7 +189,7 @@ impl LayerInode {
         node.extend_to(size)?;
         node.set_times(s.atime, s.mtime, s.ctime);
         self.state.write().data_below = false;
-        // Who mapped the file below shall see what is written from now on.
+        // A mapper of the file below shall see what is written from now on.
         self.mappings.invalidate(0, u64::MAX);
         Ok(node)
     }
@@ -372,7 +372,12 @@ impl Inode for LayerInode {
         }
         Ok(self.below(cx, name)?)
     }
-    fn lookup_read_ahead(&self, cx: &Caller<'_>, name: &[u8], next: NextNames<'_>) -> Result<Looked> {
+    fn lookup_read_ahead(
+        &self,
+        cx: &Caller<'_>,
+        name: &[u8],
+        next: NextNames<'_>,
+    ) -> Result<Looked> {
         let known = self.state.read().delta.contains_key(name);
         let (false, [below]) = (known, &self.lowers[..]) else {
             return Ok(Looked {

@@ -64,7 +64,7 @@ pub struct RootLayer {
     /// Each name here keeps one of these: no more are worth keeping than they can.
     below: Vec<Arc<dyn FileSystem>>,
     inodes: Mutex<HashMap<Key, Slot>>,
-    /// Who reads the layers below for a copy-up.
+    /// The reader of the layers below for a copy-up.
     cred: Arc<Credentials>,
 }
 

@@ -162,10 +162,10 @@ impl Meta {
     }
 }
 
-/// Who pays for a new inode.
+/// The payer of a new inode.
 #[derive(Clone, Copy)]
 pub enum Payer<'a> {
-    /// Who makes it, whatever owner it gets: an id of a namespace is no user of its own.
+    /// Its maker, whatever owner it gets: an id of a namespace is no user of its own.
     Caller(&'a Credentials),
     /// Its owner: what the kernel makes of another file.
     Owner,
@@ -246,7 +246,7 @@ impl Node {
             ext: InodeExt::default(),
         })
     }
-    /// A file system's root directory, which whoever may mount may make.
+    /// A file system's root directory, which a mounter may make.
     pub(super) fn root(fs: &Arc<Tmpfs>, new: NewNode) -> Arc<Node> {
         let memory = fs.users().ucounts(new.uid).force(Kind::Kmem, NODE as u64);
         Node::with(fs, FileType::Directory, 0, new, Box::default(), memory)
