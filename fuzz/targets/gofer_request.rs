@@ -1,4 +1,5 @@
-//! What a Gofer receives from a Sentry: decoded or refused, and what is decoded is told again in the same way.
+//! What a Gofer receives from a Sentry: decoded or refused, and what is decoded is told again in
+//! the same way.
 #![no_main]
 
 use gofer::proto::Request;

@@ -1,4 +1,5 @@
-//! A thread that a signal stopped in or near the lanes, with any registers and any bytes in its area; and its mailbox.
+//! A thread that a signal stopped in or near the lanes, with any registers and any bytes in its
+//! area; and its mailbox.
 #![no_main]
 
 use cloister_fuzz::Forged;

@@ -1,4 +1,5 @@
-//! Offers and deferred changes of an epoll, in memory that the application forges between any two steps.
+//! Offers and deferred changes of an epoll, in memory that the application forges between any two
+//! steps.
 #![no_main]
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};

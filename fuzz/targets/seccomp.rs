@@ -1,4 +1,5 @@
-//! An application's filter: what is accepted ends, and says the same of a call as its short form does.
+//! An application's filter: what is accepted ends, and says the same of a call as its short form
+//! does.
 #![no_main]
 
 use seccomp::bpf::{ARCH, Insn, Program};

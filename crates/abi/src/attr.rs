@@ -80,8 +80,8 @@ pub struct SetAttr {
     /// Nanoseconds since the epoch.
     pub atime: Option<i64>,
     pub mtime: Option<i64>,
-    /// What the change was decided by. `EBUSY` where a file system that others change, too, finds it
-    /// different: nothing is changed then, and it is to be decided again.
+    /// What the change was decided by. `EBUSY` where a file system that others change, too, finds
+    /// it different: nothing is changed then, and it is to be decided again.
     pub seen: Option<Perm>,
 }
 

@@ -1,8 +1,8 @@
 //! Linux's numbers, flags and structs as types. No logic, no host calls.
 //!
 //! Constants come from `linux-raw-sys` (re-exported as [`linux`]); this crate adds what the rest of
-//! Cloister wants as types: [`Errno`], [`Va`], [`Signal`], [`SigSet`], the attributes of files ([`attr`])
-//! and the structs that are copied to and from the application.
+//! Cloister wants as types: [`Errno`], [`Va`], [`Signal`], [`SigSet`], the attributes of files
+//! ([`attr`]) and the structs that are copied to and from the application.
 #![forbid(unsafe_code)]
 #![no_std]
 

@@ -107,8 +107,8 @@ pub const SS_AUTODISARM: u32 = 1 << 31;
 pub const MINSIGSTKSZ: u64 = 2048;
 
 impl AltStack {
-    /// What a container's first process has: none, and no flags. That is what is left by the runtimes that start one
-    /// natively, whose threads have such stacks (execve keeps the flags).
+    /// What a container's first process has: none, and no flags. That is what is left by the
+    /// runtimes that start one natively, whose threads have such stacks (execve keeps the flags).
     pub const FIRST: AltStack = AltStack {
         sp: 0,
         flags: 0,
@@ -142,8 +142,8 @@ impl AltStack {
     pub const fn is_disabled(&self) -> bool {
         self.size == 0
     }
-    /// What a thread has that asks for this one (`do_sigaltstack`) and has `old`, which is allowed whatever it is. The flags
-    /// are kept as they were given.
+    /// What a thread has that asks for this one (`do_sigaltstack`) and has `old`, which is allowed
+    /// whatever it is. The flags are kept as they were given.
     pub const fn checked(self, old: &AltStack) -> crate::Result<AltStack> {
         if self.sp == old.sp && self.size == old.size && self.flags == old.flags {
             return Ok(*old);

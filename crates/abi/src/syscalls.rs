@@ -1,4 +1,5 @@
-//! Linux's system calls on x86-64, by number: all that Linux 6.12 names, also those that it no longer has.
+//! Linux's system calls on x86-64, by number: all that Linux 6.12 names, also those that it no
+//! longer has.
 
 /// A system call of Linux.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,8 +5,8 @@ use core::fmt;
 /// The page size of x86-64 and of everything here, in bytes.
 pub const PAGE_SIZE: u64 = 4096;
 
-/// An address in an application's address space. Only a number: it can be read and written through the
-/// application's `Mm` alone.
+/// An address in an application's address space. Only a number: it can be read and written through
+/// the application's `Mm` alone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Va(pub u64);
 

@@ -141,7 +141,8 @@ const WORDS: [&str; 134] = [
 ];
 
 impl Errno {
-    /// What it means, as other programs tell it: `"No such file or directory"`. Programs get numbers, traces names.
+    /// What it means, as other programs tell it: `"No such file or directory"`. Programs get
+    /// numbers, traces names.
     #[must_use]
     pub fn words(self) -> &'static str {
         match WORDS.get(self.raw() as usize) {

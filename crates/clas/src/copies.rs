@@ -4,8 +4,8 @@ use crate::{Cla, Clas, Wait};
 use abi::errno::EINTR;
 use abi::{PAGE_SIZE, Result};
 
-/// Where new frames are best: so that they end before `before`, or else start at `after`, for host mappings to
-/// merge.
+/// Where new frames are best: so that they end before `before`, or else start at `after`, for host
+/// mappings to merge.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beside {
     pub before: Option<Cla>,
@@ -13,8 +13,8 @@ pub struct Beside {
 }
 
 impl Clas {
-    /// New frames for a private copy, and whether they are in memory already: a place `beside` others, or small
-    /// ones that were just in use, or packed with the rest.
+    /// New frames for a private copy, and whether they are in memory already: a place `beside`
+    /// others, or small ones that were just in use, or packed with the rest.
     fn allocate_copy(&self, pages: u64, beside: Beside, wait: Wait) -> Result<(Cla, bool)> {
         let mut kept = false;
         let at = self.allocate_with(pages, wait, |inner| {
@@ -45,7 +45,8 @@ impl Clas {
         let len = (pages * PAGE_SIZE) as usize;
         let src = self.slice(from, len);
         let mut done = 0;
-        // By a write to the file: that makes pages without clearing them first, and without a fault for each.
+        // By a write to the file: that makes pages without clearing them first, and without a fault
+        // for each.
         while !kept && done < len {
             let rest = src.sub(done, len - done);
             match hostcall::file::pwritev(self.file.raw(), &[rest], to.0 + done as u64) {

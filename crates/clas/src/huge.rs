@@ -1,11 +1,12 @@
-//! Huge pages of the host, made where memory is filled from one end to the other: one call instead of 512 faults
-//! for each, for a sixth of the time.
+//! Huge pages of the host, made where memory is filled from one end to the other: one call instead
+//! of 512 faults for each, for a sixth of the time.
 //!
-//! Mostly. The host begins such a call by waiting until each of its CPUs has worked for it for a moment
-//! (`lru_add_drain_all`), and where it is a virtual machine itself, its large free blocks presumably are memory that it has
-//! first to be given (4 to 5 ms each, where what was just freed in small pieces is at hand). So a call that took longer
-//! than the faults would have, or failed, has the next pages left as they are: the more, the more often in a row that
-//! happens. Nothing depends on it.
+//! Mostly. The host begins such a call by waiting until each of its CPUs has worked for it for a
+//! moment (`lru_add_drain_all`), and where it is a virtual machine itself, its large free blocks
+//! presumably are memory that it has first to be given (4 to 5 ms each, where what was just freed
+//! in small pieces is at hand). So a call that took longer than the faults would have, or failed,
+//! has the next pages left as they are: the more, the more often in a row that happens. Nothing
+//! depends on it.
 
 use crate::{Cla, Clas};
 use abi::PAGE_SIZE;
@@ -20,7 +21,8 @@ use std::time::{Duration, Instant};
 pub const LEN: u64 = 2 << 20;
 /// What the faults take that it saves, by page.
 const FAULT: Duration = Duration::from_nanos(1500);
-/// So long huge pages are made in one go, and then what was begun: others may wait for the address space.
+/// So long huge pages are made in one go, and then what was begun: others may wait for the address
+/// space.
 const LONGEST: Duration = Duration::from_millis(2);
 /// So many are left as they are after a call that did not pay, at first and at most.
 const REST: (u32, u32) = (1, 64);
@@ -52,9 +54,9 @@ impl Pays {
 }
 
 impl Clas {
-    /// Makes huge pages of the frames from `at` to `end`, as far as those are whole ones and the host has some, until it
-    /// takes long. The frames must be allocated, and nobody else's; contents stay. One that begins with a page in memory is
-    /// left alone.
+    /// Makes huge pages of the frames from `at` to `end`, as far as those are whole ones and the
+    /// host has some, until it takes long. The frames must be allocated, and nobody else's;
+    /// contents stay. One that begins with a page in memory is left alone.
     pub fn make_huge(&self, at: Cla, end: Cla) {
         let (mut at, end) = (Cla(at.0.next_multiple_of(LEN)), Cla(end.0 & !(LEN - 1)));
         if self.on_disk {
@@ -64,7 +66,8 @@ impl Clas {
         while at < end && first.elapsed() < LONGEST {
             if !self.is_full(at, 1) && self.huge.tries() {
                 let page = self.slice(at, LEN as usize);
-                // The host wants to find something there. (Not `fetch_or(0)`, which a compiler leaves out.)
+                // The host wants to find something there. (Not `fetch_or(0)`, which a compiler
+                // leaves out.)
                 if let Some(word) = page.sub(0, 4).atomic_u32() {
                     let _ = word.compare_exchange(0, 0, SeqCst, SeqCst);
                 }
@@ -80,8 +83,9 @@ impl Clas {
         }
     }
 
-    /// Whether nearly all of `[at, at + len)`, which is at least [`LEN`] / 2, has been written, by some samples: in memory,
-    /// and not all zeros, as is what was made of huge pages and nobody has written since. Only a hint.
+    /// Whether nearly all of `[at, at + len)`, which is at least [`LEN`] / 2, has been written, by
+    /// some samples: in memory, and not all zeros, as is what was made of huge pages and nobody has
+    /// written since. Only a hint.
     #[must_use]
     pub fn is_dense(&self, at: Cla, len: u64) -> bool {
         const SAMPLES: u64 = 8;

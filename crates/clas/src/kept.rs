@@ -1,10 +1,11 @@
-//! Free frames that stay in memory. They were overwritten with zeros rather than given back, because what is freed
-//! in small pieces is soon wanted again, and giving a page back and getting it costs more than clearing it.
-//! Units are pages.
+//! Free frames that stay in memory. They were overwritten with zeros rather than given back,
+//! because what is freed in small pieces is soon wanted again, and giving a page back and getting
+//! it costs more than clearing it. Units are pages.
 
 use std::collections::BTreeMap;
 
-/// The longest run that is kept, and the most in all: what an idle container has in memory for nothing.
+/// The longest run that is kept, and the most in all: what an idle container has in memory for
+/// nothing.
 pub(crate) const RUN: u64 = 256;
 const BUDGET: u64 = 512;
 

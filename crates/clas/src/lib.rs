@@ -1,19 +1,19 @@
 //! The container-level address space (CLAS): every page of a container in one memory file.
 //!
-//! A *frame* is a page of the memory file, named by its [`Cla`]. Frames are allocated in runs, counted by
-//! reference (copy-on-write shares them between address spaces), and given back to the host when the last
-//! reference goes. The Sentry maps the whole file, so that copying to and from application memory is a
-//! memcpy.
+//! A *frame* is a page of the memory file, named by its [`Cla`]. Frames are allocated in runs,
+//! counted by reference (copy-on-write shares them between address spaces), and given back to the
+//! host when the last reference goes. The Sentry maps the whole file, so that copying to and from
+//! application memory is a memcpy.
 //!
-//! The file is sparse: a frame that nobody touched costs nothing, so callers allocate generously. It grows
-//! in steps of 1 GiB, each mapped into a range of the Sentry that was reserved once; what is mapped there
-//! never moves and never shrinks, which is what makes [`MemSlice`]s of it sound.
+//! The file is sparse: a frame that nobody touched costs nothing, so callers allocate generously.
+//! It grows in steps of 1 GiB, each mapped into a range of the Sentry that was reserved once; what
+//! is mapped there never moves and never shrinks, which is what makes [`MemSlice`]s of it sound.
 //!
-//! A free frame reads as zeros. Most free frames are holes of the file; small runs that were just in use are
-//! overwritten and stay in memory for the next to come (`kept`).
+//! A free frame reads as zeros. Most free frames are holes of the file; small runs that were just
+//! in use are overwritten and stay in memory for the next to come (`kept`).
 //!
-//! Lock order: `Clas::inner` and the lock of a [`MappingRegistry`] are leaves; nothing is called with them held. Before
-//! them come an `Mm`'s lock and then a file's own lock (see the `mm` crate).
+//! Lock order: `Clas::inner` and the lock of a [`MappingRegistry`] are leaves; nothing is called
+//! with them held. Before them come an `Mm`'s lock and then a file's own lock (see the `mm` crate).
 
 mod copies;
 mod free;
@@ -59,8 +59,8 @@ impl Cla {
 const STEP: u64 = 1 << 30;
 /// How long an allocation waits for what ended address spaces give back.
 const ENDING_MAX: Duration = Duration::from_secs(2);
-/// Mappings (VMAs) that a container's address spaces may have together, beyond what each may have of its own. The
-/// Sentry's memory for one is in `docs/decisions/0013`.
+/// Mappings (VMAs) that a container's address spaces may have together, beyond what each may have
+/// of its own. The Sentry's memory for one is in `docs/decisions/0013`.
 pub const MAPPINGS: u64 = 1 << 20;
 /// Address space to reserve, in bytes: the first size that the host grants.
 const RESERVE: [usize; 4] = [1 << 40, 1 << 38, 1 << 36, 1 << 33];
@@ -79,8 +79,8 @@ pub struct Clas {
     file: HostFd,
     /// The file lies on a disk, which can be full: frames have their blocks from the start.
     on_disk: bool,
-    /// The whole reservation; from `skew` on, which is what makes addresses and frames congruent modulo a huge
-    /// page, the first `mapped` bytes are the file's.
+    /// The whole reservation; from `skew` on, which is what makes addresses and frames congruent
+    /// modulo a huge page, the first `mapped` bytes are the file's.
     mapping: Mapping,
     skew: usize,
     mapped: AtomicU64,
@@ -95,9 +95,10 @@ pub struct Clas {
 
 /// How much of the frames the Sentry has in its own page tables.
 ///
-/// What calls fill for an application counts there as the Sentry's memory, and where a container's memory is limited, the
-/// host's OOM killer takes the largest: that must not be the Sentry, which all processes lose. So a process that has touched
-/// much drops the view; each thread counts for itself. Mapping it again costs as much as filling it, a fault a page.
+/// What calls fill for an application counts there as the Sentry's memory, and where a container's
+/// memory is limited, the host's OOM killer takes the largest: that must not be the Sentry, which
+/// all processes lose. So a process that has touched much drops the view; each thread counts for
+/// itself. Mapping it again costs as much as filling it, a fault a page.
 struct View(AtomicU64);
 
 impl Default for View {
@@ -107,7 +108,8 @@ impl Default for View {
 }
 
 impl View {
-    /// Notes that `len` bytes are touched, a page at least; whether the view is to be dropped first.
+    /// Notes that `len` bytes are touched, a page at least; whether the view is to be dropped
+    /// first.
     fn is_due(&self, len: usize) -> bool {
         thread_local!(static TOUCHED: Cell<u64> = const { Cell::new(0) });
         let most = self.0.load(Ordering::Relaxed);
@@ -122,7 +124,8 @@ impl View {
     }
 }
 
-/// Whether an allocation that finds no room waits, up to 2 s in all, for what ended address spaces give back.
+/// Whether an allocation that finds no room waits, up to 2 s in all, for what ended address spaces
+/// give back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     No,
@@ -172,9 +175,9 @@ impl Clas {
         Self::of(memfd(c"cloister-memory")?, limit, false, next())
     }
 
-    /// Frames in an empty file of the host, which nobody else has and which this fills. Allocations are
-    /// `ENOSPC` where the disk is full, so that no access to a frame can fail for it. It belongs to the container
-    /// that `memory` is of.
+    /// Frames in an empty file of the host, which nobody else has and which this fills. Allocations
+    /// are `ENOSPC` where the disk is full, so that no access to a frame can fail for it. It
+    /// belongs to the container that `memory` is of.
     pub fn on_disk(file: HostFd, memory: &Clas) -> Result<Arc<Clas>> {
         Self::of(file, u64::MAX, true, memory.number)
     }
@@ -223,8 +226,8 @@ impl Clas {
         self.file.raw()
     }
 
-    /// A run of `pages` frames, reading as zeros, with one reference each. `hint_end`: the run should end
-    /// there if it can, so that host mappings merge. `ENOMEM` past the limit.
+    /// A run of `pages` frames, reading as zeros, with one reference each. `hint_end`: the run
+    /// should end there if it can, so that host mappings merge. `ENOMEM` past the limit.
     pub fn allocate(&self, pages: u64, hint_end: Option<Cla>) -> Result<Cla> {
         self.allocate_with(pages, Wait::ForEnding, |inner| {
             if let Some(end) = hint_end.map(Cla::page)
@@ -237,10 +240,11 @@ impl Clas {
         })
     }
 
-    /// As [`Clas::allocate`], for application memory at `va`: the run should end at `before` (the frame of
-    /// what is mapped above it), or else start at `after` (where the frames of what is mapped below it
-    /// end). If it can do neither, it is placed with free space around it, so that neighbours that come
-    /// later can; and congruent to `va` modulo 2 MiB, so that the host can use huge pages.
+    /// As [`Clas::allocate`], for application memory at `va`: the run should end at `before` (the
+    /// frame of what is mapped above it), or else start at `after` (where the frames of what is
+    /// mapped below it end). If it can do neither, it is placed with free space around it, so that
+    /// neighbours that come later can; and congruent to `va` modulo 2 MiB, so that the host can use
+    /// huge pages.
     pub fn allocate_near(
         &self,
         pages: u64,
@@ -284,7 +288,8 @@ impl Clas {
         let mut inner = self.inner.lock();
         let mut until = None;
         while full(&inner) {
-            // A thread that gives frames back in the background needs no lock that the caller may have.
+            // A thread that gives frames back in the background needs no lock that the caller may
+            // have.
             if wait == Wait::No || inner.ending == 0 {
                 return Err(ENOMEM);
             }
@@ -412,8 +417,8 @@ impl Clas {
     /// Gives the memory of frames that nobody has back to the host.
     fn give_back(&self, start: u64, end: u64) {
         let (at, len) = (start * PAGE_SIZE, (end - start) * PAGE_SIZE);
-        // A frame that is reused must read as zeros. The host frees memory even under pressure, so this fails
-        // only by a signal; then the zeros are written.
+        // A frame that is reused must read as zeros. The host frees memory even under pressure, so
+        // this fails only by a signal; then the zeros are written.
         if punch_hole(self.file.raw(), at, len).is_err() {
             self.slice(Cla(at), len as usize).zero();
         }
@@ -434,7 +439,8 @@ impl Clas {
         self.on_disk || has_data(self.file.raw(), at.0, at.0 + pages * PAGE_SIZE)
     }
 
-    /// Gives the memory of `pages` frames back while they stay allocated: they read as zeros afterwards.
+    /// Gives the memory of `pages` frames back while they stay allocated: they read as zeros
+    /// afterwards.
     pub fn discard(&self, at: Cla, pages: u64) {
         let len = pages * PAGE_SIZE;
         if len > 0 && punch_hole(self.file.raw(), at.0, len).is_err() {
@@ -442,8 +448,8 @@ impl Clas {
         }
     }
 
-    /// An address space ends, and will soon give its frames back: until [`Clas::has_ended`], who finds no room
-    /// waits for them.
+    /// An address space ends, and will soon give its frames back: until [`Clas::has_ended`], who
+    /// finds no room waits for them.
     pub fn is_ending(&self) {
         self.inner.lock().ending += 1;
     }
@@ -484,8 +490,8 @@ impl Clas {
             .exclusive_prefix(at.page(), at.page() + pages)
     }
 
-    /// The frames around `at`, but only of `[lo, hi)`, that have exactly one reference; `None` if `at` has
-    /// more.
+    /// The frames around `at`, but only of `[lo, hi)`, that have exactly one reference; `None` if
+    /// `at` has more.
     #[must_use]
     pub fn exclusive_run(&self, at: Cla, lo: Cla, hi: Cla) -> Option<(Cla, Cla)> {
         let (s, e) = self.inner.lock().refs.exclusive_run(at.page())?;
@@ -517,12 +523,14 @@ impl Clas {
         self.mapping.slice().sub(self.skew + at.0 as usize, len)
     }
 
-    /// How many bytes of frames a thread touches before the Sentry's view of them is dropped; at first it never is.
+    /// How many bytes of frames a thread touches before the Sentry's view of them is dropped; at
+    /// first it never is.
     pub fn limit_view(&self, bytes: u64) {
         self.view.0.store(bytes, Ordering::Relaxed);
     }
 
-    /// Unmaps the Sentry's view of all frames: the next access maps what it needs. Contents stay, as others' mappings do.
+    /// Unmaps the Sentry's view of all frames: the next access maps what it needs. Contents stay,
+    /// as others' mappings do.
     fn drop_view(&self) {
         let mapped = self.mapped.load(Ordering::Acquire) as usize;
         // (Where the host cannot, it stays: nothing depends on it.)
@@ -551,38 +559,38 @@ impl Clas {
 /// What backs a piece of a mapped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// Frames of the memory file (tmpfs, memfd, shm). Each comes with a reference for the caller, taken
-    /// under the file's lock, so that a truncation at the same time cannot free it first; the caller gives
-    /// it back with [`Clas::decref`].
+    /// Frames of the memory file (tmpfs, memfd, shm). Each comes with a reference for the caller,
+    /// taken under the file's lock, so that a truncation at the same time cannot free it first; the
+    /// caller gives it back with [`Clas::decref`].
     Frames(Cla),
     /// A host file, mapped from this descriptor at this offset. The descriptor lives as long as the
     /// [`Mappable`].
     Host { fd: RawFd, offset: u64 },
 }
 
-/// A file that can be mapped. The same file always gives the same object: its address names the file for
-/// shared futexes and for the merging of mappings.
+/// A file that can be mapped. The same file always gives the same object: its address names the
+/// file for shared futexes and for the merging of mappings.
 ///
-/// An address space's lock comes *before* the lock that [`Mappable::backing`] takes. So a file must never
-/// hold that lock while it copies from or to application memory (`Source`, `Sink`); inside the closures of
-/// `fill` and `drain` it may take it.
+/// An address space's lock comes *before* the lock that [`Mappable::backing`] takes. So a file must
+/// never hold that lock while it copies from or to application memory (`Source`, `Sink`); inside
+/// the closures of `fill` and `drain` it may take it.
 pub trait Mappable: Send + Sync {
-    /// What backs the file from `offset` (page-aligned) on, and for how many bytes in one run (a multiple
-    /// of the page size, at most `len`). `Write` gives backing that may be written through (a shared
-    /// writable mapping): holes get frames. Past the page that holds the end of the file: `EFAULT`, which
-    /// becomes SIGBUS.
+    /// What backs the file from `offset` (page-aligned) on, and for how many bytes in one run (a
+    /// multiple of the page size, at most `len`). `Write` gives backing that may be written through
+    /// (a shared writable mapping): holes get frames. Past the page that holds the end of the file:
+    /// `EFAULT`, which becomes SIGBUS.
     ///
-    /// Called with the address space's lock held: it must not copy from or to application memory, nor call
-    /// [`MappingObserver`]s.
+    /// Called with the address space's lock held: it must not copy from or to application memory,
+    /// nor call [`MappingObserver`]s.
     fn backing(&self, offset: u64, len: u64, access: Access) -> Result<(Backing, u64)>;
-    /// Whose frames [`Mappable::backing`] gives, where it gives frames. Those of another container's memory,
-    /// or on a disk, are mapped like a host file's pages.
+    /// Whose frames [`Mappable::backing`] gives, where it gives frames. Those of another
+    /// container's memory, or on a disk, are mapped like a host file's pages.
     fn memory(&self) -> Option<&Arc<Clas>> {
         None
     }
     /// A mapping of `[offset, offset + len)` appeared in `observer` at `va`: kept (weakly) until
-    /// `remove_mapping`, so that truncation can drop host mappings. [`MappingRegistry`] does it. Called, as
-    /// is `remove_mapping`, with the address space's lock held: only to take note.
+    /// `remove_mapping`, so that truncation can drop host mappings. [`MappingRegistry`] does it.
+    /// Called, as is `remove_mapping`, with the address space's lock held: only to take note.
     fn add_mapping(
         &self,
         observer: std::sync::Weak<dyn MappingObserver>,
@@ -602,16 +610,16 @@ pub trait Mappable: Send + Sync {
     fn sync(&self, _offset: u64, _len: u64) -> Result<()> {
         Ok(())
     }
-    /// A shared mapping that may become writable is about to be added: `EPERM` where the file is sealed
-    /// against it. Each `Ok` is followed by one [`Mappable::unmap_writable`] when that mapping goes (a
-    /// split or a copy of it counts as one more).
+    /// A shared mapping that may become writable is about to be added: `EPERM` where the file is
+    /// sealed against it. Each `Ok` is followed by one [`Mappable::unmap_writable`] when that
+    /// mapping goes (a split or a copy of it counts as one more).
     fn map_writable(&self) -> Result<()> {
         Ok(())
     }
     /// The opposite of [`Mappable::map_writable`].
     fn unmap_writable(&self) {}
-    /// `madvise(MADV_REMOVE)`: frees the backing of a range; its bytes read as zeros. Called without the
-    /// address space's lock.
+    /// `madvise(MADV_REMOVE)`: frees the backing of a range; its bytes read as zeros. Called
+    /// without the address space's lock.
     fn punch_hole(&self, _offset: u64, _len: u64) -> Result<()> {
         Err(abi::errno::EOPNOTSUPP)
     }
@@ -626,12 +634,12 @@ pub enum Access {
 
 /// An address space that maps a file.
 pub trait MappingObserver: Send + Sync {
-    /// The file's bytes `[offset, offset + len)`, mapped at `va`, went away or changed their backing:
-    /// forget what was looked up for them. Takes the address space's lock: never call it with a lock held
-    /// that [`Mappable::backing`] takes.
+    /// The file's bytes `[offset, offset + len)`, mapped at `va`, went away or changed their
+    /// backing: forget what was looked up for them. Takes the address space's lock: never call it
+    /// with a lock held that [`Mappable::backing`] takes.
     fn invalidate(&self, va: Va, len: u64);
-    /// The file was cut short before what is mapped at `[va, va + len)`: private copies of what was there go
-    /// too.
+    /// The file was cut short before what is mapped at `[va, va + len)`: private copies of what was
+    /// there go too.
     fn truncated(&self, va: Va, len: u64) {
         self.invalidate(va, len);
     }

@@ -26,8 +26,8 @@ type Key = (usize, u64);
 #[derive(Default)]
 struct Inner {
     by_va: BTreeMap<Key, Mapping>,
-    /// Per size class (lengths below `2 << class`) by offset: what overlaps a range starts in it or at most
-    /// one class's length before it.
+    /// Per size class (lengths below `2 << class`) by offset: what overlaps a range starts in it or
+    /// at most one class's length before it.
     by_offset: BTreeMap<u32, BTreeMap<(u64, Key), u64>>,
 }
 
@@ -80,8 +80,8 @@ impl MappingRegistry {
         }
     }
 
-    /// As [`Mappable::remove_mapping`](crate::Mappable::remove_mapping): `[va, va + len)` may be part of a
-    /// mapping that was added, or cover several.
+    /// As [`Mappable::remove_mapping`](crate::Mappable::remove_mapping): `[va, va + len)` may be
+    /// part of a mapping that was added, or cover several.
     pub fn remove(&self, observer: &Weak<dyn MappingObserver>, va: Va, _offset: u64, len: u64) {
         let who = address(observer);
         let end = va.0.saturating_add(len);
@@ -112,8 +112,8 @@ impl MappingRegistry {
         }
     }
 
-    /// Tells the mappers of a part of `[offset, offset + len)`. Call it after the file has changed, and
-    /// without any lock that [`Mappable::backing`](crate::Mappable::backing) takes.
+    /// Tells the mappers of a part of `[offset, offset + len)`. Call it after the file has changed,
+    /// and without any lock that [`Mappable::backing`](crate::Mappable::backing) takes.
     pub fn invalidate(&self, offset: u64, len: u64) {
         for (observer, va, len) in self.found(offset, len) {
             if let Some(o) = observer.upgrade() {

@@ -104,7 +104,8 @@ fn huge_pages_keep_contents() {
     // Less than a whole one.
     c.make_huge(a.add(1), a.add(2 * huge::LEN - 1));
     assert_eq!(in_memory(), 1);
-    // Where somebody writes already, nothing is made. (Elsewhere neither, where the host cannot, or is slow.)
+    // Where somebody writes already, nothing is made. (Elsewhere neither, where the host cannot, or
+    // is slow.)
     c.make_huge(a, a.add(2048 * P));
     let n = in_memory();
     assert!((1..=1 + 3 * 512).contains(&n), "{n}");

@@ -37,10 +37,11 @@ pub struct Cloister {
 pub enum Command {
     /// Runs a program of this machine in a sandbox
     ///
-    /// The program sees this machine's files as you do, in a sandbox of its own: its writes go to memory
-    /// and are gone afterwards, unless you name places with --writable or --volume; it has no network; it
-    /// sees no process but its own. /tmp is empty, but for the current directory. It gets your environment, user, groups, limits, working
-    /// directory, and the signals that you ignore or block.
+    /// The program sees this machine's files as you do, in a sandbox of its own: its writes go to
+    /// memory and are gone afterwards, unless you name places with --writable or --volume; it has
+    /// no network; it sees no process but its own. /tmp is empty, but for the current directory. It
+    /// gets your environment, user, groups, limits, working directory, and the signals that you
+    /// ignore or block.
     Do(Do),
     #[command(flatten)]
     Oci(crate::oci::Command),
@@ -120,7 +121,8 @@ pub enum Platform {
 pub enum Lanes {
     /// All calls trap: for programs that look at their own code
     None,
-    /// Call sites that ask often what needs no kernel (getpid) are patched, and answered where they are
+    /// Call sites that ask often what needs no kernel (getpid) are patched, and answered where they
+    /// are
     Local,
     /// Others, too, and answered by a thread that spins, while a CPU is idle
     #[default]

@@ -18,8 +18,8 @@ use oci::{After, Create, Error, Exec, Force, Format, Log, Overlay, Runtime, Scop
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What `--version` prints behind the name: those that drive runc read it line by line. The last word is
-/// [`spec::VERSION`].
+/// What `--version` prints behind the name: those that drive runc read it line by line. The last
+/// word is [`spec::VERSION`].
 pub const VERSION: &str = concat!("version ", env!("CARGO_PKG_VERSION"), "\nspec: 1.2.0");
 
 /// What a failed command exits with.
@@ -53,16 +53,17 @@ pub struct RuntimeArgs {
     /// The faster ways that system calls may take (notify only; none with --strace)
     #[arg(long, value_enum, default_value_t)]
     lanes: Lanes,
-    /// Where writes to a container's root go: none is the root directory itself, which container managers keep;
-    /// root:memory, root:self (a file beside it) and root:dir=/PATH (one there) are gone with the container
+    /// Where writes to a container's root go: none is the root directory itself, which container
+    /// managers keep; root:memory, root:self (a file beside it) and root:dir=/PATH (one there) are
+    /// gone with the container
     #[arg(long, value_name = "WHERE", default_value = "none", value_parser = overlay)]
     overlay: Overlay,
     /// What annotations of a bundle may choose: overlay, overlay-dir (directories of the host,
     /// too), pod (the sandbox that is joined), with commas between them; or none
     #[arg(long, value_name = "WORDS", default_value = "overlay,pod", value_parser = annotated)]
     annotations: oci::Annotated,
-    /// The network of containers: none is a loopback of their own; host passes the sockets of the network
-    /// namespace that they are in through, a weaker wall
+    /// The network of containers: none is a loopback of their own; host passes the sockets of the
+    /// network namespace that they are in through, a weaker wall
     #[arg(long, alias = "network", value_enum, default_value_t)]
     net: Net,
     /// Writes system calls to the log: all, or names and classes like %file
@@ -474,8 +475,8 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
     Ok(0)
 }
 
-/// The caller's terminal, if the program is to have it: in raw mode as long as that runs. (Until then the keys that
-/// interrupt are for this process.)
+/// The caller's terminal, if the program is to have it: in raw mode as long as that runs. (Until
+/// then the keys that interrupt are for this process.)
 struct OwnTerminal {
     wanted: bool,
     raw: Option<RawMode>,

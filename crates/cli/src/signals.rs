@@ -1,4 +1,5 @@
-//! Signals: they come to this process, as the sandbox has a session of its own, and go on to the program.
+//! Signals: they come to this process, as the sandbox has a session of its own, and go on to the
+//! program.
 
 use crate::stdio::RawMode;
 use abi::Result;
@@ -6,8 +7,8 @@ use hostcall::start::{self as host, SignalSet};
 use hostcall::{HostFd, process, term};
 use sandbox::{Attendant, Running};
 
-/// Those that are not passed on: they cannot be caught, or they concern this process itself. SIGTTOU is
-/// blocked, too: it would stop this process when it puts the terminal back.
+/// Those that are not passed on: they cannot be caught, or they concern this process itself.
+/// SIGTTOU is blocked, too: it would stop this process when it puts the terminal back.
 const OWN: [i32; 13] = [
     libc::SIGKILL,
     libc::SIGSTOP,
@@ -24,8 +25,8 @@ const OWN: [i32; 13] = [
     libc::SIGTTOU,
 ];
 
-/// Blocks them, and opens the descriptor that they are read from. What the caller ignores (`nohup`) stays
-/// ignored.
+/// Blocks them, and opens the descriptor that they are read from. What the caller ignores (`nohup`)
+/// stays ignored.
 pub fn open() -> Result<HostFd> {
     // A caller that ignores it would have our children's ends thrown away.
     host::set_default_action(libc::SIGCHLD)?;
@@ -87,8 +88,8 @@ fn arrived(running: &Running, terminal: Option<&RawMode>, signal: i32) {
     }
 }
 
-/// Ends this process as `signal` ended the program, so that the caller sees what it would see without a
-/// sandbox. Returns if that cannot be.
+/// Ends this process as `signal` ended the program, so that the caller sees what it would see
+/// without a sandbox. Returns if that cannot be.
 pub fn die_by(signal: i32) {
     // The program's core is none of ours.
     let _ = host::set_rlimit(libc::RLIMIT_CORE, 0, 0);

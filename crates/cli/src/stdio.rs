@@ -4,8 +4,9 @@ use config::Stdio;
 use hostcall::term::{self, Settings};
 use hostcall::{RawFd, file};
 
-/// Those of this process. Where standard input and output are one terminal, and this process is in its foreground,
-/// the program gets a terminal of its own, joined to this one; anything else is passed as it is.
+/// Those of this process. Where standard input and output are one terminal, and this process is in
+/// its foreground, the program gets a terminal of its own, joined to this one; anything else is
+/// passed as it is.
 pub fn of_caller() -> Stdio<RawFd> {
     match (terminal(0), terminal(1)) {
         (Some(i), Some(o)) if i == o && term::in_foreground(0) => {
@@ -28,9 +29,10 @@ fn terminal(fd: RawFd) -> Option<(u64, u64)> {
     Some((st.st_dev, st.st_ino))
 }
 
-/// Raw mode of the terminal on standard input: put back when dropped, so also by a panic. (No signal that is
-/// sent ends this process but SIGKILL and a crash's: the others are read, not suffered. After those the shell
-/// puts its terminal back, or `stty sane` does. A helper that did it would race with the shell.)
+/// Raw mode of the terminal on standard input: put back when dropped, so also by a panic. (No
+/// signal that is sent ends this process but SIGKILL and a crash's: the others are read, not
+/// suffered. After those the shell puts its terminal back, or `stty sane` does. A helper that did
+/// it would race with the shell.)
 pub struct RawMode(Settings);
 
 impl RawMode {

@@ -1,4 +1,5 @@
-//! `cloister do` as a person uses it: exit statuses, signals, streams, and the end of its processes.
+//! `cloister do` as a person uses it: exit statuses, signals, streams, and the end of its
+//! processes.
 //!
 //! What programs see in the sandbox is tested elsewhere; here they are the plainest.
 
@@ -27,7 +28,8 @@ fn waiting() -> Child {
 }
 
 fn started(script: &str) -> Child {
-    // The program inherits what is ignored here, such as SIGHUP under nohup(1): begin with the defaults.
+    // The program inherits what is ignored here, such as SIGHUP under nohup(1): begin with the
+    // defaults.
     let mut c = Command::new("env")
         .args([
             "--default-signal",
@@ -183,7 +185,8 @@ fn too_little_address_space_is_told() {
 
 #[test]
 fn ignored_and_blocked_signals_are_kept() {
-    // The caller is a shell: it ignores them, and execve keeps that. (The tests' own caller may ignore some, too.)
+    // The caller is a shell: it ignores them, and execve keeps that. (The tests' own caller may
+    // ignore some, too.)
     let me = env!("CARGO_BIN_EXE_cloister");
     let script = format!(
         "trap '' HUP PIPE USR1; {me} do -- sed -n 's/^SigIgn:.*000\\(....\\)$/\\1/p' /proc/self/status; \
@@ -429,7 +432,8 @@ fn whoever_is_killed_takes_all_with_it() {
     }
 }
 
-/// What the host ends, as when memory is used up, has ended as a process that the kernel killed. The person is told.
+/// What the host ends, as when memory is used up, has ended as a process that the kernel killed.
+/// The person is told.
 #[test]
 fn a_program_that_the_host_kills() {
     let mut c = started("echo ready; while :; do :; done");
@@ -472,7 +476,8 @@ fn the_tables_are_printed() {
     assert!(text(&o.stdout).contains("| 0 | `read` |"));
 }
 
-/// What a shell's script leaves in a file that is its standard output; `$C` runs a program in a sandbox.
+/// What a shell's script leaves in a file that is its standard output; `$C` runs a program in a
+/// sandbox.
 fn written_by(name: &str, script: &str) -> String {
     let path = std::env::temp_dir().join(format!("cloister-{name}.{}", std::process::id()));
     let file = std::fs::File::create(&path).unwrap();

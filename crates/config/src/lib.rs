@@ -1,5 +1,6 @@
-//! What the starter tells the Sentry: the configuration of a sandbox, of a container and of a program, their limits,
-//! and the words of the control channels. Types only, so that a starter of sandboxes need not know the kernel.
+//! What the starter tells the Sentry: the configuration of a sandbox, of a container and of a
+//! program, their limits, and the words of the control channels. Types only, so that a starter of
+//! sandboxes need not know the kernel.
 #![forbid(unsafe_code)]
 
 mod resources;
@@ -33,12 +34,13 @@ pub enum Net {
     },
 }
 
-/// Where a program's standard streams lead. `D` names a descriptor: it is one of this process's numbers
-/// (`RawFd`), the descriptor itself (`HostFd`), or, in a request, the word that one follows ([`Follows`]).
+/// Where a program's standard streams lead. `D` names a descriptor: it is one of this process's
+/// numbers (`RawFd`), the descriptor itself (`HostFd`), or, in a request, the word that one follows
+/// ([`Follows`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Stdio<D> {
-    /// A terminal of the sandbox, joined to a terminal of the host that is in raw mode. The Sentry copies
-    /// between this descriptor and its pty.
+    /// A terminal of the sandbox, joined to a terminal of the host that is in raw mode. The Sentry
+    /// copies between this descriptor and its pty.
     Terminal {
         host: D,
         /// At the start.
@@ -59,8 +61,8 @@ impl Default for Stdio<RawFd> {
 }
 
 impl<D> Stdio<D> {
-    /// The same streams by the names that `f` gives, in the order of [`Stdio::descriptors`]. One without a name is
-    /// closed; without their terminal, all are.
+    /// The same streams by the names that `f` gives, in the order of [`Stdio::descriptors`]. One
+    /// without a name is closed; without their terminal, all are.
     pub fn filter_map<E>(self, mut f: impl FnMut(D) -> Option<E>) -> Stdio<E> {
         match self {
             Stdio::Inherited(fds) => Stdio::Inherited(fds.map(|d| d.and_then(&mut f))),
@@ -220,7 +222,8 @@ pub struct ContainerSpec {
     /// `kernel.hostname`-like names, and values.
     pub sysctls: Vec<(String, String)>,
     pub limits: Limits,
-    /// The seccomp filter of every program that is started from outside, and so of all; empty for none.
+    /// The seccomp filter of every program that is started from outside, and so of all; empty for
+    /// none.
     pub seccomp: Vec<Insn>,
 }
 
@@ -259,7 +262,8 @@ pub struct ProcessSpec {
     /// Resource limits to begin with: (RLIMIT_*, soft, hard).
     pub rlimits: Vec<(u32, u64, u64)>,
     pub umask: u32,
-    /// Signals that it ignores and blocks from the start, as execve(2) keeps them: bit n - 1 for signal n.
+    /// Signals that it ignores and blocks from the start, as execve(2) keeps them: bit n - 1 for
+    /// signal n.
     #[serde(default)]
     pub ignored: u64,
     #[serde(default)]
@@ -320,23 +324,24 @@ pub struct Config {
     pub random_drop: u32,
     /// How long after the first program's end its remaining output is waited for.
     pub drain: Duration,
-    /// The last step of the Sentry's confinement: an empty root, no capabilities, the allow-list. To be
-    /// called once the platform is made (that needs `/proc`) and before application code runs, with one
-    /// thread (`EBUSY` otherwise): capabilities are a thread's own.
+    /// The last step of the Sentry's confinement: an empty root, no capabilities, the allow-list.
+    /// To be called once the platform is made (that needs `/proc`) and before application code
+    /// runs, with one thread (`EBUSY` otherwise): capabilities are a thread's own.
     pub seal: Box<dyn FnOnce() -> abi::Result<()> + Send>,
 }
 
-/// Messages on the control socket, each one `SOCK_SEQPACKET` datagram: a `u32` kind and its payload,
-/// little-endian. A packet is at most 2048 bytes long.
+/// Messages on the control socket, each one `SOCK_SEQPACKET` datagram: a `u32` kind and its
+/// payload, little-endian. A packet is at most 2048 bytes long.
 ///
-/// Those that ask carry a number of the starter's choice, which comes back with [`DONE`] or [`REFUSED`].
+/// Those that ask carry a number of the starter's choice, which comes back with [`DONE`] or
+/// [`REFUSED`].
 pub mod control {
     /// Sentry → starter: the first program has ended; `u32` wait status (as wait4(2) gives).
     pub const EXIT: u32 = 1;
     /// Starter → Sentry: a window changed; `u16` rows, `u16` columns, `u32` process (0: the first).
     pub const WINDOW: u32 = 2;
-    /// Starter → Sentry: send a signal; `u32` signal, `u32` process: 0 for the first program, [`ALL`] for
-    /// every process.
+    /// Starter → Sentry: send a signal; `u32` signal, `u32` process: 0 for the first program,
+    /// [`ALL`] for every process.
     pub const SIGNAL: u32 = 3;
     /// Sentry → starter: it cannot start or go on; UTF-8 text for the person, one sentence.
     pub const ERROR: u32 = 4;
@@ -344,19 +349,22 @@ pub mod control {
     pub const CRASH: u32 = 5;
     /// Sentry → starter: all is ready, and waits for [`START`].
     pub const READY: u32 = 6;
-    /// Starter → Sentry: run the first program; `u32` process: 0, or that of a program that [`EXEC`] made ready.
+    /// Starter → Sentry: run the first program; `u32` process: 0, or that of a program that
+    /// [`EXEC`] made ready.
     pub const START: u32 = 7;
     /// Starter → Sentry: make one more program ready; `u32` number; descriptors: a file with an
-    /// [`ExecSpec`](super::ExecSpec), then those that it names. [`DONE`] tells its process id; it runs on
-    /// [`START`], and never if SIGKILL comes first.
+    /// [`ExecSpec`](super::ExecSpec), then those that it names. [`DONE`] tells its process id; it
+    /// runs on [`START`], and never if SIGKILL comes first.
     pub const EXEC: u32 = 8;
     /// Starter → Sentry: all tasks stop at once; `u32` number.
     pub const PAUSE: u32 = 9;
     /// Starter → Sentry: they go on; `u32` number.
     pub const RESUME: u32 = 10;
-    /// Starter → Sentry: what there is, as JSON into the descriptor: [`Census`](super::Census); `u32` number.
+    /// Starter → Sentry: what there is, as JSON into the descriptor: [`Census`](super::Census);
+    /// `u32` number.
     pub const CENSUS: u32 = 11;
-    /// Starter → Sentry: the changes of the root as a tar archive into the descriptor; `u32` number.
+    /// Starter → Sentry: the changes of the root as a tar archive into the descriptor; `u32`
+    /// number.
     pub const CHANGES: u32 = 12;
     /// Sentry → starter: it is done; `u32` number, `u32` result.
     pub const DONE: u32 = 13;
@@ -372,22 +380,24 @@ pub mod control {
     /// Starter → Sentry: limits that change, as JSON: [`Limits`](super::Limits).
     pub const LIMITS: u32 = 16;
 
-    /// Starter → Sentry, from the root container's only: one more container; `u32` number; descriptors: a file
-    /// with a [`JoinSpec`](super::JoinSpec), then those that [`join`](super::super::join) names.
+    /// Starter → Sentry, from the root container's only: one more container; `u32` number;
+    /// descriptors: a file with a [`JoinSpec`](super::JoinSpec), then those that
+    /// [`join`](super::super::join) names.
     pub const JOIN: u32 = 17;
 
     /// Starter → Sentry: is it there; `u32` number.
     pub const PING: u32 = 18;
 
-    /// Sentry → starter: something that the person may want to know, and that ends nothing; UTF-8 text.
+    /// Sentry → starter: something that the person may want to know, and that ends nothing; UTF-8
+    /// text.
     pub const NOTE: u32 = 19;
 
     /// Every process.
     pub const ALL: u32 = u32::MAX;
 }
 
-/// How long the end of a container may take, step by step. The waiter for a step has more patience than it
-/// takes, so that an end in order is never cut off:
+/// How long the end of a container may take, step by step. The waiter for a step has more patience
+/// than it takes, so that an end in order is never cut off:
 ///
 /// | waiter | waits for | at most |
 /// |---|---|---|
@@ -420,7 +430,8 @@ pub struct Census {
     /// CPU time of all of it, nanoseconds.
     pub cpu: u64,
     pub threads: u64,
-    /// What the Sentry's threads have spun, those of all its containers; `None` where none ever spins.
+    /// What the Sentry's threads have spun, those of all its containers; `None` where none ever
+    /// spins.
     #[serde(default)]
     pub spinning: Option<Spinning>,
 }

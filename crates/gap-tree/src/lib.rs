@@ -1,8 +1,9 @@
-//! A B+-tree of disjoint ranges `[start, end)` with values, augmented with the largest gap per subtree.
+//! A B+-tree of disjoint ranges `[start, end)` with values, augmented with the largest gap per
+//! subtree.
 //!
-//! What it is for: an address space's mappings. Looking up the range that holds an address, the next range
-//! after it, and *free space of a given length* (the lowest or the highest) all take O(log n) and allocate
-//! nothing.
+//! What it is for: an address space's mappings. Looking up the range that holds an address, the
+//! next range after it, and *free space of a given length* (the lowest or the highest) all take
+//! O(log n) and allocate nothing.
 //!
 //! ```
 //! let mut t = gap_tree::GapTree::new();
@@ -13,9 +14,9 @@
 //! assert_eq!(t.lowest_gap(0x2000, 0x1000..0x9000), Some(0x3000));
 //! ```
 //!
-//! Invariants: ranges are not empty and disjoint; all leaves have the same depth; every node but the root
-//! holds `MIN..=CAP` items, and an inner root at least two; a child's [`Span`] in its parent is what its
-//! subtree holds.
+//! Invariants: ranges are not empty and disjoint; all leaves have the same depth; every node but
+//! the root holds `MIN..=CAP` items, and an inner root at least two; a child's [`Span`] in its
+//! parent is what its subtree holds.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -128,8 +129,8 @@ impl<V> GapTree<V> {
         Some((e.range(), e.value))
     }
 
-    /// Gives the range that holds `point` other borders, which must not be empty nor overlap another
-    /// range; otherwise (or if there is none) nothing changes, and it gives `false`.
+    /// Gives the range that holds `point` other borders, which must not be empty nor overlap
+    /// another range; otherwise (or if there is none) nothing changes, and it gives `false`.
     pub fn resize(&mut self, point: u64, new: Range<u64>) -> bool {
         let Some((old, _)) = self.get(point) else {
             return false;
@@ -146,8 +147,8 @@ impl<V> GapTree<V> {
         node::resize(&mut self.root, point, &new)
     }
 
-    /// Cuts the range that holds `at` in two there; `tail` makes the upper part's value (and may change the
-    /// lower's). Nothing happens where no range holds `at` or one starts there.
+    /// Cuts the range that holds `at` in two there; `tail` makes the upper part's value (and may
+    /// change the lower's). Nothing happens where no range holds `at` or one starts there.
     pub fn split(&mut self, at: u64, tail: impl FnOnce(&mut V, Range<u64>) -> V) {
         let Some((range, value)) = self.get_mut(at) else {
             return;

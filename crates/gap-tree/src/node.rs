@@ -153,7 +153,8 @@ fn refill<V>(children: &mut Vec<Child<V>>, at: usize) {
     }
 }
 
-/// Spreads the items of two neighbours evenly, or moves all into the first; whether the second has any.
+/// Spreads the items of two neighbours evenly, or moves all into the first; whether the second has
+/// any.
 fn share<T>(a: &mut Vec<T>, b: &mut Vec<T>) -> bool {
     let total = a.len() + b.len();
     if total <= CAP {

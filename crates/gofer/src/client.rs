@@ -35,8 +35,9 @@ pub struct Client {
 
 /// The connections that nobody uses.
 ///
-/// Requests that change something take at most half of all: a host's file system lets them wait, for its journal or
-/// until a large file is freed (seconds), and a caller that only opens files of other directories does not wait for them.
+/// Requests that change something take at most half of all: a host's file system lets them wait,
+/// for its journal or until a large file is freed (seconds), and a caller that only opens files of
+/// other directories does not wait for them.
 struct Free {
     /// Each in its place: the one for the caller's CPU is taken first.
     places: Vec<Option<Connection>>,
@@ -306,8 +307,9 @@ impl Client {
             }
         }
     }
-    /// Gives a handle back now: of a file whose end takes the host time. It waits for its turn as what changes something
-    /// does, and is piggybacked on no request meanwhile: the next caller would wait for the host.
+    /// Gives a handle back now: of a file whose end takes the host time. It waits for its turn as
+    /// what changes something does, and is piggybacked on no request meanwhile: the next caller
+    /// would wait for the host.
     pub fn close_now(&self, h: Handle) {
         // What fails here has ended the connection, and with it all handles.
         let _ = self.exchange(&Request::Nop, true, &[], || vec![h]);
@@ -333,9 +335,9 @@ impl Client {
             _ => Err(EIO),
         }
     }
-    /// Walks `names` (at most [`crate::wire::MAX_NAMES`]) as far as it goes. It stops without an error behind a
-    /// file that is no directory. `siblings` are other names in `from` (as many at most), which are found on the way,
-    /// or not.
+    /// Walks `names` (at most [`crate::wire::MAX_NAMES`]) as far as it goes. It stops without an
+    /// error behind a file that is no directory. `siblings` are other names in `from` (as many at
+    /// most), which are found on the way, or not.
     pub fn walk(
         &self,
         from: Handle,
@@ -383,8 +385,8 @@ impl Client {
             _ => Err(EIO),
         }
     }
-    /// A host descriptor; and for [`Access::Look`], whether change times are fine ([`Reply::Opened`]).
-    /// `EOPNOTSUPP` for it where attributes would not tell of every change.
+    /// A host descriptor; and for [`Access::Look`], whether change times are fine
+    /// ([`Reply::Opened`]). `EOPNOTSUPP` for it where attributes would not tell of every change.
     pub fn open(&self, file: Handle, access: Access) -> Result<(HostFd, bool)> {
         match self.call(&Request::Open { file, access })? {
             // Without a descriptor: the server gave one, but this process's table is full.

@@ -1,8 +1,9 @@
-//! One connection between the two sides: a pipe each way, and a socket for replies that may bring a descriptor.
+//! One connection between the two sides: a pipe each way, and a socket for replies that may bring a
+//! descriptor.
 //!
-//! A pipe hands a message over in half the time of a socket. Which way a reply comes is known to both sides from the
-//! request ([`Request::brings_fd`](crate::proto::Request::brings_fd)); one that cannot be decoded is answered by the
-//! pipe. Nobody sends before the other has answered.
+//! A pipe hands a message over in half the time of a socket. Which way a reply comes is known to
+//! both sides from the request ([`Request::brings_fd`](crate::proto::Request::brings_fd)); one that
+//! cannot be decoded is answered by the pipe. Nobody sends before the other has answered.
 
 use crate::wire::MAX_MESSAGE;
 use abi::Result;
@@ -79,8 +80,9 @@ impl Line {
         }
         Ok(())
     }
-    /// Receives one message, into a buffer of [`BUFFER`] bytes. `EBADMSG` for one that is too long, behind which the
-    /// next may come. Other errors: the other side is gone (`EPIPE`), or does not keep to the protocol.
+    /// Receives one message, into a buffer of [`BUFFER`] bytes. `EBADMSG` for one that is too long,
+    /// behind which the next may come. Other errors: the other side is gone (`EPIPE`), or does not
+    /// keep to the protocol.
     pub fn receive<'a>(&self, buf: &'a mut [u8]) -> Result<&'a [u8]> {
         let mut have = 0;
         loop {

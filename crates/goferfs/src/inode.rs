@@ -528,8 +528,8 @@ impl Drop for GoferInode {
             }
         }
         if self.ends_slowly() {
-            // Before our own descriptors: the holder of the last one frees it, this thread where it can
-            // be.
+            // Before our own descriptors: the holder of the last one frees it, this thread where it
+            // can be.
             self.fs.client.close_now(self.handle);
         } else {
             self.fs.client.close(self.handle);

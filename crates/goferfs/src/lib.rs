@@ -1,56 +1,62 @@
 //! Files of the host, through the Gofer: an inode tree over [`gofer::Client`].
 //!
-//! In *exclusive* mode the container owns the tree alone (its root file system): names, missing names,
-//! attributes and directory listings are cached until the container itself changes them, and host
-//! descriptors stay open, so that a second `open` or `stat` asks nobody. In *shared* mode everything is as it
-//! is on the host at the time of the call.
+//! In *exclusive* mode the container owns the tree alone (its root file system): names, missing
+//! names, attributes and directory listings are cached until the container itself changes them, and
+//! host descriptors stay open, so that a second `open` or `stat` asks nobody. In *shared* mode
+//! everything is as it is on the host at the time of the call.
 //!
 //! # Shared mode
 //!
-//! The Gofer is asked for the first uses of a file. For one that is used again it donates an `O_PATH`
-//! descriptor, where the file system is local and the Gofer's mounts are its own (else: it is asked each
-//! time). By that, `fstat(2)` gives
+//! The Gofer is asked for the first uses of a file. For one that is used again it donates an
+//! `O_PATH` descriptor, where the file system is local and the Gofer's mounts are its own (else: it
+//! is asked each time). By that, `fstat(2)` gives
 //!
-//! - a file's attributes of this moment (chmod and chown through another name of it, too; but the permissions of
-//!   a directory where walks begin are as last asked for, as long as there is no descriptor of it);
-//! - a directory's *version*: its change time, which nobody can set, and which every change of its names
-//!   sets. A name that was looked up **after** the version was read is true for as long as the version is the
-//!   same, if a change after that moment must have had another time. Since Linux 6.13 this is so on file
-//!   systems with multigrain timestamps: what was looked at is told from what comes next (*fine* times). Before,
-//!   and on others, the time is the host clock's last tick, and must be at least 40 ms old. (A clock that is
-//!   set back to the very nanosecond of an earlier change would break this; time that goes back otherwise does
-//!   not.) Where that does not hold, or the time is a whole second (some file systems keep no more), the
-//!   Gofer is asked.
+//! - a file's attributes of this moment (chmod and chown through another name of it, too; but the
+//!   permissions of a directory where walks begin are as last asked for, as long as there is no
+//!   descriptor of it);
+//! - a directory's *version*: its change time, which nobody can set, and which every change of its
+//!   names sets. A name that was looked up **after** the version was read is true for as long as
+//!   the version is the same, if a change after that moment must have had another time. Since Linux
+//!   6.13 this is so on file systems with multigrain timestamps: what was looked at is told from
+//!   what comes next (*fine* times). Before, and on others, the time is the host clock's last tick,
+//!   and must be at least 40 ms old. (A clock that is set back to the very nanosecond of an earlier
+//!   change would break this; time that goes back otherwise does not.) Where that does not hold, or
+//!   the time is a whole second (some file systems keep no more), the Gofer is asked.
 //!
-//! Where the container itself makes, removes or renames a name, and times are fine, the Gofer reads the version after
-//! that, looks at the name again, and tells: the next use of the name asks nobody. So it does with a few other names of
-//! the directory that were asked for again after earlier changes (`inode/known.rs`): a database looks for the same
-//! three files around each change of one.
+//! Where the container itself makes, removes or renames a name, and times are fine, the Gofer reads
+//! the version after that, looks at the name again, and tells: the next use of the name asks
+//! nobody. So it does with a few other names of the directory that were asked for again after
+//! earlier changes (`inode/known.rs`): a database looks for the same three files around each change
+//! of one.
 //!
-//! So a walk costs an `fstat` for each component, which tells its permissions, too, and no request. What is made
-//! is not looked up before, where nothing is known of the name: the host says that it is there.
+//! So a walk costs an `fstat` for each component, which tells its permissions, too, and no request.
+//! What is made is not looked up before, where nothing is known of the name: the host says that it
+//! is there.
 //!
 //! # Requests
 //!
-//! A walk of which a file is read brings the descriptor with it, so the first open of a file is one request. In
-//! exclusive mode it brings the whole path, and other names of a directory through which a program goes
-//! (`inode/order.rs`). Descriptors are kept for the next use, of all mounts in one ring ([`Kept`]).
+//! A walk of which a file is read brings the descriptor with it, so the first open of a file is one
+//! request. In exclusive mode it brings the whole path, and other names of a directory through
+//! which a program goes (`inode/order.rs`). Descriptors are kept for the next use, of all mounts in
+//! one ring ([`Kept`]).
 //!
-//! Data never passes through the Gofer: it donates a descriptor, and reads and writes are host calls between
-//! the file and the application's memory.
+//! Data never passes through the Gofer: it donates a descriptor, and reads and writes are host
+//! calls between the file and the application's memory.
 //!
-//! What is appended goes to the host as such (`RWF_APPEND`): in one step with the host's other writers, as long as it lies
-//! in at most 1024 pieces of memory (4 MiB in pages apart from each other). The position behind it is that of the
-//! descriptor; where nobody else changes the file, the length is known, and nothing is asked.
+//! What is appended goes to the host as such (`RWF_APPEND`): in one step with the host's other
+//! writers, as long as it lies in at most 1024 pieces of memory (4 MiB in pages apart from each
+//! other). The position behind it is that of the descriptor; where nobody else changes the file,
+//! the length is known, and nothing is asked.
 //!
-//! Devices, sockets and FIFOs of the host are only shown. A device node opens the *Sentry's* device of that
-//! number; a FIFO or socket works among the container's own processes.
+//! Devices, sockets and FIFOs of the host are only shown. A device node opens the *Sentry's* device
+//! of that number; a FIFO or socket works among the container's own processes.
 //!
 //! # Lock order
 //!
-//! Below the VFS's locks, of which that of attributes is in [`locks`]: `GoferInode::write_lock` → (an address space's lock) → `GoferFs::inodes` →
-//! `listing` → leaves (`cached`, `fds`, `order`, the ring of descriptors). The client is called with none of
-//! them held, but with that of attributes: of the one file that is being changed.
+//! Below the VFS's locks, of which that of attributes is in [`locks`]: `GoferInode::write_lock` →
+//! (an address space's lock) → `GoferFs::inodes` → `listing` → leaves (`cached`, `fds`, `order`,
+//! the ring of descriptors). The client is called with none of them held, but with that of
+//! attributes: of the one file that is being changed.
 #![forbid(unsafe_code)]
 
 mod inode;
@@ -130,7 +136,8 @@ pub struct Options {
     pub ids: Ids,
     /// Host descriptors that are kept open though no open file uses them.
     pub kept: Arc<Kept>,
-    /// The directory of the host that it shows, as `/proc/PID/mountinfo` tells it of a bind mount; empty for `/`.
+    /// The directory of the host that it shows, as `/proc/PID/mountinfo` tells it of a bind mount;
+    /// empty for `/`.
     pub shown: String,
 }
 
@@ -145,14 +152,15 @@ impl Default for Options {
     }
 }
 
-/// What is kept though nobody may be using it, of any number of mounts, which share one descriptor table and one memory:
-/// inodes with host descriptors, and directories' listings.
+/// What is kept though nobody may be using it, of any number of mounts, which share one descriptor
+/// table and one memory: inodes with host descriptors, and directories' listings.
 #[derive(Debug)]
 pub struct Kept {
     max: usize,
     /// Oldest first.
     ring: Mutex<VecDeque<Weak<GoferInode>>>,
-    /// Inodes that ended while they were in the ring: their memory is held until they leave it. About.
+    /// Inodes that ended while they were in the ring: their memory is held until they leave it.
+    /// About.
     ended: AtomicUsize,
     /// Names in listings of directories that are remembered.
     listed: AtomicUsize,
@@ -217,7 +225,8 @@ impl Kept {
             },
         }
     }
-    /// For a process that may have `limit` descriptors (`RLIMIT_NOFILE`), and a Gofer of so many handles.
+    /// For a process that may have `limit` descriptors (`RLIMIT_NOFILE`), and a Gofer of so many
+    /// handles.
     #[must_use]
     pub fn for_limit(limit: u64, handles: u64) -> Kept {
         // Each holds a file, and often an inode, in the host's memory.
@@ -239,7 +248,8 @@ impl Kept {
             self.ended.store(0, Ordering::Relaxed);
         }
     }
-    /// `inode` holds a descriptor now, and the inode that was not used for longest gives up its own.
+    /// `inode` holds a descriptor now, and the inode that was not used for longest gives up its
+    /// own.
     fn add(&self, inode: &Arc<GoferInode>) {
         let mut one = Arc::downgrade(inode);
         // Bounded, so that one addition stays cheap.
@@ -384,8 +394,8 @@ impl GoferFs {
         cx.cred.may_hold_host_file()
     }
 
-    /// The inode of a file, of which `handle` is one more handle. The attributes were asked for when there had
-    /// been `since` changes.
+    /// The inode of a file, of which `handle` is one more handle. The attributes were asked for
+    /// when there had been `since` changes.
     fn inode(
         self: &Arc<Self>,
         attr: Attr,
@@ -434,7 +444,8 @@ impl FileSystem for GoferFs {
         }
     }
     fn max_cached(&self) -> usize {
-        // Each cached name may hold a handle, of which all mounts share what there is; leave some for what is open.
+        // Each cached name may hold a handle, of which all mounts share what there is; leave some
+        // for what is open.
         let mounts = self.client.attached().max(1);
         (self.client.server().max_handles as usize / 2 / mounts).min(1 << 15)
     }

@@ -1,9 +1,9 @@
 //! The locks of host files' attributes: see [`vfs::Inode::lock_attributes`].
 //!
-//! A directory of the host may be mounted more than once, and be another Gofer's, too: each has an inode of its own. So
-//! the locks are by the host's device and number, one for each file of which attributes were changed, and go with
-//! the last inode. A lock is held while the Gofer is asked to change the file, and no other: its waiter wants to
-//! change the same file.
+//! A directory of the host may be mounted more than once, and be another Gofer's, too: each has an
+//! inode of its own. So the locks are by the host's device and number, one for each file of which
+//! attributes were changed, and go with the last inode. A lock is held while the Gofer is asked to
+//! change the file, and no other: its waiter wants to change the same file.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;

@@ -116,7 +116,8 @@ impl FileOps for OpenHostFile {
             }
             r => r?,
         };
-        // All who append by this descriptor hold the lock: its position is behind what was written here.
+        // All who append by this descriptor hold the lock: its position is behind what was written
+        // here.
         let end = match old {
             Some(l) => l + n as u64,
             None => host::position(fd)?,

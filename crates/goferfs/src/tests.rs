@@ -303,7 +303,8 @@ fn shared() {
     assert_eq!(r.get("/moved").unwrap(), b"other");
 }
 
-/// A program that goes through a directory asks for few of its names, one that does not for few more.
+/// A program that goes through a directory asks for few of its names, one that does not for few
+/// more.
 #[test]
 fn names_beside_each_other() {
     for (over, n) in [(false, 300), (true, 300)] {
@@ -479,8 +480,8 @@ fn shared_and_known() {
     ] {
         assert!(known(dir, name), "{dir} {name}");
     }
-    // What was seen within a tick of a change proves nothing: on hosts whose clock for files is coarse
-    // (before Linux 6.13) the next change may have the same time.
+    // What was seen within a tick of a change proves nothing: on hosts whose clock for files is
+    // coarse (before Linux 6.13) the next change may have the same time.
     {
         let inode = r
             .cx()
@@ -574,8 +575,8 @@ fn shared_and_known() {
     }
 }
 
-/// What the container itself makes and removes is known at once, where times are fine; and what others do to
-/// the same name afterwards is seen.
+/// What the container itself makes and removes is known at once, where times are fine; and what
+/// others do to the same name afterwards is seen.
 #[test]
 fn own_names_are_known() {
     let r = Rig::new(Sharing::Shared, tree);
@@ -733,15 +734,16 @@ fn a_writable_root_that_leaves_the_host_alone() {
     assert_eq!(std::fs::read_dir(&r.host).unwrap().count(), 2);
 }
 
-/// The host runs a program that was made here as soon as nobody has it open for writing, though it was read and
-/// changed by its name since.
+/// The host runs a program that was made here as soon as nobody has it open for writing, though it
+/// was read and changed by its name since.
 #[test]
 fn what_was_written_can_be_run() {
     let r = Rig::new(Sharing::Shared, |_| {});
     let run = |name: &str| std::process::Command::new(r.host.join(name)).status();
     let busy =
         |name: &str| run(name).is_err_and(|e| e.kind() == std::io::ErrorKind::ExecutableFileBusy);
-    // The Gofer closes what it has just sent a moment after it is received; and a fork of another test's may hold it.
+    // The Gofer closes what it has just sent a moment after it is received; and a fork of another
+    // test's may hold it.
     let runs = |name: &str| {
         (0..200).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -809,7 +811,8 @@ fn speed() {
     }
 }
 
-/// The host gives a set-uid file to root and back, again and again: it is never seen as root's with the bit.
+/// The host gives a set-uid file to root and back, again and again: it is never seen as root's with
+/// the bit.
 #[test]
 fn set_id_bits_are_seen_with_their_owner() {
     use std::os::unix::fs::{PermissionsExt, chown};

@@ -1,7 +1,7 @@
 //! Seccomp filters: a small assembler for classic BPF, and their installation.
 //!
-//! Our own and not `seccompiler`, because the stub's filters look at the instruction pointer and answer
-//! with user notification, which that crate cannot express.
+//! Our own and not `seccompiler`, because the stub's filters look at the instruction pointer and
+//! answer with user notification, which that crate cannot express.
 
 use crate::sys;
 use crate::table::Process;
@@ -124,8 +124,9 @@ impl Program {
 
 /// A process's allow-list as a filter: a binary search over the numbers; everything else kills.
 ///
-/// Some calls are allowed with certain arguments only ([`arguments`]). `clone3`, whose flags lie in memory, is
-/// answered with `ENOSYS`: the C library then makes its threads by `clone`, whose flags are looked at.
+/// Some calls are allowed with certain arguments only ([`arguments`]). `clone3`, whose flags lie in
+/// memory, is answered with `ENOSYS`: the C library then makes its threads by `clone`, whose flags
+/// are looked at.
 #[must_use]
 pub fn allow_list(process: Process) -> Program {
     allow_list_with(process, &[])
@@ -157,8 +158,8 @@ pub const THREAD_FLAGS: u32 = (libc::CLONE_VM
 /// The verdict on an allowed call's arguments.
 ///
 /// No executable memory; threads, but no processes and no namespaces; of ioctl(2) and fcntl(2) what
-/// `hostcall` makes; prctl(2) only names threads. A Gofer may be in the host's pid namespace: it signals itself
-/// only; a monitor is, and signals itself and those that it started.
+/// `hostcall` makes; prctl(2) only names threads. A Gofer may be in the host's pid namespace: it
+/// signals itself only; a monitor is, and signals itself and those that it started.
 fn arguments(process: Process, children: &[i32], nr: u32) -> Program {
     let mut p = Program::new();
     let mut only = |arg: u32, mask: u32, values: &[u32]| {

@@ -21,8 +21,8 @@ pub fn pwritev(fd: RawFd, iov: &[MemSlice<'_>], offset: u64) -> Result<usize> {
     }
     pwritev2(fd, iov, offset, 0)
 }
-/// Writes at the end, wherever others have moved it by now (`RWF_APPEND`); the descriptor's [`position`] is behind
-/// that afterwards. `EOPNOTSUPP` for files that cannot (of proc, say).
+/// Writes at the end, wherever others have moved it by now (`RWF_APPEND`); the descriptor's
+/// [`position`] is behind that afterwards. `EOPNOTSUPP` for files that cannot (of proc, say).
 pub fn append(fd: RawFd, iov: &[MemSlice<'_>]) -> Result<usize> {
     pwritev2(fd, iov, u64::MAX, libc::RWF_APPEND)
 }
@@ -88,9 +88,9 @@ pub fn fallocate(fd: RawFd, mode: i32, offset: u64, len: u64) -> Result<()> {
 /// What [`fstat`] tells.
 pub type HostStat = libc::stat;
 
-/// Comes back after changes of the file's owner and mode that are under way on the host, as `lseek(2)` for data does: it
-/// waits for the inode's lock (on XFS for the one that such a change holds, too). The descriptor is for reading, and
-/// its position is nobody's.
+/// Comes back after changes of the file's owner and mode that are under way on the host, as
+/// `lseek(2)` for data does: it waits for the inode's lock (on XFS for the one that such a change
+/// holds, too). The descriptor is for reading, and its position is nobody's.
 pub fn await_changes(fd: RawFd) {
     // SAFETY: no pointers. A file without data is as good.
     let _ = unsafe { sys!(Lseek, fd, 0, libc::SEEK_DATA) };

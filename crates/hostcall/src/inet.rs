@@ -1,5 +1,5 @@
-//! Sockets of the host's network, for sandboxes that are given it. None of these calls blocks: every such
-//! socket is made non-blocking.
+//! Sockets of the host's network, for sandboxes that are given it. None of these calls blocks:
+//! every such socket is made non-blocking.
 
 use crate::{HostFd, MemSlice, RawFd, sys};
 use abi::Result;
@@ -203,7 +203,8 @@ pub struct InterfaceAddress {
     pub prefix: u8,
 }
 
-/// The addresses of this network namespace (`getifaddrs(3)`). Opens a socket: only before the allow-lists.
+/// The addresses of this network namespace (`getifaddrs(3)`). Opens a socket: only before the
+/// allow-lists.
 pub fn interfaces() -> Result<Vec<InterfaceAddress>> {
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     let mut first: *mut libc::ifaddrs = core::ptr::null_mut();

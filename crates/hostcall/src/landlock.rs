@@ -44,7 +44,8 @@ impl Ruleset {
         unsafe { sys!(LandlockAddRule, rules, PATH_BENEATH, attr.as_ptr(), 0) }?;
         Ok(())
     }
-    /// Binds the calling thread for ever. It must have given up new privileges (`PR_SET_NO_NEW_PRIVS`).
+    /// Binds the calling thread for ever. It must have given up new privileges
+    /// (`PR_SET_NO_NEW_PRIVS`).
     pub fn restrict_self(self) -> Result<()> {
         // SAFETY: no pointers.
         unsafe { sys!(LandlockRestrictSelf, self.0.raw(), 0) }?;

@@ -1,9 +1,9 @@
 //! Every host system call that Cloister's own processes make, typed.
 //!
-//! [`table`] lists the calls with the processes that may make them and why; a call can be made only by
-//! naming its entry ([`HostCall`]), and the seccomp allow-lists are generated from the same table, so the
-//! list and the code cannot disagree. The standard library's own calls (threads, memory, exit) are listed
-//! with the reason `std`.
+//! [`table`] lists the calls with the processes that may make them and why; a call can be made only
+//! by naming its entry ([`HostCall`]), and the seccomp allow-lists are generated from the same
+//! table, so the list and the code cannot disagree. The standard library's own calls (threads,
+//! memory, exit) are listed with the reason `std`.
 //!
 //! This room may use `unsafe`: it is where memory and file descriptors cross into the host.
 

@@ -7,9 +7,9 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// A piece of memory shared with application code: the Sentry's own mapping of frames.
 ///
-/// Nothing read from it stays the same: it may only be copied, once. Its mapping is valid and writable
-/// for `'a`, and stays so whatever the application does, since the Sentry alone maps and never shrinks the
-/// memory file. (A hole punched in it reads as zeros.)
+/// Nothing read from it stays the same: it may only be copied, once. Its mapping is valid and
+/// writable for `'a`, and stays so whatever the application does, since the Sentry alone maps and
+/// never shrinks the memory file. (A hole punched in it reads as zeros.)
 #[derive(Clone, Copy)]
 pub struct MemSlice<'a> {
     ptr: *mut u8,
@@ -24,7 +24,8 @@ unsafe impl Sync for MemSlice<'_> {}
 
 impl<'a> MemSlice<'a> {
     /// # Safety
-    /// `[ptr, ptr + len)` is mapped readable and writable for `'a`, and no Rust reference to it exists.
+    /// `[ptr, ptr + len)` is mapped readable and writable for `'a`, and no Rust reference to it
+    /// exists.
     #[must_use]
     pub unsafe fn new(ptr: *mut u8, len: usize) -> MemSlice<'a> {
         MemSlice {
@@ -137,7 +138,8 @@ impl Mapping {
             len,
         })
     }
-    /// Replaces `[at, at + len)` of this reservation by `fd` from `offset`, shared, readable and writable.
+    /// Replaces `[at, at + len)` of this reservation by `fd` from `offset`, shared, readable and
+    /// writable.
     ///
     /// # Safety
     /// No [`MemSlice`] of that part exists.
@@ -195,8 +197,8 @@ pub fn punch_hole(fd: RawFd, offset: u64, len: u64) -> Result<()> {
     Ok(())
 }
 
-/// Whether some byte of `[offset, end)` of a memory file may differ from zero: pages in memory or swapped out.
-/// (What `mincore` says of a page that was swapped out is no answer.)
+/// Whether some byte of `[offset, end)` of a memory file may differ from zero: pages in memory or
+/// swapped out. (What `mincore` says of a page that was swapped out is no answer.)
 pub fn has_data(fd: RawFd, offset: u64, end: u64) -> bool {
     match crate::path::lseek(fd, offset as i64, libc::SEEK_DATA) {
         Ok(at) => at < end,
@@ -204,14 +206,16 @@ pub fn has_data(fd: RawFd, offset: u64, end: u64) -> bool {
     }
 }
 
-/// `madvise(MADV_COLLAPSE)` of our own mapping: makes its pages huge ones, also for those who map them too.
+/// `madvise(MADV_COLLAPSE)` of our own mapping: makes its pages huge ones, also for those who map
+/// them too.
 pub fn collapse(mem: MemSlice<'_>) -> Result<()> {
     // SAFETY: contents and protection stay.
     unsafe { sys!(Madvise, mem.as_ptr(), mem.len(), libc::MADV_COLLAPSE) }?;
     Ok(())
 }
 
-/// `madvise(MADV_DONTNEED)` of our own shared mapping of a file: the next access maps its pages again.
+/// `madvise(MADV_DONTNEED)` of our own shared mapping of a file: the next access maps its pages
+/// again.
 pub fn unmap_pages(mem: MemSlice<'_>) -> Result<()> {
     // SAFETY: of a shared mapping of a file, contents and protection stay.
     unsafe { sys!(Madvise, mem.as_ptr(), mem.len(), libc::MADV_DONTNEED) }?;

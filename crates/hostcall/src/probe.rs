@@ -1,17 +1,20 @@
-//! One last host call of any kind, for tests of the walls: what a process that has been taken over would try.
+//! One last host call of any kind, for tests of the walls: what a process that has been taken over
+//! would try.
 
 use core::arch::asm;
 
 /// The exit status of a process whose call was not stopped.
 pub const NOT_STOPPED: i32 = 99;
 
-/// Makes host call `number` with any arguments, which the table may not know. Where the wall stands, the host
-/// ends this process; else it ends by itself with [`NOT_STOPPED`], in the instructions that follow the call.
+/// Makes host call `number` with any arguments, which the table may not know. Where the wall
+/// stands, the host ends this process; else it ends by itself with [`NOT_STOPPED`], in the
+/// instructions that follow the call.
 ///
 /// To be called with one thread.
 pub fn attempt(number: u64, args: [u64; 6]) -> ! {
-    // SAFETY: whatever the call does to this process, no code but `exit_group` runs after it: not in a child
-    // that it made either, nor on memory that it has taken away (these instructions use none).
+    // SAFETY: whatever the call does to this process, no code but `exit_group` runs after it: not
+    // in a child that it made either, nor on memory that it has taken away (these instructions use
+    // none).
     unsafe {
         asm!(
             "syscall",

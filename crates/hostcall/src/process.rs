@@ -24,8 +24,8 @@ pub fn kill(pid: i32, signal: i32) -> Result<()> {
     Ok(())
 }
 
-/// Sends `signal` to a process by its descriptor, which no later one with the same number is taken for; 0 only asks
-/// whether it is there.
+/// Sends `signal` to a process by its descriptor, which no later one with the same number is taken
+/// for; 0 only asks whether it is there.
 pub fn pidfd_kill(fd: RawFd, signal: i32) -> Result<()> {
     // SAFETY: no information beside the number.
     unsafe { sys!(PidfdSendSignal, fd, signal, 0, 0) }?;
@@ -151,8 +151,8 @@ pub fn notif_wake_up(fd: RawFd, how: WakeUp) -> Result<()> {
     Ok(())
 }
 
-/// The wait status of the ended process of a descriptor, reaped or not (`PIDFD_GET_INFO` with `PIDFD_INFO_EXIT`,
-/// Linux 6.15). `None` where it has not ended, or the host cannot tell.
+/// The wait status of the ended process of a descriptor, reaped or not (`PIDFD_GET_INFO` with
+/// `PIDFD_INFO_EXIT`, Linux 6.15). `None` where it has not ended, or the host cannot tell.
 #[must_use]
 pub fn pidfd_status(fd: RawFd) -> Option<i32> {
     const EXIT: u64 = 1 << 3;
@@ -241,7 +241,8 @@ pub fn stay_on(cpus: &[u32]) -> Result<()> {
     keep_on(0, cpus.iter().copied())
 }
 
-/// Keeps a thread on some CPUs; 0 is this one. One that sleeps is put on one of them when it wakes up.
+/// Keeps a thread on some CPUs; 0 is this one. One that sleeps is put on one of them when it wakes
+/// up.
 pub fn keep_on(tid: i32, cpus: impl IntoIterator<Item = u32>) -> Result<()> {
     let mut mask = [0u64; CPU_WORDS];
     for c in cpus {
@@ -288,15 +289,17 @@ pub fn is_linux(major: u32, minor: u32) -> bool {
     (next(), next()) >= (major, minor)
 }
 
-/// How many CPUs this process may use. Asked of the host once: it reads several files of its cgroups.
+/// How many CPUs this process may use. Asked of the host once: it reads several files of its
+/// cgroups.
 #[must_use]
 pub fn cpu_count() -> u32 {
     static COUNT: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get() as u32))
 }
 
-/// Gives the host the pages that the C library's allocator keeps and nothing uses. Takes the arenas' locks for as long
-/// as a look at what is free takes: some milliseconds where that is some ten MB.
+/// Gives the host the pages that the C library's allocator keeps and nothing uses. Takes the
+/// arenas' locks for as long as a look at what is free takes: some milliseconds where that is some
+/// ten MB.
 pub fn trim_allocator() {
     // SAFETY: unused memory only. (It does not shrink arenas: see `limit_arenas`.)
     unsafe {
@@ -304,9 +307,10 @@ pub fn trim_allocator() {
     }
 }
 
-/// Limits the arenas that the C library's allocator has. Left to itself it counts CPUs by opening a file of
-/// /sys when threads contend, and asks /proc whether memory is overcommitted when it gives back the end of an
-/// arena, which an allow-list does not let it do. An arena's end is at most 64 MB.
+/// Limits the arenas that the C library's allocator has. Left to itself it counts CPUs by opening a
+/// file of /sys when threads contend, and asks /proc whether memory is overcommitted when it gives
+/// back the end of an arena, which an allow-list does not let it do. An arena's end is at most 64
+/// MB.
 pub fn limit_arenas() {
     // SAFETY: tuning calls; before threads contend.
     unsafe {

@@ -7,8 +7,9 @@ use core::arch::asm;
 /// Makes host call `c`.
 ///
 /// # Safety
-/// The arguments must be valid for the call: pointers to memory of the right size that outlives it, and
-/// no effect that breaks what Rust assumes (unmapping live memory, closing another's descriptor).
+/// The arguments must be valid for the call: pointers to memory of the right size that outlives it,
+/// and no effect that breaks what Rust assumes (unmapping live memory, closing another's
+/// descriptor).
 #[inline]
 pub unsafe fn call(c: HostCall, args: [usize; 6]) -> Result<usize> {
     let ret: isize;
@@ -30,8 +31,8 @@ pub unsafe fn call(c: HostCall, args: [usize; 6]) -> Result<usize> {
     }
 }
 
-/// `sys!(Read, fd, ptr, len)`: [`call`] with the arguments as `usize`, the rest zero. Must stand in an
-/// `unsafe` block.
+/// `sys!(Read, fd, ptr, len)`: [`call`] with the arguments as `usize`, the rest zero. Must stand in
+/// an `unsafe` block.
 #[macro_export]
 macro_rules! sys {
     ($c:ident $(, $a:expr)* $(,)?) => {{

@@ -68,8 +68,8 @@ fn send_with(fd: RawFd, bytes: &[u8], fds: &[RawFd], flags: i32) -> Result<usize
     }
 }
 
-/// Receives one packet; 0 bytes at the end. `EBADMSG` where it did not fit. Descriptors that do not fit, or
-/// for which this process has no number left, are missing.
+/// Receives one packet; 0 bytes at the end. `EBADMSG` where it did not fit. Descriptors that do not
+/// fit, or for which this process has no number left, are missing.
 pub fn recv(fd: RawFd, buf: &mut [u8]) -> Result<(usize, Vec<HostFd>)> {
     recv_with(fd, buf, 0)
 }

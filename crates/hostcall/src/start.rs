@@ -25,15 +25,15 @@ pub fn is_single_threaded() -> bool {
 
 /// A copy of the calling process, as `fork(2)` makes it, in new namespaces (`CLONE_NEW*`).
 ///
-/// `EBUSY` where other threads run: what they hold would stay held in the copy for ever. In the child,
-/// every [`HostFd`] of the parent exists a second time; it must end without returning to code that could
-/// drop what it does not know.
+/// `EBUSY` where other threads run: what they hold would stay held in the copy for ever. In the
+/// child, every [`HostFd`] of the parent exists a second time; it must end without returning to
+/// code that could drop what it does not know.
 pub fn clone_process(namespaces: i32) -> Result<Side> {
     clone_into(namespaces, None)
 }
 
-/// As [`clone_process`]; the child begins in this cgroup of version 2, a directory. To move there later would
-/// wait for a grace period of the host's RCU, some 10 ms. `ENOSYS` before Linux 5.7.
+/// As [`clone_process`]; the child begins in this cgroup of version 2, a directory. To move there
+/// later would wait for a grace period of the host's RCU, some 10 ms. `ENOSYS` before Linux 5.7.
 pub fn clone_into(namespaces: i32, cgroup: Option<RawFd>) -> Result<Side> {
     const NAMESPACES: i32 = libc::CLONE_NEWUSER
         | libc::CLONE_NEWPID
@@ -54,7 +54,8 @@ pub fn clone_into(namespaces: i32, cgroup: Option<RawFd>) -> Result<Side> {
     let pid = match cgroup {
         None => {
             let flags = flags | libc::SIGCHLD as u64;
-            // SAFETY: no memory is shared with the child, the stack is copied, and no other thread exists.
+            // SAFETY: no memory is shared with the child, the stack is copied, and no other thread
+            // exists.
             unsafe { sys!(Clone, flags, 0, &raw mut pidfd, 0, 0) }?
         }
         Some(fd) => {
@@ -231,8 +232,8 @@ pub enum Below {
     Nothing,
 }
 
-/// A copy of the mount that `at` (opened with `O_PATH`) lies in, from there on, and of those `below` it; attached
-/// nowhere (`open_tree(2)`).
+/// A copy of the mount that `at` (opened with `O_PATH`) lies in, from there on, and of those
+/// `below` it; attached nowhere (`open_tree(2)`).
 pub fn clone_mounts(at: &HostFd, below: Below) -> Result<HostFd> {
     const OPEN_TREE_CLONE: i32 = 1;
     const AT_RECURSIVE: i32 = 0x8000;
@@ -346,7 +347,8 @@ extern "C" fn look_at_pipe() {
     PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
 }
 
-// SAFETY: the C library calls what stands in this section before `main`; the function needs nothing set up.
+// SAFETY: the C library calls what stands in this section before `main`; the function needs nothing
+// set up.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = look_at_pipe;
@@ -365,9 +367,9 @@ pub fn unblock_signals(set: SignalSet) -> Result<()> {
     Ok(())
 }
 
-/// Makes `words` what ps(1) shows as this process's command line: written over its arguments, as far as there is room.
-/// For a process of one thread that does not look at its arguments any more. Does nothing where /proc is not that of
-/// this process.
+/// Makes `words` what ps(1) shows as this process's command line: written over its arguments, as
+/// far as there is room. For a process of one thread that does not look at its arguments any more.
+/// Does nothing where /proc is not that of this process.
 pub fn set_title(words: &[u8]) {
     let Some((start, end)) = arguments() else {
         return;
@@ -378,14 +380,16 @@ pub fn set_title(words: &[u8]) {
     };
     let n = words.len().min(room);
     let at = std::ptr::with_exposed_provenance_mut::<u8>(start);
-    // SAFETY: where the kernel put this process's arguments: room + 1 bytes on its stack, which nobody else uses now.
+    // SAFETY: where the kernel put this process's arguments: room + 1 bytes on its stack, which
+    // nobody else uses now.
     unsafe {
         at.copy_from_nonoverlapping(words.as_ptr(), n);
         at.add(n).write_bytes(0, room - n + 1);
     }
 }
 
-/// Where the arguments of this process are (proc_pid_stat(5): arg_start and arg_end, numbers 48 and 49).
+/// Where the arguments of this process are (proc_pid_stat(5): arg_start and arg_end, numbers 48 and
+/// 49).
 fn arguments() -> Option<(usize, usize)> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // (The name, in parentheses, may hold anything.)
@@ -397,15 +401,17 @@ fn arguments() -> Option<(usize, usize)> {
     words.next()?.zip(words.next()?)
 }
 
-/// Has a command's program begin with no signal blocked, as programs expect it (the mask would be inherited), and with
-/// its three streams alone: what the caller was given for others is not its business.
+/// Has a command's program begin with no signal blocked, as programs expect it (the mask would be
+/// inherited), and with its three streams alone: what the caller was given for others is not its
+/// business.
 pub fn begin_clean(c: &mut std::process::Command) {
     use std::os::unix::process::CommandExt;
     let clean = || {
         let none = SignalSet::default();
         // SAFETY: a sigset of 8 bytes.
         let unblocked = unsafe { sys!(RtSigprocmask, libc::SIG_SETMASK, &raw const none.0, 0, 8) };
-        // SAFETY: no pointers. (Closed by exec: the parent hears through one of them if that fails.)
+        // SAFETY: no pointers. (Closed by exec: the parent hears through one of them if that
+        // fails.)
         let closed = unsafe { sys!(CloseRange, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
         match unblocked.and(closed) {
             Ok(_) => Ok(()),

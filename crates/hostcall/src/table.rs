@@ -1,7 +1,7 @@
-//! The table of host calls. One line a call: its number's name in `libc`, the processes that may make it once the
-//! allow-lists are on (`S` the Sentry, `N` the Sentry too where it has the host's network, `T` the
-//! Sentry too on the ptrace platform, `G` the Gofer, `B` the broker of sockets, `M` a container's
-//! monitor, `-` only before), and what for.
+//! The table of host calls. One line a call: its number's name in `libc`, the processes that may
+//! make it once the allow-lists are on (`S` the Sentry, `N` the Sentry too where it has the host's
+//! network, `T` the Sentry too on the ptrace platform, `G` the Gofer, `B` the broker of sockets,
+//! `M` a container's monitor, `-` only before), and what for.
 
 /// The numbers, with those that the `libc` crate does not have yet.
 mod numbers {

@@ -34,8 +34,8 @@ pub fn random(mut buf: &mut [u8]) {
     }
 }
 
-/// Times the parts of something that is done once, for people who want to know where the time goes. By default nobody
-/// does, and it costs nothing.
+/// Times the parts of something that is done once, for people who want to know where the time goes.
+/// By default nobody does, and it costs nothing.
 #[derive(Debug, Default)]
 pub struct Laps {
     /// Of `CLOCK_MONOTONIC`; `None` where nobody wants to know.

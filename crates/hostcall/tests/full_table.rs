@@ -1,5 +1,5 @@
-//! A packet arrives though the process has no descriptor number left for what came with it. (Alone in its
-//! process: the limit is the process's.)
+//! A packet arrives though the process has no descriptor number left for what came with it. (Alone
+//! in its process: the limit is the process's.)
 
 use hostcall::sock;
 

@@ -1,14 +1,14 @@
 //! `epoll(7)` (Linux's `fs/eventpoll.c`).
 //!
-//! An [`Epoll`] holds items, one per (descriptor, file). A watched file's queue calls the item, which puts
-//! itself at the end of the ready list and wakes who waits. A wait takes items from the front, asks each
-//! file what holds (the list is only a hint), and puts level-triggered ones back at the end: so a small
-//! `maxevents` serves all in turn.
+//! An [`Epoll`] holds items, one per (descriptor, file). A watched file's queue calls the item,
+//! which puts itself at the end of the ready list and wakes who waits. A wait takes items from the
+//! front, asks each file what holds (the list is only a hint), and puts level-triggered ones back
+//! at the end: so a small `maxevents` serves all in turn.
 //!
 //! An item does not keep its file alive; when the file's last reference goes, the item dies.
 //!
-//! What a watched queue refers to (items and [`Shared`]) takes no locks when it is dropped, since that can
-//! happen under any lock.
+//! What a watched queue refers to (items and [`Shared`]) takes no locks when it is dropped, since
+//! that can happen under any lock.
 
 use crate::anon_stat;
 use crate::poll::Wait;
@@ -42,8 +42,8 @@ const EXCLUSIVE_OK: u32 = 0x1 | 0x4 | 0x8 | 0x10 | EPOLLWAKEUP | EPOLLET | EPOLL
 /// How many steps a chain of epolls that watch each other may have (Linux's EP_MAX_NESTS).
 const MAX_NESTS: usize = 4;
 
-/// How many ways a change may take up through epolls that watch each other: a change walks all of them. (Linux
-/// bounds each length: `path_limits`.)
+/// How many ways a change may take up through epolls that watch each other: a change walks all of
+/// them. (Linux bounds each length: `path_limits`.)
 const MAX_PATHS: usize = 500;
 
 /// What a wait gives: `struct epoll_event` without its packing.
@@ -55,7 +55,8 @@ pub struct EpollEvent {
     pub fd: i32,
 }
 
-/// Serialises changes to who watches whom among epolls, so that two of them cannot close a loop together.
+/// Serialises changes to who watches whom among epolls, so that two of them cannot close a loop
+/// together.
 static NESTING: Mutex<()> = Mutex::new(());
 
 /// An epoll instance.
@@ -106,7 +107,8 @@ struct Item {
     _counted: [Charge; 2],
 }
 
-/// What an item takes of the kernel's memory, with its places in the tables and the file's queue, bytes.
+/// What an item takes of the kernel's memory, with its places in the tables and the file's queue,
+/// bytes.
 const ITEM: u64 = 512;
 
 /// Whether a new watch must find room among its user's.
@@ -178,7 +180,8 @@ impl Listener for Hook {
             self.0.make_ready();
         }
     }
-    /// Of several epolls, one that has a waiter (or is watched itself) is enough (`ep_poll_callback`).
+    /// Of several epolls, one that has a waiter (or is watched itself) is enough
+    /// (`ep_poll_callback`).
     fn notify_exclusive(&self, events: Events) -> bool {
         let waits = self.0.shared.queue.is_watched();
         self.notify(events);
@@ -233,12 +236,14 @@ impl Epoll {
         self.user.has_room(Kind::EpollWatches, n) && self.user.has_room(Kind::Kmem, n * ITEM)
     }
 
-    /// `epoll_ctl(2)` on descriptor `fd`, which stands for `file`. `event` is ignored by EPOLL_CTL_DEL.
+    /// `epoll_ctl(2)` on descriptor `fd`, which stands for `file`. `event` is ignored by
+    /// EPOLL_CTL_DEL.
     pub fn control(&self, op: u32, fd: i32, file: &Arc<File>, event: EpollEvent) -> Result<()> {
         self.change(op, fd, file, event, Room::Needed)
     }
 
-    /// The same, where there was room for it ([`Epoll::has_room`]) when the application was told that it is done.
+    /// The same, where there was room for it ([`Epoll::has_room`]) when the application was told
+    /// that it is done.
     pub fn change(
         &self,
         op: u32,

@@ -41,7 +41,8 @@ impl EventFd {
     }
 }
 
-/// The source's first 8 bytes, left in it: a write that must wait is tried again with the same source.
+/// The source's first 8 bytes, left in it: a write that must wait is tried again with the same
+/// source.
 fn peek8(src: &mut dyn Source) -> Result<[u8; 8]> {
     let mut b = [0; 8];
     let mut got = 0;

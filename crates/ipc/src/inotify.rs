@@ -1,7 +1,7 @@
 //! `inotify(7)`: the file object, and what an inode keeps for those who watch it.
 //!
-//! An inode that may be watched holds a [`WatchList`] and calls [`notify`] on itself (and on its parent's,
-//! with the name) after a change; nobody watching costs one atomic load.
+//! An inode that may be watched holds a [`WatchList`] and calls [`notify`] on itself (and on its
+//! parent's, with the name) after a change; nobody watching costs one atomic load.
 
 use crate::{FIONREAD, anon_stat};
 use abi::errno::{EAGAIN, EEXIST, EINVAL, EMFILE, ENOSPC, ENOTTY};
@@ -90,7 +90,8 @@ impl Event {
     fn size(&self) -> usize {
         16 + self.name_len()
     }
-    /// What it takes of the kernel's memory. That nothing more fits costs nothing: there is one such event.
+    /// What it takes of the kernel's memory. That nothing more fits costs nothing: there is one
+    /// such event.
     fn memory(&self) -> u64 {
         match self.mask {
             IN_Q_OVERFLOW => 0,
@@ -153,8 +154,8 @@ impl vfs::inode::Watcher for WatchList {
     }
 }
 
-/// Tells those who watch the inode. `name`: of the entry in a watched directory, else empty; `cookie` joins
-/// the two halves of a rename.
+/// Tells those who watch the inode. `name`: of the entry in a watched directory, else empty;
+/// `cookie` joins the two halves of a rename.
 pub fn notify(list: &WatchList, mask: u32, cookie: u32, name: &[u8]) {
     if list.count.load(Ordering::Acquire) == 0 {
         return;
@@ -418,7 +419,8 @@ mod tests {
         assert_eq!(dir.count.load(Ordering::Relaxed), 0);
     }
 
-    /// What nobody reads is its user's memory: where that has no more, events are lost, as where there are too many.
+    /// What nobody reads is its user's memory: where that has no more, events are lost, as where
+    /// there are too many.
     #[test]
     fn events_are_charged_until_they_are_read() {
         let cred = Credentials::user(77_140, 77_140, vec![]);

@@ -1,9 +1,10 @@
-//! Kernel objects that processes talk and wait through: pipes and FIFOs, event files, timers, epoll, poll,
-//! inotify, and System V IPC.
+//! Kernel objects that processes talk and wait through: pipes and FIFOs, event files, timers,
+//! epoll, poll, inotify, and System V IPC.
 //!
-//! They are open files (`vfs::FileOps`) that never block: `EAGAIN` says "not now", and the caller waits on
-//! the file's queue and tries again (see the `wait` crate). **Writes may be short**: where Linux's `write(2)`
-//! on a blocking pipe goes on until all is written, the caller calls again with the rest.
+//! They are open files (`vfs::FileOps`) that never block: `EAGAIN` says "not now", and the caller
+//! waits on the file's queue and tries again (see the `wait` crate). **Writes may be short**: where
+//! Linux's `write(2)` on a blocking pipe goes on until all is written, the caller calls again with
+//! the rest.
 //!
 //! # Lock order
 //!
@@ -14,7 +15,8 @@
 //! TimerFd::state → Timer::state → TimerService::state
 //! ```
 //!
-//! Timer callbacks run without any of these locks. A file's last reference is never dropped under one.
+//! Timer callbacks run without any of these locks. A file's last reference is never dropped under
+//! one.
 #![forbid(unsafe_code)]
 
 pub mod epoll;

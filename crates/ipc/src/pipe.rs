@@ -1,12 +1,12 @@
 //! Pipes and FIFOs (`pipe(7)`, `fifo(7)`; Linux's `fs/pipe.c`).
 //!
-//! A [`Pipe`] is shared by its [`PipeEnd`]s, which are the open files. A write of at most `PIPE_BUF` bytes
-//! is taken whole or not at all. The bytes lie in one ring, but room is counted as Linux does it, in pages:
-//! a write may fill up the last page, and begins new ones; a page is free when its last byte was read. A pipe
-//! is writable, for poll, while a page is free.
+//! A [`Pipe`] is shared by its [`PipeEnd`]s, which are the open files. A write of at most
+//! `PIPE_BUF` bytes is taken whole or not at all. The bytes lie in one ring, but room is counted as
+//! Linux does it, in pages: a write may fill up the last page, and begins new ones; a page is free
+//! when its last byte was read. A pipe is writable, for poll, while a page is free.
 //!
-//! In packet mode (`O_DIRECT` on the write end) each write is a packet of its own: a read takes one, and
-//! drops what does not fit. Bytes and packets may be mixed.
+//! In packet mode (`O_DIRECT` on the write end) each write is a packet of its own: a read takes
+//! one, and drops what does not fit. Bytes and packets may be mixed.
 
 use crate::ring::ByteRing;
 use crate::{FIONREAD, PIPEFS_DEV, next_ino};
@@ -117,8 +117,8 @@ impl State {
         }
     }
 
-    /// As `pipe_write`: what does not fill a page goes first, into the last page, if it fits there whole. A
-    /// page that the application's memory cannot fill is not written.
+    /// As `pipe_write`: what does not fill a page goes first, into the last page, if it fits there
+    /// whole. A page that the application's memory cannot fill is not written.
     fn write(&mut self, src: &mut dyn Source, packet: bool) -> Result<usize> {
         let n = src.remaining();
         let rest = n % PIPE_BUF;
@@ -221,8 +221,8 @@ impl State {
 }
 
 impl Pipe {
-    /// A pipe of the usual size; a small one where the user has many (`fs.pipe-user-pages-soft`), and `ENFILE` beyond
-    /// that, where there is such a limit (`alloc_pipe_info`).
+    /// A pipe of the usual size; a small one where the user has many (`fs.pipe-user-pages-soft`),
+    /// and `ENFILE` beyond that, where there is such a limit (`alloc_pipe_info`).
     fn new(cred: &Credentials) -> Result<Arc<Pipe>> {
         let user = cred.ucounts();
         let mut pages = DEFAULT_CAPACITY / PIPE_BUF;
@@ -282,7 +282,8 @@ impl Pipe {
         Pipe::new(cred)
     }
 
-    /// Opens an end by FIFO's rules (`fifo(7)`): `ENXIO` for a non-blocking writer without a reader.
+    /// Opens an end by FIFO's rules (`fifo(7)`): `ENXIO` for a non-blocking writer without a
+    /// reader.
     pub fn open(self: &Arc<Pipe>, flags: u32) -> Result<PendingOpen> {
         let nonblock = flags & O_NONBLOCK != 0;
         let mut s = self.state.lock();
@@ -343,7 +344,8 @@ impl Pipe {
     }
 }
 
-/// Opens the FIFO whose inode has this slot, and waits for the other side. `ERESTARTSYS` when a signal comes.
+/// Opens the FIFO whose inode has this slot, and waits for the other side. `ERESTARTSYS` when a
+/// signal comes.
 pub fn open_fifo(
     slot: &Slot,
     flags: u32,
@@ -362,8 +364,8 @@ pub struct PipeEnd {
     pub(crate) pipe: Arc<Pipe>,
     reads: bool,
     writes: bool,
-    /// Opened to read without blocking when no writer was there: no POLLHUP until one came and went, that
-    /// is, while the count of opens is still this.
+    /// Opened to read without blocking when no writer was there: no POLLHUP until one came and
+    /// went, that is, while the count of opens is still this.
     quiet: Option<u64>,
 }
 
@@ -422,8 +424,8 @@ impl PendingOpen {
 }
 
 impl PipeEnd {
-    /// Opens the same pipe again: `/proc/PID/fd/N`. Unlike a FIFO's, the open does not wait for the other
-    /// side (Linux's fs/pipe.c, `fifo_open`).
+    /// Opens the same pipe again: `/proc/PID/fd/N`. Unlike a FIFO's, the open does not wait for the
+    /// other side (Linux's fs/pipe.c, `fifo_open`).
     pub fn reopen(&self, flags: u32) -> Result<Arc<PipeEnd>> {
         let (reads, writes) = match flags & O_ACCMODE {
             O_RDONLY => (true, false),

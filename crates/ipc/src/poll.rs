@@ -46,14 +46,14 @@ fn scan(items: &[PollItem], always: Events) -> Result<usize> {
     if n > 0 { Ok(n) } else { Err(EAGAIN) }
 }
 
-/// Waits until one of the items is ready; gives their number, 0 when the time is over. Items without a file
-/// keep the `ready` that they came with. `ERESTARTNOHAND` when a signal interrupts.
+/// Waits until one of the items is ready; gives their number, 0 when the time is over. Items
+/// without a file keep the `ready` that they came with. `ERESTARTNOHAND` when a signal interrupts.
 pub fn poll(b: &dyn Blocker, items: &[PollItem], wait: Wait) -> Result<usize> {
     wait_for(b, items, wait, Events::ALWAYS)
 }
 
-/// The same for select(2), which ends only for what its sets ask: `events` must name ERR and HUP where they
-/// count.
+/// The same for select(2), which ends only for what its sets ask: `events` must name ERR and HUP
+/// where they count.
 pub fn select(b: &dyn Blocker, items: &[PollItem], wait: Wait) -> Result<usize> {
     wait_for(b, items, wait, Events::empty())
 }

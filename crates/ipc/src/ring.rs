@@ -1,12 +1,13 @@
 //! A growing ring of bytes: the store of pipes and stream sockets.
 //!
-//! It starts empty, doubles when needed and keeps its memory, so that the hot path allocates nothing. Its
-//! owner decides how much may be in it; the ring itself knows no limit but its user's memory:
+//! It starts empty, doubles when needed and keeps its memory, so that the hot path allocates
+//! nothing. Its owner decides how much may be in it; the ring itself knows no limit but its user's
+//! memory:
 //!
-//! * a large ring that becomes empty gives its memory back where its user has taken more than half of what it may: what
-//!   is idle keeps nobody from the other half;
-//! * a ring without memory for more takes what fits in the memory that it has, at least [`FIRST`]; a full one is
-//!   [`ByteRing::is_stuck`] until something leaves it, and its writer waits for that.
+//! * a large ring that becomes empty gives its memory back where its user has taken more than half
+//!   of what it may: what is idle keeps nobody from the other half;
+//! * a ring without memory for more takes what fits in the memory that it has, at least [`FIRST`];
+//!   a full one is [`ByteRing::is_stuck`] until something leaves it, and its writer waits for that.
 
 use abi::Result;
 use abi::errno::{EAGAIN, ENOMEM};
@@ -83,8 +84,9 @@ impl ByteRing {
     pub fn set_stuck(&mut self) {
         self.stuck = true;
     }
-    /// Makes room for `more` bytes that a program sends, or for fewer where its user has no more memory: `EAGAIN` where
-    /// something must leave first. Pieces of up to `whole` bytes are not split. `ENOMEM` where the user is far beyond.
+    /// Makes room for `more` bytes that a program sends, or for fewer where its user has no more
+    /// memory: `EAGAIN` where something must leave first. Pieces of up to `whole` bytes are not
+    /// split. `ENOMEM` where the user is far beyond.
     pub fn make_room(&mut self, more: usize, whole: usize) -> Result<usize> {
         let want = self.len + more;
         if want > self.buf.len()
@@ -142,7 +144,8 @@ impl ByteRing {
         self.slices(0, n.min(self.len))
     }
 
-    /// Takes up to `max` bytes from `src`; fewer where it has fewer or faults, or there is no memory for more. `EAGAIN` where something must leave first.
+    /// Takes up to `max` bytes from `src`; fewer where it has fewer or faults, or there is no
+    /// memory for more. `EAGAIN` where something must leave first.
     pub fn push_from(&mut self, src: &mut dyn Source, max: usize) -> Result<usize> {
         let n = self.make_room(max.min(src.remaining()), 0)?;
         let mut done = 0;
@@ -228,7 +231,8 @@ impl ByteRing {
             self.release();
             return;
         }
-        // An empty ring starts at the front again: the next bytes lie in warm cache lines, in one piece.
+        // An empty ring starts at the front again: the next bytes lie in warm cache lines, in one
+        // piece.
         self.head = if self.len == 0 {
             0
         } else {

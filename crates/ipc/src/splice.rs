@@ -1,8 +1,8 @@
 //! `splice(2)`, `tee(2)` and `vmsplice(2)`, by copying.
 //!
-//! `vmsplice(2)` is a write to, or a read from, the pipe. Between a pipe and another file, the caller moves
-//! a piece at a time with [`take`] / [`give_back`] and [`room`] / [`append`]; no lock is held while the other
-//! file works.
+//! `vmsplice(2)` is a write to, or a read from, the pipe. Between a pipe and another file, the
+//! caller moves a piece at a time with [`take`] / [`give_back`] and [`room`] / [`append`]; no lock
+//! is held while the other file works.
 
 use crate::pipe::{Pipe, PipeEnd};
 use abi::Result;

@@ -1,9 +1,10 @@
 //! Timers: one service thread for all of a sandbox's timer files, POSIX timers and interval timers.
 //!
-//! A [`Timer`] expires once per arming; its callback runs in the service thread, without locks. A periodic
-//! timer whose callback says [`Rearm::Later`] stands still until [`Timer::rearm`], which counts the periods
-//! that went by: as Linux does it for timerfd (rearmed by read) and POSIX timers (rearmed when the signal is
-//! delivered), so that a nanosecond interval costs no more than its user can take.
+//! A [`Timer`] expires once per arming; its callback runs in the service thread, without locks. A
+//! periodic timer whose callback says [`Rearm::Later`] stands still until [`Timer::rearm`], which
+//! counts the periods that went by: as Linux does it for timerfd (rearmed by read) and POSIX timers
+//! (rearmed when the signal is delivered), so that a nanosecond interval costs no more than its
+//! user can take.
 //!
 //! The thread starts with the first armed timer.
 
@@ -24,7 +25,8 @@ pub enum Clock {
 const CLOCKS: [Clock; 3] = [Clock::Monotonic, Clock::Realtime, Clock::Boottime];
 
 impl Clock {
-    /// From `clockid_t`; the ALARM clocks count as those they are made of (there is no suspend to wake from).
+    /// From `clockid_t`; the ALARM clocks count as those they are made of (there is no suspend to
+    /// wake from).
     #[must_use]
     pub const fn from_id(id: i32) -> Option<Clock> {
         match id {
@@ -125,7 +127,8 @@ struct State {
     /// On the clock; `None` when disarmed or expired for good.
     expiry: Option<i64>,
     interval: i64,
-    /// Whether it is in the service's map. A periodic timer that expired and waits for `rearm` is not.
+    /// Whether it is in the service's map. A periodic timer that expired and waits for `rearm` is
+    /// not.
     queued: bool,
     generation: u64,
 }
@@ -289,8 +292,8 @@ impl Inner {
 }
 
 impl Timer {
-    /// A disarmed timer. `callback` runs in the service thread and may take any lock that no caller of this
-    /// timer's methods holds.
+    /// A disarmed timer. `callback` runs in the service thread and may take any lock that no caller
+    /// of this timer's methods holds.
     #[must_use]
     pub fn new(
         service: &Arc<TimerService>,
@@ -374,8 +377,8 @@ impl Timer {
         Self::remaining(&self.inner.state.lock(), self.inner.clock.now())
     }
 
-    /// Starts a periodic timer that stands still since its callback said [`Rearm::Later`]; gives the periods
-    /// that ended since then (the overrun).
+    /// Starts a periodic timer that stands still since its callback said [`Rearm::Later`]; gives
+    /// the periods that ended since then (the overrun).
     pub fn rearm(&self) -> u64 {
         let t = &self.inner;
         let mut s = t.state.lock();

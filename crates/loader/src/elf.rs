@@ -107,8 +107,8 @@ impl Elf {
         Ok(elf)
     }
 
-    /// As [`Elf::parse`], for the file that a program names as its interpreter: what is wrong with it is
-    /// `ELIBBAD`.
+    /// As [`Elf::parse`], for the file that a program names as its interpreter: what is wrong with
+    /// it is `ELIBBAD`.
     pub fn parse_interpreter(image: Arc<dyn Image>) -> Result<Elf> {
         Elf::parse(image).map_err(|e| {
             if e == ENOEXEC || e == EINVAL {

@@ -1,14 +1,15 @@
-//! execve's part that builds an image: ELF files and the initial stack (`fs/exec.c`, `fs/binfmt_elf.c`).
+//! execve's part that builds an image: ELF files and the initial stack (`fs/exec.c`,
+//! `fs/binfmt_elf.c`).
 //!
 //! How the system call uses it:
 //!
-//! 1. [`identify`] the file. A [`Program::Script`] names an interpreter: put it (and its argument and the
-//!    script's path) before the arguments, open it, and identify again, at most [`MAX_SCRIPTS`] times
-//!    (then `ELOOP`).
-//! 2. A [`Program::Elf`] may name an ELF interpreter ([`Elf::interpreter`]): open it and read it with
-//!    [`Elf::parse_interpreter`].
-//! 3. [`load`] both into a fresh `Mm`. The old one is let go only after that, so that a failure is an error
-//!    of execve rather than a dead process.
+//! 1. [`identify`] the file. A [`Program::Script`] names an interpreter: put it (and its argument
+//!    and the script's path) before the arguments, open it, and identify again, at most
+//!    [`MAX_SCRIPTS`] times (then `ELOOP`).
+//! 2. A [`Program::Elf`] may name an ELF interpreter ([`Elf::interpreter`]): open it and read it
+//!    with [`Elf::parse_interpreter`].
+//! 3. [`load`] both into a fresh `Mm`. The old one is let go only after that, so that a failure is
+//!    an error of execve rather than a dead process.
 //!
 //! Files are hostile: every number of a header is checked before it is used, and read once.
 #![forbid(unsafe_code)]

@@ -88,7 +88,8 @@ fn free_bias(mm: &Mm, elf: &Elf) -> Result<u64> {
     mm.munmap(va, len)?;
     // Congruent to its own addresses modulo the alignment.
     let skew = low & (elf.align - 1);
-    // From `va` up to the next address that is `skew` behind a multiple; both are below the alignment.
+    // From `va` up to the next address that is `skew` behind a multiple; both are below the
+    // alignment.
     let start = va.0 + (skew.wrapping_sub(va.0) & (elf.align - 1));
     let start = if start - va.0 > slack { va.0 } else { start };
     Ok(start.wrapping_sub(low))
@@ -144,7 +145,8 @@ fn map(mm: &Mm, elf: &Elf, bias: u64) -> Result<Mapped> {
                 file: Some(file.clone()),
             })?;
             zero_from = file_end.next_multiple_of(PAGE_SIZE);
-            // The rest of the last page belongs to the bss. Linux leaves it where it cannot be written.
+            // The rest of the last page belongs to the bss. Linux leaves it where it cannot be
+            // written.
             if s.memsz > s.filesz && s.flags & PF_W != 0 {
                 let end = zero_from.min(mem_end.next_multiple_of(PAGE_SIZE));
                 mm.zero_out(Va(file_end), end - file_end)?;

@@ -1,8 +1,8 @@
 //! The initial stack.
 //!
-//! From the top down: eight zero bytes; the file's name; the environment's strings; the arguments' strings;
-//! a random gap; the platform's name; 16 random bytes; then, at an address that is a multiple of 16, argc,
-//! argv, envp and the auxiliary vector, upwards.
+//! From the top down: eight zero bytes; the file's name; the environment's strings; the arguments'
+//! strings; a random gap; the platform's name; 16 random bytes; then, at an address that is a
+//! multiple of 16, argc, argv, envp and the auxiliary vector, upwards.
 
 use crate::{Hardware, LoadRequest, Randomize, random_pages};
 use abi::errno::{E2BIG, ENOMEM};

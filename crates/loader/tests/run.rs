@@ -1,6 +1,6 @@
-//! A program of the host runs on our memory manager: loaded by us, its faults served by us, with just enough
-//! system calls for a dynamically linked `echo`. Everything that the four rooms below the Sentry promise each
-//! other is in here. Needs a machine where the platforms work.
+//! A program of the host runs on our memory manager: loaded by us, its faults served by us, with
+//! just enough system calls for a dynamically linked `echo`. Everything that the four rooms below
+//! the Sentry promise each other is in here. Needs a machine where the platforms work.
 
 use abi::errno::*;
 use abi::{Errno, Result, Va};

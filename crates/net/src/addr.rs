@@ -67,8 +67,8 @@ pub fn family_of(addr: &[u8]) -> Result<u16> {
     }
 }
 
-/// Reads a `sockaddr_in` or `sockaddr_in6` of exactly this family. `ip` keeps a wildcard as its family has
-/// it.
+/// Reads a `sockaddr_in` or `sockaddr_in6` of exactly this family. `ip` keeps a wildcard as its
+/// family has it.
 pub fn parse_inet(addr: &[u8], family: u16) -> Result<Endpoint> {
     let need = if family == AF_INET { 16 } else { 24 };
     if addr.len() < need {

@@ -76,8 +76,8 @@ impl Control {
         self.files.is_empty() && self.cred.is_none() && self.other.is_empty()
     }
 
-    /// Reads `msg_control` as it was copied from the application. `file` turns a descriptor into its file
-    /// (`EBADF` if not open, or open with O_PATH).
+    /// Reads `msg_control` as it was copied from the application. `file` turns a descriptor into
+    /// its file (`EBADF` if not open, or open with O_PATH).
     pub fn parse(
         mut bytes: &[u8],
         file: &mut dyn FnMut(i32) -> Result<Arc<File>>,
@@ -119,8 +119,9 @@ impl Control {
         Ok(c)
     }
 
-    /// Writes it for the application: at most `room` bytes. `install` gives each file a descriptor; files
-    /// that find no room (or no descriptor) are dropped. Gives the bytes, and whether MSG_CTRUNC is due.
+    /// Writes it for the application: at most `room` bytes. `install` gives each file a descriptor;
+    /// files that find no room (or no descriptor) are dropped. Gives the bytes, and whether
+    /// MSG_CTRUNC is due.
     pub fn encode(
         self,
         room: usize,

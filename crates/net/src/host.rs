@@ -1,13 +1,15 @@
 //! Sockets of the host's network, for sandboxes that are given it (`--net=host`).
 //!
-//! The host's kernel keeps the state; here a descriptor stands for it. The Sentry can neither make nor bind
-//! sockets: a broker in the host's network namespace does, and passes descriptors. What an application may
-//! ask of such a socket is listed here: options, flags and ancillary data that are not are refused.
+//! The host's kernel keeps the state; here a descriptor stands for it. The Sentry can neither make
+//! nor bind sockets: a broker in the host's network namespace does, and passes descriptors. What an
+//! application may ask of such a socket is listed here: options, flags and ancillary data that are
+//! not are refused.
 //!
 //! # Invariants
 //!
-//! - Descriptors never block. Each is in [`HostNetwork::edges`] from before its first use until it is closed,
-//!   edge-triggered; so whoever got `EAGAIN` and waits on the socket's queue is woken by the next change.
+//! - Descriptors never block. Each is in [`HostNetwork::edges`] from before its first use until it
+//!   is closed, edge-triggered; so whoever got `EAGAIN` and waits on the socket's queue is woken by
+//!   the next change.
 //! - A token of a socket that is gone wakes another socket for nothing at worst.
 
 use crate::control::Control;
@@ -27,8 +29,8 @@ use std::sync::{Arc, Weak};
 use vfs::{Caps, Credentials, Sink, Source};
 use wait::Events;
 
-/// The broker's protocol: a request is a [`u32`] of these and its words, little-endian; the answer an errno
-/// or 0, with the socket's descriptor.
+/// The broker's protocol: a request is a [`u32`] of these and its words, little-endian; the answer
+/// an errno or 0, with the socket's descriptor.
 pub mod broker {
     /// Family, type, protocol.
     pub const SOCKET: u32 = 1;
@@ -166,8 +168,9 @@ impl HostSocket {
         Ok(Parts::new(common, Arc::new(s)))
     }
 
-    /// With SO_LINGER the host's close would wait, up to hours, where nobody can end the wait: what is unsent goes
-    /// in the background, as it does with the sockets of our own network. A time of zero, a reset, stays.
+    /// With SO_LINGER the host's close would wait, up to hours, where nobody can end the wait: what
+    /// is unsent goes in the background, as it does with the sockets of our own network. A time of
+    /// zero, a reset, stays.
     fn forget_linger(&self) {
         if self.is_stream()
             && let Ok(v) = host::option(self.fd.raw(), SOL_SOCKET, SO_LINGER, 8)

@@ -1,5 +1,5 @@
-//! Options of the IP, IPv6, TCP and UDP levels (`ip(7)`, `ipv6(7)`, `tcp(7)`, `udp(7)`): mostly numbers that
-//! are kept and told, since no packet is ever made.
+//! Options of the IP, IPv6, TCP and UDP levels (`ip(7)`, `ipv6(7)`, `tcp(7)`, `udp(7)`): mostly
+//! numbers that are kept and told, since no packet is ever made.
 
 use crate::options::int_of;
 use crate::sys::{SOL_IP, SOL_IPV6, SOL_TCP, SOL_UDP};

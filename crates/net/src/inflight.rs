@@ -1,12 +1,14 @@
 //! Files on their way in SCM_RIGHTS messages.
 //!
-//! A message that waits in a receive queue holds its files through an [`InFlight`]. Two dangers live here:
+//! A message that waits in a receive queue holds its files through an [`InFlight`]. Two dangers
+//! live here:
 //!
-//! * **Cycles.** A socket in its own receive queue is held for ever. Linux collects such garbage, and so does
-//!   [`collect`]: sockets that only messages refer to, and whose messages no reachable socket holds, lose
-//!   their queued files.
-//! * **Depth.** Dropping a file can close a socket, whose queue drops files, and so on, as deep as a program
-//!   likes. Files from queues are therefore dropped by one loop, the graveyard's, never by recursion.
+//! * **Cycles.** A socket in its own receive queue is held for ever. Linux collects such garbage,
+//!   and so does [`collect`]: sockets that only messages refer to, and whose messages no reachable
+//!   socket holds, lose their queued files.
+//! * **Depth.** Dropping a file can close a socket, whose queue drops files, and so on, as deep as
+//!   a program likes. Files from queues are therefore dropped by one loop, the graveyard's, never
+//!   by recursion.
 //!
 //! An `InFlight` must not be dropped under a lock.
 
@@ -38,7 +40,8 @@ pub struct InFlightRegistry {
 struct State {
     next: u64,
     entries: HashMap<u64, Entry>,
-    /// Sockets that wait to be accepted, and the listener that has them: what is in their queues, it holds.
+    /// Sockets that wait to be accepted, and the listener that has them: what is in their queues,
+    /// it holds.
     embryos: HashMap<u64, u64>,
 }
 
@@ -185,7 +188,8 @@ fn bury(r: &InFlightRegistry, files: Vec<Arc<File>>) {
     }
 }
 
-/// After a UNIX socket was closed: looks for garbage now and then, so that closing stays cheap on average.
+/// After a UNIX socket was closed: looks for garbage now and then, so that closing stays cheap on
+/// average.
 pub fn after_close(r: &InFlightRegistry) {
     let n = r.sockets.load(Ordering::Relaxed);
     if n == 0 || r.closes.fetch_add(1, Ordering::Relaxed) < n / 8 {
@@ -217,8 +221,8 @@ pub fn collect(r: &InFlightRegistry) {
                 held.insert(id, (f, 1));
             }
         }
-        // Reachable: sockets that are not in flight at all, and those with references beyond messages and
-        // ours.
+        // Reachable: sockets that are not in flight at all, and those with references beyond
+        // messages and ours.
         let mut work: Vec<u64> = edges
             .keys()
             .copied()

@@ -1,14 +1,15 @@
-//! Sockets of a sandbox that need no host socket: AF_UNIX, AF_INET and AF_INET6 over loopback, and the part
-//! of AF_NETLINK that tells of the loopback interface.
+//! Sockets of a sandbox that need no host socket: AF_UNIX, AF_INET and AF_INET6 over loopback, and
+//! the part of AF_NETLINK that tells of the loopback interface.
 //!
-//! Two connected sockets are joined in memory: bytes go from the sender's memory into the receiver's ring
-//! and from there to the receiver's memory. No packets exist; TCP's states are kept only where a program can
-//! see them (half close, reset, refused, backlog).
+//! Two connected sockets are joined in memory: bytes go from the sender's memory into the
+//! receiver's ring and from there to the receiver's memory. No packets exist; TCP's states are kept
+//! only where a program can see them (half close, reset, refused, backlog).
 //!
-//! All state hangs from a [`NetNamespace`]. Operations never block: `EAGAIN` says "not now", the caller waits
-//! on the socket's queue (IN to receive, accept; OUT to send, connect) and tries again. **Sends and receives
-//! may be short**: a blocking send on a stream goes on with the rest, and so does MSG_WAITALL. These two loops are
-//! [`Socket::send_all`] and [`Socket::receive_all`]: a caller's whole call, which waits as its [`vfs::file::Io`] lets it.
+//! All state hangs from a [`NetNamespace`]. Operations never block: `EAGAIN` says "not now", the
+//! caller waits on the socket's queue (IN to receive, accept; OUT to send, connect) and tries
+//! again. **Sends and receives may be short**: a blocking send on a stream goes on with the rest,
+//! and so does MSG_WAITALL. These two loops are [`Socket::send_all`] and [`Socket::receive_all`]: a
+//! caller's whole call, which waits as its [`vfs::file::Io`] lets it.
 //!
 //! # Modules
 //!
@@ -40,7 +41,8 @@
 //!     → wait queues, the registry of descriptors in flight
 //! ```
 //!
-//! Files that travel (SCM_RIGHTS) are dropped outside all of these, through [`NetNamespace`]'s graveyard.
+//! Files that travel (SCM_RIGHTS) are dropped outside all of these, through [`NetNamespace`]'s
+//! graveyard.
 #![forbid(unsafe_code)]
 
 mod addr;

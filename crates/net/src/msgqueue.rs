@@ -14,8 +14,8 @@ use vfs::ucounts::{Charge, Kind};
 use vfs::{File, Sink, Source};
 use wait::Events;
 
-/// What a message costs beyond its bytes: with it, small messages fill a queue at the same number as on
-/// Linux.
+/// What a message costs beyond its bytes: with it, small messages fill a queue at the same number
+/// as on Linux.
 const OVERHEAD: usize = 767;
 
 /// A waiting message.
@@ -137,8 +137,8 @@ impl MsgQueue {
         s.memory.as_mut().is_none_or(|m| m.grow(n as u64, u64::MAX))
     }
 
-    /// Appends one of the kernel's own answers. An owner that does not read them gets `ENOBUFS` for those that find its
-    /// buffer full (`netlink_overrun`).
+    /// Appends one of the kernel's own answers. An owner that does not read them gets `ENOBUFS` for
+    /// those that find its buffer full (`netlink_overrun`).
     pub fn push(&self, m: Msg) {
         {
             let mut s = self.state.lock();

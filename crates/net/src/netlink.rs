@@ -1,4 +1,5 @@
-//! NETLINK_ROUTE (`rtnetlink(7)`): what can be asked about the loopback interface, which is all there is.
+//! NETLINK_ROUTE (`rtnetlink(7)`): what can be asked about the loopback interface, which is all
+//! there is.
 
 use crate::control::{Control, Ucred};
 use crate::interface::{Interface, LO_INDEX};
@@ -134,7 +135,8 @@ impl Request<'_> {
     fn body(&self) -> &[u8] {
         &self.whole[HEADER..]
     }
-    /// Whether all objects of a kind are asked for. (Where something is made, the same bits are others.)
+    /// Whether all objects of a kind are asked for. (Where something is made, the same bits are
+    /// others.)
     fn is_dump(&self) -> bool {
         self.kind % 4 == 2 && self.flags & NLM_F_DUMP != 0
     }
@@ -422,7 +424,8 @@ impl Netlink {
         Ok(())
     }
 
-    /// Adds an address to the loopback: it has its own from the first time that it is up, and no others.
+    /// Adds an address to the loopback: it has its own from the first time that it is up, and no
+    /// others.
     fn add_address(&self, req: &Request<'_>) -> core::result::Result<(), Errno> {
         let bytes = req.attr(8, 2).or_else(|| req.attr(8, 1)).ok_or(EINVAL)?;
         let prefix = req.body()[1];

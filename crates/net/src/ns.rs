@@ -1,4 +1,5 @@
-//! A network namespace: the ports, the abstract names and the addresses of one sandbox or container.
+//! A network namespace: the ports, the abstract names and the addresses of one sandbox or
+//! container.
 
 use crate::addr::Endpoint;
 use crate::host::HostNetwork;
@@ -93,7 +94,8 @@ impl NetNamespace {
     pub fn is_up(&self) -> bool {
         self.up.load(Ordering::Relaxed)
     }
-    /// Takes the loopback interface up or down. `EOPNOTSUPP` for the host's, which is not ours to change.
+    /// Takes the loopback interface up or down. `EOPNOTSUPP` for the host's, which is not ours to
+    /// change.
     pub fn set_up(&self, up: bool) -> Result<()> {
         if self.host.is_some() && !up {
             return Err(EOPNOTSUPP);
@@ -111,7 +113,8 @@ impl NetNamespace {
     pub(crate) fn set_addressed(&self) -> bool {
         self.addressed.swap(true, Ordering::Relaxed)
     }
-    /// A new namespace of the same sandbox that belongs to a user namespace. Its loopback interface is down.
+    /// A new namespace of the same sandbox that belongs to a user namespace. Its loopback interface
+    /// is down.
     #[must_use]
     pub fn sibling(&self, user: &UserNs) -> Arc<NetNamespace> {
         let mut n = Self::new();
@@ -413,8 +416,8 @@ impl<T> PortTable<T> {
         drop(target);
     }
 
-    /// Who takes what is sent to `dest`. `better` adds to the score of a candidate (`None` rejects it).
-    /// Among equals (SO_REUSEPORT) they take turns.
+    /// Who takes what is sent to `dest`. `better` adds to the score of a candidate (`None` rejects
+    /// it). Among equals (SO_REUSEPORT) they take turns.
     pub fn lookup(&self, dest: Endpoint, better: impl Fn(&T) -> Option<u32>) -> Option<Arc<T>> {
         let ports = self.ports.lock();
         let list = &ports.get(&dest.port)?.targets;

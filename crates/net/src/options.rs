@@ -1,5 +1,5 @@
-//! Socket options that mean the same for all kinds of sockets (`socket(7)`), and the part of a socket that
-//! its protocol and its peers share.
+//! Socket options that mean the same for all kinds of sockets (`socket(7)`), and the part of a
+//! socket that its protocol and its peers share.
 
 use crate::control::Ucred;
 use crate::interface::LO_INDEX;
@@ -86,7 +86,8 @@ pub struct Common {
     pub ino: u64,
     /// Who called `socket(2)`.
     pub creator: OnceLock<Ucred>,
-    /// Whose memory its buffers are: the creator's, the listener's. None in tests, and for the kernel's own.
+    /// Whose memory its buffers are: the creator's, the listener's. None in tests, and for the
+    /// kernel's own.
     pub user: OnceLock<Arc<Ucounts>>,
     /// What a connection takes that no open file stands for yet: its maker's.
     memory: OnceLock<Charge>,
@@ -139,7 +140,8 @@ impl Common {
         })
     }
 
-    /// A connection that a listener gives to `to`: its options are the listener's, its memory is counted for who connects.
+    /// A connection that a listener gives to `to`: its options are the listener's, its memory is
+    /// counted for who connects.
     pub fn inherit(from: &Common, to: &Common) -> Arc<Common> {
         let c = Common::new(&from.ns, from.family, from.kind, from.protocol);
         if let Some(u) = to.user.get() {

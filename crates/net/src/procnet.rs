@@ -21,7 +21,8 @@ fn hex(e: Endpoint, family: u16) -> String {
     s
 }
 
-/// The lines of one table; `state` gives the state of a binding that has a target and of one without.
+/// The lines of one table; `state` gives the state of a binding that has a target and of one
+/// without.
 fn table<T>(t: &PortTable<T>, family: u16, states: (u8, u8)) -> String {
     let (local, remote) = if family == AF_INET6 {
         (

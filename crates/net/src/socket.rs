@@ -117,8 +117,9 @@ impl Socket {
     pub fn peer_name(&self) -> Result<Vec<u8>> {
         self.protocol.peer_name()
     }
-    /// `sendmsg(2)` and its kin. `EPIPE`: the caller raises SIGPIPE for streams, unless MSG_NOSIGNAL.
-    /// `EAGAIN` leaves the source untouched, but takes the control data: parse it again.
+    /// `sendmsg(2)` and its kin. `EPIPE`: the caller raises SIGPIPE for streams, unless
+    /// MSG_NOSIGNAL. `EAGAIN` leaves the source untouched, but takes the control data: parse it
+    /// again.
     pub fn send(
         &self,
         who: &Caller<'_>,
@@ -139,8 +140,8 @@ impl Socket {
         }
         self.protocol.receive(dst, flags)
     }
-    /// A caller's whole send: a stream that blocks goes on until all is taken. SIGPIPE for a stream whose reader is
-    /// gone, unless MSG_NOSIGNAL.
+    /// A caller's whole send: a stream that blocks goes on until all is taken. SIGPIPE for a stream
+    /// whose reader is gone, unless MSG_NOSIGNAL.
     pub fn send_all(
         &self,
         io: &Io<'_>,
@@ -178,7 +179,8 @@ impl Socket {
             r => r.map(|()| 0),
         }
     }
-    /// A caller's whole receive: MSG_WAITALL and SO_RCVLOWAT make a stream wait for more than the first bytes.
+    /// A caller's whole receive: MSG_WAITALL and SO_RCVLOWAT make a stream wait for more than the
+    /// first bytes.
     pub fn receive_all(&self, io: &Io<'_>, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
         let room = dst.remaining();
         let target = if self.common.kind != SOCK_STREAM || flags & MSG_PEEK != 0 {

@@ -1,9 +1,9 @@
-//! One direction of a connection of bytes: a ring between a writer and a reader, with what each side did to
-//! it. A connection is two of them.
+//! One direction of a connection of bytes: a ring between a writer and a reader, with what each
+//! side did to it. A connection is two of them.
 //!
-//! Its first bytes may be offered beside the reader's program ([`wait::offer`]). So the state is reached by
-//! [`Half::lock`] alone, which ends the offer first. While there is one, little is in the ring: what is taken of it does
-//! not change whether the writer may write.
+//! Its first bytes may be offered beside the reader's program ([`wait::offer`]). So the state is
+//! reached by [`Half::lock`] alone, which ends the offer first. While there is one, little is in
+//! the ring: what is taken of it does not change whether the writer may write.
 
 use crate::control::Ucred;
 use crate::inflight::InFlight;
@@ -59,7 +59,8 @@ struct State {
 
 /// An offer of more is a copy that the reader may not want.
 const LITTLE: usize = 1984;
-/// What a reader is offered that reads in pieces, before it is known whether it takes it; and in the end.
+/// What a reader is offered that reads in pieces, before it is known whether it takes it; and in
+/// the end.
 const FIRST: usize = 16 << 10;
 const MOST: usize = 64 << 10;
 /// What there is most room for.
@@ -195,9 +196,9 @@ impl Half {
         }
     }
 
-    /// Offers what there is to the reader, if it is little and a read would give just that; and that there is nothing
-    /// more, where `nonblocking` says so, which is asked while who settles has to wait. Of more, the first bytes, to a
-    /// reader that takes them in pieces.
+    /// Offers what there is to the reader, if it is little and a read would give just that; and
+    /// that there is nothing more, where `nonblocking` says so, which is asked while who settles
+    /// has to wait. Of more, the first bytes, to a reader that takes them in pieces.
     pub fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
         let mut s = self.lock();
         // Set first: whoever changes what is looked at below settles afterwards.
@@ -237,8 +238,8 @@ impl Half {
         self.offered.store(false, Ordering::SeqCst);
     }
 
-    /// How many of the first bytes may be offered, so that what is taken of them does not change whether the writer may
-    /// write; `None` where nothing may be, not even that there is nothing.
+    /// How many of the first bytes may be offered, so that what is taken of them does not change
+    /// whether the writer may write; `None` where nothing may be, not even that there is nothing.
     fn most_to_offer(&self, s: &State) -> Option<usize> {
         if s.end != End::Open
             || s.reader_shut
@@ -277,7 +278,8 @@ impl Half {
         s as usize + self.reader.rcvbuf.load(Ordering::Relaxed) as usize
     }
 
-    /// What of the capacity is taken. A piece with a sender or files of its own costs more than its bytes.
+    /// What of the capacity is taken. A piece with a sender or files of its own costs more than its
+    /// bytes.
     fn taken(s: &State) -> usize {
         s.ring.len() + s.segs.len().saturating_sub(1) * SEG
     }
@@ -286,13 +288,14 @@ impl Half {
         !s.ring.is_stuck() && Self::taken(s) <= self.full()
     }
 
-    /// With more in it nobody may write: a third is free before a writer wakes, for a worthwhile piece.
+    /// With more in it nobody may write: a third is free before a writer wakes, for a worthwhile
+    /// piece.
     fn full(&self) -> usize {
         self.capacity() * 2 / 3
     }
 
-    /// As [`Half::view`], for what is no reader's: an offer goes on. `len` may count bytes that were taken of it, which
-    /// makes no difference to `writable`.
+    /// As [`Half::view`], for what is no reader's: an offer goes on. `len` may count bytes that
+    /// were taken of it, which makes no difference to `writable`.
     pub fn ends(&self) -> View {
         let s = self.state.lock();
         self.view_of(&s)
@@ -314,7 +317,8 @@ impl Half {
         }
     }
 
-    /// Writes what fits. UNIX gives the writer's identity and files, which are taken with the first byte.
+    /// Writes what fits. UNIX gives the writer's identity and files, which are taken with the first
+    /// byte.
     pub fn write(
         &self,
         src: &mut dyn Source,
@@ -422,8 +426,8 @@ impl Half {
         })
     }
 
-    /// Reads bytes of a UNIX stream: ends after bytes that came with files, and, where the reader asks who
-    /// wrote (`by_writer`), before bytes of another writer.
+    /// Reads bytes of a UNIX stream: ends after bytes that came with files, and, where the reader
+    /// asks who wrote (`by_writer`), before bytes of another writer.
     pub fn read_unix(&self, dst: &mut dyn Sink, take: Take, by_writer: bool) -> Result<Got> {
         let mut arrived = None;
         let got = self.taking(|s| {

@@ -1,7 +1,8 @@
 //! TCP between sockets of one namespace.
 //!
-//! A connection is two [`Half`]s. A connect finds the listener and makes the other side's socket at once,
-//! unless the accept queue is full: then the connect waits in the listener's `syns` until accept makes room.
+//! A connection is two [`Half`]s. A connect finds the listener and makes the other side's socket at
+//! once, unless the accept queue is full: then the connect waits in the listener's `syns` until
+//! accept makes room.
 
 use crate::addr::{Endpoint, family_of, parse_bind, parse_inet};
 use crate::control::Control;
@@ -201,8 +202,9 @@ impl Tcp {
         Ok((local, remote))
     }
 
-    /// Joins this socket to `l` with a new socket on the other side, which goes into the accept queue.
-    /// The caller holds this socket's state lock (`state`) and knows that the queue `q` is `l`'s.
+    /// Joins this socket to `l` with a new socket on the other side, which goes into the accept
+    /// queue. The caller holds this socket's state lock (`state`) and knows that the queue `q` is
+    /// `l`'s.
     fn establish(&self, state: &mut State, l: &Listener, q: &mut AcceptQueue, ends: Ends) {
         let Ends {
             local,
@@ -493,7 +495,8 @@ impl Protocol for Tcp {
         let mut s = self.state.write();
         match &s.phase {
             Phase::Idle => {}
-            // A connection that is over has given up a port that it had not asked for (`tcp_set_state`).
+            // A connection that is over has given up a port that it had not asked for
+            // (`tcp_set_state`).
             Phase::Connected(c) if c.is_dead() && !s.chosen => {
                 if let Some(b) = s.binding.take() {
                     self.common.ns.tcp.unbind(&b);

@@ -1,11 +1,11 @@
 //! The host's cgroups that hold a sandbox: version 1, version 2, and both beside each other.
 //!
-//! All processes of a sandbox are in them: what a limit says is the whole sandbox's, the Sentry included. A
-//! limit of processes is the container's own (the Sentry keeps it); the host's is some times larger, since an
-//! application's thread is several threads of the host.
+//! All processes of a sandbox are in them: what a limit says is the whole sandbox's, the Sentry
+//! included. A limit of processes is the container's own (the Sentry keeps it); the host's is some
+//! times larger, since an application's thread is several threads of the host.
 //!
-//! Sources: cgroups(7), `Documentation/admin-guide/cgroup-v2.rst` and `cgroup-v1/`, and config-linux.md of the
-//! specification for the words.
+//! Sources: cgroups(7), `Documentation/admin-guide/cgroup-v2.rst` and `cgroup-v1/`, and
+//! config-linux.md of the specification for the words.
 
 use crate::spec::{BlockIo, Cpu, HugepageLimit, Memory, Network, Resources, Throttle};
 use crate::{Error, Result, Tried};
@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 /// Host threads for an application's thread, at most; and those that every sandbox has.
 const HOST_THREADS: i64 = 4;
 const OWN_THREADS: i64 = 64;
-/// How long the processes of a killed sandbox may take to leave; and before they are killed once more.
+/// How long the processes of a killed sandbox may take to leave; and before they are killed once
+/// more.
 const EMPTY_LIMIT: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -161,8 +162,9 @@ pub enum Begun {
 }
 
 impl Cgroups {
-    /// What a container will have; nothing is made. To be kept in its record before [`Cgroups::make`], so that
-    /// a command that was killed in between leaves nothing that nobody knows of.
+    /// What a container will have; nothing is made. To be kept in its record before
+    /// [`Cgroups::make`], so that a command that was killed in between leaves nothing that nobody
+    /// knows of.
     pub fn plan(
         path: &str,
         id: &str,
@@ -212,8 +214,8 @@ impl Cgroups {
         dir
     }
 
-    /// Makes the directories. Where the host does not let us, there are none then, and `warnings` says so if they
-    /// were asked for; that is an error only for root with a path.
+    /// Makes the directories. Where the host does not let us, there are none then, and `warnings`
+    /// says so if they were asked for; that is an error only for root with a path.
     pub fn make(&mut self, path: &str, wanted: Wanted, warnings: &mut Vec<String>) -> Result<()> {
         // Another container's end may take a parent away that was there.
         let mut made = self.make_all();
@@ -269,8 +271,8 @@ impl Cgroups {
         self.v1.values().chain(&self.v2).collect()
     }
 
-    /// A clone of this process that begins in the cgroup of version 2, if there is one and the host can do
-    /// that; and whether it is there.
+    /// A clone of this process that begins in the cgroup of version 2, if there is one and the host
+    /// can do that; and whether it is there.
     pub fn clone_process(&self) -> abi::Result<(host::Side, Begun)> {
         let dir = self.v2.as_ref().and_then(|d| std::fs::File::open(d).ok());
         if let Some(d) = dir
@@ -620,8 +622,8 @@ impl Cgroups {
         })
     }
 
-    /// Removes what was made, once the last process has left. What stays longer (what a hook has left behind)
-    /// is killed. An error where that does not end.
+    /// Removes what was made, once the last process has left. What stays longer (what a hook has
+    /// left behind) is killed. An error where that does not end.
     pub fn remove(&self) -> Result<()> {
         let started = Instant::now();
         for d in self.made.iter().rev() {

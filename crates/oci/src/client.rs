@@ -1,14 +1,17 @@
-//! What the commands say to a monitor: one JSON packet each way on its socket, descriptors beside it.
+//! What the commands say to a monitor: one JSON packet each way on its socket, descriptors beside
+//! it.
 //!
 //! Only the owner of the state directory reaches the socket.
 //!
 //! # Invariants
 //!
-//! - A client that is told of a failure does not get what it asked for later: what a client has given up before the monitor read it is not
-//!   read. (What the Sentry has been asked may still come, where it did not answer in time.)
-//! - A program of `exec` runs only once its client, which has learnt its process, says so ([`Connection::begin`]); one
-//!   whose client has gone never does.
-//! - Whatever takes long by its nature is waited for as long as the Sentry answers a [`Request::Ping`].
+//! - A client that is told of a failure does not get what it asked for later: what a client has
+//!   given up before the monitor read it is not read. (What the Sentry has been asked may still
+//!   come, where it did not answer in time.)
+//! - A program of `exec` runs only once its client, which has learnt its process, says so
+//!   ([`Connection::begin`]); one whose client has gone never does.
+//! - Whatever takes long by its nature is waited for as long as the Sentry answers a
+//!   [`Request::Ping`].
 
 use crate::state::{Dir, Status};
 use crate::{Error, Result, Tried, deadline};
@@ -41,8 +44,8 @@ pub enum Request {
     Start,
     /// Whether the Sentry is there.
     Ping,
-    /// To all, or to a process that a client started, by its pid inside; for 0, to this client's, or else to
-    /// the first program.
+    /// To all, or to a process that a client started, by its pid inside; for 0, to this client's,
+    /// or else to the first program.
     Signal {
         signal: i32,
         all: bool,
@@ -124,7 +127,8 @@ impl Connection {
     /// `EAGAIN` where a monitor does not accept, and many wait for it.
     fn to(dir: &Dir) -> Result<rustix::io::Result<Connection>> {
         let s = socket()?;
-        // It holds for connect(2), too (unix(7) does not tell; the kernel's unix_stream_connect() does).
+        // It holds for connect(2), too (unix(7) does not tell; the kernel's unix_stream_connect()
+        // does).
         set_socket_timeout(&s, Timeout::Send, Some(STATUS_PATIENCE)).tried("limit a socket")?;
         let to = address(dir)?;
         Ok(rustix::net::connect(&s, &to).map(|()| Connection(s)))
@@ -150,7 +154,8 @@ impl Connection {
         }
     }
 
-    /// Whether there is an answer, or the connection's end, in time. An error where one of `signals` comes before.
+    /// Whether there is an answer, or the connection's end, in time. An error where one of
+    /// `signals` comes before.
     pub fn answers_until(
         &self,
         deadline: Option<Instant>,
@@ -191,7 +196,8 @@ impl Connection {
         let mut buf = vec![0; MAX];
         let fd = self.0.as_raw_fd();
         let received = match sock::recv(fd, &mut buf) {
-            // Told once, and first, where the other side has not read all; its last words are behind.
+            // Told once, and first, where the other side has not read all; its last words are
+            // behind.
             Err(ECONNRESET) => sock::recv(fd, &mut buf),
             r => r,
         };
@@ -203,9 +209,9 @@ impl Connection {
         }
     }
 
-    /// Has a program made ready, however long that takes, as long as the Sentry answers other questions; but not
-    /// longer than until `deadline`, nor if one of `signals` comes. Gives its process, which waits for
-    /// [`Connection::begin`].
+    /// Has a program made ready, however long that takes, as long as the Sentry answers other
+    /// questions; but not longer than until `deadline`, nor if one of `signals` comes. Gives its
+    /// process, which waits for [`Connection::begin`].
     pub fn exec(
         &self,
         given: &[RawFd],
@@ -234,7 +240,8 @@ impl Connection {
         }
     }
 
-    /// Runs what [`Connection::exec`] made ready. From here on it counts as run, whatever becomes of it.
+    /// Runs what [`Connection::exec`] made ready. From here on it counts as run, whatever becomes
+    /// of it.
     pub fn begin(&self) -> Result<()> {
         self.send(&Request::Start, &[])
     }
@@ -265,7 +272,8 @@ impl Connection {
     }
 }
 
-/// The status that a monitor tells, `None` if it does not answer in time; an error where there is none.
+/// The status that a monitor tells, `None` if it does not answer in time; an error where there is
+/// none.
 pub fn status(dir: &Dir) -> Result<Option<Status>> {
     let c = match Connection::to(dir)? {
         Ok(c) => c,
@@ -299,7 +307,8 @@ pub fn check_request(packet: &[u8]) -> bool {
     serde_json::from_slice::<Request>(packet).is_ok()
 }
 
-/// What a monitor says first to the command that it is a copy of: the process that is ready, or why there is none.
+/// What a monitor says first to the command that it is a copy of: the process that is ready, or why
+/// there is none.
 pub type FirstWord = Result<u32>;
 
 /// `false` where the command is gone.
@@ -318,7 +327,8 @@ pub fn hear_first(fd: RawFd) -> Option<FirstWord> {
 }
 
 pub fn write_reply(fd: RawFd, r: &Reply) {
-    // A client that is gone needs no answer; one that does not read, or was stopped, is not waited for.
+    // A client that is gone needs no answer; one that does not read, or was stopped, is not waited
+    // for.
     if let Ok(text) = serde_json::to_vec(r) {
         let _ = sock::try_send(fd, &text, &[]);
     }

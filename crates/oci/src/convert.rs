@@ -49,7 +49,8 @@ pub struct Pod {
     pub own_net: bool,
 }
 
-/// The annotations of container managers that tell what a container is in a pod, and which pod it is.
+/// The annotations of container managers that tell what a container is in a pod, and which pod it
+/// is.
 const POD_ANNOTATIONS: [(&str, &str); 2] = [
     (
         "io.kubernetes.cri.container-type",
@@ -138,7 +139,8 @@ pub fn convert(asked: &Asked<'_>) -> Result<Converted, Error> {
     let sandbox_pid = asked.sandbox.map(|s| s.pid);
     let network = namespaces(&linux, sandbox_pid, &mut warnings)?;
     let pod = asked.sandbox.map(|s| Pod::new(s, &linux));
-    // An ordinary user's new network namespace is the Sentry's own: there is nothing in it to pass through.
+    // An ordinary user's new network namespace is the Sentry's own: there is nothing in it to pass
+    // through.
     let host_network =
         asked.host_network && (network != Network::New || rustix::process::geteuid().is_root());
     if !host_network && pod.is_none() {
@@ -327,7 +329,8 @@ fn check_version(v: &str) -> Result<(), Error> {
     }
 }
 
-/// A container's name where the bundle has none: the host's, which runc's container would keep, need not be known.
+/// A container's name where the bundle has none: the host's, which runc's container would keep,
+/// need not be known.
 const HOSTNAME: &str = "cloister";
 
 fn host_name(name: &str, word: &str) -> Result<String, Error> {

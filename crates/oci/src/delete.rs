@@ -2,10 +2,11 @@
 //!
 //! # Invariants
 //!
-//! - The state goes last: as long as anything of the container may run, it can be found, and deleted again.
-//! - Nothing of it runs once its monitor is gone, whose death takes along all that it started, and, of a pod's member,
-//!   the Sentry that it joined has let go of its lock ([`Dir::lock_for_sandbox`]). A Sentry that does not is ended, with
-//!   the whole pod.
+//! - The state goes last: as long as anything of the container may run, it can be found, and
+//!   deleted again.
+//! - Nothing of it runs once its monitor is gone, whose death takes along all that it started, and,
+//!   of a pod's member, the Sentry that it joined has let go of its lock
+//!   ([`Dir::lock_for_sandbox`]). A Sentry that does not is ended, with the whole pod.
 
 use crate::container::Container;
 use crate::state::{self, Dir, Lock, Record, Status, check_id};
@@ -46,8 +47,8 @@ pub fn delete(rt: &Runtime, id: &str, force: Force) -> Result<()> {
     delete_of(rt, id, force, None)
 }
 
-/// The same; with a bundle, only the container that was made from it: one of that name from another is somebody
-/// else's, and for this caller there is none.
+/// The same; with a bundle, only the container that was made from it: one of that name from another
+/// is somebody else's, and for this caller there is none.
 pub fn delete_of(rt: &Runtime, id: &str, force: Force, bundle: Option<&Path>) -> Result<()> {
     let force = force == Force::Yes;
     let dir = match Dir::open(&rt.root, id) {
@@ -90,7 +91,8 @@ pub fn delete_of(rt: &Runtime, id: &str, force: Force, bundle: Option<&Path>) ->
         // `create` was killed before it had a monitor.
         Ok(None) if force => return remove(&dir, lock),
         Ok(None) => return Err(Error::Incomplete(id.to_owned())),
-        // A record that makes no sense goes; one that cannot be read now may tell of a container that runs.
+        // A record that makes no sense goes; one that cannot be read now may tell of a container
+        // that runs.
         Err(e) if !force || !dir.is_readable() => return Err(e),
         Err(e) => {
             rt.log.warning(&e.to_string());
@@ -125,7 +127,8 @@ pub fn delete_of(rt: &Runtime, id: &str, force: Force, bundle: Option<&Path>) ->
     Ok(())
 }
 
-/// The lock's holder may wait for what does not come as long as the container lives: the end of a hook.
+/// The lock's holder may wait for what does not come as long as the container lives: the end of a
+/// hook.
 fn lock_by_force(dir: &Dir, is_foreign: &dyn Fn(&Record) -> bool) -> Result<Lock> {
     if let Some(l) = dir.lock_within(LOCK_LIMIT)? {
         return Ok(l);

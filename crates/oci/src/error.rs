@@ -1,7 +1,7 @@
 //! What went wrong.
 //!
-//! An error crosses processes as what it is: its kind is never read out of its sentence, which a hook, or the Sentry,
-//! may have said.
+//! An error crosses processes as what it is: its kind is never read out of its sentence, which a
+//! hook, or the Sentry, may have said.
 
 use crate::client;
 use serde::{Deserialize, Serialize};

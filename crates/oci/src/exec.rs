@@ -1,7 +1,8 @@
 //! `exec`: one more program in a running container.
 //!
-//! It is made ready, which may take long, and then run, by one word of its client's: see [`client`]. The client
-//! says it when nothing of its own can fail any more, and its caller is still there.
+//! It is made ready, which may take long, and then run, by one word of its client's: see
+//! [`client`]. The client says it when nothing of its own can fail any more, and its caller is
+//! still there.
 
 use crate::client::{self, Connection, Reply, Request};
 use crate::container::Container;
@@ -48,8 +49,8 @@ pub fn base(rt: &Runtime, id: &str) -> Result<spec::Process> {
     }
 }
 
-/// Runs it; gives its exit status, or 0 at once with `detach`. `begins` is called before a program that is waited
-/// for runs: until then, a signal ends the wait for it.
+/// Runs it; gives its exit status, or 0 at once with `detach`. `begins` is called before a program
+/// that is waited for runs: until then, a signal ends the wait for it.
 pub fn exec(rt: &Runtime, e: &Exec, begins: impl FnOnce() -> Result<()>) -> Result<u8> {
     if e.detach {
         return exec_detached(rt, e, |_| Ok(())).map(|_| 0);
@@ -92,7 +93,8 @@ fn prepare(rt: &Runtime, e: &Exec) -> Result<(Dir, ProcessSpec)> {
 /// The parent's word: nothing can fail any more.
 const RUN: &[u8] = b"run";
 
-/// Runs it, and leaves it to its monitor. Where `begins` fails, or this process ends in it, it never runs.
+/// Runs it, and leaves it to its monitor. Where `begins` fails, or this process ends in it, it
+/// never runs.
 pub fn exec_detached(
     rt: &Runtime,
     e: &Exec,
@@ -138,7 +140,8 @@ pub fn exec_detached(
             });
             let code = match ended {
                 Ok(status) => exit_code(status),
-                // It is known, and may be waited for: what does not come to run, or has no end, was killed.
+                // It is known, and may be waited for: what does not come to run, or has no end, was
+                // killed.
                 Err(_) if told => 128 + libc::SIGKILL as u8,
                 Err(f) => {
                     client::say_first(theirs.raw(), &Err(f));
@@ -260,8 +263,8 @@ pub fn attend(
     }
 }
 
-/// Runs a startContainer hook: inside, with the state on standard input; but not longer than until one of `signals`
-/// comes.
+/// Runs a startContainer hook: inside, with the state on standard input; but not longer than until
+/// one of `signals` comes.
 pub fn hook(container: &Container, h: &Hook, signals: Option<&HostFd>) -> Result<()> {
     let record = &container.record;
     let path = h.path.display().to_string();

@@ -36,8 +36,8 @@ pub(crate) fn read_opened(fd: OwnedFd, max: u64) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Writes a file aside and gives it its name. What lies in the way of either is replaced, not written to: it may be a
-/// link.
+/// Writes a file aside and gives it its name. What lies in the way of either is replaced, not
+/// written to: it may be a link.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = path.with_file_name(format!(".{name}.new"));

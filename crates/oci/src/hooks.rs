@@ -1,5 +1,5 @@
-//! Hooks: programs of the host that are run at moments of a container's life, with its state on standard
-//! input.
+//! Hooks: programs of the host that are run at moments of a container's life, with its state on
+//! standard input.
 
 use crate::spec::Hook;
 use crate::state::{Record, Status};
@@ -77,7 +77,8 @@ fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
         let (k, v) = e.split_once('=').unwrap_or((e, ""));
         c.env(k, v);
     }
-    // Files: what it writes nobody need read while it runs, and nobody waits for it to read the state.
+    // Files: what it writes nobody need read while it runs, and nobody waits for it to read the
+    // state.
     let input = files::in_memory(&state(record, status))?;
     let words = rustix::fs::memfd_create("hook", rustix::fs::MemfdFlags::CLOEXEC);
     let words = std::fs::File::from(words.tried("keep its words")?);
@@ -85,7 +86,8 @@ fn one(h: &Hook, record: &Record, status: Status) -> Result<()> {
         .stdout(Stdio::null())
         .stderr(words.try_clone().tried("keep its words")?)
         .process_group(0);
-    // The monitor, and `run`, block the signals that they pass on, and hold what `--preserve-fds` gave.
+    // The monitor, and `run`, block the signals that they pass on, and hold what `--preserve-fds`
+    // gave.
     hostcall::start::begin_clean(&mut c);
     let deadline = deadline(h);
     let mut child = c.spawn().tried(&format!("run {}", h.path.display()))?;

@@ -39,8 +39,8 @@ pub enum OwnTerminal {
     Unused,
 }
 
-/// Runs hooks and sandbox until the container ends; gives the exit status for this process. `on_ready` is
-/// called when the container is created.
+/// Runs hooks and sandbox until the container ends; gives the exit status for this process.
+/// `on_ready` is called when the container is created.
 ///
 /// # Errors
 ///
@@ -83,7 +83,8 @@ pub fn run(begin: Beginning<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     };
     let on_ready = told_in_log(laps, log.clone(), on_ready);
     let mut monitor = Monitor::new(listener, signals, slave, on_ready, log.clone());
-    // For `docker top`, and other readers of the host's processes: this is the container's first program there.
+    // For `docker top`, and other readers of the host's processes: this is the container's first
+    // program there.
     host::set_title(&title);
     running.confine()?;
     let ending = running.wait(&mut monitor);
@@ -206,7 +207,8 @@ fn exit_status(monitor: &Monitor, ending: Ending, log: &Log) -> Result<u8> {
         }
         Ending::Broken { text, exit } => {
             log.error(&text);
-            // Killed from outside, or because the memory that it may have ran out: as a program would be.
+            // Killed from outside, or because the memory that it may have ran out: as a program
+            // would be.
             let code = if exit == EXIT_KILLED { 128 + 9 } else { exit };
             monitor.tell_end(i32::from(code) << 8);
             Ok(code)
@@ -214,7 +216,8 @@ fn exit_status(monitor: &Monitor, ending: Ending, log: &Log) -> Result<u8> {
     }
 }
 
-/// A new namespace takes long to make: where nobody needs it before, it is made while the sandbox starts.
+/// A new namespace takes long to make: where nobody needs it before, it is made while the sandbox
+/// starts.
 pub fn network_comes_later(bundle: &Converted, hooks: &Hooks) -> bool {
     bundle.network == Network::New
         && !bundle.plan.host_network
@@ -292,8 +295,8 @@ impl Streams {
     }
 }
 
-/// Closes streams that were given to this process: readers of their other ends must see the program's end. Its own
-/// three stay open for ever: see [`silence`].
+/// Closes streams that were given to this process: readers of their other ends must see the
+/// program's end. Its own three stay open for ever: see [`silence`].
 pub fn close(stdio: Stdio<RawFd>) {
     let mut fds: Vec<RawFd> = stdio.descriptors().filter(|fd| *fd > 2).collect();
     // One descriptor may be two streams.

@@ -12,8 +12,8 @@
 //! cloister exec     asks the monitor; with --detach an *exec monitor* does so, and ends as the program ends
 //! ```
 //!
-//! `run` in the foreground is `create` and `start`; then the command passes signals and window sizes on, waits
-//! for the monitor, ends as it does, and deletes the container.
+//! `run` in the foreground is `create` and `start`; then the command passes signals and window
+//! sizes on, waits for the monitor, ends as it does, and deletes the container.
 //!
 //! # Modules
 //!
@@ -34,10 +34,10 @@
 //!
 //! # Invariants
 //!
-//! - The state directory is made by mkdir(2), once, and is locked while it changes: of two `create` of one
-//!   name, one fails.
-//! - A container is *stopped* when its monitor is gone (its pid and start time tell), whatever else was
-//!   written; what a killed command left behind, `delete --force` takes away.
+//! - The state directory is made by mkdir(2), once, and is locked while it changes: of two `create`
+//!   of one name, one fails.
+//! - A container is *stopped* when its monitor is gone (its pid and start time tell), whatever else
+//!   was written; what a killed command left behind, `delete --force` takes away.
 //! - The monitor has one thread, and holds none of the container's standard streams once it runs.
 //! - Nothing of the container's namespaces is entered by a process of the host: what `exec` and the
 //!   startContainer hooks run, runs behind the Sentry.
@@ -92,7 +92,8 @@ pub enum Overlay {
     Itself,
     /// To a file without a name in this directory.
     Dir(PathBuf),
-    /// To the root directory on the host, as runc's do: container managers keep what is written there.
+    /// To the root directory on the host, as runc's do: container managers keep what is written
+    /// there.
     #[default]
     None,
 }

@@ -27,7 +27,8 @@ pub fn start(rt: &Runtime, id: &str) -> Result<()> {
     start_attended(rt, id, None, || Ok(()))
 }
 
-/// The same; one of `signals` ends the wait for startContainer hooks. `begins` is called before the program runs.
+/// The same; one of `signals` ends the wait for startContainer hooks. `begins` is called before the
+/// program runs.
 fn start_attended(
     rt: &Runtime,
     id: &str,
@@ -179,10 +180,11 @@ pub fn ps(rt: &Runtime, id: &str) -> Result<Ps> {
     })
 }
 
-/// `tar`: what the container changed in its root, as a layer of an image. Gives how many changes have no place in one.
+/// `tar`: what the container changed in its root, as a layer of an image. Gives how many changes
+/// have no place in one.
 ///
-/// The Sentry gets a pipe, and nothing that it could reach behind: what it writes is only bytes to copy. It ends with
-/// its reader, too.
+/// The Sentry gets a pipe, and nothing that it could reach behind: what it writes is only bytes to
+/// copy. It ends with its reader, too.
 pub fn tar(rt: &Runtime, id: &str, out: &mut impl Write) -> Result<u32> {
     let connection = open(rt, id)?.connect()?;
     let (reader, writer) = std::io::pipe().tried("make a pipe")?;
@@ -247,8 +249,9 @@ pub enum After {
     Keep,
 }
 
-/// `run` in the foreground: gives the exit status. `begins` is called before the program runs: until then, a signal
-/// ends the wait for hooks. `size` tells the caller's window, where the program has a terminal joined to it.
+/// `run` in the foreground: gives the exit status. `begins` is called before the program runs:
+/// until then, a signal ends the wait for hooks. `size` tells the caller's window, where the
+/// program has a terminal joined to it.
 pub fn run(
     rt: &Runtime,
     c: &Create,

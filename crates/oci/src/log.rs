@@ -30,8 +30,8 @@ impl Log {
         self.write("error", &text);
         self.say(&text);
     }
-    /// For what is not honoured. Standard error is the container's in `create`: only the log gets it, unless
-    /// there is none.
+    /// For what is not honoured. Standard error is the container's in `create`: only the log gets
+    /// it, unless there is none.
     pub fn warning(&self, text: &str) {
         let text = in_words(text);
         if self.path.is_some() {

@@ -2,18 +2,21 @@
 //!
 //! # Invariants
 //!
-//! - The Sentry is never waited for. What it has no room to read waits in the [`Outbox`]; what it is asked stays in
-//!   `pending`, which is bounded, until it answers; what may take long (programs being made ready) leaves room there
-//!   for the rest. That it does not answer is said by clients, and only after a time ([`client`]).
+//! - The Sentry is never waited for. What it has no room to read waits in the [`Outbox`]; what it
+//!   is asked stays in `pending`, which is bounded, until it answers; what may take long (programs
+//!   being made ready) leaves room there for the rest. That it does not answer is said by clients,
+//!   and only after a time ([`client`]).
 //! - What a client has asked for and given up, before it was read, is not done.
-//! - SIGKILL for the first program ends the container, whatever the Sentry does: where it does not obey within
-//!   [`limits::KILL`], the monitor ends, and with it all processes that it started. (A container in somebody else's
-//!   sandbox has no Sentry of its own: its Gofer ends, and the Sentry, which learns it by its socket, is to say that
-//!   the container has ended. Where it does not, the sandbox ends: see [`crate::launch`].)
-//! - SIGKILL for a program of `exec` that has not ended in time is told again, with a ping. A Sentry that answers has
-//!   ended what the program ran; what is left waits for the host, as an uninterruptible task of Linux does. One that
-//!   does not answer ends as above.
-//! - A program of `exec` runs when its client says so: see [`client`]. One without a client is killed.
+//! - SIGKILL for the first program ends the container, whatever the Sentry does: where it does not
+//!   obey within [`limits::KILL`], the monitor ends, and with it all processes that it started. (A
+//!   container in somebody else's sandbox has no Sentry of its own: its Gofer ends, and the Sentry,
+//!   which learns it by its socket, is to say that the container has ended. Where it does not, the
+//!   sandbox ends: see [`crate::launch`].)
+//! - SIGKILL for a program of `exec` that has not ended in time is told again, with a ping. A
+//!   Sentry that answers has ended what the program ran; what is left waits for the host, as an
+//!   uninterruptible task of Linux does. One that does not answer ends as above.
+//! - A program of `exec` runs when its client says so: see [`client`]. One without a client is
+//!   killed.
 
 use crate::client::{self, Reply, Request};
 use crate::log::Log;
@@ -31,7 +34,8 @@ use std::time::Instant;
 
 /// Questions to the Sentry at one time; the monitor's own come on top, one for each kill at most.
 const PENDING_MAX: usize = 1024;
-/// Programs that it makes ready at one time, also for clients that have gone: each takes a thread there.
+/// Programs that it makes ready at one time, also for clients that have gone: each takes a thread
+/// there.
 const EXECS_MAX: usize = PENDING_MAX / 2;
 /// Clients at one time.
 const CLIENTS_MAX: usize = 1024;
@@ -453,8 +457,8 @@ impl Monitor {
     }
 
     fn hung_up(&mut self, r: &Running, id: u64) {
-        // Of these the answer still counts: a program that nobody waits for is to be ended, and what is paused
-        // is known to be.
+        // Of these the answer still counts: a program that nobody waits for is to be ended, and
+        // what is paused is known to be.
         let counts = |kind| matches!(kind, control::EXEC | control::PAUSE | control::RESUME);
         self.pending
             .retain(|_, p| p.client != Some(id) || counts(p.kind));

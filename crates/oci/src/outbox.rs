@@ -1,13 +1,14 @@
 //! What the Sentry is told, in order, and without waiting for it.
 //!
-//! The control socket holds a few hundred packets. A Sentry that is busy, or whose machine is, may be that far behind
-//! without any fault: what does not fit waits here.
+//! The control socket holds a few hundred packets. A Sentry that is busy, or whose machine is, may
+//! be that far behind without any fault: what does not fit waits here.
 //!
 //! # Invariants
 //!
 //! - Messages go out in the order in which they were put in.
-//! - Of a client at most one message waits: the monitor reads nothing more of it meanwhile. So the number of clients
-//!   bounds the box, and a client that is faster than the Sentry is slowed down, not refused.
+//! - Of a client at most one message waits: the monitor reads nothing more of it meanwhile. So the
+//!   number of clients bounds the box, and a client that is faster than the Sentry is slowed down,
+//!   not refused.
 //! - Of the monitor's own messages no two that mean the same wait.
 //! - What waits of a client that has gone is dropped.
 
@@ -129,7 +130,8 @@ impl Outbox {
         self.0.is_empty()
     }
 
-    /// Sends a message, which is given back with what became of it; or keeps it, where there is no room.
+    /// Sends a message, which is given back with what became of it; or keeps it, where there is no
+    /// room.
     pub fn put(
         &mut self,
         w: Waiting,

@@ -1,11 +1,11 @@
 //! A bundle's seccomp profile as a classic BPF program for our kernel.
 //!
-//! The program is a binary search over the system-call numbers; its leaves return an action or ask for the
-//! arguments. Where a profile is ambiguous it is read as runc and libseccomp read it: names that this machine
-//! does not know are left out; a rule that says what the default says is left out; a rule without conditions
-//! beats those with conditions; two conditions of one rule on the same argument are two rules. Where the
-//! default refuses, calls newer than every one that the profile names give `ENOSYS`, so that libraries fall
-//! back to what the profile's author knew.
+//! The program is a binary search over the system-call numbers; its leaves return an action or ask
+//! for the arguments. Where a profile is ambiguous it is read as runc and libseccomp read it: names
+//! that this machine does not know are left out; a rule that says what the default says is left
+//! out; a rule without conditions beats those with conditions; two conditions of one rule on the
+//! same argument are two rules. Where the default refuses, calls newer than every one that the
+//! profile names give `ENOSYS`, so that libraries fall back to what the profile's author knew.
 
 use crate::Error;
 use crate::spec::{Seccomp, SeccompArg};
@@ -106,15 +106,15 @@ impl Condition {
         })
     }
 
-    /// Appends code that goes on behind itself if the condition holds, and else to `fail` instructions behind
-    /// itself.
+    /// Appends code that goes on behind itself if the condition holds, and else to `fail`
+    /// instructions behind itself.
     fn emit(self, out: &mut Vec<Insn>, fail: usize) {
         let low = ARGS + 8 * self.index;
         let load = |at| insn(LD_ABS, at, 0, 0);
         let halves = |v: u64| ((v >> 32) as u32, v as u32);
         let (yes, no) = if self.negated { (fail, 0) } else { (0, fail) };
-        // Distances count from behind the instruction: the last one's are `yes` and `no`, earlier ones skip
-        // what lies between.
+        // Distances count from behind the instruction: the last one's are `yes` and `no`, earlier
+        // ones skip what lies between.
         match self.test {
             Test::Equal(v) => {
                 let (hi, lo) = halves(v);
@@ -188,7 +188,8 @@ impl Leaf {
     }
 }
 
-/// A rule has at most one condition for each argument: 6 × 6 + 1 instructions, well below a jump's 255.
+/// A rule has at most one condition for each argument: 6 × 6 + 1 instructions, well below a jump's
+/// 255.
 const MAX_CONDITIONS: usize = 6;
 
 /// The search: `ranges` are first numbers with their leaves, in order.
@@ -244,7 +245,8 @@ pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Error> {
         ));
     }
     for f in &p.flags {
-        // What they ask for is so anyway, or has no meaning for a kernel without speculation or a log.
+        // What they ask for is so anyway, or has no meaning for a kernel without speculation or a
+        // log.
         if !FLAGS.contains(&f.as_str()) {
             return Err(Error::new(format!(
                 "linux.seccomp: flag {f} is not supported"

@@ -1,7 +1,7 @@
 //! `config.json` of a bundle: the OCI runtime specification 1.2, as far as it concerns Linux.
 //!
-//! These are types of our own, not the `oci-spec` crate's, because a word that this version does not know
-//! must be told to the caller by its name: that crate drops it in silence.
+//! These are types of our own, not the `oci-spec` crate's, because a word that this version does
+//! not know must be told to the caller by its name: that crate drops it in silence.
 
 use crate::Error;
 use serde::{Deserialize, Serialize};
@@ -35,8 +35,8 @@ macro_rules! words {
     };
 }
 
-/// Where an object is wanted, a list is none: by itself, serde takes one for the object's fields in their
-/// order.
+/// Where an object is wanted, a list is none: by itself, serde takes one for the object's fields in
+/// their order.
 struct ObjectOnly<D>(D);
 
 impl<'de, D: serde::Deserializer<'de>> serde::Deserializer<'de> for ObjectOnly<D> {
@@ -421,7 +421,8 @@ words! {
 /// The longest `config.json` that is read.
 const MAX: u64 = 16 << 20;
 
-/// Whether it is a descriptor of this process, which may be a pipe: what `-` and a shell's `<(...)` become.
+/// Whether it is a descriptor of this process, which may be a pipe: what `-` and a shell's `<(...)`
+/// become.
 fn is_stream(path: &Path) -> bool {
     path == Path::new("/dev/stdin")
         || path.starts_with("/dev/fd")

@@ -1,5 +1,5 @@
-//! The one way to start: from a plan, which a bundle or the options of `cloister do` have made, to a container's
-//! processes.
+//! The one way to start: from a plan, which a bundle or the options of `cloister do` have made, to
+//! a container's processes.
 
 use crate::convert::Pod;
 use crate::error::Tried;
@@ -215,7 +215,8 @@ fn hand_over<'a>(plan: Plan, given: &'a Given, member: Member<'a>) -> HandOver<'
     Box::new(move |side: JoinSide| {
         let body = files::in_memory(&serde_json::to_vec(&join).tried("describe the container")?)?;
         let memory = hostcall::mem::memfd(c"cloister-memory").tried("make the memory file")?;
-        // From here on it is the Sentry's alone: this process's copy ends before the container does.
+        // From here on it is the Sentry's alone: this process's copy ends before the container
+        // does.
         let lock = member.own.lock_for_sandbox()?;
         let fds = [
             body.as_raw_fd(),

@@ -16,7 +16,8 @@ const VERSION: u32 = 1;
 /// The longest record that is read: it holds a part of a `config.json`.
 const RECORD_MAX: u64 = 32 << 20;
 
-/// What the name begins with of a directory that is being removed: no container's does ([`check_id`]).
+/// What the name begins with of a directory that is being removed: no container's does
+/// ([`check_id`]).
 const REMOVED: &str = "~";
 /// So often one is tried.
 const SWEEPS: u32 = 10;
@@ -56,8 +57,8 @@ pub struct Record {
     pub sandbox: Option<Sandbox>,
 }
 
-/// A sandbox that others join: the container that it began with, and the process that stands for it. Another
-/// container may come to have its name, and another process its number.
+/// A sandbox that others join: the container that it began with, and the process that stands for
+/// it. Another container may come to have its name, and another process its number.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sandbox {
@@ -101,8 +102,9 @@ pub struct Dir {
 pub struct Lock(OwnedFd);
 
 impl Lock {
-    /// In a clone of the process that holds it: closes the copy, so that the lock ends with its holder, also
-    /// where that is killed. To be called once, by a process that never drops the lock.
+    /// In a clone of the process that holds it: closes the copy, so that the lock ends with its
+    /// holder, also where that is killed. To be called once, by a process that never drops the
+    /// lock.
     pub fn leave_to_parent(&self) {
         drop(hostcall::HostFd::from_raw(self.0.as_raw_fd()));
     }
@@ -125,8 +127,9 @@ pub fn check_id(id: &str) -> Result<()> {
     Ok(())
 }
 
-/// Opens the directory of all containers. Their state is believed: nobody else may have made it, nor the link
-/// that leads there. (An ordinary user's may lie in /tmp, where anybody can be there first.)
+/// Opens the directory of all containers. Their state is believed: nobody else may have made it,
+/// nor the link that leads there. (An ordinary user's may lie in /tmp, where anybody can be there
+/// first.)
 fn open_root(root: &Path) -> Result<OwnedFd> {
     let what = format!("open {}", root.display());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -196,8 +199,8 @@ impl Dir {
         Ok(Dir { path, fd })
     }
 
-    /// Waits for the lock. Its last holder may have removed the directory, and another container may have its
-    /// name since: that is an error.
+    /// Waits for the lock. Its last holder may have removed the directory, and another container
+    /// may have its name since: that is an error.
     pub fn lock(&self) -> Result<Lock> {
         let fd = self.open_lock()?;
         while let Err(e) = rustix::fs::flock(&fd, FlockOperation::LockExclusive) {
@@ -223,8 +226,9 @@ impl Dir {
         }
     }
 
-    /// For a pod's member: what the Sentry that takes it in is given, and closes when no program of it runs any
-    /// more. Locked until then: a lock belongs to the open file, whichever of its holders ends.
+    /// For a pod's member: what the Sentry that takes it in is given, and closes when no program of
+    /// it runs any more. Locked until then: a lock belongs to the open file, whichever of its
+    /// holders ends.
     pub fn lock_for_sandbox(&self) -> Result<OwnedFd> {
         let what = "lock the container for its sandbox";
         // Nothing can be written by it.
@@ -244,8 +248,8 @@ impl Dir {
         }
     }
 
-    /// Whether nobody can hold its lock: there is something else in its place, or there is none, and no room for
-    /// one. Any other failure to lock it may be the caller's own.
+    /// Whether nobody can hold its lock: there is something else in its place, or there is none,
+    /// and no room for one. Any other failure to lock it may be the caller's own.
     #[must_use]
     pub fn is_unlockable(&self) -> bool {
         use rustix::fs::FileType;
@@ -255,7 +259,8 @@ impl Dir {
         }
     }
 
-    /// Whether there is nothing with this process or the host that keeps it from reading the record.
+    /// Whether there is nothing with this process or the host that keeps it from reading the
+    /// record.
     #[must_use]
     pub fn is_readable(&self) -> bool {
         use rustix::io::Errno;
@@ -312,7 +317,8 @@ impl Dir {
         let f =
             rustix::fs::openat(&self.fd, NEW, flags, Mode::from_raw_mode(0o600)).tried(&what)?;
         std::io::Write::write_all(&mut std::fs::File::from(f), &text).tried(&what)?;
-        // Exchanged and not replaced: file systems on disks write out a file that replaces another at once.
+        // Exchanged and not replaced: file systems on disks write out a file that replaces another
+        // at once.
         let exchange = rustix::fs::RenameFlags::EXCHANGE;
         match rustix::fs::renameat_with(&self.fd, NEW, &self.fd, "state.json", exchange) {
             Ok(()) => {
@@ -357,9 +363,10 @@ impl Dir {
         Ok(Some(r))
     }
 
-    /// Removes it with all that it holds. Where that fails when it has lost its name ([`Dir::is_there`]), the container is
-    /// gone all the same. First its name goes, at once, so that other commands find all of it or nothing.
-    /// One that has opened it may still make a lock there, and then sees that it is gone.
+    /// Removes it with all that it holds. Where that fails when it has lost its name
+    /// ([`Dir::is_there`]), the container is gone all the same. First its name goes, at once, so
+    /// that other commands find all of it or nothing. One that has opened it may still make a lock
+    /// there, and then sees that it is gone.
     pub fn remove(&self) -> Result<()> {
         let what = format!("remove {}", self.path.display());
         let root = self.path.parent().unwrap_or(Path::new("/"));
@@ -369,7 +376,8 @@ impl Dir {
             let aside = root.join(format!("{REMOVED}{pid}.{n}"));
             let rename = rustix::fs::RenameFlags::NOREPLACE;
             let renamed = match rustix::fs::renameat_with(CWD, &self.path, CWD, &aside, rename) {
-                // A file system that cannot: an empty directory is replaced, none that another has renamed.
+                // A file system that cannot: an empty directory is replaced, none that another has
+                // renamed.
                 Err(Errno::INVAL | Errno::NOSYS) => replace_empty(&self.path, &aside),
                 r => r,
             };
@@ -425,8 +433,8 @@ fn user_name() -> String {
     }
 }
 
-/// Fields of `/proc/PID/stat` after the name: the state, and the start time in ticks. `None` where there is no such
-/// process.
+/// Fields of `/proc/PID/stat` after the name: the state, and the start time in ticks. `None` where
+/// there is no such process.
 fn stat(pid: i32) -> std::io::Result<Option<(char, u64)>> {
     let text = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(t) => t,
@@ -441,7 +449,8 @@ fn stat(pid: i32) -> std::io::Result<Option<(char, u64)>> {
     }))
 }
 
-/// When a process of ours started, which has not been waited for. What has no such time could not be found again.
+/// When a process of ours started, which has not been waited for. What has no such time could not
+/// be found again.
 pub fn start_time(pid: i32) -> Result<u64> {
     let found = stat(pid).tried("look when the monitor started")?;
     found
@@ -449,8 +458,8 @@ pub fn start_time(pid: i32) -> Result<u64> {
         .ok_or_else(|| Error::new("the container's monitor ended unexpectedly"))
 }
 
-/// Whether it is this process, and has not ended. One that cannot be looked at, for want of a descriptor, counts as
-/// alive.
+/// Whether it is this process, and has not ended. One that cannot be looked at, for want of a
+/// descriptor, counts as alive.
 #[must_use]
 pub fn is_alive(pid: i32, started: u64) -> bool {
     look(pid, started).unwrap_or(true)
@@ -473,8 +482,8 @@ fn replace_empty(from: &Path, to: &Path) -> rustix::io::Result<()> {
     })
 }
 
-/// Removes a directory that has lost its name. Others may do so at once, and each command that still has it open makes
-/// at most one file there.
+/// Removes a directory that has lost its name. Others may do so at once, and each command that
+/// still has it open makes at most one file there.
 fn remove_all(dir: &Path) -> std::io::Result<()> {
     use std::io::ErrorKind;
     let mut tries = 0;

@@ -1,5 +1,6 @@
-//! A terminal of the host for a container's program: its master goes to the caller (`--console-socket`), its
-//! other end, in raw mode, to the Sentry, which joins it to a terminal inside.
+//! A terminal of the host for a container's program: its master goes to the caller
+//! (`--console-socket`), its other end, in raw mode, to the Sentry, which joins it to a terminal
+//! inside.
 
 use crate::{Result, Tried};
 use config::Stdio;
@@ -51,8 +52,8 @@ pub fn stdio(host: RawFd, (rows, cols): (u16, u16)) -> Stdio<RawFd> {
     }
 }
 
-/// Makes it the controlling terminal of this process, which leads a session: its size changes come as
-/// SIGWINCH, and its end, as the session's, hangs it up for all its holders.
+/// Makes it the controlling terminal of this process, which leads a session: its size changes come
+/// as SIGWINCH, and its end, as the session's, hangs it up for all its holders.
 pub fn control(slave: &OwnedFd) -> Result<()> {
     rustix::process::ioctl_tiocsctty(slave).tried("take the terminal")
 }

@@ -1,8 +1,8 @@
 //! The broker: makes and binds the sockets of `--net=host`, and nothing else.
 //!
-//! It stays in the network namespace that the starter is in, and holds no capability but that to bind low
-//! ports. It is asked by the Sentry, which may be compromised: only TCP, UDP and ICMP echo sockets are made, and
-//! only such sockets are bound.
+//! It stays in the network namespace that the starter is in, and holds no capability but that to
+//! bind low ports. It is asked by the Sentry, which may be compromised: only TCP, UDP and ICMP echo
+//! sockets are made, and only such sockets are bound.
 
 use crate::privilege::{self as own, Standing};
 use crate::spawn::REPORT;

@@ -273,15 +273,16 @@ fn tree(root: &RootSpec, at: HostFd, kind: Kind) -> Result<HostFd> {
     let made = host::clone_mounts(&at, below)
         .and_then(|t| host::harden_mounts(&t, attributes).map(|()| t));
     match made {
-        // Linux before 5.12, or a container that does not allow it: the Gofer's own checks stand alone.
+        // Linux before 5.12, or a container that does not allow it: the Gofer's own checks stand
+        // alone.
         Err(ENOSYS | EPERM) => Ok(at),
         r => r,
     }
 }
 
-/// What stands in for mount trees of our own where they cannot be made: nothing can be written but below the
-/// writable roots, and nothing be read below the host's `/proc`, `/sys` and `/dev`. `None` where the host
-/// (before Linux 6.2) cannot do that.
+/// What stands in for mount trees of our own where they cannot be made: nothing can be written but
+/// below the writable roots, and nothing be read below the host's `/proc`, `/sys` and `/dev`.
+/// `None` where the host (before Linux 6.2) cannot do that.
 fn limits(spec: &Spec, roots: &[(HostFd, Access)]) -> Result<Option<Ruleset>> {
     const READ: u64 = landlock::READ_FILE | landlock::EXECUTE;
     if landlock::version() < 3 {

@@ -18,8 +18,8 @@ pub struct SentrySide {
     pub broker: Option<HostFd>,
     /// As in the [`crate::Spec`].
     pub descriptors: Vec<HostFd>,
-    /// To be called once the platform is made (which needs `/proc`) and before application code runs, with
-    /// one thread: `EBUSY` if there are more.
+    /// To be called once the platform is made (which needs `/proc`) and before application code
+    /// runs, with one thread: `EBUSY` if there are more.
     pub seal: Confine,
 }
 
@@ -37,7 +37,8 @@ pub fn prepare(
     // It stays open as long as the process.
     let _ = report.into_raw();
     step("leave the terminal", host::setsid())?;
-    // The exchange of the root directory takes along the processes that stand there, stub processes too.
+    // The exchange of the root directory takes along the processes that stand there, stub processes
+    // too.
     step("leave its directory", host::chdir(c"/"))?;
     match standing {
         Standing::Privileged => {
@@ -87,8 +88,9 @@ fn set_score(n: i32) -> std::io::Result<()> {
     std::fs::write(SCORE, n.to_string())
 }
 
-/// Makes what is cloned from now on worth more to the killer than this process is: an application goes, not the sandbox.
-/// Gives what to go back to, for the Sentry itself; a host that does not let it, leaves all alike.
+/// Makes what is cloned from now on worth more to the killer than this process is: an application
+/// goes, not the sandbox. Gives what to go back to, for the Sentry itself; a host that does not let
+/// it, leaves all alike.
 fn prefer_children() -> Option<i32> {
     let own: i32 = std::fs::read_to_string(SCORE).ok()?.trim().parse().ok()?;
     set_score((own + 1000) / 2).ok().map(|()| own)

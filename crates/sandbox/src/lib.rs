@@ -1,7 +1,8 @@
 //! Starting a sandbox's processes, and watching over them.
 //!
-//! The starter (the CLI) makes two copies of itself, without `execve(2)`: the **Gofer**, which sees host
-//! paths, and the **Sentry**, which runs the application. Both are cloned while the starter has one thread.
+//! The starter (the CLI) makes two copies of itself, without `execve(2)`: the **Gofer**, which sees
+//! host paths, and the **Sentry**, which runs the application. Both are cloned while the starter
+//! has one thread.
 //!
 //! | | Gofer | Sentry |
 //! |---|---|---|
@@ -15,23 +16,25 @@
 //! The starter itself can be confined once both run ([`Running::confine`]), as the monitor of a
 //! container is.
 //!
-//! As root, the mount trees that the Gofer works on are its own copies: the host's root without `/proc`,
-//! `/sys` and `/dev`, read-only as the kernel enforces it, without devices and set-uid programs. Otherwise
-//! Landlock keeps it from writing outside the writable roots, and from reading in those three.
+//! As root, the mount trees that the Gofer works on are its own copies: the host's root without
+//! `/proc`, `/sys` and `/dev`, read-only as the kernel enforces it, without devices and set-uid
+//! programs. Otherwise Landlock keeps it from writing outside the writable roots, and from reading
+//! in those three.
 //!
 //! # Invariants
 //!
 //! - A child never returns into the starter's code: it ends by `exit_group`, also when it panics.
-//! - Each of the three has a socket to the starter or to each other, and its other end closes with the
-//!   process that holds it: when one dies, the others learn of it and end. `PR_SET_PDEATHSIG` ends both
-//!   children with the starter; the Sentry's pid namespace ends every stub process with the Sentry.
+//! - Each of the three has a socket to the starter or to each other, and its other end closes with
+//!   the process that holds it: when one dies, the others learn of it and end. `PR_SET_PDEATHSIG`
+//!   ends both children with the starter; the Sentry's pid namespace ends every stub process with
+//!   the Sentry.
 //! - The children hold no descriptor but those given to them.
 //!
 //! # Confinement in two steps
 //!
-//! [`SentrySide::seal`] and [`GoferSide::confine`] are called by the child itself, once it has what it needs
-//! from `/proc`, and before it looks at anything that comes from the other side of a wall. They must be
-//! called with one thread: capabilities are a thread's own.
+//! [`SentrySide::seal`] and [`GoferSide::confine`] are called by the child itself, once it has what
+//! it needs from `/proc`, and before it looks at anything that comes from the other side of a wall.
+//! They must be called with one thread: capabilities are a thread's own.
 #![forbid(unsafe_code)]
 
 mod broker;
@@ -108,7 +111,8 @@ pub fn kernel_fs(path: &std::ffi::CStr) -> Option<&'static str> {
 /// What to start.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
-    /// The Gofer's roots, in their order. The host's root directory is shown without `/proc`, `/sys` and `/dev`.
+    /// The Gofer's roots, in their order. The host's root directory is shown without `/proc`,
+    /// `/sys` and `/dev`.
     pub roots: Vec<RootSpec>,
     /// Descriptors for the Sentry, besides its sockets: it finds copies of them in the same order.
     pub descriptors: Vec<RawFd>,
@@ -118,7 +122,8 @@ pub struct Spec {
     pub traces: bool,
 }
 
-/// Why there is no sandbox: a sentence for the person. What fails in a child follows on its name ("the Gofer").
+/// Why there is no sandbox: a sentence for the person. What fails in a child follows on its name
+/// ("the Gofer").
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A host call failed.
@@ -212,8 +217,8 @@ fn start_gofer(
     })
 }
 
-/// What can be done before it is known what to start: goes to the network namespace of the sandbox's
-/// processes. `None` where each of them makes its own.
+/// What can be done before it is known what to start: goes to the network namespace of the
+/// sandbox's processes. `None` where each of them makes its own.
 pub fn go_ahead() -> std::result::Result<Option<Away>, Error> {
     match Standing::of_caller()? {
         Standing::Privileged => Away::go(),
@@ -231,8 +236,8 @@ pub type HandOver<'a, E> = Box<dyn FnOnce(JoinSide) -> std::result::Result<(), E
 
 /// The kernel that a container gets.
 pub enum Kernel<'a, E> {
-    /// A Sentry of its own, which runs `main`. `away` is what [`go_ahead`] gave, if it was asked before (never
-    /// with [`Spec::host_network`]).
+    /// A Sentry of its own, which runs `main`. `away` is what [`go_ahead`] gave, if it was asked
+    /// before (never with [`Spec::host_network`]).
     Own {
         main: SentryMain<'a>,
         away: Option<Away>,
@@ -241,7 +246,8 @@ pub enum Kernel<'a, E> {
     Running(HandOver<'a, E>),
 }
 
-/// Starts a container's processes: its Gofer, which runs `gofer`, and a Sentry if it gets one of its own.
+/// Starts a container's processes: its Gofer, which runs `gofer`, and a Sentry if it gets one of
+/// its own.
 ///
 /// # Errors
 ///
@@ -279,8 +285,8 @@ fn start_alone(
 
 /// Address space is no memory, but without it nothing can be mapped.
 fn check_address_space() -> std::result::Result<(), Error> {
-    /// Bytes: the smallest that is reserved for the memory of applications (8 GiB), what the Sentry has beside it, and
-    /// some room.
+    /// Bytes: the smallest that is reserved for the memory of applications (8 GiB), what the Sentry
+    /// has beside it, and some room.
     const LEAST: u64 = 16 << 30;
     let (soft, hard) = step("read its limits", host::rlimit(libc::RLIMIT_AS))?;
     // By trying: a capability in a user namespace does not count for this.

@@ -46,8 +46,8 @@ pub struct Away {
 }
 
 impl Away {
-    /// Goes there; `None` where there is no way back: in a user namespace that has not the network namespace
-    /// that it is in.
+    /// Goes there; `None` where there is no way back: in a user namespace that has not the network
+    /// namespace that it is in.
     pub(crate) fn go() -> std::result::Result<Option<Away>, Error> {
         let home = step("find the network namespace", host::network_namespace())?;
         if host::enter_network(&home).is_err() {
@@ -137,7 +137,8 @@ impl Standing {
     }
 }
 
-/// The other namespaces, made by the child: while one child waits for the host's, the other goes on.
+/// The other namespaces, made by the child: while one child waits for the host's, the other goes
+/// on.
 pub fn own_namespaces(network: Network) -> Result<()> {
     host::unshare(network.own())
 }
@@ -155,8 +156,9 @@ impl Network {
 pub fn become_nobody(needed: u64) -> Result<()> {
     process::prctl(libc::PR_SET_KEEPCAPS, 1, 0)?;
     match host::set_groups(&[]) {
-        // A user namespace in which groups cannot be changed (user_namespaces(7): `setgroups` is `deny`): those
-        // that the user has anyway stay. Capabilities are no reason, they were looked at before.
+        // A user namespace in which groups cannot be changed (user_namespaces(7): `setgroups` is
+        // `deny`): those that the user has anyway stay. Capabilities are no reason, they were
+        // looked at before.
         Err(EPERM) => {}
         r => r?,
     }
@@ -188,8 +190,8 @@ pub fn raise_limits(standing: Standing, child: i32) -> u64 {
             let _ = host::set_rlimit_of(child, r, hard, hard);
         }
     }
-    // A core file would hold the application's memory. 0 does not keep it from a program that core_pattern names;
-    // 1 does (`fs/coredump.c`), and is too little for a file.
+    // A core file would hold the application's memory. 0 does not keep it from a program that
+    // core_pattern names; 1 does (`fs/coredump.c`), and is too little for a file.
     let _ = host::set_rlimit_of(child, libc::RLIMIT_CORE, 1, 1)
         .or_else(|_| host::set_rlimit_of(child, libc::RLIMIT_CORE, 0, 0));
     let (soft, hard) = host::rlimit(libc::RLIMIT_NOFILE).unwrap_or((1024, 1024));
@@ -284,7 +286,8 @@ pub fn die_with_starter(report: RawFd) -> Result<()> {
     Ok(())
 }
 
-/// The last step: no way back to privileges, no looking into this process, only the calls on its list.
+/// The last step: no way back to privileges, no looking into this process, only the calls on its
+/// list.
 pub fn lock_down(process: Process, report: RawFd) -> Result<()> {
     die_with_starter(report)?;
     process::prctl(libc::PR_SET_DUMPABLE, 0, 0)?;

@@ -66,7 +66,8 @@ pub trait Attendant {
     }
     /// That moment has come: afterwards there is a later one, or none, or it is over.
     fn late(&mut self, _: &Running) {}
-    /// A container in somebody else's sandbox is over here, and the Sentry does not say that it has ended there.
+    /// A container in somebody else's sandbox is over here, and the Sentry does not say that it has
+    /// ended there.
     fn left(&mut self) {}
     /// Whether the sandbox is to end now.
     fn is_over(&self) -> bool {
@@ -103,8 +104,8 @@ impl Running {
         }
     }
 
-    /// Has the Sentry send a signal: to the first program (0), to all ([`control::ALL`]), or to a process.
-    /// `EAGAIN` where it has not read what was sent before.
+    /// Has the Sentry send a signal: to the first program (0), to all ([`control::ALL`]), or to a
+    /// process. `EAGAIN` where it has not read what was sent before.
     pub fn send_signal(&self, signal: i32, process: u32) -> Result<()> {
         let m = [signal.to_le_bytes(), process.to_le_bytes()].concat();
         control::tell(self.control.raw(), SIGNAL, &m, &[])
@@ -212,14 +213,16 @@ impl Running {
         seen.ending(&mut self)
     }
 
-    /// Leaves somebody else's sandbox: hangs up on the Sentry, which ends the container then, and waits until it
-    /// says so: whether it did, and the status that it told. (What waits for the Gofer goes on, as that ends.)
+    /// Leaves somebody else's sandbox: hangs up on the Sentry, which ends the container then, and
+    /// waits until it says so: whether it did, and the status that it told. (What waits for the
+    /// Gofer goes on, as that ends.)
     fn leave(&mut self) -> (bool, Option<i32>) {
         if inet::shutdown(self.control.raw(), libc::SHUT_WR).is_err() {
             return (true, None);
         }
         if let Some(gofer) = &self.gofer {
-            // Not reaped yet, so that the number is still its own. Its end is not waited for: it may take long.
+            // Not reaped yet, so that the number is still its own. Its end is not waited for: it
+            // may take long.
             let _ = process::kill(gofer.pid, libc::SIGKILL);
         }
         let deadline = now() + limits::KILL.as_millis() as i64;
@@ -340,8 +343,8 @@ impl Watch {
         false
     }
 
-    /// The Sentry ends after a child that has ended so: soon where it was without fault, as the Sentry has hung up
-    /// then; else at once.
+    /// The Sentry ends after a child that has ended so: soon where it was without fault, as the
+    /// Sentry has hung up then; else at once.
     fn follows(&mut self, child: Option<i32>) -> bool {
         self.near(if child == Some(0) { GRACE } else { 0 });
         self.is_over()
@@ -365,8 +368,8 @@ impl Seen {
             let note = self.text.map(|(t, _)| t);
             return Ending::Program { status, note };
         }
-        // A Sentry that lost its Gofer or broker says so, and may be heard before their end is seen.
-        // (One that ended with these has said why itself.)
+        // A Sentry that lost its Gofer or broker says so, and may be heard before their end is
+        // seen. (One that ended with these has said why itself.)
         let told = [EXIT_NOT_STARTED, EXIT_BROKEN].map(|e| i32::from(e) << 8);
         let faulty = |s: Option<i32>| s.is_some_and(|s| s != 0 && !told.contains(&s));
         if let Some((text, exit)) = self.text
@@ -428,8 +431,8 @@ pub(crate) fn abandon(child: Child) {
     finish(&mut Some(child), 0);
 }
 
-/// Waits for the end of a child whose reasons to live are gone, then makes it. What the host holds on to all the same
-/// (it waits for a disk, or a file server) is left to be reaped by init.
+/// Waits for the end of a child whose reasons to live are gone, then makes it. What the host holds
+/// on to all the same (it waits for a disk, or a file server) is left to be reaped by init.
 fn finish(child: &mut Option<Child>, grace: i64) {
     let Some(c) = child else { return };
     if !ends_within(c, grace) {
@@ -461,11 +464,11 @@ fn ends_within(c: &Child, grace: i64) -> bool {
 }
 
 impl Running {
-    /// Ends and reaps what is left: the Sentry and, with its pid namespace, all stub processes; then the
-    /// Gofer and the broker, which see their channels hang up.
+    /// Ends and reaps what is left: the Sentry and, with its pid namespace, all stub processes;
+    /// then the Gofer and the broker, which see their channels hang up.
     ///
-    /// The Sentry's end is waited for without a limit: what ends with it must be gone before that is told, and only it
-    /// knows. (It ends late where one of its threads waits for the host.)
+    /// The Sentry's end is waited for without a limit: what ends with it must be gone before that
+    /// is told, and only it knows. (It ends late where one of its threads waits for the host.)
     fn end(&mut self) {
         if let Some(s) = &self.sentry {
             // Not reaped yet, so that the number is still its own.

@@ -91,8 +91,8 @@ pub fn null() -> std::result::Result<HostFd, Error> {
         .map_err(|e| Error::file("open /dev/null", e))
 }
 
-/// Clones a child that holds nothing but standard error and copies of `wanted` (its report socket first),
-/// and runs `main` there with them.
+/// Clones a child that holds nothing but standard error and copies of `wanted` (its report socket
+/// first), and runs `main` there with them.
 pub fn child(
     who: Who,
     namespaces: Namespaces,
@@ -134,7 +134,8 @@ pub fn child(
     }
 }
 
-/// Puts standard error on 1 and 2, nothing on 0, `wanted` on the numbers from 3 on, and closes the rest.
+/// Puts standard error on 1 and 2, nothing on 0, `wanted` on the numbers from 3 on, and closes the
+/// rest.
 fn take_over(null: RawFd, wanted: &[RawFd]) -> Result<Vec<HostFd>> {
     let sources: Vec<RawFd> = [null, 2, 2].iter().chain(wanted).copied().collect();
     let end = sources.len() as RawFd;

@@ -1,8 +1,8 @@
-//! The processes of a sandbox, with placeholders for what they run: how they are confined, and that the end
-//! of any of them is the end of all.
+//! The processes of a sandbox, with placeholders for what they run: how they are confined, and that
+//! the end of any of them is the end of all.
 //!
-//! Not run by libtest: a starter has one thread. Each case runs in a process of its own (this program again),
-//! as this user and, where this is root, as nobody too.
+//! Not run by libtest: a starter has one thread. Each case runs in a process of its own (this
+//! program again), as this user and, where this is root, as nobody too.
 
 use abi::errno::{EROFS, EXDEV};
 use hostcall::{HostFd, file, path, process, sock, start as host};

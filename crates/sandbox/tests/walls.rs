@@ -1,10 +1,13 @@
-//! The walls, tried: a Sentry and a Gofer are started and confined as always, and then make a host call that is
-//! not theirs, each in a sandbox of its own. The host must end the one that tried, and the sandbox with it.
+//! The walls, tried: a Sentry and a Gofer are started and confined as always, and then make a host
+//! call that is not theirs, each in a sandbox of its own. The host must end the one that tried, and
+//! the sandbox with it.
 //!
-//! Every number of the host's table that is not on the process's allow-list is tried, calls on the list with
-//! arguments that are not allowed, and the other ways into the kernel. Run as root and as nobody.
+//! Every number of the host's table that is not on the process's allow-list is tried, calls on the
+//! list with arguments that are not allowed, and the other ways into the kernel. Run as root and as
+//! nobody.
 //!
-//! Not run by libtest: a starter has one thread. `WALLS=all|some` (by default all as root, some as nobody).
+//! Not run by libtest: a starter has one thread. `WALLS=all|some` (by default all as root, some as
+//! nobody).
 
 use hostcall::table::Process;
 use hostcall::{bpf, path, probe, process, sock};
@@ -23,8 +26,8 @@ const X32: u64 = 0x4000_0000;
 /// A pseudo-number: the 32-bit gate.
 const GATE_32: u64 = 1 << 40;
 
-/// uretprobe(2) and uprobe(2): newer hosts let them past every filter (`__seccomp_filter`), and refuse them
-/// outside code that the host itself has written.
+/// uretprobe(2) and uprobe(2): newer hosts let them past every filter (`__seccomp_filter`), and
+/// refuse them outside code that the host itself has written.
 const UNFILTERED: [u64; 2] = [335, 336];
 
 type Try = (u64, [u64; 6]);

@@ -1,8 +1,9 @@
 //! Classic BPF as seccomp filters use it: checked when installed, interpreted at each system call.
 //!
 //! A program cannot loop, for jumps go forward only (`bpf_check_classic`), reads nothing but
-//! [`Data`], which is whole words of `struct seccomp_data` (`seccomp_check_filter`), and reads no memory word
-//! that it has not written (`check_load_and_stores`). So a run costs at most one step for each instruction.
+//! [`Data`], which is whole words of `struct seccomp_data` (`seccomp_check_filter`), and reads no
+//! memory word that it has not written (`check_load_and_stores`). So a run costs at most one step
+//! for each instruction.
 
 use abi::Result;
 use abi::errno::EINVAL;
@@ -123,8 +124,8 @@ impl Program {
         Ok(Program(code.into()))
     }
 
-    /// How many instructions Linux counts it as: those of its own machine, to which it translates programs
-    /// (`bpf_convert_filter`).
+    /// How many instructions Linux counts it as: those of its own machine, to which it translates
+    /// programs (`bpf_convert_filter`).
     #[must_use]
     pub fn weight(&self) -> usize {
         let of = |i: &Insn| match i.code {
@@ -200,8 +201,8 @@ impl Program {
         0
     }
 
-    /// What the program says of every call with this number, whatever its arguments, where that can be told by
-    /// following the tests of the number alone (`seccomp_is_const_allow`).
+    /// What the program says of every call with this number, whatever its arguments, where that can
+    /// be told by following the tests of the number alone (`seccomp_is_const_allow`).
     #[must_use]
     pub fn constant(&self, nr: u32) -> Option<u32> {
         let (mut a, mut pc) = (0u32, 0);

@@ -1,6 +1,6 @@
-//! Filters of system calls as Linux words them: programs of classic BPF, which are checked and run here, and what
-//! they answer (`seccomp(2)`). Who installs which is the kernel's (`sentry::task::seccomp`); what a bundle's profile
-//! becomes, the runtime's (`oci::seccomp`).
+//! Filters of system calls as Linux words them: programs of classic BPF, which are checked and run
+//! here, and what they answer (`seccomp(2)`). Who installs which is the kernel's
+//! (`sentry::task::seccomp`); what a bundle's profile becomes, the runtime's (`oci::seccomp`).
 #![forbid(unsafe_code)]
 
 pub mod bpf;

@@ -8,7 +8,8 @@ use std::process::Command;
 /// This program's name, also where it runs itself anew.
 pub const NAME: &str = "containerd-shim-cloister-v1";
 
-/// This program, to be run anew: the same, also if another has been installed in its place meanwhile.
+/// This program, to be run anew: the same, also if another has been installed in its place
+/// meanwhile.
 pub fn anew() -> Command {
     // Looked up by the child, which is still this program then.
     let mut c = Command::new("/proc/self/exe");
@@ -35,7 +36,8 @@ pub struct Flags {
     pub action: String,
 }
 
-/// Takes `-name value`, `-name=value` and either with two dashes; the first other word is the action.
+/// Takes `-name value`, `-name=value` and either with two dashes; the first other word is the
+/// action.
 pub fn parse(args: impl Iterator<Item = String>) -> Result<Flags, String> {
     let mut f = Flags::default();
     let mut args: VecDeque<String> = args.collect();

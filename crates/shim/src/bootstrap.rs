@@ -1,15 +1,17 @@
-//! The commands with which containerd begins and ends a shim: `start` and `delete`, and our own `serve`.
+//! The commands with which containerd begins and ends a shim: `start` and `delete`, and our own
+//! `serve`.
 //!
-//! `start` leaves a server behind and prints its address. Containers of one pod share a server: what they
-//! share is the name, from which the address is made. The server answers `start` that it listens before
-//! `start` prints, by closing its standard output.
+//! `start` leaves a server behind and prints its address. Containers of one pod share a server:
+//! what they share is the name, from which the address is made. The server answers `start` that it
+//! listens before `start` prints, by closing its standard output.
 //!
 //! # Invariants
 //!
-//! - A maker or remover of a group's socket holds the group's lock, a file beside it. So `start` finds a
-//!   server that will stay, or none; of two `start` at once, one makes the server and the other finds it.
-//! - `start` leaves its container's name and the time in that file: a server that has not seen the `Create` of each
-//!   that was announced lately does not end yet.
+//! - A maker or remover of a group's socket holds the group's lock, a file beside it. So `start`
+//!   finds a server that will stay, or none; of two `start` at once, one makes the server and the
+//!   other finds it.
+//! - `start` leaves its container's name and the time in that file: a server that has not seen the
+//!   `Create` of each that was announced lately does not end yet.
 //! - The file goes with the socket.
 
 use crate::args::{self, Flags};
@@ -35,7 +37,8 @@ use std::time::{Duration, SystemTime};
 
 /// Where containerd's shims have their sockets.
 const SOCKETS: &str = "/run/containerd/s";
-/// The annotation of the container runtime interface that names a pod's sandbox; and one for others.
+/// The annotation of the container runtime interface that names a pod's sandbox; and one for
+/// others.
 const GROUPS: [&str; 2] = ["dev.cloister.group", "io.kubernetes.cri.sandbox-id"];
 /// The longest list of containers that are on their way.
 const ANNOUNCED_MAX: usize = 1 << 20;
@@ -305,8 +308,9 @@ fn end(s: Settings, id: &str, bundle: &Path) -> Result<(), String> {
         .map_err(|e| format!("could not delete {id}: {e}"))
 }
 
-/// `delete`: after the shim was killed, or could not create. Prints how the container ended, whatever happens: without
-/// that containerd would not know it to have ended. All is tried; failures go to the log.
+/// `delete`: after the shim was killed, or could not create. Prints how the container ended,
+/// whatever happens: without that containerd would not know it to have ended. All is tried;
+/// failures go to the log.
 pub fn delete(f: &Flags) -> Result<(), String> {
     let bytes = end_all(f)?.write_to_bytes().map_err(|e| e.to_string())?;
     std::io::stdout()

@@ -2,16 +2,16 @@
 //!
 //! # Invariants
 //!
-//! - A process that is `Creating`, `Starting` or `Deleting` belongs to one request. No lock is held while a
-//!   helper works: what else comes for the process meanwhile is refused, and its end is kept until the request is
-//!   done. So `TaskStart` is always published before `TaskExit`.
-//! - The end of a process is published once (`announced`), and every `Wait` is answered then, or when the process
-//!   is deleted: whichever comes first.
-//! - `TaskExit` of the first process comes after those of the others, which end with it, and `TaskOOM` never
-//!   comes after it.
+//! - A process that is `Creating`, `Starting` or `Deleting` belongs to one request. No lock is held
+//!   while a helper works: what else comes for the process meanwhile is refused, and its end is
+//!   kept until the request is done. So `TaskStart` is always published before `TaskExit`.
+//! - The end of a process is published once (`announced`), and every `Wait` is answered then, or
+//!   when the process is deleted: whichever comes first.
+//! - `TaskExit` of the first process comes after those of the others, which end with it, and
+//!   `TaskOOM` never comes after it.
 //! - Whether it is paused only the runtime knows: a request that failed may have been done, later.
-//! - A start without an answer (a helper that was lost) may have been done. Of a first process the runtime tells; a
-//!   program of `Exec` counts as killed, and never is started again.
+//! - A start without an answer (a helper that was lost) may have been done. Of a first process the
+//!   runtime tells; a program of `Exec` counts as killed, and never is started again.
 //! - Events are queued under the container's lock: in the order of what happened.
 //! - Lock order: the service's map, then one container.
 
@@ -180,8 +180,9 @@ impl Container {
         self.conclude(&mut state);
     }
 
-    /// Publishes the ends that are to be published now: none before the request that starts its process is
-    /// answered, and the first process's after those of all others, as it takes them along.
+    /// Publishes the ends that are to be published now: none before the request that starts its
+    /// process is answered, and the first process's after those of all others, as it takes them
+    /// along.
     fn conclude(self: &Arc<Self>, state: &mut State) {
         for (name, p) in &mut state.execs {
             self.announce(p, name);
@@ -336,8 +337,8 @@ impl Container {
         (Some(&info.bundle) == own.as_ref()).then_some(info)
     }
 
-    /// After a `Create` that failed: it is no more, for all that have heard of it. Its settings stay only where it
-    /// could not be taken away: `delete` finds it by them.
+    /// After a `Create` that failed: it is no more, for all that have heard of it. Its settings
+    /// stay only where it could not be taken away: `delete` finds it by them.
     pub fn abandon(&self) {
         let own = self.bundle.canonicalize().ok();
         let gone = self
@@ -353,7 +354,8 @@ impl Container {
         self.lock().init.forget();
     }
 
-    /// To be asked without the lock. Where the runtime takes more time than containerd has, what it said last.
+    /// To be asked without the lock. Where the runtime takes more time than containerd has, what it
+    /// said last.
     pub fn is_paused(self: &Arc<Self>) -> bool {
         if self.lock().init.phase != Phase::Running {
             return false;

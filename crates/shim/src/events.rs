@@ -1,7 +1,7 @@
 //! What containerd is told of tasks: a queue, and one thread that forwards it in order.
 //!
-//! Publishing never waits. The queue is bounded: while containerd hangs, what it can learn by asking is given up
-//! before the ends of processes are.
+//! Publishing never waits. The queue is bounded: while containerd hangs, what it can learn by
+//! asking is given up before the ends of processes are.
 
 use containerd_shim_protos::events::task::{
     TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskOOM, TaskPaused,
@@ -16,14 +16,16 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// How often, and how long apart, containerd is tried before an event is given up: it may be restarting.
+/// How often, and how long apart, containerd is tried before an event is given up: it may be
+/// restarting.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_secs(5);
 /// A connection that is not used is closed: the client looks at it a hundred times a second.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// Events that are kept while containerd does not take them; of more, the oldest that says least is given up.
+/// Events that are kept while containerd does not take them; of more, the oldest that says least is
+/// given up.
 const QUEUE_MAX: usize = 2048;
 /// How long the end of the shim may be held up by them.
 const FLUSH: Duration = Duration::from_secs(10);

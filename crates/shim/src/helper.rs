@@ -1,17 +1,20 @@
-//! What must not be done in the shim itself, a process of many threads: starting monitors, which are copies of
-//! their starter, and running hooks, which are waited for. It runs this program anew for each such order.
+//! What must not be done in the shim itself, a process of many threads: starting monitors, which
+//! are copies of their starter, and running hooks, which are waited for. It runs this program anew
+//! for each such order.
 //!
-//! The helper's standard input is a socket: one line with the order, one line with the answer; then it stays
-//! until the socket closes. Meanwhile the monitor that it started is its child, so that the shim can say where the
-//! end is told before it becomes the shim's. A monitor lets go of the socket as of all standard streams.
+//! The helper's standard input is a socket: one line with the order, one line with the answer; then
+//! it stays until the socket closes. Meanwhile the monitor that it started is its child, so that
+//! the shim can say where the end is told before it becomes the shim's. A monitor lets go of the
+//! socket as of all standard streams.
 //!
-//! A program of `exec` runs only when the shim, which knows its monitor by the answer, says so with one more byte: a
-//! helper that is killed before has started nothing that nobody knows of. Its own last byte says that it has passed
-//! that on: the thread that started it waits for that, with whose end it is killed.
+//! A program of `exec` runs only when the shim, which knows its monitor by the answer, says so with
+//! one more byte: a helper that is killed before has started nothing that nobody knows of. Its own
+//! last byte says that it has passed that on: the thread that started it waits for that, with whose
+//! end it is killed.
 //!
-//! Its standard output is the FIFO that the program is to read, as the shim has opened it: opened anew without
-//! blocking, after the client has gone, it would never report its end to poll(2) (the kernel's `fifo_open`:
-//! "can't check for EPOLLHUP accurately").
+//! Its standard output is the FIFO that the program is to read, as the shim has opened it: opened
+//! anew without blocking, after the client has gone, it would never report its end to poll(2) (the
+//! kernel's `fifo_open`: "can't check for EPOLLHUP accurately").
 
 use crate::args;
 use crate::reaper::Reaper;
@@ -100,8 +103,8 @@ impl Failed {
     }
 }
 
-/// Has a helper do it. `input` is the FIFO of a program that reads one. `claim` is to have the new monitor watched:
-/// it has not been forgotten by then, whatever became of it and of the helper.
+/// Has a helper do it. `input` is the FIFO of a program that reads one. `claim` is to have the new
+/// monitor watched: it has not been forgotten by then, whatever became of it and of the helper.
 pub fn call(
     reaper: &Reaper,
     settings: &Settings,
@@ -206,7 +209,8 @@ fn heard() -> usize {
     }
 }
 
-/// `begins` is called before a program of `exec` runs, with the answer; where it fails, the program never does.
+/// `begins` is called before a program of `exec` runs, with the answer; where it fails, the program
+/// never does.
 fn work(o: &Order, begins: &mut dyn FnMut(Done) -> Result<(), String>) -> Answer {
     let rt = o.settings.runtime().map_err(oci::Error::new)?;
     match &o.work {

@@ -1,13 +1,14 @@
 //! A program's streams: containerd's FIFOs, and a terminal joined to them.
 //!
-//! Without a terminal the program has the FIFOs themselves, and no byte passes the shim. What the shim does is
-//! hold the other ends, as containerd's clients expect: its reading end of an output, so that a client may
-//! leave and come back, and its writing end of the input, so that the program sees the end of its input only
-//! after `CloseIO`. A client whose input ends before `Create` is answered has nothing yet to close: it only
-//! goes. So the writing end is opened when the program is about to run, and only if no client came and went.
+//! Without a terminal the program has the FIFOs themselves, and no byte passes the shim. What the
+//! shim does is hold the other ends, as containerd's clients expect: its reading end of an output,
+//! so that a client may leave and come back, and its writing end of the input, so that the program
+//! sees the end of its input only after `CloseIO`. A client whose input ends before `Create` is
+//! answered has nothing yet to close: it only goes. So the writing end is opened when the program
+//! is about to run, and only if no client came and went.
 //!
-//! With a terminal, two threads copy between the FIFOs and the terminal's master, until its other end is gone
-//! or the process is deleted.
+//! With a terminal, two threads copy between the FIFOs and the terminal's master, until its other
+//! end is gone or the process is deleted.
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -143,7 +144,8 @@ impl Io {
         Ok((io, program))
     }
 
-    /// The program's standard input, if it is a FIFO: this same open file, which knows of writers that have gone.
+    /// The program's standard input, if it is a FIFO: this same open file, which knows of writers
+    /// that have gone.
     pub fn program_input(&self) -> Result<Option<OwnedFd>, String> {
         let input = self.input.as_ref().filter(|_| self.console.is_none());
         let copy = |fd| rustix::io::fcntl_dupfd_cloexec(fd, 3);

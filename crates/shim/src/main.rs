@@ -8,19 +8,20 @@
 //!                                        └─ Gofer
 //! ```
 //!
-//! The containers of a pod share the shim and the sandbox: the monitor of each but the first has a Gofer only, and
-//! the first one's Sentry (crate `oci` reads the annotations that say so).
+//! The containers of a pod share the shim and the sandbox: the monitor of each but the first has a
+//! Gofer only, and the first one's Sentry (crate `oci` reads the annotations that say so).
 //!
-//! The shim is of the version 2 of containerd's runtime interface (`core/runtime/v2/README.md`). It holds no
-//! byte of the program's streams, except of terminals; of a FIFO that is standard input it hands on the open file.
-//! It knows what `oci` knows: the state of a container is
-//! `oci`'s, below `/run/cloister/containerd/NAMESPACE`, and `cloister --root` shows it.
+//! The shim is of the version 2 of containerd's runtime interface (`core/runtime/v2/README.md`). It
+//! holds no byte of the program's streams, except of terminals; of a FIFO that is standard input it
+//! hands on the open file. It knows what `oci` knows: the state of a container is `oci`'s, below
+//! `/run/cloister/containerd/NAMESPACE`, and `cloister --root` shows it.
 //!
 //! # Invariants
 //!
-//! - Every monitor is the shim's child, and is waited for once, by the reaper: exit statuses are exact.
-//! - If the shim is killed, `delete`, which containerd then runs, finds the container by the settings kept in
-//!   the bundle, and ends all of it.
+//! - Every monitor is the shim's child, and is waited for once, by the reaper: exit statuses are
+//!   exact.
+//! - If the shim is killed, `delete`, which containerd then runs, finds the container by the
+//!   settings kept in the bundle, and ends all of it.
 #![forbid(unsafe_code)]
 
 mod args;

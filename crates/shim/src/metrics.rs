@@ -1,7 +1,7 @@
 //! What a container's cgroup counts, in containerd's messages of version 1 and 2.
 //!
-//! Memory, time and input and output are the whole sandbox's. Tasks are those inside: the host's would count the
-//! Sentry's threads, too.
+//! Memory, time and input and output are the whole sandbox's. Tasks are those inside: the host's
+//! would count the Sentry's threads, too.
 
 use containerd_shim_protos::cgroups::metrics as v1;
 use containerd_shim_protos::cgroups_v2::metrics as v2;

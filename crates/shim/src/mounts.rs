@@ -109,7 +109,8 @@ struct Target {
 }
 
 impl Target {
-    /// Where `below` leads in the root file system. An image's links lead nowhere else: its `/etc` is not the host's.
+    /// Where `below` leads in the root file system. An image's links lead nowhere else: its `/etc`
+    /// is not the host's.
     fn find(rootfs: &Path, below: &Path) -> rustix::io::Result<Target> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let root = rustix::fs::open(rootfs, flags | OFlags::DIRECTORY, Mode::empty())?;
@@ -189,7 +190,8 @@ fn one(m: &Mount, rootfs: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// An overlay of more layers than a page of options names: option by option (Linux 6.5's `lowerdir+`).
+/// An overlay of more layers than a page of options names: option by option (Linux 6.5's
+/// `lowerdir+`).
 fn long(m: &Mount, p: &Plan, target: &Path) -> rustix::io::Result<()> {
     use rustix::mount as mnt;
     let fs = mnt::fsopen(m.type_.as_str(), FsOpenFlags::FSOPEN_CLOEXEC)?;

@@ -1,9 +1,10 @@
 //! Watching for the host's out-of-memory killer in a container's cgroup.
 //!
-//! Version 1: an eventfd joined to `memory.oom_control` (cgroup-v1/memory.rst, chapter 10), which counts before a
-//! process is killed. Version 2: the file `memory.events` polls as changed (cgroup-v2.rst), and its count rises
-//! before the kill. So a caller that has learnt of the end of a process, and asks then, misses no kill that was its
-//! cause. Both wake up, too, when the cgroup is removed: then the thread ends.
+//! Version 1: an eventfd joined to `memory.oom_control` (cgroup-v1/memory.rst, chapter 10), which
+//! counts before a process is killed. Version 2: the file `memory.events` polls as changed
+//! (cgroup-v2.rst), and its count rises before the kill. So a caller that has learnt of the end of
+//! a process, and asks then, misses no kill that was its cause. Both wake up, too, when the cgroup
+//! is removed: then the thread ends.
 
 use oci::Cgroups;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
@@ -84,8 +85,8 @@ impl Watch {
         }
     }
 
-    /// Calls `look`, which is to ask whether it happened, from a thread of its own whenever that may be, until
-    /// the cgroup is gone or `look` gives false.
+    /// Calls `look`, which is to ask whether it happened, from a thread of its own whenever that
+    /// may be, until the cgroup is gone or `look` gives false.
     pub fn attend(self: &Arc<Self>, look: impl Fn() -> bool + Send + 'static) {
         let own = Arc::clone(self);
         let thread = std::thread::Builder::new().name("oom".into());

@@ -2,8 +2,10 @@
 //!
 //! # Invariants
 //!
-//! - What this shim did itself ([`Paused::set`]) is never overwritten by an answer to an older question.
-//! - One question is under way at a time; a caller that comes meanwhile waits for its answer, and not longer than it may.
+//! - What this shim did itself ([`Paused::set`]) is never overwritten by an answer to an older
+//!   question.
+//! - One question is under way at a time; a caller that comes meanwhile waits for its answer, and
+//!   not longer than it may.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -43,7 +45,8 @@ impl Paused {
         k.changes += 1;
     }
 
-    /// As `ask` says (`None`: there is no answer); where that takes longer than `patience`, as was known last.
+    /// As `ask` says (`None`: there is no answer); where that takes longer than `patience`, as was
+    /// known last.
     pub fn get<A>(self: &Arc<Self>, patience: Duration, ask: A) -> bool
     where
         A: FnOnce() -> Option<bool> + Send + 'static,

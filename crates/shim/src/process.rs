@@ -4,8 +4,8 @@ use crate::io::{Asked, Io};
 use std::sync::mpsc::Sender;
 use std::time::SystemTime;
 
-/// Where a process is in its life. `Creating`, `Starting` and `Deleting` are those of a request that has not been
-/// answered.
+/// Where a process is in its life. `Creating`, `Starting` and `Deleting` are those of a request
+/// that has not been answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     Creating,
@@ -83,8 +83,8 @@ impl Process {
         self.io = None;
     }
 
-    /// Nobody knows what became of it, and nobody will: it counts as ended, without an event, as it was never told
-    /// to have started.
+    /// Nobody knows what became of it, and nobody will: it counts as ended, without an event, as it
+    /// was never told to have started.
     pub fn lose(&mut self, exit: Exit) {
         self.phase = Phase::Stopped;
         self.exit = Some(exit);

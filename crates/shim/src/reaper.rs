@@ -1,13 +1,14 @@
-//! The children of the shim: its helpers, and what they leave behind, since it is the subreaper of all.
+//! The children of the shim: its helpers, and what they leave behind, since it is the subreaper of
+//! all.
 //!
-//! One thread waits for any child. Nothing else in the process may wait for one: it would never learn. So
-//! whatever runs programs and waits for them (hooks) is done by a helper.
+//! One thread waits for any child. Nothing else in the process may wait for one: it would never
+//! learn. So whatever runs programs and waits for them (hooks) is done by a helper.
 //!
-//! A process is reaped with the lock held, and taken out of the list under the same lock: until then its number
-//! cannot be another's, so that a listener is told of the process that was meant.
+//! A process is reaped with the lock held, and taken out of the list under the same lock: until
+//! then its number cannot be another's, so that a listener is told of the process that was meant.
 //!
-//! While a helper is at work, the ends of those that nobody watches are kept: it may be killed after it has told of
-//! a monitor that it started, and the monitor end before it is watched.
+//! While a helper is at work, the ends of those that nobody watches are kept: it may be killed
+//! after it has told of a monitor that it started, and the monitor end before it is watched.
 
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, WaitOptions};
@@ -77,8 +78,8 @@ impl Reaper {
         Call(self)
     }
 
-    /// `told` gets the exit status, as a shell has it, once. The process is one that was started in a call that
-    /// lasts.
+    /// `told` gets the exit status, as a shell has it, once. The process is one that was started in
+    /// a call that lasts.
     pub fn watch(&self, pid: i32, told: Told) {
         let mut state = self.lock();
         // One that is there is not the one of that number which has ended.

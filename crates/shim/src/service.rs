@@ -27,7 +27,8 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
-/// How long a container that was announced by `start` may take to come, before the shim ends without it.
+/// How long a container that was announced by `start` may take to come, before the shim ends
+/// without it.
 pub const COMING: Duration = Duration::from_secs(10);
 
 /// All containers of this shim: one, or a pod's.
@@ -50,7 +51,8 @@ struct All {
     closing: bool,
 }
 
-/// How long one that was announced then may still take. (A clock that was set back does not hold it up.)
+/// How long one that was announced then may still take. (A clock that was set back does not hold it
+/// up.)
 fn left(announced: SystemTime) -> Option<Duration> {
     let left = (announced + COMING).duration_since(SystemTime::now()).ok();
     left.filter(|l| *l <= COMING)
@@ -242,7 +244,8 @@ impl containerd_shim_protos::Task for Service {
         let mut state = c.lock();
         let p = state.process(&r.exec_id)?;
         let status = match p.phase {
-            // What can be deleted, or is being so, has ended: by itself, or because it never will run.
+            // What can be deleted, or is being so, has ended: by itself, or because it never will
+            // run.
             Phase::Stopped | Phase::Deleting | Phase::Deleted => Status::STOPPED,
             Phase::Running if paused => Status::PAUSED,
             Phase::Running => Status::RUNNING,

@@ -26,7 +26,8 @@ pub struct Settings {
     pub words: Words,
 }
 
-/// What a person may say in the runtime's options: a JSON file that `ConfigPath` names, or `ConfigBody`.
+/// What a person may say in the runtime's options: a JSON file that `ConfigPath` names, or
+/// `ConfigBody`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Words {

@@ -16,7 +16,8 @@ use vfs::{Credentials, FileOps};
 
 /// `kernel.pty.max`.
 const MAX: u32 = 4096;
-/// What is kept of these for root, and for programs that are started from outside (`kernel.pty.reserve`).
+/// What is kept of these for root, and for programs that are started from outside
+/// (`kernel.pty.reserve`).
 const RESERVE: u32 = 1024;
 /// What a pair takes of the kernel's memory with all buffers full, bytes.
 const PAIR: usize = 80 << 10;
@@ -43,7 +44,8 @@ impl Devpts {
         self.make(((0, 0), UserNs::default()), None, MAX)
     }
 
-    /// A new pair: the open of `/dev/ptmx` by who has these credentials. The slave is locked until TIOCSPTLCK.
+    /// A new pair: the open of `/dev/ptmx` by who has these credentials. The slave is locked until
+    /// TIOCSPTLCK.
     pub fn open_master_as(&self, cred: &Credentials) -> Result<Arc<Master>> {
         let memory = cred.kmem(PAIR, ENOMEM)?;
         let opener = ((cred.fsuid, cred.fsgid), cred.user_ns.clone());
@@ -104,7 +106,8 @@ pub(crate) fn open_slave(pty: &Arc<Pty>, flags: u32, task: &dyn Any) -> Result<A
         }
     }
     let slave = Slave::new(pty);
-    // A terminal that can be written only gives nobody the rights of a controlling one (`tty_open_proc_set_tty`).
+    // A terminal that can be written only gives nobody the rights of a controlling one
+    // (`tty_open_proc_set_tty`).
     let reads = matches!(flags & O_ACCMODE, O_RDONLY | O_RDWR);
     let may_control = flags & O_NOCTTY == 0 && reads && p.leader;
     if may_control && pty.session().is_none() && pty.jobs.controlling(task).is_none() {
@@ -115,8 +118,8 @@ pub(crate) fn open_slave(pty: &Arc<Pty>, flags: u32, task: &dyn Any) -> Result<A
 }
 
 impl Pty {
-    /// Opens the slave side again: `/dev/tty` of a process that this terminal controls, or the peer of a
-    /// master (`TIOCGPTPEER`).
+    /// Opens the slave side again: `/dev/tty` of a process that this terminal controls, or the peer
+    /// of a master (`TIOCGPTPEER`).
     pub fn open(self: &Arc<Pty>, flags: u32, task: &dyn Any) -> Result<Arc<Slave>> {
         open_slave(self, flags, task)
     }

@@ -198,7 +198,8 @@ impl Call<'_> {
                 self.cx.copy_out(out, &t).map(|()| 0)
             }
             TCGETA => self.get_termio(),
-            // …W waits for the output to drain, which a pty's has once it is written; …F drops the input too.
+            // …W waits for the output to drain, which a pty's has once it is written; …F drops the
+            // input too.
             TCSETS..=TCSETSF => self.set_termios(TERMIOS_SIZE, cmd == TCSETSF),
             TCSETS2..=TCSETSF2 => self.set_termios(TERMIOS2_SIZE, cmd == TCSETSF2),
             TCSETA..=TCSETAF => self.set_termio(cmd == TCSETAF),

@@ -1,16 +1,17 @@
-//! Pseudo-terminals (`pty(7)`, `tty_ioctl(2)`) with Linux's line discipline (`drivers/tty/n_tty.c`).
+//! Pseudo-terminals (`pty(7)`, `tty_ioctl(2)`) with Linux's line discipline
+//! (`drivers/tty/n_tty.c`).
 //!
 //! ```text
 //! master.write ──► Line::receive: editing, echo, signals ──► input ──► slave.read
 //! master.read  ◄── output ◄── Line::write: OPOST ◄──────────────────── slave.write
 //! ```
 //!
-//! A [`Pty`] is shared by the open files of its two sides, [`Master`] and [`Slave`]. Sessions and process
-//! groups are the Sentry's: it implements [`JobControl`].
+//! A [`Pty`] is shared by the open files of its two sides, [`Master`] and [`Slave`]. Sessions and
+//! process groups are the Sentry's: it implements [`JobControl`].
 //!
-//! Files never block: `EAGAIN` says "not now". Before a read or write of a [`Slave`] the system-call layer
-//! calls [`Slave::check_read`] or [`Slave::check_write`] (background jobs); a blocking read goes through
-//! [`Slave::read_blocking`], which knows VMIN and VTIME.
+//! Files never block: `EAGAIN` says "not now". Before a read or write of a [`Slave`] the
+//! system-call layer calls [`Slave::check_read`] or [`Slave::check_write`] (background jobs); a
+//! blocking read goes through [`Slave::read_blocking`], which knows VMIN and VTIME.
 //!
 //! # Lock order
 //!
@@ -44,8 +45,9 @@ pub struct Process {
     pub admin: bool,
 }
 
-/// Sessions, process groups and signals, as the Sentry has them. `task` is what `IoctlContext::task` and
-/// `vfs::Caller::task` give. Session and group numbers are those of the sandbox's root pid namespace.
+/// Sessions, process groups and signals, as the Sentry has them. `task` is what
+/// `IoctlContext::task` and `vfs::Caller::task` give. Session and group numbers are those of the
+/// sandbox's root pid namespace.
 pub trait JobControl: Send + Sync {
     fn process(&self, task: &dyn Any) -> Process;
     /// Whether the caller blocks or ignores the signal.
@@ -60,8 +62,8 @@ pub trait JobControl: Send + Sync {
     fn set_controlling(&self, task: &dyn Any, tty: Option<Arc<Pty>>);
     /// The session loses its controlling terminal.
     fn clear_session(&self, session: i32);
-    /// The terminal hung up: the session loses it and its leader gets SIGHUP and SIGCONT. The leader
-    /// remembers `foreground`, which gets both signals when it exits.
+    /// The terminal hung up: the session loses it and its leader gets SIGHUP and SIGCONT. The
+    /// leader remembers `foreground`, which gets both signals when it exits.
     fn hang_up(&self, session: i32, foreground: i32);
     /// A process group's or session's number as the caller sees it; 0 if it does not.
     fn number_for(&self, _task: &dyn Any, id: i32) -> i32 {

@@ -1,8 +1,9 @@
-//! The line discipline, as a machine without locks: bytes from the master go in, cells for the slave and
-//! echo for the master come out.
+//! The line discipline, as a machine without locks: bytes from the master go in, cells for the
+//! slave and echo for the master come out.
 //!
-//! Input is a queue of [`Cell`]s. In canonical mode the first `committed` of them are finished lines; only
-//! those after them can be edited. Names and cases follow `n_tty.c`, so that they can be compared.
+//! Input is a queue of [`Cell`]s. In canonical mode the first `committed` of them are finished
+//! lines; only those after them can be edited. Names and cases follow `n_tty.c`, so that they can
+//! be compared.
 
 use crate::termios::*;
 use abi::Signal;
@@ -150,7 +151,8 @@ impl Line {
 
     fn put_cell(&mut self, c: Cell) {
         if self.input.len() >= INPUT_MAX && self.canonical() && self.committed < self.input.len() {
-            // The line is full: the new cell takes the last one's place, so that an end can still come.
+            // The line is full: the new cell takes the last one's place, so that an end can still
+            // come.
             self.input.pop_back();
         }
         self.input.push_back(c);

@@ -103,7 +103,8 @@ impl Pty {
         self.opener
     }
 
-    /// Whether a mount of devpts that was made in a user namespace shows it: not what those above have.
+    /// Whether a mount of devpts that was made in a user namespace shows it: not what those above
+    /// have.
     #[must_use]
     pub fn is_of(&self, ns: &UserNs) -> bool {
         self.user_ns.is_below(ns)
@@ -282,7 +283,8 @@ impl Master {
         })
     }
 
-    /// Takes what the terminal shows: `EAGAIN` when there is nothing, `EIO` when no slave is open any more.
+    /// Takes what the terminal shows: `EAGAIN` when there is nothing, `EIO` when no slave is open
+    /// any more.
     pub fn read_bytes(&self, buf: &mut [u8]) -> Result<usize> {
         self.take(&mut vfs::file::BufSink::new(buf))
     }

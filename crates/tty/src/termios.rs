@@ -158,7 +158,8 @@ impl Termios {
         v
     }
 
-    /// For TCSETS and TCSETS2 on a terminal with the settings `old`. A pty keeps no parity and eight bits.
+    /// For TCSETS and TCSETS2 on a terminal with the settings `old`. A pty keeps no parity and
+    /// eight bits.
     pub fn decode(b: &[u8], old: &Termios) -> Result<Termios> {
         if b.len() < TERMIOS_SIZE {
             return Err(EINVAL);

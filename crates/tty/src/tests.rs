@@ -91,7 +91,8 @@ fn input_flags() {
     l.receive(b"a;b\nc");
     assert_eq!((l.take(9), l.take(9)), (b"a;".to_vec(), b"b\n".to_vec()));
     assert!(!l.readable(false));
-    // Lines are read one at a time, and in pieces; an end of file after a full buffer is not left behind.
+    // Lines are read one at a time, and in pieces; an end of file after a full buffer is not left
+    // behind.
     let mut l = Line::new();
     l.receive(b"one\ntwo\nabc\x04d\n");
     assert_eq!(l.available(), 13);

@@ -81,7 +81,8 @@ impl Acl {
 }
 
 /// As [`generic_permission`], for a file that may have a list (`acl_permission_check`). It is asked
-/// for only where it counts: not for the owner, nor for a caller that has the right by a capability.
+/// for only where it counts: not for the owner, nor for a caller that has the right by a
+/// capability.
 pub fn acl_permission(
     p: Perm,
     kind: FileType,

@@ -84,8 +84,8 @@ impl FsContext {
     pub fn ns(&self) -> Arc<MountNamespace> {
         self.ns.read().clone()
     }
-    /// `unshare(CLONE_NEWNS)`, and clone(2) with it: moves this context to a copy of its namespace that
-    /// `user` owns.
+    /// `unshare(CLONE_NEWNS)`, and clone(2) with it: moves this context to a copy of its namespace
+    /// that `user` owns.
     pub fn unshare_ns(&self, ns: NsId, user: &UserNs) -> Result<()> {
         let (ns, map) = self.ns().copy(ns, user)?;
         let translate = |p: &Path| Path {
@@ -139,7 +139,8 @@ impl At {
         }
         Ok(At::File(fds.get(dirfd)?))
     }
-    /// As [`At::new`] for `openat2(2)`'s scoped look-ups, where an absolute path too starts at `dirfd`.
+    /// As [`At::new`] for `openat2(2)`'s scoped look-ups, where an absolute path too starts at
+    /// `dirfd`.
     pub fn scoped(fds: &FdTable, dirfd: i32) -> Result<At> {
         if dirfd == abi::linux::AT_FDCWD {
             Ok(At::Cwd)

@@ -108,7 +108,8 @@ impl Credentials {
     pub fn root() -> Credentials {
         Self::user(0, 0, vec![0])
     }
-    /// Whether a capability holds over what belongs to no namespace below the initial one (`capable`).
+    /// Whether a capability holds over what belongs to no namespace below the initial one
+    /// (`capable`).
     #[must_use]
     pub fn has(&self, c: Caps) -> bool {
         self.user_ns.is_initial() && self.effective.contains(c)
@@ -122,8 +123,8 @@ impl Credentials {
 
 /// How far the capabilities reach.
 impl Credentials {
-    /// Whether a capability reaches into `ns` (`cap_capable`): held in it or above it; the maker of a
-    /// namespace has all in it.
+    /// Whether a capability reaches into `ns` (`cap_capable`): held in it or above it; the maker of
+    /// a namespace has all in it.
     #[must_use]
     pub fn has_in(&self, ns: &UserNs, cap: Caps) -> bool {
         let mut at = ns.clone();
@@ -196,8 +197,8 @@ impl Credentials {
         Err(ENFILE)
     }
     /// For something of theirs that keeps a file in use (a mount, a watch, an open file): what it
-    /// counts for where another is `charged` for the file's descriptor ([`crate::Inode::host_user`]).
-    /// `ENFILE` as above.
+    /// counts for where another is `charged` for the file's descriptor
+    /// ([`crate::Inode::host_user`]). `ENFILE` as above.
     pub fn hold(&self, charged: Option<Arc<Ucounts>>) -> Result<Option<Charge>> {
         let charge = self.ucounts().hold(charged);
         if charge.is_some() && self.ucounts().is_over(Kind::HostFiles) {
@@ -205,8 +206,8 @@ impl Credentials {
         }
         Ok(charge)
     }
-    /// Charges bytes of the kernel's memory; `e` where the user has no more. A user that passes limits is
-    /// counted only.
+    /// Charges bytes of the kernel's memory; `e` where the user has no more. A user that passes
+    /// limits is counted only.
     pub fn kmem(&self, bytes: usize, e: abi::Errno) -> Result<Charge> {
         let u = self.ucounts();
         if self.passes_limits() {

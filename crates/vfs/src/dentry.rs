@@ -1,13 +1,14 @@
 //! The cache of names.
 //!
-//! A [`Dentry`] is a name in a directory: with an inode, or *negative* (known to be missing). A dentry holds
-//! its parent; a parent knows its children weakly. What keeps unused dentries alive is the ring of their
-//! [`SuperBlock`], bounded, with a second chance for those that were used (clock replacement). So a
-//! dentry that anyone holds is the only one of its name, which is what mounts and working directories
-//! rest on, and memory is bounded whatever an application looks up.
+//! A [`Dentry`] is a name in a directory: with an inode, or *negative* (known to be missing). A
+//! dentry holds its parent; a parent knows its children weakly. What keeps unused dentries alive is
+//! the ring of their [`SuperBlock`], bounded, with a second chance for those that were used (clock
+//! replacement). So a dentry that anyone holds is the only one of its name, which is what mounts
+//! and working directories rest on, and memory is bounded whatever an application looks up.
 //!
-//! A dentry's inode never changes: making a file replaces the negative dentry, and removing one takes the
-//! dentry out of its directory ("unhashed") and leaves the inode to those who still hold it.
+//! A dentry's inode never changes: making a file replaces the negative dentry, and removing one
+//! takes the dentry out of its directory ("unhashed") and leaves the inode to those who still hold
+//! it.
 
 use crate::caller::Caller;
 use crate::inode::{Inode, NextNames, ReadAhead, Seen};
@@ -41,8 +42,8 @@ pub trait FileSystem: Any + Send + Sync {
     fn caching(&self) -> Caching {
         Caching::Owned
     }
-    /// Whether names that are missing are worth remembering: not where a look costs as little (Linux's
-    /// `simple_dentry_operations`).
+    /// Whether names that are missing are worth remembering: not where a look costs as little
+    /// (Linux's `simple_dentry_operations`).
     fn remembers_missing(&self) -> bool {
         true
     }
@@ -58,7 +59,8 @@ pub trait FileSystem: Any + Send + Sync {
     fn options(&self) -> String {
         String::new()
     }
-    /// Where its root lies in what it is a part of: a bind mount's, of the host's file system. Empty for `/`.
+    /// Where its root lies in what it is a part of: a bind mount's, of the host's file system.
+    /// Empty for `/`.
     fn shown_root(&self) -> &str {
         ""
     }
@@ -111,7 +113,8 @@ pub struct SuperBlock {
     watched: Mutex<HashMap<usize, Arc<Dentry>>>,
     /// Whether anything ever was.
     has_watches: AtomicBool,
-    /// Mounts of it. When the last goes, the ring is emptied: it would hold the super block for ever.
+    /// Mounts of it. When the last goes, the ring is emptied: it would hold the super block for
+    /// ever.
     mounts: AtomicUsize,
 }
 
@@ -288,8 +291,8 @@ pub struct Dentry {
     unknown: AtomicU32,
 }
 
-/// Which siblings of a name were read ahead, for a program that goes through all of a directory: twice as
-/// many the next time where half of them were used, else half as many.
+/// Which siblings of a name were read ahead, for a program that goes through all of a directory:
+/// twice as many the next time where half of them were used, else half as many.
 struct Siblings {
     window: usize,
     last: Vec<Weak<Dentry>>,
@@ -448,8 +451,8 @@ impl Dentry {
         }
     }
 
-    /// The child of this name, negative where there is none. The caller has checked the name and the
-    /// permission to search.
+    /// The child of this name, negative where there is none. The caller has checked the name and
+    /// the permission to search.
     pub fn lookup(self: &Arc<Self>, cx: &Caller<'_>, name: &[u8]) -> Result<Arc<Dentry>> {
         if let Some(d) = self.cached_valid(cx, name) {
             return Ok(d);
@@ -458,8 +461,8 @@ impl Dentry {
         self.look(cx, name, NextNames::default())
     }
 
-    /// As [`Dentry::lookup`], for a step of a walk, with permission to search. The caller has checked that it
-    /// is a directory, and the name.
+    /// As [`Dentry::lookup`], for a step of a walk, with permission to search. The caller has
+    /// checked that it is a directory, and the name.
     pub fn search(
         self: &Arc<Self>,
         cx: &Caller<'_>,
@@ -582,7 +585,8 @@ impl Dentry {
         }
     }
 
-    /// Caches what was looked up below this new dentry. (Its parent's lock is held: an ancestor's first.)
+    /// Caches what was looked up below this new dentry. (Its parent's lock is held: an ancestor's
+    /// first.)
     fn attach_read_ahead(self: &Arc<Self>, read_ahead: Vec<ReadAhead>) {
         let mut d = self.clone();
         for (name, inode) in read_ahead {
@@ -627,7 +631,8 @@ impl Dentry {
         self.sb.let_go(self);
     }
 
-    /// Takes `child` out of this directory: its name is gone, its file lives on with those who hold it.
+    /// Takes `child` out of this directory: its name is gone, its file lives on with those who hold
+    /// it.
     pub(crate) fn detach(&self, child: &Arc<Dentry>) {
         child.unhash();
         let name = child.name();
@@ -640,7 +645,8 @@ impl Dentry {
         }
     }
 
-    /// After a removal: `child` goes, and names that are worth it are remembered as missing. A directory's lock is held.
+    /// After a removal: `child` goes, and names that are worth it are remembered as missing. A
+    /// directory's lock is held.
     pub(crate) fn removed(self: &Arc<Self>, child: &Arc<Dentry>) {
         let name = child.name();
         self.detach(child);
@@ -712,8 +718,8 @@ impl Dentry {
         }
     }
 
-    /// What was remembered of a directory that is gone, and empty: it would keep the directory and its inode. No more
-    /// comes, since the directory is unhashed.
+    /// What was remembered of a directory that is gone, and empty: it would keep the directory and
+    /// its inode. No more comes, since the directory is unhashed.
     fn forget_missing(&self) {
         if self.is_dir() {
             self.forget_children();
@@ -752,7 +758,8 @@ impl Dentry {
         let place = self.place.get_mut();
         let parent = place.parent.take()?;
         let mut children = parent.children.write();
-        // Only a dead entry: it is ours, or another dead one's, and not a younger dentry's of the same name.
+        // Only a dead entry: it is ours, or another dead one's, and not a younger dentry's of the
+        // same name.
         if children
             .get(&*place.name)
             .is_some_and(|w| w.strong_count() == 0)

@@ -1,14 +1,15 @@
 //! File descriptors: Linux's `files_struct`.
 //!
-//! The lowest free number is found in a hierarchy of bit maps, each 64 times coarser than the one below: a
-//! set bit on an upper level says that 64 bits below are all set. So that is O(log n) whatever is open.
+//! The lowest free number is found in a hierarchy of bit maps, each 64 times coarser than the one
+//! below: a set bit on an upper level says that 64 bits below are all set. So that is O(log n)
+//! whatever is open.
 //!
-//! A file is offered beside its program ([`FdTable::holding`]) under the table's lock; where a descriptor stands for it no
-//! more, the offer ends under that lock: so a number never reads what another file offered. Lock order: the table, the
-//! socket's state, its queue, the offers' area.
+//! A file is offered beside its program ([`FdTable::holding`]) under the table's lock; where a
+//! descriptor stands for it no more, the offer ends under that lock: so a number never reads what
+//! another file offered. Lock order: the table, the socket's state, its queue, the offers' area.
 //!
-//! A slot can be *reserved* before its file exists, as Linux does: `open(2)` fails with `EMFILE` before it
-//! creates anything.
+//! A slot can be *reserved* before its file exists, as Linux does: `open(2)` fails with `EMFILE`
+//! before it creates anything.
 
 use crate::cred::Credentials;
 use crate::file::File;
@@ -150,7 +151,8 @@ impl Gone {
 }
 
 impl Inner {
-    /// Makes the table reach `fd`; `ENOMEM` where it is a large one, and the caller's user has no more memory.
+    /// Makes the table reach `fd`; `ENOMEM` where it is a large one, and the caller's user has no
+    /// more memory.
     fn reach(&mut self, fd: usize, cred: &Credentials) -> Result<()> {
         if fd < self.files.len() {
             return Ok(());
@@ -260,7 +262,8 @@ impl FdTable {
             .and_then(Clone::clone)
             .ok_or(EBADF)
     }
-    /// Calls `f` with the open file, if there is one, while the descriptor goes on to stand for it. `f` is short.
+    /// Calls `f` with the open file, if there is one, while the descriptor goes on to stand for it.
+    /// `f` is short.
     pub fn holding(&self, fd: i32, f: impl FnOnce(&Arc<File>)) {
         let Ok(i) = index(fd) else { return };
         if let Some(Some(file)) = self.inner.read().files.get(i) {
@@ -303,7 +306,8 @@ impl FdTable {
         inner.put(fd, file, cloexec);
         Ok(fd as i32)
     }
-    /// `fcntl(F_DUPFD)`: the lowest free number from `min` on. `EINVAL` where that is above the limit.
+    /// `fcntl(F_DUPFD)`: the lowest free number from `min` on. `EINVAL` where that is above the
+    /// limit.
     pub fn install_from(
         &self,
         min: i32,
@@ -329,8 +333,9 @@ impl FdTable {
             used: false,
         })
     }
-    /// `dup2(2)` and `dup3(2)`, after the case of equal numbers: `new` becomes `file`; what was there is
-    /// closed. `EBADF` where `new` is above the limit, `EBUSY` where another thread has reserved it.
+    /// `dup2(2)` and `dup3(2)`, after the case of equal numbers: `new` becomes `file`; what was
+    /// there is closed. `EBADF` where `new` is above the limit, `EBUSY` where another thread has
+    /// reserved it.
     pub fn install_at(
         &self,
         new: i32,

@@ -1,12 +1,13 @@
 //! Open files: what a descriptor stands for.
 //!
-//! [`FileOps`] is implemented by every kind of open file (regular files of each file system, directories,
-//! pipes, sockets, event files, terminals). [`File`] is Linux's `struct file`: the ops with the status
-//! flags and the position that `dup(2)` and `fork(2)` share.
+//! [`FileOps`] is implemented by every kind of open file (regular files of each file system,
+//! directories, pipes, sockets, event files, terminals). [`File`] is Linux's `struct file`: the ops
+//! with the status flags and the position that `dup(2)` and `fork(2)` share.
 //!
 //! Operations never block: `EAGAIN` says "not now", and the caller waits on [`FileOps::wait_queue`]
-//! (see the `wait` crate). The exceptions are [`FileOps::read_as`] and [`FileOps::write_as`], which are
-//! a caller's whole call on a stream, with its waits; they block as the caller lets them ([`Io`]).
+//! (see the `wait` crate). The exceptions are [`FileOps::read_as`] and [`FileOps::write_as`], which
+//! are a caller's whole call on a stream, with its waits; they block as the caller lets them
+//! ([`Io`]).
 
 use crate::caller::Caller;
 use crate::cred::Credentials;
@@ -34,23 +35,26 @@ pub trait HostPosition {
     fn write(&self, src: &mut dyn Source) -> Result<usize>;
 }
 
-/// What one kind of open file does. The defaults are Linux's answers for a file without that operation.
+/// What one kind of open file does. The defaults are Linux's answers for a file without that
+/// operation.
 pub trait FileOps: Any + Send + Sync {
-    /// Reads at `offset` (ignored by streams). 0 at the end. `EAGAIN` where a stream has nothing yet.
+    /// Reads at `offset` (ignored by streams). 0 at the end. `EAGAIN` where a stream has nothing
+    /// yet.
     fn read(&self, _file: &File, _dst: &mut dyn Sink, _offset: u64) -> Result<usize> {
         Err(EINVAL)
     }
-    /// Writes at `offset` (ignored by streams), with `O_APPEND`, too: that is for [`FileOps::append`].
+    /// Writes at `offset` (ignored by streams), with `O_APPEND`, too: that is for
+    /// [`FileOps::append`].
     fn write(&self, _file: &File, _src: &mut dyn Source, _offset: u64) -> Result<usize> {
         Err(EINVAL)
     }
-    /// A caller's whole read of a stream: waits where it may. Kinds that must know the reader, or wait by rules of their
-    /// own, have their own.
+    /// A caller's whole read of a stream: waits where it may. Kinds that must know the reader, or
+    /// wait by rules of their own, have their own.
     fn read_as(&self, io: &Io<'_>, dst: &mut dyn Sink) -> Result<usize> {
         io.wait(Events::READABLE, None, || io.file.read(dst))
     }
-    /// A caller's whole write to a stream: waits where it may, until all is taken. SIGPIPE is the stream's to raise
-    /// ([`IoCaller::broken_pipe`]).
+    /// A caller's whole write to a stream: waits where it may, until all is taken. SIGPIPE is the
+    /// stream's to raise ([`IoCaller::broken_pipe`]).
     fn write_as(&self, io: &Io<'_>, src: &mut dyn Source) -> Result<usize> {
         io.write_all(src)
     }
@@ -74,8 +78,8 @@ pub trait FileOps: Any + Send + Sync {
     fn append_offset(&self) -> Result<u64> {
         Ok(self.stat()?.size)
     }
-    /// Writes at the end, in one step with others who do. Gives how much, and the position behind it. Only where
-    /// there is a position, and something to write.
+    /// Writes at the end, in one step with others who do. Gives how much, and the position behind
+    /// it. Only where there is a position, and something to write.
     fn append(&self, file: &File, src: &mut dyn Source) -> Result<(usize, u64)> {
         let at = self.append_offset()?;
         let n = self.write(file, src, at)?;
@@ -94,8 +98,8 @@ pub trait FileOps: Any + Send + Sync {
     }
     /// What `fstat(2)` says; anonymous files too have an answer.
     fn stat(&self) -> Result<crate::Stat>;
-    /// Directory entries from `*pos` on (an opaque cookie, 0 at the start): calls `emit` with each, and
-    /// stops when it gives false. Updates `*pos`.
+    /// Directory entries from `*pos` on (an opaque cookie, 0 at the start): calls `emit` with each,
+    /// and stops when it gives false. Updates `*pos`.
     fn read_dir(
         &self,
         _file: &File,
@@ -145,11 +149,13 @@ pub trait FileOps: Any + Send + Sync {
     }
     /// The status flags changed by `fcntl(F_SETFL)`.
     fn flags_changed(&self, _file: &File, _old: u32) {}
-    /// Ends what is offered of it beside a program ([`wait::offer`]). Runs under the descriptor table's lock.
+    /// Ends what is offered of it beside a program ([`wait::offer`]). Runs under the descriptor
+    /// table's lock.
     fn settle(&self) {}
     /// For downcasts: `file.ops::<Pipe>()`.
     fn as_any(&self) -> &dyn Any;
-    /// What `/proc/PID/fd/N` shows for files without a path: `pipe:[123]`, `anon_inode:[eventpoll]`.
+    /// What `/proc/PID/fd/N` shows for files without a path: `pipe:[123]`,
+    /// `anon_inode:[eventpoll]`.
     fn describe(&self) -> String {
         String::from("anon_inode:[file]")
     }
@@ -180,8 +186,9 @@ pub struct File {
     pub ops: Arc<dyn FileOps>,
     /// O_* status flags and the access mode; creation flags are not kept.
     flags: AtomicU32,
-    /// The position; its lock makes reads and writes atomic towards each other, as `f_pos_lock` does. Unused where
-    /// the host keeps it ([`FileOps::host_position`]): look with [`File::position`].
+    /// The position; its lock makes reads and writes atomic towards each other, as `f_pos_lock`
+    /// does. Unused where the host keeps it ([`FileOps::host_position`]): look with
+    /// [`File::position`].
     pub pos: Mutex<u64>,
     /// Where it was opened; `None` for anonymous files.
     pub path: Option<crate::Path>,
@@ -200,14 +207,14 @@ pub struct File {
     release: Mutex<Vec<(u64, Weak<dyn ReleaseListener>)>>,
 }
 
-/// What an open file takes of the kernel's memory, with an object as a socket or a pipe's end behind it, bytes: charged
-/// to its opener.
+/// What an open file takes of the kernel's memory, with an object as a socket or a pipe's end
+/// behind it, bytes: charged to its opener.
 const FILE: u64 = 1024;
 
 /// Told when a [`File`]'s last reference goes (Linux's `__fput`): epoll's entries vanish then.
 pub trait ReleaseListener: Send + Sync {
-    /// Runs before the ops are dropped, in the thread that dropped the file, under whatever locks it
-    /// holds: may take only leaf locks.
+    /// Runs before the ops are dropped, in the thread that dropped the file, under whatever locks
+    /// it holds: may take only leaf locks.
     fn released(&self, file: &File, key: u64);
 }
 
@@ -258,8 +265,9 @@ impl File {
             release: Mutex::new(Vec::new()),
         })
     }
-    /// `ENFILE` where the opener's user has no more of the kernel's memory: such a file gets no descriptor by what makes
-    /// files, nor by dup(2). dup2(2) and `F_DUPFD` do not ask: the file is open already.
+    /// `ENFILE` where the opener's user has no more of the kernel's memory: such a file gets no
+    /// descriptor by what makes files, nor by dup(2). dup2(2) and `F_DUPFD` do not ask: the file is
+    /// open already.
     pub fn may_stay(&self) -> Result<()> {
         if self.cred.ucounts().is_over(Kind::Kmem) && !self.cred.passes_limits() {
             return Err(abi::errno::ENFILE);
@@ -351,7 +359,8 @@ impl File {
         }
         Ok(())
     }
-    /// Reads at the position and moves it (streams have none). Access mode is checked by the caller.
+    /// Reads at the position and moves it (streams have none). Access mode is checked by the
+    /// caller.
     pub fn read(&self, dst: &mut dyn Sink) -> Result<usize> {
         if !self.ops.seekable() {
             let n = self.ops.read(self, dst, 0)?;
@@ -370,16 +379,16 @@ impl File {
         }
         Ok(n)
     }
-    /// Runs a transfer at the position, which nobody else moves meanwhile, and moves it by what was transferred. Not
-    /// for a position of the host's.
+    /// Runs a transfer at the position, which nobody else moves meanwhile, and moves it by what was
+    /// transferred. Not for a position of the host's.
     pub fn at_position(&self, transfer: impl FnOnce(u64) -> Result<usize>) -> Result<usize> {
         let mut pos = self.pos.lock();
         let n = transfer(*pos)?;
         *pos += n as u64;
         Ok(n)
     }
-    /// `EINVAL` where a transfer of so much would end beyond the largest offset (`rw_verify_area`). Addresses of memory
-    /// may be beyond it.
+    /// `EINVAL` where a transfer of so much would end beyond the largest offset (`rw_verify_area`).
+    /// Addresses of memory may be beyond it.
     pub fn check_range(&self, offset: u64, len: usize) -> Result<()> {
         const MAX: u64 = i64::MAX as u64;
         let beyond = offset <= MAX && offset.saturating_add(len as u64) > MAX;
@@ -395,7 +404,8 @@ impl File {
         let opened = self.path.is_some() && flags & O_PATH == 0;
         flags | if opened { O_LARGEFILE } else { 0 }
     }
-    /// Whether calls that use the position take turns, each as a whole (Linux's `FMODE_ATOMIC_POS`).
+    /// Whether calls that use the position take turns, each as a whole (Linux's
+    /// `FMODE_ATOMIC_POS`).
     #[must_use]
     pub fn has_atomic_position(&self) -> bool {
         let inode = self.path.as_ref().and_then(|p| p.inode().ok());
@@ -423,8 +433,8 @@ impl File {
         }
         Ok(n)
     }
-    /// Writes at the end, and moves the position there (`RWF_APPEND`). Only where there is a position. Nothing is
-    /// moved where there is nothing to write.
+    /// Writes at the end, and moves the position there (`RWF_APPEND`). Only where there is a
+    /// position. Nothing is moved where there is nothing to write.
     pub fn append(&self, src: &mut dyn Source) -> Result<usize> {
         let mut pos = self.pos.lock();
         if src.remaining() == 0 {

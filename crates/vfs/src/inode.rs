@@ -1,8 +1,8 @@
 //! What a file system implements: [`Inode`], one object a file.
 //!
-//! The VFS calls these methods after it has checked names, types, permissions, mounts and sticky bits, and
-//! with the directory's lock held for everything that changes or looks up names. A file system checks only
-//! what it alone knows (space, quotas, what its host says).
+//! The VFS calls these methods after it has checked names, types, permissions, mounts and sticky
+//! bits, and with the directory's lock held for everything that changes or looks up names. A file
+//! system checks only what it alone knows (space, quotas, what its host says).
 
 use crate::Path;
 use crate::acl::{Acl, acl_permission};
@@ -40,8 +40,8 @@ pub enum Follow {
 /// A name that was read ahead; `None` for a missing one.
 pub type ReadAhead = (Vec<u8>, Option<Arc<dyn Inode>>);
 
-/// What a look-up found, and what it found on the way further down: each name is in the directory before
-/// it; `None` is a missing one, and the last.
+/// What a look-up found, and what it found on the way further down: each name is in the directory
+/// before it; `None` is a missing one, and the last.
 pub struct Looked {
     pub inode: Arc<dyn Inode>,
     pub read_ahead: Vec<ReadAhead>,
@@ -83,13 +83,13 @@ pub trait Inode: Any + Send + Sync {
     fn host_user(&self) -> Option<Arc<crate::ucounts::Ucounts>> {
         None
     }
-    /// Held from the look at owner and mode by which a change of them is decided until it is done (`inode_lock` around
-    /// `notify_change`). The same one for all inodes that are one file.
+    /// Held from the look at owner and mode by which a change of them is decided until it is done
+    /// (`inode_lock` around `notify_change`). The same one for all inodes that are one file.
     fn lock_attributes(&self) -> MutexGuard<'_, ()> {
         self.ext().attributes.lock()
     }
-    /// As [`Inode::stat`], with owner and mode as they were at one moment: for set-id bits. With the lock of
-    /// [`Inode::lock_attributes`] held.
+    /// As [`Inode::stat`], with owner and mode as they were at one moment: for set-id bits. With
+    /// the lock of [`Inode::lock_attributes`] held.
     fn stat_at_once(&self) -> Result<Stat> {
         self.stat()
     }
@@ -128,16 +128,19 @@ pub trait Inode: Any + Send + Sync {
             siblings: Vec::new(),
         })
     }
-    /// Whether `name` still is `child` (`None`: still missing). Asked only where names are not owned.
+    /// Whether `name` still is `child` (`None`: still missing). Asked only where names are not
+    /// owned.
     fn revalidate(&self, _cx: &Caller<'_>, _name: &[u8], _child: Option<&Arc<dyn Inode>>) -> bool {
         true
     }
-    /// What is known of `name`, remembered as `child`, without asking anybody. Only where names are not owned.
+    /// What is known of `name`, remembered as `child`, without asking anybody. Only where names are
+    /// not owned.
     fn peek(&self, _name: &[u8], _child: Option<&Arc<dyn Inode>>) -> Seen {
         Seen::Unknown
     }
-    /// A step of a walk where names are not owned: permission to search, and whether `name` still is `child`
-    /// or is known to be missing. Both at once, since they may be one question to the host.
+    /// A step of a walk where names are not owned: permission to search, and whether `name` still
+    /// is `child` or is known to be missing. Both at once, since they may be one question to the
+    /// host.
     fn search(&self, cx: &Caller<'_>, name: &[u8], child: Option<&Arc<dyn Inode>>) -> Result<Seen> {
         self.permission(cx, Want::EXEC)?;
         Ok(if child.is_some() && self.revalidate(cx, name, child) {
@@ -185,8 +188,9 @@ pub trait Inode: Any + Send + Sync {
     fn rmdir(&self, _cx: &Caller<'_>, _name: &[u8], _child: &Arc<dyn Inode>) -> Result<()> {
         Err(EPERM)
     }
-    /// Moves `child` from `name` here to `new_name` in `new_dir`, over `target` if there is one. With
-    /// EXCHANGE, `target` takes the old place. Types are checked; emptiness of `target` is not.
+    /// Moves `child` from `name` here to `new_name` in `new_dir`, over `target` if there is one.
+    /// With EXCHANGE, `target` takes the old place. Types are checked; emptiness of `target` is
+    /// not.
     #[allow(clippy::too_many_arguments)]
     fn rename(
         &self,
@@ -218,8 +222,8 @@ pub trait Inode: Any + Send + Sync {
 
     // Everything
 
-    /// Opens a regular file or a directory. Devices, FIFOs and sockets never come here. `flags` are the
-    /// `O_*` flags, already checked.
+    /// Opens a regular file or a directory. Devices, FIFOs and sockets never come here. `flags` are
+    /// the `O_*` flags, already checked.
     fn open(self: Arc<Self>, cx: &Caller<'_>, flags: u32) -> Result<Arc<dyn FileOps>>;
     fn set_attr(&self, _cx: &Caller<'_>, _attr: &SetAttr) -> Result<()> {
         Err(EPERM)

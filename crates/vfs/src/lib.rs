@@ -1,4 +1,5 @@
-//! The virtual file system: mounts, the path walk, open files and the file systems that live in memory.
+//! The virtual file system: mounts, the path walk, open files and the file systems that live in
+//! memory.
 //!
 //! # Modules
 //!
@@ -31,16 +32,16 @@
 //!
 //! 1. `Vfs::mount_lock`: changes of mount trees
 //! 2. `SuperBlock::rename_lock`: renames between directories of one file system
-//! 3. `Dentry::dir_lock`: changes of one directory and look-ups that miss. Two of them only in a rename,
-//!    an ancestor before its descendant, else by address
+//! 3. `Dentry::dir_lock`: changes of one directory and look-ups that miss. Two of them only in a
+//!    rename, an ancestor before its descendant, else by address
 //! 4. [`Inode::lock_attributes`], before 2-4 of the trees that a file system is made of
 //! 5. locks of a file system's inodes (root layer and overlayfs before what they are made of)
-//! 6. leaves: `Dentry::{children, place}`, `Mount::{children, attached}`, the dentry ring, slots, locks'
-//!    tables, `clas`
+//! 6. leaves: `Dentry::{children, place}`, `Mount::{children, attached}`, the dentry ring, slots,
+//!    locks' tables, `clas`
 //!
-//! Application memory (`Sink`, `Source`) is never touched with a lock of 2-6 held outside of the closures
-//! given to `fill` and `drain`: resolving it may call back into a file's `Mappable`. The descriptor table's
-//! lock is held across nothing.
+//! Application memory (`Sink`, `Source`) is never touched with a lock of 2-6 held outside of the
+//! closures given to `fill` and `drain`: resolving it may call back into a file's `Mappable`. The
+//! descriptor table's lock is held across nothing.
 #![forbid(unsafe_code)]
 
 pub mod acl;
@@ -108,7 +109,8 @@ pub const fn minor(dev: u64) -> u32 {
     ((dev & 0xff) | ((dev >> 12) & 0xffff_ff00)) as u32
 }
 
-/// The time that files are stamped with, in nanoseconds since the epoch: the coarse clock, as in Linux.
+/// The time that files are stamped with, in nanoseconds since the epoch: the coarse clock, as in
+/// Linux.
 #[must_use]
 pub fn now() -> i64 {
     hostcall::time::clock_nanos(abi::linux::CLOCK_REALTIME_COARSE as i32)

@@ -1,7 +1,7 @@
 //! Advisory locks: flock(2), POSIX record locks and open-file-description locks.
 //!
-//! POSIX locks belong to a descriptor table, and go at *any* close of the file through it; the other two
-//! kinds belong to the open file. Only POSIX locks have deadlock detection, as in Linux.
+//! POSIX locks belong to a descriptor table, and go at *any* close of the file through it; the
+//! other two kinds belong to the open file. Only POSIX locks have deadlock detection, as in Linux.
 
 use crate::cred::Credentials;
 use crate::file::File;
@@ -248,8 +248,8 @@ impl FileLocks {
     fn freed(&self) {
         self.queue.notify(Events::IN);
     }
-    /// `flock(2)`: `None` unlocks. A conversion is not atomic: the old lock goes first, as Linux says.
-    /// Without a blocker, gives `EAGAIN` (`EWOULDBLOCK`) on conflict.
+    /// `flock(2)`: `None` unlocks. A conversion is not atomic: the old lock goes first, as Linux
+    /// says. Without a blocker, gives `EAGAIN` (`EWOULDBLOCK`) on conflict.
     pub fn flock(
         &self,
         id: u64,

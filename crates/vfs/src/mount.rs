@@ -33,7 +33,8 @@ impl MountFlags {
     pub const ATIME: MountFlags = MountFlags::NOATIME
         .union(MountFlags::NODIRATIME)
         .union(MountFlags::RELATIME);
-    /// The flags that `MS_*` ask for; the access times' rule is relatime where nothing else is said.
+    /// The flags that `MS_*` ask for; the access times' rule is relatime where nothing else is
+    /// said.
     #[must_use]
     pub fn from_ms(ms: u32) -> MountFlags {
         let mut f =
@@ -45,8 +46,8 @@ impl MountFlags {
         }
         f
     }
-    /// What a remount with these flags of mount(2) makes of what a mount had: a remount that says nothing about access
-    /// times leaves them (fs/namespace.c, `path_mount`).
+    /// What a remount with these flags of mount(2) makes of what a mount had: a remount that says
+    /// nothing about access times leaves them (fs/namespace.c, `path_mount`).
     #[must_use]
     pub fn remounted(self, ms: u32) -> MountFlags {
         let told = abi::linux::MS_STRICTATIME
@@ -100,11 +101,14 @@ pub struct Mount {
     /// The device or source that was named at `mount(2)`.
     pub source: String,
     flags: AtomicU32,
-    /// Flags that cannot be taken away: the mount came from a more privileged namespace (`MNT_LOCK_*`).
+    /// Flags that cannot be taken away: the mount came from a more privileged namespace
+    /// (`MNT_LOCK_*`).
     kept: AtomicU32,
-    /// The number of the mount namespace that it is in, 0 for none: a tree that is copied, or was taken out.
+    /// The number of the mount namespace that it is in, 0 for none: a tree that is copied, or was
+    /// taken out.
     namespace: AtomicU64,
-    /// What it takes of the kernel's memory, as long as it is there. Set when it comes into its namespace.
+    /// What it takes of the kernel's memory, as long as it is there. Set when it comes into its
+    /// namespace.
     charge: OnceLock<Charge>,
     /// For its root's descriptor, where another is charged for that.
     held: OnceLock<Charge>,
@@ -170,8 +174,8 @@ impl Mount {
     pub fn is_locked(&self) -> bool {
         self.flags().contains(MountFlags::LOCKED)
     }
-    /// Whether a mount that is locked to what it covers lies at `root` or below: what it hides must not come to
-    /// light (`has_locked_children`). Under the mount lock.
+    /// Whether a mount that is locked to what it covers lies at `root` or below: what it hides must
+    /// not come to light (`has_locked_children`). Under the mount lock.
     pub(crate) fn has_locked_below(&self, root: &Arc<Dentry>) -> bool {
         self.children()
             .iter()
@@ -320,7 +324,8 @@ impl Path {
         }
         moved
     }
-    /// The parent directory, over mounts, not above `root`. Gives `None` where there is nothing above.
+    /// The parent directory, over mounts, not above `root`. Gives `None` where there is nothing
+    /// above.
     #[must_use]
     pub fn up(&self, root: &Path) -> Option<Path> {
         let mut p = self.clone();

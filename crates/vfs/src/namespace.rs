@@ -1,7 +1,8 @@
 //! Mount namespaces and the operations on mount trees. All of them hold `Vfs::mount_lock`.
 //!
 //! Mounts are private: nothing propagates between namespaces or binds, as after
-//! `mount --make-rprivate /`. Requests to change propagation are accepted; only `unbindable` has an effect.
+//! `mount --make-rprivate /`. Requests to change propagation are accepted; only `unbindable` has an
+//! effect.
 
 use crate::dentry::Dentry;
 use crate::mount::{Mount, MountFlags, Path};
@@ -30,7 +31,8 @@ pub struct MountNamespace {
     root: RwLock<Arc<Mount>>,
     /// How many mounts it has, each of which says whose it is. Changed under the mount lock.
     count: AtomicUsize,
-    /// Whose memory they take. Each mount keeps its charge, so what stays of a tree that was taken out is still paid for.
+    /// Whose memory they take. Each mount keeps its charge, so what stays of a tree that was taken
+    /// out is still paid for.
     payer: Arc<Ucounts>,
 }
 
@@ -119,8 +121,9 @@ impl MountNamespace {
         }
         self.count.fetch_add(all.len(), Ordering::Relaxed);
     }
-    /// A mount leaves with all below it, each of which is on its own then, but for those that are locked to what they
-    /// cover: what they hide stays hidden (`umount_tree`). Gives them, to be dropped without the mount lock.
+    /// A mount leaves with all below it, each of which is on its own then, but for those that are
+    /// locked to what they cover: what they hide stays hidden (`umount_tree`). Gives them, to be
+    /// dropped without the mount lock.
     fn leave(&self, top: &Arc<Mount>) -> Vec<Arc<Mount>> {
         let all = subtree(top);
         for m in &all {
@@ -137,8 +140,8 @@ impl MountNamespace {
     pub fn mounts(&self) -> Vec<Arc<Mount>> {
         subtree(&self.root_mount())
     }
-    /// A namespace's file, which is on no mount, can be mounted; a mount namespace's only in an older one, so
-    /// that none holds itself (`mnt_ns_loop`).
+    /// A namespace's file, which is on no mount, can be mounted; a mount namespace's only in an
+    /// older one, so that none holds itself (`mnt_ns_loop`).
     fn may_show_namespace(&self, d: &Arc<Dentry>) -> bool {
         holds_mounts(d).is_some_and(|n| n == 0 || n > self.id)
     }
@@ -152,7 +155,8 @@ impl MountNamespace {
         }
     }
 
-    /// The checks that every new place for a mount must pass. `dir`: what is mounted is a directory.
+    /// The checks that every new place for a mount must pass. `dir`: what is mounted is a
+    /// directory.
     fn target(&self, target: &Path, dir: bool) -> Result<Path> {
         let mut t = target.clone();
         t.follow_down();
@@ -226,7 +230,8 @@ impl MountNamespace {
         all
     }
 
-    /// A copy of the mount `m` with `root` as its root, and of what is mounted below `root`, at the cost of `payer`.
+    /// A copy of the mount `m` with `root` as its root, and of what is mounted below `root`, at the
+    /// cost of `payer`.
     fn copy_tree(
         &self,
         m: &Arc<Mount>,
@@ -284,7 +289,8 @@ impl MountNamespace {
         Ok(())
     }
 
-    /// `umount2(2)`; `path` is what was walked to, and nothing else of the caller may hold its mount.
+    /// `umount2(2)`; `path` is what was walked to, and nothing else of the caller may hold its
+    /// mount.
     pub fn umount(&self, mut path: Path, flags: u32) -> Result<()> {
         if flags & MNT_EXPIRE != 0 && flags & (MNT_FORCE | MNT_DETACH) != 0 {
             return Err(EINVAL);
@@ -317,8 +323,8 @@ impl MountNamespace {
         Ok(())
     }
 
-    /// `MS_REMOUNT|MS_BIND`: changes one mount's flags. (How access times go stays as it is if `new` was not asked to
-    /// say it: [`MountFlags::remounted`].)
+    /// `MS_REMOUNT|MS_BIND`: changes one mount's flags. (How access times go stays as it is if
+    /// `new` was not asked to say it: [`MountFlags::remounted`].)
     pub fn set_flags(&self, path: &Path, flags: MountFlags) -> Result<()> {
         let _g = self.vfs.mount_lock.lock();
         if !path.is_mount_root() || !self.owns(&path.mnt) {
@@ -352,8 +358,8 @@ impl MountNamespace {
         Ok(())
     }
 
-    /// Whether a mount of this type shows all of itself, so that another may be made by whom no capability of the
-    /// initial namespace lets (`mnt_already_visible`): `flags` are the new one's.
+    /// Whether a mount of this type shows all of itself, so that another may be made by whom no
+    /// capability of the initial namespace lets (`mnt_already_visible`): `flags` are the new one's.
     #[must_use]
     pub fn shows_all(&self, fs: &str, flags: MountFlags) -> bool {
         let _g = self.vfs.mount_lock.lock();
@@ -411,12 +417,14 @@ impl MountNamespace {
         Ok(())
     }
 
-    /// A copy of the whole namespace that `user` owns, and which mount became which (by the old one's id).
+    /// A copy of the whole namespace that `user` owns, and which mount became which (by the old
+    /// one's id).
     pub fn copy(&self, ns: NsId, user: &UserNs) -> Result<(Arc<MountNamespace>, ById)> {
         let _g = self.vfs.mount_lock.lock();
         let (root, payer) = (self.root_mount(), payer(user));
         let (top, map) = self.copy_tree(&root, &root.root, Recursive::Yes, &payer)?;
-        // A user that had no say over the mounts before cannot take one from another, nor a flag (`lock_mnt_tree`).
+        // A user that had no say over the mounts before cannot take one from another, nor a flag
+        // (`lock_mnt_tree`).
         if *user != self.user {
             const FLAGS: MountFlags = MountFlags::RDONLY
                 .union(MountFlags::NOSUID)
@@ -495,8 +503,9 @@ impl MountNamespace {
 }
 
 impl Drop for MountNamespace {
-    /// Its mounts end, those that files are open in as by `MNT_DETACH` (`put_mnt_ns`). Without the mount lock: nobody else
-    /// changes a tree whose namespace is gone, and namespaces end wherever the last of their mounts' namespaces does.
+    /// Its mounts end, those that files are open in as by `MNT_DETACH` (`put_mnt_ns`). Without the
+    /// mount lock: nobody else changes a tree whose namespace is gone, and namespaces end wherever
+    /// the last of their mounts' namespaces does.
     fn drop(&mut self) {
         end(self.leave(&self.root_mount()));
     }
@@ -507,7 +516,8 @@ thread_local! {
     static ENDING: RefCell<Option<Vec<Arc<Mount>>>> = const { RefCell::new(None) };
 }
 
-/// Drops mounts, not by recursion: a mount may hold a namespace (its file), whose mounts hold the next.
+/// Drops mounts, not by recursion: a mount may hold a namespace (its file), whose mounts hold the
+/// next.
 fn end(mounts: Vec<Arc<Mount>>) {
     let first = ENDING.try_with(|e| match &mut *e.borrow_mut() {
         Some(waiting) => {
@@ -536,7 +546,8 @@ fn end(mounts: Vec<Arc<Mount>>) {
     }
 }
 
-/// `m` and everything below it, each mount before those below it, and those before the next beside it (`next_mnt`).
+/// `m` and everything below it, each mount before those below it, and those before the next beside
+/// it (`next_mnt`).
 fn subtree(m: &Arc<Mount>) -> Vec<Arc<Mount>> {
     let mut all = Vec::new();
     let mut next = vec![m.clone()];

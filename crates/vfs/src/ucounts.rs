@@ -1,19 +1,21 @@
 //! What each user holds (Linux's `kernel/ucount.c`).
 //!
-//! A [`Ucounts`] counts what one user of one user namespace holds. What is charged to it is charged to the owner of the
-//! namespace, too, in the namespace above, and so on up to the initial one: nobody escapes a limit by a namespace of
-//! his own, and no user's limit is another's. A user of one container is another than that of another container, whatever
-//! its number.
+//! A [`Ucounts`] counts what one user of one user namespace holds. What is charged to it is charged
+//! to the owner of the namespace, too, in the namespace above, and so on up to the initial one:
+//! nobody escapes a limit by a namespace of his own, and no user's limit is another's. A user of
+//! one container is another than that of another container, whatever its number.
 //!
-//! Linux charges the kernel's memory for objects to control groups. Here it is charged to users ([`Kind::Kmem`]): the
-//! kernel is one process of the host, so what one user takes without a limit, all lose. How much a user may have,
-//! `sentry::kernel` says. A new kind of object is charged so: `cred.ucounts().charge(Kind::Kmem, bytes, u64::MAX)`, no
-//! charge is ENOMEM, and the object keeps the [`Charge`]. Where it cannot fail, [`Ucounts::force`], and its maker is
-//! asked before ([`crate::Credentials::may_take_more`]).
+//! Linux charges the kernel's memory for objects to control groups. Here it is charged to users
+//! ([`Kind::Kmem`]): the kernel is one process of the host, so what one user takes without a limit,
+//! all lose. How much a user may have, `sentry::kernel` says. A new kind of object is charged so:
+//! `cred.ucounts().charge(Kind::Kmem, bytes, u64::MAX)`, no charge is ENOMEM, and the object keeps
+//! the [`Charge`]. Where it cannot fail, [`Ucounts::force`], and its maker is asked before
+//! ([`crate::Credentials::may_take_more`]).
 //!
-//! Invariants: a count is the sum of the [`Charge`]s that live here and below; a refused charge leaves no trace. The
-//! table of users is a leaf lock; counts need none. Memory is charged by most calls of all threads of a user, so its
-//! count is kept in parts, a thread's in one of them ([`Parts`]).
+//! Invariants: a count is the sum of the [`Charge`]s that live here and below; a refused charge
+//! leaves no trace. The table of users is a leaf lock; counts need none. Memory is charged by most
+//! calls of all threads of a user, so its count is kept in parts, a thread's in one of them
+//! ([`Parts`]).
 
 use crate::userns::UserNs;
 use parking_lot::Mutex;
@@ -50,8 +52,8 @@ pub enum Kind {
     /// Pages that pipes may fill.
     PipePages,
     /// Descriptors of the host, of which the Gofer and this process have few: one for each file of
-    /// the host's that is in use or remembered, charged to the user that looked it up first. A user that keeps
-    /// another's in use is charged, too ([`crate::Credentials::hold`]).
+    /// the host's that is in use or remembered, charged to the user that looked it up first. A user
+    /// that keeps another's in use is charged, too ([`crate::Credentials::hold`]).
     HostFiles,
     /// Bytes of the kernel's memory.
     Kmem,
@@ -69,9 +71,9 @@ impl Kind {
 
 const KINDS: usize = Kind::Kmem as usize + 1;
 
-/// A count of bytes that many threads change, as Linux's `percpu_counter`: each changes a part that few others do, and
-/// brings a part that has become large to the total. So the total is wrong by less than [`Parts::SLACK`], and exact
-/// with the parts.
+/// A count of bytes that many threads change, as Linux's `percpu_counter`: each changes a part that
+/// few others do, and brings a part that has become large to the total. So the total is wrong by
+/// less than [`Parts::SLACK`], and exact with the parts.
 #[derive(Debug, Default)]
 struct Parts {
     total: AtomicI64,
@@ -123,13 +125,16 @@ pub struct Limits([AtomicI64; KINDS]);
 
 /// Threads and processes are the largest kind: as on Linux, half of what there can be.
 const NAMESPACES: i64 = 2_000;
-/// Threads of one user: each costs threads of the host's, which the sandbox has a bounded number of.
+/// Threads of one user: each costs threads of the host's, which the sandbox has a bounded number
+/// of.
 pub const TASKS: i64 = 3_000;
 /// Processes of one user, with zombies: half of what there can be.
 pub const PROCESSES: i64 = 16_000;
-/// Files of one user in flight, whatever its RLIMIT_NOFILE says: the collection of garbage walks them all.
+/// Files of one user in flight, whatever its RLIMIT_NOFILE says: the collection of garbage walks
+/// them all.
 pub const FILES_IN_FLIGHT: i64 = 16_384;
-/// What a user's objects may take of the kernel's memory, bytes, before the machine's memory is known.
+/// What a user's objects may take of the kernel's memory, bytes, before the machine's memory is
+/// known.
 const KMEM: i64 = 256 << 20;
 
 impl Limits {
@@ -242,7 +247,8 @@ impl Ucounts {
     fn upwards(&self) -> impl Iterator<Item = &Ucounts> {
         std::iter::successors(Some(self), |u| u.above.as_deref())
     }
-    /// The user of the initial namespace that all this counts for: for what stays when namespaces end, and keeps none.
+    /// The user of the initial namespace that all this counts for: for what stays when namespaces
+    /// end, and keeps none.
     #[must_use]
     pub fn outermost(self: &Arc<Self>) -> Arc<Ucounts> {
         let mut u = self;
@@ -290,8 +296,8 @@ impl Ucounts {
             u.add_here(k, n, i64::MAX);
         }
     }
-    /// Adds bytes of the kernel's memory that the caller gives back by [`Ucounts::give_back`], whatever the limits: a
-    /// [`Charge`] without a reference of its own.
+    /// Adds bytes of the kernel's memory that the caller gives back by [`Ucounts::give_back`],
+    /// whatever the limits: a [`Charge`] without a reference of its own.
     pub(crate) fn take(&self, bytes: u64) {
         self.add(Kind::Kmem, bytes as i64);
     }
@@ -332,7 +338,8 @@ impl Ucounts {
         }
         self.ns.limits().get(k)
     }
-    /// What no user of any namespace holds more of, whatever limits its processes have. Root's is the sandbox's.
+    /// What no user of any namespace holds more of, whatever limits its processes have. Root's is
+    /// the sandbox's.
     fn ceiling(&self, k: Kind) -> i64 {
         if k.is_rlimit() && !self.is_root() {
             INITIAL.1.get(k)
@@ -342,8 +349,9 @@ impl Ucounts {
     }
     /// Adds `n` unless a count would come above its namespace's limit, or `own` for this user.
     ///
-    /// The limits of processes (RLIMIT_*) are the caller's at its own level, and what was the maker's when it made the
-    /// namespace at the level above (`inc_rlimit_ucounts`). The sandbox's ceiling holds at every level.
+    /// The limits of processes (RLIMIT_*) are the caller's at its own level, and what was the
+    /// maker's when it made the namespace at the level above (`inc_rlimit_ucounts`). The sandbox's
+    /// ceiling holds at every level.
     fn try_add(&self, k: Kind, n: i64, own: i64) -> bool {
         let mut limit = own;
         for u in self.upwards() {
@@ -365,15 +373,16 @@ impl Ucounts {
         }
         true
     }
-    /// The most that this user, or one above, holds: for limits that are the same for all. Root's is left out unless
-    /// it is root who asks.
+    /// The most that this user, or one above, holds: for limits that are the same for all. Root's
+    /// is left out unless it is root who asks.
     #[must_use]
     pub fn most(&self, k: Kind) -> i64 {
         let asks = |u: &&Ucounts| u.uid == self.uid || !u.is_root();
         let counts = self.upwards().filter(asks).map(|u| u.count(k));
         counts.max().unwrap_or(0)
     }
-    /// Whether this user holds more than `own` in any of its namespaces, or one above more than the sandbox's ceiling.
+    /// Whether this user holds more than `own` in any of its namespaces, or one above more than the
+    /// sandbox's ceiling.
     #[must_use]
     pub fn has_more_than(&self, k: Kind, own: i64) -> bool {
         let most = |u: &Ucounts| if u.uid == self.uid { own } else { i64::MAX };
@@ -385,7 +394,8 @@ impl Ucounts {
     pub fn is_over(&self, k: Kind) -> bool {
         self.upwards().any(|u| u.is_above(k, u.limit(k)))
     }
-    /// Whether this user, or one above, holds more than half of a limit: what is idle is given back.
+    /// Whether this user, or one above, holds more than half of a limit: what is idle is given
+    /// back.
     #[must_use]
     pub fn is_tight(&self, k: Kind) -> bool {
         self.upwards().any(|u| u.is_above(k, u.limit(k) / 2))
@@ -397,7 +407,8 @@ impl Ucounts {
         self.upwards()
             .all(|u| u.count(k).saturating_add(n) <= u.limit(k))
     }
-    /// Charges `n`; `None` where a limit is in the way. `own` is this user's limit where a process has one.
+    /// Charges `n`; `None` where a limit is in the way. `own` is this user's limit where a process
+    /// has one.
     #[must_use]
     pub fn charge(self: &Arc<Self>, k: Kind, n: u64, own: u64) -> Option<Charge> {
         let mut c = self.force(k, 0);
@@ -450,8 +461,8 @@ impl Charge {
             self.n = n;
         }
     }
-    /// Makes it `n` unless that goes more than a quarter beyond a limit: for the little without which what there is
-    /// makes no progress.
+    /// Makes it `n` unless that goes more than a quarter beyond a limit: for the little without
+    /// which what there is makes no progress.
     #[must_use]
     pub fn resize_at_need(&mut self, n: u64) -> bool {
         let (k, was) = (self.kind, self.n);
@@ -482,7 +493,8 @@ impl Drop for Charge {
     }
 }
 
-/// The counts of credentials, looked up at the first use. A copy of credentials looks anew: its user may change.
+/// The counts of credentials, looked up at the first use. A copy of credentials looks anew: its
+/// user may change.
 #[derive(Default)]
 pub struct Cell(OnceLock<Arc<Ucounts>>);
 

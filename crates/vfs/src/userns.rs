@@ -1,12 +1,13 @@
 //! User namespaces (`user_namespaces(7)`): whose ids are meant, and how far a capability reaches.
 //!
-//! Inside the kernel every id is one of the initial namespace's (Linux's `kuid_t`): credentials, files and
-//! messages carry those. A system call translates where it takes a number from the application
-//! ([`UserNs::uid_from`]) and where it shows one ([`UserNs::uid_shown`]). An id that has no number in a
-//! namespace is shown as [`OVERFLOW`].
+//! Inside the kernel every id is one of the initial namespace's (Linux's `kuid_t`): credentials,
+//! files and messages carry those. A system call translates where it takes a number from the
+//! application ([`UserNs::uid_from`]) and where it shows one ([`UserNs::uid_shown`]). An id that
+//! has no number in a namespace is shown as [`OVERFLOW`].
 //!
-//! Invariants: a map is written at most once and never changes after; an extent's `lower` is an id of the
-//! initial namespace; a namespace is at most [`DEPTH_MAX`] levels deep. The maps need no lock.
+//! Invariants: a map is written at most once and never changes after; an extent's `lower` is an id
+//! of the initial namespace; a namespace is at most [`DEPTH_MAX`] levels deep. The maps need no
+//! lock.
 
 use crate::cred::{Caps, Credentials};
 use crate::ucounts::{Charge, Kind, Limits, Users};
@@ -38,7 +39,8 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// The identity of a new namespace, which counts for its maker; `ENOSPC` where that has too many.
+    /// The identity of a new namespace, which counts for its maker; `ENOSPC` where that has too
+    /// many.
     pub fn new_id(&self, kind: Kind, maker: &Credentials) -> Result<NsId> {
         let charge = maker.user_ns.ucounts(maker.euid).charge(kind, 1, u64::MAX);
         Ok(NsId {
@@ -128,8 +130,8 @@ struct Inner {
 
 /// A user namespace; the default is the initial one.
 ///
-/// The initial one is one for all containers, but each container's users are counted for themselves: see
-/// [`UserNs::of_container`].
+/// The initial one is one for all containers, but each container's users are counted for
+/// themselves: see [`UserNs::of_container`].
 #[derive(Clone, Debug, Default)]
 pub struct UserNs {
     /// `None`: the initial one.
@@ -151,8 +153,9 @@ impl PartialEq for UserNs {
 impl Eq for UserNs {}
 
 impl UserNs {
-    /// The initial one as a container's processes see it: the same as that of others, but their users' counts are not
-    /// these users'. The number is that of the container's memory (`Clas::number`).
+    /// The initial one as a container's processes see it: the same as that of others, but their
+    /// users' counts are not these users'. The number is that of the container's memory
+    /// (`Clas::number`).
     #[must_use]
     pub fn of_container(container: u32) -> UserNs {
         UserNs {
@@ -255,7 +258,8 @@ impl UserNs {
             Some(i) => i.maps[kind as usize].get()?.up(id),
         }
     }
-    /// The user that a number from the application means; `EINVAL` for one that the namespace does not have.
+    /// The user that a number from the application means; `EINVAL` for one that the namespace does
+    /// not have.
     pub fn uid_from(&self, n: u32) -> Result<u32> {
         self.to_kernel(IdKind::User, n, 1).ok_or(EINVAL)
     }

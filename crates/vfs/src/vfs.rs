@@ -17,8 +17,8 @@ use wait::Blocker;
 
 /// What the pipe's author plugs in.
 pub trait SpecialFiles: Send + Sync {
-    /// Opens a FIFO: finds or makes the pipe in `slot` and waits for the other end, as fifo(7) says.
-    /// `EAGAIN` waits are made with `blocker`.
+    /// Opens a FIFO: finds or makes the pipe in `slot` and waits for the other end, as fifo(7)
+    /// says. `EAGAIN` waits are made with `blocker`.
     fn open_fifo(
         &self,
         slot: &Slot,
@@ -109,8 +109,8 @@ impl Default for Protections {
 
 /// Places that somebody stands at: a root and a working directory.
 pub trait Standpoint: Send + Sync {
-    /// `pivot_root(2)`: a process that stands at `old` stands at `new` afterwards. Runs with the mount
-    /// lock held.
+    /// `pivot_root(2)`: a process that stands at `old` stands at `new` afterwards. Runs with the
+    /// mount lock held.
     fn replace(&self, old: &Path, new: &Path);
 }
 
@@ -179,7 +179,8 @@ impl Vfs {
     pub(crate) fn special(&self) -> Result<Arc<dyn SpecialFiles>> {
         self.special.read().clone().ok_or(ENXIO)
     }
-    /// A mount that hangs nowhere: for files that the kernel itself makes (memfd, pipes with a path).
+    /// A mount that hangs nowhere: for files that the kernel itself makes (memfd, pipes with a
+    /// path).
     #[must_use]
     pub fn kernel_mount(&self, root: Arc<Dentry>) -> Arc<Mount> {
         Mount::new(self.new_id(), root, MountFlags::empty(), "none")

@@ -1,8 +1,8 @@
 //! The path walk: from a path name to a [`Path`] (`path_resolution(7)`, Linux's fs/namei.c).
 //!
-//! A [`Walker`] stands at a place and has path text left, its own and that of symbolic links on the way. It
-//! can walk to the end, or stop before the last component (for operations that make or remove a name) and
-//! go on from there (for `O_CREAT` on a symbolic link).
+//! A [`Walker`] stands at a place and has path text left, its own and that of symbolic links on the
+//! way. It can walk to the end, or stop before the last component (for operations that make or
+//! remove a name) and go on from there (for `O_CREAT` on a symbolic link).
 
 use crate::context::{At, PathCx};
 use crate::dentry::Dentry;
@@ -183,7 +183,8 @@ impl<'a> Walker<'a> {
                 b".." => Next::DotDot,
                 _ => Next::Name(start, end),
             };
-            // Frames below have something left: those that had not were popped when a link was pushed.
+            // Frames below have something left: those that had not were popped when a link was
+            // pushed.
             self.last = exhausted && self.frames.len() == 1;
             if self.last && slashes > 0 {
                 self.slashes = true;
@@ -420,8 +421,8 @@ impl PathCx<'_> {
             slashes: w.slashes,
         })
     }
-    /// Like [`PathCx::resolve`] for system calls with `AT_EMPTY_PATH`: an open file without a path (a pipe,
-    /// a socket) is given as itself.
+    /// Like [`PathCx::resolve`] for system calls with `AT_EMPTY_PATH`: an open file without a path
+    /// (a pipe, a socket) is given as itself.
     pub fn resolve_or_file(&self, at: &At, path: &[u8], flags: Walk) -> Result<Place> {
         if path.is_empty()
             && flags.contains(Walk::EMPTY)

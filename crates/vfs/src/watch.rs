@@ -1,7 +1,7 @@
 //! Telling those who watch files (`inotify(7)`): Linux's fsnotify.
 //!
-//! An inode holds at most one [`Watcher`], made when someone first watches it. Nobody watching anything on a
-//! file system costs one atomic load an operation.
+//! An inode holds at most one [`Watcher`], made when someone first watches it. Nobody watching
+//! anything on a file system costs one atomic load an operation.
 
 use crate::dentry::Dentry;
 use crate::file::File;
@@ -27,8 +27,8 @@ pub const IN_DELETE_SELF: u32 = 0x400;
 pub const IN_MOVE_SELF: u32 = 0x800;
 const IN_ISDIR: u32 = 0x4000_0000;
 
-/// The watcher of the file at `p`, made by `make` if it has none. The file stays in memory from now on, so
-/// that its watches do.
+/// The watcher of the file at `p`, made by `make` if it has none. The file stays in memory from now
+/// on, so that its watches do.
 pub fn watcher<T: Watcher>(p: &Path, make: impl FnOnce() -> Arc<T>) -> Result<Option<Arc<T>>> {
     let ext = p.inode()?.ext();
     let w = ext.watcher.get_or_init(|| make()).clone();

@@ -2,8 +2,8 @@
 
 use super::results::{Results, times};
 
-/// The aims in absolute figures were set on a reference machine. What a peer took there for a line of the same
-/// experiment tells how fast another machine is.
+/// The aims in absolute figures were set on a reference machine. What a peer took there for a line
+/// of the same experiment tells how fast another machine is.
 #[derive(Clone, Copy)]
 struct Reference {
     peer: &'static str,
@@ -221,7 +221,8 @@ pub struct Judged {
     pub unit: String,
     /// By peer, in the results' order; for aims between lines of one peer, the ratio.
     pub values: Vec<Option<f64>>,
-    /// Of Cloister's peers; `None` if there is no number. What failed, if only in one turn, reaches nothing.
+    /// Of Cloister's peers; `None` if there is no number. What failed, if only in one turn, reaches
+    /// nothing.
     pub reached: Vec<Option<bool>>,
     /// The same for the aim on this machine.
     pub reached_here: Vec<Option<bool>>,
@@ -387,8 +388,8 @@ fn reached(
         .collect()
 }
 
-/// The worst ratio of all lines of whole applications that both have. One that the other has, and that fails on
-/// Cloister, is no better than a slow one.
+/// The worst ratio of all lines of whole applications that both have. One that the other has, and
+/// that fails on Cloister, is no better than a slow one.
 fn applications(r: &Results, beside: &str, most: f64, what: &str) -> Option<Judged> {
     let worst = |peer: &str| {
         let ratio = |x: &super::results::Row| {
@@ -484,7 +485,8 @@ mod tests {
         assert_eq!(of(lines(Some(failed))), Some(false));
     }
 
-    /// On a machine that natively takes twice what the reference machine took, an aim is twice as high.
+    /// On a machine that natively takes twice what the reference machine took, an aim is twice as
+    /// high.
     #[test]
     fn aims_are_told_for_this_machine() {
         let line = |us| Line::Value("fork+wait".to_owned(), us, "us".to_owned());
@@ -533,7 +535,8 @@ mod tests {
                 "{}",
                 a.experiment
             );
-            // Series' names are put together as they run; starts and idle memory are measured from outside.
+            // Series' names are put together as they run; starts and idle memory are measured from
+            // outside.
             let made = a.line.contains('@')
                 || ["start-static", "start-busy", "idle"].contains(&a.experiment);
             assert!(made || sources.contains(a.line), "{}", a.line);

@@ -201,7 +201,8 @@ fn reader(from: Option<impl Read + Send + 'static>) -> Receiver<Came> {
     take
 }
 
-/// What was read. A process that outlives its parent may keep the stream open: it is not waited for long.
+/// What was read. A process that outlives its parent may keep the stream open: it is not waited for
+/// long.
 fn text(from: &Receiver<Came>) -> (String, Vec<(usize, f64)>) {
     let (bytes, came) = from
         .recv_timeout(Duration::from_secs(5))

@@ -1,13 +1,15 @@
 //! Measuring: every experiment on every peer, in one run, in turns.
 //!
-//! It runs as two processes. The first builds and finds what is needed ([`setup`]), starts the second, waits
-//! for it, and writes the report. The second, which has mount and process namespaces of its own, makes the one
-//! root file system that all peers get ([`place`]) and measures ([`turns`]).
+//! It runs as two processes. The first builds and finds what is needed ([`setup`]), starts the
+//! second, waits for it, and writes the report. The second, which has mount and process namespaces
+//! of its own, makes the one root file system that all peers get ([`place`]) and measures
+//! ([`turns`]).
 //!
 //! Invariants:
-//! - Nothing is left behind, however the run ends: mounts and processes belong to namespaces that end with the
-//!   second process; that process ends when the pipe from the first one does (Ctrl-C, or the first one's own
-//!   death), deletes the containers that still are there, and is killed if it does not.
+//! - Nothing is left behind, however the run ends: mounts and processes belong to namespaces that
+//!   end with the second process; that process ends when the pipe from the first one does (Ctrl-C,
+//!   or the first one's own death), deletes the containers that still are there, and is killed if
+//!   it does not.
 //! - All peers run the same program with the same files at the same places.
 //! - What one peer cannot do is a cell of the report, and never ends the run.
 
@@ -75,7 +77,8 @@ pub struct Args {
     /// How long one small measurement goes on, in milliseconds
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     budget: u32,
-    /// Then runs what missed its aim once more on Cloister under perf: flame graphs, and counts in the report
+    /// Then runs what missed its aim once more on Cloister under perf: flame graphs, and counts in
+    /// the report
     #[arg(
         long,
         value_enum,
@@ -156,7 +159,8 @@ pub fn bench(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if !rustix::process::geteuid().is_root() {
-        // The other runtimes need root, and so do a root file system and mounts that all have in common.
+        // The other runtimes need root, and so do a root file system and mounts that all have in
+        // common.
         println!("bench: left out: needs root");
         return Ok(if args.smoke {
             ExitCode::SUCCESS
@@ -232,8 +236,9 @@ fn chosen(args: &Args) -> Result<Vec<&'static Experiment>> {
 
 /// Starts the second process and waits for it. Whether it ended well.
 fn second_process(plan: &Path, stop: &Stop) -> Result<bool> {
-    // A session of its own: a terminal's Ctrl-C is for the first process only, and where the scheduler shares the
-    // CPUs among sessions, this one's share is not that of others at this terminal.
+    // A session of its own: a terminal's Ctrl-C is for the first process only, and where the
+    // scheduler shares the CPUs among sessions, this one's share is not that of others at this
+    // terminal.
     let mut command = Command::new("setsid");
     command.args([
         "unshare",

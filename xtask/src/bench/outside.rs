@@ -92,7 +92,8 @@ pub fn idle(turn: &Turn) -> Result<Vec<Line>> {
             Ok((now.iter().map(|&p| pss(p)).sum::<f64>() / 1024.0, now.len()))
         });
         for (child, id) in running {
-            // First the one that would wait for the sandbox, too: runsc's `delete` and `run` get into each other's way.
+            // First the one that would wait for the sandbox, too: runsc's `delete` and `run` get
+            // into each other's way.
             drop(child);
             turn.peer.delete(turn.plan, &id);
         }

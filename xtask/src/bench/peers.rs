@@ -1,7 +1,7 @@
 //! What is measured: native runs, other runtimes, and Cloister's platforms.
 //!
-//! A peer is a name, a program and options, so that a new variant (a platform, a lane) is one line of
-//! [`find`], or no line at all: `--peers 'notify --some-option'`.
+//! A peer is a name, a program and options, so that a new variant (a platform, a lane) is one line
+//! of [`find`], or no line at all: `--peers 'notify --some-option'`.
 
 use super::command::{Stop, output};
 use super::setup::{Installer, cache};
@@ -47,8 +47,8 @@ pub enum Net {
 }
 
 impl Peer {
-    /// The command before which nothing of it is timed: crun refuses machines that mount both versions of
-    /// cgroups, and gets a view with version 2 alone.
+    /// The command before which nothing of it is timed: crun refuses machines that mount both
+    /// versions of cgroups, and gets a view with version 2 alone.
     pub fn prefix(&self) -> &'static [&'static str] {
         const ONE_CGROUP: &str =
             "umount -l /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec \"$@\"";

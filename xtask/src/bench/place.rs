@@ -7,8 +7,8 @@
 //! - `/bench/bind`: a host's tmpfs, bind-mounted
 //! - `/bench/inner`: a tmpfs that the container itself has
 //!
-//! A native run has the same in a directory of its own, as a runtime would have mounted it (`native.c` mounts the
-//! tmpfs inside).
+//! A native run has the same in a directory of its own, as a runtime would have mounted it
+//! (`native.c` mounts the tmpfs inside).
 
 use super::command::{Stop, output};
 use super::peers::Net;

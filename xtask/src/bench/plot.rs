@@ -1,7 +1,7 @@
 //! Plots as SVG: bars for single values, lines for series ("name@x").
 //!
-//! A plot for every unit of an experiment's single values, and one for every series' name; scales are
-//! logarithmic, because what is compared differs by factors.
+//! A plot for every unit of an experiment's single values, and one for every series' name; scales
+//! are logarithmic, because what is compared differs by factors.
 
 use super::results::{Results, is_rate, times};
 use super::{Result, report};
@@ -283,7 +283,8 @@ fn curves(
     Ok(true)
 }
 
-/// The title, and below it the peers' colours: within the plot, they would hide values. What it needs at the top.
+/// The title, and below it the peers' colours: within the plot, they would hide values. What it
+/// needs at the top.
 fn head<DB: DrawingBackend>(
     root: &DrawingArea<DB, plotters::coord::Shift>,
     title: &str,

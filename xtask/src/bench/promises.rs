@@ -1,7 +1,8 @@
 //! The promises of SPECIFICATION.md, and whether a run keeps them.
 //!
-//! Its table names experiment and line in the first column, the peer in the second, and says in the third what is
-//! promised: "at most 15 ms", or "at most 0.2x runsc", which is the same line of another peer in the same run.
+//! Its table names experiment and line in the first column, the peer in the second, and says in the
+//! third what is promised: "at most 15 ms", or "at most 0.2x runsc", which is the same line of
+//! another peer in the same run.
 
 use super::Result;
 use super::results::Results;

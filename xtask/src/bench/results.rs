@@ -16,7 +16,8 @@ pub struct Results {
     /// Modules, and how often importing them natively calls mmap.
     pub mmaps: Vec<(String, usize)>,
     pub rows: Vec<Row>,
-    /// Experiments, whether on one CPU, and the machine's load when they ended: others may work on it.
+    /// Experiments, whether on one CPU, and the machine's load when they ended: others may work on
+    /// it.
     #[serde(default)]
     pub loads: Vec<(String, bool, f64)>,
     /// Where the time goes.
@@ -239,7 +240,8 @@ impl Results {
         self.find(experiment, pinned, peer, line)?.median()
     }
 
-    /// Whether this line, or the experiment as a whole, failed on a peer in some turn: what others gave is not all.
+    /// Whether this line, or the experiment as a whole, failed on a peer in some turn: what others
+    /// gave is not all.
     pub fn failed(&self, experiment: &str, pinned: bool, peer: &str, line: &str) -> bool {
         [line, ""].into_iter().any(|l| {
             let row = self.find(experiment, pinned, peer, l);

@@ -1,5 +1,5 @@
-//! Measuring in turns: each repetition of an experiment goes through all peers before the next one does, so
-//! that a change of the machine's load meets all of them.
+//! Measuring in turns: each repetition of an experiment goes through all peers before the next one
+//! does, so that a change of the machine's load meets all of them.
 
 use super::command::{Output, Stop, run};
 use super::experiments::{self, Experiment, Turns, What};
@@ -80,8 +80,8 @@ fn experiment(
     } else {
         plan.runs
     };
-    // Before long ones only the host's page cache is warmed, which all share: by the first peer, and where
-    // installed programs are read.
+    // Before long ones only the host's page cache is warmed, which all share: by the first peer,
+    // and where installed programs are read.
     let long = e.turns == Turns::Long;
     let warm_up = u32::from(!plan.smoke && (!long || !e.needs.is_empty()));
     let here: Vec<&Peer> = plan
@@ -134,7 +134,8 @@ fn experiment(
     }
 }
 
-/// What crun runs is native code, as with runc: only its start is of interest. `do` runs programs of this machine only.
+/// What crun runs is native code, as with runc: only its start is of interest. `do` runs programs
+/// of this machine only.
 fn takes_part(peer: &Peer, e: &Experiment) -> bool {
     match (peer.kind, &e.what) {
         (Kind::Do, What::Start(args)) => !args[0].starts_with("/bench"),
@@ -224,7 +225,8 @@ impl Turn<'_> {
         }
     }
 
-    /// How long a container takes, timed by a small program: an own fork of this one would cost more.
+    /// How long a container takes, timed by a small program: an own fork of this one would cost
+    /// more.
     fn start(&self, args: &[String]) -> Result<Vec<Line>> {
         let spawn = self
             .plan

@@ -9,8 +9,8 @@ pub fn pretty<T: serde::Serialize>(v: &T) -> String {
     serde_json::to_string_pretty(v).unwrap_or_default()
 }
 
-/// The same, where text may be a program's: no character is left that a terminal obeys (JSON itself escapes only those
-/// below a space).
+/// The same, where text may be a program's: no character is left that a terminal obeys (JSON itself
+/// escapes only those below a space).
 fn pretty_and_plain<T: serde::Serialize>(v: &T) -> String {
     // Those that change the direction of what follows are not controls to Unicode.
     let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -11,7 +11,8 @@ pub fn user(s: &str) -> Result<(u32, Option<u32>), String> {
     }
 }
 
-/// Bytes, with a unit of 1024 and its powers if there is one, as runc has it: 50M, 50MB, 50mib. Negative for none.
+/// Bytes, with a unit of 1024 and its powers if there is one, as runc has it: 50M, 50MB, 50mib.
+/// Negative for none.
 pub fn size(s: &str) -> Result<i64, String> {
     let wrong = || "write bytes, or a number with k, m, g or t, as in 50M".to_owned();
     if let Ok(n) = s.parse() {

@@ -172,7 +172,8 @@ impl Shown {
         Ok(())
     }
 
-    /// The sandbox has a /tmp of its own. A caller that works beneath /tmp still sees its directory.
+    /// The sandbox has a /tmp of its own. A caller that works beneath /tmp still sees its
+    /// directory.
     fn working_directory(&mut self, cwd: &[u8]) -> Result<()> {
         let here = Path::new(OsStr::from_bytes(cwd));
         if !here.starts_with("/tmp") || !here.is_dir() {

@@ -1,10 +1,12 @@
 //! Owner and mode of what was just made by a name: a directory, a FIFO, a socket, a link.
 //!
-//! Another process that may write to the directory can put another file under the name before the server comes back to it. So the
-//! file is held first; what is held must be what the server itself has made a moment ago, and is then changed by the
-//! descriptor alone. What it is not is left as it is, and nothing was made: somebody has taken it away.
+//! Another process that may write to the directory can put another file under the name before the
+//! server comes back to it. So the file is held first; what is held must be what the server itself
+//! has made a moment ago, and is then changed by the descriptor alone. What it is not is left as it
+//! is, and nothing was made: somebody has taken it away.
 //!
-//! What remains: a file that the server has made at the very same time for somebody else, as empty and as young.
+//! What remains: a file that the server has made at the very same time for somebody else, as empty
+//! and as young.
 
 use super::Server;
 use super::ops::{RESOLVE_LINK, is_stamped_here};
@@ -45,8 +47,8 @@ impl Birth {
         a.btime >= self.since
     }
 
-    /// Where the time of birth does not tell: the clock is another's, or it is not kept. Then a directory must have
-    /// nothing in it.
+    /// Where the time of birth does not tell: the clock is another's, or it is not kept. Then a
+    /// directory must have nothing in it.
     fn may_be_old(&self, fd: &HostFd, a: &Stat) -> Result<bool> {
         if a.btime != 0 && is_stamped_here(path::fstatfs(fd.raw())?.f_type) {
             return Ok(false);
@@ -76,7 +78,8 @@ pub(super) fn remove(dir: &Node, name: &CStr, same: impl FnOnce(&Stat) -> bool) 
 }
 
 impl Server {
-    /// Gives what was just made its owner and mode: a handle to it, and what was seen in its directory then.
+    /// Gives what was just made its owner and mode: a handle to it, and what was seen in its
+    /// directory then.
     pub(super) fn made(
         &self,
         dir: &Node,
@@ -114,7 +117,8 @@ impl Server {
         birth: &Birth,
     ) -> Result<()> {
         let chown = new.uid != u32::MAX || new.gid != u32::MAX;
-        // mkdir(2) drops bits that the application's file shall have, and chown(2) drops some of others.
+        // mkdir(2) drops bits that the application's file shall have, and chown(2) drops some of
+        // others.
         let chmod = match birth.kind {
             libc::S_IFLNK => false,
             libc::S_IFDIR => first.mode & 0o7777 != new.mode & 0o7777,
@@ -130,7 +134,8 @@ impl Server {
         }
         if chown {
             match path::fchownat(fd.raw(), c"", new.uid, new.gid, libc::AT_EMPTY_PATH) {
-                // Where the server may not, the host's choice stays: rootless, every file is the server's.
+                // Where the server may not, the host's choice stays: rootless, every file is the
+                // server's.
                 Err(EPERM) if self.uid != 0 => {}
                 r => r?,
             }

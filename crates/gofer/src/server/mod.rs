@@ -133,8 +133,8 @@ impl Server {
         self
     }
 
-    /// Serves until the client is gone. The caller may have confined the process by now: only calls of the
-    /// Gofer's allow-list are made from here on.
+    /// Serves until the client is gone. The caller may have confined the process by now: only calls
+    /// of the Gofer's allow-list are made from here on.
     pub fn serve(mut self, channel: HostFd) -> Result<()> {
         process::limit_arenas();
         let (ours, theirs): (Vec<_>, Vec<_>) =
@@ -174,7 +174,8 @@ impl Server {
         process::exit_group(status)
     }
 
-    /// Most connections of a small container are never used: no memory before there is something to read.
+    /// Most connections of a small container are never used: no memory before there is something to
+    /// read.
     fn await_first(&self, conn: &Line) {
         let mut fds = [libc::pollfd {
             fd: conn.incoming().raw(),
@@ -184,9 +185,9 @@ impl Server {
         while matches!(hostcall::file::poll(&mut fds, -1), Err(abi::errno::EINTR)) {}
     }
 
-    /// Serves the `index`th of `n` connections, on the CPUs that it is for: a request to a thread that sleeps
-    /// on the asker's CPU costs two switches; to one on an idle CPU, up to some 100 us in a virtual machine
-    /// for each of the two wake-ups.
+    /// Serves the `index`th of `n` connections, on the CPUs that it is for: a request to a thread
+    /// that sleeps on the asker's CPU costs two switches; to one on an idle CPU, up to some 100 us
+    /// in a virtual machine for each of the two wake-ups.
     fn connection(&self, conn: &Line, index: usize, n: usize) {
         let mut cpus = self.cpus.clone();
         cpus.retain(|c| connection_of(*c, n) == index);
@@ -226,8 +227,9 @@ impl Server {
     }
 }
 
-/// The descriptor is a gift: the host refuses to carry it where other processes of this user have too many on the way
-/// (`ETOOMANYREFS`, unix(7)), or for want of memory. The connection goes on, and the client sees that it is missing.
+/// The descriptor is a gift: the host refuses to carry it where other processes of this user have
+/// too many on the way (`ETOOMANYREFS`, unix(7)), or for want of memory. The connection goes on,
+/// and the client sees that it is missing.
 fn send_with(conn: &Line, reply: &[u8], fd: Option<&HostFd>) -> Result<()> {
     let sent = fd.map(|fd| conn.send_with(reply, &[fd.raw()]));
     match sent {

@@ -253,8 +253,8 @@ impl Server {
             let n = self.table.get(s.handle).ok()?;
             self.reopen(&n, libc::O_RDONLY).ok()
         });
-        // Links may be long, and all must fit into one message. And the caller, which asked for one name, waits:
-        // where a look takes long, others are not worth it.
+        // Links may be long, and all must fit into one message. And the caller, which asked for one
+        // name, waits: where a look takes long, others are not worth it.
         let mut room = MAX_STRING / 4;
         let begun = Instant::now();
         let siblings = siblings.iter().map(|name| {

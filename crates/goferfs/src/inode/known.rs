@@ -1,9 +1,9 @@
 //! What a directory that others change, too, was seen to hold.
 //!
-//! A name is known as long as the directory's change time is the one at which it was seen (see the crate's
-//! documentation). What the container itself changes there gives it a new one, and what was known is gone, though
-//! most of it is as it was. So names that are asked for again after a change are looked at by the request that makes
-//! the next one.
+//! A name is known as long as the directory's change time is the one at which it was seen (see the
+//! crate's documentation). What the container itself changes there gives it a new one, and what was
+//! known is gone, though most of it is as it was. So names that are asked for again after a change
+//! are looked at by the request that makes the next one.
 
 use super::{GoferInode, own};
 use crate::GoferFs;

@@ -1,9 +1,9 @@
 //! The names of a directory, and those that come next.
 //!
-//! A program that looks up names one after the other goes through the directory in the order of its listing
-//! (find, rm) or in that of the names (a shell's patterns, git). Where nobody else changes it, the names next in
-//! both orders are looked up by the same request; how many, the VFS says by how many were used before
-//! ([`vfs::inode::NextNames::siblings`]).
+//! A program that looks up names one after the other goes through the directory in the order of its
+//! listing (find, rm) or in that of the names (a shell's patterns, git). Where nobody else changes
+//! it, the names next in both orders are looked up by the same request; how many, the VFS says by
+//! how many were used before ([`vfs::inode::NextNames::siblings`]).
 
 use super::GoferInode;
 use crate::Listed;
@@ -91,8 +91,8 @@ impl GoferInode {
         *self.order.lock() = new.clone();
         new
     }
-    /// Up to `most` other names that come next, where programs go through a directory in the order of its listing
-    /// or in that of the names, and whose files are not in use.
+    /// Up to `most` other names that come next, where programs go through a directory in the order
+    /// of its listing or in that of the names, and whose files are not in use.
     pub(super) fn sibling_names(&self, name: &[u8], most: usize) -> Vec<Vec<u8>> {
         let Order::Sorted(list, sorted) = self.order() else {
             return Vec::new();

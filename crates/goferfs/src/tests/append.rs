@@ -31,7 +31,8 @@ fn beside_the_host() {
     });
     let path = r.host.join("log");
     let open = || r.open("/log", O_APPEND | O_RDWR).unwrap();
-    // Two opens of the container's (and so one descriptor), one of which two threads use; two of the host's.
+    // Two opens of the container's (and so one descriptor), one of which two threads use; two of
+    // the host's.
     let (a, b) = (open(), open());
     std::thread::scope(|s| {
         let (path, b) = (&path, &b);

@@ -1,11 +1,12 @@
 //! System V IPC (`sysvipc(7)`; Linux's `ipc/`): shared memory, semaphores, message queues.
 //!
-//! An [`IpcNamespace`] holds the objects of a container, each kind in a [`Registry`] by number and by key. An
-//! identifier is `seq << 15 | index`, so that one of a removed object is not one of its successor's. The
-//! application's structures are laid out here ([`Perm::encode`] and each object's `encode`).
+//! An [`IpcNamespace`] holds the objects of a container, each kind in a [`Registry`] by number and
+//! by key. An identifier is `seq << 15 | index`, so that one of a removed object is not one of its
+//! successor's. The application's structures are laid out here ([`Perm::encode`] and each object's
+//! `encode`).
 //!
-//! Lock order: `Registry` → an object's state → wait queues. An object that is removed while someone waits
-//! for it says so by `EIDRM`.
+//! Lock order: `Registry` → an object's state → wait queues. An object that is removed while
+//! someone waits for it says so by `EIDRM`.
 
 pub mod msg;
 pub mod sem;

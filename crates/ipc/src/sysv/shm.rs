@@ -1,7 +1,8 @@
 //! Shared memory segments (`shmget(2)`, `shmat(2)`).
 //!
-//! A segment is an unnamed file; each `shmat(2)` maps it and keeps an [`Attachment`] for as long as anything
-//! of that mapping is left, in any process. A removed segment goes with its last attachment.
+//! A segment is an unnamed file; each `shmat(2)` maps it and keeps an [`Attachment`] for as long as
+//! anything of that mapping is left, in any process. A removed segment goes with its last
+//! attachment.
 
 use super::{IpcNamespace, Object, Perm, READ, WRITE, now};
 use abi::Result;
@@ -160,7 +161,8 @@ impl Shm {
         s.ctime = now();
         Ok(())
     }
-    /// SHM_LOCK and SHM_UNLOCK: nothing is pinned, the mark is kept. The caller checks RLIMIT_MEMLOCK.
+    /// SHM_LOCK and SHM_UNLOCK: nothing is pinned, the mark is kept. The caller checks
+    /// RLIMIT_MEMLOCK.
     pub fn lock(&self, cred: &Credentials, on: bool) -> Result<()> {
         let mut s = self.state.lock();
         if !cred.has(vfs::Caps::IPC_LOCK) {

@@ -1,4 +1,5 @@
-//! Bytes that are offered beside the reader's program: whatever is done to the socket, they are had once.
+//! Bytes that are offered beside the reader's program: whatever is done to the socket, they are had
+//! once.
 
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -220,7 +221,8 @@ fn only_what_a_read_would_give_is_offered() {
     assert!(!beside.state.lock().live);
 }
 
-/// Of much, the first bytes are offered to who reads in pieces: more each time that all are taken, fewer where not.
+/// Of much, the first bytes are offered to who reads in pieces: more each time that all are taken,
+/// fewer where not.
 #[test]
 fn pieces_of_much() {
     cases(|c| {
@@ -257,7 +259,8 @@ fn pieces_of_much() {
     });
 }
 
-/// What is taken of an offer does not change whether the writer may write, also where it waits for room.
+/// What is taken of an offer does not change whether the writer may write, also where it waits for
+/// room.
 #[test]
 fn a_writer_that_waits_is_told_in_time() {
     cases(|c| {
@@ -284,8 +287,8 @@ fn a_writer_that_waits_is_told_in_time() {
     });
 }
 
-/// Whatever is written, read and offered: all bytes come once, in order, the count is theirs, and the writer sees no
-/// difference.
+/// Whatever is written, read and offered: all bytes come once, in order, the count is theirs, and
+/// the writer sees no difference.
 #[test]
 fn many_steps_by_both_ways() {
     let world = World::new();

@@ -47,7 +47,8 @@ fn pairs() {
     assert_eq!(bytes(&b, 9).unwrap(), b"");
 }
 
-/// A connection that waits to be accepted is the memory of who made it, though its own socket is gone.
+/// A connection that waits to be accepted is the memory of who made it, though its own socket is
+/// gone.
 #[test]
 fn waiting_connections_are_charged_to_who_connects() {
     use vfs::ucounts::Kind;

@@ -103,7 +103,8 @@ impl UnixSock {
         Ok(())
     }
 
-    /// What joins this socket and the listener's new one: the link of each. `cred` is the listener's.
+    /// What joins this socket and the listener's new one: the link of each. `cred` is the
+    /// listener's.
     fn join(&self, who: &Caller<'_>, server: &Arc<UnixSock>, cred: Ucred) -> (Link, Link) {
         let to_them = Peer {
             sock: server.me.clone(),

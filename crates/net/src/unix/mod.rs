@@ -1,8 +1,7 @@
 //! UNIX domain sockets (`unix(7)`).
 //!
-//! Streams are two [`Half`]s, like TCP. Datagram and sequenced-packet sockets own a [`MsgQueue`] each, and
-//! send into their peer's. A name in the file system is a node that refers
-//! to the socket.
+//! Streams are two [`Half`]s, like TCP. Datagram and sequenced-packet sockets own a [`MsgQueue`]
+//! each, and send into their peer's. A name in the file system is a node that refers to the socket.
 
 mod connect;
 mod transfer;

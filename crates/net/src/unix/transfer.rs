@@ -17,7 +17,8 @@ use std::sync::atomic::Ordering;
 use vfs::{Caps, Sink, Source};
 use wait::Events;
 
-/// The identity that goes with what is sent: the caller's real ids, or what it claims and may claim.
+/// The identity that goes with what is sent: the caller's real ids, or what it claims and may
+/// claim.
 fn identity(who: &Caller<'_>, claimed: Option<Ucred>) -> Result<Ucred> {
     let c = who.cred;
     let Some(u) = claimed else {

@@ -42,9 +42,11 @@ pub trait Sink {
 pub trait Source {
     /// Bytes left.
     fn remaining(&self) -> usize;
-    /// Copies up to `dst.len()` bytes out, once, and advances. `EFAULT` only if nothing could be copied.
+    /// Copies up to `dst.len()` bytes out, once, and advances. `EFAULT` only if nothing could be
+    /// copied.
     fn take(&mut self, dst: &mut [u8]) -> Result<usize>;
-    /// Offers up to `max` bytes of the source itself, in order, to `drain`; advances by what it says.
+    /// Offers up to `max` bytes of the source itself, in order, to `drain`; advances by what it
+    /// says.
     fn drain(
         &mut self,
         max: usize,
@@ -148,10 +150,12 @@ pub struct Io<'a> {
 }
 
 impl Io<'_> {
-    /// Runs `attempt` until it gives something other than `EAGAIN`; once only where the caller does not wait.
+    /// Runs `attempt` until it gives something other than `EAGAIN`; once only where the caller does
+    /// not wait.
     ///
-    /// `limit` is the file's own limit of a wait (`SO_RCVTIMEO`): `EAGAIN` when it is over; and an interrupted call with
-    /// one gives `EINTR`, since a restart would wait for the whole time again (`sk_wait_event`).
+    /// `limit` is the file's own limit of a wait (`SO_RCVTIMEO`): `EAGAIN` when it is over; and an
+    /// interrupted call with one gives `EINTR`, since a restart would wait for the whole time again
+    /// (`sk_wait_event`).
     pub fn wait<T>(
         &self,
         events: Events,

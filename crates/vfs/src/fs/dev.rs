@@ -137,8 +137,9 @@ impl FileOps for MemFile {
     }
 }
 
-/// Fills a directory (a fresh tmpfs, as the caller's `/dev`) with what every `/dev` has: [`STANDARD`],
-/// [`LINKS`], and the directories `pts`, `shm` and `mqueue` to mount on. What is there already stays.
+/// Fills a directory (a fresh tmpfs, as the caller's `/dev`) with what every `/dev` has:
+/// [`STANDARD`], [`LINKS`], and the directories `pts`, `shm` and `mqueue` to mount on. What is
+/// there already stays.
 pub fn populate(cx: &crate::PathCx<'_>, dev: &str) -> Result<()> {
     use crate::At;
     use abi::errno::EEXIST;

@@ -1,8 +1,8 @@
 //! A toolkit for file systems whose contents are generated: proc, sysfs, cgroupfs.
 //!
-//! Implement [`DynDir`] and [`DynFile`] (and [`DynLink`]), and make a [`DynFs`] of the root directory. Names
-//! are never cached: each walk asks the directory. Inode numbers follow from the path, so that `readdir`
-//! and `stat` agree and numbers stay the same.
+//! Implement [`DynDir`] and [`DynFile`] (and [`DynLink`]), and make a [`DynFs`] of the root
+//! directory. Names are never cached: each walk asks the directory. Inode numbers follow from the
+//! path, so that `readdir` and `stat` agree and numbers stay the same.
 //!
 //! ```ignore
 //! struct Uptime(Arc<Kernel>);
@@ -68,7 +68,8 @@ impl DynEntry {
     }
 }
 
-/// The number that a name is, written as it is shown: without sign and leading zeros (`name_to_int`).
+/// The number that a name is, written as it is shown: without sign and leading zeros
+/// (`name_to_int`).
 #[must_use]
 pub fn number(name: &[u8]) -> Option<i32> {
     let plain =
@@ -125,8 +126,8 @@ pub trait DynFile: Any + Send + Sync {
             gid: 0,
         }
     }
-    /// All of its contents, asked when it is read from its start (as seq_file does): what follows comes
-    /// from the same picture. `file` tells its opener.
+    /// All of its contents, asked when it is read from its start (as seq_file does): what follows
+    /// comes from the same picture. `file` tells its opener.
     fn generate(&self, file: &File) -> Result<Vec<u8>>;
     /// What is written, all of one write(2). Gives how much was taken.
     fn write(&self, _file: &File, _data: &[u8], _offset: u64) -> Result<usize> {
@@ -255,8 +256,8 @@ impl DynFs {
     }
 }
 
-/// A place in no tree for one generated node: where a magic link leads that stands for an object without a
-/// path.
+/// A place in no tree for one generated node: where a magic link leads that stands for an object
+/// without a path.
 #[must_use]
 pub fn detached(vfs: &Vfs, name: &'static str, node: DynNode) -> Path {
     let dev = vfs.new_dev();
@@ -445,7 +446,8 @@ impl DynInode {
     }
 }
 
-/// An open generated file: the text is a picture taken when it was last read from the start. Its memory is the opener's.
+/// An open generated file: the text is a picture taken when it was last read from the start. Its
+/// memory is the opener's.
 struct OpenDynFile {
     file: Arc<dyn DynFile>,
     inode: Arc<DynInode>,

@@ -9,8 +9,8 @@ use abi::errno::ENOMEM;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The names of an open directory as they were when it was last read from its start. Cookies are positions in
-/// that list, whose memory is the opener's.
+/// The names of an open directory as they were when it was last read from its start. Cookies are
+/// positions in that list, whose memory is the opener's.
 pub struct Listing<E>(Mutex<Option<(Arc<[E]>, Charge)>>);
 
 /// What a name takes beside its entry.
@@ -23,8 +23,8 @@ impl<E> Default for Listing<E> {
 }
 
 impl<E> Listing<E> {
-    /// `getdents(2)` from `pos` on, for the directory with number `ino` that `file` has open: `.` and `..`, then
-    /// what `list` gives, each as `show` says: number, type, name.
+    /// `getdents(2)` from `pos` on, for the directory with number `ino` that `file` has open: `.`
+    /// and `..`, then what `list` gives, each as `show` says: number, type, name.
     pub fn read(
         &self,
         file: &File,

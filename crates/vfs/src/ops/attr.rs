@@ -25,7 +25,8 @@ pub enum UtimeArg {
     At(i64),
 }
 
-/// The walk that `AT_*` flags of most calls ask for: links are followed unless `AT_SYMLINK_NOFOLLOW`.
+/// The walk that `AT_*` flags of most calls ask for: links are followed unless
+/// `AT_SYMLINK_NOFOLLOW`.
 fn walk_flags(flags: u32) -> Walk {
     let mut w = Walk::FOLLOW;
     if flags & AT_SYMLINK_NOFOLLOW != 0 {

@@ -52,8 +52,9 @@ impl PathCx<'_> {
         Ok(())
     }
 
-    /// Changes attributes as `decide` says by owner and mode, with the inode's lock held ([`Inode::lock_attributes`]): in
-    /// one step for all in here, and for others as far as the file system can tell.
+    /// Changes attributes as `decide` says by owner and mode, with the inode's lock held
+    /// ([`Inode::lock_attributes`]): in one step for all in here, and for others as far as the file
+    /// system can tell.
     fn change_attr(
         &self,
         p: &Path,
@@ -92,8 +93,8 @@ impl PathCx<'_> {
         self.new_node(dir, mode, kind)
     }
 
-    /// Before a name is made in `dir`, whose lock is held, `EEXIST` where it is known to be there. Where others
-    /// change names, only the making itself tells all; and asking costs.
+    /// Before a name is made in `dir`, whose lock is held, `EEXIST` where it is known to be there.
+    /// Where others change names, only the making itself tells all; and asking costs.
     fn expect_missing(&self, dir: &Path, name: &[u8]) -> Result<()> {
         let old = if dir.dentry.sb().revalidates() {
             dir.dentry.peek(name)

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl PathCx<'_> {
-    /// Makes a name at the end of `path` (`filename_create`): `make` is called with the directory, the name
-    /// and what the file shall be like.
+    /// Makes a name at the end of `path` (`filename_create`): `make` is called with the directory,
+    /// the name and what the file shall be like.
     fn make(
         &self,
         at: &At,

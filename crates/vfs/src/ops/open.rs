@@ -212,7 +212,8 @@ impl PathCx<'_> {
                     if !d.is_negative() {
                         return Ok(Err(d));
                     }
-                    // Gone again; and a program that makes and removes it all the time is not waited for.
+                    // Gone again; and a program that makes and removes it all the time is not
+                    // waited for.
                     if e != EEXIST || tries == 16 {
                         return Err(e);
                     }
@@ -335,8 +336,8 @@ impl PathCx<'_> {
         }
     }
 
-    /// Opens a program or its interpreter for execve(2) (`do_open_execat`): a regular file with a right to
-    /// execute it, on a mount that allows it. The guard keeps writers out while it lives.
+    /// Opens a program or its interpreter for execve(2) (`do_open_execat`): a regular file with a
+    /// right to execute it, on a mount that allows it. The guard keeps writers out while it lives.
     pub fn open_exec(&self, at: &At, path: &[u8], flags: Walk) -> Result<(Arc<File>, ExecGuard)> {
         let p = self.resolve(at, path, flags | Walk::READS)?;
         let inode = p.inode()?.clone();
@@ -357,8 +358,8 @@ impl PathCx<'_> {
         ))
     }
 
-    /// bind(2) of a Unix socket: makes the name, and hangs `socket` on it. `EEXIST` becomes the caller's
-    /// `EADDRINUSE`.
+    /// bind(2) of a Unix socket: makes the name, and hangs `socket` on it. `EEXIST` becomes the
+    /// caller's `EADDRINUSE`.
     pub fn bind_socket(
         &self,
         at: &At,

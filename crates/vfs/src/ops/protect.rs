@@ -31,7 +31,8 @@ impl PathCx<'_> {
         }
     }
 
-    /// Whether a file that is there may be opened by a caller that would make it (`may_create_in_sticky`).
+    /// Whether a file that is there may be opened by a caller that would make it
+    /// (`may_create_in_sticky`).
     pub(super) fn may_reuse(&self, dir: &Path, file: &Path) -> Result<()> {
         let d = dir.inode()?.perm()?;
         let inode = file.inode()?;

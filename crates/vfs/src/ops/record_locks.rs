@@ -37,8 +37,8 @@ impl PathCx<'_> {
     ) -> Result<Option<Conflict>> {
         Ok(locks(file)?.test(owner, kind, range))
     }
-    /// `F_SETLK`, `F_SETLKW` and their OFD kin: `None` unlocks. `pid` is what `F_GETLK` shall show (-1 for
-    /// an open file's).
+    /// `F_SETLK`, `F_SETLKW` and their OFD kin: `None` unlocks. `pid` is what `F_GETLK` shall show
+    /// (-1 for an open file's).
     pub fn set_lock(
         &self,
         file: &File,

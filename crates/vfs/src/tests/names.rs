@@ -225,7 +225,8 @@ fn a_dev_directory() {
     assert_eq!(r.list("/dev").unwrap().len(), 14);
 }
 
-/// What a user's names take, on a tree that starts empty: each name that a link made, its linker's, while it is there.
+/// What a user's names take, on a tree that starts empty: each name that a link made, its linker's,
+/// while it is there.
 pub(super) fn links_are_charged_while_they_are_there(root: &Rig, uid: u32) {
     use crate::ucounts::Kind;
     root.mkdir("/links").unwrap();
@@ -276,7 +277,8 @@ fn links_on_tmpfs_are_charged_while_they_are_there() {
     links_are_charged_while_they_are_there(&Rig::new(), 77_030);
 }
 
-/// What an open file keeps of a generated text, and an open directory of its names, is the opener's.
+/// What an open file keeps of a generated text, and an open directory of its names, is the
+/// opener's.
 #[test]
 fn texts_and_listings_are_charged_to_who_reads() {
     use crate::fs::dynamic::{DynFs, StaticDir};

@@ -1,15 +1,16 @@
 //! Where the time goes: what missed its aim is run once more on Cloister, under perf.
 //!
-//! Two perf processes record at once ([`record`]): samples of the CPU clock with their stacks, and every 29th host
-//! call, context switch and page fault. [`samples`] reads what they recorded, [`roles`] tells whose it was, and
-//! here it becomes a flame graph and the counts of a table.
+//! Two perf processes record at once ([`record`]): samples of the CPU clock with their stacks, and
+//! every 29th host call, context switch and page fault. [`samples`] reads what they recorded,
+//! [`roles`] tells whose it was, and here it becomes a flame graph and the counts of a table.
 //!
 //! Invariants:
-//! - perf runs in the process namespace of the measuring process. What does not belong to this run has no number
-//!   there: it is counted as others', and is in no graph.
-//! - Only what happened while the line was measured counts: from the line before it (or, of a line in
-//!   milliseconds, from so long before it) to it. Both clocks are CLOCK_MONOTONIC.
-//! - What was recorded is deleted when the profile is done, and lies in the run's own directory until then.
+//! - perf runs in the process namespace of the measuring process. What does not belong to this run
+//!   has no number there: it is counted as others', and is in no graph.
+//! - Only what happened while the line was measured counts: from the line before it (or, of a line
+//!   in milliseconds, from so long before it) to it. Both clocks are CLOCK_MONOTONIC.
+//! - What was recorded is deleted when the profile is done, and lies in the run's own directory
+//!   until then.
 //! - A profile that cannot be made is a sentence in the report, and never ends the run.
 
 mod record;
@@ -35,7 +36,8 @@ pub use told::told;
 /// What is profiled after the run.
 #[derive(clap::ValueEnum, Serialize, Deserialize, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
-    /// Each line that missed its aim, and of applications each that took more than 1.3 times native or longer than runsc
+    /// Each line that missed its aim, and of applications each that took more than 1.3 times native
+    /// or longer than runsc
     Missed,
     /// Each line that has an aim, and each of an application, of the experiments chosen
     Aims,

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Every so many host calls, switches and faults of a CPU are one record: recording each made hand-overs 2.5 times
-/// as slow. A prime, so that calls that alternate are both met.
+/// Every so many host calls, switches and faults of a CPU are one record: recording each made
+/// hand-overs 2.5 times as slow. A prime, so that calls that alternate are both met.
 pub const EVERY: u64 = 29;
 /// Samples a second of each CPU; beside what others do every 1, 2 or 4 ms.
 const RATE: &str = "997";
-/// Of the stack, for DWARF's unwinding: the release build keeps no frame pointers. With 4 KiB, system calls that walk
-/// paths or fork were cut.
+/// Of the stack, for DWARF's unwinding: the release build keeps no frame pointers. With 4 KiB,
+/// system calls that walk paths or fork were cut.
 const CLOCK: &str = "cpu-clock/call-graph=dwarf,stack-size=16384/";
 /// Of one recording: what comes after is lost.
 const MOST: &str = "--max-size=3G";

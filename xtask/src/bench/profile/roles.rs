@@ -1,7 +1,7 @@
 //! Whose time it was: processes by what they ran, and the host's kernel by what it did.
 //!
-//! Cloister's processes all come from one binary and have its name, but for the Sentry's threads. So a process is told
-//! by what its samples show: see [`Marks::role`].
+//! Cloister's processes all come from one binary and have its name, but for the Sentry's threads.
+//! So a process is told by what its samples show: see [`Marks::role`].
 
 use serde::{Deserialize, Serialize};
 
@@ -59,8 +59,9 @@ impl Marks {
         self.exec |= name == "bprm_execve" || name.starts_with("do_execveat");
     }
 
-    /// None: not of the sandbox. A stub process begins as a copy of the zygote, so what it became counts first; one
-    /// that was sampled in nothing but the host's kernel is one, too: the others all have code of their own.
+    /// None: not of the sandbox. A stub process begins as a copy of the zygote, so what it became
+    /// counts first; one that was sampled in nothing but the host's kernel is one, too: the others
+    /// all have code of their own.
     pub fn role(self) -> Option<Role> {
         match self {
             Marks { sentry: true, .. } => Some(Role::Sentry),
@@ -73,7 +74,8 @@ impl Marks {
     }
 }
 
-/// What the host's kernel did: the first of these that has a function of the stack. Beginnings of names.
+/// What the host's kernel did: the first of these that has a function of the stack. Beginnings of
+/// names.
 const KINDS: &[(&str, &[&str])] = &[
     (
         "sleeping and waking",

@@ -161,7 +161,8 @@ fn script(data: &Path, fields: &str, stop: &Stop, mut each: impl FnMut(&str)) ->
     }
 }
 
-/// What happened within the window. `cpu`: the only one that was used; another's idleness says nothing.
+/// What happened within the window. `cpu`: the only one that was used; another's idleness says
+/// nothing.
 pub fn read(
     recorded: &Recorded,
     window: (f64, f64),
@@ -320,7 +321,8 @@ impl Found {
         for (role, s, n) in &self.stacks {
             let under = match (role, s.stub) {
                 (Role::Application, true) => "stub",
-                // Where the host's kernel was called from is not told of memory that perf knows no file of.
+                // Where the host's kernel was called from is not told of memory that perf knows no
+                // file of.
                 (Role::Application, false) if s.user.is_empty() && s.place == Place::Kernel => "",
                 // Unwinding what a hostile program has on its stack tells nothing.
                 (Role::Application, false) => "program",

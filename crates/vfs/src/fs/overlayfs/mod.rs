@@ -1,17 +1,19 @@
-//! overlay as mount(2) makes it (`Documentation/filesystems/overlayfs.rst`): directory trees laid over each other,
-//! with what changes kept in an upper *tree*, in Linux's format.
+//! overlay as mount(2) makes it (`Documentation/filesystems/overlayfs.rst`): directory trees laid
+//! over each other, with what changes kept in an upper *tree*, in Linux's format.
 //!
-//! The container's own root has [`super::root_layer`], which keeps changes by inode and knows nothing of trees. Here a
-//! name that is gone is a whiteout (a character device 0:0) in the upper tree, a directory that hides those below
-//! has the attribute `trusted.overlay.opaque`, and a file is copied up whole before it is changed. As there, a
-//! mapping made before a copy-up goes on showing the old file, and a directory from below cannot be renamed
-//! (`EXDEV`). There are no redirects, indexes or metadata-only copies.
+//! The container's own root has [`super::root_layer`], which keeps changes by inode and knows
+//! nothing of trees. Here a name that is gone is a whiteout (a character device 0:0) in the upper
+//! tree, a directory that hides those below has the attribute `trusted.overlay.opaque`, and a file
+//! is copied up whole before it is changed. As there, a mapping made before a copy-up goes on
+//! showing the old file, and a directory from below cannot be renamed (`EXDEV`). There are no
+//! redirects, indexes or metadata-only copies.
 //!
-//! Layers are reached by mounts of our own, which see nothing mounted on them, with the rights of the
-//! overlay's mounter; all changes go through the layer's own directory entries, so that its users see them.
+//! Layers are reached by mounts of our own, which see nothing mounted on them, with the rights of
+//! the overlay's mounter; all changes go through the layer's own directory entries, so that its
+//! users see them.
 //!
-//! Lock order: the overlay's directories → [`OverlayNode`]'s `copying`, a parent's before its child's → the layers.
-//! `place`, `upper` and `inodes` are leaves.
+//! Lock order: the overlay's directories → [`OverlayNode`]'s `copying`, a parent's before its
+//! child's → the layers. `place`, `upper` and `inodes` are leaves.
 
 mod node;
 mod open;
@@ -42,7 +44,8 @@ use wait::Steady;
 /// The most layers below (`OVL_MAX_STACK`).
 pub const LAYERS_MAX: usize = 500;
 
-/// How many may lie over each other (`FILESYSTEM_MAX_STACK_DEPTH`): each look-up asks the one below.
+/// How many may lie over each other (`FILESYSTEM_MAX_STACK_DEPTH`): each look-up asks the one
+/// below.
 const DEPTH_MAX: u32 = 2;
 
 /// What an overlay is made of.
@@ -209,7 +212,8 @@ impl Overlayfs {
             self.cred.clone(),
         ))
     }
-    /// Whether the mounter may read a layer's file: what is copied, shown or opened is so with its rights.
+    /// Whether the mounter may read a layer's file: what is copied, shown or opened is so with its
+    /// rights.
     fn may_read(&self, i: &dyn Inode) -> Result<()> {
         i.permission(&self.caller(), Want::READ)
     }

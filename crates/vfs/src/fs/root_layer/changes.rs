@@ -41,8 +41,9 @@ struct Frame {
     opaque: bool,
 }
 
-/// Walks the tree whose root was given by [`RootLayer::mountable`] and tells each difference with its path,
-/// parents first. What changes meanwhile may be told or not. `EINVAL` for a tree that has no root layer.
+/// Walks the tree whose root was given by [`RootLayer::mountable`] and tells each difference with
+/// its path, parents first. What changes meanwhile may be told or not. `EINVAL` for a tree that has
+/// no root layer.
 pub fn changes(
     root: &Arc<Dentry>,
     tell: &mut dyn FnMut(&[u8], Change) -> Result<()>,

@@ -1,5 +1,5 @@
-//! Open regular files of the root layer, and mappings of them. Each use looks where the contents are now, so
-//! that a copy-up is seen by what was opened and mapped before it.
+//! Open regular files of the root layer, and mappings of them. Each use looks where the contents
+//! are now, so that a copy-up is seen by what was opened and mapped before it.
 
 use super::inode::LayerInode;
 use crate::Stat;

@@ -1,10 +1,11 @@
-//! The root layer: a writable tree over read-only ones, whose changes live in memory. A container's root has one;
-//! what a program mounts by the name `overlay` is [`super::overlayfs`].
+//! The root layer: a writable tree over read-only ones, whose changes live in memory. A container's
+//! root has one; what a program mounts by the name `overlay` is [`super::overlayfs`].
 //!
-//! Linux's overlayfs merges directory trees and keeps what changed in an upper *tree*, with whiteouts and
-//! opaque directories in it. Here the upper layer is kept by inode: an [`LayerInode`] stands for a file below
-//! (or for a new one), and once it was changed it has a tmpfs inode of its own ([`Node`]) for attributes and
-//! contents, and, for a directory, the names that differ from what lies below:
+//! Linux's overlayfs merges directory trees and keeps what changed in an upper *tree*, with
+//! whiteouts and opaque directories in it. Here the upper layer is kept by inode: an [`LayerInode`]
+//! stands for a file below (or for a new one), and once it was changed it has a tmpfs inode of its
+//! own ([`Node`]) for attributes and contents, and, for a directory, the names that differ from
+//! what lies below:
 //!
 //! ```text
 //! name → inode      made here, moved here, or linked here
@@ -12,15 +13,16 @@
 //! (no entry)        as below; a new directory has nothing below, so it is opaque by itself
 //! ```
 //!
-//! What follows is what Linux's overlayfs does not do: nothing is copied for `chmod` but attributes; a
-//! directory from below can be renamed without `EXDEV`; hard links from below stay one file when written; a
-//! descriptor and a mapping opened before the copy-up see what is written after it.
+//! What follows is what Linux's overlayfs does not do: nothing is copied for `chmod` but
+//! attributes; a directory from below can be renamed without `EXDEV`; hard links from below stay
+//! one file when written; a descriptor and a mapping opened before the copy-up see what is written
+//! after it.
 //!
-//! A changed inode from below is *pinned* in [`RootLayer`] by its number below, since that is how a later
-//! look-up finds it again. Inode numbers stay the same through a copy-up.
+//! A changed inode from below is *pinned* in [`RootLayer`] by its number below, since that is how a
+//! later look-up finds it again. Inode numbers stay the same through a copy-up.
 //!
-//! Lock order: `LayerInode::copy_lock` → locks of the layers → `LayerInode::state`, `RootLayer::inodes`, which are
-//! leaves except that `Node::meta` comes after `state`.
+//! Lock order: `LayerInode::copy_lock` → locks of the layers → `LayerInode::state`,
+//! `RootLayer::inodes`, which are leaves except that `Node::meta` comes after `state`.
 
 mod changes;
 mod dir;
@@ -72,9 +74,9 @@ pub struct RootLayer {
 const UPPER_BIT: u64 = 1 << 47;
 
 impl RootLayer {
-    /// The tree `lowers[0]` over `lowers[1]` and so on, writable, with changes in `upper`. The layers must
-    /// not be changed by others. As many unused names are kept as are by all of `below`. Gives the root, ready to be
-    /// mounted.
+    /// The tree `lowers[0]` over `lowers[1]` and so on, writable, with changes in `upper`. The
+    /// layers must not be changed by others. As many unused names are kept as are by all of
+    /// `below`. Gives the root, ready to be mounted.
     pub fn mountable(
         vfs: &Vfs,
         lowers: Vec<Arc<dyn Inode>>,
@@ -101,7 +103,8 @@ impl RootLayer {
         Ok(Dentry::new_root(&SuperBlock::new(dev, fs), root))
     }
 
-    /// As [`RootLayer::mountable`], over the roots of file systems that need not be mounted themselves.
+    /// As [`RootLayer::mountable`], over the roots of file systems that need not be mounted
+    /// themselves.
     pub fn over(vfs: &Vfs, lowers: &[Arc<Dentry>], upper: &Arc<Tmpfs>) -> Result<Arc<Dentry>> {
         let below = lowers.iter().map(|d| d.sb().fs.clone()).collect();
         let lowers = lowers
@@ -111,7 +114,8 @@ impl RootLayer {
         Self::mountable(vfs, lowers, upper, below)
     }
 
-    /// The number here of a file of a layer below. Below 2^53: some programs keep numbers as doubles.
+    /// The number here of a file of a layer below. Below 2^53: some programs keep numbers as
+    /// doubles.
     fn lower_ino(&self, key: Key) -> u64 {
         let mut devs = self.devs.lock();
         let i = devs.iter().position(|d| *d == key.0).unwrap_or_else(|| {

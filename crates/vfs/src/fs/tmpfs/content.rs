@@ -50,8 +50,8 @@ impl Pages {
             .next()
             .map_or(u64::MAX, |(&p, _)| p)
     }
-    /// Gives `[first, last)` frames where it has none; stops early where there is no more memory, with
-    /// how far it came.
+    /// Gives `[first, last)` frames where it has none; stops early where there is no more memory,
+    /// with how far it came.
     fn fill(&mut self, fs: &Tmpfs, first: u64, last: u64) -> (u64, Result<()>) {
         let mut page = first;
         while page < last {
@@ -99,7 +99,8 @@ impl Pages {
             .filter(|b| b.0 + b.2 == page)
             .map(|b| b.1.add(b.2 * PAGE_SIZE));
         let before = self.runs.get(&(page + n)).map(|r| r.0);
-        // A file's first pages go where they fit best; one that grows stays in one run where it can.
+        // A file's first pages go where they fit best; one that grows stays in one run where it
+        // can.
         let cla = if after.is_none() && before.is_none() && n < FAULT_PAGES {
             fs.clas.allocate(n, None)
         } else {
@@ -209,8 +210,8 @@ impl Content {
         (at - offset) as usize
     }
 
-    /// Copies the pieces to `offset`, and makes the file longer where needed. `ENOSPC`, `ENOMEM` only if
-    /// nothing was written.
+    /// Copies the pieces to `offset`, and makes the file longer where needed. `ENOSPC`, `ENOMEM`
+    /// only if nothing was written.
     pub fn write(&self, offset: u64, from: &[MemSlice<'_>]) -> Result<usize> {
         let total: u64 = from.iter().map(|s| s.len() as u64).sum();
         if total == 0 {

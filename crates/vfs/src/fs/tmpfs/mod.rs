@@ -9,7 +9,8 @@
 //! | `shm.rs` | files without a name: memfd, shared anonymous memory |
 //!
 //! Lock order, inside what the crate's doc says: `Node::write_lock` → an address space's lock →
-//! `Content::pages`; `Node::meta` and `Node::dir` are leaves, never held together with another node's.
+//! `Content::pages`; `Node::meta` and `Node::dir` are leaves, never held together with another
+//! node's.
 
 mod content;
 mod node;

@@ -182,8 +182,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// An inode that has been counted (`Tmpfs::take_inode`), which this takes back after an error. Its link count is
-    /// that of one name.
+    /// An inode that has been counted (`Tmpfs::take_inode`), which this takes back after an error.
+    /// Its link count is that of one name.
     pub(super) fn new(
         fs: &Arc<Tmpfs>,
         kind: FileType,
@@ -251,7 +251,8 @@ impl Node {
         let memory = fs.users().ucounts(new.uid).force(Kind::Kmem, NODE as u64);
         Node::with(fs, FileType::Directory, 0, new, Box::default(), memory)
     }
-    /// An inode that no directory names: for a file system that keeps names of its own (the root layer).
+    /// An inode that no directory names: for a file system that keeps names of its own (the root
+    /// layer).
     pub fn detached(
         fs: &Arc<Tmpfs>,
         kind: FileType,

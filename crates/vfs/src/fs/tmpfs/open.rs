@@ -26,7 +26,8 @@ pub(crate) fn no_atime(file: &File) -> bool {
             .is_some_and(|p| p.mnt.flags().contains(MountFlags::NOATIME) || p.mnt.is_read_only())
 }
 
-/// `.` and `..`, with the cookies 0 and 1, for a directory opened by `file`. Gives whether to go on.
+/// `.` and `..`, with the cookies 0 and 1, for a directory opened by `file`. Gives whether to go
+/// on.
 pub(crate) fn emit_dots(
     file: &File,
     ino: u64,
@@ -222,7 +223,8 @@ impl FileOps for OpenFile {
 
 pub struct OpenDir(pub(super) Arc<Node>);
 
-/// Entries that are copied out of the directory at once, so that its lock is not held while they are shown.
+/// Entries that are copied out of the directory at once, so that its lock is not held while they
+/// are shown.
 const BATCH: usize = 64;
 
 impl FileOps for OpenDir {

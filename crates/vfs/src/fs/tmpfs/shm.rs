@@ -1,4 +1,5 @@
-//! Files without a name: memfd_create(2), shared anonymous memory, System V shared memory; and seals.
+//! Files without a name: memfd_create(2), shared anonymous memory, System V shared memory; and
+//! seals.
 
 use super::node::{Node, Payer};
 use super::open::OpenFile;
@@ -96,8 +97,8 @@ impl ShmFs {
         Ok(self.open(node, &[b"memfd:", name].concat(), cred))
     }
 
-    /// A file of `size` bytes: `MAP_SHARED|MAP_ANONYMOUS` is `/dev/zero (deleted)`, System V's segments are
-    /// `SYSV...`.
+    /// A file of `size` bytes: `MAP_SHARED|MAP_ANONYMOUS` is `/dev/zero (deleted)`, System V's
+    /// segments are `SYSV...`.
     pub fn file(&self, name: &[u8], size: u64, cred: &Arc<Credentials>) -> Result<Arc<File>> {
         let node = self.node(cred, 0o600)?;
         if let Some(r) = node.reg() {
