@@ -2,10 +2,11 @@
 //! its module what it keeps; operations (mmap, a fault, fork) are methods of [`State`] in files of
 //! their own that use several.
 
+pub(crate) mod pmas;
+
 use crate::Result;
 use crate::host_map::HostMap;
 use crate::patches::Patches;
-use crate::pmas::Pmas;
 use crate::predict::Predictor;
 use crate::quota::Quota;
 use crate::room::Room;
@@ -14,6 +15,7 @@ use crate::vmas::Vmas;
 use abi::errno::ENOMEM;
 use clas::{Clas, MappingObserver};
 use platform::AddressSpace;
+use pmas::Pmas;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 

@@ -12,6 +12,8 @@
 //! | [`fs`] | proc, sys and the devices that know tasks |
 //! | [`strace`] | decoding system calls for people |
 //!
+//! DESIGN.md has the order of these modules.
+//!
 //! The life of a system call: `platform` gives an event → [`task::run`] (the task loop) →
 //! [`syscalls::dispatch`] → the call's function → the object. The result goes back the same way.
 //!

@@ -30,6 +30,15 @@ impl Strace {
     pub fn new(fd: RawFd, filter: Vec<String>) -> Strace {
         Strace { fd, filter }
     }
+    /// A signal that task `tid` acts on.
+    pub fn signal(&self, tid: i32, info: &SigInfo) {
+        let name = info.signal().map_or("?".into(), |s| format!("{s:?}"));
+        let (code, pid) = (info.code, info.pid());
+        self.line(
+            tid,
+            &format!("--- {name} {{si_code={code}, si_pid={pid}}} ---"),
+        );
+    }
     #[must_use]
     pub fn wants(&self, call: &Call) -> bool {
         self.filter.is_empty()
@@ -171,20 +180,5 @@ pub fn unknown(cx: &Context, nr: u64, args: &Raw) {
         let all = args.map(|a| format!("{a:#x}")).join(", ");
         let text = format!("{name}({all}) = -1 ENOSYS (not in Cloister)");
         t.line(cx.tid, &text);
-    }
-}
-
-/// A signal that is acted on.
-pub fn signal(cx: &Context, info: &SigInfo) {
-    if let Some(t) = &cx.kernel.strace {
-        let name = info.signal().map_or("?".into(), |s| format!("{s:?}"));
-        t.line(
-            cx.tid,
-            &format!(
-                "--- {name} {{si_code={}, si_pid={}}} ---",
-                info.code,
-                info.pid()
-            ),
-        );
     }
 }

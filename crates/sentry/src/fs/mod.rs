@@ -1,13 +1,11 @@
-//! What file systems show of tasks: proc, sys, terminals, pidfds, signalfds; and the vDSO's mapping.
+//! What file systems show of tasks: proc, sys, terminals; and the vDSO's mapping.
 
 pub mod console;
 pub mod dev;
 pub mod host_stream;
 pub mod made_by;
 pub mod overlay;
-pub mod pidfd;
 pub mod proc;
-pub mod signalfd;
 pub mod sys;
 pub mod terminals;
 

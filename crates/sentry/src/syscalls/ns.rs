@@ -36,7 +36,7 @@ fn setns(cx: &mut Context, fd: Fd, flags: NsFlags) -> SysResult {
     let f = fd.any_file(cx)?;
     let target = if let Some(n) = f.ops::<NsFile>() {
         change::Target::One(n.0.clone())
-    } else if let Some(p) = f.ops::<crate::fs::pidfd::PidFd>() {
+    } else if let Some(p) = f.ops::<crate::task::pidfd::PidFd>() {
         let l = cx.kernel.tasks.lock();
         let t = p.group(&l).and_then(|g| l.some_thread(g.tgid));
         change::Target::Of(t.ok_or(ESRCH)?)

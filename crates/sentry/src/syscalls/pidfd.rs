@@ -29,7 +29,7 @@ fn pidfd_open(cx: &mut Context, tid: Tid, flags: PidfdFlags) -> SysResult {
             None => return Err(ESRCH),
         }
     };
-    crate::fs::pidfd::open(cx, &g, flags.bits()).map(|fd| fd as usize)
+    crate::task::pidfd::open(cx, &g, flags.bits()).map(|fd| fd as usize)
 }
 
 /// `pidfd_send_signal(pidfd, sig, info, flags)`.
@@ -44,7 +44,7 @@ fn pidfd_send_signal(
         return Err(EINVAL);
     }
     let f = pidfd.any_file(cx)?;
-    let p = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?;
+    let p = f.ops::<crate::task::pidfd::PidFd>().ok_or(EBADF)?;
     let pid = p.pid();
     let s = signal.signal_or_none()?;
     let (g, t) = {
@@ -83,7 +83,7 @@ fn pidfd_getfd(cx: &mut Context, pidfd: Fd, fd: Fd, flags: u32) -> SysResult {
         return Err(EINVAL);
     }
     let f = pidfd.any_file(cx)?;
-    let p = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?;
+    let p = f.ops::<crate::task::pidfd::PidFd>().ok_or(EBADF)?;
     let pid = p.pid();
     let t = {
         let l = cx.kernel.tasks.lock();

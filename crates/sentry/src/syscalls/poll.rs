@@ -3,9 +3,9 @@
 use super::SysResult;
 use super::args::*;
 use super::signals::{Ended, MaskArg, restore_mask, set_temporary_mask};
-use crate::fs::signalfd::SignalFd;
 use crate::task::Context;
 use crate::task::lanes::slots::after_wait;
+use crate::task::signalfd::SignalFd;
 use abi::Result;
 use abi::errno::*;
 use abi::linux::O_PATH;

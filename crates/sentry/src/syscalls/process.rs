@@ -411,7 +411,7 @@ fn waitid(
         WaitFor::P_PGID if id > 0 => Who::Group(cx.id_of(id).map_err(|_| ECHILD)?),
         WaitFor::P_PIDFD => {
             let f = Fd(id).any_file(cx)?;
-            let p = f.ops::<crate::fs::pidfd::PidFd>().ok_or(EBADF)?;
+            let p = f.ops::<crate::task::pidfd::PidFd>().ok_or(EBADF)?;
             let l = cx.kernel.tasks.lock();
             Who::Pid(p.group(&l).ok_or(ECHILD)?.tgid)
         }

@@ -305,7 +305,7 @@ fn tell(cx: &Context, a: &CloneArgs, child: &Arc<Task>, parent_mm: &mm::Mm) -> R
         let _ = child.mm().write_obj(Va(a.child_tid), &child.pid.own());
     }
     if a.has(CLONE_PIDFD) {
-        let fd = crate::fs::pidfd::open(cx, &child.group, 0)?;
+        let fd = super::pidfd::open(cx, &child.group, 0)?;
         parent_mm.write_obj(Va(a.pidfd), &fd)?;
     }
     Ok(())

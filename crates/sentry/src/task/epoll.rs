@@ -1,7 +1,7 @@
 //! Changes of an epoll's set by a task.
 
 use super::Task;
-use crate::fs::signalfd::SignalFd;
+use super::signalfd::SignalFd;
 use abi::Result;
 use abi::errno::*;
 use abi::linux::O_PATH;

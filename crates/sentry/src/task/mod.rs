@@ -28,10 +28,12 @@ pub mod lanes;
 pub mod launch;
 pub mod limits;
 pub mod list;
+pub mod pidfd;
 pub mod quota;
 pub mod run;
 pub mod seccomp;
 pub mod signal;
+pub mod signalfd;
 pub mod threads;
 pub mod wait4;
 

@@ -310,7 +310,9 @@ fn take_signals(cx: &mut Context) -> Flow {
         let Some(info) = cx.take_signal(deliverable) else {
             return Flow::Go;
         };
-        crate::strace::signal(cx, &info);
+        if let Some(s) = &cx.kernel.strace {
+            s.signal(cx.tid, &info);
+        }
         let Some(s) = info.signal() else { continue };
         let actions = cx.group.actions();
         let action = actions.read().get(s);

@@ -158,7 +158,7 @@ impl DynFile for FdInfo {
         let ino = f.ops.stat().map_or(0, |s| s.ino);
         let mnt = f.path.as_ref().map_or(0, |p| p.mnt.id);
         let pos = f.position()?;
-        let more = match f.ops::<crate::fs::pidfd::PidFd>() {
+        let more = match f.ops::<crate::task::pidfd::PidFd>() {
             Some(p) => p.info(&self.me.ns),
             None => f.ops.fdinfo(),
         };

@@ -7,7 +7,7 @@
 //!
 //! Lock order: `SignalFd::watcher` → the watcher's signal queues' wait queues → `Relay::queue`.
 
-use crate::task::{Task, ThreadGroup, task_of};
+use super::{Task, ThreadGroup, task_of};
 use abi::errno::{EAGAIN, EINVAL};
 use abi::signal::{
     SI_KERNEL, SI_TIMER, SI_USER, SIGBUS, SIGCHLD, SIGFPE, SIGILL, SIGIO, SIGSEGV, SIGSYS, SIGTRAP,
