@@ -20,6 +20,10 @@
 //! however late it is ([`crate::wakes`]). An unpark that finds WOKEN does so, too: the one before
 //! may be late. One too many only makes the sleeper look at the state.
 
+#[cfg(test)]
+mod model;
+mod steps;
+
 use crate::spin::table::{SAME_CPU_SAVES, SLEEP};
 use crate::spin::{End, SeenAwake, SpinBudget, Spinners};
 use crate::wakes;
@@ -32,11 +36,7 @@ use std::sync::atomic::{
 };
 use std::thread::Thread;
 use std::time::Instant;
-
-const IDLE: u32 = 0;
-const WOKEN: u32 = 1;
-const SPINNING: u32 = 2;
-const ASLEEP: u32 = 3;
+use steps::{ASLEEP, Found, IDLE, SPINNING, WOKEN, Word};
 
 /// A flag that is set by wake-ups and taken by the one thread that sleeps here.
 pub struct Parker {
@@ -115,12 +115,12 @@ impl Parker {
         if self.spinners.is_some() {
             self.woken_on.store(current_cpu(), Relaxed);
         }
-        let before = self.state.swap(WOKEN, SeqCst);
-        let slept = before == ASLEEP;
+        let found = steps::wake(&self.state);
+        let slept = found == Found::Asleep;
         if slept {
             self.count();
         }
-        if (slept || before == WOKEN)
+        if found != Found::Awake
             && let Some(t) = self.sleeper()
         {
             wake(t, slept);
@@ -160,18 +160,14 @@ impl Parker {
         match &self.spinners {
             Some(s) => self.spin(s, deadline) || self.sleep_counted(s, deadline),
             None => {
-                self.state
-                    .compare_exchange(IDLE, ASLEEP, SeqCst, SeqCst)
-                    .ok();
+                self.state.replace(IDLE, ASLEEP);
                 self.sleep(deadline)
             }
         }
     }
 
     fn take(&self, from: u32) -> bool {
-        self.state
-            .compare_exchange(from, IDLE, SeqCst, SeqCst)
-            .is_ok()
+        steps::take(&self.state, from)
     }
 
     /// Looks for a wake-up for a while; if none comes, or it may not look, the state is IDLE.
@@ -191,9 +187,7 @@ impl Parker {
             s.wakes(&self.seen);
             return false;
         }
-        self.state
-            .compare_exchange(IDLE, SPINNING, SeqCst, SeqCst)
-            .ok();
+        self.state.replace(IDLE, SPINNING);
         let woken = || self.state.load(SeqCst) == WOKEN;
         let (end, t) = s.spin(limit, woken, |_| false);
         s.leave();
@@ -214,11 +208,7 @@ impl Parker {
     fn sleep_counted(&self, s: &Spinners, deadline: Option<Instant>) -> bool {
         let (begin, here) = (Instant::now(), current_cpu());
         s.sleeps(&self.seen);
-        if self
-            .state
-            .compare_exchange(IDLE, ASLEEP, SeqCst, SeqCst)
-            .is_err()
-        {
+        if !self.state.replace(IDLE, ASLEEP) {
             s.wakes(&self.seen);
             return self.take(WOKEN);
         }
@@ -246,19 +236,20 @@ impl Parker {
 
     /// ASLEEP, or woken meanwhile. False if it was the deadline that ended it.
     fn sleep(&self, deadline: Option<Instant>) -> bool {
-        while self.state.load(SeqCst) == ASLEEP {
-            match deadline {
-                None => std::thread::park(),
-                Some(d) => {
-                    let left = d.saturating_duration_since(Instant::now());
-                    if left.is_zero() && self.take(ASLEEP) {
-                        return false;
-                    }
-                    std::thread::park_timeout(left);
-                }
+        steps::sleep(&self.state, || match deadline {
+            None => {
+                std::thread::park();
+                false
             }
-        }
-        self.take(WOKEN)
+            Some(d) => {
+                let left = d.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return true;
+                }
+                std::thread::park_timeout(left);
+                false
+            }
+        })
     }
 }
 

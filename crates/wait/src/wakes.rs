@@ -24,12 +24,50 @@ use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::thread::Thread;
 
+/// The wake-ups of one thread, with how many ask that they wait. `T`: whom it is to wake.
+pub(crate) struct Deferred<T> {
+    /// How many [`Hold`]s there are.
+    holds: Cell<usize>,
+    /// Empty where there is no [`Hold`].
+    waiting: RefCell<Vec<T>>,
+}
+
+impl<T> Deferred<T> {
+    pub(crate) const fn new() -> Deferred<T> {
+        Deferred {
+            holds: Cell::new(0),
+            waiting: RefCell::new(Vec::new()),
+        }
+    }
+    pub(crate) fn hold(&self) {
+        self.holds.set(self.holds.get() + 1);
+    }
+    /// One hold less; makes those that wait if it was the last.
+    pub(crate) fn let_go(&self, unpark: impl Fn(T)) {
+        self.holds.set(self.holds.get() - 1);
+        if self.holds.get() == 0 {
+            self.make(unpark);
+        }
+    }
+    /// A wake-up: given back where it is to be made at once.
+    pub(crate) fn wake(&self, t: T) -> Option<T> {
+        if self.holds.get() == 0 {
+            return Some(t);
+        }
+        self.waiting.borrow_mut().push(t);
+        None
+    }
+    /// Makes all that wait, in the order in which they came.
+    pub(crate) fn make(&self, unpark: impl Fn(T)) {
+        self.waiting.borrow_mut().drain(..).for_each(unpark);
+    }
+}
+
 thread_local! {
-    /// How many [`Hold`]s this thread has.
-    static HOLDS: Cell<usize> = const { Cell::new(0) };
-    /// Whom it is to wake. Empty where it has no [`Hold`].
-    static WAITING: RefCell<Vec<Thread>> = const { RefCell::new(Vec::new()) };
-    /// It has woken somebody since [`take_woke`].
+    /// A host thread's, not a task's: a [`Hold`] lives on a thread's stack, and no task leaves its thread, nor sleeps,
+    /// while one does. (What a task defers from call to call, its own loop holds.)
+    static OWN: Deferred<Thread> = const { Deferred::new() };
+    /// It has woken somebody since [`take_woke`]. The thread's, since that asks about its call just made.
     static WOKE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -41,23 +79,20 @@ pub struct Hold(PhantomData<*const ()>);
 /// This thread's wake-ups wait until what is returned is dropped. To be called before a lock is
 /// taken, so that it is dropped after that.
 pub fn hold() -> Hold {
-    HOLDS.set(HOLDS.get() + 1);
+    OWN.with(Deferred::hold);
     Hold(PhantomData)
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        HOLDS.set(HOLDS.get() - 1);
-        if HOLDS.get() == 0 {
-            make();
-        }
+        OWN.with(|o| o.let_go(|t| t.unpark()));
     }
 }
 
 /// Whether this thread's wake-ups wait.
 #[must_use]
 pub fn is_held() -> bool {
-    HOLDS.get() != 0
+    OWN.with(|o| o.holds.get() != 0)
 }
 
 /// Whether this thread has woken a sleeper since it asked last.
@@ -71,10 +106,8 @@ pub(crate) fn wake(t: Thread, slept: bool) {
     if slept {
         WOKE.set(true);
     }
-    if HOLDS.get() == 0 {
+    if let Some(t) = OWN.with(|o| o.wake(t)) {
         t.unpark();
-    } else {
-        WAITING.with_borrow_mut(|w| w.push(t));
     }
 }
 
@@ -83,17 +116,17 @@ pub fn unheld<R>(f: impl FnOnce() -> R) -> R {
     struct Back(usize);
     impl Drop for Back {
         fn drop(&mut self) {
-            HOLDS.set(self.0);
+            OWN.with(|o| o.holds.set(self.0));
         }
     }
-    let _back = Back(HOLDS.replace(0));
+    let _back = Back(OWN.with(|o| o.holds.replace(0)));
     make();
     f()
 }
 
 /// Makes all wake-ups that wait.
 pub(crate) fn make() {
-    WAITING.with_borrow_mut(|w| w.drain(..).for_each(|t| t.unpark()));
+    OWN.with(|o| o.make(|t| t.unpark()));
 }
 
 #[cfg(test)]
