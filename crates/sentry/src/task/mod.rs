@@ -10,7 +10,7 @@
 //! Whoever changes something that a task must look at (a signal, the group's end, a stop) makes the change
 //! visible and calls [`Task::kick`]. A task is in one of two places: in the Sentry, where it looks at the
 //! system-call boundary and in every interruptible sleep; or in application code, marked by
-//! [`Task::in_app`]. Both sides store first and load second (SeqCst), so one of them sees the other.
+//! [`Task::in_app`]. Both sides store first and load second ([`notice`]), so one of them sees the other.
 
 pub mod access;
 pub mod birth;
@@ -28,6 +28,7 @@ pub mod lanes;
 pub mod launch;
 pub mod limits;
 pub mod list;
+mod notice;
 pub mod pidfd;
 pub mod quota;
 pub mod run;
@@ -355,8 +356,7 @@ impl Task {
     }
     /// Makes the task look: at the boundary, in its sleep, or by stopping application code.
     pub fn kick(&self) {
-        self.attention.store(true, Ordering::SeqCst);
-        if self.in_app.load(Ordering::SeqCst)
+        if notice::kick(&self.in_app, &self.attention)
             && let Some(i) = &*self.interrupter.lock()
         {
             i.interrupt();

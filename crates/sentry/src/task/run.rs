@@ -6,7 +6,7 @@
 
 use super::lanes::{self, Lanes};
 use super::signal::{DefaultAction, SA_RESETHAND, SA_RESTART, SIG_DFL, SIG_IGN, default_action};
-use super::{Sleep, Task};
+use super::{Sleep, Task, notice};
 use crate::syscalls::{self, SysResult};
 use abi::errno::*;
 use abi::signal::*;
@@ -176,9 +176,8 @@ fn end_lost(cx: &Context) {
 /// Runs application code until the next event; `None` if there is work first.
 fn enter_app(cx: &mut Context, lanes: &mut Lanes) -> Option<Event> {
     lanes.before(cx);
-    cx.task.in_app.store(true, Ordering::SeqCst);
-    if cx.task.attention.load(Ordering::SeqCst) && cx.task.has_work() {
-        cx.task.in_app.store(false, Ordering::SeqCst);
+    let t = &cx.task;
+    if !notice::enter(&t.in_app, &t.attention, || t.has_work()) {
         return None;
     }
     let event = lanes.run(cx);
