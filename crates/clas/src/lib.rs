@@ -111,6 +111,7 @@ impl View {
     /// Notes that `len` bytes are touched, a page at least; whether the view is to be dropped
     /// first.
     fn is_due(&self, len: usize) -> bool {
+        // The host thread's: it bounds what all of them have together, whichever task each runs.
         thread_local!(static TOUCHED: Cell<u64> = const { Cell::new(0) });
         let most = self.0.load(Ordering::Relaxed);
         if most == u64::MAX {

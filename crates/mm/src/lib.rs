@@ -139,12 +139,16 @@ pub const STACK_GUARD_PAGES: u64 = 256;
 pub struct Mm {
     /// Immutable; unique for ever.
     id: u64,
+    /// Immutable.
     clas: Arc<Clas>,
+    /// Immutable. What is mapped there is changed under `state`.
     space: Arc<dyn AddressSpace>,
+    /// All else: see [`State`].
     state: Mutex<State>,
     /// Held shared while an access uses frames without `state`, exclusive by fork: what such an
     /// access writes must not end in the child.
     pins: RwLock<()>,
+    /// Has atomics, and a leaf, of its own.
     privacy: Privacy,
 }
 

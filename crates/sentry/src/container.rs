@@ -44,7 +44,7 @@ type Joined = (Arc<dyn Console>, Arc<tty::Master>);
 
 /// A container.
 pub struct Container {
-    /// Its memory.
+    /// Its memory. Immutable, as the four below.
     pub clas: Arc<Clas>,
     /// What its programs from outside begin with.
     pub ns: Arc<NsProxy>,
@@ -54,25 +54,27 @@ pub struct Container {
     /// As a container manager expects it: the first process is protected from signals that it does not
     /// handle, and has its terminal at /dev/console.
     pub is_managed: bool,
+    /// Set once, by boot.
     root: OnceLock<Root>,
-    /// The channel to the starter.
+    /// The channel to the starter. Immutable; each message is one call of the host.
     control: HostFd,
-    /// The id of the first process; 0 before there is one.
+    /// The id of the first process; 0 before there is one. Set under the task list's lock.
     first: AtomicI32,
-    /// The terminals that are joined to the host's, by the process that leads each.
+    /// The terminals that are joined to the host's, by the process that leads each. A leaf.
     consoles: Mutex<HashMap<i32, Joined>>,
-    /// Programs of `exec` that are ready and have not been told to run.
+    /// Programs of `exec` that are ready and have not been told to run. A leaf; what is taken out is dropped, or started,
+    /// without it.
     waiting: Mutex<Vec<Launch>>,
-    /// Tasks wait at the system-call boundary while it is set.
+    /// Tasks wait at the system-call boundary while it is set. Who changes it kicks them then.
     frozen: AtomicBool,
-    /// It gets no more processes. Set under the task list's lock.
+    /// It gets no more processes. Set under the task list's lock; stays so.
     closed: AtomicBool,
-    /// Tasks that there may be, and that there are.
+    /// Tasks that there may be: atomic. And that there are: changed under the task list's lock.
     task_limit: AtomicU32,
     tasks: AtomicU32,
-    /// Whether others share the sandbox.
+    /// Whether others share the sandbox. Atomic.
     shares: AtomicBool,
-    /// Whether its starter knows that the host ends processes.
+    /// Whether its starter knows that the host ends processes. By one exchange: it is told once.
     told_of_loss: AtomicBool,
 }
 

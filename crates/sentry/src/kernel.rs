@@ -20,27 +20,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vfs::Vfs;
 
-/// A sandbox's kernel.
+/// A sandbox's kernel. What is not said to change is immutable; objects behind an `Arc` have locks of their own.
 pub struct Kernel {
     pub platform: Arc<dyn Platform>,
     pub vfs: Arc<Vfs>,
+    /// Who there is, and how they are related: the lock is Linux's `tasklist_lock`.
     pub tasks: Mutex<TaskList>,
     /// Who makes a process reads it, from the last look at its signals until the child is in the list. Who sends to many
     /// writes it: see [`Kernel::send_to_all`]. Before the list's lock.
     pub births: RwLock<()>,
     /// What a task has for memory when its process has ended.
     pub no_memory: Arc<Mm>,
-    /// What runs them.
+    /// What runs them. Has a lock of its own, a leaf.
     pub threads: crate::task::threads::TaskThreads,
+    /// A lock for each bucket; two are taken by address.
     pub futexes: futex::Table,
     pub timers: Arc<TimerService>,
     /// The initial namespaces.
     pub initial: Arc<NsProxy>,
+    /// Has a lock of its own for changes, before the task list's.
     pub cgroups: crate::cgroup::Hierarchy,
-    /// Numbers namespaces.
+    /// Numbers namespaces. Atomics.
     pub namespaces: vfs::userns::Registry,
     /// Anonymous files in memory: memfd_create(2), shared memory.
     pub shm: Arc<vfs::fs::tmpfs::ShmFs>,
+    /// Has a lock of its own.
     pub terminals: crate::fs::terminals::Terminals,
     pub strace: Option<Arc<Strace>>,
     /// The sandbox's first container.
@@ -49,6 +53,7 @@ pub struct Kernel {
     pub boot: i64,
     /// Debugging: see [`config::Config::random_drop`].
     random_drop: u32,
+    /// Atomic: any order will do.
     drop_seed: AtomicU64,
     pub cpus: u32,
     /// The host's memory, bytes.
@@ -59,6 +64,7 @@ pub struct Kernel {
     pub tasks_max: usize,
     /// `kernel.random.boot_id`.
     pub boot_id: [u8; 16],
+    /// How long what a terminal's program has written is shown after its end.
     pub drain: std::time::Duration,
 }
 

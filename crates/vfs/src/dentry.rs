@@ -274,20 +274,27 @@ struct Place {
 
 /// A name in a directory.
 pub struct Dentry {
+    /// Immutable.
     sb: Arc<SuperBlock>,
+    /// Immutable; `None`: known to be missing.
     inode: Option<Arc<dyn Inode>>,
+    /// Changed under the `dir_lock` of each directory that it leaves or comes to. A leaf.
     place: RwLock<Place>,
+    /// It is in its directory no more. Set under the directory's `dir_lock`; stays so.
     unhashed: AtomicBool,
+    /// For the ring's second chance. Atomic: it only guides.
     used: AtomicBool,
     /// Where it is in the super block's ring; changed under the ring's lock.
     slot: AtomicUsize,
-    /// Mounts on it, in any namespace.
+    /// Mounts on it, in any namespace. Changed under the mount lock, or when a tree that nobody has any more ends.
     pub(crate) mounts: AtomicUsize,
+    /// Changed under `dir_lock`, but for entries whose dentry is gone. A leaf.
     children: RwLock<HashMap<Box<[u8]>, Weak<Dentry>>>,
+    /// Changes of this directory, and look-ups that miss.
     dir_lock: Mutex<()>,
     /// Only of directories in which much is looked up. A leaf.
     siblings: Mutex<Option<Box<Siblings>>>,
-    /// Names that were looked up here and not known.
+    /// Names that were looked up here and not known. Atomic: it only guides.
     unknown: AtomicU32,
 }
 

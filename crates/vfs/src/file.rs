@@ -183,27 +183,28 @@ pub trait IoctlContext {
 
 /// Linux's `struct file`: what dup(2)ed and inherited descriptors share.
 pub struct File {
+    /// Immutable.
     pub ops: Arc<dyn FileOps>,
-    /// O_* status flags and the access mode; creation flags are not kept.
+    /// O_* status flags and the access mode; creation flags are not kept. Atomic: the access mode never changes.
     flags: AtomicU32,
     /// The position; its lock makes reads and writes atomic towards each other, as `f_pos_lock`
     /// does. Unused where the host keeps it ([`FileOps::host_position`]): look with
     /// [`File::position`].
     pub pos: Mutex<u64>,
-    /// Where it was opened; `None` for anonymous files.
+    /// Where it was opened; `None` for anonymous files. Immutable.
     pub path: Option<crate::Path>,
-    /// Credentials of the opener.
+    /// Credentials of the opener. Immutable.
     pub cred: Arc<Credentials>,
-    /// `fcntl(F_SETOWN)`: positive a process, negative a process group, and the signal (F_SETSIG).
+    /// `fcntl(F_SETOWN)`: positive a process, negative a process group, and the signal (F_SETSIG). A leaf.
     pub owner: Mutex<(i32, i32)>,
-    /// A number of its own, for epoll and locks' owners.
+    /// A number of its own, for epoll and locks' owners. Immutable.
     pub id: u64,
-    /// Whether it is counted as a writer of its inode.
+    /// Whether it is counted as a writer of its inode. Set before anybody else has the file.
     writer: AtomicBool,
     /// What it counts for where its file holds a descriptor of the host's that another is charged
-    /// for.
+    /// for. Immutable.
     _host: Option<Charge>,
-    /// The listeners for the end of the last reference, each under a number of its own.
+    /// The listeners for the end of the last reference, each under a number of its own. A leaf.
     release: Mutex<Vec<(u64, Weak<dyn ReleaseListener>)>>,
 }
 

@@ -59,68 +59,82 @@ use vfs::{Credentials, FdTable, FsContext, PathCx};
 use wait::{Blocker, Events, Parker, WaitQueue, block_until};
 
 /// One thread of the application.
+///
+/// Who may change what: *immutable* fields are set when the task is made; *own* ones are written by the task's own
+/// thread only and read by all; an *atomic* is a value by itself, of which readers see some moment's; a *cell* holds an
+/// `Arc` that the task replaces: clone it out and let go of the lock, a leaf.
 pub struct Task {
-    /// The id; `pid` has its numbers.
+    /// The id; `pid` has its numbers. Immutable, as the four below.
     pub tid: i32,
     pub pid: Arc<Pid>,
-    ns: RwLock<Arc<NsProxy>>,
     pub kernel: Arc<Kernel>,
     pub group: Arc<ThreadGroup>,
-    /// Shared by threads and by `CLONE_VM` children; replaced by execve(2).
+    /// Start, nanoseconds of CLOCK_BOOTTIME.
+    pub start: i64,
+    /// A cell, own.
+    ns: RwLock<Arc<NsProxy>>,
+    /// Shared by threads and by `CLONE_VM` children; replaced by execve(2), under the group's `exec_update`. A
+    /// cell, own.
     mm: RwLock<Arc<Mm>>,
+    /// A cell, own.
     fs: RwLock<Arc<FsContext>>,
-    /// `None` once the task has begun to exit.
+    /// `None` once the task has begun to exit. A cell, own.
     files: RwLock<Option<Arc<FdTable>>>,
+    /// A cell, own; a program's are committed with its memory, under the group's `exec_update`.
     cred: RwLock<Arc<Credentials>>,
-    /// What it counts for its user; `None` once it has ended.
+    /// What it counts for its user; `None` once it has ended. A leaf.
     counted: Mutex<Option<quota::Counted>>,
-    /// It changed to a user that has too many tasks.
+    /// It changed to a user that has too many tasks. Own.
     over_limit: AtomicBool,
-    /// Signals for this thread alone.
+    /// Signals for this thread alone. Has a lock of its own.
     pub pending: Pending,
-    /// The blocked signals; written by this task only.
+    /// The blocked signals. Own; in application code the thread's area has them ([`Task::mask`]).
     mask: AtomicU64,
-    /// SIGKILL or the group's end: the task ends at the next boundary.
+    /// SIGKILL or the group's end: the task ends at the next boundary. Invariant: once true it stays so; then the task is
+    /// kicked.
     killed: AtomicBool,
-    /// Whether it runs application code.
+    /// Whether it runs application code. Own; with `attention` see [`notice`].
     in_app: AtomicBool,
-    /// Set by [`Task::kick`]; the boundary looks closer when it is.
+    /// Set by [`Task::kick`]; the boundary looks closer when it is, and takes it.
     attention: AtomicBool,
+    /// Immutable; only this task sleeps there.
     parker: Arc<Parker>,
+    /// Of the present application thread; `None` before it has one. A leaf; held while it is asked.
     interrupter: Mutex<Option<Arc<dyn Interrupter>>>,
     /// What others change of its fast paths.
     lanes: lanes::Shared,
-    /// `comm`, at most 15 bytes.
+    /// `comm`, at most 15 bytes. A leaf.
     comm: Mutex<Vec<u8>>,
-    /// `set_tid_address(2)`: zeroed and woken at exit.
+    /// `set_tid_address(2)`: zeroed and woken at exit. Own.
     pub clear_child_tid: AtomicU64,
-    /// `set_robust_list(2)`.
+    /// `set_robust_list(2)`. Own.
     pub robust_list: AtomicU64,
-    /// `prctl(PR_SET_PDEATHSIG)`.
+    /// `prctl(PR_SET_PDEATHSIG)`. Own.
     pub pdeath_signal: AtomicI32,
+    /// Invariant: once true it stays so. Set by the task, or by another thread's TSYNC under the task list's lock.
     pub no_new_privs: AtomicBool,
+    /// Changed under the task list's lock.
     pub seccomp: seccomp::Seccomp,
-    /// Told when a vfork child lets go of the memory.
+    /// Told when a vfork child lets go of the memory. A leaf.
     vfork_done: Mutex<Option<Arc<VforkDone>>>,
-    /// It stands still because of [`Task::must_hold`].
+    /// It stands still because of [`Task::must_hold`]. Own.
     pub held: AtomicBool,
-    /// Its sleep is one that only SIGKILL ends (`TASK_KILLABLE`): see [`Sleep::Killable`].
+    /// Its sleep is one that only SIGKILL ends (`TASK_KILLABLE`): see [`Sleep::Killable`]. Own.
     killable_sleep: AtomicBool,
-    /// Nice value; scheduling is the host's, this is what is reported.
+    /// Nice value; scheduling is the host's, this is what is reported. Atomic, as the four below.
     pub nice: AtomicI32,
     /// `SCHED_*`: OTHER, BATCH or IDLE, and RESET_ON_FORK.
     pub policy: AtomicI32,
-    /// The CPUs that sched_setaffinity(2) named, as bytes of a `cpu_set_t`: told, and not kept to. `None` for all.
-    pub affinity: RwLock<Option<Box<[u8]>>>,
     /// `ioprio_set(2)`: told, and without effect.
     pub io_priority: AtomicI32,
     /// Its NUMA policy, as [`mm::policy::Policy::bits`] gives it.
     pub numa_policy: AtomicU32,
-    /// Start, nanoseconds of CLOCK_BOOTTIME.
-    pub start: i64,
-    /// `alarm`-like state, timer slack in nanoseconds.
+    /// Timer slack in nanoseconds: told, and without effect.
     pub timer_slack: AtomicU64,
+    /// Has atomics of its own.
     pub cpu: cpu::TaskCpu,
+    /// The CPUs that sched_setaffinity(2) named, as bytes of a `cpu_set_t`: told, and not kept to. `None` for all. A leaf.
+    pub affinity: RwLock<Option<Box<[u8]>>>,
 }
 
 /// The timer slack of a sandbox's first task, in nanoseconds.
