@@ -9,7 +9,7 @@ use std::any::Any;
 use std::sync::Arc;
 use vfs::{Credentials, Sink, Source};
 use wait::Events;
-use wait::offer::Place;
+use wait::offer::ReadSlots;
 
 /// Who makes a call.
 pub struct Caller<'a> {
@@ -98,10 +98,10 @@ pub trait Protocol: Any + Send + Sync {
     ) -> Result<usize>;
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received>;
     fn shutdown(&self, how: Shutdown) -> Result<()>;
-    /// See [`crate::Socket::offer`].
-    fn offer(&self, _place: &Arc<dyn Place>, _slot: u32, _nonblocking: &dyn Fn() -> bool) {}
-    /// Ends what was offered.
-    fn settle(&self) {}
+    /// Where reads of it may be answered beside the Sentry; `None`: nowhere.
+    fn read_slots(&self) -> Option<&dyn ReadSlots> {
+        None
+    }
     fn poll(&self) -> Events;
     fn set_option(&self, _who: &Credentials, _level: i32, _name: i32, _v: &[u8]) -> Result<()> {
         Err(ENOPROTOOPT)

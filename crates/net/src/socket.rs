@@ -15,7 +15,7 @@ use std::time::Duration;
 use vfs::file::Io;
 use vfs::file::IoctlContext;
 use vfs::{Credentials, File, FileOps, Sink, Source, Stat};
-use wait::offer::Place;
+use wait::offer::{Place, ReadSlots};
 use wait::{Events, WaitQueue};
 
 /// `st_dev` of sockets.
@@ -103,9 +103,16 @@ impl Socket {
     }
     /// Offers what the next reads give to the reader's program, where that is simple.
     pub fn offer(&self, file: &File, place: &Arc<dyn Place>, slot: u32) {
-        if self.common.kind == SOCK_STREAM {
-            let nonblocking = || file.nonblocking();
-            self.protocol.offer(place, slot, &nonblocking);
+        if self.common.kind == SOCK_STREAM
+            && let Some(s) = self.protocol.read_slots()
+        {
+            s.offer(place, slot, &|| file.nonblocking());
+        }
+    }
+    /// What it does from now on with what comes is by what is set now.
+    fn end_offer(&self) {
+        if let Some(s) = self.protocol.read_slots() {
+            s.end_offer();
         }
     }
     /// Whether nobody outside of the sandbox has to do with it.
@@ -242,8 +249,7 @@ impl Socket {
         } else {
             self.protocol.set_option(cred, level, name, v)
         };
-        // What is offered from now on is by what is set now.
-        self.protocol.settle();
+        self.end_offer();
         r
     }
     /// The whole value; the caller cuts it to what the application has room for.
@@ -344,10 +350,10 @@ impl FileOps for Socket {
         Some(&self.common.queue)
     }
     fn flags_changed(&self, _: &File, _: u32) {
-        self.protocol.settle();
+        self.end_offer();
     }
-    fn settle(&self) {
-        self.protocol.settle();
+    fn read_slots(&self) -> Option<&dyn ReadSlots> {
+        self.protocol.read_slots()
     }
     fn ioctl(&self, _: &File, cx: &dyn IoctlContext, cmd: u32, arg: u64) -> Result<u64> {
         crate::ioctl::ioctl(&self.common, &*self.protocol, cx, cmd, arg)

@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::{Caps, Credentials, Sink, Source};
 use wait::Events;
-use wait::offer::Place;
+use wait::offer::{Place, ReadSlots};
 
 /// A TCP socket.
 pub struct Tcp {
@@ -489,6 +489,22 @@ impl Tcp {
     }
 }
 
+impl ReadSlots for Tcp {
+    fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
+        if let Phase::Connected(c) = &self.state.read().phase
+            && !c.is_dead()
+        {
+            c.rx.offer(place, slot, nonblocking);
+        }
+    }
+
+    fn end_offer(&self) {
+        if let Phase::Connected(c) = &self.state.read().phase {
+            c.rx.settle();
+        }
+    }
+}
+
 impl Protocol for Tcp {
     fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
         let at = bindable(&self.common, &self.options, who, addr)?;
@@ -660,18 +676,8 @@ impl Protocol for Tcp {
         })
     }
 
-    fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
-        if let Phase::Connected(c) = &self.state.read().phase
-            && !c.is_dead()
-        {
-            c.rx.offer(place, slot, nonblocking);
-        }
-    }
-
-    fn settle(&self) {
-        if let Phase::Connected(c) = &self.state.read().phase {
-            c.rx.settle();
-        }
+    fn read_slots(&self) -> Option<&dyn ReadSlots> {
+        Some(self)
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<()> {

@@ -199,14 +199,14 @@ impl Inner {
         self.set_cloexec(fd, cloexec);
         let old = self.files[fd].replace(file);
         if let Some(old) = &old {
-            old.ops.settle();
+            old.end_offer();
             self.gone.add(fd);
         }
         old
     }
     fn take(&mut self, fd: usize) -> Option<Arc<File>> {
         let f = self.files.get_mut(fd)?.take()?;
-        f.ops.settle();
+        f.end_offer();
         self.gone.add(fd);
         self.used.clear(fd);
         self.set_cloexec(fd, CloseOnExec::No);

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
+use wait::offer::ReadSlots;
 use wait::{Events, WaitQueue};
 
 mod io;
@@ -149,9 +150,10 @@ pub trait FileOps: Any + Send + Sync {
     }
     /// The status flags changed by `fcntl(F_SETFL)`.
     fn flags_changed(&self, _file: &File, _old: u32) {}
-    /// Ends what is offered of it beside a program ([`wait::offer`]). Runs under the descriptor
-    /// table's lock.
-    fn settle(&self) {}
+    /// Where reads of it may be answered beside the Sentry; `None`: nowhere.
+    fn read_slots(&self) -> Option<&dyn ReadSlots> {
+        None
+    }
     /// For downcasts: `file.ops::<Pipe>()`.
     fn as_any(&self) -> &dyn Any;
     /// What `/proc/PID/fd/N` shows for files without a path: `pipe:[123]`,
@@ -451,6 +453,12 @@ impl File {
             self.modified();
         }
         Ok(n)
+    }
+    /// A descriptor stands for it no more, or for something else: what is offered of it there ends.
+    pub(crate) fn end_offer(&self) {
+        if let Some(s) = self.ops.read_slots() {
+            s.end_offer();
+        }
     }
     #[must_use]
     pub fn poll(&self, mask: Events) -> Events {

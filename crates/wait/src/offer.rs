@@ -5,6 +5,8 @@
 //! what it offers, it ends the offer, under its own lock, and drops what was taken. So all that it
 //! does is as if the reads had been done by it, each at the time of its claim.
 
+use std::sync::Arc;
+
 /// Where offers lie: slots, by descriptor.
 pub trait Place: Send + Sync {
     /// Copies `parts` to `slot` and lets it be taken; when all is, the next finds that there is
@@ -14,6 +16,14 @@ pub trait Place: Send + Sync {
     /// Ends an offer: from now on nobody takes of it. How many bytes were taken, by what the reader
     /// may have forged: the caller bounds it by what it offered.
     fn end(&self, slot: u32, number: u32) -> usize;
+}
+
+/// An object whose first bytes may be offered.
+pub trait ReadSlots {
+    /// Offers what the next reads give in `slot`, where that is simple. `nonblocking`: whether reads of its file are.
+    fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool);
+    /// Ends what is offered of it. May be called under the lock of a descriptor table.
+    fn end_offer(&self);
 }
 
 /// What a read finds that comes when all is taken.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::{Sink, Source};
 use wait::Events;
-use wait::offer::Place;
+use wait::offer::{Place, ReadSlots};
 
 impl UnixSock {
     fn autobind_for_credentials(&self) -> Result<()> {
@@ -138,6 +138,20 @@ impl UnixSock {
                 peer: to_us,
             };
             (ours, theirs)
+        }
+    }
+}
+
+impl ReadSlots for UnixSock {
+    fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
+        if let Link::Stream { rx, .. } = &self.state.read().link {
+            rx.offer(place, slot, nonblocking);
+        }
+    }
+
+    fn end_offer(&self) {
+        if let Link::Stream { rx, .. } = &self.state.read().link {
+            rx.settle();
         }
     }
 }
@@ -267,16 +281,8 @@ impl Protocol for UnixSock {
         self.transfer_in(dst, flags)
     }
 
-    fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
-        if let Link::Stream { rx, .. } = &self.state.read().link {
-            rx.offer(place, slot, nonblocking);
-        }
-    }
-
-    fn settle(&self) {
-        if let Link::Stream { rx, .. } = &self.state.read().link {
-            rx.settle();
-        }
+    fn read_slots(&self) -> Option<&dyn ReadSlots> {
+        Some(self)
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<()> {

@@ -1,9 +1,9 @@
 //! The kernel's side of the fast paths ([`platform::lanes`]).
 //!
 //! The life of a system call ([`super::run`]) has one hook before application code runs
-//! ([`Lanes::before`]), one that runs it ([`Lanes::run`]), one after it ([`Lanes::after`]), and one
-//! on each side of a call ([`Lanes::call`], [`Lanes::called`]). On a platform without lanes they do
-//! nothing.
+//! ([`Lanes::before`]) and one after it, before its event is served ([`Lanes::after`]); between them
+//! [`Lanes::run`] runs it, and [`Lanes::called`] hears that a call has been served. On a platform
+//! without lanes they do nothing.
 //!
 //! - [`local`]: what a thread answers itself: ids, names, its mask and alternate stack. What
 //!   changes them withdraws the answers then ([`Task::withdraw_local`]).
@@ -103,8 +103,8 @@ impl Lanes {
         event
     }
 
-    /// It has come out, and nobody looks at it as one in application code any more.
-    pub fn after(&mut self, cx: &Context) {
+    /// It has come out, and nobody looks at it as one in application code any more; before the event is served.
+    pub fn after(&mut self, cx: &mut Context, event: &Event) {
         slots::settle(&cx.task);
         if let Some(t) = self.woke.take() {
             match self.deferral.is_soon(t.elapsed()) {
@@ -112,10 +112,13 @@ impl Lanes {
                 false => self.deferral.forfeit(),
             }
         }
+        if let Event::Syscall { nr, args, .. } = event {
+            self.call(cx, *nr, args);
+        }
     }
 
     /// Before a system call.
-    pub fn call(&mut self, cx: &mut Context, nr: u64, args: &[u64; 6]) {
+    fn call(&mut self, cx: &mut Context, nr: u64, args: &[u64; 6]) {
         let Some(l) = cx.thread.lanes() else { return };
         let came = l.came();
         if let Some((addr, error)) = came.missed {

@@ -124,7 +124,6 @@ pub fn run(mut cx: Context) {
         };
         match event {
             Event::Syscall { nr, args, ip } => {
-                lanes.call(&mut cx, nr, &args);
                 system_call(&mut cx, nr, args, ip);
                 lanes.called(&mut cx, nr, &args);
             }
@@ -182,7 +181,7 @@ fn enter_app(cx: &mut Context, lanes: &mut Lanes) -> Option<Event> {
     }
     let event = lanes.run(cx);
     cx.task.in_app.store(false, Ordering::SeqCst);
-    lanes.after(cx);
+    lanes.after(cx, &event);
     Some(event)
 }
 
