@@ -33,6 +33,8 @@ pub mod ns;
 pub mod strace;
 pub mod syscalls;
 pub mod task;
+#[cfg(test)]
+mod testing;
 
 pub use kernel::Kernel;
 pub use task::{Context, Task, ThreadGroup};

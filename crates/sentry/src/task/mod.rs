@@ -573,3 +573,6 @@ impl std::fmt::Debug for Task {
         write!(f, "Task({})", self.tid)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,6 +57,24 @@ struct Restart {
     ip: u64,
 }
 
+impl Restart {
+    /// A handler with these flags runs first: the registers that it returns to.
+    fn below_handler(&self, regs: &mut Regs, flags: u64) {
+        let again = match self.code {
+            ERESTARTNOINTR => true,
+            ERESTARTSYS => flags & SA_RESTART != 0,
+            _ => false,
+        };
+        if again {
+            // The instruction is two bytes long: `syscall`.
+            regs.rip = self.ip.wrapping_sub(2);
+            regs.rax = self.nr;
+        } else {
+            regs.rax = neg(EINTR);
+        }
+    }
+}
+
 use abi::Errno;
 
 impl Deref for Context {
@@ -360,20 +378,9 @@ fn deliver(
         end_lost(cx);
         return Err(Gone);
     }
-    let mut regs = cx.thread.regs();
     if let Some(r) = cx.restart.take() {
-        let restart = match r.code {
-            ERESTARTNOINTR => true,
-            ERESTARTSYS => action.flags & SA_RESTART != 0,
-            _ => false,
-        };
-        if restart {
-            // The instruction is two bytes long: `syscall`.
-            regs.rip = r.ip.wrapping_sub(2);
-            regs.rax = r.nr;
-        } else {
-            regs.rax = neg(EINTR);
-        }
+        let mut regs = cx.thread.regs();
+        r.below_handler(&mut regs, action.flags);
         cx.thread.set_regs(&regs);
     }
     if super::frame::push(cx, info, action).is_err() {
@@ -406,4 +413,40 @@ fn stop_here(cx: &mut Context) -> core::result::Result<(), Gone> {
     let _ = cx.block_as(Sleep::Still, &[], None, go_on);
     cx.held.store(false, Ordering::SeqCst);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which calls are made again behind a handler (signal(7)).
+    #[test]
+    fn restarts_below_a_handler() {
+        for (code, flags, again) in [
+            (ERESTARTNOINTR, 0, true),
+            (ERESTARTNOINTR, SA_RESTART, true),
+            (ERESTARTSYS, 0, false),
+            (ERESTARTSYS, SA_RESTART, true),
+            (ERESTARTNOHAND, SA_RESTART, false),
+            (ERESTART_RESTARTBLOCK, SA_RESTART, false),
+        ] {
+            let r = Restart {
+                code,
+                nr: 7,
+                args: [0; 6],
+                ip: 0x1002,
+            };
+            let mut regs = Regs {
+                rip: 0x1002,
+                ..Regs::default()
+            };
+            r.below_handler(&mut regs, flags);
+            let expected = if again {
+                (0x1000, 7)
+            } else {
+                (0x1002, neg(EINTR))
+            };
+            assert_eq!((regs.rip, regs.rax), expected, "{code:?} {flags:x}");
+        }
+    }
 }

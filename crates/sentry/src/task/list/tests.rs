@@ -64,3 +64,20 @@ fn groups_and_sessions_are_known_by_their_id() {
     l.last = RESERVED - 1;
     assert_eq!(l.new_tid(), Ok(RESERVED + 1));
 }
+
+/// Numbers that nobody got are free again; those that are kept are the task's.
+#[test]
+fn numbers_go_back_by_themselves() {
+    let mut l = TaskList::default();
+    let cred = Credentials::root();
+    let registry = vfs::userns::Registry::default();
+    let ns = PidNs::initial().create(&registry, &cred).unwrap();
+    let first = l.take_number(&ns).unwrap();
+    assert_eq!(first.pid().own(), 1);
+    let id = first.pid().id;
+    drop(first);
+    assert_eq!((ns.id_of(1), l.number(id, &ns)), (None, 0));
+    let kept = l.take_number(&ns).unwrap().keep();
+    assert_eq!(ns.id_of(kept.own()), Some(kept.id));
+    assert_eq!(l.number(kept.id, &ns), kept.own());
+}
