@@ -15,9 +15,9 @@
 //! # Invariants
 //!
 //! - A site, with its slot, lies within one page, in a private mapping that cannot be written.
-//! - The entries of [`Patches`] are the platform's live sites ([`platform::lanes::sites`]): both begin
-//!   before the bytes are written; both end ([`State::retire`]) before what is there changes in
-//!   any other way than by a fault.
+//! - The entries of [`Patches`] are the platform's live sites ([`platform::lanes::sites`]): both
+//!   begin before the bytes are written; both end ([`State::retire`]) before what is there changes
+//!   in any other way than by a fault.
 //! - So whatever takes code away or lets it be changed comes here first: [`State::unpatch`] where
 //!   what is there stays, puts the original back (mprotect to PROT_WRITE, mremap, a debugger's
 //!   write, MADV_DONTNEED, the table's addresses mapped); [`State::retire`] where it goes (munmap,

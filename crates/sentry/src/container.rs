@@ -62,8 +62,8 @@ pub struct Container {
     first: AtomicI32,
     /// The terminals that are joined to the host's, by the process that leads each. A leaf.
     consoles: Mutex<HashMap<i32, Joined>>,
-    /// Programs of `exec` that are ready and have not been told to run. A leaf; what is taken out is dropped, or started,
-    /// without it.
+    /// Programs of `exec` that are ready and have not been told to run. A leaf; what is taken out
+    /// is dropped, or started, without it.
     waiting: Mutex<Vec<Launch>>,
     /// Tasks wait at the system-call boundary while it is set. Who changes it kicks them then.
     frozen: AtomicBool,

@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vfs::Vfs;
 
-/// A sandbox's kernel. What is not said to change is immutable; objects behind an `Arc` have locks of their own.
+/// A sandbox's kernel. What is not said to change is immutable; objects behind an `Arc` have locks
+/// of their own.
 pub struct Kernel {
     pub platform: Arc<dyn Platform>,
     pub vfs: Arc<Vfs>,

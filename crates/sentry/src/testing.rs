@@ -1,6 +1,6 @@
-//! A kernel for unit tests: a platform whose application threads say what a test has written down, a root in memory, and
-//! processes without programs. What needs no application code can be tested with it, system calls and the task's loop
-//! among them.
+//! A kernel for unit tests: a platform whose application threads say what a test has written down,
+//! a root in memory, and processes without programs. What needs no application code can be tested
+//! with it, system calls and the task's loop among them.
 
 use crate::kernel::Parts;
 use crate::ns::change::Fresh;
@@ -133,7 +133,8 @@ pub(crate) fn kernel() -> Arc<Kernel> {
     kernel
 }
 
-/// A process of root's with one thread, a child of `parent` (0: of nobody), which sends `exit_signal` when it ends.
+/// A process of root's with one thread, a child of `parent` (0: of nobody), which sends
+/// `exit_signal` when it ends.
 pub(crate) fn process(k: &Arc<Kernel>, parent: i32, exit_signal: i32) -> Arc<Task> {
     let container = &k.root;
     let space = k.platform.new_address_space().unwrap();

@@ -30,7 +30,8 @@ pub const LANE_BACK: u64 = 0x70;
 pub const LANE_RESULT: u64 = 0x78;
 /// Its six arguments.
 pub const LANE_ARGS: u64 = 0x80;
-/// What calls without arguments give: `u32` each, [`super::lane::ASK`] where the Sentry must be asked.
+/// What calls without arguments give: `u32` each, [`super::lane::ASK`] where the Sentry must be
+/// asked.
 pub const PID: u64 = 0xb0;
 pub const TID: u64 = 0xb4;
 pub const UID: u64 = 0xb8;
@@ -40,8 +41,8 @@ pub const EGID: u64 = 0xc4;
 pub const PPID: u64 = 0xc8;
 pub const PGID: u64 = 0xcc;
 pub const SID: u64 = 0xd0;
-/// Whether rt_sigprocmask(2), futex(2), sched_yield(2), uname(2) and sigaltstack(2) may be done where they are made:
-/// `u32` each, 0 where they may.
+/// Whether rt_sigprocmask(2), futex(2), sched_yield(2), uname(2) and sigaltstack(2) may be done
+/// where they are made: `u32` each, 0 where they may.
 pub const MASKS_OPEN: u64 = 0xd4;
 pub const WAKES_OPEN: u64 = 0xd8;
 pub const YIELDS_OPEN: u64 = 0xdc;
@@ -49,21 +50,25 @@ pub const NAMES_OPEN: u64 = 0xe0;
 pub const STACKS_OPEN: u64 = 0xe4;
 /// The blocked signals, while the thread is in application code.
 pub const MASK: u64 = 0xe8;
-/// Signals that wait and may be for this thread. What is not blocked of them, the Sentry must be told of.
+/// Signals that wait and may be for this thread. What is not blocked of them, the Sentry must be
+/// told of.
 pub const PENDING: u64 = 0xf0;
 /// What is about to be the mask: once the old one has been given out, it is.
 pub const NEW_MASK: u64 = 0xf8;
 /// Where the words end that are zero, or [`super::lane::ASK`], in a new thread.
 pub const WORDS_END: u64 = 0x100;
-/// Which of the two at [`STACKS`] is the application's alternate signal stack, while the thread is in application
-/// code: `u32`, 0 or [`super::lane::STACK_LEN`]. The other is made first, then this changes: one step.
+/// Which of the two at [`STACKS`] is the application's alternate signal stack, while the thread is
+/// in application code: `u32`, 0 or [`super::lane::STACK_LEN`]. The other is made first, then this
+/// changes: one step.
 pub const STACK_AT: u64 = 0x100;
 /// Two of `stack_t`.
 pub const STACKS: u64 = 0x108;
-/// `struct new_utsname`: what uname(2) gives. Written while the thread is not in application code only.
+/// `struct new_utsname`: what uname(2) gives. Written while the thread is not in application code
+/// only.
 pub const NAMES: u64 = 0x140;
 pub const NAMES_LEN: u64 = 6 * 65;
-/// `struct timespec`: the thread's CPU time when it began to serve again, put there by [`super::REPLY_CLOCK`].
+/// `struct timespec`: the thread's CPU time when it began to serve again, put there by
+/// [`super::REPLY_CLOCK`].
 pub const CPU_BEGIN: u64 = 0x2d0;
 /// Where the first register frame (a `ucontext`) is laid out.
 pub const FIRST_UC: u64 = 0x300;

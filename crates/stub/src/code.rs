@@ -1,5 +1,5 @@
-//! The code itself, in assembly: one piece, made of the files beside this one in their order, since its parts jump to
-//! each other.
+//! The code itself, in assembly: one piece, made of the files beside this one in their order, since
+//! its parts jump to each other.
 
 use super::*;
 use abi::nr;

@@ -1,5 +1,5 @@
-//! The area at [`OFFERS`]: what the Sentry offers to the address space's reads, and the changes of an epoll that lie
-//! there for it. The application may write all of it.
+//! The area at [`OFFERS`]: what the Sentry offers to the address space's reads, and the changes of
+//! an epoll that lie there for it. The application may write all of it.
 
 /// Its length.
 pub const LEN: u64 = 32 * super::AREA_LEN;
@@ -23,8 +23,9 @@ pub const RING_DATA: u64 = 16;
 pub const RING_ENTRY: u64 = 32;
 /// How many may lie there.
 pub const RING_LEN: u64 = 64;
-/// Descriptor `i`'s slot is at `SLOTS + i * SLOT_LEN`: a `u64` word, a `u32` that says where here the data are, one that
-/// says how many more bytes there are than those ([`UNTOLD`]: ask), and room for data.
+/// Descriptor `i`'s slot is at `SLOTS + i * SLOT_LEN`: a `u64` word, a `u32` that says where here
+/// the data are, one that says how many more bytes there are than those ([`UNTOLD`]: ask), and room
+/// for data.
 pub const SLOTS: u64 = 0x1000;
 pub const SLOT_SHIFT: u64 = 11;
 pub const SLOT_LEN: u64 = 1 << SLOT_SHIFT;

@@ -286,7 +286,8 @@ pub struct Dentry {
     used: AtomicBool,
     /// Where it is in the super block's ring; changed under the ring's lock.
     slot: AtomicUsize,
-    /// Mounts on it, in any namespace. Changed under the mount lock, or when a tree that nobody has any more ends.
+    /// Mounts on it, in any namespace. Changed under the mount lock, or when a tree that nobody has
+    /// any more ends.
     pub(crate) mounts: AtomicUsize,
     /// Changed under `dir_lock`, but for entries whose dentry is gone. A leaf.
     children: RwLock<HashMap<Box<[u8]>, Weak<Dentry>>>,

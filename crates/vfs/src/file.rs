@@ -187,7 +187,8 @@ pub trait IoctlContext {
 pub struct File {
     /// Immutable.
     pub ops: Arc<dyn FileOps>,
-    /// O_* status flags and the access mode; creation flags are not kept. Atomic: the access mode never changes.
+    /// O_* status flags and the access mode; creation flags are not kept. Atomic: the access mode
+    /// never changes.
     flags: AtomicU32,
     /// The position; its lock makes reads and writes atomic towards each other, as `f_pos_lock`
     /// does. Unused where the host keeps it ([`FileOps::host_position`]): look with
@@ -197,7 +198,8 @@ pub struct File {
     pub path: Option<crate::Path>,
     /// Credentials of the opener. Immutable.
     pub cred: Arc<Credentials>,
-    /// `fcntl(F_SETOWN)`: positive a process, negative a process group, and the signal (F_SETSIG). A leaf.
+    /// `fcntl(F_SETOWN)`: positive a process, negative a process group, and the signal (F_SETSIG).
+    /// A leaf.
     pub owner: Mutex<(i32, i32)>,
     /// A number of its own, for epoll and locks' owners. Immutable.
     pub id: u64,

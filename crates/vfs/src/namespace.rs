@@ -512,8 +512,8 @@ impl Drop for MountNamespace {
 }
 
 thread_local! {
-    /// Mounts whose end waits for that of others, while there is such an end. The thread's: it is a loop's list, empty
-    /// again when the outermost [`end`] returns.
+    /// Mounts whose end waits for that of others, while there is such an end. The thread's: it is a
+    /// loop's list, empty again when the outermost [`end`] returns.
     static ENDING: RefCell<Option<Vec<Arc<Mount>>>> = const { RefCell::new(None) };
 }
 

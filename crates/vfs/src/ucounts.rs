@@ -95,7 +95,8 @@ impl Parts {
     fn own(&self) -> &AtomicI64 {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
-            // The host thread's, whichever task it runs: any part would do, one for each thread has no contention.
+            // The host thread's, whichever task it runs: any part would do, one for each thread has
+            // no contention.
             static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed) % Parts::COUNT;
         }
         // A thread that ends may have none any more.

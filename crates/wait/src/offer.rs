@@ -20,7 +20,8 @@ pub trait Place: Send + Sync {
 
 /// An object whose first bytes may be offered.
 pub trait ReadSlots {
-    /// Offers what the next reads give in `slot`, where that is simple. `nonblocking`: whether reads of its file are.
+    /// Offers what the next reads give in `slot`, where that is simple. `nonblocking`: whether
+    /// reads of its file are.
     fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool);
     /// Ends what is offered of it. May be called under the lock of a descriptor table.
     fn end_offer(&self);

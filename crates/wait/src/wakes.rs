@@ -64,10 +64,12 @@ impl<T> Deferred<T> {
 }
 
 thread_local! {
-    /// A host thread's, not a task's: a [`Hold`] lives on a thread's stack, and no task leaves its thread, nor sleeps,
-    /// while one does. (What a task defers from call to call, its own loop holds.)
+    /// A host thread's, not a task's: a [`Hold`] lives on a thread's stack, and no task leaves its
+    /// thread, nor sleeps, while one does. (What a task defers from call to call, its own loop
+    /// holds.)
     static OWN: Deferred<Thread> = const { Deferred::new() };
-    /// It has woken somebody since [`take_woke`]. The thread's, since that asks about its call just made.
+    /// It has woken somebody since [`take_woke`]. The thread's, since that asks about its call just
+    /// made.
     static WOKE: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -1,7 +1,7 @@
 //! A thread's area as the lanes use it: the words that the stub's code reads and writes, typed.
 //!
-//! The area is memory of the application's. Whatever is read here it can forge; what it can deceive by that is itself.
-//! Layout: [`stub::area`].
+//! The area is memory of the application's. Whatever is read here it can forge; what it can deceive
+//! by that is itself. Layout: [`stub::area`].
 
 use super::words::signals;
 use crate::frame::{put_u64, u64_at};
@@ -131,8 +131,8 @@ impl<'a> ThreadArea<'a> {
         (saved >> 8 & 0xd5) | (saved & 1) << 11
     }
 
-    /// Writes what calls give that are answered where they are made. With names only while the thread
-    /// stands still: it copies them in many steps.
+    /// Writes what calls give that are answered where they are made. With names only while the
+    /// thread stands still: it copies them in many steps.
     pub fn publish(self, local: Option<Local>) {
         if let Some(l) = &local {
             self.0
@@ -152,8 +152,8 @@ impl<'a> ThreadArea<'a> {
         self.word32(area::OFFERED).load(Ordering::Relaxed)
     }
 
-    /// The blocked signals of a thread in application code, or that has just come out. Any number may
-    /// stand there.
+    /// The blocked signals of a thread in application code, or that has just come out. Any number
+    /// may stand there.
     #[must_use]
     pub fn mask(self) -> u64 {
         self.word64(area::MASK).load(Ordering::SeqCst)
@@ -175,8 +175,8 @@ impl<'a> ThreadArea<'a> {
         signals::note(self.word64(area::PENDING), set);
     }
 
-    /// The alternate signal stack of a thread that has just come out of application code. Anything may
-    /// stand there.
+    /// The alternate signal stack of a thread that has just come out of application code. Anything
+    /// may stand there.
     #[must_use]
     pub fn stack(self) -> AltStack {
         let mut which = [0; 4];

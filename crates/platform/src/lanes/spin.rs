@@ -1,7 +1,7 @@
 //! Spinning for a mailbox: who does, and how long.
 //!
-//! Who may spin at all, [`wait::spin`] tells. Who spins also looks, every few microseconds, whether the thread has come
-//! another way.
+//! Who may spin at all, [`wait::spin`] tells. Who spins also looks, every few microseconds, whether
+//! the thread has come another way.
 
 use super::words::mailbox;
 use abi::nr;

@@ -1,9 +1,9 @@
-//! What a thread's registers are where a signal stopped it in the stub's code or at a patched site: the application must
-//! never see that it was there. Its frame shows a call as not begun, its registers as before, or as done, behind its
-//! site and with the result.
+//! What a thread's registers are where a signal stopped it in the stub's code or at a patched site:
+//! the application must never see that it was there. Its frame shows a call as not begun, its
+//! registers as before, or as done, behind its site and with the result.
 //!
-//! What is read from the area the application may have forged: it then gets registers of its own making, which a signal
-//! frame of its own would give it, too.
+//! What is read from the area the application may have forged: it then gets registers of its own
+//! making, which a signal frame of its own would give it, too.
 
 use super::area::ThreadArea;
 use super::sites::Sites;

@@ -146,7 +146,8 @@ impl Thread {
         }
     }
 
-    /// What the signal says that stopped it, and its registers; `None` where what the handler tells cannot be.
+    /// What the signal says that stopped it, and its registers; `None` where what the handler tells
+    /// cannot be.
     fn stop(&mut self, n: &libc::seccomp_notif) -> Option<(Stop, Regs)> {
         let [signal, info, uc, fs, gs, _] = n.data.args;
         self.waits = Waits::Event { id: n.id, uc };

@@ -10,8 +10,9 @@
 //! answer; so a kick sent before the answer is taken right after the call returns, before any
 //! application instruction. That is how registers are fetched after a plain notification.
 //!
-//! Call sites that are used often are patched ([`crate::lanes`]): some calls are then answered where
-//! they are made, others come by a mailbox while this thread spins for them, the rest as before.
+//! Call sites that are used often are patched ([`crate::lanes`]): some calls are then answered
+//! where they are made, others come by a mailbox while this thread spins for them, the rest as
+//! before.
 
 mod events;
 mod mail;

@@ -183,7 +183,8 @@ impl Thread {
         host::notif_send(self.listener().raw(), id, val as i64)
     }
 
-    /// Writes registers that were set where the thread loads them from; gives what the reply must tell it.
+    /// Writes registers that were set where the thread loads them from; gives what the reply must
+    /// tell it.
     fn put_regs(&mut self) -> u64 {
         if self.regs_changed
             && let Some(f) = self.frame()

@@ -150,7 +150,8 @@ fn take_over_signals(rseq: Option<u64>) -> Result<()> {
         mask: !0,
     };
     let all = !0u64;
-    // SAFETY: every pointer is to a local; the process does not return to code that could miss what is changed.
+    // SAFETY: every pointer is to a local; the process does not return to code that could miss what
+    // is changed.
     unsafe {
         for s in HANDLED {
             sys!(RtSigaction, s, &raw const handler, 0, 8)?;

@@ -267,7 +267,8 @@ impl Kernel {
         while block_until(me, &gone, soon(), || self.end_members(init)).is_err() {}
     }
 
-    /// Ends the other members of process 1's namespace, and reaps those that have ended; `EAGAIN` while there are any.
+    /// Ends the other members of process 1's namespace, and reaps those that have ended; `EAGAIN`
+    /// while there are any.
     fn end_members(&self, init: &ThreadGroup) -> abi::Result<()> {
         let ns = &init.pid.ns;
         let mut reaped = Vec::new();
@@ -283,7 +284,8 @@ impl Kernel {
                 }
             }
             let mut ids: Vec<i32> = ns.state.lock().ids.values().copied().collect();
-            // An id that is only a group's or a session's is nobody to wait for: process 1 may be in it.
+            // An id that is only a group's or a session's is nobody to wait for: process 1 may be
+            // in it.
             ids.retain(|i| *i != init.tgid && (l.process(*i).is_some() || l.task(*i).is_some()));
             if ids.is_empty() {
                 return Ok(());

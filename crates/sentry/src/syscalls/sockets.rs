@@ -1,5 +1,5 @@
-//! Sockets (`net/socket.c`): the objects are in the `net` crate, with their time limits; the caller's numbers and the
-//! application's memory are here.
+//! Sockets (`net/socket.c`): the objects are in the `net` crate, with their time limits; the
+//! caller's numbers and the application's memory are here.
 
 use super::SysResult;
 use super::args::*;

@@ -1,9 +1,10 @@
-//! How a task is made: one constructor for a container's first task, a child of clone(2), and the main thread that
-//! execve(2) makes of another thread.
+//! How a task is made: one constructor for a container's first task, a child of clone(2), and the
+//! main thread that execve(2) makes of another thread.
 //!
-//! [`Inherit`] has what each of them must say. [`Attributes`] has what a task hands on: its defaults are the first
-//! task's, and each of the other two ways to be made is one function here, so that a new attribute of a task has one
-//! place where it is decided who gets it. A task is complete when it is made: nothing is set afterwards.
+//! [`Inherit`] has what each of them must say. [`Attributes`] has what a task hands on: its
+//! defaults are the first task's, and each of the other two ways to be made is one function here,
+//! so that a new attribute of a task has one place where it is decided who gets it. A task is
+//! complete when it is made: nothing is set afterwards.
 
 use super::clone::CloneArgs;
 use super::quota::Counted;
@@ -178,8 +179,8 @@ impl Task {
         })
     }
 
-    /// execve(2) from another thread than the main one, when all others have ended: the caller goes on as the main
-    /// thread (`de_thread`).
+    /// execve(2) from another thread than the main one, when all others have ended: the caller goes
+    /// on as the main thread (`de_thread`).
     pub fn become_leader(cx: &mut Context) {
         let old = cx.task.clone();
         let cred = old.cred();

@@ -1,8 +1,9 @@
 //! clone(2), clone3(2), fork(2), vfork(2).
 //!
-//! Three steps: [`CloneArgs::check`] looks at what is asked for; [`prepare`] makes what is to be the child's, which
-//! nobody sees yet; [`commit`] lists it, under the list's lock. Until that is done, each part gives back by being
-//! dropped what it took: the user's count, the number, the cgroup's.
+//! Three steps: [`CloneArgs::check`] looks at what is asked for; [`prepare`] makes what is to be
+//! the child's, which nobody sees yet; [`commit`] lists it, under the list's lock. Until that is
+//! done, each part gives back by being dropped what it took: the user's count, the number, the
+//! cgroup's.
 
 use super::birth::{Attributes, Inherit};
 use super::list::Process;
@@ -191,8 +192,8 @@ fn actions(cx: &Context, a: &CloneArgs) -> Arc<RwLock<Actions>> {
     Arc::new(RwLock::new(copy))
 }
 
-/// Puts the child into the list, unless something has come that the parent takes first. Nothing can fail once the child
-/// is in it; what was taken for it until then goes back by itself.
+/// Puts the child into the list, unless something has come that the parent takes first. Nothing can
+/// fail once the child is in it; what was taken for it until then goes back by itself.
 fn commit(
     cx: &Context,
     a: &CloneArgs,

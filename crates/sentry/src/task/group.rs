@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use wait::WaitQueue;
 
-/// What the threads of a process share. The words are those of [`super::Task`]; *one-way* flags are set and never cleared.
+/// What the threads of a process share. The words are those of [`super::Task`]; *one-way* flags are
+/// set and never cleared.
 pub struct ThreadGroup {
     /// The id; `pid` has its numbers. Immutable, as the three below.
     pub tgid: i32,
@@ -20,15 +21,17 @@ pub struct ThreadGroup {
     pub container: Arc<Container>,
     /// When its first thread began, nanoseconds of CLOCK_BOOTTIME: also when another has become the main one.
     pub start: i64,
-    /// Signals that it has no handler for do not end or stop it, but for SIGKILL and SIGSTOP from above its pid
-    /// namespace (`SIGNAL_UNKILLABLE`): process 1 of a container or a namespace. Atomic: true from the start or never, until
-    /// a fault of its own ends it.
+    /// Signals that it has no handler for do not end or stop it, but for SIGKILL and SIGSTOP from
+    /// above its pid namespace (`SIGNAL_UNKILLABLE`): process 1 of a container or a namespace.
+    /// Atomic: true from the start or never, until a fault of its own ends it.
     pub unkillable: AtomicBool,
     /// Changed under the task list's lock. `None` before it is listed.
     cgroup: Mutex<Option<Arc<Cgroup>>>,
-    /// Its control group is frozen. Changed under the task list's lock, with `cgroup`; then its threads are kicked.
+    /// Its control group is frozen. Changed under the task list's lock, with `cgroup`; then its
+    /// threads are kicked.
     pub frozen: AtomicBool,
-    /// Signal dispositions; `CLONE_SIGHAND` children share them. A cell, replaced by execve(2) when one thread is left.
+    /// Signal dispositions; `CLONE_SIGHAND` children share them. A cell, replaced by execve(2) when
+    /// one thread is left.
     pub actions: RwLock<Arc<RwLock<Actions>>>,
     /// Signals for the process: any of its threads may take one. Has a lock of its own.
     pub shared: Pending,
@@ -40,11 +43,13 @@ pub struct ThreadGroup {
     pub exit_wait: WaitQueue,
     /// A leaf.
     pub limits: Mutex<Limits>,
-    /// The wait status that the group ends with, once decided (`SIGNAL_GROUP_EXIT`). Invariant: decided once.
+    /// The wait status that the group ends with, once decided (`SIGNAL_GROUP_EXIT`). Invariant:
+    /// decided once.
     exit_status: Mutex<Option<i32>>,
     /// The wait status of the main thread's own exit(2). Written by that thread.
     leader_status: AtomicI32,
-    /// The signal of the job-control stop that is in force, 0 if none. Begun and ended by one exchange.
+    /// The signal of the job-control stop that is in force, 0 if none. Begun and ended by one
+    /// exchange.
     stopped: AtomicI32,
     /// See [`super::access`].
     pub cred_guard: super::access::CredGuard,
@@ -52,7 +57,8 @@ pub struct ThreadGroup {
     pub exec_update: RwLock<()>,
     /// How many programs it has been (`self_exec_id`). Changed under `exec_update`.
     pub exec_id: AtomicU64,
-    /// It gave its session's terminal up for itself (`TIOCNOTTY` of who does not lead the session). Atomic.
+    /// It gave its session's terminal up for itself (`TIOCNOTTY` of who does not lead the session).
+    /// Atomic.
     pub without_terminal: AtomicBool,
     /// `prctl(PR_SET_CHILD_SUBREAPER)`. Atomic.
     pub subreaper: AtomicBool,
@@ -60,17 +66,19 @@ pub struct ThreadGroup {
     pub timers: crate::task::jobs::Timers,
     /// The program, for /proc/PID/exe. A leaf.
     pub exe: RwLock<Option<vfs::Path>>,
-    /// CPU time of ended threads and left address spaces, and of waited-for children. Sums of atomics.
+    /// CPU time of ended threads and left address spaces, and of waited-for children. Sums of
+    /// atomics.
     pub cpu_ended: super::cpu::CpuSum,
     pub cpu_children: super::cpu::CpuSum,
-    /// Keeps the program's file from being written. A leaf; what is taken out is dropped without it.
+    /// Keeps the program's file from being written. A leaf; what is taken out is dropped without
+    /// it.
     pub exe_guard: Mutex<Vec<vfs::ops::open::ExecGuard>>,
     /// `oom_score_adj`, kept for who reads it back. Atomic.
     pub oom_score_adj: AtomicI32,
     /// The least that an unprivileged process may set. Atomic.
     pub oom_score_adj_min: AtomicI32,
-    /// Whether it, or one above, was started beside the container's first (`exec`): see [`super::quota`]. Set before it is
-    /// listed.
+    /// Whether it, or one above, was started beside the container's first (`exec`): see
+    /// [`super::quota`]. Set before it is listed.
     pub from_outside: AtomicBool,
 }
 

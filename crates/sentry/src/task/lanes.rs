@@ -1,9 +1,9 @@
 //! The kernel's side of the fast paths ([`platform::lanes`]).
 //!
 //! The life of a system call ([`super::run`]) has one hook before application code runs
-//! ([`Lanes::before`]) and one after it, before its event is served ([`Lanes::after`]); between them
-//! [`Lanes::run`] runs it, and [`Lanes::called`] hears that a call has been served. On a platform
-//! without lanes they do nothing.
+//! ([`Lanes::before`]) and one after it, before its event is served ([`Lanes::after`]); between
+//! them [`Lanes::run`] runs it, and [`Lanes::called`] hears that a call has been served. On a
+//! platform without lanes they do nothing.
 //!
 //! - [`local`]: what a thread answers itself: ids, names, its mask and alternate stack. What
 //!   changes them withdraws the answers then ([`Task::withdraw_local`]).
@@ -103,7 +103,8 @@ impl Lanes {
         event
     }
 
-    /// It has come out, and nobody looks at it as one in application code any more; before the event is served.
+    /// It has come out, and nobody looks at it as one in application code any more; before the
+    /// event is served.
     pub fn after(&mut self, cx: &mut Context, event: &Event) {
         slots::settle(&cx.task);
         if let Some(t) = self.woke.take() {

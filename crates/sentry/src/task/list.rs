@@ -130,7 +130,8 @@ pub struct TaskList {
     last: i32,
 }
 
-/// The numbers of a task that is about to be listed. Dropped before they are kept, they are free again.
+/// The numbers of a task that is about to be listed. Dropped before they are kept, they are free
+/// again.
 pub struct NewPid<'a> {
     list: &'a mut TaskList,
     pid: Arc<Pid>,
@@ -172,7 +173,8 @@ impl TaskList {
             kept: false,
         })
     }
-    /// Numbers for a new task in a pid namespace. They are taken back when nothing has the id any more.
+    /// Numbers for a new task in a pid namespace. They are taken back when nothing has the id any
+    /// more.
     fn new_pid(&mut self, ns: &Arc<PidNs>) -> Result<Arc<Pid>> {
         let id = self.new_tid()?;
         let p = Pid::new(id, ns)?;

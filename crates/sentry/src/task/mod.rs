@@ -7,10 +7,11 @@
 //!
 //! ## Waking a task
 //!
-//! Whoever changes something that a task must look at (a signal, the group's end, a stop) makes the change
-//! visible and calls [`Task::kick`]. A task is in one of two places: in the Sentry, where it looks at the
-//! system-call boundary and in every interruptible sleep; or in application code, marked by
-//! [`Task::in_app`]. Both sides store first and load second ([`notice`]), so one of them sees the other.
+//! Whoever changes something that a task must look at (a signal, the group's end, a stop) makes the
+//! change visible and calls [`Task::kick`]. A task is in one of two places: in the Sentry, where it
+//! looks at the system-call boundary and in every interruptible sleep; or in application code,
+//! marked by [`Task::in_app`]. Both sides store first and load second ([`notice`]), so one of them
+//! sees the other.
 
 pub mod access;
 pub mod birth;
@@ -60,9 +61,10 @@ use wait::{Blocker, Events, Parker, WaitQueue, block_until};
 
 /// One thread of the application.
 ///
-/// Who may change what: *immutable* fields are set when the task is made; *own* ones are written by the task's own
-/// thread only and read by all; an *atomic* is a value by itself, of which readers see some moment's; a *cell* holds an
-/// `Arc` that the task replaces: clone it out and let go of the lock, a leaf.
+/// Who may change what: *immutable* fields are set when the task is made; *own* ones are written by
+/// the task's own thread only and read by all; an *atomic* is a value by itself, of which readers
+/// see some moment's; a *cell* holds an `Arc` that the task replaces: clone it out and let go of
+/// the lock, a leaf.
 pub struct Task {
     /// The id; `pid` has its numbers. Immutable, as the four below.
     pub tid: i32,
@@ -73,8 +75,8 @@ pub struct Task {
     pub start: i64,
     /// A cell, own.
     ns: RwLock<Arc<NsProxy>>,
-    /// Shared by threads and by `CLONE_VM` children; replaced by execve(2), under the group's `exec_update`. A
-    /// cell, own.
+    /// Shared by threads and by `CLONE_VM` children; replaced by execve(2), under the group's
+    /// `exec_update`. A cell, own.
     mm: RwLock<Arc<Mm>>,
     /// A cell, own.
     fs: RwLock<Arc<FsContext>>,
@@ -90,8 +92,8 @@ pub struct Task {
     pub pending: Pending,
     /// The blocked signals. Own; in application code the thread's area has them ([`Task::mask`]).
     mask: AtomicU64,
-    /// SIGKILL or the group's end: the task ends at the next boundary. Invariant: once true it stays so; then the task is
-    /// kicked.
+    /// SIGKILL or the group's end: the task ends at the next boundary. Invariant: once true it
+    /// stays so; then the task is kicked.
     killed: AtomicBool,
     /// Whether it runs application code. Own; with `attention` see [`notice`].
     in_app: AtomicBool,
@@ -111,7 +113,8 @@ pub struct Task {
     pub robust_list: AtomicU64,
     /// `prctl(PR_SET_PDEATHSIG)`. Own.
     pub pdeath_signal: AtomicI32,
-    /// Invariant: once true it stays so. Set by the task, or by another thread's TSYNC under the task list's lock.
+    /// Invariant: once true it stays so. Set by the task, or by another thread's TSYNC under the
+    /// task list's lock.
     pub no_new_privs: AtomicBool,
     /// Changed under the task list's lock.
     pub seccomp: seccomp::Seccomp,
@@ -133,7 +136,8 @@ pub struct Task {
     pub timer_slack: AtomicU64,
     /// Has atomics of its own.
     pub cpu: cpu::TaskCpu,
-    /// The CPUs that sched_setaffinity(2) named, as bytes of a `cpu_set_t`: told, and not kept to. `None` for all. A leaf.
+    /// The CPUs that sched_setaffinity(2) named, as bytes of a `cpu_set_t`: told, and not kept to.
+    /// `None` for all. A leaf.
     pub affinity: RwLock<Option<Box<[u8]>>>,
 }
 
@@ -491,9 +495,9 @@ impl Drop for Killably<'_> {
 }
 
 impl Task {
-    /// How far it is from running, as `/proc/PID/stat` says it of what is neither stopped nor ended: `R` runs or
-    /// could, `S` sleeps, `D` sleeps so that only SIGKILL ends it. It follows from where its thread is: whatever it
-    /// waits for, it waits in [`wait::retry_until`].
+    /// How far it is from running, as `/proc/PID/stat` says it of what is neither stopped nor
+    /// ended: `R` runs or could, `S` sleeps, `D` sleeps so that only SIGKILL ends it. It follows
+    /// from where its thread is: whatever it waits for, it waits in [`wait::retry_until`].
     #[must_use]
     pub fn state_letter(&self) -> char {
         match (
@@ -506,8 +510,9 @@ impl Task {
         }
     }
 
-    /// Blocks until `attempt` gives something other than `EAGAIN`, as [`wait::block_until`] tells it: the one way in
-    /// which a system call sleeps. `ERESTARTSYS` when a signal comes, `ETIMEDOUT` at the deadline.
+    /// Blocks until `attempt` gives something other than `EAGAIN`, as [`wait::block_until`] tells
+    /// it: the one way in which a system call sleeps. `ERESTARTSYS` when a signal comes,
+    /// `ETIMEDOUT` at the deadline.
     pub fn block<T>(
         &self,
         queues: &[(&WaitQueue, Events)],

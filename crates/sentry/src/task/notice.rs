@@ -5,8 +5,8 @@
 //! enter:   in_app = true;                            attention?  then look instead
 //! ```
 //!
-//! Both store first and load second, sequentially consistent; so at least one of them sees the other. The tests try all
-//! orders.
+//! Both store first and load second, sequentially consistent; so at least one of them sees the
+//! other. The tests try all orders.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -25,7 +25,8 @@ impl Flag for AtomicBool {
     }
 }
 
-/// The task is about to go into application code. Whether it may; not where there is something to look at first.
+/// The task is about to go into application code. Whether it may; not where there is something to
+/// look at first.
 pub(super) fn enter(
     in_app: &impl Flag,
     attention: &impl Flag,

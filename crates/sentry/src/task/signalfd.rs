@@ -1,9 +1,9 @@
 //! signalfds (`signalfd(2)`): signals as something to read.
 //!
 //! Linux reads and polls the queues of *whoever calls*. A read comes with its caller
-//! ([`FileOps::read_as`]), and poll and select look through the caller's own view ([`SignalFd::view`]).
-//! Where no caller is known (epoll, splice) the file stands for its *watcher*: the task that made it, or the
-//! process that last added it to an epoll.
+//! ([`FileOps::read_as`]), and poll and select look through the caller's own view
+//! ([`SignalFd::view`]). Where no caller is known (epoll, splice) the file stands for its
+//! *watcher*: the task that made it, or the process that last added it to an epoll.
 //!
 //! Lock order: `SignalFd::watcher` → the watcher's signal queues' wait queues → `Relay::queue`.
 

@@ -61,7 +61,8 @@ fn an_end_comes_first() {
     assert_eq!(change.unwrap().status, SIGKILL.number());
 }
 
-/// Which children wait4(2) tells of: by who they are, by the signal of their end, and by what is asked of them.
+/// Which children wait4(2) tells of: by who they are, by the signal of their end, and by what is
+/// asked of them.
 #[test]
 fn who_is_waited_for() {
     let k = kernel();
@@ -95,7 +96,8 @@ fn who_is_waited_for() {
     assert_eq!(found(Who::Pid(stranger.tid), NO_WAIT), Ok(None));
 }
 
-/// Standard signals wait once, real-time ones queue; faults come first, then the lowest number, then the oldest.
+/// Standard signals wait once, real-time ones queue; faults come first, then the lowest number,
+/// then the oldest.
 #[test]
 fn what_waits_comes_in_order() {
     let k = kernel();

@@ -10,7 +10,8 @@ use loom::sync::atomic::{
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-/// A locked instruction: no load or store of its thread passes it. (loom takes SeqCst of other than fences for AcqRel.)
+/// A locked instruction: no load or store of its thread passes it. (loom takes SeqCst of other than
+/// fences for AcqRel.)
 fn locked<R>(f: impl FnOnce() -> R) -> R {
     fence(SeqCst);
     let r = f();
@@ -30,8 +31,8 @@ impl Word for AtomicU32 {
     }
 }
 
-/// A thread as std::thread::park knows it: a token that an unpark leaves. (loom's own threads also wait for others by
-/// it, and take one wake-up for the other.)
+/// A thread as std::thread::park knows it: a token that an unpark leaves. (loom's own threads also
+/// wait for others by it, and take one wake-up for the other.)
 #[derive(Clone)]
 struct Thread(Arc<(Mutex<bool>, Condvar)>);
 
@@ -123,7 +124,8 @@ fn no_wake_up_is_lost() {
     }
 }
 
-/// A deadline that comes beside the wake-up: it is the one or the other, and no second wake-up stays behind.
+/// A deadline that comes beside the wake-up: it is the one or the other, and no second wake-up
+/// stays behind.
 #[test]
 fn a_deadline_or_a_wake_up() {
     in_all_orders(|| {
@@ -144,7 +146,8 @@ fn a_deadline_or_a_wake_up() {
     });
 }
 
-/// A waker that defers its wake-up may be late: another that comes makes it, though it finds the sleeper woken.
+/// A waker that defers its wake-up may be late: another that comes makes it, though it finds the
+/// sleeper woken.
 #[test]
 fn nobody_waits_for_anothers_hold() {
     in_all_orders(|| {
@@ -187,7 +190,8 @@ fn nobody_waits_for_anothers_hold() {
     });
 }
 
-/// Two that hold their wake-ups all the time, and wait for each other: who sleeps makes its own first.
+/// Two that hold their wake-ups all the time, and wait for each other: who sleeps makes its own
+/// first.
 #[test]
 fn who_sleeps_wakes_first() {
     in_all_orders(|| {

@@ -1,4 +1,5 @@
-//! The steps of a parker's state, apart from what it is made of, so that the model tries all their orders.
+//! The steps of a parker's state, apart from what it is made of, so that the model tries all their
+//! orders.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -53,7 +54,8 @@ pub(crate) fn take(state: &impl Word, from: u32) -> bool {
     state.replace(from, IDLE)
 }
 
-/// Waits until woken. `pause` gives true when the deadline has come. False if it was that which ended it.
+/// Waits until woken. `pause` gives true when the deadline has come. False if it was that which
+/// ended it.
 pub(crate) fn sleep(state: &impl Word, mut pause: impl FnMut() -> bool) -> bool {
     while state.get() == ASLEEP {
         if pause() && take(state, ASLEEP) {

@@ -235,7 +235,8 @@ fn changes_are_taken_once_in_order_and_not_more_than_there_is_room_for() {
     });
 }
 
-/// What is laid while changes are taken is taken the next time: nobody is kept by one who goes on laying.
+/// What is laid while changes are taken is taken the next time: nobody is kept by one who goes on
+/// laying.
 #[test]
 fn who_goes_on_laying_keeps_nobody() {
     with_area(|a| {

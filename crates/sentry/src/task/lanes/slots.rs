@@ -1,4 +1,5 @@
-//! What is answered beside the Sentry: reads of sockets, and changes of an epoll's set ([`platform::lanes::offers`]).
+//! What is answered beside the Sentry: reads of sockets, and changes of an epoll's set
+//! ([`platform::lanes::offers`]).
 //!
 //! ## Offers
 //!

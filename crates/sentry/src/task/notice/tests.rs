@@ -9,8 +9,8 @@ use loom::sync::atomic::{
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-/// A sequentially consistent store is a locked instruction, a load is a plain one. (loom takes SeqCst of other than
-/// fences for AcqRel.)
+/// A sequentially consistent store is a locked instruction, a load is a plain one. (loom takes
+/// SeqCst of other than fences for AcqRel.)
 impl Flag for AtomicBool {
     fn get(&self) -> bool {
         self.load(Acquire)
@@ -70,7 +70,8 @@ impl Model {
     }
 }
 
-/// A task that stays in application code for ever otherwise sees what is sent to it, whenever that comes.
+/// A task that stays in application code for ever otherwise sees what is sent to it, whenever that
+/// comes.
 #[test]
 fn no_kick_is_lost() {
     let mut b = loom::model::Builder::new();
