@@ -148,7 +148,7 @@ fn whatever_looks_at_the_queue_ends_it() {
         |c| c.reader.shutdown(SHUT_RD).unwrap(),
         |c| c.file.set_flags(O_RDWR),
         |c| c.world.set(&c.reader, SOL_SOCKET, 18, 7).unwrap(),
-        |c| c.reader.settle(),
+        |c| c.reader.read_slots().unwrap().end_offer(),
     ];
     for look in all {
         cases(|c| {
@@ -334,7 +334,7 @@ fn many_steps_by_both_ways() {
         // Whether or not it is known what was taken.
         let before = may_write();
         if random(20) == 0 {
-            reader.settle();
+            reader.read_slots().unwrap().end_offer();
             assert_eq!(may_write(), before);
         }
     }
