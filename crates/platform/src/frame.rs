@@ -1,8 +1,9 @@
 //! The signal frame that the host builds on a thread's alternate stack, seen from the Sentry.
 //!
-//! Layouts: `struct ucontext` and `struct sigcontext_64` (`arch/x86/include/uapi/asm/sigcontext.h`). The
-//! frame lies in memory that the application can write: every value is read once, every offset checked; what
-//! is in it concerns that application alone.
+//! Layouts: `struct ucontext` and `struct sigcontext_64`
+//! (`arch/x86/include/uapi/asm/sigcontext.h`). The frame lies in memory that the application can
+//! write: every value is read once, every offset checked; what is in it concerns that application
+//! alone.
 
 use crate::Regs;
 use abi::Result;
@@ -56,7 +57,8 @@ fn u32_at(m: MemSlice<'_>, at: usize) -> u32 {
 }
 
 impl<'a> Frame<'a> {
-    /// The frame whose `ucontext` is at stub address `uc`; `None` where that is not inside the area.
+    /// The frame whose `ucontext` is at stub address `uc`; `None` where that is not inside the
+    /// area.
     pub fn new(area: MemSlice<'a>, base: u64, uc: u64) -> Option<Frame<'a>> {
         let at = usize::try_from(uc.checked_sub(base)?).ok()?;
         let fits = at % 8 == 0
@@ -198,8 +200,9 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Puts the application's state into the host's frame format: the software bytes stay the host's, the header
-/// holds only what the host knows, reserved bits are zero, so that the host's restore cannot fail.
+/// Puts the application's state into the host's frame format: the software bytes stay the host's,
+/// the header holds only what the host knows, reserved bits are zero, so that the host's restore
+/// cannot fail.
 pub fn merge_fp(host: &mut [u8], app: &[u8]) {
     let n = host.len().min(app.len());
     let mask = u32::from_le_bytes(host[28..32].try_into().expect("4 bytes"));

@@ -1,11 +1,11 @@
 //! Running application code.
 //!
-//! A [`Platform`] makes [`AddressSpace`]s; an address space holds host mappings (a cache that the memory
-//! manager fills and drops) and [`AppThread`]s. The trait assumes neither a host process per address space
-//! nor signals, so that KVM fits beside [`notify`] and [`ptrace`].
+//! A [`Platform`] makes [`AddressSpace`]s; an address space holds host mappings (a cache that the
+//! memory manager fills and drops) and [`AppThread`]s. The trait assumes neither a host process per
+//! address space nor signals, so that KVM fits beside [`notify`] and [`ptrace`].
 //!
-//! One Sentry thread drives one `AppThread`: it resumes the application with [`AppThread::run`] and gets the
-//! next [`Event`]. Fast paths are apart ([`lanes`]): a platform may have none.
+//! One Sentry thread drives one `AppThread`: it resumes the application with [`AppThread::run`] and
+//! gets the next [`Event`]. Fast paths are apart ([`lanes`]): a platform may have none.
 
 pub mod frame;
 pub mod lanes;
@@ -60,24 +60,27 @@ pub trait Platform: Send + Sync {
     fn name(&self) -> &'static str;
     /// An empty address space: only the stub's own area is mapped.
     fn new_address_space(&self) -> Result<Arc<dyn AddressSpace>>;
-    /// Where it is counted who is awake and who spins; `None` where nobody spins. Each task counts itself there.
+    /// Where it is counted who is awake and who spins; `None` where nobody spins. Each task counts
+    /// itself there.
     fn spinners(&self) -> Option<Arc<wait::Spinners>> {
         None
     }
-    /// Where the host's vDSO image is mapped in every address space, if it is: our own vDSO may call it.
+    /// Where the host's vDSO image is mapped in every address space, if it is: our own vDSO may
+    /// call it.
     fn host_vdso(&self) -> Option<u64> {
         None
     }
-    /// A descriptor that becomes readable when the platform can make no address spaces any more: a process
-    /// that it needs has ended. The sandbox must end then.
+    /// A descriptor that becomes readable when the platform can make no address spaces any more: a
+    /// process that it needs has ended. The sandbox must end then.
     fn end(&self) -> Option<RawFd> {
         None
     }
-    /// Has `f` called once nothing has ended for a while after ends: what is remembered of them can be let go of. On a
-    /// thread of the platform's, before it gives unused memory back to the host. Once.
+    /// Has `f` called once nothing has ended for a while after ends: what is remembered of them can
+    /// be let go of. On a thread of the platform's, before it gives unused memory back to the host.
+    /// Once.
     fn when_quiet(&self, _f: Box<dyn Fn() + Send + Sync>) {}
-    /// Waits until nothing is mapped any more of address spaces that were dropped before, `limit` at most; whether
-    /// that came about.
+    /// Waits until nothing is mapped any more of address spaces that were dropped before, `limit`
+    /// at most; whether that came about.
     fn settle(&self, _limit: std::time::Duration) -> bool {
         true
     }
@@ -87,8 +90,8 @@ pub trait Platform: Send + Sync {
 /// `[USER_MIN, USER_MAX)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapOp {
-    /// Maps `[va, va + len)` from the descriptor, replacing what was there. `Shared`: writes go to the file
-    /// (the memory file always); `Private`: never writable here, only read (and executed).
+    /// Maps `[va, va + len)` from the descriptor, replacing what was there. `Shared`: writes go to
+    /// the file (the memory file always); `Private`: never writable here, only read (and executed).
     Map {
         va: u64,
         len: u64,
@@ -147,12 +150,13 @@ pub enum SpaceEnd {
 
 /// One application's address space on the host.
 pub trait AddressSpace: Send + Sync {
-    /// Applies the changes in order, in as few hand-overs as possible. Stops at the first that fails, but for
-    /// advice, and gives its error (`ENOMEM`: the host's mapping count or memory is exhausted; the caller drops mappings
-    /// and tries again; `ESRCH`: the application side is gone).
+    /// Applies the changes in order, in as few hand-overs as possible. Stops at the first that
+    /// fails, but for advice, and gives its error (`ENOMEM`: the host's mapping count or memory is
+    /// exhausted; the caller drops mappings and tries again; `ESRCH`: the application side is
+    /// gone).
     fn apply(&self, ops: &[MapOp]) -> Result<()>;
-    /// A new thread in this address space. It runs nothing until the Sentry thread that owns it calls
-    /// [`AppThread::run`].
+    /// A new thread in this address space. It runs nothing until the Sentry thread that owns it
+    /// calls [`AppThread::run`].
     fn new_thread(&self) -> Result<Box<dyn AppThread>>;
     /// Ends every thread of it, wherever they are: their `run` gives [`Event::Gone`].
     fn kill(&self);
@@ -160,11 +164,12 @@ pub trait AddressSpace: Send + Sync {
     fn end(&self) -> SpaceEnd {
         SpaceEnd::Killed
     }
-    /// Nobody needs it any more, and no thread of it will run: soon after it is dropped, nothing of what it had
-    /// mapped is mapped any more; then `then` is called, by whatever thread. Where that gives back many `bytes`, it
-    /// has come about when the address space is dropped.
+    /// Nobody needs it any more, and no thread of it will run: soon after it is dropped, nothing of
+    /// what it had mapped is mapped any more; then `then` is called, by whatever thread. Where that
+    /// gives back many `bytes`, it has come about when the address space is dropped.
     fn retire(&self, bytes: u64, then: Box<dyn FnOnce() + Send>);
-    /// CPU time that its threads have used on the host, in nanoseconds; 0 where that cannot be told.
+    /// CPU time that its threads have used on the host, in nanoseconds; 0 where that cannot be
+    /// told.
     fn cpu_nanos(&self) -> u64 {
         0
     }
@@ -215,15 +220,17 @@ pub const ERROR_UNKNOWN: u64 = 1 << 63;
 pub enum Event {
     /// It made a system call. `ip` is the address after the instruction.
     Syscall { nr: u64, args: [u64; 6], ip: u64 },
-    /// It faulted (or trapped): the signal that Linux would raise, its code, and the address for memory
-    /// faults. For SIGSEGV, `error` holds the x86 page-fault error code (bit 1: write, bit 4: fetch).
+    /// It faulted (or trapped): the signal that Linux would raise, its code, and the address for
+    /// memory faults. For SIGSEGV, `error` holds the x86 page-fault error code (bit 1: write, bit
+    /// 4: fetch).
     Fault {
         signal: i32,
         code: i32,
         addr: u64,
         error: u64,
     },
-    /// [`Interrupter::interrupt`] was called, or registers were asked for: it stands still, registers known.
+    /// [`Interrupter::interrupt`] was called, or registers were asked for: it stands still,
+    /// registers known.
     Interrupted,
     /// It made a system call in a way that x86-64 applications do not (int 0x80, x32).
     ForeignSyscall,
@@ -240,22 +247,24 @@ pub trait AppThread: Send {
     /// The result of the system call that stopped it: `rax` when it goes on.
     fn set_return(&mut self, value: u64);
 
-    /// Whether the registers are known now. After [`Event::Syscall`] on a lane that carries only arguments
-    /// they are not; after every other event they are.
+    /// Whether the registers are known now. After [`Event::Syscall`] on a lane that carries only
+    /// arguments they are not; after every other event they are.
     fn has_regs(&self) -> bool;
 
-    /// After a system call whose registers are not known: lets it return (with the value set), stops it at
-    /// once, before any application instruction, and gives [`Event::Interrupted`] (or `Gone`). Where they
-    /// are known: gives `Interrupted` at once.
+    /// After a system call whose registers are not known: lets it return (with the value set),
+    /// stops it at once, before any application instruction, and gives [`Event::Interrupted`] (or
+    /// `Gone`). Where they are known: gives `Interrupted` at once.
     fn fetch_regs(&mut self) -> Event;
 
-    /// Makes sure that the thread stands still until [`AppThread::run`]: on a lane where it waits for its call's
-    /// result by looking for it, it only says so. `Gone` where that cannot be had, else `Interrupted`.
+    /// Makes sure that the thread stands still until [`AppThread::run`]: on a lane where it waits
+    /// for its call's result by looking for it, it only says so. `Gone` where that cannot be had,
+    /// else `Interrupted`.
     fn hold(&mut self) -> Event {
         Event::Interrupted
     }
 
-    /// The registers. After a system call, `rax` is what `set_return` set, and `orig_rax` its number.
+    /// The registers. After a system call, `rax` is what `set_return` set, and `orig_rax` its
+    /// number.
     ///
     /// # Panics
     /// Where [`AppThread::has_regs`] is false.
@@ -269,8 +278,8 @@ pub trait AppThread: Send {
     /// The extended state in the XSAVE format of signal frames (legacy area, header, and the
     /// components of `xfeatures`), appended to `out`. Registers must be known.
     fn fp_state(&self, out: &mut Vec<u8>);
-    /// Replaces it; an empty or malformed one gives `EINVAL` and, as on Linux, changes nothing. `None`
-    /// resets it to the initial state (execve).
+    /// Replaces it; an empty or malformed one gives `EINVAL` and, as on Linux, changes nothing.
+    /// `None` resets it to the initial state (execve).
     fn set_fp_state(&mut self, state: Option<&[u8]>) -> Result<()>;
 
     /// Interrupts this thread from another.
@@ -285,13 +294,14 @@ pub trait AppThread: Send {
     }
 }
 
-/// A thread's CPU time in application code, nanoseconds; 0 when it has ended. May be asked from any thread.
+/// A thread's CPU time in application code, nanoseconds; 0 when it has ended. May be asked from any
+/// thread.
 pub type CpuClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Stops application code from another thread.
 pub trait Interrupter: Send + Sync {
-    /// Makes the thread's current or next stay in application code end with [`Event::Interrupted`], soon. May
-    /// be called at any time; too many calls give at worst spurious events.
+    /// Makes the thread's current or next stay in application code end with [`Event::Interrupted`],
+    /// soon. May be called at any time; too many calls give at worst spurious events.
     fn interrupt(&self);
     /// The fast paths of the thread; `None` where it has none, or has ended.
     fn lanes(&self) -> Option<&dyn RemoteLanes> {

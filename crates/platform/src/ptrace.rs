@@ -1,9 +1,9 @@
 //! The ptrace platform: small, clear, slow; the reference to test the others against.
 //!
-//! The stub process is the notify platform's, with its service thread; application threads are traced by
-//! the Sentry thread that drives them (`PTRACE_SYSEMU`: the host executes none of their system calls), and
-//! registers are always known. Tracing begins with the first [`AppThread::run`], because the tracer is a
-//! thread, not a process.
+//! The stub process is the notify platform's, with its service thread; application threads are
+//! traced by the Sentry thread that drives them (`PTRACE_SYSEMU`: the host executes none of their
+//! system calls), and registers are always known. Tracing begins with the first [`AppThread::run`],
+//! because the tracer is a thread, not a process.
 
 use crate::frame::merge_fp;
 use crate::process::kick::Kick;
@@ -181,8 +181,8 @@ impl Thread {
         unsafe { host::ptrace_data(libc::PTRACE_GETREGSET, self.tid(), set, &raw mut iov) }.ok()?;
         let len = iov.len.min(XSTATE_MAX);
         buf.truncate(len);
-        // In a signal frame the software bytes say what follows (`struct _fpx_sw_bytes`); here the kernel
-        // puts the known components into the first of them.
+        // In a signal frame the software bytes say what follows (`struct _fpx_sw_bytes`); here the
+        // kernel puts the known components into the first of them.
         if len >= 576 {
             let known: [u8; 8] = buf[464..472].try_into().expect("8 bytes");
             buf[464..468].copy_from_slice(&0x4650_5853u32.to_le_bytes());
@@ -235,8 +235,9 @@ impl Thread {
             if signal == libc::SIGTRAP | 0x80 {
                 let nr = r.orig_rax;
                 if (stub::TEXT..stub::FILTERS).contains(&r.rip) {
-                    // No code of ours runs traced: the application jumped there. It would loop in the spawner
-                    // and clone without end; the notify platform's filter kills it for the same.
+                    // No code of ours runs traced: the application jumped there. It would loop in
+                    // the spawner and clone without end; the notify platform's filter kills it for
+                    // the same.
                     self.process.kill();
                     return None;
                 }
@@ -373,8 +374,8 @@ impl Drop for Thread {
             return;
         }
         let resumed = self.state == State::Stopped && {
-            // Run the stub's exit by putting the thread there; the host executes it, since PTRACE_CONT does
-            // not emulate.
+            // Run the stub's exit by putting the thread there; the host executes it, since
+            // PTRACE_CONT does not emulate.
             let mut r = self.regs;
             r.rip = stub::address(stub::Symbol::Exit);
             r.orig_rax = u64::MAX;
@@ -386,8 +387,8 @@ impl Drop for Thread {
         if !resumed {
             self.process.kill();
         }
-        // Its end is ours to take note of: a traced thread stays a zombie until its tracer waits for it, and its
-        // process with it. (`ECHILD`: it was done.)
+        // Its end is ours to take note of: a traced thread stays a zombie until its tracer waits
+        // for it, and its process with it. (`ECHILD`: it was done.)
         loop {
             match host::wait(tid, libc::__WALL) {
                 Ok((_, s)) if libc::WIFSTOPPED(s) => {

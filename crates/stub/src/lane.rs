@@ -1,22 +1,24 @@
 //! The lanes of patched call sites.
 //!
-//! A patched site jumps through the table at [`TABLE`] to its trampoline, which does what the site's bytes did
-//! before, finds the thread's area by the GS base, and comes to `cloister_lane` with where the call returns to.
-//! From there:
+//! A patched site jumps through the table at [`TABLE`] to its trampoline, which does what the
+//! site's bytes did before, finds the thread's area by the GS base, and comes to `cloister_lane`
+//! with where the call returns to. From there:
 //!
-//! - **local**: calls whose result stands in the thread's area, uname's among them, and four that are done here:
-//!   rt_sigprocmask and sigaltstack, since mask and stack are in the area while the thread is in application code; a
-//!   futex's wake-up where nobody waits; sched_yield;
-//! - **offers**: reads of what the Sentry has laid beside the program ([`super::offers`]), which the call then claims;
-//!   how much there is to be read; and changes of an epoll that nobody else can look at, which it lays there for the
-//!   Sentry;
-//! - **mailbox**: where the thread of the Sentry's spins ([`SPINS`]), the call is laid into the area, and its
-//!   answer awaited there; after [`PATIENCE`] rounds by the event call ([`super::EVENT_PARK`]);
-//! - **slow**: else, and for calls that need all registers, a system call is made here, whose filter treats it
-//!   as the application's.
+//! - **local**: calls whose result stands in the thread's area, uname's among them, and four that
+//!   are done here: rt_sigprocmask and sigaltstack, since mask and stack are in the area while the
+//!   thread is in application code; a futex's wake-up where nobody waits; sched_yield;
+//! - **offers**: reads of what the Sentry has laid beside the program ([`super::offers`]), which
+//!   the call then claims; how much there is to be read; and changes of an epoll that nobody else
+//!   can look at, which it lays there for the Sentry;
+//! - **mailbox**: where the thread of the Sentry's spins ([`SPINS`]), the call is laid into the
+//!   area, and its answer awaited there; after [`PATIENCE`] rounds by the event call
+//!   ([`super::EVENT_PARK`]);
+//! - **slow**: else, and for calls that need all registers, a system call is made here, whose
+//!   filter treats it as the application's.
 //!
-//! The code destroys rcx and r11, as system calls do, and nothing else: it touches no stack, and keeps the
-//! flags. Everything that it reads from the area the application can forge; it can thereby deceive itself.
+//! The code destroys rcx and r11, as system calls do, and nothing else: it touches no stack, and
+//! keeps the flags. Everything that it reads from the area the application can forge; it can
+//! thereby deceive itself.
 //!
 //! ## The state word
 //!
@@ -30,15 +32,16 @@
 //!
 //! Every step is one atomic operation; who gives up spinning looks at what it took away.
 //!
-//! A signal may interrupt anywhere here. The application must never see that: its frame shows the call either
-//! as not begun (its registers as before, at the site) or as done (behind the site, with the result); which,
-//! [`Place`] tells.
+//! A signal may interrupt anywhere here. The application must never see that: its frame shows the
+//! call either as not begun (its registers as before, at the site) or as done (behind the site,
+//! with the result); which, [`Place`] tells.
 
 use super::{TEXT, area};
 use abi::nr;
 
-/// Where the table of trampolines' addresses is mapped, read-only: in reach of an absolute 32-bit operand. Its
-/// bytes in `jmp qword ptr [TABLE + 8 * i]` are chosen: where the `syscall` instruction was, `int3` comes to lie.
+/// Where the table of trampolines' addresses is mapped, read-only: in reach of an absolute 32-bit
+/// operand. Its bytes in `jmp qword ptr [TABLE + 8 * i]` are chosen: where the `syscall`
+/// instruction was, `int3` comes to lie.
 pub const TABLE: u64 = 0x3fcc_0000;
 /// Its length.
 pub const TABLE_LEN: u64 = 0x1000;
@@ -63,8 +66,8 @@ pub const ASK: u32 = u32::MAX;
 
 /// How many numbers of calls [`KINDS_AT`] knows; others go slowly.
 pub const KINDS: u64 = 512;
-/// A byte for each call: 0 mailbox, [`KIND_TRAP`], what is below [`KINDS_SPECIAL`], else the offset of its result in
-/// the thread's area, perhaps with [`KIND_OWN`].
+/// A byte for each call: 0 mailbox, [`KIND_TRAP`], what is below [`KINDS_SPECIAL`], else the offset
+/// of its result in the thread's area, perhaps with [`KIND_OWN`].
 pub const KINDS_AT: u64 = super::FILTERS + 0x0e00;
 /// Never by the mailbox.
 pub const KIND_TRAP: u8 = 1;
@@ -106,8 +109,8 @@ pub const OFFERED: [(u32, u8); 3] = [
 ];
 /// EPOLLEXCLUSIVE and EPOLLWAKEUP: the Sentry is asked.
 pub const EPOLL_ODD: u32 = 0x3000_0000;
-/// From here on nothing is read or written for the application: less than a page may be left of its part of the address
-/// space.
+/// From here on nothing is read or written for the application: less than a page may be left of its
+/// part of the address space.
 pub const USER_END: u64 = 0x7ff0_0000_0000 - 0x1000;
 const _: () = assert!(KINDS_AT + KINDS == TEXT + super::TEXT_LEN);
 const _: () = assert!(area::NEW_MASK + 8 <= area::WORDS_END && area::SID < 256);
@@ -119,8 +122,8 @@ const _: () = assert!(area::NAMES + area::NAMES_LEN <= area::FIRST_UC);
 pub const WORDS: usize = 14;
 const _: () = assert!(area::PID + 4 * WORDS as u64 == area::MASK);
 
-/// The calls that are answered where they are made, with their kinds, and their words: 0 or the answer,
-/// or [`ASK`].
+/// The calls that are answered where they are made, with their kinds, and their words: 0 or the
+/// answer, or [`ASK`].
 pub const LOCAL: [(u32, u8, u64); 15] = [
     (nr::RT_SIGPROCMASK, KIND_MASK, area::MASKS_OPEN),
     (nr::SCHED_YIELD, KIND_YIELD, area::YIELDS_OPEN),
@@ -189,16 +192,19 @@ pub enum Place {
     Flags,
     /// Asked, and it may be answered: the first argument, too, is in the area.
     Asked,
-    /// Not begun: all arguments are in the area. Where an access of the application's faults, the Sentry does the call.
+    /// Not begun: all arguments are in the area. Where an access of the application's faults, the
+    /// Sentry does the call.
     Saved,
-    /// At the instruction behind the claim: it is done where the zero flag is set, else as [`Place::Saved`].
+    /// At the instruction behind the claim: it is done where the zero flag is set, else as
+    /// [`Place::Saved`].
     Claimed,
     /// Done: the result is in the area, the arguments, too.
     Taken,
-    /// As [`Place::Flags`], at an access to what the application's arguments point to: the Sentry does the call if
-    /// that faults.
+    /// As [`Place::Flags`], at an access to what the application's arguments point to: the Sentry
+    /// does the call if that faults.
     Access,
-    /// Done, with 0, as soon as the mask is what the area says that it will be. At an `int3` signals wait.
+    /// Done, with 0, as soon as the mask is what the area says that it will be. At an `int3`
+    /// signals wait.
     Masked,
     /// Done: the result is in the area.
     Done,

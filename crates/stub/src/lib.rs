@@ -1,23 +1,28 @@
 //! Code that lives inside each application address space.
 //!
-//! It is position-independent, uses **no memory but registers** outside the signal handler, and is mapped
-//! read-only and executable at [`TEXT`], above what an application may map. Three kinds of thread run it:
+//! It is position-independent, uses **no memory but registers** outside the signal handler, and is
+//! mapped read-only and executable at [`TEXT`], above what an application may map. Three kinds of
+//! thread run it:
 //!
-//! - the **spawner**, the process's first thread: sleeps on a futex in the command page and clones what the
-//!   Sentry asks for (new processes in the zygote, threads elsewhere). It has no listener of its own, because
-//!   a thread that has one cannot make threads that get theirs. It tells a new thread's id by the position
-//!   (lseek) of a file: all memory that it can write, application code can write, too.
-//! - the **service thread**: makes the memory calls. Application code never runs on it. It takes batches of
-//!   calls from the command page and hands the result back as arguments of the next notification, so that
-//!   the application can falsify neither (the page is read-only here, registers are its own).
-//! - **application threads**: run application code; they come here through signals ([`Symbol::Handler`]).
+//! - the **spawner**, the process's first thread: sleeps on a futex in the command page and clones
+//!   what the Sentry asks for (new processes in the zygote, threads elsewhere). It has no listener
+//!   of its own, because a thread that has one cannot make threads that get theirs. It tells a new
+//!   thread's id by the position (lseek) of a file: all memory that it can write, application code
+//!   can write, too.
+//! - the **service thread**: makes the memory calls. Application code never runs on it. It takes
+//!   batches of calls from the command page and hands the result back as arguments of the next
+//!   notification, so that the application can falsify neither (the page is read-only here,
+//!   registers are its own).
+//! - **application threads**: run application code; they come here through signals
+//!   ([`Symbol::Handler`]).
 //!
-//! All signals are blocked but on application threads that have run: a thread gets its mask from its first
-//! frame, when its filter is on.
+//! All signals are blocked but on application threads that have run: a thread gets its mask from
+//! its first frame, when its filter is on.
 //!
-//! Every instruction here may be jumped to by the application. That is harmless: on an application thread
-//! the filter allows from here only rt_sigreturn, exit, sched_yield, FUTEX_WAKE, the thread's own CPU time, and what asks
-//! the Sentry: the event call, and the slow lane's one instruction, whose calls are treated as application code's.
+//! Every instruction here may be jumped to by the application. That is harmless: on an application
+//! thread the filter allows from here only rt_sigreturn, exit, sched_yield, FUTEX_WAKE, the
+//! thread's own CPU time, and what asks the Sentry: the event call, and the slow lane's one
+//! instruction, whose calls are treated as application code's.
 //!
 //! | where | what |
 //! |---|---|
@@ -55,7 +60,8 @@ pub const FILTERS: u64 = TEXT + 0x1000;
 pub const COMMAND: u64 = 0x7ffe_1000_0000;
 /// The length of the command page, with the page of waiters.
 pub const COMMAND_LEN: u64 = 0x3000;
-/// How many wait for futexes of the process alone, by [`waiters_slot`]: `u32` each, behind the command page.
+/// How many wait for futexes of the process alone, by [`waiters_slot`]: `u32` each, behind the
+/// command page.
 pub const WAITERS: u64 = 0x2000;
 /// How many counts there are.
 pub const WAITERS_SLOTS: u64 = 1024;
@@ -90,8 +96,8 @@ pub const REPLY_BASES: u64 = 2;
 /// In the reply to an event: note the thread's CPU time in its area.
 pub const REPLY_CLOCK: u64 = 4;
 
-/// In the position of the file that tells what the spawner's clone(2) of a thread gave (its id): set where it failed,
-/// above the errno.
+/// In the position of the file that tells what the spawner's clone(2) of a thread gave (its id):
+/// set where it failed, above the errno.
 pub const FAILED_BIT: u32 = 32;
 
 /// Spawner operation: a new process.
@@ -111,12 +117,14 @@ pub const CMD_BATCH: u64 = 256;
 pub const BATCH_MAX: usize = ((WAITERS - CMD_BATCH) / 56) as usize;
 const _: () = assert!(WAITERS + 4 * WAITERS_SLOTS == COMMAND_LEN);
 
-/// Offset of how many descriptors have a slot at [`OFFERS`]: `u32`, 0 where nothing is mapped there.
+/// Offset of how many descriptors have a slot at [`OFFERS`]: `u32`, 0 where nothing is mapped
+/// there.
 pub const CMD_OFFERS: u64 = 0x80;
 
 /// The event argument of a thread that has just started.
 pub const EVENT_START: u64 = 0x100;
-/// The event argument of a thread that has waited long enough for the answer to what lies in its mailbox.
+/// The event argument of a thread that has waited long enough for the answer to what lies in its
+/// mailbox.
 pub const EVENT_PARK: u64 = 0x102;
 /// The event argument of the service thread.
 pub const EVENT_SERVICE: u64 = 0x101;

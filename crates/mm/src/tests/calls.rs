@@ -511,8 +511,9 @@ fn frames_of_another_clas() {
     assert_eq!(other.stats().allocated, 0);
 }
 
-/// What is mapped of another CLAS stays where it is until nobody can reach it: while the Sentry transfers to it,
-/// and where fork(2) or mremap(2) has copied or moved a mapping that a truncation does not find.
+/// What is mapped of another CLAS stays where it is until nobody can reach it: while the Sentry
+/// transfers to it, and where fork(2) or mremap(2) has copied or moved a mapping that a truncation
+/// does not find.
 #[test]
 fn frames_of_another_clas_are_held() {
     let (a, other) = (app(), Clas::new().unwrap());

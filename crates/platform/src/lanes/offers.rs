@@ -1,16 +1,20 @@
-//! What is answered beside the Sentry: offers to an address space's reads, and the changes of an epoll that lie there
-//! until the Sentry looks. See [`stub::lane`] for the other side, [`stub::offers`] for the layout.
+//! What is answered beside the Sentry: offers to an address space's reads, and the changes of an
+//! epoll that lie there until the Sentry looks. See [`stub::lane`] for the other side,
+//! [`stub::offers`] for the layout.
 //!
 //! ## Invariants
 //!
-//! - All that lies in the shared part the application can forge. Nothing is believed of it but the number of bytes
-//!   taken of an offer, which who offered them bounds, and changes, which are checked as the system call's.
+//! - All that lies in the shared part the application can forge. Nothing is believed of it but the
+//!   number of bytes taken of an offer, which who offered them bounds, and changes, which are
+//!   checked as the system call's.
 //! - A slot has one offer at a time: [`Slot::live`], which is the Sentry's own, says whose.
-//! - The area is mapped from before [`stub::CMD_OFFERS`] says so until its process has ended or serves another program.
-//!   Its memory is given back when nobody has an [`Area`] any more: an offer may outlive the process.
+//! - The area is mapped from before [`stub::CMD_OFFERS`] says so until its process has ended or
+//!   serves another program. Its memory is given back when nobody has an [`Area`] any more: an
+//!   offer may outlive the process.
 //! - [`Area::end`] is final: after it, no claim of an application that does not forge succeeds.
 //!
-//! Lock order: `Area::taken` is held while changes are applied. What giving the memory back takes is a leaf.
+//! Lock order: `Area::taken` is held while changes are applied. What giving the memory back takes
+//! is a leaf.
 
 use crate::lanes::words::offer as words;
 use crate::process::{Factory, Run, Unit};
@@ -219,7 +223,8 @@ impl Area {
             && self.wanted[fd as usize / 64].load(Ordering::Relaxed) >> (fd % 64) & 1 != 0
     }
 
-    /// Lets changes of the epoll behind this descriptor be laid here, or of none: then every state is forgotten.
+    /// Lets changes of the epoll behind this descriptor be laid here, or of none: then every state
+    /// is forgotten.
     pub fn defer_for(&self, epfd: Option<i32>) {
         if epfd.is_some() {
             // What others have laid here while nothing was deferred is nobody's.
@@ -249,8 +254,8 @@ impl Area {
         }
     }
 
-    /// Takes the changes that lie here, and gives each to `f` in order. One at a time: what was laid first has been done
-    /// when this returns.
+    /// Takes the changes that lie here, and gives each to `f` in order. One at a time: what was
+    /// laid first has been done when this returns.
     pub fn take_changes(&self, mut f: impl FnMut(Change)) {
         let mut taken = self.taken.lock();
         let laid = self.word(at::LAID).load(Ordering::SeqCst);

@@ -1,17 +1,21 @@
-//! The patched call sites of an address space: their trampolines, and which of them there are still.
+//! The patched call sites of an address space: their trampolines, and which of them there are
+//! still.
 //!
 //! ## Invariants
 //!
-//! - A trampoline, once handed out, is not changed as long as the address space lives: a thread may be anywhere in
-//!   it. Its record stays as long.
-//! - A site is *live* from before its bytes are written until they are gone: put back, unmapped, or thrown away. Only
-//!   of a live site are the places known where a thread may stand or trap that the original code has not: the `int3`
-//!   over its `syscall` instruction, and its slot. What happens at the place of another is the application's own.
-//! - A site ends ([`crate::lanes::SpaceLanes::retire_sites`]) while its page is not mapped, and not before every thread that
-//!   was in application code has been stopped once: where one stood at such a place, or had just trapped there, its
-//!   registers have been made the application's by then.
-//! - [`Sites`] is never changed, but replaced by another: who drives a thread keeps the one that it knows, and compares
-//!   a number to learn of the next. So no event waits for a lock, and finding a place takes O(log n).
+//! - A trampoline, once handed out, is not changed as long as the address space lives: a thread may
+//!   be anywhere in it. Its record stays as long.
+//! - A site is *live* from before its bytes are written until they are gone: put back, unmapped, or
+//!   thrown away. Only of a live site are the places known where a thread may stand or trap that
+//!   the original code has not: the `int3` over its `syscall` instruction, and its slot. What
+//!   happens at the place of another is the application's own.
+//! - A site ends ([`crate::lanes::SpaceLanes::retire_sites`]) while its page is not mapped, and not
+//!   before every thread that was in application code has been stopped once: where one stood at
+//!   such a place, or had just trapped there, its registers have been made the application's by
+//!   then.
+//! - [`Sites`] is never changed, but replaced by another: who drives a thread keeps the one that it
+//!   knows, and compares a number to learn of the next. So no event waits for a lock, and finding a
+//!   place takes O(log n).
 
 use hostcall::MemSlice;
 use std::ops::Range;
@@ -22,8 +26,8 @@ pub const DISPLACED_MAX: usize = 8;
 /// The longest that stands there for it.
 pub const MOVED_MAX: usize = 10;
 
-/// rdgsbase r11; rorx rcx, r11, 30; lea ecx, [rcx - (AREAS >> 30)]; jrcxz +1; int3: the last is for a GS base of the
-/// application's own.
+/// rdgsbase r11; rorx rcx, r11, 30; lea ecx, [rcx - (AREAS >> 30)]; jrcxz +1; int3: the last is for
+/// a GS base of the application's own.
 const FIND_AREA: [u8; 20] = {
     let [a, b, c, d] = (-((stub::AREAS >> 30) as i32)).to_le_bytes();
     [
@@ -53,7 +57,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// A site whose instruction before the call is displaced. `moved` does the same at any place; `None` if it is too long.
+    /// A site whose instruction before the call is displaced. `moved` does the same at any place;
+    /// `None` if it is too long.
     #[must_use]
     pub fn new(start: u64, back: u64, moved: &[u8]) -> Option<Site> {
         let mut bytes = [0; MOVED_MAX];

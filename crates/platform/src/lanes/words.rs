@@ -1,9 +1,11 @@
-//! The words that a thread of the Sentry and application code change at the same time: the Sentry's steps.
+//! The words that a thread of the Sentry and application code change at the same time: the Sentry's
+//! steps.
 //!
-//! What stands there the application can forge, and so deceives itself. With an application that does not, no call is
-//! lost, none is answered twice, and no signal waits unseen. That holds in every order of steps and stores: the tests
-//! try them all by loom, with the application's half as the instructions of `stub` make it. Where the words lie, and
-//! what comes with them, is [`super::area`]'s and [`crate::lanes::offers`]'s.
+//! What stands there the application can forge, and so deceives itself. With an application that
+//! does not, no call is lost, none is answered twice, and no signal waits unseen. That holds in
+//! every order of steps and stores: the tests try them all by loom, with the application's half as
+//! the instructions of `stub` make it. Where the words lie, and what comes with them, is
+//! [`super::area`]'s and [`crate::lanes::offers`]'s.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
@@ -63,18 +65,20 @@ pub mod mailbox {
         state.set(0);
     }
 
-    /// The Sentry spins from here on. The application's thread is in a system call, whose answer comes after this.
+    /// The Sentry spins from here on. The application's thread is in a system call, whose answer
+    /// comes after this.
     pub fn begin(state: &impl Word<u32>) {
         state.set(SPINS);
     }
 
-    /// The Sentry spins no more; whether a call was laid there in the last moment, which is to be answered.
+    /// The Sentry spins no more; whether a call was laid there in the last moment, which is to be
+    /// answered.
     pub fn give_up(state: &impl Word<u32>) -> bool {
         state.and(!SPINS) & ASKED != 0
     }
 
-    /// The result lies there. Whether the application has parked, and is to be told by the event call; `again`: the Sentry
-    /// spins for the next call, but for one that has parked.
+    /// The result lies there. Whether the application has parked, and is to be told by the event
+    /// call; `again`: the Sentry spins for the next call, but for one that has parked.
     pub fn answer(state: &impl Word<u32>, again: bool) -> bool {
         let spins = |s| again && s & PARKED == 0;
         let before = state.change(|s| ANSWERED | if spins(s) { SPINS } else { 0 });
@@ -82,12 +86,14 @@ pub mod mailbox {
     }
 }
 
-/// The mask of a thread in application code, which changes it itself, and the signals that it is told wait for it.
+/// The mask of a thread in application code, which changes it itself, and the signals that it is
+/// told wait for it.
 pub mod signals {
     use super::Word;
 
-    /// The thread is about to go into application code. `waiting` tells what waits and may be for it: who adds to that
-    /// does so first, then calls [`note`]. So either `waiting` tells of it here, or it is added to the word after this.
+    /// The thread is about to go into application code. `waiting` tells what waits and may be for
+    /// it: who adds to that does so first, then calls [`note`]. So either `waiting` tells of it
+    /// here, or it is added to the word after this.
     pub fn enter(
         mask: &impl Word<u64>,
         pending: &impl Word<u64>,
@@ -103,7 +109,8 @@ pub mod signals {
         }
     }
 
-    /// Signals wait that this thread may be the one to take, when it blocks them no more. Its mask is looked at after this.
+    /// Signals wait that this thread may be the one to take, when it blocks them no more. Its mask
+    /// is looked at after this.
     pub fn note(pending: &impl Word<u64>, set: u64) {
         pending.or(set);
     }
@@ -114,8 +121,8 @@ pub mod offer {
     use super::Word;
     use stub::offers::{CLOSED, LEN_MASK, TAKEN_SHIFT};
 
-    /// What is offered lies there whole, in a slot that whoever ends all offers knows to be in use. `ended`: whether they
-    /// have ended; then it is not offered, and this gives false.
+    /// What is offered lies there whole, in a slot that whoever ends all offers knows to be in use.
+    /// `ended`: whether they have ended; then it is not offered, and this gives false.
     pub fn put(word: &impl Word<u64>, offer: u64, ended: impl Fn() -> bool) -> bool {
         if ended() {
             return false;

@@ -17,8 +17,8 @@ pub(super) fn unless_from_stub(p: &mut Program, n: u8) {
         .skip_if_ge(end, n);
 }
 
-/// Calls that need the full registers: they trap instead of notifying. (Those that end a thread: one that waits in
-/// the handler ends by an answer.)
+/// Calls that need the full registers: they trap instead of notifying. (Those that end a thread:
+/// one that waits in the handler ends by an answer.)
 pub const TRAPPED: [u32; 12] = [
     nr::CLONE,
     nr::CLONE3,
@@ -42,7 +42,8 @@ pub(super) const LONG: [u32; 4] = [
     nr::EXIT_GROUP,
 ];
 
-/// Skips the `n` instructions that follow if the call is one that the slow lane makes for the application.
+/// Skips the `n` instructions that follow if the call is one that the slow lane makes for the
+/// application.
 pub(super) fn if_from_lane(p: &mut Program, n: u8) {
     p.load(bpf::IP_LOW)
         .skip_if_eq(stub::lane::called() as u32, n);
@@ -50,9 +51,9 @@ pub(super) fn if_from_lane(p: &mut Program, n: u8) {
 
 /// The filter of application threads.
 ///
-/// From the stub's code: what the slow lane calls is the application's; the event call asks the Sentry; rt_sigreturn,
-/// exit, sched_yield and the thread's own CPU time concern the thread alone; FUTEX_WAKE can at most wake somebody who looks
-/// again. From anywhere else: ask the Sentry.
+/// From the stub's code: what the slow lane calls is the application's; the event call asks the
+/// Sentry; rt_sigreturn, exit, sched_yield and the thread's own CPU time concern the thread alone;
+/// FUTEX_WAKE can at most wake somebody who looks again. From anywhere else: ask the Sentry.
 pub(super) fn app_filter() -> Program {
     let mut stub_part = Program::new();
     stub_part
@@ -84,8 +85,8 @@ pub(super) fn app_filter() -> Program {
     p
 }
 
-/// The filter of the service thread: memory calls, its process's CPU clocks and the event call, from the stub's
-/// code only.
+/// The filter of the service thread: memory calls, its process's CPU clocks and the event call,
+/// from the stub's code only.
 pub(super) fn service_filter() -> Program {
     let mut stub_part = Program::new();
     stub_part
@@ -112,10 +113,11 @@ pub(super) fn service_filter() -> Program {
     p
 }
 
-/// The filter of the zygote, inherited by every stub thread: what comes from the stub's code is limited to
-/// what that code does (memfd_create is the zygote's own: `stub::OP_POSITION`), and no other call is ever made. Application code has its thread's own filter, which
-/// is newer and so is the one that notifies; where it should be missing, this one, which nobody listens to,
-/// gives `ENOSYS`. (A traced call never gets here.)
+/// The filter of the zygote, inherited by every stub thread: what comes from the stub's code is
+/// limited to what that code does (memfd_create is the zygote's own: `stub::OP_POSITION`), and no
+/// other call is ever made. Application code has its thread's own filter, which is newer and so is
+/// the one that notifies; where it should be missing, this one, which nobody listens to, gives
+/// `ENOSYS`. (A traced call never gets here.)
 pub fn base_filter() -> Program {
     let mut stub_part = Program::new();
     stub_part.load(bpf::NR);

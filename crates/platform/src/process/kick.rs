@@ -1,9 +1,10 @@
 //! The kick: the signal that stops application code, and what happens where it is not taken.
 //!
-//! Hostile code can block the kick by returning from a signal with a frame of its own. Nobody else is harmed
-//! by that, but its process could not be ended any more. Two things notice it: a system call that comes from
-//! a thread that should have taken the kick first (see `notify`), and for one that makes no calls the
-//! watchdog, which ends a process that went on computing for seconds with a kick unanswered.
+//! Hostile code can block the kick by returning from a signal with a frame of its own. Nobody else
+//! is harmed by that, but its process could not be ended any more. Two things notice it: a system
+//! call that comes from a thread that should have taken the kick first (see `notify`), and for one
+//! that makes no calls the watchdog, which ends a process that went on computing for seconds with a
+//! kick unanswered.
 
 use crate::lanes::RemoteLanes;
 use crate::lanes::area::ThreadArea;
@@ -17,8 +18,9 @@ use std::time::{Duration, Instant};
 
 /// How often the watchdog looks while a kick is unanswered.
 const LOOK: Duration = Duration::from_millis(250);
-/// A process that a kick finds computing is given this long, by the clock and in CPU time, the latter more with
-/// many threads, which take turns: a host thread that is ready to run gets a CPU sooner than that.
+/// A process that a kick finds computing is given this long, by the clock and in CPU time, the
+/// latter more with many threads, which take turns: a host thread that is ready to run gets a CPU
+/// sooner than that.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PATIENCE_CPU: u64 = 2_000_000_000;
 const PATIENCE_CPU_THREAD: u64 = 10_000_000;
@@ -36,7 +38,8 @@ pub struct Kick {
     /// Its area.
     unit: Unit,
     live: AtomicBool,
-    /// Serialises senders: between ASKED and SENT is one sender only. And whoever looks at its area.
+    /// Serialises senders: between ASKED and SENT is one sender only. And whoever looks at its
+    /// area.
     sending: Mutex<()>,
     /// IDLE, ASKED or SENT; the thread itself sets it back.
     state: AtomicU8,
@@ -65,7 +68,8 @@ impl Kick {
         let _one = self.sending.lock();
         self.live.store(false, Ordering::Release);
     }
-    /// Looks at its area, as long as it is its own: later it may be part of another's process, and hold anything.
+    /// Looks at its area, as long as it is its own: later it may be part of another's process, and
+    /// hold anything.
     fn with_area<R>(&self, f: impl FnOnce(ThreadArea<'_>) -> R) -> Option<R> {
         let _one = self.sending.lock();
         if !self.live.load(Ordering::Acquire) {

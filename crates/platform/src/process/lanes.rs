@@ -84,7 +84,8 @@ impl Process {
     /// See [`crate::lanes::SpaceLanes::end_offers`].
     pub fn end_offers(&self) {
         self.offers_ended.store(true, Ordering::SeqCst);
-        // Callers hold locks that all share. Who makes them now, which takes a service call, looks afterwards.
+        // Callers hold locks that all share. Who makes them now, which takes a service call, looks
+        // afterwards.
         if let Some(o) = self.offers.try_lock()
             && let Offers::Area(a) = &*o
         {
@@ -146,8 +147,8 @@ impl Process {
         self.sites_number.load(Ordering::SeqCst)
     }
 
-    /// Makes a trampoline for a call site; the address of its entry in the table. `None` where there are no
-    /// lanes, or no more.
+    /// Makes a trampoline for a call site; the address of its entry in the table. `None` where
+    /// there are no lanes, or no more.
     pub fn add_site(&self, site: Site) -> Option<u32> {
         let unit = self.sites_unit()?;
         self.change_sites(|s| s.add(self.factory.unit(unit), site))
@@ -162,9 +163,10 @@ impl Process {
         self.change_sites(|s| s.retire(r));
     }
 
-    /// Waits until every thread that is in application code now has come out once: what it was stopped at has been
-    /// looked up by then. Nothing in the Sentry that such a thread may need meanwhile is held by the caller, but the
-    /// memory manager's lock, which is taken only for an event that has been given.
+    /// Waits until every thread that is in application code now has come out once: what it was
+    /// stopped at has been looked up by then. Nothing in the Sentry that such a thread may need
+    /// meanwhile is held by the caller, but the memory manager's lock, which is taken only for an
+    /// event that has been given.
     pub(super) fn settle(&self) {
         let stay = |k: &Arc<Kick>| k.stay().map(|s| (k.clone(), s));
         let there: Vec<(Arc<Kick>, u64)> = self.kicks.lock().iter().filter_map(stay).collect();
@@ -174,8 +176,8 @@ impl Process {
         let until = Instant::now() + SETTLE_LIMIT;
         for (k, stay) in there {
             let mut looks = 0u32;
-            // One that computes and does not take its kick is ended by the watchdog; one that waits in the host for a
-            // page of a file that does not come, here.
+            // One that computes and does not take its kick is ended by the watchdog; one that waits
+            // in the host for a page of a file that does not come, here.
             while k.stay() == Some(stay) {
                 looks += 1;
                 if looks < 50 {

@@ -1,25 +1,27 @@
 //! Seccomp listeners: whose they are, and what they receive.
 //!
-//! All stub processes share one descriptor table with the Sentry, and a thread that starts tells its listener's number
-//! in memory that its application can write. So the number is a claim. What proves it is the listener's first
-//! notification: the host says which thread made it.
+//! All stub processes share one descriptor table with the Sentry, and a thread that starts tells
+//! its listener's number in memory that its application can write. So the number is a claim. What
+//! proves it is the listener's first notification: the host says which thread made it.
 //!
 //! ## Invariants
 //!
-//! - A listener in use is in [`State::owned`]; its number is closed under the same lock that takes it out. So a number
-//!   that is checked under the lock stays what it is.
+//! - A listener in use is in [`State::owned`]; its number is closed under the same lock that takes
+//!   it out. So a number that is checked under the lock stays what it is.
 //! - A listener comes into use only with a notification of the thread that it is claimed for.
-//! - Only a thread's first notification is received by whoever claims its listener. Where another had claimed it, falsely,
-//!   both wait in [`State::strays`] for the start that they belong to.
-//! - The lock is a leaf, held for calls that do not sleep. Nobody waits for one start to let another begin.
+//! - Only a thread's first notification is received by whoever claims its listener. Where another
+//!   had claimed it, falsely, both wait in [`State::strays`] for the start that they belong to.
+//! - The lock is a leaf, held for calls that do not sleep. Nobody waits for one start to let
+//!   another begin.
 //!
 //! ## Pace
 //!
-//! A listener keeps its filter, and the host frees a filter's code in a kernel worker, some thousands a second. Where
-//! more than 1,024 of these jobs wait on a CPU, Linux (6.18) locks up: the one that holds the lock of all BPF code
-//! waits for another job of the same queue. Then no thread of the host can install a filter any more
-//! (docs/decisions/0020). So [`BURST`] listeners are closed in a millisecond; what is more waits for a thread that
-//! closes the rest at that pace. They stay in [`State::owned`] until then.
+//! A listener keeps its filter, and the host frees a filter's code in a kernel worker, some
+//! thousands a second. Where more than 1,024 of these jobs wait on a CPU, Linux (6.18) locks up:
+//! the one that holds the lock of all BPF code waits for another job of the same queue. Then no
+//! thread of the host can install a filter any more (docs/decisions/0020). So [`BURST`] listeners
+//! are closed in a millisecond; what is more waits for a thread that closes the rest at that pace.
+//! They stay in [`State::owned`] until then.
 
 use abi::Result;
 use abi::errno::{EINTR, ENOENT};
@@ -126,8 +128,8 @@ impl Listeners {
         }
     }
 
-    /// Closes the listeners with numbers from `from` to `to` that nobody owns and whose threads have ended: those that
-    /// hostile applications hid.
+    /// Closes the listeners with numbers from `from` to `to` that nobody owns and whose threads
+    /// have ended: those that hostile applications hid.
     pub(super) fn sweep(&self, from: RawFd, to: RawFd) {
         for fd in from..to {
             let mut s = self.0.lock();

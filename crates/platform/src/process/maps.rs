@@ -102,10 +102,12 @@ impl Process {
                     }
                     before += part.len();
                 }
-                // It ends only with its process; which from now on nobody could change the mappings of.
+                // It ends only with its process; which from now on nobody could change the mappings
+                // of.
                 Err(_) => {
                     *s = Service::Down;
-                    // If the host is ending it, that is over in a moment, and `kill` finds it ended.
+                    // If the host is ending it, that is over in a moment, and `kill` finds it
+                    // ended.
                     readable_within(&[self.pidfd.raw()], LOST_MILLIS);
                     self.kill();
                     return Err((0, ESRCH));
@@ -125,8 +127,8 @@ impl Process {
                 calls.extend(self.map_sites(Unit(table)));
             }
             for op in part {
-                // Where all goes, what lies between the application's mappings stays: threads may be at a jump
-                // that reads the table.
+                // Where all goes, what lies between the application's mappings stays: threads may
+                // be at a jump that reads the table.
                 if table != NO_UNIT
                     && table != DROPPED
                     && let MapOp::Unmap { va, len } = *op

@@ -1,22 +1,25 @@
 //! Stub processes: what both platforms share.
 //!
-//! A stub process is one application's address space on the host. All of them, and the Sentry, share one
-//! descriptor table (`CLONE_FILES`), so that the service thread can map any descriptor of the Sentry's
-//! without passing it; application code makes no call that takes a descriptor.
+//! A stub process is one application's address space on the host. All of them, and the Sentry,
+//! share one descriptor table (`CLONE_FILES`), so that the service thread can map any descriptor of
+//! the Sentry's without passing it; application code makes no call that takes a descriptor.
 //!
 //! ## Invariants
 //!
-//! - A stub process is cloned from the *zygote*, which has nothing mapped but the stub's own area and never
-//!   runs application code. It is the Sentry's child (`CLONE_PARENT`) and dies with the Sentry's pid
-//!   namespace.
-//! - What the application can write (thread areas) is believed only in what concerns that application. A
-//!   thread's id comes by another way; its listener's number is checked with the host before use.
-//! - A process is ended, and waited for, by its descriptor: its number may be another's when it has ended.
-//! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`. `Process::kicks`
-//!   is a leaf. `Process::offers` → `Process::service`. None is held while waiting for application code.
-//! - No lock of the factory's is held while a thread starts: an application can make that last (it may hide the word
-//!   that is waited for), and others start theirs meanwhile. `Process::spawner` is, while the spawner clones: other
-//!   threads of the same program wait for it.
+//! - A stub process is cloned from the *zygote*, which has nothing mapped but the stub's own area
+//!   and never runs application code. It is the Sentry's child (`CLONE_PARENT`) and dies with the
+//!   Sentry's pid namespace.
+//! - What the application can write (thread areas) is believed only in what concerns that
+//!   application. A thread's id comes by another way; its listener's number is checked with the
+//!   host before use.
+//! - A process is ended, and waited for, by its descriptor: its number may be another's when it has
+//!   ended.
+//! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`.
+//!   `Process::kicks` is a leaf. `Process::offers` → `Process::service`. None is held while waiting
+//!   for application code.
+//! - No lock of the factory's is held while a thread starts: an application can make that last (it
+//!   may hide the word that is waited for), and others start theirs meanwhile. `Process::spawner`
+//!   is, while the spawner clones: other threads of the same program wait for it.
 
 mod factory;
 mod filters;
@@ -87,7 +90,8 @@ fn has_ended(pidfd: &HostFd) -> bool {
     readable_within(&[pidfd.raw()], 0)
 }
 
-/// Waits until one of these can be read, so many milliseconds at most; whether one can. (Of processes: has ended.)
+/// Waits until one of these can be read, so many milliseconds at most; whether one can. (Of
+/// processes: has ended.)
 pub fn readable_within(fds: &[RawFd], millis: i32) -> bool {
     let mut f: SmallVec<[libc::pollfd; 16]> = fds
         .iter()
@@ -100,8 +104,8 @@ pub fn readable_within(fds: &[RawFd], millis: i32) -> bool {
     hostcall::file::poll(&mut f, millis).is_ok_and(|n| n > 0)
 }
 
-/// How long a thread's start may take, and the end of one that failed. Only hostile code makes them last, and a host
-/// without a free CPU, whose time does not count ([`Patience`]).
+/// How long a thread's start may take, and the end of one that failed. Only hostile code makes them
+/// last, and a host without a free CPU, whose time does not count ([`Patience`]).
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// The same where nobody waits for it, and no application code runs.
@@ -148,8 +152,8 @@ pub struct Process {
     threads: AtomicU32,
     /// One that waits at its start for [`Process::new_thread`].
     spare: Mutex<Option<RawThread>>,
-    /// Threads whose tasks have ended, at most [`RESTING_MAX`]: they wait in the event call for other tasks of the same
-    /// program. They are none of `threads`.
+    /// Threads whose tasks have ended, at most [`RESTING_MAX`]: they wait in the event call for
+    /// other tasks of the same program. They are none of `threads`.
     resting: Mutex<SmallVec<[RawThread; 1]>>,
     /// A thread of it may have a listener that nobody knows of.
     hid_listener: AtomicBool,
@@ -165,7 +169,8 @@ pub struct Process {
     sites_number: AtomicU64,
     /// Its application threads: the memory of who runs.
     kicks: Mutex<Vec<Arc<Kick>>>,
-    /// The unit with their table and trampolines, once it is mapped; else [`NO_UNIT`]. Changed as `sites` are.
+    /// The unit with their table and trampolines, once it is mapped; else [`NO_UNIT`]. Changed as
+    /// `sites` are.
     site_unit: AtomicU32,
     /// Where what its reads may find is offered.
     offers: Mutex<Offers>,
@@ -187,7 +192,8 @@ impl Drop for Process {
         *self.service.get_mut() = Service::Down;
         let resting = self.resting.get_mut().len() as u32;
         self.factory.resting.fetch_sub(resting, Ordering::Relaxed);
-        // A dying thread may still write its area: they are given back only when the process is gone.
+        // A dying thread may still write its area: they are given back only when the process is
+        // gone.
         let factory = self.factory.clone();
         let areas = std::mem::take(&mut self.spawner.get_mut().areas);
         let mut units = areas.units;
@@ -240,9 +246,9 @@ impl Process {
         !self.dead.load(Ordering::Acquire) && !has_ended(&self.pidfd)
     }
 
-    /// Makes it ready for another program: nothing of the last is left, not even how many threads there were, and a
-    /// thread waits at its start. `false` if that is more work than a new process, or does not come about: then it
-    /// can only be dropped.
+    /// Makes it ready for another program: nothing of the last is left, not even how many threads
+    /// there were, and a thread waits at its start. `false` if that is more work than a new
+    /// process, or does not come about: then it can only be dropped.
     pub fn renew(&self) -> bool {
         self.end_resting();
         let areas = self.spawner.lock().areas.units.len() as u64;
@@ -320,9 +326,9 @@ impl Process {
         }
     }
 
-    /// Waits until the host has taken down what was killed: all its threads have ended, and nothing is mapped by it.
-    /// (It reaps it itself: SIGCHLD is ignored.) `false` if that takes longer; code of it may not run any more, but
-    /// what waits for a device in the host does not end.
+    /// Waits until the host has taken down what was killed: all its threads have ended, and nothing
+    /// is mapped by it. (It reaps it itself: SIGCHLD is ignored.) `false` if that takes longer;
+    /// code of it may not run any more, but what waits for a device in the host does not end.
     pub fn wait_gone(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         loop {

@@ -1,10 +1,11 @@
 //! How long a thread of a stub process may take to start, or to end.
 //!
-//! Hostile code can make both last: it may hide the word that a start is told by, or keep a thread from its end. So
-//! both have a limit, after which the process is ended. A host without a free CPU makes them last, too, and that is not
-//! the application's fault. So time counts only as far as the waiter itself got a CPU in it: it looks again and again,
-//! and of the time between two looks at most [`LOOK`] counts. Where the host is busy a look comes late, as the thread
-//! does that is waited for.
+//! Hostile code can make both last: it may hide the word that a start is told by, or keep a thread
+//! from its end. So both have a limit, after which the process is ended. A host without a free CPU
+//! makes them last, too, and that is not the application's fault. So time counts only as far as the
+//! waiter itself got a CPU in it: it looks again and again, and of the time between two looks at
+//! most [`LOOK`] counts. Where the host is busy a look comes late, as the thread does that is
+//! waited for.
 //!
 //! Who waits is a thread of the same program, and the end of the process ends the wait.
 

@@ -1,30 +1,33 @@
 //! The end of stub processes, and their second life.
 //!
-//! What a process had is taken down by the *reaper*, a thread that nobody waits for: it unmaps what is mapped, or
-//! waits until the process is gone, and only then has the frames given back. A process whose threads have all
-//! ended goes on in the *pool*: for the next program it has its service thread up, and an application thread that
-//! waits at its start.
+//! What a process had is taken down by the *reaper*, a thread that nobody waits for: it unmaps what
+//! is mapped, or waits until the process is gone, and only then has the frames given back. A
+//! process whose threads have all ended goes on in the *pool*: for the next program it has its
+//! service thread up, and an application thread that waits at its start.
 //!
 //! ## Why a second life is safe
 //!
-//! The next program may be another user's. Application code can change nothing of its process but memory, which is
-//! unmapped as a whole, thread areas, which are emptied, and its own threads, which have ended (the host said so by
-//! their listeners). It makes no call of its own: signal actions, the filters, the descriptor table and the like
-//! are as the zygote left them. The spawner and the service thread use no memory that it can write. The command
-//! page, which it can read, is emptied of addresses. Trampolines of patched call sites, which it can run and not write, are
+//! The next program may be another user's. Application code can change nothing of its process but
+//! memory, which is unmapped as a whole, thread areas, which are emptied, and its own threads,
+//! which have ended (the host said so by their listeners). It makes no call of its own: signal
+//! actions, the filters, the descriptor table and the like are as the zygote left them. The spawner
+//! and the service thread use no memory that it can write. The command page, which it can read, is
+//! emptied of addresses. Trampolines of patched call sites, which it can run and not write, are
 //! unmapped, and their unit is given back.
 //!
 //! ## How much waits
 //!
-//! What a process had stays in memory until it is taken down. So who ends one that had much, or where much waits
-//! already, does it itself, as on Linux. A process that does not end (it waits for a device of the host's) holds up
-//! nobody: the reaper looks at all that are dying at once. What it had is not given to others before it is gone.
+//! What a process had stays in memory until it is taken down. So who ends one that had much, or
+//! where much waits already, does it itself, as on Linux. A process that does not end (it waits for
+//! a device of the host's) holds up nobody: the reaper looks at all that are dying at once. What it
+//! had is not given to others before it is gone.
 //!
-//! Memory that the allocator keeps after ends is given back to the host, once it is quiet. Where that lasts, what the
-//! kernel remembers without need goes first ([`crate::Platform::when_quiet`]): names in caches lie between what was
-//! freed, and keep its pages.
+//! Memory that the allocator keeps after ends is given back to the host, once it is quiet. Where
+//! that lasts, what the kernel remembers without need goes first ([`crate::Platform::when_quiet`]):
+//! names in caches lie between what was freed, and keep its pages.
 //!
-//! Lock order: the queue's and the pool's locks are leaves. A process is made ready again without a lock of these.
+//! Lock order: the queue's and the pool's locks are leaves. A process is made ready again without a
+//! lock of these.
 
 use crate::process::{Drive, Factory, Process, readable_within};
 use hostcall::RawFd;
@@ -43,8 +46,9 @@ const QUEUE: usize = 32;
 const BYTES: u64 = 256 << 20;
 /// How long who ends a process waits for its end, where it does that itself.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Nothing has ended for so long after many ends, or after a few: the allocator's free memory is given back to the host.
-/// By then the threads that served the last tasks have ended, too, with what the allocator kept for them.
+/// Nothing has ended for so long after many ends, or after a few: the allocator's free memory is
+/// given back to the host. By then the threads that served the last tasks have ended, too, with
+/// what the allocator kept for them.
 const QUIET: Duration = Duration::from_secs(1);
 const QUIET_AFTER_FEW: Duration = Duration::from_secs(12);
 const MANY: u64 = 16;

@@ -33,7 +33,8 @@ pub struct RawThread {
     pub served: bool,
 }
 
-/// How long the listener of a thread that starts is waited for before what others may have received is looked at.
+/// How long the listener of a thread that starts is waited for before what others may have received
+/// is looked at.
 const GLANCE_MILLIS: i32 = 10;
 
 /// Whether a thread has a listener.
@@ -43,8 +44,9 @@ pub(super) enum Listens {
     Yes,
 }
 
-/// Waits until `f` gives something, woken by the thread whose area this is. What the area says is only a
-/// reason to look: application code can write it. `ESRCH` when the process is gone or time is up.
+/// Waits until `f` gives something, woken by the thread whose area this is. What the area says is
+/// only a reason to look: application code can write it. `ESRCH` when the process is gone or time
+/// is up.
 pub(super) fn wait_start<T>(
     p: &Process,
     a: MemSlice<'_>,
@@ -71,8 +73,8 @@ pub(super) fn wait_start<T>(
     }
 }
 
-/// Gives back what a thread used, once it runs no more: a listener whose thread still ends reports it by
-/// its hang-up.
+/// Gives back what a thread used, once it runs no more: a listener whose thread still ends reports
+/// it by its hang-up.
 pub fn release_after(p: &Process, area_no: u32, listener: Listener, end: End<'_>) {
     // It is a few instructions from its end; a hostile one may not be: then its area is not reused.
     if let End::Within(patience) = end
@@ -112,7 +114,8 @@ fn has_hung_up(listener: &Listener, patience: &mut Patience) -> bool {
 }
 
 impl Process {
-    /// Clones a thread at `start`; returns when it is up, with its first notification if it has a listener.
+    /// Clones a thread at `start`; returns when it is up, with its first notification if it has a
+    /// listener.
     pub(super) fn spawn(
         &self,
         start: u64,
@@ -176,8 +179,8 @@ impl Process {
         Ok((thread, first))
     }
 
-    /// Has the spawner clone a thread; its id, or an errno above [`stub::FAILED_BIT`]. `ESRCH` when the process is gone
-    /// or time is up.
+    /// Has the spawner clone a thread; its id, or an errno above [`stub::FAILED_BIT`]. `ESRCH` when
+    /// the process is gone or time is up.
     fn clone_thread(
         &self,
         flags: i32,
@@ -204,8 +207,9 @@ impl Process {
         })
     }
 
-    /// The listener of a thread that starts, and its first notification. The number stands in the thread's area, where
-    /// other threads of the application can write: who says a false one, or none, is ended.
+    /// The listener of a thread that starts, and its first notification. The number stands in the
+    /// thread's area, where other threads of the application can write: who says a false one, or
+    /// none, is ended.
     pub(super) fn find_listener(
         &self,
         a: MemSlice<'_>,
@@ -244,7 +248,8 @@ impl Process {
         tid: i32,
         patience: &mut Patience,
     ) -> Result<(Listener, libc::seccomp_notif)> {
-        // Whose ever it is: all have it. (Before 6.6 there is no synchronous wake-up; everything works without.)
+        // Whose ever it is: all have it. (Before 6.6 there is no synchronous wake-up; everything
+        // works without.)
         let _ = host::notif_wake_up(fd, host::WakeUp::Synchronous);
         loop {
             match self.factory.listeners.claim(fd, tid) {
@@ -277,8 +282,8 @@ impl Process {
         }
     }
 
-    /// A thread whose task has ended waits for another of the same program. Given back where there are enough, or where
-    /// it was the last: the process as a whole serves again.
+    /// A thread whose task has ended waits for another of the same program. Given back where there
+    /// are enough, or where it was the last: the process as a whole serves again.
     pub fn rest(&self, t: RawThread) -> core::result::Result<(), RawThread> {
         let mut resting = self.resting.lock();
         let one_more = |n: u32| (n < RESTING_ALL).then_some(n + 1);
@@ -405,9 +410,9 @@ impl Process {
         self.threads.load(Ordering::Relaxed)
     }
 
-    /// CPU time of one thread, since it began to serve its task. The host tells it within the process only, so the service
-    /// thread asks. What is read from the thread's area is the application's claim about itself, and does not count against
-    /// anyone else.
+    /// CPU time of one thread, since it began to serve its task. The host tells it within the
+    /// process only, so the service thread asks. What is read from the thread's area is the
+    /// application's claim about itself, and does not count against anyone else.
     pub(super) fn thread_cpu_nanos(&self, tid: i32, area_no: u32, unit: Unit) -> u64 {
         let (a, base) = self.area(area_no, unit);
         // CPUCLOCK_PERTHREAD, CPUCLOCK_SCHED.

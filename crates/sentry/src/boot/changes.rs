@@ -1,11 +1,12 @@
-//! What a container changed in its root, as a layer of an image: a tar archive with whiteouts (OCI image
-//! specification, "Image Layer Filesystem Changeset").
+//! What a container changed in its root, as a layer of an image: a tar archive with whiteouts (OCI
+//! image specification, "Image Layer Filesystem Changeset").
 //!
-//! Files whose own names begin with the whiteouts' prefix cannot be told from whiteouts in such an archive:
-//! they are left out and counted, with all that lies below them; so are paths that are longer than any that can be
-//! named. Sockets are left out, too: an archive has no word for them.
+//! Files whose own names begin with the whiteouts' prefix cannot be told from whiteouts in such an
+//! archive: they are left out and counted, with all that lies below them; so are paths that are
+//! longer than any that can be named. Sockets are left out, too: an archive has no word for them.
 //!
-//! Of a file with holes, only the data is in the archive, as GNU tar's `--sparse` writes it (old GNU format).
+//! Of a file with holes, only the data is in the archive, as GNU tar's `--sparse` writes it (old
+//! GNU format).
 
 use crate::container::Root;
 use abi::errno::{EINVAL, EIO, ENXIO};
@@ -28,8 +29,8 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 /// Bytes that are moved at once.
 const CHUNK: usize = 256 << 10;
 
-/// Writes the archive, and gives how many changes it had to leave out. `EINVAL` where the container writes to the
-/// host's directory itself.
+/// Writes the archive, and gives how many changes it had to leave out. `EINVAL` where the container
+/// writes to the host's directory itself.
 pub fn write(root: &Root, out: &HostFd) -> abi::Result<u32> {
     let root = root.overlay.as_ref().ok_or(EINVAL)?;
     let mut archive = Archive {
@@ -82,8 +83,8 @@ impl Write for Output<'_> {
     }
 }
 
-/// Where a file has data, in ascending order; all of it where its file system cannot tell. Short holes count as data:
-/// readers of archives are slow with many parts.
+/// Where a file has data, in ascending order; all of it where its file system cannot tell. Short
+/// holes count as data: readers of archives are slow with many parts.
 fn extents(file: &File, size: u64) -> Vec<Range<u64>> {
     /// Where there are more, longer holes count as data, too.
     const MOST: usize = 4096;
@@ -128,8 +129,8 @@ fn join(parts: &mut Vec<Range<u64>>, next: Range<u64>, hole: u64) {
     }
 }
 
-/// The parts of a file that are data, one behind the other. What was cut off meanwhile reads as zeros: the header has
-/// told the length.
+/// The parts of a file that are data, one behind the other. What was cut off meanwhile reads as
+/// zeros: the header has told the length.
 struct Contents {
     file: Arc<File>,
     parts: std::vec::IntoIter<Range<u64>>,
@@ -173,8 +174,8 @@ impl Read for Contents {
     }
 }
 
-/// Makes `h` that of a file with holes, whose data is at `parts`, and gives what of the map does not fit into it.
-/// ("GNU tar: Basic Tar Format", Sparse Formats, Old GNU Format.)
+/// Makes `h` that of a file with holes, whose data is at `parts`, and gives what of the map does
+/// not fit into it. ("GNU tar: Basic Tar Format", Sparse Formats, Old GNU Format.)
 fn sparse(h: &mut Header, size: u64, parts: &[Range<u64>]) -> Vec<u8> {
     h.set_entry_type(EntryType::GNUSparse);
     h.set_size(parts.iter().map(|p| p.end - p.start).sum());

@@ -120,7 +120,8 @@ pub fn prepare(
     Ok(unready.ready(thread))
 }
 
-/// A process of the container's without a program, and its task, in the list; whether it is the container's first.
+/// A process of the container's without a program, and its task, in the list; whether it is the
+/// container's first.
 fn process(
     kernel: &Arc<Kernel>,
     container: &Arc<Container>,
@@ -293,8 +294,9 @@ fn streams(
             for (n, fd) in fds.into_iter().enumerate() {
                 let Some(fd) = fd else { continue };
                 let f = inherited(task, fd)?;
-                // `>file 2>&1` is one open file, which shares its flags. Who it is cannot be asked of the host
-                // from here: the same file, opened alike, at the same position is taken for it.
+                // `>file 2>&1` is one open file, which shares its flags. Who it is cannot be asked
+                // of the host from here: the same file, opened alike, at the same position is taken
+                // for it.
                 let st = or(f.ops.stat(), "look at a standard stream")?;
                 let pos = match f.ops.seekable() {
                     true => or(f.position(), "look at a standard stream")?,

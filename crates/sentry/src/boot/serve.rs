@@ -1,6 +1,7 @@
 //! The main thread's work once the kernel runs: what the starter asks for.
 //!
-//! Nothing that can wait for a file or a task is done on this thread: signals must always get through.
+//! Nothing that can wait for a file or a task is done on this thread: signals must always get
+//! through.
 
 use super::launch;
 use super::{Failure, changes, join, or};
@@ -50,8 +51,8 @@ pub fn serve(kernel: &Arc<Kernel>, held: Option<Launch>) -> String {
     }
 }
 
-/// Serves the starter of a container that has joined, until one of them ends. `lock` tells others, starter or not,
-/// that programs of it may still run.
+/// Serves the starter of a container that has joined, until one of them ends. `lock` tells others,
+/// starter or not, that programs of it may still run.
 pub fn serve_joined(kernel: Arc<Kernel>, container: Arc<Container>, held: Launch, lock: HostFd) {
     let mut server = Server {
         kernel,

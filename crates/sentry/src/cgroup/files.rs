@@ -246,8 +246,9 @@ impl CgroupFile {
     }
 }
 
-/// Whether a process may be moved (`cgroup_procs_write_permission`): the mover may write `cgroup.procs` of the nearest
-/// group above both. (As mounted without `nsdelegate`: a cgroup namespace hides, and forbids nothing.)
+/// Whether a process may be moved (`cgroup_procs_write_permission`): the mover may write
+/// `cgroup.procs` of the nearest group above both. (As mounted without `nsdelegate`: a cgroup
+/// namespace hides, and forbids nothing.)
 fn may_move(cred: &Credentials, from: &Cgroup, to: &Cgroup) -> Result<()> {
     let common = from.upwards().find(|c| to.is_below(c)).ok_or(ENOENT)?;
     let perm = Perm {

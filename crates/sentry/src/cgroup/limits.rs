@@ -1,11 +1,13 @@
 //! The limits of a container, as the files of its group tell them.
 //!
-//! The host's control groups enforce memory, CPU time and CPU sets; the starter tells the same values
-//! here, first with the container and then with each update, so that a runtime that sizes itself (Java,
-//! Go, Node, .NET) reads what it has. The files are those that version 2 shows at the root of a
-//! container's cgroup namespace. They cannot be written from inside: the values are the host's.
+//! The host's control groups enforce memory, CPU time and CPU sets; the starter tells the same
+//! values here, first with the container and then with each update, so that a runtime that sizes
+//! itself (Java, Go, Node, .NET) reads what it has. The files are those that version 2 shows at the
+//! root of a container's cgroup namespace. They cannot be written from inside: the values are the
+//! host's.
 //!
-//! Only the root of a container's tree has limits. Groups below it have the `pids` controller alone.
+//! Only the root of a container's tree has limits. Groups below it have the `pids` controller
+//! alone.
 
 use super::Cgroup;
 use crate::container::Container;

@@ -1,20 +1,23 @@
-//! Control groups, version 2 (`cgroups(7)`, Documentation/admin-guide/cgroup-v2.rst): one tree for a
-//! container, which every process of it is somewhere in, with the `pids` controller and the core's own services (freezing, killing).
+//! Control groups, version 2 (`cgroups(7)`, Documentation/admin-guide/cgroup-v2.rst): one tree for
+//! a container, which every process of it is somewhere in, with the `pids` controller and the
+//! core's own services (freezing, killing).
 //!
-//! A process is in one group with all its threads (there are no threaded groups). It counts against its group
-//! and all above it: each live thread but the main one, and the main one until it is waited for.
+//! A process is in one group with all its threads (there are no threaded groups). It counts against
+//! its group and all above it: each live thread but the main one, and the main one until it is
+//! waited for.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`files`] | the files that a group shows |
 //! | [`limits`] | what the host limits a container to, as its root group tells it |
 //!
-//! Lock order: [`Hierarchy::change`] (the shape of the tree, moves, freezing) → the task list → a group's `inner` →
-//! a process's cell of its group. Fork and exit take the task list's lock alone, which they hold anyway: under it
-//! nobody moves and no group goes.
+//! Lock order: [`Hierarchy::change`] (the shape of the tree, moves, freezing) → the task list → a
+//! group's `inner` → a process's cell of its group. Fork and exit take the task list's lock alone,
+//! which they hold anyway: under it nobody moves and no group goes.
 //!
-//! Invariants: `populated` is the number of live processes in a group and below; a group with live processes or
-//! children is never dead; `freezers` is how many of a group and those above it have been told to freeze.
+//! Invariants: `populated` is the number of live processes in a group and below; a group with live
+//! processes or children is never dead; `freezers` is how many of a group and those above it have
+//! been told to freeze.
 
 pub mod files;
 pub mod limits;
@@ -37,8 +40,8 @@ const GROUPS_MAX: u64 = 4096;
 /// No limit.
 pub const NO_LIMIT: i64 = i64::MAX;
 
-/// The trees: the root container's, and one of its own for each other container, so that they do not reach each
-/// other's.
+/// The trees: the root container's, and one of its own for each other container, so that they do
+/// not reach each other's.
 pub struct Hierarchy {
     pub root: Arc<Cgroup>,
     /// Held by everything that changes the tree's shape, moves processes, or freezes.
@@ -173,7 +176,8 @@ impl Cgroup {
     pub fn has_pids(&self) -> bool {
         self.parent.as_ref().is_none_or(|p| p.inner.lock().controls)
     }
-    /// Its path as it is seen from `root`: `/`, `/a/b`, or `/..` and so on for what lies beside or above.
+    /// Its path as it is seen from `root`: `/`, `/a/b`, or `/..` and so on for what lies beside or
+    /// above.
     #[must_use]
     pub fn path_from(&self, root: &Cgroup) -> Vec<u8> {
         let mut up = 0;
@@ -261,7 +265,8 @@ impl Cgroup {
             return Err(ENODEV);
         }
         let below = i.children.values().any(|c| c.is_populated());
-        // `pids` can be given to children beside processes of the group's own as long as no child has any.
+        // `pids` can be given to children beside processes of the group's own as long as no child
+        // has any.
         if self.is_root() || !i.controls || !below {
             Ok(())
         } else {
@@ -448,8 +453,8 @@ impl Hierarchy {
     }
     /// `cgroup.kill`.
     fn kill(k: &Kernel, c: &Arc<Cgroup>) {
-        // Who is being told to end makes no more children (`clone` looks under the list's lock): the second time
-        // finds those that were made meanwhile.
+        // Who is being told to end makes no more children (`clone` looks under the list's lock):
+        // the second time finds those that were made meanwhile.
         loop {
             let groups: Vec<_> = {
                 let l = k.tasks.lock();

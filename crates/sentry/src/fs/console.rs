@@ -51,8 +51,8 @@ const LOOK_EVERY: i32 = 100;
 fn type_in(fd: i32, c: &HostConsole) {
     let mut buf = [0u8; 4096];
     loop {
-        // Not in read(2): when the program has ended, what is typed next is somebody else's, and who holds the
-        // other end must see the hang-up.
+        // Not in read(2): when the program has ended, what is typed next is somebody else's, and
+        // who holds the other end must see the hang-up.
         let mut p = [libc::pollfd {
             fd,
             events: libc::POLLIN,

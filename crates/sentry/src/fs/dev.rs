@@ -146,8 +146,8 @@ struct PtsDir {
     mount: Arc<PtsMount>,
     /// Holds the nodes' inodes.
     nodes: Arc<Tmpfs>,
-    /// A node stays the same as long as its terminal, with its number, mode and owner (ttyname(3) compares
-    /// them). By number; the terminal says which of those that have had it.
+    /// A node stays the same as long as its terminal, with its number, mode and owner (ttyname(3)
+    /// compares them). By number; the terminal says which of those that have had it.
     made: Mutex<HashMap<u32, Made>>,
 }
 
@@ -176,8 +176,9 @@ impl PtsDir {
         Ok(node)
     }
 
-    /// A terminal that this mount shows: whoever mounts devpts chooses modes and owners, and may do so for what is of
-    /// the own user namespace only. (On Linux each mount has terminals of its own.)
+    /// A terminal that this mount shows: whoever mounts devpts chooses modes and owners, and may do
+    /// so for what is of the own user namespace only. (On Linux each mount has terminals of its
+    /// own.)
     fn find(&self, n: u32) -> Option<Arc<Pty>> {
         self.devpts.find(n).filter(|p| p.is_of(&self.mount.ns))
     }

@@ -1,9 +1,9 @@
 //! Descriptors of the host as the first program's standard streams.
 //!
-//! A regular file keeps its position on the host alone, since others share it (the shell's `>` for several
-//! commands, at the same time even). Pipes, sockets and terminals are read and written only when the host says that it can be
-//! done at once; a watcher thread, started when somebody first waits, turns the host's readiness into
-//! notifications.
+//! A regular file keeps its position on the host alone, since others share it (the shell's `>` for
+//! several commands, at the same time even). Pipes, sockets and terminals are read and written only
+//! when the host says that it can be done at once; a watcher thread, started when somebody first
+//! waits, turns the host's readiness into notifications.
 
 use abi::Result;
 use abi::errno::{EAGAIN, EINVAL, EIO, ENOTTY};

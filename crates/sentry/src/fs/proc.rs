@@ -1,5 +1,5 @@
-//! /proc (`proc(5)`): `global` has what is the kernel's, `pid` a process's directory, `options` which processes a mount
-//! shows (hidepid, gid, subset).
+//! /proc (`proc(5)`): `global` has what is the kernel's, `pid` a process's directory, `options`
+//! which processes a mount shows (hidepid, gid, subset).
 
 mod global;
 mod options;

@@ -71,8 +71,8 @@ impl JobControl for Jobs {
         let Some(t) = task_of(task) else {
             return Process::default();
         };
-        // `do`'s program is alone in its session, but never asked to lead one (`signal->leader`): Linux would let it have
-        // no terminal but that which it began with.
+        // `do`'s program is alone in its session, but never asked to lead one (`signal->leader`):
+        // Linux would let it have no terminal but that which it began with.
         let (id, c) = (t.group.tgid, &t.group.container);
         let leads = c.is_managed || c.first() != id || self.sessions.lock().contains_key(&id);
         let l = t.kernel.tasks.lock();

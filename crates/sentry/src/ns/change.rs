@@ -29,8 +29,8 @@ pub struct Fresh {
     pub proxy: Arc<NsProxy>,
 }
 
-/// Makes the namespaces that `flags` ask for (`copy_creds`, `copy_namespaces`). A new mount namespace is the
-/// caller's to make, after this has checked the rights to it.
+/// Makes the namespaces that `flags` ask for (`copy_creds`, `copy_namespaces`). A new mount
+/// namespace is the caller's to make, after this has checked the rights to it.
 pub fn fresh(t: &Task, flags: u32) -> Result<Fresh> {
     let kernel = &t.kernel;
     let mut cred = t.cred();
@@ -65,8 +65,9 @@ fn keep_limits(t: &Task, ns: &UserNs) {
     }
 }
 
-/// New namespaces for those that the flags name, which belong to the maker's user namespace; the others stay (`copy_namespaces`).
-/// `active`: the pid namespace of who asks; `group`: its control group.
+/// New namespaces for those that the flags name, which belong to the maker's user namespace; the
+/// others stay (`copy_namespaces`). `active`: the pid namespace of who asks; `group`: its control
+/// group.
 pub fn copy(
     kernel: &Kernel,
     active: &Arc<PidNs>,

@@ -1,8 +1,9 @@
 //! Namespaces (`namespaces(7)`): what a task sees of the system's resources.
 //!
-//! A task has an [`NsProxy`], replaced whole by unshare(2) and setns(2); its pid namespace is its [`pid::Pid`]'s, its
-//! user namespace its credentials', its mount namespace its file-system context's. Every namespace belongs to a
-//! user namespace: capabilities over it are asked of that one ([`vfs::Credentials::has_in`]).
+//! A task has an [`NsProxy`], replaced whole by unshare(2) and setns(2); its pid namespace is its
+//! [`pid::Pid`]'s, its user namespace its credentials', its mount namespace its file-system
+//! context's. Every namespace belongs to a user namespace: capabilities over it are asked of that
+//! one ([`vfs::Credentials::has_in`]).
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -11,7 +12,8 @@
 //! | [`nsfs`] | namespaces as files: `/proc/PID/ns`, their ioctls |
 //! | [`change`] | clone(2), unshare(2), setns(2) |
 //!
-//! A proxy and what it points to never change but by their own inner locks; a task's cell is a leaf.
+//! A proxy and what it points to never change but by their own inner locks; a task's cell is a
+//! leaf.
 
 pub mod change;
 pub mod nsfs;
@@ -67,8 +69,9 @@ impl Names {
 }
 
 impl UtsNs {
-    /// Changes the names. Threads know them, and answer uname(2) by themselves: when this returns, none does by the old
-    /// ones. (Who comes into the namespace, or is made, while the tasks are listed looks the names up after that.)
+    /// Changes the names. Threads know them, and answer uname(2) by themselves: when this returns,
+    /// none does by the old ones. (Who comes into the namespace, or is made, while the tasks are
+    /// listed looks the names up after that.)
     pub fn change(&self, kernel: &Kernel, f: impl FnOnce(&mut Uts)) {
         f(&mut self.0.write());
         let tasks: Vec<_> = kernel.tasks.lock().all().cloned().collect();

@@ -39,8 +39,8 @@ pub enum NsRef {
 }
 
 impl NsRef {
-    /// A task's namespace, by its name in `/proc/PID/ns`. `None` for other names, and for a pid namespace for
-    /// children that has no process yet.
+    /// A task's namespace, by its name in `/proc/PID/ns`. `None` for other names, and for a pid
+    /// namespace for children that has no process yet.
     #[must_use]
     pub fn of(t: &Task, name: &[u8]) -> Option<NsRef> {
         let ns = t.ns();
@@ -112,7 +112,8 @@ impl NsRef {
         };
         format!("{kind}:[{}]", self.ino())
     }
-    /// The user namespace that it belongs to; a user namespace's is its parent. `None` above the initial one.
+    /// The user namespace that it belongs to; a user namespace's is its parent. `None` above the
+    /// initial one.
     fn owner(&self) -> Option<UserNs> {
         match self {
             NsRef::User(n) => n.parent(),

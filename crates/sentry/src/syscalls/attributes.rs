@@ -39,8 +39,8 @@ fn fchmodat2(
     })
     .map(|()| 0)
 }
-/// The owners that the numbers of chown(2) mean: -1 leaves one. `EINVAL` for those that the caller's user
-/// namespace does not have.
+/// The owners that the numbers of chown(2) mean: -1 leaves one. `EINVAL` for those that the
+/// caller's user namespace does not have.
 fn owners(cx: &Context, uid: Uid, gid: Gid) -> Result<[Option<u32>; 2]> {
     let ns = &cx.cred().user_ns;
     let user = (uid.0 != u32::MAX)

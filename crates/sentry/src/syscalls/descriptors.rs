@@ -77,7 +77,8 @@ fn dup3(cx: &mut Context, old: Fd, new: Fd, flags: CloexecFlag) -> SysResult {
     Ok(new.0 as usize)
 }
 
-/// The owner that a number means: a process, or negative a process group. `ESRCH` for one that is not to be seen.
+/// The owner that a number means: a process, or negative a process group. `ESRCH` for one that is
+/// not to be seen.
 pub(super) fn owner_id(cx: &Context, n: i32) -> Result<i32> {
     let id = cx.id_of(n.checked_abs().ok_or(EINVAL)?);
     match n {

@@ -117,8 +117,9 @@ pub(super) fn do_read(
 /// So much of a file is read or written before a look at whether the task is to end.
 const PIECE: usize = 8 << 20;
 
-/// Reads or writes of more than a piece, or of several buffers, by `pieces`. At the position of a regular file, the
-/// position is held for the whole call, so that two threads' calls neither share nor leave out a part.
+/// Reads or writes of more than a piece, or of several buffers, by `pieces`. At the position of a
+/// regular file, the position is held for the whole call, so that two threads' calls neither share
+/// nor leave out a part.
 fn transfer(f: &File, at: At, len: usize, pieces: impl FnOnce(At) -> SysResult) -> SysResult {
     if at != At::Position || !f.has_atomic_position() {
         return pieces(at);
@@ -150,8 +151,8 @@ fn read_pieces(cx: &Context, f: &Arc<File>, dst: &mut UserIo<'_>, at: At) -> Sys
     }
 }
 
-/// Files with a position never block. A list of buffers is filled in several steps where they lie in memory of
-/// different kinds.
+/// Files with a position never block. A list of buffers is filled in several steps where they lie
+/// in memory of different kinds.
 fn read_file(f: &Arc<File>, dst: &mut UserIo<'_>, at: At) -> SysResult {
     let mut done = 0;
     loop {
@@ -314,7 +315,8 @@ pub(super) fn check_size(cx: &Context, size: i64) -> Result<()> {
     Err(EFBIG)
 }
 
-/// RLIMIT_FSIZE: how much may be written there; `EFBIG` and SIGXFSZ where nothing. `None` without a limit.
+/// RLIMIT_FSIZE: how much may be written there; `EFBIG` and SIGXFSZ where nothing. `None` without a
+/// limit.
 fn room_in_file(cx: &Context, f: &File, at: At) -> Result<Option<u64>> {
     let limit = cx.group.limits.lock().0[crate::task::limits::FSIZE].current;
     if limit == u64::MAX || !f.ops.seekable() {
@@ -340,8 +342,8 @@ pub(super) fn within_limit(cx: &Context, f: &File, at: At, max: usize) -> Result
     Ok(room.map_or(max, |r| max.min(usize::try_from(r).unwrap_or(max))))
 }
 
-/// The buffer of `read(2)` and `write(2)`; `EFAULT` where it is not in the application's part of the address
-/// space at all (`access_ok`).
+/// The buffer of `read(2)` and `write(2)`; `EFAULT` where it is not in the application's part of
+/// the address space at all (`access_ok`).
 fn buffer(mm: &mm::Mm, va: Va, len: usize) -> Result<UserIo<'_>> {
     access_ok(va, len as u64)?;
     Ok(UserIo::new(mm, va, len.min(MAX_RW)))

@@ -1,5 +1,5 @@
-//! NUMA policies (`mm/mempolicy.c`, `mm/migrate.c`), on a machine of one node: checked, kept and told as Linux does;
-//! where pages lie there is nothing to choose.
+//! NUMA policies (`mm/mempolicy.c`, `mm/migrate.c`), on a machine of one node: checked, kept and
+//! told as Linux does; where pages lie there is nothing to choose.
 
 use super::SysResult;
 use super::args::*;

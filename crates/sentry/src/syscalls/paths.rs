@@ -69,9 +69,9 @@ fn do_open(cx: &Context, dirfd: DirFd, path: PathPtr, how: OpenHow) -> SysResult
     let slot = files.reserve(&cx.room())?;
     let f = loop {
         match cx.task.with_paths(|p| p.open(&at, &path, how)) {
-            // Somebody on the host has a lease on the file (fcntl(2)). The host has asked for it back, and takes it
-            // after `fs.lease-break-time`. (Of a walk that may not leave a directory, openat2(2) says it of a race, too:
-            // the caller's to try again.)
+            // Somebody on the host has a lease on the file (fcntl(2)). The host has asked for it
+            // back, and takes it after `fs.lease-break-time`. (Of a walk that may not leave a
+            // directory, openat2(2) says it of a race, too: the caller's to try again.)
             Err(EAGAIN) if how.flags & O_NONBLOCK == 0 && !scoped => {
                 sleep_until(cx, Some(Instant::now() + LEASE_POLL))?;
             }

@@ -212,7 +212,8 @@ fn rt_sigaction(
             }
             let mut act = va.read(&mm)?;
             act.mask = act.mask.minus(SigSet::UNBLOCKABLE);
-            // Flags that the kernel knows; the rest reads back as zero (SA_UNSUPPORTED is how to ask).
+            // Flags that the kernel knows; the rest reads back as zero (SA_UNSUPPORTED is how to
+            // ask).
             act.flags &= 0xdc00_0807;
             Some(act)
         }
@@ -377,8 +378,9 @@ fn rt_sigtimedwait(
     let got = if timeout == Some(0) {
         cx.take_signal(set)
     } else {
-        // While it waits, the signals of the set count as unblocked for the sender's choice of a thread;
-        // they are taken here, because the queues' listeners wake us before the boundary is reached.
+        // While it waits, the signals of the set count as unblocked for the sender's choice of a
+        // thread; they are taken here, because the queues' listeners wake us before the boundary is
+        // reached.
         let own = cx.task.clone();
         let q = [
             (&own.pending.wait, Events::READABLE),
@@ -397,8 +399,8 @@ fn rt_sigtimedwait(
     Ok(got.signo as usize)
 }
 
-/// `sigaltstack(ss, old_ss)`. Traps, for it depends on the stack pointer; or is answered where it is made
-/// (`stub::lane`).
+/// `sigaltstack(ss, old_ss)`. Traps, for it depends on the stack pointer; or is answered where it
+/// is made (`stub::lane`).
 fn sigaltstack(
     cx: &mut Context,
     new: Option<UserIn<AltStack>>,

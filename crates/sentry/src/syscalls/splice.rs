@@ -84,9 +84,10 @@ fn spliceable(from: &File) -> Result<()> {
         .ok_or(EINVAL)
 }
 
-/// `sendfile(out, in, offset, count)`. Only into a pipe it reads from what has no position, as splice(2) does: else
-/// bytes that the other side does not take would be lost (fs/splice.c, `splice_direct_to_actor`). Programs rely on the
-/// error: Go's `io.Copy` goes on with reads and writes.
+/// `sendfile(out, in, offset, count)`. Only into a pipe it reads from what has no position, as
+/// splice(2) does: else bytes that the other side does not take would be lost (fs/splice.c,
+/// `splice_direct_to_actor`). Programs rely on the error: Go's `io.Copy` goes on with reads and
+/// writes.
 fn sendfile(
     cx: &mut Context,
     to: Fd,
@@ -120,7 +121,8 @@ fn sendfile(
     transfer(cx, &from, &to, start, offset, max)
 }
 
-/// Reads at `start` (or the position) and writes at the other's position; only what was written moves.
+/// Reads at `start` (or the position) and writes at the other's position; only what was written
+/// moves.
 fn transfer(
     cx: &Context,
     from: &Arc<File>,

@@ -1,7 +1,8 @@
-//! CPU time: what application code used counts as user time, what the Sentry's thread used for it as system time.
+//! CPU time: what application code used counts as user time, what the Sentry's thread used for it
+//! as system time.
 //!
-//! The host keeps both clocks. A process's user time is its address space's; a thread's is that of its thread
-//! there, and what it used in address spaces that it left by execve(2).
+//! The host keeps both clocks. A process's user time is its address space's; a thread's is that of
+//! its thread there, and what it used in address spaces that it left by execve(2).
 
 use super::{Task, ThreadGroup};
 use crate::Kernel;

@@ -93,7 +93,8 @@ impl Kernel {
             let (pgid, s) = (l.pgid(tgid), l.sid(tgid));
             sid = s;
             session_leader = s == tgid;
-            // Groups of ours that become orphaned by this end, with stopped members, get SIGHUP and SIGCONT.
+            // Groups of ours that become orphaned by this end, with stopped members, get SIGHUP and
+            // SIGCONT.
             let children: Vec<i32> = l
                 .process(tgid)
                 .map(|p| p.children.iter().copied().collect())

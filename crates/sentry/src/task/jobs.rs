@@ -15,8 +15,8 @@ use vfs::ucounts::{Charge, Kind};
 #[derive(Default)]
 pub struct Timers {
     real: Mutex<Option<Timer>>,
-    /// ITIMER_VIRTUAL and ITIMER_PROF. CPU time cannot run faster than the CPUs: each look is set for the
-    /// earliest moment when it could be reached, and set again if it was not.
+    /// ITIMER_VIRTUAL and ITIMER_PROF. CPU time cannot run faster than the CPUs: each look is set
+    /// for the earliest moment when it could be reached, and set again if it was not.
     cpu: [Arc<Mutex<CpuTimer>>; 2],
     posix: Mutex<BTreeMap<i32, Arc<PosixTimer>>>,
     /// Looks at RLIMIT_CPU, where one is set.
@@ -61,8 +61,9 @@ fn cpu_now(k: &crate::Kernel, g: &ThreadGroup, which: u32) -> i64 {
     (if which == 1 { c.user } else { c.total() }) as i64
 }
 
-/// Enforces RLIMIT_CPU (`check_process_timers`): SIGKILL at the hard limit, SIGXCPU at the soft one and every second
-/// from then on. Gives when to look again, the earliest moment at which a limit could be reached; `None` without one.
+/// Enforces RLIMIT_CPU (`check_process_timers`): SIGKILL at the hard limit, SIGXCPU at the soft one
+/// and every second from then on. Gives when to look again, the earliest moment at which a limit
+/// could be reached; `None` without one.
 fn cpu_limit(k: &Arc<crate::Kernel>, g: &Arc<ThreadGroup>) -> Option<i64> {
     const SECOND: u64 = 1_000_000_000;
     // No time at all means a second.
@@ -117,8 +118,8 @@ impl Timers {
                 let (Some(k), Some(g)) = (kernel.upgrade(), group.upgrade()) else {
                     return Rearm::Now;
                 };
-                // It stands still until its signal is taken (`it_real_fn`): else the shortest intervals of many
-                // processes would keep the timers' thread from everybody else's.
+                // It stands still until its signal is taken (`it_real_fn`): else the shortest
+                // intervals of many processes would keep the timers' thread from everybody else's.
                 let waits = |g: &ThreadGroup| g.shared.bits().contains(SIGALRM);
                 if waits(&g) {
                     return Rearm::Now;
@@ -213,7 +214,8 @@ impl Timers {
     pub fn cpu(&self, task: &Task, which: u32) -> Setting {
         self.cpu_setting(which, cpu_now(&task.kernel, &task.group, which))
     }
-    /// Begins to watch RLIMIT_CPU, or stops it: after it was set, and when a process with one begins.
+    /// Begins to watch RLIMIT_CPU, or stops it: after it was set, and when a process with one
+    /// begins.
     pub fn watch_cpu_limit(&self, k: &Arc<crate::Kernel>, g: &Arc<ThreadGroup>) {
         let old = match cpu_limit(k, g) {
             None => self.limit.lock().take(),

@@ -1,16 +1,18 @@
 //! How many tasks there may be, and whose.
 //!
-//! A task costs up to four of the host's threads, which the sandbox has a bounded number of. Of these, and of the
-//! places in the table of processes ([`PROCESSES_MAX`]):
+//! A task costs up to four of the host's threads, which the sandbox has a bounded number of. Of
+//! these, and of the places in the table of processes ([`PROCESSES_MAX`]):
 //!
-//! * nobody but who passes limits (root, CAP_SYS_RESOURCE or CAP_SYS_ADMIN of the initial user namespace) takes the
-//!   last [`FOR_ROOT`], so that root can look, and end what goes too far;
-//! * nobody but programs that were started from outside (`exec`), and what they start, takes the last [`FOR_EXEC`];
-//! * one user takes at most [`OF_USER`] tasks (and half of the places), counted with the user namespaces that it owns,
-//!   and one container of several at most [`OF_CONTAINER`].
+//! * nobody but who passes limits (root, CAP_SYS_RESOURCE or CAP_SYS_ADMIN of the initial user
+//!   namespace) takes the last [`FOR_ROOT`], so that root can look, and end what goes too far;
+//! * nobody but programs that were started from outside (`exec`), and what they start, takes the
+//!   last [`FOR_EXEC`];
+//! * one user takes at most [`OF_USER`] tasks (and half of the places), counted with the user
+//!   namespaces that it owns, and one container of several at most [`OF_CONTAINER`].
 //!
-//! Before these come Linux's own limits: `RLIMIT_NPROC` by user and user namespace, the `pids` controller. Counts are
-//! in [`vfs::ucounts`]; a task holds its part as a [`Counted`], and what is left of it is the zombie's.
+//! Before these come Linux's own limits: `RLIMIT_NPROC` by user and user namespace, the `pids`
+//! controller. Counts are in [`vfs::ucounts`]; a task holds its part as a [`Counted`], and what is
+//! left of it is the zombie's.
 
 use super::Context;
 use super::limits::NPROC;
@@ -21,11 +23,12 @@ use std::sync::atomic::Ordering;
 use vfs::Credentials;
 use vfs::ucounts::{Charge, Kind};
 
-/// How many threads a sandbox may have (`kernel.threads-max`). Each costs up to four of the host's (the Sentry's, the
-/// application's, and a process's spawner and service thread), and a host of 32,768 process ids must survive a fork
-/// bomb.
+/// How many threads a sandbox may have (`kernel.threads-max`). Each costs up to four of the host's
+/// (the Sentry's, the application's, and a process's spawner and service thread), and a host of
+/// 32,768 process ids must survive a fork bomb.
 pub const TASKS_MAX: usize = 4_000;
-/// How many processes, with zombies that nobody has waited for: those cost the Sentry's memory only.
+/// How many processes, with zombies that nobody has waited for: those cost the Sentry's memory
+/// only.
 pub const PROCESSES_MAX: usize = 32_000;
 /// What is kept of the tasks for programs that are started from outside.
 pub const FOR_EXEC: usize = 100;
@@ -85,7 +88,8 @@ fn kept(max: usize, from_outside: bool, exempt: bool) -> usize {
     }
 }
 
-/// Counts a task that the caller is about to make, which will have these credentials; `EAGAIN` where there are enough.
+/// Counts a task that the caller is about to make, which will have these credentials; `EAGAIN`
+/// where there are enough.
 pub fn admit(cx: &Context, l: &TaskList, cred: &Credentials) -> Result<Counted> {
     let exempt = is_exempt(&cx.cred());
     let outside = cx.group.from_outside.load(Ordering::Relaxed);
@@ -108,8 +112,8 @@ pub fn admit(cx: &Context, l: &TaskList, cred: &Credentials) -> Result<Counted> 
     })
 }
 
-/// Whether a process that has changed its user since then may not become another program: its user has too many
-/// (`PF_NPROC_EXCEEDED`, execve(2)'s `EAGAIN`).
+/// Whether a process that has changed its user since then may not become another program: its user
+/// has too many (`PF_NPROC_EXCEEDED`, execve(2)'s `EAGAIN`).
 #[must_use]
 pub fn is_over(t: &super::Task) -> bool {
     let cred = t.cred();

@@ -1,8 +1,8 @@
 //! Signals: queues, dispositions, sending (`signal(7)`, `kernel/signal.c`).
 //!
-//! Standard signals are pending at most once in each queue, real-time ones queue. A signal that is ignored
-//! is dropped when sent, unless it is blocked (its disposition may change). SIGCONT and the stop signals
-//! act when sent, whatever their disposition: each removes the others from the queues.
+//! Standard signals are pending at most once in each queue, real-time ones queue. A signal that is
+//! ignored is dropped when sent, unless it is blocked (its disposition may change). SIGCONT and the
+//! stop signals act when sent, whatever their disposition: each removes the others from the queues.
 
 use super::list::TaskList;
 use super::{Task, ThreadGroup};
@@ -43,7 +43,8 @@ impl Pending {
     pub fn bits(&self) -> SigSet {
         SigSet(self.bits.load(Ordering::SeqCst))
     }
-    /// Queues a signal for `to` or its process. `EAGAIN` if a real-time one finds `limit` of them queued for the user.
+    /// Queues a signal for `to` or its process. `EAGAIN` if a real-time one finds `limit` of them
+    /// queued for the user.
     pub(super) fn push(&self, info: SigInfo, to: &Task, limit: u64, from: From) -> Result<()> {
         let Some(s) = info.signal() else {
             return Ok(());
@@ -54,7 +55,8 @@ impl Pending {
         }
         let take = || {
             let cred = to.cred();
-            // It was counted with the timer, and waits once. (Anybody may send what looks like a timer's.)
+            // It was counted with the timer, and waits once. (Anybody may send what looks like a
+            // timer's.)
             if from == From::Timer {
                 return Ok(cred.ucounts().force(Kind::Signals, 0));
             }
@@ -269,8 +271,8 @@ impl Kernel {
         if to.mask().contains(s) {
             return true;
         }
-        // Process 1 is protected from signals without a handler; SIGKILL and SIGSTOP from above its namespace
-        // are obeyed (pid_namespaces(7), `sig_task_ignored`).
+        // Process 1 is protected from signals without a handler; SIGKILL and SIGSTOP from above its
+        // namespace are obeyed (pid_namespaces(7), `sig_task_ignored`).
         if g.unkillable.load(Ordering::Relaxed)
             && g.actions().read().get(s).handler == SIG_DFL
             && !(from == From::Above && SigSet::UNBLOCKABLE.contains(s))
@@ -363,10 +365,12 @@ impl Kernel {
             return Ok(());
         }
         self.queue(&g.shared, main, info, from)?;
-        // Those that are there now: who comes later looks at the queue itself, who came meanwhile did not see it.
+        // Those that are there now: who comes later looks at the queue itself, who came meanwhile
+        // did not see it.
         let threads = self.tasks.lock().threads(g.tgid);
         let main = threads.iter().find(|t| t.is_leader());
-        // One that does not block it, the main thread first; a sleeper in sigwait is woken by the queue.
+        // One that does not block it, the main thread first; a sleeper in sigwait is woken by the
+        // queue.
         let one = main.into_iter().chain(&threads).find(|t| takes(t, s));
         if let Some(t) = one {
             t.kick();
@@ -385,9 +389,9 @@ impl Kernel {
         to.push(info, t, limit, from)
     }
 
-    /// Sends to all that `members` finds. Of these none makes a child unseen meanwhile: one that has come so far before is
-    /// found, and one that has not looks at its signals again, and takes this one before it has a child, or instead
-    /// (`copy_process`).
+    /// Sends to all that `members` finds. Of these none makes a child unseen meanwhile: one that
+    /// has come so far before is found, and one that has not looks at its signals again, and takes
+    /// this one before it has a child, or instead (`copy_process`).
     pub fn send_to_all(
         &self,
         members: impl FnOnce(&TaskList) -> Vec<Arc<ThreadGroup>>,
@@ -454,8 +458,8 @@ fn takes(t: &Task, s: Signal) -> bool {
     !t.mask().contains(s) && !t.is_killed()
 }
 
-/// Whether a signal ends the process whoever takes it, without a core: then it ends at once, even where the thread
-/// that would take it sleeps uninterruptibly (`complete_signal`).
+/// Whether a signal ends the process whoever takes it, without a core: then it ends at once, even
+/// where the thread that would take it sleeps uninterruptibly (`complete_signal`).
 fn is_fatal(g: &ThreadGroup, s: Signal) -> bool {
     // Who is stopped takes nothing but SIGKILL until it goes on (`wants_signal`).
     default_action(s) == DefaultAction::Terminate

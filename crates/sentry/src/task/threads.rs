@@ -1,8 +1,9 @@
-//! Host threads for tasks. Making one, with its stack, costs the host a dozen calls; so those of tasks that ended
-//! wait for the next, for a while.
+//! Host threads for tasks. Making one, with its stack, costs the host a dozen calls; so those of
+//! tasks that ended wait for the next, for a while.
 //!
-//! Nothing of a task stays on its host thread: at the top of its loop the stack holds nothing, and no state is kept
-//! by thread. What the host counts by thread is CPU time: `TaskCpu` notes where its own begins.
+//! Nothing of a task stays on its host thread: at the top of its loop the stack holds nothing, and
+//! no state is kept by thread. What the host counts by thread is CPU time: `TaskCpu` notes where
+//! its own begins.
 
 use abi::Result;
 use abi::errno::EAGAIN;

@@ -1,5 +1,6 @@
-//! Each protocol, in all orders of its steps that an x86 CPU may show. The application's half is written as the
-//! instructions of `stub` are: a plain load or store, or a locked operation, which is a fence besides.
+//! Each protocol, in all orders of its steps that an x86 CPU may show. The application's half is
+//! written as the instructions of `stub` are: a plain load or store, or a locked operation, which
+//! is a fence besides.
 
 use super::{Word, mailbox, offer, signals};
 use loom::sync::atomic::{
@@ -12,7 +13,8 @@ use loom::thread;
 use stub::lane::{ANSWERED, ASKED, PARKED, SPINS};
 use stub::offers::{CLOSED, LEN_SHIFT, LIVE, TAKEN_SHIFT};
 
-/// A locked instruction: no load or store of its thread passes it. (loom takes SeqCst of other than fences for AcqRel.)
+/// A locked instruction: no load or store of its thread passes it. (loom takes SeqCst of other than
+/// fences for AcqRel.)
 fn locked<R>(f: impl FnOnce() -> R) -> R {
     fence(SeqCst);
     let r = f();
@@ -134,7 +136,8 @@ impl Lane {
         self.syscall(Came::Call(argument))
     }
 
-    /// The Sentry's thread: answers each call with twice its argument, and spins after those in `spins_after`.
+    /// The Sentry's thread: answers each call with twice its argument, and spins after those in
+    /// `spins_after`.
     fn serve(&self, spins_after: u32) {
         let mut spins = false;
         for n in 0.. {
@@ -227,7 +230,8 @@ impl Thread {
         }
         takes
     }
-    /// Goes into application code, which unblocks the signal: `cloister_lane_mask_given`. Whether it comes out by itself.
+    /// Goes into application code, which unblocks the signal: `cloister_lane_mask_given`. Whether
+    /// it comes out by itself.
     fn run(&self) -> bool {
         signals::enter(&self.mask, &self.pending, SIGNAL, || self.queued.get());
         locked(|| self.in_app.swap(true, AcqRel));

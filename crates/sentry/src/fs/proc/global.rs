@@ -94,7 +94,8 @@ fn schedstat(cpus: u32) -> String {
     s
 }
 
-/// `/proc/net/softnet_stat`: no packets move; the last but two is the CPU's number (`softnet_seq_show`).
+/// `/proc/net/softnet_stat`: no packets move; the last but two is the CPU's number
+/// (`softnet_seq_show`).
 fn softnet_stat(cpus: u32) -> String {
     let zeros = |n: usize| vec!["00000000"; n].join(" ");
     (0..cpus)

@@ -82,7 +82,8 @@ impl ProcMount {
         self.0.lock().pids_only
     }
 
-    /// Whether the caller sees the name of a directory. `target` is asked only where that depends on whose it is.
+    /// Whether the caller sees the name of a directory. `target` is asked only where that depends
+    /// on whose it is.
     pub fn shows(&self, cx: &Caller<'_>, target: impl FnOnce() -> Target) -> bool {
         self.passes(Hidden::Names, cx.cred, || may_read(cx, &target()))
     }

@@ -17,8 +17,8 @@ use vfs::userns::UserNs;
 use vfs::vfs::Protections;
 use vfs::{Caller, Perm};
 
-/// Numbers of a network namespace that can be set: some mean something here, the others are kept for who reads
-/// them back.
+/// Numbers of a network namespace that can be set: some mean something here, the others are kept
+/// for who reads them back.
 struct Numbers {
     ns: Arc<NetNs>,
     what: Number,

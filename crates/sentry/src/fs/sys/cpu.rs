@@ -1,4 +1,5 @@
-//! `/sys/devices/system/cpu` and `node`: one package of cores with a thread each, and one memory node.
+//! `/sys/devices/system/cpu` and `node`: one package of cores with a thread each, and one memory
+//! node.
 
 use super::Machine;
 use crate::fs::cpu_list;

@@ -1,8 +1,9 @@
 //! What a thread answers itself, in application code.
 //!
-//! Others change what it is, too, and call [`Task::withdraw_local`] then: they say that it is stale, and then take back
-//! what has been told. `Context::publish` says that it is not stale, then looks it up, tells it, and asks whether it is
-//! stale by now; so what was looked up before a change does not stay told after it.
+//! Others change what it is, too, and call [`Task::withdraw_local`] then: they say that it is
+//! stale, and then take back what has been told. `Context::publish` says that it is not stale, then
+//! looks it up, tells it, and asks whether it is stale by now; so what was looked up before a
+//! change does not stay told after it.
 
 use crate::task::{Context, Task};
 use abi::nr;
@@ -89,8 +90,9 @@ impl Task {
         self.lanes.local.0.store(true, Ordering::SeqCst);
     }
 
-    /// What it is has changed by another's doing, or its filters have, which must see the calls, too, that are answered
-    /// where they are made: when this returns, they ask the Sentry. After the change.
+    /// What it is has changed by another's doing, or its filters have, which must see the calls,
+    /// too, that are answered where they are made: when this returns, they ask the Sentry. After
+    /// the change.
     pub fn withdraw_local(&self) {
         self.local_is_stale();
         if let Some(i) = &*self.interrupter.lock()

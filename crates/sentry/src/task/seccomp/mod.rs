@@ -1,11 +1,13 @@
-//! Seccomp (`seccomp(2)`, `kernel/seccomp.c`): what a task forbids itself, its threads to come and its children.
+//! Seccomp (`seccomp(2)`, `kernel/seccomp.c`): what a task forbids itself, its threads to come and
+//! its children.
 //!
-//! A task is in no mode, in strict mode (read, write, exit, rt_sigreturn), or has a chain of filters, the
-//! newest first. Children share the chain and may only add to it. All filters of the chain are asked, and the
-//! sternest answer counts. For calls that the whole chain allows by their number alone, a bitmap answers.
+//! A task is in no mode, in strict mode (read, write, exit, rt_sigreturn), or has a chain of
+//! filters, the newest first. Children share the chain and may only add to it. All filters of the
+//! chain are asked, and the sternest answer counts. For calls that the whole chain allows by their
+//! number alone, a bitmap answers.
 //!
-//! Filters change under the task list's lock, so that `SECCOMP_FILTER_FLAG_TSYNC` sees all threads as they are.
-//! A task without filters pays one load for each call.
+//! Filters change under the task list's lock, so that `SECCOMP_FILTER_FLAG_TSYNC` sees all threads
+//! as they are. A task without filters pays one load for each call.
 
 use super::{Context, Task};
 use abi::errno::{EACCES, EINVAL, ENOMEM, ENOSYS, ESRCH};
@@ -78,7 +80,8 @@ impl Filter {
         cred: &Credentials,
     ) -> Result<Arc<Filter>> {
         let (size, count) = prev.as_ref().map_or((0, 0), |p| (p.size, p.count));
-        // What is there already counts with a surcharge for each, what is new without (`seccomp_attach_filter`).
+        // What is there already counts with a surcharge for each, what is new without
+        // (`seccomp_attach_filter`).
         if size + program.weight() > CHAIN_MAX {
             return Err(ENOMEM);
         }
@@ -186,7 +189,8 @@ impl Seccomp {
             _ => Mode::Filter,
         }
     }
-    /// Tells of a call's number whether it is allowed whatever its arguments, so that nobody need be asked.
+    /// Tells of a call's number whether it is allowed whatever its arguments, so that nobody need
+    /// be asked.
     pub fn always(&self) -> impl Fn(u32) -> bool + use<> {
         let mode = self.mode();
         let allowed = match mode {
@@ -202,7 +206,8 @@ impl Seccomp {
                 .is_some_and(|w| w >> (nr % 64) & 1 != 0),
         }
     }
-    /// Whether the calls that may be answered by what is offered beside the program are all [`Seccomp::always`] allowed.
+    /// Whether the calls that may be answered by what is offered beside the program are all
+    /// [`Seccomp::always`] allowed.
     #[must_use]
     pub fn allows_offers(&self) -> bool {
         let always = self.always();
@@ -267,11 +272,12 @@ pub fn may_install(task: &Task) -> Result<()> {
     }
 }
 
-/// Adds a filter to the task's, with [`FLAG_TSYNC`] to all threads of its process. Permission is the caller's
-/// matter ([`may_install`]).
+/// Adds a filter to the task's, with [`FLAG_TSYNC`] to all threads of its process. Permission is
+/// the caller's matter ([`may_install`]).
 ///
-/// This is also how a container's own profile is applied: after [`super::exec::prepare`], before the first
-/// task's thread is started, with the compiled program and no flags. It holds for every process to come.
+/// This is also how a container's own profile is applied: after [`super::exec::prepare`], before
+/// the first task's thread is started, with the compiled program and no flags. It holds for every
+/// process to come.
 pub fn install(task: &Task, code: &[Insn], flags: u64) -> core::result::Result<(), Refused> {
     let program = Program::new(code)?;
     let own = allowed(&program);

@@ -1,4 +1,5 @@
-//! Links out of `/proc/PID`: to its namespaces (`ns`), to its directories and its program (`cwd`, `root`, `exe`).
+//! Links out of `/proc/PID`: to its namespaces (`ns`), to its directories and its program (`cwd`,
+//! `root`, `exe`).
 
 use super::Subject;
 use crate::ns::nsfs::NsRef;

@@ -85,7 +85,8 @@ impl About {
     }
 }
 
-/// A number with a sign, of base 8 after `0`, 16 after `0x` (`kstrtoint` with base 0); `ERANGE` where it is too large.
+/// A number with a sign, of base 8 after `0`, 16 after `0x` (`kstrtoint` with base 0); `ERANGE`
+/// where it is too large.
 fn integer(text: &str) -> Result<i32> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (digits, base) = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {
@@ -283,7 +284,8 @@ fn comm(me: &Subject) -> Result<Vec<u8>> {
 fn oom_score_adj(me: &Subject) -> Result<Vec<u8>> {
     Ok(format!("{}\n", me.group()?.oom_score_adj.load(Ordering::Relaxed)).into_bytes())
 }
-/// The task whose timer slack may be told and set: the reader's own, or that of a process that it may give a priority.
+/// The task whose timer slack may be told and set: the reader's own, or that of a process that it
+/// may give a priority.
 fn slack_of(me: &Subject) -> Result<Arc<Task>> {
     let (reader, t) = (me.reader.upgrade().ok_or(EPERM)?, me.task()?);
     let may = Arc::ptr_eq(&reader, &t) || reader.cred().has_in(&t.cred().user_ns, Caps::SYS_NICE);
@@ -297,8 +299,8 @@ fn timer_slack(me: &Subject) -> Result<Vec<u8>> {
 fn cpu_of(me: &Subject) -> Result<u64> {
     Ok(me.task()?.cpu.get().total())
 }
-/// Time that it ran, time that it waited for a CPU, and how often it ran. The host schedules it, and
-/// counts the last two.
+/// Time that it ran, time that it waited for a CPU, and how often it ran. The host schedules it,
+/// and counts the last two.
 fn schedstat(me: &Subject) -> Result<Vec<u8>> {
     Ok(format!("{} 0 0\n", cpu_of(me)?).into_bytes())
 }
@@ -347,7 +349,8 @@ fn cgroup(me: &Subject) -> Result<Vec<u8>> {
 fn id_map(me: &Subject, kind: IdKind) -> Result<Vec<u8>> {
     let task = me.task()?;
     let ns = task.cred().user_ns.clone();
-    // The Gofer translates a container's ids: its first namespace has them all, and the host those of the bundle.
+    // The Gofer translates a container's ids: its first namespace has them all, and the host those
+    // of the bundle.
     if ns == me.viewer
         && ns == UserNs::default()
         && let Some(root) = task.group.container.root()
