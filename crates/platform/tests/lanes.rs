@@ -295,15 +295,15 @@ fn kept_from() -> usize {
     masks.filter(|n| *n > 0).map(|n| me - n).sum()
 }
 
-/// What lies in a mailbox says that its thread waits. One that does not is stopped before it is held. While it is spun
-/// for it keeps off the spinner's CPU, and no longer.
+/// What lies in a mailbox says that its thread waits. One that does not is stopped before it is
+/// held. While it is spun for it keeps off the spinner's CPU, and no longer.
 #[test]
 fn who_asks_by_the_mailbox_and_goes_on_is_held() {
     let s = setup(Box::new(
         platform::notify::Notify::new(platform::Lanes::Mailbox).unwrap(),
     ));
-    // 0: mov eax, 39; syscall; rdgsbase rcx; lock or dword [rcx + LANE_STATE], ASKED; mov ebx, 0x8000000
-    // 1: inc qword [DATA]; dec ebx; jnz 1b; jmp 0b
+    // 0: mov eax, 39; syscall; rdgsbase rcx; lock or dword [rcx + LANE_STATE], ASKED; mov ebx,
+    // 0x8000000 1: inc qword [DATA]; dec ebx; jnz 1b; jmp 0b
     let state = stub::area::LANE_STATE as u8;
     let code = [
         &[0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xf3, 0x48, 0x0f, 0xae, 0xc9][..],
@@ -424,7 +424,8 @@ fn a_new_process_finds_no_trampolines_of_an_old_one() {
 fn threads_serve_again() {
     let notify = platform::notify::Notify::new(platform::Lanes::All).unwrap();
     let s = setup_named(Box::new(notify), c"serve-again");
-    // 0: mov eax, 39; mov rcx, [DATA]; jrcxz 1f; loop: dec rcx; jnz loop; movd xmm0, eax; 1: syscall; jmp 0b
+    // 0: mov eax, 39; mov rcx, [DATA]; jrcxz 1f; loop: dec rcx; jnz loop; movd xmm0, eax; 1:
+    // syscall; jmp 0b
     let code = [
         &[0xb8, 39, 0, 0, 0, 0x48, 0x8b, 0x0c, 0x25, 0, 0, 0x50, 0][..],
         &[

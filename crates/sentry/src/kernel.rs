@@ -27,8 +27,8 @@ pub struct Kernel {
     pub vfs: Arc<Vfs>,
     /// Who there is, and how they are related: the lock is Linux's `tasklist_lock`.
     pub tasks: Mutex<TaskList>,
-    /// Who makes a process reads it, from the last look at its signals until the child is in the list. Who sends to many
-    /// writes it: see [`Kernel::send_to_all`]. Before the list's lock.
+    /// Who makes a process reads it, from the last look at its signals until the child is in the
+    /// list. Who sends to many writes it: see [`Kernel::send_to_all`]. Before the list's lock.
     pub births: RwLock<()>,
     /// What a task has for memory when its process has ended.
     pub no_memory: Arc<Mm>,
@@ -86,15 +86,16 @@ pub struct Parts {
     pub kept_files: goferfs::Kept,
     pub tasks_max: usize,
     pub drain: std::time::Duration,
-    /// As a container manager expects it: process 1 is protected, and has its terminal at /dev/console.
+    /// As a container manager expects it: process 1 is protected, and has its terminal at
+    /// /dev/console.
     pub is_container: bool,
     /// The root container's seccomp filter and limits.
     pub seccomp: Vec<Insn>,
     pub limits: config::Limits,
 }
 
-/// How much of the kernel's memory one user may have whose limits hold: a part of all, so that some users do not end
-/// the sandbox.
+/// How much of the kernel's memory one user may have whose limits hold: a part of all, so that some
+/// users do not end the sandbox.
 fn user_memory(total: u64) -> i64 {
     (total / 16).clamp(32 << 20, 384 << 20) as i64
 }

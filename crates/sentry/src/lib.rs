@@ -19,9 +19,9 @@
 //!
 //! # Lock order
 //!
-//! [`Kernel::births`] → `TaskList` → a group's locks (`actions`, `shared`) → a task's locks (`pending`) → objects (see `vfs`,
-//! `mm`, `ipc`, `net`, `tty`) → wait queues → parkers. A task's `mm`, `files`, `fs` and `cred` cells are
-//! leaves: clone the `Arc` and let go.
+//! [`Kernel::births`] → `TaskList` → a group's locks (`actions`, `shared`) → a task's locks
+//! (`pending`) → objects (see `vfs`, `mm`, `ipc`, `net`, `tty`) → wait queues → parkers. A task's
+//! `mm`, `files`, `fs` and `cred` cells are leaves: clone the `Arc` and let go.
 #![forbid(unsafe_code)]
 
 pub mod boot;

@@ -1,8 +1,8 @@
 //! `--strace`: system calls as strace(1) shows them.
 //!
 //! One line a call, written when it has ended, with the thread's id and the time it took:
-//! `[   12] openat(AT_FDCWD, "/etc/passwd", O_RDONLY|O_CLOEXEC) = 3 <0.000042>`. Calls that do not return
-//! (exit, execve that succeeds) are shown when they begin.
+//! `[   12] openat(AT_FDCWD, "/etc/passwd", O_RDONLY|O_CLOEXEC) = 3 <0.000042>`. Calls that do not
+//! return (exit, execve that succeeds) are shown when they begin.
 
 use crate::syscalls::args::{Kind, Param, Raw, Show};
 use crate::syscalls::{Call, SysResult};

@@ -1,7 +1,8 @@
 //! The zygote: the process that every stub process is cloned from.
 //!
-//! It starts as a copy of the (still single-threaded) Sentry, arranges signal handlers, filters and the
-//! stub's own area, and then leaves everything else behind: it jumps into the stub, which unmaps the rest.
+//! It starts as a copy of the (still single-threaded) Sentry, arranges signal handlers, filters and
+//! the stub's own area, and then leaves everything else behind: it jumps into the stub, which
+//! unmaps the rest.
 
 use crate::process::{Drive, KICK, base_filter};
 use abi::Result;
@@ -118,8 +119,8 @@ fn child(
 ) -> Result<()> {
     let _ = host::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as usize, 0);
     if drive == Drive::Notify {
-        // A hostile program can make its process crash as it likes. Whoever the host has read core files
-        // shall not read these.
+        // A hostile program can make its process crash as it likes. Whoever the host has read core
+        // files shall not read these.
         host::prctl(libc::PR_SET_DUMPABLE, 0, 0)?;
     }
     host::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)?;
@@ -211,7 +212,8 @@ fn map_stub(
     Ok(())
 }
 
-/// Where libc registered this thread's rseq area: the kernel would write there after it is unmapped.
+/// Where libc registered this thread's rseq area: the kernel would write there after it is
+/// unmapped.
 fn rseq_area() -> Option<u64> {
     // SAFETY: a NUL-terminated name; the symbol, where it exists, is a `ptrdiff_t`.
     let offset = unsafe {

@@ -1,16 +1,16 @@
 //! Pid namespaces (`pid_namespaces(7)`).
 //!
-//! A process, a thread, a process group and a session are known inside the kernel by one id: their number in
-//! the initial namespace. A namespace below it gives each of its members, and its children's, a number of its
-//! own. [`Pid`] holds them all, one a level; the numbers come into play where a system call takes one from
-//! the application or shows it one.
+//! A process, a thread, a process group and a session are known inside the kernel by one id: their
+//! number in the initial namespace. A namespace below it gives each of its members, and its
+//! children's, a number of its own. [`Pid`] holds them all, one a level; the numbers come into play
+//! where a system call takes one from the application or shows it one.
 //!
-//! The first process of a namespace (number 1) is its init: signals without a handler do not reach it from
-//! inside, it gets the namespace's orphans, and with it all members end ([`Kernel::end_namespace`]); then no
-//! more can be made (`ENOMEM`).
+//! The first process of a namespace (number 1) is its init: signals without a handler do not reach
+//! it from inside, it gets the namespace's orphans, and with it all members end
+//! ([`Kernel::end_namespace`]); then no more can be made (`ENOMEM`).
 //!
-//! Lock order: the task list, then a namespace's `state`. Numbers are given and taken back under the task
-//! list's lock; a [`Pid`] never changes, so that getpid(2) needs no lock.
+//! Lock order: the task list, then a namespace's `state`. Numbers are given and taken back under
+//! the task list's lock; a [`Pid`] never changes, so that getpid(2) needs no lock.
 
 use crate::Kernel;
 use crate::task::ThreadGroup;
@@ -251,8 +251,8 @@ impl Pid {
 }
 
 impl Kernel {
-    /// Process 1 of a namespace has ended all its threads: ends every other member, and waits until they are
-    /// reaped (`zap_pid_ns_processes`). `me`: where the last of its threads sleeps.
+    /// Process 1 of a namespace has ended all its threads: ends every other member, and waits until
+    /// they are reaped (`zap_pid_ns_processes`). `me`: where the last of its threads sleeps.
     pub fn end_namespace(&self, init: &Arc<ThreadGroup>, me: &Steady) {
         let ns = &init.pid.ns;
         ns.state.lock().closed = true;

@@ -1,4 +1,5 @@
-//! What is waited for through descriptors: pipes, event files, timers, signal files, inotify, epoll.
+//! What is waited for through descriptors: pipes, event files, timers, signal files, inotify,
+//! epoll.
 
 use super::SysResult;
 use super::args::*;

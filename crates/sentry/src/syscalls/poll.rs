@@ -51,7 +51,8 @@ fn pollable(cx: &Context, fd: i32) -> Option<Arc<File>> {
     }
 }
 
-/// Waits; what holds is written back even when nothing does. `ERESTARTNOHAND` if a signal interrupts.
+/// Waits; what holds is written back even when nothing does. `ERESTARTNOHAND` if a signal
+/// interrupts.
 fn do_poll(cx: &mut Context, at: UserArray<PollFd>, count: u32, wait: Wait) -> SysResult {
     if u64::from(count) > cx.nofile_limit() {
         return Err(EINVAL);
@@ -104,8 +105,8 @@ enum Left {
     Timeval(UserPtr<Timeval>),
 }
 
-/// The end of a call with a timeout and a mask (`poll_select_finish`): the mask is put back unless a handler
-/// is to run under the temporary one, and what is left of the time is written.
+/// The end of a call with a timeout and a mask (`poll_select_finish`): the mask is put back unless
+/// a handler is to run under the temporary one, and what is left of the time is written.
 fn finish(cx: &mut Context, left: Option<Left>, wait: Wait, r: SysResult) -> SysResult {
     restore_mask(cx, Ended::with(&r, ERESTARTNOHAND));
     let (Some(left), Wait::Until(deadline)) = (left, wait) else {
@@ -162,7 +163,8 @@ const SETS: [Events; 3] = [
     Events::PRI.union(Events::NVAL),
 ];
 
-/// Waits on three sets of `n` bits. `ERESTARTNOHAND` if a signal interrupts: the sets are not written then.
+/// Waits on three sets of `n` bits. `ERESTARTNOHAND` if a signal interrupts: the sets are not
+/// written then.
 fn do_select(cx: &mut Context, n: i32, sets: [Option<FdSet>; 3], wait: Wait) -> SysResult {
     let n = usize::try_from(n)
         .map_err(|_| EINVAL)?

@@ -85,8 +85,8 @@ struct Prepared {
 /// Makes the child; gives its tid. The registers are known (the call trapped).
 pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     a.check(cx)?;
-    // What is sent from here on to it as one of many is looked for when the child is listed; what was sent before is taken
-    // first.
+    // What is sent from here on to it as one of many is looked for when the child is listed; what
+    // was sent before is taken first.
     let sent_as_many = cx.group.sent_as_many.load(Ordering::SeqCst);
     if cx.has_work() {
         return Err(ERESTARTNOINTR);
@@ -122,8 +122,8 @@ fn prepare(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<P
     let kernel = cx.kernel.clone();
     let new = crate::ns::change::fresh(cx, a.flags as u32)?;
     let counted = super::quota::admit(cx, &kernel.tasks.lock(), &new.cred)?;
-    // What does not come up in time (on a host without a free CPU) is gone to the platform, and a process takes
-    // descriptors: clone(2) knows none of these errors.
+    // What does not come up in time (on a host without a free CPU) is gone to the platform, and a
+    // process takes descriptors: clone(2) knows none of these errors.
     let not_up = |e| {
         if [ESRCH, abi::errno::EMFILE, abi::errno::ENFILE].contains(&e) {
             EAGAIN
@@ -203,8 +203,9 @@ fn commit(
     let kernel = cx.kernel.clone();
     let births = kernel.births.read();
     let mut list = kernel.tasks.lock();
-    // A group that is ending takes no new members (`fatal_signal_pending` in copy_process). And whoever sends to many has
-    // not found the child. (Other signals do not begin it anew: a timer's would again and again.)
+    // A group that is ending takes no new members (`fatal_signal_pending` in copy_process). And
+    // whoever sends to many has not found the child. (Other signals do not begin it anew: a timer's
+    // would again and again.)
     let sent = || cx.group.sent_as_many.load(Ordering::SeqCst) != sent_as_many && cx.has_work();
     if cx.is_killed() || cx.group.container.is_closed() || sent() {
         return Err(ERESTARTNOINTR);

@@ -1,17 +1,18 @@
 //! Futexes (`futex(2)`, `kernel/futex/`).
 //!
-//! Waiters hang in a table of buckets by key. The check of the word and the queueing are one step under the
-//! bucket's lock, and a waker takes the same lock after the application changed the word; so a wake-up
-//! cannot fall between. The same holds for the check of `FUTEX_CMP_REQUEUE` and the change of
-//! `FUTEX_WAKE_OP`, under the locks of both keys' buckets.
+//! Waiters hang in a table of buckets by key. The check of the word and the queueing are one step
+//! under the bucket's lock, and a waker takes the same lock after the application changed the word;
+//! so a wake-up cannot fall between. The same holds for the check of `FUTEX_CMP_REQUEUE` and the
+//! change of `FUTEX_WAKE_OP`, under the locks of both keys' buckets.
 //!
-//! A bucket is shared by all processes, and an address space's lock is held as long as its threads like: so
-//! nothing waits for the latter with the former (`at_word`). Lock order: buckets by index → a waiter's key.
+//! A bucket is shared by all processes, and an address space's lock is held as long as its threads
+//! like: so nothing waits for the latter with the former (`at_word`). Lock order: buckets by index
+//! → a waiter's key.
 //!
-//! A wake-up where nobody waits may be done beside the program, without the Sentry: so who waits by a private key is
-//! counted in the address space (`platform::lanes::SpaceLanes::count_waiter`) *before* it looks at the word, and as long as
-//! it may be woken. The application changes the word, then looks at the count: one of both sees the other. A requeue
-//! counts at the target first.
+//! A wake-up where nobody waits may be done beside the program, without the Sentry: so who waits by
+//! a private key is counted in the address space (`platform::lanes::SpaceLanes::count_waiter`)
+//! *before* it looks at the word, and as long as it may be woken. The application changes the word,
+//! then looks at the count: one of both sees the other. A requeue counts at the target first.
 
 use super::Task;
 use abi::errno::*;
@@ -47,7 +48,8 @@ fn count(mm: &Mm, key: &FutexKey, by: i32) {
     }
 }
 
-/// Somebody may be woken, and is counted as long: dropped when it is in no queue, so that its key stays.
+/// Somebody may be woken, and is counted as long: dropped when it is in no queue, so that its key
+/// stays.
 struct Counted<'a> {
     mm: &'a Mm,
     key: &'a Mutex<FutexKey>,

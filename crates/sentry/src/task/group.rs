@@ -19,7 +19,8 @@ pub struct ThreadGroup {
     pub tgid: i32,
     pub pid: Arc<Pid>,
     pub container: Arc<Container>,
-    /// When its first thread began, nanoseconds of CLOCK_BOOTTIME: also when another has become the main one.
+    /// When its first thread began, nanoseconds of CLOCK_BOOTTIME: also when another has become the
+    /// main one.
     pub start: i64,
     /// Signals that it has no handler for do not end or stop it, but for SIGKILL and SIGSTOP from
     /// above its pid namespace (`SIGNAL_UNKILLABLE`): process 1 of a container or a namespace.

@@ -1,9 +1,9 @@
 //! Tasks and thread groups.
 //!
 //! A [`Task`] is a thread of the application; a host thread runs its [`run::run`] loop and owns its
-//! [`Context`], which holds what only that thread touches (the application thread and its registers). What
-//! others may touch is in [`Task`] and [`ThreadGroup`]. Relations (parents, children, groups, sessions,
-//! zombies) are in [`list::TaskList`], under one lock.
+//! [`Context`], which holds what only that thread touches (the application thread and its
+//! registers). What others may touch is in [`Task`] and [`ThreadGroup`]. Relations (parents,
+//! children, groups, sessions, zombies) are in [`list::TaskList`], under one lock.
 //!
 //! ## Waking a task
 //!
@@ -146,8 +146,8 @@ pub const TIMER_SLACK: u64 = 50_000;
 
 /// Makes those of a process's threads look that do not block all of what has been queued for it.
 ///
-/// A thread in application code changes its mask itself: it writes the mask, then looks at what it was told that waits;
-/// it is told here, then its mask is read again.
+/// A thread in application code changes its mask itself: it writes the mask, then looks at what it
+/// was told that waits; it is told here, then its mask is read again.
 pub fn offer(threads: &[Arc<Task>], waiting: SigSet) {
     let take = || {
         let mut took = 0;
@@ -248,8 +248,8 @@ impl Task {
     pub(crate) fn take_counted(&self) -> Option<quota::Counted> {
         self.counted.lock().take()
     }
-    /// Whether it may become another program: not one that has changed to a user with too many tasks, until that has
-    /// fewer (execve(2)'s `EAGAIN`).
+    /// Whether it may become another program: not one that has changed to a user with too many
+    /// tasks, until that has fewer (execve(2)'s `EAGAIN`).
     pub fn may_exec(&self) -> Result<()> {
         if self.over_limit.load(Ordering::Relaxed) && quota::is_over(self) {
             return Err(abi::errno::EAGAIN);
@@ -322,8 +322,9 @@ impl Task {
         if self.waiting() & !new.0 != 0 {
             self.attention.store(true, Ordering::SeqCst);
         }
-        // Who sent something may have seen any mask that it had meanwhile, and chosen this thread: with a kick, and
-        // then another look at the mask ([`offer`]), so here or there it is seen that it blocks the signal now.
+        // Who sent something may have seen any mask that it had meanwhile, and chosen this thread:
+        // with a kick, and then another look at the mask ([`offer`]), so here or there it is seen
+        // that it blocks the signal now.
         if self.attention.load(Ordering::SeqCst) {
             self.leave_signals(new);
         }
@@ -340,9 +341,10 @@ impl Task {
         self.attention.store(true, Ordering::SeqCst);
         self.leave_signals(SigSet(new & !old));
     }
-    /// This task takes no more of the process's signals in `set`; what waits there may have been sent with a
-    /// kick for this task alone, so the others are told (`retarget_shared_pending`). The sender queues, then
-    /// reads masks; we wrote ours, and look at the queue now: one of us sees the other.
+    /// This task takes no more of the process's signals in `set`; what waits there may have been
+    /// sent with a kick for this task alone, so the others are told (`retarget_shared_pending`).
+    /// The sender queues, then reads masks; we wrote ours, and look at the queue now: one of us
+    /// sees the other.
     pub fn leave_signals(&self, set: SigSet) {
         let waiting = self.group.shared.bits().0 & set.0;
         if waiting == 0 {
@@ -352,7 +354,8 @@ impl Task {
         threads.retain(|t| t.tid != self.tid);
         offer(&threads, SigSet(waiting));
     }
-    /// These signals of its process wait: its thread comes out when it does not block them any more.
+    /// These signals of its process wait: its thread comes out when it does not block them any
+    /// more.
     fn note_pending(&self, set: SigSet) {
         if let Some(i) = &*self.interrupter.lock()
             && let Some(l) = i.lanes()

@@ -1,8 +1,9 @@
 //! The task loop: application code → event → Sentry → application code.
 //!
-//! At the top of the loop the host thread's stack holds nothing. A blocking system call that is interrupted
-//! unwinds to here with a restart code; it is either dispatched again (no handler ran) or rewound in the
-//! application's registers (a handler runs first), as `arch/x86/kernel/signal.c` does.
+//! At the top of the loop the host thread's stack holds nothing. A blocking system call that is
+//! interrupted unwinds to here with a restart code; it is either dispatched again (no handler ran)
+//! or rewound in the application's registers (a handler runs first), as `arch/x86/kernel/signal.c`
+//! does.
 
 use super::lanes::{self, Lanes};
 use super::signal::{DefaultAction, SA_RESETHAND, SA_RESTART, SIG_DFL, SIG_IGN, default_action};
@@ -23,7 +24,8 @@ pub struct Context {
     pub thread: Box<dyn AppThread>,
     /// In application code it is where the application changes it itself.
     pub altstack: AltStack,
-    /// The mask to put back when the handler that interrupted returns (`sigsuspend(2)`, `ppoll(2)`).
+    /// The mask to put back when the handler that interrupted returns (`sigsuspend(2)`,
+    /// `ppoll(2)`).
     pub saved_mask: Option<SigSet>,
     /// The system call whose result is not final: how it asked to be restarted.
     restart: Option<Restart>,
@@ -168,7 +170,8 @@ pub fn run(mut cx: Context) {
     parker.ends();
 }
 
-/// Its process on the host is gone: by its own doing, it destroyed its stub; or by the host's, whose memory was used up.
+/// Its process on the host is gone: by its own doing, it destroyed its stub; or by the host's,
+/// whose memory was used up.
 fn end_lost(cx: &Context) {
     let s = match cx.mm().address_space().end() {
         SpaceEnd::Killed => SIGSEGV,
@@ -241,7 +244,8 @@ fn fault(cx: &mut Context, signal: i32, code: i32, addr: u64, error: u64) {
             Err(f) => {
                 cx.trap = Trap {
                     number: 14,
-                    // Write, user, fetch. (Whether the page was there says nothing: host mappings come and go.)
+                    // Write, user, fetch. (Whether the page was there says nothing: host mappings
+                    // come and go.)
                     error: error & 0x12 | 4,
                     address: f.addr.0,
                 };
@@ -269,7 +273,8 @@ fn fault(cx: &mut Context, signal: i32, code: i32, addr: u64, error: u64) {
 
 /// The system-call boundary: ends, stops and signals. `End` if the task is to end.
 ///
-/// A loop and not a recursion: a sender could interrupt a sleep as often as it likes by signals that do nothing.
+/// A loop and not a recursion: a sender could interrupt a sleep as often as it likes by signals
+/// that do nothing.
 fn boundary(cx: &mut Context, lanes: &mut Lanes) -> Flow {
     let mut look = cx.restart.is_some() || cx.saved_mask.is_some();
     loop {
@@ -359,7 +364,8 @@ fn take_signals(cx: &mut Context) -> Flow {
                 if action.flags & SA_RESETHAND != 0 {
                     actions.write().set(s, super::signal::SigAction::default());
                 }
-                // The next signal interrupts the handler's first instruction: as on Linux, frames are stacked.
+                // The next signal interrupts the handler's first instruction: as on Linux, frames
+                // are stacked.
                 if deliver(cx, &info, &action).is_err() {
                     return Flow::End;
                 }
@@ -397,7 +403,8 @@ fn deliver(
     Ok(())
 }
 
-/// Sleeps as long as the group is stopped, or everything is frozen. `Err` if there is no application side any more.
+/// Sleeps as long as the group is stopped, or everything is frozen. `Err` if there is no
+/// application side any more.
 fn stop_here(cx: &mut Context) -> core::result::Result<(), Gone> {
     if cx.thread.hold() == Event::Gone {
         return Err(Gone);

@@ -3,47 +3,53 @@
 //!
 //! ## Offers
 //!
-//! After a read that came from a patched call site, and where a wait says that such a descriptor is readable, the
-//! socket is asked to offer what it has ([`net::Socket::offer`]); it ends the offer before it looks at its queue again.
-//! The descriptor table's lock is held meanwhile, so that a number never reads what another file offered.
+//! After a read that came from a patched call site, and where a wait says that such a descriptor is
+//! readable, the socket is asked to offer what it has ([`net::Socket::offer`]); it ends the offer
+//! before it looks at its queue again. The descriptor table's lock is held meanwhile, so that a
+//! number never reads what another file offered.
 //!
-//! A slot is a number's, in an address space. So all who run there must have one descriptor table: a clone with
-//! CLONE_VM and without CLONE_FILES, and whoever gets a table of its own, end it for good. So does a seccomp filter that
-//! looks at these calls, in [`Task::withdraw_local`]. With a log of calls there are none.
+//! A slot is a number's, in an address space. So all who run there must have one descriptor table:
+//! a clone with CLONE_VM and without CLONE_FILES, and whoever gets a table of its own, end it for
+//! good. So does a seccomp filter that looks at these calls, in [`Task::withdraw_local`]. With a
+//! log of calls there are none.
 //!
 //! ## Changes that wait
 //!
-//! epoll_ctl(2) lays its change where the Sentry takes it before anything else that this task does: its next call by any
-//! way, a fault, a signal, a stop ([`settle`] in the task's loop). That is allowed ([`review`], before the task goes on)
-//! only where
+//! epoll_ctl(2) lays its change where the Sentry takes it before anything else that this task does:
+//! its next call by any way, a fault, a signal, a stop ([`settle`] in the task's loop). That is
+//! allowed ([`review`], before the task goes on) only where
 //!
 //! - the task is alone: nobody else has its descriptor table or runs in its address space;
-//! - nobody else has changed the epoll since ([`Epoll::changes`]): who was given it, changed it, and let it go during one
-//!   call of the task's is not seen by the other conditions;
-//! - the epoll's file has no reference but that table's: no other descriptor, process, or message in flight has it;
+//! - nobody else has changed the epoll since ([`Epoll::changes`]): who was given it, changed it,
+//!   and let it go during one call of the task's is not seen by the other conditions;
+//! - the epoll's file has no reference but that table's: no other descriptor, process, or message
+//!   in flight has it;
 //! - it is not watched by another epoll;
 //! - the descriptor is a socket's of our own stack, whose state does not depend on who watches it;
-//! - the result is certain: not in the set and to be added, or in it, not EPOLLEXCLUSIVE, and to be changed or taken
-//!   out. The user has room for many more watches than changes can wait ([`ROOM`]): what others of the user's tasks take
-//!   of it meanwhile does not take back what was promised.
+//! - the result is certain: not in the set and to be added, or in it, not EPOLLEXCLUSIVE, and to be
+//!   changed or taken out. The user has room for many more watches than changes can wait
+//!   ([`ROOM`]): what others of the user's tasks take of it meanwhile does not take back what was
+//!   promised.
 //!
-//! **Nobody sees that it happens later.** An epoll's set is looked at by who waits for it, changes it, or reads its
-//! fdinfo. The first two need a descriptor of it. While the task is in application code only it has one, and it comes to
-//! the Sentry to use it, when [`settle`] has run; whom it makes by a clone, who may run before it goes on, finds no
-//! deferral ([`end`]); who takes one from outside (`pidfd_getfd`), or reads fdinfo, has [`look`] run first, and in the
-//! first case it is not deferred any more. What remains is what the file did meanwhile, between the change's true time T
-//! and its time here, D. Say that nobody waits meanwhile, as was said.
+//! **Nobody sees that it happens later.** An epoll's set is looked at by who waits for it, changes
+//! it, or reads its fdinfo. The first two need a descriptor of it. While the task is in application
+//! code only it has one, and it comes to the Sentry to use it, when [`settle`] has run; whom it
+//! makes by a clone, who may run before it goes on, finds no deferral ([`end`]); who takes one from
+//! outside (`pidfd_getfd`), or reads fdinfo, has [`look`] run first, and in the first case it is
+//! not deferred any more. What remains is what the file did meanwhile, between the change's true
+//! time T and its time here, D. Say that nobody waits meanwhile, as was said.
 //!
-//! - *ADD, and MOD with EPOLLET or without*: Linux asks the file at T, and is told of what comes after T. Here the file
-//!   is asked at D. Whatever became ready up to D and still is, is found; what was ready and is not any more, Linux has
-//!   on its list, asks the file again when somebody waits, and drops. For EPOLLET, all edges up to the wait are one
-//!   event there, too, and MOD arms it again in both cases. An edge from T on is reported once, at the wait.
-//! - *EPOLLONESHOT*: an item is silenced by an event given to a wait, which there is none of between T and D. So MOD
-//!   arms what the last wait silenced, in both.
+//! - *ADD, and MOD with EPOLLET or without*: Linux asks the file at T, and is told of what comes
+//!   after T. Here the file is asked at D. Whatever became ready up to D and still is, is found;
+//!   what was ready and is not any more, Linux has on its list, asks the file again when somebody
+//!   waits, and drops. For EPOLLET, all edges up to the wait are one event there, too, and MOD arms
+//!   it again in both cases. An edge from T on is reported once, at the wait.
+//! - *EPOLLONESHOT*: an item is silenced by an event given to a wait, which there is none of
+//!   between T and D. So MOD arms what the last wait silenced, in both.
 //! - *DEL*: what the item found between T and D is dropped with it.
 //!
-//! Items that became ready between T and D may stand on the ready list in another order than Linux's. No order is
-//! promised, and each gets its turn.
+//! Items that became ready between T and D may stand on the ready list in another order than
+//! Linux's. No order is promised, and each gets its turn.
 //!
 //! If the task is killed between T and D, its changes are lost, with the epoll.
 //!
@@ -70,8 +76,9 @@ pub struct Deferral {
     epfd: i32,
     ep: Weak<File>,
     files: Weak<FdTable>,
-    /// The epoll's [`Epoll::changes`] that were this task's, and those before it began. Another number says that somebody
-    /// else has changed the set, however shortly he had the epoll: then what the application was told of it is not true.
+    /// The epoll's [`Epoll::changes`] that were this task's, and those before it began. Another
+    /// number says that somebody else has changed the set, however shortly he had the epoll: then
+    /// what the application was told of it is not true.
     own: AtomicU64,
 }
 
@@ -106,7 +113,8 @@ impl Deferral {
             };
             let r = control(task, &files, &ep, c.op, event, Room::Promised);
             done += u64::from(r.is_ok());
-            // Another leaves the states as they are, and the changes as not the task's: it asks when it goes on.
+            // Another leaves the states as they are, and the changes as not the task's: it asks
+            // when it goes on.
             if by == By::Itself {
                 self.area.set_state(c.fd, state(c.op, c.events, r.is_ok()));
             }
@@ -185,8 +193,8 @@ fn end_of(task: &Task, deferral: &mut Option<Deferral>) {
     task.lanes.deferral.any.store(false, Ordering::Relaxed);
 }
 
-/// The task, which is in a call, is about to share what it has: its epoll, its table, or its memory. The other may run
-/// before the task goes on.
+/// The task, which is in a call, is about to share what it has: its epoll, its table, or its
+/// memory. The other may run before the task goes on.
 pub fn end(task: &Task) {
     if task.lanes.deferral.any.load(Ordering::Relaxed) {
         end_of(task, &mut task.lanes.deferral.of.lock());
@@ -288,7 +296,8 @@ pub fn after_read(cx: &mut Context, fd: i32, f: &File) {
     offer(cx, &area, fd);
 }
 
-/// How much there is to be read of a socket was asked: the next call may be told beside the program.
+/// How much there is to be read of a socket was asked: the next call may be told beside the
+/// program.
 pub fn after_count(cx: &mut Context, f: &File) {
     let own = |s: &Socket| s.kind() == net::sys::SOCK_STREAM && s.is_own();
     if !by_lane(cx) && f.ops::<Socket>().is_some_and(own) {

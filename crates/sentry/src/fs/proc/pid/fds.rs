@@ -109,7 +109,8 @@ impl DynLink for FdLink {
     }
 }
 
-/// A file without a path, opened by way of `/proc/PID/fd/N`: a pipe gets a new end, others the same object.
+/// A file without a path, opened by way of `/proc/PID/fd/N`: a pipe gets a new end, others the same
+/// object.
 struct Reopen(Arc<File>);
 
 impl DynFile for Reopen {
