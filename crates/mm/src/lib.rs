@@ -120,7 +120,7 @@ pub use fork::Writers;
 pub use futex::FutexKey;
 pub use info::{Usage, VmaInfo, VmaUsage};
 pub use platform::{Prot, USER_MAX, USER_MIN};
-pub use privacy::Privacy;
+pub use privacy::{Dumpable, Privacy};
 pub use room::Layout;
 pub use types::{Access, Fault, FaultInfo, Limits, MapFile, MapName, MmapRequest};
 pub use user::{UserIo, UserRange};

@@ -24,13 +24,20 @@ impl Default for Privacy {
     }
 }
 
+/// Whether a memory may be looked into and dumped (`PR_SET_DUMPABLE`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dumpable {
+    No,
+    Yes,
+}
+
 impl Privacy {
     #[must_use]
     pub fn is_dumpable(&self) -> bool {
         self.dumpable.load(Ordering::SeqCst)
     }
-    pub fn set_dumpable(&self, dumpable: bool) {
-        self.dumpable.store(dumpable, Ordering::SeqCst);
+    pub fn set_dumpable(&self, to: Dumpable) {
+        self.dumpable.store(to == Dumpable::Yes, Ordering::SeqCst);
     }
     /// The user namespace that owns the memory.
     #[must_use]
@@ -43,7 +50,7 @@ impl Privacy {
     }
     /// As that of the memory that this is a copy of.
     pub(crate) fn inherit(&self, from: &Privacy) {
-        self.set_dumpable(from.is_dumpable());
+        self.dumpable.store(from.is_dumpable(), Ordering::SeqCst);
         self.set_user_ns(from.user_ns());
     }
 }

@@ -1,6 +1,7 @@
 //! Options of the IP, IPv6, TCP and UDP levels (`ip(7)`, `ipv6(7)`, `tcp(7)`, `udp(7)`): mostly
 //! numbers that are kept and told, since no packet is ever made.
 
+use crate::ns::Families;
 use crate::options::int_of;
 use crate::sys::{SOL_IP, SOL_IPV6, SOL_TCP, SOL_UDP};
 use abi::Result;
@@ -152,6 +153,14 @@ impl InetOptions {
     }
     pub fn on(&self, level: i32, name: i32) -> bool {
         self.value(level, name) != 0
+    }
+    /// What a bind takes.
+    pub fn families(&self) -> Families {
+        if self.on(SOL_IPV6, IPV6_V6ONLY) {
+            Families::V6Only
+        } else {
+            Families::Both
+        }
     }
 
     pub fn set(&self, level: i32, name: i32, v: &[u8], cred: &Credentials) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Sockets' ioctls (`netdevice(7)`), for interfaces that cannot be changed.
 
 use crate::interface::Interface;
+use crate::ns::Link;
 use crate::options::Common;
 use crate::protocol::Protocol;
 use crate::sys::AF_INET;
@@ -92,8 +93,8 @@ fn of_interface(common: &Common, cx: &dyn IoctlContext, cmd: u32, out: Va) -> Re
         SIOCGIFFLAGS => put(&(i.flags as u16).to_le_bytes()),
         SIOCSIFFLAGS if !is_admin => return Err(EPERM),
         SIOCSIFFLAGS => {
-            let up = req[16] & 1 != 0;
-            return common.ns.set_up(up).map(|()| 0);
+            let to = Link::of_flags(req[16].into());
+            return common.ns.set_loopback(to).map(|()| 0);
         }
         SIOCGIFADDR | SIOCGIFDSTADDR | SIOCGIFBRDADDR | SIOCGIFNETMASK => {
             put(&inet(address(common.family, i, cmd)?));

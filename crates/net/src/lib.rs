@@ -70,7 +70,7 @@ mod unix;
 pub use addr::unix_path;
 pub use control::{Control, Ucred};
 pub use family::{socket, socketpair};
-pub use ns::NetNamespace;
+pub use ns::{Link, NetNamespace};
 pub use protocol::{Block, Caller, PathNames, Received};
 pub use socket::Socket;
 

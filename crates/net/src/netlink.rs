@@ -4,7 +4,7 @@
 use crate::control::{Control, Ucred};
 use crate::interface::{Interface, LO_INDEX};
 use crate::msgqueue::{Msg, MsgQueue, take_all};
-use crate::ns::{LOOPBACKS, NetNamespace};
+use crate::ns::{LOOPBACKS, Link, NetNamespace};
 use crate::options::{Common, SO_ACCEPTCONN};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::stream::Take;
@@ -365,7 +365,7 @@ impl Netlink {
                 // `ifi_flags` and `ifi_change`; no change mask means all.
                 let (flags, change) = (word(req.body(), 8), word(req.body(), 12));
                 if (change == 0 && flags != 0) || change & 1 != 0 {
-                    self.common.ns.set_up(flags & 1 != 0)?;
+                    self.common.ns.set_loopback(Link::of_flags(flags))?;
                 }
                 Ok(())
             }

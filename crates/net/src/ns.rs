@@ -56,6 +56,33 @@ pub struct NetNamespace {
     pub(crate) next_netlink_port: AtomicU32,
 }
 
+/// What a bound IPv6 address takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Families {
+    /// The IPv4 address beside it, too.
+    Both,
+    /// `IPV6_V6ONLY`.
+    V6Only,
+}
+
+/// Whether an interface is up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Link {
+    Up,
+    Down,
+}
+
+impl Link {
+    /// By `IFF_UP` of an interface's flags.
+    #[must_use]
+    pub const fn of_flags(flags: u32) -> Link {
+        match flags & 1 {
+            0 => Link::Down,
+            _ => Link::Up,
+        }
+    }
+}
+
 impl NetNamespace {
     /// A namespace with a loopback interface that is up.
     #[must_use]
@@ -96,10 +123,11 @@ impl NetNamespace {
     }
     /// Takes the loopback interface up or down. `EOPNOTSUPP` for the host's, which is not ours to
     /// change.
-    pub fn set_up(&self, up: bool) -> Result<()> {
-        if self.host.is_some() && !up {
+    pub fn set_loopback(&self, to: Link) -> Result<()> {
+        if self.host.is_some() && to == Link::Down {
             return Err(EOPNOTSUPP);
         }
+        let up = to == Link::Up;
         self.up.store(up, Ordering::Relaxed);
         self.addressed.fetch_or(up, Ordering::Relaxed);
         Ok(())
@@ -183,7 +211,7 @@ pub struct Binding<T> {
     pub ip: IpAddr,
     pub port: u16,
     /// Of an IPv6 wildcard: does not take IPv4.
-    v6only: bool,
+    families: Families,
     pub common: Arc<Common>,
     pub uid: u32,
     /// The other end of a connection. Leaf lock.
@@ -199,7 +227,7 @@ impl<T> Binding<T> {
     fn families(&self) -> u8 {
         match self.ip {
             IpAddr::V4(_) => 1,
-            IpAddr::V6(a) if a.is_unspecified() && !self.v6only => 3,
+            IpAddr::V6(a) if a.is_unspecified() && self.families == Families::Both => 3,
             IpAddr::V6(_) => 2,
         }
     }
@@ -294,7 +322,7 @@ impl<T> PortTable<T> {
     pub fn bind(
         &self,
         at: Endpoint,
-        v6only: bool,
+        families: Families,
         common: &Arc<Common>,
         uid: u32,
         rule: Rule,
@@ -305,7 +333,7 @@ impl<T> PortTable<T> {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             ip: at.ip,
             port,
-            v6only,
+            families,
             common: common.clone(),
             uid,
             remote: Mutex::new(None),
@@ -349,7 +377,7 @@ impl<T> PortTable<T> {
     ) -> Result<Arc<Binding<T>>> {
         self.bind(
             Endpoint { ip, port: 0 },
-            false,
+            Families::Both,
             common,
             uid,
             Rule::Udp,
@@ -364,7 +392,7 @@ impl<T> PortTable<T> {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             ip,
             port: b.port,
-            v6only: false,
+            families: Families::Both,
             common: common.clone(),
             uid: b.uid,
             remote: Mutex::new(None),

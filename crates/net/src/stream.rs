@@ -149,6 +149,14 @@ pub enum Gone {
     ResetLater,
 }
 
+/// Whose bytes one read of a UNIX stream gives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Writers {
+    Any,
+    /// One's: the reader asks who wrote.
+    One,
+}
+
 /// Whether a read takes the bytes out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Take {
@@ -427,8 +435,8 @@ impl Half {
     }
 
     /// Reads bytes of a UNIX stream: ends after bytes that came with files, and, where the reader
-    /// asks who wrote (`by_writer`), before bytes of another writer.
-    pub fn read_unix(&self, dst: &mut dyn Sink, take: Take, by_writer: bool) -> Result<Got> {
+    /// asks who wrote, before bytes of another writer.
+    pub fn read_unix(&self, dst: &mut dyn Sink, take: Take, of: Writers) -> Result<Got> {
         let mut arrived = None;
         let got = self.taking(|s| {
             let mut got = Got::default();
@@ -441,7 +449,7 @@ impl Half {
             let mut at = 0;
             let mut i = 0;
             while let Some(seg) = s.segs.get_mut(i) {
-                if by_writer && got.cred.is_some_and(|c| c != seg.cred) {
+                if of == Writers::One && got.cred.is_some_and(|c| c != seg.cred) {
                     break;
                 }
                 if dst.remaining() == 0 && got.n > 0 {

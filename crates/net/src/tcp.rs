@@ -523,12 +523,12 @@ impl Protocol for Tcp {
         if s.binding.is_some() {
             return Err(EINVAL);
         }
-        let v6only = self.options.on(SOL_IPV6, IPV6_V6ONLY);
+        let families = self.options.families();
         let b =
             self.common
                 .ns
                 .tcp
-                .bind(at, v6only, &self.common, who.cred.euid, Rule::Tcp, None)?;
+                .bind(at, families, &self.common, who.cred.euid, Rule::Tcp, None)?;
         s.local = Some(Endpoint {
             ip: at.ip,
             port: b.port,
@@ -568,8 +568,8 @@ impl Protocol for Tcp {
             Some(b) => b.clone(),
             None => {
                 let any = Endpoint::any(self.common.family);
-                let v6only = self.options.on(SOL_IPV6, IPV6_V6ONLY);
-                let b = table.bind(any, v6only, &self.common, who.cred.euid, Rule::Tcp, None)?;
+                let families = self.options.families();
+                let b = table.bind(any, families, &self.common, who.cred.euid, Rule::Tcp, None)?;
                 s.local = Some(Endpoint {
                     ip: any.ip,
                     port: b.port,

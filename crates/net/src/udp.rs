@@ -98,13 +98,13 @@ impl Udp {
             return Ok(l);
         }
         let any = Endpoint::any(self.common.family);
-        let v6only = self.options.on(SOL_IPV6, IPV6_V6ONLY);
+        let families = self.options.families();
         let rx = Some(self.rx.clone());
         let b = self
             .common
             .ns
             .udp
-            .bind(any, v6only, &self.common, uid, Rule::Udp, rx)?;
+            .bind(any, families, &self.common, uid, Rule::Udp, rx)?;
         let l = Endpoint {
             ip: any.ip,
             port: b.port,
@@ -266,13 +266,13 @@ impl Protocol for Udp {
         if s.binding.is_some() {
             return Err(EINVAL);
         }
-        let v6only = self.options.on(SOL_IPV6, IPV6_V6ONLY);
+        let families = self.options.families();
         let (uid, rx) = (who.cred.euid, Some(self.rx.clone()));
         let b = self
             .common
             .ns
             .udp
-            .bind(at, v6only, &self.common, uid, Rule::Udp, rx)?;
+            .bind(at, families, &self.common, uid, Rule::Udp, rx)?;
         s.local = Some(Endpoint {
             ip: at.ip,
             port: b.port,

@@ -239,13 +239,13 @@ impl Container {
     pub fn share(&self) {
         self.shares.store(true, Ordering::Relaxed);
     }
-    /// A task came or went; under the task list's lock.
-    pub fn count_task(&self, came: bool) {
-        if came {
-            self.tasks.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.tasks.fetch_sub(1, Ordering::Relaxed);
-        }
+    /// A task came; under the task list's lock.
+    pub fn task_came(&self) {
+        self.tasks.fetch_add(1, Ordering::Relaxed);
+    }
+    /// A task went; under the task list's lock.
+    pub fn task_went(&self) {
+        self.tasks.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether it has ended, and gets no more processes. Under the task list's lock.
@@ -259,9 +259,13 @@ impl Container {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Its tasks are held at the boundary from now on, or not any more.
-    pub fn set_frozen(&self, frozen: bool) {
-        self.frozen.store(frozen, Ordering::SeqCst);
+    /// Its tasks are held at the boundary from now on.
+    pub fn freeze(&self) {
+        self.frozen.store(true, Ordering::SeqCst);
+    }
+    /// Its tasks are not held at the boundary any more.
+    pub fn thaw(&self) {
+        self.frozen.store(false, Ordering::SeqCst);
     }
     /// Whether its tasks are held at the boundary.
     #[must_use]

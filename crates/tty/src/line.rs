@@ -79,6 +79,15 @@ enum Erase {
     Line,
 }
 
+/// What asks whether there is something to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asks {
+    /// A read takes what there is.
+    Read,
+    /// poll(2) tells of VMIN bytes.
+    Poll,
+}
+
 impl Line {
     pub fn new() -> Line {
         Line {
@@ -114,13 +123,13 @@ impl Line {
         }
     }
 
-    /// Whether a read would give something. `poll` asks for VMIN bytes, as poll(2) does.
-    pub fn readable(&self, poll: bool) -> bool {
+    /// Whether there is something for a read, or so much that poll(2) tells of it.
+    pub fn readable(&self, asks: Asks) -> bool {
         if self.canonical() {
             return self.committed > 0;
         }
         let (min, time) = (self.termios.cc[VMIN], self.termios.cc[VTIME]);
-        let need = if poll && time == 0 && min > 0 {
+        let need = if asks == Asks::Poll && time == 0 && min > 0 {
             usize::from(min)
         } else {
             1

@@ -1,7 +1,7 @@
 //! A pseudo-terminal and the open files of its two sides.
 
 use crate::devpts::Devpts;
-use crate::line::{Line, WRITE_ROOM};
+use crate::line::{Asks, Line, WRITE_ROOM};
 use crate::termios::{ICANON, TOSTOP, VMIN, VTIME};
 use crate::{JobControl, ioctl};
 use abi::errno::{EAGAIN, EIO, ERESTARTSYS, ETIMEDOUT};
@@ -143,7 +143,7 @@ impl Pty {
         } else if s.line.packet_status != 0 {
             a.to_master |= Events::READABLE | Events::PRI;
         }
-        if s.line.readable(false) {
+        if s.line.readable(Asks::Read) {
             a.to_slave |= Events::READABLE;
         }
         if !could_write && s.line.writable() {
@@ -471,7 +471,7 @@ impl Slave {
             let enough = s.line.termios.local(ICANON) || s.line.input.len() >= min.min(want).max(1);
             (
                 false,
-                (s.line.readable(false) && enough).then(|| s.line.take(want)),
+                (s.line.readable(Asks::Read) && enough).then(|| s.line.take(want)),
             )
         });
         match bytes {
@@ -600,7 +600,7 @@ impl FileOps for Slave {
         if self.is_dead(&s) {
             e = Events::READABLE | Events::WRITABLE | Events::ERR | Events::HUP;
         }
-        if s.line.readable(true) {
+        if s.line.readable(Asks::Poll) {
             e |= Events::READABLE;
         }
         if s.line.writable() {

@@ -1,4 +1,4 @@
-use crate::line::Line;
+use crate::line::{Asks, Line};
 use crate::termios::*;
 use crate::*;
 use abi::errno::*;
@@ -52,7 +52,7 @@ fn canonical_editing() {
     for (typed, read, screen) in table {
         let mut l = Line::new();
         assert_eq!(echo(&mut l, typed), *screen, "{typed:?}");
-        assert!(l.readable(false), "{typed:?}");
+        assert!(l.readable(Asks::Read), "{typed:?}");
         assert_eq!(l.take(100), *read, "{typed:?}");
     }
 }
@@ -90,7 +90,7 @@ fn input_flags() {
     let mut l = line(|t| t.cc[VEOL] = b';');
     l.receive(b"a;b\nc");
     assert_eq!((l.take(9), l.take(9)), (b"a;".to_vec(), b"b\n".to_vec()));
-    assert!(!l.readable(false));
+    assert!(!l.readable(Asks::Read));
     // Lines are read one at a time, and in pieces; an end of file after a full buffer is not left
     // behind.
     let mut l = Line::new();
@@ -151,7 +151,7 @@ fn flow_control_and_changes_of_mode() {
     // Pending bytes become readable in raw mode, and one line back in canonical mode.
     let mut l = Line::new();
     l.receive(b"abc");
-    assert!(!l.readable(false));
+    assert!(!l.readable(Asks::Read));
     let canonical = l.termios;
     l.set_termios(Termios {
         lflag: canonical.lflag & !ICANON,
@@ -159,16 +159,16 @@ fn flow_control_and_changes_of_mode() {
     });
     assert_eq!(l.take(1), b"a");
     l.set_termios(canonical);
-    assert!(l.readable(false));
+    assert!(l.readable(Asks::Read));
     assert_eq!(l.take(9), b"bc");
     let mut l = line(|t| {
         t.lflag &= !ICANON;
         t.cc[VMIN] = 3;
     });
     l.receive(b"ab");
-    assert!(l.readable(false) && !l.readable(true));
+    assert!(l.readable(Asks::Read) && !l.readable(Asks::Poll));
     l.receive(b"c");
-    assert!(l.readable(true));
+    assert!(l.readable(Asks::Poll));
 }
 
 #[test]

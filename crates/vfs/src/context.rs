@@ -54,8 +54,11 @@ impl FsContext {
     pub fn in_exec(&self) -> bool {
         self.in_exec.load(Ordering::SeqCst)
     }
-    pub fn set_in_exec(&self, on: bool) {
-        self.in_exec.store(on, Ordering::SeqCst);
+    pub fn begin_exec(&self) {
+        self.in_exec.store(true, Ordering::SeqCst);
+    }
+    pub fn end_exec(&self) {
+        self.in_exec.store(false, Ordering::SeqCst);
     }
     #[must_use]
     pub fn root(&self) -> Path {

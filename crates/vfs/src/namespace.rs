@@ -53,6 +53,13 @@ const ATIME: MountFlags = MountFlags::ATIME;
 /// Mounts of a copy, by the ids of what they are copies of.
 pub type ById = HashMap<u64, Arc<Mount>>;
 
+/// Whether a mount may be bound elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bindable {
+    Yes,
+    No,
+}
+
 /// Whether what lies below is meant too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recursive {
@@ -341,7 +348,7 @@ impl MountNamespace {
     }
 
     /// `MS_UNBINDABLE`, or any other propagation, for one mount or a tree.
-    pub fn set_unbindable(&self, path: &Path, on: bool, recursive: Recursive) -> Result<()> {
+    pub fn set_bindable(&self, path: &Path, to: Bindable, recursive: Recursive) -> Result<()> {
         let _g = self.vfs.mount_lock.lock();
         if !path.is_mount_root() || !self.owns(&path.mnt) {
             return Err(EINVAL);
@@ -352,7 +359,7 @@ impl MountNamespace {
         };
         for m in all {
             let mut f = m.flags();
-            f.set(MountFlags::UNBINDABLE, on);
+            f.set(MountFlags::UNBINDABLE, to == Bindable::No);
             m.set_flags(f);
         }
         Ok(())

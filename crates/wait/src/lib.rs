@@ -164,7 +164,7 @@ impl WaitQueue {
 }
 
 pub use parker::Parker;
-pub use spin::Spinners;
+pub use spin::{MaySpin, Spinners};
 
 impl Listener for Parker {
     fn notify(&self, _: Events) {

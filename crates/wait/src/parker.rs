@@ -256,11 +256,12 @@ impl Parker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spin::MaySpin;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     fn task(cpus: u32) -> (Arc<Spinners>, Arc<Parker>) {
-        let s = Arc::new(Spinners::new(cpus, false));
+        let s = Arc::new(Spinners::new(cpus, MaySpin::WhereIdle));
         s.wakes(&SeenAwake::default());
         (s.clone(), Arc::new(Parker::of_task(Some(s))))
     }
@@ -280,7 +281,7 @@ mod tests {
     #[test]
     fn two_wake_each_other() {
         for cpus in [1, 2, 8] {
-            let s = Arc::new(Spinners::new(cpus, false));
+            let s = Arc::new(Spinners::new(cpus, MaySpin::WhereIdle));
             let parkers: [Arc<Parker>; 2] =
                 std::array::from_fn(|_| Arc::new(Parker::of_task(Some(s.clone()))));
             let turn = Arc::new(AtomicU32::new(0));
@@ -332,7 +333,7 @@ mod tests {
 
     fn in_turns_on_one_cpu(wake: fn(&Parker)) {
         const ROUNDS: u32 = 2000;
-        let s = Arc::new(Spinners::new(8, false));
+        let s = Arc::new(Spinners::new(8, MaySpin::WhereIdle));
         let parkers: [Arc<Parker>; 2] =
             std::array::from_fn(|_| Arc::new(Parker::of_task(Some(s.clone()))));
         let turn = Arc::new(AtomicU32::new(0));

@@ -66,5 +66,5 @@ pub mod table;
 mod trial;
 
 pub use budget::{Kind, SpinBudget, Turns, Use};
-pub use spinners::{End, Spinners};
+pub use spinners::{End, MaySpin, Spinners};
 pub use trial::{CallCount, SeenAwake};

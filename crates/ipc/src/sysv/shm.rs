@@ -75,6 +75,13 @@ impl Object for Shm {
     fn removed(&self) {}
 }
 
+/// Whether a segment bears the mark of SHM_LOCK.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Locked {
+    No,
+    Yes,
+}
+
 impl Shm {
     #[must_use]
     pub fn new(
@@ -163,12 +170,12 @@ impl Shm {
     }
     /// SHM_LOCK and SHM_UNLOCK: nothing is pinned, the mark is kept. The caller checks
     /// RLIMIT_MEMLOCK.
-    pub fn lock(&self, cred: &Credentials, on: bool) -> Result<()> {
+    pub fn set_locked(&self, cred: &Credentials, to: Locked) -> Result<()> {
         let mut s = self.state.lock();
         if !cred.has(vfs::Caps::IPC_LOCK) {
             s.perm.check_owner(cred)?;
         }
-        s.perm.mode = (s.perm.mode & !SHM_LOCKED) | if on { SHM_LOCKED } else { 0 };
+        s.perm.mode = (s.perm.mode & !SHM_LOCKED) | if to == Locked::Yes { SHM_LOCKED } else { 0 };
         Ok(())
     }
     /// `struct shmid64_ds`. `nattch`: how many mappings there are, which the caller counts.

@@ -7,7 +7,7 @@ use crate::inflight::InFlight;
 use crate::msgqueue::{Msg, take_all};
 use crate::options::SO_PASSCRED;
 use crate::protocol::{Caller, Received};
-use crate::stream::{End, Gone, Take};
+use crate::stream::{End, Gone, Take, Writers};
 use crate::sys::{MSG_OOB, MSG_PEEK, MSG_TRUNC};
 use abi::Result;
 use abi::errno::{
@@ -188,7 +188,8 @@ impl UnixSock {
                     });
                 }
             };
-            let got = rx.read_unix(dst, take, pass)?;
+            let of = if pass { Writers::One } else { Writers::Any };
+            let got = rx.read_unix(dst, take, of)?;
             let cred = got.cred.filter(|_| pass);
             let control = Control {
                 files: got.files,

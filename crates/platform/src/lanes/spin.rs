@@ -142,6 +142,7 @@ impl MailboxSpin {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wait::MaySpin;
 
     fn spinning(all: &Spinners) -> MailboxSpin {
         assert!(all.enter());
@@ -154,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_spins_looks_aside() {
-        let all = Spinners::new(2, false);
+        let all = Spinners::new(2, MaySpin::WhereIdle);
         let state = AtomicU32::new(lane::SPINS);
         let mut looks = 0;
         let mut m = spinning(&all);
@@ -171,7 +172,7 @@ mod tests {
     /// A thread that spins in vain again and again needs many calls for each time.
     #[test]
     fn spinning_is_paid_for() {
-        let all = Spinners::new(8, false);
+        let all = Spinners::new(8, MaySpin::WhereIdle);
         while !all.has_idle_cpu() {
             std::thread::yield_now();
         }
@@ -189,7 +190,7 @@ mod tests {
         // Each takes 200 us, 100 calls' worth, unless the host pre-empted it.
         assert!((1..=40).contains(&begun), "{begun}");
         // One that no neighbour has made stop.
-        let all = Spinners::new(8, false);
+        let all = Spinners::new(8, MaySpin::WhereIdle);
         let state = AtomicU32::new(lane::SPINS | lane::ASKED);
         while m.budget.left() < 100 {
             assert!(all.enter());

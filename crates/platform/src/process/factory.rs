@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use stub::{AREA_LEN, AREAS, COMMAND_LEN, area};
-use wait::Spinners;
+use wait::{MaySpin, Spinners};
 
 /// The control file: command pages and thread areas of all stub processes, in units of [`AREA_LEN`].
 pub(super) const CONTROL_UNITS: usize = 1 << 17;
@@ -114,6 +114,10 @@ impl Factory {
         };
         let (command, zarea) = (take(), take());
         host::reap_children_by_host()?;
+        let may_spin = match lanes {
+            Lanes::Mailbox => MaySpin::Always,
+            _ => MaySpin::WhereIdle,
+        };
         let vdso = crate::process::zygote::host_vdso();
         let zygote_end = crate::process::zygote::start(
             &text,
@@ -146,7 +150,7 @@ impl Factory {
             resting: AtomicU32::new(0),
             host_vdso: crate::process::zygote::moved_vdso(&vdso),
             lanes: lanes.possible(),
-            spinners: Arc::new(Spinners::new(host::cpu_count(), lanes == Lanes::Mailbox)),
+            spinners: Arc::new(Spinners::new(host::cpu_count(), may_spin)),
         }))
     }
 

@@ -98,7 +98,7 @@ fn namespaces(
     )?;
     if spec.own_net {
         // As container runtimes do.
-        or(ns.net.set_up(true), "take its loopback up")?;
+        or(ns.net.set_loopback(net::Link::Up), "take its loopback up")?;
     }
     if spec.own_uts {
         ns.uts.change(kernel, |names| {

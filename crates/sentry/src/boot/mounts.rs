@@ -16,7 +16,7 @@ use vfs::dentry::ReadOnly;
 use vfs::file::FileOps;
 use vfs::fs::root_layer::RootLayer;
 use vfs::fs::tmpfs::{self, Tmpfs, TmpfsType};
-use vfs::namespace::Recursive;
+use vfs::namespace::{Bindable, Recursive};
 use vfs::vfs::{FsType, SpecialFiles};
 use vfs::walk::Walk;
 use vfs::{
@@ -253,7 +253,7 @@ fn protect(cx: &PathCx<'_>, ns: &Arc<MountNamespace>, spec: &ContainerSpec) -> T
     };
     if let Some(recursive) = below {
         or(
-            ns.set_unbindable(&ns.root(), true, recursive),
+            ns.set_bindable(&ns.root(), Bindable::No, recursive),
             "make the root unbindable",
         )?;
     }

@@ -35,12 +35,12 @@ impl Kernel {
     /// Holds every task of a container at its next boundary, and has it come there. A task that sleeps in a
     /// system call restarts the call afterwards.
     pub fn freeze(&self, c: &Arc<Container>) {
-        c.set_frozen(true);
+        c.freeze();
         self.kick(c);
     }
     /// Lets them go on.
     pub fn thaw(&self, c: &Arc<Container>) {
-        c.set_frozen(false);
+        c.thaw();
         self.kick(c);
     }
     fn kick(&self, c: &Arc<Container>) {

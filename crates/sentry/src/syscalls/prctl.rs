@@ -8,6 +8,7 @@ use crate::task::seccomp;
 use ::seccomp::bpf;
 use abi::errno::*;
 use abi::{Result, Va};
+use mm::Dumpable;
 use std::sync::atomic::Ordering;
 use vfs::{Caps, Credentials};
 use zerocopy::IntoBytes;
@@ -71,7 +72,7 @@ enum PrctlCmd {
     SetPdeathSignal(i32),
     GetPdeathSignal(UserOut<i32>),
     GetDumpable,
-    SetDumpable(bool),
+    SetDumpable(Dumpable),
     GetKeepCaps,
     SetKeepCaps(bool),
     /// Statistical, which is all there is.
@@ -120,7 +121,10 @@ impl PrctlCmd {
             O::PR_SET_PDEATHSIG if arg2 <= 64 => PrctlCmd::SetPdeathSignal(arg2 as i32),
             O::PR_GET_PDEATHSIG => PrctlCmd::GetPdeathSignal(out),
             O::PR_GET_DUMPABLE => PrctlCmd::GetDumpable,
-            O::PR_SET_DUMPABLE => PrctlCmd::SetDumpable(switch(arg2)?),
+            O::PR_SET_DUMPABLE => PrctlCmd::SetDumpable(match switch(arg2)? {
+                true => Dumpable::Yes,
+                false => Dumpable::No,
+            }),
             O::PR_GET_KEEPCAPS => PrctlCmd::GetKeepCaps,
             O::PR_SET_KEEPCAPS => PrctlCmd::SetKeepCaps(switch(arg2)?),
             O::PR_GET_TIMING => PrctlCmd::GetTiming,
@@ -181,7 +185,7 @@ fn prctl(
             out.write(&mm, &cx.pdeath_signal.load(Ordering::Relaxed))?;
         }
         PrctlCmd::GetDumpable => return Ok(mm.privacy().is_dumpable().into()),
-        PrctlCmd::SetDumpable(on) => mm.privacy().set_dumpable(on),
+        PrctlCmd::SetDumpable(to) => mm.privacy().set_dumpable(to),
         PrctlCmd::GetKeepCaps => return Ok((cx.cred().securebits & KEEP_CAPS != 0).into()),
         PrctlCmd::SetKeepCaps(on) => set_keep_caps(cx, on)?,
         PrctlCmd::SetName(name) => set_name(cx, name)?,
@@ -431,7 +435,7 @@ mod tests {
         ));
         assert!(matches!(
             cmd(4, [1, 0, 0, 0]),
-            Ok(PrctlCmd::SetDumpable(true))
+            Ok(PrctlCmd::SetDumpable(Dumpable::Yes))
         ));
         assert!(matches!(
             cmd(47, [2, 10, 0, 0]),

@@ -18,7 +18,7 @@ use ipc::sysv::sem::{
     SEMVMX, SETALL, SETVAL, SemOp, SemSet,
 };
 use ipc::sysv::shm::{
-    Attachment, SHM_EXEC, SHM_HUGETLB, SHM_INFO, SHM_LOCK, SHM_RDONLY, SHM_REMAP, SHM_RND,
+    Attachment, Locked, SHM_EXEC, SHM_HUGETLB, SHM_INFO, SHM_LOCK, SHM_RDONLY, SHM_REMAP, SHM_RND,
     SHM_STAT, SHM_STAT_ANY, SHM_UNLOCK, SHMALL, SHMMAX, Shm,
 };
 use ipc::sysv::{
@@ -340,10 +340,15 @@ fn shmctl(cx: &mut Context, id: i32, cmd: ShmCtl, buf: Va) -> SysResult {
             ns(cx).shm.get(id)?.set(&cred, &raw).map(|()| 0)
         }
         ShmCtl::IPC_RMID => ns(cx).shm.get(id)?.remove(&cred).map(|()| 0),
-        ShmCtl::SHM_LOCK | ShmCtl::SHM_UNLOCK => ns(cx)
+        ShmCtl::SHM_LOCK => ns(cx)
             .shm
             .get(id)?
-            .lock(&cred, cmd == ShmCtl::SHM_LOCK)
+            .set_locked(&cred, Locked::Yes)
+            .map(|()| 0),
+        ShmCtl::SHM_UNLOCK => ns(cx)
+            .shm
+            .get(id)?
+            .set_locked(&cred, Locked::No)
             .map(|()| 0),
         _ => Err(EINVAL),
     }

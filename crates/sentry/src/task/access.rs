@@ -119,7 +119,7 @@ impl Task {
         let old = self.cred();
         let ids = |c: &Credentials| [c.euid, c.fsuid, c.egid, c.fsgid];
         if ids(&old) != ids(&new) || !no_more_capable(&old, &new) {
-            self.mm().privacy().set_dumpable(false);
+            self.mm().privacy().set_dumpable(mm::Dumpable::No);
             self.pdeath_signal.store(0, Ordering::Relaxed);
         }
         self.set_cred(new);

@@ -5,7 +5,7 @@ use super::{Context, Sleep, Task};
 use abi::errno::*;
 use abi::{Result, Va};
 use loader::{Elf, Image, LoadRequest, Program};
-use mm::{MapFile, MapName, Mm};
+use mm::{Dumpable, MapFile, MapName, Mm};
 use platform::AppThread;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -424,7 +424,7 @@ impl Alone {
             .any(|t| !Arc::ptr_eq(&t.group, &task.group) && Arc::ptr_eq(&t.fs(), &fs));
         // Under the list's lock, as the check in clone(2).
         (!shared).then(|| {
-            fs.set_in_exec(true);
+            fs.begin_exec();
             Alone(fs)
         })
     }
@@ -432,7 +432,7 @@ impl Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        self.0.set_in_exec(false);
+        self.0.end_exec();
     }
 }
 
@@ -440,7 +440,11 @@ impl Drop for Alone {
 /// `begin_new_exec`).
 fn protect(task: &Arc<Task>, mm: &Mm, o: &Opened) {
     let cred = task.cred();
-    let mut dumpable = cred.euid == cred.uid && cred.egid == cred.gid;
+    let mut dumpable = if cred.euid == cred.uid && cred.egid == cred.gid {
+        Dumpable::Yes
+    } else {
+        Dumpable::No
+    };
     let mut ns = cred.user_ns.clone();
     let caller = vfs::Caller { cred: &cred, task };
     for f in [Some(&o.file), o.interpreter.as_ref().map(|(_, f, _)| f)] {
@@ -451,7 +455,7 @@ fn protect(task: &Arc<Task>, mm: &Mm, o: &Opened) {
             continue;
         }
         // The namespace that may look in knows the file's owner.
-        dumpable = false;
+        dumpable = Dumpable::No;
         let owner = inode.perm().ok();
         let knows = |ns: &UserNs| {
             owner.is_some_and(|p| ns.uid_number(p.uid).is_some() && ns.gid_number(p.gid).is_some())

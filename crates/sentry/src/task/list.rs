@@ -241,7 +241,7 @@ impl TaskList {
     }
     pub fn add_task(&mut self, t: &Arc<Task>) {
         self.tasks.insert(t.tid, t.clone());
-        t.group.container.count_task(true);
+        t.group.container.task_came();
         if let Some(p) = self.processes.get_mut(&t.group.tgid) {
             p.threads.insert(t.tid, t.clone());
         }
@@ -265,7 +265,7 @@ impl TaskList {
     /// Removes an ended thread; gives how many remain in its group.
     pub fn remove_task(&mut self, t: &Task) -> usize {
         if self.tasks.remove(&t.tid).is_some() {
-            t.group.container.count_task(false);
+            t.group.container.task_went();
             if !t.is_leader() {
                 t.group.cgroup().uncharge(1);
             }

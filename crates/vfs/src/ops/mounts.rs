@@ -4,7 +4,7 @@ use crate::context::{At, PathCx};
 use crate::cred::Caps;
 use crate::dentry::ReadOnly;
 use crate::mount::{MountFlags, Path};
-use crate::namespace::Recursive;
+use crate::namespace::{Bindable, Recursive};
 use crate::walk::Walk;
 use abi::Result;
 use abi::errno::{EINVAL, ENODEV, ENOENT, EPERM};
@@ -83,7 +83,11 @@ impl PathCx<'_> {
                 return Err(EINVAL);
             }
             at.follow_down();
-            return ns.set_unbindable(&at, kind == MS_UNBINDABLE, recursive);
+            let to = match kind {
+                MS_UNBINDABLE => Bindable::No,
+                _ => Bindable::Yes,
+            };
+            return ns.set_bindable(&at, to, recursive);
         }
         if flags & MS_MOVE != 0 {
             let from = self.mount_source(args.source)?;

@@ -193,12 +193,13 @@ fn micros(t: Duration) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::spinners::MaySpin;
     use super::super::table::{DEFERRED, MAILBOX, SLEEP};
     use super::*;
 
     #[test]
     fn spinning_is_paid_for() {
-        let all = Spinners::new(2, false);
+        let all = Spinners::new(2, MaySpin::WhereIdle);
         let b = SpinBudget::new(&SLEEP);
         assert!(b.suffices());
         b.in_vain(&all, Duration::from_micros(130));
@@ -218,7 +219,7 @@ mod tests {
     /// meanwhile.
     #[test]
     fn what_is_found_saves() {
-        let all = Spinners::new(2, false);
+        let all = Spinners::new(2, MaySpin::WhereIdle);
         let t = Duration::from_micros(40);
         let sleep = SpinBudget::new(&SLEEP);
         sleep.found(&all, t);
@@ -246,7 +247,7 @@ mod tests {
     /// for.
     #[test]
     fn turns_are_counted() {
-        let all = Spinners::new(2, false);
+        let all = Spinners::new(2, MaySpin::WhereIdle);
         let b = SpinBudget::new(&MAILBOX);
         let us = Duration::from_micros(1);
         let turns = || {

@@ -52,10 +52,19 @@ pub enum End {
     GaveUp,
 }
 
+/// When a thread may spin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MaySpin {
+    /// Where a CPU is idle, by what was seen last.
+    WhereIdle,
+    /// Nobody is asked whether a CPU is.
+    Always,
+}
+
 impl Spinners {
-    /// For a process that may use so many CPUs. `always`: nobody is asked whether a CPU is idle.
+    /// For a process that may use so many CPUs.
     #[must_use]
-    pub fn new(cpus: u32, always: bool) -> Spinners {
+    pub fn new(cpus: u32, may: MaySpin) -> Spinners {
         Spinners {
             cpus,
             awake: AtomicU32::new(0),
@@ -65,7 +74,7 @@ impl Spinners {
             back_off: AtomicU64::new(0),
             crowded_at: AtomicU64::new(0),
             others_at: AtomicU64::new(0),
-            always,
+            always: may == MaySpin::Always,
             trials: Trials::default(),
             totals: Default::default(),
         }
@@ -247,7 +256,7 @@ mod tests {
 
     #[test]
     fn nobody_spins_where_no_cpu_is_idle() {
-        let all = Spinners::new(3, false);
+        let all = Spinners::new(3, MaySpin::WhereIdle);
         // The caller's own task is one of those that are awake.
         all.wakes(&SeenAwake::default());
         assert!(all.enter() && all.enter() && !all.enter());
@@ -256,21 +265,21 @@ mod tests {
         assert!(!all.enter());
         all.sleeps(&SeenAwake::default());
         assert!(all.enter());
-        let one = Spinners::new(1, false);
+        let one = Spinners::new(1, MaySpin::WhereIdle);
         assert!(!one.enter());
-        let two = Spinners::new(2, false);
+        let two = Spinners::new(2, MaySpin::WhereIdle);
         two.wakes(&SeenAwake::default());
         assert!(two.enter());
         two.leave();
         two.back_off();
         assert!(!two.enter());
-        assert!(Spinners::new(1, true).enter());
+        assert!(Spinners::new(1, MaySpin::Always).enter());
     }
 
     /// Where all CPUs were wanted a moment ago, nobody is moved.
     #[test]
     fn an_idle_cpu_takes_time() {
-        let all = Spinners::new(2, false);
+        let all = Spinners::new(2, MaySpin::WhereIdle);
         let wait = || std::thread::sleep(IDLE + Duration::from_millis(1));
         wait();
         all.wakes(&SeenAwake::default());
@@ -290,7 +299,7 @@ mod tests {
     /// be.
     #[test]
     fn who_wakes_has_the_cpu() {
-        let all = Spinners::new(2, false);
+        let all = Spinners::new(2, MaySpin::WhereIdle);
         all.wakes(&SeenAwake::default());
         assert!(all.enter());
         let mut looks = 0;
@@ -314,7 +323,7 @@ mod tests {
     /// However long the machine is busy: little is spun for nothing; and what is over is forgotten.
     #[test]
     fn back_offs_grow() {
-        let all = Spinners::new(2, false);
+        let all = Spinners::new(2, MaySpin::WhereIdle);
         let left = || all.not_before.load(Relaxed).saturating_sub(all.clock());
         all.back_off();
         assert!(left() <= 2000);

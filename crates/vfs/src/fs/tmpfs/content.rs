@@ -7,6 +7,7 @@ use clas::{Cla, Wait};
 use hostcall::MemSlice;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The most pages that one fault on a hole fills.
@@ -163,6 +164,13 @@ impl Pages {
     }
 }
 
+/// Whether a file's size follows what it is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    Stays,
+    Grows,
+}
+
 impl Content {
     pub fn new(fs: &Arc<Tmpfs>) -> Content {
         Content {
@@ -259,8 +267,8 @@ impl Content {
         p.remove(&self.fs, page_end(size), u64::MAX)
     }
 
-    /// Makes `[start, end)` read as zeros, and frees its whole pages.
-    pub fn punch(&self, start: u64, end: u64) -> Freed {
+    /// Makes a range read as zeros, and frees its whole pages.
+    pub fn punch(&self, Range { start, end }: Range<u64>) -> Freed {
         let mut p = self.pages.write();
         let (first, last) = (page_end(start), page_of(end));
         if first > last {
@@ -272,8 +280,8 @@ impl Content {
         p.remove(&self.fs, first, last)
     }
 
-    /// Gives `[start, end)` frames; all of it, or an error.
-    pub fn allocate(&self, start: u64, end: u64, grow: bool) -> Result<()> {
+    /// Gives a range frames; all of it, or an error.
+    pub fn allocate(&self, Range { start, end }: Range<u64>, size: Size) -> Result<()> {
         let mut p = self.pages.write();
         let holes = p.holes(page_of(start), page_end(end));
         let missing = holes.iter().map(|(s, e)| e - s).sum();
@@ -289,7 +297,7 @@ impl Content {
                 return Err(err);
             }
         }
-        if grow {
+        if size == Size::Grows {
             p.size = p.size.max(end);
         }
         Ok(())

@@ -19,6 +19,7 @@ use abi::{PAGE_SIZE, Result, Va};
 use clas::{Access, Backing, Mappable, MappingObserver, MappingRegistry};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -396,13 +397,14 @@ impl Node {
     }
 
     /// Frees a range, with seals and mappings. The write lock is held.
-    pub(super) fn punch(&self, r: &Reg, start: u64, end: u64) -> Result<()> {
+    pub(super) fn punch(&self, r: &Reg, range: Range<u64>) -> Result<()> {
         use abi::linux::{F_SEAL_FUTURE_WRITE, F_SEAL_WRITE};
         if r.seals.load(Ordering::Acquire) & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) != 0 {
             return Err(EPERM);
         }
-        let freed = r.content.punch(start, end);
-        let (from, to) = (start.next_multiple_of(PAGE_SIZE), end & !(PAGE_SIZE - 1));
+        let from = range.start.next_multiple_of(PAGE_SIZE);
+        let to = range.end & !(PAGE_SIZE - 1);
+        let freed = r.content.punch(range);
         if from < to {
             r.mappings.invalidate(from, to - from);
         }
@@ -708,7 +710,7 @@ impl Mappable for Node {
         let r = self.reg().ok_or(EOPNOTSUPP)?;
         let end = offset.checked_add(len).ok_or(EINVAL)?;
         let _w = r.write_lock.lock();
-        self.punch(r, offset, end)
+        self.punch(r, offset..end)
     }
     fn map_writable(&self) -> Result<()> {
         let r = self.reg().ok_or(EINVAL)?;

@@ -1,5 +1,6 @@
 //! Open files and directories of tmpfs.
 
+use super::content::Size;
 use super::node::{Node, Reg};
 use crate::file::{DataOnly, File, FileOps, O_NOATIME, Sink, Source};
 use crate::inode::Inode;
@@ -199,16 +200,17 @@ impl FileOps for OpenFile {
             if mode != FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE {
                 return Err(EOPNOTSUPP);
             }
-            self.0.punch(r, offset, end)?;
+            self.0.punch(r, offset..end)?;
         } else {
             let seals = r.seals.load(Ordering::Acquire);
             if seals & F_SEAL_GROW != 0 && !keep && end > r.content.size() {
                 return Err(EPERM);
             }
             if mode & FALLOC_FL_ZERO_RANGE != 0 {
-                self.0.punch(r, offset, end)?;
+                self.0.punch(r, offset..end)?;
             }
-            r.content.allocate(offset, end, !keep)?;
+            let size = if keep { Size::Stays } else { Size::Grows };
+            r.content.allocate(offset..end, size)?;
         }
         self.0.modified();
         Ok(())
