@@ -17,6 +17,7 @@ mod limits;
 mod locks;
 mod memory;
 mod mempolicy;
+mod messages;
 mod mounts;
 mod ns;
 mod paths;
@@ -69,6 +70,7 @@ const ALL: &[&[Call]] = &[
     locks::CALLS,
     memory::CALLS,
     mempolicy::CALLS,
+    messages::CALLS,
     mounts::CALLS,
     ns::CALLS,
     paths::CALLS,

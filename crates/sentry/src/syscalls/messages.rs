@@ -1,0 +1,340 @@
+//! Messages of sockets: sending and receiving, with addresses and ancillary data.
+
+use super::SysResult;
+use super::args::*;
+use super::io::{call, iovec};
+use super::sockets::{AddressOut, MAX_ADDR, addr_in, as_caller, shown, socket_of};
+use super::time::timespec_arg;
+use crate::task::Context;
+use abi::errno::*;
+use abi::time::Timespec;
+use abi::{Result, Va};
+use mm::{Mm, UserIo};
+use net::sys::{AF_UNIX, MSG_CMSG_CLOEXEC, MSG_CTRUNC, MSG_DONTWAIT};
+use net::{Control, Received, Socket, Ucred};
+use std::time::{Duration, Instant};
+use vfs::fd_table::CloseOnExec;
+use vfs::file::File;
+use wait::deadline_after;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+flags! {
+    /// Of sending and receiving.
+    struct MsgFlags: u32, kept {
+        MSG_OOB = 0x1,
+        MSG_PEEK = 0x2,
+        MSG_DONTROUTE = 0x4,
+        MSG_TRUNC = 0x20,
+        MSG_DONTWAIT = 0x40,
+        MSG_EOR = 0x80,
+        MSG_WAITALL = 0x100,
+        MSG_ERRQUEUE = 0x2000,
+        MSG_NOSIGNAL = 0x4000,
+        MSG_MORE = 0x8000,
+        MSG_WAITFORONE = 0x10000,
+        MSG_FASTOPEN = 0x2000_0000,
+        MSG_CMSG_CLOEXEC = 0x4000_0000,
+        MSG_CMSG_COMPAT = 0x8000_0000,
+    }
+}
+
+/// `net.core.optmem_max`: the most ancillary data of one message.
+const MAX_CONTROL: usize = 131_072;
+/// `UIO_MAXIOV`.
+const MAX_IOV: usize = 1024;
+const MSG_WAITFORONE: u32 = MsgFlags::MSG_WAITFORONE.bits();
+/// Flags of send that only the kernel itself may use (`MSG_INTERNAL_SENDMSG_FLAGS`): taken away.
+const INTERNAL: u32 = 0x0811_0000;
+const MAX_RW: usize = 0x7fff_f000;
+
+impl MsgFlags {
+    /// Of sendmsg(2) and its kin: `EINVAL` for what 32-bit programs' calls are marked with.
+    fn native(self) -> Result<u32> {
+        if self.contains(MsgFlags::MSG_CMSG_COMPAT) {
+            return Err(EINVAL);
+        }
+        Ok(self.bits())
+    }
+}
+
+/// Sends, with SIGPIPE for the thread that wrote to a stream without a reader.
+fn send_on(
+    cx: &Context,
+    f: &File,
+    src: &mut UserIo<'_>,
+    dest: Option<&[u8]>,
+    control: Control,
+    flags: u32,
+) -> SysResult {
+    let s = socket_of(f)?;
+    let io = call(cx, f, f.nonblocking() || flags & MSG_DONTWAIT != 0);
+    as_caller(cx, |who| s.send_all(&io, who, src, dest, control, flags))
+}
+
+/// `sendto(fd, buf, len, flags, addr, addrlen)`.
+fn sendto(
+    cx: &mut Context,
+    fd: Fd,
+    buf: BytesIn,
+    flags: MsgFlags,
+    to: Option<AddressIn<i32>>,
+) -> SysResult {
+    let f = fd.file(cx)?;
+    socket_of(&f)?;
+    let mm = cx.mm();
+    let dest = to.map(|to| addr_in(&mm, to)).transpose()?;
+    // For UNIX sockets an empty address is none.
+    let dest =
+        dest.filter(|d| !d.is_empty() || f.ops::<Socket>().is_some_and(|s| s.family() != AF_UNIX));
+    let mut src = UserIo::new(&mm, buf.va, buf.len.min(MAX_RW));
+    send_on(
+        cx,
+        &f,
+        &mut src,
+        dest.as_deref(),
+        Control::default(),
+        flags.bits() & !INTERNAL,
+    )
+}
+
+/// `struct user_msghdr`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct MsgHdr {
+    name: u64,
+    name_len: i32,
+    pad: u32,
+    iov: u64,
+    iov_len: u64,
+    control: u64,
+    control_len: u64,
+    flags: u32,
+    pad2: u32,
+}
+
+/// `sizeof(struct mmsghdr)`, and where its `msg_len` is.
+const MMSG: u64 = 64;
+const MMSG_LEN: u64 = 56;
+/// Where `msg_namelen`, `msg_controllen` and `msg_flags` are.
+const NAME_LEN: u64 = 8;
+const CONTROL_LEN: u64 = 40;
+const FLAGS: u64 = 48;
+
+fn header(mm: &Mm, va: Va) -> Result<MsgHdr> {
+    let mut h: MsgHdr = mm.read_obj(va)?;
+    if h.name == 0 {
+        h.name_len = 0;
+    }
+    if h.name_len < 0 {
+        return Err(EINVAL);
+    }
+    h.name_len = h.name_len.min(MAX_ADDR as i32);
+    if h.iov_len > MAX_IOV as u64 {
+        return Err(EMSGSIZE);
+    }
+    Ok(h)
+}
+
+/// The process and the ids that a claimed `struct ucred` means.
+fn claimed(cx: &Context, u: Ucred) -> Result<Ucred> {
+    let cred = cx.cred();
+    let (uid, gid) = (cred.user_ns.uid_from(u.uid)?, cred.user_ns.gid_from(u.gid)?);
+    // No number of a process: only who may claim any is told so.
+    if u.pid <= 0 {
+        let any = cred.has_in(&cx.pid.ns.user, vfs::Caps::SYS_ADMIN);
+        return Err(if any { ESRCH } else { EPERM });
+    }
+    let pid = cx.id_of(u.pid)?;
+    Ok(Ucred { pid, uid, gid })
+}
+
+fn send_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
+    let mm = cx.mm();
+    let h = header(&mm, va)?;
+    let dest = if h.name == 0 || h.name_len == 0 {
+        None
+    } else {
+        Some(addr_in(
+            &mm,
+            AddressIn {
+                va: Va(h.name),
+                len: h.name_len,
+            },
+        )?)
+    };
+    let mut src = iovec(&mm, Va(h.iov), h.iov_len as usize)?;
+    if h.control_len > MAX_CONTROL as u64 {
+        return Err(ENOBUFS);
+    }
+    let mut raw = vec![0; h.control_len as usize];
+    mm.copy_in(Va(h.control), &mut raw)?;
+    let mut control = Control::parse(&raw, &mut |fd| Fd(fd).file(cx))?;
+    if let Some(u) = &mut control.cred {
+        *u = claimed(cx, *u)?;
+    }
+    send_on(cx, f, &mut src, dest.as_deref(), control, flags & !INTERNAL)
+}
+
+/// `sendmsg(fd, msg, flags)`.
+fn sendmsg(cx: &mut Context, fd: Fd, msg: Va, flags: MsgFlags) -> SysResult {
+    let flags = flags.native()?;
+    let f = fd.file(cx)?;
+    socket_of(&f)?;
+    send_message(cx, &f, msg, flags)
+}
+
+/// `sendmmsg(fd, msgs, count, flags)`.
+fn sendmmsg(cx: &mut Context, fd: Fd, msgs: Va, count: u32, flags: MsgFlags) -> SysResult {
+    let flags = flags.native()?;
+    let f = fd.file(cx)?;
+    socket_of(&f)?;
+    let count = u64::from(count).min(MAX_IOV as u64);
+    let mut sent = 0;
+    while sent < count {
+        let at = msgs.offset(sent * MMSG);
+        let r = send_message(cx, &f, at, flags)
+            .and_then(|n| cx.mm().write_obj(at.offset(MMSG_LEN), &(n as u32)));
+        match r {
+            Ok(()) => sent += 1,
+            Err(_) if sent > 0 => break,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(sent as usize)
+}
+
+/// Receives as [`Socket::receive_all`].
+fn receive_on(cx: &Context, f: &File, dst: &mut UserIo<'_>, flags: u32) -> Result<Received> {
+    let s = socket_of(f)?;
+    let io = call(cx, f, f.nonblocking() || flags & MSG_DONTWAIT != 0);
+    s.receive_all(&io, dst, flags)
+}
+
+/// `recvfrom(fd, buf, len, flags, addr, addrlen)`.
+fn recvfrom(
+    cx: &mut Context,
+    fd: Fd,
+    buf: BytesOut,
+    flags: MsgFlags,
+    from: Option<AddressOut>,
+) -> SysResult {
+    let f = fd.file(cx)?;
+    socket_of(&f)?;
+    let mm = cx.mm();
+    let mut dst = UserIo::new(&mm, buf.va, buf.len.min(MAX_RW));
+    let r = receive_on(cx, &f, &mut dst, flags.bits());
+    let plain = flags.is_empty() && from.is_none();
+    if plain && matches!(&r, Ok(Received { n: 1.., .. }) | Err(EAGAIN)) {
+        crate::task::lanes::slots::after_read(cx, fd.0, &f);
+    }
+    let r = r?;
+    if let Some(out) = from {
+        out.write(&mm, &r.addr)?;
+    }
+    Ok(r.without_files())
+}
+
+fn receive_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
+    let mm = cx.mm();
+    let h = header(&mm, va)?;
+    let mut dst = iovec(&mm, Va(h.iov), h.iov_len as usize)?;
+    let mut r = receive_on(cx, f, &mut dst, flags)?;
+    if let Some(u) = &mut r.control.cred {
+        *u = shown(cx, *u);
+    }
+    if h.name != 0 {
+        let out = AddressOut {
+            va: Va(h.name),
+            len: UserPtr::new(va.offset(NAME_LEN)),
+        };
+        out.write(&mm, &r.addr)?;
+    }
+    let room = if h.control == 0 {
+        0
+    } else {
+        (h.control_len as usize).min(MAX_CONTROL)
+    };
+    let cloexec = if flags & MSG_CMSG_CLOEXEC != 0 {
+        CloseOnExec::Yes
+    } else {
+        CloseOnExec::No
+    };
+    let (table, growth) = (cx.files(), cx.room());
+    let mut new = Vec::new();
+    let (bytes, cut) = r.control.encode(room, &mut |file| {
+        let fd = table.install(file, cloexec, &growth)?;
+        new.push(fd);
+        Ok(fd)
+    });
+    let out = r.flags | (flags & MSG_CMSG_CLOEXEC) | if cut { MSG_CTRUNC } else { 0 };
+    let written = mm
+        .copy_out(Va(h.control), &bytes)
+        .and_then(|()| mm.write_obj(va.offset(FLAGS), &out))
+        .and_then(|()| mm.write_obj(va.offset(CONTROL_LEN), &(bytes.len() as u64)));
+    if written.is_err() {
+        // The application will not learn their numbers.
+        for fd in new {
+            let _ = table.close(fd);
+        }
+    }
+    written.map(|()| r.n)
+}
+
+/// `recvmsg(fd, msg, flags)`.
+fn recvmsg(cx: &mut Context, fd: Fd, msg: Va, flags: MsgFlags) -> SysResult {
+    let flags = flags.native()?;
+    let f = fd.file(cx)?;
+    socket_of(&f)?;
+    receive_message(cx, &f, msg, flags)
+}
+
+/// `recvmmsg(fd, msgs, count, flags, timeout)`. As on Linux, the time is looked at only between messages.
+fn recvmmsg(
+    cx: &mut Context,
+    fd: Fd,
+    msgs: Va,
+    count: u32,
+    flags: MsgFlags,
+    timeout: Option<UserPtr<Timespec>>,
+) -> SysResult {
+    let mut flags = flags.native()?;
+    let mm = cx.mm();
+    let limit = timespec_arg(cx, timeout.map(UserPtr::input))?;
+    let deadline = limit.and_then(|n| deadline_after(Duration::from_nanos(n as u64)));
+    let f = fd.file(cx)?;
+    socket_of(&f)?;
+    let count = u64::from(count);
+    let wait_for_one = flags & MSG_WAITFORONE != 0;
+    flags &= !MSG_WAITFORONE;
+    let mut got = 0;
+    while got < count {
+        let at = msgs.offset(got * MMSG);
+        let r = receive_message(cx, &f, at, flags)
+            .and_then(|n| mm.write_obj(at.offset(MMSG_LEN), &(n as u32)));
+        match r {
+            Ok(()) => got += 1,
+            Err(_) if got > 0 => break,
+            Err(e) => return Err(e),
+        }
+        if wait_for_one {
+            flags |= MSG_DONTWAIT;
+        }
+        if deadline.is_some_and(|d| Instant::now() >= d) {
+            break;
+        }
+    }
+    if let (Some(out), Some(d)) = (timeout, deadline) {
+        let left = d.saturating_duration_since(Instant::now()).as_nanos() as i64;
+        out.write(&mm, &Timespec::from_nanos(left))?;
+    }
+    Ok(got as usize)
+}
+
+calls! {
+    sendto,
+    recvfrom,
+    sendmsg,
+    recvmsg,
+    recvmmsg,
+    sendmmsg,
+}
