@@ -15,26 +15,33 @@ use std::sync::{Arc, Weak};
 
 /// The system calls that a simple program makes.
 mod nr {
-    pub const READ: u64 = 0;
-    pub const WRITE: u64 = 1;
-    pub const CLOSE: u64 = 3;
-    pub const FSTAT: u64 = 5;
-    pub const MMAP: u64 = 9;
-    pub const MPROTECT: u64 = 10;
-    pub const MUNMAP: u64 = 11;
-    pub const BRK: u64 = 12;
-    pub const PREAD64: u64 = 17;
-    pub const WRITEV: u64 = 20;
-    pub const ACCESS: u64 = 21;
-    pub const MADVISE: u64 = 28;
-    pub const GETPID: u64 = 39;
-    pub const ARCH_PRCTL: u64 = 158;
-    pub const GETTID: u64 = 186;
-    pub const SET_TID_ADDRESS: u64 = 218;
-    pub const OPENAT: u64 = 257;
-    pub const NEWFSTATAT: u64 = 262;
-    pub const SET_ROBUST_LIST: u64 = 273;
-    pub const GETRANDOM: u64 = 318;
+    macro_rules! numbers {
+        ($($name:ident)*) => { $(pub const $name: u64 = abi::nr::$name as u64;)* };
+    }
+    numbers! {
+        READ
+        WRITE
+        CLOSE
+        FSTAT
+        MMAP
+        MPROTECT
+        MUNMAP
+        BRK
+        PREAD64
+        WRITEV
+        ACCESS
+        MADVISE
+        GETPID
+        ARCH_PRCTL
+        GETTID
+        SET_TID_ADDRESS
+        OPENAT
+        NEWFSTATAT
+        SET_ROBUST_LIST
+        GETRANDOM
+        EXIT
+        EXIT_GROUP
+    }
 }
 use nr::*;
 
@@ -246,7 +253,7 @@ fn run(platform: &dyn Platform, argv: &[&str], drop_every: u32) -> (Vec<u8>, u64
 fn drive(m: &mut Machine, thread: &mut dyn AppThread) -> u64 {
     for _ in 0..200_000 {
         match thread.run() {
-            Event::Syscall { nr, args, .. } if nr == 231 || nr == 60 => return args[0],
+            Event::Syscall { nr, args, .. } if nr == EXIT_GROUP || nr == EXIT => return args[0],
             Event::Syscall { nr, args, .. } => {
                 let r = m
                     .call(nr, args)

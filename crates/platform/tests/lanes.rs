@@ -4,6 +4,9 @@ use hostcall::mem::{Mapping, memfd};
 use hostcall::process as host;
 use platform::{AppThread, Event, MapOp, Platform, Prot, Sharing};
 
+const GETPID: u64 = abi::nr::GETPID as u64;
+const READ: u64 = abi::nr::READ as u64;
+
 const CODE: u64 = 0x40_0000;
 const DATA: u64 = 0x50_0000;
 
@@ -100,7 +103,7 @@ fn registers_after_a_plain_call() {
     both(|s| {
         let (_space, mut t) = start(&s, &code);
         for i in 0..100 {
-            assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+            assert!(matches!(t.run(), Event::Syscall { nr: GETPID, .. }));
             t.set_return(i);
             if i % 3 == 0 {
                 assert_eq!(t.fetch_regs(), Event::Interrupted);
@@ -138,7 +141,7 @@ fn faults_are_forwarded_and_repaired() {
                 sharing: Sharing::Shared,
             }])
             .unwrap();
-        assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+        assert!(matches!(t.run(), Event::Syscall { nr: GETPID, .. }));
     });
 }
 
@@ -183,7 +186,7 @@ fn many_threads_start_and_end() {
                 let mut r = t.regs();
                 r.rip = CODE;
                 t.set_regs(&r);
-                assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+                assert!(matches!(t.run(), Event::Syscall { nr: GETPID, .. }));
             }
         }
     });
@@ -229,7 +232,7 @@ fn an_early_interrupt_is_kept() {
     let code = [0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xeb, 0xf7];
     both(|s| {
         let (space, mut first) = start(&s, &code);
-        assert!(matches!(first.run(), Event::Syscall { nr: 39, .. }));
+        assert!(matches!(first.run(), Event::Syscall { nr: GETPID, .. }));
         // Kicks that come before its first run are taken in it, or not at all.
         let mut t = space.new_thread().unwrap();
         t.interrupter().interrupt();
@@ -238,7 +241,7 @@ fn an_early_interrupt_is_kept() {
         t.set_regs(&r);
         let e = t.run();
         assert!(matches!(e, Event::Interrupted), "{e:?}");
-        assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+        assert!(matches!(t.run(), Event::Syscall { nr: GETPID, .. }));
     });
 }
 
@@ -256,7 +259,9 @@ fn a_new_process_finds_nothing_of_an_old_one() {
             r.rdi = place;
             t.set_regs(&r);
             match t.run() {
-                Event::Syscall { nr: 39, args, .. } => args[0],
+                Event::Syscall {
+                    nr: GETPID, args, ..
+                } => args[0],
                 e => panic!("{e:?}"),
             }
         };
@@ -323,8 +328,8 @@ fn who_asks_by_the_mailbox_and_goes_on_is_held() {
     let mut asked = false;
     for _ in 0..60 {
         match t.run() {
-            Event::Syscall { nr: 39, .. } => t.set_return(0),
-            Event::Syscall { nr: 0, .. } => {
+            Event::Syscall { nr: GETPID, .. } => t.set_return(0),
+            Event::Syscall { nr: READ, .. } => {
                 asked = true;
                 break;
             }
@@ -402,7 +407,7 @@ fn a_new_process_finds_no_trampolines_of_an_old_one() {
                 // A CPU without BMI2.
                 return;
             }
-            assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+            assert!(matches!(t.run(), Event::Syscall { nr: GETPID, .. }));
         }
         assert!(s.platform.settle(std::time::Duration::from_secs(10)));
         let (space, mut t) = start(&s, &look);
@@ -436,7 +441,7 @@ fn threads_serve_again() {
     .concat();
     s.map.slice().copy_from(&code);
     let (space, mut first) = start(&s, &code);
-    assert!(matches!(first.run(), Event::Syscall { nr: 39, .. }));
+    assert!(matches!(first.run(), Event::Syscall { nr: GETPID, .. }));
     let work = |n: u64| s.map.slice().sub(0x1000, 8).copy_from(&n.to_le_bytes());
     let thread = || {
         let mut t = space.new_thread().unwrap();
@@ -464,7 +469,7 @@ fn threads_serve_again() {
     };
     work(300_000_000);
     let mut t = thread();
-    assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+    assert!(matches!(t.run(), Event::Syscall { nr: GETPID, .. }));
     let clock = t.cpu_clock();
     let burnt = clock();
     assert!(burnt > 10_000_000, "{burnt}");
@@ -476,7 +481,7 @@ fn threads_serve_again() {
     for i in 0..20 {
         let mut t = thread();
         let own = t.cpu_clock();
-        assert!(matches!(t.run(), Event::Syscall { nr: 39, .. }));
+        assert!(matches!(t.run(), Event::Syscall { nr: GETPID, .. }));
         assert!(own() < burnt / 2, "{} of {burnt}", own());
         if i % 2 == 0 {
             assert_eq!(t.fetch_regs(), Event::Interrupted);

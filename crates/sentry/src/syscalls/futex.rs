@@ -5,7 +5,7 @@ use super::args::*;
 use super::time::timespec_arg;
 use crate::task::Context;
 use crate::task::access::{By, guarded};
-use crate::task::futex::{self, Scope, instant_of};
+use crate::task::futex::{self, Scope, WakeOp, instant_of};
 use abi::errno::*;
 use abi::linux::*;
 use abi::{Result, Va};
@@ -153,7 +153,7 @@ fn futex(
         FutexCmd::FUTEX_CMP_REQUEUE => {
             futex::requeue(cx, both, scope, (count, count2), Some(val3)).map(|(w, m)| w + m)
         }
-        FutexCmd::FUTEX_WAKE_OP => futex::wake_op(cx, both, scope, (count, count2), val3),
+        FutexCmd::FUTEX_WAKE_OP => futex::wake_op(cx, both, scope, (count, count2), WakeOp(val3)),
         FutexCmd::FUTEX_LOCK_PI => lock_pi(cx, va, scope, ClockId::CLOCK_REALTIME, arg4),
         FutexCmd::FUTEX_LOCK_PI2 => lock_pi(cx, va, scope, clock, arg4),
         FutexCmd::FUTEX_TRYLOCK_PI => {

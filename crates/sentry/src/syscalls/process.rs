@@ -4,16 +4,13 @@ use super::args::*;
 use super::limits::rusage;
 use super::{SysResult, read_sized};
 use crate::task::Context;
-use crate::task::clone::{CloneArgs, clone as make_task};
+use crate::task::clone::{CloneArgs, CloneFlags, clone as make_task};
 use crate::task::exec::{ByFd, ExecRequest, exec};
 use crate::task::exit::exited;
 use crate::task::limits;
 use crate::task::wait4::{Change, Who, wait};
 use abi::errno::*;
-use abi::linux::{
-    CLONE_CLEAR_SIGHAND, CLONE_DETACHED, CLONE_INTO_CGROUP, CLONE_PARENT, CLONE_THREAD,
-    CLONE_VFORK, CLONE_VM, WEXITED,
-};
+use abi::linux::WEXITED;
 use abi::signal::SIGCHLD;
 use abi::{Result, SigInfo, Signal, Va};
 use std::sync::atomic::Ordering;
@@ -57,36 +54,6 @@ named! {
     }
 }
 
-flags! {
-    /// Of clone(2): what the child shares, and what is told of it.
-    struct CloneFlags: u64, kept {
-        CLONE_VM,
-        CLONE_FS,
-        CLONE_FILES,
-        CLONE_SIGHAND,
-        CLONE_PIDFD,
-        CLONE_PTRACE,
-        CLONE_VFORK,
-        CLONE_PARENT,
-        CLONE_THREAD,
-        CLONE_NEWNS,
-        CLONE_SYSVSEM,
-        CLONE_SETTLS,
-        CLONE_PARENT_SETTID,
-        CLONE_CHILD_CLEARTID,
-        CLONE_DETACHED,
-        CLONE_UNTRACED,
-        CLONE_CHILD_SETTID,
-        CLONE_NEWCGROUP,
-        CLONE_NEWUTS,
-        CLONE_NEWIPC,
-        CLONE_NEWUSER,
-        CLONE_NEWPID,
-        CLONE_NEWNET,
-        CLONE_IO,
-    }
-}
-
 /// clone(2)'s first word. Its upper half is not looked at.
 ///
 /// ```text
@@ -113,10 +80,9 @@ impl CloneWord {
 impl Argument for CloneWord {
     const SHOW: Show = Show::Words(|raw| {
         let word = CloneWord::new(raw[0]);
-        let flags = match CloneFlags::SHOW {
-            Show::Words(show) => show(&[word.flags.bits()]),
-            Show::Read(_) | Show::Written(_) => text::hex(raw[0]),
-        };
+        let names = <CloneFlags as bitflags::Flags>::FLAGS.iter();
+        let names = names.map(|f| (f.value().bits(), f.name()));
+        let flags = text::flags(word.flags.bits(), names);
         match Signal::new(word.exit_signal.into()) {
             Some(s) if word.flags.is_empty() => format!("{s:?}"),
             Some(s) => format!("{flags}|{s:?}"),
@@ -143,7 +109,7 @@ fn clone(
         return Err(EINVAL);
     }
     let args = CloneArgs {
-        flags: word.flags.bits(),
+        flags: word.flags,
         exit_signal: word.exit_signal.into(),
         stack: stack.0,
         parent_tid: parent_tid.0,
@@ -167,7 +133,7 @@ fn fork(cx: &mut Context) -> SysResult {
 }
 
 fn vfork(cx: &mut Context) -> SysResult {
-    let flags = u64::from(CLONE_VFORK | CLONE_VM);
+    let flags = CloneFlags::CLONE_VFORK | CloneFlags::CLONE_VM;
     make_task(
         cx,
         &CloneArgs {
@@ -207,13 +173,12 @@ fn clone3(cx: &mut Context, args: Va, size: usize) -> SysResult {
     read_sized(cx, args, size, &mut raw)?;
     let r = RawCloneArgs::read_from_bytes(&raw).map_err(|_| EINVAL)?;
     // CLONE_DETACHED, and the exit signal in the flags, belong to clone(2).
-    if r.flags & !(0xffff_ff00 | CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP) != 0
-        || r.flags & u64::from(CLONE_DETACHED) != 0
-        || r.exit_signal > 64
-    {
+    let flags = CloneFlags::from_bits(r.flags).ok_or(EINVAL)?;
+    if flags.contains(CloneFlags::CLONE_DETACHED) || r.exit_signal > 64 {
         return Err(EINVAL);
     }
-    if r.flags & u64::from(CLONE_THREAD | CLONE_PARENT) != 0 && r.exit_signal != 0 {
+    let of_parent = CloneFlags::CLONE_THREAD | CloneFlags::CLONE_PARENT;
+    if flags.intersects(of_parent) && r.exit_signal != 0 {
         return Err(EINVAL);
     }
     if (r.stack == 0) != (r.stack_size == 0) {
@@ -227,7 +192,7 @@ fn clone3(cx: &mut Context, args: Va, size: usize) -> SysResult {
             EPERM
         });
     }
-    let cgroup = if r.flags & CLONE_INTO_CGROUP != 0 {
+    let cgroup = if flags.contains(CloneFlags::CLONE_INTO_CGROUP) {
         if size < 88 {
             return Err(EINVAL);
         }
@@ -236,7 +201,7 @@ fn clone3(cx: &mut Context, args: Va, size: usize) -> SysResult {
         None
     };
     let args = CloneArgs {
-        flags: r.flags,
+        flags,
         exit_signal: r.exit_signal,
         stack: r.stack.wrapping_add(r.stack_size),
         parent_tid: r.parent_tid,
@@ -535,14 +500,15 @@ mod tests {
 
     #[test]
     fn clones_word_is_flags_and_a_signal() {
-        let word = CloneWord::new(u64::from(CLONE_VM) | 17 | 1 << 40);
+        const VM: u64 = CloneFlags::CLONE_VM.bits();
+        let word = CloneWord::new(VM | 17 | 1 << 40);
         assert_eq!(word.flags, CloneFlags::CLONE_VM);
         assert_eq!(word.exit_signal, 17);
         let Show::Words(show) = CloneWord::SHOW else {
             panic!("it shows memory");
         };
         assert_eq!(show(&[17]), "SIGCHLD");
-        assert_eq!(show(&[u64::from(CLONE_VM) | 17]), "CLONE_VM|SIGCHLD");
-        assert_eq!(show(&[CLONE_VM.into()]), "CLONE_VM");
+        assert_eq!(show(&[VM | 17]), "CLONE_VM|SIGCHLD");
+        assert_eq!(show(&[VM]), "CLONE_VM");
     }
 }

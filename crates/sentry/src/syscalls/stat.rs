@@ -56,8 +56,8 @@ struct KernelStat {
 
 impl Pointee for KernelStat {
     fn text(&self) -> Option<String> {
-        let (mode, size) = (self.mode, self.size);
-        Some(format!("{{st_mode={mode:#o}, st_size={size}, ...}}"))
+        let (mode, size) = (text::octal(self.mode), self.size);
+        Some(format!("{{st_mode={mode}, st_size={size}, ...}}"))
     }
 }
 

@@ -6,7 +6,7 @@
 //! so that a new attribute of a task has one place where it is decided who gets it. A task is
 //! complete when it is made: nothing is set afterwards.
 
-use super::clone::CloneArgs;
+use super::clone::{CloneArgs, CloneFlags};
 use super::quota::Counted;
 use super::seccomp::Seccomp;
 use super::signal::{From, Pending};
@@ -14,7 +14,7 @@ use super::{Context, Task, ThreadGroup, VforkDone};
 use crate::ns::change::Fresh;
 use crate::ns::pid::Pid;
 use abi::SigSet;
-use abi::linux::{CLOCK_BOOTTIME, CLONE_CHILD_CLEARTID};
+use abi::linux::CLOCK_BOOTTIME;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -101,7 +101,7 @@ impl Attributes {
         vfork_done: Option<Arc<VforkDone>>,
     ) -> Attributes {
         let (policy, nice) = maker.inherited_priority();
-        let clears = a.flags & u64::from(CLONE_CHILD_CLEARTID) != 0;
+        let clears = a.flags.contains(CloneFlags::CLONE_CHILD_CLEARTID);
         Attributes {
             clear_child_tid: if clears { a.child_tid } else { 0 },
             vfork_done,

@@ -17,6 +17,7 @@ use crate::ns::pid::Pid;
 use abi::errno::{EAGAIN, EINVAL, ENODEV, EOPNOTSUPP, EPERM, ERESTARTNOINTR, ESRCH};
 use abi::linux::*;
 use abi::{AltStack, Result, Va};
+use bitflags::bitflags;
 use parking_lot::RwLock;
 use platform::AppThread;
 use std::sync::Arc;
@@ -24,11 +25,43 @@ use std::sync::atomic::Ordering;
 use vfs::{FdTable, FsContext};
 use wait::Events;
 
+bitflags! {
+    /// What a child shares with its parent, and what is told of it.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct CloneFlags: u64 {
+        const CLONE_VM = CLONE_VM as u64;
+        const CLONE_FS = CLONE_FS as u64;
+        const CLONE_FILES = CLONE_FILES as u64;
+        const CLONE_SIGHAND = CLONE_SIGHAND as u64;
+        const CLONE_PIDFD = CLONE_PIDFD as u64;
+        const CLONE_PTRACE = CLONE_PTRACE as u64;
+        const CLONE_VFORK = CLONE_VFORK as u64;
+        const CLONE_PARENT = CLONE_PARENT as u64;
+        const CLONE_THREAD = CLONE_THREAD as u64;
+        const CLONE_NEWNS = CLONE_NEWNS as u64;
+        const CLONE_SYSVSEM = CLONE_SYSVSEM as u64;
+        const CLONE_SETTLS = CLONE_SETTLS as u64;
+        const CLONE_PARENT_SETTID = CLONE_PARENT_SETTID as u64;
+        const CLONE_CHILD_CLEARTID = CLONE_CHILD_CLEARTID as u64;
+        const CLONE_DETACHED = CLONE_DETACHED as u64;
+        const CLONE_UNTRACED = CLONE_UNTRACED as u64;
+        const CLONE_CHILD_SETTID = CLONE_CHILD_SETTID as u64;
+        const CLONE_NEWCGROUP = CLONE_NEWCGROUP as u64;
+        const CLONE_NEWUTS = CLONE_NEWUTS as u64;
+        const CLONE_NEWIPC = CLONE_NEWIPC as u64;
+        const CLONE_NEWUSER = CLONE_NEWUSER as u64;
+        const CLONE_NEWPID = CLONE_NEWPID as u64;
+        const CLONE_NEWNET = CLONE_NEWNET as u64;
+        const CLONE_IO = CLONE_IO as u64;
+        const CLONE_CLEAR_SIGHAND = CLONE_CLEAR_SIGHAND;
+        const CLONE_INTO_CGROUP = CLONE_INTO_CGROUP;
+    }
+}
+
 /// What is asked for, from either system call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CloneArgs {
-    /// Without the exit signal.
-    pub flags: u64,
+    pub flags: CloneFlags,
     pub exit_signal: u64,
     /// The new stack pointer; 0 keeps the parent's.
     pub stack: u64,
@@ -43,8 +76,8 @@ pub struct CloneArgs {
 }
 
 impl CloneArgs {
-    fn has(&self, flag: u32) -> bool {
-        self.flags & u64::from(flag) != 0
+    fn has(&self, flag: CloneFlags) -> bool {
+        self.flags.contains(flag)
     }
 
     /// What Linux refuses by looking at the flags and the caller alone (`copy_process`).
@@ -53,17 +86,24 @@ impl CloneArgs {
         // A thread has its process's namespaces of pids and users.
         let elsewhere = || !Arc::ptr_eq(&cx.ns().pid_for_children, &cx.pid.ns);
         let first = || cx.group.tgid == 1 || cx.group.unkillable.load(Ordering::Relaxed);
-        let bad = (has(CLONE_THREAD) && !has(CLONE_SIGHAND))
-            || (has(CLONE_SIGHAND) && !has(CLONE_VM))
-            || (has(CLONE_NEWNS) && has(CLONE_FS))
-            || (has(CLONE_PIDFD) && has(CLONE_THREAD) && has(CLONE_DETACHED))
-            || (has(CLONE_SIGHAND) && self.flags & CLONE_CLEAR_SIGHAND != 0)
-            || (has(CLONE_FS) && has(CLONE_NEWUSER))
-            || (has(CLONE_NEWIPC) && has(CLONE_SYSVSEM))
-            || (has(CLONE_THREAD) && (has(CLONE_NEWUSER) || has(CLONE_NEWPID) || elsewhere()))
+        let bad = (has(CloneFlags::CLONE_THREAD) && !has(CloneFlags::CLONE_SIGHAND))
+            || (has(CloneFlags::CLONE_SIGHAND) && !has(CloneFlags::CLONE_VM))
+            || (has(CloneFlags::CLONE_NEWNS) && has(CloneFlags::CLONE_FS))
+            || (has(CloneFlags::CLONE_PIDFD)
+                && has(CloneFlags::CLONE_THREAD)
+                && has(CloneFlags::CLONE_DETACHED))
+            || (has(CloneFlags::CLONE_SIGHAND) && has(CloneFlags::CLONE_CLEAR_SIGHAND))
+            || (has(CloneFlags::CLONE_FS) && has(CloneFlags::CLONE_NEWUSER))
+            || (has(CloneFlags::CLONE_NEWIPC) && has(CloneFlags::CLONE_SYSVSEM))
+            || (has(CloneFlags::CLONE_THREAD)
+                && (has(CloneFlags::CLONE_NEWUSER)
+                    || has(CloneFlags::CLONE_NEWPID)
+                    || elsewhere()))
             || self.exit_signal > 64
-            || (has(CLONE_THREAD) && self.exit_signal != 0 && has(CLONE_PARENT))
-            || (has(CLONE_PARENT) && first());
+            || (has(CloneFlags::CLONE_THREAD)
+                && self.exit_signal != 0
+                && has(CloneFlags::CLONE_PARENT))
+            || (has(CloneFlags::CLONE_PARENT) && first());
         if bad { Err(EINVAL) } else { Ok(()) }
     }
 }
@@ -96,7 +136,7 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
     let vfork = prepared.vfork.clone();
     let (child, thread) = commit(cx, a, prepared, sent_as_many)?;
     let number = child.pid.seen_in(&cx.pid.ns);
-    let altstack = if a.has(CLONE_VM) && !a.has(CLONE_VFORK) {
+    let altstack = if a.has(CloneFlags::CLONE_VM) && !a.has(CloneFlags::CLONE_VFORK) {
         AltStack::RESET
     } else {
         cx.altstack
@@ -120,7 +160,7 @@ fn prepare(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<P
         None => None,
     };
     let kernel = cx.kernel.clone();
-    let new = crate::ns::change::fresh(cx, a.flags as u32)?;
+    let new = crate::ns::change::fresh(cx, a.flags.bits() as u32)?;
     let counted = super::quota::admit(cx, &kernel.tasks.lock(), &new.cred)?;
     // What does not come up in time (on a host without a free CPU) is gone to the platform, and a
     // process takes descriptors: clone(2) knows none of these errors.
@@ -131,7 +171,7 @@ fn prepare(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<P
             e
         }
     };
-    let mm = if a.has(CLONE_VM) {
+    let mm = if a.has(CloneFlags::CLONE_VM) {
         parent_mm.clone()
     } else {
         // The task's own reference and the caller's: no other thread, no vfork(2) parent.
@@ -147,12 +187,12 @@ fn prepare(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<P
     let mut thread = mm.address_space().new_thread().map_err(not_up)?;
     child_state(cx, a, thread.as_mut())?;
 
-    let fs = if a.has(CLONE_FS) {
+    let fs = if a.has(CloneFlags::CLONE_FS) {
         cx.fs()
     } else {
         cx.fs().fork()
     };
-    if a.has(CLONE_NEWNS) {
+    if a.has(CloneFlags::CLONE_NEWNS) {
         fs.unshare_ns(
             crate::ns::change::new_mounts(cx, &new.cred)?,
             &new.cred.user_ns,
@@ -160,10 +200,10 @@ fn prepare(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<P
     }
     super::lanes::slots::end(&cx.task);
     // From now on a number stands for different files in one address space.
-    if a.has(CLONE_VM) && !a.has(CLONE_FILES) {
+    if a.has(CloneFlags::CLONE_VM) && !a.has(CloneFlags::CLONE_FILES) {
         super::lanes::slots::end_offers(parent_mm);
     }
-    let files = if a.has(CLONE_FILES) {
+    let files = if a.has(CloneFlags::CLONE_FILES) {
         cx.files()
     } else {
         cx.files().fork(&cx.cred())?
@@ -177,16 +217,16 @@ fn prepare(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<P
         fs,
         files,
         actions: actions(cx, a),
-        vfork: a.has(CLONE_VFORK).then(Arc::default),
+        vfork: a.has(CloneFlags::CLONE_VFORK).then(Arc::default),
     })
 }
 
 fn actions(cx: &Context, a: &CloneArgs) -> Arc<RwLock<Actions>> {
-    if a.has(CLONE_SIGHAND) {
+    if a.has(CloneFlags::CLONE_SIGHAND) {
         return cx.group.actions();
     }
     let mut copy = cx.group.actions().read().clone();
-    if a.flags & CLONE_CLEAR_SIGHAND != 0 {
+    if a.has(CloneFlags::CLONE_CLEAR_SIGHAND) {
         copy.clear_handlers();
     }
     Arc::new(RwLock::new(copy))
@@ -210,12 +250,12 @@ fn commit(
     if cx.is_killed() || cx.group.container.is_closed() || sent() {
         return Err(ERESTARTNOINTR);
     }
-    if a.has(CLONE_FS) && made.fs.in_exec() {
+    if a.has(CloneFlags::CLONE_FS) && made.fs.in_exec() {
         return Err(EAGAIN);
     }
     let number = list.take_number(&made.new.proxy.pid_for_children)?;
     let charge = cgroup_of(cx, a, made.into.as_ref())?.try_charge()?;
-    let process = if a.has(CLONE_THREAD) {
+    let process = if a.has(CloneFlags::CLONE_THREAD) {
         None
     } else {
         let me = number.list().process(cx.group.tgid).ok_or(EAGAIN)?;
@@ -252,7 +292,9 @@ fn cgroup_of(cx: &Context, a: &CloneArgs, into: Option<&Arc<Cgroup>>) -> Result<
         // It may have gone meanwhile.
         Some(c) if c.is_dead() => Err(ENODEV),
         // Threads are where their process is.
-        Some(c) if a.has(CLONE_THREAD) && !Arc::ptr_eq(c, &cx.group.cgroup()) => Err(EOPNOTSUPP),
+        Some(c) if a.has(CloneFlags::CLONE_THREAD) && !Arc::ptr_eq(c, &cx.group.cgroup()) => {
+            Err(EOPNOTSUPP)
+        }
         Some(c) => Ok(c.clone()),
         None => Ok(cx.group.cgroup()),
     }
@@ -281,7 +323,7 @@ fn new_group(cx: &Context, pid: &Arc<Pid>, actions: &Arc<RwLock<Actions>>) -> Ar
 
 /// The child's entry in the list; `me` is its maker's.
 fn new_process(cx: &Context, a: &CloneArgs, group: Arc<ThreadGroup>, me: &Process) -> Process {
-    let (parent, exit_signal, parent_exec_id) = if a.has(CLONE_PARENT) {
+    let (parent, exit_signal, parent_exec_id) = if a.has(CloneFlags::CLONE_PARENT) {
         (me.parent, me.exit_signal, me.parent_exec_id)
     } else {
         let exec_id = cx.group.exec_id.load(Ordering::SeqCst);
@@ -299,14 +341,14 @@ fn new_process(cx: &Context, a: &CloneArgs, group: Arc<ThreadGroup>, me: &Proces
 
 /// Writes what the flags ask for: the child's number, a descriptor of it.
 fn tell(cx: &Context, a: &CloneArgs, child: &Arc<Task>, parent_mm: &mm::Mm) -> Result<()> {
-    if a.has(CLONE_PARENT_SETTID) {
+    if a.has(CloneFlags::CLONE_PARENT_SETTID) {
         let number = child.pid.seen_in(&cx.pid.ns);
         let _ = parent_mm.write_obj(Va(a.parent_tid), &number);
     }
-    if a.has(CLONE_CHILD_SETTID) {
+    if a.has(CloneFlags::CLONE_CHILD_SETTID) {
         let _ = child.mm().write_obj(Va(a.child_tid), &child.pid.own());
     }
-    if a.has(CLONE_PIDFD) {
+    if a.has(CloneFlags::CLONE_PIDFD) {
         let fd = super::pidfd::open(cx, &child.group, 0)?;
         parent_mm.write_obj(Va(a.pidfd), &fd)?;
     }
@@ -330,7 +372,7 @@ fn child_state(cx: &Context, a: &CloneArgs, thread: &mut dyn AppThread) -> Resul
     if a.stack != 0 {
         r.rsp = a.stack;
     }
-    if a.flags & u64::from(CLONE_SETTLS) != 0 {
+    if a.has(CloneFlags::CLONE_SETTLS) {
         if a.tls >= platform::USER_MAX {
             return Err(EPERM);
         }

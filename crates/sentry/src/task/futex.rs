@@ -16,6 +16,10 @@
 
 use super::Task;
 use abi::errno::*;
+use abi::linux::{
+    FUTEX_OP_ADD, FUTEX_OP_ANDN, FUTEX_OP_CMP_EQ, FUTEX_OP_CMP_GE, FUTEX_OP_CMP_GT,
+    FUTEX_OP_CMP_LE, FUTEX_OP_CMP_LT, FUTEX_OP_CMP_NE, FUTEX_OP_OR, FUTEX_OP_SET, FUTEX_OP_XOR,
+};
 use abi::{Result, Va};
 use mm::futex::FutexKey;
 use mm::{Access, Mm};
@@ -331,50 +335,76 @@ pub fn requeue(
     Ok((woken, both.move_waiters(&mm, (&k1, &k2), max as usize)))
 }
 
+/// What `FUTEX_WAKE_OP` does to a word, and what of the word's old value wakes its waiters.
+///
+/// ```text
+///  31   30    28 27    24 23         12 11          0
+/// +----+--------+--------+-------------+-------------+
+/// | SH |   op   |  cmp   |    oparg    |   cmparg    |
+/// +----+--------+--------+-------------+-------------+
+/// ```
+///
+/// `SH`: the argument is `1 << oparg`. Both arguments are signed. Linux finds an unknown `op` when it
+/// is at the word, and an unknown `cmp` after the change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WakeOp(pub u32);
+
+impl WakeOp {
+    /// The twelve bits from `shift` on, with their sign.
+    const fn argument(self, shift: u32) -> i32 {
+        ((self.0 as i32) << (20 - shift)) >> 20
+    }
+
+    /// The word's new value; `None` for an operation that there is not.
+    const fn apply(self, word: u32) -> Option<u32> {
+        let arg = match self.0 >> 31 {
+            0 => self.argument(12) as u32,
+            _ => 1u32.wrapping_shl(self.argument(12) as u32 & 31),
+        };
+        Some(match (self.0 >> 28) & 7 {
+            FUTEX_OP_SET => arg,
+            FUTEX_OP_ADD => word.wrapping_add(arg),
+            FUTEX_OP_OR => word | arg,
+            FUTEX_OP_ANDN => word & !arg,
+            FUTEX_OP_XOR => word ^ arg,
+            _ => return None,
+        })
+    }
+
+    /// Whether the word's waiters are woken, by its old value; `ENOSYS` for a comparison that there
+    /// is not.
+    fn wakes(self, old: u32) -> Result<bool> {
+        let (old, arg) = (old as i32, self.argument(0));
+        Ok(match (self.0 >> 24) & 15 {
+            FUTEX_OP_CMP_EQ => old == arg,
+            FUTEX_OP_CMP_NE => old != arg,
+            FUTEX_OP_CMP_LT => old < arg,
+            FUTEX_OP_CMP_LE => old <= arg,
+            FUTEX_OP_CMP_GT => old > arg,
+            FUTEX_OP_CMP_GE => old >= arg,
+            _ => return Err(ENOSYS),
+        })
+    }
+}
+
 /// `FUTEX_WAKE_OP`.
 pub fn wake_op(
     task: &Task,
     (va1, va2): (Va, Va),
     scope: Scope,
     (wake1, wake2): (i32, i32),
-    op: u32,
+    op: WakeOp,
 ) -> Result<usize> {
     let mm = task.mm();
     let k1 = key(&mm, va1, scope, Access::Read)?;
     let k2 = key(&mm, va2, scope, Access::Write)?;
-    // Sign-extended 12-bit arguments.
-    let oparg = ((op as i32) << 8) >> 20;
-    let cmparg = ((op as i32) << 20) >> 20;
-    let oparg = if op & (8 << 28) != 0 {
-        1i32.wrapping_shl(oparg as u32 & 31)
-    } else {
-        oparg
-    } as u32;
     let _hold = wait::wakes::hold();
     let lock = || task.kernel.futexes.lock_both(&k1, &k2);
     let (mut both, old) = at_word(&mm, va2, Access::Write, lock, |w| {
-        w.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |v| {
-            match (op >> 28) & 7 {
-                0 => Some(oparg),
-                1 => Some(v.wrapping_add(oparg)),
-                2 => Some(v | oparg),
-                3 => Some(v & !oparg),
-                4 => Some(v ^ oparg),
-                _ => None,
-            }
-        })
+        w.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |v| op.apply(v))
     })?;
     let Ok(old) = old else { return Err(ENOSYS) };
-    let old = old as i32;
-    let holds = match (op >> 24) & 15 {
-        0 => old == cmparg,
-        1 => old != cmparg,
-        2 => old < cmparg,
-        3 => old <= cmparg,
-        4 => old > cmparg,
-        5 => old >= cmparg,
-        _ => return Err(ENOSYS),
-    };
+    let holds = op.wakes(old)?;
     let mut n = wake_in(both.first(), &k1, at_least_one(wake1), !0);
     if holds {
         n += wake_in(both.second(), &k2, at_least_one(wake2), !0);
@@ -515,5 +545,41 @@ pub fn instant_of(clock: i32, nanos: i64) -> Option<Instant> {
         Some(now)
     } else {
         now.checked_add(std::time::Duration::from_nanos(left as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `FUTEX_OP` of linux/futex.h.
+    const fn encode(op: u32, oparg: i32, cmp: u32, cmparg: i32) -> WakeOp {
+        let (oparg, cmparg) = (oparg as u32 & 0xfff, cmparg as u32 & 0xfff);
+        WakeOp(op << 28 | cmp << 24 | oparg << 12 | cmparg)
+    }
+
+    #[test]
+    fn a_wake_op_changes_the_word() {
+        let apply = |op, oparg, word| encode(op, oparg, 0, 0).apply(word);
+        assert_eq!(apply(0, -1, 7), Some(u32::MAX));
+        assert_eq!(apply(1, -2, 1), Some(u32::MAX));
+        assert_eq!(apply(2, 4, 1), Some(5));
+        assert_eq!(apply(3, 5, 7), Some(2));
+        assert_eq!(apply(4, 1, 3), Some(2));
+        assert_eq!(apply(5, 0, 0), None);
+        // Shifted: the argument is a bit's number, of which five bits count.
+        assert_eq!(apply(8, 33, 0), Some(2));
+    }
+
+    #[test]
+    fn a_wake_op_compares_the_old_value_with_its_sign() {
+        let wakes = |cmp, cmparg, old: i32| encode(0, 0, cmp, cmparg).wakes(old as u32);
+        assert_eq!(wakes(0, -1, -1), Ok(true));
+        assert_eq!(wakes(1, -1, -1), Ok(false));
+        assert_eq!(wakes(2, 0, -5), Ok(true));
+        assert_eq!(wakes(3, -5, -5), Ok(true));
+        assert_eq!(wakes(4, -1, 0), Ok(true));
+        assert_eq!(wakes(5, 1, 0), Ok(false));
+        assert_eq!(wakes(6, 0, 0), Err(ENOSYS));
     }
 }

@@ -151,7 +151,7 @@ wrapped! {
     Tid(i32): Other, |n| n.to_string();
     Uid(u32): Other, |n| (n as i32).to_string();
     Gid(u32): Other, |n| (n as i32).to_string();
-    Mode(u32): Other, |n| format!("{n:#o}");
+    Mode(u32): Other, text::octal;
     SignalNumber(i32): Other, |n| Signal::new(n).map_or(n.to_string(), |s| format!("{s:?}"));
     Bits(u64): Other, text::hex;
     Va(u64): Other, text::pointer;

@@ -96,7 +96,7 @@ fn words_look_as_strace_shows_them() {
     assert_eq!(shown::<What>(&[2]), "2");
     assert_eq!(shown::<Fd>(&[u64::MAX]), "-1");
     assert_eq!(shown::<DirFd>(&[(-100i64) as u64]), "AT_FDCWD");
-    assert_eq!(shown::<Mode>(&[0o644]), "0o644");
+    assert_eq!(shown::<Mode>(&[0o644]), "0644");
     assert_eq!(shown::<Uid>(&[0xffff_ffff]), "-1");
     assert_eq!(shown::<SignalNumber>(&[15]), "SIGTERM");
     assert_eq!(shown::<SignalNumber>(&[0]), "0");

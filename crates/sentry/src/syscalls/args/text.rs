@@ -24,6 +24,15 @@ pub fn hex(word: u64) -> String {
     }
 }
 
+/// Permission bits, as C writes them.
+#[must_use]
+pub fn octal(bits: u32) -> String {
+    match bits {
+        0 => "0".into(),
+        bits => format!("0{bits:o}"),
+    }
+}
+
 /// A number without a name: small ones as people write them.
 #[must_use]
 pub fn number(n: i64) -> String {
