@@ -1,0 +1,130 @@
+//! What kind of address it is.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// How an address is judged where no rule names its network.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Class {
+    /// An address of the internet.
+    Public,
+    /// An address of a private network (RFC 1918, RFC 4193, RFC 6598).
+    Private,
+    /// This host, the link (metadata services are there), groups, and what no host has.
+    Special,
+}
+
+/// Metadata services that are not on the link: Alibaba's, and AWS' by IPv6.
+const METADATA: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254)),
+];
+
+/// An address as it is judged: IPv4 in IPv6 (`::ffff:1.2.3.4`) is IPv4.
+#[must_use]
+pub fn canonical(ip: IpAddr) -> IpAddr {
+    ip.to_canonical()
+}
+
+/// The IPv4 address that a gateway would send to: NAT64 (RFC 6052), 6to4 (RFC 3056), and the old compatible form.
+#[must_use]
+pub fn embedded(ip: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(v6) = ip else { return None };
+    let s = v6.segments();
+    let join = |a: u16, b: u16| IpAddr::V4(Ipv4Addr::from(u32::from(a) << 16 | u32::from(b)));
+    match s {
+        // 64:ff9b::/96, and the local-use 64:ff9b:1::/48 with the address at its end.
+        [0x64, 0xff9b, 0, 0, 0, 0, a, b] | [0x64, 0xff9b, 1, _, _, _, a, b] => Some(join(a, b)),
+        [0x2002, a, b, ..] => Some(join(a, b)),
+        [0, 0, 0, 0, 0, 0, a, b] if a != 0 => Some(join(a, b)),
+        _ => None,
+    }
+}
+
+/// The class of a [`canonical`] address. What is embedded in it is another one's.
+#[must_use]
+pub fn class(ip: IpAddr) -> Class {
+    if METADATA.contains(&ip) {
+        return Class::Special;
+    }
+    match ip {
+        IpAddr::V4(a) => class_v4(a),
+        IpAddr::V6(a) => class_v6(a),
+    }
+}
+
+fn class_v4(a: Ipv4Addr) -> Class {
+    let [b0, b1, ..] = a.octets();
+    match (b0, b1) {
+        // "This network", loopback, the link, groups and the reserved rest with the broadcast address.
+        (0 | 127 | 224..=255, _) | (169, 254) => Class::Special,
+        (10, _) | (172, 16..=31) | (192, 168) | (100, 64..=127) | (198, 18 | 19) => Class::Private,
+        _ => Class::Public,
+    }
+}
+
+fn class_v6(a: Ipv6Addr) -> Class {
+    match a.segments()[0] {
+        // `::/16` has loopback, the wildcard and the compatible form.
+        0 | 0xfe80..=0xfebf | 0xff00..=0xffff => Class::Special,
+        0xfc00..=0xfdff | 0xfec0..=0xfeff => Class::Private,
+        _ => Class::Public,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes() {
+        let of = |s: &str| class(canonical(s.parse().unwrap()));
+        for s in [
+            "0.0.0.0",
+            "127.0.0.1",
+            "127.8.9.1",
+            "169.254.169.254",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "fe80::1",
+            "ff02::1",
+            "fd00:ec2::254",
+            "100.100.100.200",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+        ] {
+            assert_eq!(of(s), Class::Special, "{s}");
+        }
+        for s in [
+            "10.1.2.3",
+            "172.31.0.1",
+            "192.168.1.1",
+            "100.64.0.1",
+            "fd12::1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert_eq!(of(s), Class::Private, "{s}");
+        }
+        for s in [
+            "1.1.1.1",
+            "172.32.0.1",
+            "100.128.0.1",
+            "2606:4700::1111",
+            "192.169.0.1",
+        ] {
+            assert_eq!(of(s), Class::Public, "{s}");
+        }
+    }
+
+    #[test]
+    fn what_is_embedded() {
+        let of = |s: &str| embedded(s.parse().unwrap()).map(|a| a.to_string());
+        assert_eq!(of("64:ff9b::a9fe:a9fe").as_deref(), Some("169.254.169.254"));
+        assert_eq!(of("64:ff9b:1::7f00:1").as_deref(), Some("127.0.0.1"));
+        assert_eq!(of("2002:a00:1::1").as_deref(), Some("10.0.0.1"));
+        assert_eq!(of("::7f00:1").as_deref(), Some("127.0.0.1"));
+        assert_eq!(of("2606:4700::1111"), None);
+        assert_eq!(of("1.1.1.1"), None);
+    }
+}

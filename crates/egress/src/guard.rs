@@ -1,0 +1,183 @@
+//! What the broker asks before anything leaves.
+
+use crate::Protocol;
+use crate::dns::{Asked, Transport, Truncated, Unasked, question};
+use crate::pins::Pins;
+use crate::policy::Policy;
+use crate::refusal::Refusal;
+use simple_dns::RCODE;
+use std::net::IpAddr;
+
+/// The policy of a sandbox, with what it has been told of names.
+pub struct Guard {
+    policy: Policy,
+    pins: Pins,
+}
+
+/// What becomes of a question for a name.
+#[derive(Debug)]
+pub enum Question {
+    /// It is asked, as [`Asked::ask`] has it.
+    Ask(Asked),
+    /// This is its answer; with what was refused, if that is why.
+    Answer(Vec<u8>, Option<Refusal>),
+    /// It is none.
+    Drop,
+}
+
+impl Guard {
+    #[must_use]
+    pub fn new(policy: Policy) -> Guard {
+        Guard {
+            policy,
+            pins: Pins::default(),
+        }
+    }
+
+    /// Whether a peer may be reached. `now` in seconds.
+    pub fn peer(
+        &mut self,
+        protocol: Protocol,
+        ip: IpAddr,
+        port: u16,
+        now: u64,
+    ) -> Result<(), Refusal> {
+        let ip = crate::address::canonical(ip);
+        let names = self.pins.of(ip, now);
+        let verdict = self.policy.peer(protocol, ip, port, &names);
+        verdict.map_err(|reason| Refusal::Peer {
+            protocol,
+            address: ip,
+            port,
+            names: names.into_iter().map(str::to_owned).collect(),
+            reason,
+        })
+    }
+
+    /// What becomes of a question.
+    pub fn question(&mut self, bytes: &[u8], by: Transport) -> Question {
+        let asked = match question(bytes, by) {
+            Ok(a) => a,
+            Err(Unasked::Nothing) => return Question::Drop,
+            Err(Unasked::Answer(a)) => return Question::Answer(a, None),
+        };
+        match self.policy.name(&asked.name) {
+            Ok(()) => Question::Ask(asked),
+            Err(reason) => {
+                let answer = asked.answer_with(RCODE::NameError);
+                let name = asked.name;
+                Question::Answer(answer, Some(Refusal::Name { name, reason }))
+            }
+        }
+    }
+
+    /// The upstream server's answer, as [`Asked::answer`]: its addresses are the name's from now on.
+    pub fn answer(
+        &mut self,
+        asked: &Asked,
+        bytes: &[u8],
+        id: u16,
+        by: Transport,
+        now: u64,
+    ) -> Result<Option<Vec<u8>>, Truncated> {
+        let (policy, pins) = (&self.policy, &mut self.pins);
+        asked.answer(bytes, id, by, |ip, ttl| {
+            let kept = policy.may_answer(ip);
+            if kept {
+                pins.pin(crate::address::canonical(ip), &asked.name, ttl, now);
+            }
+            kept
+        })
+    }
+
+    /// The answer where no server gave one.
+    #[must_use]
+    pub fn no_answer(asked: &Asked) -> Vec<u8> {
+        asked.answer_with(RCODE::ServerFailure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Reason;
+    use simple_dns::rdata::{A, RData};
+    use simple_dns::{CLASS, Name, Packet, ResourceRecord, TYPE};
+
+    fn guard(allow: &[&str]) -> Guard {
+        let allow = allow.iter().map(|r| r.parse().unwrap()).collect();
+        Guard::new(Policy::new(allow, Vec::new()))
+    }
+
+    fn query(name: &str) -> Vec<u8> {
+        let mut p = Packet::new_query(7);
+        let name = Name::new(name).unwrap();
+        p.questions.push(simple_dns::Question::new(
+            name,
+            TYPE::A.into(),
+            CLASS::IN.into(),
+            false,
+        ));
+        p.build_bytes_vec().unwrap()
+    }
+
+    /// Has the guard see an answer for a name.
+    fn resolve(g: &mut Guard, name: &str, ip: [u8; 4], ttl: u32, now: u64) -> usize {
+        let Question::Ask(asked) = g.question(&query(name), Transport::Udp) else {
+            panic!("{name} is not asked for");
+        };
+        let sent = asked.ask(1);
+        let mut p = Packet::parse(&sent).unwrap().into_reply();
+        let address = u32::from_be_bytes(ip);
+        let owner = Name::new("somewhere.else.net").unwrap();
+        p.answers.push(ResourceRecord::new(
+            owner,
+            CLASS::IN,
+            ttl,
+            RData::A(A { address }),
+        ));
+        let bytes = p.build_bytes_vec().unwrap();
+        let back = g
+            .answer(&asked, &bytes, 1, Transport::Udp, now)
+            .unwrap()
+            .unwrap();
+        Packet::parse(&back).unwrap().answers.len()
+    }
+
+    #[test]
+    fn an_address_is_reached_while_an_allowed_name_has_it() {
+        let mut g = guard(&["pypi.org:443"]);
+        let ip: IpAddr = "151.101.0.223".parse().unwrap();
+        assert!(g.peer(Protocol::Tcp, ip, 443, 0).is_err());
+        assert_eq!(resolve(&mut g, "pypi.org", [151, 101, 0, 223], 100, 0), 1);
+        assert_eq!(g.peer(Protocol::Tcp, ip, 443, 99), Ok(()));
+        assert!(g.peer(Protocol::Tcp, ip, 80, 99).is_err());
+        let mapped: IpAddr = "::ffff:151.101.0.223".parse().unwrap();
+        assert_eq!(g.peer(Protocol::Tcp, mapped, 443, 99), Ok(()));
+        assert!(g.peer(Protocol::Tcp, ip, 443, 100).is_err());
+    }
+
+    #[test]
+    fn names_that_are_not_allowed_are_not_asked_for() {
+        let mut g = guard(&["pypi.org"]);
+        let Question::Answer(a, Some(Refusal::Name { name, reason })) =
+            g.question(&query("secret.evil.org"), Transport::Udp)
+        else {
+            panic!("it is asked for");
+        };
+        assert_eq!(
+            (name.as_str(), reason),
+            ("secret.evil.org", Reason::NotAllowed)
+        );
+        assert_eq!(Packet::parse(&a).unwrap().rcode(), RCODE::NameError);
+    }
+
+    #[test]
+    fn rebinding_does_not_help() {
+        let mut g = guard(&["pypi.org"]);
+        for ip in [[127, 0, 0, 1], [10, 0, 0, 1], [169, 254, 169, 254]] {
+            assert_eq!(resolve(&mut g, "pypi.org", ip, 100, 0), 0);
+            assert!(g.peer(Protocol::Tcp, ip.into(), 80, 1).is_err());
+        }
+    }
+}
