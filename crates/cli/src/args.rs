@@ -39,8 +39,8 @@ pub enum Command {
     ///
     /// The program sees this machine's files as you do, in a sandbox of its own: its writes go to
     /// memory and are gone afterwards, unless you name places with --writable or --volume; it has
-    /// no network; it sees no process but its own. /tmp is empty, but for the current directory. It
-    /// gets your environment, user, groups, limits, working directory, and the signals that you
+    /// no network but what --net gives; it sees no process but its own. /tmp is empty, but for the
+    /// current directory. It gets your environment, user, groups, limits, working directory, and the signals that you
     /// ignore or block.
     Do(Do),
     #[command(flatten)]
@@ -56,6 +56,8 @@ Examples:
   cloister do -- sh -c 'echo gone > /etc/motd; cat /etc/motd'
   cloister do --writable out --volume ~/data:/data:ro -- ./convert /data out
   cloister do --env LANG=C --user 1000:1000 --cwd /tmp -- env
+  cloister do --net=user --allow 'pypi.org,*.pythonhosted.org' -- pip download requests
+  cloister do --net=user --publish 8080:80 -- nginx -g 'daemon off;'
   cloister do --strace --log trace.txt -- ls
 
 Exit status: the program's own. If a signal ends it, cloister ends by the same signal.
@@ -72,6 +74,24 @@ pub struct Do {
     /// The network that it sees
     #[arg(long, value_enum, default_value_t)]
     pub net: Net,
+    /// With --net=user: what may be reached, and nothing else; several, separated by commas
+    ///
+    /// A domain (pypi.org), the names below one (*.example.org), or a network (10.0.0.0/8), with a port or
+    /// ports if you like (:443, :8000-8080), and a protocol in front (udp:). Without any --allow all may
+    /// be reached but what --deny says, addresses of the link, and services for machines' metadata.
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    pub allow: Vec<egress::Rule>,
+    /// With --net=user: what may not be reached; goes before --allow
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    pub deny: Vec<egress::Rule>,
+    /// With --net=user: a port of this machine that leads to one of the sandbox, as in 8080:80
+    ///
+    /// Reached from this machine only, unless an address is in front (0.0.0.0:8080:80).
+    #[arg(long, value_name = "[ADDR:]PORT:PORT", value_parser = crate::network::publish)]
+    pub publish: Vec<crate::network::Publish>,
+    /// With --net=user: where refusals go, a line of JSON each
+    #[arg(long, value_name = "FILE")]
+    pub net_log: Option<PathBuf>,
     /// Sets an environment variable; may be given several times
     #[arg(long, short = 'e', value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
@@ -152,11 +172,13 @@ impl From<Platform> for PlatformKind {
     }
 }
 
-#[derive(Clone, Copy, Default, ValueEnum, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Net {
     /// A loopback of its own
     #[default]
     None,
+    /// What --allow and --deny say may be reached, by a process that connects for it (only for `do`)
+    User,
     /// The host's sockets, passed through: a weaker wall
     Host,
 }

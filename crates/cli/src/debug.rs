@@ -43,16 +43,18 @@ fn array(items: impl Iterator<Item = String>) -> String {
 }
 
 /// The processes that have an allow-list, as a table's columns and as JSON's words.
-const COLUMNS: [(Process, &str, &str); 6] = [
+const COLUMNS: [(Process, &str, &str); 8] = [
     (Process::Sentry, "Sentry", "sentry"),
     (
         Process::SentryOnHostNetwork,
         "+net",
         "sentry_on_host_network",
     ),
+    (Process::SentryWithBroker, "+user", "sentry_with_broker"),
     (Process::TracingSentry, "+trace", "sentry_on_ptrace"),
     (Process::Gofer, "Gofer", "gofer"),
     (Process::Broker, "broker", "broker"),
+    (Process::UserBroker, "+user", "user_broker"),
     (Process::Monitor, "monitor", "monitor"),
 ];
 
@@ -89,12 +91,14 @@ pub fn host_calls(listing: Listing) -> ExitCode {
     let number = |p: Process| p.allow_list().len();
     let _ = write!(
         t,
-        "Once it is confined, the Sentry may make {} host calls ({} with --net=host), the Gofer {}, the \
-         broker of --net=host {}, and a container's monitor {}; the host ends whichever tries another.\n\n{:<18}",
+        "Once it is confined, the Sentry may make {} host calls ({} with --net=host, {} with \
+         --net=user), the Gofer {}, the broker of --net=host {}, that of --net=user {}, and a container's monitor {}; the host ends whichever tries another.\n\n{:<18}",
         number(Process::Sentry),
         number(Process::SentryOnHostNetwork),
+        number(Process::SentryWithBroker),
         number(Process::Gofer),
         number(Process::Broker),
+        number(Process::UserBroker),
         number(Process::Monitor),
         "call",
     );

@@ -5,6 +5,7 @@
 
 mod args;
 mod debug;
+mod network;
 mod oci;
 mod run;
 mod signals;

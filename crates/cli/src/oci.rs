@@ -376,6 +376,11 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
         annotated: args.annotations,
         host_network: matches!(args.net, Net::Host),
     };
+    if args.net == Net::User {
+        rt.log
+            .error("--net=user is for `cloister do`: a container has --net=none or --net=host");
+        return ExitCode::from(FAILED);
+    }
     match execute(&rt, command) {
         Ok(code) => ExitCode::from(code),
         Err(e) => {

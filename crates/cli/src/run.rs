@@ -4,6 +4,7 @@ mod plan;
 
 use crate::args::Do;
 use crate::complain;
+use crate::network::Opened;
 use crate::signals;
 use crate::stdio::{self, RawMode};
 use ::oci::start::{Begins, Given, KernelOptions, Place, Start, start};
@@ -38,7 +39,8 @@ fn hint(args: &Do) -> Option<String> {
 }
 
 fn try_run(args: &Do) -> Result<ExitCode> {
-    let plan = plan::plan(args)?;
+    let network = Opened::new(args)?;
+    let plan = plan::plan(args, network.outside.clone())?;
     let given = Given {
         stdio: stdio::of_caller(),
         log: args.log.as_deref().map(open_log).transpose()?,
@@ -61,11 +63,15 @@ fn try_run(args: &Do) -> Result<ExitCode> {
         place: Place::Own { away: None },
     })?;
     drop(given);
+    let refusals = network.started();
     let ending = running.wait(&mut signals::PassOn {
         signals: &signals,
         terminal: terminal.as_ref(),
     });
     drop(terminal);
+    if let Some(text) = refusals.sentence() {
+        complain(&text);
+    }
     Ok(end(ending, hint(args).as_deref()))
 }
 

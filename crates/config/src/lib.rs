@@ -32,6 +32,17 @@ pub enum Net {
         broker: HostFd,
         interfaces: Vec<net::interface::Interface>,
     },
+    /// What a broker connects, by policy.
+    User {
+        /// Is asked, and answers.
+        requests: HostFd,
+        /// On which both say what they have.
+        events: HostFd,
+        /// The host's.
+        name_servers: Vec<std::net::IpAddr>,
+        /// Whether the host has a way to the internet by IPv6.
+        ipv6: bool,
+    },
 }
 
 /// Where a program's standard streams lead. `D` names a descriptor: it is one of this process's

@@ -103,6 +103,9 @@ impl FromStr for Rule {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Rule, Error> {
+        if text.contains("://") {
+            return Err(Error::Shape(text.into()));
+        }
         if text.len() > MAX {
             return Err(Error::Shape(text.chars().take(40).collect()));
         }

@@ -187,10 +187,24 @@ fn arguments(process: Process, children: &[i32], nr: u32) -> Program {
         ),
         libc::SYS_prctl => only(0, !0, &[libc::PR_SET_NAME as u32]),
         libc::SYS_tgkill
-            if matches!(process, Process::Gofer | Process::Broker | Process::Monitor) =>
+            if matches!(
+                process,
+                Process::Gofer | Process::Broker | Process::UserBroker | Process::Monitor
+            ) =>
         {
             only(0, !0, &[std::process::id()])
         }
+        // MSG_FASTOPEN connects, to whom the message is for.
+        libc::SYS_sendmsg
+            if matches!(
+                process,
+                Process::SentryWithBroker | Process::TracingSentryWithBroker
+            ) =>
+        {
+            only(2, libc::MSG_FASTOPEN as u32, &[0]);
+        }
+        // Only what the resolver's streams are.
+        libc::SYS_socketpair => only(0, !0, &[libc::AF_UNIX as u32]),
         libc::SYS_kill => {
             let numbers: Vec<u32> = children.iter().map(|pid| *pid as u32).collect();
             only(0, !0, &numbers);
@@ -304,6 +318,7 @@ mod tests {
                 libc::SYS_fcntl => [0, libc::F_GETFL as u32, 0],
                 libc::SYS_prctl => [libc::PR_SET_NAME as u32, 0, 0],
                 libc::SYS_tgkill => [std::process::id(), 0, 0],
+                libc::SYS_socketpair => [libc::AF_UNIX as u32, 0, 0],
                 _ => [0; 3],
             };
             for nr in 0..1024u32 {
@@ -315,6 +330,16 @@ mod tests {
                 assert_eq!(verdict(nr.into(), good(nr)), want, "{process:?} {nr}");
                 assert_eq!(verdict((nr | 0x4000_0000).into(), good(nr)), KILL, "x32");
             }
+            let by_broker = matches!(
+                process,
+                Process::SentryWithBroker | Process::TracingSentryWithBroker
+            );
+            let connects = verdict(libc::SYS_sendmsg, [0, 0, libc::MSG_FASTOPEN as u32]);
+            assert_eq!(connects == KILL, by_broker, "{process:?}");
+            assert_eq!(
+                verdict(libc::SYS_socketpair, [libc::AF_INET as u32, 0, 0]),
+                KILL
+            );
             let newuser = THREAD_FLAGS | libc::CLONE_NEWUSER as u32;
             let no_thread = THREAD_FLAGS & !(libc::CLONE_THREAD as u32);
             for (nr, args) in [

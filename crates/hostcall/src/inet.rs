@@ -192,6 +192,60 @@ impl Edges {
     }
 }
 
+/// A set of descriptors that is asked which of them are ready (`epoll(7)`, level-triggered).
+#[derive(Debug)]
+pub struct Watch(HostFd);
+
+/// What is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interest {
+    Read,
+    /// And to be written to.
+    ReadWrite,
+}
+
+impl Interest {
+    fn event(self, token: u64) -> libc::epoll_event {
+        let events = match self {
+            Interest::Read => libc::EPOLLIN,
+            Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLOUT,
+        };
+        libc::epoll_event {
+            events: events as u32,
+            u64: token,
+        }
+    }
+}
+
+impl Watch {
+    pub fn new() -> Result<Watch> {
+        // SAFETY: no pointers.
+        let fd = unsafe { sys!(EpollCreate1, libc::EPOLL_CLOEXEC) }?;
+        Ok(Watch(HostFd::from_raw(fd as RawFd)))
+    }
+    /// Adds a descriptor, which leaves when its last copy is closed.
+    pub fn add(&self, fd: RawFd, token: u64, interest: Interest) -> Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, interest.event(token))
+    }
+    pub fn change(&self, fd: RawFd, token: u64, interest: Interest) -> Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, interest.event(token))
+    }
+    fn control(&self, what: i32, fd: RawFd, mut e: libc::epoll_event) -> Result<()> {
+        // SAFETY: one event.
+        unsafe { sys!(EpollCtl, self.0.raw(), what, fd, &raw mut e) }?;
+        Ok(())
+    }
+    /// The tokens of those that are ready, at most 64; after `timeout` milliseconds none (-1: never).
+    pub fn wait(&self, timeout: i32) -> Result<Vec<u64>> {
+        const MANY: usize = 64;
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MANY];
+        let wait = i64::from(timeout);
+        // SAFETY: room for as many events as said.
+        let n = unsafe { sys!(EpollWait, self.0.raw(), events.as_mut_ptr(), MANY, wait) }?;
+        Ok(events[..n.min(MANY)].iter().map(|e| e.u64).collect())
+    }
+}
+
 /// An address of an interface of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceAddress {

@@ -19,6 +19,15 @@ pub fn seqpacket_pair() -> Result<(HostFd, HostFd)> {
     Ok((HostFd::from_raw(fds[0]), HostFd::from_raw(fds[1])))
 }
 
+/// A pair of connected stream sockets that do not block, close-on-exec.
+pub fn stream_pair() -> Result<(HostFd, HostFd)> {
+    let mut fds = [0i32; 2];
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: room for two descriptors.
+    unsafe { sys!(Socketpair, libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) }?;
+    Ok((HostFd::from_raw(fds[0]), HostFd::from_raw(fds[1])))
+}
+
 /// A pipe's two ends, to read from and to write to, close-on-exec.
 pub fn pipe() -> Result<(HostFd, HostFd)> {
     let mut fds = [0i32; 2];

@@ -1,7 +1,8 @@
 //! The table of host calls. One line a call: its number's name in `libc`, the processes that may
 //! make it once the allow-lists are on (`S` the Sentry, `N` the Sentry too where it has the host's
-//! network, `T` the Sentry too on the ptrace platform, `G` the Gofer, `B` the broker of sockets,
-//! `M` a container's monitor, `-` only before), and what for.
+//! network, `T` the Sentry too on the ptrace platform, `G` the Gofer, `B` the broker of the host's
+//! sockets, `M` a container's monitor; of a network by policy `P` the Sentry too and `R` the
+//! broker; `-` only before), and what for.
 
 /// The numbers, with those that the `libc` crate does not have yet.
 mod numbers {
@@ -39,10 +40,13 @@ macro_rules! host_calls {
                 match process {
                     Process::Sentry => who.contains('S'),
                     Process::SentryOnHostNetwork => who.contains(['S', 'N']),
+                    Process::SentryWithBroker => who.contains(['S', 'P']),
+                    Process::TracingSentryWithBroker => who.contains(['S', 'P', 'T']),
                     Process::TracingSentry => who.contains(['S', 'T']),
                     Process::TracingSentryOnHostNetwork => who.contains(['S', 'N', 'T']),
                     Process::Gofer => who.contains('G'),
                     Process::Broker => who.contains('B'),
+                    Process::UserBroker => who.contains('R'),
                     Process::Monitor => who.contains('M'),
                 }
             }
@@ -59,9 +63,14 @@ pub enum Process {
     /// On the ptrace platform.
     TracingSentry,
     TracingSentryOnHostNetwork,
+    /// With `--net=user`.
+    SentryWithBroker,
+    TracingSentryWithBroker,
     Gofer,
     /// Makes the sockets of `--net=host`.
     Broker,
+    /// Connects the sockets of `--net=user`, by policy.
+    UserBroker,
     /// Watches over a container's processes.
     Monitor,
 }
@@ -72,6 +81,8 @@ pub enum Sockets {
     Inside,
     /// To the host's network, too.
     Host,
+    /// To what a broker connects, too.
+    Broker,
 }
 
 /// How a Sentry learns of its stub processes' calls.
@@ -82,13 +93,16 @@ pub enum Stubs {
 }
 
 impl Process {
-    pub const ALL: [Process; 7] = [
+    pub const ALL: [Process; 10] = [
         Process::Sentry,
         Process::SentryOnHostNetwork,
         Process::TracingSentry,
         Process::TracingSentryOnHostNetwork,
+        Process::SentryWithBroker,
+        Process::TracingSentryWithBroker,
         Process::Gofer,
         Process::Broker,
+        Process::UserBroker,
         Process::Monitor,
     ];
 
@@ -98,6 +112,8 @@ impl Process {
         match (sockets, stubs) {
             (Sockets::Inside, Stubs::Notify) => Process::Sentry,
             (Sockets::Host, Stubs::Notify) => Process::SentryOnHostNetwork,
+            (Sockets::Broker, Stubs::Notify) => Process::SentryWithBroker,
+            (Sockets::Broker, Stubs::Traced) => Process::TracingSentryWithBroker,
             (Sockets::Inside, Stubs::Traced) => Process::TracingSentry,
             (Sockets::Host, Stubs::Traced) => Process::TracingSentryOnHostNetwork,
         }
@@ -120,14 +136,14 @@ impl Process {
 host_calls! {
     // Files and descriptors
     Read = SYS_read, "SGM", "standard streams, the channel's wake-ups";
-    Write = SYS_write, "SGBM", "standard streams, logs";
+    Write = SYS_write, "SGBMR", "standard streams, logs";
     Pread64 = SYS_pread64, "S", "files by a donated descriptor";
     Pwrite64 = SYS_pwrite64, "S", "files by a donated descriptor";
     Readv = SYS_readv, "S", "standard streams into application memory";
     Writev = SYS_writev, "S", "standard streams from application memory";
     Preadv = SYS_preadv, "S", "files into application memory";
     Pwritev2 = SYS_pwritev2, "S", "files from application memory";
-    Close = SYS_close, "SGBM", "descriptors";
+    Close = SYS_close, "SGBMR", "descriptors";
     Fstat = SYS_fstat, "SG", "size and type of a donated descriptor";
     Ftruncate = SYS_ftruncate, "SG", "the memory file; files opened for writing";
     Fallocate = SYS_fallocate, "SG", "giving memory back; fallocate(2) of files";
@@ -142,62 +158,62 @@ host_calls! {
     Eventfd2 = SYS_eventfd2, "-", "wake-ups";
 
     // Sockets between our own processes
-    Recvmsg = SYS_recvmsg, "SGBM", "descriptors from the Gofer, control messages";
-    Sendmsg = SYS_sendmsg, "SGBM", "descriptors to the Sentry, control messages";
-    Socketpair = SYS_socketpair, "-", "channels";
+    Recvmsg = SYS_recvmsg, "SGBMR", "descriptors from the Gofer, control messages";
+    Sendmsg = SYS_sendmsg, "SGBMR", "descriptors to the Sentry, control messages";
+    Socketpair = SYS_socketpair, "R", "channels";
     Pipe2 = SYS_pipe2, "-", "channels";
 
     // Sockets of the host's network
-    Socket = SYS_socket, "B", "sockets of the host's network";
+    Socket = SYS_socket, "BR", "sockets of the host's network";
     Bind = SYS_bind, "B", "sockets of the host's network";
-    Connect = SYS_connect, "N", "sockets of the host's network";
+    Connect = SYS_connect, "NR", "sockets of the host's network";
     Listen = SYS_listen, "N", "sockets of the host's network";
-    Accept4 = SYS_accept4, "NM", "sockets of the host's network; the monitor's clients";
-    Getsockname = SYS_getsockname, "N", "sockets of the host's network";
-    Getpeername = SYS_getpeername, "N", "sockets of the host's network";
-    Setsockopt = SYS_setsockopt, "N", "sockets of the host's network";
-    Getsockopt = SYS_getsockopt, "NB", "sockets of the host's network";
-    Shutdown = SYS_shutdown, "NM", "sockets of the host's network";
+    Accept4 = SYS_accept4, "NMR", "sockets of the host's network; the monitor's clients";
+    Getsockname = SYS_getsockname, "NR", "sockets of the host's network";
+    Getpeername = SYS_getpeername, "NR", "sockets of the host's network";
+    Setsockopt = SYS_setsockopt, "NR", "sockets of the host's network";
+    Getsockopt = SYS_getsockopt, "NBP", "sockets of the host's network";
+    Shutdown = SYS_shutdown, "NMP", "sockets of the host's network";
     EpollCreate1 = SYS_epoll_create1, "-", "sockets of the host's network";
-    EpollCtl = SYS_epoll_ctl, "N", "sockets of the host's network";
-    EpollWait = SYS_epoll_wait, "N", "sockets of the host's network";
+    EpollCtl = SYS_epoll_ctl, "NPR", "sockets of the host's network";
+    EpollWait = SYS_epoll_wait, "NPR", "sockets of the host's network";
 
     // Memory
-    Mmap = SYS_mmap, "SGBM", "std; the memory file";
-    Munmap = SYS_munmap, "SGBM", "std";
-    Mprotect = SYS_mprotect, "SGBM", "std: thread stacks";
-    Mremap = SYS_mremap, "SGM", "std: realloc";
-    Madvise = SYS_madvise, "SGBM", "std: thread stacks, free; huge pages of the memory file; drop its view";
-    Brk = SYS_brk, "SGBM", "std";
+    Mmap = SYS_mmap, "SGBMR", "std; the memory file";
+    Munmap = SYS_munmap, "SGBMR", "std";
+    Mprotect = SYS_mprotect, "SGBMR", "std: thread stacks";
+    Mremap = SYS_mremap, "SGMR", "std: realloc";
+    Madvise = SYS_madvise, "SGBMR", "std: thread stacks, free; huge pages of the memory file; drop its view";
+    Brk = SYS_brk, "SGBMR", "std";
     Mincore = SYS_mincore, "S", "residency";
 
     // Threads, time
-    Futex = SYS_futex, "SGBM", "std; waking the stub";
+    Futex = SYS_futex, "SGBMR", "std; waking the stub";
     Clone = SYS_clone, "SG", "std: threads only";
     Exit = SYS_exit, "SG", "std: a thread's end";
-    ExitGroup = SYS_exit_group, "SGBM", "the end";
+    ExitGroup = SYS_exit_group, "SGBMR", "the end";
     SetRobustList = SYS_set_robust_list, "SG", "std: thread start";
     Rseq = SYS_rseq, "SG", "std: thread start";
-    Sigaltstack = SYS_sigaltstack, "SGBM", "std: thread start";
-    RtSigprocmask = SYS_rt_sigprocmask, "SGBM", "std: thread start";
-    RtSigaction = SYS_rt_sigaction, "SGBM", "std: abort";
-    RtSigreturn = SYS_rt_sigreturn, "SGBM", "std: handlers";
-    Gettid = SYS_gettid, "SGBM", "CPU time of threads; std: abort";
-    Getpid = SYS_getpid, "SGBM", "std: abort";
-    Tgkill = SYS_tgkill, "SGBM", "interrupting application threads; abort";
+    Sigaltstack = SYS_sigaltstack, "SGBMR", "std: thread start";
+    RtSigprocmask = SYS_rt_sigprocmask, "SGBMR", "std: thread start";
+    RtSigaction = SYS_rt_sigaction, "SGBMR", "std: abort";
+    RtSigreturn = SYS_rt_sigreturn, "SGBMR", "std: handlers";
+    Gettid = SYS_gettid, "SGBMR", "CPU time of threads; std: abort";
+    Getpid = SYS_getpid, "SGBMR", "std: abort";
+    Tgkill = SYS_tgkill, "SGBMR", "interrupting application threads; abort";
     Kill = SYS_kill, "M", "ending the Sentry, the Gofer and the broker: their numbers only";
     PidfdSendSignal = SYS_pidfd_send_signal, "SM", "ending stub processes; a pod's sandbox that does not obey";
     Wait4 = SYS_wait4, "TM", "ptrace stops; the monitor's children";
     Ptrace = SYS_ptrace, "T", "the ptrace platform";
-    Getrandom = SYS_getrandom, "SG", "getrandom(2); hash seeds";
-    ClockGettime = SYS_clock_gettime, "SGM", "clocks that the vDSO does not answer";
+    Getrandom = SYS_getrandom, "SGR", "getrandom(2); hash seeds";
+    ClockGettime = SYS_clock_gettime, "SGMR", "clocks that the vDSO does not answer";
     ClockNanosleep = SYS_clock_nanosleep, "SG", "std: sleep";
     Nanosleep = SYS_nanosleep, "SG", "std: sleep";
     SchedYield = SYS_sched_yield, "SG", "std: locks";
     Membarrier = SYS_membarrier, "S", "membarrier(2)";
     SchedGetaffinity = SYS_sched_getaffinity, "SG", "the number of CPUs";
     SchedSetaffinity = SYS_sched_setaffinity, "SG", "application threads beside who spins for them; the Gofer's beside who asks";
-    RestartSyscall = SYS_restart_syscall, "SGBM", "the host restarting a sleep";
+    RestartSyscall = SYS_restart_syscall, "SGBMR", "the host restarting a sleep";
     Prctl = SYS_prctl, "SG", "std: thread names";
 
     // Before the allow-lists

@@ -42,6 +42,16 @@ impl Endpoint {
         }
         v
     }
+    /// As a socket of its own family shows it.
+    #[must_use]
+    pub fn to_sockaddr(&self) -> Vec<u8> {
+        self.encode(if self.ip.is_ipv4() { AF_INET } else { AF_INET6 })
+    }
+    /// Reads a `sockaddr_in` or `sockaddr_in6`; `None` where it is neither.
+    #[must_use]
+    pub fn from_sockaddr(addr: &[u8]) -> Option<Endpoint> {
+        parse_inet(addr, family_of(addr).ok().filter(|f| is_inet(*f))?).ok()
+    }
     /// The wildcard of a family.
     pub fn any(family: u16) -> Endpoint {
         Endpoint {

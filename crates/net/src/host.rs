@@ -4,18 +4,12 @@
 //! nor bind sockets: a broker in the host's network namespace does, and passes descriptors. What an
 //! application may ask of such a socket is listed here: options, flags and ancillary data that are
 //! not are refused.
-//!
-//! # Invariants
-//!
-//! - Descriptors never block. Each is in [`HostNetwork::edges`] from before its first use until it
-//!   is closed, edge-triggered; so whoever got `EAGAIN` and waits on the socket's queue is woken by
-//!   the next change.
-//! - A token of a socket that is gone wakes another socket for nothing at worst.
 
 use crate::control::Control;
 use crate::interface::Interface;
 use crate::options::Common;
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
+use crate::readiness::{self, Readiness, Watched};
 use crate::sys::*;
 use abi::errno::{
     EACCES, EAGAIN, EALREADY, EBADF, EFAULT, EINPROGRESS, EINVAL, EIO, EMSGSIZE, ENOPROTOOPT,
@@ -24,8 +18,8 @@ use abi::{Errno, Result};
 use hostcall::inet::{self as host, Edges};
 use hostcall::{HostFd, file, mem, sock};
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use vfs::{Caps, Credentials, Sink, Source};
 use wait::Events;
 
@@ -43,15 +37,8 @@ pub mod broker {
 /// The host's network.
 pub struct HostNetwork {
     broker: Mutex<HostFd>,
-    edges: Edges,
-    sockets: Mutex<Table>,
+    readiness: Arc<Readiness>,
     pub(crate) interfaces: Vec<Interface>,
-}
-
-#[derive(Default)]
-struct Table {
-    all: Vec<Option<Weak<Common>>>,
-    free: Vec<usize>,
 }
 
 impl HostNetwork {
@@ -60,30 +47,14 @@ impl HostNetwork {
     pub fn new(broker: HostFd, edges: Edges, interfaces: Vec<Interface>) -> Arc<HostNetwork> {
         Arc::new(HostNetwork {
             broker: Mutex::new(broker),
-            edges,
-            sockets: Mutex::default(),
+            readiness: Readiness::new(edges),
             interfaces,
         })
     }
 
     /// Turns the host's readiness into notifications, on a thread of its own; for ever.
     pub fn serve(&self) {
-        loop {
-            let Ok(events) = self.edges.wait() else {
-                continue;
-            };
-            for (token, bits) in events {
-                let common = {
-                    let t = self.sockets.lock();
-                    t.all
-                        .get(token as usize)
-                        .and_then(|s| s.as_ref()?.upgrade())
-                };
-                if let Some(c) = common {
-                    c.notify(widen(Events::from_bits_retain(bits)));
-                }
-            }
-        }
+        self.readiness.serve(|| ());
     }
 
     fn ask(&self, request: &[u8], given: &[i32]) -> Result<Vec<HostFd>> {
@@ -111,23 +82,11 @@ impl HostNetwork {
     }
 }
 
-/// Readiness as programs ask for it: the host tells of `POLLIN` and `POLLOUT` only.
-fn widen(e: Events) -> Events {
-    let mut all = e;
-    if e.contains(Events::IN) {
-        all |= Events::RDNORM;
-    }
-    if e.contains(Events::OUT) {
-        all |= Events::WRNORM;
-    }
-    all
-}
-
 struct HostSocket {
     common: Arc<Common>,
     network: Arc<HostNetwork>,
     fd: HostFd,
-    token: usize,
+    _watched: Watched,
 }
 
 /// `socket(2)`; the caller has checked family, type and protocol.
@@ -149,22 +108,13 @@ pub fn new(
 
 impl HostSocket {
     fn register(common: Arc<Common>, network: &Arc<HostNetwork>, fd: HostFd) -> Result<Parts> {
-        let token = {
-            let mut t = network.sockets.lock();
-            let at = t.free.pop().unwrap_or_else(|| {
-                t.all.push(None);
-                t.all.len() - 1
-            });
-            t.all[at] = Some(Arc::downgrade(&common));
-            at
-        };
+        let watched = network.readiness.watch(&fd, &common)?;
         let s = HostSocket {
             common: common.clone(),
             network: network.clone(),
             fd,
-            token,
+            _watched: watched,
         };
-        network.edges.add(s.fd.raw(), token as u64)?;
         Ok(Parts::new(common, Arc::new(s)))
     }
 
@@ -190,9 +140,6 @@ impl HostSocket {
 impl Drop for HostSocket {
     fn drop(&mut self) {
         self.forget_linger();
-        let mut t = self.network.sockets.lock();
-        t.all[self.token] = None;
-        t.free.push(self.token);
     }
 }
 
@@ -371,11 +318,7 @@ impl Protocol for HostSocket {
     }
 
     fn poll(&self) -> Events {
-        let mut p = [any_readiness(self.fd.raw())];
-        match file::poll(&mut p, 0) {
-            Ok(_) => widen(Events::from_bits_retain(u32::from(p[0].revents as u16))),
-            Err(_) => Events::ERR,
-        }
+        readiness::now(&self.fd)
     }
 
     fn set_socket_option(&self, name: i32, v: &[u8]) -> Option<Result<()>> {
@@ -408,19 +351,6 @@ impl Protocol for HostSocket {
     }
     /// The descriptor goes with the last reference.
     fn close(&self) {}
-}
-
-/// Asks for all that poll(2) tells.
-fn any_readiness(fd: i32) -> file::PollFd {
-    const POLLIN: i16 = 1;
-    const POLLPRI: i16 = 2;
-    const POLLOUT: i16 = 4;
-    const POLLRDHUP: i16 = 0x2000;
-    file::PollFd {
-        fd,
-        events: POLLIN | POLLPRI | POLLOUT | POLLRDHUP,
-        revents: 0,
-    }
 }
 
 #[cfg(test)]

@@ -151,6 +151,10 @@ impl InetOptions {
             .find(|r| r.0 == level && r.1 == name)
             .map_or_else(|| known(level, name).map_or(0, |k| k.1), |r| r.2)
     }
+    /// All that were set: level, name, value.
+    pub fn set_values(&self) -> Vec<(i32, i32, i32)> {
+        self.values.lock().clone()
+    }
     pub fn on(&self, level: i32, name: i32) -> bool {
         self.value(level, name) != 0
     }

@@ -61,13 +61,15 @@ pub use options::SO_PEERCRED;
 pub use procnet::PROC_NET;
 mod procnet;
 mod protocol;
+mod readiness;
 mod socket;
 mod stream;
 mod tcp;
 mod udp;
 mod unix;
+pub mod user;
 
-pub use addr::unix_path;
+pub use addr::{Endpoint, unix_path};
 pub use control::{Control, Ucred};
 pub use family::{socket, socketpair};
 pub use ns::{Link, NetNamespace};

@@ -1,6 +1,7 @@
 //! NETLINK_ROUTE (`rtnetlink(7)`): what can be asked about the loopback interface, which is all
 //! there is.
 
+use crate::addr::any_ip;
 use crate::control::{Control, Ucred};
 use crate::interface::{Interface, LO_INDEX};
 use crate::msgqueue::{Msg, MsgQueue, take_all};
@@ -9,12 +10,13 @@ use crate::options::{Common, SO_ACCEPTCONN};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::stream::Take;
 use crate::sys::*;
+use crate::user;
 use abi::Result;
 use abi::errno::{
     EEXIST, EINVAL, EMSGSIZE, ENETUNREACH, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno,
 };
 use parking_lot::Mutex;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::{Caps, Credentials, Sink, Source};
@@ -224,7 +226,6 @@ fn address(
 ) -> Vec<u8> {
     const PERMANENT: u8 = 0x80;
     const SCOPE_GLOBAL: u8 = 0;
-    const SCOPE_LINK: u8 = 253;
     const SCOPE_HOST: u8 = 254;
     let scope = match ip {
         _ if ip.is_loopback() => SCOPE_HOST,
@@ -244,32 +245,90 @@ fn address(
     b.attr32(8, u32::from(PERMANENT)).attr(6, &cache).finish() // FLAGS, CACHEINFO
 }
 
-fn route(req: &Request<'_>, flags: u16, port: u32, dst: IpAddr, prefix: u8) -> Vec<u8> {
-    const TABLE_LOCAL: u8 = 255;
+/// A route, as `struct rtmsg` and its attributes have it.
+struct Route {
+    to: IpAddr,
+    prefix: u8,
+    via: Option<IpAddr>,
+    source: IpAddr,
+    device: i32,
+    table: u8,
+    protocol: u8,
+    scope: u8,
+    kind: u8,
+}
+
+const TABLE_MAIN: u8 = 254;
+const TABLE_LOCAL: u8 = 255;
+const SCOPE_UNIVERSE: u8 = 0;
+const SCOPE_LINK: u8 = 253;
+
+/// To this host by its loopback interface.
+fn to_loopback(to: IpAddr, prefix: u8) -> Route {
     const PROTOCOL_KERNEL: u8 = 2;
     const SCOPE_HOST: u8 = 254;
     const TYPE_LOCAL: u8 = 2;
-    let source = if dst.is_ipv4() {
-        LOOPBACKS[0].0
-    } else {
-        LOOPBACKS[1].0
-    };
-    Builder::new(RTM_NEWROUTE, flags, req, port)
+    Route {
+        to,
+        prefix,
+        via: None,
+        source: LOOPBACKS[usize::from(to.is_ipv6())].0,
+        device: LO_INDEX,
+        table: TABLE_LOCAL,
+        protocol: PROTOCOL_KERNEL,
+        scope: SCOPE_HOST,
+        kind: TYPE_LOCAL,
+    }
+}
+
+/// The device's own network, or what lies behind its gateway.
+fn by_device(to: IpAddr, prefix: u8, via: Option<IpAddr>, source: IpAddr) -> Route {
+    const PROTOCOL_KERNEL: u8 = 2;
+    const PROTOCOL_BOOT: u8 = 3;
+    const TYPE_UNICAST: u8 = 1;
+    Route {
+        to,
+        prefix,
+        via,
+        source,
+        device: user::DEVICE_INDEX,
+        table: TABLE_MAIN,
+        protocol: if via.is_some() {
+            PROTOCOL_BOOT
+        } else {
+            PROTOCOL_KERNEL
+        },
+        scope: if via.is_some() {
+            SCOPE_UNIVERSE
+        } else {
+            SCOPE_LINK
+        },
+        kind: TYPE_UNICAST,
+    }
+}
+
+fn route(req: &Request<'_>, flags: u16, port: u32, r: &Route) -> Vec<u8> {
+    let mut b = Builder::new(RTM_NEWROUTE, flags, req, port)
         .bytes(&[
-            inet_of(dst),
-            prefix,
+            inet_of(r.to),
+            r.prefix,
             0,
             0,
-            TABLE_LOCAL,
-            PROTOCOL_KERNEL,
-            SCOPE_HOST,
-            TYPE_LOCAL,
+            r.table,
+            r.protocol,
+            r.scope,
+            r.kind,
         ])
         .bytes(&[0; 4])
-        .attr32(15, u32::from(TABLE_LOCAL)) // TABLE
-        .attr(1, &octets(dst)) // DST
-        .attr(7, &octets(source)) // PREFSRC
-        .attr(4, &LO_INDEX.to_le_bytes()) // OIF
+        .attr32(15, u32::from(r.table)); // TABLE
+    if r.prefix > 0 {
+        b = b.attr(1, &octets(r.to)); // DST
+    }
+    if let Some(via) = r.via {
+        b = b.attr(5, &octets(via)); // GATEWAY
+    }
+    b.attr(7, &octets(r.source)) // PREFSRC
+        .attr(4, &r.device.to_le_bytes()) // OIF
         .finish()
 }
 
@@ -309,6 +368,29 @@ impl Netlink {
         self.reply(b.finish());
     }
 
+    /// The routes of the device that leads out, if there is one.
+    fn ways_out(&self) -> Vec<Route> {
+        let Some(out) = &self.common.ns.way_out else {
+            return Vec::new();
+        };
+        let mut all = Vec::new();
+        for (ip, prefix) in out.interface().addresses {
+            let (any, net, via) = match ip {
+                IpAddr::V4(a) => {
+                    let net = Ipv4Addr::from(a.to_bits() & !(u32::MAX >> prefix));
+                    (any_ip(AF_INET), net.into(), Some(user::GATEWAY_V4.into()))
+                }
+                IpAddr::V6(a) => {
+                    let net = Ipv6Addr::from(a.to_bits() & !(u128::MAX >> prefix));
+                    (any_ip(AF_INET6), net.into(), None)
+                }
+            };
+            all.push(by_device(any, 0, via, ip));
+            all.push(by_device(net, prefix, None, ip));
+        }
+        all
+    }
+
     /// The messages that answer a dump; `None` for a kind of object that cannot be asked for.
     fn dump(&self, req: &Request<'_>, port: u32) -> Option<Vec<Vec<u8>>> {
         let f = NLM_F_MULTI;
@@ -333,8 +415,10 @@ impl Netlink {
                     } else {
                         *ip
                     };
-                    route(req, f, port, net, *p)
+                    to_loopback(net, *p)
                 })
+                .chain(self.ways_out().into_iter().filter(|r| wanted(&r.to)))
+                .map(|r| route(req, f, port, &r))
                 .collect(),
             ),
             // Neighbours, rules, queueing disciplines, …: there are none.
@@ -420,7 +504,16 @@ impl Netlink {
         if !self.common.ns.reaches(ip) {
             return Err(ENETUNREACH);
         }
-        self.reply(route(req, 0, port, ip, if ip.is_ipv4() { 32 } else { 128 }));
+        let prefix = if ip.is_ipv4() { 32 } else { 128 };
+        let ns = &self.common.ns;
+        let r = match ns.leaves(ip) {
+            Some(_) => {
+                let via = ip.is_ipv4().then_some(user::GATEWAY_V4.into());
+                by_device(ip, prefix, via, ns.source_for(ip))
+            }
+            None => to_loopback(ip, prefix),
+        };
+        self.reply(route(req, 0, port, &r));
         Ok(())
     }
 

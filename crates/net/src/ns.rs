@@ -9,6 +9,7 @@ use crate::options::{Common, SO_REUSEADDR, SO_REUSEPORT};
 use crate::tcp::Listener;
 use crate::udp::UdpRx;
 use crate::unix::UnixSock;
+use crate::user::UserNetwork;
 use abi::Result;
 use abi::errno::{EADDRINUSE, EADDRNOTAVAIL, EOPNOTSUPP};
 use parking_lot::{Mutex, RwLock};
@@ -31,6 +32,8 @@ pub(crate) const LOOPBACKS: [(IpAddr, u8); 2] = [
 pub struct NetNamespace {
     /// The host's network, where this is it.
     pub(crate) host: Option<Arc<HostNetwork>>,
+    /// The way out by a broker, where there is one.
+    pub(crate) way_out: Option<Arc<UserNetwork>>,
     pub(crate) tcp: PortTable<Listener>,
     pub(crate) udp: PortTable<UdpRx>,
     pub(crate) abstract_names: Mutex<BTreeMap<Vec<u8>, Weak<UnixSock>>>,
@@ -51,6 +54,8 @@ pub struct NetNamespace {
     pub somaxconn: AtomicU32,
     /// `net.unix.max_dgram_qlen`.
     pub max_dgram_qlen: AtomicU32,
+    /// See [`NetNamespace::was_missed`].
+    missed: AtomicBool,
     next_ino: Arc<AtomicU64>,
     pub(crate) next_autobind: AtomicU32,
     pub(crate) next_netlink_port: AtomicU32,
@@ -87,18 +92,27 @@ impl NetNamespace {
     /// A namespace with a loopback interface that is up.
     #[must_use]
     pub fn new() -> Arc<NetNamespace> {
-        Self::on(None)
+        Self::on(None, None)
     }
 
     /// The host's: AF_INET and AF_INET6 are its sockets.
     #[must_use]
     pub fn of_host(host: Arc<HostNetwork>) -> Arc<NetNamespace> {
-        Self::on(Some(host))
+        Self::on(Some(host), None)
     }
 
-    fn on(host: Option<Arc<HostNetwork>>) -> Arc<NetNamespace> {
+    /// One with a way out by a broker.
+    #[must_use]
+    pub fn of_user(user: Arc<UserNetwork>) -> Arc<NetNamespace> {
+        Self::on(None, Some(user))
+    }
+
+    fn on(host: Option<Arc<HostNetwork>>, way_out: Option<Arc<UserNetwork>>) -> Arc<NetNamespace> {
+        let local = way_out.iter().flat_map(|u| u.interface().addresses);
         Arc::new(NetNamespace {
+            local: RwLock::new(local.map(|(ip, _)| ip).collect()),
             host,
+            way_out,
             tcp: PortTable::new(),
             udp: PortTable::new(),
             abstract_names: Mutex::new(BTreeMap::new()),
@@ -106,15 +120,40 @@ impl NetNamespace {
             up: AtomicBool::new(true),
             addressed: AtomicBool::new(true),
             user: UserNs::default(),
-            local: RwLock::new(Vec::new()),
             unprivileged_port_start: AtomicU16::new(1024),
             kept: Mutex::default(),
             somaxconn: AtomicU32::new(4096),
             max_dgram_qlen: AtomicU32::new(10),
+            missed: AtomicBool::new(false),
             next_ino: Arc::new(AtomicU64::new(20_000)),
             next_autobind: AtomicU32::new(0),
             next_netlink_port: AtomicU32::new(1 << 31),
         })
+    }
+    /// Whether sockets of the host are served here: [`NetNamespace::serve_outside`] wants a thread.
+    #[must_use]
+    pub fn has_outside(&self) -> bool {
+        self.host.is_some() || self.way_out.is_some()
+    }
+    /// Turns what comes from outside into notifications; for ever.
+    pub fn serve_outside(self: &Arc<Self>) {
+        if let Some(h) = &self.host {
+            h.serve();
+        }
+        if let Some(u) = &self.way_out {
+            u.serve(self);
+        }
+    }
+    /// Whether somebody has asked for an address outside in vain: there is no way out.
+    #[must_use]
+    pub fn was_missed(&self) -> bool {
+        self.missed.load(Ordering::Relaxed)
+    }
+    /// Somebody asks for this address, to which there is no way.
+    pub(crate) fn miss(&self, ip: IpAddr) {
+        if !self.has_outside() && !ip.is_loopback() && !ip.is_multicast() {
+            self.missed.store(true, Ordering::Relaxed);
+        }
     }
     /// Whether the loopback interface is up.
     #[must_use]
@@ -176,6 +215,9 @@ impl NetNamespace {
                 .filter(|_| self.has_addresses())
                 .collect(),
         }]
+        .into_iter()
+        .chain(self.way_out.iter().map(|u| u.interface()))
+        .collect()
     }
     pub(crate) fn next_ino(&self) -> u64 {
         self.next_ino.fetch_add(1, Ordering::Relaxed)
@@ -186,14 +228,26 @@ impl NetNamespace {
     }
     /// Whether there is a way to the address.
     pub(crate) fn reaches(&self, ip: IpAddr) -> bool {
-        ip.is_loopback() && self.is_up() || self.local.read().contains(&ip)
+        ip.is_loopback() && self.is_up()
+            || self.local.read().contains(&ip)
+            || self.leaves(ip).is_some_and(|u| u.address(ip).is_some())
     }
-    /// The source address towards a local destination.
+    /// The source address towards a destination.
     pub(crate) fn source_for(&self, dest: IpAddr) -> IpAddr {
         match dest {
             IpAddr::V4(a) if a.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            ip => ip,
+            ip => self.leaves(ip).and_then(|u| u.address(ip)).unwrap_or(ip),
         }
+    }
+    /// The way out that leads to an address, if it is not one of this host's.
+    pub(crate) fn leaves(&self, ip: IpAddr) -> Option<&Arc<UserNetwork>> {
+        let inside = self.is_local(ip) || ip.is_unspecified() || ip.is_multicast();
+        self.way_out.as_ref().filter(|_| !inside)
+    }
+    /// The same for an endpoint: the host's name servers are outside, whatever their address is.
+    pub(crate) fn leaves_to(&self, to: Endpoint) -> Option<&Arc<UserNetwork>> {
+        let server = self.way_out.as_ref().filter(|u| u.is_name_server(to));
+        self.leaves(to.ip).or(server)
     }
     /// Where a packet to this address goes: wildcards mean this host.
     pub(crate) fn resolve(&self, ip: IpAddr) -> IpAddr {

@@ -6,7 +6,7 @@ use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
 use crate::sys::SOCK_STREAM;
 use abi::Result;
-use abi::errno::{EDOM, EINVAL, ENODEV, ENOPROTOOPT, EPERM, Errno};
+use abi::errno::{EDOM, EINVAL, ENFILE, ENODEV, ENOPROTOOPT, EPERM, Errno};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -166,6 +166,19 @@ impl Common {
         c.rcvlowat
             .store(from.rcvlowat.load(Ordering::Relaxed), Ordering::Relaxed);
         c
+    }
+
+    /// The user whose it is, as ids are outside of all user namespaces; root where it is nobody's.
+    pub fn outermost_user(&self) -> u32 {
+        self.user.get().map_or(0, |u| u.outermost().uid())
+    }
+    /// A descriptor of the host's for this socket: `ENFILE` where the user holds too many.
+    pub fn charge_descriptor(&self) -> Result<Option<Charge>> {
+        let Some(u) = self.user.get() else {
+            return Ok(None);
+        };
+        let c = u.charge(Kind::HostFiles, 1, u64::MAX);
+        c.map(Some).ok_or(ENFILE)
     }
 
     /// Whether an on/off option is on.

@@ -3,8 +3,9 @@
 use crate::addr::{Endpoint, any_ip};
 use crate::ns::{Binding, NetNamespace, PortTable};
 use crate::sys::{AF_INET, AF_INET6};
+use crate::user;
 use std::fmt::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 fn hex(e: Endpoint, family: u16) -> String {
     let mut s = String::new();
@@ -130,10 +131,15 @@ impl NetNamespace {
                  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
                  lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n",
             ),
-            "route" => String::from(
-                "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n",
-            ),
-            "if_inet6" => String::from("00000000000000000000000000000001 01 80 10 80       lo\n"),
+            "route" => self.route_table(),
+            "if_inet6" => {
+                let mut s = String::from("00000000000000000000000000000001 01 80 10 80       lo\n");
+                if let Some(IpAddr::V6(a)) = self.way_out_v6() {
+                    let hex: String = a.octets().iter().map(|b| format!("{b:02x}")).collect();
+                    let _ = writeln!(s, "{hex} 02 40 00 80     eth0");
+                }
+                s
+            }
             "arp" => String::from(
                 "IP address       HW type     Flags       HW address            Mask     Device\n",
             ),
@@ -149,6 +155,40 @@ impl NetNamespace {
             "ipv6_route" | "raw" | "raw6" => String::new(),
             _ => return None,
         })
+    }
+}
+
+impl NetNamespace {
+    fn way_out_v6(&self) -> Option<IpAddr> {
+        let out = self.way_out.as_ref()?;
+        out.address(IpAddr::V6(Ipv6Addr::UNSPECIFIED))
+    }
+
+    /// `/proc/net/route`: as `fib_route_seq_show`, numbers in the host's byte order.
+    fn route_table(&self) -> String {
+        let mut s = String::from(
+            "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT",
+        );
+        s = format!("{s:<127}\n");
+        if self.way_out.is_some() {
+            let (IpAddr::V4(own), prefix) = user::ADDRESS_V4 else {
+                return s;
+            };
+            let mask = u32::MAX << (32 - u32::from(prefix));
+            let swapped = |n: u32| n.swap_bytes();
+            let rows = [
+                (0, swapped(user::GATEWAY_V4.to_bits()), 3, 0),
+                (swapped(own.to_bits() & mask), 0, 1, swapped(mask)),
+            ];
+            for (to, via, flags, mask) in rows {
+                let row = format!(
+                    "{}\t{to:08X}\t{via:08X}\t{flags:04X}\t0\t0\t0\t{mask:08X}\t0\t0\t0",
+                    user::DEVICE
+                );
+                let _ = writeln!(s, "{row:<127}");
+            }
+        }
+        s
     }
 }
 

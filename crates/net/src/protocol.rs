@@ -103,6 +103,10 @@ pub trait Protocol: Any + Send + Sync {
         None
     }
     fn poll(&self) -> Events;
+    /// Whether somebody outside of the sandbox has to do with it, where its namespace is not the host's.
+    fn is_outside(&self) -> bool {
+        false
+    }
     fn set_option(&self, _who: &Credentials, _level: i32, _name: i32, _v: &[u8]) -> Result<()> {
         Err(ENOPROTOOPT)
     }

@@ -118,7 +118,8 @@ impl Socket {
     /// Whether nobody outside of the sandbox has to do with it.
     #[must_use]
     pub fn is_own(&self) -> bool {
-        self.common.family == AF_UNIX || self.common.ns.host.is_none()
+        let ns = &self.common.ns;
+        self.common.family == AF_UNIX || ns.host.is_none() && !self.protocol.is_outside()
     }
     /// `getpeername(2)`.
     pub fn peer_name(&self) -> Result<Vec<u8>> {

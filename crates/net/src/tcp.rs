@@ -8,18 +8,21 @@ use crate::addr::{Endpoint, family_of, parse_bind, parse_inet};
 use crate::control::Control;
 use crate::inet::{IP_FREEBIND, IPV6_FREEBIND, IPV6_V6ONLY, InetOptions};
 use crate::ns::{Binding, NetNamespace, Rule};
-use crate::options::{Common, SO_ACCEPTCONN};
+use crate::options::{Common, SO_ACCEPTCONN, SO_ERROR, SO_KEEPALIVE};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::stream::{End, Gone, Half, Take};
 use crate::sys::*;
+use crate::user::UserNetwork;
+use crate::user::stream::Stream;
 use abi::Result;
 use abi::errno::{
     EACCES, EADDRNOTAVAIL, EAGAIN, EALREADY, ECONNABORTED, ECONNREFUSED, ECONNRESET, EINPROGRESS,
     EINVAL, EISCONN, ENETUNREACH, ENOBUFS, ENOENT, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM, EPIPE,
 };
+use hostcall::HostFd;
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::{Caps, Credentials, Sink, Source};
@@ -54,6 +57,8 @@ enum Phase {
     /// A connect that did not wait was refused; the error is pending.
     Refused,
     Connected(Connection),
+    /// With somebody outside, by the host's socket.
+    Outside(Arc<Stream>),
 }
 
 struct Connection {
@@ -157,6 +162,7 @@ pub fn route(
     }
     let v6only = common.family == AF_INET6 && options.on(SOL_IPV6, IPV6_V6ONLY);
     if (ip.is_ipv4() && v6only) || !common.ns.reaches(ip) {
+        common.ns.miss(ip);
         return Err(ENETUNREACH);
     }
     if bound.is_some_and(|b| b.is_ipv4() != ip.is_ipv4()) {
@@ -172,6 +178,49 @@ struct Ends {
     remote: Endpoint,
     /// The application knows of it.
     announced: bool,
+}
+
+/// A connection to a published port comes from outside: it goes to whoever listens there, or is reset.
+pub fn accept_from_outside(ns: &Arc<NetNamespace>, port: u16, peer: Endpoint, fd: HostFd) {
+    let Some(out) = &ns.way_out else { return };
+    let Some(ip) = out.address(peer.ip) else {
+        return;
+    };
+    let local = Endpoint { ip, port };
+    // A server that listens on the loopback only is meant, too: whoever published the port said so.
+    let loopback = if ip.is_ipv4() {
+        IpAddr::V4(Ipv4Addr::LOCALHOST)
+    } else {
+        IpAddr::V6(Ipv6Addr::LOCALHOST)
+    };
+    let at_loopback = Endpoint { ip: loopback, port };
+    let found = ns.tcp.lookup(local, |_| Some(0));
+    let Some(l) = found.or_else(|| ns.tcp.lookup(at_loopback, |_| Some(0))) else {
+        return;
+    };
+    let common = Common::inherit(&l.common, &l.common);
+    let Ok(stream) = Stream::accepted(out, &common, fd, local, peer) else {
+        return;
+    };
+    let binding = ns.tcp.share(&l.binding, ip, &common);
+    *binding.remote.lock() = Some(peer);
+    let state = State {
+        phase: Phase::Outside(stream),
+        local: Some(local),
+        binding: Some(binding),
+        chosen: true,
+    };
+    let t = Tcp::make(common, l.options.duplicate(), state);
+    {
+        let mut q = l.queue.lock();
+        if q.closed || q.full() {
+            drop(q);
+            t.abort();
+            return;
+        }
+        q.ready.push_back(t);
+    }
+    l.common.notify(Events::READABLE);
 }
 
 impl Tcp {
@@ -200,6 +249,39 @@ impl Tcp {
         let local = Endpoint { ip, port };
         s.local = Some(local);
         Ok((local, remote))
+    }
+
+    /// The connection that leads out, if this is one.
+    fn outside(&self) -> Option<Arc<Stream>> {
+        match &self.state.read().phase {
+            Phase::Outside(s) => Some(s.clone()),
+            _ => None,
+        }
+    }
+
+    /// Begins a connection that leads out, with the options that were set before.
+    fn leave_to(
+        &self,
+        s: &mut State,
+        out: &Arc<UserNetwork>,
+        to: Endpoint,
+        block: Block,
+    ) -> Result<()> {
+        let stream = Stream::connect(out, &self.common, to)?;
+        for (level, name, value) in self.options.set_values() {
+            // What the host does not take is kept here all the same.
+            let _ = stream.set_option(level, name, &value.to_ne_bytes());
+        }
+        if self.common.flag(SO_KEEPALIVE) {
+            let _ = stream.set_option(SOL_SOCKET, SO_KEEPALIVE, &1i32.to_ne_bytes());
+        }
+        s.local = Some(stream.local);
+        s.phase = Phase::Outside(stream);
+        Err(if block == Block::Yes {
+            EAGAIN
+        } else {
+            EINPROGRESS
+        })
     }
 
     /// Joins this socket to `l` with a new socket on the other side, which goes into the accept
@@ -328,6 +410,11 @@ impl Tcp {
         match phase {
             Phase::Idle | Phase::Refused | Phase::Connecting { .. } => {}
             Phase::Connected(c) => self.end(&c, false),
+            Phase::Outside(o) => {
+                if self.common.linger.load(Ordering::Relaxed) == 0 {
+                    o.reset();
+                }
+            }
             Phase::Listening(l) => {
                 let (ready, syns) = {
                     let mut q = l.queue.lock();
@@ -354,8 +441,10 @@ impl Tcp {
                 s.binding.take(),
             )
         };
-        if let Phase::Connected(c) = phase {
-            self.end(&c, true);
+        match phase {
+            Phase::Connected(c) => self.end(&c, true),
+            Phase::Outside(o) => o.reset(),
+            _ => {}
         }
         if let Some(b) = binding {
             self.common.ns.tcp.unbind(&b);
@@ -372,6 +461,7 @@ impl Tcp {
         };
         match phase {
             Phase::Connected(c) => self.end(&c, true),
+            Phase::Outside(o) => o.reset(),
             p => self.leave(p),
         }
         self.common.notify(Events::HUP | Events::WRITABLE);
@@ -415,11 +505,28 @@ impl Tcp {
                 c.announced = true;
                 return Ok(());
             }
+            Phase::Outside(o) => match o.again() {
+                Some(Err(EAGAIN)) if block == Block::No => return Err(EALREADY),
+                Some(Ok(())) => return Ok(()),
+                Some(Err(e)) => {
+                    if !matches!(e, EAGAIN | EISCONN) {
+                        s.phase = Phase::Idle;
+                    }
+                    return Err(e);
+                }
+                None => s.phase = Phase::Idle,
+            },
         }
         let (local, remote) = self.ends(&mut s, who, addr)?;
         let waits = block == Block::Yes;
         let done = |ok| if waits { ok } else { Err(EINPROGRESS) };
-        if let Some(l) = self.common.ns.tcp.lookup(remote, |_| Some(0)) {
+        let listener = self.common.ns.tcp.lookup(remote, |_| Some(0));
+        if listener.is_none()
+            && let Some(out) = self.common.ns.leaves_to(remote)
+        {
+            return self.leave_to(&mut s, &out.clone(), remote, block);
+        }
+        if let Some(l) = listener {
             let mut q = l.queue.lock();
             if !q.closed && q.full() {
                 q.wait(self.me.clone());
@@ -470,6 +577,7 @@ impl Tcp {
                 (_, End::Open) => 8,
                 _ => 7,
             },
+            Phase::Outside(_) => 1,
         };
         let mut put = |at: usize, n: u32| v[at..at + 4].copy_from_slice(&n.to_le_bytes());
         put(8, 204_000); // rto
@@ -617,8 +725,13 @@ impl Protocol for Tcp {
     fn peer_name(&self) -> Result<Vec<u8>> {
         match &self.state.read().phase {
             Phase::Connected(c) if !c.is_dead() => Ok(c.remote.encode(self.common.family)),
+            Phase::Outside(o) => Ok(o.peer()?.encode(self.common.family)),
             _ => Err(ENOTCONN),
         }
+    }
+
+    fn is_outside(&self) -> bool {
+        self.common.ns.way_out.is_some() && self.outside().is_some()
     }
 
     fn send(
@@ -629,6 +742,9 @@ impl Protocol for Tcp {
         _control: Control,
         flags: u32,
     ) -> Result<usize> {
+        if let Some(o) = self.outside() {
+            return o.send(src, flags);
+        }
         if flags & MSG_OOB != 0 {
             return Err(EINVAL);
         }
@@ -651,6 +767,9 @@ impl Protocol for Tcp {
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        if let Some(o) = self.outside() {
+            return o.receive(dst, flags);
+        }
         if flags & MSG_OOB != 0 {
             return Err(EINVAL);
         }
@@ -681,6 +800,12 @@ impl Protocol for Tcp {
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<()> {
+        if let Some(o) = self.outside() {
+            o.shutdown(how)?;
+            let changed = Events::WRITABLE | Events::READABLE | Events::HUP;
+            self.common.notify(changed);
+            return Ok(());
+        }
         {
             let s = self.state.read();
             match &s.phase {
@@ -709,6 +834,7 @@ impl Protocol for Tcp {
         match &self.state.read().phase {
             Phase::Idle => e |= Events::WRITABLE | Events::HUP,
             Phase::Connecting { .. } => {}
+            Phase::Outside(o) => e |= o.poll(),
             Phase::Refused => {
                 e |= Events::WRITABLE | Events::READABLE | Events::RDHUP | Events::HUP;
             }
@@ -760,7 +886,30 @@ impl Protocol for Tcp {
             (SOL_UDP, _) => return Err(ENOPROTOOPT),
             _ => {}
         }
-        self.options.set(level, name, v, cred)
+        self.options.set(level, name, v, cred)?;
+        match self.outside() {
+            Some(o) => o.set_option(level, name, v),
+            None => Ok(()),
+        }
+    }
+
+    /// An error of the host's connection is the host's to tell.
+    fn socket_option(&self, name: i32) -> Option<Result<Vec<u8>>> {
+        if name != SO_ERROR || self.common.ns.way_out.is_none() {
+            return None;
+        }
+        let e = self.outside()?.take_error().map_or(0, |e| e.raw());
+        Some(Ok(e.to_le_bytes().to_vec()))
+    }
+
+    fn set_socket_option(&self, name: i32, v: &[u8]) -> Option<Result<()>> {
+        if name == SO_KEEPALIVE
+            && self.common.ns.way_out.is_some()
+            && let Some(o) = self.outside()
+        {
+            let _ = o.set_option(SOL_SOCKET, name, v);
+        }
+        None
     }
 
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
@@ -776,7 +925,7 @@ impl Protocol for Tcp {
             }
             (SOL_SOCKET, _) => Err(ENOPROTOOPT),
             (SOL_IPV6, _) if self.common.family == AF_INET => Err(EOPNOTSUPP),
-            (SOL_TCP, TCP_INFO) => Ok(self.info()),
+            (SOL_TCP, TCP_INFO) => self.outside().map_or_else(|| Ok(self.info()), |o| o.info()),
             (SOL_TCP, TCP_CONGESTION) => Ok(b"cubic\0\0\0\0\0\0\0\0\0\0\0".to_vec()),
             (SOL_TCP, TCP_ULP) => Ok(Vec::new()),
             (SOL_IP, IP_MTU) | (SOL_IPV6, IPV6_MTU) => {
@@ -791,6 +940,7 @@ impl Protocol for Tcp {
     fn unread(&self) -> Result<usize> {
         match &self.state.read().phase {
             Phase::Connected(c) => Ok(c.rx.view().len),
+            Phase::Outside(o) => o.unread(),
             Phase::Listening(_) => Err(EINVAL),
             _ => Ok(0),
         }

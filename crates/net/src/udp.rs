@@ -10,6 +10,7 @@ use crate::options::{Common, SO_ACCEPTCONN, SO_BROADCAST, SO_TIMESTAMP, SO_TIMES
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::sys::*;
 use crate::tcp::{bindable, route};
+use crate::user::wire::Datagrams;
 use abi::Result;
 use abi::errno::{
     EACCES, EAFNOSUPPORT, EAGAIN, ECONNREFUSED, EDESTADDRREQ, EINVAL, EMSGSIZE, ENETUNREACH,
@@ -72,6 +73,63 @@ struct Datagram {
     /// CLOCK_REALTIME, in nanoseconds.
     time: i64,
     tos: u8,
+}
+
+impl UdpRx {
+    /// Its socket's number, by which the broker knows it.
+    pub(crate) fn number(&self) -> u64 {
+        self.common.ino
+    }
+
+    /// Whose socket it is.
+    pub(crate) fn user(&self) -> u32 {
+        self.common.outermost_user()
+    }
+
+    /// A datagram comes; it is lost where there is no room.
+    fn put(&self, data: Vec<u8>, from: Endpoint, to: IpAddr, tos: u8) {
+        {
+            let mut q = self.state.lock();
+            let limit = self.common.rcvbuf.load(Ordering::Relaxed) as usize;
+            if q.shut || q.bytes + data.len() + OVERHEAD > limit.max(data.len() + OVERHEAD) {
+                return; // Lost, as datagrams may be.
+            }
+            if q.memory.is_none() {
+                q.memory = self.common.user.get().map(|u| u.force(Kind::Kmem, 0));
+            }
+            let n = (data.len() + OVERHEAD) as u64;
+            if q.memory.as_mut().is_some_and(|m| !m.grow(n, u64::MAX)) {
+                return; // Lost, too.
+            }
+            q.bytes += data.len() + OVERHEAD;
+            q.msgs.push_back(Datagram {
+                data,
+                from,
+                to,
+                time: hostcall::time::clock_nanos(0),
+                tos,
+            });
+        }
+        self.common.notify(Events::READABLE);
+    }
+
+    /// A datagram comes from outside.
+    pub(crate) fn receive_from_outside(&self, from: Endpoint, data: &[u8]) {
+        if self.peer.lock().is_some_and(|p| p != from) {
+            return;
+        }
+        let to = self.common.ns.source_for(from.ip);
+        self.put(data.to_vec(), from, to, 0);
+    }
+
+    /// What was sent to `to` did not arrive: a connected socket is told.
+    pub(crate) fn failed_outside(&self, to: Endpoint, e: abi::Errno) {
+        if *self.peer.lock() == Some(to) {
+            self.common.set_error(e);
+            self.common
+                .notify(Events::ERR | Events::READABLE | Events::WRITABLE);
+        }
+    }
 }
 
 pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Parts {
@@ -141,6 +199,11 @@ impl Udp {
             None => Some(0),
         });
         let Some(rx) = rx else {
+            if let Some(out) = self.common.ns.leaves_to(to) {
+                // What the broker does not take is lost, too.
+                let _ = out.send(&self.rx, Datagrams::Udp, to, &data);
+                return;
+            }
             // The port-unreachable message that comes back tells only who wants to know.
             let wants =
                 self.options.on(SOL_IP, IP_RECVERR) || self.options.on(SOL_IPV6, IPV6_RECVERR);
@@ -151,30 +214,7 @@ impl Udp {
             }
             return;
         };
-        {
-            let mut q = rx.state.lock();
-            let limit = rx.common.rcvbuf.load(Ordering::Relaxed) as usize;
-            if q.shut || q.bytes + data.len() + OVERHEAD > limit.max(data.len() + OVERHEAD) {
-                return; // Lost, as datagrams may be.
-            }
-            if q.memory.is_none() {
-                q.memory = rx.common.user.get().map(|u| u.force(Kind::Kmem, 0));
-            }
-            let n = (data.len() + OVERHEAD) as u64;
-            if q.memory.as_mut().is_some_and(|m| !m.grow(n, u64::MAX)) {
-                return; // Lost, too.
-            }
-            q.bytes += data.len() + OVERHEAD;
-            let time = hostcall::time::clock_nanos(0);
-            q.msgs.push_back(Datagram {
-                data,
-                from,
-                to: to.ip,
-                time,
-                tos,
-            });
-        }
-        rx.common.notify(Events::READABLE);
+        rx.put(data, from, to.ip, tos);
     }
 
     fn control_for(&self, m: &Datagram) -> Control {
@@ -488,6 +528,9 @@ impl Protocol for Udp {
     }
 
     fn close(&self) {
+        if let Some(out) = &self.common.ns.way_out {
+            out.close(self.rx.number());
+        }
         let b = self.state.lock().binding.take();
         if let Some(b) = b {
             self.common.ns.udp.unbind(&b);

@@ -15,7 +15,7 @@ use crate::{Error, Overlay, Tried};
 use config::{ContainerSpec, IdRange, Layer, Limits, Propagation, RootFs};
 use mounts::{device, mount};
 use rustix::fs::{Mode, OFlags};
-use sandbox::{Access, RootSpec};
+use sandbox::{Access, Outside, RootSpec};
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -188,7 +188,11 @@ pub fn convert(asked: &Asked<'_>) -> Result<Converted, Error> {
             roots,
             container,
             init,
-            host_network,
+            network: if host_network {
+                Outside::Host
+            } else {
+                Outside::Nowhere
+            },
         },
         terminal,
         network,

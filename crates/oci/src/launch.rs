@@ -12,7 +12,7 @@ use config::Stdio;
 use hostcall::time::Laps;
 use hostcall::{HostFd, RawFd, process, start as host, term};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use sandbox::{EXIT_KILLED, Ending, Running};
+use sandbox::{EXIT_KILLED, Ending, Outside, Running};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -220,7 +220,7 @@ fn exit_status(monitor: &Monitor, ending: Ending, log: &Log) -> Result<u8> {
 /// starts.
 pub fn network_comes_later(bundle: &Converted, hooks: &Hooks) -> bool {
     bundle.network == Network::New
-        && !bundle.plan.host_network
+        && matches!(bundle.plan.network, Outside::Nowhere)
         && bundle.pod.is_none()
         && hooks.prestart.is_empty()
         && hooks.create_runtime.is_empty()

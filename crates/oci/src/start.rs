@@ -12,8 +12,8 @@ use config::{
 use gofer::server::{Root, Server, Writable};
 use hostcall::{HostFd, RawFd};
 use sandbox::{
-    Access, Away, GoferSide, HandOver, JoinSide, Kernel, RootSpec, Running, SentryMain, SentrySide,
-    Spec,
+    Access, Away, Broker, GoferSide, HandOver, JoinSide, Kernel, Outside, RootSpec, Running,
+    SentryMain, SentrySide, Spec,
 };
 use std::convert::Infallible;
 use std::fs::File;
@@ -26,8 +26,8 @@ pub struct Plan {
     pub roots: Vec<RootSpec>,
     pub container: ContainerSpec,
     pub init: ProcessSpec,
-    /// Whether the sockets of the network namespace that this process is in are passed through.
-    pub host_network: bool,
+    /// Where sockets lead.
+    pub network: Outside,
 }
 
 /// How a kernel runs programs.
@@ -118,7 +118,7 @@ pub fn start(s: Start<'_>) -> Result<Running> {
     let spec = Spec {
         roots: std::mem::take(&mut plan.roots),
         descriptors: given.all(),
-        host_network: plan.host_network,
+        network: plan.network.clone(),
         traces: s.kernel.platform == PlatformKind::Ptrace,
     };
     let kernel = match s.place {
@@ -156,10 +156,9 @@ fn sentry_main<'a>(
     given: &'a Given,
     begins: Begins,
 ) -> SentryMain<'a> {
-    let interfaces = if plan.host_network {
-        sandbox::interfaces()
-    } else {
-        Vec::new()
+    let interfaces = match plan.network {
+        Outside::Host => sandbox::interfaces(),
+        Outside::Nowhere | Outside::User(_) => Vec::new(),
     };
     Box::new(move |side: SentrySide| {
         let too_few = sandbox::Error::NoDescriptors;
@@ -174,9 +173,15 @@ fn sentry_main<'a>(
             gofer: side.gofer,
             container: plan.container,
             layer,
-            net: match side.broker {
-                Some(broker) => Net::Host { broker, interfaces },
-                None => Net::None,
+            net: match (side.broker, plan.network) {
+                (Broker::Host(broker), _) => Net::Host { broker, interfaces },
+                (Broker::User { requests, events }, Outside::User(user)) => Net::User {
+                    requests,
+                    events,
+                    name_servers: user.name_servers,
+                    ipv6: user.ipv6,
+                },
+                _ => Net::None,
             },
             stdio,
             preserved: fds.collect(),

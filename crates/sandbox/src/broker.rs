@@ -4,6 +4,8 @@
 //! bind low ports. It is asked by the Sentry, which may be compromised: only TCP, UDP and ICMP echo
 //! sockets are made, and only such sockets are bound.
 
+pub(crate) mod user;
+
 use crate::privilege::{self as own, Standing};
 use crate::spawn::REPORT;
 use crate::{Error, kernel, step};

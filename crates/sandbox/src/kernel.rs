@@ -2,7 +2,7 @@
 
 use crate::privilege::{self as own, Network, Standing};
 use crate::spawn::REPORT;
-use crate::{Confine, Error, Spec, spawn, step};
+use crate::{Broker, Confine, Error, Outside, Spec, spawn, step};
 use abi::Result;
 use abi::errno::EBUSY;
 use hostcall::table::{Process, Sockets, Stubs};
@@ -14,8 +14,7 @@ pub struct SentrySide {
     pub control: HostFd,
     /// To the Gofer.
     pub gofer: HostFd,
-    /// To the broker, where the sandbox has the host's network.
-    pub broker: Option<HostFd>,
+    pub broker: Broker,
     /// As in the [`crate::Spec`].
     pub descriptors: Vec<HostFd>,
     /// To be called once the platform is made (which needs `/proc`) and before application code
@@ -33,7 +32,15 @@ pub fn prepare(
     let (Some(report), Some(control), Some(gofer)) = (fds.next(), fds.next(), fds.next()) else {
         return Err(Error::NoDescriptors);
     };
-    let broker = if spec.host_network { fds.next() } else { None };
+    let mut next = || fds.next().ok_or(Error::NoDescriptors);
+    let (broker, sockets) = match spec.network {
+        Outside::Nowhere => (Broker::None, Sockets::Inside),
+        Outside::Host => (Broker::Host(next()?), Sockets::Host),
+        Outside::User(_) => {
+            let (requests, events) = (next()?, next()?);
+            (Broker::User { requests, events }, Sockets::Broker)
+        }
+    };
     // It stays open as long as the process.
     let _ = report.into_raw();
     step("leave the terminal", host::setsid())?;
@@ -61,11 +68,6 @@ pub fn prepare(
     step("allow tracing", process::prctl(libc::PR_SET_DUMPABLE, 1, 0))?;
     step("follow the starter", own::die_with_starter(REPORT))?;
     let score = prefer_children();
-    let sockets = if spec.host_network {
-        Sockets::Host
-    } else {
-        Sockets::Inside
-    };
     let stubs = if spec.traces {
         Stubs::Traced
     } else {

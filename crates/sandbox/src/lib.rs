@@ -46,6 +46,7 @@ mod running;
 mod spawn;
 
 pub use broker::interfaces;
+pub use broker::user::{Published, UserNetwork};
 pub use control::Answer;
 pub use gofer::GoferSide;
 pub use kernel::SentrySide;
@@ -108,6 +109,29 @@ pub fn kernel_fs(path: &std::ffi::CStr) -> Option<&'static str> {
     ::gofer::kernel_fs::of(&fd).ok()?.1
 }
 
+/// Where the application's sockets lead beside the sandbox.
+#[derive(Clone, Debug, Default)]
+pub enum Outside {
+    #[default]
+    Nowhere,
+    /// To the starter's network namespace, in which a broker makes them.
+    Host,
+    /// To what a policy allows, by a broker that connects them.
+    User(UserNetwork),
+}
+
+/// The Sentry's channels to its broker.
+#[derive(Debug)]
+pub enum Broker {
+    None,
+    Host(HostFd),
+    /// See [`net::user::Start`].
+    User {
+        requests: HostFd,
+        events: HostFd,
+    },
+}
+
 /// What to start.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
@@ -116,8 +140,8 @@ pub struct Spec {
     pub roots: Vec<RootSpec>,
     /// Descriptors for the Sentry, besides its sockets: it finds copies of them in the same order.
     pub descriptors: Vec<RawFd>,
-    /// Whether there is a broker that makes sockets in the starter's network namespace.
-    pub host_network: bool,
+    /// Where sockets lead.
+    pub network: Outside,
     /// Whether the Sentry traces the application's processes: the ptrace platform.
     pub traces: bool,
 }
@@ -237,7 +261,7 @@ pub type HandOver<'a, E> = Box<dyn FnOnce(JoinSide) -> std::result::Result<(), E
 /// The kernel that a container gets.
 pub enum Kernel<'a, E> {
     /// A Sentry of its own, which runs `main`. `away` is what [`go_ahead`] gave, if it was asked
-    /// before (never with [`Spec::host_network`]).
+    /// before (never with a broker).
     Own {
         main: SentryMain<'a>,
         away: Option<Away>,
@@ -270,7 +294,7 @@ fn start_alone(
     sentry: SentryMain<'_>,
 ) -> std::result::Result<Running, Error> {
     let away = match away {
-        None if !spec.host_network => go_ahead()?,
+        None if matches!(spec.network, Outside::Nowhere) => go_ahead()?,
         away => away,
     };
     let standing = Standing::of_caller()?;
@@ -300,6 +324,41 @@ fn check_address_space() -> std::result::Result<(), Error> {
     })
 }
 
+/// Starts the broker, if there is to be one; with the Sentry's ends of its channels.
+fn start_broker(
+    spec: &Spec,
+    standing: Standing,
+    null: &HostFd,
+    gofer: &Gofer,
+) -> std::result::Result<Option<(spawn::Child, Vec<HostFd>)>, Error> {
+    let (channels, given) = match &spec.network {
+        Outside::Nowhere => return Ok(None),
+        Outside::Host => (1, Vec::new()),
+        Outside::User(user) => (2, user.descriptors()),
+    };
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..channels {
+        let (a, b) = step("make a channel", sock::seqpacket_pair())?;
+        ours.push(a);
+        theirs.push(b);
+    }
+    // It reports on the Gofer's socket: what either says is told.
+    let mut wanted = vec![gofer.reports.raw()];
+    wanted.extend(theirs.iter().map(HostFd::raw));
+    wanted.extend(given);
+    let child = spawn::child(
+        spawn::Who::Broker,
+        standing.broker_namespaces(),
+        null,
+        &wanted,
+        |fds| match &spec.network {
+            Outside::User(user) => broker::user::run(standing, user, fds),
+            _ => broker::run(standing, fds),
+        },
+    )?;
+    Ok(Some((child, ours)))
+}
+
 fn start_both(
     spec: &Spec,
     standing: Standing,
@@ -317,27 +376,15 @@ fn start_both(
         sentry_control.raw(),
         gofer.channel.raw(),
     ];
-    let broker = if spec.host_network {
-        let (ours, theirs) = step("make a channel", sock::seqpacket_pair())?;
-        wanted.push(ours.raw());
-        let made = spawn::child(
-            spawn::Who::Broker,
-            standing.broker_namespaces(),
-            &null,
-            // Both report on one: what either says is told.
-            &[gofer.reports.raw(), theirs.raw()],
-            |fds| broker::run(standing, fds),
-        );
-        match made {
-            Ok(child) => Some((child, ours)),
-            Err(e) => {
-                running::abandon(gofer.child);
-                return Err(e);
-            }
+    let broker = match start_broker(spec, standing, &null, &gofer) {
+        Ok(b) => b,
+        Err(e) => {
+            running::abandon(gofer.child);
+            return Err(e);
         }
-    } else {
-        None
     };
+    let (broker, channels) = broker.unzip();
+    wanted.extend(channels.iter().flatten().map(HostFd::raw));
     drop(gofer.reports);
     wanted.extend_from_slice(&spec.descriptors);
     let sentry = spawn::child(
@@ -347,9 +394,8 @@ fn start_both(
         &wanted,
         |fds| kernel::prepare(spec, standing, network, fds).and_then(sentry),
     );
-    drop((sentry_control, gofer.channel));
+    drop((sentry_control, gofer.channel, channels));
     let sentry = sentry.and_then(|child| child.admit(standing, &control));
-    let broker = broker.map(|(child, _)| child);
     match sentry {
         Ok(sentry) => Ok(Running::new(
             control,

@@ -7,8 +7,8 @@
 use abi::errno::{EROFS, EXDEV};
 use hostcall::{HostFd, file, path, process, sock, start as host};
 use sandbox::{
-    Access, Attendant, Ending, Error, GoferSide, Kernel, RootSpec, Running, SentrySide, Spec,
-    control,
+    Access, Attendant, Ending, Error, GoferSide, Kernel, Outside, RootSpec, Running, SentrySide,
+    Spec, control,
 };
 use std::convert::Infallible;
 use std::ffi::CString;
@@ -267,7 +267,7 @@ fn as_starter(case: &str) {
             recursive: true,
         }],
         descriptors: vec![1],
-        host_network: false,
+        network: Outside::Nowhere,
         traces: false,
     };
     match case {

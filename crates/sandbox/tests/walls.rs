@@ -12,7 +12,8 @@
 use hostcall::table::Process;
 use hostcall::{bpf, path, probe, process, sock};
 use sandbox::{
-    Access, Attendant, Ending, Error, GoferSide, Kernel, RootSpec, Running, SentrySide, Spec,
+    Access, Attendant, Ending, Error, GoferSide, Kernel, Outside, RootSpec, Running, SentrySide,
+    Spec, UserNetwork,
 };
 use std::convert::Infallible;
 use std::os::unix::process::CommandExt;
@@ -135,7 +136,7 @@ fn tries(who: Process, all: bool) -> Vec<Try> {
     } else {
         WANTED.iter().map(|n| (nr(*n), [0; 6])).collect()
     };
-    if !matches!(who, Process::Gofer | Process::Broker) {
+    if !matches!(who, Process::Gofer | Process::Broker | Process::UserBroker) {
         // Not the Sentry's: the Gofer's.
         let files = [
             libc::SYS_openat2,
@@ -212,6 +213,13 @@ fn tries(who: Process, all: bool) -> Vec<Try> {
     ]);
     match who {
         Process::Gofer | Process::Broker => v.push((nr(libc::SYS_tgkill), [2, 2, 9, 0, 0, 0])),
+        Process::UserBroker => v.extend([
+            (nr(libc::SYS_tgkill), [2, 2, 9, 0, 0, 0]),
+            (
+                nr(libc::SYS_socketpair),
+                [libc::AF_INET as u64, 1, 0, 0, 0, 0],
+            ),
+        ]),
         Process::Monitor => v.extend([
             (nr(libc::SYS_tgkill), [2, 2, 9, 0, 0, 0]),
             (nr(libc::SYS_kill), [1, 0, 0, 0, 0, 0]),
@@ -219,6 +227,10 @@ fn tries(who: Process, all: bool) -> Vec<Try> {
             (nr(libc::SYS_pidfd_send_signal), [0, 19, 0, 0, 0, 0]),
             (nr(libc::SYS_ioctl), [2, libc::TIOCSTI, 0, 0, 0, 0]),
         ]),
+        Process::SentryWithBroker => {
+            let connects = libc::MSG_FASTOPEN as u64;
+            v.push((nr(libc::SYS_sendmsg), [3, 0, connects, 0, 0, 0]));
+        }
         _ => v.extend([
             (nr(libc::SYS_ioctl), [2, libc::TIOCSTI, 0, 0, 0, 0]),
             (nr(libc::SYS_ioctl), [2, libc::TIOCSCTTY, 0, 0, 0, 0]),
@@ -256,8 +268,10 @@ fn main() {
             ("sentry-net", Process::SentryOnHostNetwork),
             ("sentry-traces", Process::TracingSentry),
             ("sentry-net-traces", Process::TracingSentryOnHostNetwork),
+            ("sentry-user", Process::SentryWithBroker),
             ("gofer", Process::Gofer),
             ("broker", Process::Broker),
+            ("user-broker", Process::UserBroker),
             ("monitor", Process::Monitor),
         ] {
             let started = Instant::now();
@@ -315,7 +329,11 @@ fn as_starter(who: &str, number: u64, args: [u64; 6]) {
             recursive: true,
         }],
         descriptors: vec![],
-        host_network: who.starts_with("sentry-net"),
+        network: match who {
+            _ if who.starts_with("sentry-net") => Outside::Host,
+            "sentry-user" => Outside::User(UserNetwork::default()),
+            _ => Outside::Nowhere,
+        },
         traces: who.ends_with("-traces"),
     };
     let tries_sentry = who.starts_with("sentry");
@@ -323,6 +341,7 @@ fn as_starter(who: &str, number: u64, args: [u64; 6]) {
     // Those that let nobody in.
     let list = match who {
         "broker" => Some(Process::Broker),
+        "user-broker" => Some(Process::UserBroker),
         "monitor" => Some(Process::Monitor),
         _ => None,
     };

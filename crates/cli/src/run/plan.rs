@@ -1,17 +1,17 @@
 //! The options of `cloister do` as a plan.
 
-use crate::args::{self, Do, real_path};
+use crate::args::{Do, real_path};
 use config::{ContainerSpec, MountKind, MountSpec, ProcessSpec, RootFs};
 use hostcall::{path, start as host};
 use oci::start::Plan;
 use oci::{Error, Result};
-use sandbox::{Access, RootSpec};
+use sandbox::{Access, Outside, RootSpec};
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 /// What is to be started.
-pub fn plan(args: &Do) -> Result<Plan> {
+pub fn plan(args: &Do, network: Outside) -> Result<Plan> {
     let init = init_process(args)?;
     let Shown { roots, mounts } = shown(args, &init.cwd)?;
     Ok(Plan {
@@ -23,7 +23,7 @@ pub fn plan(args: &Do) -> Result<Plan> {
             ..ContainerSpec::default()
         },
         init,
-        host_network: matches!(args.net, args::Net::Host),
+        network,
     })
 }
 

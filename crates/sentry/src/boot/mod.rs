@@ -22,6 +22,7 @@ use hostcall::time::Laps;
 use ipc::timer::TimerService;
 use net::NetNamespace;
 use net::host::HostNetwork;
+use net::user::UserNetwork;
 use platform::Platform;
 use std::sync::Arc;
 use vfs::Vfs;
@@ -79,7 +80,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     let platform = platform(&config)?;
     laps.lap("platform");
     let clas = or(Clas::new(), "make the memory file")?;
-    let (net, host_network) = network(config.net)?;
+    let net = network(config.net)?;
     let total_memory = hostcall::process::total_memory();
     // Those it may run on: a quota of time is told by the control group's files.
     let cpus = hostcall::process::cpus().len().max(1) as u32;
@@ -124,7 +125,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     });
     limit_users(&kernel, (handles / 2).min(descriptors / 4));
     kernel.terminals.attach(&kernel);
-    serve_network(&kernel, host_network)?;
+    serve_network(&kernel)?;
     mounts::register(&kernel);
     kernel.initial.uts.change(&kernel, |names| {
         names.domainname = match config.container.domainname.as_str() {
@@ -176,29 +177,42 @@ fn platform(config: &Config) -> core::result::Result<Arc<dyn Platform>, Failure>
     })
 }
 
-/// The first network namespace; with what passes the host's sockets through, if they are asked for.
-fn network(
-    asked: config::Net,
-) -> core::result::Result<(Arc<NetNamespace>, Option<Arc<HostNetwork>>), Failure> {
-    let config::Net::Host { broker, interfaces } = asked else {
-        return Ok((NetNamespace::new(), None));
-    };
-    let edges = or(hostcall::inet::Edges::new(), "watch the host's sockets")?;
-    let h = HostNetwork::new(broker, edges, interfaces);
-    Ok((NetNamespace::of_host(h.clone()), Some(h)))
+/// The first network namespace.
+fn network(asked: config::Net) -> core::result::Result<Arc<NetNamespace>, Failure> {
+    let edges = || or(hostcall::inet::Edges::new(), "watch the host's sockets");
+    Ok(match asked {
+        config::Net::None => NetNamespace::new(),
+        config::Net::Host { broker, interfaces } => {
+            NetNamespace::of_host(HostNetwork::new(broker, edges()?, interfaces))
+        }
+        config::Net::User {
+            requests,
+            events,
+            name_servers,
+            ipv6,
+        } => {
+            let start = net::user::Start {
+                requests,
+                events,
+                name_servers,
+                ipv6,
+            };
+            let way_out = UserNetwork::new(start, edges()?);
+            NetNamespace::of_user(or(way_out, "watch the broker")?)
+        }
+    })
 }
 
-/// Has the host's sockets served by a thread.
-fn serve_network(
-    kernel: &Arc<Kernel>,
-    host: Option<Arc<HostNetwork>>,
-) -> core::result::Result<(), Failure> {
-    let Some(h) = host else { return Ok(()) };
-    let k = kernel.clone();
+/// Has the host's sockets served by a thread, where there are any.
+fn serve_network(kernel: &Arc<Kernel>) -> core::result::Result<(), Failure> {
+    let (k, net) = (kernel.clone(), kernel.initial.net.clone());
+    if !net.has_outside() {
+        return Ok(());
+    }
     let made = std::thread::Builder::new()
         .name("host-network".into())
         .stack_size(64 << 10)
-        .spawn(move || k.guard(|| h.serve()));
+        .spawn(move || k.guard(|| net.serve_outside()));
     made.map_err(|_| "no thread can be made for the host's network")?;
     Ok(())
 }

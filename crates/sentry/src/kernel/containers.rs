@@ -132,6 +132,15 @@ impl Kernel {
     }
 
     /// The first process of a container has ended: the others end, the starter is told. With the root
+    /// For the person who started a program by hand: what it asked for and could not have.
+    fn tell_of_missing(&self, c: &Container) {
+        if !c.is_managed && self.initial.net.was_missed() {
+            let text = "the program asked for a network, and has none: --net=user gives it one \
+                        (--allow says what it may reach)";
+            c.tell(control::NOTE, text.as_bytes());
+        }
+    }
+
     /// container the sandbox ends, and this process exits. Whether no code of the container's can run any more.
     pub fn end_container(&self, c: &Arc<Container>, status: i32) -> bool {
         let is_root = Arc::ptr_eq(c, &self.root);
@@ -146,6 +155,7 @@ impl Kernel {
         }
         c.close_console(c.first(), self.drain);
         self.platform.settle(limits::UNMAP);
+        self.tell_of_missing(c);
         c.tell(control::EXIT, &(status as u32).to_le_bytes());
         if is_root {
             // The namespace's first process ends here, and everything in it.

@@ -1,0 +1,214 @@
+//! A TCP connection that the broker made: a descriptor of the host.
+
+use super::UserNetwork;
+use crate::addr::Endpoint;
+use crate::control::Control;
+use crate::options::{Common, SO_ERROR, SO_KEEPALIVE};
+use crate::protocol::{Received, Shutdown};
+use crate::readiness::{self, Watched};
+use crate::sys::*;
+use abi::errno::{EAGAIN, EINVAL, ENOTCONN};
+use abi::{Errno, Result};
+use hostcall::inet as host;
+use hostcall::{HostFd, file, mem};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use vfs::ucounts::Charge;
+use vfs::{Sink, Source};
+use wait::Events;
+
+const TCP_INFO: i32 = 11;
+const SO_LINGER: i32 = 13;
+/// States of `tcp_info.tcpi_state`.
+const SYN_SENT: u8 = 2;
+const CLOSED: u8 = 7;
+
+/// See the module.
+pub(crate) struct Stream {
+    network: Arc<UserNetwork>,
+    fd: HostFd,
+    pub local: Endpoint,
+    pub remote: Endpoint,
+    /// Whether a connect call has told of it.
+    announced: AtomicBool,
+    _watched: Watched,
+    /// The descriptor is its maker's, of few.
+    _charge: Option<Charge>,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    Connecting,
+    Connected,
+    /// Refused, reset, or over.
+    Closed,
+}
+
+impl Stream {
+    /// Has the broker connect to `remote`. `EACCES` where the policy does not allow it (`connect(2)`).
+    pub fn connect(
+        network: &Arc<UserNetwork>,
+        common: &Arc<Common>,
+        remote: Endpoint,
+    ) -> Result<Arc<Stream>> {
+        let (fd, at) = network.connect(common.outermost_user(), remote)?;
+        let ip = network.address(remote.ip).unwrap_or(at.ip);
+        let local = Endpoint { ip, port: at.port };
+        Self::new(network, common, fd, local, remote, false)
+    }
+
+    /// A connection that the broker has taken for a published port.
+    pub fn accepted(
+        network: &Arc<UserNetwork>,
+        common: &Arc<Common>,
+        fd: HostFd,
+        local: Endpoint,
+        remote: Endpoint,
+    ) -> Result<Arc<Stream>> {
+        Self::new(network, common, fd, local, remote, true)
+    }
+
+    fn new(
+        network: &Arc<UserNetwork>,
+        common: &Arc<Common>,
+        fd: HostFd,
+        local: Endpoint,
+        remote: Endpoint,
+        announced: bool,
+    ) -> Result<Arc<Stream>> {
+        let charge = common.charge_descriptor()?;
+        let watched = network.readiness.watch(&fd, common)?;
+        Ok(Arc::new(Stream {
+            network: network.clone(),
+            fd,
+            local,
+            remote,
+            announced: AtomicBool::new(announced),
+            _watched: watched,
+            _charge: charge,
+        }))
+    }
+
+    pub fn progress(&self) -> Progress {
+        match host::option(self.fd.raw(), SOL_TCP, TCP_INFO, 8).as_deref() {
+            Ok([SYN_SENT, ..]) => Progress::Connecting,
+            Ok([CLOSED, ..]) => Progress::Closed,
+            // (The broker's resolver is no TCP socket.)
+            Ok(_) | Err(_) => Progress::Connected,
+        }
+    }
+
+    /// Whether this is the first call that tells of the connection.
+    pub fn announce(&self) -> bool {
+        !self.announced.swap(true, Ordering::Relaxed)
+    }
+
+    /// SO_ERROR: why it is over; taken.
+    pub fn take_error(&self) -> Option<Errno> {
+        let v = host::option(self.fd.raw(), SOL_SOCKET, SO_ERROR, 4).ok()?;
+        Errno::new(i32::from_ne_bytes(v.try_into().ok()?))
+    }
+
+    pub fn send(&self, src: &mut dyn Source, flags: u32) -> Result<usize> {
+        let flags = (flags & (MSG_OOB | MSG_MORE)) as i32;
+        let fd = self.fd.raw();
+        let len = src.remaining();
+        if len == 0 {
+            return mem::with_slice_mut(&mut [], |m| host::send(fd, &[m], None, &[], flags));
+        }
+        src.drain(len, &mut |data| host::send(fd, data, None, &[], flags))
+    }
+
+    pub fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        let fd = self.fd.raw();
+        let host_flags = (flags & (MSG_OOB | MSG_PEEK | MSG_TRUNC)) as i32;
+        let room = dst.remaining();
+        let mut got = host::Message::default();
+        let n = if room > 0 && flags & MSG_TRUNC == 0 {
+            dst.fill(room, &mut |data| {
+                got = host::receive(fd, data, host_flags)?;
+                Ok(got.n)
+            })?
+        } else {
+            let mut dropped = vec![0; room.min(1 << 16)];
+            got = mem::with_slice_mut(&mut dropped, |m| host::receive(fd, &[m], host_flags))?;
+            got.n
+        };
+        Ok(Received {
+            n,
+            addr: Vec::new(),
+            control: Control::default(),
+            flags: got.flags as u32 & MSG_OOB,
+        })
+    }
+
+    pub fn shutdown(&self, how: Shutdown) -> Result<()> {
+        let how = match (how.read, how.write) {
+            (true, false) => SHUT_RD,
+            (false, true) => SHUT_WR,
+            _ => SHUT_RDWR,
+        };
+        host::shutdown(self.fd.raw(), how as i32)
+    }
+
+    pub fn poll(&self) -> Events {
+        readiness::now(&self.fd)
+    }
+
+    pub fn unread(&self) -> Result<usize> {
+        file::bytes_ready(self.fd.raw()).map(|n| n.max(0) as usize)
+    }
+
+    pub fn info(&self) -> Result<Vec<u8>> {
+        host::option(self.fd.raw(), SOL_TCP, TCP_INFO, 512)
+    }
+
+    pub fn peer(&self) -> Result<Endpoint> {
+        match self.progress() {
+            Progress::Connected => Ok(self.remote),
+            _ => Err(ENOTCONN),
+        }
+    }
+
+    /// Sets an option, where it is one that the host's socket has to know.
+    pub fn set_option(&self, level: i32, name: i32, v: &[u8]) -> Result<()> {
+        if !is_hosts(level, name) {
+            return Ok(());
+        }
+        if v.len() > super::wire::OPTION_MAX {
+            return Err(EINVAL);
+        }
+        self.network.set_option(&self.fd, level, name, v)
+    }
+
+    /// Ends it with a reset, as SO_LINGER with a time of zero asks.
+    pub fn reset(&self) {
+        let on = [1i32.to_ne_bytes(), [0; 4]].concat();
+        let _ = self
+            .network
+            .set_option(&self.fd, SOL_SOCKET, SO_LINGER, &on);
+    }
+
+    /// What a connect call gives that finds this connection, which was begun before.
+    pub fn again(&self) -> Option<Result<()>> {
+        match self.progress() {
+            Progress::Connecting => Some(Err(EAGAIN)),
+            Progress::Connected if self.announce() => Some(Ok(())),
+            Progress::Connected => Some(Err(abi::errno::EISCONN)),
+            // Over: what it failed by is told once, then a new one may begin.
+            Progress::Closed => self.take_error().map(Err),
+        }
+    }
+}
+
+/// Options that the broker sets on a connection; all others are kept here only.
+#[must_use]
+pub fn is_hosts(level: i32, name: i32) -> bool {
+    match level {
+        SOL_SOCKET => matches!(name, SO_KEEPALIVE | SO_LINGER),
+        // NODELAY, CORK, KEEPIDLE, KEEPINTVL, KEEPCNT, LINGER2, WINDOW_CLAMP, QUICKACK, USER_TIMEOUT, NOTSENT_LOWAT.
+        SOL_TCP => matches!(name, 1 | 3..=6 | 8 | 10 | 12 | 18 | 25),
+        _ => false,
+    }
+}
