@@ -20,8 +20,11 @@
 //!
 //! ```text
 //! family                           socket(2), socketpair(2): which family and type does what
+//! outside                          what comes from the host's sockets and the broker, to those inside
 //! socket                           the open file of a socket
 //! tcp, udp, unix, netlink, host    what each family does
+//! user                             the way out by a broker: connected sockets, datagrams
+//! readiness                        the host's descriptors whose readiness is a socket's
 //! ioctl, procnet                   what is told of interfaces and bindings
 //! protocol                         the trait that they implement; what a call brings along
 //! msgqueue, stream                 receive queues and rings
@@ -57,6 +60,7 @@ mod msgqueue;
 mod netlink;
 mod ns;
 mod options;
+mod outside;
 pub use options::SO_PEERCRED;
 pub use procnet::PROC_NET;
 mod procnet;

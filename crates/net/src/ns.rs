@@ -130,19 +130,10 @@ impl NetNamespace {
             next_netlink_port: AtomicU32::new(1 << 31),
         })
     }
-    /// Whether sockets of the host are served here: [`NetNamespace::serve_outside`] wants a thread.
+    /// Whether sockets of the host are served here: [`crate::outside`].
     #[must_use]
     pub fn has_outside(&self) -> bool {
         self.host.is_some() || self.way_out.is_some()
-    }
-    /// Turns what comes from outside into notifications; for ever.
-    pub fn serve_outside(self: &Arc<Self>) {
-        if let Some(h) = &self.host {
-            h.serve();
-        }
-        if let Some(u) = &self.way_out {
-            u.serve(self);
-        }
     }
     /// Whether somebody has asked for an address outside in vain: there is no way out.
     #[must_use]

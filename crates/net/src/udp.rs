@@ -10,6 +10,7 @@ use crate::options::{Common, SO_ACCEPTCONN, SO_BROADCAST, SO_TIMESTAMP, SO_TIMES
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::sys::*;
 use crate::tcp::{bindable, route};
+use crate::user::Inside;
 use crate::user::wire::Datagrams;
 use abi::Result;
 use abi::errno::{
@@ -76,16 +77,6 @@ struct Datagram {
 }
 
 impl UdpRx {
-    /// Its socket's number, by which the broker knows it.
-    pub(crate) fn number(&self) -> u64 {
-        self.common.ino
-    }
-
-    /// Whose socket it is.
-    pub(crate) fn user(&self) -> u32 {
-        self.common.outermost_user()
-    }
-
     /// A datagram comes; it is lost where there is no room.
     fn put(&self, data: Vec<u8>, from: Endpoint, to: IpAddr, tos: u8) {
         {
@@ -112,18 +103,24 @@ impl UdpRx {
         }
         self.common.notify(Events::READABLE);
     }
+}
 
-    /// A datagram comes from outside.
-    pub(crate) fn receive_from_outside(&self, from: Endpoint, data: &[u8]) {
+impl Inside for UdpRx {
+    fn number(&self) -> u64 {
+        self.common.ino
+    }
+    fn user(&self) -> u32 {
+        self.common.outermost_user()
+    }
+    fn received(&self, from: Endpoint, data: &[u8]) {
         if self.peer.lock().is_some_and(|p| p != from) {
             return;
         }
         let to = self.common.ns.source_for(from.ip);
         self.put(data.to_vec(), from, to, 0);
     }
-
-    /// What was sent to `to` did not arrive: a connected socket is told.
-    pub(crate) fn failed_outside(&self, to: Endpoint, e: abi::Errno) {
+    /// A connected socket is told.
+    fn failed(&self, to: Endpoint, e: abi::Errno) {
         if *self.peer.lock() == Some(to) {
             self.common.set_error(e);
             self.common
@@ -201,7 +198,8 @@ impl Udp {
         let Some(rx) = rx else {
             if let Some(out) = self.common.ns.leaves_to(to) {
                 // What the broker does not take is lost, too.
-                let _ = out.send(&self.rx, Datagrams::Udp, to, &data);
+                let rx: Arc<dyn Inside> = self.rx.clone();
+                let _ = out.send(&rx, Datagrams::Udp, to, &data);
                 return;
             }
             // The port-unreachable message that comes back tells only who wants to know.

@@ -25,10 +25,7 @@ pub use stream::is_hosts;
 
 use crate::addr::Endpoint;
 use crate::interface::Interface;
-use crate::ns::NetNamespace;
 use crate::readiness::Readiness;
-use crate::tcp;
-use crate::udp::UdpRx;
 use abi::errno::{EIO, ENOBUFS};
 use abi::{Errno, Result};
 use hostcall::inet::Edges;
@@ -66,13 +63,25 @@ pub struct Start {
     pub ipv6: bool,
 }
 
+/// A socket of datagrams, as the broker's news reach it.
+pub(crate) trait Inside: Send + Sync {
+    /// Its number, by which the broker knows it.
+    fn number(&self) -> u64;
+    /// Whose it is.
+    fn user(&self) -> User;
+    /// A datagram has come.
+    fn received(&self, from: Endpoint, data: &[u8]);
+    /// What was sent to `to` did not arrive.
+    fn failed(&self, to: Endpoint, e: Errno);
+}
+
 /// See the module.
 pub struct UserNetwork {
     requests: Mutex<HostFd>,
     events: HostFd,
     readiness: Arc<Readiness>,
     /// Sockets of datagrams that have sent something out, by their number.
-    sockets: Mutex<HashMap<u64, Weak<UdpRx>>>,
+    sockets: Mutex<HashMap<u64, Weak<dyn Inside>>>,
     name_servers: Vec<IpAddr>,
     ipv6: bool,
 }
@@ -90,12 +99,6 @@ impl UserNetwork {
             name_servers: start.name_servers,
             ipv6: start.ipv6,
         }))
-    }
-
-    /// Takes what the broker tells of, and the host's readiness, on a thread of its own; for ever.
-    pub fn serve(&self, ns: &Arc<NetNamespace>) {
-        let mut packet = vec![0; wire::MAX];
-        self.readiness.serve(|| self.hear(ns, &mut packet));
     }
 
     /// The device, as programs are told of it.
@@ -152,7 +155,7 @@ impl UserNetwork {
     /// Sends a datagram out; waits for room, which the broker always makes soon.
     pub(crate) fn send(
         &self,
-        rx: &Arc<UdpRx>,
+        rx: &Arc<dyn Inside>,
         protocol: Datagrams,
         to: Endpoint,
         data: &[u8],
@@ -183,7 +186,15 @@ impl UserNetwork {
         }
     }
 
-    fn hear(&self, ns: &Arc<NetNamespace>, packet: &mut [u8]) {
+    /// Takes what the broker tells, and the host's readiness: connections go to `accepted`; on a thread of its own; for
+    /// ever.
+    pub(crate) fn serve(&self, mut accepted: impl FnMut(u16, Endpoint, HostFd)) {
+        let mut packet = vec![0; wire::MAX];
+        self.readiness
+            .serve(|| self.hear(&mut packet, &mut accepted));
+    }
+
+    fn hear(&self, packet: &mut [u8], accepted: &mut impl FnMut(u16, Endpoint, HostFd)) {
         while let Ok((n, mut fds)) = sock::try_recv(self.events.raw(), packet) {
             if n == 0 {
                 return;
@@ -192,17 +203,17 @@ impl UserNetwork {
             match ToSentry::decode(&packet[..n]) {
                 Some(ToSentry::Received { socket, from, data }) => {
                     if let Some(rx) = find(&socket) {
-                        rx.receive_from_outside(from, data);
+                        rx.received(from, data);
                     }
                 }
                 Some(ToSentry::Failed { socket, to, errno }) => {
                     if let (Some(rx), Some(e)) = (find(&socket), Errno::new(errno)) {
-                        rx.failed_outside(to, e);
+                        rx.failed(to, e);
                     }
                 }
                 Some(ToSentry::Accepted { port, peer }) => {
                     if let Some(fd) = fds.pop() {
-                        tcp::accept_from_outside(ns, port, peer, fd);
+                        accepted(port, peer, fd);
                     }
                 }
                 None => {}
