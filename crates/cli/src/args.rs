@@ -77,8 +77,9 @@ pub struct Do {
     /// With --net=user: what may be reached, and nothing else; several, separated by commas
     ///
     /// A domain (pypi.org), the names below one (*.example.org), or a network (10.0.0.0/8), with a port or
-    /// ports if you like (:443, :8000-8080), and a protocol in front (udp:). Without any --allow all may
-    /// be reached but what --deny says, addresses of the link, and services for machines' metadata.
+    /// ports if you like (:443, :8000-8080), and a protocol in front (udp:); * is all public addresses.
+    /// Without any --allow all may be reached, private networks, too, but what --deny says, this host, the
+    /// link, and services for machines' metadata: '*,169.254.169.254' allows one of these as well.
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     pub allow: Vec<egress::Rule>,
     /// With --net=user: what may not be reached; goes before --allow
@@ -177,7 +178,7 @@ pub enum Net {
     /// A loopback of its own
     #[default]
     None,
-    /// What --allow and --deny say may be reached, by a process that connects for it (only for `do`)
+    /// What --allow and --deny say may be reached, by a process that connects for it
     User,
     /// The host's sockets, passed through: a weaker wall
     Host,

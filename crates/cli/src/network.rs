@@ -77,6 +77,13 @@ impl Opened {
                 _fds: Vec::new(),
             });
         }
+        let rules = args.allow.iter().chain(&args.deny);
+        if let Some(r) = rules
+            .clone()
+            .find(|r| r.protocol == Some(egress::Protocol::Icmp))
+        {
+            return Err(Error::Refused(format!("{r}: ping is not there yet")));
+        }
         let mut fds = Vec::new();
         let mut published = Vec::new();
         for p in &args.publish {
@@ -130,7 +137,7 @@ impl Refusals {
         let shown = wanted.join(", ");
         (!wanted.is_empty()).then(|| {
             format!(
-                "refused by the network's rules: {shown} (--allow allows it, --net-log tells all)"
+                "refused by the network's rules: {shown} (--net-log FILE tells why; --allow allows what no --deny names, and then only what rules allow)"
             )
         })
     }

@@ -2,13 +2,13 @@
 
 mod documents;
 mod show;
-mod words;
+mod values;
 
 use documents::{Whose, example, features};
 use show::{events, list, list_ids, pretty, print, ps, seconds};
-use words::{signal, size, user};
+use values::{signal, size, user};
 
-use crate::args::{Lanes, Net, Platform};
+use crate::args::{Lanes, Platform};
 use crate::stdio::RawMode;
 use clap::{Args, Subcommand, ValueEnum};
 use hostcall::{RawFd, term};
@@ -26,6 +26,16 @@ pub const VERSION: &str = concat!("version ", env!("CARGO_PKG_VERSION"), "\nspec
 const FAILED: u8 = 1;
 
 /// Options of all container commands; they come before the command's name.
+/// The network that a container sees.
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum, Debug)]
+pub enum Net {
+    /// A loopback of its own
+    #[default]
+    None,
+    /// The host's sockets, passed through: a weaker wall
+    Host,
+}
+
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Options for containers (before the command)")]
 pub struct RuntimeArgs {
@@ -376,11 +386,6 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
         annotated: args.annotations,
         host_network: matches!(args.net, Net::Host),
     };
-    if args.net == Net::User {
-        rt.log
-            .error("--net=user is for `cloister do`: a container has --net=none or --net=host");
-        return ExitCode::from(FAILED);
-    }
     match execute(&rt, command) {
         Ok(code) => ExitCode::from(code),
         Err(e) => {

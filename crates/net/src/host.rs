@@ -7,7 +7,7 @@
 
 use crate::control::Control;
 use crate::interface::Interface;
-use crate::options::Common;
+use crate::options::{Common, SO_LINGER};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::readiness::{self, Readiness, Watched};
 use crate::sys::*;
@@ -158,8 +158,6 @@ const SEND_CONTROL: &[(i32, i32)] = &[
     (SOL_IPV6, 67), // IPV6_TCLASS
     (SOL_UDP, 103), // UDP_SEGMENT
 ];
-
-const SO_LINGER: i32 = 13;
 
 /// Options at SOL_SOCKET that are the host's matter; the others are kept here.
 const SOCKET_OPTIONS: &[i32] = &[

@@ -3,7 +3,7 @@
 use super::UserNetwork;
 use crate::addr::Endpoint;
 use crate::control::Control;
-use crate::options::{Common, SO_ERROR, SO_KEEPALIVE};
+use crate::options::{Common, SO_ERROR, SO_KEEPALIVE, SO_LINGER};
 use crate::protocol::{Received, Shutdown};
 use crate::readiness::{self, Watched};
 use crate::sys::*;
@@ -18,7 +18,6 @@ use vfs::{Sink, Source};
 use wait::Events;
 
 const TCP_INFO: i32 = 11;
-const SO_LINGER: i32 = 13;
 /// States of `tcp_info.tcpi_state`.
 const SYN_SENT: u8 = 2;
 const CLOSED: u8 = 7;

@@ -1,4 +1,4 @@
-//! Words of the command line: users, sizes and signals.
+//! Values of options: users, sizes and signals.
 
 pub fn user(s: &str) -> Result<(u32, Option<u32>), String> {
     let number = |s: &str| {
