@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 
 /// `--publish`: a port of the host that leads to one inside.
@@ -84,6 +85,11 @@ impl Opened {
         {
             return Err(Error::Refused(format!("{r}: ping is not there yet")));
         }
+        let here: Vec<IpAddr> = sandbox::interfaces()
+            .into_iter()
+            .flat_map(|i| i.addresses)
+            .map(|(ip, _)| ip)
+            .collect();
         let mut fds = Vec::new();
         let mut published = Vec::new();
         for p in &args.publish {
@@ -99,9 +105,9 @@ impl Opened {
             pair().map_err(|e| Error::new(format!("could not make a channel: {e}")))?;
         let teller = OwnedFd::from(teller);
         let outside = Outside::User(UserNetwork {
-            policy: egress::Policy::new(args.allow.clone(), args.deny.clone()),
+            policy: egress::Policy::new(args.allow.clone(), args.deny.clone()).on(here.clone()),
             name_servers: name_servers(),
-            ipv6: has_ipv6(),
+            ipv6: here.iter().any(is_global_v6),
             published,
             log: log.as_ref().map(AsRawFd::as_raw_fd),
             told: Some(teller.as_raw_fd()),
@@ -164,6 +170,8 @@ fn open_log(path: &std::path::Path) -> Result<OwnedFd> {
     File::options()
         .create(true)
         .append(true)
+        // A pipe that nobody reads must not make the network stand still.
+        .custom_flags(libc::O_NONBLOCK)
         .open(path)
         .map(Into::into)
         .map_err(|e| Error::new(format!("could not open the log {}: {e}", path.display())))
@@ -172,7 +180,12 @@ fn open_log(path: &std::path::Path) -> Result<OwnedFd> {
 /// Those of the host (`resolv.conf(5)`; at most three, as the C library).
 fn name_servers() -> Vec<IpAddr> {
     let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    parse_name_servers(&text)
+    let mut all = parse_name_servers(&text);
+    // As the C library does without any.
+    if all.is_empty() {
+        all.push(Ipv4Addr::LOCALHOST.into());
+    }
+    all
 }
 
 fn parse_name_servers(text: &str) -> Vec<IpAddr> {
@@ -183,13 +196,9 @@ fn parse_name_servers(text: &str) -> Vec<IpAddr> {
     text.lines().filter_map(of).take(3).collect()
 }
 
-/// Whether an interface has an address of the internet by IPv6.
-fn has_ipv6() -> bool {
-    let global = |ip: &IpAddr| matches!(ip, IpAddr::V6(a) if a.segments()[0] & 0xe000 == 0x2000);
-    let all = sandbox::interfaces();
-    all.iter()
-        .flat_map(|i| &i.addresses)
-        .any(|(ip, _)| global(ip))
+/// Whether it is an address of the internet by IPv6.
+fn is_global_v6(ip: &IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(a) if a.segments()[0] & 0xe000 == 0x2000)
 }
 
 #[cfg(test)]

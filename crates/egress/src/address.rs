@@ -13,10 +13,20 @@ pub enum Class {
     Special,
 }
 
-/// Metadata services that are not on the link: Alibaba's, and AWS' by IPv6.
-const METADATA: [IpAddr; 2] = [
+const fn v6(a: [u16; 8]) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::new(
+        a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7],
+    ))
+}
+
+/// Metadata services that are not on the link: Alibaba's, Azure's; by IPv6 AWS', Google's, Oracle's, Scaleway's.
+const METADATA: [IpAddr; 6] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254]),
+    v6([0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe]),
+    v6([0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42]),
+    v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254]),
 ];
 
 /// An address as it is judged: IPv4 in IPv6 (`::ffff:1.2.3.4`) is IPv4.
@@ -53,8 +63,10 @@ pub fn class(ip: IpAddr) -> Class {
 }
 
 fn class_v4(a: Ipv4Addr) -> Class {
-    let [b0, b1, ..] = a.octets();
+    let [b0, b1, b2, _] = a.octets();
     match (b0, b1) {
+        // The IETF's own: Oracle has its metadata there.
+        (192, 0) if b2 == 0 => Class::Special,
         // "This network", loopback, the link, groups and the reserved rest with the broadcast address.
         (0 | 127 | 224..=255, _) | (169, 254) => Class::Special,
         (10, _) | (172, 16..=31) | (192, 168) | (100, 64..=127) | (198, 18 | 19) => Class::Private,
@@ -91,6 +103,9 @@ mod tests {
             "ff02::1",
             "fd00:ec2::254",
             "100.100.100.200",
+            "168.63.129.16",
+            "192.0.0.192",
+            "fd20:ce::254",
             "::ffff:127.0.0.1",
             "::ffff:169.254.169.254",
         ] {

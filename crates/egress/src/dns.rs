@@ -16,6 +16,30 @@ const PLAIN: usize = 512;
 const ROOM: u16 = 1232;
 /// The most records of an answer that are passed on.
 const RECORDS: usize = 128;
+/// The most records that are looked at, and the longest answer: names in them may refer to others before, each as long
+/// as the message.
+const LOOKED_AT: u16 = 512;
+const LONGEST: usize = 16 << 10;
+
+/// What stands in front of a message.
+struct Head {
+    id: u16,
+    is_answer: bool,
+    /// Questions, answers, authorities, additional records.
+    counts: [u32; 4],
+}
+
+impl Head {
+    fn of(bytes: &[u8]) -> Option<Head> {
+        let head = bytes.first_chunk::<12>()?;
+        let word = |n: usize| u16::from_be_bytes([head[2 * n], head[2 * n + 1]]);
+        Some(Head {
+            id: word(0),
+            is_answer: word(1) & 0x8000 != 0,
+            counts: [2, 3, 4, 5].map(|n| word(n).into()),
+        })
+    }
+}
 
 /// How a message came, and its answer goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +72,16 @@ pub enum Unasked {
 
 /// Reads a question.
 pub fn question(bytes: &[u8], by: Transport) -> Result<Asked, Unasked> {
+    // Before anything is parsed: what a stub of a C library writes is short, and has one question.
+    let Some(head) = Head::of(bytes) else {
+        return Err(Unasked::Nothing);
+    };
+    if head.is_answer || bytes.len() > usize::from(ROOM) {
+        return Err(Unasked::Nothing);
+    }
+    if head.counts[0] != 1 || head.counts[1] + head.counts[2] != 0 || head.counts[3] > 1 {
+        return Err(Unasked::Answer(bare(head.id, RCODE::FormatError)));
+    }
     let packet = match Packet::parse(bytes) {
         Ok(p) if !p.has_flags(PacketFlag::RESPONSE) => p,
         _ => return Err(Unasked::Nothing),
@@ -99,14 +133,23 @@ impl Asked {
     /// What the upstream server's answer is for the one that asked. `None`: it is none to this question, go on
     /// waiting. `Err`: it did not fit there, ask by TCP.
     ///
-    /// `keep` says whether an address may be given; it hears the seconds that it holds.
+    /// `denied` says of a name on the way (CNAME) whether it may not be reached; then there is no address. `keep` says
+    /// whether an address may be given; it hears the seconds that it holds.
     pub fn answer(
         &self,
         bytes: &[u8],
         id: u16,
         by: Transport,
+        denied: impl Fn(&str) -> bool,
         mut keep: impl FnMut(IpAddr, u64) -> bool,
     ) -> Result<Option<Vec<u8>>, Truncated> {
+        if by == Transport::Udp && bytes.len() > usize::from(ROOM) {
+            return Err(Truncated);
+        }
+        let head = Head::of(bytes).filter(|h| h.counts.iter().sum::<u32>() <= LOOKED_AT.into());
+        if bytes.len() > LONGEST || head.is_none() {
+            return Ok(None);
+        }
         let Ok(p) = Packet::parse(bytes) else {
             return Ok(None);
         };
@@ -117,6 +160,13 @@ impl Asked {
         }
         if p.has_flags(PacketFlag::TRUNCATION) && by == Transport::Udp {
             return Err(Truncated);
+        }
+        let leads_to_denied = p.answers.iter().any(|r| match &r.rdata {
+            RData::CNAME(c) => normal(&c.0.to_string()).is_none_or(|n| denied(&n)),
+            _ => false,
+        });
+        if leads_to_denied {
+            return Ok(Some(self.answer_with(RCODE::NameError)));
         }
         let mut records = Vec::new();
         for r in p
@@ -251,7 +301,7 @@ mod tests {
             !ip.to_string().starts_with("127.")
         };
         let back = asked
-            .answer(&reply, 99, Transport::Udp, keep)
+            .answer(&reply, 99, Transport::Udp, |_| false, keep)
             .unwrap()
             .unwrap();
         let p = Packet::parse(&back).unwrap();
@@ -276,7 +326,7 @@ mod tests {
             vec![1, 2, 3],
         ] {
             assert_eq!(
-                asked.answer(&wrong, 99, Transport::Udp, |_, _| true),
+                asked.answer(&wrong, 99, Transport::Udp, |_| false, |_, _| true),
                 Ok(None)
             );
         }
@@ -293,14 +343,14 @@ mod tests {
         };
         let reply = upstream("a.org", TYPE::TXT, 1, texts());
         let back = asked
-            .answer(&reply, 1, Transport::Udp, |_, _| true)
+            .answer(&reply, 1, Transport::Udp, |_| false, |_, _| true)
             .unwrap()
             .unwrap();
         let p = Packet::parse(&back).unwrap();
         assert!(back.len() <= PLAIN && p.has_flags(PacketFlag::TRUNCATION) && p.answers.is_empty());
         let asked = question(&query("a.org", TYPE::TXT), Transport::Tcp).unwrap();
         let back = asked
-            .answer(&reply, 1, Transport::Tcp, |_, _| true)
+            .answer(&reply, 1, Transport::Tcp, |_| false, |_, _| true)
             .unwrap()
             .unwrap();
         assert_eq!(Packet::parse(&back).unwrap().answers.len(), 5);
@@ -308,7 +358,7 @@ mod tests {
         cut.set_flags(PacketFlag::TRUNCATION);
         let cut = cut.build_bytes_vec().unwrap();
         assert_eq!(
-            asked.answer(&cut, 1, Transport::Udp, |_, _| true),
+            asked.answer(&cut, 1, Transport::Udp, |_| false, |_, _| true),
             Err(Truncated)
         );
     }
@@ -348,7 +398,7 @@ mod tests {
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = question(&bytes, Transport::Udp);
             let asked = question(&query("a.org", TYPE::A), Transport::Udp).unwrap();
-            let _ = asked.answer(&bytes, 1, Transport::Udp, |_, _| true);
+            let _ = asked.answer(&bytes, 1, Transport::Udp, |_| false, |_, _| true);
         }
         #[test]
         fn a_message_with_bytes_changed(
@@ -360,7 +410,7 @@ mod tests {
                 bytes[i % n] = b;
             }
             let asked = question(&query("a.org", TYPE::A), Transport::Udp).unwrap();
-            let _ = asked.answer(&bytes, 1, Transport::Udp, |_, _| true);
+            let _ = asked.answer(&bytes, 1, Transport::Udp, |_| false, |_, _| true);
             let _ = question(&bytes, Transport::Tcp);
         }
     }

@@ -8,6 +8,9 @@ use crate::refusal::Refusal;
 use simple_dns::RCODE;
 use std::net::IpAddr;
 
+/// The most names of an address that a refusal tells.
+const TOLD: usize = 8;
+
 /// The policy of a sandbox, with what it has been told of names.
 pub struct Guard {
     policy: Policy,
@@ -49,7 +52,7 @@ impl Guard {
             protocol,
             address: ip,
             port,
-            names: names.into_iter().map(str::to_owned).collect(),
+            names: names.into_iter().take(TOLD).map(str::to_owned).collect(),
             reason,
         })
     }
@@ -81,12 +84,9 @@ impl Guard {
         now: u64,
     ) -> Result<Option<Vec<u8>>, Truncated> {
         let (policy, pins) = (&self.policy, &mut self.pins);
-        asked.answer(bytes, id, by, |ip, ttl| {
-            let kept = policy.may_answer(ip);
-            if kept {
-                pins.pin(crate::address::canonical(ip), &asked.name, ttl, now);
-            }
-            kept
+        let denied = |name: &str| policy.denies_name(name);
+        asked.answer(bytes, id, by, denied, |ip, ttl| {
+            policy.may_answer(ip) && pins.pin(crate::address::canonical(ip), &asked.name, ttl, now)
         })
     }
 

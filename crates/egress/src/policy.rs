@@ -11,13 +11,30 @@ use std::net::IpAddr;
 pub struct Policy {
     allow: Vec<Rule>,
     deny: Vec<Rule>,
+    /// This host's addresses.
+    own: Vec<IpAddr>,
 }
 
 impl Policy {
     /// Without a rule that allows, all is allowed but special addresses.
     #[must_use]
     pub fn new(allow: Vec<Rule>, deny: Vec<Rule>) -> Policy {
-        Policy { allow, deny }
+        let own = Vec::new();
+        Policy { allow, deny, own }
+    }
+
+    /// With this host's addresses, which are special: what listens there was not meant for guests.
+    #[must_use]
+    pub fn on(mut self, own: impl IntoIterator<Item = IpAddr>) -> Policy {
+        self.own = own.into_iter().map(canonical).collect();
+        self
+    }
+
+    fn class(&self, ip: IpAddr) -> Class {
+        if self.own.contains(&ip) {
+            return Class::Special;
+        }
+        class(ip)
     }
 
     /// Whether only what a rule allows is allowed.
@@ -26,11 +43,17 @@ impl Policy {
         !self.allow.is_empty()
     }
 
+    /// Whether a rule denies a name, whatever the port: no answer may lead there.
+    #[must_use]
+    pub fn denies_name(&self, name: &str) -> bool {
+        let whole = |r: &&Rule| r.ports.is_none() && r.protocol.is_none();
+        self.deny.iter().filter(whole).any(|r| r.names(name))
+    }
+
     /// Whether a name may be asked for; as [`crate::rule::normal`] gives it. Ports do not count here: a name
     /// of which one port may be reached can be asked for.
     pub fn name(&self, name: &str) -> Result<(), Reason> {
-        let whole = |r: &&Rule| r.ports.is_none() && r.protocol.is_none();
-        if self.deny.iter().filter(whole).any(|r| r.names(name)) {
+        if self.denies_name(name) {
             return Err(Reason::Denied);
         }
         if !self.is_strict() || self.allow.iter().any(|r| r.names(name)) {
@@ -43,8 +66,8 @@ impl Policy {
     #[must_use]
     pub fn may_answer(&self, ip: IpAddr) -> bool {
         self.each_form(ip, |ip| {
-            let by_net = |r: &Rule| r.names_address(ip);
-            match class(ip) {
+            let by_net = |r: &Rule| r.lifts(ip);
+            match self.class(ip) {
                 Class::Public => true,
                 Class::Private => !self.is_strict() || self.allow.iter().any(by_net),
                 Class::Special => self.allow.iter().any(by_net),
@@ -92,10 +115,15 @@ impl Policy {
         if self.deny.iter().filter(covers).any(denies) {
             return Err(Reason::Denied);
         }
-        if self.allow.iter().filter(covers).any(by_net) {
+        let class = self.class(ip);
+        let allows = |r: &Rule| match class {
+            Class::Public => r.names_address(ip),
+            Class::Private | Class::Special => r.lifts(ip),
+        };
+        if self.allow.iter().filter(covers).any(allows) {
             return Ok(());
         }
-        match class(ip) {
+        match class {
             Class::Special => Err(Reason::Special),
             _ if !self.is_strict() => Ok(()),
             Class::Private => Err(Reason::Private),
@@ -191,6 +219,24 @@ mod tests {
             assert!(p.peer(Tcp, ip(a), 443, &["pypi.org"]).is_err(), "{a}");
         }
         assert!(p.may_answer(ip("93.184.216.34")));
+    }
+
+    #[test]
+    fn this_host_and_wide_networks() {
+        let own = [ip("198.51.100.7"), ip("10.0.0.7")];
+        let p = policy(&[], &[]).on(own);
+        for a in ["198.51.100.7", "10.0.0.7", "::ffff:198.51.100.7"] {
+            assert_eq!(p.peer(Tcp, ip(a), 22, &[]), Err(Reason::Special), "{a}");
+            assert!(!p.may_answer(ip(a)), "{a}");
+        }
+        let q = policy(&["198.51.100.7:22"], &[]).on(own);
+        assert_eq!(q.peer(Tcp, ip("198.51.100.7"), 22, &[]), Ok(()));
+        // Who allows everything has not named what lies within.
+        let r = policy(&["0.0.0.0/0", "::/0"], &["::ffff:192.0.2.0/120"]);
+        assert_eq!(r.peer(Tcp, ip("93.184.216.34"), 443, &[]), Ok(()));
+        for a in ["127.0.0.1", "169.254.169.254", "10.0.0.1", "192.0.2.1"] {
+            assert!(r.peer(Tcp, ip(a), 443, &[]).is_err(), "{a}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@
 
 use crate::Protocol;
 use crate::address::canonical;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -71,6 +71,13 @@ impl Rule {
     #[must_use]
     pub fn names_address(&self, ip: IpAddr) -> bool {
         matches!(&self.target, Target::Net(n) if n.contains(&ip))
+    }
+    /// Whether it names this address's network closely enough to allow what is refused by itself: the whole of the
+    /// internet has all private networks within.
+    #[must_use]
+    pub fn lifts(&self, ip: IpAddr) -> bool {
+        const LEAST: u8 = 8;
+        self.names_address(ip) && matches!(&self.target, Target::Net(n) if n.prefix_len() >= LEAST)
     }
     /// Whether it is about this name: as [`normal`] gives it.
     #[must_use]
@@ -166,7 +173,7 @@ fn parse_target(text: &str) -> Result<Target, Error> {
         return Ok(Target::Net(canonical(ip).into()));
     }
     if let Ok(net) = text.parse::<IpNet>() {
-        return Ok(Target::Net(net.trunc()));
+        return Ok(Target::Net(unmapped(net.trunc())));
     }
     if text.contains('/') || text.contains(':') || text.is_empty() {
         return Err(Error::Shape(text.into()));
@@ -185,6 +192,17 @@ fn parse_target(text: &str) -> Result<Target, Error> {
         _ => true,
     })
     .ok_or_else(wrong)
+}
+
+/// A network of mapped addresses as the IPv4 network that it is.
+fn unmapped(net: IpNet) -> IpNet {
+    const MAPPED: u8 = 96;
+    match (net.network().to_canonical(), net.prefix_len()) {
+        (IpAddr::V4(a), n) if net.network().is_ipv6() && n >= MAPPED => {
+            Ipv4Net::new(a, n - MAPPED).map_or(net, IpNet::V4)
+        }
+        _ => net,
+    }
 }
 
 impl fmt::Display for Rule {

@@ -202,6 +202,8 @@ pub enum Interest {
     Read,
     /// And to be written to.
     ReadWrite,
+    /// Only errors are told.
+    Nothing,
 }
 
 impl Interest {
@@ -209,6 +211,7 @@ impl Interest {
         let events = match self {
             Interest::Read => libc::EPOLLIN,
             Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLOUT,
+            Interest::Nothing => 0,
         };
         libc::epoll_event {
             events: events as u32,

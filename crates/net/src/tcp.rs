@@ -12,8 +12,8 @@ use crate::options::{Common, SO_ACCEPTCONN, SO_ERROR, SO_KEEPALIVE};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::stream::{End, Gone, Half, Take};
 use crate::sys::*;
-use crate::user::UserNetwork;
 use crate::user::stream::Stream;
+use crate::user::{self, UserNetwork};
 use abi::Result;
 use abi::errno::{
     EACCES, EADDRNOTAVAIL, EAGAIN, EALREADY, ECONNABORTED, ECONNREFUSED, ECONNRESET, EINPROGRESS,
@@ -183,9 +183,7 @@ struct Ends {
 /// A connection to a published port comes from outside: it goes to whoever listens there, or is reset.
 pub fn accept_from_outside(ns: &Arc<NetNamespace>, port: u16, peer: Endpoint, fd: HostFd) {
     let Some(out) = &ns.way_out else { return };
-    let Some(ip) = out.address(peer.ip) else {
-        return;
-    };
+    let ip = out.address(peer.ip).unwrap_or(user::ADDRESS_V6.0);
     let local = Endpoint { ip, port };
     // A server that listens on the loopback only is meant, too: whoever published the port said so.
     let loopback = if ip.is_ipv4() {
@@ -520,9 +518,12 @@ impl Tcp {
         let (local, remote) = self.ends(&mut s, who, addr)?;
         let waits = block == Block::Yes;
         let done = |ok| if waits { ok } else { Err(EINPROGRESS) };
-        let listener = self.common.ns.tcp.lookup(remote, |_| Some(0));
+        let ns = &self.common.ns;
+        // A wildcard's listener is for this host's addresses, not for others' that leave.
+        let inside = ns.leaves(remote.ip).is_none();
+        let listener = ns.tcp.lookup(remote, |_| Some(0)).filter(|_| inside);
         if listener.is_none()
-            && let Some(out) = self.common.ns.leaves_to(remote)
+            && let Some(out) = ns.leaves_to(remote)
         {
             return self.leave_to(&mut s, &out.clone(), remote, block);
         }

@@ -10,8 +10,8 @@ use crate::options::{Common, SO_ACCEPTCONN, SO_BROADCAST, SO_TIMESTAMP, SO_TIMES
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::sys::*;
 use crate::tcp::{bindable, route};
-use crate::user::Inside;
 use crate::user::wire::Datagrams;
+use crate::user::{Inside, UserNetwork};
 use abi::Result;
 use abi::errno::{
     EACCES, EAFNOSUPPORT, EAGAIN, ECONNREFUSED, EDESTADDRREQ, EINVAL, EMSGSIZE, ENETUNREACH,
@@ -189,7 +189,17 @@ impl Udp {
         }
     }
 
+    /// What the broker does not take is lost, as datagrams may be.
+    fn send_out(&self, out: &UserNetwork, to: Endpoint, data: &[u8]) {
+        let rx: Arc<dyn Inside> = self.rx.clone();
+        let _ = out.send(&rx, Datagrams::Udp, to, data);
+    }
+
     fn deliver(&self, from: Endpoint, to: Endpoint, data: Vec<u8>, tos: u8, connected: bool) {
+        // A wildcard's socket is for this host's addresses, not for others' that leave.
+        if let Some(out) = self.common.ns.leaves(to.ip) {
+            return self.send_out(out, to, &data);
+        }
         let rx = self.common.ns.udp.lookup(to, |rx| match *rx.peer.lock() {
             Some(p) if p != from => None,
             Some(_) => Some(8),
@@ -197,10 +207,7 @@ impl Udp {
         });
         let Some(rx) = rx else {
             if let Some(out) = self.common.ns.leaves_to(to) {
-                // What the broker does not take is lost, too.
-                let rx: Arc<dyn Inside> = self.rx.clone();
-                let _ = out.send(&rx, Datagrams::Udp, to, &data);
-                return;
+                return self.send_out(out, to, &data);
             }
             // The port-unreachable message that comes back tells only who wants to know.
             let wants =
@@ -401,7 +408,8 @@ impl Protocol for Udp {
         let (remote, mut source) = route(&self.common, &self.options, Some(local), to)?;
         let (wanted, segment) = wishes(&control);
         if let Some(ip) = wanted {
-            if !self.common.ns.reaches(ip) || ip.is_ipv4() != remote.ip.is_ipv4() {
+            let own = self.common.ns.is_local(ip) && self.common.ns.reaches(ip);
+            if !own || ip.is_ipv4() != remote.ip.is_ipv4() {
                 return Err(EINVAL);
             }
             source = ip;

@@ -20,7 +20,7 @@ use crate::privilege::{self as own, Standing};
 use crate::spawn::REPORT;
 use crate::{Error, kernel, step};
 use abi::Result;
-use abi::errno::{EACCES, EINPROGRESS, EINVAL};
+use abi::errno::{EACCES, EAGAIN, EINPROGRESS, EINVAL};
 use egress::{Guard, Protocol, Refusal};
 use hostcall::inet::{self, Interest, Watch};
 use hostcall::table::Process;
@@ -110,7 +110,7 @@ pub fn run(
     // It stays open as long as the process.
     let _ = report.into_raw();
     step("leave the terminal", host::setsid())?;
-    own::raise_limits(standing, 0);
+    let descriptors = own::raise_limits(standing, 0) as usize;
     if let Standing::Ordinary { uid, gid } = standing {
         kernel::map_ids(uid, gid)?;
     }
@@ -127,7 +127,7 @@ pub fn run(
         events,
         guard: Guard::new(net.policy.clone()),
         sources: Slab::new(),
-        relay: Relay::default(),
+        relay: Relay::new(descriptors),
         resolver: Resolver::new(net.name_servers.clone()),
         told: Told::default(),
     };
@@ -243,7 +243,8 @@ impl Broker {
             ),
         };
         let fds: Vec<_> = made.iter().map(HostFd::raw).collect();
-        if sock::send(self.requests.raw(), &answer.encode(), &fds).is_err() {
+        // (It asks one thing at a time: there is room, if it reads.)
+        if sock::try_send(self.requests.raw(), &answer.encode(), &fds).is_err() {
             process::exit_group(0);
         }
     }
@@ -253,7 +254,10 @@ impl Broker {
             Request::Connect { user, to } => self.connect(user, to).map(Some),
             Request::SetOption { level, name, value } => {
                 let [fd] = given else { return Err(EINVAL) };
-                if !is_hosts(level, name) {
+                // With a time to linger, closing it here would wait.
+                let resets = value == [1, 0, 0, 0, 0, 0, 0, 0];
+                let lingers = (level, name) == (libc::SOL_SOCKET, libc::SO_LINGER) && !resets;
+                if !is_hosts(level, name) || lingers {
                     return Err(EINVAL);
                 }
                 inet::set_option(fd.raw(), level, name, value).map(|()| None)
@@ -322,13 +326,28 @@ impl Broker {
         let _ = sock::try_send(self.events.raw(), &m.encode(), fds);
     }
 
+    /// Published ports that were left alone for want of descriptors.
+    fn listen_again(&self) {
+        for (token, source) in &self.sources {
+            if let Source::Listener { fd, .. } = source {
+                let _ = self.watch.change(fd.raw(), token as u64, Interest::Read);
+            }
+        }
+    }
+
     fn accept(&mut self, token: usize) {
         let Some(Source::Listener { fd, port }) = self.sources.get(token) else {
             return;
         };
         for _ in 0..TURN {
-            let Ok(conn) = inet::accept(fd.raw()) else {
-                return;
+            let conn = match inet::accept(fd.raw()) {
+                Ok(c) => c,
+                Err(EAGAIN) => return,
+                Err(_) => {
+                    // No descriptor is free: it would be told of for ever. See `listen_again`.
+                    let _ = self.watch.change(fd.raw(), token as u64, Interest::Nothing);
+                    return;
+                }
             };
             let peer = inet::peer_name(conn.raw()).ok();
             let Some(peer) = peer.as_deref().and_then(Endpoint::from_sockaddr) else {

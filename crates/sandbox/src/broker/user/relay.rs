@@ -17,7 +17,7 @@ use std::collections::HashMap;
 const IDLE: u64 = 180;
 /// How often idle ones are looked for.
 const SWEEP: u64 = 10;
-/// The most flows; the one that was idle for longest makes room.
+/// The most flows, but at most half of the descriptors that there may be; the one that was idle for longest makes room.
 const FLOWS: usize = 4096;
 
 /// A socket inside and a peer.
@@ -29,6 +29,17 @@ pub struct Relay {
     flows: HashMap<Key, usize>,
     shares: Shares,
     swept: u64,
+    most: usize,
+}
+
+impl Relay {
+    /// Of a process that may have so many descriptors.
+    pub fn new(descriptors: usize) -> Relay {
+        Relay {
+            most: FLOWS.min(descriptors / 2),
+            ..Relay::default()
+        }
+    }
 }
 
 /// See the module.
@@ -74,9 +85,9 @@ impl Broker {
             (Datagrams::Icmp, false) => (Protocol::Icmp, libc::IPPROTO_ICMPV6),
         };
         self.allow(asked, to)?;
-        if !self.relay.shares.has_room(user, FLOWS) {
+        if !self.relay.shares.has_room(user, self.relay.most) {
             self.drop_oldest(|f| f.user == user);
-        } else if self.relay.flows.len() >= FLOWS {
+        } else if self.relay.flows.len() >= self.relay.most {
             self.drop_oldest(|_| true);
         }
         let addr = to.to_sockaddr();
@@ -135,13 +146,6 @@ impl Broker {
         }
     }
 
-    fn used(&self, token: usize) -> u64 {
-        match self.sources.get(token) {
-            Some(Source::Flow(f)) => f.used,
-            _ => 0,
-        }
-    }
-
     /// Makes room: of these flows the one goes that was idle for longest.
     fn drop_oldest(&mut self, of: impl Fn(&Flow) -> bool) {
         let flow = |t: &usize| match self.sources.get(*t) {
@@ -160,8 +164,23 @@ impl Broker {
             return;
         }
         self.relay.swept = now;
-        let all = self.relay.flows.values().copied();
-        let idle: Vec<usize> = all.filter(|t| self.used(*t) + IDLE < now).collect();
+        self.listen_again();
+        // What the policy allowed once may have ended: a name's address.
+        let mut idle = Vec::new();
+        for ((_, protocol, to), token) in &self.relay.flows {
+            let asked = match protocol {
+                Datagrams::Udp => Protocol::Udp,
+                Datagrams::Icmp => Protocol::Icmp,
+            };
+            let may = self.guard.peer(asked, to.ip, to.port, now).is_ok();
+            let used = match self.sources.get(*token) {
+                Some(Source::Flow(f)) => f.used,
+                _ => 0,
+            };
+            if !may || used + IDLE < now {
+                idle.push(*token);
+            }
+        }
         for token in idle {
             self.remove_flow(token);
         }

@@ -5,7 +5,7 @@
 
 use super::{Broker, Shares, Source, now};
 use abi::Result;
-use abi::errno::{EAGAIN, EINPROGRESS, EMFILE};
+use abi::errno::{EAGAIN, EINPROGRESS, ENOBUFS};
 use egress::dns::{Asked, MAX, Transport};
 use egress::{Guard, Question};
 use hostcall::inet::{self, Interest};
@@ -22,6 +22,8 @@ const ROUNDS: usize = 2;
 /// The most questions that wait, and those of one stream.
 const QUESTIONS: usize = 256;
 const OF_CLIENT: usize = 16;
+/// What stands in front of a message, in bytes: none is shorter.
+const HEAD: usize = 12;
 /// The most streams.
 const CLIENTS: usize = 64;
 /// The most bytes that wait for one that does not read.
@@ -135,6 +137,7 @@ impl Resolver {
     /// Milliseconds until there is something to do; -1 for never.
     pub fn wait(&self, now: u64) -> i32 {
         match self.late.first() {
+            _ if !self.go_on.is_empty() => 0,
             Some((until, _)) => until.saturating_sub(now).clamp(1, 60) as i32 * 1000,
             None => -1,
         }
@@ -327,7 +330,7 @@ impl Broker {
 
     /// Streams whose questions had to wait go on.
     pub fn streams_go_on(&mut self) {
-        while let Some(s) = self.resolver.go_on.pop() {
+        for s in std::mem::take(&mut self.resolver.go_on) {
             self.client_questions(s);
         }
     }
@@ -357,7 +360,7 @@ impl Broker {
     pub fn new_client(&mut self, user: User) -> Result<(HostFd, Endpoint)> {
         let r = &self.resolver;
         if r.clients >= CLIENTS || !r.streams.has_room(user, CLIENTS) {
-            return Err(EMFILE);
+            return Err(ENOBUFS);
         }
         let (ours, theirs) = sock::stream_pair()?;
         let raw = ours.raw();
@@ -402,8 +405,9 @@ impl Broker {
         }
         let fd = c.fd.raw();
         let into = &mut packet[..room.min(MAX)];
-        match mem::with_slice_mut(into, |m| inet::receive(fd, &[m], 0)) {
-            Ok(got) if got.n > 0 => c.came.extend_from_slice(&into[..got.n.min(into.len())]),
+        // (Descriptors that come along are closed.)
+        match sock::try_recv(fd, into).map(|(n, _)| n) {
+            Ok(n) if n > 0 => c.came.extend_from_slice(&into[..n.min(into.len())]),
             Err(EAGAIN) => {}
             Ok(_) | Err(_) => return self.remove_client(token),
         }
@@ -412,13 +416,22 @@ impl Broker {
 
     /// Takes the questions that have come whole, as long as few wait.
     fn client_questions(&mut self, stream: Stream) {
+        let mut taken = 0;
         while let Some(c) = self.client(stream)
             && c.questions < OF_CLIENT
             && let Some(m) = framed(&c.came)
         {
+            if m.len() < HEAD {
+                return self.remove_client(stream.token);
+            }
             let (user, message) = (c.user, m.to_vec());
             c.came.drain(..2 + message.len());
             self.question(user, Origin::Client(stream), &message);
+            taken += 1;
+            if taken == OF_CLIENT {
+                // Others have their turn before it goes on.
+                return self.resolver.go_on.push(stream);
+            }
         }
     }
 
