@@ -25,6 +25,11 @@ static void numbers(void)
 	T(fcntl(0, F_DUPFD, 20));
 	T(fcntl(0, F_DUPFD, 20));
 	T(fcntl(0, F_DUPFD_CLOEXEC, 20));
+	/* An int, whatever stands above it. */
+	T(syscall(SYS_fcntl, 0, F_DUPFD, 0x500000000 + 20));
+	T(syscall(SYS_fcntl, 0, F_DUPFD, 0x5ffffffffL));
+	T(syscall(SYS_accept4, -1, NULL, NULL, 0xffff));
+	T(syscall(SYS_sync_file_range, -1, 0L, 0L, 0xffff));
 	T(fcntl(22, F_GETFD));
 	T(fcntl(0, F_DUPFD, -1));
 	T(fcntl(0, F_DUPFD, 1 << 30));

@@ -59,6 +59,7 @@ static void errors(void)
 	T(futex(&word, FUTEX_WAIT_BITSET, 1, &t, NULL, 0));
 	T(futex(&word, FUTEX_WAKE_BITSET, 1, NULL, NULL, 0));
 	T(futex(&word, FUTEX_WAKE | FUTEX_CLOCK_REALTIME, 1, NULL, NULL, 0));
+	T(futex(&word, FUTEX_WAIT | FUTEX_CLOCK_REALTIME, 1, &past, NULL, 0));
 	T(futex(&word, 99, 1, NULL, NULL, 0));
 	T(futex(&word, FUTEX_FD, 1, NULL, NULL, 0));
 	T(futex(&word, FUTEX_CMP_REQUEUE, 1, (void *)1, &other, 0));

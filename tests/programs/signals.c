@@ -65,6 +65,12 @@ static void sent_by_kill(void)
 	Y(from != getpid());
 	T(kill(getpid(), 0));
 	T(kill(999999999, SIGUSR1));
+	T(kill(999999999, 99));
+	T(kill(getpid(), 99));
+	T(kill(-999999, 99));
+	T(syscall(SYS_tgkill, getpid(), 999999999, 99));
+	T(syscall(SYS_tgkill, 0, 999999999, 99));
+	T(syscall(SYS_tkill, 999999999, 99));
 	T(kill(getpid(), 65));
 	T(kill(getpid(), -1));
 	T(syscall(SYS_tgkill, getpid(), gettid(), SIGUSR1));

@@ -156,11 +156,11 @@ impl FcntlCmd {
         };
         Ok(match op {
             FcntlOp::F_DUPFD => FcntlCmd::Dup {
-                from: arg,
+                from: (arg as u32).into(),
                 close: CloseOnExec::No,
             },
             FcntlOp::F_DUPFD_CLOEXEC => FcntlCmd::Dup {
-                from: arg,
+                from: (arg as u32).into(),
                 close: CloseOnExec::Yes,
             },
             FcntlOp::F_GETFD => FcntlCmd::GetFd,
@@ -180,7 +180,9 @@ impl FcntlCmd {
             FcntlOp::F_GETOWN => FcntlCmd::GetOwner,
             FcntlOp::F_SETOWN_EX => FcntlCmd::SetOwnerEx(UserIn::new(Va(arg))),
             FcntlOp::F_GETOWN_EX => FcntlCmd::GetOwnerEx(UserOut::new(Va(arg))),
-            FcntlOp::F_SETSIG if arg <= 64 => FcntlCmd::SetSignal(arg as i32),
+            FcntlOp::F_SETSIG if (0..=64).contains(&(arg as i32)) => {
+                FcntlCmd::SetSignal(arg as i32)
+            }
             FcntlOp::F_GETSIG => FcntlCmd::GetSignal,
             FcntlOp::F_SETPIPE_SZ => FcntlCmd::SetPipeSize(arg as u32),
             FcntlOp::F_GETPIPE_SZ => FcntlCmd::GetPipeSize,

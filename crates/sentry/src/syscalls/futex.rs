@@ -94,8 +94,7 @@ impl FutexOp {
     /// `ENOSYS` where the command has no deadline by the clock of the day.
     fn checked(self) -> Result<FutexOp> {
         match self.cmd {
-            FutexCmd::FUTEX_WAIT
-            | FutexCmd::FUTEX_WAIT_BITSET
+            FutexCmd::FUTEX_WAIT_BITSET
             | FutexCmd::FUTEX_WAIT_REQUEUE_PI
             | FutexCmd::FUTEX_LOCK_PI2 => Ok(self),
             _ if self.clock == ClockId::CLOCK_REALTIME => Err(ENOSYS),

@@ -35,7 +35,7 @@ flags! {
 
 flags! {
     /// Of mbind(2), which looks at the mode and the nodes first.
-    struct BindFlags: u64, kept {
+    struct BindFlags: u32, kept {
         MPOL_MF_STRICT = 1,
         MPOL_MF_MOVE = 2,
         MPOL_MF_MOVE_ALL = 4,
@@ -44,7 +44,7 @@ flags! {
 
 flags! {
     /// Of move_pages(2).
-    struct MoveFlags: u64, refused {
+    struct MoveFlags: u32, refused {
         MPOL_MF_MOVE = 2,
         MPOL_MF_MOVE_ALL = 4,
     }

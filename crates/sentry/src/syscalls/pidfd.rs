@@ -46,7 +46,6 @@ fn pidfd_send_signal(
     let f = pidfd.any_file(cx)?;
     let p = f.ops::<crate::task::pidfd::PidFd>().ok_or(EBADF)?;
     let pid = p.pid();
-    let s = signal.signal_or_none()?;
     let (g, t) = {
         let l = cx.kernel.tasks.lock();
         let g = p.group(&l).ok_or(ESRCH)?;
@@ -57,6 +56,7 @@ fn pidfd_send_signal(
     if g.pid.seen_in(&cx.pid.ns) == 0 {
         return Err(EINVAL);
     }
+    let s = signal.signal_or_none()?;
     let Some(t) = t else { return Ok(0) };
     crate::task::signal::check_permission(cx, &t, s)?;
     let Some(s) = s else { return Ok(0) };

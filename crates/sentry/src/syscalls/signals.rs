@@ -52,11 +52,11 @@ fn send_process(cx: &Context, g: &Arc<ThreadGroup>, s: Option<Signal>) -> Result
 /// As [`send_process`], to all that `members` finds.
 fn send_many(
     cx: &Context,
-    s: Option<Signal>,
+    s: Result<Option<Signal>>,
     members: impl FnOnce(&TaskList) -> Vec<Arc<ThreadGroup>>,
 ) -> SysResult {
     let (mut any, mut last) = (false, ESRCH);
-    let send = |g: &Arc<ThreadGroup>| match send_process(cx, g, s) {
+    let send = |g: &Arc<ThreadGroup>| match s.and_then(|s| send_process(cx, g, s)) {
         Ok(()) => any = true,
         Err(e) => last = e,
     };
@@ -64,9 +64,9 @@ fn send_many(
     if any { Ok(0) } else { Err(last) }
 }
 
-/// `kill(pid, sig)`.
+/// `kill(pid, sig)`. A number that is no signal is told once there is somebody (`check_kill_permission`).
 fn kill(cx: &mut Context, tid: Tid, signal: SignalNumber) -> SysResult {
-    let (pid, s) = (tid.0, signal.signal_or_none()?);
+    let (pid, s) = (tid.0, signal.signal_or_none());
     match pid {
         1.. => {
             let g = {
@@ -75,7 +75,8 @@ fn kill(cx: &mut Context, tid: Tid, signal: SignalNumber) -> SysResult {
                 let id = cx.id_of(pid)?;
                 l.group(id).or_else(|| l.task(id).map(|t| t.group.clone()))
             };
-            send_process(cx, &g.ok_or(ESRCH)?, s).map(|()| 0)
+            let g = g.ok_or(ESRCH)?;
+            send_process(cx, &g, s?).map(|()| 0)
         }
         0 => {
             let pgid = cx.kernel.tasks.lock().pgid(cx.group.tgid);
@@ -102,8 +103,8 @@ fn send_thread(
     cx: &Context,
     tgid: Option<Tid>,
     tid: Tid,
-    s: Option<Signal>,
-    info: SigInfo,
+    signal: SignalNumber,
+    info: impl FnOnce(Signal) -> SigInfo,
 ) -> SysResult {
     if tid.0 <= 0 || tgid.is_some_and(|t| t.0 <= 0) {
         return Err(EINVAL);
@@ -112,32 +113,30 @@ fn send_thread(
     if tgid.is_some_and(|g| g.0 != t.group.pid.seen_in(&cx.pid.ns)) {
         return Err(ESRCH);
     }
+    let s = signal.signal_or_none()?;
     check_permission(cx, &t, s)?;
-    if s.is_some() {
-        cx.kernel.send_from(cx, &t.group, Some(&t), info)?;
+    if let Some(s) = s {
+        cx.kernel.send_from(cx, &t.group, Some(&t), info(s))?;
     }
     Ok(0)
 }
 
 /// `tgkill(tgid, tid, sig)`.
 fn tgkill(cx: &mut Context, tgid: Tid, tid: Tid, signal: SignalNumber) -> SysResult {
-    let s = signal.signal_or_none()?;
-    let info = s.map_or(SigInfo::new(SIGKILL, 0), |s| sender_info(cx, s, SI_TKILL));
-    send_thread(cx, Some(tgid), tid, s, info)
+    let info = |s| sender_info(cx, s, SI_TKILL);
+    send_thread(cx, Some(tgid), tid, signal, info)
 }
 
 /// `tkill(tid, sig)`.
 fn tkill(cx: &mut Context, tid: Tid, signal: SignalNumber) -> SysResult {
-    let s = signal.signal_or_none()?;
-    let info = s.map_or(SigInfo::new(SIGKILL, 0), |s| sender_info(cx, s, SI_TKILL));
-    send_thread(cx, None, tid, s, info)
+    let info = |s| sender_info(cx, s, SI_TKILL);
+    send_thread(cx, None, tid, signal, info)
 }
 
 /// Reads what is claimed of a signal's sender. Only the kernel and kill(2) may claim some codes to
 /// others than the caller itself.
-fn read_info(cx: &Context, from: UserIn<SigInfo>, s: Option<Signal>, tgid: Tid) -> Result<SigInfo> {
-    let mut info = from.read(&cx.mm())?;
-    info.signo = s.map_or(0, Signal::number);
+fn read_info(cx: &Context, from: UserIn<SigInfo>, tgid: Tid) -> Result<SigInfo> {
+    let info = from.read(&cx.mm())?;
     let to_self = tgid.0 == cx.group.pid.own();
     if (info.code >= 0 || info.code == SI_TKILL) && !to_self {
         return Err(EPERM);
@@ -152,15 +151,15 @@ fn rt_sigqueueinfo(
     signal: SignalNumber,
     info: UserIn<SigInfo>,
 ) -> SysResult {
-    let s = signal.signal_or_none()?;
-    let info = read_info(cx, info, s, tgid)?;
+    let info = read_info(cx, info, tgid)?;
     let g = cx.find_group(tgid.0)?;
+    let s = signal.signal_or_none()?;
     let thread = cx.kernel.tasks.lock().some_thread(g.tgid);
     if let Some(t) = thread {
         check_permission(cx, &t, s)?;
     }
-    if s.is_some() {
-        cx.kernel.send_from(cx, &g, None, info)?;
+    if let Some(s) = s {
+        cx.kernel.send_from(cx, &g, None, claimed(info, s))?;
     }
     Ok(0)
 }
@@ -173,9 +172,14 @@ fn rt_tgsigqueueinfo(
     signal: SignalNumber,
     info: UserIn<SigInfo>,
 ) -> SysResult {
-    let s = signal.signal_or_none()?;
-    let info = read_info(cx, info, s, tgid)?;
-    send_thread(cx, Some(tgid), tid, s, info)
+    let info = read_info(cx, info, tgid)?;
+    send_thread(cx, Some(tgid), tid, signal, |s| claimed(info, s))
+}
+
+/// What is claimed of a signal, which is the one that is asked for.
+fn claimed(mut info: SigInfo, s: Signal) -> SigInfo {
+    info.signo = s.number();
+    info
 }
 
 /// The size of the sets: `EINVAL` before anything else where it is not `sizeof(sigset_t)`.

@@ -265,10 +265,10 @@ fn accept(cx: &mut Context, fd: Fd, peer: Option<AddressOut>) -> SysResult {
 }
 /// `accept4(fd, addr, len, flags)`.
 fn accept4(cx: &mut Context, fd: Fd, peer: Option<AddressOut>, flags: SocketFlags) -> SysResult {
+    let f = fd.file(cx)?;
     if !SocketFlags::all().contains(flags) {
         return Err(EINVAL);
     }
-    let f = fd.file(cx)?;
     let s = socket_of(&f)?;
     // The number first: a full table must not lose a connection.
     let table = cx.files();

@@ -9,7 +9,7 @@ use vfs::file::DataOnly;
 
 flags! {
     /// Of sync_file_range(2).
-    struct SyncRangeFlags: u32, refused {
+    struct SyncRangeFlags: u32, kept {
         SYNC_FILE_RANGE_WAIT_BEFORE,
         SYNC_FILE_RANGE_WRITE,
         SYNC_FILE_RANGE_WAIT_AFTER,
@@ -54,12 +54,13 @@ fn sync_file_range(
     fd: Fd,
     offset: i64,
     len: i64,
-    _flags: SyncRangeFlags,
+    flags: SyncRangeFlags,
 ) -> SysResult {
-    if offset < 0 || len < 0 {
+    let f = fd.file(cx)?;
+    let fine = SyncRangeFlags::all().contains(flags) && offset >= 0;
+    if !fine || offset.checked_add(len).is_none_or(|end| end < offset) {
         return Err(EINVAL);
     }
-    let f = fd.any_file(cx)?;
     if !f.ops.seekable() {
         return Err(ESPIPE);
     }

@@ -2,8 +2,8 @@
 
 use super::access::CredGuard;
 use super::{Context, Sleep, Task};
+use abi::Result;
 use abi::errno::*;
-use abi::{Result, Va};
 use loader::{Elf, Image, LoadRequest, Program};
 use mm::{Dumpable, MapFile, MapName, Mm};
 use platform::AppThread;
@@ -223,12 +223,10 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
 
     super::futex::exit_robust_list(&cx.task);
     cx.task.robust_list.store(0, Ordering::Relaxed);
-    let old = install(cx, mm, &raise);
+    // In the old memory, where others wait for it (`mm_release`).
+    super::exit::clear_child_tid(&cx.task);
     // The vfork parent's memory stays; our own goes.
-    let ctid = cx.task.clear_child_tid.swap(0, Ordering::Relaxed);
-    if ctid != 0 && Arc::strong_count(&old) > 1 {
-        let _ = old.write_obj(Va(ctid), &0i32);
-    }
+    let old = install(cx, mm, &raise);
     cx.kernel.account_space(&cx.task, &old);
     cx.replace_thread(thread);
     old.forget_thread();

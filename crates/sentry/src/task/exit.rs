@@ -4,7 +4,7 @@ use super::signal::{
     CLD_CONTINUED, CLD_DUMPED, CLD_EXITED, CLD_KILLED, CLD_STOPPED, SA_NOCLDSTOP, SA_NOCLDWAIT,
     SIG_IGN,
 };
-use super::{Context, ThreadGroup};
+use super::{Context, Task, ThreadGroup};
 use crate::Kernel;
 use abi::signal::{SIGCHLD, SIGCONT, SIGHUP};
 use abi::{SigInfo, SigSet, Signal, Va};
@@ -16,6 +16,19 @@ use wait::{Events, Steady};
 #[must_use]
 pub const fn exited(code: i32) -> i32 {
     (code & 0xff) << 8
+}
+
+/// Sets the word of CLONE_CHILD_CLEARTID to 0 and wakes a waiter: only if someone shares the memory, as
+/// Linux does (`mm_release`).
+pub(super) fn clear_child_tid(task: &Task) {
+    use super::futex::{Scope, wake};
+    let at = Va(task.clear_child_tid.swap(0, Ordering::Relaxed));
+    let mm = task.mm();
+    // The task's own reference and this one.
+    if at.0 != 0 && Arc::strong_count(&mm) > 2 && mm.write_obj(at, &0i32).is_ok() {
+        let _ = wake(task, at, Scope::Shared, 1, !0);
+        let _ = wake(task, at, Scope::Private, 1, !0);
+    }
 }
 
 /// The task's end. Runs on its host thread, which ends afterwards.
@@ -31,12 +44,7 @@ pub fn finish(cx: Context) {
     task.kill();
     task.leave_signals(SigSet::ALL);
     super::futex::exit_robust_list(&task);
-    // Told only if someone shares the memory, as Linux does.
-    let ctid = task.clear_child_tid.load(Ordering::Relaxed);
-    if ctid != 0 && Arc::strong_count(&mm) > 2 && mm.write_obj(Va(ctid), &0i32).is_ok() {
-        let _ = super::futex::wake(&task, Va(ctid), super::futex::Scope::Shared, 1, !0);
-        let _ = super::futex::wake(&task, Va(ctid), super::futex::Scope::Private, 1, !0);
-    }
+    clear_child_tid(&task);
     kernel.account(&task);
     let own = cx.exit.unwrap_or(0);
     if kernel.tasks.lock().leave(&task) {
