@@ -8,7 +8,7 @@ use std::path::Path;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Ok((spec, _)) = parse::<Spec>(bytes) {
-        let _ = oci::convert::plan(&Asked {
+        let _ = oci::convert::convert(&Asked {
             bundle: Path::new("/"),
             spec: &spec,
             overlay: Overlay::Memory,

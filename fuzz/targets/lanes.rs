@@ -4,7 +4,9 @@
 
 use cloister_fuzz::Forged;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use platform::{Regs, lane, sites};
+use platform::Regs;
+use platform::lanes::area::ThreadArea;
+use platform::lanes::{sites, unwind};
 use std::sync::atomic::Ordering;
 
 #[derive(Arbitrary, Debug)]
@@ -58,26 +60,22 @@ libfuzzer_sys::fuzz_target!(|s: Stop| {
         rsp,
         ..Regs::default()
     };
-    let why = lane::Why::of(i32::from(s.signal), s.code);
+    let why = unwind::Why::of(i32::from(s.signal), s.code);
     hostcall::mem::with_slice_mut(&mut area, |area| {
+        let area = ThreadArea::of(area);
         let before = regs;
-        let stopped = lane::outside(area, &sites, &mut regs, why, s.pending);
-        if stopped == lane::Stopped::Outside {
+        let stopped = unwind::outside(area, &sites, &mut regs, why, s.pending);
+        if stopped == unwind::Stopped::Outside {
             assert_eq!(regs.rip, before.rip);
         }
         // What no lane may change.
         assert_eq!((regs.rsp, regs.fs_base), (before.rsp, before.fs_base));
-        let _ = (
-            lane::request(area),
-            lane::back(area),
-            lane::offered(area),
-            lane::mask(area),
-        );
-        let stack = lane::stack(area);
-        lane::put_mask(area, s.blocks, || s.blocks);
-        assert_eq!(lane::mask(area), s.blocks);
-        lane::publish(area, None);
-        lane::put_result(area, rax);
-        let _ = (stack, lane::state(area).load(Ordering::SeqCst));
+        let _ = (area.request(), area.back(), area.offered(), area.mask());
+        let stack = area.stack();
+        area.put_mask(s.blocks, || s.blocks);
+        assert_eq!(area.mask(), s.blocks);
+        area.publish(None);
+        area.put_result(rax);
+        let _ = (stack, area.state().load(Ordering::SeqCst));
     });
 });

@@ -4,7 +4,7 @@
 use abi::errno::EBADF;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use net::control::Control;
-use net::{Block, Caller, NetNamespace, PathNames, Socket};
+use net::{Block, Caller, Link, NetNamespace, PathNames, Socket};
 use std::any::Any;
 use std::sync::Arc;
 use vfs::Credentials;
@@ -42,7 +42,7 @@ impl PathNames for Names {
 
 libfuzzer_sys::fuzz_target!(|steps: Vec<Step>| {
     let ns = NetNamespace::new();
-    let _ = ns.set_up(true);
+    let _ = ns.set_loopback(Link::Up);
     let cred = Arc::new(Credentials::root());
     let who = Caller {
         pid: 42,

@@ -61,12 +61,12 @@
 //!   the mask, for which a liar only misses its own signals' wake-up; the kick does not depend on
 //!   it).
 
-pub(crate) mod area;
+pub mod area;
 pub(crate) mod hot;
 pub mod offers;
 pub mod sites;
 pub(crate) mod spin;
-pub(crate) mod unwind;
+pub mod unwind;
 pub(crate) mod words;
 
 use crate::Event;
