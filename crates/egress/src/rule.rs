@@ -184,7 +184,9 @@ fn parse_target(text: &str) -> Result<Target, Error> {
         None => normal(text).map(Target::Name),
     }
     // "1.2.3" or "300.1.1.1" is a mistyped address, not a name: no top-level domain is a number.
+    // A host with a protocol\'s name alone could not be told from the protocol.
     .filter(|t| match t {
+        Target::Name(n) if ["tcp", "udp", "icmp"].contains(&n.as_str()) => false,
         Target::Name(n) | Target::Below(n) => !n
             .rsplit('.')
             .next()
@@ -273,6 +275,8 @@ mod tests {
             "pypi.org:70000",
             "pypi.org:9-8",
             "https://pypi.org",
+            "iCmp:0870",
+            "TCP",
             "1.2.3",
             "300.1.1.1",
             "10.0.0.0/33",
