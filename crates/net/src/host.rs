@@ -307,12 +307,7 @@ impl Protocol for HostSocket {
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<()> {
-        let how = match (how.read, how.write) {
-            (true, false) => SHUT_RD,
-            (false, true) => SHUT_WR,
-            _ => SHUT_RDWR,
-        };
-        host::shutdown(self.fd.raw(), how as i32)
+        host::shutdown(self.fd.raw(), how.number())
     }
 
     fn poll(&self) -> Events {

@@ -3,6 +3,7 @@
 use crate::control::{Control, Ucred};
 use crate::inflight::InFlight;
 use crate::options::Common;
+use crate::sys::{SHUT_RD, SHUT_RDWR, SHUT_WR};
 use abi::Result;
 use abi::errno::{ENOPROTOOPT, EOPNOTSUPP};
 use std::any::Any;
@@ -163,4 +164,16 @@ pub enum Block {
 pub struct Shutdown {
     pub read: bool,
     pub write: bool,
+}
+
+impl Shutdown {
+    /// As the host's `shutdown(2)` takes it.
+    pub fn number(self) -> i32 {
+        let how = match (self.read, self.write) {
+            (true, false) => SHUT_RD,
+            (false, true) => SHUT_WR,
+            _ => SHUT_RDWR,
+        };
+        how as i32
+    }
 }

@@ -143,12 +143,7 @@ impl Stream {
     }
 
     pub fn shutdown(&self, how: Shutdown) -> Result<()> {
-        let how = match (how.read, how.write) {
-            (true, false) => SHUT_RD,
-            (false, true) => SHUT_WR,
-            _ => SHUT_RDWR,
-        };
-        host::shutdown(self.fd.raw(), how as i32)
+        host::shutdown(self.fd.raw(), how.number())
     }
 
     pub fn poll(&self) -> Events {
