@@ -5,6 +5,7 @@
 //! ```text
 //! tcp     one connection's end: segments in, segments out
 //! ip      frames to datagrams and back: devices, neighbours, routes, fragments, ICMP
+//! setup   what a stack starts with
 //! time    the clock that both are told
 //! ```
 //!
@@ -20,5 +21,6 @@
 #![forbid(unsafe_code)]
 
 pub mod ip;
+pub mod setup;
 pub mod tcp;
 pub mod time;

@@ -1,0 +1,80 @@
+//! What a stack starts with: devices, routes and neighbours, as the namespace had them that it
+//! takes over.
+
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// All of a namespace, but its loopback device.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Setup {
+    pub devices: Vec<Device>,
+    pub routes: Vec<Route>,
+    /// Those that somebody has set for ever; learnt ones are learnt again.
+    pub neighbours: Vec<Neighbour>,
+}
+
+/// An Ethernet device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Device {
+    pub name: String,
+    /// Its index, which programs see: not 1, which is the loopback's.
+    pub index: u32,
+    pub mac: [u8; 6],
+    /// `IFF_*`.
+    pub flags: u32,
+    pub mtu: u32,
+    /// The largest frame in bytes, with its headers, that it cuts into segments itself
+    /// (`gso_max_size`); 0 where it cuts none.
+    pub gso_max: u32,
+    pub addresses: Vec<Address>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Address {
+    pub ip: IpAddr,
+    /// The length of the prefix that is reached without a gateway.
+    pub prefix: u8,
+    /// IPv4's broadcast address, where one is set.
+    pub broadcast: Option<IpAddr>,
+    /// `RT_SCOPE_*`: 0 everywhere, 253 on this link only.
+    pub scope: u8,
+}
+
+/// A way to a network.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Route {
+    /// The network's address; with a `prefix` of 0 the default route of its family.
+    pub network: IpAddr,
+    pub prefix: u8,
+    /// The next hop; none: the network is on the device's link.
+    pub gateway: Option<IpAddr>,
+    /// The device's index.
+    pub device: u32,
+    /// The source address that is preferred.
+    pub source: Option<IpAddr>,
+    /// Of two to the same network the lower one is taken.
+    pub metric: u32,
+    /// The largest packet; 0: the device's.
+    pub mtu: u32,
+    pub kind: RouteKind,
+}
+
+/// What becomes of what a route takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum RouteKind {
+    #[default]
+    Unicast,
+    /// Dropped without a word.
+    Blackhole,
+    /// Refused with EHOSTUNREACH.
+    Unreachable,
+    /// Refused with EACCES.
+    Prohibit,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Neighbour {
+    pub device: u32,
+    pub ip: IpAddr,
+    pub mac: [u8; 6],
+}
