@@ -15,6 +15,7 @@ pub mod file;
 pub mod inet;
 pub mod landlock;
 pub mod mem;
+pub mod packet;
 pub mod path;
 pub mod probe;
 pub mod process;
