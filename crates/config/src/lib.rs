@@ -20,6 +20,9 @@ pub enum PlatformKind {
     Ptrace,
 }
 
+/// The most devices of a network that a sandbox takes over.
+pub const DEVICES_MAX: usize = 32;
+
 /// The network that the application sees.
 #[derive(Default)]
 pub enum Net {

@@ -46,9 +46,8 @@ pub struct Link {
 pub fn open(device: u32) -> Result<Link> {
     // Without a protocol it receives nothing.
     let fd = inet::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
-    let set = |level, name, value: i32| {
-        inet::set_option(fd.raw(), level, name, &value.to_ne_bytes())
-    };
+    let set =
+        |level, name, value: i32| inet::set_option(fd.raw(), level, name, &value.to_ne_bytes());
     set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
     set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
     let buffer = |force, name, bytes| {
@@ -155,7 +154,11 @@ pub fn receive(fd: RawFd, header: &mut [u8; HEADER], frame: &mut [u8]) -> Result
         match unsafe { sys!(Readv, fd, parts.as_ptr(), parts.len()) } {
             Err(EINTR) => {}
             Err(EINVAL) => return Ok(Received::Unknown),
-            Ok(n) => return Ok(n.checked_sub(HEADER).map_or(Received::Unknown, Received::Frame)),
+            Ok(n) => {
+                return Ok(n
+                    .checked_sub(HEADER)
+                    .map_or(Received::Unknown, Received::Frame));
+            }
             Err(e) => return Err(e),
         }
     }
@@ -268,7 +271,9 @@ mod tests {
             let (a, b) = (open(2).unwrap(), open(3).unwrap());
             // IPv4 and TCP, whose checksum is left to the device: a pseudo header's is there.
             let payload = vec![0x55; 20_000];
-            let mut ip = [0x45, 0, 0, 0, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+            let mut ip = [
+                0x45, 0, 0, 0, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+            ];
             ip[2..4].copy_from_slice(&(40 + 20_000u16).to_be_bytes());
             let mut tcp = [0; 20];
             tcp[12] = 5 << 4;

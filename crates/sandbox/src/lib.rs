@@ -39,6 +39,7 @@
 
 mod broker;
 pub mod control;
+pub mod devices;
 mod gofer;
 mod kernel;
 mod privilege;
@@ -185,6 +186,15 @@ pub enum Error {
     /// A root that no application may see.
     #[error("does not show {path}: {why}")]
     NotShown { path: String, why: String },
+    #[error(
+        "the network namespace is the host's own, and taking over its devices would cut the host off"
+    )]
+    HostsNetwork,
+    #[error(
+        "the network namespace has {count} devices, and a sandbox takes over {} at most",
+        config::DEVICES_MAX
+    )]
+    TooManyDevices { count: usize },
 }
 
 impl Error {

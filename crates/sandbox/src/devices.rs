@@ -1,0 +1,112 @@
+//! Taking over the devices of a network namespace: the sandbox's own TCP/IP stack speaks for them
+//! from then on, and the host answers nothing.
+//!
+//! All of it happens in the network namespace of the calling thread, before any allow-list.
+//! [`inside`] brings a thread to another one.
+//!
+//! # Order
+//!
+//! 1. What there is is read ([`Setup`]): devices, addresses, routes, permanent neighbours.
+//! 2. A packet socket is opened for each device. Up to here nothing has changed.
+//! 3. What was there is handed to the caller to keep ([`Kept`]).
+//! 4. IPv6 of the devices is turned off and their addresses go, and with them their routes. Where
+//!    this fails, all is put back.
+//!
+//! # Invariants
+//!
+//! - The initial network namespace is never touched: the machine would be cut off.
+//! - An error means that the namespace is as it was, as far as the host let it.
+//! - Between the sockets' opening and the addresses' end the host may still answer; afterwards it
+//!   has no address to answer for. (It resets connections that it does not know otherwise.)
+
+mod kept;
+mod namespace;
+mod read;
+mod rtnetlink;
+#[cfg(test)]
+mod tests;
+
+pub use hostcall::packet::Link;
+pub use kept::Kept;
+pub use namespace::{Namespace, Place, inside};
+pub use netstack::setup::Setup;
+
+use crate::{Error, step};
+use abi::errno::{EACCES, EPERM};
+use config::DEVICES_MAX;
+use rtnetlink::Rtnetlink;
+
+/// What came of it.
+#[derive(Debug)]
+pub enum Outcome {
+    Taken(Box<Taken>),
+    /// There is no device beside the loopback.
+    Nothing,
+    /// This process has no right to.
+    NotAllowed,
+}
+
+/// Devices that are this process's.
+#[derive(Debug)]
+pub struct Taken {
+    pub setup: Setup,
+    /// In the order of the setup's devices.
+    pub links: Vec<Link>,
+    pub kept: Kept,
+    /// What is not as it was on the host, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Takes over the devices of this network namespace. `keep` is called before anything changes, with
+/// what is to be put back some time ([`Kept::put_back`]).
+///
+/// # Errors
+///
+/// Nothing was taken. [`Error::HostsNetwork`] for the initial namespace.
+pub fn take_over<E: From<Error>>(
+    keep: impl FnOnce(&Kept) -> std::result::Result<(), E>,
+) -> std::result::Result<Outcome, E> {
+    if namespace::is_initial()? {
+        return Err(Error::HostsNetwork.into());
+    }
+    let mut host = step("ask for the network's devices", Rtnetlink::open())?;
+    let seen = read::see(&mut host)?;
+    if seen.setup.devices.is_empty() {
+        return Ok(Outcome::Nothing);
+    }
+    let count = seen.setup.devices.len();
+    if count > DEVICES_MAX {
+        return Err(Error::TooManyDevices { count }.into());
+    }
+    let links = match open(&seen.setup) {
+        Err((_, EPERM | EACCES)) => return Ok(Outcome::NotAllowed),
+        Err((name, errno)) => {
+            return Err(Error::step(&format!("open the device {name}"), errno).into());
+        }
+        Ok(links) => links,
+    };
+    match host.may_change() {
+        Err(EPERM | EACCES) => return Ok(Outcome::NotAllowed),
+        r => step("ask for the right to change devices", r)?,
+    }
+    keep(&seen.kept)?;
+    let mut warnings = seen.warnings;
+    if let Err(e) = seen.kept.clear(&mut host, &mut warnings) {
+        // What fails on the way back is less than what failed before.
+        let _ = seen.kept.put_back();
+        return Err(e.into());
+    }
+    Ok(Outcome::Taken(Box::new(Taken {
+        setup: seen.setup,
+        links,
+        kept: seen.kept,
+        warnings,
+    })))
+}
+
+fn open(setup: &Setup) -> std::result::Result<Vec<Link>, (String, abi::Errno)> {
+    let open = |d: &netstack::setup::Device| {
+        hostcall::packet::open(d.index).map_err(|e| (d.name.clone(), e))
+    };
+    setup.devices.iter().map(open).collect()
+}
