@@ -292,8 +292,61 @@ static void closed_while_used(void)
 	waitpid(c, NULL, 0);
 }
 
+/* What Linux looks at first, where a call has several things wrong. */
+static void orders(void)
+{
+	char b[16] = "0123456789abcde";
+	struct iovec v = { b, 4 };
+	int f = open("f", O_CREAT | O_RDWR, 0644), r = open("f", O_RDONLY), w = open("f", O_WRONLY), p[2], e = eventfd(0, EFD_NONBLOCK);
+	uint64_t n[2] = { 3, 4 };
+	pipe(p);
+	write(f, b, 10);
+	T(splice(-1, NULL, -1, NULL, 0, ~0u));
+	T(splice(-1, NULL, -1, NULL, 1, ~0u));
+	T(splice(-1, NULL, -1, NULL, 1, 0));
+	T(tee(-1, -1, 0, ~0u));
+	T(tee(-1, -1, 0, 0));
+	T(tee(-1, -1, 1, 0));
+	T(vmsplice(-1, &v, 1, ~0u));
+	T(vmsplice(-1, &v, 1, 0));
+	T(preadv2(-1, &v, 1, 0, ~0));
+	T(preadv2(w, &v, 1, 0, ~0));
+	T(preadv2(r, &v, 1, 0, ~0));
+	T(preadv2(r, &v, 0, 0, ~0));
+	T(preadv2(r, (void *)1, 1, 0, ~0));
+	T(preadv2(-1, &v, 1, -2, 0));
+	T(pwritev2(r, &v, 1, 0, ~0));
+	T(pwritev2(w, &v, 1, 0, ~0));
+	T(copy_file_range(-1, NULL, -1, NULL, 1, 1));
+	T(copy_file_range(r, (void *)1, w, NULL, 1, 1));
+	T(copy_file_range(r, NULL, w, NULL, 1, 1));
+	T(copy_file_range(w, NULL, r, NULL, 1, 0));
+	T(copy_file_range(p[0], NULL, r, NULL, 1, 0));
+	T(copy_file_range(p[1], NULL, p[1], NULL, 1, 0));
+	T(syscall(SYS_execveat, AT_FDCWD, "", NULL, NULL, ~0u & ~AT_EMPTY_PATH));
+	T(syscall(SYS_execveat, AT_FDCWD, (void *)1, NULL, NULL, ~0u));
+	T(syscall(SYS_execveat, AT_FDCWD, "/bin/true", NULL, NULL, ~0u));
+	T(write(e, n, 16));
+	T(read(e, n, 8));
+	Y(n[0] == 3);
+	T(write(e, n, 7));
+}
+
+/* An exit signal that there is not is kept, and nothing is sent. */
+static void strange_exit_signal(void)
+{
+	int status = 0;
+	pid_t c = syscall(SYS_clone, 200, NULL, NULL, NULL, NULL);
+	if (!c)
+		_exit(7);
+	Y(c > 0);
+	T(waitpid(c, &status, 0));
+	T(waitpid(c, &status, __WALL) == c);
+	T(WEXITSTATUS(status));
+}
+
 static const struct check all[] = {
 	CHECK(numbers), CHECK(flags), CHECK(large), CHECK(ranges), CHECK(shared), CHECK(bad_everywhere), CHECK(in_proc),
-	CHECK(many), CHECK(closed_while_used),
+	CHECK(many), CHECK(closed_while_used), CHECK(orders), CHECK(strange_exit_signal),
 };
 MAIN(all)

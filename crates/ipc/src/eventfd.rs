@@ -79,7 +79,8 @@ impl FileOps for EventFd {
         put
     }
     fn write(&self, _: &File, src: &mut dyn Source, _: u64) -> Result<usize> {
-        if src.remaining() < 8 {
+        // More is refused, too (since Linux 6.10).
+        if src.remaining() != 8 {
             return Err(EINVAL);
         }
         let n = u64::from_le_bytes(peek8(src)?);

@@ -10,7 +10,7 @@ use abi::errno::*;
 use abi::linux::*;
 use abi::{Result, Va};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn set_tid_address(cx: &mut Context, tid: Va) -> SysResult {
     cx.clear_child_tid.store(tid.0, Ordering::Relaxed);
@@ -194,17 +194,26 @@ fn wait_relative(
 ) -> SysResult {
     let after = |n| wait::deadline_after(Duration::from_nanos(n as u64));
     let deadline = nanos.and_then(after);
+    match nanos {
+        Some(_) => wait_until(cx, va, scope, val, deadline),
+        None => futex::wait(cx, va, scope, val, !0, None).map(|()| 0),
+    }
+}
+
+/// As often as it is interrupted, it waits until the same moment (`futex_wait_restart`).
+fn wait_until(
+    cx: &mut Context,
+    va: Va,
+    scope: Scope,
+    val: u32,
+    deadline: Option<Instant>,
+) -> SysResult {
     match futex::wait(cx, va, scope, val, !0, deadline) {
-        Ok(()) => Ok(0),
-        Err(ERESTARTSYS) if nanos.is_some() => {
-            cx.restart_block = Some(Box::new(move |cx| {
-                futex::wait(cx, va, scope, val, !0, deadline)
-                    .map(|()| 0)
-                    .map_err(|e| if e == ERESTARTSYS { EINTR } else { e })
-            }));
+        Err(ERESTARTSYS) => {
+            cx.restart_block = Some(Box::new(move |cx| wait_until(cx, va, scope, val, deadline)));
             Err(ERESTART_RESTARTBLOCK)
         }
-        Err(e) => Err(e),
+        r => r.map(|()| 0),
     }
 }
 

@@ -25,6 +25,14 @@ flags! {
     }
 }
 
+impl RwFlags {
+    /// `EOPNOTSUPP` for those that there are not, where there is something to read or write.
+    fn check(self, bytes: usize) -> Result<()> {
+        let fine = bytes == 0 || RwFlags::all().contains(self);
+        fine.then_some(()).ok_or(EOPNOTSUPP)
+    }
+}
+
 named! {
     /// Where lseek(2) counts from.
     struct Whence(u32) {
@@ -427,10 +435,7 @@ fn pwritev(cx: &mut Context, fd: Fd, list: IovecIn, offset: i64, _high: u64) -> 
     do_write(cx, &f, &mut iovec(&mm, list.va, list.len)?, at, 0)
 }
 /// The second versions: -1 means the position, and there are flags.
-fn at2(offset: i64, flags: RwFlags) -> Result<At> {
-    if !RwFlags::all().contains(flags) {
-        return Err(EOPNOTSUPP);
-    }
+fn at2(offset: i64) -> Result<At> {
     match offset {
         -1 => Ok(At::Position),
         _ => offset_arg(offset),
@@ -444,15 +449,14 @@ fn preadv2(
     _high: u64,
     flags: RwFlags,
 ) -> SysResult {
-    let at = at2(offset, flags)?;
+    let at = at2(offset)?;
     let (f, mm) = (fd.any_file(cx)?, cx.mm());
-    do_read(
-        cx,
-        &f,
-        &mut iovec(&mm, list.va, list.len)?,
-        at,
-        flags.bits(),
-    )
+    if !f.readable() {
+        return Err(EBADF);
+    }
+    let mut to = iovec(&mm, list.va, list.len)?;
+    flags.check(vfs::Sink::remaining(&to))?;
+    do_read(cx, &f, &mut to, at, flags.bits())
 }
 fn pwritev2(
     cx: &mut Context,
@@ -462,15 +466,14 @@ fn pwritev2(
     _high: u64,
     flags: RwFlags,
 ) -> SysResult {
-    let at = at2(offset, flags)?;
+    let at = at2(offset)?;
     let (f, mm) = (fd.any_file(cx)?, cx.mm());
-    do_write(
-        cx,
-        &f,
-        &mut iovec(&mm, list.va, list.len)?,
-        at,
-        flags.bits(),
-    )
+    if !f.writable() {
+        return Err(EBADF);
+    }
+    let mut from = iovec(&mm, list.va, list.len)?;
+    flags.check(vfs::Source::remaining(&from))?;
+    do_write(cx, &f, &mut from, at, flags.bits())
 }
 
 fn lseek(cx: &mut Context, fd: Fd, offset: i64, whence: Whence) -> SysResult {

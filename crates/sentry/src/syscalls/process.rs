@@ -273,10 +273,13 @@ fn execveat(
     envp: Va,
     flags: AtFlags,
 ) -> SysResult {
+    let path = path.read(cx)?;
+    if path.is_empty() && !flags.contains(AtFlags::AT_EMPTY_PATH) {
+        return Err(ENOENT);
+    }
     if !(AtFlags::AT_EMPTY_PATH | AtFlags::AT_SYMLINK_NOFOLLOW).contains(flags) {
         return Err(EINVAL);
     }
-    let path = path.read(cx)?;
     let mut walk = if flags.contains(AtFlags::AT_SYMLINK_NOFOLLOW) {
         Walk::empty()
     } else {
@@ -284,7 +287,6 @@ fn execveat(
     };
     let files = cx.files();
     let by_fd = match path.is_empty() {
-        true if !flags.contains(AtFlags::AT_EMPTY_PATH) => return Err(ENOENT),
         true => Some(ByFd {
             name: format!("/dev/fd/{}", dirfd.0).into_bytes(),
             closes: files.cloexec(dirfd.0)? == vfs::fd_table::CloseOnExec::Yes,

@@ -12,11 +12,21 @@ use wait::Events;
 
 flags! {
     /// Of splice(2), tee(2) and vmsplice(2).
-    struct SpliceFlags: u32, refused {
+    struct SpliceFlags: u32, kept {
         SPLICE_F_MOVE,
         SPLICE_F_NONBLOCK,
         SPLICE_F_MORE,
         SPLICE_F_GIFT,
+    }
+}
+
+impl SpliceFlags {
+    /// `EINVAL` for those that there are not.
+    fn check(self) -> Result<()> {
+        SpliceFlags::all()
+            .contains(self)
+            .then_some(())
+            .ok_or(EINVAL)
     }
 }
 
@@ -167,12 +177,10 @@ fn copy_file_range(
     len: usize,
     flags: u32,
 ) -> SysResult {
+    let (from, to) = (from.any_file(cx)?, to.any_file(cx)?);
+    let (o1, o2) = (offset_at(cx, from_offset)?, offset_at(cx, to_offset)?);
     if flags != 0 {
         return Err(EINVAL);
-    }
-    let (from, to) = (from.any_file(cx)?, to.any_file(cx)?);
-    if !from.readable() || !to.writable() || to.flags() & O_APPEND != 0 {
-        return Err(EBADF);
     }
     let (s1, s2) = (from.ops.stat()?, to.ops.stat()?);
     for s in [&s1, &s2] {
@@ -182,7 +190,9 @@ fn copy_file_range(
             _ => return Err(EINVAL),
         }
     }
-    let (o1, o2) = (offset_at(cx, from_offset)?, offset_at(cx, to_offset)?);
+    if !from.readable() || !to.writable() || to.flags() & O_APPEND != 0 {
+        return Err(EBADF);
+    }
     let begin1 = o1.map_or_else(|| from.position(), Ok)?;
     let begin2 = o2.map_or_else(|| to.position(), Ok)?;
     let max = len.min(MAX_RW);
@@ -240,6 +250,11 @@ fn splice(
     len: usize,
     flags: SpliceFlags,
 ) -> SysResult {
+    // Before all else, the files, too (`sys_splice`).
+    if len == 0 {
+        return Ok(0);
+    }
+    flags.check()?;
     let (from, to) = (from.any_file(cx)?, to.any_file(cx)?);
     if !from.readable() || !to.writable() {
         return Err(EBADF);
@@ -320,6 +335,10 @@ fn splice(
 
 /// `tee(in, out, len, flags)`.
 fn tee(cx: &mut Context, from: Fd, to: Fd, len: usize, flags: SpliceFlags) -> SysResult {
+    flags.check()?;
+    if len == 0 {
+        return Ok(0);
+    }
     let (from, to) = (from.any_file(cx)?, to.any_file(cx)?);
     let i = from.ops::<ipc::pipe::PipeEnd>().ok_or(EINVAL)?;
     let o = to.ops::<ipc::pipe::PipeEnd>().ok_or(EINVAL)?;
@@ -333,7 +352,8 @@ fn tee(cx: &mut Context, from: Fd, to: Fd, len: usize, flags: SpliceFlags) -> Sy
 }
 
 /// `vmsplice(fd, iov, count, flags)`: copies.
-fn vmsplice(cx: &mut Context, fd: Fd, list: IovecIn, _flags: SpliceFlags) -> SysResult {
+fn vmsplice(cx: &mut Context, fd: Fd, list: IovecIn, flags: SpliceFlags) -> SysResult {
+    flags.check()?;
     let f = fd.any_file(cx)?;
     f.ops::<ipc::pipe::PipeEnd>().ok_or(EBADF)?;
     let mm = cx.mm();

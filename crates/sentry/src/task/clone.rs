@@ -99,7 +99,6 @@ impl CloneArgs {
                 && (has(CloneFlags::CLONE_NEWUSER)
                     || has(CloneFlags::CLONE_NEWPID)
                     || elsewhere()))
-            || self.exit_signal > 64
             || (has(CloneFlags::CLONE_THREAD)
                 && self.exit_signal != 0
                 && has(CloneFlags::CLONE_PARENT))
