@@ -1,0 +1,663 @@
+//! A transport's message to packets, fragments and frames.
+
+use super::Ip;
+use super::counters::{Mib, count};
+use super::device::Dev;
+use super::icmp::quoted_packet;
+use super::neighbour::{Ask, Hop, Waiting};
+use super::segment;
+use super::table::Table;
+use super::types::{
+    Cast, ErrorKind, FrameMeta, IcmpError, Marks, Origin, Pair, Path, Pmtu, Raw, SendError, Sent,
+    Severity, Upper,
+};
+use super::wire::{
+    BROADCAST, DONT_FRAGMENT, ETHERNET, Head, ICMP, ICMPV6, MORE_FRAGMENTS, Mac, Sum, TCP,
+    TYPE_IPV4, TYPE_IPV6, UDP, V4, V6, be16, be32, group_mac,
+};
+use crate::tcp::Header;
+use crate::time::Instant;
+use abi::errno;
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The most parts of a frame, its headers included.
+const PARTS: usize = 16;
+/// The longest IP packet.
+const LONGEST: usize = 65_535;
+/// Linux's `UDP_MAX_SEGMENTS`.
+const UDP_SEGMENTS: usize = 128;
+
+/// What is left to the device.
+#[derive(Clone, Copy, Default)]
+struct Offload {
+    /// The checksum: its place in the transport's header, which has the pseudo header's sum.
+    checksum: Option<u16>,
+    /// The kind of super-segment and the payload of each segment.
+    cut: Option<(u8, u16)>,
+}
+
+/// A message of a transport.
+struct Message<'a> {
+    from: IpAddr,
+    to: IpAddr,
+    protocol: u8,
+    /// The transport's header.
+    head: &'a [u8],
+    payload: &'a [&'a [u8]],
+    offload: Offload,
+}
+
+impl Message<'_> {
+    fn len(&self) -> usize {
+        self.head.len() + total(self.payload)
+    }
+}
+
+fn total(parts: &[&[u8]]) -> usize {
+    parts.iter().map(|p| p.len()).sum()
+}
+
+/// The length of an IP header of this family, without options.
+fn header_of(ip: IpAddr) -> usize {
+    if ip.is_ipv4() { 20 } else { 40 }
+}
+
+/// The largest packet that is sent whole.
+fn limit(path: &Path, marks: &Marks) -> usize {
+    let mtu = match marks.pmtu {
+        Pmtu::Dont | Pmtu::Want | Pmtu::Do => path.mtu,
+        Pmtu::Probe | Pmtu::Interface | Pmtu::Omit => path.link_mtu,
+    };
+    mtu as usize
+}
+
+impl Ip {
+    /// Sends a segment: where its payload, of at most 15 parts, is longer than `mss`, the device
+    /// cuts it. The frame stays below `Path::gso_max` and the segments within the path's MTU, or
+    /// it is refused with `TooBig`.
+    pub fn send_tcp(
+        &self,
+        now: Instant,
+        path: &Path,
+        pair: Pair,
+        header: &Header,
+        payload: &[&[u8]],
+        mss: u16,
+        marks: &Marks,
+    ) -> Result<Sent, SendError> {
+        let (from, to) = (pair.local.ip(), pair.remote.ip());
+        let mut head = [0; segment::LONGEST];
+        let len = segment::write(header, pair.local.port(), pair.remote.port(), &mut head);
+        let bytes = total(payload);
+        let sum = Sum::pseudo(from, to, TCP, len + bytes).partial();
+        head[16..18].copy_from_slice(&sum.to_be_bytes());
+        let kind = match from {
+            IpAddr::V4(_) => FrameMeta::GSO_TCPV4,
+            IpAddr::V6(_) => FrameMeta::GSO_TCPV6,
+        };
+        let cut = (bytes > usize::from(mss)).then_some((kind, mss));
+        let message = Message {
+            from,
+            to,
+            protocol: TCP,
+            head: &head[..len],
+            payload,
+            offload: Offload {
+                checksum: Some(16),
+                cut: cut.filter(|(_, mss)| *mss > 0),
+            },
+        };
+        self.send(now, path, &message, marks)
+    }
+
+    /// Sends a datagram, in fragments where `marks` allow it; with `segment` several datagrams of
+    /// as many bytes (`UDP_SEGMENT`), which the device cuts.
+    pub fn send_udp(
+        &self,
+        now: Instant,
+        path: &Path,
+        pair: Pair,
+        payload: &[&[u8]],
+        segment: Option<u16>,
+        marks: &Marks,
+    ) -> Result<Sent, SendError> {
+        let (from, to) = (pair.local.ip(), pair.remote.ip());
+        let len = 8 + total(payload);
+        let header = header_of(to);
+        if header + len > LONGEST && to.is_ipv4() || len > LONGEST {
+            return Err(SendError::TooBig(path.mtu));
+        }
+        let cut = match segment {
+            Some(0) => return Err(SendError::Invalid),
+            Some(size) if len - 8 > usize::from(size) => {
+                if (len - 8).div_ceil(usize::from(size)) > UDP_SEGMENTS {
+                    return Err(SendError::Invalid);
+                }
+                Some((FrameMeta::GSO_UDP_L4, size))
+            }
+            _ => None,
+        };
+        let mut head = [0; 8];
+        head[0..2].copy_from_slice(&pair.local.port().to_be_bytes());
+        head[2..4].copy_from_slice(&pair.remote.port().to_be_bytes());
+        head[4..6].copy_from_slice(&(len as u16).to_be_bytes());
+        let whole = cut.is_some() || header + len <= limit(path, marks);
+        let sum = Sum::pseudo(from, to, UDP, len);
+        let sum = if whole {
+            sum.partial()
+        } else {
+            let sum = sum.add(&head);
+            let sum = payload.iter().fold(sum, |sum, p| sum.add(p)).finish();
+            // 0 says that there is none.
+            if sum == 0 { 0xffff } else { sum }
+        };
+        head[6..8].copy_from_slice(&sum.to_be_bytes());
+        let message = Message {
+            from,
+            to,
+            protocol: UDP,
+            head: &head,
+            payload,
+            offload: Offload {
+                checksum: whole.then_some(6),
+                cut,
+            },
+        };
+        let sent = self.send(now, path, &message, marks)?;
+        if sent == Sent::Yes {
+            let (v4, v6) = (Mib::UdpOutDatagrams, Mib::Udp6OutDatagrams);
+            self.snmp.count_by(to.is_ipv4(), v4, v6);
+        }
+        Ok(sent)
+    }
+
+    /// Sends an ICMP message, from its type on; its checksum is filled in.
+    pub fn send_icmp(
+        &self,
+        now: Instant,
+        path: &Path,
+        from: IpAddr,
+        to: IpAddr,
+        message: &[u8],
+        marks: &Marks,
+    ) -> Result<Sent, SendError> {
+        let (first, rest) = message.split_first_chunk().ok_or(SendError::Invalid)?;
+        self.send_icmp_parts(now, path, (from, to), *first, rest, marks)
+    }
+
+    /// `ends`: the source and the destination.
+    pub(super) fn send_icmp_parts(
+        &self,
+        now: Instant,
+        path: &Path,
+        ends: (IpAddr, IpAddr),
+        mut head: [u8; 8],
+        rest: &[u8],
+        marks: &Marks,
+    ) -> Result<Sent, SendError> {
+        let (from, to) = ends;
+        if rest.len() > LONGEST {
+            return Err(SendError::TooBig(path.mtu));
+        }
+        head[2..4].fill(0);
+        let (protocol, sum) = match to {
+            IpAddr::V4(_) => (ICMP, Sum::default()),
+            IpAddr::V6(_) => {
+                let len = head.len() + rest.len();
+                (ICMPV6, Sum::pseudo(from, to, ICMPV6, len))
+            }
+        };
+        let sum = sum.add(&head).add(rest).finish();
+        head[2..4].copy_from_slice(&sum.to_be_bytes());
+        let message = Message {
+            from,
+            to,
+            protocol,
+            head: &head,
+            payload: &[rest],
+            offload: Offload::default(),
+        };
+        let sent = self.send(now, path, &message, marks)?;
+        if sent == Sent::Yes {
+            self.count_icmp(to.is_ipv4(), head[0]);
+        }
+        Ok(sent)
+    }
+
+    fn count_icmp(&self, is_v4: bool, kind: u8) {
+        self.snmp
+            .count_by(is_v4, Mib::IcmpOutMsgs, Mib::Icmp6OutMsgs);
+        let counter = match (is_v4, kind) {
+            (true, 0) => Mib::IcmpOutEchoReps,
+            (true, 3) => Mib::IcmpOutDestUnreachs,
+            (true, 8) => Mib::IcmpOutEchos,
+            (true, 11) => Mib::IcmpOutTimeExcds,
+            (true, 12) => Mib::IcmpOutParmProbs,
+            (false, 1) => Mib::Icmp6OutDestUnreachs,
+            (false, 3) => Mib::Icmp6OutTimeExcds,
+            (false, 4) => Mib::Icmp6OutParmProblems,
+            (false, 128) => Mib::Icmp6OutEchos,
+            (false, 129) => Mib::Icmp6OutEchoReplies,
+            _ => return,
+        };
+        self.snmp.count(counter);
+    }
+
+    /// Sends a raw socket's packet.
+    pub fn send_raw(
+        &self,
+        now: Instant,
+        path: &Path,
+        packet: Raw<'_>,
+        marks: &Marks,
+    ) -> Result<Sent, SendError> {
+        match packet {
+            Raw::Whole(packet) => self.send_whole(now, path, packet),
+            Raw::Payload {
+                from,
+                to,
+                protocol,
+                payload,
+            } => {
+                let message = Message {
+                    from,
+                    to,
+                    protocol,
+                    head: &[],
+                    payload: &[payload],
+                    offload: Offload::default(),
+                };
+                self.send(now, path, &message, marks)
+            }
+        }
+    }
+
+    /// A packet with its header is sent as it is (`raw_send_hdrinc`): never in fragments.
+    fn send_whole(&self, now: Instant, path: &Path, packet: &[u8]) -> Result<Sent, SendError> {
+        let table = self.table();
+        let dev = device_of(&table, path)?;
+        let mut head = Head::new();
+        let header = match packet.first().map(|b| (b >> 4, usize::from(b & 15) * 4)) {
+            Some((4, header)) if header >= 20 && packet.len() >= header => header,
+            Some((6, _)) if packet.len() >= 40 => 40,
+            _ => return Err(SendError::Invalid),
+        };
+        if packet.len() > path.link_mtu as usize {
+            return Err(SendError::TooBig(path.link_mtu));
+        }
+        if header == 40 && packet[0] >> 4 == 6 {
+            let mut octets = [0; 16];
+            octets.copy_from_slice(&packet[8..24]);
+            check_source(&table, path, IpAddr::V6(octets.into()))?;
+            head.push(&packet[..40]);
+        } else {
+            let mut from = Ipv4Addr::from_bits(be32(packet, 12));
+            if let (true, IpAddr::V4(source)) = (from.is_unspecified(), path.source) {
+                from = source;
+            }
+            let to = Ipv4Addr::from_bits(be32(packet, 16));
+            check_source(&table, path, IpAddr::V4(from))?;
+            let id = match be16(packet, 4) {
+                0 => self.ident(IpAddr::V4(from), IpAddr::V4(to), packet[9]) as u16,
+                id => id,
+            };
+            let v4 = V4 {
+                tos: packet[1],
+                total: packet.len() as u16,
+                id,
+                fragment: be16(packet, 6),
+                ttl: packet[8],
+                protocol: packet[9],
+                from,
+                to,
+            };
+            v4.write(&mut head, &packet[20..header]);
+        }
+        self.output(
+            now,
+            &table,
+            dev,
+            path,
+            &FrameMeta::default(),
+            head,
+            &[&packet[header..]],
+        )
+    }
+
+    fn send(
+        &self,
+        now: Instant,
+        path: &Path,
+        m: &Message<'_>,
+        marks: &Marks,
+    ) -> Result<Sent, SendError> {
+        let table = self.table();
+        let dev = device_of(&table, path)?;
+        if m.from.is_ipv4() != m.to.is_ipv4() || m.payload.len() >= PARTS {
+            return Err(SendError::Invalid);
+        }
+        check_source(&table, path, m.from)?;
+        let header = header_of(m.to);
+        let len = header + m.len();
+        let limit = limit(path, marks);
+        if let Some((_, size)) = m.offload.cut {
+            let segment = header + m.head.len() + usize::from(size);
+            if segment > limit {
+                return Err(SendError::TooBig(limit as u32));
+            }
+            let gso_max = path.gso_max as usize;
+            if ETHERNET + len >= gso_max || len > LONGEST {
+                return Err(SendError::TooBig(path.gso_max));
+            }
+            return self.send_one(now, (&table, dev), path, m, marks);
+        }
+        if len <= limit {
+            return self.send_one(now, (&table, dev), path, m, marks);
+        }
+        let refused = matches!(marks.pmtu, Pmtu::Do | Pmtu::Probe | Pmtu::Interface);
+        if refused || m.offload.checksum.is_some() || m.len() > LONGEST {
+            return Err(SendError::TooBig(limit as u32));
+        }
+        self.send_fragments(now, (&table, dev), path, m, (marks, limit))
+    }
+
+    /// A packet that is sent whole.
+    fn send_one(
+        &self,
+        now: Instant,
+        at: (&Table, &Dev),
+        path: &Path,
+        m: &Message<'_>,
+        marks: &Marks,
+    ) -> Result<Sent, SendError> {
+        let mut head = Head::new();
+        let len = m.len();
+        match (m.from, m.to) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                let fragment = match marks.pmtu {
+                    Pmtu::Want | Pmtu::Do | Pmtu::Probe => DONT_FRAGMENT,
+                    Pmtu::Dont | Pmtu::Interface | Pmtu::Omit => 0,
+                };
+                let v4 = V4 {
+                    tos: marks.tos,
+                    total: (20 + len) as u16,
+                    id: self.ident(m.from, m.to, m.protocol) as u16,
+                    fragment,
+                    ttl: marks.ttl,
+                    protocol: m.protocol,
+                    from,
+                    to,
+                };
+                v4.write(&mut head, &[]);
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                let v6 = V6 {
+                    tos: marks.tos,
+                    flow: marks.flow,
+                    len: len as u16,
+                    next: m.protocol,
+                    ttl: marks.ttl,
+                    from,
+                    to,
+                };
+                v6.write(&mut head);
+            }
+            _ => return Err(SendError::Invalid),
+        }
+        let mut meta = FrameMeta::default();
+        if let Some(offset) = m.offload.checksum {
+            meta.flags = FrameMeta::NEEDS_CSUM;
+            meta.csum_start = head.len() as u16;
+            meta.csum_offset = offset;
+        }
+        head.push(m.head);
+        if let Some((kind, size)) = m.offload.cut {
+            meta.gso_type = kind;
+            meta.gso_size = size;
+            meta.hdr_len = head.len() as u16;
+        }
+        self.output(now, at.0, at.1, path, &meta, head, m.payload)
+    }
+
+    /// Cuts a message (RFC 791, RFC 8200 4.5). `how`: the marks, and the largest packet.
+    fn send_fragments(
+        &self,
+        now: Instant,
+        at: (&Table, &Dev),
+        path: &Path,
+        m: &Message<'_>,
+        how: (&Marks, usize),
+    ) -> Result<Sent, SendError> {
+        let (marks, limit) = how;
+        let headers = if m.to.is_ipv4() { 20 } else { 48 };
+        let piece = limit.saturating_sub(headers) / 8 * 8;
+        let (v4, len) = (m.to.is_ipv4(), m.len());
+        if piece == 0 || len + headers > LONGEST {
+            return Err(SendError::TooBig(limit as u32));
+        }
+        let id = self.ident(m.from, m.to, m.protocol);
+        for first in (0..len).step_by(piece) {
+            let end = len.min(first + piece);
+            let mut head = Head::new();
+            fragment_header(&mut head, m, marks, id, (first, end - first, end < len));
+            // The transport's header is in the first one: no MTU is as small.
+            let data = if first == 0 {
+                head.push(m.head);
+                0..end - m.head.len()
+            } else {
+                first - m.head.len()..end - m.head.len()
+            };
+            let mut parts = [&[][..]; PARTS - 1];
+            let n = cut(m.payload, data, &mut parts);
+            let meta = FrameMeta::default();
+            // Where there is no room for a later one, the whole is sent again under another
+            // identification.
+            if self.output(now, at.0, at.1, path, &meta, head, &parts[..n])? == Sent::Full {
+                self.snmp.count_by(v4, Mib::IpFragFails, Mib::Ip6FragFails);
+                return Ok(Sent::Full);
+            }
+            self.snmp
+                .count_by(v4, Mib::IpFragCreates, Mib::Ip6FragCreates);
+        }
+        self.snmp.count_by(v4, Mib::IpFragOks, Mib::Ip6FragOks);
+        Ok(Sent::Yes)
+    }
+
+    /// Sends a packet to its next hop, or lets it wait for it. `head` holds the headers.
+    fn output(
+        &self,
+        now: Instant,
+        table: &Table,
+        dev: &Dev,
+        path: &Path,
+        meta: &FrameMeta,
+        mut head: Head,
+        payload: &[&[u8]],
+    ) -> Result<Sent, SendError> {
+        let v4 = path.next_hop.is_ipv4();
+        let mac = match path.cast {
+            Cast::Multicast => group_mac(path.next_hop),
+            Cast::Broadcast => BROADCAST,
+            Cast::Unicast => {
+                let waiting = || Waiting {
+                    meta: *meta,
+                    packet: [head.packet(), &payload.concat()].concat(),
+                };
+                let mut neighbours = dev.link.neighbours.lock();
+                let hop = neighbours.resolve(now, path.next_hop, path.gateway, waiting);
+                let armed = neighbours.armed();
+                drop(neighbours);
+                dev.link.due.at_latest(armed);
+                match hop {
+                    Hop::Mac(mac) => mac,
+                    Hop::Waits(ask) => {
+                        if ask == Ask::All {
+                            self.ask(table, dev, path.next_hop, ask);
+                        }
+                        return Ok(Sent::Yes);
+                    }
+                    Hop::Refused => {
+                        let (v4_mib, v6_mib) = (Mib::IpOutDiscards, Mib::Ip6OutDiscards);
+                        self.snmp.count_by(v4, v4_mib, v6_mib);
+                        return Err(SendError::NoBuffers);
+                    }
+                }
+            }
+        };
+        let ethertype = if v4 { TYPE_IPV4 } else { TYPE_IPV6 };
+        head.ethernet(mac, dev.mac, ethertype);
+        let sent = self.transmit(dev, meta, &head, payload);
+        if sent == Sent::Yes {
+            self.snmp
+                .count_by(v4, Mib::IpOutRequests, Mib::Ip6OutRequests);
+        }
+        Ok(sent)
+    }
+
+    /// Gives a frame to its device.
+    pub(super) fn transmit(
+        &self,
+        dev: &Dev,
+        meta: &FrameMeta,
+        head: &Head,
+        payload: &[&[u8]],
+    ) -> Sent {
+        let mut parts = [&[][..]; PARTS];
+        parts[0] = head.bytes();
+        let mut n = 1;
+        for p in payload.iter().filter(|p| !p.is_empty()).take(PARTS - 1) {
+            parts[n] = p;
+            n += 1;
+        }
+        let sent = self.link.send(dev.place, meta, &parts[..n]);
+        if sent == Sent::Yes {
+            let counters = &dev.link.counters;
+            count(&counters.tx_packets);
+            counters
+                .tx_bytes
+                .fetch_add(total(&parts[..n]) as u64, Relaxed);
+        }
+        sent
+    }
+
+    /// Sends what has waited for a neighbour.
+    pub(super) fn flush(&self, dev: &Dev, mac: Mac, waiting: VecDeque<Waiting>) {
+        for w in waiting {
+            let v4 = w.packet.first().is_some_and(|b| b >> 4 == 4);
+            let mut head = Head::new();
+            head.ethernet(mac, dev.mac, if v4 { TYPE_IPV4 } else { TYPE_IPV6 });
+            if self.transmit(dev, &w.meta, &head, &[&w.packet]) == Sent::Full {
+                count(&dev.link.counters.tx_dropped);
+            } else {
+                self.snmp
+                    .count_by(v4, Mib::IpOutRequests, Mib::Ip6OutRequests);
+            }
+        }
+    }
+
+    /// A neighbour does not answer: the senders of what waited for it are told (as Linux's
+    /// `arp_error_report`).
+    pub(super) fn unreachable(
+        &self,
+        now: Instant,
+        table: &Table,
+        dev: &Dev,
+        neighbour: IpAddr,
+        waiting: VecDeque<Waiting>,
+        upper: &dyn Upper,
+    ) {
+        let v4 = neighbour.is_ipv4();
+        let error = IcmpError {
+            kind: ErrorKind::Unreachable,
+            errno: errno::EHOSTUNREACH,
+            severity: Severity::Soft,
+            origin: Origin::Local,
+            icmp_type: if v4 { 3 } else { 1 },
+            code: if v4 { 1 } else { 3 },
+            info: 0,
+        };
+        for w in waiting {
+            count(&dev.link.counters.tx_dropped);
+            if let Some(about) = quoted_packet(&w.packet, v4, dev.index)
+                && table.is_local(about.pair.local.ip())
+            {
+                upper.icmp_error(now, about, error, about.pair.local.ip(), &w.packet);
+            }
+        }
+    }
+}
+
+/// The device of a path, as it is now.
+fn device_of<'a>(table: &'a Table, path: &Path) -> Result<&'a Dev, SendError> {
+    let dev = table.devices.get(path.device);
+    let dev = dev.filter(|d| d.index == path.index && d.is_up());
+    dev.map(|d| &**d).ok_or(SendError::Device)
+}
+
+/// No packet leaves with another's address. One without an address may be sent to all: that is how
+/// an address is asked for (DHCP).
+fn check_source(table: &Table, path: &Path, from: IpAddr) -> Result<(), SendError> {
+    let nobody = from == IpAddr::V4(Ipv4Addr::UNSPECIFIED) && path.cast == Cast::Broadcast;
+    if nobody || table.is_local(from) {
+        Ok(())
+    } else {
+        Err(SendError::Source)
+    }
+}
+
+/// `piece`: where the fragment begins, its length, whether more follow.
+fn fragment_header(
+    head: &mut Head,
+    m: &Message<'_>,
+    marks: &Marks,
+    id: u32,
+    piece: (usize, usize, bool),
+) {
+    let (first, len, more) = piece;
+    match (m.from, m.to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => V4 {
+            tos: marks.tos,
+            total: (20 + len) as u16,
+            id: id as u16,
+            fragment: (first / 8) as u16 | if more { MORE_FRAGMENTS } else { 0 },
+            ttl: marks.ttl,
+            protocol: m.protocol,
+            from,
+            to,
+        }
+        .write(head, &[]),
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            V6 {
+                tos: marks.tos,
+                flow: marks.flow,
+                len: (8 + len) as u16,
+                next: 44,
+                ttl: marks.ttl,
+                from,
+                to,
+            }
+            .write(head);
+            head.push(&[m.protocol, 0]);
+            head.push(&(first as u16 | u16::from(more)).to_be_bytes());
+            head.push(&id.to_be_bytes());
+        }
+        _ => {}
+    }
+}
+
+/// The parts of `range` of what lies in `from`; tells how many.
+fn cut<'a>(from: &[&'a [u8]], range: std::ops::Range<usize>, to: &mut [&'a [u8]]) -> usize {
+    let (mut at, mut n) = (0, 0);
+    for part in from {
+        let first = range.start.max(at);
+        let end = range.end.min(at + part.len());
+        if first < end && n < to.len() {
+            to[n] = &part[first - at..end - at];
+            n += 1;
+        }
+        at += part.len();
+    }
+    n
+}
