@@ -22,6 +22,8 @@ pub(super) struct Datagram {
     pub cast: Cast,
     /// The bytes before the transport's header.
     pub header: usize,
+    /// Where the field is that names the protocol.
+    pub named: usize,
     /// Whether the transport's checksum is known to be right.
     pub is_summed: bool,
     /// From the IP header on.
@@ -31,7 +33,7 @@ pub(super) struct Datagram {
 impl Datagram {
     /// From the transport's header on.
     pub(super) fn body(&self) -> &[u8] {
-        &self.packet[self.header..]
+        self.packet.get(self.header..).unwrap_or_default()
     }
 
     pub(super) fn is_v4(&self) -> bool {
@@ -94,7 +96,7 @@ impl Ip {
             UDP => self.deliver_udp(at, &d, &info),
             ICMP if v4 => self.receive_icmp(at, &d, &info),
             ICMPV6 if !v4 => self.receive_icmpv6(at, &d, &info),
-            IGMP if v4 => {}
+            IGMP if v4 => self.receive_igmp(at, &d),
             // "No next header" (RFC 8200 4.7).
             59 if !v4 => {}
             _ if raw == Taken::Yes => {}

@@ -3,8 +3,11 @@
 use super::Ip;
 use super::counters::Mib;
 use super::deliver::Datagram;
+use super::extension::Problem;
+use super::icmp::quoted_packet;
 use super::keyed::Keyed;
 use super::limit::Bucket;
+use super::reassembly::Expired;
 use super::receive::Arrival;
 use super::types::{Cast, Marks};
 use super::wire::{ICMP, ICMPV6};
@@ -18,17 +21,24 @@ use std::time::Duration;
 pub(super) enum Cause {
     Port,
     Protocol,
+    Parameter(Problem),
+    /// Pieces have not come in time.
+    Reassembly,
 }
 
 impl Cause {
-    /// The message's type, code and second word.
-    fn message(self, d: &Datagram) -> (u8, u8, u32) {
-        match (self, d.is_v4()) {
+    /// The message's type, code and second word. `named`: the place of the field that names the
+    /// protocol.
+    fn message(self, is_v4: bool, named: usize) -> (u8, u8, u32) {
+        match (self, is_v4) {
             (Cause::Port, true) => (3, 3, 0),
             (Cause::Protocol, true) => (3, 2, 0),
+            (Cause::Parameter(p), true) => (12, p.code, p.pointer << 24),
+            (Cause::Reassembly, true) => (11, 1, 0),
             (Cause::Port, false) => (1, 4, 0),
-            // The place of the field that names the protocol.
-            (Cause::Protocol, false) => (4, 1, 6),
+            (Cause::Protocol, false) => (4, 1, named as u32),
+            (Cause::Parameter(p), false) => (4, p.code, p.pointer),
+            (Cause::Reassembly, false) => (3, 1, 0),
         }
     }
 }
@@ -78,37 +88,76 @@ impl Limits {
 impl Ip {
     /// Tells the sender of a packet why it is not taken, where that is allowed.
     pub(super) fn refuse(&self, at: &Arrival<'_>, d: &Datagram, cause: Cause) {
-        if at.cast != Cast::Unicast || d.cast != Cast::Unicast || d.from.is_unspecified() {
+        let even_to_all = matches!(cause, Cause::Parameter(p) if p.even_to_all);
+        let to_one = at.cast == Cast::Unicast && d.cast == Cast::Unicast;
+        if !to_one && !even_to_all || is_icmp_error(d) {
             return;
         }
-        if is_icmp_error(d) {
+        let from = (d.cast == Cast::Unicast).then_some(d.to);
+        let message = cause.message(d.is_v4(), d.named);
+        let only = self.only_device(at, d);
+        self.send_error(at.now, (from, d.from, only), d.tos, message, &d.packet);
+    }
+
+    /// Tells the sender of a datagram that not all of it came in time, if its beginning did.
+    pub(super) fn reassembly_expired(&self, now: Instant, expired: &Expired) {
+        let key = &expired.key;
+        let v4 = key.from.is_ipv4();
+        self.snmp
+            .count_by(v4, Mib::IpReasmTimeout, Mib::Ip6ReasmTimeout);
+        self.snmp
+            .count_by(v4, Mib::IpReasmFails, Mib::Ip6ReasmFails);
+        let Some(first) = &expired.first else { return };
+        let to_one = self.is_local(key.to);
+        let about = quoted_packet(first, v4, key.device);
+        if !to_one || about.is_none_or(|a| matches!(a.protocol, ICMP | ICMPV6)) {
             return;
         }
-        let v4 = d.is_v4();
-        let allowed = self.limits.lock().take(at.now, d.from);
+        let message = Cause::Reassembly.message(v4, 0);
+        let ends = (Some(key.to), key.from, Some(key.device));
+        self.send_error(now, ends, 0, message, first);
+    }
+
+    /// `ends`: the source, the destination, the only device that may be taken. `message`: type,
+    /// code and second word.
+    fn send_error(
+        &self,
+        now: Instant,
+        ends: (Option<IpAddr>, IpAddr, Option<u32>),
+        tos: u8,
+        message: (u8, u8, u32),
+        packet: &[u8],
+    ) {
+        let (from, to, only) = ends;
+        if to.is_unspecified() || to.is_multicast() || self.is_broadcast(to) {
+            return;
+        }
+        let v4 = to.is_ipv4();
+        let allowed = self.limits.lock().take(now, to);
         match allowed {
             Allowed::Yes => {}
             Allowed::NotToAll => return self.snmp.count(Mib::IcmpOutRateLimitGlobal),
             Allowed::NotToOne => {
-                let (v4, v6) = (Mib::IcmpOutRateLimitHost, Mib::Icmp6OutRateLimitHost);
-                return self.snmp.count_by(d.is_v4(), v4, v6);
+                let host = (Mib::IcmpOutRateLimitHost, Mib::Icmp6OutRateLimitHost);
+                return self.snmp.count_by(v4, host.0, host.1);
             }
         }
-        let Ok(path) = self.path(d.from, Some(d.to), self.only_device(at, d)) else {
+        let Ok(path) = self.path(to, from, only) else {
             return;
         };
-        let (kind, code, word) = cause.message(d);
         // As much of the packet as the least MTU takes (RFC 1812 4.3.2.3, RFC 4443 2.4).
         let most = if v4 { 576 - 28 } else { 1280 - 48 };
-        let quote = &d.packet[..d.packet.len().min(most)];
+        let quote = &packet[..packet.len().min(most)];
+        let (kind, code, word) = message;
         let mut head = [kind, code, 0, 0, 0, 0, 0, 0];
         head[4..].copy_from_slice(&word.to_be_bytes());
         let marks = Marks {
-            tos: if v4 { d.tos & 0x1e | 0xc0 } else { 0 },
+            tos: if v4 { tos & 0x1e | 0xc0 } else { 0 },
             ..Marks::default()
         };
+        let ends = (from.unwrap_or(path.source), to);
         // An error that finds no room is not missed.
-        let _ = self.send_icmp_parts(at.now, &path, (d.to, d.from), head, quote, &marks);
+        let _ = self.send_icmp_parts(now, &path, ends, head, quote, &marks);
     }
 }
 

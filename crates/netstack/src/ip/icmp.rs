@@ -3,10 +3,10 @@
 use super::Ip;
 use super::counters::Mib;
 use super::deliver::{Datagram, socket_addr};
-use super::ndisc;
 use super::receive::Arrival;
 use super::types::{About, Cast, ErrorKind, IcmpError, Info, Marks, Origin, Pair, Severity};
 use super::wire::{ICMP, ICMPV6, Sum, TCP, UDP, be16, be32};
+use super::{multicast, ndisc};
 use crate::tcp::Seq;
 use abi::errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -75,6 +75,7 @@ impl Ip {
             128 => self.answer_echo(at, d, 129),
             ndisc::SOLICITATION => self.receive_solicitation(at, d),
             ndisc::ADVERTISEMENT => self.receive_advertisement(at, d),
+            multicast::MLD_QUERY | multicast::MLD_REPORT => self.receive_mld(at, d),
             // Routers are configured by others.
             133 | 134 | 137 => {}
             _ => self.tell(at, d, info),

@@ -1,16 +1,20 @@
 //! Frames to datagrams and back.
 //!
 //! ```text
-//! receive      a frame to a packet: Ethernet, IPv4, IPv6 and its extension headers
+//! receive      a frame to a packet: Ethernet, IPv4, IPv6
+//! extension    IPv6's extension headers, IPv4's options
+//! reassembly   fragments to a packet
 //! deliver      a packet to its transport: TCP, UDP, ICMP
-//! send         a transport's message to packets, fragments and frames
+//! send         a transport's message to packets and fragments
+//! output       a packet to a frame for its next hop
 //! table        devices, addresses and routes; the way to an address and its source
 //! device       what is learnt and counted on a link
 //! neighbour    who has which Ethernet address: a machine of time
 //! arp, ndisc   how neighbours are asked
 //! icmp         messages that are answered and told on
 //! errors       errors that are sent, and how often
-//! groups       the multicast groups of a link
+//! groups       the multicast groups of a link: a machine of queries and time
+//! multicast    IGMP and MLD
 //! pmtu         the largest packets of paths
 //! wire         bytes, checksums
 //! segment      TCP's header
@@ -30,13 +34,17 @@ mod counters;
 mod deliver;
 mod device;
 mod errors;
+mod extension;
 mod groups;
 mod icmp;
 mod keyed;
 mod limit;
+mod multicast;
 mod ndisc;
 mod neighbour;
+mod output;
 mod pmtu;
+mod reassembly;
 mod receive;
 mod segment;
 mod send;
@@ -62,6 +70,7 @@ use keyed::Keyed;
 use neighbour::{Ask, Event, Heard, Neighbours};
 use parking_lot::{Mutex, RwLock};
 use pmtu::PathMtus;
+use reassembly::Reassembly;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -82,6 +91,8 @@ pub struct Ip {
     snmp: Snmp,
     limits: Mutex<Limits>,
     paths: Mutex<PathMtus>,
+    reassembly: Mutex<Reassembly>,
+    reassembly_due: Due,
     /// About now: the time of a call lately. Paths expire by it.
     clock: AtomicU64,
     generation: AtomicU64,
@@ -108,6 +119,8 @@ impl Ip {
             snmp: Snmp::new(),
             limits: Mutex::new(Limits::new(keyed)),
             paths: Mutex::new(PathMtus::new(keyed)),
+            reassembly: Mutex::new(Reassembly::new(keyed)),
+            reassembly_due: Due::never(),
             clock: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             announce: Due::never(),
@@ -158,13 +171,15 @@ impl Ip {
                 })
                 .collect()
         };
+        let now = self.about_now();
         let mut groups = dev.link.groups.lock();
         for g in groups_of(dev) {
-            groups.join(g);
+            groups.join(now, g);
         }
         for g in before.map(groups_of).unwrap_or_default() {
-            groups.leave(g);
+            groups.leave(now, g);
         }
+        dev.link.due.at_latest(groups.due());
     }
 
     fn table(&self) -> Arc<Table> {
@@ -201,8 +216,7 @@ impl Ip {
             0 => dev.mtu,
             n => n.clamp(68, dev.mtu),
         };
-        let about_now = Instant(self.clock.load(Relaxed));
-        let learnt = self.paths.lock().get(about_now, to);
+        let learnt = self.paths.lock().get(self.about_now(), to);
         let learnt = learnt.filter(|l| l.mtu < mtu);
         Ok(Path {
             device: way.device,
@@ -235,6 +249,11 @@ impl Ip {
         self.generation.fetch_add(1, Relaxed) + 1
     }
 
+    /// The time of a call lately.
+    fn about_now(&self) -> Instant {
+        Instant(self.clock.load(Relaxed))
+    }
+
     fn tick(&self, now: Instant) {
         const OFTEN: u64 = 100_000_000;
         if now.0 > self.clock.load(Relaxed).saturating_add(OFTEN) {
@@ -249,20 +268,35 @@ impl Ip {
         if self.announce.take(now) {
             self.announce(&table);
         }
-        for dev in &table.devices {
-            if !dev.link.due.take(now) {
-                continue;
+        if self.reassembly_due.take(now) {
+            let (expired, next) = self.reassembly.lock().timer(now);
+            self.reassembly_due.at_latest(next);
+            for e in &expired {
+                self.reassembly_expired(now, e);
             }
-            let (events, next) = dev.link.neighbours.lock().timer(now);
-            dev.link.due.at_latest(next);
-            for e in events {
-                match e {
-                    Event::Ask(ip, ask) => self.ask(&table, dev, ip, ask),
-                    Event::Failed(ip, waiting) => {
-                        self.unreachable(now, &table, dev, ip, waiting, upper);
-                    }
+        }
+        for dev in &table.devices {
+            if dev.link.due.take(now) {
+                self.device_timer(now, &table, dev, upper);
+            }
+        }
+    }
+
+    fn device_timer(&self, now: Instant, table: &Table, dev: &Dev, upper: &dyn Upper) {
+        let (events, next) = dev.link.neighbours.lock().timer(now);
+        dev.link.due.at_latest(next);
+        for e in events {
+            match e {
+                Event::Ask(ip, ask) => self.ask(table, dev, ip, ask),
+                Event::Failed(ip, waiting) => {
+                    self.unreachable(now, table, dev, ip, waiting, upper);
                 }
             }
+        }
+        let (news, next) = dev.link.groups.lock().timer(now);
+        dev.link.due.at_latest(next);
+        if dev.is_up() {
+            self.report(now, table, dev, &news);
         }
     }
 
@@ -271,7 +305,10 @@ impl Ip {
     pub fn deadline(&self) -> Option<Instant> {
         let table = self.table.read();
         let links = table.devices.iter().filter_map(|d| d.link.due.get());
-        links.chain(self.announce.get()).min()
+        links
+            .chain(self.announce.get())
+            .chain(self.reassembly_due.get())
+            .min()
     }
 
     fn announce(&self, table: &Table) {
@@ -319,20 +356,27 @@ impl Ip {
         }
     }
 
-    /// Joins a group on a device (by its index); each join wants a [`Ip::leave`].
-    pub fn join(&self, device: u32, group: IpAddr) {
-        if let Some(dev) = self
-            .table()
-            .by_index(device)
-            .filter(|_| group.is_multicast())
-        {
-            dev.link.groups.lock().join(group);
+    /// Joins a group on a device (by its index); each join wants a [`Ip::leave`]. Routers are told
+    /// by [`Ip::timer`], which is due at once.
+    pub fn join(&self, device: u32, group: IpAddr) -> Result<(), SendError> {
+        if !group.is_multicast() {
+            return Err(SendError::Invalid);
         }
+        let table = self.table();
+        let dev = table.by_index(device).ok_or(SendError::Device)?;
+        let mut groups = dev.link.groups.lock();
+        if !groups.join(self.about_now(), group) {
+            return Err(SendError::NoBuffers);
+        }
+        dev.link.due.at_latest(groups.due());
+        Ok(())
     }
 
     pub fn leave(&self, device: u32, group: IpAddr) {
         if let Some(dev) = self.table().by_index(device) {
-            dev.link.groups.lock().leave(group);
+            let mut groups = dev.link.groups.lock();
+            groups.leave(self.about_now(), group);
+            dev.link.due.at_latest(groups.due());
         }
     }
 
@@ -388,7 +432,7 @@ impl LinkState {
     fn new(key: Keyed) -> LinkState {
         LinkState {
             neighbours: Mutex::new(Neighbours::new(key)),
-            groups: Mutex::new(Groups::default()),
+            groups: Mutex::new(Groups::new(key)),
             counters: DeviceCounters::default(),
             due: Due::never(),
             defences: Mutex::new(arp::defences()),

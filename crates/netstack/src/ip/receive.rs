@@ -2,6 +2,9 @@
 
 use super::counters::{Mib, count};
 use super::device::Dev;
+use super::errors::Cause;
+use super::extension::{self, Fragment, Fragments, V4Options, Walk};
+use super::reassembly::{Key, Outcome, Piece, Reassembly, Whole};
 use super::table::Table;
 use super::types::{Cast, FrameMeta, Upper};
 use super::wire::{
@@ -15,6 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A frame that is being received.
+#[derive(Clone, Copy)]
 pub(super) struct Arrival<'a> {
     pub now: Instant,
     pub table: &'a Table,
@@ -24,6 +28,16 @@ pub(super) struct Arrival<'a> {
     pub cast: Cast,
     pub from: Mac,
     pub upper: &'a dyn Upper,
+}
+
+impl Arrival<'_> {
+    /// As if the device had said nothing of the frame.
+    fn alone(&self) -> Self {
+        Arrival {
+            meta: FrameMeta::default(),
+            ..*self
+        }
+    }
 }
 
 impl Ip {
@@ -93,27 +107,23 @@ impl Ip {
     fn receive_v4(&self, at: &Arrival<'_>, mut packet: Bytes) {
         self.snmp.count(Mib::IpInReceives);
         let Ok(p) = Ipv4Packet::new_checked(&packet[..]) else {
-            self.snmp.count(Mib::IpInHdrErrors);
-            return;
+            return self.snmp.count(Mib::IpInHdrErrors);
         };
         let header = usize::from(p.header_len());
         if p.version() != 4 {
-            self.snmp.count(Mib::IpInHdrErrors);
-            return;
+            return self.snmp.count(Mib::IpInHdrErrors);
         }
         if !Sum::default().add(&packet[..header]).is_right() {
             self.snmp.count(Mib::IpExtInCsumErrors);
-            self.snmp.count(Mib::IpInHdrErrors);
-            return;
+            return self.snmp.count(Mib::IpInHdrErrors);
         }
         let (from, to) = (p.src_addr(), p.dst_addr());
-        let is_fragment = p.more_frags() || p.frag_offset() != 0;
+        let fragment = (usize::from(p.frag_offset()), p.more_frags());
         let tos = p.dscp() << 2 | p.ecn();
         let (ttl, protocol) = (p.hop_limit(), p.next_header().into());
         packet.truncate(usize::from(p.total_len()));
         let Some(cast) = self.admits_v4(at, from, to) else {
-            self.snmp.count(Mib::IpInAddrErrors);
-            return;
+            return self.snmp.count(Mib::IpInAddrErrors);
         };
         let d = Datagram {
             from: IpAddr::V4(from),
@@ -124,15 +134,98 @@ impl Ip {
             flow: 0,
             cast,
             header,
+            named: 9,
             is_summed: at.meta.is_summed(),
             packet,
         };
-        if is_fragment {
-            self.snmp.count(Mib::IpReasmReqds);
-            self.snmp.count(Mib::IpReasmFails);
-            return;
+        match extension::v4_options(&d.packet[..header]) {
+            V4Options::Fine => {}
+            // No route but the routers' is followed.
+            V4Options::SourceRoute => return self.snmp.count(Mib::IpInHdrErrors),
+            V4Options::Wrong(problem) => {
+                self.snmp.count(Mib::IpInHdrErrors);
+                return self.refuse(at, &d, Cause::Parameter(problem));
+            }
         }
-        self.deliver(at, d);
+        match fragment {
+            (0, false) => self.deliver(at, d),
+            (offset, more) => self.receive_fragment_v4(at, d, offset, more),
+        }
+    }
+
+    fn receive_fragment_v4(&self, at: &Arrival<'_>, d: Datagram, offset: usize, more: bool) {
+        let key = Key {
+            from: d.from,
+            to: d.to,
+            id: u32::from(be16(&d.packet, 4)),
+            protocol: d.protocol,
+            device: at.dev.index,
+        };
+        let mut data = d.body();
+        if more {
+            // As Linux: what is left of eight bytes does not count.
+            data = &data[..data.len() & !7];
+        }
+        let head = &d.packet[..d.header];
+        let piece = Piece {
+            offset,
+            more,
+            data,
+            head,
+            came: head,
+            congestion: d.tos & 3 == 3,
+        };
+        let Some(Whole {
+            mut packet,
+            head: header,
+            congestion,
+        }) = self.collect(at, key, &piece)
+        else {
+            return;
+        };
+        let len = packet.len() as u16;
+        packet[2..4].copy_from_slice(&len.to_be_bytes());
+        packet[6..8].fill(0);
+        if congestion && packet[1] & 3 != 0 {
+            packet[1] |= 3;
+        }
+        packet[10..12].fill(0);
+        let sum = Sum::default().add(&packet[..header]).finish();
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        let d = Datagram {
+            tos: packet[1],
+            ttl: packet[8],
+            header,
+            is_summed: false,
+            packet: Bytes::from(packet),
+            ..d
+        };
+        self.deliver(&at.alone(), d);
+    }
+
+    /// Keeps a fragment; gives the whole that it completes.
+    fn collect(&self, at: &Arrival<'_>, key: Key, piece: &Piece<'_>) -> Option<Whole> {
+        let v4 = key.from.is_ipv4();
+        self.snmp
+            .count_by(v4, Mib::IpReasmReqds, Mib::Ip6ReasmReqds);
+        let outcome = self.reassembly.lock().add(at.now, key, piece);
+        match outcome {
+            Outcome::Kept => {
+                let due = Reassembly::due(at.now, &key);
+                self.reassembly_due.at_latest(Some(due));
+                None
+            }
+            Outcome::Again => None,
+            Outcome::Dropped => {
+                self.snmp
+                    .count_by(v4, Mib::IpReasmFails, Mib::Ip6ReasmFails);
+                None
+            }
+            Outcome::Whole(whole) => {
+                self.snmp.count_by(v4, Mib::IpReasmOks, Mib::Ip6ReasmOks);
+                Some(whole)
+            }
+        }
     }
 
     /// To how many a packet was sent, if it is for this host and its addresses can be.
@@ -166,20 +259,17 @@ impl Ip {
     fn receive_v6(&self, at: &Arrival<'_>, mut packet: Bytes) {
         self.snmp.count(Mib::Ip6InReceives);
         let Ok(p) = Ipv6Packet::new_checked(&packet[..]) else {
-            self.snmp.count(Mib::Ip6InTruncatedPkts);
-            return;
+            return self.snmp.count(Mib::Ip6InTruncatedPkts);
         };
         if p.version() != 6 {
-            self.snmp.count(Mib::Ip6InHdrErrors);
-            return;
+            return self.snmp.count(Mib::Ip6InHdrErrors);
         }
         let (from, to) = (p.src_addr(), p.dst_addr());
         let (tos, flow) = (p.traffic_class(), p.flow_label());
         let (ttl, next): (u8, u8) = (p.hop_limit(), p.next_header().into());
         packet.truncate(p.total_len());
         let Some(cast) = self.admits_v6(at, from, to) else {
-            self.snmp.count(Mib::Ip6InAddrErrors);
-            return;
+            return self.snmp.count(Mib::Ip6InAddrErrors);
         };
         let d = Datagram {
             from: IpAddr::V6(from),
@@ -190,10 +280,74 @@ impl Ip {
             flow,
             cast,
             header: 40,
+            named: 6,
             is_summed: at.meta.is_summed(),
             packet,
         };
-        self.deliver(at, d);
+        self.walk(at, d, Fragments::Possible);
+    }
+
+    /// Walks the extension headers of a packet.
+    fn walk(&self, at: &Arrival<'_>, mut d: Datagram, fragments: Fragments) {
+        match extension::walk(&d.packet, fragments) {
+            Walk::Transport {
+                protocol,
+                at: header,
+                named,
+            } => {
+                (d.protocol, d.header, d.named) = (protocol, header, named);
+                self.deliver(at, d);
+            }
+            Walk::Fragment(f) => self.receive_fragment_v6(at, d, f),
+            Walk::Drop => self.snmp.count(Mib::Ip6InHdrErrors),
+            Walk::Cut => self.snmp.count(Mib::Ip6InTruncatedPkts),
+            Walk::Refuse(problem) => {
+                self.snmp.count(Mib::Ip6InHdrErrors);
+                self.refuse(at, &d, Cause::Parameter(problem));
+            }
+        }
+    }
+
+    fn receive_fragment_v6(&self, at: &Arrival<'_>, d: Datagram, f: Fragment) {
+        let key = Key {
+            from: d.from,
+            to: d.to,
+            id: f.id,
+            protocol: 0,
+            device: at.dev.index,
+        };
+        let (came, data) = d.packet.split_at(f.at + 8);
+        let mut head = came[..f.at].to_vec();
+        head[f.named] = f.next;
+        let piece = Piece {
+            offset: f.offset,
+            more: f.more,
+            data,
+            head: &head,
+            came,
+            congestion: d.tos & 3 == 3,
+        };
+        let Some(Whole {
+            mut packet,
+            congestion,
+            ..
+        }) = self.collect(at, key, &piece)
+        else {
+            return;
+        };
+        let len = (packet.len() - 40) as u16;
+        packet[4..6].copy_from_slice(&len.to_be_bytes());
+        if congestion && packet[1] & 0x30 != 0 {
+            packet[1] |= 0x30;
+        }
+        let d = Datagram {
+            tos: packet[0] << 4 | packet[1] >> 4,
+            ttl: packet[7],
+            is_summed: false,
+            packet: Bytes::from(packet),
+            ..d
+        };
+        self.walk(&at.alone(), d, Fragments::Done);
     }
 
     fn admits_v6(&self, at: &Arrival<'_>, from: Ipv6Addr, to: Ipv6Addr) -> Option<Cast> {

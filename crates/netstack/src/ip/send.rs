@@ -1,29 +1,20 @@
 //! A transport's message to packets, fragments and frames.
 
 use super::Ip;
-use super::counters::{Mib, count};
+use super::counters::Mib;
 use super::device::Dev;
-use super::icmp::quoted_packet;
-use super::neighbour::{Ask, Hop, Waiting};
 use super::segment;
 use super::table::Table;
-use super::types::{
-    Cast, ErrorKind, FrameMeta, IcmpError, Marks, Origin, Pair, Path, Pmtu, Raw, SendError, Sent,
-    Severity, Upper,
-};
+use super::types::{Cast, FrameMeta, Marks, Pair, Path, Pmtu, Raw, SendError, Sent};
 use super::wire::{
-    BROADCAST, DONT_FRAGMENT, ETHERNET, Head, ICMP, ICMPV6, MORE_FRAGMENTS, Mac, Sum, TCP,
-    TYPE_IPV4, TYPE_IPV6, UDP, V4, V6, be16, be32, group_mac,
+    DONT_FRAGMENT, ETHERNET, Head, ICMP, ICMPV6, MORE_FRAGMENTS, Sum, TCP, UDP, V4, V6, be16, be32,
 };
 use crate::tcp::Header;
 use crate::time::Instant;
-use abi::errno;
-use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// The most parts of a frame, its headers included.
-const PARTS: usize = 16;
+pub(super) const PARTS: usize = 16;
 /// The longest IP packet.
 const LONGEST: usize = 65_535;
 /// Linux's `UDP_MAX_SEGMENTS`.
@@ -55,7 +46,7 @@ impl Message<'_> {
     }
 }
 
-fn total(parts: &[&[u8]]) -> usize {
+pub(super) fn total(parts: &[&[u8]]) -> usize {
     parts.iter().map(|p| p.len()).sum()
 }
 
@@ -431,10 +422,11 @@ impl Ip {
         how: (&Marks, usize),
     ) -> Result<Sent, SendError> {
         let (marks, limit) = how;
-        let headers = if m.to.is_ipv4() { 20 } else { 48 };
-        let piece = limit.saturating_sub(headers) / 8 * 8;
         let (v4, len) = (m.to.is_ipv4(), m.len());
-        if piece == 0 || len + headers > LONGEST {
+        let headers = if v4 { 20 } else { 48 };
+        let piece = limit.saturating_sub(headers) / 8 * 8;
+        // IPv6's length does not count its header.
+        if piece == 0 || len + if v4 { 20 } else { 0 } > LONGEST {
             return Err(SendError::TooBig(limit as u32));
         }
         let id = self.ident(m.from, m.to, m.protocol);
@@ -463,129 +455,6 @@ impl Ip {
         }
         self.snmp.count_by(v4, Mib::IpFragOks, Mib::Ip6FragOks);
         Ok(Sent::Yes)
-    }
-
-    /// Sends a packet to its next hop, or lets it wait for it. `head` holds the headers.
-    fn output(
-        &self,
-        now: Instant,
-        table: &Table,
-        dev: &Dev,
-        path: &Path,
-        meta: &FrameMeta,
-        mut head: Head,
-        payload: &[&[u8]],
-    ) -> Result<Sent, SendError> {
-        let v4 = path.next_hop.is_ipv4();
-        let mac = match path.cast {
-            Cast::Multicast => group_mac(path.next_hop),
-            Cast::Broadcast => BROADCAST,
-            Cast::Unicast => {
-                let waiting = || Waiting {
-                    meta: *meta,
-                    packet: [head.packet(), &payload.concat()].concat(),
-                };
-                let mut neighbours = dev.link.neighbours.lock();
-                let hop = neighbours.resolve(now, path.next_hop, path.gateway, waiting);
-                let armed = neighbours.armed();
-                drop(neighbours);
-                dev.link.due.at_latest(armed);
-                match hop {
-                    Hop::Mac(mac) => mac,
-                    Hop::Waits(ask) => {
-                        if ask == Ask::All {
-                            self.ask(table, dev, path.next_hop, ask);
-                        }
-                        return Ok(Sent::Yes);
-                    }
-                    Hop::Refused => {
-                        let (v4_mib, v6_mib) = (Mib::IpOutDiscards, Mib::Ip6OutDiscards);
-                        self.snmp.count_by(v4, v4_mib, v6_mib);
-                        return Err(SendError::NoBuffers);
-                    }
-                }
-            }
-        };
-        let ethertype = if v4 { TYPE_IPV4 } else { TYPE_IPV6 };
-        head.ethernet(mac, dev.mac, ethertype);
-        let sent = self.transmit(dev, meta, &head, payload);
-        if sent == Sent::Yes {
-            self.snmp
-                .count_by(v4, Mib::IpOutRequests, Mib::Ip6OutRequests);
-        }
-        Ok(sent)
-    }
-
-    /// Gives a frame to its device.
-    pub(super) fn transmit(
-        &self,
-        dev: &Dev,
-        meta: &FrameMeta,
-        head: &Head,
-        payload: &[&[u8]],
-    ) -> Sent {
-        let mut parts = [&[][..]; PARTS];
-        parts[0] = head.bytes();
-        let mut n = 1;
-        for p in payload.iter().filter(|p| !p.is_empty()).take(PARTS - 1) {
-            parts[n] = p;
-            n += 1;
-        }
-        let sent = self.link.send(dev.place, meta, &parts[..n]);
-        if sent == Sent::Yes {
-            let counters = &dev.link.counters;
-            count(&counters.tx_packets);
-            counters
-                .tx_bytes
-                .fetch_add(total(&parts[..n]) as u64, Relaxed);
-        }
-        sent
-    }
-
-    /// Sends what has waited for a neighbour.
-    pub(super) fn flush(&self, dev: &Dev, mac: Mac, waiting: VecDeque<Waiting>) {
-        for w in waiting {
-            let v4 = w.packet.first().is_some_and(|b| b >> 4 == 4);
-            let mut head = Head::new();
-            head.ethernet(mac, dev.mac, if v4 { TYPE_IPV4 } else { TYPE_IPV6 });
-            if self.transmit(dev, &w.meta, &head, &[&w.packet]) == Sent::Full {
-                count(&dev.link.counters.tx_dropped);
-            } else {
-                self.snmp
-                    .count_by(v4, Mib::IpOutRequests, Mib::Ip6OutRequests);
-            }
-        }
-    }
-
-    /// A neighbour does not answer: the senders of what waited for it are told (as Linux's
-    /// `arp_error_report`).
-    pub(super) fn unreachable(
-        &self,
-        now: Instant,
-        table: &Table,
-        dev: &Dev,
-        neighbour: IpAddr,
-        waiting: VecDeque<Waiting>,
-        upper: &dyn Upper,
-    ) {
-        let v4 = neighbour.is_ipv4();
-        let error = IcmpError {
-            kind: ErrorKind::Unreachable,
-            errno: errno::EHOSTUNREACH,
-            severity: Severity::Soft,
-            origin: Origin::Local,
-            icmp_type: if v4 { 3 } else { 1 },
-            code: if v4 { 1 } else { 3 },
-            info: 0,
-        };
-        for w in waiting {
-            count(&dev.link.counters.tx_dropped);
-            if let Some(about) = quoted_packet(&w.packet, v4, dev.index)
-                && table.is_local(about.pair.local.ip())
-            {
-                upper.icmp_error(now, about, error, about.pair.local.ip(), &w.packet);
-            }
-        }
     }
 }
 

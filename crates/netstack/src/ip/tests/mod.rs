@@ -1,6 +1,9 @@
 //! Two hosts on one link, in simulated time.
 
 mod basic;
+mod fragments;
+mod hostile;
+mod membership;
 mod neighbours;
 mod routes;
 
@@ -182,7 +185,9 @@ impl Host {
     /// A host whose announcements are over.
     pub fn quiet(setup: &Setup) -> Host {
         let h = Host::new(setup);
-        h.ip.timer(Instant(0), &h.seen);
+        for seconds in 0..2 {
+            h.ip.timer(Instant(seconds * 1_000_000_000), &h.seen);
+        }
         h.wire.take();
         h
     }

@@ -24,7 +24,12 @@ fn addresses_are_announced_at_the_start() {
     h.ip.timer(after(0.0), &h.seen);
     let frames = h.wire.take();
     let kinds: Vec<_> = frames.iter().map(|(_, f)| wire::be16(f, 12)).collect();
-    assert_eq!(kinds, [wire::TYPE_ARP, wire::TYPE_IPV6, wire::TYPE_IPV6]);
+    let report = wire::TYPE_IPV6;
+    assert_eq!(
+        kinds,
+        [wire::TYPE_ARP, wire::TYPE_IPV6, wire::TYPE_IPV6, report]
+    );
+    h.ip.timer(after(1.0), &h.seen);
     assert_eq!(h.ip.deadline(), None);
 }
 
