@@ -1,0 +1,102 @@
+//! What a connection is told from outside.
+
+use std::time::Duration;
+
+/// SO_KEEPALIVE and its three times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeepAlive {
+    /// The silence after which the first probe goes.
+    pub idle: Duration,
+    pub interval: Duration,
+    /// How many probes remain without an answer before the connection is given up.
+    pub count: u32,
+}
+
+/// Which algorithm grows the congestion window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Congestion {
+    #[default]
+    Cubic,
+    Reno,
+}
+
+/// What a connection is told from outside: options of its socket, the path, the system's settings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The largest payload without options that the path's MTU permits (MTU - IP header - 20).
+    pub mss: u16,
+    /// The most payload bytes of one emitted piece, floored to a multiple of what a segment takes.
+    /// 0: one segment each.
+    pub gso_max: u32,
+    /// How many bytes the send buffer holds now.
+    pub send_buffer: usize,
+    /// How many bytes are received beyond what is read, now.
+    pub receive_buffer: usize,
+    /// Up to which `send_buffer` grows by itself.
+    pub send_most: usize,
+    /// Up to which `receive_buffer` grows by itself. It decides the window scale.
+    pub receive_most: usize,
+    /// A received payload of at least this length is kept without copying. It is to be at least
+    /// half of the chunks that payloads are slices of: no more than twice the payload is pinned.
+    pub share_from: usize,
+    /// TCP_NODELAY.
+    pub no_delay: bool,
+    /// TCP_CORK: no partial segment for 200 ms.
+    pub cork: bool,
+    pub keep_alive: Option<KeepAlive>,
+    /// TCP_USER_TIMEOUT.
+    pub user_timeout: Option<Duration>,
+    /// How many times a SYN (or the answer to one) is sent again.
+    pub syn_retries: u8,
+    /// tcp_retries2: after how many doublings of 200 ms unanswered data end the connection.
+    pub retries: u8,
+    /// TCP_LINGER2: how long an orphan waits for the peer's FIN; none: 60 s, zero: not at all.
+    pub linger2: Option<Duration>,
+    pub congestion: Congestion,
+    /// TCP_QUICKACK: no acknowledgement is delayed.
+    pub quick_ack: bool,
+    /// What is added to the milliseconds of the clock ([`super::secret`]).
+    pub timestamp_offset: u32,
+    /// TCP_WINDOW_CLAMP: the largest window that is offered.
+    pub window_clamp: Option<u32>,
+    /// TCP_NOTSENT_LOWAT: not writable while more is unsent.
+    pub notsent_lowat: Option<usize>,
+    /// SO_OOBINLINE: the urgent byte stays in the stream.
+    pub urgent_inline: bool,
+    /// Which options are asked for and granted (net.ipv4.tcp_timestamps, tcp_sack,
+    /// tcp_window_scaling).
+    pub timestamps: bool,
+    pub sack: bool,
+    pub window_scaling: bool,
+}
+
+impl Default for Config {
+    /// Linux's defaults over Ethernet and IPv4.
+    fn default() -> Config {
+        Config {
+            mss: 1460,
+            gso_max: 0,
+            send_buffer: 16 << 10,
+            receive_buffer: 64 << 10,
+            send_most: 4 << 20,
+            receive_most: 6 << 20,
+            share_from: 32 << 10,
+            no_delay: false,
+            cork: false,
+            keep_alive: None,
+            user_timeout: None,
+            syn_retries: 6,
+            retries: 15,
+            linger2: None,
+            congestion: Congestion::Cubic,
+            quick_ack: false,
+            timestamp_offset: 0,
+            window_clamp: None,
+            notsent_lowat: None,
+            urgent_inline: false,
+            timestamps: true,
+            sack: true,
+            window_scaling: true,
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a connection tells of itself (`struct tcp_info`).
+
+use super::{Connection, State};
+use crate::time::Instant;
+use std::time::Duration;
+
+/// Whether a loss is being repaired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Phase {
+    #[default]
+    Open,
+    /// Found by later segments that arrived.
+    Recovery,
+    /// Found by a time-out.
+    Loss,
+}
+
+/// What is only counted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    pub began: Instant,
+    pub last_ack: Instant,
+    pub last_heard: Instant,
+    /// When a segment out of the window was answered last.
+    pub last_answer: Option<Instant>,
+    pub syn_retransmits: u32,
+    pub segments_in: u64,
+    pub segments_out: u64,
+    pub data_in: u64,
+    pub data_out: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    pub bytes_resent: u64,
+    pub resent: u64,
+    pub delivered: u64,
+    pub lost: u64,
+    pub timeouts: u64,
+    pub undone: u64,
+    pub duplicates_told: u64,
+    pub duplicates_came: u64,
+    pub early_came: u64,
+    pub marks_in: u64,
+    pub paws: u64,
+    pub resets_in: u64,
+    pub resets_out: u64,
+}
+
+impl Counts {
+    pub fn new(now: Instant) -> Counts {
+        Counts {
+            began: now,
+            last_ack: now,
+            last_heard: now,
+            ..Counts::default()
+        }
+    }
+}
+
+/// All numbers that `struct tcp_info` tells. Bytes, but where something else is said; packets are
+/// bytes by `send_mss`.
+#[derive(Clone, Debug)]
+pub struct Info {
+    pub state: State,
+    pub phase: Phase,
+    pub timestamps: bool,
+    pub sack: bool,
+    pub window_scaling: bool,
+    pub send_scale: u8,
+    pub receive_scale: u8,
+    /// How often the time-out was doubled, and window and keep-alive probes without an answer.
+    pub backoff: u32,
+    pub probes: u32,
+    pub timeout: Duration,
+    pub delayed_ack: Duration,
+    pub send_mss: u64,
+    /// The largest segment that came.
+    pub receive_mss: u64,
+    pub advertised_mss: u16,
+    /// Segments: sent and not acknowledged; of these acknowledged selectively, lost, sent again.
+    pub unacked: u64,
+    pub sacked: u64,
+    pub lost: u64,
+    pub retransmitted: u64,
+    /// When it was last.
+    pub last_data_sent: Instant,
+    pub last_data_received: Instant,
+    pub last_ack_received: Instant,
+    /// Of the connection's start.
+    pub began: Instant,
+    pub rtt: Duration,
+    pub rtt_variance: Duration,
+    pub least_rtt: Duration,
+    /// As the receiver sees it.
+    pub receive_rtt: Duration,
+    /// What the reader took in a round trip.
+    pub receive_space: u64,
+    /// `u64::MAX` where there is none yet.
+    pub slow_start_threshold: u64,
+    pub congestion_window: u64,
+    pub reordering_seen: bool,
+    pub send_window: u64,
+    pub receive_window: u64,
+    pub send_buffer: usize,
+    pub receive_buffer: usize,
+    /// What the queues hold in memory ([`Connection::memory`] is both).
+    pub send_memory: usize,
+    pub receive_memory: usize,
+    pub unsent: u64,
+    pub bytes_acked: u64,
+    pub bytes_received: u64,
+    pub bytes_sent: u64,
+    pub bytes_retransmitted: u64,
+    pub bytes_delivered: u64,
+    pub bytes_lost: u64,
+    /// Segments.
+    pub segments_in: u64,
+    pub segments_out: u64,
+    pub data_segments_in: u64,
+    pub data_segments_out: u64,
+    pub total_retransmitted: u64,
+    pub out_of_order: u64,
+    /// Duplicates that the peer told of, and that came.
+    pub duplicates_told: u64,
+    pub duplicates_received: u64,
+    pub congestion_marks: u64,
+    /// How often: a retransmission time-out, a recovery taken back, a segment refused as too old.
+    pub timeouts: u64,
+    pub undone: u64,
+    pub too_old: u64,
+}
+
+impl Connection {
+    /// All numbers that `struct tcp_info` tells.
+    pub fn info(&self) -> Info {
+        let (snd, rcv, c) = (&self.snd, &self.rcv, &self.counts);
+        let mss = self.mss();
+        let segments = |bytes: u64| bytes.div_ceil(mss);
+        Info {
+            state: self.state,
+            phase: self.recovery.phase,
+            timestamps: self.agreed.timestamps,
+            sack: self.agreed.sack,
+            window_scaling: self.agreed.scaling,
+            send_scale: snd.scale,
+            receive_scale: rcv.scale,
+            backoff: self.rtt.backoff(),
+            probes: self.timers.probes.max(self.timers.quiet_probes),
+            timeout: self.rtt.timeout(),
+            delayed_ack: super::acking::DELAY,
+            send_mss: mss,
+            receive_mss: self.acking.frame(),
+            advertised_mss: self.config.mss,
+            unacked: segments(snd.nxt - snd.una),
+            sacked: segments(snd.board.sacked()),
+            lost: segments(snd.board.lost()),
+            retransmitted: segments(snd.board.resent()),
+            last_data_sent: snd.last,
+            last_data_received: rcv.last,
+            last_ack_received: c.last_ack,
+            began: c.began,
+            rtt: self.rtt.smooth().unwrap_or_default(),
+            rtt_variance: self.rtt.variance(),
+            least_rtt: self.rtt.least().unwrap_or_default(),
+            receive_rtt: rcv.tuning.rtt().unwrap_or_default(),
+            receive_space: rcv.tuning.space(),
+            slow_start_threshold: self.window.ssthresh,
+            congestion_window: self.window.cwnd,
+            reordering_seen: self.rack.reordering_seen,
+            send_window: snd.window,
+            receive_window: rcv.edge.saturating_sub(rcv.next()),
+            send_buffer: self.config.send_buffer,
+            receive_buffer: self.config.receive_buffer,
+            send_memory: snd.buffer.memory() + snd.board.memory(),
+            receive_memory: rcv.queue.memory(),
+            unsent: self.never_sent() as u64,
+            bytes_acked: snd.una.saturating_sub(super::BASE + 1),
+            bytes_received: c.bytes_in,
+            bytes_sent: c.bytes_out,
+            bytes_retransmitted: c.bytes_resent,
+            bytes_delivered: c.delivered,
+            bytes_lost: c.lost,
+            segments_in: c.segments_in,
+            segments_out: c.segments_out,
+            data_segments_in: c.data_in,
+            data_segments_out: c.data_out,
+            total_retransmitted: c.resent,
+            out_of_order: c.early_came,
+            duplicates_told: c.duplicates_told,
+            duplicates_received: c.duplicates_came,
+            congestion_marks: c.marks_in,
+            timeouts: c.timeouts,
+            undone: c.undone,
+            too_old: c.paws,
+        }
+    }
+}

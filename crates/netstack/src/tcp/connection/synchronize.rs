@@ -1,0 +1,104 @@
+//! The handshake (RFC 9293 3.5), from both sides and at once.
+
+use super::{BASE, Changes, Connection, DEFAULT_MSS, Failure, LEAST_MSS, State};
+use crate::tcp::congestion::Window;
+use crate::tcp::segment::{Flags, Header, Segment};
+use crate::time::Instant;
+
+impl Connection {
+    /// What the peer's SYN says.
+    pub(super) fn take_syn(&mut self, now: Instant, syn: &Header) {
+        let o = &syn.options;
+        self.rcv.irs = syn.seq;
+        self.agreed.timestamps = self.config.timestamps && o.timestamps.is_some();
+        self.agreed.sack = self.config.sack && o.sack_permitted;
+        self.agreed.scaling = self.config.window_scaling && o.window_scale.is_some();
+        if !self.agreed.scaling {
+            self.rcv.scale = 0;
+        }
+        self.snd.scale = if self.agreed.scaling {
+            o.window_scale.unwrap_or(0).min(14)
+        } else {
+            0
+        };
+        if let Some(t) = o.timestamps {
+            (self.rcv.recent, self.rcv.recent_at) = (t.value, now);
+        }
+        self.snd.peer_mss = o
+            .mss
+            .filter(|&m| m > 0)
+            .unwrap_or(DEFAULT_MSS)
+            .max(LEAST_MSS);
+        // The window of a SYN is never scaled.
+        self.snd.window = u64::from(syn.window);
+        self.snd.most_window = self.snd.window;
+        self.snd.window_from = BASE;
+        self.window = Window::new(self.config.congestion, self.mss());
+        self.acking
+            .start(self.mss(), self.config.receive_buffer as u64);
+    }
+
+    pub(super) fn in_syn_sent(&mut self, now: Instant, segment: &Segment) -> Changes {
+        let h = &segment.header;
+        let has_ack = h.flags.contains(Flags::ACK);
+        if has_ack && (self.snd.place(h.ack) != BASE + 1 || self.snd.nxt == BASE) {
+            if !h.flags.contains(Flags::RST) {
+                self.due.reset = super::super::reset_for(segment);
+            }
+            return Changes::empty();
+        }
+        if h.flags.contains(Flags::RST) {
+            return if has_ack {
+                self.end(Some(Failure::Refused))
+            } else {
+                Changes::empty()
+            };
+        }
+        if !h.flags.contains(Flags::SYN) {
+            return Changes::empty();
+        }
+        self.take_syn(now, h);
+        if !has_ack {
+            // Both ends open at once.
+            self.state = State::SynReceived;
+            self.due.syn = true;
+            return Changes::empty();
+        }
+        let changes = self.established(now, h);
+        self.acking.now();
+        self.acking.offer(self.rcv.next());
+        changes
+    }
+
+    /// The peer has acknowledged our SYN.
+    pub(super) fn established(&mut self, now: Instant, h: &Header) -> Changes {
+        if self.counts.syn_retransmits == 0
+            && let Some(at) = self.timers.syn_sent
+        {
+            self.rtt.sample(now.since(at), now);
+        } else {
+            self.rtt.recovered();
+            // RFC 6298 5.7 and RFC 5681 3.1: the path loses.
+            self.window.cwnd = self.mss().max(self.window.cwnd.min(self.mss() * 10));
+        }
+        self.state = State::Established;
+        self.snd.una = BASE + 1;
+        self.snd.nxt = self.snd.nxt.max(BASE + 1);
+        if self.snd.fin {
+            self.state = State::FinWait1;
+        }
+        if !h.flags.contains(Flags::SYN) {
+            self.snd.window = u64::from(h.window) << self.snd.scale;
+        }
+        self.snd.window_from = self.rcv.place(h.seq);
+        self.snd.most_window = self.snd.most_window.max(self.snd.window);
+        self.timers.syn = None;
+        self.timers.syn_sent = None;
+        self.due.syn = false;
+        self.recovery.start(self.snd.una);
+        self.rcv.tuning.start(now, self.rcv.next());
+        self.counts.last_ack = now;
+        self.set_keep_alive(now);
+        Changes::ESTABLISHED | Changes::WRITABLE
+    }
+}

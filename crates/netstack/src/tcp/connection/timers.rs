@@ -1,0 +1,283 @@
+//! What happens without segments: time-outs, probes, delayed acknowledgements, keep-alive, the end
+//! of what waits too long.
+
+use super::{Changes, Connection, Failure, State};
+use crate::tcp::rtt;
+use crate::time::Instant;
+use std::time::Duration;
+
+/// How long an orphan waits for the peer's FIN (net.ipv4.tcp_fin_timeout).
+pub(super) const FIN_WAIT2: Duration = Duration::from_secs(60);
+/// After which silence empty buffers are given back.
+pub(super) const TRIM: Duration = Duration::from_secs(1);
+/// How many doublings an orphan's data may be unanswered (net.ipv4.tcp_orphan_retries).
+const ORPHAN_RETRIES: u32 = 8;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Retransmission.
+    Timeout,
+    /// The probe of the tail, before a time-out.
+    Tail,
+    /// The probe of a closed window.
+    Window,
+}
+
+/// When each of them is due.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    pub retransmit: Option<(Kind, Instant)>,
+    /// RACK looks again.
+    pub reorder: Option<Instant>,
+    pub delayed_ack: Option<Instant>,
+    pub keep_alive: Option<Instant>,
+    /// The end of FIN_WAIT2 or TIME_WAIT.
+    pub life: Option<Instant>,
+    pub cork: Option<Instant>,
+    pub retry: Option<Instant>,
+    pub syn: Option<Instant>,
+    pub trim: Option<Instant>,
+    /// When the SYN went last.
+    pub syn_sent: Option<Instant>,
+    /// Since when nothing new is acknowledged, or the window is closed.
+    pub stalled: Option<Instant>,
+    /// Probes of a closed window, and of a quiet peer, without an answer.
+    pub probes: u32,
+    pub quiet_probes: u32,
+    /// How often the wait for a closed window was doubled.
+    pub window_probes: u32,
+}
+
+impl Timers {
+    pub fn stop_retransmission(&mut self) {
+        self.retransmit = None;
+        self.reorder = None;
+        self.stalled = None;
+    }
+}
+
+impl Connection {
+    /// When [`Self::timer`] is to be called next.
+    pub fn deadline(&self) -> Option<Instant> {
+        let t = &self.timers;
+        let all = [
+            t.retransmit.map(|(_, at)| at),
+            t.reorder,
+            t.delayed_ack,
+            t.keep_alive,
+            t.life,
+            t.cork,
+            t.retry,
+            t.syn,
+            t.trim,
+        ];
+        all.into_iter().flatten().min()
+    }
+
+    /// To be called at or after [`Self::deadline`], and [`Self::transmit`] after it.
+    pub fn timer(&mut self, now: Instant) -> Changes {
+        self.clock = now;
+        let is_over = |at: &mut Option<Instant>| at.take_if(|at| *at <= now).is_some();
+        is_over(&mut self.timers.retry);
+        if is_over(&mut self.timers.trim) && self.snd.buffer.len() == 0 {
+            self.snd.buffer.trim();
+        }
+        if is_over(&mut self.timers.delayed_ack) {
+            self.acking.expire();
+        }
+        if is_over(&mut self.timers.cork) {
+            self.due.uncork = true;
+        }
+        if is_over(&mut self.timers.reorder) {
+            self.detect_losses(now);
+        }
+        if is_over(&mut self.timers.life) {
+            return self.end(None);
+        }
+        if is_over(&mut self.timers.syn) {
+            return self.syn_timed_out(now);
+        }
+        if is_over(&mut self.timers.keep_alive) {
+            let changes = self.kept_alive(now);
+            if !changes.is_empty() {
+                return changes;
+            }
+        }
+        match self.timers.retransmit.take_if(|(_, at)| *at <= now) {
+            Some((Kind::Tail, _)) => {
+                self.due.tail = true;
+                self.arm_timeout(now);
+                Changes::empty()
+            }
+            Some((Kind::Timeout, _)) => self.retransmission_timed_out(now),
+            Some((Kind::Window, _)) => self.window_probe(now),
+            None => Changes::empty(),
+        }
+    }
+
+    fn syn_timed_out(&mut self, now: Instant) -> Changes {
+        let retries = u32::from(self.config.syn_retries);
+        let over = self
+            .config
+            .user_timeout
+            .is_some_and(|t| now.since(self.counts.began) >= t);
+        if self.counts.syn_retransmits >= retries || over {
+            return self.end(Some(self.soft.unwrap_or(Failure::TimedOut)));
+        }
+        self.counts.syn_retransmits += 1;
+        self.counts.resent += 1;
+        self.rtt.back_off();
+        self.timers.syn = Some(now + self.rtt.timeout());
+        self.due.syn = true;
+        Changes::empty()
+    }
+
+    fn retransmission_timed_out(&mut self, now: Instant) -> Changes {
+        if self.snd.board.is_empty() {
+            return Changes::empty();
+        }
+        let since = *self.timers.stalled.get_or_insert(now);
+        let retries = if self.is_orphan {
+            ORPHAN_RETRIES.min(u32::from(self.config.retries))
+        } else {
+            u32::from(self.config.retries)
+        };
+        if self.is_given_up(now, since, rtt::model_from_floor(retries)) {
+            return self.give_up();
+        }
+        self.counts.timeouts += 1;
+        self.timed_out(now);
+        self.arm_timeout(now);
+        Changes::empty()
+    }
+
+    /// Whether what is unanswered since then is so for too long.
+    fn is_given_up(&self, now: Instant, since: Instant, most: Duration) -> bool {
+        let most = self.config.user_timeout.unwrap_or(most);
+        now.since(since) >= most
+    }
+
+    fn give_up(&mut self) -> Changes {
+        self.end(Some(self.soft.unwrap_or(Failure::TimedOut)))
+    }
+
+    fn window_probe(&mut self, now: Instant) -> Changes {
+        if self.snd.nxt >= self.snd.limit() {
+            return Changes::empty();
+        }
+        let since = *self.timers.stalled.get_or_insert(now);
+        let retries = if self.is_orphan {
+            ORPHAN_RETRIES
+        } else {
+            u32::from(self.config.retries)
+        };
+        let is_late = match self.config.user_timeout {
+            Some(t) => now.since(since) >= t,
+            None => self.timers.probes > retries,
+        };
+        if is_late {
+            return self.give_up();
+        }
+        self.timers.probes += 1;
+        self.timers.window_probes += 1;
+        self.due.sliver = true;
+        Changes::empty()
+    }
+
+    /// A window is closed: it is asked for, less often with time.
+    pub(super) fn arm_window_probe(&mut self, now: Instant) {
+        if !matches!(self.timers.retransmit, Some((Kind::Window, _))) {
+            let wait = rtt::doubled(self.rtt.base(), self.timers.window_probes);
+            self.timers.retransmit = Some((Kind::Window, now + self.bounded(now, wait)));
+        }
+    }
+
+    /// Not longer than TCP_USER_TIMEOUT has left.
+    fn bounded(&self, now: Instant, wait: Duration) -> Duration {
+        match (self.config.user_timeout, self.timers.stalled) {
+            (Some(most), Some(since)) => {
+                let left = most.saturating_sub(now.since(since));
+                wait.min(left.max(Duration::from_millis(1)))
+            }
+            _ => wait,
+        }
+    }
+
+    /// The retransmission timer from now on.
+    pub(super) fn arm_timeout(&mut self, now: Instant) {
+        let wait = self.bounded(now, self.rtt.timeout());
+        self.timers.retransmit = Some((Kind::Timeout, now + wait));
+    }
+
+    /// The retransmission timer, or before it the probe of the tail (RFC 8985 7.2).
+    pub(super) fn rearm(&mut self, now: Instant) {
+        self.timers.window_probes = 0;
+        if self.snd.board.is_empty() {
+            self.timers.retransmit = None;
+            return;
+        }
+        self.arm_timeout(now);
+        let may_probe = self.agreed.sack
+            && self.recovery.phase == super::Phase::Open
+            && self.recovery.tail.is_none()
+            && self.snd.board.lost() == 0;
+        if let (true, Some(rtt)) = (may_probe, self.rtt.smooth()) {
+            let is_one = self.snd.board.flight() <= self.mss();
+            let slack = Duration::from_millis(if is_one { 200 } else { 2 });
+            let at = now + 2 * rtt + slack;
+            if self
+                .timers
+                .retransmit
+                .is_none_or(|(_, timeout)| at < timeout)
+            {
+                self.timers.retransmit = Some((Kind::Tail, at));
+            }
+        }
+    }
+
+    /// The peer was heard of.
+    pub(super) fn touch(&mut self, now: Instant) {
+        self.counts.last_heard = now;
+        self.timers.quiet_probes = 0;
+    }
+
+    pub(super) fn set_keep_alive(&mut self, now: Instant) {
+        let is_on = self.is_synchronized() && self.state != State::TimeWait;
+        self.timers.quiet_probes = 0;
+        self.timers.keep_alive = self
+            .config
+            .keep_alive
+            .filter(|_| is_on)
+            .map(|k| (self.counts.last_heard + k.idle).max(now));
+    }
+
+    /// The keep-alive timer is over; it is not moved by each segment.
+    fn kept_alive(&mut self, now: Instant) -> Changes {
+        let Some(k) = self.config.keep_alive else {
+            return Changes::empty();
+        };
+        let silence = now.since(self.counts.last_heard);
+        // Where something is outstanding, that finds a dead peer.
+        if !self.snd.board.is_empty() || self.snd.nxt < self.snd.limit() {
+            self.timers.keep_alive = Some(now + k.idle);
+            return Changes::empty();
+        }
+        if silence < k.idle {
+            self.timers.keep_alive = Some(self.counts.last_heard + k.idle);
+            return Changes::empty();
+        }
+        let sent = self.timers.quiet_probes;
+        let is_dead = match self.config.user_timeout {
+            Some(t) => silence >= t && sent > 0,
+            None => sent >= k.count,
+        };
+        if is_dead {
+            self.reset_peer();
+            return self.give_up();
+        }
+        self.timers.quiet_probes += 1;
+        self.due.probe = true;
+        self.timers.keep_alive = Some(now + k.interval.max(Duration::from_millis(1)));
+        Changes::empty()
+    }
+}

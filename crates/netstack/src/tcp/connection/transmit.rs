@@ -1,0 +1,367 @@
+//! All that is sent: the SYN, what was lost, new bytes, probes, acknowledgements, resets.
+
+use super::timers::Kind;
+use super::{BASE, Connection, Emitted, Output, Phase, State};
+use crate::tcp::segment::{Flags, Header};
+use crate::time::Instant;
+use std::time::Duration;
+
+/// When it is tried again after a device took no more.
+const RETRY: Duration = Duration::from_millis(1);
+/// A corked segment waits so long.
+const CORK: Duration = Duration::from_millis(200);
+
+/// A device takes no more.
+struct Full;
+type Went = Result<(), Full>;
+
+impl Connection {
+    /// Emits all that may go now. To be called after each of the other operations.
+    pub fn transmit(&mut self, now: Instant, out: &mut dyn Output) {
+        self.clock = now;
+        self.timers.retry = self.transmit_all(now, out).err().map(|Full| now + RETRY);
+    }
+
+    fn transmit_all(&mut self, now: Instant, out: &mut dyn Output) -> Went {
+        if let Some(h) = self.due.reset {
+            self.emit(out, &h, &[], 0)?;
+            self.counts.resets_out += 1;
+            self.due.reset = None;
+        }
+        if self.state == State::Closed {
+            return Ok(());
+        }
+        if self.due.syn {
+            self.send_syn(now, out)?;
+        }
+        if self.is_synchronized() {
+            self.resend_lost(now, out)?;
+            self.send_tail(now, out)?;
+            self.send_new(now, out)?;
+            self.send_sliver(now, out)?;
+            self.set_idle_timers(now);
+        }
+        if self.acking.is_due() && self.state != State::SynSent {
+            let h = self.header(now, self.snd.nxt, Flags::empty());
+            self.emit(out, &h, &[], 0)?;
+            self.ack_went();
+        }
+        Ok(())
+    }
+
+    fn emit(&mut self, out: &mut dyn Output, h: &Header, payload: &[&[u8]], mss: u16) -> Went {
+        match out.emit(h, payload, mss) {
+            Emitted::Sent => {
+                let len = payload.iter().map(|p| p.len()).sum::<usize>();
+                self.counts.segments_out += len.div_ceil(usize::from(mss.max(1))).max(1) as u64;
+                Ok(())
+            }
+            Emitted::Full => Err(Full),
+        }
+    }
+
+    fn send_syn(&mut self, now: Instant, out: &mut dyn Output) -> Went {
+        let is_answer = self.state == State::SynReceived;
+        let mut h = self.plain_ack();
+        h.seq = self.snd.iss;
+        h.flags = Flags::SYN;
+        if is_answer {
+            h.flags |= Flags::ACK;
+        } else {
+            h.ack = crate::tcp::Seq(0);
+        }
+        h.options = self.syn_options(now);
+        self.emit(out, &h, &[], 0)?;
+        self.ack_went();
+        self.due.syn = false;
+        self.snd.nxt = self.snd.nxt.max(BASE + 1);
+        self.timers.syn_sent = Some(now);
+        if self.timers.syn.is_none() {
+            self.timers.syn = Some(now + self.rtt.timeout());
+        }
+        Ok(())
+    }
+
+    /// The most bytes of a piece.
+    fn most_piece(&self, mss: u64) -> u64 {
+        (u64::from(self.config.gso_max) / mss).max(1) * mss
+    }
+
+    /// What a segment takes now, beside selective acknowledgements.
+    fn mss_now(&self) -> u64 {
+        self.mss().saturating_sub(self.sack_len()).max(8)
+    }
+
+    /// Emits a range of the stream; its last place may be the FIN.
+    fn emit_range(&mut self, now: Instant, out: &mut dyn Output, start: u64, end: u64) -> Went {
+        let last = self.snd.buffer.end();
+        let mut flags = Flags::empty();
+        if end >= last {
+            flags |= Flags::PSH;
+        }
+        if end > last {
+            flags |= Flags::FIN;
+        }
+        let mut h = self.header(now, start, flags);
+        if let Some(u) = self
+            .snd
+            .urgent
+            .filter(|&u| u > start && u - start <= u64::from(u16::MAX))
+        {
+            h.flags |= Flags::URG;
+            h.urgent = (u - start) as u16;
+        }
+        let mss = self.mss_now();
+        let emitted = self
+            .snd
+            .buffer
+            .slices(start, end.min(last), |s| out.emit(&h, s, mss as u16));
+        if emitted == Emitted::Full {
+            return Err(Full);
+        }
+        let segments = (end - start).div_ceil(mss);
+        self.counts.segments_out += segments;
+        self.counts.data_out += segments;
+        self.counts.bytes_out += end - start;
+        if self.acking.is_delayed() || self.acking.is_due() {
+            self.data_went(now);
+        }
+        self.ack_went();
+        self.snd.last = now;
+        Ok(())
+    }
+
+    /// Sends again what is lost, as far as the congestion window permits.
+    fn resend_lost(&mut self, now: Instant, out: &mut dyn Output) -> Went {
+        let mss = self.mss_now();
+        let most = self.most_piece(mss);
+        while let Some((start, end)) = self.snd.board.first_lost(most) {
+            let flight = self.snd.board.flight();
+            let room = self.window.cwnd.saturating_sub(flight);
+            if start >= self.snd.edge() && start != self.snd.una {
+                break;
+            }
+            let mut len = end - start;
+            if room < len.min(mss) {
+                if flight > 0 {
+                    break;
+                }
+                len = len.min(mss);
+            } else if room < len {
+                len = room / mss * mss;
+            }
+            self.emit_range(now, out, start, start + len)?;
+            self.resent(now, start, start + len);
+        }
+        Ok(())
+    }
+
+    fn resent(&mut self, now: Instant, start: u64, end: u64) {
+        self.snd.board.resend(start, end, now);
+        self.counted_resend(now, end - start);
+        self.counts.bytes_resent += end - start;
+        self.counts.resent += (end - start).div_ceil(self.mss());
+        if self.timers.retransmit.is_none() {
+            self.rearm(now);
+        }
+    }
+
+    /// The probe of the tail: new bytes where there are some, else the last ones again.
+    fn send_tail(&mut self, now: Instant, out: &mut dyn Output) -> Went {
+        if !self.due.tail {
+            return Ok(());
+        }
+        let mss = self.mss_now();
+        let snd = &self.snd;
+        let end = snd.buffer.end().min(snd.nxt + mss);
+        if end > snd.nxt && end <= snd.edge() {
+            self.emit_new(now, out, end)?;
+            self.set_tail(false);
+        } else if let Some((start, end)) = self.snd.board.tail(mss) {
+            self.emit_range(now, out, start, end)?;
+            self.resent(now, start, end);
+            self.set_tail(true);
+        }
+        self.due.tail = false;
+        self.arm_timeout(now);
+        Ok(())
+    }
+
+    fn set_tail(&mut self, is_resent: bool) {
+        let high = self.snd.nxt;
+        self.recovery.tail = Some(super::recovery::Tail { high, is_resent });
+    }
+
+    fn emit_new(&mut self, now: Instant, out: &mut dyn Output, end: u64) -> Went {
+        let start = self.snd.nxt;
+        self.emit_range(now, out, start, end)?;
+        if !(end.min(self.snd.buffer.end()) - start).is_multiple_of(self.mss_now()) {
+            self.snd.small_end = end;
+        }
+        self.snd.board.send(start, end, now);
+        self.snd.nxt = end;
+        self.recovery.out += end - start;
+        if !matches!(self.timers.retransmit, Some((Kind::Timeout, _))) || self.due.tail {
+            self.rearm(now);
+        }
+        Ok(())
+    }
+
+    fn send_new(&mut self, now: Instant, out: &mut dyn Output) -> Went {
+        self.restart_after_idle(now);
+        let mut is_limited = false;
+        while self.snd.nxt < self.snd.limit() && !self.snd.board.is_full() {
+            let end = match self.next_end(now) {
+                Ok(end) => end,
+                Err(Held::Congestion) => {
+                    is_limited = true;
+                    break;
+                }
+                Err(Held::Other) => break,
+            };
+            self.emit_new(now, out, end)?;
+        }
+        self.due_is_over();
+        let snd = &mut self.snd;
+        let flight = snd.board.flight();
+        // What the window was used for is measured by rounds (Linux: tcp_cwnd_validate).
+        if is_limited || flight >= snd.most_flight || snd.una >= snd.usage_until {
+            snd.is_limited = is_limited;
+            snd.most_flight = flight;
+            snd.usage_until = snd.nxt;
+        }
+        Ok(())
+    }
+
+    fn due_is_over(&mut self) {
+        if self.snd.nxt == self.snd.limit() {
+            self.due.uncork = false;
+            self.timers.cork = None;
+        }
+    }
+
+    /// Up to where the next piece goes.
+    fn next_end(&mut self, now: Instant) -> Result<u64, Held> {
+        let mss = self.mss_now();
+        let snd = &self.snd;
+        let available = snd.buffer.end().saturating_sub(snd.nxt);
+        if available == 0 {
+            // The FIN alone: no window is asked.
+            return Ok(snd.limit());
+        }
+        let flight = snd.board.flight();
+        let room = self.window.cwnd.saturating_sub(flight);
+        let window = snd.edge().saturating_sub(snd.nxt);
+        let most = self.most_piece(mss);
+        let len = available.min(window).min(most);
+        // Congestion windows count whole segments, but what is left may be shorter.
+        let len = if flight == 0 {
+            len.min(room.max(mss))
+        } else {
+            len.min(room)
+        };
+        if len < available {
+            let whole = len / mss * mss;
+            if whole == 0 {
+                let by_window = window < mss.min(available) && window <= room;
+                return Err(if by_window {
+                    Held::Other
+                } else {
+                    Held::Congestion
+                });
+            }
+            if self.is_worth_waiting(whole, most, available, window, room) {
+                return Err(Held::Congestion);
+            }
+            return Ok(snd.nxt + whole);
+        }
+        let partial = len % mss;
+        if partial != 0 && !self.may_send_partial() {
+            if len > partial {
+                return Ok(snd.nxt + len - partial);
+            }
+            if self.config.cork && self.timers.cork.is_none() {
+                self.timers.cork = Some(now + CORK);
+            }
+            return Err(Held::Other);
+        }
+        Ok(snd.nxt + len + u64::from(snd.fin && snd.nxt + len == snd.buffer.end()))
+    }
+
+    /// Nagle's rule in Minshall's variant, and the cork.
+    fn may_send_partial(&self) -> bool {
+        if self.snd.fin || self.due.uncork {
+            return true;
+        }
+        !self.config.cork && (self.config.no_delay || self.snd.small_end <= self.snd.una)
+    }
+
+    /// Whether acknowledgements that come soon let more go at once (Linux: tcp_tso_should_defer).
+    fn is_worth_waiting(
+        &self,
+        len: u64,
+        most: u64,
+        available: u64,
+        window: u64,
+        room: u64,
+    ) -> bool {
+        if self.recovery.phase != Phase::Open || self.snd.board.flight() < 2 * len {
+            return false;
+        }
+        let share = self.window.cwnd.min(self.snd.window) / 3;
+        len < most.min(available).min(share) && len <= window.min(room)
+    }
+
+    fn restart_after_idle(&mut self, now: Instant) {
+        if self.snd.board.is_empty() && self.snd.nxt < self.snd.buffer.end() {
+            let (idle, timeout) = (now.since(self.snd.last), self.rtt.base());
+            if idle > timeout && self.snd.last != Instant(0) {
+                self.window.restart(idle, timeout);
+            }
+        }
+    }
+
+    /// What a closed window gets: as much as it takes, or a question.
+    fn send_sliver(&mut self, now: Instant, out: &mut dyn Output) -> Went {
+        if self.due.sliver {
+            let snd = &self.snd;
+            let window = snd.edge().saturating_sub(snd.nxt).min(self.mss_now());
+            let end = snd.buffer.end().min(snd.nxt + window);
+            if end > snd.nxt {
+                self.emit_new(now, out, end)?;
+            } else {
+                self.due.probe = true;
+            }
+            self.due.sliver = false;
+        }
+        if self.due.probe {
+            let h = self.header(now, self.snd.una - 1, Flags::empty());
+            self.emit(out, &h, &[], 0)?;
+            self.ack_went();
+            self.due.probe = false;
+        }
+        Ok(())
+    }
+
+    /// Timers of what waits without anything in flight.
+    fn set_idle_timers(&mut self, now: Instant) {
+        if !self.snd.board.is_empty() {
+            if self.timers.retransmit.is_none() {
+                self.rearm(now);
+            }
+            return;
+        }
+        if self.snd.nxt < self.snd.limit() && self.timers.cork.is_none() {
+            self.arm_window_probe(now);
+        } else {
+            self.timers.stop_retransmission();
+        }
+    }
+}
+
+/// Why nothing goes.
+enum Held {
+    Congestion,
+    /// The peer's window, or a partial segment that waits.
+    Other,
+}

@@ -1,0 +1,262 @@
+//! What the socket does: write, read, close.
+
+use super::{Changes, Connection, Failure, State, Unreachable};
+use crate::tcp::segment::{Flags, Seq};
+use crate::time::Instant;
+
+/// Whether a read takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Take {
+    Out,
+    /// Leaves all, and begins after so many bytes.
+    Peek {
+        skip: usize,
+    },
+}
+
+/// Where the peer's urgent data ends (RFC 6093).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Urgent {
+    /// How many bytes are before the urgent one.
+    pub ahead: usize,
+    /// The byte, where it has come.
+    pub byte: Option<u8>,
+}
+
+impl Connection {
+    /// Has `fill` write to pieces of the send buffer's free space, until it fills one not wholly or
+    /// there is no more; tells how many bytes were written. An error of the first piece is
+    /// returned.
+    ///
+    /// # Errors
+    /// What `fill` gives.
+    pub fn write<E>(
+        &mut self,
+        fill: impl FnMut(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let room = self.send_room();
+        self.snd.buffer.fill(room, fill)
+    }
+
+    /// The last byte that was written is urgent.
+    pub fn mark_urgent(&mut self) {
+        self.snd.urgent = Some(self.snd.buffer.end());
+    }
+
+    /// How many bytes may be written now.
+    pub fn send_room(&self) -> usize {
+        let may = matches!(self.state, State::Established | State::CloseWait) && !self.snd.fin;
+        if may {
+            self.config
+                .send_buffer
+                .saturating_sub(self.snd.buffer.len())
+        } else {
+            0
+        }
+    }
+
+    /// How many bytes are written and not acknowledged.
+    pub fn unsent(&self) -> usize {
+        self.snd.buffer.len()
+    }
+
+    /// How many bytes are written and were never sent.
+    pub fn never_sent(&self) -> usize {
+        self.snd
+            .buffer
+            .end()
+            .saturating_sub(self.snd.nxt.max(super::BASE + 1)) as usize
+    }
+
+    /// Whether a poller is told that it may write: a third of the buffer is free (Linux:
+    /// sk_stream_is_writeable), and no more is unsent than TCP_NOTSENT_LOWAT permits.
+    pub fn is_writable(&self) -> bool {
+        let room = self.send_room();
+        room > 0
+            && room >= self.snd.buffer.len() / 2
+            && self
+                .config
+                .notsent_lowat
+                .is_none_or(|most| self.never_sent() < most)
+    }
+
+    /// How many bytes can be read until the urgent mark.
+    pub fn readable(&self) -> usize {
+        let all = self.rcv.queue.readable();
+        match self.mark() {
+            Some(0) => all.saturating_sub(1),
+            Some(ahead) => all.min(ahead),
+            None => all,
+        }
+    }
+
+    /// Whether all that the peer sent has been read, and it said that it sends no more.
+    pub fn is_at_end(&self) -> bool {
+        self.rcv.fin_came && self.rcv.queue.readable() == 0
+    }
+
+    /// Whether the peer's FIN came.
+    pub fn has_fin(&self) -> bool {
+        self.rcv.fin_came
+    }
+
+    /// How many bytes are before the urgent one, where that is not in the stream.
+    fn mark(&self) -> Option<usize> {
+        if self.config.urgent_inline {
+            return None;
+        }
+        let place = self.rcv.urgent?.checked_sub(1)?;
+        let read = self.rcv.queue.read_place();
+        (place >= read && place < self.rcv.queue.next()).then(|| (place - read) as usize)
+    }
+
+    /// Has `put` take what has come, until it takes a piece not wholly or there is no more; tells
+    /// how many bytes were taken. A read ends at the urgent mark. [`Self::transmit`] after it tells
+    /// the peer where that is worthwhile.
+    ///
+    /// # Errors
+    /// What `put` gives for the first piece.
+    pub fn read<E>(
+        &mut self,
+        take: Take,
+        put: impl FnMut(&[u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let mark = self.mark();
+        match take {
+            Take::Peek { skip } => {
+                let past = usize::from(mark == Some(0));
+                let most = mark
+                    .filter(|&m| m > 0)
+                    .map_or(usize::MAX, |m| m.saturating_sub(skip));
+                self.rcv.queue.peek(skip + past, most, put)
+            }
+            Take::Out => {
+                if mark == Some(0) {
+                    self.rcv.queue.discard(1);
+                }
+                let most = mark.filter(|&m| m > 0).unwrap_or(usize::MAX);
+                let n = self.rcv.queue.read(most, put)?;
+                self.was_read();
+                Ok(n)
+            }
+        }
+    }
+
+    /// Takes at most `n` bytes away unread; tells how many there were.
+    pub fn discard(&mut self, n: usize) -> usize {
+        let n = self.rcv.queue.discard(n.min(self.readable()));
+        self.was_read();
+        n
+    }
+
+    /// The peer's urgent mark, where it is not behind the reader.
+    pub fn urgent(&self) -> Option<Urgent> {
+        let place = self.rcv.urgent?.checked_sub(1)?;
+        let ahead = place.checked_sub(self.rcv.queue.read_place())? as usize;
+        Some(Urgent {
+            ahead,
+            byte: self.rcv.urgent_byte,
+        })
+    }
+
+    /// The urgent byte (MSG_OOB).
+    pub fn read_urgent(&mut self, take: Take) -> Option<u8> {
+        match take {
+            Take::Out => self.rcv.urgent_byte.take(),
+            Take::Peek { .. } => self.rcv.urgent_byte,
+        }
+    }
+
+    /// A FIN follows what is written: shutdown(SHUT_WR).
+    pub fn close_write(&mut self) -> Changes {
+        if self.snd.fin {
+            return Changes::empty();
+        }
+        match self.state {
+            State::SynSent => return self.end(None),
+            // The state follows once it is established.
+            State::SynReceived => (),
+            State::Established => self.state = State::FinWait1,
+            State::CloseWait => self.state = State::LastAck,
+            _ => return Changes::empty(),
+        }
+        self.snd.fin = true;
+        Changes::empty()
+    }
+
+    /// close(2): nobody reads. A FIN follows what is written; where something is unread, a reset
+    /// instead (RFC 2525 2.17).
+    pub fn close(&mut self) -> Changes {
+        self.rcv.is_shut = true;
+        let is_unread = self.rcv.queue.readable() > 0;
+        self.rcv.queue.clear();
+        if is_unread && !matches!(self.state, State::Closed | State::TimeWait) {
+            self.reset_peer();
+            return self.end(None);
+        }
+        self.close_write()
+    }
+
+    /// Resets the connection.
+    pub fn abort(&mut self) -> Changes {
+        match self.state {
+            State::Closed => return Changes::empty(),
+            State::SynSent | State::TimeWait => (),
+            _ => self.reset_peer(),
+        }
+        self.end(None)
+    }
+
+    /// Its socket is gone: it lasts as long as it takes the peer to answer, and no longer than an
+    /// orphan may.
+    pub fn orphan(&mut self, now: Instant) -> Changes {
+        self.is_orphan = true;
+        self.rcv.is_shut = true;
+        if self.state == State::FinWait2 {
+            self.await_fin(now)
+        } else {
+            Changes::empty()
+        }
+    }
+
+    /// A reset goes with the next transmission.
+    pub(super) fn reset_peer(&mut self) {
+        let mut h = self.plain_ack();
+        h.flags = Flags::RST | Flags::ACK;
+        h.window = 0;
+        self.due.reset = Some(h);
+    }
+
+    /// The path's MTU has changed: `mss` is the largest payload without options from now on. Where
+    /// it is less, what is out is sent again in smaller pieces.
+    pub fn path_mtu(&mut self, mss: u16) {
+        let before = self.mss();
+        self.config.mss = mss.max(super::LEAST_MSS);
+        let now = self.mss();
+        if now == before {
+            return;
+        }
+        self.window.set_mss(now);
+        if now < before && self.is_synchronized() {
+            // No sign of congestion.
+            self.snd.board.lose_all();
+        }
+    }
+
+    /// An ICMP message said that the peer cannot be reached, of the segment that lay at `seq`.
+    pub fn unreachable(&mut self, now: Instant, seq: Seq, how: Unreachable) -> Changes {
+        self.clock = now;
+        let place = self.snd.place(seq);
+        if self.state == State::Closed || place < self.snd.una || place > self.snd.nxt {
+            return Changes::empty();
+        }
+        let is_made = matches!(self.state, State::SynSent | State::SynReceived);
+        match how {
+            Unreachable::Hard(errno) if is_made => self.end(Some(Failure::Unreachable(errno))),
+            Unreachable::Hard(errno) | Unreachable::Soft(errno) => {
+                self.soft = Some(Failure::Unreachable(errno));
+                Changes::empty()
+            }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of whole connections.
+
+mod model;
+mod sim;
