@@ -5,7 +5,7 @@ use crate::protocol::Caller;
 use crate::socket::Socket;
 use crate::sys::*;
 use crate::unix::{self, UnixSock};
-use crate::{host, netlink, tcp, udp};
+use crate::{host, netlink, raw, tcp, udp};
 use abi::Result;
 use abi::errno::{EAFNOSUPPORT, EINVAL, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
 use std::sync::Arc;
@@ -46,11 +46,12 @@ pub fn socket(
             }
             (SOCK_STREAM, 0 | IPPROTO_TCP) => tcp::new(ns, f),
             (SOCK_DGRAM, 0 | IPPROTO_UDP) => udp::new(ns, f),
-            // Ping sockets: net.ipv4.ping_group_range is empty.
-            (SOCK_DGRAM, IPPROTO_ICMP | IPPROTO_ICMPV6) => return Err(abi::errno::EACCES),
+            (SOCK_DGRAM, IPPROTO_ICMP) if f == AF_INET => raw::ping(ns, f, who)?,
+            (SOCK_DGRAM, IPPROTO_ICMPV6) if f == AF_INET6 => raw::ping(ns, f, who)?,
             (SOCK_STREAM | SOCK_DGRAM, _) => return Err(EPROTONOSUPPORT),
             (SOCK_RAW, _) if protocol == 0 => return Err(EPROTONOSUPPORT),
-            (SOCK_RAW, _) => return Err(EPERM),
+            (SOCK_RAW, _) if ns.host.is_some() => return Err(EPERM),
+            (SOCK_RAW, n) => raw::raw(ns, f, n, who)?,
             _ => return Err(ESOCKTNOSUPPORT),
         },
         AF_NETLINK => match (kind, protocol) {

@@ -39,6 +39,7 @@ pub const IPV6_RECVTCLASS: i32 = 66;
 pub const IPV6_TCLASS: i32 = 67;
 pub const IPV6_FREEBIND: i32 = 78;
 pub const TCP_DEFER_ACCEPT: i32 = 9;
+pub const TCP_CONGESTION: i32 = 13;
 pub const UDP_SEGMENT: i32 = 103;
 
 /// Level, name, what it takes, its default.
@@ -111,7 +112,7 @@ const TABLE: &[(i32, i32, Kind, i32)] = &[
     (SOL_TCP, 18, Int(0, i32::MAX), 0),
     (SOL_TCP, 23, Int(0, i32::MAX), 0),
     (SOL_TCP, 24, ANY, 0),
-    (SOL_TCP, 25, ANY, -1),
+    (SOL_TCP, 25, ANY, 0),
     (SOL_TCP, 27, Int(0, 2), 0),
     (SOL_TCP, 30, Int(0, 1), 0),
     (SOL_TCP, 34, Int(0, 1), 0),
@@ -150,6 +151,12 @@ impl InetOptions {
         v.iter()
             .find(|r| r.0 == level && r.1 == name)
             .map_or_else(|| known(level, name).map_or(0, |k| k.1), |r| r.2)
+    }
+    /// Keeps a value that was checked elsewhere.
+    pub fn keep(&self, level: i32, name: i32, value: i32) {
+        let mut values = self.values.lock();
+        values.retain(|r| r.0 != level || r.1 != name);
+        values.push((level, name, value));
     }
     /// All that were set: level, name, value.
     pub fn set_values(&self) -> Vec<(i32, i32, i32)> {
@@ -199,9 +206,7 @@ impl InetOptions {
                 if int == -1 && a == -1 { default } else { int }
             }
         };
-        let mut values = self.values.lock();
-        values.retain(|r| r.0 != level || r.1 != name);
-        values.push((level, name, val));
+        self.keep(level, name, val);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// The index of the loopback interface, the only one of a network in memory.
+/// The index of the loopback interface.
 pub(crate) const LO_INDEX: i32 = 1;
 
 /// An interface; one of the host's as it was when the sandbox started.
@@ -13,5 +13,7 @@ pub struct Interface {
     /// `IFF_*`.
     pub flags: u32,
     pub mtu: u32,
+    /// Its hardware address; zeros where it has none.
+    pub mac: [u8; 6],
     pub addresses: Vec<(IpAddr, u8)>,
 }

@@ -1,6 +1,6 @@
 //! Sockets' ioctls (`netdevice(7)`), for interfaces that cannot be changed.
 
-use crate::interface::Interface;
+use crate::interface::{Interface, LO_INDEX};
 use crate::ns::Link;
 use crate::options::Common;
 use crate::protocol::Protocol;
@@ -92,6 +92,7 @@ fn of_interface(common: &Common, cx: &dyn IoctlContext, cmd: u32, out: Va) -> Re
     match cmd {
         SIOCGIFFLAGS => put(&(i.flags as u16).to_le_bytes()),
         SIOCSIFFLAGS if !is_admin => return Err(EPERM),
+        SIOCSIFFLAGS if i.index != LO_INDEX => return Err(EOPNOTSUPP),
         SIOCSIFFLAGS => {
             let to = Link::of_flags(req[16].into());
             return common.ns.set_loopback(to).map(|()| 0);
@@ -101,8 +102,9 @@ fn of_interface(common: &Common, cx: &dyn IoctlContext, cmd: u32, out: Va) -> Re
         }
         SIOCGIFMETRIC | SIOCGIFMAP => put(&[0; 4]),
         SIOCGIFMTU => put(&i.mtu.to_le_bytes()),
-        // Addresses of devices are not told.
-        SIOCGIFHWADDR if i.flags & IFF_LOOPBACK == 0 => put(&1u16.to_le_bytes()),
+        SIOCGIFHWADDR if i.flags & IFF_LOOPBACK == 0 => {
+            put(&[&1u16.to_le_bytes()[..], &i.mac].concat());
+        }
         SIOCGIFHWADDR => put(&772u16.to_le_bytes()),
         SIOCGIFINDEX => put(&i.index.to_le_bytes()),
         SIOCGIFTXQLEN => put(&1000i32.to_le_bytes()),

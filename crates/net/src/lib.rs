@@ -1,9 +1,10 @@
-//! Sockets of a sandbox that need no host socket: AF_UNIX, AF_INET and AF_INET6 over loopback, and
-//! the part of AF_NETLINK that tells of the loopback interface.
+//! Sockets of a sandbox: AF_UNIX, AF_INET and AF_INET6 over loopback and by what leads out, and the
+//! part of AF_NETLINK that tells of interfaces.
 //!
-//! Two connected sockets are joined in memory: bytes go from the sender's memory into the
-//! receiver's ring and from there to the receiver's memory. No packets exist; TCP's states are kept
-//! only where a program can see them (half close, reset, refused, backlog).
+//! Two connected sockets of one namespace are joined in memory: bytes go from the sender's memory
+//! into the receiver's ring and from there to the receiver's memory. No packets exist there; TCP's
+//! states are kept only where a program can see them (half close, reset, refused, backlog). What
+//! leads out ([`stack`], [`user`], [`host`]) is beside that.
 //!
 //! All state hangs from a [`NetNamespace`]. Operations never block: `EAGAIN` says "not now", the
 //! caller waits on the socket's queue (IN to receive, accept; OUT to send, connect) and tries
@@ -22,16 +23,18 @@
 //! family                           socket(2), socketpair(2): which family and type does what
 //! outside                          what comes from the host's sockets and the broker, to those inside
 //! socket                           the open file of a socket
-//! tcp, udp, unix, netlink, host    what each family does
+//! tcp, udp, raw, unix, netlink,
+//! host                             what each family does
 //! user                             the way out by a broker: connected sockets, datagrams
+//! stack                            the way out by our own packets on the devices of a namespace
 //! readiness                        the host's descriptors whose readiness is a socket's
 //! ioctl, procnet                   what is told of interfaces and bindings
 //! protocol                         the trait that they implement; what a call brings along
-//! msgqueue, stream                 receive queues and rings
+//! datagrams, msgqueue, stream      receive queues and rings
 //! inflight                         files on their way
 //! inet, options                    options of a family's sockets, and of all
 //! ns                               namespaces, ports, names
-//! addr, control, interface         addresses; ancillary data; interfaces
+//! addr, control, interface, route  addresses; ancillary data; interfaces; routes
 //! ```
 //!
 //! # Lock order
@@ -40,7 +43,7 @@
 //! Socket state (Tcp::state, Udp::state, UnixSock::state; never two of one kind)
 //!   → accept queue (Listener::queue)
 //!   → port table, abstract names
-//!   → receive queue (Half::state, MsgQueue::state, UdpRx::state) → application memory (Source, Sink)
+//!   → receive queue (Half::state, MsgQueue::state, DatagramQueue::state) → application memory (Source, Sink)
 //!     → wait queues, the registry of descriptors in flight
 //! ```
 //!
@@ -50,6 +53,8 @@
 
 mod addr;
 pub mod control;
+mod datagrams;
+pub mod devices;
 mod family;
 pub mod host;
 mod inet;
@@ -65,8 +70,11 @@ pub use options::SO_PEERCRED;
 pub use procnet::PROC_NET;
 mod procnet;
 mod protocol;
+mod raw;
 mod readiness;
+mod route;
 mod socket;
+mod stack;
 mod stream;
 mod tcp;
 mod udp;

@@ -1,22 +1,21 @@
-//! NETLINK_ROUTE (`rtnetlink(7)`): what can be asked about the loopback interface, which is all
-//! there is.
+//! NETLINK_ROUTE (`rtnetlink(7)`): what can be asked about interfaces, addresses and routes, and what
+//! can be set of the loopback interface.
 
-use crate::addr::any_ip;
 use crate::control::{Control, Ucred};
 use crate::interface::{Interface, LO_INDEX};
 use crate::msgqueue::{Msg, MsgQueue, take_all};
 use crate::ns::{LOOPBACKS, Link, NetNamespace};
 use crate::options::{Common, SO_ACCEPTCONN};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
+use crate::route::Route;
 use crate::stream::Take;
 use crate::sys::*;
-use crate::user;
 use abi::Result;
 use abi::errno::{
     EEXIST, EINVAL, EMSGSIZE, ENETUNREACH, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno,
 };
 use parking_lot::Mutex;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::{Caps, Credentials, Sink, Source};
@@ -177,14 +176,21 @@ fn link(req: &Request<'_>, flags: u16, port: u32, i: &Interface) -> Vec<u8> {
     info.extend_from_slice(&kind.to_le_bytes());
     info.extend_from_slice(&i.index.to_le_bytes());
     let up = i.flags & IFF_UP != 0;
+    let broadcast = [if kind == ARPHRD_ETHER { 0xff } else { 0 }; 6];
     let lower = if up { IFF_LOWER_UP } else { 0 };
+    // Unknown, as Linux has it for lo; down; up.
+    let state = match (kind, up) {
+        (ARPHRD_LOOPBACK, true) => 0,
+        (_, false) => 2,
+        (_, true) => 6,
+    };
     info.extend_from_slice(&(i.flags | lower).to_le_bytes());
     info.extend_from_slice(&[0; 4]);
     Builder::new(RTM_NEWLINK, flags, req, port)
         .bytes(&info)
         .attr(3, &with_zero(&i.name)) // IFNAME
         .attr32(13, 1000) // TXQLEN
-        .attr(16, &[if up { 0 } else { 2 }]) // OPERSTATE: unknown, as Linux has it for lo; down
+        .attr(16, &[state]) // OPERSTATE
         .attr(17, &[0]) // LINKMODE
         .attr32(4, i.mtu) // MTU
         .attr32(27, 0) // GROUP
@@ -195,8 +201,8 @@ fn link(req: &Request<'_>, flags: u16, port: u32, i: &Interface) -> Vec<u8> {
         .attr32(32, 1) // NUM_RX_QUEUES
         .attr(33, &[1]) // CARRIER
         .attr(6, b"noqueue\0") // QDISC
-        .attr(1, &[0; 6]) // ADDRESS
-        .attr(2, &[0; 6]) // BROADCAST
+        .attr(1, &i.mac) // ADDRESS
+        .attr(2, &broadcast) // BROADCAST
         .attr(23, &[0; 200]) // STATS64
         .attr(7, &[0; 96]) // STATS
         .finish()
@@ -226,6 +232,7 @@ fn address(
 ) -> Vec<u8> {
     const PERMANENT: u8 = 0x80;
     const SCOPE_GLOBAL: u8 = 0;
+    const SCOPE_LINK: u8 = 253;
     const SCOPE_HOST: u8 = 254;
     let scope = match ip {
         _ if ip.is_loopback() => SCOPE_HOST,
@@ -237,74 +244,17 @@ fn address(
         .bytes(&[inet_of(ip), prefix, PERMANENT, scope])
         .bytes(&i.index.to_le_bytes())
         .attr(1, &octets(ip)); // ADDRESS
-    if ip.is_ipv4() {
-        b = b.attr(2, &octets(ip)).attr(3, &with_zero(&i.name)); // LOCAL, LABEL
+    if let IpAddr::V4(a) = ip {
+        b = b.attr(2, &octets(ip)); // LOCAL
+        if !ip.is_loopback() && prefix < 31 {
+            let last = a.to_bits() | (u32::MAX >> prefix);
+            b = b.attr(4, &last.to_be_bytes()); // BROADCAST
+        }
+        b = b.attr(3, &with_zero(&i.name)); // LABEL
     }
     let mut cache = vec![0xff; 8]; // Valid and preferred for ever.
     cache.extend_from_slice(&[0; 8]);
     b.attr32(8, u32::from(PERMANENT)).attr(6, &cache).finish() // FLAGS, CACHEINFO
-}
-
-/// A route, as `struct rtmsg` and its attributes have it.
-struct Route {
-    to: IpAddr,
-    prefix: u8,
-    via: Option<IpAddr>,
-    source: IpAddr,
-    device: i32,
-    table: u8,
-    protocol: u8,
-    scope: u8,
-    kind: u8,
-}
-
-const TABLE_MAIN: u8 = 254;
-const TABLE_LOCAL: u8 = 255;
-const SCOPE_UNIVERSE: u8 = 0;
-const SCOPE_LINK: u8 = 253;
-
-/// To this host by its loopback interface.
-fn to_loopback(to: IpAddr, prefix: u8) -> Route {
-    const PROTOCOL_KERNEL: u8 = 2;
-    const SCOPE_HOST: u8 = 254;
-    const TYPE_LOCAL: u8 = 2;
-    Route {
-        to,
-        prefix,
-        via: None,
-        source: LOOPBACKS[usize::from(to.is_ipv6())].0,
-        device: LO_INDEX,
-        table: TABLE_LOCAL,
-        protocol: PROTOCOL_KERNEL,
-        scope: SCOPE_HOST,
-        kind: TYPE_LOCAL,
-    }
-}
-
-/// The device's own network, or what lies behind its gateway.
-fn by_device(to: IpAddr, prefix: u8, via: Option<IpAddr>, source: IpAddr) -> Route {
-    const PROTOCOL_KERNEL: u8 = 2;
-    const PROTOCOL_BOOT: u8 = 3;
-    const TYPE_UNICAST: u8 = 1;
-    Route {
-        to,
-        prefix,
-        via,
-        source,
-        device: user::DEVICE_INDEX,
-        table: TABLE_MAIN,
-        protocol: if via.is_some() {
-            PROTOCOL_BOOT
-        } else {
-            PROTOCOL_KERNEL
-        },
-        scope: if via.is_some() {
-            SCOPE_UNIVERSE
-        } else {
-            SCOPE_LINK
-        },
-        kind: TYPE_UNICAST,
-    }
 }
 
 fn route(req: &Request<'_>, flags: u16, port: u32, r: &Route) -> Vec<u8> {
@@ -327,9 +277,16 @@ fn route(req: &Request<'_>, flags: u16, port: u32, r: &Route) -> Vec<u8> {
     if let Some(via) = r.via {
         b = b.attr(5, &octets(via)); // GATEWAY
     }
-    b.attr(7, &octets(r.source)) // PREFSRC
-        .attr(4, &r.device.to_le_bytes()) // OIF
-        .finish()
+    if let Some(source) = r.source {
+        b = b.attr(7, &octets(source)); // PREFSRC
+    }
+    if r.metric > 0 {
+        b = b.attr32(6, r.metric); // PRIORITY
+    }
+    if r.to.is_ipv6() {
+        b = b.attr(20, &[0]); // PREF: medium
+    }
+    b.attr(4, &r.device.to_le_bytes()).finish() // OIF
 }
 
 impl Netlink {
@@ -368,29 +325,6 @@ impl Netlink {
         self.reply(b.finish());
     }
 
-    /// The routes of the device that leads out, if there is one.
-    fn ways_out(&self) -> Vec<Route> {
-        let Some(out) = &self.common.ns.way_out else {
-            return Vec::new();
-        };
-        let mut all = Vec::new();
-        for (ip, prefix) in out.interface().addresses {
-            let (any, net, via) = match ip {
-                IpAddr::V4(a) => {
-                    let net = Ipv4Addr::from(a.to_bits() & !(u32::MAX >> prefix));
-                    (any_ip(AF_INET), net.into(), Some(user::GATEWAY_V4.into()))
-                }
-                IpAddr::V6(a) => {
-                    let net = Ipv6Addr::from(a.to_bits() & !(u128::MAX >> prefix));
-                    (any_ip(AF_INET6), net.into(), None)
-                }
-            };
-            all.push(by_device(any, 0, via, ip));
-            all.push(by_device(net, prefix, None, ip));
-        }
-        all
-    }
-
     /// The messages that answer a dump; `None` for a kind of object that cannot be asked for.
     fn dump(&self, req: &Request<'_>, port: u32) -> Option<Vec<Vec<u8>>> {
         let f = NLM_F_MULTI;
@@ -415,9 +349,15 @@ impl Netlink {
                     } else {
                         *ip
                     };
-                    to_loopback(net, *p)
+                    Route::to_loopback(net, *p)
                 })
-                .chain(self.ways_out().into_iter().filter(|r| wanted(&r.to)))
+                .chain(
+                    self.common
+                        .ns
+                        .routes()
+                        .into_iter()
+                        .filter(|r| wanted(&r.to)),
+                )
                 .map(|r| route(req, f, port, &r))
                 .collect(),
             ),
@@ -504,15 +444,7 @@ impl Netlink {
         if !self.common.ns.reaches(ip) {
             return Err(ENETUNREACH);
         }
-        let prefix = if ip.is_ipv4() { 32 } else { 128 };
-        let ns = &self.common.ns;
-        let r = match ns.leaves(ip) {
-            Some(_) => {
-                let via = ip.is_ipv4().then_some(user::GATEWAY_V4.into());
-                by_device(ip, prefix, via, ns.source_for(ip))
-            }
-            None => to_loopback(ip, prefix),
-        };
+        let r = self.common.ns.route_to(ip);
         self.reply(route(req, 0, port, &r));
         Ok(())
     }

@@ -6,17 +6,21 @@ use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
 use crate::interface::{Interface, LO_INDEX};
 use crate::options::{Common, SO_REUSEADDR, SO_REUSEPORT};
+use crate::raw::RawSockets;
+use crate::stack::Stack;
+use crate::stack::names::Names;
 use crate::tcp::Listener;
 use crate::udp::UdpRx;
 use crate::unix::UnixSock;
 use crate::user::UserNetwork;
 use abi::Result;
-use abi::errno::{EADDRINUSE, EADDRNOTAVAIL, EOPNOTSUPP};
+use abi::errno::{EADDRINUSE, EADDRNOTAVAIL, EBUSY, EOPNOTSUPP};
+
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use vfs::userns::UserNs;
 
 /// `net.ipv4.ip_local_port_range`.
@@ -34,8 +38,11 @@ pub struct NetNamespace {
     pub(crate) host: Option<Arc<HostNetwork>>,
     /// The way out by a broker, where there is one.
     pub(crate) way_out: Option<Arc<UserNetwork>>,
+    /// Our own packets on its devices, from when it has some.
+    stack: OnceLock<Arc<Stack>>,
     pub(crate) tcp: PortTable<Listener>,
     pub(crate) udp: PortTable<UdpRx>,
+    pub(crate) raw: RawSockets,
     pub(crate) abstract_names: Mutex<BTreeMap<Vec<u8>, Weak<UnixSock>>>,
     /// One for the sandbox: a cycle of sockets may lead through several namespaces.
     pub(crate) in_flight: Arc<InFlightRegistry>,
@@ -68,6 +75,13 @@ pub enum Families {
     Both,
     /// `IPV6_V6ONLY`.
     V6Only,
+}
+
+/// What leads to somebody outside.
+#[derive(Clone, Copy)]
+pub(crate) enum Way<'a> {
+    Broker(&'a Arc<UserNetwork>),
+    Stack(&'a Arc<Stack>),
 }
 
 /// Whether an interface is up.
@@ -113,8 +127,10 @@ impl NetNamespace {
             local: RwLock::new(local.map(|(ip, _)| ip).collect()),
             host,
             way_out,
+            stack: OnceLock::new(),
             tcp: PortTable::new(),
             udp: PortTable::new(),
+            raw: RawSockets::default(),
             abstract_names: Mutex::new(BTreeMap::new()),
             in_flight: Arc::default(),
             up: AtomicBool::new(true),
@@ -142,7 +158,8 @@ impl NetNamespace {
     }
     /// Somebody asks for this address, to which there is no way.
     pub(crate) fn miss(&self, ip: IpAddr) {
-        if !self.has_outside() && !ip.is_loopback() && !ip.is_multicast() {
+        if !self.has_outside() && self.stack().is_none() && !ip.is_loopback() && !ip.is_multicast()
+        {
             self.missed.store(true, Ordering::Relaxed);
         }
     }
@@ -201,6 +218,7 @@ impl NetNamespace {
                 IFF_LOOPBACK
             },
             mtu: 65536,
+            mac: [0; 6],
             addresses: LOOPBACKS
                 .into_iter()
                 .filter(|_| self.has_addresses())
@@ -208,6 +226,7 @@ impl NetNamespace {
         }]
         .into_iter()
         .chain(self.way_out.iter().map(|u| u.interface()))
+        .chain(self.stack().into_iter().flat_map(|s| s.interfaces()))
         .collect()
     }
     pub(crate) fn next_ino(&self) -> u64 {
@@ -222,15 +241,53 @@ impl NetNamespace {
         ip.is_loopback() && self.is_up()
             || self.local.read().contains(&ip)
             || self.leaves(ip).is_some_and(|u| u.address(ip).is_some())
+            || self.stack().is_some_and(|s| s.source_for(ip).is_ok())
     }
     /// The source address towards a destination.
     pub(crate) fn source_for(&self, dest: IpAddr) -> IpAddr {
         match dest {
             IpAddr::V4(a) if a.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            ip => self.leaves(ip).and_then(|u| u.address(ip)).unwrap_or(ip),
+            ip if self.is_local(ip) => ip,
+            ip => {
+                let by_stack = || self.stack()?.source_for(ip).ok();
+                let by_broker = self.leaves(ip).and_then(|u| u.address(ip));
+                by_broker.or_else(by_stack).unwrap_or(ip)
+            }
         }
     }
-    /// The way out that leads to an address, if it is not one of this host's.
+    /// Has a stack serve devices from now on: `EBUSY` if there is one, or another way out.
+    pub(crate) fn set_stack(&self, stack: &Arc<Stack>) -> Result<()> {
+        if self.host.is_some() || self.way_out.is_some() {
+            return Err(EBUSY);
+        }
+        *self.local.write() = stack.addresses();
+        self.stack.set(stack.clone()).map_err(|_| EBUSY)
+    }
+    /// Our own packets, if there are devices.
+    pub(crate) fn stack(&self) -> Option<&Arc<Stack>> {
+        self.stack.get()
+    }
+    /// Who answers for the name server at this endpoint.
+    pub(crate) fn names_at(&self, to: Endpoint) -> Option<&Arc<Names>> {
+        let names = self.stack()?.names.as_ref()?;
+        Names::is_for(to).then_some(names)
+    }
+    /// Whether anything leads out.
+    pub(crate) fn has_way_out(&self) -> bool {
+        self.way_out.is_some() || self.stack.get().is_some()
+    }
+    /// Whether the address is somebody else's, and something leads out.
+    pub(crate) fn is_outside(&self, ip: IpAddr) -> bool {
+        self.has_way_out() && !self.is_local(ip) && !ip.is_unspecified() && !ip.is_multicast()
+    }
+    /// What leads to an endpoint, if it is not one of this host's: the host's name servers are
+    /// outside, whatever their address is.
+    pub(crate) fn way_to(&self, to: Endpoint) -> Option<Way<'_>> {
+        let by_stack = self.stack().filter(|_| self.is_outside(to.ip));
+        let by_broker = self.leaves_to(to).map(Way::Broker);
+        by_broker.or(by_stack.map(Way::Stack))
+    }
+    /// The way out by the broker that leads to an address, if it is not one of this host's.
     pub(crate) fn leaves(&self, ip: IpAddr) -> Option<&Arc<UserNetwork>> {
         let inside = self.is_local(ip) || ip.is_unspecified() || ip.is_multicast();
         self.way_out.as_ref().filter(|_| !inside)

@@ -68,6 +68,8 @@ const SO_PASSPIDFD: i32 = 76;
 /// `net.core.{r,w}mem_default` and `_max`.
 pub const BUF_DEFAULT: u32 = 212_992;
 pub const BUF_MAX: u32 = 212_992;
+/// Those of TCP, for sending and receiving, where nobody has set them.
+pub const TCP_BUFFERS: (u32, u32) = (87_040, 131_072);
 /// The smallest buffers: SOCK_MIN_SNDBUF, SOCK_MIN_RCVBUF.
 const SNDBUF_MIN: u32 = 4608;
 const RCVBUF_MIN: u32 = 2304;
@@ -127,8 +129,8 @@ impl Common {
             queue: WaitQueue::new(),
             error: AtomicI32::new(0),
             flags: Flags::default(),
-            sndbuf: AtomicU32::new(if tcp { 87_040 } else { BUF_DEFAULT }),
-            rcvbuf: AtomicU32::new(if tcp { 131_072 } else { BUF_DEFAULT }),
+            sndbuf: AtomicU32::new(if tcp { TCP_BUFFERS.0 } else { BUF_DEFAULT }),
+            rcvbuf: AtomicU32::new(if tcp { TCP_BUFFERS.1 } else { BUF_DEFAULT }),
             linger: AtomicI32::new(-1),
             rcvtimeo: AtomicI64::new(0),
             sndtimeo: AtomicI64::new(0),

@@ -3,9 +3,8 @@
 use crate::addr::{Endpoint, any_ip};
 use crate::ns::{Binding, NetNamespace, PortTable};
 use crate::sys::{AF_INET, AF_INET6};
-use crate::user;
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 fn hex(e: Endpoint, family: u16) -> String {
     let mut s = String::new();
@@ -126,17 +125,19 @@ impl NetNamespace {
                 }
                 s
             }
-            "dev" => String::from(
-                "Inter-|   Receive                                                |  Transmit\n \
-                 face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
-                 lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n",
-            ),
+            "dev" => self.devices(),
             "route" => self.route_table(),
             "if_inet6" => {
-                let mut s = String::from("00000000000000000000000000000001 01 80 10 80       lo\n");
-                if let Some(IpAddr::V6(a)) = self.way_out_v6() {
-                    let hex: String = a.octets().iter().map(|b| format!("{b:02x}")).collect();
-                    let _ = writeln!(s, "{hex} 02 40 00 80     eth0");
+                let mut s = String::new();
+                for i in self.interfaces() {
+                    for (ip, prefix) in &i.addresses {
+                        let IpAddr::V6(a) = ip else { continue };
+                        let (index, name) = (i.index, &i.name);
+                        let scope = scope_v6(*a);
+                        let hex = hex_v6(*a);
+                        let _ =
+                            writeln!(s, "{hex} {index:02x} {prefix:02x} {scope:02x} 80 {name:>8}");
+                    }
                 }
                 s
             }
@@ -158,35 +159,74 @@ impl NetNamespace {
     }
 }
 
+fn hex_v6(a: Ipv6Addr) -> String {
+    a.octets().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// `IPV6_ADDR_*`, as `if6_seq_show` tells it.
+fn scope_v6(a: Ipv6Addr) -> u8 {
+    if a.is_loopback() {
+        0x10
+    } else if a.is_unicast_link_local() {
+        0x20
+    } else {
+        0
+    }
+}
+
 impl NetNamespace {
-    fn way_out_v6(&self) -> Option<IpAddr> {
-        let out = self.way_out.as_ref()?;
-        out.address(IpAddr::V6(Ipv6Addr::UNSPECIFIED))
+    /// `/proc/net/dev`.
+    fn devices(&self) -> String {
+        let mut s = String::from(
+            "Inter-|   Receive                                                |  Transmit\n \
+             face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n",
+        );
+        for i in self.interfaces() {
+            let _ = writeln!(
+                s,
+                "{:>6}: {:7} {:7} {:4} {:4} {:4} {:5} {:10} {:9} {:8} {:7} {:4} {:4} {:4} {:5} {:7} {:10}",
+                i.name, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+            );
+        }
+        s
     }
 
     /// `/proc/net/route`: as `fib_route_seq_show`, numbers in the host's byte order.
     fn route_table(&self) -> String {
+        const UP: u32 = 1;
+        const GATEWAY: u32 = 2;
+        const HOST: u32 = 4;
         let mut s = String::from(
             "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT",
         );
         s = format!("{s:<127}\n");
-        if self.way_out.is_some() {
-            let (IpAddr::V4(own), prefix) = user::ADDRESS_V4 else {
-                return s;
+        let all = self.interfaces();
+        for r in self.routes() {
+            let IpAddr::V4(to) = r.to else { continue };
+            let swapped = |a: Ipv4Addr| a.to_bits().swap_bytes();
+            let via = match r.via {
+                Some(IpAddr::V4(a)) => a,
+                _ => Ipv4Addr::UNSPECIFIED,
             };
-            let mask = u32::MAX << (32 - u32::from(prefix));
-            let swapped = |n: u32| n.swap_bytes();
-            let rows = [
-                (0, swapped(user::GATEWAY_V4.to_bits()), 3, 0),
-                (swapped(own.to_bits() & mask), 0, 1, swapped(mask)),
-            ];
-            for (to, via, flags, mask) in rows {
-                let row = format!(
-                    "{}\t{to:08X}\t{via:08X}\t{flags:04X}\t0\t0\t0\t{mask:08X}\t0\t0\t0",
-                    user::DEVICE
-                );
-                let _ = writeln!(s, "{row:<127}");
+            let mask = u32::MAX.checked_shl(32 - u32::from(r.prefix)).unwrap_or(0);
+            let mut flags = UP;
+            if r.via.is_some() {
+                flags |= GATEWAY;
             }
+            if r.prefix == 32 {
+                flags |= HOST;
+            }
+            let device = all.iter().find(|i| i.index == r.device);
+            let row = format!(
+                "{}\t{:08X}\t{:08X}\t{flags:04X}\t0\t0\t{}\t{:08X}\t{}\t0\t0",
+                device.map_or("*", |i| &i.name),
+                swapped(to),
+                swapped(via),
+                r.metric,
+                mask.swap_bytes(),
+                r.mtu,
+            );
+            let _ = writeln!(s, "{row:<127}");
         }
         s
     }

@@ -89,6 +89,10 @@ pub trait Protocol: Any + Send + Sync {
     }
     fn local_name(&self) -> Result<Vec<u8>>;
     fn peer_name(&self) -> Result<Vec<u8>>;
+    /// The peer's name, also where it has gone.
+    fn accepted_name(&self) -> Result<Vec<u8>> {
+        self.peer_name()
+    }
     fn send(
         &self,
         who: &Caller<'_>,

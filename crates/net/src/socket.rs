@@ -93,7 +93,7 @@ impl Socket {
     pub fn listen(&self, who: &Caller<'_>, backlog: i32) -> Result<()> {
         self.protocol.listen(who, backlog)
     }
-    /// The next connection; its address is its `peer_name`.
+    /// The next connection; its address is its `accepted_name`.
     pub fn accept(&self) -> Result<Arc<Socket>> {
         self.protocol.accept().map(Socket::new).map(Arc::new)
     }
@@ -120,6 +120,10 @@ impl Socket {
     pub fn is_own(&self) -> bool {
         let ns = &self.common.ns;
         self.common.family == AF_UNIX || ns.host.is_none() && !self.protocol.is_outside()
+    }
+    /// Who was at the other end when it was accepted; it may have gone by now.
+    pub fn accepted_name(&self) -> Result<Vec<u8>> {
+        self.protocol.accepted_name()
     }
     /// `getpeername(2)`.
     pub fn peer_name(&self) -> Result<Vec<u8>> {

@@ -1,35 +1,34 @@
-//! UDP between sockets of one namespace.
+//! UDP: between sockets of one namespace, and with others by the way out.
 
 use crate::addr::{Endpoint, family_of, parse_inet};
 use crate::control::Control;
+use crate::datagrams::{Arrival, DatagramQueue};
 use crate::inet::*;
-use crate::interface::LO_INDEX;
-use crate::msgqueue::{put_all, take_all};
+use crate::msgqueue::take_all;
 use crate::ns::{Binding, NetNamespace, Rule};
-use crate::options::{Common, SO_ACCEPTCONN, SO_BROADCAST, SO_TIMESTAMP, SO_TIMESTAMPNS};
+use crate::options::{Common, SO_ACCEPTCONN, SO_BROADCAST};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
+use crate::stack::Stack;
 use crate::sys::*;
 use crate::tcp::{bindable, route};
 use crate::user::wire::Datagrams;
 use crate::user::{Inside, UserNetwork};
 use abi::Result;
 use abi::errno::{
-    EACCES, EAFNOSUPPORT, EAGAIN, ECONNREFUSED, EDESTADDRREQ, EINVAL, EMSGSIZE, ENETUNREACH,
-    ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPIPE,
+    EACCES, EAFNOSUPPORT, ECONNREFUSED, EDESTADDRREQ, EINVAL, EMSGSIZE, ENETUNREACH, ENOPROTOOPT,
+    ENOTCONN, EOPNOTSUPP, EPIPE,
 };
+use bytes::Bytes;
+use netstack::ip::Info;
 use parking_lot::Mutex;
-use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use vfs::ucounts::Kind;
 use vfs::{Credentials, Sink, Source};
 use wait::Events;
 
 /// The largest payload of one datagram.
 const MAX_PAYLOAD: usize = 65507;
-/// What a datagram costs beyond its bytes.
-const OVERHEAD: usize = 512;
 /// The most datagrams that one UDP_SEGMENT send makes.
 const MAX_SEGMENTS: usize = 128;
 
@@ -55,53 +54,41 @@ pub struct UdpRx {
     common: Arc<Common>,
     /// Only datagrams from there are taken. Leaf lock.
     peer: Mutex<Option<Endpoint>>,
-    state: Mutex<Queue>,
+    queue: DatagramQueue,
 }
 
-#[derive(Default)]
-struct Queue {
-    msgs: VecDeque<Datagram>,
-    bytes: usize,
-    /// The same, as the owner's.
-    memory: Option<vfs::ucounts::Charge>,
-    shut: bool,
-}
-
-struct Datagram {
-    data: Vec<u8>,
+/// A datagram came by a device; whether anybody takes it.
+pub(crate) fn arrived(
+    ns: &NetNamespace,
     from: Endpoint,
-    to: IpAddr,
-    /// CLOCK_REALTIME, in nanoseconds.
-    time: i64,
-    tos: u8,
+    to: Endpoint,
+    data: &[u8],
+    info: &Info,
+) -> bool {
+    let Some(rx) = ns.udp.lookup(to, |rx| rx.takes(from)) else {
+        return false;
+    };
+    // A piece of a large frame would keep the whole.
+    let data = Bytes::copy_from_slice(data);
+    rx.queue.put(data, from, Arrival::outside(to.ip, info));
+    true
+}
+
+/// What was sent from `local` to `remote` did not arrive.
+pub(crate) fn failed(ns: &NetNamespace, local: Endpoint, remote: Endpoint, e: abi::Errno) {
+    if let Some(rx) = ns.udp.lookup(local, |rx| rx.takes(remote)) {
+        Inside::failed(&*rx, remote, e);
+    }
 }
 
 impl UdpRx {
-    /// A datagram comes; it is lost where there is no room.
-    fn put(&self, data: Vec<u8>, from: Endpoint, to: IpAddr, tos: u8) {
-        {
-            let mut q = self.state.lock();
-            let limit = self.common.rcvbuf.load(Ordering::Relaxed) as usize;
-            if q.shut || q.bytes + data.len() + OVERHEAD > limit.max(data.len() + OVERHEAD) {
-                return; // Lost, as datagrams may be.
-            }
-            if q.memory.is_none() {
-                q.memory = self.common.user.get().map(|u| u.force(Kind::Kmem, 0));
-            }
-            let n = (data.len() + OVERHEAD) as u64;
-            if q.memory.as_mut().is_some_and(|m| !m.grow(n, u64::MAX)) {
-                return; // Lost, too.
-            }
-            q.bytes += data.len() + OVERHEAD;
-            q.msgs.push_back(Datagram {
-                data,
-                from,
-                to,
-                time: hostcall::time::clock_nanos(0),
-                tos,
-            });
+    /// How well it fits what comes from there; `None`: not at all.
+    fn takes(&self, from: Endpoint) -> Option<u32> {
+        match *self.peer.lock() {
+            Some(p) if p != from => None,
+            Some(_) => Some(8),
+            None => Some(0),
         }
-        self.common.notify(Events::READABLE);
     }
 }
 
@@ -117,7 +104,8 @@ impl Inside for UdpRx {
             return;
         }
         let to = self.common.ns.source_for(from.ip);
-        self.put(data.to_vec(), from, to, 0);
+        let data = Bytes::copy_from_slice(data);
+        self.queue.put(data, from, Arrival::inside(to, 0));
     }
     /// A connected socket is told.
     fn failed(&self, to: Endpoint, e: abi::Errno) {
@@ -134,7 +122,7 @@ pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Parts {
     let rx = Arc::new(UdpRx {
         common: common.clone(),
         peer: Mutex::new(None),
-        state: Mutex::new(Queue::default()),
+        queue: DatagramQueue::new(&common),
     });
     let udp = Arc::new(Udp {
         common: common.clone(),
@@ -195,19 +183,31 @@ impl Udp {
         let _ = out.send(&rx, Datagrams::Udp, to, data);
     }
 
+    fn send_by(
+        &self,
+        stack: &Stack,
+        from: Endpoint,
+        to: Endpoint,
+        data: &[u8],
+        segment: Option<u16>,
+    ) -> Result<()> {
+        let marks = crate::stack::marks(&self.options, to.ip);
+        stack.send_udp(from, to, data, segment, &marks)
+    }
+
     fn deliver(&self, from: Endpoint, to: Endpoint, data: Vec<u8>, tos: u8, connected: bool) {
         // A wildcard's socket is for this host's addresses, not for others' that leave.
         if let Some(out) = self.common.ns.leaves(to.ip) {
             return self.send_out(out, to, &data);
         }
-        let rx = self.common.ns.udp.lookup(to, |rx| match *rx.peer.lock() {
-            Some(p) if p != from => None,
-            Some(_) => Some(8),
-            None => Some(0),
-        });
+        let rx = self.common.ns.udp.lookup(to, |rx| rx.takes(from));
         let Some(rx) = rx else {
             if let Some(out) = self.common.ns.leaves_to(to) {
                 return self.send_out(out, to, &data);
+            }
+            if let Some(names) = self.common.ns.names_at(to) {
+                let rx: Arc<dyn Inside> = self.rx.clone();
+                return names.ask(&rx, &data);
             }
             // The port-unreachable message that comes back tells only who wants to know.
             let wants =
@@ -219,60 +219,7 @@ impl Udp {
             }
             return;
         };
-        rx.put(data, from, to.ip, tos);
-    }
-
-    fn control_for(&self, m: &Datagram) -> Control {
-        let mut c = Control::default();
-        let time = |unit: i64| {
-            let mut v = (m.time / 1_000_000_000).to_le_bytes().to_vec();
-            v.extend_from_slice(&(m.time % 1_000_000_000 / unit).to_le_bytes());
-            v
-        };
-        if self.common.flag(SO_TIMESTAMP) {
-            c.other.push((SOL_SOCKET, SO_TIMESTAMP, time(1000)));
-        }
-        if self.common.flag(SO_TIMESTAMPNS) {
-            c.other.push((SOL_SOCKET, SO_TIMESTAMPNS, time(1)));
-        }
-        let index = LO_INDEX.to_le_bytes();
-        if let IpAddr::V4(to) = m.to {
-            if self.options.on(SOL_IP, IP_PKTINFO) {
-                let mut v = index.to_vec();
-                v.extend_from_slice(&to.octets());
-                v.extend_from_slice(&to.octets());
-                c.other.push((SOL_IP, IP_PKTINFO, v));
-            }
-            if self.options.on(SOL_IP, IP_RECVTTL) {
-                c.other.push((SOL_IP, IP_TTL, 64i32.to_le_bytes().to_vec()));
-            }
-            if self.options.on(SOL_IP, IP_RECVTOS) {
-                c.other.push((SOL_IP, IP_TOS, vec![m.tos]));
-            }
-        }
-        if self.common.family == AF_INET6 {
-            if self.options.on(SOL_IPV6, IPV6_RECVPKTINFO) {
-                let ip = match m.to {
-                    IpAddr::V4(a) => a.to_ipv6_mapped(),
-                    IpAddr::V6(a) => a,
-                };
-                let mut v = ip.octets().to_vec();
-                v.extend_from_slice(&index);
-                c.other.push((SOL_IPV6, IPV6_PKTINFO, v));
-            }
-            if self.options.on(SOL_IPV6, IPV6_RECVHOPLIMIT) {
-                c.other
-                    .push((SOL_IPV6, IPV6_HOPLIMIT, 64i32.to_le_bytes().to_vec()));
-            }
-            if self.options.on(SOL_IPV6, IPV6_RECVTCLASS) {
-                c.other.push((
-                    SOL_IPV6,
-                    IPV6_TCLASS,
-                    i32::from(m.tos).to_le_bytes().to_vec(),
-                ));
-            }
-        }
-        c
+        rx.queue.put(data.into(), from, Arrival::inside(to.ip, tos));
     }
 }
 
@@ -397,12 +344,16 @@ impl Protocol for Udp {
             }
             None => peer.ok_or(EDESTADDRREQ)?,
         };
-        if to.ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
-            return Err(if self.common.flag(SO_BROADCAST) {
-                ENETUNREACH
-            } else {
-                EACCES
-            });
+        let ns = &self.common.ns;
+        if to.ip == IpAddr::V4(Ipv4Addr::BROADCAST)
+            || ns.stack().is_some_and(|s| s.ip.is_broadcast(to.ip))
+        {
+            if !self.common.flag(SO_BROADCAST) {
+                return Err(EACCES);
+            }
+            if ns.stack().is_none() {
+                return Err(ENETUNREACH);
+            }
         }
         let local = self.ensure_bound(&mut self.state.lock(), who.cred.euid)?;
         let (remote, mut source) = route(&self.common, &self.options, Some(local), to)?;
@@ -422,46 +373,30 @@ impl Protocol for Udp {
         let tos = self.options.value(SOL_IP, IP_TOS) as u8;
         let connected = peer == Some(remote);
         let segment = segment.unwrap_or(self.options.value(SOL_UDP, UDP_SEGMENT) as usize);
-        if segment > 0 && len > segment {
-            if len.div_ceil(segment) > MAX_SEGMENTS {
-                return Err(EINVAL);
-            }
-            for part in data.chunks(segment) {
+        if segment > 0 && len > segment && len.div_ceil(segment) > MAX_SEGMENTS {
+            return Err(EINVAL);
+        }
+        let parts = if segment > 0 { segment } else { len.max(1) };
+        if let Some(stack) = self.common.ns.stack()
+            && (remote.ip.is_multicast() || self.common.ns.is_outside(remote.ip))
+        {
+            let cut = (len > parts).then_some(parts as u16);
+            self.send_by(stack, from, remote, &data, cut)?;
+            return Ok(len);
+        }
+        if data.is_empty() {
+            self.deliver(from, remote, data, tos, connected);
+        } else {
+            for part in data.chunks(parts) {
                 self.deliver(from, remote, part.to_vec(), tos, connected);
             }
-        } else {
-            self.deliver(from, remote, data, tos, connected);
         }
         Ok(len)
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
         self.common.take_error()?;
-        let mut q = self.rx.state.lock();
-        let Some(m) = q.msgs.front() else {
-            return if q.shut {
-                Ok(Received::default())
-            } else {
-                Err(EAGAIN)
-            };
-        };
-        let n = put_all(dst, &m.data)?;
-        let len = m.data.len();
-        let r = Received {
-            n: if flags & MSG_TRUNC != 0 { len } else { n },
-            addr: m.from.encode(self.common.family),
-            control: self.control_for(m),
-            flags: if n < len { MSG_TRUNC } else { 0 },
-        };
-        if flags & MSG_PEEK == 0 {
-            q.msgs.pop_front();
-            q.bytes -= len + OVERHEAD;
-            let left = q.bytes as u64;
-            if let Some(c) = &mut q.memory {
-                c.set(left);
-            }
-        }
-        Ok(r)
+        self.rx.queue.receive(dst, flags, 0, &self.options)
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<()> {
@@ -469,7 +404,7 @@ impl Protocol for Udp {
             return Err(ENOTCONN);
         }
         if how.read {
-            self.rx.state.lock().shut = true;
+            self.rx.queue.shut();
         }
         if how.write {
             self.shut_write.store(true, Ordering::Relaxed);
@@ -481,10 +416,7 @@ impl Protocol for Udp {
 
     fn poll(&self) -> Events {
         let mut e = Events::WRITABLE;
-        let (some, shut) = {
-            let q = self.rx.state.lock();
-            (!q.msgs.is_empty(), q.shut)
-        };
+        let (some, shut) = self.rx.queue.status();
         if some || shut {
             e |= Events::READABLE;
         }
@@ -524,13 +456,7 @@ impl Protocol for Udp {
     }
 
     fn unread(&self) -> Result<usize> {
-        Ok(self
-            .rx
-            .state
-            .lock()
-            .msgs
-            .front()
-            .map_or(0, |m| m.data.len()))
+        Ok(self.rx.queue.first_len())
     }
 
     fn close(&self) {
@@ -541,7 +467,6 @@ impl Protocol for Udp {
         if let Some(b) = b {
             self.common.ns.udp.unbind(&b);
         }
-        let old = std::mem::take(&mut *self.rx.state.lock());
-        drop(old);
+        self.rx.queue.clear();
     }
 }

@@ -110,6 +110,7 @@ impl UserNetwork {
             index: DEVICE_INDEX,
             flags: IFF_UP_BROADCAST_RUNNING_MULTICAST,
             mtu: 1500,
+            mac: [0; 6],
             addresses: std::iter::once(ADDRESS_V4).chain(v6).collect(),
         }
     }

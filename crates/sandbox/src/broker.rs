@@ -98,6 +98,7 @@ pub fn interfaces() -> Vec<Interface> {
             Some(i) => i.addresses.push(address),
             None => all.push(Interface {
                 mtu: mtu(&a.name),
+                mac: [0; 6],
                 index: a.index as i32,
                 name: a.name,
                 flags: a.flags,

@@ -3,10 +3,12 @@
 use super::UserNetwork;
 use crate::addr::Endpoint;
 use crate::control::Control;
+use crate::ns::Binding;
 use crate::options::{Common, SO_ERROR, SO_KEEPALIVE, SO_LINGER};
 use crate::protocol::{Received, Shutdown};
 use crate::readiness::{self, Watched};
 use crate::sys::*;
+use crate::tcp::{Listener, Outside};
 use abi::errno::{EAGAIN, EINVAL, ENOTCONN};
 use abi::{Errno, Result};
 use hostcall::inet as host;
@@ -108,8 +110,23 @@ impl Stream {
         let v = host::option(self.fd.raw(), SOL_SOCKET, SO_ERROR, 4).ok()?;
         Errno::new(i32::from_ne_bytes(v.try_into().ok()?))
     }
+}
 
-    pub fn send(&self, src: &mut dyn Source, flags: u32) -> Result<usize> {
+impl Outside for Stream {
+    fn local(&self) -> Endpoint {
+        self.local
+    }
+
+    fn remote(&self) -> Endpoint {
+        self.remote
+    }
+
+    fn mss(&self) -> Option<i32> {
+        let v = host::option(self.fd.raw(), SOL_TCP, 2, 4).ok()?;
+        v.try_into().ok().map(i32::from_ne_bytes)
+    }
+
+    fn send(&self, src: &mut dyn Source, flags: u32) -> Result<usize> {
         let flags = (flags & (MSG_OOB | MSG_MORE)) as i32;
         let fd = self.fd.raw();
         let len = src.remaining();
@@ -119,7 +136,7 @@ impl Stream {
         src.drain(len, &mut |data| host::send(fd, data, None, &[], flags))
     }
 
-    pub fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
         let fd = self.fd.raw();
         let host_flags = (flags & (MSG_OOB | MSG_PEEK | MSG_TRUNC)) as i32;
         let room = dst.remaining();
@@ -142,23 +159,23 @@ impl Stream {
         })
     }
 
-    pub fn shutdown(&self, how: Shutdown) -> Result<()> {
+    fn shutdown(&self, how: Shutdown) -> Result<()> {
         host::shutdown(self.fd.raw(), how.number())
     }
 
-    pub fn poll(&self) -> Events {
+    fn poll(&self) -> Events {
         readiness::now(&self.fd)
     }
 
-    pub fn unread(&self) -> Result<usize> {
+    fn unread(&self) -> Result<usize> {
         file::bytes_ready(self.fd.raw()).map(|n| n.max(0) as usize)
     }
 
-    pub fn info(&self) -> Result<Vec<u8>> {
+    fn info(&self) -> Result<Vec<u8>> {
         host::option(self.fd.raw(), SOL_TCP, TCP_INFO, 512)
     }
 
-    pub fn peer(&self) -> Result<Endpoint> {
+    fn peer(&self) -> Result<Endpoint> {
         match self.progress() {
             Progress::Connected => Ok(self.remote),
             _ => Err(ENOTCONN),
@@ -166,7 +183,7 @@ impl Stream {
     }
 
     /// Sets an option, where it is one that the host's socket has to know.
-    pub fn set_option(&self, level: i32, name: i32, v: &[u8]) -> Result<()> {
+    fn set_option(&self, level: i32, name: i32, v: &[u8]) -> Result<()> {
         if !is_hosts(level, name) {
             return Ok(());
         }
@@ -176,16 +193,15 @@ impl Stream {
         self.network.set_option(&self.fd, level, name, v)
     }
 
-    /// Ends it with a reset, as SO_LINGER with a time of zero asks.
-    pub fn reset(&self) {
+    /// As SO_LINGER with a time of zero asks.
+    fn reset(&self) {
         let on = [1i32.to_ne_bytes(), [0; 4]].concat();
         let _ = self
             .network
             .set_option(&self.fd, SOL_SOCKET, SO_LINGER, &on);
     }
 
-    /// What a connect call gives that finds this connection, which was begun before.
-    pub fn again(&self) -> Option<Result<()>> {
+    fn again(&self) -> Option<Result<()>> {
         match self.progress() {
             Progress::Connecting => Some(Err(EAGAIN)),
             Progress::Connected if self.announce() => Some(Ok(())),
@@ -193,6 +209,23 @@ impl Stream {
             // Over: what it failed by is told once, then a new one may begin.
             Progress::Closed => self.take_error().map(Err),
         }
+    }
+
+    fn unsent(&self) -> usize {
+        0
+    }
+
+    fn mtu(&self) -> u32 {
+        65535
+    }
+
+    /// The host's answer is the socket's, also where it has none.
+    fn take_error(&self) -> Option<Errno> {
+        Stream::take_error(self)
+    }
+
+    fn close(&self, binding: Option<Arc<Binding<Listener>>>) -> Option<Arc<Binding<Listener>>> {
+        binding
     }
 }
 

@@ -277,7 +277,7 @@ fn accept4(cx: &mut Context, fd: Fd, peer: Option<AddressOut>, flags: SocketFlag
     let new =
         call(cx, &f, f.nonblocking()).wait(Events::READABLE, s.receive_timeout(), || s.accept())?;
     if let Some(out) = peer {
-        let name = new.peer_name().map_err(|_| ECONNABORTED)?;
+        let name = new.accepted_name().map_err(|_| ECONNABORTED)?;
         out.write(&cx.mm(), &name)?;
     }
     let close = CloseOnExec::from_flags(flags.bits());

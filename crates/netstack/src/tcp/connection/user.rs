@@ -243,6 +243,14 @@ impl Connection {
         }
     }
 
+    /// Whether a byte at `seq` is sent and not acknowledged: what a stranger who tells of it has to
+    /// know.
+    #[must_use]
+    pub fn is_outstanding(&self, seq: Seq) -> bool {
+        let place = self.snd.place(seq);
+        self.state != State::Closed && self.snd.una <= place && place < self.snd.nxt
+    }
+
     /// An ICMP message said that the peer cannot be reached, of the segment that lay at `seq`.
     pub fn unreachable(&mut self, now: Instant, seq: Seq, how: Unreachable) -> Changes {
         self.clock = now;
@@ -252,7 +260,10 @@ impl Connection {
         }
         let is_made = matches!(self.state, State::SynSent | State::SynReceived);
         match how {
-            Unreachable::Hard(errno) if is_made => self.end(Some(Failure::Unreachable(errno))),
+            // (Linux: `tcp_v4_err`, whatever the error is.)
+            Unreachable::Hard(errno) | Unreachable::Soft(errno) if is_made => {
+                self.end(Some(Failure::Unreachable(errno)))
+            }
             Unreachable::Hard(errno) | Unreachable::Soft(errno) => {
                 self.soft = Some(Failure::Unreachable(errno));
                 Changes::empty()

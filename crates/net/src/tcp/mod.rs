@@ -1,29 +1,30 @@
-//! TCP between sockets of one namespace.
+//! TCP sockets.
 //!
-//! A connection is two [`Half`]s. A connect finds the listener and makes the other side's socket at
-//! once, unless the accept queue is full: then the connect waits in the listener's `syns` until
-//! accept makes room.
+//! A connection between sockets of one namespace is two [`Half`]s. A connect finds the listener and
+//! makes the other side's socket at once, unless the accept queue is full: then the connect waits
+//! in the listener's `syns` until accept makes room. A connection that leads out is an [`Outside`].
+
+mod outside;
+
+pub use outside::{Outside, accept_from_outside};
 
 use crate::addr::{Endpoint, family_of, parse_bind, parse_inet};
 use crate::control::Control;
-use crate::inet::{IP_FREEBIND, IPV6_FREEBIND, IPV6_V6ONLY, InetOptions};
+use crate::inet::{IP_FREEBIND, IPV6_FREEBIND, IPV6_V6ONLY, InetOptions, TCP_CONGESTION};
 use crate::ns::{Binding, NetNamespace, Rule};
 use crate::options::{Common, SO_ACCEPTCONN, SO_ERROR, SO_KEEPALIVE};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::stream::{End, Gone, Half, Take};
 use crate::sys::*;
-use crate::user::stream::Stream;
-use crate::user::{self, UserNetwork};
 use abi::Result;
 use abi::errno::{
     EACCES, EADDRNOTAVAIL, EAGAIN, EALREADY, ECONNABORTED, ECONNREFUSED, ECONNRESET, EINPROGRESS,
     EINVAL, EISCONN, ENETUNREACH, ENOBUFS, ENOENT, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM, EPIPE,
 };
-use hostcall::HostFd;
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::Ordering;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::{Caps, Credentials, Sink, Source};
 use wait::Events;
@@ -57,8 +58,8 @@ enum Phase {
     /// A connect that did not wait was refused; the error is pending.
     Refused,
     Connected(Connection),
-    /// With somebody outside, by the host's socket.
-    Outside(Arc<Stream>),
+    /// With somebody outside.
+    Outside(Arc<dyn Outside>),
 }
 
 struct Connection {
@@ -83,6 +84,8 @@ pub struct Listener {
     options: InetOptions,
     binding: Arc<Binding<Listener>>,
     queue: Mutex<AcceptQueue>,
+    /// Handshakes with somebody outside that are not done.
+    half_open: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -180,47 +183,6 @@ struct Ends {
     announced: bool,
 }
 
-/// A connection to a published port comes from outside: it goes to whoever listens there, or is reset.
-pub fn accept_from_outside(ns: &Arc<NetNamespace>, port: u16, peer: Endpoint, fd: HostFd) {
-    let Some(out) = &ns.way_out else { return };
-    let ip = out.address(peer.ip).unwrap_or(user::ADDRESS_V6.0);
-    let local = Endpoint { ip, port };
-    // A server that listens on the loopback only is meant, too: whoever published the port said so.
-    let loopback = if ip.is_ipv4() {
-        IpAddr::V4(Ipv4Addr::LOCALHOST)
-    } else {
-        IpAddr::V6(Ipv6Addr::LOCALHOST)
-    };
-    let at_loopback = Endpoint { ip: loopback, port };
-    let found = ns.tcp.lookup(local, |_| Some(0));
-    let Some(l) = found.or_else(|| ns.tcp.lookup(at_loopback, |_| Some(0))) else {
-        return;
-    };
-    let common = Common::inherit(&l.common, &l.common);
-    let Ok(stream) = Stream::accepted(out, &common, fd, local, peer) else {
-        return;
-    };
-    let binding = ns.tcp.share(&l.binding, ip, &common);
-    *binding.remote.lock() = Some(peer);
-    let state = State {
-        phase: Phase::Outside(stream),
-        local: Some(local),
-        binding: Some(binding),
-        chosen: true,
-    };
-    let t = Tcp::make(common, l.options.duplicate(), state);
-    {
-        let mut q = l.queue.lock();
-        if q.closed || q.full() {
-            drop(q);
-            t.abort();
-            return;
-        }
-        q.ready.push_back(t);
-    }
-    l.common.notify(Events::READABLE);
-}
-
 impl Tcp {
     fn make(common: Arc<Common>, options: InetOptions, state: State) -> Arc<Tcp> {
         Arc::new_cyclic(|me| Tcp {
@@ -247,39 +209,6 @@ impl Tcp {
         let local = Endpoint { ip, port };
         s.local = Some(local);
         Ok((local, remote))
-    }
-
-    /// The connection that leads out, if this is one.
-    fn outside(&self) -> Option<Arc<Stream>> {
-        match &self.state.read().phase {
-            Phase::Outside(s) => Some(s.clone()),
-            _ => None,
-        }
-    }
-
-    /// Begins a connection that leads out, with the options that were set before.
-    fn leave_to(
-        &self,
-        s: &mut State,
-        out: &Arc<UserNetwork>,
-        to: Endpoint,
-        block: Block,
-    ) -> Result<()> {
-        let stream = Stream::connect(out, &self.common, to)?;
-        for (level, name, value) in self.options.set_values() {
-            // What the host does not take is kept here all the same.
-            let _ = stream.set_option(level, name, &value.to_ne_bytes());
-        }
-        if self.common.flag(SO_KEEPALIVE) {
-            let _ = stream.set_option(SOL_SOCKET, SO_KEEPALIVE, &1i32.to_ne_bytes());
-        }
-        s.local = Some(stream.local);
-        s.phase = Phase::Outside(stream);
-        Err(if block == Block::Yes {
-            EAGAIN
-        } else {
-            EINPROGRESS
-        })
     }
 
     /// Joins this socket to `l` with a new socket on the other side, which goes into the accept
@@ -406,13 +335,8 @@ impl Tcp {
     /// Closes what `phase` was.
     fn leave(&self, phase: Phase) {
         match phase {
-            Phase::Idle | Phase::Refused | Phase::Connecting { .. } => {}
+            Phase::Idle | Phase::Refused | Phase::Connecting { .. } | Phase::Outside(_) => {}
             Phase::Connected(c) => self.end(&c, false),
-            Phase::Outside(o) => {
-                if self.common.linger.load(Ordering::Relaxed) == 0 {
-                    o.reset();
-                }
-            }
             Phase::Listening(l) => {
                 let (ready, syns) = {
                     let mut q = l.queue.lock();
@@ -441,7 +365,10 @@ impl Tcp {
         };
         match phase {
             Phase::Connected(c) => self.end(&c, true),
-            Phase::Outside(o) => o.reset(),
+            Phase::Outside(o) => {
+                o.reset();
+                o.close(None);
+            }
             _ => {}
         }
         if let Some(b) = binding {
@@ -459,7 +386,10 @@ impl Tcp {
         };
         match phase {
             Phase::Connected(c) => self.end(&c, true),
-            Phase::Outside(o) => o.reset(),
+            Phase::Outside(o) => {
+                o.reset();
+                o.close(None);
+            }
             p => self.leave(p),
         }
         self.common.notify(Events::HUP | Events::WRITABLE);
@@ -520,12 +450,12 @@ impl Tcp {
         let done = |ok| if waits { ok } else { Err(EINPROGRESS) };
         let ns = &self.common.ns;
         // A wildcard's listener is for this host's addresses, not for others' that leave.
-        let inside = ns.leaves(remote.ip).is_none();
+        let inside = !ns.is_outside(remote.ip);
         let listener = ns.tcp.lookup(remote, |_| Some(0)).filter(|_| inside);
         if listener.is_none()
-            && let Some(out) = ns.leaves_to(remote)
+            && let Some(way) = ns.way_to(remote)
         {
-            return self.leave_to(&mut s, &out.clone(), remote, block);
+            return self.leave_by(&mut s, way, (local, remote), block);
         }
         if let Some(l) = listener {
             let mut q = l.queue.lock();
@@ -595,6 +525,35 @@ impl Tcp {
         put(88, 3); // reordering
         put(96, 65_483); // rcv_space
         v
+    }
+}
+
+const TCP_MAXSEG: i32 = 2;
+/// What TCP_CONGESTION takes; the option is kept as the place here.
+const CONGESTION: [&str; 2] = ["cubic", "reno"];
+
+impl Tcp {
+    /// The largest segment: the connection's, else what was set, else what all take (536 bytes).
+    fn maxseg(&self) -> i32 {
+        let set = self.options.set_values();
+        let set = set.iter().find(|v| (v.0, v.1) == (SOL_TCP, TCP_MAXSEG));
+        let s = self.state.read();
+        match &s.phase {
+            Phase::Outside(o) => o.mss().unwrap_or(536),
+            Phase::Connected(_) => self.options.value(SOL_TCP, TCP_MAXSEG),
+            _ => set.map_or(536, |v| v.2),
+        }
+    }
+
+    fn set_congestion(&self, v: &[u8]) -> Result<()> {
+        let name = v.split(|&b| b == 0).next().unwrap_or(&[]);
+        let n = CONGESTION.iter().position(|c| c.as_bytes() == name);
+        let n = n.ok_or(ENOENT)? as i32;
+        self.options.keep(SOL_TCP, TCP_CONGESTION, n);
+        match self.outside() {
+            Some(o) => o.set_option(SOL_TCP, TCP_CONGESTION, &n.to_ne_bytes()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -695,6 +654,7 @@ impl Protocol for Tcp {
                 backlog,
                 ..AcceptQueue::default()
             }),
+            half_open: AtomicUsize::new(0),
         });
         table.set_target(&binding, l.clone())?;
         s.phase = Phase::Listening(l);
@@ -731,8 +691,16 @@ impl Protocol for Tcp {
         }
     }
 
+    fn accepted_name(&self) -> Result<Vec<u8>> {
+        match &self.state.read().phase {
+            Phase::Connected(c) => Ok(c.remote.encode(self.common.family)),
+            Phase::Outside(o) => Ok(o.remote().encode(self.common.family)),
+            _ => Err(ENOTCONN),
+        }
+    }
+
     fn is_outside(&self) -> bool {
-        self.common.ns.way_out.is_some() && self.outside().is_some()
+        self.common.ns.has_way_out() && self.outside().is_some()
     }
 
     fn send(
@@ -869,19 +837,12 @@ impl Protocol for Tcp {
     }
 
     fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
-        const TCP_CONGESTION: i32 = 13;
         const TCP_REPAIR: i32 = 19;
         const TCP_ULP: i32 = 31;
         match (level, name) {
             (SOL_IPV6, _) if self.common.family == AF_INET => return Err(ENOPROTOOPT),
             (SOL_IPV6, IPV6_V6ONLY) if self.state.read().binding.is_some() => return Err(EINVAL),
-            (SOL_TCP, TCP_CONGESTION) => {
-                let end = v.iter().position(|&b| b == 0).unwrap_or(v.len());
-                return match &v[..end] {
-                    b"cubic" | b"reno" => Ok(()),
-                    _ => Err(ENOENT),
-                };
-            }
+            (SOL_TCP, TCP_CONGESTION) => return self.set_congestion(v),
             (SOL_TCP, TCP_REPAIR) => return Err(EPERM),
             (SOL_TCP, TCP_ULP) => return Err(ENOENT),
             (SOL_UDP, _) => return Err(ENOPROTOOPT),
@@ -896,26 +857,31 @@ impl Protocol for Tcp {
 
     /// An error of the host's connection is the host's to tell.
     fn socket_option(&self, name: i32) -> Option<Result<Vec<u8>>> {
-        if name != SO_ERROR || self.common.ns.way_out.is_none() {
+        if name != SO_ERROR || !self.common.ns.has_way_out() {
             return None;
         }
-        let e = self.outside()?.take_error().map_or(0, |e| e.raw());
-        Some(Ok(e.to_le_bytes().to_vec()))
+        let e = self.outside()?.take_error()?;
+        Some(Ok(e.raw().to_le_bytes().to_vec()))
     }
 
     fn set_socket_option(&self, name: i32, v: &[u8]) -> Option<Result<()>> {
         if name == SO_KEEPALIVE
-            && self.common.ns.way_out.is_some()
+            && self.common.ns.has_way_out()
             && let Some(o) = self.outside()
         {
             let _ = o.set_option(SOL_SOCKET, name, v);
+            // It goes by these, which may have been set before.
+            for (level, name, value) in self.options.set_values() {
+                if level == SOL_TCP && (4..=6).contains(&name) {
+                    let _ = o.set_option(level, name, &value.to_ne_bytes());
+                }
+            }
         }
         None
     }
 
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         const TCP_INFO: i32 = 11;
-        const TCP_CONGESTION: i32 = 13;
         const TCP_ULP: i32 = 31;
         const IP_MTU: i32 = 14;
         const IPV6_MTU: i32 = 24;
@@ -927,11 +893,19 @@ impl Protocol for Tcp {
             (SOL_SOCKET, _) => Err(ENOPROTOOPT),
             (SOL_IPV6, _) if self.common.family == AF_INET => Err(EOPNOTSUPP),
             (SOL_TCP, TCP_INFO) => self.outside().map_or_else(|| Ok(self.info()), |o| o.info()),
-            (SOL_TCP, TCP_CONGESTION) => Ok(b"cubic\0\0\0\0\0\0\0\0\0\0\0".to_vec()),
+            (SOL_TCP, TCP_MAXSEG) => Ok(self.maxseg().to_le_bytes().to_vec()),
+            (SOL_TCP, TCP_CONGESTION) => {
+                let n = self.options.value(SOL_TCP, TCP_CONGESTION);
+                let name = CONGESTION.get(n as usize).unwrap_or(&CONGESTION[0]);
+                let mut v = name.as_bytes().to_vec();
+                v.resize(16, 0);
+                Ok(v)
+            }
             (SOL_TCP, TCP_ULP) => Ok(Vec::new()),
             (SOL_IP, IP_MTU) | (SOL_IPV6, IPV6_MTU) => {
                 self.peer_name()?;
-                Ok(65535i32.to_le_bytes().to_vec())
+                let mtu = self.outside().map_or(65535, |o| o.mtu());
+                Ok(mtu.to_le_bytes().to_vec())
             }
             (SOL_UDP, _) => Err(ENOPROTOOPT),
             _ => self.options.get(level, name),
@@ -949,6 +923,7 @@ impl Protocol for Tcp {
     fn unsent(&self) -> usize {
         match &self.state.read().phase {
             Phase::Connected(c) => c.tx.view().len,
+            Phase::Outside(o) => o.unsent(),
             _ => 0,
         }
     }
@@ -961,7 +936,16 @@ impl Protocol for Tcp {
                 s.binding.take(),
             )
         };
-        if let Some(b) = binding {
+        let free = match &phase {
+            Phase::Outside(o) => {
+                if self.common.linger.load(Ordering::Relaxed) == 0 {
+                    o.reset();
+                }
+                o.close(binding)
+            }
+            _ => binding,
+        };
+        if let Some(b) = free {
             self.common.ns.tcp.unbind(&b);
         }
         self.leave(phase);

@@ -1,0 +1,234 @@
+//! The receive queue of a socket of datagrams (UDP, ICMP, raw), and what it tells of each.
+//!
+//! Who brings a datagram never waits for who reads: a message is taken out of the queue, or shared
+//! for a peek, before it is copied to a program's memory. One that cannot be copied is lost, as on
+//! Linux.
+
+use crate::addr::Endpoint;
+use crate::control::Control;
+use crate::inet::*;
+use crate::interface::LO_INDEX;
+use crate::msgqueue::put_all;
+use crate::options::{Common, SO_TIMESTAMP, SO_TIMESTAMPNS};
+use crate::protocol::Received;
+use crate::sys::*;
+use abi::Result;
+use abi::errno::EAGAIN;
+use bytes::Bytes;
+use netstack::ip::Info;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vfs::Sink;
+use vfs::ucounts::{Charge, Kind};
+use wait::Events;
+
+/// What a datagram costs beyond its bytes.
+const OVERHEAD: usize = 512;
+
+/// See the module.
+pub(crate) struct DatagramQueue {
+    common: Arc<Common>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    msgs: VecDeque<Datagram>,
+    bytes: usize,
+    /// The same, as the owner's.
+    memory: Option<Charge>,
+    shut: bool,
+}
+
+/// One that came.
+#[derive(Clone)]
+pub(crate) struct Datagram {
+    pub data: Bytes,
+    pub from: Endpoint,
+    pub came: Arrival,
+    /// CLOCK_REALTIME, in nanoseconds.
+    time: i64,
+}
+
+/// How a datagram came.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrival {
+    /// Where it was sent.
+    pub to: IpAddr,
+    pub device: i32,
+    pub tos: u8,
+    pub ttl: u8,
+}
+
+impl Arrival {
+    /// From a socket of this host.
+    pub fn inside(to: IpAddr, tos: u8) -> Arrival {
+        Arrival {
+            to,
+            device: LO_INDEX,
+            tos,
+            ttl: 64,
+        }
+    }
+
+    /// From somebody outside.
+    pub fn outside(to: IpAddr, info: &Info) -> Arrival {
+        Arrival {
+            to,
+            device: info.device as i32,
+            tos: info.tos,
+            ttl: info.ttl,
+        }
+    }
+}
+
+impl DatagramQueue {
+    pub fn new(common: &Arc<Common>) -> DatagramQueue {
+        DatagramQueue {
+            common: common.clone(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// A datagram comes; it is lost where there is no room.
+    pub fn put(&self, data: Bytes, from: Endpoint, came: Arrival) {
+        {
+            let mut q = self.state.lock();
+            let limit = self.common.rcvbuf.load(Ordering::Relaxed) as usize;
+            let size = data.len() + OVERHEAD;
+            if q.shut || q.bytes + size > limit.max(size) {
+                return;
+            }
+            if q.memory.is_none() {
+                q.memory = self.common.user.get().map(|u| u.force(Kind::Kmem, 0));
+            }
+            if q.memory
+                .as_mut()
+                .is_some_and(|m| !m.grow(size as u64, u64::MAX))
+            {
+                return;
+            }
+            q.bytes += size;
+            q.msgs.push_back(Datagram {
+                data,
+                from,
+                came,
+                time: hostcall::time::clock_nanos(0),
+            });
+        }
+        self.common.notify(Events::READABLE);
+    }
+
+    /// The first one: taken, or shared with the queue (MSG_PEEK).
+    fn first(&self, flags: u32) -> Result<Option<Datagram>> {
+        let mut q = self.state.lock();
+        if flags & MSG_PEEK != 0 {
+            if let Some(m) = q.msgs.front() {
+                return Ok(Some(m.clone()));
+            }
+        } else if let Some(m) = q.msgs.pop_front() {
+            q.bytes -= m.data.len() + OVERHEAD;
+            let left = q.bytes as u64;
+            if let Some(c) = &mut q.memory {
+                c.set(left);
+            }
+            return Ok(Some(m));
+        }
+        if q.shut { Ok(None) } else { Err(EAGAIN) }
+    }
+
+    /// A receive, from `skip` bytes of the message on.
+    pub fn receive(
+        &self,
+        dst: &mut dyn Sink,
+        flags: u32,
+        skip: usize,
+        options: &InetOptions,
+    ) -> Result<Received> {
+        let Some(m) = self.first(flags)? else {
+            return Ok(Received::default());
+        };
+        let data = &m.data[skip.min(m.data.len())..];
+        let n = put_all(dst, data)?;
+        let len = data.len();
+        Ok(Received {
+            n: if flags & MSG_TRUNC != 0 { len } else { n },
+            addr: m.from.encode(self.common.family),
+            control: control_for(&self.common, options, &m),
+            flags: if n < len { MSG_TRUNC } else { 0 },
+        })
+    }
+
+    pub fn shut(&self) {
+        self.state.lock().shut = true;
+    }
+
+    /// Whether there are some, and whether no more will be read.
+    pub fn status(&self) -> (bool, bool) {
+        let q = self.state.lock();
+        (!q.msgs.is_empty(), q.shut)
+    }
+
+    pub fn first_len(&self) -> usize {
+        self.state.lock().msgs.front().map_or(0, |m| m.data.len())
+    }
+
+    pub fn clear(&self) {
+        let old = std::mem::take(&mut *self.state.lock());
+        drop(old);
+    }
+}
+
+/// The control messages that its socket asked for.
+fn control_for(common: &Common, options: &InetOptions, m: &Datagram) -> Control {
+    let mut c = Control::default();
+    let time = |unit: i64| {
+        let mut v = (m.time / 1_000_000_000).to_le_bytes().to_vec();
+        v.extend_from_slice(&(m.time % 1_000_000_000 / unit).to_le_bytes());
+        v
+    };
+    if common.flag(SO_TIMESTAMP) {
+        c.other.push((SOL_SOCKET, SO_TIMESTAMP, time(1000)));
+    }
+    if common.flag(SO_TIMESTAMPNS) {
+        c.other.push((SOL_SOCKET, SO_TIMESTAMPNS, time(1)));
+    }
+    let index = m.came.device.to_le_bytes();
+    let ttl = i32::from(m.came.ttl).to_le_bytes().to_vec();
+    if let IpAddr::V4(to) = m.came.to {
+        if options.on(SOL_IP, IP_PKTINFO) {
+            let mut v = index.to_vec();
+            v.extend_from_slice(&to.octets());
+            v.extend_from_slice(&to.octets());
+            c.other.push((SOL_IP, IP_PKTINFO, v));
+        }
+        if options.on(SOL_IP, IP_RECVTTL) {
+            c.other.push((SOL_IP, IP_TTL, ttl.clone()));
+        }
+        if options.on(SOL_IP, IP_RECVTOS) {
+            c.other.push((SOL_IP, IP_TOS, vec![m.came.tos]));
+        }
+    }
+    if common.family == AF_INET6 {
+        if options.on(SOL_IPV6, IPV6_RECVPKTINFO) {
+            let ip = match m.came.to {
+                IpAddr::V4(a) => a.to_ipv6_mapped(),
+                IpAddr::V6(a) => a,
+            };
+            let mut v = ip.octets().to_vec();
+            v.extend_from_slice(&index);
+            c.other.push((SOL_IPV6, IPV6_PKTINFO, v));
+        }
+        if options.on(SOL_IPV6, IPV6_RECVHOPLIMIT) {
+            c.other.push((SOL_IPV6, IPV6_HOPLIMIT, ttl));
+        }
+        if options.on(SOL_IPV6, IPV6_RECVTCLASS) {
+            let class = i32::from(m.came.tos).to_le_bytes().to_vec();
+            c.other.push((SOL_IPV6, IPV6_TCLASS, class));
+        }
+    }
+    c
+}

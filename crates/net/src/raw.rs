@@ -1,0 +1,663 @@
+//! Raw sockets (`raw(7)`, `ipv6(7)`) and ping sockets (`icmp(7)`): IP packets, and ICMP echoes.
+//!
+//! What is sent to an address of this host goes to its own raw sockets, and an echo request is
+//! answered, both here; all else goes by the stack. TCP and UDP inside make no packets, so raw
+//! sockets see none of them.
+
+use crate::addr::{Endpoint, family_of, parse_inet};
+use crate::control::Control;
+use crate::datagrams::{Arrival, DatagramQueue};
+use crate::inet::InetOptions;
+use crate::msgqueue::take_all;
+use crate::ns::{NetNamespace, Way};
+use crate::options::{Common, SO_ACCEPTCONN};
+use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
+use crate::sys::*;
+use abi::Result;
+use abi::errno::{
+    EACCES, EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT, EDESTADDRREQ, EINVAL, EMSGSIZE, ENETUNREACH,
+    ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM,
+};
+use bytes::Bytes;
+use netstack::ip::Info;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use vfs::{Caps, Credentials, Sink, Source};
+use wait::Events;
+
+const SOL_RAW: i32 = 255;
+const IPPROTO_RAW: u8 = 255;
+const ICMP_V4: u8 = 1;
+const ICMP_V6: u8 = 58;
+const IP_HDRINCL: i32 = 3;
+/// IPV6_CHECKSUM, at SOL_RAW or SOL_IPV6.
+const IPV6_CHECKSUM: i32 = 7;
+/// ICMP_FILTER at SOL_RAW, ICMPV6_FILTER at SOL_ICMPV6.
+const ICMP_FILTER: i32 = 1;
+const SOL_ICMPV6: i32 = 58;
+/// The longest packet.
+const MOST: usize = 65_535;
+const ECHO_V4: u8 = 8;
+const ECHO_V6: u8 = 128;
+
+/// What it is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Ping,
+    /// Packets of this protocol.
+    Raw(u8),
+}
+
+/// A raw or a ping socket.
+pub struct Raw {
+    common: Arc<Common>,
+    options: InetOptions,
+    rx: Arc<RawRx>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    header_included: bool,
+    /// Where the checksum of a raw IPv6 socket goes.
+    checksum_at: Option<usize>,
+}
+
+/// The receiving side.
+pub(crate) struct RawRx {
+    family: u16,
+    kind: Kind,
+    queue: DatagramQueue,
+    common: Arc<Common>,
+    ends: Mutex<Ends>,
+    /// ICMP types that are not received: bit N for type N.
+    filter: Mutex<[u32; 8]>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Ends {
+    local: Option<IpAddr>,
+    peer: Option<IpAddr>,
+    /// A ping socket's number; 0 until bound.
+    ident: u16,
+}
+
+/// The raw and ping sockets of a namespace.
+#[derive(Default)]
+pub(crate) struct RawSockets {
+    /// How many raw ones there are: mostly none.
+    count: AtomicUsize,
+    all: Mutex<HashMap<u64, Weak<RawRx>>>,
+    /// Ping sockets by family and number.
+    idents: Mutex<HashMap<(u16, u16), Weak<RawRx>>>,
+}
+
+/// Makes a ping socket: `EACCES` for those whose groups `net.ipv4.ping_group_range` does not have.
+pub(crate) fn ping(ns: &Arc<NetNamespace>, family: u16, who: &Caller<'_>) -> Result<Parts> {
+    let range = ns.kept.lock().get("ping_group_range").cloned();
+    let (first, last) = match range.as_deref() {
+        Some([a, b, ..]) => (*a, *b),
+        _ => (1, 0),
+    };
+    let may = |g: &u32| (first..=last).contains(&i64::from(*g));
+    if !may(&who.cred.egid) && !who.cred.groups.iter().any(may) {
+        return Err(EACCES);
+    }
+    let protocol = if family == AF_INET {
+        IPPROTO_ICMP
+    } else {
+        IPPROTO_ICMPV6
+    };
+    Ok(new(ns, family, SOCK_DGRAM, protocol, Kind::Ping))
+}
+
+/// Makes a raw socket: `EPERM` without CAP_NET_RAW.
+pub(crate) fn raw(
+    ns: &Arc<NetNamespace>,
+    family: u16,
+    protocol: i32,
+    who: &Caller<'_>,
+) -> Result<Parts> {
+    if !who.cred.has_in(&ns.user, Caps::NET_RAW) {
+        return Err(EPERM);
+    }
+    let number = u8::try_from(protocol).map_err(|_| EINVAL)?;
+    Ok(new(ns, family, SOCK_RAW, protocol, Kind::Raw(number)))
+}
+
+fn new(ns: &Arc<NetNamespace>, family: u16, kind: u32, protocol: i32, of: Kind) -> Parts {
+    let common = Common::new(ns, family, kind, protocol);
+    let rx = Arc::new(RawRx {
+        family,
+        kind: of,
+        queue: DatagramQueue::new(&common),
+        common: common.clone(),
+        ends: Mutex::default(),
+        filter: Mutex::default(),
+    });
+    if of != Kind::Ping {
+        ns.raw.count.fetch_add(1, Ordering::SeqCst);
+        ns.raw.all.lock().insert(common.ino, Arc::downgrade(&rx));
+    }
+    let state = State {
+        header_included: of == Kind::Raw(IPPROTO_RAW),
+        checksum_at: (of == Kind::Raw(ICMP_V6)).then_some(2),
+    };
+    let raw = Raw {
+        common: common.clone(),
+        options: InetOptions::default(),
+        rx,
+        state: Mutex::new(state),
+    };
+    Parts::new(common, Arc::new(raw))
+}
+
+/// An IP packet, taken apart.
+struct Packet<'a> {
+    from: IpAddr,
+    to: IpAddr,
+    protocol: u8,
+    payload: &'a [u8],
+    /// With its header, as IPv4 sockets get it.
+    whole: &'a [u8],
+}
+
+impl RawRx {
+    fn wants(&self, p: &Packet<'_>) -> bool {
+        let e = *self.ends.lock();
+        let family = if p.to.is_ipv4() { AF_INET } else { AF_INET6 };
+        let filtered = || {
+            let f = self.filter.lock();
+            let kind = p.payload.first().copied().unwrap_or(0);
+            matches!(p.protocol, ICMP_V4 | ICMP_V6)
+                && f[usize::from(kind) / 32] & (1 << (kind % 32)) != 0
+        };
+        self.family == family
+            && self.kind == Kind::Raw(p.protocol)
+            && e.local.is_none_or(|a| a == p.to)
+            && e.peer.is_none_or(|a| a == p.from)
+            && !filtered()
+    }
+}
+
+impl RawSockets {
+    /// Whether there is a raw socket.
+    pub fn is_used(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    fn deliver(&self, p: &Packet<'_>, came: Arrival) -> bool {
+        if !self.is_used() {
+            return false;
+        }
+        let all: Vec<_> = self.all.lock().values().filter_map(Weak::upgrade).collect();
+        let mut taken = false;
+        for rx in all.iter().filter(|rx| rx.wants(p)) {
+            let bytes = if p.to.is_ipv4() { p.whole } else { p.payload };
+            let from = Endpoint::new(p.from, 0);
+            rx.queue.put(Bytes::copy_from_slice(bytes), from, came);
+            taken = true;
+        }
+        taken
+    }
+
+    /// An ICMP message that is no echo request, to the ping socket that asked for it.
+    pub fn icmp(&self, from: IpAddr, message: &[u8], came: Arrival) {
+        let (family, reply) = if from.is_ipv4() {
+            (AF_INET, 0)
+        } else {
+            (AF_INET6, 129)
+        };
+        let [kind, _, _, _, a, b, ..] = *message else {
+            return;
+        };
+        if kind != reply {
+            return;
+        }
+        let ident = u16::from_be_bytes([a, b]);
+        let found = self.idents.lock().get(&(family, ident)).cloned();
+        if let Some(rx) = found.and_then(|w| w.upgrade()) {
+            let data = Bytes::copy_from_slice(message);
+            rx.queue.put(data, Endpoint::new(from, 0), came);
+        }
+    }
+
+    /// A packet came by a device; whether a raw socket takes it.
+    pub fn packet(&self, packet: &[u8], info: &Info) -> bool {
+        let Some(p) = take_apart(packet, info) else {
+            return false;
+        };
+        let came = Arrival::outside(p.to, info);
+        self.deliver(&p, came)
+    }
+}
+
+fn take_apart<'a>(whole: &'a [u8], info: &Info) -> Option<Packet<'a>> {
+    let payload = whole.get(usize::from(info.header)..)?;
+    let (from, to) = match whole.first()? >> 4 {
+        4 => {
+            let a: [u8; 8] = whole.get(12..20)?.try_into().ok()?;
+            let [a, b, c, d, e, f, g, h] = a;
+            (IpAddr::from([a, b, c, d]), IpAddr::from([e, f, g, h]))
+        }
+        _ => {
+            let a: [u8; 16] = whole.get(8..24)?.try_into().ok()?;
+            let b: [u8; 16] = whole.get(24..40)?.try_into().ok()?;
+            (IpAddr::from(a), IpAddr::from(b))
+        }
+    };
+    Some(Packet {
+        from,
+        to,
+        protocol: info.protocol,
+        payload,
+        whole,
+    })
+}
+
+/// The Internet checksum (RFC 1071) of these pieces, each but the last of an even length.
+fn checksum(pieces: &[&[u8]]) -> u16 {
+    let mut sum = 0u64;
+    for p in pieces {
+        for w in p.chunks(2) {
+            sum += u64::from(u16::from_be_bytes([w[0], w.get(1).copied().unwrap_or(0)]));
+        }
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// Fills the checksum of an ICMP message in.
+fn sum_icmp(message: &mut [u8], from: IpAddr, to: IpAddr) {
+    sum_at(message, 2, ICMP_V6, from, to);
+}
+
+fn sum_at(message: &mut [u8], at: usize, protocol: u8, from: IpAddr, to: IpAddr) {
+    if message.len() < at + 2 {
+        return;
+    }
+    message[at..at + 2].fill(0);
+    let n = message.len() as u32;
+    let sum = match (from, to) {
+        (IpAddr::V6(a), IpAddr::V6(b)) => checksum(&[
+            &a.octets(),
+            &b.octets(),
+            &n.to_be_bytes(),
+            &[0, 0, 0, protocol],
+            message,
+        ]),
+        _ => checksum(&[message]),
+    };
+    message[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// An IPv4 header of 20 bytes for a payload, as inside packets have it.
+fn header_v4(from: IpAddr, to: IpAddr, protocol: u8, ttl: u8, tos: u8, n: usize) -> Vec<u8> {
+    let (IpAddr::V4(a), IpAddr::V4(b)) = (from, to) else {
+        return Vec::new();
+    };
+    let mut h = vec![0x45, tos];
+    h.extend_from_slice(&((20 + n) as u16).to_be_bytes());
+    h.extend_from_slice(&[0, 0, 0x40, 0, ttl, protocol, 0, 0]);
+    h.extend_from_slice(&a.octets());
+    h.extend_from_slice(&b.octets());
+    let sum = checksum(&[&h]);
+    h[10..12].copy_from_slice(&sum.to_be_bytes());
+    h
+}
+
+/// A packet of this host to itself: to its raw sockets, and an echo is answered.
+fn inside(ns: &NetNamespace, from: IpAddr, to: IpAddr, protocol: u8, payload: &[u8]) {
+    let give = |from: IpAddr, to: IpAddr, payload: &[u8]| {
+        let mut whole = header_v4(from, to, protocol, 64, 0, payload.len());
+        whole.extend_from_slice(payload);
+        let p = Packet {
+            from,
+            to,
+            protocol,
+            payload,
+            whole: &whole,
+        };
+        let came = Arrival::inside(to, 0);
+        ns.raw.deliver(&p, came);
+        if matches!(protocol, ICMP_V4 | ICMP_V6) {
+            ns.raw.icmp(from, payload, came);
+        }
+    };
+    give(from, to, payload);
+    let reply = match (protocol, payload.first()) {
+        (ICMP_V4, Some(&ECHO_V4)) => 0,
+        (ICMP_V6, Some(&ECHO_V6)) => 129,
+        _ => return,
+    };
+    let mut answer = payload.to_vec();
+    answer[0] = reply;
+    sum_icmp(&mut answer, to, from);
+    give(to, from, &answer);
+}
+
+impl Raw {
+    fn parse(&self, addr: &[u8]) -> Result<IpAddr> {
+        if family_of(addr)? != self.common.family {
+            return Err(EAFNOSUPPORT);
+        }
+        parse_inet(addr, self.common.family).map(|e| e.ip)
+    }
+
+    /// A ping socket has a number from its first use on.
+    fn ensure_ident(&self, wanted: u16) -> Result<u16> {
+        let mut e = self.rx.ends.lock();
+        if e.ident != 0 {
+            return Ok(e.ident);
+        }
+        let mut all = self.common.ns.raw.idents.lock();
+        let family = self.common.family;
+        let free = |n: u16| {
+            let taken = all.get(&(family, n)).is_some_and(|w| w.strong_count() > 0);
+            n != 0 && !taken
+        };
+        let ident = if wanted != 0 {
+            free(wanted).then_some(wanted)
+        } else {
+            let mut seed = [0; 2];
+            hostcall::time::random(&mut seed);
+            let start = u16::from_ne_bytes(seed);
+            (0..=u16::MAX)
+                .map(|i| start.wrapping_add(i))
+                .find(|n| free(*n))
+        };
+        let ident = ident.ok_or(EADDRINUSE)?;
+        all.insert((family, ident), Arc::downgrade(&self.rx));
+        e.ident = ident;
+        Ok(ident)
+    }
+
+    fn source(&self, to: IpAddr) -> Result<IpAddr> {
+        if let Some(own) = self.rx.ends.lock().local {
+            return Ok(own);
+        }
+        if !self.common.ns.reaches(to) {
+            return Err(ENETUNREACH);
+        }
+        Ok(self.common.ns.source_for(to))
+    }
+
+    fn send_ping(&self, to: IpAddr, mut data: Vec<u8>) -> Result<()> {
+        let echo = if to.is_ipv4() { ECHO_V4 } else { ECHO_V6 };
+        if data.len() < 8 || data[0] != echo || data[1] != 0 {
+            return Err(EINVAL);
+        }
+        let ident = self.ensure_ident(0)?;
+        data[4..6].copy_from_slice(&ident.to_be_bytes());
+        let protocol = if to.is_ipv4() { ICMP_V4 } else { ICMP_V6 };
+        let from = self.source(to)?;
+        sum_icmp(&mut data, from, to);
+        self.out(from, to, protocol, &data)
+    }
+
+    fn send_raw(&self, to: IpAddr, protocol: u8, mut data: Vec<u8>) -> Result<()> {
+        let (included, sum) = {
+            let s = self.state.lock();
+            (s.header_included, s.checksum_at)
+        };
+        let from = self.source(to)?;
+        if included {
+            return self.out_whole(to, &data);
+        }
+        if let (Some(at), IpAddr::V6(_)) = (sum, to) {
+            if at + 2 > data.len() {
+                return Err(EINVAL);
+            }
+            sum_at(&mut data, at, protocol, from, to);
+        }
+        self.out(from, to, protocol, &data)
+    }
+
+    fn out(&self, from: IpAddr, to: IpAddr, protocol: u8, payload: &[u8]) -> Result<()> {
+        let ns = &self.common.ns;
+        match ns.way_to(Endpoint::new(to, 0)) {
+            None => inside(ns, from, to, protocol, payload),
+            // The broker relays TCP and UDP only.
+            Some(Way::Broker(_)) => return Err(ENETUNREACH),
+            Some(Way::Stack(s)) => {
+                let marks = crate::stack::marks(&self.options, to);
+                s.send_ip(from, to, protocol, payload, &marks)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn out_whole(&self, to: IpAddr, packet: &[u8]) -> Result<()> {
+        if packet.len() < 20 || !to.is_ipv4() {
+            return Err(EINVAL);
+        }
+        let ns = &self.common.ns;
+        match ns.way_to(Endpoint::new(to, 0)) {
+            Some(Way::Stack(s)) => s.send_whole(to, packet),
+            Some(Way::Broker(_)) => Err(ENETUNREACH),
+            None => {
+                let header = usize::from(packet[0] & 15) * 4;
+                let payload = packet.get(header..).ok_or(EINVAL)?;
+                inside(ns, self.source(to)?, to, packet[9], payload);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Protocol for Raw {
+    fn bind(&self, _: &Caller<'_>, addr: &[u8]) -> Result<()> {
+        let at = parse_inet(addr, self.common.family)?;
+        if !at.ip.is_unspecified() && !self.common.ns.is_local(at.ip) {
+            return Err(EADDRNOTAVAIL);
+        }
+        if self.rx.kind == Kind::Ping {
+            if self.rx.ends.lock().ident != 0 {
+                return Err(EINVAL);
+            }
+            self.ensure_ident(at.port)?;
+        }
+        self.rx.ends.lock().local = Some(at.ip).filter(|ip| !ip.is_unspecified());
+        Ok(())
+    }
+
+    fn connect(&self, _: &Caller<'_>, addr: &[u8], _: Block) -> Result<()> {
+        if family_of(addr)? == AF_UNSPEC {
+            self.rx.ends.lock().peer = None;
+            return Ok(());
+        }
+        let to = self.common.ns.resolve(self.parse(addr)?);
+        let from = self.source(to)?;
+        if self.rx.kind == Kind::Ping {
+            self.ensure_ident(0)?;
+        }
+        let mut e = self.rx.ends.lock();
+        e.local = Some(from);
+        e.peer = Some(to);
+        Ok(())
+    }
+
+    fn local_name(&self) -> Result<Vec<u8>> {
+        let e = *self.rx.ends.lock();
+        let ip = e
+            .local
+            .unwrap_or_else(|| Endpoint::any(self.common.family).ip);
+        let port = match self.rx.kind {
+            Kind::Ping => e.ident,
+            Kind::Raw(n) => n.into(),
+        };
+        Ok(Endpoint { ip, port }.encode(self.common.family))
+    }
+
+    fn peer_name(&self) -> Result<Vec<u8>> {
+        let ip = self.rx.ends.lock().peer.ok_or(ENOTCONN)?;
+        Ok(Endpoint { ip, port: 0 }.encode(self.common.family))
+    }
+
+    fn send(
+        &self,
+        _: &Caller<'_>,
+        src: &mut dyn Source,
+        dest: Option<&[u8]>,
+        _: Control,
+        flags: u32,
+    ) -> Result<usize> {
+        if flags & MSG_OOB != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        let n = src.remaining();
+        if n > MOST {
+            return Err(EMSGSIZE);
+        }
+        self.common.take_error()?;
+        let to = match dest {
+            Some(d) => self.parse(d)?,
+            None => self.rx.ends.lock().peer.ok_or(EDESTADDRREQ)?,
+        };
+        let to = self.common.ns.resolve(to);
+        let data = take_all(src)?;
+        match self.rx.kind {
+            Kind::Ping => self.send_ping(to, data)?,
+            Kind::Raw(protocol) => self.send_raw(to, protocol, data)?,
+        }
+        Ok(n)
+    }
+
+    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        if flags & MSG_OOB != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        self.common.take_error()?;
+        self.rx.queue.receive(dst, flags, 0, &self.options)
+    }
+
+    fn shutdown(&self, how: Shutdown) -> Result<()> {
+        if self.rx.ends.lock().peer.is_none() {
+            return Err(ENOTCONN);
+        }
+        if how.read {
+            self.rx.queue.shut();
+            self.common.notify(Events::READABLE | Events::RDHUP);
+        }
+        Ok(())
+    }
+
+    fn poll(&self) -> Events {
+        let mut e = Events::WRITABLE;
+        let (some, shut) = self.rx.queue.status();
+        if some || shut {
+            e |= Events::READABLE;
+        }
+        if shut {
+            e |= Events::RDHUP;
+        }
+        if self.common.has_error() {
+            e |= Events::ERR;
+        }
+        e
+    }
+
+    fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
+        match (level, name) {
+            (SOL_RAW, ICMP_FILTER) if self.rx.kind == Kind::Raw(ICMP_V4) => {
+                let word = v.first_chunk().ok_or(EINVAL)?;
+                self.rx.filter.lock()[0] = u32::from_ne_bytes(*word);
+                Ok(())
+            }
+            (SOL_ICMPV6, ICMP_FILTER) if self.rx.kind == Kind::Raw(ICMP_V6) => {
+                let mut f = self.rx.filter.lock();
+                for (to, from) in f.iter_mut().zip(v.as_chunks().0) {
+                    *to = u32::from_ne_bytes(*from);
+                }
+                Ok(())
+            }
+            (SOL_RAW | SOL_IPV6, IPV6_CHECKSUM) if self.common.family == AF_INET6 => {
+                let at = crate::options::int_of(v)?;
+                // An odd place, and an ICMPv6 socket's, are refused.
+                if at > 0 && at % 2 == 1 || self.rx.kind == Kind::Raw(ICMP_V6) {
+                    return Err(EINVAL);
+                }
+                self.state.lock().checksum_at = usize::try_from(at).ok();
+                Ok(())
+            }
+            (SOL_IP, IP_HDRINCL) if self.rx.kind != Kind::Ping => {
+                let on = crate::options::int_of(v)? != 0;
+                self.state.lock().header_included = on;
+                Ok(())
+            }
+            (SOL_TCP | SOL_UDP | SOL_RAW | SOL_ICMPV6, _) => Err(ENOPROTOOPT),
+            _ => self.options.set(level, name, v, cred),
+        }
+    }
+
+    fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
+        let int = |n: i32| Ok(n.to_le_bytes().to_vec());
+        match (level, name) {
+            (SOL_SOCKET, SO_ACCEPTCONN) => int(0),
+            (SOL_RAW, ICMP_FILTER) if self.rx.kind == Kind::Raw(ICMP_V4) => {
+                Ok(self.rx.filter.lock()[0].to_ne_bytes().to_vec())
+            }
+            (SOL_ICMPV6, ICMP_FILTER) if self.rx.kind == Kind::Raw(ICMP_V6) => {
+                let f = *self.rx.filter.lock();
+                Ok(f.iter().flat_map(|w| w.to_ne_bytes()).collect())
+            }
+            (SOL_RAW | SOL_IPV6, IPV6_CHECKSUM) if self.common.family == AF_INET6 => {
+                int(self.state.lock().checksum_at.map_or(-1, |n| n as i32))
+            }
+            (SOL_IP, IP_HDRINCL) if self.rx.kind != Kind::Ping => {
+                int(self.state.lock().header_included.into())
+            }
+            (SOL_SOCKET | SOL_TCP | SOL_UDP | SOL_RAW | SOL_ICMPV6, _) => Err(ENOPROTOOPT),
+            _ => self.options.get(level, name),
+        }
+    }
+
+    fn unread(&self) -> Result<usize> {
+        Ok(self.rx.queue.first_len())
+    }
+
+    fn close(&self) {
+        let raw = &self.common.ns.raw;
+        if self.rx.kind != Kind::Ping && raw.all.lock().remove(&self.common.ino).is_some() {
+            raw.count.fetch_sub(1, Ordering::SeqCst);
+        }
+        let ident = self.rx.ends.lock().ident;
+        if ident != 0 {
+            raw.idents.lock().remove(&(self.common.family, ident));
+        }
+        self.rx.queue.clear();
+    }
+}
+
+impl RawRx {
+    /// What was sent to `to` did not arrive.
+    fn failed(&self, to: IpAddr, e: abi::Errno) {
+        if self.ends.lock().peer == Some(to) {
+            self.common.set_error(e);
+            self.common
+                .notify(Events::ERR | Events::READABLE | Events::WRITABLE);
+        }
+    }
+}
+
+impl RawSockets {
+    /// What a raw or a ping socket (by its number) has sent to `to` did not arrive: connected ones
+    /// are told.
+    pub fn failed(&self, protocol: u8, ident: u16, to: IpAddr, e: abi::Errno) {
+        let family = if to.is_ipv4() { AF_INET } else { AF_INET6 };
+        let ping = self.idents.lock().get(&(family, ident)).cloned();
+        let raw: Vec<_> = self.all.lock().values().cloned().collect();
+        let all = ping.into_iter().chain(raw).filter_map(|w| w.upgrade());
+        for rx in all {
+            let its = rx.kind == Kind::Ping || rx.kind == Kind::Raw(protocol);
+            if rx.family == family && its {
+                rx.failed(to, e);
+            }
+        }
+    }
+}

@@ -1,0 +1,668 @@
+//! A TCP connection of the stack, as its socket and the stack's threads see it.
+//!
+//! # Who works on it
+//!
+//! Whoever holds [`Remote::state`] works on the connection, and before it lets go it does all that
+//! others left in the backlog meanwhile: segments, errors, a timer. Who brings something puts it
+//! there and then tries to get the state; if somebody else has it, that one finds what was brought:
+//!
+//! ```text
+//! bring:   put into the backlog;  try_lock the state { got it: work, as below; else: go }
+//! work:    …;  take the backlog until it is empty;  unlock;  backlog empty? done : try_lock, again
+//! ```
+//!
+//! A failed try_lock is before the unlock, so the look into the backlog that follows the unlock sees
+//! what was put there before. Nothing is left behind, and nobody waits but callers of the same
+//! socket.
+//!
+//! Who waits on the socket's queue is told after the state is free.
+
+use super::timers::Place;
+use super::{Stack, endpoint, info, now, pair};
+use crate::addr::Endpoint;
+use crate::inet::{self, InetOptions};
+use crate::ns::Binding;
+use crate::options::{Common, SO_KEEPALIVE};
+use crate::protocol::{Received, Shutdown};
+use crate::stack::options::TCP_CORK;
+use crate::sys::*;
+use crate::tcp::{Listener, Outside};
+use abi::errno::{
+    EAGAIN, ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EISCONN, ENOTCONN, EPIPE,
+    ETIMEDOUT,
+};
+use abi::{Errno, Result};
+use netstack::ip::{ErrorKind, IcmpError, Marks, Pair, Path, Severity};
+use netstack::tcp::{
+    Changes, Connection, Emitted, Failure, Header, Output, Segment, Seq, State as Phase, Take,
+    Unreachable, secret::Ends,
+};
+use netstack::time::Instant;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use vfs::ucounts::{Charge, Kind};
+use vfs::{Sink, Source};
+use wait::Events;
+
+/// The most bytes that wait in a backlog: what comes beyond it is lost, as on a wire.
+const BACKLOG: usize = 1 << 20;
+/// What a segment takes beside its bytes.
+const SEGMENT: usize = 256;
+
+/// See the module.
+pub(crate) struct Remote {
+    me: Weak<Remote>,
+    stack: Arc<Stack>,
+    pub common: Arc<Common>,
+    pair: Pair,
+    state: Mutex<State>,
+    backlog: Mutex<Backlog>,
+}
+
+struct State {
+    engine: Connection,
+    path: Path,
+    marks: Marks,
+    place: Option<Place>,
+    /// Whether a connect call has told of it.
+    announced: bool,
+    /// `shutdown(SHUT_RD)`.
+    read_shut: bool,
+    /// TCP_CORK, and MSG_MORE of the last send.
+    cork: bool,
+    more: bool,
+    /// What calls of the socket have changed, to be told.
+    told: Changes,
+    /// It began by a SYN from outside, and is not established yet.
+    listener: Option<Arc<Listener>>,
+    /// Of a socket that is gone: to be unbound at the end.
+    binding: Option<Arc<Binding<Listener>>>,
+    /// It is in no table any longer.
+    over: bool,
+    /// What its queues hold, as its user's.
+    memory: Option<Charge>,
+    buffers: (u32, u32),
+}
+
+#[derive(Default)]
+struct Backlog {
+    all: VecDeque<Item>,
+    bytes: usize,
+}
+
+/// What the stack's threads bring.
+enum Item {
+    Segment(Segment),
+    /// An ICMP message about a segment of ours.
+    Failed(Seq, IcmpError),
+    Timer,
+}
+
+/// What to do once the state is free.
+#[derive(Default)]
+struct After {
+    events: Events,
+    established: Option<Arc<Listener>>,
+}
+
+/// The way out for an engine's segments.
+struct Out<'a> {
+    stack: &'a Stack,
+    pair: Pair,
+    path: &'a Path,
+    marks: &'a Marks,
+    now: Instant,
+}
+
+impl Output for Out<'_> {
+    fn emit(&mut self, header: &Header, payload: &[&[u8]], mss: u16) -> Emitted {
+        let (now, path, marks) = (self.now, self.path, self.marks);
+        let ip = &self.stack.ip;
+        let sent = ip.send_tcp(now, path, self.pair, header, payload, mss, marks);
+        match sent {
+            Ok(netstack::ip::Sent::Full) => Emitted::Full,
+            // What cannot be sent is lost; it is sent again when its time has come.
+            Ok(netstack::ip::Sent::Yes) | Err(_) => Emitted::Sent,
+        }
+    }
+}
+
+impl Remote {
+    /// Begins a connection to `to`, which the socket's owner waits for.
+    ///
+    /// # Errors
+    ///
+    /// There is no way there (`ENETUNREACH`, `EHOSTUNREACH`, …).
+    pub fn connect(
+        stack: &Arc<Stack>,
+        common: &Arc<Common>,
+        options: &InetOptions,
+        local: Endpoint,
+        to: Endpoint,
+    ) -> Result<Arc<Remote>> {
+        let path = stack.path(to.ip, Some(local.ip))?;
+        let pair = pair(local, to, &path);
+        let ends = ends(pair);
+        let offset = stack.secret.timestamp_offset(&ends);
+        let config = super::options::config(offset, &path, pair, common, options);
+        let engine = Connection::connect(config, stack.secret.initial(&ends, now()), now());
+        let c = Self::new(stack, common, pair, path, options, engine, None);
+        c.enter();
+        c.work(|_, _| ());
+        Ok(c)
+    }
+
+    /// A connection that somebody outside begins with `syn`.
+    pub fn accept(
+        stack: &Arc<Stack>,
+        listener: &Arc<Listener>,
+        now: Instant,
+        pair: Pair,
+        path: Path,
+        syn: &Segment,
+    ) {
+        let common = listener.common_for_peer();
+        let options = listener.options();
+        let ends = ends(pair);
+        let offset = stack.secret.timestamp_offset(&ends);
+        let config = super::options::config(offset, &path, pair, &common, options);
+        let iss = stack.secret.initial(&ends, now);
+        let engine = Connection::accept(config, iss, now, syn);
+        listener.count_half_open(1);
+        let c = Self::new(
+            stack,
+            &common,
+            pair,
+            path,
+            options,
+            engine,
+            Some(listener.clone()),
+        );
+        c.enter();
+        c.work(|_, _| ());
+    }
+
+    fn new(
+        stack: &Arc<Stack>,
+        common: &Arc<Common>,
+        pair: Pair,
+        path: Path,
+        options: &InetOptions,
+        engine: Connection,
+        listener: Option<Arc<Listener>>,
+    ) -> Arc<Remote> {
+        let sizes = super::options::buffers(common);
+        Arc::new_cyclic(|me| Remote {
+            me: me.clone(),
+            stack: stack.clone(),
+            common: common.clone(),
+            pair,
+            state: Mutex::new(State {
+                engine,
+                path,
+                marks: super::options::marks(options, pair.remote.ip()),
+                place: None,
+                announced: listener.is_some(),
+                read_shut: false,
+                cork: false,
+                more: false,
+                told: Changes::empty(),
+                listener,
+                binding: None,
+                over: false,
+                memory: common.user.get().map(|u| u.force(Kind::Kmem, 0)),
+                buffers: sizes,
+            }),
+            backlog: Mutex::default(),
+        })
+    }
+
+    /// From now on segments find it.
+    fn enter(self: &Arc<Self>) {
+        self.stack
+            .connections
+            .write()
+            .insert(self.pair, self.clone());
+    }
+
+    /// A segment came for it.
+    pub fn deliver(&self, segment: Segment) {
+        let bytes = segment.payload.len() + SEGMENT;
+        self.bring(Item::Segment(segment), bytes);
+    }
+
+    /// An ICMP message came about a segment that was sent at `seq`.
+    pub fn failed(&self, seq: Seq, error: IcmpError) {
+        self.bring(Item::Failed(seq, error), SEGMENT);
+    }
+
+    /// Its time has come.
+    pub fn timer(&self) {
+        // It has to come through, and there is at most one.
+        self.bring(Item::Timer, 0);
+    }
+
+    fn bring(&self, item: Item, bytes: usize) {
+        {
+            let mut b = self.backlog.lock();
+            if bytes > 0 && b.bytes + bytes > BACKLOG {
+                return;
+            }
+            b.bytes += bytes;
+            b.all.push_back(item);
+        }
+        if let Some(s) = self.state.try_lock() {
+            self.finish(s, now());
+        }
+    }
+
+    /// Works on it, then does what others have left meanwhile.
+    fn work<R>(&self, f: impl FnOnce(&mut State, Instant) -> R) -> R {
+        let mut s = self.state.lock();
+        let t = now();
+        let r = f(&mut s, t);
+        self.finish(s, t);
+        r
+    }
+
+    fn finish<'a>(&'a self, mut s: MutexGuard<'a, State>, mut t: Instant) {
+        loop {
+            let mut after = After::default();
+            loop {
+                let items = {
+                    let mut b = self.backlog.lock();
+                    b.bytes = 0;
+                    std::mem::take(&mut b.all)
+                };
+                if items.is_empty() {
+                    break;
+                }
+                for item in items {
+                    self.take_item(&mut s, t, item, &mut after);
+                }
+            }
+            self.settle(&mut s, t, &mut after);
+            drop(s);
+            self.tell(after);
+            if self.backlog.lock().all.is_empty() {
+                return;
+            }
+            match self.state.try_lock() {
+                Some(again) => s = again,
+                None => return,
+            }
+            t = now();
+        }
+    }
+
+    fn take_item(&self, s: &mut State, t: Instant, item: Item, after: &mut After) {
+        let changes = match item {
+            Item::Segment(segment) => s.engine.segment(t, segment),
+            Item::Failed(seq, error) => self.take_error_message(s, t, seq, error),
+            Item::Timer => {
+                s.place = None;
+                match s.engine.deadline() {
+                    Some(d) if d <= t => s.engine.timer(t),
+                    _ => return,
+                }
+            }
+        };
+        after.events |= events(changes);
+        if changes.contains(Changes::ESTABLISHED) {
+            after.established = s.listener.take();
+        }
+    }
+
+    fn take_error_message(&self, s: &mut State, t: Instant, seq: Seq, e: IcmpError) -> Changes {
+        let how = match e.severity {
+            Severity::Soft => Unreachable::Soft(e.errno.raw()),
+            Severity::Hard => Unreachable::Hard(e.errno.raw()),
+        };
+        match e.kind {
+            ErrorKind::PacketTooBig(mtu) => {
+                if s.engine.is_outstanding(seq) {
+                    self.stack.ip.path_mtu_learnt(t, self.pair.remote.ip(), mtu);
+                    if let Ok(p) = self
+                        .stack
+                        .path(self.pair.remote.ip(), Some(self.pair.local.ip()))
+                    {
+                        s.path = p;
+                    }
+                    s.engine.path_mtu(super::options::mss(&s.path, self.pair));
+                }
+                Changes::empty()
+            }
+            _ => s.engine.unreachable(t, seq, how),
+        }
+    }
+
+    /// Sends what may be sent, and sets the time when it must be looked at again.
+    fn settle(&self, s: &mut State, t: Instant, after: &mut After) {
+        let mut out = Out {
+            stack: &self.stack,
+            pair: self.pair,
+            path: &s.path,
+            marks: &s.marks,
+            now: t,
+        };
+        s.engine.transmit(t, &mut out);
+        after.events |= events(std::mem::take(&mut s.told));
+        self.stack.timers.look_at(self.stack.ip.deadline());
+        if let Some(f) = s.engine.take_failure() {
+            self.common.set_error(errno(f));
+            after.events |= Events::ERR | Events::READABLE | Events::WRITABLE | Events::HUP;
+        }
+        if let Some(m) = &mut s.memory {
+            m.set(s.engine.memory() as u64);
+        }
+        match s.engine.deadline() {
+            Some(d) => self.stack.timers.set(&mut s.place, d, &self.me),
+            None => self.stack.timers.forget(&mut s.place),
+        }
+        if s.engine.state() == Phase::Closed && !s.over {
+            s.over = true;
+            self.stack.timers.forget(&mut s.place);
+            self.stack.connections.write().remove(&self.pair);
+            if let Some(b) = s.binding.take() {
+                self.common.ns.tcp.unbind(&b);
+            }
+            if let Some(l) = s.listener.take() {
+                l.count_half_open(-1);
+            }
+        }
+    }
+
+    fn tell(&self, after: After) {
+        if let (Some(l), Some(me)) = (after.established, self.me.upgrade()) {
+            let ends = (endpoint(self.pair.local), endpoint(self.pair.remote));
+            l.count_half_open(-1);
+            l.admit_from_outside(me, self.common.clone(), ends);
+        }
+        if !after.events.is_empty() {
+            self.common.notify(after.events);
+        }
+    }
+
+    /// The socket's buffers may have been set anew.
+    fn resize(&self, s: &mut State) {
+        let sizes = super::options::buffers(&self.common);
+        if s.buffers != sizes {
+            s.buffers = sizes;
+            s.engine
+                .configure(|c| super::options::set_buffers(c, &self.common));
+        }
+    }
+}
+
+fn ends(pair: Pair) -> Ends {
+    Ends {
+        local: pair.local,
+        remote: pair.remote,
+    }
+}
+
+fn is_connecting(p: Phase) -> bool {
+    matches!(p, Phase::SynSent | Phase::SynReceived)
+}
+
+/// Whether it has a peer: Linux's sockets have none any longer in TIME_WAIT.
+fn is_connected(p: Phase) -> bool {
+    !is_connecting(p) && !matches!(p, Phase::TimeWait | Phase::Closed)
+}
+
+fn may_send(p: Phase) -> bool {
+    matches!(p, Phase::Established | Phase::CloseWait)
+}
+
+fn may_receive(p: Phase) -> bool {
+    matches!(p, Phase::Established | Phase::FinWait1 | Phase::FinWait2)
+}
+
+fn events(c: Changes) -> Events {
+    let mut e = Events::empty();
+    if c.contains(Changes::READABLE) {
+        e |= Events::READABLE;
+    }
+    if c.intersects(Changes::WRITABLE | Changes::ESTABLISHED) {
+        e |= Events::WRITABLE;
+    }
+    if c.contains(Changes::FIN) {
+        e |= Events::READABLE | Events::RDHUP;
+    }
+    if c.contains(Changes::ENDED) {
+        e |= Events::READABLE | Events::WRITABLE | Events::RDHUP | Events::HUP | Events::ERR;
+    }
+    e
+}
+
+fn errno(f: Failure) -> Errno {
+    match f {
+        Failure::Refused => ECONNREFUSED,
+        Failure::Reset => ECONNRESET,
+        Failure::Pipe => EPIPE,
+        Failure::TimedOut => ETIMEDOUT,
+        Failure::Unreachable(n) => Errno::new(n).unwrap_or(EHOSTUNREACH),
+    }
+}
+
+impl Outside for Remote {
+    fn local(&self) -> Endpoint {
+        endpoint(self.pair.local)
+    }
+
+    fn remote(&self) -> Endpoint {
+        endpoint(self.pair.remote)
+    }
+
+    fn mss(&self) -> Option<i32> {
+        let s = self.state.lock();
+        i32::try_from(s.engine.info().send_mss).ok()
+    }
+
+    fn peer(&self) -> Result<Endpoint> {
+        let s = self.state.lock();
+        if is_connected(s.engine.state()) {
+            Ok(endpoint(self.pair.remote))
+        } else {
+            Err(ENOTCONN)
+        }
+    }
+
+    fn again(&self) -> Option<Result<()>> {
+        let mut s = self.state.lock();
+        let state = s.engine.state();
+        if is_connecting(state) {
+            return Some(Err(EAGAIN));
+        }
+        let first = !std::mem::replace(&mut s.announced, true);
+        drop(s);
+        match (is_connected(state), first) {
+            (true, true) => Some(Ok(())),
+            (true, false) => Some(Err(EISCONN)),
+            (false, true) => Some(Err(self.common.take_error().err().unwrap_or(ECONNABORTED))),
+            (false, false) => None,
+        }
+    }
+
+    fn send(&self, src: &mut dyn Source, flags: u32) -> Result<usize> {
+        if flags & MSG_OOB != 0 {
+            return Err(EINVAL);
+        }
+        self.common.take_error()?;
+        self.work(|s, _| {
+            self.resize(s);
+            let state = s.engine.state();
+            if is_connecting(state) {
+                return Err(EAGAIN);
+            }
+            if !may_send(state) {
+                return Err(EPIPE);
+            }
+            if src.remaining() == 0 {
+                return Ok(0);
+            }
+            // More follows: as with a cork, until the next send.
+            let more = flags & MSG_MORE != 0;
+            if more || s.more {
+                s.more = more;
+                let cork = more || s.cork;
+                s.engine.configure(|c| c.cork = cork);
+            }
+            match s.engine.write(|piece| src.take(piece))? {
+                0 => Err(EAGAIN),
+                n => Ok(n),
+            }
+        })
+    }
+
+    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        if flags & MSG_OOB != 0 {
+            return Err(EINVAL);
+        }
+        let n = self.work(|s, _| {
+            self.resize(s);
+            if is_connecting(s.engine.state()) {
+                return Err(EAGAIN);
+            }
+            if dst.remaining() == 0 {
+                return Ok(0);
+            }
+            if s.engine.readable() == 0 {
+                return self.nothing_to_read(s);
+            }
+            if flags & MSG_TRUNC != 0 && flags & MSG_PEEK == 0 {
+                return Ok(s.engine.discard(dst.remaining()));
+            }
+            let take = if flags & MSG_PEEK != 0 {
+                Take::Peek { skip: 0 }
+            } else {
+                Take::Out
+            };
+            s.engine.read(take, |piece| match dst.remaining() {
+                0 => Ok(0),
+                room => dst.put(&piece[..piece.len().min(room)]),
+            })
+        })?;
+        Ok(Received {
+            n,
+            ..Received::default()
+        })
+    }
+
+    fn shutdown(&self, how: Shutdown) -> Result<()> {
+        self.work(|s, _| {
+            let state = s.engine.state();
+            if is_connecting(state) {
+                s.told |= s.engine.abort();
+                return Ok(());
+            }
+            if !is_connected(state) {
+                return Err(ENOTCONN);
+            }
+            if how.read {
+                s.read_shut = true;
+            }
+            if how.write {
+                s.told |= s.engine.close_write();
+            }
+            Ok(())
+        })
+    }
+
+    fn poll(&self) -> Events {
+        let s = self.state.lock();
+        let state = s.engine.state();
+        let mut e = Events::empty();
+        if is_connecting(state) {
+            return e;
+        }
+        let no_receive = s.read_shut || !may_receive(state);
+        let no_send = !may_send(state);
+        if no_receive {
+            e |= Events::READABLE | Events::RDHUP;
+        }
+        if no_receive && no_send {
+            e |= Events::HUP;
+        }
+        if s.engine.readable() >= self.common.rcvlowat() {
+            e |= Events::READABLE;
+        }
+        if no_send || s.engine.is_writable() {
+            e |= Events::WRITABLE;
+        }
+        e
+    }
+
+    fn unread(&self) -> Result<usize> {
+        Ok(self.state.lock().engine.readable())
+    }
+
+    fn unsent(&self) -> usize {
+        self.state.lock().engine.unsent()
+    }
+
+    fn info(&self) -> Result<Vec<u8>> {
+        let s = self.state.lock();
+        Ok(info::encode(&s.engine.info(), &s.path, now()))
+    }
+
+    fn mtu(&self) -> u32 {
+        self.state.lock().path.mtu
+    }
+
+    fn set_option(&self, level: i32, name: i32, v: &[u8]) -> Result<()> {
+        let value = crate::options::int_of(v).unwrap_or(0);
+        self.work(|s, _| match (level, name) {
+            (SOL_IP, inet::IP_TTL) | (SOL_IPV6, inet::IPV6_UNICAST_HOPS) => {
+                s.marks.ttl = u8::try_from(value).unwrap_or(64);
+            }
+            (SOL_IP, inet::IP_TOS) | (SOL_IPV6, inet::IPV6_TCLASS) => s.marks.tos = value as u8,
+            (SOL_TCP, _) | (SOL_SOCKET, SO_KEEPALIVE) => {
+                if (level, name) == (SOL_TCP, TCP_CORK) {
+                    s.cork = value != 0;
+                }
+                s.engine
+                    .configure(|c| super::options::set(c, level, name, value));
+            }
+            _ => {}
+        });
+        Ok(())
+    }
+
+    fn take_error(&self) -> Option<Errno> {
+        None
+    }
+
+    fn reset(&self) {
+        self.work(|s, _| s.told |= s.engine.abort());
+    }
+
+    fn close(&self, binding: Option<Arc<Binding<Listener>>>) -> Option<Arc<Binding<Listener>>> {
+        self.work(|s, t| {
+            s.told |= s.engine.close() | s.engine.orphan(t);
+            if s.engine.state() == Phase::Closed {
+                return binding;
+            }
+            s.binding = binding;
+            None
+        })
+    }
+}
+
+impl Remote {
+    /// What a read finds when there are no bytes.
+    fn nothing_to_read(&self, s: &State) -> Result<usize> {
+        if s.engine.is_at_end() {
+            return Ok(0);
+        }
+        self.common.take_error()?;
+        if s.read_shut {
+            return Ok(0);
+        }
+        match s.engine.state() {
+            state if may_receive(state) => Err(EAGAIN),
+            _ => Ok(0),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Frames to and from the devices' sockets (`packet(7)` with PACKET_VNET_HDR).
+
+use abi::errno::{EAGAIN, ENETDOWN, ENOBUFS};
+use bytes::Bytes;
+use hostcall::packet::{self, Received};
+use hostcall::{HostFd, file};
+use netstack::ip::{FrameMeta, Link, Sent};
+use parking_lot::Mutex;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// Room for the largest frame: a packet of 64 KiB and its link header.
+const ROOM: usize = (64 << 10) + 64;
+/// Frames from this size on are handed on in the chunk that they came in; smaller ones are copied,
+/// so that what a stranger has us keep is about as large as what he sent.
+const LARGE: usize = 32 << 10;
+/// The most pieces of a frame ([`Link::send`]).
+const PARTS: usize = 16;
+/// How many chunks are kept for later.
+const SPARE: usize = 32;
+
+/// The sockets, in the order of the setup's devices.
+pub(super) struct Links {
+    sockets: Vec<HostFd>,
+    spare: Arc<Spare>,
+}
+
+/// Chunks that wait to be used again, the last first: it is still in the processor's cache.
+#[derive(Default)]
+struct Spare(Mutex<Vec<Vec<u8>>>);
+
+impl Spare {
+    fn take(&self) -> Vec<u8> {
+        self.0.lock().pop().unwrap_or_else(|| vec![0; ROOM])
+    }
+}
+
+/// A frame in its chunk, which goes back when nobody holds a piece of it.
+struct Chunk {
+    bytes: Vec<u8>,
+    len: usize,
+    home: Arc<Spare>,
+}
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        let mut all = self.home.0.lock();
+        if all.len() < SPARE {
+            all.push(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+impl Links {
+    pub fn new(links: Vec<packet::Link>) -> Links {
+        Links {
+            sockets: links.into_iter().map(|l| l.fd).collect(),
+            spare: Arc::default(),
+        }
+    }
+
+    /// Gives all frames that come by a device to `frame`, for ever; returns when the device is gone.
+    pub fn serve(&self, device: usize, mut frame: impl FnMut(&FrameMeta, Bytes)) {
+        let fd = &self.sockets[device];
+        let mut bytes = self.spare.take();
+        let mut header = [0; FrameMeta::LEN];
+        loop {
+            match packet::receive(fd.raw(), &mut header, &mut bytes) {
+                Ok(Received::Frame(len)) => {
+                    let len = len.min(bytes.len());
+                    let meta = FrameMeta::from_bytes(&header);
+                    let whole = if len < LARGE {
+                        Bytes::copy_from_slice(&bytes[..len])
+                    } else {
+                        let bytes = std::mem::replace(&mut bytes, self.spare.take());
+                        let home = self.spare.clone();
+                        Bytes::from_owner(Chunk { bytes, len, home })
+                    };
+                    frame(&meta, whole);
+                }
+                Ok(Received::Unknown) => {}
+                Err(EAGAIN) => wait(fd),
+                // It is down, and may come up again.
+                Err(ENETDOWN) => wait(fd),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Waits until something comes.
+fn wait(fd: &HostFd) {
+    const POLLIN: i16 = 1;
+    let mut p = [file::PollFd {
+        fd: fd.raw(),
+        events: POLLIN,
+        revents: 0,
+    }];
+    let _ = file::poll(&mut p, -1);
+}
+
+impl Link for Links {
+    fn send(&self, device: usize, meta: &FrameMeta, parts: &[&[u8]]) -> Sent {
+        let mut slices = [IoSlice::new(&[]); PARTS];
+        for (to, from) in slices.iter_mut().zip(parts) {
+            *to = IoSlice::new(from);
+        }
+        let Some(fd) = self.sockets.get(device) else {
+            return Sent::Yes;
+        };
+        let parts = &slices[..parts.len().min(PARTS)];
+        match packet::send(fd.raw(), &meta.to_bytes(), parts) {
+            // No room, or no memory for it now.
+            Err(EAGAIN | ENOBUFS) => Sent::Full,
+            // What the device does not take is lost, as on a wire.
+            Ok(_) | Err(_) => Sent::Yes,
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The sockets' side of our own TCP/IP stack: `netstack` on the devices of a namespace of the host
+//! that the container has been given.
+//!
+//! ```text
+//! mod          what comes: to connections, listeners, datagram sockets
+//! connection   a TCP connection, as its socket and the threads here see it
+//! options      what a socket's options mean for it
+//! timers       when connections must be looked at
+//! info         struct tcp_info
+//! names        Docker's name server
+//! links        frames to and from the devices' sockets
+//! ```
+//!
+//! # Threads
+//!
+//! One for each device receives and does all that follows from a frame. One looks after timers.
+//! Calls of programs send in their own threads.
+//!
+//! # What holds
+//!
+//! - These threads never wait for a connection: whoever works on it takes over what they bring
+//!   ([`connection`]). A call copies from a program's memory with its connection held, and a program
+//!   can make that take long; it keeps nobody but those that use the same connection.
+//! - All that is kept for somebody outside is bounded: half-open connections by their listener's
+//!   backlog, queues by their socket's buffers.
+//!
+//! # Lock order
+//!
+//! ```text
+//! Tcp::state → Remote::state → application memory, the stack's own locks (leaves)
+//!   leaves: Remote::backlog, Stack::connections, Timers
+//! ```
+//!
+//! Wait queues are notified without any of these.
+
+pub(crate) mod connection;
+mod info;
+mod links;
+pub(crate) mod names;
+mod options;
+mod timers;
+
+pub(crate) use options::marks;
+
+use crate::addr::Endpoint;
+use crate::datagrams::Arrival;
+use crate::interface::Interface;
+use crate::ns::NetNamespace;
+use crate::tcp::Listener;
+use abi::Result;
+use abi::errno::EAGAIN;
+use bytes::Bytes;
+use connection::Remote;
+use hostcall::HostFd;
+use hostcall::packet::Link;
+use links::Links;
+use names::Names;
+use netstack::ip::{
+    About, Cast, IcmpError, Info, Ip, Marks, NoRoute, Pair, Path, Raw, SendError, Sent, Taken,
+    Upper,
+};
+use netstack::setup::Setup;
+use netstack::tcp::{Flags, Segment, secret::Secret};
+use netstack::time::Instant;
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddrV6};
+use std::sync::{Arc, Weak};
+use timers::Timers;
+
+/// See the module.
+pub(crate) struct Stack {
+    me: Weak<Stack>,
+    ns: Weak<NetNamespace>,
+    pub(crate) ip: Ip,
+    links: Arc<Links>,
+    pub(crate) setup: Setup,
+    connections: RwLock<HashMap<Pair, Arc<Remote>>>,
+    timers: Timers,
+    secret: Secret,
+    /// Docker's name server.
+    pub(crate) names: Option<Arc<Names>>,
+}
+
+/// A device that is up has a carrier as far as programs see: whether the host's had one at the
+/// moment when it was taken over says nothing of later.
+fn running(flags: u32) -> u32 {
+    const IFF_UP: u32 = 1;
+    const IFF_RUNNING: u32 = 0x40;
+    if flags & IFF_UP != 0 {
+        flags | IFF_RUNNING
+    } else {
+        flags
+    }
+}
+
+/// The time that the stack goes by.
+fn now() -> Instant {
+    const CLOCK_MONOTONIC: i32 = 1;
+    Instant(hostcall::time::clock_nanos(CLOCK_MONOTONIC) as u64)
+}
+
+fn random() -> [u8; 16] {
+    let mut secret = [0; 16];
+    hostcall::time::random(&mut secret);
+    secret
+}
+
+impl Stack {
+    pub fn new(
+        ns: &Arc<NetNamespace>,
+        setup: Setup,
+        links: Vec<Link>,
+        names: Option<HostFd>,
+    ) -> Arc<Stack> {
+        let links = Arc::new(Links::new(links));
+        Arc::new_cyclic(|me| Stack {
+            me: me.clone(),
+            ns: Arc::downgrade(ns),
+            ip: Ip::new(&setup, links.clone(), random()),
+            links,
+            setup,
+            connections: RwLock::default(),
+            timers: Timers::default(),
+            secret: Secret::new(random()),
+            names: names.map(Names::new),
+        })
+    }
+
+    /// Has threads receive and look after timers, for ever.
+    pub fn serve(self: &Arc<Self>) -> Result<()> {
+        let thread = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            let made = std::thread::Builder::new()
+                .name(name.into())
+                .stack_size(256 << 10)
+                .spawn(run);
+            made.map(drop).map_err(|_| EAGAIN)
+        };
+        for device in 0..self.setup.devices.len() {
+            let me = self.clone();
+            thread(
+                "network",
+                Box::new(move || {
+                    me.links.serve(device, |meta, frame| {
+                        me.ip.receive(now(), device, meta, frame, &*me);
+                    });
+                }),
+            )?;
+        }
+        let me = self.clone();
+        thread("network-timers", Box::new(move || me.serve_timers()))
+    }
+
+    fn serve_timers(&self) {
+        loop {
+            for c in self.timers.wait(self.ip.deadline()) {
+                c.timer();
+            }
+            let now = now();
+            if self.ip.deadline().is_some_and(|d| d <= now) {
+                self.ip.timer(now, self);
+            }
+        }
+    }
+
+    /// The addresses of its devices.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let all = self.setup.devices.iter().flat_map(|d| &d.addresses);
+        all.map(|a| a.ip).collect()
+    }
+
+    /// The devices, as programs are told of them.
+    pub fn interfaces(&self) -> Vec<Interface> {
+        let all = self.setup.devices.iter().map(|d| Interface {
+            name: d.name.clone(),
+            index: d.index as i32,
+            flags: running(d.flags),
+            mtu: d.mtu,
+            mac: d.mac,
+            addresses: d.addresses.iter().map(|a| (a.ip, a.prefix)).collect(),
+        });
+        all.collect()
+    }
+
+    /// The way to an address; from an own one, if that is said.
+    pub fn path(&self, to: IpAddr, from: Option<IpAddr>) -> Result<Path> {
+        self.ip.path(to, from, None).map_err(NoRoute::errno)
+    }
+
+    /// The source address towards another one.
+    pub fn source_for(&self, to: IpAddr) -> Result<IpAddr> {
+        self.path(to, None).map(|p| p.source)
+    }
+
+    /// Sends a datagram of UDP out.
+    pub fn send_udp(
+        &self,
+        from: Endpoint,
+        to: Endpoint,
+        data: &[u8],
+        segment: Option<u16>,
+        marks: &Marks,
+    ) -> Result<()> {
+        let path = self.path(to.ip, Some(from.ip))?;
+        let sent = self
+            .ip
+            .send_udp(now(), &path, pair(from, to, &path), &[data], segment, marks);
+        self.sent(sent)
+    }
+
+    /// Sends a packet of a raw socket.
+    pub fn send_ip(
+        &self,
+        from: IpAddr,
+        to: IpAddr,
+        protocol: u8,
+        payload: &[u8],
+        marks: &Marks,
+    ) -> Result<()> {
+        let path = self.path(to, Some(from))?;
+        let packet = Raw::Payload {
+            from,
+            to,
+            protocol,
+            payload,
+        };
+        self.sent(self.ip.send_raw(now(), &path, packet, marks))
+    }
+
+    /// Sends a packet of a raw socket that made its header.
+    pub fn send_whole(&self, to: IpAddr, packet: &[u8]) -> Result<()> {
+        let path = self.path(to, None)?;
+        let packet = Raw::Whole(packet);
+        self.sent(self.ip.send_raw(now(), &path, packet, &Marks::default()))
+    }
+
+    /// A device without room loses it, as datagrams may be lost.
+    fn sent(&self, r: std::result::Result<Sent, SendError>) -> Result<()> {
+        self.timers.look_at(self.ip.deadline());
+        r.map(drop).map_err(SendError::errno)
+    }
+
+    fn listener(&self, local: Endpoint) -> Option<Arc<Listener>> {
+        self.ns.upgrade()?.tcp.lookup(local, |_| Some(0))
+    }
+
+    /// A segment of no connection: it may begin one.
+    fn begin(&self, now: Instant, pair: Pair, segment: &Segment, info: &Info) -> Taken {
+        let asked = segment.header.flags & (Flags::SYN | Flags::ACK | Flags::RST | Flags::FIN);
+        if info.cast != Cast::Unicast {
+            return Taken::Yes;
+        }
+        if asked != Flags::SYN {
+            return Taken::No;
+        }
+        let Some(l) = self.listener(endpoint(pair.local)) else {
+            return Taken::No;
+        };
+        let path = self.path(pair.remote.ip(), Some(pair.local.ip()));
+        if let (true, Ok(path), Some(me)) = (l.has_room(), path, self.me.upgrade()) {
+            Remote::accept(&me, &l, now, pair, path, segment);
+        }
+        // What finds no room is sent again by who wants to connect.
+        Taken::Yes
+    }
+}
+
+impl Upper for Stack {
+    fn tcp(&self, now: Instant, pair: Pair, segment: Segment, info: &Info) -> Taken {
+        let known = self.connections.read().get(&pair).cloned();
+        match known {
+            Some(c) => {
+                c.deliver(segment);
+                Taken::Yes
+            }
+            None => self.begin(now, pair, &segment, info),
+        }
+    }
+
+    fn udp(&self, _: Instant, pair: Pair, data: Bytes, _: Option<u16>, info: &Info) -> Taken {
+        let Some(ns) = self.ns.upgrade() else {
+            return Taken::Yes;
+        };
+        let (from, to) = (endpoint(pair.remote), endpoint(pair.local));
+        if crate::udp::arrived(&ns, from, to, &data, info) {
+            Taken::Yes
+        } else {
+            Taken::No
+        }
+    }
+
+    fn icmp_error(&self, _: Instant, about: About, error: IcmpError, _: IpAddr, _quoted: &[u8]) {
+        match about.protocol {
+            6 => {
+                let known = self.connections.read().get(&about.pair).cloned();
+                if let (Some(c), Some(seq)) = (known, about.tcp_seq) {
+                    c.failed(seq, error);
+                }
+            }
+            17 => {
+                if let Some(ns) = self.ns.upgrade() {
+                    let (local, remote) = (about.pair.local, about.pair.remote);
+                    crate::udp::failed(&ns, endpoint(local), endpoint(remote), error.errno);
+                }
+            }
+            other => {
+                if let Some(ns) = self.ns.upgrade() {
+                    let (ident, to) = (about.pair.local.port(), about.pair.remote.ip());
+                    ns.raw.failed(other, ident, to, error.errno);
+                }
+            }
+        }
+    }
+
+    fn icmp(&self, _: Instant, from: IpAddr, to: IpAddr, message: Bytes, info: &Info) {
+        if let Some(ns) = self.ns.upgrade() {
+            ns.raw.icmp(from, &message, Arrival::outside(to, info));
+        }
+    }
+
+    fn raw(&self, _: Instant, packet: &[u8], info: &Info) -> Taken {
+        match self.ns.upgrade() {
+            Some(ns) if ns.raw.packet(packet, info) => Taken::Yes,
+            _ => Taken::No,
+        }
+    }
+
+    fn wants_raw(&self) -> bool {
+        self.ns.upgrade().is_some_and(|ns| ns.raw.is_used())
+    }
+}
+
+fn endpoint(a: std::net::SocketAddr) -> Endpoint {
+    Endpoint::new(a.ip(), a.port())
+}
+
+/// Two ends on the way by a device: addresses of a link have it as their scope.
+fn pair(local: Endpoint, remote: Endpoint, path: &Path) -> Pair {
+    let of = |e: Endpoint| match e.ip {
+        IpAddr::V6(a) if a.is_unicast_link_local() => {
+            SocketAddrV6::new(a, e.port, 0, path.index).into()
+        }
+        ip => (ip, e.port).into(),
+    };
+    Pair {
+        local: of(local),
+        remote: of(remote),
+    }
+}

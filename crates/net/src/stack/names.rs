@@ -1,0 +1,132 @@
+//! Docker's name server at 127.0.0.11: it listens on the loopback device of the namespace of the
+//! host that the container has been given, behind address translation of that namespace. What
+//! programs send there goes by one socket of the host's that is connected to it.
+//!
+//! Questions of all programs share the socket: each gets a number of its own on the way, by which
+//! the answer finds back. At most [`MOST`] wait for an answer; the oldest go first.
+
+use crate::addr::Endpoint;
+use crate::user::Inside;
+use hostcall::{HostFd, file, inet, mem};
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Once, Weak};
+
+const SERVER: Endpoint = Endpoint {
+    ip: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 11)),
+    port: 53,
+};
+/// Questions that wait.
+const MOST: usize = 1024;
+/// The longest message by UDP.
+const MESSAGE: usize = 65_535;
+
+/// See the module.
+pub(crate) struct Names {
+    socket: HostFd,
+    waiting: Mutex<Waiting>,
+    served: Once,
+}
+
+#[derive(Default)]
+struct Waiting {
+    by_number: HashMap<u16, Question>,
+    /// The same numbers, the oldest first. Some may have been answered.
+    order: VecDeque<u16>,
+}
+
+struct Question {
+    /// As the program knows it.
+    number: u16,
+    from: Weak<dyn Inside>,
+}
+
+impl Names {
+    /// `socket` is connected to the name server.
+    pub fn new(socket: HostFd) -> Arc<Names> {
+        Arc::new(Names {
+            socket,
+            waiting: Mutex::default(),
+            served: Once::new(),
+        })
+    }
+
+    pub fn is_for(to: Endpoint) -> bool {
+        to == SERVER
+    }
+
+    /// Passes a question on; what is none is lost, as datagrams may be.
+    pub fn ask(self: &Arc<Self>, from: &Arc<dyn Inside>, message: &[u8]) {
+        let Some((number, rest)) = message.split_first_chunk() else {
+            return;
+        };
+        let number = self.waiting.lock().add(Question {
+            number: u16::from_be_bytes(*number),
+            from: Arc::downgrade(from),
+        });
+        self.served.call_once(|| {
+            let me = self.clone();
+            let run = move || me.serve();
+            // Without a thread no answer comes, as if the server were gone.
+            let _ = std::thread::Builder::new()
+                .name("network-names".into())
+                .stack_size(128 << 10)
+                .spawn(run);
+        });
+        let mut bytes = [&number.to_be_bytes()[..], rest].concat();
+        let fd = self.socket.raw();
+        let _ = mem::with_slice_mut(&mut bytes, |m| inet::send(fd, &[m], None, &[], 0));
+    }
+
+    fn serve(&self) {
+        const POLLIN: i16 = 1;
+        let fd = self.socket.raw();
+        let mut bytes = vec![0; MESSAGE];
+        loop {
+            let mut p = [file::PollFd {
+                fd,
+                events: POLLIN,
+                revents: 0,
+            }];
+            let _ = file::poll(&mut p, -1);
+            // An error is a question that nobody took.
+            let got = mem::with_slice_mut(&mut bytes, |m| inet::receive(fd, &[m], 0));
+            let Ok(n) = got.map(|m| m.n) else { continue };
+            let Some((number, _)) = bytes[..n].split_first_chunk() else {
+                continue;
+            };
+            let found = self
+                .waiting
+                .lock()
+                .by_number
+                .remove(&u16::from_be_bytes(*number));
+            let Some(q) = found else { continue };
+            if let Some(from) = q.from.upgrade() {
+                bytes[..2].copy_from_slice(&q.number.to_be_bytes());
+                from.received(SERVER, &bytes[..n]);
+            }
+        }
+    }
+}
+
+impl Waiting {
+    /// A number that no other question has, and nobody foresees.
+    fn add(&mut self, q: Question) -> u16 {
+        while self.by_number.len() >= MOST || self.order.len() >= 2 * MOST {
+            match self.order.pop_front() {
+                Some(old) => drop(self.by_number.remove(&old)),
+                None => break,
+            }
+        }
+        let mut seed = [0; 2];
+        hostcall::time::random(&mut seed);
+        let mut number = u16::from_ne_bytes(seed);
+        while self.by_number.contains_key(&number) {
+            number = number.wrapping_add(1);
+        }
+        self.by_number.insert(number, q);
+        self.order.push_back(number);
+        number
+    }
+}

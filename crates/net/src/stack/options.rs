@@ -1,0 +1,156 @@
+//! What a socket's options mean for a connection of the stack.
+
+use crate::inet::{self, InetOptions, TCP_CONGESTION};
+use crate::options::{Common, SO_KEEPALIVE, TCP_BUFFERS};
+use crate::sys::*;
+use netstack::ip::{Marks, Pair, Path};
+use netstack::tcp::{Config, Congestion, KeepAlive};
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const TCP_NODELAY: i32 = 1;
+const TCP_MAXSEG: i32 = 2;
+pub(super) const TCP_CORK: i32 = 3;
+const TCP_KEEPIDLE: i32 = 4;
+const TCP_KEEPINTVL: i32 = 5;
+const TCP_KEEPCNT: i32 = 6;
+const TCP_SYNCNT: i32 = 7;
+const TCP_LINGER2: i32 = 8;
+const TCP_WINDOW_CLAMP: i32 = 10;
+const TCP_QUICKACK: i32 = 12;
+const TCP_USER_TIMEOUT: i32 = 18;
+const TCP_NOTSENT_LOWAT: i32 = 25;
+
+/// Up to which buffers tune themselves: `net.ipv4.tcp_wmem`'s and `tcp_rmem`'s last.
+const SEND_MOST: usize = 4 << 20;
+const RECEIVE_MOST: usize = 6 << 20;
+
+/// The largest payload of a segment without options on this way.
+pub(super) fn mss(path: &Path, pair: Pair) -> u16 {
+    let headers = if pair.remote.is_ipv4() { 40 } else { 60 };
+    let most = path.mtu.saturating_sub(headers);
+    u16::try_from(most).unwrap_or(u16::MAX).max(64)
+}
+
+/// The sizes of its buffers, as they are set.
+pub(super) fn buffers(common: &Common) -> (u32, u32) {
+    let load = |a: &std::sync::atomic::AtomicU32| a.load(Ordering::Relaxed);
+    (load(&common.sndbuf), load(&common.rcvbuf))
+}
+
+/// Takes the sizes over: those that nobody has set tune themselves.
+pub(super) fn set_buffers(c: &mut Config, common: &Common) {
+    let (send, receive) = buffers(common);
+    let (send_default, receive_default) = TCP_BUFFERS;
+    c.send_buffer = send as usize;
+    c.send_most = match send {
+        n if n == send_default => SEND_MOST,
+        n => n as usize,
+    };
+    // Half of it is for what the kernel keeps beside the bytes (`tcp_adv_win_scale`).
+    c.receive_buffer = receive as usize / 2;
+    c.receive_most = match receive {
+        n if n == receive_default => RECEIVE_MOST / 2,
+        n => n as usize / 2,
+    };
+}
+
+/// What a connection begins with.
+pub(super) fn config(
+    secret: u32,
+    path: &Path,
+    pair: Pair,
+    common: &Common,
+    options: &InetOptions,
+) -> Config {
+    let mut c = Config {
+        mss: mss(path, pair),
+        gso_max: path.gso_max,
+        timestamp_offset: secret,
+        ..Config::default()
+    };
+    set_buffers(&mut c, common);
+    for (level, name, value) in options.set_values() {
+        set(&mut c, level, name, value);
+    }
+    if common.flag(SO_KEEPALIVE) {
+        let v = |name| options.value(SOL_TCP, name);
+        c.keep_alive = Some(KeepAlive {
+            idle: seconds(v(TCP_KEEPIDLE)),
+            interval: seconds(v(TCP_KEEPINTVL)),
+            count: v(TCP_KEEPCNT) as u32,
+        });
+    }
+    c
+}
+
+fn seconds(n: i32) -> Duration {
+    Duration::from_secs(n.max(0) as u64)
+}
+
+/// Linux's defaults (`tcp_keepalive_time`, `_intvl`, `_probes`).
+const KEEP_ALIVE: KeepAlive = KeepAlive {
+    idle: Duration::from_secs(7200),
+    interval: Duration::from_secs(75),
+    count: 9,
+};
+
+/// One option, with a value that was checked.
+pub(super) fn set(c: &mut Config, level: i32, name: i32, value: i32) {
+    let on = value != 0;
+    if (level, name) == (SOL_SOCKET, SO_KEEPALIVE) {
+        c.keep_alive = on.then(|| c.keep_alive.unwrap_or(KEEP_ALIVE));
+    }
+    if level != SOL_TCP {
+        return;
+    }
+    match name {
+        TCP_NODELAY => c.no_delay = on,
+        TCP_CORK => c.cork = on,
+        TCP_MAXSEG => c.mss = c.mss.min(u16::try_from(value).unwrap_or(u16::MAX)),
+        TCP_SYNCNT => c.syn_retries = value as u8,
+        TCP_QUICKACK => c.quick_ack = on,
+        TCP_LINGER2 => c.linger2 = (value >= 0).then(|| seconds(value)),
+        TCP_WINDOW_CLAMP => c.window_clamp = u32::try_from(value).ok().filter(|n| *n > 0),
+        TCP_NOTSENT_LOWAT => c.notsent_lowat = usize::try_from(value).ok().filter(|n| *n > 0),
+        TCP_CONGESTION => {
+            c.congestion = match value {
+                1 => Congestion::Reno,
+                _ => Congestion::Cubic,
+            };
+        }
+        TCP_USER_TIMEOUT => {
+            c.user_timeout = on.then(|| Duration::from_millis(value.max(0) as u64));
+        }
+        _ => {}
+    }
+    if let Some(k) = &mut c.keep_alive {
+        match name {
+            TCP_KEEPIDLE => k.idle = seconds(value),
+            TCP_KEEPINTVL => k.interval = seconds(value),
+            TCP_KEEPCNT => k.count = value as u32,
+            _ => {}
+        }
+    }
+}
+
+/// What its packets carry.
+pub(crate) fn marks(options: &InetOptions, to: IpAddr) -> Marks {
+    let (ttl, tos) = if to.is_ipv4() {
+        (
+            options.value(SOL_IP, inet::IP_TTL),
+            options.value(SOL_IP, inet::IP_TOS),
+        )
+    } else {
+        (
+            options.value(SOL_IPV6, inet::IPV6_UNICAST_HOPS),
+            options.value(SOL_IPV6, inet::IPV6_TCLASS),
+        )
+    };
+    Marks {
+        ttl: u8::try_from(ttl).unwrap_or(64),
+        tos: tos as u8,
+        ..Marks::default()
+    }
+}

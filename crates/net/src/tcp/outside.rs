@@ -1,0 +1,184 @@
+//! Connections that lead out of the namespace, and those that come in.
+
+use super::{Listener, Phase, State, Tcp};
+use crate::addr::Endpoint;
+use crate::inet::InetOptions;
+use crate::ns::{Binding, NetNamespace, Way};
+use crate::options::{Common, SO_KEEPALIVE};
+use crate::protocol::{Block, Received, Shutdown};
+use crate::stack::connection::Remote;
+use crate::sys::SOL_SOCKET;
+use crate::user;
+use crate::user::stream::Stream;
+use abi::errno::{EAGAIN, EINPROGRESS};
+use abi::{Errno, Result};
+use hostcall::HostFd;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vfs::{Sink, Source};
+use wait::Events;
+
+/// A connection with somebody outside: by the broker's descriptor ([`Stream`]), or by our own
+/// segments ([`Remote`]). Its operations are the socket's; none waits.
+pub trait Outside: Send + Sync {
+    fn local(&self) -> Endpoint;
+    fn remote(&self) -> Endpoint;
+    /// `ENOTCONN` where it is not connected, or no more.
+    fn peer(&self) -> Result<Endpoint>;
+    /// What a connect call gives that finds this connection, which was begun before: `EAGAIN` while
+    /// it is not there, `Ok` once, `EISCONN`; why it failed, once. `None`: over, a new one may
+    /// begin.
+    fn again(&self) -> Option<Result<()>>;
+    fn send(&self, src: &mut dyn Source, flags: u32) -> Result<usize>;
+    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received>;
+    fn shutdown(&self, how: Shutdown) -> Result<()>;
+    fn poll(&self) -> Events;
+    /// SIOCINQ.
+    fn unread(&self) -> Result<usize>;
+    /// SIOCOUTQ.
+    fn unsent(&self) -> usize;
+    /// `struct tcp_info`.
+    fn info(&self) -> Result<Vec<u8>>;
+    /// TCP_MAXSEG, where it is known.
+    fn mss(&self) -> Option<i32>;
+    /// The largest packet on its way.
+    fn mtu(&self) -> u32;
+    /// An option was set on the socket: what concerns the connection takes effect.
+    fn set_option(&self, level: i32, name: i32, v: &[u8]) -> Result<()>;
+    /// SO_ERROR, where the connection has its own beside the socket's; taken.
+    fn take_error(&self) -> Option<Errno>;
+    /// Ends it at once, with a reset.
+    fn reset(&self);
+    /// Its socket is gone. What it was bound to comes back where the connection does not need it
+    /// any longer; else it is unbound when the connection is over.
+    fn close(&self, binding: Option<Arc<Binding<Listener>>>) -> Option<Arc<Binding<Listener>>>;
+}
+
+/// How many handshakes of one listener may be under way: its backlog, but at least and at most so
+/// many.
+const HALF_OPEN: (usize, usize) = (16, 1024);
+
+/// A connection to a published port comes from outside: it goes to whoever listens there, or is
+/// reset.
+pub fn accept_from_outside(ns: &Arc<NetNamespace>, port: u16, peer: Endpoint, fd: HostFd) {
+    let Some(out) = &ns.way_out else { return };
+    let ip = out.address(peer.ip).unwrap_or(user::ADDRESS_V6.0);
+    let local = Endpoint { ip, port };
+    // A server that listens on the loopback only is meant, too: whoever published the port said so.
+    let loopback = if ip.is_ipv4() {
+        IpAddr::V4(Ipv4Addr::LOCALHOST)
+    } else {
+        IpAddr::V6(Ipv6Addr::LOCALHOST)
+    };
+    let at_loopback = Endpoint { ip: loopback, port };
+    let found = ns.tcp.lookup(local, |_| Some(0));
+    let Some(l) = found.or_else(|| ns.tcp.lookup(at_loopback, |_| Some(0))) else {
+        return;
+    };
+    let common = l.common_for_peer();
+    let Ok(stream) = Stream::accepted(out, &common, fd, local, peer) else {
+        return;
+    };
+    l.admit_from_outside(stream, common, (local, peer));
+}
+
+impl Listener {
+    /// The shared part of a socket for a connection that comes from outside: its memory is the
+    /// listener's.
+    pub(crate) fn common_for_peer(&self) -> Arc<Common> {
+        Common::inherit(&self.common, &self.common)
+    }
+
+    /// What connections to it begin with.
+    pub(crate) fn options(&self) -> &InetOptions {
+        &self.options
+    }
+
+    /// Whether one more may begin: its handshake is not done, and then it waits to be accepted.
+    pub(crate) fn has_room(&self) -> bool {
+        let (full, backlog) = {
+            let q = self.queue.lock();
+            (q.closed || q.full(), q.backlog)
+        };
+        !full && self.half_open.load(Ordering::Relaxed) < backlog.clamp(HALF_OPEN.0, HALF_OPEN.1)
+    }
+
+    /// A handshake began, or is over.
+    pub(crate) fn count_half_open(&self, more: isize) {
+        self.half_open.fetch_add(more as usize, Ordering::Relaxed);
+    }
+
+    /// Puts an established connection into the accept queue, or resets it.
+    pub(crate) fn admit_from_outside(
+        &self,
+        with: Arc<dyn Outside>,
+        common: Arc<Common>,
+        (local, peer): (Endpoint, Endpoint),
+    ) {
+        let binding = common.ns.tcp.share(&self.binding, local.ip, &common);
+        *binding.remote.lock() = Some(peer);
+        let state = State {
+            phase: Phase::Outside(with),
+            local: Some(local),
+            binding: Some(binding),
+            chosen: true,
+        };
+        let t = Tcp::make(common, self.options.duplicate(), state);
+        {
+            let mut q = self.queue.lock();
+            // Those that have begun while there was room may all come in.
+            if q.closed || q.ready.len() > q.backlog + HALF_OPEN.1 {
+                drop(q);
+                t.abort();
+                return;
+            }
+            q.ready.push_back(t);
+        }
+        self.common.notify(Events::READABLE);
+    }
+}
+
+impl Tcp {
+    /// The connection that leads out, if this is one.
+    pub(super) fn outside(&self) -> Option<Arc<dyn Outside>> {
+        match &self.state.read().phase {
+            Phase::Outside(s) => Some(s.clone()),
+            _ => None,
+        }
+    }
+
+    /// Begins a connection that leads out, with the options that were set before.
+    pub(super) fn leave_by(
+        &self,
+        s: &mut State,
+        way: Way<'_>,
+        (local, to): (Endpoint, Endpoint),
+        block: Block,
+    ) -> Result<()> {
+        let new: Arc<dyn Outside> = match way {
+            Way::Broker(out) => {
+                let stream = Stream::connect(out, &self.common, to)?;
+                for (level, name, value) in self.options.set_values() {
+                    // What the host does not take is kept here all the same.
+                    let _ = stream.set_option(level, name, &value.to_ne_bytes());
+                }
+                if self.common.flag(SO_KEEPALIVE) {
+                    let _ = stream.set_option(SOL_SOCKET, SO_KEEPALIVE, &1i32.to_ne_bytes());
+                }
+                stream
+            }
+            Way::Stack(stack) => Remote::connect(stack, &self.common, &self.options, local, to)?,
+        };
+        if let Some(b) = &s.binding {
+            *b.remote.lock() = Some(to);
+        }
+        s.local = Some(new.local());
+        s.phase = Phase::Outside(new);
+        Err(if block == Block::Yes {
+            EAGAIN
+        } else {
+            EINPROGRESS
+        })
+    }
+}

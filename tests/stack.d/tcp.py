@@ -1,0 +1,594 @@
+"""Connections: both directions, both families, how they begin and end."""
+
+import errno
+import os
+import select
+import socket
+import struct
+import threading
+import time
+
+from ends import *
+
+PORT = 4000
+MUCH = 20_000_000
+
+
+def both(f):
+    """For IPv4 and IPv6."""
+    for six in False, True:
+        f(*family(six))
+
+
+def reads_out_inside():
+    """A client inside takes much from a server outside."""
+
+    def one(_, out, own):
+        c = client(out, PORT)
+        say("names", (c.getsockname()[0], c.getpeername()[:2]))
+        say("got", digest(receive_all(c)))
+        c.close()
+
+    both(one)
+
+
+def reads_out_outside():
+    def one(_, out, own):
+        s = server(out, PORT)
+        step_less = s.accept()[0]
+        step_less.sendall(pattern(MUCH))
+        step_less.close()
+        s.close()
+
+    both(one)
+
+
+def writes_out_inside():
+    def one(_, out, own):
+        c = client(out, PORT)
+        c.sendall(pattern(MUCH, 2))
+        c.shutdown(socket.SHUT_WR)
+        say("answer", receive_all(c))
+
+    both(one)
+
+
+def writes_out_outside():
+    def one(_, out, own):
+        s = server(out, PORT)
+        c, _ = s.accept()
+        n = digest(receive_all(c))
+        say("got", n)
+        c.sendall(str(n).encode())
+        c.close()
+        s.close()
+
+    both(one)
+
+
+def serves_inside():
+    """A server inside, clients outside: many at once, echoes both ways at the same time."""
+
+    def one(_, out, own):
+        s = server(own, PORT, 64)
+        step()
+
+        def echo(c):
+            while b := c.recv(65536):
+                c.sendall(b)
+            c.shutdown(socket.SHUT_WR)
+            c.close()
+
+        threads = []
+        for _ in range(20):
+            c, who = s.accept()
+            say("from", who[0])
+            threads.append(threading.Thread(target=echo, args=(c,)))
+            threads[-1].start()
+        for t in threads:
+            t.join()
+        s.close()
+
+    both(one)
+
+
+def serves_outside():
+    def one(_, out, own):
+        step()
+        sums = []
+
+        def talk(n):
+            c = client(own, PORT)
+            data = pattern(500_000 + n, n)
+            t = threading.Thread(target=lambda: (c.sendall(data), c.shutdown(socket.SHUT_WR)))
+            t.start()
+            back = receive_all(c)
+            t.join()
+            sums.append(back == data)
+
+        threads = [threading.Thread(target=talk, args=(n,)) for n in range(20)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        say("same", sums)
+
+    both(one)
+
+
+def refusals_inside():
+    def one(f, out, own):
+        T("refused", attempt, out, 4009)
+        s = socket.socket(f)
+        s.setblocking(False)
+        say("begins", errno.errorcode[s.connect_ex((out, 4009))])
+        until(s, "OUT")
+        say("polls", poll(s))
+        say("error", errno.errorcode[s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)])
+        say("error", s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+        T("peer", s.getpeername)
+        T("send", s.send, b"x")
+        T("recv", s.recv, 1)
+        s.close()
+        # Nobody has this address.
+        nobody = out.rsplit(":" if ":" in out else ".", 1)[0] + (":99" if ":" in out else ".99")
+        T("no neighbour", attempt, nobody, 1)
+        T("no network", attempt, "192.0.2.1" if ":" not in out else "2001:db8::1", 1, 2)
+
+    both(one)
+
+
+def refusals_outside():
+    pass
+
+
+def nonblocking_inside():
+    def one(f, out, own):
+        step()
+        s = socket.socket(f)
+        s.setblocking(False)
+        say("begins", errno.errorcode[s.connect_ex((out, PORT))])
+        until(s, "OUT")
+        say("polls", poll(s))
+        say("error", s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+        T("again", s.connect, (out, PORT))
+        T("again", s.connect, (out, PORT))
+        T("empty", s.recv, 1)
+        step()
+        until(s, "IN")
+        say("polls", poll(s))
+        T("peek", s.recv, 100, socket.MSG_PEEK)
+        T("part", s.recv, 2)
+        T("rest", s.recv, 100)
+        T("empty", s.recv, 1)
+        n = 0
+        try:
+            while True:
+                n += s.send(b"x" * 65536)
+        except BlockingIOError:
+            say("filled", n > 100_000)
+        say("polls", poll(s))
+        step()
+        until(s, "OUT")
+        say("polls", poll(s))
+        s.setblocking(True)
+        s.shutdown(socket.SHUT_WR)
+        step()
+        say("polls", poll(s))
+        T("end", s.recv, 10)
+        say("polls", poll(s))
+        say(
+            "state",
+            s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in (6, 7),
+        )
+        s.close()
+
+    both(one)
+
+
+def nonblocking_outside():
+    def one(f, out, own):
+        s = server(out, PORT)
+        step()
+        c, _ = s.accept()
+        step()
+        c.sendall(b"hello")
+        step()
+        n = receive_all(c)
+        say("some", len(n) > 100_000)
+        c.close()
+        time.sleep(0.2)
+        step()
+        s.close()
+
+    both(one)
+
+
+def half_closed_inside():
+    """The orders of shutting down, seen from inside."""
+    for who in "inside first", "outside first", "both":
+        c = client(OUT4, PORT)
+        step()
+        if who != "outside first":
+            c.shutdown(socket.SHUT_WR)
+            T("send", c.send, b"x", socket.MSG_NOSIGNAL)
+        if who != "both":
+            until(c, "RDHUP")
+        say("polls", poll(c) if who != "both" else "")
+        T("recv", c.recv, 100)
+        if who == "outside first":
+            T("send", c.send, b"still")
+            c.shutdown(socket.SHUT_WR)
+        T("recv", c.recv, 100)
+        T("peer", lambda: c.getpeername() and True)
+        T("shutdown", c.shutdown, socket.SHUT_RD)
+        step()
+        T("again", c.shutdown, socket.SHUT_RDWR)
+        say("polls", poll(c))
+        c.close()
+
+
+def half_closed_outside():
+    s = server(OUT4, PORT)
+    for who in "inside first", "outside first", "both":
+        c, _ = s.accept()
+        step()
+        if who == "inside first":
+            say("recv", c.recv(100))
+            c.sendall(b"after")
+            c.shutdown(socket.SHUT_WR)
+        else:
+            c.shutdown(socket.SHUT_WR)
+        say("recv", receive_all(c))
+        step()
+        time.sleep(0.2)
+        c.close()
+
+
+def resets_inside():
+    # The other side closes with bytes unread.
+    c = client(OUT4, PORT)
+    c.sendall(b"unread")
+    step()
+    until(c, "HUP")
+    say("polls", poll(c))
+    T("recv", c.recv, 10)
+    T("recv", c.recv, 10)
+    T("send", c.send, b"x", socket.MSG_NOSIGNAL)
+    T("peer", c.getpeername)
+    c.close()
+    # It resets while this one has bytes unread.
+    c = client(OUT4, PORT)
+    step()
+    until(c, "HUP")
+    say("polls", poll(c))
+    T("recv", c.recv, 10)
+    T("recv", c.recv, 10)
+    T("send", c.send, b"x", socket.MSG_NOSIGNAL)
+    c.close()
+    # SO_ERROR tells it once.
+    c = client(OUT4, PORT)
+    step()
+    until(c, "HUP")
+    say("error", errno.errorcode[c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)])
+    T("recv", c.recv, 10)
+    T("send", c.send, b"x", socket.MSG_NOSIGNAL)
+    c.close()
+    # Writes to one that is gone.
+    c = client(OUT4, PORT)
+    step()
+    until(c, "RDHUP")
+    T("recv", c.recv, 10)
+    T("send", c.send, b"x", socket.MSG_NOSIGNAL)
+    until(c, "HUP")
+    T("send", c.send, b"x", socket.MSG_NOSIGNAL)
+    T("recv", c.recv, 10)
+    c.close()
+    # Resets from here: unread bytes, and a linger of zero.
+    c = client(OUT4, PORT)
+    until(c, "IN")
+    c.close()
+    c = client(OUT4, PORT)
+    linger(c)
+    step()
+    c.close()
+    step()
+
+
+def resets_outside():
+    s = server(OUT4, PORT)
+    c, _ = s.accept()
+    step()
+    until(c, "IN")
+    c.close()
+    c, _ = s.accept()
+    c.sendall(b"bytes")
+    linger(c)
+    step()
+    time.sleep(0.2)
+    c.close()
+    c, _ = s.accept()
+    linger(c)
+    step()
+    c.close()
+    c, _ = s.accept()
+    step()
+    c.close()
+    c, _ = s.accept()
+    c.sendall(b"for nobody")
+    until(c, "HUP")
+    say("polls", poll(c))
+    T("recv", c.recv, 10)
+    c.close()
+    c, _ = s.accept()
+    step()
+    until(c, "HUP")
+    T("recv", c.recv, 10)
+    c.close()
+    step()
+
+
+def accepting_inside():
+    """What a listener inside shows."""
+    s = server(IN4, PORT, 3)
+    say("polls", poll(s))
+    step()
+    until(s, "IN")
+    time.sleep(0.3)
+    say("polls", poll(s))
+    s.setblocking(False)
+    got = []
+    for _ in range(3):
+        until(s, "IN", 5)
+        c, who = s.accept()
+        got.append(c)
+        say("from", who[0])
+        say("ends", (c.getsockname(), c.getpeername()[0]))
+        until(c, "IN")
+        say("first", c.recv(100))
+    T("no more", s.accept)
+    T("reset before", lambda: None)
+    step()
+    time.sleep(0.2)
+    for c in got:
+        say("polls", poll(c))
+        c.close()
+    # Reset before it is accepted.
+    step()
+    time.sleep(0.2)
+    until(s, "IN", 2)
+    c, _ = s.accept()
+    T("was reset", c.recv, 10)
+    s.close()
+    step()
+
+
+def accepting_outside():
+    step()
+    all = [client(IN4, PORT) for _ in range(3)]
+    for i, c in enumerate(all):
+        c.sendall(b"%d" % i)
+    step()
+    for c in all:
+        c.shutdown(socket.SHUT_WR)
+    step()
+    c = client(IN4, PORT)
+    linger(c)
+    c.close()
+    step()
+    T("closed", attempt, IN4, PORT)
+
+
+def options_inside():
+    import socket as k
+
+    step()
+    c = client(OUT4, PORT)
+    t = k.IPPROTO_TCP
+    say("maxseg", c.getsockopt(t, k.TCP_MAXSEG))
+    say("mtu", c.getsockopt(k.IPPROTO_IP, 14))
+    for name in "TCP_NODELAY", "TCP_CORK", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_SYNCNT", "TCP_LINGER2", "TCP_DEFER_ACCEPT", "TCP_USER_TIMEOUT", "TCP_NOTSENT_LOWAT":
+        n = getattr(k, name)
+        T(name, c.getsockopt, t, n)
+        T(name + " set", c.setsockopt, t, n, 1)
+        T(name, c.getsockopt, t, n)
+    say("congestion", c.getsockopt(t, k.TCP_CONGESTION, 16).rstrip(b"\0") in (b"cubic", b"bbr"))
+    T("reno", c.setsockopt, t, k.TCP_CONGESTION, b"reno")
+    say("congestion", c.getsockopt(t, k.TCP_CONGESTION, 16).rstrip(b"\0"))
+    info = c.getsockopt(t, k.TCP_INFO, 104)
+    say("state", info[0])
+    say("options", info[5])
+    say("snd_mss", struct.unpack_from("I", info, 16))
+    say("pmtu", struct.unpack_from("I", info, 60))
+    say("advmss", struct.unpack_from("I", info, 84))
+    say("rtt", 0 < struct.unpack_from("I", info, 68)[0] < 500_000)
+    s = k.socket()
+    say("maxseg before", s.getsockopt(t, k.TCP_MAXSEG))
+    s.setsockopt(t, k.TCP_MAXSEG, 500)
+    s.connect((OUT4, PORT))
+    say("maxseg", s.getsockopt(t, k.TCP_MAXSEG))
+    s.sendall(b"x" * 5000)
+    s.close()
+    step()
+
+
+def options_outside():
+    s = server(OUT4, PORT)
+    step()
+    c, _ = s.accept()
+    d, _ = s.accept()
+    say("mss", d.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG))
+    say("got", len(receive_all(d)))
+    step()
+
+
+def corked_inside():
+    """What leaves when: NODELAY, CORK, MSG_MORE."""
+    c = client(OUT4, PORT)
+    c.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+    for _ in range(5):
+        c.send(b"ab")
+    time.sleep(0.05)
+    c.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+    step()
+    step()
+    c.send(b"head", socket.MSG_MORE)
+    c.send(b"tail")
+    step()
+    c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    step()
+    c.close()
+
+
+def corked_outside():
+    s = server(OUT4, PORT)
+    c, _ = s.accept()
+    until(c, "IN")
+    say("first", c.recv(100))
+    step()
+    step()
+    until(c, "IN")
+    say("second", c.recv(100))
+    step()
+    step()
+
+
+def binding_inside():
+    step()
+    s = socket.socket()
+    T("own", s.bind, (IN4, 4100))
+    T("taken", socket.socket().bind, (IN4, 4100))
+    T("taken any", socket.socket().bind, ("0.0.0.0", 4100))
+    T("other address", socket.socket().bind, ("127.0.0.1", 4100))
+    T("not ours", socket.socket().bind, (OUT4, 4100))
+    T("connect", s.connect, (OUT4, PORT))
+    say("name", s.getsockname())
+    # From the loopback address nothing leaves.
+    l = socket.socket()
+    l.bind(("127.0.0.1", 0))
+    T("from loopback", l.connect, (OUT4, PORT))
+    # To our own address, by memory.
+    own = server("0.0.0.0", 4200)
+    c = client(IN4, 4200)
+    a, who = own.accept()
+    say("ourselves", (who[0], a.getsockname(), c.getsockname()[0]))
+    d = socket.socket()
+    T("disconnect", d.connect, (OUT4, PORT))
+    step()
+
+
+def binding_outside():
+    s = server(OUT4, PORT)
+    step()
+    a, who = s.accept()
+    say("from", who)
+    b, who = s.accept()
+    say("from", who[0])
+    step()
+
+
+def many_inside():
+    """Connections one after the other, and many at once."""
+    step()
+    for _ in range(500):
+        c = client(OUT4, PORT)
+        c.sendall(b"q")
+        if c.recv(1) != b"a":
+            say("bad", _)
+        c.close()
+    all = [client(OUT4, PORT) for _ in range(300)]
+    for c in all:
+        c.sendall(b"q")
+    say("answers", sum(c.recv(1) == b"a" for c in all))
+    for c in all:
+        c.close()
+    step()
+
+
+def many_outside():
+    s = server(OUT4, PORT, 512)
+    step()
+    import selectors
+
+    sel = selectors.DefaultSelector()
+    sel.register(s, selectors.EVENT_READ)
+    done = 0
+    while done < 800:
+        for key, _ in sel.select(20):
+            if key.fileobj is s:
+                c, _ = s.accept()
+                sel.register(c, selectors.EVENT_READ)
+            else:
+                b = key.fileobj.recv(10)
+                if b:
+                    key.fileobj.sendall(b"a")
+                else:
+                    sel.unregister(key.fileobj)
+                    key.fileobj.close()
+                    done += 1
+    say("done", done)
+    step()
+
+
+def timeouts_inside():
+    """Idle, then on: nothing is lost; a blocked send is woken; SO_RCVTIMEO."""
+    c = client(OUT4, PORT)
+    c.settimeout(0.2)
+    T("waits", c.recv, 1)
+    c.settimeout(None)
+    c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 100_000))
+    T("rcvtimeo", c.recv, 1)
+    c.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 300_000))
+    n = 0
+    try:
+        while True:
+            n += c.send(b"x" * 1_000_000)
+    except BlockingIOError:
+        say("sndtimeo", n > 100_000)
+    c.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
+    step()
+    c.sendall(b"x" * 3_000_000)
+    c.close()
+
+
+def timeouts_outside():
+    s = server(OUT4, PORT)
+    c, _ = s.accept()
+    step()
+    time.sleep(0.5)
+    say("all", len(receive_all(c)) > 3_000_000)
+
+
+def vectors_inside():
+    c = client(OUT4, PORT)
+    say("sent", c.sendmsg([b"ab", b"", b"cd" * 1000, b"e"]))
+    f = os.memfd_create("f")
+    os.write(f, pattern(3_000_000, 7))
+    os.lseek(f, 0, 0)
+    n = 0
+    while n < 3_000_000:
+        n += os.sendfile(c.fileno(), f, None, 3_000_000 - n)
+    say("file", n)
+    r, w = os.pipe()
+    os.write(w, b"by a pipe")
+    say("splice", os.splice(r, c.fileno(), 100))
+    c.shutdown(socket.SHUT_WR)
+    say("splice in", os.splice(c.fileno(), w, 5))
+    say("pipe", os.read(r, 100))
+    b = [bytearray(3), bytearray(100)]
+    say("vector", c.recvmsg_into(b)[0])
+    say("bytes", (bytes(b[0]), bytes(b[1][:4])))
+    say("waitall", len(c.recv(1_000_000, socket.MSG_WAITALL)))
+
+
+def vectors_outside():
+    s = server(OUT4, PORT)
+    c, _ = s.accept()
+    c.settimeout(None)
+    say("got", digest(receive_all(c)))
+    c.sendall(b"12345")
+    time.sleep(0.1)
+    c.sendall(b"abcdefg")
+    time.sleep(0.1)
+    c.sendall(b"x" * 1_000_000)
+    c.close()
