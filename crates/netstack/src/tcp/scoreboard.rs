@@ -16,7 +16,9 @@ use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many records there are at most.
-pub(super) const MOST: usize = 16 << 10;
+pub(super) const MOST: usize = 8 << 10;
+/// How many are joined at most to be sent again at once.
+const JOINED: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
@@ -349,14 +351,15 @@ impl Scoreboard {
         }
     }
 
-    /// The first range that is lost, joined with those right after it, of at most `most` bytes.
+    /// The first range that is lost, joined with some of those right after it, of at most `most`
+    /// bytes.
     pub fn first_lost(&self, most: u64) -> Option<(u64, u64)> {
         let &start = self.lost.first()?;
         let mut end = start;
-        while end - start < most
-            && let Some(r) = self.records.get(&end)
-            && r.fate == Fate::Lost
-        {
+        for (&s, r) in self.records.range(start..).take(JOINED) {
+            if r.fate != Fate::Lost || s - start >= most {
+                break;
+            }
             end = r.end;
         }
         Some((start, end.min(start + most)))

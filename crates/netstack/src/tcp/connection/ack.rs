@@ -77,7 +77,8 @@ impl Connection {
         let snd = &mut self.snd;
         let is_newer = ack > snd.una
             || (ack == snd.una
-                && (from > snd.window_from || (from == snd.window_from && window > snd.window)));
+                && (from > snd.window_from
+                    || (from == snd.window_from && (window > snd.window || window == 0))));
         if !is_newer {
             return false;
         }

@@ -85,9 +85,9 @@ impl Connection {
         // Below the window: had, above: not asked for.
         if end > edge {
             payload.truncate(edge.saturating_sub(start) as usize);
+            self.acking.now();
         }
         if payload.is_empty() {
-            self.acking.now();
             return Changes::empty();
         }
         let cut = start.max(next).min(end);

@@ -36,6 +36,7 @@ pub(super) struct Counts {
     pub lost: u64,
     pub timeouts: u64,
     pub undone: u64,
+    pub undone_at: Option<Instant>,
     pub duplicates_told: u64,
     pub duplicates_came: u64,
     pub early_came: u64,

@@ -121,13 +121,14 @@ impl Connection {
         is_in
     }
 
-    /// Protection against wrapped sequence numbers (RFC 7323 5).
+    /// Protection against wrapped sequence numbers (RFC 7323 5). As on Linux one tick is no matter
+    /// (TCP_PAWS_WINDOW).
     fn is_old(&self, now: Instant, segment: &Segment) -> bool {
         let Some(t) = segment.header.options.timestamps else {
             return false;
         };
         self.agreed.timestamps
-            && self.recent_distance(t.value) < 0
+            && self.recent_distance(t.value) < -1
             && now.since(self.rcv.recent_at) < TIMESTAMP_AGE
     }
 

@@ -8,6 +8,7 @@ use super::info::Phase;
 use crate::tcp::rack::Context;
 use crate::tcp::segment::Header;
 use crate::time::Instant;
+use std::time::Duration;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -55,7 +56,7 @@ impl Connection {
             self.took_duplicate(left, right);
         }
         self.answered_tail(progress);
-        if self.is_spurious(h, progress) {
+        if self.may_undo(now) && self.is_spurious(h, progress) {
             self.undo(now);
         }
         if self.recovery.phase != Phase::Open && self.snd.una >= self.recovery.high {
@@ -188,10 +189,20 @@ impl Connection {
         echoes_first || (u.resent > 0 && u.duplicates >= u.resent)
     }
 
+    /// It costs time in proportion to what is lost: not more often than once in a round trip, and
+    /// not whenever a peer wishes that makes round trips short.
+    fn may_undo(&self, now: Instant) -> bool {
+        const GAP: Duration = Duration::from_millis(10);
+        let gap = self.rtt.smooth().unwrap_or_default().max(GAP);
+        let last = self.counts.undone_at;
+        last.is_none_or(|at| now.since(at) >= gap)
+    }
+
     fn undo(&mut self, now: Instant) {
         let Some(u) = self.recovery.undo.take() else {
             return;
         };
+        self.counts.undone_at = Some(now);
         self.window.cwnd = self.window.cwnd.max(u.cwnd);
         self.window.ssthresh = self.window.ssthresh.max(u.ssthresh);
         self.snd.board.unlose();

@@ -78,8 +78,10 @@ impl Connection {
             self.rtt.sample(now.since(at), now);
         } else {
             self.rtt.recovered();
-            // RFC 6298 5.7 and RFC 5681 3.1: the path loses.
-            self.window.cwnd = self.mss().max(self.window.cwnd.min(self.mss() * 10));
+            if self.counts.syn_retransmits > 1 {
+                // The path loses (RFC 5681 3.1).
+                self.window.cwnd = self.mss();
+            }
         }
         self.state = State::Established;
         self.snd.una = BASE + 1;
@@ -98,6 +100,7 @@ impl Connection {
         self.recovery.start(self.snd.una);
         self.rcv.tuning.start(now, self.rcv.next());
         self.counts.last_ack = now;
+        self.touch(now);
         self.set_keep_alive(now);
         Changes::ESTABLISHED | Changes::WRITABLE
     }

@@ -136,6 +136,11 @@ impl Connection {
         if self.snd.board.is_empty() {
             return Changes::empty();
         }
+        // A peer that has taken its window back, but answers, is only slow.
+        let answers = now.since(self.counts.last_ack) < rtt::CAP && !self.is_orphan;
+        if self.snd.window == 0 && answers {
+            self.timers.stalled = None;
+        }
         let since = *self.timers.stalled.get_or_insert(now);
         let retries = if self.is_orphan {
             ORPHAN_RETRIES.min(u32::from(self.config.retries))

@@ -135,9 +135,15 @@ impl Connection {
     fn resend_lost(&mut self, now: Instant, out: &mut dyn Output) -> Went {
         let mss = self.mss_now();
         let most = self.most_piece(mss);
-        while let Some((start, end)) = self.snd.board.first_lost(most) {
+        loop {
             let flight = self.snd.board.flight();
             let room = self.window.cwnd.saturating_sub(flight);
+            if room == 0 && flight > 0 {
+                break;
+            }
+            let Some((start, end)) = self.snd.board.first_lost(most.min(room.max(mss))) else {
+                break;
+            };
             if start >= self.snd.edge() && start != self.snd.una {
                 break;
             }

@@ -8,14 +8,15 @@ use std::time::Duration;
 fn path() -> impl Strategy<Value = Path> {
     (
         (0..60u64, prop_oneof![Just(0), 0..5u64, 0..80u64]),
-        prop_oneof![2 => Just(0u64), 1 => 0..200u64],
+        prop_oneof![2 => Just(0u64), 1 => 0..200_000u64],
         prop_oneof![2 => Just(0u64), 1 => 0..200u64],
         prop_oneof![2 => Just((0, 0)), 1 => (20_000..5_000_000u64, 20_000..300_000u64)],
         any::<bool>(),
         prop_oneof![3 => Just(0u64), 1 => 0..300u64],
+        prop_oneof![3 => Just(None), 1 => (0..100u64, 100..1400u16).prop_map(Some)],
     )
         .prop_map(
-            |((delay, jitter), loss, twice, (rate, queue), joins, full)| Path {
+            |((delay, jitter), loss, twice, (rate, queue), joins, full, narrows)| Path {
                 delay: MS * delay as u32,
                 jitter: MS * jitter as u32,
                 loss,
@@ -24,6 +25,8 @@ fn path() -> impl Strategy<Value = Path> {
                 queue,
                 joins,
                 full,
+                narrows,
+                ..Path::default()
             },
         )
 }
@@ -133,9 +136,11 @@ proptest! {
         configs in [config(), config()],
         programs in [program(), program()],
         closes in [proptest::option::of(0..100_000u64), proptest::option::of(0..100_000u64)],
+        aborts in any::<[bool; 2]>(),
         seed in any::<u64>(),
     ) {
         let [mut a, mut b] = programs;
+        [a.aborts, b.aborts] = aborts;
         a.close_after = closes[0];
         b.close_after = closes[1];
         let mut sim = Sim::new(configs, paths, [a, b], seed);

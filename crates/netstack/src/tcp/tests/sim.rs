@@ -41,8 +41,9 @@ pub struct Path {
     pub delay: Duration,
     /// At most so much more.
     pub jitter: Duration,
-    /// Of a thousand.
+    /// Of a million.
     pub loss: u64,
+    /// Of a thousand.
     pub twice: u64,
     /// Bytes a second, and how many wait at most; 0: no limit.
     pub rate: u64,
@@ -51,6 +52,9 @@ pub struct Path {
     pub joins: bool,
     /// How often of a thousand the device is full.
     pub full: u64,
+    /// After so many packets it takes only such payloads without options, and says so.
+    pub narrows: Option<(u64, u16)>,
+    pub packets: u64,
 }
 
 impl Default for Path {
@@ -64,6 +68,8 @@ impl Default for Path {
             queue: 0,
             joins: false,
             full: 0,
+            narrows: None,
+            packets: 0,
         }
     }
 }
@@ -109,8 +115,9 @@ pub struct Program {
     /// It reads at most so much at once, each so often; 0: all at once.
     pub read: usize,
     pub pause: Duration,
-    /// Closes all when so much has been read.
+    /// Closes all when so much has been read, or resets.
     pub close_after: Option<u64>,
+    pub aborts: bool,
     /// Does not close its side.
     pub stays: bool,
 }
@@ -180,7 +187,11 @@ impl End {
         }
         if program.close_after.is_some_and(|n| self.read >= n) && !self.is_closed {
             self.is_closed = true;
-            c.close();
+            if program.aborts {
+                c.abort();
+            } else {
+                c.close();
+            }
             c.orphan(now);
         }
         if self.is_closed || c.state() == State::SynSent || c.state() == State::SynReceived {
@@ -250,7 +261,20 @@ impl End {
     }
 }
 
+/// Of a segment without SYN.
+fn options_len(h: &Header) -> usize {
+    let blocks = h.options.sack.iter().flatten().count();
+    let sack = if blocks > 0 { 4 + 8 * blocks } else { 0 };
+    sack + if h.options.timestamps.is_some() {
+        12
+    } else {
+        0
+    }
+}
+
 pub struct Sim {
+    /// A packet was too long: its sender is to send again.
+    too_long: bool,
     pub now: Instant,
     pub ends: [End; 2],
     pub paths: [Path; 2],
@@ -262,7 +286,10 @@ pub struct Sim {
     number: u64,
     accept: Option<Config>,
     pub steps: u64,
-    pub trace: VecDeque<String>,
+    /// Packets, by chance or for lack of a queue.
+    pub lost: u64,
+    trace: VecDeque<String>,
+    traces: bool,
 }
 
 impl Sim {
@@ -284,13 +311,19 @@ impl Sim {
             busy: [now; 2],
             number: 0,
             accept: Some(server),
+            too_long: false,
             steps: 0,
+            lost: 0,
             trace: VecDeque::new(),
+            traces: std::env::var_os("NETSTACK_TRACE").is_some(),
         }
     }
 
-    fn note(&mut self, s: String) {
-        self.trace.push_back(s);
+    fn note(&mut self, s: impl FnOnce() -> String) {
+        if !self.traces {
+            return;
+        }
+        self.trace.push_back(s());
         if self.trace.len() > 400 {
             self.trace.pop_front();
         }
@@ -299,14 +332,26 @@ impl Sim {
     fn put(&mut self, from: usize, p: Packet) {
         let path = self.paths[from].clone();
         let at = self.now;
-        self.note(format!(
-            "{} {from} sends {:?} {} bytes",
-            at.0 / 1000,
-            p.header,
-            p.payload.len()
-        ));
-        if self.random.happens(path.loss) {
-            self.note("lost".into());
+        self.note(|| {
+            let len = p.payload.len();
+            format!("{} {from} sends {:?} {len} bytes", at.0 / 1000, p.header)
+        });
+        if self.random.below(1_000_000) < path.loss {
+            self.lost += 1;
+            self.note(|| "lost".into());
+            return;
+        }
+        self.paths[from].packets += 1;
+        if let Some((after, mss)) = path.narrows
+            && path.packets >= after
+            && !p.payload.is_empty()
+            && p.payload.len() + options_len(&p.header) > usize::from(mss)
+        {
+            self.note(|| "too long".into());
+            if let Some(c) = &mut self.ends[from].c {
+                c.path_mtu(mss);
+            }
+            self.too_long = true;
             return;
         }
         let copies = 1 + u64::from(self.random.happens(path.twice));
@@ -317,7 +362,8 @@ impl Sim {
                 let waits = self.busy[from].since(self.now);
                 let waiting = waits.as_nanos() as u64 * path.rate / 1_000_000_000;
                 if waiting + len > path.queue {
-                    self.note("dropped by the queue".into());
+                    self.note(|| "dropped by the queue".into());
+                    self.lost += 1;
                     continue;
                 }
                 let took = Duration::from_nanos(len * 1_000_000_000 / path.rate);
@@ -351,9 +397,12 @@ impl Sim {
             end.send_memory = end.send_memory.max(info.send_memory);
             end.receive_memory = end.receive_memory.max(info.receive_memory);
         }
+        sink.packets.iter().for_each(|p| self.ends[i].check(p));
         for p in sink.packets {
-            self.ends[i].check(&p);
             self.put(i, p);
+        }
+        if std::mem::take(&mut self.too_long) {
+            self.pump(i);
         }
     }
 
@@ -469,7 +518,7 @@ impl Sim {
 
     /// What went before, where `NETSTACK_TRACE` is set.
     pub fn print(&self) {
-        if std::env::var_os("NETSTACK_TRACE").is_none() {
+        if !self.traces {
             return;
         }
         for t in &self.trace {

@@ -1,0 +1,348 @@
+//! What goes when, and again.
+
+use super::script::{Out, Script};
+use crate::tcp::{Changes, Config, Failure, Flags, KeepAlive, Phase, State, Unreachable};
+use std::time::Duration;
+
+fn big() -> Config {
+    Config {
+        send_buffer: 1 << 20,
+        gso_max: 65_000,
+        ..Config::default()
+    }
+}
+
+fn places(out: &[Out]) -> Vec<(i32, usize)> {
+    out.iter()
+        .map(|o| (Script::at(o), o.payload.len()))
+        .collect()
+}
+
+#[test]
+fn ten_segments_go_at_first_in_one_piece() {
+    let mut s = Script::established(big());
+    assert_eq!(s.write(100_000), 100_000);
+    let out = s.sent();
+    assert_eq!(places(&out), [(0, 14_600)]);
+    assert_eq!(out[0].mss, 1460);
+    s.ack(14_600);
+    assert_eq!(places(&s.sent()), [(14_600, 29_200)]);
+    assert_eq!(s.c.info().congestion_window, 29_200);
+}
+
+#[test]
+fn without_segmentation_each_goes_alone() {
+    let mut s = Script::established(Config {
+        gso_max: 0,
+        ..big()
+    });
+    s.write(3000);
+    assert_eq!(places(&s.sent()), [(0, 1460), (1460, 1460), (2920, 80)]);
+}
+
+#[test]
+fn nagle_holds_the_second_small_one() {
+    let mut s = Script::established(big());
+    s.write(10);
+    assert_eq!(places(&s.sent()), [(0, 10)]);
+    s.write(10);
+    assert!(s.sent().is_empty());
+    s.ack(10);
+    assert_eq!(places(&s.sent()), [(10, 10)]);
+    s.c.configure(|c| c.no_delay = true);
+    s.write(10);
+    assert_eq!(places(&s.sent()), [(20, 10)]);
+}
+
+#[test]
+fn a_cork_lasts_200_ms() {
+    let mut s = Script::established(Config {
+        cork: true,
+        ..big()
+    });
+    s.write(1500);
+    assert_eq!(places(&s.sent()), [(0, 1460)]);
+    s.ack(1460);
+    assert!(s.sent().is_empty());
+    assert_eq!(s.left().as_millis(), 200);
+    assert_eq!(places(&s.wait().1), [(1460, 40)]);
+    s.write(5);
+    assert!(s.sent().is_empty());
+    s.c.configure(|c| c.cork = false);
+    s.ack(1500);
+    assert_eq!(places(&s.sent()), [(1500, 5)]);
+}
+
+#[test]
+fn a_lost_segment_goes_again_once_later_ones_arrived() {
+    let mut s = Script::established(big());
+    s.write(14_600);
+    s.sent();
+    s.pass(10);
+    s.sack(0, &[(1460, 2920)]);
+    assert!(s.sent().is_empty(), "it may be reordering");
+    s.sack(0, &[(1460, 5840)]);
+    assert_eq!(places(&s.sent()), [(0, 1460)]);
+    assert_eq!(s.c.info().phase, Phase::Recovery);
+    assert!(s.c.info().slow_start_threshold < 14_600);
+    s.pass(10);
+    s.ack(14_600);
+    s.sent();
+    let i = s.c.info();
+    assert_eq!(
+        (i.phase, i.total_retransmitted, i.unacked),
+        (Phase::Open, 1, 0)
+    );
+}
+
+#[test]
+fn late_ones_are_awaited_once_reordering_was_seen() {
+    let mut s = Script::established(big());
+    s.write(14_600);
+    s.sent();
+    s.pass(10);
+    s.sack(0, &[(1460, 2920)]);
+    s.ack(2920);
+    assert!(s.c.info().reordering_seen);
+    s.sack(2920, &[(4380, 14_600)]);
+    assert!(s.sent().is_empty(), "a quarter of a round trip is waited");
+    let (_, out) = s.wait();
+    assert_eq!(places(&out), [(2920, 1460)]);
+}
+
+#[test]
+fn a_tail_is_probed_before_the_time_out() {
+    let mut s = Script::established(big());
+    s.write(2920);
+    s.sent();
+    // Two round trips of 10 ms, and 2 ms.
+    assert_eq!(s.left().as_millis(), 22);
+    let (_, out) = s.wait();
+    assert_eq!(places(&out), [(1460, 1460)]);
+    assert!(s.left().as_millis() >= 200);
+    // The probe finds the hole.
+    s.pass(10);
+    s.sack(0, &[(1460, 2920)]);
+    let out = s.sent();
+    assert_eq!(places(&out), [(0, 1460)]);
+    assert_eq!(s.c.info().timeouts, 0);
+}
+
+#[test]
+fn time_outs_double_and_end() {
+    let mut s = Script::established(big());
+    s.write(1000);
+    s.sent();
+    let mut took = Vec::new();
+    for _ in 0..4 {
+        took.push(s.left().as_millis());
+        let (_, out) = s.wait();
+        assert_eq!(places(&out), [(0, 1000)]);
+    }
+    assert_eq!(took, [210, 420, 840, 1680]);
+    assert_eq!(s.c.info().phase, Phase::Loss);
+    s.c.unreachable(s.now, super::script::OURS.plus(1), Unreachable::Soft(113));
+    let began = s.now;
+    while s.state() != State::Closed {
+        s.wait();
+    }
+    let took = s.now.since(began).as_secs();
+    assert!((900..1200).contains(&took), "{took} s");
+    assert_eq!(s.c.take_failure(), Some(Failure::Unreachable(113)));
+}
+
+#[test]
+fn a_user_time_out_ends_sooner() {
+    let most = Some(Duration::from_secs(3));
+    let mut s = Script::established(Config {
+        user_timeout: most,
+        ..big()
+    });
+    s.write(1000);
+    s.sent();
+    let began = s.now;
+    while s.state() != State::Closed {
+        s.wait();
+    }
+    let took = s.now.since(began).as_millis();
+    assert!((3000..3600).contains(&took), "{took} ms");
+    assert_eq!(s.c.take_failure(), Some(Failure::TimedOut));
+}
+
+#[test]
+fn a_spurious_time_out_is_taken_back() {
+    let mut s = Script::with_timestamps(big());
+    s.write(10 * 1448);
+    s.sent();
+    let first = s.echo;
+    let before = s.c.info().congestion_window;
+    s.pass(1);
+    for _ in 0..2 {
+        s.wait();
+    }
+    assert_eq!(s.c.info().phase, Phase::Loss);
+    assert_eq!(s.c.info().congestion_window, 1448);
+    // The first copies were only late.
+    s.echo = first;
+    s.ack(1448);
+    assert_eq!(s.c.info().phase, Phase::Open);
+    assert!(s.c.info().congestion_window >= before);
+    assert_eq!(s.c.info().undone, 1);
+    assert_eq!(s.c.info().lost, 0);
+}
+
+#[test]
+fn duplicates_take_a_recovery_back() {
+    let mut s = Script::established(big());
+    s.write(14_600);
+    s.sent();
+    s.pass(10);
+    let before = s.c.info().congestion_window;
+    s.sack(0, &[(1460, 5840)]);
+    assert_eq!(s.sent().len(), 1);
+    s.ack(14_600);
+    assert!(s.c.info().congestion_window < before);
+    s.pass(10);
+    s.sack(14_600, &[(0, 1460)]);
+    let i = s.c.info();
+    assert_eq!((i.undone, i.duplicates_told), (1, 1));
+    assert!(i.congestion_window >= before && i.reordering_seen);
+}
+
+#[test]
+fn a_closed_window_is_probed() {
+    let mut s = Script::established(big());
+    s.window = 0;
+    s.ack(0);
+    s.write(5000);
+    assert!(s.sent().is_empty());
+    let mut waits = Vec::new();
+    for _ in 0..3 {
+        waits.push(s.left().as_millis());
+        let (_, out) = s.wait();
+        assert_eq!(places(&out), [(-1, 0)]);
+        s.ack(0);
+        assert!(s.sent().is_empty());
+    }
+    assert_eq!(waits, [210, 420, 840]);
+    // A window that a segment does not fit in is used by the probe.
+    s.window = 100;
+    s.ack(0);
+    assert!(s.sent().is_empty());
+    let (_, out) = s.wait();
+    assert_eq!(places(&out), [(0, 100)]);
+    s.window = 10_000;
+    s.ack(100);
+    assert_eq!(places(&s.sent()), [(100, 4900)]);
+}
+
+#[test]
+fn a_quiet_peer_is_asked() {
+    let keep = KeepAlive {
+        idle: Duration::from_secs(60),
+        interval: Duration::from_secs(5),
+        count: 3,
+    };
+    let mut s = Script::established(Config {
+        keep_alive: Some(keep),
+        ..big()
+    });
+    assert_eq!(s.left().as_secs(), 60);
+    let (_, out) = s.wait();
+    assert_eq!(places(&out), [(-1, 0)]);
+    s.ack(0);
+    // It answered.
+    s.wait();
+    assert_eq!(s.left().as_secs(), 55);
+    for _ in 0..3 {
+        let (_, out) = s.wait();
+        assert_eq!(places(&out), [(-1, 0)]);
+        assert_eq!(s.left().as_secs(), 5);
+    }
+    let (changes, out) = s.wait();
+    assert!(changes.contains(Changes::ENDED));
+    assert!(out[0].header.flags.contains(Flags::RST));
+    assert_eq!(s.c.take_failure(), Some(Failure::TimedOut));
+}
+
+#[test]
+fn a_smaller_mtu_sends_again_in_smaller_pieces() {
+    let mut s = Script::established(big());
+    s.write(4380);
+    s.sent();
+    let cwnd = s.c.info().congestion_window / 1460;
+    s.c.path_mtu(1000);
+    let out = s.sent();
+    assert_eq!(places(&out), [(0, 4380)]);
+    assert_eq!(out[0].mss, 1000);
+    assert_eq!(s.c.info().congestion_window / 1000, cwnd);
+    assert_eq!(s.c.info().phase, Phase::Open);
+}
+
+#[test]
+fn a_writer_is_told_when_a_third_is_free() {
+    let fixed = Config {
+        send_buffer: 30_000,
+        send_most: 30_000,
+        ..big()
+    };
+    let mut s = Script::established(fixed);
+    assert_eq!(s.write(100_000), 30_000);
+    assert!(!s.c.is_writable());
+    s.sent();
+    assert!(!s.ack(5_000).contains(Changes::WRITABLE));
+    assert!(s.ack(12_000).contains(Changes::WRITABLE));
+    assert_eq!((s.c.unsent(), s.c.send_room()), (18_000, 12_000));
+}
+
+#[test]
+fn an_acknowledgement_of_the_future_is_answered() {
+    let mut s = Script::established(big());
+    s.write(100);
+    s.sent();
+    s.ack(5_000);
+    let out = s.sent();
+    assert_eq!(places(&out), [(100, 0)]);
+    assert_eq!(s.c.info().unacked, 1);
+}
+
+/// A peer that tells of all holes that it can, in a window of 8 MB.
+#[test]
+fn hostile_acknowledgements_cost_little() {
+    let config = Config {
+        send_buffer: 8 << 20,
+        send_most: 8 << 20,
+        ..big()
+    };
+    let options = crate::tcp::Options {
+        window_scale: Some(8),
+        ..super::script::options()
+    };
+    let mut s = Script::with(config, options);
+    s.ack(0);
+    s.write(8 << 20);
+    let mut sent = 0;
+    while sent < 4 << 20 {
+        let out = s.sent();
+        let got: usize = out.iter().map(|o| o.payload.len()).sum();
+        assert!(got > 0);
+        sent += got as u32;
+        s.pass(1);
+        if sent < 4 << 20 {
+            s.ack(sent);
+        }
+    }
+    let first = sent - s.c.info().unacked as u32 * 1460;
+    let began = std::time::Instant::now();
+    for i in 0..100_000u32 {
+        let at = |k: u32| first + 1 + (i * 4 + k) * 7919 % (sent - first - 8);
+        let blocks = [0, 1, 2, 3].map(|k| (at(k), at(k) + 1 + i % 3));
+        s.sack(first, &blocks);
+        if i % 64 == 0 {
+            s.pass(1);
+            s.sent();
+        }
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}

@@ -1,0 +1,144 @@
+//! How much of a path is used, in simulated time.
+//!
+//! A window that is halved by each loss averages sqrt(1.5 / p) segments (Mathis et al. 1997), and
+//! CUBIC with short round trips has the same by design (RFC 9438 4.3). On a path that loses at
+//! random no such window fills a link that takes more.
+
+use super::sim::{MS, Path, Program, Sim};
+use crate::tcp::{Config, Congestion};
+
+/// A path's use: of the link's rate, and of what the losses permit.
+struct Use {
+    link: f64,
+    possible: f64,
+}
+
+struct Case {
+    /// Bytes a second.
+    rate: u64,
+    loss: f64,
+    /// How much is reordered by how much later arrival.
+    jitter: u32,
+    congestion: Congestion,
+    bytes: u64,
+}
+
+const MSS: u16 = 1460;
+
+fn measure(name: &str, case: &Case) -> Use {
+    let config = Config {
+        mss: MSS,
+        gso_max: 65_000,
+        congestion: case.congestion,
+        ..Config::default()
+    };
+    let queue = (case.rate / 50).max(50_000);
+    let forth = Path {
+        loss: (case.loss * 1e6) as u64,
+        jitter: MS * case.jitter,
+        rate: case.rate,
+        queue,
+        ..Path::default()
+    };
+    let program = Program {
+        total: case.bytes,
+        ..Program::default()
+    };
+    let (forth, back) = (
+        forth,
+        Path {
+            joins: true,
+            ..Path::default()
+        },
+    );
+    let mut sim = Sim::new(
+        [config.clone(), config],
+        [forth, back],
+        [program, Program::default()],
+        11,
+    );
+    let began = sim.now;
+    sim.run(|s| s.ends[1].read == case.bytes);
+    assert_eq!(sim.ends[1].read, case.bytes);
+    let took = sim.now.since(began).as_secs_f64();
+    let got = case.bytes as f64 / took;
+    let link = case.rate as f64 * 1448.0 / 1514.0;
+    let window = (1.5 / case.loss.max(1e-9)).sqrt() * 1448.0;
+    let possible = link.min(window / 0.020);
+    let i = sim.ends[0].c.as_ref().unwrap().info();
+    println!(
+        "{name}: {:.2} of the link, {:.2} of what is possible; {} sent again ({} lost), {} time-outs, {} undone, {} twice",
+        got / link,
+        got / possible,
+        i.total_retransmitted,
+        sim.lost,
+        i.timeouts,
+        i.undone,
+        i.duplicates_told,
+    );
+    Use {
+        link: got / link,
+        possible: got / possible,
+    }
+}
+
+const FAST: u64 = 12_500_000;
+const CLEAN: Case = Case {
+    rate: FAST,
+    loss: 0.0,
+    jitter: 0,
+    congestion: Congestion::Cubic,
+    bytes: 60_000_000,
+};
+
+#[test]
+fn a_clean_path_is_filled() {
+    let u = measure("cubic, 100 Mbit/s", &CLEAN);
+    assert!(u.link > 0.9, "{}", u.link);
+    let u = measure(
+        "reno, 100 Mbit/s",
+        &Case {
+            congestion: Congestion::Reno,
+            ..CLEAN
+        },
+    );
+    assert!(u.link > 0.9, "{}", u.link);
+}
+
+#[test]
+fn rare_losses_cost_little() {
+    let slow = Case {
+        rate: FAST / 10,
+        loss: 0.001,
+        bytes: 20_000_000,
+        ..CLEAN
+    };
+    let u = measure("0.1 % loss, 10 Mbit/s", &slow);
+    assert!(u.link > 0.8, "{}", u.link);
+    let u = measure(
+        "0.1 % loss, 100 Mbit/s",
+        &Case {
+            loss: 0.001,
+            ..CLEAN
+        },
+    );
+    assert!(u.possible > 0.8, "{}", u.possible);
+    let u = measure(
+        "1 % loss, 100 Mbit/s",
+        &Case {
+            loss: 0.01,
+            bytes: 20_000_000,
+            ..CLEAN
+        },
+    );
+    assert!(u.possible > 0.7, "{}", u.possible);
+}
+
+#[test]
+fn reordering_costs_little() {
+    let u = measure(
+        "4 ms of reordering, 100 Mbit/s",
+        &Case { jitter: 4, ..CLEAN },
+    );
+    assert!(u.link > 0.7, "{}", u.link);
+}
