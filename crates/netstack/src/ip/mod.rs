@@ -419,6 +419,16 @@ impl Ip {
         }
     }
 
+    /// Bytes that are kept for others: fragments, and packets that wait for a neighbour. They are
+    /// bounded, whatever comes: 4 MiB, and 1 MiB for each device.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        let table = self.table();
+        let of = |d: &Arc<Dev>| d.link.neighbours.lock().waiting();
+        let waiting: usize = table.devices.iter().map(of).sum();
+        waiting + self.reassembly.lock().bytes()
+    }
+
     /// An identification that nobody guesses and that does not repeat soon (RFC 7739 5.3): a
     /// counter for a hash of the two ends.
     fn ident(&self, from: IpAddr, to: IpAddr, protocol: u8) -> u32 {

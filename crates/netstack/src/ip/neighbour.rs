@@ -312,6 +312,11 @@ impl Neighbours {
         self.armed.take()
     }
 
+    /// Bytes of all that waits.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting_bytes
+    }
+
     pub(crate) fn list(&self, now: Instant, device: u32) -> Vec<NeighbourInfo> {
         let info = |(ip, e): (&IpAddr, &Entry)| NeighbourInfo {
             device,

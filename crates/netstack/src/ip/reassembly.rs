@@ -106,7 +106,6 @@ impl Reassembly {
     }
 
     /// Bytes that are charged.
-    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

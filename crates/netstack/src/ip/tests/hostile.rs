@@ -50,7 +50,7 @@ fn frames() -> Vec<(FrameMeta, Vec<u8>)> {
 /// Bytes of all that is kept, about.
 fn bounded(h: &Host, now: Instant) {
     assert!(h.ip.neighbours(now).len() <= neighbour::MOST);
-    assert!(h.ip.reassembly.lock().bytes() <= reassembly::MOST_BYTES);
+    assert!(h.ip.held() <= reassembly::MOST_BYTES + neighbour::MOST_WAITING);
 }
 
 fn meta() -> impl Strategy<Value = FrameMeta> {
