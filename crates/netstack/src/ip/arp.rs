@@ -48,7 +48,7 @@ impl Ip {
             ArpOperation::Reply if for_us && at.cast == Cast::Unicast => {
                 How::Answer { overrides: true }
             }
-            _ => How::Told { overrides: false },
+            _ => How::Overheard,
         };
         if !from.is_unspecified() && (how != How::Request || at.table.is_on_link(at.dev, sender)) {
             let router = None;

@@ -75,6 +75,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use table::Table;
+use wire::bits;
 
 /// How many counters of identifications there are (Linux: `ip_idents`).
 const IDENTS: usize = 1024;
@@ -109,7 +110,7 @@ impl Ip {
         let idents = (0..IDENTS)
             .map(|n| AtomicU32::new(ident_key.hash(n) as u32))
             .collect();
-        let empty = Table::new(&Setup::default(), Vec::new(), keyed);
+        let empty = Table::new(&Setup::default(), Vec::new());
         let ip = Ip {
             table: RwLock::new(Arc::new(empty)),
             link,
@@ -131,7 +132,7 @@ impl Ip {
 
     /// Takes another setup: addresses, routes, fixed neighbours and MTU are replaced; a device of
     /// the same index keeps what it has learnt and counted. Places of devices are those of the new
-    /// setup. New addresses are announced by the next [`Ip::timer`].
+    /// setup. Addresses are announced by the next [`Ip::timer`].
     pub fn set(&self, setup: &Setup) {
         let old = self.table();
         let devices: Vec<Arc<Dev>> = setup
@@ -154,7 +155,7 @@ impl Ip {
         for (dev, before) in devices.iter().map(|d| (d, old.by_index(d.index))) {
             self.take_groups(dev, before.map(|d| &**d));
         }
-        let table = Table::new(setup, devices, self.keyed);
+        let table = Table::new(setup, devices);
         *self.table.write() = Arc::new(table);
         self.new_generation();
         self.announce.at_latest(Some(Instant(0)));
@@ -203,9 +204,11 @@ impl Ip {
         // Before the table: a path that is older than its generation is asked for once too often.
         let generation = self.generation();
         let table = self.table();
-        let way = table.way(to, from, device).inspect_err(|_| {
-            self.snmp
-                .count_by(to.is_ipv4(), Mib::IpOutNoRoutes, Mib::Ip6OutNoRoutes);
+        let way = table.way(to, from, device).inspect_err(|e| {
+            if *e == NoRoute::Network {
+                self.snmp
+                    .count_by(to.is_ipv4(), Mib::IpOutNoRoutes, Mib::Ip6OutNoRoutes);
+            }
         })?;
         let dev = table.devices.get(way.device).ok_or(NoRoute::Device)?;
         let source = match from.filter(|ip| !ip.is_unspecified()) {
@@ -221,7 +224,9 @@ impl Ip {
         Ok(Path {
             device: way.device,
             index: dev.index,
+            to,
             source,
+            ident: self.ident_key.hash((bits(source), bits(to))),
             next_hop: way.next_hop,
             gateway: way.gateway,
             cast: way.cast,
@@ -430,9 +435,17 @@ impl Ip {
     }
 
     /// An identification that nobody guesses and that does not repeat soon (RFC 7739 5.3): a
-    /// counter for a hash of the two ends.
-    fn ident(&self, from: IpAddr, to: IpAddr, protocol: u8) -> u32 {
-        let hash = self.ident_key.hash((from, to, protocol));
+    /// counter for a keyed hash of the two ends.
+    fn ident(&self, path: &Path, from: IpAddr, to: IpAddr) -> u32 {
+        let hash = if (path.source, path.to) == (from, to) {
+            path.ident
+        } else {
+            self.ident_key.hash((bits(from), bits(to)))
+        };
+        self.next_ident(hash)
+    }
+
+    fn next_ident(&self, hash: u64) -> u32 {
         let counter = &self.idents[hash as usize % IDENTS];
         (hash >> 32) as u32 ^ counter.fetch_add(1, Relaxed)
     }

@@ -170,7 +170,7 @@ impl Ip {
         V4 {
             tos: 0xc0,
             total: (24 + m.len()) as u16,
-            id: self.ident(IpAddr::V4(from), IpAddr::V4(to), IGMP) as u16,
+            id: self.next_ident(u64::from(from.to_bits()) << 32) as u16,
             fragment: super::wire::DONT_FRAGMENT,
             ttl: 1,
             protocol: IGMP,

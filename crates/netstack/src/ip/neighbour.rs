@@ -131,6 +131,8 @@ pub(crate) enum How {
     Request,
     /// It told everybody, unasked.
     Gratuitous,
+    /// It spoke to another.
+    Overheard,
     /// It answered: it can be reached. `overrides`: also where its MAC is another one
     /// (RFC 4861 7.2.5).
     Answer { overrides: bool },
@@ -173,9 +175,12 @@ impl Neighbours {
         }
     }
 
-    /// Makes these the permanent ones.
+    /// Makes these the permanent ones. Who is a router is to be seen anew.
     pub(crate) fn fix(&mut self, fixed: impl Iterator<Item = (IpAddr, Mac)>) {
         self.entries.retain(|_, e| e.state != State::Permanent);
+        for e in self.entries.values_mut() {
+            e.gateway = Gateway::No;
+        }
         for (ip, mac) in fixed.take(MOST / 2) {
             let mut e = Entry::new(State::Permanent, Instant::default());
             e.mac = mac;
@@ -193,22 +198,28 @@ impl Neighbours {
         gateway: Gateway,
         packet: impl FnOnce() -> Waiting,
     ) -> Hop {
-        if !self.entries.contains_key(&ip) {
-            if !self.make_room(now, Wish::Ours) {
-                return Hop::Refused;
+        // The common case, with one look-up.
+        if let Some(e) = self.entries.get_mut(&ip)
+            && (e.state == State::Permanent
+                || e.state == State::Reachable && now <= e.reachable_until)
+        {
+            e.used = Some(now);
+            if gateway == Gateway::Yes {
+                e.gateway = Gateway::Yes;
             }
-            self.entries.insert(ip, Entry::new(State::Failed, now));
+            return Hop::Mac(e.mac);
         }
-        let Some(e) = self.entries.get_mut(&ip) else {
+        if !self.entries.contains_key(&ip) && !self.make_room(now, Wish::Ours) {
             return Hop::Refused;
-        };
+        }
+        let new = || Entry::new(State::Failed, now);
+        let e = self.entries.entry(ip).or_insert_with(new);
         e.used = Some(now);
         if gateway == Gateway::Yes {
             e.gateway = Gateway::Yes;
         }
         match e.state {
             State::Permanent | State::Delay | State::Probe => Hop::Mac(e.mac),
-            State::Reachable if now <= e.reachable_until => Hop::Mac(e.mac),
             State::Reachable | State::Stale => {
                 e.state = State::Delay;
                 e.due = Some(now + DELAY);
@@ -265,7 +276,7 @@ impl Neighbours {
         let known = !matches!(e.state, State::Incomplete | State::Failed);
         let moved = known && e.mac != mac;
         let overrides = match how {
-            How::Request => now.since(e.updated) >= LOCKED,
+            How::Request | How::Overheard => now.since(e.updated) >= LOCKED,
             How::Gratuitous => true,
             How::Answer { overrides } | How::Told { overrides } => overrides,
         };

@@ -26,7 +26,7 @@ impl Ip {
         dev: &Dev,
         path: &Path,
         meta: &FrameMeta,
-        mut head: Head,
+        head: &mut Head,
         payload: &[&[u8]],
     ) -> Result<Sent, SendError> {
         let v4 = path.next_hop.is_ipv4();
@@ -61,7 +61,7 @@ impl Ip {
         };
         let ethertype = if v4 { TYPE_IPV4 } else { TYPE_IPV6 };
         head.ethernet(mac, dev.mac, ethertype);
-        let sent = self.transmit(dev, meta, &head, payload);
+        let sent = self.transmit(dev, meta, head, payload);
         if sent == Sent::Yes {
             self.snmp
                 .count_by(v4, Mib::IpOutRequests, Mib::Ip6OutRequests);

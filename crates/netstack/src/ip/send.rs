@@ -104,7 +104,7 @@ impl Ip {
     }
 
     /// Sends a datagram, in fragments where `marks` allow it; with `segment` several datagrams of
-    /// as many bytes (`UDP_SEGMENT`), which the device cuts.
+    /// as many bytes (`UDP_SEGMENT`), which the device cuts if it can.
     pub fn send_udp(
         &self,
         now: Instant,
@@ -125,6 +125,9 @@ impl Ip {
             Some(size) if len - 8 > usize::from(size) => {
                 if (len - 8).div_ceil(usize::from(size)) > UDP_SEGMENTS {
                     return Err(SendError::Invalid);
+                }
+                if ETHERNET + header + len >= path.gso_max as usize {
+                    return self.send_apart(now, path, pair, payload, size, marks);
                 }
                 Some((FrameMeta::GSO_UDP_L4, size))
             }
@@ -162,6 +165,33 @@ impl Ip {
             self.snmp.count_by(to.is_ipv4(), v4, v6);
         }
         Ok(sent)
+    }
+
+    /// Sends several datagrams that the device does not take as one.
+    fn send_apart(
+        &self,
+        now: Instant,
+        path: &Path,
+        pair: Pair,
+        payload: &[&[u8]],
+        size: u16,
+        marks: &Marks,
+    ) -> Result<Sent, SendError> {
+        let len = total(payload);
+        for first in (0..len).step_by(usize::from(size)) {
+            let mut parts = [&[][..]; PARTS - 1];
+            let end = len.min(first + usize::from(size));
+            let n = cut(payload, first..end, &mut parts);
+            let sent = self.send_udp(now, path, pair, &parts[..n], None, marks)?;
+            if sent == Sent::Full && first == 0 {
+                return Ok(Sent::Full);
+            }
+            // What is behind it is lost, as where a queue on the way is full.
+            if sent == Sent::Full {
+                break;
+            }
+        }
+        Ok(Sent::Yes)
     }
 
     /// Sends an ICMP message, from its type on; its checksum is filled in.
@@ -291,7 +321,7 @@ impl Ip {
             let to = Ipv4Addr::from_bits(be32(packet, 16));
             check_source(&table, path, IpAddr::V4(from))?;
             let id = match be16(packet, 4) {
-                0 => self.ident(IpAddr::V4(from), IpAddr::V4(to), packet[9]) as u16,
+                0 => self.ident(path, IpAddr::V4(from), IpAddr::V4(to)) as u16,
                 id => id,
             };
             let v4 = V4 {
@@ -312,7 +342,7 @@ impl Ip {
             dev,
             path,
             &FrameMeta::default(),
-            head,
+            &mut head,
             &[&packet[header..]],
         )
     }
@@ -374,7 +404,7 @@ impl Ip {
                 let v4 = V4 {
                     tos: marks.tos,
                     total: (20 + len) as u16,
-                    id: self.ident(m.from, m.to, m.protocol) as u16,
+                    id: self.ident(path, m.from, m.to) as u16,
                     fragment,
                     ttl: marks.ttl,
                     protocol: m.protocol,
@@ -409,7 +439,7 @@ impl Ip {
             meta.gso_size = size;
             meta.hdr_len = head.len() as u16;
         }
-        self.output(now, at.0, at.1, path, &meta, head, m.payload)
+        self.output(now, at.0, at.1, path, &meta, &mut head, m.payload)
     }
 
     /// Cuts a message (RFC 791, RFC 8200 4.5). `how`: the marks, and the largest packet.
@@ -429,7 +459,7 @@ impl Ip {
         if piece == 0 || len + if v4 { 20 } else { 0 } > LONGEST {
             return Err(SendError::TooBig(limit as u32));
         }
-        let id = self.ident(m.from, m.to, m.protocol);
+        let id = self.ident(path, m.from, m.to);
         for first in (0..len).step_by(piece) {
             let end = len.min(first + piece);
             let mut head = Head::new();
@@ -446,7 +476,7 @@ impl Ip {
             let meta = FrameMeta::default();
             // Where there is no room for a later one, the whole is sent again under another
             // identification.
-            if self.output(now, at.0, at.1, path, &meta, head, &parts[..n])? == Sent::Full {
+            if self.output(now, at.0, at.1, path, &meta, &mut head, &parts[..n])? == Sent::Full {
                 self.snmp.count_by(v4, Mib::IpFragFails, Mib::Ip6FragFails);
                 return Ok(Sent::Full);
             }

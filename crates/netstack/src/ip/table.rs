@@ -2,11 +2,9 @@
 //! takes its place.
 
 use super::device::Dev;
-use super::keyed::Keyed;
 use super::types::{Cast, Gateway, NoRoute};
 use super::wire::{bits, is_link_local, is_within, mask};
 use crate::setup::{Address, Route, RouteKind, Setup};
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -18,8 +16,8 @@ pub(crate) struct Table {
     pub routes: Vec<Route>,
     v4: Routes,
     v6: Routes,
-    /// This host's addresses: the places of their devices.
-    local: HashMap<IpAddr, usize, Keyed>,
+    /// This host's addresses, sorted, and the places of their devices.
+    local: Vec<(IpAddr, usize)>,
     /// Sorted.
     broadcasts: Vec<Ipv4Addr>,
 }
@@ -37,15 +35,17 @@ pub(crate) struct Way {
 
 impl Table {
     /// `devices` are those of `setup`, in its order.
-    pub(crate) fn new(setup: &Setup, devices: Vec<Arc<Dev>>, key: Keyed) -> Table {
-        let mut local = HashMap::with_hasher(key);
+    pub(crate) fn new(setup: &Setup, devices: Vec<Arc<Dev>>) -> Table {
+        let mut local = Vec::new();
         let mut broadcasts = Vec::new();
         for d in &devices {
             for a in &d.addresses {
-                local.entry(a.ip).or_insert(d.place);
+                local.push((a.ip, d.place));
                 broadcasts.extend(broadcasts_of(a));
             }
         }
+        local.sort_unstable();
+        local.dedup_by_key(|(ip, _)| *ip);
         broadcasts.sort_unstable();
         broadcasts.dedup();
         Table {
@@ -59,7 +59,13 @@ impl Table {
     }
 
     pub(crate) fn is_local(&self, ip: IpAddr) -> bool {
-        self.local.contains_key(&ip)
+        self.place_of(ip).is_some()
+    }
+
+    /// The place of the device that has this address.
+    fn place_of(&self, ip: IpAddr) -> Option<usize> {
+        let found = self.local.binary_search_by_key(&ip, |(ip, _)| *ip).ok()?;
+        Some(self.local[found].1)
     }
 
     pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
@@ -138,8 +144,8 @@ impl Table {
         if by.is_none() && (cast != Cast::Unicast || is_link_local(to)) {
             by = from
                 .filter(|ip| cast != Cast::Unicast || is_link_local(*ip))
-                .and_then(|ip| self.local.get(&ip))
-                .and_then(|place| self.devices.get(*place))
+                .and_then(|ip| self.place_of(ip))
+                .and_then(|place| self.devices.get(place))
                 .filter(|d| d.is_up());
         }
         let on_link = |device: &Dev| Way {

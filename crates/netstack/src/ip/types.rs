@@ -225,6 +225,7 @@ pub struct Path {
     pub device: usize,
     /// The device's index.
     pub index: u32,
+    pub to: IpAddr,
     pub source: IpAddr,
     pub next_hop: IpAddr,
     /// Whether the next hop is a router.
@@ -237,6 +238,8 @@ pub struct Path {
     /// Frames stay below this length, in bytes with all headers; 0: the device cuts nothing.
     pub gso_max: u32,
     pub generation: u64,
+    /// Of source and destination, keyed: identifications are counted by it.
+    pub(super) ident: u64,
     /// When a path MTU that has been learnt is forgotten.
     pub expires: Option<Instant>,
 }

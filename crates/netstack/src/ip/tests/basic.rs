@@ -367,3 +367,30 @@ fn martians_are_dropped() {
         assert_eq!(two.b.count(Mib::IpInAddrErrors), 1);
     }
 }
+
+#[test]
+fn a_device_that_cuts_nothing_gets_datagrams_alone() {
+    let mut s = setup(A_MAC, 1);
+    s.devices[0].gso_max = 0;
+    s.neighbours = vec![Neighbour {
+        device: INDEX,
+        ip: ip("10.0.0.2"),
+        mac: B_MAC,
+    }];
+    let a = Host::quiet(&s);
+    let path = a.path("10.0.0.2");
+    assert_eq!(path.largest_payload(1400, 40), 1400);
+    let p = pair("10.0.0.1", "10.0.0.2");
+    let (first, rest) = ([1; 130], [2; 120]);
+    let marks = Marks::default();
+    let sent =
+        a.ip.send_udp(after(1.0), &path, p, &[&first, &rest], Some(100), &marks);
+    assert_eq!(sent, Ok(Sent::Yes));
+    let lens: Vec<_> = a
+        .wire
+        .take()
+        .iter()
+        .map(|(m, f)| (m.gso_type, f.len()))
+        .collect();
+    assert_eq!(lens, [(0, 142), (0, 142), (0, 92)]);
+}

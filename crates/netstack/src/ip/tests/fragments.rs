@@ -1,6 +1,7 @@
 //! Datagrams larger than the link takes.
 
 use super::*;
+use proptest::prelude::*;
 
 const PAIRS: [(&str, &str); 2] = [("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2")];
 
@@ -265,5 +266,30 @@ fn a_large_packet_that_no_router_takes_is_told() {
         assert_eq!(sent, Ok(Sent::Yes));
         two.run(after(1.0));
         assert_eq!(two.a.seen.take(), []);
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_sent_in_any_parts_arrives_in_any_order(
+        parts in proptest::collection::vec(
+            proptest::collection::vec(any::<u8>(), 0..3000), 0..15),
+        v4: bool, seed: u64, mtu in 1280..1501_u32,
+    ) {
+        let (a, b) = PAIRS[usize::from(!v4)];
+        let (two, p, mut path) = acquainted(a, b);
+        path.mtu = mtu;
+        let parts: Vec<&[u8]> = parts.iter().map(|p| &p[..]).collect();
+        let marks = Marks::default();
+        let sent = two.a.ip.send_udp(after(1.0), &path, p, &parts, None, &marks);
+        prop_assert_eq!(sent, Ok(Sent::Yes));
+        let mut frames = two.a.wire.take();
+        prop_assert!(frames.iter().all(|(_, f)| f.len() <= 14 + mtu as usize));
+        let key = keyed::Keyed::new([0; 16], 1);
+        frames.sort_by_key(|(_, f)| key.hash((seed, f)));
+        for (meta, f) in &frames {
+            two.b.receive(after(1.0), meta, f);
+        }
+        prop_assert_eq!(two.b.seen.take(), [Told::Udp(turned(p), parts.concat(), None)]);
     }
 }
