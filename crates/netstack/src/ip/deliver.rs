@@ -7,7 +7,7 @@ use super::receive::Arrival;
 use super::segment;
 use super::types::{Cast, FrameMeta, Info, Marks, Pair, Taken};
 use super::wire::{ICMP, ICMPV6, IGMP, Sum, TCP, UDP, be16, is_link_local};
-use crate::tcp::Segment;
+use crate::tcp::{self, Segment};
 use bytes::Bytes;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
@@ -136,7 +136,7 @@ impl Ip {
             joined: joined as u16,
         };
         let pair = d.pair(at.dev.index, read.to, read.from);
-        let reset = segment::reset_for(&segment);
+        let reset = tcp::reset_for(&segment);
         if at.upper.tcp(at.now, pair, segment, info) == Taken::No
             && let Some(reset) = reset
             && let Ok(path) = self.path(d.from, Some(d.to), self.only_device(at, d))

@@ -384,6 +384,8 @@ enum Worth {
     Failed,
     /// Not sent to for a minute.
     Old,
+    /// Asked for in vain for a second: strangers have us ask, by packets that we answer.
+    Silent,
 }
 
 impl Entry {
@@ -418,6 +420,7 @@ impl Entry {
             None => Some(Worth::Unused),
             Some(_) if self.state == State::Failed => Some(Worth::Failed),
             Some(used) if now.since(used) >= IN_USE => Some(Worth::Old),
+            Some(_) if self.state == State::Incomplete && self.asked > 1 => Some(Worth::Silent),
             Some(_) => None,
         }
     }

@@ -249,7 +249,7 @@ impl Ip {
         match at.table.cast(to) {
             // A packet for one host in a frame for all is not answered (RFC 1122 3.3.6).
             Cast::Unicast => {
-                (at.cast == Cast::Unicast && at.table.is_local(to)).then_some(Cast::Unicast)
+                (at.cast == Cast::Unicast && at.table.is_own(to, at.dev)).then_some(Cast::Unicast)
             }
             Cast::Broadcast => Some(Cast::Broadcast),
             Cast::Multicast => at.dev.link.groups.lock().has(to).then_some(Cast::Multicast),
@@ -355,7 +355,7 @@ impl Ip {
             || from.is_loopback()
             || from.to_ipv4_mapped().is_some()
             || from.is_unspecified() && !to.is_multicast()
-            || at.table.is_local(IpAddr::V6(from));
+            || at.table.is_own(IpAddr::V6(from), at.dev);
         let nowhere = to.is_loopback()
             || to.is_unspecified()
             || to.to_ipv4_mapped().is_some()

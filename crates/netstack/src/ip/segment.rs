@@ -1,7 +1,7 @@
 //! TCP headers, read and written. smoltcp's know three SACK blocks and no unscaled values.
 
 use super::wire::{be16, be32};
-use crate::tcp::{Flags, Header, Options, Segment, Seq, Timestamps};
+use crate::tcp::{Flags, Header, Options, Seq, Timestamps};
 
 /// The longest header.
 pub(crate) const LONGEST: usize = 60;
@@ -158,28 +158,6 @@ pub(crate) fn write(header: &Header, from: u16, to: u16, b: &mut [u8; LONGEST]) 
     at
 }
 
-/// What a segment is answered with that nobody wants (RFC 9293 3.10.7.1).
-pub(crate) fn reset_for(segment: &Segment) -> Option<Header> {
-    let h = &segment.header;
-    if h.flags.contains(Flags::RST) {
-        return None;
-    }
-    if h.flags.contains(Flags::ACK) {
-        return Some(Header {
-            seq: h.ack,
-            flags: Flags::RST,
-            ..Header::default()
-        });
-    }
-    let mut len = segment.payload.len() as u32;
-    len += u32::from(h.flags.contains(Flags::SYN)) + u32::from(h.flags.contains(Flags::FIN));
-    Some(Header {
-        ack: h.seq.plus(len),
-        flags: Flags::RST | Flags::ACK,
-        ..Header::default()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,20 +227,5 @@ mod tests {
         b[20..32].copy_from_slice(&[2, 3, 9, 3, 3, 7, 99, 0, 2, 4, 5, 180]);
         let o = read(&b).expect("a header").header.options;
         assert_eq!((o.mss, o.window_scale), (None, Some(7)));
-    }
-
-    #[test]
-    fn resets_answer_what_was_said() {
-        let mut s = Segment::default();
-        s.header.flags = Flags::SYN;
-        s.header.seq = Seq(41);
-        let r = reset_for(&s).expect("a reset");
-        assert_eq!((r.ack, r.flags), (Seq(42), Flags::RST | Flags::ACK));
-        s.header.flags = Flags::ACK;
-        s.header.ack = Seq(7);
-        let r = reset_for(&s).expect("a reset");
-        assert_eq!((r.seq, r.flags), (Seq(7), Flags::RST));
-        s.header.flags = Flags::RST;
-        assert_eq!(reset_for(&s), None);
     }
 }

@@ -311,7 +311,7 @@ impl Ip {
         if header == 40 && packet[0] >> 4 == 6 {
             let mut octets = [0; 16];
             octets.copy_from_slice(&packet[8..24]);
-            check_source(&table, path, IpAddr::V6(octets.into()))?;
+            check_source(&table, dev, path, IpAddr::V6(octets.into()))?;
             head.push(&packet[..40]);
         } else {
             let mut from = Ipv4Addr::from_bits(be32(packet, 12));
@@ -319,7 +319,7 @@ impl Ip {
                 from = source;
             }
             let to = Ipv4Addr::from_bits(be32(packet, 16));
-            check_source(&table, path, IpAddr::V4(from))?;
+            check_source(&table, dev, path, IpAddr::V4(from))?;
             let id = match be16(packet, 4) {
                 0 => self.ident(path, IpAddr::V4(from), IpAddr::V4(to)) as u16,
                 id => id,
@@ -359,7 +359,7 @@ impl Ip {
         if m.from.is_ipv4() != m.to.is_ipv4() || m.payload.len() >= PARTS {
             return Err(SendError::Invalid);
         }
-        check_source(&table, path, m.from)?;
+        check_source(&table, dev, path, m.from)?;
         let header = header_of(m.to);
         let len = header + m.len();
         let limit = limit(path, marks);
@@ -497,9 +497,9 @@ fn device_of<'a>(table: &'a Table, path: &Path) -> Result<&'a Dev, SendError> {
 
 /// No packet leaves with another's address. One without an address may be sent to all: that is how
 /// an address is asked for (DHCP).
-fn check_source(table: &Table, path: &Path, from: IpAddr) -> Result<(), SendError> {
+fn check_source(table: &Table, dev: &Dev, path: &Path, from: IpAddr) -> Result<(), SendError> {
     let nobody = from == IpAddr::V4(Ipv4Addr::UNSPECIFIED) && path.cast == Cast::Broadcast;
-    if nobody || table.is_local(from) {
+    if nobody || table.is_own(from, dev) {
         Ok(())
     } else {
         Err(SendError::Source)

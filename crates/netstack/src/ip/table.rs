@@ -62,6 +62,16 @@ impl Table {
         self.place_of(ip).is_some()
     }
 
+    /// Whether an address is this host's where a packet comes or goes by this device: of another
+    /// one's, too (the weak model), but for those of one link.
+    pub(crate) fn is_own(&self, ip: IpAddr, device: &Dev) -> bool {
+        if is_link_local(ip) {
+            device.has(ip)
+        } else {
+            self.is_local(ip)
+        }
+    }
+
     /// The place of the device that has this address.
     fn place_of(&self, ip: IpAddr) -> Option<usize> {
         let found = self.local.binary_search_by_key(&ip, |(ip, _)| *ip).ok()?;
@@ -126,12 +136,6 @@ impl Table {
         if from.is_some_and(|ip| !self.is_local(ip)) {
             return Err(NoRoute::Source);
         }
-        if self.is_local(to) {
-            return Err(NoRoute::Local);
-        }
-        if !can_be_reached(to) {
-            return Err(NoRoute::Network);
-        }
         let mut by = match device {
             Some(index) => {
                 let d = self.by_index(index).filter(|d| d.is_up());
@@ -139,6 +143,12 @@ impl Table {
             }
             None => None,
         };
+        if by.map_or_else(|| self.is_local(to), |d| self.is_own(to, d)) {
+            return Err(NoRoute::Local);
+        }
+        if !can_be_reached(to) {
+            return Err(NoRoute::Network);
+        }
         let cast = self.cast(to);
         // What stays on a link is told by the source where the device is not.
         if by.is_none() && (cast != Cast::Unicast || is_link_local(to)) {

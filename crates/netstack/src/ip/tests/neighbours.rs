@@ -152,7 +152,13 @@ fn a_scan_of_ours_is_bounded() {
     }
     assert_eq!(h.ip.neighbours(after(1.0)).len(), neighbour::MOST);
     assert_eq!(refused, 2998 - neighbour::MOST as u32);
-    for s in [2.0, 3.0, 4.0] {
+    h.ip.timer(after(2.0), &h.seen);
+    assert_eq!(
+        send(&h, after(2.0), "10.0.200.1"),
+        Ok(Sent::Yes),
+        "the silent give way"
+    );
+    for s in [3.0, 4.0] {
         h.ip.timer(after(s), &h.seen);
     }
     assert_eq!(send(&h, after(5.0), "10.0.100.1"), Ok(Sent::Yes));

@@ -134,3 +134,47 @@ fn what_is_learnt_of_a_path_holds_for_ten_minutes() {
     h.ip.timer(after(602.0), &h.seen);
     assert_eq!(h.path("8.8.8.8").mtu, 1500);
 }
+
+#[test]
+fn addresses_of_a_link_are_its_own() {
+    let h = host(|s| {
+        let mut second = device([2, 0, 0, 0, 0, 0x1a], vec![address("fe80::a", 64)]);
+        second.addresses.push(address("10.9.0.1", 24));
+        second.index = INDEX + 1;
+        s.devices.push(second);
+    });
+    let by = |n| {
+        h.ip.path(ip("fe80::a"), None, Some(INDEX + n))
+            .map(|p| p.source)
+    };
+    assert_eq!(by(0), Ok(ip("fe80::1")));
+    assert_eq!(by(1), Err(NoRoute::Local));
+    // Any other address is the host's on all (RFC 1122's weak model), in both directions.
+    let other = Host::quiet(&setup(B_MAC, 2));
+    let p = pair("10.0.0.2", "10.9.0.1");
+    let mut path = other.path("10.0.0.1");
+    path.to = ip("10.9.0.1");
+    let marks = Marks::default();
+    for local in ["10.0.0.2", "fe80::2"] {
+        let v4 = ip(local).is_ipv4();
+        let (to, mut path) = match v4 {
+            true => ("10.9.0.1", path),
+            false => ("fe80::a", other.path("fe80::1")),
+        };
+        path.next_hop = if v4 { ip("10.0.0.1") } else { ip("fe80::1") };
+        let p = if v4 { p } else { pair(local, to) };
+        let sent = other
+            .ip
+            .send_udp(after(1.0), &path, p, &[b"x"], None, &marks);
+        assert_eq!(sent, Ok(Sent::Yes));
+        loop {
+            let (a, b) = (other.wire.take(), h.wire.take());
+            if a.is_empty() && b.is_empty() {
+                break;
+            }
+            a.iter().for_each(|(m, f)| h.receive(after(1.0), m, f));
+            b.iter().for_each(|(m, f)| other.receive(after(1.0), m, f));
+        }
+        assert_eq!(h.seen.take().len(), usize::from(v4), "{to}");
+    }
+}
