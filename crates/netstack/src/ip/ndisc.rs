@@ -79,9 +79,6 @@ impl Ip {
         let Some(mac) = m.mac.or(solicited.then_some(at.from)) else {
             return;
         };
-        if mac[0] & 1 != 0 {
-            return;
-        }
         let overrides = m.flags & OVERRIDE != 0;
         let how = if solicited {
             How::Answer { overrides }
@@ -180,7 +177,11 @@ fn message(d: &Datagram, wanted: NdiscOptionType) -> Option<Message> {
         if option.option_type() == wanted && len == 8 {
             let mut m: Mac = [0; 6];
             m.copy_from_slice(&rest[2..8]);
-            mac = (m[0] & 1 == 0).then_some(m);
+            // A group's is nobody's.
+            if m[0] & 1 != 0 {
+                return None;
+            }
+            mac = Some(m);
         }
         rest = &rest[len..];
     }

@@ -5,6 +5,7 @@ mod fragments;
 mod hostile;
 mod membership;
 mod neighbours;
+mod refusals;
 mod routes;
 
 use super::*;
