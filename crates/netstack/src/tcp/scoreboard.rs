@@ -49,7 +49,7 @@ pub(super) struct Delivery {
 #[derive(Default)]
 pub(super) struct Scoreboard {
     records: BTreeMap<u64, Record>,
-    /// When sent and the end.
+    /// When sent and the start.
     by_time: BTreeSet<(Instant, u64)>,
     lost: BTreeSet<u64>,
     flight: u64,
@@ -87,7 +87,7 @@ impl Scoreboard {
         let n = r.end - start;
         match r.fate {
             Fate::Flight => {
-                self.by_time.insert((r.at, r.end));
+                self.by_time.insert((r.at, start));
                 self.flight += n;
                 if r.retransmitted {
                     self.resent += n;
@@ -107,7 +107,7 @@ impl Scoreboard {
         let n = r.end - start;
         match r.fate {
             Fate::Flight => {
-                self.by_time.remove(&(r.at, r.end));
+                self.by_time.remove(&(r.at, start));
                 self.flight -= n;
                 if r.retransmitted {
                     self.resent -= n;
@@ -148,14 +148,15 @@ impl Scoreboard {
 
     /// New bytes were sent.
     pub fn send(&mut self, start: u64, end: u64, at: Instant) {
-        if let Some((&s, &r)) = self.records.last_key_value()
+        if let Some(mut last) = self.records.last_entry()
+            && let r = last.get_mut()
             && r.end == start
             && r.at == at
             && r.fate == Fate::Flight
             && !r.retransmitted
         {
-            self.take(s);
-            self.put(s, Record { end, ..r });
+            r.end = end;
+            self.flight += end - start;
             return;
         }
         self.put(
@@ -269,13 +270,13 @@ impl Scoreboard {
 
     /// The earliest sent of what is in flight: when, and its end.
     pub fn oldest(&self) -> Option<(Instant, u64)> {
-        self.by_time.first().copied()
+        let &(at, start) = self.by_time.first()?;
+        self.records.get(&start).map(|r| (at, r.end))
     }
 
     /// What [`Self::oldest`] told is lost.
     pub fn lose_oldest(&mut self) -> Option<u64> {
-        let &(_, end) = self.by_time.first()?;
-        let (&start, _) = self.records.range(..end).next_back()?;
+        let &(_, start) = self.by_time.first()?;
         let r = self.take(start)?;
         self.put(
             start,
@@ -287,20 +288,24 @@ impl Scoreboard {
         Some(r.end - start)
     }
 
-    /// The first range that is not acknowledged is lost.
-    pub fn lose_head(&mut self) {
-        if let Some((&start, r)) = self.records.first_key_value()
-            && r.fate == Fate::Flight
-            && let Some(r) = self.take(start)
-        {
-            self.put(
-                start,
-                Record {
-                    fate: Fate::Lost,
-                    ..r
-                },
-            );
+    /// The first range that is not acknowledged is lost, of at most `most` bytes. Tells how many.
+    pub fn lose_head(&mut self, most: u64) -> u64 {
+        let Some((&start, r)) = self.records.first_key_value() else {
+            return 0;
+        };
+        if r.fate != Fate::Flight {
+            return 0;
         }
+        self.split(start.saturating_add(most));
+        let Some(r) = self.take(start) else { return 0 };
+        self.put(
+            start,
+            Record {
+                fate: Fate::Lost,
+                ..r
+            },
+        );
+        r.end - start
     }
 
     /// All in flight is lost.
@@ -383,7 +388,7 @@ impl Scoreboard {
             match r.fate {
                 Fate::Flight => {
                     flight += n;
-                    assert!(self.by_time.contains(&(r.at, r.end)));
+                    assert!(self.by_time.contains(&(r.at, s)));
                 }
                 Fate::Sacked => sacked += n,
                 Fate::Lost => {

@@ -3,7 +3,7 @@
 
 use super::{BASE, Changes, Connection, State};
 use crate::tcp::scoreboard::Delivery;
-use crate::tcp::segment::{Header, Segment};
+use crate::tcp::segment::{Flags, Header, Segment};
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -18,10 +18,11 @@ pub(super) struct Progress {
     pub sacked: u64,
     /// What the peer got twice.
     pub duplicate: Option<(u64, u64)>,
-    /// The earliest sent of what was sent once, and whether something else was among it.
+    /// The earliest sent of what was sent once, in order and selectively.
     first: Option<Instant>,
     first_sacked: Option<Instant>,
-    has_resent: bool,
+    /// When the latest sent of what was sent again went.
+    resent: Option<Instant>,
     /// Whether it neither brought data nor moved the window.
     pub is_pure: bool,
 }
@@ -51,11 +52,12 @@ impl Connection {
         progress.is_pure = segment.payload.is_empty() && !window_moved;
         self.take_deliveries(now, h, ack, &mut progress);
         self.take_samples(now, h, &progress);
+        let is_repeated = ack == self.snd.una && progress.is_pure && !h.flags.contains(Flags::FIN);
+        self.count_repeated(&mut progress, is_repeated);
         self.after_ack(now, h, &progress);
         let mut changes = Changes::empty();
         if progress.acked > 0 {
             self.timers.stalled = None;
-            self.rtt.recovered();
             self.expand_send_buffer();
             changes |= self.acknowledged(now);
             if self.state == State::Closed {
@@ -109,17 +111,17 @@ impl Connection {
         };
         let has_duplicate = is_duplicate(&blocks, ack);
         let Connection { snd, rack, .. } = self;
-        let mut take = |d: Delivery, first: &mut Option<Instant>, resent: &mut bool| {
+        let mut take = |d: Delivery, first: &mut Option<Instant>, resent: &mut Option<Instant>| {
             rack.delivered(&d, now, least, is_too_old);
             if d.retransmitted {
-                *resent = true;
+                *resent = (*resent).max(Some(d.at));
             } else if first.is_none_or(|f| d.at < f) {
                 *first = Some(d.at);
             }
             d.end - d.start
         };
         if ack > snd.una {
-            let (first, resent) = (&mut progress.first, &mut progress.has_resent);
+            let (first, resent) = (&mut progress.first, &mut progress.resent);
             snd.board
                 .ack(ack, |d| progress.delivered += take(d, first, resent));
             progress.acked = ack - snd.una;
@@ -131,7 +133,7 @@ impl Connection {
                 progress.duplicate = Some((left, right));
                 continue;
             }
-            let (first, mut resent) = (&mut progress.first_sacked, false);
+            let (first, mut resent) = (&mut progress.first_sacked, None);
             let mut n = 0;
             snd.board
                 .sack(left, right, |d| n += take(d, first, &mut resent));
@@ -152,15 +154,22 @@ impl Connection {
 
     /// Round trips (RFC 6298 3: Karn's rule).
     fn take_samples(&mut self, now: Instant, h: &Header, progress: &Progress) {
-        let of_ack = progress.first.filter(|_| !progress.has_resent);
+        let of_ack = progress.first.filter(|_| progress.resent.is_none());
         if let Some(at) = of_ack.or(progress.first_sacked) {
             self.rtt.sample(now.since(at), now);
         } else if progress.acked > 0
             && self.agreed.timestamps
             && let Some(t) = h.options.timestamps.filter(|t| t.echo != 0)
         {
+            // A peer answers a copy of what it had with the first one's timestamp: where the last
+            // copy may be what is answered, this tells nothing (or each lost acknowledgement would
+            // double the time-out).
+            let is_ambiguous = progress.resent.is_some_and(|at| {
+                let is_first = (t.echo.wrapping_sub(self.stamp(at)) as i32) < 0;
+                is_first && self.rtt.least().is_none_or(|l| now.since(at) >= l)
+            });
             let millis = self.stamp(now).wrapping_sub(t.echo);
-            if millis < 1 << 24 {
+            if millis < 1 << 24 && !is_ambiguous {
                 self.rtt
                     .sample(Duration::from_millis(u64::from(millis.max(1))), now);
             }

@@ -198,7 +198,7 @@ impl Connection {
     /// The selective blocks that go now: what came twice, and the islands that changed last.
     pub(super) fn sack_blocks(&self) -> SackBlocks {
         let mut blocks = SackBlocks::default();
-        if !self.agreed.sack {
+        if !self.agreed.sack || (self.acking.duplicate.is_none() && !self.rcv.queue.has_early()) {
             return blocks;
         }
         let most = if self.agreed.timestamps { 3 } else { 4 };

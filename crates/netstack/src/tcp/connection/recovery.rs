@@ -22,6 +22,10 @@ pub(super) struct Recovery {
     from: u64,
     undo: Option<Undo>,
     pub tail: Option<Tail>,
+    /// Of a peer without selective acknowledgements: how often it has repeated the last one, and
+    /// how many bytes have arrived as these tell.
+    repeated: u32,
+    pub arrived: u64,
 }
 
 /// What there was before the window was reduced.
@@ -45,7 +49,8 @@ pub(super) struct Tail {
 
 impl Recovery {
     pub fn start(&mut self, una: u64) {
-        self.high = una;
+        // The first recovery may begin with the first byte.
+        self.high = una - 1;
     }
 }
 
@@ -96,6 +101,10 @@ impl Connection {
 
     /// Lets RACK look; a first loss begins a recovery. Tells how many bytes are lost.
     pub(super) fn detect_losses(&mut self, now: Instant) -> u64 {
+        if !self.agreed.sack {
+            // What arrived behind a hole is not known.
+            return 0;
+        }
         let context = Context {
             least_rtt: self.rtt.least(),
             smooth_rtt: self.rtt.smooth(),
@@ -128,13 +137,51 @@ impl Connection {
                 marker: self.snd.una,
             }),
             tail: None,
+            repeated: self.recovery.repeated,
+            arrived: self.recovery.arrived,
         };
         self.window.reduce();
     }
 
+    /// Bytes that are believed to be in the network.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.snd
+            .board
+            .flight()
+            .saturating_sub(self.recovery.arrived)
+    }
+
+    /// Of a peer without selective acknowledgements: three that repeat the last one tell of a hole,
+    /// and one that does not fill all tells of the next (RFC 6582).
+    pub(super) fn count_repeated(&mut self, progress: &mut Progress, is_repeated: bool) {
+        if self.agreed.sack {
+            return;
+        }
+        let mss = self.mss();
+        let r = &mut self.recovery;
+        if progress.acked > 0 {
+            r.repeated = 0;
+            r.arrived = r.arrived.saturating_sub(progress.acked.saturating_sub(mss));
+            if self.snd.una >= r.high {
+                r.arrived = 0;
+            } else if r.phase == Phase::Recovery {
+                self.counts.lost += self.snd.board.lose_head(mss);
+            }
+        } else if is_repeated && !self.snd.board.is_empty() {
+            r.repeated += 1;
+            let n = mss.min(self.snd.board.flight().saturating_sub(r.arrived));
+            r.arrived += n;
+            progress.delivered += n;
+            if r.repeated == 3 && r.phase == Phase::Open && self.snd.una > r.high {
+                self.begin(Phase::Recovery);
+                self.counts.lost += self.snd.board.lose_head(mss);
+            }
+        }
+    }
+
     /// RFC 6937 3.1, with the bound that depends on progress (Linux: tcp_cwnd_reduction).
     fn reduce_proportionally(&mut self, progress: &Progress, lost: u64) {
-        let (mss, pipe) = (self.mss(), self.snd.board.flight());
+        let (mss, pipe) = (self.mss(), self.in_flight());
         let target = self.window.ssthresh;
         let r = &mut self.recovery;
         r.delivered += progress.delivered;
@@ -243,7 +290,8 @@ impl Connection {
             self.snd.board.forget_sacks();
         }
         let before = self.snd.board.lost();
-        self.snd.board.lose_head();
+        self.recovery.arrived = 0;
+        self.snd.board.lose_head(u64::MAX);
         // What was sent just now may be on its way.
         let recent = self.rtt.smooth().unwrap_or_default() + self.rtt.variance();
         while let Some((at, _)) = self.snd.board.oldest()

@@ -136,28 +136,24 @@ impl Connection {
         let mss = self.mss_now();
         let most = self.most_piece(mss);
         loop {
-            let flight = self.snd.board.flight();
+            let flight = self.in_flight();
             let room = self.window.cwnd.saturating_sub(flight);
             if room == 0 && flight > 0 {
                 break;
             }
-            let Some((start, end)) = self.snd.board.first_lost(most.min(room.max(mss))) else {
+            // Whole segments, as far as there is room.
+            let whole = (room / mss).max(1) * mss;
+            let Some((start, end)) = self.snd.board.first_lost(most.min(whole)) else {
                 break;
             };
             if start >= self.snd.edge() && start != self.snd.una {
                 break;
             }
-            let mut len = end - start;
-            if room < len.min(mss) {
-                if flight > 0 {
-                    break;
-                }
-                len = len.min(mss);
-            } else if room < len {
-                len = room / mss * mss;
+            if room < end - start && flight > 0 {
+                break;
             }
-            self.emit_range(now, out, start, start + len)?;
-            self.resent(now, start, start + len);
+            self.emit_range(now, out, start, end)?;
+            self.resent(now, start, end);
         }
         Ok(())
     }
@@ -255,7 +251,7 @@ impl Connection {
             // The FIN alone: no window is asked.
             return Ok(snd.limit());
         }
-        let flight = snd.board.flight();
+        let flight = self.in_flight();
         let room = self.window.cwnd.saturating_sub(flight);
         let window = snd.edge().saturating_sub(snd.nxt);
         let most = self.most_piece(mss);

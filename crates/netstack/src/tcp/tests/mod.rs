@@ -2,6 +2,7 @@
 
 mod ends;
 mod handshake;
+mod hostile;
 mod model;
 mod receiving;
 mod script;

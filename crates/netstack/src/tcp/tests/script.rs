@@ -44,6 +44,8 @@ pub struct Script {
     pub timestamps: bool,
     /// The last timestamp that we sent.
     pub echo: u32,
+    /// What we wait for to be acknowledged, and what we expect.
+    pub places: (Seq, Seq),
 }
 
 pub fn options() -> Options {
@@ -65,6 +67,7 @@ impl Script {
             window: u16::MAX,
             timestamps: false,
             echo: 0,
+            places: (OURS, THEIRS),
         }
     }
 

@@ -96,6 +96,54 @@ fn a_lost_segment_goes_again_once_later_ones_arrived() {
 }
 
 #[test]
+fn without_selective_ones_three_repeated_tell() {
+    let mut s = Script::established(Config {
+        sack: false,
+        ..big()
+    });
+    s.write(14_600);
+    s.sent();
+    s.pass(10);
+    for _ in 0..2 {
+        s.ack(0);
+        assert!(s.sent().is_empty());
+    }
+    s.ack(0);
+    assert_eq!(places(&s.sent()), [(0, 1460)]);
+    assert_eq!(s.c.info().phase, Phase::Recovery);
+    for _ in 0..5 {
+        s.ack(0);
+    }
+    s.pass(10);
+    // A second hole.
+    s.ack(2920);
+    assert_eq!(places(&s.sent()), [(2920, 1460)]);
+    s.pass(10);
+    s.ack(14_600);
+    s.sent();
+    let i = s.c.info();
+    assert_eq!(
+        (i.phase, i.total_retransmitted, i.timeouts),
+        (Phase::Open, 2, 0)
+    );
+}
+
+#[test]
+fn a_lost_acknowledgement_is_no_long_round_trip() {
+    let mut s = Script::with_timestamps(big());
+    s.write(1000);
+    s.sent();
+    let first = s.echo;
+    let (_, out) = s.wait();
+    assert_eq!(out.len(), 1);
+    s.pass(10);
+    // The peer answers the second copy, with the first one's timestamp.
+    s.echo = first;
+    s.ack(1000);
+    assert_eq!(s.c.info().rtt.as_millis(), 10);
+}
+
+#[test]
 fn late_ones_are_awaited_once_reordering_was_seen() {
     let mut s = Script::established(big());
     s.write(14_600);

@@ -20,6 +20,7 @@ struct Case {
     /// How much is reordered by how much later arrival.
     jitter: u32,
     congestion: Congestion,
+    has_sack: bool,
     bytes: u64,
 }
 
@@ -30,6 +31,7 @@ fn measure(name: &str, case: &Case) -> Use {
         mss: MSS,
         gso_max: 65_000,
         congestion: case.congestion,
+        sack: case.has_sack,
         ..Config::default()
     };
     let queue = (case.rate / 50).max(50_000);
@@ -88,6 +90,7 @@ const CLEAN: Case = Case {
     loss: 0.0,
     jitter: 0,
     congestion: Congestion::Cubic,
+    has_sack: true,
     bytes: 60_000_000,
 };
 
@@ -128,6 +131,19 @@ fn rare_losses_cost_little() {
         &Case {
             loss: 0.01,
             bytes: 20_000_000,
+            ..CLEAN
+        },
+    );
+    assert!(u.possible > 0.7, "{}", u.possible);
+}
+
+#[test]
+fn selective_acknowledgements_are_not_needed() {
+    let u = measure(
+        "0.1 % loss, 100 Mbit/s, no SACK",
+        &Case {
+            loss: 0.001,
+            has_sack: false,
             ..CLEAN
         },
     );
