@@ -3,8 +3,9 @@
 use crate::cgroup::{Begun, Cgroups, PathWords, Wanted};
 use crate::container::Container;
 use crate::convert::{self, Asked, Converted};
-use crate::delete::{clean_up, end_process};
+use crate::delete::clean_up;
 use crate::launch::{self, Beginning, OwnTerminal};
+use crate::reach::end_process;
 use crate::spec::{self, Hooks, Spec};
 use crate::state::{self, Dir, Lock, Record, Sandbox, Status, check_id};
 use crate::{Error, OVERLAY_ANNOTATION, Overlay, Result, Runtime, Tried, client, files};

@@ -2,8 +2,8 @@
 
 use crate::cgroup::Begun;
 use crate::convert::{Converted, Network};
-use crate::delete::{self, Reached};
 use crate::monitor::{self, Monitor};
+use crate::reach::{self, Reached};
 use crate::spec::Hooks;
 use crate::start::{self, Begins, Given, Member, Place, Start};
 use crate::state::{Dir, Record, Status};
@@ -78,7 +78,7 @@ pub fn run(begin: Beginning<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     log.keep_open();
     // What is ended where it keeps a container that has left.
     let reached = match &sandbox {
-        Some(s) => delete::reach(s.pid, s.pid_start)?,
+        Some(s) => reach::reach(s.pid, s.pid_start)?,
         None => None,
     };
     let on_ready = told_in_log(laps, log.clone(), on_ready);

@@ -27,6 +27,7 @@
 //! monitor (outbox), delete          while the container lives; its end
 //! container                         a container that exists: directory, record, status
 //! client, hooks, convert, terminal  words for the monitor; hooks; a bundle to a plan
+//! reach                             a monitor as a process of the host
 //! state                             state directories and records
 //! cgroup, seccomp                   the host's groups; profiles
 //! spec, log, files, deadline, error `config.json`; messages; files; moments; what went wrong
@@ -59,6 +60,7 @@ mod lifecycle;
 pub mod log;
 mod monitor;
 mod outbox;
+mod reach;
 mod seccomp;
 pub mod spec;
 pub mod start;
