@@ -180,6 +180,8 @@ pub enum Net {
     None,
     /// What --allow and --deny say may be reached, by a process that connects for it
     User,
+    /// The devices of this network namespace, taken over while it runs; not where it is the host's own
+    Sandbox,
     /// The host's sockets, passed through: a weaker wall
     Host,
 }

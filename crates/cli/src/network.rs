@@ -1,7 +1,9 @@
 //! The options of `cloister do` about the network: what they name is opened here, with the caller's rights.
 
 use crate::args::{Do, Net};
+use hostcall::HostFd;
 use oci::{Error, Result};
+use sandbox::devices::{self, Kept, Link, Outcome};
 use sandbox::{Outside, Published, UserNetwork};
 use std::fs::File;
 use std::io::Read;
@@ -44,13 +46,17 @@ pub fn publish(s: &str) -> std::result::Result<Publish, String> {
 }
 
 /// What is open while the sandbox starts and runs.
+#[derive(Default)]
 pub struct Opened {
     /// What the plan says of it.
     pub outside: Outside,
     /// What was refused first, a line each.
     told: Option<UnixStream>,
-    /// Held until the broker has its own.
+    /// What is given back in the end.
+    pub devices: Option<GiveBack>,
+    /// Held until the broker, or the Sentry, has its own.
     _fds: Vec<OwnedFd>,
+    _links: (Vec<Link>, Option<HostFd>),
 }
 
 impl Opened {
@@ -69,13 +75,13 @@ impl Opened {
                 )));
             }
             let outside = match args.net {
+                Net::Sandbox => return take_over(),
                 Net::Host => Outside::Host,
-                _ => Outside::Nowhere,
+                Net::None | Net::User => Outside::Nowhere,
             };
             return Ok(Opened {
                 outside,
-                told: None,
-                _fds: Vec::new(),
+                ..Opened::default()
             });
         }
         let rules = args.allow.iter().chain(&args.deny);
@@ -118,6 +124,7 @@ impl Opened {
             outside,
             told: Some(told),
             _fds: fds,
+            ..Opened::default()
         })
     }
 
@@ -126,6 +133,56 @@ impl Opened {
     pub fn started(self) -> Refusals {
         Refusals(self.told)
     }
+}
+
+/// What the devices of this network namespace had, which they get back when this is dropped.
+pub struct GiveBack(Kept);
+
+impl Drop for GiveBack {
+    fn drop(&mut self) {
+        if let Err(e) = self.0.put_back() {
+            crate::complain(&e.to_string());
+        }
+    }
+}
+
+/// `--net=sandbox`.
+fn take_over() -> Result<Opened> {
+    let taken = match devices::take_over::<sandbox::Error>(|_| Ok(())) {
+        Ok(Outcome::Taken(t)) => *t,
+        Ok(Outcome::Nothing) => {
+            return Err(Error::Refused(
+                "--net=sandbox takes over the devices of a network namespace, and this one has none: use --net=user"
+                    .into(),
+            ));
+        }
+        Ok(Outcome::NotAllowed) => {
+            return Err(Error::Refused(
+                "--net=sandbox takes over the devices of a network namespace, which needs CAP_NET_ADMIN and                  CAP_NET_RAW there: use --net=user"
+                    .into(),
+            ));
+        }
+        Err(e @ sandbox::Error::HostsNetwork) => {
+            return Err(Error::Refused(format!(
+                "{e}: use --net=user, or another namespace (ip netns exec)"
+            )));
+        }
+        Err(e) => return Err(e.into()),
+    };
+    for w in &taken.warnings {
+        crate::complain(w);
+    }
+    let sockets = taken.links.iter().map(|l| (l.fd.raw(), l.receive_buffer));
+    Ok(Opened {
+        outside: Outside::Devices(sandbox::Devices {
+            setup: taken.setup,
+            sockets: sockets.collect(),
+            names: taken.names.as_ref().map(HostFd::raw),
+        }),
+        devices: Some(GiveBack(taken.kept)),
+        _links: (taken.links, taken.names),
+        ..Opened::default()
+    })
 }
 
 /// See [`Opened::started`].

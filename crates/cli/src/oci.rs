@@ -25,17 +25,29 @@ pub const VERSION: &str = concat!("version ", env!("CARGO_PKG_VERSION"), "\nspec
 /// What a failed command exits with.
 const FAILED: u8 = 1;
 
-/// Options of all container commands; they come before the command's name.
 /// The network that a container sees.
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Net {
     /// A loopback of its own
     #[default]
     None,
+    /// The devices of its network namespace, which the sandbox takes over when it starts
+    Sandbox,
     /// The host's sockets, passed through: a weaker wall
     Host,
 }
 
+impl From<Net> for oci::Net {
+    fn from(n: Net) -> oci::Net {
+        match n {
+            Net::None => oci::Net::None,
+            Net::Sandbox => oci::Net::Sandbox,
+            Net::Host => oci::Net::Host,
+        }
+    }
+}
+
+/// Options of all container commands; they come before the command's name.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Options for containers (before the command)")]
 pub struct RuntimeArgs {
@@ -72,8 +84,8 @@ pub struct RuntimeArgs {
     /// too), pod (the sandbox that is joined), with commas between them; or none
     #[arg(long, value_name = "WORDS", default_value = "overlay,pod", value_parser = annotated)]
     annotations: oci::Annotated,
-    /// The network of containers: none is a loopback of their own; host passes the sockets of the
-    /// network namespace that they are in through, a weaker wall
+    /// The network of containers: none is a loopback of their own; sandbox takes over the devices of
+    /// the network namespace that they are in; host passes its sockets through, a weaker wall
     #[arg(long, alias = "network", value_enum, default_value_t)]
     net: Net,
     /// Writes system calls to the log: all, or names and classes like %file
@@ -384,7 +396,7 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
         },
         overlay: args.overlay,
         annotated: args.annotations,
-        host_network: matches!(args.net, Net::Host),
+        net: args.net.into(),
     };
     match execute(&rt, command) {
         Ok(code) => ExitCode::from(code),

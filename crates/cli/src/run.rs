@@ -39,8 +39,10 @@ fn hint(args: &Do) -> Option<String> {
 }
 
 fn try_run(args: &Do) -> Result<ExitCode> {
-    let network = Opened::new(args)?;
-    let plan = plan::plan(args, network.outside.clone())?;
+    let mut network = Opened::new(args)?;
+    // Given back on every way out.
+    let devices = network.devices.take();
+    let plan = plan::plan(args, std::mem::take(&mut network.outside))?;
     let given = Given {
         stdio: stdio::of_caller(),
         log: args.log.as_deref().map(open_log).transpose()?,
@@ -69,6 +71,7 @@ fn try_run(args: &Do) -> Result<ExitCode> {
         terminal: terminal.as_ref(),
     });
     drop(terminal);
+    drop(devices);
     if let Some(text) = refusals.sentence() {
         complain(&text);
     }

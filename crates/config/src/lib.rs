@@ -8,6 +8,7 @@ mod resources;
 pub use resources::Limits;
 
 use hostcall::{HostFd, RawFd};
+use net::devices::{Link, Setup};
 use seccomp::bpf::Insn;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -46,6 +47,18 @@ pub enum Net {
         /// Whether the host has a way to the internet by IPv6.
         ipv6: bool,
     },
+    /// Devices that were taken over from the host.
+    Devices(Devices),
+}
+
+/// What a network namespace of the host had, and the sockets for it.
+#[derive(Debug)]
+pub struct Devices {
+    pub setup: Setup,
+    /// In the order of the setup's devices.
+    pub links: Vec<Link>,
+    /// A UDP socket there that is connected to Docker's name server, where there is one.
+    pub names: Option<HostFd>,
 }
 
 /// Where a program's standard streams lead. `D` names a descriptor: it is one of this process's
@@ -314,6 +327,39 @@ pub struct JoinSpec {
     pub has_layer: bool,
 }
 
+/// The body of [`control::START`] where the first program starts with devices, as JSON: they were
+/// taken over from the host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DevicesSpec {
+    pub setup: Setup,
+    /// The sockets' [`Link::receive_buffer`], in the order in which they follow the body: that of
+    /// the setup's devices.
+    pub receive_buffers: Vec<u32>,
+    /// [`Devices::names`] follows them.
+    pub has_names: bool,
+}
+
+impl DevicesSpec {
+    /// With the sockets that followed the body. `None` where they are not those that it says, or
+    /// more than [`DEVICES_MAX`].
+    #[must_use]
+    pub fn with_sockets(self, mut sockets: Vec<HostFd>) -> Option<Devices> {
+        let names = self.has_names.then(|| sockets.pop());
+        let count = sockets.len();
+        let (devices, buffers) = (self.setup.devices.len(), self.receive_buffers.len());
+        if count > DEVICES_MAX || count != devices || count != buffers {
+            return None;
+        }
+        let links = sockets.into_iter().zip(self.receive_buffers);
+        let links = links.map(|(fd, receive_buffer)| Link { fd, receive_buffer });
+        Some(Devices {
+            setup: self.setup,
+            links: links.collect(),
+            names: names.flatten(),
+        })
+    }
+}
+
 /// All of it.
 pub struct Config {
     pub platform: PlatformKind,
@@ -364,7 +410,8 @@ pub mod control {
     /// Sentry → starter: all is ready, and waits for [`START`].
     pub const READY: u32 = 6;
     /// Starter → Sentry: run the first program; `u32` process: 0, or that of a program that
-    /// [`EXEC`] made ready.
+    /// [`EXEC`] made ready. Descriptors beside 0, if the sandbox is to have devices: a file with a
+    /// [`DevicesSpec`](super::DevicesSpec), then the devices' sockets.
     pub const START: u32 = 7;
     /// Starter → Sentry: make one more program ready; `u32` number; descriptors: a file with an
     /// [`ExecSpec`](super::ExecSpec), then those that it names. [`DONE`] tells its process id; it

@@ -139,8 +139,8 @@ host_calls! {
     Write = SYS_write, "SGBMR", "standard streams, logs";
     Pread64 = SYS_pread64, "S", "files by a donated descriptor";
     Pwrite64 = SYS_pwrite64, "S", "files by a donated descriptor";
-    Readv = SYS_readv, "S", "standard streams into application memory";
-    Writev = SYS_writev, "S", "standard streams from application memory";
+    Readv = SYS_readv, "S", "standard streams into application memory; frames of devices that were taken over";
+    Writev = SYS_writev, "S", "standard streams from application memory; frames of such devices";
     Preadv = SYS_preadv, "S", "files into application memory";
     Pwritev2 = SYS_pwritev2, "S", "files from application memory";
     Close = SYS_close, "SGBMR", "descriptors";
@@ -171,7 +171,7 @@ host_calls! {
     Accept4 = SYS_accept4, "NMR", "sockets of the host's network; the monitor's clients";
     Getsockname = SYS_getsockname, "NR", "sockets of the host's network";
     Getpeername = SYS_getpeername, "NR", "sockets of the host's network";
-    Setsockopt = SYS_setsockopt, "NR", "sockets of the host's network";
+    Setsockopt = SYS_setsockopt, "NR", "sockets of the host's network; packet sockets, before";
     Getsockopt = SYS_getsockopt, "NBP", "sockets of the host's network";
     Shutdown = SYS_shutdown, "NMP", "sockets of the host's network";
     EpollCreate1 = SYS_epoll_create1, "-", "sockets of the host's network";

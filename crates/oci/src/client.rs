@@ -41,6 +41,8 @@ pub const READY_LIMIT: Duration = Duration::from_secs(120);
 pub enum Request {
     Status,
     /// The first program; or the one that this client made ready by `Exec`, which is not answered.
+    /// For the first there may be devices: the descriptors that the Sentry wants then
+    /// ([`config::control::START`]).
     Start,
     /// Whether the Sentry is there.
     Ping,

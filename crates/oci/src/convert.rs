@@ -10,8 +10,8 @@ pub use process::{capability, capability_names, process, window};
 use crate::cgroup::weight;
 use crate::spec::{self, IdMapping, Spec};
 use crate::start::Plan;
-use crate::state::Sandbox;
-use crate::{Error, Overlay, Tried};
+use crate::state::{Owner, Sandbox};
+use crate::{Error, Net, Overlay, Tried};
 use config::{ContainerSpec, IdRange, Layer, Limits, Propagation, RootFs};
 use mounts::{device, mount};
 use rustix::fs::{Mode, OFlags};
@@ -29,6 +29,8 @@ pub struct Converted {
     pub terminal: Option<(u16, u16)>,
     /// A network namespace of its own: made, or joined.
     pub network: Network,
+    /// Whose that namespace's devices are to be.
+    pub devices: Owner,
     /// The root file system on the host.
     pub rootfs: PathBuf,
     /// The directory that has room for the root's changes, where they do not go to memory.
@@ -111,8 +113,7 @@ pub struct Asked<'a> {
     pub spec: &'a Spec,
     /// Where writes to the root go.
     pub overlay: Overlay,
-    /// Whether the network's sockets are passed through.
-    pub host_network: bool,
+    pub net: Net,
     /// What it joins.
     pub sandbox: Option<&'a Sandbox>,
 }
@@ -142,9 +143,9 @@ pub fn convert(asked: &Asked<'_>) -> Result<Converted, Error> {
     // An ordinary user's new network namespace is the Sentry's own: there is nothing in it to pass
     // through.
     let host_network =
-        asked.host_network && (network != Network::New || rustix::process::geteuid().is_root());
+        asked.net == Net::Host && (network != Network::New || rustix::process::geteuid().is_root());
     if !host_network && pod.is_none() {
-        warnings.extend(loopback_only(&network));
+        warnings.extend(loopback_only(&network, asked.net));
     }
     check_words(&linux, &mut warnings)?;
     let propagation = propagation(&linux.rootfs_propagation, &mut warnings)?;
@@ -183,6 +184,7 @@ pub fn convert(asked: &Asked<'_>) -> Result<Converted, Error> {
         limits: linux.resources.as_ref().map(limits).unwrap_or_default(),
         seccomp: seccomp.unwrap_or_default(),
     };
+    let devices = owner(asked, &network);
     Ok(Converted {
         plan: Plan {
             roots,
@@ -196,6 +198,7 @@ pub fn convert(asked: &Asked<'_>) -> Result<Converted, Error> {
         },
         terminal,
         network,
+        devices,
         rootfs,
         layer_dir,
         pod,
@@ -408,15 +411,31 @@ fn namespaces(
 }
 
 /// The network was set up, and is not used: a person wants to know.
-fn loopback_only(n: &Network) -> Option<String> {
-    let what = match n {
-        Network::New => return None,
-        Network::Host => "the host's network is not shown",
-        Network::Join(_) => "the container's network is not used yet",
+fn loopback_only(n: &Network, net: Net) -> Option<String> {
+    let (what, way) = match (n, net) {
+        (Network::Host, _) => ("the host's network is not shown", ""),
+        (Network::Join(_), Net::None) => (
+            "the container's network is not used",
+            "--net=sandbox takes its devices over, ",
+        ),
+        _ => return None,
     };
     Some(format!(
-        "{what}: the container has a loopback of its own (--net=host passes sockets through)"
+        "{what}: the container has a loopback of its own ({way}--net=host passes sockets through)"
     ))
+}
+
+/// Whose the devices of the container's network namespace are to be.
+fn owner(asked: &Asked<'_>, network: &Network) -> Owner {
+    match network {
+        // A pod's members have its network.
+        _ if asked.net != Net::Sandbox || asked.sandbox.is_some() => Owner::Host,
+        Network::New if rustix::process::geteuid().is_root() => Owner::Sandbox { namespace: None },
+        Network::Join(path) => Owner::Sandbox {
+            namespace: Some(path.clone()),
+        },
+        Network::Host | Network::New => Owner::Host,
+    }
 }
 
 fn id_ranges(maps: &[IdMapping], word: &str) -> Result<Vec<IdRange>, Error> {

@@ -112,7 +112,7 @@ impl Bundle {
             bundle: &path,
             spec: &spec,
             overlay,
-            host_network: rt.host_network,
+            net: rt.net,
             sandbox: sandbox.as_ref(),
         })?;
         let unknown = unknown
@@ -157,6 +157,7 @@ impl Bundle {
             poststop: hooks.poststop,
             process: self.spec.process.clone().unwrap_or_default(),
             sandbox: self.sandbox.clone(),
+            devices: self.converted.devices.clone(),
             ..Record::new()
         }
     }

@@ -11,7 +11,7 @@
 use crate::container::Container;
 use crate::reach::{END_LIMIT, end_process};
 use crate::state::{self, Dir, Lock, Record, Status, check_id};
-use crate::{Error, Result, Runtime, hooks};
+use crate::{Error, Result, Runtime, hooks, network};
 use config::limits;
 use std::path::Path;
 use std::time::Duration;
@@ -109,6 +109,7 @@ pub fn delete_of(rt: &Runtime, id: &str, force: Force, bundle: Option<&Path>) ->
             }
         }
     }
+    network::give_back(rt, &c);
     if let Err(e) = clean_up(&c.dir, &c.record) {
         if c.dir.is_there() {
             return Err(e);

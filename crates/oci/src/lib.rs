@@ -25,6 +25,7 @@
 //! launch                            the monitor's beginning and end
 //! start                             a plan to processes; also that of `cloister do`
 //! monitor (outbox), delete          while the container lives; its end
+//! network                           the devices of its network namespace
 //! container                         a container that exists: directory, record, status
 //! client, hooks, convert, terminal  words for the monitor; hooks; a bundle to a plan
 //! reach                             a monitor as a process of the host
@@ -41,7 +42,8 @@
 //!   was written; what a killed command left behind, `delete --force` takes away.
 //! - The monitor has one thread, and holds none of the container's standard streams once it runs.
 //! - Nothing of the container's namespaces is entered by a process of the host: what `exec` and the
-//!   startContainer hooks run, runs behind the Sentry.
+//!   startContainer hooks run, runs behind the Sentry. (But its network namespace, by `start` and
+//!   `delete`: see [`network`].)
 #![forbid(unsafe_code)]
 
 mod cgroup;
@@ -59,6 +61,7 @@ mod launch;
 mod lifecycle;
 pub mod log;
 mod monitor;
+mod network;
 mod outbox;
 mod reach;
 mod seccomp;
@@ -177,8 +180,31 @@ pub struct Runtime {
     pub kernel: start::KernelOptions,
     pub overlay: Overlay,
     pub annotated: Annotated,
-    /// Whether containers get the sockets of the network namespace that they are in.
-    pub host_network: bool,
+    pub net: Net,
+}
+
+/// The network that containers get.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Net {
+    /// A loopback of their own.
+    #[default]
+    None,
+    /// The devices of the network namespace that they are in, taken over, beside it.
+    Sandbox,
+    /// The sockets of the network namespace that they are in.
+    Host,
+}
+
+impl std::str::FromStr for Net {
+    type Err = String;
+    fn from_str(s: &str) -> std::result::Result<Net, String> {
+        match s {
+            "none" => Ok(Net::None),
+            "sandbox" => Ok(Net::Sandbox),
+            "host" => Ok(Net::Host),
+            _ => Err("write none, sandbox or host".into()),
+        }
+    }
 }
 
 /// Where state is kept if nothing is said.

@@ -7,8 +7,8 @@ use crate::container::{Container, Info};
 use crate::create::{Create, start_monitor};
 use crate::delete::{Force, delete};
 use crate::launch::{OwnTerminal, exit_code};
-use crate::state::{self, Status};
-use crate::{Error, Result, Runtime, Tried, convert, exec, files, hooks, spec};
+use crate::state::{self, Owner, Status};
+use crate::{Error, Result, Runtime, Tried, convert, exec, files, hooks, network, spec};
 use config::{Census, Limits};
 use hostcall::{HostFd, process};
 use std::io::Write;
@@ -61,7 +61,7 @@ fn start_attended(
         }
     }
     begins()?;
-    c.ask(&Request::Start, &[])?;
+    network::start(rt, &c)?;
     // It runs: hooks that take long keep nobody from it.
     drop(lock);
     let poststart = &c.record.poststart;
@@ -276,7 +276,10 @@ pub fn run(
     });
     let ended = waiting.and_then(|(signals, connection, container)| {
         let record = &container.record;
-        if record.start_container.is_empty() && record.poststart.is_empty() {
+        if record.devices == Owner::Host
+            && record.start_container.is_empty()
+            && record.poststart.is_empty()
+        {
             // Its monitor says whether it can be started.
             begins()?;
             container.ask(&Request::Start, &[])?;

@@ -175,10 +175,10 @@ impl Monitor {
         }
     }
 
-    /// Starts the first program without being asked.
-    pub fn start(&mut self, r: &Running) {
+    /// Starts the first program; with what its starter has given for it.
+    fn start(&mut self, r: &Running, given: Vec<HostFd>) {
         self.phase = Status::Running;
-        self.tell(r, Sender::OWN, Message::Begin(0));
+        self.tell(r, Sender::OWN, Message::Begin { process: 0, given });
     }
 
     /// Tells the Sentry something, now or when it has room.
@@ -310,7 +310,7 @@ impl Monitor {
         match request {
             Request::Status => self.reply(id, &Reply::Status(self.phase)),
             Request::Ping => self.ask_for(r, id, control::PING, Vec::new()),
-            Request::Start => self.start_for(r, id),
+            Request::Start => self.start_for(r, id, given),
             Request::Signal {
                 signal,
                 all,
@@ -370,16 +370,18 @@ impl Monitor {
     }
 
     /// Starts what the client made ready; or else the first program.
-    fn start_for(&mut self, r: &Running, id: u64) {
+    fn start_for(&mut self, r: &Running, id: u64, given: Vec<HostFd>) {
         if self.has_process(id) {
             if let Some(p) = self.own(id) {
-                self.tell(r, Sender::silent(id), Message::Begin(p));
+                let given = Vec::new();
+                let message = Message::Begin { process: p, given };
+                self.tell(r, Sender::silent(id), message);
             }
             return;
         }
         match self.phase {
             Status::Created => {
-                self.start(r);
+                self.start(r, given);
                 self.reply(id, &Reply::Done(0));
             }
             Status::Creating => {

@@ -14,8 +14,8 @@
 
 use abi::Result;
 use abi::errno::EAGAIN;
-use hostcall::HostFd;
-use sandbox::{Running, control};
+use hostcall::{HostFd, RawFd};
+use sandbox::Running;
 use std::collections::VecDeque;
 
 /// Something to tell the Sentry.
@@ -32,8 +32,12 @@ pub enum Message {
         process: u32,
     },
     Limits(Vec<u8>),
-    /// A program that was made ready begins: the first (0), or one of `exec`.
-    Begin(u32),
+    /// A program that was made ready begins: the first (0), with the devices that it gets, or one of
+    /// `exec`.
+    Begin {
+        process: u32,
+        given: Vec<HostFd>,
+    },
     /// A question (see [`Running::ask`]), with the descriptors that belong to it.
     Ask {
         kind: u32,
@@ -53,15 +57,12 @@ impl Message {
                 process,
             } => r.send_window(*rows, *cols, *process),
             Message::Limits(body) => r.set_limits(body),
-            Message::Begin(process) => r.ask(control::START, *process, &[]),
+            Message::Begin { process, given } => r.begin(*process, &raw(given)),
             Message::Ask {
                 kind,
                 number,
                 given,
-            } => {
-                let fds: Vec<i32> = given.iter().map(HostFd::raw).collect();
-                r.ask(*kind, *number, &fds)
-            }
+            } => r.ask(*kind, *number, &raw(given)),
         }
     }
 
@@ -79,6 +80,10 @@ impl Message {
             _ => false,
         }
     }
+}
+
+fn raw(fds: &[HostFd]) -> Vec<RawFd> {
+    fds.iter().map(HostFd::raw).collect()
 }
 
 /// Whose a message is.
@@ -258,7 +263,10 @@ mod tests {
         let mut o = Outbox::default();
         let begins = Waiting {
             sender: Sender::silent(1),
-            message: Message::Begin(11),
+            message: Message::Begin {
+                process: 11,
+                given: Vec::new(),
+            },
         };
         for w in [ask(1, 10), client(2, 7), ask(3, 11), begins] {
             assert!(o.put(w, full).is_none());

@@ -39,6 +39,11 @@ pub fn reach(pid: i32, started: u64) -> Result<Option<Reached>> {
 }
 
 impl Reached {
+    /// Its pidfd.
+    pub fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+
     /// Kills it, and waits for its end.
     pub fn end(&self) -> Result<()> {
         match pidfd_send_signal(&self.fd, Signal::KILL) {

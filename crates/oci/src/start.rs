@@ -6,11 +6,12 @@ use crate::error::Tried;
 use crate::state::Dir;
 use crate::{Error, Result, client, files};
 use config::{
-    Config, ContainerSpec, ExecSpec, JoinSpec, Net, PlatformKind, ProcessSpec, Stdio, TraceConfig,
-    limits,
+    Config, ContainerSpec, Devices, ExecSpec, JoinSpec, Net, PlatformKind, ProcessSpec, Stdio,
+    TraceConfig, limits,
 };
 use gofer::server::{Root, Server, Writable};
 use hostcall::{HostFd, RawFd};
+use sandbox::devices::Link;
 use sandbox::{
     Access, Away, Broker, GoferSide, HandOver, JoinSide, Kernel, Outside, RootSpec, Running,
     SentryMain, SentrySide, Spec,
@@ -158,7 +159,7 @@ fn sentry_main<'a>(
 ) -> SentryMain<'a> {
     let interfaces = match plan.network {
         Outside::Host => sandbox::interfaces(),
-        Outside::Nowhere | Outside::User(_) => Vec::new(),
+        Outside::Nowhere | Outside::User(_) | Outside::Devices(_) => Vec::new(),
     };
     Box::new(move |side: SentrySide| {
         let too_few = sandbox::Error::NoDescriptors;
@@ -181,6 +182,19 @@ fn sentry_main<'a>(
                     name_servers: user.name_servers,
                     ipv6: user.ipv6,
                 },
+                (Broker::None, Outside::Devices(d)) => {
+                    let mut fds = side.devices.into_iter();
+                    let links = d.sockets.iter().zip(&mut fds);
+                    let links = links.map(|((_, buffer), fd)| Link {
+                        fd,
+                        receive_buffer: *buffer,
+                    });
+                    Net::Devices(Devices {
+                        links: links.collect(),
+                        setup: d.setup,
+                        names: d.names.and_then(|_| fds.next()),
+                    })
+                }
                 _ => Net::None,
             },
             stdio,

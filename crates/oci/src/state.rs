@@ -4,6 +4,7 @@ use crate::files::{self, TO_READ};
 use crate::spec::Hook;
 use crate::{Error, Result, Tried};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
+use sandbox::devices::Kept;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -28,6 +29,8 @@ const LOCK: &str = "lock";
 const JOINED: &str = "joined";
 /// The record while it is written.
 const NEW: &str = "state.json.new";
+/// What the container's network namespace had before its devices were taken over.
+const NETWORK: &str = "network.json";
 
 /// What is known of a container, besides its status.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -55,6 +58,18 @@ pub struct Record {
     pub cgroups: crate::cgroup::Cgroups,
     /// What it has joined.
     pub sandbox: Option<Sandbox>,
+    pub devices: Owner,
+}
+
+/// Whose the devices of a container's network namespace are, once it has started.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Owner {
+    #[default]
+    Host,
+    /// The sandbox's: see [`crate::network`]. The namespace is the monitor's, which may have joined
+    /// it by this path.
+    Sandbox { namespace: Option<PathBuf> },
 }
 
 /// A sandbox that others join: the container that it began with, and the process that stands for
@@ -304,7 +319,7 @@ impl Dir {
     /// A path of the monitor's socket that is short enough for its address.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        format!("/proc/self/fd/{}/control.sock", self.fd.as_raw_fd()).into()
+        self.file("control.sock")
     }
 
     /// Writes the record, whole or not at all.
@@ -361,6 +376,36 @@ impl Dir {
             )));
         }
         Ok(Some(r))
+    }
+
+    /// Writes what its network namespace had, whole or not at all.
+    pub fn save_network(&self, kept: &Kept) -> Result<()> {
+        let what = "write down the network's devices";
+        let text = serde_json::to_vec(kept).tried(what)?;
+        files::write(&self.file(NETWORK), &text).tried(what)
+    }
+
+    /// What was written; `None` where nothing is to be given back.
+    pub fn load_network(&self) -> Result<Option<Kept>> {
+        let what = "read what the network's devices were";
+        match files::read(&self.file(NETWORK), RECORD_MAX) {
+            Ok(text) => serde_json::from_slice(&text).map(Some).tried(what),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).tried(what),
+        }
+    }
+
+    /// It was given back.
+    pub fn remove_network(&self) -> Result<()> {
+        match rustix::fs::unlinkat(&self.fd, NETWORK, rustix::fs::AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            r => r.tried("forget the network's devices"),
+        }
+    }
+
+    /// A file in it, wherever its name leads by now.
+    fn file(&self, name: &str) -> PathBuf {
+        format!("/proc/self/fd/{}/{name}", self.fd.as_raw_fd()).into()
     }
 
     /// Removes it with all that it holds. Where that fails when it has lost its name
@@ -516,6 +561,19 @@ fn is_removed(name: &std::ffi::OsStr) -> bool {
     let name = name.to_str().and_then(|n| n.strip_prefix(REMOVED));
     name.and_then(|n| n.split_once('.'))
         .is_some_and(|(pid, n)| digits(pid) && digits(n))
+}
+
+/// Waits for the right to take over, or give back, devices of network namespaces, of which several
+/// containers may be in one. It is a lock on the directory of all containers, which nothing else
+/// locks.
+pub fn lock_networks(root: &Path) -> Result<Lock> {
+    let fd = open_root(root)?;
+    loop {
+        match rustix::fs::flock(&fd, FlockOperation::LockExclusive) {
+            Err(rustix::io::Errno::INTR) => {}
+            r => return r.map(|()| Lock(fd)).tried("lock the networks"),
+        }
+    }
 }
 
 /// The directories below `root`.

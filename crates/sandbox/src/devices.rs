@@ -34,7 +34,10 @@ pub use netstack::setup::Setup;
 use crate::{Error, step};
 use abi::errno::{EACCES, EPERM};
 use config::DEVICES_MAX;
+use hostcall::HostFd;
 use rtnetlink::Rtnetlink;
+use std::net::UdpSocket;
+use std::os::fd::{IntoRawFd, OwnedFd};
 
 /// What came of it.
 #[derive(Debug)]
@@ -52,6 +55,8 @@ pub struct Taken {
     pub setup: Setup,
     /// In the order of the setup's devices.
     pub links: Vec<Link>,
+    /// A socket that is connected to Docker's name server, where that listens in the namespace.
+    pub names: Option<HostFd>,
     pub kept: Kept,
     /// What is not as it was on the host, a sentence each.
     pub warnings: Vec<String>,
@@ -99,9 +104,31 @@ pub fn take_over<E: From<Error>>(
     Ok(Outcome::Taken(Box::new(Taken {
         setup: seen.setup,
         links,
+        names: names(),
         kept: seen.kept,
         warnings,
     })))
+}
+
+/// A socket to Docker's name server. It listens on the loopback device of its containers' namespaces,
+/// at ports of its own that their address translation leads to.
+fn names() -> Option<HostFd> {
+    /// As `/proc/net/udp` has it.
+    const SERVER: &str = " 0B00007F:";
+    let bound = std::fs::read_to_string("/proc/thread-self/net/udp").ok()?;
+    if !bound.contains(SERVER) {
+        return None;
+    }
+    let socket = UdpSocket::bind("127.0.0.1:0").ok()?;
+    socket.connect("127.0.0.11:53").ok()?;
+    socket.set_nonblocking(true).ok()?;
+    Some(HostFd::from_raw(OwnedFd::from(socket).into_raw_fd()))
+}
+
+/// Whether the network namespace of this thread has no device but the loopback.
+pub fn is_alone() -> std::result::Result<bool, Error> {
+    let mut host = step("ask for the network's devices", Rtnetlink::open())?;
+    read::is_alone(&mut host)
 }
 
 fn open(setup: &Setup) -> std::result::Result<Vec<Link>, (String, abi::Errno)> {

@@ -15,6 +15,8 @@ pub struct SentrySide {
     /// To the Gofer.
     pub gofer: HostFd,
     pub broker: Broker,
+    /// The sockets of devices that were taken over, in their order, then that to the name server.
+    pub devices: Vec<HostFd>,
     /// As in the [`crate::Spec`].
     pub descriptors: Vec<HostFd>,
     /// To be called once the platform is made (which needs `/proc`) and before application code
@@ -34,12 +36,20 @@ pub fn prepare(
     };
     let mut next = || fds.next().ok_or(Error::NoDescriptors);
     let (broker, sockets) = match spec.network {
-        Outside::Nowhere => (Broker::None, Sockets::Inside),
+        // Frames are read and written like any file.
+        Outside::Nowhere | Outside::Devices(_) => (Broker::None, Sockets::Inside),
         Outside::Host => (Broker::Host(next()?), Sockets::Host),
         Outside::User(_) => {
             let (requests, events) = (next()?, next()?);
             (Broker::User { requests, events }, Sockets::Broker)
         }
+    };
+    let devices = match &spec.network {
+        Outside::Devices(d) => {
+            let fds = d.descriptors().map(|_| next());
+            fds.collect::<std::result::Result<_, Error>>()?
+        }
+        _ => Vec::new(),
     };
     // It stays open as long as the process.
     let _ = report.into_raw();
@@ -78,6 +88,7 @@ pub fn prepare(
         control,
         gofer,
         broker,
+        devices,
         descriptors: fds.collect(),
         seal: Box::new(move || seal(list, score)),
     })

@@ -119,6 +119,26 @@ pub enum Outside {
     Host,
     /// To what a policy allows, by a broker that connects them.
     User(UserNetwork),
+    /// To devices that were taken over ([`devices::take_over`]).
+    Devices(Devices),
+}
+
+/// Devices with their sockets, which are the starter's until the Sentry has its copies.
+#[derive(Clone, Debug)]
+pub struct Devices {
+    pub setup: devices::Setup,
+    /// In the order of the setup's devices, each with its [`devices::Link::receive_buffer`].
+    pub sockets: Vec<(RawFd, u32)>,
+    /// See [`config::Devices::names`].
+    pub names: Option<RawFd>,
+}
+
+impl Devices {
+    /// The descriptors in the order in which they are handed over.
+    fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        let links = self.sockets.iter().map(|(fd, _)| *fd);
+        links.chain(self.names)
+    }
 }
 
 /// The Sentry's channels to its broker.
@@ -304,7 +324,7 @@ fn start_alone(
     sentry: SentryMain<'_>,
 ) -> std::result::Result<Running, Error> {
     let away = match away {
-        None if matches!(spec.network, Outside::Nowhere) => go_ahead()?,
+        None if matches!(spec.network, Outside::Nowhere | Outside::Devices(_)) => go_ahead()?,
         away => away,
     };
     let standing = Standing::of_caller()?;
@@ -342,7 +362,7 @@ fn start_broker(
     gofer: &Gofer,
 ) -> std::result::Result<Option<(spawn::Child, Vec<HostFd>)>, Error> {
     let (channels, given) = match &spec.network {
-        Outside::Nowhere => return Ok(None),
+        Outside::Nowhere | Outside::Devices(_) => return Ok(None),
         Outside::Host => (1, Vec::new()),
         Outside::User(user) => (2, user.descriptors()),
     };
@@ -396,6 +416,9 @@ fn start_both(
     let (broker, channels) = broker.unzip();
     wanted.extend(channels.iter().flatten().map(HostFd::raw));
     drop(gofer.reports);
+    if let Outside::Devices(d) = &spec.network {
+        wanted.extend(d.descriptors());
+    }
     wanted.extend_from_slice(&spec.descriptors);
     let sentry = spawn::child(
         spawn::Who::Sentry,

@@ -126,6 +126,12 @@ impl Running {
         control::tell(self.control.raw(), control::LIMITS, body, &[])
     }
 
+    /// Has a program begin that was made ready: the first (0), or one of `exec`. The first may get
+    /// devices: the descriptors that [`control::START`] tells of.
+    pub fn begin(&self, process: u32, given: &[RawFd]) -> Result<()> {
+        self.ask(control::START, process, given)
+    }
+
     /// Asks the Sentry for something; `number` comes back with the answer.
     pub fn ask(&self, kind: u32, number: u32, given: &[RawFd]) -> Result<()> {
         control::tell(self.control.raw(), kind, &number.to_le_bytes(), given)

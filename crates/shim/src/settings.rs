@@ -5,7 +5,7 @@ use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use containerd_shim_protos::protobuf::{CodedInputStream, Message};
 use containerd_shim_protos::shim::oci::Options as RuncOptions;
 use oci::start::KernelOptions;
-use oci::{Annotated, Format, Log, Overlay, Runtime};
+use oci::{Annotated, Format, Log, Net, Overlay, Runtime};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ pub struct Words {
     /// As `cloister --annotations` has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<String>,
-    /// sandbox or host.
+    /// As `cloister --net` has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub net: Option<String>,
     pub systemd_cgroup: bool,
@@ -194,10 +194,11 @@ impl Settings {
                 None => Annotated::default(),
                 Some(a) => a.parse().map_err(|e| format!("annotations: {e}"))?,
             },
-            host_network: match w.net.as_deref() {
-                None | Some("sandbox") => false,
-                Some("host") => true,
-                Some(n) => return Err(format!("net {n:?} is not known: write sandbox or host")),
+            net: match &w.net {
+                None => Net::default(),
+                Some(n) => n
+                    .parse()
+                    .map_err(|e| format!("net {n:?} is not known: {e}"))?,
             },
         })
     }

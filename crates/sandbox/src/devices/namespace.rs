@@ -28,7 +28,8 @@ impl Namespace {
         Namespace::of_open(&path::openat2(libc::AT_FDCWD, file, 0, 0, 0)?)
     }
 
-    fn of_open(file: &HostFd) -> Result<Namespace> {
+    /// That of an open file.
+    pub fn of_open(file: &HostFd) -> Result<Namespace> {
         let s = hostcall::file::fstat(file.raw())?;
         Ok(Namespace {
             device: s.st_dev,

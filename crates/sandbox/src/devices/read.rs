@@ -25,6 +25,16 @@ pub struct Seen {
     pub warnings: Vec<String>,
 }
 
+/// Whether there is a device beside the loopback.
+pub fn is_alone(host: &mut Rtnetlink) -> std::result::Result<bool, Error> {
+    let ask = Rtnl::GetLink(LinkMessage::default());
+    let links = step("read the network's devices", host.list(&ask))?.all;
+    Ok(links.iter().all(|m| match m {
+        Rtnl::NewLink(l) => l.header.flags.contains(LinkFlags::Loopback),
+        _ => true,
+    }))
+}
+
 /// Reads all that concerns Ethernet devices which are up or have addresses.
 pub fn see(host: &mut Rtnetlink) -> std::result::Result<Seen, Error> {
     let mut warnings = Vec::new();

@@ -16,7 +16,7 @@ use crate::strace::Strace;
 use crate::task::launch::Launch;
 use abi::Result;
 use clas::Clas;
-use config::{Config, PlatformKind, control};
+use config::{Config, Devices, PlatformKind, control};
 use gofer::client::Client;
 use hostcall::time::Laps;
 use ipc::timer::TimerService;
@@ -80,7 +80,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     let platform = platform(&config)?;
     laps.lap("platform");
     let clas = or(Clas::new(), "make the memory file")?;
-    let net = network(config.net)?;
+    let (net, devices) = network(config.net)?;
     let total_memory = hostcall::process::total_memory();
     // Those it may run on: a quota of time is told by the control group's files.
     let cpus = hostcall::process::cpus().len().max(1) as u32;
@@ -126,6 +126,9 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     limit_users(&kernel, (handles / 2).min(descriptors / 4));
     kernel.terminals.attach(&kernel);
     serve_network(&kernel)?;
+    if let Some(d) = devices {
+        attach(&kernel, d)?;
+    }
     mounts::register(&kernel);
     kernel.initial.uts.change(&kernel, |names| {
         names.domainname = match config.container.domainname.as_str() {
@@ -177,11 +180,15 @@ fn platform(config: &Config) -> core::result::Result<Arc<dyn Platform>, Failure>
     })
 }
 
-/// The first network namespace.
-fn network(asked: config::Net) -> core::result::Result<Arc<NetNamespace>, Failure> {
+/// The first network namespace, and the devices that are to be attached to it once there is a
+/// kernel.
+fn network(
+    asked: config::Net,
+) -> core::result::Result<(Arc<NetNamespace>, Option<Devices>), Failure> {
     let edges = || or(hostcall::inet::Edges::new(), "watch the host's sockets");
-    Ok(match asked {
+    let net = match asked {
         config::Net::None => NetNamespace::new(),
+        config::Net::Devices(d) => return Ok((NetNamespace::new(), Some(d))),
         config::Net::Host { broker, interfaces } => {
             NetNamespace::of_host(HostNetwork::new(broker, edges()?, interfaces))
         }
@@ -200,7 +207,15 @@ fn network(asked: config::Net) -> core::result::Result<Arc<NetNamespace>, Failur
             let way_out = UserNetwork::new(start, edges()?);
             NetNamespace::of_user(or(way_out, "watch the broker")?)
         }
-    })
+    };
+    Ok((net, None))
+}
+
+/// Gives the sandbox the devices that were taken over for it.
+fn attach(kernel: &Kernel, d: Devices) -> core::result::Result<(), Failure> {
+    let net = &kernel.initial.net;
+    let attached = net.attach_devices(d.setup, d.links, d.names);
+    or(attached, "attach the network's devices")
 }
 
 /// Has the host's sockets served by a thread, where there are any.

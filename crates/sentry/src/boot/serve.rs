@@ -4,14 +4,14 @@
 //! through.
 
 use super::launch;
-use super::{Failure, changes, join, or};
+use super::{Failure, attach, changes, join, or};
 use crate::container::Container;
 use crate::kernel::Kernel;
 use crate::task::ThreadGroup;
 use crate::task::launch::Launch;
 use abi::errno::EINTR;
 use abi::{SigInfo, Signal};
-use config::{Census, CensusProcess, ExecSpec, Spinning, Turns, control};
+use config::{Census, CensusProcess, DevicesSpec, ExecSpec, Spinning, Turns, control};
 use hostcall::HostFd;
 use std::sync::Arc;
 use wait::spin::Kind;
@@ -121,10 +121,11 @@ impl Server {
                 }
             }
             Some(control::START) => {
-                if let Some(first) = self.held.take()
-                    && let Err(e) = first.start()
-                {
-                    return Err(format!("cannot start the first thread: {e}"));
+                if let Some(first) = self.held.take() {
+                    self.attach(given).map_err(|e| e.text)?;
+                    first
+                        .start()
+                        .map_err(|e| format!("cannot start the first thread: {e}"))?;
                 }
             }
             Some(control::LIMITS) => {
@@ -177,6 +178,24 @@ impl Server {
             _ => {}
         }
         Ok(Heard::Word)
+    }
+}
+
+impl Server {
+    /// Gives the sandbox the devices that came with the start, if any did; only its root container
+    /// can bring some.
+    fn attach(&self, given: Vec<HostFd>) -> core::result::Result<(), Failure> {
+        let mut given = given.into_iter();
+        let body = given.next();
+        let Some(body) = body.filter(|_| Arc::ptr_eq(&self.container, &self.kernel.root)) else {
+            return Ok(());
+        };
+        let body = or(read_all(&body), "read of the network's devices")?;
+        let spec: DevicesSpec = serde_json::from_slice(&body)
+            .map_err(|e| format!("the network's devices are not understood: {e}"))?;
+        let devices = spec.with_sockets(given.collect());
+        let devices = devices.ok_or("the network's devices are not all there")?;
+        attach(&self.kernel, devices)
     }
 }
 

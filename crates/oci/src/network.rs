@@ -1,0 +1,182 @@
+//! The devices of a container's network namespace: taken over at its start, when whoever manages
+//! the container has made them, and given back when it is deleted.
+//!
+//! # Invariants
+//!
+//! - What a namespace had is written to the state directory before it is taken away, and stays there
+//!   until it is given back.
+//! - A namespace's devices are one container's. A second one in the same namespace has its loopback
+//!   only; or, where the first has ended and was not deleted, takes them over from it.
+//! - One lock, over all containers of a state directory, holds from the first look to the last
+//!   change.
+
+use crate::client::Request;
+use crate::container::Container;
+use crate::reach::reach;
+use crate::state::{self, Dir, Owner};
+use crate::{Error, Result, Runtime, Tried, files};
+use config::DevicesSpec;
+use hostcall::{HostFd, RawFd};
+use rustix::fs::{Mode, OFlags};
+use sandbox::devices::{self, Kept, Namespace, Outcome, Place, Taken};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::path::Path;
+
+/// Starts a container's first program, with the devices of its network namespace if they are to be
+/// the sandbox's.
+pub fn start(rt: &Runtime, c: &Container) -> Result<()> {
+    if c.record.devices == Owner::Host {
+        return c.ask(&Request::Start, &[]).map(drop);
+    }
+    let _lock = state::lock_networks(&rt.root)?;
+    let Some(taken) = take_over(rt, c)? else {
+        return c.ask(&Request::Start, &[]).map(drop);
+    };
+    for w in &taken.warnings {
+        rt.log.warning(w);
+    }
+    let started = hand_over(c, &taken);
+    if started.is_err() {
+        // The host's again, also of a container that stays.
+        drop(taken);
+        give_back_locked(rt, c);
+    }
+    started
+}
+
+/// Starts it with these devices.
+fn hand_over(c: &Container, taken: &Taken) -> Result<()> {
+    let spec = DevicesSpec {
+        setup: taken.setup.clone(),
+        receive_buffers: taken.links.iter().map(|l| l.receive_buffer).collect(),
+        has_names: taken.names.is_some(),
+    };
+    let text = serde_json::to_vec(&spec).tried("describe the network's devices")?;
+    let body = files::in_memory(&text)?;
+    let mut fds: Vec<RawFd> = vec![body.as_raw_fd()];
+    fds.extend(taken.links.iter().map(|l| l.fd.raw()));
+    fds.extend(taken.names.as_ref().map(HostFd::raw));
+    c.ask(&Request::Start, &fds).map(drop)
+}
+
+/// Takes over what there is; `None` where the container has its loopback only.
+fn take_over(rt: &Runtime, c: &Container) -> Result<Option<Box<Taken>>> {
+    let monitor = reach(c.record.pid, c.record.pid_start)?.ok_or(Error::NotRunning)?;
+    let place = Place::Process(to_host_fd(monitor.into_fd()));
+    match devices::inside(&place, || take_over_here(rt, c))? {
+        Some(r) => r,
+        None => Ok(not_allowed(rt)),
+    }
+}
+
+fn not_allowed<T>(rt: &Runtime) -> Option<T> {
+    rt.log.warning(
+        "the container's network is not used, as this user may not take over its devices: the container \
+         has a loopback of its own",
+    );
+    None
+}
+
+/// The same, in the container's network namespace.
+fn take_over_here(rt: &Runtime, c: &Container) -> Result<Option<Box<Taken>>> {
+    if devices::is_alone()? {
+        return Ok(None);
+    }
+    let here = Namespace::here()?;
+    for (other, kept) in others(rt, c, here) {
+        if state::is_alive(other.record.pid, other.record.pid_start) {
+            rt.log.warning(&format!(
+                "the container's network is not used, as its devices are those of the container {}: this one \
+                 has a loopback of its own",
+                other.record.id
+            ));
+            return Ok(None);
+        }
+        put_back(rt, &other.dir, &kept);
+    }
+    // Of a start that failed.
+    if let Some(kept) = c.dir.load_network()? {
+        put_back(rt, &c.dir, &kept);
+    }
+    match devices::take_over(|kept| c.dir.save_network(kept))? {
+        Outcome::Taken(t) => Ok(Some(t)),
+        Outcome::Nothing => Ok(None),
+        Outcome::NotAllowed => Ok(not_allowed(rt)),
+    }
+}
+
+/// The other containers that hold, or have left, something of this namespace.
+fn others(rt: &Runtime, c: &Container, here: Namespace) -> Vec<(Container, Kept)> {
+    let all = state::all(&rt.root).into_iter().filter_map(|dir| {
+        let kept = dir.load_network().ok()??;
+        let record = dir.load().ok()??;
+        (kept.namespace() == here && record.id != c.record.id)
+            .then_some((Container { dir, record }, kept))
+    });
+    all.collect()
+}
+
+/// Gives devices back, in the namespace that they are of. What the host does not take is told, and
+/// not tried again.
+fn put_back(rt: &Runtime, dir: &Dir, kept: &Kept) {
+    let put = kept.put_back().map_err(Error::from);
+    if let Err(e) = put.and_then(|()| dir.remove_network()) {
+        rt.log.warning(&format!("of the container's network: {e}"));
+        let _ = dir.remove_network();
+    }
+}
+
+/// Gives back what a container has taken over that runs no more, where its namespace is still there.
+pub fn give_back(rt: &Runtime, c: &Container) {
+    if !matches!(c.dir.load_network(), Ok(None)) {
+        match state::lock_networks(&rt.root) {
+            Ok(_lock) => give_back_locked(rt, c),
+            Err(e) => rt.log.warning(&e.to_string()),
+        }
+    }
+}
+
+fn give_back_locked(rt: &Runtime, c: &Container) {
+    let kept = match c.dir.load_network() {
+        Ok(Some(kept)) => kept,
+        // Another has taken it over meanwhile.
+        Ok(None) => return,
+        Err(e) => return rt.log.warning(&e.to_string()),
+    };
+    let Some(place) = place(c, &kept) else { return };
+    match devices::inside(&place, || put_back(rt, &c.dir, &kept)) {
+        Ok(Some(())) => {}
+        Ok(None) => rt.log.warning(
+            "the devices of the container's network are not given back: this user may not go there",
+        ),
+        Err(e) => rt.log.warning(&format!(
+            "the devices of the container's network are not given back: {e}"
+        )),
+    }
+}
+
+/// Where the namespace is found, if it is still the same: by the path that the bundle names, or by
+/// the monitor.
+fn place(c: &Container, kept: &Kept) -> Option<Place> {
+    let of_monitor = || {
+        let monitor = reach(c.record.pid, c.record.pid_start).ok()??;
+        Some(Place::Process(to_host_fd(monitor.into_fd())))
+    };
+    let of_path = |path: &Path| {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = to_host_fd(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+        let is_same = Namespace::of_open(&file).is_ok_and(|n| n == kept.namespace());
+        is_same.then_some(Place::File(file))
+    };
+    match &c.record.devices {
+        Owner::Host => None,
+        Owner::Sandbox { namespace: None } => of_monitor(),
+        Owner::Sandbox {
+            namespace: Some(path),
+        } => of_path(path).or_else(of_monitor),
+    }
+}
+
+fn to_host_fd(fd: OwnedFd) -> HostFd {
+    HostFd::from_raw(fd.into_raw_fd())
+}
