@@ -1,4 +1,5 @@
-//! Frames from a network: Ethernet, ARP, IP and all above to a host of our stack, which sends meanwhile.
+//! Frames from a network: Ethernet, ARP, IP and all above, to a host of our stack that sends
+//! meanwhile.
 #![no_main]
 
 use bytes::Bytes;

@@ -22,7 +22,8 @@
 //!
 //! # What holds
 //!
-//! - Neither [`Link`] nor [`Upper`] is called with a lock held; no two locks are held at once.
+//! - Neither [`Link`] nor [`Upper`] is called with a lock held; no two locks are held at once,
+//!   but that of [`Ip::set`] with each of the others.
 //!   The table is taken as it is at the start of a call and kept to its end.
 //! - A received payload is a piece of its frame: nothing is copied but fragments, and packets that
 //!   wait for a neighbour.
@@ -97,6 +98,8 @@ pub struct Ip {
     /// About now: the time of a call lately. Paths expire by it.
     clock: AtomicU64,
     generation: AtomicU64,
+    /// Held while another setup is taken; no other lock is held where it is taken.
+    setting: Mutex<()>,
     /// Addresses are announced once.
     announce: Due,
 }
@@ -124,6 +127,7 @@ impl Ip {
             reassembly_due: Due::never(),
             clock: AtomicU64::new(0),
             generation: AtomicU64::new(0),
+            setting: Mutex::new(()),
             announce: Due::never(),
         };
         ip.set(setup);
@@ -134,6 +138,7 @@ impl Ip {
     /// the same index keeps what it has learnt and counted. Places of devices are those of the new
     /// setup. Addresses are announced by the next [`Ip::timer`].
     pub fn set(&self, setup: &Setup) {
+        let _one_at_a_time = self.setting.lock();
         let old = self.table();
         let devices: Vec<Arc<Dev>> = setup
             .devices
@@ -269,8 +274,10 @@ impl Ip {
     /// Does what is due: neighbours are asked again, addresses announced.
     pub fn timer(&self, now: Instant, upper: &dyn Upper) {
         self.tick(now);
+        // Before the table is looked at: a newer one asks for it again.
+        let announce = self.announce.take(now);
         let table = self.table();
-        if self.announce.take(now) {
+        if announce {
             self.announce(&table);
         }
         if self.reassembly_due.take(now) {
