@@ -269,6 +269,36 @@ fn a_large_packet_that_no_router_takes_is_told() {
     }
 }
 
+#[test]
+fn fragments_are_not_put_together_twice() {
+    let h = Host::quiet(&setup(B_MAC, 2));
+    let (IpAddr::V6(from), IpAddr::V6(to)) = (ip("2001:db8::1"), ip("2001:db8::2")) else {
+        unreachable!()
+    };
+    // The data of both is the beginning of another fragment.
+    for (first, more) in [(0, 1_u16), (16, 0)] {
+        let mut head = wire::Head::new();
+        head.ethernet(B_MAC, A_MAC, wire::TYPE_IPV6);
+        wire::V6 {
+            tos: 0,
+            flow: 0,
+            len: 24,
+            next: 44,
+            ttl: 64,
+            from,
+            to,
+        }
+        .write(&mut head);
+        head.push(&[44, 0]);
+        head.push(&(first | more).to_be_bytes());
+        head.push(&[0, 0, 0, 9]);
+        head.push(&[17, 0, 0, 1, 0, 0, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8]);
+        h.receive(after(1.0), &FrameMeta::default(), head.bytes());
+    }
+    assert_eq!((h.count(Mib::Ip6ReasmOks), h.ip.held()), (1, 0));
+    assert_eq!(h.count(Mib::Ip6InHdrErrors), 1);
+}
+
 proptest! {
     #[test]
     fn what_is_sent_in_any_parts_arrives_in_any_order(

@@ -221,3 +221,48 @@ fn a_probe_for_our_address_is_answered() {
     assert_eq!(sent.len(), 1);
     assert_eq!(sent[0].1[..6], [0xff; 6]);
 }
+
+#[test]
+fn routers_stay_when_others_are_long_unused() {
+    let mut s = setup(A_MAC, 1);
+    s.devices[0].addresses[0].prefix = 16;
+    s.routes[0] = route("10.0.0.0", 16, None);
+    let two = Two {
+        a: Host::quiet(&s),
+        b: Host::quiet(&setup(B_MAC, 2)),
+    };
+    let h = &two.a;
+    let answer = |of: &str, now| {
+        let heard = neighbour::Heard {
+            mac: B_MAC,
+            how: neighbour::How::Answer { overrides: true },
+            router: None,
+        };
+        h.ip.heard(now, &h.ip.table().devices[0], ip(of), heard);
+    };
+    for (to, hop) in [("8.8.8.8", "10.0.0.254"), ("10.0.0.2", "10.0.0.2")] {
+        assert_eq!(send(h, after(1.0), to), Ok(Sent::Yes));
+        answer(hop, after(1.0));
+    }
+    // Ours fill the table, and one that was not used for a minute gives way.
+    for n in 300..300 + neighbour::MOST as u32 - 1 {
+        let to = std::net::Ipv4Addr::from_bits(0x0a00_0000 + n).to_string();
+        assert_eq!(send(h, after(100.0), &to), Ok(Sent::Yes), "{n}");
+    }
+    assert_eq!(h.ip.neighbours(after(100.0)).len(), neighbour::MOST);
+    assert_eq!(state(h, after(100.0), "10.0.0.2"), None);
+    assert_eq!(state(h, after(100.0), "10.0.0.254"), Some(Stale));
+    // A stranger takes nobody's place, not even that of one that is gone.
+    for s in [101.0, 102.0, 103.0] {
+        h.ip.timer(after(s), &h.seen);
+    }
+    let heard = neighbour::Heard {
+        mac: B_MAC,
+        how: neighbour::How::Request,
+        router: None,
+    };
+    let stranger = "10.0.0.66";
+    h.ip.heard(after(103.0), &h.ip.table().devices[0], ip(stranger), heard);
+    assert_eq!(state(h, after(103.0), stranger), None);
+    assert_eq!(send(h, after(103.0), stranger), Ok(Sent::Yes));
+}
