@@ -427,7 +427,8 @@ mod tests {
                 prop_assert_eq!(islands, q.early_bytes());
                 let pieces: u64 = q.early.values().map(|p| p.bytes().len() as u64).sum();
                 prop_assert_eq!(islands, pieces);
-                let charges = |i: &mut dyn Iterator<Item = &Piece>| i.map(|p| p.charge).sum::<usize>();
+                type All<'a, 'b> = &'a mut dyn Iterator<Item = &'b Piece>;
+                let charges = |i: All| i.map(|p| p.charge).sum::<usize>();
                 prop_assert_eq!(
                     q.memory,
                     charges(&mut q.ready.iter()) + charges(&mut q.early.values())

@@ -8,8 +8,8 @@
 //!
 //! - Records cover the stream from the first byte that is not acknowledged to the last one sent.
 //! - `by_time` has exactly the records in flight, by when they were sent; `lost` exactly those that
-//!   are lost and not sent again. No operation of an acknowledgement looks at a record whose fate it
-//!   does not change, but for two at its edges.
+//!   are lost and not sent again. No operation of an acknowledgement looks at a record whose fate
+//!   it does not change, but for two at its edges.
 //! - There are at most [`MOST`] records: an acknowledgement that would make more is not believed.
 
 use crate::time::Instant;

@@ -55,6 +55,10 @@ impl Connection {
         let is_repeated = ack == self.snd.una && progress.is_pure && !h.flags.contains(Flags::FIN);
         self.count_repeated(&mut progress, is_repeated);
         self.after_ack(now, h, &progress);
+        if progress.delivered > 0 {
+            let (una, nxt) = (self.snd.una, self.snd.nxt);
+            self.counts.measure_rate(now, una, nxt);
+        }
         let mut changes = Changes::empty();
         if progress.acked > 0 {
             self.timers.stalled = None;

@@ -37,6 +37,7 @@ pub(super) struct Counts {
     pub timeouts: u64,
     pub undone: u64,
     pub undone_at: Option<Instant>,
+    rate: Rate,
     pub duplicates_told: u64,
     pub duplicates_came: u64,
     pub early_came: u64,
@@ -46,7 +47,31 @@ pub(super) struct Counts {
     pub resets_out: u64,
 }
 
+/// How fast bytes arrive, measured by round trips.
+#[derive(Clone, Debug, Default)]
+struct Rate {
+    /// Bytes a second of the last round.
+    last: u64,
+    /// When the round began, what had arrived by then, and the place whose acknowledgement ends it.
+    since: Instant,
+    from: u64,
+    until: u64,
+}
+
 impl Counts {
+    /// An acknowledgement told of something that arrived.
+    pub fn measure_rate(&mut self, now: Instant, una: u64, nxt: u64) {
+        let (delivered, r) = (self.delivered, &mut self.rate);
+        if una < r.until {
+            return;
+        }
+        let took = now.since(r.since).as_micros() as u64;
+        if r.until > 0 && took > 0 {
+            r.last = (delivered - r.from).saturating_mul(1_000_000) / took;
+        }
+        (r.since, r.from, r.until) = (now, delivered, nxt);
+    }
+
     pub fn new(now: Instant) -> Counts {
         Counts {
             began: now,
@@ -112,6 +137,8 @@ pub struct Info {
     pub bytes_sent: u64,
     pub bytes_retransmitted: u64,
     pub bytes_delivered: u64,
+    /// How many arrived in a second, by the last round trip.
+    pub delivery_rate: u64,
     pub bytes_lost: u64,
     /// Segments.
     pub segments_in: u64,
@@ -179,6 +206,7 @@ impl Connection {
             bytes_sent: c.bytes_out,
             bytes_retransmitted: c.bytes_resent,
             bytes_delivered: c.delivered,
+            delivery_rate: c.rate.last,
             bytes_lost: c.lost,
             segments_in: c.segments_in,
             segments_out: c.segments_out,

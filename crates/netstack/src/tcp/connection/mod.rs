@@ -104,7 +104,8 @@ bitflags::bitflags! {
         /// There is room to write again.
         const WRITABLE = 2;
         const ESTABLISHED = 4;
-        /// All is over: the state is [`State::Closed`]; [`Connection::take_failure`] has the reason.
+        /// All is over: the state is [`State::Closed`]; [`Connection::take_failure`] has the
+        /// reason.
         const ENDED = 8;
         /// The peer's FIN came: after what is readable the stream ends.
         const FIN = 16;

@@ -9,6 +9,10 @@ use crate::tcp::{Config, Congestion};
 
 /// A path's use: of the link's rate, and of what the losses permit.
 struct Use {
+    /// Sent again and not lost.
+    needless: u64,
+    /// Bytes a second.
+    rate: u64,
     link: f64,
     possible: f64,
 }
@@ -69,7 +73,8 @@ fn measure(name: &str, case: &Case) -> Use {
     let possible = link.min(window / 0.020);
     let i = sim.ends[0].c.as_ref().unwrap().info();
     println!(
-        "{name}: {:.2} of the link, {:.2} of what is possible; {} sent again ({} lost), {} time-outs, {} undone, {} twice",
+        "{name}: {:.2} of the link, {:.2} of what is possible; {} sent again ({} lost), \
+         {} time-outs, {} undone, {} twice, {:.1} MB/s at last",
         got / link,
         got / possible,
         i.total_retransmitted,
@@ -77,8 +82,11 @@ fn measure(name: &str, case: &Case) -> Use {
         i.timeouts,
         i.undone,
         i.duplicates_told,
+        i.delivery_rate as f64 / 1e6,
     );
     Use {
+        needless: i.total_retransmitted.saturating_sub(sim.lost),
+        rate: i.delivery_rate,
         link: got / link,
         possible: got / possible,
     }
@@ -97,7 +105,8 @@ const CLEAN: Case = Case {
 #[test]
 fn a_clean_path_is_filled() {
     let u = measure("cubic, 100 Mbit/s", &CLEAN);
-    assert!(u.link > 0.9, "{}", u.link);
+    assert!(u.link > 0.9 && u.needless < 10, "{} {}", u.link, u.needless);
+    assert!((FAST / 2..FAST * 2).contains(&u.rate), "{}", u.rate);
     let u = measure(
         "reno, 100 Mbit/s",
         &Case {
@@ -105,7 +114,8 @@ fn a_clean_path_is_filled() {
             ..CLEAN
         },
     );
-    assert!(u.link > 0.9, "{}", u.link);
+    assert!(u.link > 0.9 && u.needless < 10, "{} {}", u.link, u.needless);
+    assert!((FAST / 2..FAST * 2).contains(&u.rate), "{}", u.rate);
 }
 
 #[test]
