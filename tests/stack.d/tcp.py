@@ -592,3 +592,49 @@ def vectors_outside():
     time.sleep(0.1)
     c.sendall(b"x" * 1_000_000)
     c.close()
+
+
+def recycles_inside():
+    """Whoever closed first waits; a new connection between the same ends may begin meanwhile."""
+    s = server(IN4, PORT)
+    step()
+    for _ in range(3):
+        c, who = s.accept()
+        say("from", who)
+        c.shutdown(socket.SHUT_WR)
+        say("end", receive_all(c))
+        c.close()
+        step()
+    # The same the other way around.
+    for _ in range(2):
+        c = socket.socket()
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        c.bind((IN4, 4444))
+        T("connect", c.connect, (OUT4, PORT))
+        say("end", receive_all(c))
+        c.close()
+        step()
+    s.close()
+    T("again", lambda: bool(server(IN4, PORT)))
+    t = socket.socket()
+    T("taken", t.bind, (IN4, 4444))
+
+
+def recycles_outside():
+    s = server(OUT4, PORT)
+    step()
+    for _ in range(3):
+        c = socket.socket()
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        c.bind((OUT4, 5555))
+        T("connect", c.connect, (IN4, PORT))
+        say("end", receive_all(c))
+        c.close()
+        step()
+    for _ in range(2):
+        c, who = s.accept()
+        say("from", who)
+        c.shutdown(socket.SHUT_WR)
+        say("end", receive_all(c))
+        c.close()
+        step()

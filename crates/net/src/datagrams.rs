@@ -222,6 +222,9 @@ fn control_for(common: &Common, options: &InetOptions, m: &Datagram) -> Control 
             v.extend_from_slice(&index);
             c.other.push((SOL_IPV6, IPV6_PKTINFO, v));
         }
+    }
+    // Of an IPv4 datagram a socket of IPv6 is told the address only.
+    if m.came.to.is_ipv6() {
         if options.on(SOL_IPV6, IPV6_RECVHOPLIMIT) {
             c.other.push((SOL_IPV6, IPV6_HOPLIMIT, ttl));
         }

@@ -24,11 +24,13 @@ const ANY: Kind = Int(i32::MIN, i32::MAX);
 pub const IP_TTL: i32 = 2;
 pub const IP_TOS: i32 = 1;
 pub const IP_PKTINFO: i32 = 8;
+pub const IP_MTU_DISCOVER: i32 = 10;
 pub const IP_RECVERR: i32 = 11;
 pub const IP_RECVTTL: i32 = 12;
 pub const IP_RECVTOS: i32 = 13;
 pub const IP_FREEBIND: i32 = 15;
 pub const IPV6_UNICAST_HOPS: i32 = 16;
+pub const IPV6_MTU_DISCOVER: i32 = 23;
 pub const IPV6_RECVERR: i32 = 25;
 pub const IPV6_V6ONLY: i32 = 26;
 pub const IPV6_RECVPKTINFO: i32 = 49;
@@ -49,7 +51,7 @@ const TABLE: &[(i32, i32, Kind, i32)] = &[
     (SOL_IP, 6, Bool, 0),
     (SOL_IP, 7, Bool, 0),
     (SOL_IP, IP_PKTINFO, Bool, 0),
-    (SOL_IP, 10, Int(0, 5), 1),
+    (SOL_IP, IP_MTU_DISCOVER, Int(0, 5), 1),
     (SOL_IP, IP_RECVERR, Bool, 0),
     (SOL_IP, IP_RECVTTL, Bool, 0),
     (SOL_IP, IP_RECVTOS, Bool, 0),
@@ -71,7 +73,7 @@ const TABLE: &[(i32, i32, Kind, i32)] = &[
     (SOL_IPV6, 17, Int(0, 1), 0),
     (SOL_IPV6, 18, Int(-1, 255), 1),
     (SOL_IPV6, 19, Int(0, 1), 1),
-    (SOL_IPV6, 23, Int(0, 5), 1),
+    (SOL_IPV6, IPV6_MTU_DISCOVER, Int(0, 5), 1),
     (SOL_IPV6, IPV6_RECVERR, Bool, 0),
     (SOL_IPV6, IPV6_V6ONLY, Bool, 0),
     (SOL_IPV6, 29, Bool, 1),

@@ -269,7 +269,7 @@ fn route(req: &Request<'_>, flags: u16, port: u32, r: &Route) -> Vec<u8> {
             r.scope,
             r.kind,
         ])
-        .bytes(&[0; 4])
+        .bytes(&r.flags.to_le_bytes())
         .attr32(15, u32::from(r.table)); // TABLE
     if r.prefix > 0 {
         b = b.attr(1, &octets(r.to)); // DST

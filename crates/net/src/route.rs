@@ -14,6 +14,7 @@ const SCOPE_LINK: u8 = 253;
 const SCOPE_HOST: u8 = 254;
 const PROTOCOL_KERNEL: u8 = 2;
 const PROTOCOL_BOOT: u8 = 3;
+const RTM_F_CLONED: u32 = 0x200;
 const TYPE_UNICAST: u8 = 1;
 const TYPE_LOCAL: u8 = 2;
 const TYPE_BLACKHOLE: u8 = 6;
@@ -34,6 +35,8 @@ pub(crate) struct Route {
     pub protocol: u8,
     pub scope: u8,
     pub kind: u8,
+    /// `RTM_F_*`.
+    pub flags: u32,
 }
 
 impl Route {
@@ -51,6 +54,7 @@ impl Route {
             protocol: PROTOCOL_KERNEL,
             scope: SCOPE_HOST,
             kind: TYPE_LOCAL,
+            flags: 0,
         }
     }
 
@@ -79,6 +83,7 @@ impl Route {
             protocol,
             scope,
             kind: TYPE_UNICAST,
+            flags: 0,
         }
     }
 
@@ -154,6 +159,7 @@ impl NetNamespace {
                     // As of a cache (`rt_fill_info`).
                     IpAddr::V4(_) => Route {
                         protocol: 0,
+                        flags: RTM_F_CLONED,
                         scope: SCOPE_UNIVERSE,
                         ..found
                     },

@@ -28,7 +28,9 @@ use vfs::{Credentials, Sink, Source};
 use wait::Events;
 
 /// The largest payload of one datagram.
-const MAX_PAYLOAD: usize = 65507;
+const MAX_PAYLOAD: usize = 65527;
+/// The same by IPv4, whose header counts.
+const MAX_PAYLOAD_V4: usize = 65507;
 /// The most datagrams that one UDP_SEGMENT send makes.
 const MAX_SEGMENTS: usize = 128;
 
@@ -357,6 +359,9 @@ impl Protocol for Udp {
         }
         let local = self.ensure_bound(&mut self.state.lock(), who.cred.euid)?;
         let (remote, mut source) = route(&self.common, &self.options, Some(local), to)?;
+        if remote.ip.is_ipv4() && len > MAX_PAYLOAD_V4 {
+            return Err(EMSGSIZE);
+        }
         let (wanted, segment) = wishes(&control);
         if let Some(ip) = wanted {
             let own = self.common.ns.is_local(ip) && self.common.ns.reaches(ip);

@@ -76,7 +76,9 @@ struct State {
     told: Changes,
     /// It began by a SYN from outside, and is not established yet.
     listener: Option<Arc<Listener>>,
-    /// Of a socket that is gone: to be unbound at the end.
+    /// Its socket is gone.
+    is_orphan: bool,
+    /// Of such a one: to be unbound at the end.
     binding: Option<Arc<Binding<Listener>>>,
     /// It is in no table any longer.
     over: bool,
@@ -153,7 +155,8 @@ impl Remote {
         Ok(c)
     }
 
-    /// A connection that somebody outside begins with `syn`.
+    /// A connection that somebody outside begins with `syn`; with a sequence number of `least` at
+    /// least, where one before between the same ends has not been forgotten.
     pub fn accept(
         stack: &Arc<Stack>,
         listener: &Arc<Listener>,
@@ -161,26 +164,33 @@ impl Remote {
         pair: Pair,
         path: Path,
         syn: &Segment,
+        least: Option<Seq>,
     ) {
-        let common = listener.common_for_peer();
-        let options = listener.options();
         let ends = ends(pair);
         let offset = stack.secret.timestamp_offset(&ends);
-        let config = super::options::config(offset, &path, pair, &common, options);
+        let options = listener.options();
+        let config = super::options::config(offset, &path, pair, listener.common(), options);
         let iss = stack.secret.initial(&ends, now);
+        let iss = least.filter(|l| iss.is_before(*l)).unwrap_or(iss);
         let engine = Connection::accept(config, iss, now, syn);
+        Self::accepted(stack, listener, pair, path, engine).work(|_, _| ());
+    }
+
+    /// A connection whose handshake is under way: it goes to the listener.
+    pub fn accepted(
+        stack: &Arc<Stack>,
+        listener: &Arc<Listener>,
+        pair: Pair,
+        path: Path,
+        engine: Connection,
+    ) -> Arc<Remote> {
+        let common = listener.common_for_peer();
+        let options = listener.options();
         listener.count_half_open(1);
-        let c = Self::new(
-            stack,
-            &common,
-            pair,
-            path,
-            options,
-            engine,
-            Some(listener.clone()),
-        );
+        let l = Some(listener.clone());
+        let c = Self::new(stack, &common, pair, path, options, engine, l);
         c.enter();
-        c.work(|_, _| ());
+        c
     }
 
     fn new(
@@ -209,6 +219,7 @@ impl Remote {
                 more: false,
                 told: Changes::empty(),
                 listener,
+                is_orphan: false,
                 binding: None,
                 over: false,
                 memory: common.user.get().map(|u| u.force(Kind::Kmem, 0)),
@@ -220,10 +231,7 @@ impl Remote {
 
     /// From now on segments find it.
     fn enter(self: &Arc<Self>) {
-        self.stack
-            .connections
-            .write()
-            .insert(self.pair, self.clone());
+        self.stack.connections.insert(self.pair, self.clone());
     }
 
     /// A segment came for it.
@@ -356,6 +364,12 @@ impl Remote {
         if let Some(m) = &mut s.memory {
             m.set(s.engine.memory() as u64);
         }
+        if s.is_orphan && !s.over && s.engine.state() == Phase::TimeWait {
+            self.retire(s);
+        }
+        if s.over {
+            return;
+        }
         match s.engine.deadline() {
             Some(d) => self.stack.timers.set(&mut s.place, d, &self.me),
             None => self.stack.timers.forget(&mut s.place),
@@ -363,7 +377,7 @@ impl Remote {
         if s.engine.state() == Phase::Closed && !s.over {
             s.over = true;
             self.stack.timers.forget(&mut s.place);
-            self.stack.connections.write().remove(&self.pair);
+            self.stack.connections.remove(&self.pair);
             if let Some(b) = s.binding.take() {
                 self.common.ns.tcp.unbind(&b);
             }
@@ -371,6 +385,18 @@ impl Remote {
                 l.count_half_open(-1);
             }
         }
+    }
+
+    /// What is left of it needs no socket, and little memory.
+    fn retire(&self, s: &mut State) {
+        let Some(rest) = s.engine.time_wait() else {
+            return;
+        };
+        s.over = true;
+        self.stack.timers.forget(&mut s.place);
+        self.stack.timers.look_at(Some(rest.deadline()));
+        let (ns, binding) = (&self.common.ns, s.binding.take());
+        self.stack.connections.retire(ns, self.pair, rest, binding);
     }
 
     fn tell(&self, after: After) {
@@ -395,7 +421,7 @@ impl Remote {
     }
 }
 
-fn ends(pair: Pair) -> Ends {
+pub(super) fn ends(pair: Pair) -> Ends {
     Ends {
         local: pair.local,
         remote: pair.remote,
@@ -644,6 +670,7 @@ impl Outside for Remote {
             if s.engine.state() == Phase::Closed {
                 return binding;
             }
+            s.is_orphan = true;
             s.binding = binding;
             None
         })

@@ -4,6 +4,8 @@
 //! ```text
 //! mod          what comes: to connections, listeners, datagram sockets
 //! connection   a TCP connection, as its socket and the threads here see it
+//! passive      connections that somebody outside begins
+//! table        all connections, and what is left of them in TIME_WAIT
 //! options      what a socket's options mean for it
 //! timers       when connections must be looked at
 //! info         struct tcp_info
@@ -28,7 +30,7 @@
 //!
 //! ```text
 //! Tcp::state → Remote::state → application memory, the stack's own locks (leaves)
-//!   leaves: Remote::backlog, Stack::connections, Timers
+//!   leaves: Remote::backlog, Connections, Timers
 //! ```
 //!
 //! Wait queues are notified without any of these.
@@ -38,6 +40,8 @@ mod info;
 mod links;
 pub(crate) mod names;
 mod options;
+mod passive;
+mod table;
 mod timers;
 
 pub(crate) use options::marks;
@@ -46,26 +50,22 @@ use crate::addr::Endpoint;
 use crate::datagrams::Arrival;
 use crate::interface::Interface;
 use crate::ns::NetNamespace;
-use crate::tcp::Listener;
 use abi::Result;
 use abi::errno::EAGAIN;
 use bytes::Bytes;
-use connection::Remote;
 use hostcall::HostFd;
 use hostcall::packet::Link;
 use links::Links;
 use names::Names;
 use netstack::ip::{
-    About, Cast, IcmpError, Info, Ip, Marks, NoRoute, Pair, Path, Raw, SendError, Sent, Taken,
-    Upper,
+    About, IcmpError, Info, Ip, Marks, NoRoute, Pair, Path, Raw, SendError, Sent, Taken, Upper,
 };
 use netstack::setup::Setup;
-use netstack::tcp::{Flags, Segment, secret::Secret};
+use netstack::tcp::{Segment, secret::Secret};
 use netstack::time::Instant;
-use parking_lot::RwLock;
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddrV6};
 use std::sync::{Arc, Weak};
+use table::Connections;
 use timers::Timers;
 
 /// See the module.
@@ -75,7 +75,7 @@ pub(crate) struct Stack {
     pub(crate) ip: Ip,
     links: Arc<Links>,
     pub(crate) setup: Setup,
-    connections: RwLock<HashMap<Pair, Arc<Remote>>>,
+    connections: Connections,
     timers: Timers,
     secret: Secret,
     /// Docker's name server.
@@ -120,7 +120,7 @@ impl Stack {
             ip: Ip::new(&setup, links.clone(), random()),
             links,
             setup,
-            connections: RwLock::default(),
+            connections: Connections::default(),
             timers: Timers::default(),
             secret: Secret::new(random()),
             names: names.map(Names::new),
@@ -152,13 +152,18 @@ impl Stack {
     }
 
     fn serve_timers(&self) {
+        let mut old = None;
         loop {
-            for c in self.timers.wait(self.ip.deadline()) {
+            let beside = [self.ip.deadline(), old];
+            for c in self.timers.wait(beside.into_iter().flatten().min()) {
                 c.timer();
             }
             let now = now();
             if self.ip.deadline().is_some_and(|d| d <= now) {
                 self.ip.timer(now, self);
+            }
+            if let Some(ns) = self.ns.upgrade() {
+                old = self.connections.expire(&ns, now);
             }
         }
     }
@@ -239,41 +244,16 @@ impl Stack {
         self.timers.look_at(self.ip.deadline());
         r.map(drop).map_err(SendError::errno)
     }
-
-    fn listener(&self, local: Endpoint) -> Option<Arc<Listener>> {
-        self.ns.upgrade()?.tcp.lookup(local, |_| Some(0))
-    }
-
-    /// A segment of no connection: it may begin one.
-    fn begin(&self, now: Instant, pair: Pair, segment: &Segment, info: &Info) -> Taken {
-        let asked = segment.header.flags & (Flags::SYN | Flags::ACK | Flags::RST | Flags::FIN);
-        if info.cast != Cast::Unicast {
-            return Taken::Yes;
-        }
-        if asked != Flags::SYN {
-            return Taken::No;
-        }
-        let Some(l) = self.listener(endpoint(pair.local)) else {
-            return Taken::No;
-        };
-        let path = self.path(pair.remote.ip(), Some(pair.local.ip()));
-        if let (true, Ok(path), Some(me)) = (l.has_room(), path, self.me.upgrade()) {
-            Remote::accept(&me, &l, now, pair, path, segment);
-        }
-        // What finds no room is sent again by who wants to connect.
-        Taken::Yes
-    }
 }
 
 impl Upper for Stack {
     fn tcp(&self, now: Instant, pair: Pair, segment: Segment, info: &Info) -> Taken {
-        let known = self.connections.read().get(&pair).cloned();
-        match known {
+        match self.connections.get(&pair) {
             Some(c) => {
                 c.deliver(segment);
                 Taken::Yes
             }
-            None => self.begin(now, pair, &segment, info),
+            None => self.stranger(now, pair, segment, info),
         }
     }
 
@@ -292,7 +272,7 @@ impl Upper for Stack {
     fn icmp_error(&self, _: Instant, about: About, error: IcmpError, _: IpAddr, _quoted: &[u8]) {
         match about.protocol {
             6 => {
-                let known = self.connections.read().get(&about.pair).cloned();
+                let known = self.connections.get(&about.pair);
                 if let (Some(c), Some(seq)) = (known, about.tcp_seq) {
                     c.failed(seq, error);
                 }

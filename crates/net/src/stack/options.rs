@@ -3,7 +3,7 @@
 use crate::inet::{self, InetOptions, TCP_CONGESTION};
 use crate::options::{Common, SO_KEEPALIVE, TCP_BUFFERS};
 use crate::sys::*;
-use netstack::ip::{Marks, Pair, Path};
+use netstack::ip::{Marks, Pair, Path, Pmtu};
 use netstack::tcp::{Config, Congestion, KeepAlive};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
@@ -148,9 +148,22 @@ pub(crate) fn marks(options: &InetOptions, to: IpAddr) -> Marks {
             options.value(SOL_IPV6, inet::IPV6_TCLASS),
         )
     };
+    let discover = if to.is_ipv4() {
+        options.value(SOL_IP, inet::IP_MTU_DISCOVER)
+    } else {
+        options.value(SOL_IPV6, inet::IPV6_MTU_DISCOVER)
+    };
     Marks {
         ttl: u8::try_from(ttl).unwrap_or(64),
         tos: tos as u8,
+        pmtu: match discover {
+            0 => Pmtu::Dont,
+            2 => Pmtu::Do,
+            3 => Pmtu::Probe,
+            4 => Pmtu::Interface,
+            5 => Pmtu::Omit,
+            _ => Pmtu::Want,
+        },
         ..Marks::default()
     }
 }

@@ -6,6 +6,7 @@
 
 mod outside;
 
+pub(crate) use outside::Begin;
 pub use outside::{Outside, accept_from_outside};
 
 use crate::addr::{Endpoint, family_of, parse_bind, parse_inet};
@@ -24,7 +25,7 @@ use abi::errno::{
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::{Caps, Credentials, Sink, Source};
 use wait::Events;
@@ -86,6 +87,8 @@ pub struct Listener {
     queue: Mutex<AcceptQueue>,
     /// Handshakes with somebody outside that are not done.
     half_open: AtomicUsize,
+    /// When a cookie was sent last, in milliseconds of the monotonic clock; 0: never.
+    cookie_at: AtomicU64,
 }
 
 #[derive(Default)]
@@ -655,6 +658,7 @@ impl Protocol for Tcp {
                 ..AcceptQueue::default()
             }),
             half_open: AtomicUsize::new(0),
+            cookie_at: AtomicU64::new(0),
         });
         table.set_target(&binding, l.clone())?;
         s.phase = Phase::Listening(l);

@@ -13,6 +13,7 @@ use crate::user::stream::Stream;
 use abi::errno::{EAGAIN, EINPROGRESS};
 use abi::{Errno, Result};
 use hostcall::HostFd;
+use netstack::time::Instant;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -59,6 +60,19 @@ pub trait Outside: Send + Sync {
 /// many.
 const HALF_OPEN: (usize, usize) = (16, 1024);
 
+/// How long a cookie is good, in milliseconds.
+const COOKIE_LIFE: u64 = 120_000;
+
+/// Whether a listener takes one more handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Begin {
+    Yes,
+    /// There are many already: without keeping anything for it.
+    ByCookie,
+    /// Nobody accepts what is there.
+    No,
+}
+
 /// A connection to a published port comes from outside: it goes to whoever listens there, or is
 /// reset.
 pub fn accept_from_outside(ns: &Arc<NetNamespace>, port: u16, peer: Endpoint, fd: HostFd) {
@@ -95,13 +109,30 @@ impl Listener {
         &self.options
     }
 
+    pub(crate) fn common(&self) -> &Arc<Common> {
+        &self.common
+    }
+
     /// Whether one more may begin: its handshake is not done, and then it waits to be accepted.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn may_begin(&self, now: Instant) -> Begin {
         let (full, backlog) = {
             let q = self.queue.lock();
             (q.closed || q.full(), q.backlog)
         };
-        !full && self.half_open.load(Ordering::Relaxed) < backlog.clamp(HALF_OPEN.0, HALF_OPEN.1)
+        if full {
+            return Begin::No;
+        }
+        if self.half_open.load(Ordering::Relaxed) < backlog.clamp(HALF_OPEN.0, HALF_OPEN.1) {
+            return Begin::Yes;
+        }
+        self.cookie_at.store(now.millis().max(1), Ordering::Relaxed);
+        Begin::ByCookie
+    }
+
+    /// Whether a cookie may still be under way.
+    pub(crate) fn has_sent_cookies(&self, now: Instant) -> bool {
+        let at = self.cookie_at.load(Ordering::Relaxed);
+        at != 0 && now.millis().saturating_sub(at) < COOKIE_LIFE
     }
 
     /// A handshake began, or is over.

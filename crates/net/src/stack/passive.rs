@@ -1,0 +1,124 @@
+//! Connections that somebody outside begins.
+//!
+//! A listener has so many half-open connections at most ([`Listener::may_begin`]). Beyond that a SYN
+//! is answered by a cookie, for which nothing is kept (RFC 4987): a flood of SYNs keeps nobody out,
+//! and takes no memory.
+
+use super::connection::{Remote, ends};
+use super::table::Late;
+use super::{Stack, endpoint, options};
+use crate::inet::InetOptions;
+use crate::ns::NetNamespace;
+use crate::tcp::{Begin, Listener};
+use netstack::ip::{Cast, Info, Pair, Path, Taken};
+use netstack::tcp::{Config, Connection, Flags, Header, Segment, Seq, TimeWaitAnswer};
+use netstack::time::Instant;
+use std::sync::Arc;
+
+impl Stack {
+    /// A segment of no live connection.
+    pub(super) fn stranger(
+        &self,
+        now: Instant,
+        pair: Pair,
+        segment: Segment,
+        info: &Info,
+    ) -> Taken {
+        if info.cast != Cast::Unicast {
+            return Taken::Yes;
+        }
+        let Some(ns) = self.ns.upgrade() else {
+            return Taken::Yes;
+        };
+        let stamp = (now.millis() as u32).wrapping_add(self.secret.timestamp_offset(&ends(pair)));
+        match self.connections.late(&ns, now, stamp, &pair, &segment) {
+            Late::Unknown | Late::Answer(TimeWaitAnswer::Gone) => {
+                self.begin(&ns, now, pair, segment, None)
+            }
+            Late::Answer(TimeWaitAnswer::Recycle(least)) => {
+                self.begin(&ns, now, pair, segment, Some(least))
+            }
+            Late::Answer(TimeWaitAnswer::Acknowledge(header)) => {
+                if let Ok(path) = self.path(pair.remote.ip(), Some(pair.local.ip())) {
+                    self.answer(now, &path, pair, &header);
+                }
+                Taken::Yes
+            }
+            Late::Answer(TimeWaitAnswer::Nothing) => Taken::Yes,
+        }
+    }
+
+    /// It may begin a connection, or be the answer to a cookie.
+    fn begin(
+        &self,
+        ns: &NetNamespace,
+        now: Instant,
+        pair: Pair,
+        segment: Segment,
+        least: Option<Seq>,
+    ) -> Taken {
+        let flags = segment.header.flags & (Flags::SYN | Flags::ACK | Flags::RST);
+        if flags != Flags::SYN && flags != Flags::ACK {
+            return Taken::No;
+        }
+        let Some(l) = ns.tcp.lookup(endpoint(pair.local), |_| Some(0)) else {
+            return Taken::No;
+        };
+        let path = self.path(pair.remote.ip(), Some(pair.local.ip()));
+        let (Ok(path), Some(me)) = (path, self.me.upgrade()) else {
+            return Taken::Yes;
+        };
+        if flags == Flags::ACK {
+            return me.cookie_came_back(&l, now, pair, path, segment);
+        }
+        match l.may_begin(now) {
+            Begin::Yes => Remote::accept(&me, &l, now, pair, path, &segment, least),
+            Begin::ByCookie => {
+                let config = self.config_for(&l, &path, pair);
+                let header = self
+                    .secret
+                    .cookie(&ends(pair), &segment.header, now, &config);
+                self.answer(now, &path, pair, &header);
+            }
+            // It is sent again by who wants to connect.
+            Begin::No => {}
+        }
+        Taken::Yes
+    }
+
+    fn cookie_came_back(
+        self: &Arc<Self>,
+        l: &Arc<Listener>,
+        now: Instant,
+        pair: Pair,
+        path: Path,
+        segment: Segment,
+    ) -> Taken {
+        // Where none was sent for some minutes, none is believed.
+        if !l.has_sent_cookies(now) {
+            return Taken::No;
+        }
+        let config = self.config_for(l, &path, pair);
+        let Some(cookie) = self.secret.check(&ends(pair), &segment, now, &config) else {
+            return Taken::No;
+        };
+        if l.may_begin(now) != Begin::No {
+            let engine = Connection::accept_cookie(config, &cookie, now);
+            Remote::accepted(self, l, pair, path, engine).deliver(segment);
+        }
+        Taken::Yes
+    }
+
+    fn config_for(&self, l: &Listener, path: &Path, pair: Pair) -> Config {
+        let offset = self.secret.timestamp_offset(&ends(pair));
+        let options: &InetOptions = l.options();
+        options::config(offset, path, pair, l.common(), options)
+    }
+
+    /// A segment without a connection.
+    fn answer(&self, now: Instant, path: &Path, pair: Pair, header: &Header) {
+        let marks = netstack::ip::Marks::default();
+        let _ = self.ip.send_tcp(now, path, pair, header, &[], 0, &marks);
+        self.timers.look_at(self.ip.deadline());
+    }
+}
