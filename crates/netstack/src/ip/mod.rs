@@ -78,6 +78,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use table::Table;
 use wire::bits;
 
+/// How often what came meanwhile is sent behind what has waited for a neighbour.
+const TURNS: usize = 8;
 /// How many counters of identifications there are (Linux: `ip_idents`).
 const IDENTS: usize = 1024;
 
@@ -337,8 +339,20 @@ impl Ip {
     /// A neighbour is heard of: what waited for it goes.
     fn heard(&self, now: Instant, dev: &Dev, ip: IpAddr, heard: Heard) {
         let mut neighbours = dev.link.neighbours.lock();
-        let waiting = neighbours.hear(now, ip, heard);
+        let mut waiting = neighbours.hear(now, ip, heard);
         drop(neighbours);
+        // In order, as long as who sends more meanwhile does not keep this from ending.
+        for turn in 0..TURNS {
+            if waiting.is_empty() {
+                return;
+            }
+            self.flush(dev, heard.mac, waiting);
+            let mut neighbours = dev.link.neighbours.lock();
+            waiting = neighbours.flush(ip);
+            if turn == TURNS - 1 {
+                neighbours.go_on(ip);
+            }
+        }
         self.flush(dev, heard.mac, waiting);
     }
 

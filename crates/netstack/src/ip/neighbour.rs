@@ -96,6 +96,8 @@ struct Entry {
     router: bool,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
+    /// What waited is being sent: what comes now goes after it.
+    is_flushing: bool,
 }
 
 /// Where a packet goes.
@@ -200,6 +202,7 @@ impl Neighbours {
     ) -> Hop {
         // The common case, with one look-up.
         if let Some(e) = self.entries.get_mut(&ip)
+            && !e.is_flushing
             && (e.state == State::Permanent
                 || e.state == State::Reachable && now <= e.reachable_until)
         {
@@ -217,6 +220,10 @@ impl Neighbours {
         e.used = Some(now);
         if gateway == Gateway::Yes {
             e.gateway = Gateway::Yes;
+        }
+        if e.is_flushing {
+            wait(e, &mut self.waiting_bytes, packet());
+            return Hop::Waits(Ask::None);
         }
         match e.state {
             State::Permanent | State::Delay | State::Probe => Hop::Mac(e.mac),
@@ -300,9 +307,31 @@ impl Neighbours {
                 e.due = None;
             }
         }
+        if e.is_flushing {
+            // Who sends it comes back.
+            return VecDeque::new();
+        }
+        self.flush(ip)
+    }
+
+    /// Gives what waits for a neighbour, in its order. Where it is not nothing, who gets it sends it
+    /// and comes again.
+    pub(crate) fn flush(&mut self, ip: IpAddr) -> VecDeque<Waiting> {
+        let Some(e) = self.entries.get_mut(&ip) else {
+            return VecDeque::new();
+        };
         self.waiting_bytes -= e.waiting_bytes;
         e.waiting_bytes = 0;
-        std::mem::take(&mut e.waiting)
+        let all = std::mem::take(&mut e.waiting);
+        e.is_flushing = !all.is_empty();
+        all
+    }
+
+    /// From now on what comes need not wait.
+    pub(crate) fn go_on(&mut self, ip: IpAddr) {
+        if let Some(e) = self.entries.get_mut(&ip) {
+            e.is_flushing = false;
+        }
     }
 
     /// What is due. The second: when the next is.
@@ -402,6 +431,7 @@ impl Entry {
             router: false,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            is_flushing: false,
         }
     }
 
