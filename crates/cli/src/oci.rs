@@ -29,9 +29,9 @@ const FAILED: u8 = 1;
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Net {
     /// A loopback of its own
-    #[default]
     None,
     /// The devices of its network namespace, which the sandbox takes over when it starts
+    #[default]
     Sandbox,
     /// The host's sockets, passed through: a weaker wall
     Host,

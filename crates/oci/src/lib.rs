@@ -187,9 +187,9 @@ pub struct Runtime {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Net {
     /// A loopback of their own.
-    #[default]
     None,
     /// The devices of the network namespace that they are in, taken over, beside it.
+    #[default]
     Sandbox,
     /// The sockets of the network namespace that they are in.
     Host,

@@ -63,10 +63,21 @@ fn hand_over(c: &Container, taken: &Taken) -> Result<()> {
 fn take_over(rt: &Runtime, c: &Container) -> Result<Option<Box<Taken>>> {
     let monitor = reach(c.record.pid, c.record.pid_start)?.ok_or(Error::NotRunning)?;
     let place = Place::Process(to_host_fd(monitor.into_fd()));
-    match devices::inside(&place, || take_over_here(rt, c))? {
-        Some(r) => r,
-        None => Ok(not_allowed(rt)),
+    match devices::inside(&place, || take_over_here(rt, c)) {
+        Ok(Some(r)) => r,
+        Ok(None) => Ok(not_allowed(rt)),
+        Err(sandbox::Error::HostsNetwork) => Ok(hosts(rt)),
+        Err(e) => Err(e.into()),
     }
+}
+
+/// A bundle can name the host's own namespace, for a container that is to share it.
+fn hosts<T>(rt: &Runtime) -> Option<T> {
+    rt.log.warning(
+        "the host's network is not shown: the container has a loopback of its own (--net=host passes \
+         sockets through)",
+    );
+    None
 }
 
 fn not_allowed<T>(rt: &Runtime) -> Option<T> {
@@ -79,6 +90,9 @@ fn not_allowed<T>(rt: &Runtime) -> Option<T> {
 
 /// The same, in the container's network namespace.
 fn take_over_here(rt: &Runtime, c: &Container) -> Result<Option<Box<Taken>>> {
+    if devices::is_hosts()? {
+        return Ok(hosts(rt));
+    }
     if devices::is_alone()? {
         return Ok(None);
     }

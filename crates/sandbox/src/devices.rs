@@ -125,6 +125,11 @@ fn names() -> Option<HostFd> {
     Some(HostFd::from_raw(OwnedFd::from(socket).into_raw_fd()))
 }
 
+/// Whether the network namespace of this thread is the machine's own.
+pub fn is_hosts() -> std::result::Result<bool, Error> {
+    namespace::is_initial()
+}
+
 /// Whether the network namespace of this thread has no device but the loopback.
 pub fn is_alone() -> std::result::Result<bool, Error> {
     let mut host = step("ask for the network's devices", Rtnetlink::open())?;
