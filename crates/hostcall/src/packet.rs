@@ -2,7 +2,7 @@
 //! what is left to be done for it (checksum, segmentation).
 //!
 //! A socket is opened, limited and bound before the allow-lists. What is left for later is
-//! [`receive`] and [`send`]: readv(2) and writev(2), which never block.
+//! [`receive`], which waits for a frame, and [`send`], which does not wait: readv(2) and sendmsg(2).
 //!
 //! # Invariants
 //!
@@ -60,6 +60,8 @@ pub fn open(device: u32) -> Result<Link> {
     let given = inet::option(fd.raw(), libc::SOL_SOCKET, libc::SO_RCVBUF, 4)?;
     let given = given.try_into().map_err(|_| EIO)?;
     bind(fd.raw(), device)?;
+    // SAFETY: no pointers.
+    unsafe { sys!(Fcntl, fd.raw(), libc::F_SETFL, 0) }?;
     Ok(Link {
         fd,
         receive_buffer: u32::from_ne_bytes(given),
@@ -133,11 +135,11 @@ pub enum Received {
     Unknown,
 }
 
-/// Receives a frame.
+/// Receives a frame, and waits for one.
 ///
 /// # Errors
 ///
-/// `EAGAIN` where there is none. `ENETDOWN` once each time that the device goes down, or is gone.
+/// `ENETDOWN` once each time that the device goes down, or is gone.
 pub fn receive(fd: RawFd, header: &mut [u8; HEADER], frame: &mut [u8]) -> Result<Received> {
     let parts = [
         libc::iovec {
@@ -176,9 +178,13 @@ pub fn send(fd: RawFd, header: &[u8; HEADER], parts: &[IoSlice<'_>]) -> Result<(
     all[0] = IoSlice::new(header);
     let rest = all.get_mut(1..=parts.len()).ok_or(EINVAL)?;
     rest.copy_from_slice(parts);
+    // SAFETY: an all-zero msghdr is valid.
+    let mut msg: libc::msghdr = unsafe { core::mem::zeroed() };
+    msg.msg_iov = all.as_mut_ptr().cast();
+    msg.msg_iovlen = parts.len() + 1;
     loop {
         // SAFETY: `IoSlice` is laid out as `iovec`, and the pieces live as long as the call.
-        match unsafe { sys!(Writev, fd, all.as_ptr(), parts.len() + 1) } {
+        match unsafe { sys!(Sendmsg, fd, &raw const msg, libc::MSG_DONTWAIT) } {
             Err(EINTR) => {}
             r => return r.map(drop),
         }
@@ -223,6 +229,14 @@ mod tests {
     }
 
     fn next(l: &Link) -> Result<Vec<u8>> {
+        let mut p = [libc::pollfd {
+            fd: l.fd.raw(),
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        if crate::file::poll(&mut p, 0)? == 0 {
+            return Err(EAGAIN);
+        }
         let (mut header, mut buf) = ([0; HEADER], vec![0; 70_000]);
         match receive(l.fd.raw(), &mut header, &mut buf)? {
             Received::Frame(n) => Ok(buf[..n].to_vec()),

@@ -2,8 +2,8 @@
 
 use abi::errno::{EAGAIN, ENETDOWN, ENOBUFS};
 use bytes::Bytes;
+use hostcall::HostFd;
 use hostcall::packet::{self, Received};
-use hostcall::{HostFd, file};
 use netstack::ip::{FrameMeta, Link, Sent};
 use parking_lot::Mutex;
 use std::io::IoSlice;
@@ -85,24 +85,12 @@ impl Links {
                     frame(&meta, whole);
                 }
                 Ok(Received::Unknown) => {}
-                Err(EAGAIN) => wait(fd),
-                // It is down, and may come up again.
-                Err(ENETDOWN) => wait(fd),
+                // It is down, and may come up again. (It is told once.)
+                Err(ENETDOWN) => {}
                 Err(_) => return,
             }
         }
     }
-}
-
-/// Waits until something comes.
-fn wait(fd: &HostFd) {
-    const POLLIN: i16 = 1;
-    let mut p = [file::PollFd {
-        fd: fd.raw(),
-        events: POLLIN,
-        revents: 0,
-    }];
-    let _ = file::poll(&mut p, -1);
 }
 
 impl Link for Links {
