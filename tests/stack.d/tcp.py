@@ -166,7 +166,7 @@ def nonblocking_inside():
             while True:
                 n += s.send(b"x" * 65536)
         except BlockingIOError:
-            say("filled", n > 100_000)
+            say("filled", n > 50_000)
         say("polls", poll(s))
         step()
         until(s, "OUT")
@@ -195,7 +195,7 @@ def nonblocking_outside():
         c.sendall(b"hello")
         step()
         n = receive_all(c)
-        say("some", len(n) > 100_000)
+        say("some", len(n) > 50_000)
         c.close()
         time.sleep(0.2)
         step()
