@@ -92,8 +92,17 @@ impl Upper for Host {
     fn udp(&self, _: Instant, _: Pair, payload: Bytes, _: Option<u16>, _: &Info) -> Taken {
         self.take(&payload)
     }
-    fn icmp_error(&self, _: Instant, about: About, _: IcmpError, _: IpAddr, quoted: &[u8]) {
+    fn icmp_error(
+        &self,
+        _: Instant,
+        about: About,
+        _: IcmpError,
+        _: IpAddr,
+        quoted: &[u8],
+        _: &Info,
+    ) {
         assert!(ours().contains(&about.pair.local.ip()));
+        assert!(usize::from(about.header) <= quoted.len());
         self.take(quoted);
     }
     fn icmp(&self, _: Instant, _: IpAddr, _: IpAddr, message: Bytes, _: &Info) {

@@ -42,7 +42,7 @@ impl Ip {
             8 if d.cast == Cast::Unicast => self.answer_echo(at, d, 0),
             // Echoes to all are not answered; who is the router is not for a stranger to say.
             5 | 8 => {}
-            3 | 4 | 11 | 12 => self.receive_error(at, d),
+            3 | 4 | 11 | 12 => self.receive_error(at, d, info),
             _ => self.tell(at, d, info),
         }
     }
@@ -71,7 +71,7 @@ impl Ip {
             _ => {}
         }
         match b[0] {
-            1..=4 => self.receive_error(at, d),
+            1..=4 => self.receive_error(at, d, info),
             128 => self.answer_echo(at, d, 129),
             ndisc::SOLICITATION => self.receive_solicitation(at, d),
             ndisc::ADVERTISEMENT => self.receive_advertisement(at, d),
@@ -105,7 +105,7 @@ impl Ip {
         let _ = self.send_icmp_parts(at.now, &path, ends, head, &b[8..], &marks);
     }
 
-    fn receive_error(&self, at: &Arrival<'_>, d: &Datagram) {
+    fn receive_error(&self, at: &Arrival<'_>, d: &Datagram, info: &Info) {
         let b = d.body();
         let error = if d.is_v4() { error_v4(b) } else { error_v6(b) };
         let quoted = &b[8..];
@@ -113,7 +113,8 @@ impl Ip {
         // Only what this host can have sent is spoken of.
         match about {
             Some(about) if at.table.is_local(about.pair.local.ip()) => {
-                at.upper.icmp_error(at.now, about, error, d.from, quoted);
+                at.upper
+                    .icmp_error(at.now, about, error, d.from, quoted, info);
             }
             _ => self
                 .snmp
@@ -242,6 +243,7 @@ pub(super) fn quoted_packet(b: &[u8], is_v4: bool, device: u32) -> Option<About>
     }
     Some(About {
         protocol,
+        header: u16::try_from(header).ok()?,
         pair: Pair {
             local: socket_addr(from, local, device),
             remote: socket_addr(to, remote, device),

@@ -8,9 +8,9 @@ use super::neighbour::{Ask, Hop, Waiting};
 use super::send::{PARTS, total};
 use super::table::Table;
 use super::types::{
-    Cast, ErrorKind, FrameMeta, IcmpError, Origin, Path, SendError, Sent, Severity, Upper,
+    Cast, ErrorKind, FrameMeta, IcmpError, Info, Origin, Path, SendError, Sent, Severity, Upper,
 };
-use super::wire::{BROADCAST, Head, Mac, TYPE_IPV4, TYPE_IPV6, group_mac};
+use super::wire::{BROADCAST, Head, ICMP, ICMPV6, Mac, TYPE_IPV4, TYPE_IPV6, group_mac};
 use crate::time::Instant;
 use abi::errno;
 use std::collections::VecDeque;
@@ -136,7 +136,15 @@ impl Ip {
             if let Some(about) = quoted_packet(&w.packet, v4, dev.index)
                 && table.is_local(about.pair.local.ip())
             {
-                upper.icmp_error(now, about, error, about.pair.local.ip(), &w.packet);
+                let info = Info {
+                    device: dev.index,
+                    ttl: 64,
+                    tos: 0xc0,
+                    protocol: if v4 { ICMP } else { ICMPV6 },
+                    ..Info::default()
+                };
+                let own = about.pair.local.ip();
+                upper.icmp_error(now, about, error, own, &w.packet, &info);
             }
         }
     }

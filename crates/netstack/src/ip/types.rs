@@ -137,6 +137,8 @@ pub enum Taken {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct About {
     pub protocol: u8,
+    /// Where its transport's header begins.
+    pub header: u16,
     /// Ports are 0 where the protocol has none. Of an echo request the local port is its
     /// identifier.
     pub pair: Pair,
@@ -200,7 +202,7 @@ pub trait Upper {
         false
     }
     /// An error about a packet that may have been ours: the quoted packet's source is a local
-    /// address. `quoted` begins with its IP header and is cut somewhere.
+    /// address. `quoted` begins with its IP header and is cut somewhere; `info` is of the message.
     fn icmp_error(
         &self,
         now: Instant,
@@ -208,6 +210,7 @@ pub trait Upper {
         error: IcmpError,
         offender: IpAddr,
         quoted: &[u8],
+        info: &Info,
     );
     /// Every other ICMP message (echo replies above all).
     fn icmp(&self, now: Instant, from: IpAddr, to: IpAddr, message: Bytes, info: &Info);

@@ -97,7 +97,15 @@ impl Upper for Seen {
     fn wants_joined(&self, _: &Pair) -> bool {
         self.joined.load(Relaxed)
     }
-    fn icmp_error(&self, _: Instant, about: About, error: IcmpError, from: IpAddr, _: &[u8]) {
+    fn icmp_error(
+        &self,
+        _: Instant,
+        about: About,
+        error: IcmpError,
+        from: IpAddr,
+        _: &[u8],
+        _: &Info,
+    ) {
         self.tell(Told::Error(about, error, from));
     }
     fn icmp(&self, _: Instant, from: IpAddr, to: IpAddr, message: Bytes, _: &Info) {
