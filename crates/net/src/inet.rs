@@ -5,7 +5,7 @@ use crate::ns::Families;
 use crate::options::int_of;
 use crate::sys::{SOL_IP, SOL_IPV6, SOL_TCP, SOL_UDP};
 use abi::Result;
-use abi::errno::{EADDRNOTAVAIL, EINVAL, ENODEV, ENOPROTOOPT, EPERM};
+use abi::errno::{EINVAL, ENODEV, ENOPROTOOPT, EPERM, EPROTO};
 use parking_lot::Mutex;
 use vfs::{Caps, Credentials};
 
@@ -28,17 +28,37 @@ pub const IP_MTU_DISCOVER: i32 = 10;
 pub const IP_RECVERR: i32 = 11;
 pub const IP_RECVTTL: i32 = 12;
 pub const IP_RECVTOS: i32 = 13;
+pub const IP_MTU: i32 = 14;
 pub const IP_FREEBIND: i32 = 15;
+pub const IP_MULTICAST_IF: i32 = 32;
+pub const IP_MULTICAST_TTL: i32 = 33;
+pub const IP_MULTICAST_LOOP: i32 = 34;
+pub const IP_ADD_MEMBERSHIP: i32 = 35;
+pub const IP_DROP_MEMBERSHIP: i32 = 36;
+pub const IP_MULTICAST_ALL: i32 = 49;
+pub const IP_UNICAST_IF: i32 = 50;
+/// At both levels.
+pub const MCAST_JOIN_GROUP: i32 = 42;
+pub const MCAST_LEAVE_GROUP: i32 = 45;
 pub const IPV6_UNICAST_HOPS: i32 = 16;
+pub const IPV6_MULTICAST_IF: i32 = 17;
+pub const IPV6_MULTICAST_HOPS: i32 = 18;
+pub const IPV6_MULTICAST_LOOP: i32 = 19;
+pub const IPV6_ADD_MEMBERSHIP: i32 = 20;
+pub const IPV6_DROP_MEMBERSHIP: i32 = 21;
 pub const IPV6_MTU_DISCOVER: i32 = 23;
+pub const IPV6_MTU: i32 = 24;
 pub const IPV6_RECVERR: i32 = 25;
 pub const IPV6_V6ONLY: i32 = 26;
+pub const IPV6_MULTICAST_ALL: i32 = 29;
 pub const IPV6_RECVPKTINFO: i32 = 49;
 pub const IPV6_PKTINFO: i32 = 50;
 pub const IPV6_RECVHOPLIMIT: i32 = 51;
 pub const IPV6_HOPLIMIT: i32 = 52;
+pub const IPV6_DONTFRAG: i32 = 62;
 pub const IPV6_RECVTCLASS: i32 = 66;
 pub const IPV6_TCLASS: i32 = 67;
+pub const IPV6_UNICAST_IF: i32 = 76;
 pub const IPV6_FREEBIND: i32 = 78;
 pub const TCP_DEFER_ACCEPT: i32 = 9;
 pub const TCP_CONGESTION: i32 = 13;
@@ -63,20 +83,20 @@ const TABLE: &[(i32, i32, Kind, i32)] = &[
     (SOL_IP, 24, Bool, 0),
     (SOL_IP, 25, Bool, 0),
     (SOL_IP, 26, Bool, 0),
-    (SOL_IP, 33, Int(-1, 255), 1),
-    (SOL_IP, 34, Bool, 1),
-    (SOL_IP, 49, Bool, 1),
-    (SOL_IP, 50, ANY, 0),
+    (SOL_IP, IP_MULTICAST_TTL, Int(-1, 255), 1),
+    (SOL_IP, IP_MULTICAST_LOOP, Bool, 1),
+    (SOL_IP, IP_MULTICAST_ALL, Int(0, 1), 1),
+    (SOL_IP, IP_UNICAST_IF, ANY, 0),
     (SOL_IP, 51, ANY, 0),
     (SOL_IPV6, 11, ANY, 0),
     (SOL_IPV6, IPV6_UNICAST_HOPS, Int(-1, 255), 64),
-    (SOL_IPV6, 17, Int(0, 1), 0),
-    (SOL_IPV6, 18, Int(-1, 255), 1),
-    (SOL_IPV6, 19, Int(0, 1), 1),
+    (SOL_IPV6, IPV6_MULTICAST_IF, Int(0, 1), 0),
+    (SOL_IPV6, IPV6_MULTICAST_HOPS, Int(-1, 255), 1),
+    (SOL_IPV6, IPV6_MULTICAST_LOOP, Int(0, 1), 1),
     (SOL_IPV6, IPV6_MTU_DISCOVER, Int(0, 5), 1),
     (SOL_IPV6, IPV6_RECVERR, Bool, 0),
     (SOL_IPV6, IPV6_V6ONLY, Bool, 0),
-    (SOL_IPV6, 29, Bool, 1),
+    (SOL_IPV6, IPV6_MULTICAST_ALL, Bool, 1),
     (SOL_IPV6, 31, Bool, 0),
     (SOL_IPV6, 33, Bool, 0),
     (SOL_IPV6, IPV6_RECVPKTINFO, Bool, 0),
@@ -85,7 +105,7 @@ const TABLE: &[(i32, i32, Kind, i32)] = &[
     (SOL_IPV6, 56, Bool, 0),
     (SOL_IPV6, 58, Bool, 0),
     (SOL_IPV6, 60, Bool, 0),
-    (SOL_IPV6, 62, Bool, 0),
+    (SOL_IPV6, IPV6_DONTFRAG, Bool, 0),
     (SOL_IPV6, IPV6_RECVTCLASS, Bool, 0),
     (SOL_IPV6, IPV6_TCLASS, Int(-1, 255), 0),
     (SOL_IPV6, 70, Bool, 1),
@@ -93,7 +113,7 @@ const TABLE: &[(i32, i32, Kind, i32)] = &[
     (SOL_IPV6, 73, Int(0, 255), 0),
     (SOL_IPV6, 74, Bool, 0),
     (SOL_IPV6, 75, Admin(0, 1), 0),
-    (SOL_IPV6, 76, ANY, 0),
+    (SOL_IPV6, IPV6_UNICAST_IF, ANY, 0),
     (SOL_IPV6, IPV6_FREEBIND, Bool, 0),
     // NODELAY, MAXSEG, CORK, KEEPIDLE, KEEPINTVL, KEEPCNT, SYNCNT, LINGER2
     (SOL_TCP, 1, Bool, 0),
@@ -178,15 +198,18 @@ impl InetOptions {
 
     pub fn set(&self, level: i32, name: i32, v: &[u8], cred: &Credentials) -> Result<()> {
         match (level, name) {
-            // Joining and leaving groups: loopback has no multicast route.
-            (SOL_IP, 35..=41) | (SOL_IP, 42..=48) | (SOL_IPV6, 20 | 21 | 27 | 28 | 42..=48) => {
+            // Groups of sources are not kept apart.
+            (SOL_IP, 37..=41 | 43 | 44 | 46..=48) | (SOL_IPV6, 27 | 28 | 43 | 44 | 46..=48) => {
                 return Err(if v.len() < 8 { EINVAL } else { ENODEV });
             }
-            // IP_MULTICAST_IF
-            (SOL_IP, 32) if v.len() >= 4 => {
-                let fine = v[..4] == [0; 4] || v[0] == 127 || v.len() >= 12;
-                return if fine { Ok(()) } else { Err(EADDRNOTAVAIL) };
+            // A stream is in no group.
+            (SOL_IP, IP_MULTICAST_IF) => return Err(EINVAL),
+            (SOL_IPV6, IPV6_ADD_MEMBERSHIP | IPV6_DROP_MEMBERSHIP) if v.len() < 20 => {
+                return Err(EINVAL);
             }
+            (SOL_IP, IP_ADD_MEMBERSHIP | IP_DROP_MEMBERSHIP)
+            | (SOL_IPV6, IPV6_ADD_MEMBERSHIP | IPV6_DROP_MEMBERSHIP)
+            | (SOL_IP | SOL_IPV6, MCAST_JOIN_GROUP | MCAST_LEAVE_GROUP) => return Err(EPROTO),
             _ => {}
         }
         let (kind, default) = known(level, name).ok_or(ENOPROTOOPT)?;
@@ -215,7 +238,7 @@ impl InetOptions {
     pub fn get(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         match (level, name) {
             (SOL_IP, 4) => return Ok(Vec::new()),
-            (SOL_IP, 32) => return Ok(vec![0; 4]),
+            (SOL_IP, IP_MULTICAST_IF) => return Ok(vec![0; 4]),
             _ => {}
         }
         known(level, name).ok_or(ENOPROTOOPT)?;

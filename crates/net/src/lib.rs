@@ -30,7 +30,8 @@
 //! readiness                        the host's descriptors whose readiness is a socket's
 //! ioctl, procnet                   what is told of interfaces and bindings
 //! protocol                         the trait that they implement; what a call brings along
-//! datagrams, msgqueue, stream      receive queues and rings
+//! datagrams                        what UDP, ping and raw have in common
+//! msgqueue, stream                 receive queues and rings
 //! inflight                         files on their way
 //! inet, options                    options of a family's sockets, and of all
 //! ns                               namespaces, ports, names
@@ -66,7 +67,7 @@ mod netlink;
 mod ns;
 mod options;
 mod outside;
-pub use options::SO_PEERCRED;
+pub use options::{SO_BINDTODEVICE, SO_PEERCRED};
 pub use procnet::PROC_NET;
 mod procnet;
 mod protocol;
@@ -125,6 +126,7 @@ pub mod sys {
     pub const MSG_DONTWAIT: u32 = 0x40;
     pub const MSG_EOR: u32 = 0x80;
     pub const MSG_WAITALL: u32 = 0x100;
+    pub const MSG_CONFIRM: u32 = 0x800;
     pub const MSG_ERRQUEUE: u32 = 0x2000;
     pub const MSG_NOSIGNAL: u32 = 0x4000;
     pub const MSG_MORE: u32 = 0x8000;

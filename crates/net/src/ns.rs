@@ -2,6 +2,7 @@
 //! container.
 
 use crate::addr::Endpoint;
+use crate::datagrams::DeviceGroups;
 use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
 use crate::interface::{Interface, LO_INDEX};
@@ -43,6 +44,8 @@ pub struct NetNamespace {
     pub(crate) tcp: PortTable<Listener>,
     pub(crate) udp: PortTable<UdpRx>,
     pub(crate) raw: RawSockets,
+    /// The multicast groups that its devices are in.
+    pub(crate) groups: DeviceGroups,
     pub(crate) abstract_names: Mutex<BTreeMap<Vec<u8>, Weak<UnixSock>>>,
     /// One for the sandbox: a cycle of sockets may lead through several namespaces.
     pub(crate) in_flight: Arc<InFlightRegistry>,
@@ -131,6 +134,7 @@ impl NetNamespace {
             tcp: PortTable::new(),
             udp: PortTable::new(),
             raw: RawSockets::default(),
+            groups: DeviceGroups::default(),
             abstract_names: Mutex::new(BTreeMap::new()),
             in_flight: Arc::default(),
             up: AtomicBool::new(true),
@@ -228,6 +232,48 @@ impl NetNamespace {
         .chain(self.way_out.iter().map(|u| u.interface()))
         .chain(self.stack().into_iter().flat_map(|s| s.interfaces()))
         .collect()
+    }
+    /// The loopback network's broadcast address.
+    pub(crate) const LOOPBACK_BROADCAST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 255, 255, 255));
+
+    /// The index of a device.
+    pub(crate) fn device_by_name(&self, name: &[u8]) -> Option<i32> {
+        if name == b"lo" && self.host.is_none() {
+            return Some(LO_INDEX);
+        }
+        let all = self.interfaces();
+        let found = all.iter().find(|i| i.name.as_bytes() == name);
+        found.map(|i| i.index)
+    }
+    pub(crate) fn device_name(&self, index: i32) -> Option<String> {
+        let all = self.interfaces();
+        let found = all.into_iter().find(|i| i.index == index);
+        found.map(|i| i.name)
+    }
+    pub(crate) fn has_device(&self, index: i32) -> bool {
+        index == LO_INDEX && self.host.is_none() || self.device_name(index).is_some()
+    }
+    /// The index of the device that has an address.
+    pub(crate) fn device_of(&self, ip: IpAddr) -> Option<i32> {
+        if ip.is_loopback() {
+            return self.has_addresses().then_some(LO_INDEX);
+        }
+        let all = self.interfaces();
+        let found = all.iter().find(|i| i.addresses.iter().any(|a| a.0 == ip));
+        found.map(|i| i.index)
+    }
+    /// Whether what is sent there is for all on a network.
+    pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
+        match ip {
+            IpAddr::V4(Ipv4Addr::BROADCAST) => true,
+            IpAddr::V4(_) if ip == Self::LOOPBACK_BROADCAST => self.has_addresses(),
+            IpAddr::V4(_) => self.stack().is_some_and(|s| s.ip.is_broadcast(ip)),
+            IpAddr::V6(_) => false,
+        }
+    }
+    /// The source of what is sent to all on the loopback interface.
+    pub(crate) fn loopback_source(&self, to: IpAddr) -> IpAddr {
+        LOOPBACKS[usize::from(to.is_ipv6())].0
     }
     pub(crate) fn next_ino(&self) -> u64 {
         self.next_ino.fetch_add(1, Ordering::Relaxed)
@@ -576,6 +622,17 @@ impl<T> PortTable<T> {
                 Some(best.swap_remove(i))
             }
         }
+    }
+
+    /// All who take what is sent to `dest`, if `take` says so.
+    pub fn matching(&self, dest: Endpoint, take: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
+        let ports = self.ports.lock();
+        let targets = ports.get(&dest.port).map(|p| &p.targets[..]);
+        let all = targets.unwrap_or_default().iter();
+        all.filter(|b| b.score(dest.ip).is_some())
+            .filter_map(|b| b.target.lock().clone())
+            .filter(|t| take(t))
+            .collect()
     }
 
     /// All bindings, for `/proc/net`.

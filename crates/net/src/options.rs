@@ -2,7 +2,6 @@
 //! socket that its protocol and its peers share.
 
 use crate::control::Ucred;
-use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
 use crate::sys::SOCK_STREAM;
 use abi::Result;
@@ -34,7 +33,7 @@ const SO_RCVLOWAT: i32 = 18;
 const SO_SNDLOWAT: i32 = 19;
 const SO_RCVTIMEO: i32 = 20;
 const SO_SNDTIMEO: i32 = 21;
-const SO_BINDTODEVICE: i32 = 25;
+pub const SO_BINDTODEVICE: i32 = 25;
 const SO_ATTACH_FILTER: i32 = 26;
 const SO_DETACH_FILTER: i32 = 27;
 const SO_PEERNAME: i32 = 28;
@@ -220,7 +219,7 @@ impl Common {
     /// `setsockopt(2)` at SOL_SOCKET.
     pub fn set(&self, name: i32, v: &[u8], cred: &Credentials) -> Result<()> {
         if name == SO_BINDTODEVICE {
-            return self.bind_to_device(v);
+            return self.bind_to_device(v, cred);
         }
         let int = int_of(v)?;
         let on = int != 0;
@@ -266,10 +265,10 @@ impl Common {
             SO_PEEK_OFF if int >= 0 => return Err(abi::errno::EOPNOTSUPP),
             SO_PEEK_OFF => {}
             SO_BINDTOIFINDEX => {
-                if int != 0 && int != LO_INDEX {
-                    return Err(ENODEV);
+                if int < 0 {
+                    return Err(EINVAL);
                 }
-                self.device.store(int, Ordering::Relaxed);
+                self.set_device(int, cred)?;
             }
             SO_BUSY_POLL | SO_MAX_PACING_RATE | SO_INCOMING_CPU => {
                 let mut o = self.others.lock();
@@ -285,15 +284,38 @@ impl Common {
     }
 
     /// `SO_BINDTODEVICE`: the device's name, or none.
-    fn bind_to_device(&self, v: &[u8]) -> Result<()> {
+    fn bind_to_device(&self, v: &[u8], cred: &Credentials) -> Result<()> {
+        const IFNAMSIZ: usize = 16;
+        let v = &v[..v.len().min(IFNAMSIZ - 1)];
         let end = v.iter().position(|&b| b == 0).unwrap_or(v.len());
         let index = match &v[..end] {
             [] => 0,
-            b"lo" => LO_INDEX,
-            _ => return Err(ENODEV),
+            name => self.ns.device_by_name(name).ok_or(ENODEV)?,
         };
+        self.set_device(index, cred)
+    }
+
+    /// Who is bound to a device needs CAP_NET_RAW to leave it.
+    fn set_device(&self, index: i32, cred: &Credentials) -> Result<()> {
+        if self.device() != 0 && !cred.has_in(&self.ns.user, Caps::NET_RAW) {
+            return Err(EPERM);
+        }
+        if index != 0 && !self.ns.has_device(index) {
+            return Err(ENODEV);
+        }
         self.device.store(index, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The index of the only device that the socket uses; 0: all.
+    pub fn device(&self) -> i32 {
+        self.device.load(Ordering::Relaxed)
+    }
+
+    /// Whether it takes what comes by a device.
+    pub fn takes_from(&self, device: i32) -> bool {
+        let only = self.device();
+        only == 0 || only == device
     }
 
     /// What packets are marked with: `SO_PRIORITY`, `SO_MARK`.
@@ -365,10 +387,12 @@ impl Common {
             }
             SO_PEEK_OFF => int(-1),
             SO_BINDTODEVICE => {
-                let on = self.device.load(Ordering::Relaxed) != 0;
-                Some(Ok(if on { b"lo\0".to_vec() } else { Vec::new() }))
+                let name = self.ns.device_name(self.device());
+                Some(Ok(
+                    name.map_or_else(Vec::new, |n| [n.as_bytes(), b"\0"].concat())
+                ))
             }
-            SO_BINDTOIFINDEX => int(self.device.load(Ordering::Relaxed)),
+            SO_BINDTOIFINDEX => int(self.device()),
             SO_BUSY_POLL | SO_MAX_PACING_RATE | SO_INCOMING_CPU => {
                 let o = self.others.lock();
                 let default = if name == SO_BUSY_POLL { 0 } else { -1 };

@@ -74,9 +74,11 @@ fn table<T>(t: &PortTable<T>, family: u16, states: (u8, u8)) -> String {
 }
 
 /// The files of `/proc/net` that [`NetNamespace::proc_net`] knows.
-pub const PROC_NET: [&str; 19] = [
+pub const PROC_NET: [&str; 21] = [
     "snmp6",
     "dev",
+    "igmp",
+    "igmp6",
     "tcp",
     "tcp6",
     "udp",
@@ -126,6 +128,8 @@ impl NetNamespace {
                 s
             }
             "dev" => self.devices(),
+            "igmp" => self.igmp(),
+            "igmp6" => self.igmp6(),
             "route" => self.route_table(),
             "if_inet6" => {
                 let mut s = String::new();
@@ -187,6 +191,47 @@ impl NetNamespace {
                 "{:>6}: {:7} {:7} {:4} {:4} {:4} {:5} {:10} {:9} {:8} {:7} {:4} {:4} {:4} {:5} {:7} {:10}",
                 i.name, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
             );
+        }
+        s
+    }
+
+    /// `/proc/net/igmp`: as `igmp_mc_seq_show`. No timer runs that could be told.
+    fn igmp(&self) -> String {
+        let mut s =
+            String::from("Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n");
+        let all = self.groups.all();
+        for i in self.interfaces() {
+            let everybody = IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1));
+            let joined = all
+                .iter()
+                .rev()
+                .filter(|(d, g, _)| *d == i.index && g.is_ipv4());
+            let mut groups: Vec<_> = joined.map(|(_, g, n)| (*g, *n)).collect();
+            let more = groups.iter().find(|(g, _)| *g == everybody);
+            let users = more.map_or(1, |(_, n)| n + 1);
+            groups.retain(|(g, _)| *g != everybody);
+            groups.push((everybody, users));
+            let (index, name, count) = (i.index, &i.name, groups.len());
+            let _ = writeln!(s, "{index}\t{name:<10}: {count:5}      V3");
+            for (group, users) in groups {
+                let IpAddr::V4(g) = group else { continue };
+                let bits = g.to_bits().swap_bytes();
+                let _ = writeln!(s, "\t\t\t\t{bits:08X} {users:5} 0:00000000\t\t0");
+            }
+        }
+        s
+    }
+
+    /// `/proc/net/igmp6`.
+    fn igmp6(&self) -> String {
+        let mut s = String::new();
+        let all = self.groups.all();
+        for i in self.interfaces() {
+            for (_, group, users) in all.iter().filter(|(d, _, _)| *d == i.index) {
+                let IpAddr::V6(g) = group else { continue };
+                let (index, name, g) = (i.index, &i.name, hex_v6(*g));
+                let _ = writeln!(s, "{index:<4} {name:<15} {g} {users:5} 00000004 0");
+            }
         }
         s
     }

@@ -6,12 +6,13 @@
 
 use crate::addr::{Endpoint, family_of, parse_inet};
 use crate::control::Control;
-use crate::datagrams::{Arrival, DatagramQueue};
-use crate::inet::InetOptions;
+use crate::datagrams::{Arrival, Course, DatagramSocket, Peer, Route, Wishes};
+use crate::inet::{IP_MTU, IPV6_MTU};
 use crate::msgqueue::take_all;
 use crate::ns::{NetNamespace, Way};
 use crate::options::{Common, SO_ACCEPTCONN};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
+use crate::stack::Quote;
 use crate::sys::*;
 use abi::Result;
 use abi::errno::{
@@ -19,11 +20,11 @@ use abi::errno::{
     ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM,
 };
 use bytes::Bytes;
-use netstack::ip::Info;
+use netstack::ip::{Info, Marks, Origin};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::{Caps, Credentials, Sink, Source};
 use wait::Events;
@@ -54,14 +55,12 @@ enum Kind {
 /// A raw or a ping socket.
 pub struct Raw {
     common: Arc<Common>,
-    options: InetOptions,
     rx: Arc<RawRx>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    header_included: bool,
     /// Where the checksum of a raw IPv6 socket goes.
     checksum_at: Option<usize>,
 }
@@ -70,11 +69,12 @@ struct State {
 pub(crate) struct RawRx {
     family: u16,
     kind: Kind,
-    queue: DatagramQueue,
-    common: Arc<Common>,
+    socket: DatagramSocket,
     ends: Mutex<Ends>,
     /// ICMP types that are not received: bit N for type N.
     filter: Mutex<[u32; 8]>,
+    /// IP_HDRINCL.
+    header_included: AtomicBool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -133,22 +133,20 @@ fn new(ns: &Arc<NetNamespace>, family: u16, kind: u32, protocol: i32, of: Kind) 
     let rx = Arc::new(RawRx {
         family,
         kind: of,
-        queue: DatagramQueue::new(&common),
-        common: common.clone(),
+        socket: DatagramSocket::new(&common),
         ends: Mutex::default(),
         filter: Mutex::default(),
+        header_included: AtomicBool::new(of == Kind::Raw(IPPROTO_RAW)),
     });
     if of != Kind::Ping {
         ns.raw.count.fetch_add(1, Ordering::SeqCst);
         ns.raw.all.lock().insert(common.ino, Arc::downgrade(&rx));
     }
     let state = State {
-        header_included: of == Kind::Raw(IPPROTO_RAW),
         checksum_at: (of == Kind::Raw(ICMP_V6)).then_some(2),
     };
     let raw = Raw {
         common: common.clone(),
-        options: InetOptions::default(),
         rx,
         state: Mutex::new(state),
     };
@@ -166,7 +164,7 @@ struct Packet<'a> {
 }
 
 impl RawRx {
-    fn wants(&self, p: &Packet<'_>) -> bool {
+    fn wants(&self, p: &Packet<'_>, device: i32) -> bool {
         let e = *self.ends.lock();
         let family = if p.to.is_ipv4() { AF_INET } else { AF_INET6 };
         let filtered = || {
@@ -179,6 +177,7 @@ impl RawRx {
             && self.kind == Kind::Raw(p.protocol)
             && e.local.is_none_or(|a| a == p.to)
             && e.peer.is_none_or(|a| a == p.from)
+            && self.socket.admits(p.to, device)
             && !filtered()
     }
 }
@@ -195,10 +194,11 @@ impl RawSockets {
         }
         let all: Vec<_> = self.all.lock().values().filter_map(Weak::upgrade).collect();
         let mut taken = false;
-        for rx in all.iter().filter(|rx| rx.wants(p)) {
+        for rx in all.iter().filter(|rx| rx.wants(p, came.device)) {
             let bytes = if p.to.is_ipv4() { p.whole } else { p.payload };
             let from = Endpoint::new(p.from, 0);
-            rx.queue.put(Bytes::copy_from_slice(bytes), from, came);
+            let data = Bytes::copy_from_slice(bytes);
+            rx.socket.queue.put(data, from, came);
             taken = true;
         }
         taken
@@ -219,9 +219,11 @@ impl RawSockets {
         }
         let ident = u16::from_be_bytes([a, b]);
         let found = self.idents.lock().get(&(family, ident)).cloned();
-        if let Some(rx) = found.and_then(|w| w.upgrade()) {
+        if let Some(rx) = found.and_then(|w| w.upgrade())
+            && rx.socket.common.takes_from(came.device)
+        {
             let data = Bytes::copy_from_slice(message);
-            rx.queue.put(data, Endpoint::new(from, 0), came);
+            rx.socket.queue.put(data, Endpoint::new(from, 0), came);
         }
     }
 
@@ -311,25 +313,32 @@ fn header_v4(from: IpAddr, to: IpAddr, protocol: u8, ttl: u8, tos: u8, n: usize)
     h
 }
 
+/// Gives a packet of this host to its own sockets.
+fn give(
+    ns: &NetNamespace,
+    (from, to): (IpAddr, IpAddr),
+    protocol: u8,
+    payload: &[u8],
+    came: Arrival,
+) {
+    let mut whole = header_v4(from, to, protocol, came.ttl, came.tos, payload.len());
+    whole.extend_from_slice(payload);
+    let p = Packet {
+        from,
+        to,
+        protocol,
+        payload,
+        whole: &whole,
+    };
+    ns.raw.deliver(&p, came);
+    if matches!(protocol, ICMP_V4 | ICMP_V6) {
+        ns.raw.icmp(from, payload, came);
+    }
+}
+
 /// A packet of this host to itself: to its raw sockets, and an echo is answered.
 fn inside(ns: &NetNamespace, from: IpAddr, to: IpAddr, protocol: u8, payload: &[u8]) {
-    let give = |from: IpAddr, to: IpAddr, payload: &[u8]| {
-        let mut whole = header_v4(from, to, protocol, 64, 0, payload.len());
-        whole.extend_from_slice(payload);
-        let p = Packet {
-            from,
-            to,
-            protocol,
-            payload,
-            whole: &whole,
-        };
-        let came = Arrival::inside(to, 0);
-        ns.raw.deliver(&p, came);
-        if matches!(protocol, ICMP_V4 | ICMP_V6) {
-            ns.raw.icmp(from, payload, came);
-        }
-    };
-    give(from, to, payload);
+    give(ns, (from, to), protocol, payload, Arrival::inside(to, 0));
     let reply = match (protocol, payload.first()) {
         (ICMP_V4, Some(&ECHO_V4)) => 0,
         (ICMP_V6, Some(&ECHO_V6)) => 129,
@@ -338,7 +347,7 @@ fn inside(ns: &NetNamespace, from: IpAddr, to: IpAddr, protocol: u8, payload: &[
     let mut answer = payload.to_vec();
     answer[0] = reply;
     sum_icmp(&mut answer, to, from);
-    give(to, from, &answer);
+    give(ns, (to, from), protocol, &answer, Arrival::inside(from, 0));
 }
 
 impl Raw {
@@ -377,17 +386,19 @@ impl Raw {
         Ok(ident)
     }
 
-    fn source(&self, to: IpAddr) -> Result<IpAddr> {
-        if let Some(own) = self.rx.ends.lock().local {
-            return Ok(own);
+    fn route(&self, to: IpAddr, w: &Wishes) -> Result<Route> {
+        let local = self.rx.ends.lock().local;
+        let to = Endpoint { ip: to, port: 0 };
+        let route = self.rx.socket.route(local, to, w)?;
+        // The broker relays TCP and UDP only.
+        match self.common.ns.way_to(route.to) {
+            Some(Way::Broker(_)) => Err(ENETUNREACH),
+            _ => Ok(route),
         }
-        if !self.common.ns.reaches(to) {
-            return Err(ENETUNREACH);
-        }
-        Ok(self.common.ns.source_for(to))
     }
 
-    fn send_ping(&self, to: IpAddr, mut data: Vec<u8>) -> Result<()> {
+    fn send_ping(&self, route: &Route, mut data: Vec<u8>, how: (&Marks, u32)) -> Result<()> {
+        let to = route.to.ip;
         let echo = if to.is_ipv4() { ECHO_V4 } else { ECHO_V6 };
         if data.len() < 8 || data[0] != echo || data[1] != 0 {
             return Err(EINVAL);
@@ -395,65 +406,106 @@ impl Raw {
         let ident = self.ensure_ident(0)?;
         data[4..6].copy_from_slice(&ident.to_be_bytes());
         let protocol = if to.is_ipv4() { ICMP_V4 } else { ICMP_V6 };
-        let from = self.source(to)?;
-        sum_icmp(&mut data, from, to);
-        self.out(from, to, protocol, &data)
+        sum_icmp(&mut data, route.source, to);
+        self.out(route, protocol, &data, how)
     }
 
-    fn send_raw(&self, to: IpAddr, protocol: u8, mut data: Vec<u8>) -> Result<()> {
-        let (included, sum) = {
-            let s = self.state.lock();
-            (s.header_included, s.checksum_at)
-        };
-        let from = self.source(to)?;
-        if included {
-            return self.out_whole(to, &data);
+    fn send_raw(
+        &self,
+        route: &Route,
+        protocol: u8,
+        mut data: Vec<u8>,
+        how: (&Marks, u32),
+    ) -> Result<()> {
+        let to = route.to.ip;
+        if self.rx.header_included.load(Ordering::Relaxed) {
+            return self.out_whole(route, &data);
         }
+        let sum = self.state.lock().checksum_at;
         if let (Some(at), IpAddr::V6(_)) = (sum, to) {
             if at + 2 > data.len() {
                 return Err(EINVAL);
             }
-            sum_at(&mut data, at, protocol, from, to);
+            sum_at(&mut data, at, protocol, route.source, to);
         }
-        self.out(from, to, protocol, &data)
+        self.out(route, protocol, &data, how)
     }
 
-    fn out(&self, from: IpAddr, to: IpAddr, protocol: u8, payload: &[u8]) -> Result<()> {
+    fn out(&self, route: &Route, protocol: u8, payload: &[u8], how: (&Marks, u32)) -> Result<()> {
+        let (marks, flags) = how;
+        let (from, to) = (route.source, route.to.ip);
         let ns = &self.common.ns;
-        match ns.way_to(Endpoint::new(to, 0)) {
-            None => inside(ns, from, to, protocol, payload),
-            // The broker relays TCP and UDP only.
-            Some(Way::Broker(_)) => return Err(ENETUNREACH),
-            Some(Way::Stack(s)) => {
-                let marks = crate::stack::marks(&self.options, to);
-                s.send_ip(from, to, protocol, payload, &marks)?;
+        let packet = netstack::ip::Raw::Payload {
+            from,
+            to,
+            protocol,
+            payload,
+        };
+        let (stack, path) = match &route.course {
+            Course::Here => {
+                inside(ns, from, to, protocol, payload);
+                return Ok(());
             }
+            Course::Nowhere => return Ok(()),
+            Course::Stack(stack, path) => (stack, path),
+            Course::All(device, out) => {
+                let member = !to.is_multicast() || ns.groups.has(*device, to);
+                if member && (out.is_none() || self.rx.socket.loops(to)) {
+                    let came = Arrival::looped(to, *device, marks);
+                    give(ns, (from, to), protocol, payload, came);
+                }
+                match out {
+                    Some((stack, path)) if marks.ttl > 0 => (stack, path),
+                    _ => return Ok(()),
+                }
+            }
+        };
+        if flags & MSG_CONFIRM != 0 {
+            stack.confirm(path);
         }
-        Ok(())
+        let sent = stack.send_raw(path, packet, marks);
+        // Linux's flow has the type and the code of an ICMPv6 message where ports are.
+        let port = match *payload {
+            [kind, code, ..] if protocol == ICMP_V6 => u16::from_be_bytes([kind, code]),
+            _ => 0,
+        };
+        let to = Endpoint { ip: to, port };
+        self.rx.socket.sent(to, self.peer(), sent)
     }
 
-    fn out_whole(&self, to: IpAddr, packet: &[u8]) -> Result<()> {
+    fn out_whole(&self, route: &Route, packet: &[u8]) -> Result<()> {
+        let to = route.to.ip;
         if packet.len() < 20 || !to.is_ipv4() {
             return Err(EINVAL);
         }
-        let ns = &self.common.ns;
-        match ns.way_to(Endpoint::new(to, 0)) {
-            Some(Way::Stack(s)) => s.send_whole(to, packet),
-            Some(Way::Broker(_)) => Err(ENETUNREACH),
-            None => {
+        match &route.course {
+            Course::Stack(stack, path) | Course::All(_, Some((stack, path))) => {
+                let whole = netstack::ip::Raw::Whole(packet);
+                let sent = stack.send_raw(path, whole, &Marks::default());
+                self.rx.socket.sent(route.to, self.peer(), sent)
+            }
+            Course::Nowhere => Ok(()),
+            Course::Here | Course::All(_, None) => {
                 let header = usize::from(packet[0] & 15) * 4;
                 let payload = packet.get(header..).ok_or(EINVAL)?;
-                inside(ns, self.source(to)?, to, packet[9], payload);
+                inside(&self.common.ns, route.source, to, packet[9], payload);
                 Ok(())
             }
         }
+    }
+
+    fn peer(&self) -> Option<Endpoint> {
+        let ip = self.rx.ends.lock().peer?;
+        Some(Endpoint { ip, port: 0 })
     }
 }
 
 impl Protocol for Raw {
     fn bind(&self, _: &Caller<'_>, addr: &[u8]) -> Result<()> {
         let at = parse_inet(addr, self.common.family)?;
-        if !at.ip.is_unspecified() && !self.common.ns.is_local(at.ip) {
+        let ns = &self.common.ns;
+        let to_all = at.ip.is_multicast() || ns.is_broadcast(at.ip);
+        if !at.ip.is_unspecified() && !ns.is_local(at.ip) && !to_all {
             return Err(EADDRNOTAVAIL);
         }
         if self.rx.kind == Kind::Ping {
@@ -471,14 +523,13 @@ impl Protocol for Raw {
             self.rx.ends.lock().peer = None;
             return Ok(());
         }
-        let to = self.common.ns.resolve(self.parse(addr)?);
-        let from = self.source(to)?;
+        let route = self.route(self.parse(addr)?, &Wishes::default().with_scope(addr))?;
         if self.rx.kind == Kind::Ping {
             self.ensure_ident(0)?;
         }
         let mut e = self.rx.ends.lock();
-        e.local = Some(from);
-        e.peer = Some(to);
+        e.local = Some(route.source);
+        e.peer = Some(route.to.ip);
         Ok(())
     }
 
@@ -504,7 +555,7 @@ impl Protocol for Raw {
         _: &Caller<'_>,
         src: &mut dyn Source,
         dest: Option<&[u8]>,
-        _: Control,
+        control: Control,
         flags: u32,
     ) -> Result<usize> {
         if flags & MSG_OOB != 0 {
@@ -514,16 +565,25 @@ impl Protocol for Raw {
         if n > MOST {
             return Err(EMSGSIZE);
         }
-        self.common.take_error()?;
+        let mut wishes = Wishes::read(&control)?;
         let to = match dest {
-            Some(d) => self.parse(d)?,
+            Some(d) => {
+                wishes = wishes.with_scope(d);
+                self.parse(d)?
+            }
             None => self.rx.ends.lock().peer.ok_or(EDESTADDRREQ)?,
         };
-        let to = self.common.ns.resolve(to);
+        let route = self.route(to, &wishes)?;
         let data = take_all(src)?;
+        let marks = wishes.marks(&self.rx.socket.options, route.to.ip);
+        let how = (&marks, flags);
+        let headers = if to.is_ipv4() { 20 } else { 40 };
+        let path = route.course.path();
+        let socket = &self.rx.socket;
+        socket.take_error_before(path, &marks, n + headers)?;
         match self.rx.kind {
-            Kind::Ping => self.send_ping(to, data)?,
-            Kind::Raw(protocol) => self.send_raw(to, protocol, data)?,
+            Kind::Ping => self.send_ping(&route, data, how)?,
+            Kind::Raw(protocol) => self.send_raw(&route, protocol, data, how)?,
         }
         Ok(n)
     }
@@ -532,8 +592,11 @@ impl Protocol for Raw {
         if flags & MSG_OOB != 0 {
             return Err(EOPNOTSUPP);
         }
-        self.common.take_error()?;
-        self.rx.queue.receive(dst, flags, 0, &self.options)
+        self.rx.socket.receive(dst, flags, 0)
+    }
+
+    fn has_error_queue(&self) -> bool {
+        true
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<()> {
@@ -541,7 +604,7 @@ impl Protocol for Raw {
             return Err(ENOTCONN);
         }
         if how.read {
-            self.rx.queue.shut();
+            self.rx.socket.queue.shut();
             self.common.notify(Events::READABLE | Events::RDHUP);
         }
         Ok(())
@@ -549,17 +612,14 @@ impl Protocol for Raw {
 
     fn poll(&self) -> Events {
         let mut e = Events::WRITABLE;
-        let (some, shut) = self.rx.queue.status();
+        let (some, shut) = self.rx.socket.queue.status();
         if some || shut {
             e |= Events::READABLE;
         }
         if shut {
             e |= Events::RDHUP;
         }
-        if self.common.has_error() {
-            e |= Events::ERR;
-        }
-        e
+        e | self.rx.socket.poll_errors()
     }
 
     fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
@@ -587,11 +647,11 @@ impl Protocol for Raw {
             }
             (SOL_IP, IP_HDRINCL) if self.rx.kind != Kind::Ping => {
                 let on = crate::options::int_of(v)? != 0;
-                self.state.lock().header_included = on;
+                self.rx.header_included.store(on, Ordering::Relaxed);
                 Ok(())
             }
             (SOL_TCP | SOL_UDP | SOL_RAW | SOL_ICMPV6, _) => Err(ENOPROTOOPT),
-            _ => self.options.set(level, name, v, cred),
+            _ => self.rx.socket.set_option(cred, level, name, v),
         }
     }
 
@@ -610,15 +670,20 @@ impl Protocol for Raw {
                 int(self.state.lock().checksum_at.map_or(-1, |n| n as i32))
             }
             (SOL_IP, IP_HDRINCL) if self.rx.kind != Kind::Ping => {
-                int(self.state.lock().header_included.into())
+                int(self.rx.header_included.load(Ordering::Relaxed).into())
             }
             (SOL_SOCKET | SOL_TCP | SOL_UDP | SOL_RAW | SOL_ICMPV6, _) => Err(ENOPROTOOPT),
-            _ => self.options.get(level, name),
+            (SOL_IP, IP_MTU) | (SOL_IPV6, IPV6_MTU) => {
+                let e = *self.rx.ends.lock();
+                let peer = e.peer.map(|ip| Endpoint { ip, port: 0 });
+                self.rx.socket.mtu(e.local, peer)
+            }
+            _ => self.rx.socket.get_option(level, name),
         }
     }
 
     fn unread(&self) -> Result<usize> {
-        Ok(self.rx.queue.first_len())
+        Ok(self.rx.socket.queue.first_len())
     }
 
     fn close(&self) {
@@ -630,34 +695,79 @@ impl Protocol for Raw {
         if ident != 0 {
             raw.idents.lock().remove(&(self.common.family, ident));
         }
-        self.rx.queue.clear();
-    }
-}
-
-impl RawRx {
-    /// What was sent to `to` did not arrive.
-    fn failed(&self, to: IpAddr, e: abi::Errno) {
-        if self.ends.lock().peer == Some(to) {
-            self.common.set_error(e);
-            self.common
-                .notify(Events::ERR | Events::READABLE | Events::WRITABLE);
-        }
+        self.rx.socket.close();
     }
 }
 
 impl RawSockets {
-    /// What a raw or a ping socket (by its number) has sent to `to` did not arrive: connected ones
-    /// are told.
-    pub fn failed(&self, protocol: u8, ident: u16, to: IpAddr, e: abi::Errno) {
-        let family = if to.is_ipv4() { AF_INET } else { AF_INET6 };
-        let ping = self.idents.lock().get(&(family, ident)).cloned();
-        let raw: Vec<_> = self.all.lock().values().cloned().collect();
-        let all = ping.into_iter().chain(raw).filter_map(|w| w.upgrade());
-        for rx in all {
-            let its = rx.kind == Kind::Ping || rx.kind == Kind::Raw(protocol);
-            if rx.family == family && its {
-                rx.failed(to, e);
-            }
-        }
+    /// What a ping socket has sent did not arrive; whether there is one.
+    pub fn ping_failed(&self, q: &Quote<'_>) -> bool {
+        let family = if q.to.ip.is_ipv4() { AF_INET } else { AF_INET6 };
+        let found = self.idents.lock().get(&(family, q.from.port)).cloned();
+        let Some(rx) = found.and_then(|w| w.upgrade()) else {
+            return false;
+        };
+        let peer = rx.ends.lock().peer;
+        let to = Endpoint {
+            ip: q.to.ip,
+            port: 0,
+        };
+        rx.socket.failed(to, of_peer(peer), q, q.payload(0));
+        true
     }
+
+    /// What a raw socket may have sent did not arrive; whether there is one that can have.
+    pub fn failed(&self, ns: &NetNamespace, q: &Quote<'_>) -> bool {
+        if !self.is_used() {
+            return false;
+        }
+        if q.error.origin == Origin::Local {
+            tell_ourselves(ns, q);
+        }
+        let family = if q.to.ip.is_ipv4() { AF_INET } else { AF_INET6 };
+        let all: Vec<_> = self.all.lock().values().filter_map(Weak::upgrade).collect();
+        let mut known = false;
+        for rx in all {
+            let ends = *rx.ends.lock();
+            let fits = rx.family == family
+                && rx.kind == Kind::Raw(q.protocol)
+                && ends.local.is_none_or(|a| a == q.from.ip)
+                && ends.peer.is_none_or(|a| a == q.to.ip)
+                && rx.socket.common.takes_from(q.came.device);
+            if !fits {
+                continue;
+            }
+            known = true;
+            let payload = if rx.header_included.load(Ordering::Relaxed) {
+                q.packet
+            } else {
+                q.payload(0)
+            };
+            let to = Endpoint {
+                ip: q.to.ip,
+                port: 0,
+            };
+            rx.socket.failed(to, of_peer(ends.peer), q, payload);
+        }
+        known
+    }
+}
+
+fn of_peer(peer: Option<IpAddr>) -> Peer {
+    match peer {
+        Some(_) => Peer::Connected,
+        None => Peer::Any,
+    }
+}
+
+/// The message that this host sends itself about a neighbour that does not answer, for raw sockets.
+fn tell_ourselves(ns: &NetNamespace, q: &Quote<'_>) {
+    let v4 = q.offender.is_ipv4();
+    let most = if v4 { 576 - 28 } else { 1280 - 48 };
+    let quoted = &q.packet[..q.packet.len().min(most)];
+    let mut message = vec![q.error.icmp_type, q.error.code, 0, 0, 0, 0, 0, 0];
+    message.extend_from_slice(quoted);
+    sum_icmp(&mut message, q.offender, q.offender);
+    let protocol = if v4 { ICMP_V4 } else { ICMP_V6 };
+    inside(ns, q.offender, q.offender, protocol, &message);
 }

@@ -194,6 +194,9 @@ impl Socket {
     /// A caller's whole receive: MSG_WAITALL and SO_RCVLOWAT make a stream wait for more than the
     /// first bytes.
     pub fn receive_all(&self, io: &Io<'_>, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        if flags & MSG_ERRQUEUE != 0 {
+            return self.receive(dst, flags);
+        }
         let room = dst.remaining();
         let target = if self.common.kind != SOCK_STREAM || flags & MSG_PEEK != 0 {
             1

@@ -2,42 +2,46 @@
 
 use crate::addr::{Endpoint, family_of, parse_inet};
 use crate::control::Control;
-use crate::datagrams::{Arrival, DatagramQueue};
+use crate::datagrams::{Arrival, Course, DatagramSocket, Peer, Route, Wishes};
 use crate::inet::*;
+use crate::interface::LO_INDEX;
 use crate::msgqueue::take_all;
 use crate::ns::{Binding, NetNamespace, Rule};
-use crate::options::{Common, SO_ACCEPTCONN, SO_BROADCAST};
+use crate::options::{Common, SO_ACCEPTCONN};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
-use crate::stack::Stack;
+use crate::stack::Quote;
 use crate::sys::*;
-use crate::tcp::{bindable, route};
+use crate::tcp::bindable;
 use crate::user::wire::Datagrams;
 use crate::user::{Inside, UserNetwork};
 use abi::Result;
 use abi::errno::{
-    EACCES, EAFNOSUPPORT, ECONNREFUSED, EDESTADDRREQ, EINVAL, EMSGSIZE, ENETUNREACH, ENOPROTOOPT,
-    ENOTCONN, EOPNOTSUPP, EPIPE,
+    EAFNOSUPPORT, ECONNREFUSED, EDESTADDRREQ, EINVAL, EMSGSIZE, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP,
+    EPIPE,
 };
 use bytes::Bytes;
-use netstack::ip::Info;
+use netstack::ip::{Cast, ErrorKind, IcmpError, Info, Marks, Origin, SendError, Severity};
 use parking_lot::Mutex;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vfs::{Credentials, Sink, Source};
 use wait::Events;
 
-/// The largest payload of one datagram.
-const MAX_PAYLOAD: usize = 65527;
-/// The same by IPv4, whose header counts.
-const MAX_PAYLOAD_V4: usize = 65507;
+/// The longest message that is looked at.
+const LONGEST: usize = 65_535;
+const LOOPBACK_MTU: u32 = 65_536;
 /// The most datagrams that one UDP_SEGMENT send makes.
 const MAX_SEGMENTS: usize = 128;
+
+/// The largest payload of one datagram.
+fn max_payload(to: IpAddr) -> usize {
+    if to.is_ipv4() { 65_507 } else { 65_527 }
+}
 
 /// A UDP socket.
 pub struct Udp {
     common: Arc<Common>,
-    options: InetOptions,
     rx: Arc<UdpRx>,
     state: Mutex<State>,
     shut_write: AtomicBool,
@@ -53,10 +57,18 @@ struct State {
 
 /// The receiving side, as senders see it.
 pub struct UdpRx {
-    common: Arc<Common>,
-    /// Only datagrams from there are taken. Leaf lock.
-    peer: Mutex<Option<Endpoint>>,
-    queue: DatagramQueue,
+    socket: DatagramSocket,
+    /// Leaf lock.
+    ends: Mutex<Ends>,
+}
+
+/// Of a connected socket.
+#[derive(Clone, Copy, Default)]
+struct Ends {
+    /// Only datagrams from there are taken, and errors about those that go there.
+    peer: Option<Endpoint>,
+    /// The address that it has by the connection.
+    local: Option<IpAddr>,
 }
 
 /// A datagram came by a device; whether anybody takes it.
@@ -67,54 +79,91 @@ pub(crate) fn arrived(
     data: &[u8],
     info: &Info,
 ) -> bool {
-    let Some(rx) = ns.udp.lookup(to, |rx| rx.takes(from)) else {
+    let came = Arrival::outside(to.ip, info);
+    if info.cast != Cast::Unicast {
+        to_all(ns, from, to, data, came);
+        return true;
+    }
+    let Some(rx) = ns.udp.lookup(to, |rx| rx.takes(from, to, came.device)) else {
         return false;
     };
     // A piece of a large frame would keep the whole.
-    let data = Bytes::copy_from_slice(data);
-    rx.queue.put(data, from, Arrival::outside(to.ip, info));
+    rx.socket
+        .queue
+        .put(Bytes::copy_from_slice(data), from, came);
     true
 }
 
-/// What was sent from `local` to `remote` did not arrive.
-pub(crate) fn failed(ns: &NetNamespace, local: Endpoint, remote: Endpoint, e: abi::Errno) {
-    if let Some(rx) = ns.udp.lookup(local, |rx| rx.takes(remote)) {
-        Inside::failed(&*rx, remote, e);
+/// A datagram to a group or to all of a network goes to each socket that fits.
+fn to_all(ns: &NetNamespace, from: Endpoint, to: Endpoint, data: &[u8], came: Arrival) {
+    let all = ns
+        .udp
+        .matching(to, |rx| rx.takes(from, to, came.device).is_some());
+    let mut all = all.into_iter().peekable();
+    if all.peek().is_none() {
+        return;
+    }
+    let data = Bytes::copy_from_slice(data);
+    for rx in all {
+        rx.socket.queue.put(data.clone(), from, came);
     }
 }
 
+/// What was sent did not arrive; whether it was somebody's here.
+pub(crate) fn failed(ns: &NetNamespace, q: &Quote<'_>) -> bool {
+    const HEADER: usize = 8;
+    let found = ns.udp.lookup(q.from, |rx| match rx.ends.lock().peer {
+        Some(p) if p != q.to => None,
+        p => Some(p.map_or(0, |_| 8)),
+    });
+    let Some(rx) = found else { return false };
+    let peer = match rx.ends.lock().peer {
+        Some(_) => Peer::Connected,
+        None => Peer::Any,
+    };
+    rx.socket.failed(q.to, peer, q, q.payload(HEADER));
+    true
+}
+
 impl UdpRx {
-    /// How well it fits what comes from there; `None`: not at all.
-    fn takes(&self, from: Endpoint) -> Option<u32> {
-        match *self.peer.lock() {
-            Some(p) if p != from => None,
-            Some(_) => Some(8),
-            None => Some(0),
+    /// How well it fits what comes from there by a device; `None`: not at all.
+    fn takes(&self, from: Endpoint, to: Endpoint, device: i32) -> Option<u32> {
+        let only = u32::from(self.socket.device() != 0);
+        let ends = *self.ends.lock();
+        if ends.local.is_some_and(|ip| ip != to.ip) || !self.socket.admits(to.ip, device) {
+            return None;
         }
+        match ends.peer {
+            Some(p) if p != from => None,
+            Some(_) => Some(8 + only),
+            None => Some(only),
+        }
+    }
+
+    fn peer(&self) -> Option<Endpoint> {
+        self.ends.lock().peer
     }
 }
 
 impl Inside for UdpRx {
     fn number(&self) -> u64 {
-        self.common.ino
+        self.socket.common.ino
     }
     fn user(&self) -> u32 {
-        self.common.outermost_user()
+        self.socket.common.outermost_user()
     }
     fn received(&self, from: Endpoint, data: &[u8]) {
-        if self.peer.lock().is_some_and(|p| p != from) {
+        if self.peer().is_some_and(|p| p != from) {
             return;
         }
-        let to = self.common.ns.source_for(from.ip);
+        let to = self.socket.common.ns.source_for(from.ip);
         let data = Bytes::copy_from_slice(data);
-        self.queue.put(data, from, Arrival::inside(to, 0));
+        self.socket.queue.put(data, from, Arrival::inside(to, 0));
     }
     /// A connected socket is told.
     fn failed(&self, to: Endpoint, e: abi::Errno) {
-        if *self.peer.lock() == Some(to) {
-            self.common.set_error(e);
-            self.common
-                .notify(Events::ERR | Events::READABLE | Events::WRITABLE);
+        if self.peer() == Some(to) {
+            self.socket.tell(e);
         }
     }
 }
@@ -122,13 +171,11 @@ impl Inside for UdpRx {
 pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Parts {
     let common = Common::new(ns, family, SOCK_DGRAM, IPPROTO_UDP);
     let rx = Arc::new(UdpRx {
-        common: common.clone(),
-        peer: Mutex::new(None),
-        queue: DatagramQueue::new(&common),
+        socket: DatagramSocket::new(&common),
+        ends: Mutex::default(),
     });
     let udp = Arc::new(Udp {
         common: common.clone(),
-        options: InetOptions::default(),
         rx,
         state: Mutex::new(State::default()),
         shut_write: AtomicBool::new(false),
@@ -137,13 +184,17 @@ pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Parts {
 }
 
 impl Udp {
+    fn options(&self) -> &InetOptions {
+        &self.rx.socket.options
+    }
+
     /// Binds to a free port if need be; gives the local endpoint.
     fn ensure_bound(&self, s: &mut State, uid: u32) -> Result<Endpoint> {
         if let (Some(l), Some(_)) = (s.local, &s.binding) {
             return Ok(l);
         }
         let any = Endpoint::any(self.common.family);
-        let families = self.options.families();
+        let families = self.options().families();
         let rx = Some(self.rx.clone());
         let b = self
             .common
@@ -164,7 +215,7 @@ impl Udp {
         let mine = self.common.family;
         match family_of(addr)? {
             AF_INET => {
-                if mine == AF_INET6 && self.options.on(SOL_IPV6, IPV6_V6ONLY) {
+                if mine == AF_INET6 && self.options().on(SOL_IPV6, IPV6_V6ONLY) {
                     return Err(EAFNOSUPPORT);
                 }
                 parse_inet(addr, AF_INET)
@@ -185,24 +236,16 @@ impl Udp {
         let _ = out.send(&rx, Datagrams::Udp, to, data);
     }
 
-    fn send_by(
-        &self,
-        stack: &Stack,
-        from: Endpoint,
-        to: Endpoint,
-        data: &[u8],
-        segment: Option<u16>,
-    ) -> Result<()> {
-        let marks = crate::stack::marks(&self.options, to.ip);
-        stack.send_udp(from, to, data, segment, &marks)
-    }
-
-    fn deliver(&self, from: Endpoint, to: Endpoint, data: Vec<u8>, tos: u8, connected: bool) {
+    fn deliver(&self, from: Endpoint, to: Endpoint, data: Vec<u8>, tos: u8, peer: Peer) {
         // A wildcard's socket is for this host's addresses, not for others' that leave.
         if let Some(out) = self.common.ns.leaves(to.ip) {
             return self.send_out(out, to, &data);
         }
-        let rx = self.common.ns.udp.lookup(to, |rx| rx.takes(from));
+        let rx = self
+            .common
+            .ns
+            .udp
+            .lookup(to, |rx| rx.takes(from, to, LO_INDEX));
         let Some(rx) = rx else {
             if let Some(out) = self.common.ns.leaves_to(to) {
                 return self.send_out(out, to, &data);
@@ -211,56 +254,89 @@ impl Udp {
                 let rx: Arc<dyn Inside> = self.rx.clone();
                 return names.ask(&rx, &data);
             }
-            // The port-unreachable message that comes back tells only who wants to know.
-            let wants =
-                self.options.on(SOL_IP, IP_RECVERR) || self.options.on(SOL_IPV6, IPV6_RECVERR);
-            if connected || wants {
-                self.common.set_error(ECONNREFUSED);
-                self.common
-                    .notify(Events::ERR | Events::READABLE | Events::WRITABLE);
-            }
-            return;
+            return self.refused(from, to, &data, peer);
         };
-        rx.queue.put(data.into(), from, Arrival::inside(to.ip, tos));
+        rx.socket
+            .queue
+            .put(data.into(), from, Arrival::inside(to.ip, tos));
     }
-}
 
-/// What a send's control data asks for: the source address and the segment size.
-fn wishes(control: &Control) -> (Option<IpAddr>, Option<usize>) {
-    let (mut source, mut segment) = (None, None);
-    for (level, name, v) in &control.other {
-        match (*level, *name) {
-            (SOL_IP, IP_PKTINFO) if v.len() >= 12 => {
-                let ip = Ipv4Addr::new(v[4], v[5], v[6], v[7]);
-                if !ip.is_unspecified() {
-                    source = Some(IpAddr::V4(ip));
-                }
-            }
-            (SOL_IPV6, IPV6_PKTINFO) if v.len() >= 20 => {
-                let mut o = [0; 16];
-                o.copy_from_slice(&v[..16]);
-                let ip = IpAddr::from(o).to_canonical();
-                if !ip.is_unspecified() {
-                    source = Some(ip);
-                }
-            }
-            (SOL_UDP, UDP_SEGMENT) if v.len() >= 2 => {
-                segment = Some(usize::from(u16::from_le_bytes([v[0], v[1]])));
-            }
-            _ => {}
-        }
+    /// Nobody is at a port of this host: as if its "port unreachable" had come back.
+    fn refused(&self, from: Endpoint, to: Endpoint, data: &[u8], peer: Peer) {
+        let (icmp_type, code) = if to.ip.is_ipv4() { (3, 3) } else { (1, 4) };
+        let quote = Quote {
+            error: IcmpError {
+                kind: ErrorKind::Unreachable,
+                errno: ECONNREFUSED,
+                severity: Severity::Hard,
+                origin: Origin::Icmp,
+                icmp_type,
+                code,
+                info: 0,
+            },
+            offender: to.ip,
+            from,
+            to,
+            protocol: 17,
+            packet: data,
+            header: 0,
+            came: Arrival::inside(from.ip, if to.ip.is_ipv4() { 0xc0 } else { 0 }),
+        };
+        // As much as an ICMP message quotes, which has 28 bytes of headers before it, or 48.
+        let most = if to.ip.is_ipv4() { 576 - 56 } else { 1280 - 96 };
+        let data = &data[..data.len().min(most)];
+        self.rx.socket.failed(to, peer, &quote, data);
     }
-    (source, segment)
+
+    /// Sends by the stack, and to those of this host that are on the device.
+    fn send_by_device(
+        &self,
+        route: &Route,
+        from: Endpoint,
+        data: &[u8],
+        cut: Option<u16>,
+        how: (&Marks, u32),
+    ) -> Result<()> {
+        let (marks, flags) = how;
+        let socket = &self.rx.socket;
+        let (stack, path) = match &route.course {
+            Course::Stack(stack, path) => (stack, path),
+            Course::All(device, out) => {
+                let ip = route.to.ip;
+                let ns = &self.common.ns;
+                let member = !ip.is_multicast() || ns.groups.has(*device, ip);
+                let pieces = data.chunks(cut.map_or(data.len().max(1), usize::from));
+                let came = Arrival::looped(ip, *device, marks);
+                if member && (out.is_none() || socket.loops(ip)) {
+                    let empty = data.is_empty().then_some(data);
+                    for piece in pieces.chain(empty) {
+                        to_all(ns, from, route.to, piece, came);
+                    }
+                }
+                match out {
+                    // What may make no step stays on this host.
+                    Some((stack, path)) if marks.ttl > 0 => (stack, path),
+                    _ => return Ok(()),
+                }
+            }
+            Course::Here | Course::Nowhere => return Ok(()),
+        };
+        if flags & MSG_CONFIRM != 0 {
+            stack.confirm(path);
+        }
+        let sent = stack.send_udp(path, from, route.to, data, cut, marks);
+        socket.sent(route.to, self.rx.peer(), sent)
+    }
 }
 
 impl Protocol for Udp {
     fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
-        let at = bindable(&self.common, &self.options, who, addr)?;
+        let at = bindable(&self.common, self.options(), who, addr)?;
         let mut s = self.state.lock();
         if s.binding.is_some() {
             return Err(EINVAL);
         }
-        let families = self.options.families();
+        let families = self.options().families();
         let (uid, rx) = (who.cred.euid, Some(self.rx.clone()));
         let b = self
             .common
@@ -279,7 +355,7 @@ impl Protocol for Udp {
     fn connect(&self, who: &Caller<'_>, addr: &[u8], _: Block) -> Result<()> {
         let mut s = self.state.lock();
         if family_of(addr)? == AF_UNSPEC {
-            *self.rx.peer.lock() = None;
+            *self.rx.ends.lock() = Ends::default();
             if let Some(b) = &s.binding {
                 if s.chosen {
                     s.local = Some(Endpoint {
@@ -295,14 +371,16 @@ impl Protocol for Udp {
             return Ok(());
         }
         let to = self.parse(addr)?;
-        let bound = s.binding.as_ref().map(|b| Endpoint {
-            ip: b.ip,
-            port: b.port,
-        });
-        let (remote, source) = route(&self.common, &self.options, bound, to)?;
+        let bound = s.binding.as_ref().map(|b| b.ip);
+        let wishes = Wishes::default().with_scope(addr);
+        let route = self.rx.socket.route(bound, to, &wishes)?;
         let port = self.ensure_bound(&mut s, who.cred.euid)?.port;
-        s.local = Some(Endpoint { ip: source, port });
-        *self.rx.peer.lock() = Some(remote);
+        let ip = route.source;
+        s.local = Some(Endpoint { ip, port });
+        *self.rx.ends.lock() = Ends {
+            peer: Some(route.to),
+            local: Some(ip).filter(|ip| !ip.is_unspecified()),
+        };
         Ok(())
     }
 
@@ -312,7 +390,7 @@ impl Protocol for Udp {
             .encode(self.common.family))
     }
     fn peer_name(&self) -> Result<Vec<u8>> {
-        let p = self.rx.peer.lock().ok_or(ENOTCONN)?;
+        let p = self.rx.peer().ok_or(ENOTCONN)?;
         Ok(p.encode(self.common.family))
     }
 
@@ -328,42 +406,29 @@ impl Protocol for Udp {
             return Err(EOPNOTSUPP);
         }
         let len = src.remaining();
-        if len > MAX_PAYLOAD {
+        if len > LONGEST {
             return Err(EMSGSIZE);
         }
-        self.common.take_error()?;
         if self.shut_write.load(Ordering::Relaxed) {
             return Err(EPIPE);
         }
-        let peer = *self.rx.peer.lock();
+        let peer = self.rx.peer();
+        let mut wishes = Wishes::read(&control)?;
         let to = match dest {
             Some(d) => {
                 let to = self.parse(d)?;
                 if to.port == 0 {
                     return Err(EINVAL);
                 }
+                wishes = wishes.with_scope(d);
                 to
             }
             None => peer.ok_or(EDESTADDRREQ)?,
         };
-        let ns = &self.common.ns;
-        if to.ip == IpAddr::V4(Ipv4Addr::BROADCAST)
-            || ns.stack().is_some_and(|s| s.ip.is_broadcast(to.ip))
-        {
-            if !self.common.flag(SO_BROADCAST) {
-                return Err(EACCES);
-            }
-            if ns.stack().is_none() {
-                return Err(ENETUNREACH);
-            }
-        }
         let local = self.ensure_bound(&mut self.state.lock(), who.cred.euid)?;
-        let (remote, mut source) = route(&self.common, &self.options, Some(local), to)?;
-        if remote.ip.is_ipv4() && len > MAX_PAYLOAD_V4 {
-            return Err(EMSGSIZE);
-        }
-        let (wanted, segment) = wishes(&control);
-        if let Some(ip) = wanted {
+        let route = self.rx.socket.route(Some(local.ip), to, &wishes)?;
+        let (remote, mut source) = (route.to, route.source);
+        if let Some(ip) = wishes.source {
             let own = self.common.ns.is_local(ip) && self.common.ns.reaches(ip);
             if !own || ip.is_ipv4() != remote.ip.is_ipv4() {
                 return Err(EINVAL);
@@ -374,42 +439,56 @@ impl Protocol for Udp {
             ip: source,
             port: local.port,
         };
-        let data = take_all(src)?;
-        let tos = self.options.value(SOL_IP, IP_TOS) as u8;
-        let connected = peer == Some(remote);
-        let segment = segment.unwrap_or(self.options.value(SOL_UDP, UDP_SEGMENT) as usize);
+        let segment = wishes.segment;
+        let segment = segment.unwrap_or(self.options().value(SOL_UDP, UDP_SEGMENT) as usize);
         if segment > 0 && len > segment && len.div_ceil(segment) > MAX_SEGMENTS {
             return Err(EINVAL);
         }
         let parts = if segment > 0 { segment } else { len.max(1) };
-        if let Some(stack) = self.common.ns.stack()
-            && (remote.ip.is_multicast() || self.common.ns.is_outside(remote.ip))
-        {
+        let marks = wishes.marks(self.options(), remote.ip);
+        let headers = if remote.ip.is_ipv4() { 28 } else { 48 };
+        let path = route.course.path();
+        let socket = &self.rx.socket;
+        socket.take_error_before(path, &marks, len + headers)?;
+        if !matches!(route.course, Course::Here) {
+            let data = take_all(src)?;
             let cut = (len > parts).then_some(parts as u16);
-            self.send_by(stack, from, remote, &data, cut)?;
+            self.send_by_device(&route, from, &data, cut, (&marks, flags))?;
             return Ok(len);
         }
+        if len > max_payload(remote.ip) {
+            let too_big = Err(SendError::TooBig(LOOPBACK_MTU));
+            socket.sent(remote, peer, too_big)?;
+        }
+        let data = take_all(src)?;
+        let peer = match peer {
+            Some(p) if p == remote => Peer::Connected,
+            _ => Peer::Any,
+        };
         if data.is_empty() {
-            self.deliver(from, remote, data, tos, connected);
+            self.deliver(from, remote, data, marks.tos, peer);
         } else {
             for part in data.chunks(parts) {
-                self.deliver(from, remote, part.to_vec(), tos, connected);
+                self.deliver(from, remote, part.to_vec(), marks.tos, peer);
             }
         }
         Ok(len)
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
-        self.common.take_error()?;
-        self.rx.queue.receive(dst, flags, 0, &self.options)
+        self.rx.socket.receive(dst, flags, 0)
+    }
+
+    fn has_error_queue(&self) -> bool {
+        true
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<()> {
-        if self.rx.peer.lock().is_none() {
+        if self.rx.peer().is_none() {
             return Err(ENOTCONN);
         }
         if how.read {
-            self.rx.queue.shut();
+            self.rx.socket.queue.shut();
         }
         if how.write {
             self.shut_write.store(true, Ordering::Relaxed);
@@ -421,7 +500,7 @@ impl Protocol for Udp {
 
     fn poll(&self) -> Events {
         let mut e = Events::WRITABLE;
-        let (some, shut) = self.rx.queue.status();
+        let (some, shut) = self.rx.socket.queue.status();
         if some || shut {
             e |= Events::READABLE;
         }
@@ -431,10 +510,7 @@ impl Protocol for Udp {
                 e |= Events::HUP;
             }
         }
-        if self.common.has_error() {
-            e |= Events::ERR;
-        }
-        e
+        e | self.rx.socket.poll_errors()
     }
 
     fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
@@ -442,26 +518,24 @@ impl Protocol for Udp {
             (SOL_IPV6, _) if self.common.family == AF_INET => Err(ENOPROTOOPT),
             (SOL_IPV6, IPV6_V6ONLY) if self.state.lock().binding.is_some() => Err(EINVAL),
             (SOL_TCP, _) => Err(ENOPROTOOPT),
-            _ => self.options.set(level, name, v, cred),
+            _ => self.rx.socket.set_option(cred, level, name, v),
         }
     }
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
-        const IP_MTU: i32 = 14;
-        const IPV6_MTU: i32 = 24;
         match (level, name) {
             (SOL_SOCKET, SO_ACCEPTCONN) => Ok(vec![0; 4]),
-            (SOL_SOCKET | SOL_TCP, _) => Err(ENOPROTOOPT),
+            (SOL_TCP, _) => Err(ENOPROTOOPT),
             (SOL_IPV6, _) if self.common.family == AF_INET => Err(EOPNOTSUPP),
             (SOL_IP, IP_MTU) | (SOL_IPV6, IPV6_MTU) => {
-                self.peer_name()?;
-                Ok(65535i32.to_le_bytes().to_vec())
+                let local = self.state.lock().local.map(|l| l.ip);
+                self.rx.socket.mtu(local, self.rx.peer())
             }
-            _ => self.options.get(level, name),
+            _ => self.rx.socket.get_option(level, name),
         }
     }
 
     fn unread(&self) -> Result<usize> {
-        Ok(self.rx.queue.first_len())
+        Ok(self.rx.socket.queue.first_len())
     }
 
     fn close(&self) {
@@ -472,6 +546,6 @@ impl Protocol for Udp {
         if let Some(b) = b {
             self.common.ns.udp.unbind(&b);
         }
-        self.rx.queue.clear();
+        self.rx.socket.close();
     }
 }

@@ -63,6 +63,7 @@ pub(crate) struct Remote {
 struct State {
     engine: Connection,
     path: Path,
+    proof: super::paths::Proof,
     marks: Marks,
     place: Option<Place>,
     /// Whether a connect call has told of it.
@@ -143,7 +144,7 @@ impl Remote {
         local: Endpoint,
         to: Endpoint,
     ) -> Result<Arc<Remote>> {
-        let path = stack.path(to.ip, Some(local.ip))?;
+        let path = stack.path_for(common, to.ip, local.ip)?;
         let pair = pair(local, to, &path);
         let ends = ends(pair);
         let offset = stack.secret.timestamp_offset(&ends);
@@ -211,6 +212,7 @@ impl Remote {
             state: Mutex::new(State {
                 engine,
                 path,
+                proof: super::paths::Proof::default(),
                 marks: super::options::marks(options, pair.remote.ip()),
                 place: None,
                 announced: listener.is_some(),
@@ -347,6 +349,15 @@ impl Remote {
 
     /// Sends what may be sent, and sets the time when it must be looked at again.
     fn settle(&self, s: &mut State, t: Instant, after: &mut After) {
+        let (stack, common) = (&self.stack, &self.common);
+        stack.look_after(
+            common,
+            self.pair,
+            &mut s.path,
+            &mut s.proof,
+            &mut s.engine,
+            t,
+        );
         let mut out = Out {
             stack: &self.stack,
             pair: self.pair,

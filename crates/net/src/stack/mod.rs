@@ -5,6 +5,7 @@
 //! mod          what comes: to connections, listeners, datagram sockets
 //! connection   a TCP connection, as its socket and the threads here see it
 //! passive      connections that somebody outside begins
+//! paths        paths of connections, while they last
 //! table        all connections, and what is left of them in TIME_WAIT
 //! options      what a socket's options mean for it
 //! timers       when connections must be looked at
@@ -41,6 +42,7 @@ mod links;
 pub(crate) mod names;
 mod options;
 mod passive;
+mod paths;
 mod table;
 mod timers;
 
@@ -58,7 +60,8 @@ use hostcall::packet::Link;
 use links::Links;
 use names::Names;
 use netstack::ip::{
-    About, IcmpError, Info, Ip, Marks, NoRoute, Pair, Path, Raw, SendError, Sent, Taken, Upper,
+    About, ErrorKind, IcmpError, Info, Ip, Marks, NoRoute, Pair, Path, Raw, SendError, Sent, Taken,
+    Upper,
 };
 use netstack::setup::Setup;
 use netstack::tcp::{Segment, secret::Secret};
@@ -95,7 +98,7 @@ fn running(flags: u32) -> u32 {
 }
 
 /// The time that the stack goes by.
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     const CLOCK_MONOTONIC: i32 = 1;
     Instant(hostcall::time::clock_nanos(CLOCK_MONOTONIC) as u64)
 }
@@ -197,52 +200,49 @@ impl Stack {
         self.path(to, None).map(|p| p.source)
     }
 
+    /// A path is known to work.
+    pub fn confirm(&self, path: &Path) {
+        self.ip.confirm(now(), path);
+    }
+
     /// Sends a datagram of UDP out.
     pub fn send_udp(
         &self,
+        path: &Path,
         from: Endpoint,
         to: Endpoint,
         data: &[u8],
         segment: Option<u16>,
         marks: &Marks,
-    ) -> Result<()> {
-        let path = self.path(to.ip, Some(from.ip))?;
-        let sent = self
-            .ip
-            .send_udp(now(), &path, pair(from, to, &path), &[data], segment, marks);
-        self.sent(sent)
+    ) -> std::result::Result<Sent, SendError> {
+        let pair = pair(from, to, path);
+        let sent = self.ip.send_udp(now(), path, pair, &[data], segment, marks);
+        self.timers.look_at(self.ip.deadline());
+        sent
     }
 
     /// Sends a packet of a raw socket.
-    pub fn send_ip(
+    pub fn send_raw(
         &self,
-        from: IpAddr,
-        to: IpAddr,
-        protocol: u8,
-        payload: &[u8],
+        path: &Path,
+        packet: Raw<'_>,
         marks: &Marks,
-    ) -> Result<()> {
-        let path = self.path(to, Some(from))?;
-        let packet = Raw::Payload {
-            from,
-            to,
-            protocol,
-            payload,
-        };
-        self.sent(self.ip.send_raw(now(), &path, packet, marks))
-    }
-
-    /// Sends a packet of a raw socket that made its header.
-    pub fn send_whole(&self, to: IpAddr, packet: &[u8]) -> Result<()> {
-        let path = self.path(to, None)?;
-        let packet = Raw::Whole(packet);
-        self.sent(self.ip.send_raw(now(), &path, packet, &Marks::default()))
-    }
-
-    /// A device without room loses it, as datagrams may be lost.
-    fn sent(&self, r: std::result::Result<Sent, SendError>) -> Result<()> {
+    ) -> std::result::Result<Sent, SendError> {
+        let sent = self.ip.send_raw(now(), path, packet, marks);
         self.timers.look_at(self.ip.deadline());
-        r.map(drop).map_err(SendError::errno)
+        sent
+    }
+
+    /// Joins a group on a device, by its index.
+    pub fn join(&self, device: u32, group: IpAddr) -> std::result::Result<(), SendError> {
+        let joined = self.ip.join(device, group);
+        self.timers.look_at(self.ip.deadline());
+        joined
+    }
+
+    pub fn leave(&self, device: u32, group: IpAddr) {
+        self.ip.leave(device, group);
+        self.timers.look_at(self.ip.deadline());
     }
 }
 
@@ -269,26 +269,44 @@ impl Upper for Stack {
         }
     }
 
-    fn icmp_error(&self, _: Instant, about: About, error: IcmpError, _: IpAddr, _quoted: &[u8]) {
-        match about.protocol {
+    fn icmp_error(
+        &self,
+        now: Instant,
+        about: About,
+        error: IcmpError,
+        offender: IpAddr,
+        quoted: &[u8],
+        info: &Info,
+    ) {
+        let Some(ns) = self.ns.upgrade() else {
+            return;
+        };
+        let quote = Quote {
+            error,
+            offender,
+            from: endpoint(about.pair.local),
+            to: endpoint(about.pair.remote),
+            protocol: about.protocol,
+            packet: quoted,
+            header: about.header.into(),
+            came: Arrival::outside(about.pair.local.ip(), info),
+        };
+        let known = match about.protocol {
             6 => {
                 let known = self.connections.get(&about.pair);
                 if let (Some(c), Some(seq)) = (known, about.tcp_seq) {
                     c.failed(seq, error);
                 }
+                false
             }
-            17 => {
-                if let Some(ns) = self.ns.upgrade() {
-                    let (local, remote) = (about.pair.local, about.pair.remote);
-                    crate::udp::failed(&ns, endpoint(local), endpoint(remote), error.errno);
-                }
-            }
-            other => {
-                if let Some(ns) = self.ns.upgrade() {
-                    let (ident, to) = (about.pair.local.port(), about.pair.remote.ip());
-                    ns.raw.failed(other, ident, to, error.errno);
-                }
-            }
+            17 => crate::udp::failed(&ns, &quote),
+            1 | 58 => ns.raw.ping_failed(&quote),
+            _ => false,
+        };
+        let known = ns.raw.failed(&ns, &quote) || known;
+        // Of a connection that is its own affair: it looks at the sequence number.
+        if let (true, ErrorKind::PacketTooBig(mtu)) = (known, error.kind) {
+            self.ip.path_mtu_learnt(now, quote.to.ip, mtu);
         }
     }
 
@@ -307,6 +325,30 @@ impl Upper for Stack {
 
     fn wants_raw(&self) -> bool {
         self.ns.upgrade().is_some_and(|ns| ns.raw.is_used())
+    }
+}
+
+/// An ICMP message about a packet of ours, or what is told as if it were one.
+pub(crate) struct Quote<'a> {
+    pub error: IcmpError,
+    /// Who tells of it.
+    pub offender: IpAddr,
+    /// The packet's source and destination. Of an echo the source's port is its number.
+    pub from: Endpoint,
+    pub to: Endpoint,
+    pub protocol: u8,
+    /// The packet's beginning, from its IP header on.
+    pub packet: &'a [u8],
+    /// Where its transport's header begins.
+    pub header: usize,
+    /// How the message came.
+    pub came: Arrival,
+}
+
+impl Quote<'_> {
+    /// The packet's beginning without `n` bytes of its transport's header.
+    pub fn payload(&self, n: usize) -> &[u8] {
+        self.packet.get(self.header + n..).unwrap_or_default()
     }
 }
 

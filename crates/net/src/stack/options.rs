@@ -137,26 +137,33 @@ pub(super) fn set(c: &mut Config, level: i32, name: i32, value: i32) {
 
 /// What its packets carry.
 pub(crate) fn marks(options: &InetOptions, to: IpAddr) -> Marks {
-    let (ttl, tos) = if to.is_ipv4() {
-        (
-            options.value(SOL_IP, inet::IP_TTL),
-            options.value(SOL_IP, inet::IP_TOS),
-        )
+    let v4 = |name| options.value(SOL_IP, name);
+    let v6 = |name| options.value(SOL_IPV6, name);
+    let group = to.is_multicast();
+    let (ttl, tos, pmtu) = if to.is_ipv4() {
+        let ttl = if group {
+            inet::IP_MULTICAST_TTL
+        } else {
+            inet::IP_TTL
+        };
+        (v4(ttl), v4(inet::IP_TOS), v4(inet::IP_MTU_DISCOVER))
     } else {
-        (
-            options.value(SOL_IPV6, inet::IPV6_UNICAST_HOPS),
-            options.value(SOL_IPV6, inet::IPV6_TCLASS),
-        )
-    };
-    let discover = if to.is_ipv4() {
-        options.value(SOL_IP, inet::IP_MTU_DISCOVER)
-    } else {
-        options.value(SOL_IPV6, inet::IPV6_MTU_DISCOVER)
+        let hops = if group {
+            inet::IPV6_MULTICAST_HOPS
+        } else {
+            inet::IPV6_UNICAST_HOPS
+        };
+        // IPV6_DONTFRAG does as IP_PMTUDISC_DO.
+        let pmtu = match v6(inet::IPV6_DONTFRAG) {
+            0 => v6(inet::IPV6_MTU_DISCOVER),
+            _ => 2,
+        };
+        (v6(hops), v6(inet::IPV6_TCLASS), pmtu)
     };
     Marks {
         ttl: u8::try_from(ttl).unwrap_or(64),
         tos: tos as u8,
-        pmtu: match discover {
+        pmtu: match pmtu {
             0 => Pmtu::Dont,
             2 => Pmtu::Do,
             3 => Pmtu::Probe,

@@ -33,10 +33,10 @@ impl Stack {
         let stamp = (now.millis() as u32).wrapping_add(self.secret.timestamp_offset(&ends(pair)));
         match self.connections.late(&ns, now, stamp, &pair, &segment) {
             Late::Unknown | Late::Answer(TimeWaitAnswer::Gone) => {
-                self.begin(&ns, now, pair, segment, None)
+                self.begin(&ns, now, pair, segment, info, None)
             }
             Late::Answer(TimeWaitAnswer::Recycle(least)) => {
-                self.begin(&ns, now, pair, segment, Some(least))
+                self.begin(&ns, now, pair, segment, info, Some(least))
             }
             Late::Answer(TimeWaitAnswer::Acknowledge(header)) => {
                 if let Ok(path) = self.path(pair.remote.ip(), Some(pair.local.ip())) {
@@ -55,13 +55,15 @@ impl Stack {
         now: Instant,
         pair: Pair,
         segment: Segment,
+        info: &Info,
         least: Option<Seq>,
     ) -> Taken {
         let flags = segment.header.flags & (Flags::SYN | Flags::ACK | Flags::RST);
         if flags != Flags::SYN && flags != Flags::ACK {
             return Taken::No;
         }
-        let Some(l) = ns.tcp.lookup(endpoint(pair.local), |_| Some(0)) else {
+        let fits = |l: &Listener| l.takes_from(info.device as i32);
+        let Some(l) = ns.tcp.lookup(endpoint(pair.local), fits) else {
             return Taken::No;
         };
         let path = self.path(pair.remote.ip(), Some(pair.local.ip()));

@@ -12,6 +12,7 @@ pub use outside::{Outside, accept_from_outside};
 use crate::addr::{Endpoint, family_of, parse_bind, parse_inet};
 use crate::control::Control;
 use crate::inet::{IP_FREEBIND, IPV6_FREEBIND, IPV6_V6ONLY, InetOptions, TCP_CONGESTION};
+use crate::interface::LO_INDEX;
 use crate::ns::{Binding, NetNamespace, Rule};
 use crate::options::{Common, SO_ACCEPTCONN, SO_ERROR, SO_KEEPALIVE};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
@@ -139,7 +140,8 @@ pub fn bindable(
         return Err(EINVAL);
     }
     let free = options.on(SOL_IP, IP_FREEBIND) || options.on(SOL_IPV6, IPV6_FREEBIND);
-    let group = common.kind == SOCK_DGRAM && at.ip.is_multicast();
+    let group =
+        common.kind == SOCK_DGRAM && (at.ip.is_multicast() || common.ns.is_broadcast(at.ip));
     if !at.ip.is_unspecified() && !common.ns.is_local(at.ip) && !free && !group {
         return Err(EADDRNOTAVAIL);
     }
@@ -454,7 +456,8 @@ impl Tcp {
         let ns = &self.common.ns;
         // A wildcard's listener is for this host's addresses, not for others' that leave.
         let inside = !ns.is_outside(remote.ip);
-        let listener = ns.tcp.lookup(remote, |_| Some(0)).filter(|_| inside);
+        let by_loopback = |l: &Listener| l.takes_from(LO_INDEX);
+        let listener = ns.tcp.lookup(remote, by_loopback).filter(|_| inside);
         if listener.is_none()
             && let Some(way) = ns.way_to(remote)
         {

@@ -98,6 +98,12 @@ pub fn accept_from_outside(ns: &Arc<NetNamespace>, port: u16, peer: Endpoint, fd
 }
 
 impl Listener {
+    /// Whether it takes what comes by a device, as a score of [`crate::ns::PortTable::lookup`].
+    pub fn takes_from(&self, device: i32) -> Option<u32> {
+        let only = u32::from(self.common.device() != 0);
+        self.common.takes_from(device).then_some(only)
+    }
+
     /// The shared part of a socket for a connection that comes from outside: its memory is the
     /// listener's.
     pub(crate) fn common_for_peer(&self) -> Arc<Common> {

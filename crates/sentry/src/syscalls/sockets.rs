@@ -335,6 +335,9 @@ fn setsockopt(
     s.set_option(&cx.cred(), level.0, name, &v).map(|()| 0)
 }
 
+/// The room that SO_BINDTODEVICE wants for a device's name.
+const IFNAMSIZ: usize = 16;
+
 /// `getsockopt(fd, level, name, value, len)`.
 fn getsockopt(
     cx: &mut Context,
@@ -354,6 +357,10 @@ fn getsockopt(
         && let Some(u) = Ucred::decode(&v)
     {
         v = shown(cx, u).encode();
+    }
+    let is_name = level == OptionLevel::SOL_SOCKET && name == net::SO_BINDTODEVICE;
+    if is_name && !v.is_empty() && room < IFNAMSIZ {
+        return Err(EINVAL);
     }
     let n = v.len().min(room);
     mm.copy_out(value, &v[..n])?;

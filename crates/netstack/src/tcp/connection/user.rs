@@ -243,6 +243,12 @@ impl Connection {
         }
     }
 
+    /// How far what was sent is acknowledged, from the SYN on.
+    #[must_use]
+    pub fn acked(&self) -> u64 {
+        self.snd.una
+    }
+
     /// Whether a byte at `seq` is sent and not acknowledged: what a stranger who tells of it has to
     /// know.
     #[must_use]

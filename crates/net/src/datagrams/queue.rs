@@ -15,7 +15,7 @@ use crate::sys::*;
 use abi::Result;
 use abi::errno::EAGAIN;
 use bytes::Bytes;
-use netstack::ip::Info;
+use netstack::ip::{Info, Marks};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -54,7 +54,7 @@ pub(crate) struct Datagram {
 }
 
 /// How a datagram came.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     /// Where it was sent.
     pub to: IpAddr,
@@ -71,6 +71,16 @@ impl Arrival {
             device: LO_INDEX,
             tos,
             ttl: 64,
+        }
+    }
+
+    /// From a socket of this host, by way of a device.
+    pub fn looped(to: IpAddr, device: i32, marks: &Marks) -> Arrival {
+        Arrival {
+            to,
+            device,
+            tos: marks.tos,
+            ttl: marks.ttl,
         }
     }
 
@@ -157,7 +167,7 @@ impl DatagramQueue {
         Ok(Received {
             n: if flags & MSG_TRUNC != 0 { len } else { n },
             addr: m.from.encode(self.common.family),
-            control: control_for(&self.common, options, &m),
+            control: control_for(&self.common, options, m.came, m.time),
             flags: if n < len { MSG_TRUNC } else { 0 },
         })
     }
@@ -183,11 +193,16 @@ impl DatagramQueue {
 }
 
 /// The control messages that its socket asked for.
-fn control_for(common: &Common, options: &InetOptions, m: &Datagram) -> Control {
+pub(super) fn control_for(
+    common: &Common,
+    options: &InetOptions,
+    came: Arrival,
+    at: i64,
+) -> Control {
     let mut c = Control::default();
     let time = |unit: i64| {
-        let mut v = (m.time / 1_000_000_000).to_le_bytes().to_vec();
-        v.extend_from_slice(&(m.time % 1_000_000_000 / unit).to_le_bytes());
+        let mut v = (at / 1_000_000_000).to_le_bytes().to_vec();
+        v.extend_from_slice(&(at % 1_000_000_000 / unit).to_le_bytes());
         v
     };
     if common.flag(SO_TIMESTAMP) {
@@ -196,9 +211,9 @@ fn control_for(common: &Common, options: &InetOptions, m: &Datagram) -> Control 
     if common.flag(SO_TIMESTAMPNS) {
         c.other.push((SOL_SOCKET, SO_TIMESTAMPNS, time(1)));
     }
-    let index = m.came.device.to_le_bytes();
-    let ttl = i32::from(m.came.ttl).to_le_bytes().to_vec();
-    if let IpAddr::V4(to) = m.came.to {
+    let index = came.device.to_le_bytes();
+    let ttl = i32::from(came.ttl).to_le_bytes().to_vec();
+    if let IpAddr::V4(to) = came.to {
         if options.on(SOL_IP, IP_PKTINFO) {
             let mut v = index.to_vec();
             v.extend_from_slice(&to.octets());
@@ -209,12 +224,12 @@ fn control_for(common: &Common, options: &InetOptions, m: &Datagram) -> Control 
             c.other.push((SOL_IP, IP_TTL, ttl.clone()));
         }
         if options.on(SOL_IP, IP_RECVTOS) {
-            c.other.push((SOL_IP, IP_TOS, vec![m.came.tos]));
+            c.other.push((SOL_IP, IP_TOS, vec![came.tos]));
         }
     }
     if common.family == AF_INET6 {
         if options.on(SOL_IPV6, IPV6_RECVPKTINFO) {
-            let ip = match m.came.to {
+            let ip = match came.to {
                 IpAddr::V4(a) => a.to_ipv6_mapped(),
                 IpAddr::V6(a) => a,
             };
@@ -222,14 +237,12 @@ fn control_for(common: &Common, options: &InetOptions, m: &Datagram) -> Control 
             v.extend_from_slice(&index);
             c.other.push((SOL_IPV6, IPV6_PKTINFO, v));
         }
-    }
-    // Of an IPv4 datagram a socket of IPv6 is told the address only.
-    if m.came.to.is_ipv6() {
-        if options.on(SOL_IPV6, IPV6_RECVHOPLIMIT) {
+        // These two are of IPv6's own packets (`ip6_datagram_recv_specific_ctl`).
+        if came.to.is_ipv6() && options.on(SOL_IPV6, IPV6_RECVHOPLIMIT) {
             c.other.push((SOL_IPV6, IPV6_HOPLIMIT, ttl));
         }
-        if options.on(SOL_IPV6, IPV6_RECVTCLASS) {
-            let class = i32::from(m.came.tos).to_le_bytes().to_vec();
+        if came.to.is_ipv6() && options.on(SOL_IPV6, IPV6_RECVTCLASS) {
+            let class = i32::from(came.tos).to_le_bytes().to_vec();
             c.other.push((SOL_IPV6, IPV6_TCLASS, class));
         }
     }

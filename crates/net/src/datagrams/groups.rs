@@ -1,0 +1,205 @@
+//! Multicast groups: which a socket is in (`ip(7)`, `ipv6(7)`), and which a device is in because a
+//! socket is.
+//!
+//! # What holds
+//!
+//! - A socket is in a group of a device once at most, and leaves all when it closes.
+//! - A device is in a group as long as a socket is: the stack tells routers of the first and of the
+//!   last.
+//!
+//! Lock order: [`Memberships`] → [`DeviceGroups`] → the stack's own.
+
+use crate::interface::LO_INDEX;
+use crate::ns::NetNamespace;
+use abi::Result;
+use abi::errno::{EADDRINUSE, EADDRNOTAVAIL, EINVAL, ENOBUFS, ENODEV, ENOMEM};
+use netstack::ip::SendError;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// `net.ipv4.igmp_max_memberships`.
+const MOST_V4: usize = 20;
+/// What `net.core.optmem_max` leaves room for, about.
+const MOST_V6: usize = 1024;
+
+/// Which device a program means: by its index, by an address of it, or none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Which {
+    /// 0: not said.
+    pub device: i32,
+    /// IPv4 only; unspecified: not said.
+    pub address: Ipv4Addr,
+}
+
+impl Which {
+    pub fn by_index(device: i32) -> Which {
+        Which {
+            device,
+            address: Ipv4Addr::UNSPECIFIED,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Member {
+    group: IpAddr,
+    device: i32,
+    address: Ipv4Addr,
+}
+
+/// The groups of a socket.
+#[derive(Default)]
+pub(crate) struct Memberships(Mutex<Vec<Member>>);
+
+impl Memberships {
+    pub fn join(&self, ns: &NetNamespace, group: IpAddr, which: Which) -> Result<()> {
+        if !group.is_multicast() {
+            return Err(EINVAL);
+        }
+        let mut all = self.0.lock();
+        let known = |m: &Member, device: i32| m.group == group && m.device == device;
+        if group.is_ipv6() && which.device == 0 && all.iter().any(|m| m.group == group) {
+            return Err(EADDRINUSE);
+        }
+        let device = find_device(ns, group, which);
+        let (most, full) = match group {
+            IpAddr::V4(_) => (MOST_V4, ENOBUFS),
+            IpAddr::V6(_) => (MOST_V6, ENOMEM),
+        };
+        let same = |m: &&Member| m.group.is_ipv4() == group.is_ipv4();
+        let device = device.ok_or(ENODEV)?;
+        if all.iter().any(|m| known(m, device)) {
+            return Err(EADDRINUSE);
+        }
+        if all.iter().filter(same).count() >= most {
+            return Err(full);
+        }
+        ns.groups.join(ns, device, group)?;
+        all.push(Member {
+            group,
+            device,
+            address: which.address,
+        });
+        Ok(())
+    }
+
+    pub fn leave(&self, ns: &NetNamespace, group: IpAddr, which: Which) -> Result<()> {
+        if group.is_ipv6() && !group.is_multicast() {
+            return Err(EINVAL);
+        }
+        let found = match group {
+            IpAddr::V4(_) => find_device(ns, group, which),
+            IpAddr::V6(_) => Some(which.device),
+        };
+        if found.is_none() && which.device == 0 && which.address.is_unspecified() {
+            return Err(ENODEV);
+        }
+        let device = found.unwrap_or(which.device);
+        let mut all = self.0.lock();
+        let place = all.iter().position(|m| {
+            let by_address = which.address.is_unspecified() || which.address == m.address;
+            m.group == group
+                && if device == 0 {
+                    by_address
+                } else {
+                    m.device == device
+                }
+        });
+        let m = all.remove(place.ok_or(EADDRNOTAVAIL)?);
+        ns.groups.leave(ns, m.device, m.group);
+        Ok(())
+    }
+
+    pub fn leave_all(&self, ns: &NetNamespace) {
+        for m in std::mem::take(&mut *self.0.lock()) {
+            ns.groups.leave(ns, m.device, m.group);
+        }
+    }
+
+    /// Whether it takes what came by a device for a group. `others`: also of groups that only other
+    /// sockets are in (IP_MULTICAST_ALL).
+    pub fn take(&self, group: IpAddr, device: i32, others: impl FnOnce() -> bool) -> bool {
+        let all = self.0.lock();
+        // IPv6 does not look at the device (`inet6_mc_check`).
+        let mine = |m: &Member| m.group == group && (group.is_ipv6() || m.device == device);
+        all.iter().any(mine) || others()
+    }
+}
+
+/// The device that is meant (`ip_mc_find_dev`, `ipv6_sock_mc_join`).
+pub(crate) fn find_device(ns: &NetNamespace, group: IpAddr, which: Which) -> Option<i32> {
+    if which.device != 0 {
+        return Some(which.device).filter(|i| ns.has_device(*i));
+    }
+    if !which.address.is_unspecified() {
+        return ns.device_of(IpAddr::V4(which.address));
+    }
+    let path = ns.stack()?.ip.path(group, None, None).ok()?;
+    i32::try_from(path.index).ok()
+}
+
+/// The groups that the devices of a namespace are in, with the number of their sockets.
+#[derive(Default)]
+pub(crate) struct DeviceGroups(Mutex<HashMap<(i32, IpAddr), usize>>);
+
+impl DeviceGroups {
+    fn join(&self, ns: &NetNamespace, device: i32, group: IpAddr) -> Result<()> {
+        let mut all = self.0.lock();
+        let count = all.entry((device, group)).or_insert(0);
+        if *count == 0
+            && device != LO_INDEX
+            && let Some(s) = ns.stack()
+            && let Err(e) = s.join(device as u32, group)
+        {
+            all.remove(&(device, group));
+            return Err(match e {
+                SendError::Device => ENODEV,
+                e => e.errno(),
+            });
+        }
+        *count += 1;
+        Ok(())
+    }
+
+    fn leave(&self, ns: &NetNamespace, device: i32, group: IpAddr) {
+        let mut all = self.0.lock();
+        let Some(count) = all.get_mut(&(device, group)) else {
+            return;
+        };
+        *count -= 1;
+        if *count > 0 {
+            return;
+        }
+        all.remove(&(device, group));
+        if device != LO_INDEX
+            && let Some(s) = ns.stack()
+        {
+            s.leave(device as u32, group);
+        }
+    }
+
+    /// Whether a device is in a group.
+    pub fn has(&self, device: i32, group: IpAddr) -> bool {
+        is_everybody(group) || self.0.lock().contains_key(&(device, group))
+    }
+
+    /// All, with the number of their sockets, in order.
+    pub fn all(&self) -> Vec<(i32, IpAddr, usize)> {
+        let all = self.0.lock();
+        let mut list: Vec<_> = all.iter().map(|((d, g), n)| (*d, *g, *n)).collect();
+        list.sort_unstable();
+        list
+    }
+}
+
+/// Groups that everybody is in: all hosts, all nodes of the link and of the device.
+fn is_everybody(group: IpAddr) -> bool {
+    match group {
+        IpAddr::V4(g) => g == Ipv4Addr::new(224, 0, 0, 1),
+        IpAddr::V6(g) => {
+            g == Ipv6Addr::new(0xff01, 0, 0, 0, 0, 0, 0, 1)
+                || g == Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1)
+        }
+    }
+}
