@@ -180,6 +180,7 @@ def marks_inside():
     s.setsockopt(socket.IPPROTO_IPV6, 16, 19)
     s.setsockopt(socket.IPPROTO_IPV6, 67, 0x40)
     s.sendto(b"b", (OUT6, PORT))
+    time.sleep(0.1)  # Its neighbour is asked for first.
     m = dgram(socket.AF_INET6)
     m.sendto(b"c", ("::ffff:" + OUT4, PORT))
     say("mapped", m.getsockname()[0])
