@@ -1,6 +1,7 @@
 //! The congestion window: CUBIC (RFC 9438) and Reno (RFC 5681), in bytes.
 
 use super::config::Congestion;
+use super::slow_start::SlowStart;
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ pub(super) struct Window {
     /// Bytes acknowledged that have not grown the window yet.
     credit: u64,
     cubic: Cubic,
+    slow_start: SlowStart,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -44,6 +46,7 @@ impl Window {
             mss,
             credit: 0,
             cubic: Cubic::default(),
+            slow_start: SlowStart::default(),
         }
     }
 
@@ -62,11 +65,23 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
+    /// An acknowledgement came, with a round trip where it gave one. The first slow start may be
+    /// over.
+    pub fn took(&mut self, rtt: Option<Duration>, una: u64, nxt: u64) {
+        if self.ssthresh == u64::MAX && self.slow_start.took(rtt, una, nxt) {
+            self.ssthresh = self.cwnd;
+        }
+    }
+
     /// `acked` bytes arrived while the window was the limit.
     pub fn grow(&mut self, mut acked: u64, now: Instant, rtt: Duration) {
         if self.is_slow_start() {
             let n = acked.min(self.ssthresh - self.cwnd);
-            self.cwnd += n;
+            self.cwnd += if self.ssthresh == u64::MAX {
+                self.slow_start.growth(n)
+            } else {
+                n
+            };
             acked -= n;
             if acked == 0 {
                 return;

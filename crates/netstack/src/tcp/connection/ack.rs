@@ -23,6 +23,8 @@ pub(super) struct Progress {
     first_sacked: Option<Instant>,
     /// When the latest sent of what was sent again went.
     resent: Option<Instant>,
+    /// The round trip that it gave.
+    pub rtt: Option<Duration>,
     /// Whether it neither brought data nor moved the window.
     pub is_pure: bool,
 }
@@ -51,7 +53,10 @@ impl Connection {
         let window_moved = self.update_window(h, ack);
         progress.is_pure = segment.payload.is_empty() && !window_moved;
         self.take_deliveries(now, h, ack, &mut progress);
-        self.take_samples(now, h, &progress);
+        progress.rtt = self.round_trip(now, h, &progress);
+        if let Some(rtt) = progress.rtt {
+            self.rtt.sample(rtt, now);
+        }
         let is_repeated = ack == self.snd.una && progress.is_pure && !h.flags.contains(Flags::FIN);
         self.count_repeated(&mut progress, is_repeated);
         self.after_ack(now, h, &progress);
@@ -156,12 +161,13 @@ impl Connection {
         })
     }
 
-    /// Round trips (RFC 6298 3: Karn's rule).
-    fn take_samples(&mut self, now: Instant, h: &Header, progress: &Progress) {
+    /// The round trip that an acknowledgement tells of (RFC 6298 3: Karn's rule).
+    fn round_trip(&self, now: Instant, h: &Header, progress: &Progress) -> Option<Duration> {
         let of_ack = progress.first.filter(|_| progress.resent.is_none());
         if let Some(at) = of_ack.or(progress.first_sacked) {
-            self.rtt.sample(now.since(at), now);
-        } else if progress.acked > 0
+            return Some(now.since(at));
+        }
+        if progress.acked > 0
             && self.agreed.timestamps
             && let Some(t) = h.options.timestamps.filter(|t| t.echo != 0)
         {
@@ -174,10 +180,10 @@ impl Connection {
             });
             let millis = self.stamp(now).wrapping_sub(t.echo);
             if millis < 1 << 24 && !is_ambiguous {
-                self.rtt
-                    .sample(Duration::from_millis(u64::from(millis.max(1))), now);
+                return Some(Duration::from_millis(u64::from(millis.max(1))));
             }
         }
+        None
     }
 
     /// The send buffer follows the congestion window (Linux: tcp_sndbuf_expand).

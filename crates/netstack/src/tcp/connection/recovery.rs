@@ -71,6 +71,7 @@ impl Connection {
             self.recovery.phase = Phase::Open;
             self.rack.recovered();
         }
+        self.window.took(progress.rtt, self.snd.una, self.snd.nxt);
         let lost = if progress.delivered > 0 {
             self.detect_losses(now)
         } else {

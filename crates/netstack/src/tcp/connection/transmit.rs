@@ -311,7 +311,24 @@ impl Connection {
             return false;
         }
         let share = self.window.cwnd.min(self.snd.window) / 3;
+        let most = most.min(self.most_burst());
         len < most.min(available).min(share) && len <= window.min(room)
+    }
+
+    /// What is worth waiting for: the bytes of a millisecond, and more on short paths, where bursts
+    /// are short, too (Linux: tcp_tso_autosize).
+    fn most_burst(&self) -> u64 {
+        const UNIT: u128 = Duration::from_micros(512).as_nanos();
+        let (Some(smooth), Some(least)) = (self.rtt.smooth(), self.rtt.least()) else {
+            return u64::MAX;
+        };
+        let cwnd = u128::from(self.window.cwnd);
+        let ahead = if self.window.is_slow_start() { 20 } else { 12 };
+        let millisecond = cwnd * ahead / 10 * 1_000_000 / smooth.as_nanos().max(1);
+        let short = u64::from(self.config.gso_max)
+            .checked_shr((least.as_nanos() / UNIT) as u32)
+            .unwrap_or(0);
+        (millisecond as u64).saturating_add(short)
     }
 
     fn restart_after_idle(&mut self, now: Instant) {

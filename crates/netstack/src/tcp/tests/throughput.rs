@@ -11,6 +11,7 @@ use crate::tcp::{Config, Congestion};
 struct Use {
     /// Sent again and not lost.
     needless: u64,
+    lost: u64,
     /// Bytes a second.
     rate: u64,
     link: f64,
@@ -26,6 +27,8 @@ struct Case {
     congestion: Congestion,
     has_sack: bool,
     bytes: u64,
+    /// How many bytes wait before the link; 0: 20 ms.
+    queue: u64,
 }
 
 const MSS: u16 = 1460;
@@ -38,7 +41,10 @@ fn measure(name: &str, case: &Case) -> Use {
         sack: case.has_sack,
         ..Config::default()
     };
-    let queue = (case.rate / 50).max(50_000);
+    let queue = match case.queue {
+        0 => (case.rate / 50).max(50_000),
+        n => n,
+    };
     let forth = Path {
         loss: (case.loss * 1e6) as u64,
         jitter: MS * case.jitter,
@@ -86,6 +92,7 @@ fn measure(name: &str, case: &Case) -> Use {
     );
     Use {
         needless: i.total_retransmitted.saturating_sub(sim.lost),
+        lost: sim.lost,
         rate: i.delivery_rate,
         link: got / link,
         possible: got / possible,
@@ -100,6 +107,7 @@ const CLEAN: Case = Case {
     congestion: Congestion::Cubic,
     has_sack: true,
     bytes: 60_000_000,
+    queue: 0,
 };
 
 #[test]
@@ -167,4 +175,16 @@ fn reordering_costs_little() {
         &Case { jitter: 4, ..CLEAN },
     );
     assert!(u.link > 0.7, "{}", u.link);
+}
+
+#[test]
+fn a_short_queue_is_not_run_over() {
+    let short = Case {
+        rate: FAST / 5,
+        bytes: 4_000_000,
+        queue: 30_000,
+        ..CLEAN
+    };
+    let u = measure("20 Mbit/s, a queue of 12 ms", &short);
+    assert!(u.link > 0.9 && u.lost < 60, "{} {}", u.link, u.lost);
 }
