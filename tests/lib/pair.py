@@ -1,4 +1,4 @@
-"""Two network namespaces with a pair of devices between them, for tests/stack and bench/network."""
+"""Two network namespaces with a pair of devices between them, for tests/stack, tests/wire and bench/network."""
 
 import os
 import subprocess
@@ -12,17 +12,27 @@ def ip(pid, *words):
     return r.stdout
 
 
+def veth(pid, device, peer, peer_device, mtu):
+    ip(pid, "link", "add", device, "mtu", str(mtu), "type", "veth", "peer", "name", peer_device, "mtu", str(mtu), "netns", str(peer))
+
+
 class Pair:
     """Two namespaces and a pair of devices between them."""
 
     def __init__(self, mtu=1500):
-        self.holders = [subprocess.Popen(["unshare", "--net", "sleep", "1000"]) for _ in range(2)]
-        self.out, self.inner = (h.pid for h in self.holders)
+        self.namespaces(2)
+        veth(self.out, "out0", self.inner, "eth0", mtu)
+        self.configure()
+
+    def namespaces(self, n):
+        self.holders = [subprocess.Popen(["unshare", "--net", "sleep", "1000"]) for _ in range(n)]
+        self.out, self.inner = (h.pid for h in self.holders[:2])
         own = os.readlink("/proc/self/ns/net")
-        for pid in self.out, self.inner:
-            while os.readlink(f"/proc/{pid}/ns/net") == own:
+        for h in self.holders:
+            while os.readlink(f"/proc/{h.pid}/ns/net") == own:
                 time.sleep(0.005)
-        ip(self.out, "link", "add", "out0", "mtu", str(mtu), "type", "veth", "peer", "name", "eth0", "mtu", str(mtu), "netns", str(self.inner))
+
+    def configure(self):
         for pid, device, four, six in (self.out, "out0", OUT4, OUT6), (self.inner, "eth0", IN4, IN6):
             ip(pid, "link", "set", "lo", "up")
             ip(pid, "address", "add", f"{four}/24", "broadcast", "+", "dev", device)
@@ -38,3 +48,27 @@ class Pair:
         for h in self.holders:
             h.kill()
             h.wait()
+
+
+class Relayed(Pair):
+    """A third namespace between the two, where a relay (tests/lib/relay.c) passes frames on as it is told."""
+
+    def __init__(self, relay, seed, words, mtu=1500):
+        self.namespaces(3)
+        middle = self.holders[2].pid
+        veth(self.out, "out0", middle, "left", mtu)
+        veth(self.inner, "eth0", middle, "right", mtu)
+        for device in "left", "right":
+            # Nobody speaks there but the relay.
+            ip(middle, "link", "set", device, "addrgenmode", "none")
+            ip(middle, "link", "set", device, "up")
+        self.relay = subprocess.Popen(["nsenter", f"--net=/proc/{middle}/ns/net", relay, str(seed), "left", "right", *words], stdout=subprocess.PIPE, text=True)
+        if self.relay.stdout.readline() != "ready\n":
+            raise RuntimeError("the relay does not start")
+        self.configure()
+
+    def close(self):
+        self.relay.terminate()
+        self.told = self.relay.stdout.read()
+        self.relay.wait()
+        super().close()
