@@ -42,6 +42,17 @@ impl Endpoint {
         }
         v
     }
+    /// As a socket of `family` shows who sent what came by a device: a link-local address has it as
+    /// its scope.
+    pub fn encode_from(&self, family: u16, device: i32) -> Vec<u8> {
+        let mut v = self.encode(family);
+        if let (IpAddr::V6(a), AF_INET6) = (self.ip, family)
+            && a.is_unicast_link_local()
+        {
+            v[24..28].copy_from_slice(&device.to_le_bytes());
+        }
+        v
+    }
     /// As a socket of its own family shows it.
     #[must_use]
     pub fn to_sockaddr(&self) -> Vec<u8> {

@@ -1,5 +1,6 @@
 //! Making sockets: which family and type does what (`socket(2)`, `socketpair(2)`).
 
+use crate::netlink::Subsystem;
 use crate::ns::NetNamespace;
 use crate::protocol::Caller;
 use crate::socket::Socket;
@@ -55,7 +56,8 @@ pub fn socket(
             _ => return Err(ESOCKTNOSUPPORT),
         },
         AF_NETLINK => match (kind, protocol) {
-            (SOCK_RAW | SOCK_DGRAM, 0) => netlink::new(ns, kind),
+            (SOCK_RAW | SOCK_DGRAM, 0) => netlink::new(ns, kind, Subsystem::Route),
+            (SOCK_RAW | SOCK_DGRAM, 4) => netlink::new(ns, kind, Subsystem::SockDiag),
             (SOCK_RAW | SOCK_DGRAM, _) => return Err(EPROTONOSUPPORT),
             _ => return Err(ESOCKTNOSUPPORT),
         },

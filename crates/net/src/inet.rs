@@ -40,6 +40,9 @@ pub const IP_UNICAST_IF: i32 = 50;
 /// At both levels.
 pub const MCAST_JOIN_GROUP: i32 = 42;
 pub const MCAST_LEAVE_GROUP: i32 = 45;
+/// What RFC 2292 had.
+pub const IPV6_2292PKTINFO: i32 = 2;
+pub const IPV6_2292HOPLIMIT: i32 = 8;
 pub const IPV6_UNICAST_HOPS: i32 = 16;
 pub const IPV6_MULTICAST_IF: i32 = 17;
 pub const IPV6_MULTICAST_HOPS: i32 = 18;
@@ -88,6 +91,8 @@ const TABLE: &[(i32, i32, Kind, i32)] = &[
     (SOL_IP, IP_MULTICAST_ALL, Int(0, 1), 1),
     (SOL_IP, IP_UNICAST_IF, ANY, 0),
     (SOL_IP, 51, ANY, 0),
+    (SOL_IPV6, IPV6_2292PKTINFO, Bool, 0),
+    (SOL_IPV6, IPV6_2292HOPLIMIT, Bool, 0),
     (SOL_IPV6, 11, ANY, 0),
     (SOL_IPV6, IPV6_UNICAST_HOPS, Int(-1, 255), 64),
     (SOL_IPV6, IPV6_MULTICAST_IF, Int(0, 1), 0),

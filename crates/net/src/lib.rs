@@ -28,7 +28,7 @@
 //! user                             the way out by a broker: connected sockets, datagrams
 //! stack                            the way out by our own packets on the devices of a namespace
 //! readiness                        the host's descriptors whose readiness is a socket's
-//! ioctl, procnet                   what is told of interfaces and bindings
+//! ioctl, procnet, census           what is told of interfaces, bindings and sockets
 //! protocol                         the trait that they implement; what a call brings along
 //! datagrams                        what UDP, ping and raw have in common
 //! msgqueue, stream                 receive queues and rings
@@ -53,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 mod addr;
+mod census;
 pub mod control;
 mod datagrams;
 pub mod devices;
@@ -69,6 +70,7 @@ mod options;
 mod outside;
 pub use options::{SO_BINDTODEVICE, SO_PEERCRED};
 pub use procnet::PROC_NET;
+pub use sysnet::{SYS_NET, SYS_NET_STATISTICS};
 mod procnet;
 mod protocol;
 mod raw;
@@ -77,6 +79,7 @@ mod route;
 mod socket;
 mod stack;
 mod stream;
+mod sysnet;
 mod tcp;
 mod udp;
 mod unix;

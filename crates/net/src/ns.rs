@@ -47,6 +47,8 @@ pub struct NetNamespace {
     /// The multicast groups that its devices are in.
     pub(crate) groups: DeviceGroups,
     pub(crate) abstract_names: Mutex<BTreeMap<Vec<u8>, Weak<UnixSock>>>,
+    /// All UNIX sockets, by their inodes. Leaf lock.
+    pub(crate) unix: Mutex<HashMap<u64, Weak<UnixSock>>>,
     /// One for the sandbox: a cycle of sockets may lead through several namespaces.
     pub(crate) in_flight: Arc<InFlightRegistry>,
     /// Whether the loopback interface is up, and whether it ever was: it gets its addresses then.
@@ -136,6 +138,7 @@ impl NetNamespace {
             raw: RawSockets::default(),
             groups: DeviceGroups::default(),
             abstract_names: Mutex::new(BTreeMap::new()),
+            unix: Mutex::default(),
             in_flight: Arc::default(),
             up: AtomicBool::new(true),
             addressed: AtomicBool::new(true),
@@ -369,8 +372,11 @@ pub struct Binding<T> {
 }
 
 impl<T> Binding<T> {
-    pub fn has_target(&self) -> bool {
-        self.target.lock().is_some()
+    pub fn target(&self) -> Option<Arc<T>> {
+        self.target.lock().clone()
+    }
+    pub fn is_v6_only(&self) -> bool {
+        self.families == Families::V6Only
     }
     fn families(&self) -> u8 {
         match self.ip {

@@ -1,8 +1,10 @@
 //! The text of `/proc/net/*`.
 
 use crate::addr::{Endpoint, any_ip};
-use crate::ns::{Binding, NetNamespace, PortTable};
+use crate::census::{self, InetSocket};
+use crate::ns::{NetNamespace, PortTable};
 use crate::sys::{AF_INET, AF_INET6};
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -21,9 +23,15 @@ fn hex(e: Endpoint, family: u16) -> String {
     s
 }
 
-/// The lines of one table; `state` gives the state of a binding that has a target and of one
-/// without.
-fn table<T>(t: &PortTable<T>, family: u16, states: (u8, u8)) -> String {
+/// Which table of sockets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Table {
+    Streams,
+    Datagrams,
+}
+
+/// The lines of one table (`tcp4_seq_show`, `udp4_seq_show`, `raw_seq_show`, and IPv6's).
+fn table(all: &[InetSocket], family: u16, kind: Table) -> String {
     let (local, remote) = if family == AF_INET6 {
         (
             format!("{:<37}", "local_address"),
@@ -32,42 +40,38 @@ fn table<T>(t: &PortTable<T>, family: u16, states: (u8, u8)) -> String {
     } else {
         ("local_address".into(), "rem_address  ".into())
     };
+    let more = match kind {
+        Table::Streams => "",
+        Table::Datagrams => " ref pointer drops",
+    };
     let mut s = format!(
-        "  sl  {local} {remote} st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n",
+        "  sl  {local} {remote} st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode{more}\n",
     );
-    let mut all: Vec<_> = t
-        .all()
-        .into_iter()
-        .filter(|b| b.common.family == family)
-        .collect();
-    all.sort_by_key(|b| (b.port, b.common.ino));
-    for (i, b) in all.iter().enumerate() {
-        let b: &Binding<T> = b;
-        let remote = *b.remote.lock();
-        let state = match remote {
-            Some(_) => 1,
-            None if b.has_target() => states.0,
-            None => states.1,
+    let none = Endpoint {
+        ip: any_ip(family),
+        port: 0,
+    };
+    let all = all.iter().filter(|s| s.family == family);
+    for (i, x) in all.enumerate() {
+        let rest = match kind {
+            Table::Streams => "1 0000000000000000 100 0 0 10 0",
+            Table::Datagrams => "2 0000000000000000 0",
         };
         let _ = writeln!(
             s,
-            "{i:4}: {} {} {state:02X} 00000000:00000000 00:00000000 00000000 {:5}        0 {} 1 0000000000000000 100 0 0 10 0",
-            hex(
-                Endpoint {
-                    ip: b.ip,
-                    port: b.port
-                },
-                family
-            ),
-            hex(
-                remote.unwrap_or(Endpoint {
-                    ip: any_ip(family),
-                    port: 0
-                }),
-                family
-            ),
-            b.uid,
-            b.common.ino
+            "{i:4}: {} {} {:02X} {:08X}:{:08X} 00:00000000 00000000 {:5}        0 {} {rest}",
+            hex(x.local, family),
+            hex(x.remote.unwrap_or(none), family),
+            x.state,
+            // Of a listener it is how many may wait, which is not told here.
+            if x.state == census::LISTEN {
+                0
+            } else {
+                x.send_queue
+            },
+            x.receive_queue,
+            x.uid,
+            x.ino
         );
     }
     s
@@ -103,27 +107,35 @@ impl NetNamespace {
     #[must_use]
     pub fn proc_net(&self, name: &str) -> Option<String> {
         Some(match name {
-            "tcp" => table(&self.tcp, AF_INET, (0x0A, 0x07)),
-            "tcp6" => table(&self.tcp, AF_INET6, (0x0A, 0x07)),
-            "udp" => table(&self.udp, AF_INET, (0x07, 0x07)),
-            "udp6" => table(&self.udp, AF_INET6, (0x07, 0x07)),
+            "tcp" => table(&self.tcp_sockets(), AF_INET, Table::Streams),
+            "tcp6" => table(&self.tcp_sockets(), AF_INET6, Table::Streams),
+            "udp" => table(&self.udp_sockets(), AF_INET, Table::Datagrams),
+            "udp6" => table(&self.udp_sockets(), AF_INET6, Table::Datagrams),
+            "raw" => table(&self.raw_sockets(), AF_INET, Table::Datagrams),
+            "raw6" => table(&self.raw_sockets(), AF_INET6, Table::Datagrams),
             "unix" => {
                 let mut s =
                     String::from("Num       RefCount Protocol Flags    Type St Inode Path\n");
-                let names = self.abstract_names.lock().clone();
-                for (n, w) in names {
-                    if let Some(u) = w.upgrade() {
-                        let (listens, connected) = u.status();
-                        let _ = writeln!(
-                            s,
-                            "0000000000000000: 00000002 00000000 {:08X} {:04X} {:02} {:5} @{}",
-                            if listens { 0x10000 } else { 0 },
-                            u.common.kind,
-                            if connected { 3 } else { 1 },
-                            u.common.ino,
-                            String::from_utf8_lossy(&n).replace('\0', "@")
-                        );
-                    }
+                for u in self.unix_sockets() {
+                    let listens = u.state == census::LISTEN;
+                    let name = match &u.name[..] {
+                        [] => String::new(),
+                        [0, rest @ ..] => {
+                            format!(" @{}", String::from_utf8_lossy(rest).replace('\0', "@"))
+                        }
+                        path => {
+                            let path = path.strip_suffix(b"\0").unwrap_or(path);
+                            format!(" {}", String::from_utf8_lossy(path))
+                        }
+                    };
+                    let _ = writeln!(
+                        s,
+                        "0000000000000000: 00000002 00000000 {:08X} {:04X} {:02} {:5}{name}",
+                        if listens { 0x10000 } else { 0 },
+                        u.kind,
+                        if u.state == census::ESTABLISHED { 3 } else { 1 },
+                        u.ino,
+                    );
                 }
                 s
             }
@@ -145,19 +157,17 @@ impl NetNamespace {
                 }
                 s
             }
-            "arp" => String::from(
-                "IP address       HW type     Flags       HW address            Mask     Device\n",
-            ),
+            "arp" => self.arp(),
             "packet" => {
                 String::from("sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n")
             }
             "snmp" => self.snmp(),
-            "snmp6" => snmp6(),
-            "netstat" => netstat(),
+            "snmp6" => self.snmp6(),
+            "netstat" => self.netstat(),
             "sockstat" => self.sockstat(AF_INET),
             "sockstat6" => self.sockstat(AF_INET6),
             "protocols" => self.protocols(),
-            "ipv6_route" | "raw" | "raw6" => String::new(),
+            "ipv6_route" => self.ipv6_routes(),
             _ => return None,
         })
     }
@@ -186,10 +196,27 @@ impl NetNamespace {
              face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n",
         );
         for i in self.interfaces() {
+            let c = self.device_counts(i.index);
             let _ = writeln!(
                 s,
                 "{:>6}: {:7} {:7} {:4} {:4} {:4} {:5} {:10} {:9} {:8} {:7} {:4} {:4} {:4} {:5} {:7} {:10}",
-                i.name, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+                i.name,
+                c.rx_bytes,
+                c.rx_packets,
+                c.rx_errors,
+                c.rx_dropped,
+                0,
+                0,
+                0,
+                c.multicast,
+                c.tx_bytes,
+                c.tx_packets,
+                0,
+                c.tx_dropped,
+                0,
+                0,
+                0,
+                0
             );
         }
         s
@@ -293,12 +320,26 @@ fn pair(name: &str, fields: &str, value: impl Fn(&str) -> i64) -> String {
 }
 
 impl NetNamespace {
-    /// `/proc/net/snmp`. Packets are not counted: data moves in memory.
+    /// The stack's counters, by their groups and names. What moves in memory is not counted.
+    fn counters(&self) -> HashMap<(&'static str, &'static str), i64> {
+        let counts = self.stack().map(|s| s.ip.counters().mib);
+        let all = counts.into_iter().flatten();
+        all.map(|(m, n)| (m.name(), n as i64)).collect()
+    }
+
+    /// `/proc/net/snmp`.
     fn snmp(&self) -> String {
-        let established = |t: &PortTable<_>| {
-            let all = t.all();
-            all.iter().filter(|b| b.remote.lock().is_some()).count() as i64
+        let counters = self.counters();
+        let count = |group: &'static str, f: &str| {
+            let found = counters.iter().find(|((g, n), _)| *g == group && *n == f);
+            found.map_or(0, |(_, n)| *n)
         };
+        let tcp = self.tcp_sockets();
+        // CLOSE_WAIT counts, too.
+        let established = tcp
+            .iter()
+            .filter(|s| matches!(s.state, census::ESTABLISHED | census::CLOSE_WAIT))
+            .count() as i64;
         let ip = "Forwarding DefaultTTL InReceives InHdrErrors InAddrErrors ForwDatagrams \
                   InUnknownProtos InDiscards InDelivers OutRequests OutDiscards OutNoRoutes \
                   ReasmTimeout ReasmReqds ReasmOKs ReasmFails FragOKs FragFails FragCreates \
@@ -309,7 +350,7 @@ impl NetNamespace {
                     OutRateLimitHost OutDestUnreachs OutTimeExcds OutParmProbs OutSrcQuenchs \
                     OutRedirects OutEchos OutEchoReps OutTimestamps OutTimestampReps \
                     OutAddrMasks OutAddrMaskReps";
-        let tcp = "RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails \
+        let tcp_fields = "RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails \
                    EstabResets CurrEstab InSegs OutSegs RetransSegs InErrs OutRsts InCsumErrors";
         let udp = "InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors \
                    InCsumErrors IgnoredMulti MemErrors";
@@ -317,34 +358,45 @@ impl NetNamespace {
         pair("Ip", ip, |f| match f {
             "Forwarding" => 2,
             "DefaultTTL" => 64,
-            _ => 0,
-        }) + &pair("Icmp", icmp, none)
+            "OutTransmits" => count("Ip", "OutRequests"),
+            f => count("Ip", f),
+        }) + &pair("Icmp", icmp, |f| count("Icmp", f))
             + "IcmpMsg:\nIcmpMsg:\n"
-            + &pair("Tcp", tcp, |f| match f {
+            + &pair("Tcp", tcp_fields, |f| match f {
                 "RtoAlgorithm" => 1,
                 "RtoMin" => 200,
                 "RtoMax" => 120_000,
                 "MaxConn" => -1,
-                "CurrEstab" => established(&self.tcp),
-                _ => 0,
+                "CurrEstab" => established,
+                f => count("Tcp", f),
             })
-            + &pair("Udp", udp, none)
+            + &pair("Udp", udp, |f| count("Udp", f))
             + &pair("UdpLite", udp, none)
     }
 
-    /// `/proc/net/sockstat` and `sockstat6`. Unix sockets are not counted.
+    /// `/proc/net/sockstat` and `sockstat6`.
     fn sockstat(&self, family: u16) -> String {
-        let (tcp, udp) = (count(&self.tcp, family), count(&self.udp, family));
+        let (tcp, udp, raw) = (self.tcp_sockets(), self.udp_sockets(), self.raw_sockets());
+        let of = |all: &[InetSocket]| {
+            let there = |s: &&InetSocket| s.family == family && s.state != census::TIME_WAIT;
+            all.iter().filter(there).count()
+        };
+        let held = self.stack().map_or(0, |s| s.ip.held());
+        let (t, u, r) = (of(&tcp), of(&udp), of(&raw));
         if family == AF_INET6 {
             return format!(
-                "TCP6: inuse {tcp}\nUDP6: inuse {udp}\nUDPLITE6: inuse 0\nRAW6: inuse 0\n\
+                "TCP6: inuse {t}\nUDP6: inuse {u}\nUDPLITE6: inuse 0\nRAW6: inuse {r}\n\
                  FRAG6: inuse 0 memory 0\n"
             );
         }
-        let used = tcp + udp + count(&self.tcp, AF_INET6) + count(&self.udp, AF_INET6);
+        let left = tcp.iter().filter(|s| s.state == census::TIME_WAIT).count();
+        let orphans = tcp.iter().filter(|s| s.ino == 0).count() - left;
+        let open = tcp.len() - left;
+        let used = open + udp.len() + raw.len() + self.unix.lock().len();
         format!(
-            "sockets: used {used}\nTCP: inuse {tcp} orphan 0 tw 0 alloc {tcp} mem 0\n\
-             UDP: inuse {udp} mem 0\nUDPLITE: inuse 0\nRAW: inuse 0\nFRAG: inuse 0 memory 0\n"
+            "sockets: used {used}\nTCP: inuse {t} orphan {orphans} tw {left} alloc {open} mem 0\n\
+             UDP: inuse {u} mem 0\nUDPLITE: inuse 0\nRAW: inuse {r}\n\
+             FRAG: inuse 0 memory {held}\n"
         )
     }
 
@@ -367,7 +419,12 @@ impl NetNamespace {
                 count(&self.tcp, AF_INET6),
                 "y y y y y y y y y y y y y n y y y y",
             ),
-            ("UNIX", 1152, 0, "y n n n n n n n n n n n n n n n n n"),
+            (
+                "UNIX",
+                1152,
+                self.unix.lock().len(),
+                "y n n n n n n n n n n n n n n n n n",
+            ),
             (
                 "UDP",
                 1280,
@@ -394,8 +451,100 @@ impl NetNamespace {
     }
 }
 
-/// `/proc/net/netstat`: the fields that tools look for.
-fn netstat() -> String {
+impl NetNamespace {
+    /// `/proc/net/arp` (`arp_format_neigh_entry`).
+    fn arp(&self) -> String {
+        let mut s = String::from(
+            "IP address       HW type     Flags       HW address            Mask     Device\n",
+        );
+        let all = self.interfaces();
+        for n in self.neighbours().iter().filter(|n| n.ip.is_ipv4()) {
+            use netstack::ip::NeighbourState as State;
+            let flags = match n.state {
+                State::Permanent => 6,
+                State::Incomplete | State::Failed => 0,
+                _ => 2,
+            };
+            let m = n.mac.unwrap_or_default();
+            let mac = m.map(|b| format!("{b:02x}")).join(":");
+            let device = all.iter().find(|i| i.index == n.device as i32);
+            let (ip, device) = (n.ip.to_string(), device.map_or("*", |i| &i.name));
+            let _ = writeln!(
+                s,
+                "{ip:<16} 0x{:<10x}0x{flags:<10x}{mac:<17}     *        {device}",
+                1
+            );
+        }
+        s
+    }
+
+    /// `/proc/net/ipv6_route` (`ipv6_route_native_seq_show`): the devices' and those to this host.
+    fn ipv6_routes(&self) -> String {
+        const UP: u32 = 1;
+        const GATEWAY: u32 = 2;
+        const LOCAL: u32 = 0x8000_0000;
+        let (none, all) = (Ipv6Addr::UNSPECIFIED, self.interfaces());
+        let mut s = String::new();
+        let mut row = |to: Ipv6Addr,
+                       prefix: u8,
+                       via: Ipv6Addr,
+                       metric: u32,
+                       flags: u32,
+                       name: &str| {
+            let (to, from, via) = (hex_v6(to), hex_v6(none), hex_v6(via));
+            let _ = writeln!(
+                s,
+                "{to} {prefix:02x} {from} 00 {via} {metric:08x} 00000001 00000000 {flags:08x} {name:>8}"
+            );
+        };
+        for r in self.routes() {
+            let IpAddr::V6(to) = r.to else { continue };
+            let (via, flags) = match r.via {
+                Some(IpAddr::V6(a)) => (a, UP | GATEWAY),
+                _ => (none, UP),
+            };
+            let metric = if r.metric == 0 { 1024 } else { r.metric };
+            let device = all.iter().find(|i| i.index == r.device);
+            row(
+                to,
+                r.prefix,
+                via,
+                metric,
+                flags,
+                device.map_or("lo", |i| &i.name),
+            );
+        }
+        for i in &all {
+            for (ip, _) in &i.addresses {
+                if let IpAddr::V6(a) = ip {
+                    row(*a, 128, none, 0, UP | LOCAL, &i.name);
+                }
+            }
+        }
+        s
+    }
+
+    /// `/proc/net/netstat`: the fields that tools look for.
+    fn netstat(&self) -> String {
+        let counters = self.counters();
+        netstat(|f| {
+            let found = counters.iter().find(|((g, n), _)| *g == "IpExt" && *n == f);
+            found.map_or(0, |(_, n)| *n)
+        })
+    }
+
+    /// `/proc/net/snmp6`.
+    fn snmp6(&self) -> String {
+        let counters = self.counters();
+        snmp6(|word| {
+            let same = |group: &str, name: &str| word.strip_prefix(group) == Some(name);
+            let found = counters.iter().find(|((g, n), _)| same(g, n));
+            found.map_or(0, |(_, n)| *n)
+        })
+    }
+}
+
+fn netstat(count: impl Fn(&str) -> i64) -> String {
     let tcp = "SyncookiesSent SyncookiesRecv SyncookiesFailed EmbryonicRsts PruneCalled \
                RcvPruned OfoPruned OutOfWindowIcmps LockDroppedIcmps ArpFilter TW TWRecycled \
                TWKilled PAWSActive PAWSEstab DelayedACKs DelayedACKLocked DelayedACKLost \
@@ -407,11 +556,10 @@ fn netstat() -> String {
     let ip = "InNoRoutes InTruncatedPkts InMcastPkts OutMcastPkts InBcastPkts OutBcastPkts \
               InOctets OutOctets InMcastOctets OutMcastOctets InBcastOctets OutBcastOctets \
               InCsumErrors InNoECTPkts InECT1Pkts InECT0Pkts InCEPkts ReasmOverlaps";
-    pair("TcpExt", tcp, |_| 0) + &pair("IpExt", ip, |_| 0)
+    pair("TcpExt", tcp, |_| 0) + &pair("IpExt", ip, count)
 }
 
-/// `/proc/net/snmp6`: as in `snmp`, packets are not counted.
-fn snmp6() -> String {
+fn snmp6(count: impl Fn(&str) -> i64) -> String {
     const NAMES: &str = "\
     Ip6InReceives Ip6InHdrErrors Ip6InTooBigErrors Ip6InNoRoutes Ip6InAddrErrors Ip6InUnknownProtos \
     Ip6InTruncatedPkts Ip6InDiscards Ip6InDelivers Ip6OutForwDatagrams Ip6OutRequests Ip6OutDiscards \
@@ -430,6 +578,6 @@ fn snmp6() -> String {
     Udp6InErrors Udp6OutDatagrams Udp6RcvbufErrors Udp6SndbufErrors Udp6InCsumErrors Udp6IgnoredMulti \
     Udp6MemErrors UdpLite6InDatagrams UdpLite6NoPorts UdpLite6InErrors UdpLite6OutDatagrams \
     UdpLite6RcvbufErrors UdpLite6SndbufErrors UdpLite6InCsumErrors UdpLite6MemErrors";
-    let line = |name: &str| format!("{name:<32}\t0\n");
+    let line = |name: &str| format!("{name:<32}\t{}\n", count(name));
     NAMES.split_ascii_whitespace().map(line).collect()
 }

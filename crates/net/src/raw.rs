@@ -85,6 +85,9 @@ struct Ends {
     ident: u16,
 }
 
+/// What is told of a raw socket.
+type Census = (Arc<Common>, u8, Option<IpAddr>, Option<IpAddr>, usize);
+
 /// The raw and ping sockets of a namespace.
 #[derive(Default)]
 pub(crate) struct RawSockets {
@@ -186,6 +189,20 @@ impl RawSockets {
     /// Whether there is a raw socket.
     pub fn is_used(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// The raw ones: protocol, ends, and the bytes that wait.
+    pub fn census(&self) -> Vec<Census> {
+        let all: Vec<_> = self.all.lock().values().filter_map(Weak::upgrade).collect();
+        let of = |rx: &Arc<RawRx>| {
+            let e = *rx.ends.lock();
+            let Kind::Raw(protocol) = rx.kind else {
+                return None;
+            };
+            let bytes = rx.socket.queue.bytes();
+            Some((rx.socket.common.clone(), protocol, e.local, e.peer, bytes))
+        };
+        all.iter().filter_map(of).collect()
     }
 
     fn deliver(&self, p: &Packet<'_>, came: Arrival) -> bool {
@@ -638,11 +655,14 @@ impl Protocol for Raw {
             }
             (SOL_RAW | SOL_IPV6, IPV6_CHECKSUM) if self.common.family == AF_INET6 => {
                 let at = crate::options::int_of(v)?;
-                // An odd place, and an ICMPv6 socket's, are refused.
-                if at > 0 && at % 2 == 1 || self.rx.kind == Kind::Raw(ICMP_V6) {
+                // An odd place is refused, and at one level an ICMPv6 socket's.
+                let icmp = level == SOL_IPV6 && self.rx.kind == Kind::Raw(ICMP_V6);
+                if at > 0 && at % 2 == 1 || icmp {
                     return Err(EINVAL);
                 }
-                self.state.lock().checksum_at = usize::try_from(at).ok();
+                if self.rx.kind != Kind::Raw(ICMP_V6) {
+                    self.state.lock().checksum_at = usize::try_from(at).ok();
+                }
                 Ok(())
             }
             (SOL_IP, IP_HDRINCL) if self.rx.kind != Kind::Ping => {

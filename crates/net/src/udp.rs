@@ -28,8 +28,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use vfs::{Credentials, Sink, Source};
 use wait::Events;
 
-/// The longest message that is looked at.
-const LONGEST: usize = 65_535;
+/// The longest message to an IPv4 address whose way is looked at.
+const LONGEST_V4: usize = 65_535;
 const LOOPBACK_MTU: u32 = 65_536;
 /// The most datagrams that one UDP_SEGMENT send makes.
 const MAX_SEGMENTS: usize = 128;
@@ -138,6 +138,12 @@ impl UdpRx {
             Some(_) => Some(8 + only),
             None => Some(only),
         }
+    }
+
+    /// The address that it has by a connection, its peer, and the bytes that wait.
+    pub fn census(&self) -> (Option<IpAddr>, Option<Endpoint>, usize) {
+        let e = *self.ends.lock();
+        (e.local, e.peer, self.socket.queue.bytes())
     }
 
     fn peer(&self) -> Option<Endpoint> {
@@ -406,9 +412,6 @@ impl Protocol for Udp {
             return Err(EOPNOTSUPP);
         }
         let len = src.remaining();
-        if len > LONGEST {
-            return Err(EMSGSIZE);
-        }
         if self.shut_write.load(Ordering::Relaxed) {
             return Err(EPIPE);
         }
@@ -425,6 +428,9 @@ impl Protocol for Udp {
             }
             None => peer.ok_or(EDESTADDRREQ)?,
         };
+        if to.ip.is_ipv4() && len > LONGEST_V4 {
+            return Err(EMSGSIZE);
+        }
         let local = self.ensure_bound(&mut self.state.lock(), who.cred.euid)?;
         let route = self.rx.socket.route(Some(local.ip), to, &wishes)?;
         let (remote, mut source) = (route.to, route.source);
@@ -450,15 +456,15 @@ impl Protocol for Udp {
         let path = route.course.path();
         let socket = &self.rx.socket;
         socket.take_error_before(path, &marks, len + headers)?;
+        if len > max_payload(remote.ip) {
+            let mtu = path.map_or(LOOPBACK_MTU, |p| p.mtu);
+            socket.sent(remote, peer, Err(SendError::TooBig(mtu)))?;
+        }
         if !matches!(route.course, Course::Here) {
             let data = take_all(src)?;
             let cut = (len > parts).then_some(parts as u16);
             self.send_by_device(&route, from, &data, cut, (&marks, flags))?;
             return Ok(len);
-        }
-        if len > max_payload(remote.ip) {
-            let too_big = Err(SendError::TooBig(LOOPBACK_MTU));
-            socket.sent(remote, peer, too_big)?;
         }
         let data = take_all(src)?;
         let peer = match peer {

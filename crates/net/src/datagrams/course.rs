@@ -158,11 +158,12 @@ impl DatagramSocket {
         if to.ip.is_ipv4() && self.is_v6_only() {
             return Err(ENETUNREACH);
         }
-        let asked = if w.device != 0 {
-            w.device
-        } else {
-            self.device()
+        let lasting = match to.ip {
+            IpAddr::V4(_) => 0,
+            IpAddr::V6(_) => self.options.value(SOL_IPV6, IPV6_PKTINFO),
         };
+        let all = [w.device, self.device(), lasting].into_iter();
+        let asked = all.into_iter().find(|d| *d != 0).unwrap_or(0);
         if to.ip.is_multicast() || ns.is_broadcast(to.ip) {
             return self.route_to_all(w.source.or(bound), to, asked);
         }

@@ -98,7 +98,10 @@ impl Report {
         v.extend_from_slice(&[0; 4]);
         let len = if family == AF_INET { 16 } else { 28 };
         match self.offender {
-            Some(ip) => v.extend_from_slice(&Endpoint { ip, port: 0 }.encode(family)),
+            Some(ip) => {
+                let from = Endpoint { ip, port: 0 };
+                v.extend_from_slice(&from.encode_from(family, self.came.device));
+            }
             None => v.resize(16 + len, 0),
         }
         match family {
@@ -203,7 +206,7 @@ impl ErrorQueue {
         let cut = if n < r.payload.len() { MSG_TRUNC } else { 0 };
         Ok(Received {
             n,
-            addr: r.to.encode(family),
+            addr: r.to.encode_from(family, r.came.device),
             control,
             flags: MSG_ERRQUEUE | cut,
         })

@@ -166,7 +166,7 @@ impl DatagramQueue {
         let len = data.len();
         Ok(Received {
             n: if flags & MSG_TRUNC != 0 { len } else { n },
-            addr: m.from.encode(self.common.family),
+            addr: m.from.encode_from(self.common.family, m.came.device),
             control: control_for(&self.common, options, m.came, m.time),
             flags: if n < len { MSG_TRUNC } else { 0 },
         })
@@ -180,6 +180,11 @@ impl DatagramQueue {
     pub fn status(&self) -> (bool, bool) {
         let q = self.state.lock();
         (!q.msgs.is_empty(), q.shut)
+    }
+
+    /// What its datagrams take of its buffer.
+    pub fn bytes(&self) -> usize {
+        self.state.lock().bytes
     }
 
     pub fn first_len(&self) -> usize {
@@ -228,18 +233,29 @@ pub(super) fn control_for(
         }
     }
     if common.family == AF_INET6 {
-        if options.on(SOL_IPV6, IPV6_RECVPKTINFO) {
+        let pktinfo = || {
             let ip = match came.to {
                 IpAddr::V4(a) => a.to_ipv6_mapped(),
                 IpAddr::V6(a) => a,
             };
-            let mut v = ip.octets().to_vec();
-            v.extend_from_slice(&index);
-            c.other.push((SOL_IPV6, IPV6_PKTINFO, v));
+            [&ip.octets()[..], &index].concat()
+        };
+        for (asked, name) in [
+            (IPV6_RECVPKTINFO, IPV6_PKTINFO),
+            (IPV6_2292PKTINFO, IPV6_2292PKTINFO),
+        ] {
+            if options.on(SOL_IPV6, asked) {
+                c.other.push((SOL_IPV6, name, pktinfo()));
+            }
         }
-        // These two are of IPv6's own packets (`ip6_datagram_recv_specific_ctl`).
-        if came.to.is_ipv6() && options.on(SOL_IPV6, IPV6_RECVHOPLIMIT) {
-            c.other.push((SOL_IPV6, IPV6_HOPLIMIT, ttl));
+        // These are of IPv6's own packets (`ip6_datagram_recv_specific_ctl`).
+        for (asked, name) in [
+            (IPV6_RECVHOPLIMIT, IPV6_HOPLIMIT),
+            (IPV6_2292HOPLIMIT, IPV6_2292HOPLIMIT),
+        ] {
+            if came.to.is_ipv6() && options.on(SOL_IPV6, asked) {
+                c.other.push((SOL_IPV6, name, ttl.clone()));
+            }
         }
         if came.to.is_ipv6() && options.on(SOL_IPV6, IPV6_RECVTCLASS) {
             let class = i32::from(came.tos).to_le_bytes().to_vec();

@@ -229,6 +229,18 @@ impl DatagramSocket {
                 let (group, which) = group_req(v, family)?;
                 self.change(name == MCAST_JOIN_GROUP, group, which)
             }
+            // Only the device of it lasts.
+            (SOL_IPV6, IPV6_PKTINFO) => {
+                let device = match v {
+                    [] => 0,
+                    v => int_of(v.get(16..).ok_or(EINVAL)?)?,
+                };
+                if device != 0 {
+                    self.fits(device)?;
+                }
+                self.options.keep(level, name, device);
+                Ok(())
+            }
             (SOL_IP, IP_MULTICAST_IF) => self.set_multicast_if(v),
             (SOL_IPV6, IPV6_MULTICAST_IF) => {
                 let device = int_of(v)?;
@@ -266,6 +278,10 @@ impl DatagramSocket {
         match (level, name) {
             (SOL_SOCKET, _) => Err(ENOPROTOOPT),
             (SOL_IPV6, _) if self.common.family == AF_INET => Err(EOPNOTSUPP),
+            (SOL_IPV6, IPV6_PKTINFO) => {
+                let device = self.options.value(level, name).to_le_bytes();
+                Ok([&[0; 16][..], &device].concat())
+            }
             (SOL_IP, IP_MULTICAST_IF) => Ok(self.multicast_if.lock().address.octets().to_vec()),
             _ => self.options.get(level, name),
         }

@@ -231,6 +231,17 @@ impl Remote {
         })
     }
 
+    /// Whether its socket is gone.
+    pub fn is_orphan(&self) -> bool {
+        self.state.lock().is_orphan
+    }
+
+    /// The name of its congestion control.
+    pub fn congestion(&self) -> &'static str {
+        let s = self.state.lock();
+        crate::tcp::congestion(s.engine.config().congestion as usize)
+    }
+
     /// From now on segments find it.
     fn enter(self: &Arc<Self>) {
         self.stack.connections.insert(self.pair, self.clone());

@@ -233,6 +233,18 @@ impl Stack {
         sent
     }
 
+    /// The connections that there are.
+    pub fn live(&self) -> Vec<Arc<connection::Remote>> {
+        self.connections.all()
+    }
+
+    /// The ends of those in TIME_WAIT without a socket, this host's first.
+    pub fn left(&self) -> Vec<(Endpoint, Endpoint)> {
+        let all = self.connections.old().into_iter();
+        all.map(|p| (endpoint(p.local), endpoint(p.remote)))
+            .collect()
+    }
+
     /// Joins a group on a device, by its index.
     pub fn join(&self, device: u32, group: IpAddr) -> std::result::Result<(), SendError> {
         let joined = self.ip.join(device, group);

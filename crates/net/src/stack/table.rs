@@ -52,6 +52,15 @@ impl Connections {
         self.live.read().get(pair).cloned()
     }
 
+    pub fn all(&self) -> Vec<Arc<Remote>> {
+        self.live.read().values().cloned().collect()
+    }
+
+    /// The ends of those in TIME_WAIT.
+    pub fn old(&self) -> Vec<Pair> {
+        self.old.lock().all.keys().copied().collect()
+    }
+
     pub fn insert(&self, pair: Pair, c: Arc<Remote>) {
         self.live.write().insert(pair, c);
     }

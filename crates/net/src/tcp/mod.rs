@@ -538,6 +538,11 @@ const TCP_MAXSEG: i32 = 2;
 /// What TCP_CONGESTION takes; the option is kept as the place here.
 const CONGESTION: [&str; 2] = ["cubic", "reno"];
 
+/// The name of a congestion control, by its place.
+pub(crate) fn congestion(place: usize) -> &'static str {
+    CONGESTION.get(place).unwrap_or(&CONGESTION[0])
+}
+
 impl Tcp {
     /// The largest segment: the connection's, else what was set, else what all take (536 bytes).
     fn maxseg(&self) -> i32 {
@@ -903,7 +908,7 @@ impl Protocol for Tcp {
             (SOL_TCP, TCP_MAXSEG) => Ok(self.maxseg().to_le_bytes().to_vec()),
             (SOL_TCP, TCP_CONGESTION) => {
                 let n = self.options.value(SOL_TCP, TCP_CONGESTION);
-                let name = CONGESTION.get(n as usize).unwrap_or(&CONGESTION[0]);
+                let name = congestion(n as usize);
                 let mut v = name.as_bytes().to_vec();
                 v.resize(16, 0);
                 Ok(v)

@@ -98,6 +98,13 @@ pub fn accept_from_outside(ns: &Arc<NetNamespace>, port: u16, peer: Endpoint, fd
 }
 
 impl Listener {
+    /// How many wait to be accepted, and how many may.
+    pub fn load(&self) -> (u32, u32) {
+        let q = self.queue.lock();
+        let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        (small(q.ready.len()), small(q.backlog))
+    }
+
     /// Whether it takes what comes by a device, as a score of [`crate::ns::PortTable::lookup`].
     pub fn takes_from(&self, device: i32) -> Option<u32> {
         let only = u32::from(self.common.device() != 0);

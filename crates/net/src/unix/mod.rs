@@ -7,6 +7,7 @@ mod connect;
 mod transfer;
 
 use crate::addr::UnixName;
+use crate::census::{self, UnixSocket};
 use crate::control::Ucred;
 use crate::inflight::InFlight;
 use crate::msgqueue::MsgQueue;
@@ -91,7 +92,8 @@ impl AcceptQueue {
 }
 
 fn make(common: Arc<Common>, name: UnixName) -> Arc<UnixSock> {
-    Arc::new_cyclic(|me| UnixSock {
+    let (ns, ino) = (common.ns.clone(), common.ino);
+    let sock = Arc::new_cyclic(|me| UnixSock {
         me: me.clone(),
         rx: MsgQueue::new(&common, common.ino),
         common,
@@ -101,7 +103,15 @@ fn make(common: Arc<Common>, name: UnixName) -> Arc<UnixSock> {
             link: Link::None,
             shut_write: false,
         }),
-    })
+    });
+    ns.unix.lock().insert(ino, Arc::downgrade(&sock));
+    sock
+}
+
+impl Drop for UnixSock {
+    fn drop(&mut self) {
+        self.common.ns.unix.lock().remove(&self.common.ino);
+    }
 }
 
 pub fn new(ns: &Arc<NetNamespace>, kind: u32) -> Parts {
@@ -146,13 +156,36 @@ impl UnixSock {
     pub(crate) fn queued(&self) -> usize {
         self.rx.len()
     }
-    /// Whether it listens, whether it is connected.
-    pub(crate) fn status(&self) -> (bool, bool) {
+    /// What `ss` tells of it.
+    pub(crate) fn describe(&self) -> UnixSocket {
         let s = self.state.read();
-        (
-            matches!(s.link, Link::Listening(_)),
-            matches!(s.link, Link::Stream { .. } | Link::Packet { .. }),
-        )
+        let mut queues = (self.rx.bytes(), 0);
+        let (state, peer) = match &s.link {
+            Link::None => (census::CLOSE, None),
+            Link::Listening(l) => {
+                let q = l.queue.lock();
+                queues = (q.ready.len(), q.backlog);
+                (census::LISTEN, None)
+            }
+            Link::Stream { rx, tx, peer } => {
+                queues = (rx.view().len, tx.view().len);
+                (census::ESTABLISHED, peer.sock.upgrade())
+            }
+            Link::Packet { peer, .. } => (census::ESTABLISHED, peer.sock.upgrade()),
+        };
+        let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let name = s.name.encode().split_off(2);
+        drop(s);
+        UnixSocket {
+            kind: self.common.kind,
+            state,
+            ino: self.common.ino,
+            name,
+            peer: peer.map(|p| p.common.ino),
+            receive_queue: small(queues.0),
+            send_queue: small(queues.1),
+            uid: self.common.creator.get().map_or(0, |c| c.uid),
+        }
     }
     fn is_stream(&self) -> bool {
         self.common.kind == SOCK_STREAM

@@ -1,14 +1,16 @@
 //! /sys: what programs look for in it.
 //!
 //! The machine is one package of `Kernel::cpus` cores with a thread each, one memory node, and no
-//! devices but those of the kernel's own. Sizes of caches are the processor's, by CPUID; nothing
+//! devices but those of the kernel's own and those of the network. Sizes of caches are the processor's, by CPUID; nothing
 //! tells which of the host's CPUs they are.
 
 mod cpu;
+mod net;
 
 use crate::Kernel;
 use crate::container::Container;
 use crate::fs::made_by::MadeBy;
+use crate::ns::NetNs;
 use crate::task::task_of;
 use std::sync::{Arc, Weak};
 use vfs::Caller;
@@ -34,6 +36,7 @@ pub fn register(k: &Arc<Kernel>) {
                 cpus: k.cpus.max(1),
                 kernel: kernel.clone(),
                 container: Arc::downgrade(&k.container_of(cx.task)),
+                net: task_of(cx.task).map(|t| t.ns().net.clone()),
             };
             Ok(DynFs::mountable(
                 vfs,
@@ -50,6 +53,8 @@ struct Machine {
     cpus: u32,
     kernel: Weak<Kernel>,
     container: Weak<Container>,
+    /// The mounting task's.
+    net: Option<Arc<NetNs>>,
 }
 
 impl Machine {
@@ -66,25 +71,12 @@ impl Machine {
 fn root(m: Machine) -> StaticDir {
     let cpus = m.cpus;
     let bus = cpu::Lazy::new(move || bus(cpus));
+    let net = net::Devices(m.net.clone());
     let system = cpu::Lazy::new(move || {
         StaticDir::new()
             .dir("cpu", cpu::all(m.cpus))
             .dir("node", cpu::nodes(&m))
     });
-    let lo = StaticDir::new()
-        .text("addr_len", "6\n")
-        .text("address", "00:00:00:00:00:00\n")
-        .text("broadcast", "00:00:00:00:00:00\n")
-        .text("carrier", "1\n")
-        .text("dev_id", "0x0\n")
-        .text("flags", "0x9\n")
-        .text("ifindex", "1\n")
-        .text("iflink", "1\n")
-        .text("link_mode", "0\n")
-        .text("mtu", "65536\n")
-        .text("operstate", "unknown\n")
-        .text("tx_queue_len", "1000\n")
-        .text("type", "772\n");
     let thp = StaticDir::new()
         .text("enabled", "always madvise [never]\n")
         .text("defrag", "always defer defer+madvise madvise [never]\n")
@@ -96,7 +88,7 @@ fn root(m: Machine) -> StaticDir {
     let class = ["block", "mem", "misc", "power_supply", "thermal", "tty"]
         .iter()
         .fold(StaticDir::new(), |d, name| d.dir(name, StaticDir::new()))
-        .dir("net", StaticDir::new().dir("lo", lo));
+        .dir("net", net);
     let dev = StaticDir::new()
         .dir("block", StaticDir::new())
         .dir("char", StaticDir::new());

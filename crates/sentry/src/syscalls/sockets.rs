@@ -369,7 +369,7 @@ fn getsockopt(
 }
 
 calls! {
-    socket: "AF_UNIX, AF_INET and AF_INET6 over loopback, NETLINK_ROUTE",
+    socket: "AF_UNIX, AF_INET and AF_INET6 over loopback and devices, NETLINK_ROUTE and NETLINK_SOCK_DIAG",
     connect,
     accept,
     shutdown,

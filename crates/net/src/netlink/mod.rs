@@ -1,5 +1,12 @@
-//! NETLINK_ROUTE (`rtnetlink(7)`): what can be asked about interfaces, addresses and routes, and what
-//! can be set of the loopback interface.
+//! Netlink sockets: NETLINK_ROUTE (`rtnetlink(7)`: what can be asked about interfaces, addresses,
+//! routes and neighbours, and what can be set of the loopback interface) and NETLINK_SOCK_DIAG
+//! ([`diag`]).
+//!
+//! What answers a dump and finds no room in the receive queue waits for its reader, as its owner's
+//! memory.
+
+mod diag;
+mod message;
 
 use crate::control::{Control, Ucred};
 use crate::interface::{Interface, LO_INDEX};
@@ -12,12 +19,16 @@ use crate::stream::Take;
 use crate::sys::*;
 use abi::Result;
 use abi::errno::{
-    EEXIST, EINVAL, EMSGSIZE, ENETUNREACH, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno,
+    EEXIST, EINVAL, EMSGSIZE, ENETUNREACH, ENOBUFS, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno,
 };
+use message::{Builder, HEADER, Request, word};
+use netstack::ip::{DeviceCounts, NeighbourInfo};
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use vfs::ucounts::{Charge, Kind};
 use vfs::{Caps, Credentials, Sink, Source};
 use wait::Events;
 
@@ -36,8 +47,16 @@ const RTM_NEWADDR: u16 = 20;
 const RTM_GETADDR: u16 = 22;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
+const RTM_NEWNEIGH: u16 = 28;
+const RTM_GETNEIGH: u16 = 30;
 
-const HEADER: usize = 16;
+/// Which subsystem a socket talks to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Subsystem {
+    Route = 0,
+    SockDiag = 4,
+}
+
 /// The most that one send may carry.
 const MAX_REQUEST: usize = 65536;
 /// How full a message with several answers may be.
@@ -46,8 +65,18 @@ const BATCH: usize = 3800;
 /// A netlink socket.
 pub struct Netlink {
     common: Arc<Common>,
+    subsystem: Subsystem,
     rx: Arc<MsgQueue>,
     state: Mutex<State>,
+    /// Before the receive queue's lock.
+    pending: Mutex<Pending>,
+}
+
+/// Answers that wait for room.
+#[derive(Default)]
+struct Pending {
+    all: VecDeque<Vec<u8>>,
+    memory: Option<Charge>,
 }
 
 #[derive(Default)]
@@ -60,13 +89,15 @@ struct State {
     connected: bool,
 }
 
-pub fn new(ns: &Arc<NetNamespace>, kind: u32) -> Parts {
-    let common = Common::new(ns, AF_NETLINK, kind, 0);
+pub fn new(ns: &Arc<NetNamespace>, kind: u32, subsystem: Subsystem) -> Parts {
+    let common = Common::new(ns, AF_NETLINK, kind, subsystem as i32);
     let rx = MsgQueue::new(&common, 0);
     let nl = Netlink {
         common: common.clone(),
+        subsystem,
         rx,
         state: Mutex::new(State::default()),
+        pending: Mutex::default(),
     };
     Parts::new(common, Arc::new(nl))
 }
@@ -78,11 +109,6 @@ fn sockaddr(port: u32, groups: u32) -> Vec<u8> {
     v
 }
 
-fn word(b: &[u8], at: usize) -> u32 {
-    b.get(at..at + 4)
-        .map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-}
-
 fn parse(addr: &[u8]) -> Result<(u32, u32)> {
     if addr.len() < 12 || crate::addr::family_of(addr)? != AF_NETLINK {
         return Err(EINVAL);
@@ -90,78 +116,13 @@ fn parse(addr: &[u8]) -> Result<(u32, u32)> {
     Ok((word(addr, 4), word(addr, 8)))
 }
 
-/// Builds one netlink message.
-struct Builder(Vec<u8>);
-
-impl Builder {
-    fn new(kind: u16, flags: u16, req: &Request<'_>, port: u32) -> Builder {
-        let mut v = vec![0; 4];
-        v.extend_from_slice(&kind.to_le_bytes());
-        v.extend_from_slice(&flags.to_le_bytes());
-        v.extend_from_slice(&req.seq.to_le_bytes());
-        v.extend_from_slice(&port.to_le_bytes());
-        Builder(v)
-    }
-    fn bytes(mut self, b: &[u8]) -> Builder {
-        self.0.extend_from_slice(b);
-        self
-    }
-    fn attr(mut self, kind: u16, data: &[u8]) -> Builder {
-        self.0
-            .extend_from_slice(&((4 + data.len()) as u16).to_le_bytes());
-        self.0.extend_from_slice(&kind.to_le_bytes());
-        self.0.extend_from_slice(data);
-        self.0.resize(self.0.len().next_multiple_of(4), 0);
-        self
-    }
-    fn attr32(self, kind: u16, v: u32) -> Builder {
-        self.attr(kind, &v.to_le_bytes())
-    }
-    fn finish(mut self) -> Vec<u8> {
-        let n = self.0.len() as u32;
-        self.0[..4].copy_from_slice(&n.to_le_bytes());
-        self.0
-    }
-}
-
-/// One request as it came.
-struct Request<'a> {
-    kind: u16,
-    flags: u16,
-    seq: u32,
-    whole: &'a [u8],
-}
-
-impl Request<'_> {
-    fn body(&self) -> &[u8] {
-        &self.whole[HEADER..]
-    }
-    /// Whether all objects of a kind are asked for. (Where something is made, the same bits are
-    /// others.)
-    fn is_dump(&self) -> bool {
-        self.kind % 4 == 2 && self.flags & NLM_F_DUMP != 0
-    }
-    fn family(&self) -> u8 {
-        self.body().first().copied().unwrap_or(0)
-    }
-    /// An attribute after a fixed part of `fixed` bytes.
-    fn attr(&self, fixed: usize, kind: u16) -> Option<&[u8]> {
-        let mut b = self.body().get(fixed..)?;
-        while b.len() >= 4 {
-            let len = usize::from(u16::from_le_bytes([b[0], b[1]]));
-            if len < 4 || len > b.len() {
-                return None;
-            }
-            if u16::from_le_bytes([b[2], b[3]]) & 0x3fff == kind {
-                return Some(&b[4..len]);
-            }
-            b = b.get(len.next_multiple_of(4)..)?;
-        }
-        None
-    }
-}
-
-fn link(req: &Request<'_>, flags: u16, port: u32, i: &Interface) -> Vec<u8> {
+fn link(req: &Request<'_>, flags: u16, port: u32, i: &Interface, counts: &DeviceCounts) -> Vec<u8> {
+    let stats = stats(counts);
+    let narrow: Vec<u8> = stats[..24]
+        .iter()
+        .flat_map(|n| (*n as u32).to_le_bytes())
+        .collect();
+    let wide: Vec<u8> = stats.iter().flat_map(|n| n.to_le_bytes()).collect();
     const IFF_UP: u32 = 1;
     const IFF_LOOPBACK: u32 = 8;
     const IFF_LOWER_UP: u32 = 0x1_0000;
@@ -203,9 +164,43 @@ fn link(req: &Request<'_>, flags: u16, port: u32, i: &Interface) -> Vec<u8> {
         .attr(6, b"noqueue\0") // QDISC
         .attr(1, &i.mac) // ADDRESS
         .attr(2, &broadcast) // BROADCAST
-        .attr(23, &[0; 200]) // STATS64
-        .attr(7, &[0; 96]) // STATS
+        .attr(23, &wide) // STATS64
+        .attr(7, &narrow) // STATS
         .finish()
+}
+
+/// `struct rtnl_link_stats64`.
+fn stats(c: &DeviceCounts) -> [u64; 25] {
+    let mut all = [0; 25];
+    all[..9].copy_from_slice(&[
+        c.rx_packets,
+        c.tx_packets,
+        c.rx_bytes,
+        c.tx_bytes,
+        c.rx_errors,
+        0,
+        c.rx_dropped,
+        c.tx_dropped,
+        c.multicast,
+    ]);
+    all
+}
+
+/// `struct ndmsg` and its attributes.
+fn neighbour(req: &Request<'_>, flags: u16, port: u32, n: &NeighbourInfo) -> Vec<u8> {
+    const NTF_ROUTER: u8 = 0x80;
+    const TYPE_UNICAST: u8 = 1;
+    let router = if n.router { NTF_ROUTER } else { 0 };
+    let mut b = Builder::new(RTM_NEWNEIGH, flags, req, port)
+        .bytes(&[inet_of(n.ip), 0, 0, 0])
+        .bytes(&n.device.to_le_bytes())
+        .bytes(&(n.state as u16).to_le_bytes())
+        .bytes(&[router, TYPE_UNICAST])
+        .attr(1, &octets(n.ip)); // DST
+    if let Some(mac) = n.mac {
+        b = b.attr(2, &mac); // LLADDR
+    }
+    b.attr(3, &[0; 16]).attr32(4, 0).finish() // CACHEINFO, PROBES
 }
 
 fn with_zero(name: &str) -> Vec<u8> {
@@ -305,6 +300,43 @@ impl Netlink {
         s.port
     }
 
+    fn counts(&self, i: &Interface) -> DeviceCounts {
+        self.common.ns.device_counts(i.index)
+    }
+
+    /// Has answers read, one after the other.
+    fn queue(&self, answers: Vec<Vec<u8>>) -> Result<()> {
+        let mut p = self.pending.lock();
+        let n: usize = answers.iter().map(Vec::len).sum();
+        if p.memory.is_none() {
+            p.memory = self.common.user.get().map(|u| u.force(Kind::Kmem, 0));
+        }
+        let memory = p.memory.as_mut();
+        if memory.is_some_and(|m| !m.grow(n as u64, u64::MAX)) {
+            return Err(ENOBUFS);
+        }
+        p.all.extend(answers);
+        drop(p);
+        self.refill();
+        Ok(())
+    }
+
+    /// Moves answers that wait to the receive queue, as far as there is room.
+    fn refill(&self) {
+        let mut p = self.pending.lock();
+        while let Some(next) = p.all.front() {
+            let room = self.common.rcvbuf.load(Ordering::Relaxed) as usize / 2;
+            if self.rx.len() > 0 && self.rx.bytes() + next.len() > room {
+                return;
+            }
+            let Some(data) = p.all.pop_front() else {
+                return;
+            };
+            self.reply(data);
+        }
+        p.memory = None;
+    }
+
     fn reply(&self, data: Vec<u8>) {
         let (cred, from) = (Ucred::default(), sockaddr(0, 0));
         self.rx.push(Msg {
@@ -325,6 +357,16 @@ impl Netlink {
         self.reply(b.finish());
     }
 
+    /// Whether all objects of a kind are asked for. (Where something is made, the same bits are
+    /// others.)
+    fn is_dump(&self, req: &Request<'_>) -> bool {
+        let asks = match self.subsystem {
+            Subsystem::Route => req.kind % 4 == 2,
+            Subsystem::SockDiag => true,
+        };
+        asks && req.flags & NLM_F_DUMP != 0
+    }
+
     /// The messages that answer a dump; `None` for a kind of object that cannot be asked for.
     fn dump(&self, req: &Request<'_>, port: u32) -> Option<Vec<Vec<u8>>> {
         let f = NLM_F_MULTI;
@@ -334,7 +376,16 @@ impl Netlink {
         let ips = LOOPBACKS.iter().filter(|(ip, _)| there && wanted(ip));
         let all = self.common.ns.interfaces();
         match req.kind {
-            RTM_GETLINK => Some(all.iter().map(|i| link(req, f, port, i)).collect()),
+            RTM_GETLINK => {
+                let of = |i: &Interface| link(req, f, port, i, &self.counts(i));
+                Some(all.iter().map(of).collect())
+            }
+            RTM_GETNEIGH => {
+                let device = word(req.body(), 4);
+                let all = self.common.ns.neighbours().into_iter();
+                let all = all.filter(|n| wanted(&n.ip) && (device == 0 || device == n.device));
+                Some(all.map(|n| neighbour(req, f, port, &n)).collect())
+            }
             RTM_GETADDR => Some(
                 all.iter()
                     .flat_map(|i| i.addresses.iter().map(move |a| (i, *a)))
@@ -361,7 +412,7 @@ impl Netlink {
                 .map(|r| route(req, f, port, &r))
                 .collect(),
             ),
-            // Neighbours, rules, queueing disciplines, …: there are none.
+            // Rules, queueing disciplines, …: there are none.
             k if k >= NLMSG_MIN_TYPE && k % 4 == 2 => Some(Vec::new()),
             _ => None,
         }
@@ -373,9 +424,16 @@ impl Netlink {
         req: &Request<'_>,
         port: u32,
     ) -> core::result::Result<(), Errno> {
+        if self.subsystem == Subsystem::SockDiag {
+            if self.is_dump(req) {
+                return self.answer_dump(req, port);
+            }
+            self.reply(diag::one(&self.common.ns, req, port)?);
+            return Ok(());
+        }
         if req.kind % 4 == 2 {
             return match req.kind {
-                _ if req.is_dump() => self.answer_dump(req, port),
+                _ if self.is_dump(req) => self.answer_dump(req, port),
                 RTM_GETLINK => self.get_link(req, port),
                 RTM_GETROUTE => self.get_route(req, port),
                 _ => Err(EOPNOTSUPP),
@@ -399,23 +457,26 @@ impl Netlink {
     }
 
     fn answer_dump(&self, req: &Request<'_>, port: u32) -> core::result::Result<(), Errno> {
-        let parts = self.dump(req, port).ok_or(EOPNOTSUPP)?;
-        let mut batch = Vec::new();
+        let parts = match self.subsystem {
+            Subsystem::Route => self.dump(req, port).ok_or(EOPNOTSUPP)?,
+            Subsystem::SockDiag => diag::dump(&self.common.ns, req, port)?,
+        };
+        let (mut answers, mut batch) = (Vec::new(), Vec::new());
         for p in parts {
             if !batch.is_empty() && batch.len() + p.len() > BATCH {
-                self.reply(std::mem::take(&mut batch));
+                answers.push(std::mem::take(&mut batch));
             }
             batch.extend_from_slice(&p);
         }
         if !batch.is_empty() {
-            self.reply(batch);
+            answers.push(batch);
         }
-        self.reply(
+        answers.push(
             Builder::new(NLMSG_DONE, NLM_F_MULTI, req, port)
                 .bytes(&[0; 4])
                 .finish(),
         );
-        Ok(())
+        self.queue(answers)
     }
 
     fn get_link(&self, req: &Request<'_>, port: u32) -> core::result::Result<(), Errno> {
@@ -427,7 +488,8 @@ impl Netlink {
             0 => Some(i.name.as_bytes()) == name,
             _ => i.index == index,
         });
-        self.reply(link(req, 0, port, found.ok_or(ENODEV)?));
+        let found = found.ok_or(ENODEV)?;
+        self.reply(link(req, 0, port, found, &self.counts(found)));
         Ok(())
     }
 
@@ -541,7 +603,7 @@ impl Protocol for Netlink {
             if req.flags & NLM_F_REQUEST != 0 && req.kind >= NLMSG_MIN_TYPE {
                 match self.handle(who, &req, port) {
                     Err(e) => self.status(&req, port, e.raw()),
-                    Ok(()) if req.flags & NLM_F_ACK != 0 && !req.is_dump() => {
+                    Ok(()) if req.flags & NLM_F_ACK != 0 && !self.is_dump(&req) => {
                         self.status(&req, port, 0);
                     }
                     Ok(()) => {}
@@ -569,6 +631,7 @@ impl Protocol for Netlink {
         let Some(t) = self.rx.receive(dst, take)? else {
             return Ok(Received::default());
         };
+        self.refill();
         Ok(Received {
             n: if flags & MSG_TRUNC != 0 { t.len } else { t.n },
             addr: t.from,
@@ -613,6 +676,8 @@ impl Protocol for Netlink {
         Ok(self.rx.first_len())
     }
     fn close(&self) {
+        let left = std::mem::take(&mut *self.pending.lock());
+        drop(left);
         self.rx.close();
     }
 }
