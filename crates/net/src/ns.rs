@@ -18,6 +18,7 @@ use abi::Result;
 use abi::errno::{EADDRINUSE, EADDRNOTAVAIL, EBUSY, EOPNOTSUPP};
 
 use parking_lot::{Mutex, RwLock};
+use siphasher::sip::SipHasher13;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -427,6 +428,9 @@ impl<T> Default for Port<T> {
 pub struct PortTable<T> {
     ports: Mutex<HashMap<u16, Port<T>>>,
     next_id: AtomicU64,
+    /// Where the search for a free port begins: a keyed hash of how many there were, which nobody
+    /// outside foresees (RFC 6056).
+    key: [u8; 16],
     next: AtomicU32,
     turn: AtomicU32,
 }
@@ -442,12 +446,13 @@ pub enum Rule {
 
 impl<T> PortTable<T> {
     fn new() -> PortTable<T> {
-        let mut seed = [0; 4];
-        hostcall::time::random(&mut seed);
+        let mut key = [0; 16];
+        hostcall::time::random(&mut key);
         PortTable {
             ports: Mutex::new(HashMap::new()),
             next_id: AtomicU64::new(0),
-            next: AtomicU32::new(u32::from_le_bytes(seed)),
+            key,
+            next: AtomicU32::new(0),
             turn: AtomicU32::new(0),
         }
     }
@@ -495,7 +500,8 @@ impl<T> PortTable<T> {
         };
         let b = if at.port == 0 {
             let span = u32::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
-            let start = self.next.fetch_add(1, Ordering::Relaxed);
+            let turn = self.next.fetch_add(1, Ordering::Relaxed);
+            let start = SipHasher13::new_with_key(&self.key).hash(&turn.to_ne_bytes()) as u32;
             (0..span)
                 .map(|i| EPHEMERAL.start() + (start.wrapping_add(i) % span) as u16)
                 .find(|p| !ports.contains_key(p))
