@@ -28,11 +28,12 @@ use crate::stack::options::TCP_CORK;
 use crate::sys::*;
 use crate::tcp::{Listener, Outside};
 use abi::errno::{
-    EAGAIN, ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EISCONN, ENOTCONN, EPIPE,
-    ETIMEDOUT,
+    EADDRNOTAVAIL, EAGAIN, ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EISCONN,
+    ENETUNREACH, ENOBUFS, ENOTCONN, EPIPE, ETIMEDOUT,
 };
 use abi::{Errno, Result};
-use netstack::ip::{ErrorKind, IcmpError, Marks, Pair, Path, Severity};
+use bytes::Bytes;
+use netstack::ip::{Cast, ErrorKind, IcmpError, Marks, Pair, Path, Severity};
 use netstack::tcp::{
     Changes, Connection, Emitted, Failure, Header, Output, Segment, Seq, State as Phase, Take,
     Unreachable, secret::Ends,
@@ -40,13 +41,23 @@ use netstack::tcp::{
 use netstack::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use vfs::ucounts::{Charge, Kind};
 use vfs::{Sink, Source};
 use wait::Events;
 
 /// The most bytes that wait in a backlog: what comes beyond it is lost, as on a wire.
 const BACKLOG: usize = 1 << 20;
+/// What a connection may hold of a user's memory that is used up; at most its buffers grow to it.
+const UNDER_PRESSURE: usize = 64 << 10;
+/// How many connections without a socket there may be that have not said all, and how long one waits
+/// for a peer that takes nothing.
+const ORPHANS_MOST: usize = 4096;
+const ORPHAN_PATIENCE: Duration = Duration::from_secs(60);
+/// A payload that is shorter than this may be a small piece of a large frame.
+const PIECE: usize = 32 << 10;
 /// What a segment takes beside its bytes.
 const SEGMENT: usize = 256;
 
@@ -78,7 +89,7 @@ struct State {
     /// It began by a SYN from outside, and is not established yet.
     listener: Option<Arc<Listener>>,
     /// Its socket is gone.
-    is_orphan: bool,
+    orphan: Option<Orphan>,
     /// Of such a one: to be unbound at the end.
     binding: Option<Arc<Binding<Listener>>>,
     /// It is in no table any longer.
@@ -86,6 +97,12 @@ struct State {
     /// What its queues hold, as its user's.
     memory: Option<Charge>,
     buffers: (u32, u32),
+}
+
+/// What a connection without a socket has still to say, and since when that is so much.
+struct Orphan {
+    unsent: usize,
+    since: Instant,
 }
 
 #[derive(Default)]
@@ -145,13 +162,18 @@ impl Remote {
         to: Endpoint,
     ) -> Result<Arc<Remote>> {
         let path = stack.path_for(common, to.ip, local.ip)?;
+        if path.cast != Cast::Unicast {
+            return Err(ENETUNREACH);
+        }
         let pair = pair(local, to, &path);
         let ends = ends(pair);
         let offset = stack.secret.timestamp_offset(&ends);
         let config = super::options::config(offset, &path, pair, common, options);
         let engine = Connection::connect(config, stack.secret.initial(&ends, now()), now());
         let c = Self::new(stack, common, pair, path, options, engine, None);
-        c.enter();
+        if !c.enter() {
+            return Err(EADDRNOTAVAIL);
+        }
         c.work(|_, _| ());
         Ok(c)
     }
@@ -174,7 +196,9 @@ impl Remote {
         let iss = stack.secret.initial(&ends, now);
         let iss = least.filter(|l| iss.is_before(*l)).unwrap_or(iss);
         let engine = Connection::accept(config, iss, now, syn);
-        Self::accepted(stack, listener, pair, path, engine).work(|_, _| ());
+        if let Some(c) = Self::accepted(stack, listener, pair, path, engine) {
+            c.work(|_, _| ());
+        }
     }
 
     /// A connection whose handshake is under way: it goes to the listener.
@@ -184,14 +208,16 @@ impl Remote {
         pair: Pair,
         path: Path,
         engine: Connection,
-    ) -> Arc<Remote> {
+    ) -> Option<Arc<Remote>> {
         let common = listener.common_for_peer();
         let options = listener.options();
-        listener.count_half_open(1);
         let l = Some(listener.clone());
         let c = Self::new(stack, &common, pair, path, options, engine, l);
-        c.enter();
-        c
+        if !c.enter() {
+            return None;
+        }
+        listener.count_half_open(1);
+        Some(c)
     }
 
     fn new(
@@ -221,7 +247,7 @@ impl Remote {
                 more: false,
                 told: Changes::empty(),
                 listener,
-                is_orphan: false,
+                orphan: None,
                 binding: None,
                 over: false,
                 memory: common.user.get().map(|u| u.force(Kind::Kmem, 0)),
@@ -233,7 +259,7 @@ impl Remote {
 
     /// Whether its socket is gone.
     pub fn is_orphan(&self) -> bool {
-        self.state.lock().is_orphan
+        self.state.lock().orphan.is_some()
     }
 
     /// The name of its congestion control.
@@ -242,14 +268,18 @@ impl Remote {
         crate::tcp::congestion(s.engine.config().congestion as usize)
     }
 
-    /// From now on segments find it.
-    fn enter(self: &Arc<Self>) {
-        self.stack.connections.insert(self.pair, self.clone());
+    /// From now on segments find it; or not, where these ends have a connection already.
+    fn enter(self: &Arc<Self>) -> bool {
+        self.stack.connections.insert(self.pair, self.clone())
     }
 
     /// A segment came for it.
-    pub fn deliver(&self, segment: Segment) {
+    pub fn deliver(&self, mut segment: Segment) {
         let bytes = segment.payload.len() + SEGMENT;
+        // What waits does not keep a whole frame for a piece of it.
+        if bytes < PIECE && self.state.is_locked() {
+            segment.payload = Bytes::copy_from_slice(&segment.payload);
+        }
         self.bring(Item::Segment(segment), bytes);
     }
 
@@ -293,12 +323,14 @@ impl Remote {
             loop {
                 let items = {
                     let mut b = self.backlog.lock();
-                    b.bytes = 0;
+                    if b.all.is_empty() {
+                        // What is counted is what came since the state was taken: who has it gets
+                        // free of it, whatever comes.
+                        b.bytes = 0;
+                        break;
+                    }
                     std::mem::take(&mut b.all)
                 };
-                if items.is_empty() {
-                    break;
-                }
                 for item in items {
                     self.take_item(&mut s, t, item, &mut after);
                 }
@@ -386,7 +418,9 @@ impl Remote {
         if let Some(m) = &mut s.memory {
             m.set(s.engine.memory() as u64);
         }
-        if s.is_orphan && !s.over && s.engine.state() == Phase::TimeWait {
+        self.relieve(s);
+        self.hurry_orphan(s, t);
+        if s.orphan.is_some() && !s.over && s.engine.state() == Phase::TimeWait {
             self.retire(s);
         }
         if s.over {
@@ -399,7 +433,7 @@ impl Remote {
         if s.engine.state() == Phase::Closed && !s.over {
             s.over = true;
             self.stack.timers.forget(&mut s.place);
-            self.stack.connections.remove(&self.pair);
+            self.stack.connections.remove(&self.pair, self);
             if let Some(b) = s.binding.take() {
                 self.common.ns.tcp.unbind(&b);
             }
@@ -418,7 +452,8 @@ impl Remote {
         self.stack.timers.forget(&mut s.place);
         self.stack.timers.look_at(Some(rest.deadline()));
         let (ns, binding) = (&self.common.ns, s.binding.take());
-        self.stack.connections.retire(ns, self.pair, rest, binding);
+        let this = (self.pair, std::ptr::from_ref(self));
+        self.stack.connections.retire(ns, this, rest, binding);
     }
 
     fn tell(&self, after: After) {
@@ -429,6 +464,45 @@ impl Remote {
         }
         if !after.events.is_empty() {
             self.common.notify(after.events);
+        }
+    }
+
+    /// Whether its user has all the memory that it may have.
+    fn is_pressed(&self) -> bool {
+        self.common
+            .user
+            .get()
+            .is_some_and(|u| u.is_over(Kind::Kmem))
+    }
+
+    /// Buffers of a user that has all the memory that it may have grow no more by themselves
+    /// (Linux: `tcp_under_memory_pressure`).
+    fn relieve(&self, s: &mut State) {
+        if s.engine.memory() > UNDER_PRESSURE && self.is_pressed() {
+            s.engine.configure(|c| {
+                c.send_most = c.send_most.min(UNDER_PRESSURE);
+                c.send_buffer = c.send_buffer.min(UNDER_PRESSURE);
+                c.receive_most = c.receive_most.min(UNDER_PRESSURE);
+            });
+        }
+    }
+
+    /// Ends an orphan whose peer takes nothing, whatever it answers.
+    fn hurry_orphan(&self, s: &mut State, t: Instant) {
+        let Some(o) = &mut s.orphan else { return };
+        let unsent = s.engine.unsent();
+        if unsent == 0 || unsent != o.unsent {
+            *o = Orphan { unsent, since: t };
+        } else if t.since(o.since) > ORPHAN_PATIENCE && !s.over {
+            s.told |= s.engine.abort();
+            let mut out = Out {
+                stack: &self.stack,
+                pair: self.pair,
+                path: &s.path,
+                marks: &s.marks,
+                now: t,
+            };
+            s.engine.transmit(t, &mut out);
         }
     }
 
@@ -494,6 +568,14 @@ fn errno(f: Failure) -> Errno {
     }
 }
 
+impl Drop for Remote {
+    fn drop(&mut self) {
+        if self.state.get_mut().orphan.is_some() {
+            self.stack.orphans.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Outside for Remote {
     fn local(&self) -> Endpoint {
         endpoint(self.pair.local)
@@ -549,6 +631,14 @@ impl Outside for Remote {
             }
             if src.remaining() == 0 {
                 return Ok(0);
+            }
+            if self.is_pressed() && s.engine.memory() > UNDER_PRESSURE {
+                // What is acknowledged makes room.
+                return Err(if s.engine.unsent() > 0 {
+                    EAGAIN
+                } else {
+                    ENOBUFS
+                });
             }
             // More follows: as with a cork, until the next send.
             let more = flags & MSG_MORE != 0;
@@ -692,8 +782,15 @@ impl Outside for Remote {
             if s.engine.state() == Phase::Closed {
                 return binding;
             }
-            s.is_orphan = true;
             s.binding = binding;
+            s.orphan = Some(Orphan {
+                unsent: s.engine.unsent(),
+                since: t,
+            });
+            if self.stack.orphans.fetch_add(1, Ordering::Relaxed) >= ORPHANS_MOST {
+                // Too many: it is reset, as Linux does (`tcp_max_orphans`).
+                s.told |= s.engine.abort();
+            }
             None
         })
     }

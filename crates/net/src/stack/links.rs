@@ -8,6 +8,7 @@ use netstack::ip::{FrameMeta, Link, Sent};
 use parking_lot::Mutex;
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Room for the largest frame: a packet of 64 KiB and its link header.
 const ROOM: usize = (64 << 10) + 64;
@@ -16,6 +17,8 @@ const ROOM: usize = (64 << 10) + 64;
 const LARGE: usize = 32 << 10;
 /// The most pieces of a frame ([`Link::send`]).
 const PARTS: usize = 16;
+/// Before it is tried again to receive, where that failed.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How many chunks are kept for later.
 const SPARE: usize = 32;
 
@@ -65,8 +68,8 @@ impl Links {
         }
     }
 
-    /// Gives all frames that come by a device to `frame`, for ever; returns when the device is gone.
-    pub fn serve(&self, device: usize, mut frame: impl FnMut(&FrameMeta, Bytes)) {
+    /// Gives all frames that come by a device to `frame`, for ever.
+    pub fn serve(&self, device: usize, mut frame: impl FnMut(&FrameMeta, Bytes)) -> ! {
         let fd = &self.sockets[device];
         let mut bytes = self.spare.take();
         let mut header = [0; FrameMeta::LEN];
@@ -87,7 +90,8 @@ impl Links {
                 Ok(Received::Unknown) => {}
                 // It is down, and may come up again. (It is told once.)
                 Err(ENETDOWN) => {}
-                Err(_) => return,
+                // The host has no memory, say.
+                Err(_) => std::thread::sleep(PAUSE),
             }
         }
     }

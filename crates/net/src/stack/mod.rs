@@ -67,6 +67,7 @@ use netstack::setup::Setup;
 use netstack::tcp::{Segment, secret::Secret};
 use netstack::time::Instant;
 use std::net::{IpAddr, SocketAddrV6};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 use table::Connections;
 use timers::Timers;
@@ -80,6 +81,8 @@ pub(crate) struct Stack {
     pub(crate) setup: Setup,
     connections: Connections,
     timers: Timers,
+    /// Connections without a socket.
+    orphans: AtomicUsize,
     secret: Secret,
     /// Docker's name server.
     pub(crate) names: Option<Arc<Names>>,
@@ -125,6 +128,7 @@ impl Stack {
             setup,
             connections: Connections::default(),
             timers: Timers::default(),
+            orphans: AtomicUsize::new(0),
             secret: Secret::new(random()),
             names: names.map(Names::new),
         })

@@ -3,22 +3,28 @@
 //! programs send there goes by one socket of the host's that is connected to it.
 //!
 //! Questions of all programs share the socket: each gets a number of its own on the way, by which
-//! the answer finds back. At most [`MOST`] wait for an answer; the oldest go first.
+//! the answer finds back. A user has at most [`MOST`] that wait for an answer, for [`PATIENCE`]: what
+//! it asks beyond is lost.
 
 use crate::addr::Endpoint;
 use crate::user::Inside;
+use crate::user::wire::User;
 use hostcall::{HostFd, file, inet, mem};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Once, Weak};
+use std::time::{Duration, Instant};
 
 const SERVER: Endpoint = Endpoint {
     ip: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 11)),
     port: 53,
 };
-/// Questions that wait.
-const MOST: usize = 1024;
+/// Questions of one user that wait, and of all.
+const MOST: usize = 256;
+const MOST_OF_ALL: usize = 16_384;
+/// How long one waits.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest message by UDP.
 const MESSAGE: usize = 65_535;
 
@@ -33,13 +39,16 @@ pub(crate) struct Names {
 struct Waiting {
     by_number: HashMap<u16, Question>,
     /// The same numbers, the oldest first. Some may have been answered.
-    order: VecDeque<u16>,
+    order: VecDeque<(Instant, u16)>,
+    by_user: HashMap<User, usize>,
 }
 
 struct Question {
     /// As the program knows it.
     number: u16,
     from: Weak<dyn Inside>,
+    user: User,
+    asked: Instant,
 }
 
 impl Names {
@@ -64,7 +73,10 @@ impl Names {
         let number = self.waiting.lock().add(Question {
             number: u16::from_be_bytes(*number),
             from: Arc::downgrade(from),
+            user: from.user(),
+            asked: Instant::now(),
         });
+        let Some(number) = number else { return };
         self.served.call_once(|| {
             let me = self.clone();
             let run = move || me.serve();
@@ -96,11 +108,7 @@ impl Names {
             let Some((number, _)) = bytes[..n].split_first_chunk() else {
                 continue;
             };
-            let found = self
-                .waiting
-                .lock()
-                .by_number
-                .remove(&u16::from_be_bytes(*number));
+            let found = self.waiting.lock().take(u16::from_be_bytes(*number));
             let Some(q) = found else { continue };
             if let Some(from) = q.from.upgrade() {
                 bytes[..2].copy_from_slice(&q.number.to_be_bytes());
@@ -111,22 +119,44 @@ impl Names {
 }
 
 impl Waiting {
-    /// A number that no other question has, and nobody foresees.
-    fn add(&mut self, q: Question) -> u16 {
-        while self.by_number.len() >= MOST || self.order.len() >= 2 * MOST {
-            match self.order.pop_front() {
-                Some(old) => drop(self.by_number.remove(&old)),
-                None => break,
+    fn take(&mut self, number: u16) -> Option<Question> {
+        let q = self.by_number.remove(&number)?;
+        if let Some(n) = self.by_user.get_mut(&q.user) {
+            *n -= 1;
+            if *n == 0 {
+                self.by_user.remove(&q.user);
             }
         }
+        Some(q)
+    }
+
+    /// A number that no other question has, and nobody foresees; `None` where its user has too many.
+    fn add(&mut self, q: Question) -> Option<u16> {
+        while let Some((asked, number)) = self.order.front().copied()
+            && (q.asked.duration_since(asked) > PATIENCE || self.order.len() >= MOST_OF_ALL)
+        {
+            self.order.pop_front();
+            if self
+                .by_number
+                .get(&number)
+                .is_some_and(|o| o.asked == asked)
+            {
+                self.take(number);
+            }
+        }
+        let of_user = self.by_user.entry(q.user).or_default();
+        if *of_user >= MOST {
+            return None;
+        }
+        *of_user += 1;
         let mut seed = [0; 2];
         hostcall::time::random(&mut seed);
         let mut number = u16::from_ne_bytes(seed);
         while self.by_number.contains_key(&number) {
             number = number.wrapping_add(1);
         }
+        self.order.push_back((q.asked, number));
         self.by_number.insert(number, q);
-        self.order.push_back(number);
-        number
+        Some(number)
     }
 }

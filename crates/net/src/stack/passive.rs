@@ -106,7 +106,9 @@ impl Stack {
         };
         if l.may_begin(now) != Begin::No {
             let engine = Connection::accept_cookie(config, &cookie, now);
-            Remote::accepted(self, l, pair, path, engine).deliver(segment);
+            if let Some(c) = Remote::accepted(self, l, pair, path, engine) {
+                c.deliver(segment);
+            }
         }
         Taken::Yes
     }

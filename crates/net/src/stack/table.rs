@@ -26,6 +26,8 @@ struct Old {
     rest: TimeWait,
     /// Its port is taken until the end.
     binding: Option<Arc<Binding<Listener>>>,
+    /// Its place in the queue: another's between the same ends has another.
+    turn: u64,
 }
 
 #[derive(Default)]
@@ -37,7 +39,9 @@ pub(super) struct Connections {
 #[derive(Default)]
 struct Olds {
     all: HashMap<Pair, Old>,
-    order: VecDeque<(Instant, Pair)>,
+    /// When each is over, at the earliest. Places of those that have gone are passed over.
+    order: VecDeque<(Instant, u64, Pair)>,
+    turn: u64,
 }
 
 /// What an old connection makes of a segment.
@@ -61,32 +65,52 @@ impl Connections {
         self.old.lock().all.keys().copied().collect()
     }
 
-    pub fn insert(&self, pair: Pair, c: Arc<Remote>) {
-        self.live.write().insert(pair, c);
+    /// Whether it is there from now on: no, where these ends have a connection.
+    pub fn insert(&self, pair: Pair, c: Arc<Remote>) -> bool {
+        let mut live = self.live.write();
+        if live.contains_key(&pair) || self.old.lock().all.contains_key(&pair) {
+            return false;
+        }
+        live.insert(pair, c);
+        true
     }
 
-    pub fn remove(&self, pair: &Pair) {
-        self.live.write().remove(pair);
+    /// Takes this one out, not another between the same ends.
+    pub fn remove(&self, pair: &Pair, c: *const Remote) {
+        let mut live = self.live.write();
+        if live
+            .get(pair)
+            .is_some_and(|l| std::ptr::eq(Arc::as_ptr(l), c))
+        {
+            live.remove(pair);
+        }
     }
 
     /// A connection without a socket has come to TIME_WAIT.
     pub fn retire(
         &self,
         ns: &NetNamespace,
-        pair: Pair,
+        (pair, c): (Pair, *const Remote),
         rest: TimeWait,
         binding: Option<Arc<Binding<Listener>>>,
     ) {
-        let dropped = {
+        let (before, dropped) = {
             let mut o = self.old.lock();
-            o.order.push_back((rest.deadline(), pair));
-            o.all.insert(pair, Old { rest, binding });
-            match o.all.len() > OLD_MOST {
-                true => o.oldest(),
-                false => None,
-            }
+            o.turn += 1;
+            let turn = o.turn;
+            o.order.push_back((rest.deadline(), turn, pair));
+            let new = Old {
+                rest,
+                binding,
+                turn,
+            };
+            let before = o.all.insert(pair, new);
+            // Of those that were recycled, places are left.
+            let over = o.all.len() > OLD_MOST || o.order.len() > 4 * OLD_MOST;
+            (before, if over { o.oldest() } else { None })
         };
-        self.live.write().remove(&pair);
+        self.remove(&pair, c);
+        free(ns, before);
         free(ns, dropped);
     }
 
@@ -119,7 +143,7 @@ impl Connections {
                 let mut o = self.old.lock();
                 match o.order.front() {
                     None => return None,
-                    Some((at, _)) if *at > now => return Some(*at),
+                    Some((at, ..)) if *at > now => return Some(*at),
                     Some(_) => o.first_if_over(now),
                 }
             };
@@ -132,19 +156,20 @@ impl Olds {
     /// Takes the oldest one out.
     fn oldest(&mut self) -> Option<Old> {
         loop {
-            let (_, pair) = self.order.pop_front()?;
-            if let Some(old) = self.all.remove(&pair) {
-                return Some(old);
+            let (_, turn, pair) = self.order.pop_front()?;
+            if self.all.get(&pair).is_some_and(|o| o.turn == turn) {
+                return self.all.remove(&pair);
             }
         }
     }
 
     /// Takes the first place of the queue: the one that has it ends, unless it lasts longer by now.
     fn first_if_over(&mut self, now: Instant) -> Option<Old> {
-        let (_, pair) = self.order.pop_front()?;
-        let end = self.all.get(&pair)?.rest.deadline();
+        let (_, turn, pair) = self.order.pop_front()?;
+        let old = self.all.get(&pair).filter(|o| o.turn == turn)?;
+        let end = old.rest.deadline();
         if end > now {
-            self.order.push_back((end, pair));
+            self.order.push_back((end, turn, pair));
             return None;
         }
         self.all.remove(&pair)
