@@ -1,7 +1,7 @@
 //! A network namespace: the ports, the abstract names and the addresses of one sandbox or
 //! container.
 
-use crate::addr::Endpoint;
+use crate::addr::{Endpoint, any_ip};
 use crate::datagrams::DeviceGroups;
 use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
@@ -10,6 +10,7 @@ use crate::options::{Common, SO_REUSEADDR, SO_REUSEPORT};
 use crate::raw::RawSockets;
 use crate::stack::Stack;
 use crate::stack::names::Names;
+use crate::sys::{AF_INET, AF_INET6};
 use crate::tcp::Listener;
 use crate::udp::UdpRx;
 use crate::unix::UnixSock;
@@ -411,16 +412,50 @@ impl<T> Binding<T> {
 /// The bindings of one port.
 struct Port<T> {
     all: HashMap<u64, Arc<Binding<T>>>,
-    /// Those with a target: connections to a busy listener do not slow down the search for it.
-    targets: Vec<Arc<Binding<T>>>,
+    /// Those with a target, by their address: connections to a busy listener do not slow down the
+    /// search for it, nor do those at other addresses. At most [`GROUP_MOST`] are at one.
+    targets: HashMap<IpAddr, Vec<Arc<Binding<T>>>>,
 }
+
+/// How many sockets may share one address and port (`SO_REUSEPORT`): each is looked at for what comes
+/// there, by a thread that serves all users.
+const GROUP_MOST: usize = 512;
 
 impl<T> Default for Port<T> {
     fn default() -> Port<T> {
         Port {
             all: HashMap::new(),
-            targets: Vec::new(),
+            targets: HashMap::new(),
         }
+    }
+}
+
+impl<T> Port<T> {
+    /// From now on it takes what comes; `EADDRINUSE` where too many do.
+    fn add_target(&mut self, b: &Arc<Binding<T>>) -> Result<()> {
+        let group = self.targets.entry(b.ip).or_default();
+        if group.len() >= GROUP_MOST {
+            return Err(EADDRINUSE);
+        }
+        group.push(b.clone());
+        Ok(())
+    }
+
+    fn remove_target(&mut self, b: &Binding<T>) {
+        if let Some(group) = self.targets.get_mut(&b.ip) {
+            group.retain(|x| x.id != b.id);
+            if group.is_empty() {
+                self.targets.remove(&b.ip);
+            }
+        }
+    }
+
+    /// Those that may take what is sent to an address: at it, and at the wildcards.
+    fn targets_at(&self, ip: IpAddr) -> impl Iterator<Item = &Arc<Binding<T>>> {
+        let any = [any_ip(AF_INET), any_ip(AF_INET6)];
+        let wild = any.into_iter().filter(move |a| *a != ip);
+        let places = std::iter::once(ip).chain(wild);
+        places.filter_map(|a| self.targets.get(&a)).flatten()
     }
 }
 
@@ -520,7 +555,7 @@ impl<T> PortTable<T> {
         let b = Arc::new(b);
         let port = ports.entry(b.port).or_default();
         if target.is_some() {
-            port.targets.push(b.clone());
+            port.add_target(&b)?;
         }
         *b.target.lock() = target;
         port.all.insert(b.id, b.clone());
@@ -574,7 +609,7 @@ impl<T> PortTable<T> {
         if Self::conflict(port, b, Rule::Tcp, true) {
             return Err(EADDRINUSE);
         }
-        port.targets.push(b.clone());
+        port.add_target(b)?;
         *b.target.lock() = Some(target);
         Ok(())
     }
@@ -583,7 +618,7 @@ impl<T> PortTable<T> {
     pub fn clear_target(&self, b: &Arc<Binding<T>>) -> Option<Arc<T>> {
         let mut ports = self.ports.lock();
         if let Some(p) = ports.get_mut(&b.port) {
-            p.targets.retain(|x| x.id != b.id);
+            p.remove_target(b);
         }
         b.target.lock().take()
     }
@@ -594,7 +629,7 @@ impl<T> PortTable<T> {
         if let Some(p) = ports.get_mut(&b.port) {
             p.all.remove(&b.id);
             if target.is_some() {
-                p.targets.retain(|x| x.id != b.id);
+                p.remove_target(b);
             }
             if p.all.is_empty() {
                 ports.remove(&b.port);
@@ -608,10 +643,9 @@ impl<T> PortTable<T> {
     /// it). Among equals (SO_REUSEPORT) they take turns.
     pub fn lookup(&self, dest: Endpoint, better: impl Fn(&T) -> Option<u32>) -> Option<Arc<T>> {
         let ports = self.ports.lock();
-        let list = &ports.get(&dest.port)?.targets;
         let mut best: Vec<Arc<T>> = Vec::new();
         let mut top = 0;
-        for b in list {
+        for b in ports.get(&dest.port)?.targets_at(dest.ip) {
             let Some(t) = b.target.lock().clone() else {
                 continue;
             };
@@ -639,8 +673,8 @@ impl<T> PortTable<T> {
     /// All who take what is sent to `dest`, if `take` says so.
     pub fn matching(&self, dest: Endpoint, take: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         let ports = self.ports.lock();
-        let targets = ports.get(&dest.port).map(|p| &p.targets[..]);
-        let all = targets.unwrap_or_default().iter();
+        let port = ports.get(&dest.port);
+        let all = port.into_iter().flat_map(|p| p.targets_at(dest.ip));
         all.filter(|b| b.score(dest.ip).is_some())
             .filter_map(|b| b.target.lock().clone())
             .filter(|t| take(t))
