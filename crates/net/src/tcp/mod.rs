@@ -36,7 +36,8 @@ use wait::offer::{Place, ReadSlots};
 pub struct Tcp {
     me: Weak<Tcp>,
     common: Arc<Common>,
-    options: InetOptions,
+    /// A listener's, too: what is set later counts for the connections that come then.
+    options: Arc<InetOptions>,
     state: RwLock<State>,
 }
 
@@ -83,7 +84,7 @@ impl Connection {
 /// A listening socket, as connects see it.
 pub struct Listener {
     common: Arc<Common>,
-    options: InetOptions,
+    options: Arc<InetOptions>,
     binding: Arc<Binding<Listener>>,
     queue: Mutex<AcceptQueue>,
     /// Handshakes with somebody outside that are not done.
@@ -193,7 +194,7 @@ impl Tcp {
         Arc::new_cyclic(|me| Tcp {
             me: me.clone(),
             common,
-            options,
+            options: Arc::new(options),
             state: RwLock::new(state),
         })
     }
@@ -659,7 +660,7 @@ impl Protocol for Tcp {
         };
         let l = Arc::new(Listener {
             common: self.common.clone(),
-            options: self.options.duplicate(),
+            options: self.options.clone(),
             binding: binding.clone(),
             queue: Mutex::new(AcceptQueue {
                 backlog,
@@ -894,6 +895,7 @@ impl Protocol for Tcp {
 
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         const TCP_INFO: i32 = 11;
+        const TCP_CC_INFO: i32 = 26;
         const TCP_ULP: i32 = 31;
         const IP_MTU: i32 = 14;
         const IPV6_MTU: i32 = 24;
@@ -913,7 +915,8 @@ impl Protocol for Tcp {
                 v.resize(16, 0);
                 Ok(v)
             }
-            (SOL_TCP, TCP_ULP) => Ok(Vec::new()),
+            // Neither CUBIC nor Reno tells anything.
+            (SOL_TCP, TCP_ULP | TCP_CC_INFO) => Ok(Vec::new()),
             (SOL_IP, IP_MTU) | (SOL_IPV6, IPV6_MTU) => {
                 self.peer_name()?;
                 let mtu = self.outside().map_or(65535, |o| o.mtu());

@@ -274,6 +274,11 @@ impl Scoreboard {
         self.records.get(&start).map(|r| (at, r.end))
     }
 
+    /// When the first range that is not acknowledged was sent last.
+    pub fn first_sent(&self) -> Option<Instant> {
+        self.records.first_key_value().map(|(_, r)| r.at)
+    }
+
     /// What [`Self::oldest`] told is lost.
     pub fn lose_oldest(&mut self) -> Option<u64> {
         let &(_, start) = self.by_time.first()?;

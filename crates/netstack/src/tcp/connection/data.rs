@@ -34,7 +34,7 @@ impl Connection {
         }
         if len > 0 && self.rcv.is_shut && end > self.rcv.next() {
             // RFC 2525 2.17: data that nobody will read.
-            self.reset_peer();
+            self.due.reset = super::super::reset_for(&segment);
             return self.end(None);
         }
         let mut changes = Changes::empty();

@@ -386,6 +386,7 @@ impl Connection {
     /// Changes options. What follows from them is sent by [`Self::transmit`].
     pub fn configure(&mut self, f: impl FnOnce(&mut Config)) {
         let (mss, keep_alive) = (self.config.mss, self.config.keep_alive);
+        let no_delay = self.config.no_delay;
         f(&mut self.config);
         if self.config.congestion != self.window.kind {
             self.window.kind = self.config.congestion;
@@ -399,6 +400,9 @@ impl Connection {
         }
         if !self.config.cork {
             self.timers.cork = None;
+        } else if self.config.no_delay && !no_delay && self.never_sent() > 0 {
+            // What waits goes in spite of the cork (tcp(7)).
+            self.due.uncork = true;
         }
         if self.config.quick_ack {
             self.acking.quicken();

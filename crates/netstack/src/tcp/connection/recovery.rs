@@ -122,6 +122,15 @@ impl Connection {
         lost
     }
 
+    /// [`Self::detect_losses`] without an acknowledgement: a recovery that begins so sends one
+    /// segment, not all that the window took before.
+    pub(super) fn detect_late_losses(&mut self, now: Instant) {
+        let lost = self.detect_losses(now);
+        if lost > 0 && self.recovery.phase == Phase::Recovery {
+            self.reduce_proportionally(&Progress::default(), lost);
+        }
+    }
+
     fn begin(&mut self, phase: Phase) {
         self.recovery = Recovery {
             phase,
@@ -190,10 +199,13 @@ impl Connection {
         let send = if pipe > target {
             let share = u128::from(r.delivered) * u128::from(target);
             (share.div_ceil(u128::from(r.from)) as u64).saturating_sub(r.out)
-        } else if progress.acked > 0 && lost == 0 {
-            (target - pipe).min(owed.max(progress.delivered) + mss)
         } else {
-            (target - pipe).min(owed)
+            let slow_start = if progress.acked > 0 && lost == 0 {
+                mss
+            } else {
+                0
+            };
+            (target - pipe).min(owed.max(progress.delivered) + slow_start)
         };
         // The first retransmission goes at once.
         let send = if r.out == 0 { send.max(mss) } else { send };

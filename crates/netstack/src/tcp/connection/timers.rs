@@ -89,7 +89,7 @@ impl Connection {
             self.due.uncork = true;
         }
         if is_over(&mut self.timers.reorder) {
-            self.detect_losses(now);
+            self.detect_late_losses(now);
         }
         if is_over(&mut self.timers.life) {
             return self.end(None);
@@ -229,14 +229,9 @@ impl Connection {
         if let (true, Some(rtt)) = (may_probe, self.rtt.smooth()) {
             let is_one = self.snd.board.flight() <= self.mss();
             let slack = Duration::from_millis(if is_one { 200 } else { 2 });
-            let at = now + 2 * rtt + slack;
-            if self
-                .timers
-                .retransmit
-                .is_none_or(|(_, timeout)| at < timeout)
-            {
-                self.timers.retransmit = Some((Kind::Tail, at));
-            }
+            // Never later than the time-out, which follows it then.
+            let wait = (2 * rtt + slack).min(self.bounded(now, self.rtt.timeout()));
+            self.timers.retransmit = Some((Kind::Tail, now + wait));
         }
     }
 

@@ -23,7 +23,10 @@ impl Connection {
     }
 
     fn transmit_all(&mut self, now: Instant, out: &mut dyn Output) -> Went {
-        if let Some(h) = self.due.reset {
+        if let Some(mut h) = self.due.reset {
+            if let Some(t) = &mut h.options.timestamps {
+                t.value = self.stamp(now);
+            }
             self.emit(out, &h, &[], 0)?;
             self.counts.resets_out += 1;
             self.due.reset = None;
@@ -96,7 +99,7 @@ impl Connection {
     fn emit_range(&mut self, now: Instant, out: &mut dyn Output, start: u64, end: u64) -> Went {
         let last = self.snd.buffer.end();
         let mut flags = Flags::empty();
-        if end >= last {
+        if start < last && end >= last {
             flags |= Flags::PSH;
         }
         if end > last {
@@ -272,7 +275,7 @@ impl Connection {
                     Held::Congestion
                 });
             }
-            if self.is_worth_waiting(whole, most, available, window, room) {
+            if self.is_worth_waiting(now, whole, most.min(available), window.min(room)) {
                 return Err(Held::Congestion);
             }
             return Ok(snd.nxt + whole);
@@ -299,20 +302,24 @@ impl Connection {
     }
 
     /// Whether acknowledgements that come soon let more go at once (Linux: tcp_tso_should_defer).
-    fn is_worth_waiting(
-        &self,
-        len: u64,
-        most: u64,
-        available: u64,
-        window: u64,
-        room: u64,
-    ) -> bool {
+    fn is_worth_waiting(&self, now: Instant, len: u64, most: u64, room: u64) -> bool {
         if self.recovery.phase != Phase::Open || self.snd.board.flight() < 2 * len {
+            return false;
+        }
+        // It must come soon: something goes on just now, and half a round trip is over.
+        let half = self.rtt.smooth().unwrap_or_default() / 2;
+        let is_soon = now.since(self.snd.last) <= Duration::from_millis(1)
+            && self
+                .snd
+                .board
+                .first_sent()
+                .is_some_and(|at| now.since(at) >= half);
+        if !is_soon {
             return false;
         }
         let share = self.window.cwnd.min(self.snd.window) / 3;
         let most = most.min(self.most_burst());
-        len < most.min(available).min(share) && len <= window.min(room)
+        len < most.min(share) && len <= room
     }
 
     /// What is worth waiting for: the bytes of a millisecond, and more on short paths, where bursts

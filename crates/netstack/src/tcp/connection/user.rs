@@ -46,13 +46,32 @@ impl Connection {
     /// How many bytes may be written now.
     pub fn send_room(&self) -> usize {
         let may = matches!(self.state, State::Established | State::CloseWait) && !self.snd.fin;
-        if may {
-            self.config
-                .send_buffer
-                .saturating_sub(self.snd.buffer.len())
-        } else {
-            0
+        if !may {
+            return 0;
         }
+        let room = self
+            .config
+            .send_buffer
+            .saturating_sub(self.snd.buffer.len());
+        match self.config.notsent_lowat {
+            Some(most) => room.min(self.unsent_room(most)),
+            None => room,
+        }
+    }
+
+    /// How many bytes may be written until `most` are unsent, beside those that go at once. A write
+    /// is cut in large pieces only, as Linux's is by what its packets take.
+    fn unsent_room(&self, most: usize) -> usize {
+        const PIECE: usize = 16 << 10;
+        let may_go = self.window.cwnd.saturating_sub(self.in_flight());
+        let may_go = may_go.min(self.snd.edge().saturating_sub(self.snd.nxt)) as usize;
+        let held = self.never_sent().saturating_sub(may_go);
+        if held >= most {
+            return 0;
+        }
+        may_go
+            .saturating_sub(self.never_sent())
+            .saturating_add(most.max(PIECE) - held)
     }
 
     /// How many bytes are written and not acknowledged.
@@ -224,6 +243,9 @@ impl Connection {
         let mut h = self.plain_ack();
         h.flags = Flags::RST | Flags::ACK;
         h.window = 0;
+        if self.agreed.timestamps {
+            h.options.timestamps = Some(self.timestamps(self.clock));
+        }
         self.due.reset = Some(h);
     }
 

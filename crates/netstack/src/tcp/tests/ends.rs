@@ -12,6 +12,22 @@ fn fin(s: &mut Script, from: u32, ack: u32) -> Changes {
 }
 
 #[test]
+fn a_fin_alone_pushes_nothing() {
+    let mut s = Script::established(Config::default());
+    s.c.close_write();
+    assert_eq!(s.sent()[0].header.flags, Flags::FIN | Flags::ACK);
+}
+
+#[test]
+fn a_reset_has_a_timestamp() {
+    let mut s = Script::with_timestamps(Config::default());
+    s.c.abort();
+    let out = s.sent();
+    assert_eq!(out[0].header.flags, Flags::RST | Flags::ACK);
+    assert!(out[0].header.options.timestamps.is_some());
+}
+
+#[test]
 fn we_close_first() {
     let mut s = Script::established(Config::default());
     s.write(3);

@@ -187,7 +187,9 @@ fn time_outs_double_and_end() {
         let (_, out) = s.wait();
         assert_eq!(places(&out), [(0, 1000)]);
     }
-    assert_eq!(took, [210, 420, 840, 1680]);
+    // The first is the probe of the tail, which is not to come later than the time-out.
+    assert_eq!(took, [210, 210, 420, 840]);
+    assert_eq!(s.c.info().timeouts, 3);
     assert_eq!(s.c.info().phase, Phase::Loss);
     s.c.unreachable(s.now, super::script::OURS.plus(1), Unreachable::Soft(113));
     let began = s.now;
@@ -197,6 +199,68 @@ fn time_outs_double_and_end() {
     let took = s.now.since(began).as_secs();
     assert!((900..1200).contains(&took), "{took} s");
     assert_eq!(s.c.take_failure(), Some(Failure::Unreachable(113)));
+}
+
+#[test]
+fn a_recovery_that_begins_late_sends_one_segment() {
+    let mut s = Script::established(big());
+    s.write(14_600);
+    s.sent();
+    s.pass(10);
+    // One behind seven that have not come: reordered, perhaps.
+    s.sack(0, &[(10_220, 11_680)]);
+    assert!(s.sent().is_empty());
+    let (_, out) = s.wait();
+    assert_eq!(places(&out), [(0, 1460)]);
+    assert_eq!(s.c.info().lost, 6);
+    // And then as many as arrive.
+    s.pass(2);
+    s.sack(0, &[(4380, 5840), (10_220, 11_680)]);
+    assert_eq!(places(&s.sent()), [(1460, 1460)]);
+}
+
+#[test]
+fn an_acknowledgement_that_comes_late_lets_all_go() {
+    let mut s = Script::established(big());
+    s.write(60_000);
+    s.sent();
+    // The next one does not come soon: nothing is held back for a larger piece.
+    s.pass(10);
+    s.ack(2920);
+    assert_eq!(places(&s.sent()), [(14_600, 5840)]);
+}
+
+#[test]
+fn no_delay_overrides_the_cork_once() {
+    let mut s = Script::established(Config {
+        cork: true,
+        ..big()
+    });
+    s.write(100);
+    assert!(s.sent().is_empty());
+    s.c.configure(|c| c.no_delay = true);
+    assert_eq!(places(&s.sent()), [(0, 100)]);
+    s.write(100);
+    assert!(s.sent().is_empty());
+}
+
+#[test]
+fn little_is_written_that_cannot_go() {
+    let mut s = Script::established(Config {
+        notsent_lowat: Some(4000),
+        send_buffer: 1 << 20,
+        ..big()
+    });
+    // What the congestion window takes, and a piece.
+    assert_eq!(s.c.send_room(), 14_600 + (16 << 10));
+    s.write(14_600 + (16 << 10));
+    assert_eq!(s.c.send_room(), 0);
+    s.sent();
+    assert_eq!(s.c.send_room(), 0);
+    s.pass(10);
+    s.ack(14_600);
+    s.sent();
+    assert!(s.c.send_room() > 0);
 }
 
 #[test]
