@@ -66,6 +66,7 @@ impl Connection {
         }
         let mut changes = Changes::empty();
         if progress.acked > 0 {
+            self.answered_black_hole();
             self.timers.stalled = None;
             self.expand_send_buffer();
             changes |= self.acknowledged(now);

@@ -10,6 +10,7 @@
 //! data          what the peer sends     acking     when and what is acknowledged, the window
 //! transmit      all that is sent        timers     what happens without segments
 //! user          write, read, close      info       what TCP_INFO tells
+//! black_hole    large segments that vanish
 //! ```
 //!
 //! # What holds
@@ -20,6 +21,7 @@
 
 mod ack;
 mod acking;
+mod black_hole;
 mod data;
 mod info;
 mod input;
@@ -287,6 +289,7 @@ pub struct Connection {
     rtt: Rtt,
     timers: Timers,
     due: Due,
+    black_hole: black_hole::BlackHole,
     /// No socket has it any more.
     is_orphan: bool,
     counts: info::Counts,
@@ -329,6 +332,7 @@ impl Connection {
                 syn: true,
                 ..Due::default()
             },
+            black_hole: black_hole::BlackHole::default(),
             is_orphan: false,
             counts: info::Counts::new(now),
             config,
@@ -427,7 +431,12 @@ impl Connection {
 
     /// The payload of a segment without other options.
     fn mss(&self) -> u64 {
-        let mss = u64::from(self.snd.peer_mss.min(self.config.mss).max(LEAST_MSS));
+        let path = self
+            .black_hole
+            .size
+            .unwrap_or(u16::MAX)
+            .min(self.config.mss);
+        let mss = u64::from(self.snd.peer_mss.min(path).max(LEAST_MSS));
         let options = if self.agreed.timestamps {
             TIMESTAMPS_LEN
         } else {

@@ -151,7 +151,9 @@ impl Connection {
             return self.give_up();
         }
         self.counts.timeouts += 1;
+        let before = self.rtt.backoff();
         self.timed_out(now);
+        self.suspect_black_hole(now, before + 1);
         self.arm_timeout(now);
         Changes::empty()
     }

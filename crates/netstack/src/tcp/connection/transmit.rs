@@ -12,8 +12,8 @@ const RETRY: Duration = Duration::from_millis(1);
 const CORK: Duration = Duration::from_millis(200);
 
 /// A device takes no more.
-struct Full;
-type Went = Result<(), Full>;
+pub(super) struct Full;
+pub(super) type Went = Result<(), Full>;
 
 impl Connection {
     /// Emits all that may go now. To be called after each of the other operations.
@@ -91,7 +91,7 @@ impl Connection {
     }
 
     /// What a segment takes now, beside selective acknowledgements.
-    fn mss_now(&self) -> u64 {
+    pub(super) fn mss_now(&self) -> u64 {
         self.mss().saturating_sub(self.sack_len()).max(8)
     }
 
@@ -163,6 +163,7 @@ impl Connection {
 
     fn resent(&mut self, now: Instant, start: u64, end: u64) {
         self.snd.board.resend(start, end, now);
+        self.resent_black_hole(now, start, end);
         self.counted_resend(now, end - start);
         self.counts.bytes_resent += end - start;
         self.counts.resent += (end - start).div_ceil(self.mss());
@@ -197,7 +198,7 @@ impl Connection {
         self.recovery.tail = Some(super::recovery::Tail { high, is_resent });
     }
 
-    fn emit_new(&mut self, now: Instant, out: &mut dyn Output, end: u64) -> Went {
+    pub(super) fn emit_new(&mut self, now: Instant, out: &mut dyn Output, end: u64) -> Went {
         let start = self.snd.nxt;
         self.emit_range(now, out, start, end)?;
         if !(end.min(self.snd.buffer.end()) - start).is_multiple_of(self.mss_now()) {
@@ -214,6 +215,9 @@ impl Connection {
 
     fn send_new(&mut self, now: Instant, out: &mut dyn Output) -> Went {
         self.restart_after_idle(now);
+        if self.try_black_hole(now, out) == Emitted::Full {
+            return Err(Full);
+        }
         let mut is_limited = false;
         while self.snd.nxt < self.snd.limit() && !self.snd.board.is_full() {
             let end = match self.next_end(now) {

@@ -252,8 +252,16 @@ impl Connection {
     /// The path's MTU has changed: `mss` is the largest payload without options from now on. Where
     /// it is less, what is out is sent again in smaller pieces.
     pub fn path_mtu(&mut self, mss: u16) {
+        self.set_mss(|c| {
+            c.black_hole = super::black_hole::BlackHole::default();
+            c.config.mss = mss.max(super::LEAST_MSS);
+        });
+    }
+
+    /// `change` gives segments another size.
+    pub(super) fn set_mss(&mut self, change: impl FnOnce(&mut Connection)) {
         let before = self.mss();
-        self.config.mss = mss.max(super::LEAST_MSS);
+        change(self);
         let now = self.mss();
         if now == before {
             return;

@@ -263,6 +263,55 @@ fn little_is_written_that_cannot_go() {
     assert!(s.c.send_room() > 0);
 }
 
+/// Nothing arrives until segments are smaller, and then all, until one of the old size is sent: it
+/// is the last of what is returned.
+fn in_a_black_hole() -> (Script, Vec<(i32, usize)>) {
+    let mut s = Script::established(big());
+    s.write(100_000);
+    s.sent();
+    while s.c.info().send_mss > 1024 {
+        s.wait();
+        assert!(s.c.info().timeouts < 4);
+    }
+    let (mut all, mut acked) = (places(&s.sent()), 0);
+    while all.last().is_none_or(|l| l.1 != 1460) {
+        acked += 1024;
+        assert!(acked < 60_000);
+        s.pass(10);
+        s.ack(acked);
+        all.extend(places(&s.sent()));
+    }
+    (s, all)
+}
+
+#[test]
+fn a_black_hole_makes_segments_smaller() {
+    let (mut s, all) = in_a_black_hole();
+    let probe = all[all.len() - 1].0 as u32;
+    // It is lost: it goes again in pieces, and no other one like it.
+    s.pass(10);
+    s.ack(probe);
+    s.sent();
+    s.pass(10);
+    s.sack(probe, &[(probe + 1460, probe + 1460 + 3 * 1024)]);
+    s.c.configure(|c| c.gso_max = 0);
+    assert_eq!(places(&s.sent())[0], (probe as i32, 1024));
+    for n in 1..20 {
+        s.pass(10);
+        s.ack(probe + n * 1024);
+        assert!(s.sent().iter().all(|o| o.payload.len() <= 1024));
+    }
+    assert_eq!(s.c.info().send_mss, 1024);
+}
+
+#[test]
+fn after_an_outage_segments_are_large_again() {
+    let (mut s, all) = in_a_black_hole();
+    s.pass(10);
+    s.ack(all[all.len() - 1].0 as u32 + 1460);
+    assert_eq!(s.c.info().send_mss, 1460);
+}
+
 #[test]
 fn a_user_time_out_ends_sooner() {
     let most = Some(Duration::from_secs(3));
