@@ -1,9 +1,9 @@
 //! A bundle's config.json: a plan or one sentence.
 #![no_main]
 
-use oci::Overlay;
 use oci::convert::Asked;
 use oci::spec::{Spec, parse};
+use oci::{Net, Overlay};
 use std::path::Path;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -12,7 +12,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             bundle: Path::new("/"),
             spec: &spec,
             overlay: Overlay::Memory,
-            host_network: false,
+            net: Net::Sandbox,
             sandbox: None,
         });
     }
