@@ -7,25 +7,21 @@
 
 mod diag;
 mod message;
+mod objects;
+mod route;
 
 use crate::control::{Control, Ucred};
-use crate::interface::{Interface, LO_INDEX};
 use crate::msgqueue::{Msg, MsgQueue, take_all};
-use crate::ns::{LOOPBACKS, Link, NetNamespace};
+use crate::ns::NetNamespace;
 use crate::options::{Common, SO_ACCEPTCONN};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
-use crate::route::Route;
 use crate::stream::Take;
 use crate::sys::*;
 use abi::Result;
-use abi::errno::{
-    EEXIST, EINVAL, EMSGSIZE, ENETUNREACH, ENOBUFS, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno,
-};
+use abi::errno::{EINVAL, EMSGSIZE, ENOBUFS, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno};
 use message::{Builder, HEADER, Request, word};
-use netstack::ip::{DeviceCounts, NeighbourInfo};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::ucounts::{Charge, Kind};
@@ -116,174 +112,6 @@ fn parse(addr: &[u8]) -> Result<(u32, u32)> {
     Ok((word(addr, 4), word(addr, 8)))
 }
 
-fn link(req: &Request<'_>, flags: u16, port: u32, i: &Interface, counts: &DeviceCounts) -> Vec<u8> {
-    let stats = stats(counts);
-    let narrow: Vec<u8> = stats[..24]
-        .iter()
-        .flat_map(|n| (*n as u32).to_le_bytes())
-        .collect();
-    let wide: Vec<u8> = stats.iter().flat_map(|n| n.to_le_bytes()).collect();
-    const IFF_UP: u32 = 1;
-    const IFF_LOOPBACK: u32 = 8;
-    const IFF_LOWER_UP: u32 = 0x1_0000;
-    const ARPHRD_ETHER: u16 = 1;
-    const ARPHRD_LOOPBACK: u16 = 772;
-    let kind = if i.flags & IFF_LOOPBACK != 0 {
-        ARPHRD_LOOPBACK
-    } else {
-        ARPHRD_ETHER
-    };
-    let mut info = vec![0, 0];
-    info.extend_from_slice(&kind.to_le_bytes());
-    info.extend_from_slice(&i.index.to_le_bytes());
-    let up = i.flags & IFF_UP != 0;
-    let broadcast = [if kind == ARPHRD_ETHER { 0xff } else { 0 }; 6];
-    let lower = if up { IFF_LOWER_UP } else { 0 };
-    // Unknown, as Linux has it for lo; down; up.
-    let state = match (kind, up) {
-        (ARPHRD_LOOPBACK, true) => 0,
-        (_, false) => 2,
-        (_, true) => 6,
-    };
-    info.extend_from_slice(&(i.flags | lower).to_le_bytes());
-    info.extend_from_slice(&[0; 4]);
-    Builder::new(RTM_NEWLINK, flags, req, port)
-        .bytes(&info)
-        .attr(3, &with_zero(&i.name)) // IFNAME
-        .attr32(13, 1000) // TXQLEN
-        .attr(16, &[state]) // OPERSTATE
-        .attr(17, &[0]) // LINKMODE
-        .attr32(4, i.mtu) // MTU
-        .attr32(27, 0) // GROUP
-        .attr32(30, 0) // PROMISCUITY
-        .attr32(31, 1) // NUM_TX_QUEUES
-        .attr32(40, 65535) // GSO_MAX_SEGS
-        .attr32(41, 65536) // GSO_MAX_SIZE
-        .attr32(32, 1) // NUM_RX_QUEUES
-        .attr(33, &[1]) // CARRIER
-        .attr(6, b"noqueue\0") // QDISC
-        .attr(1, &i.mac) // ADDRESS
-        .attr(2, &broadcast) // BROADCAST
-        .attr(23, &wide) // STATS64
-        .attr(7, &narrow) // STATS
-        .finish()
-}
-
-/// `struct rtnl_link_stats64`.
-fn stats(c: &DeviceCounts) -> [u64; 25] {
-    let mut all = [0; 25];
-    all[..9].copy_from_slice(&[
-        c.rx_packets,
-        c.tx_packets,
-        c.rx_bytes,
-        c.tx_bytes,
-        c.rx_errors,
-        0,
-        c.rx_dropped,
-        c.tx_dropped,
-        c.multicast,
-    ]);
-    all
-}
-
-/// `struct ndmsg` and its attributes.
-fn neighbour(req: &Request<'_>, flags: u16, port: u32, n: &NeighbourInfo) -> Vec<u8> {
-    const NTF_ROUTER: u8 = 0x80;
-    const TYPE_UNICAST: u8 = 1;
-    let router = if n.router { NTF_ROUTER } else { 0 };
-    let mut b = Builder::new(RTM_NEWNEIGH, flags, req, port)
-        .bytes(&[inet_of(n.ip), 0, 0, 0])
-        .bytes(&n.device.to_le_bytes())
-        .bytes(&(n.state as u16).to_le_bytes())
-        .bytes(&[router, TYPE_UNICAST])
-        .attr(1, &octets(n.ip)); // DST
-    if let Some(mac) = n.mac {
-        b = b.attr(2, &mac); // LLADDR
-    }
-    b.attr(3, &[0; 16]).attr32(4, 0).finish() // CACHEINFO, PROBES
-}
-
-fn with_zero(name: &str) -> Vec<u8> {
-    [name.as_bytes(), b"\0"].concat()
-}
-
-fn octets(ip: IpAddr) -> Vec<u8> {
-    match ip {
-        IpAddr::V4(a) => a.octets().to_vec(),
-        IpAddr::V6(a) => a.octets().to_vec(),
-    }
-}
-
-fn inet_of(ip: IpAddr) -> u8 {
-    (if ip.is_ipv4() { AF_INET } else { AF_INET6 }) as u8
-}
-
-fn address(
-    req: &Request<'_>,
-    flags: u16,
-    port: u32,
-    i: &Interface,
-    (ip, prefix): (IpAddr, u8),
-) -> Vec<u8> {
-    const PERMANENT: u8 = 0x80;
-    const SCOPE_GLOBAL: u8 = 0;
-    const SCOPE_LINK: u8 = 253;
-    const SCOPE_HOST: u8 = 254;
-    let scope = match ip {
-        _ if ip.is_loopback() => SCOPE_HOST,
-        IpAddr::V4(a) if a.is_link_local() => SCOPE_LINK,
-        IpAddr::V6(a) if a.is_unicast_link_local() => SCOPE_LINK,
-        _ => SCOPE_GLOBAL,
-    };
-    let mut b = Builder::new(RTM_NEWADDR, flags, req, port)
-        .bytes(&[inet_of(ip), prefix, PERMANENT, scope])
-        .bytes(&i.index.to_le_bytes())
-        .attr(1, &octets(ip)); // ADDRESS
-    if let IpAddr::V4(a) = ip {
-        b = b.attr(2, &octets(ip)); // LOCAL
-        if !ip.is_loopback() && prefix < 31 {
-            let last = a.to_bits() | (u32::MAX >> prefix);
-            b = b.attr(4, &last.to_be_bytes()); // BROADCAST
-        }
-        b = b.attr(3, &with_zero(&i.name)); // LABEL
-    }
-    let mut cache = vec![0xff; 8]; // Valid and preferred for ever.
-    cache.extend_from_slice(&[0; 8]);
-    b.attr32(8, u32::from(PERMANENT)).attr(6, &cache).finish() // FLAGS, CACHEINFO
-}
-
-fn route(req: &Request<'_>, flags: u16, port: u32, r: &Route) -> Vec<u8> {
-    let mut b = Builder::new(RTM_NEWROUTE, flags, req, port)
-        .bytes(&[
-            inet_of(r.to),
-            r.prefix,
-            0,
-            0,
-            r.table,
-            r.protocol,
-            r.scope,
-            r.kind,
-        ])
-        .bytes(&r.flags.to_le_bytes())
-        .attr32(15, u32::from(r.table)); // TABLE
-    if r.prefix > 0 {
-        b = b.attr(1, &octets(r.to)); // DST
-    }
-    if let Some(via) = r.via {
-        b = b.attr(5, &octets(via)); // GATEWAY
-    }
-    if let Some(source) = r.source {
-        b = b.attr(7, &octets(source)); // PREFSRC
-    }
-    if r.metric > 0 {
-        b = b.attr32(6, r.metric); // PRIORITY
-    }
-    if r.to.is_ipv6() {
-        b = b.attr(20, &[0]); // PREF: medium
-    }
-    b.attr(4, &r.device.to_le_bytes()).finish() // OIF
-}
-
 impl Netlink {
     fn port(&self, pid: i32) -> u32 {
         let mut s = self.state.lock();
@@ -298,10 +126,6 @@ impl Netlink {
             };
         }
         s.port
-    }
-
-    fn counts(&self, i: &Interface) -> DeviceCounts {
-        self.common.ns.device_counts(i.index)
     }
 
     /// Has answers read, one after the other.
@@ -367,92 +191,19 @@ impl Netlink {
         asks && req.flags & NLM_F_DUMP != 0
     }
 
-    /// The messages that answer a dump; `None` for a kind of object that cannot be asked for.
-    fn dump(&self, req: &Request<'_>, port: u32) -> Option<Vec<Vec<u8>>> {
-        let f = NLM_F_MULTI;
-        let family = u16::from(req.family());
-        let wanted = |ip: &IpAddr| family == AF_UNSPEC || family == u16::from(inet_of(*ip));
-        let there = self.common.ns.has_addresses();
-        let ips = LOOPBACKS.iter().filter(|(ip, _)| there && wanted(ip));
-        let all = self.common.ns.interfaces();
-        match req.kind {
-            RTM_GETLINK => {
-                let of = |i: &Interface| link(req, f, port, i, &self.counts(i));
-                Some(all.iter().map(of).collect())
-            }
-            RTM_GETNEIGH => {
-                let device = word(req.body(), 4);
-                let all = self.common.ns.neighbours().into_iter();
-                let all = all.filter(|n| wanted(&n.ip) && (device == 0 || device == n.device));
-                Some(all.map(|n| neighbour(req, f, port, &n)).collect())
-            }
-            RTM_GETADDR => Some(
-                all.iter()
-                    .flat_map(|i| i.addresses.iter().map(move |a| (i, *a)))
-                    .filter(|(_, (ip, _))| wanted(ip))
-                    .map(|(i, a)| address(req, f, port, i, a))
-                    .collect(),
-            ),
-            RTM_GETROUTE => Some(
-                ips.map(|(ip, p)| {
-                    let net = if ip.is_ipv4() {
-                        IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0))
-                    } else {
-                        *ip
-                    };
-                    Route::to_loopback(net, *p)
-                })
-                .chain(
-                    self.common
-                        .ns
-                        .routes()
-                        .into_iter()
-                        .filter(|r| wanted(&r.to)),
-                )
-                .map(|r| route(req, f, port, &r))
-                .collect(),
-            ),
-            // Rules, queueing disciplines, …: there are none.
-            k if k >= NLMSG_MIN_TYPE && k % 4 == 2 => Some(Vec::new()),
-            _ => None,
-        }
-    }
-
     fn handle(
         &self,
         who: &Caller<'_>,
         req: &Request<'_>,
         port: u32,
     ) -> core::result::Result<(), Errno> {
-        if self.subsystem == Subsystem::SockDiag {
-            if self.is_dump(req) {
-                return self.answer_dump(req, port);
-            }
-            self.reply(diag::one(&self.common.ns, req, port)?);
-            return Ok(());
-        }
-        if req.kind % 4 == 2 {
-            return match req.kind {
-                _ if self.is_dump(req) => self.answer_dump(req, port),
-                RTM_GETLINK => self.get_link(req, port),
-                RTM_GETROUTE => self.get_route(req, port),
-                _ => Err(EOPNOTSUPP),
-            };
-        }
-        if !who.cred.has_in(&self.common.ns.user, Caps::NET_ADMIN) {
-            return Err(EPERM);
-        }
-        match req.kind {
-            RTM_NEWLINK | RTM_SETLINK if word(req.body(), 4) as i32 == LO_INDEX => {
-                // `ifi_flags` and `ifi_change`; no change mask means all.
-                let (flags, change) = (word(req.body(), 8), word(req.body(), 12));
-                if (change == 0 && flags != 0) || change & 1 != 0 {
-                    self.common.ns.set_loopback(Link::of_flags(flags))?;
-                }
+        match self.subsystem {
+            _ if self.is_dump(req) => self.answer_dump(req, port),
+            Subsystem::Route => self.route_request(who, req, port),
+            Subsystem::SockDiag => {
+                self.reply(diag::one(&self.common.ns, req, port)?);
                 Ok(())
             }
-            RTM_NEWADDR if word(req.body(), 4) as i32 == LO_INDEX => self.add_address(req),
-            _ => Err(EOPNOTSUPP),
         }
     }
 
@@ -477,57 +228,6 @@ impl Netlink {
                 .finish(),
         );
         self.queue(answers)
-    }
-
-    fn get_link(&self, req: &Request<'_>, port: u32) -> core::result::Result<(), Errno> {
-        let index = word(req.body(), 4) as i32;
-        let name = req.attr(16, 3).or_else(|| req.attr(16, 53));
-        let name = name.and_then(|n| n.split(|&b| b == 0).next());
-        let all = self.common.ns.interfaces();
-        let found = all.iter().find(|i| match index {
-            0 => Some(i.name.as_bytes()) == name,
-            _ => i.index == index,
-        });
-        let found = found.ok_or(ENODEV)?;
-        self.reply(link(req, 0, port, found, &self.counts(found)));
-        Ok(())
-    }
-
-    fn get_route(&self, req: &Request<'_>, port: u32) -> core::result::Result<(), Errno> {
-        let ip = match req.attr(12, 1) {
-            Some([a, b, c, d]) => IpAddr::V4(Ipv4Addr::new(*a, *b, *c, *d)),
-            Some(b) if b.len() == 16 => {
-                let mut o = [0; 16];
-                o.copy_from_slice(b);
-                IpAddr::from(o)
-            }
-            _ => return Err(EINVAL),
-        };
-        if !self.common.ns.reaches(ip) {
-            return Err(ENETUNREACH);
-        }
-        let r = self.common.ns.route_to(ip);
-        self.reply(route(req, 0, port, &r));
-        Ok(())
-    }
-
-    /// Adds an address to the loopback: it has its own from the first time that it is up, and no
-    /// others.
-    fn add_address(&self, req: &Request<'_>) -> core::result::Result<(), Errno> {
-        let bytes = req.attr(8, 2).or_else(|| req.attr(8, 1)).ok_or(EINVAL)?;
-        let prefix = req.body()[1];
-        let is_own = |(ip, p): &(IpAddr, u8)| {
-            u16::from(req.family()) == u16::from(inet_of(*ip))
-                && prefix == *p
-                && octets(*ip) == bytes
-        };
-        if !LOOPBACKS.iter().any(is_own) {
-            return Err(EOPNOTSUPP);
-        }
-        if self.common.ns.set_addressed() {
-            return Err(EEXIST);
-        }
-        Ok(())
     }
 }
 

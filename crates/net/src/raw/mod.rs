@@ -3,29 +3,38 @@
 //! What is sent to an address of this host goes to its own raw sockets, and an echo request is
 //! answered, both here; all else goes by the stack. TCP and UDP inside make no packets, so raw
 //! sockets see none of them.
+//!
+//! ```text
+//! mod      a socket: what its calls do
+//! table    all of a namespace: who gets a packet, who is told of an error
+//! packet   packets taken apart and made
+//! ```
+
+mod packet;
+mod table;
 
 use crate::addr::{Endpoint, family_of, parse_inet};
 use crate::control::Control;
-use crate::datagrams::{Arrival, Course, DatagramSocket, Peer, Route, Wishes};
+use crate::datagrams::{Arrival, Course, DatagramSocket, Route, Wishes};
 use crate::inet::{IP_MTU, IPV6_MTU};
 use crate::msgqueue::take_all;
 use crate::ns::{NetNamespace, Way};
 use crate::options::{Common, SO_ACCEPTCONN};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
-use crate::stack::Quote;
 use crate::sys::*;
 use abi::Result;
 use abi::errno::{
     EACCES, EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT, EDESTADDRREQ, EINVAL, EMSGSIZE, ENETUNREACH,
     ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM,
 };
-use bytes::Bytes;
-use netstack::ip::{Info, Marks, Origin};
+use netstack::ip::Marks;
+use packet::{sum_at, sum_icmp};
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+pub(crate) use table::RawSockets;
+use table::{give, inside};
 use vfs::{Caps, Credentials, Sink, Source};
 use wait::Events;
 
@@ -85,19 +94,6 @@ struct Ends {
     ident: u16,
 }
 
-/// What is told of a raw socket.
-type Census = (Arc<Common>, u8, Option<IpAddr>, Option<IpAddr>, usize);
-
-/// The raw and ping sockets of a namespace.
-#[derive(Default)]
-pub(crate) struct RawSockets {
-    /// How many raw ones there are: mostly none.
-    count: AtomicUsize,
-    all: Mutex<HashMap<u64, Weak<RawRx>>>,
-    /// Ping sockets by family and number.
-    idents: Mutex<HashMap<(u16, u16), Weak<RawRx>>>,
-}
-
 /// Makes a ping socket: `EACCES` for those whose groups `net.ipv4.ping_group_range` does not have.
 pub(crate) fn ping(ns: &Arc<NetNamespace>, family: u16, who: &Caller<'_>) -> Result<Parts> {
     let range = ns.kept.lock().get("ping_group_range").cloned();
@@ -142,8 +138,7 @@ fn new(ns: &Arc<NetNamespace>, family: u16, kind: u32, protocol: i32, of: Kind) 
         header_included: AtomicBool::new(of == Kind::Raw(IPPROTO_RAW)),
     });
     if of != Kind::Ping {
-        ns.raw.count.fetch_add(1, Ordering::SeqCst);
-        ns.raw.all.lock().insert(common.ino, Arc::downgrade(&rx));
+        ns.raw.add(common.ino, &rx);
     }
     let state = State {
         checksum_at: (of == Kind::Raw(ICMP_V6)).then_some(2),
@@ -154,217 +149,6 @@ fn new(ns: &Arc<NetNamespace>, family: u16, kind: u32, protocol: i32, of: Kind) 
         state: Mutex::new(state),
     };
     Parts::new(common, Arc::new(raw))
-}
-
-/// An IP packet, taken apart.
-struct Packet<'a> {
-    from: IpAddr,
-    to: IpAddr,
-    protocol: u8,
-    payload: &'a [u8],
-    /// With its header, as IPv4 sockets get it.
-    whole: &'a [u8],
-}
-
-impl RawRx {
-    fn wants(&self, p: &Packet<'_>, device: i32) -> bool {
-        let e = *self.ends.lock();
-        let family = if p.to.is_ipv4() { AF_INET } else { AF_INET6 };
-        let filtered = || {
-            let f = self.filter.lock();
-            let kind = p.payload.first().copied().unwrap_or(0);
-            matches!(p.protocol, ICMP_V4 | ICMP_V6)
-                && f[usize::from(kind) / 32] & (1 << (kind % 32)) != 0
-        };
-        self.family == family
-            && self.kind == Kind::Raw(p.protocol)
-            && e.local.is_none_or(|a| a == p.to)
-            && e.peer.is_none_or(|a| a == p.from)
-            && self.socket.admits(p.to, device)
-            && !filtered()
-    }
-}
-
-impl RawSockets {
-    /// Whether there is a raw socket.
-    pub fn is_used(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
-    }
-
-    /// The raw ones: protocol, ends, and the bytes that wait.
-    pub fn census(&self) -> Vec<Census> {
-        let all: Vec<_> = self.all.lock().values().filter_map(Weak::upgrade).collect();
-        let of = |rx: &Arc<RawRx>| {
-            let e = *rx.ends.lock();
-            let Kind::Raw(protocol) = rx.kind else {
-                return None;
-            };
-            let bytes = rx.socket.queue.bytes();
-            Some((rx.socket.common.clone(), protocol, e.local, e.peer, bytes))
-        };
-        all.iter().filter_map(of).collect()
-    }
-
-    fn deliver(&self, p: &Packet<'_>, came: Arrival) -> bool {
-        if !self.is_used() {
-            return false;
-        }
-        let all: Vec<_> = self.all.lock().values().filter_map(Weak::upgrade).collect();
-        let mut taken = false;
-        for rx in all.iter().filter(|rx| rx.wants(p, came.device)) {
-            let bytes = if p.to.is_ipv4() { p.whole } else { p.payload };
-            let from = Endpoint::new(p.from, 0);
-            let data = Bytes::copy_from_slice(bytes);
-            rx.socket.queue.put(data, from, came);
-            taken = true;
-        }
-        taken
-    }
-
-    /// An ICMP message that is no echo request, to the ping socket that asked for it.
-    pub fn icmp(&self, from: IpAddr, message: &[u8], came: Arrival) {
-        let (family, reply) = if from.is_ipv4() {
-            (AF_INET, 0)
-        } else {
-            (AF_INET6, 129)
-        };
-        let [kind, _, _, _, a, b, ..] = *message else {
-            return;
-        };
-        if kind != reply {
-            return;
-        }
-        let ident = u16::from_be_bytes([a, b]);
-        let found = self.idents.lock().get(&(family, ident)).cloned();
-        if let Some(rx) = found.and_then(|w| w.upgrade())
-            && rx.socket.common.takes_from(came.device)
-        {
-            let data = Bytes::copy_from_slice(message);
-            rx.socket.queue.put(data, Endpoint::new(from, 0), came);
-        }
-    }
-
-    /// A packet came by a device; whether a raw socket takes it.
-    pub fn packet(&self, packet: &[u8], info: &Info) -> bool {
-        let Some(p) = take_apart(packet, info) else {
-            return false;
-        };
-        let came = Arrival::outside(p.to, info);
-        self.deliver(&p, came)
-    }
-}
-
-fn take_apart<'a>(whole: &'a [u8], info: &Info) -> Option<Packet<'a>> {
-    let payload = whole.get(usize::from(info.header)..)?;
-    let (from, to) = match whole.first()? >> 4 {
-        4 => {
-            let a: [u8; 8] = whole.get(12..20)?.try_into().ok()?;
-            let [a, b, c, d, e, f, g, h] = a;
-            (IpAddr::from([a, b, c, d]), IpAddr::from([e, f, g, h]))
-        }
-        _ => {
-            let a: [u8; 16] = whole.get(8..24)?.try_into().ok()?;
-            let b: [u8; 16] = whole.get(24..40)?.try_into().ok()?;
-            (IpAddr::from(a), IpAddr::from(b))
-        }
-    };
-    Some(Packet {
-        from,
-        to,
-        protocol: info.protocol,
-        payload,
-        whole,
-    })
-}
-
-/// The Internet checksum (RFC 1071) of these pieces, each but the last of an even length.
-fn checksum(pieces: &[&[u8]]) -> u16 {
-    let mut sum = 0u64;
-    for p in pieces {
-        for w in p.chunks(2) {
-            sum += u64::from(u16::from_be_bytes([w[0], w.get(1).copied().unwrap_or(0)]));
-        }
-    }
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
-}
-
-/// Fills the checksum of an ICMP message in.
-fn sum_icmp(message: &mut [u8], from: IpAddr, to: IpAddr) {
-    sum_at(message, 2, ICMP_V6, from, to);
-}
-
-fn sum_at(message: &mut [u8], at: usize, protocol: u8, from: IpAddr, to: IpAddr) {
-    if message.len() < at + 2 {
-        return;
-    }
-    message[at..at + 2].fill(0);
-    let n = message.len() as u32;
-    let sum = match (from, to) {
-        (IpAddr::V6(a), IpAddr::V6(b)) => checksum(&[
-            &a.octets(),
-            &b.octets(),
-            &n.to_be_bytes(),
-            &[0, 0, 0, protocol],
-            message,
-        ]),
-        _ => checksum(&[message]),
-    };
-    message[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-}
-
-/// An IPv4 header of 20 bytes for a payload, as inside packets have it.
-fn header_v4(from: IpAddr, to: IpAddr, protocol: u8, ttl: u8, tos: u8, n: usize) -> Vec<u8> {
-    let (IpAddr::V4(a), IpAddr::V4(b)) = (from, to) else {
-        return Vec::new();
-    };
-    let mut h = vec![0x45, tos];
-    h.extend_from_slice(&((20 + n) as u16).to_be_bytes());
-    h.extend_from_slice(&[0, 0, 0x40, 0, ttl, protocol, 0, 0]);
-    h.extend_from_slice(&a.octets());
-    h.extend_from_slice(&b.octets());
-    let sum = checksum(&[&h]);
-    h[10..12].copy_from_slice(&sum.to_be_bytes());
-    h
-}
-
-/// Gives a packet of this host to its own sockets.
-fn give(
-    ns: &NetNamespace,
-    (from, to): (IpAddr, IpAddr),
-    protocol: u8,
-    payload: &[u8],
-    came: Arrival,
-) {
-    let mut whole = header_v4(from, to, protocol, came.ttl, came.tos, payload.len());
-    whole.extend_from_slice(payload);
-    let p = Packet {
-        from,
-        to,
-        protocol,
-        payload,
-        whole: &whole,
-    };
-    ns.raw.deliver(&p, came);
-    if matches!(protocol, ICMP_V4 | ICMP_V6) {
-        ns.raw.icmp(from, payload, came);
-    }
-}
-
-/// A packet of this host to itself: to its raw sockets, and an echo is answered.
-fn inside(ns: &NetNamespace, from: IpAddr, to: IpAddr, protocol: u8, payload: &[u8]) {
-    give(ns, (from, to), protocol, payload, Arrival::inside(to, 0));
-    let reply = match (protocol, payload.first()) {
-        (ICMP_V4, Some(&ECHO_V4)) => 0,
-        (ICMP_V6, Some(&ECHO_V6)) => 129,
-        _ => return,
-    };
-    let mut answer = payload.to_vec();
-    answer[0] = reply;
-    sum_icmp(&mut answer, to, from);
-    give(ns, (to, from), protocol, &answer, Arrival::inside(from, 0));
 }
 
 impl Raw {
@@ -708,8 +492,8 @@ impl Protocol for Raw {
 
     fn close(&self) {
         let raw = &self.common.ns.raw;
-        if self.rx.kind != Kind::Ping && raw.all.lock().remove(&self.common.ino).is_some() {
-            raw.count.fetch_sub(1, Ordering::SeqCst);
+        if self.rx.kind != Kind::Ping {
+            raw.remove(self.common.ino);
         }
         let ident = self.rx.ends.lock().ident;
         if ident != 0 {
@@ -717,77 +501,4 @@ impl Protocol for Raw {
         }
         self.rx.socket.close();
     }
-}
-
-impl RawSockets {
-    /// What a ping socket has sent did not arrive; whether there is one.
-    pub fn ping_failed(&self, q: &Quote<'_>) -> bool {
-        let family = if q.to.ip.is_ipv4() { AF_INET } else { AF_INET6 };
-        let found = self.idents.lock().get(&(family, q.from.port)).cloned();
-        let Some(rx) = found.and_then(|w| w.upgrade()) else {
-            return false;
-        };
-        let peer = rx.ends.lock().peer;
-        let to = Endpoint {
-            ip: q.to.ip,
-            port: 0,
-        };
-        rx.socket.failed(to, of_peer(peer), q, q.payload(0));
-        true
-    }
-
-    /// What a raw socket may have sent did not arrive; whether there is one that can have.
-    pub fn failed(&self, ns: &NetNamespace, q: &Quote<'_>) -> bool {
-        if !self.is_used() {
-            return false;
-        }
-        if q.error.origin == Origin::Local {
-            tell_ourselves(ns, q);
-        }
-        let family = if q.to.ip.is_ipv4() { AF_INET } else { AF_INET6 };
-        let all: Vec<_> = self.all.lock().values().filter_map(Weak::upgrade).collect();
-        let mut known = false;
-        for rx in all {
-            let ends = *rx.ends.lock();
-            let fits = rx.family == family
-                && rx.kind == Kind::Raw(q.protocol)
-                && ends.local.is_none_or(|a| a == q.from.ip)
-                && ends.peer.is_none_or(|a| a == q.to.ip)
-                && rx.socket.common.takes_from(q.came.device);
-            if !fits {
-                continue;
-            }
-            known = true;
-            let payload = if rx.header_included.load(Ordering::Relaxed) {
-                q.packet
-            } else {
-                q.payload(0)
-            };
-            let to = Endpoint {
-                ip: q.to.ip,
-                port: 0,
-            };
-            rx.socket.failed(to, of_peer(ends.peer), q, payload);
-        }
-        known
-    }
-}
-
-fn of_peer(peer: Option<IpAddr>) -> Peer {
-    match peer {
-        Some(_) => Peer::Connected,
-        None => Peer::Any,
-    }
-}
-
-/// The message that this host sends itself about a neighbour that does not answer, for raw sockets.
-fn tell_ourselves(ns: &NetNamespace, q: &Quote<'_>) {
-    let v4 = q.offender.is_ipv4();
-    let most = if v4 { 576 - 28 } else { 1280 - 48 };
-    let quoted = &q.packet[..q.packet.len().min(most)];
-    let mut message = vec![q.error.icmp_type, q.error.code, 0, 0, 0, 0, 0, 0];
-    message.extend_from_slice(quoted);
-    sum_icmp(&mut message, q.offender, q.offender);
-    let protocol = if v4 { ICMP_V4 } else { ICMP_V6 };
-    inside(ns, q.offender, q.offender, protocol, &message);
 }
