@@ -6,11 +6,10 @@ use crate::protocol::Caller;
 use crate::socket::Socket;
 use crate::sys::*;
 use crate::unix::{self, UnixSock};
-use crate::{host, netlink, raw, tcp, udp};
+use crate::{host, netlink, packet, raw, tcp, udp};
 use abi::Result;
 use abi::errno::{EAFNOSUPPORT, EINVAL, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
 use std::sync::Arc;
-use vfs::Caps;
 
 /// `socket(2)`; `kind` without SOCK_NONBLOCK and SOCK_CLOEXEC.
 pub fn socket(
@@ -23,7 +22,9 @@ pub fn socket(
     if !(0..46).contains(&family) {
         return Err(EAFNOSUPPORT);
     }
-    if kind > 10 || !(0..=262).contains(&protocol) {
+    // Of packet sockets the protocol is a link's.
+    let known = family == i32::from(AF_PACKET) || (0..=262).contains(&protocol);
+    if kind > 10 || !known {
         return Err(EINVAL);
     }
     let parts = match family as u16 {
@@ -61,7 +62,7 @@ pub fn socket(
             (SOCK_RAW | SOCK_DGRAM, _) => return Err(EPROTONOSUPPORT),
             _ => return Err(ESOCKTNOSUPPORT),
         },
-        AF_PACKET if !who.cred.has_in(&ns.user, Caps::NET_RAW) => return Err(EPERM),
+        AF_PACKET => packet::new(ns, kind, protocol, who)?,
         _ => return Err(EAFNOSUPPORT),
     };
     let _ = parts.common.creator.set(who.ucred());

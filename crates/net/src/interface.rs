@@ -1,5 +1,6 @@
 //! Network interfaces, as programs are told of them.
 
+use crate::packet;
 use std::net::IpAddr;
 
 /// The index of the loopback interface.
@@ -16,4 +17,23 @@ pub struct Interface {
     /// Its hardware address; zeros where it has none.
     pub mac: [u8; 6],
     pub addresses: Vec<(IpAddr, u8)>,
+}
+
+impl Interface {
+    pub(crate) fn is_up(&self) -> bool {
+        const IFF_UP: u32 = 1;
+        self.flags & IFF_UP != 0
+    }
+    pub(crate) fn is_loopback(&self) -> bool {
+        const IFF_LOOPBACK: u32 = 8;
+        self.flags & IFF_LOOPBACK != 0
+    }
+    /// `ARPHRD_*`.
+    pub(crate) fn hardware_kind(&self) -> u16 {
+        if self.is_loopback() {
+            packet::LOOPBACK
+        } else {
+            packet::ETHERNET
+        }
+    }
 }

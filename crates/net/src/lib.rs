@@ -24,9 +24,11 @@
 //! outside                          what comes from the host's sockets and the broker, to those inside
 //! socket                           the open file of a socket
 //! tcp, udp, raw, unix, netlink,
-//! host                             what each family does
+//! packet, host                     what each family does
 //! user                             the way out by a broker: connected sockets, datagrams
 //! stack                            the way out by our own packets on the devices of a namespace
+//! loopback                         what passes inside, as frames for packet sockets
+//! work                             what is done beside calls: one thread for all namespaces
 //! readiness                        the host's descriptors whose readiness is a socket's
 //! ioctl, procnet, census           what is told of interfaces, bindings and sockets
 //! protocol                         the trait that they implement; what a call brings along
@@ -63,12 +65,15 @@ mod inet;
 mod inflight;
 pub mod interface;
 mod ioctl;
+mod loopback;
 mod msgqueue;
 mod netlink;
 mod ns;
 mod options;
 mod outside;
-pub use options::{SO_BINDTODEVICE, SO_PEERCRED};
+mod packet;
+pub use options::{SO_ATTACH_FILTER, SO_BINDTODEVICE, SO_PEERCRED};
+pub use packet::{INSN as FILTER_INSN, MOST_INSNS as FILTER_MOST};
 pub use procnet::PROC_NET;
 pub use sysnet::{SYS_NET, SYS_NET_STATISTICS};
 mod procnet;
@@ -84,6 +89,7 @@ mod tcp;
 mod udp;
 mod unix;
 pub mod user;
+mod work;
 
 pub use addr::{Endpoint, unix_path};
 pub use control::{Control, Ucred};
@@ -119,6 +125,7 @@ pub mod sys {
     pub const SOL_TCP: i32 = 6;
     pub const SOL_UDP: i32 = 17;
     pub const SOL_IPV6: i32 = 41;
+    pub const SOL_PACKET: i32 = 263;
     pub const SOL_NETLINK: i32 = 270;
 
     pub const MSG_OOB: u32 = 1;

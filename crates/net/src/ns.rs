@@ -7,6 +7,7 @@ use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
 use crate::interface::{Interface, LO_INDEX};
 use crate::options::{Common, SO_REUSEADDR, SO_REUSEPORT};
+use crate::packet::{self, Taps};
 use crate::raw::RawSockets;
 use crate::stack::Stack;
 use crate::stack::names::Names;
@@ -15,8 +16,11 @@ use crate::tcp::Listener;
 use crate::udp::UdpRx;
 use crate::unix::UnixSock;
 use crate::user::UserNetwork;
+use crate::work::Worker;
 use abi::Result;
 use abi::errno::{EADDRINUSE, EADDRNOTAVAIL, EBUSY, EOPNOTSUPP};
+use clas::Clas;
+use netstack::ip::FrameMeta;
 
 use parking_lot::{Mutex, RwLock};
 use siphasher::sip::SipHasher13;
@@ -46,6 +50,10 @@ pub struct NetNamespace {
     pub(crate) tcp: PortTable<Listener>,
     pub(crate) udp: PortTable<UdpRx>,
     pub(crate) raw: RawSockets,
+    pub(crate) taps: Arc<Taps>,
+    /// One for the sandbox, as is the next one.
+    pub(crate) worker: Arc<Worker>,
+    memory: Arc<OnceLock<Arc<Clas>>>,
     /// The multicast groups that its devices are in.
     pub(crate) groups: DeviceGroups,
     pub(crate) abstract_names: Mutex<BTreeMap<Vec<u8>, Weak<UnixSock>>>,
@@ -138,6 +146,9 @@ impl NetNamespace {
             tcp: PortTable::new(),
             udp: PortTable::new(),
             raw: RawSockets::default(),
+            taps: Arc::default(),
+            worker: Arc::default(),
+            memory: Arc::default(),
             groups: DeviceGroups::default(),
             abstract_names: Mutex::new(BTreeMap::new()),
             unix: Mutex::default(),
@@ -184,6 +195,9 @@ impl NetNamespace {
             return Err(EOPNOTSUPP);
         }
         let up = to == Link::Up;
+        if !up && self.is_up() {
+            self.taps.all().iter().for_each(|t| t.device_gone(LO_INDEX));
+        }
         self.up.store(up, Ordering::Relaxed);
         self.addressed.fetch_or(up, Ordering::Relaxed);
         Ok(())
@@ -205,6 +219,8 @@ impl NetNamespace {
         if let Some(new) = Arc::get_mut(&mut n) {
             new.in_flight = self.in_flight.clone();
             new.next_ino = self.next_ino.clone();
+            new.worker = self.worker.clone();
+            new.memory = self.memory.clone();
             new.user = user.clone();
             new.up = AtomicBool::new(false);
             new.addressed = AtomicBool::new(false);
@@ -238,6 +254,33 @@ impl NetNamespace {
         .chain(self.stack().into_iter().flat_map(|s| s.interfaces()))
         .collect()
     }
+    /// A device, by its index.
+    pub(crate) fn interface(&self, index: i32) -> Option<Interface> {
+        self.interfaces().into_iter().find(|i| i.index == index)
+    }
+
+    /// Where the memory comes from that sockets and programs share.
+    pub fn set_memory(&self, memory: &Arc<Clas>) {
+        let _ = self.memory.set(memory.clone());
+    }
+
+    pub(crate) fn memory(&self) -> Option<&Arc<Clas>> {
+        self.memory.get()
+    }
+
+    /// Sends a frame of the packet socket `by` on a device.
+    pub(crate) fn send_frame(&self, i: &Interface, by: u64, frame: &[u8]) -> Result<()> {
+        if i.is_loopback() {
+            self.loop_frame(packet::Way::By(by), &FrameMeta::default(), frame);
+            return Ok(());
+        }
+        match self.stack() {
+            Some(s) => s.send_frame(i, by, frame),
+            // The broker takes no frames.
+            None => Ok(()),
+        }
+    }
+
     /// The loopback network's broadcast address.
     pub(crate) const LOOPBACK_BROADCAST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 255, 255, 255));
 

@@ -34,7 +34,7 @@ const SO_SNDLOWAT: i32 = 19;
 const SO_RCVTIMEO: i32 = 20;
 const SO_SNDTIMEO: i32 = 21;
 pub const SO_BINDTODEVICE: i32 = 25;
-const SO_ATTACH_FILTER: i32 = 26;
+pub const SO_ATTACH_FILTER: i32 = 26;
 const SO_DETACH_FILTER: i32 = 27;
 const SO_PEERNAME: i32 = 28;
 pub const SO_TIMESTAMP: i32 = 29;
@@ -53,6 +53,7 @@ const SO_LOCK_FILTER: i32 = 44;
 const SO_SELECT_ERR_QUEUE: i32 = 45;
 const SO_BUSY_POLL: i32 = 46;
 const SO_MAX_PACING_RATE: i32 = 47;
+const SO_BPF_EXTENSIONS: i32 = 48;
 const SO_INCOMING_CPU: i32 = 49;
 const SO_ATTACH_BPF: i32 = 50;
 const SO_COOKIE: i32 = 57;
@@ -401,6 +402,7 @@ impl Common {
                     .find(|(n, _)| *n == name)
                     .map_or(default, |(_, v)| *v))
             }
+            SO_BPF_EXTENSIONS => int(crate::packet::BPF_EXTENSIONS),
             SO_COOKIE => Some(Ok(self.ino.to_le_bytes().to_vec())),
             SO_NETNS_COOKIE => Some(Ok(1u64.to_le_bytes().to_vec())),
             SO_PEERCRED if self.family != crate::sys::AF_UNIX => Some(Ok(Ucred::NOBODY.encode())),

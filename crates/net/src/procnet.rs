@@ -103,6 +103,28 @@ pub const PROC_NET: [&str; 21] = [
 ];
 
 impl NetNamespace {
+    /// The packet sockets (`packet_seq_show`).
+    fn packet(&self) -> String {
+        let mut s =
+            String::from("sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n");
+        for x in self.taps.census() {
+            let user = x.common.user.get().map_or(0, |u| u.uid());
+            let _ = writeln!(
+                s,
+                "0000000000000000 {:<6} {:<4} {:04x}   {:<5} {} {:<6} {:<6} {:<6}",
+                3,
+                x.kind,
+                x.protocol,
+                x.device,
+                u8::from(x.protocol != 0),
+                x.bytes,
+                user,
+                x.common.ino,
+            );
+        }
+        s
+    }
+
     /// The content of `/proc/net/<name>`, where there is such a file.
     #[must_use]
     pub fn proc_net(&self, name: &str) -> Option<String> {
@@ -158,9 +180,7 @@ impl NetNamespace {
                 s
             }
             "arp" => self.arp(),
-            "packet" => {
-                String::from("sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n")
-            }
+            "packet" => self.packet(),
             "snmp" => self.snmp(),
             "snmp6" => self.snmp6(),
             "netstat" => self.netstat(),

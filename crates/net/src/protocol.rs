@@ -5,7 +5,8 @@ use crate::inflight::InFlight;
 use crate::options::Common;
 use crate::sys::{SHUT_RD, SHUT_RDWR, SHUT_WR};
 use abi::Result;
-use abi::errno::{ENOPROTOOPT, EOPNOTSUPP};
+use abi::errno::{ENODEV, ENOPROTOOPT, EOPNOTSUPP};
+use clas::Mappable;
 use std::any::Any;
 use std::sync::Arc;
 use vfs::{Credentials, Sink, Source};
@@ -117,6 +118,14 @@ pub trait Protocol: Any + Send + Sync {
     }
     fn get_option(&self, _level: i32, _name: i32) -> Result<Vec<u8>> {
         Err(ENOPROTOOPT)
+    }
+    /// An option that is asked for with a value; `None` where it is none of these.
+    fn option_of(&self, _level: i32, _name: i32, _v: &[u8]) -> Option<Result<Vec<u8>>> {
+        None
+    }
+    /// What `mmap(2)` maps.
+    fn mappable(&self) -> Result<Arc<dyn Mappable>> {
+        Err(ENODEV)
     }
     /// An option at SOL_SOCKET that is not kept in [`Common`].
     fn set_socket_option(&self, _name: i32, _v: &[u8]) -> Option<Result<()>> {

@@ -8,6 +8,7 @@ use crate::protocol::{Block, Caller, Parts, PathNames, Protocol, Received, Shutd
 use crate::sys::*;
 use abi::Result;
 use abi::errno::{EINVAL, EPIPE};
+use clas::Mappable;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -276,6 +277,11 @@ impl Socket {
         }
         self.protocol.get_option(level, name)
     }
+    /// The same for an option that is asked for with a value; `None` for all others.
+    #[must_use]
+    pub fn option_of(&self, level: i32, name: i32, v: &[u8]) -> Option<Result<Vec<u8>>> {
+        self.protocol.option_of(level, name, v)
+    }
     #[must_use]
     pub fn namespace(&self) -> &Arc<NetNamespace> {
         &self.common.ns
@@ -337,6 +343,9 @@ impl FileOps for Socket {
             paths: &NoPaths,
         };
         self.protocol.send(&who, src, None, Control::default(), 0)
+    }
+    fn mappable(&self) -> Result<Arc<dyn Mappable>> {
+        self.protocol.mappable()
     }
     fn stat(&self) -> Result<Stat> {
         Ok(Stat {

@@ -4,6 +4,7 @@ mod inet;
 mod linux;
 mod netlink;
 mod offers;
+mod packets;
 mod unix;
 
 use crate::control::Control;

@@ -260,8 +260,10 @@ impl Udp {
                 let rx: Arc<dyn Inside> = self.rx.clone();
                 return names.ask(&rx, &data);
             }
+            self.common.ns.loop_udp(from, to, tos, &data);
             return self.refused(from, to, &data, peer);
         };
+        self.common.ns.loop_udp(from, to, tos, &data);
         rx.socket
             .queue
             .put(data.into(), from, Arrival::inside(to.ip, tos));
@@ -313,6 +315,9 @@ impl Udp {
                 let member = !ip.is_multicast() || ns.groups.has(*device, ip);
                 let pieces = data.chunks(cut.map_or(data.len().max(1), usize::from));
                 let came = Arrival::looped(ip, *device, marks);
+                if out.is_none() {
+                    ns.loop_udp(from, route.to, marks.tos, data);
+                }
                 if member && (out.is_none() || socket.loops(ip)) {
                     let empty = data.is_empty().then_some(data);
                     for piece in pieces.chain(empty) {

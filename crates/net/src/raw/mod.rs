@@ -28,6 +28,7 @@ use abi::errno::{
     ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM,
 };
 use netstack::ip::Marks;
+pub(crate) use packet::header_v4;
 use packet::{sum_at, sum_icmp};
 use parking_lot::Mutex;
 use std::net::IpAddr;

@@ -76,7 +76,7 @@ pub(super) fn sum_at(message: &mut [u8], at: usize, protocol: u8, from: IpAddr, 
 }
 
 /// An IPv4 header of 20 bytes for a payload, as inside packets have it.
-pub(super) fn header_v4(
+pub(crate) fn header_v4(
     from: IpAddr,
     to: IpAddr,
     protocol: u8,

@@ -153,6 +153,7 @@ pub(super) fn give(
 
 /// A packet of this host to itself: to its raw sockets, and an echo is answered.
 pub(super) fn inside(ns: &NetNamespace, from: IpAddr, to: IpAddr, protocol: u8, payload: &[u8]) {
+    ns.loop_packet(from, to, protocol, 0, payload);
     give(ns, (from, to), protocol, payload, Arrival::inside(to, 0));
     let reply = match (protocol, payload.first()) {
         (ICMP_V4, Some(&ECHO_V4)) => 0,
@@ -162,6 +163,7 @@ pub(super) fn inside(ns: &NetNamespace, from: IpAddr, to: IpAddr, protocol: u8, 
     let mut answer = payload.to_vec();
     answer[0] = reply;
     sum_icmp(&mut answer, to, from);
+    ns.loop_packet(to, from, protocol, 0, &answer);
     give(ns, (to, from), protocol, &answer, Arrival::inside(from, 0));
 }
 

@@ -11,6 +11,7 @@
 //! timers       when connections must be looked at
 //! info         struct tcp_info
 //! names        Docker's name server
+//! ports        the devices: where frames of each go, and what programs' own may be
 //! links        frames to and from the devices' sockets
 //! ```
 //!
@@ -43,6 +44,7 @@ pub(crate) mod names;
 mod options;
 mod passive;
 mod paths;
+mod ports;
 mod table;
 mod timers;
 
@@ -66,6 +68,7 @@ use netstack::ip::{
 use netstack::setup::Setup;
 use netstack::tcp::{Segment, secret::Secret};
 use netstack::time::Instant;
+use ports::Ports;
 use std::net::{IpAddr, SocketAddrV6};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
@@ -77,7 +80,7 @@ pub(crate) struct Stack {
     me: Weak<Stack>,
     ns: Weak<NetNamespace>,
     pub(crate) ip: Ip,
-    links: Arc<Links>,
+    ports: Arc<Ports>,
     pub(crate) setup: Setup,
     connections: Connections,
     timers: Timers,
@@ -119,12 +122,12 @@ impl Stack {
         links: Vec<Link>,
         names: Option<HostFd>,
     ) -> Arc<Stack> {
-        let links = Arc::new(Links::new(links));
+        let ports = Arc::new(Ports::new(&setup, Links::new(links), ns.taps.clone()));
         Arc::new_cyclic(|me| Stack {
             me: me.clone(),
             ns: Arc::downgrade(ns),
-            ip: Ip::new(&setup, links.clone(), random()),
-            links,
+            ip: Ip::new(&setup, ports.clone(), random()),
+            ports,
             setup,
             connections: Connections::default(),
             timers: Timers::default(),
@@ -148,7 +151,7 @@ impl Stack {
             thread(
                 "network",
                 Box::new(move || {
-                    me.links.serve(device, |meta, frame| {
+                    me.ports.serve(device, |meta, frame| {
                         me.ip.receive(now(), device, meta, frame, &*me);
                     });
                 }),

@@ -63,7 +63,7 @@ pub use types::*;
 
 use crate::setup::{Device, Route, Setup};
 use crate::time::Instant;
-use counters::{DeviceCounters, Snmp};
+use counters::{DeviceCounters, Snmp, count};
 use device::{Dev, Due, LinkState};
 use errors::Limits;
 use groups::Groups;
@@ -426,6 +426,21 @@ impl Ip {
     #[must_use]
     pub fn routes(&self) -> Vec<Route> {
         self.table().routes.clone()
+    }
+
+    /// A frame that somebody else made was sent by a device, by its index.
+    pub fn sent(&self, device: u32, len: usize) {
+        if let Some(d) = self.table().by_index(device) {
+            count(&d.link.counters.tx_packets);
+            d.link.counters.tx_bytes.fetch_add(len as u64, Relaxed);
+        }
+    }
+
+    /// One was not.
+    pub fn dropped(&self, device: u32) {
+        if let Some(d) = self.table().by_index(device) {
+            count(&d.link.counters.tx_dropped);
+        }
     }
 
     #[must_use]

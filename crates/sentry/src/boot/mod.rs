@@ -81,6 +81,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     laps.lap("platform");
     let clas = or(Clas::new(), "make the memory file")?;
     let (net, devices) = network(config.net)?;
+    net.set_memory(&clas);
     let total_memory = hostcall::process::total_memory();
     // Those it may run on: a quota of time is told by the control group's files.
     let cpus = hostcall::process::cpus().len().max(1) as u32;

@@ -332,7 +332,26 @@ fn setsockopt(
     let s = socket_of(&f)?;
     let mut v = vec![0; len.min(MAX_OPTION)];
     cx.mm().copy_in(value.va, &mut v)?;
+    if level == OptionLevel::SOL_SOCKET && name == net::SO_ATTACH_FILTER {
+        v = filter(cx, &v)?;
+    }
     s.set_option(&cx.cred(), level.0, name, &v).map(|()| 0)
+}
+
+/// The instructions of a `struct sock_fprog`.
+fn filter(cx: &Context, v: &[u8]) -> Result<Vec<u8>> {
+    let v: [u8; 16] = v.try_into().map_err(|_| EINVAL)?;
+    let ([a, b, ..], code) = v.split_at(8) else {
+        return Err(EINVAL);
+    };
+    let len = usize::from(u16::from_le_bytes([*a, *b]));
+    let code = code.try_into().map_err(|_| EINVAL)?;
+    if len == 0 || len > net::FILTER_MOST {
+        return Err(EINVAL);
+    }
+    let mut insns = vec![0; len * net::FILTER_INSN];
+    cx.mm().copy_in(Va(u64::from_le_bytes(code)), &mut insns)?;
+    Ok(insns)
 }
 
 /// The room that SO_BINDTODEVICE wants for a device's name.
@@ -351,7 +370,17 @@ fn getsockopt(
     let s = socket_of(&f)?;
     let mm = cx.mm();
     let room = usize::try_from(len.read(&mm)?).map_err(|_| EINVAL)?;
-    let mut v = s.get_option(level.0, name)?;
+    // Some are asked for with a value.
+    let mut asked = [0; 4];
+    let n = room.min(asked.len());
+    let by_value = match level.0 {
+        net::sys::SOL_PACKET => {
+            mm.copy_in(value, &mut asked[..n])?;
+            s.option_of(level.0, name, &asked[..n])
+        }
+        _ => None,
+    };
+    let mut v = by_value.unwrap_or_else(|| s.get_option(level.0, name))?;
     if level == OptionLevel::SOL_SOCKET
         && name == net::SO_PEERCRED
         && let Some(u) = Ucred::decode(&v)
@@ -369,7 +398,7 @@ fn getsockopt(
 }
 
 calls! {
-    socket: "AF_UNIX, AF_INET and AF_INET6 over loopback and devices, NETLINK_ROUTE and NETLINK_SOCK_DIAG",
+    socket: "AF_UNIX, AF_INET and AF_INET6 over loopback and devices, AF_PACKET, NETLINK_ROUTE and NETLINK_SOCK_DIAG",
     connect,
     accept,
     shutdown,

@@ -1,0 +1,97 @@
+//! What passes by the loopback device, as frames for packet sockets: nothing inside makes packets,
+//! so they are made here, and only where somebody looks.
+
+use crate::addr::Endpoint;
+use crate::interface::LO_INDEX;
+use crate::ns::NetNamespace;
+use crate::packet::{At, LOOPBACK, Way};
+use netstack::ip::FrameMeta;
+use std::net::IpAddr;
+
+const UDP: u8 = 17;
+const AT: At = At {
+    device: LO_INDEX,
+    hardware: LOOPBACK,
+    mac: [0; 6],
+};
+
+/// The sum of a pseudo header, as it stands where a device is to finish it.
+fn pseudo(from: IpAddr, to: IpAddr, protocol: u8, len: usize) -> u16 {
+    let octets = |ip: IpAddr| match ip {
+        IpAddr::V4(a) => a.octets().to_vec(),
+        IpAddr::V6(a) => a.octets().to_vec(),
+    };
+    let all = [octets(from), octets(to)].concat();
+    let words = all.as_chunks::<2>().0.iter();
+    let mut sum: u64 = words.map(|w| u64::from(u16::from_be_bytes(*w))).sum();
+    sum += u64::from(protocol) + len as u64;
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// Link and IP headers of a packet.
+fn headers(from: IpAddr, to: IpAddr, protocol: u8, tos: u8, len: usize) -> Vec<u8> {
+    let mut f = vec![0; 12];
+    match (from, to) {
+        (IpAddr::V6(a), IpAddr::V6(b)) => {
+            f.extend_from_slice(&[0x86, 0xdd, 0x60 | tos >> 4, tos << 4, 0, 0]);
+            f.extend_from_slice(&(len as u16).to_be_bytes());
+            f.extend_from_slice(&[protocol, 64]);
+            f.extend_from_slice(&a.octets());
+            f.extend_from_slice(&b.octets());
+        }
+        _ => {
+            f.extend_from_slice(&[8, 0]);
+            f.extend_from_slice(&crate::raw::header_v4(from, to, protocol, 64, tos, len));
+        }
+    }
+    f
+}
+
+impl NetNamespace {
+    /// A frame goes out by the loopback device, and comes in by it.
+    pub(crate) fn loop_frame(&self, way: Way, meta: &FrameMeta, frame: &[u8]) {
+        self.taps.frame(AT, way, meta, &[frame]);
+        self.taps.frame(AT, Way::In, meta, &[frame]);
+    }
+
+    /// An IP packet passes inside.
+    pub(crate) fn loop_packet(
+        &self,
+        from: IpAddr,
+        to: IpAddr,
+        protocol: u8,
+        tos: u8,
+        payload: &[u8],
+    ) {
+        if self.taps.is_used() && from.is_ipv4() == to.is_ipv4() {
+            let mut f = headers(from, to, protocol, tos, payload.len());
+            f.extend_from_slice(payload);
+            self.loop_frame(Way::Out, &FrameMeta::default(), &f);
+        }
+    }
+
+    /// A datagram passes inside. Its checksum is left open, as Linux leaves it on this device.
+    pub(crate) fn loop_udp(&self, from: Endpoint, to: Endpoint, tos: u8, data: &[u8]) {
+        if !self.taps.is_used() || from.ip.is_ipv4() != to.ip.is_ipv4() {
+            return;
+        }
+        let len = 8 + data.len();
+        let mut f = headers(from.ip, to.ip, UDP, tos, len);
+        let start = f.len() as u16;
+        f.extend_from_slice(&from.port.to_be_bytes());
+        f.extend_from_slice(&to.port.to_be_bytes());
+        f.extend_from_slice(&(len as u16).to_be_bytes());
+        f.extend_from_slice(&pseudo(from.ip, to.ip, UDP, len).to_be_bytes());
+        f.extend_from_slice(data);
+        let meta = FrameMeta {
+            flags: FrameMeta::NEEDS_CSUM,
+            csum_start: start,
+            csum_offset: 6,
+            ..FrameMeta::default()
+        };
+        self.loop_frame(Way::Out, &meta, &f);
+    }
+}

@@ -1,0 +1,74 @@
+//! The memory of a ring, which a socket and those that map it share.
+
+use abi::errno::{EFAULT, ENOMEM};
+use abi::{PAGE_SIZE, Result, Va};
+use clas::{Access, Backing, Cla, Clas, Mappable, MappingObserver, Wait};
+use hostcall::MemSlice;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use vfs::ucounts::Charge;
+
+/// Frames in one run. An application may write anything into them at any time.
+pub(super) struct RingMemory {
+    clas: Arc<Clas>,
+    at: Cla,
+    len: u64,
+    /// How many mappings there are.
+    mapped: AtomicUsize,
+    _charge: Option<Charge>,
+}
+
+impl RingMemory {
+    /// `len` is a multiple of the page size, and not 0.
+    pub fn new(clas: &Arc<Clas>, len: u64, charge: Option<Charge>) -> Result<Arc<RingMemory>> {
+        let near = clas.allocate_near(len / PAGE_SIZE, None, None, Va(0), Wait::No);
+        Ok(Arc::new(RingMemory {
+            at: near.map_err(|_| ENOMEM)?,
+            clas: clas.clone(),
+            len,
+            mapped: AtomicUsize::new(0),
+            _charge: charge,
+        }))
+    }
+
+    pub fn is_mapped(&self) -> bool {
+        self.mapped.load(Ordering::Relaxed) > 0
+    }
+
+    /// The part `[at, at + len)`, cut at the end.
+    pub fn slice(&self, at: u64, len: usize) -> MemSlice<'_> {
+        let at = at.min(self.len);
+        let len = len.min((self.len - at) as usize);
+        self.clas.slice(self.at.add(at), len)
+    }
+}
+
+impl Mappable for RingMemory {
+    fn memory(&self) -> Option<&Arc<Clas>> {
+        Some(&self.clas)
+    }
+    fn backing(&self, offset: u64, len: u64, _: Access) -> Result<(Backing, u64)> {
+        if offset >= self.len {
+            return Err(EFAULT);
+        }
+        let len = len.min(self.len - offset);
+        let at = self.at.add(offset);
+        self.clas.incref(at, len / PAGE_SIZE);
+        Ok((Backing::Frames(at), len))
+    }
+    // Nothing is ever cut off.
+    fn add_mapping(&self, _: Weak<dyn MappingObserver>, _: Va, _: u64, _: u64) {
+        self.mapped.fetch_add(1, Ordering::Relaxed);
+    }
+    fn remove_mapping(&self, _: &Weak<dyn MappingObserver>, _: Va, _: u64, _: u64) {
+        let less = |n: usize| n.checked_sub(1);
+        let (done, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.mapped.fetch_update(done, failed, less);
+    }
+}
+
+impl Drop for RingMemory {
+    fn drop(&mut self) {
+        self.clas.decref(self.at, self.len / PAGE_SIZE);
+    }
+}

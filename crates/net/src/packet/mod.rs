@@ -1,0 +1,260 @@
+//! Packet sockets (`packet(7)`): what passes on the devices of a namespace, with its link header
+//! (SOCK_RAW) or without (SOCK_DGRAM), and frames that a program makes.
+//!
+//! ```text
+//! mod      a socket: what its calls do
+//! tap      all of a namespace, and what each gets of a frame
+//! send     frames from programs
+//! options  options, and rings
+//! ring     rings of packets: TPACKET_V1 to V3
+//! memory   a ring's memory
+//! filter   filters of classic BPF
+//! ```
+//!
+//! A socket sees the frames of its own namespace's devices only. What goes by the loopback device is
+//! no frame here but for these sockets ([`crate::loopback`]).
+
+mod filter;
+mod memory;
+mod options;
+mod ring;
+mod send;
+mod tap;
+
+pub(crate) use filter::EXTENSIONS as BPF_EXTENSIONS;
+pub use filter::{INSN, MOST as MOST_INSNS};
+pub(crate) use tap::{At, ETHERNET, LOOPBACK, PacketRx, Taps, Way};
+
+use crate::control::Control;
+use crate::msgqueue::put_all;
+use crate::ns::NetNamespace;
+use crate::options::{Common, SO_TIMESTAMP, SO_TIMESTAMPNS};
+use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
+use crate::sys::*;
+use abi::Result;
+use abi::errno::{EINVAL, ENETDOWN, ENODEV, EOPNOTSUPP, EPERM, ESOCKTNOSUPPORT};
+use clas::Mappable;
+use options::Settings;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vfs::{Caps, Credentials, Sink, Source};
+use wait::Events;
+
+const PACKET_AUXDATA: i32 = 8;
+/// `struct sockaddr_ll`, and where its hardware address begins.
+const ADDRESS: usize = 20;
+const HARDWARE_ADDRESS: usize = 12;
+
+/// See the module.
+pub struct PacketSocket {
+    common: Arc<Common>,
+    rx: Arc<PacketRx>,
+    settings: Mutex<Settings>,
+}
+
+/// Makes a packet socket: `EPERM` without CAP_NET_RAW, and in the host's namespace.
+pub(crate) fn new(
+    ns: &Arc<NetNamespace>,
+    kind: u32,
+    protocol: i32,
+    who: &Caller<'_>,
+) -> Result<Parts> {
+    if !who.cred.has_in(&ns.user, Caps::NET_RAW) || ns.host.is_some() {
+        return Err(EPERM);
+    }
+    if !matches!(kind, SOCK_RAW | SOCK_DGRAM) {
+        return Err(ESOCKTNOSUPPORT);
+    }
+    let common = Common::new(ns, AF_PACKET, kind, protocol);
+    let number = u16::from_be(protocol as u16);
+    let rx = PacketRx::new(&common, kind == SOCK_RAW, number);
+    ns.taps.add(&rx)?;
+    let socket = PacketSocket {
+        common: common.clone(),
+        rx,
+        settings: Mutex::default(),
+    };
+    Ok(Parts::new(common, Arc::new(socket)))
+}
+
+impl Protocol for PacketSocket {
+    fn bind(&self, _: &Caller<'_>, addr: &[u8]) -> Result<()> {
+        if addr.len() < ADDRESS || crate::addr::family_of(addr)? != AF_PACKET {
+            return Err(EINVAL);
+        }
+        let device = i32::from_le_bytes([addr[4], addr[5], addr[6], addr[7]]);
+        let found = match device {
+            0 => None,
+            n => Some(self.common.ns.interface(n).ok_or(ENODEV)?),
+        };
+        let mut b = self.rx.bound.write();
+        b.device = device;
+        let protocol = u16::from_be_bytes([addr[2], addr[3]]);
+        if protocol != 0 {
+            b.protocol = protocol;
+        }
+        drop(b);
+        if found.is_some_and(|i| !i.is_up()) {
+            self.common.set_error(ENETDOWN);
+            self.common.notify(Events::ERR);
+        }
+        Ok(())
+    }
+
+    fn connect(&self, _: &Caller<'_>, _: &[u8], _: Block) -> Result<()> {
+        Err(EOPNOTSUPP)
+    }
+
+    fn local_name(&self) -> Result<Vec<u8>> {
+        let b = *self.rx.bound.read();
+        let i = self.common.ns.interface(b.device);
+        let (hardware, mac) = i
+            .as_ref()
+            .map_or((0, [0; 6]), |i| (i.hardware_kind(), i.mac));
+        let mut a = tap::address(b.protocol, b.device, hardware, 0, mac).to_vec();
+        if i.is_none() {
+            a[11] = 0;
+            a.truncate(HARDWARE_ADDRESS);
+        } else {
+            a.truncate(HARDWARE_ADDRESS + 6);
+        }
+        Ok(a)
+    }
+
+    fn peer_name(&self) -> Result<Vec<u8>> {
+        Err(EOPNOTSUPP)
+    }
+
+    fn send(
+        &self,
+        _: &Caller<'_>,
+        src: &mut dyn Source,
+        dest: Option<&[u8]>,
+        _: Control,
+        flags: u32,
+    ) -> Result<usize> {
+        self.send_frame(src, dest, flags)
+    }
+
+    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        const KNOWN: u32 = MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC | MSG_ERRQUEUE;
+        if flags & !KNOWN != 0 {
+            return Err(EINVAL);
+        }
+        self.common.take_error()?;
+        let w = self.rx.first(flags & MSG_PEEK != 0)?;
+        let n = put_all(dst, &w.data)?;
+        let mut control = Control::default();
+        let stamp = |unit: i64| {
+            let mut v = (w.time / 1_000_000_000).to_le_bytes().to_vec();
+            v.extend_from_slice(&(w.time % 1_000_000_000 / unit).to_le_bytes());
+            v
+        };
+        if self.common.flag(SO_TIMESTAMP) {
+            let v = stamp(1000);
+            control.other.push((SOL_SOCKET, SO_TIMESTAMP, v));
+        }
+        if self.common.flag(SO_TIMESTAMPNS) {
+            control.other.push((SOL_SOCKET, SO_TIMESTAMPNS, stamp(1)));
+        }
+        if self.settings.lock().auxdata {
+            let mut v = w.status.to_le_bytes().to_vec();
+            v.extend_from_slice(&(w.len as u32).to_le_bytes());
+            v.extend_from_slice(&(w.data.len() as u32).to_le_bytes());
+            v.extend_from_slice(&[0, 0]);
+            v.extend_from_slice(&(w.network as u16).to_le_bytes());
+            v.extend_from_slice(&[0; 4]);
+            control.other.push((SOL_PACKET, PACKET_AUXDATA, v));
+        }
+        Ok(Received {
+            n: if flags & MSG_TRUNC != 0 {
+                w.data.len()
+            } else {
+                n
+            },
+            addr: w.from.to_vec(),
+            control,
+            flags: if n < w.data.len() { MSG_TRUNC } else { 0 },
+        })
+    }
+
+    fn shutdown(&self, _: Shutdown) -> Result<()> {
+        Err(EOPNOTSUPP)
+    }
+
+    fn poll(&self) -> Events {
+        let mut e = Events::WRITABLE;
+        if self.rx.is_readable() {
+            e |= Events::READABLE;
+        }
+        if self.common.has_error() {
+            e |= Events::ERR;
+        }
+        e
+    }
+
+    fn set_option(&self, _: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
+        self.set(level, name, v)
+    }
+
+    fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
+        self.get(level, name)
+    }
+
+    fn option_of(&self, level: i32, name: i32, v: &[u8]) -> Option<Result<Vec<u8>>> {
+        self.get_of(level, name, v)
+    }
+
+    fn set_socket_option(&self, name: i32, v: &[u8]) -> Option<Result<()>> {
+        self.set_filter(name, v)
+    }
+
+    fn mappable(&self) -> Result<Arc<dyn Mappable>> {
+        let q = self.rx.queue.lock();
+        let ring = q.ring.as_ref().ok_or(EINVAL)?;
+        Ok(ring.memory().clone())
+    }
+
+    fn unread(&self) -> Result<usize> {
+        let q = self.rx.queue.lock();
+        Ok(q.waiting.front().map_or(0, |w| w.data.len()))
+    }
+
+    fn close(&self) {
+        self.common.ns.taps.remove(&self.rx);
+        let old = std::mem::take(&mut *self.rx.queue.lock());
+        drop(old);
+    }
+}
+
+/// What is told of a packet socket in `/proc/net/packet`.
+pub(crate) struct Census {
+    pub common: Arc<Common>,
+    pub kind: u32,
+    pub protocol: u16,
+    pub device: i32,
+    pub bytes: usize,
+}
+
+impl Taps {
+    pub(crate) fn census(&self) -> Vec<Census> {
+        let all = self.all();
+        let of = |rx: &Arc<PacketRx>| {
+            let b = *rx.bound.read();
+            Census {
+                common: rx.common.clone(),
+                kind: rx.common.kind,
+                protocol: b.protocol,
+                device: b.device,
+                bytes: rx.queue.lock().bytes,
+            }
+        };
+        all.iter().map(of).collect()
+    }
+}
+
+/// How much a program may send at once.
+fn send_room(common: &Common) -> usize {
+    common.sndbuf.load(Ordering::Relaxed) as usize
+}

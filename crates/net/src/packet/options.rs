@@ -1,0 +1,231 @@
+//! Options of packet sockets (SOL_PACKET of `packet(7)`), and their rings.
+
+use super::filter::Filter;
+use super::memory::RingMemory;
+use super::ring::{Request, Ring, Version};
+use super::{PACKET_AUXDATA, PacketSocket};
+use crate::options::{SO_ACCEPTCONN, int_of};
+use crate::sys::{SOL_PACKET, SOL_SOCKET};
+use abi::Result;
+use abi::errno::{EBUSY, EINVAL, ENODEV, ENOENT, ENOMEM, ENOPROTOOPT, EPERM};
+use std::sync::Arc;
+use vfs::ucounts::Kind;
+
+const ADD_MEMBERSHIP: i32 = 1;
+const DROP_MEMBERSHIP: i32 = 2;
+const RX_RING: i32 = 5;
+const STATISTICS: i32 = 6;
+const COPY_THRESH: i32 = 7;
+const ORIGDEV: i32 = 9;
+const VERSION: i32 = 10;
+const HDRLEN: i32 = 11;
+const RESERVE: i32 = 12;
+const LOSS: i32 = 14;
+/// It is off.
+const VNET_HDR: i32 = 15;
+const TIMESTAMP: i32 = 17;
+const QDISC_BYPASS: i32 = 20;
+const IGNORE_OUTGOING: i32 = 23;
+
+const SO_ATTACH_FILTER: i32 = 26;
+const SO_DETACH_FILTER: i32 = 27;
+const SO_LOCK_FILTER: i32 = 44;
+
+/// `PACKET_MR_MULTICAST`, `PACKET_MR_UNICAST`.
+const MULTICAST: u16 = 0;
+const UNICAST: u16 = 3;
+/// The most memberships of a socket.
+const MOST: usize = 64;
+
+/// What a socket was told.
+#[derive(Default)]
+pub(super) struct Settings {
+    pub auxdata: bool,
+    version: Version,
+    reserve: u32,
+    /// What is only kept, by the option's number.
+    kept: Vec<(i32, i32)>,
+    /// `struct packet_mreq` without its padding: device, kind, address.
+    memberships: Vec<(i32, u16, Vec<u8>)>,
+}
+
+impl Settings {
+    fn kept(&self, name: i32) -> i32 {
+        let found = self.kept.iter().find(|(n, _)| *n == name);
+        found.map_or(0, |(_, v)| *v)
+    }
+}
+
+impl PacketSocket {
+    pub(super) fn set(&self, level: i32, name: i32, v: &[u8]) -> Result<()> {
+        if level != SOL_PACKET {
+            return Err(ENOPROTOOPT);
+        }
+        let has_ring = || self.rx.queue.lock().ring.is_some();
+        match name {
+            ADD_MEMBERSHIP | DROP_MEMBERSHIP => self.membership(name == ADD_MEMBERSHIP, v),
+            RX_RING => self.set_ring(v),
+            VERSION => {
+                let version = Version::of(int_of(v)?)?;
+                if has_ring() {
+                    return Err(EBUSY);
+                }
+                self.settings.lock().version = version;
+                Ok(())
+            }
+            RESERVE => {
+                let n = int_of(v)? as u32;
+                if n > i32::MAX as u32 {
+                    return Err(EINVAL);
+                }
+                if has_ring() {
+                    return Err(EBUSY);
+                }
+                self.settings.lock().reserve = n;
+                Ok(())
+            }
+            PACKET_AUXDATA => {
+                self.settings.lock().auxdata = int_of(v)? != 0;
+                Ok(())
+            }
+            IGNORE_OUTGOING => {
+                let n = int_of(v)?;
+                if !(0..=1).contains(&n) {
+                    return Err(EINVAL);
+                }
+                self.rx.bound.write().ignores_outgoing = n == 1;
+                Ok(())
+            }
+            COPY_THRESH | ORIGDEV | LOSS | TIMESTAMP | QDISC_BYPASS => {
+                let n = match (name, int_of(v)?) {
+                    (ORIGDEV | LOSS | QDISC_BYPASS, n) => i32::from(n != 0),
+                    (_, n) => n,
+                };
+                let mut s = self.settings.lock();
+                s.kept.retain(|(other, _)| *other != name);
+                s.kept.push((name, n));
+                Ok(())
+            }
+            _ => Err(ENOPROTOOPT),
+        }
+    }
+
+    /// The devices' sockets bring what is for their address, for all and for groups: being in a
+    /// group or promiscuous changes nothing.
+    fn membership(&self, joins: bool, v: &[u8]) -> Result<()> {
+        const PACKET_MREQ: usize = 16;
+        if v.len() < PACKET_MREQ {
+            return Err(EINVAL);
+        }
+        let device = int_of(v)?;
+        let kind = u16::from_le_bytes([v[4], v[5]]);
+        let len = usize::from(u16::from_le_bytes([v[6], v[7]]));
+        if len > 8 || v.len() < 8 + len {
+            return Err(EINVAL);
+        }
+        let it = (device, kind, v[8..8 + len].to_vec());
+        let mut s = self.settings.lock();
+        if joins {
+            self.common.ns.interface(device).ok_or(ENODEV)?;
+            // An address is a whole one.
+            if len > 6 || matches!(kind, MULTICAST | UNICAST) && len != 6 {
+                return Err(EINVAL);
+            }
+            if s.memberships.len() >= MOST {
+                return Err(abi::errno::ENOBUFS);
+            }
+            s.memberships.push(it);
+            return Ok(());
+        }
+        if let Some(at) = s.memberships.iter().position(|m| *m == it) {
+            s.memberships.remove(at);
+        }
+        Ok(())
+    }
+
+    /// Makes a ring, or takes it away (`packet_set_ring`).
+    fn set_ring(&self, v: &[u8]) -> Result<()> {
+        let s = self.settings.lock();
+        let (version, reserve) = (s.version, s.reserve as usize);
+        let request = Request::read(v, version)?;
+        let old = {
+            let q = self.rx.queue.lock();
+            q.ring.as_ref().map(|r| r.memory().clone())
+        };
+        if old.as_ref().is_some_and(|m| m.is_mapped()) {
+            return Err(EBUSY);
+        }
+        if request.block_nr == 0 {
+            if !request.is_empty() {
+                return Err(EINVAL);
+            }
+            self.rx.queue.lock().ring = None;
+            return Ok(());
+        }
+        if old.is_some() {
+            return Err(EBUSY);
+        }
+        let len = request.check(version, reserve)?;
+        let user = self.common.user.get();
+        let charge = match user {
+            Some(u) => Some(u.charge(Kind::Kmem, len, u64::MAX).ok_or(ENOMEM)?),
+            None => None,
+        };
+        let memory = self.common.ns.memory().ok_or(ENOMEM)?;
+        let memory = RingMemory::new(memory, len, charge)?;
+        let ring = Ring::new(memory, version, request, reserve);
+        self.rx.queue.lock().ring = Some(ring);
+        Ok(())
+    }
+
+    pub(super) fn set_filter(&self, name: i32, v: &[u8]) -> Option<Result<()>> {
+        let is_locked = || self.common.flag(SO_LOCK_FILTER);
+        match name {
+            SO_ATTACH_FILTER | SO_DETACH_FILTER if is_locked() => Some(Err(EPERM)),
+            SO_ATTACH_FILTER => Some(Filter::new(v).map(|f| {
+                *self.rx.filter.write() = Some(Arc::new(f));
+            })),
+            SO_DETACH_FILTER => {
+                let old = self.rx.filter.write().take();
+                Some(old.map(drop).ok_or(ENOENT))
+            }
+            SO_LOCK_FILTER if is_locked() && int_of(v) == Ok(0) => Some(Err(EPERM)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn get(&self, level: i32, name: i32) -> Result<Vec<u8>> {
+        let int = |n: i32| Ok(n.to_le_bytes().to_vec());
+        let s = self.settings.lock();
+        match (level, name) {
+            (SOL_SOCKET, SO_ACCEPTCONN) => int(0),
+            (SOL_PACKET, STATISTICS) => {
+                let mut q = self.rx.queue.lock();
+                let (packets, drops) =
+                    (std::mem::take(&mut q.packets), std::mem::take(&mut q.drops));
+                let mut v = packets.wrapping_add(drops).to_le_bytes().to_vec();
+                v.extend_from_slice(&drops.to_le_bytes());
+                if s.version == Version::V3 {
+                    let freezes = q.ring.as_mut().map(|r| std::mem::take(&mut r.freezes));
+                    v.extend_from_slice(&freezes.unwrap_or(0).to_le_bytes());
+                }
+                Ok(v)
+            }
+            (SOL_PACKET, VERSION) => int(s.version as i32),
+            (SOL_PACKET, RESERVE) => int(s.reserve as i32),
+            (SOL_PACKET, PACKET_AUXDATA) => int(s.auxdata.into()),
+            (SOL_PACKET, IGNORE_OUTGOING) => int(self.rx.bound.read().ignores_outgoing.into()),
+            (SOL_PACKET, ORIGDEV | LOSS | VNET_HDR | TIMESTAMP | QDISC_BYPASS) => int(s.kept(name)),
+            _ => Err(ENOPROTOOPT),
+        }
+    }
+
+    /// PACKET_HDRLEN is asked with a version.
+    pub(super) fn get_of(&self, level: i32, name: i32, v: &[u8]) -> Option<Result<Vec<u8>>> {
+        if (level, name) != (SOL_PACKET, HDRLEN) {
+            return None;
+        }
+        let of = |n: i32| Version::of(n).map(|v| (v.header() as i32).to_le_bytes().to_vec());
+        Some(int_of(v).and_then(of))
+    }
+}
