@@ -206,7 +206,17 @@ fn the_host_answers_nothing() {
         // All of it came in by the socket.
         let (mut header, mut buf) = ([0; 10], vec![0; 70_000]);
         let mut kinds = std::collections::BTreeSet::new();
-        while hostcall::packet::receive(taken.links[0].fd.raw(), &mut header, &mut buf).is_ok() {
+        let fd = taken.links[0].fd.raw();
+        let has_one = || {
+            let (events, revents) = (libc::POLLIN, 0);
+            let poll = &mut [libc::pollfd {
+                fd,
+                events,
+                revents,
+            }];
+            hostcall::file::poll(poll, 100) == Ok(1)
+        };
+        while has_one() && hostcall::packet::receive(fd, &mut header, &mut buf).is_ok() {
             kinds.insert(u16::from_be_bytes([buf[12], buf[13]]));
         }
         let all = [0x0800, 0x0806, 0x86dd];
