@@ -30,6 +30,8 @@ pub(super) struct Acking {
     quick: u32,
     /// Whether data goes back soon after data came: an acknowledgement rides on it.
     is_interactive: bool,
+    /// A segment that was not full came since: its sender may wait for us before the next one.
+    is_small: bool,
     duplicate: Option<(u64, u64)>,
     /// Places in the islands that changed last, the last one first.
     recent: [u64; 4],
@@ -43,6 +45,7 @@ impl Acking {
             frame: u64::from(super::DEFAULT_MSS),
             quick: QUICK,
             is_interactive: false,
+            is_small: false,
             duplicate: None,
             recent: [0; 4],
         }
@@ -61,9 +64,6 @@ impl Acking {
     }
     pub fn is_due(&self) -> bool {
         self.wanted == Wanted::Now
-    }
-    pub fn is_delayed(&self) -> bool {
-        self.wanted == Wanted::Later
     }
     /// One goes with the next transmission.
     pub fn now(&mut self) {
@@ -140,6 +140,7 @@ impl Connection {
     /// A payload came: when is it acknowledged?
     pub(super) fn plan_ack(&mut self, now: Instant, went: Inserted, len: u64, joined: u16) {
         let frame = len.div_ceil(u64::from(joined.max(1)));
+        self.acking.is_small |= frame < self.acking.frame;
         self.acking.frame = self.acking.frame.max(frame);
         if now.since(self.rcv.last) > self.rtt.base() {
             // After a silence the peer's window is small: it waits for each answer.
@@ -188,7 +189,7 @@ impl Connection {
         }
     }
 
-    /// Data went out: an acknowledgement rode on it.
+    /// Data went out: an acknowledgement rides on what comes next, too (Linux: tcp_event_data_sent).
     pub(super) fn data_went(&mut self, now: Instant) {
         if now.since(self.rcv.last) < DELAY {
             self.acking.is_interactive = true;
@@ -274,6 +275,7 @@ impl Connection {
             self.acking.quick = self.acking.quick.saturating_sub(1);
         }
         self.acking.wanted = Wanted::Nothing;
+        self.acking.is_small = false;
         self.acking.acknowledged = self.rcv.next();
         self.acking.duplicate = None;
         self.timers.delayed_ack = None;
@@ -331,11 +333,11 @@ impl Connection {
             .max(1);
         let opens = target >= 2 * now && target >= now + least;
         let waiting = next.saturating_sub(self.acking.acknowledged);
+        // (Linux: tcp_cleanup_rbuf.)
         let is_all = self.rcv.queue.readable() == 0 && !self.acking.is_interactive;
         if opens
             || (self.acking.wanted == Wanted::Later
-                && (waiting > self.acking.frame
-                    || (is_all && waiting > 0 && self.acking.quick > 0)))
+                && (waiting > self.acking.frame || (is_all && waiting > 0 && self.acking.is_small)))
         {
             self.acking.now();
         }

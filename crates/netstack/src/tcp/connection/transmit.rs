@@ -126,9 +126,7 @@ impl Connection {
         self.counts.segments_out += segments;
         self.counts.data_out += segments;
         self.counts.bytes_out += end - start;
-        if self.acking.is_delayed() || self.acking.is_due() {
-            self.data_went(now);
-        }
+        self.data_went(now);
         self.ack_went();
         self.snd.last = now;
         Ok(())

@@ -38,6 +38,26 @@ fn one_waits_40_ms_and_two_do_not() {
 }
 
 #[test]
+fn a_small_one_that_was_read_does_not_wait() {
+    // Its sender may hold the next one back until then (Nagle).
+    let mut s = quiet(Config::default());
+    s.data(20, &[7; 1460]);
+    s.sent();
+    s.data(1480, &[7; 1460]);
+    s.sent();
+    s.data(2940, b"x");
+    assert!(s.sent().is_empty());
+    s.read();
+    assert_eq!(Script::acked(&s.sent()[0]), 2941);
+    // But what is answered carries it.
+    s.write(1);
+    s.sent();
+    s.segment(s.header(2941, 1, Flags::ACK), b"x");
+    s.read();
+    assert!(s.sent().is_empty());
+}
+
+#[test]
 fn an_answer_carries_the_acknowledgement() {
     let mut s = quiet(Config::default());
     s.data(20, b"ask");
