@@ -55,9 +55,9 @@ enum Kind {
 struct Wire;
 
 impl Link for Wire {
-    fn send(&self, device: usize, meta: &FrameMeta, parts: &[&[u8]]) -> Sent {
+    fn send(&self, device: u32, meta: &FrameMeta, parts: &[&[u8]]) -> Sent {
         let len: usize = parts.iter().map(|p| p.len()).sum();
-        assert!(device == 0 && parts.len() <= 16 && (14..65_536).contains(&len));
+        assert!(device == INDEX && parts.len() <= 16 && (14..65_536).contains(&len));
         assert!(meta.gso_type != 0 || len <= 1514);
         assert_eq!(parts[0][6..12], MAC);
         // Now and then there is no room.
@@ -171,6 +171,7 @@ fn setup() -> Setup {
         }],
         routes,
         neighbours: Vec::new(),
+        forwards: Default::default(),
     }
 }
 
@@ -255,7 +256,7 @@ libfuzzer_sys::fuzz_target!(|i: Input<'_>| {
         match step {
             Step::Frame(f) => {
                 let f = Bytes::copy_from_slice(f);
-                ip.receive(now, 0, &FrameMeta::default(), f, &host);
+                ip.receive(now, INDEX, &FrameMeta::default(), f, &host);
             }
             Step::Packet {
                 kind,
@@ -267,7 +268,7 @@ libfuzzer_sys::fuzz_target!(|i: Input<'_>| {
                 if ours & 2 != 0 {
                     meta.flags = FrameMeta::DATA_VALID;
                 }
-                ip.receive(now, 0, &meta, frame(kind, ours, bytes).into(), &host);
+                ip.receive(now, INDEX, &meta, frame(kind, ours, bytes).into(), &host);
             }
             Step::Wait(millis) => {
                 now = Instant(now.0 + u64::from(millis) * 1_000_000);

@@ -1,7 +1,8 @@
-//! Sockets' ioctls (`netdevice(7)`), for interfaces that cannot be changed.
+//! Sockets' ioctls (`netdevice(7)`).
 
-use crate::interface::{Interface, LO_INDEX};
-use crate::ns::Link;
+mod change;
+
+use crate::interface::Interface;
 use crate::options::Common;
 use crate::protocol::Protocol;
 use crate::sys::AF_INET;
@@ -21,7 +22,6 @@ const SIOCDELRT: u32 = 0x890C;
 const SIOCGIFNAME: u32 = 0x8910;
 const SIOCGIFCONF: u32 = 0x8912;
 const SIOCGIFFLAGS: u32 = 0x8913;
-const SIOCSIFFLAGS: u32 = 0x8914;
 const SIOCGIFADDR: u32 = 0x8915;
 const SIOCGIFDSTADDR: u32 = 0x8917;
 const SIOCGIFBRDADDR: u32 = 0x8919;
@@ -64,8 +64,10 @@ pub fn ioctl(
         _ => return Err(ENOTTY),
     }
     if matches!(cmd, SIOCADDRT | SIOCDELRT) {
-        let admin = cx.credentials().has_in(&common.ns.user, Caps::NET_ADMIN);
-        return Err(if admin { EOPNOTSUPP } else { EPERM });
+        if !cx.credentials().has_in(&common.ns.user, Caps::NET_ADMIN) {
+            return Err(EPERM);
+        }
+        return change::route(&common.ns, cx, out, cmd == SIOCADDRT).map(|()| 0);
     }
     of_interface(common, cx, cmd, out)
 }
@@ -91,12 +93,6 @@ fn of_interface(common: &Common, cx: &dyn IoctlContext, cmd: u32, out: Va) -> Re
     };
     match cmd {
         SIOCGIFFLAGS => put(&(i.flags as u16).to_le_bytes()),
-        SIOCSIFFLAGS if !is_admin => return Err(EPERM),
-        SIOCSIFFLAGS if i.index != LO_INDEX => return Err(EOPNOTSUPP),
-        SIOCSIFFLAGS => {
-            let to = Link::of_flags(req[16].into());
-            return common.ns.set_loopback(to).map(|()| 0);
-        }
         SIOCGIFADDR | SIOCGIFDSTADDR | SIOCGIFBRDADDR | SIOCGIFNETMASK => {
             put(&inet(address(common.family, i, cmd)?));
         }
@@ -110,6 +106,9 @@ fn of_interface(common: &Common, cx: &dyn IoctlContext, cmd: u32, out: Va) -> Re
         SIOCGIFTXQLEN => put(&1000i32.to_le_bytes()),
         SIOCETHTOOL => return Err(EOPNOTSUPP),
         _ if !is_admin => return Err(EPERM),
+        _ if change::changes(cmd) => {
+            return change::interface(&common.ns, cx, cmd, i, &req).map(|()| 0);
+        }
         _ => return Err(EOPNOTSUPP),
     }
     cx.copy_out(out, &req).map(|()| 0)

@@ -95,7 +95,7 @@ pub use addr::{Endpoint, unix_path};
 pub use control::{Control, Ucred};
 pub use family::{socket, socketpair};
 pub use ns::{Link, NetNamespace};
-pub use protocol::{Block, Caller, PathNames, Received};
+pub use protocol::{Block, Caller, NamespaceOf, PathNames, Received};
 pub use socket::Socket;
 
 /// Numbers of the socket interface (`<sys/socket.h>` and the kernel's headers).

@@ -3,9 +3,11 @@
 
 use crate::addr::{Endpoint, any_ip};
 use crate::datagrams::DeviceGroups;
+use crate::devices::{Device, Kind, Table, Wanted};
 use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
 use crate::interface::{Interface, LO_INDEX};
+use crate::netlink::Listeners;
 use crate::options::{Common, SO_REUSEADDR, SO_REUSEPORT};
 use crate::packet::{self, Taps};
 use crate::raw::RawSockets;
@@ -51,6 +53,10 @@ pub struct NetNamespace {
     pub(crate) udp: PortTable<UdpRx>,
     pub(crate) raw: RawSockets,
     pub(crate) taps: Arc<Taps>,
+    /// Its devices, addresses, routes and neighbours: [`crate::devices`].
+    pub(crate) table: Mutex<Table>,
+    /// Who is told of their changes.
+    pub(crate) listeners: Listeners,
     /// One for the sandbox, as is the next one.
     pub(crate) worker: Arc<Worker>,
     memory: Arc<OnceLock<Arc<Clas>>>,
@@ -62,8 +68,8 @@ pub struct NetNamespace {
     /// One for the sandbox: a cycle of sockets may lead through several namespaces.
     pub(crate) in_flight: Arc<InFlightRegistry>,
     /// Whether the loopback interface is up, and whether it ever was: it gets its addresses then.
-    up: AtomicBool,
-    addressed: AtomicBool,
+    pub(crate) up: AtomicBool,
+    pub(crate) addressed: AtomicBool,
     /// Who may administer it.
     pub(crate) user: UserNs,
     /// Addresses of this host beyond the loopback ones, which programs may bind and connect to.
@@ -81,6 +87,25 @@ pub struct NetNamespace {
     next_ino: Arc<AtomicU64>,
     pub(crate) next_autobind: AtomicU32,
     pub(crate) next_netlink_port: AtomicU32,
+}
+
+/// What the namespaces of a sandbox share.
+struct Shared {
+    in_flight: Arc<InFlightRegistry>,
+    next_ino: Arc<AtomicU64>,
+    worker: Arc<Worker>,
+    memory: Arc<OnceLock<Arc<Clas>>>,
+}
+
+impl Default for Shared {
+    fn default() -> Shared {
+        Shared {
+            in_flight: Arc::default(),
+            next_ino: Arc::new(AtomicU64::new(20_000)),
+            worker: Arc::default(),
+            memory: Arc::default(),
+        }
+    }
 }
 
 /// What a bound IPv6 address takes.
@@ -137,8 +162,25 @@ impl NetNamespace {
     }
 
     fn on(host: Option<Arc<HostNetwork>>, way_out: Option<Arc<UserNetwork>>) -> Arc<NetNamespace> {
+        Self::with(
+            host,
+            way_out,
+            Shared::default(),
+            UserNs::default(),
+            Link::Up,
+        )
+    }
+
+    fn with(
+        host: Option<Arc<HostNetwork>>,
+        way_out: Option<Arc<UserNetwork>>,
+        shared: Shared,
+        user: UserNs,
+        lo: Link,
+    ) -> Arc<NetNamespace> {
         let local = way_out.iter().flat_map(|u| u.interface().addresses);
-        Arc::new(NetNamespace {
+        let up = lo == Link::Up;
+        let ns = Arc::new(NetNamespace {
             local: RwLock::new(local.map(|(ip, _)| ip).collect()),
             host,
             way_out,
@@ -147,24 +189,30 @@ impl NetNamespace {
             udp: PortTable::new(),
             raw: RawSockets::default(),
             taps: Arc::default(),
-            worker: Arc::default(),
-            memory: Arc::default(),
+            table: Mutex::default(),
+            listeners: Listeners::default(),
+            worker: shared.worker,
+            memory: shared.memory,
             groups: DeviceGroups::default(),
             abstract_names: Mutex::new(BTreeMap::new()),
             unix: Mutex::default(),
-            in_flight: Arc::default(),
-            up: AtomicBool::new(true),
-            addressed: AtomicBool::new(true),
-            user: UserNs::default(),
+            in_flight: shared.in_flight,
+            up: AtomicBool::new(up),
+            addressed: AtomicBool::new(up),
+            user,
             unprivileged_port_start: AtomicU16::new(1024),
             kept: Mutex::default(),
             somaxconn: AtomicU32::new(4096),
             max_dgram_qlen: AtomicU32::new(10),
             missed: AtomicBool::new(false),
-            next_ino: Arc::new(AtomicU64::new(20_000)),
+            next_ino: shared.next_ino,
             next_autobind: AtomicU32::new(0),
             next_netlink_port: AtomicU32::new(1 << 31),
-        })
+        });
+        if let Some(d) = Device::new(&ns, Kind::Loopback, LO_INDEX, [0; 6], None) {
+            ns.table.lock().add_loopback(d, up);
+        }
+        ns
     }
     /// Whether sockets of the host are served here: [`crate::outside`].
     #[must_use]
@@ -190,69 +238,46 @@ impl NetNamespace {
     }
     /// Takes the loopback interface up or down. `EOPNOTSUPP` for the host's, which is not ours to
     /// change.
-    pub fn set_loopback(&self, to: Link) -> Result<()> {
-        if self.host.is_some() && to == Link::Down {
-            return Err(EOPNOTSUPP);
+    pub fn set_loopback(self: &Arc<Self>, to: Link) -> Result<()> {
+        if self.host.is_some() {
+            return if to == Link::Up {
+                Ok(())
+            } else {
+                Err(EOPNOTSUPP)
+            };
         }
-        let up = to == Link::Up;
-        if !up && self.is_up() {
-            self.taps.all().iter().for_each(|t| t.device_gone(LO_INDEX));
-        }
-        self.up.store(up, Ordering::Relaxed);
-        self.addressed.fetch_or(up, Ordering::Relaxed);
-        Ok(())
+        let wanted = Wanted {
+            up: Some(to == Link::Up),
+            ..Wanted::default()
+        };
+        self.change_link(LO_INDEX, &wanted)
     }
     /// Whether it has its addresses: from the first time that it is up.
     #[must_use]
     pub fn has_addresses(&self) -> bool {
         self.addressed.load(Ordering::Relaxed)
     }
-    /// Gives the loopback interface its addresses; whether it had them.
-    pub(crate) fn set_addressed(&self) -> bool {
-        self.addressed.swap(true, Ordering::Relaxed)
-    }
     /// A new namespace of the same sandbox that belongs to a user namespace. Its loopback interface
     /// is down.
     #[must_use]
     pub fn sibling(&self, user: &UserNs) -> Arc<NetNamespace> {
-        let mut n = Self::new();
-        if let Some(new) = Arc::get_mut(&mut n) {
-            new.in_flight = self.in_flight.clone();
-            new.next_ino = self.next_ino.clone();
-            new.worker = self.worker.clone();
-            new.memory = self.memory.clone();
-            new.user = user.clone();
-            new.up = AtomicBool::new(false);
-            new.addressed = AtomicBool::new(false);
-        }
-        n
+        let shared = Shared {
+            in_flight: self.in_flight.clone(),
+            next_ino: self.next_ino.clone(),
+            worker: self.worker.clone(),
+            memory: self.memory.clone(),
+        };
+        Self::with(None, None, shared, user.clone(), Link::Down)
     }
     /// The interfaces, as programs are told of them.
     pub(crate) fn interfaces(&self) -> Vec<Interface> {
         if let Some(h) = &self.host {
             return h.interfaces.clone();
         }
-        const IFF_UP_LOOPBACK_RUNNING: u32 = 0x49;
-        const IFF_LOOPBACK: u32 = 8;
-        vec![Interface {
-            name: "lo".into(),
-            index: LO_INDEX,
-            flags: if self.is_up() {
-                IFF_UP_LOOPBACK_RUNNING
-            } else {
-                IFF_LOOPBACK
-            },
-            mtu: 65536,
-            mac: [0; 6],
-            addresses: LOOPBACKS
-                .into_iter()
-                .filter(|_| self.has_addresses())
-                .collect(),
-        }]
-        .into_iter()
-        .chain(self.way_out.iter().map(|u| u.interface()))
-        .chain(self.stack().into_iter().flat_map(|s| s.interfaces()))
-        .collect()
+        let table = self.table.lock();
+        let all = table.entries.iter().map(|(i, e)| e.interface(*i));
+        all.chain(self.way_out.iter().map(|u| u.interface()))
+            .collect()
     }
     /// A device, by its index.
     pub(crate) fn interface(&self, index: i32) -> Option<Interface> {
@@ -354,8 +379,18 @@ impl NetNamespace {
         if self.host.is_some() || self.way_out.is_some() {
             return Err(EBUSY);
         }
-        *self.local.write() = stack.addresses();
         self.stack.set(stack.clone()).map_err(|_| EBUSY)
+    }
+    /// The stack, which is made with the first device.
+    pub(crate) fn need_stack(self: &Arc<Self>) -> &Arc<Stack> {
+        self.stack.get_or_init(|| Stack::of_programs(self))
+    }
+    /// The addresses of this host beyond the loopback ones, as sockets ask.
+    pub(crate) fn set_local(&self, t: &Table) {
+        let out = self.way_out.iter().flat_map(|u| u.interface().addresses);
+        let all = t.entries.values().flat_map(|e| &e.addresses);
+        let own = all.map(|(a, _)| a.ip).filter(|ip| !ip.is_loopback());
+        *self.local.write() = own.chain(out.map(|(ip, _)| ip)).collect();
     }
     /// Our own packets, if there are devices.
     pub(crate) fn stack(&self) -> Option<&Arc<Stack>> {
@@ -397,6 +432,15 @@ impl NetNamespace {
             IpAddr::V4(a) if a.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(a) if a.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
             ip => ip,
+        }
+    }
+}
+
+impl Drop for NetNamespace {
+    /// Its devices go with it, whatever still has its stack.
+    fn drop(&mut self) {
+        if let Some(s) = self.stack.get() {
+            s.close();
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::control::{Control, Ucred};
 use crate::inflight::InFlight;
+use crate::ns::NetNamespace;
 use crate::options::Common;
 use crate::sys::{SHUT_RD, SHUT_RDWR, SHUT_WR};
 use abi::Result;
-use abi::errno::{ENODEV, ENOPROTOOPT, EOPNOTSUPP};
+use abi::errno::{EINVAL, ENODEV, ENOPROTOOPT, EOPNOTSUPP};
 use clas::Mappable;
 use std::any::Any;
 use std::sync::Arc;
@@ -38,7 +39,16 @@ impl Caller<'_> {
     }
 }
 
-/// UNIX sockets' names in the file system. The system-call layer implements it with the caller's
+/// By what a network namespace is named, as the caller sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NamespaceOf {
+    /// A process.
+    Process(i32),
+    /// A descriptor.
+    File(i32),
+}
+
+/// UNIX sockets' names in the file system, and what else a caller names. The system-call layer implements it with the caller's
 /// root and working directory.
 pub trait PathNames {
     /// Makes a socket node (mode 0777 less umask) and attaches `endpoint` to its inode, weakly: it
@@ -47,6 +57,10 @@ pub trait PathNames {
     /// What is attached to the node; `ECONNREFUSED` where it is no socket or nothing is attached;
     /// needs write permission (`EACCES`).
     fn lookup(&self, path: &[u8]) -> Result<Arc<dyn Any + Send + Sync>>;
+    /// The network namespace of a process or of a file: `ESRCH`, `EBADF`, `EINVAL`.
+    fn net_namespace(&self, _of: NamespaceOf) -> Result<Arc<NetNamespace>> {
+        Err(EINVAL)
+    }
     /// RLIMIT_NOFILE: how many files of the caller's user may wait in messages.
     fn files_limit(&self) -> u64 {
         u64::MAX

@@ -8,18 +8,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// `RT_TABLE_*`, `RT_SCOPE_*`, `RTPROT_*` and `RTN_*` (`rtnetlink(7)`).
 pub(crate) const TABLE_MAIN: u8 = 254;
-const TABLE_LOCAL: u8 = 255;
-const SCOPE_UNIVERSE: u8 = 0;
-const SCOPE_LINK: u8 = 253;
+pub(crate) const TABLE_LOCAL: u8 = 255;
+pub(crate) const SCOPE_UNIVERSE: u8 = 0;
+pub(crate) const SCOPE_LINK: u8 = 253;
 const SCOPE_HOST: u8 = 254;
 const PROTOCOL_KERNEL: u8 = 2;
-const PROTOCOL_BOOT: u8 = 3;
+pub(crate) const PROTOCOL_BOOT: u8 = 3;
 const RTM_F_CLONED: u32 = 0x200;
-const TYPE_UNICAST: u8 = 1;
-const TYPE_LOCAL: u8 = 2;
-const TYPE_BLACKHOLE: u8 = 6;
-const TYPE_UNREACHABLE: u8 = 7;
-const TYPE_PROHIBIT: u8 = 8;
+pub(crate) const TYPE_UNICAST: u8 = 1;
+pub(crate) const TYPE_LOCAL: u8 = 2;
+pub(crate) const TYPE_BLACKHOLE: u8 = 6;
+pub(crate) const TYPE_UNREACHABLE: u8 = 7;
+pub(crate) const TYPE_PROHIBIT: u8 = 8;
 
 /// A route, as `struct rtmsg` and its attributes have it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,6 +37,8 @@ pub(crate) struct Route {
     pub kind: u8,
     /// `RTM_F_*`.
     pub flags: u32,
+    /// The gateway is on the link, whatever the addresses say (`RTNH_F_ONLINK`).
+    pub on_link: bool,
 }
 
 impl Route {
@@ -55,6 +57,7 @@ impl Route {
             scope: SCOPE_HOST,
             kind: TYPE_LOCAL,
             flags: 0,
+            on_link: false,
         }
     }
 
@@ -84,10 +87,11 @@ impl Route {
             scope,
             kind: TYPE_UNICAST,
             flags: 0,
+            on_link: false,
         }
     }
 
-    fn of_setup(r: &setup::Route) -> Route {
+    pub fn of_setup(r: &setup::Route) -> Route {
         let kind = match r.kind {
             setup::RouteKind::Unicast => TYPE_UNICAST,
             setup::RouteKind::Blackhole => TYPE_BLACKHOLE,
@@ -100,6 +104,49 @@ impl Route {
             kind,
             ..Route::by_device(r.device as i32, (r.network, r.prefix), r.gateway, r.source)
         }
+    }
+}
+
+impl Route {
+    /// A network that is reached by a device that has an address in it.
+    pub fn connected(device: i32, net: (IpAddr, u8), source: IpAddr) -> Route {
+        let source = source.is_ipv4().then_some(source);
+        let metric = if net.0.is_ipv4() { 0 } else { 256 };
+        Route {
+            metric,
+            ..Route::by_device(device, net, None, source)
+        }
+    }
+
+    /// Whether it is one of those.
+    pub fn is_connected(&self) -> bool {
+        self.protocol == PROTOCOL_KERNEL && self.via.is_none()
+    }
+
+    /// Whether it leads somewhere.
+    pub fn has_device(&self) -> bool {
+        !matches!(self.kind, TYPE_BLACKHOLE | TYPE_UNREACHABLE | TYPE_PROHIBIT)
+    }
+
+    /// As the stack takes it.
+    pub fn to_setup(&self) -> Option<setup::Route> {
+        let kind = match self.kind {
+            TYPE_UNICAST => setup::RouteKind::Unicast,
+            TYPE_BLACKHOLE => setup::RouteKind::Blackhole,
+            TYPE_UNREACHABLE => setup::RouteKind::Unreachable,
+            TYPE_PROHIBIT => setup::RouteKind::Prohibit,
+            _ => return None,
+        };
+        Some(setup::Route {
+            network: self.to,
+            prefix: self.prefix,
+            gateway: self.via,
+            device: self.device as u32,
+            source: self.source,
+            metric: self.metric,
+            mtu: self.mtu,
+            kind,
+        })
     }
 }
 
@@ -121,11 +168,9 @@ pub(crate) fn network(ip: IpAddr, prefix: u8) -> IpAddr {
 impl NetNamespace {
     /// The routes of the devices that lead out, if there are some.
     pub(crate) fn routes(&self) -> Vec<Route> {
-        if let Some(s) = self.stack() {
-            return s.setup.routes.iter().map(Route::of_setup).collect();
-        }
         let Some(out) = &self.way_out else {
-            return Vec::new();
+            let t = self.table.lock();
+            return t.routes.iter().map(|(r, _)| r.clone()).collect();
         };
         let mut all = Vec::new();
         for (ip, prefix) in out.interface().addresses {

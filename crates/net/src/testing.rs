@@ -1,5 +1,6 @@
 //! What the tests of sockets share, and the tests themselves.
 
+mod devices;
 mod inet;
 mod linux;
 mod netlink;

@@ -26,7 +26,6 @@ pub(crate) trait Job: Send + Sync {
 pub(crate) enum Next {
     Nothing,
     /// After the others that wait.
-    #[allow(dead_code, reason = "devices have more")]
     More,
     At(Instant),
 }
@@ -117,7 +116,6 @@ impl Queues {
 
 impl Worker {
     /// Has a job work soon.
-    #[allow(dead_code, reason = "devices are ready")]
     pub fn ready(self: &Arc<Self>, job: &Arc<dyn Job>) {
         let mut q = self.queues.lock();
         q.ready(job);

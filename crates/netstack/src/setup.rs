@@ -11,6 +11,17 @@ pub struct Setup {
     pub routes: Vec<Route>,
     /// Those that somebody has set for ever; learnt ones are learnt again.
     pub neighbours: Vec<Neighbour>,
+    #[serde(default)]
+    pub forwards: Forwards,
+}
+
+/// Whether packets for others are sent on.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Forwards {
+    pub v4: bool,
+    pub v6: bool,
+    /// The indices of devices by which none leaves that is not this host's.
+    pub guarded: Vec<u32>,
 }
 
 /// An Ethernet device.

@@ -35,6 +35,11 @@ impl Builder {
     pub fn attr32(self, kind: u16, v: u32) -> Builder {
         self.attr(kind, &v.to_le_bytes())
     }
+    /// What follows begins at a multiple of four.
+    pub fn aligned(mut self) -> Builder {
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
     pub fn finish(mut self) -> Vec<u8> {
         let n = self.0.len() as u32;
         self.0[..4].copy_from_slice(&n.to_le_bytes());
@@ -59,17 +64,21 @@ impl Request<'_> {
     }
     /// An attribute after a fixed part of `fixed` bytes.
     pub fn attr(&self, fixed: usize, kind: u16) -> Option<&[u8]> {
-        let mut b = self.body().get(fixed..)?;
-        while b.len() >= 4 {
-            let len = usize::from(u16::from_le_bytes([b[0], b[1]]));
-            if len < 4 || len > b.len() {
-                return None;
-            }
-            if u16::from_le_bytes([b[2], b[3]]) & 0x3fff == kind {
-                return Some(&b[4..len]);
-            }
-            b = b.get(len.next_multiple_of(4)..)?;
-        }
-        None
+        attribute(self.body().get(fixed..)?, kind)
     }
+}
+
+/// An attribute among others.
+pub(super) fn attribute(mut b: &[u8], kind: u16) -> Option<&[u8]> {
+    while b.len() >= 4 {
+        let len = usize::from(u16::from_le_bytes([b[0], b[1]]));
+        if len < 4 || len > b.len() {
+            return None;
+        }
+        if u16::from_le_bytes([b[2], b[3]]) & 0x3fff == kind {
+            return Some(&b[4..len]);
+        }
+        b = b.get(len.next_multiple_of(4)..)?;
+    }
+    None
 }

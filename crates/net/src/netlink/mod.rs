@@ -5,7 +5,9 @@
 //! What answers a dump and finds no room in the receive queue waits for its reader, as its owner's
 //! memory.
 
+mod change;
 mod diag;
+mod listeners;
 mod message;
 mod objects;
 mod route;
@@ -19,11 +21,13 @@ use crate::stream::Take;
 use crate::sys::*;
 use abi::Result;
 use abi::errno::{EINVAL, EMSGSIZE, ENOBUFS, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno};
+pub(crate) use listeners::Listeners;
+use listeners::{GROUPS, Listener};
 use message::{Builder, HEADER, Request, word};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use vfs::ucounts::{Charge, Kind};
 use vfs::{Caps, Credentials, Sink, Source};
 use wait::Events;
@@ -38,13 +42,47 @@ const NLMSG_MIN_TYPE: u16 = 16;
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
+const RTM_DELLINK: u16 = 17;
 const RTM_SETLINK: u16 = 19;
 const RTM_NEWADDR: u16 = 20;
+const RTM_DELADDR: u16 = 21;
 const RTM_GETADDR: u16 = 22;
 const RTM_NEWROUTE: u16 = 24;
+const RTM_DELROUTE: u16 = 25;
 const RTM_GETROUTE: u16 = 26;
 const RTM_NEWNEIGH: u16 = 28;
+const RTM_DELNEIGH: u16 = 29;
 const RTM_GETNEIGH: u16 = 30;
+const RTM_NEWRULE: u16 = 32;
+const RTM_GETRULE: u16 = 34;
+
+/// Why a request is refused, with what NETLINK_EXT_ACK tells.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    errno: Errno,
+    text: Option<&'static str>,
+}
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Refused {
+        Refused { errno, text: None }
+    }
+}
+
+impl Refused {
+    fn with(errno: Errno, text: &'static str) -> Refused {
+        let text = Some(text);
+        Refused { errno, text }
+    }
+
+    /// With a text for one error.
+    fn if_is(errno: Errno, one: Errno, text: &'static str) -> Refused {
+        Refused {
+            errno,
+            text: (errno == one).then_some(text),
+        }
+    }
+}
 
 /// Which subsystem a socket talks to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +101,7 @@ pub struct Netlink {
     common: Arc<Common>,
     subsystem: Subsystem,
     rx: Arc<MsgQueue>,
+    listener: Arc<Listener>,
     state: Mutex<State>,
     /// Before the receive queue's lock.
     pending: Mutex<Pending>,
@@ -79,7 +118,6 @@ struct Pending {
 struct State {
     /// Its address; 0 until bound.
     port: u32,
-    groups: u32,
     /// Options of SOL_NETLINK that are only kept: bit N for option N.
     options: u32,
     connected: bool,
@@ -88,10 +126,15 @@ struct State {
 pub fn new(ns: &Arc<NetNamespace>, kind: u32, subsystem: Subsystem) -> Parts {
     let common = Common::new(ns, AF_NETLINK, kind, subsystem as i32);
     let rx = MsgQueue::new(&common, 0);
+    let listener = Arc::new(Listener {
+        rx: rx.clone(),
+        groups: AtomicU64::new(0),
+    });
     let nl = Netlink {
         common: common.clone(),
         subsystem,
         rx,
+        listener,
         state: Mutex::new(State::default()),
         pending: Mutex::default(),
     };
@@ -171,13 +214,36 @@ impl Netlink {
         });
     }
 
-    fn status(&self, req: &Request<'_>, port: u32, error: i32) {
-        let mut b = Builder::new(NLMSG_ERROR, 0, req, port).bytes(&(-error).to_le_bytes());
-        b = if error == 0 {
-            b.bytes(&req.whole[..HEADER])
+    fn set_groups(&self, groups: u64) {
+        self.listener.groups.store(groups, Ordering::Relaxed);
+        if groups != 0 && self.subsystem == Subsystem::Route {
+            self.common.ns.listeners.add(&self.listener);
+        }
+    }
+
+    /// An acknowledgement, or an error (`netlink_ack`).
+    fn status(&self, req: &Request<'_>, port: u32, refused: Option<Refused>) {
+        const CAPPED: u16 = 0x100;
+        const WITH_TEXT: u16 = 0x200;
+        let options = self.state.lock().options;
+        let on = |option: i32| options >> option & 1 == 1;
+        let (caps, extends) = (on(10), on(11));
+        let text = refused.and_then(|r| r.text).filter(|_| extends);
+        let short = refused.is_none() || caps;
+        let mut flags = if short { CAPPED } else { 0 };
+        if text.is_some() {
+            flags |= WITH_TEXT;
+        }
+        let error = refused.map_or(0, |r| -r.errno.raw());
+        let mut b = Builder::new(NLMSG_ERROR, flags, req, port).bytes(&error.to_le_bytes());
+        b = b.bytes(if short {
+            &req.whole[..HEADER]
         } else {
-            b.bytes(req.whole)
-        };
+            req.whole
+        });
+        if let Some(t) = text {
+            b = b.aligned().attr(1, &[t.as_bytes(), b"\0"].concat());
+        }
         self.reply(b.finish());
     }
 
@@ -196,9 +262,9 @@ impl Netlink {
         who: &Caller<'_>,
         req: &Request<'_>,
         port: u32,
-    ) -> core::result::Result<(), Errno> {
+    ) -> core::result::Result<(), Refused> {
         match self.subsystem {
-            _ if self.is_dump(req) => self.answer_dump(req, port),
+            _ if self.is_dump(req) => Ok(self.answer_dump(req, port)?),
             Subsystem::Route => self.route_request(who, req, port),
             Subsystem::SockDiag => {
                 self.reply(diag::one(&self.common.ns, req, port)?);
@@ -241,9 +307,11 @@ impl Protocol for Netlink {
         if port != 0 {
             s.port = port;
         }
-        s.groups = groups;
         drop(s);
         self.port(who.number);
+        // The first 32 groups are said here.
+        let others = self.listener.groups.load(Ordering::Relaxed) & !0xffff_ffff;
+        self.set_groups(others | u64::from(groups));
         Ok(())
     }
     fn connect(&self, who: &Caller<'_>, addr: &[u8], _: Block) -> Result<()> {
@@ -261,7 +329,8 @@ impl Protocol for Netlink {
     }
     fn local_name(&self) -> Result<Vec<u8>> {
         let s = self.state.lock();
-        Ok(sockaddr(s.port, s.groups))
+        let groups = self.listener.groups.load(Ordering::Relaxed) as u32;
+        Ok(sockaddr(s.port, groups))
     }
     fn peer_name(&self) -> Result<Vec<u8>> {
         Ok(sockaddr(0, 0))
@@ -302,14 +371,14 @@ impl Protocol for Netlink {
             };
             if req.flags & NLM_F_REQUEST != 0 && req.kind >= NLMSG_MIN_TYPE {
                 match self.handle(who, &req, port) {
-                    Err(e) => self.status(&req, port, e.raw()),
+                    Err(e) => self.status(&req, port, Some(e)),
                     Ok(()) if req.flags & NLM_F_ACK != 0 && !self.is_dump(&req) => {
-                        self.status(&req, port, 0);
+                        self.status(&req, port, None);
                     }
                     Ok(()) => {}
                 }
             } else if req.flags & NLM_F_ACK != 0 {
-                self.status(&req, port, 0);
+                self.status(&req, port, None);
             }
             rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
             // Answers are bounded like any receive buffer.
@@ -323,6 +392,8 @@ impl Protocol for Netlink {
         if flags & MSG_OOB != 0 {
             return Err(EOPNOTSUPP);
         }
+        // Who has lost something is told first.
+        self.common.take_error()?;
         let take = if flags & MSG_PEEK != 0 {
             Take::Peek
         } else {
@@ -347,12 +418,26 @@ impl Protocol for Netlink {
         if self.rx.len() > 0 {
             e |= Events::READABLE;
         }
+        if self.common.has_error() {
+            e |= Events::ERR;
+        }
         e
     }
     fn set_option(&self, _: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
         match (level, name) {
-            // ADD_MEMBERSHIP, DROP_MEMBERSHIP: nothing ever changes, so nothing is announced.
-            (SOL_NETLINK, 1 | 2) => crate::options::int_of(v).map(|_| ()),
+            // ADD_MEMBERSHIP, DROP_MEMBERSHIP.
+            (SOL_NETLINK, 1 | 2) => {
+                let group = crate::options::int_of(v)? as u32;
+                if !(1..=GROUPS).contains(&group) {
+                    return Err(EINVAL);
+                }
+                let (old, bit) = (
+                    self.listener.groups.load(Ordering::Relaxed),
+                    1 << (group - 1),
+                );
+                self.set_groups(if name == 1 { old | bit } else { old & !bit });
+                Ok(())
+            }
             (SOL_NETLINK, 3..=5 | 8 | 10..=12) => {
                 let on = crate::options::int_of(v)? != 0;
                 let mut s = self.state.lock();
@@ -365,6 +450,11 @@ impl Protocol for Netlink {
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         match (level, name) {
             (SOL_SOCKET, SO_ACCEPTCONN) => Ok(vec![0; 4]),
+            // LIST_MEMBERSHIPS.
+            (SOL_NETLINK, 9) => {
+                let groups = self.listener.groups.load(Ordering::Relaxed);
+                Ok(groups.to_le_bytes().to_vec())
+            }
             (SOL_NETLINK, 3..=5 | 8 | 10..=12) => {
                 let on = self.state.lock().options >> name & 1;
                 Ok(on.to_le_bytes().to_vec())

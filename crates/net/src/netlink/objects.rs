@@ -1,8 +1,8 @@
 //! Interfaces, addresses, routes and neighbours as netlink messages (`rtnetlink(7)`).
 
 use super::message::{Builder, Request};
-use super::{RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE};
-use crate::interface::Interface;
+use super::{RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE, RTM_NEWRULE};
+use crate::devices::{Address, LOWER_UP, LinkInfo};
 use crate::route::Route;
 use crate::sys::{AF_INET, AF_INET6};
 use netstack::ip::{DeviceCounts, NeighbourInfo};
@@ -12,9 +12,10 @@ pub(super) fn link(
     req: &Request<'_>,
     flags: u16,
     port: u32,
-    i: &Interface,
+    info: &LinkInfo,
     counts: &DeviceCounts,
 ) -> Vec<u8> {
+    let i = &info.interface;
     let stats = stats(counts);
     let narrow: Vec<u8> = stats[..24]
         .iter()
@@ -23,7 +24,6 @@ pub(super) fn link(
     let wide: Vec<u8> = stats.iter().flat_map(|n| n.to_le_bytes()).collect();
     const IFF_UP: u32 = 1;
     const IFF_LOOPBACK: u32 = 8;
-    const IFF_LOWER_UP: u32 = 0x1_0000;
     const ARPHRD_ETHER: u16 = 1;
     const ARPHRD_LOOPBACK: u16 = 772;
     let kind = if i.flags & IFF_LOOPBACK != 0 {
@@ -31,40 +31,145 @@ pub(super) fn link(
     } else {
         ARPHRD_ETHER
     };
-    let mut info = vec![0, 0];
-    info.extend_from_slice(&kind.to_le_bytes());
-    info.extend_from_slice(&i.index.to_le_bytes());
+    let mut head = vec![0, 0];
+    head.extend_from_slice(&kind.to_le_bytes());
+    head.extend_from_slice(&i.index.to_le_bytes());
     let up = i.flags & IFF_UP != 0;
     let broadcast = [if kind == ARPHRD_ETHER { 0xff } else { 0 }; 6];
-    let lower = if up { IFF_LOWER_UP } else { 0 };
-    // Unknown, as Linux has it for lo; down; up.
-    let state = match (kind, up) {
-        (ARPHRD_LOOPBACK, true) => 0,
-        (_, false) => 2,
-        (_, true) => 6,
+    let lower = if up && info.carrier { LOWER_UP } else { 0 };
+    // IF_OPER_UNKNOWN, _UP, _LOWERLAYERDOWN of a pair whose other end is down, _DOWN.
+    let state = match (up, info.carrier, info.peer) {
+        (true, ..) if info.linkless => 0,
+        (true, true, _) => 6,
+        (true, false, Some((_, true))) => 3,
+        _ => 2,
     };
-    info.extend_from_slice(&(i.flags | lower).to_le_bytes());
-    info.extend_from_slice(&[0; 4]);
-    Builder::new(RTM_NEWLINK, flags, req, port)
-        .bytes(&info)
+    let queueing: &[u8] = if info.started {
+        b"noqueue\0"
+    } else {
+        b"noop\0"
+    };
+    head.extend_from_slice(&(i.flags | lower).to_le_bytes());
+    head.extend_from_slice(&[0; 4]);
+    let mut b = Builder::new(RTM_NEWLINK, flags, req, port)
+        .bytes(&head)
         .attr(3, &with_zero(&i.name)) // IFNAME
-        .attr32(13, 1000) // TXQLEN
+        .attr32(13, info.queue) // TXQLEN
         .attr(16, &[state]) // OPERSTATE
         .attr(17, &[0]) // LINKMODE
         .attr32(4, i.mtu) // MTU
-        .attr32(27, 0) // GROUP
+        .attr32(27, info.group) // GROUP
         .attr32(30, 0) // PROMISCUITY
         .attr32(31, 1) // NUM_TX_QUEUES
         .attr32(40, 65535) // GSO_MAX_SEGS
         .attr32(41, 65536) // GSO_MAX_SIZE
         .attr32(32, 1) // NUM_RX_QUEUES
-        .attr(33, &[1]) // CARRIER
-        .attr(6, b"noqueue\0") // QDISC
+        .attr(33, &[info.carrier.into()]) // CARRIER
+        .attr(6, queueing) // QDISC
         .attr(1, &i.mac) // ADDRESS
         .attr(2, &broadcast) // BROADCAST
         .attr(23, &wide) // STATS64
-        .attr(7, &narrow) // STATS
+        .attr(7, &narrow); // STATS
+    if let Some(m) = info.master {
+        b = b.attr32(10, m as u32); // MASTER
+    }
+    if let Some((index, here)) = info.peer {
+        b = b.attr32(5, index as u32); // LINK
+        if !here {
+            b = b.attr32(37, 0); // LINK_NETNSID
+        }
+    }
+    if info.kind.is_some() || info.master.is_some() {
+        let mut nested = Vec::new();
+        if let Some(k) = info.kind {
+            push(&mut nested, 1, &with_zero(k)); // INFO_KIND
+        }
+        if info.master.is_some() {
+            push(&mut nested, 4, b"bridge\0"); // INFO_SLAVE_KIND
+        }
+        b = b.attr(18, &nested); // LINKINFO
+    }
+    b.finish()
+}
+
+/// A nested attribute.
+fn push(to: &mut Vec<u8>, kind: u16, data: &[u8]) {
+    to.extend_from_slice(&((4 + data.len()) as u16).to_le_bytes());
+    to.extend_from_slice(&kind.to_le_bytes());
+    to.extend_from_slice(data);
+    to.resize(to.len().next_multiple_of(4), 0);
+}
+
+/// A port of a bridge, as `bridge link` asks for it.
+pub(super) fn bridge_port(req: &Request<'_>, flags: u16, port: u32, info: &LinkInfo) -> Vec<u8> {
+    const NESTED: u16 = 0x8000;
+    const FORWARDING: u8 = 3;
+    let i = &info.interface;
+    let mut inner = Vec::new();
+    push(&mut inner, 1, &[FORWARDING]); // BRPORT_STATE
+    push(&mut inner, 2, &32u16.to_le_bytes()); // BRPORT_PRIORITY
+    push(&mut inner, 3, &2u32.to_le_bytes()); // BRPORT_COST
+    let lower = if info.carrier { LOWER_UP } else { 0 };
+    Builder::new(RTM_NEWLINK, flags, req, port)
+        .bytes(&[7, 0, 1, 0])
+        .bytes(&i.index.to_le_bytes())
+        .bytes(&(i.flags | lower).to_le_bytes())
+        .bytes(&[0; 4])
+        .attr(3, &with_zero(&i.name))
+        .attr32(4, i.mtu)
+        .attr32(10, info.master.unwrap_or(0) as u32)
+        .attr32(5, info.peer.map_or(i.index, |p| p.0) as u32)
+        .attr(16, &[if info.carrier { 6 } else { 2 }])
+        .attr(1, &i.mac)
+        .attr(NESTED | 12, &inner) // PROTINFO
         .finish()
+}
+
+/// An address that a bridge has seen.
+pub(super) fn bridge_address(
+    req: &Request<'_>,
+    flags: u16,
+    port: u32,
+    (bridge, device): (i32, i32),
+    mac: [u8; 6],
+) -> Vec<u8> {
+    const REACHABLE: u16 = 2;
+    Builder::new(RTM_NEWNEIGH, flags, req, port)
+        .bytes(&[7, 0, 0, 0])
+        .bytes(&device.to_le_bytes())
+        .bytes(&REACHABLE.to_le_bytes())
+        .bytes(&[0, 0])
+        .attr(2, &mac) // LLADDR
+        .attr32(9, bridge as u32) // MASTER
+        .finish()
+}
+
+/// The rules that there are always: `struct fib_rule_hdr` and its attributes.
+pub(super) fn rules(req: &Request<'_>, flags: u16, port: u32) -> Vec<Vec<u8>> {
+    const TO_TABLE: u8 = 1;
+    let of = |family: u16, table: u8, priority: u32| {
+        let mut b = Builder::new(RTM_NEWRULE, flags, req, port)
+            .bytes(&[family as u8, 0, 0, 0, table, 0, 0, TO_TABLE, 0, 0, 0, 0])
+            .attr32(15, table.into()) // TABLE
+            .attr32(14, u32::MAX) // SUPPRESS_PREFIXLEN
+            .attr(21, &[2]); // PROTOCOL: the kernel's
+        if priority > 0 {
+            b = b.attr32(6, priority);
+        }
+        b.finish()
+    };
+    let mut all = Vec::new();
+    let family = u16::from(req.family());
+    for f in [AF_INET, AF_INET6] {
+        if family == f || family == 0 {
+            all.push(of(f, 255, 0));
+            all.push(of(f, 254, 32_766));
+            if f == AF_INET {
+                all.push(of(f, 253, 32_767));
+            }
+        }
+    }
+    all
 }
 
 /// `struct rtnl_link_stats64`.
@@ -120,37 +225,29 @@ pub(super) fn address(
     req: &Request<'_>,
     flags: u16,
     port: u32,
-    i: &Interface,
-    (ip, prefix): (IpAddr, u8),
+    (index, name): (i32, &str),
+    a: &Address,
 ) -> Vec<u8> {
-    const PERMANENT: u8 = 0x80;
-    const SCOPE_GLOBAL: u8 = 0;
-    const SCOPE_LINK: u8 = 253;
-    const SCOPE_HOST: u8 = 254;
-    let scope = match ip {
-        _ if ip.is_loopback() => SCOPE_HOST,
-        IpAddr::V4(a) if a.is_link_local() => SCOPE_LINK,
-        IpAddr::V6(a) if a.is_unicast_link_local() => SCOPE_LINK,
-        _ => SCOPE_GLOBAL,
-    };
     let mut b = Builder::new(RTM_NEWADDR, flags, req, port)
-        .bytes(&[inet_of(ip), prefix, PERMANENT, scope])
-        .bytes(&i.index.to_le_bytes())
-        .attr(1, &octets(ip)); // ADDRESS
-    if let IpAddr::V4(a) = ip {
-        b = b.attr(2, &octets(ip)); // LOCAL
-        if !ip.is_loopback() && prefix < 31 {
-            let last = a.to_bits() | (u32::MAX >> prefix);
-            b = b.attr(4, &last.to_be_bytes()); // BROADCAST
-        }
-        b = b.attr(3, &with_zero(&i.name)); // LABEL
+        .bytes(&[inet_of(a.ip), a.prefix, a.flags as u8, a.scope])
+        .bytes(&index.to_le_bytes())
+        .attr(1, &octets(a.peer.unwrap_or(a.ip))); // ADDRESS
+    if a.ip.is_ipv4() || a.peer.is_some() {
+        b = b.attr(2, &octets(a.ip)); // LOCAL
+    }
+    if let Some(last) = a.broadcast {
+        b = b.attr(4, &octets(last)); // BROADCAST
+    }
+    if a.ip.is_ipv4() {
+        b = b.attr(3, &with_zero(a.label.as_deref().unwrap_or(name))); // LABEL
     }
     let mut cache = vec![0xff; 8]; // Valid and preferred for ever.
     cache.extend_from_slice(&[0; 8]);
-    b.attr32(8, u32::from(PERMANENT)).attr(6, &cache).finish() // FLAGS, CACHEINFO
+    b.attr32(8, a.flags).attr(6, &cache).finish() // FLAGS, CACHEINFO
 }
 
 pub(super) fn route(req: &Request<'_>, flags: u16, port: u32, r: &Route) -> Vec<u8> {
+    const ON_LINK: u32 = 4;
     let mut b = Builder::new(RTM_NEWROUTE, flags, req, port)
         .bytes(&[
             inet_of(r.to),
@@ -162,7 +259,7 @@ pub(super) fn route(req: &Request<'_>, flags: u16, port: u32, r: &Route) -> Vec<
             r.scope,
             r.kind,
         ])
-        .bytes(&r.flags.to_le_bytes())
+        .bytes(&(r.flags | if r.on_link { ON_LINK } else { 0 }).to_le_bytes())
         .attr32(15, u32::from(r.table)); // TABLE
     if r.prefix > 0 {
         b = b.attr(1, &octets(r.to)); // DST
@@ -176,8 +273,16 @@ pub(super) fn route(req: &Request<'_>, flags: u16, port: u32, r: &Route) -> Vec<
     if r.metric > 0 {
         b = b.attr32(6, r.metric); // PRIORITY
     }
+    if r.mtu > 0 {
+        let mut metrics = Vec::new();
+        push(&mut metrics, 2, &r.mtu.to_le_bytes());
+        b = b.attr(8, &metrics); // METRICS
+    }
     if r.to.is_ipv6() {
         b = b.attr(20, &[0]); // PREF: medium
     }
-    b.attr(4, &r.device.to_le_bytes()).finish() // OIF
+    if r.has_device() {
+        b = b.attr(4, &r.device.to_le_bytes()); // OIF
+    }
+    b.finish()
 }

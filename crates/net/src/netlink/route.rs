@@ -1,19 +1,30 @@
-//! NETLINK_ROUTE (`rtnetlink(7)`): what can be asked about interfaces, addresses, routes and
-//! neighbours, and what can be set of the loopback interface.
+//! NETLINK_ROUTE (`rtnetlink(7)`): what is asked about interfaces, addresses, routes, neighbours and
+//! rules.
 
-use super::message::{Request, word};
-use super::objects::{address, inet_of, link, neighbour, octets, route};
+use super::change::{Deed, IFINFO};
+use super::message::{Request, attribute, word};
+use super::objects::{
+    address, bridge_address, bridge_port, inet_of, link, neighbour, route, rules,
+};
 use super::*;
-use crate::interface::{Interface, LO_INDEX};
-use crate::ns::{LOOPBACKS, Link};
+use crate::devices::LinkInfo;
+use crate::ns::LOOPBACKS;
 use crate::route::Route;
-use abi::errno::{EEXIST, ENETUNREACH, ENODEV};
+use abi::errno::{ENETUNREACH, ENODEV};
 use netstack::ip::DeviceCounts;
 use std::net::{IpAddr, Ipv4Addr};
 
+const AF_BRIDGE: u16 = 7;
+
 impl Netlink {
-    fn counts(&self, i: &Interface) -> DeviceCounts {
-        self.common.ns.device_counts(i.index)
+    fn counts(&self, i: &LinkInfo) -> DeviceCounts {
+        self.common.ns.device_counts(i.interface.index)
+    }
+
+    /// Whether a dump is to be of what its header says (NETLINK_GET_STRICT_CHK).
+    fn is_strict(&self) -> bool {
+        const STRICT: i32 = 12;
+        self.state.lock().options >> STRICT & 1 == 1
     }
 
     /// The messages that answer a dump; `None` for a kind of object that cannot be asked for.
@@ -21,100 +32,99 @@ impl Netlink {
         let f = NLM_F_MULTI;
         let family = u16::from(req.family());
         let wanted = |ip: &IpAddr| family == AF_UNSPEC || family == u16::from(inet_of(*ip));
-        let there = self.common.ns.has_addresses();
-        let ips = LOOPBACKS.iter().filter(|(ip, _)| there && wanted(ip));
-        let all = self.common.ns.interfaces();
+        let ns = &self.common.ns;
         match req.kind {
-            RTM_GETLINK => {
-                let of = |i: &Interface| link(req, f, port, i, &self.counts(i));
-                Some(all.iter().map(of).collect())
+            RTM_GETLINK => Some(self.dump_links(req, port)),
+            RTM_GETNEIGH if family == AF_BRIDGE => {
+                let all = ns.bridge_addresses().into_iter();
+                Some(
+                    all.map(|(at, mac)| bridge_address(req, f, port, at, mac))
+                        .collect(),
+                )
             }
             RTM_GETNEIGH => {
                 let device = word(req.body(), 4);
-                let all = self.common.ns.neighbours().into_iter();
+                let all = ns.neighbours().into_iter();
                 let all = all.filter(|n| wanted(&n.ip) && (device == 0 || device == n.device));
                 Some(all.map(|n| neighbour(req, f, port, &n)).collect())
             }
-            RTM_GETADDR => Some(
-                all.iter()
-                    .flat_map(|i| i.addresses.iter().map(move |a| (i, *a)))
-                    .filter(|(_, (ip, _))| wanted(ip))
-                    .map(|(i, a)| address(req, f, port, i, a))
-                    .collect(),
-            ),
-            RTM_GETROUTE => Some(
-                ips.map(|(ip, p)| {
+            RTM_GETADDR => {
+                let device = if self.is_strict() {
+                    word(req.body(), 4) as i32
+                } else {
+                    0
+                };
+                let all = ns.all_addresses().into_iter();
+                let all = all.filter(|(i, _, a)| wanted(&a.ip) && (device == 0 || device == *i));
+                Some(
+                    all.map(|(i, name, a)| address(req, f, port, (i, &name), &a))
+                        .collect(),
+                )
+            }
+            RTM_GETROUTE => {
+                let there = ns.has_addresses();
+                let ips = LOOPBACKS.iter().filter(|(ip, _)| there && wanted(ip));
+                let own = ips.map(|(ip, p)| {
                     let net = if ip.is_ipv4() {
                         IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0))
                     } else {
                         *ip
                     };
                     Route::to_loopback(net, *p)
-                })
-                .chain(
-                    self.common
-                        .ns
-                        .routes()
-                        .into_iter()
-                        .filter(|r| wanted(&r.to)),
-                )
-                .map(|r| route(req, f, port, &r))
-                .collect(),
-            ),
-            // Rules, queueing disciplines, …: there are none.
+                });
+                let others = ns.routes().into_iter().filter(|r| wanted(&r.to));
+                Some(own.chain(others).map(|r| route(req, f, port, &r)).collect())
+            }
+            RTM_GETRULE => Some(rules(req, f, port)),
+            // Queueing disciplines, …: there are none.
             k if k >= NLMSG_MIN_TYPE && k % 4 == 2 => Some(Vec::new()),
             _ => None,
         }
     }
 
-    fn get_link(&self, req: &Request<'_>, port: u32) -> core::result::Result<(), Errno> {
+    /// Devices; of a bridge, or of a kind, where that is said.
+    fn dump_links(&self, req: &Request<'_>, port: u32) -> Vec<Vec<u8>> {
+        const MASTER: u16 = 10;
+        let f = NLM_F_MULTI;
+        let all = self.common.ns.link_infos();
+        if u16::from(req.family()) == AF_BRIDGE {
+            let ports = all.iter().filter(|i| i.master.is_some());
+            return ports.map(|i| bridge_port(req, f, port, i)).collect();
+        }
+        let master = req.attr(IFINFO, MASTER).map(|b| word(b, 0) as i32);
+        let kind = req.attr(IFINFO, 18).and_then(|b| attribute(b, 1));
+        let kind = kind.map(|k| k.strip_suffix(b"\0").unwrap_or(k));
+        let fits = |i: &&LinkInfo| {
+            master.is_none_or(|m| i.master == Some(m))
+                && kind.is_none_or(|k| i.kind.map(str::as_bytes) == Some(k))
+        };
+        let all = all.iter().filter(fits);
+        all.map(|i| link(req, f, port, i, &self.counts(i)))
+            .collect()
+    }
+
+    fn get_link(&self, req: &Request<'_>, port: u32) -> Result<()> {
         let index = word(req.body(), 4) as i32;
-        let name = req.attr(16, 3).or_else(|| req.attr(16, 53));
+        let name = req.attr(IFINFO, 3).or_else(|| req.attr(IFINFO, 53));
         let name = name.and_then(|n| n.split(|&b| b == 0).next());
-        let all = self.common.ns.interfaces();
+        let all = self.common.ns.link_infos();
         let found = all.iter().find(|i| match index {
-            0 => Some(i.name.as_bytes()) == name,
-            _ => i.index == index,
+            0 => Some(i.interface.name.as_bytes()) == name,
+            _ => i.interface.index == index,
         });
         let found = found.ok_or(ENODEV)?;
         self.reply(link(req, 0, port, found, &self.counts(found)));
         Ok(())
     }
 
-    fn get_route(&self, req: &Request<'_>, port: u32) -> core::result::Result<(), Errno> {
-        let ip = match req.attr(12, 1) {
-            Some([a, b, c, d]) => IpAddr::V4(Ipv4Addr::new(*a, *b, *c, *d)),
-            Some(b) if b.len() == 16 => {
-                let mut o = [0; 16];
-                o.copy_from_slice(b);
-                IpAddr::from(o)
-            }
-            _ => return Err(EINVAL),
-        };
+    fn get_route(&self, req: &Request<'_>, port: u32) -> Result<()> {
+        let to = req.attr(super::change::RTMSG, 1).ok_or(EINVAL)?;
+        let ip = super::change::ip(req.family(), to)?;
         if !self.common.ns.reaches(ip) {
             return Err(ENETUNREACH);
         }
         let r = self.common.ns.route_to(ip);
         self.reply(route(req, 0, port, &r));
-        Ok(())
-    }
-
-    /// Adds an address to the loopback: it has its own from the first time that it is up, and no
-    /// others.
-    fn add_address(&self, req: &Request<'_>) -> core::result::Result<(), Errno> {
-        let bytes = req.attr(8, 2).or_else(|| req.attr(8, 1)).ok_or(EINVAL)?;
-        let prefix = req.body()[1];
-        let is_own = |(ip, p): &(IpAddr, u8)| {
-            u16::from(req.family()) == u16::from(inet_of(*ip))
-                && prefix == *p
-                && octets(*ip) == bytes
-        };
-        if !LOOPBACKS.iter().any(is_own) {
-            return Err(EOPNOTSUPP);
-        }
-        if self.common.ns.set_addressed() {
-            return Err(EEXIST);
-        }
         Ok(())
     }
 
@@ -124,28 +134,27 @@ impl Netlink {
         who: &Caller<'_>,
         req: &Request<'_>,
         port: u32,
-    ) -> core::result::Result<(), Errno> {
+    ) -> core::result::Result<(), Refused> {
         if req.kind % 4 == 2 {
-            return match req.kind {
+            return Ok(match req.kind {
                 RTM_GETLINK => self.get_link(req, port),
                 RTM_GETROUTE => self.get_route(req, port),
                 _ => Err(EOPNOTSUPP),
-            };
+            }?);
         }
         if !who.cred.has_in(&self.common.ns.user, Caps::NET_ADMIN) {
-            return Err(EPERM);
+            return Err(EPERM.into());
         }
         match req.kind {
-            RTM_NEWLINK | RTM_SETLINK if word(req.body(), 4) as i32 == LO_INDEX => {
-                // `ifi_flags` and `ifi_change`; no change mask means all.
-                let (flags, change) = (word(req.body(), 8), word(req.body(), 12));
-                if (change == 0 && flags != 0) || change & 1 != 0 {
-                    self.common.ns.set_loopback(Link::of_flags(flags))?;
-                }
-                Ok(())
-            }
-            RTM_NEWADDR if word(req.body(), 4) as i32 == LO_INDEX => self.add_address(req),
-            _ => Err(EOPNOTSUPP),
+            RTM_NEWLINK | RTM_SETLINK => self.change_link(who, req, Deed::New),
+            RTM_DELLINK => self.change_link(who, req, Deed::Delete),
+            RTM_NEWADDR => self.change_address(who, req, Deed::New),
+            RTM_DELADDR => self.change_address(who, req, Deed::Delete),
+            RTM_NEWROUTE => self.change_route(who, req, Deed::New),
+            RTM_DELROUTE => self.change_route(who, req, Deed::Delete),
+            RTM_NEWNEIGH => self.change_neighbour(who, req, Deed::New),
+            RTM_DELNEIGH => self.change_neighbour(who, req, Deed::Delete),
+            _ => Err(EOPNOTSUPP.into()),
         }
     }
 }

@@ -4,7 +4,7 @@ use abi::errno::{EAGAIN, ENETDOWN, ENOBUFS};
 use bytes::Bytes;
 use hostcall::HostFd;
 use hostcall::packet::{self, Received};
-use netstack::ip::{FrameMeta, Link, Sent};
+use netstack::ip::{FrameMeta, Sent};
 use parking_lot::Mutex;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -97,8 +97,9 @@ impl Links {
     }
 }
 
-impl Link for Links {
-    fn send(&self, device: usize, meta: &FrameMeta, parts: &[&[u8]]) -> Sent {
+impl Links {
+    /// Sends a frame by the device of this place.
+    pub fn send(&self, device: usize, meta: &FrameMeta, parts: &[&[u8]]) -> Sent {
         let mut slices = [IoSlice::new(&[]); PARTS];
         for (to, from) in slices.iter_mut().zip(parts) {
             *to = IoSlice::new(from);

@@ -17,8 +17,9 @@
 //!
 //! # Threads
 //!
-//! One for each device receives and does all that follows from a frame. One looks after timers.
-//! Calls of programs send in their own threads.
+//! One for each device of the host receives and does all that follows from a frame. One looks after
+//! timers. For devices that programs made, and where there are only such, the worker does both
+//! ([`crate::work`]). Calls of programs send in their own threads.
 //!
 //! # What holds
 //!
@@ -52,8 +53,9 @@ pub(crate) use options::marks;
 
 use crate::addr::Endpoint;
 use crate::datagrams::Arrival;
-use crate::interface::Interface;
+use crate::devices::Device;
 use crate::ns::NetNamespace;
+use crate::work::{Job, Next, Ticket};
 use abi::Result;
 use abi::errno::EAGAIN;
 use bytes::Bytes;
@@ -62,13 +64,14 @@ use hostcall::packet::Link;
 use links::Links;
 use names::Names;
 use netstack::ip::{
-    About, ErrorKind, IcmpError, Info, Ip, Marks, NoRoute, Pair, Path, Raw, SendError, Sent, Taken,
-    Upper,
+    About, ErrorKind, FrameMeta, IcmpError, Info, Ip, Marks, NoRoute, Pair, Path, Raw, SendError,
+    Sent, Taken, Upper,
 };
 use netstack::setup::Setup;
 use netstack::tcp::{Segment, secret::Secret};
 use netstack::time::Instant;
 use ports::Ports;
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddrV6};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
@@ -81,7 +84,8 @@ pub(crate) struct Stack {
     ns: Weak<NetNamespace>,
     pub(crate) ip: Ip,
     ports: Arc<Ports>,
-    pub(crate) setup: Setup,
+    /// Has it work where it has no threads of its own.
+    ticket: Ticket,
     connections: Connections,
     timers: Timers,
     /// Connections without a socket.
@@ -89,18 +93,6 @@ pub(crate) struct Stack {
     secret: Secret,
     /// Docker's name server.
     pub(crate) names: Option<Arc<Names>>,
-}
-
-/// A device that is up has a carrier as far as programs see: whether the host's had one at the
-/// moment when it was taken over says nothing of later.
-fn running(flags: u32) -> u32 {
-    const IFF_UP: u32 = 1;
-    const IFF_RUNNING: u32 = 0x40;
-    if flags & IFF_UP != 0 {
-        flags | IFF_RUNNING
-    } else {
-        flags
-    }
 }
 
 /// The time that the stack goes by.
@@ -116,25 +108,52 @@ fn random() -> [u8; 16] {
 }
 
 impl Stack {
+    /// Of devices of the host, in the order of their sockets.
     pub fn new(
         ns: &Arc<NetNamespace>,
-        setup: Setup,
+        setup: &Setup,
         links: Vec<Link>,
         names: Option<HostFd>,
     ) -> Arc<Stack> {
-        let ports = Arc::new(Ports::new(&setup, Links::new(links), ns.taps.clone()));
+        let ports = Arc::new(Ports::new(setup, Links::new(links), ns.taps.clone()));
         Arc::new_cyclic(|me| Stack {
             me: me.clone(),
             ns: Arc::downgrade(ns),
-            ip: Ip::new(&setup, ports.clone(), random()),
+            ip: Ip::new(&Setup::default(), ports.clone(), random()),
             ports,
-            setup,
+            ticket: Ticket::default(),
             connections: Connections::default(),
             timers: Timers::default(),
             orphans: AtomicUsize::new(0),
             secret: Secret::new(random()),
             names: names.map(Names::new),
         })
+    }
+
+    /// Of devices that programs make: the worker has it look after timers.
+    pub fn of_programs(ns: &Arc<NetNamespace>) -> Arc<Stack> {
+        let stack = Stack::new(ns, &Setup::default(), Vec::new(), None);
+        let me: Weak<dyn Job> = Arc::downgrade(&stack) as Weak<Stack>;
+        stack.timers.serve_by(ns.worker.clone(), me);
+        stack
+    }
+
+    /// Takes other devices, addresses and routes; `devices` are those that programs made.
+    pub fn set(&self, setup: &Setup, devices: HashMap<u32, Arc<Device>>) {
+        self.ports.set(devices);
+        self.ip.set(setup);
+        self.timers.look_at(self.ip.deadline());
+    }
+
+    /// No frames leave any more by devices that programs made.
+    pub fn close(&self) {
+        self.ports.set(HashMap::new());
+    }
+
+    /// A frame came by a device that a program made.
+    pub fn receive(&self, now: Instant, device: i32, meta: &FrameMeta, frame: Bytes) {
+        self.ip.receive(now, device as u32, meta, frame, self);
+        self.timers.look_at(self.ip.deadline());
     }
 
     /// Has threads receive and look after timers, for ever.
@@ -146,13 +165,13 @@ impl Stack {
                 .spawn(run);
             made.map(drop).map_err(|_| EAGAIN)
         };
-        for device in 0..self.setup.devices.len() {
+        for device in 0..self.ports.taken() {
             let me = self.clone();
             thread(
                 "network",
                 Box::new(move || {
-                    me.ports.serve(device, |meta, frame| {
-                        me.ip.receive(now(), device, meta, frame, &*me);
+                    me.ports.serve(device, |index, meta, frame| {
+                        me.ip.receive(now(), index, meta, frame, &*me);
                     });
                 }),
             )?;
@@ -165,36 +184,22 @@ impl Stack {
         let mut old = None;
         loop {
             let beside = [self.ip.deadline(), old];
-            for c in self.timers.wait(beside.into_iter().flatten().min()) {
-                c.timer();
-            }
-            let now = now();
-            if self.ip.deadline().is_some_and(|d| d <= now) {
-                self.ip.timer(now, self);
-            }
-            if let Some(ns) = self.ns.upgrade() {
-                old = self.connections.expire(&ns, now);
-            }
+            let due = self.timers.wait(beside.into_iter().flatten().min());
+            old = self.on_time(due);
         }
     }
 
-    /// The addresses of its devices.
-    pub fn addresses(&self) -> Vec<IpAddr> {
-        let all = self.setup.devices.iter().flat_map(|d| &d.addresses);
-        all.map(|a| a.ip).collect()
-    }
-
-    /// The devices, as programs are told of them.
-    pub fn interfaces(&self) -> Vec<Interface> {
-        let all = self.setup.devices.iter().map(|d| Interface {
-            name: d.name.clone(),
-            index: d.index as i32,
-            flags: running(d.flags),
-            mtu: d.mtu,
-            mac: d.mac,
-            addresses: d.addresses.iter().map(|a| (a.ip, a.prefix)).collect(),
-        });
-        all.collect()
+    /// Does what is due; when connections that are over are to be looked at again.
+    fn on_time(&self, due: Vec<Arc<connection::Remote>>) -> Option<Instant> {
+        for c in due {
+            c.timer();
+        }
+        let now = now();
+        if self.ip.deadline().is_some_and(|d| d <= now) {
+            self.ip.timer(now, self);
+        }
+        let ns = self.ns.upgrade()?;
+        self.connections.expire(&ns, now)
     }
 
     /// The way to an address; from an own one, if that is said.
@@ -262,6 +267,19 @@ impl Stack {
     pub fn leave(&self, device: u32, group: IpAddr) {
         self.ip.leave(device, group);
         self.timers.look_at(self.ip.deadline());
+    }
+}
+
+impl Job for Stack {
+    fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
+    fn work(&self, _: Instant) -> Next {
+        let old = self.on_time(self.timers.take());
+        let beside = [self.ip.deadline(), old];
+        let next = self.timers.rest(beside.into_iter().flatten().min());
+        next.map_or(Next::Nothing, Next::At)
     }
 }
 

@@ -8,6 +8,7 @@
 
 use super::Stack;
 use super::links::Links;
+use crate::devices::Device;
 use crate::interface::Interface;
 use crate::packet::{At, ETHERNET, Taps, Way};
 use abi::Result;
@@ -15,66 +16,104 @@ use abi::errno::ENOBUFS;
 use bytes::Bytes;
 use netstack::ip::{FrameMeta, Link, Sent};
 use netstack::setup::Setup;
+use parking_lot::RwLock;
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 /// See the module.
 pub(super) struct Ports {
     links: Links,
-    /// In the order of the setup's devices.
-    at: Vec<At>,
+    /// Those of the host, in the order of their sockets.
+    taken: Vec<At>,
+    /// Those that programs made, by their indices.
+    made: RwLock<HashMap<u32, Arc<Device>>>,
     taps: Arc<Taps>,
 }
 
 impl Ports {
     pub fn new(setup: &Setup, links: Links, taps: Arc<Taps>) -> Ports {
-        let at = setup.devices.iter().map(|d| At {
+        let taken = setup.devices.iter().map(|d| At {
             device: d.index as i32,
             hardware: ETHERNET,
             mac: d.mac,
         });
         Ports {
             links,
-            at: at.collect(),
+            taken: taken.collect(),
+            made: RwLock::default(),
             taps,
         }
     }
 
-    /// Gives all frames that come by a device to `frame`, for ever.
-    pub fn serve(&self, device: usize, mut frame: impl FnMut(&FrameMeta, Bytes)) -> ! {
+    /// How many there are of the host.
+    pub fn taken(&self) -> usize {
+        self.taken.len()
+    }
+
+    pub fn set(&self, made: HashMap<u32, Arc<Device>>) {
+        // Devices are dropped without the lock.
+        let old = std::mem::replace(&mut *self.made.write(), made);
+        drop(old);
+    }
+
+    /// Gives all frames that come by a device of the host to `frame`, for ever, with its index.
+    pub fn serve(&self, device: usize, mut frame: impl FnMut(u32, &FrameMeta, Bytes)) -> ! {
+        let at = self.taken[device];
         self.links.serve(device, |meta, bytes| {
-            self.taps.frame(self.at[device], Way::In, meta, &[&bytes]);
-            frame(meta, bytes);
+            self.taps.frame(at, Way::In, meta, &[&bytes]);
+            frame(at.device as u32, meta, bytes);
         })
+    }
+
+    fn taken_at(&self, index: u32) -> Option<usize> {
+        self.taken.iter().position(|at| at.device as u32 == index)
+    }
+
+    fn made_at(&self, index: u32) -> Option<Arc<Device>> {
+        self.made.read().get(&index).cloned()
     }
 }
 
 impl Link for Ports {
-    fn send(&self, device: usize, meta: &FrameMeta, parts: &[&[u8]]) -> Sent {
-        if let Some(at) = self.at.get(device) {
-            self.taps.frame(*at, Way::Out, meta, parts);
+    fn send(&self, device: u32, meta: &FrameMeta, parts: &[&[u8]]) -> Sent {
+        if let Some(n) = self.taken_at(device) {
+            self.taps.frame(self.taken[n], Way::Out, meta, parts);
+            return self.links.send(n, meta, parts);
         }
-        self.links.send(device, meta, parts)
+        let Some(d) = self.made_at(device) else {
+            return Sent::Yes;
+        };
+        self.taps.frame(d.place().at(), Way::Out, meta, parts);
+        d.send(meta, &parts.concat().into())
     }
 }
 
 impl Stack {
     /// Sends a frame that the packet socket `by` made.
     pub fn send_frame(&self, i: &Interface, by: u64, frame: &[u8]) -> Result<()> {
-        let Some(device) = self.ports.at.iter().position(|at| at.device == i.index) else {
+        let (meta, index) = (FrameMeta::default(), i.index as u32);
+        let ports = &self.ports;
+        let sent = if let Some(n) = ports.taken_at(index) {
+            let at = ports.taken[n];
+            ports.taps.frame(at, Way::By(by), &meta, &[frame]);
+            let is_ours = |ip: IpAddr| ip.is_unspecified() || self.ip.is_local(ip);
+            if !speaks_for(frame, at.mac, is_ours) {
+                self.ip.dropped(index);
+                return Ok(());
+            }
+            ports.links.send(n, &meta, &[frame])
+        } else if let Some(d) = ports.made_at(index) {
+            ports
+                .taps
+                .frame(d.place().at(), Way::By(by), &meta, &[frame]);
+            d.send(&meta, &Bytes::copy_from_slice(frame))
+        } else {
             return Ok(());
         };
-        let meta = FrameMeta::default();
-        let at = self.ports.at[device];
-        self.ports.taps.frame(at, Way::By(by), &meta, &[frame]);
-        let is_ours = |ip: IpAddr| ip.is_unspecified() || self.ip.is_local(ip);
-        if !speaks_for(frame, at.mac, is_ours) {
-            self.ip.dropped(i.index as u32);
-            return Ok(());
-        }
-        match self.ports.links.send(device, &meta, &[frame]) {
+        match sent {
             Sent::Yes => {
-                self.ip.sent(i.index as u32, frame.len());
+                self.ip.sent(index, frame.len());
                 Ok(())
             }
             Sent::Full => Err(ENOBUFS),

@@ -2,10 +2,11 @@
 
 use super::connection::Remote;
 use super::now;
+use crate::work::{Job, Worker};
 use netstack::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// The place of a connection in the queue.
 pub(super) type Place = (Instant, u64);
@@ -15,6 +16,8 @@ pub(super) type Place = (Instant, u64);
 pub(super) struct Timers {
     queue: Mutex<Queue>,
     earlier: Condvar,
+    /// Who looks at them where no thread waits.
+    worker: OnceLock<(Arc<Worker>, Weak<dyn Job>)>,
 }
 
 #[derive(Default)]
@@ -25,6 +28,14 @@ struct Queue {
     beside: Option<Instant>,
     /// Until when the thread sleeps; none: for ever.
     until: Option<Instant>,
+}
+
+impl Queue {
+    fn take(&mut self, now: Instant) -> Vec<Arc<Remote>> {
+        let later = self.all.split_off(&(now, u64::MAX));
+        let due = std::mem::replace(&mut self.all, later);
+        due.into_values().filter_map(|w| w.upgrade()).collect()
+    }
 }
 
 impl Timers {
@@ -62,8 +73,38 @@ impl Timers {
     fn wake(&self, q: &mut Queue, deadline: Instant) {
         if q.until.is_none_or(|u| deadline < u) {
             q.until = Some(deadline);
-            self.earlier.notify_one();
+            match self.worker.get() {
+                None => drop(self.earlier.notify_one()),
+                Some((worker, job)) => {
+                    if let Some(job) = job.upgrade() {
+                        worker.at(&job, deadline);
+                    }
+                }
+            }
         }
+    }
+
+    /// From now on the worker has `job` look at them.
+    pub fn serve_by(&self, worker: Arc<Worker>, job: Weak<dyn Job>) {
+        let _ = self.worker.set((worker, job));
+    }
+
+    /// The connections that have come to their time, for the worker's job, which says by
+    /// [`Timers::rest`] when it is done. They have no place any longer.
+    pub fn take(&self) -> Vec<Arc<Remote>> {
+        let mut q = self.queue.lock();
+        // Awake: who comes now need not wake it.
+        q.until = Some(Instant(0));
+        q.take(now())
+    }
+
+    /// When the job is to look again; `beside` is something else's time.
+    pub fn rest(&self, beside: Option<Instant>) -> Option<Instant> {
+        let mut q = self.queue.lock();
+        let first = q.all.keys().next().map(|p| p.0);
+        let until = [first, beside, q.beside.take()];
+        q.until = until.into_iter().flatten().min();
+        q.until
     }
 
     /// Waits until `beside` at most, or until connections have come to their time. Those have no
@@ -85,9 +126,6 @@ impl Timers {
         }
         // Awake: who comes now need not wake it.
         q.until = Some(Instant(0));
-        let t = now();
-        let later = q.all.split_off(&(t, u64::MAX));
-        let due = std::mem::replace(&mut q.all, later);
-        due.into_values().filter_map(|w| w.upgrade()).collect()
+        q.take(now())
     }
 }

@@ -24,6 +24,12 @@ pub(super) enum Cause {
     Parameter(Problem),
     /// Pieces have not come in time.
     Reassembly,
+    /// Of packets for others: it has no hops left, no way, none that it may take, or is larger than
+    /// the next link takes.
+    Hops,
+    NoRoute,
+    Prohibited,
+    TooBig(u32),
 }
 
 impl Cause {
@@ -35,6 +41,14 @@ impl Cause {
             (Cause::Protocol, true) => (3, 2, 0),
             (Cause::Parameter(p), true) => (12, p.code, p.pointer << 24),
             (Cause::Reassembly, true) => (11, 1, 0),
+            (Cause::Hops, true) => (11, 0, 0),
+            (Cause::NoRoute, true) => (3, 0, 0),
+            (Cause::Prohibited, true) => (3, 13, 0),
+            (Cause::TooBig(mtu), true) => (3, 4, mtu.min(0xffff)),
+            (Cause::Hops, false) => (3, 0, 0),
+            (Cause::NoRoute, false) => (1, 0, 0),
+            (Cause::Prohibited, false) => (1, 1, 0),
+            (Cause::TooBig(mtu), false) => (2, 0, mtu),
             (Cause::Port, false) => (1, 4, 0),
             (Cause::Protocol, false) => (4, 1, named as u32),
             (Cause::Parameter(p), false) => (4, p.code, p.pointer),
@@ -93,7 +107,9 @@ impl Ip {
         if !to_one && !even_to_all || is_icmp_error(d) {
             return;
         }
-        let from = (d.cast == Cast::Unicast).then_some(d.to);
+        // What was for others is refused by the address towards its sender.
+        let ours = d.cast == Cast::Unicast && at.table.is_own(d.to, at.dev);
+        let from = ours.then_some(d.to);
         let message = cause.message(d.is_v4(), d.named);
         let only = self.only_device(at, d);
         self.send_error(at.now, (from, d.from, only), d.tos, message, &d.packet);

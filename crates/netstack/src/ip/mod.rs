@@ -5,6 +5,7 @@
 //! extension    IPv6's extension headers, IPv4's options
 //! reassembly   fragments to a packet
 //! deliver      a packet to its transport: TCP, UDP, ICMP
+//! forward      a packet for others to another device
 //! send         a transport's message to packets and fragments
 //! output       a packet to a frame for its next hop
 //! table        devices, addresses and routes; the way to an address and its source
@@ -27,7 +28,8 @@
 //!   The table is taken as it is at the start of a call and kept to its end.
 //! - A received payload is a piece of its frame: nothing is copied but fragments, and packets that
 //!   wait for a neighbour.
-//! - No packet leaves whose source is not an address of this host.
+//! - No packet leaves whose source is not an address of this host, but those that are sent on by
+//!   devices that are not guarded.
 //! - [`Ip::deadline`] may come earlier by a call that sends or receives: it is asked after them.
 
 mod arp;
@@ -36,6 +38,7 @@ mod deliver;
 mod device;
 mod errors;
 mod extension;
+mod forward;
 mod groups;
 mod icmp;
 mod keyed;
@@ -138,7 +141,7 @@ impl Ip {
 
     /// Takes another setup: addresses, routes, fixed neighbours and MTU are replaced; a device of
     /// the same index keeps what it has learnt and counted. Places of devices are those of the new
-    /// setup. Addresses are announced by the next [`Ip::timer`].
+    /// setup. Where there are new addresses, all are announced by the next [`Ip::timer`].
     pub fn set(&self, setup: &Setup) {
         let _one_at_a_time = self.setting.lock();
         let old = self.table();
@@ -163,9 +166,13 @@ impl Ip {
             self.take_groups(dev, before.map(|d| &**d));
         }
         let table = Table::new(setup, devices);
+        let is_new = |d: &Arc<Dev>| d.addresses.iter().any(|a| !old.is_local(a.ip));
+        let any_new = table.devices.iter().any(is_new);
         *self.table.write() = Arc::new(table);
         self.new_generation();
-        self.announce.at_latest(Some(Instant(0)));
+        if any_new {
+            self.announce.at_latest(Some(Instant(0)));
+        }
     }
 
     /// A device is in the solicited-node groups of its addresses.
@@ -434,6 +441,21 @@ impl Ip {
             count(&d.link.counters.tx_packets);
             d.link.counters.tx_bytes.fetch_add(len as u64, Relaxed);
         }
+    }
+
+    /// One came that goes elsewhere.
+    pub fn came(&self, device: u32, len: usize) {
+        if let Some(d) = self.table().by_index(device) {
+            count(&d.link.counters.rx_packets);
+            d.link.counters.rx_bytes.fetch_add(len as u64, Relaxed);
+        }
+    }
+
+    /// Forgets a neighbour that nobody has fixed; whether it was known.
+    pub fn forget(&self, device: u32, ip: IpAddr) -> bool {
+        let table = self.table();
+        let dev = table.by_index(device);
+        dev.is_some_and(|d| d.link.neighbours.lock().forget(ip))
     }
 
     /// One was not.

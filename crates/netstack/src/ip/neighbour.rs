@@ -192,6 +192,18 @@ impl Neighbours {
         }
     }
 
+    /// Forgets one that is not fixed; whether it was known. What waits for it is lost.
+    pub(crate) fn forget(&mut self, ip: IpAddr) -> bool {
+        let learnt = |e: &Entry| e.state != State::Permanent;
+        if !self.entries.get(&ip).is_some_and(learnt) {
+            return false;
+        }
+        if let Some(old) = self.entries.remove(&ip) {
+            self.waiting_bytes -= old.waiting_bytes;
+        }
+        true
+    }
+
     /// Where a packet to this neighbour goes now; `packet` is made where it has to wait.
     pub(crate) fn resolve(
         &mut self,

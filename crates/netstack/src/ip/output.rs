@@ -84,7 +84,7 @@ impl Ip {
             parts[n] = p;
             n += 1;
         }
-        let sent = self.link.send(dev.place, meta, &parts[..n]);
+        let sent = self.link.send(dev.index, meta, &parts[..n]);
         if sent == Sent::Yes {
             let counters = &dev.link.counters;
             count(&counters.tx_packets);

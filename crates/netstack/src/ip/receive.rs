@@ -41,18 +41,18 @@ impl Arrival<'_> {
 }
 
 impl Ip {
-    /// Takes a frame that came by the device at this place in `Setup::devices`.
+    /// Takes a frame that came by the device of this index.
     pub fn receive(
         &self,
         now: Instant,
-        device: usize,
+        device: u32,
         meta: &FrameMeta,
         frame: Bytes,
         upper: &dyn Upper,
     ) {
         self.tick(now);
         let table = self.table();
-        let Some(dev) = table.devices.get(device).filter(|d| d.is_up()) else {
+        let Some(dev) = table.by_index(device).filter(|d| d.is_up()) else {
             return;
         };
         let counters = &dev.link.counters;
@@ -122,9 +122,10 @@ impl Ip {
         let tos = p.dscp() << 2 | p.ecn();
         let (ttl, protocol) = (p.hop_limit(), p.next_header().into());
         packet.truncate(usize::from(p.total_len()));
-        let Some(cast) = self.admits_v4(at, from, to) else {
+        let admitted = self.admits_v4(at, from, to);
+        if admitted.is_none() && !self.takes_on(at, from.into(), to.into()) {
             return self.snmp.count(Mib::IpInAddrErrors);
-        };
+        }
         let d = Datagram {
             from: IpAddr::V4(from),
             to: IpAddr::V4(to),
@@ -132,12 +133,15 @@ impl Ip {
             ttl,
             tos,
             flow: 0,
-            cast,
+            cast: admitted.unwrap_or_default(),
             header,
             named: 9,
             is_summed: at.meta.is_summed(),
             packet,
         };
+        if admitted.is_none() {
+            return self.forward(at, &d);
+        }
         match extension::v4_options(&d.packet[..header]) {
             V4Options::Fine => {}
             // No route but the routers' is followed.
@@ -268,9 +272,10 @@ impl Ip {
         let (tos, flow) = (p.traffic_class(), p.flow_label());
         let (ttl, next): (u8, u8) = (p.hop_limit(), p.next_header().into());
         packet.truncate(p.total_len());
-        let Some(cast) = self.admits_v6(at, from, to) else {
+        let admitted = self.admits_v6(at, from, to);
+        if admitted.is_none() && !self.takes_on(at, from.into(), to.into()) {
             return self.snmp.count(Mib::Ip6InAddrErrors);
-        };
+        }
         let d = Datagram {
             from: IpAddr::V6(from),
             to: IpAddr::V6(to),
@@ -278,12 +283,15 @@ impl Ip {
             ttl,
             tos,
             flow,
-            cast,
+            cast: admitted.unwrap_or_default(),
             header: 40,
             named: 6,
             is_summed: at.meta.is_summed(),
             packet,
         };
+        if admitted.is_none() {
+            return self.forward(at, &d);
+        }
         self.walk(at, d, Fragments::Possible);
     }
 

@@ -4,7 +4,7 @@
 use super::device::Dev;
 use super::types::{Cast, Gateway, NoRoute};
 use super::wire::{bits, is_link_local, is_within, mask};
-use crate::setup::{Address, Route, RouteKind, Setup};
+use crate::setup::{Address, Forwards, Route, RouteKind, Setup};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ const SCOPE_LINK: u8 = 253;
 pub(crate) struct Table {
     pub devices: Vec<Arc<Dev>>,
     pub routes: Vec<Route>,
+    pub forwards: Forwards,
     v4: Routes,
     v6: Routes,
     /// This host's addresses, sorted, and the places of their devices.
@@ -52,6 +53,7 @@ impl Table {
             v4: Routes::new(setup, |ip| ip.is_ipv4()),
             v6: Routes::new(setup, |ip| ip.is_ipv6()),
             routes: setup.routes.clone(),
+            forwards: setup.forwards.clone(),
             devices,
             local,
             broadcasts,

@@ -86,9 +86,9 @@ pub enum Sent {
 
 /// The devices.
 pub trait Link: Send + Sync {
-    /// Sends a frame by the device at this place in `Setup::devices`: the headers are the first of
-    /// `parts`, which are at most 16. It is called without any lock held.
-    fn send(&self, device: usize, meta: &FrameMeta, parts: &[&[u8]]) -> Sent;
+    /// Sends a frame by the device of this index: the headers are the first of `parts`, which are
+    /// at most 16. It is called without any lock held.
+    fn send(&self, device: u32, meta: &FrameMeta, parts: &[&[u8]]) -> Sent;
 }
 
 /// To how many a packet was sent.

@@ -89,6 +89,22 @@ impl PathNames for Names<'_> {
     fn lookup(&self, path: &[u8]) -> Result<Arc<dyn Any + Send + Sync>> {
         self.0.task.with_paths(|p| p.find_socket(&At::Cwd, path))
     }
+    fn net_namespace(&self, of: net::NamespaceOf) -> Result<Arc<net::NetNamespace>> {
+        let cx = self.0;
+        match of {
+            net::NamespaceOf::Process(n) => {
+                let net = cx.task.find_task(n)?.ns().net.clone();
+                Ok(Arc::clone(&**net))
+            }
+            net::NamespaceOf::File(n) => {
+                let f = Fd(n).any_file(cx)?;
+                match f.ops::<crate::ns::nsfs::NsFile>().map(|f| &f.0) {
+                    Some(crate::ns::nsfs::NsRef::Net(n)) => Ok(Arc::clone(&***n)),
+                    _ => Err(EINVAL),
+                }
+            }
+        }
+    }
     fn files_limit(&self) -> u64 {
         self.0.nofile_limit()
     }

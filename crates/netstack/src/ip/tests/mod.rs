@@ -1,6 +1,7 @@
 //! Two hosts on one link, in simulated time.
 
 mod basic;
+mod forwarding;
 mod fragments;
 mod hostile;
 mod membership;
@@ -44,7 +45,7 @@ impl Wire {
 }
 
 impl Link for Wire {
-    fn send(&self, _device: usize, meta: &FrameMeta, parts: &[&[u8]]) -> Sent {
+    fn send(&self, _device: u32, meta: &FrameMeta, parts: &[&[u8]]) -> Sent {
         assert!(parts.len() <= 16 && parts.iter().all(|p| !p.is_empty()));
         if self.full.load(Relaxed) {
             return Sent::Full;
@@ -171,6 +172,7 @@ pub fn setup(mac: [u8; 6], n: u8) -> Setup {
             route("fe80::", 64, None),
         ],
         neighbours: Vec::new(),
+        forwards: Default::default(),
     }
 }
 
@@ -203,7 +205,7 @@ impl Host {
 
     pub fn receive(&self, now: Instant, meta: &FrameMeta, frame: &[u8]) {
         let frame = Bytes::copy_from_slice(frame);
-        self.ip.receive(now, 0, meta, frame, &self.seen);
+        self.ip.receive(now, INDEX, meta, frame, &self.seen);
     }
 
     pub fn path(&self, to: &str) -> Path {

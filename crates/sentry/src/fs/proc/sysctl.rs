@@ -73,6 +73,9 @@ impl DynFile for Numbers {
             }
             (Number::Kept(name, first), all) if all.len() == first.len() => {
                 self.ns.kept.lock().insert(name, given);
+                if name.ends_with("forward") || name.ends_with("forwarding") {
+                    self.ns.setting_changed();
+                }
             }
             _ => return Err(EINVAL),
         }
@@ -437,7 +440,12 @@ fn net(ns: &Arc<NetNs>) -> StaticDir {
     let ipv6 = StaticDir::new().dir(
         "conf",
         StaticDir::new()
-            .dir("all", StaticDir::new().text("disable_ipv6", "0\n"))
+            .dir(
+                "all",
+                StaticDir::new()
+                    .text("disable_ipv6", "0\n")
+                    .file("forwarding", kept("ipv6_forwarding", &[0])),
+            )
             .dir("lo", StaticDir::new().text("disable_ipv6", "0\n")),
     );
     StaticDir::new()

@@ -1,0 +1,133 @@
+//! Devices of a namespace: those of the host that were taken over, each with a socket of its own for
+//! its frames, and virtual ones that programs make.
+//!
+//! ```text
+//! mod         a namespace takes devices, and has its stack follow the table
+//! table       what a namespace says of its devices
+//! links       devices that are made, changed, moved and taken away
+//! addresses   the same for addresses, routes and neighbours
+//! news        what is told of a change
+//! device      a device and its frames
+//! bridge      where a bridge's frames go
+//! ```
+//!
+//! A namespace that has none but its loopback has no stack: it gets one with its first device.
+
+mod addresses;
+mod bridge;
+mod device;
+mod links;
+mod news;
+mod table;
+
+pub(crate) use addresses::How;
+pub(crate) use device::{Device, Kind};
+pub(crate) use links::{NewKind, Wanted};
+pub(crate) use news::News;
+pub(crate) use table::{Address, LOWER_UP, LinkInfo, NO_DAD, NO_PREFIX_ROUTE, PERMANENT, Table};
+
+use crate::NetNamespace;
+use crate::interface::LO_INDEX;
+use crate::stack::Stack;
+use abi::Result;
+use abi::errno::EINVAL;
+use hostcall::HostFd;
+pub use hostcall::packet::Link;
+pub use netstack::setup::Setup;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl NetNamespace {
+    /// Takes devices with their addresses and routes, and a socket for each, in the order of the
+    /// setup's devices; and a UDP socket of their namespace that is connected to Docker's name
+    /// server, if there may be one. To be called once, after the allow-lists and before the first
+    /// program runs.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` where there is not one socket for each device, `EBUSY` where there are devices
+    /// already, or another way out; `EAGAIN` where no thread can be made.
+    pub fn attach_devices(
+        self: &Arc<Self>,
+        setup: Setup,
+        links: Vec<Link>,
+        names: Option<HostFd>,
+    ) -> Result<()> {
+        if setup.devices.len() != links.len() {
+            return Err(EINVAL);
+        }
+        let stack = Stack::new(self, &setup, links, names);
+        self.set_stack(&stack)?;
+        let mut table = self.table.lock();
+        table.take(self, &setup);
+        self.apply(&table);
+        drop(table);
+        stack.serve()
+    }
+
+    /// Has the stack, the devices and the sockets follow the table.
+    pub(crate) fn apply(self: &Arc<Self>, t: &Table) {
+        if let Some(lo) = t.entries.get(&LO_INDEX) {
+            self.lo_is(lo.up, !lo.addresses.is_empty());
+        }
+        self.set_local(t);
+        for (index, e) in &t.entries {
+            let master = e.master.and_then(|m| t.entries.get(&m));
+            let bridge = master.map(|m| m.device.weak());
+            e.device.set_place(|p| {
+                (p.index, p.mac, p.mtu, p.up) = (*index, e.mac, e.mtu, e.up);
+                p.bridge = bridge;
+            });
+        }
+        if t.entries.len() > 1 {
+            let of_program = |d: &Device| !matches!(d.kind, Kind::Loopback | Kind::Taken);
+            let all = t.entries.iter().filter(|(_, e)| of_program(&e.device));
+            let devices: HashMap<u32, Arc<Device>> =
+                all.map(|(i, e)| (*i as u32, e.device.clone())).collect();
+            self.need_stack().set(&t.setup(self.forwards()), devices);
+        } else if let Some(s) = self.stack() {
+            s.set(&t.setup(self.forwards()), HashMap::new());
+        }
+    }
+
+    /// `net.ipv4.ip_forward` and `net.ipv6.conf.all.forwarding`.
+    fn forwards(&self) -> [bool; 2] {
+        let kept = self.kept.lock();
+        ["ip_forward", "ipv6_forwarding"].map(|name| {
+            let first = kept.get(name).and_then(|v| v.first());
+            first.is_some_and(|n| *n != 0)
+        })
+    }
+
+    /// One of the settings that are kept by name is another one now.
+    pub fn setting_changed(self: &Arc<Self>) {
+        let t = self.table.lock();
+        self.apply(&t);
+    }
+
+    /// A frame left by a device that is a bridge's port.
+    pub(crate) fn count_sent(&self, index: i32, len: usize) {
+        if let Some(s) = self.stack() {
+            s.ip.sent(index as u32, len);
+        }
+    }
+
+    /// One came.
+    pub(crate) fn count_received(&self, index: i32, len: usize) {
+        if let Some(s) = self.stack() {
+            s.ip.came(index as u32, len);
+        }
+    }
+}
+
+impl NetNamespace {
+    /// Whether the loopback is up, and has addresses, as sockets ask.
+    fn lo_is(&self, up: bool, addressed: bool) {
+        if !up && self.up.swap(up, Ordering::Relaxed) {
+            self.taps.all().iter().for_each(|t| t.device_gone(LO_INDEX));
+        }
+        self.up.store(up, Ordering::Relaxed);
+        self.addressed.store(addressed, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,549 @@
+"""Devices, addresses, routes and neighbours that programs make and change: iproute2's words, frames between namespaces
+that are inside, and what netlink tells."""
+
+import ctypes
+import fcntl
+import re
+import subprocess
+import threading
+
+from ends import *
+
+CLONE_NEWNET = 0x40000000
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def apart():
+    """This process goes to a namespace of its own, with a loopback that is up."""
+    if libc.unshare(CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "unshare")
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+
+class Namespace:
+    """Another one."""
+
+    def __init__(self):
+        own = os.readlink("/proc/self/ns/net")
+        self.p = subprocess.Popen(["unshare", "--net", "sleep", "100"])
+        while os.readlink(f"/proc/{self.p.pid}/ns/net") == own:
+            time.sleep(0.01)
+        self.pid = str(self.p.pid)
+        self.run("ip", "link", "set", "lo", "up")
+
+    def words(self, words):
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", *words]
+
+    def run(self, *words):
+        return subprocess.run(self.words(words), capture_output=True, text=True)
+
+    def python(self, code):
+        return subprocess.Popen(self.words(["python3", "-c", code]), stdout=subprocess.PIPE, text=True)
+
+    def close(self):
+        self.p.kill()
+        self.p.wait()
+
+
+NOISE = r"[0-9a-f]{2}(:[0-9a-f]{2}){5}|fe80::\S+|qlen \d+|numtxqueues \d+|numrxqueues \d+|valid_lft \S+|preferred_lft \S+|proto kernel_ll|tentative|link-netnsid \d+|@if\d+|uid \d+|group default"
+
+
+def tidy(text):
+    return [" ".join(re.sub(NOISE, lambda m: "MAC" if ":" in m.group() and len(m.group()) == 17 else "", l).split()) for l in text.splitlines()]
+
+
+def ip(*words):
+    r = subprocess.run(["ip", *words], capture_output=True, text=True)
+    what = "ip " + " ".join(w for w in words if not w.isdigit())
+    say(what, r.returncode)
+    for l in tidy(r.stdout) + tidy(r.stderr):
+        say("   ", l)
+
+
+def device(name):
+    """One that is alone, but for a far end that is up. (Not every kernel has dummies.)"""
+    subprocess.run(["ip", "link", "add", name, "type", "veth", "peer", "name", name + "far"], check=True)
+    # Nothing is said of it.
+    subprocess.run(["ip", "link", "set", name + "far", "addrgenmode", "none"], capture_output=True)
+    subprocess.run(["ip", "link", "set", name + "far", "up"], check=True)
+
+
+def settle():
+    """Until IPv6 has its addresses."""
+    until = time.time() + 5
+    while time.time() < until and "tentative" in subprocess.run(["ip", "-6", "address"], capture_output=True, text=True).stdout:
+        time.sleep(0.05)
+
+
+def made_inside():
+    apart()
+    device("d0")
+    ip("link", "add", "d0", "type", "veth", "peer", "name", "y")
+    ip("link", "add", "type", "veth")
+    ip("link", "add", "v0", "type", "veth", "peer", "name", "v1")
+    ip("link", "add", "v2", "type", "veth", "peer", "name", "v1")
+    ip("link", "add", "b0", "type", "bridge")
+    ip("link", "add", "x", "type", "nothing")
+    ip("link", "add", "name-that-is-too-long", "type", "bridge")
+    ip("link", "add", "a/b", "type", "bridge")
+    ip("link", "show")
+    ip("link", "set", "v0", "up")
+    ip("link", "show", "v0")
+    ip("link", "set", "v1", "up")
+    ip("link", "set", "v0", "master", "b0")
+    ip("link", "set", "b0", "master", "b0")
+    ip("link", "set", "v1", "master", "d0")
+    ip("link", "set", "d0", "up", "mtu", "1400")
+    ip("link", "set", "d0", "mtu", "10")
+    ip("link", "set", "d0", "address", "02:00:00:00:00:01")
+    ip("link", "set", "d0", "address", "01:00:00:00:00:01")
+    ip("link", "set", "d0", "name", "v0")
+    ip("link", "set", "d0", "down", "name", "d9")
+    ip("link", "set", "d0", "up")
+    ip("link", "set", "lo", "mtu", "1000")
+    ip("link", "set", "b0", "up")
+    ip("link", "show", "master", "b0")
+    ip("link", "show", "type", "veth")
+    ip("link", "show")
+    ip("link", "set", "v0", "nomaster")
+    ip("link", "del", "v1")
+    ip("link", "del", "b0")
+    ip("link", "del", "lo")
+    ip("link", "del", "gone")
+    ip("link", "show")
+    say("names", socket.if_nameindex())
+    ip("rule")
+    ip("-6", "rule")
+
+
+def made_outside():
+    pass
+
+
+def addressed_inside():
+    apart()
+    device("d0")
+    ip("address", "add", "10.1.0.1/24", "dev", "d0")
+    ip("address", "add", "10.1.0.1/24", "dev", "d0")
+    ip("route")
+    ip("link", "set", "d0", "up")
+    settle()
+    ip("route")
+    ip("address", "add", "10.1.0.2/24", "broadcast", "+", "dev", "d0")
+    ip("address", "add", "10.2.0.1/16", "dev", "d0", "label", "d0:x")
+    ip("address", "add", "10.3.0.1/32", "dev", "lo")
+    ip("address", "add", "fd01::1/64", "dev", "d0", "nodad")
+    ip("address", "add", "fd01::1/64", "dev", "d0", "nodad")
+    ip("address", "add", "10.9.0.1/33", "dev", "d0")
+    ip("address", "add", "10.9.0.1/24", "dev", "nothing")
+    ip("address", "show")
+    ip("-4", "address", "show", "dev", "d0")
+    ip("route")
+    ip("-6", "route")
+    ip("address", "del", "10.7.0.1/24", "dev", "d0")
+    ip("address", "del", "10.1.0.1/24", "dev", "d0")
+    ip("address", "show", "dev", "d0")
+    ip("route")
+    ip("link", "set", "d0", "down")
+    ip("address", "show", "dev", "d0")
+    ip("route")
+    ip("-6", "route")
+    ip("link", "set", "d0", "up")
+    settle()
+    ip("route")
+    ip("address", "flush", "dev", "d0")
+    ip("-4", "address", "show")
+    s = socket.socket()
+    T("bound", s.bind, ("10.3.0.1", 80))
+    T("not bound", socket.socket().bind, ("10.1.0.1", 80))
+
+
+def addressed_outside():
+    pass
+
+
+def routed_inside():
+    apart()
+    device("d0")
+    device("d1")
+    ip("route", "add", "10.5.0.0/16", "dev", "d0")
+    ip("link", "set", "d0", "up")
+    ip("link", "set", "d1", "up")
+    ip("address", "add", "10.1.0.1/24", "dev", "d0")
+    ip("address", "add", "fd01::1/64", "dev", "d0", "nodad")
+    ip("route", "add", "10.5.0.0/16", "dev", "d0")
+    ip("route", "add", "10.5.0.0/16", "dev", "d1")
+    ip("route", "add", "10.5.0.0/16", "dev", "d1", "metric", "5")
+    ip("route", "append", "10.5.0.0/16", "dev", "d1")
+    ip("route", "replace", "10.5.0.0/16", "dev", "d1")
+    ip("route", "change", "10.6.0.0/16", "dev", "d1")
+    ip("route", "add", "10.6.0.1/16", "dev", "d1")
+    ip("route", "add", "default", "via", "10.1.0.254")
+    ip("route", "add", "10.7.0.0/16", "via", "10.77.0.254")
+    ip("route", "add", "10.7.0.0/16", "via", "10.77.0.254", "dev", "d1")
+    ip("route", "add", "10.7.0.0/16", "via", "10.77.0.254", "dev", "d1", "onlink")
+    ip("route", "add", "blackhole", "10.8.0.0/16")
+    ip("route", "add", "unreachable", "10.9.0.0/16", "metric", "3")
+    ip("route", "add", "10.10.0.0/16", "dev", "d0", "src", "10.1.0.1", "mtu", "1300")
+    ip("route", "add", "10.11.0.0/16", "dev", "d0", "src", "10.99.0.1")
+    ip("route", "add", "10.12.0.0/16", "dev", "d0", "scope", "link", "proto", "static")
+    ip("route")
+    ip("route", "show", "dev", "d1")
+    ip("route", "get", "10.5.1.1")
+    ip("route", "get", "10.44.1.1")
+    ip("-6", "route", "add", "fd05::/32", "dev", "d0")
+    ip("-6", "route", "add", "fd05::/32", "dev", "d0")
+    ip("-6", "route", "add", "default", "via", "fd01::2")
+    ip("-6", "route", "add", "fd06::/32", "via", "fd02::2")
+    ip("-6", "route")
+    ip("route", "del", "10.5.0.0/16", "metric", "5")
+    ip("route", "del", "10.5.0.0/16")
+    ip("route", "del", "10.55.0.0/16")
+    ip("route", "del", "blackhole", "10.8.0.0/16")
+    ip("route", "del", "default")
+    ip("-6", "route", "del", "default")
+    ip("route")
+    ip("-6", "route")
+    ip("link", "del", "d0")
+    ip("route")
+    ip("neighbour", "add", "10.5.0.9", "lladdr", "02:00:00:00:00:09", "dev", "d1", "nud", "permanent")
+    ip("neighbour", "add", "10.5.0.9", "lladdr", "02:00:00:00:00:09", "dev", "d1", "nud", "permanent")
+    ip("neighbour", "replace", "10.5.0.9", "lladdr", "02:00:00:00:00:0a", "dev", "d1", "nud", "permanent")
+    ip("neighbour")
+    ip("neighbour", "del", "10.5.0.9", "dev", "d1")
+    ip("neighbour", "del", "10.5.0.9", "dev", "d1")
+    ip("neighbour")
+
+
+def routed_outside():
+    pass
+
+
+SERVER = """
+import socket, hashlib
+s = socket.create_server(("%s", 4000), family=%s)
+print("ready", flush=True)
+c, a = s.accept()
+h, n = hashlib.sha256(), 0
+while b := c.recv(1 << 16):
+    h.update(b); n += len(b)
+c.sendall(("%%d %%s" %% (n, h.hexdigest())).encode())
+c.close()
+"""
+
+
+def transfer(ns, address, n=8 << 20):
+    six = ":" in address
+    p = ns.python(SERVER % (address, "socket.AF_INET6" if six else "socket.AF_INET"))
+    p.stdout.readline()
+    s = socket.create_connection((address, 4000), 10)
+    data = pattern(n)
+    s.sendall(data)
+    s.shutdown(socket.SHUT_WR)
+    told = s.recv(200).decode().split()
+    import hashlib
+
+    say("transferred", (int(told[0]) == n, told[1] == hashlib.sha256(data).hexdigest()))
+    p.wait()
+
+
+def ping(*words):
+    r = subprocess.run(["ping", "-c2", "-i0.2", "-W2", *words], capture_output=True, text=True)
+    m = re.search(r"(\d+) packets transmitted, (\d+) received", r.stdout)
+    say("ping " + words[-1], (r.returncode, m and m.groups()))
+
+
+def joined_inside():
+    """Two namespaces with a veth between them."""
+    apart()
+    other = Namespace()
+    ip("link", "add", "v0", "type", "veth", "peer", "name", "eth0", "netns", other.pid)
+    ip("address", "add", "10.1.0.1/24", "dev", "v0")
+    ip("address", "add", "fd01::1/64", "dev", "v0", "nodad")
+    ip("link", "set", "v0", "up")
+    ip("link", "show", "v0")
+    other.run("ip", "address", "add", "10.1.0.2/24", "dev", "eth0")
+    other.run("ip", "address", "add", "fd01::2/64", "dev", "eth0", "nodad")
+    other.run("ip", "link", "set", "eth0", "up")
+    ip("link", "show", "v0")
+    ping("10.1.0.2")
+    ping("-s", "4000", "10.1.0.2")
+    ping("fd01::2")
+    ping("10.1.0.3")
+    transfer(other, "10.1.0.2")
+    transfer(other, "fd01::2")
+    r = subprocess.run(["ip", "neighbour", "show", "10.1.0.2"], capture_output=True, text=True)
+    say("neighbour", re.sub(NOISE, "MAC", r.stdout).split()[:4])
+    T("refused", socket.create_connection, ("10.1.0.2", 4999), 5)
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    u.connect(("10.1.0.2", 4999))
+    u.settimeout(5)
+    u.send(b"x")
+    T("refused", u.recv, 10)
+    for l in tidy(other.run("ip", "-4", "address").stdout):
+        say("there", l)
+    # Moved back, under another name.
+    other.run("ip", "link", "set", "eth0", "netns", str(os.getpid()), "name", "back")
+    for l in tidy(other.run("ip", "link").stdout):
+        say("there", l)
+    ip("link", "show", "back")
+    ip("link", "set", "back", "netns", other.pid)
+    other.close()
+    until = time.time() + 5
+    while time.time() < until and "v0" in dict((b, a) for a, b in socket.if_nameindex()):
+        time.sleep(0.05)
+    ip("link", "show")
+
+
+def joined_outside():
+    pass
+
+
+def bridged_inside():
+    """Three namespaces at a bridge, which has an address itself."""
+    apart()
+    ip("link", "add", "br0", "type", "bridge")
+    ip("address", "add", "10.1.0.254/24", "dev", "br0")
+    ip("link", "set", "br0", "up")
+    ip("link", "show", "br0")
+    all = [Namespace() for _ in range(3)]
+    for n, ns in enumerate(all, 1):
+        ip("link", "add", f"p{n}", "type", "veth", "peer", "name", "eth0", "netns", ns.pid)
+        ip("link", "set", f"p{n}", "master", "br0", "up")
+        ns.run("ip", "link", "set", "eth0", "up")
+        ns.run("ip", "address", "add", f"10.1.0.{n}/24", "dev", "eth0")
+    ip("link", "show", "br0")
+    ip("link", "show", "p1")
+    for n in 1, 2, 3:
+        ping(f"10.1.0.{n}")
+    for there in 2, 3, 254:
+        r = all[0].run("ping", "-c2", "-i0.2", "-W2", f"10.1.0.{there}")
+        say("across", (there, r.returncode))
+    transfer(all[1], "10.1.0.2")
+    p = all[2].python(SERVER % ("10.1.0.3", "socket.AF_INET"))
+    p.stdout.readline()
+    r = all[0].run("python3", "-c", "import socket;s=socket.create_connection(('10.1.0.3',4000),10);s.sendall(b'x'*3000000);s.shutdown(1);print(s.recv(100).decode().split()[0])")
+    say("across", r.stdout.strip())
+    r = subprocess.run(["bridge", "fdb", "show", "br", "br0"], capture_output=True, text=True)
+    say("ports", sorted({l.split()[2] for l in r.stdout.splitlines() if "permanent" not in l}))
+    r = subprocess.run(["bridge", "link"], capture_output=True, text=True)
+    for l in tidy(r.stdout):
+        say("link", l)
+    # Out of the bridge, it is alone.
+    ip("link", "set", "p3", "nomaster")
+    r = all[0].run("ping", "-c1", "-W1", "10.1.0.3")
+    say("apart", r.returncode)
+    ip("link", "del", "br0")
+    ip("link", "show", "p1")
+    for ns in all:
+        ns.close()
+
+
+def bridged_outside():
+    pass
+
+
+KINDS = {16: "NEWLINK", 17: "DELLINK", 20: "NEWADDR", 21: "DELADDR", 24: "NEWROUTE", 25: "DELROUTE", 28: "NEWNEIGH", 29: "DELNEIGH"}
+
+
+def listen(groups):
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    s.bind((0, groups))
+    s.settimeout(0.3)
+    return s
+
+
+def news(s):
+    got = []
+    try:
+        while True:
+            b, a = s.recvfrom(65536)
+            kind = struct.unpack("H", b[4:6])[0]
+            got.append((KINDS.get(kind, kind), a[1]))
+    except TimeoutError:
+        return got
+
+
+def announced_inside():
+    apart()
+    links, v4, v6, routes = listen(1), listen(0x10), listen(0x100), listen(0x40)
+    quiet = listen(0)
+    T("group", quiet.setsockopt, 270, 1, 0)
+    T("group", quiet.setsockopt, 270, 1, 5)
+    T("group", quiet.setsockopt, 270, 2, 5)
+    T("group", quiet.setsockopt, 270, 1, 1000)
+    say("name", links.getsockname()[1])
+    run = lambda *w: subprocess.run(["ip", *w], check=True)
+    run("link", "add", "d0", "type", "veth", "peer", "name", "d1")
+    run("address", "add", "10.1.0.1/24", "dev", "d0")
+    run("link", "set", "d0", "up")
+    run("route", "add", "10.5.0.0/16", "dev", "d0")
+    run("route", "del", "10.5.0.0/16", "dev", "d0")
+    run("address", "del", "10.1.0.1/24", "dev", "d0")
+    run("link", "del", "d0")
+    # How often a device is told of is the kernel's affair; the first and the last are not.
+    got = news(links)
+    say("links", (got[0], got[-1], sorted({k for k, _ in got})))
+    say("addresses", news(v4))
+    say("quiet", news(quiet))
+    # Those who do not read lose some, and are told once.
+    small = listen(1)
+    small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4000)
+    for i in range(20):
+        run("link", "add", "d0", "type", "veth", "peer", "name", "d1")
+        run("link", "del", "d0")
+    say("poll", poll(small))
+    small.setblocking(False)
+    kinds = []
+    try:
+        while True:
+            small.recv(65536)
+    except OSError as e:
+        kinds.append(errno.errorcode[e.errno])
+    try:
+        while True:
+            small.recv(65536)
+            kinds.append("message") if "message" not in kinds else None
+    except OSError as e:
+        kinds.append(errno.errorcode[e.errno])
+    say("overrun", kinds)
+    # Without the right nothing changes.
+    pid = os.fork()
+    if pid == 0:
+        os.setuid(1000)
+        ip("link", "add", "d2", "type", "veth")
+        ip("address", "add", "10.1.0.1/24", "dev", "lo")
+        ip("route", "add", "10.1.0.0/24", "dev", "lo")
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def announced_outside():
+    pass
+
+
+def controlled_inside():
+    """The old ioctls."""
+    apart()
+    device("d0")
+    s = socket.socket()
+    req = lambda name, v: struct.pack("16s24s", name.encode(), v)
+    inet = lambda a: struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(a))
+    T("address", fcntl.ioctl, s, 0x8916, req("d0", inet("10.1.2.3")))
+    ip("-4", "address", "show", "dev", "d0")
+    T("mask", fcntl.ioctl, s, 0x891C, req("d0", inet("255.255.255.0")))
+    T("bad mask", fcntl.ioctl, s, 0x891C, req("d0", inet("255.0.255.0")))
+    ip("-4", "address", "show", "dev", "d0")
+    fcntl.ioctl(s, 0x8914, req("d0", struct.pack("H", 0x1043)))
+    ip("route")
+    rt = lambda to, via, mask, flags, metric=0: struct.pack("Q16s16s16sHHIQQHHIQQQQ", 0, inet(to), inet(via), inet(mask), flags, 0, 0, 0, 0, metric, 0, 0, 0, 0, 0, 0)[:120]
+    T("route", fcntl.ioctl, s, 0x890B, rt("10.9.0.0", "10.1.2.1", "255.255.0.0", 3))
+    T("route", fcntl.ioctl, s, 0x890B, rt("10.9.0.1", "10.1.2.1", "255.255.0.0", 3))
+    T("route", fcntl.ioctl, s, 0x890B, rt("10.10.0.1", "10.1.2.1", "0.0.0.0", 7, 5))
+    ip("route")
+    T("route", fcntl.ioctl, s, 0x890C, rt("10.9.0.0", "10.1.2.1", "255.255.0.0", 3))
+    T("route", fcntl.ioctl, s, 0x890C, rt("10.9.0.0", "10.1.2.1", "255.255.0.0", 3))
+    fcntl.ioctl(s, 0x8922, req("d0", struct.pack("i", 1300)))
+    T("mtu", fcntl.ioctl, s, 0x8922, req("d0", struct.pack("i", -1)))
+    fcntl.ioctl(s, 0x8914, req("d0", struct.pack("H", 0x1002)))
+    fcntl.ioctl(s, 0x8923, req("d0", b"e5"))
+    T("mac", fcntl.ioctl, s, 0x8924, req("e5", struct.pack("H6B", 1, 2, 0, 0, 0, 0, 7)))
+    T("nothing", fcntl.ioctl, s, 0x8914, req("d0", b""))
+    ip("link", "show")
+
+
+def controlled_outside():
+    pass
+
+
+def taken_inside():
+    """What can be changed of a device that the sandbox was given."""
+    ip("address", "add", "10.88.0.2/24", "dev", "eth0")
+    ip("-4", "address", "show", "dev", "eth0")
+    ip("route")
+    ip("route", "add", "10.99.0.0/16", "via", OUT4)
+    ip("link", "set", "eth0", "mtu", "1400")
+    step()
+    ping(OUT4)
+    ping("10.88.0.1")
+    step()
+    s = client("10.88.0.1", 4000)
+    say("from", s.getsockname()[0])
+    say("said", s.recv(10))
+    ip("address", "del", "10.88.0.2/24", "dev", "eth0")
+    ip("route", "del", "10.99.0.0/16")
+    ip("-4", "address", "show", "dev", "eth0")
+    ip("route", "del", "default")
+    T("no way", socket.create_connection, ("192.0.2.1", 80), 5)
+    ip("route", "add", "default", "via", OUT4)
+    ip("route")
+    ip("link", "set", "eth0", "down")
+    T("down", socket.create_connection, (OUT4, 4000), 5)
+    ip("link", "set", "eth0", "up")
+    ip("route", "add", "default", "via", OUT4)
+    ip("route")
+    until = time.time() + 5
+    while time.time() < until and subprocess.run(["ping", "-c1", "-W1", OUT4], capture_output=True).returncode:
+        pass
+    ping(OUT4)
+
+
+def taken_outside():
+    subprocess.run(["ip", "address", "add", "10.88.0.1/24", "dev", "out0"], check=True)
+    step()
+    s = server("10.88.0.1", 4000)
+    step()
+    c, a = s.accept()
+    say("from", a[0])
+    c.sendall(b"hello")
+    c.close()
+    time.sleep(3)
+
+
+def forwarded_inside():
+    """A namespace between two others."""
+    apart()
+    a, b = Namespace(), Namespace()
+    with open("/proc/sys/net/ipv4/ip_forward", "w") as f:
+        f.write("0")
+    for n, ns in (1, a), (2, b):
+        ip("link", "add", f"v{n}", "type", "veth", "peer", "name", "eth0", "netns", ns.pid)
+        ip("link", "set", f"v{n}", "up")
+        ns.run("ip", "link", "set", "eth0", "up")
+        for net, length in (f"10.{n}.0.", 24), (f"fd0{n}::", 64):
+            ip("address", "add", f"{net}1/{length}", "dev", f"v{n}", *(["nodad"] if ":" in net else []))
+            ns.run("ip", "address", "add", f"{net}2/{length}", "dev", "eth0", *(["nodad"] if ":" in net else []))
+            ns.run("ip", "route", "add", "default", "via", f"{net}1")
+    across = lambda *w: a.run("ping", "-c1", "-W1", *w)
+    say("off", across("10.2.0.2").returncode)
+    for name in "net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding":
+        with open("/proc/sys/" + name, "w") as f:
+            f.write("1")
+        say(name, open("/proc/sys/" + name).read().strip())
+    # IPv6 waits for its neighbours.
+    for to in "10.2.0.2", "fd02::2":
+        until = time.time() + 5
+        while time.time() < until and across(to).returncode:
+            pass
+        r = across(to)
+        say(to, (r.returncode, re.findall(r"ttl=\d+", r.stdout)))
+    r = across("-t1", "10.2.0.2")
+    say("one hop", [l for l in r.stdout.splitlines() if "From" in l])
+    r = across("10.3.0.2")
+    say("no way", [l for l in r.stdout.splitlines() if "From" in l])
+    r = a.run("ping", "-c1", "-W1", "-Mdo", "-s1400", "10.2.0.2")
+    say("large", r.returncode)
+    b.run("ip", "link", "set", "eth0", "mtu", "1300")
+    ip("link", "set", "v2", "mtu", "1300")
+    r = a.run("ping", "-c2", "-i0.2", "-W1", "-Mdo", "-s1400", "10.2.0.2")
+    say("too large", [l for l in r.stdout.splitlines() if "From" in l][:1])
+    p = b.python(SERVER % ("10.2.0.2", "socket.AF_INET"))
+    p.stdout.readline()
+    r = a.run("python3", "-c", "import socket;s=socket.create_connection(('10.2.0.2',4000),10);s.sendall(b'x'*3000000);s.shutdown(1);print(s.recv(100).decode().split()[0])")
+    say("across", r.stdout.strip())
+    a.close()
+    b.close()
+
+
+def forwarded_outside():
+    pass
