@@ -133,6 +133,45 @@ def sees_the_loopback_outside():
     pass
 
 
+def sees_streams_inside():
+    """A connection over the loopback: what it says and how it begins and ends. How it is acknowledged is TCP's affair."""
+    for family, address, kind, at in (socket.AF_INET, "127.0.0.1", IPV4, 34), (socket.AF_INET6, "::1", 0x86DD, 54):
+        t = raw(device=lo, protocol=kind)
+        s = socket.create_server((address, PORT), family=family)
+        c = socket.create_connection((address, PORT))
+        d, a = s.accept()
+        c.sendall(b"question")
+        d.recv(100)
+        d.sendall(b"the answer")
+        c.recv(100)
+        c.close()
+        d.recv(100)
+        d.close()
+        s.close()
+        T("refused", socket.create_connection, (address, PORT))
+        t.settimeout(0.3)
+        first = {}
+        try:
+            while True:
+                f, _ = t.recvfrom(2000)
+                source, to, seq, ack, off, flags = struct.unpack("!HHIIBB", f[at : at + 14])
+                data = f[at + (off >> 4) * 4 :]
+                if PORT not in (source, to):
+                    continue
+                whose = "client" if to == PORT else "server"
+                if flags & 2:
+                    first[whose] = seq
+                if flags & 7 or data:
+                    at_most = 0 if flags & 4 else seq - first.get(whose, seq)
+                    say("segment", (whose, flags, at_most, data))
+        except TimeoutError:
+            pass
+
+
+def sees_streams_outside():
+    pass
+
+
 def cuts_and_tells_inside():
     s = raw()
     attach(s, our_udp(14, 60))
@@ -382,7 +421,7 @@ def refused_inside():
         say("bind", (r, errno.errorcode.get(ctypes.get_errno())))
     for l in open("/proc/net/packet").read().splitlines()[1:]:
         f = l.split()
-        say("packet", (*f[1:4], f[5:8]))
+        say("packet", (*f[1:4], f[5], f[7]))
 
 
 def refused_outside():

@@ -8,6 +8,7 @@ use crate::packet::{At, LOOPBACK, Way};
 use netstack::ip::FrameMeta;
 use std::net::IpAddr;
 
+const TCP: u8 = 6;
 const UDP: u8 = 17;
 const AT: At = At {
     device: LO_INDEX,
@@ -71,6 +72,42 @@ impl NetNamespace {
             f.extend_from_slice(payload);
             self.loop_frame(Way::Out, &FrameMeta::default(), &f);
         }
+    }
+
+    /// A segment of TCP passes inside; `numbers`: its sequence number and what it acknowledges.
+    pub(crate) fn loop_tcp(
+        &self,
+        (from, to): (Endpoint, Endpoint),
+        (seq, ack): (u32, u32),
+        flags: u8,
+        data: &[u8],
+    ) {
+        const SYN: u8 = 2;
+        /// MSS, as this device has it.
+        const OPTION: [u8; 4] = [2, 4, 0xff, 0xd7];
+        if from.ip.is_ipv4() != to.ip.is_ipv4() {
+            return;
+        }
+        let option: &[u8] = if flags & SYN != 0 { &OPTION } else { &[] };
+        let len = 20 + option.len() + data.len();
+        let mut f = headers(from.ip, to.ip, TCP, 0, len);
+        let start = f.len() as u16;
+        f.extend_from_slice(&from.port.to_be_bytes());
+        f.extend_from_slice(&to.port.to_be_bytes());
+        f.extend_from_slice(&seq.to_be_bytes());
+        f.extend_from_slice(&ack.to_be_bytes());
+        f.extend_from_slice(&[((20 + option.len()) as u8) << 2, flags, 0xff, 0xff]);
+        f.extend_from_slice(&pseudo(from.ip, to.ip, TCP, len).to_be_bytes());
+        f.extend_from_slice(&[0, 0]);
+        f.extend_from_slice(option);
+        f.extend_from_slice(data);
+        let meta = FrameMeta {
+            flags: FrameMeta::NEEDS_CSUM,
+            csum_start: start,
+            csum_offset: 16,
+            ..FrameMeta::default()
+        };
+        self.loop_frame(Way::Out, &meta, &f);
     }
 
     /// A datagram passes inside. Its checksum is left open, as Linux leaves it on this device.

@@ -14,7 +14,7 @@ use ipc::ring::ByteRing;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use vfs::{File, Sink, Source};
 use wait::Events;
 use wait::offer::{Place, Then};
@@ -38,6 +38,8 @@ pub struct Half {
     pub writer: Arc<Common>,
     /// UNIX: the reader's number, for files in flight.
     pub holder: u64,
+    /// TCP: how far packet sockets have seen it.
+    pub shown: AtomicU32,
 }
 
 struct State {
@@ -182,6 +184,7 @@ impl Half {
             reader: reader.clone(),
             writer: writer.clone(),
             holder,
+            shown: AtomicU32::new(0),
         })
     }
 

@@ -5,6 +5,7 @@
 //! in the listener's `syns` until accept makes room. A connection that leads out is an [`Outside`].
 
 mod outside;
+mod shown;
 
 pub(crate) use outside::Begin;
 pub use outside::{Outside, accept_from_outside};
@@ -24,6 +25,7 @@ use abi::errno::{
     EINVAL, EISCONN, ENETUNREACH, ENOBUFS, ENOENT, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM, EPIPE,
 };
 use parking_lot::{Mutex, RwLock};
+use shown::{Shown, show_refusal};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -68,6 +70,7 @@ enum Phase {
 struct Connection {
     rx: Arc<Half>,
     tx: Arc<Half>,
+    local: Endpoint,
     remote: Endpoint,
     /// Whether a connect call has told of it.
     announced: bool,
@@ -241,6 +244,7 @@ impl Tcp {
                 phase: Phase::Connected(Connection {
                     rx: out.clone(),
                     tx: back.clone(),
+                    local: remote,
                     remote: local,
                     announced: true,
                 }),
@@ -251,12 +255,15 @@ impl Tcp {
         );
         q.ready.push_back(server);
         state.local = Some(local);
-        state.phase = Phase::Connected(Connection {
+        let c = Connection {
             rx: back,
             tx: out,
+            local,
             remote,
             announced,
-        });
+        };
+        c.show_handshake(&self.common.ns);
+        state.phase = Phase::Connected(c);
     }
 
     /// There is room in the queue: connects that wait go on, past those that have given up.
@@ -332,8 +339,10 @@ impl Tcp {
                 c.tx.settle();
                 c.rx.kill_writer();
             }
+            c.show_end(&self.common.ns, End::Reset);
             c.tx.finish(End::Reset);
         } else {
+            c.show_end(&self.common.ns, End::Fin);
             c.tx.finish(End::Fin);
         }
     }
@@ -490,6 +499,7 @@ impl Tcp {
                 return done(Ok(()));
             }
         }
+        show_refusal(ns, local, remote);
         if waits {
             return Err(ECONNREFUSED);
         }
@@ -738,7 +748,18 @@ impl Protocol for Tcp {
         }
         self.common.take_error()?;
         let write = |c: &Connection| {
-            let r = c.tx.write(src, Gone::ResetLater, None);
+            let ns = &*self.common.ns;
+            let r = if ns.taps.is_used() {
+                let (connection, inner) = (c, &mut *src);
+                let mut src = Shown {
+                    ns,
+                    connection,
+                    inner,
+                };
+                c.tx.write(&mut src, Gone::ResetLater, None)
+            } else {
+                c.tx.write(src, Gone::ResetLater, None)
+            };
             // A reset that comes back is the next read's, too.
             if self.common.has_error() {
                 c.rx.settle();
@@ -793,6 +814,7 @@ impl Protocol for Tcp {
             match &s.phase {
                 Phase::Connected(c) if !c.is_dead() => {
                     if how.write {
+                        c.show_end(&self.common.ns, End::Fin);
                         c.tx.finish(End::Fin);
                     }
                     if how.read {
