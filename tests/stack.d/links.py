@@ -116,6 +116,33 @@ def made_inside():
     ip("-6", "rule")
 
 
+def loopback_inside():
+    """A namespace whose loopback has an address before it is up, as bubblewrap makes it."""
+    libc.unshare(CLONE_NEWNET)
+    ip("address", "show")
+    ip("address", "add", "127.0.0.1/8", "dev", "lo")
+    ip("address", "add", "127.0.0.1/8", "dev", "lo")
+    ip("address", "show")
+    t = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    T("bound", t.bind, ("lo", 3))
+    t.setblocking(False)
+    T("down", t.recv, 100)
+    T("down", t.send, bytes(60))
+    ip("link", "set", "lo", "up")
+    ip("address", "show")
+    T("refused", socket.create_connection, ("127.0.0.1", 80))
+    say("up", poll(t))
+    ip("link", "set", "lo", "down")
+    say("poll", poll(t))
+    T("down", t.recv, 100)
+    ip("address", "show")
+    ip("netns", "list")
+
+
+def loopback_outside():
+    pass
+
+
 def made_outside():
     pass
 
@@ -546,4 +573,120 @@ def forwarded_inside():
 
 
 def forwarded_outside():
+    pass
+
+
+TUNSETIFF, TUNSETPERSIST, TUNGETFEATURES, TUNGETIFF = 0x400454CA, 0x400454CB, 0x800454CF, 0x800454D2
+TUN, TAP, NO_PI = 1, 2, 0x1000
+
+
+def tun_node():
+    if not os.path.exists("/dev/net/tun"):
+        os.makedirs("/dev/net", exist_ok=True)
+        os.mknod("/dev/net/tun", 0o20666, os.makedev(10, 200))
+
+
+def ip_sum(h):
+    n = sum(struct.unpack(f"!{(len(h) + 1) // 2}H", h + b"\0" * (len(h) % 2)))
+    while n >> 16:
+        n = (n & 0xFFFF) + (n >> 16)
+    return ~n & 0xFFFF
+
+
+def ping_answered(fd, ethernet):
+    """Answers one echo request as 10.1.0.2, and questions for its address."""
+    for _ in range(20):
+        b = bytearray(os.read(fd, 2000))
+        at = 14 if ethernet else 0
+        if ethernet and b[12:14] == b"\x08\x06":
+            mac = b"\2\0\0\0\0\7"
+            os.write(fd, b[6:12] + mac + b[12:20] + b"\0\2" + mac + b[38:42] + b[22:28] + b[28:32])
+            continue
+        if b[at] >> 4 != 4 or b[at + 9] != 1:
+            continue
+        say("sum", (ip_sum(bytes(b[at : at + 20])), ip_sum(bytes(b[at + 20 :]))))
+        if ethernet:
+            b[0:6], b[6:12] = b[6:12], b[0:6]
+        b[at + 12 : at + 16], b[at + 16 : at + 20] = b[at + 16 : at + 20], b[at + 12 : at + 16]
+        b[at + 20] = 0
+        b[at + 22 : at + 24] = b"\0\0"
+        b[at + 22 : at + 24] = struct.pack("!H", ip_sum(bytes(b[at + 20 :])))
+        os.write(fd, bytes(b))
+        return
+
+
+def tunnelled_inside():
+    """Devices whose frames this program reads and writes."""
+    apart()
+    tun_node()
+    fd = os.open("/dev/net/tun", os.O_RDWR)
+    T("nothing", os.read, fd, 100)
+    T("nothing", os.write, fd, bytes(100))
+    T("features", lambda: struct.unpack("I", fcntl.ioctl(fd, TUNGETFEATURES, bytes(4)))[0] & 0x3003)
+    ifr = lambda name, flags: struct.pack("16sH22x", name, flags)
+    T("neither", fcntl.ioctl, fd, TUNSETIFF, ifr(b"t0", NO_PI))
+    say("name", fcntl.ioctl(fd, TUNSETIFF, ifr(b"t%d", TAP | NO_PI))[:4])
+    T("again", fcntl.ioctl, fd, TUNSETIFF, ifr(b"t1", TAP | NO_PI))
+    say("told", fcntl.ioctl(fd, TUNGETIFF, bytes(40))[:18])
+    other = os.open("/dev/net/tun", os.O_RDWR)
+    T("busy", fcntl.ioctl, other, TUNSETIFF, ifr(b"t0", TAP | NO_PI))
+    T("another kind", fcntl.ioctl, other, TUNSETIFF, ifr(b"t0", TUN | NO_PI))
+    T("down", os.write, fd, bytes(100))
+    ip("link", "show", "t0")
+    ip("link", "set", "t0", "addrgenmode", "none", "up")
+    ip("address", "add", "10.1.0.1/24", "dev", "t0")
+    ip("link", "show", "t0")
+    T("short", os.write, fd, bytes(10))
+    p = subprocess.Popen(["ping", "-c1", "-W5", "10.1.0.2"], stdout=subprocess.PIPE, text=True)
+    ping_answered(fd, True)
+    say("ping", (p.wait(), re.findall(r"ttl=\d+", p.stdout.read())))
+    # UDP out: its checksum is whole.
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    u.sendto(b"hello", ("10.1.0.2", 9))
+    while True:
+        b = os.read(fd, 2000)
+        if b[12:14] == b"\x08\0" and b[23] == 17:
+            break
+    pseudo = b[26:34] + b"\0\x11" + b[38:40]
+    say("udp", (b[42:], ip_sum(pseudo + b[34:])))
+    os.set_blocking(fd, False)
+    T("no more", os.read, fd, 100)
+    os.close(fd)
+    ip("link", "show", "t0")
+    # IP packets, with what is said before each.
+    fd = other
+    say("name", fcntl.ioctl(fd, TUNSETIFF, ifr(b"", TUN))[:5])
+    ip("address", "add", "10.1.0.1/24", "dev", "tun0")
+    ip("link", "set", "tun0", "up")
+    ip("-4", "address", "show", "dev", "tun0")
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    u.bind(("0.0.0.0", 900))
+    u.sendto(b"hello", ("10.1.0.2", 9))
+    while (b := os.read(fd, 2000))[2:4] != b"\x08\0":
+        pass
+    say("packet", (b[:4], b[4], b[16:24], b[32:]))
+    h = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 33, 7, 0, 64, 17, 0, socket.inet_aton("10.1.0.2"), socket.inet_aton("10.1.0.1"))
+    h = h[:10] + struct.pack("!H", ip_sum(h)) + h[12:]
+    T("written", os.write, fd, b"\0\0\x08\0" + h + struct.pack("!HHHH", 9, 900, 13, 0) + b"there")
+    u.settimeout(5)
+    T("received", u.recvfrom, 100)
+    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    s.bind(("tun0", 3))
+    say("bound", s.getsockname())
+    u.sendto(b"seen", ("10.1.0.2", 9))
+    f = b"\0"
+    while f[0] >> 4 != 4:
+        f, a = s.recvfrom(100)
+    say("seen", (f[0], len(f), f[28:], a))
+    # One that stays.
+    fcntl.ioctl(fd, TUNSETPERSIST, 1)
+    os.close(fd)
+    ip("link", "show", "tun0")
+    ip("tuntap", "del", "dev", "tun0", "mode", "tun")
+    ip("tuntap", "add", "dev", "tap7", "mode", "tap")
+    ip("link", "show", "tap7")
+    ip("link", "del", "tap7")
+
+
+def tunnelled_outside():
     pass

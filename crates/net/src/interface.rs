@@ -30,8 +30,11 @@ impl Interface {
     }
     /// `ARPHRD_*`.
     pub(crate) fn hardware_kind(&self) -> u16 {
+        const IFF_POINTOPOINT: u32 = 0x10;
         if self.is_loopback() {
             packet::LOOPBACK
+        } else if self.flags & IFF_POINTOPOINT != 0 {
+            packet::NO_HEADER
         } else {
             packet::ETHERNET
         }

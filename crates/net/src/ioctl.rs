@@ -98,10 +98,9 @@ fn of_interface(common: &Common, cx: &dyn IoctlContext, cmd: u32, out: Va) -> Re
         }
         SIOCGIFMETRIC | SIOCGIFMAP => put(&[0; 4]),
         SIOCGIFMTU => put(&i.mtu.to_le_bytes()),
-        SIOCGIFHWADDR if i.flags & IFF_LOOPBACK == 0 => {
-            put(&[&1u16.to_le_bytes()[..], &i.mac].concat());
+        SIOCGIFHWADDR => {
+            put(&[&i.hardware_kind().to_le_bytes()[..], &i.mac].concat());
         }
-        SIOCGIFHWADDR => put(&772u16.to_le_bytes()),
         SIOCGIFINDEX => put(&i.index.to_le_bytes()),
         SIOCGIFTXQLEN => put(&1000i32.to_le_bytes()),
         SIOCETHTOOL => return Err(EOPNOTSUPP),

@@ -93,6 +93,7 @@ mod work;
 
 pub use addr::{Endpoint, unix_path};
 pub use control::{Control, Ucred};
+pub use devices::TunFile;
 pub use family::{socket, socketpair};
 pub use ns::{Link, NetNamespace};
 pub use protocol::{Block, Caller, NamespaceOf, PathNames, Received};

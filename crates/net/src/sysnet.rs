@@ -106,7 +106,7 @@ fn text(i: &Interface, file: &str) -> Option<String> {
         }
         .into(),
         "tx_queue_len" => "1000".into(),
-        "type" => if loopback { "772" } else { "1" }.into(),
+        "type" => i.hardware_kind().to_string(),
         _ => return None,
     })
 }

@@ -9,8 +9,9 @@
 //! - The worker takes a few frames of a device, then the next device's ([`crate::work`]).
 
 use super::bridge::Bridge;
+use super::tun::{Layer, Tun};
 use crate::ns::NetNamespace;
-use crate::packet::{At, ETHERNET, Way};
+use crate::packet::{At, ETHERNET, NO_HEADER, Way};
 use crate::work::{Job, Next, Ticket, Worker};
 use bytes::Bytes;
 use netstack::ip::{FrameMeta, Sent};
@@ -44,6 +45,7 @@ pub(crate) enum Kind {
     /// Its other end.
     Veth(OnceLock<Weak<Device>>),
     Bridge(Bridge),
+    Tun(Tun),
 }
 
 /// A device.
@@ -69,6 +71,8 @@ pub(crate) struct Place {
     pub up: bool,
     /// The bridge that it is a port of.
     pub bridge: Option<Weak<Device>>,
+    /// `ARPHRD_*`.
+    pub hardware: u16,
 }
 
 struct Inbox {
@@ -81,7 +85,7 @@ impl Place {
     pub fn at(&self) -> At {
         At {
             device: self.index,
-            hardware: ETHERNET,
+            hardware: self.hardware,
             mac: self.mac,
         }
     }
@@ -100,6 +104,10 @@ impl Device {
             Some(u) => Some(u.charge(Counted::Kmem, DEVICE, u64::MAX)?),
             None => None,
         };
+        let hardware = match &kind {
+            Kind::Tun(t) if t.layer == Layer::Ip => NO_HEADER,
+            _ => ETHERNET,
+        };
         Some(Arc::new_cyclic(|me| Device {
             kind,
             place: RwLock::new(Place {
@@ -109,6 +117,7 @@ impl Device {
                 mtu: 1500,
                 up: false,
                 bridge: None,
+                hardware,
             }),
             inbox: Mutex::new(Inbox {
                 frames: VecDeque::new(),
@@ -145,6 +154,7 @@ impl Device {
             Kind::Dummy => Some("dummy"),
             Kind::Veth(_) => Some("veth"),
             Kind::Bridge(_) => Some("bridge"),
+            Kind::Tun(_) => Some("tun"),
         }
     }
 
@@ -152,6 +162,7 @@ impl Device {
     pub fn is_linkless(&self) -> bool {
         match &self.kind {
             Kind::Loopback | Kind::Dummy => true,
+            Kind::Tun(t) => t.is_attached(),
             Kind::Bridge(b) => b.is_unused(),
             _ => false,
         }
@@ -169,6 +180,7 @@ impl Device {
     pub fn has_carrier(&self) -> bool {
         match &self.kind {
             Kind::Veth(_) => self.is_up() && self.peer().is_some_and(|p| p.is_up()),
+            Kind::Tun(t) => t.is_attached(),
             Kind::Bridge(b) => b.is_unused() || b.ports().iter().any(|p| p.has_carrier()),
             _ => true,
         }
@@ -186,6 +198,7 @@ impl Device {
                 b.forward(None, meta, frame);
                 Sent::Yes
             }
+            Kind::Tun(t) if self.is_up() => t.send(meta, frame),
             _ => Sent::Yes,
         }
     }
@@ -207,7 +220,7 @@ impl Device {
     }
 
     /// A frame is left here for the worker.
-    fn arrive(&self, meta: &FrameMeta, frame: &Bytes) -> Sent {
+    pub fn arrive(&self, meta: &FrameMeta, frame: &Bytes) -> Sent {
         let size = frame.len() + OVERHEAD;
         {
             let mut q = self.inbox.lock();

@@ -4,6 +4,7 @@ use super::bridge::Bridge;
 use super::device::{Device, Kind};
 use super::news::News;
 use super::table::{Address, Entry, Table};
+use super::tun::{Layer, Tun};
 use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
 use crate::route::network;
@@ -19,6 +20,7 @@ pub(crate) enum NewKind {
     Dummy,
     Veth,
     Bridge,
+    Tun(Layer),
 }
 
 impl NewKind {
@@ -36,6 +38,8 @@ impl NewKind {
             NewKind::Dummy => "dummy",
             NewKind::Veth => "veth",
             NewKind::Bridge => "bridge",
+            NewKind::Tun(Layer::Ip) => "tun",
+            NewKind::Tun(Layer::Ethernet) => "tap",
         }
     }
 }
@@ -84,6 +88,11 @@ fn free_name(table: &Table, wanted: Option<&str>, kind: NewKind) -> Result<Strin
     Ok(name.into())
 }
 
+/// Whether a device has no link headers, and so no address.
+fn has_no_header(kind: &Kind) -> bool {
+    matches!(kind, Kind::Tun(t) if t.layer == Layer::Ip)
+}
+
 fn random_mac() -> [u8; 6] {
     let mut mac = [0; 6];
     hostcall::time::random(&mut mac);
@@ -118,8 +127,13 @@ impl NetNamespace {
         let (ours, theirs) = (wanted.ns.as_ref().unwrap_or(self), peer.ns.as_ref());
         let make = |kind| {
             move |ns: &Arc<NetNamespace>, w: &Wanted| {
-                let mac = w.mac.unwrap_or_else(random_mac);
-                if mac[0] & 1 == 1 || mac == [0; 6] {
+                let has_none = has_no_header(&kind);
+                let mac = match w.mac {
+                    _ if has_none => [0; 6],
+                    Some(mac) => mac,
+                    None => random_mac(),
+                };
+                if mac[0] & 1 == 1 || mac == [0; 6] && !has_none {
                     return Err(EADDRNOTAVAIL);
                 }
                 Device::new(ns, kind, w.index, mac, owner).ok_or(ENOMEM)
@@ -128,6 +142,10 @@ impl NetNamespace {
         match kind {
             NewKind::Dummy => {
                 let device = make(Kind::Dummy)(ours, wanted)?;
+                ours.insert_link(device, kind, wanted)
+            }
+            NewKind::Tun(layer) => {
+                let device = make(Kind::Tun(Tun::new(layer)))(ours, wanted)?;
                 ours.insert_link(device, kind, wanted)
             }
             NewKind::Bridge => {
@@ -191,7 +209,12 @@ impl NetNamespace {
                 started: false,
                 link_local: wanted.link_local.unwrap_or(true),
                 taken_flags: 0,
-                gso_max: 65_536,
+                // Programs get no super-segments.
+                gso_max: if matches!(kind, NewKind::Tun(_)) {
+                    0
+                } else {
+                    65_536
+                },
                 device,
             };
             t.entries.insert(index, entry);
@@ -236,6 +259,9 @@ impl NetNamespace {
             news
         };
         self.tell_link(index);
+        if w.up == Some(false) {
+            self.taps.all().iter().for_each(|t| t.device_gone(index));
+        }
         // Its other end has a carrier now, or none.
         if w.up.is_some() {
             self.carrier_changed(index);
@@ -398,7 +424,7 @@ fn change(t: &mut Table, index: i32, w: &Wanted) -> Result<()> {
     }
     if let Some(mac) = w.mac {
         // Frames for another address would not come.
-        if loopback || taken && mac != e.mac {
+        if loopback || taken && mac != e.mac || has_no_header(&e.device.kind) {
             return Err(EOPNOTSUPP);
         }
         if mac[0] & 1 == 1 || mac == [0; 6] {
@@ -444,6 +470,7 @@ fn set_master(t: &mut Table, index: i32, master: i32) -> Result<()> {
             match port.kind {
                 Kind::Bridge(_) => return Err(ELOOP),
                 Kind::Loopback => return Err(EINVAL),
+                _ if has_no_header(&port.kind) => return Err(EINVAL),
                 // Frames for others do not come by it.
                 Kind::Taken => return Err(EOPNOTSUPP),
                 _ => Some(b.device.clone()),
@@ -477,18 +504,22 @@ fn set_up(t: &mut Table, index: i32, up: bool, news: &mut Vec<News>) {
     e.up = up;
     e.started |= up;
     let name = e.name.clone();
-    if e.is_loopback() {
-        if up && t.address_loopback() {
-            news.extend(news_of(t, index));
-        }
-        return;
-    }
     if !up {
         let is_v6 = |a: &Address| a.ip.is_ipv6();
         for (a, _) in e.addresses.iter().filter(|(a, _)| is_v6(a)) {
             news.push(News::AddressGone(index, name.clone(), a.clone()));
         }
         e.addresses.retain(|(a, _)| !is_v6(a));
+    }
+    if e.is_loopback() {
+        let new = if up { t.address_loopback() } else { Vec::new() };
+        news.extend(
+            new.into_iter()
+                .map(|a| News::Address(index, name.clone(), a)),
+        );
+        return;
+    }
+    if !up {
         t.routes
             .retain(|(r, _)| r.device != index || !r.has_device());
         return;
@@ -507,15 +538,6 @@ fn set_up(t: &mut Table, index: i32, up: bool, news: &mut Vec<News>) {
     for a in all {
         t.connect(index, &a, news);
     }
-}
-
-/// All addresses of a device, as news.
-fn news_of(t: &Table, index: i32) -> Vec<News> {
-    let Some(e) = t.entries.get(&index) else {
-        return Vec::new();
-    };
-    let of = |(a, _): &(Address, _)| News::Address(index, e.name.clone(), a.clone());
-    e.addresses.iter().map(of).collect()
 }
 
 impl Table {

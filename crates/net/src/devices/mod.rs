@@ -9,6 +9,7 @@
 //! news        what is told of a change
 //! device      a device and its frames
 //! bridge      where a bridge's frames go
+//! tun         devices whose frames a program reads and writes
 //! ```
 //!
 //! A namespace that has none but its loopback has no stack: it gets one with its first device.
@@ -19,6 +20,7 @@ mod device;
 mod links;
 mod news;
 mod table;
+mod tun;
 
 pub(crate) use addresses::How;
 pub(crate) use device::{Device, Kind};
@@ -37,6 +39,7 @@ pub use netstack::setup::Setup;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+pub use tun::TunFile;
 
 impl NetNamespace {
     /// Takes devices with their addresses and routes, and a socket for each, in the order of the
@@ -91,6 +94,11 @@ impl NetNamespace {
         }
     }
 
+    fn device(&self, index: i32) -> Option<Arc<Device>> {
+        let t = self.table.lock();
+        t.entries.get(&index).map(|e| e.device.clone())
+    }
+
     /// `net.ipv4.ip_forward` and `net.ipv6.conf.all.forwarding`.
     fn forwards(&self) -> [bool; 2] {
         let kept = self.kept.lock();
@@ -124,9 +132,6 @@ impl NetNamespace {
 impl NetNamespace {
     /// Whether the loopback is up, and has addresses, as sockets ask.
     fn lo_is(&self, up: bool, addressed: bool) {
-        if !up && self.up.swap(up, Ordering::Relaxed) {
-            self.taps.all().iter().for_each(|t| t.device_gone(LO_INDEX));
-        }
         self.up.store(up, Ordering::Relaxed);
         self.addressed.store(addressed, Ordering::Relaxed);
     }

@@ -8,6 +8,7 @@
 //! - Numbers of all objects are bounded, and each is charged to who made it.
 
 use super::device::{Device, Kind};
+use super::tun::Layer;
 use crate::interface::{Interface, LO_INDEX};
 use crate::ns::{LOOPBACKS, NetNamespace};
 use crate::route::{Route, TABLE_MAIN};
@@ -39,6 +40,7 @@ pub(crate) const NO_PREFIX_ROUTE: u32 = 0x200;
 const IFF_UP: u32 = 1;
 const IFF_BROADCAST: u32 = 2;
 const IFF_LOOPBACK: u32 = 8;
+const IFF_POINTOPOINT: u32 = 0x10;
 const IFF_RUNNING: u32 = 0x40;
 const IFF_NOARP: u32 = 0x80;
 const IFF_MULTICAST: u32 = 0x1000;
@@ -144,10 +146,11 @@ impl Entry {
 
     /// `IFF_*`.
     pub fn flags(&self) -> u32 {
-        let fixed = match self.device.kind {
+        let fixed = match &self.device.kind {
             Kind::Loopback => IFF_LOOPBACK,
             Kind::Taken => self.taken_flags & !(IFF_UP | IFF_RUNNING),
             Kind::Dummy => IFF_BROADCAST | IFF_NOARP,
+            Kind::Tun(t) if t.layer == Layer::Ip => IFF_POINTOPOINT | IFF_NOARP | IFF_MULTICAST,
             _ => IFF_BROADCAST | IFF_MULTICAST,
         };
         match (self.up, self.carrier()) {
@@ -259,7 +262,7 @@ impl Table {
             master: None,
             queue: 1000,
             group: 0,
-            started: true,
+            started: addressed,
             link_local: false,
             taken_flags: 0,
             gso_max: 0,
@@ -271,15 +274,20 @@ impl Table {
         }
     }
 
-    /// Gives the loopback device its addresses, where it has none.
-    pub fn address_loopback(&mut self) -> bool {
+    /// Gives the loopback device its addresses: IPv4's where it has none, and IPv6's. Those that it
+    /// got.
+    pub fn address_loopback(&mut self) -> Vec<Address> {
         let Some(lo) = self.entries.get_mut(&LO_INDEX) else {
-            return false;
+            return Vec::new();
         };
-        let missing = lo.addresses.is_empty();
-        if missing {
-            let own = LOOPBACKS.map(|(ip, prefix)| (Address::new(ip, prefix), None));
-            lo.addresses.extend(own);
+        let has = |a: &Address| match a.ip {
+            IpAddr::V4(_) => lo.addresses.iter().any(|(o, _)| o.ip.is_ipv4()),
+            IpAddr::V6(_) => lo.addresses.iter().any(|(o, _)| o.ip == a.ip),
+        };
+        let own = LOOPBACKS.map(|(ip, prefix)| Address::new(ip, prefix));
+        let missing: Vec<Address> = own.into_iter().filter(|a| !has(a)).collect();
+        for a in &missing {
+            lo.insert(a.clone(), None);
         }
         missing
     }

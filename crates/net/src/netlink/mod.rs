@@ -55,6 +55,8 @@ const RTM_DELNEIGH: u16 = 29;
 const RTM_GETNEIGH: u16 = 30;
 const RTM_NEWRULE: u16 = 32;
 const RTM_GETRULE: u16 = 34;
+const RTM_NEWNSID: u16 = 88;
+const RTM_GETNSID: u16 = 90;
 
 /// Why a request is refused, with what NETLINK_EXT_ACK tells.
 #[derive(Clone, Copy, Debug)]

@@ -3,6 +3,7 @@
 use super::message::{Builder, Request};
 use super::{RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE, RTM_NEWRULE};
 use crate::devices::{Address, LOWER_UP, LinkInfo};
+use crate::packet;
 use crate::route::Route;
 use crate::sys::{AF_INET, AF_INET6};
 use netstack::ip::{DeviceCounts, NeighbourInfo};
@@ -23,19 +24,12 @@ pub(super) fn link(
         .collect();
     let wide: Vec<u8> = stats.iter().flat_map(|n| n.to_le_bytes()).collect();
     const IFF_UP: u32 = 1;
-    const IFF_LOOPBACK: u32 = 8;
-    const ARPHRD_ETHER: u16 = 1;
-    const ARPHRD_LOOPBACK: u16 = 772;
-    let kind = if i.flags & IFF_LOOPBACK != 0 {
-        ARPHRD_LOOPBACK
-    } else {
-        ARPHRD_ETHER
-    };
+    let kind = i.hardware_kind();
     let mut head = vec![0, 0];
     head.extend_from_slice(&kind.to_le_bytes());
     head.extend_from_slice(&i.index.to_le_bytes());
     let up = i.flags & IFF_UP != 0;
-    let broadcast = [if kind == ARPHRD_ETHER { 0xff } else { 0 }; 6];
+    let broadcast = [if kind == packet::ETHERNET { 0xff } else { 0 }; 6];
     let lower = if up && info.carrier { LOWER_UP } else { 0 };
     // IF_OPER_UNKNOWN, _UP, _LOWERLAYERDOWN of a pair whose other end is down, _DOWN.
     let state = match (up, info.carrier, info.peer) {
@@ -44,10 +38,10 @@ pub(super) fn link(
         (true, false, Some((_, true))) => 3,
         _ => 2,
     };
-    let queueing: &[u8] = if info.started {
-        b"noqueue\0"
-    } else {
-        b"noop\0"
+    let queueing: &[u8] = match info.kind {
+        _ if !info.started => b"noop\0",
+        Some("tun") => b"pfifo_fast\0",
+        _ => b"noqueue\0",
     };
     head.extend_from_slice(&(i.flags | lower).to_le_bytes());
     head.extend_from_slice(&[0; 4]);
@@ -66,10 +60,11 @@ pub(super) fn link(
         .attr32(32, 1) // NUM_RX_QUEUES
         .attr(33, &[info.carrier.into()]) // CARRIER
         .attr(6, queueing) // QDISC
-        .attr(1, &i.mac) // ADDRESS
-        .attr(2, &broadcast) // BROADCAST
         .attr(23, &wide) // STATS64
         .attr(7, &narrow); // STATS
+    if kind != packet::NO_HEADER {
+        b = b.attr(1, &i.mac).attr(2, &broadcast); // ADDRESS, BROADCAST
+    }
     if let Some(m) = info.master {
         b = b.attr32(10, m as u32); // MASTER
     }

@@ -139,6 +139,12 @@ impl Netlink {
             return Ok(match req.kind {
                 RTM_GETLINK => self.get_link(req, port),
                 RTM_GETROUTE => self.get_route(req, port),
+                RTM_GETNSID => {
+                    // NETNSA_NSID: none is assigned.
+                    let b = Builder::new(RTM_NEWNSID, 0, req, port).bytes(&[0; 4]);
+                    self.reply(b.attr(1, &(-1i32).to_le_bytes()).finish());
+                    Ok(())
+                }
                 _ => Err(EOPNOTSUPP),
             }?);
         }

@@ -23,7 +23,7 @@ mod tap;
 
 pub(crate) use filter::EXTENSIONS as BPF_EXTENSIONS;
 pub use filter::{INSN, MOST as MOST_INSNS};
-pub(crate) use tap::{At, ETHERNET, LOOPBACK, PacketRx, Taps, Way};
+pub(crate) use tap::{At, ETHERNET, LOOPBACK, NO_HEADER, PacketRx, Taps, Way};
 
 use crate::control::Control;
 use crate::msgqueue::put_all;
@@ -113,7 +113,7 @@ impl Protocol for PacketSocket {
             .as_ref()
             .map_or((0, [0; 6]), |i| (i.hardware_kind(), i.mac));
         let mut a = tap::address(b.protocol, b.device, hardware, 0, mac).to_vec();
-        if i.is_none() {
+        if i.is_none() || hardware == NO_HEADER {
             a[11] = 0;
             a.truncate(HARDWARE_ADDRESS);
         } else {

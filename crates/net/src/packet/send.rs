@@ -1,6 +1,6 @@
 //! Frames that programs make.
 
-use super::{ADDRESS, PacketSocket, send_room};
+use super::{ADDRESS, NO_HEADER, PacketSocket, send_room};
 use crate::msgqueue::take_all;
 use crate::sys::{MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_RAW};
 use abi::Result;
@@ -37,7 +37,8 @@ impl PacketSocket {
         if !i.is_up() {
             return Err(ENETDOWN);
         }
-        let raw = self.common.kind == SOCK_RAW;
+        let bare = i.hardware_kind() == NO_HEADER;
+        let raw = self.common.kind == SOCK_RAW && !bare;
         let n = src.remaining();
         let most = i.mtu as usize + if raw { HEADER } else { 0 };
         if n > most {

@@ -32,6 +32,8 @@ const AF_PACKET: u16 = 17;
 
 pub(crate) const ETHERNET: u16 = 1;
 pub(crate) const LOOPBACK: u16 = 772;
+/// Of devices without link headers. Inside, their frames have empty ones.
+pub(crate) const NO_HEADER: u16 = 0xfffe;
 
 /// `PACKET_HOST` and its kin.
 const HOST: u8 = 0;
@@ -77,16 +79,18 @@ impl Seen<'_> {
     /// `struct sockaddr_ll`.
     pub fn address(&self) -> [u8; 20] {
         let mut from = [0; 6];
-        if let Some(mac) = self.frame.get(6..12) {
+        let bare = self.at.hardware == NO_HEADER;
+        if let Some(mac) = self.frame.get(6..12).filter(|_| !bare) {
             from.copy_from_slice(mac);
         }
-        address(
-            self.protocol,
-            self.at.device,
-            self.at.hardware,
-            self.kind,
-            from,
-        )
+        let At {
+            device, hardware, ..
+        } = self.at;
+        let mut a = address(self.protocol, device, hardware, self.kind, from);
+        if bare {
+            a[11] = 0;
+        }
+        a
     }
 
     /// What a status says of checksums.
@@ -182,9 +186,10 @@ impl Taps {
             [one] => Cow::Borrowed(*one),
             many => Cow::Owned(many.concat()),
         };
+        let bare = at.hardware == NO_HEADER;
         let kind = match way {
             Way::Out | Way::By(_) => OUTGOING,
-            Way::In if at.hardware == LOOPBACK => HOST,
+            Way::In if at.hardware == LOOPBACK || bare => HOST,
             Way::In => match &frame[..6] {
                 [0xff, 0xff, 0xff, 0xff, 0xff, 0xff] => BROADCAST,
                 to if to[0] & 1 == 1 => MULTICAST,
@@ -194,8 +199,8 @@ impl Taps {
         };
         let seen = Seen {
             at,
-            frame: &frame,
-            network: HEADER,
+            frame: if bare { &frame[HEADER..] } else { &frame },
+            network: if bare { 0 } else { HEADER },
             protocol,
             kind,
             meta: *meta,

@@ -17,6 +17,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
+const IFF_NOARP: u32 = 0x80;
+
 impl Ip {
     /// Sends a packet to its next hop, or lets it wait for it. `head` holds the headers.
     pub(super) fn output(
@@ -33,6 +35,8 @@ impl Ip {
         let mac = match path.cast {
             Cast::Multicast => group_mac(path.next_hop),
             Cast::Broadcast => BROADCAST,
+            // Nobody is asked on a device without addresses of its own.
+            Cast::Unicast if dev.flags & IFF_NOARP != 0 => [0; 6],
             Cast::Unicast => {
                 let waiting = || Waiting {
                     meta: *meta,

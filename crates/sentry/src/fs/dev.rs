@@ -19,6 +19,17 @@ use vfs::{At, Caller, FileType, NewNode, PathCx, Perm, makedev};
 /// `/dev/tty` (5:0): the caller's controlling terminal.
 struct ControllingTerminal;
 
+/// `/dev/net/tun` (10:200): devices of the opener's network namespace.
+struct TunDevice;
+
+impl Device for TunDevice {
+    fn open(&self, open: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>> {
+        let t = task_of(open.caller.task).ok_or(ENXIO)?;
+        let net = t.ns().net.clone();
+        Ok(net::TunFile::open(&net))
+    }
+}
+
 impl Device for ControllingTerminal {
     fn open(&self, open: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>> {
         let t = task_of(open.caller.task).ok_or(ENXIO)?;
@@ -255,6 +266,7 @@ pub fn register(k: &Arc<Kernel>) {
     k.vfs
         .devices
         .register(5, Some(0), Arc::new(ControllingTerminal));
+    k.vfs.devices.register(10, Some(200), Arc::new(TunDevice));
     let kernel = Arc::downgrade(k);
     k.vfs
         .register_fs("devpts", Arc::new(PtsType { kernel, mounts }));
