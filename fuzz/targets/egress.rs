@@ -1,5 +1,5 @@
-//! The network by policy: rules, questions of an application, answers of a name server, and what the Sentry and its
-//! broker say to each other.
+//! The network by policy: rules, questions of an application, answers of a name server, and what
+//! the Sentry and its broker say to each other.
 #![no_main]
 
 use egress::dns::Transport;

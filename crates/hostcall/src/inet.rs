@@ -238,7 +238,8 @@ impl Watch {
         unsafe { sys!(EpollCtl, self.0.raw(), what, fd, &raw mut e) }?;
         Ok(())
     }
-    /// The tokens of those that are ready, at most 64; after `timeout` milliseconds none (-1: never).
+    /// The tokens of those that are ready, at most 64; after `timeout` milliseconds none (-1:
+    /// never).
     pub fn wait(&self, timeout: i32) -> Result<Vec<u64>> {
         const MANY: usize = 64;
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; MANY];

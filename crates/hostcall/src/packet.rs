@@ -2,14 +2,15 @@
 //! what is left to be done for it (checksum, segmentation).
 //!
 //! A socket is opened, limited and bound before the allow-lists. What is left for later is
-//! [`receive`], which waits for a frame, and [`send`], which does not wait: readv(2) and sendmsg(2).
+//! [`receive`], which waits for a frame, and [`send`], which does not wait: readv(2) and
+//! sendmsg(2).
 //!
 //! # Invariants
 //!
 //! - Frames of one device only: nothing comes in before the socket is bound.
 //! - What comes in is for the device's address, for all or for a group, and has no VLAN tag. The
-//!   filter that says so is locked. It goes by what the host calls the frame, so it stays right when
-//!   the device gets another address.
+//!   filter that says so is locked. It goes by what the host calls the frame, so it stays right
+//!   when the device gets another address.
 //! - What the socket sends itself does not come back.
 
 use crate::bpf::Insn;
@@ -292,7 +293,8 @@ mod tests {
             let mut tcp = [0; 20];
             tcp[12] = 5 << 4;
             let head = frame(A, B, 0x0800, &[&ip[..], &tcp].concat());
-            // NEEDS_CSUM from byte 34 on, at 16 in there; GSO_TCPV4 with 54 bytes of headers, by 1448.
+            // NEEDS_CSUM from byte 34 on, at 16 in there; GSO_TCPV4 with 54 bytes of headers, by
+            // 1448.
             let words = [54u16, 1448, 34, 16].map(u16::to_ne_bytes).concat();
             let header: [u8; HEADER] = [&[1, 1][..], &words].concat().try_into().unwrap();
             let parts = [IoSlice::new(&head), IoSlice::new(&payload)];

@@ -1,20 +1,22 @@
-//! Containers of a sandbox. Most sandboxes have one; those of a pod have several, which share the kernel and,
-//! as their bundles say, namespaces.
+//! Containers of a sandbox. Most sandboxes have one; those of a pod have several, which share the
+//! kernel and, as their bundles say, namespaces.
 //!
-//! The *root* container is the sandbox's first: its first process is process 1 of the initial pid namespace,
-//! and with it the sandbox ends. Others join ([`crate::boot::join`]) and end alone.
+//! The *root* container is the sandbox's first: its first process is process 1 of the initial pid
+//! namespace, and with it the sandbox ends. Others join ([`crate::boot::join`]) and end alone.
 //!
 //! # Invariants
 //!
-//! - A process belongs to its parent's container for ever; what is started from outside belongs to the one
-//!   that it is started in.
+//! - A process belongs to its parent's container for ever; what is started from outside belongs to
+//!   the one that it is started in.
 //! - A container's starter speaks on a socket of its own, and reaches that container only.
-//! - Once a container has ended ([`crate::Kernel::close_container`]) it gets no more processes; that, and the making of
-//!   one, happen under the task list's lock.
-//! - After [`crate::Kernel::end_container`] has told the end, no process of the container runs application code. Where one
-//!   cannot be ended, that is told instead, and the starter ends the sandbox.
-//! - A program of `exec` runs only when its asker, who has been told its process, says so. Until then it is in
-//!   `waiting`, which takes none once the container has ended. No lock is taken under that of `waiting`.
+//! - Once a container has ended ([`crate::Kernel::close_container`]) it gets no more processes;
+//!   that, and the making of one, happen under the task list's lock.
+//! - After [`crate::Kernel::end_container`] has told the end, no process of the container runs
+//!   application code. Where one cannot be ended, that is told instead, and the starter ends the
+//!   sandbox.
+//! - A program of `exec` runs only when its asker, who has been told its process, says so. Until
+//!   then it is in `waiting`, which takes none once the container has ended. No lock is taken under
+//!   that of `waiting`.
 
 use crate::ns::NsProxy;
 use crate::task::launch::Launch;
@@ -51,8 +53,8 @@ pub struct Container {
     pub devpts: Arc<Devpts>,
     /// The seccomp filter of those programs; empty for none.
     pub seccomp: Vec<Insn>,
-    /// As a container manager expects it: the first process is protected from signals that it does not
-    /// handle, and has its terminal at /dev/console.
+    /// As a container manager expects it: the first process is protected from signals that it does
+    /// not handle, and has its terminal at /dev/console.
     pub is_managed: bool,
     /// Set once, by boot.
     root: OnceLock<Root>,
@@ -172,8 +174,9 @@ impl Container {
         }
     }
 
-    /// Keeps a program until it is told to run; `told` says to whoever asked that it is ready, before its end can
-    /// be told. Gives it back where the container has ended, or the asker could not be told (it never waits).
+    /// Keeps a program until it is told to run; `told` says to whoever asked that it is ready,
+    /// before its end can be told. Gives it back where the container has ended, or the asker could
+    /// not be told (it never waits).
     pub(crate) fn hold(
         &self,
         l: Launch,
@@ -222,7 +225,8 @@ impl Container {
             self.task_limit.store(n, Ordering::Relaxed);
         }
         self.ns.cgroup.update_limits(new);
-        // Of application processes the host's killer thinks that they have half of the limit more than they do.
+        // Of application processes the host's killer thinks that they have half of the limit more
+        // than they do.
         self.clas
             .limit_view(self.ns.cgroup.memory_max().map_or(u64::MAX, |m| m / 4));
     }
@@ -279,7 +283,8 @@ impl Container {
         m.extend_from_slice(payload);
         let _ = hostcall::file::write(self.control.raw(), &m);
     }
-    /// Tells the starter that the host has ended a process of it: once, as there may be many, and without waiting.
+    /// Tells the starter that the host has ended a process of it: once, as there may be many, and
+    /// without waiting.
     pub fn tell_of_loss(&self, process: &str) {
         if !self.told_of_loss.swap(true, Ordering::Relaxed) {
             let text = format!("{process} (said once)");

@@ -15,10 +15,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use stub::{AREA_LEN, AREAS, COMMAND_LEN, area};
 use wait::{MaySpin, Spinners};
 
-/// The control file: command pages and thread areas of all stub processes, in units of [`AREA_LEN`].
+/// The control file: command pages and thread areas of all stub processes, in units of
+/// [`AREA_LEN`].
 pub(super) const CONTROL_UNITS: usize = 1 << 17;
 
-/// So many descriptors are looked at for listeners that nobody knows of, each time that one may be lost.
+/// So many descriptors are looked at for listeners that nobody knows of, each time that one may be
+/// lost.
 pub(super) const SWEEP: RawFd = 1 << 14;
 
 /// The highest number of a descriptor that is looked at.
@@ -40,7 +42,8 @@ pub struct Factory {
     pub(super) zygote: Mutex<Zygote>,
     /// Readable when the zygote has ended.
     pub zygote_end: HostFd,
-    /// Files whose positions tell what became of a thread's clone; each start has one of its own meanwhile.
+    /// Files whose positions tell what became of a thread's clone; each start has one of its own
+    /// meanwhile.
     positions: Mutex<Vec<HostFd>>,
     pub(super) listeners: Listeners,
     /// Where the search for lost ones goes on, and the end of all.
@@ -167,8 +170,8 @@ impl Factory {
         }
     }
 
-    /// Takes back a unit that nobody maps any more. The next to have it may be another user's process: it must
-    /// find nothing of this one's registers and addresses.
+    /// Takes back a unit that nobody maps any more. The next to have it may be another user's
+    /// process: it must find nothing of this one's registers and addresses.
     pub(super) fn give_unit(&self, u: Unit) {
         self.clear_unit(u);
         self.units.lock().free.push(u.0);
@@ -181,7 +184,8 @@ impl Factory {
         }
     }
 
-    /// A run that reads as zeros. None beyond the first half of all units: who gets none goes on without.
+    /// A run that reads as zeros. None beyond the first half of all units: who gets none goes on
+    /// without.
     pub(super) fn take_run(&self) -> Result<Run> {
         let mut u = self.units.lock();
         match u.runs.pop() {
@@ -255,7 +259,8 @@ impl Factory {
         Ok(p)
     }
 
-    /// Closes some of the listeners that hostile applications hid from us, whose threads have ended.
+    /// Closes some of the listeners that hostile applications hid from us, whose threads have
+    /// ended.
     pub(super) fn sweep_listeners(&self) {
         let mut at = self.sweep.lock();
         let end = (*at + SWEEP).min(self.sweep_end);
@@ -321,7 +326,8 @@ pub(super) fn kick_spawner(cmd: MemSlice<'_>, seq: u32) {
     host::futex_wake(word(cmd, 0), 1);
 }
 
-/// Waits until the zygote says that it is done; `ESRCH` if it is gone. (No application code can write there.)
+/// Waits until the zygote says that it is done; `ESRCH` if it is gone. (No application code can
+/// write there.)
 pub(super) fn wait_ready(a: MemSlice<'_>, end: &HostFd) -> Result<()> {
     let ready = word(a, area::READY);
     // A hand-over usually takes some tens of microseconds.

@@ -11,11 +11,12 @@ use gofer::client::Client;
 use hostcall::HostFd;
 use std::sync::Arc;
 
-/// Makes the container up to its first instruction, tells its starter that it is ready, and serves that.
+/// Makes the container up to its first instruction, tells its starter that it is ready, and serves
+/// that.
 ///
-/// What is given: the body ([`JoinSpec`]), the channel to the container's Gofer, the socket to its starter,
-/// an empty memory file, a locked file that is held as long as its programs may run, the file for the root's changes (if the
-/// spec says so), then what `exec` is given.
+/// What is given: the body ([`JoinSpec`]), the channel to the container's Gofer, the socket to its
+/// starter, an empty memory file, a locked file that is held as long as its programs may run, the
+/// file for the root's changes (if the spec says so), then what `exec` is given.
 pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<(), Failure> {
     let mut given = given.into_iter();
     let mut next = |what: &str| {

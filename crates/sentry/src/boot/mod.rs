@@ -1,8 +1,8 @@
 //! Starting the kernel: from a [`config::Config`] to the first program.
 //!
-//! Order: the platform first, because the zygote is cloned while the process has one thread; then memory and
-//! file systems; then `seal` (the empty root, no capabilities, the allow-list); then the first program and
-//! the service threads.
+//! Order: the platform first, because the zygote is cloned while the process has one thread; then
+//! memory and file systems; then `seal` (the empty root, no capabilities, the allow-list); then the
+//! first program and the service threads.
 
 mod changes;
 mod join;
@@ -233,8 +233,8 @@ fn serve_network(kernel: &Arc<Kernel>) -> core::result::Result<(), Failure> {
     Ok(())
 }
 
-/// No user but root holds more of the host's files than this, half of the Gofer's or a quarter of this process's; nor
-/// more than half of few tasks.
+/// No user but root holds more of the host's files than this, half of the Gofer's or a quarter of
+/// this process's; nor more than half of few tasks.
 fn limit_users(kernel: &Kernel, host_files: u64) {
     let limits = vfs::userns::UserNs::default();
     let most = i64::try_from(host_files).unwrap_or(i64::MAX);

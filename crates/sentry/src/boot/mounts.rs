@@ -1,4 +1,5 @@
-//! A container's mount tree: its root with a writable layer, what the kernel provides, and what was asked for.
+//! A container's mount tree: its root with a writable layer, what the kernel provides, and what was
+//! asked for.
 
 use super::{Failure, or};
 use crate::Kernel;
@@ -223,7 +224,8 @@ impl Builder<'_> {
             return Ok(());
         };
         let flags = MountFlags::from_ms(m.flags);
-        // As mount(2) does; a tmpfs is made for what the bundle mounts in it, and read-only only where it is mounted.
+        // As mount(2) does; a tmpfs is made for what the bundle mounts in it, and read-only only
+        // where it is mounted.
         if let MountKind::Fs(kind) = &m.kind
             && kind != "tmpfs"
             && flags.contains(MountFlags::RDONLY)
@@ -345,7 +347,8 @@ fn make_parents(cx: &PathCx<'_>, path: &str) -> Result<()> {
     }
 }
 
-/// A device node. What the kernel has no driver for can be made, and gives `ENXIO` when it is opened.
+/// A device node. What the kernel has no driver for can be made, and gives `ENXIO` when it is
+/// opened.
 fn node(cx: &PathCx<'_>, d: &DeviceNode) -> Result<()> {
     make_parents(cx, &d.path)?;
     let path = d.path.as_bytes();

@@ -1,8 +1,8 @@
 //! /sys: what programs look for in it.
 //!
 //! The machine is one package of `Kernel::cpus` cores with a thread each, one memory node, and no
-//! devices but those of the kernel's own and those of the network. Sizes of caches are the processor's, by CPUID; nothing
-//! tells which of the host's CPUs they are.
+//! devices but those of the kernel's own and those of the network. Sizes of caches are the
+//! processor's, by CPUID; nothing tells which of the host's CPUs they are.
 
 mod cpu;
 mod net;

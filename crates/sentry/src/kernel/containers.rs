@@ -32,8 +32,8 @@ impl Kernel {
             .collect()
     }
 
-    /// Holds every task of a container at its next boundary, and has it come there. A task that sleeps in a
-    /// system call restarts the call afterwards.
+    /// Holds every task of a container at its next boundary, and has it come there. A task that
+    /// sleeps in a system call restarts the call afterwards.
     pub fn freeze(&self, c: &Arc<Container>) {
         c.freeze();
         self.kick(c);
@@ -53,8 +53,8 @@ impl Kernel {
 
     /// Ends all processes that a container has.
     pub fn kill_container(&self, c: &Arc<Container>) {
-        // Who is being told to end makes no more children (`clone` looks under the list's lock): the next time
-        // finds those that were made meanwhile.
+        // Who is being told to end makes no more children (`clone` looks under the list's lock):
+        // the next time finds those that were made meanwhile.
         loop {
             let mut all = self.members(c);
             all.retain(|g| g.exit_status().is_none());
@@ -77,8 +77,8 @@ impl Kernel {
         self.kill_container(c);
     }
 
-    /// Waits until none of these processes, which have been killed, runs any more. Where one does not obey, what it
-    /// runs is ended under it.
+    /// Waits until none of these processes, which have been killed, runs any more. Where one does
+    /// not obey, what it runs is ended under it.
     pub fn see_off(&self, groups: &[Arc<ThreadGroup>]) -> bool {
         self.await_end(groups, limits::OBEY) || {
             for g in groups {
@@ -88,8 +88,8 @@ impl Kernel {
         }
     }
 
-    /// Ends an address space, unless somebody shares it who is to live. Whether no code of the process's can run
-    /// any more.
+    /// Ends an address space, unless somebody shares it who is to live. Whether no code of the
+    /// process's can run any more.
     fn end_space(&self, g: &ThreadGroup) -> bool {
         let l = self.tasks.lock();
         let Some(mm) = l.memory_of(g.tgid, &self.no_memory) else {
@@ -131,8 +131,8 @@ impl Kernel {
         c.tell_exited(g.tgid, status);
     }
 
-    /// The first process of a container has ended: the others end, the starter is told. With the root
-    /// For the person who started a program by hand: what it asked for and could not have.
+    /// The first process of a container has ended: the others end, the starter is told. With the
+    /// root For the person who started a program by hand: what it asked for and could not have.
     fn tell_of_missing(&self, c: &Container) {
         if !c.is_managed && self.initial.net.was_missed() {
             let text = "the program asked for a network, and has none: --net=user gives it one \
@@ -141,7 +141,8 @@ impl Kernel {
         }
     }
 
-    /// container the sandbox ends, and this process exits. Whether no code of the container's can run any more.
+    /// container the sandbox ends, and this process exits. Whether no code of the container's can
+    /// run any more.
     pub fn end_container(&self, c: &Arc<Container>, status: i32) -> bool {
         let is_root = Arc::ptr_eq(c, &self.root);
         self.close_container(c);

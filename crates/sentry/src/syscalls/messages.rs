@@ -288,7 +288,8 @@ fn recvmsg(cx: &mut Context, fd: Fd, msg: Va, flags: MsgFlags) -> SysResult {
     receive_message(cx, &f, msg, flags)
 }
 
-/// `recvmmsg(fd, msgs, count, flags, timeout)`. As on Linux, the time is looked at only between messages.
+/// `recvmmsg(fd, msgs, count, flags, timeout)`. As on Linux, the time is looked at only between
+/// messages.
 fn recvmmsg(
     cx: &mut Context,
     fd: Fd,

@@ -1,8 +1,8 @@
 //! System calls: the table and the dispatcher.
 //!
-//! Each file holds what a part of Linux does, and ends in its part of the table, `calls!`. A function opens with
-//! what the call does; its parameters have the types of [`args`]; it hands on to the object that does the work.
-//! What is not in the table gives `ENOSYS`.
+//! Each file holds what a part of Linux does, and ends in its part of the table, `calls!`. A
+//! function opens with what the call does; its parameters have the types of [`args`]; it hands on
+//! to the object that does the work. What is not in the table gives `ENOSYS`.
 
 pub mod args;
 mod attributes;
@@ -135,7 +135,8 @@ pub fn dispatch(cx: &mut Context, nr: u64, args: &Raw) -> SysResult {
     r
 }
 
-/// Reads a struct whose size the caller names: longer ones must be zero at the end (`copy_struct_from_user`).
+/// Reads a struct whose size the caller names: longer ones must be zero at the end
+/// (`copy_struct_from_user`).
 fn read_sized(cx: &Context, va: Va, size: usize, buf: &mut [u8]) -> Result<()> {
     let mm = cx.mm();
     let n = size.min(buf.len());

@@ -64,7 +64,8 @@ fn send_many(
     if any { Ok(0) } else { Err(last) }
 }
 
-/// `kill(pid, sig)`. A number that is no signal is told once there is somebody (`check_kill_permission`).
+/// `kill(pid, sig)`. A number that is no signal is told once there is somebody
+/// (`check_kill_permission`).
 fn kill(cx: &mut Context, tid: Tid, signal: SignalNumber) -> SysResult {
     let (pid, s) = (tid.0, signal.signal_or_none());
     match pid {

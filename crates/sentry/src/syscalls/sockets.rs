@@ -1,6 +1,6 @@
-//! Sockets (`net/socket.c`): making and connecting them, their options. The objects are in the `net`
-//! crate, with their time limits; the caller's numbers and the application's memory are here. What
-//! they send is in [`super::messages`].
+//! Sockets (`net/socket.c`): making and connecting them, their options. The objects are in the
+//! `net` crate, with their time limits; the caller's numbers and the application's memory are here.
+//! What they send is in [`super::messages`].
 
 use super::SysResult;
 use super::args::*;

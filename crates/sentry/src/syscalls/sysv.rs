@@ -1,4 +1,5 @@
-//! System V IPC: the objects are in `ipc::sysv`; the application's structures and its mappings are here.
+//! System V IPC: the objects are in `ipc::sysv`; the application's structures and its mappings are
+//! here.
 
 use super::SysResult;
 use super::args::*;
@@ -121,7 +122,8 @@ fn ns(cx: &Context) -> Arc<IpcNamespace> {
     Arc::clone(&cx.ns().ipc)
 }
 
-/// Makes the ids in an encoded structure the caller's numbers: the owners', and the processes' at these places.
+/// Makes the ids in an encoded structure the caller's numbers: the owners', and the processes' at
+/// these places.
 fn with_numbers(cx: &Context, mut bytes: Vec<u8>, places: &[usize]) -> Vec<u8> {
     let ns = &cx.cred().user_ns;
     for (at, user) in [(4, true), (8, false), (12, true), (16, false)] {
@@ -152,7 +154,8 @@ enum NumberIs {
     Place,
 }
 
-/// What the `*_STAT` commands find: by identifier, or by place in the table, which gives the identifier.
+/// What the `*_STAT` commands find: by identifier, or by place in the table, which gives the
+/// identifier.
 fn stat_of<T: Object>(r: &Registry<T>, n: i32, is: NumberIs) -> Result<(usize, Arc<T>)> {
     match is {
         NumberIs::Id => r.get(n).map(|t| (0, t)),

@@ -25,8 +25,8 @@ pub struct ExecRequest {
     /// The name as given; `/dev/fd/N` for fexecve.
     pub path: Vec<u8>,
     pub walk: Walk,
-    /// What a program opened by descriptor is called (`/dev/fd/N`); a script cannot be reached by that name if the
-    /// descriptor is closed by the call.
+    /// What a program opened by descriptor is called (`/dev/fd/N`); a script cannot be reached by
+    /// that name if the descriptor is closed by the call.
     pub by_fd: Option<ByFd>,
     pub argv: Vec<Vec<u8>>,
     pub envp: Vec<Vec<u8>>,
@@ -192,8 +192,8 @@ fn adopt(task: &Task, o: Opened) {
     drop(old);
 }
 
-/// Loads the first program of a task that has not run, into the memory that the task has: nothing is in it yet.
-/// After an error the task can only be dropped.
+/// Loads the first program of a task that has not run, into the memory that the task has: nothing
+/// is in it yet. After an error the task can only be dropped.
 pub fn prepare(task: &Arc<Task>, req: &ExecRequest) -> Result<Box<dyn AppThread>> {
     let b = build(task, req, || Ok(task.mm()))?;
     task.set_cred(b.raise.cred);
@@ -468,8 +468,8 @@ fn protect(task: &Arc<Task>, mm: &Mm, o: &Opened) {
     mm.privacy().set_dumpable(dumpable);
 }
 
-/// Ends the other threads of the group and waits for them. The caller takes the group's id. Of two threads that
-/// come here, one ends by the other's hand.
+/// Ends the other threads of the group and waits for them. The caller takes the group's id. Of two
+/// threads that come here, one ends by the other's hand.
 fn de_thread(cx: &mut Context) -> Result<()> {
     let kernel = cx.kernel.clone();
     // Again and again: one that was making a thread when it was told to end may have made it.

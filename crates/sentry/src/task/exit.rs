@@ -18,8 +18,8 @@ pub const fn exited(code: i32) -> i32 {
     (code & 0xff) << 8
 }
 
-/// Sets the word of CLONE_CHILD_CLEARTID to 0 and wakes a waiter: only if someone shares the memory, as
-/// Linux does (`mm_release`).
+/// Sets the word of CLONE_CHILD_CLEARTID to 0 and wakes a waiter: only if someone shares the
+/// memory, as Linux does (`mm_release`).
 pub(super) fn clear_child_tid(task: &Task) {
     use super::futex::{Scope, wake};
     let at = Va(task.clear_child_tid.swap(0, Ordering::Relaxed));

@@ -344,8 +344,8 @@ pub fn requeue(
 /// +----+--------+--------+-------------+-------------+
 /// ```
 ///
-/// `SH`: the argument is `1 << oparg`. Both arguments are signed. Linux finds an unknown `op` when it
-/// is at the word, and an unknown `cmp` after the change.
+/// `SH`: the argument is `1 << oparg`. Both arguments are signed. Linux finds an unknown `op` when
+/// it is at the word, and an unknown `cmp` after the change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WakeOp(pub u32);
 

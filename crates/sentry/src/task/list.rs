@@ -1,5 +1,5 @@
-//! The task list: who there is and how they are related. One lock, `Kernel::tasks`, protects all of it
-//! (Linux's `tasklist_lock`).
+//! The task list: who there is and how they are related. One lock, `Kernel::tasks`, protects all of
+//! it (Linux's `tasklist_lock`).
 
 use super::{Task, ThreadGroup};
 use crate::ns::pid::{Pid, PidNs};
@@ -123,7 +123,8 @@ pub struct TaskList {
     tasks: HashMap<i32, Arc<Task>>,
     /// The members of each process group, zombies included.
     groups: HashMap<i32, BTreeSet<i32>>,
-    /// How many processes each session has. An id that is in use here or as a group's is not given out.
+    /// How many processes each session has. An id that is in use here or as a group's is not given
+    /// out.
     sessions: HashMap<i32, usize>,
     /// The numbers of every id in use that has some below the initial pid namespace.
     pids: HashMap<i32, Arc<Pid>>,
@@ -214,8 +215,8 @@ impl TaskList {
             None => vec![],
         }
     }
-    /// An unused thread id. Ids in use are at most a few for each process, so the search is short even where
-    /// they follow each other.
+    /// An unused thread id. Ids in use are at most a few for each process, so the search is short
+    /// even where they follow each other.
     fn new_tid(&mut self) -> Result<i32> {
         for _ in 0..PID_MAX {
             self.last = if self.last + 1 >= PID_MAX {
@@ -246,7 +247,8 @@ impl TaskList {
             p.threads.insert(t.tid, t.clone());
         }
     }
-    /// A thread's end begins. Whether it is its group's last: all others are removed, or on their way.
+    /// A thread's end begins. Whether it is its group's last: all others are removed, or on their
+    /// way.
     pub fn leave(&mut self, t: &Task) -> bool {
         self.processes.get_mut(&t.group.tgid).is_some_and(|p| {
             p.leaving.insert(t.tid);
@@ -324,7 +326,8 @@ impl TaskList {
             .map(|p| p.threads.values().cloned().collect())
             .unwrap_or_default()
     }
-    /// How many threads a process has, with a main one that has ended: that is there until it is waited for.
+    /// How many threads a process has, with a main one that has ended: that is there until it is
+    /// waited for.
     #[must_use]
     pub fn thread_count(&self, tgid: i32) -> usize {
         self.processes.get(&tgid).map_or(0, |p| {
@@ -403,8 +406,8 @@ impl TaskList {
         self.leave_group(tgid, old);
         self.groups.entry(pgid).or_default().insert(tgid);
     }
-    /// Whether a process group is orphaned (`is_orphaned_pgrp`): no live member has a parent in another
-    /// group of the same session. `except` is left out of account.
+    /// Whether a process group is orphaned (`is_orphaned_pgrp`): no live member has a parent in
+    /// another group of the same session. `except` is left out of account.
     #[must_use]
     pub fn is_orphaned(&self, pgid: i32, except: Option<i32>) -> bool {
         !self.members(pgid).any(|p| {
@@ -454,8 +457,8 @@ impl TaskList {
         }
         children.into_iter().collect()
     }
-    /// Who takes the orphans (`find_new_reaper`): the nearest subreaper above in the same pid namespace, or its
-    /// process 1.
+    /// Who takes the orphans (`find_new_reaper`): the nearest subreaper above in the same pid
+    /// namespace, or its process 1.
     #[must_use]
     pub fn reaper(&self, tgid: i32) -> i32 {
         let Some(me) = self.processes.get(&tgid) else {
@@ -485,7 +488,8 @@ impl TaskList {
             n => n,
         }
     }
-    /// Removes a zombie; to be dropped without the list's lock, for all that is left of its container may go with it.
+    /// Removes a zombie; to be dropped without the list's lock, for all that is left of its
+    /// container may go with it.
     #[must_use]
     pub fn reap(&mut self, tgid: i32) -> Option<Process> {
         let p = self.processes.remove(&tgid)?;
