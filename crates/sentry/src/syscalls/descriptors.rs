@@ -1,14 +1,15 @@
-//! Descriptors: closing, duplicating, fcntl; files that only descriptors reach (memfd).
+//! Descriptors: installing, closing, duplicating, fcntl; files that only descriptors reach (memfd).
 
 use super::SysResult;
 use super::args::*;
 use super::locks::{LockCmd, LockOwner, LockWhat, fcntl_lock};
 use crate::task::Context;
 use abi::errno::*;
-use abi::linux::{F_UNLCK, FD_CLOEXEC, O_NOATIME, O_PATH};
+use abi::linux::{F_UNLCK, FD_CLOEXEC, O_NOATIME, O_NONBLOCK, O_PATH};
 use abi::{Result, Va};
-use vfs::File;
+use std::sync::Arc;
 use vfs::fd_table::CloseOnExec;
+use vfs::file::{File, FileOps};
 use vfs::fs::tmpfs;
 use vfs::ops::Wait;
 
@@ -29,6 +30,32 @@ flags! {
         MFD_NOEXEC_SEAL,
         MFD_EXEC,
     }
+}
+
+/// Installs an anonymous file; O_NONBLOCK and O_CLOEXEC are taken from `flags`.
+pub fn install(cx: &Context, ops: Arc<dyn FileOps>, mode: u32, flags: u32) -> SysResult {
+    let f = File::new(ops, mode | (flags & O_NONBLOCK), None, cx.cred());
+    cx.files()
+        .install(f, CloseOnExec::from_flags(flags), &cx.room())
+        .map(|n| n as usize)
+}
+
+/// Writes two descriptors' numbers to the application, and installs the files when that worked.
+pub fn install_pair(
+    cx: &Context,
+    out: UserOut<[i32; 2]>,
+    files: [Arc<File>; 2],
+    flags: u32,
+) -> SysResult {
+    files.iter().try_for_each(|f| f.may_stay())?;
+    let (table, limit) = (cx.files(), &cx.room());
+    let (a, b) = (table.reserve(limit)?, table.reserve(limit)?);
+    out.write(&cx.mm(), &[a.number(), b.number()])?;
+    let [x, y] = files;
+    let c = CloseOnExec::from_flags(flags);
+    a.install(x, c);
+    b.install(y, c);
+    Ok(0)
 }
 
 fn close(cx: &mut Context, fd: Fd) -> SysResult {

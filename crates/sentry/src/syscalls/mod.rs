@@ -9,8 +9,10 @@ mod attributes;
 mod creds;
 mod descriptors;
 mod directories;
-mod events;
+mod epoll;
+mod eventfd;
 mod futex;
+mod inotify;
 mod io;
 mod ioctl;
 mod limits;
@@ -22,10 +24,12 @@ mod mounts;
 mod ns;
 mod paths;
 mod pidfd;
+mod pipe;
 mod poll;
 mod prctl;
 mod process;
 mod sched;
+mod signalfd;
 mod signals;
 mod sockets;
 mod splice;
@@ -34,6 +38,7 @@ mod sync;
 mod system;
 mod sysv;
 mod time;
+mod timerfd;
 mod xattrs;
 
 use crate::strace;
@@ -62,8 +67,10 @@ const ALL: &[&[Call]] = &[
     creds::CALLS,
     descriptors::CALLS,
     directories::CALLS,
-    events::CALLS,
+    epoll::CALLS,
+    eventfd::CALLS,
     futex::CALLS,
+    inotify::CALLS,
     io::CALLS,
     ioctl::CALLS,
     limits::CALLS,
@@ -75,10 +82,12 @@ const ALL: &[&[Call]] = &[
     ns::CALLS,
     paths::CALLS,
     pidfd::CALLS,
+    pipe::CALLS,
     poll::CALLS,
     prctl::CALLS,
     process::CALLS,
     sched::CALLS,
+    signalfd::CALLS,
     signals::CALLS,
     sockets::CALLS,
     splice::CALLS,
@@ -87,6 +96,7 @@ const ALL: &[&[Call]] = &[
     system::CALLS,
     sysv::CALLS,
     time::CALLS,
+    timerfd::CALLS,
     xattrs::CALLS,
 ];
 

@@ -4,7 +4,7 @@
 
 use super::SysResult;
 use super::args::*;
-use super::events::install_pair;
+use super::descriptors::install_pair;
 use super::io::call;
 use crate::task::Context;
 use abi::errno::*;
