@@ -45,6 +45,8 @@ PEERS are native, crun, runc, runsc (systrap), runsc-ptrace, notify and ptrace (
 and idle memory, do and do-ptrace (`cloister do`, of this machine's programs). A peer may
 have options of its own for the runtime, which make it one more column:
   --peers native,runsc,notify --peer 'notify --debug-drop=7'
+Another build of Cloister is a peer as well: what a change costs, in turns:
+  --peers native,notify@/tmp/before/cloister,notify --only calls,memory
 
 PROFILES are of the first of Cloister's peers, need perf (Debian: linux-perf), and take some seconds each; perf stores
 up to 3 GB in /var/tmp meanwhile. Other work on the machine is told from the sandbox's, but takes its CPUs. What costs

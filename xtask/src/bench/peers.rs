@@ -96,7 +96,7 @@ impl Peer {
         let state = plan
             .scratch
             .join("state")
-            .join(self.name.replace([' ', '/'], "_"));
+            .join(self.name.replace([' ', '/', '@'], "_"));
         let mut words = vec![text(&self.program), format!("--root={}", text(&state))];
         match (self.kind, net) {
             (Kind::Runsc, Net::Own) => words.push("--network=none".to_owned()),
@@ -134,9 +134,18 @@ fn text(p: &Path) -> String {
     p.to_string_lossy().into_owned()
 }
 
+/// A peer's first word: what it stands for, and after an `@` the build of the command that is meant.
+fn base_and_build(name: &str) -> (&str, Option<&Path>) {
+    let word = name.split_whitespace().next().unwrap_or_default();
+    match word.split_once('@') {
+        Some((base, build)) => (base, Some(Path::new(build))),
+        None => (word, None),
+    }
+}
+
 /// What a peer's first word stands for: its kind, and the options that make it.
 pub fn known(name: &str) -> Result<(Kind, &'static [&'static str])> {
-    let base = name.split_whitespace().next().unwrap_or_default();
+    let (base, _) = base_and_build(name);
     Ok(match base {
         "native" => (Kind::Native, &[]),
         "crun" => (Kind::Crun, &[]),
@@ -159,13 +168,21 @@ pub fn find(
     installer: &Installer,
     stop: &Stop,
 ) -> Result<Peer> {
-    let mut words = name.split_whitespace().map(str::to_owned);
-    let base = words.next().unwrap_or_default();
+    let (base, build) = base_and_build(name);
+    let words = name.split_whitespace().skip(1).map(str::to_owned);
     let (kind, options) = known(name)?;
+    if build.is_some() && !matches!(kind, Kind::Cloister | Kind::Do) {
+        return Err(format!(
+            "{base} has no build of Cloister's: leave out what follows @"
+        ));
+    }
+    if let Some(build) = build.filter(|b| !b.exists()) {
+        return Err(format!("there is no {} (peer {name})", build.display()));
+    }
     let found = match kind {
         Kind::Native => Ok(native.to_owned()),
-        Kind::Cloister | Kind::Do => Ok(cloister.to_owned()),
-        Kind::Crun | Kind::Runc => installer.program(&base, &base, stop),
+        Kind::Cloister | Kind::Do => Ok(build.unwrap_or(cloister).to_owned()),
+        Kind::Crun | Kind::Runc => installer.program(base, base, stop),
         Kind::Runsc => runsc(installer, stop),
     };
     let (program, missing) = match found {
