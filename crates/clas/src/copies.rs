@@ -1,6 +1,6 @@
 //! Copies of frames, for copy-on-write.
 
-use crate::{Cla, Clas, Wait};
+use crate::{Cla, Clas};
 use abi::errno::EINTR;
 use abi::{PAGE_SIZE, Result};
 
@@ -15,9 +15,9 @@ pub struct Beside {
 impl Clas {
     /// New frames for a private copy, and whether they are in memory already: a place `beside`
     /// others, or small ones that were just in use, or packed with the rest.
-    fn allocate_copy(&self, pages: u64, beside: Beside, wait: Wait) -> Result<(Cla, bool)> {
+    fn allocate_copy(&self, pages: u64, beside: Beside) -> Result<(Cla, bool)> {
         let mut kept = false;
-        let at = self.allocate_with(pages, wait, |inner| {
+        let at = self.allocate_with(pages, |inner| {
             kept = false;
             if let Some(end) = beside.before.map(Cla::page)
                 && let Some(start) = end.checked_sub(pages)
@@ -40,14 +40,30 @@ impl Clas {
     }
 
     /// New frames with the contents of `pages` frames from `from` on.
-    pub fn copy_of(&self, from: Cla, pages: u64, beside: Beside, wait: Wait) -> Result<Cla> {
-        let (to, kept) = self.allocate_copy(pages, beside, wait)?;
-        let len = (pages * PAGE_SIZE) as usize;
+    pub fn copy_of(&self, from: Cla, pages: u64, beside: Beside) -> Result<Cla> {
+        let (to, kept) = self.allocate_copy(pages, beside)?;
+        if self.is_limited() {
+            // What has no page gets none: it could be given back where the limit is reached.
+            let mut done = from;
+            let end = Cla(from.0 + pages * PAGE_SIZE);
+            for (hole, n) in self.holes(from, pages).into_iter().chain([(end, 0)]) {
+                let len = hole.0 - done.0;
+                self.copy(done, Cla(to.0 + (done.0 - from.0)), len as usize, kept);
+                done = hole.add(n * PAGE_SIZE);
+            }
+        } else {
+            self.copy(from, to, (pages * PAGE_SIZE) as usize, kept);
+        }
+        Ok(to)
+    }
+
+    /// Copies between frames; `are_there`: those that it goes to are in memory.
+    fn copy(&self, from: Cla, to: Cla, len: usize, are_there: bool) {
         let src = self.slice(from, len);
         let mut done = 0;
         // By a write to the file: that makes pages without clearing them first, and without a fault
         // for each.
-        while !kept && done < len {
+        while !are_there && done < len {
             let rest = src.sub(done, len - done);
             match hostcall::file::pwritev(self.file.raw(), &[rest], to.0 + done as u64) {
                 Ok(n) if n > 0 => done += n,
@@ -60,11 +76,10 @@ impl Clas {
             self.slice(to.add(done as u64), len - done)
                 .copy_from_mem(rest);
         }
-        Ok(to)
     }
 
     /// New frames that read as zeros, for the contents of a file.
-    pub fn allocate_beside(&self, pages: u64, beside: Beside, wait: Wait) -> Result<Cla> {
-        Ok(self.allocate_copy(pages, beside, wait)?.0)
+    pub fn allocate_beside(&self, pages: u64, beside: Beside) -> Result<Cla> {
+        Ok(self.allocate_copy(pages, beside)?.0)
     }
 }

@@ -51,16 +51,22 @@ impl Kept {
     /// A run to be given back, where there are too many.
     pub(crate) fn excess(&mut self) -> Option<(u64, u64)> {
         if self.pages <= BUDGET {
-            return None;
+            None
+        } else {
+            self.pop()
         }
+    }
+
+    /// A run to be given back, while there is one.
+    pub(crate) fn pop(&mut self) -> Option<(u64, u64)> {
         let (s, e) = self.runs.pop_first()?;
         self.pages -= e - s;
         Some((s, e))
     }
 
-    #[cfg(test)]
+    /// The sum of all.
     pub(crate) fn pages(&self) -> u64 {
-        assert_eq!(
+        debug_assert_eq!(
             self.pages,
             self.runs.iter().map(|(s, e)| e - s).sum::<u64>()
         );

@@ -21,20 +21,20 @@ mod huge;
 mod kept;
 mod refs;
 mod registry;
+mod room;
 
 use abi::errno::ENOMEM;
 use abi::{PAGE_SIZE, Result, Va};
 use free::FreeRuns;
-use hostcall::mem::{Mapping, has_data, memfd, punch_hole};
+use hostcall::mem::{Mapping, has_data, memfd, next_hole, punch_hole};
 use hostcall::{HostFd, MemSlice, RawFd};
 use kept::Kept;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use refs::{Freed, RefCounts};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 pub use copies::Beside;
 pub use huge::LEN as HUGE;
@@ -57,8 +57,6 @@ impl Cla {
 
 /// The file grows in steps of this many bytes.
 const STEP: u64 = 1 << 30;
-/// How long an allocation waits for what ended address spaces give back.
-const ENDING_MAX: Duration = Duration::from_secs(2);
 /// Mappings (VMAs) that a container's address spaces may have together, beyond what each may have
 /// of its own. The Sentry's memory for one is in `docs/decisions/0013`.
 pub const MAPPINGS: u64 = 1 << 20;
@@ -87,8 +85,7 @@ pub struct Clas {
     huge: huge::Pays,
     view: View,
     inner: Mutex<Inner>,
-    /// An address space gave its frames back.
-    ended: Condvar,
+    room: room::Room,
     /// What is taken of [`MAPPINGS`].
     mappings: AtomicU64,
 }
@@ -125,18 +122,12 @@ impl View {
     }
 }
 
-/// Whether an allocation that finds no room waits, up to 2 s in all, for what ended address spaces
-/// give back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wait {
-    No,
-    ForEnding,
-}
-
 struct Inner {
     free: FreeRuns,
     /// Of `free`, what stays in memory.
     kept: Kept,
+    /// Neither free nor used: pages that are being given back.
+    leaving: u64,
     refs: RefCounts,
     /// Frames with a reference.
     used: u64,
@@ -210,13 +201,14 @@ impl Clas {
             inner: Mutex::new(Inner {
                 free: FreeRuns::default(),
                 kept: Kept::default(),
+                leaving: 0,
                 refs: RefCounts::default(),
                 used: 0,
                 peak: 0,
                 limit: limit / PAGE_SIZE,
                 ending: 0,
             }),
-            ended: Condvar::new(),
+            room: room::Room::default(),
             mappings: AtomicU64::new(0),
         }))
     }
@@ -228,9 +220,10 @@ impl Clas {
     }
 
     /// A run of `pages` frames, reading as zeros, with one reference each. `hint_end`: the run
-    /// should end there if it can, so that host mappings merge. `ENOMEM` past the limit.
+    /// should end there if it can, so that host mappings merge. `ENOMEM` past the limit: it never
+    /// waits ([`Clas::await_room`] does).
     pub fn allocate(&self, pages: u64, hint_end: Option<Cla>) -> Result<Cla> {
-        self.allocate_with(pages, Wait::ForEnding, |inner| {
+        self.allocate_with(pages, |inner| {
             if let Some(end) = hint_end.map(Cla::page)
                 && let Some(start) = end.checked_sub(pages)
                 && inner.free.covers(start, end)
@@ -252,9 +245,8 @@ impl Clas {
         before: Option<Cla>,
         after: Option<Cla>,
         va: Va,
-        wait: Wait,
     ) -> Result<Cla> {
-        self.allocate_with(pages, wait, |inner| {
+        self.allocate_with(pages, |inner| {
             if let Some(end) = before.map(Cla::page)
                 && let Some(start) = end.checked_sub(pages)
                 && inner.free.covers(start, end)
@@ -278,24 +270,13 @@ impl Clas {
     fn allocate_with(
         &self,
         pages: u64,
-        wait: Wait,
         mut place: impl FnMut(&mut Inner) -> Option<u64>,
     ) -> Result<Cla> {
         assert!(pages > 0, "an allocation of no frames");
-        let full = |inner: &Inner| {
-            let then = inner.used.checked_add(pages);
-            then.is_none_or(|n| n > inner.limit)
-        };
         let mut inner = self.inner.lock();
-        let mut until = None;
-        while full(&inner) {
-            // A thread that gives frames back in the background needs no lock that the caller may
-            // have.
-            if wait == Wait::No || inner.ending == 0 {
-                return Err(ENOMEM);
-            }
-            let until = *until.get_or_insert_with(|| Instant::now() + ENDING_MAX);
-            if self.ended.wait_until(&mut inner, until).timed_out() && full(&inner) {
+        if !inner.has_room(pages) {
+            self.shed_kept(&mut inner);
+            if !inner.has_room(pages) {
                 return Err(ENOMEM);
             }
         }
@@ -360,6 +341,13 @@ impl Clas {
         }
     }
 
+    /// As [`Clas::decref`], for many runs.
+    pub fn decref_all(&self, runs: &[(Cla, u64)]) {
+        for &(at, pages) in runs {
+            self.decref(at, pages);
+        }
+    }
+
     /// One reference less; frames without any are given back.
     ///
     /// # Panics
@@ -385,15 +373,22 @@ impl Clas {
         }
         while let Some((start, end)) = inner.kept.excess() {
             inner.free.take(start, end);
+            inner.leaving += end - start;
             excess.push((start, end));
         }
         drop(inner);
-        for &(start, end) in &excess {
+        self.give_back_all(excess);
+    }
+
+    /// Gives the memory of frames back that were taken out of the free ones, and puts them back.
+    fn give_back_all(&self, runs: Freed) {
+        for &(start, end) in &runs {
             self.give_back(start, end);
         }
-        if !excess.is_empty() {
+        if !runs.is_empty() {
             let mut inner = self.inner.lock();
-            for (start, end) in excess {
+            for (start, end) in runs {
+                inner.leaving -= end - start;
                 inner.free.insert(start, end);
             }
         }
@@ -440,6 +435,22 @@ impl Clas {
         self.on_disk || has_data(self.file.raw(), at.0, at.0 + pages * PAGE_SIZE)
     }
 
+    /// The runs of `pages` frames from `at` on that have no page of the file now: they read as
+    /// zeros, and take no memory.
+    #[must_use]
+    pub fn holes(&self, at: Cla, pages: u64) -> Vec<(Cla, u64)> {
+        let mut out = Vec::new();
+        if self.on_disk {
+            return out;
+        }
+        let (mut from, end) = (at.0, at.0 + pages * PAGE_SIZE);
+        while let Some((s, e)) = next_hole(self.file.raw(), from, end) {
+            out.push((Cla(s), (e - s) / PAGE_SIZE));
+            from = e;
+        }
+        out
+    }
+
     /// Gives the memory of `pages` frames back while they stay allocated: they read as zeros
     /// afterwards.
     pub fn discard(&self, at: Cla, pages: u64) {
@@ -447,18 +458,6 @@ impl Clas {
         if len > 0 && punch_hole(self.file.raw(), at.0, len).is_err() {
             self.slice(at, len as usize).zero();
         }
-    }
-
-    /// An address space ends, and will soon give its frames back: until [`Clas::has_ended`], who
-    /// finds no room waits for them.
-    pub fn is_ending(&self) {
-        self.inner.lock().ending += 1;
-    }
-
-    /// See [`Clas::is_ending`].
-    pub fn has_ended(&self) {
-        self.inner.lock().ending -= 1;
-        self.ended.notify_all();
     }
 
     /// Takes `n` of the container's [`MAPPINGS`]; whether there are so many.
@@ -538,11 +537,6 @@ impl Clas {
         let _ = hostcall::mem::unmap_pages(self.mapping.slice().sub(self.skew, mapped));
     }
 
-    /// Changes the limit, in bytes. What is allocated above it stays.
-    pub fn set_limit(&self, limit: u64) {
-        self.inner.lock().limit = limit / PAGE_SIZE;
-    }
-
     #[must_use]
     pub fn stats(&self) -> Stats {
         let resident =
@@ -607,6 +601,9 @@ pub trait Mappable: Send + Sync {
         offset: u64,
         len: u64,
     );
+    /// Gives back frames that nobody has touched and nobody maps any more. Called, as
+    /// [`Mappable::backing`], with the address space's lock held.
+    fn trim(&self) {}
     /// `msync(2)` and the end of a shared mapping: nothing to do where the page cache is shared.
     fn sync(&self, _offset: u64, _len: u64) -> Result<()> {
         Ok(())

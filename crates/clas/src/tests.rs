@@ -1,7 +1,9 @@
 use super::*;
 use proptest::prelude::*;
+use std::time::{Duration, Instant};
 
 const P: u64 = PAGE_SIZE;
+static NEVER: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 #[test]
 fn frames_read_as_zeros_when_reused() {
@@ -50,7 +52,7 @@ fn small_runs_stay_in_memory_and_read_as_zeros() {
     let n = c.inner.lock().kept.pages();
     assert!(n == 16 || n == 12);
     // For a copy, what is in memory is best.
-    let copy = c.copy_of(a, 2, Beside::default(), Wait::No).unwrap();
+    let copy = c.copy_of(a, 2, Beside::default()).unwrap();
     assert!(c.inner.lock().kept.pages() < n);
     c.decref(copy, 2);
     // Long ones, and those with holes, are given back.
@@ -85,6 +87,7 @@ fn who_finds_no_room_waits_for_what_ends() {
         other.decref(a, 8);
         other.has_ended();
     });
+    c.await_room(4 * P, &NEVER).unwrap();
     assert!(c.allocate(4, None).is_ok());
     t.join().unwrap();
     assert_eq!(c.allocate(5, None), Err(ENOMEM));
@@ -93,7 +96,7 @@ fn who_finds_no_room_waits_for_what_ends() {
 #[test]
 fn huge_pages_keep_contents() {
     let c = Clas::new().unwrap();
-    let a = c.allocate_near(2048, None, None, Va(0), Wait::No).unwrap();
+    let a = c.allocate_near(2048, None, None, Va(0)).unwrap();
     assert_eq!(a.0 % huge::LEN, 0);
     c.slice(a.add(5), 5).copy_from(b"hello");
     let in_memory = || {
@@ -110,12 +113,12 @@ fn huge_pages_keep_contents() {
     let n = in_memory();
     assert!((1..=1 + 3 * 512).contains(&n), "{n}");
     // Where the host can, and is quick often enough, some are made.
-    let scratch = c.allocate_near(512, None, None, Va(0), Wait::No).unwrap();
+    let scratch = c.allocate_near(512, None, None, Va(0)).unwrap();
     c.slice(scratch, 1).copy_from(b"x");
     let can = hostcall::mem::collapse(c.slice(scratch, huge::LEN as usize)).is_ok();
     c.decref(scratch, 512);
     let made = || {
-        let a = c.allocate_near(512, None, None, Va(0), Wait::No).unwrap();
+        let a = c.allocate_near(512, None, None, Va(0)).unwrap();
         c.make_huge(a, a.add(huge::LEN));
         let made = c.is_full(a.add(511 * P), 1);
         c.decref(a, 512);
@@ -127,7 +130,7 @@ fn huge_pages_keep_contents() {
     assert_eq!(&buf, b"hello");
     c.decref(a, 2048);
     assert_eq!(c.stats().allocated, 0);
-    let b = c.allocate_near(2048, None, None, Va(0), Wait::No).unwrap();
+    let b = c.allocate_near(2048, None, None, Va(0)).unwrap();
     let mut buf = vec![1u8; 8 << 20];
     c.slice(b, buf.len()).copy_to(&mut buf);
     assert!(buf.iter().all(|b| *b == 0));
@@ -139,8 +142,8 @@ fn guesses_do_not_wait_and_others_not_for_ever() {
     let a = c.allocate(8, None).unwrap();
     c.is_ending();
     let start = Instant::now();
-    assert_eq!(c.allocate_near(2, None, None, Va(0), Wait::No), Err(ENOMEM));
-    assert_eq!(c.copy_of(a, 1, Beside::default(), Wait::No), Err(ENOMEM));
+    assert_eq!(c.allocate_near(2, None, None, Va(0)), Err(ENOMEM));
+    assert_eq!(c.copy_of(a, 1, Beside::default()), Err(ENOMEM));
     assert!(start.elapsed() < Duration::from_secs(1));
     // Others that end, and give nothing: one deadline.
     let other = c.clone();
@@ -151,7 +154,7 @@ fn guesses_do_not_wait_and_others_not_for_ever() {
             std::thread::sleep(Duration::from_millis(100));
         }
     });
-    assert_eq!(c.allocate(1, None), Err(ENOMEM));
+    assert_eq!(c.await_room(P, &NEVER), Err(ENOMEM));
     let waited = start.elapsed();
     assert!(waited >= Duration::from_secs(2) && waited < Duration::from_millis(2900));
     t.join().unwrap();
@@ -187,14 +190,14 @@ fn references_and_limit() {
 fn neighbours_meet() {
     let c = Clas::new().unwrap();
     let va = Va(0x7000_0000_3000);
-    let a = c.allocate_near(16, None, None, va, Wait::No).unwrap();
+    let a = c.allocate_near(16, None, None, va).unwrap();
     assert_eq!(a.0 % (2 << 20), va.0 % (2 << 20));
     assert_eq!(
-        c.allocate_near(4, Some(a), None, va, Wait::No).unwrap(),
+        c.allocate_near(4, Some(a), None, va).unwrap(),
         Cla(a.0 - 4 * P)
     );
     assert_eq!(
-        c.allocate_near(4, Some(a), Some(a.add(16 * P)), va, Wait::No)
+        c.allocate_near(4, Some(a), Some(a.add(16 * P)), va)
             .unwrap(),
         a.add(16 * P)
     );
@@ -244,7 +247,7 @@ proptest! {
         let mut runs: Vec<(Cla, u64)> = Vec::new();
         for (op, i, n) in ops {
             match op {
-                0 => runs.push((c.allocate_near(n as u64, runs.last().map(|r| r.0), None, Va(0), Wait::No).unwrap(), n as u64)),
+                0 => runs.push((c.allocate_near(n as u64, runs.last().map(|r| r.0), None, Va(0)).unwrap(), n as u64)),
                 1 if !runs.is_empty() => {
                     let (a, l) = runs[i % runs.len()];
                     let k = (n as u64).min(l);

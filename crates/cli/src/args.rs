@@ -111,6 +111,11 @@ pub struct Do {
     /// The machine's name that the program sees
     #[arg(long, value_name = "NAME", default_value = "cloister", value_parser = host_name)]
     pub hostname: String,
+    /// The most memory that it may have, files in memory included, as in 512M [default: no limit]
+    ///
+    /// Where that is reached, its largest process is ended, as by a kernel that is out of memory.
+    #[arg(long, short = 'm', value_name = "SIZE", value_parser = memory)]
+    pub memory: Option<i64>,
     /// Writes down system calls, all or some: names and classes like %file, separated by commas
     #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = strace_filter)]
@@ -274,6 +279,17 @@ fn user(s: &str) -> Result<(u32, u32), String> {
         .ok_or_else(|| "write numbers, as in 1000 or 1000:1000".into())
 }
 
+/// A limit of memory: some bytes at least.
+fn memory(s: &str) -> Result<i64, String> {
+    /// What a shell needs to say that it has no more.
+    const LEAST: i64 = 1 << 20;
+    let n = crate::oci::values::size(s)?;
+    if n < LEAST {
+        return Err("write a megabyte or more, as in 512M".to_owned());
+    }
+    Ok(n)
+}
+
 fn host_name(s: &str) -> Result<String, String> {
     // __NEW_UTS_LEN
     if s.len() <= 64 && !s.contains('\0') {
@@ -327,7 +343,8 @@ mod tests {
             "cloister do --strace=nosuch -- ls",
             "cloister do --strace=read,%nosuch -- ls",
             "cloister do --writeable . -- ls",
-            "cloister do --memory 1g ls",
+            "cloister do --memory 1 ls",
+            "cloister do --memroy 1g ls",
             "cloister do -p 80 ls",
         ] {
             assert!(parse(bad).is_err(), "{bad}");

@@ -2,7 +2,7 @@
 
 mod documents;
 mod show;
-mod values;
+pub mod values;
 
 use documents::{Whose, example, features};
 use show::{events, list, list_ids, pretty, print, ps, seconds};

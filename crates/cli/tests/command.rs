@@ -105,7 +105,7 @@ fn mistakes_are_told() {
         (&["do", "--user", "me", "true"], "write numbers"),
         (&["do"], "PROGRAM"),
         (&["do", "--writeable", ".", "true"], "--writable"),
-        (&["do", "--memory", "1g", "true"], "--memory"),
+        (&["do", "--memory", "1", "true"], "512M"),
         (&["do", "-p", "80:80", "true"], "'-p'"),
         (&["do", "--strace=nosuch", "true"], "nosuch"),
         (&["do", "--strace=%fiel", "true"], "%file"),

@@ -453,6 +453,10 @@ pub mod control {
     /// text.
     pub const NOTE: u32 = 19;
 
+    /// Sentry → starter: a process was ended for lack of memory; `u64`: how many were so far; UTF-8
+    /// text for the person.
+    pub const OUT_OF_MEMORY: u32 = 20;
+
     /// Every process.
     pub const ALL: u32 = u32::MAX;
 }

@@ -13,6 +13,9 @@ pub struct Limits {
     pub memory: Option<i64>,
     pub memory_and_swap: Option<i64>,
     pub reservation: Option<i64>,
+    /// Bytes of frames that it may have: the memory, with swap where the host has some; negative for
+    /// no limit but the host's.
+    pub frames: Option<i64>,
     /// Microseconds of CPU time in each period; not positive for no limit.
     pub quota: Option<i64>,
     pub period: Option<u64>,
@@ -36,6 +39,7 @@ impl Limits {
         set(&mut self.memory, new.memory);
         set(&mut self.memory_and_swap, new.memory_and_swap);
         set(&mut self.reservation, new.reservation);
+        set(&mut self.frames, new.frames);
         set(&mut self.quota, new.quota);
         set(&mut self.period, new.period);
         set(&mut self.weight, new.weight);
@@ -48,6 +52,12 @@ impl Limits {
     #[must_use]
     pub fn memory_max(&self) -> Option<u64> {
         self.memory.and_then(|n| u64::try_from(n).ok())
+    }
+
+    /// The limit of frames, bytes.
+    #[must_use]
+    pub fn frames_max(&self) -> Option<u64> {
+        self.frames.and_then(|n| u64::try_from(n).ok())
     }
 
     /// How many CPUs there are, of the `all` that the sandbox began with. They are numbered from 0,

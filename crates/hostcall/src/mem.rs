@@ -206,6 +206,20 @@ pub fn has_data(fd: RawFd, offset: u64, end: u64) -> bool {
     }
 }
 
+/// The next part of a memory file in `[offset, end)` without pages, in memory or swapped out; `None`
+/// if there is none.
+pub fn next_hole(fd: RawFd, offset: u64, end: u64) -> Option<(u64, u64)> {
+    let seek = |at: u64, what| crate::path::lseek(fd, at as i64, what);
+    // (The end of the file counts as a hole.)
+    let start = seek(offset, libc::SEEK_HOLE).ok().filter(|at| *at < end)?;
+    let until = match seek(start, libc::SEEK_DATA) {
+        Ok(at) => at.min(end),
+        Err(abi::errno::ENXIO) => end,
+        Err(_) => return None,
+    };
+    Some((start, until))
+}
+
 /// `madvise(MADV_COLLAPSE)` of our own mapping: makes its pages huge ones, also for those who map
 /// them too.
 pub fn collapse(mem: MemSlice<'_>) -> Result<()> {

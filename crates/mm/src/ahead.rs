@@ -8,7 +8,7 @@ use crate::state::State;
 use crate::types::Access;
 use crate::vma::{Vma, VmaFlags, identity};
 use abi::linux::MADV_POPULATE_WRITE;
-use clas::{Beside, Cla, Wait};
+use clas::{Beside, Cla};
 use platform::{Prot, USER_MAX};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -263,7 +263,7 @@ impl State {
                 if !self.clas.was_written(at, pages) {
                     continue;
                 }
-                let Ok(to) = self.clas.copy_of(at, pages, Beside::default(), Wait::No) else {
+                let Ok(to) = self.clas.copy_of(at, pages, Beside::default()) else {
                     return out;
                 };
                 self.pmas.cut(&part);

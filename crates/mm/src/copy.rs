@@ -119,6 +119,7 @@ impl State {
         va: u64,
         max: u64,
         mode: Mode,
+        effort: Effort,
     ) -> std::result::Result<(Backing, u64), Bad> {
         if self.vmas.get(va).is_none() {
             self.grow_stack(va)?;
@@ -140,7 +141,7 @@ impl State {
             }
             None => {
                 let vma = vma.clone();
-                self.resolve(va, &vr, &vma, mode.is_write(), Effort::Needed)?
+                self.resolve(va, &vr, &vma, mode.is_write(), effort)?
             }
         };
         Ok((pma.after(va - r.start).backing, max.min(r.end - va)))
@@ -153,7 +154,8 @@ impl State {
             let Some(at) = va.checked_add(done as u64) else {
                 break;
             };
-            let Ok((backing, n)) = self.piece(at, (dst.len() - done) as u64, mode) else {
+            let Ok((backing, n)) = self.piece(at, (dst.len() - done) as u64, mode, Effort::Needed)
+            else {
                 break;
             };
             let part = &mut dst[done..done + n as usize];
@@ -179,7 +181,8 @@ impl State {
             let Some(at) = va.checked_add(done as u64) else {
                 break;
             };
-            let Ok((backing, n)) = self.piece(at, (src.len() - done) as u64, mode) else {
+            let Ok((backing, n)) = self.piece(at, (src.len() - done) as u64, mode, Effort::Needed)
+            else {
                 break;
             };
             let part = &src[done..done + n as usize];
@@ -198,13 +201,37 @@ impl State {
         done
     }
 
+    /// As [`State::piece`], where `before` are used already: who waits for room gives up what
+    /// nobody has touched, but none of these.
+    fn next_piece(
+        &mut self,
+        va: u64,
+        max: u64,
+        mode: Mode,
+        before: &Pins,
+    ) -> std::result::Result<(Backing, u64), Bad> {
+        if before.is_empty() {
+            return self.piece(va, max, mode, Effort::Needed);
+        }
+        match self.piece(va, max, mode, Effort::Guess) {
+            Err(Bad::Memory) => {
+                self.clas.incref_all(before);
+                let found = self.piece(va, max, mode, Effort::Needed);
+                self.clas.decref_all(before);
+                found
+            }
+            found => found,
+        }
+    }
+
+    /// What `ranges` begin with, up to `max` bytes, and which frames these are (`pins`, empty).
     fn gather<'a>(
         &mut self,
         clas: &'a Clas,
         ranges: &[UserRange],
         max: usize,
         mode: Mode,
-        mut pins: Option<&mut Pins>,
+        pins: &mut Pins,
     ) -> Gathered<'a> {
         let mut g = Gathered {
             slices: Slices::new(),
@@ -217,7 +244,7 @@ impl State {
             while done < r.len && g.bytes < max {
                 let want = (r.len - done).min((max - g.bytes) as u64);
                 let piece = match r.va.0.checked_add(done) {
-                    Some(at) => self.piece(at, want, mode),
+                    Some(at) => self.next_piece(at, want, mode, pins),
                     None => Err(Bad::Unmapped),
                 };
                 let Ok((backing, n)) = piece else {
@@ -249,10 +276,8 @@ impl State {
                             return g;
                         }
                         g.slices.push(clas.slice(at, n as usize));
-                        if let Some(pins) = &mut pins {
-                            let page = at.0 & !(PAGE - 1);
-                            pins.push((Cla(page), (at.0 + n - page).div_ceil(PAGE)));
-                        }
+                        let page = at.0 & !(PAGE - 1);
+                        pins.push((Cla(page), (at.0 + n - page).div_ceil(PAGE)));
                     }
                     Backing::Host { fd, offset } => {
                         if g.bytes == 0 {
@@ -441,13 +466,7 @@ impl Mm {
         // Recursive: `f` may be a transfer to another address space, or to this one.
         let shared = (max > HOLD).then(|| self.pins.read_recursive());
         let (held, g) = self.with(|st| {
-            let g = st.gather(
-                &self.clas,
-                ranges,
-                max,
-                mode,
-                shared.is_some().then_some(&mut pins),
-            );
+            let g = st.gather(&self.clas, ranges, max, mode, &mut pins);
             if g.fault && g.bytes == 0 {
                 return (Err(EFAULT), g);
             }
@@ -465,9 +484,9 @@ impl Mm {
             None => f(&g.slices).map(|n| n.min(g.bytes)),
             Some(mut h) => bounce(&mut h, mode, f),
         };
-        drop(shared);
-        for (at, pages) in pins {
-            self.clas.decref(at, pages);
+        if shared.is_some() {
+            drop(shared);
+            self.clas.decref_all(&pins);
         }
         done
     }
@@ -484,7 +503,9 @@ impl Mm {
             return Err(EINVAL);
         }
         self.with(|st| {
-            let (backing, _) = st.piece(va.0, 4, Mode::of(access)).map_err(|_| EFAULT)?;
+            let (backing, _) = st
+                .piece(va.0, 4, Mode::of(access), Effort::Needed)
+                .map_err(|_| EFAULT)?;
             self.atomic_u32_in(st, backing, f)
         })
     }
@@ -559,7 +580,7 @@ impl Mm {
                 let at = va.0.checked_add(done);
                 match at
                     .ok_or(Bad::Unmapped)
-                    .and_then(|at| st.piece(at, len - done, Mode::of(access)))
+                    .and_then(|at| st.piece(at, len - done, Mode::of(access), Effort::Needed))
                 {
                     Ok((_, n)) => done += n,
                     Err(_) => break,

@@ -51,7 +51,7 @@
 //! are operations: `resolve` finds or makes the PMA for an access; `host` makes the cache agree
 //! with VMAs and PMAs; `place` finds an address; and there is a file for each group of calls
 //! (`map`, `remap`, `protect`, `brk`, `advise`, `lock`, `policy`, `fork`), for faults (`fault`,
-//! `stack`), for the Sentry's accesses (`copy`, `user`, `futex`), for code (`patch`) and for
+//! `stack`), for giving back what nobody touched (`trim`), for the Sentry's accesses (`copy`, `user`, `futex`), for code (`patch`) and for
 //! `/proc` (`info`). An operation ends in `Mm::with`: the batch is made, then, without the lock,
 //! frames are given back and files dropped.
 //!
@@ -100,6 +100,7 @@ mod shared_anon;
 mod stack;
 mod state;
 mod suspects;
+mod trim;
 mod types;
 mod user;
 mod vma;
@@ -112,7 +113,7 @@ use parking_lot::{Mutex, RwLock};
 use platform::{AddressSpace, AppThread, MapOp};
 use state::State;
 use state::pmas::Freed;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::ucounts::Ucounts;
 
@@ -150,6 +151,12 @@ pub struct Mm {
     pins: RwLock<()>,
     /// Has atomics, and a leaf, of its own.
     privacy: Privacy,
+    /// See [`State`]. Atomic.
+    doomed: Arc<AtomicBool>,
+    /// Counted by the PMAs. Atomic.
+    charged: Arc<AtomicU64>,
+    /// See [`State`]. Atomic.
+    awaits_room: Arc<AtomicBool>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -160,9 +167,13 @@ impl Mm {
     pub fn new(clas: Arc<Clas>, space: Arc<dyn AddressSpace>) -> Arc<Mm> {
         Arc::new_cyclic(|me: &Weak<Mm>| {
             let me: Weak<dyn MappingObserver> = me.clone();
+            let state = State::new(me, clas.clone(), space.clone());
             Mm {
                 id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-                state: Mutex::new(State::new(me, clas.clone(), space.clone())),
+                doomed: state.doomed.clone(),
+                charged: state.pmas.charged().clone(),
+                awaits_room: state.awaits_room.clone(),
+                state: Mutex::new(state),
                 clas,
                 space,
                 pins: RwLock::new(()),

@@ -2,7 +2,7 @@
 
 use crate::{PAGE, Result};
 use abi::errno::EINTR;
-use clas::{Backing, Beside, Cla, Clas, Wait};
+use clas::{Backing, Beside, Cla, Clas};
 use std::ops::Range;
 
 /// What a PMA's backing is, and whether it may be written.
@@ -64,12 +64,12 @@ impl Pma {
     }
 
     /// New frames with the contents of the first `len` bytes.
-    pub(crate) fn copy(&self, clas: &Clas, len: u64, beside: Beside, wait: Wait) -> Result<Cla> {
+    pub(crate) fn copy(&self, clas: &Clas, len: u64, beside: Beside) -> Result<Cla> {
         let pages = len / PAGE;
         match self.backing {
-            Backing::Frames(at) => clas.copy_of(at, pages, beside, wait),
+            Backing::Frames(at) => clas.copy_of(at, pages, beside),
             Backing::Host { fd, offset } => {
-                let to = clas.allocate_beside(pages, beside, wait)?;
+                let to = clas.allocate_beside(pages, beside)?;
                 read_host(clas, fd, offset, to, len as usize)
                     .inspect_err(|_| clas.decref(to, pages))?;
                 Ok(to)

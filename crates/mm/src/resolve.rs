@@ -5,10 +5,11 @@ use crate::pma::{Pma, PmaKind, window};
 use crate::state::State;
 use crate::types::Bad;
 use crate::vma::{FileAt, Vma, VmaFlags};
+use abi::Va;
 use abi::errno::ENOMEM;
-use abi::{Errno, Va};
-use clas::{Access, Backing, Beside, Cla, Wait};
+use clas::{Access, Backing, Beside};
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 /// Mappings up to this size are served by one run of frames at once: frames are sparse, so that
 /// costs nothing, and the host takes the faults.
@@ -95,8 +96,33 @@ impl State {
     }
 
     /// The PMA that serves `va` in the VMA `vma` at `vr`, clipped to it; made if there is none.
-    /// With `write`, one that may be written. The caller has checked the VMA's protection.
+    /// With `write`, one that may be written. The caller has checked the VMA's protection. Where
+    /// the limit is reached, frames that nobody has touched go, the caller's others, too.
     pub(crate) fn resolve(
+        &mut self,
+        va: u64,
+        vr: &Range<u64>,
+        vma: &Vma,
+        write: bool,
+        effort: Effort,
+    ) -> Result<(Range<u64>, Pma), Bad> {
+        /// Where there is room, others have taken what was there; or something else is missing.
+        const TRIES: u32 = 100;
+        for _ in 0..TRIES {
+            match self.resolve_now(va, vr, vma, write, effort) {
+                Err(Bad::Memory) if effort == Effort::Needed && self.clas.is_limited() => {}
+                r => return r,
+            }
+            self.trim();
+            self.awaits_room.store(true, Ordering::Relaxed);
+            let room = self.clas.await_room(PAGE, &self.doomed);
+            self.awaits_room.store(false, Ordering::Relaxed);
+            room.map_err(|_| Bad::Memory)?;
+        }
+        Err(Bad::Memory)
+    }
+
+    fn resolve_now(
         &mut self,
         va: u64,
         vr: &Range<u64>,
@@ -155,35 +181,18 @@ impl State {
         };
         let mut from = pma.after(part.start - r.start);
         let beside = self.pmas.beside(&part);
-        let to = match self.private_copy(from, part.end - part.start, beside, effort) {
+        let to = match from.copy(&self.clas, part.end - part.start, beside) {
             Err(ENOMEM) if part.end - part.start > PAGE && effort == Effort::Needed => {
                 let page = Va(va).page_down().0;
                 from = from.after(page - part.start);
                 part = page..page + PAGE;
-                self.private_copy(from, PAGE, Beside::default(), effort)
+                from.copy(&self.clas, PAGE, Beside::default())
             }
             r => r,
         };
         let to = to.map_err(|e| if e == ENOMEM { Bad::Memory } else { Bad::Bus })?;
         self.pma_replace(part, Pma::anon(to));
         Ok(())
-    }
-
-    /// New frames with the contents of `len` bytes of what serves a mapping.
-    fn private_copy(
-        &self,
-        from: Pma,
-        len: u64,
-        beside: Beside,
-        effort: Effort,
-    ) -> Result<Cla, Errno> {
-        // More than a page is a guess.
-        let wait = if len > PAGE || effort == Effort::Guess {
-            Wait::No
-        } else {
-            Wait::ForEnding
-        };
-        from.copy(&self.clas, len, beside, wait)
     }
 
     /// Makes a PMA for `va`, which has none.
@@ -199,9 +208,13 @@ impl State {
         let hole = around.within(vr);
         match &vma.file {
             None => {
-                let eager = !vma.flags.contains(VmaFlags::NORESERVE) && vr.end - vr.start <= EAGER;
+                let eager = !vma.flags.contains(VmaFlags::NORESERVE)
+                    && vr.end - vr.start <= EAGER
+                    && !self.clas.is_limited();
                 let r = if eager {
                     hole
+                } else if self.clas.is_limited() {
+                    self.chunk.next(&self.clas, va, &hole)
                 } else {
                     window(va, CHUNK, &hole)
                 };
@@ -211,7 +224,6 @@ impl State {
                     near.before,
                     near.after,
                     Va(r.start),
-                    Wait::No,
                 ) {
                     Ok(at) => (at, r),
                     Err(_) if effort == Effort::Guess => return Err(Bad::Memory),

@@ -4,7 +4,7 @@ use crate::types::MapName;
 use crate::{PAGE, Result};
 use abi::Va;
 use abi::errno::EFAULT;
-use clas::{Access, Backing, Cla, Clas, Mappable, MappingObserver, Wait};
+use clas::{Access, Backing, Cla, Clas, Mappable, MappingObserver};
 use gap_tree::GapTree;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,16 +50,12 @@ impl Mappable for SharedAnon {
             next => {
                 let limit = next
                     .map_or(end, |(r, _)| r.start.min(end))
-                    .min(offset + RUN);
+                    .min(offset + self.clas.at_once(RUN));
                 let below = frames.last_below(offset).filter(|(r, _)| r.end == offset);
                 let below = below.map(|(r, at)| at.add(r.end - r.start));
-                let at = self.clas.allocate_near(
-                    (limit - offset) / PAGE,
-                    None,
-                    below,
-                    Va(offset),
-                    Wait::ForEnding,
-                )?;
+                let at =
+                    self.clas
+                        .allocate_near((limit - offset) / PAGE, None, below, Va(offset))?;
                 let free = frames.insert(offset..limit, at).is_ok();
                 debug_assert!(free);
                 (at, limit)
@@ -67,6 +63,25 @@ impl Mappable for SharedAnon {
         };
         self.clas.incref(at, (end - offset) / PAGE);
         Ok((Backing::Frames(at), end - offset))
+    }
+    fn trim(&self) {
+        let mut frames = self.frames.lock();
+        let mut found = Vec::new();
+        for (r, at) in frames.iter() {
+            for (hole, n) in self.clas.holes(*at, (r.end - r.start) / PAGE) {
+                // Page by page: some may be mapped, or in use by a call.
+                let free = (0..n).map(|i| hole.add(i * PAGE));
+                let free = free.filter(|p| self.clas.is_exclusive(*p, 1));
+                found.extend(free.map(|p| (r.start + (p.0 - at.0), p)));
+            }
+        }
+        for (offset, at) in found {
+            for cut in [offset, offset + PAGE] {
+                frames.split(cut, |at, e| at.add(cut - e.start));
+            }
+            frames.remove(offset);
+            self.clas.decref(at, 1);
+        }
     }
     // Nothing is ever cut off.
     fn add_mapping(&self, _observer: Weak<dyn MappingObserver>, _va: Va, _offset: u64, _len: u64) {}

@@ -10,6 +10,7 @@ use crate::patches::Patches;
 use crate::predict::Predictor;
 use crate::quota::Quota;
 use crate::room::Room;
+use crate::trim::Chunk;
 use crate::vma::Vma;
 use crate::vmas::Vmas;
 use abi::errno::ENOMEM;
@@ -17,6 +18,7 @@ use clas::{Clas, MappingObserver};
 use platform::AddressSpace;
 use pmas::Pmas;
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 /// Invariants between the parts, where no operation is in progress: every PMA lies in VMAs; every
@@ -37,6 +39,14 @@ pub(crate) struct State {
     pub(crate) patches: Patches,
     /// Faults served.
     pub(crate) faults: u64,
+    /// How much of new anonymous memory is made at once where there is a limit.
+    pub(crate) chunk: Chunk,
+    /// The process is to die for lack of memory: it gets none, and does not wait for any. Shared
+    /// with `Mm`, which sets it without the lock.
+    pub(crate) doomed: Arc<AtomicBool>,
+    /// The lock is held by who waits for room, and has given back what nobody touched. Shared as
+    /// well.
+    pub(crate) awaits_room: Arc<AtomicBool>,
 }
 
 impl State {
@@ -55,6 +65,9 @@ impl State {
             predictor: Predictor::default(),
             patches: Patches::default(),
             faults: 0,
+            chunk: Chunk::default(),
+            doomed: Arc::default(),
+            awaits_room: Arc::default(),
         }
     }
 

@@ -248,6 +248,9 @@ impl App {
             }
             assert!(vr.contains(&va));
         }
+        let charged = st.pmas.iter().filter(|(_, p)| p.frames().is_some());
+        let charged: u64 = charged.map(|(r, _)| r.end - r.start).sum();
+        assert_eq!(charged, self.mm.charged());
         for (r, _) in st.pmas.iter() {
             let covered: u64 = st
                 .vmas

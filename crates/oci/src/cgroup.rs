@@ -1,8 +1,9 @@
 //! The host's cgroups that hold a sandbox: version 1, version 2, and both beside each other.
 //!
-//! All processes of a sandbox are in them: what a limit says is the whole sandbox's, the Sentry
-//! included. A limit of processes is the container's own (the Sentry keeps it); the host's is some
-//! times larger, since an application's thread is several threads of the host.
+//! All processes of a sandbox are in them, the Sentry included. Limits of processes and of memory
+//! are the container's own (the Sentry keeps them); the host's are larger: an application's thread
+//! is several threads of the host, and the sandbox needs memory of its own ([`own_memory`]), which
+//! no application can take.
 //!
 //! Sources: cgroups(7), `Documentation/admin-guide/cgroup-v2.rst` and `cgroup-v1/`, and
 //! config-linux.md of the specification for the words.
@@ -19,6 +20,24 @@ use std::time::{Duration, Instant};
 /// Host threads for an application's thread, at most; and those that every sandbox has.
 const HOST_THREADS: i64 = 4;
 const OWN_THREADS: i64 = 64;
+/// What a sandbox needs beside a container's memory, for its processes and its page tables: so much,
+/// and a part of the limit.
+const OWN_MEMORY: i64 = 32 << 20;
+const OWN_PART: i64 = 16;
+
+/// By how much the host's limit of memory is above a container's own.
+fn own_memory(limit: i64) -> i64 {
+    OWN_MEMORY + limit / OWN_PART
+}
+
+/// A container's own limit, of what the host's files say.
+#[must_use]
+pub fn without_own_memory(limit: u64) -> u64 {
+    let (own, part) = (OWN_MEMORY as u64, OWN_PART as u64);
+    let both = u128::from(limit.saturating_sub(own)) * u128::from(part) / u128::from(part + 1);
+    both as u64
+}
+
 /// How long the processes of a killed sandbox may take to leave; and before they are killed once
 /// more.
 const EMPTY_LIMIT: Duration = Duration::from_secs(2);
@@ -410,8 +429,16 @@ impl Cgroups {
                 warnings.push(format!("linux.resources.memory.{word} has no effect"));
             }
         }
-        let limit = m.limit.filter(|n| *n != 0);
+        let own = |n: i64| if n > 0 { own_memory(n) } else { 0 };
+        let asked = m.limit.filter(|n| *n != 0);
         let swap = m.swap.filter(|n| *n != 0);
+        let limit = asked.map(|n| n.saturating_add(own(n)));
+        // (Without a new limit it is as far above the container's as it was.)
+        let swap = match (swap, asked) {
+            (Some(s), Some(n)) if s > 0 => Some(s.saturating_add(own(n))),
+            (Some(s), None) if s > 0 => Some(s.saturating_add(own(s))),
+            (s, _) => s,
+        };
         let reservation = m.reservation.filter(|n| *n != 0);
         if self.unified {
             let max = |n: i64| {

@@ -455,7 +455,20 @@ fn id_ranges(maps: &[IdMapping], word: &str) -> Result<Vec<IdRange>, Error> {
         })
         .collect()
 }
-/// What the container is told of its limits: they are kept by the host's cgroups.
+/// How many bytes of frames a container may have. Where the host swaps they are more than what may
+/// be in memory, as far as the bundle says; what it does not say is left to the host.
+fn frames(memory: &spec::Memory) -> Option<i64> {
+    let limit = memory.limit.filter(|n| *n != 0)?;
+    let swaps = rustix::system::sysinfo().totalswap > 0;
+    Some(match memory.swap.filter(|n| *n != 0) {
+        _ if !swaps || limit < 0 => limit,
+        Some(both) => both,
+        None => -1,
+    })
+}
+
+/// What the container is told of its limits. It keeps those of memory and tasks itself, and the
+/// host's cgroups the others.
 pub fn limits(r: &spec::Resources) -> Limits {
     let memory = r.memory.clone().unwrap_or_default();
     let cpu = r.cpu.clone().unwrap_or_default();
@@ -463,6 +476,7 @@ pub fn limits(r: &spec::Resources) -> Limits {
         memory: memory.limit.filter(|n| *n != 0),
         memory_and_swap: memory.swap.filter(|n| *n != 0),
         reservation: memory.reservation.filter(|n| *n != 0),
+        frames: frames(&memory),
         quota: cpu.quota.filter(|n| *n != 0),
         period: cpu.period.filter(|n| *n != 0),
         weight: cpu.shares.filter(|n| *n != 0).map(weight),

@@ -6,7 +6,7 @@ use crate::monitor::{self, Monitor};
 use crate::reach::{self, Reached};
 use crate::spec::Hooks;
 use crate::start::{self, Begins, Given, Member, Place, Start};
-use crate::state::{Dir, Record, Status};
+use crate::state::{Dir, KILLS_FOR_MEMORY, Record, Status};
 use crate::{Error, Log, Result, Runtime, Tried, client, hooks, terminal};
 use config::Stdio;
 use hostcall::time::Laps;
@@ -61,6 +61,7 @@ pub fn run(begin: Beginning<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     }
     laps.lap("cgroups and network");
     let listener = listen(begin.dir)?;
+    let kills = begin.dir.new_file(KILLS_FOR_MEMORY)?;
     run_hooks(&begin)?;
     laps.lap("hooks");
     let slave = own_slave(&begin)?;
@@ -82,7 +83,7 @@ pub fn run(begin: Beginning<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
         None => None,
     };
     let on_ready = told_in_log(laps, log.clone(), on_ready);
-    let mut monitor = Monitor::new(listener, signals, slave, on_ready, log.clone());
+    let mut monitor = Monitor::new(listener, signals, slave, on_ready, kills, log.clone());
     // For `docker top`, and other readers of the host's processes: this is the container's first
     // program there.
     host::set_title(&title);

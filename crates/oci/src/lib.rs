@@ -71,6 +71,7 @@ mod state;
 mod terminal;
 
 pub use cgroup::Cgroups;
+pub use cgroup::without_own_memory;
 pub use client::check_request;
 pub use container::Info;
 pub use create::{Create, Created, create};
@@ -78,8 +79,8 @@ pub use delete::{Force, delete, delete_of};
 pub use error::{Error, Result};
 pub use exec::{Detached, Exec, base, exec, exec_detached};
 pub use lifecycle::{
-    After, Ps, Scope, cgroups, events, kill, kill_process, list, pause, ps, resume, run, start,
-    state, tar, update, wait,
+    After, Ps, Scope, cgroups, events, kill, kill_process, kills_for_memory, list, pause, ps,
+    resume, run, start, state, tar, update, wait,
 };
 pub use log::{Format, Log, in_words};
 pub use seccomp::features as seccomp_features;

@@ -7,12 +7,13 @@ use crate::container::{Container, Info};
 use crate::create::{Create, start_monitor};
 use crate::delete::{Force, delete};
 use crate::launch::{OwnTerminal, exit_code};
-use crate::state::{self, Owner, Status};
+use crate::state::{self, Dir, KILLS_FOR_MEMORY, Owner, Status};
 use crate::{Error, Result, Runtime, Tried, convert, exec, files, hooks, network, spec};
 use config::{Census, Limits};
 use hostcall::{HostFd, process};
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 
 /// Bytes of the pipe that an archive comes through, where an ordinary user may have as many.
 const ARCHIVE_PIPE: usize = 1 << 20;
@@ -132,6 +133,13 @@ pub fn kill_process(rt: &Runtime, id: &str, signal: i32, process: u32) -> Result
 /// The host's cgroups that hold a container.
 pub fn cgroups(rt: &Runtime, id: &str) -> Result<Cgroups> {
     Ok(open(rt, id)?.record.cgroups)
+}
+
+/// The file in which the processes of a container are counted that its own limit of memory has
+/// ended: a byte for each of the first thousands.
+pub fn kills_for_memory(rt: &Runtime, id: &str) -> Result<PathBuf> {
+    Dir::open(&rt.root, id)?;
+    Ok(rt.root.join(id).join(KILLS_FOR_MEMORY))
 }
 
 fn simple(rt: &Runtime, id: &str, r: &Request) -> Result<()> {

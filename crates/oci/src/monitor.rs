@@ -113,6 +113,9 @@ impl Target {
     }
 }
 
+/// So many processes that memory has ended are counted: the file is the host's memory.
+const KILLS_COUNTED: u64 = 4096;
+
 /// What the monitor knows.
 pub struct Monitor {
     listener: OwnedFd,
@@ -140,6 +143,8 @@ pub struct Monitor {
     pub left: bool,
     /// To be called once all is ready.
     on_ready: Option<Box<dyn FnOnce()>>,
+    /// Where the processes are counted that were ended for lack of memory.
+    kills_for_memory: std::fs::File,
     log: Log,
 }
 
@@ -149,10 +154,12 @@ impl Monitor {
         signals: HostFd,
         terminal: Option<OwnedFd>,
         on_ready: Box<dyn FnOnce()>,
+        kills_for_memory: std::fs::File,
         log: Log,
     ) -> Monitor {
         Monitor {
             log,
+            kills_for_memory,
             listener,
             signals,
             terminal,
@@ -526,6 +533,18 @@ impl Monitor {
 impl Attendant for Monitor {
     fn note(&mut self, text: &str) {
         self.log.error(text);
+    }
+
+    fn out_of_memory(&mut self, kills: u64, text: &str) {
+        use std::io::Write;
+        self.log.error(text);
+        // A byte for each: it is looked at by its length.
+        if kills <= KILLS_COUNTED
+            && let Err(e) = self.kills_for_memory.write_all(b".")
+        {
+            self.log
+                .error(&format!("could not count what memory ended: {e}"));
+        }
     }
 
     fn poll(&mut self, fds: &mut Vec<libc::pollfd>) {

@@ -29,6 +29,8 @@ const LOCK: &str = "lock";
 const JOINED: &str = "joined";
 /// The record while it is written.
 const NEW: &str = "state.json.new";
+/// Where a container's monitor counts the processes that its limit of memory has ended.
+pub const KILLS_FOR_MEMORY: &str = "kills-for-memory";
 /// What the container's network namespace had before its devices were taken over.
 const NETWORK: &str = "network.json";
 
@@ -401,6 +403,14 @@ impl Dir {
             Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
             r => r.tried("forget the network's devices"),
         }
+    }
+
+    /// A new file, empty.
+    pub fn new_file(&self, name: &str) -> Result<std::fs::File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(0o600));
+        fd.map(std::fs::File::from)
+            .tried(&format!("make {}", self.path.join(name).display()))
     }
 
     /// A file in it, wherever its name leads by now.

@@ -7,7 +7,7 @@ use crate::{EXIT_BROKEN, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_NOT_STARTED};
 use abi::Result;
 pub use config::control::{
     ALL, CENSUS, CHANGES, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, JOIN, LIMITS, NOT_EXECUTABLE,
-    NOT_FOUND, NOTE, PAUSE, PING, READY, REFUSED, RESUME, SIGNAL, START, WINDOW,
+    NOT_FOUND, NOTE, OUT_OF_MEMORY, PAUSE, PING, READY, REFUSED, RESUME, SIGNAL, START, WINDOW,
 };
 use hostcall::{RawFd, sock};
 
@@ -43,6 +43,8 @@ pub enum Said {
     Answer(Answer),
     /// Something to be told to the person.
     Note(String),
+    /// A process was ended for lack of memory: how many were so far, and a sentence.
+    OutOfMemory(u64, String),
     /// It has closed its end.
     HungUp,
     /// Something that this version does not know.
@@ -100,6 +102,10 @@ pub fn decode(packet: &[u8]) -> Said {
         }),
         (ERROR, _) => Said::Failed(plain(payload), EXIT_NOT_STARTED),
         (NOTE, _) => Said::Note(plain(payload)),
+        (OUT_OF_MEMORY, _) => match payload.split_first_chunk::<8>() {
+            Some((kills, text)) => Said::OutOfMemory(u64::from_le_bytes(*kills), plain(text)),
+            None => Said::Nothing,
+        },
         (CRASH, _) => Said::Failed(plain(payload), EXIT_BROKEN),
         (NOT_FOUND, _) => Said::Failed(plain(payload), EXIT_NOT_FOUND),
         (NOT_EXECUTABLE, _) => Said::Failed(plain(payload), EXIT_NOT_EXECUTABLE),
@@ -132,5 +138,8 @@ mod tests {
             Said::Failed("no  [31mroom".into(), EXIT_NOT_STARTED)
         );
         assert_eq!(decode(b"\x13\0\0\0a\nb"), Said::Note("a b".into()));
+        assert_eq!(decode(b"\x14\0\0\0\x02\0\0\0"), Said::Nothing);
+        let told = decode(b"\x14\0\0\0\x02\0\0\0\0\0\0\0a\nb");
+        assert_eq!(told, Said::OutOfMemory(2, "a b".into()));
     }
 }

@@ -60,6 +60,10 @@ pub trait Attendant {
     fn answer(&mut self, _: &Running, _: Answer) {}
     /// The Sentry has something for the person: a sentence.
     fn note(&mut self, _: &str) {}
+    /// Inside, a process was ended for lack of memory: how many were so far, and a sentence.
+    fn out_of_memory(&mut self, _kills: u64, text: &str) {
+        self.note(text);
+    }
     /// When [`Attendant::late`] is to be called; `None` for never.
     fn deadline(&self) -> Option<Instant> {
         None
@@ -251,7 +255,11 @@ impl Running {
                 Said::Exit(status) => return (true, Some(status)),
                 Said::HungUp => return (true, None),
                 // Said before it was hung up on: it tries once more.
-                Said::Failed(..) | Said::Answer(_) | Said::Note(_) | Said::Nothing => {}
+                Said::Failed(..)
+                | Said::Answer(_)
+                | Said::Note(_)
+                | Said::OutOfMemory(..)
+                | Said::Nothing => {}
             }
         }
     }
@@ -318,7 +326,14 @@ impl Watch {
                 }
                 Said::Answer(a) if i == CONTROL => attendant.answer(r, a),
                 Said::Note(text) if i == CONTROL => attendant.note(&text),
-                Said::Exit(_) | Said::Answer(_) | Said::Note(_) | Said::Nothing => {}
+                Said::OutOfMemory(kills, text) if i == CONTROL => {
+                    attendant.out_of_memory(kills, &text);
+                }
+                Said::Exit(_)
+                | Said::Answer(_)
+                | Said::Note(_)
+                | Said::OutOfMemory(..)
+                | Said::Nothing => {}
             }
         }
     }

@@ -18,6 +18,7 @@
 //!   then it is in `waiting`, which takes none once the container has ended. No lock is taken under
 //!   that of `waiting`.
 
+use crate::kernel::memory::Shortage;
 use crate::ns::NsProxy;
 use crate::task::launch::Launch;
 use crate::task::quota::{OF_CONTAINER, TASKS_MAX};
@@ -78,6 +79,8 @@ pub struct Container {
     shares: AtomicBool,
     /// Whether its starter knows that the host ends processes. By one exchange: it is told once.
     told_of_loss: AtomicBool,
+    /// Of memory. Has a lock of its own, a leaf.
+    pub shortage: Shortage,
 }
 
 /// Its files.
@@ -120,6 +123,7 @@ impl Container {
             tasks: AtomicU32::new(0),
             shares: AtomicBool::new(false),
             told_of_loss: AtomicBool::new(false),
+            shortage: Shortage::default(),
         };
         c.update_limits(p.limits);
         Arc::new(c)
@@ -225,10 +229,16 @@ impl Container {
             self.task_limit.store(n, Ordering::Relaxed);
         }
         self.ns.cgroup.update_limits(new);
+        let memory = self.ns.cgroup.memory_max().unwrap_or(u64::MAX);
+        let frames = self.ns.cgroup.frames_max().unwrap_or(u64::MAX);
+        self.clas.set_limit(frames);
         // Of application processes the host's killer thinks that they have half of the limit more
         // than they do.
-        self.clas
-            .limit_view(self.ns.cgroup.memory_max().map_or(u64::MAX, |m| m / 4));
+        self.clas.limit_view(if memory == u64::MAX {
+            memory
+        } else {
+            memory / 4
+        });
     }
     /// Whether one more task would be too many (`pids.max`). Under the task list's lock.
     #[must_use]
@@ -288,9 +298,13 @@ impl Container {
     pub fn tell_of_loss(&self, process: &str) {
         if !self.told_of_loss.swap(true, Ordering::Relaxed) {
             let text = format!("{process} (said once)");
-            let m = [&control::NOTE.to_le_bytes(), text.as_bytes()].concat();
-            let _ = hostcall::sock::try_send(self.control.raw(), &m, &[]);
+            self.try_tell(control::NOTE, text.as_bytes());
         }
+    }
+    /// As [`Container::tell`], without waiting: what a starter has no room for is lost.
+    pub fn try_tell(&self, kind: u32, payload: &[u8]) {
+        let m = [&kind.to_le_bytes(), payload].concat();
+        let _ = hostcall::sock::try_send(self.control.raw(), &m, &[]);
     }
     /// Where the starter is heard.
     #[must_use]

@@ -1,6 +1,7 @@
 //! The root object: all state of a sandbox's kernel hangs from one [`Kernel`].
 
 mod containers;
+pub mod memory;
 
 use crate::container::{self, Container};
 use crate::ns::NsProxy;

@@ -29,7 +29,7 @@ use containerd_shim_protos::events::task::{
 use containerd_shim_protos::protobuf::MessageField;
 use containerd_shim_protos::ttrpc::{self, Code};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -248,9 +248,9 @@ impl Container {
         }
     }
 
-    /// Has what the host's memory does to the container told.
-    pub fn watch_memory(self: &Arc<Self>, groups: &oci::Cgroups) {
-        let Some(watch) = oom::open(groups) else {
+    /// Has what memory does to the container told: the host's, and its own (`own` counts).
+    pub fn watch_memory(self: &Arc<Self>, groups: &oci::Cgroups, own: Option<&Path>) {
+        let Some(watch) = oom::open(groups, own) else {
             return;
         };
         let _ = self.memory.set(Arc::clone(&watch));

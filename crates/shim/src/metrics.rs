@@ -51,10 +51,22 @@ pub fn of(groups: &Cgroups, tasks: (u64, u64)) -> Any {
     }
 }
 
+/// A container's own limit, of the host's; what is no limit stays.
+fn own_limit(host: u64) -> u64 {
+    const UNLIMITED: u64 = 1 << 60;
+    if host >= UNLIMITED {
+        host
+    } else {
+        oci::without_own_memory(host)
+    }
+}
+
 fn entry(f: &Files<'_>, prefix: &str) -> MessageField<v1::MemoryEntry> {
     let of = |name: &str| f.number(&format!("memory.{prefix}{name}"));
+    // Memory with swap is above the container's by as much as memory is.
+    let host = f.number("memory.limit_in_bytes");
     MessageField::some(v1::MemoryEntry {
-        limit: of("limit_in_bytes"),
+        limit: of("limit_in_bytes").saturating_sub(host - own_limit(host)),
         usage: of("usage_in_bytes"),
         max: of("max_usage_in_bytes"),
         failcnt: of("failcnt"),
@@ -138,7 +150,7 @@ fn memory1(memory: &Files<'_>) -> v1::MemoryStat {
         inactive_file: m("inactive_file"),
         active_file: m("active_file"),
         unevictable: m("unevictable"),
-        hierarchical_memory_limit: m("hierarchical_memory_limit"),
+        hierarchical_memory_limit: own_limit(m("hierarchical_memory_limit")),
         hierarchical_swap_limit: m("hierarchical_memsw_limit"),
         total_cache: m("total_cache"),
         total_rss: m("total_rss"),
@@ -263,7 +275,7 @@ fn version2(f: &Files<'_>, tasks: (u64, u64)) -> v2::Metrics {
             thp_fault_alloc: m("thp_fault_alloc"),
             thp_collapse_alloc: m("thp_collapse_alloc"),
             usage: f.number("memory.current"),
-            usage_limit: f.number("memory.max"),
+            usage_limit: own_limit(f.number("memory.max")),
             max_usage: f.number("memory.peak"),
             swap_usage: f.number("memory.swap.current"),
             swap_limit: f.number("memory.swap.max"),

@@ -1,4 +1,5 @@
-//! Watching for the host's out-of-memory killer in a container's cgroup.
+//! Watching for out-of-memory kills: the container's own, which its monitor counts in a file, and the
+//! host's in its cgroup.
 //!
 //! Version 1: an eventfd joined to `memory.oom_control` (cgroup-v1/memory.rst, chapter 10), which
 //! counts before a process is killed. Version 2: the file `memory.events` polls as changed
@@ -8,6 +9,7 @@
 
 use oci::Cgroups;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::fs::inotify::{CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -20,6 +22,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Watch {
     dir: PathBuf,
     kind: Kind,
+    own: Option<Own>,
+}
+
+/// The container's own kills.
+#[derive(Debug)]
+struct Own {
+    /// Of the monitor's file: told when it changes.
+    inotify: OwnedFd,
+    count: File,
+    /// What it was when it was last looked at.
+    seen: AtomicU64,
+}
+
+impl Own {
+    fn open(path: &Path) -> std::io::Result<Own> {
+        let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
+        let inotify = rustix::fs::inotify::init(flags)?;
+        rustix::fs::inotify::add_watch(&inotify, path, WatchFlags::MODIFY)?;
+        Ok(Own {
+            inotify,
+            count: File::open(path)?,
+            seen: AtomicU64::new(0),
+        })
+    }
+
+    fn happened(&self) -> bool {
+        let mut events = [0; 4096];
+        while rustix::io::read(&self.inotify, &mut events).is_ok_and(|n| n > 0) {}
+        let now = self.count.metadata().map_or(0, |m| m.len());
+        now > self.seen.fetch_max(now, Ordering::Relaxed)
+    }
 }
 
 #[derive(Debug)]
@@ -30,8 +63,8 @@ enum Kind {
     V2(File, AtomicU64),
 }
 
-/// `None` where the host has no such thing.
-pub fn open(groups: &Cgroups) -> Option<Arc<Watch>> {
+/// `None` where the host has no such thing. `own`: the monitor's file, if it has one.
+pub fn open(groups: &Cgroups, own: Option<&Path>) -> Option<Arc<Watch>> {
     let dir = groups.controller("memory")?.to_path_buf();
     let kind = if groups.is_unified() {
         let file = File::open(dir.join("memory.events")).ok()?;
@@ -39,7 +72,8 @@ pub fn open(groups: &Cgroups) -> Option<Arc<Watch>> {
     } else {
         Kind::V1(eventfd(&dir).ok()?)
     };
-    Some(Arc::new(Watch { dir, kind }))
+    let own = own.and_then(|p| Own::open(p).ok());
+    Some(Arc::new(Watch { dir, kind, own }))
 }
 
 fn eventfd(dir: &Path) -> std::io::Result<OwnedFd> {
@@ -53,6 +87,12 @@ fn eventfd(dir: &Path) -> std::io::Result<OwnedFd> {
 impl Watch {
     /// Whether it has happened since this was asked last. Never waits.
     pub fn happened(&self) -> bool {
+        // (Both are asked.)
+        let own = self.own.as_ref().is_some_and(Own::happened);
+        self.host_did() || own
+    }
+
+    fn host_did(&self) -> bool {
         match &self.kind {
             Kind::V1(event) => {
                 let mut count = [0; 8];
@@ -76,8 +116,12 @@ impl Watch {
             Kind::V1(event) => (event.as_fd(), PollFlags::IN),
             Kind::V2(file, _) => (file.as_fd(), PollFlags::PRI),
         };
+        let mut fds = vec![PollFd::from_borrowed_fd(fd, what)];
+        if let Some(own) = &self.own {
+            fds.push(PollFd::new(&own.inotify, PollFlags::IN));
+        }
         loop {
-            match rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, what)], None) {
+            match rustix::event::poll(&mut fds, None) {
                 Err(Errno::INTR) => {}
                 Err(_) => return false,
                 Ok(_) => return self.dir.exists(),
@@ -122,6 +166,7 @@ mod tests {
         let w = Watch {
             dir: dir.clone(),
             kind: Kind::V2(File::open(&at).unwrap(), AtomicU64::new(0)),
+            own: None,
         };
         assert!(!w.happened());
         std::fs::write(&at, "oom_kill 2\n").unwrap();
@@ -130,7 +175,18 @@ mod tests {
         let w = Watch {
             dir: dir.clone(),
             kind: Kind::V1(event),
+            own: None,
         };
+        assert!(w.wait() && w.happened() && !w.happened());
+        let count = dir.join("kills");
+        std::fs::write(&count, "").unwrap();
+        let w = Watch {
+            dir: dir.clone(),
+            kind: Kind::V1(rustix::event::eventfd(0, EventfdFlags::NONBLOCK).unwrap()),
+            own: Some(Own::open(&count).unwrap()),
+        };
+        assert!(!w.happened());
+        std::fs::write(&count, "3").unwrap();
         assert!(w.wait() && w.happened() && !w.happened());
         std::fs::remove_dir_all(&dir).unwrap();
         assert!(!w.happened());

@@ -166,13 +166,12 @@ impl Service {
                 return Err(e);
             }
         };
-        let groups = container
-            .settings
-            .runtime()
-            .and_then(|rt| oci::cgroups(&rt, &r.id).map_err(|e| e.to_string()));
         // Without a record it has been deleted meanwhile.
-        if let Ok(groups) = groups {
-            container.watch_memory(&groups);
+        if let Ok(rt) = container.settings.runtime()
+            && let Ok(groups) = oci::cgroups(&rt, &r.id)
+        {
+            let own = oci::kills_for_memory(&rt, &r.id).ok();
+            container.watch_memory(&groups, own.as_deref());
         }
         Ok(pid)
     }

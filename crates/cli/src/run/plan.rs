@@ -1,7 +1,7 @@
 //! The options of `cloister do` as a plan.
 
 use crate::args::{Do, real_path};
-use config::{ContainerSpec, MountKind, MountSpec, ProcessSpec, RootFs};
+use config::{ContainerSpec, Limits, MountKind, MountSpec, ProcessSpec, RootFs};
 use hostcall::{path, start as host};
 use oci::start::Plan;
 use oci::{Error, Result};
@@ -20,6 +20,11 @@ pub fn plan(args: &Do, network: Outside) -> Result<Plan> {
             hostname: args.hostname.clone(),
             root: RootFs::default(),
             mounts,
+            limits: Limits {
+                memory: args.memory,
+                frames: args.memory,
+                ..Limits::default()
+            },
             ..ContainerSpec::default()
         },
         init,

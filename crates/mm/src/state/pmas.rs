@@ -18,6 +18,7 @@ use clas::{Access, Backing, Beside, Cla, Clas, Mappable};
 use gap_tree::GapTree;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// References to frames that are to be given back once nothing maps them.
 #[derive(Default)]
@@ -76,6 +77,9 @@ pub(crate) struct Pmas {
     /// a PMA knows its frames' CLAS by its descriptor only.
     foreign: Vec<Arc<Clas>>,
     freed: Freed,
+    /// Bytes of frames of the own CLAS that PMAs have. Changed here alone, under the lock; read
+    /// without it.
+    charged: Arc<AtomicU64>,
 }
 
 impl Deref for Pmas {
@@ -93,6 +97,19 @@ impl Pmas {
         std::mem::take(&mut self.freed)
     }
 
+    /// See the field.
+    pub(crate) fn charged(&self) -> &Arc<AtomicU64> {
+        &self.charged
+    }
+
+    fn count(&self, r: &Range<u64>, pma: &Pma, change: impl Fn(u64, u64) -> u64) {
+        if pma.frames().is_some() {
+            let now = self.charged.load(Ordering::Relaxed);
+            let then = change(now, r.end - r.start);
+            self.charged.store(then, Ordering::Relaxed);
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn has_freed(&self) -> bool {
         !self.freed.own.is_empty()
@@ -107,6 +124,7 @@ impl Pmas {
 
     /// Adds a PMA where there is none, as the parent of a fork has it.
     pub(crate) fn inherit(&mut self, r: Range<u64>, pma: Pma) {
+        self.count(&r, &pma, u64::wrapping_add);
         let free = self.tree.insert(r, pma).is_ok();
         assert!(free, "two PMAs of the same address");
     }
@@ -145,6 +163,8 @@ impl Pmas {
         {
             out.extend(self.tree.remove(e.start));
         }
+        out.iter()
+            .for_each(|(e, p)| self.count(e, p, u64::wrapping_sub));
         out
     }
 
@@ -160,6 +180,7 @@ impl Pmas {
             && e.start < r.end
         {
             let p = *p;
+            self.count(&e, &p, u64::wrapping_sub);
             self.release(p.backing, (e.end - e.start) / PAGE);
             self.tree.remove(e.start);
         }

@@ -54,6 +54,7 @@ enum Op {
     DontNeed(usize, usize),
     Remap(usize, usize, usize),
     DropAll,
+    Trim,
     Fail(u32),
 }
 
@@ -85,6 +86,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => span().prop_map(|(a, l)| Op::DontNeed(a, l)),
         2 => (0..N, 1..8usize, 0..N).prop_map(|(a, l, t)| Op::Remap(a, l, t)),
         1 => Just(Op::DropAll),
+        2 => Just(Op::Trim),
         1 => (1..4u32).prop_map(Op::Fail),
     ]
 }
@@ -328,6 +330,9 @@ impl World {
                 }
             }
             Op::DropAll => app.mm.drop_host_mappings(),
+            Op::Trim => {
+                app.mm.trim();
+            }
             Op::Fail(n) => *app.space.fail_in.lock() = n,
             Op::Fork | Op::Exit => {}
         }
@@ -340,8 +345,13 @@ proptest! {
     fn agrees_with_a_byte_array(
         ops in prop::collection::vec((op(), any::<u8>()), 1..120),
         drop_every in 0u32..6,
+        is_limited in any::<bool>(),
     ) {
         let mut w = World::new(drop_every);
+        if is_limited {
+            // Far away: what is made is smaller, and what nobody touched can be given back.
+            w.clas.set_limit(1 << 40);
+        }
         for (op, who) in ops {
             w.step(op, who as usize);
             w.apps.iter().for_each(|(a, _)| a.check());

@@ -2,7 +2,7 @@
 
 use abi::errno::{EFAULT, ENOMEM};
 use abi::{PAGE_SIZE, Result, Va};
-use clas::{Access, Backing, Cla, Clas, Mappable, MappingObserver, Wait};
+use clas::{Access, Backing, Cla, Clas, Mappable, MappingObserver};
 use hostcall::MemSlice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -21,7 +21,7 @@ pub(super) struct RingMemory {
 impl RingMemory {
     /// `len` is a multiple of the page size, and not 0.
     pub fn new(clas: &Arc<Clas>, len: u64, charge: Option<Charge>) -> Result<Arc<RingMemory>> {
-        let near = clas.allocate_near(len / PAGE_SIZE, None, None, Va(0), Wait::No);
+        let near = clas.allocate_near(len / PAGE_SIZE, None, None, Va(0));
         Ok(Arc::new(RingMemory {
             at: near.map_err(|_| ENOMEM)?,
             clas: clas.clone(),

@@ -46,6 +46,7 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
     });
     kernel.root.share();
     container.share();
+    kernel.govern_memory(&container);
     // Without its Gofer a container can find no file; its starter, which sees that too, ends it.
     let client = or(
         Client::connect(&channel, Box::new(|| {})),

@@ -125,6 +125,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         limits: config.container.limits.clone(),
     });
     limit_users(&kernel, (handles / 2).min(descriptors / 4));
+    kernel.govern_memory(&kernel.root);
     kernel.terminals.attach(&kernel);
     serve_network(&kernel)?;
     if let Some(d) = devices {

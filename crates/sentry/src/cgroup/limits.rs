@@ -73,6 +73,12 @@ impl Cgroup {
         self.limits.lock().memory_max()
     }
 
+    /// The limit of frames, bytes.
+    #[must_use]
+    pub fn frames_max(&self) -> Option<u64> {
+        self.limits.lock().frames_max()
+    }
+
     /// How many CPUs there are, of `all`.
     #[must_use]
     pub fn cpus(&self, all: u32) -> u32 {
@@ -89,7 +95,8 @@ impl Cgroup {
         match name {
             "memory.current" => format!("{}\n", used()),
             "memory.stat" => memory_stat(used()),
-            "memory.events" => "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n".into(),
+            "memory.events" | "memory.events.local" => memory_events(&reader.group.container),
+            "memory.peak" => format!("{}\n", reader.group.container.clas.stats().peak),
             "cpu.stat" => cpu_stat(k, &reader.group.container),
             "pids.current" => format!("{}\n", p.current.load(Ordering::Relaxed)),
             "pids.peak" => format!("{}\n", p.peak.load(Ordering::Relaxed)),
@@ -98,6 +105,12 @@ impl Cgroup {
             _ => String::new(),
         }
     }
+}
+
+fn memory_events(c: &Container) -> String {
+    let s = &c.shortage;
+    let [max, oom, kills] = [&s.max, &s.oom, &s.kills].map(|n| n.load(Ordering::Relaxed));
+    format!("low 0\nhigh 0\nmax {max}\noom {oom}\noom_kill {kills}\noom_group_kill 0\n")
 }
 
 /// All memory is frames of the memory file, which nothing is dropped from: it counts as anonymous.

@@ -131,8 +131,7 @@ impl Kernel {
         c.tell_exited(g.tgid, status);
     }
 
-    /// The first process of a container has ended: the others end, the starter is told. With the
-    /// root For the person who started a program by hand: what it asked for and could not have.
+    /// For the person who started a program by hand: what it asked for and could not have.
     fn tell_of_missing(&self, c: &Container) {
         if !c.is_managed && self.initial.net.was_missed() {
             let text = "the program asked for a network, and has none: --net=user gives it one \
@@ -141,8 +140,9 @@ impl Kernel {
         }
     }
 
-    /// container the sandbox ends, and this process exits. Whether no code of the container's can
-    /// run any more.
+    /// The first process of a container has ended: the others end, the starter is told. With the
+    /// root container the sandbox ends, and this process exits. Whether no code of the container's
+    /// can run any more.
     pub fn end_container(&self, c: &Arc<Container>, status: i32) -> bool {
         let is_root = Arc::ptr_eq(c, &self.root);
         self.close_container(c);

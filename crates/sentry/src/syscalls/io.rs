@@ -55,9 +55,9 @@ pub(super) fn blocking<T>(
     f: &File,
     events: Events,
     nonblocking: bool,
-    op: impl FnMut() -> Result<T>,
+    mut op: impl FnMut() -> Result<T>,
 ) -> Result<T> {
-    call(cx, f, nonblocking).wait(events, None, op)
+    call(cx, f, nonblocking).wait(events, None, || cx.task.with_room(&mut op))
 }
 
 /// This task's call on a stream.

@@ -215,7 +215,8 @@ fn copy_file_range(
             Err(e) => return Err(e),
         };
         let mut src = vfs::file::BufSource::new(&buf[..n]);
-        let w = match to.ops.write(&to, &mut src, begin2 + done as u64) {
+        let mut put = || to.ops.write(&to, &mut src, begin2 + done as u64);
+        let w = match cx.task.with_room(&mut put) {
             Ok(w) => w,
             Err(_) if done > 0 => break,
             Err(e) => return Err(e),

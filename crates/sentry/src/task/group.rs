@@ -74,7 +74,7 @@ pub struct ThreadGroup {
     /// Keeps the program's file from being written. A leaf; what is taken out is dropped without
     /// it.
     pub exe_guard: Mutex<Vec<vfs::ops::open::ExecGuard>>,
-    /// `oom_score_adj`, kept for who reads it back. Atomic.
+    /// `oom_score_adj`: see [`crate::kernel`]'s `memory`. Atomic.
     pub oom_score_adj: AtomicI32,
     /// The least that an unprivileged process may set. Atomic.
     pub oom_score_adj_min: AtomicI32,
@@ -139,6 +139,10 @@ impl ThreadGroup {
     /// Decides the wait status of the group's end, once; gives the one in force.
     pub fn decide_exit(&self, status: i32) -> i32 {
         *self.exit_status.lock().get_or_insert(status)
+    }
+    #[must_use]
+    pub fn oom_score_adj(&self) -> i32 {
+        self.oom_score_adj.load(Ordering::Relaxed)
     }
     #[must_use]
     pub fn exit_status(&self) -> Option<i32> {

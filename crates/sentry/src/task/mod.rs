@@ -45,6 +45,7 @@ pub use run::Context;
 use crate::Kernel;
 use crate::ns::NsProxy;
 use crate::ns::pid::Pid;
+use abi::errno::ENOMEM;
 use abi::signal::{SI_USER, SIGPIPE};
 use abi::{Result, SigInfo, SigSet};
 use mm::Mm;
@@ -523,6 +524,23 @@ impl Task {
         attempt: impl FnMut() -> Result<T>,
     ) -> Result<T> {
         block_until(self, queues, deadline, attempt)
+    }
+
+    /// Does what may find no room for a file's frames: once more when there is room.
+    pub fn with_room<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+        /// Where there is room, something else is missing; unless others had freed it just then.
+        const TRIES: u32 = 3;
+        let clas = &self.group.container.clas;
+        let mut tries = 0;
+        loop {
+            match attempt() {
+                Err(ENOMEM) if tries < TRIES && clas.is_limited() => {
+                    tries += u32::from(clas.has_room(abi::PAGE_SIZE));
+                    self.mm().await_room()?;
+                }
+                r => return r,
+            }
+        }
     }
 
     /// As [`Task::block`], for a sleep of another kind.

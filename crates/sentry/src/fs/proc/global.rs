@@ -8,6 +8,7 @@ use crate::ns::uts::{RELEASE, VERSION};
 use abi::linux::{CLOCK_BOOTTIME, CLOCK_REALTIME};
 use hostcall::time::clock_nanos;
 use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::fs::dynamic::StaticDir;
 
@@ -28,7 +29,7 @@ pub(super) fn text(
 pub fn files(k: &Arc<Kernel>, c: &Arc<Container>) -> StaticDir {
     // Not held: its own mounts hold this.
     let container = Arc::downgrade(c);
-    let of = container.clone();
+    let (of, own) = (container.clone(), container.clone());
     StaticDir::new()
         .file(
             "cgroups",
@@ -73,11 +74,7 @@ pub fn files(k: &Arc<Kernel>, c: &Arc<Container>) -> StaticDir {
             "version",
             format!("Linux version {RELEASE} (cloister) {VERSION}\n"),
         )
-        // What the host pages, and for whom, is not told.
-        .text(
-            "vmstat",
-            "nr_free_pages 0\npgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\noom_kill 0\n",
-        )
+        .file("vmstat", text(k, move |_| vmstat(own.upgrade().as_deref())))
         .dir("sys", super::sysctl::Sysctl(Arc::downgrade(k)))
         .dir("sysvipc", sysvipc())
 }
@@ -189,6 +186,25 @@ fn cgroups(c: &Container) -> String {
     ] {
         let _ = writeln!(s, "{name}\t0\t{n}\t1");
     }
+    s
+}
+
+/// What the host pages, and for whom, is not told.
+fn vmstat(c: Option<&Container>) -> String {
+    let kills = c.map_or(0, |c| c.shortage.kills.load(Ordering::Relaxed));
+    let mut s = String::new();
+    for name in [
+        "nr_free_pages",
+        "pgpgin",
+        "pgpgout",
+        "pswpin",
+        "pswpout",
+        "pgfault",
+        "pgmajfault",
+    ] {
+        let _ = writeln!(s, "{name} 0");
+    }
+    let _ = writeln!(s, "oom_kill {kills}");
     s
 }
 

@@ -3,7 +3,7 @@
 use super::Tmpfs;
 use abi::errno::{EFAULT, ENXIO};
 use abi::{PAGE_SIZE, Result, Va};
-use clas::{Cla, Wait};
+use clas::Cla;
 use hostcall::MemSlice;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -102,13 +102,12 @@ impl Pages {
         let before = self.runs.get(&(page + n)).map(|r| r.0);
         // A file's first pages go where they fit best; one that grows stays in one run where it
         // can.
+        // The caller waits for room, without the file's lock.
         let cla = if after.is_none() && before.is_none() && n < FAULT_PAGES {
             fs.clas.allocate(n, None)
         } else {
-            // Less is asked for before the last page waits for others' ends.
-            let wait = if n == 1 { Wait::ForEnding } else { Wait::No };
             fs.clas
-                .allocate_near(n, before, after, Va(page * PAGE_SIZE), wait)
+                .allocate_near(n, before, after, Va(page * PAGE_SIZE))
         }
         .inspect_err(|_| fs.give_pages(n))?;
         self.count += n;

@@ -1,0 +1,279 @@
+//! What happens where a limit leaves no room.
+//!
+//! # Invariants
+//!
+//! - An allocation leaves no more frames in use, kept in memory or just being given back than the
+//!   limit says. Any other frame has no page of the file: so the file never has more than that,
+//!   touched or not.
+//!   (A limit that is set below what is in use forbids allocations until enough is freed.)
+//! - Who waits for room holds no lock of this crate's, but may hold those of an address space and
+//!   of a file. So what makes room takes these only where they are free, and every wait ends: when
+//!   there is room, when the waiter itself is to die, when there is nothing left to be freed, or
+//!   after [`LONGEST`].
+
+use crate::refs::Freed;
+use crate::{Clas, Inner};
+use abi::errno::ENOMEM;
+use abi::{PAGE_SIZE, Result};
+use parking_lot::{Condvar, MutexGuard};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The longest wait for room.
+const LONGEST: Duration = Duration::from_secs(10);
+/// The same where nobody makes room: for what ended address spaces give back.
+const ENDING_MAX: Duration = Duration::from_secs(2);
+/// How often a waiter looks: not all that frees frames wakes it.
+const LOOK: Duration = Duration::from_millis(5);
+/// Of the room that is left, one guess of what is touched next takes a part.
+const PARTS: u64 = 16;
+
+/// What waiters share. The counts of frames are [`Inner`]'s.
+pub(crate) struct Room {
+    /// The limit, in pages, for those who need no lock to know it.
+    limit: AtomicU64,
+    /// There is more room, or no hope.
+    changed: Condvar,
+    /// Is told that somebody waits: never under a lock of this crate's, and does not wait itself.
+    /// Immutable once set.
+    maker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Waiters that found no room when they looked last.
+    waiting: AtomicU64,
+    /// How often the maker found nothing that it could free.
+    hopeless: AtomicU64,
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        Room {
+            limit: AtomicU64::new(u64::MAX),
+            changed: Condvar::new(),
+            maker: OnceLock::new(),
+            waiting: AtomicU64::new(0),
+            hopeless: AtomicU64::new(0),
+        }
+    }
+}
+
+impl std::fmt::Debug for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Room({:?})", self.limit)
+    }
+}
+
+impl Inner {
+    /// Whether `pages` more frames are within the limit.
+    pub(crate) fn has_room(&self, pages: u64) -> bool {
+        self.has_room_beside(pages, self.kept.pages())
+    }
+
+    /// Whether they are once nothing is kept.
+    fn can_have_room(&self, pages: u64) -> bool {
+        self.has_room_beside(pages, 0)
+    }
+
+    fn has_room_beside(&self, pages: u64, kept: u64) -> bool {
+        let then = self.used.checked_add(pages);
+        then.and_then(|n| n.checked_add(kept + self.leaving))
+            .is_some_and(|n| n <= self.limit)
+    }
+}
+
+impl Clas {
+    /// Changes the limit, in bytes; `u64::MAX` for none. What is allocated above it stays.
+    pub fn set_limit(&self, limit: u64) {
+        let pages = limit / PAGE_SIZE;
+        self.inner.lock().limit = pages;
+        let none = limit == u64::MAX;
+        let shown = if none { u64::MAX } else { pages };
+        self.room.limit.store(shown, Ordering::Relaxed);
+        self.room.changed.notify_all();
+    }
+
+    /// Has `maker` told, once for all, whenever an allocation waits for room: it frees frames,
+    /// elsewhere, or says that it cannot ([`Clas::no_hope`]).
+    pub fn on_shortage(&self, maker: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.room.maker.set(maker);
+    }
+
+    /// Those that wait now wait in vain.
+    pub fn no_hope(&self) {
+        let _inner = self.inner.lock();
+        self.room.hopeless.fetch_add(1, Ordering::Relaxed);
+        self.room.changed.notify_all();
+    }
+
+    /// Whether there is room for so many bytes.
+    #[must_use]
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.inner.lock().can_have_room(bytes / PAGE_SIZE)
+    }
+
+    /// Whether somebody waits for room, and could not go on now.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        let inner = self.inner.lock();
+        self.room.waiting.load(Ordering::Relaxed) > 0 && !inner.can_have_room(1)
+    }
+
+    /// How much of memory that may never be touched is worth being made at once, of at most `most`
+    /// bytes (a power of two): little where a limit is near.
+    #[must_use]
+    pub fn at_once(&self, most: u64) -> u64 {
+        if self.room.limit.load(Ordering::Relaxed) == u64::MAX {
+            return most;
+        }
+        let inner = self.inner.lock();
+        let left = inner.limit.saturating_sub(inner.used) * PAGE_SIZE;
+        let part = (left / PARTS).clamp(PAGE_SIZE, most);
+        1 << part.ilog2()
+    }
+
+    /// Waits until there is room for so many bytes, or until `doomed` says that the caller is to
+    /// die; `ENOMEM` where it does not come.
+    pub fn await_room(&self, bytes: u64, doomed: &AtomicBool) -> Result<()> {
+        let pages = bytes.div_ceil(PAGE_SIZE);
+        let maker = self.room.maker.get();
+        let longest = if maker.is_some() { LONGEST } else { ENDING_MAX };
+        let deadline = Instant::now() + longest;
+        let hopeless = self.room.hopeless.load(Ordering::Relaxed);
+        let mut inner = self.inner.lock();
+        loop {
+            // (An allocation gives back what is kept.)
+            if inner.can_have_room(pages) {
+                return Ok(());
+            }
+            let is_vain = self.room.hopeless.load(Ordering::Relaxed) != hopeless
+                || (maker.is_none() && inner.ending == 0)
+                || inner.limit < pages;
+            if is_vain || doomed.load(Ordering::Relaxed) || Instant::now() >= deadline {
+                return Err(ENOMEM);
+            }
+            self.room.waiting.fetch_add(1, Ordering::Relaxed);
+            if let Some(maker) = maker {
+                MutexGuard::unlocked(&mut inner, maker);
+            }
+            if !inner.can_have_room(pages) {
+                self.room.changed.wait_for(&mut inner, LOOK);
+            }
+            self.room.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives back what is free and in memory.
+    pub(crate) fn shed_kept(&self, inner: &mut MutexGuard<'_, Inner>) {
+        let kept = inner.take_kept();
+        if !kept.is_empty() {
+            MutexGuard::unlocked(inner, || self.give_back_all(kept));
+        }
+    }
+
+    /// Whether address spaces have ended whose frames are still to come.
+    #[must_use]
+    pub fn is_to_get_more(&self) -> bool {
+        self.inner.lock().ending > 0
+    }
+
+    /// Whether there is a limit.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.room.limit.load(Ordering::Relaxed) != u64::MAX
+    }
+
+    /// An address space ends, and will soon give its frames back: until [`Clas::has_ended`], who
+    /// finds no room waits for them.
+    pub fn is_ending(&self) {
+        self.inner.lock().ending += 1;
+    }
+
+    /// See [`Clas::is_ending`].
+    pub fn has_ended(&self) {
+        self.inner.lock().ending -= 1;
+        self.room.changed.notify_all();
+    }
+}
+
+impl Inner {
+    /// Takes out what is free and in memory, to be given back.
+    fn take_kept(&mut self) -> Freed {
+        let mut out = Freed::new();
+        while let Some((start, end)) = self.kept.pop() {
+            self.free.take(start, end);
+            self.leaving += end - start;
+            out.push((start, end));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cla;
+    use std::sync::Arc;
+
+    const P: u64 = PAGE_SIZE;
+    static NEVER: AtomicBool = AtomicBool::new(false);
+
+    #[test]
+    fn the_limit_holds_with_what_is_kept() {
+        let c = Clas::with_limit(64 * P).unwrap();
+        let a = c.allocate(40, None).unwrap();
+        c.slice(a, 40 * P as usize)
+            .copy_from(&vec![1; 40 * P as usize]);
+        c.decref(a, 40);
+        // They are free, and in memory.
+        assert_eq!(c.stats().resident, 40 * P);
+        let b = c.allocate(30, Some(Cla(a.0 + 100 * P))).unwrap();
+        assert!(c.stats().resident <= 34 * P);
+        assert_eq!(c.allocate(35, None), Err(ENOMEM));
+        c.decref(b, 30);
+    }
+
+    #[test]
+    fn guesses_are_small_where_the_limit_is_near() {
+        let c = Clas::new().unwrap();
+        assert_eq!(c.at_once(2 << 20), 2 << 20);
+        c.set_limit(64 << 20);
+        assert_eq!(c.at_once(2 << 20), 2 << 20);
+        let a = c.allocate((48 << 20) / P, None).unwrap();
+        assert_eq!(c.at_once(2 << 20), 1 << 20);
+        let b = c.allocate((16 << 20) / P, None).unwrap();
+        assert_eq!(c.at_once(2 << 20), P);
+        c.decref(a, (48 << 20) / P);
+        c.decref(b, (16 << 20) / P);
+    }
+
+    #[test]
+    fn who_waits_asks_and_is_served_or_told() {
+        let c = Clas::with_limit(10 * P).unwrap();
+        let a = c.allocate(10, None).unwrap();
+        // Nobody makes room.
+        assert_eq!(c.await_room(P, &NEVER), Err(ENOMEM));
+        let weak = Arc::downgrade(&c);
+        let asked = Arc::new(AtomicU64::new(0));
+        let count = asked.clone();
+        c.on_shortage(Box::new(move || {
+            let c = weak.upgrade().unwrap();
+            match count.fetch_add(1, Ordering::Relaxed) {
+                0 => {}
+                1 => c.decref(a, 1),
+                _ => c.no_hope(),
+            }
+        }));
+        assert_eq!(c.allocate(1, None), Err(ENOMEM));
+        c.await_room(P, &NEVER).unwrap();
+        let b = c.allocate(1, None).unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        assert_eq!(c.await_room(P, &NEVER), Err(ENOMEM));
+        // Who is to die does not ask.
+        let doomed = AtomicBool::new(true);
+        assert_eq!(c.await_room(P, &doomed), Err(ENOMEM));
+        // More than the limit can never be had.
+        assert_eq!(c.await_room(11 * P, &NEVER), Err(ENOMEM));
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
+        c.decref(b, 1);
+        c.decref(Cla(a.0 + P), 9);
+    }
+}

@@ -1,0 +1,162 @@
+//! Where a limit is reached: giving back frames that were made for a guess and never touched.
+//!
+//! # Invariant
+//!
+//! A reference to a frame is given back only if nobody can have written to it by this address
+//! space: the frame has no page after the host's mapping of it here is gone, and the lock is held,
+//! which every access of the Sentry's needs to find it. What the Sentry writes without the lock has
+//! one more reference: of frames that are this address space's alone such are left.
+
+use crate::pma::{PmaKind, window};
+use crate::state::State;
+use crate::vma::{Vma, VmaFlags};
+use crate::{Mm, PAGE, Result};
+use clas::{Cla, Clas};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+/// How much of new anonymous memory is made at once where there is a limit: what is made and not
+/// touched has to be found, and given back, before anybody is ended. Memory that is touched here
+/// and there is made by pages then, what is filled from one end to the other in growing pieces.
+/// (Without it, touching 40 MB of 1 GB under a limit of 64 MB takes 20 times as long.)
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    /// Bytes, a power of two.
+    len: u64,
+    /// Where the last one ended.
+    end: u64,
+}
+
+impl Default for Chunk {
+    fn default() -> Chunk {
+        Chunk {
+            len: Chunk::MOST,
+            end: 0,
+        }
+    }
+}
+
+impl Chunk {
+    const MOST: u64 = 2 << 20;
+
+    /// What is made for a touch at `va`, of `hole`.
+    pub(crate) fn next(&mut self, clas: &Clas, va: u64, hole: &Range<u64>) -> Range<u64> {
+        if va & !(PAGE - 1) == self.end {
+            self.len = (self.len * 2).min(Chunk::MOST);
+        }
+        let r = window(va, clas.at_once(self.len), hole);
+        self.end = r.end;
+        r
+    }
+
+    /// Some of it was not touched.
+    fn was_too_much(&mut self) {
+        self.len = (self.len / 4).max(PAGE);
+    }
+}
+
+impl Mm {
+    /// Gives untouched frames back: how many bytes; `None` where somebody is busy with the address
+    /// space, who does not wait for room itself.
+    pub fn trim(&self) -> Option<u64> {
+        match self.state.try_lock() {
+            Some(mut st) => Some(st.trim()),
+            // It has given them back before it waited.
+            None if self.awaits_room.load(Ordering::Relaxed) => Some(0),
+            None => None,
+        }
+    }
+
+    /// Bytes of frames that its mappings have, its own, shared and of files in memory, touched or
+    /// not.
+    #[must_use]
+    pub fn charged(&self) -> u64 {
+        self.charged.load(Ordering::Relaxed)
+    }
+
+    /// Waits until there is room for a page; `ENOMEM` where that does not come.
+    pub fn await_room(&self) -> Result<()> {
+        self.clas.await_room(PAGE, &self.doomed)
+    }
+
+    /// Its process dies for lack of memory: from now on it waits for none.
+    pub fn doom(&self) {
+        self.doomed.store(true, Ordering::Relaxed);
+    }
+
+    /// See [`Mm::doom`].
+    #[must_use]
+    pub fn is_doomed(&self) -> bool {
+        self.doomed.load(Ordering::Relaxed)
+    }
+}
+
+impl State {
+    /// Gives untouched frames back; how many bytes it has less.
+    pub(crate) fn trim(&mut self) -> u64 {
+        if self.host.is_gone() || !self.clas.is_limited() {
+            return 0;
+        }
+        let untouched = self.untouched();
+        if untouched.is_empty() {
+            return 0;
+        }
+        for (r, _) in &untouched {
+            self.host.unmap(r.clone());
+        }
+        // Where the host cannot unmap them, it unmaps all, or ends the process.
+        if !self.host.flush() || self.host.is_gone() {
+            return 0;
+        }
+        let mut bytes = 0;
+        for (r, at) in untouched {
+            // What was touched before it was unmapped stays.
+            for (hole, n) in self.clas.holes(at, (r.end - r.start) / PAGE) {
+                let start = r.start + (hole.0 - at.0);
+                self.pma_remove(start..start + n * PAGE);
+                bytes += n * PAGE;
+            }
+        }
+        if bytes > 0 {
+            self.chunk.was_too_much();
+        }
+        self.pmas.take_freed().decref(&self.clas);
+        for (_, vma) in self.vmas.iter().filter(|(_, v)| is_shared_anon(v)) {
+            if let Some(f) = &vma.file {
+                f.file.mappable.trim();
+            }
+        }
+        bytes
+    }
+
+    /// Where it has frames without a page now, and which.
+    fn untouched(&self) -> Vec<(Range<u64>, Cla)> {
+        let mut out = Vec::new();
+        for (r, pma) in self.pmas.iter() {
+            let Some(at) = pma.frames() else { continue };
+            let is_mine = match pma.kind {
+                PmaKind::Anon | PmaKind::AnonCow => true,
+                PmaKind::File => false,
+                PmaKind::FileWritable => {
+                    self.vmas.get(r.start).is_some_and(|v| is_shared_anon(v.1))
+                }
+            };
+            if !is_mine {
+                continue;
+            }
+            for (hole, n) in self.clas.holes(at, (r.end - r.start) / PAGE) {
+                // The Sentry may be about to write what is ours alone. What is shared stays where
+                // it is, for others.
+                if pma.kind != PmaKind::Anon || self.clas.is_exclusive(hole, n) {
+                    let start = r.start + (hole.0 - at.0);
+                    out.push((start..start + n * PAGE, hole));
+                }
+            }
+        }
+        out
+    }
+}
+
+fn is_shared_anon(vma: &Vma) -> bool {
+    vma.flags.contains(VmaFlags::ANON_SHARED)
+}

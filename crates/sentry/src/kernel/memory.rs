@@ -1,0 +1,245 @@
+//! Where a container's memory ends: room is made by giving back what nobody touched, else by
+//! ending a process (Linux: mm/oom_kill.c).
+//!
+//! # Invariants
+//!
+//! - An allocation that waits for room may hold an address space's lock and a file's. So this runs
+//!   on a thread of its own, which is there only while somebody waits, and takes an address
+//!   space's lock only where it is free.
+//! - It ends processes of this container alone, and only while somebody waits who has given up all
+//!   that it could itself: none while one that is to die is still on its way
+//!   out, for [`PATIENCE`] at most.
+//! - A process that it ends gets no more memory, and waits for none: it can go.
+
+use super::Kernel;
+use crate::container::Container;
+use crate::task::ThreadGroup;
+use abi::PAGE_SIZE;
+use abi::signal::SIGKILL;
+use config::control;
+use mm::Mm;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// So much is worth a round; less could be had again and again, one page at a time.
+const ENOUGH: u64 = 32 * PAGE_SIZE;
+/// How long a process may take to go before the next one is ended, too: it may be held up by a lock
+/// of who waits for its memory.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long address spaces may be too busy to be asked for what they have not touched.
+const BUSY_MAX: Duration = Duration::from_millis(200);
+/// How long nobody was on the way out before somebody is ended: the last steps of one are not seen.
+const SETTLED: Duration = Duration::from_millis(10);
+/// The pause between two rounds.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How long the thread stays after the last shortage.
+const STAY: Duration = Duration::from_millis(200);
+/// `OOM_SCORE_ADJ_MIN`: never ended for lack of memory.
+const NEVER: i32 = -1000;
+
+/// A container's shortages of memory.
+#[derive(Debug, Default)]
+pub struct Shortage {
+    /// A leaf.
+    worker: Mutex<Worker>,
+    /// Counts of `memory.events`. Atomics.
+    pub max: AtomicU64,
+    pub oom: AtomicU64,
+    pub kills: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Worker {
+    runs: bool,
+    /// Somebody has asked since it looked last.
+    is_asked: bool,
+}
+
+/// Processes that are on their way out, and have not given enough back.
+#[derive(Debug, Default)]
+struct Going {
+    since: Option<Instant>,
+    seen: Option<Instant>,
+    /// Since when nothing was found that could be given back, and not all could be asked.
+    busy_since: Option<Instant>,
+}
+
+impl Going {
+    /// `some_go`: whether there are some now.
+    fn is_to_be_awaited(&mut self, some_go: bool) -> bool {
+        let now = Instant::now();
+        if some_go {
+            self.seen = Some(now);
+        }
+        let since = *self.since.get_or_insert(now);
+        let recent = self.seen.is_some_and(|s| now - s < SETTLED);
+        let wait = recent && now - since < PATIENCE;
+        if !wait {
+            *self = Going::default();
+        }
+        wait
+    }
+}
+
+/// A process that has memory.
+struct Holder {
+    group: Arc<ThreadGroup>,
+    mm: Arc<Mm>,
+}
+
+impl Kernel {
+    /// Has the container's limit of memory kept by its own processes.
+    pub fn govern_memory(self: &Arc<Self>, c: &Arc<Container>) {
+        let (kernel, container) = (Arc::downgrade(self), Arc::downgrade(c));
+        c.clas.on_shortage(Box::new(move || {
+            if let (Some(k), Some(c)) = (kernel.upgrade(), container.upgrade()) {
+                k.memory_is_short(c);
+            }
+        }));
+    }
+
+    fn memory_is_short(self: &Arc<Self>, c: Arc<Container>) {
+        {
+            let mut worker = c.shortage.worker.lock();
+            worker.is_asked = true;
+            if std::mem::replace(&mut worker.runs, true) {
+                return;
+            }
+        }
+        let (k, own) = (self.clone(), c.clone());
+        let thread = std::thread::Builder::new()
+            .name("memory".into())
+            .stack_size(256 << 10);
+        let made = thread.spawn(move || {
+            let guard = k.clone();
+            guard.guard(|| k.make_room(&own));
+        });
+        if made.is_err() {
+            c.shortage.worker.lock().runs = false;
+            c.clas.no_hope();
+        }
+    }
+
+    /// Rounds, as long as somebody waits.
+    fn make_room(&self, c: &Arc<Container>) {
+        let mut going = Going::default();
+        let mut asked = Instant::now();
+        loop {
+            {
+                let mut worker = c.shortage.worker.lock();
+                if std::mem::take(&mut worker.is_asked) {
+                    asked = Instant::now();
+                } else if asked.elapsed() > STAY {
+                    worker.runs = false;
+                    return;
+                }
+            }
+            if c.clas.is_awaited() {
+                self.round(c, &mut going);
+            } else {
+                going.since = None;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn round(&self, c: &Arc<Container>, going: &mut Going) {
+        c.shortage.max.fetch_add(1, Ordering::Relaxed);
+        let holders = self.holders(c);
+        let (mut freed, mut some_busy) = (0, false);
+        for h in &holders {
+            match h.mm.trim() {
+                Some(n) => freed += n,
+                None => some_busy = true,
+            }
+        }
+        if freed >= ENOUGH || !c.clas.is_awaited() {
+            going.busy_since = None;
+            return;
+        }
+        // The next time.
+        if some_busy && going.busy_since.get_or_insert_with(Instant::now).elapsed() < BUSY_MAX {
+            return;
+        }
+        going.busy_since = None;
+        let is_dying = |h: &&Holder| h.group.exit_status().is_some();
+        holders.iter().filter(is_dying).for_each(|h| h.mm.doom());
+        let some_go = holders.iter().any(|h| is_dying(&h)) || c.clas.is_to_get_more();
+        if going.is_to_be_awaited(some_go) {
+            return;
+        }
+        c.shortage.oom.fetch_add(1, Ordering::Relaxed);
+        let limit = c.clas.stats().limit;
+        let score = |h: &&Holder| badness(h.mm.charged(), h.group.oom_score_adj(), limit);
+        let victim = holders
+            .iter()
+            .filter(|h| !is_dying(h) && h.group.oom_score_adj() != NEVER)
+            .max_by_key(score);
+        match victim {
+            Some(v) => {
+                self.end_for_memory(c, v, &holders);
+                going.is_to_be_awaited(true);
+            }
+            None => c.clas.no_hope(),
+        }
+    }
+
+    /// The processes of a container that have memory.
+    fn holders(&self, c: &Arc<Container>) -> Vec<Holder> {
+        let l = self.tasks.lock();
+        let of = |group: Arc<ThreadGroup>| {
+            let mm = l.memory_of(group.tgid, &self.no_memory)?;
+            Some(Holder { group, mm })
+        };
+        l.processes()
+            .filter(|p| Arc::ptr_eq(&p.group.container, c))
+            .filter_map(|p| of(p.group.clone()))
+            .collect()
+    }
+
+    /// Ends a process, and all that share its memory.
+    fn end_for_memory(&self, c: &Arc<Container>, victim: &Holder, all: &[Holder]) {
+        let (id, size) = (victim.group.tgid, victim.mm.charged());
+        let name = self.tasks.lock().task(id).map(|t| t.comm());
+        let name = String::from_utf8_lossy(&name.unwrap_or_default()).into_owned();
+        for h in all.iter().filter(|h| Arc::ptr_eq(&h.mm, &victim.mm)) {
+            h.mm.doom();
+            self.kill_group(&h.group, SIGKILL.number());
+        }
+        let kills = c.shortage.kills.fetch_add(1, Ordering::Relaxed) + 1;
+        let mb = |n: u64| n.div_ceil(1 << 20);
+        let text = format!(
+            "out of memory: process {id} ({name}) is ended, which has {} MB of the {} MB that the \
+             container may have",
+            mb(size),
+            mb(c.clas.stats().limit)
+        );
+        let m = [&kills.to_le_bytes(), text.as_bytes()].concat();
+        c.try_tell(control::OUT_OF_MEMORY, &m);
+    }
+}
+
+/// What speaks for ending a process with so many bytes (`oom_badness`): `adj` is in thousandths of
+/// the limit.
+fn badness(charged: u64, adj: i32, limit: u64) -> i64 {
+    let pages = |bytes: u64| i64::try_from(bytes / PAGE_SIZE).unwrap_or(i64::MAX);
+    let limit = if limit == u64::MAX { 0 } else { pages(limit) };
+    pages(charged).saturating_add(limit / 1000 * i64::from(adj))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::badness;
+
+    #[test]
+    fn the_largest_goes_but_for_what_was_said() {
+        let limit = 1000 << 20;
+        let of = |mb: u64, adj| badness(mb << 20, adj, limit);
+        assert!(of(300, 0) > of(200, 0));
+        assert!(of(200, 200) > of(300, 0));
+        assert!(of(300, -999) < of(1, 0));
+        assert!(badness(2 << 20, 0, u64::MAX) > badness(1 << 20, 1000, u64::MAX));
+    }
+}
