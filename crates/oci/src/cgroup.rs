@@ -25,6 +25,9 @@ const OWN_THREADS: i64 = 64;
 const OWN_MEMORY: i64 = 32 << 20;
 const OWN_PART: i64 = 16;
 
+/// The lowest limit of a container's memory.
+const LEAST_MEMORY: i64 = 1 << 20;
+
 /// By how much the host's limit of memory is above a container's own.
 fn own_memory(limit: i64) -> i64 {
     OWN_MEMORY + limit / OWN_PART
@@ -431,6 +434,11 @@ impl Cgroups {
         }
         let own = |n: i64| if n > 0 { own_memory(n) } else { 0 };
         let asked = m.limit.filter(|n| *n != 0);
+        if let Some(n) = asked.filter(|n| (0..LEAST_MEMORY).contains(n)) {
+            return Err(Error::new(format!(
+                "linux.resources.memory.limit: {n} bytes are too few for any program"
+            )));
+        }
         let swap = m.swap.filter(|n| *n != 0);
         let limit = asked.map(|n| n.saturating_add(own(n)));
         // (Without a new limit it is as far above the container's as it was.)
