@@ -94,7 +94,8 @@ fn frames_that_nobody_takes_are_bounded() {
     assert!(started.elapsed() < Duration::from_secs(20));
     // All that were taken arrive.
     let sent = w.ns.device_counts(near).tx_packets;
-    assert_eq!(sent + full, 20_000);
+    // (With what the device says for itself: groups, neighbours.)
+    assert!((20_000..20_010).contains(&(sent + full)), "{sent} {full}");
     until(|| other.device_counts(far).rx_packets >= sent);
 }
 
