@@ -1,38 +1,10 @@
-//! Classic BPF as seccomp filters use it: checked when installed, interpreted at each system call.
-//!
-//! A program cannot loop, for jumps go forward only (`bpf_check_classic`), reads nothing but
-//! [`Data`], which is whole words of `struct seccomp_data` (`seccomp_check_filter`), and reads no
-//! memory word that it has not written (`check_load_and_stores`). So a run costs at most one step
-//! for each instruction.
+//! Classic BPF as seccomp filters use it ([`bpf`] checks and runs it): programs that read nothing but
+//! [`Data`], which is whole words of `struct seccomp_data` (`seccomp_check_filter`).
 
 use abi::Result;
-use abi::errno::EINVAL;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use bpf::*;
 
-/// `struct sock_filter`.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    FromBytes,
-    IntoBytes,
-    Immutable,
-    KnownLayout,
-    serde::Serialize,
-    serde::Deserialize,
-)]
-#[repr(C)]
-pub struct Insn {
-    pub code: u16,
-    pub jt: u8,
-    pub jf: u8,
-    pub k: u32,
-}
-
-/// The most instructions of a program (`BPF_MAXINSNS`).
-pub const MAX_INSNS: usize = 4096;
+pub use bpf::{AND_K, Insn, JA, JEQ_K, JGE_K, JGT_K, LD_ABS, MAX_INSNS, RET_K};
 
 /// `struct seccomp_data`, as the words that a program may load.
 pub type Data = [u32; 16];
@@ -41,86 +13,27 @@ const DATA_SIZE: u32 = 64;
 /// `AUDIT_ARCH_X86_64`.
 pub const ARCH: u32 = 0xc000_003e;
 
-const MEM_WORDS: u32 = 16;
-
-// The instructions that seccomp knows (`seccomp_check_filter`).
-pub const LD_ABS: u16 = 0x20;
-const LD_LEN: u16 = 0x80;
-const LDX_LEN: u16 = 0x81;
-const LD_IMM: u16 = 0x00;
-const LDX_IMM: u16 = 0x01;
-const LD_MEM: u16 = 0x60;
-const LDX_MEM: u16 = 0x61;
-const ST: u16 = 0x02;
-const STX: u16 = 0x03;
-const ADD_K: u16 = 0x04;
-const ADD_X: u16 = 0x0c;
-const SUB_K: u16 = 0x14;
-const SUB_X: u16 = 0x1c;
-const MUL_K: u16 = 0x24;
-const MUL_X: u16 = 0x2c;
-const DIV_K: u16 = 0x34;
-const DIV_X: u16 = 0x3c;
-const OR_K: u16 = 0x44;
-const OR_X: u16 = 0x4c;
-pub const AND_K: u16 = 0x54;
-const AND_X: u16 = 0x5c;
-const LSH_K: u16 = 0x64;
-const LSH_X: u16 = 0x6c;
-const RSH_K: u16 = 0x74;
-const RSH_X: u16 = 0x7c;
-const NEG: u16 = 0x84;
-const XOR_K: u16 = 0xa4;
-const XOR_X: u16 = 0xac;
-pub const JA: u16 = 0x05;
-pub const JEQ_K: u16 = 0x15;
-const JEQ_X: u16 = 0x1d;
-pub const JGT_K: u16 = 0x25;
-const JGT_X: u16 = 0x2d;
-pub const JGE_K: u16 = 0x35;
-const JGE_X: u16 = 0x3d;
-const JSET_K: u16 = 0x45;
-const JSET_X: u16 = 0x4d;
-pub const RET_K: u16 = 0x06;
-const RET_A: u16 = 0x16;
-const TAX: u16 = 0x07;
-const TXA: u16 = 0x87;
-
 /// A checked program.
 #[derive(Debug)]
 pub struct Program(Box<[Insn]>);
 
+/// Whether seccomp has such an instruction.
+fn is_known(i: &Insn) -> bool {
+    match i.code {
+        LD_ABS => i.k < DATA_SIZE && i.k & 3 == 0,
+        LD_LEN | LDX_LEN | LD_IMM | LDX_IMM | LD_MEM | LDX_MEM | ST | STX => true,
+        ADD_K | ADD_X | SUB_K | SUB_X | MUL_K | MUL_X | DIV_K | DIV_X | OR_K | OR_X | AND_K
+        | AND_X | LSH_K | LSH_X | RSH_K | RSH_X | NEG | XOR_K | XOR_X => true,
+        JA | JEQ_K | JEQ_X | JGT_K | JGT_X | JGE_K | JGE_X | JSET_K | JSET_X => true,
+        RET_K | RET_A | TAX | TXA => true,
+        _ => false,
+    }
+}
+
 impl Program {
     /// Checks a program as Linux does; `EINVAL` for what it refuses.
     pub fn new(code: &[Insn]) -> Result<Program> {
-        let len = code.len();
-        if len == 0 || len > MAX_INSNS {
-            return Err(EINVAL);
-        }
-        for (pc, i) in code.iter().enumerate() {
-            let left = (len - pc - 1) as u64;
-            let ok = match i.code {
-                LD_ABS => i.k < DATA_SIZE && i.k & 3 == 0,
-                LD_LEN | LDX_LEN | LD_IMM | LDX_IMM | RET_K | RET_A | TAX | TXA => true,
-                LD_MEM | LDX_MEM | ST | STX => i.k < MEM_WORDS,
-                DIV_K => i.k != 0,
-                LSH_K | RSH_K => i.k < 32,
-                ADD_K | ADD_X | SUB_K | SUB_X | MUL_K | MUL_X | DIV_X | OR_K | OR_X | AND_K
-                | AND_X | LSH_X | RSH_X | NEG | XOR_K | XOR_X => true,
-                JA => u64::from(i.k) < left,
-                JEQ_K | JEQ_X | JGT_K | JGT_X | JGE_K | JGE_X | JSET_K | JSET_X => {
-                    u64::from(i.jt) < left && u64::from(i.jf) < left
-                }
-                _ => false,
-            };
-            if !ok {
-                return Err(EINVAL);
-            }
-        }
-        if !matches!(code[len - 1].code, RET_K | RET_A) {
-            return Err(EINVAL);
-        }
-        check_memory(code)?;
+        check(code, is_known)?;
         Ok(Program(code.into()))
     }
 
@@ -138,67 +51,11 @@ impl Program {
         3 + self.0.iter().map(of).sum::<usize>()
     }
 
-    /// What the program says of a system call.
+    /// What the program says of a system call. (Of one that ends early 0, which is KILL_THREAD.)
     #[must_use]
     pub fn run(&self, data: &Data) -> u32 {
-        let (mut a, mut x) = (0u32, 0u32);
-        let mut mem = [0u32; MEM_WORDS as usize];
-        let mut pc = 0;
-        // The check made sure that every path ends in a return; 0 is KILL_THREAD.
-        while let Some(i) = self.0.get(pc) {
-            pc += 1;
-            let k = i.k;
-            let mut jump = |cond: bool| pc += usize::from(if cond { i.jt } else { i.jf });
-            match i.code {
-                LD_ABS => a = data[(k / 4) as usize % data.len()],
-                LD_LEN => a = DATA_SIZE,
-                LDX_LEN => x = DATA_SIZE,
-                LD_IMM => a = k,
-                LDX_IMM => x = k,
-                LD_MEM => a = mem[(k % MEM_WORDS) as usize],
-                LDX_MEM => x = mem[(k % MEM_WORDS) as usize],
-                ST => mem[(k % MEM_WORDS) as usize] = a,
-                STX => mem[(k % MEM_WORDS) as usize] = x,
-                ADD_K => a = a.wrapping_add(k),
-                ADD_X => a = a.wrapping_add(x),
-                SUB_K => a = a.wrapping_sub(k),
-                SUB_X => a = a.wrapping_sub(x),
-                MUL_K => a = a.wrapping_mul(k),
-                MUL_X => a = a.wrapping_mul(x),
-                DIV_K => a = a.checked_div(k).unwrap_or(0),
-                // A division by zero ends the program with 0.
-                DIV_X => match a.checked_div(x) {
-                    Some(q) => a = q,
-                    None => return 0,
-                },
-                OR_K => a |= k,
-                OR_X => a |= x,
-                AND_K => a &= k,
-                AND_X => a &= x,
-                LSH_K => a = a.wrapping_shl(k),
-                LSH_X => a = a.wrapping_shl(x),
-                RSH_K => a = a.wrapping_shr(k),
-                RSH_X => a = a.wrapping_shr(x),
-                NEG => a = a.wrapping_neg(),
-                XOR_K => a ^= k,
-                XOR_X => a ^= x,
-                JA => pc += k as usize,
-                JEQ_K => jump(a == k),
-                JEQ_X => jump(a == x),
-                JGT_K => jump(a > k),
-                JGT_X => jump(a > x),
-                JGE_K => jump(a >= k),
-                JGE_X => jump(a >= x),
-                JSET_K => jump(a & k != 0),
-                JSET_X => jump(a & x != 0),
-                TAX => x = a,
-                TXA => a = x,
-                RET_K => return k,
-                RET_A => return a,
-                _ => return 0,
-            }
-        }
-        0
+        let word = |i: &Insn, _, _| Some(data[(i.k / 4) as usize % data.len()]);
+        run(&self.0, DATA_SIZE, word)
     }
 
     /// What the program says of every call with this number, whatever its arguments, where that can
@@ -226,34 +83,10 @@ impl Program {
     }
 }
 
-/// No path may load a memory word that it did not store.
-fn check_memory(code: &[Insn]) -> Result<()> {
-    // What is stored on all jumps to an instruction.
-    let mut at = vec![u16::MAX; code.len()];
-    let mut stored = 0u16;
-    for (pc, i) in code.iter().enumerate() {
-        stored &= at[pc];
-        match i.code {
-            ST | STX => stored |= 1 << i.k,
-            LD_MEM | LDX_MEM if stored & 1 << i.k == 0 => return Err(EINVAL),
-            JA => {
-                at[pc + 1 + i.k as usize] &= stored;
-                stored = u16::MAX;
-            }
-            c if c & 7 == 5 => {
-                at[pc + 1 + usize::from(i.jt)] &= stored;
-                at[pc + 1 + usize::from(i.jf)] &= stored;
-                stored = u16::MAX;
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use abi::errno::EINVAL;
 
     fn i(code: u16, jt: u8, jf: u8, k: u32) -> Insn {
         Insn { code, jt, jf, k }

@@ -1,18 +1,15 @@
 //! Filters of classic BPF on packets (`SO_ATTACH_FILTER` of `socket(7)`; Linux's
 //! Documentation/networking/filter.rst).
 //!
-//! A program comes from an application. It is checked once: jumps go forward only and stay inside,
-//! each path ends in a return, memory words are in range. So a run costs at most one step for each
-//! instruction, and what it loads outside of the packet ends it with 0.
+//! A program comes from an application; [`bpf`] checks it once, and runs it. Here is what it may
+//! load: what lies outside of the packet ends it with 0.
 
 use abi::Result;
 use abi::errno::EINVAL;
+use bpf::*;
 
-/// `BPF_MAXINSNS`.
-pub const MOST: usize = 4096;
 /// The bytes of `struct sock_filter`.
-pub const INSN: usize = 8;
-const WORDS: usize = 16;
+pub const INSN: usize = size_of::<Insn>();
 
 /// `SKF_AD_OFF`, `SKF_NET_OFF`, `SKF_LL_OFF`: where what is not in the packet lies.
 const AD_OFF: i64 = -0x1000;
@@ -20,15 +17,6 @@ const NET_OFF: i64 = -0x10_0000;
 const LL_OFF: i64 = -0x20_0000;
 /// `SKF_AD_MAX`, which SO_BPF_EXTENSIONS tells.
 pub const EXTENSIONS: i32 = 64;
-
-/// An instruction: `struct sock_filter`.
-#[derive(Clone, Copy, Debug)]
-struct Insn {
-    code: u16,
-    jt: u8,
-    jf: u8,
-    k: u32,
-}
 
 /// A checked program.
 #[derive(Debug)]
@@ -53,156 +41,49 @@ pub struct Packet<'a> {
 impl Filter {
     /// Of an array of `struct sock_filter`; `EINVAL` for what Linux refuses.
     pub fn new(bytes: &[u8]) -> Result<Filter> {
-        if bytes.is_empty() || !bytes.len().is_multiple_of(INSN) || bytes.len() / INSN > MOST {
+        if !bytes.len().is_multiple_of(INSN) || bytes.len() / INSN > MAX_INSNS {
             return Err(EINVAL);
         }
-        let code: Vec<Insn> = bytes
-            .as_chunks::<INSN>()
-            .0
-            .iter()
-            .map(|b| Insn {
-                code: u16::from_le_bytes([b[0], b[1]]),
-                jt: b[2],
-                jf: b[3],
-                k: u32::from_le_bytes([b[4], b[5], b[6], b[7]]),
-            })
-            .collect();
-        for (pc, i) in code.iter().enumerate() {
-            let left = (code.len() - pc - 1) as u64;
-            if !is_allowed(i, left) {
-                return Err(EINVAL);
-            }
-        }
-        // BPF_RET with a constant or the accumulator.
-        if !matches!(code.last().map(|i| i.code), Some(0x06 | 0x16)) {
-            return Err(EINVAL);
-        }
-        check_memory(&code)?;
-        Ok(Filter(code.into()))
+        let all = bytes.as_chunks::<INSN>().0.iter();
+        let code: Box<[Insn]> = all.map(|b| Insn::from(*b)).collect();
+        check(&code, is_known)?;
+        Ok(Filter(code))
     }
 
     /// How many bytes of the packet the socket gets; 0: none.
     pub fn run(&self, p: &Packet<'_>) -> u32 {
-        self.steps(p).unwrap_or(0)
-    }
-
-    fn steps(&self, p: &Packet<'_>) -> Option<u32> {
-        let (mut a, mut x) = (0u32, 0u32);
-        let mut mem = [0u32; WORDS];
-        let mut pc = 0;
-        loop {
-            let i = self.0.get(pc)?;
-            pc += 1;
-            let k = i.k;
-            let word = (k as usize) % WORDS;
-            let operand = if i.code & 8 == 0 { k } else { x };
+        run(&self.0, p.data.len() as u32, |i, a, x| {
+            let absolute = i64::from(i.k as i32);
+            let indirect = i64::from(x.wrapping_add(i.k) as i32);
             match i.code {
-                0x20 | 0x28 | 0x30 => a = p.load(i64::from(k as i32), size_of(i.code), a, x)?,
-                0x40 | 0x48 | 0x50 => {
-                    let at = i64::from(x.wrapping_add(k) as i32);
-                    a = p.load(at, size_of(i.code), a, x)?;
-                }
-                0x80 => a = p.data.len() as u32,
-                0x81 => x = p.data.len() as u32,
-                0x00 => a = k,
-                0x01 => x = k,
-                0x60 => a = mem[word],
-                0x61 => x = mem[word],
-                0xb1 => x = (p.load(i64::from(k as i32), 1, a, x)? & 15) << 2,
-                0x02 => mem[word] = a,
-                0x03 => mem[word] = x,
-                c if c & 7 == 4 => a = compute(c, a, operand)?,
-                0x05 => pc += k as usize,
-                c if c & 7 == 5 => {
-                    let holds = match c & 0xf0 {
-                        0x10 => a == operand,
-                        0x20 => a > operand,
-                        0x30 => a >= operand,
-                        _ => a & operand != 0,
-                    };
-                    pc += usize::from(if holds { i.jt } else { i.jf });
-                }
-                0x07 => x = a,
-                0x87 => a = x,
-                0x06 => return Some(k),
-                0x16 => return Some(a),
-                _ => return None,
+                LD_ABS => p.load(absolute, 4, a, x),
+                LD_ABS_HALF => p.load(absolute, 2, a, x),
+                LD_ABS_BYTE => p.load(absolute, 1, a, x),
+                LD_IND => p.load(indirect, 4, a, x),
+                LD_IND_HALF => p.load(indirect, 2, a, x),
+                LD_IND_BYTE => p.load(indirect, 1, a, x),
+                // LDX_MSH: the length of an IP header.
+                _ => Some((p.load(absolute, 1, a, x)? & 15) << 2),
             }
-        }
+        })
     }
 }
 
-fn size_of(code: u16) -> usize {
-    match code & 0x18 {
-        0x00 => 4,
-        0x08 => 2,
-        _ => 1,
-    }
-}
-
-/// BPF_ALU. A division by zero ends the program.
-fn compute(code: u16, a: u32, by: u32) -> Option<u32> {
-    Some(match code & 0xf0 {
-        0x00 => a.wrapping_add(by),
-        0x10 => a.wrapping_sub(by),
-        0x20 => a.wrapping_mul(by),
-        0x30 => a.checked_div(by)?,
-        0x40 => a | by,
-        0x50 => a & by,
-        0x60 => a.wrapping_shl(by),
-        0x70 => a.wrapping_shr(by),
-        0x80 => a.wrapping_neg(),
-        0x90 => a.checked_rem(by)?,
-        0xa0 => a ^ by,
-        _ => return None,
-    })
-}
-
-/// `chk_code_allowed` and `bpf_check_classic`: `left` instructions follow.
-fn is_allowed(i: &Insn, left: u64) -> bool {
+/// Whether there is such an instruction (`chk_code_allowed`).
+fn is_known(i: &Insn) -> bool {
     match i.code {
-        0x20 | 0x28 | 0x30 | 0x40 | 0x48 | 0x50 | 0xb1 => {
+        LD_ABS | LD_ABS_HALF | LD_ABS_BYTE => {
             // What lies between the extensions' numbers is nothing.
             let ad = i64::from(i.k as i32) - AD_OFF;
-            i.code >= 0x40 || !(0..0x1000).contains(&ad) || ad <= 60 && ad % 4 == 0
+            !(0..0x1000).contains(&ad) || ad <= 60 && ad % 4 == 0
         }
-        0x80 | 0x81 | 0x00 | 0x01 | 0x07 | 0x87 | 0x06 | 0x16 => true,
-        0x60 | 0x61 | 0x02 | 0x03 => (i.k as usize) < WORDS,
-        0x34 | 0x94 => i.k != 0,
-        0x64 | 0x74 => i.k < 32,
-        0x05 => u64::from(i.k) < left,
+        LD_IND | LD_IND_HALF | LD_IND_BYTE | LDX_MSH => true,
+        LD_LEN | LDX_LEN | LD_IMM | LDX_IMM | LD_MEM | LDX_MEM | ST | STX => true,
+        TAX | TXA | RET_K | RET_A | JA => true,
         c if c & 7 == 4 => c >> 4 <= 0xa && c != 0x8c,
-        c if c & 7 == 5 => {
-            let known = matches!(c & 0xfff0, 0x10 | 0x20 | 0x30 | 0x40);
-            known && u64::from(i.jt) < left && u64::from(i.jf) < left
-        }
+        c if c & 7 == 5 => matches!(c & 0xfff0, 0x10 | 0x20 | 0x30 | 0x40),
         _ => false,
     }
-}
-
-/// No memory word is read that not every path has written (`check_load_and_stores`).
-fn check_memory(code: &[Insn]) -> Result<()> {
-    let mut at = vec![u16::MAX; code.len()];
-    let mut written = 0u16;
-    for (pc, i) in code.iter().enumerate() {
-        written &= at[pc];
-        let word = 1u16 << (i.k % WORDS as u32);
-        match i.code {
-            0x02 | 0x03 => written |= word,
-            0x60 | 0x61 if written & word == 0 => return Err(EINVAL),
-            0x05 => {
-                at[pc + 1 + i.k as usize] &= written;
-                written = u16::MAX;
-            }
-            c if c & 7 == 5 => {
-                at[pc + 1 + usize::from(i.jt)] &= written;
-                at[pc + 1 + usize::from(i.jf)] &= written;
-                written = u16::MAX;
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 impl Packet<'_> {

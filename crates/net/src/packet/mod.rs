@@ -21,8 +21,9 @@ mod ring;
 mod send;
 mod tap;
 
+pub use bpf::MAX_INSNS as MOST_INSNS;
 pub(crate) use filter::EXTENSIONS as BPF_EXTENSIONS;
-pub use filter::{INSN, MOST as MOST_INSNS};
+pub use filter::INSN;
 pub(crate) use tap::{At, ETHERNET, LOOPBACK, NO_HEADER, PacketRx, Taps, Way};
 
 use crate::control::Control;
