@@ -132,8 +132,6 @@ struct Inner {
     /// Frames with a reference.
     used: u64,
     peak: u64,
-    /// The most frames that may be used.
-    limit: u64,
     /// Address spaces that have ended, and whose frames are still to come.
     ending: usize,
 }
@@ -205,10 +203,9 @@ impl Clas {
                 refs: RefCounts::default(),
                 used: 0,
                 peak: 0,
-                limit: limit / PAGE_SIZE,
                 ending: 0,
             }),
-            room: room::Room::default(),
+            room: room::Room::new(limit),
             mappings: AtomicU64::new(0),
         }))
     }
@@ -274,9 +271,9 @@ impl Clas {
     ) -> Result<Cla> {
         assert!(pages > 0, "an allocation of no frames");
         let mut inner = self.inner.lock();
-        if !inner.has_room(pages) {
+        if !self.room.is_enough(&inner, pages) {
             self.shed_kept(&mut inner);
-            if !inner.has_room(pages) {
+            if !self.room.is_enough(&inner, pages) {
                 return Err(ENOMEM);
             }
         }
@@ -546,7 +543,7 @@ impl Clas {
             allocated: inner.used * PAGE_SIZE,
             peak: inner.peak * PAGE_SIZE,
             resident,
-            limit: inner.limit.saturating_mul(PAGE_SIZE),
+            limit: self.room.limit().saturating_mul(PAGE_SIZE),
         }
     }
 }

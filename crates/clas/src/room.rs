@@ -29,9 +29,9 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Of the room that is left, one guess of what is touched next takes a part.
 const PARTS: u64 = 16;
 
-/// What waiters share. The counts of frames are [`Inner`]'s.
+/// The limit, and what waiters share. The counts of frames are [`Inner`]'s.
 pub(crate) struct Room {
-    /// The limit, in pages, for those who need no lock to know it.
+    /// In pages; `u64::MAX` for none. Changed under the lock, read without it, too.
     limit: AtomicU64,
     /// There is more room, or no hope.
     changed: Condvar,
@@ -44,15 +44,45 @@ pub(crate) struct Room {
     hopeless: AtomicU64,
 }
 
-impl Default for Room {
-    fn default() -> Room {
+/// A limit of bytes, in pages.
+fn in_pages(limit: u64) -> u64 {
+    if limit == u64::MAX {
+        u64::MAX
+    } else {
+        limit / PAGE_SIZE
+    }
+}
+
+impl Room {
+    pub(crate) fn new(limit: u64) -> Room {
         Room {
-            limit: AtomicU64::new(u64::MAX),
+            limit: AtomicU64::new(in_pages(limit)),
             changed: Condvar::new(),
             maker: OnceLock::new(),
             waiting: AtomicU64::new(0),
             hopeless: AtomicU64::new(0),
         }
+    }
+
+    /// In pages.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Whether `pages` more frames are within the limit.
+    pub(crate) fn is_enough(&self, inner: &Inner, pages: u64) -> bool {
+        self.is_enough_beside(inner, pages, inner.kept.pages())
+    }
+
+    /// Whether they are once nothing is kept.
+    fn can_be_enough(&self, inner: &Inner, pages: u64) -> bool {
+        self.is_enough_beside(inner, pages, 0)
+    }
+
+    fn is_enough_beside(&self, inner: &Inner, pages: u64, kept: u64) -> bool {
+        let then = inner.used.checked_add(pages);
+        then.and_then(|n| n.checked_add(kept + inner.leaving))
+            .is_some_and(|n| n <= self.limit())
     }
 }
 
@@ -62,32 +92,11 @@ impl std::fmt::Debug for Room {
     }
 }
 
-impl Inner {
-    /// Whether `pages` more frames are within the limit.
-    pub(crate) fn has_room(&self, pages: u64) -> bool {
-        self.has_room_beside(pages, self.kept.pages())
-    }
-
-    /// Whether they are once nothing is kept.
-    fn can_have_room(&self, pages: u64) -> bool {
-        self.has_room_beside(pages, 0)
-    }
-
-    fn has_room_beside(&self, pages: u64, kept: u64) -> bool {
-        let then = self.used.checked_add(pages);
-        then.and_then(|n| n.checked_add(kept + self.leaving))
-            .is_some_and(|n| n <= self.limit)
-    }
-}
-
 impl Clas {
     /// Changes the limit, in bytes; `u64::MAX` for none. What is allocated above it stays.
     pub fn set_limit(&self, limit: u64) {
-        let pages = limit / PAGE_SIZE;
-        self.inner.lock().limit = pages;
-        let none = limit == u64::MAX;
-        let shown = if none { u64::MAX } else { pages };
-        self.room.limit.store(shown, Ordering::Relaxed);
+        let _inner = self.inner.lock();
+        self.room.limit.store(in_pages(limit), Ordering::Relaxed);
         self.room.changed.notify_all();
     }
 
@@ -107,25 +116,26 @@ impl Clas {
     /// Whether there is room for so many bytes.
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
-        self.inner.lock().can_have_room(bytes / PAGE_SIZE)
+        self.room
+            .can_be_enough(&self.inner.lock(), bytes / PAGE_SIZE)
     }
 
     /// Whether somebody waits for room, and could not go on now.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         let inner = self.inner.lock();
-        self.room.waiting.load(Ordering::Relaxed) > 0 && !inner.can_have_room(1)
+        self.room.waiting.load(Ordering::Relaxed) > 0 && !self.room.can_be_enough(&inner, 1)
     }
 
     /// How much of memory that may never be touched is worth being made at once, of at most `most`
     /// bytes (a power of two): little where a limit is near.
     #[must_use]
     pub fn at_once(&self, most: u64) -> u64 {
-        if self.room.limit.load(Ordering::Relaxed) == u64::MAX {
+        if !self.is_limited() {
             return most;
         }
-        let inner = self.inner.lock();
-        let left = inner.limit.saturating_sub(inner.used) * PAGE_SIZE;
+        let used = self.inner.lock().used;
+        let left = self.room.limit().saturating_sub(used) * PAGE_SIZE;
         let part = (left / PARTS).clamp(PAGE_SIZE, most);
         1 << part.ilog2()
     }
@@ -141,12 +151,12 @@ impl Clas {
         let mut inner = self.inner.lock();
         loop {
             // (An allocation gives back what is kept.)
-            if inner.can_have_room(pages) {
+            if self.room.can_be_enough(&inner, pages) {
                 return Ok(());
             }
             let is_vain = self.room.hopeless.load(Ordering::Relaxed) != hopeless
                 || (maker.is_none() && inner.ending == 0)
-                || inner.limit < pages;
+                || self.room.limit() < pages;
             if is_vain || doomed.load(Ordering::Relaxed) || Instant::now() >= deadline {
                 return Err(ENOMEM);
             }
@@ -154,7 +164,7 @@ impl Clas {
             if let Some(maker) = maker {
                 MutexGuard::unlocked(&mut inner, maker);
             }
-            if !inner.can_have_room(pages) {
+            if !self.room.can_be_enough(&inner, pages) {
                 self.room.changed.wait_for(&mut inner, LOOK);
             }
             self.room.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -178,7 +188,7 @@ impl Clas {
     /// Whether there is a limit.
     #[must_use]
     pub fn is_limited(&self) -> bool {
-        self.room.limit.load(Ordering::Relaxed) != u64::MAX
+        self.room.limit() != u64::MAX
     }
 
     /// An address space ends, and will soon give its frames back: until [`Clas::has_ended`], who

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 /// costs nothing, and the host takes the faults.
 pub(crate) const EAGER: u64 = 64 << 20;
 /// Larger ones, and those with MAP_NORESERVE, by runs of this size.
-const CHUNK: u64 = 2 << 20;
+pub(crate) const CHUNK: u64 = 2 << 20;
 
 /// What is done for memory that is to serve an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -37,7 +37,7 @@ impl Default for Chunk {
 }
 
 impl Chunk {
-    const MOST: u64 = 2 << 20;
+    const MOST: u64 = crate::resolve::CHUNK;
 
     /// What is made for a touch at `va`, of `hole`.
     pub(crate) fn next(&mut self, clas: &Clas, va: u64, hole: &Range<u64>) -> Range<u64> {
@@ -82,12 +82,6 @@ impl Mm {
     /// Its process dies for lack of memory: from now on it waits for none.
     pub fn doom(&self) {
         self.doomed.store(true, Ordering::Relaxed);
-    }
-
-    /// See [`Mm::doom`].
-    #[must_use]
-    pub fn is_doomed(&self) -> bool {
-        self.doomed.load(Ordering::Relaxed)
     }
 }
 

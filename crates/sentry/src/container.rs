@@ -289,9 +289,7 @@ impl Container {
 
     /// Sends the starter a message; a starter that is gone is no error.
     pub fn tell(&self, kind: u32, payload: &[u8]) {
-        let mut m = kind.to_le_bytes().to_vec();
-        m.extend_from_slice(payload);
-        let _ = hostcall::file::write(self.control.raw(), &m);
+        let _ = hostcall::file::write(self.control.raw(), &message(kind, payload));
     }
     /// Tells the starter that the host has ended a process of it: once, as there may be many, and
     /// without waiting.
@@ -303,14 +301,18 @@ impl Container {
     }
     /// As [`Container::tell`], without waiting: what a starter has no room for is lost.
     pub fn try_tell(&self, kind: u32, payload: &[u8]) {
-        let m = [&kind.to_le_bytes(), payload].concat();
-        let _ = hostcall::sock::try_send(self.control.raw(), &m, &[]);
+        let _ = hostcall::sock::try_send(self.control.raw(), &message(kind, payload), &[]);
     }
     /// Where the starter is heard.
     #[must_use]
     pub fn control(&self) -> &HostFd {
         &self.control
     }
+}
+
+/// As starters are told something.
+fn message(kind: u32, payload: &[u8]) -> Vec<u8> {
+    [&kind.to_le_bytes(), payload].concat()
 }
 
 impl Drop for Container {

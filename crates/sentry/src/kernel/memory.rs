@@ -60,7 +60,9 @@ struct Worker {
 /// Processes that are on their way out, and have not given enough back.
 #[derive(Debug, Default)]
 struct Going {
+    /// Since when they are awaited.
     since: Option<Instant>,
+    /// When some were seen last.
     seen: Option<Instant>,
     /// Since when nothing was found that could be given back, and not all could be asked.
     busy_since: Option<Instant>,
