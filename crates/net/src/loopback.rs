@@ -5,7 +5,7 @@ use crate::addr::Endpoint;
 use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
 use crate::packet::{At, LOOPBACK, Way};
-use netstack::ip::FrameMeta;
+use netstack::ip::{FrameMeta, pseudo_sum};
 use std::net::IpAddr;
 
 const TCP: u8 = 6;
@@ -15,22 +15,6 @@ const AT: At = At {
     hardware: LOOPBACK,
     mac: [0; 6],
 };
-
-/// The sum of a pseudo header, as it stands where a device is to finish it.
-fn pseudo(from: IpAddr, to: IpAddr, protocol: u8, len: usize) -> u16 {
-    let octets = |ip: IpAddr| match ip {
-        IpAddr::V4(a) => a.octets().to_vec(),
-        IpAddr::V6(a) => a.octets().to_vec(),
-    };
-    let all = [octets(from), octets(to)].concat();
-    let words = all.as_chunks::<2>().0.iter();
-    let mut sum: u64 = words.map(|w| u64::from(u16::from_be_bytes(*w))).sum();
-    sum += u64::from(protocol) + len as u64;
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
 
 /// Link and IP headers of a packet.
 fn headers(from: IpAddr, to: IpAddr, protocol: u8, tos: u8, len: usize) -> Vec<u8> {
@@ -97,7 +81,7 @@ impl NetNamespace {
         f.extend_from_slice(&seq.to_be_bytes());
         f.extend_from_slice(&ack.to_be_bytes());
         f.extend_from_slice(&[((20 + option.len()) as u8) << 2, flags, 0xff, 0xff]);
-        f.extend_from_slice(&pseudo(from.ip, to.ip, TCP, len).to_be_bytes());
+        f.extend_from_slice(&pseudo_sum(from.ip, to.ip, TCP, len).to_be_bytes());
         f.extend_from_slice(&[0, 0]);
         f.extend_from_slice(option);
         f.extend_from_slice(data);
@@ -121,7 +105,7 @@ impl NetNamespace {
         f.extend_from_slice(&from.port.to_be_bytes());
         f.extend_from_slice(&to.port.to_be_bytes());
         f.extend_from_slice(&(len as u16).to_be_bytes());
-        f.extend_from_slice(&pseudo(from.ip, to.ip, UDP, len).to_be_bytes());
+        f.extend_from_slice(&pseudo_sum(from.ip, to.ip, UDP, len).to_be_bytes());
         f.extend_from_slice(data);
         let meta = FrameMeta {
             flags: FrameMeta::NEEDS_CSUM,

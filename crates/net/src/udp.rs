@@ -510,18 +510,11 @@ impl Protocol for Udp {
     }
 
     fn poll(&self) -> Events {
-        let mut e = Events::WRITABLE;
-        let (some, shut) = self.rx.socket.queue.status();
-        if some || shut {
-            e |= Events::READABLE;
+        let mut e = self.rx.socket.poll();
+        if e.contains(Events::RDHUP) && self.shut_write.load(Ordering::Relaxed) {
+            e |= Events::HUP;
         }
-        if shut {
-            e |= Events::RDHUP;
-            if self.shut_write.load(Ordering::Relaxed) {
-                e |= Events::HUP;
-            }
-        }
-        e | self.rx.socket.poll_errors()
+        e
     }
 
     fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {

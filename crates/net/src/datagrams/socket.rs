@@ -108,8 +108,21 @@ impl DatagramSocket {
         self.queue.receive(dst, flags, skip, &self.options)
     }
 
+    /// What poll(2) tells of its queues.
+    pub fn poll(&self) -> Events {
+        let mut e = Events::WRITABLE;
+        let (some, shut) = self.queue.status();
+        if some || shut {
+            e |= Events::READABLE;
+        }
+        if shut {
+            e |= Events::RDHUP;
+        }
+        e | self.poll_errors()
+    }
+
     /// Its error, and what is in its error queue, as poll(2) tells it.
-    pub fn poll_errors(&self) -> Events {
+    fn poll_errors(&self) -> Events {
         const SO_SELECT_ERR_QUEUE: i32 = 45;
         let mut e = Events::empty();
         if self.common.has_error() || !self.errors.is_empty() {

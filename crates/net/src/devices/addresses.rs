@@ -1,7 +1,9 @@
 //! Addresses, routes and neighbours that are set and taken away.
 
 use super::news::News;
-use super::table::{Address, MOST_ADDRESSES, MOST_NEIGHBOURS, MOST_ROUTES, SECONDARY, charge};
+use super::table::{
+    Address, MOST_ADDRESSES, MOST_NEIGHBOURS, MOST_ROUTES, SECONDARY, Table, charge,
+};
 use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
 use crate::route::{Route, TABLE_MAIN, network};
@@ -139,36 +141,7 @@ impl NetNamespace {
         let news = {
             let mut t = self.table.lock();
             if r.has_device() {
-                if r.device == 0 {
-                    let via = r.via.ok_or(ENODEV)?;
-                    let nowhere = if via.is_ipv4() {
-                        ENETUNREACH
-                    } else {
-                        EHOSTUNREACH
-                    };
-                    r.device = t.link_to(via).ok_or(nowhere)?;
-                }
-                let e = t.entries.get(&r.device).ok_or(ENODEV)?;
-                if !e.up {
-                    return Err(ENETDOWN);
-                }
-                if let Some(via) = r.via
-                    && !r.on_link
-                    && !is_link_local(via)
-                    && t.link_to(via) != Some(r.device)
-                {
-                    return Err(if via.is_ipv4() {
-                        ENETUNREACH
-                    } else {
-                        EHOSTUNREACH
-                    });
-                }
-                if let Some(source) = r.source
-                    && !t.has_address(source)
-                    && !source.is_loopback()
-                {
-                    return Err(EINVAL);
-                }
+                find_way(&t, &mut r)?;
             }
             let same = |o: &Route| {
                 (o.to, o.prefix, o.metric, o.table) == (r.to, r.prefix, r.metric, r.table)
@@ -176,7 +149,7 @@ impl NetNamespace {
             let v6 = r.to.is_ipv6();
             let equal = |o: &Route| same(o) && o.via == r.via && o.device == r.device;
             let there = t.routes.iter().any(|(o, _)| same(o));
-            if there && how.exclusive && (!v6 || t.routes.iter().any(|(o, _)| same(o))) {
+            if there && how.exclusive {
                 return Err(EEXIST);
             }
             if !there && !how.create {
@@ -288,6 +261,39 @@ impl NetNamespace {
     }
 }
 
+/// Finds the device of a route that leads somewhere, where it does not say it; whether its gateway
+/// and its source can be, told by errors (`fib_check_nh`, `fib_valid_prefsrc`).
+fn find_way(t: &Table, r: &mut Route) -> Result<()> {
+    let unreachable = |via: IpAddr| {
+        if via.is_ipv4() {
+            ENETUNREACH
+        } else {
+            EHOSTUNREACH
+        }
+    };
+    if r.device == 0 {
+        let via = r.via.ok_or(ENODEV)?;
+        r.device = t.link_to(via).ok_or(unreachable(via))?;
+    }
+    if !t.entries.get(&r.device).ok_or(ENODEV)?.up {
+        return Err(ENETDOWN);
+    }
+    if let Some(via) = r.via
+        && !r.on_link
+        && !is_link_local(via)
+        && t.link_to(via) != Some(r.device)
+    {
+        return Err(unreachable(via));
+    }
+    if let Some(source) = r.source
+        && !t.has_address(source)
+        && !source.is_loopback()
+    {
+        return Err(EINVAL);
+    }
+    Ok(())
+}
+
 fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(a) if a.is_unicast_link_local())
 }
@@ -302,7 +308,7 @@ fn told(n: &Neighbour) -> NeighbourInfo {
     }
 }
 
-impl super::table::Table {
+impl Table {
     pub(super) fn has_address(&self, ip: IpAddr) -> bool {
         let mut all = self.entries.values().flat_map(|e| &e.addresses);
         all.any(|(a, _)| a.ip == ip)

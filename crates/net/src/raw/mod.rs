@@ -413,15 +413,7 @@ impl Protocol for Raw {
     }
 
     fn poll(&self) -> Events {
-        let mut e = Events::WRITABLE;
-        let (some, shut) = self.rx.socket.queue.status();
-        if some || shut {
-            e |= Events::READABLE;
-        }
-        if shut {
-            e |= Events::RDHUP;
-        }
-        e | self.rx.socket.poll_errors()
+        self.rx.socket.poll()
     }
 
     fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {

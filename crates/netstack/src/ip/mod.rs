@@ -63,6 +63,7 @@ pub use counters::{Counts, DeviceCounts, Mib};
 pub use neighbour::{NeighbourInfo, NeighbourState};
 pub use segment::tcp_header_len;
 pub use types::*;
+pub use wire::pseudo_sum;
 
 use crate::setup::{Device, Route, Setup};
 use crate::time::Instant;

@@ -29,6 +29,12 @@ pub(crate) fn be32(b: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
 }
 
+/// The sum of a pseudo header, as it stands in the field of a checksum that a device is to finish.
+#[must_use]
+pub fn pseudo_sum(from: IpAddr, to: IpAddr, protocol: u8, len: usize) -> u16 {
+    Sum::pseudo(from, to, protocol, len).partial()
+}
+
 /// A checksum (RFC 1071) over several pieces, each of any length.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Sum {
