@@ -33,6 +33,23 @@ fn own_memory(limit: i64) -> i64 {
     OWN_MEMORY + limit / OWN_PART
 }
 
+/// The host's value for `n` bytes of a container with this limit; what is no limit stays.
+fn above(n: i64, limit: i64) -> i64 {
+    if n > 0 && limit > 0 {
+        n.saturating_add(own_memory(limit))
+    } else {
+        n
+    }
+}
+
+/// What the host is to keep; `None` leaves it as it is.
+struct HostMemory {
+    limit: Option<i64>,
+    /// Of memory and swap together.
+    swap: Option<i64>,
+    reservation: Option<i64>,
+}
+
 /// A container's own limit, of what the host's files say.
 #[must_use]
 pub fn without_own_memory(limit: u64) -> u64 {
@@ -432,7 +449,6 @@ impl Cgroups {
                 warnings.push(format!("linux.resources.memory.{word} has no effect"));
             }
         }
-        let own = |n: i64| if n > 0 { own_memory(n) } else { 0 };
         let asked = m.limit.filter(|n| *n != 0);
         if let Some(n) = asked.filter(|n| (0..LEAST_MEMORY).contains(n)) {
             return Err(Error::new(format!(
@@ -440,61 +456,69 @@ impl Cgroups {
             )));
         }
         let swap = m.swap.filter(|n| *n != 0);
-        let limit = asked.map(|n| n.saturating_add(own(n)));
-        // (Without a new limit it is as far above the container's as it was.)
-        let swap = match (swap, asked) {
-            (Some(s), Some(n)) if s > 0 => Some(s.saturating_add(own(n))),
-            (Some(s), None) if s > 0 => Some(s.saturating_add(own(s))),
-            (s, _) => s,
+        let host = HostMemory {
+            limit: asked.map(|n| above(n, n)),
+            // (Without a limit beside it, it is taken for one.)
+            swap: swap.map(|s| above(s, asked.unwrap_or(s))),
+            reservation: m.reservation.filter(|n| *n != 0),
         };
-        let reservation = m.reservation.filter(|n| *n != 0);
         if self.unified {
-            let max = |n: i64| {
-                if n < 0 {
-                    "max".to_owned()
-                } else {
-                    n.to_string()
-                }
-            };
-            if let Some(n) = limit {
-                self.set("memory", "memory.max", &max(n))?;
-            }
-            // The word means memory and swap together; the file, swap alone.
-            match (swap, limit) {
-                (Some(s), _) if s < 0 => self.set("memory", "memory.swap.max", "max")?,
-                (Some(s), Some(n)) if n > 0 => {
-                    if s < n {
-                        return Err(Error::new("linux.resources.memory.swap is below the limit"));
-                    }
-                    self.set("memory", "memory.swap.max", &(s - n).to_string())?;
-                }
-                _ => {}
-            }
-            if let Some(n) = reservation {
-                self.set("memory", "memory.low", &max(n))?;
-            }
-            return Ok(());
+            self.memory_v2(&host)
+        } else {
+            self.memory_v1(&host, m, warnings)
         }
+    }
+
+    fn memory_v2(&self, host: &HostMemory) -> Result<()> {
+        let max = |n: i64| {
+            if n < 0 {
+                "max".to_owned()
+            } else {
+                n.to_string()
+            }
+        };
+        if let Some(n) = host.limit {
+            self.set("memory", "memory.max", &max(n))?;
+        }
+        // The word means memory and swap together; the file, swap alone.
+        match (host.swap, host.limit) {
+            (Some(s), _) if s < 0 => self.set("memory", "memory.swap.max", "max")?,
+            (Some(s), Some(n)) if n > 0 => {
+                if s < n {
+                    return Err(Error::new("linux.resources.memory.swap is below the limit"));
+                }
+                self.set("memory", "memory.swap.max", &(s - n).to_string())?;
+            }
+            _ => {}
+        }
+        if let Some(n) = host.reservation {
+            self.set("memory", "memory.low", &max(n))?;
+        }
+        Ok(())
+    }
+
+    fn memory_v1(&self, host: &HostMemory, m: &Memory, warnings: &mut Vec<String>) -> Result<()> {
         let dir = self.of("memory")?;
         let now = |file: &str| read(dir, file).and_then(|s| s.parse::<i64>().ok());
         // The limit may never be above that of both: which one goes first depends.
         let memsw = "memory.memsw.limit_in_bytes";
         let has_swap = dir.join(memsw).exists();
-        let raises = limit.is_some_and(|n| n < 0 || now(memsw).is_some_and(|s| n > s));
-        if let (Some(s), true, true) = (swap, has_swap, raises) {
+        let is_above = |n: i64| n < 0 || now(memsw).is_some_and(|s| n > s);
+        let raises = host.limit.is_some_and(is_above);
+        if let (Some(s), true, true) = (host.swap, has_swap, raises) {
             write(dir, memsw, &s.to_string())?;
         }
-        if let Some(n) = limit {
+        if let Some(n) = host.limit {
             write(dir, "memory.limit_in_bytes", &n.to_string())?;
         }
-        match swap {
+        match host.swap {
             Some(s) if has_swap && !raises => write(dir, memsw, &s.to_string())?,
             Some(s) if !has_swap && s > 0 => {
                 warnings.push("linux.resources.memory.swap: this host does not count swap".into());
             }
             _ => {}
         }
-        if let Some(n) = reservation {
+        if let Some(n) = host.reservation {
             write(dir, "memory.soft_limit_in_bytes", &n.to_string())?;
         }
         if let Some(n) = m.swappiness.filter(|n| *n <= 200) {
