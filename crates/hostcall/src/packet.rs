@@ -2,8 +2,7 @@
 //! what is left to be done for it (checksum, segmentation).
 //!
 //! A socket is opened, limited and bound before the allow-lists. What is left for later is
-//! [`receive`], which waits for a frame, and [`send`], which does not wait: readv(2) and
-//! sendmsg(2).
+//! [`receive`] and [`send`], which do not wait, and [`wait`]: readv(2), sendmsg(2), poll(2).
 //!
 //! # Invariants
 //!
@@ -23,6 +22,8 @@ use std::io::IoSlice;
 pub const HEADER: usize = 10;
 /// The most pieces of one frame.
 pub const PARTS_MAX: usize = 31;
+/// The most sockets to wait for at once.
+pub const WAIT_MAX: usize = 32;
 
 /// Bytes of frames that wait to be received. The host counts its own overhead, too: half of it is
 /// payload at least. A small one stands still under load: see [`Link::receive_buffer`].
@@ -62,7 +63,7 @@ pub fn open(device: u32) -> Result<Link> {
     let given = given.try_into().map_err(|_| EIO)?;
     bind(fd.raw(), device)?;
     // SAFETY: no pointers.
-    unsafe { sys!(Fcntl, fd.raw(), libc::F_SETFL, 0) }?;
+    unsafe { sys!(Fcntl, fd.raw(), libc::F_SETFL, libc::O_NONBLOCK) }?;
     Ok(Link {
         fd,
         receive_buffer: u32::from_ne_bytes(given),
@@ -136,11 +137,11 @@ pub enum Received {
     Unknown,
 }
 
-/// Receives a frame, and waits for one.
+/// Receives a frame.
 ///
 /// # Errors
 ///
-/// `ENETDOWN` once each time that the device goes down, or is gone.
+/// `EAGAIN` where there is none. `ENETDOWN` once each time that the device goes down, or is gone.
 pub fn receive(fd: RawFd, header: &mut [u8; HEADER], frame: &mut [u8]) -> Result<Received> {
     let parts = [
         libc::iovec {
@@ -164,6 +165,58 @@ pub fn receive(fd: RawFd, header: &mut [u8; HEADER], frame: &mut [u8]) -> Result
             }
             Err(e) => return Err(e),
         }
+    }
+}
+
+/// Waits until a socket has a frame, or an error to tell, or the bell is rung; so many milliseconds
+/// at most, where the number is not negative. What was rung is over then.
+///
+/// # Errors
+///
+/// `EINTR`; `ENOMEM` where the host has none; `EINVAL` for more than [`WAIT_MAX`] sockets.
+pub fn wait(sockets: &[HostFd], bell: Option<&Bell>, most: i32) -> Result<()> {
+    let mut all = [libc::pollfd {
+        fd: -1,
+        events: libc::POLLIN,
+        revents: 0,
+    }; WAIT_MAX + 1];
+    let (first, rest) = all.split_first_mut().ok_or(EINVAL)?;
+    first.fd = bell.map_or(-1, |b| b.0.raw());
+    for (to, s) in rest
+        .get_mut(..sockets.len())
+        .ok_or(EINVAL)?
+        .iter_mut()
+        .zip(sockets)
+    {
+        to.fd = s.raw();
+    }
+    crate::file::poll(&mut all[..=sockets.len()], most)?;
+    if let (Some(b), true) = (bell, all[0].revents != 0) {
+        b.still();
+    }
+    Ok(())
+}
+
+/// What ends a [`wait`].
+#[derive(Debug)]
+pub struct Bell(HostFd);
+
+impl Bell {
+    /// To be made before the allow-lists.
+    pub fn new() -> Result<Bell> {
+        // SAFETY: no pointers.
+        let fd = unsafe { sys!(Eventfd2, 0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }?;
+        Ok(Bell(HostFd::from_raw(fd as RawFd)))
+    }
+
+    /// Ends the wait that is under way, or the next one.
+    pub fn ring(&self) {
+        // (It is full after 2^64 rings that nobody heard.)
+        let _ = crate::file::write(self.0.raw(), &1u64.to_ne_bytes());
+    }
+
+    fn still(&self) {
+        let _ = crate::file::read(self.0.raw(), &mut [0; 8]);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::addr::{Endpoint, any_ip};
 use crate::datagrams::DeviceGroups;
-use crate::devices::{Device, Kind, Table, Wanted};
+use crate::devices::{Bell, Device, Kind, Table, Wanted};
 use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
 use crate::interface::{Interface, LO_INDEX};
@@ -49,6 +49,8 @@ pub struct NetNamespace {
     pub(crate) way_out: Option<Arc<UserNetwork>>,
     /// Our own packets on its devices, from when it has some.
     stack: OnceLock<Arc<Stack>>,
+    /// For them.
+    bell: Mutex<Option<Bell>>,
     pub(crate) tcp: PortTable<Listener>,
     pub(crate) udp: PortTable<UdpRx>,
     pub(crate) raw: RawSockets,
@@ -185,6 +187,7 @@ impl NetNamespace {
             host,
             way_out,
             stack: OnceLock::new(),
+            bell: Mutex::default(),
             tcp: PortTable::new(),
             udp: PortTable::new(),
             raw: RawSockets::default(),
@@ -287,6 +290,15 @@ impl NetNamespace {
     /// Where the memory comes from that sockets and programs share.
     pub fn set_memory(&self, memory: &Arc<Clas>) {
         let _ = self.memory.set(memory.clone());
+    }
+
+    /// What wakes a task that waits for devices' frames itself. To be made before the allow-lists.
+    pub fn set_bell(&self, bell: Bell) {
+        *self.bell.lock() = Some(bell);
+    }
+
+    pub(crate) fn take_bell(&self) -> Option<Bell> {
+        self.bell.lock().take()
     }
 
     pub(crate) fn memory(&self) -> Option<&Arc<Clas>> {

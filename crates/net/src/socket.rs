@@ -84,12 +84,19 @@ impl Socket {
 
     pub fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
         check_addr(addr)?;
+        self.catch_up();
         self.protocol.bind(who, addr)
     }
     /// With `Block::Yes`, `EAGAIN`: wait for OUT and call again.
     pub fn connect(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()> {
         check_addr(addr)?;
+        self.catch_up();
         self.protocol.connect(who, addr, block)
+    }
+    /// What a peer has sent before a call counts for it. Whether there was something.
+    fn catch_up(&self) -> bool {
+        let stack = self.common.ns.stack();
+        stack.is_some_and(|s| s.catch_up())
     }
     pub fn listen(&self, who: &Caller<'_>, backlog: i32) -> Result<()> {
         self.protocol.listen(who, backlog)
@@ -151,7 +158,10 @@ impl Socket {
         if flags & MSG_ERRQUEUE != 0 && !self.protocol.has_error_queue() {
             return Err(abi::errno::EAGAIN);
         }
-        self.protocol.receive(dst, flags)
+        match self.protocol.receive(dst, flags) {
+            Err(abi::errno::EAGAIN) if self.catch_up() => self.protocol.receive(dst, flags),
+            r => r,
+        }
     }
     /// A caller's whole send: a stream that blocks goes on until all is taken. SIGPIPE for a stream
     /// whose reader is gone, unless MSG_NOSIGNAL.

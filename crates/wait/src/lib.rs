@@ -9,6 +9,7 @@
 //! call back into the object from `notify`.
 #![forbid(unsafe_code)]
 
+pub mod lead;
 pub mod offer;
 mod parker;
 pub mod spin;

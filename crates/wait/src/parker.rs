@@ -24,25 +24,31 @@
 mod model;
 mod steps;
 
+use crate::lead::{self, Lead, Worked};
 use crate::spin::table::{SAME_CPU_SAVES, SLEEP};
 use crate::spin::{End, SeenAwake, SpinBudget, Spinners};
-use crate::wakes;
+use crate::wakes::{self, Sleeper};
 use hostcall::process::current_cpu;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicU32,
-    Ordering::{Relaxed, SeqCst},
+    AtomicBool, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
-use std::thread::Thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use steps::{ASLEEP, Found, IDLE, SPINNING, WOKEN, Word};
+
+/// A leader's sleep may last a millisecond too long: so near to its deadline nobody leads.
+const EXACT: Duration = Duration::from_millis(2);
 
 /// A flag that is set by wake-ups and taken by the one thread that sleeps here.
 pub struct Parker {
     state: AtomicU32,
     /// Whose sleep it is: written by the sleeper before it is ASLEEP.
-    thread: Mutex<Option<Thread>>,
+    thread: Mutex<Option<Sleeper>>,
+    /// Work that its thread may do while it waits, and whether there is some ([`crate::lead`]).
+    lead: Mutex<Option<Arc<Lead>>>,
+    has_lead: AtomicBool,
     /// For a task: the CPUs that it may spin on.
     spinners: Option<Arc<Spinners>>,
     seen: SeenAwake,
@@ -67,6 +73,8 @@ impl Parker {
         Parker {
             state: AtomicU32::new(IDLE),
             thread: Mutex::new(None),
+            lead: Mutex::new(None),
+            has_lead: AtomicBool::new(false),
             spinners: None,
             seen: SeenAwake::new(),
             budget: SpinBudget::new(&SLEEP),
@@ -111,7 +119,8 @@ impl Parker {
     }
 
     /// `wake` is told whether it slept until now.
-    fn unpark_by(&self, wake: impl FnOnce(Thread, bool)) {
+    fn unpark_by(&self, wake: impl FnOnce(Sleeper, bool)) {
+        lead::note(self);
         if self.spinners.is_some() {
             self.woken_on.store(current_cpu(), Relaxed);
         }
@@ -134,7 +143,7 @@ impl Parker {
         }
     }
 
-    fn sleeper(&self) -> Option<Thread> {
+    fn sleeper(&self) -> Option<Sleeper> {
         self.thread.lock().clone()
     }
 
@@ -156,6 +165,11 @@ impl Parker {
         }
         // Nobody else would make those that this thread holds.
         wakes::make();
+        if self.has_lead.load(Acquire)
+            && let Some(woken) = self.lead(deadline)
+        {
+            return woken;
+        }
         self.is_mine();
         match &self.spinners {
             Some(s) => self.spin(s, deadline) || self.sleep_counted(s, deadline),
@@ -229,8 +243,55 @@ impl Parker {
     fn is_mine(&self) {
         let mut t = self.thread.lock();
         let me = std::thread::current();
-        if t.as_ref().is_none_or(|t| t.id() != me.id()) {
-            *t = Some(me);
+        if !matches!(&*t, Some(Sleeper::Thread(t)) if t.id() == me.id()) {
+            *t = Some(Sleeper::Thread(me));
+        }
+    }
+
+    /// Its thread may do this work while it waits, if it is a task's.
+    pub(crate) fn may_lead(&self, lead: &Arc<Lead>) {
+        if self.spinners.is_some() {
+            *self.lead.lock() = Some(lead.clone());
+            self.has_lead.store(true, Release);
+        }
+    }
+
+    /// Works until woken or until the deadline; none where others do that, or are to.
+    fn lead(&self, deadline: Option<Instant>) -> Option<bool> {
+        let (lead, spinners) = (self.lead.lock().clone()?, self.spinners.as_ref()?);
+        let turn = lead.take(self)?;
+        *self.thread.lock() = Some(Sleeper::Leader(lead.clone()));
+        loop {
+            let worked = lead.work_once();
+            wakes::make();
+            if self.take(WOKEN) {
+                turn.leave(self);
+                return Some(true);
+            }
+            match worked {
+                _ if !lead.is_for(self) => return None,
+                Worked::Failed => return None,
+                Worked::Something => continue,
+                Worked::Nothing => {}
+            }
+            let most = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            if most.is_some_and(|m| m < EXACT) {
+                turn.leave(self);
+                return None;
+            }
+            spinners.sleeps(&self.seen);
+            if self.state.replace(IDLE, ASLEEP) {
+                lead.sleep(most.map(|m| m - EXACT / 2));
+                if self.take(ASLEEP) {
+                    spinners.wakes(&self.seen);
+                }
+            } else {
+                spinners.wakes(&self.seen);
+            }
+            if self.take(WOKEN) {
+                turn.leave(self);
+                return Some(true);
+            }
         }
     }
 

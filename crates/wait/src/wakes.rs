@@ -20,9 +20,28 @@
 //!   that, too, since it may be late, and what must end or stop a task waits for none
 //!   ([`crate::Parker::unpark_now`]).
 
+use crate::lead::Lead;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::thread::Thread;
+
+/// Whom a wake-up is for, and how.
+#[derive(Clone)]
+pub(crate) enum Sleeper {
+    Thread(Thread),
+    /// It sleeps for work that it does itself.
+    Leader(Arc<Lead>),
+}
+
+impl Sleeper {
+    pub(crate) fn unpark(&self) {
+        match self {
+            Sleeper::Thread(t) => t.unpark(),
+            Sleeper::Leader(l) => l.ring(),
+        }
+    }
+}
 
 /// The wake-ups of one thread, with how many ask that they wait. `T`: whom it is to wake.
 pub(crate) struct Deferred<T> {
@@ -67,7 +86,7 @@ thread_local! {
     /// A host thread's, not a task's: a [`Hold`] lives on a thread's stack, and no task leaves its
     /// thread, nor sleeps, while one does. (What a task defers from call to call, its own loop
     /// holds.)
-    static OWN: Deferred<Thread> = const { Deferred::new() };
+    static OWN: Deferred<Sleeper> = const { Deferred::new() };
     /// It has woken somebody since [`take_woke`]. The thread's, since that asks about its call just
     /// made.
     static WOKE: Cell<bool> = const { Cell::new(false) };
@@ -104,7 +123,7 @@ pub fn take_woke() -> bool {
 }
 
 /// Wakes a thread, or does so later. `slept`: nobody had before.
-pub(crate) fn wake(t: Thread, slept: bool) {
+pub(crate) fn wake(t: Sleeper, slept: bool) {
     if slept {
         WOKE.set(true);
     }

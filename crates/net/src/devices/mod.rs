@@ -32,9 +32,9 @@ use crate::NetNamespace;
 use crate::interface::LO_INDEX;
 use crate::stack::Stack;
 use abi::Result;
-use abi::errno::EINVAL;
+use abi::errno::{EBUSY, EINVAL};
 use hostcall::HostFd;
-pub use hostcall::packet::Link;
+pub use hostcall::packet::{Bell, Link};
 pub use netstack::setup::Setup;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl NetNamespace {
     /// # Errors
     ///
     /// `EINVAL` where there is not one socket for each device, `EBUSY` where there are devices
-    /// already, or another way out; `EAGAIN` where no thread can be made.
+    /// already, no [`NetNamespace::set_bell`], or another way out; `EAGAIN` where no thread can be made.
     pub fn attach_devices(
         self: &Arc<Self>,
         setup: Setup,
@@ -60,13 +60,14 @@ impl NetNamespace {
         if setup.devices.len() != links.len() {
             return Err(EINVAL);
         }
+        let bell = self.take_bell().ok_or(EBUSY)?;
         let stack = Stack::new(self, &setup, links, names);
         self.set_stack(&stack)?;
         let mut table = self.table.lock();
         table.take(self, &setup);
         self.apply(&table);
         drop(table);
-        stack.serve()
+        stack.serve(bell)
     }
 
     /// Has the stack, the devices and the sockets follow the table.

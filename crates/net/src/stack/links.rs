@@ -1,14 +1,15 @@
 //! Frames to and from the devices' sockets (`packet(7)` with PACKET_VNET_HDR).
 
-use abi::errno::{EAGAIN, ENETDOWN, ENOBUFS};
+use abi::errno::{EAGAIN, EINTR, ENETDOWN, ENOBUFS};
 use bytes::Bytes;
 use hostcall::HostFd;
-use hostcall::packet::{self, Received};
+use hostcall::packet::{self, Bell, Received};
 use netstack::ip::{FrameMeta, Sent};
 use parking_lot::Mutex;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
+use wait::lead::Worked;
 
 /// Room for the largest frame: a packet of 64 KiB and its link header.
 const ROOM: usize = (64 << 10) + 64;
@@ -17,7 +18,7 @@ const ROOM: usize = (64 << 10) + 64;
 const LARGE: usize = 32 << 10;
 /// The most pieces of a frame ([`Link::send`]).
 const PARTS: usize = 16;
-/// Before it is tried again to receive, where that failed.
+/// Before it is tried again to wait, where that failed.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How many chunks are kept for later.
 const SPARE: usize = 32;
@@ -25,6 +26,8 @@ const SPARE: usize = 32;
 /// The sockets, in the order of the setup's devices.
 pub(super) struct Links {
     sockets: Vec<HostFd>,
+    /// Of each, the chunk that the next frame goes to. Who has it receives.
+    chunks: Vec<Mutex<Vec<u8>>>,
     spare: Arc<Spare>,
 }
 
@@ -63,36 +66,55 @@ impl Drop for Chunk {
 impl Links {
     pub fn new(links: Vec<packet::Link>) -> Links {
         Links {
+            chunks: links.iter().map(|_| Mutex::new(vec![0; ROOM])).collect(),
             sockets: links.into_iter().map(|l| l.fd).collect(),
             spare: Arc::default(),
         }
     }
 
-    /// Gives all frames that come by a device to `frame`, for ever.
-    pub fn serve(&self, device: usize, mut frame: impl FnMut(&FrameMeta, Bytes)) -> ! {
-        let fd = &self.sockets[device];
-        let mut bytes = self.spare.take();
+    /// Gives frames that have come by a device to `frame`, so many at most.
+    pub fn receive(
+        &self,
+        device: usize,
+        most: usize,
+        mut frame: impl FnMut(&FrameMeta, Bytes),
+    ) -> Worked {
+        let mut bytes = self.chunks[device].lock();
+        let fd = self.sockets[device].raw();
         let mut header = [0; FrameMeta::LEN];
-        loop {
-            match packet::receive(fd.raw(), &mut header, &mut bytes) {
+        let mut worked = Worked::Nothing;
+        for _ in 0..most {
+            match packet::receive(fd, &mut header, &mut bytes) {
                 Ok(Received::Frame(len)) => {
                     let len = len.min(bytes.len());
                     let meta = FrameMeta::from_bytes(&header);
                     let whole = if len < LARGE {
                         Bytes::copy_from_slice(&bytes[..len])
                     } else {
-                        let bytes = std::mem::replace(&mut bytes, self.spare.take());
+                        let bytes = std::mem::replace(&mut *bytes, self.spare.take());
                         let home = self.spare.clone();
                         Bytes::from_owner(Chunk { bytes, len, home })
                     };
                     frame(&meta, whole);
                 }
-                Ok(Received::Unknown) => {}
-                // It is down, and may come up again. (It is told once.)
-                Err(ENETDOWN) => {}
+                // (It is down, and may come up again. It is told once.)
+                Ok(Received::Unknown) | Err(ENETDOWN) => {}
+                Err(EAGAIN) => return worked,
                 // The host has no memory, say.
-                Err(_) => std::thread::sleep(PAUSE),
+                Err(_) => return Worked::Failed,
             }
+            worked = Worked::Something;
+        }
+        worked
+    }
+
+    /// Waits until there is a frame, or the bell is rung.
+    pub fn wait(&self, bell: Option<&Bell>, most: Option<Duration>) {
+        let most = most.map_or(-1, |m| i32::try_from(m.as_millis()).unwrap_or(i32::MAX));
+        if let Err(e) = packet::wait(&self.sockets, bell, most)
+            && e != EINTR
+        {
+            std::thread::sleep(PAUSE);
         }
     }
 }

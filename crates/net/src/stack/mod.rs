@@ -12,14 +12,16 @@
 //! info         struct tcp_info
 //! names        Docker's name server
 //! ports        the devices: where frames of each go, and what programs' own may be
+//! receiving    by a thread, or by the task that waits
 //! links        frames to and from the devices' sockets
 //! ```
 //!
 //! # Threads
 //!
-//! One for each device of the host receives and does all that follows from a frame. One looks after
-//! timers. For devices that programs made, and where there are only such, the worker does both
-//! ([`crate::work`]). Calls of programs send in their own threads.
+//! One receives by the devices of the host, and does all that follows from a frame; or a task that
+//! waits for frames does that itself meanwhile ([`receiving`]). One looks after timers. For devices
+//! that programs made, and where there are only such, the worker does both ([`crate::work`]). Calls
+//! of programs send in their own threads.
 //!
 //! # What holds
 //!
@@ -46,6 +48,7 @@ mod options;
 mod passive;
 mod paths;
 mod ports;
+mod receiving;
 mod table;
 mod timers;
 
@@ -60,7 +63,7 @@ use abi::Result;
 use abi::errno::EAGAIN;
 use bytes::Bytes;
 use hostcall::HostFd;
-use hostcall::packet::Link;
+use hostcall::packet::{Bell, Link};
 use links::Links;
 use names::Names;
 use netstack::ip::{
@@ -71,12 +74,14 @@ use netstack::setup::Setup;
 use netstack::tcp::{Segment, secret::Secret};
 use netstack::time::Instant;
 use ports::Ports;
+use receiving::Receiving;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddrV6};
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use table::Connections;
 use timers::Timers;
+use wait::lead::Lead;
 
 /// See the module.
 pub(crate) struct Stack {
@@ -88,6 +93,8 @@ pub(crate) struct Stack {
     ticket: Ticket,
     connections: Connections,
     timers: Timers,
+    /// Who receives by the devices of the host, where there are some.
+    lead: OnceLock<Arc<Lead>>,
     /// Connections without a socket.
     orphans: AtomicUsize,
     secret: Secret,
@@ -124,6 +131,7 @@ impl Stack {
             ticket: Ticket::default(),
             connections: Connections::default(),
             timers: Timers::default(),
+            lead: OnceLock::new(),
             orphans: AtomicUsize::new(0),
             secret: Secret::new(random()),
             names: names.map(Names::new),
@@ -157,7 +165,7 @@ impl Stack {
     }
 
     /// Has threads receive and look after timers, for ever.
-    pub fn serve(self: &Arc<Self>) -> Result<()> {
+    pub fn serve(self: &Arc<Self>, bell: Bell) -> Result<()> {
         let thread = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let made = std::thread::Builder::new()
                 .name(name.into())
@@ -165,19 +173,18 @@ impl Stack {
                 .spawn(run);
             made.map(drop).map_err(|_| EAGAIN)
         };
-        for device in 0..self.ports.taken() {
-            let me = self.clone();
-            thread(
-                "network",
-                Box::new(move || {
-                    me.ports.serve(device, |index, meta, frame| {
-                        me.ip.receive(now(), index, meta, frame, &*me);
-                    });
-                }),
-            )?;
-        }
+        let stack = self.clone();
+        let lead = Lead::new(Box::new(Receiving { stack, bell }));
+        let lead = self.lead.get_or_init(|| lead).clone();
+        thread("network", Box::new(move || lead.serve()))?;
         let me = self.clone();
         thread("network-timers", Box::new(move || me.serve_timers()))
+    }
+
+    /// Takes what has come by the host's devices, where nobody else does just now; whether there was
+    /// something. For calls, before they look or where they find nothing: without any lock.
+    pub fn catch_up(&self) -> bool {
+        self.lead.get().is_some_and(|l| l.catch_up())
     }
 
     fn serve_timers(&self) {

@@ -14,12 +14,15 @@ use crate::packet::{At, ETHERNET, Taps, Way};
 use abi::Result;
 use abi::errno::ENOBUFS;
 use bytes::Bytes;
+use hostcall::packet::Bell;
 use netstack::ip::{FrameMeta, Link, Sent};
 use netstack::setup::Setup;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use std::time::Duration;
+use wait::lead::Worked;
 
 /// See the module.
 pub(super) struct Ports {
@@ -57,13 +60,24 @@ impl Ports {
         drop(old);
     }
 
-    /// Gives all frames that come by a device of the host to `frame`, for ever, with its index.
-    pub fn serve(&self, device: usize, mut frame: impl FnMut(u32, &FrameMeta, Bytes)) -> ! {
+    /// Gives frames that have come by a device of the host to `frame`, with its index; so many at
+    /// most.
+    pub fn receive(
+        &self,
+        device: usize,
+        most: usize,
+        mut frame: impl FnMut(u32, &FrameMeta, Bytes),
+    ) -> Worked {
         let at = self.taken[device];
-        self.links.serve(device, |meta, bytes| {
+        self.links.receive(device, most, |meta, bytes| {
             self.taps.frame(at, Way::In, meta, &[&bytes]);
             frame(at.device as u32, meta, bytes);
         })
+    }
+
+    /// Waits until a frame has come by one of the host's, or the bell is rung.
+    pub fn wait(&self, bell: Option<&Bell>, most: Option<Duration>) {
+        self.links.wait(bell, most);
     }
 
     fn taken_at(&self, index: u32) -> Option<usize> {
