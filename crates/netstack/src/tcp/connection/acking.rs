@@ -12,6 +12,11 @@ pub(super) const DELAY: Duration = Duration::from_millis(40);
 /// How many are not put off at a connection's start.
 const QUICK: u32 = 16;
 
+/// Segments that were joined to so much are acknowledged by their reader, as long as they are no
+/// more than this.
+const LARGE: u64 = 32 << 10;
+const READERS_MOST: u64 = 512 << 10;
+
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Wanted {
     Nothing,
@@ -148,14 +153,14 @@ impl Connection {
             self.acking.is_interactive = false;
         }
         self.rcv.last = now;
+        let is_put_off = self.is_readers(len, joined);
         let a = &mut self.acking;
         let at_once = match went {
             Inserted::InOrder { filled } => {
                 let waiting = self.rcv.queue.next().saturating_sub(a.acknowledged);
                 filled
                     || self.rcv.queue.has_early()
-                    || waiting > a.frame
-                    || joined >= 2
+                    || (waiting > a.frame && !is_put_off)
                     || self.config.quick_ack
                     || (a.quick > 0 && !a.is_interactive)
             }
@@ -172,6 +177,18 @@ impl Connection {
         if !at_once && self.timers.delayed_ack.is_none() {
             self.timers.delayed_ack = Some(now + DELAY);
         }
+    }
+
+    /// Whether the reader acknowledges a segment when it has read: one for all that it took (Linux:
+    /// __tcp_ack_snd_check, tcp_cleanup_rbuf). That is a large one that leaves less room than was
+    /// offered last, and not too many of them.
+    fn is_readers(&self, len: u64, joined: u16) -> bool {
+        let (next, acknowledged) = (self.rcv.next(), self.acking.acknowledged);
+        let room = self.target_edge().saturating_sub(next);
+        joined >= 2
+            && len >= LARGE
+            && next.saturating_sub(acknowledged) < READERS_MOST
+            && room < self.rcv.edge.saturating_sub(acknowledged)
     }
 
     /// Something came that had come: the next acknowledgement tells.

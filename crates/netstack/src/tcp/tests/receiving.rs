@@ -58,6 +58,32 @@ fn a_small_one_that_was_read_does_not_wait() {
 }
 
 #[test]
+fn who_reads_acknowledges_what_was_joined() {
+    let config = Config {
+        receive_buffer: 4 << 20,
+        ..Config::default()
+    };
+    let mut s = quiet(config);
+    let (large, len) = (vec![7; 44 * 1460], 44 * 1460);
+    let put = |s: &mut Script, n: u32| {
+        s.joined(s.header(20 + n * len, 0, Flags::ACK), &large, 44);
+        s.sent()
+    };
+    // What comes first is read before it is acknowledged, and the window opens.
+    for n in 0..4 {
+        assert!(put(&mut s, n).is_empty(), "{n}");
+    }
+    s.read();
+    let out = s.sent();
+    assert_eq!(out.len(), 1);
+    assert_eq!(Script::acked(&out[0]), 20 + 4 * len as i32);
+    // A reader that is slow does not keep the sender waiting for ever.
+    let sent: Vec<_> = (4..24).map(|n| put(&mut s, n).len()).collect();
+    assert_eq!(sent.iter().sum::<usize>(), 2, "{sent:?}");
+    assert_eq!(s.left().as_millis(), 40);
+}
+
+#[test]
 fn an_answer_carries_the_acknowledgement() {
     let mut s = quiet(Config::default());
     s.data(20, b"ask");

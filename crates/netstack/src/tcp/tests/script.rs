@@ -152,6 +152,11 @@ impl Script {
     }
 
     pub fn segment(&mut self, header: Header, payload: &[u8]) -> Changes {
+        self.joined(header, payload, 1)
+    }
+
+    /// One that was joined from several.
+    pub fn joined(&mut self, header: Header, payload: &[u8], joined: u16) -> Changes {
         let payload = Bytes::copy_from_slice(payload);
         self.c.segment(
             self.now,
@@ -159,7 +164,7 @@ impl Script {
                 header,
                 payload,
                 congestion: false,
-                joined: 1,
+                joined,
             },
         )
     }
