@@ -1,4 +1,4 @@
-"""Two network namespaces with a pair of devices between them, for tests/stack, tests/wire and bench/network."""
+"""Two network namespaces with a pair of devices between them, for tests/stack and tests/wire."""
 
 import os
 import subprocess

@@ -152,7 +152,7 @@ host_calls! {
     Dup = SYS_dup, "-", "handing descriptors over";
     Dup3 = SYS_dup3, "-", "handing descriptors over";
     Fcntl = SYS_fcntl, "SGM", "descriptor flags";
-    Poll = SYS_poll, "SGM", "waiting for standard streams and channels";
+    Poll = SYS_poll, "SGM", "waiting for standard streams, channels and frames of devices";
     Ioctl = SYS_ioctl, "SM", "seccomp notification; bytes that can be read; how a stub process ended";
     MemfdCreate = SYS_memfd_create, "-", "the memory file";
     Eventfd2 = SYS_eventfd2, "-", "wake-ups";

@@ -1,5 +1,6 @@
 //! The list of experiments.
 
+use super::wire::{End, Ends, Way, wire};
 use std::time::Duration;
 
 /// One program that is measured, with all lines that it tells.
@@ -31,6 +32,10 @@ pub enum What {
     HostCalls,
     /// A client in the container with the host's network, and a server outside.
     HostDownload,
+    /// A program in the container, and one at the other end of its device.
+    Wire(Ends),
+    /// CPU of open connections by which nothing comes.
+    WireIdle,
 }
 
 impl What {
@@ -83,6 +88,20 @@ const fn app(
     }
 }
 
+const fn ends(
+    name: &'static str,
+    about: &'static str,
+    ends: Ends,
+    needs: &'static [(&'static str, &'static str)],
+    smoke: bool,
+) -> Experiment {
+    Experiment {
+        what: What::Wire(ends),
+        ..app(name, about, &[], needs, smoke)
+    }
+}
+
+const IP: (&str, &str) = ("ip", "iproute2");
 const PYTHON: (&str, &str) = ("/usr/bin/python3", "python3");
 
 pub const ALL: &[Experiment] = &[
@@ -273,6 +292,124 @@ pub const ALL: &[Experiment] = &[
             120,
         )
     },
+    // A network with a device.
+    ends(
+        "wire-client",
+        "a client inside and a server outside: bytes, round trips, connections",
+        wire(
+            &["/bench/bin/wire", "all", "ADDRESS"],
+            &["/bench/bin/wire", "serve", "cpu"],
+            End::Inside,
+        ),
+        &[IP],
+        true,
+    ),
+    ends(
+        "wire-server",
+        "the same, with the server inside",
+        wire(
+            &["/bench/bin/wire", "serve"],
+            &["/bench/bin/wire", "all", "ADDRESS", "cpu"],
+            End::Outside,
+        ),
+        &[IP],
+        true,
+    ),
+    ends(
+        "wire-scale",
+        "round trips beside 10 to 10,000 open connections",
+        wire(
+            &["/bench/bin/wire", "serve"],
+            &["/bench/bin/wire", "scale", "ADDRESS"],
+            End::Outside,
+        ),
+        &[IP],
+        false,
+    ),
+    Experiment {
+        what: What::WireIdle,
+        ..app(
+            "wire-idle",
+            "CPU of 100 open connections by which nothing comes",
+            &[],
+            &[IP],
+            false,
+        )
+    },
+    ends(
+        "wire-user",
+        "wire-client by a broker (--net=user)",
+        Ends {
+            way: Way::Broker,
+            ..wire(
+                &["/bench/bin/wire", "all", "ADDRESS"],
+                &["/bench/bin/wire", "serve", "cpu"],
+                End::Inside,
+            )
+        },
+        &[IP],
+        false,
+    ),
+    ends(
+        "wire-nginx",
+        "nginx inside; curl and wrk outside",
+        wire(
+            &["/bin/bash", "/bench/apps/wire.sh", "nginx", "serve"],
+            &[
+                "/bin/bash",
+                "/bench/apps/wire.sh",
+                "nginx",
+                "tell",
+                "ADDRESS",
+            ],
+            End::Outside,
+        ),
+        &[
+            IP,
+            ("nginx", "nginx-light"),
+            ("wrk", "wrk"),
+            ("curl", "curl"),
+        ],
+        false,
+    ),
+    ends(
+        "wire-redis",
+        "redis inside, redis-benchmark outside",
+        wire(
+            &["/bin/bash", "/bench/apps/wire.sh", "redis", "serve"],
+            &[
+                "/bin/bash",
+                "/bench/apps/wire.sh",
+                "redis",
+                "tell",
+                "ADDRESS",
+            ],
+            End::Outside,
+        ),
+        &[
+            IP,
+            ("redis-server", "redis-server"),
+            ("redis-benchmark", "redis-tools"),
+        ],
+        false,
+    ),
+    ends(
+        "wire-iperf3",
+        "iperf3 -s inside, 1 and 8 streams both ways",
+        wire(
+            &["/bin/bash", "/bench/apps/wire.sh", "iperf3", "serve"],
+            &[
+                "/bin/bash",
+                "/bench/apps/wire.sh",
+                "iperf3",
+                "tell",
+                "ADDRESS",
+            ],
+            End::Outside,
+        ),
+        &[IP, ("iperf3", "iperf3")],
+        false,
+    ),
     // Whole applications.
     app(
         "app-redis",

@@ -26,6 +26,7 @@ mod report;
 mod results;
 mod setup;
 mod turns;
+mod wire;
 
 use command::Stop;
 use experiments::Experiment;

@@ -159,13 +159,25 @@ pub fn host_calls(turn: &Turn) -> Result<Vec<Line>> {
 }
 
 /// All in this process namespace: there is nobody else's.
-fn processes() -> BTreeSet<u32> {
+pub fn processes() -> BTreeSet<u32> {
     let Ok(dir) = std::fs::read_dir("/proc") else {
         return BTreeSet::new();
     };
     dir.flatten()
         .filter_map(|e| e.file_name().to_str()?.parse().ok())
         .collect()
+}
+
+/// The CPU time of a process and its threads; none of one that has ended.
+pub fn cpu_ms(pid: u32) -> f64 {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return 0.0;
+    };
+    let of = |t: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(t.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<f64>().ok()
+    };
+    threads.flatten().filter_map(of).sum::<f64>() / 1e6
 }
 
 /// KiB; none of a process that has ended.

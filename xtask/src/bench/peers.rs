@@ -38,12 +38,14 @@ pub enum Kind {
 }
 
 /// The network that a container sees.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Net {
     /// A loopback of its own.
     Own,
     /// The host's.
     Host,
+    /// The namespace of this process.
+    At(u32),
 }
 
 impl Peer {
@@ -70,8 +72,13 @@ impl Peer {
     ) -> Vec<String> {
         if self.kind == Kind::Native {
             let root = plan.scratch.join("native");
+            let mut words = Vec::new();
+            if let Net::At(pid) = net {
+                let net = format!("--net=/proc/{pid}/ns/net");
+                words.extend(["nsenter".to_owned(), net, "--".to_owned()]);
+            }
             let net = if net == Net::Own { "own" } else { "host" };
-            let mut words = vec![text(&self.program), text(&root), net.to_owned()];
+            words.extend([text(&self.program), text(&root), net.to_owned()]);
             words.extend_from_slice(args);
             return words;
         }

@@ -109,7 +109,7 @@ impl Place {
     pub fn bundle(&self, args: &[String], net: Net) -> Result<PathBuf> {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hash = DefaultHasher::new();
-        (args, net == Net::Own).hash(&mut hash);
+        (args, net).hash(&mut hash);
         let dir = self.bundles.join(format!("{:016x}", hash.finish()));
         if !dir.exists() {
             make(&dir)?;
@@ -120,9 +120,16 @@ impl Place {
     }
 
     fn config(&self, args: &[String], net: Net) -> Value {
-        let mut namespaces = vec!["pid", "mount", "ipc", "uts"];
-        if net == Net::Own {
-            namespaces.push("network");
+        let mut namespaces: Vec<Value> = ["pid", "mount", "ipc", "uts"]
+            .map(|n| json!({"type": n}))
+            .into();
+        match net {
+            Net::Own => namespaces.push(json!({"type": "network"})),
+            Net::Host => {}
+            Net::At(pid) => {
+                let path = format!("/proc/{pid}/ns/net");
+                namespaces.push(json!({"type": "network", "path": path}));
+            }
         }
         let env: Vec<String> = self.env.iter().map(|(k, v)| format!("{k}={v}")).collect();
         let mount = |at: &str, kind: &str, source: &str, options: Value| json!({"destination": at, "type": kind, "source": source, "options": options});
@@ -134,7 +141,7 @@ impl Place {
                 "terminal": false, "user": {"uid": 0, "gid": 0}, "args": args, "cwd": "/", "env": env,
                 "noNewPrivileges": true,
                 "capabilities": {"bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES},
-                "rlimits": [{"type": "RLIMIT_NOFILE", "soft": 4096, "hard": 4096}],
+                "rlimits": [{"type": "RLIMIT_NOFILE", "soft": 4096, "hard": 16384}],
             },
             "mounts": [
                 mount("/proc", "proc", "proc", json!([])),
@@ -143,7 +150,7 @@ impl Place {
                 mount("/bench/bind", "bind", &self.bind.to_string_lossy(), json!(["rbind", "rw"])),
                 mount("/bench/inner", "tmpfs", "tmpfs", json!(["nosuid", "nodev", "mode=755"])),
             ],
-            "linux": {"namespaces": namespaces.iter().map(|n| json!({"type": n})).collect::<Vec<_>>()},
+            "linux": {"namespaces": namespaces},
         })
     }
 }

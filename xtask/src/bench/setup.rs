@@ -34,6 +34,7 @@ const PROGRAMS: &[&str] = &[
     "nothing",
     "spawn",
     "switches",
+    "wire",
 ];
 
 /// What goes into the root file system.

@@ -7,7 +7,7 @@ use super::outside;
 use super::peers::{Kind, Net, Peer};
 use super::place::Place;
 use super::results::{Line, Results, lines, load};
-use super::{Plan, Result, profile};
+use super::{Plan, Result, profile, wire};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -138,6 +138,8 @@ fn experiment(
 /// of this machine only.
 fn takes_part(peer: &Peer, e: &Experiment) -> bool {
     match (peer.kind, &e.what) {
+        (kind, What::Wire(e)) => wire::takes_part(kind, e.way),
+        (kind, What::WireIdle) => wire::takes_part(kind, wire::Way::Device),
         (Kind::Do, What::Start(args)) => !args[0].starts_with("/bench"),
         (Kind::Do, what) => matches!(what, What::Idle),
         (Kind::Cloister, _) => true,
@@ -170,6 +172,8 @@ impl Turn<'_> {
             What::Idle => outside::idle(self),
             What::HostCalls => outside::host_calls(self),
             What::HostDownload => outside::download(self),
+            What::Wire(ends) => wire::ends(self, ends),
+            What::WireIdle => wire::idle(self),
         }
     }
 
