@@ -16,6 +16,7 @@ use std::time::Duration;
 use vfs::file::Io;
 use vfs::file::IoctlContext;
 use vfs::{Credentials, File, FileOps, Sink, Source, Stat};
+use wait::lead::Ask;
 use wait::offer::{Place, ReadSlots};
 use wait::{Events, WaitQueue};
 
@@ -84,19 +85,19 @@ impl Socket {
 
     pub fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
         check_addr(addr)?;
-        self.catch_up();
+        self.catch_up(Ask::Surely);
         self.protocol.bind(who, addr)
     }
     /// With `Block::Yes`, `EAGAIN`: wait for OUT and call again.
     pub fn connect(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()> {
         check_addr(addr)?;
-        self.catch_up();
+        self.catch_up(Ask::Surely);
         self.protocol.connect(who, addr, block)
     }
     /// What a peer has sent before a call counts for it. Whether there was something.
-    fn catch_up(&self) -> bool {
+    fn catch_up(&self, ask: Ask) -> bool {
         let stack = self.common.ns.stack();
-        stack.is_some_and(|s| s.catch_up())
+        stack.is_some_and(|s| s.catch_up(ask))
     }
     pub fn listen(&self, who: &Caller<'_>, backlog: i32) -> Result<()> {
         self.protocol.listen(who, backlog)
@@ -159,7 +160,9 @@ impl Socket {
             return Err(abi::errno::EAGAIN);
         }
         match self.protocol.receive(dst, flags) {
-            Err(abi::errno::EAGAIN) if self.catch_up() => self.protocol.receive(dst, flags),
+            Err(abi::errno::EAGAIN) if self.catch_up(Ask::Quickly) => {
+                self.protocol.receive(dst, flags)
+            }
             r => r,
         }
     }

@@ -10,51 +10,64 @@
 //! ```text
 //!            a task parks                   it is woken
 //!   SERVICE ──────────────► the leader ──────────────────► FREE
-//!    ▲  ▲                       │ woke another               │
-//!    │  └───────────────────────┘                            │ within two ticks
+//!    ▲  ▲                       │ woke another, or           │
+//!    │  │                       │ has no time left           │
+//!    │  └───────────────────────┘                            │ a tick without a leader
 //!    └───────────────────────────────────────────────────────┘
 //! ```
 //!
 //! # Invariants
 //!
-//! - One thread works at a time: who is in `holder`. (The service thread may be at the end of its
+//! - One thread works at a time: `holder` names it. (The service thread may be at the end of its
 //!   turn when a leader begins; [`Work`] has a lock of its own.)
-//! - A task leads only within [`crate::Parker::park`], and leaves before that returns: what it does
-//!   afterwards, and for how long, keeps nobody's work from being done. It takes no lock there that
-//!   a sleeper may hold.
-//! - Work that comes while nobody leads waits for two [`TICK`]s at most: as long as leaders come and
-//!   go the service thread looks each [`TICK`], and works where none has come since the last one.
-//!   Who asks before that finds it done ([`Lead::catch_up`]). Once they do not come and go any more, it sleeps for the work itself, or is woken by the leader that leaves.
-//! - A task leads only if the last [`ENOUGH`] wake-ups by the work were all its own. Another's ends
-//!   that at once: those that wait beside it are not left waiting for a tick each time.
-//! - What wakes a leader for another reason (a signal, its end, another object) rings: see
-//!   [`Work::ring`]. A ring that nobody needs any more only ends a later sleep early.
+//! - A task leads only within [`crate::Parker::park`], and leaves before that returns: what its
+//!   program does afterwards, and for how long, keeps nobody's work from being done. The work waits
+//!   for no memory of a program, and takes no lock that a sleeper may hold. So a leader is held up
+//!   by nothing but the host's scheduler, which programs' nice values, affinities and control groups
+//!   do not reach.
+//! - Whatever ends a task's sleep ends its turn: its end, a stop, a freezer, a tracer, another
+//!   thread's execve and each signal come by [`crate::Parker::unpark_now`], which rings
+//!   ([`Work::ring`]). A ring that nobody needs any more only ends a later sleep early. A flood of
+//!   work puts off neither that nor a deadline: both are looked at after each piece.
+//! - The service thread looks each [`TICK`] where the seat is FREE. It sleeps longer only where work
+//!   wakes it, or while somebody sits there who tells it ([`seat`]; a model has all orders).
+//! - So work waits for a tick at most, and only where it came after a leader left: who asks before
+//!   that finds it done ([`Lead::catch_up`]).
+//! - FREE is only where one task may lead; a task may lead only if the last wake-ups by the work
+//!   were all its own. Another's ends that at once: those that wait beside it are not left waiting
+//!   for a tick each time.
+//! - How many these are is [`ENOUGH`] at first, and doubles with each turn that another's wake-up
+//!   soon ended. So a program that has itself woken on purpose makes a neighbour's work wait for a
+//!   tick only once in many of its own wake-ups.
 
-use crate::Parker;
+mod seat;
+
+use crate::{Parker, wakes};
 use parking_lot::{Condvar, Mutex};
+use seat::{CALLER, FREE, SERVICE, Seat, Words};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicUsize,
+    AtomicU32, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
 use std::time::Duration;
 
-/// How many wake-ups in a row make a leader.
+/// How many wake-ups in a row make a leader; at first, and at most.
 const ENOUGH: u32 = 16;
+const ENOUGH_MOST: u32 = 4096;
+/// So many times as many wake-ups make a turn that was worth it.
+const WORTH: u32 = 8;
 /// How often the service thread looks whether somebody leads.
 const TICK: Duration = Duration::from_micros(500);
 /// After so many ticks without a new leader the service thread sleeps until the one that there is
 /// leaves.
 const QUIET: u32 = 40;
 
+/// The most pieces of work of a call.
+const PIECES: usize = 64;
 /// Before it is tried again, where that failed.
 const PAUSE: Duration = Duration::from_millis(100);
-
-const FREE: usize = 0;
-const SERVICE: usize = 1;
-/// Somebody who makes a call, for a moment.
-const CALLER: usize = 2;
 
 /// What became of an attempt to work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +91,13 @@ pub trait Work: Send + Sync {
     fn ring(&self);
 }
 
+/// How much a call that is not woken by the work wants it done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    Quickly,
+    Surely,
+}
+
 /// Whose sleep it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
@@ -89,14 +109,15 @@ pub enum Role {
 pub struct Lead {
     work: Box<dyn Work>,
     /// [`FREE`], [`SERVICE`], [`CALLER`], or the leader's parker by its address.
-    holder: AtomicUsize,
+    seat: Words,
     /// How often a leader began.
     turns: AtomicU32,
-    /// Whom the work woke last, by its parker's address, and how often in a row.
+    /// Whom the work woke last, by its parker's address, how often in a row, and how often is
+    /// enough. They only guide; who works writes them.
     woke: AtomicUsize,
     streak: AtomicU32,
+    enough: AtomicU32,
     /// The service thread waits for a leader to leave.
-    is_dormant: AtomicBool,
     service: Mutex<()>,
     left: Condvar,
 }
@@ -126,11 +147,11 @@ impl Lead {
     pub fn new(work: Box<dyn Work>) -> Arc<Lead> {
         Arc::new(Lead {
             work,
-            holder: AtomicUsize::new(SERVICE),
+            seat: Words::new(SERVICE),
             turns: AtomicU32::new(0),
             woke: AtomicUsize::new(0),
             streak: AtomicU32::new(0),
-            is_dormant: AtomicBool::new(false),
+            enough: AtomicU32::new(ENOUGH),
             service: Mutex::new(()),
             left: Condvar::new(),
         })
@@ -142,64 +163,81 @@ impl Lead {
         loop {
             let turns = self.turns.load(SeqCst);
             let is_recent = std::mem::replace(&mut seen, turns) != turns;
-            // A leader that has just left will soon be back.
-            if is_recent || !(self.is_held_by(SERVICE) || self.pass(FREE, SERVICE)) {
-                quiet = if is_recent { 0 } else { quiet + 1 };
-                if !self.is_held_by(SERVICE) {
-                    self.wait_for_leave(quiet >= QUIET);
-                }
+            quiet = if is_recent { 0 } else { quiet + 1 };
+            let was_free = self.seat.pass(FREE, SERVICE);
+            if !was_free && self.seat.holder() != SERVICE {
+                self.wait_for_leave(quiet >= QUIET);
                 continue;
             }
-            match self.work_once() {
+            match self.work_on() {
+                // Somebody leads.
                 Worked::Something => {}
                 Worked::Failed => std::thread::sleep(PAUSE),
+                // A leader that has just left will soon be back.
+                Worked::Nothing if was_free && is_recent && self.has_one() => {
+                    if self.seat.pass(SERVICE, FREE) {
+                        self.wait_for_leave(false);
+                    }
+                }
                 Worked::Nothing => self.work.sleep(None, Role::Service),
             }
         }
     }
 
-    /// Works where nobody leads just now: what has come before a call is made counts for it. Whether
-    /// there was anything. The caller holds no lock that the work takes.
-    pub fn catch_up(self: &Arc<Self>) -> bool {
-        if !self.is_held_by(FREE) || !self.pass(FREE, CALLER) {
-            return false;
+    /// As long as there is something, and nobody leads.
+    fn work_on(self: &Arc<Self>) -> Worked {
+        loop {
+            let worked = self.work_once();
+            if worked != Worked::Something || self.seat.holder() != SERVICE {
+                return worked;
+            }
         }
-        let _turn = Turn {
-            lead: self,
-            hands_over: false,
+    }
+
+    /// What has come before a call is made counts for it: works where nobody leads just now; with
+    /// [`Ask::Surely`] where the service thread is to, too, but may not have come to it. Whether
+    /// there was anything. The caller holds no lock that the work takes.
+    pub fn catch_up(self: &Arc<Self>, ask: Ask) -> bool {
+        let passes = |from| self.seat.holder() == from && self.seat.pass(from, CALLER);
+        let was_free = passes(FREE);
+        let most = match ask {
+            Ask::Quickly if was_free => 1,
+            Ask::Surely if was_free || passes(SERVICE) => PIECES,
+            _ => return false,
         };
-        self.work_once() == Worked::Something
-    }
-
-    fn pass(&self, from: usize, to: usize) -> bool {
-        self.holder
-            .compare_exchange(from, to, SeqCst, SeqCst)
-            .is_ok()
-    }
-
-    fn is_held_by(&self, who: usize) -> bool {
-        self.holder.load(SeqCst) == who
+        let mut turn = Turn {
+            lead: self,
+            hands_over: true,
+        };
+        // Others are woken now, not when the call is answered.
+        let done = wakes::unheld(|| {
+            let pieces = (0..most).map(|_| self.work_once());
+            pieces.take_while(|w| *w == Worked::Something).count()
+        });
+        turn.hands_over = !(was_free && self.has_one());
+        done != 0
     }
 
     /// For a tick; or until it is told, however long that is.
     fn wait_for_leave(&self, is_quiet: bool) {
         let mut l = self.service.lock();
         if !is_quiet {
-            self.left.wait_for(&mut l, TICK);
+            // One that has handed over before that notified nobody.
+            if self.seat.holder() != SERVICE {
+                self.left.wait_for(&mut l, TICK);
+            }
             return;
         }
-        self.is_dormant.store(true, SeqCst);
-        // One that has left before that did not see it.
-        let is_led = || !self.is_held_by(FREE) && !self.is_held_by(SERVICE);
-        while self.is_dormant.load(SeqCst) && is_led() {
+        seat::fall_asleep(&self.seat);
+        while seat::sleeps_on(&self.seat) {
             self.left.wait(&mut l);
         }
-        self.is_dormant.store(false, SeqCst);
+        seat::wake(&self.seat);
     }
 
     fn tell_service(&self) {
         let _l = self.service.lock();
-        self.is_dormant.store(false, SeqCst);
+        seat::wake(&self.seat);
         self.left.notify_one();
     }
 
@@ -213,27 +251,40 @@ impl Lead {
 
     fn woke(self: &Arc<Self>, p: &Parker) {
         let it = address(p);
+        let enough = self.enough.load(Relaxed);
         if self.woke.load(Relaxed) != it {
             self.woke.store(it, Relaxed);
-            self.streak.store(1, Relaxed);
+            let n = self.streak.swap(1, Relaxed);
+            let worth = enough.saturating_mul(WORTH);
+            if n >= worth {
+                self.enough.store((enough / 2).max(ENOUGH), Relaxed);
+            } else if n >= enough {
+                self.enough.store((enough * 2).min(ENOUGH_MOST), Relaxed);
+            }
             return;
         }
         let n = self.streak.load(Relaxed).saturating_add(1);
         self.streak.store(n, Relaxed);
-        if n == ENOUGH {
+        // (Again and again: another may be where one was that has ended.)
+        if n >= enough && n.is_multiple_of(ENOUGH) {
             p.may_lead(self);
         }
     }
 
+    /// Whether there is one that the work wakes.
+    fn has_one(&self) -> bool {
+        self.streak.load(Relaxed) >= self.enough.load(Relaxed)
+    }
+
     /// Whether this is the one that the work wakes.
     pub(crate) fn is_for(&self, p: &Parker) -> bool {
-        self.woke.load(Relaxed) == address(p) && self.streak.load(Relaxed) >= ENOUGH
+        self.woke.load(Relaxed) == address(p) && self.has_one()
     }
 
     /// The parker's thread leads from now on, if nobody else does.
     pub(crate) fn take(&self, p: &Parker) -> Option<Turn<'_>> {
         let me = address(p);
-        if !self.is_for(p) || !(self.pass(FREE, me) || self.pass(SERVICE, me)) {
+        if !self.is_for(p) || !(self.seat.pass(FREE, me) || self.seat.pass(SERVICE, me)) {
             return None;
         }
         self.turns.fetch_add(1, SeqCst);
@@ -241,6 +292,14 @@ impl Lead {
             lead: self,
             hands_over: true,
         })
+    }
+
+    /// The one that the work wakes sleeps without working: the service thread is to be at it when
+    /// something comes, not a tick later.
+    pub(crate) fn let_serve(&self, p: &Parker) {
+        if self.is_for(p) && self.seat.pass(FREE, SERVICE) {
+            self.tell_service();
+        }
     }
 
     pub(crate) fn sleep(&self, most: Option<Duration>) {
@@ -269,201 +328,11 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let next = if self.hands_over { SERVICE } else { FREE };
-        self.lead.holder.store(next, SeqCst);
-        if self.hands_over || self.lead.is_dormant.load(SeqCst) {
+        if seat::leave(&self.lead.seat, next) {
             self.lead.tell_service();
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spin::{MaySpin, SeenAwake, Spinners};
-    use std::collections::VecDeque;
-    use std::sync::atomic::AtomicUsize;
-    use std::thread::ThreadId;
-    use std::time::Instant;
-
-    /// Work whose items are parkers to be woken.
-    #[derive(Default)]
-    struct Items {
-        all: Mutex<(VecDeque<Arc<Parker>>, bool)>,
-        some: Condvar,
-        /// Who has done them.
-        by: Mutex<Vec<ThreadId>>,
-        leaders: AtomicUsize,
-    }
-
-    struct Shared(Arc<Items>);
-
-    impl Work for Shared {
-        fn work(&self) -> Worked {
-            let item = self.0.all.lock().0.pop_front();
-            let Some(p) = item else {
-                return Worked::Nothing;
-            };
-            self.0.by.lock().push(std::thread::current().id());
-            p.unpark();
-            Worked::Something
-        }
-        fn sleep(&self, most: Option<Duration>, by: Role) {
-            let mut a = self.0.all.lock();
-            let is_leader = by == Role::Leader;
-            if is_leader {
-                assert_eq!(self.0.leaders.fetch_add(1, SeqCst), 0, "two leaders");
-            }
-            let until = Instant::now() + most.unwrap_or(Duration::from_secs(60));
-            while a.0.is_empty() && !(is_leader && a.1) && Instant::now() < until {
-                self.0.some.wait_until(&mut a, until);
-            }
-            if is_leader {
-                a.1 = false;
-                self.0.leaders.fetch_sub(1, SeqCst);
-            }
-        }
-        fn ring(&self) {
-            self.0.all.lock().1 = true;
-            self.0.some.notify_all();
-        }
-    }
-
-    impl Items {
-        fn new() -> Arc<Items> {
-            let items = Arc::new(Items::default());
-            let lead = Lead::new(Box::new(Shared(items.clone())));
-            std::thread::spawn(move || lead.serve());
-            items
-        }
-        fn put(&self, p: &Arc<Parker>) {
-            self.all.lock().0.push_back(p.clone());
-            self.some.notify_all();
-        }
-        fn done(&self) -> usize {
-            self.by.lock().len()
-        }
-        fn last_by(&self) -> Option<ThreadId> {
-            self.by.lock().last().copied()
-        }
-    }
-
-    fn parker() -> Arc<Parker> {
-        let s = Arc::new(Spinners::new(4, MaySpin::WhereIdle));
-        s.wakes(&SeenAwake::default());
-        Arc::new(Parker::of_task(Some(s)))
-    }
-
-    const LONG: Duration = Duration::from_secs(20);
-
-    /// Parks until so many are done.
-    fn wait_for(items: &Items, p: &Parker, n: usize) {
-        let until = Instant::now() + LONG;
-        while items.done() < n {
-            assert!(Instant::now() < until, "{} of {n}", items.done());
-            p.park(Some(until));
-        }
-        p.park(Some(Instant::now()));
-    }
-
-    fn lead(items: &Arc<Items>, p: &Arc<Parker>) {
-        for _ in 0..200 {
-            let n = items.done();
-            items.put(p);
-            wait_for(items, p, n + 1);
-            if items.last_by() == Some(std::thread::current().id()) {
-                return;
-            }
-        }
-        panic!("it never leads");
-    }
-
-    #[test]
-    fn who_is_woken_again_and_again_leads() {
-        let (items, p) = (Items::new(), parker());
-        lead(&items, &p);
-        // What comes while it does something else is done, soon.
-        let n = items.done();
-        for _ in 0..50 {
-            items.put(&p);
-        }
-        let until = Instant::now() + LONG;
-        while items.done() < n + 50 {
-            assert!(Instant::now() < until);
-            std::thread::yield_now();
-        }
-        assert_ne!(items.last_by(), Some(std::thread::current().id()));
-    }
-
-    #[test]
-    fn a_leader_is_woken_by_others() {
-        for pause in [0, 1, 60] {
-            let (items, p) = (Items::new(), parker());
-            lead(&items, &p);
-            let other = p.clone();
-            let t = std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(pause));
-                other.unpark_now();
-            });
-            assert!(p.park(Some(Instant::now() + LONG)));
-            t.join().unwrap();
-            assert_eq!(items.leaders.load(SeqCst), 0);
-            // It has left: the service thread goes on, however long it has slept.
-            let n = items.done();
-            items.put(&p);
-            let until = Instant::now() + LONG;
-            while items.done() == n {
-                assert!(Instant::now() < until);
-                std::thread::yield_now();
-            }
-        }
-    }
-
-    #[test]
-    fn a_deadline_ends_a_turn() {
-        let (items, p) = (Items::new(), parker());
-        lead(&items, &p);
-        for ms in [0, 1, 2, 5, 30] {
-            let (began, most) = (Instant::now(), Duration::from_millis(ms));
-            assert!(!p.park(Some(began + most)));
-            assert!(began.elapsed() >= most);
-        }
-        lead(&items, &p);
-    }
-
-    #[test]
-    fn who_asks_finds_it_done() {
-        let items = Items::new();
-        let p = parker();
-        // The service thread is at it, and so nobody else.
-        let work = Lead::new(Box::new(Shared(items.clone())));
-        assert!(!work.catch_up());
-        work.holder.store(FREE, SeqCst);
-        assert!(!work.catch_up());
-        items.all.lock().0.extend([p.clone(), p.clone()]);
-        assert!(work.catch_up());
-        assert_eq!(items.last_by(), Some(std::thread::current().id()));
-        assert!(work.is_held_by(FREE));
-    }
-
-    #[test]
-    fn another_that_is_woken_ends_a_turn() {
-        let (items, p, other) = (Items::new(), parker(), parker());
-        lead(&items, &p);
-        let me = std::thread::current().id();
-        let (i, o) = (items.clone(), other.clone());
-        let t = std::thread::spawn(move || {
-            for n in 0..100 {
-                std::thread::sleep(Duration::from_micros(n * 10));
-                i.put(&o);
-                assert!(o.park(Some(Instant::now() + LONG)));
-            }
-        });
-        let n = items.done();
-        while !t.is_finished() {
-            p.park(Some(Instant::now() + Duration::from_millis(50)));
-        }
-        t.join().unwrap();
-        let by = items.by.lock().clone();
-        assert!(by[n..].iter().filter(|t| **t == me).count() <= 1);
-    }
-}
+mod tests;

@@ -158,6 +158,12 @@ impl Parker {
         self.state.load(SeqCst) == ASLEEP
     }
 
+    /// A wake-up that has come already does not count.
+    #[cfg(test)]
+    pub(crate) fn forget(&self) {
+        self.take(WOKEN);
+    }
+
     /// Sleeps until woken or until `deadline`. True if woken.
     pub(crate) fn park(&self, deadline: Option<Instant>) -> bool {
         if self.take(WOKEN) {
@@ -259,6 +265,11 @@ impl Parker {
     /// Works until woken or until the deadline; none where others do that, or are to.
     fn lead(&self, deadline: Option<Instant>) -> Option<bool> {
         let (lead, spinners) = (self.lead.lock().clone()?, self.spinners.as_ref()?);
+        let left = || deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        if left().is_some_and(|l| l < EXACT) {
+            lead.let_serve(self);
+            return None;
+        }
         let turn = lead.take(self)?;
         *self.thread.lock() = Some(Sleeper::Leader(lead.clone()));
         loop {
@@ -268,16 +279,13 @@ impl Parker {
                 turn.leave(self);
                 return Some(true);
             }
-            match worked {
-                _ if !lead.is_for(self) => return None,
-                Worked::Failed => return None,
-                Worked::Something => continue,
-                Worked::Nothing => {}
-            }
-            let most = deadline.map(|d| d.saturating_duration_since(Instant::now()));
-            if most.is_some_and(|m| m < EXACT) {
-                turn.leave(self);
+            // However much comes.
+            let most = left();
+            if worked == Worked::Failed || !lead.is_for(self) || most.is_some_and(|m| m < EXACT) {
                 return None;
+            }
+            if worked == Worked::Something {
+                continue;
             }
             spinners.sleeps(&self.seen);
             if self.state.replace(IDLE, ASLEEP) {

@@ -81,7 +81,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock, Weak};
 use table::Connections;
 use timers::Timers;
-use wait::lead::Lead;
+use wait::lead::{Ask, Lead};
 
 /// See the module.
 pub(crate) struct Stack {
@@ -183,8 +183,8 @@ impl Stack {
 
     /// Takes what has come by the host's devices, where nobody else does just now; whether there was
     /// something. For calls, before they look or where they find nothing: without any lock.
-    pub fn catch_up(&self) -> bool {
-        self.lead.get().is_some_and(|l| l.catch_up())
+    pub fn catch_up(&self, ask: Ask) -> bool {
+        self.lead.get().is_some_and(|l| l.catch_up(ask))
     }
 
     fn serve_timers(&self) {
