@@ -96,15 +96,19 @@ impl Socket {
     }
     /// What a peer has sent before a call counts for it. Whether there was something.
     fn catch_up(&self, ask: Ask) -> bool {
-        let stack = self.common.ns.stack();
-        stack.is_some_and(|s| s.catch_up(ask))
+        let stack = || self.common.ns.stack();
+        self.common.family != AF_UNIX && stack().is_some_and(|s| s.catch_up(ask))
     }
     pub fn listen(&self, who: &Caller<'_>, backlog: i32) -> Result<()> {
         self.protocol.listen(who, backlog)
     }
     /// The next connection; its address is its `accepted_name`.
     pub fn accept(&self) -> Result<Arc<Socket>> {
-        self.protocol.accept().map(Socket::new).map(Arc::new)
+        let next = match self.protocol.accept() {
+            Err(abi::errno::EAGAIN) if self.catch_up(Ask::Quickly) => self.protocol.accept(),
+            r => r,
+        };
+        next.map(Socket::new).map(Arc::new)
     }
     /// `getsockname(2)`.
     pub fn local_name(&self) -> Result<Vec<u8>> {
@@ -136,6 +140,7 @@ impl Socket {
     }
     /// `getpeername(2)`.
     pub fn peer_name(&self) -> Result<Vec<u8>> {
+        self.catch_up(Ask::Surely);
         self.protocol.peer_name()
     }
     /// `sendmsg(2)` and its kin. `EPIPE`: the caller raises SIGPIPE for streams, unless
@@ -262,6 +267,7 @@ impl Socket {
             },
             _ => return Err(EINVAL),
         };
+        self.catch_up(Ask::Surely);
         self.protocol.shutdown(how)
     }
     pub fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
@@ -277,6 +283,7 @@ impl Socket {
     /// The whole value; the caller cuts it to what the application has room for.
     pub fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         const SO_PEERNAME: i32 = 28;
+        self.catch_up(Ask::Surely);
         if level == SOL_SOCKET {
             if name == SO_PEERNAME {
                 return self.protocol.peer_name();
