@@ -46,6 +46,8 @@ impl Head {
 pub enum Transport {
     Udp,
     Tcp,
+    /// Where there is no other way: of what does not fit, a part is given, and called the whole.
+    UdpAlone,
 }
 
 /// A question that was understood.
@@ -59,6 +61,7 @@ pub struct Asked {
     edns: bool,
     /// The longest answer, in bytes.
     room: usize,
+    by: Transport,
 }
 
 /// Why it was not.
@@ -108,8 +111,11 @@ pub fn question(bytes: &[u8], by: Transport) -> Result<Asked, Unasked> {
         edns: offered.is_some(),
         room: match by {
             Transport::Tcp => MAX,
-            Transport::Udp => offered.unwrap_or(PLAIN).clamp(PLAIN, usize::from(ROOM)),
+            Transport::Udp | Transport::UdpAlone => {
+                offered.unwrap_or(PLAIN).clamp(PLAIN, usize::from(ROOM))
+            }
         },
+        by,
     })
 }
 
@@ -217,9 +223,17 @@ impl Asked {
             *p.opt_mut() = Some(edns());
         }
         p.answers = records;
-        let whole = p.build_bytes_vec_compressed().unwrap_or_default();
-        if !whole.is_empty() && whole.len() <= self.room {
-            return whole;
+        loop {
+            let whole = p.build_bytes_vec_compressed().unwrap_or_default();
+            if !whole.is_empty() && whole.len() <= self.room {
+                return whole;
+            }
+            if self.by != Transport::UdpAlone || p.answers.is_empty() {
+                break;
+            }
+            // (At most `RECORDS` times: an eighth less each time.)
+            p.answers
+                .truncate(p.answers.len() - p.answers.len().div_ceil(8));
         }
         p.answers.clear();
         p.set_flags(PacketFlag::TRUNCATION);

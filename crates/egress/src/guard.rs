@@ -1,10 +1,11 @@
-//! What the broker asks before anything leaves.
+//! What the broker, or the stack, asks before anything leaves.
 
 use crate::Protocol;
+use crate::counts::Counts;
 use crate::dns::{Asked, Transport, Truncated, Unasked, question};
 use crate::pins::Pins;
 use crate::policy::Policy;
-use crate::refusal::Refusal;
+use crate::refusal::{Reason, Refusal};
 use simple_dns::RCODE;
 use std::net::IpAddr;
 
@@ -15,6 +16,7 @@ const TOLD: usize = 8;
 pub struct Guard {
     policy: Policy,
     pins: Pins,
+    counts: Counts,
 }
 
 /// What becomes of a question for a name.
@@ -34,7 +36,49 @@ impl Guard {
         Guard {
             policy,
             pins: Pins::default(),
+            counts: Counts::default(),
         }
+    }
+
+    /// From now on these rules hold. Which names an address has stays known.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Something was refused that the guard was not asked for.
+    pub fn count_refused(&mut self, refusal: &Refusal) {
+        self.counts.refused(refusal);
+    }
+
+    /// The names that an address has now.
+    pub fn names(&mut self, ip: IpAddr, now: u64) -> Vec<String> {
+        let names = self.pins.of(crate::address::canonical(ip), now);
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    /// Whether a rule denies a peer: rather than that none allows it.
+    pub fn denies(&mut self, protocol: Protocol, ip: IpAddr, port: u16, now: u64) -> bool {
+        let ip = crate::address::canonical(ip);
+        let names = self.pins.of(ip, now);
+        self.policy.peer(protocol, ip, port, &names) == Err(Reason::Denied)
+    }
+
+    /// Whether a peer that was reached by these names, or by its address, may still be.
+    #[must_use]
+    pub fn still_allows(
+        &self,
+        protocol: Protocol,
+        ip: IpAddr,
+        port: u16,
+        names: &[String],
+    ) -> bool {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.policy.peer(protocol, ip, port, &names).is_ok()
     }
 
     /// Whether a peer may be reached. `now` in seconds.
@@ -47,14 +91,23 @@ impl Guard {
     ) -> Result<(), Refusal> {
         let ip = crate::address::canonical(ip);
         let names = self.pins.of(ip, now);
-        let verdict = self.policy.peer(protocol, ip, port, &names);
-        verdict.map_err(|reason| Refusal::Peer {
-            protocol,
-            address: ip,
-            port,
-            names: names.into_iter().take(TOLD).map(str::to_owned).collect(),
-            reason,
-        })
+        match self.policy.peer(protocol, ip, port, &names) {
+            Ok(()) => {
+                self.counts.allowed(&names);
+                Ok(())
+            }
+            Err(reason) => {
+                let refusal = Refusal::Peer {
+                    protocol,
+                    address: ip,
+                    port,
+                    names: names.into_iter().take(TOLD).map(str::to_owned).collect(),
+                    reason,
+                };
+                self.counts.refused(&refusal);
+                Err(refusal)
+            }
+        }
     }
 
     /// What becomes of a question.
@@ -65,11 +118,16 @@ impl Guard {
             Err(Unasked::Answer(a)) => return Question::Answer(a, None),
         };
         match self.policy.name(&asked.name) {
-            Ok(()) => Question::Ask(asked),
+            Ok(()) => {
+                self.counts.asked(&asked.name);
+                Question::Ask(asked)
+            }
             Err(reason) => {
                 let answer = asked.answer_with(RCODE::NameError);
                 let name = asked.name;
-                Question::Answer(answer, Some(Refusal::Name { name, reason }))
+                let refusal = Refusal::Name { name, reason };
+                self.counts.refused(&refusal);
+                Question::Answer(answer, Some(refusal))
             }
         }
     }
@@ -100,7 +158,6 @@ impl Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Reason;
     use simple_dns::rdata::{A, RData};
     use simple_dns::{CLASS, Name, Packet, ResourceRecord, TYPE};
 

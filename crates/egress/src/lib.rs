@@ -1,7 +1,7 @@
 //! What a sandbox may reach outside: rules, the names behind addresses, and the messages that ask for names.
 //!
-//! The broker of `--net=user` asks a [`Guard`] before each connection, each datagram and each question for a
-//! name. This crate makes no host call and keeps no clock: times are seconds that the caller gives.
+//! The broker of `--net=user`, and the stack of `--net=sandbox`, ask a [`Guard`] before each connection, each datagram
+//! and each question for a name. This crate makes no host call and keeps no clock: times are seconds that the caller gives.
 //!
 //! # What holds
 //!
@@ -18,28 +18,37 @@
 //! # Modules
 //!
 //! ```text
-//! guard     all of it: what the broker asks
+//! guard     all of it: what the broker, or the stack, asks
 //! dns       questions and answers
+//! packet    whom a packet is for that a program made
 //! policy    rules, and what they say of a name or an address
 //! pins      which names an address was given for
+//! rules     all rules as people give them
 //! rule      one rule as people write it
 //! address   what kind of address it is
 //! refusal   what is told of what was refused
+//! journal   the lines of the log of refusals
+//! counts    how often what was allowed and refused
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod counts;
 pub mod dns;
 pub mod guard;
+pub mod journal;
+pub mod packet;
 pub mod pins;
 pub mod policy;
 pub mod refusal;
 pub mod rule;
+pub mod rules;
 
 pub use guard::{Guard, Question};
 pub use policy::Policy;
 pub use refusal::{Reason, Refusal};
 pub use rule::Rule;
+pub use rules::Rules;
 
 use serde::Serialize;
 
@@ -51,4 +60,14 @@ pub enum Protocol {
     Udp,
     /// Echo requests (`ping`): they have no port, rules with ports are not about them.
     Icmp,
+    /// All others, and what cannot be told: only rules without a protocol and ports are about it.
+    Other,
+}
+
+impl Protocol {
+    /// Whether its peers are ports.
+    #[must_use]
+    pub const fn has_ports(self) -> bool {
+        matches!(self, Protocol::Tcp | Protocol::Udp)
+    }
 }

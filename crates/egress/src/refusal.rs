@@ -1,11 +1,11 @@
 //! What is told of what was refused: a line of JSON each.
 
 use crate::Protocol;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// Why something was refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// No rule allows it, and some allow others.
@@ -16,7 +16,9 @@ pub enum Reason {
     Private,
     /// It is an address of this host, the link, a metadata service or a group, and no rule allows it.
     Special,
-    /// It is no question for the address of a host's name that could be understood.
+    /// A question for a name by TCP, where only those by UDP are looked at.
+    NamesByTcp,
+    /// A packet that a program made, with options or headers that could lead elsewhere, or too short.
     Malformed,
 }
 

@@ -11,6 +11,7 @@
 use crate::Protocol;
 use crate::address::canonical;
 use ipnet::{IpNet, Ipv4Net};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -20,7 +21,8 @@ use std::str::FromStr;
 const MAX: usize = 512;
 
 /// See the module.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Rule {
     pub target: Target,
     /// All, if there is none.
@@ -65,7 +67,7 @@ impl Rule {
             && self
                 .ports
                 .as_ref()
-                .is_none_or(|p| protocol != Protocol::Icmp && p.contains(&port))
+                .is_none_or(|p| protocol.has_ports() && p.contains(&port))
     }
     /// Whether it is about this address by its network.
     #[must_use]
@@ -104,6 +106,20 @@ pub fn normal(name: &str) -> Option<String> {
                 .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
     };
     (name.len() <= 253 && name.split('.').all(fine)).then(|| name.to_ascii_lowercase())
+}
+
+impl TryFrom<String> for Rule {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Rule, Error> {
+        text.parse()
+    }
+}
+
+impl From<Rule> for String {
+    fn from(r: Rule) -> String {
+        r.to_string()
+    }
 }
 
 impl FromStr for Rule {
@@ -213,7 +229,8 @@ impl fmt::Display for Rule {
             Some(Protocol::Tcp) => f.write_str("tcp:")?,
             Some(Protocol::Udp) => f.write_str("udp:")?,
             Some(Protocol::Icmp) => f.write_str("icmp:")?,
-            None => {}
+            // (No rule is about these alone.)
+            Some(Protocol::Other) | None => {}
         }
         match &self.target {
             Target::All => f.write_str("*")?,

@@ -130,6 +130,11 @@ pub struct Message {
 
 /// `recvmsg(2)`. Descriptors cannot come with what the host's network sends.
 pub fn receive(fd: RawFd, data: &[MemSlice<'_>], flags: i32) -> Result<Message> {
+    receive_plainly(fd, data, flags | libc::MSG_CMSG_CLOEXEC)
+}
+
+/// The same, of packet sockets, which take few flags and bring no descriptors.
+pub(crate) fn receive_plainly(fd: RawFd, data: &[MemSlice<'_>], flags: i32) -> Result<Message> {
     let mut name = [0u8; ADDR_MAX];
     let mut control = [0u64; CONTROL_MAX / 8];
     // SAFETY: an all-zero msghdr is valid.
@@ -140,7 +145,7 @@ pub fn receive(fd: RawFd, data: &[MemSlice<'_>], flags: i32) -> Result<Message> 
     msg.msg_namelen = ADDR_MAX as u32;
     msg.msg_control = control.as_mut_ptr().cast();
     msg.msg_controllen = CONTROL_MAX;
-    let flags = flags | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    let flags = flags | libc::MSG_DONTWAIT;
     let n = loop {
         // SAFETY: the header points to what outlives the call; `MemSlice` is laid out as `iovec`.
         match unsafe { sys!(Recvmsg, fd, &raw mut msg, flags) } {
@@ -202,6 +207,7 @@ pub enum Interest {
     Read,
     /// And to be written to.
     ReadWrite,
+    Write,
     /// Only errors are told.
     Nothing,
 }
@@ -211,6 +217,7 @@ impl Interest {
         let events = match self {
             Interest::Read => libc::EPOLLIN,
             Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLOUT,
+            Interest::Write => libc::EPOLLOUT,
             Interest::Nothing => 0,
         };
         libc::epoll_event {

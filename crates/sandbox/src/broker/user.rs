@@ -34,6 +34,7 @@ use slab::Slab;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
+pub use told::HINT;
 use told::Told;
 
 /// What the broker is started with. Descriptors are the starter's.

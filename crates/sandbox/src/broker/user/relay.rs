@@ -4,7 +4,7 @@
 //! One that nothing went by for [`IDLE`] seconds goes, as with a router that translates addresses.
 
 use super::{Broker, Shares, Source, TURN, now};
-use abi::errno::EAGAIN;
+use abi::errno::{EACCES, EAGAIN};
 use abi::{Errno, Result};
 use egress::Protocol;
 use hostcall::inet::{self, Interest};
@@ -19,6 +19,9 @@ const IDLE: u64 = 180;
 const SWEEP: u64 = 10;
 /// The most flows, but at most half of the descriptors that there may be; the one that was idle for longest makes room.
 const FLOWS: usize = 4096;
+
+/// What the person is told where the host lets the broker make no ping sockets.
+const NO_PINGS: &str = "ping: this machine lets the broker's group make no ping sockets (sysctl net.ipv4.ping_group_range)";
 
 /// A socket inside and a peer.
 pub type Key = (u64, Datagrams, Endpoint);
@@ -92,7 +95,11 @@ impl Broker {
         }
         let addr = to.to_sockaddr();
         let family = i32::from(u16::from_le_bytes([addr[0], addr[1]]));
-        let fd = inet::socket(family, libc::SOCK_DGRAM, number)?;
+        let fd = inet::socket(family, libc::SOCK_DGRAM, number);
+        if asked == Protocol::Icmp && matches!(fd, Err(EACCES)) {
+            self.told.hint(NO_PINGS);
+        }
+        let fd = fd?;
         inet::connect(fd.raw(), &addr)?;
         let raw = fd.raw();
         let flow = Flow {
@@ -172,7 +179,8 @@ impl Broker {
                 Datagrams::Udp => Protocol::Udp,
                 Datagrams::Icmp => Protocol::Icmp,
             };
-            let may = self.guard.peer(asked, to.ip, to.port, now).is_ok();
+            let names = self.guard.names(to.ip, now);
+            let may = self.guard.still_allows(asked, to.ip, to.port, &names);
             let used = match self.sources.get(*token) {
                 Some(Source::Flow(f)) => f.used,
                 _ => 0,

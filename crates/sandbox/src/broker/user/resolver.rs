@@ -99,6 +99,8 @@ pub struct Client {
     came: Vec<u8>,
     out: Vec<u8>,
     questions: usize,
+    /// It asks no more, and hears what it has asked for.
+    is_done: bool,
 }
 
 /// The message at the front of a stream's bytes, if it is there whole.
@@ -202,7 +204,7 @@ impl Broker {
         let id = u16::from_le_bytes(id);
         let mut message = pending.asked.ask(id);
         let (fd, way, interest) = match by {
-            Transport::Udp => {
+            Transport::Udp | Transport::UdpAlone => {
                 let fd = inet::socket(family, libc::SOCK_DGRAM, libc::IPPROTO_UDP)?;
                 inet::connect(fd.raw(), &addr)?;
                 let raw = fd.raw();
@@ -372,6 +374,7 @@ impl Broker {
             came: Vec::new(),
             out: Vec::new(),
             questions: 0,
+            is_done: false,
         };
         let token = self.add(raw, Source::Client(client), Interest::Read)?;
         self.resolver.clients += 1;
@@ -390,10 +393,21 @@ impl Broker {
 
     /// A stream can be read from or written to.
     pub fn client_ready(&mut self, token: usize, packet: &mut [u8]) {
+        let waits = match self.sources.get(token) {
+            Some(Source::Client(c)) => !c.out.is_empty(),
+            _ => return,
+        };
         self.flush(token);
         let Some(Source::Client(c)) = self.sources.get_mut(token) else {
             return;
         };
+        if c.is_done {
+            // It could be written to; or else it hears no more either.
+            return match waits {
+                true => self.end_if_done(token),
+                false => self.remove_client(token),
+            };
+        }
         let stream = Stream {
             token,
             serial: c.serial,
@@ -409,9 +423,25 @@ impl Broker {
         match sock::try_recv(fd, into).map(|(n, _)| n) {
             Ok(n) if n > 0 => c.came.extend_from_slice(&into[..n.min(into.len())]),
             Err(EAGAIN) => {}
-            Ok(_) | Err(_) => return self.remove_client(token),
+            Ok(_) => {
+                c.is_done = true;
+                self.flush(token);
+            }
+            Err(_) => return self.remove_client(token),
         }
         self.client_questions(stream);
+    }
+
+    /// Lets a stream go that asks no more, and has all its answers.
+    fn end_if_done(&mut self, token: usize) {
+        if let Some(Source::Client(c)) = self.sources.get(token)
+            && c.is_done
+            && c.questions == 0
+            && c.out.is_empty()
+            && framed(&c.came).is_none()
+        {
+            self.remove_client(token);
+        }
     }
 
     /// Takes the questions that have come whole, as long as few wait.
@@ -433,6 +463,9 @@ impl Broker {
                 return self.resolver.go_on.push(stream);
             }
         }
+        if self.client(stream).is_some() {
+            self.end_if_done(stream.token);
+        }
     }
 
     /// Writes what waits.
@@ -448,10 +481,11 @@ impl Broker {
                 Err(_) => return self.remove_client(token),
             }
         }
-        let interest = if c.out.is_empty() {
-            Interest::Read
-        } else {
-            Interest::ReadWrite
+        let interest = match (c.is_done, c.out.is_empty()) {
+            (false, true) => Interest::Read,
+            (false, false) => Interest::ReadWrite,
+            (true, true) => Interest::Nothing,
+            (true, false) => Interest::Write,
         };
         let _ = self.watch.change(fd, token as u64, interest);
     }

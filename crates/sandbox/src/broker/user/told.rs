@@ -1,11 +1,10 @@
 //! Telling of refusals: lines of JSON, and for the person what was refused first.
 
 use egress::Refusal;
+use egress::journal::Journal;
 use hostcall::{HostFd, file, time};
 use std::collections::HashSet;
 
-/// Lines that a second may have; the rest is counted.
-const A_SECOND: u32 = 100;
 /// How many different ones the person hears of.
 const FIRST: usize = 8;
 
@@ -14,13 +13,23 @@ const FIRST: usize = 8;
 pub struct Told {
     pub log: Option<HostFd>,
     pub first: Option<HostFd>,
-    second: u64,
-    lines: u32,
-    left_out: u64,
+    journal: Journal,
     named: HashSet<String>,
 }
 
+/// What a hint begins with, for the person who hears of refusals otherwise.
+pub const HINT: char = '!';
+
 impl Told {
+    /// Something that the person may want to know; told once.
+    pub fn hint(&mut self, text: &str) {
+        if let Some(first) = &self.first
+            && self.named.insert(text.to_owned())
+        {
+            let _ = file::write(first.raw(), format!("{HINT}{text}\n").as_bytes());
+        }
+    }
+
     /// Something was refused; `now` in seconds of a clock that only goes on.
     pub fn tell(&mut self, refusal: &Refusal, now: u64) {
         if let Some(first) = &self.first
@@ -33,25 +42,9 @@ impl Told {
             }
         }
         let Some(log) = &self.log else { return };
-        if self.second != now {
-            self.second = now;
-            self.lines = 0;
-        }
-        self.lines += 1;
-        if self.lines > A_SECOND {
-            self.left_out += 1;
-            return;
-        }
         let time = time::clock_nanos(libc::CLOCK_REALTIME) as u64 / 1_000_000_000;
-        let mut text = String::new();
-        if self.left_out > 0 {
-            text = format!(
-                "{{\"time\":{time},\"refused\":\"others\",\"count\":{}}}\n",
-                self.left_out
-            );
-            self.left_out = 0;
+        if let Some(text) = self.journal.line(refusal, now, time) {
+            let _ = file::write(log.raw(), text.as_bytes());
         }
-        text += &refusal.line(time);
-        let _ = file::write(log.raw(), text.as_bytes());
     }
 }
