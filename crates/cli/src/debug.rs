@@ -43,7 +43,7 @@ fn array(items: impl Iterator<Item = String>) -> String {
 }
 
 /// The processes that have an allow-list, as a table's columns and as JSON's words.
-const COLUMNS: [(Process, &str, &str); 8] = [
+const COLUMNS: [(Process, &str, &str); 9] = [
     (Process::Sentry, "Sentry", "sentry"),
     (
         Process::SentryOnHostNetwork,
@@ -56,6 +56,7 @@ const COLUMNS: [(Process, &str, &str); 8] = [
     (Process::Broker, "broker", "broker"),
     (Process::UserBroker, "+user", "user_broker"),
     (Process::Monitor, "monitor", "monitor"),
+    (Process::Capture, "pcap", "capture"),
 ];
 
 /// The calls on an allow-list, in the table's order.
@@ -92,7 +93,7 @@ pub fn host_calls(listing: Listing) -> ExitCode {
     let _ = write!(
         t,
         "Once it is confined, the Sentry may make {} host calls ({} with --net=host, {} with \
-         --net=user), the Gofer {}, the broker of --net=host {}, that of --net=user {}, and a container's monitor {}; the host ends whichever tries another.\n\n{:<18}",
+         --net=user), the Gofer {}, the broker of --net=host {}, that of --net=user {}, a container's monitor {}, and who writes packets down (--pcap) {}; the host ends whichever tries another.\n\n{:<18}",
         number(Process::Sentry),
         number(Process::SentryOnHostNetwork),
         number(Process::SentryWithBroker),
@@ -100,6 +101,7 @@ pub fn host_calls(listing: Listing) -> ExitCode {
         number(Process::Broker),
         number(Process::UserBroker),
         number(Process::Monitor),
+        number(Process::Capture),
         "call",
     );
     for (_, name, _) in COLUMNS {

@@ -70,6 +70,61 @@ pub fn open(device: u32) -> Result<Link> {
     })
 }
 
+/// Bytes of frames that wait for who looks on ([`watch`]).
+pub const WATCH_BUFFER: i32 = 16 << 20;
+
+/// Opens a socket that is shown all frames of a device of this network namespace, with their times: to
+/// be read by [`look`].
+///
+/// # Errors
+///
+/// As of [`open`].
+pub fn watch(device: u32) -> Result<HostFd> {
+    let fd = inet::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
+    let set =
+        |name, value: i32| inet::set_option(fd.raw(), libc::SOL_SOCKET, name, &value.to_ne_bytes());
+    set(libc::SO_RCVBUFFORCE, WATCH_BUFFER).or_else(|_| set(libc::SO_RCVBUF, WATCH_BUFFER))?;
+    set(libc::SO_TIMESTAMPNS, 1)?;
+    bind(fd.raw(), device)?;
+    Ok(fd)
+}
+
+/// The next frame of such a socket: as many bytes as there is room for, and how many there are. Does not
+/// wait.
+pub fn look(fd: RawFd, room: &mut [u8]) -> Result<inet::Message> {
+    crate::mem::with_slice_mut(room, |m| inet::receive_plainly(fd, &[m], libc::MSG_TRUNC))
+}
+
+/// Whether a frame left by its device: by the address that it came with.
+#[must_use]
+pub fn is_outgoing(from: &[u8]) -> bool {
+    const KIND: usize = core::mem::offset_of!(libc::sockaddr_ll, sll_pkttype);
+    from.get(KIND) == Some(&libc::PACKET_OUTGOING)
+}
+
+/// When a frame passed, in nanoseconds since 1970: by the control data that it came with.
+#[must_use]
+pub fn time_of(control: &[u8]) -> Option<u64> {
+    const HEADER: usize = size_of::<libc::cmsghdr>();
+    let word = |at: usize| {
+        let bytes = control.get(at..at + 8)?;
+        bytes.try_into().ok().map(u64::from_ne_bytes)
+    };
+    // (It is the first, and the only one that was asked for.)
+    let kind = [libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS].map(i32::to_ne_bytes);
+    (control.get(8..HEADER)? == kind.as_flattened()).then_some(())?;
+    word(HEADER)?
+        .checked_mul(1_000_000_000)?
+        .checked_add(word(HEADER + 8)?)
+}
+
+/// How many frames found no room in a socket, since it was asked last.
+pub fn drops(fd: RawFd) -> Result<u32> {
+    let v = inet::option(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, 8)?;
+    let drops = v.get(4..8).and_then(|b| b.try_into().ok());
+    drops.map(u32::from_ne_bytes).ok_or(EIO)
+}
+
 fn bind(fd: RawFd, device: u32) -> Result<()> {
     // SAFETY: an all-zero address is valid.
     let mut at: libc::sockaddr_ll = unsafe { core::mem::zeroed() };

@@ -2,7 +2,7 @@
 //! make it once the allow-lists are on (`S` the Sentry, `N` the Sentry too where it has the host's
 //! network, `T` the Sentry too on the ptrace platform, `G` the Gofer, `B` the broker of the host's
 //! sockets, `M` a container's monitor; of a network by policy `P` the Sentry too and `R` the
-//! broker; `-` only before), and what for.
+//! broker; `C` who writes packets down; `-` only before), and what for.
 
 /// The numbers, with those that the `libc` crate does not have yet.
 mod numbers {
@@ -48,6 +48,7 @@ macro_rules! host_calls {
                     Process::Broker => who.contains('B'),
                     Process::UserBroker => who.contains('R'),
                     Process::Monitor => who.contains('M'),
+                    Process::Capture => who.contains('C'),
                 }
             }
         }
@@ -73,6 +74,8 @@ pub enum Process {
     UserBroker,
     /// Watches over a container's processes.
     Monitor,
+    /// Writes down what passes on devices.
+    Capture,
 }
 
 /// Where a Sentry's sockets lead.
@@ -93,7 +96,7 @@ pub enum Stubs {
 }
 
 impl Process {
-    pub const ALL: [Process; 10] = [
+    pub const ALL: [Process; 11] = [
         Process::Sentry,
         Process::SentryOnHostNetwork,
         Process::TracingSentry,
@@ -104,6 +107,7 @@ impl Process {
         Process::Broker,
         Process::UserBroker,
         Process::Monitor,
+        Process::Capture,
     ];
 
     /// The Sentry's list.
@@ -136,14 +140,14 @@ impl Process {
 host_calls! {
     // Files and descriptors
     Read = SYS_read, "SGM", "standard streams, the channel's wake-ups";
-    Write = SYS_write, "SGBMR", "standard streams, logs";
+    Write = SYS_write, "SGBMRC", "standard streams, logs";
     Pread64 = SYS_pread64, "S", "files by a donated descriptor";
     Pwrite64 = SYS_pwrite64, "S", "files by a donated descriptor";
     Readv = SYS_readv, "S", "standard streams into application memory; frames of devices that were taken over";
     Writev = SYS_writev, "S", "standard streams from application memory; frames of such devices";
     Preadv = SYS_preadv, "S", "files into application memory";
     Pwritev2 = SYS_pwritev2, "S", "files from application memory";
-    Close = SYS_close, "SGBMR", "descriptors";
+    Close = SYS_close, "SGBMRC", "descriptors";
     Fstat = SYS_fstat, "SG", "size and type of a donated descriptor";
     Ftruncate = SYS_ftruncate, "SG", "the memory file; files opened for writing";
     Fallocate = SYS_fallocate, "SG", "giving memory back; fallocate(2) of files";
@@ -152,13 +156,13 @@ host_calls! {
     Dup = SYS_dup, "-", "handing descriptors over";
     Dup3 = SYS_dup3, "-", "handing descriptors over";
     Fcntl = SYS_fcntl, "SGM", "descriptor flags";
-    Poll = SYS_poll, "SGM", "waiting for standard streams, channels and frames of devices";
+    Poll = SYS_poll, "SGMC", "waiting for standard streams, channels and frames of devices";
     Ioctl = SYS_ioctl, "SM", "seccomp notification; bytes that can be read; how a stub process ended";
     MemfdCreate = SYS_memfd_create, "-", "the memory file";
     Eventfd2 = SYS_eventfd2, "-", "wake-ups";
 
     // Sockets between our own processes
-    Recvmsg = SYS_recvmsg, "SGBMR", "descriptors from the Gofer, control messages";
+    Recvmsg = SYS_recvmsg, "SGBMRC", "descriptors from the Gofer, control messages";
     Sendmsg = SYS_sendmsg, "SGBMR", "descriptors to the Sentry, control messages";
     Socketpair = SYS_socketpair, "R", "channels";
     Pipe2 = SYS_pipe2, "-", "channels";
@@ -172,48 +176,48 @@ host_calls! {
     Getsockname = SYS_getsockname, "NR", "sockets of the host's network";
     Getpeername = SYS_getpeername, "NR", "sockets of the host's network";
     Setsockopt = SYS_setsockopt, "NR", "sockets of the host's network; packet sockets, before";
-    Getsockopt = SYS_getsockopt, "NBP", "sockets of the host's network";
+    Getsockopt = SYS_getsockopt, "NBPC", "sockets of the host's network; frames that were lost";
     Shutdown = SYS_shutdown, "NMP", "sockets of the host's network";
     EpollCreate1 = SYS_epoll_create1, "-", "sockets of the host's network";
     EpollCtl = SYS_epoll_ctl, "NPR", "sockets of the host's network";
     EpollWait = SYS_epoll_wait, "NPR", "sockets of the host's network";
 
     // Memory
-    Mmap = SYS_mmap, "SGBMR", "std; the memory file";
-    Munmap = SYS_munmap, "SGBMR", "std";
-    Mprotect = SYS_mprotect, "SGBMR", "std: thread stacks";
-    Mremap = SYS_mremap, "SGMR", "std: realloc";
-    Madvise = SYS_madvise, "SGBMR", "std: thread stacks, free; huge pages of the memory file; drop its view";
-    Brk = SYS_brk, "SGBMR", "std";
+    Mmap = SYS_mmap, "SGBMRC", "std; the memory file";
+    Munmap = SYS_munmap, "SGBMRC", "std";
+    Mprotect = SYS_mprotect, "SGBMRC", "std: thread stacks";
+    Mremap = SYS_mremap, "SGMRC", "std: realloc";
+    Madvise = SYS_madvise, "SGBMRC", "std: thread stacks, free; huge pages of the memory file; drop its view";
+    Brk = SYS_brk, "SGBMRC", "std";
     Mincore = SYS_mincore, "S", "residency";
 
     // Threads, time
-    Futex = SYS_futex, "SGBMR", "std; waking the stub";
+    Futex = SYS_futex, "SGBMRC", "std; waking the stub";
     Clone = SYS_clone, "SG", "std: threads only";
     Exit = SYS_exit, "SG", "std: a thread's end";
-    ExitGroup = SYS_exit_group, "SGBMR", "the end";
+    ExitGroup = SYS_exit_group, "SGBMRC", "the end";
     SetRobustList = SYS_set_robust_list, "SG", "std: thread start";
     Rseq = SYS_rseq, "SG", "std: thread start";
-    Sigaltstack = SYS_sigaltstack, "SGBMR", "std: thread start";
-    RtSigprocmask = SYS_rt_sigprocmask, "SGBMR", "std: thread start";
-    RtSigaction = SYS_rt_sigaction, "SGBMR", "std: abort";
-    RtSigreturn = SYS_rt_sigreturn, "SGBMR", "std: handlers";
-    Gettid = SYS_gettid, "SGBMR", "CPU time of threads; std: abort";
-    Getpid = SYS_getpid, "SGBMR", "std: abort";
-    Tgkill = SYS_tgkill, "SGBMR", "interrupting application threads; abort";
+    Sigaltstack = SYS_sigaltstack, "SGBMRC", "std: thread start";
+    RtSigprocmask = SYS_rt_sigprocmask, "SGBMRC", "std: thread start";
+    RtSigaction = SYS_rt_sigaction, "SGBMRC", "std: abort";
+    RtSigreturn = SYS_rt_sigreturn, "SGBMRC", "std: handlers";
+    Gettid = SYS_gettid, "SGBMRC", "CPU time of threads; std: abort";
+    Getpid = SYS_getpid, "SGBMRC", "std: abort";
+    Tgkill = SYS_tgkill, "SGBMRC", "interrupting application threads; abort";
     Kill = SYS_kill, "M", "ending the Sentry, the Gofer and the broker: their numbers only";
     PidfdSendSignal = SYS_pidfd_send_signal, "SM", "ending stub processes; a pod's sandbox that does not obey";
     Wait4 = SYS_wait4, "TM", "ptrace stops; the monitor's children";
     Ptrace = SYS_ptrace, "T", "the ptrace platform";
     Getrandom = SYS_getrandom, "SGR", "getrandom(2); hash seeds";
-    ClockGettime = SYS_clock_gettime, "SGMR", "clocks that the vDSO does not answer";
+    ClockGettime = SYS_clock_gettime, "SGMRC", "clocks that the vDSO does not answer";
     ClockNanosleep = SYS_clock_nanosleep, "SG", "std: sleep";
     Nanosleep = SYS_nanosleep, "SG", "std: sleep";
     SchedYield = SYS_sched_yield, "SG", "std: locks";
     Membarrier = SYS_membarrier, "S", "membarrier(2)";
     SchedGetaffinity = SYS_sched_getaffinity, "SG", "the number of CPUs";
     SchedSetaffinity = SYS_sched_setaffinity, "SG", "application threads beside who spins for them; the Gofer's beside who asks";
-    RestartSyscall = SYS_restart_syscall, "SGBMR", "the host restarting a sleep";
+    RestartSyscall = SYS_restart_syscall, "SGBMRC", "the host restarting a sleep";
     Prctl = SYS_prctl, "SG", "std: thread names";
 
     // Before the allow-lists

@@ -38,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 mod broker;
+pub mod capture;
 pub mod control;
 pub mod devices;
 mod gofer;
@@ -47,7 +48,7 @@ mod running;
 mod spawn;
 
 pub use broker::interfaces;
-pub use broker::user::{Published, UserNetwork};
+pub use broker::user::{HINT, Published, UserNetwork};
 pub use control::Answer;
 pub use gofer::GoferSide;
 pub use kernel::SentrySide;
@@ -131,13 +132,16 @@ pub struct Devices {
     pub sockets: Vec<(RawFd, u32)>,
     /// See [`config::Devices::names`].
     pub names: Option<RawFd>,
+    /// What may leave, and where it is told what may not.
+    pub rules: egress::Rules,
+    pub log: Option<RawFd>,
 }
 
 impl Devices {
     /// The descriptors in the order in which they are handed over.
     fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let links = self.sockets.iter().map(|(fd, _)| *fd);
-        links.chain(self.names)
+        links.chain(self.names).chain(self.log)
     }
 }
 

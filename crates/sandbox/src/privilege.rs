@@ -290,6 +290,11 @@ pub fn die_with_starter(report: RawFd) -> Result<()> {
 /// list.
 pub fn lock_down(process: Process, report: RawFd) -> Result<()> {
     die_with_starter(report)?;
+    lock_down_alone(process)
+}
+
+/// The same, of a process that stays when its starter ends.
+pub fn lock_down_alone(process: Process) -> Result<()> {
     process::prctl(libc::PR_SET_DUMPABLE, 0, 0)?;
     process::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)?;
     bpf::install(&bpf::allow_list(process), AllThreads::Yes)

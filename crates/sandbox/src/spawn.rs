@@ -17,6 +17,8 @@ pub enum Who {
     Gofer,
     /// Of `--net=host`.
     Broker,
+    /// Of `--pcap`.
+    Capture,
 }
 
 impl fmt::Display for Who {
@@ -25,6 +27,7 @@ impl fmt::Display for Who {
             Who::Sentry => "Sentry",
             Who::Gofer => "Gofer",
             Who::Broker => "broker of sockets",
+            Who::Capture => "writer of packets",
         })
     }
 }

@@ -212,7 +212,9 @@ fn tries(who: Process, all: bool) -> Vec<Try> {
         (nr(libc::SYS_prctl), [libc::PR_SET_MM as u64, 0, 0, 0, 0, 0]),
     ]);
     match who {
-        Process::Gofer | Process::Broker => v.push((nr(libc::SYS_tgkill), [2, 2, 9, 0, 0, 0])),
+        Process::Gofer | Process::Broker | Process::Capture => {
+            v.push((nr(libc::SYS_tgkill), [2, 2, 9, 0, 0, 0]))
+        }
         Process::UserBroker => v.extend([
             (nr(libc::SYS_tgkill), [2, 2, 9, 0, 0, 0]),
             (
@@ -273,6 +275,7 @@ fn main() {
             ("broker", Process::Broker),
             ("user-broker", Process::UserBroker),
             ("monitor", Process::Monitor),
+            ("capture", Process::Capture),
         ] {
             let started = Instant::now();
             let tries = tries(who, all);
@@ -343,6 +346,7 @@ fn as_starter(who: &str, number: u64, args: [u64; 6]) {
         "broker" => Some(Process::Broker),
         "user-broker" => Some(Process::UserBroker),
         "monitor" => Some(Process::Monitor),
+        "capture" => Some(Process::Capture),
         _ => None,
     };
     let attempt = move || -> ! {
