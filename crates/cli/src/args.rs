@@ -74,25 +74,37 @@ pub struct Do {
     /// The network that it sees
     #[arg(long, value_enum, default_value_t)]
     pub net: Net,
-    /// With --net=user: what may be reached, and nothing else; several, separated by commas
+    /// With --net=user and --net=sandbox: what may be reached, and nothing else; several, separated by commas
     ///
     /// A domain (pypi.org), the names below one (*.example.org), or a network (10.0.0.0/8), with a port or
-    /// ports if you like (:443, :8000-8080), and a protocol in front (udp:); * is all public addresses.
-    /// Without any --allow all may be reached, private networks, too, but what --deny says, this host, the
-    /// link, and services for machines' metadata: '*,169.254.169.254' allows one of these as well.
+    /// ports if you like (:443, :8000-8080), and a protocol in front (udp:, tcp:, icmp:); * is all public
+    /// addresses. Without any --allow all may be reached, private networks, too, but what --deny says, this
+    /// host, the link, and services for machines' metadata: '*,169.254.169.254' allows one of these as well.
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     pub allow: Vec<egress::Rule>,
-    /// With --net=user: what may not be reached; goes before --allow
+    /// With --net=user and --net=sandbox: what may not be reached; goes before --allow
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     pub deny: Vec<egress::Rule>,
+    /// With --net=user and --net=sandbox: a file with more rules, as JSON
+    ///
+    /// {"allow": ["pypi.org:443"], "deny": ["*:25"]}, and for --net=sandbox the name servers whose answers
+    /// are believed: "resolvers": ["192.0.2.53"], if they are not this machine's.
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
     /// With --net=user: a port of this machine that leads to one of the sandbox, as in 8080:80
     ///
     /// Reached from this machine only, unless an address is in front (0.0.0.0:8080:80).
     #[arg(long, value_name = "[ADDR:]PORT:PORT", value_parser = crate::network::publish)]
     pub publish: Vec<crate::network::Publish>,
-    /// With --net=user: where refusals go, a line of JSON each
+    /// With --net=user and --net=sandbox: where refusals go, a line of JSON each
     #[arg(long, value_name = "FILE")]
     pub net_log: Option<PathBuf>,
+    /// With --net=sandbox: writes the packets of its devices to this file, as pcapng
+    ///
+    /// (wireshark, tcpdump -r read it.) Packets for which there is no time are left out, and counted at the
+    /// file's end. With --net=user there are no packets: the sandbox has the host's sockets.
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
     /// Sets an environment variable; may be given several times
     #[arg(long, short = 'e', value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,

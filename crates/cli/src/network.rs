@@ -1,16 +1,18 @@
 //! The options of `cloister do` about the network: what they name is opened here, with the caller's rights.
 
 use crate::args::{Do, Net};
+use egress::{Rule, Rules};
 use hostcall::HostFd;
 use oci::{Error, Result};
+use sandbox::capture;
 use sandbox::devices::{self, Kept, Link, Outcome};
 use sandbox::{Outside, Published, UserNetwork};
 use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 /// `--publish`: a port of the host that leads to one inside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +56,8 @@ pub struct Opened {
     told: Option<UnixStream>,
     /// What is given back in the end.
     pub devices: Option<GiveBack>,
+    /// Writes packets down.
+    pub pcap: Option<Pcap>,
     /// Held until the broker, or the Sentry, has its own.
     _fds: Vec<OwnedFd>,
     _links: (Vec<Link>, Option<HostFd>),
@@ -62,34 +66,23 @@ pub struct Opened {
 impl Opened {
     /// Of these options.
     pub fn new(args: &Do) -> Result<Opened> {
-        let about = [
-            ("--allow", args.allow.is_empty()),
-            ("--deny", args.deny.is_empty()),
-            ("--publish", args.publish.is_empty()),
-            ("--net-log", args.net_log.is_none()),
-        ];
-        if args.net != Net::User {
-            if let Some((word, _)) = about.iter().find(|(_, absent)| !absent) {
-                return Err(Error::Refused(format!(
-                    "{word} is about --net=user: give that, too"
-                )));
+        let rules = rules(&args.allow, &args.deny, args.policy.as_deref())?;
+        check_words(args)?;
+        match args.net {
+            Net::Sandbox => return take_over(rules, args),
+            Net::Host => {
+                return Ok(Opened {
+                    outside: Outside::Host,
+                    ..Opened::default()
+                });
             }
-            let outside = match args.net {
-                Net::Sandbox => return take_over(),
-                Net::Host => Outside::Host,
-                Net::None | Net::User => Outside::Nowhere,
-            };
-            return Ok(Opened {
-                outside,
-                ..Opened::default()
-            });
+            Net::None => return Ok(Opened::default()),
+            Net::User => {}
         }
-        let rules = args.allow.iter().chain(&args.deny);
-        if let Some(r) = rules
-            .clone()
-            .find(|r| r.protocol == Some(egress::Protocol::Icmp))
-        {
-            return Err(Error::Refused(format!("{r}: ping is not there yet")));
+        if !rules.resolvers.is_empty() {
+            return Err(Error::Refused(
+                "resolvers are about --net=sandbox: --net=user asks this machine's".into(),
+            ));
         }
         let here: Vec<IpAddr> = sandbox::interfaces()
             .into_iter()
@@ -106,12 +99,12 @@ impl Opened {
             });
             fds.push(fd);
         }
-        let log = args.net_log.as_deref().map(open_log).transpose()?;
+        let log = args.net_log.as_deref().map(oci::open_log).transpose()?;
         let (told, teller) =
             pair().map_err(|e| Error::new(format!("could not make a channel: {e}")))?;
         let teller = OwnedFd::from(teller);
         let outside = Outside::User(UserNetwork {
-            policy: egress::Policy::new(args.allow.clone(), args.deny.clone()).on(here.clone()),
+            policy: rules.policy().on(here.clone()),
             name_servers: name_servers(),
             ipv6: here.iter().any(is_global_v6),
             published,
@@ -146,8 +139,92 @@ impl Drop for GiveBack {
     }
 }
 
+/// Refuses options that another network is needed for.
+fn check_words(args: &Do) -> Result<()> {
+    let ruled = [
+        ("--allow", args.allow.is_empty()),
+        ("--deny", args.deny.is_empty()),
+        ("--policy", args.policy.is_none()),
+        ("--net-log", args.net_log.is_none()),
+    ];
+    let given = |all: &[(&'static str, bool)]| all.iter().find(|(_, absent)| !absent).map(|w| w.0);
+    if let Some(word) = given(&ruled)
+        && !matches!(args.net, Net::User | Net::Sandbox)
+    {
+        return Err(Error::Refused(format!(
+            "{word} is about --net=user: give that, too (or --net=sandbox)"
+        )));
+    }
+    if args.pcap.is_some() && args.net != Net::Sandbox {
+        return Err(Error::Refused(
+            "--pcap writes down the packets of devices, and only --net=sandbox has some (with --net=user the host's sockets are used: look at the host's devices)"
+                .into(),
+        ));
+    }
+    if let Some(word) = given(&[("--publish", args.publish.is_empty())])
+        && args.net != Net::User
+    {
+        return Err(Error::Refused(format!(
+            "{word} is about --net=user: give that, too"
+        )));
+    }
+    Ok(())
+}
+
+/// All rules that are given: as options, and in a file.
+pub fn rules(allow: &[Rule], deny: &[Rule], file: Option<&Path>) -> Result<Rules> {
+    let mut rules = Rules {
+        allow: allow.to_vec(),
+        deny: deny.to_vec(),
+        ..Rules::default()
+    };
+    if let Some(path) = file {
+        let refused = |why: String| Error::Refused(format!("--policy {}: {why}", path.display()));
+        let mut text = String::new();
+        let most = egress::rules::FILE_MOST as u64;
+        File::open(path)
+            .and_then(|f| f.take(most + 1).read_to_string(&mut text))
+            .map_err(|e| refused(e.to_string()))?;
+        if text.len() as u64 > most {
+            return Err(refused(format!("it is longer than {most} bytes")));
+        }
+        rules.add(Rules::of_file(&text).map_err(|e| refused(e.to_string()))?);
+    }
+    rules.check().map_err(|e| Error::Refused(e.to_string()))?;
+    Ok(rules)
+}
+
+/// `--pcap`: the process ends when this does.
+pub struct Pcap {
+    end: HostFd,
+    writing: capture::Writing,
+}
+
+impl Pcap {
+    fn start(setup: &devices::Setup, file: &OwnedFd) -> Result<Pcap> {
+        let of = |d: &netstack::setup::Device| (d.index, d.name.clone());
+        let all: Vec<(u32, String)> = setup.devices.iter().map(of).collect();
+        let taps = capture::open(all.iter().map(|(index, name)| (*index, &name[..])))?;
+        let (end, theirs) = hostcall::sock::seqpacket_pair()
+            .map_err(|e| Error::new(format!("could not make a channel: {e}")))?;
+        let writing = capture::start(&taps, file, capture::Until::Closed(theirs.raw()))?;
+        Ok(Pcap { end, writing })
+    }
+
+    /// All has passed.
+    pub fn finish(self) {
+        drop(self.end);
+        self.writing.finish();
+    }
+}
+
 /// `--net=sandbox`.
-fn take_over() -> Result<Opened> {
+fn take_over(mut rules: Rules, args: &Do) -> Result<Opened> {
+    if !rules.is_empty() {
+        oci::complete(&mut rules)?;
+    }
+    let log = args.net_log.as_deref().map(oci::open_log).transpose()?;
+    let pcap = args.pcap.as_deref().map(capture::open_file).transpose()?;
     let taken = match devices::take_over::<sandbox::Error>(|_| Ok(())) {
         Ok(Outcome::Taken(t)) => *t,
         Ok(Outcome::Nothing) => {
@@ -172,14 +249,22 @@ fn take_over() -> Result<Opened> {
     for w in &taken.warnings {
         crate::complain(w);
     }
+    let devices = GiveBack(taken.kept);
+    let pcap = pcap
+        .map(|file| Pcap::start(&taken.setup, &file))
+        .transpose()?;
     let sockets = taken.links.iter().map(|l| (l.fd.raw(), l.receive_buffer));
     Ok(Opened {
         outside: Outside::Devices(sandbox::Devices {
             setup: taken.setup,
             sockets: sockets.collect(),
             names: taken.names.as_ref().map(HostFd::raw),
+            rules,
+            log: log.as_ref().map(AsRawFd::as_raw_fd),
         }),
-        devices: Some(GiveBack(taken.kept)),
+        _fds: log.into_iter().collect(),
+        devices: Some(devices),
+        pcap,
         _links: (taken.links, taken.names),
         ..Opened::default()
     })
@@ -196,13 +281,17 @@ impl Refusals {
         let mut bytes = [0; 4096];
         let n = self.0?.read(&mut bytes).ok()?;
         let text = String::from_utf8_lossy(&bytes[..n]);
-        let wanted: Vec<&str> = text.lines().collect();
+        let (hints, wanted): (Vec<&str>, Vec<&str>) =
+            text.lines().partition(|l| l.starts_with(sandbox::HINT));
         let shown = wanted.join(", ");
-        (!wanted.is_empty()).then(|| {
+        let refused = (!wanted.is_empty()).then(|| {
             format!(
                 "refused by the network's rules: {shown} (--net-log FILE tells why; --allow allows what no --deny names, and then only what rules allow)"
             )
-        })
+        });
+        let hints = hints.iter().map(|h| h[1..].to_owned());
+        let all: Vec<String> = hints.chain(refused).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 }
 
@@ -223,34 +312,15 @@ fn listen(p: &Publish) -> Result<OwnedFd> {
     Ok(l.into())
 }
 
-fn open_log(path: &std::path::Path) -> Result<OwnedFd> {
-    File::options()
-        .create(true)
-        .append(true)
-        // A pipe that nobody reads must not make the network stand still.
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)
-        .map(Into::into)
-        .map_err(|e| Error::new(format!("could not open the log {}: {e}", path.display())))
-}
-
 /// Those of the host (`resolv.conf(5)`; at most three, as the C library).
 fn name_servers() -> Vec<IpAddr> {
     let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    let mut all = parse_name_servers(&text);
+    let mut all = egress::rules::resolvers(&text);
     // As the C library does without any.
     if all.is_empty() {
         all.push(Ipv4Addr::LOCALHOST.into());
     }
     all
-}
-
-fn parse_name_servers(text: &str) -> Vec<IpAddr> {
-    let of = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        (words.next() == Some("nameserver")).then(|| words.next()?.parse::<IpAddr>().ok())?
-    };
-    text.lines().filter_map(of).take(3).collect()
 }
 
 /// Whether it is an address of the internet by IPv6.
@@ -279,15 +349,5 @@ mod tests {
         ] {
             assert!(of(s).is_err(), "{s}");
         }
-    }
-
-    #[test]
-    fn servers_of_resolv_conf() {
-        let text = "# a\nnameserver 192.0.2.1\nsearch a.org\nnameserver\t::1 # b\nnameserver fe80::1%eth0\nnameserver x\n";
-        let found: Vec<String> = parse_name_servers(text)
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(found, ["192.0.2.1", "::1"]);
     }
 }

@@ -1,6 +1,7 @@
 //! The OCI runtime's commands, with runc's words: what drives runc drives these.
 
 mod documents;
+mod network;
 mod show;
 pub mod values;
 
@@ -81,13 +82,32 @@ pub struct RuntimeArgs {
     #[arg(long, value_name = "WHERE", default_value = "none", value_parser = overlay)]
     overlay: Overlay,
     /// What annotations of a bundle may choose: overlay, overlay-dir (directories of the host,
-    /// too), pod (the sandbox that is joined), with commas between them; or none
-    #[arg(long, value_name = "WORDS", default_value = "overlay,pod", value_parser = annotated)]
+    /// too), pod (the sandbox that is joined), network (that less leaves), pcap (a file of the host for
+    /// its packets), with commas between them; or none
+    #[arg(long, value_name = "WORDS", default_value = "overlay,pod,network", value_parser = annotated)]
     annotations: oci::Annotated,
     /// The network of containers: none is a loopback of their own; sandbox takes over the devices of
     /// the network namespace that they are in; host passes its sockets through, a weaker wall
     #[arg(long, alias = "network", value_enum, default_value_t)]
     net: Net,
+    /// With --net=sandbox: what containers may reach, and nothing else (see cloister do --help for rules);
+    /// annotations dev.cloister.network.allow and dev.cloister.network.deny say it of one container
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    allow: Vec<egress::Rule>,
+    /// With --net=sandbox: what they may not reach; goes before --allow
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    deny: Vec<egress::Rule>,
+    /// With --net=sandbox: a file with more rules, as JSON: {"allow": ["pypi.org:443"], "deny": ["*:25"],
+    /// "resolvers": ["192.0.2.53"]}
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// With --net=sandbox: where refusals go, a line of JSON each
+    #[arg(long, value_name = "FILE")]
+    net_log: Option<PathBuf>,
+    /// With --net=sandbox: writes the packets of a container's devices to this file, as pcapng; %i is the
+    /// container's name. The annotation dev.cloister.network.pcap says it of one, with --annotations=pcap
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
     /// Writes system calls to the log: all, or names and classes like %file
     #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = crate::args::strace_filter)]
@@ -183,6 +203,9 @@ pub enum Command {
         interval: String,
         id: String,
     },
+    /// Shows what a container's network is and does
+    #[command(subcommand)]
+    Network(network::NetworkCommand),
     /// Sets limits of a running container
     Update(Box<UpdateArgs>),
     /// Waits for a container's end, and exits as its program did
@@ -375,7 +398,14 @@ fn update(rt: &Runtime, a: UpdateArgs) -> oci::Result<()> {
 
 /// Runs a command.
 pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
+    let absolute = |p: PathBuf| std::path::absolute(&p).unwrap_or(p);
+    let rules = crate::network::rules(&args.allow, &args.deny, args.policy.as_deref());
     let rt = Runtime {
+        leaving: oci::Leaving {
+            rules: rules.as_ref().cloned().unwrap_or_default(),
+            log: args.net_log.map(absolute),
+            pcap: args.pcap.map(absolute),
+        },
         root: args.root.unwrap_or_else(oci::default_root),
         log: Log {
             path: args.log,
@@ -398,7 +428,7 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
         annotated: args.annotations,
         net: args.net.into(),
     };
-    match execute(&rt, command) {
+    match rules.and_then(|_| execute(&rt, command)) {
         Ok(code) => ExitCode::from(code),
         Err(e) => {
             rt.log.error(&e.to_string());
@@ -479,6 +509,7 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
             let every = seconds(&interval)?;
             events(rt, &id, (!stats).then_some(every))?;
         }
+        Command::Network(c) => network::run(rt, &c)?,
         Command::Update(a) => update(rt, *a)?,
         Command::Wait { id } => return oci::wait(rt, &id),
         Command::Spec { bundle, rootless } => {

@@ -42,6 +42,7 @@ fn try_run(args: &Do) -> Result<ExitCode> {
     let mut network = Opened::new(args)?;
     // Given back on every way out.
     let devices = network.devices.take();
+    let pcap = network.pcap.take();
     let plan = plan::plan(args, std::mem::take(&mut network.outside))?;
     let given = Given {
         stdio: stdio::of_caller(),
@@ -71,6 +72,9 @@ fn try_run(args: &Do) -> Result<ExitCode> {
         terminal: terminal.as_ref(),
     });
     drop(terminal);
+    if let Some(p) = pcap {
+        p.finish();
+    }
     drop(devices);
     if let Some(text) = refusals.sentence() {
         complain(&text);

@@ -8,7 +8,7 @@ mod resources;
 pub use resources::Limits;
 
 use hostcall::{HostFd, RawFd};
-use net::devices::{Link, Setup};
+use net::devices::{Gate, Link, Setup};
 use seccomp::bpf::Insn;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub enum Net {
         ipv6: bool,
     },
     /// Devices that were taken over from the host.
-    Devices(Devices),
+    Devices(Box<Devices>),
 }
 
 /// What a network namespace of the host had, and the sockets for it.
@@ -59,6 +59,8 @@ pub struct Devices {
     pub links: Vec<Link>,
     /// A UDP socket there that is connected to Docker's name server, where there is one.
     pub names: Option<HostFd>,
+    /// What may leave by them.
+    pub gate: Gate,
 }
 
 /// Where a program's standard streams lead. `D` names a descriptor: it is one of this process's
@@ -337,6 +339,12 @@ pub struct DevicesSpec {
     pub receive_buffers: Vec<u32>,
     /// [`Devices::names`] follows them.
     pub has_names: bool,
+    /// What may leave; none: all.
+    #[serde(default)]
+    pub rules: egress::Rules,
+    /// The log of what was refused comes last.
+    #[serde(default)]
+    pub has_log: bool,
 }
 
 impl DevicesSpec {
@@ -344,6 +352,7 @@ impl DevicesSpec {
     /// more than [`DEVICES_MAX`].
     #[must_use]
     pub fn with_sockets(self, mut sockets: Vec<HostFd>) -> Option<Devices> {
+        let log = self.has_log.then(|| sockets.pop());
         let names = self.has_names.then(|| sockets.pop());
         let count = sockets.len();
         let (devices, buffers) = (self.setup.devices.len(), self.receive_buffers.len());
@@ -356,6 +365,10 @@ impl DevicesSpec {
             setup: self.setup,
             links: links.collect(),
             names: names.flatten(),
+            gate: Gate {
+                rules: self.rules,
+                log: log.flatten(),
+            },
         })
     }
 }
@@ -456,6 +469,14 @@ pub mod control {
     /// Sentry → starter: a process was ended for lack of memory; `u64`: how many were so far; UTF-8
     /// text for the person.
     pub const OUT_OF_MEMORY: u32 = 20;
+
+    /// Starter → Sentry: what the container's network is and does, as JSON into the descriptor:
+    /// [`Report`](net::report::Report); `u32` number.
+    pub const NETWORK: u32 = 21;
+
+    /// Starter → Sentry: rules for what may leave that hold from now on; `u32` number; descriptor: a
+    /// file with [`Rules`](egress::Rules), as JSON.
+    pub const RULES: u32 = 22;
 
     /// Every process.
     pub const ALL: u32 = u32::MAX;

@@ -7,6 +7,7 @@ use crate::options::Common;
 use crate::stack::now;
 use crate::sys::{AF_INET, AF_INET6};
 use crate::tcp::Outside;
+use crate::user::stream::Stream;
 use netstack::ip::{DeviceCounts, NeighbourInfo};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -118,6 +119,8 @@ impl NetNamespace {
                 all.push(time_wait(local, remote));
             }
         }
+        let streams = self.way_out.iter().flat_map(|u| u.streams());
+        all.extend(streams.map(|s| by_broker(&s)));
         let outside: HashSet<_> = all.iter().map(|s| (s.local, s.remote)).collect();
         for b in self.tcp.all() {
             let remote = *b.remote.lock();
@@ -133,7 +136,11 @@ impl NetNamespace {
                     congestion: crate::tcp::congestion(place),
                     ..s
                 });
-            } else if remote.is_some() && !outside.contains(&(s.local, remote)) {
+            } else if let Some(r) = remote
+                && !outside.contains(&(s.local, remote))
+                // (What led out and is over is no connection, though its socket is still open.)
+                && !self.is_outside(r.ip)
+            {
                 let state = ESTABLISHED;
                 all.push(InetSocket { state, remote, ..s });
             }
@@ -193,6 +200,27 @@ impl NetNamespace {
             .map_or_else(Vec::new, |s| s.ip.neighbours(now()));
         all.sort_by_key(|n| (n.device, n.ip));
         all
+    }
+}
+
+/// A connection of the host's that the broker made.
+fn by_broker(s: &Stream) -> InetSocket {
+    /// `tcpi_notsent_bytes`.
+    const NOT_SENT: usize = 144;
+    // (The broker's resolver is no TCP socket, and has none.)
+    let info = s.info().ok();
+    let word = |at: usize| {
+        let bytes = info.as_ref()?.get(at..at + 4)?;
+        bytes.try_into().ok().map(u32::from_ne_bytes)
+    };
+    let state = info.as_ref().and_then(|i| i.first().copied());
+    InetSocket {
+        state: state.unwrap_or(ESTABLISHED),
+        remote: Some(s.remote()),
+        receive_queue: small(s.unread().unwrap_or(0)),
+        send_queue: word(NOT_SENT).unwrap_or(0),
+        info,
+        ..socket(s.common(), s.local())
     }
 }
 

@@ -30,7 +30,7 @@
 //! loopback                         what passes inside, as frames for packet sockets
 //! work                             what is done beside calls: one thread for all namespaces
 //! readiness                        the host's descriptors whose readiness is a socket's
-//! ioctl, procnet, census           what is told of interfaces, bindings and sockets
+//! report, ioctl, procnet, census   what is told of interfaces, bindings and sockets
 //! protocol                         the trait that they implement; what a call brings along
 //! datagrams                        what UDP, ping and raw have in common
 //! msgqueue, stream                 receive queues and rings
@@ -80,6 +80,7 @@ mod procnet;
 mod protocol;
 mod raw;
 mod readiness;
+pub mod report;
 mod route;
 mod socket;
 mod stack;

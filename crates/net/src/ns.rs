@@ -20,7 +20,7 @@ use crate::unix::UnixSock;
 use crate::user::UserNetwork;
 use crate::work::Worker;
 use abi::Result;
-use abi::errno::{EADDRINUSE, EADDRNOTAVAIL, EBUSY, EOPNOTSUPP};
+use abi::errno::{EADDRINUSE, EADDRNOTAVAIL, EBUSY, ENODEV, EOPNOTSUPP};
 use clas::Clas;
 use netstack::ip::FrameMeta;
 
@@ -180,6 +180,12 @@ impl NetNamespace {
         user: UserNs,
         lo: Link,
     ) -> Arc<NetNamespace> {
+        // All groups may make ping sockets, as most systems have it: what raw ones make does not leave
+        // by a broker.
+        let pings = way_out
+            .iter()
+            .map(|_| ("ping_group_range", vec![0, 2_147_483_647]));
+        let kept: BTreeMap<_, _> = pings.collect();
         let local = way_out.iter().flat_map(|u| u.interface().addresses);
         let up = lo == Link::Up;
         let ns = Arc::new(NetNamespace {
@@ -204,7 +210,7 @@ impl NetNamespace {
             addressed: AtomicBool::new(up),
             user,
             unprivileged_port_start: AtomicU16::new(1024),
-            kept: Mutex::default(),
+            kept: Mutex::new(kept),
             somaxconn: AtomicU32::new(4096),
             max_dgram_qlen: AtomicU32::new(10),
             missed: AtomicBool::new(false),
@@ -409,9 +415,15 @@ impl NetNamespace {
         self.stack.get()
     }
     /// Who answers for the name server at this endpoint.
-    pub(crate) fn names_at(&self, to: Endpoint) -> Option<&Arc<Names>> {
-        let names = self.stack()?.names.as_ref()?;
-        Names::is_for(to).then_some(names)
+    pub(crate) fn names_at(&self, to: Endpoint) -> Option<(&Arc<Stack>, &Arc<Names>)> {
+        let stack = self.stack()?;
+        let names = stack.names.as_ref()?;
+        Names::is_for(to).then_some((stack, names))
+    }
+    /// These rules for what may leave hold from now on. `ENODEV` where there are no devices.
+    pub fn set_rules(&self, rules: egress::Rules) -> Result<()> {
+        self.stack().ok_or(ENODEV)?.set_rules(rules);
+        Ok(())
     }
     /// Whether anything leads out.
     pub(crate) fn has_way_out(&self) -> bool {

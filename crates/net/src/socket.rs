@@ -38,6 +38,11 @@ impl Socket {
             protocol: parts.protocol,
         }
     }
+    /// Its inode's number.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.common.ino
+    }
     /// Its number, where files can travel to it.
     pub(crate) fn unix_id(&self) -> Option<u64> {
         (self.common.family == AF_UNIX).then_some(self.common.ino)

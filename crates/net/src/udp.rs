@@ -256,9 +256,9 @@ impl Udp {
             if let Some(out) = self.common.ns.leaves_to(to) {
                 return self.send_out(out, to, &data);
             }
-            if let Some(names) = self.common.ns.names_at(to) {
+            if let Some((stack, names)) = self.common.ns.names_at(to) {
                 let rx: Arc<dyn Inside> = self.rx.clone();
-                return names.ask(&rx, &data);
+                return stack.ask_docker(names, &rx, &data);
             }
             self.common.ns.loop_udp(from, to, tos, &data);
             return self.refused(from, to, &data, peer);
@@ -332,6 +332,14 @@ impl Udp {
             }
             Course::Here | Course::Nowhere => return Ok(()),
         };
+        if stack.gate.resolves(route.to) {
+            let rx: Arc<dyn Inside> = self.rx.clone();
+            for piece in data.chunks(cut.map_or(data.len().max(1), usize::from)) {
+                stack.ask_name(&rx, route.to, piece);
+            }
+            return Ok(());
+        }
+        stack.gate.datagram(from.port, route.to)?;
         if flags & MSG_CONFIRM != 0 {
             stack.confirm(path);
         }

@@ -21,6 +21,7 @@
 pub(crate) mod stream;
 pub mod wire;
 
+use stream::Stream;
 pub use stream::is_hosts;
 
 use crate::addr::Endpoint;
@@ -82,6 +83,8 @@ pub struct UserNetwork {
     readiness: Arc<Readiness>,
     /// Sockets of datagrams that have sent something out, by their number.
     sockets: Mutex<HashMap<u64, Weak<dyn Inside>>>,
+    /// Connections, by their descriptors. Leaf lock.
+    streams: Mutex<HashMap<i32, Weak<Stream>>>,
     name_servers: Vec<IpAddr>,
     ipv6: bool,
 }
@@ -96,6 +99,7 @@ impl UserNetwork {
             events: start.events,
             readiness,
             sockets: Mutex::default(),
+            streams: Mutex::default(),
             name_servers: start.name_servers,
             ipv6: start.ipv6,
         }))
@@ -113,6 +117,13 @@ impl UserNetwork {
             mac: [0; 6],
             addresses: std::iter::once(ADDRESS_V4).chain(v6).collect(),
         }
+    }
+
+    /// The connections that there are.
+    pub(crate) fn streams(&self) -> Vec<Arc<Stream>> {
+        // (Of one that is going, the last reference may be this one: not with the table held.)
+        let all: Vec<_> = self.streams.lock().values().cloned().collect();
+        all.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The own address of the family, if it has one.

@@ -68,6 +68,10 @@ pub enum Request {
     Join,
     /// Into the descriptor.
     Census,
+    /// The same, of the network.
+    Network,
+    /// Rules of the network, in the descriptor.
+    Rules,
     Changes,
     /// Answered when the container ends.
     Wait,

@@ -8,12 +8,14 @@ use crate::launch::{self, Beginning, OwnTerminal};
 use crate::reach::end_process;
 use crate::spec::{self, Hooks, Spec};
 use crate::state::{self, Dir, Lock, Record, Sandbox, Status, check_id};
-use crate::{Error, OVERLAY_ANNOTATION, Overlay, Result, Runtime, Tried, client, files};
+use crate::{
+    Error, Leaving, OVERLAY_ANNOTATION, Overlay, Result, Runtime, Tried, client, files, leaving,
+};
 use config::Stdio;
 use hostcall::start::{self as host, Side};
 use hostcall::time::Laps;
 use hostcall::{HostFd, RawFd, process, sock};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What `create` and `run` are told.
 #[derive(Clone, Debug, Default)]
@@ -99,6 +101,8 @@ struct Bundle {
     converted: Converted,
     /// What it joins.
     sandbox: Option<Sandbox>,
+    /// What may leave by its devices.
+    leaving: Leaving,
 }
 
 impl Bundle {
@@ -108,6 +112,7 @@ impl Bundle {
         let (spec, unknown): (Spec, _) = spec::read(&path.join("config.json"))?;
         let overlay = overlay(rt, &spec)?;
         let sandbox = sandbox(rt, &spec)?;
+        let leaving = leaving::of_bundle(rt, &spec, sandbox.is_some())?;
         let mut converted = convert::convert(&Asked {
             bundle: &path,
             spec: &spec,
@@ -124,6 +129,7 @@ impl Bundle {
             spec,
             converted,
             sandbox,
+            leaving,
         })
     }
 
@@ -158,6 +164,10 @@ impl Bundle {
             process: self.spec.process.clone().unwrap_or_default(),
             sandbox: self.sandbox.clone(),
             devices: self.converted.devices.clone(),
+            leaving: Leaving {
+                pcap: self.leaving.pcap.as_ref().map(|p| named(p, id)),
+                ..self.leaving.clone()
+            },
             ..Record::new()
         }
     }
@@ -186,6 +196,14 @@ impl Bundle {
         record.cgroups.make(path, wanted, warnings)?;
         let none = spec::Resources::default();
         record.cgroups.apply(resources.unwrap_or(&none), warnings)
+    }
+}
+
+/// A path with the container's name in the place of `%i`.
+fn named(path: &Path, id: &str) -> PathBuf {
+    match path.to_str() {
+        Some(p) => p.replace("%i", id).into(),
+        None => path.to_owned(),
     }
 }
 

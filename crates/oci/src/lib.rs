@@ -26,6 +26,7 @@
 //! start                             a plan to processes; also that of `cloister do`
 //! monitor (outbox), delete          while the container lives; its end
 //! network                           the devices of its network namespace
+//! leaving                           what may leave by those
 //! container                         a container that exists: directory, record, status
 //! client, hooks, convert, terminal  words for the monitor; hooks; a bundle to a plan
 //! reach                             a monitor as a process of the host
@@ -58,6 +59,7 @@ mod exec;
 pub mod files;
 mod hooks;
 mod launch;
+mod leaving;
 mod lifecycle;
 pub mod log;
 mod monitor;
@@ -78,9 +80,10 @@ pub use create::{Create, Created, create};
 pub use delete::{Force, delete, delete_of};
 pub use error::{Error, Result};
 pub use exec::{Detached, Exec, base, exec, exec_detached};
+pub use leaving::{complete, open_log, resolvers};
 pub use lifecycle::{
-    After, Ps, Scope, cgroups, events, kill, kill_process, kills_for_memory, list, pause, ps,
-    resume, run, start, state, tar, update, wait,
+    After, Ps, Scope, cgroups, events, kill, kill_process, kills_for_memory, list, network_report,
+    pause, ps, resume, run, set_rules, start, state, tar, update, wait,
 };
 pub use log::{Format, Log, in_words};
 pub use seccomp::features as seccomp_features;
@@ -114,6 +117,10 @@ pub struct Annotated {
     pub overlay_dir: bool,
     /// The sandbox that a container joins.
     pub pod: bool,
+    /// That its network is closed further ([`ALLOW_ANNOTATION`], [`DENY_ANNOTATION`]).
+    pub network: bool,
+    /// A file of the host for the packets of its devices ([`PCAP_ANNOTATION`]).
+    pub pcap: bool,
 }
 
 impl Default for Annotated {
@@ -122,18 +129,22 @@ impl Default for Annotated {
             overlay: true,
             overlay_dir: false,
             pod: true,
+            network: true,
+            pcap: false,
         }
     }
 }
 
 impl std::str::FromStr for Annotated {
     type Err = String;
-    /// Words with commas between them: overlay, overlay-dir, pod; or none.
+    /// Words with commas between them: overlay, overlay-dir, pod, network, pcap; or none.
     fn from_str(s: &str) -> std::result::Result<Annotated, String> {
         let mut a = Annotated {
             overlay: false,
             overlay_dir: false,
             pod: false,
+            network: false,
+            pcap: false,
         };
         for word in s.split(',') {
             match word {
@@ -141,9 +152,11 @@ impl std::str::FromStr for Annotated {
                 "overlay" => a.overlay = true,
                 "overlay-dir" => (a.overlay, a.overlay_dir) = (true, true),
                 "pod" => a.pod = true,
+                "network" => a.network = true,
+                "pcap" => a.pcap = true,
                 _ => {
                     return Err(format!(
-                        "{word:?} is not known: write overlay, overlay-dir and pod with commas between them, or none"
+                        "{word:?} is not known: write overlay, overlay-dir, pod, network and pcap with commas between them, or none"
                     ));
                 }
             }
@@ -154,6 +167,24 @@ impl std::str::FromStr for Annotated {
 
 /// The annotation that says the same as `--overlay` for one container.
 pub const OVERLAY_ANNOTATION: &str = "dev.cloister.overlay";
+
+/// Annotations that say the same as `--allow` and `--deny` for one container. They only close: where
+/// the runtime has rules that allow, no annotation adds another.
+pub const ALLOW_ANNOTATION: &str = "dev.cloister.network.allow";
+pub const DENY_ANNOTATION: &str = "dev.cloister.network.deny";
+/// The annotation that says the same as `--pcap` for one container.
+pub const PCAP_ANNOTATION: &str = "dev.cloister.network.pcap";
+
+/// What may leave by a container's devices, and where it is told what may not.
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct Leaving {
+    pub rules: egress::Rules,
+    /// Gets a line of JSON for each refusal.
+    pub log: Option<PathBuf>,
+    /// Where what passes on the devices is written down; `%i` in it is the container's name.
+    pub pcap: Option<PathBuf>,
+}
 
 impl std::str::FromStr for Overlay {
     type Err = String;
@@ -182,6 +213,7 @@ pub struct Runtime {
     pub overlay: Overlay,
     pub annotated: Annotated,
     pub net: Net,
+    pub leaving: Leaving,
 }
 
 /// The network that containers get.

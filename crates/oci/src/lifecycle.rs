@@ -8,9 +8,11 @@ use crate::create::{Create, start_monitor};
 use crate::delete::{Force, delete};
 use crate::launch::{OwnTerminal, exit_code};
 use crate::state::{self, Dir, KILLS_FOR_MEMORY, Owner, Status};
-use crate::{Error, Result, Runtime, Tried, convert, exec, files, hooks, network, spec};
+use crate::{Error, Result, Runtime, Tried, convert, exec, files, hooks, leaving, network, spec};
 use config::{Census, Limits};
+use egress::Rules;
 use hostcall::{HostFd, process};
+use net::report::Report;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -172,20 +174,48 @@ pub struct Ps {
 /// `ps`.
 pub fn ps(rt: &Runtime, id: &str) -> Result<Ps> {
     let c = open(rt, id)?;
-    let connection = c.connect()?;
-    let file = files::in_memory(&[])?;
-    connection.ask(&Request::Census, &[file.as_raw_fd()])?;
-    let mut f = std::fs::File::from(file);
-    std::io::Seek::rewind(&mut f).tried("read the census")?;
-    // Said by the Sentry: bounded, and only shown.
-    let mut text = Vec::new();
-    std::io::Read::read_to_end(&mut std::io::Read::take(f, 16 << 20), &mut text)
-        .tried("read the census")?;
+    let text = asked_into_memory(&c, &Request::Census)?;
     let census = serde_json::from_slice(&text).tried("understand the census")?;
     Ok(Ps {
         monitor: c.record.pid,
         census,
     })
+}
+
+/// `network show`.
+pub fn network_report(rt: &Runtime, id: &str) -> Result<Report> {
+    let text = asked_into_memory(&open(rt, id)?, &Request::Network)?;
+    serde_json::from_slice(&text).tried("understand what the sandbox tells of its network")
+}
+
+/// `network set`: from now on these rules say what may leave by a container's devices, and no others.
+pub fn set_rules(rt: &Runtime, id: &str, mut rules: Rules) -> Result<()> {
+    let c = open(rt, id)?;
+    if c.record.sandbox.is_some() {
+        return Err(Error::new(
+            "the network is that of the pod's first container: change the rules there",
+        ));
+    }
+    if rules.resolvers.is_empty() {
+        rules.resolvers = c.record.leaving.rules.resolvers.clone();
+    }
+    leaving::complete(&mut rules)?;
+    let text = serde_json::to_vec(&rules).tried("describe the rules")?;
+    let body = files::in_memory(&text)?;
+    c.ask(&Request::Rules, &[body.as_raw_fd()]).map(drop)
+}
+
+/// What the Sentry writes where it is asked for this. It is bounded, and only to be shown.
+fn asked_into_memory(c: &Container, r: &Request) -> Result<Vec<u8>> {
+    const MOST: u64 = 16 << 20;
+    let file = files::in_memory(&[])?;
+    c.connect()?.ask(r, &[file.as_raw_fd()])?;
+    let mut f = std::fs::File::from(file);
+    std::io::Seek::rewind(&mut f).tried("read the answer")?;
+    let mut text = Vec::new();
+    std::io::Read::read_to_end(&mut std::io::Read::take(f, MOST), &mut text)
+        .tried("read the answer")?;
+    Ok(text)
 }
 
 /// `tar`: what the container changed in its root, as a layer of an image. Gives how many changes
@@ -207,6 +237,7 @@ pub fn tar(rt: &Runtime, id: &str, out: &mut impl Write) -> Result<u32> {
 /// `events --stats`, as runc words it; what the Sentry tells of itself besides.
 pub fn events(rt: &Runtime, id: &str) -> Result<serde_json::Value> {
     let census = ps(rt, id)?.census;
+    let network = network_report(rt, id)?;
     let record = open(rt, id)?.record;
     Ok(serde_json::json!({
         "type": "stats",
@@ -219,6 +250,7 @@ pub fn events(rt: &Runtime, id: &str) -> Result<serde_json::Value> {
             "threads": census.threads,
             "spinning": census.spinning,
         },
+        "network": network.policy.map(|p| p.counts),
     }))
 }
 

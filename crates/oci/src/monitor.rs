@@ -349,6 +349,8 @@ impl Monitor {
                 self.tell(r, Sender::confirmed(id), Message::Limits(body));
             }
             Request::Census => self.ask_for(r, id, control::CENSUS, given),
+            Request::Network => self.ask_for(r, id, control::NETWORK, given),
+            Request::Rules => self.ask_for(r, id, control::RULES, given),
             Request::Changes => self.ask_for(r, id, control::CHANGES, given),
             Request::Wait => {
                 if let Some(c) = self.clients.get_mut(&id) {

@@ -14,10 +14,11 @@ use crate::client::Request;
 use crate::container::Container;
 use crate::reach::reach;
 use crate::state::{self, Dir, Owner};
-use crate::{Error, Result, Runtime, Tried, files};
+use crate::{Error, Result, Runtime, Tried, files, leaving};
 use config::DevicesSpec;
 use hostcall::{HostFd, RawFd};
 use rustix::fs::{Mode, OFlags};
+use sandbox::capture::{self, Tap, Until};
 use sandbox::devices::{self, Kept, Namespace, Outcome, Place, Taken};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
@@ -29,13 +30,13 @@ pub fn start(rt: &Runtime, c: &Container) -> Result<()> {
         return c.ask(&Request::Start, &[]).map(drop);
     }
     let _lock = state::lock_networks(&rt.root)?;
-    let Some(taken) = take_over(rt, c)? else {
+    let Some(Found { taken, taps }) = take_over(rt, c)? else {
         return c.ask(&Request::Start, &[]).map(drop);
     };
     for w in &taken.warnings {
         rt.log.warning(w);
     }
-    let started = hand_over(c, &taken);
+    let started = write_down(c, &taps).and_then(|()| hand_over(c, &taken));
     if started.is_err() {
         // The host's again, also of a container that stays.
         drop(taken);
@@ -44,23 +45,47 @@ pub fn start(rt: &Runtime, c: &Container) -> Result<()> {
     started
 }
 
+/// What was taken over, and who looks on.
+struct Found {
+    taken: Box<Taken>,
+    taps: Vec<Tap>,
+}
+
+/// Has what passes on the devices written down, if it is to be, as long as the container's monitor
+/// lives.
+fn write_down(c: &Container, taps: &[Tap]) -> Result<()> {
+    let Some(path) = &c.record.leaving.pcap else {
+        return Ok(());
+    };
+    let file = capture::open_file(path)?;
+    let monitor = reach(c.record.pid, c.record.pid_start)?.ok_or(Error::NotRunning)?;
+    let monitor = monitor.into_fd();
+    let until = Until::Ended(monitor.as_raw_fd());
+    Ok(capture::start(taps, &file, until).map(drop)?)
+}
+
 /// Starts it with these devices.
 fn hand_over(c: &Container, taken: &Taken) -> Result<()> {
+    let leaving = &c.record.leaving;
+    let log = leaving.log.as_deref().map(leaving::open_log).transpose()?;
     let spec = DevicesSpec {
         setup: taken.setup.clone(),
         receive_buffers: taken.links.iter().map(|l| l.receive_buffer).collect(),
         has_names: taken.names.is_some(),
+        rules: leaving.rules.clone(),
+        has_log: log.is_some(),
     };
     let text = serde_json::to_vec(&spec).tried("describe the network's devices")?;
     let body = files::in_memory(&text)?;
     let mut fds: Vec<RawFd> = vec![body.as_raw_fd()];
     fds.extend(taken.links.iter().map(|l| l.fd.raw()));
     fds.extend(taken.names.as_ref().map(HostFd::raw));
+    fds.extend(log.as_ref().map(AsRawFd::as_raw_fd));
     c.ask(&Request::Start, &fds).map(drop)
 }
 
 /// Takes over what there is; `None` where the container has its loopback only.
-fn take_over(rt: &Runtime, c: &Container) -> Result<Option<Box<Taken>>> {
+fn take_over(rt: &Runtime, c: &Container) -> Result<Option<Found>> {
     let monitor = reach(c.record.pid, c.record.pid_start)?.ok_or(Error::NotRunning)?;
     let place = Place::Process(to_host_fd(monitor.into_fd()));
     match devices::inside(&place, || take_over_here(rt, c)) {
@@ -89,7 +114,7 @@ fn not_allowed<T>(rt: &Runtime) -> Option<T> {
 }
 
 /// The same, in the container's network namespace.
-fn take_over_here(rt: &Runtime, c: &Container) -> Result<Option<Box<Taken>>> {
+fn take_over_here(rt: &Runtime, c: &Container) -> Result<Option<Found>> {
     if devices::is_hosts()? {
         return Ok(hosts(rt));
     }
@@ -113,7 +138,15 @@ fn take_over_here(rt: &Runtime, c: &Container) -> Result<Option<Box<Taken>>> {
         put_back(rt, &c.dir, &kept);
     }
     match devices::take_over(|kept| c.dir.save_network(kept))? {
-        Outcome::Taken(t) => Ok(Some(t)),
+        Outcome::Taken(taken) => {
+            let devices = taken.setup.devices.iter().map(|d| (d.index, &d.name[..]));
+            let wanted = c.record.leaving.pcap.is_some();
+            let taps = wanted.then(|| capture::open(devices)).transpose()?;
+            Ok(Some(Found {
+                taken,
+                taps: taps.unwrap_or_default(),
+            }))
+        }
         Outcome::Nothing => Ok(None),
         Outcome::NotAllowed => Ok(not_allowed(rt)),
     }

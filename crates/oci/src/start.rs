@@ -11,6 +11,7 @@ use config::{
 };
 use gofer::server::{Root, Server, Writable};
 use hostcall::{HostFd, RawFd};
+use net::devices::Gate;
 use sandbox::devices::Link;
 use sandbox::{
     Access, Away, Broker, GoferSide, HandOver, JoinSide, Kernel, Outside, RootSpec, Running,
@@ -189,11 +190,15 @@ fn sentry_main<'a>(
                         fd,
                         receive_buffer: *buffer,
                     });
-                    Net::Devices(Devices {
+                    Net::Devices(Box::new(Devices {
                         links: links.collect(),
                         setup: d.setup,
                         names: d.names.and_then(|_| fds.next()),
-                    })
+                        gate: Gate {
+                            rules: d.rules,
+                            log: d.log.and_then(|_| fds.next()),
+                        },
+                    }))
                 }
                 _ => Net::None,
             },

@@ -61,6 +61,8 @@ pub struct Record {
     /// What it has joined.
     pub sandbox: Option<Sandbox>,
     pub devices: Owner,
+    /// What may leave by them.
+    pub leaving: crate::Leaving,
 }
 
 /// Whose the devices of a container's network namespace are, once it has started.

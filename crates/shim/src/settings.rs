@@ -45,6 +45,13 @@ pub struct Words {
     /// As `cloister --net` has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub net: Option<String>,
+    /// As `cloister --allow`, `--deny` and `--net-log` have it: rules of all containers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<egress::Rule>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<egress::Rule>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub net_log: Option<PathBuf>,
     pub systemd_cgroup: bool,
     pub debug: bool,
     /// System calls to write to `log.json` in the bundle: names and classes; an empty list for all.
@@ -193,6 +200,15 @@ impl Settings {
             annotated: match &w.annotations {
                 None => Annotated::default(),
                 Some(a) => a.parse().map_err(|e| format!("annotations: {e}"))?,
+            },
+            leaving: oci::Leaving {
+                rules: egress::Rules {
+                    allow: w.allow.clone(),
+                    deny: w.deny.clone(),
+                    ..egress::Rules::default()
+                },
+                log: w.net_log.clone(),
+                pcap: None,
             },
             net: match &w.net {
                 None => Net::default(),

@@ -11,7 +11,7 @@ pub fn pretty<T: serde::Serialize>(v: &T) -> String {
 
 /// The same, where text may be a program's: no character is left that a terminal obeys (JSON itself
 /// escapes only those below a space).
-fn pretty_and_plain<T: serde::Serialize>(v: &T) -> String {
+pub fn pretty_and_plain<T: serde::Serialize>(v: &T) -> String {
     // Those that change the direction of what follows are not controls to Unicode.
     let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     pretty(v).chars().fold(String::new(), |mut text, c| {
@@ -58,6 +58,12 @@ pub fn list(rt: &Runtime, format: &str) -> oci::Result<()> {
 }
 
 fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    print(table_text(head, rows).trim_end_matches('\n'));
+}
+
+/// Columns that are as wide as their widest cell.
+pub fn table_text(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut text = String::new();
     let head = head.iter().map(ToString::to_string).collect();
     let all: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
     let width = |n: usize| all.iter().map(|r| r[n].chars().count()).max().unwrap_or(0);
@@ -68,8 +74,10 @@ fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
             .zip(&widths)
             .map(|(c, w)| format!("{c:w$}"))
             .collect();
-        print(line.join("  ").trim_end());
+        text += line.join("  ").trim_end();
+        text.push('\n');
     }
+    text
 }
 
 pub fn ps(rt: &Runtime, format: &str, id: &str) -> oci::Result<()> {

@@ -31,6 +31,7 @@ pub(crate) use table::{Address, LOWER_UP, LinkInfo, NO_DAD, NO_PREFIX_ROUTE, PER
 use crate::NetNamespace;
 use crate::interface::LO_INDEX;
 use crate::stack::Stack;
+pub use crate::stack::gate::Start as Gate;
 use abi::Result;
 use abi::errno::{EBUSY, EINVAL};
 use hostcall::HostFd;
@@ -56,12 +57,13 @@ impl NetNamespace {
         setup: Setup,
         links: Vec<Link>,
         names: Option<HostFd>,
+        gate: Gate,
     ) -> Result<()> {
         if setup.devices.len() != links.len() {
             return Err(EINVAL);
         }
         let bell = self.take_bell().ok_or(EBUSY)?;
-        let stack = Stack::new(self, &setup, links, names);
+        let stack = Stack::new(self, &setup, links, names, gate);
         self.set_stack(&stack)?;
         let mut table = self.table.lock();
         table.take(self, &setup);

@@ -22,11 +22,13 @@ use crate::ns::{NetNamespace, Way};
 use crate::options::{Common, SO_ACCEPTCONN};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::sys::*;
-use abi::Result;
+use crate::user::Inside;
+use crate::user::wire::{Datagrams, User};
 use abi::errno::{
     EACCES, EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT, EDESTADDRREQ, EINVAL, EMSGSIZE, ENETUNREACH,
     ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM,
 };
+use abi::{Errno, Result};
 use netstack::ip::Marks;
 pub(crate) use packet::header_v4;
 use packet::{sum_at, sum_icmp};
@@ -192,9 +194,9 @@ impl Raw {
         let local = self.rx.ends.lock().local;
         let to = Endpoint { ip: to, port: 0 };
         let route = self.rx.socket.route(local, to, w)?;
-        // The broker relays TCP and UDP only.
+        // Of what is no connection the broker relays datagrams and pings only.
         match self.common.ns.way_to(route.to) {
-            Some(Way::Broker(_)) => Err(ENETUNREACH),
+            Some(Way::Broker(_)) if self.rx.kind != Kind::Ping => Err(ENETUNREACH),
             _ => Ok(route),
         }
     }
@@ -207,6 +209,11 @@ impl Raw {
         }
         let ident = self.ensure_ident(0)?;
         data[4..6].copy_from_slice(&ident.to_be_bytes());
+        if let Some(Way::Broker(out)) = self.common.ns.way_to(route.to) {
+            let rx: Arc<dyn Inside> = self.rx.clone();
+            let to = Endpoint { ip: to, port: 0 };
+            return out.send(&rx, Datagrams::Icmp, to, &data);
+        }
         let protocol = if to.is_ipv4() { ICMP_V4 } else { ICMP_V6 };
         sum_icmp(&mut data, route.source, to);
         self.out(route, protocol, &data, how)
@@ -262,6 +269,8 @@ impl Raw {
                 }
             }
         };
+        let found = egress::packet::of_payload(to, protocol, payload);
+        stack.gate.packet(to, found)?;
         if flags & MSG_CONFIRM != 0 {
             stack.confirm(path);
         }
@@ -282,6 +291,8 @@ impl Raw {
         }
         match &route.course {
             Course::Stack(stack, path) | Course::All(_, Some((stack, path))) => {
+                let found = egress::packet::of_whole(packet);
+                stack.gate.packet(to, found)?;
                 let whole = netstack::ip::Raw::Whole(packet);
                 let sent = stack.send_raw(path, whole, &Marks::default());
                 self.rx.socket.sent(route.to, self.peer(), sent)
@@ -492,6 +503,47 @@ impl Protocol for Raw {
         if ident != 0 {
             raw.idents.lock().remove(&(self.common.family, ident));
         }
+        if let Some(out) = &self.common.ns.way_out {
+            out.close(self.common.ino);
+        }
         self.rx.socket.close();
+    }
+}
+
+/// A ping socket, as the broker's news reach it.
+impl Inside for RawRx {
+    fn number(&self) -> u64 {
+        self.socket.common.ino
+    }
+
+    fn user(&self) -> User {
+        self.socket.common.outermost_user()
+    }
+
+    /// An echo: the host's socket had a number of its own.
+    fn received(&self, from: Endpoint, data: &[u8]) {
+        let reply = if from.ip.is_ipv4() { 0 } else { ECHO_V6 + 1 };
+        let e = *self.ends.lock();
+        if data.len() < 8 || data[0] != reply || e.peer.is_some_and(|p| p != from.ip) {
+            return;
+        }
+        let to = self.socket.common.ns.source_for(from.ip);
+        let mut message = data.to_vec();
+        message[4..6].copy_from_slice(&e.ident.to_be_bytes());
+        sum_icmp(&mut message, from.ip, to);
+        let from = Endpoint {
+            ip: from.ip,
+            port: 0,
+        };
+        self.socket
+            .queue
+            .put(message.into(), from, Arrival::inside(to, 0));
+    }
+
+    /// That it may not is always told: a ping waits long for an answer.
+    fn failed(&self, to: Endpoint, e: Errno) {
+        if e == EACCES || self.ends.lock().peer == Some(to.ip) {
+            self.socket.tell(e);
+        }
     }
 }

@@ -28,8 +28,8 @@ use crate::stack::options::TCP_CORK;
 use crate::sys::*;
 use crate::tcp::{Listener, Outside};
 use abi::errno::{
-    EADDRNOTAVAIL, EAGAIN, ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EISCONN,
-    ENETUNREACH, ENOBUFS, ENOTCONN, EPIPE, ETIMEDOUT,
+    EACCES, EADDRNOTAVAIL, EAGAIN, ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL,
+    EISCONN, ENETUNREACH, ENOBUFS, ENOTCONN, EPIPE, ETIMEDOUT,
 };
 use abi::{Errno, Result};
 use bytes::Bytes;
@@ -67,6 +67,8 @@ pub(crate) struct Remote {
     stack: Arc<Stack>,
     pub common: Arc<Common>,
     pair: Pair,
+    /// Where a program of this host began it: the names by which its peer was reached.
+    begun_by: Option<Vec<String>>,
     state: Mutex<State>,
     backlog: Mutex<Backlog>,
 }
@@ -97,6 +99,14 @@ struct State {
     /// What its queues hold, as its user's.
     memory: Option<Charge>,
     buffers: (u32, u32),
+}
+
+/// Who began a connection.
+enum Begun {
+    /// A program here, towards a peer of these names.
+    Here(Vec<String>),
+    /// Somebody outside, who wants to go to this listener.
+    Outside(Arc<Listener>),
 }
 
 /// What a connection without a socket has still to say, and since when that is so much.
@@ -165,14 +175,22 @@ impl Remote {
         if path.cast != Cast::Unicast {
             return Err(ENETUNREACH);
         }
+        let rules = stack.gate.generation();
+        let names = stack.gate.connect(to)?;
         let pair = pair(local, to, &path);
         let ends = ends(pair);
         let offset = stack.secret.timestamp_offset(&ends);
         let config = super::options::config(offset, &path, pair, common, options);
         let engine = Connection::connect(config, stack.secret.initial(&ends, now()), now());
-        let c = Self::new(stack, common, pair, path, options, engine, None);
+        let begun = Begun::Here(names);
+        let c = Self::new(stack, common, pair, path, options, engine, begun);
         if !c.enter() {
             return Err(EADDRNOTAVAIL);
+        }
+        // They may have changed before it could be seen: see `Stack::set_rules`.
+        if stack.gate.generation() != rules && !stack.gate.still_allows(to, c.names()) {
+            stack.connections.remove(&pair, Arc::as_ptr(&c));
+            return Err(EACCES);
         }
         c.work(|_, _| ());
         Ok(c)
@@ -211,7 +229,7 @@ impl Remote {
     ) -> Option<Arc<Remote>> {
         let common = listener.common_for_peer();
         let options = listener.options();
-        let l = Some(listener.clone());
+        let l = Begun::Outside(listener.clone());
         let c = Self::new(stack, &common, pair, path, options, engine, l);
         if !c.enter() {
             return None;
@@ -227,14 +245,19 @@ impl Remote {
         path: Path,
         options: &InetOptions,
         engine: Connection,
-        listener: Option<Arc<Listener>>,
+        begun: Begun,
     ) -> Arc<Remote> {
+        let (begun_by, listener) = match begun {
+            Begun::Here(names) => (Some(names), None),
+            Begun::Outside(l) => (None, Some(l)),
+        };
         let sizes = super::options::buffers(common);
         Arc::new_cyclic(|me| Remote {
             me: me.clone(),
             stack: stack.clone(),
             common: common.clone(),
             pair,
+            begun_by,
             state: Mutex::new(State {
                 engine,
                 path,
@@ -255,6 +278,20 @@ impl Remote {
             }),
             backlog: Mutex::default(),
         })
+    }
+
+    /// Whether a program of this host began it.
+    pub fn began_here(&self) -> bool {
+        self.begun_by.is_some()
+    }
+
+    /// The names by which its peer was reached, then.
+    pub fn names(&self) -> &[String] {
+        self.begun_by.as_deref().unwrap_or_default()
+    }
+
+    pub fn peer_end(&self) -> Endpoint {
+        endpoint(self.pair.remote)
     }
 
     /// Whether its socket is gone.

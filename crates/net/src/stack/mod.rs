@@ -11,6 +11,7 @@
 //! timers       when connections must be looked at
 //! info         struct tcp_info
 //! names        Docker's name server
+//! gate         what may leave, by rules
 //! ports        the devices: where frames of each go, and what programs' own may be
 //! receiving    by a thread, or by the task that waits
 //! links        frames to and from the devices' sockets
@@ -35,12 +36,13 @@
 //!
 //! ```text
 //! Tcp::state → Remote::state → application memory, the stack's own locks (leaves)
-//!   leaves: Remote::backlog, Connections, Timers
+//!   leaves: Remote::backlog, Connections, Timers; Questions' before Gate::state
 //! ```
 //!
 //! Wait queues are notified without any of these.
 
 pub(crate) mod connection;
+pub(crate) mod gate;
 mod info;
 mod links;
 pub(crate) mod names;
@@ -62,6 +64,7 @@ use crate::work::{Job, Next, Ticket};
 use abi::Result;
 use abi::errno::EAGAIN;
 use bytes::Bytes;
+use gate::Gate;
 use hostcall::HostFd;
 use hostcall::packet::{Bell, Link};
 use links::Links;
@@ -100,6 +103,7 @@ pub(crate) struct Stack {
     secret: Secret,
     /// Docker's name server.
     pub(crate) names: Option<Arc<Names>>,
+    pub(crate) gate: Arc<Gate>,
 }
 
 /// The time that the stack goes by.
@@ -121,6 +125,7 @@ impl Stack {
         setup: &Setup,
         links: Vec<Link>,
         names: Option<HostFd>,
+        rules: gate::Start,
     ) -> Arc<Stack> {
         let ports = Arc::new(Ports::new(setup, Links::new(links), ns.taps.clone()));
         Arc::new_cyclic(|me| Stack {
@@ -135,12 +140,19 @@ impl Stack {
             orphans: AtomicUsize::new(0),
             secret: Secret::new(random()),
             names: names.map(Names::new),
+            gate: Arc::new(Gate::new(rules)),
         })
     }
 
     /// Of devices that programs make: the worker has it look after timers.
     pub fn of_programs(ns: &Arc<NetNamespace>) -> Arc<Stack> {
-        let stack = Stack::new(ns, &Setup::default(), Vec::new(), None);
+        let stack = Stack::new(
+            ns,
+            &Setup::default(),
+            Vec::new(),
+            None,
+            gate::Start::default(),
+        );
         let me: Weak<dyn Job> = Arc::downgrade(&stack) as Weak<Stack>;
         stack.timers.serve_by(ns.worker.clone(), me);
         stack
@@ -306,7 +318,15 @@ impl Upper for Stack {
             return Taken::Yes;
         };
         let (from, to) = (endpoint(pair.remote), endpoint(pair.local));
+        // What programs make devices for is no outside.
+        let ruled = self.gate.is_on() && self.ports.is_taken(info.device);
+        if ruled && self.answer_came(from, to.port, &data) {
+            return Taken::Yes;
+        }
         if crate::udp::arrived(&ns, from, to, &data, info) {
+            if ruled {
+                self.gate.heard(to.port, from);
+            }
             Taken::Yes
         } else {
             Taken::No

@@ -16,10 +16,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant};
 
-const SERVER: Endpoint = Endpoint {
-    ip: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 11)),
-    port: 53,
-};
 /// Questions of one user that wait, and of all.
 const MOST: usize = 256;
 const MOST_OF_ALL: usize = 16_384;
@@ -52,6 +48,11 @@ struct Question {
 }
 
 impl Names {
+    pub const SERVER: Endpoint = Endpoint {
+        ip: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 11)),
+        port: 53,
+    };
+
     /// `socket` is connected to the name server.
     pub fn new(socket: HostFd) -> Arc<Names> {
         Arc::new(Names {
@@ -62,7 +63,7 @@ impl Names {
     }
 
     pub fn is_for(to: Endpoint) -> bool {
-        to == SERVER
+        to == Self::SERVER
     }
 
     /// Passes a question on; what is none is lost, as datagrams may be.
@@ -112,7 +113,7 @@ impl Names {
             let Some(q) = found else { continue };
             if let Some(from) = q.from.upgrade() {
                 bytes[..2].copy_from_slice(&q.number.to_be_bytes());
-                from.received(SERVER, &bytes[..n]);
+                from.received(Self::SERVER, &bytes[..n]);
             }
         }
     }

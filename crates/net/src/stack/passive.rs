@@ -62,6 +62,12 @@ impl Stack {
         if flags != Flags::SYN && flags != Flags::ACK {
             return Taken::No;
         }
+        // Somebody on a device that programs made may go by another name's: routes change, and then
+        // what is sent to him leaves.
+        let inner = self.gate.is_on() && !self.ports.is_taken(info.device);
+        if inner && self.gate.connect(endpoint(pair.remote)).is_err() {
+            return Taken::Yes;
+        }
         let fits = |l: &Listener| l.takes_from(info.device as i32);
         let Some(l) = ns.tcp.lookup(endpoint(pair.local), fits) else {
             return Taken::No;

@@ -4,7 +4,8 @@
 //!
 //! A frame that a program made (AF_PACKET) leaves by a device of the host's only if it speaks for
 //! this host: with the device's own address, and with addresses of this host where it names some.
-//! All others are counted and lost, as on a port that is guarded.
+//! All others are counted and lost, as on a port that is guarded. Where there are rules for what may
+//! leave ([`super::gate`]), none does.
 
 use super::Stack;
 use super::links::Links;
@@ -12,7 +13,7 @@ use crate::devices::Device;
 use crate::interface::Interface;
 use crate::packet::{At, ETHERNET, Taps, Way};
 use abi::Result;
-use abi::errno::ENOBUFS;
+use abi::errno::{EACCES, ENOBUFS};
 use bytes::Bytes;
 use hostcall::packet::Bell;
 use netstack::ip::{FrameMeta, Link, Sent};
@@ -80,6 +81,11 @@ impl Ports {
         self.links.wait(bell, most);
     }
 
+    /// Whether a device is one of the host's.
+    pub fn is_taken(&self, index: u32) -> bool {
+        self.taken_at(index).is_some()
+    }
+
     fn taken_at(&self, index: u32) -> Option<usize> {
         self.taken.iter().position(|at| at.device as u32 == index)
     }
@@ -109,6 +115,10 @@ impl Stack {
         let (meta, index) = (FrameMeta::default(), i.index as u32);
         let ports = &self.ports;
         let sent = if let Some(n) = ports.taken_at(index) {
+            if self.gate.is_on() {
+                self.ip.dropped(index);
+                return Err(EACCES);
+            }
             let at = ports.taken[n];
             ports.taps.frame(at, Way::By(by), &meta, &[frame]);
             let is_ours = |ip: IpAddr| ip.is_unspecified() || self.ip.is_local(ip);

@@ -27,6 +27,7 @@ const CLOSED: u8 = 7;
 /// See the module.
 pub(crate) struct Stream {
     network: Arc<UserNetwork>,
+    common: Arc<Common>,
     fd: HostFd,
     pub local: Endpoint,
     pub remote: Endpoint,
@@ -80,15 +81,23 @@ impl Stream {
     ) -> Result<Arc<Stream>> {
         let charge = common.charge_descriptor()?;
         let watched = network.readiness.watch(&fd, common)?;
-        Ok(Arc::new(Stream {
+        let stream = Arc::new(Stream {
             network: network.clone(),
+            common: common.clone(),
             fd,
             local,
             remote,
             announced: AtomicBool::new(announced),
             _watched: watched,
             _charge: charge,
-        }))
+        });
+        let known = Arc::downgrade(&stream);
+        network.streams.lock().insert(stream.fd.raw(), known);
+        Ok(stream)
+    }
+
+    pub fn common(&self) -> &Arc<Common> {
+        &self.common
     }
 
     pub fn progress(&self) -> Progress {
@@ -226,6 +235,13 @@ impl Outside for Stream {
 
     fn close(&self, binding: Option<Arc<Binding<Listener>>>) -> Option<Arc<Binding<Listener>>> {
         binding
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // (The descriptor is still open: its number is nobody else's.)
+        self.network.streams.lock().remove(&self.fd.raw());
     }
 }
 

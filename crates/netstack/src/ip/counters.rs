@@ -11,7 +11,8 @@ macro_rules! device_counters {
         }
 
         /// What a device's counters say.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+        #[serde(default)]
         pub struct DeviceCounts {
             $($(#[$doc])* pub $name: u64,)*
         }

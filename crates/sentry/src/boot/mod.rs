@@ -8,6 +8,7 @@ mod changes;
 mod join;
 mod launch;
 mod mounts;
+mod network;
 mod serve;
 
 use crate::fs::terminals::Terminals;
@@ -192,7 +193,7 @@ fn network(
     let edges = || or(hostcall::inet::Edges::new(), "watch the host's sockets");
     let net = match asked {
         config::Net::None => NetNamespace::new(),
-        config::Net::Devices(d) => return Ok((NetNamespace::new(), Some(d))),
+        config::Net::Devices(d) => return Ok((NetNamespace::new(), Some(*d))),
         config::Net::Host { broker, interfaces } => {
             NetNamespace::of_host(HostNetwork::new(broker, edges()?, interfaces))
         }
@@ -218,7 +219,7 @@ fn network(
 /// Gives the sandbox the devices that were taken over for it.
 fn attach(kernel: &Kernel, d: Devices) -> core::result::Result<(), Failure> {
     let net = &kernel.initial.net;
-    let attached = net.attach_devices(d.setup, d.links, d.names);
+    let attached = net.attach_devices(d.setup, d.links, d.names, d.gate);
     or(attached, "attach the network's devices")
 }
 

@@ -4,7 +4,7 @@
 //! through.
 
 use super::launch;
-use super::{Failure, attach, changes, join, or};
+use super::{Failure, attach, changes, join, network, or};
 use crate::container::Container;
 use crate::kernel::Kernel;
 use crate::task::ThreadGroup;
@@ -172,6 +172,21 @@ impl Server {
                 }
                 Ok(Some(0))
             }),
+            Some(control::NETWORK) => request.aside(move |r| {
+                let report = network::report(&r.kernel, &r.container);
+                let body = serde_json::to_vec(&report).map_err(|e| e.to_string())?;
+                let out = given.first().ok_or("there is nowhere to write to")?;
+                or(write_all(out, &body), "write of the network")?;
+                Ok(Some(0))
+            }),
+            // (They are the sandbox's: who joins it has no say.)
+            Some(control::RULES) if Arc::ptr_eq(container, &kernel.root) => {
+                request.aside(move |r| {
+                    let body = given.first().ok_or("the request has no body")?;
+                    network::change_rules(&r.kernel, &or(read_all(body), "read of the rules")?)?;
+                    Ok(Some(0))
+                });
+            }
             Some(kind) if kind >= control::START => {
                 request.refuse("this version does not know that request");
             }

@@ -1,0 +1,61 @@
+//! What a container's network is and does, for who looks at it from outside.
+
+use super::Failure;
+use crate::container::Container;
+use crate::kernel::Kernel;
+use net::Socket;
+use net::report::{Owner, Report};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The most descriptors that are told of as owners of sockets.
+const OWNERS_MOST: usize = 16_384;
+/// The longest name of a program: as `comm`.
+const COMMAND: usize = 16;
+
+/// Has the sandbox go by other rules.
+pub fn change_rules(kernel: &Kernel, body: &[u8]) -> core::result::Result<(), Failure> {
+    let rules: egress::Rules =
+        serde_json::from_slice(body).map_err(|e| format!("the rules are not understood: {e}"))?;
+    rules.check().map_err(|e| e.to_string())?;
+    let changed = kernel.initial.net.set_rules(rules);
+    changed.map_err(|_| {
+        "the container has no network by the stack (--net=sandbox, and devices when it starts), and rules are about that"
+            .into()
+    })
+}
+
+pub fn report(kernel: &Kernel, container: &Arc<Container>) -> Report {
+    container.ns.net.report(&owners(kernel, container))
+}
+
+/// The descriptors that stand for sockets, by the sockets' inodes. Those of other network namespaces
+/// are among them: their inodes are others.
+fn owners(kernel: &Kernel, container: &Arc<Container>) -> HashMap<u64, Vec<Owner>> {
+    let ns = &container.ns.pid_for_children;
+    let mut all: HashMap<u64, Vec<Owner>> = HashMap::new();
+    let mut count = 0;
+    for g in kernel.members(container) {
+        let Some(t) = kernel.tasks.lock().some_thread(g.tgid) else {
+            continue;
+        };
+        let files = t.files();
+        let comm = t.comm();
+        let comm = String::from_utf8_lossy(&comm[..comm.len().min(COMMAND)]);
+        for fd in files.list(0) {
+            let mut found = None;
+            files.holding(fd, |f| found = f.ops::<Socket>().map(Socket::number));
+            let Some(inode) = found else { continue };
+            all.entry(inode).or_default().push(Owner {
+                pid: g.pid.seen_in(ns),
+                fd,
+                command: comm.to_string(),
+            });
+            count += 1;
+            if count == OWNERS_MOST {
+                return all;
+            }
+        }
+    }
+    all
+}
