@@ -20,7 +20,8 @@ pub struct Setup {
 pub struct Forwards {
     pub v4: bool,
     pub v6: bool,
-    /// The indices of devices by which none leaves that is not this host's.
+    /// The indices of devices by which none leaves that is not this host's, nor an answer to one
+    /// that came by another. Rules for what may leave (`net::stack::gate`) count on it.
     pub guarded: Vec<u32>,
 }
 

@@ -67,8 +67,8 @@ pub(crate) struct Remote {
     stack: Arc<Stack>,
     pub common: Arc<Common>,
     pair: Pair,
-    /// Where a program of this host began it: the names by which its peer was reached.
-    begun_by: Option<Vec<String>>,
+    /// Where rules are about it: the names by which its peer was reached.
+    ruled_by: Option<Vec<String>>,
     state: Mutex<State>,
     backlog: Mutex<Backlog>,
 }
@@ -247,9 +247,11 @@ impl Remote {
         engine: Connection,
         begun: Begun,
     ) -> Arc<Remote> {
-        let (begun_by, listener) = match begun {
+        // (Who came by a device that programs made has what address they like, and routes change.)
+        let inner = (!stack.ports.is_taken(path.index)).then(Vec::new);
+        let (ruled_by, listener) = match begun {
             Begun::Here(names) => (Some(names), None),
-            Begun::Outside(l) => (None, Some(l)),
+            Begun::Outside(l) => (inner, Some(l)),
         };
         let sizes = super::options::buffers(common);
         Arc::new_cyclic(|me| Remote {
@@ -257,7 +259,7 @@ impl Remote {
             stack: stack.clone(),
             common: common.clone(),
             pair,
-            begun_by,
+            ruled_by,
             state: Mutex::new(State {
                 engine,
                 path,
@@ -280,14 +282,14 @@ impl Remote {
         })
     }
 
-    /// Whether a program of this host began it.
-    pub fn began_here(&self) -> bool {
-        self.begun_by.is_some()
+    /// Whether rules are about it: a program began it, or its peer is one.
+    pub fn is_ruled(&self) -> bool {
+        self.ruled_by.is_some()
     }
 
     /// The names by which its peer was reached, then.
     pub fn names(&self) -> &[String] {
-        self.begun_by.as_deref().unwrap_or_default()
+        self.ruled_by.as_deref().unwrap_or_default()
     }
 
     pub fn peer_end(&self) -> Endpoint {

@@ -284,7 +284,7 @@ impl Stack {
     pub fn set_rules(&self, rules: Rules) {
         self.gate.change(rules);
         for c in self.live() {
-            if c.began_here() && !self.gate.still_allows(c.peer_end(), c.names()) {
+            if c.is_ruled() && !self.gate.still_allows(c.peer_end(), c.names()) {
                 crate::tcp::Outside::reset(&*c);
             }
         }

@@ -39,7 +39,9 @@ impl Stack {
                 self.begin(&ns, now, pair, segment, info, Some(least))
             }
             Late::Answer(TimeWaitAnswer::Acknowledge(header)) => {
-                if let Ok(path) = self.path(pair.remote.ip(), Some(pair.local.ip())) {
+                if let Ok(path) = self.path(pair.remote.ip(), Some(pair.local.ip()))
+                    && !self.leads_out(&path, info)
+                {
                     self.answer(now, &path, pair, &header);
                 }
                 Taken::Yes
@@ -76,6 +78,9 @@ impl Stack {
         let (Ok(path), Some(me)) = (path, self.me.upgrade()) else {
             return Taken::Yes;
         };
+        if self.leads_out(&path, info) {
+            return Taken::Yes;
+        }
         if flags == Flags::ACK {
             return me.cookie_came_back(&l, now, pair, path, segment);
         }
@@ -92,6 +97,12 @@ impl Stack {
             Begin::No => {}
         }
         Taken::Yes
+    }
+
+    /// Whether an answer would leave by a device of the host's to somebody who came by one that
+    /// programs made, with whatever address (as `Ip::path_back`).
+    fn leads_out(&self, path: &Path, info: &Info) -> bool {
+        self.ports.is_taken(path.index) && !self.ports.is_taken(info.device)
     }
 
     fn cookie_came_back(

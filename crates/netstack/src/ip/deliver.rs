@@ -5,7 +5,7 @@ use super::counters::Mib;
 use super::errors::Cause;
 use super::receive::Arrival;
 use super::segment;
-use super::types::{Cast, FrameMeta, Info, Marks, Pair, Taken};
+use super::types::{Cast, FrameMeta, Info, Marks, Pair, Path, Taken};
 use super::wire::{ICMP, ICMPV6, IGMP, Sum, TCP, UDP, be16, is_link_local};
 use crate::tcp::{self, Segment};
 use bytes::Bytes;
@@ -139,16 +139,31 @@ impl Ip {
         let reset = tcp::reset_for(&segment);
         if at.upper.tcp(at.now, pair, segment, info) == Taken::No
             && let Some(reset) = reset
-            && let Ok(path) = self.path(d.from, Some(d.to), self.only_device(at, d))
+            && let Some(path) = self.path_back(at, d, Some(d.to))
         {
             // A reset that finds no room is asked for again.
             let _ = self.send_tcp(at.now, &path, pair, &reset, &[], 0, &Marks::default());
         }
     }
 
-    /// Answers to link-local addresses go where the question came from.
-    pub(super) fn only_device(&self, at: &Arrival<'_>, d: &Datagram) -> Option<u32> {
-        (is_link_local(d.from) || d.from.is_multicast()).then_some(at.dev.index)
+    /// The way of what this host answers by itself to a packet's sender, from that address.
+    ///
+    /// There is none from a device that programs made to one that is guarded
+    /// ([`Forwards::guarded`](crate::setup::Forwards)): answers repeat what a packet says, and its
+    /// source is whatever the program wrote.
+    pub(super) fn path_back(
+        &self,
+        at: &Arrival<'_>,
+        d: &Datagram,
+        from: Option<IpAddr>,
+    ) -> Option<Path> {
+        // Answers to link-local addresses go where the question came from.
+        let is_near = is_link_local(d.from) || d.from.is_multicast();
+        let only = is_near.then_some(at.dev.index);
+        let path = self.path(d.from, from, only).ok()?;
+        let is_guarded = |index| at.table.forwards.guarded.contains(&index);
+        let leaves = is_guarded(path.index) && !is_guarded(at.dev.index);
+        (!leaves).then_some(path)
     }
 
     fn deliver_udp(&self, at: &Arrival<'_>, d: &Datagram, info: &Info) {

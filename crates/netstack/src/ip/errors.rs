@@ -9,7 +9,7 @@ use super::keyed::Keyed;
 use super::limit::Bucket;
 use super::reassembly::Expired;
 use super::receive::Arrival;
-use super::types::{Cast, Marks};
+use super::types::{Cast, Marks, Path};
 use super::wire::{ICMP, ICMPV6};
 use crate::time::Instant;
 use std::collections::HashMap;
@@ -111,8 +111,8 @@ impl Ip {
         let ours = d.cast == Cast::Unicast && at.table.is_own(d.to, at.dev);
         let from = ours.then_some(d.to);
         let message = cause.message(d.is_v4(), d.named);
-        let only = self.only_device(at, d);
-        self.send_error(at.now, (from, d.from, only), d.tos, message, &d.packet);
+        let path = || self.path_back(at, d, from);
+        self.send_error(at.now, (from, d.from), path, d.tos, message, &d.packet);
     }
 
     /// Tells the sender of a datagram that not all of it came in time, if its beginning did.
@@ -130,21 +130,22 @@ impl Ip {
             return;
         }
         let message = Cause::Reassembly.message(v4, 0);
-        let ends = (Some(key.to), key.from, Some(key.device));
-        self.send_error(now, ends, 0, message, first);
+        let path = || self.path(key.from, Some(key.to), Some(key.device)).ok();
+        let ends = (Some(key.to), key.from);
+        self.send_error(now, ends, path, 0, message, first);
     }
 
-    /// `ends`: the source, the destination, the only device that may be taken. `message`: type,
-    /// code and second word.
+    /// `ends`: the source and the destination. `message`: type, code and second word.
     fn send_error(
         &self,
         now: Instant,
-        ends: (Option<IpAddr>, IpAddr, Option<u32>),
+        ends: (Option<IpAddr>, IpAddr),
+        path: impl Fn() -> Option<Path>,
         tos: u8,
         message: (u8, u8, u32),
         packet: &[u8],
     ) {
-        let (from, to, only) = ends;
+        let (from, to) = ends;
         if to.is_unspecified() || to.is_multicast() || self.is_broadcast(to) {
             return;
         }
@@ -158,9 +159,7 @@ impl Ip {
                 return self.snmp.count_by(v4, host.0, host.1);
             }
         }
-        let Ok(path) = self.path(to, from, only) else {
-            return;
-        };
+        let Some(path) = path() else { return };
         // As much of the packet as the least MTU takes (RFC 1812 4.3.2.3, RFC 4443 2.4).
         let most = if v4 { 576 - 28 } else { 1280 - 48 };
         let quote = &packet[..packet.len().min(most)];

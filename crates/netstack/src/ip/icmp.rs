@@ -88,9 +88,8 @@ impl Ip {
     }
 
     fn answer_echo(&self, at: &Arrival<'_>, d: &Datagram, kind: u8) {
-        let only = self.only_device(at, d);
         let from = (d.cast == Cast::Unicast).then_some(d.to);
-        let Ok(path) = self.path(d.from, from, only) else {
+        let Some(path) = self.path_back(at, d, from) else {
             return;
         };
         let b = d.body();

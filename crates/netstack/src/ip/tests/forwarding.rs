@@ -128,3 +128,52 @@ fn what_cannot_go_on_is_told() {
         assert_eq!(out[0][..6], [2, 0, 0, 0, 0, 8]);
     }
 }
+
+#[test]
+fn no_answer_leaves_by_a_guarded_device_to_who_came_by_another() {
+    /// Of a host behind the second device, that came by the first: an echo, a datagram to a port
+    /// that nobody has, a segment without a connection, a protocol that nobody knows, wrong options.
+    fn forged() -> Vec<Vec<u8>> {
+        let mut echo = vec![8, 0, 0, 0, 0, 1, 0, 1];
+        let sum = super::super::wire::Sum::default().add(&echo).finish();
+        echo[2..4].copy_from_slice(&sum.to_be_bytes());
+        let udp = [0, 9, 0, 9, 0, 8, 0, 0];
+        let mut tcp = vec![
+            0, 9, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x10, 0, 9, 0, 0, 0, 0,
+        ];
+        let (from, to) = ("10.1.0.2".parse().unwrap(), "10.0.0.1".parse().unwrap());
+        let sum = super::super::wire::Sum::pseudo(from, to, 6, tcp.len())
+            .add(&tcp)
+            .finish();
+        tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+        let frame = |protocol, options: &[u8], body: &[u8]| {
+            let mut f = refusals::frame_v4("10.1.0.2", "10.0.0.1", protocol, options, body);
+            f[..6].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
+            f
+        };
+        vec![
+            frame(1, &[], &echo),
+            frame(17, &[], &udp),
+            frame(6, &[], &tcp),
+            frame(99, &[], &[0; 8]),
+            frame(17, &[7, 1, 0, 0], &udp),
+        ]
+    }
+    for (guarded, answers) in [
+        (vec![], 5),
+        (vec![INDEX + 1], 0),
+        (vec![INDEX, INDEX + 1], 5),
+    ] {
+        let h = router(Forwards {
+            guarded,
+            ..Forwards::default()
+        });
+        h.seen.refuses.store(true, Relaxed);
+        frames(&h);
+        for f in forged() {
+            h.receive(after(1.0), &FrameMeta::default(), &f);
+        }
+        let out = frames(&h);
+        assert_eq!(out.iter().filter(|f| f[..6] == OTHER).count(), answers);
+    }
+}

@@ -14,7 +14,7 @@ fn v6(h: &str) -> Ipv6Addr {
 }
 
 /// A packet from A to B's MAC, or to the group's.
-fn frame_v4(from: &str, to: &str, protocol: u8, options: &[u8], body: &[u8]) -> Vec<u8> {
+pub(super) fn frame_v4(from: &str, to: &str, protocol: u8, options: &[u8], body: &[u8]) -> Vec<u8> {
     let mut head = Head::new();
     let to = v4(to);
     let mac = if to.is_multicast() {
