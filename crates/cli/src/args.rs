@@ -101,8 +101,8 @@ pub struct Do {
     pub net_log: Option<PathBuf>,
     /// With --net=sandbox: writes the packets of its devices to this file, as pcapng
     ///
-    /// (wireshark, tcpdump -r read it.) Packets for which there is no time are left out, and counted at the
-    /// file's end. With --net=user there are no packets: the sandbox has the host's sockets.
+    /// (wireshark, tcpdump -r read it.) Packets for which there is no time, or that are beyond 1 GiB,
+    /// are left out, and counted at the file's end. With --net=user there are no packets: the sandbox has the host's sockets.
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
     /// Sets an environment variable; may be given several times

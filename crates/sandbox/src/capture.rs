@@ -8,6 +8,7 @@
 //!
 //! - Nobody waits for it: frames for which its sockets have no room ([`packet::WATCH_BUFFER`]) are lost, and counted by
 //!   the host. The file says how many, at its end.
+//! - The file grows to [`FILE_MOST`]; what comes later is counted with those. A program fills no disk.
 //! - It has no capability, no file but that one, and an allow-list; all that it gets is hostile.
 //! - It ends when what it watches ends: then it writes what has come by then.
 
@@ -27,6 +28,8 @@ use std::path::Path;
 
 /// The longest frame.
 const LONGEST: usize = (64 << 10) + 256;
+/// How long the file gets, in bytes.
+pub const FILE_MOST: u64 = 1 << 30;
 /// Frames of a device in a turn.
 const TURN: usize = 64;
 /// Frames of a device that are still taken when all is over.
@@ -170,8 +173,10 @@ fn run(
     step("confine itself", locked)?;
     let mut writer = Writer {
         file,
+        left_out: vec![0; names.len()],
         taps: fds.collect(),
         frame: vec![0; LONGEST],
+        room: FILE_MOST,
         out: pcapng::head(names),
     };
     writer.serve(&until);
@@ -181,7 +186,11 @@ fn run(
 struct Writer {
     file: HostFd,
     taps: Vec<HostFd>,
+    /// Of each, the frames for which the file had no room.
+    left_out: Vec<u64>,
     frame: Vec<u8>,
+    /// Bytes that may still be written.
+    room: u64,
     /// What is to be written.
     out: Vec<u8>,
 }
@@ -225,6 +234,10 @@ impl Writer {
             let Ok(got) = packet::look(fd, &mut self.frame) else {
                 return;
             };
+            if self.room < (LONGEST + self.out.len()) as u64 {
+                self.left_out[n] += 1;
+                continue;
+            }
             let kept = got.n.min(self.frame.len());
             pcapng::frame(
                 &mut self.out,
@@ -245,13 +258,14 @@ impl Writer {
         }
     }
 
-    /// The frames that a socket had no room for.
+    /// The frames for which a socket, or the file, had no room.
     fn lost(&self, n: usize) -> u64 {
-        packet::drops(self.taps[n].raw()).unwrap_or(0).into()
+        self.left_out[n] + u64::from(packet::drops(self.taps[n].raw()).unwrap_or(0))
     }
 
     /// Writes all that waits. What the file does not take, as the disk is full, is lost.
     fn write(&mut self) {
+        self.room = self.room.saturating_sub(self.out.len() as u64);
         let mut left = &self.out[..];
         while !left.is_empty() {
             match file::write(self.file.raw(), left) {
