@@ -11,6 +11,11 @@ use std::sync::Arc;
 /// The most sockets that are told of; those that listen come first.
 pub const SOCKETS_MOST: usize = 16_384;
 
+/// The most devices, routes and neighbours of each kind that are told of, and addresses of a device:
+/// programs make as many as they like, and what is told is read whole.
+pub const OTHERS_MOST: usize = 1024;
+pub const ADDRESSES_MOST: usize = 64;
+
 /// All of it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -24,6 +29,8 @@ pub struct Report {
     pub policy: Option<Policy>,
     /// Sockets beyond [`SOCKETS_MOST`].
     pub sockets_left_out: u64,
+    /// Devices, routes and neighbours beyond [`OTHERS_MOST`].
+    pub others_left_out: u64,
 }
 
 /// Rules, and how often what was allowed and refused by them and those before.
@@ -158,24 +165,33 @@ impl NetNamespace {
     /// What there is now; `owners` has those of sockets by their inodes.
     #[must_use]
     pub fn report(self: &Arc<Self>, owners: &HashMap<u64, Vec<Owner>>) -> Report {
+        fn cut<T>(all: &mut Vec<T>) -> u64 {
+            let left_out = all.len().saturating_sub(OTHERS_MOST) as u64;
+            all.truncate(OTHERS_MOST);
+            left_out
+        }
         let (sockets, sockets_left_out) = self.told_sockets(owners);
+        let (mut devices, mut routes) = (self.told_devices(), self.told_routes());
+        let mut neighbours = self.told_neighbours();
         Report {
             mode: self.mode(),
-            devices: self.told_devices(),
-            routes: self.told_routes(),
-            neighbours: self
-                .neighbours()
-                .into_iter()
-                .map(|n| Neighbour {
-                    device: n.device,
-                    ip: n.ip,
-                    mac: n.mac,
-                })
-                .collect(),
+            others_left_out: cut(&mut devices) + cut(&mut routes) + cut(&mut neighbours),
+            devices,
+            routes,
+            neighbours,
             sockets,
             policy: self.told_policy(),
             sockets_left_out,
         }
+    }
+
+    fn told_neighbours(&self) -> Vec<Neighbour> {
+        let all = self.neighbours().into_iter().map(|n| Neighbour {
+            device: n.device,
+            ip: n.ip,
+            mac: n.mac,
+        });
+        all.collect()
     }
 
     fn told_policy(&self) -> Option<Policy> {
@@ -205,7 +221,7 @@ impl NetNamespace {
             index: i.index,
             mtu: i.mtu,
             mac: i.mac,
-            addresses: i.addresses,
+            addresses: i.addresses.into_iter().take(ADDRESSES_MOST).collect(),
         });
         all.collect()
     }

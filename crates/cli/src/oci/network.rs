@@ -150,6 +150,7 @@ fn as_json(r: &Report) -> Value {
             "counts": p.counts,
         })),
         "socketsLeftOut": r.sockets_left_out,
+        "othersLeftOut": r.others_left_out,
     })
 }
 
@@ -272,6 +273,10 @@ fn as_text(r: &Report) -> String {
     }
     if r.sockets_left_out > 0 {
         t += &format!("and {} more sockets\n", r.sockets_left_out);
+    }
+    if r.others_left_out > 0 {
+        let n = r.others_left_out;
+        t += &format!("and {n} more devices, routes and neighbours\n");
     }
     t
 }
