@@ -1,5 +1,6 @@
 //! What kind of address it is.
 
+use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// How an address is judged where no rule names its network.
@@ -11,6 +12,27 @@ pub enum Class {
     Private,
     /// This host, the link (metadata services are there), groups, and what no host has.
     Special,
+}
+
+/// The networks of [`Class::Special`], but for single addresses of metadata services.
+const SPECIAL: [&str; 8] = [
+    "0.0.0.0/8",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "192.0.0.0/24",
+    "224.0.0.0/3",
+    "::/16",
+    "fe80::/10",
+    "ff00::/8",
+];
+
+/// Whether a network has addresses of [`Class::Special`].
+#[must_use]
+pub fn has_special(net: &IpNet) -> bool {
+    let special = SPECIAL.iter().filter_map(|n| n.parse::<IpNet>().ok());
+    let single = METADATA.iter().map(|ip| IpNet::from(*ip));
+    let overlaps = |n: IpNet| n.contains(&net.network()) || net.contains(&n.network());
+    special.chain(single).any(overlaps)
 }
 
 const fn v6(a: [u16; 8]) -> IpAddr {
@@ -129,6 +151,28 @@ mod tests {
             "192.169.0.1",
         ] {
             assert_eq!(of(s), Class::Public, "{s}");
+        }
+    }
+
+    #[test]
+    fn special_networks() {
+        for n in SPECIAL {
+            let n: IpNet = n.parse().unwrap();
+            for ip in [n.network(), n.broadcast()] {
+                assert_eq!(class(ip), Class::Special, "{ip}");
+            }
+            assert!(has_special(&n), "{n}");
+        }
+        for (net, has) in [
+            ("168.0.0.0/8", true),
+            ("169.254.169.254/32", true),
+            ("fd00:ec2::/32", true),
+            ("::/0", true),
+            ("10.0.0.0/8", false),
+            ("203.0.113.0/24", false),
+            ("2001:db8::/32", false),
+        ] {
+            assert_eq!(has_special(&net.parse().unwrap()), has, "{net}");
         }
     }
 

@@ -5,7 +5,9 @@
 
 use crate::rule::normal;
 use simple_dns::rdata::{A, AAAA, OPT, RData};
-use simple_dns::{CLASS, Name, OPCODE, Packet, PacketFlag, QCLASS, QTYPE, RCODE, ResourceRecord};
+use simple_dns::{
+    CLASS, Name, OPCODE, Packet, PacketFlag, QCLASS, QTYPE, RCODE, ResourceRecord, TYPE,
+};
 use std::net::IpAddr;
 
 /// The longest message: what a TCP frame can say.
@@ -73,6 +75,18 @@ pub enum Unasked {
     Answer(Vec<u8>),
 }
 
+/// Whether programs ask for records of this type: a number that nobody uses would be two bytes that leave
+/// with each question.
+fn has_use(t: TYPE) -> bool {
+    /// DNAME, SSHFP, NSEC3PARAM, TLSA, SMIMEA, CDS, CDNSKEY, OPENPGPKEY, URI.
+    const OTHERS: [u16; 9] = [39, 44, 51, 52, 53, 59, 60, 61, 256];
+    match t {
+        TYPE::Unknown(n) => OTHERS.contains(&n),
+        TYPE::NULL | TYPE::OPT => false,
+        _ => true,
+    }
+}
+
 /// Reads a question.
 pub fn question(bytes: &[u8], by: Transport) -> Result<Asked, Unasked> {
     // Before anything is parsed: what a stub of a C library writes is short, and has one question.
@@ -96,7 +110,9 @@ pub fn question(bytes: &[u8], by: Transport) -> Result<Asked, Unasked> {
     let [q] = &packet.questions[..] else {
         return refuse(RCODE::FormatError);
     };
-    if !matches!(q.qclass, QCLASS::CLASS(CLASS::IN)) || !matches!(q.qtype, QTYPE::TYPE(_)) {
+    let is_plain = matches!(q.qclass, QCLASS::CLASS(CLASS::IN))
+        && matches!(q.qtype, QTYPE::TYPE(t) if has_use(t));
+    if !is_plain {
         return refuse(RCODE::NotImplemented);
     }
     let Some(name) = normal(&q.qname.to_string()) else {
@@ -264,8 +280,8 @@ fn bare(id: u16, code: RCODE) -> Vec<u8> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use simple_dns::Question;
     use simple_dns::rdata::TXT;
-    use simple_dns::{Question, TYPE};
 
     fn query(name: &str, kind: TYPE) -> Vec<u8> {
         let mut p = Packet::new_query(7);
@@ -326,6 +342,22 @@ mod tests {
                 address: 0x0101_0101
             })
         );
+    }
+
+    #[test]
+    fn numbers_without_use_do_not_leave() {
+        for (kind, asked) in [
+            (1, true),
+            (28, true),
+            (65, true),
+            (52, true),
+            (10, false),
+            (41, false),
+            (0x7365, false),
+        ] {
+            let q = question(&query("a.org", TYPE::from(kind)), Transport::Udp);
+            assert_eq!(q.is_ok(), asked, "{kind}");
+        }
     }
 
     #[test]

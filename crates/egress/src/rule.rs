@@ -9,7 +9,7 @@
 //! | `*` | everything that is not special (see [`crate::address`]) |
 
 use crate::Protocol;
-use crate::address::canonical;
+use crate::address::{canonical, has_special};
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -80,6 +80,14 @@ impl Rule {
     pub fn lifts(&self, ip: IpAddr) -> bool {
         const LEAST: u8 = 8;
         self.names_address(ip) && matches!(&self.target, Target::Net(n) if n.prefix_len() >= LEAST)
+    }
+    /// Whether it could allow what is refused by itself without rules: special addresses, and these.
+    #[must_use]
+    pub fn opens(&self, own: &[IpAddr]) -> bool {
+        match &self.target {
+            Target::Net(n) => has_special(n) || own.iter().any(|ip| n.contains(&canonical(*ip))),
+            Target::All | Target::Name(_) | Target::Below(_) => false,
+        }
     }
     /// Whether it is about this name: as [`normal`] gives it.
     #[must_use]

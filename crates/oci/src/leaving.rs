@@ -90,6 +90,15 @@ fn by_annotations(rt: &Runtime, spec: &Spec, rules: &mut Rules) -> Result<bool> 
             "annotation {ALLOW_ANNOTATION}: the runtime says what is allowed (--allow), and annotations may only deny more"
         )));
     }
+    // Where the runtime denies something, this host and the like are refused, too.
+    if !rules.is_empty() {
+        let own = own();
+        if let Some(r) = allow.iter().find(|r| r.opens(&own)) {
+            return Err(Error::Refused(format!(
+                "annotation {ALLOW_ANNOTATION}: {r} is refused where the runtime has rules (--deny), and annotations may only deny more"
+            )));
+        }
+    }
     rules.allow.extend(allow);
     rules.deny.extend(deny);
     Ok(true)
@@ -110,10 +119,14 @@ pub fn complete(rules: &mut Rules) -> Result<()> {
     if rules.resolvers.is_empty() {
         rules.resolvers = resolvers();
     }
-    let here = sandbox::interfaces().into_iter();
-    let addresses = here.flat_map(|i| i.addresses).map(|(ip, _)| ip);
-    rules.own = addresses.collect();
+    rules.own = own();
     rules.check().map_err(|e| Error::Refused(e.to_string()))
+}
+
+/// This host's addresses.
+fn own() -> Vec<IpAddr> {
+    let here = sandbox::interfaces().into_iter();
+    here.flat_map(|i| i.addresses).map(|(ip, _)| ip).collect()
 }
 
 /// This host's name servers.
