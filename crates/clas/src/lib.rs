@@ -22,6 +22,7 @@ mod kept;
 mod refs;
 mod registry;
 mod room;
+mod swap;
 
 use abi::errno::ENOMEM;
 use abi::{PAGE_SIZE, Result, Va};
@@ -33,12 +34,14 @@ use parking_lot::Mutex;
 use refs::{Freed, RefCounts};
 use smallvec::SmallVec;
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 pub use copies::Beside;
 pub use huge::LEN as HUGE;
 pub use registry::MappingRegistry;
+pub use room::Waiter;
+pub use swap::SwapStats;
 
 /// A container-level address: a byte offset in the memory file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -86,6 +89,8 @@ pub struct Clas {
     view: View,
     inner: Mutex<Inner>,
     room: room::Room,
+    /// Where frames go that there is no room for; set at the start, if at all.
+    swap: OnceLock<swap::Swap>,
     /// What is taken of [`MAPPINGS`].
     mappings: AtomicU64,
 }
@@ -131,6 +136,8 @@ struct Inner {
     refs: RefCounts,
     /// Frames with a reference.
     used: u64,
+    /// Of `used`, those that are swapped out.
+    away: u64,
     peak: u64,
     /// Address spaces that have ended, and whose frames are still to come.
     ending: usize,
@@ -139,10 +146,12 @@ struct Inner {
 /// What [`Clas::stats`] tells, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// In allocated frames, touched or not.
+    /// In allocated frames, touched, swapped out or not.
     pub allocated: u64,
-    /// The highest `allocated` has been.
+    /// The highest `allocated` has been, without what is swapped out.
     pub peak: u64,
+    /// Of `allocated`, what is swapped out.
+    pub swapped: u64,
     /// In frames that the host holds in memory (or swap) now.
     pub resident: u64,
     pub limit: u64,
@@ -202,10 +211,12 @@ impl Clas {
                 leaving: 0,
                 refs: RefCounts::default(),
                 used: 0,
+                away: 0,
                 peak: 0,
                 ending: 0,
             }),
             room: room::Room::new(limit),
+            swap: OnceLock::new(),
             mappings: AtomicU64::new(0),
         }))
     }
@@ -288,8 +299,8 @@ impl Clas {
         inner.kept.remove(start, start + pages);
         inner.refs.insert(start, start + pages);
         inner.used += pages;
-        inner.peak = inner.peak.max(inner.used);
-        drop(inner);
+        inner.peak = inner.peak.max(inner.here());
+        self.tell_if_low(inner);
         let at = Cla(start * PAGE_SIZE);
         if self.on_disk
             && let Err(e) = hostcall::file::fallocate(self.file.raw(), 0, at.0, pages * PAGE_SIZE)
@@ -358,9 +369,12 @@ impl Clas {
             return;
         }
         // Without the lock: until they are in the free runs, nobody else knows these frames.
+        let swapped = |s: &swap::Swap| freed.iter().map(|r| s.forget(r.0, r.1)).sum();
+        let away: u64 = self.swap.get().map_or(0, swapped);
         let kept: SmallVec<[bool; 4]> = freed.iter().map(|r| self.clear(r.0, r.1)).collect();
         let mut excess = Freed::new();
         let mut inner = self.inner.lock();
+        inner.away -= away;
         for (&(start, end), kept) in freed.iter().zip(kept) {
             inner.used -= end - start;
             inner.free.insert(start, end);
@@ -478,6 +492,13 @@ impl Clas {
         self.exclusive_prefix(at, pages) == pages
     }
 
+    /// How many references the first of `pages` frames has, and how many from it on have as many.
+    #[must_use]
+    pub fn shared_prefix(&self, at: Cla, pages: u64) -> (u32, u64) {
+        let inner = self.inner.lock();
+        inner.refs.shared_prefix(at.page(), at.page() + pages)
+    }
+
     /// How many of the first of `pages` frames have exactly one reference.
     #[must_use]
     pub fn exclusive_prefix(&self, at: Cla, pages: u64) -> u64 {
@@ -542,6 +563,7 @@ impl Clas {
         Stats {
             allocated: inner.used * PAGE_SIZE,
             peak: inner.peak * PAGE_SIZE,
+            swapped: inner.away * PAGE_SIZE,
             resident,
             limit: self.room.limit().saturating_mul(PAGE_SIZE),
         }

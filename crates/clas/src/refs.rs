@@ -94,6 +94,14 @@ impl RefCounts {
         freed
     }
 
+    /// How many references the frame `start` has, and up to where, of `end`, the same.
+    pub(crate) fn shared_prefix(&self, start: u64, end: u64) -> (u32, u64) {
+        match self.runs.range(..=start).next_back() {
+            Some((_, r)) if r.end > start => (r.refs, r.end.min(end) - start),
+            _ => (0, 0),
+        }
+    }
+
     pub(crate) fn exclusive_prefix(&self, start: u64, end: u64) -> u64 {
         // Adjacent runs differ, so the run that holds `start` tells all.
         match self.runs.range(..=start).next_back() {

@@ -6,6 +6,8 @@
 //!   limit says. Any other frame has no page of the file: so the file never has more than that,
 //!   touched or not.
 //!   (A limit that is set below what is in use forbids allocations until enough is freed.)
+//! - Where there is swap, some room is kept free ([`Room::reserve`]): the maker is told once when
+//!   less is left, and sends frames out before anybody waits for it.
 //! - Who waits for room holds no lock of this crate's, but may hold those of an address space and
 //!   of a file. So what makes room takes these only where they are free, and every wait ends: when
 //!   there is room, when the waiter itself is to die, when there is nothing left to be freed, or
@@ -28,6 +30,9 @@ const ENDING_MAX: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 /// Of the room that is left, one guess of what is touched next takes a part.
 const PARTS: u64 = 16;
+/// Where there is swap, this part of the limit is kept free, but so many pages at most.
+const PARTS_FREE: u64 = 32;
+const RESERVE_MAX: u64 = (2 << 20) / PAGE_SIZE;
 
 /// The limit, and what waiters share. The counts of frames are [`Inner`]'s.
 pub(crate) struct Room {
@@ -42,6 +47,49 @@ pub(crate) struct Room {
     waiting: AtomicU64,
     /// How often the maker found nothing that it could free.
     hopeless: AtomicU64,
+    /// The maker was told that little is left, and has not looked since.
+    is_told: AtomicBool,
+}
+
+/// Who waits for room, as those see it who make some. Atomics, each for itself.
+#[derive(Debug, Default)]
+pub struct Waiter {
+    /// It is to die, and waits for nothing.
+    doomed: AtomicBool,
+    /// It waits, with a lock held that others would need to free what it has.
+    waits: AtomicBool,
+    /// So many bytes it is to free itself.
+    asked: AtomicU64,
+    /// It has freed all that it could since it began.
+    is_empty: AtomicBool,
+}
+
+impl Waiter {
+    /// From now on it waits for nothing.
+    pub fn doom(&self) {
+        self.doomed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it waits.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// Asks it to free so many bytes of what it holds; whether it will.
+    #[must_use]
+    pub fn ask(&self, bytes: u64) -> bool {
+        let can = self.waits() && !self.is_empty.load(Ordering::Relaxed);
+        if can {
+            self.asked.store(bytes, Ordering::Relaxed);
+        }
+        can
+    }
+
+    /// It begins to look for room, or has found that it can free nothing more.
+    pub fn set_empty(&self, is_empty: bool) {
+        self.is_empty.store(is_empty, Ordering::Relaxed);
+    }
 }
 
 /// A limit of bytes, in pages.
@@ -61,7 +109,13 @@ impl Room {
             maker: OnceLock::new(),
             waiting: AtomicU64::new(0),
             hopeless: AtomicU64::new(0),
+            is_told: AtomicBool::new(false),
         }
+    }
+
+    /// So many frames are to be free: enough for what is wanted while some are sent out.
+    fn reserve(&self) -> u64 {
+        (self.limit() / PARTS_FREE).min(RESERVE_MAX)
     }
 
     /// In pages.
@@ -80,7 +134,7 @@ impl Room {
     }
 
     fn is_enough_beside(&self, inner: &Inner, pages: u64, kept: u64) -> bool {
-        let then = inner.used.checked_add(pages);
+        let then = inner.here().checked_add(pages);
         then.and_then(|n| n.checked_add(kept + inner.leaving))
             .is_some_and(|n| n <= self.limit())
     }
@@ -134,15 +188,24 @@ impl Clas {
         if !self.is_limited() {
             return most;
         }
-        let used = self.inner.lock().used;
+        let used = self.inner.lock().here();
         let left = self.room.limit().saturating_sub(used) * PAGE_SIZE;
         let part = (left / PARTS).clamp(PAGE_SIZE, most);
         1 << part.ilog2()
     }
 
-    /// Waits until there is room for so many bytes, or until `doomed` says that the caller is to
-    /// die; `ENOMEM` where it does not come.
-    pub fn await_room(&self, bytes: u64, doomed: &AtomicBool) -> Result<()> {
+    /// Waits with a lock held, as [`Clas::await_room`], for a page; gives how many bytes the caller
+    /// is to free itself first, if any.
+    pub fn await_room_holding(&self, who: &Waiter) -> Result<u64> {
+        who.waits.store(true, Ordering::Relaxed);
+        let room = self.await_room(PAGE_SIZE, who);
+        who.waits.store(false, Ordering::Relaxed);
+        room.map(|()| who.asked.swap(0, Ordering::Relaxed))
+    }
+
+    /// Waits until there is room for so many bytes, or until `who` is asked to free some itself;
+    /// `ENOMEM` where room does not come, or `who` is to die.
+    pub fn await_room(&self, bytes: u64, who: &Waiter) -> Result<()> {
         let pages = bytes.div_ceil(PAGE_SIZE);
         let maker = self.room.maker.get();
         let longest = if maker.is_some() { LONGEST } else { ENDING_MAX };
@@ -151,13 +214,14 @@ impl Clas {
         let mut inner = self.inner.lock();
         loop {
             // (An allocation gives back what is kept.)
-            if self.room.can_be_enough(&inner, pages) {
+            let is_asked = who.asked.load(Ordering::Relaxed) > 0;
+            if is_asked || self.room.can_be_enough(&inner, pages) {
                 return Ok(());
             }
             let is_vain = self.room.hopeless.load(Ordering::Relaxed) != hopeless
                 || (maker.is_none() && inner.ending == 0)
                 || self.room.limit() < pages;
-            if is_vain || doomed.load(Ordering::Relaxed) || Instant::now() >= deadline {
+            if is_vain || who.doomed.load(Ordering::Relaxed) || Instant::now() >= deadline {
                 return Err(ENOMEM);
             }
             self.room.waiting.fetch_add(1, Ordering::Relaxed);
@@ -169,6 +233,65 @@ impl Clas {
             }
             self.room.waiting.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    /// Has those that wait look again.
+    pub fn wake_waiters(&self) {
+        let _inner = self.inner.lock();
+        self.room.changed.notify_all();
+    }
+
+    /// Counts `pages` frames that were swapped out as here again, if there is room.
+    pub(crate) fn take_room(&self, pages: u64) -> bool {
+        let mut inner = self.inner.lock();
+        if !self.room.is_enough(&inner, pages) {
+            self.shed_kept(&mut inner);
+            if !self.room.is_enough(&inner, pages) {
+                return false;
+            }
+        }
+        inner.away -= pages;
+        inner.peak = inner.peak.max(inner.here());
+        self.tell_if_low(inner);
+        true
+    }
+
+    /// Frames are swapped out, and their pages gone.
+    pub(crate) fn room_came(&self, pages: u64) {
+        self.inner.lock().away += pages;
+        if self.room.waiting.load(Ordering::Relaxed) > 0 {
+            self.room.changed.notify_all();
+        }
+    }
+
+    /// Tells the maker, once, where little is left and something can be sent out.
+    pub(crate) fn tell_if_low(&self, inner: MutexGuard<'_, Inner>) {
+        let low = self.has_swap() && !self.room.is_enough(&inner, self.room.reserve());
+        drop(inner);
+        if low
+            && self.can_swap()
+            && !self.room.is_told.swap(true, Ordering::Relaxed)
+            && let Some(maker) = self.room.maker.get()
+        {
+            maker();
+        }
+    }
+
+    /// How many bytes are to be sent out for the reserve to be whole, and as much again; 0 where
+    /// it is. (The maker has looked.)
+    #[must_use]
+    pub fn wants_out(&self) -> u64 {
+        if !self.can_swap() {
+            return 0;
+        }
+        self.room.is_told.store(false, Ordering::Relaxed);
+        let inner = self.inner.lock();
+        let reserve = self.room.reserve();
+        if self.room.can_be_enough(&inner, reserve) {
+            return 0;
+        }
+        let taken = inner.here() + inner.leaving + 2 * reserve;
+        taken.saturating_sub(self.room.limit()) * PAGE_SIZE
     }
 
     /// Gives back what is free and in memory.
@@ -205,6 +328,11 @@ impl Clas {
 }
 
 impl Inner {
+    /// Frames with a reference that are not swapped out.
+    pub(crate) fn here(&self) -> u64 {
+        self.used - self.away
+    }
+
     /// Takes out what is free and in memory, to be given back.
     fn take_kept(&mut self) -> Freed {
         let mut out = Freed::new();
@@ -224,7 +352,9 @@ mod tests {
     use std::sync::Arc;
 
     const P: u64 = PAGE_SIZE;
-    static NEVER: AtomicBool = AtomicBool::new(false);
+    fn never() -> Waiter {
+        Waiter::default()
+    }
 
     #[test]
     fn the_limit_holds_with_what_is_kept() {
@@ -260,7 +390,7 @@ mod tests {
         let c = Clas::with_limit(10 * P).unwrap();
         let a = c.allocate(10, None).unwrap();
         // Nobody makes room.
-        assert_eq!(c.await_room(P, &NEVER), Err(ENOMEM));
+        assert_eq!(c.await_room(P, &never()), Err(ENOMEM));
         let weak = Arc::downgrade(&c);
         let asked = Arc::new(AtomicU64::new(0));
         let count = asked.clone();
@@ -273,15 +403,16 @@ mod tests {
             }
         }));
         assert_eq!(c.allocate(1, None), Err(ENOMEM));
-        c.await_room(P, &NEVER).unwrap();
+        c.await_room(P, &never()).unwrap();
         let b = c.allocate(1, None).unwrap();
         assert_eq!(asked.load(Ordering::Relaxed), 2);
-        assert_eq!(c.await_room(P, &NEVER), Err(ENOMEM));
+        assert_eq!(c.await_room(P, &never()), Err(ENOMEM));
         // Who is to die does not ask.
-        let doomed = AtomicBool::new(true);
+        let doomed = Waiter::default();
+        doomed.doom();
         assert_eq!(c.await_room(P, &doomed), Err(ENOMEM));
         // More than the limit can never be had.
-        assert_eq!(c.await_room(11 * P, &NEVER), Err(ENOMEM));
+        assert_eq!(c.await_room(11 * P, &never()), Err(ENOMEM));
         assert_eq!(asked.load(Ordering::Relaxed), 3);
         c.decref(b, 1);
         c.decref(Cla(a.0 + P), 9);

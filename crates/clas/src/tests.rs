@@ -3,7 +3,6 @@ use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
 const P: u64 = PAGE_SIZE;
-static NEVER: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 #[test]
 fn frames_read_as_zeros_when_reused() {
@@ -87,7 +86,7 @@ fn who_finds_no_room_waits_for_what_ends() {
         other.decref(a, 8);
         other.has_ended();
     });
-    c.await_room(4 * P, &NEVER).unwrap();
+    c.await_room(4 * P, &Waiter::default()).unwrap();
     assert!(c.allocate(4, None).is_ok());
     t.join().unwrap();
     assert_eq!(c.allocate(5, None), Err(ENOMEM));
@@ -154,7 +153,7 @@ fn guesses_do_not_wait_and_others_not_for_ever() {
             std::thread::sleep(Duration::from_millis(100));
         }
     });
-    assert_eq!(c.await_room(P, &NEVER), Err(ENOMEM));
+    assert_eq!(c.await_room(P, &Waiter::default()), Err(ENOMEM));
     let waited = start.elapsed();
     assert!(waited >= Duration::from_secs(2) && waited < Duration::from_millis(2900));
     t.join().unwrap();

@@ -128,6 +128,12 @@ pub struct Do {
     /// Where that is reached, its largest process is ended, as by a kernel that is out of memory.
     #[arg(long, short = 'm', value_name = "SIZE", value_parser = memory)]
     pub memory: Option<i64>,
+    /// How much of its memory may be swapped out besides, as in 1G [default: nothing]
+    ///
+    /// What was not used lately is kept compressed, in memory that --memory does not count: often a
+    /// third of this size. Programs end for lack of memory only where both are full.
+    #[arg(long, value_name = "SIZE", value_parser = memory, requires = "memory")]
+    pub swap: Option<i64>,
     /// Writes down system calls, all or some: names and classes like %file, separated by commas
     #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = strace_filter)]

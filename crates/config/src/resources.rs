@@ -16,6 +16,9 @@ pub struct Limits {
     /// Bytes of frames that it may have: the memory, with swap where the host has some; negative for
     /// no limit but the host's.
     pub frames: Option<i64>,
+    /// Bytes of frames that may be swapped out besides, compressed, to memory that does not count
+    /// for `frames`. Said at the start alone.
+    pub swap: Option<i64>,
     /// Microseconds of CPU time in each period; not positive for no limit.
     pub quota: Option<i64>,
     pub period: Option<u64>,
@@ -58,6 +61,12 @@ impl Limits {
     #[must_use]
     pub fn frames_max(&self) -> Option<u64> {
         self.frames.and_then(|n| u64::try_from(n).ok())
+    }
+
+    /// The sandbox's own swap, bytes.
+    #[must_use]
+    pub fn swap_max(&self) -> Option<u64> {
+        self.swap.and_then(|n| u64::try_from(n).ok())
     }
 
     /// How many CPUs there are, of the `all` that the sandbox began with. They are numbered from 0,

@@ -196,7 +196,12 @@ impl State {
         let (set, clear) = match advice {
             MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_HUGEPAGE
             | MADV_NOHUGEPAGE | MADV_MERGEABLE | MADV_UNMERGEABLE => return Ok(()),
-            MADV_COLD | MADV_PAGEOUT => return if locked { Err(EINVAL) } else { Ok(()) },
+            MADV_COLD | MADV_PAGEOUT if locked => return Err(EINVAL),
+            MADV_COLD => return Ok(()),
+            MADV_PAGEOUT => {
+                self.page_out(part);
+                return Ok(());
+            }
             MADV_DONTNEED if locked => return Err(EINVAL),
             MADV_DONTNEED | MADV_DONTNEED_LOCKED => {
                 self.dont_need(part);
@@ -261,7 +266,7 @@ impl State {
                         self.clas.discard(at, pages);
                     }
                 }
-                (PmaKind::Anon | PmaKind::AnonCow, _) => self.pma_remove(r),
+                (PmaKind::Anon | PmaKind::AnonCow | PmaKind::Swapped, _) => self.pma_remove(r),
                 _ => {}
             }
         }
@@ -322,7 +327,7 @@ impl State {
 
 fn populate_errno(b: Bad) -> abi::Errno {
     match b {
-        Bad::Unmapped | Bad::Memory => ENOMEM,
+        Bad::Unmapped | Bad::Memory | Bad::Room => ENOMEM,
         Bad::Forbidden => EINVAL,
         Bad::Bus => EFAULT,
     }

@@ -249,7 +249,7 @@ impl State {
             let found: SmallVec<[(Range<u64>, Cla); 2]> = self
                 .pmas
                 .range(spot.clone())
-                .filter(|(_, p)| !p.is_file())
+                .filter(|(_, p)| !p.is_file() && p.is_here())
                 .filter_map(|(r, p)| {
                     let part = r.start.max(spot.start)..r.end.min(spot.end);
                     let at = p.after(part.start - r.start).frames()?;

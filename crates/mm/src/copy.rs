@@ -133,7 +133,7 @@ impl State {
         let ready = self
             .pmas
             .get(va)
-            .filter(|(_, p)| !mode.is_write() || p.writable());
+            .filter(|(_, p)| p.is_here() && (!mode.is_write() || p.writable()));
         let (r, pma) = match ready {
             Some((pr, p)) => {
                 let start = pr.start.max(vr.start);
@@ -527,7 +527,7 @@ impl Mm {
         let st = self.state.try_lock()?;
         let (vr, vma) = st.vmas.get(va.0)?;
         let (pr, p) = st.pmas.get(va.0)?;
-        if !mode.allowed(vma) || (mode.is_write() && !p.writable()) {
+        if !mode.allowed(vma) || !p.is_here() || (mode.is_write() && !p.writable()) {
             return None;
         }
         debug_assert!(vr.contains(&va.0));

@@ -16,8 +16,22 @@ impl Mm {
     /// see. A fault that is already served (the mapping had been dropped, another thread was
     /// faster) is no error.
     pub fn handle_fault(&self, info: FaultInfo) -> Result<(), Fault> {
-        self.with(|st| st.fault(info))
-            .map_err(|bad| bad.fault(info.addr))
+        /// Where there is room, others have taken it.
+        const TRIES: u32 = 1000;
+        for _ in 0..TRIES {
+            let served = self.with(|st| {
+                st.waits_outside = true;
+                let served = st.fault(info);
+                st.waits_outside = false;
+                served
+            });
+            match served {
+                // Without the lock: others may send out what this address space has.
+                Err(Bad::Room) if self.await_room().is_ok() => {}
+                r => return r.map_err(|bad| bad.fault(info.addr)),
+            }
+        }
+        Err(Bad::Memory.fault(info.addr))
     }
 }
 
@@ -79,6 +93,10 @@ impl State {
             window(va, EAGER, &r)
         };
         match self.host.hole(va, near) {
+            // So that what is used can be told from what is not.
+            Ok(hole) if own && self.clas.has_swapped() => {
+                self.host_map(window(va, crate::swap::CLUSTER, &hole));
+            }
             Ok(hole) if own => {
                 let step = self.step(va, &vr, &vma, hole);
                 self.host_map(step);

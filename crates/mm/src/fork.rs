@@ -48,6 +48,8 @@ impl Mm {
                 copy.inherit_sites(&parent.sites())?;
             }
             st.fork_into(&mut to, writers);
+            to.kin = st.kin.clone();
+            st.kin.add([&self.me, &child.me]);
             to.keep_inherited(&st.patches);
             st.patches.forked();
             // Before the child can run or be seen: nobody writes to what is shared now.

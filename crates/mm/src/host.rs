@@ -11,6 +11,9 @@ use std::ops::Range;
 
 /// The most that a host mapping of this PMA in this VMA may allow.
 pub(crate) fn effective(vma: &Vma, pma: &Pma) -> Prot {
+    if !pma.is_here() {
+        return Prot::NONE;
+    }
     let mut p = vma.prot;
     if p.contains(Prot::WRITE) {
         // On x86, what can be written can be read.

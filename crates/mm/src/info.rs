@@ -80,6 +80,8 @@ pub struct VmaUsage {
     pub anonymous: u64,
     /// Of `anonymous`: shared with other address spaces until written.
     pub shared: u64,
+    /// Swapped out (not in `rss`).
+    pub swapped: u64,
 }
 
 /// The sizes in `/proc/PID/status`, in bytes.
@@ -93,6 +95,8 @@ pub struct Usage {
     pub locked: u64,
     pub rss: u64,
     pub rss_anon: u64,
+    /// Swapped out.
+    pub swapped: u64,
     pub mappings: usize,
     /// Faults served by the Sentry.
     pub faults: u64,
@@ -135,7 +139,7 @@ impl Mm {
     }
 
     /// What `/proc/PID/pagemap` says of the pages from `start` on: bit 63 for one that is there,
-    /// bit 61 for one of a file. There are no frame numbers: they would be the host's.
+    /// bit 62 for one that is swapped out, bit 61 for one of a file. There are no frame numbers: they would be the host's.
     pub fn page_map(&self, start: u64, pages: &mut [u64]) {
         let end = start
             .saturating_add(pages.len() as u64 * PAGE)
@@ -160,6 +164,7 @@ impl Mm {
             locked: c.locked * PAGE,
             rss: 0,
             rss_anon: 0,
+            swapped: self.charged.swapped(),
             mappings: st.vmas.len(),
             faults: st.faults,
         }
@@ -207,6 +212,7 @@ impl State {
 
     fn page_map(&self, r: Range<u64>, pages: &mut [u64]) {
         const PRESENT: u64 = 1 << 63;
+        const SWAPPED: u64 = 1 << 62;
         const OF_FILE: u64 = 1 << 61;
         let mut there = vec![0u8; pages.len()];
         for (e, p) in self.pmas.range(r.clone()) {
@@ -219,8 +225,9 @@ impl State {
                 Backing::Frames(cla) => self.clas.residency(cla, there),
             }
             let value = PRESENT | if p.is_file() { OF_FILE } else { 0 };
+            let absent = if p.is_here() { 0 } else { SWAPPED };
             for (page, t) in pages[at..at + n].iter_mut().zip(there) {
-                *page = if *t & 1 != 0 { value } else { 0 };
+                *page = if *t & 1 != 0 { value } else { absent };
             }
         }
     }
@@ -242,6 +249,9 @@ impl State {
                     }
                 };
                 u.rss += bytes;
+                if !p.is_here() {
+                    u.swapped += len - bytes;
+                }
                 if !p.is_file() {
                     u.anonymous += bytes;
                     if !p.writable() {

@@ -25,6 +25,7 @@
 //!    ▲                       │ write, shared: copy 16 KiB or more
 //!    └───────────────────────┘
 //!   File (private) ── write: copy up to 64 KiB ──► Anon
+//!   Anon, AnonCow ── long unused, alone ──► Swapped ── access ──► Anon, or AnonCow if shared since
 //!   File (shared)  ── write: ask the file for Access::Write ──► FileWritable
 //! ```
 //!
@@ -51,7 +52,8 @@
 //! are operations: `resolve` finds or makes the PMA for an access; `host` makes the cache agree
 //! with VMAs and PMAs; `place` finds an address; and there is a file for each group of calls
 //! (`map`, `remap`, `protect`, `brk`, `advise`, `lock`, `policy`, `fork`), for faults (`fault`,
-//! `stack`), for giving back what nobody touched (`trim`), for the Sentry's accesses (`copy`, `user`, `futex`), for code (`patch`) and for
+//! `stack`), for giving back what nobody touched (`trim`) and
+//! for what is swapped out (`swap`), for the Sentry's accesses (`copy`, `user`, `futex`), for code (`patch`) and for
 //! `/proc` (`info`). An operation ends in `Mm::with`: the batch is made, then, without the lock,
 //! frames are given back and files dropped.
 //!
@@ -60,7 +62,7 @@
 //! ```text
 //! file position (vfs)
 //!   Mm::pins                (shared: an access in progress; exclusive: fork)
-//!     Mm::state             (parent before child in fork; else never two)
+//!     Mm::state             (parent before child in fork; a second one by trying only)
 //!       Mappable::backing's lock, MappingRegistry
 //!         Clas
 //!       AddressSpace::apply
@@ -100,6 +102,7 @@ mod shared_anon;
 mod stack;
 mod state;
 mod suspects;
+mod swap;
 mod trim;
 mod types;
 mod user;
@@ -108,12 +111,12 @@ mod vmas;
 
 use abi::errno::ESRCH;
 use abi::{Errno, Va};
-use clas::{Clas, MappingObserver};
+use clas::{Clas, MappingObserver, Waiter};
 use parking_lot::{Mutex, RwLock};
 use platform::{AddressSpace, AppThread, MapOp};
 use state::State;
-use state::pmas::Freed;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use state::pmas::{Charged, Freed};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::ucounts::Ucounts;
 
@@ -123,6 +126,7 @@ pub use info::{Usage, VmaInfo, VmaUsage};
 pub use platform::{Prot, USER_MAX, USER_MIN};
 pub use privacy::{Dumpable, Privacy};
 pub use room::Layout;
+pub use swap::Sent;
 pub use types::{Access, Fault, FaultInfo, Limits, MapFile, MapName, MmapRequest};
 pub use user::{UserIo, UserRange};
 pub use vma::VmaFlags;
@@ -141,6 +145,8 @@ pub struct Mm {
     /// Immutable; unique for ever.
     id: u64,
     /// Immutable.
+    me: Weak<Mm>,
+    /// Immutable.
     clas: Arc<Clas>,
     /// Immutable. What is mapped there is changed under `state`.
     space: Arc<dyn AddressSpace>,
@@ -152,11 +158,9 @@ pub struct Mm {
     /// Has atomics, and a leaf, of its own.
     privacy: Privacy,
     /// See [`State`]. Atomic.
-    doomed: Arc<AtomicBool>,
-    /// Counted by the PMAs. Atomic.
-    charged: Arc<AtomicU64>,
-    /// See [`State`]. Atomic.
-    awaits_room: Arc<AtomicBool>,
+    waiter: Arc<Waiter>,
+    /// Counted by the PMAs. Atomics.
+    charged: Arc<Charged>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -166,13 +170,14 @@ impl Mm {
     #[must_use]
     pub fn new(clas: Arc<Clas>, space: Arc<dyn AddressSpace>) -> Arc<Mm> {
         Arc::new_cyclic(|me: &Weak<Mm>| {
+            let own = me.clone();
             let me: Weak<dyn MappingObserver> = me.clone();
             let state = State::new(me, clas.clone(), space.clone());
             Mm {
                 id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-                doomed: state.doomed.clone(),
+                me: own,
+                waiter: state.waiter.clone(),
                 charged: state.pmas.charged().clone(),
-                awaits_room: state.awaits_room.clone(),
                 state: Mutex::new(state),
                 clas,
                 space,
@@ -236,9 +241,10 @@ impl Mm {
             st.pmas.take_freed()
         };
         let files = st.vmas.take_dropped();
+        let met = std::mem::take(&mut st.met);
         drop(st);
         freed.decref(&self.clas);
-        drop(files);
+        drop((files, met));
         r
     }
 

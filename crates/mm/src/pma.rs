@@ -16,6 +16,11 @@ pub(crate) enum PmaKind {
     File,
     /// The file's own, by a shared mapping: may be written.
     FileWritable,
+    /// Private frames that were swapped out, and may be still: nothing of them is mapped, and who
+    /// accesses them brings them in first ([`State::bring_in`]).
+    ///
+    /// [`State::bring_in`]: crate::state::State::bring_in
+    Swapped,
 }
 
 /// Every PMA with frames, of the own CLAS or of another, holds a reference to each.
@@ -57,6 +62,11 @@ impl Pma {
 
     pub(crate) fn writable(&self) -> bool {
         matches!(self.kind, PmaKind::Anon | PmaKind::FileWritable)
+    }
+
+    /// Whether its contents are where its backing says.
+    pub(crate) fn is_here(&self) -> bool {
+        self.kind != PmaKind::Swapped
     }
 
     pub(crate) fn is_file(&self) -> bool {

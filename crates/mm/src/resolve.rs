@@ -9,7 +9,6 @@ use abi::Va;
 use abi::errno::ENOMEM;
 use clas::{Access, Backing, Beside};
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 /// Mappings up to this size are served by one run of frames at once: frames are sparse, so that
 /// costs nothing, and the host takes the faults.
@@ -108,16 +107,25 @@ impl State {
     ) -> Result<(Range<u64>, Pma), Bad> {
         /// Where there is room, others have taken what was there; or something else is missing.
         const TRIES: u32 = 100;
-        for _ in 0..TRIES {
+        let mut tries = 0;
+        self.waiter.set_empty(false);
+        while tries < TRIES {
             match self.resolve_now(va, vr, vma, write, effort) {
                 Err(Bad::Memory) if effort == Effort::Needed && self.clas.is_limited() => {}
                 r => return r,
             }
-            self.trim();
-            self.awaits_room.store(true, Ordering::Relaxed);
-            let room = self.clas.await_room(PAGE, &self.doomed);
-            self.awaits_room.store(false, Ordering::Relaxed);
-            room.map_err(|_| Bad::Memory)?;
+            // (What nobody touched goes out as well, for nothing.)
+            if !self.clas.can_swap() {
+                self.trim();
+            }
+            if self.waits_outside {
+                return Err(Bad::Room);
+            }
+            let room = self.clas.await_room_holding(&self.waiter);
+            match room.map_err(|_| Bad::Memory)? {
+                0 => tries += 1,
+                bytes => self.free_some(bytes),
+            }
         }
         Err(Bad::Memory)
     }
@@ -130,13 +138,18 @@ impl State {
         write: bool,
         effort: Effort,
     ) -> Result<(Range<u64>, Pma), Bad> {
-        // Fetching, then copying: two steps at most; a file that changes its mind ends as SIGBUS.
+        // Fetching, or bringing in, then copying: two steps at most; a file that changes its mind
+        // ends as SIGBUS.
         for _ in 0..4 {
             let Some((pr, pma)) = self.pmas.get(va).map(|(r, p)| (r, *p)) else {
                 self.fetch(va, vr, vma, write, effort)?;
                 continue;
             };
             let r = pr.start.max(vr.start)..pr.end.min(vr.end);
+            if !pma.is_here() {
+                self.bring_in(va, r)?;
+                continue;
+            }
             if !write || pma.writable() {
                 return Ok((r.clone(), pma.after(r.start - pr.start)));
             }

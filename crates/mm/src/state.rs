@@ -4,21 +4,22 @@
 
 pub(crate) mod pmas;
 
+use crate::Mm;
 use crate::Result;
 use crate::host_map::HostMap;
 use crate::patches::Patches;
 use crate::predict::Predictor;
 use crate::quota::Quota;
 use crate::room::Room;
+use crate::swap::{Hands, Kin};
 use crate::trim::Chunk;
 use crate::vma::Vma;
 use crate::vmas::Vmas;
 use abi::errno::ENOMEM;
-use clas::{Clas, MappingObserver};
+use clas::{Clas, MappingObserver, Waiter};
 use platform::AddressSpace;
 use pmas::Pmas;
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 /// Invariants between the parts, where no operation is in progress: every PMA lies in VMAs; every
@@ -41,12 +42,18 @@ pub(crate) struct State {
     pub(crate) faults: u64,
     /// How much of new anonymous memory is made at once where there is a limit.
     pub(crate) chunk: Chunk,
-    /// The process is to die for lack of memory: it gets none, and does not wait for any. Shared
-    /// with `Mm`, which sets it without the lock.
-    pub(crate) doomed: Arc<AtomicBool>,
-    /// The lock is held by who waits for room, and has given back what nobody touched. Shared as
-    /// well.
-    pub(crate) awaits_room: Arc<AtomicBool>,
+    /// How it waits for room, with the lock held. Shared with `Mm`, which asks without it.
+    pub(crate) waiter: Arc<Waiter>,
+    /// Who needs room does not wait for it here, but without the lock ([`Bad::Room`]).
+    ///
+    /// [`Bad::Room`]: crate::types::Bad::Room
+    pub(crate) waits_outside: bool,
+    /// Where memory is sent out next, and brought in.
+    pub(crate) swap: Hands,
+    /// Who may have frames of its own, too.
+    pub(crate) kin: Arc<Kin>,
+    /// To be let go of without the lock: some may be the last.
+    pub(crate) met: Vec<Arc<Mm>>,
 }
 
 impl State {
@@ -66,8 +73,11 @@ impl State {
             patches: Patches::default(),
             faults: 0,
             chunk: Chunk::default(),
-            doomed: Arc::default(),
-            awaits_room: Arc::default(),
+            waiter: Arc::default(),
+            waits_outside: false,
+            swap: Hands::default(),
+            kin: Arc::default(),
+            met: Vec::new(),
         }
     }
 

@@ -251,6 +251,9 @@ impl App {
         let charged = st.pmas.iter().filter(|(_, p)| p.frames().is_some());
         let charged: u64 = charged.map(|(r, _)| r.end - r.start).sum();
         assert_eq!(charged, self.mm.charged());
+        let swapped = st.pmas.iter().filter(|(_, p)| !p.is_here());
+        let swapped: u64 = swapped.map(|(r, _)| r.end - r.start).sum();
+        assert_eq!(charged - swapped, self.mm.charged_here());
         for (r, _) in st.pmas.iter() {
             let covered: u64 = st
                 .vmas

@@ -13,7 +13,6 @@ use crate::vma::{Vma, VmaFlags};
 use crate::{Mm, PAGE, Result};
 use clas::{Cla, Clas};
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 /// How much of new anonymous memory is made at once where there is a limit: what is made and not
 /// touched has to be found, and given back, before anybody is ended. Memory that is touched here
@@ -62,7 +61,7 @@ impl Mm {
         match self.state.try_lock() {
             Some(mut st) => Some(st.trim()),
             // It has given them back before it waited.
-            None if self.awaits_room.load(Ordering::Relaxed) => Some(0),
+            None if self.waiter.waits() => Some(0),
             None => None,
         }
     }
@@ -71,17 +70,17 @@ impl Mm {
     /// not.
     #[must_use]
     pub fn charged(&self) -> u64 {
-        self.charged.load(Ordering::Relaxed)
+        self.charged.all()
     }
 
     /// Waits until there is room for a page; `ENOMEM` where that does not come.
     pub fn await_room(&self) -> Result<()> {
-        self.clas.await_room(PAGE, &self.doomed)
+        self.clas.await_room(PAGE, &self.waiter)
     }
 
     /// Its process dies for lack of memory: from now on it waits for none.
     pub fn doom(&self) {
-        self.doomed.store(true, Ordering::Relaxed);
+        self.waiter.doom();
     }
 }
 
@@ -130,7 +129,7 @@ impl State {
             let Some(at) = pma.frames() else { continue };
             let is_mine = match pma.kind {
                 PmaKind::Anon | PmaKind::AnonCow => true,
-                PmaKind::File => false,
+                PmaKind::File | PmaKind::Swapped => false,
                 PmaKind::FileWritable => {
                     self.vmas.get(r.start).is_some_and(|v| is_shared_anon(v.1))
                 }

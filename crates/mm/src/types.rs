@@ -123,7 +123,10 @@ pub(crate) enum Bad {
     Unmapped,
     Forbidden,
     Bus,
+    /// There is none, nor will there be.
     Memory,
+    /// There is none now: the caller waits for room without the lock, and tries again.
+    Room,
 }
 
 impl Bad {
@@ -134,7 +137,7 @@ impl Bad {
             Bad::Forbidden => (SIGSEGV, SEGV_ACCERR),
             Bad::Bus => (SIGBUS, BUS_ADRERR),
             // As the kernel's out-of-memory killer.
-            Bad::Memory => (SIGKILL, abi::signal::SI_KERNEL),
+            Bad::Memory | Bad::Room => (SIGKILL, abi::signal::SI_KERNEL),
         };
         Fault { signal, code, addr }
     }

@@ -477,6 +477,7 @@ pub fn limits(r: &spec::Resources) -> Limits {
         memory_and_swap: memory.swap.filter(|n| *n != 0),
         reservation: memory.reservation.filter(|n| *n != 0),
         frames: frames(&memory),
+        swap: None,
         quota: cpu.quota.filter(|n| *n != 0),
         period: cpu.period.filter(|n| *n != 0),
         weight: cpu.shares.filter(|n| *n != 0).map(weight),

@@ -23,6 +23,7 @@ pub fn plan(args: &Do, network: Outside) -> Result<Plan> {
             limits: Limits {
                 memory: args.memory,
                 frames: args.memory,
+                swap: args.swap,
                 ..Limits::default()
             },
             ..ContainerSpec::default()

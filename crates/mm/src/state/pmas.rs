@@ -77,9 +77,26 @@ pub(crate) struct Pmas {
     /// a PMA knows its frames' CLAS by its descriptor only.
     foreign: Vec<Arc<Clas>>,
     freed: Freed,
-    /// Bytes of frames of the own CLAS that PMAs have. Changed here alone, under the lock; read
-    /// without it.
-    charged: Arc<AtomicU64>,
+    charged: Arc<Charged>,
+}
+
+/// Bytes of frames of the own CLAS that PMAs have. Changed here alone, under the lock; read without
+/// it.
+#[derive(Debug, Default)]
+pub(crate) struct Charged {
+    all: AtomicU64,
+    /// Of them, what was swapped out.
+    swapped: AtomicU64,
+}
+
+impl Charged {
+    pub(crate) fn all(&self) -> u64 {
+        self.all.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn swapped(&self) -> u64 {
+        self.swapped.load(Ordering::Relaxed)
+    }
 }
 
 impl Deref for Pmas {
@@ -98,16 +115,34 @@ impl Pmas {
     }
 
     /// See the field.
-    pub(crate) fn charged(&self) -> &Arc<AtomicU64> {
+    pub(crate) fn charged(&self) -> &Arc<Charged> {
         &self.charged
     }
 
     fn count(&self, r: &Range<u64>, pma: &Pma, change: impl Fn(u64, u64) -> u64) {
+        let count = |n: &AtomicU64| {
+            let then = change(n.load(Ordering::Relaxed), r.end - r.start);
+            n.store(then, Ordering::Relaxed);
+        };
         if pma.frames().is_some() {
-            let now = self.charged.load(Ordering::Relaxed);
-            let then = change(now, r.end - r.start);
-            self.charged.store(then, Ordering::Relaxed);
+            count(&self.charged.all);
         }
+        if !pma.is_here() {
+            count(&self.charged.swapped);
+        }
+    }
+
+    /// What serves `r`, which one PMA does, goes on as this kind.
+    pub(crate) fn set_kind(&mut self, r: &Range<u64>, kind: PmaKind) {
+        self.cut(r);
+        if let Some((e, p)) = self.tree.get_mut(r.start) {
+            let old = std::mem::replace(p, Pma { kind, ..*p });
+            let new = *p;
+            self.count(&e, &old, u64::wrapping_sub);
+            self.count(&e, &new, u64::wrapping_add);
+        }
+        self.merge(r.start);
+        self.merge(r.end);
     }
 
     #[cfg(test)]

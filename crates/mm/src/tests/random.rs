@@ -1,7 +1,7 @@
 //! Random operations, checked against a byte array.
 
 use super::*;
-use abi::linux::{MADV_DONTNEED, MAP_NORESERVE, MREMAP_FIXED, MREMAP_MAYMOVE};
+use abi::linux::{MADV_DONTNEED, MADV_PAGEOUT, MAP_NORESERVE, MREMAP_FIXED, MREMAP_MAYMOVE};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -55,6 +55,8 @@ enum Op {
     Remap(usize, usize, usize),
     DropAll,
     Trim,
+    SendOut(u64),
+    PageOut(usize, usize),
     Fail(u32),
 }
 
@@ -87,6 +89,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..N, 1..8usize, 0..N).prop_map(|(a, l, t)| Op::Remap(a, l, t)),
         1 => Just(Op::DropAll),
         2 => Just(Op::Trim),
+        5 => (1..40u64).prop_map(Op::SendOut),
+        2 => span().prop_map(|(a, l)| Op::PageOut(a, l)),
         1 => (1..4u32).prop_map(Op::Fail),
     ]
 }
@@ -333,6 +337,12 @@ impl World {
             Op::Trim => {
                 app.mm.trim();
             }
+            Op::SendOut(pages) => {
+                app.mm.send_out(pages * P);
+            }
+            Op::PageOut(at, len) => {
+                let _ = app.mm.madvise(Va(va(at)), len as u64 * P, MADV_PAGEOUT);
+            }
             Op::Fail(n) => *app.space.fail_in.lock() = n,
             Op::Fork | Op::Exit => {}
         }
@@ -346,11 +356,15 @@ proptest! {
         ops in prop::collection::vec((op(), any::<u8>()), 1..120),
         drop_every in 0u32..6,
         is_limited in any::<bool>(),
+        swap in prop_oneof![Just(0u64), 1..50u64, Just(1000u64)],
     ) {
         let mut w = World::new(drop_every);
         if is_limited {
             // Far away: what is made is smaller, and what nobody touched can be given back.
             w.clas.set_limit(1 << 40);
+        }
+        if swap > 0 {
+            w.clas.swap_in_memory(swap * P).unwrap();
         }
         for (op, who) in ops {
             w.step(op, who as usize);
@@ -360,6 +374,7 @@ proptest! {
         w.apps.clear();
         let left = w.clas.stats().allocated;
         prop_assert_eq!(left, 2 * N as u64 * P);
+        prop_assert_eq!(w.clas.swap_stats().used, 0);
         w.files.clear();
         prop_assert_eq!(w.clas.stats().allocated, 0);
     }

@@ -81,6 +81,9 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     let platform = platform(&config)?;
     laps.lap("platform");
     let clas = or(Clas::new(), "make the memory file")?;
+    if let Some(n) = config.container.limits.swap_max() {
+        or(clas.swap_in_memory(n), "make the swap")?;
+    }
     let (net, devices) = network(config.net)?;
     net.set_memory(&clas);
     // Devices may come at the start, behind the walls.

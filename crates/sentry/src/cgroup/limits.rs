@@ -32,6 +32,7 @@ fn file(l: &Limits, name: &str, cpus: u32) -> Option<String> {
         "memory.low" => bytes(l.reservation, "0"),
         "memory.high" => "max\n".into(),
         "memory.min" => "0\n".into(),
+        "memory.swap.max" if l.swap.is_some() => bytes(l.swap, "max"),
         "memory.swap.max" => {
             let swap = l.memory.zip(l.memory_and_swap);
             bytes(
@@ -39,7 +40,6 @@ fn file(l: &Limits, name: &str, cpus: u32) -> Option<String> {
                 "max",
             )
         }
-        "memory.swap.current" => "0\n".into(),
         "cpu.max" => {
             let quota = l.quota.filter(|n| *n > 0);
             let quota = quota.map_or("max".into(), |n| n.to_string());
@@ -94,7 +94,14 @@ impl Cgroup {
         let used = || reader.group.container.clas.stats().resident;
         match name {
             "memory.current" => format!("{}\n", used()),
-            "memory.stat" => memory_stat(used()),
+            "memory.swap.current" => {
+                format!("{}\n", reader.group.container.clas.stats().swapped)
+            }
+            "memory.stat" => {
+                let swap = reader.group.container.clas.swap_stats();
+                let (came, went) = (swap.pages_in, swap.pages_out);
+                memory_stat(used()) + &format!("pswpin {came}\npswpout {went}\n")
+            }
             "memory.events" | "memory.events.local" => memory_events(&reader.group.container),
             "memory.peak" => format!("{}\n", reader.group.container.clas.stats().peak),
             "cpu.stat" => cpu_stat(k, &reader.group.container),

@@ -1,11 +1,14 @@
-//! Where a container's memory ends: room is made by giving back what nobody touched, else by
-//! ending a process (Linux: mm/oom_kill.c).
+//! Where a container's memory ends: room is made by giving back what nobody touched, or by sending
+//! out what was not used lately; else by ending a process (Linux: mm/vmscan.c, mm/oom_kill.c).
 //!
 //! # Invariants
 //!
 //! - An allocation that waits for room may hold an address space's lock and a file's. So this runs
 //!   on a thread of its own, which is there only while somebody waits, and takes an address
-//!   space's lock only where it is free.
+//!   space's lock only where it is free. Who waits with such a lock held sends out its own part
+//!   itself, when it is asked.
+//! - What is sent out is taken from each process by its share of what there is; of very many, the
+//!   largest give it.
 //! - It ends processes of this container alone, and only while somebody waits who has given up all
 //!   that it could itself: none while one that is to die is still on its way
 //!   out, for [`PATIENCE`] at most.
@@ -17,8 +20,8 @@ use crate::task::ThreadGroup;
 use abi::PAGE_SIZE;
 use abi::signal::SIGKILL;
 use config::control;
-use mm::Mm;
-use parking_lot::Mutex;
+use mm::{Mm, Sent};
+use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -44,6 +47,8 @@ const NEVER: i32 = -1000;
 pub struct Shortage {
     /// A leaf.
     worker: Mutex<Worker>,
+    /// The worker is asked for something.
+    asked: Condvar,
     /// Counts of `memory.events`. Atomics.
     pub max: AtomicU64,
     pub oom: AtomicU64,
@@ -66,9 +71,17 @@ struct Going {
     seen: Option<Instant>,
     /// Since when nothing was found that could be given back, and not all could be asked.
     busy_since: Option<Instant>,
+    /// Since when nothing was sent out though there is swap.
+    stuck_since: Option<Instant>,
 }
 
 impl Going {
+    /// Nothing could be sent out this time: whether that is so for long.
+    fn is_stuck(&mut self) -> bool {
+        let since = *self.stuck_since.get_or_insert_with(Instant::now);
+        since.elapsed() > BUSY_MAX
+    }
+
     /// `some_go`: whether there are some now.
     fn is_to_be_awaited(&mut self, some_go: bool) -> bool {
         let now = Instant::now();
@@ -79,10 +92,21 @@ impl Going {
         let recent = self.seen.is_some_and(|s| now - s < SETTLED);
         let wait = recent && now - since < PATIENCE;
         if !wait {
-            *self = Going::default();
+            *self = Going {
+                stuck_since: self.stuck_since,
+                ..Going::default()
+            };
         }
         wait
     }
+}
+
+/// What was freed at once.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Freed {
+    bytes: u64,
+    /// Somebody may free some soon.
+    more_later: bool,
 }
 
 /// A process that has memory.
@@ -107,6 +131,7 @@ impl Kernel {
             let mut worker = c.shortage.worker.lock();
             worker.is_asked = true;
             if std::mem::replace(&mut worker.runs, true) {
+                c.shortage.asked.notify_one();
                 return;
             }
         }
@@ -138,13 +163,58 @@ impl Kernel {
                     return;
                 }
             }
-            if c.clas.is_awaited() {
-                self.round(c, &mut going);
-            } else {
-                going.since = None;
+            let wanted = c.clas.wants_out();
+            let freed = self.send_out(c, wanted);
+            // (A few pages that come back at once are no progress.)
+            if freed.bytes >= ENOUGH {
+                going.stuck_since = None;
+                continue;
             }
-            std::thread::sleep(PAUSE);
+            if !c.clas.is_awaited() {
+                going.since = None;
+                going.stuck_since = None;
+            } else if freed == Freed::default() || going.is_stuck() {
+                self.round(c, &mut going);
+            }
+            let mut worker = c.shortage.worker.lock();
+            if !worker.is_asked {
+                c.shortage.asked.wait_for(&mut worker, PAUSE);
+            }
         }
+    }
+
+    /// Has so much sent out. Each process gives its share; where that is too little, what nobody
+    /// touched is given back as well.
+    fn send_out(&self, c: &Arc<Container>, bytes: u64) -> Freed {
+        let mut freed = Freed::default();
+        if bytes == 0 {
+            return freed;
+        }
+        let mut holders = self.holders(c);
+        holders.sort_by_key(|h| Arc::as_ptr(&h.mm));
+        holders.dedup_by(|a, b| Arc::ptr_eq(&a.mm, &b.mm));
+        let mut shares: Vec<(u64, &Holder)> =
+            holders.iter().map(|h| (h.mm.charged_here(), h)).collect();
+        shares.sort_by_key(|s| std::cmp::Reverse(s.0));
+        let all = shares.iter().map(|s| s.0).sum::<u64>().max(1);
+        let mut asked = 0;
+        for (has, h) in shares {
+            if asked >= bytes {
+                break;
+            }
+            let part = (u128::from(bytes) * u128::from(has) / u128::from(all)) as u64;
+            let part = part.max(ENOUGH);
+            asked += part;
+            match h.mm.send_out(part) {
+                Sent::Bytes(n) => freed.bytes += n,
+                Sent::Later => freed.more_later = true,
+                Sent::Nothing => {}
+            }
+        }
+        if freed.bytes < bytes / 2 {
+            freed.bytes += holders.iter().filter_map(|h| h.mm.trim()).sum::<u64>();
+        }
+        freed
     }
 
     fn round(&self, c: &Arc<Container>, going: &mut Going) {
@@ -214,9 +284,13 @@ impl Kernel {
         let mb = |n: u64| n.div_ceil(1 << 20);
         let text = format!(
             "out of memory: process {id} ({name}) is ended, which has {} MB of the {} MB that the \
-             container may have",
+             container may have{}",
             mb(size),
-            mb(c.clas.stats().limit)
+            mb(c.clas.stats().limit),
+            match c.clas.swap_stats().limit {
+                0 => String::new(),
+                n => format!(", and {} MB of swap", mb(n)),
+            }
         );
         let m = [&kills.to_le_bytes(), text.as_bytes()].concat();
         c.try_tell(control::OUT_OF_MEMORY, &m);

@@ -78,6 +78,9 @@ fn sysinfo(cx: &mut Context, out: UserOut<[u64; 14]>) -> SysResult {
     s[0] = up as u64;
     s[4] = total;
     s[5] = free;
+    let swap = cx.task.group.container.clas.swap_stats();
+    s[8] = swap.limit;
+    s[9] = swap.limit.saturating_sub(swap.used);
     // procs is a u16 after eleven longs; mem_unit a u32 after totalhigh and freehigh.
     s[10] = procs & 0xffff;
     s[13] = 1;

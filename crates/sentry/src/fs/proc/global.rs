@@ -29,7 +29,7 @@ pub(super) fn text(
 pub fn files(k: &Arc<Kernel>, c: &Arc<Container>) -> StaticDir {
     // Not held: its own mounts hold this.
     let container = Arc::downgrade(c);
-    let (of, own) = (container.clone(), container.clone());
+    let (of, own, swap_of) = (container.clone(), container.clone(), container.clone());
     StaticDir::new()
         .file(
             "cgroups",
@@ -65,9 +65,9 @@ pub fn files(k: &Arc<Kernel>, c: &Arc<Container>) -> StaticDir {
         .link("mounts", "self/mounts")
         .link("net", "self/net")
         .file("stat", text(k, stat))
-        .text(
+        .file(
             "swaps",
-            "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n",
+            text(k, move |_| swaps(swap_of.upgrade().as_deref())),
         )
         .file("uptime", text(k, uptime))
         .text(
@@ -192,25 +192,38 @@ fn cgroups(c: &Container) -> String {
 /// What the host pages, and for whom, is not told.
 fn vmstat(c: Option<&Container>) -> String {
     let kills = c.map_or(0, |c| c.shortage.kills.load(Ordering::Relaxed));
+    let swap = c.map_or_else(Default::default, |c| c.clas.swap_stats());
     let mut s = String::new();
-    for name in [
-        "nr_free_pages",
-        "pgpgin",
-        "pgpgout",
-        "pswpin",
-        "pswpout",
-        "pgfault",
-        "pgmajfault",
+    for (name, n) in [
+        ("nr_free_pages", 0),
+        ("pgpgin", 0),
+        ("pgpgout", 0),
+        ("pswpin", swap.pages_in),
+        ("pswpout", swap.pages_out),
+        ("pgfault", 0),
+        ("pgmajfault", 0),
+        ("oom_kill", kills),
     ] {
-        let _ = writeln!(s, "{name} 0");
+        let _ = writeln!(s, "{name} {n}");
     }
-    let _ = writeln!(s, "oom_kill {kills}");
+    s
+}
+
+/// The container's own swap, which is no file.
+fn swaps(c: Option<&Container>) -> String {
+    let mut s = String::from("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n");
+    let swap = c.map_or_else(Default::default, |c| c.clas.swap_stats());
+    if swap.limit > 0 {
+        let (size, used) = (swap.limit / 1024, swap.used / 1024);
+        let _ = writeln!(s, "/cloister{:31}partition\t{size}\t\t{used}\t\t-2", "");
+    }
     s
 }
 
 fn meminfo(k: &Kernel, c: &Container) -> String {
     let (total, free) = crate::fs::meminfo(k, c);
     let (t, f) = (total / 1024, free / 1024);
+    let swap = c.clas.swap_stats();
     let used = t - f;
     let mut s = String::new();
     for (name, v) in [
@@ -228,8 +241,8 @@ fn meminfo(k: &Kernel, c: &Container) -> String {
         ("Inactive(file)", 0),
         ("Unevictable", 0),
         ("Mlocked", 0),
-        ("SwapTotal", 0),
-        ("SwapFree", 0),
+        ("SwapTotal", swap.limit / 1024),
+        ("SwapFree", swap.limit.saturating_sub(swap.used) / 1024),
         ("Dirty", 0),
         ("Writeback", 0),
         ("AnonPages", used),

@@ -54,15 +54,13 @@ pub(super) fn maps(me: &Subject) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-fn usage_lines(rss: u64, anonymous: u64, shared: u64) -> String {
-    let (r, a, s) = (rss / 1024, anonymous / 1024, shared / 1024);
+fn usage_lines(u: &mm::VmaUsage) -> String {
+    let [r, a, s, w] = [u.rss, u.anonymous, u.shared, u.swapped].map(|n| n / 1024);
     let clean = r.saturating_sub(a);
     format!(
-        "Rss:            {r:8} kB\nPss:            {r:8} kB\nPss_Dirty:      {a:8} kB\nShared_Clean:   {clean:8} kB\nShared_Dirty:   {s:8} kB\nPrivate_Clean:  {:8} kB\nPrivate_Dirty:  {:8} kB\nReferenced:     {r:8} kB\nAnonymous:      {a:8} kB\nKSM:            {:8} kB\nLazyFree:       {:8} kB\nAnonHugePages:  {:8} kB\nShmemPmdMapped: {:8} kB\nFilePmdMapped:  {:8} kB\nShared_Hugetlb: {:8} kB\nPrivate_Hugetlb: {:7} kB\nSwap:           {:8} kB\nSwapPss:        {:8} kB\nLocked:         {:8} kB\n",
+        "Rss:            {r:8} kB\nPss:            {r:8} kB\nPss_Dirty:      {a:8} kB\nShared_Clean:   {clean:8} kB\nShared_Dirty:   {s:8} kB\nPrivate_Clean:  {:8} kB\nPrivate_Dirty:  {:8} kB\nReferenced:     {r:8} kB\nAnonymous:      {a:8} kB\nKSM:            {:8} kB\nLazyFree:       {:8} kB\nAnonHugePages:  {:8} kB\nShmemPmdMapped: {:8} kB\nFilePmdMapped:  {:8} kB\nShared_Hugetlb: {:8} kB\nPrivate_Hugetlb: {:7} kB\nSwap:           {w:8} kB\nSwapPss:        {w:8} kB\nLocked:         {:8} kB\n",
         0,
         a.saturating_sub(s),
-        0,
-        0,
         0,
         0,
         0,
@@ -113,7 +111,7 @@ pub(super) fn smaps(me: &Subject) -> Result<Vec<u8>> {
         out.extend_from_slice(
             format!("Size:           {size:8} kB\nKernelPageSize:        4 kB\nMMUPageSize:           4 kB\n").as_bytes(),
         );
-        out.extend_from_slice(usage_lines(u.rss, u.anonymous, u.shared).as_bytes());
+        out.extend_from_slice(usage_lines(&u).as_bytes());
         out.extend_from_slice(b"THPeligible:           0\nVmFlags:");
         for flag in vm_flags(&v) {
             out.extend_from_slice(b" ");
@@ -125,20 +123,14 @@ pub(super) fn smaps(me: &Subject) -> Result<Vec<u8>> {
 }
 pub(super) fn smaps_rollup(me: &Subject) -> Result<Vec<u8>> {
     let mm = of(me)?.ok_or(ESRCH)?;
-    let (mut r, mut a, mut s) = (0, 0, 0);
     let vmas = mm.vmas();
-    for v in &vmas {
-        let u = mm.vma_usage(v.start, v.end);
-        r += u.rss;
-        a += u.anonymous;
-        s += u.shared;
-    }
+    let all = mm.vma_usage(0, mm::USER_MAX);
     let (start, end) = (
         vmas.first().map_or(0, |v| v.start),
         vmas.last().map_or(0, |v| v.end),
     );
     let mut out = format!("{start:08x}-{end:08x} ---p 00000000 00:00 0 [rollup]\n");
-    out.push_str(&usage_lines(r, a, s));
+    out.push_str(&usage_lines(&all));
     Ok(out.into_bytes())
 }
 

@@ -226,7 +226,7 @@ fn memory(s: &mut String, u: &mm::Usage) {
         ("VmExe", u.exec),
         ("VmLib", 0),
         ("VmPTE", 4096),
-        ("VmSwap", 0),
+        ("VmSwap", u.swapped),
     ] {
         let _ = writeln!(s, "{name}:\t{:8} kB", bytes / 1024);
     }

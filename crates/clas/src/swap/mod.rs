@@ -1,0 +1,434 @@
+//! Frames whose contents are elsewhere.
+//!
+//! A frame is *here* (in the memory file, or never touched), *away* (in the store), or *coming*
+//! (somebody brings it in now). A frame that is away keeps its address and its references: what
+//! shares it by copy-on-write goes on sharing it, and it is stored once.
+//!
+//! # Invariants
+//!
+//! - A frame that is away has no page of the memory file, does not count for the limit, and nobody
+//!   has it mapped or looks at it. Who holds a reference knows that it may be away (`mm`: a PMA of
+//!   kind `Swapped`) and calls [`Clas::bring_in`] first.
+//! - [`Clas::send_out`] is called for frames that have one reference, by who holds it, with what
+//!   keeps all others from taking a second one: so nobody else can look at them meanwhile.
+//! - Contents are in the store before the page of the file goes, and in the file before the slot
+//!   goes. A store that is full, or fails to take a page, leaves that frame here. One that fails
+//!   to give a page back leaves it away: who needs it is told `EIO`.
+//! - Pages of zeros take nothing of the store.
+//! - A frame that is freed takes its slot along.
+//!
+//! The table's lock is a leaf, and so are a store's.
+
+mod pool;
+
+use crate::{Cla, Clas};
+use abi::errno::{EINTR, EIO, ENOMEM};
+use abi::{PAGE_SIZE, Result};
+use parking_lot::{Condvar, Mutex};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A page, as an array has it.
+const PAGE: usize = PAGE_SIZE as usize;
+/// Pages that go or come at once.
+const BATCH: usize = 16;
+
+/// What a store gave for a page.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Slot(NonZeroU32);
+
+impl Slot {
+    /// `None` where there are no more numbers.
+    fn new(number: u32) -> Option<Slot> {
+        let above = number.checked_add(1 + State::FIRST)?;
+        Some(Slot(NonZeroU32::new(above)?))
+    }
+
+    fn number(self) -> u32 {
+        self.0.get() - 1 - State::FIRST
+    }
+}
+
+/// Where pages go.
+pub(crate) trait Store: Send + Sync {
+    /// Takes a page; `None` where it cannot.
+    fn put(&self, page: &[u8; PAGE]) -> Option<Slot>;
+    /// Reads a page, which it keeps. `EIO` where it cannot.
+    fn get(&self, slot: Slot, page: &mut [u8; PAGE]) -> Result<()>;
+    /// Forgets a page.
+    fn free(&self, slot: Slot);
+    /// Bytes of memory that it takes itself.
+    fn memory(&self) -> u64;
+}
+
+/// What is known of a frame; one that is here is not in the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Here,
+    Coming,
+    Zeros,
+    Away(Slot),
+}
+
+impl State {
+    /// Numbers up to this are no slots'.
+    const FIRST: u32 = 2;
+
+    fn word(self) -> u32 {
+        match self {
+            State::Here => 0,
+            State::Coming => 1,
+            State::Zeros => State::FIRST,
+            State::Away(slot) => slot.0.get(),
+        }
+    }
+
+    fn of(word: u32) -> State {
+        match (word, NonZeroU32::new(word)) {
+            (1, _) => State::Coming,
+            (State::FIRST, _) => State::Zeros,
+            (_, Some(n)) => State::Away(Slot(n)),
+            (_, None) => State::Here,
+        }
+    }
+}
+
+/// Frames of one entry of the table.
+const CHUNK: usize = 512;
+
+/// What is not here.
+#[derive(Debug, Default)]
+struct Table(HashMap<u64, Chunk>);
+
+#[derive(Debug)]
+struct Chunk {
+    words: Box<[u32; CHUNK]>,
+    /// How many are not zero.
+    count: usize,
+}
+
+impl Table {
+    fn get(&self, page: u64) -> State {
+        let chunk = self.0.get(&(page / CHUNK as u64));
+        chunk.map_or(State::Here, |c| State::of(c.words[page as usize % CHUNK]))
+    }
+
+    fn set(&mut self, page: u64, state: State) {
+        let (key, word) = (page / CHUNK as u64, state.word());
+        let chunk = self.0.entry(key).or_insert_with(|| Chunk {
+            words: Box::new([0; CHUNK]),
+            count: 0,
+        });
+        let old = std::mem::replace(&mut chunk.words[page as usize % CHUNK], word);
+        chunk.count += usize::from(word != 0);
+        chunk.count -= usize::from(old != 0);
+        if chunk.count == 0 {
+            self.0.remove(&key);
+        }
+    }
+
+    /// Forgets `[start, end)`; gives what was there.
+    fn take(&mut self, start: u64, end: u64) -> Vec<State> {
+        let mut out = Vec::new();
+        let mut page = start;
+        while page < end {
+            let next = (page / CHUNK as u64 + 1) * CHUNK as u64;
+            if !self.0.contains_key(&(page / CHUNK as u64)) {
+                page = next;
+                continue;
+            }
+            for p in page..next.min(end) {
+                let state = self.get(p);
+                if state != State::Here {
+                    self.set(p, State::Here);
+                    out.push(state);
+                }
+            }
+            page = next;
+        }
+        out
+    }
+}
+
+/// A container's swap.
+pub(crate) struct Swap {
+    store: Box<dyn Store>,
+    table: Mutex<Table>,
+    /// Somebody has brought in what was coming.
+    came: Condvar,
+    /// Frames that may be away, and how many are.
+    limit: AtomicU64,
+    away: AtomicU64,
+    /// Pages that went, and that came, ever.
+    out: AtomicU64,
+    back: AtomicU64,
+}
+
+/// What [`Clas::swap_stats`] tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwapStats {
+    /// Bytes of frames that are away, and that may be.
+    pub used: u64,
+    pub limit: u64,
+    /// Bytes of memory that the store takes.
+    pub memory: u64,
+    /// Pages that went out, and that came back, ever.
+    pub pages_out: u64,
+    pub pages_in: u64,
+}
+
+impl Swap {
+    fn new(store: Box<dyn Store>, limit: u64) -> Swap {
+        Swap {
+            store,
+            table: Mutex::default(),
+            came: Condvar::new(),
+            limit: AtomicU64::new(limit / PAGE_SIZE),
+            away: AtomicU64::new(0),
+            out: AtomicU64::new(0),
+            back: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes room for up to `n` frames; how many.
+    fn reserve(&self, n: u64) -> u64 {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let mut got = 0;
+        let _ = self
+            .away
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |away| {
+                got = n.min(limit.saturating_sub(away));
+                (got > 0).then_some(away + got)
+            });
+        got
+    }
+
+    fn release(&self, n: u64) {
+        self.away.fetch_sub(n, Ordering::Relaxed);
+    }
+
+    /// Stores what can be stored of these pages, from the first on.
+    fn store(&self, pages: &[u8]) -> SmallVec<[State; BATCH]> {
+        let mut out = SmallVec::new();
+        for page in pages.as_chunks::<PAGE>().0 {
+            if page.iter().all(|b| *b == 0) {
+                out.push(State::Zeros);
+                continue;
+            }
+            match self.store.put(page) {
+                Some(slot) => out.push(State::Away(slot)),
+                None => break,
+            }
+        }
+        out
+    }
+
+    /// Marks what is away of `pages` frames as coming, once nobody else brings some of them in;
+    /// gives which, and what they were.
+    fn claim(&self, first: u64, pages: u64) -> SmallVec<[(u64, State); BATCH]> {
+        let mut t = self.table.lock();
+        while (first..first + pages).any(|p| t.get(p) == State::Coming) {
+            self.came.wait(&mut t);
+        }
+        let away = (first..first + pages).map(|p| (p, t.get(p)));
+        let away: SmallVec<[(u64, State); BATCH]> = away.filter(|s| s.1 != State::Here).collect();
+        away.iter().for_each(|(p, _)| t.set(*p, State::Coming));
+        away
+    }
+
+    /// Ends what [`Swap::claim`] began.
+    fn settle(&self, states: impl Iterator<Item = (u64, State)>) {
+        let mut t = self.table.lock();
+        states.for_each(|(p, s)| t.set(p, s));
+        drop(t);
+        self.came.notify_all();
+    }
+
+    /// Frames `[start, end)` are freed; how many of them were away.
+    pub(crate) fn forget(&self, start: u64, end: u64) -> u64 {
+        if self.away.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        let gone = self.table.lock().take(start, end);
+        for state in &gone {
+            if let State::Away(slot) = state {
+                self.store.free(*slot);
+            }
+        }
+        self.release(gone.len() as u64);
+        gone.len() as u64
+    }
+}
+
+impl Clas {
+    /// Gives it `bytes` of swap, in memory, compressed; once for all.
+    pub fn swap_in_memory(&self, bytes: u64) -> Result<()> {
+        let swap = Swap::new(Box::new(pool::Pool::new()?), bytes);
+        let _ = self.swap.set(swap);
+        Ok(())
+    }
+
+    /// Whether frames can be sent out.
+    #[must_use]
+    pub fn can_swap(&self) -> bool {
+        let has_room = |s: &Swap| s.away.load(Ordering::Relaxed) < s.limit.load(Ordering::Relaxed);
+        self.swap.get().is_some_and(has_room)
+    }
+
+    /// Whether it has swap, if only a full one.
+    #[must_use]
+    pub fn has_swap(&self) -> bool {
+        self.swap.get().is_some()
+    }
+
+    /// Whether something was ever sent out.
+    #[must_use]
+    pub fn has_swapped(&self) -> bool {
+        let went = |s: &Swap| s.out.load(Ordering::Relaxed) > 0;
+        self.swap.get().is_some_and(went)
+    }
+
+    #[must_use]
+    pub fn swap_stats(&self) -> SwapStats {
+        let Some(s) = self.swap.get() else {
+            return SwapStats::default();
+        };
+        let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        SwapStats {
+            used: of(&s.away) * PAGE_SIZE,
+            limit: of(&s.limit) * PAGE_SIZE,
+            memory: s.store.memory(),
+            pages_out: of(&s.out),
+            pages_in: of(&s.back),
+        }
+    }
+
+    /// Sends frames out, from the first on; gives how many went: fewer where the store takes no
+    /// more. See the module's invariants for who may call it. Never mapped by an application, nor
+    /// looked at by anybody, from before this call on.
+    pub fn send_out(&self, at: Cla, pages: u64) -> u64 {
+        let Some(swap) = self.swap.get() else {
+            return 0;
+        };
+        let mut done = 0;
+        let mut buf = vec![0; BATCH * PAGE];
+        while done < pages {
+            let want = (pages - done).min(BATCH as u64);
+            let n = swap.reserve(want);
+            let from = at.add(done * PAGE_SIZE);
+            let went = self.send_batch(swap, from, &mut buf[..n as usize * PAGE]);
+            swap.release(n - went);
+            done += went;
+            if went < want {
+                break;
+            }
+        }
+        swap.out.fetch_add(done, Ordering::Relaxed);
+        done
+    }
+
+    fn send_batch(&self, swap: &Swap, at: Cla, buf: &mut [u8]) -> u64 {
+        let pages = match self.read_frames(at, buf) {
+            Ok(()) => swap.store(buf),
+            Err(_) => return 0,
+        };
+        let n = pages.len() as u64;
+        if n == 0 || hostcall::mem::punch_hole(self.file.raw(), at.0, n * PAGE_SIZE).is_err() {
+            for p in pages {
+                if let State::Away(slot) = p {
+                    swap.store.free(slot);
+                }
+            }
+            return 0;
+        }
+        let mut t = swap.table.lock();
+        for (page, state) in (at.page()..).zip(pages) {
+            t.set(page, state);
+        }
+        drop(t);
+        self.room_came(n);
+        n
+    }
+
+    fn read_frames(&self, at: Cla, buf: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            match hostcall::file::pread(self.file.raw(), &mut buf[done..], at.0 + done as u64) {
+                Ok(0) => return Err(EIO),
+                Ok(n) => done += n,
+                Err(EINTR) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_frame(&self, page: u64, contents: &[u8; PAGE]) -> Result<()> {
+        let mut done = 0;
+        while done < PAGE {
+            let at = page * PAGE_SIZE + done as u64;
+            match hostcall::file::pwrite(self.file.raw(), &contents[done..], at) {
+                Ok(0) => return Err(EIO),
+                Ok(n) => done += n,
+                Err(EINTR) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings in what is away of `pages` frames (16 at most); the caller holds references.
+    /// `ENOMEM` where the limit leaves no room for all of them, `EIO` where one is lost.
+    pub fn bring_in(&self, at: Cla, pages: u64) -> Result<()> {
+        let Some(swap) = self.swap.get() else {
+            return Ok(());
+        };
+        let claimed = swap.claim(at.page(), pages.min(BATCH as u64));
+        if claimed.is_empty() {
+            return Ok(());
+        }
+        let n = claimed.len() as u64;
+        if !self.take_room(n) {
+            swap.settle(claimed.into_iter());
+            return Err(ENOMEM);
+        }
+        let mut result = Ok(());
+        let mut lost = 0;
+        let mut states = claimed.clone();
+        for (page, state) in &mut states {
+            match self.fetch(swap, *page, *state) {
+                Ok(()) => *state = State::Here,
+                Err(e) => {
+                    lost += 1;
+                    result = Err(e);
+                }
+            }
+        }
+        swap.settle(states.iter().copied());
+        for ((_, was), (_, is)) in claimed.iter().zip(&states) {
+            if let (State::Away(slot), State::Here) = (was, is) {
+                swap.store.free(*slot);
+            }
+        }
+        swap.release(n - lost);
+        swap.back.fetch_add(n - lost, Ordering::Relaxed);
+        if lost > 0 {
+            self.room_came(lost);
+        }
+        result
+    }
+
+    fn fetch(&self, swap: &Swap, page: u64, state: State) -> Result<()> {
+        let State::Away(slot) = state else {
+            return Ok(());
+        };
+        let mut contents = [0; PAGE];
+        swap.store.get(slot, &mut contents)?;
+        self.write_frame(page, &contents)
+    }
+}
+
+#[cfg(test)]
+mod tests;

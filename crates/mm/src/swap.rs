@@ -1,0 +1,395 @@
+//! Sending out what was not used lately, and bringing it in again.
+//!
+//! # Invariants
+//!
+//! - What is sent out is private and is not mapped on the host. All its references are those of
+//!   PMAs whose address spaces are locked, which every access needs that has no reference of its
+//!   own. So nobody sees it go. It becomes [`PmaKind::Swapped`] in all of them in the same step.
+//! - Who shares frames since a fork is found among the family ([`Kin`]), at the same address: where
+//!   that does not explain all references, they stay. The lock of a second address space is only
+//!   tried.
+//! - A frame that is away is [`PmaKind::Swapped`] wherever it is: fork(2) copies that, mremap(2)
+//!   moves it. What another address space has brought in may still be so here; bringing it in again
+//!   is nothing.
+//! - Locked memory stays.
+//!
+//! # Which memory
+//!
+//! Whatever the host has mapped was used since the hand passed the last time: what is not mapped
+//! costs a fault, which maps a cluster around it. So the hand goes round through the address space
+//! and sends out clusters that are not mapped; those that are lose their mapping, and have until
+//! the next round to be used (second chance).
+
+use crate::pma::{PmaKind, window};
+use crate::state::State;
+use crate::types::Bad;
+use crate::vma::VmaFlags;
+use crate::{Mm, PAGE};
+use abi::errno::ENOMEM;
+use clas::Cla;
+use parking_lot::{Mutex, MutexGuard};
+use platform::USER_MAX;
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+/// What goes, or gets its chance, as one: bytes, a power of two.
+pub(crate) const CLUSTER: u64 = 64 << 10;
+/// So many times what is wanted is looked at; where all of that was used lately, the first of it
+/// goes.
+const LOOK: u64 = 8;
+/// Of a larger family, what several have is not sent out: each would be asked for each.
+const KIN_MAX: usize = 64;
+/// What is brought in at once, at most.
+const INWARD: u64 = 16 * PAGE;
+
+/// Where the next is sent out, and what came in last.
+#[derive(Debug, Default)]
+pub(crate) struct Hands {
+    out: u64,
+    /// Where the last part that was brought in ended, and how long it was.
+    came: Range<u64>,
+}
+
+impl Hands {
+    /// What of `r` is brought in for an access at `va`: its page, and twice as much as the last
+    /// time where that has just been used up.
+    fn inward(&mut self, va: u64, r: &Range<u64>) -> Range<u64> {
+        let page = va & !(PAGE - 1);
+        let len = if page == self.came.end {
+            (2 * (self.came.end - self.came.start)).clamp(PAGE, INWARD)
+        } else {
+            PAGE
+        };
+        let part = page..(page + len).min(r.end);
+        self.came = part.clone();
+        part
+    }
+}
+
+/// Address spaces that descend from one by fork(2), while there is more than one.
+#[derive(Debug, Default)]
+pub(crate) struct Kin(Mutex<Vec<Weak<Mm>>>);
+
+impl Kin {
+    /// Adds a parent and its child.
+    pub(crate) fn add(&self, both: [&Weak<Mm>; 2]) {
+        let mut all = self.0.lock();
+        // Now and then, so that each costs little.
+        if all.len().is_power_of_two() {
+            all.retain(|m| m.strong_count() > 0);
+        }
+        for m in both {
+            if !all.iter().any(|o| o.ptr_eq(m)) {
+                all.push(m.clone());
+            }
+        }
+    }
+
+    /// Those that there are; none where they are too many to be asked.
+    fn all(&self) -> Vec<Arc<Mm>> {
+        let all = self.0.lock();
+        // (One that goes meanwhile must not go here.)
+        let living = all.iter().filter(|m| m.strong_count() > 0);
+        if living.count() > KIN_MAX {
+            return Vec::new();
+        }
+        all.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// Which of what others have mapped, too, is sent out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Others {
+    /// What they do not have mapped; else they lose their mapping, this time.
+    Unused,
+    All,
+}
+
+/// Neighbours as one.
+fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut out: Vec<Range<u64>> = Vec::new();
+    for r in ranges {
+        match out.last_mut() {
+            Some(last) if last.end == r.start => last.end = r.end,
+            _ => out.push(r.clone()),
+        }
+    }
+    out
+}
+
+/// What came of [`Mm::send_out`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// There is nothing that can go.
+    Nothing,
+    /// Somebody else has the address space now, and may send some out.
+    Later,
+    Bytes(u64),
+}
+
+impl Mm {
+    /// Sends out up to so many bytes that were not used lately. Where somebody holds the address
+    /// space and waits for room, that one is asked to do it.
+    pub fn send_out(&self, bytes: u64) -> Sent {
+        match self.state.try_lock() {
+            Some(mut st) => {
+                let sent = st.send_out(bytes);
+                let met = std::mem::take(&mut st.met);
+                drop(st);
+                drop(met);
+                match sent {
+                    0 => Sent::Nothing,
+                    n => Sent::Bytes(n),
+                }
+            }
+            None if self.waiter.ask(bytes) => {
+                self.clas.wake_waiters();
+                Sent::Later
+            }
+            None if self.waiter.waits() => Sent::Nothing,
+            None => Sent::Later,
+        }
+    }
+
+    /// Bytes of frames that its mappings have and that are not swapped out.
+    #[must_use]
+    pub fn charged_here(&self) -> u64 {
+        self.charged.all().saturating_sub(self.charged.swapped())
+    }
+}
+
+impl State {
+    /// See [`Mm::send_out`].
+    pub(crate) fn send_out(&mut self, bytes: u64) -> u64 {
+        if self.host.is_gone() || !self.clas.can_swap() {
+            return 0;
+        }
+        let (unused, used) = self.look_round(bytes);
+        for r in joined(&used) {
+            self.host.unmap(r);
+        }
+        if !self.host.flush() || self.host.is_gone() {
+            return 0;
+        }
+        let kin = self.kin.all();
+        let mut others: Vec<_> = kin.iter().filter_map(|m| m.state.try_lock()).collect();
+        let mut done = 0;
+        for (ranges, which) in [
+            (&unused, Others::Unused),
+            (&unused, Others::All),
+            (&used, Others::All),
+        ] {
+            // What was used goes only where else nothing would.
+            if done > 0 && which == Others::All {
+                break;
+            }
+            for r in ranges {
+                if done >= bytes {
+                    break;
+                }
+                done += self.send_range(r.clone(), &mut others, which);
+            }
+        }
+        drop(others);
+        self.met.extend(kin);
+        done
+    }
+
+    /// Clusters from the hand on that could go, until there are enough: those that were not used
+    /// lately, and those that were. The hand moves on.
+    fn look_round(&mut self, bytes: u64) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
+        let (mut unused, mut used) = (Vec::new(), Vec::new());
+        let (mut found, mut looked) = (0, 0);
+        let start = self.swap.out;
+        let mut end = start;
+        for half in [start..USER_MAX, 0..start] {
+            for (r, pma) in self.pmas.range(half.clone()) {
+                if !matches!(pma.kind, PmaKind::Anon | PmaKind::AnonCow) {
+                    continue;
+                }
+                let r = r.start.max(half.start)..r.end.min(half.end);
+                let mut at = r.start;
+                while at < r.end {
+                    let part = at..((at | (CLUSTER - 1)) + 1).min(r.end);
+                    at = part.end;
+                    end = at;
+                    if self.is_locked(&part) {
+                        continue;
+                    }
+                    let len = part.end - part.start;
+                    looked += len;
+                    if self.host.overlaps(part.clone()) {
+                        used.push(part);
+                    } else {
+                        found += len;
+                        unused.push(part);
+                    }
+                    if found >= bytes || looked >= bytes.saturating_mul(LOOK) {
+                        self.swap.out = end;
+                        return (unused, used);
+                    }
+                }
+            }
+        }
+        self.swap.out = end;
+        (unused, used)
+    }
+
+    fn is_locked(&self, r: &Range<u64>) -> bool {
+        const KEPT: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::LOCKONFAULT);
+        let mut vmas = self.vmas.range(r.clone());
+        vmas.any(|(_, v)| v.flags.intersects(KEPT))
+    }
+
+    /// Sends out what can go of `r`, which is not mapped here; how many bytes.
+    fn send_range(
+        &mut self,
+        r: Range<u64>,
+        others: &mut [MutexGuard<'_, State>],
+        which: Others,
+    ) -> u64 {
+        let mut done = 0;
+        let mut at = r.start;
+        while at < r.end {
+            let Some((e, pma)) = self.pmas.get(at).map(|(e, p)| (e, *p)) else {
+                break;
+            };
+            let end = e.end.min(r.end);
+            let frame = match pma.kind {
+                PmaKind::Anon | PmaKind::AnonCow => pma.after(at - e.start).frames(),
+                _ => None,
+            };
+            let Some(frame) = frame else {
+                at = end;
+                continue;
+            };
+            // As far as everybody has it in one piece.
+            let ends = others.iter().filter_map(|o| o.owner(at, frame));
+            let end = ends.map(|e| e.end).fold(end, u64::min);
+            let (refs, pages) = self.clas.shared_prefix(frame, (end - at) / PAGE);
+            let part = at..at + pages * PAGE;
+            if pages == 0 || !unmap_others(others, &part, frame, refs - 1, which) {
+                at = part.end.max(at + PAGE);
+                continue;
+            }
+            let went = self.clas.send_out(frame, pages) * PAGE;
+            let gone = at..at + went;
+            if went == 0 {
+                break;
+            }
+            for o in others.iter_mut().filter(|_| refs > 1) {
+                if o.is_owner(&gone, frame) {
+                    o.pmas.set_kind(&gone, PmaKind::Swapped);
+                }
+            }
+            self.pmas.set_kind(&gone, PmaKind::Swapped);
+            done += went;
+            if went < pages * PAGE {
+                break;
+            }
+            at += went;
+        }
+        done
+    }
+
+    /// Where the PMA lies that serves `va` with the private frame `at`, if one does.
+    fn owner(&self, va: u64, at: Cla) -> Option<Range<u64>> {
+        let (e, p) = self.pmas.get(va)?;
+        (!p.is_file() && p.after(va - e.start).frames() == Some(at)).then_some(e)
+    }
+
+    /// Whether one PMA serves `r`, with the private frames from `at` on.
+    fn is_owner(&self, r: &Range<u64>, at: Cla) -> bool {
+        self.owner(r.start, at).is_some_and(|e| r.end <= e.end)
+    }
+
+    /// Who holds this waits for room, and was asked to free some.
+    pub(crate) fn free_some(&mut self, bytes: u64) {
+        if self.send_out(bytes) == 0 && self.trim() == 0 {
+            self.waiter.set_empty(true);
+        }
+    }
+
+    /// `MADV_PAGEOUT`.
+    pub(crate) fn page_out(&mut self, r: Range<u64>) {
+        if self.host.is_gone() || !self.clas.can_swap() || self.is_locked(&r) {
+            return;
+        }
+        self.host.unmap(r.clone());
+        if !self.host.flush() || self.host.is_gone() {
+            return;
+        }
+        let found: Vec<Range<u64>> = self
+            .pmas
+            .range(r.clone())
+            .map(|(e, _)| e.start.max(r.start)..e.end.min(r.end))
+            .collect();
+        // As on Linux, what others have as well stays.
+        for part in found {
+            self.send_range(part, &mut [], Others::All);
+        }
+    }
+
+    /// Brings in what serves `va`, of `r`, which one PMA of kind `Swapped` serves.
+    pub(crate) fn bring_in(&mut self, va: u64, r: Range<u64>) -> Result<(), Bad> {
+        let Some((e, pma)) = self.pmas.get(va).map(|(e, p)| (e, *p)) else {
+            return Err(Bad::Bus);
+        };
+        let mut part = self.swap.inward(va, &r);
+        let mut found = self.bring_part(&e, pma, &part);
+        if found == Err(ENOMEM) && part.end - part.start > PAGE {
+            part = window(va, PAGE, &r);
+            found = self.bring_part(&e, pma, &part);
+        }
+        let alone = found.map_err(|e| if e == ENOMEM { Bad::Memory } else { Bad::Bus })?;
+        let kind = if alone {
+            PmaKind::Anon
+        } else {
+            PmaKind::AnonCow
+        };
+        self.pmas.set_kind(&part, kind);
+        Ok(())
+    }
+
+    /// Brings in the frames of `part`; whether nobody else has any of them.
+    fn bring_part(
+        &self,
+        e: &Range<u64>,
+        pma: crate::pma::Pma,
+        part: &Range<u64>,
+    ) -> crate::Result<bool> {
+        let at = pma.after(part.start - e.start).frames();
+        let at = at.ok_or(abi::errno::EIO)?;
+        let pages = (part.end - part.start) / PAGE;
+        self.clas.bring_in(at, pages)?;
+        Ok(self.clas.is_exclusive(at, pages))
+    }
+}
+
+/// Unmaps `r`, which is the frames from `at` on, in the others that have these. Whether those are
+/// `refs`, all unlocked, and nothing is mapped there any more.
+fn unmap_others(
+    others: &mut [MutexGuard<'_, State>],
+    r: &Range<u64>,
+    at: Cla,
+    refs: u32,
+    which: Others,
+) -> bool {
+    if refs == 0 {
+        return true;
+    }
+    let owners = others.iter_mut().filter(|o| o.is_owner(r, at));
+    let mut owners: Vec<_> = owners.collect();
+    if owners.len() != refs as usize || owners.iter().any(|o| o.is_locked(r) || o.host.is_gone()) {
+        return false;
+    }
+    let mut was_used = false;
+    for o in &mut owners {
+        was_used |= o.host.overlaps(r.clone());
+        o.host.unmap(r.clone());
+        if !o.host.flush() || o.host.is_gone() {
+            return false;
+        }
+    }
+    which == Others::All || !was_used
+}
